@@ -23,7 +23,7 @@ func AccessOf(role Role, ids IDs) (Access, error) {
 		return Access{Write: []string{HubKey(ids.Domain), ClaimsPrefix},
 			Read: []string{AgentsPrefix, MarketKey(ids.Domain)}}, nil
 	case RoleDoor:
-		return Access{Read: []string{HubsPrefix, MarksKey}}, nil
+		return Access{Write: []string{MarksKey}, Read: []string{HubsPrefix}}, nil
 	case RoleGateway:
 		return Access{Read: []string{HubsPrefix, KeysPrefix}}, nil
 	case RoleTreasury:

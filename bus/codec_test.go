@@ -28,7 +28,8 @@ func full() []Message {
 		Resume: &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi"},
 		Model:  "llama", Domain: "math", Reply: "souk.v1.reply.ada.t-1", MaxTokens: 100,
 		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230,
-			Marks: []Mark{{Bytes: 512, Hash: 1<<63 + 5}, {Bytes: 900, Hash: 7}}, Text: 950, Wide: 40,
+			Marks:  []Mark{{Bytes: 512, Hash: 1<<63 + 5}, {Bytes: 900, Hash: 7}},
+			Former: Hashes("former and other"), Next: Hashes("next and another"), Text: 950, Wide: 40,
 			Pieces: 3, Tools: 1, Loose: LooseCounted, Anchor: 512},
 	}
 	price := market.Price{Miss: 30, Hit: 3, Out: 60}

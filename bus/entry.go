@@ -12,7 +12,7 @@ const MaxEntry = 64 << 10
 
 // Entry is a value of the registry, kept as JSON.
 type Entry interface {
-	*Registration | *Claim | *HubEntry | *MarketConfig | *APIKey
+	*Registration | *Claim | *HubEntry | *MarketConfig | *APIKey | *MarkKeys
 	Validate() error
 }
 

@@ -9,7 +9,7 @@ const (
 	HubsPrefix   = "/souk/v1/hubs/"    // <domain>: HubEntry, by election
 	MarketPrefix = "/souk/v1/market/"  // <domain>: MarketConfig
 	KeysPrefix   = "/souk/v1/keys/"    // <id>: APIKey
-	MarksKey     = "/souk/v1/marks"    // the key of cache marks, which doors alone know
+	MarksKey     = "/souk/v1/marks"    // MarkKeys, which doors alone know
 	TreasuryKey  = "/souk/v1/treasury" // the process that is the market's only treasury, on its lease
 )
 

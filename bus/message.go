@@ -107,6 +107,11 @@ type Prompt struct {
 	Messages int    `msgpack:"messages"` // 1 for a completion
 	Tokens   int    `msgpack:"tokens"`   // estimate
 	Marks    []Mark `msgpack:"marks,omitempty"`
+	// Hashes of the same marks under the key before, or under that which comes next: for some time around
+	// when that is due. Where a text is known by the former ones, it is to be known by its own from now on;
+	// where it is by the next ones, the prompt means these.
+	Former Hashes `msgpack:"former,omitempty"`
+	Next   Hashes `msgpack:"next,omitempty"`
 
 	// What bounds its tokens, see [Template.Bound]. Doors of earlier versions leave it out.
 	// bytes of it, with room for how a template may write them; 0: not counted
@@ -121,9 +126,9 @@ type Prompt struct {
 	Anchor int `msgpack:"anchor,omitempty"`
 }
 
-// Mark is a point in a prompt's canonical text with the chained hash of everything before it. Marks
-// stand at the end of every message and every MarkEvery bytes; two prompts share the text up to their
-// last common mark.
+// Mark is a point in a prompt's canonical text with the chained hash of everything before it, under a key
+// that doors alone have: see MarkKeys. Marks stand at the end of every message and every MarkEvery bytes; two
+// prompts share the text up to their last common mark.
 type Mark struct {
 	Bytes int    `msgpack:"b"`
 	Hash  uint64 `msgpack:"h"`

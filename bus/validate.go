@@ -76,6 +76,11 @@ func (m *Prompt) problems(p *problems) {
 	p.within("prompt.loose", int64(m.Loose), LooseNone, LooseMedia)
 	p.within("prompt.anchor", int64(m.Anchor), 0, int64(max(0, m.Bytes)))
 	p.list("prompt.marks", len(m.Marks), MaxMarks)
+	for _, list := range []Hashes{m.Former, m.Next} {
+		if n := len(list); n != 0 && n != hashBytes*len(m.Marks) {
+			p.add("prompt.former, prompt.next: %d bytes of the hashes of %d marks", n, len(m.Marks))
+		}
+	}
 	last := 0
 	for i := range m.Marks {
 		at := m.Marks[i].Bytes

@@ -75,6 +75,7 @@ func (n *Node) admit(m *bus.Task) error {
 func (n *Node) read(t *task, m *bus.Task) {
 	t.msg = m
 	m.Token = "" // Reply says it
+	n.prefixes.Resolve(&m.Prompt)
 	t.from(m)
 	n.unquote(t)
 	if m.Session != "" {

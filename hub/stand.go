@@ -225,9 +225,10 @@ func (n *Node) heldOf(t *task) []holding {
 	if k.looked && k.since == x.Changes() {
 		return k.holds
 	}
-	if marks := t.msg.Prompt.Marks; !k.looked || x.Changed(marks, k.since) {
+	if p := &t.msg.Prompt; !k.looked || x.Changed(p.Marks, k.since) {
+		x.Resolve(p)
 		k.looked, k.holds = true, k.holds[:0]
-		k.found = x.Holders(k.found[:0], marks)
+		k.found = x.Holders(k.found[:0], p.Marks)
 		for _, f := range k.found {
 			k.holds = append(k.holds, holding{Holder: f})
 		}

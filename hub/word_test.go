@@ -232,7 +232,8 @@ func TestPicturesStayBelieved(t *testing.T) {
 	for _, loose := range []int{bus.LooseNone, bus.LooseMedia} {
 		expected := 0
 		for i := range 3 {
-			x := h.task("ann", fmt.Sprintf("t%d-%d", loose, i), wide(uint64(loose), 20), worth(10*market.Credit))
+			x := h.task("ann", fmt.Sprintf("t%d-%d", loose, i), wide(uint64(loose), 20),
+				worth(10*market.Credit))
 			x.Prompt.Loose = loose
 			h.must(s.say(1, 0.95, nil, nil))
 			h.must(h.step(x))

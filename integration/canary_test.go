@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,8 +20,8 @@ import (
 )
 
 // D7: keys, creds and prompts are in no log, at the most talkative level, in no error, in no count, and in no
-// file but those meant for them: a seed is in its own file, a client's key and creds in theirs, a prompt
-// nowhere.
+// file but those meant for them: a seed is in its own file, a client's key and creds in theirs, the key of
+// cache marks in the registry's, a prompt nowhere.
 func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 	const prompt = "canary-3f9c1 in the souk"
 	dir, log := t.TempDir(), new(bustest.Buffer)
@@ -47,6 +48,14 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 	if err := m.Reach().Push(t.Context(), m.Keys()); err != nil {
 		t.Fatal(err)
 	}
+	kvs, err := m.Registry().Get(t.Context(), bus.MarksKey)
+	if err != nil || len(kvs) != 1 {
+		t.Fatalf("the key of cache marks: %d, %v", len(kvs), err)
+	}
+	var marks bus.MarkKeys
+	if err := bus.DecodeEntry(kvs[0].Value, &marks); err != nil {
+		t.Fatal(err)
+	}
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +72,14 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 	}
 	files["the log"] = log.String()
 	secrets := map[string]string{"canary-3f9c1": ""} // by whose file it may be in
+	for _, secret := range []string{string(marks.Keys[0].Key), fmt.Sprintf("%x", marks.Keys[0].Key),
+		base64.StdEncoding.EncodeToString(marks.Keys[0].Key)} {
+		for path, text := range files {
+			if strings.Contains(text, secret) && !strings.HasPrefix(path, filepath.Join(dir, "etcd")) {
+				t.Errorf("the key of cache marks is in %s", path)
+			}
+		}
+	}
 	for path, text := range files {
 		for _, s := range regexp.MustCompile(`\bS[UOA][A-Z0-9]{50,}\b|sk-souk-\S+`).FindAllString(text, -1) {
 			if len(s) > 40 {

@@ -81,7 +81,8 @@ func TestAHoldSaysWhatIsClaimed(t *testing.T) {
 			for _, claimed := range []int{1, 63, 64, 1 << 20} {
 				h.Claimed = claimed
 				data := AppendFrame(nil, frame(h))
-				if back, err := DecodeFrame(data); err != nil || *back.Records[0].Hold != h || seen[string(data)] {
+				back, err := DecodeFrame(data)
+				if err != nil || *back.Records[0].Hold != h || seen[string(data)] {
 					t.Errorf("%+v, %v", back.Records, err)
 				}
 				seen[string(data)] = true

@@ -113,6 +113,30 @@ func (s *State) forget(i int32) {
 	m.spare = append(m.spare, i)
 }
 
+// rename has marks that are known by a prompt's former names go by its own.
+func (s *State) rename(p *bus.Prompt) {
+	m := &s.marks
+	if !p.Former.Of(p.Marks) {
+		return
+	}
+	for j := range p.Marks {
+		from, to := bus.ShortMark(p.Former.At(j)), bus.ShortMark(p.Marks[j].Hash)
+		i, ok := m.by[from]
+		if _, known := m.by[to]; !ok || known {
+			continue
+		}
+		a := &m.all[i]
+		if a.said {
+			m.gone = append(m.gone, from)
+			a.said = false
+			m.said--
+		}
+		delete(m.by, from)
+		a.short, m.by[to] = to, i
+		s.turned(i)
+	}
+}
+
 // turned notes that a mark may no longer be as it was said.
 func (s *State) turned(i int32) {
 	a := &s.marks.all[i]
@@ -128,6 +152,7 @@ func (s *State) turned(i int32) {
 // known stands where the tokens part, since texts part at the end of a message. Of the others it is guessed
 // by bytes between those, and rather too late than too early.
 func (s *State) place(p *bus.Prompt, path []int32, tokens int, shared int32) {
+	s.rename(p)
 	at := s.at[:0]
 	steps, deepest, last := 1<<16, int32(0), -1
 	for j, m := range p.Marks {

@@ -302,6 +302,13 @@ func (s *State) Prompt(p *bus.Prompt, ids []uint32) (e Expected) {
 	if !s.events {
 		e = s.mirror(path)
 	}
+	if p.Next.Of(p.Marks) {
+		if _, known := s.marks.by[bus.ShortMark(p.Next.At(0))]; known {
+			turned := *p
+			turned.Turn()
+			p = &turned
+		}
+	}
 	s.place(p, path, len(ids), int32(shared))
 	return e
 }

@@ -136,7 +136,7 @@ func TestRolesEndWhereTheirKeysDo(t *testing.T) {
 		"node-1": {"agents/a1 agents/a2", "claims/ claims/a1 claims/b"},
 		"math": {"hubs/math claims/ claims/a1 claims/b",
 			"agents/ agents/a1 agents/a2 agents/a11 agents/b market/math"},
-		"door-1":   {"", "hubs/ hubs/math hubs/maths hubs/law marks"},
+		"door-1":   {"marks", "hubs/ hubs/math hubs/maths hubs/law"},
 		"gate-1":   {"", "hubs/ hubs/math hubs/maths hubs/law keys/ keys/k1"},
 		"treasury": {"treasury", "hubs/ hubs/math hubs/maths hubs/law"},
 		"operator": {"market/ market/math market/maths market/law keys/ keys/k1", ""},
@@ -247,7 +247,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 	}
 	agents, settings := watch(hub, bus.AgentsPrefix), watch(hub, bus.MarketKey("math"))
 	claims, doors := watch(node, bus.ClaimKey("a1")), watch(door, bus.HubsPrefix)
-	keys := watch(gate, bus.KeysPrefix)
+	keys, marks := watch(gate, bus.KeysPrefix), watch(door, bus.MarksKey)
 
 	lease, err := node.Register(ctx, bus.AgentKey("a1"), []byte("one"), time.Minute)
 	ok(t, err)
@@ -278,6 +278,11 @@ func TestRolesDoTheirWork(t *testing.T) {
 	next(settings, "/souk/v1/market/math={}")
 	ok(t, operator.Put(ctx, bus.APIKeyKey("k1"), []byte("k")))
 	next(keys, "/souk/v1/keys/k1=k")
+	ok(t, door.Swap(ctx, bus.MarksKey, 0, []byte("first"))) // whichever door comes first
+	next(marks, "/souk/v1/marks=first")
+	if err := door.Swap(ctx, bus.MarksKey, 0, []byte("second")); !errors.Is(err, bus.ErrExists) {
+		t.Errorf("a door that comes later: %v", err)
+	}
 	ok(t, operator.Delete(ctx, bus.APIKeyKey("k1")))
 	next(keys, "/souk/v1/keys/k1=")
 

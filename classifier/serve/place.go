@@ -48,6 +48,7 @@ func (r *request) serve() {
 		return
 	}
 	task.Trace = bus.TraceOf(r.header)
+	s.marks.name(&task.Prompt)
 	r.data = nil
 	r.task, r.ownID = task, task.ID != ""
 	if !r.ownID {

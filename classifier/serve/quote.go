@@ -75,6 +75,7 @@ func (q *inquiry) serve() *bus.Quote {
 	if no != nil {
 		return classifier.NoQuote(no, q.client)
 	}
+	s.marks.name(&task.Prompt)
 	task.Body = nil // of which a quote reads no more than the prompt's measures
 	data, err := bus.Encode(task)
 	if err != nil {

@@ -32,6 +32,7 @@ type Server struct {
 	d      Deps
 	boot   string // part of every reply subject: an answer to an earlier life of this id reaches nobody
 	key    []byte // of session names
+	marks  *markKeys
 	labels *model.Renamed
 	ready  chan struct{}
 
@@ -77,6 +78,7 @@ func New(c classifier.Config, d Deps) (*Server, error) {
 		ready: make(chan struct{}), jobs: make(chan *request),
 		inHand: map[taskKey]*request{}, waiting: map[*request]struct{}{}, reading: map[string]*whole{},
 	}
+	s.marks = newMarkKeys(d.Registry, d.Log)
 	s.desk = classifier.NewDesk(&s.c, maphash.MakeSeed())
 	s.labels = d.Model.Rename(c.Labels)
 	s.table.Store(&classifier.Table{})
@@ -118,8 +120,15 @@ func (s *Server) Run(ctx context.Context) error {
 	go s.pulse(begun)
 	synced := make(chan struct{})
 	go s.watch(life, sync.OnceFunc(func() { close(synced) }))
+	go s.marks.follow(life)
 	select {
 	case <-synced:
+	case <-ctx.Done():
+		return nil
+	}
+	select {
+	case <-s.marks.settled:
+	case <-time.After(marksWithin):
 	case <-ctx.Done():
 		return nil
 	}

@@ -26,11 +26,17 @@ func TestWhatIsToldMovesNoOther(t *testing.T) {
 		}
 		for i, b := range all {
 			says := bus.Holdings{Seq: 1, Base: 1, Parts: 1, Coverage: 1, Evidence: bus.EvidenceEvents}
+			var said [marks + 1]bool
 			for k, m := range p.Marks {
 				honest := i%2 == 0 && k <= 3*i
 				if honest || i%2 == 1 && r.IntN(8) == 0 {
 					says.Add = bus.AppendMark(says.Add, bus.ShortMark(m.Hash))
-					want[i] = int32(k + 1)
+					said[k+1] = true
+				}
+			}
+			for k := range said { // the last of each eight, and then the last before the next eight
+				if said[k] && (k%8 == 0 || k/8*8 == int(want[i])/8*8) {
+					want[i] = int32(k)
 				}
 			}
 			if b.Told(&says) {

@@ -48,13 +48,11 @@ type node struct {
 	answer       int32  // tokens of the answer that was given here, until the text goes on
 	used         uint32 // clock when it was last needed
 	born         uint32 // its number among births: 0 if there is none in this place
-	// it is believed in so long whatever its agent says, see Index.tick; always where it was last served in a
-	// prompt with pictures, as agents do not say what they hold of those
-	until uint32
-	held  bool // the agent is believed to hold it; else a task will compute it
-	sure  bool // it was served; else a task that runs is expected to have computed it
-	shown bool // in the index
-	exact bool // upto was counted; else it is guessed by bytes
+	until        uint32 // it is believed in so long whatever its agent says; see Index.tick
+	held         bool   // the agent is believed to hold it; else a task will compute it
+	sure         bool   // it was served; else a task that runs is expected to have computed it
+	shown        bool   // in the index
+	exact        bool   // upto was counted; else it is guessed by bytes
 }
 
 // none is no node.
@@ -64,10 +62,9 @@ type session struct {
 	key     uint64
 	end     int32
 	born    uint32
-	hash    uint64 // of its last mark
-	bytes   int    // of the prompt
-	prompt  int    // tokens of the prompt
-	output  int    // tokens of the answer
+	bytes   int // of the prompt
+	prompt  int // tokens of the prompt
+	output  int // tokens of the answer
 	used    uint32
 	learned time.Time
 }
@@ -160,7 +157,8 @@ const rereads = 3
 // Had is how many of a prompt's first marks, at most so many, are of what was served there, or has begun, and
 // fits in the cache beside all that was served since, whatever the agent says.
 func (b *Belief) Had(p *bus.Prompt, most int32) int32 {
-	return int32(sort.Search(min(int(most), len(p.Marks)), func(k int) bool { // all before a mark is held, too
+	// who holds a text holds all that it begins with
+	return int32(sort.Search(min(int(most), len(p.Marks)), func(k int) bool {
 		i, ok := b.byHash[p.Marks[k].Hash]
 		return !ok || !b.nodes[i].held
 	}))
@@ -218,7 +216,8 @@ func (b *Belief) Implied(key uint64, p *bus.Prompt) int {
 	s := e.Value.(*session)
 	i := sort.Search(len(p.Marks), func(i int) bool { return p.Marks[i].Bytes >= s.bytes })
 	switch {
-	case i == len(p.Marks) || p.Marks[i] != bus.Mark{Bytes: s.bytes, Hash: s.hash} || !b.alive(s):
+	case i == len(p.Marks) || !b.alive(s) || p.Marks[i].Bytes != s.bytes ||
+		p.Marks[i].Hash != b.nodes[s.end].hash:
 		return 0
 	case p.Bytes > s.bytes: // the last block ended with what the template wrote for an answer to begin
 		return max(0, s.prompt/b.block-1) * b.block
@@ -270,7 +269,7 @@ func (b *Belief) Served(now time.Time, r *Run, key uint64, p *bus.Prompt, prompt
 	for _, i := range slices.Backward(way) {
 		n := &b.nodes[i]
 		if p.Loose == bus.LooseMedia {
-			n.until = always
+			n.until = quiet
 		}
 		if !n.sure {
 			n.held, n.sure = true, true
@@ -294,8 +293,8 @@ func (b *Belief) Served(now time.Time, r *Run, key uint64, p *bus.Prompt, prompt
 			b.answer(end, output)
 		}
 		if key != 0 {
-			b.note(&session{key: key, end: end, born: n.born, hash: n.hash, bytes: p.Bytes, prompt: prompt,
-				output: output, used: b.clock, learned: now})
+			b.note(&session{key: key, end: end, born: n.born, bytes: p.Bytes, prompt: prompt, output: output,
+				used: b.clock, learned: now})
 		}
 	}
 	b.fit()

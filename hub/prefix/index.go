@@ -48,7 +48,7 @@ type Index struct {
 	way   []int32    // scratch
 	asked []bus.Mark // of the prompt that was last asked for, whose depths are known until a belief changes
 	known []int32
-	said  []uint64 // scratch of deepest
+	reach reach
 
 	adds, drops, merged []uint64 // scratch of what is told
 
@@ -165,16 +165,18 @@ func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
 // Depths says how many of a prompt's marks each agent is believed to hold, by its [Belief.Place], in the
 // memory of dst.
 func (x *Index) Depths(dst []int32, marks []bus.Mark) []int32 {
-	n := (len(x.agents) + 63) / 64 * 64
-	dst = slices.Grow(dst[:0], n)[:n]
+	dst = resized(dst, (len(x.agents)+63)/64*64)
 	clear(dst)
 	if len(marks) == 0 {
 		return dst
 	}
 	x.own.depths(dst, marks)
-	x.said = x.told.deepest(dst, marks, x.said)
+	x.told.deepest(dst, marks, &x.reach)
 	return dst
 }
+
+// resized is memory for so many, whatever is in it.
+func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 
 // depths raises the depths of agents to what is said of them here. Whoever holds a text holds all that it
 // begins with, so the sets of holders only shrink along the marks: between two of one size all are equal, and
@@ -189,32 +191,72 @@ func (t *table) depths(dst []int32, marks []bus.Mark) {
 	}
 }
 
-// deepest raises the depths of agents to the last mark that each of them says it holds. What agents say need
-// not begin at the first mark, as some of it is not remembered and some is not true, so no mark tells of
-// another: every one is looked at. noted is memory for whom it has found, and is returned for the next time.
-func (t *table) deepest(dst []int32, marks []bus.Mark, noted []uint64) []uint64 {
+// stride is how many marks are passed over at first where agents say what they hold.
+const stride = 8
+
+// reach is scratch of deepest: of all agents, as sets, who has not been found yet, and of each how far it
+// reaches.
+type reach struct {
+	left  []uint64
+	depth []int32
+	ends  []int32 // the strides at which somebody was found
+}
+
+// deepest raises the depths of agents to what each of them says it holds. What agents say need not begin at
+// the first mark, as some of it is not remembered and some is not true, so no agent's word tells anything of
+// another's. Of each it is the last of every stride's marks that it says, and then, of those up to the next,
+// the last that it says: all of it where it says what it holds from the beginning, and else less.
+func (t *table) deepest(dst []int32, marks []bus.Mark, r *reach) {
 	if len(t.holders) == 0 {
-		return noted
+		return
 	}
-	noted = slices.Grow(noted[:0], len(dst)/64)[:len(dst)/64]
-	clear(noted)
-	for i, m := range slices.Backward(marks) {
-		h := t.of(m)
-		if h.n <= few {
-			for _, place := range h.few[:h.n] {
-				dst[place] = max(dst[place], int32(i+1))
-			}
-			continue
-		}
-		for j, word := range t.sets[h.set] {
-			fresh := word &^ noted[j]
-			for noted[j] |= word; fresh != 0; fresh &= fresh - 1 {
-				place := 64*j + bits.TrailingZeros64(fresh)
-				dst[place] = max(dst[place], int32(i+1))
-			}
+	words := len(dst) / 64
+	r.left, r.depth = resized(r.left, words), resized(r.depth, len(dst))
+	clear(r.depth)
+	for j := range r.left {
+		r.left[j] = 1<<64 - 1
+	}
+	r.ends = r.ends[:0]
+	for k := len(marks) / stride * stride; k > 0; k -= stride {
+		if t.find(marks[k-1], r, int32(k)) {
+			r.ends = append(r.ends, int32(k))
 		}
 	}
-	return noted
+	for _, k := range append(r.ends, 0) {
+		clear(r.left)
+		for place, depth := range r.depth {
+			if depth == k {
+				r.left[place/64] |= 1 << (place % 64)
+			}
+		}
+		for i := min(k+stride-1, int32(len(marks))); i > k; i-- {
+			t.find(marks[i-1], r, i)
+		}
+	}
+	for place, depth := range r.depth {
+		dst[place] = max(dst[place], depth)
+	}
+}
+
+// find notes how far those reach who say a mark and were not found yet, and reports whether there are any.
+func (t *table) find(m bus.Mark, r *reach, depth int32) (any bool) {
+	h := t.of(m)
+	if h.n <= few {
+		for _, place := range h.few[:h.n] {
+			if bit := uint64(1) << (place % 64); r.left[place/64]&bit != 0 {
+				r.left[place/64] &^= bit
+				r.depth[place], any = depth, true
+			}
+		}
+		return any
+	}
+	for j, word := range t.sets[h.set] {
+		fresh := word & r.left[j]
+		for r.left[j] &^= fresh; fresh != 0; fresh &= fresh - 1 {
+			r.depth[64*j+bits.TrailingZeros64(fresh)], any = depth, true
+		}
+	}
+	return any
 }
 
 // divide notes how deep those are who hold low marks and not high ones.

@@ -85,11 +85,15 @@ func (b *Belief) list(r *Run, at int64) {
 	heap.Push(&b.index.due, r)
 }
 
-// tick is the time in tenths of a second.
-func (x *Index) tick() uint32 { return uint32((x.now - x.began) / int64(time.Second/10)) }
+// tick is how many ticks have passed.
+func (x *Index) tick() uint32 { return uint32((x.now - x.began) / int64(tick)) }
 
-// always is later than every tick.
-const always = math.MaxUint32
+const (
+	tick = time.Second / 10
+	// always is later than every tick, and so is quiet: of texts of which agents do not say what they hold
+	always = math.MaxUint32
+	quiet  = always - 1
+)
 
 // Sent says that a prompt goes to the agent, where it is expected to need so many tokens, and so many for its
 // answer, and to have its first token at some time, as [Index.Advance] has it: then the engine holds the
@@ -187,22 +191,28 @@ func (b *Belief) of(r *Run) bool { return r != nil && r.belief == b && r.state !
 func (b *Belief) release(r *Run) {
 	b.tokens -= r.tokens
 	b.clock++
-	r.state, r.ends = over, b.index.now+settled.Nanoseconds()
-	until := b.index.tick() + uint32(settled/(time.Second/10))
+	until := b.index.tick() + uint32(settled/tick)
+	r.state, r.ends = over, b.index.began+int64(until)*int64(tick)
 	if r.media {
-		until = always
+		until = quiet
 	}
 	for i := r.leaf; i != none; {
 		n := &b.nodes[i]
 		up := n.parent
 		if n.runs--; n.runs == 0 {
-			if n.until = until; n.sure {
+			if n.until == always { // else it had not begun
+				n.until = until
+			}
+			if n.sure {
 				b.push(i)
 			} else {
 				b.free(i)
 			}
 		}
 		i = up
+	}
+	if r.listed && r.at > r.ends { // its first token was expected later than it was over
+		r = &Run{belief: b, leaf: r.leaf, born: r.born, state: over, ends: r.ends}
 	}
 	if b.told.rules && !r.listed {
 		b.list(r, r.ends)

@@ -6,7 +6,7 @@ package prefix
 func (b *Belief) Idle(show func(session uint64, tokens int) bool) {
 	for e := b.recent.Back(); e != nil; e = e.Prev() {
 		s := e.Value.(*session)
-		if !b.alive(s) || b.nodes[s.end].runs > 0 || b.told.rules && !b.says(s.hash) {
+		if !b.alive(s) || b.nodes[s.end].runs > 0 || b.told.rules && !b.says(b.nodes[s.end].hash) {
 			continue
 		}
 		if n := &b.nodes[s.end]; !show(s.key, int(n.upto+n.answer)) {

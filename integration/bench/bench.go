@@ -35,7 +35,7 @@ var parts = []struct {
 }{
 	{"tasks", tasksBar}, {"ttft", ttftBars}, {"tokens", tokensBar}, {"idle", idleBars},
 	{"classifier", classifierBars}, {"mechanism", mechanismBars}, {"hub", hubBars}, {"quote", quoteBars},
-	{"gateway", gatewayBars}, {"keys", keysBars},
+	{"belief", beliefBars}, {"gateway", gatewayBars}, {"keys", keysBars},
 	{"litellm", besideLiteLLM}, {"crowd", crowdBars}, {"audit", auditBars}, {"forecast", forecastBars},
 	{"processes", processBars}, {"streams", streamBars}, {"memory", memoryBars}, {"failover", failoverBars},
 }

@@ -62,7 +62,7 @@ var newOps = []string{bus.OpDistribute, bus.OpClose, bus.OpMove, bus.OpBudget}
 // held are the entries of the registry, by the beginnings of their keys.
 var held = map[string]any{
 	bus.AgentsPrefix: bus.Registration{}, bus.ClaimsPrefix: bus.Claim{}, bus.HubsPrefix: bus.HubEntry{},
-	bus.MarketPrefix: bus.MarketConfig{},
+	bus.MarketPrefix: bus.MarketConfig{}, bus.MarksKey: bus.MarkKeys{},
 }
 
 func matches(pattern, subject string) bool {
@@ -288,6 +288,9 @@ func (r olderRegistry) Get(ctx context.Context, prefix string) ([]bus.KV, error)
 }
 
 func (r olderRegistry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, error) {
+	if prefix == bus.MarksKey && !r.o.looks { // of which no door of the version before knows
+		return nil, bus.ErrForbidden
+	}
 	in, err := r.Registry.Watch(ctx, prefix)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,133 @@
+package bus
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// MarkKeys are the keys of cache marks, in the registry at MarksKey. Whoever hears a mark that is a plain
+// hash of a text can find out whether a text is the one that he guesses. So doors, which alone have these
+// keys, say marks under the latest. Each is new for a day, and is there before it is due, so that doors whose
+// clocks differ agree; around that time a prompt has the hashes of its marks under both.
+type MarkKeys struct {
+	Keys []MarkKey `json:"keys"` // one or two, the earlier first
+}
+
+// MarkKey is one of them.
+type MarkKey struct {
+	From int64  `json:"from"` // Unix seconds: marks are said under it from then on
+	Key  []byte `json:"key"`
+}
+
+const (
+	markKeyBytes = 32
+	markKeyEvery = 24 * time.Hour
+	// so long before and after a key is due prompts have hashes under both: no two doors' clocks differ by
+	// more
+	markKeysBoth = time.Hour
+	// so long before it is due a key is made
+	markKeyAhead = 2 * markKeysBoth
+)
+
+// Format shows no key in any log or error.
+func (MarkKey) Format(f fmt.State, _ rune) { f.Write([]byte(Redacted)) }
+
+func (m *MarkKeys) Validate() error {
+	var p problems
+	if len(m.Keys) < 1 || len(m.Keys) > 2 {
+		p.add("keys: %d: there are one or two", len(m.Keys))
+	}
+	last := int64(0)
+	for i := range m.Keys {
+		k := &m.Keys[i]
+		if len(k.Key) != markKeyBytes {
+			p.add("keys[%d].key: %d bytes, it has %d", i, len(k.Key), markKeyBytes)
+		}
+		if p.within("keys.from", k.From, 0, 1<<40); k.From < last {
+			p.add("keys[%d].from: before that of the key before it", i)
+		}
+		last = k.From
+	}
+	return p.err
+}
+
+// After is what the keys are to be from now on, with a fresh one; nil: as they are, for now. m may be nil,
+// where there are none yet.
+func (m *MarkKeys) After(now time.Time, fresh []byte) *MarkKeys {
+	if m == nil {
+		return &MarkKeys{Keys: []MarkKey{{From: now.Unix(), Key: fresh}}}
+	}
+	last := m.Keys[len(m.Keys)-1]
+	due := time.Unix(last.From, 0).Add(markKeyEvery)
+	if now.Before(due.Add(-markKeyAhead)) {
+		return nil
+	}
+	if soonest := now.Add(markKeyAhead); due.Before(soonest) { // no door was there when it was time
+		due = soonest
+	}
+	return &MarkKeys{Keys: []MarkKey{last, {From: due.Unix(), Key: fresh}}}
+}
+
+// Name says a prompt's marks, which are plain hashes, under the keys of now.
+func (m *MarkKeys) Name(p *Prompt, now time.Time) {
+	this, former, next := &m.Keys[0], (*MarkKey)(nil), (*MarkKey)(nil)
+	if len(m.Keys) > 1 {
+		later := &m.Keys[1]
+		switch due := time.Unix(later.From, 0); {
+		case now.Before(due.Add(-markKeysBoth)):
+		case now.Before(due):
+			next = later
+		case now.Before(due.Add(markKeysBoth)):
+			this, former = later, this
+		default:
+			this = later
+		}
+	}
+	p.Former, p.Next = former.hashes(p.Marks), next.hashes(p.Marks)
+	own := this.hashes(p.Marks)
+	for i := range p.Marks {
+		p.Marks[i].Hash = own.At(i)
+	}
+}
+
+// hashes are those of marks under the key.
+func (k *MarkKey) hashes(marks []Mark) Hashes {
+	if k == nil || len(marks) == 0 {
+		return nil
+	}
+	var block [markKeyBytes + hashBytes]byte // one of the hash's, with what it adds
+	copy(block[:], k.Key)
+	list := make(Hashes, 0, hashBytes*len(marks))
+	for i := range marks {
+		binary.BigEndian.PutUint64(block[markKeyBytes:], marks[i].Hash)
+		sum := sha256.Sum256(block[:])
+		list = append(list, sum[:hashBytes]...)
+	}
+	return list
+}
+
+// Hashes are those of a prompt's marks, the highest byte of each first: as numbers some of them would be
+// beyond what earlier versions read.
+type Hashes []byte
+
+const hashBytes = 8
+
+// At is one of them.
+func (h Hashes) At(i int) uint64 { return binary.BigEndian.Uint64(h[hashBytes*i:]) }
+
+// Of reports whether they are those of so many marks.
+func (h Hashes) Of(marks []Mark) bool { return len(h) > 0 && len(h) == hashBytes*len(marks) }
+
+// Turn has a prompt's marks go by their hashes under the next key; those they had are the former ones.
+func (p *Prompt) Turn() {
+	if !p.Next.Of(p.Marks) {
+		return
+	}
+	marks, former := make([]Mark, len(p.Marks)), make(Hashes, 0, len(p.Next))
+	for i, m := range p.Marks {
+		marks[i], former = Mark{m.Bytes, p.Next.At(i)}, binary.BigEndian.AppendUint64(former, m.Hash)
+	}
+	p.Marks, p.Former, p.Next = marks, former, nil
+}

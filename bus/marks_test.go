@@ -1,0 +1,191 @@
+package bus
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// plain is a prompt whose marks have the hashes of their texts.
+func plain(hashes ...uint64) (p Prompt) {
+	for i, h := range hashes {
+		p.Marks = append(p.Marks, Mark{100 * (i + 1), h})
+	}
+	p.Bytes, p.Tokens = 100*len(hashes), 25*len(hashes)
+	return p
+}
+
+// names are those that a prompt's first mark has.
+func (p *Prompt) firstNames() []uint64 {
+	all := []uint64{p.Marks[0].Hash}
+	if p.Former != nil {
+		all = append(all, p.Former.At(0))
+	}
+	if p.Next != nil {
+		all = append(all, p.Next.At(0))
+	}
+	return all
+}
+
+// A mark is said as SHA-256 of the key and its hash, and nothing else of it.
+func TestNamesOfMarks(t *testing.T) {
+	key := bytes.Repeat([]byte{3}, 32)
+	keys := MarkKeys{Keys: []MarkKey{{Key: key}}}
+	p := plain(5, 6)
+	keys.Name(&p, time.Unix(100, 0))
+	for i, h := range []uint64{5, 6} {
+		sum := sha256.Sum256(binary.BigEndian.AppendUint64(slices.Clone(key), h))
+		if p.Marks[i] != (Mark{100 * (i + 1), binary.BigEndian.Uint64(sum[:])}) {
+			t.Errorf("mark %d is %+v", i, p.Marks[i])
+		}
+	}
+	if p.Former != nil || p.Next != nil {
+		t.Errorf("other names: %v, %v", p.Former, p.Next)
+	}
+	var none Prompt
+	if keys.Name(&none, time.Unix(100, 0)); none.Marks != nil {
+		t.Errorf("%+v", none)
+	}
+}
+
+// Doors that come and go make a new key for each day, two of which are there at most. Any two of them whose
+// clocks differ by less than an hour have a name in common for each mark, as each of them has with itself a
+// moment later, so that nobody who keeps to Former and Next loses a text.
+func TestKeysTurn(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	var keys *MarkKeys
+	now := time.Unix(1_800_000_000, 0)
+	begun, made, both := now, 0, 0
+	fresh := func() []byte {
+		key := make([]byte, 32)
+		for i := range key {
+			key[i] = byte(r.Uint32())
+		}
+		return key
+	}
+	before := plain(7)
+	for range 3000 {
+		if next := keys.After(now, fresh()); next != nil {
+			if err := next.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			keys = next
+			made++
+		}
+		if again := keys.After(now, fresh()); again != nil {
+			t.Fatalf("a key was made, and then %v", again)
+		}
+		here, there := plain(7), plain(7)
+		keys.Name(&here, now)
+		keys.Name(&there, now.Add(time.Duration(r.Int64N(int64(2*time.Hour)))-time.Hour))
+		if here.Former != nil && here.Next != nil {
+			t.Fatal("names of three keys")
+		}
+		if len(here.firstNames()) > 1 {
+			both++
+		}
+		for _, other := range []Prompt{there, before} {
+			if common := slices.ContainsFunc(here.firstNames(), func(name uint64) bool {
+				return slices.Contains(other.firstNames(), name)
+			}); !common && made > 1 && other.Marks[0].Hash != before.Marks[0].Hash {
+				t.Fatalf("%v after the beginning %v and %v have no name in common", now.Sub(begun),
+					here.firstNames(), other.firstNames())
+			}
+		}
+		before = here
+		now = now.Add(time.Duration(r.Int64N(int64(30 * time.Minute))))
+	}
+	days := now.Sub(begun).Hours() / 24
+	if float64(made) < days || float64(made) > days+2 || both == 0 {
+		t.Errorf("%d keys in %.1f days, %d of 3000 prompts have two names", made, days, both)
+	}
+	now = now.Add(1000 * time.Hour) // no door was there
+	old := keys.Keys[len(keys.Keys)-1]
+	keys = keys.After(now, fresh())
+	p, q := plain(7), plain(7)
+	(&MarkKeys{Keys: []MarkKey{old}}).Name(&q, now)
+	if keys.Name(&p, now); p.Marks[0] != q.Marks[0] {
+		t.Error("after a pause a key counts that others may not have heard of")
+	}
+}
+
+// Names under the next key become a prompt's own, and those it had its former ones.
+func TestAPromptTurns(t *testing.T) {
+	p := plain(1, 2)
+	was := p
+	p.Next = Hashes{7: 3, 15: 4}
+	p.Turn()
+	if fmt.Sprint(p.Marks, p.Former, p.Next) != "[{100 3} {200 4}] [0 0 0 0 0 0 0 1 0 0 0 0 0 0 0 2] []" ||
+		fmt.Sprint(was.Marks) != "[{100 1} {200 2}]" {
+		t.Errorf("%+v; it was %+v", p, was)
+	}
+	again := p
+	p.Turn()
+	if fmt.Sprint(p) != fmt.Sprint(again) {
+		t.Errorf("without other names: %+v", p)
+	}
+	for _, names := range []Hashes{{7: 1}, {23: 1}, {14: 1}} {
+		for _, p := range []Prompt{{Bytes: 200, Marks: was.Marks, Former: names},
+			{Bytes: 200, Marks: was.Marks, Next: names}} {
+			if m := (&Task{Client: "ann", ID: "t", Prompt: p}); m.Validate() == nil {
+				t.Errorf("%d bytes of the hashes of 2 marks are taken", len(names))
+			}
+		}
+	}
+}
+
+// However keys are printed, nothing of them is seen; what is no entry says what is wrong with it.
+func TestKeysAreNotShown(t *testing.T) {
+	key := []byte("canary-canary-canary-canary-can.")
+	keys := &MarkKeys{Keys: []MarkKey{{From: 1, Key: key}}}
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "keys", keys, "all", keys.Keys, "key", keys.Keys[0])
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%x", "%q", "%d"} {
+		fmt.Fprintf(&log, format+format+format, keys, *keys, keys.Keys[0])
+	}
+	value, err := EncodeEntry(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []string{`{"keys":[]}`, `{"keys":[{"from":1,"key":"Y2FuYXJ5"}]}`, `{"keys":1}`,
+		strings.Replace(string(value), `"from":1`, `"from":-1`, 1),
+		strings.Replace(string(value), `"from"`, `"form`, 1), string(value[:len(value)-1]),
+		strings.Replace(string(value), `":"`, `":"!`, 1)} {
+		if err := DecodeEntry([]byte(wrong), new(MarkKeys)); err == nil {
+			t.Errorf("%s is taken", wrong)
+		} else {
+			fmt.Fprintln(&log, err)
+		}
+	}
+	encoded, _ := json.Marshal(key)
+	for _, secret := range []string{"canary", fmt.Sprintf("%x", "canary"), "99 97 110 97",
+		strings.Trim(string(encoded), `"`)} {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("%q is shown:\n%s", secret, log.String())
+		}
+	}
+	back := new(MarkKeys)
+	if err := DecodeEntry(value, back); err != nil || !bytes.Equal(back.Keys[0].Key, key) {
+		t.Error(err)
+	}
+}
+
+// What a door does for each mark: ns/op is of one.
+func BenchmarkNamesOfMarks(b *testing.B) {
+	keys := (*MarkKeys)(nil).After(time.Unix(0, 0), make([]byte, 32))
+	const marks = 800
+	p := plain(make([]uint64, marks)...)
+	for n := 0; n < b.N; n += marks {
+		keys.Name(&p, time.Unix(1, 0))
+	}
+}

@@ -1,0 +1,103 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"souk/bus"
+	"souk/bus/follow"
+)
+
+// markKeys are the keys by which the door names the marks of prompts. All doors of a market share them, by
+// the registry: whichever finds that one is missing makes it. A door that cannot have them has one of its
+// own: then what agents hold of its tasks is known by these alone.
+type markKeys struct {
+	registry bus.Registry
+	log      *slog.Logger
+	keys     atomic.Pointer[bus.MarkKeys]
+	settled  chan struct{} // closed once they are the market's, or cannot be had for now
+	settle   func()
+
+	// of the follower's goroutine
+	rev    int64 // of the market's, 0: there are none
+	shared *bus.MarkKeys
+	says   bool // it was said that they cannot be had
+}
+
+// marksWithin is how long a door that starts waits for the market's keys.
+const marksWithin = 2 * time.Second
+
+func newMarkKeys(registry bus.Registry, log *slog.Logger) *markKeys {
+	m := &markKeys{registry: registry, log: log, settled: make(chan struct{})}
+	m.settle = sync.OnceFunc(func() { close(m.settled) })
+	m.keys.Store((*bus.MarkKeys)(nil).After(time.Now(), freshKey()))
+	return m
+}
+
+func freshKey() []byte {
+	key := make([]byte, 32)
+	rand.Read(key) // never fails
+	return key
+}
+
+// name says a prompt's marks under the keys of now.
+func (m *markKeys) name(p *bus.Prompt) { m.keys.Load().Name(p, time.Now()) }
+
+// follow keeps the keys as the registry has them, and makes those that are due.
+func (m *markKeys) follow(ctx context.Context) {
+	tend := func() { m.tend(ctx) }
+	follow.Run(ctx, m.registry, bus.MarksKey, follow.Follower{
+		Set: func(kv bus.KV) { m.set(kv); tend() }, Gone: func(string) { m.rev, m.shared = 0, nil; tend() },
+		Synced: tend, Tick: tend, Every: time.Minute, Failed: m.failed, Works: func() {}, Log: m.log,
+	})
+}
+
+func (m *markKeys) set(kv bus.KV) {
+	keys := new(bus.MarkKeys)
+	m.rev, m.shared = kv.Rev, nil
+	if err := bus.DecodeEntry(kv.Value, keys); err != nil {
+		m.failed(err)
+		return
+	}
+	m.shared = keys
+	m.keys.Store(keys)
+	m.settle()
+	m.says = false
+}
+
+// tend makes the key that is due. Of several doors one does.
+func (m *markKeys) tend(ctx context.Context) {
+	if m.rev > 0 && m.shared == nil {
+		return // what is there is not ours to replace
+	}
+	next := m.shared.After(time.Now(), freshKey())
+	if next == nil {
+		return
+	}
+	value, err := bus.EncodeEntry(next)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, marksWithin)
+		defer cancel()
+		err = m.registry.Swap(ctx, bus.MarksKey, m.rev, value)
+	}
+	if err != nil && !errors.Is(err, bus.ErrExists) && ctx.Err() == nil {
+		m.failed(err)
+	}
+}
+
+// failed says so once, until they are had again. What is known stays known.
+func (m *markKeys) failed(err error) {
+	m.settle()
+	if m.shared != nil || m.says {
+		return
+	}
+	m.says = true
+	m.log.Warn("the key of cache marks cannot be had: other doors do not know what agents hold of the tasks "+
+		"that come by this one; `souk auth list` shows whether this door may read and write it",
+		"key", bus.MarksKey, "err", err)
+}

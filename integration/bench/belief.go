@@ -1,0 +1,205 @@
+package bench
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"souk/bus"
+	"souk/hub/prefix"
+)
+
+// beliefBars measure what a hub believes that agents hold: how long it takes to find a round's prompts there,
+// to hear of a mark, and how much memory an agent takes; and what naming a prompt's marks takes a door.
+func beliefBars(_ context.Context, o Options) ([]Bar, error) {
+	loops := newReference()
+	x, err := repeat(o, "belief", func() (x []float64, err error) {
+		for _, f := range []struct {
+			do   func() error
+			each float64 // of these in a call
+		}{{lookUps(false), 1}, {lookUps(true), 1}, {hears(), 2 * heardMarks}, {serves(), servedMarks},
+			{named(), beliefMarks}} {
+			call, loop, err := loops.beside(200*time.Millisecond, f.do)
+			if err != nil {
+				return nil, err
+			}
+			x = append(x, micros(call)/f.each, micros(loop))
+		}
+		return append(x, agentMemory()), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	const looked = "0.2 ms are asked; 16 prompts of 800 marks, of which 100 agents hold 40 to 800"
+	return []Bar{
+		ratio("belief: a round in what was served", lookLimit, "loop", "us", x[0], x[1], looked),
+		ratio("belief: a round in what agents say", lookLimit, "loop", "us", x[2], x[3], looked),
+		ratio("belief: a mark that an agent says", markLimit, "loop", "us", x[4], x[5],
+			"a million a second are asked; in messages of 600, one goes as another comes"),
+		ratio("belief: a mark that an agent has served", markLimit, "loop", "us", x[6], x[7],
+			"likewise; in prompts of 240, the oldest go"),
+		ratio("door: a mark under the key of the day", nameLimit, "loop", "us", x[8], x[9],
+			"0.1 us are asked: SHA-256 of one block"),
+		{Name: "belief: memory of an agent", Asked: "under 1 MB", Limit: 1, Measured: median(x[10]),
+			Unit: "MB", Runs: x[10], Note: "all that limits let be remembered, said and served"},
+	}, nil
+}
+
+// Limits are what is asked on the design's machine, whose loop takes some 20 us.
+const (
+	lookLimit   = 10
+	markLimit   = 0.05
+	nameLimit   = 0.008
+	beliefMarks = 800
+	heardMarks  = 300
+	servedMarks = 240
+)
+
+// marked is a prompt of so many marks, of which the first are those of all others.
+func marked(seed uint64, common, marks int) (p bus.Prompt) {
+	r, all := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(0, 2))
+	for i := range marks {
+		from := r
+		if i < common {
+			from = all
+		}
+		p.Bytes += bus.MarkEvery
+		p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: from.Uint64()})
+	}
+	p.Tokens = p.Bytes / 4
+	return p
+}
+
+func packed(marks []bus.Mark) (list []byte) {
+	for _, m := range marks {
+		list = bus.AppendMark(list, bus.ShortMark(m.Hash))
+	}
+	return list
+}
+
+// sayAll has an agent say all that it holds.
+func sayAll(b *prefix.Belief, list []byte) {
+	b.Told(&bus.Holdings{Seq: 1, Base: 1, Parts: 1, Coverage: 0.95, Evidence: bus.EvidenceEvents, Add: list})
+}
+
+func serve(b *prefix.Belief, session uint64, p *bus.Prompt) {
+	b.Served(time.Unix(1_800_000_000, 0), b.Sent(p, p.Tokens, 0, 0), session, p, p.Tokens, 100, -1)
+}
+
+// lookUps finds the prompts of a round with 100 agents.
+func lookUps(says bool) func() error {
+	const agents, dialogues, common = 100, 8, 40
+	x, r := prefix.NewIndex(prefix.DefaultLimits()), rand.New(rand.NewPCG(1, 2))
+	x.Advance(1)
+	for i := range agents {
+		b := x.New(16, 0)
+		var list []byte
+		for k := range dialogues {
+			p := marked(uint64(i*dialogues+k+1), common, 100+r.IntN(beliefMarks-100))
+			if list = append(list, packed(p.Marks)...); !says {
+				serve(b, 0, &p)
+			}
+		}
+		if says {
+			sayAll(b, list)
+		}
+	}
+	var tasks [16]bus.Prompt
+	for i := range tasks {
+		tasks[i] = marked(1+r.Uint64N(agents*dialogues), common, beliefMarks)
+	}
+	var depths []int32
+	return func() error {
+		for i := range tasks {
+			depths = x.Depths(depths, tasks[i].Marks)
+		}
+		return nil
+	}
+}
+
+// hears has agents say that they hold some marks, and no longer some others.
+func hears() func() error {
+	x := prefix.NewIndex(prefix.DefaultLimits())
+	x.Advance(1)
+	var agents [20]*prefix.Belief
+	for i := range agents {
+		agents[i] = x.New(16, 0)
+		sayAll(agents[i], nil)
+	}
+	var lists [64][]byte
+	for i := range lists {
+		p := marked(uint64(i+1), 0, heardMarks)
+		lists[i] = packed(p.Marks)
+	}
+	n := 0
+	return func() error {
+		k := n / len(agents)
+		h := bus.Holdings{Seq: uint64(k + 2), Base: 1, Coverage: 0.95, Evidence: bus.EvidenceEvents,
+			Add: lists[k%len(lists)]}
+		if k >= 8 {
+			h.Drop = lists[(k-8)%len(lists)]
+		}
+		agents[n%len(agents)].Told(&h)
+		n++
+		return nil
+	}
+}
+
+// serves has agents serve prompts, each of which takes the place of another.
+func serves() func() error {
+	x := prefix.NewIndex(prefix.DefaultLimits())
+	var agents [20]*prefix.Belief
+	for i := range agents {
+		agents[i] = x.New(16, 1<<20)
+	}
+	var prompts [1000]bus.Prompt
+	for i := range prompts {
+		prompts[i] = marked(uint64(i+1), 40, servedMarks)
+	}
+	n := 0
+	return func() error {
+		serve(agents[n%len(agents)], uint64(n), &prompts[n%len(prompts)])
+		n++
+		return nil
+	}
+}
+
+// named has a door name the marks of a prompt.
+func named() func() error {
+	now := time.Unix(1_800_000_000, 0)
+	keys := (*bus.MarkKeys)(nil).After(now, make([]byte, 32))
+	p := marked(1, 0, beliefMarks)
+	return func() error {
+		keys.Name(&p, now)
+		return nil
+	}
+}
+
+// agentMemory is that of an agent which says as much as is remembered, and has served as much, in MB.
+func agentMemory() float64 {
+	const agents = 20
+	limits := prefix.DefaultLimits()
+	x := prefix.NewIndex(limits)
+	x.Advance(1)
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for i := range uint64(agents) {
+		b := x.New(16, 0)
+		p := marked(1<<32+i, 0, limits.Told)
+		sayAll(b, packed(p.Marks))
+		for k := range uint64(3 * limits.Sessions) {
+			p := marked(2<<32+i<<16+k, 0,
+				limits.Marks/limits.Sessions)
+			serve(b, k+1, &p)
+		}
+	}
+	took := float64(heap()-before) / agents / (1 << 20)
+	runtime.KeepAlive(x)
+	return took
+}
