@@ -205,6 +205,8 @@ type Dispatch struct {
 	// prompt tokens that are billed as cached, whatever the engine finds: the task was given to the agent
 	// because it said in its Holdings that they are
 	Claimed int `msgpack:"claimed,omitempty"`
+	// the hub wants the answer's words sketched by this key; 0: it does not
+	Sketch uint64 `msgpack:"sketch,omitempty"`
 }
 
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
@@ -342,7 +344,9 @@ type Completion struct {
 	Claimed int `msgpack:"claimed,omitempty"`
 	// whether the answer kept the form that its request asks for: FormKept, FormBroken, or nothing where it
 	// asks for none or that cannot be told
-	Form   string         `msgpack:"form,omitempty"`
+	Form string `msgpack:"form,omitempty"`
+	// of the dispatch's Sketch: least hashes of the answer's words, see quality.Sketch
+	Sketch []uint32       `msgpack:"sketch,omitempty"`
 	Cost   market.Credits `msgpack:"cost"`
 	TTFTUS int64          `msgpack:"ttft_us"`
 	ITLUS  int64          `msgpack:"itl_us"`

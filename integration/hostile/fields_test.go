@@ -39,7 +39,7 @@ var added = map[string]string{
 	"bus.Prompt msgpack":       "text wide pieces tools loose",
 	"bus.Task msgpack":         "token again session_end",
 	"bus.Task json":            "reply_token session_end",
-	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd claimed",
+	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd claimed sketch",
 	"bus.FundsRequest msgpack": "returned distributed domain ahead hubs to every",
 	"bus.FundsRequest json":    "returned distributed domain ahead hubs to every",
 	"bus.FundsReply msgpack":   "retry_ms number surplus hubs ended",
@@ -64,7 +64,7 @@ var added = map[string]string{
 	"bus.SessionEnded json":    "",
 	"bus.Holdings msgpack":     "",
 	"bus.HoldControl msgpack":  "holdings",
-	"bus.Completion msgpack":   "claimed form",
+	"bus.Completion msgpack":   "claimed form sketch",
 	"bus.Summary msgpack":      "prefills ahead measured",
 }
 
@@ -80,6 +80,9 @@ var elsewhere = map[string]string{
 	"bus.Completion msgpack claimed":   "hub: TestAClaimIsBilled",
 	// without them the registered score stands
 	"bus.Completion msgpack form": "hub: TestABrokenFormLowersQuality",
+	// of an agent that sends none nothing is compared
+	"bus.Dispatch msgpack sketch":   "hub: TestTasksAreAskedAgain",
+	"bus.Completion msgpack sketch": "hub: TestTasksAreAskedAgain",
 	"bus.Feedback msgpack gold":   "hub: TestGoldIsTheWordOfJudges",
 	"bus.Feedback json gold":      "hub: TestGoldIsTheWordOfJudges",
 }
