@@ -30,8 +30,8 @@ func TestReadCanaries(t *testing.T) {
 	for i, x := range all {
 		m := &x.Task
 		if m.Client != "probe-math" || m.Prompt.Tokens == 0 || len(m.Prompt.Marks) == 0 ||
-			m.MaxTokens != 64 || m.Domain != []string{"math", "law"}[i] || x.Answer != []string{"16", "Napoleon"}[i] ||
-			!strings.Contains(string(m.Body), `"content"`) {
+			m.MaxTokens != 64 || m.Domain != []string{"math", "law"}[i] ||
+			x.Answer != []string{"16", "Napoleon"}[i] || !strings.Contains(string(m.Body), `"content"`) {
 			t.Errorf("question %d: %+v", i, x)
 		}
 	}
