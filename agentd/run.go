@@ -10,6 +10,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/openai"
+	"souk/hub/quality"
 	"souk/market"
 )
 
@@ -45,8 +46,12 @@ type Run struct {
 	tool      uint64 // that the answer calls first, by bus.ToolKey
 	bytes     int    // of text and extra collected
 	out       bus.Chunk
-	form      *openai.Form // that the answer is asked for in; nil: none, or it cannot be told
+	words     strings.Builder // of the answer, where these are to be sketched
+	form      *openai.Form    // that the answer is asked for in; nil: none, or it cannot be told
 }
+
+// mostSketched bounds how much of an answer is sketched, in bytes.
+const mostSketched = 64 << 10
 
 // NewRun begins to serve d at an engine that caches blocks of so many tokens.
 func NewRun(d *bus.Dispatch, agent, model string, blockSize int) *Run {
@@ -124,6 +129,9 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 	}
 	if r.form != nil {
 		r.form.Add(c.Text, c.Extra)
+	}
+	if r.d.Sketch != 0 && r.words.Len()+len(c.Text) <= mostSketched {
+		r.words.WriteString(c.Text)
 	}
 	if c.Text == "" && len(c.Tokens) == 0 && len(c.Extra) == 0 &&
 		!(c.Finish && r.d.Task.Stream && r.seq > 0) {
@@ -271,6 +279,9 @@ func (r *Run) End(a Answer, err error) Ending {
 				c.Form = bus.FormKept
 			}
 		}
+	}
+	if d.Sketch != 0 && err == nil && d.Task.Resume == nil {
+		c.Sketch = quality.NewSketch(r.words.String(), d.Sketch)
 	}
 	billed := c.Usage
 	if c.Outcome != bus.OutcomeFailed && !c.Unused() {

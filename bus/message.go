@@ -221,6 +221,8 @@ type Dispatch struct {
 	// prompt tokens that are billed as cached, whatever the engine finds: the task was given to the agent
 	// because it said in its Holdings that they are
 	Claimed int `msgpack:"claimed,omitempty"`
+	// the hub wants the answer's words sketched by this key; 0: it does not
+	Sketch uint64 `msgpack:"sketch,omitempty"`
 
 	// Of kind prefetch, with no text: the session, by [SessionKey], whose last prompt and answer are to be
 	// used again, as far as so many tokens go. A Completion alone answers it.
@@ -363,7 +365,9 @@ type Completion struct {
 	Claimed int `msgpack:"claimed,omitempty"`
 	// whether the answer kept the form that its request asks for: FormKept, FormBroken, or nothing where it
 	// asks for none or that cannot be told
-	Form   string         `msgpack:"form,omitempty"`
+	Form string `msgpack:"form,omitempty"`
+	// of the dispatch's Sketch: least hashes of the answer's words, see quality.Sketch
+	Sketch []uint32       `msgpack:"sketch,omitempty"`
 	Tool   uint64         `msgpack:"tool,omitempty"` // of the first tool that the answer calls: see [ToolKey]
 	Cost   market.Credits `msgpack:"cost"`
 	TTFTUS int64          `msgpack:"ttft_us"`

@@ -314,6 +314,7 @@ func (c *Completion) Validate() error {
 	p.micros("ttft_us", c.TTFTUS)
 	p.micros("itl_us", c.ITLUS)
 	p.name("form", c.Form, MaxID)
+	p.list("sketch", len(c.Sketch), maxEntries)
 	return p.err
 }
 

@@ -168,10 +168,10 @@ func TestJudgementsAreKept(t *testing.T) {
 	if is := again.n.lookup("a-1").quality(""); is != 0.9 {
 		t.Errorf("another model is %v, registered for 0.9", is)
 	}
-	parts, err := learnedParts(data)
+	forecasts, _, _, err := learnedParts(data)
 	h.must(err)
 	older := newHouse(t, nil)
-	older.must(older.n.Relearn(parts[0]))
+	older.must(older.n.Relearn(forecasts))
 	older.join("a-1", "llama", 1, 0.8, card(1, 1, 4))
 	if is := older.n.lookup("a-1").quality(""); is != 0.8 {
 		t.Errorf("%v by a file of an earlier version", is)

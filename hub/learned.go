@@ -7,14 +7,16 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"souk/hub/congest"
 	"souk/hub/predict"
 	"souk/hub/quality"
 )
 
-// learnedMagic begins what a hub has learned: then each part with its length before it, and a sum of all at
-// the end. Hubs of earlier versions wrote the first part alone, as it is.
+// learnedMagic begins what a hub has learned: then what is known of agents' answers, and of how load slows
+// them, each with its length before it, the forecasts, and a sum of all at the end. Hubs of earlier versions
+// wrote the forecasts alone, with a sum.
 const learnedMagic = "souk learned parts 1\n"
 
 // Learned is what the hub has learned of its agents and of answers, for Relearn. It is no part of the
@@ -27,41 +29,43 @@ func (n *Node) Learned() ([]byte, error) {
 			Means: a.predictor})
 		answers, loads = a.answers.Append(answers), a.load.Append(loads)
 	}
+	data := []byte(learnedMagic)
+	for _, part := range [][]byte{answers, loads} {
+		data = append(binary.AppendUvarint(data, uint64(len(part))), part...)
+	}
 	forecasts, err := l.MarshalBinary()
 	if err != nil {
 		return nil, err
 	}
-	data := []byte(learnedMagic)
-	for _, part := range [][]byte{forecasts, answers, loads} {
-		data = append(binary.AppendUvarint(data, uint64(len(part))), part...)
-	}
-	sum := sha256.Sum256(data)
-	return append(data, sum[:]...), nil
+	return sealed(append(data, forecasts[:len(forecasts)-sha256.Size]...)), nil
 }
 
-// learnedParts are those of what a hub has learned.
-func learnedParts(data []byte) (parts [3][]byte, err error) {
-	rest, ok := bytes.CutPrefix(data, []byte(learnedMagic))
-	if !ok {
-		parts[0] = data
-		return parts, nil
-	}
+// sealed has a sum at its end.
+func sealed(data []byte) []byte {
+	sum := sha256.Sum256(data)
+	return append(data, sum[:]...)
+}
+
+// learnedParts are those of what a hub has learned: forecasts, with a sum of their own, answers and loads.
+func learnedParts(data []byte) (forecasts, answers, loads []byte, err error) {
 	end := len(data) - sha256.Size
-	if end < len(learnedMagic) {
-		return parts, errors.New("it ends too early")
+	switch {
+	case !bytes.HasPrefix(data, []byte(learnedMagic)):
+		return data, nil, nil, nil
+	case end < len(learnedMagic):
+		return nil, nil, nil, errors.New("it ends too early")
+	case !bytes.Equal(sealed(slices.Clone(data[:end])), data):
+		return nil, nil, nil, errors.New("it is damaged: its sum is another")
 	}
-	if sum := sha256.Sum256(data[:end]); !bytes.Equal(sum[:], data[end:]) {
-		return parts, errors.New("it is damaged: its sum is another")
-	}
-	rest = rest[:len(rest)-sha256.Size]
-	for i := 0; i < len(parts) && len(rest) > 0; i++ {
+	rest := data[len(learnedMagic):end]
+	for _, part := range []*[]byte{&answers, &loads} {
 		n, size := binary.Uvarint(rest)
 		if size <= 0 || n > uint64(len(rest)-size) {
-			return parts, fmt.Errorf("part %d ends too early", i)
+			return nil, nil, nil, errors.New("a part of it ends too early")
 		}
-		parts[i], rest = rest[size:size+int(n)], rest[size+int(n):]
+		*part, rest = rest[size:size+int(n)], rest[size+int(n):]
 	}
-	return parts, nil // what parts of later versions say is passed over
+	return sealed(slices.Clone(rest)), answers, loads, nil
 }
 
 // readAll reads what a part says of each agent; of a part that is not there, nothing of any.
@@ -91,19 +95,19 @@ func (n *Node) Relearn(data []byte) error {
 			return errors.New("agents have joined already")
 		}
 	}
-	parts, err := learnedParts(data)
+	forecasts, known, loaded, err := learnedParts(data)
 	if err != nil {
 		return err
 	}
-	l, err := predict.ReadLearned(n.cfg.Prior, parts[0])
+	l, err := predict.ReadLearned(n.cfg.Prior, forecasts)
 	if err != nil {
 		return err
 	}
-	answers, err := readAll(parts[1], l.Agents, quality.Read)
+	answers, err := readAll(known, l.Agents, quality.Read)
 	if err != nil {
 		return err
 	}
-	loads, err := readAll(parts[2], l.Agents, congest.Read)
+	loads, err := readAll(loaded, l.Agents, congest.Read)
 	if err != nil {
 		return err
 	}

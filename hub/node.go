@@ -123,6 +123,7 @@ type Node struct {
 	prefixes *prefix.Index // what they are believed to hold
 	commons  commons
 	seeds    seeds
+	explore  explores
 	seats    seats
 	kinds    kinds
 	runtime  runtime
@@ -177,7 +178,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		treasury: newTreasury(), sales: map[string]*sale{},
 		inquiry: &inquiry{numbers: map[*purse]int{}, commons: map[string]int32{},
 			fastest: map[*fastest]time.Duration{}},
-		stats: newStats(),
+		stats: newStats(), explore: newExplores(seed),
 	}
 	n.runtime.host = policy.New(cfg.Policies, &knownPolicies, cfg.MaxKnown)
 	n.runtime.tick.owner = &n.runtime
@@ -298,7 +299,7 @@ func (n *Node) Tick(now time.Time) {
 func (n *Node) Ready() Ready {
 	if n.leading {
 		before := n.stats.Rounds
-		for again := true; again; again = n.sow() {
+		for again := true; again; again = n.sow() || n.roam() {
 			for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots(n.batch.Len())) {
 				n.clear()
 			}

@@ -78,6 +78,7 @@ func (n *Node) noteUse(t *task) {
 	s := &n.seeds
 	if t.only != nil {
 		s.next = n.at(n.cfg.Seed.Every) // there was money
+		n.explore.next = n.at(n.cfg.Quality.Every)
 	}
 	if n.cfg.Seed.Every == 0 || t.only != nil || t.carried() > 0 || t.msg.Prompt.Loose == bus.LooseMedia {
 		return
@@ -130,36 +131,51 @@ func (n *Node) sow() bool {
 // save less than it costs, or the client that pays for it is at a limit.
 func (n *Node) seed(of *task, a *agent) *task {
 	s := &n.seeds
-	m := *of.msg
-	m.Client, m.ID = n.cfg.Prober(), fmt.Sprintf("seed-%d-%d", n.epoch, s.made)
+	t, q := n.ownTask(*of.msg, "seed", 1, a)
+	p := &t.msg.Prompt
+	shared := int(int64(q.prompt) * int64(p.Marks[s.at-1].Bytes) / int64(max(1, p.Bytes)))
+	if n.saves(a, q.features, shared) <= q.cost+n.cfg.Fee || !n.afford(t, &q) {
+		return nil
+	}
+	s.next = n.at(n.cfg.Seed.Within) // or less, once it has a slot: an empty purse is not asked all the time
+	return t
+}
+
+// ownTask is a task of the hub's own, made of another, for one agent and an answer of so many tokens; and
+// what it is quoted.
+func (n *Node) ownTask(m bus.Task, kind string, tokens int, a *agent) (*task, quote) {
+	m.Client, m.ID = n.cfg.Prober(), fmt.Sprintf("%s-%d-%d", kind, n.epoch, n.seeds.made)
 	m.Session, m.Turn, m.Role, m.Source, m.Run, m.Inbox = "", 0, "", "", "", ""
+	m.SessionEnd, m.BackMS, m.Parent, m.Next, m.Declared = false, 0, "", "", false
 	m.Reply = bus.ReplyTo(m.Client, m.ID) // where nobody listens
-	m.Attempt, m.Failover, m.MaxTokens, m.Model, m.Terms = 0, "off", 1, a.reg.Model, bus.Terms{}
-	key := taskKey{m.Client, m.ID}
-	t := &task{key: key, id: market.TaskID(m.Client + "/" + m.ID), digest: contentDigest(&m), arrived: n.now,
-		deadline: n.now.Add(n.cfg.FundsWait), only: a, terms: market.Terms{Worth: 1, Delta: 1, Patience: 1}}
+	m.Attempt, m.Failover, m.MaxTokens, m.Model, m.Terms = 0, "off", tokens, a.reg.Model, bus.Terms{}
+	t := &task{key: taskKey{m.Client, m.ID}, id: market.TaskID(m.Client + "/" + m.ID),
+		digest: contentDigest(&m), arrived: n.now, deadline: n.now.Add(n.cfg.FundsWait), only: a,
+		terms: market.Terms{Worth: 1, Delta: 1, Patience: 1}}
 	t.timer.owner = t
 	n.read(t, &m)
 	q := n.quoted(t, a, burden{})
-	cost, worst := q.cost+n.cfg.Fee, q.worst+n.cfg.Fee
 	n.unquote(t) // which was by a worth of nothing
-	shared := int(int64(q.prompt) * int64(m.Prompt.Marks[s.at-1].Bytes) / int64(max(1, m.Prompt.Bytes)))
-	if n.saves(a, q.features, shared) <= cost || n.judgeRoom(t) != nil {
-		return nil
+	return t, q
+}
+
+// afford has the hub's own client pay for a task of its own; false if that client is at a limit.
+func (n *Node) afford(t *task, q *quote) bool {
+	if n.judgeRoom(t) != nil {
+		return false
 	}
 	// It pays cost and fee: its round is its alone, and no slot has a price. The hold has to cover the worst.
-	worth := math.Ceil(2 * float64(worst) / max(0.01, a.quality(m.Domain)))
+	worth := math.Ceil(2 * float64(q.worst+n.cfg.Fee) / max(0.01, t.only.quality(t.msg.Domain)))
 	t.terms.Worth = market.Credits(min(worth, float64(market.MaxWorth)))
 	need, r := n.survey(t)
 	if r != nil {
-		return nil
+		return false
 	}
-	s.made++
-	s.next = n.at(n.cfg.Seed.Within) // or less, once it has a slot: an empty purse is not asked all the time
-	n.known[key] = t
-	n.openPurse(key.client)
+	n.seeds.made++
+	n.known[t.key] = t
+	n.openPurse(t.key.client)
 	n.fund(t, need)
-	return t
+	return true
 }
 
 // saves is what an agent saves if it holds so many tokens that dialogues begin with: money by its card, and

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -940,7 +941,7 @@ func TestCompletionsOfAnEarlierLife(t *testing.T) {
 		}
 		pass(10 * time.Second)
 		last := o.done()[len(o.done())-1]
-		if last != before[0] {
+		if !reflect.DeepEqual(last, before[0]) {
 			t.Errorf("sent\n%+v\nwant\n%+v", last, before[0])
 		}
 		if r := registered(); len(r.Former) != 0 || second.Stats().Agents[0].Pending != 0 ||

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,7 +63,7 @@ func TestASpoolKeepsWhatIsNotAcknowledged(t *testing.T) {
 		t.Error("it is not open")
 	}
 	_, left, _, err := h.Spool("a1", 100)
-	if err != nil || left[0] != report("j/1/0") {
+	if err != nil || !reflect.DeepEqual(left[0], report("j/1/0")) {
 		t.Errorf("%+v, %v", left, err)
 	}
 	again = openSpool(t, h, "j/1/0 j/2/0 j/3/0")

@@ -5,18 +5,21 @@
 //	gold      answers that were compared with a reference, by who the operator trusts with that
 //	format    answers that kept, or broke, the form they were asked for in
 //	feedback  clients' judgements of answers that they paid for
-//	shadow    how far answers of other agents to the same task agree
+//	shadow    answers that those of two other agents to the same task agree with, or contradict
 //	canary    answers to questions of the operator's own, whose answers are known
 //
 // With s the registered score, which counts as Prior answers, m the mean of what a source said, and w what
 // that counts,
 //
-//	Q = (Prior*s + sum of w*m over gold, feedback, shadow, canary) / (Prior + sum of w)  *  (1 - broken)
-//	broken = answers that broke their form / (Prior + answers)
+//	Q = (Prior*s + sum of w*m over gold, feedback, canary) / (Prior + sum of w)
+//	    * (1 - broken) * (1 - contradicted)
+//	broken       = answers that broke their form / (Prior + answers)
+//	contradicted = answers that two others contradict, by how far / (Prior + answers compared)
 //
 // What a source said fades, so w has a bound (see memory), and so has what any source can do. Q is from 0 to
 // 1, and no better judgement lowers it. Format only ever lowers it: who judges is the agent's own side, which
-// has nothing to gain by calling an answer well-formed.
+// has nothing to gain by calling an answer well-formed. So does shadow: that three agents agree is no reason
+// to think more of them than their operators do.
 //
 // Of feedback one client has at most its share: the weight of all clients' together, memory, is shared out,
 // and a client has at most one part of as many as there are clients, and at most its part of what was paid.
@@ -192,7 +195,7 @@ func (s *Score) Heard() (list []Heard) {
 func (s *Score) Q(registered float64, use [Sources]bool) float64 {
 	weight, sum := float64(Prior), float64(Prior*registered)
 	for of := range Source(Sources) {
-		if of == Format || !use[of] {
+		if of == Format || of == Shadow || !use[of] {
 			continue
 		}
 		w, x := s.heard(of)
@@ -200,9 +203,10 @@ func (s *Score) Q(registered float64, use [Sources]bool) float64 {
 		sum += x
 	}
 	q := sum / weight
-	if use[Format] {
-		f := &s.said[Format]
-		q *= 1 - (f.weight-f.sum)/(Prior+f.weight)
+	for _, of := range []Source{Format, Shadow} {
+		if f := &s.said[of]; use[of] {
+			q *= 1 - (f.weight-f.sum)/(Prior+f.weight)
+		}
 	}
 	return min(1, max(0, q))
 }

@@ -128,8 +128,9 @@ func TestSourcesAreKeptApart(t *testing.T) {
 		use[of] = true
 		return s.Q(0.5, use)
 	}
-	if g, f := only(Gold), only(Feedback); g < 0.6 || f > 0.45 || only(Format) != 0.5 {
-		t.Errorf("gold alone gives %v, feedback %v, format %v", g, f, only(Format))
+	if g, f, s := only(Gold), only(Feedback), only(Shadow); g < 0.6 || f > 0.45 || only(Format) != 0.5 ||
+		s > 0.45 {
+		t.Errorf("gold alone gives %v, feedback %v, format %v, shadow %v", g, f, only(Format), s)
 	}
 }
 
