@@ -57,7 +57,7 @@ func full() []Message {
 			Crowd:  &market.Toll{Load: -1, Age: -2, Beside: -3},
 			Quoted: 4, Tariff: 2, CostCap: 5, TimeoutMS: 1000, Whole: 70,
 			Earlier: []string{"j/8/0"}, Boot: 8, Fence: 41,
-			PromptMost: 990, Cached: 64, FirstMS: 2500, Claimed: 48},
+			PromptMost: 990, Cached: 64, FirstMS: 2500, Claimed: 48, Session: 1<<63 + 5, Tokens: 160},
 		&Call{Agent: "a1", Class: "h200", Epoch: 4, Lead: 3, Open: true},
 		&Ask{Agent: "a1", Class: "h200", Epoch: 4, Seal: bytes.Repeat([]byte{7}, 32), Amount: 5,
 			Nonce: bytes.Repeat([]byte{8}, 16)},

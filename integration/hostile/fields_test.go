@@ -39,7 +39,7 @@ var added = map[string]string{
 	"bus.Prompt msgpack":       "text wide pieces tools loose",
 	"bus.Task msgpack":         "token again session_end",
 	"bus.Task json":            "reply_token session_end",
-	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd claimed session tokens",
+	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd claimed k tokens",
 	"bus.FundsRequest msgpack": "returned distributed domain ahead hubs to every",
 	"bus.FundsRequest json":    "returned distributed domain ahead hubs to every",
 	"bus.FundsReply msgpack":   "retry_ms number surplus hubs ended",
@@ -77,8 +77,8 @@ var elsewhere = map[string]string{
 	"bus.Dispatch msgpack claimed":     "hub: TestAClaimIsBilled",
 	"bus.Completion msgpack claimed":   "hub: TestAClaimIsBilled",
 	// an agent of the version before has not the feature for which touches are dispatched
-	"bus.Dispatch msgpack session": "hub: TestNothingIsTouchedWhere",
-	"bus.Dispatch msgpack tokens":  "hub: TestNothingIsTouchedWhere",
+	"bus.Dispatch msgpack k":      "hub: TestNothingIsTouchedWhere",
+	"bus.Dispatch msgpack tokens": "hub: TestNothingIsTouchedWhere",
 }
 
 // gone is what the version before says and nobody of it reads but to check its bounds, where absent is in
