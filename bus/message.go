@@ -226,7 +226,7 @@ type Dispatch struct {
 
 	// Of kind prefetch, with no text: the session, by [SessionKey], whose last prompt and answer are to be
 	// used again, as far as so many tokens go. A Completion alone answers it.
-	Session uint64 `msgpack:"session,omitempty"`
+	Session uint64 `msgpack:"k,omitempty"`
 	Tokens  int    `msgpack:"tokens,omitempty"`
 }
 

@@ -74,9 +74,11 @@ func TestEndsThatFreeNothingWakeNobody(t *testing.T) {
 
 // One that is too large for the seats that come free is not told that none does.
 func TestNoSeatIsSaidTruly(t *testing.T) {
-	h := seatedHouse(t, 1, 2, func(c *Config) { c.Seats.Wait = 3 * time.Second })
+	h := seatedHouse(t, 1, 3, func(c *Config) { c.Seats.Wait = 3 * time.Second })
 	h.turn("ann", "t0", "s0")
-	h.must(h.step(h.task("bob", "large", func(m *bus.Task) { m.Session, m.MaxTokens = "large", 4000 })))
+	h.must(h.step(h.task("bob", "large", func(m *bus.Task) { // it needs most of what there is
+		m.Session, m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Marks[0].Bytes = "large", 450, 1800, 1800
+	})))
 	h.pass(20 * time.Millisecond)
 	for i := 1; h.answerTo("inbox.bob.large") == "" && i < 100; i++ {
 		d := h.take("ann", fmt.Sprint("t", i-1))

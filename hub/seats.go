@@ -140,6 +140,7 @@ func (n *Node) admitted() {
 		return
 	}
 	left, who, askers := n.round.tasks[:0], s.who, s.askers
+	var late []*task // no seat is large enough for them
 	for _, t := range n.round.tasks {
 		if len(who) == 0 || who[0] != t {
 			left = append(left, t)
@@ -147,6 +148,7 @@ func (n *Node) admitted() {
 		}
 		bits := askers[0].Bits
 		t.needs = askers[0].Need
+		large := seat.TooLarge(s.agents, &askers[0])
 		who, askers = who[1:], askers[1:]
 		for _, may := range bits {
 			if may {
@@ -162,9 +164,16 @@ func (n *Node) admitted() {
 			t.unseated = n.now
 		}
 		n.batch.Leave(t, t.arrived)
+		if large {
+			late = append(late, t)
+		}
 	}
 	n.round.tasks = left
 	n.countUnseated()
+	for _, t := range late {
+		n.stats.Unseated++
+		n.end(t, n.noSeatEver(t))
+	}
 }
 
 // countUnseated counts the tasks that wait for a seat, and what the least of them needs.
@@ -343,6 +352,19 @@ func (n *Node) noSeat(t *task) *bus.Result {
 	return n.refusal(t.msg, bus.CodeNoRoom, retry,
 		"the caches of the agents are full with sessions that are in use, and for %v no seat was free that this "+
 			"one could have: %d tasks wait for one", n.now.Sub(t.unseated).Round(time.Second), s.waiting)
+}
+
+// noSeatEver is the answer to a task that is larger than any seat, while no agent lets in whoever comes.
+func (n *Node) noSeatEver(t *task) *bus.Result {
+	room := 0
+	for _, a := range n.seats.agents {
+		_, most := a.Blocks()
+		room = max(room, most)
+	}
+	retry := seat.RetryAfter(n.seats.waiting, n.seats.table.Freed(n.clock()), n.salts.Uint64())
+	return n.refusal(t.msg, bus.CodeNoRoom, retry,
+		"its prompt and answer need %d blocks of a cache, and no agent has seats for more than %d: it is served "+
+			"only while an agent has time to spare, and none has", t.needs, room)
 }
 
 // SessionEnded says that a client's session has ended: it gives up its seat once its last turn is over. A

@@ -245,6 +245,46 @@ func TestWhoFindsNoSeatIsTold(t *testing.T) {
 	}
 }
 
+// A task that is larger than any seat waits for none: it is told at once, and why. Where an agent has time to
+// spare, or does not say how much it holds, it is served.
+func TestATaskLargerThanAnySeat(t *testing.T) {
+	large := func(m *bus.Task) { m.Prompt.Tokens, m.Prompt.Bytes = 3000, 12000 }
+	for name, c := range map[string]struct {
+		spare  time.Duration
+		silent bool
+		want   string
+	}{
+		"none has time":       {0, false, "no_room"},
+		"one has":             {time.Hour, false, "accepted by a-0"},
+		"one does not say it": {0, true, ""},
+	} {
+		h := seatedHouse(t, 2, 3, func(c1 *Config) { c1.Seats.Spare = c.spare })
+		if c.silent {
+			h.join("a-9", "llama", 8, 0.9, card(1, 1, 4))
+			a := h.n.lookup("a-9")
+			reg := a.reg
+			reg.KVTokens = 0
+			h.must(h.n.Join(h.now, reg))
+		}
+		h.must(h.step(h.task("ann", "t1", large)))
+		h.pass(50 * time.Millisecond)
+		for _, d := range slices.Clone(h.dispatched) {
+			h.accept(d)
+		}
+		if got := h.answerTo("inbox.ann.t1"); got != c.want && !strings.HasPrefix(c.want, got[:min(8, len(got))]) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		for _, l := range h.letters {
+			if a, ok := l.Message.(*bus.Answer); ok && a.Result != nil && (a.Result.RetryMS == 0 ||
+				!strings.Contains(a.Result.Message, "need 304 blocks")) {
+				t.Errorf("%s: it is told %+v", name, a.Result)
+			}
+		}
+		recountSeats(t, h)
+		h.audited()
+	}
+}
+
 // Nobody waits for a seat of an agent that has left, and its sessions find others.
 func TestSeatsLeaveWithTheirAgent(t *testing.T) {
 	h := seatedHouse(t, 2, 1, nil)

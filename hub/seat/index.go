@@ -58,8 +58,12 @@ type Index struct {
 	returns          int
 	best             [classes][bins]float64 // of sessions as old as a bin's beginning
 	leaves           [classes]time.Duration // when it is below a tenth of a fresh one's
-	fresh            float64
+	fresh            float64                // of one that had its first turn a moment ago, see settled
 }
+
+// settled is how long a fresh session has been idle. Seats are looked at once a second, so who comes back at
+// once needs none kept, and says nothing of the others: a few who do would make all others seem worth little.
+const settled = time.Second
 
 // waited says that a session of a class was idle from one age to another.
 func (x *Index) waited(class int, from, to time.Duration) {
@@ -125,7 +129,7 @@ func (x *Index) fit() {
 	for c := range classes {
 		x.best[c] = x.rank(c, &all)
 	}
-	x.fresh = x.best[class(1, 0)][0]
+	x.fresh = x.best[class(1, 0)][binOf(settled)]
 	for c := range classes {
 		x.leaves[c] = edges[bins-1]
 		for b := range bins {

@@ -46,6 +46,32 @@ func TestIndexLearnsWhoComesBack(t *testing.T) {
 	}
 }
 
+// A few sessions go on at once, as agents do that call a tool which takes no time; most come back after half a
+// minute. Their seats are kept until then: who goes on at once makes nobody else seem worth nothing.
+func TestAFewWhoGoOnAtOnce(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 5))
+	var x Index
+	for i := range 2000 {
+		pause := time.Duration(30e9 * math.Exp(0.5*random.NormFloat64()))
+		if i%20 == 0 {
+			pause = time.Millisecond
+		}
+		c := class(uint8(1+random.IntN(9)), uint8(1+random.IntN(4)))
+		x.waited(c, 0, pause)
+		x.returned(c, pause)
+	}
+	for c := range classes {
+		if x.gone(c, 20*time.Second) {
+			t.Fatalf("class %d has lost its seat after 20s: %v", c, x.leaves[c])
+		}
+	}
+	if !x.gone(class(1, 0), 20*time.Minute) {
+		t.Error("one that has been away for 20 minutes has its seat yet")
+	}
+}
+
 // What a session waits counts once, however often it is looked at in between.
 func TestExposureCountsOnce(t *testing.T) {
 	seed := rand.Uint64()

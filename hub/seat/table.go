@@ -282,6 +282,21 @@ func (t *Table) Admit(now time.Duration, agents []*Agent, askers []Asker) {
 	}
 }
 
+// TooLarge reports whether no agent that a turn could go to has seats for so many blocks, were it empty: it
+// would wait for nothing. An agent whose blocks are not known may have.
+func TooLarge(agents []*Agent, r *Asker) bool {
+	could := false
+	for k, a := range agents {
+		if r.Takes[k] < 0 {
+			continue
+		}
+		if could = true; a.blocks == 0 || a.room >= r.Need {
+			return false
+		}
+	}
+	return could
+}
+
 // Award says that a turn goes to an agent, where it needs so many blocks and takes so long to compute.
 func (t *Table) Award(now time.Duration, r *Turn, a *Agent, need int, takes time.Duration) {
 	a.pass(now)

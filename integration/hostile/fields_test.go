@@ -39,7 +39,7 @@ var added = map[string]string{
 	"bus.Prompt msgpack":       "text wide pieces tools loose anchor former next",
 	"bus.Task msgpack":         "token again session_end back_ms parent next declared",
 	"bus.Task json":            "reply_token session_end back_ms parent next",
-	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd claimed session tokens sketch",
+	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd claimed k tokens sketch",
 	"bus.FundsRequest msgpack": "returned distributed domain ahead hubs to every",
 	"bus.FundsRequest json":    "returned distributed domain ahead hubs to every",
 	"bus.FundsReply msgpack":   "retry_ms number surplus hubs ended",
@@ -85,8 +85,8 @@ var elsewhere = map[string]string{
 	"bus.Dispatch msgpack claimed":     "hub: TestAClaimIsBilled",
 	"bus.Completion msgpack claimed":   "hub: TestAClaimIsBilled",
 	// an agent of the version before has not the feature for which touches are dispatched
-	"bus.Dispatch msgpack session": "hub: TestNothingIsTouchedWhere",
-	"bus.Dispatch msgpack tokens":  "hub: TestNothingIsTouchedWhere",
+	"bus.Dispatch msgpack k":      "hub: TestNothingIsTouchedWhere",
+	"bus.Dispatch msgpack tokens": "hub: TestNothingIsTouchedWhere",
 	// without them the registered score stands
 	"bus.Completion msgpack form": "hub: TestABrokenFormLowersQuality",
 	// of an agent that sends none nothing is compared

@@ -270,8 +270,14 @@ func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 	if refusal == nil && r.script.chains != nil {
 		t.Prompt = r.prompt(m.Engine.BlockSize)
 	}
+	var unfit error
 	if refusal != nil {
-		m.fault(refusal)
+		unfit = refusal
+	} else {
+		unfit = t.Validate() // nobody would hear it, and so answer
+	}
+	if unfit != nil {
+		m.fault(unfit)
 		m.placed = append(m.placed, Placed{Request: r, Engine: Wait})
 		return Wait
 	}
