@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"souk/bus/follow"
+	"souk/bus/membus"
 	"souk/ledger/journal"
 )
 
@@ -25,7 +26,7 @@ func TestAHubStartsWithoutThePolicyThatHung(t *testing.T) {
 		t.Cleanup(func() { j.Close() })
 		cfg := testConfig()
 		cfg.Policies.Keep = "kvcache"
-		b := tn.world.Bus(cfg.Journal)
+		b := membus.New(1).Bus(cfg.Journal)
 		t.Cleanup(func() { b.Close() })
 		code := 0
 		s, err := New(cfg, Deps{Bus: b, Registry: tn.world.Registry(), Journal: j, Hung: path,
