@@ -6,6 +6,7 @@ import (
 	"souk/bus"
 	runtimepolicy "souk/bus/policy"
 	"souk/hub/policy"
+	"souk/hub/policy/cachesage"
 	"souk/hub/seat"
 	"souk/ledger"
 	"souk/market"
@@ -16,7 +17,9 @@ import (
 // does for it. Without a policy none of this says or does anything.
 
 // knownPolicies are the policies that a hub may be told to run.
-var knownPolicies = policy.Known{}
+var knownPolicies = policy.Known{policy.Keep: {
+	"kvcache": func() runtimepolicy.Policy { return cachesage.NewKVCache(cachesage.Params{}, 1<<16) },
+}}
 
 // runtime is what a Node has for its policies.
 type runtime struct {

@@ -317,3 +317,25 @@ func TestSilentPoliciesChangeNoRecord(t *testing.T) {
 		t.Errorf("%d bytes with policies that heard %d events, %d without", len(with), events, len(without))
 	}
 }
+
+// The policy kvcache, named in the configuration, hears of turns, and has what comes next used again.
+func TestKVCacheInAHub(t *testing.T) {
+	h := newHouse(t, func(c *Config) {
+		c.Policies.Keep, c.Seats.Sessions, c.Seats.Touches = "kvcache", true, true
+	})
+	var touched []Touch
+	h.tell = func(r *Ready) { touched = append(touched, r.Touches...) }
+	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
+	for i, s := range []string{"boss", "child"} {
+		h.must(h.step(h.task("ann", fmt.Sprint("t", i), func(m *bus.Task) { m.Session, m.Next = s, "boss" })))
+		h.serve(h.take("ann", fmt.Sprint("t", i)), market.Usage{Prompt: 100, Output: 3})
+	}
+	touched = nil
+	h.pass(actEvery + time.Millisecond)
+	if got := fmt.Sprint(touched); got != fmt.Sprintf("[{a-1 %d 103}]", bus.SessionKey("ann", "boss")) {
+		t.Errorf("touched %s", got)
+	}
+	if p := h.n.Stats().Policies; len(p) != 1 || p[0].Policy != "kvcache" || p[0].Observed < 6 || len(h.faults) > 0 {
+		t.Errorf("%+v, %v", p, h.faults)
+	}
+}

@@ -134,6 +134,16 @@ func (k *Kept[V]) All(do func(client, key ID, v *V) bool) {
 	}
 }
 
+// Places is how many places there are, taken or free, and At is what is in one; nil: it is free.
+func (k *Kept[V]) Places() int { return len(k.all) }
+
+func (k *Kept[V]) At(place int) (key ID, v *V) {
+	if place >= len(k.all) || k.all[place].newer == free {
+		return 0, nil
+	}
+	return k.all[place].key, &k.all[place].value
+}
+
 // free in newer says that a place is.
 const free int32 = -2
 

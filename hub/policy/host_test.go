@@ -212,7 +212,7 @@ func TestSenselessHints(t *testing.T) {
 	}
 }
 
-// A client with a million sessions, tools and roles makes nobody else be forgotten, and what a host remembers
+// A client with two hundred thousand sessions, tools and roles makes nobody else be forgotten, and what a host remembers
 // stays bounded, whatever is told twice, out of order or from the future.
 func TestAFloodOfSessions(t *testing.T) {
 	seed := rand.Uint64()
@@ -225,7 +225,7 @@ func TestAFloodOfSessions(t *testing.T) {
 		h.Arrived(start, x)
 		h.Served(start, x, served("stop", "t"))
 	}
-	for i := range 1_000_000 {
+	for i := range 200_000 {
 		x := turn("eve", fmt.Sprint(i), time.Duration(rng.Int64N(int64(24*time.Hour))))
 		x.Role, x.Parent, x.Next = rng.Uint64(), fmt.Sprint(rng.IntN(i+1)), fmt.Sprint(rng.IntN(i+1))
 		at := start.Add(time.Duration(rng.Int64N(int64(time.Hour))) - 30*time.Minute)

@@ -155,6 +155,12 @@ func (x *Index) rank(class int, all *[bins]float64) (best [bins]float64) {
 			kept[b] = (1 - stay[b]) / hazard
 		}
 	}
+	return bestRates(&stay, &kept)
+}
+
+// bestRates is, from the beginning of each bin, the most of the chance to be back by the end of a bin, by the
+// time kept until then, where each bin has a chance that one stays away and a time kept.
+func bestRates(stay, kept *[bins]float64) (best [bins]float64) {
 	for from := range bins {
 		away, time := 1.0, 0.0
 		for b := from; b < bins; b++ {

@@ -7,14 +7,18 @@ import "time"
 type Shares struct {
 	events, exposure [][bins]float32 // by class: returns; seconds that were waited for them
 	share            [][bins]uint16  // that comes back, of those as old as a bin's beginning, in 65535ths
+	rate             [][bins]float32 // as [Index] has it, of those as old
 	returns          int
 }
 
 // NewShares knows nothing of so many classes.
 func NewShares(classes int) *Shares {
 	return &Shares{events: make([][bins]float32, classes), exposure: make([][bins]float32, classes),
-		share: make([][bins]uint16, classes)}
+		share: make([][bins]uint16, classes), rate: make([][bins]float32, classes)}
 }
+
+// Exp is e^x for x from -700 to 700, the same on every machine, which math.Exp is not.
+func Exp(x float64) float64 { return exp(x) }
 
 // SessionClasses is how many [SessionClass] there are.
 const SessionClasses = classes
@@ -81,13 +85,30 @@ func (x *Shares) fit() {
 	}
 	for c := range x.share {
 		away := 1.0
+		var stay, kept [bins]float64 // as in Index.rank
 		for b := bins - 1; b >= 0; b-- {
+			span := (edges[b] - begin(b)).Seconds()
+			stay[b], kept[b] = 1, span
 			if all[b] > 0 {
 				hazard := (float64(x.events[c][b]) + pseudo) / (float64(x.exposure[c][b]) + pseudo/all[b])
-				span := (edges[b] - begin(b)).Seconds()
-				away = float64(away * exp(-min(600, float64(hazard*span))))
+				stay[b] = exp(-min(600, float64(hazard*span)))
+				kept[b] = (1 - stay[b]) / hazard
+				away = float64(away * stay[b])
 			}
 			x.share[c][b] = uint16(float64(65535 * (1 - away)))
 		}
+		for from, best := range bestRates(&stay, &kept) {
+			x.rate[c][from] = float32(best)
+		}
 	}
+}
+
+// Rate is how much a session is worth keeping that has been idle for so long: the chance that it comes back,
+// for each second that it has to be kept until then, see [Index].
+func (x *Shares) Rate(class int, idle time.Duration) float64 {
+	b := binOf(idle)
+	if b == bins {
+		return 0
+	}
+	return float64(x.rate[class][b])
 }

@@ -18,7 +18,7 @@ import (
 
 func main() {
 	format := flag.String("format", "souk", "one of "+strings.Join(replay.FormatNames(), ", ")+
-		"; or mooncake or kvcache, traces of blocks")
+		"; or mooncake, kvcache or lmcache, traces of blocks; or whowhen or taubench-calls, logs of agents")
 	n := flag.Int("n", 50, "dialogues to keep: those with the smallest hash of their id, in that order")
 	maxBytes := flag.Int("max-bytes", 8000, "pass over dialogues with more text than this")
 	answers := flag.Bool("answers", true, "keep the recorded answers")
@@ -28,16 +28,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: mkdata [flags] FILE > data/NAME.jsonl")
 		os.Exit(2)
 	}
-	if *format == "mooncake" || *format == "kvcache" {
-		all, err := chains(flag.Arg(0), *format, *n)
-		enc := json.NewEncoder(os.Stdout)
-		for i := 0; i < len(all) && err == nil; i++ {
-			err = enc.Encode(all[i])
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "mkdata:", err)
-			os.Exit(1)
-		}
+	switch *format {
+	case "mooncake", "kvcache":
+		write(chains(flag.Arg(0), *format, *n))
+		return
+	case "lmcache":
+		write(calls(flag.Arg(0)))
+		return
+	case "whowhen", "taubench-calls":
+		write(workflows(flag.Arg(0), *format))
 		return
 	}
 	ds, err := replay.ReadFile(flag.Arg(0), replay.Format(*format))
@@ -67,6 +66,18 @@ func main() {
 		}
 	}
 	if err := out.Flush(); err != nil {
+		fmt.Fprintln(os.Stderr, "mkdata:", err)
+		os.Exit(1)
+	}
+}
+
+// write writes one of a list a line.
+func write[T any](all []T, err error) {
+	enc := json.NewEncoder(os.Stdout)
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = enc.Encode(all[i])
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mkdata:", err)
 		os.Exit(1)
 	}

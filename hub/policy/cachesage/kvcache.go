@@ -1,0 +1,102 @@
+package cachesage
+
+import (
+	"time"
+
+	"souk/bus/policy"
+)
+
+// KVCache is the runtime policy kvcache: it scores what engines hold by what a [Sage] has learned, says which
+// role comes next, and wants used again what a client says that comes next. It has no other wish: what a
+// touch costs and whom it would save, the hub knows better (hub/seat).
+type KVCache struct {
+	sage *Sage
+	last policy.Kept[place] // by session
+	next policy.Kept[hint]  // by session
+	from int                // where Act goes on
+}
+
+// place is where a session had its last turn, and how much of it is there.
+type place struct {
+	agent  policy.ID
+	tokens int32
+}
+
+// hint is a session that is said to come next.
+type hint struct{ until time.Duration }
+
+const (
+	mostHints = 1024
+	// what comes next is expected within so long
+	hinted = 30 * time.Second
+)
+
+// NewKVCache remembers so many sessions.
+func NewKVCache(p Params, sessions int) *KVCache {
+	return &KVCache{sage: New(p, sessions), last: policy.NewKept[place](sessions),
+		next: policy.NewKept[hint](mostHints)}
+}
+
+// Observe implements policy.Policy.
+func (k *KVCache) Observe(e policy.Event) {
+	k.sage.Observe(e)
+	switch e.Kind {
+	case policy.Arrived:
+		k.next.Drop(e.Session)
+	case policy.Served:
+		if e.Session != 0 {
+			p, _ := k.last.Add(e.Client, e.Session)
+			*p = place{e.Agent, int32(min(e.Usage.Prompt+e.Usage.Output, 1<<30))}
+		}
+	case policy.Ended:
+		k.last.Drop(e.Session)
+		k.next.Drop(e.Session)
+	case policy.Next:
+		if e.Session != e.Parent && k.last.Get(e.Session, false) != nil {
+			h, _ := k.next.Add(e.Client, e.Session)
+			h.until = since(e.At) + hinted
+		}
+	}
+}
+
+// Score implements policy.Policy.
+func (k *KVCache) Score(now time.Time, i policy.Item) float64 { return k.sage.Score(now, i, 0) }
+
+// Predict implements policy.Policy: of the sessions whose turns ended last.
+func (k *KVCache) Predict(now time.Time, within time.Duration, to []policy.Forecast) []policy.Forecast {
+	from, room := len(to), cap(to)-len(to)
+	k.last.All(func(_, key policy.ID, p *place) bool {
+		if len(to)-from >= max(room, 64) {
+			return false
+		}
+		at := len(to)
+		to = k.sage.Predict(now, key, to)
+		for i := at; i < len(to); i++ {
+			to[i].Agent, to[i].Within = p.agent, within
+		}
+		return true
+	})
+	return to
+}
+
+// Act implements policy.Policy: what is said to come next is used again where it is, once.
+func (k *KVCache) Act(now time.Time, r policy.Room, to []policy.Effect) []policy.Effect {
+	tokens := r.Tokens
+	for looked := 0; looked < k.next.Places() && len(to) < r.Effects && r.Work.Take(1); looked++ {
+		if k.from++; k.from >= k.next.Places() {
+			k.from = 0
+		}
+		key, h := k.next.At(k.from)
+		if h == nil {
+			continue
+		}
+		p := k.last.Get(key, false)
+		if p != nil && since(now) < h.until && p.tokens > 0 && int(p.tokens) <= tokens {
+			tokens -= int(p.tokens)
+			to = append(to, policy.Effect{Kind: policy.Touch, Agent: p.agent, Session: key,
+				Tokens: int(p.tokens), Until: now.Add(hinted), Why: policy.ByHint})
+		}
+		k.next.Drop(key)
+	}
+	return to
+}

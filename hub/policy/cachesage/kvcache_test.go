@@ -1,0 +1,74 @@
+package cachesage
+
+import (
+	"testing"
+	"time"
+
+	"souk/bus/policy"
+	"souk/market"
+)
+
+// What a client says that comes next is used again where it is, once, unless it has come already, ended, or
+// is not known; and no more of it than there is room for.
+func TestWhatIsSaidToComeNext(t *testing.T) {
+	k := NewKVCache(Params{}, 100)
+	now := start
+	turn := func(session policy.ID) {
+		e := policy.Event{Kind: policy.Arrived, At: now, Client: 1, Session: session, Role: 5}
+		k.Observe(e)
+		e.Kind, e.Agent, e.Usage = policy.Served, 70+session, market.Usage{Prompt: 90, Output: 10}
+		k.Observe(e)
+	}
+	next := func(from, to policy.ID) {
+		k.Observe(policy.Event{Kind: policy.Next, At: now, Client: 1, Session: to, Parent: from})
+	}
+	act := func() []policy.Effect {
+		return k.Act(now, policy.Room{Effects: 2, Tokens: 250, Work: policy.NewWork(1000)}, nil)
+	}
+	for s := range policy.ID(6) {
+		turn(1 + s)
+	}
+	next(1, 2)
+	next(1, 99)
+	next(1, 1)
+	if all := act(); len(all) != 1 || all[0].Session != 2 || all[0].Agent != 72 || all[0].Tokens != 100 ||
+		all[0].Kind != policy.Touch || all[0].Why != policy.ByHint {
+		t.Errorf("wanted %+v", all)
+	}
+	next(1, 3)
+	turn(3)
+	next(1, 4)
+	k.Observe(policy.Event{Kind: policy.Ended, At: now, Session: 4})
+	if all := act(); len(all) != 0 {
+		t.Errorf("once, come already, or ended: wanted %+v", all)
+	}
+	next(1, 5)
+	now = now.Add(time.Hour)
+	if all := act(); len(all) != 0 {
+		t.Errorf("an hour late: wanted %+v", all)
+	}
+	for s := range policy.ID(1_000_000) {
+		next(1, 1+s%7)
+	}
+	if all := act(); len(all) > 2 {
+		t.Errorf("of a million hints: wanted %d", len(all))
+	}
+	if f := k.Predict(now, time.Minute, make([]policy.Forecast, 0, 4)); len(f) == 0 || f[0].Agent == 0 {
+		t.Errorf("forecasts %+v", f)
+	}
+}
+
+// With ten thousand sessions that are said to come next, no more are looked at than there are steps.
+func BenchmarkAct(b *testing.B) {
+	k := NewKVCache(Params{}, 10_000)
+	for s := range policy.ID(10_000) {
+		for _, kind := range []policy.EventKind{policy.Arrived, policy.Served, policy.Next} {
+			k.Observe(policy.Event{Kind: kind, At: start, Client: 1, Session: s + 1, Role: 5,
+				Usage: market.Usage{Prompt: 100}})
+		}
+	}
+	to := make([]policy.Effect, 0, 64)
+	for b.Loop() {
+		k.Act(start, policy.Room{Effects: 64, Tokens: 1 << 20, Work: policy.NewWork(1 << 16)}, to)
+	}
+}

@@ -1,0 +1,116 @@
+package cachesage
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"souk/bus/policy"
+)
+
+// A cache never holds more than its room unless calls in flight do, gives up nothing that is in use and no
+// block before those behind it, and finds what it said it kept, under every rule.
+func TestCacheKeepsItsRules(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	for _, r := range Rules {
+		if r.make == nil {
+			continue
+		}
+		rng := rand.New(rand.NewPCG(seed, 1))
+		p := &player{panel: &Panel{Block: 16, Blocks: 40, slots: 4}}
+		for i := range 300 {
+			session, role := 1+rng.Uint64N(6), 1+rng.Uint64N(3)
+			c := Call{Session: session, Role: role, Anchor: 3, Output: 1,
+				Start: time.Duration(i) * time.Second, End: time.Duration(i)*time.Second + time.Duration(rng.IntN(3e9))}
+			for b := range 3 + rng.Uint64N(9) {
+				if b < 3 {
+					c.Prompt = append(c.Prompt, mix(role, b))
+				} else {
+					c.Prompt = append(c.Prompt, mix(session, role, b))
+				}
+			}
+			c.After, c.Tokens = c.Prompt, 16*len(c.Prompt)
+			p.calls = append(p.calls, c)
+		}
+		p.order = order(p.calls)
+		r.make(p)
+		if f := p.play(); !(f.Share > 0 && f.Share < 1) || f.Net > f.Share || f.Worst > f.Share+1e-9 {
+			t.Errorf("%s: %+v", r.Name, f)
+		}
+		x := p.caches[0]
+		if len(x.nodes) > x.room {
+			t.Errorf("%s: %d blocks in a cache of %d", r.Name, len(x.nodes), x.room)
+		}
+		for hash, n := range x.nodes {
+			if n.refs != 0 || n.gone || n.hash != hash {
+				t.Fatalf("%s: a block is in use after the last call: %+v", r.Name, n)
+			}
+			if n.parent != nil && x.nodes[n.parent.hash] != n.parent {
+				t.Fatalf("%s: a block was given up before what is behind it", r.Name)
+			}
+		}
+	}
+}
+
+// lru is what a list says that is kept in order, and nothing that knows less beats the bound.
+func TestLRUAndTheBound(t *testing.T) {
+	p := Panels()[0]
+	at := func(rule string) float64 {
+		f, err := Play(p, rule, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Share
+	}
+	bound := at("belady")
+	for _, r := range Rules {
+		if got := at(r.Name); got > bound+1e-9 && r.Name != "paper+prefetch" {
+			t.Errorf("%s keeps %.4f, and the bound is %.4f", r.Name, got, bound)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	c, list := newCache(8, lru{}), []uint64(nil) // blocks without others behind them, the oldest first
+	for range 500 {
+		h := 1 + rng.Uint64N(14)
+		_, was := c.nodes[h]
+		if i := slices.Index(list, h); was != (i >= 0) {
+			t.Fatalf("block %d is there: %v, in the list at %d", h, was, i)
+		} else if i >= 0 {
+			list = slices.Delete(list, i, i+1)
+		} else if len(list) == 8 {
+			list = list[1:]
+		}
+		list = append(list, h)
+		held, _ := c.take(&Call{Session: policy.ID(h), Role: 1}, []uint64{h}, nil)
+		c.release(held)
+	}
+}
+
+// On the star ours goes at least two fifths of the way from lru to the bound, and is never more than half a
+// point below lru.
+func TestStarBar(t *testing.T) {
+	for _, p := range Panels()[:4] {
+		rows, err := Compare([]*Panel{p}, []string{"lru", "ours", "belady"}, []uint64{1, 2}, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gap, ok := Gap(rows, p.Name, "ours"); !ok || gap < 0.4 {
+			t.Errorf("%s: %.2f of the way", p.Name, gap)
+		}
+	}
+	if _, err := Play(Panels()[0], "magic", 1); err == nil {
+		t.Error("a rule that there is not was played")
+	}
+}
+
+// The same seed gives the same figures.
+func TestSameFiguresTwice(t *testing.T) {
+	p := Panels()[1]
+	a, _ := Play(p, "ours", 5)
+	b, _ := Play(p, "ours", 5)
+	if a != b {
+		t.Errorf("%+v\n%+v", a, b)
+	}
+}

@@ -1,0 +1,157 @@
+package cachesage
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Row is what a rule came to on a panel, from several seeds: the means, and how far they may be off (95 %).
+type Row struct {
+	Panel, Rule string
+	Blocks      int
+	Mean, Off   Figures
+}
+
+// Compare plays rules on panels from seeds. said hears of each run.
+func Compare(panels []*Panel, rules []string, seeds []uint64, said func()) (rows []Row, err error) {
+	for _, p := range panels {
+		for _, r := range rules {
+			var all []Figures
+			for _, seed := range seeds {
+				f, err := Play(p, r, seed)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, f)
+				said()
+			}
+			row := Row{Panel: p.Name, Rule: r, Blocks: p.Blocks}
+			row.Mean, row.Off = sum(all)
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// student is of the t distribution, for 95 % of both sides, by one less than the runs.
+var student = []float64{0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26}
+
+func sum(all []Figures) (mean, off Figures) {
+	n := float64(len(all))
+	for _, field := range []func(*Figures) *float64{
+		func(f *Figures) *float64 { return &f.Share }, func(f *Figures) *float64 { return &f.Net },
+		func(f *Figures) *float64 { return &f.Prefill }, func(f *Figures) *float64 { return &f.TTFT },
+		func(f *Figures) *float64 { return &f.Turns }, func(f *Figures) *float64 { return &f.Worst },
+		func(f *Figures) *float64 { return &f.Next },
+	} {
+		m, squares := 0.0, 0.0
+		for i := range all {
+			m += *field(&all[i]) / n
+		}
+		for i := range all {
+			squares += math.Pow(*field(&all[i])-m, 2)
+		}
+		*field(&mean) = m
+		if len(all) > 1 {
+			*field(&off) = student[min(len(all)-1, len(student)-1)] * math.Sqrt(squares/(n-1)/n)
+		}
+	}
+	return mean, off
+}
+
+// Gap is which part of the way from lru to the bound a rule goes; false where there is no way.
+func Gap(rows []Row, panel, rule string) (float64, bool) {
+	share := func(rule string) float64 {
+		i := slices.IndexFunc(rows, func(r Row) bool { return r.Panel == panel && r.Rule == rule })
+		if i < 0 {
+			return math.NaN()
+		}
+		return rows[i].Mean.Share
+	}
+	way := share("belady") - share("lru")
+	return (share(rule) - share("lru")) / way, way > 0.002
+}
+
+// Write writes rows as NAME.csv, NAME.json and a page, NAME.md, into a directory.
+func Write(dir, name, command string, panels []*Panel, rows []Row, seeds int) error {
+	data, err := json.MarshalIndent(rows, "", "\t")
+	if err != nil {
+		return err
+	}
+	var table strings.Builder
+	if err := writeCSV(&table, rows); err != nil {
+		return err
+	}
+	for file, text := range map[string]string{".json": string(data) + "\n", ".csv": table.String(),
+		".md": page(command, panels, rows, seeds)} {
+		if err := os.WriteFile(filepath.Join(dir, name+file), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeCSV(w io.Writer, rows []Row) error {
+	c := csv.NewWriter(w)
+	c.Write([]string{"panel", "rule", "blocks", "share", "share_off", "net", "prefill_s", "ttft_ms", "turns_s",
+		"worst", "next"})
+	for _, r := range rows {
+		line := []string{r.Panel, r.Rule, fmt.Sprint(r.Blocks)}
+		for _, x := range []float64{r.Mean.Share, r.Off.Share, r.Mean.Net, r.Mean.Prefill, r.Mean.TTFT,
+			r.Mean.Turns, r.Mean.Worst, r.Mean.Next} {
+			line = append(line, fmt.Sprintf("%.4f", x))
+		}
+		c.Write(line)
+	}
+	c.Flush()
+	return c.Error()
+}
+
+const head = `# Which blocks an engine keeps
+
+What rules keep of the prompts of agents that work together, in a simulation of the cache alone: every rule sees
+the same calls at the same times, blocks of calls in flight stay, and a chain of blocks is given up from its end.
+**share** is of the tokens of prompts, found in the cache; **net** is the same less what was computed ahead, so
+that nothing is counted that somebody computed; **prefill** is the seconds that the engine computes prompts
+(40 us a token and 2 ns for each before it); **TTFT** is their mean a call, without queues; **turns/s** with
+answers at 10 ms a token; **worst** is the least share of a session of four calls or more; **gap** is which part
+of the way from lru to Belady a rule goes. No engine served any of it: stock vLLM has no hook for a rule of
+ours, so this is what such a hook would be worth.
+`
+
+func page(command string, panels []*Panel, rows []Row, seeds int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nMade by `%s`: means of %d runs, ± with 95 %%.\n\nRules:\n\n", head, command, seeds)
+	for _, r := range Rules {
+		if slices.ContainsFunc(rows, func(x Row) bool { return x.Rule == r.Name }) {
+			fmt.Fprintf(&b, "* `%s`: %s\n", r.Name, r.About)
+		}
+	}
+	for _, p := range panels {
+		fmt.Fprintf(&b, "\n## %s\n\n%s.", p.Name, p.About)
+		if p.fill == 0 {
+			fmt.Fprintf(&b, " %d blocks of %d tokens.", p.Blocks, p.Block)
+		}
+		b.WriteString("\n\n| rule | share | net | gap | prefill s | TTFT ms | turns/s | worst |\n|---|---|---|---|---|---|---|---|\n")
+		for _, r := range rows {
+			if r.Panel != p.Name {
+				continue
+			}
+			gap := "-"
+			if g, ok := Gap(rows, p.Name, r.Rule); ok {
+				gap = fmt.Sprintf("%.2f", g)
+			}
+			m := r.Mean
+			fmt.Fprintf(&b, "| %s | %.3f ± %.3f | %.3f | %s | %.1f | %.1f | %.2f | %.3f |\n", r.Rule, m.Share,
+				r.Off.Share, m.Net, gap, m.Prefill, m.TTFT, m.Turns, m.Worst)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"souk/integration/replay"
+)
+
+// rows reads the lines of a set.
+func rows(file string, each func(line []byte) error) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(z)
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		if err := each(lines.Bytes()); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// tokensOf is how many tokens a text has, as nobody has counted them.
+func tokensOf(s string) int { return (len(s) + 3) / 4 }
+
+// workflows reads logs of agents that work together: who said something, and how long it was.
+func workflows(file, format string) (all []replay.Workflow, err error) {
+	err = rows(file, func(line []byte) error {
+		var w replay.Workflow
+		if format == "taubench-calls" {
+			w, err = tauCalls(line)
+		} else {
+			w, err = whoAndWhen(line)
+		}
+		all = append(all, w)
+		return err
+	})
+	return all, err
+}
+
+// whoAndWhen reads a log of Who&When. What a person, a terminal or a program says is no answer of a model.
+func whoAndWhen(line []byte) (w replay.Workflow, err error) {
+	var in struct {
+		File    string
+		History []struct{ Content, Name, Role string }
+		System  map[string]string `json:"system_prompt"`
+	}
+	if err := json.Unmarshal(line, &in); err != nil {
+		return w, err
+	}
+	w.ID = strings.TrimSuffix(in.File, ".json")
+	for name, text := range in.System {
+		if w.Anchors == nil {
+			w.Anchors = map[string]int{}
+		}
+		w.Anchors[name] = tokensOf(text)
+	}
+	for _, h := range in.History {
+		name, part, _ := strings.Cut(cmp.Or(h.Name, h.Role), " (")
+		if strings.HasPrefix(part, "->") { // what it had thought of before, handed on
+			name = ""
+		}
+		switch strings.ToLower(strings.ReplaceAll(name, "_", "")) {
+		case "human", "user", "computerterminal":
+			name = ""
+		}
+		w.Steps = append(w.Steps, replay.Step{Role: name, Tokens: tokensOf(h.Content)})
+	}
+	return w, nil
+}
+
+// tauCalls reads a conversation of tau-bench with the tools that were called.
+func tauCalls(line []byte) (w replay.Workflow, err error) {
+	var in struct {
+		Task  int `json:"task_id"`
+		Trial int
+		Traj  []struct {
+			Role    string
+			Content string
+			Calls   []struct {
+				Function struct{ Name, Arguments string }
+			} `json:"tool_calls"`
+		}
+	}
+	if err := json.Unmarshal(line, &in); err != nil {
+		return w, err
+	}
+	w.ID = fmt.Sprintf("tau-%d-%d", in.Task, in.Trial)
+	for _, m := range in.Traj {
+		s := replay.Step{Tokens: tokensOf(m.Content)}
+		if m.Role == "system" {
+			w.Anchors = map[string]int{"assistant": s.Tokens}
+			continue
+		}
+		if m.Role == "assistant" {
+			s.Role = m.Role
+		}
+		for _, c := range m.Calls {
+			s.Tool = c.Function.Name
+			s.Tokens += tokensOf(c.Function.Arguments)
+		}
+		w.Steps = append(w.Steps, s)
+	}
+	return w, nil
+}
+
+// calls reads a trace that has the text of each prompt, and numbers its blocks.
+func calls(file string) ([]replay.Chain, error) {
+	const block, text = 16, 64 // tokens and bytes
+	type call struct {
+		Timestamp     int64
+		Input, Output string
+		Session       string `json:"session_id"`
+	}
+	var all []call
+	if err := rows(file, func(line []byte) error {
+		var c call
+		all = append(all, c)
+		return json.Unmarshal(line, &all[len(all)-1])
+	}); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b call) int { return cmp.Compare(a.Timestamp, b.Timestamp) })
+	numbers := map[string]int{}
+	of := map[string]int{}
+	var out []replay.Chain
+	for _, c := range all {
+		i, ok := of[c.Session]
+		if !ok {
+			i = len(out)
+			of[c.Session] = i
+			out = append(out, replay.Chain{ID: c.Session, Block: block, Timed: true})
+		}
+		turn := []int{int((c.Timestamp - all[0].Timestamp) / 1000), tokensOf(c.Input), tokensOf(c.Output)}
+		for at := text; at <= len(c.Input); at += text {
+			n, ok := numbers[c.Input[:at]]
+			if !ok {
+				n = len(numbers)
+				numbers[c.Input[:at]] = n
+			}
+			if last := len(turn) - 2; last > 2 && turn[last]+turn[last+1] == n {
+				turn[last+1]++
+			} else {
+				turn = append(turn, n, 1)
+			}
+		}
+		if len(turn) > 3 {
+			out[i].Turns = append(out[i].Turns, turn)
+		}
+	}
+	return slices.DeleteFunc(out, func(c replay.Chain) bool { return len(c.Turns) == 0 }), nil
+}

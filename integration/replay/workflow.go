@@ -1,0 +1,45 @@
+package replay
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+)
+
+// Workflow is a log of agents that work together: who said something, and how long it was, without the text.
+type Workflow struct {
+	ID      string         `json:"id"`
+	Anchors map[string]int `json:"anchors,omitempty"` // tokens that the prompts of a role begin with, where known
+	Steps   []Step         `json:"steps"`
+}
+
+// Step is what was said: by a model in a role, after all that was said before; or by somebody else.
+type Step struct {
+	Role   string `json:"role,omitempty"` // "": no model said it
+	Tokens int    `json:"tokens"`
+	Tool   string `json:"tool,omitempty"` // that it calls
+}
+
+// BundledWorkflows returns the logs of one of the files that come with the program.
+func BundledWorkflows(file string) (all []Workflow, err error) {
+	f, err := files.Open("data/" + file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(z)
+	lines.Buffer(nil, MaxLine)
+	for lines.Scan() {
+		var w Workflow
+		if err := json.Unmarshal(lines.Bytes(), &w); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, w)
+	}
+	return all, lines.Err()
+}
