@@ -233,10 +233,11 @@ func (s *Stream) ask(t *bus.Task, n int) {
 		go s.verdict(n, 0, bus.Msg{}, err)
 		return
 	}
-	s.sent += len(data)
+	sent := len(data)
+	s.sent += sent
 	cut := ask(s.cl.bus, bus.Msg{Subject: bus.TaskSubject(s.cl.c.ID, s.cl.gateway()),
 		Header: t.Trace.Header(nil), Data: data},
-		func(m bus.Msg, err error) { s.verdict(n, len(data), m, err) })
+		func(m bus.Msg, err error) { s.verdict(n, sent, m, err) })
 	if s.cut = cut; s.patient == nil {
 		s.patient = time.AfterFunc(time.Until(s.until), s.late)
 	} else {

@@ -36,11 +36,11 @@ type answer struct {
 	over    chan struct{} // closed: nothing is added any more
 
 	mu       sync.Mutex
-	waiting  int              // tasks of whose answer nothing has come
-	running  int              // tasks
-	bought   int              // tasks that an agent has accepted: they may have to be paid
-	streams  []*client.Stream // of the tasks that run
-	stopped  bool             // those are given up
+	waiting  int    // tasks of whose answer nothing has come
+	running  int    // tasks
+	bought   int    // tasks that an agent has accepted: they may have to be paid
+	streams  []held // of the tasks that run
+	stopped  bool   // those are given up
 	accepted bus.Accepted
 	began    bool     // its status is out: a refusal is an event
 	refused  *refusal // why there is no answer, or no more of it
@@ -76,7 +76,7 @@ func (s *Server) prepare(a *answer) {
 	a.settled, a.over = make(chan struct{}), make(chan struct{})
 	a.news = make(chan struct{}, 1)
 	a.waiting, a.running = n, n
-	a.results, a.streams = make([]*bus.Result, n), make([]*client.Stream, n)
+	a.results, a.streams = make([]*bus.Result, n), make([]held, n)
 	a.out.most, a.out.numbered = s.c.MaxUnread, a.kept
 	if !a.asked.Stream {
 		a.wholes = make([]*openai.Whole, n)
@@ -114,6 +114,7 @@ func (a *answer) serve(i int) (failed error) {
 	if err == nil {
 		defer stream.Close()
 		a.hold(i, stream)
+		defer a.release(i)
 		err = stream.Await()
 	}
 	if err != nil {
@@ -160,13 +161,29 @@ func (a *answer) serve(i int) (failed error) {
 	return take(nil, &r)
 }
 
+// held is a task that runs, and what ends it when it was given up.
+type held struct {
+	stream *client.Stream
+	late   *time.Timer
+}
+
 // hold notes that a task runs, so that it can be given up.
 func (a *answer) hold(i int, stream *client.Stream) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.streams[i] = stream; a.stopped {
-		go giveUp(stream)
+	if a.streams[i].stream = stream; a.stopped {
+		a.streams[i].giveUp()
 	}
+}
+
+// release notes that it has ended: nothing may keep what it was asked any longer.
+func (a *answer) release(i int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if late := a.streams[i].late; late != nil {
+		late.Stop()
+	}
+	a.streams[i] = held{}
 }
 
 func (a *answer) givenUp() bool {
@@ -181,18 +198,18 @@ func (a *answer) stop() {
 		return
 	}
 	a.stopped = true
-	for _, stream := range a.streams {
-		if stream != nil {
-			go giveUp(stream)
+	for i := range a.streams {
+		if a.streams[i].stream != nil {
+			a.streams[i].giveUp()
 		}
 	}
 }
 
 // giveUp withdraws a task until an agent has taken it; after that it is cancelled, so that its last word,
-// what it costs, still comes.
-func giveUp(stream *client.Stream) {
-	stream.Withdraw(&bus.Error{Code: bus.CodeCancelled, Message: errLeft.Error()})
-	time.AfterFunc(lastWord, stream.Close)
+// what it costs, still comes. It does not wait.
+func (h *held) giveUp() {
+	go h.stream.Withdraw(&bus.Error{Code: bus.CodeCancelled, Message: errLeft.Error()})
+	h.late = time.AfterFunc(lastWord, h.stream.Close)
 }
 
 // lastWord is how long it is waited for what a task costs that was cancelled.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -112,13 +111,6 @@ func TestAStreamIsTakenOver(t *testing.T) {
 // An answer that is kept does not keep what was asked.
 func TestWhatIsKeptIsSmall(t *testing.T) {
 	h := start(t, one)
-	heap := func() int {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int(m.HeapAlloc)
-	}
 	body := `{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":1,"n":8,"x":"` +
 		strings.Repeat("x", 400<<10) + `"}`
 	ask := func(i int) {
@@ -137,6 +129,28 @@ func TestWhatIsKeptIsSmall(t *testing.T) {
 	}
 	if grown := heap() - before; grown > 16<<20 {
 		t.Errorf("20 answers of one token each keep %d MB", grown>>20)
+	}
+}
+
+// A request that was refused is forgotten at once: whoever is refused often fills nobody's memory.
+func TestARefusedRequestIsForgotten(t *testing.T) {
+	h := start(t, one)
+	body := `{"messages":[{"role":"user","content":"What is a souk?"}],"model":"none-such","x":"` +
+		strings.Repeat("x", 400<<10) + `"}`
+	ask := func() {
+		if r := h.do("POST", "/v1/chat/completions", body, h.key); r.status != 404 {
+			t.Fatalf("%d %.300s", r.status, r.body)
+		}
+	}
+	for range 5 { // buffers, first
+		ask()
+	}
+	before := heap()
+	for range 40 {
+		ask()
+	}
+	if grown := heap() - before; grown > 8<<20 {
+		t.Errorf("40 requests that were refused keep %d MB", grown>>20)
 	}
 }
 

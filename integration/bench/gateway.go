@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/bus/natsauth"
 	"souk/cmd/local"
 	"souk/integration/bench/floor"
@@ -94,16 +95,19 @@ func gatewayBars(ctx context.Context, o Options) ([]Bar, error) {
 		ratio("gateway: CPU per whole answer of 3 KB", gatewayWholeLimit, "net/http", "us", whole[0],
 			whole[1],
 			"its own process alone; the base is half of what net/http takes of the same on both sides"),
+		ratio("gateway: the same, of net/http as often", gatewayWholeLimit, "net/http", "us", whole[0],
+			whole[4], "the base again, but asked as often a second as the gateway, each answer as late: whoever "+
+				"has less to do than it can wakes for each request"),
 		{Name: "gateway: whole answers", Asked: "2,000 a second on two cores", Limit: 2000, AtLeast: true,
 			Measured: median(whole[2]), Unit: "a second", Runs: whole[2],
 			Note: fmt.Sprintf("64 callers; the market in this process, gateway and engine beside it, all on "+
 				"this machine's cores: %.0f us of processor time each", median(whole[3]))},
 		{Name: "gateway: first token beyond bus/client, p50", Asked: "0.4 ms", Limit: 0.4,
-			Measured: median(whole[4]), Unit: "ms", Runs: whole[4],
+			Measured: median(whole[5]), Unit: "ms", Runs: whole[5],
 			Note: fmt.Sprintf("in turn with bus/client, whose p50 is %.2f ms, and a request of net/http alone, "+
-				"%.2f ms", median(whole[6]), median(whole[7]))},
-		{Name: "gateway: the same, p99", Asked: "2 ms", Limit: 2, Measured: median(whole[5]), Unit: "ms",
-			Runs: whole[5]},
+				"%.2f ms", median(whole[7]), median(whole[8]))},
+		{Name: "gateway: the same, p99", Asked: "2 ms", Limit: 2, Measured: median(whole[6]), Unit: "ms",
+			Runs: whole[6]},
 		ratio(fmt.Sprintf("gateway: CPU per event, %d streams", gatewayStreams), gatewayEventLimit,
 			"net/http", "us",
 			streams[0], streams[1],
@@ -264,7 +268,8 @@ func wholeOf(w http.ResponseWriter, r *http.Request) {
 }
 
 // wholes asks for so many whole answers. It returns the processor time of the gateway for one, half of what
-// net/http alone takes of one, both in microseconds, how many came a second, and all processor time for one.
+// net/http alone takes of one, both in microseconds, how many came a second, all processor time for one, and
+// half of what net/http alone takes of one where it is asked as often.
 func (g *httpDoor) wholes(ctx context.Context, n int) ([]float64, error) {
 	one := func(g *httpDoor) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := g.ask(ctx, taskTokens, nil); return err }
@@ -286,9 +291,20 @@ func (g *httpDoor) wholes(ctx context.Context, n int) ([]float64, error) {
 	begun = cpu()
 	err4 := callers(ctx, taskCallers, n, one(alone))
 	base := (cpu() - begun) / 2
+	late, endLate, err := bare(func(w http.ResponseWriter, r *http.Request) {
+		follow.Pause(r.Context(), took*taskCallers/time.Duration(n))
+		wholeOf(w, r)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer endLate()
+	begun = cpu()
+	err5 := callers(ctx, taskCallers, n/4, one(late))
+	often := 4 * (cpu() - begun) / 2
 	each := func(d time.Duration) float64 { return micros(d) / float64(n) }
-	return []float64{each(after - own), each(base), float64(n) / took.Seconds(), each(used + after - own)},
-		errors.Join(err1, err2, err3, err4)
+	return []float64{each(after - own), each(base), float64(n) / took.Seconds(), each(used + after - own),
+		each(often)}, errors.Join(err1, err2, err3, err4, err5)
 }
 
 // firstTokens asks over HTTP, by bus/client and net/http alone, in turn. It returns, in milliseconds, what
