@@ -140,7 +140,7 @@ func (n *Node) seed(of *task, a *agent) *task {
 	t.timer.owner = t
 	n.read(t, &m)
 	q := n.quoted(t, a, burden{})
-	cost, worst := q.cost+n.cfg.Fee, q.worst+n.cfg.Fee
+	cost, worst := q.cost+n.cfg.Fee, q.worst(a)+n.cfg.Fee
 	n.unquote(t) // which was by a worth of nothing
 	shared := int(int64(q.prompt) * int64(m.Prompt.Marks[s.at-1].Bytes) / int64(max(1, m.Prompt.Bytes)))
 	if n.saves(a, q.features, shared) <= cost || n.judgeRoom(t) != nil {
