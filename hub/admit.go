@@ -237,7 +237,7 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 		}
 		if w >= 0 {
 			best = max(best, w)
-			need = max(need, market.Reserve(q.worst, value, q.cost, t.terms.Cap()))
+			need = max(need, market.Reserve(q.worst(a), value, q.cost, t.terms.Cap()))
 		}
 	}
 	if r := n.outOfReach(t, &could); r != nil {

@@ -114,7 +114,7 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 				prompt: q.prompt, cached: q.features.Cached, own: h.n.own(k, a), maxTokens: q.maxTokens,
 				ttft: q.forecast.TTFT, quality: a.quality(m.Domain),
 				output: q.forecast.Output,
-				cost:   q.cost, worst: q.worst, worthIt: q.value-q.cost-h.n.cfg.Fee >= 0,
+				cost:   q.cost, worst: q.worst(a), worthIt: q.value-q.cost-h.n.cfg.Fee >= 0,
 			}
 		}
 	}

@@ -32,6 +32,7 @@ type inquiry struct {
 	ofModel    []int32
 	fastest    map[*fastest]time.Duration
 	models     []prize // by model
+	idles      []noted // quotes of agents that have nothing in hand
 }
 
 // sight is an open agent that serves the task, as it would find it.
@@ -154,15 +155,18 @@ func (q *inquiry) lineUp(now *crowd) {
 	c.board.Reset(len(c.stands), line.Share(c.slots, clients))
 	p.number = -1
 	clear(q.numbers)
+	last := now.board.Clients() // those of the last round keep their numbers
 	n.batch.Each(func(t *task, arrived time.Time) {
 		from := t.purse
 		if from == nil { // no round has looked at it
 			from = n.purses[t.key.client]
 		}
-		number, ok := q.numbers[from]
-		if !ok {
-			number = c.board.Clients()
-			q.numbers[from] = number
+		number := from.number
+		if from.round != now.round {
+			if _, ok := q.numbers[from]; !ok {
+				q.numbers[from] = last + len(q.numbers)
+			}
+			number = q.numbers[from]
 		}
 		if from.client == p.client {
 			p.number = number
@@ -174,7 +178,7 @@ func (q *inquiry) lineUp(now *crowd) {
 		}
 	})
 	if p.number < 0 {
-		p.number = c.board.Clients()
+		p.number = last + len(q.numbers)
 	}
 	c.board.Join(-1, line.Claim{Client: p.number}, false)
 	q.others = n.batch.Len() // those that came since the last round
@@ -214,7 +218,7 @@ func (q *inquiry) seat(a *agent) int {
 // look quotes the task on every open agent that serves it, or says why there is none.
 func (q *inquiry) look() *bus.Result {
 	n, t, could := q.n, q.t, reach{}
-	q.sights, q.models = q.sights[:0], q.models[:0]
+	q.sights, q.models, q.idles = q.sights[:0], q.models[:0], q.idles[:0]
 	clear(q.fastest)
 	for _, a := range n.roster {
 		if !could.serves(t, a) {
@@ -235,7 +239,8 @@ func (q *inquiry) look() *bus.Result {
 		if q.saw(&x) {
 			continue
 		}
-		x.quote = n.quote(t, a, s.burden, held)
+		x.quote = q.idle(a, held)
+		x.quote.beside(t, a, s.burden)
 		x.ttft, x.queue = x.quote.forecast.TTFT, s.burden.queue
 		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
 		if least, ok := q.fastest[a.fastest]; !ok || x.service < least {
@@ -245,6 +250,24 @@ func (q *inquiry) look() *bus.Result {
 	}
 	q.home()
 	return n.outOfReach(t, &could)
+}
+
+// idle is what the task is quoted on an agent that has nothing in hand, as one of the last may have been.
+func (q *inquiry) idle(a *agent, held held) quote {
+	k := a.kind
+	if k == nil || k.line != a.predictor.Line() {
+		return q.n.idleQuote(q.t, a, held)
+	}
+	for i := len(q.idles) - 1; i >= 0; i-- {
+		if x := &q.idles[i]; x.kind == k && x.held == held {
+			return x.quote
+		}
+	}
+	if len(q.idles) == fewOffers {
+		q.idles = q.idles[:0]
+	}
+	q.idles = append(q.idles, noted{kind: k, held: held, quote: q.n.idleQuote(q.t, a, held)})
+	return q.idles[len(q.idles)-1].quote
 }
 
 // home finds the agent in whose line the task would stand, as Node.home does. Nobody who waits there but is

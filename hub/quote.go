@@ -20,7 +20,6 @@ type quote struct {
 	quality  float64
 
 	value     market.Credits
-	worst     market.Credits
 	maxTokens int              // what the engine is told, within its context
 	most      int              // prompt tokens that the worst case covers
 	features  predict.Features // but for the load
@@ -35,7 +34,8 @@ func (n *Node) quote(t *task, a *agent, in burden, held held) quote {
 	return q
 }
 
-// idleQuote is what it is quoted where nothing is in hand, but for the value.
+// idleQuote is what it is quoted where nothing is in hand: of the forecast the time to the first token and
+// the length of the answer, and no value.
 func (n *Node) idleQuote(t *task, a *agent, held held) quote {
 	q := quote{prompt: held.tokens + t.carried(), maxTokens: t.msg.MaxTokens}
 	most, least := a.promptBound(t)
@@ -48,16 +48,20 @@ func (n *Node) idleQuote(t *task, a *agent, held held) quote {
 		Prompt: t.msg.Prompt.Tokens + t.carried(), Counted: q.prompt, Cached: held.cached,
 		MaxTokens: q.maxTokens, Answer: n.length(t, a),
 	}
-	q.forecast = a.predictor.Beside(q.features, 0)
+	q.forecast.TTFT, q.forecast.Output = a.predictor.Idle(q.features)
 	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: held.cached, Output: q.forecast.Output}) +
 		a.tariff
 	q.most = most
-	q.worst = max(q.cost, market.WorstCase(a.price, most, q.maxTokens)+a.tariff)
 	if n.cfg.Settle != market.SettleQuoted { // which pays the quote, whatever the prompt turns out to be
 		q.floor = market.WorstCase(a.price, least, min(1, q.maxTokens)) + a.tariff
 	}
 	q.quality = a.quality(t.msg.Domain)
 	return q
+}
+
+// worst is the most that it can cost on an agent that it was quoted on.
+func (q *quote) worst(a *agent) market.Credits {
+	return max(q.cost, market.WorstCase(a.price, q.most, q.maxTokens)+a.tariff)
 }
 
 // beside makes it what it is beside what the agent has in hand.
@@ -74,7 +78,8 @@ type noted struct {
 	kind   *kind
 	fits   uint64
 	held   held
-	answer int // tokens
+	answer int   // tokens
+	until  int64 // so long nobody asks anew how many: see length
 	quote  quote
 }
 
@@ -85,10 +90,18 @@ const quotesKept = 16
 // noted is what t is quoted on a where nothing is in hand, but for the value, and a is believed to hold so
 // much of its prompt. It is good until the next.
 func (n *Node) noted(t *task, a *agent, held held) *quote {
-	k, fits, answer := n.kind(a), a.predictor.Fits(), n.length(t, a)
+	k, fits := n.kind(a), a.predictor.Fits()
 	q := &n.notes(t).quotes[uint(k.id+held.cached>>4)%quotesKept]
-	if q.kind != k || q.fits != fits || q.held != held || q.answer != answer {
-		*q = noted{k, fits, held, answer, n.idleQuote(t, a, held)}
+	same := q.kind == k && q.fits == fits && q.held == held
+	if same && q.until == t.length.until && n.nano < q.until {
+		return &q.quote
+	}
+	answer := n.length(t, a)
+	if !same || q.answer != answer {
+		*q = noted{k, fits, held, answer, 0, n.idleQuote(t, a, held)}
+	}
+	if q.until = 0; t.length.n < len(t.length.known) { // else it may not be remembered
+		q.until = t.length.until
 	}
 	return &q.quote
 }

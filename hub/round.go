@@ -464,7 +464,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 	h.rec = ledger.Hold{
 		Client: t.key.client, Task: t.key.id, Attempt: t.msg.Attempt, Agent: a.id, Model: a.reg.Model,
 		Round: round, Slot: slot, Kind: bus.DispatchTask,
-		Amount:  market.Hold(aw.Premium, q.worst, min(t.terms.Cap(), t.reserved)),
+		Amount:  market.Hold(aw.Premium, q.worst(a), min(t.terms.Cap(), t.reserved)),
 		Premium: aw.Premium, Fee: n.cfg.Fee, Quoted: aw.Cost, Tariff: a.tariff, Settle: n.cfg.Settle,
 		Price:  a.price,
 		Prompt: q.prompt, Cached: q.features.Cached, Output: q.forecast.Output, MaxTokens: q.maxTokens,

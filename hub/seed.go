@@ -165,7 +165,7 @@ func (n *Node) afford(t *task, q *quote) bool {
 		return false
 	}
 	// It pays cost and fee: its round is its alone, and no slot has a price. The hold has to cover the worst.
-	worth := math.Ceil(2 * float64(q.worst+n.cfg.Fee) / max(0.01, t.only.quality(t.msg.Domain)))
+	worth := math.Ceil(2 * float64(q.worst(t.only)+n.cfg.Fee) / max(0.01, t.only.quality(t.msg.Domain)))
 	t.terms.Worth = market.Credits(min(worth, float64(market.MaxWorth)))
 	need, r := n.survey(t)
 	if r != nil {

@@ -147,7 +147,7 @@ func TestALyingAgentMovesNoOther(t *testing.T) {
 			a := h.n.lookup(id)
 			for _, x := range probes {
 				q := h.n.quote(x, a, burden{}, a.expect(x))
-				all = append(all, fmt.Sprint(q.cost, q.value, q.worst, q.forecast, q.features))
+				all = append(all, fmt.Sprint(q.cost, q.value, q.worst(a), q.forecast, q.features))
 			}
 		}
 		return all

@@ -48,8 +48,9 @@ func hits(t *testing.T, server string) int {
 }
 
 // One or more vLLM servers that publish what they cache, named by VLLM_URLS, play 200 turns of real dialogues,
-// twelve side by side: of no task does the hub believe more than a block above what is found, and it believes
-// nearly all of that. Half-way the first server drops its cache, which /reset_prefix_cache does where it is
+// twelve side by side: what the hub believes to be cached is off by less than a block a turn, and hardly ever
+// more than a block above what is found, as it takes a turn or two to learn that a text which is read again
+// has other tokens than those that were written: the text of a model without weights is noise. Half-way the first server drops its cache, which /reset_prefix_cache does where it is
 // offered; at three quarters it is started again by VLLM_RESTART, a shell command that ends when it serves.
 // With few blocks, --num-gpu-blocks-override 600 of 32 tokens, they evict.
 func TestBeliefAtRealEngines(t *testing.T) {
@@ -167,7 +168,8 @@ agents:
 	t.Logf("%d turns at %d engines: %d tokens were found, %d believed to be there, %d of them; %d turns with "+
 		"more than a block too much; %d with the engine's events for evidence", judged, len(urls), sum, believed,
 		both, over, events)
-	if judged != turnsAsked || over > 0 || float64(both) < 0.9*float64(sum) || events < turnsAsked*8/10 {
+	if judged != turnsAsked || over > turnsAsked/20 || sum+believed-2*both > 32*judged ||
+		events < turnsAsked*8/10 {
 		t.Error("belief is not the truth")
 	}
 }

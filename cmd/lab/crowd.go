@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"runtime/pprof"
 	"slices"
 	"strings"
 
@@ -37,7 +38,7 @@ func cliffCommand() *cobra.Command {
 func compareCommand(name string, traces []virtual.Trace, rules []string, runs uint) *cobra.Command {
 	o := virtual.CrowdOptions{Engines: 8, Rules: rules}
 	seeds := []uint{runs}
-	var jsonFile, page string
+	var jsonFile, page, profile string
 	var real bool
 	var list strings.Builder
 	for _, t := range traces {
@@ -96,6 +97,17 @@ Traces, for eight engines; others have callers in proportion:
 				o.Seeds = append(o.Seeds, uint64(seed))
 			}
 			debug.SetGCPercent(1000) // a run is short and small, and makes much that it soon forgets
+			if profile != "" {
+				file, err := os.Create(profile)
+				if err != nil {
+					return err
+				}
+				defer file.Close()
+				if err := pprof.StartCPUProfile(file); err != nil {
+					return err
+				}
+				defer pprof.StopCPUProfile()
+			}
 			var progress *progressbar.ProgressBar
 			o.Progress = func(done, total int) {
 				if progress == nil {
@@ -134,5 +146,7 @@ Traces, for eight engines; others have callers in proportion:
 	f.StringVar(&page, "page", "", "make the tables of this page anew, each by the command that stands "+
 		"before it; those named as arguments, or all")
 	f.StringVar(&jsonFile, "json", "", "also write the figures of every run to this file")
+	f.StringVar(&profile, "profile", "",
+		"also write where the processor's time went to this file, for go tool pprof")
 	return c
 }

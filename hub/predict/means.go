@@ -174,6 +174,15 @@ func (m *Means) Beside(f Features, delay time.Duration) Forecast {
 	return to
 }
 
+// Idle is Beside where nothing is in hand, as far as rounds read it: when the first token is expected, and
+// how many tokens.
+func (m *Means) Idle(f Features) (first time.Duration, output int) {
+	if output = f.Answer; output <= 0 {
+		output = m.Usual(f.MaxTokens)
+	}
+	return m.first(&f, 0), min(output, f.MaxTokens)
+}
+
 // first is when the first token is expected.
 func (m *Means) first(f *Features, delay time.Duration) time.Duration {
 	prompt := cmp.Or(f.Counted, m.Tokens(f.Prompt))

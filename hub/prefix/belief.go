@@ -128,7 +128,7 @@ func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cac
 
 // reread learns from a text that went on whether the answer that it repeats was found with it. An engine
 // keeps the tokens that it wrote, and a tokenizer may make others of their text, or a template leave out a
-// part. So answers count until the last few texts that tell did not find theirs.
+// part. So answers count until a text that tells did not find its own, and again once several have.
 func (b *Belief) reread(depth int, way []int32, prompt, found int) {
 	if found < 0 || depth == 0 || depth >= len(way) {
 		return
@@ -144,14 +144,15 @@ func (b *Belief) reread(depth int, way []int32, prompt, found int) {
 	case found >= with-b.block:
 		b.again = min(b.again+1, rereads)
 	case found >= without-b.block && found <= without+b.block:
-		b.again = max(b.again-1, -rereads)
+		b.again = max(b.again-2, -rereads)
 	}
 	if before < 0 != (b.again < 0) {
 		b.changes++
 	}
 }
 
-// rereads is how many texts that tell the other way change what is thought of answers, at most.
+// rereads is how many texts that find their answers outweigh any number that did not; of these each counts
+// for two.
 const rereads = 3
 
 // Had is how many of a prompt's first marks, at most so many, are of what was served there, or has begun, and
