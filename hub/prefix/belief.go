@@ -239,7 +239,7 @@ func (b *Belief) Served(now time.Time, r *Run, key uint64, p *bus.Prompt, prompt
 	b.measure(depth, p, way, prompt, cached)
 	for _, i := range slices.Backward(way) {
 		n := &b.nodes[i]
-		if p.Loose == bus.LooseMedia {
+		if p.Loose == bus.LooseMedia && !runs { // else its end says so
 			n.until = quiet
 		}
 		if !n.sure {
