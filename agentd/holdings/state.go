@@ -9,6 +9,7 @@ import (
 
 	"souk/agentd/kvevent"
 	"souk/bus"
+	"souk/bus/recency"
 )
 
 // State is what is known of one engine. Not for concurrent use.
@@ -33,8 +34,8 @@ type State struct {
 	at     []int32 // scratch
 	path   []int32
 
-	clock          uint32 // of a mirror: prompts so far
-	newest, oldest int32
+	clock uint32 // of a mirror: prompts so far
+	use   recency.Order
 
 	say
 }
@@ -95,7 +96,7 @@ func (s *State) Listen() {
 func (s *State) clear() {
 	s.tree, s.engine, s.copies, s.came = newTree(), map[kvevent.Key]copies{}, 0, 0
 	s.marks = marks{by: map[uint64]int32{}, lost: s.marks.lost}
-	s.pinned, s.newest, s.oldest = nil, none, none
+	s.pinned, s.use = nil, recency.Empty()
 	s.reset = true
 }
 
@@ -337,7 +338,7 @@ func (s *State) Ended(now time.Time, e Expected, prompt, cached int) {
 		return
 	}
 	if cached == 0 && e.tokens > 0 || cached < e.tokens*3/4-2*s.block {
-		for s.oldest != none && s.nodes[s.oldest].used <= e.used {
+		for s.use.Oldest != none && s.nodes[s.use.Oldest].used <= e.used {
 			s.evict()
 		}
 	}
@@ -377,33 +378,17 @@ func (s *State) mirror(path []int32) (e Expected) {
 }
 
 func (s *State) evict() {
-	k := s.oldest
+	k := s.use.Oldest
 	s.unlink(k)
 	s.drop(k)
 }
 
+func (s *State) neighbours(k int32) *recency.Place { return &s.nodes[k].place }
+
 // push makes a block the one that was used last.
 func (s *State) push(k int32) {
-	n := &s.nodes[k]
-	n.used, n.newer, n.older = s.clock, none, s.newest
-	if s.newest != none {
-		s.nodes[s.newest].newer = k
-	} else {
-		s.oldest = k
-	}
-	s.newest = k
+	s.nodes[k].used = s.clock
+	s.use.Push(s.neighbours, k)
 }
 
-func (s *State) unlink(k int32) {
-	n := &s.nodes[k]
-	if n.newer != none {
-		s.nodes[n.newer].older = n.older
-	} else {
-		s.newest = n.older
-	}
-	if n.older != none {
-		s.nodes[n.older].newer = n.newer
-	} else {
-		s.oldest = n.newer
-	}
-}
+func (s *State) unlink(k int32) { s.use.Remove(s.neighbours, k) }

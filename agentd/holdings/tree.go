@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 
 	"github.com/cespare/xxhash/v2"
+
+	"souk/bus/recency"
 )
 
 // tree has the blocks of an engine's cache by the text that they end: each block follows another, and so has
@@ -32,16 +34,16 @@ type node struct {
 	seen       bool  // it is of a prompt, not only of an answer
 
 	// Of a mirror: when it was last used, and its neighbours in that order.
-	used         uint32
-	newer, older int32
+	used  uint32
+	place recency.Place
 }
 
 // none is no node and no mark.
-const none int32 = -1
+const none = recency.None
 
 func newTree() tree {
 	return tree{byKey: map[uint64]int32{}, nodes: []node{{parent: none, kid: none, next: none, prev: none,
-		copies: 1, whole: true, marks: none, newer: none, older: none}}}
+		copies: 1, whole: true, marks: none}}}
 }
 
 // chain names the block of some tokens that follows another one. space is not 0 where something else than
@@ -75,7 +77,7 @@ func (t *tree) follow(parent int32, key uint64) int32 {
 	}
 	up := &t.nodes[parent]
 	t.nodes[k] = node{key: key, parent: parent, kid: none, next: up.kid, prev: none, depth: up.depth + 1,
-		marks: none, newer: none, older: none}
+		marks: none}
 	if up.kid != none {
 		t.nodes[up.kid].prev = k
 	}

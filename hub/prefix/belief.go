@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/recency"
 )
 
 // Belief is what one agent is believed to hold. It mirrors the engine's cache: texts that begin alike are
@@ -18,14 +19,14 @@ type Belief struct {
 	block    int // tokens of a KV block: only full blocks are reused
 	capacity int // tokens of the KV cache, 0 if unknown
 
-	nodes          []node
-	spare          []int32
-	byHash         map[uint64]int32
-	newest, oldest int32  // of what no task that runs needs
-	tokens         int    // of all nodes and answers, and of tasks that run
-	clock, births  uint32 // ends of tasks, and nodes made, so far
-	changes        uint64 // of what a prompt is expected to need and to find
-	again          int8   // below 0: texts that went on did not find the answers that they repeat; see reread
+	nodes         []node
+	spare         []int32
+	byHash        map[uint64]int32
+	use           recency.Order // of what no task that runs needs
+	tokens        int           // of all nodes and answers, and of tasks that run
+	clock, births uint32        // ends of tasks, and nodes made, so far
+	changes       uint64        // of what a prompt is expected to need and to find
+	again         int8          // below 0: answers were not found with the texts that repeat them; see reread
 
 	// What was last served of each session, as an account of what the same text implies.
 	sessions map[uint64]*list.Element
@@ -38,25 +39,25 @@ type Belief struct {
 
 // node is a mark whose text the agent holds, or computes. Its parent is the mark before.
 type node struct {
-	hash         uint64
-	parent       int32
-	newer, older int32 // by last use; a parent is always newer
-	kids         int32
-	runs         int32  // tasks that run and need it: then it is not among those that may go
-	ends         int32  // sessions whose last prompt ends here
-	upto         int32  // tokens of the text up to here, by what prompts were found to need
-	answer       int32  // tokens of the answer that was given here, until the text goes on
-	used         uint32 // clock when it was last needed
-	born         uint32 // its number among births: 0 if there is none in this place
-	until        uint32 // it is believed in so long whatever its agent says; see Index.tick
-	held         bool   // the agent is believed to hold it; else a task will compute it
-	sure         bool   // it was served; else a task that runs is expected to have computed it
-	shown        bool   // in the index
-	exact        bool   // upto was counted; else it is guessed by bytes
+	hash   uint64
+	parent int32
+	place  recency.Place // by last use; a parent is always newer
+	kids   int32
+	runs   int32  // tasks that run and need it: then it is not among those that may go
+	ends   int32  // sessions whose last prompt ends here
+	upto   int32  // tokens of the text up to here, by what prompts were found to need
+	answer int32  // tokens of the answer that was given here, until the text goes on
+	used   uint32 // clock when it was last needed
+	born   uint32 // its number among births: 0 if there is none in this place
+	until  uint32 // it is believed in so long whatever its agent says; see Index.tick
+	held   bool   // the agent is believed to hold it; else a task will compute it
+	sure   bool   // it was served; else a task that runs is expected to have computed it
+	shown  bool   // in the index
+	exact  bool   // upto was counted; else it is guessed by bytes
 }
 
 // none is no node.
-const none int32 = -1
+const none = recency.None
 
 type session struct {
 	key     uint64
@@ -72,7 +73,7 @@ type session struct {
 // New returns an empty belief about an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
 func (x *Index) New(block, capacity int) *Belief {
 	return x.settle(&Belief{index: x, block: max(1, block), capacity: max(0, capacity),
-		byHash: map[uint64]int32{}, newest: none, oldest: none,
+		byHash: map[uint64]int32{}, use: recency.Empty(),
 		sessions: map[uint64]*list.Element{}, recent: list.New()})
 }
 
@@ -249,8 +250,8 @@ func (b *Belief) Served(now time.Time, r *Run, key uint64, p *bus.Prompt, prompt
 		end = r.leaf
 		lost, short = b.lost(r, cached)
 	}
-	for short && b.oldest != none && b.nodes[b.oldest].used <= lost {
-		b.free(b.oldest)
+	for short && b.use.Oldest != none && b.nodes[b.use.Oldest].used <= lost {
+		b.free(b.use.Oldest)
 	}
 	prompt, output = min(prompt, bus.MaxTokens), min(max(0, output), bus.MaxTokens)
 	if prompt > 0 && end == none && b.fits(p) {
@@ -269,7 +270,7 @@ func (b *Belief) Served(now time.Time, r *Run, key uint64, p *bus.Prompt, prompt
 	b.measure(depth, p, way, prompt, cached)
 	for _, i := range slices.Backward(way) {
 		n := &b.nodes[i]
-		if p.Loose == bus.LooseMedia {
+		if p.Loose == bus.LooseMedia && !runs { // else its end says so
 			n.until = quiet
 		}
 		if !n.sure {
@@ -380,8 +381,8 @@ func (b *Belief) Listed(states []bus.SessionState, complete bool, settled time.T
 		s := e.Value.(*session)
 		if _, ok := named[s.key]; !ok && s.learned.Before(settled) {
 			b.cut(e, 0)
-			for len(states) == 0 && b.oldest != none && b.nodes[b.oldest].used <= s.used {
-				b.free(b.oldest)
+			for len(states) == 0 && b.use.Oldest != none && b.nodes[b.use.Oldest].used <= s.used {
+				b.free(b.use.Oldest)
 			}
 		}
 		e = next

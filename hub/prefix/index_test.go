@@ -50,9 +50,9 @@ func sound(b *Belief) error {
 		return fmt.Errorf("%d nodes, %d of them found by their marks", nodes, len(b.byHash))
 	}
 	listed, newer, place := 0, none, map[int32]int{}
-	for i := b.newest; i != none; i = b.nodes[i].older {
+	for i := b.use.Newest; i != none; i = b.nodes[i].place.Older {
 		n := &b.nodes[i]
-		if !n.sure || n.runs > 0 || n.newer != newer || newer != none && b.nodes[newer].used < n.used {
+		if !n.sure || n.runs > 0 || n.place.Newer != newer || newer != none && b.nodes[newer].used < n.used {
 			return fmt.Errorf("node %d is among those that may go: %+v", i, *n)
 		}
 		if at, ok := place[n.parent]; n.parent != none && b.nodes[n.parent].runs == 0 && !ok {
@@ -62,8 +62,8 @@ func sound(b *Belief) error {
 		listed++
 		newer = i
 	}
-	if newer != b.oldest {
-		return fmt.Errorf("the oldest is node %d, and the last one %d", b.oldest, newer)
+	if newer != b.use.Oldest {
+		return fmt.Errorf("the oldest is node %d, and the last one %d", b.use.Oldest, newer)
 	}
 	for i := range b.nodes {
 		n := &b.nodes[i]

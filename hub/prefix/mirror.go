@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"souk/bus"
+	"souk/bus/recency"
 )
 
 // put finds a prompt's marks among the nodes, makes those that are missing, and returns the last. Each node
@@ -35,7 +36,7 @@ func (b *Belief) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 		k := b.alloc()
 		b.births++
 		b.changes++
-		b.nodes[k] = node{hash: p.Marks[i].Hash, parent: last, newer: none, older: none, upto: int32(at),
+		b.nodes[k] = node{hash: p.Marks[i].Hash, parent: last, upto: int32(at),
 			born: b.births}
 		b.byHash[p.Marks[i].Hash] = k
 		b.tokens += at - before
@@ -106,8 +107,8 @@ func (b *Belief) fit() {
 	if b.told.speaks { // and so says most of it
 		most /= 2
 	}
-	for b.oldest != none && (b.capacity > 0 && b.tokens > b.capacity || len(b.byHash) > most) {
-		b.free(b.oldest)
+	for b.use.Oldest != none && (b.capacity > 0 && b.tokens > b.capacity || len(b.byHash) > most) {
+		b.free(b.use.Oldest)
 	}
 }
 
@@ -118,28 +119,12 @@ func (b *Belief) answer(i int32, tokens int) {
 	n.answer = int32(tokens)
 }
 
+func (b *Belief) neighbours(i int32) *recency.Place { return &b.nodes[i].place }
+
 // push makes a node the newest of those that may go.
 func (b *Belief) push(i int32) {
-	n := &b.nodes[i]
-	n.used, n.newer, n.older = b.clock, none, b.newest
-	if b.newest != none {
-		b.nodes[b.newest].newer = i
-	} else {
-		b.oldest = i
-	}
-	b.newest = i
+	b.nodes[i].used = b.clock
+	b.use.Push(b.neighbours, i)
 }
 
-func (b *Belief) unlink(i int32) {
-	n := &b.nodes[i]
-	if n.newer != none {
-		b.nodes[n.newer].older = n.older
-	} else {
-		b.newest = n.older
-	}
-	if n.older != none {
-		b.nodes[n.older].newer = n.newer
-	} else {
-		b.oldest = n.newer
-	}
-}
+func (b *Belief) unlink(i int32) { b.use.Remove(b.neighbours, i) }

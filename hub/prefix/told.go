@@ -210,8 +210,8 @@ func (b *Belief) Forget() {
 	for e := b.recent.Front(); e != nil; e = b.recent.Front() {
 		b.remove(e)
 	}
-	for b.oldest != none {
-		b.free(b.oldest)
+	for b.use.Oldest != none {
+		b.free(b.use.Oldest)
 	}
 	for i := range b.nodes {
 		if n := &b.nodes[i]; n.born != 0 {

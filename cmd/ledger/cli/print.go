@@ -266,10 +266,14 @@ func sentence(r *ledger.Record) string {
 			len(in.Tasks), len(in.Agents), len(in.Edges), len(o.Awards), len(o.Prices), o.Welfare)
 	case r.Hold != nil:
 		h := r.Hold
-		return fmt.Sprintf("%s/%s on %s (%s): premium %s (fee %s) + at most %s; quoted %s for %d prompt "+
+		s := fmt.Sprintf("%s/%s on %s (%s): premium %s (fee %s) + at most %s; quoted %s for %d prompt "+
 			"tokens (%d cached) and %d output; until %s",
 			h.Client, h.Task, h.Agent, h.Model, h.Premium, h.Fee, h.Amount-h.Premium, h.Quoted, h.Prompt,
 			h.Cached, h.Output, stamp(h.Expires))
+		if h.Claimed > 0 {
+			s += fmt.Sprintf("; its agent says that it holds %d prompt tokens", h.Claimed)
+		}
+		return s
 	case r.Capture != nil:
 		c := r.Capture
 		s := fmt.Sprintf("%s: cost %s for %d prompt tokens (%d cached) and %d output, first token after "+
