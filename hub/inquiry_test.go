@@ -122,8 +122,8 @@ var printSeed = maphash.MakeSeed()
 
 func (h *house) print() uint64 { return printOf(reflect.ValueOf(h.n)) }
 
-// D9: two hubs live the same random life, and one of them is asked for quotes between all that happens. They say
-// the same to the byte and write the same journal, and no quote changes anything that the hub remembers,
+// D9: two hubs live the same random life, and one of them is asked for quotes between all that happens. They
+// say the same to the byte and write the same journal, and no quote changes anything that the hub remembers,
 // caches and marks of what was last looked at among it.
 func TestQuotesChangeNothing(t *testing.T) {
 	asked, sold := 0, 0

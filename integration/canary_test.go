@@ -140,7 +140,8 @@ func whatIsSaid(t *testing.T, m *local.Market, prompt string) (said string) {
 		}
 		said += fmt.Sprintln(a.Header, string(text))
 	}
-	for _, body := range []string{`{` + messages, `{` + messages + `,"n":99}`, `{` + messages + `,"souk":7}`} {
+	for _, body := range []string{`{` + messages, `{` + messages + `,"n":99}`,
+		`{` + messages + `,"souk":7}`} {
 		a, err := m.Ask(t.Context(), bus.Task{Client: local.FirstClient, Body: []byte(body)})
 		if err == nil && a.Result.Code == "" {
 			t.Errorf("%s is served", body)

@@ -10,8 +10,8 @@ import (
 	"souk/bus"
 )
 
-// D2: an agent that learns of every answer says more than who serves it, each time: chunks, ends, heartbeats that
-// name another agent, an acceptance. Nothing of it is read, by who reads a stream or by the door that
+// D2: an agent that learns of every answer says more than who serves it, each time: chunks, ends, heartbeats
+// that name another agent, an acceptance. Nothing of it is read, by who reads a stream or by the door that
 // collects.
 func TestForgedChunksAreNotRead(t *testing.T) {
 	m := start(t, two, hard)

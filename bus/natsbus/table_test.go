@@ -47,9 +47,9 @@ func covered(patterns []string, subject string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, subject) })
 }
 
-// D1: every pair of role and subject is tried against a real server with the creds as a market makes them: what
-// is in the table passes, and nothing else does, neither said nor heard, nor answered that nobody asked, nor
-// twice.
+// D1: every pair of role and subject is tried against a real server with the creds as a market makes them:
+// what is in the table passes, and nothing else does, neither said nor heard, nor answered that nobody asked,
+// nor twice.
 func TestEveryPairOfRoleAndSubject(t *testing.T) {
 	s, keys := keyed(t, "127.0.0.1:0")
 	now := time.Now()

@@ -106,8 +106,8 @@ func TestServe(t *testing.T) {
 	done := make(chan int)
 	go func() {
 		done <- run(ctx, write(t, fmt.Sprintf("listen: %s\nmarket: {nats: '%s', etcd: ['%s'], creds: '%s'}\n"+
-			"health: {listen: '%s'}\n", at, m.State().NATS, strings.TrimPrefix(m.State().Etcd, "https://"), creds,
-			health)), &errs)
+			"health: {listen: '%s'}\n", at, m.State().NATS, strings.TrimPrefix(m.State().Etcd, "https://"),
+			creds, health)), &errs)
 	}()
 	ask := func() (answer struct {
 		Choices []struct{ Message struct{ Content string } }
