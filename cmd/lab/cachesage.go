@@ -62,6 +62,9 @@ Panels, each also by the beginning of its name:
 			if len(names) > 0 {
 				command += " --panels " + strings.Join(names, ",")
 			}
+			if len(rules) < len(cachesage.Rules) {
+				command += " --rules " + strings.Join(rules, ",")
+			}
 			if err := cachesage.Write(out, "cachesage", command, panels, rows, len(from)); err != nil {
 				return err
 			}

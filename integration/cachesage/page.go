@@ -128,7 +128,11 @@ ours, so this is what such a hook would be worth.
 
 func page(command string, panels []*Panel, rows []Row, seeds int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nMade by `%s`: means of %d runs, ± with 95 %%.\n\nRules:\n\n", head, command, seeds)
+	runs := fmt.Sprintf("means of %d runs, ± with 95 %%", seeds)
+	if seeds == 1 {
+		runs = "one run, so nothing is said of how far the figures are off"
+	}
+	fmt.Fprintf(&b, "%s\nMade by `%s`: %s.\n\nRules:\n\n", head, command, runs)
 	for _, r := range Rules {
 		if slices.ContainsFunc(rows, func(x Row) bool { return x.Rule == r.Name }) {
 			fmt.Fprintf(&b, "* `%s`: %s\n", r.Name, r.About)
