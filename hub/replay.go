@@ -107,6 +107,7 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	h.first = h.agent.worstFirst(t, n.quoted(t, h.agent, n.burden(h.agent)))
 	h.state = dispatched
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
+	h.spent = h.agent.load.Spent(n.nano)
 	h.again = 1
 	n.handOut(h)
 }

@@ -145,7 +145,7 @@ func (n *Node) seed(of *task, a *agent) *task {
 func (n *Node) ownTask(m bus.Task, kind string, tokens int, a *agent) (*task, quote) {
 	m.Client, m.ID = n.cfg.Prober(), fmt.Sprintf("%s-%d-%d", kind, n.epoch, n.seeds.made)
 	m.Session, m.Turn, m.Role, m.Source, m.Run, m.Inbox = "", 0, "", "", "", ""
-	m.Reply = bus.ReplyTo(m.Client, m.ID) // where nobody listens
+	m.SessionEnd, m.Reply = false, bus.ReplyTo(m.Client, m.ID) // where nobody listens
 	m.Attempt, m.Failover, m.MaxTokens, m.Model, m.Terms = 0, "off", tokens, a.reg.Model, bus.Terms{}
 	t := &task{key: taskKey{m.Client, m.ID}, id: market.TaskID(m.Client + "/" + m.ID),
 		digest: contentDigest(&m), arrived: n.now, deadline: n.now.Add(n.cfg.FundsWait), only: a,

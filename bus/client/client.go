@@ -318,8 +318,8 @@ func (cl *Client) Feedback(hub, task string, quality float64) error {
 	return cl.judge(hub, &bus.Feedback{Client: cl.c.ID, Task: task, Quality: quality})
 }
 
-// Gold tells it by a reference answer: of a client that the hub's operator has not named as a judge, that is a
-// feedback like any.
+// Gold tells it by a reference answer: of a client that the hub's operator has not named as a judge, that is
+// a feedback like any.
 func (cl *Client) Gold(hub, task string, quality float64) error {
 	return cl.judge(hub, &bus.Feedback{Client: cl.c.ID, Task: task, Quality: quality, Gold: true})
 }
