@@ -166,6 +166,9 @@ func (n *Node) judge(a *agent, domain string, of quality.Source, share float64) 
 // there is a task more.
 func (n *Node) roam() bool {
 	x := &n.explore
+	if n.cfg.Quality.Shadow == 0 && n.cfg.Quality.Canaries == 0 {
+		return false
+	}
 	x.shadows = slices.DeleteFunc(x.shadows, func(s *shadow) bool { return n.nano >= s.until })
 	asks := n.cfg.Quality.Canaries > 0 && len(x.canaries) > 0 && n.nano >= x.question
 	if len(x.shadows) == 0 && !asks || n.nano < x.next || !n.idle() {

@@ -93,19 +93,22 @@ const ratedIn = 1.0 / 128
 
 // rate finds out how good the agent's answers are expected to be from now on.
 func (n *Node) rate(a *agent) {
-	a.rated = a.rated[:0]
-	use := n.cfg.Quality.uses()
-	for _, d := range a.reg.Domains {
+	use, changed := n.cfg.Quality.uses(), len(a.rated) != len(a.reg.Domains)
+	if changed {
+		a.rated = make([]float64, len(a.reg.Domains))
+	}
+	for i, d := range a.reg.Domains {
 		q := d.Score
 		if s := a.answers.Find(d.Domain); s != nil {
 			if learned := s.Q(d.Score, use); math.Abs(learned-d.Score) > ratedIn/2 {
 				q = math.Round(learned/ratedIn) * ratedIn
 			}
 		}
-		a.rated = append(a.rated, q)
+		changed = changed || q != a.rated[i]
+		a.rated[i] = q
 	}
-	if scores := fmt.Sprint(a.reg.Domains, a.rated); scores != a.scores {
-		a.scores, a.kind = scores, nil
+	if changed {
+		a.scores, a.kind = fmt.Sprint(a.reg.Domains, a.rated), nil
 		n.news()
 	}
 }

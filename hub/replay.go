@@ -118,6 +118,7 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	h.features, h.ttft, h.first = q.features, q.forecast.TTFT, a.worstFirst(t, &q)
 	h.state = dispatched
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
+	h.spent = h.agent.load.Spent(n.nano)
 	h.again = 1
 	n.come(t)
 	n.takes(t, h)

@@ -177,6 +177,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	a.reg, a.price, a.slots = reg, reg.Price, reg.Slots
 	a.published, a.measured = reg.Tiers, reg.Measured
 	a.silentFrom = n.at(n.cfg.Silence)
+	a.rated = nil // by what it is registered for now
 	n.rate(a)
 	n.enterSeats(a, fresh)
 	n.tariff(a)

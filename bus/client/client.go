@@ -306,7 +306,16 @@ func (cl *Client) publish(subject string, m bus.Message) {
 
 // Feedback tells a hub how good an answer was, 0 to 1.
 func (cl *Client) Feedback(hub, task string, quality float64) error {
-	f := &bus.Feedback{Client: cl.c.ID, Task: task, Quality: quality}
+	return cl.judge(hub, &bus.Feedback{Client: cl.c.ID, Task: task, Quality: quality})
+}
+
+// Gold tells it by a reference answer: of a client that the hub's operator has not named as a judge, that is
+// a feedback like any.
+func (cl *Client) Gold(hub, task string, quality float64) error {
+	return cl.judge(hub, &bus.Feedback{Client: cl.c.ID, Task: task, Quality: quality, Gold: true})
+}
+
+func (cl *Client) judge(hub string, f *bus.Feedback) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}

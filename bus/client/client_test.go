@@ -870,6 +870,13 @@ func TestFeedback(t *testing.T) {
 		if got.Task != "t" || got.Quality != 0.75 {
 			t.Errorf("the hub heard %+v", got)
 		}
+		if err := s.c.Gold("math", "t", 0.5); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !got.Gold || got.Quality != 0.5 {
+			t.Errorf("heard %+v", got)
+		}
 		if s.c.Feedback("math", "t", 2) == nil {
 			t.Error("a quality of 2 was taken")
 		}

@@ -160,6 +160,15 @@ func (l *Link) AskWith(ctx context.Context, t bus.Task, each func(bus.Chunk)) (r
 	}
 }
 
+// Judge tells the hub of an answer how good it is by a reference, 0 to 1.
+func (l *Link) Judge(r *bus.Result, quality float64) error {
+	c, err := l.Client(r.Client)
+	if err != nil {
+		return err
+	}
+	return c.Gold(r.Hub, r.Task, quality)
+}
+
 // answer makes an answer of an error that the market gave; where it gave none, the error stays one.
 func answer(a replay.Answer, t bus.Task, err error) (replay.Answer, error) {
 	var refusal *client.Refusal

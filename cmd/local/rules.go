@@ -22,6 +22,7 @@ type Rules struct {
 	Tariffs      map[string]market.Credits `yaml:"tariffs"`       // under posted, by class
 	Ceiling      market.Credits            `yaml:"ceiling"`       // under tariff
 	Ceilings     map[string]market.Credits `yaml:"ceilings"`      // by class
+	Judges       []string                  `yaml:"judges"`        // clients whose gold is believed
 	BundleTokens *int                      `yaml:"bundle_tokens"` // ignored, with a warning
 }
 
@@ -41,6 +42,9 @@ func (r Rules) apply(h *hub.Config) {
 	}
 	if r.SolveLimit != 0 {
 		h.SolveLimit = r.SolveLimit
+	}
+	if r.Judges != nil {
+		h.Quality.Judges = r.Judges
 	}
 	m := bus.MarketConfig{Pricing: r.Pricing, Settle: r.Settle, Clarke: r.Clarke, Tariffs: r.Tariffs,
 		Ceilings: r.Ceilings}

@@ -43,6 +43,7 @@ func replayCommand(s *shared) *cobra.Command {
 		deposit     string
 		rate        float64
 		asJSON      bool
+		judge       bool
 	)
 	c := &cobra.Command{
 		Use:   "replay [FILE]",
@@ -95,6 +96,9 @@ same.`,
 				Clients: mix, Concurrency: concurrency, MaxTokens: maxTokens, Model: model, Retries: retries,
 				Run: fmt.Sprintf("replay-%x", started.UnixNano()),
 			}
+			if judge {
+				cfg.Judge = func(a replay.Answer) { _ = link.Judge(&a.Result, a.Likeness.Judge()) }
+			}
 			if rate > 0 {
 				for i := range ds {
 					cfg.Arrivals = append(cfg.Arrivals, time.Duration(float64(i)/rate*float64(time.Second)))
@@ -134,6 +138,8 @@ same.`,
 	c.Flags().StringVar(&deposit, "deposit", runDeposit.String(), "credits each client is funded with, once")
 	c.Flags().Float64Var(&rate, "rate", 0,
 		"dialogues begun a second; 0 begins one as soon as another has ended")
+	c.Flags().BoolVar(&judge, "judge", false, "tell hubs how good each answer is by the one recorded, as gold "+
+		"where quality.judges of the hub names the client")
 	c.Flags().BoolVar(&asJSON, "json", false, "report as JSON")
 	return c
 }

@@ -103,7 +103,7 @@ func (c *Line) Tiers(slots int, out market.Credits) []market.Tier {
 //
 // It rises with others and stays below the price of one answer. No bid is in it.
 func charge(slope, output float64, others int, out market.Credits) market.Credits {
-	s := slope * float64(others)
+	s := float64(slope * float64(others)) // not fused with the sum below: the same on every machine
 	q, err := market.Quantise(s / (1 + s) * output * float64(out) / float64(market.Credit) / 1e6)
 	if err != nil {
 		return 0 // a card and an answer within their limits never come to so much

@@ -124,11 +124,21 @@ func f1(same, said, of int) float64 {
 	return 2 * float64(same) / float64(said+of)
 }
 
-// Judge says how good an answer is by a reference: 1 where the reference stands in it, else by ROUGE-L.
-func Judge(answer, reference string) float64 {
-	a, r := Words(answer), Words(reference)
-	if Span(a, r) {
-		return 1
-	}
-	return RougeL(a, r)
+// Likeness is how an answer compares with a reference.
+type Likeness struct {
+	Rouge1, Rouge2, RougeL float64 // F1 scores
+	Span                   float64 // 1: the reference stands in it
 }
+
+// Compare compares an answer with a reference.
+func Compare(answer, reference string) (l Likeness) {
+	a, r := Words(answer), Words(reference)
+	l.Rouge1, l.Rouge2, l.RougeL = Rouge(1, a, r), Rouge(2, a, r), RougeL(a, r)
+	if Span(a, r) {
+		l.Span = 1
+	}
+	return l
+}
+
+// Judge says how good such an answer is: 1 where the reference stands in it, else by ROUGE-L.
+func (l Likeness) Judge() float64 { return max(l.Span, l.RougeL) }

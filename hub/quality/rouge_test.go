@@ -56,8 +56,10 @@ func TestScores(t *testing.T) {
 		if c.span {
 			want = 1
 		}
-		if got := Judge(c.answer, c.reference); math.Abs(got-want) > 1e-12 {
-			t.Errorf("%q for %q is judged %v", c.answer, c.reference, got)
+		l := Compare(c.answer, c.reference)
+		if got := l.Judge(); math.Abs(got-want) > 1e-12 || l.Rouge1 != Rouge(1, a, r) ||
+			l.Rouge2 != Rouge(2, a, r) || l.RougeL != RougeL(a, r) {
+			t.Errorf("%q for %q is judged %v: %+v", c.answer, c.reference, got, l)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/hub/quality"
 )
 
 // Answer is what came of one turn.
@@ -17,6 +18,9 @@ type Answer struct {
 	Text   string
 	Result bus.Result
 	TTFT   time.Duration // from asking to the first text, as the client saw it; 0 if there was none
+
+	// how it compares with the answer that was recorded; nil where none was, or it did not end well
+	Likeness *quality.Likeness
 }
 
 // Market asks one task and returns when its answer has ended. A refusal is a Result with a code, not
@@ -36,6 +40,8 @@ type Config struct {
 	Arrivals []time.Duration
 	// Turn, if not nil, is called after every turn, from many goroutines.
 	Turn func(d Dialogue, c Client, a Answer)
+	// Judge, if not nil, is called with every answer that has a Likeness, likewise.
+	Judge func(a Answer)
 }
 
 // MaxRetryWait bounds how long a player waits before it asks a refused turn again.
@@ -134,6 +140,12 @@ func playOne(ctx context.Context, d Dialogue, i int, cfg Config, market Market) 
 			Hub: hub,
 		}
 		a, err := ask(ctx, task, cfg, market, func(a Answer) {
+			if t.Answer != "" && a.Result.Code == "" {
+				l := quality.Compare(a.Text, t.Answer)
+				if a.Likeness = &l; cfg.Judge != nil {
+					cfg.Judge(a)
+				}
+			}
 			if cfg.Turn != nil {
 				cfg.Turn(d, client, a)
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -137,6 +138,24 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An answer that was served is judged by the one that was recorded, where one was, and the report has the
+// mean.
+func TestAnswersAreJudgedByThoseRecorded(t *testing.T) {
+	d := Dialogue{ID: "d", Turns: []Turn{{User: "Where?", Answer: "In Paris."}, {User: "When?"},
+		{User: "Who?", Answer: "Nobody at all"}}}
+	market := func(_ context.Context, task bus.Task) (Answer, error) {
+		return Answer{Text: "It was in Paris", Result: bus.Result{Client: task.Client}}, nil
+	}
+	tally, judged := NewTally(), []float64(nil)
+	played, err := Play(t.Context(), []Dialogue{d}, Config{Clients: Mix(1, 1), Concurrency: 1,
+		Turn: tally.Add, Judge: func(a Answer) { judged = append(judged, a.Likeness.Judge()) }}, market)
+	r := tally.Report(0, played)
+	if err != nil || !slices.Equal(judged, []float64{1, 0}) || r.Judged == nil ||
+		r.Judged.Answers != 2 || r.Judged.Quality != 0.5 || r.Judged.Span != 0.5 || r.Judged.Rouge1 <= 0 {
+		t.Errorf("judged %v, report %+v: %v", judged, r.Judged, err)
+	}
 }
 
 func TestAnUnreachableMarketEndsTheReplay(t *testing.T) {

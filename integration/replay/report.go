@@ -29,6 +29,18 @@ type Report struct {
 	RoundSizes []Size   `json:"round_sizes"`
 
 	Forecast *Forecast `json:"forecast,omitempty"` // nil: nothing was written of any
+
+	Judged *Judged `json:"judged,omitempty"` // nil: there was nothing to compare with
+}
+
+// Judged is how answers compare with those that were recorded, on the mean.
+type Judged struct {
+	Answers int     `json:"answers"`
+	Quality float64 `json:"quality"` // 1 where the recorded one stands in the answer, else by ROUGE-L
+	Rouge1  float64 `json:"rouge_1"`
+	Rouge2  float64 `json:"rouge_2"`
+	RougeL  float64 `json:"rouge_l"`
+	Span    float64 `json:"span"` // share in which the recorded one stands
 }
 
 // Forecast is what hubs expected of first tokens, from dispatch on, beside what came.
@@ -109,6 +121,10 @@ func (t *Tally) Report(wall time.Duration, p Played) Report {
 		r.Forecast = &Forecast{Tasks: t.forecasts, Expected: t.expected.Seconds() * 1000 / n,
 			Came: t.came.Seconds() * 1000 / n, NMAE: t.miss.Seconds() / t.came.Seconds(),
 			Within: float64(t.within) / n}
+	}
+	if j := t.judged; j.Answers > 0 {
+		n := float64(j.Answers)
+		r.Judged = &Judged{j.Answers, j.Quality / n, j.Rouge1 / n, j.Rouge2 / n, j.RougeL / n, j.Span / n}
 	}
 	sorted(t.rounds, func(_ string, x *Rounds) { r.Rounds = append(r.Rounds, *x) })
 	for _, n := range slices.Sorted(maps.Keys(t.sizes)) {

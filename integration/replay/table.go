@@ -24,6 +24,10 @@ func (r Report) Write(w io.Writer) {
 		fmt.Fprintf(w, "forecast first tokens after %s in the mean, and they came after %s; off by %.0f %% of "+
 			"that, %.0f %% within their 90 %% interval\n", MS(f.Expected), MS(f.Came), 100*f.NMAE, 100*f.Within)
 	}
+	if j := r.Judged; j != nil {
+		fmt.Fprintf(w, "quality  %.2f on the mean of %d answers, by those that were recorded (ROUGE-1 %.2f, "+
+			"-2 %.2f, -L %.2f)\n", j.Quality, j.Answers, j.Rouge1, j.Rouge2, j.RougeL)
+	}
 	fmt.Fprintf(w, "paid     %s credits = cost %s to the agents + premiums %s; surplus %s\n",
 		t.Cost+t.Premium, t.Cost, t.Premium, r.Surplus)
 	if len(r.Refused) > 0 {

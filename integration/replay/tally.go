@@ -29,6 +29,8 @@ type Tally struct {
 	forecasts            int
 	within               int           // the interval that nine of ten were to be in
 	expected, came, miss time.Duration // sums of first tokens
+
+	judged Judged // sums, over answers that were compared with a recorded one
 }
 
 // row is a tally of some of the tasks. TTFT is in microseconds, up to ten minutes, with 3 digits.
@@ -77,6 +79,13 @@ func (t *Tally) Add(d Dialogue, c Client, a Answer) {
 	}
 	if r.Code != "" {
 		t.refusals[r.Code]++
+	}
+	if l := a.Likeness; l != nil {
+		j := &t.judged
+		j.Answers++
+		j.Quality += l.Judge()
+		j.Rouge1, j.Rouge2, j.RougeL = j.Rouge1+l.Rouge1, j.Rouge2+l.Rouge2, j.RougeL+l.RougeL
+		j.Span += l.Span
 	}
 }
 
