@@ -83,15 +83,15 @@ type noted struct {
 	quote  quote
 }
 
-// quotesKept bounds the quotes that a task keeps, some 4 KB. One that falls on the place of another takes it:
+// quotesKept bounds the quotes that a task keeps, some 8 KB. One that falls on the place of another takes it:
 // then the other is made again when asked for.
-const quotesKept = 16
+const quotesKept = 32
 
 // noted is what t is quoted on a where nothing is in hand, but for the value, and a is believed to hold so
 // much of its prompt. It is good until the next.
 func (n *Node) noted(t *task, a *agent, held held) *quote {
 	k, fits := n.kind(a), a.predictor.Fits()
-	q := &n.notes(t).quotes[uint(k.id+held.cached>>4)%quotesKept]
+	q := &n.notes(t).quotes[uint(k.id+5*held.cached>>4)%quotesKept]
 	same := q.kind == k && q.fits == fits && q.held == held
 	if same && q.until == t.length.until && n.nano < q.until {
 		return &q.quote

@@ -66,8 +66,12 @@ type lane struct {
 	kind    *kind
 	parses  bool
 	longest time.Duration // of their burdens
+	size    int           // agents
 	calm    []int32       // the groups, those first that delay a task least
 	soon    []int32       // those first whose slots come soonest: see group.later
+
+	asked uint64 // the task that is looked at
+	apart int    // agents that it tells from others
 }
 
 // prospect is what a task would have of open agents of a group that hold as much of its prompt.
@@ -142,6 +146,7 @@ func (n *Node) standUp() {
 		s.group = n.groupOf(a, s.burden)
 		g := &c.groups[s.group]
 		g.size, g.stands, g.most = g.size+1, append(g.stands, int32(a.seat)), 0
+		c.lanes[g.lane].size++
 		if s.room > 0 {
 			if len(g.rooms) == 0 {
 				c.roomy = append(c.roomy, s.group)
@@ -301,6 +306,9 @@ func (n *Node) fastest() {
 	}
 	for i := range c.lanes {
 		l := &c.lanes[i]
+		if c.toldAll(l) {
+			continue
+		}
 		for _, k := range l.calm {
 			g := &c.groups[k]
 			if c.toldOf(g) == g.size {
@@ -321,6 +329,9 @@ func (c *crowd) toldOf(g *group) int {
 	}
 	return g.apart
 }
+
+// toldAll reports whether the task tells all agents of a lane from others.
+func (c *crowd) toldAll(l *lane) bool { return l.asked == c.asked && l.apart == l.size }
 
 // others is what the task would have of the agents of a group that it does not tell apart; nil if there are
 // none.
@@ -356,6 +367,11 @@ func (n *Node) tell(seat int32, o *offer) {
 	g := &c.groups[s.group]
 	c.toldOf(g)
 	g.apart++
+	l := &c.lanes[g.lane]
+	if l.asked != c.asked {
+		l.asked, l.apart = c.asked, 0
+	}
+	l.apart++
 	s.asked, s.row = c.asked, n.row(s.agent, g, o)
 	c.apart = append(c.apart, seat)
 }
@@ -509,7 +525,7 @@ const never = math.MaxInt64 / 2
 // the task than what was found: see offer.late. Only agents count that it does not tell from the others.
 func (n *Node) soonest(l *lane, look func(*group, *prospect)) {
 	c := &n.crowd
-	if !c.alike {
+	if !c.alike || c.toldAll(l) {
 		return
 	}
 	o := n.offeredCold(l)
