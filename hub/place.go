@@ -54,7 +54,7 @@ func (n *Node) spreadOut() {
 	}
 	x.of = resized(x.of, len(s.agents))
 	for k, a := range s.agents {
-		if len(a.holds) == 0 && !n.busy(a) {
+		if len(a.holds) == 0 {
 			x.of[k] = x.alike(n, k, a)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func burst(t *testing.T, r *rand.Rand) *house {
 	h := newHouse(t, func(c *Config) {
 		c.Batch.Eager, c.Fee, c.Tiers = false, market.Credits(r.IntN(2)*500), r.IntN(2) == 0
-		c.Seats.Sessions, c.Seats.Seconds = r.IntN(2) == 0, r.IntN(2) == 0
+		c.Seats.Sessions = r.IntN(2) == 0
 		c.Seats.Spare = time.Duration(r.IntN(2)) * time.Second
 		c.Seats.Depth = time.Duration(r.IntN(2)) * 300 * time.Millisecond
 		c.Crowd.Beside = time.Duration(r.IntN(2)) * 1500 * time.Microsecond

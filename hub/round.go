@@ -199,7 +199,7 @@ func (n *Node) pairWith(i, k int) {
 	if !x.serves || !t.lets(a.seat) {
 		return
 	}
-	if stand := &c.stands[a.seat]; idle && len(s.tasks) < len(s.agents) && !n.busy(a) &&
+	if stand := &c.stands[a.seat]; idle && len(s.tasks) < len(s.agents) &&
 		c.board.Homes(a.seat) == 0 && n.besideOthers(stand, t) == stand.beside &&
 		n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], stand.burden, x.quote.held) >= len(s.tasks) {
 		s.spared++

@@ -6,11 +6,10 @@ import (
 	"souk/bus"
 	"souk/hub/predict"
 	"souk/hub/seat"
-	"souk/market"
 )
 
 // Where sessions need more than the caches hold, a hub admits sessions rather than tasks: see package seat.
-// Who has a seat, and what a task is charged for delaying others, is known before any bid of a round is read.
+// Who has a seat is known before any bid of a round is read.
 
 // seats are those of the sessions that have turns here.
 type seats struct {
@@ -247,33 +246,6 @@ func (n *Node) seatHome(t *task) *agent {
 		}
 	}
 	return nil
-}
-
-// delays is the toll for what a task does to those whose first tokens come later for it: what it has an agent
-// compute, as dear as the agent sells that, where others wait for theirs. What it waits itself is in its
-// value.
-func (n *Node) delays(a *agent, q *offer) market.Credits {
-	if !n.cfg.Seats.Seconds || a.seats == nil {
-		return 0
-	}
-	_, load := a.seats.Load(n.clock())
-	if load < calm {
-		return 0
-	}
-	cost := a.price.Cost(market.Usage{Prompt: max(0, q.prompt-q.held.cached)})
-	return -market.Credits(min(float64(float64(cost)*min(1, load)), float64(market.MaxWorth)))
-}
-
-// calm is a load, in seconds, that counts as none: agents with less are equal.
-const calm = 0.001
-
-// busy reports whether an agent is to be told from others for what it has to compute.
-func (n *Node) busy(a *agent) bool {
-	if !n.cfg.Seats.Seconds || a.seats == nil {
-		return false
-	}
-	_, load := a.seats.Load(n.clock())
-	return load >= calm
 }
 
 // seated says that a task goes to an agent: its session has a seat there now.

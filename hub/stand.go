@@ -439,9 +439,7 @@ func (n *Node) row(a *agent, g *group, o *offer) int32 {
 	}
 	if x.serves = suits && o.takes; x.serves {
 		x.ttft = min(o.first+g.burden.delay, time.Hour)
-		if x.service = o.stays; !n.cfg.Seats.Seconds { // else that is charged by Node.delays
-			x.service += x.ttft
-		}
+		x.service = o.stays + x.ttft
 	}
 	return i
 }

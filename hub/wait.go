@@ -257,7 +257,7 @@ func (n *Node) charge(i int, pairs []pair) {
 		p := &pairs[k]
 		a := s.agents[p.agent]
 		x := n.prospect(a.seat)
-		p.parts = market.Toll{Load: x.load + n.delays(a, x.quote), Beside: n.besideOthers(&c.stands[a.seat], t),
+		p.parts = market.Toll{Load: x.load, Beside: n.besideOthers(&c.stands[a.seat], t),
 			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], t.purse.number, t.waited, t.home == a))}
 		p.toll += p.parts.Sum()
 		worth := market.Credits(-1)
@@ -432,7 +432,6 @@ func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most 
 		return true
 	}
 	drawn, beside := n.drawn(f.index, s.agent, x.quote), n.besideOthers(s, f.task)
-	beside += n.delays(s.agent, x.quote)
 	if tolls := beside + s.charge + drawn; tolls != most && !f.mayBe(n.sum(f, x, value, tolls)) {
 		return true
 	}

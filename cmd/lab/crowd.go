@@ -62,7 +62,7 @@ Traces, for eight engines; others have callers in proportion:
   market:PATH=VALUE:...   with other settings of its hub, by their path in the hub's file
   market:named            where callers tell it the names of their sessions
   market:ends             where they tell with the last turn of a session that it is the last
-  market:seats, depth, seconds, touches    with these parts of the block seats: of its hub's file
+  market:seats, depth, touches    with these parts of the block seats: of its hub's file
 
 ` + virtual.Legend,
 		Args: func(_ *cobra.Command, tables []string) error {

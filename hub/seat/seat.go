@@ -16,8 +16,6 @@ import (
 // Params say what a hub does where sessions outgrow the caches. Each part is off alone.
 type Params struct {
 	Sessions bool `yaml:"sessions"` // a session's first turn waits for a seat
-	// tasks are charged for the first tokens of others that they delay, where others wait for theirs
-	Seconds bool `yaml:"seconds"`
 	// what is worth keeping is used again before something else takes its place
 	Touches bool `yaml:"touches"`
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/bus"
 	"souk/integration/replay"
 )
 
@@ -59,6 +60,49 @@ func TestSeatsChangeNothingWhereThereIsRoom(t *testing.T) {
 	}
 	if moved > 0 {
 		t.Errorf("%d of %d went elsewhere", moved, len(on))
+	}
+}
+
+// The longest prompts of a trace fit into a message. One that does not reaches no hub; it is a fault of the
+// market, and its caller is told.
+func TestThePromptsOfChainsAreSaid(t *testing.T) {
+	for _, trace := range []string{"agents", "mooncake"} {
+		of, _, _ := traceNamed(trace)
+		s, err := of.setting(8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most := &Request{}
+		for _, x := range s.Scripts {
+			for turn, at := range x.turns {
+				if at.prompt > most.Prompt {
+					most = &Request{Play: 1, Turn: turn, script: x, Job: Job{Prompt: at.prompt}}
+				}
+			}
+		}
+		task := bus.Task{Prompt: most.prompt(s.Engine.BlockSize)}
+		if err := task.Validate(); err != nil || most.Prompt < 100_000 {
+			t.Errorf("%s: a prompt of %d tokens: %v", trace, most.Prompt, err)
+		}
+	}
+	of, _, _ := traceNamed("agents")
+	s, err := of.setting(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := NewMarket(NewMarketOptions(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := replay.Chain{Block: largeBlock, Turns: [][]int{{0, bus.MaxCanonical, 1, 1,
+		bus.MaxCanonical / largeBlock}}}
+	r := &Request{script: chained(&long, largeBlock), Job: Job{Prompt: bus.MaxCanonical}}
+	m.Arrive(Start, r, nil)
+	if place, _ := m.Wake(Start); len(place) != 1 || place[0].Engine != Wait {
+		t.Errorf("of a prompt that is too long to be said the market makes %+v", place)
+	}
+	if _, err := m.Close(); err == nil {
+		t.Error("and says nothing of it")
 	}
 }
 

@@ -24,7 +24,6 @@ const (
 var words = map[string][]string{
 	"seats":   {"seats.sessions=true", "seats.depth=1s"},
 	"depth":   {"seats.depth=1s"},
-	"seconds": {"seats.seconds=true"},
 	"touches": {"seats.touches=true"},
 }
 
@@ -64,7 +63,7 @@ func variant(rule string) (o MarketOptions, ok bool, err error) {
 func set(cfg *hub.Config, setting string) error {
 	path, value, ok := strings.Cut(setting, "=")
 	if !ok {
-		return fmt.Errorf("%q is neither PATH=VALUE nor %s, %s, seats, depth, seconds or touches", setting,
+		return fmt.Errorf("%q is neither PATH=VALUE nor %s, %s, seats, depth or touches", setting,
 			named, ends)
 	}
 	var file strings.Builder
