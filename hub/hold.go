@@ -471,7 +471,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	}
 	a.predictor.Learn(h.features, o)
 	if !o.Cut && a.predictor.Typical() {
-		n.outputs.Learn(t.source(), min(o.Output, h.rec.MaxTokens))
+		n.outputs.Learn(t.source(), min(o.Output, h.rec.MaxTokens), a.predictor.Usual(t.msg.MaxTokens))
 	}
 	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.answeredSeat(t, h, c)

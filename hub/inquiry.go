@@ -235,7 +235,7 @@ func (q *inquiry) look() *bus.Result {
 			continue
 		}
 		x.quote = n.quote(t, a, s.burden, held)
-		x.ttft, x.queue = x.quote.forecast.TTFT, s.burden.queue
+		x.ttft, x.queue = x.quote.forecast.TTFT, s.burden.Queue
 		x.quality = a.quality(t.msg.Domain)
 		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
 		if least, ok := q.fastest[a.fastest]; !ok || x.service < least {

@@ -124,7 +124,7 @@ func (n *Node) quoted(t *task, a *agent, in burden) *quote {
 // quotedHolding is what it is quoted where a is believed to hold so much of its prompt.
 func (n *Node) quotedHolding(t *task, a *agent, in burden, held held) *quote {
 	k, fits, answer := n.kind(a), a.predictor.Fits(), n.length(t, a)
-	q := &n.notes(t).quotes[uint(k.id+7*int(in.delay>>19)+held.cached>>4)%quotesKept]
+	q := &n.notes(t).quotes[uint(k.id+7*int(in.All>>19)+held.cached>>4)%quotesKept]
 	if q.kind != k || q.fits != fits || q.held != held || q.burden != in || q.answer != answer {
 		*q = quoted{k, fits, held, in, answer, n.quote(t, a, in, held)}
 	}

@@ -23,7 +23,7 @@ type quote struct {
 	maxTokens int              // what the engine is told, within its context
 	most      int              // prompt tokens that the worst case covers
 	features  predict.Features // but for the load
-	delay     time.Duration    // by that
+	delay     burden           // by that
 }
 
 // quote prices t on a, where so much of its prompt is held and there is so much in hand. What it reads of the
@@ -40,8 +40,8 @@ func (n *Node) quote(t *task, a *agent, in burden, held held) quote {
 		Prompt: t.msg.Prompt.Tokens + t.carried(), Counted: q.prompt, Cached: held.cached,
 		MaxTokens: q.maxTokens, Answer: n.length(t, a),
 	}
-	q.delay = in.delay
-	q.forecast = a.predictor.Beside(q.features, q.delay)
+	q.delay = in
+	q.forecast = a.predictor.Beside(q.features, in)
 	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: held.cached, Output: q.forecast.Output}) +
 		a.tariff
 	q.most = most

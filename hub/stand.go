@@ -302,7 +302,7 @@ func (n *Node) row(t *task, a *agent, group int32, held held, alike bool) int32 
 		// quote as it stood when the task came.
 		x.quote = offer{q.prompt, held.cached, q.forecast.Output, q.cost, q.room(t.reserved),
 			q.within(t.reserved)}
-		x.ttft, x.queue, x.quality = q.forecast.TTFT, g.burden.queue, a.quality(t.msg.Domain)
+		x.ttft, x.queue, x.quality = q.forecast.TTFT, g.burden.Queue, a.quality(t.msg.Domain)
 		x.service = n.service(a, x.ttft, x.quote.output)
 		if n.cfg.Seats.Seconds { // the time to its first token is charged by Node.delays
 			x.service -= x.ttft

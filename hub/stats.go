@@ -45,6 +45,7 @@ type Stats struct {
 
 	Open, Waiting, Holds int // now
 	Seats                SeatStats
+	Trees                TreeStats
 
 	agents map[string]*AgentStats
 	Agents []AgentStats // sorted by name
@@ -57,6 +58,14 @@ type SeatStats struct {
 	Freed         int // in the last minute
 	Waiting       int // tasks that wait for one
 	Sessions      int // remembered
+}
+
+// TreeStats says of the trees on what forecasts leave over how many there are for first tokens, of how many of
+// them it is added now, and how often that began; and the same of that for lengths of answers.
+type TreeStats struct {
+	Firsts, FirstsOpen, FirstsOpened int
+	LengthsOpen                      bool
+	LengthsOpened                    int
 }
 
 // AgentStats counts what one agent did.
@@ -147,6 +156,8 @@ func (n *Node) Stats() Stats {
 	x := n.seats.table
 	s.Seats = SeatStats{Freed: x.Freed(n.clock()), Waiting: n.seats.waiting, Sessions: x.Sessions()}
 	s.Seats.Seats, s.Seats.Taken, s.Seats.Blocks = x.Seats()
+	s.Trees.Firsts, s.Trees.FirstsOpen, s.Trees.FirstsOpened = n.classes.Gates()
+	s.Trees.LengthsOpen, s.Trees.LengthsOpened = n.outputs.Gate()
 	s.agents = nil
 	s.Agents = make([]AgentStats, 0, len(n.stats.agents))
 	for _, a := range n.stats.agents {

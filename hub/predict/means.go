@@ -137,6 +137,10 @@ func (m *Means) Tokens(estimate int) int {
 // Forecast is what a task with these features is expected to need.
 func (m *Means) Forecast(f Features) Forecast { return m.Beside(f, m.Delay(f.Load)) }
 
+// Delay is how much longer a first token takes for what the agent has in hand: for all of it, and for the
+// prompts before it alone.
+type Delay struct{ All, Queue time.Duration }
+
 // Typical reports whether the agent's answers are about as long as those of the others of its class: else
 // they say nothing of those who ask.
 func (m *Means) Typical() bool {
@@ -150,7 +154,7 @@ func (m *Means) Usual(most int) int {
 }
 
 // Beside is what it is expected to need where what the agent has in hand delays it by so much.
-func (m *Means) Beside(f Features, delay time.Duration) Forecast {
+func (m *Means) Beside(f Features, delay Delay) Forecast {
 	out := f.Answer
 	if out <= 0 {
 		out = m.Usual(f.MaxTokens)
@@ -175,10 +179,15 @@ func (m *Means) Beside(f Features, delay time.Duration) Forecast {
 }
 
 // first is when the first token is expected.
-func (m *Means) first(f *Features, delay time.Duration) time.Duration {
+func (m *Means) first(f *Features, delay Delay) time.Duration {
 	prompt := cmp.Or(f.Counted, m.Tokens(f.Prompt))
 	x := at(max(1, prompt-f.Cached), min(prompt, max(0, f.Cached)), Load{})
-	return min(span(m.line().along(&x)/1000)+max(0, delay), time.Hour)
+	b := m.line()
+	to := min(span(b.along(&x)/1000)+max(0, delay.All), time.Hour)
+	if b != &m.class.coef {
+		return to
+	}
+	return min(max(to/mostTimes, to+m.class.rest.add(b, x[1], delay)), mostTimes*to, time.Hour)
 }
 
 // expect is that of a task with all that it was dispatched with, by what was believed then to be cached.
@@ -212,13 +221,17 @@ func (m *Means) turned(times float64) {
 	m.seen.line.follow(&m.anchor)
 	m.moved = true
 	m.class.since = max(m.class.since, m.class.every) // it is fitted anew
+	if m.class.active <= 2 {
+		m.class.rest.mute()
+	}
 }
 
 // Delay is how much longer a first token takes beside such a load.
-func (m *Means) Delay(l Load) time.Duration {
+func (m *Means) Delay(l Load) Delay {
 	x := at(0, 0, l)
 	x[0] = 0
-	return span(m.line().along(&x) / 1000)
+	b := m.line()
+	return Delay{span(b.along(&x) / 1000), span(float64(b[3]*x[3]) / 1000)}
 }
 
 // Token is the time between tokens beside such a load, at agents of the class; 0 while none was measured.
@@ -299,6 +312,10 @@ func (m *Means) Learn(f Features, o Observation) {
 		if m.tried {
 			own, others := m.own.along(&x), m.class.coef.along(&x)
 			m.failed = math.Abs(ttft-own) <= math.Abs(ttft-others)
+		}
+		if c := m.class; c.rest != nil && m.drift.fresh == 0 && m.line() == &c.coef &&
+			(m.credible || e.line.weight() == 0) {
+			c.rest.learn(&c.coef, &x, ttft-expected, weight*say(e.line.weight(), c.weight))
 		}
 		e.line.enter(&x, ttft, weight)
 	}

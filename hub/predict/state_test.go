@@ -37,15 +37,23 @@ func (h *history) goes(tasks int) string {
 		m := h.l.Agents[h.IntN(len(h.l.Agents))].Means
 		f := Features{Prompt: 1 + h.IntN(4000), Cached: h.IntN(3000), MaxTokens: 1 + h.IntN(1000),
 			Load: Load{Left: time.Duration(h.IntN(1e9)), Decoding: h.IntN(16), Resident: h.IntN(50_000)}}
-		o := Observation{Prompt: 1 + h.IntN(5000), Cached: h.IntN(3000), Output: h.IntN(1000),
-			Cut: h.IntN(6) == 0, TTFT: time.Duration(h.Int64N(3e9)), ITL: time.Duration(h.Int64N(25e7))}
+		o := Observation{Prompt: f.Prompt, Cached: h.IntN(f.Prompt), Output: h.IntN(1000),
+			Cut: h.IntN(6) == 0, TTFT: time.Duration(h.Int64N(1e8)), ITL: time.Duration(h.Int64N(25e7))}
+		f.Cached = o.Cached
+		if u := o.Prompt - o.Cached; u > 1500 { // which no line says
+			o.TTFT += 2 * time.Second
+		}
 		if h.IntN(400) < 8 { // for a while all take longer
 			o.TTFT *= 20
 		}
 		m.Learn(f, o)
 		s := Source{Client: fmt.Sprint(h.IntN(5)), Role: fmt.Sprint(h.IntN(2)), Domain: "math",
 			Session: uint64(h.IntN(9))}
-		h.l.Outputs.Learn(s, h.IntN(500))
+		if s.Prompt, s.Most = f.Prompt, f.MaxTokens; s.Prompt > 2000 {
+			h.l.Outputs.Learn(s, 400+h.IntN(50), 400)
+		} else {
+			h.l.Outputs.Learn(s, h.IntN(50), 400)
+		}
 		fmt.Fprintln(out, m.Forecast(f), m.Tokens(f.Prompt), m.SlowestITL(), m.OwnITL(), m.Fits(),
 			h.l.Outputs.Expect(s, 400))
 	}
@@ -57,10 +65,11 @@ func (h *history) goes(tasks int) string {
 func TestTheSameForecastsRestoredOrNot(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	for n := range uint64(10) {
+	openings, lengths := 0, 0
+	for n := range uint64(5) {
 		through, broken := newHistory(seed+n), newHistory(seed+n)
 		for part := range 4 {
-			if a, b := through.goes(150), broken.goes(150); a != b {
+			if a, b := through.goes(600), broken.goes(600); a != b {
 				t.Fatalf("part %d: forecasts differ", part)
 			}
 			data, err := broken.l.MarshalBinary()
@@ -76,7 +85,13 @@ func TestTheSameForecastsRestoredOrNot(t *testing.T) {
 				t.Fatalf("what was read is written as something else: %v", err)
 			}
 			broken.l = *l
+			_, _, k := l.Classes.Gates()
+			_, m := l.Outputs.Gate()
+			openings, lengths = openings+k, lengths+m
 		}
+	}
+	if openings == 0 || lengths == 0 {
+		t.Errorf("gates opened %d and %d times: what they add was not looked at", openings, lengths)
 	}
 }
 
@@ -126,7 +141,7 @@ func FuzzReadLearned(f *testing.F) {
 			a.Means.Learn(Features{Prompt: 100, MaxTokens: 10},
 				Observation{Prompt: 100, Output: 5, TTFT: 1e8})
 		}
-		l.Outputs.Learn(Source{Client: "ann", Session: 1}, 10)
+		l.Outputs.Learn(Source{Client: "ann", Session: 1}, 10, 100)
 		if _, err := l.MarshalBinary(); err != nil {
 			t.Error(err)
 		}
