@@ -7,15 +7,15 @@ import (
 	"souk/hub/predict"
 )
 
-// Learned is what the hub has learned of its agents and of answers, for Relearn. It is no part of the
-// journal: a hub that lost it begins by what it assumes.
-func (n *Node) Learned() ([]byte, error) {
+// Learned appends what the hub has learned of its agents and of answers, for Relearn once it is sealed. It is
+// no part of the journal: a hub that lost it begins by what it assumes.
+func (n *Node) Learned(to []byte) ([]byte, error) {
 	l := predict.Learned{Classes: n.classes, Outputs: n.outputs}
 	for _, a := range n.roster {
 		l.Agents = append(l.Agents, predict.Learner{ID: a.id, Model: cmp.Or(a.reg.Model, a.learned),
 			Means: a.predictor})
 	}
-	return l.MarshalBinary()
+	return l.Append(to)
 }
 
 // Relearn takes in what an earlier life of the hub had learned, before any agent has joined. On an error

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/hub/predict"
 	"souk/market"
 )
 
@@ -33,7 +34,9 @@ func TestAHubGoesOnWithWhatItLearned(t *testing.T) {
 			}
 		}
 	}
-	data, err := h.n.Learned()
+	data, err := h.n.Learned(nil)
+	h.must(err)
+	data, err = predict.Sealed(data)
 	h.must(err)
 	quoted := func(h *house, id string) quote {
 		next := &task{key: taskKey{"bob", "next"}, msg: h.task("bob", "next"),

@@ -225,7 +225,7 @@ func (s *spread) state(c *coder) {
 			g.ring = make([]float64, n)
 		}
 		for j := range g.ring {
-			c.floats(&g.ring[j])
+			c.float(&g.ring[j], reckoned)
 		}
 		c.count(&g.next, max(0, n-1))
 		c.floats(&g.level, &g.least, &g.top)
@@ -409,9 +409,11 @@ func (c *coder) long(v *uint64) {
 // floats are numbers that can be reckoned with: what is not is neither written nor read.
 func (c *coder) floats(vs ...*float64) {
 	for _, v := range vs {
-		c.float(v, func(x float64) bool { return math.Abs(x) <= 1e40 })
+		c.float(v, reckoned)
 	}
 }
+
+func reckoned(x float64) bool { return math.Abs(x) <= 1e40 }
 
 // bound is a number that others are not above: infinite where there is none.
 func (c *coder) bound(v *float64) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,6 +112,35 @@ func TestDamagedLearnedIsRefused(t *testing.T) {
 				t.Errorf("%s at %d of %d bytes, it was read", what, i, len(data))
 			}
 		}
+	}
+}
+
+// However many clients there are, and whatever names their roles have, what is written can be read, and says of
+// those most that were heard of last.
+func TestManyClientsFit(t *testing.T) {
+	o := NewOutputs()
+	long := strings.Repeat("x", mostName-8)
+	for i := range 2500 {
+		for r := range rolesEach {
+			o.Learn(Source{Client: fmt.Sprint("c", i), Role: fmt.Sprint(long, r), Session: 1}, 100, 400)
+		}
+	}
+	l := Learned{Classes: NewClasses(DefaultPrior()), Outputs: o}
+	data, err := l.MarshalBinary()
+	if err != nil || len(data) > mostClients+mostGate+1<<20 {
+		t.Fatalf("%d bytes: %v", len(data), err)
+	}
+	again, err := ReadLearned(DefaultPrior(), data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := Source{Client: "c2499", Session: 1}
+	if n := len(again.Outputs.clients); n < 1000 || n == 2500 || again.Outputs.Expect(last, 400) != o.Expect(last, 400) {
+		t.Errorf("%d clients were read, of the last %d tokens are expected, want %d", n,
+			again.Outputs.Expect(last, 400), o.Expect(last, 400))
+	}
+	if _, err := Sealed(make([]byte, MostLearned)); err == nil {
+		t.Error("more is sealed than is read")
 	}
 }
 
