@@ -124,14 +124,20 @@ func (n *Node) covered(t *task, h *hold) int {
 
 // worstFirst is how long the first token of an answer may take: several times what is expected, for a queue
 // or another's long prompt. It assumes that nothing is cached, as the client may know that the belief is
-// wrong. It assumes the most tokens for a picture, as nobody knows how many it has before it was computed.
+// wrong. It assumes the most tokens for a picture, as nobody knows how many it has before it was computed. Where
+// enough of about that length were seen it is what one in a thousand takes, if that is less.
 func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 	f := q.features
 	f.Cached = 0
 	if t.msg.Prompt.Loose == bus.LooseMedia {
 		f.Prompt, f.Counted = max(f.Prompt, q.most), 0
 	}
-	return 2*time.Second + 4*a.predictor.Beside(f, q.delay).TTFT
+	cold := a.predictor.Beside(f, q.delay).TTFT
+	worst := 4 * cold
+	if seen, known := a.predictor.LatestFirst(cold); known {
+		worst = min(worst, seen)
+	}
+	return 2*time.Second + worst
 }
 
 // usable reports whether t may be given to a, slots aside.

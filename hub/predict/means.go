@@ -75,6 +75,7 @@ type Means struct {
 	own      line    // the class's, drawn to what was seen of the agent before it was tried
 	slowest  float64 // seconds
 
+	pace   ratios // of its times between tokens by what was forecast
 	drift  drift
 	alone  bool    // it is forecast by its own line
 	moved  bool    // it does not answer as it did, and not as the others of its class
@@ -160,13 +161,7 @@ func (m *Means) Beside(f Features, delay Delay) Forecast {
 		out = m.Usual(f.MaxTokens)
 	}
 	to := Forecast{TTFT: m.first(&f, delay), ITL: m.Token(f.Load), Output: min(out, f.MaxTokens)}
-	own := &unseen
-	if m.ofClass() {
-		own = &m.class.spread
-	} else if m.apart != nil {
-		own = m.apart
-	}
-	least, top, known := own.within(ms(to.TTFT))
+	least, top, known := m.seenRanges().within(ms(to.TTFT))
 	if !known {
 		least, top, _ = m.class.spread.within(ms(to.TTFT))
 	}
@@ -195,6 +190,17 @@ func (m *Means) expect(f Features) time.Duration { return m.first(&f, m.Delay(f.
 
 // ofClass reports whether what comes of the agent is held against the forecasts of its class.
 func (m *Means) ofClass() bool { return !m.alone && (m.credible || m.seen.line.weight() == 0) }
+
+// seenRanges are those of the forecasts that are made of the agent.
+func (m *Means) seenRanges() *spread {
+	switch {
+	case m.ofClass():
+		return &m.class.spread
+	case m.apart != nil:
+		return m.apart
+	}
+	return &unseen
+}
 
 // unseen are the ranges of an agent that differs from its class, before it has any.
 var unseen spread
@@ -281,6 +287,9 @@ func (m *Means) Learn(f Features, o Observation) {
 	}
 	if o.ITL > 0 {
 		s := min(o.ITL.Seconds(), 60)
+		if token := m.Token(f.Load); token > 0 {
+			m.pace.count(s / token.Seconds())
+		}
 		// The slowest fades towards the prior, so that one stall does not hold money back for ever.
 		m.slowest = max(s, m.prior.Slowest.Seconds(), m.slowest*(1-1/m.prior.Memory))
 		e.itl.add(s)
@@ -356,6 +365,21 @@ func (m *Means) Fits() uint64 { return m.class.fits }
 
 // SlowestITL is the slowest time between tokens seen lately: it bounds how long an answer may take.
 func (m *Means) SlowestITL() time.Duration { return span(m.slowest) }
+
+// SlowestToken is what one in a hundred of the agent's answers takes between tokens at most beside such a load,
+// once two hundred were seen. It is by the line of its class and its own answers.
+func (m *Means) SlowestToken(l Load) (time.Duration, bool) {
+	most, _, known := m.pace.most()
+	token := m.Token(l)
+	return span(token.Seconds() * max(1, most)), known && token > 0
+}
+
+// LatestFirst is when one in a thousand first tokens comes at the latest of those that are forecast so, once
+// two hundred of about that size were seen.
+func (m *Means) LatestFirst(forecast time.Duration) (time.Duration, bool) {
+	_, most, known := m.seenRanges().group(ms(forecast)).most()
+	return span(forecast.Seconds() * max(1, most)), known
+}
 
 // ITL is the mean time between tokens of the class; 0 while none was measured.
 func (m *Means) ITL() time.Duration { return span(m.class.itl) }

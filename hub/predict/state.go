@@ -183,6 +183,7 @@ func (m *Means) state(c *coder) {
 		c.floats(&x.sum, &x.weight)
 	}
 	c.floats(&m.base, &m.slowest)
+	m.pace.state(c)
 	for _, f := range []*bool{&m.credible, &m.differs, &m.tried, &m.failed, &m.alone, &m.moved} {
 		c.flag(f)
 	}
@@ -218,20 +219,23 @@ func (s *sums) state(c *coder) {
 func (s *spread) state(c *coder) {
 	c.floats(&s.bounds[0], &s.bounds[1])
 	for i := range s.groups {
-		g := &s.groups[i]
-		n := len(g.ring)
-		c.count(&n, ratiosOf)
-		if !c.writes {
-			g.ring = make([]float64, n)
-		}
-		for j := range g.ring {
-			c.float(&g.ring[j], reckoned)
-		}
-		c.count(&g.next, max(0, n-1))
-		c.floats(&g.level, &g.least, &g.top)
-		if !c.writes {
-			g.sorted = slices.Sorted(slices.Values(g.ring))
-		}
+		s.groups[i].state(c)
+	}
+}
+
+func (g *ratios) state(c *coder) {
+	n := len(g.ring)
+	c.count(&n, ratiosOf)
+	if !c.writes {
+		g.ring = make([]float64, n)
+	}
+	for j := range g.ring {
+		c.float(&g.ring[j], reckoned)
+	}
+	c.count(&g.next, max(0, n-1))
+	c.floats(&g.level, &g.least, &g.top)
+	if !c.writes {
+		g.sorted = slices.Sorted(slices.Values(g.ring))
 	}
 }
 
