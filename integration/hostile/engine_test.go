@@ -179,6 +179,9 @@ func (e *engine) note(f func()) {
 
 func (e *engine) Complete(ctx context.Context, r agentd.Request,
 	token func(agentd.Chunk) error) (agentd.Answer, error) {
+	if ctx.Err() != nil { // cancelled between its acceptance and its start: nothing is sent, nothing computed
+		return agentd.Answer{Unmetered: true}, context.Cause(ctx)
+	}
 	q, hash := e.reach(r)
 	if q.refused {
 		return agentd.Answer{Unmetered: true}, &agentd.EngineError{Code: bus.CodeEngineRefused, Status: 400,
