@@ -40,16 +40,8 @@ const (
 	mostWaits   = 1 << 20 // observations that a class is fitted to together
 )
 
-// MarshalBinary writes it down: the version, then every number as it is, and a sum of all at the end.
-func (l *Learned) MarshalBinary() ([]byte, error) {
-	data, err := l.Append(nil)
-	if err != nil {
-		return nil, err
-	}
-	return Sealed(data)
-}
-
-// Append appends it without the sum, which takes longest and is left to [Sealed].
+// Append writes it down: the version, then every number as it is. The sum of all, which takes longest, is left
+// to [Sealed].
 func (l *Learned) Append(to []byte) ([]byte, error) {
 	c := &coder{data: append(to, stateMagic...), writes: true}
 	l.state(c)
