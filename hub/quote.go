@@ -124,8 +124,8 @@ func (n *Node) covered(t *task, h *hold) int {
 
 // worstFirst is how long the first token of an answer may take: several times what is expected, for a queue
 // or another's long prompt. It assumes that nothing is cached, as the client may know that the belief is
-// wrong. It assumes the most tokens for a picture, as nobody knows how many it has before it was computed. Where
-// enough of about that length were seen it is what one in a thousand takes, if that is less.
+// wrong. It assumes the most tokens for a picture, as nobody knows how many it has before it was computed.
+// Where enough of about that length were seen it is what one in a thousand takes, if that is less.
 func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 	f := q.features
 	f.Cached = 0

@@ -27,9 +27,9 @@ func (n *Node) slowest(a *agent) time.Duration {
 	return min(own, most, max(prior, n.cfg.MaxITL))
 }
 
-// answerWithin is how long an answer of an agent may take. Once the agent was seen to answer two hundred times, no
-// more is given than one in a hundred would take if all its slots had tasks such as this one. Its own answers
-// say so, and what others of its class take; nobody's word makes it longer.
+// answerWithin is how long an answer of an agent may take. Once the agent was seen to answer two hundred
+// times, no more is given than one in a hundred would take if all its slots had tasks such as this one. Its
+// own answers say so, and what others of its class take; nobody's word makes it longer.
 func (n *Node) answerWithin(a *agent, q *quote) time.Duration {
 	token, beside := n.slowest(a), max(0, a.slots-1)
 	full := predict.Load{Decoding: beside, Resident: beside * (q.prompt + q.maxTokens)}

@@ -103,7 +103,7 @@ func TestWhatIsRare(t *testing.T) {
 		m.Learn(f, o)
 	}
 	if beyond > asked*15/1000 || late > asked*4/1000 {
-		t.Errorf("of %d answers %d took longer than one in a hundred, %d first tokens than one in a thousand", asked,
-			beyond, late)
+		t.Errorf("of %d answers %d took longer than one in a hundred, %d first tokens than one in a thousand",
+			asked, beyond, late)
 	}
 }

@@ -366,8 +366,8 @@ func (m *Means) Fits() uint64 { return m.class.fits }
 // SlowestITL is the slowest time between tokens seen lately: it bounds how long an answer may take.
 func (m *Means) SlowestITL() time.Duration { return span(m.slowest) }
 
-// SlowestToken is what one in a hundred of the agent's answers takes between tokens at most beside such a load,
-// once two hundred were seen. It is by the line of its class and its own answers.
+// SlowestToken is what one in a hundred of the agent's answers takes between tokens at most beside such a
+// load, once two hundred were seen. It is by the line of its class and its own answers.
 func (m *Means) SlowestToken(l Load) (time.Duration, bool) {
 	most, _, known := m.pace.most()
 	token := m.Token(l)

@@ -30,8 +30,8 @@ const (
 	pseudo = 4
 	// answersKept is after how many answers of a client one counts a third.
 	answersKept = 200
-	// What all clients' answers are like is the mean of the clients that were heard of last, each of whom counts
-	// as so many answers at most, however many it had.
+	// What all clients' answers are like is the mean of the clients that were heard of last, each of whom
+	// counts as so many answers at most, however many it had.
 	latest, countsMost = 64, 8
 )
 
@@ -191,7 +191,8 @@ func (o *Outputs) clientsMean(pick func(*speaker) *mean) (all mean) {
 func (o *Outputs) speaker(name string) *speaker {
 	c := o.clients[name]
 	if c == nil {
-		c = &speaker{name: name, kinds: map[[2]string]*mean{}, roles: map[string]*mean{}, sessions: map[uint64]*mean{}}
+		c = &speaker{name: name, kinds: map[[2]string]*mean{}, roles: map[string]*mean{},
+			sessions: map[uint64]*mean{}}
 		c.at = o.order.PushFront(c)
 		o.clients[name] = c
 	}

@@ -47,7 +47,8 @@ func TestAClientCountsOnce(t *testing.T) {
 	}
 	for i := range 5 {
 		for c := range 10 {
-			o.Learn(Source{Client: fmt.Sprint("c", c), Domain: "code", Kind: "chat", Session: uint64(1 + i)}, 50, 400)
+			o.Learn(Source{Client: fmt.Sprint("c", c), Domain: "code", Kind: "chat",
+				Session: uint64(1 + i)}, 50, 400)
 		}
 	}
 	for range 200 {
@@ -89,8 +90,8 @@ func TestALengthThatGoesWithThePrompt(t *testing.T) {
 		}
 	}
 	if !open || openings == 0 || off > 60 || long > 0 {
-		t.Errorf("open %v after %d openings, off by %.0f tokens, %d of 500 longer than they may be", open, openings,
-			off, long)
+		t.Errorf("open %v after %d openings, off by %.0f tokens, %d of 500 longer than they may be", open,
+			openings, off, long)
 	}
 }
 

@@ -55,7 +55,8 @@ func TestWhatALineLeavesOver(t *testing.T) {
 		t.Errorf("it errs by %.0f with what a tree adds, and by %.0f without", with, without)
 	}
 	f, _ := odd(r)
-	if seen, fresh := all[0].Forecast(f), all[4].Forecast(f); all[0].Line() == all[4].Line() && seen.TTFT != fresh.TTFT {
+	seen, fresh := all[0].Forecast(f), all[4].Forecast(f)
+	if all[0].Line() == all[4].Line() && seen.TTFT != fresh.TTFT {
 		t.Errorf("%v of one that was seen, and %v of one that was not", seen.TTFT, fresh.TTFT)
 	}
 	if n := all[0].class.rest.gate.Size(); n > 192<<10 {
