@@ -11,7 +11,7 @@ import (
 // of it, and of the prompts before it alone, which are computed meanwhile where a task waits for a slot.
 // Agents that are nearly as burdened are so equally, so that a task is quoted once on all of them. An idle
 // agent has none.
-type burden struct{ delay, queue time.Duration }
+type burden = predict.Delay
 
 // load is what an agent has in hand, by the hub's own dispatches; of tasks of which it knows no more than
 // that they run, their number.
@@ -30,7 +30,8 @@ func (n *Node) burden(a *agent) burden {
 	if l == (predict.Load{}) {
 		return burden{}
 	}
-	return burden{nearly(a.predictor.Delay(l)), nearly(a.predictor.Delay(predict.Load{Left: l.Left}))}
+	in := a.predictor.Delay(l)
+	return burden{All: nearly(in.All), Queue: nearly(in.Queue)}
 }
 
 // nearly is a time with an eighth of itself rounded up, or half a millisecond.
@@ -91,5 +92,5 @@ func (n *Node) length(t *task, a *agent) int {
 // source is whose a task is.
 func (t *task) source() predict.Source {
 	return predict.Source{Client: t.key.client, Role: t.msg.Role, Domain: t.msg.Domain, Kind: t.msg.Kind,
-		Session: t.session}
+		Session: t.session, Prompt: t.msg.Prompt.Tokens, Turn: t.msg.Turn, Most: t.msg.MaxTokens}
 }

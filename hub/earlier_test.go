@@ -3,6 +3,8 @@ package hub
 import (
 	"fmt"
 	"testing"
+
+	"souk/hub/predict"
 )
 
 // A hub that knows more agents than it keeps forgets those of its earlier life that do not come back before
@@ -12,7 +14,9 @@ func TestAgentsOfAnEarlierLifeAreForgottenFirst(t *testing.T) {
 	for i := range 10 {
 		before.join(fmt.Sprint("old-", i), "llama", 1, 0.9, card(1, 1, 4))
 	}
-	learned, err := before.n.Learned()
+	learned, err := before.n.Learned(nil)
+	before.must(err)
+	learned, err = predict.Sealed(learned)
 	before.must(err)
 	h := newHouse(t, func(c *Config) { c.MaxAgents = 2 })
 	h.must(h.n.Relearn(learned))

@@ -152,9 +152,6 @@ func (n *Node) bestOf(t *task) (best market.Wait, usual map[*agent]market.Credit
 		}
 		o := offered{quote: n.quote(t, a, s.burden, held), held: held}
 		o.service = n.service(a, o.quote.forecast.TTFT, o.quote.forecast.Output)
-		if n.cfg.Seats.Seconds {
-			o.service -= o.quote.forecast.TTFT
-		}
 		if was, ok := least[a.fastest]; !ok || o.service < was {
 			least[a.fastest] = o.service
 		}
@@ -170,7 +167,7 @@ func (n *Node) bestOf(t *task) (best market.Wait, usual map[*agent]market.Credit
 		}
 		q := &o.quote
 		value := func(terms market.Terms, d time.Duration) (market.Credits, time.Duration) {
-			at := line.Stretch(d, t.waited) + q.forecast.TTFT - min(d, s.burden.queue)
+			at := line.Stretch(d, t.waited) + q.forecast.TTFT - min(d, s.burden.Queue)
 			worth := terms.Value(market.Quote{TTFT: at, Cost: q.cost, Quality: a.quality(t.msg.Domain)})
 			return min(worth, q.room(t.reserved)), at
 		}
@@ -182,8 +179,7 @@ func (n *Node) bestOf(t *task) (best market.Wait, usual map[*agent]market.Credit
 			worth, at := value(t.terms, d)
 			w := market.Wait{Value: worth, Cost: q.cost, Charge: s.charge, Time: at, Agent: market.AgentID(a.id),
 				Share: line.LeftOf(t.waited, t.terms.Patience),
-				Toll: c.tolls.Avoidable(o.service-least[a.fastest], t.purse.pressure) + n.besideOthers(s, t) +
-					n.delays(a, &offer{prompt: q.prompt, held: o.held})}
+				Toll:  c.tolls.Avoidable(o.service-least[a.fastest], t.purse.pressure) + n.besideOthers(s, t)}
 			w.Price, w.Round = n.priceBefore(a, t.since)
 			w.Loss = w.Sum(n.cfg.Fee)
 			if at <= t.left && w.Loss > best.Loss {

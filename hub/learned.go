@@ -19,9 +19,9 @@ import (
 // wrote the forecasts alone, with a sum.
 const learnedMagic = "souk learned parts 1\n"
 
-// Learned is what the hub has learned of its agents and of answers, for Relearn. It is no part of the
-// journal: a hub that lost it begins by what it assumes.
-func (n *Node) Learned() ([]byte, error) {
+// Learned appends what the hub has learned of its agents and of answers, for Relearn once it is sealed. It is
+// no part of the journal: a hub that lost it begins by what it assumes.
+func (n *Node) Learned(to []byte) ([]byte, error) {
 	l := predict.Learned{Classes: n.classes, Outputs: n.outputs}
 	var answers, loads []byte // in the same order
 	for _, a := range n.roster {
@@ -29,15 +29,11 @@ func (n *Node) Learned() ([]byte, error) {
 			Means: a.predictor})
 		answers, loads = a.answers.Append(answers), a.load.Append(loads)
 	}
-	data := []byte(learnedMagic)
+	to = append(to, learnedMagic...)
 	for _, part := range [][]byte{answers, loads} {
-		data = append(binary.AppendUvarint(data, uint64(len(part))), part...)
+		to = append(binary.AppendUvarint(to, uint64(len(part))), part...)
 	}
-	forecasts, err := l.MarshalBinary()
-	if err != nil {
-		return nil, err
-	}
-	return sealed(append(data, forecasts[:len(forecasts)-sha256.Size]...)), nil
+	return l.Append(to)
 }
 
 // sealed has a sum at its end.

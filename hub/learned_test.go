@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/hub/predict"
 	"souk/market"
 )
 
@@ -33,7 +34,9 @@ func TestAHubGoesOnWithWhatItLearned(t *testing.T) {
 			}
 		}
 	}
-	data, err := h.n.Learned()
+	data, err := h.n.Learned(nil)
+	h.must(err)
+	data, err = predict.Sealed(data)
 	h.must(err)
 	quoted := func(h *house, id string) quote {
 		next := &task{key: taskKey{"bob", "next"}, msg: h.task("bob", "next"),
@@ -46,6 +49,9 @@ func TestAHubGoesOnWithWhatItLearned(t *testing.T) {
 	again.now = h.now
 	cold := newHouse(t, nil)
 	again.must(again.n.Relearn(data))
+	if was, is := h.n.Stats().Trees, again.n.Stats().Trees; was != is || is.Firsts != 1 {
+		t.Errorf("trees: %+v, and before %+v", is, was)
+	}
 	for _, x := range []*house{again, cold} {
 		for _, id := range agents[:2] {
 			x.join(id, "llama", 2, 0.9, card(1, 1, 4))

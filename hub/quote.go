@@ -23,7 +23,8 @@ type quote struct {
 	maxTokens int              // what the engine is told, within its context
 	most      int              // prompt tokens that the worst case covers
 	features  predict.Features // but for the load
-	delay     time.Duration    // by that
+	work      float64          // thousand tokens to compute
+	delay     burden           // by that
 }
 
 // quote prices t on a, where so much of its prompt is held and there is so much in hand. What it reads of the
@@ -48,7 +49,7 @@ func (n *Node) idleQuote(t *task, a *agent, held held) quote {
 		Prompt: t.msg.Prompt.Tokens + t.carried(), Counted: q.prompt, Cached: held.cached,
 		MaxTokens: q.maxTokens, Answer: n.length(t, a),
 	}
-	q.forecast.TTFT, q.forecast.Output = a.predictor.Idle(q.features)
+	q.forecast.TTFT, q.work, q.forecast.Output = a.predictor.Idle(q.features)
 	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: held.cached, Output: q.forecast.Output}) +
 		a.tariff
 	q.most = most
@@ -66,8 +67,8 @@ func (q *quote) worst(a *agent) market.Credits {
 
 // beside makes it what it is beside what the agent has in hand.
 func (q *quote) beside(t *task, a *agent, in burden) {
-	q.delay = in.delay
-	q.forecast = a.predictor.Beside(q.features, q.delay)
+	q.delay = in
+	q.forecast = a.predictor.Beside(q.features, in)
 	q.value = t.terms.Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: q.quality})
 }
 
@@ -189,13 +190,19 @@ func (n *Node) covered(t *task, h *hold) int {
 // worstFirst is how long the first token of an answer may take: several times what is expected, for a queue
 // or another's long prompt. It assumes that nothing is cached, as the client may know that the belief is
 // wrong. It assumes the most tokens for a picture, as nobody knows how many it has before it was computed.
+// Where enough of about that length were seen it is what one in a thousand takes, if that is less.
 func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 	f := q.features
 	f.Cached = 0
 	if t.msg.Prompt.Loose == bus.LooseMedia {
 		f.Prompt, f.Counted = max(f.Prompt, q.most), 0
 	}
-	return 2*time.Second + 4*a.predictor.Beside(f, q.delay).TTFT
+	cold := a.predictor.Beside(f, q.delay).TTFT
+	worst := 4 * cold
+	if seen, known := a.predictor.LatestFirst(cold); known {
+		worst = min(worst, seen)
+	}
+	return 2*time.Second + worst
 }
 
 // usable reports whether t may be given to a, slots aside.

@@ -51,6 +51,8 @@ type agent struct {
 
 	predictor *predict.Means
 	learned   string // the model that this is of, where it was read from a file
+	life      uint64 // of its engine in this boot, as it says
+	restarted bool   // nothing was answered since
 	queue     predict.Queue
 	belief    *prefix.Belief
 	askFrom   int64       // by Node.nano: before then it is not asked again what it holds
@@ -171,6 +173,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.predictor, a.answers, a.load = predict.NewMeans(n.cfg.Prior), quality.Agent{}, congest.Agent{}
 	}
 	if fresh {
+		a.life, a.restarted = 0, a.reg.Agent != ""
 		a.seq, a.said, a.state, a.refusals, a.avoidUntil = 0, time.Time{}, bus.StateReady, 0, 0
 		a.excess, a.stuck = 0, 0
 	}
@@ -278,6 +281,9 @@ func (n *Node) told(h *bus.Holdings) error {
 		return fmt.Errorf("holdings of %s (boot %d), which is not sold here", h.Agent, h.Boot)
 	}
 	a.speaks(n)
+	if h.Life > a.life {
+		a.life, a.restarted = h.Life, a.restarted || a.life > 0
+	}
 	if a.belief.Told(h) && n.nano >= a.askFrom {
 		a.askFrom = n.at(askAgain)
 		n.send(bus.ControlSubject(a.id, n.cfg.Domain), &bus.HoldControl{Holdings: true})

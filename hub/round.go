@@ -458,7 +458,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
 	}
 	h.timer.owner = h
-	service := time.Duration(q.maxTokens) * n.slowest(a)
+	service := n.answerWithin(a, q)
 	h.timeout = service + n.cfg.HoldGrace/2
 	h.expires = n.now.Add(service + n.cfg.HoldGrace)
 	h.rec = ledger.Hold{

@@ -3,6 +3,8 @@ package hub
 import (
 	"slices"
 	"time"
+
+	"souk/hub/predict"
 )
 
 // itlTimes is how much slower than the agents of its class an agent is believed to be.
@@ -23,6 +25,21 @@ func (n *Node) slowest(a *agent) time.Duration {
 		most = max(most, itlTimes*n.medianITL(a))
 	}
 	return min(own, most, max(prior, n.cfg.MaxITL))
+}
+
+// answerWithin is how long an answer of an agent may take. Once the agent was seen to answer two hundred
+// times, no more is given than one in a hundred would take if all its slots had tasks such as this one. Its
+// own answers say so, and what others of its class take; nobody's word makes it longer.
+func (n *Node) answerWithin(a *agent, q *quote) time.Duration {
+	token, beside := n.slowest(a), max(0, a.slots-1)
+	full := predict.Load{Decoding: beside, Resident: beside * (q.prompt + q.maxTokens)}
+	if most := a.reg.KVTokens; most > 0 {
+		full.Resident = min(full.Resident, most)
+	}
+	if seen, known := a.predictor.SlowestToken(full); known {
+		token = min(token, seen)
+	}
+	return time.Duration(q.maxTokens) * token
 }
 
 // medianITL is the median of the mean times between tokens of the other agents of a class; 0 without any.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/predict"
 	"souk/market"
 )
 
@@ -96,5 +97,52 @@ func TestASlowEngineIsGivenMoreTime(t *testing.T) {
 	}
 	if got := h.n.slowest(h.n.lookup("a-2")); got != 100*time.Millisecond {
 		t.Errorf("another is given %v", got)
+	}
+}
+
+// Once an agent was seen to answer two hundred times, money is held for as long as one answer in a hundred would
+// take if all its slots were taken, and not for the slowest that is assumed. An agent that claims to be slow
+// has others' money held no longer, and one that claims to be fast no shorter than their own answers take.
+func TestMoneyIsHeldByWhatWasSeen(t *testing.T) {
+	held := func(answers int, liar time.Duration) (agents [3]time.Duration) {
+		h := newHouse(t, nil)
+		ids := []string{"a-1", "a-2", "liar"}
+		for _, id := range ids {
+			h.join(id, "llama", 1, 0.9, card(1, 1, 4))
+		}
+		q := quote{prompt: 100, maxTokens: 1000}
+		for i := range answers {
+			for k, id := range ids {
+				itl := 20*time.Millisecond + time.Duration(i%10)*time.Millisecond
+				if k == 2 && liar > 0 {
+					itl = liar
+				}
+				h.n.lookup(id).predictor.Learn(predict.Features{Prompt: 100, MaxTokens: 1000},
+					predict.Observation{Prompt: 100, Output: 100, TTFT: 50 * time.Millisecond, ITL: itl})
+			}
+		}
+		for k, id := range ids {
+			agents[k] = h.n.answerWithin(h.n.lookup(id), &q)
+		}
+		return agents
+	}
+	assumed := 1000 * Default().Prior.Slowest
+	if got := held(190, 0); got[0] != assumed {
+		t.Errorf("after few answers money is held for %v, want %v", got[0], assumed)
+	}
+	seen := held(300, 0)
+	if seen[0] < 29*time.Second || seen[0] > 32*time.Second {
+		t.Errorf("of answers that take 20 to 29 s money is held for %v", seen[0])
+	}
+	for _, lie := range []time.Duration{time.Microsecond, time.Minute} {
+		got := held(300, lie)
+		for k := range 2 {
+			if got[k] > seen[k]*5/4 || got[k] < 29*time.Second {
+				t.Errorf("another says %v for a token: money is held for %v, and without it for %v", lie, got[k], seen[k])
+			}
+		}
+	}
+	if slow := held(300, 250*time.Millisecond)[2]; slow < 250*time.Second {
+		t.Errorf("an agent that takes 250 ms for a token is given %v for a thousand", slow)
 	}
 }

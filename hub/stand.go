@@ -95,7 +95,8 @@ type offer struct {
 	takes bool
 
 	prompt, output int           // tokens that are expected
-	first          time.Duration // to the first token where nothing is in hand
+	first          time.Duration // to the first token where nothing is in hand, by the line alone
+	work           float64       // thousand tokens to compute
 	stays          time.Duration // that it keeps a slot after that
 	cost           market.Credits
 	most           market.Credits // of value: no more can be held
@@ -162,10 +163,10 @@ func (n *Node) standUp() {
 	for i := range c.lanes {
 		l := &c.lanes[i]
 		slices.SortFunc(l.calm, func(a, b int32) int {
-			return cmp.Compare(c.groups[a].burden.delay, c.groups[b].burden.delay)
+			return cmp.Compare(c.groups[a].burden.All, c.groups[b].burden.All)
 		})
 		l.soon = append(l.soon[:0], l.calm...)
-		l.longest = c.groups[l.calm[len(l.calm)-1]].burden.delay
+		l.longest = c.groups[l.calm[len(l.calm)-1]].burden.All
 	}
 }
 
@@ -217,7 +218,7 @@ func (n *Node) groupOf(a *agent, in burden) int32 {
 	i := int32(len(c.groups))
 	c.groups = again(c.groups)
 	g := &c.groups[i]
-	*g = group{first: a, lane: into, burden: in, stands: g.stands[:0], rooms: g.rooms[:0], later: in.delay}
+	*g = group{first: a, lane: into, burden: in, stands: g.stands[:0], rooms: g.rooms[:0], later: in.All}
 	k.groups = append(k.groups, i)
 	l := &c.lanes[into]
 	l.calm = append(l.calm, i)
@@ -317,7 +318,9 @@ func (n *Node) fastest() {
 			if x := n.others(g); x.serves {
 				takes(g.first, x.service)
 			}
-			break // the others of the lane delay it more
+			if g.first.predictor.Straight() {
+				break // the others of the lane delay it more
+			}
 		}
 	}
 }
@@ -412,7 +415,7 @@ func (n *Node) offered(a *agent, held held) *offer {
 	if o.takes = a.takes(q.prompt); o.takes {
 		// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers every
 		// quote as it stood when the task came.
-		o.prompt, o.output, o.first, o.cost = q.prompt, q.forecast.Output, q.forecast.TTFT, q.cost
+		o.prompt, o.output, o.first, o.work, o.cost = q.prompt, q.forecast.Output, q.forecast.TTFT, q.work, q.cost
 		o.most, o.quality, o.stays = q.room(t.reserved), q.quality, n.service(a, 0, o.output)
 	}
 	return o
@@ -431,14 +434,14 @@ func (n *Node) row(a *agent, g *group, o *offer) int32 {
 	i := int32(len(c.rows))
 	c.rows = c.rows[:i+1]
 	x := &c.rows[i]
-	*x = prospect{group: c.stands[a.seat].group, before: g.rows, quote: o, queue: g.burden.queue}
+	*x = prospect{group: c.stands[a.seat].group, before: g.rows, quote: o, queue: g.burden.Queue}
 	g.rows = i
 	suits := o.suits
 	if !c.alike || t.parses {
 		suits = a.suits(t)
 	}
 	if x.serves = suits && o.takes; x.serves {
-		x.ttft = min(o.first+g.burden.delay, time.Hour)
+		x.ttft = a.predictor.Later(o.first, o.work, g.burden)
 		x.service = o.stays + x.ttft
 	}
 	return i
@@ -504,7 +507,7 @@ func (c *crowd) putOff(g *group) {
 	g.later = never
 	if len(g.stands) > 0 {
 		s := &c.stands[g.stands[0]]
-		g.later = s.next - min(s.next, g.burden.queue) + g.burden.delay
+		g.later = s.next - min(s.next, g.burden.Queue) + g.burden.All
 	}
 	soon := c.lanes[g.lane].soon
 	i := 0
@@ -530,7 +533,8 @@ func (n *Node) soonest(l *lane, look func(*group, *prospect)) {
 	if !o.takes {
 		return
 	}
-	whole := o.first+l.longest > time.Hour // which no forecast exceeds, so that all are as late
+	// An hour no forecast exceeds, so that all are as late; and what a tree adds is in no order.
+	whole := o.first+l.longest > time.Hour || !l.first.predictor.Straight()
 	for i := 0; i < len(l.soon); {
 		g := &c.groups[l.soon[i]]
 		if g.later >= o.late-o.first && !whole {

@@ -51,6 +51,7 @@ type Stats struct {
 
 	Open, Waiting, Holds int // now
 	Seats                SeatStats
+	Trees                TreeStats
 
 	agents map[string]*AgentStats
 	Agents []AgentStats // sorted by name
@@ -73,6 +74,14 @@ type TouchStats struct {
 	Unanswered int64
 	Unfunded   int64          // not sent, as the hub's client had no money
 	Cost       market.Credits // paid for them
+}
+
+// TreeStats says of the trees on what forecasts leave over how many there are for first tokens, of how many of
+// them it is added now, and how often that began; and the same of that for lengths of answers.
+type TreeStats struct {
+	Firsts, FirstsOpen, FirstsOpened int
+	LengthsOpen                      bool
+	LengthsOpened                    int
 }
 
 // AgentStats counts what one agent did.
@@ -165,6 +174,8 @@ func (n *Node) Stats() Stats {
 	s.Seats = SeatStats{Freed: x.Freed(n.clock()), Waiting: n.seats.waiting, Sessions: x.Sessions()}
 	s.Seats.Seats, s.Seats.Taken, s.Seats.Blocks = x.Seats()
 	s.Policies = n.runtime.host.States(n.now)
+	s.Trees.Firsts, s.Trees.FirstsOpen, s.Trees.FirstsOpened = n.classes.Gates()
+	s.Trees.LengthsOpen, s.Trees.LengthsOpened = n.outputs.Gate()
 	s.agents = nil
 	s.Agents = make([]AgentStats, 0, len(n.stats.agents))
 	for _, a := range n.stats.agents {

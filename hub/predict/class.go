@@ -35,10 +35,11 @@ type Key struct {
 type Classes struct {
 	prior Prior
 	by    map[Key]*Class
+	rests int // classes that have a tree
 }
 
 // NewClasses returns none.
-func NewClasses(p Prior) *Classes { return &Classes{p, map[Key]*Class{}} }
+func NewClasses(p Prior) *Classes { return &Classes{prior: p, by: map[Key]*Class{}} }
 
 // Enter puts an agent into the class of a key. What was seen of it comes along.
 func (cs *Classes) Enter(k Key, m *Means) {
@@ -46,6 +47,10 @@ func (cs *Classes) Enter(k Key, m *Means) {
 	if c == nil {
 		c = newClass(cs.prior)
 		c.key, c.spread = k, m.class.spread.clone()
+		if cs.rests < mostRests {
+			c.rest = newRest()
+			cs.rests++
+		}
 		cs.by[k] = c
 	}
 	if m.class != c {
@@ -67,11 +72,30 @@ func (cs *Classes) leave(m *Means) {
 		c.fit()
 	} else if cs.by[c.key] == c {
 		delete(cs.by, c.key)
+		if c.rest != nil {
+			cs.rests--
+		}
 	}
 }
 
 // Len is how many classes there are.
 func (cs *Classes) Len() int { return len(cs.by) }
+
+// Gates are how many classes have a tree for what their lines leave over, of how many of them it is added to
+// forecasts now, and how often that began.
+func (cs *Classes) Gates() (all, open, openings int) {
+	for _, c := range cs.by {
+		if c.rest == nil {
+			continue
+		}
+		all++
+		openings += c.rest.gate.Openings()
+		if c.rest.gate.Open() {
+			open++
+		}
+	}
+	return all, open, openings
+}
 
 // Class forecasts for agents that should be equal: what was seen of one is expected of all. It keeps no sums
 // of its own, but fits those of its members, in the order in which they came, so that an agent that goes
@@ -107,6 +131,7 @@ type Class struct {
 	faded   int     // observations that what was seen before has not faded for yet
 
 	spread spread // of what comes by what is forecast
+	rest   *rest  // nil: it has none
 
 	own []float64 // scratch
 	all sums
@@ -419,4 +444,5 @@ func (c *Class) settle() {
 		}
 		m.moved = false
 	}
+	c.rest.mute()
 }

@@ -109,8 +109,8 @@ func TestNoiseIsNoAlarm(t *testing.T) {
 	}
 }
 
-// A run of tasks that take more than twice as long as is forecast, as tasks of one sort may that the line knows
-// less well, is no turn of the engine.
+// A run of tasks that take more than twice as long as is forecast, as tasks of one sort may that the line
+// knows less well, is no turn of the engine.
 func TestARunIsNoAlarm(t *testing.T) {
 	e := newEngine(t)
 	_, all := fleet(1)

@@ -73,3 +73,37 @@ func TestALiarWidensNoInterval(t *testing.T) {
 		t.Errorf("the interval is %.2f of the forecast, and %.2f without a liar", beside, honest)
 	}
 }
+
+// Nothing is said of what is rare before two hundred answers were seen; then few are beyond it.
+func TestWhatIsRare(t *testing.T) {
+	e := newEngine(t)
+	_, all := fleet(1)
+	m := all[0]
+	beyond, late, asked := 0, 0, 0
+	for i := range 4000 {
+		f, o := e.task()
+		o.ITL = time.Duration(float64(o.ITL) * math.Exp(0.3*e.NormFloat64()))
+		o.TTFT = time.Duration(float64(o.TTFT) * math.Exp(0.3*e.NormFloat64()))
+		token, known := m.SlowestToken(f.Load)
+		first, sure := m.LatestFirst(m.Forecast(f).TTFT)
+		if i < 200 && (known || sure) {
+			t.Fatalf("after %d answers: %v, %v", i, token, first)
+		}
+		if i >= 1000 {
+			if asked++; !known || !sure {
+				t.Fatalf("after %d answers nothing is said", i)
+			}
+			if o.ITL > token {
+				beyond++
+			}
+			if o.TTFT > first {
+				late++
+			}
+		}
+		m.Learn(f, o)
+	}
+	if beyond > asked*15/1000 || late > asked*4/1000 {
+		t.Errorf("of %d answers %d took longer than one in a hundred, %d first tokens than one in a thousand",
+			asked, beyond, late)
+	}
+}

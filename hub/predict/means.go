@@ -75,6 +75,7 @@ type Means struct {
 	own      line    // the class's, drawn to what was seen of the agent before it was tried
 	slowest  float64 // seconds
 
+	pace   ratios // of its times between tokens by what was forecast
 	drift  drift
 	alone  bool    // it is forecast by its own line
 	moved  bool    // it does not answer as it did, and not as the others of its class
@@ -137,6 +138,10 @@ func (m *Means) Tokens(estimate int) int {
 // Forecast is what a task with these features is expected to need.
 func (m *Means) Forecast(f Features) Forecast { return m.Beside(f, m.Delay(f.Load)) }
 
+// Delay is how much longer a first token takes for what the agent has in hand: for all of it, and for the
+// prompts before it alone.
+type Delay struct{ All, Queue time.Duration }
+
 // Typical reports whether the agent's answers are about as long as those of the others of its class: else
 // they say nothing of those who ask.
 func (m *Means) Typical() bool {
@@ -150,19 +155,13 @@ func (m *Means) Usual(most int) int {
 }
 
 // Beside is what it is expected to need where what the agent has in hand delays it by so much.
-func (m *Means) Beside(f Features, delay time.Duration) Forecast {
+func (m *Means) Beside(f Features, delay Delay) Forecast {
 	out := f.Answer
 	if out <= 0 {
 		out = m.Usual(f.MaxTokens)
 	}
 	to := Forecast{TTFT: m.first(&f, delay), ITL: m.Token(f.Load), Output: min(out, f.MaxTokens)}
-	own := &unseen
-	if m.ofClass() {
-		own = &m.class.spread
-	} else if m.apart != nil {
-		own = m.apart
-	}
-	least, top, known := own.within(ms(to.TTFT))
+	least, top, known := m.seenRanges().within(ms(to.TTFT))
 	if !known {
 		least, top, _ = m.class.spread.within(ms(to.TTFT))
 	}
@@ -174,20 +173,41 @@ func (m *Means) Beside(f Features, delay time.Duration) Forecast {
 	return to
 }
 
-// Idle is Beside where nothing is in hand, as far as rounds read it: when the first token is expected, and
-// how many tokens.
-func (m *Means) Idle(f Features) (first time.Duration, output int) {
+// Idle is Beside where nothing is in hand, as far as rounds read it: when the first token is expected by the
+// line alone and how many thousand tokens there are to compute, both for Later, and how many tokens come.
+func (m *Means) Idle(f Features) (first time.Duration, work float64, output int) {
 	if output = f.Answer; output <= 0 {
 		output = m.Usual(f.MaxTokens)
 	}
-	return m.first(&f, 0), min(output, f.MaxTokens)
+	first, work = m.idle(&f)
+	return first, work, min(output, f.MaxTokens)
 }
 
-// first is when the first token is expected.
-func (m *Means) first(f *Features, delay time.Duration) time.Duration {
+// idle is what the line says of a task, and how many thousand tokens it has to compute.
+func (m *Means) idle(f *Features) (first time.Duration, work float64) {
 	prompt := cmp.Or(f.Counted, m.Tokens(f.Prompt))
 	x := at(max(1, prompt-f.Cached), min(prompt, max(0, f.Cached)), Load{})
-	return min(span(m.line().along(&x)/1000)+max(0, delay), time.Hour)
+	return span(m.line().along(&x) / 1000), x[1]
+}
+
+// Later is when the first token is expected beside what the agent has in hand, of a task that Idle has told
+// of. It grows with what there is to compute and with what is in hand.
+func (m *Means) Later(first time.Duration, work float64, delay Delay) time.Duration {
+	b := m.line()
+	to := min(first+max(0, delay.All), time.Hour)
+	if b != &m.class.coef {
+		return to
+	}
+	return min(max(to/mostTimes, to+m.class.rest.add(b, work, delay)), mostTimes*to, time.Hour)
+}
+
+// Straight reports whether Later is the sum of its times, up to an hour.
+func (m *Means) Straight() bool { return m.line() != &m.class.coef || !m.class.rest.opened() }
+
+// first is when the first token is expected.
+func (m *Means) first(f *Features, delay Delay) time.Duration {
+	first, work := m.idle(f)
+	return m.Later(first, work, delay)
 }
 
 // expect is that of a task with all that it was dispatched with, by what was believed then to be cached.
@@ -195,6 +215,17 @@ func (m *Means) expect(f Features) time.Duration { return m.first(&f, m.Delay(f.
 
 // ofClass reports whether what comes of the agent is held against the forecasts of its class.
 func (m *Means) ofClass() bool { return !m.alone && (m.credible || m.seen.line.weight() == 0) }
+
+// seenRanges are those of the forecasts that are made of the agent.
+func (m *Means) seenRanges() *spread {
+	switch {
+	case m.ofClass():
+		return &m.class.spread
+	case m.apart != nil:
+		return m.apart
+	}
+	return &unseen
+}
 
 // unseen are the ranges of an agent that differs from its class, before it has any.
 var unseen spread
@@ -221,13 +252,17 @@ func (m *Means) turned(times float64) {
 	m.seen.line.follow(&m.anchor)
 	m.moved = true
 	m.class.since = max(m.class.since, m.class.every) // it is fitted anew
+	if m.class.active <= 2 {
+		m.class.rest.mute()
+	}
 }
 
 // Delay is how much longer a first token takes beside such a load.
-func (m *Means) Delay(l Load) time.Duration {
+func (m *Means) Delay(l Load) Delay {
 	x := at(0, 0, l)
 	x[0] = 0
-	return span(m.line().along(&x) / 1000)
+	b := m.line()
+	return Delay{span(b.along(&x) / 1000), span(float64(b[3]*x[3]) / 1000)}
 }
 
 // Token is the time between tokens beside such a load, at agents of the class; 0 while none was measured.
@@ -277,6 +312,9 @@ func (m *Means) Learn(f Features, o Observation) {
 	}
 	if o.ITL > 0 {
 		s := min(o.ITL.Seconds(), 60)
+		if token := m.Token(f.Load); token > 0 {
+			m.pace.count(s / token.Seconds())
+		}
 		// The slowest fades towards the prior, so that one stall does not hold money back for ever.
 		m.slowest = max(s, m.prior.Slowest.Seconds(), m.slowest*(1-1/m.prior.Memory))
 		e.itl.add(s)
@@ -308,6 +346,10 @@ func (m *Means) Learn(f Features, o Observation) {
 		if m.tried {
 			own, others := m.own.along(&x), m.class.coef.along(&x)
 			m.failed = math.Abs(ttft-own) <= math.Abs(ttft-others)
+		}
+		if c := m.class; c.rest != nil && m.drift.fresh == 0 && m.line() == &c.coef &&
+			(m.credible || e.line.weight() == 0) {
+			c.rest.learn(&c.coef, &x, ttft-expected, weight*say(e.line.weight(), c.weight))
 		}
 		e.line.enter(&x, ttft, weight)
 	}
@@ -348,6 +390,21 @@ func (m *Means) Fits() uint64 { return m.class.fits }
 
 // SlowestITL is the slowest time between tokens seen lately: it bounds how long an answer may take.
 func (m *Means) SlowestITL() time.Duration { return span(m.slowest) }
+
+// SlowestToken is what one in a hundred of the agent's answers takes between tokens at most beside such a
+// load, once two hundred were seen. It is by the line of its class and its own answers.
+func (m *Means) SlowestToken(l Load) (time.Duration, bool) {
+	most, _, known := m.pace.most()
+	token := m.Token(l)
+	return span(token.Seconds() * max(1, most)), known && token > 0
+}
+
+// LatestFirst is when one in a thousand first tokens comes at the latest of those that are forecast so, once
+// two hundred of about that size were seen.
+func (m *Means) LatestFirst(forecast time.Duration) (time.Duration, bool) {
+	_, most, known := m.seenRanges().group(ms(forecast)).most()
+	return span(forecast.Seconds() * max(1, most)), known
+}
 
 // ITL is the mean time between tokens of the class; 0 while none was measured.
 func (m *Means) ITL() time.Duration { return span(m.class.itl) }

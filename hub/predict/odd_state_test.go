@@ -21,7 +21,7 @@ func TestAFileOfOddNumbers(t *testing.T) {
 				Observation{Prompt: 100, Output: 9, TTFT: 40 * time.Millisecond, ITL: 9 * time.Millisecond})
 		}
 	}
-	data, err := l.MarshalBinary()
+	data, err := written(l)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,13 +3,18 @@ package predict
 import (
 	"container/list"
 	"math"
+
+	"souk/hub/predict/tree"
 )
 
-// Source is whose task one is, as far as that says how long its answer may be.
+// Source is whose task one is and what it is like, as far as that says how long its answer may be.
 type Source struct {
 	Client, Role string
 	Domain, Kind string
 	Session      uint64 // 0: none
+	Prompt       int    // tokens, as the door estimated them
+	Turn         int    // of the session
+	Most         int    // tokens that the answer may have; 0: that is not known
 }
 
 // Bounds of what is kept of the lengths of answers, some 10 MB: a client with any number of sessions is known
@@ -19,16 +24,22 @@ const (
 	sessionsKept = 1 << 16
 	clientsKept  = 1 << 14
 	rolesEach    = 16
+	kindsEach    = 16
 	kindsKept    = 256
 	// pseudo is how many answers of the wider mean a narrower one begins with.
 	pseudo = 4
-	// answersKept is after how many answers one counts a third.
+	// answersKept is after how many answers of a client one counts a third.
 	answersKept = 200
+	// What all clients' answers are like is the mean of the clients that were heard of last, each of whom
+	// counts as so many answers at most, however many it had.
+	latest, countsMost = 64, 8
 )
 
 // Outputs expects how long answers are: by those of the session before, drawn to those of its client's role,
-// to those of its domain and kind, to those of the hub. Not for concurrent use.
+// to those of its domain and kind, to those of the hub. What that leaves over a tree expects, behind a gate,
+// by what the task is like. Not for concurrent use.
 type Outputs struct {
+	rest     *tree.Gate
 	hub      mean
 	kinds    map[[2]string]*mean
 	clients  map[string]*speaker
@@ -40,6 +51,8 @@ type Outputs struct {
 type speaker struct {
 	name     string
 	at       *list.Element
+	all      mean
+	kinds    map[[2]string]*mean
 	roles    map[string]*mean
 	sessions map[uint64]*mean
 	ring     []uint64 // the sessions, by when they were first seen, from next on
@@ -48,7 +61,8 @@ type speaker struct {
 
 // NewOutputs has seen no answer.
 func NewOutputs() *Outputs {
-	return &Outputs{kinds: map[[2]string]*mean{}, clients: map[string]*speaker{}, order: list.New()}
+	return &Outputs{rest: newGate(outputFeatures), kinds: map[[2]string]*mean{},
+		clients: map[string]*speaker{}, order: list.New()}
 }
 
 // drawn is a mean that begins as another at the weight of some answers.
@@ -62,6 +76,30 @@ func (m *mean) drawn(to float64) float64 {
 // Expect is how many tokens the answer to a task is expected to have, where so many are assumed of an answer
 // that nothing is known of.
 func (o *Outputs) Expect(s Source, assumed int) int {
+	at := o.means(&s, assumed)
+	if o.rest.Open() {
+		x := s.points(at)
+		if at += o.rest.Add(x[:], nil); s.Most > 0 {
+			at = min(at, float64(s.Most))
+		}
+	}
+	return max(1, int(math.Floor(at+0.5)))
+}
+
+// outputFeatures are what the tree of the lengths goes by: tokens of the prompt, the turn, the most tokens
+// that the answer may have, and how many are expected without it.
+const outputFeatures = 4
+
+func (s *Source) points(means float64) [outputFeatures]float64 {
+	bounded := func(n int) float64 { return float64(min(max(0, n), 1e7)) }
+	return [...]float64{bounded(s.Prompt), bounded(s.Turn), bounded(s.Most), means}
+}
+
+// Gate reports whether what the tree says is added now, and how often that began.
+func (o *Outputs) Gate() (open bool, openings int) { return o.rest.Open(), o.rest.Openings() }
+
+// means are what is expected without the tree.
+func (o *Outputs) means(s *Source, assumed int) float64 {
 	at := o.hub.drawn(float64(assumed))
 	at = o.kinds[[2]string{s.Domain, s.Kind}].drawn(at)
 	if c := o.clients[s.Client]; c != nil {
@@ -70,7 +108,7 @@ func (o *Outputs) Expect(s Source, assumed int) int {
 			at = c.sessions[s.Session].drawn(at)
 		}
 	}
-	return max(1, int(math.Floor(at+0.5)))
+	return at
 }
 
 // count takes in an answer.
@@ -79,31 +117,29 @@ func (m *mean) count(tokens float64) {
 	m.sum, m.weight = float64(m.sum*keep)+tokens, float64(m.weight*keep)+1
 }
 
-// Learn takes in how many tokens an answer had.
-func (o *Outputs) Learn(s Source, tokens int) {
+// Learn takes in how many tokens an answer had, where so many would be assumed.
+func (o *Outputs) Learn(s Source, tokens, assumed int) {
 	if max(len(s.Client), len(s.Role), len(s.Domain), len(s.Kind)) > mostName {
 		return
 	}
 	n := float64(min(max(0, tokens), 1e7))
-	o.hub.count(n)
-	kind := [2]string{s.Domain, s.Kind}
-	k := o.kinds[kind]
-	if k == nil && len(o.kinds) < kindsKept {
-		k = new(mean)
-		o.kinds[kind] = k
-	}
-	if k != nil {
-		k.count(n)
-	}
 	c := o.speaker(s.Client)
-	r := c.roles[s.Role]
-	if r == nil && len(c.roles) < rolesEach {
-		r = new(mean)
-		c.roles[s.Role] = r
+	at := o.means(&s, assumed)
+	x := s.points(at)
+	o.rest.Learn(x[:], nil, n-at, say(c.all.weight, o.hub.weight))
+	c.all.count(n)
+	o.hub = o.clientsMean(func(c *speaker) *mean { return &c.all })
+	kind := [2]string{s.Domain, s.Kind}
+	if k := counted(c.kinds, kind, kindsEach, n); k != nil {
+		if all := o.kinds[kind]; all != nil || len(o.kinds) < kindsKept {
+			if all == nil {
+				all = new(mean)
+				o.kinds[kind] = all
+			}
+			*all = o.clientsMean(func(c *speaker) *mean { return c.kinds[kind] })
+		}
 	}
-	if r != nil {
-		r.count(n)
-	}
+	counted(c.roles, s.Role, rolesEach, n)
 	if s.Session != 0 {
 		o.session(c, s.Session).count(n)
 	}
@@ -114,11 +150,49 @@ func (o *Outputs) Learn(s Source, tokens int) {
 	}
 }
 
+// counted takes in an answer for the mean of a key, of so many at most; nil: there are as many.
+func counted[K comparable](of map[K]*mean, key K, most int, tokens float64) *mean {
+	m := of[key]
+	if m == nil {
+		if len(of) >= most {
+			return nil
+		}
+		m = new(mean)
+		of[key] = m
+	}
+	m.count(tokens)
+	return m
+}
+
+// clientsMean is the mean of what the means say of the clients that were heard of last. It has the weight of
+// all their answers.
+func (o *Outputs) clientsMean(pick func(*speaker) *mean) (all mean) {
+	weight := 0.0
+	e := o.order.Front()
+	for range latest {
+		if e == nil {
+			break
+		}
+		if m := pick(e.Value.(*speaker)); m != nil && m.weight > 0 {
+			w := min(m.weight, countsMost)
+			weight += w
+			all.sum += float64(w * m.value())
+			all.weight += m.weight
+		}
+		e = e.Next()
+	}
+	if weight > 0 {
+		all.sum *= all.weight / weight
+	}
+	return all
+}
+
 // speaker is a client, who is the last now that was heard of.
 func (o *Outputs) speaker(name string) *speaker {
 	c := o.clients[name]
 	if c == nil {
-		c = &speaker{name: name, roles: map[string]*mean{}, sessions: map[uint64]*mean{}}
+		c = &speaker{name: name, kinds: map[[2]string]*mean{}, roles: map[string]*mean{},
+			sessions: map[uint64]*mean{}}
 		c.at = o.order.PushFront(c)
 		o.clients[name] = c
 	}

@@ -2,6 +2,7 @@ package predict
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -20,21 +21,78 @@ func TestOutputsByWhoseTheyAre(t *testing.T) {
 	}
 	expects("nothing was seen", s, 400, 400)
 	for range 100 {
-		o.Learn(s, 50)
-		o.Learn(Source{Client: "ann", Role: "writer", Domain: "code", Kind: "chat"}, 900)
-		o.Learn(Source{Client: "bob", Domain: "code", Kind: "chat"}, 200)
-		o.Learn(Source{Client: "cat", Domain: "law", Kind: "completion", Session: 7}, 10)
+		o.Learn(s, 50, 400)
+		o.Learn(Source{Client: "ann", Role: "writer", Domain: "code", Kind: "chat"}, 900, 400)
+		o.Learn(Source{Client: "bob", Domain: "code", Kind: "chat"}, 200, 400)
+		o.Learn(Source{Client: "cat", Domain: "law", Kind: "completion", Session: 7}, 10, 400)
 	}
 	expects("its session", s, 50, 52)
 	s.Session = 8
 	expects("another of the role", s, 50, 70)
 	s.Role = "writer"
 	expects("another role", s, 850, 900)
-	expects("another client", Source{Client: "dan", Domain: "code", Kind: "chat"}, 360, 400)
-	expects("another kind", Source{Client: "dan", Domain: "law", Kind: "chat"}, 250, 320)
-	o.Learn(Source{Client: "dan", Domain: "law", Kind: "completion", Session: 1}, 500)
+	expects("another client", Source{Client: "dan", Domain: "code", Kind: "chat"}, 330, 350)
+	expects("another kind", Source{Client: "dan", Domain: "law", Kind: "chat"}, 225, 320)
+	o.Learn(Source{Client: "dan", Domain: "law", Kind: "completion", Session: 1}, 500, 400)
 	expects("one answer, which may be chance", Source{Client: "dan", Domain: "law", Kind: "completion",
 		Session: 1}, 100, 250)
+}
+
+// What newcomers' answers are expected to be is the mean of clients, not of answers: one of whom there are
+// hundreds of long ones counts like the others.
+func TestAClientCountsOnce(t *testing.T) {
+	o := NewOutputs()
+	for range 200 {
+		o.Learn(Source{Client: "bob", Domain: "code", Kind: "chat"}, 2000, 400)
+	}
+	for i := range 5 {
+		for c := range 10 {
+			o.Learn(Source{Client: fmt.Sprint("c", c), Domain: "code", Kind: "chat",
+				Session: uint64(1 + i)}, 50, 400)
+		}
+	}
+	for range 200 {
+		o.Learn(Source{Client: "bob", Domain: "code", Kind: "chat"}, 2000, 400)
+	}
+	if got := o.Expect(Source{Client: "new", Domain: "code", Kind: "chat"}, 400); got > 400 {
+		t.Errorf("ten clients' answers have 50 tokens, one's have 2000: of a newcomer %d are expected", got)
+	}
+	if got := o.Expect(Source{Client: "bob", Domain: "code", Kind: "chat"}, 400); got < 1900 {
+		t.Errorf("of bob, whose answers have 2000 tokens, %d are expected", got)
+	}
+}
+
+// An answer whose length goes with what is asked is expected so, once there is evidence; and none is expected
+// to be longer than it may be.
+func TestALengthThatGoesWithThePrompt(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 9))
+	o := NewOutputs()
+	task := func() (Source, int) {
+		s := Source{Client: fmt.Sprint("c", r.IntN(20)), Prompt: 100 + r.IntN(4000), Most: 2048}
+		if s.Prompt < 1500 {
+			return s, 380 + r.IntN(40)
+		}
+		return s, 40 + r.IntN(20)
+	}
+	for range 3000 {
+		s, n := task()
+		o.Learn(s, n, 400)
+	}
+	open, openings := o.Gate()
+	off, long := 0.0, 0
+	for range 500 {
+		s, n := task()
+		off += math.Abs(float64(o.Expect(s, 400)-n)) / 500
+		if s.Most = 30; o.Expect(s, 400) > 30 {
+			long++
+		}
+	}
+	if !open || openings == 0 || off > 60 || long > 0 {
+		t.Errorf("open %v after %d openings, off by %.0f tokens, %d of 500 longer than they may be", open,
+			openings, off, long)
+	}
 }
 
 // A client with any number of sessions, roles or domains costs no memory beyond a bound, and no other client
@@ -43,11 +101,11 @@ func TestAClientWithManySessions(t *testing.T) {
 	o := NewOutputs()
 	quiet := Source{Client: "ann", Session: 1}
 	for range 20 {
-		o.Learn(quiet, 33)
+		o.Learn(quiet, 33, 400)
 	}
 	for i := range 100_000 {
 		o.Learn(Source{Client: "bob", Role: fmt.Sprint(i), Domain: fmt.Sprint(i),
-			Session: uint64(1 + i)}, 1000)
+			Session: uint64(1 + i)}, 1000, 400)
 	}
 	if got := o.Expect(quiet, 400); got < 33 || got > 250 {
 		t.Errorf("ann's session is expected to answer %d tokens", got)
@@ -58,8 +116,8 @@ func TestAClientWithManySessions(t *testing.T) {
 			len(o.kinds), o.sessions)
 	}
 	for i := range 2 * clientsKept {
-		o.Learn(Source{Client: fmt.Sprint("c", i), Session: 9}, 10)
-		o.Learn(Source{Client: fmt.Sprint("c", i), Session: 10}, 10)
+		o.Learn(Source{Client: fmt.Sprint("c", i), Session: 9}, 10, 400)
+		o.Learn(Source{Client: fmt.Sprint("c", i), Session: 10}, 10, 400)
 	}
 	if len(o.clients) > clientsKept || o.sessions > sessionsKept || o.order.Len() != len(o.clients) {
 		t.Errorf("%d clients, %d of them in order, %d sessions", len(o.clients), o.order.Len(), o.sessions)

@@ -75,7 +75,8 @@ func (q *Queue) Sent(now int64, prompt, cached int, work, ttft time.Duration, ou
 	itl time.Duration) uint64 {
 	q.sent++
 	q.jobs = append(q.jobs, job{number: q.sent, sent: now, first: now + int64(max(0, ttft)),
-		work: max(0, work), part: 1, uncached: max(1, prompt-cached), resident: prompt, token: itl, most: output})
+		work: max(0, work), part: 1, uncached: max(1, prompt-cached), resident: prompt, token: itl,
+		most: output})
 	return q.sent
 }
 

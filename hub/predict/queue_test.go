@@ -110,7 +110,8 @@ func TestAnAgentSaysWhatItStillComputes(t *testing.T) {
 	q.Said(6*s, 6*s, 2, 1000)
 	says("half as much is to be computed", 6*s, Load{s0, 2, 2, 2000})
 	q.Said(6*s, 6*s, 2, 1<<40)
-	says("no more than four times as much", 6*s, Load{7*s0 + s0/4, 2, 2, 2000}) // of the first there are 2.5 s till its first token
+	// of the first of them there are 2.5 s until its first token
+	says("no more than four times as much", 6*s, Load{7*s0 + s0/4, 2, 2, 2000})
 	q.Said(6*s, 6*s, 2, 2000)
 	q.Sent(6*s, 1000, 0, s0, 9*s0, 100, 0)
 	q.Said(6*s, 6*s, 0, 0)

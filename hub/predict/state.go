@@ -2,6 +2,7 @@ package predict
 
 import (
 	"bytes"
+	"container/list"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"math"
 	"slices"
 
+	"souk/hub/predict/tree"
 	"souk/market"
 )
 
@@ -29,22 +31,30 @@ type Learner struct {
 
 // Bounds of what is read.
 const (
-	stateMagic  = "souk learned 1\n"
+	stateMagic  = "souk learned 2\n"
 	MostLearned = 64 << 20 // bytes
+	mostClients = 32 << 20 // of these, of clients: of those that were heard of last as many as fit
+	mostGate    = 1 << 20  // of a tree and its gate
 	mostAgents  = 1 << 14
 	mostName    = 1 << 10 // bytes of a name
 	mostWaits   = 1 << 20 // observations that a class is fitted to together
 )
 
-// MarshalBinary writes it down: the version, then every number as it is, and a sum of all at the end.
-func (l *Learned) MarshalBinary() ([]byte, error) {
-	c := &coder{data: []byte(stateMagic), writes: true}
+// Append writes it down: the version, then every number as it is. The sum of all, which takes longest, is left
+// to [Sealed].
+func (l *Learned) Append(to []byte) ([]byte, error) {
+	c := &coder{data: append(to, stateMagic...), writes: true}
 	l.state(c)
-	if c.err != nil {
-		return nil, c.err
+	return c.data, c.err
+}
+
+// Sealed is what was written down with its sum at the end.
+func Sealed(data []byte) ([]byte, error) {
+	if n := len(data) + sha256.Size; n > MostLearned {
+		return nil, fmt.Errorf("it has %d bytes, and at most %d are read", n, MostLearned)
 	}
-	sum := sha256.Sum256(c.data)
-	return append(c.data, sum[:]...), nil
+	sum := sha256.Sum256(data)
+	return append(data, sum[:]...), nil
 }
 
 // ReadLearned reads what was written down, for a hub of such a prior. What is damaged or of another version
@@ -112,6 +122,9 @@ func (l *Learned) state(c *coder) {
 				c.fault("class %d is there twice", i)
 			}
 			l.Classes.by[k.key] = k
+			if k.rest != nil {
+				l.Classes.rests++
+			}
 		}
 	}
 	for _, a := range l.Agents {
@@ -162,6 +175,7 @@ func (m *Means) state(c *coder) {
 		c.floats(&x.sum, &x.weight)
 	}
 	c.floats(&m.base, &m.slowest)
+	m.pace.state(c)
 	for _, f := range []*bool{&m.credible, &m.differs, &m.tried, &m.failed, &m.alone, &m.moved} {
 		c.flag(f)
 	}
@@ -197,20 +211,23 @@ func (s *sums) state(c *coder) {
 func (s *spread) state(c *coder) {
 	c.floats(&s.bounds[0], &s.bounds[1])
 	for i := range s.groups {
-		g := &s.groups[i]
-		n := len(g.ring)
-		c.count(&n, ratiosOf)
-		if !c.writes {
-			g.ring = make([]float64, n)
-		}
-		for j := range g.ring {
-			c.floats(&g.ring[j])
-		}
-		c.count(&g.next, max(0, n-1))
-		c.floats(&g.level, &g.least, &g.top)
-		if !c.writes {
-			g.sorted = slices.Sorted(slices.Values(g.ring))
-		}
+		s.groups[i].state(c)
+	}
+}
+
+func (g *ratios) state(c *coder) {
+	n := len(g.ring)
+	c.count(&n, ratiosOf)
+	if !c.writes {
+		g.ring = make([]float64, n)
+	}
+	for j := range g.ring {
+		c.float(&g.ring[j], reckoned)
+	}
+	c.count(&g.next, max(0, n-1))
+	c.floats(&g.level, &g.least, &g.top)
+	if !c.writes {
+		g.sorted = slices.Sorted(slices.Values(g.ring))
 	}
 }
 
@@ -234,26 +251,22 @@ func (k *Class) state(c *coder) {
 	c.count(&k.every, mostWaits)
 	c.count(&k.faded, mostWaits)
 	k.spread.state(c)
+	has := k.rest != nil
+	if c.flag(&has); has {
+		if !c.writes {
+			k.rest = newRest()
+		}
+		c.gate(k.rest.gate)
+	}
 }
 
 func (o *Outputs) state(c *coder) {
+	c.gate(o.rest)
 	means(c, &o.hub)
-	kinds := slices.SortedFunc(maps.Keys(o.kinds),
-		func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
-	n := len(kinds)
-	c.count(&n, kindsKept)
-	for i := range n {
-		var k [2]string
-		if c.writes {
-			k = kinds[i]
-		}
-		c.name(&k[0])
-		c.name(&k[1])
-		o.kinds[k] = entry(c, o.kinds[k])
-	}
-	n = len(o.clients)
+	c.kinds(o.kinds, kindsKept)
+	first, n := o.fitting()
 	c.count(&n, clientsKept)
-	for e, i := o.order.Back(), 0; i < n && c.err == nil; i++ { // the last that was heard of comes last
+	for e, i := first, 0; i < n && c.err == nil; i++ { // the last that was heard of comes last
 		s := &speaker{}
 		if c.writes {
 			s = e.Value.(*speaker)
@@ -277,7 +290,51 @@ func (o *Outputs) state(c *coder) {
 	}
 }
 
+// fitting are the clients that were heard of last, as many as fit: how many, and who of them was heard of first.
+func (o *Outputs) fitting() (first *list.Element, n int) {
+	size := 0
+	for e := o.order.Front(); e != nil; e = e.Next() {
+		if size += e.Value.(*speaker).size(); size > mostClients {
+			break
+		}
+		first = e
+		n++
+	}
+	return first, n
+}
+
+// size is how many bytes are written of a client.
+func (s *speaker) size() int {
+	n := 8*6 + len(s.name) + (8+16)*len(s.sessions)
+	for r := range s.roles {
+		n += 8 + len(r) + 16
+	}
+	for k := range s.kinds {
+		n += 2*8 + len(k[0]) + len(k[1]) + 16
+	}
+	return n
+}
+
+// kinds are means by domain and kind.
+func (c *coder) kinds(of map[[2]string]*mean, most int) {
+	kinds := slices.SortedFunc(maps.Keys(of),
+		func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
+	n := len(kinds)
+	c.count(&n, most)
+	for i := range n {
+		var k [2]string
+		if c.writes {
+			k = kinds[i]
+		}
+		c.name(&k[0])
+		c.name(&k[1])
+		of[k] = entry(c, of[k])
+	}
+}
+
 func (s *speaker) state(c *coder) {
+	means(c, &s.all)
+	c.kinds(s.kinds, kindsEach)
 	roles := slices.Sorted(maps.Keys(s.roles))
 	n := len(roles)
 	c.count(&n, rolesEach)
@@ -348,9 +405,11 @@ func (c *coder) long(v *uint64) {
 // floats are numbers that can be reckoned with: what is not is neither written nor read.
 func (c *coder) floats(vs ...*float64) {
 	for _, v := range vs {
-		c.float(v, func(x float64) bool { return math.Abs(x) <= 1e40 })
+		c.float(v, reckoned)
 	}
 }
+
+func reckoned(x float64) bool { return math.Abs(x) <= 1e40 }
 
 // bound is a number that others are not above: infinite where there is none.
 func (c *coder) bound(v *float64) {
@@ -368,6 +427,29 @@ func (c *coder) float(v *float64, fit func(float64) bool) {
 		return
 	}
 	*v = x
+}
+
+// gate is a tree behind its gate, which writes itself down.
+func (c *coder) gate(g *tree.Gate) {
+	var data []byte
+	if c.writes {
+		data, _ = g.MarshalBinary() // which has no errors
+	}
+	n := len(data)
+	if c.count(&n, mostGate); c.err != nil {
+		return
+	}
+	switch {
+	case c.writes:
+		c.data = append(c.data, data...)
+	case len(c.data) < n:
+		c.fault("it ends too early")
+	default:
+		if err := g.UnmarshalBinary(c.data[:n]); err != nil {
+			c.fault("%v", err)
+		}
+		c.data = c.data[n:]
+	}
 }
 
 func (c *coder) line(b *line) {

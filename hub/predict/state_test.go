@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,15 @@ func newHistory(seed uint64) *history {
 	return h
 }
 
+// written is what stands in the file.
+func written(l *Learned) ([]byte, error) {
+	data, err := l.Append(nil)
+	if err != nil {
+		return nil, err
+	}
+	return Sealed(data)
+}
+
 // goes on and says what is forecast.
 func (h *history) goes(tasks int) string {
 	out := sha256.New()
@@ -37,15 +47,23 @@ func (h *history) goes(tasks int) string {
 		m := h.l.Agents[h.IntN(len(h.l.Agents))].Means
 		f := Features{Prompt: 1 + h.IntN(4000), Cached: h.IntN(3000), MaxTokens: 1 + h.IntN(1000),
 			Load: Load{Left: time.Duration(h.IntN(1e9)), Decoding: h.IntN(16), Resident: h.IntN(50_000)}}
-		o := Observation{Prompt: 1 + h.IntN(5000), Cached: h.IntN(3000), Output: h.IntN(1000),
-			Cut: h.IntN(6) == 0, TTFT: time.Duration(h.Int64N(3e9)), ITL: time.Duration(h.Int64N(25e7))}
+		o := Observation{Prompt: f.Prompt, Cached: h.IntN(f.Prompt), Output: h.IntN(1000),
+			Cut: h.IntN(6) == 0, TTFT: time.Duration(h.Int64N(1e8)), ITL: time.Duration(h.Int64N(25e7))}
+		f.Cached = o.Cached
+		if u := o.Prompt - o.Cached; u > 1500 { // which no line says
+			o.TTFT += 2 * time.Second
+		}
 		if h.IntN(400) < 8 { // for a while all take longer
 			o.TTFT *= 20
 		}
 		m.Learn(f, o)
 		s := Source{Client: fmt.Sprint(h.IntN(5)), Role: fmt.Sprint(h.IntN(2)), Domain: "math",
 			Session: uint64(h.IntN(9))}
-		h.l.Outputs.Learn(s, h.IntN(500))
+		if s.Prompt, s.Most = f.Prompt, f.MaxTokens; s.Prompt > 2000 {
+			h.l.Outputs.Learn(s, 400+h.IntN(50), 400)
+		} else {
+			h.l.Outputs.Learn(s, h.IntN(50), 400)
+		}
 		fmt.Fprintln(out, m.Forecast(f), m.Tokens(f.Prompt), m.SlowestITL(), m.OwnITL(), m.Fits(),
 			h.l.Outputs.Expect(s, 400))
 	}
@@ -57,13 +75,14 @@ func (h *history) goes(tasks int) string {
 func TestTheSameForecastsRestoredOrNot(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	for n := range uint64(10) {
+	openings, lengths := 0, 0
+	for n := range uint64(5) {
 		through, broken := newHistory(seed+n), newHistory(seed+n)
 		for part := range 4 {
-			if a, b := through.goes(150), broken.goes(150); a != b {
+			if a, b := through.goes(600), broken.goes(600); a != b {
 				t.Fatalf("part %d: forecasts differ", part)
 			}
-			data, err := broken.l.MarshalBinary()
+			data, err := written(&broken.l)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,12 +90,18 @@ func TestTheSameForecastsRestoredOrNot(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again, err := l.MarshalBinary()
+			again, err := written(l)
 			if err != nil || !bytes.Equal(again, data) {
 				t.Fatalf("what was read is written as something else: %v", err)
 			}
 			broken.l = *l
+			_, _, k := l.Classes.Gates()
+			_, m := l.Outputs.Gate()
+			openings, lengths = openings+k, lengths+m
 		}
+	}
+	if openings == 0 || lengths == 0 {
+		t.Errorf("gates opened %d and %d times: what they add was not looked at", openings, lengths)
 	}
 }
 
@@ -84,7 +109,7 @@ func TestTheSameForecastsRestoredOrNot(t *testing.T) {
 func TestDamagedLearnedIsRefused(t *testing.T) {
 	h := newHistory(1)
 	h.goes(300)
-	data, err := h.l.MarshalBinary()
+	data, err := written(&h.l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,12 +124,41 @@ func TestDamagedLearnedIsRefused(t *testing.T) {
 	}
 }
 
+// However many clients there are, and whatever names their roles have, what is written can be read, and says of
+// those most that were heard of last.
+func TestManyClientsFit(t *testing.T) {
+	o := NewOutputs()
+	long := strings.Repeat("x", mostName-8)
+	for i := range 2500 {
+		for r := range rolesEach {
+			o.Learn(Source{Client: fmt.Sprint("c", i), Role: fmt.Sprint(long, r), Session: 1}, 100, 400)
+		}
+	}
+	l := Learned{Classes: NewClasses(DefaultPrior()), Outputs: o}
+	data, err := written(&l)
+	if err != nil || len(data) > mostClients+mostGate+1<<20 {
+		t.Fatalf("%d bytes: %v", len(data), err)
+	}
+	again, err := ReadLearned(DefaultPrior(), data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := Source{Client: "c2499", Session: 1}
+	if n := len(again.Outputs.clients); n < 1000 || n == 2500 || again.Outputs.Expect(last, 400) != o.Expect(last, 400) {
+		t.Errorf("%d clients were read, of the last %d tokens are expected, want %d", n,
+			again.Outputs.Expect(last, 400), o.Expect(last, 400))
+	}
+	if _, err := Sealed(make([]byte, MostLearned)); err == nil {
+		t.Error("more is sealed than is read")
+	}
+}
+
 // Whatever bytes with a right sum say, they are read or refused; what was read forecasts, learns and is
 // written.
 func FuzzReadLearned(f *testing.F) {
 	h := newHistory(2)
 	for range 3 {
-		data, err := h.l.MarshalBinary()
+		data, err := written(&h.l)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -126,8 +180,8 @@ func FuzzReadLearned(f *testing.F) {
 			a.Means.Learn(Features{Prompt: 100, MaxTokens: 10},
 				Observation{Prompt: 100, Output: 5, TTFT: 1e8})
 		}
-		l.Outputs.Learn(Source{Client: "ann", Session: 1}, 10)
-		if _, err := l.MarshalBinary(); err != nil {
+		l.Outputs.Learn(Source{Client: "ann", Session: 1}, 10, 100)
+		if _, err := written(l); err != nil {
 			t.Error(err)
 		}
 	})

@@ -64,12 +64,13 @@ func (s *Server) remember(ctx context.Context) (stop func()) {
 	writer.Go(func() {
 		every := time.NewTicker(rememberEvery)
 		defer every.Stop()
+		var room []byte
 		for {
 			select {
 			case <-every.C:
-				s.writeLearned()
+				room = s.writeLearned(room)
 			case <-ctx.Done():
-				s.writeLearned()
+				s.writeLearned(room)
 				return
 			}
 		}
@@ -80,20 +81,41 @@ func (s *Server) remember(ctx context.Context) (stop func()) {
 	}
 }
 
-// writeLearned replaces the file as a whole, so that a crash leaves the last one or this.
-func (s *Server) writeLearned() {
+// writeLearned replaces the file as a whole, so that a crash leaves the last one or this. While the hub stands
+// still for it, what it knows is copied as it is to be written; all else is done beside it.
+func (s *Server) writeLearned(room []byte) []byte {
 	s.mu.Lock()
-	data, err := s.node.Learned()
+	data, err := s.node.Learned(room[:0])
 	s.mu.Unlock()
-	path := s.deps.Learned
+	path, room := s.deps.Learned, data
 	if err == nil {
-		err = os.WriteFile(path+".new", data, 0o600)
+		data, err = predict.Sealed(data)
 	}
 	if err == nil {
-		err = os.Rename(path+".new", path)
+		err = replace(path, data)
 	}
 	if err != nil {
 		s.log.Warn("what was learned of the agents is not written down; it is tried again in a minute",
 			"file", path, "err", err)
 	}
+	return room
+}
+
+// replace writes a file beside another one, and puts it in its place once it is on the disk.
+func replace(path string, data []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 // own is the hub's own predictor, as it is delivered.
 type own struct {
 	agents  []*predict.Means
+	classes *predict.Classes
 	queues  []predict.Queue
 	outputs *predict.Outputs
 	sent    map[int]uint64 // by task, its number in the queue
@@ -20,10 +21,10 @@ const asHub = "hub"
 
 func newOwn(agents int) *own {
 	o := &own{queues: make([]predict.Queue, agents), outputs: predict.NewOutputs(), sent: map[int]uint64{}}
-	classes := predict.NewClasses(predict.DefaultPrior())
+	o.classes = predict.NewClasses(predict.DefaultPrior())
 	for range agents {
 		m := predict.NewMeans(predict.DefaultPrior())
-		classes.Enter(predict.Key{}, m)
+		o.classes.Enter(predict.Key{}, m)
 		o.agents = append(o.agents, m)
 	}
 	return o
@@ -35,7 +36,7 @@ func sourceOf(t *Task) predict.Source {
 		role = fmt.Sprint(t.Role)
 	}
 	return predict.Source{Domain: "general", Kind: "chat", Client: "client", Role: role,
-		Session: uint64(t.Session)}
+		Session: uint64(t.Session), Prompt: t.Prompt, Turn: t.Turn, Most: t.MaxTokens}
 }
 
 func (o *own) features(v *View, agent int, t *Task) predict.Features {
@@ -49,7 +50,19 @@ func (o *own) Forecast(v *View, agent int, t *Task) Expected {
 	f := o.features(v, agent, t)
 	e := o.agents[agent].Forecast(f)
 	return Expected{TTFT: e.TTFT.Seconds(), Output: float64(e.Output), Cost: price(t, float64(e.Output)),
-		asked: f, forecast: e}
+		Open: o.open(), asked: f, forecast: e}
+}
+
+func (o *own) open() bool {
+	_, open, _ := o.classes.Gates()
+	return open > 0
+}
+
+// Openings are how often its gates opened: that of first tokens, and that of lengths.
+func (o *own) Openings() (firsts, lengths int) {
+	_, _, firsts = o.classes.Gates()
+	_, lengths = o.outputs.Gate()
+	return firsts, lengths
 }
 
 func (o *own) Sent(v *View, t *Task, e Expected) {
@@ -64,7 +77,7 @@ func (o *own) Ended(_ *View, t *Task, e Expected) {
 	delete(o.sent, t.ID)
 	o.agents[t.Agent].Learn(e.asked, predict.Observation{Prompt: t.Prompt, Cached: t.Cached, Output: t.Output,
 		TTFT: ttft, ITL: t.ITL})
-	o.outputs.Learn(sourceOf(t), t.Output)
+	o.outputs.Learn(sourceOf(t), t.Output, o.agents[t.Agent].Usual(t.MaxTokens))
 }
 
 func (o *own) Said(v *View, agent, prefills, ahead int) {

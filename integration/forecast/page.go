@@ -198,15 +198,14 @@ func (p Page) intervals(w io.Writer) {
 }
 
 func (p Page) gates(w io.Writer) {
-	fmt.Fprint(w, "## Gates\n\nHow often the gates of `gated` opened in a stream, and the share of tasks for which that "+
-		"of first tokens was open.\n\n")
-	heading(w, "stream", "seed", "first tokens", "open", "lengths of answers")
+	fmt.Fprint(w, "## Gates\n\nHow often the gates of a hub and of `gated` opened in a stream, and the share of tasks for "+
+		"which that of first tokens was open.\n\n")
+	heading(w, "stream", "seed", "way", "first tokens", "open", "lengths of answers")
 	for _, r := range p.Results {
 		for _, s := range r.Scores {
-			if s.Name == "gated" {
-				row(w, "`"+r.Stream+"`", fmt.Sprint(r.Seed), fmt.Sprint(s.Openings), fmt.Sprintf("%.2f",
-					s.Open),
-					fmt.Sprint(s.Lengths))
+			if s.Name == asHub || s.Name == "gated" {
+				row(w, "`"+r.Stream+"`", fmt.Sprint(r.Seed), "`"+s.Name+"`", fmt.Sprint(s.Openings),
+					fmt.Sprintf("%.2f", s.Open), fmt.Sprint(s.Lengths))
 			}
 		}
 	}

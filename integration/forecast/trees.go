@@ -105,16 +105,16 @@ func (g *gated) Forecast(v *View, agent int, t *Task) Expected {
 	e.y = append(stateOf(v, agent, t, e.x), float64(t.Prompt), float64(t.Turn), float64(t.Role),
 		float64(t.MaxTokens), e.Output)
 	e.Open = g.gate.Open()
-	e.TTFT = max(0, e.TTFT+g.gate.Add(e.y[:stateFeatures]))
-	e.Output = min(max(1, e.Output+g.lengths.Add(e.y[stateFeatures:])), float64(t.MaxTokens))
+	e.TTFT = max(0, e.TTFT+g.gate.Add(e.y[:stateFeatures], nil))
+	e.Output = min(max(1, e.Output+g.lengths.Add(e.y[stateFeatures:], nil)), float64(t.MaxTokens))
 	e.Cost = price(t, e.Output)
 	return e
 }
 
 func (g *gated) Ended(v *View, t *Task, e Expected) {
 	g.seconds.Ended(v, t, e)
-	g.gate.Learn(e.y[:stateFeatures], t.TTFT-e.alone, 1)
-	g.lengths.Learn(e.y[stateFeatures:], float64(t.Output)-e.y[len(e.y)-1], 1)
+	g.gate.Learn(e.y[:stateFeatures], nil, t.TTFT-e.alone, 1)
+	g.lengths.Learn(e.y[stateFeatures:], nil, float64(t.Output)-e.y[len(e.y)-1], 1)
 }
 
 // Openings are how often its gates opened: that of first tokens, and that of lengths.

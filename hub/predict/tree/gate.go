@@ -31,21 +31,30 @@ func NewGate(cfg Config, features int) (*Gate, error) {
 	return &Gate{tree: t}, nil
 }
 
-// Add is what to add to a forecast: 0 while the gate is shut.
-func (g *Gate) Add(x []float64) float64 {
+// Add is what to add to a forecast: 0 while the gate is shut. Where there are slopes, the forecast is a line
+// that rises so with the features at least, and what is added makes it fall nowhere: see [Regressor.Rise].
+func (g *Gate) Add(x, slopes []float64) float64 {
 	if !g.open {
 		return 0
 	}
-	return g.tree.Predict(x)
+	return g.says(x, slopes)
+}
+
+func (g *Gate) says(x, slopes []float64) float64 {
+	if slopes == nil {
+		return g.tree.Predict(x)
+	}
+	return g.tree.Rise(x, slopes)
 }
 
 // Learn takes in what a forecast left over: what came less what was forecast without the tree.
-func (g *Gate) Learn(x []float64, left, weight float64) {
+func (g *Gate) Learn(x, slopes []float64, left, weight float64) {
 	if len(x) != g.tree.features || !sound(weight, x...) || !sound(weight, left) {
 		return
 	}
-	g.alone = float64(gateFade*g.alone) + float64((1-gateFade)*math.Abs(left))
-	g.added = float64(gateFade*g.added) + float64((1-gateFade)*math.Abs(left-g.tree.Predict(x)))
+	part := (1 - gateFade) * min(1, weight)
+	g.alone += float64(part * (math.Abs(left) - g.alone))
+	g.added += float64(part * (math.Abs(left-g.says(x, slopes)) - g.added))
 	g.tree.Learn(x, left, weight)
 	if g.judged < patience {
 		g.judged++

@@ -56,6 +56,62 @@ func (t *Regressor) Predict(x []float64) float64 {
 	return mean
 }
 
+// Rise is what is expected, so that with a line above it whose slopes are such, 0 or above, it falls nowhere:
+// of no feature is there less where there is more. It is the most that is expected where there is no more of
+// any, less what the line rises from there; and a plane falls no faster than the line rises.
+func (t *Regressor) Rise(x, slopes []float64) float64 {
+	if len(x) != t.features || len(slopes) != t.features || len(x) > mostRising ||
+		!sound(1, x...) {
+		return 0
+	}
+	var at [mostRising]float64
+	copy(at[:], x)
+	return t.rise(0, x, slopes, at[:len(x)])
+}
+
+// mostRising is how many features there may be of what rises with them.
+const mostRising = 8
+
+func (t *Regressor) rise(node int, x, slopes, at []float64) float64 {
+	n := &t.branches[node]
+	switch was := 0.0; {
+	case n.feature < 0:
+		y := t.leaves[n.left].rising(at, slopes)
+		for i, s := range slopes {
+			y -= float64(s * (x[i] - at[i]))
+		}
+		return y
+	case at[n.feature] < n.at:
+		return t.rise(int(n.left), x, slopes, at)
+	default:
+		y := t.rise(int(n.right), x, slopes, at)
+		was, at[n.feature] = at[n.feature], n.at
+		y = max(y, t.rise(int(n.left), x, slopes, at))
+		at[n.feature] = was
+		return y
+	}
+}
+
+// rising is the mean, or what the plane says that falls no faster than so.
+func (l *leaf) rising(x, slopes []float64) float64 {
+	if l.n == 0 {
+		return 0
+	}
+	mean := min(max(l.sum/l.n, l.low), l.high)
+	if l.off[1] >= l.off[0] {
+		return mean
+	}
+	plane := l.line.mean[len(x)]
+	for i, c := range l.line.coef {
+		plane += float64(max(c, -slopes[i]) * (x[i] - l.line.mean[i]))
+	}
+	if math.IsNaN(plane) {
+		return mean
+	}
+	room := float64((l.high - l.low) / 2)
+	return min(max(plane, l.low-room), l.high+room)
+}
+
 // both are the mean, and what the plane says within what was seen, and as much again on both sides together.
 func (l *leaf) both(x []float64) (mean, plane float64) {
 	if l.n == 0 {

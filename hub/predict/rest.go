@@ -1,0 +1,67 @@
+package predict
+
+import (
+	"time"
+
+	"souk/hub/predict/tree"
+)
+
+// rest is what first tokens take beyond the line of their class: a tree behind a gate, over the tokens to
+// compute, how long the prompts before take by the line, and how long what decodes does. Of a line that says
+// more where there is more of one of these it makes no forecast that says less.
+type rest struct{ gate *tree.Gate }
+
+const (
+	// restFeatures are thousands of tokens, and twice milliseconds.
+	restFeatures = 3
+	// mostRests is how many classes of a hub have a tree, some 6 MB at most. Others are forecast by their
+	// lines.
+	mostRests = 32
+	// mostTimes is how many times what the line says a forecast may be, or what part of it.
+	mostTimes = 2
+)
+
+func newRest() *rest { return &rest{newGate(restFeatures)} }
+
+func newGate(features int) *tree.Gate {
+	g, err := tree.NewGate(tree.Default(), features)
+	if err != nil {
+		panic("predict: " + err.Error()) // the settings are constants
+	}
+	return g
+}
+
+// mute ends what is added, until it has shown anew that it saves errors: engines are not as they were.
+func (r *rest) mute() {
+	if r != nil {
+		r.gate.Mute()
+	}
+}
+
+// points are what the tree goes by.
+func (r *rest) points(u, queue, beside float64) [restFeatures]float64 {
+	return [...]float64{u, queue, max(0, beside)}
+}
+
+// slopes are how the line rises with them, at least.
+func (r *rest) slopes(b *line) [restFeatures]float64 { return [...]float64{b[1], 1, 1} }
+
+// opened reports whether anything is added.
+func (r *rest) opened() bool { return r != nil && r.gate.Open() }
+
+// add is what to add to what a class's line says of a task that has so many thousand tokens to compute, where
+// the agent has so much in hand.
+func (r *rest) add(b *line, u float64, delay Delay) time.Duration {
+	if !r.opened() {
+		return 0
+	}
+	x, s := r.points(u, ms(delay.Queue), ms(delay.All-delay.Queue)), r.slopes(b)
+	return time.Duration(min(max(r.gate.Add(x[:], s[:]), -3.6e6), 3.6e6) * float64(time.Millisecond))
+}
+
+// learn takes in what the line left over.
+func (r *rest) learn(b *line, x *point, left, weight float64) {
+	queue := float64(b[3] * x[3])
+	p, s := r.points(x[1], queue, float64(b[4]*x[4])+float64(b[5]*x[5])), r.slopes(b)
+	r.gate.Learn(p[:], s[:], left, weight)
+}
