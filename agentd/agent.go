@@ -99,7 +99,8 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
 		cfg.Model = info.Models[0]
 	}
 	a := &Agent{cfg: cfg, lim: limits, info: info, boot: boot, open: open, state: bus.StateReady,
-		texts: newTexts(textsKept), holds: map[string]*hold{}, news: true, counts: Counts{Refused: map[bus.Code]int64{}}}
+		texts: newTexts(textsKept), holds: map[string]*hold{}, news: true,
+		counts: Counts{Refused: map[bus.Code]int64{}}}
 	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot))
 	if at := cfg.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents {
 		a.engine.Want()

@@ -61,12 +61,16 @@ func TestTheFormOfAnAnswerIsSaid(t *testing.T) {
 		from               *bus.Resume
 		want               string
 	}{
-		"kept":              {`{"response_format":{"type":"json_object"}}`, `{"a":1}`, "stop", nil, nil, bus.FormKept},
-		"broken":            {`{"response_format":{"type":"json_object"}}`, `{"a":1`, "stop", nil, nil, bus.FormBroken},
-		"cut":               {`{"response_format":{"type":"json_object"}}`, `{"a":1`, "length", nil, nil, ""},
-		"none asked for":    {`{}`, `{"a":1`, "stop", nil, nil, ""},
-		"cancelled":         {`{"response_format":{"type":"json_object"}}`, `{"a":1`, "stop", ErrCancelled, nil, ""},
-		"begun by another":  {`{"response_format":{"type":"json_object"}}`, `1}`, "stop", nil, &bus.Resume{}, ""},
+		"kept": {`{"response_format":{"type":"json_object"}}`, `{"a":1}`, "stop", nil, nil,
+			bus.FormKept},
+		"broken": {`{"response_format":{"type":"json_object"}}`, `{"a":1`, "stop", nil, nil,
+			bus.FormBroken},
+		"cut":            {`{"response_format":{"type":"json_object"}}`, `{"a":1`, "length", nil, nil, ""},
+		"none asked for": {`{}`, `{"a":1`, "stop", nil, nil, ""},
+		"cancelled": {`{"response_format":{"type":"json_object"}}`, `{"a":1`, "stop", ErrCancelled,
+			nil, ""},
+		"begun by another": {`{"response_format":{"type":"json_object"}}`, `1}`, "stop", nil, &bus.Resume{},
+			""},
 		"not JSON, as body": {`{"response_format":`, `1}`, "stop", nil, nil, ""},
 	} {
 		for _, stream := range []bool{true, false} {
@@ -388,7 +392,8 @@ func TestTheToolThatAnAnswerCalls(t *testing.T) {
 		}
 	}
 	e := r.End(Answer{Finish: "tool_calls"}, nil)
-	if e.Completion.Tool != bus.ToolKey("search") || e.Completion.Tool == 0 || e.Completion.Validate() != nil {
+	if e.Completion.Tool != bus.ToolKey("search") || e.Completion.Tool == 0 ||
+		e.Completion.Validate() != nil {
 		t.Errorf("tool %d, want %d", e.Completion.Tool, bus.ToolKey("search"))
 	}
 	if none := NewRun(dispatch("h"), "a1", "tiny", 16).End(Answer{}, nil); none.Completion.Tool != 0 {

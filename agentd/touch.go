@@ -125,8 +125,8 @@ func (a *Agent) kept(d *bus.Dispatch, h *hold) {
 	h.ids = nil
 }
 
-// Touch judges a hub's wish for a touch, where so many others are not over. It returns what the hub is told if
-// there is none.
+// Touch judges a hub's wish for a touch, where so many others are not over. It returns what the hub is told
+// if there is none.
 func (a *Agent) Touch(domain string, d *bus.Dispatch, others int) *bus.Completion {
 	code, _ := a.judge(domain, d)
 	switch {
@@ -141,7 +141,8 @@ func (a *Agent) Touch(domain string, d *bus.Dispatch, others int) *bus.Completio
 	return nil
 }
 
-// TouchRequest is what the engine is asked for a touch; else what the hub is told: the text is not known here.
+// TouchRequest is what the engine is asked for a touch; else what the hub is told: the text is not known
+// here.
 func (a *Agent) TouchRequest(d *bus.Dispatch) (Request, *bus.Completion) {
 	of := a.texts.use(d.Session)
 	if of == nil {

@@ -58,9 +58,9 @@ func (a *Agent) serve(t *testing.T, id string, change func(*bus.Dispatch), promp
 	return d
 }
 
-// An agent that touches keeps the tokens of each session's last prompt and answer, and gives its engine those,
-// with the salt of whoever asked, as far as it is told; of a session that has ended, that had pictures or
-// that it does not know it has none, and says so.
+// An agent that touches keeps the tokens of each session's last prompt and answer, and gives its engine
+// those, with the salt of whoever asked, as far as it is told; of a session that has ended, that had pictures
+// or that it does not know it has none, and says so.
 func TestATouchIsOfTheSessionsTokens(t *testing.T) {
 	a := toucher(2)
 	salted := func(d *bus.Dispatch) {
@@ -76,7 +76,8 @@ func TestATouchIsOfTheSessionsTokens(t *testing.T) {
 	if request, no = a.touch(touchOf("ann", "one", 100), 0); no != nil || len(request.IDs) != 8 {
 		t.Errorf("of more tokens than there are: %+v, %+v", request, no)
 	}
-	c := a.Touched(touchOf("ann", "one", 6), Answer{Usage: market.Usage{Prompt: 7, Cached: 6, Output: 1}}, nil)
+	c := a.Touched(touchOf("ann", "one", 6), Answer{Usage: market.Usage{Prompt: 7, Cached: 6, Output: 1}},
+		nil)
 	if c.Outcome != bus.OutcomeDone || c.Usage.Cached != 6 || c.Task != "touch-1-1" || c.Boot != 7 ||
 		c.Cost != 1000+6*100+4000 || c.Validate() != nil {
 		t.Errorf("told: %+v, %v", c, c.Validate())

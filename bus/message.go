@@ -121,8 +121,8 @@ type Prompt struct {
 	Tools  int `msgpack:"tools,omitempty"`
 	Loose  int `msgpack:"loose,omitempty"` // whether that says it: LooseNone, LooseCounted or LooseMedia
 
-	// where the tools and the system messages before all else end, in bytes, at one of the marks; 0: there are
-	// none, or an earlier door read it
+	// where the tools and the system messages before all else end, in bytes, at one of the marks; 0: there
+	// are none, or an earlier door read it
 	Anchor int `msgpack:"anchor,omitempty"`
 }
 
@@ -631,8 +631,9 @@ type Status struct {
 type PolicyStatus struct {
 	Hook   string `json:"hook" msgpack:"hook"` // where it is asked
 	Policy string `json:"policy" msgpack:"policy"`
-	OffMS  int64  `json:"off_ms,omitempty" msgpack:"off_ms,omitempty"` // it is off for so long yet; 0: it is on
-	Why    string `json:"why,omitempty" msgpack:"why,omitempty"`
+	// it is off for so long yet; 0: it is on
+	OffMS int64  `json:"off_ms,omitempty" msgpack:"off_ms,omitempty"`
+	Why   string `json:"why,omitempty" msgpack:"why,omitempty"`
 }
 
 // ModelStatus sums up the agents of one model in a hub.

@@ -56,7 +56,8 @@ func (l *load) ready(b *testing.B) {
 			if err := l.n.Step(l.now, &bus.DispatchReply{Agent: agent, Hold: d.Hold}); err != nil {
 				b.Fatal(err)
 			}
-			l.open = append(l.open, completion(agent, *d, market.Usage{Prompt: 100, Output: min(30, d.MaxTokens)}))
+			l.open = append(l.open,
+				completion(agent, *d, market.Usage{Prompt: 100, Output: min(30, d.MaxTokens)}))
 		}
 		for _, f := range r.Faults {
 			b.Fatal(f)

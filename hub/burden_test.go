@@ -102,8 +102,8 @@ func TestAnswersAreExpectedByWhoseTheyAre(t *testing.T) {
 	}
 }
 
-// What an agent says of the prompts that it has yet to compute, and of their tokens, moves what is expected of
-// it, and of no other.
+// What an agent says of the prompts that it has yet to compute, and of their tokens, moves what is expected
+// of it, and of no other.
 func TestWhatAnAgentHasYetToCompute(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, id := range []string{"a-1", "a-2"} {

@@ -488,8 +488,8 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 			t.only != nil, // which was to answer with one token
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
 		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),
-		// What the hub asks to seed an idle agent is asked of an engine with nothing else to do, and the first
-		// task of an engine that was started again finds it cold.
+		// What the hub asks to seed an idle agent is asked of an engine with nothing else to do, and the
+		// first task of an engine that was started again finds it cold.
 		WarmUp: t.only != nil || a.restarted,
 	}
 	a.restarted = false

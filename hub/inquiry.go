@@ -239,6 +239,8 @@ func (q *inquiry) look() *bus.Result {
 		if q.saw(&x) {
 			continue
 		}
+		x.quote = q.idle(a, held)
+		x.quote.beside(t, a, s.burden)
 		x.ttft, x.queue = x.quote.forecast.TTFT, s.burden.Queue
 		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
 		if least, ok := q.fastest[a.fastest]; !ok || x.service < least {

@@ -285,7 +285,8 @@ func TestAQuoteIsWhatALoneTaskIsGiven(t *testing.T) {
 		hold := h.n.holds[d.Hold]
 		if d.Quoted != x.Cost || d.Premium != x.Premium || d.SlotPrice != x.SlotPrice ||
 			math.Abs(float64(hold.ttft.Microseconds())/1000-x.TTFTMS) > 0.001 {
-			t.Fatalf("seed %d: quoted %+v, given cost %s, premium %s, slot price %s, ttft %v", seed, x, d.Quoted,
+			t.Fatalf("seed %d: quoted %+v, given cost %s, premium %s, slot price %s, ttft %v", seed, x,
+				d.Quoted,
 				d.Premium, d.SlotPrice, hold.ttft)
 		}
 	}
@@ -338,10 +339,13 @@ func TestAQuoteSeesAgentsAsARoundDoes(t *testing.T) {
 			x, s := &q.sights[i], &q.crowd.stands[q.sights[i].seat]
 			a := s.agent
 			y, z := n.prospect(a.seat), &n.crowd.stands[a.seat]
-			if x.held != y.quote.held || x.quote.cost != y.quote.cost || x.ttft != y.ttft || x.load != y.load ||
+			if x.held != y.quote.held || x.quote.cost != y.quote.cost || x.ttft != y.ttft ||
+				x.load != y.load ||
 				x.beside != n.besideOthers(z, in) {
-				t.Fatalf("seed %d: %s is quoted with %v held, at %s after %v, load %s, beside %s, and is %v, "+
-					"%s, %v, %s, %s", seed, a.id, x.held, x.quote.cost, x.ttft, x.load, x.beside, y.quote.held,
+				t.Fatalf("seed %d: %s is quoted with %v held, at %s after %v, load %s, beside %s, and "+
+					"is %v, "+
+					"%s, %v, %s, %s", seed, a.id, x.held, x.quote.cost, x.ttft, x.load, x.beside,
+					y.quote.held,
 					y.quote.cost, y.ttft, y.load, n.besideOthers(z, in))
 			}
 			before := n.crowd.board.Len(a.seat) + z.guests

@@ -65,7 +65,8 @@ func TestNothingThatIsKeptChangesARound(t *testing.T) {
 	for i := range uint64(12) {
 		for name, play := range map[string]func(uint64, bool) []byte{"storm": storm, "burst": burst} {
 			if kept, anew := play(seed+i, false), play(seed+i, true); !bytes.Equal(kept, anew) {
-				t.Fatalf("%s %d: %d bytes of frames, and %d others where nothing is kept", name, seed+i, len(kept),
+				t.Fatalf("%s %d: %d bytes of frames, and %d others where nothing is kept", name, seed+i,
+					len(kept),
 					len(anew))
 			}
 		}
@@ -100,8 +101,10 @@ func TestATaskThatStopsLookingMissesNothing(t *testing.T) {
 			n.prospects(x)
 			got, at := n.better(int32(i), 0)
 			want, all := n.bestOf(x)
-			if got.Loss != want.Loss || got.Agent != want.Agent || got != want || (at == nil) != (want.Loss == 0) {
-				t.Fatalf("seed %d, round %d: %s would have %+v by waiting, and finds %+v", seed, round, x.id, want,
+			if got.Loss != want.Loss || got.Agent != want.Agent || got != want ||
+				(at == nil) != (want.Loss == 0) {
+				t.Fatalf("seed %d, round %d: %s would have %+v by waiting, and finds %+v", seed, round, x.id,
+					want,
 					got)
 			}
 			if got.Loss > 0 {
@@ -122,13 +125,15 @@ func TestATaskThatStopsLookingMissesNothing(t *testing.T) {
 				}
 			}
 			if worth, ok := all[chosen]; some != ok || worth != best {
-				t.Fatalf("seed %d, round %d: where %s would rather be is worth %s, and another agent %s", seed,
+				t.Fatalf("seed %d, round %d: where %s would rather be is worth %s, and another agent %s",
+					seed,
 					round, x.id, worth, best)
 			}
 		}
 	}
 	if waited < 100 || elsewhere < 20 || groups < 4 {
-		t.Errorf("seed %d: %d would have something by waiting, %d elsewhere, among %d groups at most: the test "+
+		t.Errorf("seed %d: %d would have something by waiting, %d elsewhere, among %d groups at most: "+
+			"the test "+
 			"sees little", seed, waited, elsewhere, groups)
 	}
 }
@@ -177,7 +182,8 @@ func (n *Node) bestOf(t *task) (best market.Wait, usual map[*agent]market.Credit
 		}
 		if d, ok := n.endsAt(s).Nth(max(1, place+1-s.room)); ok {
 			worth, at := value(t.terms, d)
-			w := market.Wait{Value: worth, Cost: q.cost, Charge: s.charge, Time: at, Agent: market.AgentID(a.id),
+			w := market.Wait{Value: worth, Cost: q.cost, Charge: s.charge, Time: at,
+				Agent: market.AgentID(a.id),
 				Share: line.LeftOf(t.waited, t.terms.Patience),
 				Toll:  c.tolls.Avoidable(o.service-least[a.fastest], t.purse.pressure) + n.besideOthers(s, t)}
 			w.Price, w.Round = n.priceBefore(a, t.since)

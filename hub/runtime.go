@@ -200,10 +200,13 @@ func (n *Node) do(e *runtimepolicy.Effect) bool {
 			!n.seats.table.MayTouch(n.clock(), a.seats) {
 			return false
 		}
+		blocks := e.Tokens / max(1, a.reg.BlockSize)
+		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks}}) == 0 {
+			return false
+		}
 		if e.Kind == runtimepolicy.Warm {
 			n.stats.Warmed++
 		}
-		n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: e.Tokens / max(1, a.reg.BlockSize)}})
 		return true
 	}
 	return false

@@ -167,7 +167,8 @@ func TestAPolicySetsTollsAndBits(t *testing.T) {
 		}
 	}
 	toll := policy.Toll(0.001, h.n.lookup("a-1").second())
-	if toll >= 0 || !slices.Contains(set, ledger.Set{Policy: "spy", Task: "ann/t1", Agent: "a-1", Toll: toll}) {
+	if toll >= 0 || !slices.Contains(set,
+		ledger.Set{Policy: "spy", Task: "ann/t1", Agent: "a-1", Toll: toll}) {
 		t.Errorf("toll %s, set %v", toll, set)
 	}
 	if found := h.findings(ledger.LevelAcross); len(found) > 0 {
@@ -249,6 +250,8 @@ func TestEffectsAreBounded(t *testing.T) {
 	full.Agent, nobody.Agent, none.Session = policy.IDOf("a-2"), 77, 0
 	warm := e
 	warm.Kind, warm.Until = runtimepolicy.Warm, h.now.Add(time.Hour)
+	want = []runtimepolicy.Effect{e}
+	h.pass(actEvery + time.Millisecond) // the hub asks for money to pay touches with
 	want = []runtimepolicy.Effect{late, e, full, nobody, none, warm}
 	h.pass(actEvery + time.Millisecond)
 	if len(touched) != 2 {
@@ -260,7 +263,7 @@ func TestEffectsAreBounded(t *testing.T) {
 			t.Errorf("touched %+v", x)
 		}
 	}
-	if st := h.n.Stats(); st.Touches != 2 || st.Warmed != 1 || st.Undone != 4 || st.Policies[0].Wanted != 6 {
+	if st := h.n.Stats(); st.Touches != 2 || st.Warmed != 1 || st.Undone != 5 || st.Policies[0].Wanted != 7 {
 		t.Errorf("counted %d, %d, %d of %+v", st.Touches, st.Warmed, st.Undone, st.Policies)
 	}
 	if len(h.faults) > 0 {
@@ -272,7 +275,8 @@ func TestEffectsAreBounded(t *testing.T) {
 func TestAnUnknownPolicyIsRefused(t *testing.T) {
 	cfg := testConfig()
 	cfg.Policies.Keep = "magic"
-	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), `policies: keep: there is no policy "magic"`) {
+	if err := cfg.Validate(); err == nil ||
+		!strings.Contains(err.Error(), `policies: keep: there is no policy "magic"`) {
 		t.Errorf("%v", err)
 	}
 }
@@ -325,17 +329,24 @@ func TestKVCacheInAHub(t *testing.T) {
 	})
 	var touched []Touch
 	h.tell = func(r *Ready) { touched = append(touched, r.Touches...) }
-	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
+	h.prepaid["probe-math"] = 1000 * market.Credit
+	reg := registration("a-1", "llama", 4, 0.9, card(1, 1, 4))
+	reg.BlockSize, reg.KVTokens, reg.Features = 1, 8000, []string{bus.Touches}
+	h.must(h.n.Join(h.now, reg))
+	h.run()
 	for i, s := range []string{"boss", "child"} {
 		h.must(h.step(h.task("ann", fmt.Sprint("t", i), func(m *bus.Task) { m.Session, m.Next = s, "boss" })))
 		h.serve(h.take("ann", fmt.Sprint("t", i)), market.Usage{Prompt: 100, Output: 3})
 	}
-	touched = nil
+	h.n.fundTouches("probe-math", market.Credit, 1)
+	h.run()
 	h.pass(actEvery + time.Millisecond)
-	if got := fmt.Sprint(touched); got != fmt.Sprintf("[{a-1 %d 103}]", bus.SessionKey("ann", "boss")) {
-		t.Errorf("touched %s", got)
+	if len(touched) != 1 || touched[0].Dispatch.Session != bus.SessionKey("ann", "boss") ||
+		touched[0].Dispatch.Tokens != 103 {
+		t.Errorf("touched %+v", touched)
 	}
-	if p := h.n.Stats().Policies; len(p) != 1 || p[0].Policy != "kvcache" || p[0].Observed < 6 || len(h.faults) > 0 {
+	if p := h.n.Stats().Policies; len(p) != 1 || p[0].Policy != "kvcache" || p[0].Observed < 6 ||
+		len(h.faults) > 0 {
 		t.Errorf("%+v, %v", p, h.faults)
 	}
 }

@@ -272,7 +272,8 @@ func TestATaskLargerThanAnySeat(t *testing.T) {
 		for _, d := range slices.Clone(h.dispatched) {
 			h.accept(d)
 		}
-		if got := h.answerTo("inbox.ann.t1"); got != c.want && !strings.HasPrefix(c.want, got[:min(8, len(got))]) {
+		if got := h.answerTo("inbox.ann.t1"); got != c.want &&
+			!strings.HasPrefix(c.want, got[:min(8, len(got))]) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 		for _, l := range h.letters {

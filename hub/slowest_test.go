@@ -100,9 +100,10 @@ func TestASlowEngineIsGivenMoreTime(t *testing.T) {
 	}
 }
 
-// Once an agent was seen to answer two hundred times, money is held for as long as one answer in a hundred would
-// take if all its slots were taken, and not for the slowest that is assumed. An agent that claims to be slow
-// has others' money held no longer, and one that claims to be fast no shorter than their own answers take.
+// Once an agent was seen to answer two hundred times, money is held for as long as one answer in a hundred
+// would take if all its slots were taken, and not for the slowest that is assumed. An agent that claims to be
+// slow has others' money held no longer, and one that claims to be fast no shorter than their own answers
+// take.
 func TestMoneyIsHeldByWhatWasSeen(t *testing.T) {
 	held := func(answers int, liar time.Duration) (agents [3]time.Duration) {
 		h := newHouse(t, nil)
@@ -138,7 +139,8 @@ func TestMoneyIsHeldByWhatWasSeen(t *testing.T) {
 		got := held(300, lie)
 		for k := range 2 {
 			if got[k] > seen[k]*5/4 || got[k] < 29*time.Second {
-				t.Errorf("another says %v for a token: money is held for %v, and without it for %v", lie, got[k], seen[k])
+				t.Errorf("another says %v for a token: money is held for %v, and without it for %v", lie,
+					got[k], seen[k])
 			}
 		}
 	}

@@ -263,7 +263,8 @@ func (n *Node) prospects(t *task) {
 	c := &n.crowd
 	c.asked++
 	c.looked, c.pressed = t, t.purse.pressure
-	c.rows, c.apart, c.offers = slices.Grow(c.rows[:0], len(c.stands)+len(c.groups)), c.apart[:0], c.offers[:0]
+	c.rows, c.apart, c.offers = slices.Grow(c.rows[:0], len(c.stands)+len(c.groups)), c.apart[:0],
+		c.offers[:0]
 	holds := n.heldOf(t)
 	// where agents are drawn for one by one, or the task may not go to some, no two are alike
 	c.alike = n.cfg.Regime.Idle() && t.only == nil && len(t.failedAt) == 0
@@ -415,7 +416,8 @@ func (n *Node) offered(a *agent, held held) *offer {
 	if o.takes = a.takes(q.prompt); o.takes {
 		// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers every
 		// quote as it stood when the task came.
-		o.prompt, o.output, o.first, o.work, o.cost = q.prompt, q.forecast.Output, q.forecast.TTFT, q.work, q.cost
+		o.prompt, o.output, o.first, o.work, o.cost = q.prompt, q.forecast.Output, q.forecast.TTFT, q.work,
+			q.cost
 		o.most, o.quality, o.stays = q.room(t.reserved), q.quality, n.service(a, 0, o.output)
 	}
 	return o

@@ -76,8 +76,8 @@ type TouchStats struct {
 	Cost       market.Credits // paid for them
 }
 
-// TreeStats says of the trees on what forecasts leave over how many there are for first tokens, of how many of
-// them it is added now, and how often that began; and the same of that for lengths of answers.
+// TreeStats says of the trees on what forecasts leave over how many there are for first tokens, of how many
+// of them it is added now, and how often that began; and the same of that for lengths of answers.
 type TreeStats struct {
 	Firsts, FirstsOpen, FirstsOpened int
 	LengthsOpen                      bool

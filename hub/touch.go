@@ -103,22 +103,22 @@ func (n *Node) incoming(t *task, a *agent, need, cached int) seat.Incoming {
 	}
 }
 
-// sendTouches dispatches touches, as far as the hold of this second goes.
-func (n *Node) sendTouches(a *agent, all []seat.Touch) {
+// sendTouches dispatches touches, as far as the hold of this second goes, and says how many.
+func (n *Node) sendTouches(a *agent, all []seat.Touch) (sent int) {
 	x, size := a.tab, max(1, a.reg.BlockSize)
 	if x == nil || x.closed || n.nano >= x.until || x.rec.Price != a.price || x.rec.Boot != a.reg.Boot {
 		if x = n.openTab(a, all); x == nil {
 			n.stats.Touched.Unfunded += int64(len(all))
-			return
+			return sent
 		}
 	}
 	for _, one := range all {
 		tokens := one.Blocks * size
 		worst := x.worst + market.WorstCase(x.rec.Price, tokens+1, 1)
 		if x.touch == tabTouches || worst > x.rec.Amount {
-			return
+			return sent
 		}
-		x.worst, x.touch = worst, x.touch+1
+		x.worst, x.touch, sent = worst, x.touch+1, sent+1
 		n.touched.made++
 		id := fmt.Sprintf("touch-%d-%d", n.epoch, n.touched.made)
 		x.sent[id] = sentTouch{one.Key, tokens, one.Blocks}
@@ -127,11 +127,13 @@ func (n *Node) sendTouches(a *agent, all []seat.Touch) {
 		n.out.Touches = append(n.out.Touches, Touch{a.id, bus.Dispatch{
 			Kind: bus.DispatchPrefetch, Domain: n.cfg.Domain, Epoch: n.epoch, Journal: n.cfg.Journal,
 			Round: x.rec.Round, Hold: x.id, Boot: x.rec.Boot, Fence: a.reg.Fence,
-			Task: bus.Task{Client: x.rec.Client, ID: id}, Model: x.rec.Model, MaxTokens: 1, Price: x.rec.Price,
+			Task: bus.Task{Client: x.rec.Client, ID: id}, Model: x.rec.Model, MaxTokens: 1,
+			Price:  x.rec.Price,
 			Settle: x.rec.Settle, Quoted: x.rec.Quoted, CostCap: x.rec.Amount,
 			TimeoutMS: tabGrace.Milliseconds(), Session: one.Key, Tokens: tokens,
 		}})
 	}
+	return sent
 }
 
 // openTab holds money for an agent's touches of the next second, the first of which these are; nil if the

@@ -62,7 +62,8 @@ func TestTheFirstTaskOfAColdEngine(t *testing.T) {
 	life := func(n uint64) func(h *house) {
 		return func(h *house) {
 			for life := range n {
-				h.must(h.step(&bus.Holdings{Agent: "a-1", Boot: 1, Life: 1 + life, Seq: 1 + life, Base: 1 + life,
+				h.must(h.step(&bus.Holdings{Agent: "a-1", Boot: 1, Life: 1 + life, Seq: 1 + life,
+					Base:  1 + life,
 					Parts: 1, Evidence: bus.EvidenceEvents}))
 			}
 		}
@@ -75,7 +76,8 @@ func TestTheFirstTaskOfAColdEngine(t *testing.T) {
 		h.must(h.n.Join(h.now, reg))
 	})
 	if warm != said || cold >= warm || booted != cold {
-		t.Errorf("%v are expected after a slow answer, %v where the engine's life was said before it, %v after a new "+
+		t.Errorf("%v are expected after a slow answer, %v where the engine's life was said before it, %v "+
+			"after a new "+
 			"life, and %v after a new boot", warm, said, cold, booted)
 	}
 }

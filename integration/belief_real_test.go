@@ -47,12 +47,13 @@ func hits(t *testing.T, server string) int {
 	return int(n)
 }
 
-// One or more vLLM servers that publish what they cache, named by VLLM_URLS, play 200 turns of real dialogues,
-// twelve side by side: what the hub believes to be cached is off by less than a block a turn, and hardly ever
-// more than a block above what is found, as it takes a turn or two to learn that a text which is read again
-// has other tokens than those that were written: the text of a model without weights is noise. Half-way the first server drops its cache, which /reset_prefix_cache does where it is
-// offered; at three quarters it is started again by VLLM_RESTART, a shell command that ends when it serves.
-// With few blocks, --num-gpu-blocks-override 600 of 32 tokens, they evict.
+// One or more vLLM servers that publish what they cache, named by VLLM_URLS, play 200 turns of real
+// dialogues, twelve side by side: what the hub believes to be cached is off by less than a block a turn, and
+// hardly ever more than a block above what is found, as it takes a turn or two to learn that a text which is
+// read again has other tokens than those that were written: the text of a model without weights is noise.
+// Half-way the first server drops its cache, which /reset_prefix_cache does where it is offered; at three
+// quarters it is started again by VLLM_RESTART, a shell command that ends when it serves. With few blocks,
+// --num-gpu-blocks-override 600 of 32 tokens, they evict.
 func TestBeliefAtRealEngines(t *testing.T) {
 	if os.Getenv("VLLM_KV_EVENTS") == "" {
 		t.Skip("VLLM_KV_EVENTS names no vLLM server that publishes what it caches")
@@ -104,7 +105,8 @@ agents:
 		}
 		d := &open[i*5%len(open)]
 		if len(d.left) == 0 {
-			d.id, d.said, d.left, all = fmt.Sprintf("from-turn-%d", i), nil, all[0].Turns, append(all[1:], all[0])
+			d.id, d.said, d.left, all = fmt.Sprintf("from-turn-%d", i), nil, all[0].Turns,
+				append(all[1:], all[0])
 		}
 		d.said, d.left = append(d.said, message{"user", d.left[0].User}), d.left[1:]
 		bustest.Eventually(t, "all agents are free", free)
@@ -151,10 +153,12 @@ agents:
 				case r.Capture != nil:
 					h := holds[r.Capture.Hold]
 					found := found[r.Capture.Hold]
-					judged, sum, believed, both = judged+1, sum+found, believed+h.Cached, both+min(found, h.Cached)
+					judged, sum, believed, both = judged+1, sum+found, believed+h.Cached,
+						both+min(found, h.Cached)
 					if h.Cached > found+32 {
 						over++
-						t.Logf("hold %s, of %d tokens: %d believed to be cached at %s, %d were", r.Capture.Hold,
+						t.Logf("hold %s, of %d tokens: %d believed to be cached at %s, %d were",
+							r.Capture.Hold,
 							r.Capture.Usage.Prompt, h.Cached, h.Agent, found)
 					}
 				}
@@ -165,8 +169,10 @@ agents:
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d turns at %d engines: %d tokens were found, %d believed to be there, %d of them; %d turns with "+
-		"more than a block too much; %d with the engine's events for evidence", judged, len(urls), sum, believed,
+	t.Logf("%d turns at %d engines: %d tokens were found, %d believed to be there, %d of them; %d "+
+		"turns with "+
+		"more than a block too much; %d with the engine's events for evidence", judged, len(urls), sum,
+		believed,
 		both, over, events)
 	if judged != turnsAsked || over > turnsAsked/20 || sum+believed-2*both > 32*judged ||
 		events < turnsAsked*8/10 {

@@ -140,7 +140,8 @@ func (r *Round) Explain() (market.Explanation, error) {
 		return x, err
 	}
 	for _, set := range r.Set { // in the order of the tasks
-		i := slices.IndexFunc(x.Tasks, func(t market.TaskExplanation) bool { return string(t.Task) == set.Task })
+		i := slices.IndexFunc(x.Tasks,
+			func(t market.TaskExplanation) bool { return string(t.Task) == set.Task })
 		if i >= 0 {
 			x.Tasks[i].Notes = append(x.Tasks[i].Notes, set.String())
 		}

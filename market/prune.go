@@ -407,7 +407,8 @@ func choose(list []item, n int) {
 				i, j = i+1, j-1
 			}
 		}
-		switch { // all up to j rank no lower than the pivot, all from i on no higher, and between is the pivot
+		// all up to j rank no lower than the pivot, all from i on no higher, and between is the pivot
+		switch {
 		case n <= j:
 			list = list[:j+1]
 		case n > i:

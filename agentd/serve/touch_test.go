@@ -17,9 +17,10 @@ func touchOnly(o *town, takes time.Duration) {
 		r := o.engine.asked[len(o.engine.asked)-1]
 		o.engine.mu.Unlock()
 		if r.IDs == nil {
-			return agentd.Answer{Finish: "stop", Usage: market.Usage{Prompt: 4, Output: 2}}, token(agentd.Chunk{
-				Text: "so", Tokens: []uint32{7, 8}, PromptIDs: []uint32{1, 2, 3, 4}, Prompt: 4, Count: 2,
-				Events: 1})
+			return agentd.Answer{Finish: "stop", Usage: market.Usage{Prompt: 4, Output: 2}},
+				token(agentd.Chunk{
+					Text: "so", Tokens: []uint32{7, 8}, PromptIDs: []uint32{1, 2, 3, 4}, Prompt: 4, Count: 2,
+					Events: 1})
 		}
 		select {
 		case <-ctx.Done():
@@ -119,7 +120,8 @@ func TestTouchesMakeWay(t *testing.T) {
 	}, mayTouch)
 }
 
-// A touch is not made for longer than its hub waits, nor by an agent that is not set up for it, which says so.
+// A touch is not made for longer than its hub waits, nor by an agent that is not set up for it, which says
+// so.
 func TestTouchesThatAreNotMade(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {
 		touchOnly(o, time.Minute)

@@ -57,7 +57,8 @@ func TestATouchKeepsWhatItFinds(t *testing.T) {
 		return a
 	}
 	want := (len(first) - 1) / 16 * 16
-	if a := touch(first, `"a"`); a.Usage.Cached < want-16 || a.Usage.Prompt != len(first) || a.Usage.Output != 1 {
+	if a := touch(first, `"a"`); a.Usage.Cached < want-16 || a.Usage.Prompt != len(first) ||
+		a.Usage.Output != 1 {
 		t.Fatalf("found %+v of %d tokens", a.Usage, len(first))
 	}
 	turn(many("three"), "a") // pushes out what was used longest ago, which is not what was touched

@@ -252,7 +252,8 @@ func TestRefusals(t *testing.T) {
 			"souk.session_end: true or false is expected, not a JSON number"},
 		{"back_ms of another type", chat(`,"souk":{"back_ms":"soon"}`), bus.CodeBadRequest,
 			"souk.back_ms: a whole number is expected, not a JSON string"},
-		{"back before it left", chat(`,"souk":{"back_ms":-1}`), bus.CodeBadRequest, "back_ms: -1 is not within"},
+		{"back before it left", chat(`,"souk":{"back_ms":-1}`), bus.CodeBadRequest,
+			"back_ms: -1 is not within"},
 		{"back in ten years", chat(`,"souk":{"back_ms":315360000000}`), bus.CodeBadRequest, "back_ms"},
 		{"a parent that is no id", chat(`,"souk":{"parent":"a b"}`), bus.CodeBadRequest, "parent"},
 		{"several next", chat(`,"souk":{"next":["a","b"]}`), bus.CodeBadRequest,
@@ -391,7 +392,8 @@ func TestAnchor(t *testing.T) {
 	one, hash := at(`{"messages":[` + system + user("a") + `]` + tools + `}`)
 	for _, body := range []string{
 		`{"messages":[` + system + user("b") + `,{"role":"system","content":"later"}]` + tools + `}`,
-		`{"messages":[` + system + user("b") + `,{"role":"assistant","content":"c"}` + user("d") + `]` + tools + `}`,
+		`{"messages":[` + system + user("b") + `,{"role":"assistant","content":"c"}` + user("d") + `]` +
+			tools + `}`,
 	} {
 		if bytes, h := at(body); bytes != one || h != hash {
 			t.Errorf("the anchor of %s ends at %d (%x), want %d (%x)", body, bytes, h, one, hash)

@@ -40,9 +40,15 @@ func TestGuardTurnsOff(t *testing.T) {
 	}{
 		"panics": {func(Room, []Effect) []Effect { panic(errors.New("secret")) },
 			"it panicked in Act (*errors.errorString)"},
-		"too many": {func(_ Room, to []Effect) []Effect { return append(to, touch, touch, Effect{Kind: Warm}) },
+		"too many": {func(_ Room,
+			to []Effect) []Effect {
+			return append(to, touch, touch, Effect{Kind: Warm})
+		},
 			"3 effects, and there is room for 2"},
-		"too large": {func(_ Room, to []Effect) []Effect { return append(to, touch, Effect{Kind: Warm, Tokens: 51}) },
+		"too large": {func(_ Room,
+			to []Effect) []Effect {
+			return append(to, touch, Effect{Kind: Warm, Tokens: 51})
+		},
 			"tokens, and there is room for 100"},
 		"negative": {func(_ Room, to []Effect) []Effect { return append(to, Effect{Kind: Warm, Tokens: -1}) },
 			"tokens, and there is room"},

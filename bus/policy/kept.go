@@ -152,7 +152,8 @@ func (k *Kept[V]) evict(client ID) {
 	o := k.clients[client]
 	if o == nil || o.keys*len(k.clients) < k.limit {
 		o = nil
-		for _, c := range k.clients { // of equals whoever used its oldest longest ago by place: no map's order
+		// of equals whoever used its oldest longest ago by place: no map's order
+		for _, c := range k.clients {
 			if o == nil || c.keys > o.keys || c.keys == o.keys && c.oldest < o.oldest {
 				o = c
 			}

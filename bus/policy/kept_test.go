@@ -74,9 +74,11 @@ func TestKeptAgainstDumb(t *testing.T) {
 					break
 				}
 				if len(d.list) == limit { // somebody has lost its oldest
-					lost := slices.IndexFunc(d.list, func(e dumbEntry) bool { return k.Get(e.key, false) == nil })
+					lost := slices.IndexFunc(d.list,
+						func(e dumbEntry) bool { return k.Get(e.key, false) == nil })
 					e := d.list[lost]
-					if d.list[slices.IndexFunc(d.list, func(o dumbEntry) bool { return o.client == e.client })] != e {
+					if d.list[slices.IndexFunc(d.list,
+						func(o dumbEntry) bool { return o.client == e.client })] != e {
 						t.Fatalf("client %d lost a key that was not its oldest", e.client)
 					}
 					if most := max(was[1], was[2], was[3]); e.client != client && was[e.client] < most {
@@ -84,7 +86,8 @@ func TestKeptAgainstDumb(t *testing.T) {
 							was[e.client], client, most)
 					}
 					if e.client != client && was[client]*clients >= limit {
-						t.Fatalf("client %d has its share, %d of %d, and took another's", client, was[client], limit)
+						t.Fatalf("client %d has its share, %d of %d, and took another's", client, was[client],
+							limit)
 					}
 					d.list = slices.Delete(d.list, lost, lost+1)
 				}
@@ -94,7 +97,8 @@ func TestKeptAgainstDumb(t *testing.T) {
 				t.Fatalf("%d keys, want %d", k.Len(), len(d.list))
 			}
 			for c := ID(1); c <= 3; c++ {
-				want := slices.DeleteFunc(slices.Clone(d.list), func(e dumbEntry) bool { return e.client != c })
+				want := slices.DeleteFunc(slices.Clone(d.list),
+					func(e dumbEntry) bool { return e.client != c })
 				k.Each(c, func(key ID, v *ID) bool {
 					e := want[len(want)-1]
 					if want = want[:len(want)-1]; e.key != key || e.value != *v {

@@ -108,9 +108,10 @@ type ItemKind uint8
 
 // The kinds of items.
 const (
-	Pair   ItemKind = 1 + iota // a session's turn, on Agent: it loses if it goes elsewhere
-	Anchor                     // what the prompts of Role begin with, in the cache of Agent: it loses its blocks
-	Tail                       // the rest of Session's prompts there: the same
+	Pair ItemKind = 1 + iota // a session's turn, on Agent: it loses if it goes elsewhere
+	// what the prompts of Role begin with, in the cache of Agent: it loses its blocks
+	Anchor
+	Tail // the rest of Session's prompts there: the same
 )
 
 // Item is what a neighbour ranks.
@@ -140,7 +141,8 @@ type EffectKind uint8
 // slot, and are paid for by the hub.
 const (
 	Touch EffectKind = 1 + iota // Agent uses again Tokens that it holds of Session, so that they stay
-	Warm                        // Agent computes the first Tokens of Session, the anchor of Role, which it lacks
+	// Agent computes the first Tokens of Session, the anchor of Role, which it lacks
+	Warm
 	effectKinds
 )
 

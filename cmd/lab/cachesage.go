@@ -39,7 +39,8 @@ Panels, each also by the beginning of its name:
 		RunE: func(c *cobra.Command, _ []string) error {
 			if len(names) > 0 {
 				panels = slices.DeleteFunc(panels, func(p *cachesage.Panel) bool {
-					return !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(p.Name, n) })
+					return !slices.ContainsFunc(names,
+						func(n string) bool { return strings.HasPrefix(p.Name, n) })
 				})
 			}
 			if len(panels) == 0 || seeds < 1 {
@@ -71,7 +72,8 @@ Panels, each also by the beginning of its name:
 			for _, p := range panels {
 				gap, ok := cachesage.Gap(rows, p.Name, "ours")
 				if ok {
-					fmt.Fprintf(c.OutOrStdout(), "%s: ours goes %.2f of the way from lru to belady\n", p.Name, gap)
+					fmt.Fprintf(c.OutOrStdout(), "%s: ours goes %.2f of the way from lru to belady\n", p.Name,
+						gap)
 				}
 			}
 			return nil

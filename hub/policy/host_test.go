@@ -70,7 +70,8 @@ func TestUnknownPolicies(t *testing.T) {
 		p    Params
 		want string
 	}{
-		{Params{Keep: "three"}, `keep: there is no policy "three" here, only "one", "two", "", which is none`},
+		{Params{Keep: "three"},
+			`keep: there is no policy "three" here, only "one", "two", "", which is none`},
 		{Params{Place: "one"}, `place: there is no policy "one" here, only "", which is none`},
 	} {
 		if err := c.p.Validate(&known); err == nil || err.Error() != c.want {
@@ -212,8 +213,8 @@ func TestSenselessHints(t *testing.T) {
 	}
 }
 
-// A client with two hundred thousand sessions, tools and roles makes nobody else be forgotten, and what a host remembers
-// stays bounded, whatever is told twice, out of order or from the future.
+// A client with two hundred thousand sessions, tools and roles makes nobody else be forgotten, and what a
+// host remembers stays bounded, whatever is told twice, out of order or from the future.
 func TestAFloodOfSessions(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -284,7 +285,8 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("said %v: %s, want %s", c.said, got, c.want)
 		}
 	}
-	for lost, want := range map[float64]market.Credits{0: 0, 2: -14, -3: 0, math.NaN(): 0, math.Inf(1): -420} {
+	for lost, want := range map[float64]market.Credits{0: 0, 2: -14, -3: 0, math.NaN(): 0,
+		math.Inf(1): -420} {
 		if got := Toll(lost, 7); got != want {
 			t.Errorf("%v seconds lost: %d, want %d", lost, got, want)
 		}

@@ -205,8 +205,8 @@ const (
 
 func wordKey(client, tool policy.ID) policy.ID { return client ^ policy.Mixed(tool+1) }
 
-// heard is a pause as a client says it, scaled by how long its pauses with that tool were that it said before;
-// 0 where it is not believed.
+// heard is a pause as a client says it, scaled by how long its pauses with that tool were that it said
+// before; 0 where it is not believed.
 func (m *memory) heard(client, tool policy.ID, said time.Duration) time.Duration {
 	if said <= 0 {
 		return 0

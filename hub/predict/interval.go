@@ -110,8 +110,8 @@ func (g *ratios) count(r float64) {
 }
 
 // most is how many times what was forecast one in a hundred comes to at most, and one in a thousand, where so
-// many were seen. Of two hundred the greatest is above what one in a hundred comes to in seven of eight cases;
-// one in a thousand is taken to be as far above that as that is above what one in ten comes to.
+// many were seen. Of two hundred the greatest is above what one in a hundred comes to in seven of eight
+// cases; one in a thousand is taken to be as far above that as that is above what one in ten comes to.
 func (g *ratios) most() (hundredth, thousandth float64, known bool) {
 	n := len(g.sorted)
 	if n < ratiosOf {

@@ -28,8 +28,8 @@ func odd(r *rand.Rand) (Features, Observation) {
 		TTFT: time.Duration(ttft * float64(time.Millisecond)), ITL: 10 * time.Millisecond}
 }
 
-// What a class's line leaves over is learned and added, once that errs less, also for an agent that nobody has
-// seen run; and when its engines have turned it is not, until it has shown anew that it does.
+// What a class's line leaves over is learned and added, once that errs less, also for an agent that nobody
+// has seen run; and when its engines have turned it is not, until it has shown anew that it does.
 func TestWhatALineLeavesOver(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -69,7 +69,8 @@ func TestWhatALineLeavesOver(t *testing.T) {
 }
 
 // However odd what a line leaves over is, a forecast is no less where there is more to compute, or more is
-// left before it, or more decodes, but for the last nanosecond; and no more than so many times what the line says.
+// left before it, or more decodes, but for the last nanosecond; and no more than so many times what the line
+// says.
 func TestWhatIsAddedGrowsWithTheWork(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -93,8 +94,9 @@ func TestWhatIsAddedGrowsWithTheWork(t *testing.T) {
 		opened += open
 		for range 4000 {
 			m := all[r.IntN(3)]
-			f := Features{Counted: 1 + r.IntN(8000), MaxTokens: 100, Load: Load{Left: time.Duration(r.Int64N(5e8)),
-				Decoding: r.IntN(20), Resident: r.IntN(30_000)}}
+			f := Features{Counted: 1 + r.IntN(8000), MaxTokens: 100,
+				Load: Load{Left: time.Duration(r.Int64N(5e8)),
+					Decoding: r.IntN(20), Resident: r.IntN(30_000)}}
 			f.Cached = r.IntN(f.Counted)
 			g := f
 			switch r.IntN(4) {
@@ -154,7 +156,8 @@ func TestALiarAndTheTree(t *testing.T) {
 		var off []float64
 		for range 500 {
 			f, _ := odd(r)
-			off = append(off, math.Abs(ln(float64(all[0].Forecast(f).TTFT)/float64(honest[0].Forecast(f).TTFT))))
+			of := float64(all[0].Forecast(f).TTFT) / float64(honest[0].Forecast(f).TTFT)
+			off = append(off, math.Abs(ln(of)))
 		}
 		slices.Sort(off)
 		if middle, most := off[len(off)/2], off[len(off)*95/100]; middle > 0.15 || most > 0.5 {

@@ -40,8 +40,8 @@ const (
 	mostWaits   = 1 << 20 // observations that a class is fitted to together
 )
 
-// Append writes it down: the version, then every number as it is. The sum of all, which takes longest, is left
-// to [Sealed].
+// Append writes it down: the version, then every number as it is. The sum of all, which takes longest, is
+// left to [Sealed].
 func (l *Learned) Append(to []byte) ([]byte, error) {
 	c := &coder{data: append(to, stateMagic...), writes: true}
 	l.state(c)
@@ -290,7 +290,8 @@ func (o *Outputs) state(c *coder) {
 	}
 }
 
-// fitting are the clients that were heard of last, as many as fit: how many, and who of them was heard of first.
+// fitting are the clients that were heard of last, as many as fit: how many, and who of them was heard of
+// first.
 func (o *Outputs) fitting() (first *list.Element, n int) {
 	size := 0
 	for e := o.order.Front(); e != nil; e = e.Next() {

@@ -124,8 +124,8 @@ func TestDamagedLearnedIsRefused(t *testing.T) {
 	}
 }
 
-// However many clients there are, and whatever names their roles have, what is written can be read, and says of
-// those most that were heard of last.
+// However many clients there are, and whatever names their roles have, what is written can be read, and says
+// of those most that were heard of last.
 func TestManyClientsFit(t *testing.T) {
 	o := NewOutputs()
 	long := strings.Repeat("x", mostName-8)
@@ -144,7 +144,8 @@ func TestManyClientsFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := Source{Client: "c2499", Session: 1}
-	if n := len(again.Outputs.clients); n < 1000 || n == 2500 || again.Outputs.Expect(last, 400) != o.Expect(last, 400) {
+	if n := len(again.Outputs.clients); n < 1000 || n == 2500 ||
+		again.Outputs.Expect(last, 400) != o.Expect(last, 400) {
 		t.Errorf("%d clients were read, of the last %d tokens are expected, want %d", n,
 			again.Outputs.Expect(last, 400), o.Expect(last, 400))
 	}

@@ -96,8 +96,8 @@ func (b *Belief) Place() int { return int(b.place) }
 // the agent is believed to hold (the numerator of Eq. 4, in tokens rather than characters). Up to the last
 // mark that it holds the prompt has what was counted before; of the estimate it has the rest's share. Where
 // an earlier prompt ended there and the new one goes on, the answer given then is held, too, since an engine
-// caches output blocks like any other, unless texts that went on there did not find theirs. The last token of a prompt is always computed, and only full blocks
-// are reused.
+// caches output blocks like any other, unless texts that went on there did not find theirs. The last token of
+// a prompt is always computed, and only full blocks are reused.
 func (b *Belief) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
 	return b.ExpectAt(p, b.Depth(p), estimate)
 }

@@ -46,8 +46,8 @@ func TestIndexLearnsWhoComesBack(t *testing.T) {
 	}
 }
 
-// A few sessions go on at once, as agents do that call a tool which takes no time; most come back after half a
-// minute. Their seats are kept until then: who goes on at once makes nobody else seem worth nothing.
+// A few sessions go on at once, as agents do that call a tool which takes no time; most come back after half
+// a minute. Their seats are kept until then: who goes on at once makes nobody else seem worth nothing.
 func TestAFewWhoGoOnAtOnce(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

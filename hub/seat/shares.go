@@ -23,7 +23,8 @@ func Exp(x float64) float64 { return exp(x) }
 // SessionClasses is how many [SessionClass] there are.
 const SessionClasses = classes
 
-// SessionClass is the class of sessions that had so many turns, the last after such a pause; 0: there was none.
+// SessionClass is the class of sessions that had so many turns, the last after such a pause; 0: there was
+// none.
 func SessionClass(turns int, pause time.Duration) int {
 	gap := uint8(0)
 	if pause > 0 {

@@ -12,8 +12,8 @@ import (
 	"souk/ledger/journal"
 )
 
-// A hub starts without the policy in which an earlier life hung, and says so; one that hangs names it and ends
-// its process.
+// A hub starts without the policy in which an earlier life hung, and says so; one that hangs names it and
+// ends its process.
 func TestAHubStartsWithoutThePolicyThatHung(t *testing.T) {
 	tn := newTown(t)
 	path := filepath.Join(t.TempDir(), "hung")

@@ -81,8 +81,8 @@ func (s *Server) remember(ctx context.Context) (stop func()) {
 	}
 }
 
-// writeLearned replaces the file as a whole, so that a crash leaves the last one or this. While the hub stands
-// still for it, what it knows is copied as it is to be written; all else is done beside it.
+// writeLearned replaces the file as a whole, so that a crash leaves the last one or this. While the hub
+// stands still for it, what it knows is copied as it is to be written; all else is done beside it.
 func (s *Server) writeLearned(room []byte) []byte {
 	s.mu.Lock()
 	data, err := s.node.Learned(room[:0])

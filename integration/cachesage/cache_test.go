@@ -23,7 +23,8 @@ func TestCacheKeepsItsRules(t *testing.T) {
 		for i := range 300 {
 			session, role := 1+rng.Uint64N(6), 1+rng.Uint64N(3)
 			c := Call{Session: session, Role: role, Anchor: 3, Output: 1,
-				Start: time.Duration(i) * time.Second, End: time.Duration(i)*time.Second + time.Duration(rng.IntN(3e9))}
+				Start: time.Duration(i) * time.Second, End: time.Duration(i)*time.Second +
+					time.Duration(rng.IntN(3e9))}
 			for b := range 3 + rng.Uint64N(9) {
 				if b < 3 {
 					c.Prompt = append(c.Prompt, mix(role, b))

@@ -31,8 +31,9 @@ type Panel struct {
 	Ends        bool
 	calls       func(rng *rand.Rand) [][]Call // sessions, each from time 0
 	slots       int                           // sessions at a time
-	fill        float64                       // where set, Blocks are those of all open sessions, divided by this
-	even        bool                          // every call takes a second, whatever its length
+	// where set, Blocks are those of all open sessions, divided by this
+	fill float64
+	even bool // every call takes a second, whatever its length
 }
 
 // The engine: seconds for a token of a prompt, and for each before it; and for one of an answer.
@@ -184,7 +185,8 @@ func chain(tasks int) func(rng *rand.Rand) [][]Call {
 		for t := range tasks {
 			w := replay.Workflow{Steps: []replay.Step{{Tokens: 60 + rng.IntN(100)}}}
 			for i := range 24 {
-				w.Steps = append(w.Steps, replay.Step{Role: fmt.Sprint("role ", i%12), Tokens: 20 + rng.IntN(40)})
+				w.Steps = append(w.Steps,
+					replay.Step{Role: fmt.Sprint("role ", i%12), Tokens: 20 + rng.IntN(40)})
 			}
 			all = append(all, workflow(&w, mix(4, uint64(t)), 16, func(string) int { return 400 }, quick))
 		}
@@ -232,7 +234,8 @@ func atOnce(*rand.Rand) func(string) time.Duration { return quick }
 // chained are recorded sessions of which the blocks are known, and not who said what. Where the times are
 // those of the whole trace they are kept between the turns of a session.
 // Of each so many blocks one is made.
-func chained(file string, most, turns, coarse int, role func(session int) policy.ID) func(rng *rand.Rand) [][]Call {
+func chained(file string, most, turns, coarse int,
+	role func(session int) policy.ID) func(rng *rand.Rand) [][]Call {
 	return func(rng *rand.Rand) (all [][]Call) {
 		list, err := replay.BundledChains(file)
 		if err != nil {
@@ -252,7 +255,8 @@ func chained(file string, most, turns, coarse int, role func(session int) policy
 						gap = 0
 					}
 				}
-				c := Call{Session: mix(6, idOf(s.ID)), Role: role(i), Tokens: max(1, x[1]), Output: max(1, x[2])}
+				c := Call{Session: mix(6, idOf(s.ID)), Role: role(i), Tokens: max(1, x[1]),
+					Output: max(1, x[2])}
 				for i, b := range s.Blocks(t) {
 					if i%coarse != coarse-1 {
 						continue

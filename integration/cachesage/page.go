@@ -100,7 +100,8 @@ func Write(dir, name, command string, panels []*Panel, rows []Row, seeds int) er
 
 func writeCSV(w io.Writer, rows []Row) error {
 	c := csv.NewWriter(w)
-	c.Write([]string{"panel", "rule", "blocks", "share", "share_off", "net", "prefill_s", "ttft_ms", "turns_s",
+	c.Write([]string{"panel", "rule", "blocks", "share", "share_off", "net", "prefill_s", "ttft_ms",
+		"turns_s",
 		"worst", "next"})
 	for _, r := range rows {
 		line := []string{r.Panel, r.Rule, fmt.Sprint(r.Blocks)}
@@ -143,7 +144,8 @@ func page(command string, panels []*Panel, rows []Row, seeds int) string {
 		if p.fill == 0 {
 			fmt.Fprintf(&b, " %d blocks of %d tokens.", p.Blocks, p.Block)
 		}
-		b.WriteString("\n\n| rule | share | net | gap | prefill s | TTFT ms | turns/s | worst |\n|---|---|---|---|---|---|---|---|\n")
+		b.WriteString("\n\n| rule | share | net | gap | prefill s | TTFT ms | turns/s | worst " +
+			"|\n|---|---|---|---|---|---|---|---|\n")
 		for _, r := range rows {
 			if r.Panel != p.Name {
 				continue

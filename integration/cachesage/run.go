@@ -100,7 +100,8 @@ func (p *player) play() Figures {
 			}
 		}
 		if p.sage != nil {
-			p.sage.Observe(policy.Event{Kind: policy.Arrived, At: now, Client: 1, Session: c.Session, Role: c.Role})
+			p.sage.Observe(policy.Event{Kind: policy.Arrived, At: now, Client: 1, Session: c.Session,
+				Role: c.Role})
 		}
 		found := 0
 		var ghost [3]int
@@ -196,7 +197,8 @@ var Rules = []Rule{
 		func(p *player) { p.learn(cachesage.Params{Paper: true}, false) }},
 	{"paper+prefetch", "and the anchor of the likeliest next role computed ahead",
 		func(p *player) { p.learn(cachesage.Params{Paper: true}, false); p.warms = true }},
-	{"ours", "anchors by the chance that their role runs, the rest by that of its session; a duel against lru",
+	{"ours", "anchors by the chance that their role runs, the rest by that of its session; a duel " +
+		"against lru",
 		func(p *player) { p.learn(cachesage.Params{}, true) }},
 	{"ours-duel", "without the duel", func(p *player) { p.learn(cachesage.Params{}, false) }},
 	{"ours-live", "every session goes on", func(p *player) { p.learn(cachesage.Params{NoLive: true}, true) }},

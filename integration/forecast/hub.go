@@ -67,7 +67,8 @@ func (o *own) Openings() (firsts, lengths int) {
 
 func (o *own) Sent(v *View, t *Task, e Expected) {
 	m := o.agents[t.Agent]
-	o.sent[t.ID] = o.queues[t.Agent].Sent(int64(v.Now), t.Prompt, t.Believed, m.Work(t.Prompt-t.Believed, t.Believed),
+	o.sent[t.ID] = o.queues[t.Agent].Sent(int64(v.Now), t.Prompt, t.Believed,
+		m.Work(t.Prompt-t.Believed, t.Believed),
 		e.forecast.TTFT, e.forecast.Output, e.forecast.ITL)
 }
 

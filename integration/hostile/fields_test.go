@@ -101,6 +101,7 @@ var elsewhere = map[string]string{
 	"bus.Task msgpack declared":   "hub: TestHintsReachPolicies",
 	"bus.Completion msgpack tool": "agentd: TestTheToolThatAnAnswerCalls",
 	"bus.Status msgpack policies": "hub: TestAPolicyThatPanicsIsNamed",
+	"bus.Status json policies":    "hub: TestAPolicyThatPanicsIsNamed",
 }
 
 // gone is what the version before says and nobody of it reads but to check its bounds, where absent is in

@@ -9,8 +9,9 @@ import (
 
 // Workflow is a log of agents that work together: who said something, and how long it was, without the text.
 type Workflow struct {
-	ID      string         `json:"id"`
-	Anchors map[string]int `json:"anchors,omitempty"` // tokens that the prompts of a role begin with, where known
+	ID string `json:"id"`
+	// tokens that the prompts of a role begin with, where known
+	Anchors map[string]int `json:"anchors,omitempty"`
 	Steps   []Step         `json:"steps"`
 }
 

@@ -20,7 +20,8 @@ type Params struct {
 	Token, Before float64
 }
 
-// Sage learns from what becomes of sessions. It is no policy itself: whoever knows what is in a cache asks it.
+// Sage learns from what becomes of sessions. It is no policy itself: whoever knows what is in a cache asks
+// it.
 type Sage struct {
 	Params
 	graph
@@ -277,7 +278,8 @@ func (s *Sage) refresh() {
 	}
 }
 
-// Tail is the chance that a session runs a role soon, and so uses again what its prompts had after the anchor.
+// Tail is the chance that a session runs a role soon, and so uses again what its prompts had after the
+// anchor.
 func (s *Sage) Tail(now time.Time, key, role policy.ID) float64 {
 	b := s.index(0, role, false)
 	if s.NoTails || s.Paper {

@@ -178,12 +178,15 @@ func TestSameScoresOnEveryMachine(t *testing.T) {
 	s, now, h := New(Params{}, 300), start, sha256.New()
 	for range 20_000 {
 		session := 1 + rng.Uint64N(400)
-		now = walk(s, now.Add(time.Duration(rng.Int64N(int64(time.Second)))), session, 1+rng.Uint64N(12)*(session%3))
+		now = walk(s, now.Add(time.Duration(rng.Int64N(int64(time.Second)))), session,
+			1+rng.Uint64N(12)*(session%3))
 		if rng.IntN(9) == 0 {
 			s.Observe(policy.Event{Kind: policy.Ended, At: now, Session: 1 + rng.Uint64N(400)})
 		}
-		p := s.Score(now, policy.Item{Kind: policy.Tail, Session: 1 + rng.Uint64N(400), Role: 1 + rng.Uint64N(24),
-			Tokens: 160}, 1000) + s.Score(now, policy.Item{Kind: policy.Anchor, Role: 1 + rng.Uint64N(24), Tokens: 99}, 0)
+		p := s.Score(now, policy.Item{Kind: policy.Tail, Session: 1 + rng.Uint64N(400),
+			Role:   1 + rng.Uint64N(24),
+			Tokens: 160}, 1000) +
+			s.Score(now, policy.Item{Kind: policy.Anchor, Role: 1 + rng.Uint64N(24), Tokens: 99}, 0)
 		binary.Write(h, binary.LittleEndian, p)
 	}
 	if got := fmt.Sprintf("%x", h.Sum(nil)); got != want {
@@ -218,7 +221,8 @@ func BenchmarkScore(b *testing.B) {
 	s, now := learned(10_000, 50)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		s.Score(now, policy.Item{Kind: policy.Tail, Session: 1 + policy.ID(i)%10_000, Role: 1 + policy.ID(i)%50,
+		s.Score(now, policy.Item{Kind: policy.Tail, Session: 1 + policy.ID(i)%10_000,
+			Role:   1 + policy.ID(i)%50,
 			Tokens: 160}, 1000)
 	}
 }

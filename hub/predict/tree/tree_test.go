@@ -321,7 +321,8 @@ func TestNoNumberIsNoObservation(t *testing.T) {
 		if !sound(1, bad.x...) || len(bad.x) != 2 || !sound(bad.weight) {
 			c.Learn(bad.x, 1, bad.weight)
 		}
-		for _, p := range append(c.Predict(nil, bad.x), r.Predict(bad.x), g.Add(bad.x, nil), g.Add(bad.x, []float64{1, 1})) {
+		for _, p := range append(c.Predict(nil, bad.x), r.Predict(bad.x), g.Add(bad.x, nil),
+			g.Add(bad.x, []float64{1, 1})) {
 			if math.IsNaN(p) || math.IsInf(p, 0) {
 				t.Errorf("%v is expected of %v", p, bad.x)
 			}

@@ -232,8 +232,9 @@ func (r *Request) Body(named bool) []byte {
 	return append(append(append(data, `],"stream":true,"souk":`...), souk...), '}')
 }
 
-// prompt is what a door would have read of one whose blocks alone are known: two bytes a token, as the longest
-// of a trace have more tokens than a prompt may have bytes at four, and a mark at the end of each block.
+// prompt is what a door would have read of one whose blocks alone are known: two bytes a token, as the
+// longest of a trace have more tokens than a prompt may have bytes at four, and a mark at the end of each
+// block.
 func (r *Request) prompt(size int) bus.Prompt {
 	const bytes = 2
 	p := bus.Prompt{Bytes: bytes * r.Prompt, Messages: 1, Tokens: r.Prompt, Text: bytes * r.Prompt, Pieces: 1}
