@@ -18,7 +18,7 @@ SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test fleet soak proofs bench crowd cliff forecast fuzz lint build cross image deployment arm64 clean
+.PHONY: help run cluster test fleet soak proofs bench crowd cliff forecast cachesage fuzz lint build cross image deployment arm64 clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,6 +103,10 @@ cliff: build ## the tables of integration/results/cliff.md anew: the same where 
 
 forecast: build ## the page integration/results/forecast.md anew: what a hub expects beside what came, in virtual time; ARGS=--python=PATH has river's trees
 	@bin/lab experiment forecast --page integration/results/forecast.md --csv integration/results/forecast.csv $(ARGS)
+
+cachesage: build ## the page integration/results/cachesage.md anew: which blocks of agents' prompts an engine should keep, in a simulation of its cache
+	@bin/lab experiment cachesage --seeds 1 --out integration/results --rules lru,paper,ours,belady \
+	  --panels star,chain,generated,tau,hand-crafted-4000-4,coding,mooncake,lmcache $(ARGS)
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
