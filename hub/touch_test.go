@@ -304,3 +304,19 @@ func TestNothingIsTouchedWhere(t *testing.T) {
 		t.Errorf("%d sessions are touched while a task waits for the agent", len(*all))
 	}
 }
+
+// An account of a touch that is none pays nothing.
+func TestAnUnfitAccountOfATouchIsNotPaid(t *testing.T) {
+	h, touches := funded(t, nil)
+	for _, x := range touches {
+		if err := h.step(touchedBy(x, 1<<40, -7)); err == nil {
+			t.Error("it is taken")
+		}
+	}
+	h.pass(1100 * time.Millisecond)
+	h.pass(2 * time.Second)
+	if cost, captures, voids := h.paidFor(); cost != 0 || captures != 0 || voids != 1 || h.n.heldHere() != 0 {
+		t.Errorf("%s are paid, %d captures, %d voids", cost, captures, voids)
+	}
+	h.audited()
+}
