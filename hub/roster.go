@@ -59,7 +59,7 @@ type agent struct {
 	seats     *seat.Agent // nil while it is not joined
 	rate      seat.Rate
 	touching  int // blocks of touches that it has not answered
-	// the sessions of these: none is touched again meanwhile
+	// the sessions of these: no task that comes meanwhile has them touched again
 	touchesNow map[uint64]bool
 	touchTime  time.Duration // that a touch took of late, until its answer's only token; 0: unknown
 	tab        *tab          // of this second's touches; nil: there were none

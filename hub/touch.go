@@ -107,10 +107,6 @@ func (n *Node) incoming(t *task, a *agent, need, cached int) seat.Incoming {
 
 // sendTouches dispatches touches, as far as the hold of this second goes, and says how many.
 func (n *Node) sendTouches(a *agent, all []seat.Touch) (sent int) {
-	all = slices.DeleteFunc(all, func(one seat.Touch) bool { return a.touchesNow[one.Key] })
-	if len(all) == 0 {
-		return sent
-	}
 	x, size := a.tab, max(1, a.reg.BlockSize)
 	if x == nil || x.closed || n.nano >= x.until || x.rec.Price != a.price || x.rec.Boot != a.reg.Boot {
 		if x = n.openTab(a, all); x == nil {
