@@ -3,6 +3,8 @@ package bus
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 
 	"github.com/cespare/xxhash/v2"
@@ -524,13 +526,14 @@ func ToolKey(name string) uint64 {
 	return max(1, xxhash.Sum64String(name)>>2)
 }
 
-// SessionKey is the key of a client's session in summaries: the same at hubs and agents, and no text.
+// SessionKey is the key of a client's session in summaries: the same at hubs and agents, and no text. It is of
+// a hash that nobody inverts: else a client names a session of its own that has the key of another's, and
+// ends that, or has its tokens forgotten.
 func SessionKey(client, session string) uint64 {
-	var d xxhash.Digest
-	d.ResetWithSeed(uint64(len(client)))
-	d.WriteString(client)
-	d.WriteString(session)
-	return d.Sum64()
+	var space [1 + 2*MaxID]byte
+	b := append(append(append(space[:0], byte(len(client))), client...), session...)
+	sum := sha256.Sum256(b)
+	return binary.BigEndian.Uint64(sum[:])
 }
 
 // Agent states.

@@ -112,7 +112,10 @@ func (n *Node) explored(h *hold, c *bus.Completion) {
 			s.heard(h.agent, sketch)
 			x.shadows = append(x.shadows, s)
 		}
-	case u == nil || u.task != t || !good:
+	case u == nil || u.task != t:
+	case u.shadow != nil && !good: // its owner is not paid for another such answer to the same task
+		u.shadow.owners = append(u.shadow.owners, h.agent.owner)
+	case !good:
 	case u.shadow != nil:
 		if s := u.shadow; s.heard(h.agent, sketch) {
 			n.vote(s)

@@ -176,6 +176,31 @@ func TestWhatIsNotAskedAgain(t *testing.T) {
 	}
 }
 
+// An agent whose answer cannot be compared is paid for it once, and not asked the same again and again.
+func TestNoAgentIsAskedTheSameTwice(t *testing.T) {
+	h := newExplored(t, 1, nil)
+	h.agent("a-1", "llama", "o-1", "Paris")
+	h.agent("a-2", "llama", "o-2", "Paris")
+	h.must(h.step(h.task("ann", "t", worth(market.Credit))))
+	asked := 0
+	for range 30 {
+		for ; len(h.dispatched) > 0; h.dispatched = h.dispatched[1:] {
+			d := h.dispatched[0]
+			c := completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 9})
+			if c.Sketch = quality.NewSketch("Paris", d.Sketch); d.Task.Client == h.n.cfg.Prober() {
+				c.Finish = "length"
+				asked++
+			}
+			h.accept(d)
+			h.must(h.step(c))
+		}
+		h.wait(2 * time.Second)
+	}
+	if asked != 1 {
+		t.Errorf("it is asked, and paid, %d times", asked)
+	}
+}
+
 // What is asked again is drawn by the hub's seed, and by nothing that a task bids.
 func TestWhatIsDrawn(t *testing.T) {
 	h := newExplored(t, 0.1, nil)

@@ -58,18 +58,20 @@ type agent struct {
 	askFrom   int64       // by Node.nano: before then it is not asked again what it holds
 	seats     *seat.Agent // nil while it is not joined
 	rate      seat.Rate
-	touching  int           // blocks of touches that it has not answered
-	touchTime time.Duration // that a touch took of late, until its answer's only token; 0: unknown
-	tab       *tab          // of this second's touches; nil: there were none
-	deeper    deeper
-	kind      *kind          // nil: to be found
-	answers   quality.Agent  // what was said of them
-	rated     []float64      // how good they are expected to be, by registered domain
-	scores    string         // the registered ones, and these
-	seat      int            // in crowd.stands, where it is in it
-	prices    []priced       // slot prices of late, by round
-	priceAt   int            // among them, the one that was asked for last
-	slotPrice market.Credits // in the last round it was in
+	touching  int // blocks of touches that it has not answered
+	// the sessions of these: no task that comes meanwhile has them touched again
+	touchesNow map[uint64]bool
+	touchTime  time.Duration // that a touch took of late, until its answer's only token; 0: unknown
+	tab        *tab          // of this second's touches; nil: there were none
+	deeper     deeper
+	kind       *kind          // nil: to be found
+	answers    quality.Agent  // what was said of them
+	rated      []float64      // how good they are expected to be, by registered domain
+	scores     string         // the registered ones, and these
+	seat       int            // in crowd.stands, where it is in it
+	prices     []priced       // slot prices of late, by round
+	priceAt    int            // among them, the one that was asked for last
+	slotPrice  market.Credits // in the last round it was in
 }
 
 func (n *Node) find(id string) (int, bool) {

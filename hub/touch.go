@@ -98,7 +98,9 @@ func (n *Node) incoming(t *task, a *agent, need, cached int) seat.Incoming {
 		New: fresh, Must: max(0, fresh-a.belief.Room()/size), Block: a.prefill(size+1, 0),
 		Pinned: a.touching, Touch: takes,
 		Idle: func(yield func(uint64, int) bool) {
-			a.belief.Idle(func(key uint64, tokens int) bool { return yield(key, tokens/size) })
+			a.belief.Idle(func(key uint64, tokens int) bool {
+				return a.touchesNow[key] || yield(key, tokens/size)
+			})
 		},
 	}
 }
@@ -123,6 +125,10 @@ func (n *Node) sendTouches(a *agent, all []seat.Touch) (sent int) {
 		id := fmt.Sprintf("touch-%d-%d", n.epoch, n.touched.made)
 		x.sent[id] = sentTouch{one.Key, tokens, one.Blocks}
 		a.touching += one.Blocks
+		if a.touchesNow == nil {
+			a.touchesNow = map[uint64]bool{}
+		}
+		a.touchesNow[one.Key] = true
 		n.stats.Touches++
 		n.out.Touches = append(n.out.Touches, Touch{a.id, bus.Dispatch{
 			Kind: bus.DispatchPrefetch, Domain: n.cfg.Domain, Epoch: n.epoch, Journal: n.cfg.Journal,
@@ -212,6 +218,7 @@ func (n *Node) touchEnded(x *tab, c *bus.Completion) error {
 			c.Boot, c.Task, c.Hold)
 	}
 	delete(x.sent, c.Task)
+	delete(a.touchesNow, t.session)
 	a.speaks(n)
 	s := &n.stats.Touched
 	switch {
@@ -284,6 +291,7 @@ func (n *Node) settleTab(x *tab) {
 		return
 	}
 	for _, t := range x.sent {
+		delete(a.touchesNow, t.session)
 		a.touching = max(0, a.touching-t.blocks)
 	}
 	n.stats.Touched.Unanswered += int64(len(x.sent))

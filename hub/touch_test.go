@@ -304,3 +304,46 @@ func TestNothingIsTouchedWhere(t *testing.T) {
 		t.Errorf("%d sessions are touched while a task waits for the agent", len(*all))
 	}
 }
+
+// An account of a touch that is none pays nothing.
+func TestAnUnfitAccountOfATouchIsNotPaid(t *testing.T) {
+	h, touches := funded(t, nil)
+	for _, x := range touches {
+		if err := h.step(touchedBy(x, 1<<40, -7)); err == nil {
+			t.Error("it is taken")
+		}
+	}
+	h.pass(1100 * time.Millisecond)
+	h.pass(2 * time.Second)
+	if cost, captures, voids := h.paidFor(); cost != 0 || captures != 0 || voids != 1 || h.n.heldHere() != 0 {
+		t.Errorf("%s are paid, %d captures, %d voids", cost, captures, voids)
+	}
+	h.audited()
+}
+
+// A session whose touch is not answered is not touched again, whatever comes: it would be paid twice.
+func TestNothingIsTouchedTwiceAtOnce(t *testing.T) {
+	h, _ := funded(t, nil)
+	h.pass(1500 * time.Millisecond)
+	var all []Touch
+	h.tell = func(r *Ready) { all = append(all, r.Touches...) }
+	for i := range 3 {
+		h.turn("ann", fmt.Sprint("burst", i), fmt.Sprint("burst", i))
+	}
+	seen := map[uint64]bool{}
+	for _, x := range all {
+		if seen[x.Dispatch.Session] {
+			t.Errorf("session %x is touched again", x.Dispatch.Session)
+		}
+		seen[x.Dispatch.Session] = true
+	}
+	if len(all) == 0 {
+		t.Fatalf("nothing is touched: %+v", h.n.stats)
+	}
+	h.pass(1100 * time.Millisecond)
+	h.pass(2 * time.Second)
+	if a := h.n.lookup("a-0"); len(a.touchesNow) != 0 || a.touching != 0 {
+		t.Errorf("%d sessions and %d blocks are still counted", len(a.touchesNow), a.touching)
+	}
+	h.audited()
+}
