@@ -3,6 +3,8 @@ package bus
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 
 	"github.com/cespare/xxhash/v2"
@@ -524,13 +526,14 @@ func ToolKey(name string) uint64 {
 	return max(1, xxhash.Sum64String(name)>>2)
 }
 
-// SessionKey is the key of a client's session in summaries: the same at hubs and agents, and no text.
+// SessionKey is the key of a client's session in summaries: the same at hubs and agents, and no text. Clients
+// choose the names of their sessions, so it is of a hash of which nobody can reckon backwards what name of its
+// own has another's key. It is never 0, which is no session.
 func SessionKey(client, session string) uint64 {
-	var d xxhash.Digest
-	d.ResetWithSeed(uint64(len(client)))
-	d.WriteString(client)
-	d.WriteString(session)
-	return d.Sum64()
+	var room [256]byte
+	name := append(append(append(room[:0], client...), 0), session...)
+	sum := sha256.Sum256(name)
+	return max(1, binary.BigEndian.Uint64(sum[:]))
 }
 
 // Agent states.
