@@ -95,6 +95,22 @@ func TestHintsReachPolicies(t *testing.T) {
 	}
 }
 
+// Of a turn that ends before any agent has it policies hear the end as well: else its session is one whose turn
+// runs, for ever.
+func TestPoliciesHearTheEndOfWhatNobodyServed(t *testing.T) {
+	h := newHouse(t, nil)
+	s := &spy{}
+	h.n.runtime.host.Set(policy.Keep, "spy", s)
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "t1")))
+	h.take("ann", "t1")
+	h.must(h.step(h.task("ann", "t2")))
+	h.must(h.step(&bus.Cancel{Client: "ann", Task: "t2"}))
+	if got, want := s.heard(), "arrived placed arrived failed"; got != want {
+		t.Errorf("heard %s, want %s", got, want)
+	}
+}
+
 // A policy that panics is off for a minute: the log, the status and the counts say which, and the hub goes
 // on.
 func TestAPolicyThatPanicsIsNamed(t *testing.T) {
