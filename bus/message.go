@@ -527,8 +527,8 @@ func ToolKey(name string) uint64 {
 }
 
 // SessionKey is the key of a client's session in summaries: the same at hubs and agents, and no text. Clients
-// choose the names of their sessions, so it is of a hash of which nobody can reckon backwards what name of its
-// own has another's key. It is never 0, which is no session.
+// choose the names of their sessions, so it is of a hash of which nobody can reckon backwards what name of
+// its own has another's key. It is never 0, which is no session.
 func SessionKey(client, session string) uint64 {
 	var room [256]byte
 	name := append(append(append(room[:0], client...), 0), session...)

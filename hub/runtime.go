@@ -99,8 +99,8 @@ func (n *Node) hearFailed(h *hold) {
 	}
 }
 
-// hearUnserved says that a task has ended that no agent ever had. Else policies would take its session for one
-// whose turn runs, for ever.
+// hearUnserved says that a task has ended that no agent ever had. Else policies would take its session for
+// one whose turn runs, for ever.
 func (n *Node) hearUnserved(t *task) {
 	if n.overheard(t) {
 		x := n.turnOf(t, nil)

@@ -95,8 +95,8 @@ func TestHintsReachPolicies(t *testing.T) {
 	}
 }
 
-// Of a turn that ends before any agent has it policies hear the end as well: else its session is one whose turn
-// runs, for ever.
+// Of a turn that ends before any agent has it policies hear the end as well: else its session is one whose
+// turn runs, for ever.
 func TestPoliciesHearTheEndOfWhatNobodyServed(t *testing.T) {
 	h := newHouse(t, nil)
 	s := &spy{}
