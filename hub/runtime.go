@@ -210,6 +210,9 @@ func (n *Node) do(e *runtimepolicy.Effect) bool {
 			return false
 		}
 		blocks := e.Tokens / max(1, a.reg.BlockSize)
+		if blocks == 0 { // nothing of it is in a cache
+			return false
+		}
 		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks}}) == 0 {
 			return false
 		}
