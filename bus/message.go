@@ -526,14 +526,14 @@ func ToolKey(name string) uint64 {
 	return max(1, xxhash.Sum64String(name)>>2)
 }
 
-// SessionKey is the key of a client's session in summaries: the same at hubs and agents, and no text. It is of
-// a hash that nobody inverts: else a client names a session of its own that has the key of another's, and
-// ends that, or has its tokens forgotten.
+// SessionKey is the key of a client's session in summaries: the same at hubs and agents, and no text. Clients
+// choose the names of their sessions, so it is of a hash of which nobody can reckon backwards what name of
+// its own has another's key. It is never 0, which is no session.
 func SessionKey(client, session string) uint64 {
-	var space [1 + 2*MaxID]byte
-	b := append(append(append(space[:0], byte(len(client))), client...), session...)
-	sum := sha256.Sum256(b)
-	return binary.BigEndian.Uint64(sum[:])
+	var room [256]byte
+	name := append(append(append(room[:0], client...), 0), session...)
+	sum := sha256.Sum256(name)
+	return max(1, binary.BigEndian.Uint64(sum[:]))
 }
 
 // Agent states.

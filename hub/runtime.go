@@ -99,6 +99,15 @@ func (n *Node) hearFailed(h *hold) {
 	}
 }
 
+// hearUnserved says that a task has ended that no agent ever had. Else policies would take its session for
+// one whose turn runs, for ever.
+func (n *Node) hearUnserved(t *task) {
+	if n.overheard(t) {
+		x := n.turnOf(t, nil)
+		n.runtime.host.Failed(n.now, &x)
+	}
+}
+
 // judgePairs asks the policy of [policy.Place] about the pairs of the round, whatever was bid: those that it
 // forbids leave the round, and the others are charged for what is lost by them.
 func (n *Node) judgePairs() {
@@ -201,6 +210,9 @@ func (n *Node) do(e *runtimepolicy.Effect) bool {
 			return false
 		}
 		blocks := e.Tokens / max(1, a.reg.BlockSize)
+		if blocks == 0 { // nothing of it is in a cache
+			return false
+		}
 		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks}}) == 0 {
 			return false
 		}

@@ -95,6 +95,45 @@ func TestHintsReachPolicies(t *testing.T) {
 	}
 }
 
+// Of a turn that ends before any agent has it policies hear the end as well: else its session is one whose
+// turn runs, for ever.
+func TestPoliciesHearTheEndOfWhatNobodyServed(t *testing.T) {
+	h := newHouse(t, nil)
+	s := &spy{}
+	h.n.runtime.host.Set(policy.Keep, "spy", s)
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "t1")))
+	h.take("ann", "t1")
+	h.must(h.step(h.task("ann", "t2")))
+	h.must(h.step(&bus.Cancel{Client: "ann", Task: "t2"}))
+	if got, want := s.heard(), "arrived placed arrived failed"; got != want {
+		t.Errorf("heard %s, want %s", got, want)
+	}
+}
+
+// What has less than a block is in no cache: nobody is asked to use it again, and no hold is made for that.
+func TestNoTouchOfNoBlocks(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.Seats.Sessions, c.Seats.Touches = true, true })
+	s := &spy{act: func(_ runtimepolicy.Room, to []runtimepolicy.Effect) []runtimepolicy.Effect {
+		return append(to, runtimepolicy.Effect{Kind: runtimepolicy.Touch, Agent: policy.IDOf("a-1"),
+			Session: bus.SessionKey("ann", "s-t1"), Tokens: 5})
+	}}
+	h.n.runtime.host.Set(policy.Keep, "spy", s)
+	reg := registration("a-1", "llama", 4, 0.9, card(1, 1, 4))
+	reg.BlockSize, reg.KVTokens, reg.Features = 16, 16_000, append(reg.Features, bus.Touches)
+	h.must(h.n.Join(h.now, reg))
+	h.run()
+	h.prepaid[h.n.cfg.Prober()] = 1000 * market.Credit
+	h.must(h.step(h.task("ann", "t1")))
+	h.serve(h.take("ann", "t1"), market.Usage{Prompt: 100, Output: 3})
+	for range 20 {
+		h.pass(time.Second)
+	}
+	if st := h.n.Stats(); st.Touches != 0 || st.Touched.Unfunded != 0 || st.Undone < 10 {
+		t.Errorf("%d touches, %d without money, %d not done", st.Touches, st.Touched.Unfunded, st.Undone)
+	}
+}
+
 // A policy that panics is off for a minute: the log, the status and the counts say which, and the hub goes
 // on.
 func TestAPolicyThatPanicsIsNamed(t *testing.T) {

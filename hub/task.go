@@ -210,6 +210,9 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	case done:
 		return
 	}
+	if t.hold == nil {
+		n.hearUnserved(t)
+	}
 	n.release(t)
 	n.letGo(t)
 	n.unquote(t)

@@ -35,21 +35,23 @@ func (w *Watchdog) Enters(policy string) {
 	w.name.Store(w.last)
 }
 
-// Run watches until ctx ends, and says which policy hangs, once.
+// Run watches until ctx ends, and says which policy hangs, once. It has seen that call before: a process that
+// was stopped, and goes on, may find one that is as old and has not had its time.
 func (w *Watchdog) Run(ctx context.Context, hangs func(policy string)) {
 	look := time.NewTicker(Hangs / 5)
 	defer look.Stop()
-	for {
+	for seen := int64(0); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-look.C:
 		}
-		name := w.name.Load()
-		if name != nil && time.Duration(time.Now().UnixNano()-w.since.Load()) > Hangs {
+		name, since := w.name.Load(), w.since.Load()
+		if name != nil && since == seen && time.Duration(time.Now().UnixNano()-since) > Hangs {
 			hangs(*name)
 			return
 		}
+		seen = since
 	}
 }
 

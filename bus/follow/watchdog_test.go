@@ -38,6 +38,21 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
+// A process that was stopped in the middle of a call, and goes on, has hung in nothing.
+func TestAWatchdogThatSleptSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		var w Watchdog
+		go w.Run(ctx, func(policy string) { t.Errorf("%s hangs", policy) })
+		w.Enters("quick")
+		w.since.Store(time.Now().Add(-time.Minute).UnixNano())
+		time.Sleep(Hangs/5 + time.Millisecond)
+		w.Enters("")
+		time.Sleep(Hangs)
+	})
+}
+
 func TestPoliciesThatHungAreNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hung")
 	if names, err := ReadHung(path); err != nil || len(names) > 0 {

@@ -10,6 +10,8 @@ type Kept[V any] struct {
 	buckets []int32 // a power of two, by key
 	count   int
 	clients map[ID]*owner
+	levels  []*owner // of as many keys each, the one that came last
+	most    int      // keys of whoever has most
 }
 
 type entry[V any] struct {
@@ -23,6 +25,7 @@ type entry[V any] struct {
 type owner struct {
 	keys           int
 	oldest, newest int32
+	came, comes    *owner // of as many keys: before it, and after it
 }
 
 // nowhere is no place in a list.
@@ -98,7 +101,7 @@ func (k *Kept[V]) Add(client, key ID) (v *V, made bool) {
 		o = &owner{oldest: nowhere, newest: nowhere}
 		k.clients[client] = o
 	}
-	o.keys++
+	k.level(o, o.keys+1)
 	k.link(o, i)
 	return &k.all[i].value, true
 }
@@ -151,13 +154,7 @@ const free int32 = -2
 func (k *Kept[V]) evict(client ID) {
 	o := k.clients[client]
 	if o == nil || o.keys*len(k.clients) < k.limit {
-		o = nil
-		// of equals whoever used its oldest longest ago by place: no map's order
-		for _, c := range k.clients {
-			if o == nil || c.keys > o.keys || c.keys == o.keys && c.oldest < o.oldest {
-				o = c
-			}
-		}
+		o = k.levels[k.most]
 	}
 	k.remove(o.oldest)
 }
@@ -172,11 +169,40 @@ func (k *Kept[V]) remove(i int32) {
 	k.count--
 	o := k.clients[e.client]
 	k.unlink(o, i)
-	if o.keys--; o.keys == 0 {
+	if k.level(o, o.keys-1); o.keys == 0 {
 		delete(k.clients, e.client)
 	}
 	*e = entry[V]{next: k.spare, newer: free}
 	k.spare = i
+}
+
+// level notes that a client has one key more or less. Who has most is found without a look at all.
+func (k *Kept[V]) level(o *owner, keys int) {
+	if o.keys > 0 {
+		switch {
+		case o.comes != nil:
+			o.comes.came = o.came
+		default:
+			k.levels[o.keys] = o.came
+		}
+		if o.came != nil {
+			o.came.comes = o.comes
+		}
+		if k.most == o.keys && k.levels[o.keys] == nil {
+			k.most--
+		}
+	}
+	o.keys, o.came, o.comes = keys, nil, nil
+	if keys == 0 {
+		return
+	}
+	for keys >= len(k.levels) {
+		k.levels = append(k.levels, nil)
+	}
+	if o.came = k.levels[keys]; o.came != nil {
+		o.came.comes = o
+	}
+	k.levels[keys], k.most = o, max(k.most, keys)
 }
 
 // link makes a key the one that its client used last.

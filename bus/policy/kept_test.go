@@ -156,3 +156,40 @@ func TestKeptIsTheSameTwice(t *testing.T) {
 		t.Errorf("%v\n%v", a, b)
 	}
 }
+
+// Whoever makes room is found without a look at every client, and is one who has most.
+func TestRoomIsMadeByWhoHasMost(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 1))
+	k := NewKept[int](200)
+	for n := range ID(20_000) {
+		client := 1 + ID(r.IntN(1+r.IntN(60)))
+		if r.IntN(4) == 0 {
+			k.Drop(1 + n - ID(r.IntN(300)))
+		}
+		before, most := map[ID]int{}, 0
+		for id, o := range k.clients {
+			before[id], most = o.keys, max(most, o.keys)
+		}
+		full := k.count == k.limit
+		k.Add(client, 1+n)
+		for id, had := range before {
+			if o := k.clients[id]; id != client && (o == nil || o.keys < had) && (!full || had < most) {
+				t.Fatalf("%d of %d keys: client %d of %d keys made room, and another has %d", k.count, k.limit, id,
+					had, most)
+			}
+		}
+		if k.count > 0 && (len(k.levels) <= k.most || k.levels[k.most] == nil) {
+			t.Fatalf("nobody has %d keys", k.most)
+		}
+	}
+}
+
+func BenchmarkKeptOfManyClients(b *testing.B) {
+	k := NewKept[int](1 << 16)
+	for i := range ID(1 << 16) {
+		k.Add(1+i/2, 1+i)
+	}
+	for i := ID(1 << 20); b.Loop(); i++ {
+		k.Add(i, i)
+	}
+}

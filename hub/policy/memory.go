@@ -56,7 +56,7 @@ func IDOf(name string) policy.ID {
 // prompt begins with, tools and system prompt, whoever sends it.
 func RoleOf(client, declared string, p *bus.Prompt) policy.ID {
 	if declared != "" {
-		return max(1, policy.Mixed(IDOf(client))^IDOf(declared))
+		return bus.SessionKey(client, "\x00"+declared) // as no session is called
 	}
 	if p.Anchor == 0 {
 		return 0
