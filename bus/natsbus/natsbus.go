@@ -44,8 +44,8 @@ const (
 	// of one attempt: a server on the same continent answers in a fraction of the first; one in process is
 	// there, and late only where the machine stands still
 	connectWithin, connectInProcess = 2 * time.Second, 30 * time.Second
-	// and for its word once it is connected: who speaks for hundreds of agents has creds of a hundred kilobytes,
-	// which a busy server takes a while to judge
+	// and for its word once it is connected: who speaks for hundreds of agents has creds of a hundred
+	// kilobytes, which a busy server takes a while to judge
 	wordWithin = 8 * time.Second
 
 	reconnectBuffer = 32 << 10        // bytes kept while disconnected: a second's news; more would be stale
