@@ -106,7 +106,8 @@ func TestKeysTurn(t *testing.T) {
 		now = now.Add(time.Duration(r.Int64N(int64(30 * time.Minute))))
 	}
 	days := now.Sub(begun).Hours() / 24
-	if float64(made) < days || float64(made) > days+2 || both == 0 {
+	// a key is made up to half an hour late here, and is due that much later
+	if float64(made) < days*24/24.5 || float64(made) > days+2 || both == 0 {
 		t.Errorf("%d keys in %.1f days, %d of 3000 prompts have two names", made, days, both)
 	}
 	now = now.Add(1000 * time.Hour) // no door was there
