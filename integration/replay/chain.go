@@ -28,7 +28,20 @@ func (c *Chain) Blocks(turn int) (all []int) {
 }
 
 // BundledChains returns the sessions of one of the files that come with the program.
-func BundledChains(file string) (all []Chain, err error) {
+func BundledChains(file string) ([]Chain, error) {
+	all, err := bundledLines[Chain](file)
+	for _, c := range all {
+		for i, t := range c.Turns {
+			if len(t) < 5 || len(t)%2 == 0 || c.Block < 1 {
+				return nil, fmt.Errorf("%s: turn %d of session %s: %d numbers", file, i, c.ID, len(t))
+			}
+		}
+	}
+	return all, err
+}
+
+// bundledLines reads one of the packed files that come with the program, of a value in JSON a line.
+func bundledLines[T any](file string) (all []T, err error) {
 	f, err := files.Open("data/" + file)
 	if err != nil {
 		return nil, err
@@ -41,16 +54,11 @@ func BundledChains(file string) (all []Chain, err error) {
 	lines := bufio.NewScanner(z)
 	lines.Buffer(nil, MaxLine)
 	for lines.Scan() {
-		var c Chain
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+		var one T
+		if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		for i, t := range c.Turns {
-			if len(t) < 5 || len(t)%2 == 0 || c.Block < 1 {
-				return nil, fmt.Errorf("%s: turn %d of session %s: %d numbers", file, i, c.ID, len(t))
-			}
-		}
-		all = append(all, c)
+		all = append(all, one)
 	}
 	return all, lines.Err()
 }

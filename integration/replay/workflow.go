@@ -1,12 +1,5 @@
 package replay
 
-import (
-	"bufio"
-	"compress/gzip"
-	"encoding/json"
-	"fmt"
-)
-
 // Workflow is a log of agents that work together: who said something, and how long it was, without the text.
 type Workflow struct {
 	ID string `json:"id"`
@@ -23,24 +16,4 @@ type Step struct {
 }
 
 // BundledWorkflows returns the logs of one of the files that come with the program.
-func BundledWorkflows(file string) (all []Workflow, err error) {
-	f, err := files.Open("data/" + file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return nil, err
-	}
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, MaxLine)
-	for lines.Scan() {
-		var w Workflow
-		if err := json.Unmarshal(lines.Bytes(), &w); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		all = append(all, w)
-	}
-	return all, lines.Err()
-}
+func BundledWorkflows(file string) ([]Workflow, error) { return bundledLines[Workflow](file) }
