@@ -3,6 +3,7 @@ package tree
 import (
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 )
 
@@ -14,6 +15,8 @@ type Regressor struct {
 	branches branches
 	leaves   []*leaf
 	scratch  *scratch
+	// of every node, the most that a leaf behind it says in [Regressor.Rise]; empty after an observation
+	tops []float64
 }
 
 // leaf is where observations end up.
@@ -64,9 +67,24 @@ func (t *Regressor) Rise(x, slopes []float64) float64 {
 		!sound(1, x...) {
 		return 0
 	}
+	if len(t.tops) == 0 {
+		t.findTops()
+	}
 	var at [mostRising]float64
 	copy(at[:], x)
 	return t.rise(0, x, slopes, at[:len(x)])
+}
+
+// findTops finds them from the leaves up: a node comes after the one that leads to it.
+func (t *Regressor) findTops() {
+	t.tops = slices.Grow(t.tops[:0], len(t.branches))[:len(t.branches)]
+	for i, n := range slices.Backward(t.branches) {
+		if n.feature < 0 {
+			t.tops[i] = t.leaves[n.left].top()
+		} else {
+			t.tops[i] = max(t.tops[n.left], t.tops[n.right])
+		}
+	}
 }
 
 // mostRising is how many features there may be of what rises with them.
@@ -76,20 +94,35 @@ func (t *Regressor) rise(node int, x, slopes, at []float64) float64 {
 	n := &t.branches[node]
 	switch was := 0.0; {
 	case n.feature < 0:
-		y := t.leaves[n.left].rising(at, slopes)
-		for i, s := range slopes {
-			y -= float64(s * (x[i] - at[i]))
-		}
-		return y
+		return lowered(t.leaves[n.left].rising(at, slopes), x, slopes, at)
 	case at[n.feature] < n.at:
 		return t.rise(int(n.left), x, slopes, at)
 	default:
 		y := t.rise(int(n.right), x, slopes, at)
 		was, at[n.feature] = at[n.feature], n.at
-		y = max(y, t.rise(int(n.left), x, slopes, at))
+		if lowered(t.tops[n.left], x, slopes, at) > y { // else no leaf there says more
+			y = max(y, t.rise(int(n.left), x, slopes, at))
+		}
 		at[n.feature] = was
 		return y
 	}
+}
+
+// lowered is y less what a line rises from a point to another, where there is no less of any feature. It is
+// the less, the less y is and the further the points are apart, to the last bit.
+func lowered(y float64, x, slopes, at []float64) float64 {
+	for i, s := range slopes {
+		y -= float64(s * (x[i] - at[i]))
+	}
+	return y
+}
+
+// top is the most that rising says anywhere.
+func (l *leaf) top() float64 {
+	if l.n == 0 {
+		return 0
+	}
+	return l.high + float64((l.high-l.low)/2)
 }
 
 // rising is the mean, or what the plane says that falls no faster than so.
@@ -130,6 +163,7 @@ func (t *Regressor) Learn(x []float64, y, weight float64) {
 	if len(x) != t.features || !sound(weight, x...) || !sound(weight, y) {
 		return
 	}
+	t.tops = t.tops[:0]
 	at, i := t.branches.leaf(x)
 	l := t.leaves[i]
 	if mean, plane := l.both(x); l.n > 0 {
