@@ -109,6 +109,8 @@ type Prompt struct {
 	Messages int    `msgpack:"messages"` // 1 for a completion
 	Tokens   int    `msgpack:"tokens"`   // estimate
 	Marks    []Mark `msgpack:"marks,omitempty"`
+	// of the same marks, SumBytes of each text's SHA-256: only where it was read, until it is named
+	Sums []byte `msgpack:"-"`
 	// Hashes of the same marks under the key before, or under that which comes next: for some time around
 	// when that is due. Where a text is known by the former ones, it is to be known by its own from now on;
 	// where it is by the next ones, the prompt means these.
