@@ -630,6 +630,17 @@ type Status struct {
 	MaxPromptTokens int           `json:"max_prompt_tokens" msgpack:"max_prompt_tokens"`
 	// runtime policies that are on, or would be; none: of a hub without, or of an earlier version
 	Policies []PolicyStatus `json:"policies,omitempty" msgpack:"policies,omitempty"`
+	// nil: of a hub that admits every session, or of an earlier version
+	Seats *SeatStatus `json:"seats,omitempty" msgpack:"seats,omitempty"`
+}
+
+// SeatStatus says how a hub that admits sessions is seated.
+type SeatStatus struct {
+	Seats   int   `json:"seats" msgpack:"seats"`     // sessions that have one
+	Used    int   `json:"used" msgpack:"used"`       // blocks of agents' caches that these count
+	Blocks  int   `json:"blocks" msgpack:"blocks"`   // that there are for them
+	Waiting int   `json:"waiting" msgpack:"waiting"` // tasks that wait for one
+	Refused int64 `json:"refused" msgpack:"refused"` // tasks that found none in time, since the hub began
 }
 
 // PolicyStatus says how a runtime policy is.

@@ -282,10 +282,14 @@ func (h *hold) due(n *Node) {
 	case !n.now.Before(h.expires) && n.now.Before(n.hears):
 		n.timers.set(&h.timer, n.hears)
 	case !n.now.Before(h.expires):
-		n.acks.put(h.id, bus.CodeLate)
-		n.stats.agent(h.agent.id).Expired++
 		n.fail(h, bus.CodeTimeout, bus.CodeTimeout,
 			"the agent did not report an end in time; nothing was charged")
+		if n.holds[h.id] != nil { // that could not be recorded
+			n.timers.set(&h.timer, n.now.Add(endAgain))
+			return
+		}
+		n.acks.put(h.id, bus.CodeLate)
+		n.stats.agent(h.agent.id).Expired++
 	case h.state.taken():
 		n.timers.set(&h.timer, h.expires)
 	case h.again < dispatchAgain && !h.cancelled && h.task.msg != nil && len(h.task.msg.Body) > 0:

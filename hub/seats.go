@@ -315,6 +315,7 @@ func (n *Node) refuseUnseated() {
 		n.stats.Unseated++
 		n.end(t, n.noSeat(t))
 	}
+	n.countUnseated()
 }
 
 // noSeat is the answer to a task whose session found no seat, with when it should come back.

@@ -385,3 +385,33 @@ func TestAnAgentIsNotGivenMoreThanItsDepth(t *testing.T) {
 	h.pass(20 * time.Millisecond)
 	h.take("ann", "t2")
 }
+
+// A hub's status says how it is seated, and what of it waits or was sent away; one that admits everybody says
+// nothing of seats.
+func TestStatusSaysHowAHubIsSeated(t *testing.T) {
+	h := seatedHouse(t, 1, 2, func(c *Config) { c.Seats.Wait = 5 * time.Second })
+	for i := range 3 {
+		h.turn("ann", fmt.Sprint("t", i), fmt.Sprint("s", i))
+	}
+	want := &bus.SeatStatus{Seats: 2, Blocks: 40, Waiting: 1}
+	got := h.n.Status()
+	if got.Seats == nil || got.Seats.Used < 20 || got.Seats.Used > 40 {
+		t.Fatalf("%+v", got.Seats)
+	}
+	if want.Used = got.Seats.Used; *got.Seats != *want {
+		t.Errorf("%+v, want %+v", got.Seats, want)
+	}
+	data, err := bus.Encode(got)
+	h.must(err)
+	read := new(bus.Status)
+	if h.must(bus.Decode(data, read)); *read.Seats != *want {
+		t.Errorf("%+v was said and %+v heard", got.Seats, read.Seats)
+	}
+	h.pass(6 * time.Second)
+	if s := h.n.Status().Seats; s.Refused != 1 || s.Waiting != 0 {
+		t.Errorf("one was sent away: %+v", s)
+	}
+	if s := newHouse(t, nil).n.Status(); s.Seats != nil {
+		t.Errorf("a hub without seats says %+v", s.Seats)
+	}
+}
