@@ -9,7 +9,9 @@ import (
 
 	"souk/agentd/holdings"
 	"souk/agentd/kvevent"
+	"souk/agentd/policy"
 	"souk/bus"
+	runtimepolicy "souk/bus/policy"
 	"souk/hub/congest"
 	"souk/market"
 )
@@ -40,6 +42,7 @@ type Agent struct {
 	touching int // touches that the engine works on
 	ttft     mean
 	congest  congest.Line
+	policies *policy.Host
 
 	generated *int64 // tokens, as the engine last counted them
 
@@ -100,7 +103,8 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
 	}
 	a := &Agent{cfg: cfg, lim: limits, info: info, boot: boot, open: open, state: bus.StateReady,
 		texts: newTexts(textsKept), holds: map[string]*hold{}, news: true,
-		counts: Counts{Refused: map[bus.Code]int64{}}}
+		policies: policy.New(limits.Policies, limits.knownPolicies()),
+		counts:   Counts{Refused: map[bus.Code]int64{}}}
 	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot))
 	if at := cfg.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents {
 		a.engine.Want()
@@ -295,6 +299,7 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		a.ahead += h.ahead
 		a.news = true
 		a.counts.Accepted++
+		a.hearArrived(d)
 	}
 	a.remember(d.Hold, h)
 	return h.reply, code == ""
@@ -373,7 +378,9 @@ func (a *Agent) remember(id string, h *hold) {
 
 // Begin is the run of an accepted dispatch.
 func (a *Agent) Begin(d *bus.Dispatch) *Run {
-	return NewRun(d, a.cfg.ID, a.cfg.Model, a.info.BlockSize)
+	r := NewRun(d, a.cfg.ID, a.cfg.Model, a.info.BlockSize)
+	r.watch, r.now = a.watch(d), a.now
+	return r
 }
 
 // Request is what the engine is asked for a dispatch.
@@ -452,6 +459,7 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 		a.ttft.add(float64(c.TTFTUS))
 	}
 	a.counts.ended(c)
+	a.hearEnded(d, e)
 	return *c
 }
 
@@ -530,8 +538,10 @@ type Ready struct {
 	Summary     *bus.Summary // nil: no news
 	Domain      string       // whom it is for, and Holdings
 	Holdings    []bus.Holdings
-	Completions []Report  // to send again; each to be answered by Acked or Unsent
-	Wake        time.Time // ask again then, if nothing happens before
+	Completions []Report               // to send again; each to be answered by Acked or Unsent
+	Effects     []runtimepolicy.Effect // that a policy wants
+	Faults      []error                // policies that were turned off since
+	Wake        time.Time              // ask again then, if nothing happens before
 }
 
 // Report is a completion and the domain of the hub that it is for.
@@ -546,7 +556,8 @@ const maxSending = 32
 // Ready returns what is due, once.
 func (a *Agent) Ready(now time.Time) Ready {
 	a.now = now
-	r := Ready{Wake: now.Add(a.lim.SummaryEvery), Domain: a.Domain()}
+	r := Ready{Wake: now.Add(a.lim.SummaryEvery), Domain: a.Domain(), Effects: a.policies.Act(now),
+		Faults: a.policies.Faults()}
 	quiet, news := now.Sub(a.summarised), a.news || a.extra > 0
 	switch {
 	case quiet >= a.lim.SummaryEvery, news && quiet >= a.lim.SummaryGap:

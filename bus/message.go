@@ -379,6 +379,10 @@ type Completion struct {
 	Inbox  string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
 }
 
+// FinishFiltered is why an answer ends that its agent, or the engine, does not pass on to its end: it is paid
+// as far as it went.
+const FinishFiltered = "content_filter"
+
 // What an agent says of the form of an answer.
 const (
 	FormKept   = "kept"

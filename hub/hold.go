@@ -487,8 +487,9 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output,
 		NoCacheReport: c.NoCacheReport,
 		// An answer of finish "length" below its max_tokens ended at its client's max_price: its length is a
-		// bid.
+		// bid. One that an agent cuts ends at what was found in it.
 		Cut: c.Outcome != bus.OutcomeDone || c.Finish == "length" && c.Usage.Output < h.rec.MaxTokens ||
+			c.Finish == bus.FinishFiltered ||
 			t.only != nil, // which was to answer with one token
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
 		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),
