@@ -21,15 +21,6 @@ type Pool struct {
 	Link    float64       // bytes a second that an engine which computes can send, one prompt after another
 }
 
-// Bytes of keys and values of a token at 16 bits: layers * 2 * heads * their size * 2.
-const (
-	TokenOf8B  = 32 * 2 * 8 * 128 * 2 // Llama 3.1 8B
-	TokenOf70B = 80 * 2 * 8 * 128 * 2 // Llama 3.1 70B
-)
-
-// Link400 is a network of 400 Gbit/s.
-const Link400 = 400e9 / 8
-
 // pools are those of a run.
 type pools struct {
 	of    []int           // by engine that answers: its pool, from 1
