@@ -69,7 +69,7 @@ func (s *suite) touches(t *testing.T) {
 	if got := s.with(t, 0, salt, kept); got != full {
 		t.Fatalf("a touch at once finds %d of %d tokens", got, full)
 	}
-	fill(0, room-part-2)
+	fill(0, room-part-1) // and the block of the last token
 	if got := s.with(t, 0, salt, kept); got != full {
 		t.Errorf("of what was touched %d of %d tokens are left", got, full)
 	}
