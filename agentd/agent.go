@@ -45,6 +45,7 @@ type Agent struct {
 	policies *policy.Host
 
 	generated *int64 // tokens, as the engine last counted them
+	evicts    evicts
 
 	seq        uint64    // of the last summary
 	summarised time.Time // when it was sent
@@ -171,6 +172,32 @@ func (a *Agent) Healthy(generated *int64) {
 	a.generated = generated
 	a.healthy(bus.StateReady)
 }
+
+// Evicts takes in how many blocks the engine has given up so far, and how long nobody had asked for them then,
+// in seconds, all together. What is not a number, or goes down, says nothing: the engine has started again.
+func (a *Agent) Evicts(blocks, idle float64) {
+	e := &a.evicts
+	if n, s := blocks-e.blocks, idle-e.idle; n > 0 && s >= 0 && e.seen {
+		age := time.Duration(min(s/n, mostIdle.Seconds()) * float64(time.Second))
+		if e.age == 0 {
+			e.age = age
+		}
+		e.age += time.Duration(n / (n + evictMemory) * float64(age-e.age))
+	}
+	*e = evicts{blocks: blocks, idle: idle, age: e.age, seen: blocks >= 0 && idle >= 0}
+}
+
+// evicts is how old blocks are that the engine gives up.
+type evicts struct {
+	blocks, idle float64 // so far
+	seen         bool
+	age          time.Duration
+}
+
+const (
+	evictMemory = 32 // blocks that were given up before count as much as so many anew
+	mostIdle    = 24 * time.Hour
+)
 
 // Returned says that an engine which was away is back: perhaps another process, with an empty cache and other
 // sizes. If it no longer serves the model, the agent sells what it serves now, if the configuration names no
@@ -391,6 +418,9 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	}
 	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens,
 		Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
+	if d.Kind == bus.DispatchWarmup {
+		r.Priority = PriorityPrefetch
+	}
 	r.Count = a.mustCount(d)
 	if from := d.Task.Resume; from != nil && len(from.Tokens) > 0 {
 		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Reasoning: from.Reasoning, Calls: from.Calls,

@@ -17,6 +17,7 @@ type Setting struct {
 	Engines int
 	Engine  EngineConfig
 	Scripts []*Script
+	Pools   []Pool // engines whose prompts others compute
 
 	Callers int             // each plays one dialogue after another, turn by turn
 	Rate    float64         // instead: dialogues that begin in a second, at random (Poisson)
@@ -135,13 +136,15 @@ type run struct {
 	random  *rand.Rand // for arrivals
 	said    []Said
 	byJob   map[*Job]*Request
+	pools   pools
 
 	plays, open, asking int
 	all                 []*Request
 	ring                []*Request // the next question of each dialogue, the one that comes next first
 }
 
-// Run plays a setting under a policy to its end and returns every request, in the order in which they came.
+// Run plays a setting under a policy to its end and returns every request, in the order in which they came,
+// and the engines, behind which stand those of the pools that compute prompts.
 func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 	if err := s.validate(); err != nil {
 		return nil, nil, err
@@ -151,6 +154,7 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 	for range s.Engines {
 		r.engines, r.due = append(r.engines, NewEngine(s.Engine)), append(r.due, -1)
 	}
+	r.addPools()
 	for _, x := range s.Slow {
 		e := r.engines[x.Engine]
 		r.add(x.From, func(time.Duration) { e.times = x.Times })
@@ -190,7 +194,7 @@ func (s *Setting) validate() error {
 				last.prompt+last.output, capacity)
 		}
 	}
-	return nil
+	return s.validatePools()
 }
 
 // together is the time within which all callers of a closed loop begin.
@@ -405,6 +409,9 @@ func (r *run) place(now time.Duration, p Placed) {
 		r.view.Sent(q)
 	}
 	r.add(now+r.hop(), func(now time.Duration) {
+		if r.handed(now, q) {
+			return
+		}
 		e := r.engines[q.Engine]
 		e.Ask(now, &q.Job)
 		r.step(now, q.Engine)
@@ -416,6 +423,10 @@ func (r *run) step(now time.Duration, i int) {
 	e := r.engines[i]
 	r.said = e.Advance(now, r.said[:0])
 	for _, s := range r.said {
+		if i >= r.Engines {
+			r.handOver(now, i, s.Job)
+			continue
+		}
 		q := r.byJob[s.Job]
 		if s.First {
 			q.First = now + r.Hop
@@ -507,7 +518,7 @@ func (r *run) look(now time.Duration) {
 }
 
 func (r *run) scrape(now time.Duration) {
-	for i, e := range r.engines {
+	for i, e := range r.engines[:r.Engines] {
 		v := &r.view.Engines[i]
 		v.Scrape = Scrape{len(e.Running), len(e.Waiting), e.Usage(), e.Output}
 		v.ScrapedAt = Start.Add(now)
