@@ -242,6 +242,7 @@ func (q *inquiry) look() *bus.Result {
 		x.quote = q.idle(a, held)
 		x.quote.beside(t, a, s.burden)
 		x.ttft, x.queue = x.quote.forecast.TTFT, s.burden.Queue
+		x.early = x.ttft - a.predictor.Half(x.ttft)
 		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
 		if least, ok := q.fastest[a.fastest]; !ok || x.service < least {
 			q.fastest[a.fastest] = x.service
@@ -378,7 +379,7 @@ func (q *inquiry) add(s *sight, wait time.Duration, price, toll market.Credits) 
 		return y.within(terms.Cap()) - y.cost + toll - price
 	}
 	x.net = net(t.usual)
-	x.wins = net(t.terms) >= 0 && x.ttft <= t.deadline.Sub(n.now)
+	x.wins = net(t.terms) >= 0 && x.ttft-s.early <= t.deadline.Sub(n.now)
 	i, ok := slices.BinarySearchFunc(q.models, a.reg.Model,
 		func(p prize, model string) int { return cmp.Compare(p.agent.reg.Model, model) })
 	if !ok {

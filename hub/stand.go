@@ -82,6 +82,7 @@ type prospect struct {
 	loaded        bool // load is known
 	quote         *offer
 	ttft, service time.Duration  // beside what is in hand there
+	early         time.Duration  // by which half of all first tokens come before it
 	queue         time.Duration  // of the first, that passes while it waits
 	load          market.Credits // the toll for the time that it takes longer than elsewhere: see Node.loads
 }
@@ -444,7 +445,7 @@ func (n *Node) row(a *agent, g *group, o *offer) int32 {
 	}
 	if x.serves = suits && o.takes; x.serves {
 		x.ttft = a.predictor.Later(o.first, o.work, g.burden)
-		x.service = o.stays + x.ttft
+		x.service, x.early = o.stays+x.ttft, x.ttft-a.predictor.Half(x.ttft)
 	}
 	return i
 }

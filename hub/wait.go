@@ -261,7 +261,7 @@ func (n *Node) charge(i int, pairs []pair) {
 			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], t.purse.number, t.waited, t.home == a))}
 		p.toll += p.parts.Sum()
 		worth := market.Credits(-1)
-		if p.ttft <= t.left {
+		if p.half <= t.left {
 			worth = p.value - p.cost + p.toll - n.cfg.Fee
 		}
 		best = max(best, worth)
@@ -393,7 +393,7 @@ func (f *search) first(x *prospect, d time.Duration) time.Duration {
 
 // worth is the value of a slot whose first token comes then; false if that is too late.
 func (f *search) worth(x *prospect, at time.Duration) (market.Credits, bool) {
-	if !x.serves || at > f.left {
+	if !x.serves || at-x.early > f.left {
 		return 0, false
 	}
 	value := f.terms.Value(market.Quote{TTFT: at, Cost: x.quote.cost, Quality: x.quote.quality})
@@ -419,8 +419,10 @@ func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most 
 		return false // as one was that came sooner, whatever is charged
 	}
 	value, ok := f.worth(x, at)
-	if free := (market.Wait{Value: value, Cost: x.quote.cost, Share: f.share}); !ok ||
-		!f.mayBe(free.Sum(n.cfg.Fee)) {
+	if !ok {
+		return false // by the deadline, which is another time for agents that have more in hand
+	}
+	if free := (market.Wait{Value: value, Cost: x.quote.cost, Share: f.share}); !f.mayBe(free.Sum(n.cfg.Fee)) {
 		x.quote.late = at
 		return false
 	}

@@ -406,6 +406,18 @@ func (m *Means) LatestFirst(forecast time.Duration) (time.Duration, bool) {
 	return span(forecast.Seconds() * max(1, most)), known
 }
 
+// Half is within what time half of the first tokens come that are forecast so, as far as that is known.
+func (m *Means) Half(forecast time.Duration) time.Duration {
+	g := m.seenRanges().group(ms(forecast))
+	if g.middle == 0 {
+		g = m.class.spread.group(ms(forecast))
+	}
+	if g.middle == 0 {
+		return forecast
+	}
+	return span(forecast.Seconds() * g.middle)
+}
+
 // ITL is the mean time between tokens of the class; 0 while none was measured.
 func (m *Means) ITL() time.Duration { return span(m.class.itl) }
 
