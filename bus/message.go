@@ -628,6 +628,8 @@ type Status struct {
 	MaxPromptTokens int           `json:"max_prompt_tokens" msgpack:"max_prompt_tokens"`
 	// runtime policies that are on, or would be; none: of a hub without, or of an earlier version
 	Policies []PolicyStatus `json:"policies,omitempty" msgpack:"policies,omitempty"`
+	// how full it is: below the knee, in transition or saturated; "": it does not say
+	Regime string `json:"regime,omitempty" msgpack:"regime,omitempty"`
 }
 
 // PolicyStatus says how a runtime policy is.

@@ -462,5 +462,6 @@ func (s *Status) Validate() error {
 		p.within("policies.off_ms", x.OffMS, 0, MaxPatient)
 		p.text("policies.why", len(x.Why), MaxText)
 	}
+	p.text("regime", len(s.Regime), MaxID)
 	return p.err
 }

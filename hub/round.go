@@ -232,7 +232,7 @@ func resized[T any](list []T, n int) []T {
 // which do, and bids must not decide tolls. Nor does it matter which other tasks are in the round: one that
 // bids below any cost is not.
 func (n *Node) tolls() {
-	s, p := &n.round, n.cfg.Regime
+	s, p := &n.round, n.params()
 	if len(s.pairs) == 0 {
 		return
 	}
@@ -379,6 +379,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		t := placed[slot]
 		if t.only == nil {
 			n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
+			n.regimes.watch.Priced(o.Awards[slot].SlotPrice, o.Awards[slot].Cost)
 		}
 		n.start(t, h, &o.Awards[slot])
 	}
@@ -455,6 +456,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		features: q.features, most: q.most, sent: n.now,
 	}
 	h.ttft, h.first = q.forecast.TTFT, a.worstFirst(t, q)
+	h.idle, _, _ = a.predictor.Idle(q.features)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
 		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
 	}
