@@ -26,11 +26,12 @@ type hold struct {
 	most     int           // prompt tokens that it covers; 0: it is known from the journal alone
 	implied  int           // tokens that the agent is believed to hold, as far as the same text implies it
 	ttft     time.Duration // expected
-	idle     time.Duration // where nothing else is in hand; 0: it is known from the journal alone
 	queued   uint64        // its number in its agent's queue; 0: it is in none
 	run      *prefix.Run   // of it, in what its agent is believed to hold
 	spent    int64         // by all tasks of its agent, when it was handed out
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
+
+	then placing // as it was then
 
 	congestion market.Credits // the tier's part of its toll, <= 0
 	crowd      *market.Toll   // the crowd's; nil: none
@@ -418,7 +419,7 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 		return
 	}
 	n.hearServed(h, c)
-	n.noteFirst(h, c)
+	n.noteServed(h, c)
 	n.close(h)
 	n.stats.captured(s, h, c, cost)
 	n.noteAnswer(h, c, cost)
