@@ -636,6 +636,8 @@ type Status struct {
 	Policies []PolicyStatus `json:"policies,omitempty" msgpack:"policies,omitempty"`
 	// nil: of a hub that admits every session, or of an earlier version
 	Seats *SeatStatus `json:"seats,omitempty" msgpack:"seats,omitempty"`
+	// how full it is: below the knee, in transition or saturated; "": it does not say
+	Regime string `json:"regime,omitempty" msgpack:"regime,omitempty"`
 }
 
 // SeatStatus says how a hub that admits sessions is seated.

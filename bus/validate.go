@@ -469,5 +469,6 @@ func (s *Status) Validate() error {
 		p.count("seats.waiting", x.Waiting)
 		p.within("seats.refused", x.Refused, 0, math.MaxInt64)
 	}
+	p.text("regime", len(s.Regime), MaxID)
 	return p.err
 }

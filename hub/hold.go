@@ -31,6 +31,8 @@ type hold struct {
 	spent    int64         // by all tasks of its agent, when it was handed out
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 
+	then placing // as it was then
+
 	congestion market.Credits // the tier's part of its toll, <= 0
 	crowd      *market.Toll   // the crowd's; nil: none
 
@@ -421,6 +423,7 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 		return
 	}
 	n.hearServed(h, c)
+	n.noteServed(h, c)
 	n.close(h)
 	n.stats.captured(s, h, c, cost)
 	n.noteAnswer(h, c, cost)

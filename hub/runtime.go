@@ -42,7 +42,7 @@ func (n *Node) Watch(enters func(policy string)) { n.runtime.host.Enters(enters)
 // plain reports whether agents that are alike to the market are alike to a task: nobody draws or judges each
 // of them for itself.
 func (n *Node) plain() bool {
-	return n.cfg.Regime.Idle() && !n.runtime.host.On(policy.Place, n.now)
+	return n.params().Idle() && !n.runtime.host.On(policy.Place, n.now)
 }
 
 // turnOf is a task as policies hear of it.

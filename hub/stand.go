@@ -268,7 +268,7 @@ func (n *Node) prospects(t *task) {
 		c.offers[:0]
 	holds := n.heldOf(t)
 	// where agents are drawn for one by one, or the task may not go to some, no two are alike
-	c.alike = n.cfg.Regime.Idle() && t.only == nil && len(t.failedAt) == 0
+	c.alike = n.params().Idle() && t.only == nil && len(t.failedAt) == 0
 	for i := range holds {
 		h := &holds[i]
 		if int(h.Place) < len(c.places) && c.places[h.Place] > 0 {

@@ -449,7 +449,7 @@ func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most 
 
 // drawn is the regime's toll on a task at an agent that need not have room now.
 func (n *Node) drawn(i int32, a *agent, q *offer) market.Credits {
-	s, p := &n.round, n.cfg.Regime
+	s, p := &n.round, n.params()
 	if p.Idle() {
 		return 0
 	}

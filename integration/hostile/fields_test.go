@@ -115,8 +115,8 @@ var gone = map[string]string{
 	"bus.Grant msgpack":         "id",
 	"bus.Result json":           "wait_us",
 	"bus.Result msgpack":        "wait_us",
-	"bus.Status json":           "regime round",
-	"bus.Status msgpack":        "regime round",
+	"bus.Status json":           "round",
+	"bus.Status msgpack":        "round",
 	"bus.StreamControl msgpack": "client recall",
 	"bus.Summary msgpack":       "engine free itl_us",
 }
