@@ -546,14 +546,19 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 	h.Set("X-Accel-Buffering", "no") // proxies are to pass events on as they come
 	named(h, a.shape.ID, by)
 	on := http.NewResponseController(w)
+	var said, bounded time.Time // when something was written last, and when its time was set: not each time
 	write := func(data []byte) bool {
-		on.SetWriteDeadline(time.Now().Add(s.c.WriteWithin))
+		if said = time.Now(); said.Sub(bounded) > s.c.WriteWithin/16 {
+			bounded = said
+			on.SetWriteDeadline(said.Add(s.c.WriteWithin))
+		}
 		_, err := w.Write(data)
 		return err == nil && on.Flush() == nil
 	}
 	if !write(nil) {
 		return nil
 	}
+	timer.Reset(s.c.CommentEvery)
 	for {
 		data, all, mine := a.next(reader)
 		switch {
@@ -570,13 +575,17 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 		case len(data) > 0:
 			continue
 		}
-		timer.Reset(s.c.CommentEvery)
 		select {
 		case <-a.news:
-		case <-timer.C:
+		case now := <-timer.C:
+			if left := said.Add(s.c.CommentEvery).Sub(now); left > 0 {
+				timer.Reset(left)
+				continue
+			}
 			if !write([]byte(openai.Comment)) {
 				return nil
 			}
+			timer.Reset(s.c.CommentEvery)
 		case <-gone:
 			write(a.lastEvent(a.leaves()))
 			return nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/rawconn"
 	"souk/cmd/local"
 	"souk/integration/load/proc"
 )
@@ -139,14 +140,21 @@ func busy(f func() error, pids ...int) (float64, error) {
 // it is where bus/client reads them, and where a bare relay passes them on.
 func (g *httpDoor) streams(ctx context.Context, m *local.Market, engine int, url string, tokens int) ([]float64,
 	error) {
+	cheap := func(g *httpDoor) *httpDoor { // the readers have the machine's cores, too
+		out := newDoor(g.url, g.key, g.pid)
+		out.web.Transport.(*http.Transport).DialContext = rawconn.Dialer{}.DialContext
+		return out
+	}
+	readers := cheap(g)
 	all := func(read func(context.Context) error) func() error {
 		return func() error { return callers(ctx, gatewayStreams, gatewayStreams, read) }
 	}
 	var late, market, relayed, alone lateness
 	own, err1 := proc.CPU(g.pid)
 	started := time.Now()
-	load, err2 := busy(all(late.read(g, tokens)), g.pid, engine)
+	load, err2 := busy(all(late.read(readers, tokens)), g.pid, engine)
 	took := time.Since(started)
+	readers.web.CloseIdleConnections()
 	after, err3 := proc.CPU(g.pid)
 	rss, err4 := proc.RSS(g.pid)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
@@ -169,7 +177,9 @@ func (g *httpDoor) streams(ctx context.Context, m *local.Market, engine int, url
 	if err != nil {
 		return nil, err
 	}
-	inRelay, err := busy(all(relayed.read(relay, tokens/2)), engine)
+	readers = cheap(relay)
+	inRelay, err := busy(all(relayed.read(readers, tokens/2)), engine)
+	readers.web.CloseIdleConnections()
 	end()
 	if err != nil {
 		return nil, err
@@ -183,8 +193,8 @@ func (g *httpDoor) streams(ctx context.Context, m *local.Market, engine int, url
 	err = all(alone.read(writer, tokens))()
 	base := (cpu() - begun) / 2
 	n := float64(len(late.all))
-	return []float64{micros(after-own) / n, micros(base) / float64(len(alone.all)), n / took.Seconds(), late.p99(),
-		float64(rss) / (1 << 20), load, market.p99(), inMarket, relayed.p99(), inRelay}, err
+	return []float64{micros(after-own) / n, micros(base) / float64(len(alone.all)), n / took.Seconds(),
+		late.p99(), float64(rss) / (1 << 20), load, market.p99(), inMarket, relayed.p99(), inRelay}, err
 }
 
 // metronome answers with so many events.
@@ -212,7 +222,8 @@ func passOn(url string) http.HandlerFunc {
 		if err != nil {
 			return
 		}
-		ask, err := http.NewRequestWithContext(r.Context(), http.MethodPost, url+r.URL.Path, bytes.NewReader(body))
+		ask, err := http.NewRequestWithContext(r.Context(), http.MethodPost, url+r.URL.Path,
+			bytes.NewReader(body))
 		if err != nil {
 			panic(err) // the engine's own address
 		}
