@@ -29,6 +29,8 @@ type MarketOptions struct {
 	Context   int           // tokens that a prompt and its answer may have; 0: 8192
 	Seed      uint64
 	Journal   func(frame []byte) // gets each frame that is written; may be nil
+
+	Status func(now time.Time, s *bus.Status) // hears what the hub says of itself; may be nil
 }
 
 // acks is the prefix of the subjects on which agents hear that their completions were recorded.
@@ -424,7 +426,11 @@ func (m *Market) deliver(r *hub.Ready) {
 			func(q *bus.FundsRequest) { m.treasury(f.Op, q) })
 	}
 	if r.Status != nil {
-		say(m, bus.StatusSubject(domain), r.Status, func(*bus.Status) {})
+		say(m, bus.StatusSubject(domain), r.Status, func(s *bus.Status) {
+			if m.MarketOptions.Status != nil {
+				m.MarketOptions.Status(m.now, s)
+			}
+		})
 	}
 }
 

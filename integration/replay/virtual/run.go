@@ -20,6 +20,7 @@ type Setting struct {
 	Pools   []Pool // engines whose prompts others compute
 
 	Callers int             // each plays one dialogue after another, turn by turn
+	Crews   []Crew          // instead: so many from some moments on
 	Rate    float64         // instead: dialogues that begin in a second, at random (Poisson)
 	Arrive  []time.Duration // instead: when dialogues begin, as recorded
 	Think   time.Duration   // mean pause before the next question, exponential; 0: none
@@ -139,6 +140,7 @@ type run struct {
 	pools   pools
 
 	plays, open, asking int
+	callers, hired      int // where crews change: who asks, and who has begun
 	all                 []*Request
 	ring                []*Request // the next question of each dialogue, the one that comes next first
 }
@@ -183,8 +185,10 @@ func (s *Setting) validate() error {
 			s.Engine.MaxBatched)
 	case s.Tasks < 1 && s.Length <= 0:
 		return errors.New("virtual: a run needs an end: a number of tasks, or a length")
-	case s.Callers < 1 && s.Rate <= 0 && len(s.Arrive) == 0 && s.Timed <= 0:
+	case s.Callers < 1 && len(s.Crews) == 0 && s.Rate <= 0 && len(s.Arrive) == 0 && s.Timed <= 0:
 		return errors.New("virtual: nobody asks: callers, rate or arrivals are needed")
+	case !s.crewsFollow():
+		return errors.New("virtual: crews follow one another, and none has fewer than no callers")
 	case s.Scrape <= 0:
 		return errors.New("virtual: engines are looked at in an interval above 0")
 	}
@@ -213,6 +217,8 @@ func (r *run) begin() {
 		for caller := range r.Callers {
 			r.goRound(begins(r.lots(caller)))
 		}
+	case len(r.Crews) > 0:
+		r.hire()
 	case r.Callers > 0:
 		for caller := range r.Callers {
 			lots := r.lots(caller)
@@ -491,7 +497,7 @@ func (r *run) end(q *Request) {
 	case q.Turn+1 < len(q.script.turns) && !q.Refused:
 		r.turn(at, &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,
 			Job: Job{Hashes: q.Hashes}})
-	case r.Callers > 0:
+	case r.Callers > 0 || len(r.Crews) > 0 && !r.leaves(q.Caller):
 		r.play(at, q.Caller, q.lots)
 	}
 }
