@@ -63,8 +63,7 @@ func (t *Regressor) Predict(x []float64) float64 {
 // of no feature is there less where there is more. It is the most that is expected where there is no more of
 // any, less what the line rises from there; and a plane falls no faster than the line rises.
 func (t *Regressor) Rise(x, slopes []float64) float64 {
-	if len(x) != t.features || len(slopes) != t.features || len(x) > mostRising ||
-		!sound(1, x...) {
+	if !t.rises(x, slopes) {
 		return 0
 	}
 	if len(t.tops) == 0 {
@@ -73,6 +72,20 @@ func (t *Regressor) Rise(x, slopes []float64) float64 {
 	var at [mostRising]float64
 	copy(at[:], x)
 	return t.rise(0, x, slopes, at[:len(x)])
+}
+
+// Least is at most what Rise says, and found sooner: it is what is expected where the features are so, whatever
+// is expected where there is less.
+func (t *Regressor) Least(x, slopes []float64) float64 {
+	if !t.rises(x, slopes) {
+		return 0
+	}
+	_, i := t.branches.leaf(x)
+	return t.leaves[i].rising(x, slopes)
+}
+
+func (t *Regressor) rises(x, slopes []float64) bool {
+	return len(x) == t.features && len(slopes) == t.features && len(x) <= mostRising && sound(1, x...)
 }
 
 // findTops finds them from the leaves up: a node comes after the one that leads to it.
