@@ -243,6 +243,17 @@ func (n *Node) heldOf(t *task) []holding {
 	return k.holds
 }
 
+// heldBy is what an agent holds of a prompt in a round, before that is awarded.
+func (n *Node) heldBy(t *task, a *agent) held {
+	holds := n.heldOf(t)
+	for i := range holds {
+		if h := &holds[i]; int(h.Place) == a.belief.Place() {
+			return h.of(a, t, n.crowd.round)
+		}
+	}
+	return a.cold(t)
+}
+
 // of is what an agent holds. No belief changes in a round before it is awarded.
 func (h *holding) of(a *agent, t *task, round uint64) held {
 	if h.round == round {

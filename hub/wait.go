@@ -193,14 +193,7 @@ func (n *Node) athome(t *task) bool {
 	if a.reg.MaxModelLen == 0 {
 		return true
 	}
-	held := a.cold(t)
-	holds := n.heldOf(t)
-	for i := range holds {
-		if h := &holds[i]; int(h.Place) == a.belief.Place() {
-			held = h.of(a, t, n.crowd.round)
-		}
-	}
-	return a.takes(held.tokens + t.carried())
+	return a.takes(n.heldBy(t, a).tokens + t.carried())
 }
 
 // home is the agent whose line a task stands in; nil if none may serve it.
