@@ -49,6 +49,7 @@ type crowd struct {
 	looked  *task
 	alike   bool // agents of a group are alike to it, but those that it tells apart
 	rows    []prospect
+	rough   prospect // what it would have at best of the group that is looked at
 	offers  []*offer
 	apart   []int32 // the agents that it tells from others of their group
 	pressed float64 // the pressure on it
@@ -192,14 +193,7 @@ func (n *Node) athome(t *task) bool {
 	if a.reg.MaxModelLen == 0 {
 		return true
 	}
-	held := a.cold(t)
-	holds := n.heldOf(t)
-	for i := range holds {
-		if h := &holds[i]; int(h.Place) == a.belief.Place() {
-			held = h.of(a, t, n.crowd.round)
-		}
-	}
-	return a.takes(held.tokens + t.carried())
+	return a.takes(n.heldBy(t, a).tokens + t.carried())
 }
 
 // home is the agent whose line a task stands in; nil if none may serve it.
@@ -359,15 +353,20 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 		}
 	}
 	own := t.purse.open > t.purse.waiting // it may be charged less for running beside its own
+	most := func(g *group) market.Credits {
+		if own {
+			return 0
+		}
+		return g.most
+	}
 	for i := range c.lanes {
-		n.soonest(&c.lanes[i], func(g *group, x *prospect) {
-			most := g.most
-			if own {
-				most = 0
-			}
+		n.soonest(&c.lanes[i], func(g *group, x *prospect, d time.Duration) bool {
+			value, ok := f.worth(x, f.first(x, d))
+			return ok && f.mayBe(n.sum(&f, x, value, most(g)))
+		}, func(g *group, x *prospect) {
 			for _, k := range g.stands {
 				s := &c.stands[k]
-				if s.asked != c.asked && !n.consider(&f, x, int(k), s.next, most) {
+				if s.asked != c.asked && !n.consider(&f, x, int(k), s.next, most(g)) {
 					break
 				}
 			}

@@ -488,6 +488,9 @@ func TestRiseIsTheMostOfAllLeaves(t *testing.T) {
 				if got, want := r.Rise(x, slopes), r.slow(0, x, slopes, slices.Clone(x)); got != want {
 					t.Fatalf("after %d, at %v: %v, and the most of all leaves is %v", i+1, x, got, want)
 				}
+				if least, most := r.Least(x, slopes), r.Rise(x, slopes); least > most {
+					t.Fatalf("after %d, at %v: at least %v, and %v", i+1, x, least, most)
+				}
 			}
 		}
 		if r.Leaves() < 5 {
@@ -500,7 +503,8 @@ func TestRiseIsTheMostOfAllLeaves(t *testing.T) {
 func (t *Regressor) slow(node int, x, slopes, at []float64) (y float64) {
 	n := &t.branches[node]
 	if n.feature < 0 {
-		return lowered(t.leaves[n.left].rising(at, slopes), x, slopes, at)
+		s := t.leaves[n.left].says()
+		return lowered(s.value(at, slopes), x, slopes, at)
 	}
 	if at[n.feature] < n.at {
 		return t.slow(int(n.left), x, slopes, at)
