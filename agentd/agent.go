@@ -34,6 +34,7 @@ type Agent struct {
 	running  int
 	prefills int // of these, tasks of which the engine has said nothing yet
 	ahead    int // tokens that it has yet to compute for them
+	unsure   int // of these tasks, those of which nobody here knows how many that are
 	holds    map[string]*hold
 	order    []string         // of holds, oldest first
 	pending  []*pendingReport // not acknowledged
@@ -66,8 +67,9 @@ type hold struct {
 	attempt      int
 	reply        bus.DispatchReply
 	state        holdState
-	others       int // tasks that ran when it began
-	ahead        int // tokens to compute before the engine says anything; it has begun where this is -1
+	others       int  // tasks that ran when it began
+	ahead        int  // tokens to compute before the engine says anything; it has begun where this is -1
+	unsure       bool // that is as if the engine held nothing, as nobody here knows what it holds
 	expected     holdings.Expected
 	former       bool // an earlier life served it: only its completion is left
 	// of prompt and answer so far, where they are kept for touches
@@ -324,6 +326,9 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		a.running++
 		a.prefills++
 		a.ahead += h.ahead
+		if h.unsure = a.engine.Marks() == 0; h.unsure {
+			a.unsure++
+		}
 		a.news = true
 		a.counts.Accepted++
 		a.hearArrived(d)
@@ -456,6 +461,9 @@ func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
 	if h.ahead >= 0 {
 		a.prefills--
 		a.ahead -= h.ahead
+		if h.unsure {
+			a.unsure--
+		}
 		h.ahead, a.news = -1, true
 	}
 	if a.cfg.Touches && len(prompt) > 0 {
@@ -640,10 +648,14 @@ func (a *Agent) Ready(now time.Time) Ready {
 // summary is what the agent says of itself.
 func (a *Agent) summary() bus.Summary {
 	a.seq++
-	return bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.sold(),
+	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.sold(),
 		Tiers: a.tiers(), Measured: len(a.cfg.Tiers) == 0, InFlight: a.running, Price: a.cfg.Price,
 		TTFTUS:   a.ttft.value(),
 		Prefills: a.prefills, Ahead: a.ahead}
+	if a.unsure > 0 { // its hub knows better what it sent, and what of that is cached
+		s.Ahead = 0
+	}
+	return s
 }
 
 // mean is a running mean over about the last 32 values.

@@ -264,6 +264,7 @@ func (n *Node) close(h *hold) {
 	n.timers.set(&h.timer, time.Time{})
 	a := h.agent
 	a.queue.Ended(h.queued, 0)
+	n.deepen(a)
 	a.belief.Ended(h.run)
 	n.seats.table.Back(n.clock(), &h.task.turn)
 	for i, o := range a.holds {
@@ -517,6 +518,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 func (n *Node) takes(t *task, h *hold) {
 	a := h.agent
 	n.queue(h)
+	n.deepen(a)
 	h.spent = a.load.Spent(n.nano)
 	a.holds = append(a.holds, h)
 	n.inHand(a)

@@ -223,6 +223,7 @@ func TestAQuoteIsWhatALoneTaskIsGiven(t *testing.T) {
 		h := newHouse(t, func(c *Config) {
 			c.Fee = market.Credits(r.IntN(3)) * 700
 			c.Crowd.Beside = time.Duration(r.IntN(2)) * 1500 * time.Microsecond
+			c.Crowd.Compute = 4 * float64(r.IntN(2))
 			c.Pricing = []string{market.PricingVCG, market.PricingPosted}[r.IntN(2)]
 		})
 		for i := range 1 + r.IntN(4) {

@@ -179,7 +179,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		prefixes: prefix.NewIndex(cfg.Prefix),
 		treasury: newTreasury(), sales: map[string]*sale{},
 		inquiry: &inquiry{numbers: map[*purse]int{}, commons: map[string]int32{},
-			fastest: map[*fastest]time.Duration{}},
+			fastest: map[*fastest]least{}},
 		stats: newStats(), explore: newExplores(seed),
 	}
 	n.regimes.watch = regime.NewWatch(cfg.Regimes)

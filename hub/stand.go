@@ -98,6 +98,7 @@ type offer struct {
 	prompt, output int           // tokens that are expected
 	first          time.Duration // to the first token where nothing is in hand, by the line alone
 	work           float64       // thousand tokens to compute
+	computes       time.Duration // these
 	stays          time.Duration // that it keeps a slot after that
 	cost           market.Credits
 	most           market.Credits // of value: no more can be held
@@ -299,20 +300,23 @@ func (n *Node) prospects(t *task) {
 	n.fastest()
 }
 
-// fastest finds out how long the task takes where it takes least in a class.
+// takes is how long the task and its prompt take there.
+func (x *prospect) takes() least { return least{x.service, x.quote.computes} }
+
+// fastest finds out how long the task takes where it takes least in a class, and how long its prompt does.
 func (n *Node) fastest() {
 	c := &n.crowd
-	takes := func(a *agent, service time.Duration) {
+	takes := func(a *agent, x *prospect) {
 		f := a.fastest
 		if f.asked != c.asked {
-			f.asked, f.service = c.asked, service
+			f.asked, f.least = c.asked, x.takes()
 		} else {
-			f.service = min(f.service, service)
+			f.least = f.or(x.takes())
 		}
 	}
 	for i := range c.rows {
 		if x := &c.rows[i]; x.serves {
-			takes(c.groups[x.group].first, x.service)
+			takes(c.groups[x.group].first, x)
 		}
 	}
 	if !c.alike {
@@ -338,7 +342,7 @@ func (n *Node) fastest() {
 				}
 			}
 			if x := n.others(g); x.serves {
-				takes(g.first, x.service)
+				takes(g.first, x)
 			}
 		}
 	}
@@ -368,12 +372,12 @@ func (n *Node) others(g *group) *prospect {
 	return &c.rows[g.row]
 }
 
-// loads is the toll for the time that a task takes longer than elsewhere.
+// loads is the toll for the time that a task takes longer than elsewhere, and its prompt does.
 func (c *crowd) loads(x *prospect) market.Credits {
 	if !x.loaded {
 		x.loaded = true
 		if x.serves {
-			x.load = c.tolls.Avoidable(x.service-c.groups[x.group].first.fastest.service, c.pressed)
+			x.load = c.over(x.takes(), c.groups[x.group].first.fastest.least, c.pressed)
 		}
 	}
 	return x.load
@@ -437,6 +441,7 @@ func (n *Node) offered(a *agent, held held) *offer {
 		o.prompt, o.output, o.first, o.work, o.cost = q.prompt, q.forecast.Output, q.forecast.TTFT, q.work,
 			q.cost
 		o.most, o.quality, o.stays = q.room(t.reserved), q.quality, n.service(a, 0, o.output)
+		o.computes = q.computes
 	}
 	return o
 }
@@ -490,8 +495,8 @@ func (n *Node) endsAt(s *stand) *line.Ends {
 		for _, h := range s.agent.holds {
 			e.Add(h.ttft+time.Duration(h.rec.Output)*itl, n.now.Sub(h.sent))
 		}
-		if left, deep := n.deep(s.agent); deep && len(s.agent.holds)+s.agent.stuck < s.agent.slots {
-			e.Add(left, 0)
+		if a := s.agent; s.room < a.slots-len(a.holds)-a.stuck {
+			e.Add(n.more(a, s.room), 0)
 		}
 		e.Done()
 	}

@@ -60,8 +60,21 @@ type crowd struct {
 
 // fastest is how long a task takes on the agent of a class where it takes least.
 type fastest struct {
-	service time.Duration
-	asked   uint64 // in which prospects
+	least
+	asked uint64 // in which prospects
+}
+
+// least is how long a task and its prompt take where each takes least.
+type least struct{ service, computes time.Duration }
+
+// or is the least of it and of another.
+func (l least) or(o least) least {
+	return least{min(l.service, o.service), min(l.computes, o.computes)}
+}
+
+// over is the toll for what a task and its prompt take longer than that, under a pressure.
+func (c *crowd) over(l least, than least, pressure float64) market.Credits {
+	return c.tolls.Avoidable(l.service-than.service, pressure) + c.tolls.Computed(l.computes-than.computes)
 }
 
 // fastestOf is what agents of a class share. It forgets classes that no agent of the roster is of, once there
@@ -144,7 +157,7 @@ func (n *Node) lineUp() {
 		}
 	}
 	c.tolls = line.Tolls{Params: n.cfg.Crowd}
-	if c.quiet = c.quiet && max(mean, now) == 0 && c.tolls.Beside == 0; !c.quiet {
+	if c.quiet = c.quiet && max(mean, now) == 0 && c.tolls.Beside == 0 && c.tolls.Compute == 0; !c.quiet {
 		c.tolls.Worth = c.worths.Second(n.now)
 	}
 	for k := range c.stands {

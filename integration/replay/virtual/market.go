@@ -211,6 +211,9 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	if r.own {
 		m.Seeds, m.SeedCost = m.Seeds+1, m.SeedCost+Card.Cost(usage)
 	}
+	if h, ok := m.node.Book().Hold(d.Hold); ok {
+		r.believed = h.Cached
+	}
 	answer := agentd.Answer{Finish: "stop", Usage: usage, TTFT: s.first.Sub(s.began)}
 	if usage.Output > 1 {
 		answer.ITL = now.Sub(s.first) / time.Duration(usage.Output-1)

@@ -159,7 +159,8 @@ type Request struct {
 	Refused              bool
 	Refusals             int // how often it was told to come back, and did
 
-	joined int // the turn that its caller's first dialogue began with
+	believed int // tokens of the prompt that its engine was believed to hold, when it was sent there
+	joined   int // the turn that its caller's first dialogue began with
 
 	own    bool // sent by the policy itself: no caller asked, and none hears of it
 	script *Script
