@@ -129,8 +129,10 @@ func TestReasoningIsLeftOut(t *testing.T) {
 		}
 		run := a.Begin(d)
 		a.Began(d, []uint32{1, 2, 3})
-		for _, c := range []Chunk{{Tokens: []uint32{50}, Count: 1}, {Tokens: []uint32{51, 52}, Count: 2, Thought: 2},
-			{Text: "so", Tokens: []uint32{53, 4}, Count: 2, Thought: 1}, {Text: " it", Tokens: []uint32{5}, Count: 1}} {
+		for _, c := range []Chunk{{Tokens: []uint32{50}, Count: 1}, {Tokens: []uint32{51, 52}, Count: 2,
+			Thought: 2},
+			{Text: "so", Tokens: []uint32{53, 4}, Count: 2, Thought: 1}, {Text: " it", Tokens: []uint32{5},
+				Count: 1}} {
 			c.Events = 1
 			if _, err := run.Take(c); err != nil {
 				t.Fatal(err)
@@ -144,7 +146,8 @@ func TestReasoningIsLeftOut(t *testing.T) {
 		if !forgets {
 			want, left = []uint32{1, 2, 3, 50, 51, 52, 53, 4, 5}, 0
 		}
-		if no != nil || !slices.Equal(request.IDs, want) || e.Completion.Thought != left || e.Completion.Validate() != nil {
+		if no != nil || !slices.Equal(request.IDs, want) || e.Completion.Thought != left ||
+			e.Completion.Validate() != nil {
 			t.Errorf("forgets %v: kept %d, want %d; %d are said to be left out", forgets, request.IDs, want,
 				e.Completion.Thought)
 		}

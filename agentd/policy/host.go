@@ -109,7 +109,8 @@ type Turn struct {
 }
 
 func (t *Turn) event(now time.Time, kind policy.EventKind) policy.Event {
-	e := policy.Event{Kind: kind, At: now, Agent: policy.IDOf(t.Agent), Client: policy.IDOf(t.Client), Role: t.Role}
+	e := policy.Event{Kind: kind, At: now, Agent: policy.IDOf(t.Agent), Client: policy.IDOf(t.Client),
+		Role: t.Role}
 	if t.Session != "" {
 		e.Session = bus.SessionKey(t.Client, t.Session)
 	}

@@ -54,8 +54,8 @@ const (
 	Arrived EventKind = 1 + iota
 	// Placed: the turn goes to Agent. Usage is what is expected of it.
 	Placed
-	// Served: the turn has ended there and is paid for. Usage, TTFT, ITL, Stop, Tool, Thought and, at the agent
-	// itself, Caught as the agent says; Claimed is after how long the client says that it will be back.
+	// Served: the turn has ended there and is paid for. Usage, TTFT, ITL, Stop, Tool, Thought and, at the
+	// agent itself, Caught as the agent says; Claimed is after how long the client says that it will be back.
 	Served
 	// Failed: it ended there without payment.
 	Failed

@@ -140,11 +140,15 @@ const head = `# Answers computed ahead
 
 Where a chat template leaves reasoning out of later prompts, what an engine holds of an answer follows that
 reasoning, and the session's next prompt finds none of it. The policy ` + "`ahead`" + ` has prompt and answer
-computed as the next prompt will have them, once, within a second of a turn's end, paid by the hub's own client as
-touches are. Here the real hub and agents play recorded sessions in virtual time, with simulated engines and seats
-and touches on, once without a policy and once with it. **TTFT** is of turns that are not their session's first, from
+computed as the next prompt will have them, once,
+	within a second of a turn's end, paid by the hub's own client as
+touches are. Here the real hub and agents play recorded sessions in virtual time,
+	with simulated engines and seats
+and touches on,
+	once without a policy and once with it. **TTFT** is of turns that are not their session's first, from
 the question to the first token; **cached** is of the tokens of these prompts; **paid ahead** is what the hub paid for
-touches and for texts computed ahead, in per cent of what clients pay by the card; **gain** is of TTFT, from paired
+touches and for texts computed ahead, in per cent of what clients pay by the card; **gain** is of TTFT,
+	from paired
 runs; ± says with 95 % how far the mean may be off. No engine served any of it: on a real one it takes a template
 that drops reasoning, and token ids (return_token_ids).
 `
@@ -188,11 +192,13 @@ func Page(command string, o Options, rows []Row) string {
 func Write(dir, command string, o Options, rows []Row) error {
 	var table strings.Builder
 	c := csv.NewWriter(&table)
-	c.Write([]string{"trace", "keep", "ttft_ms", "ttft_off", "p99_ms", "cached", "touches", "paid_percent", "gain_percent",
+	c.Write([]string{"trace", "keep", "ttft_ms", "ttft_off", "p99_ms", "cached", "touches", "paid_percent",
+		"gain_percent",
 		"gain_off"})
 	for _, r := range rows {
 		line := []string{r.Trace, r.Policy}
-		for _, x := range []float64{r.Mean.TTFT, r.Off.TTFT, r.Mean.P99, r.Mean.Cached, r.Mean.Touches, r.Mean.Cost,
+		for _, x := range []float64{r.Mean.TTFT, r.Off.TTFT, r.Mean.P99, r.Mean.Cached, r.Mean.Touches,
+			r.Mean.Cost,
 			r.Gain, r.GainOff} {
 			line = append(line, fmt.Sprintf("%.4f", x))
 		}
@@ -201,7 +207,8 @@ func Write(dir, command string, o Options, rows []Row) error {
 	if c.Flush(); c.Error() != nil {
 		return c.Error()
 	}
-	for name, text := range map[string]string{"ahead.csv": table.String(), "ahead.md": Page(command, o, rows)} {
+	for name, text := range map[string]string{"ahead.csv": table.String(), "ahead.md": Page(command, o,
+		rows)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}

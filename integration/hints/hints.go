@@ -1,6 +1,6 @@
-// Package hints measures what false hints are worth to who gives them. A market in virtual time plays the same
-// sessions twice, once with a client that tells the truth about what comes next and once with one that lies in
-// one hint, and compares what its answers were worth to it, less what it paid.
+// Package hints measures what false hints are worth to who gives them. A market in virtual time plays the
+// same sessions twice, once with a client that tells the truth about what comes next and once with one that
+// lies in one hint, and compares what its answers were worth to it, less what it paid.
 package hints
 
 import (
@@ -103,8 +103,8 @@ type Row struct {
 	Lie    string
 	Always bool    // else once in so many turns
 	Told   float64 // lies in a run
-	// in per cent of what the same turns are worth to who tells the truth, from paired runs: the mean, and how
-	// far it may be off (95 %); where it lies seldom, of one lie
+	// in per cent of what the same turns are worth to who tells the truth, from paired runs: the mean, and
+	// how far it may be off (95 %); where it lies seldom, of one lie
 	Gain, Off float64
 	Others    float64 // what all others lose or gain by it, in per cent of theirs
 }
@@ -226,7 +226,8 @@ func (o *Options) play(seed uint64, lie *Lie, every int) (x outcome, err error) 
 		if res.Code != "" {
 			return
 		}
-		value := r.Terms.Value(market.Quote{TTFT: r.First - r.Arrived, Cost: res.Cost, Quality: virtual.Score})
+		value := r.Terms.Value(market.Quote{TTFT: r.First - r.Arrived, Cost: res.Cost,
+			Quality: virtual.Score})
 		paid[r] = float64(value-res.Paid()) / float64(market.Credit)
 	}
 	v, err := virtual.NewMarket(m)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// mostOnce is what one lie may gain, in per cent. One that is always told may gain nothing, as far as the runs
-// can tell.
+// mostOnce is what one lie may gain, in per cent. One that is always told may gain nothing, as far as the
+// runs can tell.
 const mostOnce = 1.0
 
 // Holds reports whether a lie gains no more than it may.
@@ -24,14 +24,21 @@ func (r *Row) Holds() bool {
 const head = `# What false hints are worth
 
 A client says with its turns what comes next: [hints](../../deploy/api.md#hints). Here it lies in one of them, in
-a market that hears them: seats for sessions, touches, and the policy kvcache. Everybody else tells the truth. The
-hub and the agents are the real ones, in virtual time; engines are simulated; the sessions are recorded ones of
-coding agents, with their recorded pauses, on two engines whose caches hold as much as the open sessions need. The
+a market that hears them: seats for sessions, touches,
+	and the policy kvcache. Everybody else tells the truth. The
+hub and the agents are the real ones,
+	in virtual time; engines are simulated; the sessions are recorded ones of
+coding agents, with their recorded pauses,
+	on two engines whose caches hold as much as the open sessions need. The
 liar has two sessions at a time. What it has is what its answers were worth to it by its terms, at the time of
-the first token that it saw, less what it paid; **gain** is how much more that is, for the same number of turns,
-than in a run of the same seed in which it tells the truth, in per cent of that. Where it lies now and then, the
-gain is that of one lie. **others** is what the lie does to everybody else, in per cent of what they have. One run
-differs from another by far more than a hint does, as whatever comes a moment later meets another queue; so ± says
+the first token that it saw, less what it paid; **gain** is how much more that is,
+	for the same number of turns,
+than in a run of the same seed in which it tells the truth, in per cent of that. Where it lies now and then,
+	the
+gain is that of one lie. **others** is what the lie does to everybody else,
+	in per cent of what they have. One run
+differs from another by far more than a hint does,
+	as whatever comes a moment later meets another queue; so ± says
 with 95 % how far the mean of the runs may be off.
 `
 
@@ -90,13 +97,15 @@ func Write(dir, command string, o Options, rows []Row) error {
 	c := csv.NewWriter(&table)
 	c.Write([]string{"lie", "always", "told", "gain_percent", "gain_off", "others_percent"})
 	for _, r := range rows {
-		c.Write([]string{r.Lie, fmt.Sprint(r.Always), fmt.Sprintf("%.1f", r.Told), fmt.Sprintf("%.4f", r.Gain),
+		c.Write([]string{r.Lie, fmt.Sprint(r.Always), fmt.Sprintf("%.1f", r.Told), fmt.Sprintf("%.4f",
+			r.Gain),
 			fmt.Sprintf("%.4f", r.Off), fmt.Sprintf("%.4f", r.Others)})
 	}
 	if c.Flush(); c.Error() != nil {
 		return c.Error()
 	}
-	for name, text := range map[string]string{"hints.csv": table.String(), "hints.md": Page(command, o, rows)} {
+	for name, text := range map[string]string{"hints.csv": table.String(), "hints.md": Page(command, o,
+		rows)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}

@@ -38,7 +38,8 @@ func (a *Ahead) Observe(e policy.Event) {
 			return // all of it is held as it will be asked for, or there is nothing more than the prompt
 		}
 		t, _ := a.turns.Add(e.Client, e.Session)
-		*t = turn{e.Agent, e.Usage.Prompt + e.Usage.Output - e.Thought, time.Duration(e.At.UnixNano()) + expects}
+		*t = turn{e.Agent, e.Usage.Prompt + e.Usage.Output - e.Thought,
+			time.Duration(e.At.UnixNano()) + expects}
 	case policy.Arrived, policy.Failed, policy.Ended:
 		a.turns.Drop(e.Session)
 	}

@@ -56,8 +56,9 @@ const Score = 0.7
 
 // NewMarketOptions are those of a market with default settings.
 func NewMarketOptions(s Setting) MarketOptions {
-	return MarketOptions{Hub: hub.Default(), Engine: s.Engine, Agents: s.Engines, Context: s.Context, Thought: s.Thought,
-		Hop: s.Hop, Sync: time.Millisecond, Seed: s.Seed}
+	return MarketOptions{Hub: hub.Default(), Engine: s.Engine, Agents: s.Engines, Context: s.Context,
+		Thought: s.Thought,
+		Hop:     s.Hop, Sync: time.Millisecond, Seed: s.Seed}
 }
 
 // Market is the real market as a Policy. It reads each request as a door does, and has a hub.Node, and an
@@ -144,7 +145,8 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	limits := agentd.Default()
 	limits.SummaryGap = max(o.Quiet, limits.SummaryGap)
 	info := agentd.Info{Models: []string{model}, Version: "virtual", MaxModelLen: cmp.Or(o.Context, 8192),
-		BlockSize: o.Engine.BlockSize, KVTokens: (o.Engine.Blocks - 1) * o.Engine.BlockSize, Forgets: o.Thought > 0}
+		BlockSize: o.Engine.BlockSize, KVTokens: (o.Engine.Blocks - 1) * o.Engine.BlockSize,
+		Forgets: o.Thought > 0}
 	for i := range o.Agents {
 		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: o.Engine.Slots,
 			Price: Card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
@@ -208,7 +210,8 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	}
 	s := m.sales[r]
 	if n := usage.Output - 1; n > 0 {
-		m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Count: n, Thought: max(0, min(m.Thought, n)-1),
+		m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Count: n, Thought: max(0, min(m.Thought,
+			n)-1),
 			Events: 1, Finish: true})
 	}
 	d := s.stream.Dispatch()

@@ -36,10 +36,11 @@ type Setting struct {
 
 	Tasks  int           // asked in all; the run ends when all are answered
 	Length time.Duration // instead of Tasks: nobody asks after that
-	Enough func() bool   // nobody asks any more once it says so, though there are fewer Tasks; nil: it never does
+	// nobody asks any more once it says so, though there are fewer Tasks; nil: it never does
+	Enough func() bool
 
-	// tokens of reasoning that each answer begins with and later prompts leave out: what is cached of an answer
-	// is found by nobody
+	// tokens of reasoning that each answer begins with and later prompts leave out: what is cached of an
+	// answer is found by nobody
 	Thought int
 
 	Slow []Slowdown // engines that are slower than the others for some time
