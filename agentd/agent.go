@@ -73,7 +73,8 @@ type hold struct {
 	expected     holdings.Expected
 	former       bool // an earlier life served it: only its completion is left
 	// of prompt and answer so far, where they are kept for touches
-	ids []uint32
+	ids    []uint32
+	prompt int // of these, the prompt's
 }
 
 type holdState uint8
@@ -411,7 +412,7 @@ func (a *Agent) remember(id string, h *hold) {
 // Begin is the run of an accepted dispatch.
 func (a *Agent) Begin(d *bus.Dispatch) *Run {
 	r := NewRun(d, a.cfg.ID, a.cfg.Model, a.info.BlockSize)
-	r.watch, r.now = a.watch(d), a.now
+	r.watch, r.now, r.forgets = a.watch(d), a.now, a.info.Forgets
 	return r
 }
 

@@ -80,7 +80,8 @@ func TestAnAnswerIsCut(t *testing.T) {
 		a := guarded()
 		d := dispatch("h")
 		d.Task.Stream = stream
-		passed, e := take(t, a, d, said("the ", 1), said("key is se", 2, 3, 4), said("cret", 5), said("-1", 6),
+		passed, e := take(t, a, d, said("the ", 1), said("key is se", 2, 3, 4), said("cret", 5), said("-1",
+			6),
 			said("23 and more", 7, 8))
 		text, tokens, count := sums(passed)
 		if !stream {
@@ -106,7 +107,8 @@ func TestAnAnswerIsCut(t *testing.T) {
 // the engine says; what flags is counted, and changes nothing.
 func TestWhatIsNoMatchIsPassedOn(t *testing.T) {
 	a := guarded()
-	chunks := []Chunk{said("a sec", 1, 2), said("ret-", 3), said("12", 4), said("x, odd", 5, 6), said(" sec", 7), {}}
+	chunks := []Chunk{said("a sec", 1, 2), said("ret-", 3), said("12", 4), said("x, odd", 5, 6),
+		said(" sec", 7), {}}
 	d := dispatch("h")
 	passed, e := take(t, a, d, chunks...)
 	text, tokens, count := sums(passed)
@@ -173,7 +175,8 @@ func TestWhatIsNoTextIsLookedAt(t *testing.T) {
 	}
 }
 
-// An answer that goes on from another agent's is looked at as one: what was delivered there may begin a match.
+// An answer that goes on from another agent's is looked at as one: what was delivered there may begin a
+// match.
 func TestAMatchAcrossTwoAgents(t *testing.T) {
 	d := dispatch("h")
 	d.Task.Attempt, d.Task.Resume = 1, &bus.Resume{Agent: "a0", Seq: 2, Tokens: []uint32{1, 2},
@@ -200,7 +203,8 @@ func TestAGuardThatFindsNothingChangesNothing(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, n))
 		var chunks []Chunk
 		for i := range 1 + rng.IntN(12) {
-			c := said(strings.Repeat([]string{"se", "w", "cre", " ", "odd"}[rng.IntN(5)], rng.IntN(3)), uint32(i))
+			c := said(strings.Repeat([]string{"se", "w", "cre", " ", "odd"}[rng.IntN(5)], rng.IntN(3)),
+				uint32(i))
 			if rng.IntN(4) == 0 {
 				c.Extra = []bus.Extra{{At: rng.IntN(len(c.Text) + 1), Choice: json.RawMessage(fmt.Sprintf(
 					`{"index":0,"delta":{"reasoning":%q}}`, c.Text))}}

@@ -46,6 +46,8 @@ type Run struct {
 	text      strings.Builder
 	extra     []bus.Extra
 	tool      uint64 // that the answer calls first, by bus.ToolKey
+	forgets   bool   // the engine's template leaves reasoning out of later prompts
+	thought   int    // output tokens that are reasoning, and what came before these
 	bytes     int    // of text and extra collected
 	out       bus.Chunk
 	words     strings.Builder // of the answer, where these are to be sketched
@@ -130,6 +132,9 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 			return nil, errCapped
 		}
 		r.count += c.Count
+		if c.Thought > 0 {
+			r.thought = r.count - c.Count + c.Thought
+		}
 	}
 	if r.form != nil {
 		r.form.Add(c.Text, c.Extra)
@@ -309,6 +314,9 @@ func (r *Run) End(a Answer, err error) Ending {
 		c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, billed, d.CostCap)
 		res.Cost, res.Premium, res.SlotPrice = c.Cost, d.Premium, d.SlotPrice
 		res.Toll, res.Fee, res.Congestion, res.Crowd = d.Toll, d.Fee, d.Congestion, d.Crowd
+	}
+	if r.forgets && d.Task.Resume == nil && c.Outcome == bus.OutcomeDone {
+		c.Thought = min(r.thought, c.Usage.Output)
 	}
 	if res.Code == "" {
 		res.Code = c.Code

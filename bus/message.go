@@ -371,12 +371,14 @@ type Completion struct {
 	// asks for none or that cannot be told
 	Form string `msgpack:"form,omitempty"`
 	// of the dispatch's Sketch: least hashes of the answer's words, see quality.Sketch
-	Sketch []uint32       `msgpack:"sketch,omitempty"`
-	Tool   uint64         `msgpack:"tool,omitempty"` // of the first tool that the answer calls: see [ToolKey]
-	Cost   market.Credits `msgpack:"cost"`
-	TTFTUS int64          `msgpack:"ttft_us"`
-	ITLUS  int64          `msgpack:"itl_us"`
-	Inbox  string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
+	Sketch []uint32 `msgpack:"sketch,omitempty"`
+	Tool   uint64   `msgpack:"tool,omitempty"` // of the first tool that the answer calls: see [ToolKey]
+	// output tokens that the engine's template leaves out of later prompts: reasoning
+	Thought int            `msgpack:"thought,omitempty"`
+	Cost    market.Credits `msgpack:"cost"`
+	TTFTUS  int64          `msgpack:"ttft_us"`
+	ITLUS   int64          `msgpack:"itl_us"`
+	Inbox   string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
 }
 
 // FinishFiltered is why an answer ends that its agent, or the engine, does not pass on to its end: it is paid

@@ -310,6 +310,7 @@ func (c *Completion) Validate() error {
 	p.count("relayed", c.Relayed)
 	p.count("claimed", c.Claimed)
 	p.number("tool", c.Tool)
+	p.count("thought", c.Thought)
 	p.credits("cost", c.Cost)
 	p.micros("ttft_us", c.TTFTUS)
 	p.micros("itl_us", c.ITLUS)

@@ -6,6 +6,7 @@ import (
 	"souk/bus"
 	runtimepolicy "souk/bus/policy"
 	"souk/hub/policy"
+	"souk/hub/policy/ahead"
 	"souk/hub/policy/cachesage"
 	"souk/hub/seat"
 	"souk/ledger"
@@ -19,6 +20,7 @@ import (
 // knownPolicies are the policies that a hub may be told to run.
 var knownPolicies = policy.Known{policy.Keep: {
 	"kvcache": func() runtimepolicy.Policy { return cachesage.NewKVCache(cachesage.Params{}, 1<<16) },
+	"ahead":   func() runtimepolicy.Policy { return ahead.New(1 << 14) },
 }}
 
 // runtime is what a Node has for its policies.
@@ -213,10 +215,11 @@ func (n *Node) do(e *runtimepolicy.Effect) bool {
 		if blocks == 0 { // nothing of it is in a cache
 			return false
 		}
-		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks}}) == 0 {
+		warm := e.Kind == runtimepolicy.Warm
+		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks, Warm: warm}}) == 0 {
 			return false
 		}
-		if e.Kind == runtimepolicy.Warm {
+		if warm {
 			n.stats.Warmed++
 		}
 		return true

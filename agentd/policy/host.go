@@ -109,7 +109,8 @@ type Turn struct {
 }
 
 func (t *Turn) event(now time.Time, kind policy.EventKind) policy.Event {
-	e := policy.Event{Kind: kind, At: now, Agent: policy.IDOf(t.Agent), Client: policy.IDOf(t.Client), Role: t.Role}
+	e := policy.Event{Kind: kind, At: now, Agent: policy.IDOf(t.Agent), Client: policy.IDOf(t.Client),
+		Role: t.Role}
 	if t.Session != "" {
 		e.Session = bus.SessionKey(t.Client, t.Session)
 	}
@@ -124,7 +125,7 @@ func (h *Host) Ended(now time.Time, t *Turn, c *bus.Completion, caught bool) {
 	e := t.event(now, policy.Failed)
 	if c.Outcome != bus.OutcomeFailed {
 		e.Kind, e.Caught = policy.Served, caught
-		e.Usage, e.Stop, e.Tool = c.Usage, policy.StopOf(c.Finish), c.Tool
+		e.Usage, e.Stop, e.Tool, e.Thought = c.Usage, policy.StopOf(c.Finish), c.Tool, c.Thought
 		e.TTFT, e.ITL = time.Duration(c.TTFTUS)*time.Microsecond, time.Duration(c.ITLUS)*time.Microsecond
 		if c.Outcome == bus.OutcomeCancelled {
 			e.Stop = policy.StopCut

@@ -60,7 +60,8 @@ func TestActsWithinRoom(t *testing.T) {
 		t.Errorf("faults: %v", errs)
 	}
 	want, asked = 1, 0
-	if h.Act(now.Add(59 * time.Second)); asked != 0 || h.States(now)[0].Overruns != 1 || h.States(now)[0].Why == "" {
+	if h.Act(now.Add(59 * time.Second)); asked != 0 || h.States(now)[0].Overruns != 1 ||
+		h.States(now)[0].Why == "" {
 		t.Errorf("asked %d times while off: %+v", asked, h.States(now))
 	}
 	if all := h.Act(now.Add(policy.OffFor)); len(all) != 1 {

@@ -118,7 +118,7 @@ func (a *agent) relay(s *agentd.Stream, c agentd.Chunk) error {
 	if begins = begins && s.Began(); begins {
 		a.core.Began(s.Dispatch(), c.PromptIDs)
 	}
-	a.core.Said(s.Dispatch(), c.Tokens)
+	a.core.Said(s.Dispatch(), c.Tokens, c.Thought)
 	a.mu.Unlock()
 	if begins {
 		nudge(a.kick)

@@ -23,7 +23,8 @@ func TestAnAnswerIsCutOnItsWay(t *testing.T) {
 			t.Errorf("answer %q, want %q", got, want)
 		}
 		c := o.done()
-		if len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Finish != bus.FinishFiltered || c[0].Relayed != 1 ||
+		if len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Finish != bus.FinishFiltered ||
+			c[0].Relayed != 1 ||
 			c[0].Cost != d.Price.Cost(market.Usage{Prompt: 20, Output: 1}) {
 			t.Errorf("%+v", c)
 		}

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Memo remembers results of tools, so that a call that an agent makes again is answered without the tool. What
-// may be remembered its caller says: a tool of which nothing is said may change anything, so it is called each
-// time, and what was remembered of its scope is forgotten.
+// Memo remembers results of tools, so that a call that an agent makes again is answered without the tool.
+// What may be remembered its caller says: a tool of which nothing is said may change anything, so it is
+// called each time, and what was remembered of its scope is forgotten.
 //
 // A scope is a world that calls see: what one call writes, the others of its scope read. Sessions that share
 // a database are one scope. All methods may be called from many goroutines.
@@ -35,13 +35,15 @@ type Memo struct {
 type MemoConfig struct {
 	Tools   map[string]Tool
 	Entries int // results at most, and
-	Bytes   int // of all of them, arguments included; beyond either the one used longest ago goes. 0: 4096, 16 MB
+	// of all of them, arguments included; beyond either the one used longest ago goes. 0: 4096, 16 MB
+	Bytes int
 }
 
 // Tool is what is known of one tool.
 type Tool struct {
-	Keep   time.Duration // how long a result holds; 0: it is not remembered
-	Writes []string      // tools whose results its calls change, "*" is all; with Keep 0 and none, it writes nothing
+	Keep time.Duration // how long a result holds; 0: it is not remembered
+	// tools whose results its calls change, "*" is all; with Keep 0 and none, it writes nothing
+	Writes []string
 }
 
 // MemoStats are counts since the beginning.

@@ -39,9 +39,9 @@ func ExampleMemo() {
 	// result 2
 }
 
-// A result holds for as long as its tool's do, in its scope and for its arguments; what fails, what is no JSON
-// and what can be read in two ways is not remembered; a tool of which nothing is said makes all of its scope
-// be forgotten.
+// A result holds for as long as its tool's do, in its scope and for its arguments; what fails, what is no
+// JSON and what can be read in two ways is not remembered; a tool of which nothing is said makes all of its
+// scope be forgotten.
 func TestWhatAMemoRemembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemo(MemoConfig{Tools: map[string]Tool{"get": {Keep: time.Minute}, "look": {Keep: time.Hour},
@@ -50,7 +50,8 @@ func TestWhatAMemoRemembers(t *testing.T) {
 		call := func(scope, tool, args string, hit bool) {
 			t.Helper()
 			was := n
-			if _, err := m.Call(t.Context(), scope, tool, []byte(args), counted(&n)); err != nil || (n == was) != hit {
+			if _, err := m.Call(t.Context(), scope, tool, []byte(args), counted(&n)); err != nil ||
+				(n == was) != hit {
 				t.Errorf("%s %s(%s): called %v, %v, want a hit: %v", scope, tool, args, n != was, err, hit)
 			}
 		}
@@ -96,7 +97,8 @@ func TestWhatAMemoRemembers(t *testing.T) {
 func TestAMemoOfWhatIsBeingWritten(t *testing.T) {
 	for _, readFirst := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			m := NewMemo(MemoConfig{Tools: map[string]Tool{"get": {Keep: time.Hour}, "put": {Writes: []string{"get"}}}})
+			m := NewMemo(MemoConfig{Tools: map[string]Tool{"get": {Keep: time.Hour},
+				"put": {Writes: []string{"get"}}}})
 			takes := func(tool string, d time.Duration) {
 				m.Call(t.Context(), "a", tool, []byte(`{}`), func(context.Context) ([]byte, error) {
 					time.Sleep(d)
@@ -136,7 +138,8 @@ func TestAMemoIsBounded(t *testing.T) {
 	}
 	func() {
 		defer func() { recover() }()
-		m.Call(t.Context(), "a", "get", []byte(`{"p":1}`), func(context.Context) ([]byte, error) { panic("no") })
+		m.Call(t.Context(), "a", "get", []byte(`{"p":1}`),
+			func(context.Context) ([]byte, error) { panic("no") })
 	}()
 	if len(m.flight) > 0 {
 		t.Errorf("%d calls are under way after all have ended", len(m.flight))

@@ -64,8 +64,8 @@ func (k *Kept[V]) find(client, key ID) int32 {
 // remembered. It is valid until the next Add or Drop.
 func (k *Kept[V]) Get(key ID, use bool) *V { return k.Of(0, key, use) }
 
-// Of is the value of a key of a client's, as [Kept.Get] has it. Together with [Kept.AddOf] it is for keys that
-// others may choose: two clients may then have one of the same number, each its own.
+// Of is the value of a key of a client's, as [Kept.Get] has it. Together with [Kept.AddOf] it is for keys
+// that others may choose: two clients may then have one of the same number, each its own.
 func (k *Kept[V]) Of(client, key ID, use bool) *V {
 	i := k.find(client, key)
 	if i == nowhere {

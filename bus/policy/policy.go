@@ -54,8 +54,8 @@ const (
 	Arrived EventKind = 1 + iota
 	// Placed: the turn goes to Agent. Usage is what is expected of it.
 	Placed
-	// Served: the turn has ended there and is paid for. Usage, TTFT, ITL, Stop, Tool and, at the agent itself,
-	// Caught as the agent says; Claimed is after how long the client says that it will be back.
+	// Served: the turn has ended there and is paid for. Usage, TTFT, ITL, Stop, Tool, Thought and, at the
+	// agent itself, Caught as the agent says; Claimed is after how long the client says that it will be back.
 	Served
 	// Failed: it ended there without payment.
 	Failed
@@ -87,6 +87,7 @@ type Event struct {
 	Back    time.Duration // from the end of the session's last turn to this one's arrival
 	Claimed time.Duration // of that, said by the client and scaled by what it said before; 0: nothing heard
 	Caught  bool          // a guard at the agent found in the answer what it looks for
+	Thought int           // tokens of the answer that later prompts leave out: reasoning
 }
 
 // Stop is why an answer ended.

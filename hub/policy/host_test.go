@@ -174,8 +174,8 @@ func TestWordsAreCalibrated(t *testing.T) {
 	}
 }
 
-// An agent says which tool an answer calls. One that names a tool of the number that another client's word has
-// makes nobody believe or disbelieve that client.
+// An agent says which tool an answer calls. One that names a tool of the number that another client's word
+// has makes nobody believe or disbelieve that client.
 func TestNoToolIsAnotherClientsWord(t *testing.T) {
 	m := newMemory(10)
 	const ann, tool, theirs = policy.ID(77), policy.ID(5), policy.ID(9)

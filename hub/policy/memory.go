@@ -123,7 +123,7 @@ func (h *Host) known(e *policy.Event) *session {
 // Served says that it has ended, and how. What the client said of the next turn is told with it.
 func (h *Host) Served(now time.Time, t *Turn, c *bus.Completion) {
 	e := h.event(now, policy.Served, t)
-	e.Usage, e.Stop, e.Tool = c.Usage, policy.StopOf(c.Finish), c.Tool
+	e.Usage, e.Stop, e.Tool, e.Thought = c.Usage, policy.StopOf(c.Finish), c.Tool, c.Thought
 	e.TTFT, e.ITL = time.Duration(c.TTFTUS)*time.Microsecond, time.Duration(c.ITLUS)*time.Microsecond
 	if c.Outcome == bus.OutcomeCancelled {
 		e.Stop = policy.StopCut

@@ -11,8 +11,8 @@ import (
 )
 
 // automaton reads a text once, rune by rune, and finds where one of its patterns has a match: a table that is
-// made whole when the patterns are read, so that a rune costs a look-up and no text is read twice. Matches may
-// begin anywhere.
+// made whole when the patterns are read, so that a rune costs a look-up and no text is read twice. Matches
+// may begin anywhere.
 type automaton struct {
 	prog  []*syntax.Prog
 	first []int // of each pattern, the number of its first instruction among those of all

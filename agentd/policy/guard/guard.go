@@ -167,8 +167,8 @@ func (*Guard) Score(time.Time, policy.Item) float64 { return 0 }
 // mostForecasts is how many roles Predict names at most.
 const mostForecasts = 8
 
-// Predict implements policy.Policy: the roles whose next answer is likeliest to be caught, and how likely that
-// is, with one answer that was and one that was not as if seen before.
+// Predict implements policy.Policy: the roles whose next answer is likeliest to be caught, and how likely
+// that is, with one answer that was and one that was not as if seen before.
 func (g *Guard) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
 	from := len(to)
 	g.risks.All(func(_, _ policy.ID, r *risk) bool {
@@ -181,7 +181,8 @@ func (g *Guard) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []po
 			at--
 		}
 		if at-from < mostForecasts {
-			to = slices.Insert(to[:min(len(to), from+mostForecasts-1)], at, policy.Forecast{Role: r.role, P: p})
+			to = slices.Insert(to[:min(len(to), from+mostForecasts-1)], at, policy.Forecast{Role: r.role,
+				P: p})
 		}
 		return true
 	})

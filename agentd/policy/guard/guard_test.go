@@ -62,7 +62,8 @@ func TestCutsWhereRegexpFinds(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	patterns := []string{"ab", "a[bc]{1,3}d", "(?i)Straße", `\bab\b`, `\B-\B`, "(ab|ba){2}", "a.{0,3}b", "x?y",
+	patterns := []string{"ab", "a[bc]{1,3}d", "(?i)Straße", `\bab\b`, `\B-\B`, "(ab|ba){2}", "a.{0,3}b",
+		"x?y",
 		"é{2}", `\d{3}-\d{2}`, "[^a-z ]{2}", "(?:a|ab)(?:c|bcd)", `c\b`, "日本"}
 	letters := []rune("aabbccdxy --1234éßſ日本AB\n")
 	cuts := 0
@@ -111,8 +112,8 @@ func TestCutsWhereRegexpFinds(t *testing.T) {
 	}
 }
 
-// What nobody can search a stream for, or what would need more memory than there is, is refused, by a sentence
-// that says what to write.
+// What nobody can search a stream for, or what would need more memory than there is, is refused, by a
+// sentence that says what to write.
 func TestPatternsThatAreRefused(t *testing.T) {
 	good := Pattern{Name: "one", Pattern: `key-\d{4}`, Action: Cut}
 	if errs := Faults([]Pattern{good, {Name: "two", Pattern: "(?i)flag me", Action: Flag}}); len(errs) > 0 {
@@ -135,8 +136,9 @@ func TestPatternsThatAreRefused(t *testing.T) {
 		`: together the patterns need too large a table`: {Name: "n", Pattern: "a.{30}b", Action: Cut},
 		`[0].action: "drop": write cut or flag`:          {Name: "n", Pattern: "ab", Action: "drop"},
 		`[0].name: `:                                     {Pattern: "ab", Action: Cut},
-		`[0].domains: `:                                  {Name: "n", Pattern: "ab", Action: Cut, Domains: []string{"a.b"}},
-		`[0].pattern: 300 bytes, at most 256`:            {Name: "n", Pattern: strings.Repeat("a", 300), Action: Cut},
+		`[0].domains: `: {Name: "n", Pattern: "ab", Action: Cut,
+			Domains: []string{"a.b"}},
+		`[0].pattern: 300 bytes, at most 256`: {Name: "n", Pattern: strings.Repeat("a", 300), Action: Cut},
 	} {
 		errs := Faults([]Pattern{p})
 		if len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), want) {
@@ -177,8 +179,8 @@ func TestDomainsAndFlags(t *testing.T) {
 	}
 }
 
-// The risk of a client's role is the share of its answers that were caught, with two as if seen before; others
-// have none of it, and a client with a million roles makes nobody else be forgotten.
+// The risk of a client's role is the share of its answers that were caught, with two as if seen before;
+// others have none of it, and a client with a million roles makes nobody else be forgotten.
 func TestRisks(t *testing.T) {
 	g := looker(t, "ab")
 	served := func(client, role policy.ID, caught bool) {
@@ -207,7 +209,8 @@ func TestRisks(t *testing.T) {
 	}
 }
 
-// 1 us a token: what a guard of usual patterns takes for a token of four characters, and nothing is allocated.
+// 1 us a token: what a guard of usual patterns takes for a token of four characters, and nothing is
+// allocated.
 func BenchmarkToken(b *testing.B) {
 	g, err := New([]Pattern{
 		{Name: "card", Pattern: `\b\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{4}\b`, Action: Cut},

@@ -38,6 +38,12 @@ type Setting struct {
 
 	Tasks  int           // asked in all; the run ends when all are answered
 	Length time.Duration // instead of Tasks: nobody asks after that
+	// nobody asks any more once it says so, though there are fewer Tasks; nil: it never does
+	Enough func() bool
+
+	// tokens of reasoning that each answer begins with and later prompts leave out: what is cached of an
+	// answer is found by nobody
+	Thought int
 
 	Slow []Slowdown // engines that are slower than the others for some time
 
@@ -264,7 +270,7 @@ func (s *Setting) Questions(caller, plays int) (out []*Request) {
 // ask fills in what is asked, and what the answer is worth.
 func (s *Setting) ask(q *Request) {
 	t := q.script.turns[q.Turn]
-	q.Prompt, q.Output, q.Engine = t.prompt, t.output, Wait
+	q.Prompt, q.Output, q.Engine = t.prompt, t.output+s.Thought, Wait
 	q.Terms = s.terms(q)
 }
 
@@ -294,6 +300,9 @@ func (r *run) arrive(at time.Duration) {
 
 // over reports whether nothing more is asked.
 func (r *run) over(now time.Duration) bool {
+	if r.Enough != nil && r.Enough() {
+		return true
+	}
 	if r.Tasks > 0 {
 		return len(r.all) >= r.Tasks
 	}
@@ -360,6 +369,9 @@ func (r *run) turn(at time.Duration, q *Request) {
 		}
 		q.ID, q.Arrived = len(r.all), now
 		q.Hashes = q.script.blocksOf(q.Play, q.Turn, r.Engine.BlockSize, q.Hashes)
+		if r.Thought > 0 {
+			q.Hashes = reasoned(q.Hashes, q, r.Engine.BlockSize, r.Thought)
+		}
 		r.ask(q)
 		r.all = append(r.all, q)
 		r.byJob[&q.Job] = q
@@ -471,6 +483,16 @@ func (r *run) step(now time.Duration, i int) {
 	}
 }
 
+// reasoned are the blocks of a prompt and of an answer that begins with reasoning.
+func reasoned(all []uint64, q *Request, size, thought int) []uint64 {
+	n := q.script.turns[q.Turn]
+	out := make([]uint64, (n.prompt+n.output+thought)/size)
+	for i := copy(out, all[:min(len(all), n.prompt/size)]); i < len(out); i++ {
+		out[i] = mix(mix(uint64(q.Play)) ^ mix(uint64(q.Turn<<20+i)))
+	}
+	return out
+}
+
 func usage(q *Request) market.Usage {
 	return market.Usage{Prompt: q.Prompt, Cached: q.Cached, Output: q.Output}
 }
@@ -495,8 +517,12 @@ func (r *run) end(q *Request) {
 	}
 	switch {
 	case q.Turn+1 < len(q.script.turns) && !q.Refused:
-		r.turn(at, &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,
-			Job: Job{Hashes: q.Hashes}})
+		next := &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,
+			Job: Job{Hashes: q.Hashes}}
+		if r.Thought > 0 {
+			next.Hashes = nil // those of this turn have its reasoning
+		}
+		r.turn(at, next)
 	case r.Callers > 0 || len(r.Crews) > 0 && !r.leaves(q.Caller):
 		r.play(at, q.Caller, q.lots)
 	}
