@@ -38,7 +38,8 @@ type Setting struct {
 	Tasks  int           // asked in all; the run ends when all are answered
 	Length time.Duration // instead of Tasks: nobody asks after that
 
-	Slow []Slowdown // engines that are slower than the others for some time
+	Slow  []Slowdown // engines that are slower than the others for some time
+	Flood Flood      // one client that asks far more than the others, beside them
 
 	Spread bool      // callers state what answers are worth, which differs by up to a hundred times
 	Terms  hub.Terms // the hub's terms for tasks that state none; zero: its defaults
@@ -54,6 +55,15 @@ type Slowdown struct {
 	From, To time.Duration
 	Times    int64
 }
+
+// Flood is a client that begins dialogues at random, so many in a second.
+type Flood struct {
+	From, To time.Duration
+	Rate     float64
+}
+
+// Flooder is the caller of a flood.
+const Flooder = 1_000_000
 
 // Start is when a run begins, by its own clock.
 var Start = time.Unix(1_800_000_000, 0)
@@ -161,6 +171,9 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 		r.add(x.To, func(time.Duration) { e.times = 1 })
 	}
 	r.begin()
+	if f := r.Flood; f.Rate > 0 {
+		r.flood(f.From, rand.New(rand.NewPCG(s.Seed, 0x666c6f6f)))
+	}
 	r.add(0, r.scrape)
 	for len(r.agenda) > 0 && (r.open > 0 || r.asking > 0) {
 		o := r.plan.next()
@@ -283,6 +296,20 @@ func (r *run) arrive(at time.Duration) {
 			r.play(now, r.plays, r.lots(r.plays))
 			r.arrive(now)
 		}
+	})
+}
+
+// flood plans what a flood asks, one by one.
+func (r *run) flood(at time.Duration, random *rand.Rand) {
+	at += time.Duration(random.ExpFloat64() / r.Flood.Rate * 1e9)
+	if at >= r.Flood.To {
+		return
+	}
+	r.asking++
+	r.add(at, func(now time.Duration) {
+		r.asking--
+		r.play(now, Flooder, r.lots(Flooder+r.plays))
+		r.flood(now, random)
 	})
 }
 
@@ -491,7 +518,7 @@ func (r *run) end(q *Request) {
 	case q.Turn+1 < len(q.script.turns) && !q.Refused:
 		r.turn(at, &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,
 			Job: Job{Hashes: q.Hashes}})
-	case r.Callers > 0:
+	case r.Callers > 0 && q.Caller != Flooder:
 		r.play(at, q.Caller, q.lots)
 	}
 }
