@@ -21,6 +21,7 @@ type Setting struct {
 
 	Callers int             // each plays one dialogue after another, turn by turn
 	Rate    float64         // instead: dialogues that begin in a second, at random (Poisson)
+	Clients int             // with Rate, so many clients begin them in turn; 0: each is of its own
 	Arrive  []time.Duration // instead: when dialogues begin, as recorded
 	Think   time.Duration   // mean pause before the next question, exponential; 0: none
 	Sigma   float64         // instead of exponential: log-normal, of the same mean, with this sigma
@@ -293,7 +294,11 @@ func (r *run) arrive(at time.Duration) {
 	r.add(at, func(now time.Duration) {
 		r.asking--
 		if !r.over(now) {
-			r.play(now, r.plays, r.lots(r.plays))
+			caller := r.plays
+			if r.Clients > 0 {
+				caller %= r.Clients
+			}
+			r.play(now, caller, r.lots(r.plays))
 			r.arrive(now)
 		}
 	})
