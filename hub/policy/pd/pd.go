@@ -19,10 +19,13 @@ type Params struct {
 	Ratio float64
 	// and as many of them at least: fewer make nobody wait
 	Tokens float64
+	// a role whose first tokens come later than that on the mean goes anywhere: there are too few engines of
+	// the kind that it wants
+	Late time.Duration
 }
 
 // Default is from measurement: see the page of policies.
-func Default() Params { return Params{Ratio: 8, Tokens: 512} }
+func Default() Params { return Params{Ratio: 8, Tokens: 512, Late: time.Second} }
 
 // PD is the policy.
 type PD struct {
@@ -30,11 +33,12 @@ type PD struct {
 	roles policy.Kept[role]
 }
 
-// role is what a role needed of late, in 24 bytes.
+// role is what a role needed of late, in 16 bytes.
 type role struct {
-	uncached, output float64 // tokens, means that fade
-	seen             uint32
-	prompts          bool // it is of prompts; once it is, it takes clearly less not to be
+	uncached, output float32 // tokens, means that fade
+	first            float32 // seconds to its first tokens, likewise
+	seen             uint16
+	prompts, late    bool // once it is, it takes clearly less not to be
 }
 
 const (
@@ -54,24 +58,32 @@ func (p *PD) Observe(e policy.Event) {
 		return
 	}
 	r, made := p.roles.Add(e.Client, e.Role)
-	u, o := float64(e.Usage.Prompt-e.Usage.Cached), float64(e.Usage.Output)
-	if made {
-		r.uncached, r.output = u, o
+	for _, x := range []struct {
+		mean *float32
+		now  float64
+	}{{&r.uncached, float64(e.Usage.Prompt - e.Usage.Cached)}, {&r.output, float64(e.Usage.Output)},
+		{&r.first, max(0, e.TTFT.Seconds())}} {
+		if made {
+			*x.mean = float32(x.now)
+		}
+		*x.mean = float32(float64(*x.mean) + float64(fade*(x.now-float64(*x.mean))))
 	}
-	r.uncached += float64(fade * (u - r.uncached))
-	r.output += float64(fade * (o - r.output))
-	r.seen = min(r.seen+1, 1<<30)
-	line := 1.0
-	if r.prompts {
-		line = clearly
+	r.seen = min(r.seen+1, 1<<15)
+	line := func(was bool) float64 {
+		if was {
+			return clearly
+		}
+		return 1
 	}
-	r.prompts = r.uncached >= line*p.Tokens && r.uncached >= float64(line*p.Ratio)*r.output
+	u, at := float64(r.uncached), line(r.prompts)
+	r.prompts = u >= at*p.Tokens && u >= float64(at*p.Ratio)*float64(r.output)
+	r.late = float64(r.first) > line(r.late)*p.Late.Seconds()
 }
 
 // Score implements policy.Policy: of a pair of a role and an engine of the other kind it says never.
 func (p *PD) Score(_ time.Time, i policy.Item) float64 {
 	r := p.roles.Get(i.Role, false)
-	if i.Kind != policy.Pair || r == nil || r.seen < enough || r.prompts == i.Split {
+	if i.Kind != policy.Pair || r == nil || r.seen < enough || r.late || r.prompts == i.Split {
 		return 0
 	}
 	return policy.Never

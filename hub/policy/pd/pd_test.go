@@ -68,6 +68,28 @@ func TestNoToAndFro(t *testing.T) {
 	}
 }
 
+// Where too few engines are of the kind that a role wants, so that it waits, it goes anywhere until it does not.
+func TestWhoWaitsGoesAnywhere(t *testing.T) {
+	p := New(Default())
+	turn := func(n int, first time.Duration) string {
+		for range n {
+			p.Observe(policy.Event{Kind: policy.Served, At: start, Client: 1, Role: 1, TTFT: first,
+				Usage: market.Usage{Prompt: 6000, Output: 60}})
+		}
+		return where(p, 1)
+	}
+	for i, c := range []struct {
+		n     int
+		first time.Duration
+		want  string
+	}{{10, 300 * time.Millisecond, "split"}, {40, 3 * time.Second, "any"}, {10, time.Second, "any"},
+		{80, 300 * time.Millisecond, "split"}} {
+		if got := turn(c.n, c.first); got != c.want {
+			t.Errorf("%d: it goes to %s, want %s", i, got, c.want)
+		}
+	}
+}
+
 // Nonsense says nothing, and a million roles of one client make no other's be forgotten.
 func TestNonsense(t *testing.T) {
 	if size := unsafe.Sizeof(role{}); size > 32 {
