@@ -6,7 +6,7 @@ import (
 )
 
 func TestSplitLook(t *testing.T) {
-	for _, rate := range []float64{12, 18, 24} {
+	for _, rate := range []float64{12, 24} {
 		for _, c := range []struct {
 			pools []int
 			rule  string
