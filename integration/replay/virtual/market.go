@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type MarketOptions struct {
 	Context   int           // tokens that a prompt and its answer may have; 0: 8192
 	Thought   int           // of them, reasoning that each answer begins with
 	Seed      uint64
+	Split     []int              // agents that say that others compute their prompts
 	Journal   func(frame []byte) // gets each frame that is written; may be nil
 
 	Status func(now time.Time, s *bus.Status) // hears what the hub says of itself; may be nil
@@ -57,9 +59,12 @@ const Score = 0.7
 
 // NewMarketOptions are those of a market with default settings.
 func NewMarketOptions(s Setting) MarketOptions {
-	return MarketOptions{Hub: hub.Default(), Engine: s.Engine, Agents: s.Engines, Context: s.Context,
-		Thought: s.Thought,
-		Hop:     s.Hop, Sync: time.Millisecond, Seed: s.Seed}
+	var split []int
+	for _, p := range s.Pools {
+		split = append(split, p.Decode...)
+	}
+	return MarketOptions{Hub: hub.Default(), Split: split, Engine: s.Engine, Agents: s.Engines,
+		Context: s.Context, Thought: s.Thought, Hop: s.Hop, Sync: time.Millisecond, Seed: s.Seed}
 }
 
 // Market is the real market as a Policy. It reads each request as a door does, and has a hub.Node, and an
@@ -152,6 +157,9 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: o.Engine.Slots,
 			Price: Card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
 			Domains: []bus.DomainScore{{Domain: domain, Score: Score}}, Touches: o.Hub.Seats.Touches}
+		if slices.Contains(o.Split, i) {
+			cfg.Features = []string{bus.Split}
+		}
 		if err := cfg.Validate(); err != nil {
 			return nil, err
 		}

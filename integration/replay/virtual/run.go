@@ -22,6 +22,7 @@ type Setting struct {
 	Callers int             // each plays one dialogue after another, turn by turn
 	Crews   []Crew          // instead: so many from some moments on
 	Rate    float64         // instead: dialogues that begin in a second, at random (Poisson)
+	Clients int             // with Rate, so many clients begin them in turn; 0: each is of its own
 	Arrive  []time.Duration // instead: when dialogues begin, as recorded
 	Think   time.Duration   // mean pause before the next question, exponential; 0: none
 	Sigma   float64         // instead of exponential: log-normal, of the same mean, with this sigma
@@ -45,7 +46,8 @@ type Setting struct {
 	// answer is found by nobody
 	Thought int
 
-	Slow []Slowdown // engines that are slower than the others for some time
+	Slow  []Slowdown // engines that are slower than the others for some time
+	Flood Flood      // one client that asks far more than the others, beside them
 
 	Spread bool      // callers state what answers are worth, which differs by up to a hundred times
 	Terms  hub.Terms // the hub's terms for tasks that state none; zero: its defaults
@@ -61,6 +63,15 @@ type Slowdown struct {
 	From, To time.Duration
 	Times    int64
 }
+
+// Flood is a client that begins dialogues at random, so many in a second.
+type Flood struct {
+	From, To time.Duration
+	Rate     float64
+}
+
+// Flooder is the caller of a flood.
+const Flooder = 1_000_000
 
 // Start is when a run begins, by its own clock.
 var Start = time.Unix(1_800_000_000, 0)
@@ -169,6 +180,9 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 		r.add(x.To, func(time.Duration) { e.times = 1 })
 	}
 	r.begin()
+	if f := r.Flood; f.Rate > 0 {
+		r.flood(f.From, rand.New(rand.NewPCG(s.Seed, 0x666c6f6f)))
+	}
 	r.add(0, r.scrape)
 	for len(r.agenda) > 0 && (r.open > 0 || r.asking > 0) {
 		o := r.plan.next()
@@ -292,9 +306,27 @@ func (r *run) arrive(at time.Duration) {
 	r.add(at, func(now time.Duration) {
 		r.asking--
 		if !r.over(now) {
-			r.play(now, r.plays, r.lots(r.plays))
+			caller := r.plays
+			if r.Clients > 0 {
+				caller %= r.Clients
+			}
+			r.play(now, caller, r.lots(r.plays))
 			r.arrive(now)
 		}
+	})
+}
+
+// flood plans what a flood asks, one by one.
+func (r *run) flood(at time.Duration, random *rand.Rand) {
+	at += time.Duration(random.ExpFloat64() / r.Flood.Rate * 1e9)
+	if at >= r.Flood.To {
+		return
+	}
+	r.asking++
+	r.add(at, func(now time.Duration) {
+		r.asking--
+		r.play(now, Flooder, r.lots(Flooder+r.plays))
+		r.flood(now, random)
 	})
 }
 
@@ -523,6 +555,7 @@ func (r *run) end(q *Request) {
 			next.Hashes = nil // those of this turn have its reasoning
 		}
 		r.turn(at, next)
+	case q.Caller == Flooder:
 	case r.Callers > 0 || len(r.Crews) > 0 && !r.leaves(q.Caller):
 		r.play(at, q.Caller, q.lots)
 	}

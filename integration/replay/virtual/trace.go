@@ -36,6 +36,7 @@ type Script struct {
 	texts    [][]byte // as JSON without its quotes: of the system prompt, each question and each answer
 
 	chains [][]uint64 // instead of all texts: the full blocks of each turn's prompt
+	role   string     // that its caller declares; "": none
 }
 
 type turn struct {
@@ -184,9 +185,10 @@ func (r *Request) Body(named bool) []byte {
 	var b struct {
 		Task    string     `json:"task"`
 		Session string     `json:"session,omitempty"`
+		Role    string     `json:"role,omitempty"`
 		Terms   *bus.Terms `json:"terms,omitempty"`
 	}
-	b.Task = fmt.Sprintf("t-%d", r.ID)
+	b.Task, b.Role = fmt.Sprintf("t-%d", r.ID), r.script.role
 	if named {
 		b.Session = fmt.Sprintf("play-%d", r.Play)
 	}
