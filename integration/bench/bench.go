@@ -37,6 +37,7 @@ var parts = []struct {
 	{"classifier", classifierBars}, {"mechanism", mechanismBars}, {"hub", hubBars}, {"quote", quoteBars},
 	{"belief", beliefBars}, {"gateway", gatewayBars}, {"keys", keysBars},
 	{"litellm", besideLiteLLM}, {"crowd", crowdBars}, {"audit", auditBars}, {"forecast", forecastBars},
+	{"regime", regimeBars},
 	{"processes", processBars}, {"streams", streamBars}, {"memory", memoryBars}, {"failover", failoverBars},
 }
 
