@@ -156,7 +156,7 @@ func (w *Watch) Reading(s Signal) (State, float64) { return w.tests[s].state, w.
 func (w *Watch) Readings() (all []Reading) {
 	for i := range w.tests {
 		d := &w.tests[i]
-		all = append(all, Reading{Signal(i).String(), d.state.String(), d.mean})
+		all = append(all, Reading{Signal(i).String(), d.state.String(), d.state, d.mean})
 	}
 	return all
 }
@@ -164,6 +164,7 @@ func (w *Watch) Readings() (all []Reading) {
 // Reading is what a signal says, for people.
 type Reading struct {
 	Signal, State string
+	Level         State `json:"-"`
 	Mean          float64
 }
 

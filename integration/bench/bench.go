@@ -38,6 +38,7 @@ var parts = []struct {
 	{"belief", beliefBars}, {"gateway", gatewayBars},
 	{"events", eventBars}, {"keys", keysBars}, {"litellm", besideLiteLLM},
 	{"crowd", crowdBars}, {"audit", auditBars}, {"forecast", forecastBars},
+	{"regime", regimeBars},
 	{"processes", processBars}, {"streams", streamBars}, {"memory", memoryBars}, {"failover", failoverBars},
 }
 

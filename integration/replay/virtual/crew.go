@@ -55,7 +55,7 @@ type Template struct {
 // NewTemplates are scripts of one turn each.
 func NewTemplates(all []Template, blockSize int) (out []*Script) {
 	for i, t := range all {
-		s := &Script{turns: []turn{{prompt: t.Prompt, output: t.Output}}, chains: [][]uint64{nil}}
+		s := &Script{number: i, turns: []turn{{prompt: t.Prompt, output: t.Output}}, chains: [][]uint64{nil}}
 		for b := range t.Prompt / blockSize {
 			s.chains[0] = append(s.chains[0], mix(uint64(i)<<32|uint64(b)))
 		}
@@ -67,3 +67,6 @@ func NewTemplates(all []Template, blockSize int) (out []*Script) {
 	}
 	return out
 }
+
+// Text names the text of a request's prompt, where prompts are templates.
+func (r *Request) Text() int { return r.script.number }

@@ -570,6 +570,9 @@ func (m *Market) treasury(op string, q *bus.FundsRequest) {
 	})
 }
 
+// Regime is what the hub knows of how full its domain is.
+func (m *Market) Regime() hub.RegimeStats { return m.node.Stats().Regime }
+
 // Close ends the audit of the whole journal, at all levels, and checks that every task has ended. It returns
 // the audit's report.
 func (m *Market) Close() (ledger.Report, error) {

@@ -35,6 +35,7 @@ type Script struct {
 	inSystem bool     // the number stands in the system prompt, else in the first question
 	texts    [][]byte // as JSON without its quotes: of the system prompt, each question and each answer
 
+	number int        // of a template
 	chains [][]uint64 // instead of all texts: the full blocks of each turn's prompt
 	role   string     // that its caller declares; "": none
 }
