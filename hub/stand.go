@@ -54,10 +54,11 @@ type group struct {
 	later time.Duration
 
 	// of the task that is looked at
-	asked uint64 // which one that is
-	apart int    // agents that it tells from the others
-	row   int32  // of the others, in crowd.rows; -1: it was not asked for
-	rows  int32  // the last of those that its agents have; -1: there are none
+	asked uint64        // which one that is
+	apart int           // agents that it tells from the others
+	row   int32         // of the others, in crowd.rows; -1: it was not asked for
+	rows  int32         // the last of those that its agents have; -1: there are none
+	least time.Duration // that a first token takes there; below 0: it was not asked for
 }
 
 // lane is the groups of agents that are quoted alike. Most tasks look at few of them.
@@ -337,7 +338,7 @@ func (n *Node) fastest() {
 				if o.stays+p.Soonest(o.first, g.burden.All) >= f.service {
 					break // the others of the lane delay it more
 				}
-				if o.stays+p.Least(o.first, o.work, g.burden) >= f.service {
+				if o.stays+c.least(g, o) >= f.service {
 					continue
 				}
 			}
@@ -351,13 +352,21 @@ func (n *Node) fastest() {
 // toldOf is how many agents of a group the task tells from the others.
 func (c *crowd) toldOf(g *group) int {
 	if g.asked != c.asked {
-		g.asked, g.apart, g.row, g.rows = c.asked, 0, -1, -1
+		g.asked, g.apart, g.row, g.rows, g.least = c.asked, 0, -1, -1, -1
 	}
 	return g.apart
 }
 
 // toldAll reports whether the task tells all agents of a lane from others.
 func (c *crowd) toldAll(l *lane) bool { return l.asked == c.asked && l.apart == l.size }
+
+// least is at most how long a first token takes of a slot of a group, where nothing of the prompt is held.
+func (c *crowd) least(g *group, o *offer) time.Duration {
+	if c.toldOf(g); g.least < 0 {
+		g.least = g.first.predictor.Least(o.first, o.work, g.burden)
+	}
+	return g.least
+}
 
 // others is what the task would have of the agents of a group that it does not tell apart; nil if there are
 // none.
@@ -580,7 +589,7 @@ func (n *Node) soonest(l *lane, may func(*group, *prospect, time.Duration) bool,
 		if len(g.stands) == 0 {
 			continue
 		}
-		least := p.Least(o.first, o.work, g.burden)
+		least := c.least(g, o)
 		if g.later-g.burden.All+least >= o.late {
 			continue
 		}

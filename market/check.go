@@ -82,9 +82,9 @@ func (ws *workspace) check(r *Round, o *Outcome) error {
 	return ws.checkClients(r, o)
 }
 
-// weigh reads a round for the check as [layout.of] does for the solver, and shares no line with it: it adds up
-// each weight by itself, of value, cost, tolls, fee, and the parts of what waiting is worth. So a mistake in
-// what the solver read shows as an outcome that is not the round's.
+// weigh reads a round for the check as [layout.of] does for the solver, and shares no line with it: it adds
+// up each weight by itself, of value, cost, tolls, fee, and the parts of what waiting is worth. So a mistake
+// in what the solver read shows as an outcome that is not the round's.
 func (l *layout) weigh(r *Round) {
 	l.seats, l.first, l.slots, l.off = l.seats[:0], l.first[:0], l.slots[:0], l.off[:0]
 	most := 1
@@ -92,7 +92,8 @@ func (l *layout) weigh(r *Round) {
 		tiers := r.Agents[i].Tiers
 		l.first, most = append(l.first, int32(len(l.seats))), max(most, len(tiers))
 		for k := range tiers {
-			l.seats, l.slots = append(l.seats, seat{int32(i), int32(k)}), append(l.slots, int32(tiers[k].Slots))
+			l.seats = append(l.seats, seat{int32(i), int32(k)})
+			l.slots = append(l.slots, int32(tiers[k].Slots))
 		}
 	}
 	l.first = append(l.first, int32(len(l.seats)))

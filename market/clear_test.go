@@ -34,8 +34,8 @@ func brute(r *Round, skip int) Credits {
 	return best(0)
 }
 
-// The check and the solver each read a round by themselves, and find the same weights: with and without waits,
-// whatever memory of other rounds they find.
+// The check and the solver each read a round by themselves, and find the same weights: with and without
+// waits, whatever memory of other rounds they find.
 func TestTheCheckReadsWhatTheSolverDoes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -86,8 +86,8 @@ func (t *Regressor) Rise(x, slopes []float64) float64 {
 	return t.rise(0, x, slopes, at[:len(x)])
 }
 
-// Least is at most what Rise says, and found sooner: it is what is expected where the features are so, whatever
-// is expected where there is less.
+// Least is at most what Rise says, and found sooner: it is what is expected where the features are so,
+// whatever is expected where there is less.
 func (t *Regressor) Least(x, slopes []float64) float64 {
 	if !t.rises(x, slopes) {
 		return 0
