@@ -126,9 +126,9 @@ func TestKeysTurn(t *testing.T) {
 	}
 }
 
-// One door of four has a clock that is wrong: by hours, weeks or years, ahead or behind. Keys still turn every
-// day or so, for all that never sooner than in hours, and at the others no text that is asked for all the time
-// is ever without a name in common with what it had a moment before.
+// One door of four has a clock that is wrong: by hours, weeks or years, ahead or behind. Keys still
+// turn every day or so, for all that never sooner than in hours, and at the others no text that is
+// asked for all the time is ever without a name in common with what it had a moment before.
 func TestOneDoorsClockIsWrong(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -38,8 +39,9 @@ func TestAGatewayHasSoManyAnswersOpen(t *testing.T) {
 		}
 		synctest.Wait()
 		for _, more := range []string{"", `,"stream":true`} {
-			if r := st.do("/v1/chat/completions", large(10, more)); r.status != http.StatusTooManyRequests ||
-				r.header.Get("Retry-After-Ms") == "" || r.object(t).Error.Souk.Code != string(bus.CodeTooManyTasks) {
+			r := st.do("/v1/chat/completions", large(10, more))
+			if r.status != http.StatusTooManyRequests || r.header.Get("Retry-After-Ms") == "" ||
+				r.object(t).Error.Souk.Code != string(bus.CodeTooManyTasks) {
 				t.Errorf("one more: %d %v %s", r.status, r.header, r.body)
 			}
 		}
@@ -47,6 +49,33 @@ func TestAGatewayHasSoManyAnswersOpen(t *testing.T) {
 		all.Wait()
 		if r := st.do("/v1/chat/completions", large(10, "")); r.status != http.StatusOK {
 			t.Errorf("after them: %d %s", r.status, r.body)
+		}
+	})
+}
+
+// So many bytes of answers that have ended are kept for who comes back, those of the latest.
+func TestSoMuchIsKept(t *testing.T) {
+	onStage(t, small, func(t *testing.T, st *stage) {
+		st.will(func(j *job) {
+			j.accept()
+			j.say(strings.Repeat("x", 300<<10))
+			j.end("")
+		})
+		const answers = 20
+		last := ""
+		for i := range answers {
+			r := st.do("/v1/chat/completions", large(10, ""), "Idempotency-Key", fmt.Sprint(i))
+			if r.status != http.StatusOK {
+				t.Fatalf("answer %d: %d %.200s", i, r.status, r.body)
+			}
+			last = r.body
+		}
+		if n := st.s.Stats().Kept; n < 2 || n > 2<<20/(300<<10) {
+			t.Errorf("%d of %d answers of 300 KB are kept in 2 MB", n, answers)
+		}
+		r := st.do("/v1/chat/completions", large(10, ""), "Idempotency-Key", fmt.Sprint(answers-1))
+		if r.body != last {
+			t.Errorf("the latest is another: %d %.200s", r.status, r.body)
 		}
 	})
 }

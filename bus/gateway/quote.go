@@ -46,7 +46,7 @@ func (s *Server) quote(w http.ResponseWriter, r *http.Request, k *key) error {
 	}
 	task := asked.Tasks[0]
 	task.Trace = bus.TraceOf(bus.Header(r.Header))
-	q, err := p.Quote(context.WithoutCancel(r.Context()), task) // who asked may have closed its side, and read
+	q, err := p.Quote(context.WithoutCancel(r.Context()), task) // who has closed its side may still read
 	if q.Code != "" {
 		return &refusal{code: q.Code, message: q.Message, retryMS: q.RetryMS}
 	}

@@ -409,7 +409,8 @@ func TestTextsThatCollide(t *testing.T) {
 	}
 }
 
-// Ordinary prompts keep their marks from one release to the next, so that what is believed of caches holds on.
+// Ordinary prompts keep their marks from one release to the next, so that what is believed of caches holds
+// on.
 func TestOrdinaryMarksStay(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"messages":[{"role":"system","content":"You are terse."},{"role":"user","content":"Hi é\n","name":"ann"},{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"12"}],"tools":[{"type":"function"}]}`: "[{22 14886486312435427258} {44 6744138843455789153} {66 13883395520915356154} {100 11781643693167200719} {108 977783356758331840}]",

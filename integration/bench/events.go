@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/rawconn"
 	"souk/cmd/local"
 	"souk/integration/load/proc"
 )
@@ -131,30 +130,24 @@ func busy(f func() error, pids ...int) (float64, error) {
 	err2 := f()
 	took := time.Since(begun)
 	after, err3 := used(pids...)
-	return 100 * float64(after-before) / float64(took) / float64(runtime.NumCPU()), errors.Join(err1, err2, err3)
+	share := float64(after-before) / float64(took) / float64(runtime.NumCPU())
+	return 100 * share, errors.Join(err1, err2, err3)
 }
 
 // streams reads many streams at once. It returns the processor time of the gateway for an event, half of what
 // net/http alone takes of one, both in microseconds, the events of a second, how late they are, p99, in
-// milliseconds, the gateway's memory in MB, and how busy the machine was; and how late events are and how busy
-// it is where bus/client reads them, and where a bare relay passes them on.
-func (g *httpDoor) streams(ctx context.Context, m *local.Market, engine int, url string, tokens int) ([]float64,
-	error) {
-	cheap := func(g *httpDoor) *httpDoor { // the readers have the machine's cores, too
-		out := newDoor(g.url, g.key, g.pid)
-		out.web.Transport.(*http.Transport).DialContext = rawconn.Dialer{}.DialContext
-		return out
-	}
-	readers := cheap(g)
+// milliseconds, the gateway's memory in MB, and how busy the machine was; and how late events are, and how
+// busy it is, where bus/client reads them, and where a bare relay passes them on.
+func (g *httpDoor) streams(ctx context.Context, m *local.Market, engine int, url string,
+	tokens int) ([]float64, error) {
 	all := func(read func(context.Context) error) func() error {
 		return func() error { return callers(ctx, gatewayStreams, gatewayStreams, read) }
 	}
 	var late, market, relayed, alone lateness
 	own, err1 := proc.CPU(g.pid)
 	started := time.Now()
-	load, err2 := busy(all(late.read(readers, tokens)), g.pid, engine)
+	load, err2 := busy(all(late.read(g, tokens)), g.pid, engine)
 	took := time.Since(started)
-	readers.web.CloseIdleConnections()
 	after, err3 := proc.CPU(g.pid)
 	rss, err4 := proc.RSS(g.pid)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
@@ -177,9 +170,7 @@ func (g *httpDoor) streams(ctx context.Context, m *local.Market, engine int, url
 	if err != nil {
 		return nil, err
 	}
-	readers = cheap(relay)
-	inRelay, err := busy(all(relayed.read(readers, tokens/2)), engine)
-	readers.web.CloseIdleConnections()
+	inRelay, err := busy(all(relayed.read(relay, tokens/2)), engine)
 	end()
 	if err != nil {
 		return nil, err
