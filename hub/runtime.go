@@ -227,8 +227,8 @@ func (n *Node) do(e *runtimepolicy.Effect) bool {
 	return false
 }
 
-// warms notes that the touch which was sent last is of what its agent has yet to compute: that it finds little
-// says nothing of what else is there.
+// warms notes that the touch which was sent last is of what its agent has yet to compute: that it finds
+// little says nothing of what else is there.
 func (n *Node) warms(a *agent) {
 	id := fmt.Sprintf("touch-%d-%d", n.epoch, n.touched.made)
 	t := a.tab.sent[id]
