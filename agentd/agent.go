@@ -34,6 +34,7 @@ type Agent struct {
 	running  int
 	prefills int // of these, tasks of which the engine has said nothing yet
 	ahead    int // tokens that it has yet to compute for them
+	unsure   int // of these tasks, those of which nobody here knows how many that are
 	holds    map[string]*hold
 	order    []string         // of holds, oldest first
 	pending  []*pendingReport // not acknowledged
@@ -45,6 +46,7 @@ type Agent struct {
 	policies *policy.Host
 
 	generated *int64 // tokens, as the engine last counted them
+	evicts    evicts
 
 	seq        uint64    // of the last summary
 	summarised time.Time // when it was sent
@@ -65,8 +67,9 @@ type hold struct {
 	attempt      int
 	reply        bus.DispatchReply
 	state        holdState
-	others       int // tasks that ran when it began
-	ahead        int // tokens to compute before the engine says anything; it has begun where this is -1
+	others       int  // tasks that ran when it began
+	ahead        int  // tokens to compute before the engine says anything; it has begun where this is -1
+	unsure       bool // that is as if the engine held nothing, as nobody here knows what it holds
 	expected     holdings.Expected
 	former       bool // an earlier life served it: only its completion is left
 	// of prompt and answer so far, where they are kept for touches
@@ -172,6 +175,32 @@ func (a *Agent) Healthy(generated *int64) {
 	a.generated = generated
 	a.healthy(bus.StateReady)
 }
+
+// Evicts takes in how many blocks the engine has given up so far, and how long nobody had asked for them then,
+// in seconds, all together. What is not a number, or goes down, says nothing: the engine has started again.
+func (a *Agent) Evicts(blocks, idle float64) {
+	e := &a.evicts
+	if n, s := blocks-e.blocks, idle-e.idle; n > 0 && s >= 0 && e.seen {
+		age := time.Duration(min(s/n, mostIdle.Seconds()) * float64(time.Second))
+		if e.age == 0 {
+			e.age = age
+		}
+		e.age += time.Duration(n / (n + evictMemory) * float64(age-e.age))
+	}
+	*e = evicts{blocks: blocks, idle: idle, age: e.age, seen: blocks >= 0 && idle >= 0}
+}
+
+// evicts is how old blocks are that the engine gives up.
+type evicts struct {
+	blocks, idle float64 // so far
+	seen         bool
+	age          time.Duration
+}
+
+const (
+	evictMemory = 32 // blocks that were given up before count as much as so many anew
+	mostIdle    = 24 * time.Hour
+)
 
 // Returned says that an engine which was away is back: perhaps another process, with an empty cache and other
 // sizes. If it no longer serves the model, the agent sells what it serves now, if the configuration names no
@@ -298,6 +327,9 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		a.running++
 		a.prefills++
 		a.ahead += h.ahead
+		if h.unsure = a.engine.Marks() == 0; h.unsure {
+			a.unsure++
+		}
 		a.news = true
 		a.counts.Accepted++
 		a.hearArrived(d)
@@ -392,6 +424,9 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	}
 	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens,
 		Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
+	if d.Kind == bus.DispatchWarmup {
+		r.Priority = PriorityPrefetch
+	}
 	r.Count = a.mustCount(d)
 	if from := d.Task.Resume; from != nil && len(from.Tokens) > 0 {
 		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Reasoning: from.Reasoning, Calls: from.Calls,
@@ -427,6 +462,9 @@ func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
 	if h.ahead >= 0 {
 		a.prefills--
 		a.ahead -= h.ahead
+		if h.unsure {
+			a.unsure--
+		}
 		h.ahead, a.news = -1, true
 	}
 	if a.cfg.Touches && len(prompt) > 0 {
@@ -611,10 +649,14 @@ func (a *Agent) Ready(now time.Time) Ready {
 // summary is what the agent says of itself.
 func (a *Agent) summary() bus.Summary {
 	a.seq++
-	return bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.sold(),
+	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.sold(),
 		Tiers: a.tiers(), Measured: len(a.cfg.Tiers) == 0, InFlight: a.running, Price: a.cfg.Price,
 		TTFTUS:   a.ttft.value(),
 		Prefills: a.prefills, Ahead: a.ahead}
+	if a.unsure > 0 { // its hub knows better what it sent, and what of that is cached
+		s.Ahead = 0
+	}
+	return s
 }
 
 // mean is a running mean over about the last 32 values.

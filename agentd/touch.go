@@ -155,7 +155,7 @@ func (a *Agent) TouchRequest(d *bus.Dispatch) (Request, *bus.Completion) {
 		return Request{}, a.touchFailed(d, bus.CodeAnswerGone)
 	}
 	return Request{ID: d.Task.ID, Kind: bus.KindCompletion, Model: a.cfg.Model, MaxTokens: 1,
-		IDs: of.ids[:min(len(of.ids), d.Tokens+1)], Salt: of.salt, Prompt: 1}, nil
+		IDs: of.ids[:min(len(of.ids), d.Tokens+1)], Salt: of.salt, Prompt: 1, Priority: PriorityTouch}, nil
 }
 
 // TouchBegins reports whether a touch may begin: the engine has a sequence that no task has. Then it counts

@@ -46,10 +46,10 @@ func (s *script) Info(context.Context) (agentd.Info, error) {
 
 func (*script) Events(context.Context, func(kvevent.Update)) {}
 
-func (s *script) Generated(context.Context) (*int64, error) {
+func (s *script) Load(context.Context) (agentd.Load, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return nil, s.sick
+	return agentd.Load{}, s.sick
 }
 
 func (s *script) set(f func()) { s.mu.Lock(); defer s.mu.Unlock(); f() }

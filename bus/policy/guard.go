@@ -141,7 +141,7 @@ func (g *Guard) Observe(e Event) {
 	g.call(e.At, "Observe", func() { g.policy.Observe(e) })
 }
 
-// Score writes what the policy says of each item in order: 0 for no opinion, Never where that may be. All of
+// Score writes what the policy says of each item in order: 0 for no opinion, Never or Hold where that may be. All of
 // them are one call for Enters.
 func (g *Guard) Score(now time.Time, items []Item, scores []float64) {
 	clear(scores)
@@ -150,7 +150,7 @@ func (g *Guard) Score(now time.Time, items []Item, scores []float64) {
 	}
 	g.call(now, "Score", func() {
 		for i := range items {
-			if s := g.policy.Score(now, items[i]); s == Never || s > 0 && !math.IsInf(s, 1) {
+			if s := g.policy.Score(now, items[i]); s == Never || s == Hold || s > 0 && !math.IsInf(s, 1) {
 				scores[i] = s
 				g.counts.Scored++
 			}

@@ -21,7 +21,7 @@ type Policy interface {
 	// never waits, and takes a bounded number of steps.
 	Observe(e Event)
 	// Score is how many seconds of engine time are lost if an item loses, and changes nothing. 0, NaN and
-	// infinity are no opinion, as is every negative number but [Never].
+	// infinity are no opinion, as is every negative number but [Never] and [Hold].
 	Score(now time.Time, i Item) float64
 	// Predict appends what is expected to run within so long, the likeliest first.
 	Predict(now time.Time, within time.Duration, to []Forecast) []Forecast
@@ -31,6 +31,10 @@ type Policy interface {
 
 // Never is the score of an item that must lose. Only hooks that ask for bits take it; others have no opinion.
 const Never = -1.0
+
+// Hold is the score of a pair whose task is to stay out of the round at hand, as others go first. What is said
+// of one pair of a task counts for all.
+const Hold = -2.0
 
 // ID names an agent, a client, a session, a role or a tool: a hash of its name, so that no name is passed on.
 // 0 is none.
@@ -135,6 +139,12 @@ type Item struct {
 	Tokens  int           // of it: of a Pair, those of the prompt that Agent is believed to hold
 	Blocks  int           // of the agent's cache that it takes; 0: not known
 	Age     time.Duration // since it was last used; 0 for what is in use
+
+	// Of a Pair alone: who pays, how many tasks of its before this one are in the round, and how many slots
+	// are free in it. Split says that another engine computes the prompts of Agent's.
+	Client       ID
+	Before, Free int
+	Split        bool
 }
 
 // Forecast is what is expected to run.

@@ -135,13 +135,13 @@ func (h *Host) States(now time.Time) (all []policy.State) {
 
 // Verdict is what a policy says of a task on an agent.
 type Verdict struct {
-	Never bool
+	Never bool    // or the task stays out of the round
 	Lost  float64 // engine seconds, more than are lost on the agent that is best for all; 0: no opinion
 }
 
 // Pairs asks what is lost if a task does not go to each of some agents: those that are free, of which it
 // writes what is said, and after them all others that it might wait for. A task that may go to none of them
-// may go to any.
+// may go to any; one that is held may go to none.
 func (h *Host) Pairs(now time.Time, items []policy.Item, to []Verdict) {
 	clear(to)
 	if len(items) < len(to) {
@@ -151,6 +151,12 @@ func (h *Host) Pairs(now time.Time, items []policy.Item, to []Verdict) {
 	h.guards[Place].Score(now, items, h.scores)
 	best, left := 0.0, 0
 	for _, s := range h.scores {
+		if s == policy.Hold {
+			for i := range to {
+				to[i].Never = true
+			}
+			return
+		}
 		if s != policy.Never {
 			best, left = max(best, s), left+1
 		}

@@ -293,6 +293,7 @@ func TestVerdicts(t *testing.T) {
 		{[]float64{2, 0.5, policy.Never, 0}, "0 1.5 never 2"},
 		{[]float64{policy.Never, policy.Never, policy.Never, policy.Never}, "0 0 0 0"},
 		{[]float64{math.NaN(), 1, math.Inf(1), policy.Never}, "1 0 1 never"},
+		{[]float64{2, policy.Never, 0, policy.Hold}, "never never never never"},
 	} {
 		l.score = func(i policy.Item) float64 { return c.said[i.Tokens] }
 		got := make([]Verdict, 4)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,8 +30,10 @@ type MarketOptions struct {
 	Context   int           // tokens that a prompt and its answer may have; 0: 8192
 	Thought   int           // of them, reasoning that each answer begins with
 	Seed      uint64
+	Split     []int              // agents that say that others compute their prompts
 	Journal   func(frame []byte) // gets each frame that is written; may be nil
 
+	Status func(now time.Time, s *bus.Status) // hears what the hub says of itself; may be nil
 	Client func(caller int) string            // whose a caller's tasks are; nil: its own
 	Hints  func(r *Request, t *bus.Task)      // what a caller says beside; nil: nothing
 	Paid   func(r *Request, paid *bus.Result) // how an answer ended; may be nil
@@ -56,9 +59,12 @@ const Score = 0.7
 
 // NewMarketOptions are those of a market with default settings.
 func NewMarketOptions(s Setting) MarketOptions {
-	return MarketOptions{Hub: hub.Default(), Engine: s.Engine, Agents: s.Engines, Context: s.Context,
-		Thought: s.Thought,
-		Hop:     s.Hop, Sync: time.Millisecond, Seed: s.Seed}
+	var split []int
+	for _, p := range s.Pools {
+		split = append(split, p.Decode...)
+	}
+	return MarketOptions{Hub: hub.Default(), Split: split, Engine: s.Engine, Agents: s.Engines,
+		Context: s.Context, Thought: s.Thought, Hop: s.Hop, Sync: time.Millisecond, Seed: s.Seed}
 }
 
 // Market is the real market as a Policy. It reads each request as a door does, and has a hub.Node, and an
@@ -151,6 +157,9 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: o.Engine.Slots,
 			Price: Card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
 			Domains: []bus.DomainScore{{Domain: domain, Score: Score}}, Touches: o.Hub.Seats.Touches}
+		if slices.Contains(o.Split, i) {
+			cfg.Features = []string{bus.Split}
+		}
 		if err := cfg.Validate(); err != nil {
 			return nil, err
 		}
@@ -217,6 +226,9 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	d := s.stream.Dispatch()
 	if r.own {
 		m.Seeds, m.SeedCost = m.Seeds+1, m.SeedCost+Card.Cost(usage)
+	}
+	if h, ok := m.node.Book().Hold(d.Hold); ok {
+		r.believed = h.Cached
 	}
 	answer := agentd.Answer{Finish: "stop", Usage: usage, TTFT: s.first.Sub(s.began)}
 	if usage.Output > 1 {
@@ -442,7 +454,11 @@ func (m *Market) deliver(r *hub.Ready) {
 			func(q *bus.FundsRequest) { m.treasury(f.Op, q) })
 	}
 	if r.Status != nil {
-		say(m, bus.StatusSubject(domain), r.Status, func(*bus.Status) {})
+		say(m, bus.StatusSubject(domain), r.Status, func(s *bus.Status) {
+			if m.MarketOptions.Status != nil {
+				m.MarketOptions.Status(m.now, s)
+			}
+		})
 	}
 }
 
@@ -553,6 +569,9 @@ func (m *Market) treasury(op string, q *bus.FundsRequest) {
 		say(m, bus.LedgerSubject(op, domain), r, func(got *bus.FundsReply) { m.step(got) })
 	})
 }
+
+// Regime is what the hub knows of how full its domain is.
+func (m *Market) Regime() hub.RegimeStats { return m.node.Stats().Regime }
 
 // Close ends the audit of the whole journal, at all levels, and checks that every task has ended. It returns
 // the audit's report.
