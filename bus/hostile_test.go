@@ -114,6 +114,7 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&Task{Next: strings.Repeat("x", MaxName+1)}, "next"},
 		{&Task{Prompt: Prompt{Bytes: 10, Anchor: 11}}, "anchor"},
 		{&Completion{Agent: "a", Hold: "h", Outcome: OutcomeDone, Tool: 1 << 62}, "tool"},
+		{&Completion{Agent: "a", Hold: "h", Outcome: OutcomeDone, Thought: -1}, "thought"},
 		{&Task{Role: "a\xffb"}, "UTF-8"},
 		{&Task{Terms: Terms{Delta: &nan}}, "delta"},
 		{&Task{Terms: Terms{PatienceMS: &minus}}, "patience_ms"},

@@ -305,6 +305,13 @@ func TestEffectsAreBounded(t *testing.T) {
 	if st := h.n.Stats(); st.Touches != 2 || st.Warmed != 1 || st.Undone != 5 || st.Policies[0].Wanted != 7 {
 		t.Errorf("counted %d, %d, %d of %+v", st.Touches, st.Warmed, st.Undone, st.Policies)
 	}
+	// what was to be computed ahead is not missed where it is not there; what was held is
+	for i, missed := range []int64{0, 1} {
+		h.must(h.step(touchedBy(touched[1-i], 65, 0)))
+		if s := h.n.Stats().Touched; s.Missed != missed || s.Found != 0 {
+			t.Errorf("%d missed, %d found after %d answers, want %d missed", s.Missed, s.Found, i+1, missed)
+		}
+	}
 	if len(h.faults) > 0 {
 		t.Errorf("faults %v", h.faults)
 	}

@@ -59,7 +59,7 @@ type tab struct {
 type sentTouch struct {
 	session        uint64
 	tokens, blocks int
-	warm           bool
+	warm           bool // it is not thought to be there: see [Node.warms]
 }
 
 // heldHere is how many holds are open that the hub is to end: those of the life before while it leads.
@@ -130,7 +130,7 @@ func (n *Node) sendTouches(a *agent, all []seat.Touch) (sent int) {
 		x.worst, x.touch, sent = worst, x.touch+1, sent+1
 		n.touched.made++
 		id := fmt.Sprintf("touch-%d-%d", n.epoch, n.touched.made)
-		x.sent[id] = sentTouch{one.Key, tokens, one.Blocks, one.Warm}
+		x.sent[id] = sentTouch{session: one.Key, tokens: tokens, blocks: one.Blocks}
 		a.touching += one.Blocks
 		if a.touchesNow == nil {
 			a.touchesNow = map[uint64]bool{}

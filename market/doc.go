@@ -101,6 +101,18 @@
 // client is all that stands against the first two; under several names a client has several such bounds. To
 // say that a session has ended when it has not costs that session its seat, and nobody else anything.
 //
+// # Hints
+//
+// A client may say what comes next in its sessions: that one ends, when it is back, what it began, what is
+// next, in which role. No price reads that, and what follows from it is fixed before any bid is read. What
+// false hints gain was measured over 1,000 turns of one client, five times, against the same client telling
+// the truth ("lab experiment hints"; metered settlement). A hint that is always false gains nothing that
+// can be told from nothing: each lies between -0.03 and +0.02 % of what the client has, with 95 %. A single
+// false one gains less than 0.01 %. What can be gained is gained elsewhere: a session named as next is used
+// again at the hub's expense, and so is kept where others' are not. And under "quoted" a client whose role
+// is false pays by a forecast of other answers' lengths until some four answers have corrected it; that was
+// not measured.
+//
 // # Pruning
 //
 // A round is cleared and recorded without what cannot change its outcome (Pruner). What is left has the

@@ -16,8 +16,7 @@ func aheadCommand() *cobra.Command {
 		Use:   "ahead",
 		Short: "What it is worth to compute answers ahead where templates drop reasoning",
 		Long: `Plays recorded sessions on the real market in virtual time, whose answers begin with reasoning that later
-prompts leave out, without the policy ahead and with it,
-	and writes ahead.md and ahead.csv. The same seed gives the
+prompts leave out, without the policy ahead and with it, and writes ahead.md and ahead.csv. The same seed gives the
 same figures on any machine.`,
 		Example: "  lab experiment ahead --out integration/results",
 		Args:    cobra.NoArgs,

@@ -23,8 +23,7 @@ func hintsCommand() *cobra.Command {
 		Use:   "hints",
 		Short: "What a client gains that lies about what comes next",
 		Long: `Plays recorded sessions of agents on the real market in virtual time, with a client that lies in one of
-its hints and with the same client telling the truth,
-	and writes hints.md and hints.csv. The same seed gives the
+its hints and with the same client telling the truth, and writes hints.md and hints.csv. The same seed gives the
 same figures on any machine.
 
 Lies:

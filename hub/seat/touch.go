@@ -15,7 +15,6 @@ import (
 type Touch struct {
 	Key    uint64
 	Blocks int
-	Warm   bool // they are not thought to be there: they are computed ahead
 }
 
 // Incoming is a task that is about to be sent to an agent, or may be.
@@ -82,7 +81,7 @@ func (t *Table) Threatened(now time.Duration, a *Agent, r *Incoming, show func(T
 			left -= blocks
 			continue
 		}
-		show(Touch{Key: key, Blocks: blocks})
+		show(Touch{key, blocks})
 	}
 }
 

@@ -23,23 +23,23 @@ func (r *Row) Holds() bool {
 
 const head = `# What false hints are worth
 
-A client says with its turns what comes next: [hints](../../deploy/api.md#hints). Here it lies in one of them, in
-a market that hears them: seats for sessions, touches,
-	and the policy kvcache. Everybody else tells the truth. The
-hub and the agents are the real ones,
-	in virtual time; engines are simulated; the sessions are recorded ones of
-coding agents, with their recorded pauses,
-	on two engines whose caches hold as much as the open sessions need. The
-liar has two sessions at a time. What it has is what its answers were worth to it by its terms, at the time of
-the first token that it saw, less what it paid; **gain** is how much more that is,
-	for the same number of turns,
-than in a run of the same seed in which it tells the truth, in per cent of that. Where it lies now and then,
-	the
-gain is that of one lie. **others** is what the lie does to everybody else,
-	in per cent of what they have. One run
-differs from another by far more than a hint does,
-	as whatever comes a moment later meets another queue; so ± says
-with 95 % how far the mean of the runs may be off.
+A client says with its turns what comes next: [hints](../../deploy/api.md#hints). Here it lies in one of
+them, in a market that hears them: seats for sessions, touches, and the policy kvcache. Everybody else tells
+the truth. The hub and the agents are the real ones, in virtual time; engines are simulated; the sessions
+are recorded ones of coding agents, with their recorded pauses, on two engines whose caches hold as much as
+the open sessions need. The liar has two sessions at a time. What it has is what its answers were worth to
+it by its terms, at the time of the first token that it saw, less what it paid; **gain** is how much more
+that is a turn than in a run of the same seed in which it tells the truth, in per cent of that. Where it
+lies now and then, the gain is that of one lie. **others** is what the lie does to everybody else, in per
+cent of what they have. ± says with 95 % how far the mean of the runs may be off.
+
+Little acts on a hint. session_end frees a seat, next has a session used again where it is, role moves the
+forecast of how long answers are. back_ms and parent reach the policy alone, whose scores no stock engine
+asks for, so their rows are nothing exactly. Who always changes the names of its two roles about says the
+same by other names: of that lie the row where it is told now and then says something. And who gives no hint
+at all, silent, has what a truthful client has: here hints are worth nothing to who gives them. The hub
+settles metered, as it does by default; under quoted a false role may be worth one false quote, which is not
+played here.
 `
 
 // Page is the page of rows, which a command has made.
