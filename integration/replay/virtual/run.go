@@ -156,6 +156,9 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 		r.add(x.From, func(time.Duration) { e.times = x.Times })
 		r.add(x.To, func(time.Duration) { e.times = 1 })
 	}
+	if m, ok := p.(interface{ Watch([]*Engine) }); ok {
+		m.Watch(r.engines)
+	}
 	r.begin()
 	r.add(0, r.scrape)
 	for len(r.agenda) > 0 && (r.open > 0 || r.asking > 0) {
