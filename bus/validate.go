@@ -310,6 +310,7 @@ func (c *Completion) Validate() error {
 	p.count("relayed", c.Relayed)
 	p.count("claimed", c.Claimed)
 	p.number("tool", c.Tool)
+	p.count("thought", c.Thought)
 	p.credits("cost", c.Cost)
 	p.micros("ttft_us", c.TTFTUS)
 	p.micros("itl_us", c.ITLUS)
@@ -469,5 +470,6 @@ func (s *Status) Validate() error {
 		p.count("seats.waiting", x.Waiting)
 		p.within("seats.refused", x.Refused, 0, math.MaxInt64)
 	}
+	p.text("regime", len(s.Regime), MaxID)
 	return p.err
 }

@@ -31,6 +31,8 @@ type hold struct {
 	spent    int64         // by all tasks of its agent, when it was handed out
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 
+	then placing // as it was then
+
 	congestion market.Credits // the tier's part of its toll, <= 0
 	crowd      *market.Toll   // the crowd's; nil: none
 
@@ -422,6 +424,7 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 		return
 	}
 	n.hearServed(h, c)
+	n.noteServed(h, c)
 	n.close(h)
 	n.stats.captured(s, h, c, cost)
 	n.noteAnswer(h, c, cost)
@@ -488,8 +491,9 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output,
 		NoCacheReport: c.NoCacheReport,
 		// An answer of finish "length" below its max_tokens ended at its client's max_price: its length is a
-		// bid.
+		// bid. One that an agent cuts ends at what was found in it.
 		Cut: c.Outcome != bus.OutcomeDone || c.Finish == "length" && c.Usage.Output < h.rec.MaxTokens ||
+			c.Finish == bus.FinishFiltered ||
 			t.only != nil, // which was to answer with one token
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
 		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),

@@ -102,7 +102,7 @@ func printOf(v reflect.Value) uint64 {
 			h.WriteString(v.String())
 		case reflect.Bool:
 			h.WriteString(fmt.Sprint(v.Bool()))
-		case reflect.Float64:
+		case reflect.Float32, reflect.Float64:
 			number(math.Float64bits(v.Float()))
 		case reflect.Func:
 			number(uint64(v.Pointer()))

@@ -59,6 +59,7 @@ type tab struct {
 type sentTouch struct {
 	session        uint64
 	tokens, blocks int
+	warm           bool
 }
 
 // heldHere is how many holds are open that the hub is to end: those of the life before while it leads.
@@ -129,7 +130,7 @@ func (n *Node) sendTouches(a *agent, all []seat.Touch) (sent int) {
 		x.worst, x.touch, sent = worst, x.touch+1, sent+1
 		n.touched.made++
 		id := fmt.Sprintf("touch-%d-%d", n.epoch, n.touched.made)
-		x.sent[id] = sentTouch{one.Key, tokens, one.Blocks}
+		x.sent[id] = sentTouch{one.Key, tokens, one.Blocks, one.Warm}
 		a.touching += one.Blocks
 		if a.touchesNow == nil {
 			a.touchesNow = map[uint64]bool{}
@@ -243,9 +244,11 @@ func (n *Node) touchEnded(x *tab, c *bus.Completion) error {
 		x.used.Prompt, x.used.Cached = x.used.Prompt+used.Prompt, x.used.Cached+used.Cached
 		x.used.Output++
 		x.ended++
-		if n.found(a, t, used.Cached); used.Cached >= t.tokens-2*max(1, a.reg.BlockSize) {
+		switch n.found(a, t, used.Cached); {
+		case t.warm: // it was not expected to be there
+		case used.Cached >= t.tokens-2*max(1, a.reg.BlockSize):
 			s.Found++
-		} else {
+		default:
 			s.Missed++
 		}
 		if took := time.Duration(c.TTFTUS) * time.Microsecond; took > 0 {
@@ -270,7 +273,9 @@ func (n *Node) found(a *agent, t sentTouch, tokens int) {
 	if a.seats == nil {
 		return
 	}
-	n.seats.table.Touched(n.clock(), a.seats, t.session, t.blocks, tokens/size)
+	if !t.warm { // else what is missing says nothing of what else is
+		n.seats.table.Touched(n.clock(), a.seats, t.session, t.blocks, tokens/size)
+	}
 	if tokens > 0 {
 		a.belief.Used(t.session)
 	}

@@ -23,8 +23,8 @@ type Params struct {
 	// charge for each second of a slot that a task would not take elsewhere: so many times what a second is
 	// worth, for each task that waits for a slot
 	Load float64 `yaml:"load"`
-	// charge for each second of computing its prompt that a task would not take elsewhere: so many times what a
-	// second is worth, as others wait behind it and find less in the cache
+	// charge for each second of computing its prompt that a task would not take elsewhere: so many times what
+	// a second is worth, as others wait behind it and find less in the cache
 	Compute float64 `yaml:"compute"`
 	// charge for going before those who came first, so many times what the time between is worth
 	Age float64 `yaml:"age"`

@@ -31,8 +31,8 @@ const (
 )
 
 // DefaultLimits remembers of an agent 512 sessions, and as many marks as its cache is large for, up to those
-// of 5.5 MB of text in long messages, which are some 1,100,000 tokens; or half of that, and marks of 3 MB that
-// it says it holds. That is less than 1 MB of memory: see TestAnAgentTakesLessThanAMegabyte.
+// of 5.6 MB of text in long messages, which are some 1,400,000 tokens; or half of that, and marks of 7 MB
+// that it says it holds. That is less than 1 MB of memory: see TestAnAgentTakesLessThanAMegabyte.
 func DefaultLimits() Limits { return Limits{Sessions: 512, Marks: mostMarks, Told: 14 << 10} }
 
 // marks is how many are remembered of an agent whose cache has room for so many tokens, 0 if that is not

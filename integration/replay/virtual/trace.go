@@ -35,7 +35,9 @@ type Script struct {
 	inSystem bool     // the number stands in the system prompt, else in the first question
 	texts    [][]byte // as JSON without its quotes: of the system prompt, each question and each answer
 
+	number int        // of a template
 	chains [][]uint64 // instead of all texts: the full blocks of each turn's prompt
+	role   string     // that its caller declares; "": none
 }
 
 type turn struct {
@@ -184,9 +186,10 @@ func (r *Request) Body(named bool) []byte {
 	var b struct {
 		Task    string     `json:"task"`
 		Session string     `json:"session,omitempty"`
+		Role    string     `json:"role,omitempty"`
 		Terms   *bus.Terms `json:"terms,omitempty"`
 	}
-	b.Task = fmt.Sprintf("t-%d", r.ID)
+	b.Task, b.Role = fmt.Sprintf("t-%d", r.ID), r.script.role
 	if named {
 		b.Session = fmt.Sprintf("play-%d", r.Play)
 	}
