@@ -24,8 +24,8 @@ type Limits struct {
 const (
 	// mostMarks are as many as a megabyte has room for, beside the sessions.
 	mostMarks = 11 << 10
-	// a cache of so many tokens has a mark for: half as many as there are in long messages, for short ones
-	tokensEach = 64
+	// of a cache, the tokens that there is a mark for: fewer than in long messages, as there are short ones
+	tokensEach = 16
 	// of the smallest cache
 	fewestMarks = 2 << 10
 )
