@@ -258,6 +258,7 @@ func (n *Node) roamTo(a *agent, m *bus.Task, key uint64, u *exploring) bool {
 		return false
 	}
 	u.task, n.explore.under, n.seeds.under = t, u, t
-	n.explore.next = n.at(exploreWait) // or less, once it has a slot: an empty purse is not asked all the time
+	// or less, once it has a slot: an empty purse is not asked all the time
+	n.explore.next = n.at(exploreWait)
 	return true
 }

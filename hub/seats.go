@@ -78,25 +78,27 @@ func (n *Node) deep(a *agent) (time.Duration, bool) {
 // deepen finds out anew how long that lasts, as what the agent has to compute has changed, or what is known
 // of it: by what was sent to it, what came back, and what it says.
 func (n *Node) deepen(a *agent) {
-	if a.deepUntil = 0; n.cfg.Seats.Depth <= 0 {
+	ahead := n.cfg.Seats.Ahead()
+	if a.deepUntil = 0; ahead <= 0 {
 		return
 	}
-	if left := n.load(a).Left - n.cfg.Seats.Depth; left >= 0 {
+	if left := n.load(a).Left - ahead; left >= 0 {
 		a.deepUntil = n.at(left + 1)
 		n.timers.set(&a.deeper.timer, n.now.Add(left+1))
 	}
 }
 
 // roomOf is how many tasks an agent takes in one round that has so many slots free: no more than it then has
-// little more to compute than Depth. None of them knows of the others when it is quoted.
+// little more to compute than it may have ahead. None of them knows of the others when it is quoted.
 func (n *Node) roomOf(a *agent, free int) int {
 	if _, deep := n.deep(a); deep {
 		return 0
 	}
-	if a.seats == nil || free < 2 || n.cfg.Seats.Depth <= 0 {
+	ahead := n.cfg.Seats.Ahead()
+	if a.seats == nil || free < 2 || ahead <= 0 {
 		return free
 	}
-	most := a.seats.Most(n.cfg.Seats.Depth - n.load(a).Left)
+	most := a.seats.Most(ahead - n.load(a).Left)
 	n.seats.capped = n.seats.capped || most < free
 	return min(free, most)
 }
@@ -104,7 +106,7 @@ func (n *Node) roomOf(a *agent, free int) int {
 // more is when an agent takes another task that is given so many now, and has a slot for one more.
 func (n *Node) more(a *agent, given int) time.Duration {
 	usual := min(a.seats.Usual(), time.Hour)
-	return max(0, n.load(a).Left+time.Duration(given)*usual-n.cfg.Seats.Depth)
+	return max(0, n.load(a).Left+time.Duration(given)*usual-n.cfg.Seats.Ahead())
 }
 
 // prefill is how long an agent takes to compute a prompt of which it holds so much.

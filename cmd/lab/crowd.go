@@ -62,6 +62,7 @@ Traces, for eight engines; others have callers in proportion:
   market:PATH=VALUE:...   with other settings of its hub, by their path in the hub's file
   market:named            where callers tell it the names of their sessions
   market:ends             where they tell with the last turn of a session that it is the last
+  market:events           where engines publish what becomes of their blocks, and agents say what they hold
   market:seats, depth, touches    with these parts of the block seats: of its hub's file
 
 ` + virtual.Legend,

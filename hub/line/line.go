@@ -23,8 +23,8 @@ type Params struct {
 	// charge for each second of a slot that a task would not take elsewhere: so many times what a second is
 	// worth, for each task that waits for a slot
 	Load float64 `yaml:"load"`
-	// charge for each second of computing its prompt that a task would not take elsewhere: so many times what a
-	// second is worth, as others wait behind it and find less in the cache
+	// charge for each second of computing its prompt that a task would not take elsewhere: so many times what
+	// a second is worth, as others wait behind it and find less in the cache
 	Compute float64 `yaml:"compute"`
 	// charge for going before those who came first, so many times what the time between is worth
 	Age float64 `yaml:"age"`
@@ -34,7 +34,7 @@ type Params struct {
 
 // Default keeps as much cache in use where slots or caches are short as where they are not.
 func Default() Params {
-	return Params{Waiting: true, Load: 24, Compute: 4, Age: 4, Beside: 1500 * time.Microsecond}
+	return Params{Waiting: true, Load: 24, Compute: 2, Age: 4, Beside: 1500 * time.Microsecond}
 }
 
 // Validate judges parameters and changes nothing.

@@ -24,15 +24,15 @@ type Limits struct {
 const (
 	// mostMarks are as many as a megabyte has room for, beside the sessions.
 	mostMarks = 11 << 10
-	// a cache of so many tokens has a mark for: half as many as there are in long messages, for short ones
-	tokensEach = 64
+	// of a cache, the tokens that there is a mark for: fewer than in long messages, as there are short ones
+	tokensEach = 16
 	// of the smallest cache
 	fewestMarks = 2 << 10
 )
 
 // DefaultLimits remembers of an agent 512 sessions, and as many marks as its cache is large for, up to those
-// of 5.5 MB of text in long messages, which are some 1,100,000 tokens; or half of that, and marks of 3 MB that
-// it says it holds. That is less than 1 MB of memory: see TestAnAgentTakesLessThanAMegabyte.
+// of 5.6 MB of text in long messages, which are some 1,400,000 tokens; or half of that, and marks of 7 MB
+// that it says it holds. That is less than 1 MB of memory: see TestAnAgentTakesLessThanAMegabyte.
 func DefaultLimits() Limits { return Limits{Sessions: 512, Marks: mostMarks, Told: 14 << 10} }
 
 // marks is how many are remembered of an agent whose cache has room for so many tokens, 0 if that is not

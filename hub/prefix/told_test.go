@@ -391,7 +391,7 @@ func BenchmarkTold(b *testing.B) {
 func TestMarksGoByTheCache(t *testing.T) {
 	for _, c := range []struct{ set, tokens, want int }{
 		{DefaultLimits().Marks, 0, mostMarks}, {DefaultLimits().Marks, 1000, fewestMarks},
-		{DefaultLimits().Marks, 320_000, 5000}, {DefaultLimits().Marks, 6_000_000, mostMarks},
+		{DefaultLimits().Marks, 80_000, 5000}, {DefaultLimits().Marks, 6_000_000, mostMarks},
 		{3000, 6_000_000, 3000}, {1 << 20, 6_000_000, mostMarks}, {100, 1000, 100},
 	} {
 		l := DefaultLimits()

@@ -33,6 +33,16 @@ func Default() Params {
 	return Params{Depth: 100 * time.Millisecond, Spare: time.Second, Full: 1, Wait: time.Minute}
 }
 
+// Ahead is how long an agent has to compute at most before it is given more; 0: however long. Where sessions
+// wait for seats it is no less than Spare: an agent that was never given so much would always seem to have
+// time to spare.
+func (p Params) Ahead() time.Duration {
+	if p.Sessions && p.Depth > 0 {
+		return max(p.Depth, p.Spare)
+	}
+	return p.Depth
+}
+
 // Validate judges parameters and changes nothing.
 func (p Params) Validate() error {
 	var errs []error

@@ -504,3 +504,20 @@ func TestSeatsOfThoseWhoStayAwayComeFree(t *testing.T) {
 		t.Error("a seat that came free is still there")
 	}
 }
+
+// Where sessions wait for seats an agent is given as much as it takes to see that it has no time to spare.
+func TestAheadIsNoLessThanSpare(t *testing.T) {
+	for _, c := range []struct {
+		p    Params
+		want time.Duration
+	}{
+		{Params{Depth: 100 * time.Millisecond, Spare: time.Second}, 100 * time.Millisecond},
+		{Params{Sessions: true, Depth: 100 * time.Millisecond, Spare: time.Second}, time.Second},
+		{Params{Sessions: true, Depth: 2 * time.Second, Spare: time.Second}, 2 * time.Second},
+		{Params{Sessions: true, Spare: time.Second}, 0},
+	} {
+		if got := c.p.Ahead(); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.p, got, c.want)
+		}
+	}
+}

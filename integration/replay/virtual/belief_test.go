@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/bus"
 	"souk/market"
 )
 
@@ -54,5 +55,45 @@ func TestAHubBelievesWhatIsCached(t *testing.T) {
 			t.Errorf("%s: %d tokens are believed to be cached, %d are, %d both, of %d", name, b.believed,
 				b.cached, b.both, b.prompt)
 		}
+	}
+}
+
+// Where engines publish what becomes of their blocks, agents say what they hold, all of it in place, and the
+// hub goes by that: it is off by a few tokens a task, as it is without.
+func TestAHubHearsWhatEnginesHold(t *testing.T) {
+	s, err := Cliffs[slices.Index(CliffNames(), "people-2")].setting(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Length, s.Warm, s.Seed = time.Minute, 0, 1
+	var off [2]float64
+	for i, rule := range []string{"market", "market:events"} {
+		like, _, err := variant(rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := NewMarketOptions(s)
+		o.Hub, o.Events, o.Quiet = like.Hub, like.Events, s.Quiet
+		m, err := NewMarket(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, engines, err := Run(s, m)
+		if err == nil {
+			_, err = m.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		off[i] = Measure(all, len(engines)).Belief
+		holds := m.agents[0].core.Stats().Cache
+		t.Logf("%s: off by %.1f tokens a task; %+v", rule, off[i], holds)
+		if (holds.Evidence == bus.EvidenceEvents) != o.Events ||
+			o.Events && (holds.Coverage < 0.9 || holds.Unplaced+holds.Unknown+holds.Bad > 0) {
+			t.Errorf("%s: %+v", rule, holds)
+		}
+	}
+	if off[1] > off[0]+2*blockSize {
+		t.Errorf("with events it is off by %.1f tokens a task, without by %.1f", off[1], off[0])
 	}
 }

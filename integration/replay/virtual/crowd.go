@@ -245,7 +245,7 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 		return s.Figures(all), nil
 	}
 	o := NewMarketOptions(s)
-	o.Hub, o.Named, o.Ends = like.Hub, named || like.Named, like.Ends
+	o.Hub, o.Named, o.Ends, o.Events = like.Hub, named || like.Named, like.Ends, like.Events
 	o.Hub.Terms = cmp.Or(s.Terms, o.Hub.Terms)
 	o.Hub.Deadline, o.Hub.MaxDeadline = max(s.Patient, o.Hub.Deadline), max(s.Patient, o.Hub.MaxDeadline)
 	o.Quiet = s.Quiet

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"souk/agentd"
+	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/bus/openai"
 	"souk/hub"
@@ -26,6 +27,7 @@ type MarketOptions struct {
 	Hop, Sync time.Duration // how long a message takes, and how long making frames durable
 	Named     bool          // callers name their sessions
 	Ends      bool          // and tell with the last turn that it is the last
+	Events    bool          // engines publish what becomes of their blocks
 	Quiet     time.Duration // agents speak no more often than that, if that is longer than usual
 	Context   int           // tokens that a prompt and its answer may have; 0: 8192
 	Thought   int           // of them, reasoning that each answer begins with
@@ -107,6 +109,8 @@ type seller struct {
 	id   string
 	i    int
 	wake time.Time
+
+	blocks kvevent.Batch // what became of its engine's, and it has not heard
 }
 
 // touching is a touch that an agent's engine works on.
@@ -172,10 +176,57 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		if err := node.Join(Start, *reg); err != nil {
 			return nil, err
 		}
+		if m.Events {
+			a.core.Events(Start, kvevent.Update{Restarted: true})
+		}
 		m.tell(a)
 	}
 	m.turn()
 	return m, nil
+}
+
+// Watch has the agents hear what becomes of the blocks of their engines, where these say so.
+func (m *Market) Watch(engines []*Engine) {
+	if !m.Events {
+		return
+	}
+	for i, e := range engines {
+		a, size := m.agents[i], e.Cache.Size()
+		e.Cache.Forgotten = func(hash uint64) {
+			a.blocks.Events = append(a.blocks.Events,
+				kvevent.Event{Kind: kvevent.Removed, Blocks: []kvevent.Key{kvevent.Key(hash)}})
+		}
+		e.Stored = func(j *Job, from, to int) {
+			event := kvevent.Event{Kind: kvevent.Stored, BlockSize: size, HasParent: from > 0,
+				Tokens: tokens(j.Hashes[from:to], size)}
+			if from > 0 {
+				event.Parent = kvevent.Key(j.Hashes[from-1])
+			}
+			for _, hash := range j.Hashes[from:to] {
+				event.Blocks = append(event.Blocks, kvevent.Key(hash))
+			}
+			a.blocks.Events = append(a.blocks.Events, event)
+		}
+	}
+}
+
+// tokens are those of blocks, which are known by their hashes alone: others for each block.
+func tokens(blocks []uint64, size int) []uint32 {
+	ids := make([]uint32, 0, len(blocks)*size)
+	for _, hash := range blocks {
+		for i := range size {
+			ids = append(ids, uint32(hash>>16)+uint32(i)*uint32(hash|1))
+		}
+	}
+	return ids
+}
+
+// hear has an agent take in what its engine has published.
+func (m *Market) hear(a *seller) {
+	if len(a.blocks.Events) > 0 {
+		a.core.Events(m.now, kvevent.Update{Batch: a.blocks})
+		a.blocks.Events = nil
+	}
 }
 
 // Near is true: the agents run on the machines of their engines.
@@ -190,7 +241,12 @@ func (m *Market) First(now time.Time, r *Request, _ *View) {
 	}
 	s.first = now
 	m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Prompt: r.Prompt, Count: 1, Events: 1})
-	s.agent.core.Began(s.stream.Dispatch(), nil)
+	var ids []uint32
+	if size := m.Engine.BlockSize; m.Events {
+		ids = append(tokens(r.Hashes[:r.Prompt/size], size), make([]uint32, r.Prompt%size)...)
+		m.hear(s.agent)
+	}
+	s.agent.core.Began(s.stream.Dispatch(), ids)
 	m.tell(s.agent)
 }
 
@@ -236,6 +292,7 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	}
 	e, _, err := s.stream.End(now, answer, nil, bus.MaxMessage)
 	m.fault(err)
+	m.hear(s.agent)
 	if m.Paid != nil && !r.own {
 		m.Paid(r, &e.Result)
 	}
@@ -257,6 +314,7 @@ func (m *Market) report(a *seller, domain string, c bus.Completion) {
 func (m *Market) Scraped(now time.Time, v *View) {
 	m.now = now
 	for i, a := range m.agents {
+		m.hear(a)
 		generated := int64(v.Engines[i].Scrape.Output)
 		a.core.Healthy(&generated)
 		m.tell(a)
@@ -521,6 +579,15 @@ func (m *Market) letter(l hub.Letter) {
 	case *bus.CompletionAck:
 		say(m, l.Subject, v, func(c *bus.CompletionAck) {
 			m.seller(strings.TrimPrefix(l.Subject, acks)).core.Acked(c.Hold, c.Code)
+		})
+	case *bus.HoldControl:
+		say(m, l.Subject, v, func(*bus.HoldControl) {
+			for _, a := range m.agents {
+				if l.Subject == bus.ControlSubject(a.id, domain) {
+					a.core.Asked(domain)
+					m.tell(a)
+				}
+			}
 		})
 	case *bus.Answer:
 		say(m, l.Subject, v, func(a *bus.Answer) {

@@ -164,7 +164,7 @@ func TestMeasure(t *testing.T) {
 	cost := float64(due) / float64(market.Credit) * 1000
 	want := Figures{Share: 0.5, Median: 20, P99: 12_000, Mean: 12_030.0 / 3, Longest: 12_000,
 		Work: 300.0 / 200, Fewest: 1 / 1.5, Throughput: 0.3, Welfare: (3*Score - cost) / 4,
-		Starved: 1, Refused: 1}
+		Starved: 1, Refused: 1, Belief: 50}
 	if d := f.Welfare - want.Welfare; d > 1e-6 || d < -1e-6 {
 		t.Errorf("welfare %v, want %v", f.Welfare, want.Welfare)
 	}

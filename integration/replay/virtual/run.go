@@ -179,6 +179,9 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 		r.add(x.From, func(time.Duration) { e.times = x.Times })
 		r.add(x.To, func(time.Duration) { e.times = 1 })
 	}
+	if m, ok := p.(interface{ Watch([]*Engine) }); ok {
+		m.Watch(r.engines)
+	}
 	r.begin()
 	if f := r.Flood; f.Rate > 0 {
 		r.flood(f.From, rand.New(rand.NewPCG(s.Seed, 0x666c6f6f)))

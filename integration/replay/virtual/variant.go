@@ -12,12 +12,14 @@ import (
 // MarketName is the market's among those of rules. Behind it, each after a colon, stands what differs from
 // the market as it is delivered: a setting of the hub by its path in the hub's file, as in
 // market:terms.worth=20; or named, where callers tell the names of their sessions, or ends, where they tell
-// with the last turn that it is the last; or a word for several settings.
+// with the last turn that it is the last, or events, where engines publish what becomes of their blocks; or a
+// word for several settings.
 const MarketName = "market"
 
 const (
-	named = "named"
-	ends  = "ends"
+	named  = "named"
+	ends   = "ends"
+	events = "events"
 )
 
 // words stand for several settings.
@@ -40,6 +42,8 @@ func variant(rule string) (o MarketOptions, ok bool, err error) {
 			o.Named = true
 		case s == ends:
 			o.Ends = true
+		case s == events:
+			o.Events = true
 		case word:
 			for _, s := range all {
 				if err := set(&o.Hub, s); err != nil {
@@ -63,8 +67,8 @@ func variant(rule string) (o MarketOptions, ok bool, err error) {
 func set(cfg *hub.Config, setting string) error {
 	path, value, ok := strings.Cut(setting, "=")
 	if !ok {
-		return fmt.Errorf("%q is neither PATH=VALUE nor %s, %s, seats, depth or touches", setting,
-			named, ends)
+		return fmt.Errorf("%q is neither PATH=VALUE nor %s, %s, %s, seats, depth or touches", setting,
+			named, ends, events)
 	}
 	var file strings.Builder
 	keys := strings.Split(path, ".")
