@@ -95,7 +95,8 @@ func TestTwiceTheKneeIsSeen(t *testing.T) {
 	}
 }
 
-// No state changes in an hour at 0.8 of what can be served.
+// No state changes in an hour at 0.8 of what can be served, with 64 slots: with 32 tasks wait for one now and
+// then, forty times as long as they would for a first token, and that is seen.
 func TestNothingChangesBelowTheKnee(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -161,32 +161,33 @@ func gameOne() (all []job) {
 	return all
 }
 
-// sessions of gameTwo: prompts that are asked again and again, and the blocks of each.
+// What gameTwo plays: prompts that are asked again and again, blocks of each, and engines.
 const (
-	prompts    = 96
-	ofEach     = 2048 / blockSize
-	cacheBeing = 4 // engines
+	prompts = 96
+	ofEach  = 2048 / blockSize
+	whole   = 4
 )
 
 // gameTwo plays long prompts, each asked again and again, on engines whose caches hold from an eighth of all
 // of them together to all of them each.
 func gameTwo() (all []job) {
 	for _, share := range []float64{0.125, 0.25, 0.5, 1, 2, 4} {
-		blocks := int(share*prompts*ofEach/cacheBeing) + 1
+		blocks := int(share*prompts*ofEach/whole) + 1
 		for _, r := range []rule{static.with(regime.Params{Overlap: 0}), static, ours} {
 			name := r.name
 			if !r.market {
 				r.name = fmt.Sprintf("%s, weight %g", name, r.params.Overlap)
 			}
-			t := Topology{Decode: cacheBeing}
+			t := Topology{Decode: whole}
 			all = append(all, job{topology: t, rule: r, load: fmt.Sprintf("%g", share), whole: true,
 				setting: func(seed uint64) (virtual.Setting, error) {
 					p, err := vllmsim.ProfileNamed(profile)
 					var templates []virtual.Template
 					for range prompts {
-						templates = append(templates, virtual.Template{Prompt: ofEach * blockSize, Output: 32})
+						templates = append(templates,
+							virtual.Template{Prompt: ofEach * blockSize, Output: 32})
 					}
-					return virtual.Setting{Engines: cacheBeing, Callers: 24, Seed: seed,
+					return virtual.Setting{Engines: whole, Callers: 24, Seed: seed,
 						Scripts: virtual.NewTemplates(templates, blockSize), Tasks: 2000,
 						Engine: virtual.EngineConfig{Profile: p, Slots: 6, MaxBatched: p.MaxNumBatchedTokens,
 							// what runs has room of its own

@@ -111,8 +111,8 @@ func TestThePlateausOfThePaper(t *testing.T) {
 
 // The same seed gives the same figures, and the page has a table of what was played.
 func TestARunIsThePagesTable(t *testing.T) {
-	job := job{topology: Five, rule: theirs, load: "16", parts: []part{{"", span{ramp, ramp + 20*time.Second}}},
-		setting: Five.steady(16, 20*time.Second), watched: span{0, ramp}}
+	job := job{topology: Five, rule: theirs, load: "16", setting: Five.steady(16, 20*time.Second),
+		parts: []part{{"", span{ramp, ramp + 20*time.Second}}}, watched: span{0, ramp}}
 	one, err := job.run(1)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,8 @@ func TestARunIsThePagesTable(t *testing.T) {
 	if again, err := job.run(1); err != nil || !reflect.DeepEqual(one, again) {
 		t.Errorf("the same seed gives %+v and %+v: %v", one, again, err)
 	}
-	if f := one[0].Seeds[0]; math.Abs(f.InFlight-16) > 0.2 || math.Abs(f.Rate*f.Latency-16) > 0.5 || f.PoA < 1 {
+	if f := one[0].Seeds[0]; math.Abs(f.InFlight-16) > 0.2 || math.Abs(f.Rate*f.Latency-16) > 0.5 ||
+		f.PoA < 1 {
 		t.Errorf("by Little's law %+v is not of 16 callers", f)
 	}
 	dir := t.TempDir()

@@ -53,7 +53,9 @@ func (k knee) times(seed uint64, each time.Duration, factors ...float64) (said [
 			Blocks: 8192, BlockSize: blockSize},
 		Hop: 300 * time.Microsecond, Scrape: 5 * time.Second}
 	t := Topology{Prefill: 1, Decode: kneeEngines, Rate: 1e9}
-	played, err := play(t, s, ours)
+	rule := ours
+	rule.tokens = k.output + 1
+	played, err := play(t, s, rule)
 	return played.said, err
 }
 

@@ -54,7 +54,8 @@ func Write(dir, name string, m Made) error {
 	if err := w.WriteAll(rows); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "games-"+name+".csv"), []byte(text.String()), 0o644); err != nil {
+	file := filepath.Join(dir, "games-"+name+".csv")
+	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
 		return err
 	}
 	return WritePage(dir)
@@ -86,8 +87,10 @@ func WritePage(dir string) error {
 		"table": func(name, columns string, filter ...string) string {
 			return tableOf(of[name], columns, filter)
 		},
-		"seen":    func(name string) string { return seenOf(of[name]) },
-		"grid":    func(name, topology, rule, column string) string { return gridOf(of[name], topology, rule, column) },
+		"seen": func(name string) string { return seenOf(of[name]) },
+		"grid": func(name, topology, rule, column string) string {
+			return gridOf(of[name], topology, rule, column)
+		},
 		"spread":  func(name string) string { return spreadOf(of[name]) },
 		"splits":  func() string { return splitsOf(of["game1"]) },
 		"command": func(name string) string { return commandOf(of[name]) },
