@@ -290,7 +290,7 @@ func (j *job) run(seed uint64) (rows []Row, err error) {
 		row := Row{Topology: name, Rule: j.rule.name, Load: j.load, Part: part.name,
 			Seeds: []Figures{measure(p.all, p.engines, at)}}
 		if j.whole {
-			row.Seeds[0].Bound = belady(p.all, s.Engines*s.Engine.Blocks)
+			row.Seeds[0].Bound = belady(p.all, s.Engines*s.Engine.Blocks, at)
 		}
 		if w := j.watched; w.to > 0 && part.at.from <= w.from+ramp {
 			row.Seen, row.Worst = map[string][]float64{}, map[string][]int{}
@@ -306,9 +306,10 @@ func (j *job) run(seed uint64) (rows []Row, err error) {
 	return rows, nil
 }
 
-// belady is the share of prompt tokens that one cache of so many blocks would have found, which knew what is
-// asked next. Prompts are all of one size, and are kept or given up as a whole.
-func belady(all []*virtual.Request, blocks int) float64 {
+// belady is the share of prompt tokens that one cache of so many blocks would have found within a span, which
+// knew what is asked next. Prompts are all of one size, and are kept or given up as a whole; the last block of
+// one is always computed.
+func belady(all []*virtual.Request, blocks int, at span) float64 {
 	next, last := make([]int, len(all)), map[int]int{}
 	key := (*virtual.Request).Text
 	for i := len(all) - 1; i >= 0; i-- {
@@ -318,11 +319,15 @@ func belady(all []*virtual.Request, blocks int) float64 {
 		}
 		last[key(all[i])] = i
 	}
-	held, room, found := map[int]int{}, blocks/ofEach, 0
+	held, room, found, asked := map[int]int{}, blocks/ofEach, 0, 0
 	for i, r := range all {
-		if _, ok := held[key(r)]; ok {
-			found++
-		} else if len(held) == room {
+		_, ok := held[key(r)]
+		if r.Done >= at.from && r.Done < at.to {
+			if asked++; ok {
+				found++
+			}
+		}
+		if !ok && len(held) == room {
 			worst := -1
 			for k, at := range held {
 				if worst < 0 || at > held[worst] || at == held[worst] && k < worst {
@@ -333,5 +338,5 @@ func belady(all []*virtual.Request, blocks int) float64 {
 		}
 		held[key(r)] = next[i]
 	}
-	return float64(found) / float64(len(all))
+	return float64(found) / float64(max(1, asked)) * (ofEach - 1) / ofEach
 }

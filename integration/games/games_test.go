@@ -22,23 +22,6 @@ func TestTwiceTheKneeIsSeenByTheHub(t *testing.T) {
 	}
 }
 
-// An hour at 0.8 of the knee changes nothing.
-func TestAnHourBelowTheKnee(t *testing.T) {
-	if testing.Short() {
-		t.Skip("an hour of virtual time takes half a minute")
-	}
-	said, err := knee{output: 2000}.times(1, time.Hour, 0.8)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(said) < 3000 {
-		t.Fatalf("the hub said %d times how it is", len(said))
-	}
-	if s := highest(said); s != regime.Below {
-		t.Errorf("%s at 0.8 of the knee", s)
-	}
-}
-
 // The paper's router takes the least of its costs, or draws by them.
 func TestTheRouterDraws(t *testing.T) {
 	costs := []float64{30, 10, 20}

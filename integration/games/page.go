@@ -190,8 +190,14 @@ func seenOf(m *Made) string {
 	var b strings.Builder
 	b.WriteString("| engines | rule | load | " + strings.Join(signals, " | ") + " |\n|---|---|---|" +
 		strings.Repeat("---|", len(signals)) + "\n")
+	var said []string
 	for i := range m.Rows {
 		r := &m.Rows[i]
+		name := r.Topology + r.Rule + r.Load
+		if slices.Contains(said, name) {
+			continue
+		}
+		said = append(said, name)
 		if r.Worst == nil || strings.HasPrefix(r.Rule, "dynamo") && !strings.Contains(r.Rule, "adaptive") {
 			continue
 		}

@@ -18,7 +18,6 @@ type rule struct {
 	params  regime.Params
 	control regime.Control // of a market
 	adapts  bool           // the paper's controller
-	tokens  int            // most of an answer; 0: the hub's default
 }
 
 // The rules that are compared where load changes.
@@ -69,7 +68,6 @@ func play(t Topology, s virtual.Setting, r rule) (p played, err error) {
 	}
 	o := virtual.NewMarketOptions(s)
 	o.Hub.Regime, o.Hub.Regimes = r.params, r.control
-	o.Hub.MaxTokens = max(r.tokens, o.Hub.MaxTokens)
 	var m *virtual.Market
 	o.Status = func(now time.Time, _ *bus.Status) {
 		at := now.Sub(virtual.Start)
