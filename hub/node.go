@@ -179,13 +179,13 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		prefixes: prefix.NewIndex(cfg.Prefix),
 		treasury: newTreasury(), sales: map[string]*sale{},
 		inquiry: &inquiry{numbers: map[*purse]int{}, commons: map[string]int32{},
-			fastest: map[*fastest]time.Duration{}},
+			fastest: map[*fastest]least{}},
 		stats: newStats(), explore: newExplores(seed),
 	}
 	n.regimes.watch = regime.NewWatch(cfg.Regimes)
 	n.runtime.host = policy.New(cfg.Policies, &knownPolicies, cfg.MaxKnown)
 	n.runtime.tick.owner = &n.runtime
-	n.crowd.again.owner = &n.crowd
+	n.crowd.again.owner, n.touched.old.timer.owner = &n.crowd, &n.touched.old
 	n.seats.table, n.seats.sweep.owner = seat.New(cfg.Seats, cfg.MaxKnown), &n.seats
 	n.seeds.uses = newRecent[uint64, uses](usesKept)
 	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep

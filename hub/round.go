@@ -51,8 +51,8 @@ type scratch struct {
 
 // pair is a task and an agent that may meet, whatever is bid, with what the round needs of the quote.
 type pair struct {
-	task, agent int32 // in scratch
-	ttft        time.Duration
+	task, agent int32         // in scratch
+	half        time.Duration // within which its first token comes as often as not
 	value, cost market.Credits
 	saved       market.Credits // by what the agent holds
 	toll        market.Credits // all of it
@@ -207,7 +207,7 @@ func (n *Node) pairWith(i, k int) {
 		return
 	}
 	q := x.quote
-	p := pair{task: int32(i), agent: int32(k), ttft: x.ttft, value: t.valueOf(x), cost: q.cost}
+	p := pair{task: int32(i), agent: int32(k), half: x.ttft - x.early, value: t.valueOf(x), cost: q.cost}
 	if !idle {
 		p.saved = a.saves(q.prompt, q.output, q.cost)
 	}
@@ -285,7 +285,7 @@ func (n *Node) assemble() market.Round {
 	for i := range s.pairs {
 		p := &s.pairs[i]
 		t := s.tasks[p.task]
-		if p.value-p.cost-n.cfg.Fee < 0 || p.ttft > t.left {
+		if p.value-p.cost-n.cfg.Fee < 0 || p.half > t.left {
 			continue
 		}
 		if p.task != before {
@@ -361,7 +361,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 			i++
 		}
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		q := n.quoted(t, a, n.burden(a))
+		q := n.quotedHolding(t, a, n.burden(a), n.heldBy(t, a))
 		h := n.newHold(t, a, &q, r.Number, slot, aw)
 		var parts market.Toll
 		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {

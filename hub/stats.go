@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"souk/bus"
-	"souk/hub/policy"
+	"souk/bus/policy"
 	"souk/market"
 )
 

@@ -65,6 +65,10 @@ func (n *Node) Status() *bus.Status {
 		s.Policies = append(s.Policies, bus.PolicyStatus{Hook: p.Hook, Policy: p.Policy,
 			OffMS: max(0, p.Off.Sub(n.now).Milliseconds()), Why: bus.Clip(p.Why, bus.MaxText)})
 	}
+	if n.cfg.Seats.Sessions {
+		s.Seats = &bus.SeatStatus{Waiting: n.seats.waiting, Refused: n.stats.Unseated}
+		s.Seats.Seats, s.Seats.Used, s.Seats.Blocks = n.seats.table.Seats()
+	}
 	for _, a := range n.roster {
 		if !a.joined {
 			continue
