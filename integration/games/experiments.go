@@ -307,7 +307,8 @@ func (j *job) run(seed uint64) (rows []Row, err error) {
 }
 
 // belady is the share of prompt tokens that one cache of so many blocks would have found within a span, which
-// knew what is asked next. Prompts are all of one size, and are kept or given up as a whole; the last block of
+// knew what is asked next. Prompts are all of one size, and are kept or given up as a whole; the
+// last block of
 // one is always computed.
 func belady(all []*virtual.Request, blocks int, at span) float64 {
 	next, last := make([]int, len(all)), map[int]int{}

@@ -8,8 +8,8 @@ import (
 	"souk/integration/vllmsim"
 )
 
-// A market whose engines have 64 slots together, and serve each task in the same time, so that it is known how
-// many they serve at most.
+// A market whose engines have 64 slots together, and serve each task in the same time, so that it is known
+// how many they serve at most.
 const (
 	kneeEngines = 4
 	kneeSlots   = 16

@@ -28,7 +28,7 @@ type Made struct {
 // Write puts what an experiment found into a directory, as JSON and CSV, and makes the page there anew of all
 // that lie there.
 func Write(dir, name string, m Made) error {
-	data, err := json.MarshalIndent(m, "", " ")
+	data, err := json.Marshal(m)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "games-"+name+".json"), data, 0o644)
 	}
