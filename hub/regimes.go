@@ -32,7 +32,7 @@ type finished struct {
 // shareOf is how much of a task's prompt an agent was believed to hold when the task was placed.
 type shareOf struct {
 	agent *agent
-	of    float32
+	of    float64
 }
 
 // Regime is how full the domain is, by the signal that acts.
@@ -168,7 +168,7 @@ func (n *Node) placing(t *task, a *agent, q *quote) (p placing) {
 		}
 		a := c.stands[c.places[h.Place]-1].agent
 		if held := h.of(a, t, c.round); held.cached > 0 {
-			p.shares[k] = shareOf{a, float32(held.cached) / float32(held.tokens)}
+			p.shares[k] = shareOf{a, float64(held.cached) / float64(held.tokens)}
 			k++
 		}
 	}
@@ -210,7 +210,7 @@ func (n *Node) Window() (w regime.Window) {
 				break
 			}
 			if number, ok := numbers[s.agent.id]; ok {
-				w.Done[done].Shares[k] = regime.Share{Agent: int32(number), Of: s.of}
+				w.Done[done].Shares[k] = regime.Share{Agent: int32(number), Of: float32(s.of)}
 			}
 		}
 		done++

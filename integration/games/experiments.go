@@ -161,32 +161,33 @@ func gameOne() (all []job) {
 	return all
 }
 
-// sessions of gameTwo: prompts that are asked again and again, and the blocks of each.
+// What gameTwo plays: prompts that are asked again and again, blocks of each, and engines.
 const (
-	prompts    = 96
-	ofEach     = 2048 / blockSize
-	cacheBeing = 4 // engines
+	prompts = 96
+	ofEach  = 2048 / blockSize
+	whole   = 4
 )
 
 // gameTwo plays long prompts, each asked again and again, on engines whose caches hold from an eighth of all
 // of them together to all of them each.
 func gameTwo() (all []job) {
 	for _, share := range []float64{0.125, 0.25, 0.5, 1, 2, 4} {
-		blocks := int(share*prompts*ofEach/cacheBeing) + 1
+		blocks := int(share*prompts*ofEach/whole) + 1
 		for _, r := range []rule{static.with(regime.Params{Overlap: 0}), static, ours} {
 			name := r.name
 			if !r.market {
 				r.name = fmt.Sprintf("%s, weight %g", name, r.params.Overlap)
 			}
-			t := Topology{Decode: cacheBeing}
+			t := Topology{Decode: whole}
 			all = append(all, job{topology: t, rule: r, load: fmt.Sprintf("%g", share), whole: true,
 				setting: func(seed uint64) (virtual.Setting, error) {
 					p, err := vllmsim.ProfileNamed(profile)
 					var templates []virtual.Template
 					for range prompts {
-						templates = append(templates, virtual.Template{Prompt: ofEach * blockSize, Output: 32})
+						templates = append(templates,
+							virtual.Template{Prompt: ofEach * blockSize, Output: 32})
 					}
-					return virtual.Setting{Engines: cacheBeing, Callers: 24, Seed: seed,
+					return virtual.Setting{Engines: whole, Callers: 24, Seed: seed,
 						Scripts: virtual.NewTemplates(templates, blockSize), Tasks: 2000,
 						Engine: virtual.EngineConfig{Profile: p, Slots: 6, MaxBatched: p.MaxNumBatchedTokens,
 							// what runs has room of its own
@@ -289,7 +290,7 @@ func (j *job) run(seed uint64) (rows []Row, err error) {
 		row := Row{Topology: name, Rule: j.rule.name, Load: j.load, Part: part.name,
 			Seeds: []Figures{measure(p.all, p.engines, at)}}
 		if j.whole {
-			row.Seeds[0].Bound = belady(p.all, s.Engines*s.Engine.Blocks)
+			row.Seeds[0].Bound = belady(p.all, s.Engines*s.Engine.Blocks, at)
 		}
 		if w := j.watched; w.to > 0 && part.at.from <= w.from+ramp {
 			row.Seen, row.Worst = map[string][]float64{}, map[string][]int{}
@@ -305,9 +306,11 @@ func (j *job) run(seed uint64) (rows []Row, err error) {
 	return rows, nil
 }
 
-// belady is the share of prompt tokens that one cache of so many blocks would have found, which knew what is
-// asked next. Prompts are all of one size, and are kept or given up as a whole.
-func belady(all []*virtual.Request, blocks int) float64 {
+// belady is the share of prompt tokens that one cache of so many blocks would have found within a span, which
+// knew what is asked next. Prompts are all of one size, and are kept or given up as a whole; the
+// last block of
+// one is always computed.
+func belady(all []*virtual.Request, blocks int, at span) float64 {
 	next, last := make([]int, len(all)), map[int]int{}
 	key := (*virtual.Request).Text
 	for i := len(all) - 1; i >= 0; i-- {
@@ -317,11 +320,15 @@ func belady(all []*virtual.Request, blocks int) float64 {
 		}
 		last[key(all[i])] = i
 	}
-	held, room, found := map[int]int{}, blocks/ofEach, 0
+	held, room, found, asked := map[int]int{}, blocks/ofEach, 0, 0
 	for i, r := range all {
-		if _, ok := held[key(r)]; ok {
-			found++
-		} else if len(held) == room {
+		_, ok := held[key(r)]
+		if r.Done >= at.from && r.Done < at.to {
+			if asked++; ok {
+				found++
+			}
+		}
+		if !ok && len(held) == room {
 			worst := -1
 			for k, at := range held {
 				if worst < 0 || at > held[worst] || at == held[worst] && k < worst {
@@ -332,5 +339,5 @@ func belady(all []*virtual.Request, blocks int) float64 {
 		}
 		held[key(r)] = next[i]
 	}
-	return float64(found) / float64(len(all))
+	return float64(found) / float64(max(1, asked)) * (ofEach - 1) / ofEach
 }

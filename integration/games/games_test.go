@@ -22,23 +22,6 @@ func TestTwiceTheKneeIsSeenByTheHub(t *testing.T) {
 	}
 }
 
-// An hour at 0.8 of the knee changes nothing.
-func TestAnHourBelowTheKnee(t *testing.T) {
-	if testing.Short() {
-		t.Skip("an hour of virtual time takes half a minute")
-	}
-	said, err := knee{output: 2000}.times(1, time.Hour, 0.8)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(said) < 3000 {
-		t.Fatalf("the hub said %d times how it is", len(said))
-	}
-	if s := highest(said); s != regime.Below {
-		t.Errorf("%s at 0.8 of the knee", s)
-	}
-}
-
 // The paper's router takes the least of its costs, or draws by them.
 func TestTheRouterDraws(t *testing.T) {
 	costs := []float64{30, 10, 20}
@@ -111,8 +94,8 @@ func TestThePlateausOfThePaper(t *testing.T) {
 
 // The same seed gives the same figures, and the page has a table of what was played.
 func TestARunIsThePagesTable(t *testing.T) {
-	job := job{topology: Five, rule: theirs, load: "16", parts: []part{{"", span{ramp, ramp + 20*time.Second}}},
-		setting: Five.steady(16, 20*time.Second), watched: span{0, ramp}}
+	job := job{topology: Five, rule: theirs, load: "16", setting: Five.steady(16, 20*time.Second),
+		parts: []part{{"", span{ramp, ramp + 20*time.Second}}}, watched: span{0, ramp}}
 	one, err := job.run(1)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +103,8 @@ func TestARunIsThePagesTable(t *testing.T) {
 	if again, err := job.run(1); err != nil || !reflect.DeepEqual(one, again) {
 		t.Errorf("the same seed gives %+v and %+v: %v", one, again, err)
 	}
-	if f := one[0].Seeds[0]; math.Abs(f.InFlight-16) > 0.2 || math.Abs(f.Rate*f.Latency-16) > 0.5 || f.PoA < 1 {
+	if f := one[0].Seeds[0]; math.Abs(f.InFlight-16) > 0.2 || math.Abs(f.Rate*f.Latency-16) > 0.5 ||
+		f.PoA < 1 {
 		t.Errorf("by Little's law %+v is not of 16 callers", f)
 	}
 	dir := t.TempDir()

@@ -28,7 +28,7 @@ type Made struct {
 // Write puts what an experiment found into a directory, as JSON and CSV, and makes the page there anew of all
 // that lie there.
 func Write(dir, name string, m Made) error {
-	data, err := json.MarshalIndent(m, "", " ")
+	data, err := json.Marshal(m)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "games-"+name+".json"), data, 0o644)
 	}
@@ -54,7 +54,8 @@ func Write(dir, name string, m Made) error {
 	if err := w.WriteAll(rows); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "games-"+name+".csv"), []byte(text.String()), 0o644); err != nil {
+	file := filepath.Join(dir, "games-"+name+".csv")
+	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
 		return err
 	}
 	return WritePage(dir)
@@ -86,8 +87,10 @@ func WritePage(dir string) error {
 		"table": func(name, columns string, filter ...string) string {
 			return tableOf(of[name], columns, filter)
 		},
-		"seen":    func(name string) string { return seenOf(of[name]) },
-		"grid":    func(name, topology, rule, column string) string { return gridOf(of[name], topology, rule, column) },
+		"seen": func(name string) string { return seenOf(of[name]) },
+		"grid": func(name, topology, rule, column string) string {
+			return gridOf(of[name], topology, rule, column)
+		},
 		"spread":  func(name string) string { return spreadOf(of[name]) },
 		"splits":  func() string { return splitsOf(of["game1"]) },
 		"command": func(name string) string { return commandOf(of[name]) },
@@ -187,8 +190,14 @@ func seenOf(m *Made) string {
 	var b strings.Builder
 	b.WriteString("| engines | rule | load | " + strings.Join(signals, " | ") + " |\n|---|---|---|" +
 		strings.Repeat("---|", len(signals)) + "\n")
+	var said []string
 	for i := range m.Rows {
 		r := &m.Rows[i]
+		name := r.Topology + r.Rule + r.Load
+		if slices.Contains(said, name) {
+			continue
+		}
+		said = append(said, name)
 		if r.Worst == nil || strings.HasPrefix(r.Rule, "dynamo") && !strings.Contains(r.Rule, "adaptive") {
 			continue
 		}
