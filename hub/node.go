@@ -131,6 +131,7 @@ type Node struct {
 	room     room
 	round    scratch
 	crowd    crowd
+	hedges   hedges
 	inquiry  *inquiry // memory alone
 
 	led     time.Time // since when

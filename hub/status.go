@@ -52,7 +52,7 @@ func (n *Node) report() {
 func (n *Node) Status() *bus.Status {
 	s := &bus.Status{
 		Domain: n.cfg.Domain, Labels: n.cfg.Labels, General: n.cfg.General, Epoch: n.epoch, Seq: n.status.seq,
-		Waiting: n.waiting,
+		Waiting: n.waiting, Hedged: n.stats.Hedged, HedgedFalse: n.stats.HedgedFalse,
 	}
 	if n.leading && !n.draining && !n.full && !n.stale {
 		s.Room = n.cfg.MaxWaiting - n.waiting

@@ -122,6 +122,20 @@ func (g *ratios) most() (hundredth, thousandth float64, known bool) {
 	return top, top * (top / g.sorted[n-1-n/10]), true
 }
 
+// rare is how many times what was forecast one in a thousand comes to, by as many as make an interval: the
+// fewer, the further above the greatest.
+func (g *ratios) rare() (thousandth float64, known bool) {
+	if _, most, ok := g.most(); ok {
+		return most, true
+	}
+	n := len(g.sorted)
+	if n < few {
+		return 0, false
+	}
+	top := g.sorted[n-1]
+	return top * (top / g.middle), true
+}
+
 // set finds what is within the level.
 func (g *ratios) set() {
 	if n := len(g.sorted); n >= few {
