@@ -47,7 +47,7 @@ type hedges struct {
 type lateness struct {
 	late int // holds that its last summary named
 	// by how much more than was expected its first tokens may take: it rises with each that was late and came
-	// all the same, and falls with the others until one in a thousand is
+	// all the same, and falls with the others until one in two thousand is
 	hazard float64
 
 	gave      int   // tasks that it gave up, of which nobody knows yet whether it was well
@@ -56,7 +56,7 @@ type lateness struct {
 
 const (
 	lateStep   = 0.5
-	timelyStep = lateStep / 1000
+	timelyStep = lateStep / 2000
 	mostHazard = 15
 )
 
