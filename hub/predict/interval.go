@@ -24,7 +24,7 @@ type ratios struct {
 
 const (
 	outside  = 0.1
-	adapts   = 0.01
+	adapts   = 0.04
 	ratiosOf = 200
 	// A few answers say little: until so many were seen, an answer may come in a third of the time, or three
 	// times that.
