@@ -172,7 +172,7 @@ func (p Page) least(w io.Writer) {
 		"task waits for the end of the step that\nits engine is at, and where all that is in the step answers, nothing "+
 		"tells a hub where that stands: off by a\nquarter of the step on the mean, with all else known. Of cost: "+
 		"lengths of answers are drawn, and who knows how,\nthe median of the role, and the session's answers "+
-		"before, is off by so much with the guess that errs least. By seed; -: lengths are recorded.\n\n")
+		"before, is off by so much with the guess that errs least. By\nseed; -: lengths are recorded.\n\n")
 	heading(w, "stream", "seed", "first token: chance", "`"+asHub+"`", "cost: chance", "`"+asHub+"`")
 	for _, r := range p.Results {
 		for _, s := range r.Scores {
