@@ -194,8 +194,8 @@ func TestAFalseMoveIsCounted(t *testing.T) {
 	}
 }
 
-// Fewer than one first token in a thousand is later than what is watched for, whatever the forecasts are worth:
-// the agent's hazard sees to that.
+// Fewer than one first token in a thousand is later than what is watched for, whatever the forecasts are
+// worth: the agent's hazard sees to that.
 func TestFewFirstTokensAreLate(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -183,8 +183,8 @@ func (p Page) least(w io.Writer) {
 			if r.LeastCost > 0 {
 				cost = fmt.Sprintf("%.3f", r.LeastCost)
 			}
-			row(w, "`"+r.Stream+"`", fmt.Sprint(r.Seed), fmt.Sprintf("%.3f", r.LeastTTFT), fmt.Sprintf("%.3f", s.TTFT),
-				cost, fmt.Sprintf("%.3f", s.Cost))
+			row(w, "`"+r.Stream+"`", fmt.Sprint(r.Seed), fmt.Sprintf("%.3f", r.LeastTTFT),
+				fmt.Sprintf("%.3f", s.TTFT), cost, fmt.Sprintf("%.3f", s.Cost))
 		}
 	}
 	fmt.Fprintln(w)

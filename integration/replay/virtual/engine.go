@@ -100,8 +100,8 @@ func (e *Engine) Ask(now time.Duration, j *Job) {
 	s.n = begun
 }
 
-// Under is how much is left of the step under way, how long all of it takes, and whether it computes a prompt;
-// nothing where there is none.
+// Under is how much is left of the step under way, how long all of it takes, and whether it computes a
+// prompt; nothing where there is none.
 func (e *Engine) Under(now time.Duration) (left, whole time.Duration, prompts bool) {
 	s := &e.step
 	if len(e.Batch) == 0 {
