@@ -39,7 +39,7 @@ const (
 	CodeDraining          Code = "draining"
 	CodeLate              Code = "late"
 	CodeMoved             Code = "moved"       // hub to agent: another agent serves the task now
-	CodeLateFirst         Code = "late_first"  // in journals: no first token in time, so it went to another agent
+	CodeLateFirst         Code = "late_first"  // in journals: no token came in time
 	CodeUnavailable       Code = "unavailable" // NATS, etcd or journal out of reach
 	CodeInternal          Code = "internal"
 )
