@@ -9,7 +9,9 @@ import (
 
 	"souk/agentd/holdings"
 	"souk/agentd/kvevent"
+	"souk/agentd/policy"
 	"souk/bus"
+	runtimepolicy "souk/bus/policy"
 	"souk/hub/congest"
 	"souk/market"
 )
@@ -32,6 +34,7 @@ type Agent struct {
 	running  int
 	prefills int // of these, tasks of which the engine has said nothing yet
 	ahead    int // tokens that it has yet to compute for them
+	unsure   int // of these tasks, those of which nobody here knows how many that are
 	watched  []watched
 	holds    map[string]*hold
 	order    []string         // of holds, oldest first
@@ -41,8 +44,10 @@ type Agent struct {
 	touching int // touches that the engine works on
 	ttft     mean
 	congest  congest.Line
+	policies *policy.Host
 
 	generated *int64 // tokens, as the engine last counted them
+	evicts    evicts
 
 	seq        uint64    // of the last summary
 	summarised time.Time // when it was sent
@@ -63,12 +68,14 @@ type hold struct {
 	attempt      int
 	reply        bus.DispatchReply
 	state        holdState
-	others       int // tasks that ran when it began
-	ahead        int // tokens to compute before the engine says anything; it has begun where this is -1
+	others       int  // tasks that ran when it began
+	ahead        int  // tokens to compute before the engine says anything; it has begun where this is -1
+	unsure       bool // that is as if the engine held nothing, as nobody here knows what it holds
 	expected     holdings.Expected
 	former       bool // an earlier life served it: only its completion is left
 	// of prompt and answer so far, where they are kept for touches
-	ids []uint32
+	ids    []uint32
+	prompt int // of these, the prompt's
 }
 
 // watched is a hold of which no token has come yet, and whose hub wants to hear if none comes in time.
@@ -109,7 +116,8 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
 	}
 	a := &Agent{cfg: cfg, lim: limits, info: info, boot: boot, open: open, state: bus.StateReady,
 		texts: newTexts(textsKept), holds: map[string]*hold{}, news: true,
-		counts: Counts{Refused: map[bus.Code]int64{}}}
+		policies: policy.New(limits.Policies, limits.knownPolicies()),
+		counts:   Counts{Refused: map[bus.Code]int64{}}}
 	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot))
 	if at := cfg.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents {
 		a.engine.Want()
@@ -176,6 +184,32 @@ func (a *Agent) Healthy(generated *int64) {
 	a.generated = generated
 	a.healthy(bus.StateReady)
 }
+
+// Evicts takes in how many blocks the engine has given up so far, and how long nobody had asked for them then,
+// in seconds, all together. What is not a number, or goes down, says nothing: the engine has started again.
+func (a *Agent) Evicts(blocks, idle float64) {
+	e := &a.evicts
+	if n, s := blocks-e.blocks, idle-e.idle; n > 0 && s >= 0 && e.seen {
+		age := time.Duration(min(s/n, mostIdle.Seconds()) * float64(time.Second))
+		if e.age == 0 {
+			e.age = age
+		}
+		e.age += time.Duration(n / (n + evictMemory) * float64(age-e.age))
+	}
+	*e = evicts{blocks: blocks, idle: idle, age: e.age, seen: blocks >= 0 && idle >= 0}
+}
+
+// evicts is how old blocks are that the engine gives up.
+type evicts struct {
+	blocks, idle float64 // so far
+	seen         bool
+	age          time.Duration
+}
+
+const (
+	evictMemory = 32 // blocks that were given up before count as much as so many anew
+	mostIdle    = 24 * time.Hour
+)
 
 // Returned says that an engine which was away is back: perhaps another process, with an empty cache and other
 // sizes. If it no longer serves the model, the agent sells what it serves now, if the configuration names no
@@ -305,8 +339,12 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		if d.WatchMS > 0 {
 			a.watched = append(a.watched, watched{id: d.Hold, within: time.Duration(d.WatchMS) * time.Millisecond})
 		}
+		if h.unsure = a.engine.Marks() == 0; h.unsure {
+			a.unsure++
+		}
 		a.news = true
 		a.counts.Accepted++
+		a.hearArrived(d)
 	}
 	a.remember(d.Hold, h)
 	return h.reply, code == ""
@@ -385,7 +423,9 @@ func (a *Agent) remember(id string, h *hold) {
 
 // Begin is the run of an accepted dispatch.
 func (a *Agent) Begin(d *bus.Dispatch) *Run {
-	return NewRun(d, a.cfg.ID, a.cfg.Model, a.info.BlockSize)
+	r := NewRun(d, a.cfg.ID, a.cfg.Model, a.info.BlockSize)
+	r.watch, r.now, r.forgets = a.watch(d), a.now, a.info.Forgets
+	return r
 }
 
 // Request is what the engine is asked for a dispatch.
@@ -396,6 +436,9 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	}
 	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens,
 		Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
+	if d.Kind == bus.DispatchWarmup {
+		r.Priority = PriorityPrefetch
+	}
 	r.Count = a.mustCount(d)
 	if from := d.Task.Resume; from != nil && len(from.Tokens) > 0 {
 		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Reasoning: from.Reasoning, Calls: from.Calls,
@@ -431,6 +474,9 @@ func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
 	if h.ahead >= 0 {
 		a.prefills--
 		a.ahead -= h.ahead
+		if h.unsure {
+			a.unsure--
+		}
 		h.ahead, a.news = -1, true
 		a.watched = slices.DeleteFunc(a.watched, func(w watched) bool { return w.id == d.Hold })
 	}
@@ -465,6 +511,7 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 		a.ttft.add(float64(c.TTFTUS))
 	}
 	a.counts.ended(c)
+	a.hearEnded(d, e)
 	return *c
 }
 
@@ -543,8 +590,10 @@ type Ready struct {
 	Summary     *bus.Summary // nil: no news
 	Domain      string       // whom it is for, and Holdings
 	Holdings    []bus.Holdings
-	Completions []Report  // to send again; each to be answered by Acked or Unsent
-	Wake        time.Time // ask again then, if nothing happens before
+	Completions []Report               // to send again; each to be answered by Acked or Unsent
+	Effects     []runtimepolicy.Effect // that a policy wants
+	Faults      []error                // policies that were turned off since
+	Wake        time.Time              // ask again then, if nothing happens before
 }
 
 // Report is a completion and the domain of the hub that it is for.
@@ -559,7 +608,8 @@ const maxSending = 32
 // Ready returns what is due, once.
 func (a *Agent) Ready(now time.Time) Ready {
 	a.now = now
-	r := Ready{Wake: now.Add(a.lim.SummaryEvery), Domain: a.Domain()}
+	r := Ready{Wake: now.Add(a.lim.SummaryEvery), Domain: a.Domain(), Effects: a.policies.Act(now),
+		Faults: a.policies.Faults()}
 	late := a.look(now)
 	quiet, news := now.Sub(a.summarised), a.news || a.extra > 0
 	switch {
@@ -644,10 +694,14 @@ func (a *Agent) late() (ids []string) {
 // summary is what the agent says of itself.
 func (a *Agent) summary() bus.Summary {
 	a.seq++
-	return bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.sold(),
+	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.sold(),
 		Tiers: a.tiers(), Measured: len(a.cfg.Tiers) == 0, InFlight: a.running, Price: a.cfg.Price,
 		TTFTUS:   a.ttft.value(),
 		Prefills: a.prefills, Ahead: a.ahead, Late: a.late()}
+	if a.unsure > 0 { // its hub knows better what it sent, and what of that is cached
+		s.Ahead = 0
+	}
+	return s
 }
 
 // mean is a running mean over about the last 32 values.

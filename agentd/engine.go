@@ -23,15 +23,30 @@ import (
 // own doing comes as an *EngineError.
 type Engine interface {
 	Complete(ctx context.Context, r Request, token func(Chunk) error) (Answer, error)
-	// Generated is how many tokens the engine has generated since it started, nil where it does not tell. It
-	// fails where the engine is not healthy.
-	Generated(ctx context.Context) (*int64, error)
+	// Load is what the engine says of itself. It fails where the engine is not healthy.
+	Load(ctx context.Context) (Load, error)
 	// Info says what the engine is. It fails while the engine boots.
 	Info(ctx context.Context) (Info, error)
 	// Events hands on what the engine says of its prefix cache, in order and from one goroutine, until ctx
 	// ends; where it says nothing, as little.
 	Events(ctx context.Context, deliver func(kvevent.Update))
 }
+
+// Load is what an engine says of itself, since it started.
+type Load struct {
+	Generated *int64 // tokens; nil: it does not tell
+	// blocks of its cache that it gave up, and for how many seconds nobody had asked for them then, all
+	// together, of those that it watches (--kv-cache-metrics); 0: it does not tell, or gave up none
+	Evicted, Idle float64
+}
+
+// Priorities of what an engine is asked, where it goes by them: the lower, the sooner. A priority orders who
+// waits, and keeps nothing in a cache.
+const (
+	PriorityTask     = 0
+	PriorityPrefetch = 1 // a text is computed that no task has asked for yet
+	PriorityTouch    = 2
+)
 
 // Request is what an engine is asked.
 type Request struct {
@@ -44,6 +59,7 @@ type Request struct {
 	Prompt    int     // tokens, as estimated: how long the first token may take
 	Count     bool    // before anything is computed, a chunk says how long the prompt is
 	Resume    *Resume // nil: from the beginning
+	Priority  int
 
 	// instead of Body: the tokens of the prompt, and the cache_salt of who asked for them, as JSON
 	IDs  []uint32
@@ -68,6 +84,7 @@ type Chunk struct {
 	// these ids
 	PromptIDs []uint32
 	Count     int         // output tokens: by ids where reported, else one an event with content
+	Thought   int         // of Tokens, the first ones, which are reasoning or end it
 	Extra     []bus.Extra // events that say more than plain text
 	Events    int
 	Finish    bool // the answer ends with this
@@ -102,6 +119,7 @@ type Info struct {
 	Parsers     bool // it reads tool calls and reasoning out of tokens that it is given
 
 	Template *bus.Template // what its chat template adds to a prompt; nil: it would not tell
+	Forgets  bool          // its chat template leaves reasoning out of later prompts
 }
 
 // EngineConfig says where an engine is and how long it may be silent. Zero fields take the values of
@@ -119,6 +137,8 @@ type EngineConfig struct {
 	// of a busy engine, a stream that is faster than this is read so often; 1ns: as it comes
 	RelayEvery    time.Duration `yaml:"relay_every"`
 	MaxEventBytes int           `yaml:"max_event_bytes"` // longest line of a stream
+	// it runs with --scheduling-policy priority, so that tasks go before what is computed ahead and touches
+	Priority bool `yaml:"priority"`
 	// where the engine says what it caches; empty: where it says that it does
 	KVEvents kvevent.Source `yaml:"kv_events"`
 }

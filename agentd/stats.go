@@ -8,6 +8,7 @@ import (
 
 	"souk/agentd/holdings"
 	"souk/bus"
+	"souk/bus/policy"
 	"souk/market"
 )
 
@@ -33,6 +34,9 @@ type Counts struct {
 	TouchesRefused map[bus.Code]int64 `json:"touches_refused,omitempty"`
 	TouchedPrompt  int64              `json:"touched_prompt_tokens,omitempty"`
 	TouchedCached  int64              `json:"touched_cached_tokens,omitempty"`
+
+	// answers that held what a policy looks for, by the name of that
+	Caught map[string]int64 `json:"caught,omitempty"`
 
 	ttft *hdrhistogram.Histogram
 }
@@ -68,17 +72,23 @@ func (n *Counts) ended(c *bus.Completion) {
 
 // AgentStats is a snapshot of one agent.
 type AgentStats struct {
-	Agent    string        `json:"agent"`
-	Model    string        `json:"model"`
-	State    string        `json:"state"`
-	Why      string        `json:"why,omitempty"` // its engine is not as it should be, as of the last look
-	Domain   string        `json:"domain"`        // of the hub that sells its slots, "" if none does
-	Slots    int           `json:"slots"`
-	InFlight int           `json:"in_flight"`
-	Pending  int           `json:"pending"` // completions not acknowledged
-	Cache    CacheStats    `json:"cache"`
+	Agent    string     `json:"agent"`
+	Model    string     `json:"model"`
+	State    string     `json:"state"`
+	Why      string     `json:"why,omitempty"` // its engine is not as it should be, as of the last look
+	Domain   string     `json:"domain"`        // of the hub that sells its slots, "" if none does
+	Slots    int        `json:"slots"`
+	InFlight int        `json:"in_flight"`
+	Pending  int        `json:"pending"` // completions not acknowledged
+	Cache    CacheStats `json:"cache"`
+	// how long nobody had asked for what its engine gives up of its cache: a session that stays away for longer
+	// finds nothing; 0: the engine does not tell
+	EvictAge time.Duration `json:"evict_age"`
 	TTFT50   time.Duration `json:"ttft_p50"`
 	TTFT99   time.Duration `json:"ttft_p99"`
+	// runtime policies, by where they are asked, and the roles whose answers are likeliest to be caught
+	Policies []policy.State    `json:"policies,omitempty"`
+	Risks    []policy.Forecast `json:"risks,omitempty"`
 	Counts
 }
 
@@ -103,7 +113,7 @@ type Stats struct {
 func (a *Agent) Stats() AgentStats {
 	s := AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: a.State(), Slots: a.cfg.sold(),
 		InFlight: a.running,
-		Pending:  len(a.pending), Counts: a.counts,
+		Pending:  len(a.pending), Counts: a.counts, EvictAge: a.evicts.age,
 		Cache: CacheStats{Evidence: a.engine.Evidence(), Coverage: a.engine.Coverage(),
 			Blocks: a.engine.Blocks(), Marks: a.engine.Marks(), Deaf: a.engine.Deaf(),
 			Counts: a.engine.Counts()}}
@@ -116,6 +126,7 @@ func (a *Agent) Stats() AgentStats {
 	}
 	s.Counts.ttft = nil
 	s.Refused, s.Failed = maps.Clone(s.Refused), maps.Clone(s.Failed)
-	s.TouchesRefused = maps.Clone(s.TouchesRefused)
+	s.TouchesRefused, s.Caught = maps.Clone(s.TouchesRefused), maps.Clone(s.Caught)
+	s.Policies, s.Risks = a.policies.States(a.now), a.policies.Risks(a.now)
 	return s
 }

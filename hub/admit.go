@@ -54,6 +54,9 @@ func (n *Node) admit(m *bus.Task) error {
 		return n.refuseWith(m, r)
 	}
 	if r := n.judgeRoom(t); r != nil {
+		if r.Code == bus.CodeNoRoom {
+			n.regimes.watch.Turned()
+		}
 		return n.refuseWith(m, r)
 	}
 	if err := n.setTerms(t); err != nil {

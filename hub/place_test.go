@@ -19,6 +19,7 @@ func burst(t *testing.T, r *rand.Rand) *house {
 		c.Seats.Spare = time.Duration(r.IntN(2)) * time.Second
 		c.Seats.Depth = time.Duration(r.IntN(2)) * 300 * time.Millisecond
 		c.Crowd.Beside = time.Duration(r.IntN(2)) * 1500 * time.Microsecond
+		c.Crowd.Compute = 4 * float64(r.IntN(2))
 		c.Clarke = []string{market.ClarkeTask, market.ClarkeClient}[r.IntN(2)]
 	})
 	var clients []string

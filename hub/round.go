@@ -232,7 +232,7 @@ func resized[T any](list []T, n int) []T {
 // which do, and bids must not decide tolls. Nor does it matter which other tasks are in the round: one that
 // bids below any cost is not.
 func (n *Node) tolls() {
-	s, p := &n.round, n.cfg.Regime
+	s, p := &n.round, n.params()
 	if len(s.pairs) == 0 {
 		return
 	}
@@ -351,7 +351,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	records := make([]ledger.Record, 1, 1+len(o.Awards))
 	records[0] = ledger.NewRound(n.cfg.Journal, *r, *o, n.salt())
 	records[0].Round.Seen = n.expected(r, s.left)
-	records[0].Round.Set = n.runtime.set(r)
+	records[0].Round.Set = n.regimeSets(r, n.runtime.set(r))
 	holds := make([]*hold, len(o.Awards))
 	placed := make([]*task, len(o.Awards))
 	i := 0
@@ -361,7 +361,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 			i++
 		}
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		q := n.quoted(t, a, n.burden(a))
+		q := n.quotedHolding(t, a, n.burden(a), n.heldBy(t, a))
 		h := n.newHold(t, a, &q, r.Number, slot, aw)
 		var parts market.Toll
 		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {
@@ -379,6 +379,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		t := placed[slot]
 		if t.only == nil {
 			n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
+			n.regimes.watch.Priced(o.Awards[slot].SlotPrice, o.Awards[slot].Cost)
 		}
 		n.start(t, h, &o.Awards[slot])
 	}
@@ -456,6 +457,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 	}
 	h.ttft, h.first = q.forecast.TTFT, a.worstFirst(t, q)
 	h.watch = n.watchOf(a, h)
+	h.then = n.placing(t, a, q)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
 		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
 	}

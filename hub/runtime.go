@@ -1,12 +1,16 @@
 package hub
 
 import (
+	"slices"
 	"time"
 
 	"souk/bus"
 	runtimepolicy "souk/bus/policy"
 	"souk/hub/policy"
+	"souk/hub/policy/ahead"
 	"souk/hub/policy/cachesage"
+	"souk/hub/policy/fair"
+	"souk/hub/policy/pd"
 	"souk/hub/seat"
 	"souk/ledger"
 	"souk/market"
@@ -17,9 +21,16 @@ import (
 // does for it. Without a policy none of this says or does anything.
 
 // knownPolicies are the policies that a hub may be told to run.
-var knownPolicies = policy.Known{policy.Keep: {
-	"kvcache": func() runtimepolicy.Policy { return cachesage.NewKVCache(cachesage.Params{}, 1<<16) },
-}}
+var knownPolicies = policy.Known{
+	policy.Place: {
+		"fair": func() runtimepolicy.Policy { return fair.New() },
+		"pd":   func() runtimepolicy.Policy { return pd.New(pd.Default()) },
+	},
+	policy.Keep: {
+		"kvcache": func() runtimepolicy.Policy { return cachesage.NewKVCache(cachesage.Params{}, 1<<16) },
+		"ahead":   func() runtimepolicy.Policy { return ahead.New(1 << 14) },
+	},
+}
 
 // runtime is what a Node has for its policies.
 type runtime struct {
@@ -29,7 +40,8 @@ type runtime struct {
 
 	items    []runtimepolicy.Item
 	verdicts []policy.Verdict
-	asked    []bool // of open agents, about the task at hand
+	asked    []bool                   // of open agents, about the task at hand
+	before   map[runtimepolicy.ID]int // tasks of each client that were asked about in this round
 }
 
 // actEvery is how often policies are asked what is to be done.
@@ -42,7 +54,7 @@ func (n *Node) Watch(enters func(policy string)) { n.runtime.host.Enters(enters)
 // plain reports whether agents that are alike to the market are alike to a task: nobody draws or judges each
 // of them for itself.
 func (n *Node) plain() bool {
-	return n.cfg.Regime.Idle() && !n.runtime.host.On(policy.Place, n.now)
+	return n.params().Idle() && !n.runtime.host.On(policy.Place, n.now)
 }
 
 // turnOf is a task as policies hear of it.
@@ -118,12 +130,19 @@ func (n *Node) judgePairs() {
 	}
 	kept := s.pairs[:0]
 	name := x.host.Name(policy.Place)
+	free := 0
+	for _, room := range s.free {
+		free += room
+	}
+	clear(x.before)
 	s.eachTask(func(pairs []pair) {
 		t := s.tasks[pairs[0].task]
 		x.items = x.items[:0]
+		client := policy.IDOf(t.key.client)
 		ask := func(a *agent) {
 			x.items = append(x.items, runtimepolicy.Item{Kind: runtimepolicy.Pair, Agent: policy.IDOf(a.id),
-				Session: t.session, Role: t.role, Tokens: a.expect(t).cached})
+				Session: t.session, Role: t.role, Tokens: a.expect(t).cached, Client: client,
+				Before: x.before[client], Free: free, Split: slices.Contains(a.reg.Features, bus.Split)})
 		}
 		x.asked = resized(x.asked, len(n.crowd.stands))
 		for _, p := range pairs {
@@ -138,6 +157,10 @@ func (n *Node) judgePairs() {
 		x.verdicts = resized(x.verdicts, len(pairs))
 		if t.only == nil {
 			x.host.Pairs(n.now, x.items, x.verdicts)
+			if x.before == nil {
+				x.before = map[runtimepolicy.ID]int{}
+			}
+			x.before[client]++
 		}
 		for i, p := range pairs {
 			a, v := s.agents[p.agent], x.verdicts[i]
@@ -213,10 +236,11 @@ func (n *Node) do(e *runtimepolicy.Effect) bool {
 		if blocks == 0 { // nothing of it is in a cache
 			return false
 		}
-		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks}}) == 0 {
+		warm := e.Kind == runtimepolicy.Warm
+		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks, Warm: warm}}) == 0 {
 			return false
 		}
-		if e.Kind == runtimepolicy.Warm {
+		if warm {
 			n.stats.Warmed++
 		}
 		return true

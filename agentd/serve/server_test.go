@@ -46,10 +46,10 @@ func (s *script) Info(context.Context) (agentd.Info, error) {
 
 func (*script) Events(context.Context, func(kvevent.Update)) {}
 
-func (s *script) Generated(context.Context) (*int64, error) {
+func (s *script) Load(context.Context) (agentd.Load, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return nil, s.sick
+	return agentd.Load{}, s.sick
 }
 
 func (s *script) set(f func()) { s.mu.Lock(); defer s.mu.Unlock(); f() }
@@ -73,7 +73,8 @@ func speak(pause time.Duration, said ...string) act {
 			if !follow.Pause(ctx, pause) {
 				return agentd.Answer{Unmetered: true}, context.Cause(ctx)
 			}
-			c := agentd.Chunk{Text: w, Tokens: []uint32{uint32(i)}, Count: 1, Events: 1}
+			c := agentd.Chunk{Text: w, Tokens: []uint32{uint32(i)}, Count: 1, Events: 1,
+				Finish: i == len(said)-1}
 			if i == 0 {
 				c.Prompt = 20
 			}

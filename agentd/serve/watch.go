@@ -35,7 +35,7 @@ func (a *agent) watchEngine(ctx context.Context) {
 		case <-t.C:
 		}
 		before := a.stats().State
-		generated, err := a.engine.Generated(ctx)
+		load, err := a.engine.Load(ctx)
 		if err == nil && a.suspected() {
 			err = a.probe(ctx)
 		}
@@ -47,7 +47,10 @@ func (a *agent) watchEngine(ctx context.Context) {
 		}
 		if err == nil {
 			failed = 0
-			a.with(func(core *agentd.Agent) { core.Healthy(generated) })
+			a.with(func(core *agentd.Agent) {
+				core.Healthy(load.Generated)
+				core.Evicts(load.Evicted, load.Idle)
+			})
 		} else if failed++; failed >= 2 || a.suspected() { // one slow scrape under load is no death
 			a.with(func(core *agentd.Agent) { core.Unhealthy() })
 		}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -112,6 +113,9 @@ func (e *Engine) send(ctx context.Context, r agentd.Request, path string, body [
 	h["Idempotency-Key"] = nil
 	if r.ID != "" {
 		h["X-Request-Id"] = []string{r.ID}
+	}
+	if e.cfg.Priority && r.Priority != agentd.PriorityTask {
+		h["X-Vllm-Priority"] = []string{strconv.Itoa(r.Priority)} // goes before the body's
 	}
 	e.authorize(h)
 	if r.Trace.Parent != "" {

@@ -30,9 +30,10 @@ func TestRunningServer(t *testing.T) {
 		t.Fatalf("%+v %v", info, err)
 	}
 	t.Logf("%+v", info)
-	before, err := e.Generated(ctx)
+	load, err := e.Load(ctx)
+	before := load.Generated
 	if err != nil || before == nil {
-		t.Fatal(before, err)
+		t.Fatal(load, err)
 	}
 	body := func(kind, text string) json.RawMessage {
 		if kind == bus.KindCompletion {

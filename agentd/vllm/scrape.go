@@ -57,17 +57,30 @@ func (e *Engine) get(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
-// Generated implements agentd.Engine: the counter of /metrics, after /health said 200. With several engines
-// behind one server (data parallel) it is their sum.
-func (e *Engine) Generated(ctx context.Context) (*int64, error) {
+// Load implements agentd.Engine: counters of /metrics, after /health said 200. With several engines behind
+// one server (data parallel) they are their sums.
+func (e *Engine) Load(ctx context.Context) (agentd.Load, error) {
 	if _, err := e.get(ctx, "/health"); err != nil {
-		return nil, err
+		return agentd.Load{}, err
 	}
 	page, err := e.get(ctx, "/metrics")
 	if err != nil {
-		return nil, err
+		return agentd.Load{}, err
 	}
-	return generated(page), nil
+	const idle = "vllm:kv_block_idle_before_evict_seconds_"
+	return agentd.Load{Generated: generated(page), Evicted: total(page, idle+"count"),
+		Idle: total(page, idle+"sum")}, nil
+}
+
+// total is the sum of the samples of one name; 0 where there are none, or where it is no amount.
+func total(page []byte, name string) (sum float64) {
+	for _, m := range samples(page, name) {
+		sum += m.GetUntyped().GetValue()
+	}
+	if !(sum >= 0 && sum <= 1<<53) {
+		return 0
+	}
+	return sum
 }
 
 // generated returns nil where the page has no such counter, by exactly this name.
@@ -136,6 +149,7 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	}
 	info.Parsers = e.parses(ctx)
 	info.Template = e.template(ctx)
+	info.Forgets = info.Template != nil && e.forgets(ctx)
 	return info, nil
 }
 

@@ -80,8 +80,8 @@ func TestInfo(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v %v", got, err)
 	}
-	if n, err := e.Generated(context.Background()); err != nil || n == nil || *n != 0 {
-		t.Errorf("%v tokens, %v", n, err)
+	if l, err := e.Load(context.Background()); err != nil || l.Generated == nil || *l.Generated != 0 {
+		t.Errorf("%+v, %v", l, err)
 	}
 	for status, want := range map[int]bool{http.StatusBadRequest: true, http.StatusUnprocessableEntity: true,
 		http.StatusNotFound: false, http.StatusForbidden: false, http.StatusInternalServerError: false} {
@@ -95,7 +95,7 @@ func TestInfo(t *testing.T) {
 		!strings.Contains(err.Error(), "/health: the engine answered 503") {
 		t.Errorf("unhealthy: %v", err)
 	}
-	if _, err := e.Generated(context.Background()); err == nil {
+	if _, err := e.Load(context.Background()); err == nil {
 		t.Error("an unhealthy engine is taken for well")
 	}
 }

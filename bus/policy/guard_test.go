@@ -112,7 +112,7 @@ func TestGuardWithinRoom(t *testing.T) {
 
 // Scores that say nothing are none, and a policy that panics in one has said nothing of any.
 func TestGuardScores(t *testing.T) {
-	said := []float64{1.5, Never, math.NaN(), math.Inf(1), math.Inf(-1), -0.5, 0, -2}
+	said := []float64{1.5, Never, Hold, math.NaN(), math.Inf(1), math.Inf(-1), -0.5, 0, -3}
 	g := NewGuard("x", &fake{score: func(i Item) float64 {
 		if i.Tokens == len(said) {
 			panic("no")
@@ -126,7 +126,7 @@ func TestGuardScores(t *testing.T) {
 	g.Score(now, items, scores)
 	for i, got := range scores[:len(said)] {
 		want := 0.0
-		if i < 2 {
+		if i < 3 {
 			want = said[i]
 		}
 		if got != want {
@@ -139,7 +139,7 @@ func TestGuardScores(t *testing.T) {
 			t.Errorf("item %d has %v of a policy that panicked", i, got)
 		}
 	}
-	if g.On(now) || g.Counts().Panics != 1 || g.Counts().Scored != 2+2 {
+	if g.On(now) || g.Counts().Panics != 1 || g.Counts().Scored != 2*3 {
 		t.Errorf("%+v", g.Counts())
 	}
 }

@@ -10,6 +10,8 @@ package policy
 import (
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"souk/market"
 )
 
@@ -19,7 +21,7 @@ type Policy interface {
 	// never waits, and takes a bounded number of steps.
 	Observe(e Event)
 	// Score is how many seconds of engine time are lost if an item loses, and changes nothing. 0, NaN and
-	// infinity are no opinion, as is every negative number but [Never].
+	// infinity are no opinion, as is every negative number but [Never] and [Hold].
 	Score(now time.Time, i Item) float64
 	// Predict appends what is expected to run within so long, the likeliest first.
 	Predict(now time.Time, within time.Duration, to []Forecast) []Forecast
@@ -30,9 +32,21 @@ type Policy interface {
 // Never is the score of an item that must lose. Only hooks that ask for bits take it; others have no opinion.
 const Never = -1.0
 
+// Hold is the score of a pair whose task is to stay out of the round at hand, as others go first. What is said
+// of one pair of a task counts for all.
+const Hold = -2.0
+
 // ID names an agent, a client, a session, a role or a tool: a hash of its name, so that no name is passed on.
 // 0 is none.
 type ID = uint64
+
+// IDOf is the id of a name.
+func IDOf(name string) ID {
+	if name == "" {
+		return 0
+	}
+	return max(1, xxhash.Sum64String(name))
+}
 
 // EventKind says what has happened.
 type EventKind uint8
@@ -44,8 +58,8 @@ const (
 	Arrived EventKind = 1 + iota
 	// Placed: the turn goes to Agent. Usage is what is expected of it.
 	Placed
-	// Served: the turn has ended there and is paid for. Usage, TTFT, ITL, Stop and Tool as the agent says;
-	// Claimed is after how long the client says that it will be back.
+	// Served: the turn has ended there and is paid for. Usage, TTFT, ITL, Stop, Tool, Thought and, at the
+	// agent itself, Caught as the agent says; Claimed is after how long the client says that it will be back.
 	Served
 	// Failed: it ended there without payment.
 	Failed
@@ -76,6 +90,8 @@ type Event struct {
 	Tool    ID            // that the answer calls; of its name
 	Back    time.Duration // from the end of the session's last turn to this one's arrival
 	Claimed time.Duration // of that, said by the client and scaled by what it said before; 0: nothing heard
+	Caught  bool          // a guard at the agent found in the answer what it looks for
+	Thought int           // tokens of the answer that later prompts leave out: reasoning
 }
 
 // Stop is why an answer ended.
@@ -123,6 +139,12 @@ type Item struct {
 	Tokens  int           // of it: of a Pair, those of the prompt that Agent is believed to hold
 	Blocks  int           // of the agent's cache that it takes; 0: not known
 	Age     time.Duration // since it was last used; 0 for what is in use
+
+	// Of a Pair alone: who pays, how many tasks of its before this one are in the round, and how many slots
+	// are free in it. Split says that another engine computes the prompts of Agent's.
+	Client       ID
+	Before, Free int
+	Split        bool
 }
 
 // Forecast is what is expected to run.

@@ -14,7 +14,7 @@ import (
 
 func cachesageCommand() *cobra.Command {
 	out, names, rules := "lab-experiment", []string{}, []string{}
-	seeds := uint(5)
+	seeds, first := uint(5), uint64(1)
 	var list strings.Builder
 	panels := cachesage.Panels()
 	for _, p := range panels {
@@ -51,15 +51,18 @@ Panels, each also by the beginning of its name:
 			}
 			var from []uint64
 			for i := range seeds {
-				from = append(from, uint64(i+1))
+				from = append(from, first+uint64(i))
 			}
 			done, total := 0, len(panels)*len(rules)*len(from)
 			progress := console.Bar(total, "runs")
-			rows, err := cachesage.Compare(panels, rules, from, func() { done++; _ = progress.Set(done) })
+			rows, err := cachesage.Compare(panels, rules, from, func(runs int) {
+				done += runs
+				_ = progress.Set(done)
+			})
 			if err != nil {
 				return err
 			}
-			command := fmt.Sprintf("lab experiment cachesage --seeds %d --out %s", seeds, out)
+			command := fmt.Sprintf("lab experiment cachesage --seeds %d --first %d --out %s", seeds, first, out)
 			if len(names) > 0 {
 				command += " --panels " + strings.Join(names, ",")
 			}
@@ -82,6 +85,7 @@ Panels, each also by the beginning of its name:
 	c.Flags().StringVar(&out, "out", out, "directory for the page, the CSV and the JSON file")
 	c.Flags().StringSliceVar(&names, "panels", nil, "only panels whose names begin so")
 	c.Flags().StringSliceVar(&rules, "rules", rules, "rules to compare")
-	c.Flags().UintVar(&seeds, "seeds", seeds, "runs of each rule on each panel, from seeds 1, 2, ...")
+	c.Flags().UintVar(&seeds, "seeds", seeds, "runs of each rule on each panel, from seeds one after another")
+	c.Flags().Uint64Var(&first, "first", first, "the first of the seeds")
 	return c
 }

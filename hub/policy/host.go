@@ -9,7 +9,6 @@ package policy
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"souk/bus/policy"
@@ -47,26 +46,17 @@ func (p *Params) Without(name string) (was bool) {
 	return was
 }
 
-// Known are the policies that there are for each hook, by name.
-type Known [hooks]map[string]func() policy.Policy
+// Known are the policies that there are for each hook.
+type Known [hooks]policy.Known
 
 // Validate judges names.
 func (p Params) Validate(known *Known) error {
 	for h := range hooks {
-		if name := p.Of(h); name != "" && known[h][name] == nil {
-			return fmt.Errorf("%s: there is no policy %q here, only %s", h, name, known.names(h))
+		if err := known[h].Validate(h.String(), p.Of(h)); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-func (k *Known) names(h Hook) string {
-	var all []string
-	for name := range k[h] {
-		all = append(all, fmt.Sprintf("%q", name))
-	}
-	slices.Sort(all)
-	return strings.Join(append(all, `"", which is none`), ", ")
 }
 
 // Host runs the policies of a hub. The zero Host has none and does nothing.
@@ -133,39 +123,25 @@ func (h *Host) Faults() (all []error) {
 	return all
 }
 
-// State is what became of the policy of a hook.
-type State struct {
-	Hook, Policy string
-	policy.Counts
-	Off time.Time // until then; zero: it is on
-	Why string    // it is off
-}
-
 // States are those of all policies.
-func (h *Host) States(now time.Time) (all []State) {
+func (h *Host) States(now time.Time) (all []policy.State) {
 	for i := range h.guards {
-		g := &h.guards[i]
-		if g.Name() == "" {
-			continue
+		if g := &h.guards[i]; g.Name() != "" {
+			all = append(all, g.State(Hook(i).String(), now))
 		}
-		s := State{Hook: Hook(i).String(), Policy: g.Name(), Counts: g.Counts()}
-		if until, why := g.Off(now); why != nil {
-			s.Off, s.Why = until, why.Error()
-		}
-		all = append(all, s)
 	}
 	return all
 }
 
 // Verdict is what a policy says of a task on an agent.
 type Verdict struct {
-	Never bool
+	Never bool    // or the task stays out of the round
 	Lost  float64 // engine seconds, more than are lost on the agent that is best for all; 0: no opinion
 }
 
 // Pairs asks what is lost if a task does not go to each of some agents: those that are free, of which it
 // writes what is said, and after them all others that it might wait for. A task that may go to none of them
-// may go to any.
+// may go to any; one that is held may go to none.
 func (h *Host) Pairs(now time.Time, items []policy.Item, to []Verdict) {
 	clear(to)
 	if len(items) < len(to) {
@@ -175,6 +151,12 @@ func (h *Host) Pairs(now time.Time, items []policy.Item, to []Verdict) {
 	h.guards[Place].Score(now, items, h.scores)
 	best, left := 0.0, 0
 	for _, s := range h.scores {
+		if s == policy.Hold {
+			for i := range to {
+				to[i].Never = true
+			}
+			return
+		}
 		if s != policy.Never {
 			best, left = max(best, s), left+1
 		}

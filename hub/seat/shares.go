@@ -7,14 +7,18 @@ import "time"
 type Shares struct {
 	events, exposure [][bins]float32 // by class: returns; seconds that were waited for them
 	share            [][bins]uint16  // that comes back, of those as old as a bin's beginning, in 65535ths
-	rate             [][bins]float32 // as [Index] has it, of those as old
+	rate             [][bins]float32 // as [Index] has it, of those as old; see rated
+	rated            []int           // by class: at which fit its rates were worked out
+	all              [bins]float64   // returns a second, of all classes together, at the last fit
+	fits             int
 	returns          int
 }
 
 // NewShares knows nothing of so many classes.
 func NewShares(classes int) *Shares {
 	return &Shares{events: make([][bins]float32, classes), exposure: make([][bins]float32, classes),
-		share: make([][bins]uint16, classes), rate: make([][bins]float32, classes)}
+		share: make([][bins]uint16, classes), rate: make([][bins]float32, classes),
+		rated: make([]int, classes)}
 }
 
 // Exp is e^x for x from -700 to 700, the same on every machine, which math.Exp is not.
@@ -74,42 +78,73 @@ func (x *Shares) Of(class int, idle time.Duration) float64 {
 }
 
 func (x *Shares) fit() {
-	var all [bins]float64
-	for b := range bins {
-		events, exposure := 0.0, 0.0
-		for c := range x.events {
-			events, exposure = events+float64(x.events[c][b]), exposure+float64(x.exposure[c][b])
-		}
-		if exposure > 0 {
-			all[b] = events / exposure
+	var events, exposure [bins]float64
+	for c := range x.events {
+		for b := range bins {
+			events[b] += float64(x.events[c][b])
+			exposure[b] += float64(x.exposure[c][b])
 		}
 	}
-	for c := range x.share {
-		away := 1.0
-		var stay, kept [bins]float64 // as in Index.rank
-		for b := bins - 1; b >= 0; b-- {
-			span := (edges[b] - begin(b)).Seconds()
-			stay[b], kept[b] = 1, span
-			if all[b] > 0 {
-				hazard := (float64(x.events[c][b]) + pseudo) / (float64(x.exposure[c][b]) + pseudo/all[b])
-				stay[b] = exp(-min(600, float64(hazard*span)))
-				kept[b] = (1 - stay[b]) / hazard
-				away = float64(away * stay[b])
-			}
-			x.share[c][b] = uint16(float64(65535 * (1 - away)))
+	for b := range bins {
+		if x.all[b] = 0; exposure[b] > 0 {
+			x.all[b] = events[b] / exposure[b]
 		}
-		for from, best := range bestRates(&stay, &kept) {
-			x.rate[c][from] = float32(best)
+	}
+	x.fits++
+	nobody := -1 // a class of which nothing was seen: all those are alike
+	for c := range x.share {
+		if x.exposure[c] == [bins]float32{} && x.events[c] == [bins]float32{} {
+			if nobody >= 0 {
+				x.share[c] = x.share[nobody]
+				continue
+			}
+			nobody = c
+		}
+		away := 1.0
+		for b := bins - 1; b >= 0; b-- {
+			stay, _ := x.stays(c, b)
+			away = float64(away * stay)
+			x.share[c][b] = uint16(float64(65535 * (1 - away)))
 		}
 	}
 }
+
+// stays is the share of a class that is not back by the end of a bin, of those that were away at its
+// beginning, and for how long they were on the mean.
+func (x *Shares) stays(c, b int) (stay, kept float64) {
+	span := spans[b]
+	if x.all[b] <= 0 {
+		return 1, span
+	}
+	hazard := (float64(x.events[c][b]) + pseudo) / (float64(x.exposure[c][b]) + pseudo/x.all[b])
+	stay = exp(-min(600, float64(hazard*span)))
+	return stay, (1 - stay) / hazard
+}
+
+// spans are the lengths of the bins, in seconds.
+var spans = func() (s [bins]float64) {
+	for b := range s {
+		s[b] = (edges[b] - begin(b)).Seconds()
+	}
+	return s
+}()
 
 // Rate is how much a session is worth keeping that has been idle for so long: the chance that it comes back,
 // for each second that it has to be kept until then, see [Index].
 func (x *Shares) Rate(class int, idle time.Duration) float64 {
 	b := binOf(idle)
-	if b == bins {
+	if b == bins || x.fits == 0 {
 		return 0
+	}
+	if x.rated[class] != x.fits {
+		x.rated[class] = x.fits
+		var stay, kept [bins]float64
+		for b := range bins {
+			stay[b], kept[b] = x.stays(class, b)
+		}
+		for from, best := range bestRates(&stay, &kept) {
+			x.rate[class][from] = float32(best)
+		}
 	}
 	return float64(x.rate[class][b])
 }

@@ -320,6 +320,8 @@ func (b belady) victim(*cache) *node            { return nil }
 type scored struct {
 	sage  *cachesage.Sage
 	block int // tokens
+	// what recency counts beside a role, in the published score
+	recency float64
 	// of how often each of two ghosts found a block that was wanted, the difference, which fades
 	duel *float64
 	at   *chosen
@@ -341,7 +343,7 @@ func (s scored) used(_ *cache, n *node) float64 { return float64(n.used) }
 func (s scored) worth(c *cache, g *group, n *node, oldest int64) float64 {
 	if s.sage.Paper {
 		p := s.sage.Anchor(g.role)
-		return p + float64(n.used-oldest)/math.Max(1, float64(c.clock-oldest))
+		return p + s.recency*float64(n.used-oldest)/math.Max(1, float64(c.clock-oldest))
 	}
 	p := 0.0
 	if g.session == 0 {

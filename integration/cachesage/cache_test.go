@@ -93,7 +93,7 @@ func TestLRUAndTheBound(t *testing.T) {
 // point below lru.
 func TestStarBar(t *testing.T) {
 	for _, p := range Panels()[:4] {
-		rows, err := Compare([]*Panel{p}, []string{"lru", "ours", "belady"}, []uint64{1, 2}, func() {})
+		rows, err := Compare([]*Panel{p}, []string{"lru", "ours", "belady"}, []uint64{1, 2}, func(int) {})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package cachesage
 import (
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Row is what a rule came to on a panel, from several seeds: the means, and how far they may be off (95 %).
@@ -19,19 +21,21 @@ type Row struct {
 	Mean, Off   Figures
 }
 
-// Compare plays rules on panels from seeds. said hears of each run.
-func Compare(panels []*Panel, rules []string, seeds []uint64, said func()) (rows []Row, err error) {
+// Compare plays rules on panels from seeds. said hears of runs that were made;
+// those of the seeds go at once.
+func Compare(panels []*Panel, rules []string, seeds []uint64, said func(runs int)) (rows []Row, err error) {
 	for _, p := range panels {
 		for _, r := range rules {
-			var all []Figures
-			for _, seed := range seeds {
-				f, err := Play(p, r, seed)
-				if err != nil {
-					return nil, err
-				}
-				all = append(all, f)
-				said()
+			all, errs := make([]Figures, len(seeds)), make([]error, len(seeds))
+			var runs sync.WaitGroup
+			for i, seed := range seeds {
+				runs.Go(func() { all[i], errs[i] = Play(p, r, seed) })
 			}
+			runs.Wait()
+			if err := errors.Join(errs...); err != nil {
+				return nil, err
+			}
+			said(len(seeds))
 			row := Row{Panel: p.Name, Rule: r, Blocks: p.Blocks}
 			row.Mean, row.Off = sum(all)
 			rows = append(rows, row)
@@ -125,6 +129,16 @@ that nothing is counted that somebody computed; **prefill** is the seconds that 
 answers at 10 ms a token; **worst** is the least share of a session of four calls or more; **gap** is which part
 of the way from lru to Belady a rule goes. No engine served any of it: stock vLLM has no hook for a rule of
 ours, so this is what such a hook would be worth.
+
+The publication leaves open what its rule needs, so **the constants of "paper" are ours**: hops count up to 4
+(Emax), recency from 0 to 1 over what the cache holds, a window of 4,096 steps that fades by halves, and the
+current role is the one that ran last, of any session. Recency then weighs as much as a role, and where roles
+follow one another closely all are a hop or two away: the rule has lru's figures nearly everywhere. "paper-far"
+and "paper-roles" say what other constants do. All blocks of a role are worth the same to it, those of dead
+sessions too, and the role that has just run is the one that it keeps most.
+
+"ours" computes nothing ahead: an anchor that is computed before it is asked for saves the seconds that it costs
+at most, so ours with and without that are one row, and "paper+prefetch" says what it does to net.
 `
 
 func page(command string, panels []*Panel, rows []Row, seeds int) string {

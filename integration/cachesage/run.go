@@ -197,6 +197,14 @@ var Rules = []Rule{
 		func(p *player) { p.learn(cachesage.Params{Paper: true}, false) }},
 	{"paper+prefetch", "and the anchor of the likeliest next role computed ahead",
 		func(p *player) { p.learn(cachesage.Params{Paper: true}, false); p.warms = true }},
+	{"paper-far", "CacheSage as published, with 12 hops that count instead of 4",
+		func(p *player) { p.learn(cachesage.Params{Paper: true, Far: 12}, false) }},
+	{"paper-roles", "as published, with a hundredth of the weight of recency", func(p *player) {
+		p.learn(cachesage.Params{Paper: true}, false)
+		s := p.caches[0].by.(scored)
+		s.recency = 0.01
+		p.caches[0].by = s
+	}},
 	{"ours", "anchors by the chance that their role runs, the rest by that of its session; a duel " +
 		"against lru",
 		func(p *player) { p.learn(cachesage.Params{}, true) }},
@@ -223,7 +231,7 @@ func (p *player) by(r rule) { p.caches = []*cache{newCache(p.panel.Blocks, r)} }
 func (p *player) learn(o cachesage.Params, duel bool) {
 	o.Token, o.Before = perToken, 0
 	p.sage = cachesage.New(o, 1<<16)
-	s := scored{sage: p.sage, block: p.panel.Block, at: &chosen{}}
+	s := scored{sage: p.sage, block: p.panel.Block, at: &chosen{}, recency: 1}
 	p.by(s)
 	if duel {
 		ghost := s

@@ -58,17 +58,44 @@ var Differences = []Difference{
 		StandIn: "one token, stop_reason null",
 	},
 	{
-		What: "images, audio, prompt_embeds, LoRA, embeddings, /v1/responses, beam search, priority " +
-			"scheduling", Real: "served where the model and flags allow",
-		StandIn: "not there; priority is accepted and ignored, as on a real server without the policy",
+		What: "images, audio, prompt_embeds, embeddings, /v1/responses, beam search",
+		Real: "served where the model and flags allow", StandIn: "not there",
+	},
+	{
+		What: "which blocks are given up, of those that nobody uses",
+		Real: "those that were let go longest ago, the end of a prompt first; there is no hook",
+		StandIn: "the same; with Config.Evict (--sim-evict) a runtime policy says it, which knows sessions by " +
+			"session_id or X-Session-ID, and roles by tools and system messages: figures of that are of a " +
+			"stand-in's hook",
+	},
+	{
+		What: "LoRA adapters",
+		Real: "weights, which change the text; they are read from a disk into --max-cpu-loras, and from there " +
+			"into --max-loras",
+		StandIn: "names of --lora-modules, caches of their own and other seeds of prose; a step in which one is " +
+			"used that is not among the last --max-cpu-loras takes --sim-adapter-load longer; none is loaded " +
+			"or unloaded on demand",
+	},
+	{
+		What: "prefill and decode apart",
+		Real: "servers of two kinds, a proxy and a connector (NIXL); blocks are kept until they were sent, and " +
+			"room is made before; cached_tokens of the one that answers has what was sent",
+		StandIn: "one server with --sim-prefill and --sim-decode engines of the same size; blocks are free when a " +
+			"prompt is computed, room is made when keys and values have come, after --sim-kv-token bytes a " +
+			"token over --sim-kv-link bytes a second, one prompt of an engine after another; cached_tokens is " +
+			"what was cached where the prompt was computed, which knows no answers. No KV events",
+	},
+	{
+		What: "sampled lives of blocks (--kv-cache-metrics)", Real: "drawn by Python's random",
+		StandIn: "drawn by the server's seed",
 	},
 	{
 		What: "KV block hashes", Real: "SHA-256 over tokens and extra keys",
 		StandIn: "64-bit xxhash over parent and tokens, its root made from model and salt",
 	},
 	{
-		What: "KV events", Real: "with --kv-events-config; tcp://*:PORT listens on all interfaces; session_id, " +
-			"LoRA; a hit is published again if vllm_xargs asks for it",
+		What: "KV events", Real: "with --kv-events-config; tcp://*:PORT listens on all interfaces; session_id; " +
+			"a hit is published again if vllm_xargs asks for it",
 		StandIn: "the same flag; it listens on loopback alone; none of these. In addition events as arrays, " +
 			"as before mid-2026 (arrays: true), hashes of 32 bytes (bytes: true), another " +
 			"kv_cache_spec_kind; and events that are silent, lost, double, false or alien on demand",

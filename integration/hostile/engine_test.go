@@ -63,7 +63,7 @@ func (e *engine) Info(context.Context) (agentd.Info, error) {
 
 func (*engine) Events(context.Context, func(kvevent.Update)) {}
 
-func (e *engine) Generated(context.Context) (*int64, error) { return nil, nil }
+func (e *engine) Load(context.Context) (agentd.Load, error) { return agentd.Load{}, nil }
 
 // tokens renders a body as its engine would see it. ok is false for what it would refuse.
 func tokens(body []byte) (out []uint64, ok bool) {

@@ -106,7 +106,13 @@ func (s *Server) Restart(boot time.Duration) error {
 func (s *Server) Held() map[uint64]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.engine.Cache.Held()
+	held := map[uint64]int{}
+	for _, e := range s.engine.members() {
+		for hash, n := range e.Cache.Held() {
+			held[hash] += n
+		}
+	}
+	return held
 }
 
 // admin serves POST /sim/fault: {"kind": ...}, {"metrics": "stale"}, {"events": "lost", "times": 3},

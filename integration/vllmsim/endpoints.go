@@ -16,8 +16,17 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 		Raw(randomHex(8)).Raw(`","object":"model_permission","created":`).Int(int(s.born.Unix())).
 		Raw(`,"allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,`).
 		Raw(`"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,"organization":"*",`).
-		Raw(`"group":null,"is_blocking":false}]}]}`)
-	send(w, 200, o)
+		Raw(`"group":null,"is_blocking":false}]}`)
+	for _, name := range s.cfg.Adapters.Names {
+		o = o.Raw(`,{"id":`).Str(name).Raw(`,"object":"model","created":`).Int(int(s.born.Unix())).
+			Raw(`,"owned_by":"vllm","root":`).Str(adapterPath(name)).Raw(`,"parent":`).Str(s.cfg.Model).
+			Raw(`,"max_model_len":null,"permission":[{"id":"modelperm-`).Raw(randomHex(8)).
+			Raw(`","object":"model_permission","created":`).Int(int(s.born.Unix())).
+			Raw(`,"allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,`).
+			Raw(`"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,"organization":"*",`).
+			Raw(`"group":null,"is_blocking":false}]}`)
+	}
+	send(w, 200, o.Raw("]}"))
 }
 
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
@@ -30,7 +39,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	case p != nil:
 	case !c.hasPrompt && len(c.messages) == 0:
 		p = invalid("missing", "body.prompt", "Field required", describe(body))
-	case c.model != "" && c.model != s.cfg.Model:
+	case c.model != "" && c.model != s.cfg.Model && s.cfg.adapter(c.model) == 0:
 		p = unknownModel(c.model, s.cfg.Model)
 	}
 	if p != nil {
@@ -76,7 +85,10 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) resetCache(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
-	ok := s.engine.Cache.Reset()
+	ok := len(s.engine.all()) == 0
+	for _, e := range s.engine.members() {
+		ok = e.Cache.Reset() && ok
+	}
 	if v := s.engine.events; ok && v != nil {
 		v.cleared() // published with the next step, as a real server does
 	}
@@ -122,9 +134,14 @@ func (s *Server) page() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.engine
-	return render(nil, s.cfg.Model, s.started, &e.stats, gauges{
-		running: len(e.Running), waiting: len(e.Waiting),
-		kvUsage: float64(e.Cache.Used()) / float64(e.Cache.Capacity()),
-		blocks:  s.cfg.NumGPUBlocks, block: s.cfg.BlockSize,
-	})
+	g := gauges{blocks: s.cfg.NumGPUBlocks, block: s.cfg.BlockSize, lives: e.lives, adapters: &e.adapters}
+	members := e.members()
+	used, capacity := 0, 0
+	for _, m := range members {
+		g.running, g.waiting = g.running+len(m.Running), g.waiting+len(m.Waiting)
+		g.active, g.queued = append(g.active, m.Running...), append(g.queued, m.Waiting...)
+		used, capacity = used+m.Cache.Used(), capacity+m.Cache.Capacity()
+	}
+	g.kvUsage = float64(used) / float64(capacity)
+	return render(nil, s.cfg.Model, s.started, e.stats, g)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"souk/bus/policy"
 	"souk/integration/vllmsim/kv"
 	"souk/integration/vllmsim/sched"
 )
@@ -17,42 +18,111 @@ type engine struct {
 	profile Profile
 	random  rand.PCG // for noise
 
-	events *events   // of the cache; nil if nobody publishes them
-	finish time.Time // when the batch is done; zero if none is being computed
-	stats  stats
+	events   *events   // of the cache; nil if nobody publishes them
+	finish   time.Time // when the batch is done; zero if none is being computed
+	stats    *stats
+	adapters adapters
+	evictor  *evictor // nil: blocks go by their age
+	lives    *lives   // nil: nobody watches them
+	pool     *pool    // the engines that share its work; nil: it does all
+	// takes over a sequence whose prompt is computed; nil: it is answered here
+	hands func(now time.Time, s *sequence)
+	now   time.Time
 }
 
 type engineConfig struct {
 	profile    Profile
 	maxSeqs    int // sequences that run at once
 	maxBatched int // tokens in a step
+	byPriority bool
+	adapters   Adapters
+	evict      policy.Policy
+	watched    float64 // share of blocks whose lives are told
 }
 
 func newEngine(cfg engineConfig, blocks, blockSize int, seed uint64) *engine {
-	return &engine{profile: cfg.profile, stats: newStats(), random: *rand.NewPCG(seed, 1),
+	st := newStats()
+	e := &engine{profile: cfg.profile, stats: &st, random: *rand.NewPCG(seed, 1),
 		Scheduler: sched.Scheduler[*sequence]{Slots: cfg.maxSeqs, Batched: cfg.maxBatched,
-			Cache: kv.New(blocks, blockSize)}}
+			Cache: kv.New(blocks, blockSize), ByPriority: cfg.byPriority}}
+	if len(cfg.adapters.Names) > 0 {
+		e.adapters = newAdapters(cfg.adapters)
+		e.Adapters = e.adapters.AtOnce
+	}
+	clock := func() time.Time { return e.now }
+	if cfg.evict != nil {
+		e.evictor = newEvictor(cfg.evict, blocks, clock)
+		e.Cache.Order, e.Stored = e.evictor, e.stored
+	}
+	if cfg.watched > 0 {
+		e.lives = newLives(cfg.watched, seed, clock)
+		e.Cache.Watch = e.lives
+	}
+	return e
+}
+
+// stored hears that blocks of a sequence can be found from now on.
+func (e *engine) stored(s *sequence, from, to int) {
+	if e.evictor != nil {
+		for i := from; i < to; i++ {
+			e.evictor.items[s.run.Blocks[i]] = s.item(i)
+		}
+	}
+	if e.events != nil {
+		e.events.filled(s, from, to)
+	}
+}
+
+// members are the engines that it stands for.
+func (e *engine) members() []*engine {
+	if e.pool != nil {
+		return e.pool.engines()
+	}
+	return []*engine{e}
 }
 
 // unfinished is the number of requests that run or wait.
-func (e *engine) unfinished() int { return len(e.Waiting) + len(e.Running) }
+func (e *engine) unfinished() int { return len(e.all()) }
 
 // add queues a sequence.
 func (e *engine) add(s *sequence, now time.Time) {
-	s.arrived, s.block = now, e.Cache.Size()
+	e.now = now
+	s.arrived, s.block, s.at = now, e.Cache.Size(), e
+	if e.evictor != nil {
+		e.evictor.guard.Observe(s.told(policy.Arrived, now))
+	}
+	if e.pool != nil {
+		e.pool.add(s, now)
+		return
+	}
 	e.Add(s, s.prompt)
 }
 
 // abort drops a sequence wherever it is; its blocks are free at once.
 func (e *engine) abort(s *sequence) {
 	if !s.ended {
-		e.Drop(s)
+		if s.at != nil {
+			s.at.Drop(s)
+		}
 		s.finish("abort")
+		e.over(s, e.now)
+	}
+}
+
+// over tells who learns from it that a sequence has ended.
+func (e *engine) over(s *sequence, now time.Time) {
+	if e.evictor != nil {
+		e.evictor.guard.Observe(s.told(policy.Served, now))
 	}
 }
 
 // all are the sequences that run or wait.
-func (e *engine) all() []*sequence { return append(slices.Clone(e.Running), e.Waiting...) }
+func (e *engine) all() []*sequence {
+	if e.pool != nil {
+		return e.pool.all()
+	}
+	return append(slices.Clone(e.Running), e.Waiting...)
+}
 
 // lag is how late a step may be noticed and the next one still begin when it ended. It keeps the average
 // speed right although timers wake late; after a longer pause the engine does not catch up.
@@ -61,6 +131,15 @@ const lag = 50 * time.Millisecond
 // step brings the engine to now: it ends the step that is due, appends to out the sequences that got
 // something, and starts the next one. It returns when to call again; zero when there is nothing to do.
 func (e *engine) step(now time.Time, out []*sequence) (time.Time, []*sequence) {
+	if e.pool != nil {
+		return e.pool.step(now, out)
+	}
+	return e.turn(now, out)
+}
+
+// turn is step of one engine alone.
+func (e *engine) turn(now time.Time, out []*sequence) (time.Time, []*sequence) {
+	e.now = now
 	start := now
 	if !e.finish.IsZero() {
 		if now.Before(e.finish) {
@@ -72,19 +151,22 @@ func (e *engine) step(now time.Time, out []*sequence) (time.Time, []*sequence) {
 		out = e.complete(e.finish, out)
 		e.finish = time.Time{}
 	}
+	before := e.Preempted
 	e.Schedule()
-	e.stats.preemptions = e.Preempted
+	e.stats.preemptions += e.Preempted - before
 	if len(e.Batch) == 0 {
 		return time.Time{}, out
 	}
+	loads := time.Duration(0)
 	for _, w := range e.Batch {
 		if w.Seq.scheduled.IsZero() {
 			w.Seq.scheduled = start
 			e.stats.queried(w.Seq.prompt, w.Seq.run.Cached)
 		}
+		loads += e.adapters.use(w.Seq.run.Adapter)
 	}
 	prompt, decoding, resident := e.Sums()
-	e.finish = start.Add(e.profile.stepTime(prompt, decoding, resident, e.Pairs(), &e.random))
+	e.finish = start.Add(loads + e.profile.stepTime(prompt, decoding, resident, e.Pairs(), &e.random))
 	return e.finish, out
 }
 
@@ -100,15 +182,23 @@ func (e *engine) complete(now time.Time, out []*sequence) []*sequence {
 		if s.run.Computed < s.run.Tokens {
 			continue // more of the prompt to come
 		}
+		if e.hands != nil {
+			e.hands(now, s)
+			continue
+		}
 		if s.run.Tokens == s.prompt {
+			if s.run.Handed > 0 {
+				s.run.Cached = s.found
+			}
 			e.stats.prefilled(s)
 			tokens += s.prompt
 		}
-		s.append(now, &e.stats)
+		s.append(now, e.stats)
 		tokens++
 		if s.ended {
 			e.Drop(s)
 			e.stats.ended(s, now)
+			e.over(s, now)
 		}
 		out = append(out, s)
 	}

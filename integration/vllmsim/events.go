@@ -64,16 +64,19 @@ type events struct {
 // newEvents has an engine's cache watched.
 func newEvents(cfg KVEvents, e *engine) *events {
 	v := &events{KVEvents: cfg, block: e.Cache.Size(), kind: cfg.SpecKind}
-	e.Cache.Forgotten = v.removed
-	e.Stored = func(s *sequence, from, to int) {
-		hashes := s.Prefix(to)
-		parent := uint64(0)
-		if from > 0 {
-			parent = hashes[from-1]
-		}
-		v.stored(hashes[from:to], from > 0, parent, s.tokens[from*v.block:to*v.block], s.salt)
-	}
+	e.Cache.Forgotten, e.Stored = v.removed, e.stored
 	return v
+}
+
+// filled adds the blocks of a sequence that can be found from now on.
+func (v *events) filled(s *sequence, from, to int) {
+	hashes := s.Prefix(to)
+	parent := uint64(0)
+	if from > 0 {
+		parent = hashes[from-1]
+	}
+	v.stored(hashes[from:to], from > 0, parent, s.tokens[from*v.block:to*v.block], s.salt, s.adapter,
+		s.run.Adapter)
 }
 
 // field is a member of an event: its name, and its value in msgpack.
@@ -107,8 +110,9 @@ func (v *events) removed(hash uint64) {
 
 func (v *events) cleared() { v.event(field{"type", packText(nil, "AllBlocksCleared")}) }
 
-// stored adds blocks; a salt is said of the first block of a prompt.
-func (v *events) stored(hashes []uint64, follows bool, parent uint64, tokens []uint32, salt string) {
+// stored adds blocks; a salt is said of the first block of a prompt, an adapter of all.
+func (v *events) stored(hashes []uint64, follows bool, parent uint64, tokens []uint32, salt, adapter string,
+	number int32) {
 	before := packNil
 	if follows {
 		before = v.hash(nil, parent)
@@ -118,10 +122,20 @@ func (v *events) stored(hashes []uint64, follows bool, parent uint64, tokens []u
 		ids = packUint(ids, uint64(id))
 	}
 	keys := packHead(nil, 0x90, len(hashes))
+	lora, loraName := packNil, packNil
+	if adapter != "" {
+		lora, loraName = packUint(nil, uint64(number)), packText(nil, adapter)
+	}
 	for i := range hashes {
-		if i == 0 && !follows && salt != "" {
+		salted := i == 0 && !follows && salt != ""
+		switch {
+		case adapter != "" && salted:
+			keys = packText(packLora(packHead(keys, 0x90, 2), adapter), salt)
+		case adapter != "":
+			keys = packLora(packHead(keys, 0x90, 1), adapter)
+		case salted:
 			keys = packText(packHead(keys, 0x90, 1), salt)
-		} else {
+		default:
 			keys = append(keys, packNil...)
 		}
 	}
@@ -131,8 +145,8 @@ func (v *events) stored(hashes []uint64, follows bool, parent uint64, tokens []u
 	}
 	v.event(field{"type", packText(nil, "BlockStored")}, field{"block_hashes", v.hashes(hashes)},
 		field{"parent_block_hash", before}, field{"token_ids", ids},
-		field{"block_size", packUint(nil, uint64(v.block))}, field{"lora_id", packNil},
-		field{"medium", packText(nil, "GPU")}, field{"lora_name", packNil}, field{"extra_keys", keys},
+		field{"block_size", packUint(nil, uint64(v.block))}, field{"lora_id", lora},
+		field{"medium", packText(nil, "GPU")}, field{"lora_name", loraName}, field{"extra_keys", keys},
 		field{"group_idx", []byte{0}}, field{"kv_cache_spec_kind", packText(nil, kind)})
 }
 
@@ -146,7 +160,7 @@ func (v *events) take(now time.Time, fault EventFault) []byte {
 		v.batch, v.n = append(v.batch, v.batch...), 2*v.n
 	case EventsFalse:
 		hash := uint64(now.UnixNano())
-		v.stored([]uint64{hash, hash + 1}, false, 0, make([]uint32, 2*v.block), "")
+		v.stored([]uint64{hash, hash + 1}, false, 0, make([]uint32, 2*v.block), "", "", 0)
 	}
 	out := binary.BigEndian.AppendUint64([]byte{0x93, 0xcb},
 		math.Float64bits(float64(now.UnixNano())/1e9))
@@ -198,6 +212,12 @@ func packUint(b []byte, n uint64) []byte {
 		return binary.BigEndian.AppendUint32(append(b, 0xce), uint32(n))
 	}
 	return binary.BigEndian.AppendUint64(append(b, 0xcf), n)
+}
+
+// packLora is what an adapter adds to the key of a block: its name and where it is.
+func packLora(b []byte, name string) []byte {
+	b = packText(packHead(b, 0x90, 3), "lora")
+	return packText(packText(b, name), adapterPath(name))
 }
 
 func packText(b []byte, s string) []byte {

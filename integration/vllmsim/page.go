@@ -23,6 +23,9 @@ type gauges struct {
 	running, waiting int
 	kvUsage          float64 // share of blocks that running requests hold
 	blocks, block    int
+	lives            *lives
+	adapters         *adapters
+	active, queued   []*sequence
 }
 
 func render(b []byte, model string, born time.Time, st *stats, g gauges) []byte {
@@ -32,6 +35,21 @@ func render(b []byte, model string, born time.Time, st *stats, g gauges) []byte 
 	p.gauges(g)
 	p.counters()
 	p.histograms()
+	if l := g.lives; l != nil {
+		p.histogram("vllm:kv_block_lifetime_seconds", "Histogram of KV cache block lifetime from allocation to "+
+			"eviction. Sampled metrics (controlled by --kv-cache-metrics-sample).", &l.lifetime)
+		p.histogram("vllm:kv_block_idle_before_evict_seconds", "Histogram of idle time before KV cache block "+
+			"eviction. Sampled metrics (controlled by --kv-cache-metrics-sample).", &l.idle)
+		p.histogram("vllm:kv_block_reuse_gap_seconds", "Histogram of time gaps between consecutive KV cache "+
+			"block accesses. Only the most recent accesses are recorded (ring buffer). Sampled metrics "+
+			"(controlled by --kv-cache-metrics-sample).", &l.gaps)
+	}
+	if a := g.adapters; len(a.Names) > 0 {
+		p.head("vllm:lora_requests_info", "gauge", "Running stats on lora requests.")
+		p.sample("vllm:lora_requests_info", `max_lora="`+strconv.Itoa(a.AtOnce)+`",running_lora_adapters="`+
+			labelValue(a.named(g.active))+`",waiting_lora_adapters="`+labelValue(a.named(g.queued))+`"`,
+			seconds(time.Now()))
+	}
 	p.config(g)
 	return p.b
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"souk/bus/policy"
 	"souk/integration/vllmsim/kv"
 	"souk/integration/vllmsim/sched"
 )
@@ -17,12 +18,19 @@ type sequence struct {
 	hashes []uint64 // of the full blocks, as far as computed
 	root   uint64   // parent of the first block
 	salt   string   // of the cache
-	script script
-	limits limits
+	// the name of the one that it needs; "": none
+	adapter string
+	script  script
+	limits  limits
 
 	run   sched.Request
 	block int // tokens of a block of the cache
 	ended bool
+	at    *engine // where it is; nil: on its way from one to another
+	found int     // of a prompt that was computed elsewhere: what was cached there
+
+	session, role policy.ID // as an evictor knows it
+	anchor        int       // tokens that the prompts of its role begin with
 
 	text   []byte  // of the output; a cut character may be at its end
 	shown  int     // how much of text may be seen: less than all while a stop string may be about to end

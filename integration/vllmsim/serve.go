@@ -5,7 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"souk/bus/policy"
 	"souk/integration/vllmsim/kv"
+	"souk/integration/vllmsim/sched"
 )
 
 // complete serves a chat or a completion.
@@ -19,9 +21,10 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		c, p = parse(body, chat)
 	}
 	if p == nil {
-		p = c.check(s.cfg.Model, s.cfg.MaxModelLen)
+		p = c.check(s.cfg.named(c.model), s.cfg.MaxModelLen)
 	}
 	if p == nil {
+		c.headers(r.Header)
 		a.choices, p = s.sequences(c, len(body))
 	}
 	if p == nil {
@@ -56,6 +59,15 @@ func (s *Server) sequences(c *call, size int) ([]*sequence, *problem) {
 	if c.salt != nil {
 		salt = *c.salt
 	}
+	number, adapter := s.cfg.adapter(c.model), ""
+	root := s.cfg.Model
+	if number > 0 {
+		adapter, root = c.model, s.cfg.Model+"\x00"+c.model
+	}
+	role, anchor := policy.ID(0), 0
+	if s.cfg.Evict != nil {
+		role, anchor = c.role()
+	}
 	n := c.n.or(1)
 	var out []*sequence
 	for i, ids := range prompts {
@@ -67,7 +79,9 @@ func (s *Server) sequences(c *call, size int) ([]*sequence, *problem) {
 				ids = slices.Clone(ids)
 			}
 			out = append(out, &sequence{
-				tokens: ids, prompt: len(ids), root: kv.Root(s.cfg.Model, salt), salt: salt,
+				tokens: ids, prompt: len(ids), root: kv.Root(root, salt), salt: salt, adapter: adapter,
+				run:     sched.Request{Priority: c.priority.or(0), Adapter: number},
+				session: nameID(c.session), role: role, anchor: anchor,
 				limits: s.limits(c, len(ids)),
 				script: s.script(c, i, k, ids), index: i*n + k, ready: make(chan struct{}, 1),
 			})
@@ -191,7 +205,7 @@ func (s *Server) reply(c *call, id string) *reply {
 	fingerprint := s.fingerprint
 	s.mu.Unlock()
 	return &reply{
-		chat: c.chat, id: prefix + id, created: time.Now().Unix(), model: s.cfg.Model,
+		chat: c.chat, id: prefix + id, created: time.Now().Unix(), model: s.cfg.named(c.model),
 		fingerprint: fingerprint,
 		details:     !s.cfg.NoPromptDetails, tokenIDs: c.tokenIDs,
 		usage: c.includeUsage, continuous: c.includeUsage && c.continuous,

@@ -69,9 +69,17 @@ func New(cfg Config) (*Server, error) {
 }
 
 func (s *Server) newEngine() *engine {
-	e := newEngine(engineConfig{
-		profile: s.cfg.Profile, maxSeqs: s.cfg.MaxNumSeqs, maxBatched: s.cfg.Profile.MaxNumBatchedTokens,
-	}, s.cfg.NumGPUBlocks, s.cfg.BlockSize, s.cfg.Seed)
+	one := func(seed uint64) *engine {
+		return newEngine(engineConfig{
+			profile: s.cfg.Profile, maxSeqs: s.cfg.MaxNumSeqs, maxBatched: s.cfg.Profile.MaxNumBatchedTokens,
+			byPriority: s.cfg.Priority, adapters: s.cfg.Adapters, evict: s.cfg.Evict, watched: s.cfg.Watched,
+		}, s.cfg.NumGPUBlocks, s.cfg.BlockSize, seed)
+	}
+	e := one(s.cfg.Seed)
+	if s.cfg.Pool.Prefill > 0 {
+		seed := s.cfg.Seed
+		newPool(s.cfg.Pool, e, func() *engine { seed++; return one(seed) })
+	}
 	if s.cfg.KVEvents.On {
 		e.events = newEvents(s.cfg.KVEvents, e)
 	}

@@ -47,8 +47,8 @@ type graph struct {
 	rank [roles]uint8       // of the busiest roles, from 1; 0: it is none
 	top  [busy]uint8
 	took [roles]float32 // seconds of a call of each role, the mean, and of all, under none
-	// what a use counts less for a call of each of the busiest that comes before it
-	later [busy]float64
+	// what a use counts less for a call of each role that comes before it, as of late; 0: as for a mean one
+	later [roles]float64
 	tops  int
 }
 
@@ -119,6 +119,7 @@ func (g *graph) victim(client policy.ID) int {
 func (g *graph) forget(r uint8) {
 	g.total -= g.count[r]
 	g.ids[r], g.of[r], g.used[r], g.count[r], g.took[r] = 0, 0, 0, 0, 0
+	g.later[r] = 0
 	g.single[r] = state{}
 	for _, all := range [][]state{g.single[:], g.double[:]} {
 		for i := range all {
@@ -268,10 +269,10 @@ func (g *graph) anew() {
 	}
 	for k := range g.tops {
 		g.rank[g.top[k]] = uint8(k + 1)
-		g.later[k] = g.laterBy(g.top[k])
+		g.later[g.top[k]] = g.latest(g.top[k])
 	}
-	var w, was [busy]float64
-	var zero [busy]float64
+	var w, was [busy][lanes]float64
+	var zero, later [busy]float64
 	type edge struct {
 		to uint8
 		p  float64
@@ -282,7 +283,7 @@ func (g *graph) anew() {
 	n := 0
 	for k := range g.tops {
 		a := g.top[k]
-		zero[k] = g.zero(a)
+		zero[k], later[k] = g.zero(a), g.laterBy(a)
 		s := &g.single[a]
 		all := float64(s.total) + pseudo
 		back[k] = pseudo / all
@@ -295,35 +296,63 @@ func (g *graph) anew() {
 		}
 	}
 	from[g.tops] = n
-	for b := range g.tops {
+	for b := 0; b < g.tops; b += lanes { // for some roles at once, each by itself
 		clear(was[:])
 		for range horizon {
-			common := 0.0
+			var common [lanes]float64
 			for k := range g.tops { // what it is worth to come to a role: 1 if it is the one
-				w[k] = float64(g.later[k] * was[k])
-				if k == b {
-					w[k] = 1
+				x := &w[k]
+				for i := range lanes {
+					x[i] = float64(later[k] * was[k][i])
 				}
-				common += float64(zero[k] * w[k])
+				if k >= b && k < b+lanes {
+					x[k-b] = 1
+				}
+				for i := range lanes {
+					common[i] += float64(zero[k] * x[i])
+				}
 			}
 			for a := range g.tops {
-				sum := float64(back[a] * common)
+				var sum [lanes]float64
+				for i := range lanes {
+					sum[i] = float64(back[a] * common[i])
+				}
 				for _, e := range edges[from[a]:from[a+1]] {
-					sum += float64(e.p * w[e.to%busy])
+					x := &w[e.to%busy]
+					sum[0] += float64(e.p * x[0])
+					sum[1] += float64(e.p * x[1])
+					sum[2] += float64(e.p * x[2])
+					sum[3] += float64(e.p * x[3])
 				}
 				was[a] = sum
 			}
 		}
 		for a := range g.tops {
-			g.h[a][b] = uint16(float64(min(was[a], 1) * 65535))
+			for i := range min(lanes, g.tops-b) {
+				g.h[a][b+i] = uint16(float64(min(was[a][i], 1) * 65535))
+			}
 		}
 	}
 }
 
+// lanes is for how many roles the chances of a return are worked out at once.
+const lanes = 4
+
+// meanLater is e^-fade.
+const meanLater = 0.8187307530779818
+
 // laterBy is what a use counts less for a call of a role before it.
 func (g *graph) laterBy(r uint8) float64 {
+	if x := g.later[r]; x > 0 {
+		return x
+	}
+	return meanLater
+}
+
+// latest is that as it is by now.
+func (g *graph) latest(r uint8) float64 {
 	if g.took[0] <= 0 || g.took[r] <= 0 {
-		return seat.Exp(-fade)
+		return 0
 	}
 	return seat.Exp(-fade * float64(min(max(g.took[r]/g.took[0], 0.1), 10)))
 }
@@ -336,6 +365,7 @@ func (g *graph) lasted(r uint8, seconds float32) {
 		}
 		*t += float32(0.05 * (seconds - *t))
 	}
+	g.later[r] = g.latest(r)
 }
 
 // chance is h for roles that may not be among the busiest: those are looked up one step far.

@@ -10,6 +10,7 @@ import (
 // Params say how a Sage scores. The parts of it are off alone, so that each can be measured.
 type Params struct {
 	Paper bool // the score as published: by the hops from the role that ran last, and by recency
+	Far   int  // hops that count at most in that; 0: four, as the publication does not say it
 
 	NoLive  bool // every session is thought to go on
 	NoTails bool // texts of sessions are scored as the anchors of their roles
@@ -59,6 +60,9 @@ type session struct {
 
 // New remembers so many sessions.
 func New(p Params, sessions int) *Sage {
+	if p.Far == 0 {
+		p.Far = 4
+	}
 	if p.Token == 0 {
 		p.Token, p.Before = 4e-5, 2e-9
 	}
@@ -324,15 +328,12 @@ func (s *Sage) Seconds(tokens, behind int) float64 {
 	return float64(n * (s.Token + float64(s.Before*(float64(behind)+float64(n/2)))))
 }
 
-// far is how many hops are counted at most, and least is the chance below which one role does not follow
-// another (runtime-layer, 3.3; the paper does not say the first).
-const (
-	far   = 4
-	least = 0.01
-)
+// least is the chance below which one role does not follow another (runtime-layer, 3.3).
+const least = 0.01
 
 // hop is the published chance that a role survives: 1 - hops/far, in hops from the role that ran last.
 func (s *Sage) hop(b uint8) float64 {
+	far := uint8(min(max(s.Far, 1), 255))
 	if s.hopsOf != s.current || s.current == 0 {
 		for i := range s.hops {
 			s.hops[i] = far
@@ -357,7 +358,7 @@ func (s *Sage) hop(b uint8) float64 {
 			}
 		}
 	}
-	return 1 - float64(s.hops[b])/far
+	return 1 - float64(s.hops[b])/float64(far)
 }
 
 // Predict appends what sessions are expected to run next, the likeliest first, as far as there is room.

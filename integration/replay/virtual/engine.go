@@ -25,7 +25,8 @@ type Job struct {
 	Prompt, Output int      // tokens, at least one of each
 	Cached         int      // prompt tokens found in the cache when it began
 
-	run sched.Request
+	run   sched.Request
+	found int // of a prompt that was computed on another engine: Cached there
 }
 
 // Sched is what the scheduler keeps of the job.
@@ -158,7 +159,10 @@ func (e *Engine) complete(out []Said) []Said {
 			continue // more of the prompt to come
 		}
 		fresh := r.Tokens == r.Prompt
-		if fresh {
+		switch {
+		case fresh && r.Handed > 0:
+			j.Cached = j.found
+		case fresh:
 			j.Cached = r.Cached
 			e.Prompt, e.Cached = e.Prompt+j.Prompt, e.Cached+j.Cached
 		}

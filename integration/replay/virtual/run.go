@@ -17,9 +17,12 @@ type Setting struct {
 	Engines int
 	Engine  EngineConfig
 	Scripts []*Script
+	Pools   []Pool // engines whose prompts others compute
 
 	Callers int             // each plays one dialogue after another, turn by turn
+	Crews   []Crew          // instead: so many from some moments on
 	Rate    float64         // instead: dialogues that begin in a second, at random (Poisson)
+	Clients int             // with Rate, so many clients begin them in turn; 0: each is of its own
 	Arrive  []time.Duration // instead: when dialogues begin, as recorded
 	Think   time.Duration   // mean pause before the next question, exponential; 0: none
 	Sigma   float64         // instead of exponential: log-normal, of the same mean, with this sigma
@@ -36,8 +39,15 @@ type Setting struct {
 
 	Tasks  int           // asked in all; the run ends when all are answered
 	Length time.Duration // instead of Tasks: nobody asks after that
+	// nobody asks any more once it says so, though there are fewer Tasks; nil: it never does
+	Enough func() bool
 
-	Slow []Slowdown // engines that are slower than the others for some time
+	// tokens of reasoning that each answer begins with and later prompts leave out: what is cached of an
+	// answer is found by nobody
+	Thought int
+
+	Slow  []Slowdown // engines that are slower than the others for some time
+	Flood Flood      // one client that asks far more than the others, beside them
 
 	Spread bool      // callers state what answers are worth, which differs by up to a hundred times
 	Terms  hub.Terms // the hub's terms for tasks that state none; zero: its defaults
@@ -53,6 +63,15 @@ type Slowdown struct {
 	From, To time.Duration
 	Times    int64
 }
+
+// Flood is a client that begins dialogues at random, so many in a second.
+type Flood struct {
+	From, To time.Duration
+	Rate     float64
+}
+
+// Flooder is the caller of a flood.
+const Flooder = 1_000_000
 
 // Start is when a run begins, by its own clock.
 var Start = time.Unix(1_800_000_000, 0)
@@ -135,13 +154,16 @@ type run struct {
 	random  *rand.Rand // for arrivals
 	said    []Said
 	byJob   map[*Job]*Request
+	pools   pools
 
 	plays, open, asking int
+	callers, hired      int // where crews change: who asks, and who has begun
 	all                 []*Request
 	ring                []*Request // the next question of each dialogue, the one that comes next first
 }
 
-// Run plays a setting under a policy to its end and returns every request, in the order in which they came.
+// Run plays a setting under a policy to its end and returns every request, in the order in which they came,
+// and the engines, behind which stand those of the pools that compute prompts.
 func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 	if err := s.validate(); err != nil {
 		return nil, nil, err
@@ -151,12 +173,16 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 	for range s.Engines {
 		r.engines, r.due = append(r.engines, NewEngine(s.Engine)), append(r.due, -1)
 	}
+	r.addPools()
 	for _, x := range s.Slow {
 		e := r.engines[x.Engine]
 		r.add(x.From, func(time.Duration) { e.times = x.Times })
 		r.add(x.To, func(time.Duration) { e.times = 1 })
 	}
 	r.begin()
+	if f := r.Flood; f.Rate > 0 {
+		r.flood(f.From, rand.New(rand.NewPCG(s.Seed, 0x666c6f6f)))
+	}
 	r.add(0, r.scrape)
 	for len(r.agenda) > 0 && (r.open > 0 || r.asking > 0) {
 		o := r.plan.next()
@@ -179,8 +205,10 @@ func (s *Setting) validate() error {
 			s.Engine.MaxBatched)
 	case s.Tasks < 1 && s.Length <= 0:
 		return errors.New("virtual: a run needs an end: a number of tasks, or a length")
-	case s.Callers < 1 && s.Rate <= 0 && len(s.Arrive) == 0 && s.Timed <= 0:
+	case s.Callers < 1 && len(s.Crews) == 0 && s.Rate <= 0 && len(s.Arrive) == 0 && s.Timed <= 0:
 		return errors.New("virtual: nobody asks: callers, rate or arrivals are needed")
+	case !s.crewsFollow():
+		return errors.New("virtual: crews follow one another, and none has fewer than no callers")
 	case s.Scrape <= 0:
 		return errors.New("virtual: engines are looked at in an interval above 0")
 	}
@@ -190,7 +218,7 @@ func (s *Setting) validate() error {
 				last.prompt+last.output, capacity)
 		}
 	}
-	return nil
+	return s.validatePools()
 }
 
 // together is the time within which all callers of a closed loop begin.
@@ -209,6 +237,8 @@ func (r *run) begin() {
 		for caller := range r.Callers {
 			r.goRound(begins(r.lots(caller)))
 		}
+	case len(r.Crews) > 0:
+		r.hire()
 	case r.Callers > 0:
 		for caller := range r.Callers {
 			lots := r.lots(caller)
@@ -254,7 +284,7 @@ func (s *Setting) Questions(caller, plays int) (out []*Request) {
 // ask fills in what is asked, and what the answer is worth.
 func (s *Setting) ask(q *Request) {
 	t := q.script.turns[q.Turn]
-	q.Prompt, q.Output, q.Engine = t.prompt, t.output, Wait
+	q.Prompt, q.Output, q.Engine = t.prompt, t.output+s.Thought, Wait
 	q.Terms = s.terms(q)
 }
 
@@ -276,14 +306,35 @@ func (r *run) arrive(at time.Duration) {
 	r.add(at, func(now time.Duration) {
 		r.asking--
 		if !r.over(now) {
-			r.play(now, r.plays, r.lots(r.plays))
+			caller := r.plays
+			if r.Clients > 0 {
+				caller %= r.Clients
+			}
+			r.play(now, caller, r.lots(r.plays))
 			r.arrive(now)
 		}
 	})
 }
 
+// flood plans what a flood asks, one by one.
+func (r *run) flood(at time.Duration, random *rand.Rand) {
+	at += time.Duration(random.ExpFloat64() / r.Flood.Rate * 1e9)
+	if at >= r.Flood.To {
+		return
+	}
+	r.asking++
+	r.add(at, func(now time.Duration) {
+		r.asking--
+		r.play(now, Flooder, r.lots(Flooder+r.plays))
+		r.flood(now, random)
+	})
+}
+
 // over reports whether nothing more is asked.
 func (r *run) over(now time.Duration) bool {
+	if r.Enough != nil && r.Enough() {
+		return true
+	}
 	if r.Tasks > 0 {
 		return len(r.all) >= r.Tasks
 	}
@@ -350,6 +401,9 @@ func (r *run) turn(at time.Duration, q *Request) {
 		}
 		q.ID, q.Arrived = len(r.all), now
 		q.Hashes = q.script.blocksOf(q.Play, q.Turn, r.Engine.BlockSize, q.Hashes)
+		if r.Thought > 0 {
+			q.Hashes = reasoned(q.Hashes, q, r.Engine.BlockSize, r.Thought)
+		}
 		r.ask(q)
 		r.all = append(r.all, q)
 		r.byJob[&q.Job] = q
@@ -405,6 +459,9 @@ func (r *run) place(now time.Duration, p Placed) {
 		r.view.Sent(q)
 	}
 	r.add(now+r.hop(), func(now time.Duration) {
+		if r.handed(now, q) {
+			return
+		}
 		e := r.engines[q.Engine]
 		e.Ask(now, &q.Job)
 		r.step(now, q.Engine)
@@ -416,6 +473,10 @@ func (r *run) step(now time.Duration, i int) {
 	e := r.engines[i]
 	r.said = e.Advance(now, r.said[:0])
 	for _, s := range r.said {
+		if i >= r.Engines {
+			r.handOver(now, i, s.Job)
+			continue
+		}
 		q := r.byJob[s.Job]
 		if s.First {
 			q.First = now + r.Hop
@@ -454,6 +515,16 @@ func (r *run) step(now time.Duration, i int) {
 	}
 }
 
+// reasoned are the blocks of a prompt and of an answer that begins with reasoning.
+func reasoned(all []uint64, q *Request, size, thought int) []uint64 {
+	n := q.script.turns[q.Turn]
+	out := make([]uint64, (n.prompt+n.output+thought)/size)
+	for i := copy(out, all[:min(len(all), n.prompt/size)]); i < len(out); i++ {
+		out[i] = mix(mix(uint64(q.Play)) ^ mix(uint64(q.Turn<<20+i)))
+	}
+	return out
+}
+
 func usage(q *Request) market.Usage {
 	return market.Usage{Prompt: q.Prompt, Cached: q.Cached, Output: q.Output}
 }
@@ -478,9 +549,14 @@ func (r *run) end(q *Request) {
 	}
 	switch {
 	case q.Turn+1 < len(q.script.turns) && !q.Refused:
-		r.turn(at, &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,
-			Job: Job{Hashes: q.Hashes}})
-	case r.Callers > 0:
+		next := &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,
+			Job: Job{Hashes: q.Hashes}}
+		if r.Thought > 0 {
+			next.Hashes = nil // those of this turn have its reasoning
+		}
+		r.turn(at, next)
+	case q.Caller == Flooder:
+	case r.Callers > 0 || len(r.Crews) > 0 && !r.leaves(q.Caller):
 		r.play(at, q.Caller, q.lots)
 	}
 }
@@ -507,7 +583,7 @@ func (r *run) look(now time.Duration) {
 }
 
 func (r *run) scrape(now time.Duration) {
-	for i, e := range r.engines {
+	for i, e := range r.engines[:r.Engines] {
 		v := &r.view.Engines[i]
 		v.Scrape = Scrape{len(e.Running), len(e.Waiting), e.Usage(), e.Output}
 		v.ScrapedAt = Start.Add(now)

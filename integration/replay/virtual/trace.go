@@ -35,7 +35,9 @@ type Script struct {
 	inSystem bool     // the number stands in the system prompt, else in the first question
 	texts    [][]byte // as JSON without its quotes: of the system prompt, each question and each answer
 
+	number int        // of a template
 	chains [][]uint64 // instead of all texts: the full blocks of each turn's prompt
+	role   string     // that its caller declares; "": none
 }
 
 type turn struct {
@@ -159,7 +161,8 @@ type Request struct {
 	Refused              bool
 	Refusals             int // how often it was told to come back, and did
 
-	joined int // the turn that its caller's first dialogue began with
+	believed int // tokens of the prompt that its engine was believed to hold, when it was sent there
+	joined   int // the turn that its caller's first dialogue began with
 
 	own    bool // sent by the policy itself: no caller asked, and none hears of it
 	script *Script
@@ -183,9 +186,10 @@ func (r *Request) Body(named bool) []byte {
 	var b struct {
 		Task    string     `json:"task"`
 		Session string     `json:"session,omitempty"`
+		Role    string     `json:"role,omitempty"`
 		Terms   *bus.Terms `json:"terms,omitempty"`
 	}
-	b.Task = fmt.Sprintf("t-%d", r.ID)
+	b.Task, b.Role = fmt.Sprintf("t-%d", r.ID), r.script.role
 	if named {
 		b.Session = fmt.Sprintf("play-%d", r.Play)
 	}

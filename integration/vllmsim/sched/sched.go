@@ -1,7 +1,8 @@
 // Package sched decides what an engine computes in its next step, as vLLM does
-// (vllm/v1/core/sched/scheduler.py): requests wait first come, first served; each step gives every running
-// request its next token, or part of its prompt, within a budget of tokens; a request that finds no free
-// block pushes out the newest one, which starts again later. It knows no time.
+// (vllm/v1/core/sched/scheduler.py): requests wait first come, first served, or by a priority; each step
+// gives every running request its next token, or part of its prompt, within a budget of tokens; a request
+// that finds no free block pushes out the newest one, or the one that matters least, which starts again
+// later. It knows no time.
 package sched
 
 import (
@@ -18,6 +19,18 @@ type Request struct {
 	Cached    int // of the prompt, found in the cache when it began; -1 before
 	Blocks    []int32
 	Preempted int
+
+	// Whoever asks sets these before Add.
+	Priority int   // the lower, the sooner, where the scheduler goes by that
+	Adapter  int32 // that it needs; 0: none
+	Handed   int   // tokens whose keys and values come from another engine, and are not computed here
+
+	arrived int // the lower, the sooner
+}
+
+// before reports whether a request goes before another by priority.
+func (r *Request) before(o *Request) bool {
+	return r.Priority < o.Priority || r.Priority == o.Priority && r.arrived < o.arrived
 }
 
 // Sequence is a request with its text, of which the hashes of the first n full blocks are needed.
@@ -39,6 +52,9 @@ type Scheduler[S Sequence] struct {
 	Slots   int // sequences that run at once
 	Batched int // tokens in a step
 	Cache   *kv.Cache
+	// who waits goes by its priority, and whose is worst is pushed out first
+	ByPriority bool
+	Adapters   int // different ones in a step at most; 0: however many
 	// is told which of a sequence's blocks can be found from now on; may be nil
 	Stored func(s S, from, to int)
 
@@ -46,13 +62,21 @@ type Scheduler[S Sequence] struct {
 	Batch            []Work[S]
 	Preempted        int
 
-	spare []int32 // scratch for prefix lookups
+	arrivals int
+	spare    []int32 // scratch for prefix lookups
 }
 
 // Add queues a new sequence of so many tokens.
 func (c *Scheduler[S]) Add(s S, prompt int) {
-	*s.Sched() = Request{Prompt: prompt, Tokens: prompt, Cached: -1}
-	c.Waiting = append(c.Waiting, s)
+	r := s.Sched()
+	c.arrivals++
+	*r = Request{Prompt: prompt, Tokens: prompt, Cached: -1, Priority: r.Priority, Adapter: r.Adapter,
+		Handed: r.Handed, arrived: c.arrivals}
+	at := len(c.Waiting)
+	for c.ByPriority && at > 0 && r.before(c.Waiting[at-1].Sched()) {
+		at--
+	}
+	c.Waiting = slices.Insert(c.Waiting, at, s)
 }
 
 // Drop takes a sequence away wherever it is; its blocks are free at once.
@@ -80,30 +104,35 @@ func without[S comparable](list []S, s S) []S {
 	return list
 }
 
-// Schedule fills the next batch: who runs already goes on, then who waits, in order of arrival, but nobody
-// new in a step that pushed someone out.
+// Schedule fills the next batch: who runs already goes on, then who waits, in its order, but nobody new in a
+// step that pushed someone out. Who needs one adapter more than a step may have is passed over.
 func (c *Scheduler[S]) Schedule() (pushed bool) {
 	c.Batch = c.Batch[:0]
 	budget := c.Batched
 	for i := 0; i < len(c.Running) && budget > 0; i++ {
 		s := c.Running[i]
 		n := min(s.Sched().Tokens-s.Sched().Computed, budget)
-		for !c.Room(s, n, nil) {
-			newest := c.Running[len(c.Running)-1]
-			c.preempt(newest)
-			pushed = true
-			if newest == s {
-				break
+		out := false
+		for !out && !c.Room(s, n, nil) {
+			worst := c.worst()
+			if worst < i {
+				i--
 			}
+			out, pushed = c.Running[worst] == s, true
+			budget += c.preempt(c.Running[worst])
 		}
-		if i == len(c.Running) || c.Running[i] != s {
-			break // pushed out itself
+		if out {
+			break
 		}
 		c.plan(s, n)
 		budget -= n
 	}
-	for !pushed && len(c.Waiting) > 0 && budget > 0 && len(c.Running) < c.Slots {
-		n := c.admit(c.Waiting[0], budget)
+	for at := 0; !pushed && at < len(c.Waiting) && budget > 0 && len(c.Running) < c.Slots; {
+		if !c.adapts(c.Waiting[at]) {
+			at++
+			continue
+		}
+		n := c.admit(at, budget)
 		if n == 0 {
 			break
 		}
@@ -112,23 +141,57 @@ func (c *Scheduler[S]) Schedule() (pushed bool) {
 	return pushed
 }
 
-// admit starts the first sequence that waits, on what the cache holds of it, and returns how many tokens of
-// it are computed in this step: 0 if there is no room for it.
-func (c *Scheduler[S]) admit(s S, budget int) int {
+// worst is the place of the sequence that is pushed out first: the newest, or the one that goes last by its
+// priority.
+func (c *Scheduler[S]) worst() int {
+	worst := len(c.Running) - 1
+	if c.ByPriority {
+		for i, s := range c.Running {
+			if c.Running[worst].Sched().before(s.Sched()) {
+				worst = i
+			}
+		}
+	}
+	return worst
+}
+
+// adapts reports whether a sequence may run beside those that do, as far as adapters go.
+func (c *Scheduler[S]) adapts(s S) bool {
+	own := s.Sched().Adapter
+	if c.Adapters == 0 || own == 0 {
+		return true
+	}
+	var others []int32
+	for _, x := range c.Running {
+		a := x.Sched().Adapter
+		if a == own {
+			return true
+		}
+		if a != 0 && !slices.Contains(others, a) {
+			others = append(others, a)
+		}
+	}
+	return len(others) < c.Adapters
+}
+
+// admit starts a sequence that waits, on what the cache holds of it, and returns how many tokens of it are
+// computed in this step: 0 if there is no room for it.
+func (c *Scheduler[S]) admit(at, budget int) int {
+	s := c.Waiting[at]
 	r := s.Sched()
 	// The last token is always computed: its output is wanted.
 	hit := c.Cache.Find(c.spare[:0], s.Prefix((r.Tokens-1)/c.Cache.Size()))
 	c.spare = hit
-	r.Computed = len(hit) * c.Cache.Size()
+	r.Computed = max(len(hit)*c.Cache.Size(), r.Handed)
 	n := min(r.Tokens-r.Computed, budget)
 	if !c.Room(s, n, hit) {
 		r.Computed = 0
 		return 0
 	}
-	c.Waiting = slices.Delete(c.Waiting, 0, 1)
+	c.Waiting = slices.Delete(c.Waiting, at, at+1)
 	c.Running = append(c.Running, s)
 	if r.Cached < 0 {
-		r.Cached = r.Computed
+		r.Cached = len(hit) * c.Cache.Size()
 	}
 	c.plan(s, n)
 	return n
@@ -141,16 +204,19 @@ func (c *Scheduler[S]) Room(s S, n int, hit []int32) bool {
 	if need+c.Cache.Idle(hit) > c.Cache.Free() {
 		return false
 	}
+	from, full := r.Computed/size, (r.Computed+n)/size // blocks that are full after this step
+	if len(r.Blocks) == 0 {
+		from = len(hit) // and those that were handed over
+	}
 	c.Cache.Hold(hit)
 	r.Blocks = append(r.Blocks, hit...)
 	if need > 0 {
 		r.Blocks = c.Cache.Take(r.Blocks, need)
 	}
-	full := (r.Computed + n) / size
-	for i := r.Computed / size; i < full; i++ {
+	for i := from; i < full; i++ {
 		c.Cache.Fill(r.Blocks[i], s.Prefix(full)[i])
 	}
-	if from := r.Computed / size; c.Stored != nil && from < full {
+	if c.Stored != nil && from < full {
 		c.Stored(s, from, full)
 	}
 	return true
@@ -185,14 +251,26 @@ func (c *Scheduler[S]) Pairs() (n int) {
 	return n
 }
 
-// preempt pushes s out: it gives back its blocks and goes to the head of the queue. What it had computed may
-// still be in the cache when its turn comes again.
-func (c *Scheduler[S]) preempt(s S) {
-	c.Batch = slices.DeleteFunc(c.Batch, func(w Work[S]) bool { return w.Seq == s })
+// preempt pushes s out: it gives back its blocks and goes to the head of the queue, or to where its priority
+// says. What it had computed may still be in the cache when its turn comes again; what was handed over is
+// computed here then. It returns how many tokens of it were to be computed in this step.
+func (c *Scheduler[S]) preempt(s S) (tokens int) {
+	c.Batch = slices.DeleteFunc(c.Batch, func(w Work[S]) bool {
+		if w.Seq == s {
+			tokens += w.Tokens
+		}
+		return w.Seq == s
+	})
 	c.Running = without(c.Running, s)
 	c.release(s)
-	s.Sched().Computed = 0
-	s.Sched().Preempted++
+	r := s.Sched()
+	r.Computed, r.Handed = 0, 0
+	r.Preempted++
 	c.Preempted++
-	c.Waiting = slices.Insert(c.Waiting, 0, s)
+	at := 0
+	for c.ByPriority && at < len(c.Waiting) && c.Waiting[at].Sched().before(r) {
+		at++
+	}
+	c.Waiting = slices.Insert(c.Waiting, at, s)
+	return tokens
 }

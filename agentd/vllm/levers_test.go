@@ -1,0 +1,77 @@
+package vllm
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"souk/agentd"
+	"souk/bus"
+	"souk/integration/vllmsim"
+)
+
+// What is not a task tells the engine that it can wait, where the engine goes by that; a task tells nothing.
+func TestPriorityIsTold(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		var told []string
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			told = append(told, r.Header.Get("X-Vllm-Priority"))
+			w.WriteHeader(http.StatusBadRequest)
+		}))
+		t.Cleanup(s.Close)
+		e := New(agentd.EngineConfig{URL: s.URL, Priority: on})
+		t.Cleanup(e.Close)
+		for _, p := range []int{agentd.PriorityTask, agentd.PriorityPrefetch, agentd.PriorityTouch} {
+			_, _ = e.Complete(context.Background(), agentd.Request{Kind: bus.KindCompletion, Model: "m",
+				MaxTokens: 1, Body: json.RawMessage(`{"prompt":"x"}`), Priority: p},
+				func(agentd.Chunk) error { return nil })
+		}
+		want := [3]string{"", "1", "2"}
+		if !on {
+			want = [3]string{}
+		}
+		if len(told) != 3 || [3]string(told) != want {
+			t.Errorf("priority %v: told %q, want %q", on, told, want)
+		}
+	}
+}
+
+// An engine that watches its blocks tells how long nobody had asked for those that it gives up; one that does
+// not tells nothing.
+func TestTheAgeOfWhatIsGivenUp(t *testing.T) {
+	for _, watched := range []float64{1, 0} {
+		s, err := vllmsim.New(vllmsim.Config{NumGPUBlocks: 40, MaxModelLen: 512, Watched: watched})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		if err := s.Start("127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		e := New(agentd.EngineConfig{URL: s.URL()})
+		t.Cleanup(e.Close)
+		for i := range 6 {
+			ids := make([]uint32, 200)
+			for k := range ids {
+				ids[k] = uint32(300 + i)
+			}
+			if _, err := e.Complete(t.Context(), agentd.Request{Kind: bus.KindCompletion, Model: "tiny",
+				MaxTokens: 1, IDs: ids}, func(agentd.Chunk) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		load, err := e.Load(t.Context())
+		if err != nil || load.Generated == nil || *load.Generated != 6 ||
+			(load.Evicted > 0) != (watched > 0) || (load.Idle > 0) != (watched > 0) {
+			t.Errorf("watched %v: %+v, %v", watched, load, err)
+		}
+	}
+	for page, want := range map[string]float64{"x 1\nx{engine=\"0\"} 3\n": 4, "y 1\n": 0, "x NaN\n": 0,
+		"x -1\n": 0, "x +Inf\n": 0} {
+		if got := total([]byte(page), "x"); got != want {
+			t.Errorf("%q: %v, want %v", page, got, want)
+		}
+	}
+}

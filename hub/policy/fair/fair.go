@@ -1,0 +1,177 @@
+// Package fair keeps the slots of a hub shared where there are too few: a client that wants more than the
+// others leave has its tasks wait, so that a flood of one does not make the others' wait. It is a runtime
+// policy that says of a task that it is to stay out of a round, by what became of tasks before, and reads no
+// bid.
+//
+// What each client wants of the slots at a time, now or at the most of late, is known from events. Up to its
+// share, the level at which all that is wanted just fills the slots (max-min fairness), a client has what it
+// wants. So nobody is held while the slots are enough for all: below that knee the policy does nothing. Slots
+// that others used a moment ago are kept for them, as a task that comes when all are taken waits for one to
+// end; that is what the others' first tokens are worth here, and what a flood is slowed down by.
+package fair
+
+import (
+	"slices"
+	"time"
+
+	"souk/bus/policy"
+	"souk/hub/seat"
+)
+
+// Fair is the policy.
+type Fair struct {
+	clients policy.Kept[client]
+	active  []policy.ID // clients that want slots, or wanted some of late
+	running int32       // tasks of all
+	swept   int
+	wants   []float64 // scratch
+	level   float64   // at which wants fill slots; see share
+	of      int       // for how many slots that is
+	since   int       // events since
+}
+
+// client is what is known of one, in 24 bytes.
+type client struct {
+	running, waiting int32   // its tasks
+	most             float32 // that it had of both, which fades
+	short            float32 // seconds of slots that it wanted and was owed, and did not have
+	at               int64   // nanoseconds: when these were last looked at
+}
+
+const (
+	// clients that are remembered
+	mostClients = 1 << 14
+	// what a client had at the most is half of that so much later: pauses of people and of agents' tools are
+	// shorter
+	fades = 20 * time.Second
+	// below that a client is not reckoned with
+	least = 0.5
+)
+
+// New knows nobody.
+func New() *Fair {
+	return &Fair{clients: policy.NewKept[client](mostClients)}
+}
+
+// Observe implements policy.Policy.
+func (f *Fair) Observe(e policy.Event) {
+	var running, waiting int32
+	switch e.Kind {
+	case policy.Arrived:
+		waiting = 1
+	case policy.Placed:
+		running, waiting = 1, -1
+	case policy.Served:
+		running = -1
+	case policy.Failed:
+		if running = -1; e.Agent == 0 { // no agent ever had it
+			running, waiting = 0, -1
+		}
+	case policy.Ended, policy.Next, policy.Touched:
+		return
+	}
+	f.since++
+	c, made := f.clients.Add(e.Client, e.Client)
+	now := e.At.UnixNano()
+	if made {
+		c.at = now
+		f.active = append(f.active, e.Client)
+	}
+	f.look(c, now)
+	before := c.running
+	c.running, c.waiting = max(0, c.running+running), max(0, c.waiting+waiting)
+	f.running += c.running - before
+	c.most = max(c.most, float32(c.running+c.waiting))
+	f.sweep(now)
+}
+
+// look brings what fades up to now.
+func (f *Fair) look(c *client, now int64) {
+	passed := time.Duration(max(0, now-c.at)).Seconds()
+	c.at = max(c.at, now)
+	if passed == 0 {
+		return
+	}
+	if c.waiting > 0 && f.level > 0 {
+		owed := min(float64(c.running+c.waiting), f.level) - float64(c.running)
+		c.short += float32(max(0, owed) * min(passed, 3600))
+	}
+	c.most = max(float32(c.running+c.waiting),
+		c.most*float32(seat.Exp(-min(600, 0.6931471805599453*passed/fades.Seconds()))))
+}
+
+// sweep looks after a few clients at each event, and forgets those of which nothing is left.
+func (f *Fair) sweep(now int64) {
+	for range min(2, len(f.active)) {
+		if f.swept++; f.swept >= len(f.active) {
+			f.swept = 0
+		}
+		id := f.active[f.swept]
+		c := f.clients.Get(id, false)
+		if c != nil {
+			if f.look(c, now); c.most >= least {
+				continue
+			}
+		}
+		f.active[f.swept] = f.active[len(f.active)-1]
+		f.active = f.active[:len(f.active)-1]
+		f.clients.Drop(id)
+		return
+	}
+}
+
+// share is how many slots of so many each client may have: the level up to which all can have what they want.
+func (f *Fair) share(slots int) float64 {
+	// Where clients are many, the level of a moment ago will do.
+	if many := len(f.active) / 16; f.of > 0 && f.since <= many && (f.of == slots || many > 64) {
+		return f.level
+	}
+	f.since, f.of = 0, slots
+	f.wants = f.wants[:0]
+	for _, id := range f.active {
+		if c := f.clients.Get(id, false); c != nil && c.most >= least {
+			f.wants = append(f.wants, float64(c.most))
+		}
+	}
+	slices.Sort(f.wants)
+	left := float64(slots)
+	for i, w := range f.wants {
+		each := left / float64(len(f.wants)-i)
+		if w > each {
+			f.level = max(1, each) // more clients than slots: one each, by turns
+			return f.level
+		}
+		left -= w
+	}
+	f.level = float64(slots) // enough for all
+	return f.level
+}
+
+// Score implements policy.Policy: of a pair of a task whose client has its share, or will have with those of
+// its tasks that came before this, it says that the task stays out of the round.
+func (f *Fair) Score(_ time.Time, i policy.Item) float64 {
+	c := f.clients.Get(i.Client, false)
+	if i.Kind != policy.Pair || c == nil {
+		return 0
+	}
+	if float64(int(c.running)+i.Before+1) > f.share(int(f.running)+i.Free) {
+		return policy.Hold
+	}
+	return 0
+}
+
+// Predict implements policy.Policy: nothing.
+func (f *Fair) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
+	return to
+}
+
+// Act implements policy.Policy: nothing.
+func (f *Fair) Act(_ time.Time, _ policy.Room, to []policy.Effect) []policy.Effect { return to }
+
+// Short is the seconds of slots that a client wanted and was owed, and did not have.
+func (f *Fair) Short(id policy.ID) float64 {
+	if c := f.clients.Get(id, false); c != nil {
+		return float64(c.short)
+	}
+	return 0
+}

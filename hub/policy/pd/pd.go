@@ -1,0 +1,96 @@
+// Package pd says which tasks go to engines that have their prompts computed elsewhere, where a hub has such
+// and others: a runtime policy, by what the role of a task is known to need, and by no bid.
+//
+// An engine that does both makes everybody's tokens wait while it computes a prompt. So roles whose prompts
+// are long for what they answer, as far as no cache has them, go to those where prompts are computed apart,
+// and the others to the engines that then have few long prompts to compute. Who is new to a hub, and every
+// role where there is one kind of engines alone, goes anywhere.
+package pd
+
+import (
+	"time"
+
+	"souk/bus/policy"
+)
+
+// Params say where the line is.
+type Params struct {
+	// tokens of a prompt that are not cached, for each of an answer, from which on a role is of prompts
+	Ratio float64
+	// and as many of them at least: fewer make nobody wait
+	Tokens float64
+	// a role whose first tokens come later than that on the mean goes anywhere: there are too few engines of
+	// the kind that it wants
+	Late time.Duration
+}
+
+// Default is from measurement: see the page of policies.
+func Default() Params { return Params{Ratio: 8, Tokens: 512, Late: time.Second} }
+
+// PD is the policy.
+type PD struct {
+	Params
+	roles policy.Kept[role]
+}
+
+// role is what a role needed of late, in 16 bytes.
+type role struct {
+	uncached, output float32 // tokens, means that fade
+	first            float32 // seconds to its first tokens, likewise
+	seen             uint16
+	prompts, late    bool // once it is, it takes clearly less not to be
+}
+
+const (
+	mostRoles = 1 << 14
+	enough    = 4    // turns, before anything is said of a role
+	fade      = 0.05 // of what was, for each turn
+	clearly   = 0.7  // of the line, below which a role is of prompts no more
+)
+
+// New knows no roles.
+func New(p Params) *PD { return &PD{Params: p, roles: policy.NewKept[role](mostRoles)} }
+
+// Observe implements policy.Policy.
+func (p *PD) Observe(e policy.Event) {
+	if e.Kind != policy.Served || e.Role == 0 || e.Usage.Prompt <= 0 || e.Usage.Output <= 0 ||
+		e.Usage.Cached < 0 || e.Usage.Cached > e.Usage.Prompt {
+		return
+	}
+	r, made := p.roles.Add(e.Client, e.Role)
+	for _, x := range []struct {
+		mean *float32
+		now  float64
+	}{{&r.uncached, float64(e.Usage.Prompt - e.Usage.Cached)}, {&r.output, float64(e.Usage.Output)},
+		{&r.first, max(0, e.TTFT.Seconds())}} {
+		if made {
+			*x.mean = float32(x.now)
+		}
+		*x.mean = float32(float64(*x.mean) + float64(fade*(x.now-float64(*x.mean))))
+	}
+	r.seen = min(r.seen+1, 1<<15)
+	line := func(was bool) float64 {
+		if was {
+			return clearly
+		}
+		return 1
+	}
+	u, at := float64(r.uncached), line(r.prompts)
+	r.prompts = u >= at*p.Tokens && u >= float64(at*p.Ratio)*float64(r.output)
+	r.late = float64(r.first) > line(r.late)*p.Late.Seconds()
+}
+
+// Score implements policy.Policy: of a pair of a role and an engine of the other kind it says never.
+func (p *PD) Score(_ time.Time, i policy.Item) float64 {
+	r := p.roles.Get(i.Role, false)
+	if i.Kind != policy.Pair || r == nil || r.seen < enough || r.late || r.prompts == i.Split {
+		return 0
+	}
+	return policy.Never
+}
+
+// Predict implements policy.Policy: nothing.
+func (p *PD) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast { return to }
+
+// Act implements policy.Policy: nothing.
+func (p *PD) Act(_ time.Time, _ policy.Room, to []policy.Effect) []policy.Effect { return to }

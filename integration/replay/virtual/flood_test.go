@@ -1,0 +1,38 @@
+package virtual
+
+import (
+	"testing"
+	"time"
+)
+
+// A flood of one client makes the others' first tokens no more than a fifth later where the hub keeps slots
+// fairly, at the 99th percentile; without that it does. Nobody is refused but the flood.
+func TestAFloodLeavesTheOthersAlone(t *testing.T) {
+	p99 := func(rule string, flood bool) time.Duration {
+		s, err := flooded(2, 1.7, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Length, s.Flood.From, s.Flood.To = 30*time.Second, 8*time.Second, 22*time.Second
+		if !flood {
+			s.Flood.Rate = 0
+		}
+		f, err := playFlood(s, rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Refused > 0 || f.Tasks < 50 {
+			t.Errorf("%s: %d tasks of others, %d refused", rule, f.Tasks, f.Refused)
+		}
+		return time.Duration(f.P99 * 1e6)
+	}
+	const off, on = MarketName, MarketName + ":policies.place=fair"
+	calm, without, with := p99(off, false), p99(off, true), p99(on, true)
+	t.Logf("without a flood %v, with one %v, kept fairly %v", calm, without, with)
+	if with > calm*6/5 || without < calm*2 {
+		t.Errorf("p99 of the others: without a flood %v, with one %v, kept fairly %v", calm, without, with)
+	}
+	if again := p99(on, false); again > calm*11/10 || again < calm*9/10 {
+		t.Errorf("without a flood: %v with the policy, %v without", again, calm)
+	}
+}
