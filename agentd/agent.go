@@ -35,6 +35,7 @@ type Agent struct {
 	prefills int // of these, tasks of which the engine has said nothing yet
 	ahead    int // tokens that it has yet to compute for them
 	unsure   int // of these tasks, those of which nobody here knows how many that are
+	watched  []watched
 	holds    map[string]*hold
 	order    []string         // of holds, oldest first
 	pending  []*pendingReport // not acknowledged
@@ -75,6 +76,14 @@ type hold struct {
 	// of prompt and answer so far, where they are kept for touches
 	ids    []uint32
 	prompt int // of these, the prompt's
+}
+
+// watched is a hold of which no token has come yet, and whose hub wants to hear if none comes in time.
+type watched struct {
+	id     string
+	within time.Duration // of when the machine first saw it
+	due    time.Time     // zero: it has not seen it
+	late   bool
 }
 
 type holdState uint8
@@ -327,6 +336,9 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		a.running++
 		a.prefills++
 		a.ahead += h.ahead
+		if d.WatchMS > 0 {
+			a.watched = append(a.watched, watched{id: d.Hold, within: time.Duration(d.WatchMS) * time.Millisecond})
+		}
 		if h.unsure = a.engine.Marks() == 0; h.unsure {
 			a.unsure++
 		}
@@ -466,6 +478,7 @@ func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
 			a.unsure--
 		}
 		h.ahead, a.news = -1, true
+		a.watched = slices.DeleteFunc(a.watched, func(w watched) bool { return w.id == d.Hold })
 	}
 	if a.cfg.Touches && len(prompt) > 0 {
 		h.keep(d, prompt)
@@ -597,6 +610,7 @@ func (a *Agent) Ready(now time.Time) Ready {
 	a.now = now
 	r := Ready{Wake: now.Add(a.lim.SummaryEvery), Domain: a.Domain(), Effects: a.policies.Act(now),
 		Faults: a.policies.Faults()}
+	late := a.look(now)
 	quiet, news := now.Sub(a.summarised), a.news || a.extra > 0
 	switch {
 	case quiet >= a.lim.SummaryEvery, news && quiet >= a.lim.SummaryGap:
@@ -613,6 +627,9 @@ func (a *Agent) Ready(now time.Time) Ready {
 		r.Wake = a.summarised.Add(a.lim.SummaryGap)
 	default:
 		r.Wake = a.summarised.Add(a.lim.SummaryEvery)
+	}
+	if !late.IsZero() && late.Before(r.Wake) {
+		r.Wake = late
 	}
 	if a.claim != nil {
 		var wake time.Time
@@ -646,13 +663,41 @@ func (a *Agent) Ready(now time.Time) Ready {
 	return r
 }
 
+// look finds the holds whose first token is late by now, and says when the next one may be.
+func (a *Agent) look(now time.Time) (next time.Time) {
+	for i := range a.watched {
+		w := &a.watched[i]
+		if w.due.IsZero() {
+			w.due = now.Add(w.within)
+		}
+		switch {
+		case w.late:
+		case !w.due.After(now):
+			w.late, a.news = true, true
+		case next.IsZero() || w.due.Before(next):
+			next = w.due
+		}
+	}
+	return next
+}
+
+// late are the holds that a summary names as late.
+func (a *Agent) late() (ids []string) {
+	for _, w := range a.watched {
+		if w.late && len(ids) < bus.MaxLate {
+			ids = append(ids, w.id)
+		}
+	}
+	return ids
+}
+
 // summary is what the agent says of itself.
 func (a *Agent) summary() bus.Summary {
 	a.seq++
 	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.sold(),
 		Tiers: a.tiers(), Measured: len(a.cfg.Tiers) == 0, InFlight: a.running, Price: a.cfg.Price,
 		TTFTUS:   a.ttft.value(),
-		Prefills: a.prefills, Ahead: a.ahead}
+		Prefills: a.prefills, Ahead: a.ahead, Late: a.late()}
 	if a.unsure > 0 { // its hub knows better what it sent, and what of that is cached
 		s.Ahead = 0
 	}

@@ -21,6 +21,7 @@ var (
 	ErrTimeout   = errors.New("the task's time is over")
 	ErrDrained   = errors.New("the agent is shutting down")
 	ErrWithdrawn = errors.New("the hub heard no reply to its dispatch, and took it back")
+	ErrLate      = errors.New("the first token is late, and the hub took the task back")
 	errCapped    = errors.New("the price cap is reached")
 	errEnough    = errors.New("max_tokens are reached")
 	errTooLong   = errors.New("the answer is longer than one message can be, and ends here: ask for a stream")

@@ -1,6 +1,7 @@
 package agentd
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -115,9 +116,28 @@ func (s *Stream) Withdraw() bool {
 	return s.run != nil && s.run.seq == s.run.first && s.stop(ErrWithdrawn)
 }
 
+// Late lets the hub take the task back because its first token is late; nil if the engine has said something
+// of it, and it goes on. Else it is the reason with which the caller ends the engine's request: an engine
+// that was heard of nothing since the task came is held to hang.
+func (s *Stream) Late(now, heard time.Time) (why error) {
+	why = ErrLate
+	if !heard.After(s.begun) {
+		why = &EngineError{Code: bus.CodeEngineFailed, Stalled: true,
+			Message: fmt.Sprintf("the engine has said nothing at all for %v",
+				now.Sub(s.begun).Round(time.Millisecond))}
+	}
+	if s.run == nil || s.run.began || !s.stop(why) {
+		return nil
+	}
+	return why
+}
+
 // Take meters what the engine sent and returns the message for it, nil if there is none. With an error the
 // answer ends, after that message.
 func (s *Stream) Take(now time.Time, c Chunk, maxPayload int) ([]byte, error) {
+	if s.state == stopped && !errors.Is(s.why, ErrCancelled) {
+		return nil, s.why // the task is another agent's
+	}
 	s.run.now = now
 	out, why := s.run.Take(c)
 	if out == nil {

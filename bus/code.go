@@ -39,6 +39,7 @@ const (
 	CodeDraining          Code = "draining"
 	CodeLate              Code = "late"
 	CodeMoved             Code = "moved"       // hub to agent: another agent serves the task now
+	CodeLateFirst         Code = "late_first"  // in journals: no token came in time
 	CodeUnavailable       Code = "unavailable" // NATS, etcd or journal out of reach
 	CodeInternal          Code = "internal"
 )
@@ -50,7 +51,8 @@ var codes = []Code{
 	CodePastDeadline, CodeIDConflict, CodeDuplicate, CodeUnknown, CodeOutbid, CodeNoRoom,
 	CodeNotWorthIt, CodeNoHub, CodeTooManyTasks, CodeCancelled, CodeAgentFailed, CodeEngineFailed,
 	CodeEngineRefused, CodeTimeout, CodeAnswerGone, CodeSlowReader, CodeNoSlot, CodeStaleEpoch,
-	CodeNotClaimed, CodeDraining, CodeLate, CodeMoved, CodeUnavailable, CodeInternal,
+	CodeNotClaimed, CodeDraining, CodeLate, CodeMoved, CodeLateFirst, CodeUnavailable,
+	CodeInternal,
 }
 
 // Known reports whether a code is one of ours. Agents may say any word.

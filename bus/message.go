@@ -222,6 +222,8 @@ type Dispatch struct {
 	// prompt tokens that the agent holds by the very same text
 	Cached  int   `msgpack:"cached,omitempty"`
 	FirstMS int64 `msgpack:"first_ms,omitempty"` // from receipt: how late the first token may come
+	// from receipt: where no token has come by then the agent says so, see [Summary]; 0: it need not
+	WatchMS int64 `msgpack:"watch_ms,omitempty"`
 	// prompt tokens that are billed as cached, whatever the engine finds: the task was given to the agent
 	// because it said in its Holdings that they are
 	Claimed int `msgpack:"claimed,omitempty"`
@@ -435,6 +437,9 @@ type HoldControl struct {
 	Cancel bool   `msgpack:"cancel,omitempty"` // for the client
 	// the hub heard no reply to its dispatch, so end what nobody has heard of yet
 	Withdraw bool `msgpack:"recall,omitempty"`
+	// end it if the engine has said nothing of it yet: the first token is late, and another agent is to
+	// serve it
+	Late bool `msgpack:"late,omitempty"`
 	// of no hold: the hub does not know what the agent holds, so say all of it; see [Holdings]
 	Holdings bool `msgpack:"holdings,omitempty"`
 }
@@ -470,7 +475,13 @@ type Summary struct {
 	// far as the agent knows what is cached
 	Prefills int `msgpack:"prefills,omitempty"`
 	Ahead    int `msgpack:"ahead,omitempty"`
+	// holds of which no token has come in the time that their dispatches name, the oldest first, at most
+	// MaxLate: the hub may have them served elsewhere, by HoldControl
+	Late []string `msgpack:"late,omitempty"`
 }
+
+// MaxLate is how many holds a summary names that are late.
+const MaxLate = 64
 
 // Holdings says which texts an agent's engine holds in its cache, as marks of prompts: up to each of them,
 // every token is there. All of it is said in parts, and then what has changed. Who misses one of them asks
@@ -640,6 +651,10 @@ type Status struct {
 	MaxPromptTokens int           `json:"max_prompt_tokens" msgpack:"max_prompt_tokens"`
 	// runtime policies that are on, or would be; none: of a hub without, or of an earlier version
 	Policies []PolicyStatus `json:"policies,omitempty" msgpack:"policies,omitempty"`
+	// tasks that another agent got because their first token was late, and those of them whose first agent
+	// turned out to be well
+	Hedged      int64 `json:"hedged,omitempty" msgpack:"hedged,omitempty"`
+	HedgedFalse int64 `json:"hedged_false,omitempty" msgpack:"hedged_false,omitempty"`
 	// nil: of a hub that admits every session, or of an earlier version
 	Seats *SeatStatus `json:"seats,omitempty" msgpack:"seats,omitempty"`
 	// how full it is: below the knee, in transition or saturated; "": it does not say

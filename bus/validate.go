@@ -190,6 +190,7 @@ func (d *Dispatch) Validate() error {
 	p.count("prompt_most", d.PromptMost)
 	p.count("cached", d.Cached)
 	p.within("first_ms", d.FirstMS, 0, MaxPatient)
+	p.within("watch_ms", d.WatchMS, 0, MaxPatient)
 	p.count("claimed", d.Claimed)
 	p.count("tokens", d.Tokens)
 	p.earlier(d.Earlier)
@@ -357,8 +358,15 @@ func (s *StreamControl) Validate() error {
 func (c *HoldControl) Validate() error {
 	var p problems
 	p.name("hold", c.Hold, MaxName)
-	if c.Cancel && c.Withdraw || (c.Cancel || c.Withdraw) != (c.Hold != "") || c.Holdings && c.Hold != "" {
-		p.add("hold control: cancel or recall wants a hold, holdings none, and none of them says nothing")
+	ends := 0
+	for _, said := range []bool{c.Cancel, c.Withdraw, c.Late} {
+		if said {
+			ends++
+		}
+	}
+	if ends > 1 || (ends == 1) != (c.Hold != "") || c.Holdings && c.Hold != "" {
+		p.add("hold control: one of cancel, recall and late wants a hold, holdings none, and none of them says " +
+			"nothing")
 	}
 	return p.err
 }
@@ -388,6 +396,10 @@ func (s *Summary) Validate() error {
 	p.share("coverage", s.Coverage)
 	p.within("prefills", int64(s.Prefills), 0, MaxSlots)
 	p.within("ahead", int64(s.Ahead), 0, maxCount)
+	p.list("late", len(s.Late), MaxLate)
+	for _, hold := range s.Late {
+		p.name("late", hold, MaxName)
+	}
 	return p.err
 }
 
@@ -463,6 +475,8 @@ func (s *Status) Validate() error {
 		p.within("policies.off_ms", x.OffMS, 0, MaxPatient)
 		p.text("policies.why", len(x.Why), MaxText)
 	}
+	p.within("hedged", s.Hedged, 0, maxCount)
+	p.within("hedged_false", s.HedgedFalse, 0, maxCount)
 	if x := s.Seats; x != nil {
 		p.count("seats.seats", x.Seats)
 		p.count("seats.used", x.Used)

@@ -46,6 +46,8 @@ type Config struct {
 
 	Seed Seeding `yaml:"seed"` // texts that many tasks begin with, put on agents that are idle
 
+	Hedge Hedging `yaml:"hedge"` // tasks whose first token is late go to other agents
+
 	Quality Judging `yaml:"quality"` // whose word counts for how good answers are
 
 	Terms       Terms         `yaml:"terms"`        // what a task without terms is given
@@ -165,6 +167,7 @@ func Default() Config {
 		Seats: seat.Default(),
 		Seed:  DefaultSeeding(),
 
+		Hedge:   DefaultHedging(),
 		Quality: DefaultJudging(),
 
 		Tiers: true,
@@ -240,7 +243,8 @@ func (c Config) Validate() error {
 		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
 		{"regime", c.Regime.Validate()}, {"crowd", c.Crowd.Validate()}, {"terms", c.Terms.validate()},
 		{"seed", c.Seed.validate()}, {"seats", c.Seats.Validate()}, {"quality", c.Quality.validate()},
-		{"policies", c.Policies.Validate(&knownPolicies)}, {"regimes", c.Regimes.Validate()},
+		{"policies", c.Policies.Validate(&knownPolicies)}, {"hedge", c.Hedge.validate()},
+		{"regimes", c.Regimes.Validate()},
 	} {
 		all := []error{part.err}
 		if joined, ok := part.err.(interface{ Unwrap() []error }); ok {

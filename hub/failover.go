@@ -27,23 +27,21 @@ const (
 // none, or the task is not to go anywhere.
 func (n *Node) moved(h *hold, c *bus.Completion) bool {
 	t := h.task
+	if !c.Unsaid || !n.movable(h, c.Code) {
+		return false
+	}
 	code := c.Code
-	switch {
-	case !n.leading || !c.Unsaid || t.msg == nil || len(t.msg.Body) == 0 || t.msg.Failover == "off" ||
-		h.cancelled || t.told && t.moves == 0 && !h.state.taken() || n.draining:
-		return false
-	case !code.Broken() && code != bus.CodeNoSlot || !n.now.Before(t.deadline):
-		return false
-	case t.moves >= maxMoves && code.Broken() || t.moves >= min(n.cfg.MaxRefusals, 16):
-		return false
-	case t.carried() > 0 && code.Broken():
-		return false // one continuation a task
+	if h.given && code.Broken() {
+		code = bus.CodeLateFirst
 	}
 	t.failedAt = append(t.failedAt, h.agent.id)
 	need, r := n.survey(t)
 	if r != nil || !n.voided(h, code) {
 		t.failedAt = t.failedAt[:len(t.failedAt)-1]
 		return false
+	}
+	if code == bus.CodeLateFirst {
+		n.hedged(h)
 	}
 	n.acks.put(h.id, bus.CodeMoved)
 	n.stats.Moved++
@@ -54,6 +52,24 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 	t.join()
 	n.fund(t, need)
 	n.news()
+	return true
+}
+
+// movable reports whether a task may go to another agent, as long as nothing was delivered, where its agent
+// gives it up with such a code.
+func (n *Node) movable(h *hold, code bus.Code) bool {
+	t := h.task
+	switch {
+	case !n.leading || t.msg == nil || len(t.msg.Body) == 0 || t.msg.Failover == "off" ||
+		h.cancelled || t.told && t.moves == 0 && !h.state.taken() || n.draining:
+		return false
+	case !code.Broken() && code != bus.CodeNoSlot || !n.now.Before(t.deadline):
+		return false
+	case t.moves >= maxMoves && code.Broken() || t.moves >= min(n.cfg.MaxRefusals, 16):
+		return false
+	case t.carried() > 0 && code.Broken():
+		return false // one continuation a task
+	}
 	return true
 }
 

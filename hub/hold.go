@@ -30,6 +30,9 @@ type hold struct {
 	run      *prefix.Run   // of it, in what its agent is believed to hold
 	spent    int64         // by all tasks of its agent, when it was handed out
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
+	watch    time.Duration // its agent says so if none has come by then; 0: it need not
+	asked    int64         // by Node.nano: when the agent was asked to give it up for that
+	given    bool          // it was
 
 	then placing // as it was then
 
@@ -508,6 +511,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	}
 	n.slowed(h, c)
 	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
+	n.firstCame(h, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.answeredSeat(t, h, c)
 	a.belief.Served(n.now, h.run, t.session, &t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached)
 	h.run = nil

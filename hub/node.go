@@ -133,6 +133,7 @@ type Node struct {
 	room     room
 	round    scratch
 	crowd    crowd
+	hedges   hedges
 	inquiry  *inquiry // memory alone
 
 	led     time.Time // since when

@@ -129,7 +129,8 @@ func TestOwnPlacesAreWorthTheWholeFleet(t *testing.T) {
 				from := len(s.pairs)
 				for k, a := range s.agents {
 					if x := h.n.prospect(a.seat); x.serves && s.tasks[i].lets(a.seat) {
-						s.pairs = append(s.pairs, pair{task: int32(i), agent: int32(k), half: x.ttft - x.early,
+						s.pairs = append(s.pairs, pair{task: int32(i), agent: int32(k),
+							half:  x.ttft - x.early,
 							value: s.tasks[i].valueOf(x), cost: x.quote.cost})
 					}
 				}

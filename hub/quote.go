@@ -233,6 +233,7 @@ func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 		TimeoutMS: min(max(1, h.timeout.Milliseconds()), bus.MaxPatient),
 	}
 	d.PromptMost, d.Cached, d.FirstMS = n.covered(t, h), h.implied, min(h.first.Milliseconds(), d.TimeoutMS)
+	d.WatchMS = min(h.watch.Milliseconds(), d.TimeoutMS)
 	d.Claimed, d.Sketch = h.rec.Claimed, t.sketch
 	d.Task.Inbox, d.Earlier = "", t.earlier
 	if t.carried() > 0 {

@@ -116,6 +116,7 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	a.holds = slices.DeleteFunc(a.holds, func(o *hold) bool { return o == h }) // it is not beside itself
 	q := n.quoted(t, a, n.burden(a))
 	h.features, h.ttft, h.first = q.features, q.forecast.TTFT, a.worstFirst(t, &q)
+	h.watch = n.watchOf(a, h)
 	h.state = dispatched
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
 	h.spent = h.agent.load.Spent(n.nano)
@@ -134,7 +135,11 @@ func (n *Node) replayEnd(p *ledger.Past) {
 		r = n.paid(h, p.Capture)
 		h.task.accepted = n.acceptance(h)
 	} else {
-		r = n.unpaid(h, bus.Code(p.Void.Reason), "the hold ended without payment")
+		code := bus.Code(p.Void.Reason)
+		if code == bus.CodeLateFirst { // the hub ended before another agent had it
+			code = bus.CodeAgentFailed
+		}
+		r = n.unpaid(h, code, "the hold ended without payment")
 	}
 	n.finish(h.task, r, false)
 }

@@ -54,6 +54,7 @@ type agent struct {
 	life      uint64 // of its engine in this boot, as it says
 	restarted bool   // nothing was answered since
 	queue     predict.Queue
+	lateness  lateness
 	belief    *prefix.Belief
 	askFrom   int64       // by Node.nano: before then it is not asked again what it holds
 	seats     *seat.Agent // nil while it is not joined
@@ -179,6 +180,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.life, a.restarted = 0, a.reg.Agent != ""
 		a.seq, a.said, a.state, a.refusals, a.avoidUntil = 0, time.Time{}, bus.StateReady, 0, 0
 		a.excess, a.stuck = 0, 0
+		a.lateness = lateness{}
 	}
 	a.reg, a.price, a.slots = reg, reg.Price, reg.Slots
 	a.published, a.measured = reg.Tiers, reg.Measured
@@ -265,6 +267,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	a.correct(n.now, s.InFlight, n.cfg.Settling, first)
 	n.inHand(a)
 	a.queue.Said(n.nano, n.nano-int64(hearsWithin), s.Prefills, s.Ahead)
+	n.heardLate(a, s.Late)
 	n.deepen(a)
 	switch after := a.free(n); {
 	case after > before, open && !a.open(n), after > 0 && (a.price != price || !slices.Equal(a.tiers, tiers)):

@@ -456,6 +456,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		features: q.features, most: q.most, sent: n.now,
 	}
 	h.ttft, h.first = q.forecast.TTFT, a.worstFirst(t, q)
+	h.watch = n.watchOf(a, h)
 	h.then = n.placing(t, a, q)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
 		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
@@ -495,6 +496,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 		t.whole = h.rec.MaxTokens
 	}
 	n.holds[h.id] = h
+	n.hedges.spent = max(0, n.hedges.spent-n.cfg.Hedge.Share)
 	n.noteUse(t)
 	n.takes(t, h)
 	n.timers.set(&t.timer, time.Time{})

@@ -26,7 +26,7 @@ import (
 //	hub KEY=VALUE...           first of all: what its configuration says otherwise; poor: nobody has money
 //	A joins KEY=VALUE...       agent A is registered and claimed: score, slots, price=MISS/HIT/OUT, tiers
 //	A leaves                   its registration is gone; A falls silent, A speaks: its summaries
-//	A says KEY=VALUE...        a summary: slots, running, state, price
+//	A says KEY=VALUE...        a summary: slots, running, state, price, late=HOLD,...
 //	C asks TASK KEY=VALUE...   client C sends a task: worth, max_price, deadline, model, inbox, ...;
 //	                           goes_on=N of=A: the rest of an answer that broke off at agent A after N
 //	                           tokens; reader=WHO token=TOKEN: who reads the answer; by=DOOR
@@ -137,6 +137,9 @@ func (s *scene) summary(id string, o options) {
 		InFlight: int(o.whole("running", int64(len(a.holds)))), Price: o.price(a.price)}
 	if o.has("slots") || o.has("tiers") {
 		m.Tiers = o.tiers()
+	}
+	for _, hold := range strings.FieldsFunc(o.word("late", ""), func(r rune) bool { return r == ',' }) {
+		m.Late = append(m.Late, s.h.n.cfg.Journal+"/"+hold)
 	}
 	s.step(m)
 }
@@ -422,6 +425,7 @@ func (o options) configure(c *Config) {
 	c.MaxWaitingPerClient = int(o.whole("max_waiting_per_client", int64(c.MaxWaitingPerClient)))
 	c.Batch.MaxBatch = int(o.whole("max_batch", int64(c.Batch.MaxBatch)))
 	c.Batch.Eager = !o.has("window")
+	c.Hedge.On = o.word("hedge", "on") == "on"
 	if !o.has("crowd") { // else who competes for a slot may rather wait for another
 		c.Crowd = line.Params{}
 	}
@@ -670,11 +674,14 @@ func (s *scene) letter(l Letter) {
 	case *bus.CompletionAck:
 		s.say("ack %s %s", holdName(m.Hold), cmp.Or(string(m.Code), "settled"))
 	case *bus.HoldControl:
-		if m.Cancel {
-			s.say("to %s: cancel %s", to, holdName(m.Hold))
-		} else {
-			s.say("to %s: withdraw %s", to, holdName(m.Hold))
+		verb := "withdraw"
+		switch {
+		case m.Cancel:
+			verb = "cancel"
+		case m.Late:
+			verb = "give up"
 		}
+		s.say("to %s: %s %s", to, verb, holdName(m.Hold))
 	case *bus.RecallReply:
 		s.say("to %s: %s has %v, %v of it reserved, and %v held; grants to %d, returns to %d", to, m.Client,
 			m.Avail, m.Reserved, m.Held, m.Accepted, m.Returned)

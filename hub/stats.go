@@ -31,9 +31,12 @@ type Stats struct {
 	Priced   int64              // captures with a slot price above zero
 	Voids    map[bus.Code]int64 // holds ended without payment, by reason
 	// tasks that another agent got because theirs failed before anything was delivered
-	Moved     int64
-	Continued int64 // answers that went on at another agent
-	Late      int64 // completions of holds that had ended: repeats, or too late
+	Moved  int64
+	Hedged int64 // of these, those whose first token was late
+	// of these, those whose first agent turned out to be well: see Node.firstCame
+	HedgedFalse int64
+	Continued   int64 // answers that went on at another agent
+	Late        int64 // completions of holds that had ended: repeats, or too late
 
 	Rejected     int64 // messages that meant nothing here
 	BadAgents    int64 // registrations that cannot be sold under

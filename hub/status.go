@@ -53,6 +53,7 @@ func (n *Node) Status() *bus.Status {
 	s := &bus.Status{
 		Domain: n.cfg.Domain, Labels: n.cfg.Labels, General: n.cfg.General, Epoch: n.epoch, Seq: n.status.seq,
 		Waiting: n.waiting, Regime: n.Regime().String(),
+		Hedged: n.stats.Hedged, HedgedFalse: n.stats.HedgedFalse,
 	}
 	if n.leading && !n.draining && !n.full && !n.stale {
 		s.Room = n.cfg.MaxWaiting - n.waiting

@@ -89,6 +89,7 @@ type task struct {
 	reply    string        // where its chunks go, once they may
 
 	moves     int         // how often an agent failed it and it went to another
+	hedged    bool        // an agent was asked to give it up, as its first token was late
 	failedAt  []string    // agents that failed it
 	earlier   []string    // their holds
 	continued bool        // it is the rest of an answer that broke off, or that was served

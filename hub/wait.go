@@ -434,7 +434,8 @@ func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most 
 	if !ok {
 		return false // by the deadline, which is another time for agents that have more in hand
 	}
-	if free := (market.Wait{Value: value, Cost: x.quote.cost, Share: f.share}); !f.mayBe(free.Sum(n.cfg.Fee)) {
+	free := market.Wait{Value: value, Cost: x.quote.cost, Share: f.share}
+	if !f.mayBe(free.Sum(n.cfg.Fee)) {
 		x.quote.late = at
 		return false
 	}

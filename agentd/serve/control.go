@@ -27,6 +27,10 @@ func (a *agent) onHub(m bus.Msg) {
 		a.cancelStream(s)
 	case c.Withdraw && s.Withdraw():
 		a.cancelRequest(s, 0, agentd.ErrWithdrawn)
+	case c.Late:
+		if why := s.Late(time.Now(), a.heard); why != nil {
+			a.cancelRequest(s, 0, why)
+		}
 	}
 }
 

@@ -114,7 +114,11 @@ func (a *agent) start(s *agentd.Stream) {
 func (a *agent) relay(s *agentd.Stream, c agentd.Chunk) error {
 	a.mu.Lock()
 	begins := !s.Began()
-	data, err := s.Take(time.Now(), c, a.deps.Bus.MaxPayload())
+	now := time.Now()
+	if c.Events > 0 {
+		a.heard = now
+	}
+	data, err := s.Take(now, c, a.deps.Bus.MaxPayload())
 	if begins = begins && s.Began(); begins {
 		a.core.Began(s.Dispatch(), c.PromptIDs)
 	}

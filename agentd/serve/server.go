@@ -155,11 +155,12 @@ type agent struct {
 	core    *agentd.Agent // nil until the engine is ready
 	streams agentd.Streams
 	touches touches
-	suspect bool     // the engine went silent, or failed with a 500: only an answer clears it
-	reading bool     // the claim, from the registry
-	unsure  []func() // dispatches that wait for the next reading
-	listed  string   // the state in the last registration
-	why     string   // what the last look at the engine found wrong
+	heard   time.Time // when the engine last said anything of any answer
+	suspect bool      // the engine went silent, or failed with a 500: only an answer clears it
+	reading bool      // the claim, from the registry
+	unsure  []func()  // dispatches that wait for the next reading
+	listed  string    // the state in the last registration
+	why     string    // what the last look at the engine found wrong
 	dog     follow.Watchdog
 	// of the engine's requests
 	cancels map[*agentd.Stream]context.CancelCauseFunc

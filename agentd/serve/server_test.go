@@ -235,6 +235,13 @@ func (o *town) say(domain string, c bus.HoldControl) {
 	synctest.Wait()
 }
 
+// summary is the last that the agent said of itself.
+func (o *town) summary() bus.Summary {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.summaries[len(o.summaries)-1]
+}
+
 // answer is everything the reader has, in order of arrival.
 func (o *town) answer() string {
 	o.mu.Lock()
@@ -630,6 +637,47 @@ func TestWithdraw(t *testing.T) {
 		pass(5 * time.Second)
 		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeDone || c[0].Usage.Output == 0 {
 			t.Errorf("what had begun ended with %+v", c)
+		}
+	})
+}
+
+// An agent says that a first token is late as soon as it is, and gives the task up where its hub says so. Its
+// engine has said nothing at all meanwhile, so it is looked at before it is sold again.
+func TestALateFirstToken(t *testing.T) {
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.engine.acts = []act{speak(time.Minute, "a", "b")}
+		d.WatchMS = 700
+		o.dispatch(d)
+		pass(600 * time.Millisecond)
+		if late := o.summary().Late; len(late) != 0 {
+			t.Fatalf("late are %v", late)
+		}
+		pass(200 * time.Millisecond)
+		if late := o.summary().Late; len(late) != 1 || late[0] != d.Hold {
+			t.Fatalf("late are %v", late)
+		}
+		o.say("code", bus.HoldControl{Hold: d.Hold, Late: true}) // no hub of this agent
+		o.summaries = nil
+		o.say("math", bus.HoldControl{Hold: d.Hold, Late: true})
+		c := o.done()
+		if len(c) != 1 || c[0].Outcome != bus.OutcomeFailed || c[0].Code != bus.CodeEngineFailed ||
+			!c[0].Unsaid || c[0].Cost != 0 {
+			t.Errorf("%+v", c)
+		}
+		pass(150 * time.Millisecond)
+		if s := o.summary(); len(s.Late) != 0 || o.summaries[0].State != bus.StateUnhealthy {
+			t.Errorf("then it says %+v", o.summaries)
+		}
+	})
+	inTown(t, func(o *town, d *bus.Dispatch) {
+		o.engine.acts = []act{speak(time.Second, "a", "b")}
+		d.Task.Stream = false
+		o.dispatch(d)
+		pass(1500 * time.Millisecond)
+		o.say("math", bus.HoldControl{Hold: d.Hold, Late: true})
+		pass(5 * time.Second)
+		if c := o.done(); len(c) != 1 || c[0].Outcome != bus.OutcomeDone {
+			t.Errorf("an answer that has begun, and comes as a whole, ended with %+v", c)
 		}
 	})
 }

@@ -24,7 +24,7 @@ type ratios struct {
 
 const (
 	outside  = 0.1
-	adapts   = 0.01
+	adapts   = 0.04
 	ratiosOf = 200
 	// A few answers say little: until so many were seen, an answer may come in a third of the time, or three
 	// times that.
@@ -120,6 +120,20 @@ func (g *ratios) most() (hundredth, thousandth float64, known bool) {
 	}
 	top := g.sorted[n-1]
 	return top, top * (top / g.sorted[n-1-n/10]), true
+}
+
+// rare is how many times what was forecast one in a thousand comes to, by as many as make an interval: the
+// fewer, the further above the greatest.
+func (g *ratios) rare() (thousandth float64, known bool) {
+	if _, most, ok := g.most(); ok {
+		return most, true
+	}
+	n := len(g.sorted)
+	if n < few {
+		return 0, false
+	}
+	top := g.sorted[n-1]
+	return top * (top / g.middle), true
 }
 
 // set finds what is within the level.

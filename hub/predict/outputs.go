@@ -28,6 +28,8 @@ const (
 	kindsKept    = 256
 	// pseudo is how many answers of the wider mean a narrower one begins with.
 	pseudo = 4
+	// ofSession is how many of these a session begins with: its answers are more alike than those of a role.
+	ofSession = 2
 	// answersKept is after how many answers of a client one counts a third.
 	answersKept = 200
 	// What all clients' answers are like is the mean of the clients that were heard of last, each of whom
@@ -65,12 +67,12 @@ func NewOutputs() *Outputs {
 		clients: map[string]*speaker{}, order: list.New()}
 }
 
-// drawn is a mean that begins as another at the weight of some answers.
-func (m *mean) drawn(to float64) float64 {
+// drawn is a mean that begins as another at the weight of so many answers.
+func (m *mean) drawn(to, weight float64) float64 {
 	if m == nil {
 		return to
 	}
-	return (m.sum + float64(pseudo*to)) / (m.weight + pseudo)
+	return (m.sum + float64(weight*to)) / (m.weight + weight)
 }
 
 // Expect is how many tokens the answer to a task is expected to have, where so many are assumed of an answer
@@ -100,12 +102,12 @@ func (o *Outputs) Gate() (open bool, openings int) { return o.rest.Open(), o.res
 
 // means are what is expected without the tree.
 func (o *Outputs) means(s *Source, assumed int) float64 {
-	at := o.hub.drawn(float64(assumed))
-	at = o.kinds[[2]string{s.Domain, s.Kind}].drawn(at)
+	at := o.hub.drawn(float64(assumed), pseudo)
+	at = o.kinds[[2]string{s.Domain, s.Kind}].drawn(at, pseudo)
 	if c := o.clients[s.Client]; c != nil {
-		at = c.roles[s.Role].drawn(at)
+		at = c.roles[s.Role].drawn(at, pseudo)
 		if s.Session != 0 {
-			at = c.sessions[s.Session].drawn(at)
+			at = c.sessions[s.Session].drawn(at, ofSession)
 		}
 	}
 	return at

@@ -35,7 +35,7 @@ func TestOutputsByWhoseTheyAre(t *testing.T) {
 	expects("another kind", Source{Client: "dan", Domain: "law", Kind: "chat"}, 225, 320)
 	o.Learn(Source{Client: "dan", Domain: "law", Kind: "completion", Session: 1}, 500, 400)
 	expects("one answer, which may be chance", Source{Client: "dan", Domain: "law", Kind: "completion",
-		Session: 1}, 100, 250)
+		Session: 1}, 100, 300)
 }
 
 // What newcomers' answers are expected to be is the mean of clients, not of answers: one of whom there are

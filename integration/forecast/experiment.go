@@ -67,8 +67,12 @@ type Result struct {
 	// sent to it
 	Belief float64 `json:"belief_error"`
 	Held   float64 `json:"held_error"`
-	Scores []Score `json:"scores"`
-	Gaps   []Gap   `json:"gaps,omitempty"`
+	// NMAE of first tokens by whoever knows all of an engine but where its step stands, where that computes
+	// no prompt; and of cost by whoever knows how lengths of answers are drawn, 0 where they are recorded
+	LeastTTFT float64 `json:"least_ttft_nmae"`
+	LeastCost float64 `json:"least_cost_nmae,omitempty"`
+	Scores    []Score `json:"scores"`
+	Gaps      []Gap   `json:"gaps,omitempty"`
 }
 
 // Gap is how much more a way promises of those agents that it chose itself.
@@ -142,9 +146,14 @@ func (o Options) judge(ctx context.Context, stream Stream, seed uint64) (Result,
 			j.sent(t, expects[i])
 		}
 	}
+	cost, off := 0.0, 0.0
 	r.Ended = func(t *Task, expects []Expected) {
 		for i, j := range judges {
 			j.ended(t, expects[i])
+		}
+		out.LeastTTFT += t.chance
+		if t.least > 0 {
+			cost, off = cost+t.Cost, off+math.Abs(t.least-t.Cost)
 		}
 		out.TTFT += t.TTFT
 		out.Prompt += float64(t.Prompt)
@@ -156,6 +165,10 @@ func (o Options) judge(ctx context.Context, stream Stream, seed uint64) (Result,
 		return out, err
 	}
 	out.Cached /= out.Prompt
+	out.LeastTTFT /= out.TTFT
+	if cost > 0 {
+		out.LeastCost = off / cost
+	}
 	for _, v := range []*float64{&out.TTFT, &out.Prompt, &out.Belief, &out.Held} {
 		*v /= float64(o.Tasks)
 	}

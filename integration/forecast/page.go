@@ -156,6 +156,7 @@ mirror of what was sent.
 	}
 	fmt.Fprint(w, "## Time to the first token: NMAE\n\n")
 	p.byWay(w, ttftOf)
+	p.least(w)
 	fmt.Fprint(w, "## Cost: NMAE\n\n")
 	p.byWay(w, costOf)
 	p.verdicts(w)
@@ -163,6 +164,30 @@ mirror of what was sent.
 	p.gates(w)
 	p.gaps(w)
 	p.belief(w)
+}
+
+// least says what no way can be better than.
+func (p Page) least(w io.Writer) {
+	fmt.Fprint(w, "## What chance leaves\n\nNo forecast can be expected to be better than this. Of first tokens: a "+
+		"task waits for the end of the step that\nits engine is at, and where all that is in the step answers, nothing "+
+		"tells a hub where that stands: off by a\nquarter of the step on the mean, with all else known. Of cost: "+
+		"lengths of answers are drawn, and who knows how,\nthe median of the role, and the session's answers "+
+		"before, is off by so much with the guess that errs least. By\nseed; -: lengths are recorded.\n\n")
+	heading(w, "stream", "seed", "first token: chance", "`"+asHub+"`", "cost: chance", "`"+asHub+"`")
+	for _, r := range p.Results {
+		for _, s := range r.Scores {
+			if s.Name != asHub {
+				continue
+			}
+			cost := "-"
+			if r.LeastCost > 0 {
+				cost = fmt.Sprintf("%.3f", r.LeastCost)
+			}
+			row(w, "`"+r.Stream+"`", fmt.Sprint(r.Seed), fmt.Sprintf("%.3f", r.LeastTTFT),
+				fmt.Sprintf("%.3f", s.TTFT), cost, fmt.Sprintf("%.3f", s.Cost))
+		}
+	}
+	fmt.Fprintln(w)
 }
 
 func (p Page) verdicts(w io.Writer) {
@@ -181,7 +206,7 @@ func (p Page) verdicts(w io.Writer) {
 func (p Page) intervals(w io.Writer) {
 	fmt.Fprint(w, "## Intervals of 90 %\n\nShare covered, by the ratio of what came to what was forecast, of the last 200 "+
 		"in three groups by\nforecast, the level adapted by 0.01; and of windows of 500 tasks the share in which 0.86 to "+
-		"0.94 were covered.\n\n")
+		"0.94 were covered. Last, by the intervals that a hub says itself: the same way, as it learns.\n\n")
 	streams, ways := names(p.Results)
 	ways = slices.DeleteFunc(ways, func(way string) bool { return way == "river" })
 	heading(w, append([]string{""}, streams...)...)
@@ -194,6 +219,13 @@ func (p Page) intervals(w io.Writer) {
 		}
 		row(w, cells...)
 	}
+	cells := []string{"`" + asHub + "`, itself"}
+	for _, s := range streams {
+		covered, _ := Figure(p.Results, s, asHub, func(s Score) float64 { return s.OwnCovered })
+		windows, _ := Figure(p.Results, s, asHub, func(s Score) float64 { return s.OwnWindows })
+		cells = append(cells, fmt.Sprintf("%.3f; %.2f", covered, windows))
+	}
+	row(w, cells...)
 	fmt.Fprintln(w)
 }
 

@@ -73,6 +73,24 @@ type play struct {
 	after time.Duration // the beginning of the one before, where requests are recorded so; else 0
 	role  int           // who asks in which part; -1: not known
 	turns []turn
+	of    float64 // median of the answers of its role, where lengths are drawn; 0: they are recorded
+}
+
+// Lengths of answers are drawn log-normal: a session's median about its role's, and each answer about that.
+const between, within = 0.3, 0.35
+
+// guess is the length of an answer that errs least, for who knows how lengths are drawn and what its role's
+// median is, and has seen the answers before: the median by Bayes. Of recorded lengths nobody can say that.
+func (p *play) guess(n int) (tokens float64, known bool) {
+	if p.of == 0 {
+		return 0, false
+	}
+	at, weight := math.Log(p.of)/(between*between), 1/(between*between)
+	for _, t := range p.turns[:n] {
+		at += math.Log(float64(t.output)) / (within * within)
+		weight += 1 / (within * within)
+	}
+	return math.Exp(at / weight), true
 }
 
 // turn is one request of it.
@@ -125,7 +143,8 @@ func (s *sessions) next() *play {
 	s.made++
 	p := &play{role: s.rng.IntN(len(s.roles))}
 	role := s.roles[p.role]
-	answers := s.about(role.answer, 0.3) // some sessions are talkative
+	answers := s.about(role.answer, between) // some sessions are talkative
+	p.of = role.answer
 	text := int(role.system)
 	common := text / blockSize
 	turns := 1 + int(s.rng.ExpFloat64()*(s.turns-1))
@@ -146,7 +165,7 @@ func (s *sessions) next() *play {
 			before = common * blockSize
 		}
 		t := turn{think: time.Duration(2e9 + s.rng.ExpFloat64()*10e9), prompt: text, fresh: text - before,
-			output: min(1024, 1+int(s.about(answers, 0.35)))}
+			output: min(1024, 1+int(s.about(answers, within)))}
 		text += t.output
 		t.hashes = blocks(text/blockSize, func(i int) uint64 {
 			if i < common {

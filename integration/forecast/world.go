@@ -36,6 +36,8 @@ type Task struct {
 	uncached int // tokens that the engine had to compute of it when it came there
 	asked    time.Duration
 	expects  []Expected // of each forecaster
+	chance   float64    // seconds by which its first token was off for where a step of the engine stood
+	least    float64    // its cost, by the length that errs least; 0: there is none
 }
 
 // Usage is what its answer is paid by.
@@ -352,6 +354,12 @@ func (w *world) send(t *Task, agent int) {
 		t.asked = w.view.Now
 		t.uncached = t.Prompt - w.engines[agent].Cache.Match(prefix)*blockSize
 		w.jobs[&t.job] = t
+		if left, whole, prompts := w.engines[agent].Under(w.view.Now); !prompts {
+			t.chance = math.Abs((left - whole/2).Seconds())
+		}
+		if n, known := t.play.guess(t.Turn); known {
+			t.least = price(t, n)
+		}
 		w.engines[agent].Ask(w.view.Now, &t.job)
 		w.step(agent)
 	})

@@ -39,7 +39,7 @@ var added = map[string]string{
 	"bus.Prompt msgpack":       "text wide pieces tools loose anchor former next",
 	"bus.Task msgpack":         "token again session_end back_ms parent next declared",
 	"bus.Task json":            "reply_token session_end back_ms parent next",
-	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd claimed k tokens sketch",
+	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd claimed k tokens sketch watch_ms",
 	"bus.FundsRequest msgpack": "returned distributed domain ahead hubs to every",
 	"bus.FundsRequest json":    "returned distributed domain ahead hubs to every",
 	"bus.FundsReply msgpack":   "retry_ms number surplus hubs ended",
@@ -64,11 +64,11 @@ var added = map[string]string{
 	"bus.SessionEnded msgpack": "",
 	"bus.SessionEnded json":    "",
 	"bus.Holdings msgpack":     "",
-	"bus.HoldControl msgpack":  "holdings",
+	"bus.HoldControl msgpack":  "holdings late",
 	"bus.Completion msgpack":   "claimed form tool sketch thought",
-	"bus.Status msgpack":       "policies seats",
-	"bus.Status json":          "policies seats",
-	"bus.Summary msgpack":      "prefills ahead measured",
+	"bus.Status msgpack":       "policies seats hedged hedged_false",
+	"bus.Status json":          "policies seats hedged hedged_false",
+	"bus.Summary msgpack":      "prefills ahead measured late",
 }
 
 // elsewhere are new fields that nobody says in the plays of TestMixedVersions, and the test that has them.
@@ -102,8 +102,15 @@ var elsewhere = map[string]string{
 	"bus.Completion msgpack tool": "agentd: TestTheToolThatAnAnswerCalls",
 	"bus.Status msgpack policies": "hub: TestAPolicyThatPanicsIsNamed",
 	"bus.Status json policies":    "hub: TestAPolicyThatPanicsIsNamed",
-	"bus.Status msgpack seats":    "hub: TestStatusSaysHowAHubIsSeated",
-	"bus.Status json seats":       "hub: TestStatusSaysHowAHubIsSeated",
+	// an agent of the version before never says that a task is late, so it is never asked for one
+	"bus.Summary msgpack late":        "agentd/serve: TestALateFirstToken",
+	"bus.HoldControl msgpack late":    "agentd/serve: TestALateFirstToken",
+	"bus.Status msgpack hedged":       "hub: TestATaskLeavesASilentEngine",
+	"bus.Status json hedged":          "hub: TestATaskLeavesASilentEngine",
+	"bus.Status msgpack hedged_false": "hub: TestAFalseMoveIsCounted",
+	"bus.Status json hedged_false":    "hub: TestAFalseMoveIsCounted",
+	"bus.Status msgpack seats":        "hub: TestStatusSaysHowAHubIsSeated",
+	"bus.Status json seats":           "hub: TestStatusSaysHowAHubIsSeated",
 	// where no policy is on that has texts computed ahead, nobody reads it
 	"bus.Completion msgpack thought": "agentd: TestReasoningIsLeftOut",
 }

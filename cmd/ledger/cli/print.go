@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"souk/bus"
 	"souk/bus/follow"
 	"souk/ledger"
 	"souk/ledger/inspect"
@@ -285,6 +286,10 @@ func sentence(r *ledger.Record) string {
 		}
 		return s
 	case r.Void != nil:
+		if r.Void.Reason == string(bus.CodeLateFirst) {
+			return "nothing is due: " + r.Void.Reason + ": it had given no token in the time in which all but one in " +
+				"a thousand do, and another agent got the task"
+		}
 		return "nothing is due: " + r.Void.Reason
 	case r.Transfer != nil:
 		t := r.Transfer

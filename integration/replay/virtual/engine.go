@@ -101,6 +101,22 @@ func (e *Engine) Ask(now time.Duration, j *Job) {
 	s.n = begun
 }
 
+// Under is how much is left of the step under way, how long all of it takes, and whether it computes a
+// prompt; nothing where there is none.
+func (e *Engine) Under(now time.Duration) (left, whole time.Duration, prompts bool) {
+	s := &e.step
+	if len(e.Batch) == 0 {
+		return 0, 0, false
+	}
+	past, k := int64(now)*picos-s.begin, 1
+	for k < s.n && s.after(k) < past {
+		k++
+	}
+	prompt, _, _ := e.Sums()
+	return time.Duration((s.after(k) - past) / picos), time.Duration((s.after(k) - s.after(k-1)) / picos),
+		prompt > 0
+}
+
 // Next is when Advance has something to do next; false if it has nothing.
 func (e *Engine) Next() (time.Duration, bool) {
 	s := &e.step

@@ -97,10 +97,11 @@ type Market struct {
 	syncing bool
 	faults  []error
 
-	Bytes    int            // of the journal
-	Touches  int            // times that an engine used again what it holds of a session
-	Seeds    int            // texts that the hub put on idle engines
-	SeedCost market.Credits // what it paid for them
+	Bytes    int             // of the journal
+	Late     map[string]bool // holds that the hub took for late, and wanted to give to other agents
+	Touches  int             // times that an engine used again what it holds of a session
+	Seeds    int             // texts that the hub put on idle engines
+	SeedCost market.Credits  // what it paid for them
 }
 
 // seller is one agent.
@@ -146,7 +147,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	m := &Market{MarketOptions: o, now: Start, node: node, door: []byte("door"),
 		requests: map[string]*Request{}, texts: map[uint64]*Request{}, sales: map[*Request]*sale{},
 		last: map[uint64]*Request{}, touches: map[*Request]touching{},
-		byID:  map[string]*seller{},
+		byID: map[string]*seller{}, Late: map[string]bool{},
 		audit: ledger.NewAudit(journal, ledger.MaxLevel)}
 	const epoch = 1
 	if err := node.Lead(Start, epoch); err != nil {
@@ -581,6 +582,10 @@ func (m *Market) letter(l hub.Letter) {
 			m.seller(strings.TrimPrefix(l.Subject, acks)).core.Acked(c.Hold, c.Code)
 		})
 	case *bus.HoldControl:
+		if v.Late { // all engines answer, so this came too late
+			m.Late[v.Hold] = true
+			break
+		}
 		say(m, l.Subject, v, func(*bus.HoldControl) {
 			for _, a := range m.agents {
 				if l.Subject == bus.ControlSubject(a.id, domain) {

@@ -1,0 +1,273 @@
+package hub
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/hub/predict"
+	"souk/market"
+)
+
+// taught is a house of agents whose first tokens have come within some 50 ms for long.
+func taught(t *testing.T, agents, slots int, change func(*Config)) *house {
+	h := newHouse(t, change)
+	for i := range agents {
+		h.join(fmt.Sprintf("a-%d", i+1), "llama", slots, 0.9, card(1, 1, 4))
+	}
+	h.teach(50 * time.Millisecond)
+	return h
+}
+
+func (h *house) teach(ttft time.Duration) {
+	f := predict.Features{Prompt: 100, Counted: 100, MaxTokens: 100}
+	for i := range 1000 {
+		x := time.Duration(100+i*7%21-10) * ttft / 100
+		for _, a := range h.n.roster {
+			a.predictor.Learn(f, predict.Observation{Prompt: 100, Output: 40, TTFT: x,
+				ITL: 10 * time.Millisecond})
+		}
+	}
+}
+
+// late has an agent say which of its holds are.
+func (h *house) late(agent string, holds ...string) {
+	h.t.Helper()
+	a := h.n.lookup(agent)
+	h.must(h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: a.seq + 1, State: bus.StateReady, Slots: a.slots,
+		InFlight: len(a.holds), Price: a.price, Late: holds}))
+}
+
+// askedFor are the holds that agents were asked to give up, taken from the letters.
+func (h *house) askedFor() (holds []string) {
+	h.letters = slices.DeleteFunc(h.letters, func(l Letter) bool {
+		c, ok := l.Message.(*bus.HoldControl)
+		if ok && c.Late {
+			holds = append(holds, c.Hold)
+		}
+		return ok && c.Late
+	})
+	return holds
+}
+
+// give has an agent give a hold up.
+func (h *house) give(d bus.Dispatch, agent string) {
+	h.t.Helper()
+	h.must(h.step(&bus.Completion{Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID,
+		Outcome: bus.OutcomeFailed, Code: bus.CodeEngineFailed, Unsaid: true, Inbox: "ack." + d.Hold}))
+}
+
+// An agent that falls silent with its slots full loses all of its tasks, half a second after they came.
+func TestATaskLeavesASilentEngine(t *testing.T) {
+	h := taught(t, 4, 8, nil)
+	for i := range 16 {
+		h.must(h.step(h.task("ann", fmt.Sprint("t", i))))
+	}
+	var mine []bus.Dispatch
+	for _, d := range slices.Clone(h.dispatched) {
+		if d.WatchMS != 500 {
+			t.Fatalf("%s is watched from %d ms on, want 500", d.Task.ID, d.WatchMS)
+		}
+		h.accept(d)
+		if h.agentOf(d) == "a-1" {
+			mine = append(mine, d)
+		}
+	}
+	if len(mine) == 0 {
+		t.Fatal("a-1 has no task")
+	}
+	h.dispatched = nil
+	h.pass(510 * time.Millisecond)
+	var holds []string
+	for _, d := range mine {
+		holds = append(holds, d.Hold)
+	}
+	h.late("a-1", holds...)
+	if got := h.askedFor(); !slices.Equal(got, holds) {
+		t.Fatalf("a-1 is asked to give up %v, of %v", got, holds)
+	}
+	for _, d := range mine {
+		h.give(d, "a-1")
+	}
+	for _, d := range mine {
+		again := h.take("ann", d.Task.ID)
+		if h.agentOf(again) == "a-1" || again.Task.Attempt != 1 || again.Earlier[0] != d.Hold {
+			t.Errorf("%s went from a-1 to %s, attempt %d", d.Task.ID, h.agentOf(again), again.Task.Attempt)
+		}
+		h.serve(again, market.Usage{Prompt: 100, Output: 40})
+	}
+	n := int64(len(mine))
+	if s := h.n.Stats(); s.Hedged != n || s.Moved != n || s.HedgedFalse != 0 ||
+		s.Voids[bus.CodeLateFirst] != n {
+		t.Errorf("%d moved for that, %d in all, %d falsely; void %v", s.Hedged, s.Moved, s.HedgedFalse, s.Voids)
+	}
+	if s := h.n.Status(); s.Hedged != n {
+		t.Errorf("the status says %d", s.Hedged)
+	}
+}
+
+// Engines turn ten times as slow, all at once, and every first token is later than was forecast: as many
+// tasks move as one agent has slots, and then one in a hundred. None moves twice for that.
+func TestAWrongForecastIsNoStorm(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	h := taught(t, 4, 8, nil)
+	const tasks, share, slots = 3000, 0.01, 8
+	given, times := 0, map[string]int{}
+	for i := range tasks {
+		id := fmt.Sprint("t", i)
+		h.must(h.step(h.task("ann", id)))
+		for on := 0; ; on++ {
+			d := h.take("ann", id)
+			h.accept(d)
+			h.pass(time.Duration(520+rng.IntN(200)) * time.Millisecond)
+			agent := h.agentOf(d)
+			h.late(agent, d.Hold)
+			asked := h.askedFor()
+			given += len(asked)
+			times[id] += len(asked)
+			if len(asked) == 0 {
+				c := completion(agent, d, market.Usage{Prompt: 100, Output: 1})
+				c.TTFTUS = 0 // else the next forecasts would be right
+				h.must(h.step(c))
+				break
+			}
+			h.give(d, agent)
+		}
+		for _, a := range h.n.roster {
+			h.late(a.id)
+		}
+	}
+	if most := slots + int(share*tasks) + 2; given > most || given < slots {
+		t.Errorf("of %d tasks %d were moved, want %d at most", tasks, given, most)
+	}
+	for id, n := range times {
+		if n > 1 {
+			t.Errorf("%s was moved %d times", id, n)
+		}
+	}
+}
+
+// An agent that was well when a task was taken from it is given more time, and that the task moved is counted
+// as false. What is late and comes all the same counts likewise, until one in two thousand is.
+func TestAFalseMoveIsCounted(t *testing.T) {
+	h := taught(t, 2, 8, nil)
+	h.must(h.step(h.task("ann", "t1")))
+	h.must(h.step(h.task("ann", "t2")))
+	one, two := h.take("ann", "t1"), h.take("ann", "t2")
+	h.accept(one)
+	h.accept(two)
+	agent := h.agentOf(one)
+	for h.agentOf(two) != agent { // the two are with one agent
+		h.must(h.step(h.task("ann", "more"+two.Task.ID)))
+		two = h.take("ann", "more"+two.Task.ID)
+		h.accept(two)
+	}
+	h.pass(600 * time.Millisecond)
+	h.late(agent, one.Hold)
+	if got := h.askedFor(); len(got) != 1 {
+		t.Fatalf("asked to give up %v", got)
+	}
+	h.give(one, agent)
+	h.pass(100 * time.Millisecond)
+	c := completion(agent, two, market.Usage{Prompt: 100, Output: 1})
+	c.TTFTUS = 650_000
+	h.must(h.step(c))
+	a := h.n.lookup(agent)
+	if s := h.n.Stats(); s.Hedged != 1 || s.HedgedFalse != 1 || a.lateness.hazard != 2*lateStep {
+		t.Errorf("%d moved, %d falsely; hazard %v", s.Hedged, s.HedgedFalse, a.lateness.hazard)
+	}
+	h.must(h.n.Join(h.now, registration(agent, "llama", 8, 0.9, card(1, 1, 4)))) // nothing new
+	if a.lateness.hazard == 0 {
+		t.Error("a registration that is repeated forgets how late an agent is")
+	}
+	again := registration(agent, "llama", 8, 0.9, card(1, 1, 4))
+	again.Boot = 2
+	h.must(h.n.Join(h.now, again))
+	if a.lateness != (lateness{}) {
+		t.Error("an engine that was started again is as late as before")
+	}
+}
+
+// Fewer than one first token in a thousand is later than what is watched for, whatever the forecasts are
+// worth: the agent's hazard sees to that.
+func TestFewFirstTokensAreLate(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	h := taught(t, 1, 8, nil)
+	a := h.n.roster[0]
+	late, tasks := 0, 0
+	for i := range 60_000 {
+		ttft := time.Duration(rng.ExpFloat64() * float64(80*time.Millisecond))
+		x := &hold{agent: a, ttft: 50 * time.Millisecond, sent: h.now}
+		x.watch = h.n.watchOf(a, x)
+		h.now = h.now.Add(ttft)
+		h.n.advance(h.now)
+		h.n.firstCame(x, ttft)
+		if i >= 20_000 {
+			if tasks++; ttft > x.watch {
+				late++
+			}
+		}
+	}
+	if share := float64(late) / float64(tasks); share > 0.001 || share < 0.0001 {
+		t.Errorf("%.4f of %d first tokens were late", share, tasks)
+	}
+}
+
+// What tasks are worth to their clients decides of none of them whether it moves, nor when.
+func TestNoBidMovesATask(t *testing.T) {
+	play := func(scale market.Credits) string {
+		h := taught(t, 3, 4, func(c *Config) { c.Hedge.Share = 0 })
+		var said strings.Builder
+		for i := range 9 {
+			w := market.Credits(1+i*5%9) * scale
+			h.must(h.step(h.task("ann", fmt.Sprint("t", i), worth(w))))
+			d := h.take("ann", fmt.Sprint("t", i))
+			h.accept(d)
+			fmt.Fprintf(&said, "%s %d\n", d.Task.ID, d.WatchMS)
+		}
+		h.pass(time.Second)
+		for _, a := range slices.Clone(h.n.roster)[:2] {
+			var holds []string
+			for _, x := range a.holds {
+				holds = append(holds, x.id)
+			}
+			h.late(a.id, holds...)
+			fmt.Fprintln(&said, a.id, len(a.holds), h.askedFor())
+		}
+		return said.String()
+	}
+	one, other := play(market.Credit/100), play(market.Credit)
+	if one != other {
+		t.Errorf("%s\n\nand a hundred times as dear:\n\n%s", one, other)
+	}
+	if !strings.Contains(one, "[hub-math/") {
+		t.Errorf("nobody is asked for a task:\n%s", one)
+	}
+}
+
+// What a configuration says of it is judged.
+func TestHedgingIsJudged(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Hedging)
+		want   string
+	}{
+		{func(h *Hedging) { h.Least = time.Millisecond }, "hedge: least: 1ms is not from 10ms to 1m"},
+		{func(h *Hedging) { h.Least = time.Hour }, "hedge: least"},
+		{func(h *Hedging) { h.Share = 1.5 }, "hedge: share: 1.5 is not from 0 to 1"},
+		{func(h *Hedging) { h.Share = -1 }, "hedge: share"},
+	} {
+		cfg := testConfig()
+		c.change(&cfg.Hedge)
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", cfg.Hedge, err, c.want)
+		}
+	}
+}
