@@ -70,6 +70,6 @@ share of it.`,
 	c.Flags().IntVar(&o.Rounds, "rounds", o.Rounds, "rounds of one simulated market")
 	c.Flags().IntVar(&o.Markets, "markets", o.Markets,
 		"markets simulated for each case, each from its own seed; means are reported")
-	c.AddCommand(forecastCommand(), cachesageCommand())
+	c.AddCommand(forecastCommand(), cachesageCommand(), policiesCommand())
 	return c
 }
