@@ -57,8 +57,8 @@ func NewMarketOptions(s Setting) MarketOptions {
 	for _, p := range s.Pools {
 		split = append(split, p.Decode...)
 	}
-	return MarketOptions{Hub: hub.Default(), Split: split, Engine: s.Engine, Agents: s.Engines, Context: s.Context,
-		Hop: s.Hop, Sync: time.Millisecond, Seed: s.Seed}
+	return MarketOptions{Hub: hub.Default(), Split: split, Engine: s.Engine, Agents: s.Engines,
+		Context: s.Context, Hop: s.Hop, Sync: time.Millisecond, Seed: s.Seed}
 }
 
 // Market is the real market as a Policy. It reads each request as a door does, and has a hub.Node, and an
