@@ -9,7 +9,9 @@ import (
 
 	"souk/agentd/holdings"
 	"souk/agentd/kvevent"
+	"souk/agentd/policy"
 	"souk/bus"
+	runtimepolicy "souk/bus/policy"
 	"souk/hub/congest"
 	"souk/market"
 )
@@ -32,6 +34,7 @@ type Agent struct {
 	running  int
 	prefills int // of these, tasks of which the engine has said nothing yet
 	ahead    int // tokens that it has yet to compute for them
+	unsure   int // of these tasks, those of which nobody here knows how many that are
 	holds    map[string]*hold
 	order    []string         // of holds, oldest first
 	pending  []*pendingReport // not acknowledged
@@ -40,6 +43,7 @@ type Agent struct {
 	touching int // touches that the engine works on
 	ttft     mean
 	congest  congest.Line
+	policies *policy.Host
 
 	generated *int64 // tokens, as the engine last counted them
 	evicts    evicts
@@ -63,12 +67,14 @@ type hold struct {
 	attempt      int
 	reply        bus.DispatchReply
 	state        holdState
-	others       int // tasks that ran when it began
-	ahead        int // tokens to compute before the engine says anything; it has begun where this is -1
+	others       int  // tasks that ran when it began
+	ahead        int  // tokens to compute before the engine says anything; it has begun where this is -1
+	unsure       bool // that is as if the engine held nothing, as nobody here knows what it holds
 	expected     holdings.Expected
 	former       bool // an earlier life served it: only its completion is left
 	// of prompt and answer so far, where they are kept for touches
-	ids []uint32
+	ids    []uint32
+	prompt int // of these, the prompt's
 }
 
 type holdState uint8
@@ -101,7 +107,8 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
 	}
 	a := &Agent{cfg: cfg, lim: limits, info: info, boot: boot, open: open, state: bus.StateReady,
 		texts: newTexts(textsKept), holds: map[string]*hold{}, news: true,
-		counts: Counts{Refused: map[bus.Code]int64{}}}
+		policies: policy.New(limits.Policies, limits.knownPolicies()),
+		counts:   Counts{Refused: map[bus.Code]int64{}}}
 	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot))
 	if at := cfg.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents {
 		a.engine.Want()
@@ -321,8 +328,12 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		a.running++
 		a.prefills++
 		a.ahead += h.ahead
+		if h.unsure = a.engine.Marks() == 0; h.unsure {
+			a.unsure++
+		}
 		a.news = true
 		a.counts.Accepted++
+		a.hearArrived(d)
 	}
 	a.remember(d.Hold, h)
 	return h.reply, code == ""
@@ -401,7 +412,9 @@ func (a *Agent) remember(id string, h *hold) {
 
 // Begin is the run of an accepted dispatch.
 func (a *Agent) Begin(d *bus.Dispatch) *Run {
-	return NewRun(d, a.cfg.ID, a.cfg.Model, a.info.BlockSize)
+	r := NewRun(d, a.cfg.ID, a.cfg.Model, a.info.BlockSize)
+	r.watch, r.now, r.forgets = a.watch(d), a.now, a.info.Forgets
+	return r
 }
 
 // Request is what the engine is asked for a dispatch.
@@ -450,6 +463,9 @@ func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
 	if h.ahead >= 0 {
 		a.prefills--
 		a.ahead -= h.ahead
+		if h.unsure {
+			a.unsure--
+		}
 		h.ahead, a.news = -1, true
 	}
 	if a.cfg.Touches && len(prompt) > 0 {
@@ -483,6 +499,7 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 		a.ttft.add(float64(c.TTFTUS))
 	}
 	a.counts.ended(c)
+	a.hearEnded(d, e)
 	return *c
 }
 
@@ -561,8 +578,10 @@ type Ready struct {
 	Summary     *bus.Summary // nil: no news
 	Domain      string       // whom it is for, and Holdings
 	Holdings    []bus.Holdings
-	Completions []Report  // to send again; each to be answered by Acked or Unsent
-	Wake        time.Time // ask again then, if nothing happens before
+	Completions []Report               // to send again; each to be answered by Acked or Unsent
+	Effects     []runtimepolicy.Effect // that a policy wants
+	Faults      []error                // policies that were turned off since
+	Wake        time.Time              // ask again then, if nothing happens before
 }
 
 // Report is a completion and the domain of the hub that it is for.
@@ -577,7 +596,8 @@ const maxSending = 32
 // Ready returns what is due, once.
 func (a *Agent) Ready(now time.Time) Ready {
 	a.now = now
-	r := Ready{Wake: now.Add(a.lim.SummaryEvery), Domain: a.Domain()}
+	r := Ready{Wake: now.Add(a.lim.SummaryEvery), Domain: a.Domain(), Effects: a.policies.Act(now),
+		Faults: a.policies.Faults()}
 	quiet, news := now.Sub(a.summarised), a.news || a.extra > 0
 	switch {
 	case quiet >= a.lim.SummaryEvery, news && quiet >= a.lim.SummaryGap:
@@ -630,10 +650,14 @@ func (a *Agent) Ready(now time.Time) Ready {
 // summary is what the agent says of itself.
 func (a *Agent) summary() bus.Summary {
 	a.seq++
-	return bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.sold(),
+	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.sold(),
 		Tiers: a.tiers(), Measured: len(a.cfg.Tiers) == 0, InFlight: a.running, Price: a.cfg.Price,
 		TTFTUS:   a.ttft.value(),
 		Prefills: a.prefills, Ahead: a.ahead}
+	if a.unsure > 0 { // its hub knows better what it sent, and what of that is cached
+		s.Ahead = 0
+	}
+	return s
 }
 
 // mean is a running mean over about the last 32 values.

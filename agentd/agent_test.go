@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/agentd/holdings"
 	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/bus/bustest"
@@ -184,6 +185,14 @@ func end(a *Agent, hold string) bus.Completion {
 func TestSummariesSayWhatIsAhead(t *testing.T) {
 	a := newTestAgent(4, Config{})
 	a.Claimed(claim(5))
+	a.Dispatch("math", dispatch("w"))
+	if s := a.Ready(begun).Summary; s == nil || s.Prefills != 1 || s.Ahead != 0 {
+		t.Errorf("nobody knows what the engine holds, and the agent says %+v", s)
+	}
+	end(a, "w")
+	a.engine = holdings.New(16, 16_000, 1)
+	a.engine.Prompt(&bus.Prompt{Bytes: 64, Tokens: 32, Marks: []bus.Mark{{Bytes: 64, Hash: 1 << 60}}},
+		make([]uint32, 32))
 	d := dispatch("x")
 	d.Task.Prompt.Tokens = 900
 	a.Dispatch("math", d)

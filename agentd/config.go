@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"souk/agentd/kvevent"
+	"souk/agentd/policy"
+	"souk/agentd/policy/guard"
 	"souk/bus"
 	"souk/market"
 )
@@ -36,6 +38,9 @@ type Config struct {
 	// not yet acknowledged; beyond it no task is accepted, since work nobody settles is unpaid
 	MaxCompletions  int           `yaml:"max_completions"`
 	KeepCompletions time.Duration `yaml:"keep_completions"` // how long one is repeated
+
+	Policies policy.Params   `yaml:"policies"` // runtime policies, by where they are asked; off by default
+	Patterns []guard.Pattern `yaml:"patterns"` // that the policy patterns looks for
 }
 
 // AgentConfig is one agent: one engine serving one model.
@@ -148,6 +153,16 @@ func (c Config) Validate() error {
 		if n.v < 0 || n.v > n.max {
 			wrong("%s: %d is not within 1 and %d", n.name, n.v, n.max)
 		}
+	}
+	for _, err := range c.Policies.Faults(c.knownPolicies()) {
+		wrong("policies.%w", err)
+	}
+	for _, err := range guard.Faults(c.Patterns) {
+		wrong("patterns%w", err)
+	}
+	if looks := c.Policies.Guard == patterns; looks != (len(c.Patterns) > 0) {
+		wrong("patterns: %d, and policies.guard is %q: %q looks for them, and needs one at least",
+			len(c.Patterns), c.Policies.Guard, patterns)
 	}
 	for i, a := range c.Agents {
 		for _, err := range a.faults() {

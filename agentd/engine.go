@@ -84,6 +84,7 @@ type Chunk struct {
 	// these ids
 	PromptIDs []uint32
 	Count     int         // output tokens: by ids where reported, else one an event with content
+	Thought   int         // of Tokens, the first ones, which are reasoning or end it
 	Extra     []bus.Extra // events that say more than plain text
 	Events    int
 	Finish    bool // the answer ends with this
@@ -118,6 +119,7 @@ type Info struct {
 	Parsers     bool // it reads tool calls and reasoning out of tokens that it is given
 
 	Template *bus.Template // what its chat template adds to a prompt; nil: it would not tell
+	Forgets  bool          // its chat template leaves reasoning out of later prompts
 }
 
 // EngineConfig says where an engine is and how long it may be silent. Zero fields take the values of

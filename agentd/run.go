@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"souk/bus"
 	"souk/bus/openai"
@@ -25,6 +26,7 @@ var (
 	errTooLong   = errors.New("the answer is longer than one message can be, and ends here: ask for a stream")
 	errUnsayable = errors.New("the answer is longer than one message can be: ask for a stream")
 	errBeyond    = errors.New("the prompt has more tokens than its hold covers")
+	errCaught    = errors.New("the answer is cut before what this agent does not pass on")
 )
 
 // Run is one dispatch being served: what was relayed, and when to stop.
@@ -44,10 +46,14 @@ type Run struct {
 	text      strings.Builder
 	extra     []bus.Extra
 	tool      uint64 // that the answer calls first, by bus.ToolKey
+	forgets   bool   // the engine's template leaves reasoning out of later prompts
+	thought   int    // output tokens that are reasoning, and what came before these
 	bytes     int    // of text and extra collected
 	out       bus.Chunk
 	words     strings.Builder // of the answer, where these are to be sketched
 	form      *openai.Form    // that the answer is asked for in; nil: none, or it cannot be told
+	watch     *watch          // what a policy looks at; nil: none does
+	now       time.Time       // when the engine sent what is taken now, where somebody watches
 }
 
 // mostSketched bounds how much of an answer is sketched, in bytes.
@@ -90,8 +96,8 @@ func (r *Run) Cancel() (waits bool) {
 }
 
 // Take meters what the engine sent. It returns the chunk to relay, which is valid until the next call, or nil
-// if there is nothing to relay. The error says why the answer must end before this chunk: its tokens would
-// cost more than the hold covers, or are more than were asked for.
+// if there is nothing to relay. The error says why the answer must end here, after that chunk: the engine's
+// tokens would cost more than the hold covers, are more than were asked for, or are not to be passed on.
 func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 	if n := c.Counted + c.Base + c.Kept; n > 0 { // before the engine is asked for anything
 		r.prompt = n
@@ -126,6 +132,9 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 			return nil, errCapped
 		}
 		r.count += c.Count
+		if c.Thought > 0 {
+			r.thought = r.count - c.Count + c.Thought
+		}
 	}
 	if r.form != nil {
 		r.form.Add(c.Text, c.Extra)
@@ -133,9 +142,15 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 	if r.d.Sketch != 0 && r.words.Len()+len(c.Text) <= mostSketched {
 		r.words.WriteString(c.Text)
 	}
+	var caught error
+	if r.watch != nil {
+		before := c.Count + r.watch.count
+		c, caught = r.watch.pass(r.now, c)
+		r.count -= before - c.Count - r.watch.count // of what is never passed on
+	}
 	if c.Text == "" && len(c.Tokens) == 0 && len(c.Extra) == 0 &&
 		!(c.Finish && r.d.Task.Stream && r.seq > 0) {
-		return nil, nil
+		return nil, caught
 	}
 	if !r.d.Task.Stream {
 		r.bytes += len(c.Text)
@@ -152,12 +167,12 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 			r.extra = append(r.extra, x)
 		}
 		r.text.WriteString(c.Text)
-		return nil, nil
+		return nil, caught
 	}
 	r.out = bus.Chunk{Task: r.d.Task.ID, Attempt: r.d.Task.Attempt, Seq: r.seq, Text: c.Text,
 		Tokens: c.Tokens, Count: c.Count, Extra: c.Extra, Finish: c.Finish}
 	r.seq++
-	return &r.out, nil
+	return &r.out, caught
 }
 
 // toolOf is the name of the tool that an engine's event begins to call; "" if it begins none.
@@ -204,8 +219,9 @@ func (r *Run) Heartbeat() *bus.Chunk {
 type Ending struct {
 	Completion bus.Completion
 	Result     bus.Result
-	Engine     bool // the engine failed
-	Stalled    bool // it went silent
+	Caught     []string // names of what a policy found in the answer
+	Engine     bool     // the engine failed
+	Stalled    bool     // it went silent
 	// do not trust its /health before it has served a token: a server that shuts down still says 200
 	Doubtful bool
 }
@@ -218,11 +234,15 @@ type Ending struct {
 //	price cap or max_tokens        done, finish_reason "length"  by what was relayed
 //	a prompt longer than its hold  done, finish_reason "length"  all that the hold covers
 //	no message holds the rest      done, finish_reason "length"  by what is in the answer
+//	a policy of the agent's        done, "content_filter"        by what was relayed
 //	the client cancelled           cancelled                     by the prompt, what was relayed, the
 //	                                                             premium; nothing if the engine sent nothing
 //	anything else                  failed                        nothing
 func (r *Run) End(a Answer, err error) Ending {
 	d := r.d
+	if r.watch != nil && err != nil { // what is held back is not passed on, so nobody pays for it
+		r.count -= r.watch.drop()
+	}
 	e := Ending{
 		Completion: bus.Completion{
 			Agent: r.agent, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID,
@@ -238,7 +258,9 @@ func (r *Run) End(a Answer, err error) Ending {
 		},
 	}
 	c, res := &e.Completion, &e.Result
-	c.Tool = r.tool
+	if c.Tool = r.tool; r.watch != nil {
+		e.Caught = r.watch.by.Caught()
+	}
 	if r.cancelled && err != nil && !errors.Is(err, ErrCancelled) { // no other agent is to serve it
 		e.fail(err)
 		c.Outcome, res.Code, res.RetryMS = bus.OutcomeDone, "", 0
@@ -257,6 +279,9 @@ func (r *Run) End(a Answer, err error) Ending {
 		c.Finish = "length"
 	case errors.Is(err, errTooLong):
 		c.Finish, res.Message = "length", err.Error()
+	case errors.Is(err, errCaught):
+		c.Finish = bus.FinishFiltered
+		res.Message = fmt.Sprintf("%v (%s)", err, strings.Join(e.Caught, ", "))
 	case errors.Is(err, errBeyond):
 		c.Finish = "length"
 		res.Message = fmt.Sprintf("%v: %d tokens, of which %d are covered; a higher max_price covers more",
@@ -289,6 +314,9 @@ func (r *Run) End(a Answer, err error) Ending {
 		c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, billed, d.CostCap)
 		res.Cost, res.Premium, res.SlotPrice = c.Cost, d.Premium, d.SlotPrice
 		res.Toll, res.Fee, res.Congestion, res.Crowd = d.Toll, d.Fee, d.Congestion, d.Crowd
+	}
+	if r.forgets && d.Task.Resume == nil && c.Outcome == bus.OutcomeDone {
+		c.Thought = min(r.thought, c.Usage.Output)
 	}
 	if res.Code == "" {
 		res.Code = c.Code

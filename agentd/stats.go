@@ -8,6 +8,7 @@ import (
 
 	"souk/agentd/holdings"
 	"souk/bus"
+	"souk/bus/policy"
 	"souk/market"
 )
 
@@ -33,6 +34,9 @@ type Counts struct {
 	TouchesRefused map[bus.Code]int64 `json:"touches_refused,omitempty"`
 	TouchedPrompt  int64              `json:"touched_prompt_tokens,omitempty"`
 	TouchedCached  int64              `json:"touched_cached_tokens,omitempty"`
+
+	// answers that held what a policy looks for, by the name of that
+	Caught map[string]int64 `json:"caught,omitempty"`
 
 	ttft *hdrhistogram.Histogram
 }
@@ -82,6 +86,9 @@ type AgentStats struct {
 	EvictAge time.Duration `json:"evict_age"`
 	TTFT50   time.Duration `json:"ttft_p50"`
 	TTFT99   time.Duration `json:"ttft_p99"`
+	// runtime policies, by where they are asked, and the roles whose answers are likeliest to be caught
+	Policies []policy.State    `json:"policies,omitempty"`
+	Risks    []policy.Forecast `json:"risks,omitempty"`
 	Counts
 }
 
@@ -119,6 +126,7 @@ func (a *Agent) Stats() AgentStats {
 	}
 	s.Counts.ttft = nil
 	s.Refused, s.Failed = maps.Clone(s.Refused), maps.Clone(s.Failed)
-	s.TouchesRefused = maps.Clone(s.TouchesRefused)
+	s.TouchesRefused, s.Caught = maps.Clone(s.TouchesRefused), maps.Clone(s.Caught)
+	s.Policies, s.Risks = a.policies.States(a.now), a.policies.Risks(a.now)
 	return s
 }

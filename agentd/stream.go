@@ -115,17 +115,20 @@ func (s *Stream) Withdraw() bool {
 	return s.run != nil && s.run.seq == s.run.first && s.stop(ErrWithdrawn)
 }
 
-// Take meters what the engine sent and returns the message for it, nil if there is none.
+// Take meters what the engine sent and returns the message for it, nil if there is none. With an error the
+// answer ends, after that message.
 func (s *Stream) Take(now time.Time, c Chunk, maxPayload int) ([]byte, error) {
-	out, err := s.run.Take(c)
-	if err != nil || out == nil {
-		return nil, err
+	s.run.now = now
+	out, why := s.run.Take(c)
+	if out == nil {
+		return nil, why
 	}
 	data, err := s.encode(now, out, maxPayload)
 	if err != nil {
 		s.run.undo(out)
+		return nil, err
 	}
-	return data, err
+	return data, why
 }
 
 // encode makes the message of a numbered chunk and keeps it.

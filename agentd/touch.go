@@ -87,7 +87,7 @@ func (c *AgentConfig) sold() int {
 // keep begins to collect the tokens of a session's turn.
 func (h *hold) keep(d *bus.Dispatch, prompt []uint32) {
 	if d.Task.Session != "" && d.Task.Resume == nil && d.Task.Prompt.Loose != bus.LooseMedia {
-		h.ids = prompt
+		h.ids, h.prompt = prompt, len(prompt)
 	}
 }
 
@@ -105,11 +105,17 @@ func saltOf(body []byte) (salt json.RawMessage) {
 	return salt
 }
 
-// Said notes tokens of an answer.
-func (a *Agent) Said(d *bus.Dispatch, tokens []uint32) {
-	if h := a.holds[d.Hold]; a.cfg.Touches && h != nil && h.ids != nil {
-		h.ids = append(h.ids, tokens...)
+// Said notes tokens of an answer. What is kept of them are those that the next prompt will have: where the
+// engine's template leaves reasoning out, what the answer begins with up to its end is none of them.
+func (a *Agent) Said(d *bus.Dispatch, tokens []uint32, thought int) {
+	h := a.holds[d.Hold]
+	if !a.cfg.Touches || h == nil || h.ids == nil {
+		return
 	}
+	if thought > 0 && a.info.Forgets {
+		h.ids, tokens = h.ids[:h.prompt], tokens[min(thought, len(tokens)):]
+	}
+	h.ids = append(h.ids, tokens...)
 }
 
 // kept takes in the tokens of a turn that has ended, in place of those of the turn before.

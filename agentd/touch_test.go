@@ -50,7 +50,7 @@ func (a *Agent) serve(t *testing.T, id string, change func(*bus.Dispatch), promp
 	}
 	a.Began(d, prompt)
 	for _, tokens := range said {
-		a.Said(d, tokens)
+		a.Said(d, tokens, 0)
 	}
 	e := a.Begin(d).End(Answer{Finish: "stop", Usage: market.Usage{Prompt: len(prompt), Output: 2}}, nil)
 	a.Ended(d, &e)
@@ -113,6 +113,44 @@ func TestATouchIsOfTheSessionsTokens(t *testing.T) {
 	}
 	if r, start := a.Dispatch("math", touchOf("ann", "one", 3)); start || r.Code != bus.CodeUnsupportedField {
 		t.Errorf("a touch is served as a task: %+v", r)
+	}
+}
+
+// Where the engine's template leaves reasoning out of later prompts, what is kept for the next one are prompt
+// and words alone, and the hub hears how many tokens are left out; elsewhere all of them are kept.
+func TestReasoningIsLeftOut(t *testing.T) {
+	for _, forgets := range []bool{true, false} {
+		a := toucher(2)
+		a.info.Forgets = forgets
+		d := dispatch("h")
+		d.Task.Session = "one"
+		if r, ok := a.Dispatch("math", d); !ok {
+			t.Fatalf("%+v", r)
+		}
+		run := a.Begin(d)
+		a.Began(d, []uint32{1, 2, 3})
+		for _, c := range []Chunk{{Tokens: []uint32{50}, Count: 1}, {Tokens: []uint32{51, 52}, Count: 2,
+			Thought: 2},
+			{Text: "so", Tokens: []uint32{53, 4}, Count: 2, Thought: 1}, {Text: " it", Tokens: []uint32{5},
+				Count: 1}} {
+			c.Events = 1
+			if _, err := run.Take(c); err != nil {
+				t.Fatal(err)
+			}
+			a.Said(d, c.Tokens, c.Thought)
+		}
+		e := run.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 3, Output: 6}}, nil)
+		a.Ended(d, &e)
+		request, no := a.touch(touchOf("ann", "one", 100), 0)
+		want, left := []uint32{1, 2, 3, 4, 5}, 4
+		if !forgets {
+			want, left = []uint32{1, 2, 3, 50, 51, 52, 53, 4, 5}, 0
+		}
+		if no != nil || !slices.Equal(request.IDs, want) || e.Completion.Thought != left ||
+			e.Completion.Validate() != nil {
+			t.Errorf("forgets %v: kept %d, want %d; %d are said to be left out", forgets, request.IDs, want,
+				e.Completion.Thought)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -29,6 +30,9 @@ const (
 	markKeysBoth = time.Hour
 	// so long before it is due a key is made
 	markKeyAhead = 2 * markKeysBoth
+	// so long a door has seen the keys as they are before it changes them: one that was made as it should be
+	// is in use by then, and hashes under the one before are over
+	markKeysSeen = markKeyAhead + 2*markKeysBoth
 )
 
 // Format shows no key in any log or error.
@@ -54,24 +58,42 @@ func (m *MarkKeys) Validate() error {
 }
 
 // After is what the keys are to be from now on, with a fresh one; nil: as they are, for now. m may be nil,
-// where there are none yet.
-func (m *MarkKeys) After(now time.Time, fresh []byte) *MarkKeys {
+// where there are none yet. seen is for how long whoever asks has seen them as they are, by a clock that
+// nobody sets: so one door whose clock is wrong, by however much, can have a key follow on another within
+// hours instead of a day, and can neither end that nor take a key away from those who use it.
+func (m *MarkKeys) After(now time.Time, seen time.Duration, fresh []byte) *MarkKeys {
 	if m == nil {
 		return &MarkKeys{Keys: []MarkKey{{From: now.Unix(), Key: fresh}}}
 	}
 	last := m.Keys[len(m.Keys)-1]
-	due := time.Unix(last.From, 0).Add(markKeyEvery)
-	if now.Before(due.Add(-markKeyAhead)) {
+	due, soonest := time.Unix(last.From, 0).Add(markKeyEvery), now.Add(markKeyAhead)
+	switch {
+	case seen < markKeysSeen:
 		return nil
-	}
-	if soonest := now.Add(markKeyAhead); due.Before(soonest) { // no door was there when it was time
+	case time.Unix(last.From, 0).After(now.Add(markKeyEvery + markKeysBoth)): // whoever made it was ahead
+		return m.by(soonest)
+	case now.Before(due.Add(-markKeyAhead)):
+		return nil
+	case due.Before(soonest): // no door was there when it was time
 		due = soonest
 	}
 	return &MarkKeys{Keys: []MarkKey{last, {From: due.Unix(), Key: fresh}}}
 }
 
-// Name says a prompt's marks, which are plain hashes, under the keys of now.
+// by are the same keys, the last of them due then at the latest.
+func (m *MarkKeys) by(due time.Time) *MarkKeys {
+	out := &MarkKeys{Keys: slices.Clone(m.Keys)}
+	for i := range out.Keys {
+		out.Keys[i].From = max(0, min(out.Keys[i].From, due.Unix()))
+	}
+	return out
+}
+
+// Name says a prompt's marks under the keys of now.
 func (m *MarkKeys) Name(p *Prompt, now time.Time) {
+	if len(p.Sums) != SumBytes*len(p.Marks) {
+		panic(fmt.Sprintf("bus: %d bytes of sums for %d marks", len(p.Sums), len(p.Marks)))
+	}
 	this, former, next := &m.Keys[0], (*MarkKey)(nil), (*MarkKey)(nil)
 	if len(m.Keys) > 1 {
 		later := &m.Keys[1]
@@ -85,23 +107,29 @@ func (m *MarkKeys) Name(p *Prompt, now time.Time) {
 			this = later
 		}
 	}
-	p.Former, p.Next = former.hashes(p.Marks), next.hashes(p.Marks)
-	own := this.hashes(p.Marks)
+	p.Former, p.Next = former.hashes(p.Sums), next.hashes(p.Sums)
+	own := this.hashes(p.Sums)
 	for i := range p.Marks {
 		p.Marks[i].Hash = own.At(i)
 	}
+	p.Sums = nil
 }
 
-// hashes are those of marks under the key.
-func (k *MarkKey) hashes(marks []Mark) Hashes {
-	if k == nil || len(marks) == 0 {
+// SumBytes is how much of a text's SHA-256 becomes its name under a key: as much as fits with the key into
+// one block of the hash. Nobody finds two texts that have so much in common. Two that had less, such as a
+// mark's plain hash, would have one name under every key, whoever knows it.
+const SumBytes = 55 - markKeyBytes
+
+// hashes are those of sums under the key.
+func (k *MarkKey) hashes(sums []byte) Hashes {
+	if k == nil || len(sums) == 0 {
 		return nil
 	}
-	var block [markKeyBytes + hashBytes]byte // one of the hash's, with what it adds
+	var block [markKeyBytes + SumBytes]byte
 	copy(block[:], k.Key)
-	list := make(Hashes, 0, hashBytes*len(marks))
-	for i := range marks {
-		binary.BigEndian.PutUint64(block[markKeyBytes:], marks[i].Hash)
+	list := make(Hashes, 0, len(sums)/SumBytes*hashBytes)
+	for ; len(sums) > 0; sums = sums[SumBytes:] {
+		copy(block[markKeyBytes:], sums[:SumBytes])
 		sum := sha256.Sum256(block[:])
 		list = append(list, sum[:hashBytes]...)
 	}

@@ -18,6 +18,7 @@ import (
 func plain(hashes ...uint64) (p Prompt) {
 	for i, h := range hashes {
 		p.Marks = append(p.Marks, Mark{100 * (i + 1), h})
+		p.Sums = binary.BigEndian.AppendUint64(append(p.Sums, make([]byte, SumBytes-8)...), h)
 	}
 	p.Bytes, p.Tokens = 100*len(hashes), 25*len(hashes)
 	return p
@@ -35,20 +36,21 @@ func (p *Prompt) firstNames() []uint64 {
 	return all
 }
 
-// A mark is said as SHA-256 of the key and its hash, and nothing else of it.
+// A mark is said as SHA-256 of the key and its text's sum, and nothing else of it.
 func TestNamesOfMarks(t *testing.T) {
 	key := bytes.Repeat([]byte{3}, 32)
 	keys := MarkKeys{Keys: []MarkKey{{Key: key}}}
 	p := plain(5, 6)
 	keys.Name(&p, time.Unix(100, 0))
 	for i, h := range []uint64{5, 6} {
-		sum := sha256.Sum256(binary.BigEndian.AppendUint64(slices.Clone(key), h))
+		sum := sha256.Sum256(binary.BigEndian.AppendUint64(append(slices.Clone(key),
+			make([]byte, SumBytes-8)...), h))
 		if p.Marks[i] != (Mark{100 * (i + 1), binary.BigEndian.Uint64(sum[:])}) {
 			t.Errorf("mark %d is %+v", i, p.Marks[i])
 		}
 	}
-	if p.Former != nil || p.Next != nil {
-		t.Errorf("other names: %v, %v", p.Former, p.Next)
+	if p.Former != nil || p.Next != nil || p.Sums != nil {
+		t.Errorf("other names: %v, %v, %v", p.Former, p.Next, p.Sums)
 	}
 	var none Prompt
 	if keys.Name(&none, time.Unix(100, 0)); none.Marks != nil {
@@ -74,15 +76,16 @@ func TestKeysTurn(t *testing.T) {
 		return key
 	}
 	before := plain(7)
+	const day = 24 * time.Hour // that the doors have seen it
 	for range 3000 {
-		if next := keys.After(now, fresh()); next != nil {
+		if next := keys.After(now, day, fresh()); next != nil {
 			if err := next.Validate(); err != nil {
 				t.Fatal(err)
 			}
 			keys = next
 			made++
 		}
-		if again := keys.After(now, fresh()); again != nil {
+		if again := keys.After(now, day, fresh()); again != nil {
 			t.Fatalf("a key was made, and then %v", again)
 		}
 		here, there := plain(7), plain(7)
@@ -111,12 +114,71 @@ func TestKeysTurn(t *testing.T) {
 		t.Errorf("%d keys in %.1f days, %d of 3000 prompts have two names", made, days, both)
 	}
 	now = now.Add(1000 * time.Hour) // no door was there
+	if keys.After(now, day/8, fresh()) != nil {
+		t.Error("a key is made by who has hardly seen the one before")
+	}
 	old := keys.Keys[len(keys.Keys)-1]
-	keys = keys.After(now, fresh())
+	keys = keys.After(now, day, fresh())
 	p, q := plain(7), plain(7)
 	(&MarkKeys{Keys: []MarkKey{old}}).Name(&q, now)
 	if keys.Name(&p, now); p.Marks[0] != q.Marks[0] {
 		t.Error("after a pause a key counts that others may not have heard of")
+	}
+}
+
+// One door of four has a clock that is wrong: by hours, weeks or years, ahead or behind. Keys still turn every
+// day or so, for all that never sooner than in hours, and at the others no text that is asked for all the time
+// is ever without a name in common with what it had a moment before.
+func TestOneDoorsClockIsWrong(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	const hour = time.Hour
+	for _, wrong := range []time.Duration{2 * hour, 10 * hour, 40 * hour, 500 * hour, 90000 * hour} {
+		for _, wrong := range []time.Duration{wrong, -wrong} {
+			var keys *MarkKeys
+			now := time.Unix(1_800_000_000, 0)
+			since, turned, before, turns := now, now, plain(7), 0
+			var last uint64
+			for range 20000 {
+				door := r.IntN(4)
+				clock := now.Add(time.Duration(door-1) * 20 * time.Minute)
+				if door == 3 {
+					clock = now.Add(wrong)
+				}
+				key := make([]byte, 32)
+				binary.BigEndian.PutUint64(key, r.Uint64())
+				if next := keys.After(clock, now.Sub(since), key); next != nil {
+					if err := next.Validate(); err != nil {
+						t.Fatal(err)
+					}
+					keys, since = next, now
+				}
+				here := plain(7)
+				keys.Name(&here, now.Add(time.Duration(r.IntN(3)-1)*20*time.Minute))
+				if !slices.ContainsFunc(here.firstNames(), func(name uint64) bool {
+					return last == 0 || slices.Contains(before.firstNames(), name)
+				}) {
+					t.Fatalf("%v: a text has lost its name %v after the key before turned", wrong,
+						now.Sub(turned))
+				}
+				at := plain(7)
+				if keys.Name(&at, now); at.Marks[0].Hash != last {
+					if passed := now.Sub(turned); turns > 0 && passed < 4*hour {
+						t.Fatalf("%v: a key was in use for %v", wrong, passed)
+					}
+					last, turned, turns = at.Marks[0].Hash, now, turns+1
+				}
+				if passed := now.Sub(turned); passed > 36*hour {
+					t.Fatalf("%v: a key is in use for %v", wrong, passed)
+				}
+				before = here
+				now = now.Add(time.Duration(r.Int64N(int64(4 * time.Minute))))
+			}
+			if turns < 20 {
+				t.Errorf("%v: %d keys in %v", wrong, turns, now.Sub(time.Unix(1_800_000_000, 0)))
+			}
+		}
 	}
 }
 
@@ -183,10 +245,12 @@ func TestKeysAreNotShown(t *testing.T) {
 
 // What a door does for each mark: ns/op is of one.
 func BenchmarkNamesOfMarks(b *testing.B) {
-	keys := (*MarkKeys)(nil).After(time.Unix(0, 0), make([]byte, 32))
+	keys := (*MarkKeys)(nil).After(time.Unix(0, 0), 0, make([]byte, 32))
 	const marks = 800
 	p := plain(make([]uint64, marks)...)
+	sums := p.Sums
 	for n := 0; n < b.N; n += marks {
+		p.Sums = sums
 		keys.Name(&p, time.Unix(1, 0))
 	}
 }

@@ -109,6 +109,8 @@ type Prompt struct {
 	Messages int    `msgpack:"messages"` // 1 for a completion
 	Tokens   int    `msgpack:"tokens"`   // estimate
 	Marks    []Mark `msgpack:"marks,omitempty"`
+	// of the same marks, SumBytes of each text's SHA-256: only where it was read, until it is named
+	Sums []byte `msgpack:"-"`
 	// Hashes of the same marks under the key before, or under that which comes next: for some time around
 	// when that is due. Where a text is known by the former ones, it is to be known by its own from now on;
 	// where it is by the next ones, the prompt means these.
@@ -369,13 +371,19 @@ type Completion struct {
 	// asks for none or that cannot be told
 	Form string `msgpack:"form,omitempty"`
 	// of the dispatch's Sketch: least hashes of the answer's words, see quality.Sketch
-	Sketch []uint32       `msgpack:"sketch,omitempty"`
-	Tool   uint64         `msgpack:"tool,omitempty"` // of the first tool that the answer calls: see [ToolKey]
-	Cost   market.Credits `msgpack:"cost"`
-	TTFTUS int64          `msgpack:"ttft_us"`
-	ITLUS  int64          `msgpack:"itl_us"`
-	Inbox  string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
+	Sketch []uint32 `msgpack:"sketch,omitempty"`
+	Tool   uint64   `msgpack:"tool,omitempty"` // of the first tool that the answer calls: see [ToolKey]
+	// output tokens that the engine's template leaves out of later prompts: reasoning
+	Thought int            `msgpack:"thought,omitempty"`
+	Cost    market.Credits `msgpack:"cost"`
+	TTFTUS  int64          `msgpack:"ttft_us"`
+	ITLUS   int64          `msgpack:"itl_us"`
+	Inbox   string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
 }
+
+// FinishFiltered is why an answer ends that its agent, or the engine, does not pass on to its end: it is paid
+// as far as it went.
+const FinishFiltered = "content_filter"
 
 // What an agent says of the form of an answer.
 const (
@@ -632,6 +640,19 @@ type Status struct {
 	MaxPromptTokens int           `json:"max_prompt_tokens" msgpack:"max_prompt_tokens"`
 	// runtime policies that are on, or would be; none: of a hub without, or of an earlier version
 	Policies []PolicyStatus `json:"policies,omitempty" msgpack:"policies,omitempty"`
+	// nil: of a hub that admits every session, or of an earlier version
+	Seats *SeatStatus `json:"seats,omitempty" msgpack:"seats,omitempty"`
+	// how full it is: below the knee, in transition or saturated; "": it does not say
+	Regime string `json:"regime,omitempty" msgpack:"regime,omitempty"`
+}
+
+// SeatStatus says how a hub that admits sessions is seated.
+type SeatStatus struct {
+	Seats   int   `json:"seats" msgpack:"seats"`     // sessions that have one
+	Used    int   `json:"used" msgpack:"used"`       // blocks of agents' caches that these count
+	Blocks  int   `json:"blocks" msgpack:"blocks"`   // that there are for them
+	Waiting int   `json:"waiting" msgpack:"waiting"` // tasks that wait for one
+	Refused int64 `json:"refused" msgpack:"refused"` // tasks that found none in time, since the hub began
 }
 
 // PolicyStatus says how a runtime policy is.

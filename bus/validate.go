@@ -310,6 +310,7 @@ func (c *Completion) Validate() error {
 	p.count("relayed", c.Relayed)
 	p.count("claimed", c.Claimed)
 	p.number("tool", c.Tool)
+	p.count("thought", c.Thought)
 	p.credits("cost", c.Cost)
 	p.micros("ttft_us", c.TTFTUS)
 	p.micros("itl_us", c.ITLUS)
@@ -462,5 +463,13 @@ func (s *Status) Validate() error {
 		p.within("policies.off_ms", x.OffMS, 0, MaxPatient)
 		p.text("policies.why", len(x.Why), MaxText)
 	}
+	if x := s.Seats; x != nil {
+		p.count("seats.seats", x.Seats)
+		p.count("seats.used", x.Used)
+		p.count("seats.blocks", x.Blocks)
+		p.count("seats.waiting", x.Waiting)
+		p.within("seats.refused", x.Refused, 0, math.MaxInt64)
+	}
+	p.text("regime", len(s.Regime), MaxID)
 	return p.err
 }

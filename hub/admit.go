@@ -54,6 +54,9 @@ func (n *Node) admit(m *bus.Task) error {
 		return n.refuseWith(m, r)
 	}
 	if r := n.judgeRoom(t); r != nil {
+		if r.Code == bus.CodeNoRoom {
+			n.regimes.watch.Turned()
+		}
 		return n.refuseWith(m, r)
 	}
 	if err := n.setTerms(t); err != nil {
@@ -97,9 +100,9 @@ func (n *Node) refuseWith(m *bus.Task, r *bus.Result) error {
 	return nil
 }
 
-// judgeTime sets the deadline: a task whose first token is not expected before it gets no slot. An answer
-// that has begun is not cut off there, or a client could have it for nothing by a well chosen deadline; it
-// can cancel.
+// judgeTime sets the deadline: a task whose first token comes after it more often than not gets no slot. An
+// answer that has begun is not cut off there, or a client could have it for nothing by a well chosen
+// deadline; it can cancel.
 func (n *Node) judgeTime(t *task) *bus.Result {
 	if t.msg.DeadlineMS == 0 {
 		t.deadline = n.now.Add(n.cfg.Deadline)
@@ -225,7 +228,7 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 			continue
 		}
 		could.fitting++
-		if n.now.Add(q.forecast.TTFT).After(t.deadline) {
+		if n.now.Add(a.predictor.Half(q.forecast.TTFT)).After(t.deadline) {
 			continue
 		}
 		timely++

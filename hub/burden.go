@@ -51,7 +51,11 @@ func (n *Node) queue(h *hold) {
 	a, f := h.agent, &h.features
 	f.InFlight, f.Load = len(a.holds), n.load(a)
 	cached := f.Cached
-	h.queued = a.queue.Sent(n.nano, f.Counted, cached, a.predictor.Work(f.Counted-cached, cached),
+	work, ok := a.rate.Takes(f.Counted - cached)
+	if !ok {
+		work = a.predictor.Work(f.Counted-cached, cached)
+	}
+	h.queued = a.queue.Sent(n.nano, f.Counted, cached, work,
 		a.predictor.Forecast(*f).TTFT, h.rec.Output, n.itl(a))
 }
 

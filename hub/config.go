@@ -33,8 +33,10 @@ type Config struct {
 	Rule   `yaml:",inline"`
 	Fee    market.Credits `yaml:"fee"`    // flat, on every award, part of the toll
 	Regime regime.Params  `yaml:"regime"` // acts through the toll alone
-	Crowd  line.Params    `yaml:"crowd"`  // waiting for a full agent; tolls for those who wait
-	Seats  seat.Params    `yaml:"seats"`  // of sessions, where these need more than the caches hold
+	// what tells how full the domain is, and what follows from that
+	Regimes regime.Control `yaml:"regimes"`
+	Crowd   line.Params    `yaml:"crowd"` // waiting for a full agent; tolls for those who wait
+	Seats   seat.Params    `yaml:"seats"` // of sessions, where these need more than the caches hold
 	// agents' congestion charges are part of the toll; without, all free slots of an agent are one tier
 	Tiers bool `yaml:"tiers"`
 	// of agents whose operators say nothing of them the hub measures these; without, the agents do
@@ -156,9 +158,12 @@ func Default() Config {
 		Prior:  predict.DefaultPrior(),
 		Rule:   Rule{Pricing: market.PricingVCG, Settle: market.SettleMetered, Clarke: market.ClarkeClient},
 		Regime: regime.Default(),
-		Crowd:  line.Default(),
-		Seats:  seat.Default(),
-		Seed:   DefaultSeeding(),
+
+		Regimes: regime.DefaultControl(),
+
+		Crowd: line.Default(),
+		Seats: seat.Default(),
+		Seed:  DefaultSeeding(),
 
 		Quality: DefaultJudging(),
 
@@ -235,7 +240,7 @@ func (c Config) Validate() error {
 		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
 		{"regime", c.Regime.Validate()}, {"crowd", c.Crowd.Validate()}, {"terms", c.Terms.validate()},
 		{"seed", c.Seed.validate()}, {"seats", c.Seats.Validate()}, {"quality", c.Quality.validate()},
-		{"policies", c.Policies.Validate(&knownPolicies)},
+		{"policies", c.Policies.Validate(&knownPolicies)}, {"regimes", c.Regimes.Validate()},
 	} {
 		all := []error{part.err}
 		if joined, ok := part.err.(interface{ Unwrap() []error }); ok {

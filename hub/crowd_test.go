@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/line"
 	"souk/market"
 )
 
@@ -128,7 +129,7 @@ func TestNotEverybodyWaitsForTheBetterAgent(t *testing.T) {
 // A client whose tasks are in nobody's way but each other's is charged for none of it.
 func TestAClientAloneIsInNobodysWay(t *testing.T) {
 	for _, clients := range []int{1, 2} {
-		h := crowdHouse(t, 100, func(c *Config) { c.Crowd.Beside = 1500 * time.Microsecond })
+		h := crowdHouse(t, 100, func(c *Config) { c.Crowd = line.Default() })
 		for i := range 3 {
 			h.join(fmt.Sprint("a-", i), "llama", 2, 0.9, card(1, 1, 4))
 		}

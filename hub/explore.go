@@ -113,22 +113,36 @@ func (n *Node) explored(h *hold, c *bus.Completion) {
 			x.shadows = append(x.shadows, s)
 		}
 	case u == nil || u.task != t:
-	case u.shadow != nil && !good: // its owner is not paid for another such answer to the same task
+	case u.canary != nil:
+		n.answered(h, c, u, sketch)
+	case !good: // its owner is not paid for another such answer to the same task
 		u.shadow.owners = append(u.shadow.owners, h.agent.owner)
-	case !good:
-	case u.shadow != nil:
+	default:
 		if s := u.shadow; s.heard(h.agent, sketch) {
 			n.vote(s)
 			x.shadows = slices.DeleteFunc(x.shadows, func(o *shadow) bool { return o == s })
 		}
-	default:
-		if has, ok := sketch.Has(quality.NewSketch(u.canary.Answer, t.sketch)); ok {
-			share := 0.0
-			if has {
-				share = 1
-			}
-			n.judge(h.agent, u.domain, quality.Canary, share)
-		}
+	}
+}
+
+// answered judges the answer to a canary. One without a sketch, or with one that no answer of its length has,
+// is none: else whoever does not know would say nothing of it. One that the question's own bound cut short
+// may have been about to say it.
+func (n *Node) answered(h *hold, c *bus.Completion, u *exploring, sketch quality.Sketch) {
+	if c.Outcome != bus.OutcomeDone || h.rec.Boot != h.agent.reg.Boot {
+		return
+	}
+	has, ok := false, true
+	if len(sketch) > 0 && sketch.Of(c.Usage.Output) {
+		has, ok = sketch.Has(quality.NewSketch(u.canary.Answer, u.task.sketch))
+		ok = ok && (has || c.Finish != "length" || c.Usage.Output < h.rec.MaxTokens)
+	}
+	share := 0.0
+	if has {
+		share = 1
+	}
+	if ok {
+		n.judge(h.agent, u.domain, quality.Canary, share)
 	}
 }
 
@@ -177,7 +191,7 @@ func (n *Node) roam() bool {
 	if len(x.shadows) == 0 && !asks || n.nano < x.next || !n.idle() {
 		return false
 	}
-	x.next = n.at(exploreWait) // or less, once it has a slot: an empty purse is not asked all the time
+	x.next = n.at(n.cfg.Quality.Every)
 	if asks {
 		x.question = n.at(n.cfg.Quality.Canaries)
 		at, bits := n.lot()
@@ -220,11 +234,12 @@ func (n *Node) lot() (float64, uint64) {
 }
 
 // anyone draws an agent that has nothing to do and that a task could have gone to, of an owner that is none
-// of these; nil if there is none.
+// of these, and that does not ask too much; nil if there is none.
 func (n *Node) anyone(t *task, owners []string) *agent {
 	var all []*agent
 	for _, a := range n.roster {
-		if a.free(n) > 0 && len(a.holds) == 0 && !slices.Contains(owners, a.owner) && n.usable(t, a) {
+		if a.free(n) > 0 && len(a.holds) == 0 && !slices.Contains(owners, a.owner) && n.usable(t, a) &&
+			n.fair(a, t.msg.Prompt.Tokens, t.msg.MaxTokens) {
 			all = append(all, a)
 		}
 	}
@@ -243,5 +258,6 @@ func (n *Node) roamTo(a *agent, m *bus.Task, key uint64, u *exploring) bool {
 		return false
 	}
 	u.task, n.explore.under, n.seeds.under = t, u, t
+	n.explore.next = n.at(exploreWait) // or less, once it has a slot: an empty purse is not asked all the time
 	return true
 }

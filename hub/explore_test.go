@@ -254,3 +254,115 @@ func TestCanaries(t *testing.T) {
 		}
 	}
 }
+
+// An agent that does not know the answer gains nothing by saying nothing of it: no sketch, one of no answer
+// that long, or an answer cut short by itself, is no answer. One that the question's bound cuts short is not
+// judged.
+func TestCanariesAreNotEvaded(t *testing.T) {
+	h := newExplored(t, 0,
+		func(c *Config) { c.Quality.Canaries, c.Quality.Questions = time.Second, "a file" })
+	m := h.task("nobody", "x")
+	m.MaxTokens, m.Domain = 64, "math"
+	h.n.SetCanaries([]Canary{{Task: *m, Answer: "forty two"}})
+	ways := map[string]func(c *bus.Completion, key uint64){
+		"none":    func(c *bus.Completion, _ uint64) { c.Sketch = nil },
+		"made-up": func(c *bus.Completion, _ uint64) { c.Sketch = []uint32{}; fill(&c.Sketch) },
+		"short": func(c *bus.Completion, key uint64) {
+			c.Sketch, c.Finish = quality.NewSketch("It is", key), "length"
+		},
+		"bounded": func(c *bus.Completion, key uint64) {
+			c.Sketch, c.Finish, c.Usage.Output = quality.NewSketch("It is", key), "length", 64
+		},
+		"knows": func(c *bus.Completion, key uint64) { c.Sketch = quality.NewSketch("forty two it is", key) },
+	}
+	for id := range ways {
+		h.agent(id, "llama", id, "")
+	}
+	for range 120 {
+		h.wait(time.Second)
+		for len(h.dispatched) > 0 {
+			d := h.dispatched[0]
+			h.dispatched = h.dispatched[1:]
+			id := h.agentOf(d)
+			c := completion(id, d, market.Usage{Prompt: 100, Output: 9})
+			ways[id](c, d.Sketch)
+			h.accept(d)
+			h.must(h.step(c))
+		}
+	}
+	for id := range ways {
+		x, judged := h.heard(id, "canary"), id != "bounded"
+		if (x.Count >= 3) != judged || judged && (x.Mean == 1) != (id == "knows") {
+			t.Errorf("%s: %+v", id, x)
+		}
+	}
+}
+
+// fill is a sketch that hides every word: all of its hashes are less.
+func fill(s *[]uint32) {
+	for i := range uint32(quality.SketchWords) {
+		*s = append(*s, i)
+	}
+}
+
+// Nobody bids against an agent that the hub asks on its own account, so its card is held against those of the
+// others of its model: one that is far above is not paid at all, whoever pays for what: questions, tasks that
+// are asked again, seeds. Where that bound is off, it is.
+func TestWhoAsksTooMuchIsNotAsked(t *testing.T) {
+	for _, dearest := range []float64{2, 0} {
+		h := newExplored(t, 0, func(c *Config) {
+			c.Quality.Canaries, c.Quality.Questions = 5*time.Second, "a file"
+			c.Seed.Dearest = dearest
+		})
+		h.prepaid[h.n.cfg.Prober()] = 1000 * market.Credit
+		m := h.task("nobody", "x")
+		m.MaxTokens, m.Domain = 64, "math"
+		h.n.SetCanaries([]Canary{{Task: *m, Answer: "forty two"}})
+		for _, id := range []string{"a-1", "a-2", "a-3"} {
+			h.agent(id, "llama", id, "It is forty two.")
+		}
+		dear := registration("dear", "llama", 2, 0.8, card(3000, 3000, 12000))
+		dear.Owner, h.says["dear"] = "dear", "It is forty two."
+		h.must(h.n.Join(h.now, dear))
+		h.run()
+		for range 60 {
+			h.wait(5 * time.Second)
+			h.answer()
+		}
+		paid := map[string]int{}
+		for _, id := range h.went {
+			paid[id]++
+		}
+		if len(h.asked) < 20 || (paid["dear"] > 0) != (dearest == 0) || paid["a-1"] == 0 {
+			t.Errorf("at most %v times the median: %d are asked, %v", dearest, len(h.asked), paid)
+		}
+	}
+}
+
+// The next question is due a period after the last: not a period after that had its slot, and not when an
+// empty purse would be asked again.
+func TestQuestionsComeByTheirPeriod(t *testing.T) {
+	h := newExplored(t, 0, func(c *Config) {
+		c.Quality.Canaries, c.Quality.Questions, c.Quality.Every = 3*time.Second, "a file", 3*time.Second
+	})
+	m := h.task("nobody", "x")
+	m.MaxTokens, m.Domain = 64, "math"
+	h.n.SetCanaries([]Canary{{Task: *m, Answer: "forty two"}})
+	h.wait(time.Second) // nobody is there to be asked
+	h.agent("a-1", "llama", "o-1", "It is forty two.")
+	for range 120 {
+		h.wait(500 * time.Millisecond)
+		for len(h.dispatched) > 0 {
+			d := h.dispatched[0]
+			h.dispatched = h.dispatched[1:]
+			h.asked = append(h.asked, d)
+			c := completion("a-1", d, market.Usage{Prompt: 100, Output: 9})
+			c.Sketch = quality.NewSketch(h.says["a-1"], d.Sketch)
+			h.accept(d)
+			h.must(h.step(c))
+		}
+	}
+	if n := len(h.asked); n < 15 || n > 21 {
+		t.Errorf("in a minute %d questions are asked, one is due each 3 s", n)
+	}
+}

@@ -31,6 +31,8 @@ type hold struct {
 	spent    int64         // by all tasks of its agent, when it was handed out
 	first    time.Duration // the latest that the first token was quoted to come, from dispatch
 
+	then placing // as it was then
+
 	congestion market.Credits // the tier's part of its toll, <= 0
 	crowd      *market.Toll   // the crowd's; nil: none
 
@@ -262,6 +264,7 @@ func (n *Node) close(h *hold) {
 	n.timers.set(&h.timer, time.Time{})
 	a := h.agent
 	a.queue.Ended(h.queued, 0)
+	n.deepen(a)
 	a.belief.Ended(h.run)
 	n.seats.table.Back(n.clock(), &h.task.turn)
 	for i, o := range a.holds {
@@ -282,10 +285,14 @@ func (h *hold) due(n *Node) {
 	case !n.now.Before(h.expires) && n.now.Before(n.hears):
 		n.timers.set(&h.timer, n.hears)
 	case !n.now.Before(h.expires):
-		n.acks.put(h.id, bus.CodeLate)
-		n.stats.agent(h.agent.id).Expired++
 		n.fail(h, bus.CodeTimeout, bus.CodeTimeout,
 			"the agent did not report an end in time; nothing was charged")
+		if n.holds[h.id] != nil { // that could not be recorded
+			n.timers.set(&h.timer, n.now.Add(endAgain))
+			return
+		}
+		n.acks.put(h.id, bus.CodeLate)
+		n.stats.agent(h.agent.id).Expired++
 	case h.state.taken():
 		n.timers.set(&h.timer, h.expires)
 	case h.again < dispatchAgain && !h.cancelled && h.task.msg != nil && len(h.task.msg.Body) > 0:
@@ -417,6 +424,7 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 		return
 	}
 	n.hearServed(h, c)
+	n.noteServed(h, c)
 	n.close(h)
 	n.stats.captured(s, h, c, cost)
 	n.noteAnswer(h, c, cost)
@@ -483,8 +491,9 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		Prompt: c.Usage.Prompt, Cached: c.Usage.Cached, Output: c.Usage.Output,
 		NoCacheReport: c.NoCacheReport,
 		// An answer of finish "length" below its max_tokens ended at its client's max_price: its length is a
-		// bid.
+		// bid. One that an agent cuts ends at what was found in it.
 		Cut: c.Outcome != bus.OutcomeDone || c.Finish == "length" && c.Usage.Output < h.rec.MaxTokens ||
+			c.Finish == bus.FinishFiltered ||
 			t.only != nil, // which was to answer with one token
 		TTFT: min(time.Duration(c.TTFTUS)*time.Microsecond, most),
 		ITL:  min(time.Duration(c.ITLUS)*time.Microsecond, most),
@@ -509,6 +518,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 func (n *Node) takes(t *task, h *hold) {
 	a := h.agent
 	n.queue(h)
+	n.deepen(a)
 	h.spent = a.load.Spent(n.nano)
 	a.holds = append(a.holds, h)
 	n.inHand(a)

@@ -50,7 +50,9 @@ func testConfig() Config {
 	c.Domain, c.Hub, c.Journal = "math", "hub-1", "hub-math"
 	c.Labels = []string{"gsm8k"}
 	c.DrainTimeout = 2 * time.Second
-	c.Crowd.Beside = 0 // few agents of tests have tiers, and what a test says of premiums is to be simple
+	// few agents of tests have tiers, and what a test says of premiums is to be simple
+	c.Crowd.Beside, c.Crowd.Compute = 0, 0
+	c.Seats.Depth = 0 // nor are agents to be given less than they have slots for
 	return c
 }
 

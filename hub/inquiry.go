@@ -30,7 +30,7 @@ type inquiry struct {
 	candidates []line.Candidate
 	commons    map[string]int32
 	ofModel    []int32
-	fastest    map[*fastest]time.Duration
+	fastest    map[*fastest]least
 	models     []prize // by model
 	idles      []noted // quotes of agents that have nothing in hand
 }
@@ -242,10 +242,13 @@ func (q *inquiry) look() *bus.Result {
 		x.quote = q.idle(a, held)
 		x.quote.beside(t, a, s.burden)
 		x.ttft, x.queue = x.quote.forecast.TTFT, s.burden.Queue
+		x.early = x.ttft - a.predictor.Half(x.ttft)
 		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
-		if least, ok := q.fastest[a.fastest]; !ok || x.service < least {
-			q.fastest[a.fastest] = x.service
+		took := least{x.service, x.quote.computes}
+		if other, ok := q.fastest[a.fastest]; ok {
+			took = took.or(other)
 		}
+		q.fastest[a.fastest] = took
 		q.sights = append(q.sights, x)
 	}
 	q.home()
@@ -344,9 +347,9 @@ func (q *inquiry) weigh(x *sight) {
 	n, c := q.n, &q.n.crowd
 	s := &c.stands[x.seat]
 	a := s.agent
-	x.load = c.tolls.Avoidable(x.service-q.fastest[a.fastest], q.t.purse.pressure)
+	x.load = c.over(least{x.service, x.quote.computes}, q.fastest[a.fastest], q.t.purse.pressure)
 	saved := a.saves(x.quote.prompt, x.quote.forecast.Output, x.quote.cost)
-	toll := x.load + x.beside + n.cfg.Regime.Toll(0, 0, 0, saved) - n.cfg.Fee
+	toll := x.load + x.beside + n.params().Toll(0, 0, 0, saved) - n.cfg.Fee
 	if s.room > 0 {
 		now := toll + c.tolls.Ahead(c.board.Ahead(x.seat, s.room, q.t.purse.number, 0, false))
 		if n.cfg.Tiers {
@@ -378,7 +381,7 @@ func (q *inquiry) add(s *sight, wait time.Duration, price, toll market.Credits) 
 		return y.within(terms.Cap()) - y.cost + toll - price
 	}
 	x.net = net(t.usual)
-	x.wins = net(t.terms) >= 0 && x.ttft <= t.deadline.Sub(n.now)
+	x.wins = net(t.terms) >= 0 && x.ttft-s.early <= t.deadline.Sub(n.now)
 	i, ok := slices.BinarySearchFunc(q.models, a.reg.Model,
 		func(p prize, model string) int { return cmp.Compare(p.agent.reg.Model, model) })
 	if !ok {

@@ -102,7 +102,7 @@ func printOf(v reflect.Value) uint64 {
 			h.WriteString(v.String())
 		case reflect.Bool:
 			h.WriteString(fmt.Sprint(v.Bool()))
-		case reflect.Float64:
+		case reflect.Float32, reflect.Float64:
 			number(math.Float64bits(v.Float()))
 		case reflect.Func:
 			number(uint64(v.Pointer()))
@@ -223,6 +223,7 @@ func TestAQuoteIsWhatALoneTaskIsGiven(t *testing.T) {
 		h := newHouse(t, func(c *Config) {
 			c.Fee = market.Credits(r.IntN(3)) * 700
 			c.Crowd.Beside = time.Duration(r.IntN(2)) * 1500 * time.Microsecond
+			c.Crowd.Compute = 4 * float64(r.IntN(2))
 			c.Pricing = []string{market.PricingVCG, market.PricingPosted}[r.IntN(2)]
 		})
 		for i := range 1 + r.IntN(4) {

@@ -17,6 +17,7 @@ import (
 	"souk/hub/policy"
 	"souk/hub/predict"
 	"souk/hub/prefix"
+	"souk/hub/regime"
 	"souk/hub/seat"
 	"souk/ledger"
 	"souk/market"
@@ -127,6 +128,7 @@ type Node struct {
 	seats    seats
 	kinds    kinds
 	runtime  runtime
+	regimes  regimes
 	batch    *batch.Batch[*task]
 	room     room
 	round    scratch
@@ -177,12 +179,13 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		prefixes: prefix.NewIndex(cfg.Prefix),
 		treasury: newTreasury(), sales: map[string]*sale{},
 		inquiry: &inquiry{numbers: map[*purse]int{}, commons: map[string]int32{},
-			fastest: map[*fastest]time.Duration{}},
+			fastest: map[*fastest]least{}},
 		stats: newStats(), explore: newExplores(seed),
 	}
+	n.regimes.watch = regime.NewWatch(cfg.Regimes)
 	n.runtime.host = policy.New(cfg.Policies, &knownPolicies, cfg.MaxKnown)
 	n.runtime.tick.owner = &n.runtime
-	n.crowd.again.owner = &n.crowd
+	n.crowd.again.owner, n.touched.old.timer.owner = &n.crowd, &n.touched.old
 	n.seats.table, n.seats.sweep.owner = seat.New(cfg.Seats, cfg.MaxKnown), &n.seats
 	n.seeds.uses = newRecent[uint64, uses](usesKept)
 	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep
@@ -298,6 +301,7 @@ func (n *Node) Tick(now time.Time) {
 // at hand before calling it, so that tasks that came together are cleared together.
 func (n *Node) Ready() Ready {
 	if n.leading {
+		n.observe()
 		before := n.stats.Rounds
 		for again := true; again; again = n.sow() || n.roam() {
 			for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots(n.batch.Len())) {

@@ -19,6 +19,7 @@ func burst(t *testing.T, r *rand.Rand) *house {
 		c.Seats.Spare = time.Duration(r.IntN(2)) * time.Second
 		c.Seats.Depth = time.Duration(r.IntN(2)) * 300 * time.Millisecond
 		c.Crowd.Beside = time.Duration(r.IntN(2)) * 1500 * time.Microsecond
+		c.Crowd.Compute = 4 * float64(r.IntN(2))
 		c.Clarke = []string{market.ClarkeTask, market.ClarkeClient}[r.IntN(2)]
 	})
 	var clients []string
@@ -128,7 +129,7 @@ func TestOwnPlacesAreWorthTheWholeFleet(t *testing.T) {
 				from := len(s.pairs)
 				for k, a := range s.agents {
 					if x := h.n.prospect(a.seat); x.serves && s.tasks[i].lets(a.seat) {
-						s.pairs = append(s.pairs, pair{task: int32(i), agent: int32(k), ttft: x.ttft,
+						s.pairs = append(s.pairs, pair{task: int32(i), agent: int32(k), half: x.ttft - x.early,
 							value: s.tasks[i].valueOf(x), cost: x.quote.cost})
 					}
 				}

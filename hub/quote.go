@@ -24,6 +24,7 @@ type quote struct {
 	most      int              // prompt tokens that the worst case covers
 	features  predict.Features // but for the load
 	work      float64          // thousand tokens to compute
+	computes  time.Duration    // these
 	delay     burden           // by that
 }
 
@@ -50,6 +51,7 @@ func (n *Node) idleQuote(t *task, a *agent, held held) quote {
 		MaxTokens: q.maxTokens, Answer: n.length(t, a),
 	}
 	q.forecast.TTFT, q.work, q.forecast.Output = a.predictor.Idle(q.features)
+	q.computes = a.predictor.Work(q.prompt-held.cached, held.cached)
 	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: held.cached, Output: q.forecast.Output}) +
 		a.tariff
 	q.most = most

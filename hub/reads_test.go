@@ -35,7 +35,7 @@ func TestAPairIsChargedByItsOwnQuote(t *testing.T) {
 	for _, p := range h.n.round.pairs {
 		x, a := h.n.round.tasks[p.task], h.n.round.agents[p.agent]
 		h.n.prospects(x)
-		if got := h.n.prospect(a.seat); !got.serves || got.ttft != p.ttft {
+		if got := h.n.prospect(a.seat); !got.serves || got.ttft-got.early != p.half {
 			t.Errorf("%s may have a slot of %s, and what it is charged there is made of another's quote", x.id,
 				a.id)
 		}

@@ -44,7 +44,7 @@ func (n *Node) Restore() error {
 	}
 	for i := range open {
 		if open[i].Hold.Kind == bus.DispatchPrefetch {
-			n.touched.old = append(n.touched.old, open[i].Hold)
+			n.touched.old.holds = append(n.touched.old.holds, open[i].Hold)
 			continue
 		}
 		n.past = true

@@ -63,6 +63,7 @@ type agent struct {
 	touchesNow map[uint64]bool
 	touchTime  time.Duration // that a touch took of late, until its answer's only token; 0: unknown
 	tab        *tab          // of this second's touches; nil: there were none
+	deepUntil  int64         // by Node.nano: so long it is given nothing, see Node.deep
 	deeper     deeper
 	kind       *kind          // nil: to be found
 	answers    quality.Agent  // what was said of them
@@ -264,6 +265,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	a.correct(n.now, s.InFlight, n.cfg.Settling, first)
 	n.inHand(a)
 	a.queue.Said(n.nano, n.nano-int64(hearsWithin), s.Prefills, s.Ahead)
+	n.deepen(a)
 	switch after := a.free(n); {
 	case after > before, open && !a.open(n), after > 0 && (a.price != price || !slices.Equal(a.tiers, tiers)):
 		n.news()

@@ -51,8 +51,8 @@ type scratch struct {
 
 // pair is a task and an agent that may meet, whatever is bid, with what the round needs of the quote.
 type pair struct {
-	task, agent int32 // in scratch
-	ttft        time.Duration
+	task, agent int32         // in scratch
+	half        time.Duration // within which its first token comes as often as not
 	value, cost market.Credits
 	saved       market.Credits // by what the agent holds
 	toll        market.Credits // all of it
@@ -207,7 +207,7 @@ func (n *Node) pairWith(i, k int) {
 		return
 	}
 	q := x.quote
-	p := pair{task: int32(i), agent: int32(k), ttft: x.ttft, value: t.valueOf(x), cost: q.cost}
+	p := pair{task: int32(i), agent: int32(k), half: x.ttft - x.early, value: t.valueOf(x), cost: q.cost}
 	if !idle {
 		p.saved = a.saves(q.prompt, q.output, q.cost)
 	}
@@ -232,7 +232,7 @@ func resized[T any](list []T, n int) []T {
 // which do, and bids must not decide tolls. Nor does it matter which other tasks are in the round: one that
 // bids below any cost is not.
 func (n *Node) tolls() {
-	s, p := &n.round, n.cfg.Regime
+	s, p := &n.round, n.params()
 	if len(s.pairs) == 0 {
 		return
 	}
@@ -285,7 +285,7 @@ func (n *Node) assemble() market.Round {
 	for i := range s.pairs {
 		p := &s.pairs[i]
 		t := s.tasks[p.task]
-		if p.value-p.cost-n.cfg.Fee < 0 || p.ttft > t.left {
+		if p.value-p.cost-n.cfg.Fee < 0 || p.half > t.left {
 			continue
 		}
 		if p.task != before {
@@ -351,7 +351,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	records := make([]ledger.Record, 1, 1+len(o.Awards))
 	records[0] = ledger.NewRound(n.cfg.Journal, *r, *o, n.salt())
 	records[0].Round.Seen = n.expected(r, s.left)
-	records[0].Round.Set = n.runtime.set(r)
+	records[0].Round.Set = n.regimeSets(r, n.runtime.set(r))
 	holds := make([]*hold, len(o.Awards))
 	placed := make([]*task, len(o.Awards))
 	i := 0
@@ -361,7 +361,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 			i++
 		}
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		q := n.quoted(t, a, n.burden(a))
+		q := n.quotedHolding(t, a, n.burden(a), n.heldBy(t, a))
 		h := n.newHold(t, a, &q, r.Number, slot, aw)
 		var parts market.Toll
 		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {
@@ -379,6 +379,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		t := placed[slot]
 		if t.only == nil {
 			n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
+			n.regimes.watch.Priced(o.Awards[slot].SlotPrice, o.Awards[slot].Cost)
 		}
 		n.start(t, h, &o.Awards[slot])
 	}
@@ -455,6 +456,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		features: q.features, most: q.most, sent: n.now,
 	}
 	h.ttft, h.first = q.forecast.TTFT, a.worstFirst(t, q)
+	h.then = n.placing(t, a, q)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
 		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
 	}

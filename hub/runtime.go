@@ -7,6 +7,7 @@ import (
 	"souk/bus"
 	runtimepolicy "souk/bus/policy"
 	"souk/hub/policy"
+	"souk/hub/policy/ahead"
 	"souk/hub/policy/cachesage"
 	"souk/hub/policy/fair"
 	"souk/hub/policy/pd"
@@ -27,6 +28,7 @@ var knownPolicies = policy.Known{
 	},
 	policy.Keep: {
 		"kvcache": func() runtimepolicy.Policy { return cachesage.NewKVCache(cachesage.Params{}, 1<<16) },
+		"ahead":   func() runtimepolicy.Policy { return ahead.New(1 << 14) },
 	},
 }
 
@@ -52,7 +54,7 @@ func (n *Node) Watch(enters func(policy string)) { n.runtime.host.Enters(enters)
 // plain reports whether agents that are alike to the market are alike to a task: nobody draws or judges each
 // of them for itself.
 func (n *Node) plain() bool {
-	return n.cfg.Regime.Idle() && !n.runtime.host.On(policy.Place, n.now)
+	return n.params().Idle() && !n.runtime.host.On(policy.Place, n.now)
 }
 
 // turnOf is a task as policies hear of it.
@@ -234,10 +236,11 @@ func (n *Node) do(e *runtimepolicy.Effect) bool {
 		if blocks == 0 { // nothing of it is in a cache
 			return false
 		}
-		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks}}) == 0 {
+		warm := e.Kind == runtimepolicy.Warm
+		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks, Warm: warm}}) == 0 {
 			return false
 		}
-		if e.Kind == runtimepolicy.Warm {
+		if warm {
 			n.stats.Warmed++
 		}
 		return true

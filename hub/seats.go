@@ -72,23 +72,39 @@ func (n *Node) come(t *task) {
 
 // deep reports whether an agent is given nothing now, as it has enough to compute, and how long that lasts.
 func (n *Node) deep(a *agent) (time.Duration, bool) {
-	if a.seats == nil {
-		return 0, false
-	}
-	return n.seats.table.Deep(a.seats, n.clock())
+	return time.Duration(max(0, a.deepUntil-n.nano)), n.nano < a.deepUntil
 }
 
-// roomOf is how many tasks an agent takes in one round that has so many slots free.
-func (n *Node) roomOf(a *agent, free int) int {
-	if a.seats == nil || free == 0 {
-		return free
+// deepen finds out anew how long that lasts, as what the agent has to compute has changed, or what is known
+// of it: by what was sent to it, what came back, and what it says.
+func (n *Node) deepen(a *agent) {
+	if a.deepUntil = 0; n.cfg.Seats.Depth <= 0 {
+		return
 	}
+	if left := n.load(a).Left - n.cfg.Seats.Depth; left >= 0 {
+		a.deepUntil = n.at(left + 1)
+		n.timers.set(&a.deeper.timer, n.now.Add(left+1))
+	}
+}
+
+// roomOf is how many tasks an agent takes in one round that has so many slots free: no more than it then has
+// little more to compute than Depth. None of them knows of the others when it is quoted.
+func (n *Node) roomOf(a *agent, free int) int {
 	if _, deep := n.deep(a); deep {
 		return 0
 	}
-	most := n.seats.table.Most(a.seats, n.clock())
+	if a.seats == nil || free < 2 || n.cfg.Seats.Depth <= 0 {
+		return free
+	}
+	most := a.seats.Most(n.cfg.Seats.Depth - n.load(a).Left)
 	n.seats.capped = n.seats.capped || most < free
 	return min(free, most)
+}
+
+// more is when an agent takes another task that is given so many now, and has a slot for one more.
+func (n *Node) more(a *agent, given int) time.Duration {
+	usual := min(a.seats.Usual(), time.Hour)
+	return max(0, n.load(a).Left+time.Duration(given)*usual-n.cfg.Seats.Depth)
 }
 
 // prefill is how long an agent takes to compute a prompt of which it holds so much.
@@ -258,9 +274,6 @@ func (n *Node) seated(t *task, h *hold) {
 	takes := a.prefill(h.rec.Prompt, h.rec.Cached)
 	n.touch(t, h, need)
 	n.seats.table.Award(n.clock(), &t.turn, a.seats, need, takes)
-	if left, deep := n.deep(a); deep {
-		n.timers.set(&a.deeper.timer, n.now.Add(left+1))
-	}
 }
 
 // deeper wakes those who wait when an agent has less to compute.
@@ -271,11 +284,10 @@ type deeper struct {
 
 // due implements timed.
 func (d *deeper) due(n *Node) {
-	if left, deep := n.deep(d.agent); deep {
-		n.timers.set(&d.timer, n.now.Add(left+1))
-		return
+	n.deepen(d.agent)
+	if _, deep := n.deep(d.agent); !deep {
+		n.news()
 	}
-	n.news()
 }
 
 // answeredSeat says that an agent has served a task.
@@ -315,6 +327,7 @@ func (n *Node) refuseUnseated() {
 		n.stats.Unseated++
 		n.end(t, n.noSeat(t))
 	}
+	n.countUnseated()
 }
 
 // noSeat is the answer to a task whose session found no seat, with when it should come back.

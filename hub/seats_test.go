@@ -372,7 +372,6 @@ func TestAnAgentIsNotGivenMoreThanItsDepth(t *testing.T) {
 	long := func(m *bus.Task) { m.Prompt.Tokens, m.Prompt.Bytes = 6000, 24000 }
 	takes := h.n.lookup("a-1").prefill(6000, 0)
 	h.n.cfg.Seats.Depth = takes / 2
-	h.n.seats.table.Depth = takes / 2
 	h.must(h.step(h.task("ann", "t1", long)))
 	h.must(h.step(h.task("ann", "t2", long)))
 	h.take("ann", "t1")
@@ -382,6 +381,103 @@ func TestAnAgentIsNotGivenMoreThanItsDepth(t *testing.T) {
 	if free := h.n.Status().Free; free != 0 {
 		t.Errorf("it says that it has %d free slots", free)
 	}
-	h.pass(20 * time.Millisecond)
+	h.pass(40 * time.Millisecond)
 	h.take("ann", "t2")
+}
+
+// What an agent says moves that: once no prompt of its is left to compute it is given more, whatever was
+// expected.
+func TestAnAgentThatIsDoneIsGivenMore(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.Seats.Depth = 100 * time.Millisecond; c.Seed.Every = 0 })
+	h.join("a-1", "llama", 8, 0.9, card(1, 1, 4))
+	long := func(m *bus.Task) { m.Prompt.Tokens, m.Prompt.Bytes = 6000, 24000 }
+	h.must(h.step(h.task("ann", "t1", long)))
+	h.must(h.step(h.task("ann", "t2", long)))
+	h.accept(h.take("ann", "t1"))
+	h.pass(200 * time.Millisecond)
+	says := func(seq uint64, prefills int) {
+		h.must(h.summary("a-1", seq, func(s *bus.Summary) { s.Prefills, s.Ahead = prefills, 6000*prefills }))
+		h.run()
+	}
+	if says(1, 1); len(h.dispatched) > 0 {
+		t.Fatalf("it says that it computes a prompt, and is given more: %s", h.running())
+	}
+	says(2, 0)
+	h.take("ann", "t2")
+}
+
+// A task pays for each second of computing that it would not take at another agent, there and nowhere else,
+// whatever it bids: others wait behind it, and find less in the cache.
+func TestComputingWhatAnotherHoldsIsCharged(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.Crowd.Compute, c.Batch.Eager, c.Seed.Every = 4, false, 0 })
+	h.join("a-0", "llama", 4, 0.9, card(1, 1, 4))
+	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
+	long := func(m *bus.Task) { m.Session, m.Prompt.Tokens, m.Prompt.Bytes = "s", 4000, 400 }
+	h.must(h.step(h.task("ann", "t0", long)))
+	h.pass(20 * time.Millisecond)
+	d := h.take("ann", "t0")
+	home := h.agentOf(d)
+	h.serve(d, market.Usage{Prompt: 4000, Output: 10})
+	var before market.Credits
+	for i, w := range []market.Credits{market.Credit, 10 * market.Credit} {
+		id := fmt.Sprint("t", i+1)
+		h.must(h.step(h.task("ann", id, long, worth(w))))
+		h.weigh(func(t *task) bool { return t.key.id == id })
+		s := &h.n.round
+		if len(s.pairs) != 2 {
+			t.Fatalf("it may go to %d agents", len(s.pairs))
+		}
+		for _, p := range s.pairs {
+			a := s.agents[p.agent]
+			held := a.expect(s.tasks[p.task])
+			extra := a.predictor.Work(held.tokens-held.cached, held.cached)
+			if a.id == home {
+				if p.parts.Load != 0 || held.cached == 0 {
+					t.Errorf("at home, where %d tokens are held, it pays %s", held.cached, p.parts.Load)
+				}
+				continue
+			}
+			least := h.n.lookup(home)
+			there := least.expect(s.tasks[p.task])
+			extra -= least.predictor.Work(there.tokens-there.cached, there.cached)
+			want := h.n.crowd.tolls.Computed(extra)
+			if p.parts.Load != want || want >= 0 || extra <= 0 {
+				t.Errorf("elsewhere, where it takes %v more, it pays %s, want %s", extra, p.parts.Load, want)
+			}
+			if i > 0 && p.parts.Load != before {
+				t.Errorf("by another bid it pays %s instead of %s", p.parts.Load, before)
+			}
+			before = p.parts.Load
+		}
+	}
+}
+
+// A hub's status says how it is seated, and what of it waits or was sent away; one that admits everybody says
+// nothing of seats.
+func TestStatusSaysHowAHubIsSeated(t *testing.T) {
+	h := seatedHouse(t, 1, 2, func(c *Config) { c.Seats.Wait = 5 * time.Second })
+	for i := range 3 {
+		h.turn("ann", fmt.Sprint("t", i), fmt.Sprint("s", i))
+	}
+	want := &bus.SeatStatus{Seats: 2, Blocks: 40, Waiting: 1}
+	got := h.n.Status()
+	if got.Seats == nil || got.Seats.Used < 20 || got.Seats.Used > 40 {
+		t.Fatalf("%+v", got.Seats)
+	}
+	if want.Used = got.Seats.Used; *got.Seats != *want {
+		t.Errorf("%+v, want %+v", got.Seats, want)
+	}
+	data, err := bus.Encode(got)
+	h.must(err)
+	read := new(bus.Status)
+	if h.must(bus.Decode(data, read)); *read.Seats != *want {
+		t.Errorf("%+v was said and %+v heard", got.Seats, read.Seats)
+	}
+	h.pass(6 * time.Second)
+	if s := h.n.Status().Seats; s.Refused != 1 || s.Waiting != 0 {
+		t.Errorf("one was sent away: %+v", s)
+	}
+	if s := newHouse(t, nil).n.Status(); s.Seats != nil {
+		t.Errorf("a hub without seats says %+v", s.Seats)
+	}
 }

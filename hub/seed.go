@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"souk/bus"
@@ -25,10 +26,13 @@ type Seeding struct {
 	Client string        `yaml:"client"`
 	Every  time.Duration `yaml:"every"`  // least time between two; 0: nothing is seeded
 	Within time.Duration `yaml:"within"` // as many dialogues are expected to begin alike as last so long
+	// an agent gets none of that client's money, for seeds, touches or questions, that asks more for them than
+	// so many times what the median of its model's other agents does; 0: it may ask what it likes
+	Dearest float64 `yaml:"dearest"`
 }
 
 // DefaultSeeding seeds wherever there is money for it.
-func DefaultSeeding() Seeding { return Seeding{Every: time.Second, Within: time.Minute} }
+func DefaultSeeding() Seeding { return Seeding{Every: time.Second, Within: time.Minute, Dearest: 2} }
 
 func (s Seeding) validate() error {
 	var errs []error
@@ -40,6 +44,9 @@ func (s Seeding) validate() error {
 	}
 	if s.Within < time.Second || s.Within > 24*time.Hour {
 		errs = append(errs, fmt.Errorf("within: %v is not from 1s to 24h", s.Within))
+	}
+	if s.Dearest != 0 && !(s.Dearest >= 1 && s.Dearest <= 1e6) {
+		errs = append(errs, fmt.Errorf("dearest: %v is neither 0 nor from 1 to 1e6", s.Dearest))
 	}
 	return errors.Join(errs...)
 }
@@ -76,9 +83,12 @@ const usesKept = 1024
 // noteUse counts a task that goes to an agent among those that begin as it does.
 func (n *Node) noteUse(t *task) {
 	s := &n.seeds
-	if t.only != nil {
-		s.next = n.at(n.cfg.Seed.Every) // there was money
-		n.explore.next = n.at(n.cfg.Quality.Every)
+	switch u := n.explore.under; { // there was money
+	case t.only == nil:
+	case u != nil && u.task == t:
+		n.explore.next = n.at(n.cfg.Quality.Every - n.now.Sub(t.arrived))
+	default:
+		s.next = n.at(n.cfg.Seed.Every)
 	}
 	if n.cfg.Seed.Every == 0 || t.only != nil || t.carried() > 0 || t.msg.Prompt.Loose == bus.LooseMedia {
 		return
@@ -159,9 +169,31 @@ func (n *Node) ownTask(m bus.Task, kind string, tokens int, a *agent) (*task, qu
 	return t, q
 }
 
-// afford has the hub's own client pay for a task of its own; false if that client is at a limit.
+// fair reports whether an agent may have the money of the hub's own client for so many tokens. No client said
+// what they are worth, and nobody bids against the agent, so nothing but the others' cards bounds what it
+// asks. Of two in the middle the lesser counts; where it is alone there is nothing to compare it with.
+func (n *Node) fair(a *agent, prompt, output int) bool {
+	if n.cfg.Seed.Dearest == 0 {
+		return true
+	}
+	var others []market.Credits
+	for _, b := range n.roster {
+		if b != a && b.joined && b.reg.Model == a.reg.Model {
+			others = append(others, market.WorstCase(b.price, prompt, output)+b.tariff)
+		}
+	}
+	if len(others) == 0 {
+		return true
+	}
+	slices.Sort(others)
+	median := max(1, others[(len(others)-1)/2])
+	return float64(market.WorstCase(a.price, prompt, output)+a.tariff) <= n.cfg.Seed.Dearest*float64(median)
+}
+
+// afford has the hub's own client pay for a task of its own; false if that client is at a limit, or the agent
+// asks too much.
 func (n *Node) afford(t *task, q *quote) bool {
-	if n.judgeRoom(t) != nil {
+	if n.judgeRoom(t) != nil || !n.fair(t.only, q.prompt, q.maxTokens) {
 		return false
 	}
 	// It pays cost and fee: its round is its alone, and no slot has a price. The hold has to cover the worst.

@@ -25,8 +25,9 @@ func (n *Node) expected(r *market.Round, tasks []*task) []ledger.Seen {
 	for _, edges := range [2][]market.Edge{r.Edges, r.Others} {
 		for i := range edges {
 			x := &seen[edges[i].Agent]
-			q := n.quoted(tasks[edges[i].Task], x.agent, x.burden)
-			f := &q.forecast
+			t := tasks[edges[i].Task]
+			q := n.noted(t, x.agent, n.heldBy(t, x.agent))
+			f := x.agent.predictor.Beside(q.features, x.burden)
 			all = append(all, ledger.Seen{Prompt: q.prompt, Cached: q.features.Cached, Output: f.Output,
 				Evidence: x.evidence, First: f.TTFT, Least: f.Low, Most: f.High}.Rounded())
 		}

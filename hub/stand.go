@@ -82,6 +82,7 @@ type prospect struct {
 	loaded        bool // load is known
 	quote         *offer
 	ttft, service time.Duration  // beside what is in hand there
+	early         time.Duration  // by which half of all first tokens come before it
 	queue         time.Duration  // of the first, that passes while it waits
 	load          market.Credits // the toll for the time that it takes longer than elsewhere: see Node.loads
 }
@@ -97,6 +98,7 @@ type offer struct {
 	prompt, output int           // tokens that are expected
 	first          time.Duration // to the first token where nothing is in hand, by the line alone
 	work           float64       // thousand tokens to compute
+	computes       time.Duration // these
 	stays          time.Duration // that it keeps a slot after that
 	cost           market.Credits
 	most           market.Credits // of value: no more can be held
@@ -243,6 +245,17 @@ func (n *Node) heldOf(t *task) []holding {
 	return k.holds
 }
 
+// heldBy is what an agent holds of a prompt in a round, before that is awarded.
+func (n *Node) heldBy(t *task, a *agent) held {
+	holds := n.heldOf(t)
+	for i := range holds {
+		if h := &holds[i]; int(h.Place) == a.belief.Place() {
+			return h.of(a, t, n.crowd.round)
+		}
+	}
+	return a.cold(t)
+}
+
 // of is what an agent holds. No belief changes in a round before it is awarded.
 func (h *holding) of(a *agent, t *task, round uint64) held {
 	if h.round == round {
@@ -267,7 +280,7 @@ func (n *Node) prospects(t *task) {
 		c.offers[:0]
 	holds := n.heldOf(t)
 	// where agents are drawn for one by one, or the task may not go to some, no two are alike
-	c.alike = n.cfg.Regime.Idle() && t.only == nil && len(t.failedAt) == 0
+	c.alike = n.params().Idle() && t.only == nil && len(t.failedAt) == 0
 	for i := range holds {
 		h := &holds[i]
 		if int(h.Place) < len(c.places) && c.places[h.Place] > 0 {
@@ -287,20 +300,23 @@ func (n *Node) prospects(t *task) {
 	n.fastest()
 }
 
-// fastest finds out how long the task takes where it takes least in a class.
+// takes is how long the task and its prompt take there.
+func (x *prospect) takes() least { return least{x.service, x.quote.computes} }
+
+// fastest finds out how long the task takes where it takes least in a class, and how long its prompt does.
 func (n *Node) fastest() {
 	c := &n.crowd
-	takes := func(a *agent, service time.Duration) {
+	takes := func(a *agent, x *prospect) {
 		f := a.fastest
 		if f.asked != c.asked {
-			f.asked, f.service = c.asked, service
+			f.asked, f.least = c.asked, x.takes()
 		} else {
-			f.service = min(f.service, service)
+			f.least = f.or(x.takes())
 		}
 	}
 	for i := range c.rows {
 		if x := &c.rows[i]; x.serves {
-			takes(c.groups[x.group].first, x.service)
+			takes(c.groups[x.group].first, x)
 		}
 	}
 	if !c.alike {
@@ -311,16 +327,22 @@ func (n *Node) fastest() {
 		if c.toldAll(l) {
 			continue
 		}
+		o := n.offeredCold(l)
 		for _, k := range l.calm {
 			g := &c.groups[k]
 			if c.toldOf(g) == g.size {
 				continue
 			}
-			if x := n.others(g); x.serves {
-				takes(g.first, x.service)
+			if f, p := g.first.fastest, g.first.predictor; f.asked == c.asked {
+				if o.stays+p.Soonest(o.first, g.burden.All) >= f.service {
+					break // the others of the lane delay it more
+				}
+				if o.stays+p.Least(o.first, o.work, g.burden) >= f.service {
+					continue
+				}
 			}
-			if g.first.predictor.Straight() {
-				break // the others of the lane delay it more
+			if x := n.others(g); x.serves {
+				takes(g.first, x)
 			}
 		}
 	}
@@ -350,12 +372,12 @@ func (n *Node) others(g *group) *prospect {
 	return &c.rows[g.row]
 }
 
-// loads is the toll for the time that a task takes longer than elsewhere.
+// loads is the toll for the time that a task takes longer than elsewhere, and its prompt does.
 func (c *crowd) loads(x *prospect) market.Credits {
 	if !x.loaded {
 		x.loaded = true
 		if x.serves {
-			x.load = c.tolls.Avoidable(x.service-c.groups[x.group].first.fastest.service, c.pressed)
+			x.load = c.over(x.takes(), c.groups[x.group].first.fastest.least, c.pressed)
 		}
 	}
 	return x.load
@@ -419,6 +441,7 @@ func (n *Node) offered(a *agent, held held) *offer {
 		o.prompt, o.output, o.first, o.work, o.cost = q.prompt, q.forecast.Output, q.forecast.TTFT, q.work,
 			q.cost
 		o.most, o.quality, o.stays = q.room(t.reserved), q.quality, n.service(a, 0, o.output)
+		o.computes = q.computes
 	}
 	return o
 }
@@ -444,7 +467,7 @@ func (n *Node) row(a *agent, g *group, o *offer) int32 {
 	}
 	if x.serves = suits && o.takes; x.serves {
 		x.ttft = a.predictor.Later(o.first, o.work, g.burden)
-		x.service = o.stays + x.ttft
+		x.service, x.early = o.stays+x.ttft, x.ttft-a.predictor.Half(x.ttft)
 	}
 	return i
 }
@@ -472,8 +495,8 @@ func (n *Node) endsAt(s *stand) *line.Ends {
 		for _, h := range s.agent.holds {
 			e.Add(h.ttft+time.Duration(h.rec.Output)*itl, n.now.Sub(h.sent))
 		}
-		if left, deep := n.deep(s.agent); deep && len(s.agent.holds)+s.agent.stuck < s.agent.slots {
-			e.Add(left, 0)
+		if a := s.agent; s.room < a.slots-len(a.holds)-a.stuck {
+			e.Add(n.more(a, s.room), 0)
 		}
 		e.Done()
 	}
@@ -525,8 +548,11 @@ func (c *crowd) putOff(g *group) {
 const never = math.MaxInt64 / 2
 
 // soonest gives the groups of a lane by how soon their slots come, as long as one of them may be better for
-// the task than what was found: see offer.late. Only agents count that it does not tell from the others.
-func (n *Node) soonest(l *lane, look func(*group, *prospect)) {
+// the task than what was found: see offer.late. Only agents count that it does not tell from the others. A
+// group is passed over, and what the task would have of it not found out, if it may not be better even where
+// its slots come in that time and a first token takes as little as it may.
+func (n *Node) soonest(l *lane, may func(*group, *prospect, time.Duration) bool,
+	look func(*group, *prospect)) {
 	c := &n.crowd
 	if !c.alike || c.toldAll(l) {
 		return
@@ -535,11 +561,14 @@ func (n *Node) soonest(l *lane, look func(*group, *prospect)) {
 	if !o.takes {
 		return
 	}
-	// An hour no forecast exceeds, so that all are as late; and what a tree adds is in no order.
-	whole := o.first+l.longest > time.Hour || !l.first.predictor.Straight()
+	p := l.first.predictor
+	// An hour no forecast exceeds, so that all are as late.
+	whole := o.first+l.longest > time.Hour
+	// What a tree adds is in no order, and takes off so much at most.
+	less := o.first + l.longest - p.Soonest(o.first, l.longest)
 	for i := 0; i < len(l.soon); {
 		g := &c.groups[l.soon[i]]
-		if g.later >= o.late-o.first && !whole {
+		if g.later-less >= o.late-o.first && !whole {
 			return
 		}
 		if g.sorted != c.round {
@@ -547,10 +576,23 @@ func (n *Node) soonest(l *lane, look func(*group, *prospect)) {
 				continue // another may be sooner
 			}
 		}
+		i++
+		if len(g.stands) == 0 {
+			continue
+		}
+		least := p.Least(o.first, o.work, g.burden)
+		if g.later-g.burden.All+least >= o.late {
+			continue
+		}
+		next := &c.stands[g.stands[0]]
+		c.rough = prospect{group: next.group, quote: o, serves: true, ttft: least, service: o.stays + least,
+			queue: g.burden.Queue}
+		if !may(g, &c.rough, next.next) {
+			continue
+		}
 		if x := n.others(g); x != nil && x.serves {
 			look(g, x)
 		}
-		i++
 	}
 }
 
@@ -643,7 +685,10 @@ func (n *Node) rather(t *task) *agent {
 		}
 	}
 	for i := range c.lanes {
-		n.soonest(&c.lanes[i], func(g *group, x *prospect) {
+		n.soonest(&c.lanes[i], func(_ *group, x *prospect, d time.Duration) bool {
+			value, ok := f.worth(x, f.first(x, d))
+			return ok && (at < 0 || value-x.quote.cost >= best)
+		}, func(g *group, x *prospect) {
 			if len(c.open(g)) == 0 {
 				first(g.stands, x.group, x)
 			}

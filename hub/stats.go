@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"souk/bus"
-	"souk/hub/policy"
+	"souk/bus/policy"
 	"souk/market"
 )
 
@@ -52,6 +52,7 @@ type Stats struct {
 	Open, Waiting, Holds int // now
 	Seats                SeatStats
 	Trees                TreeStats
+	Regime               RegimeStats
 
 	agents map[string]*AgentStats
 	Agents []AgentStats // sorted by name
@@ -176,6 +177,7 @@ func (n *Node) Stats() Stats {
 	s.Policies = n.runtime.host.States(n.now)
 	s.Trees.Firsts, s.Trees.FirstsOpen, s.Trees.FirstsOpened = n.classes.Gates()
 	s.Trees.LengthsOpen, s.Trees.LengthsOpened = n.outputs.Gate()
+	s.Regime = n.regimeStats()
 	s.agents = nil
 	s.Agents = make([]AgentStats, 0, len(n.stats.agents))
 	for _, a := range n.stats.agents {

@@ -52,7 +52,7 @@ func (n *Node) report() {
 func (n *Node) Status() *bus.Status {
 	s := &bus.Status{
 		Domain: n.cfg.Domain, Labels: n.cfg.Labels, General: n.cfg.General, Epoch: n.epoch, Seq: n.status.seq,
-		Waiting: n.waiting,
+		Waiting: n.waiting, Regime: n.Regime().String(),
 	}
 	if n.leading && !n.draining && !n.full && !n.stale {
 		s.Room = n.cfg.MaxWaiting - n.waiting
@@ -64,6 +64,10 @@ func (n *Node) Status() *bus.Status {
 	for _, p := range n.runtime.host.States(n.now) {
 		s.Policies = append(s.Policies, bus.PolicyStatus{Hook: p.Hook, Policy: p.Policy,
 			OffMS: max(0, p.Off.Sub(n.now).Milliseconds()), Why: bus.Clip(p.Why, bus.MaxText)})
+	}
+	if n.cfg.Seats.Sessions {
+		s.Seats = &bus.SeatStatus{Waiting: n.seats.waiting, Refused: n.stats.Unseated}
+		s.Seats.Seats, s.Seats.Used, s.Seats.Blocks = n.seats.table.Seats()
 	}
 	for _, a := range n.roster {
 		if !a.joined {

@@ -203,6 +203,7 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	case parked:
 		n.purses[t.key.client].drop(t)
 	case waiting:
+		n.noteUnserved(t, r.Code)
 		n.wait(t, -1)
 		if n.batch.Remove(t); n.batch.All() == 0 {
 			n.crowd.pressure.Add(n.now, 0)

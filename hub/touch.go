@@ -37,7 +37,7 @@ const (
 type touched struct {
 	tabs map[string]*tab // by hold
 	made uint64          // touches
-	old  []ledger.Hold   // of the life before
+	old  oldTabs         // of the life before
 }
 
 // tab is what an agent's touches of one second come to.
@@ -59,10 +59,17 @@ type tab struct {
 type sentTouch struct {
 	session        uint64
 	tokens, blocks int
+	warm           bool
 }
 
-// heldHere is how many holds are open.
-func (n *Node) heldHere() int { return len(n.holds) + len(n.touched.tabs) }
+// heldHere is how many holds are open that the hub is to end: those of the life before while it leads.
+func (n *Node) heldHere() int {
+	open := len(n.holds) + len(n.touched.tabs)
+	if n.leading {
+		open += len(n.touched.old.holds)
+	}
+	return open
+}
 
 // touches reports whether an agent uses again what it is told to.
 func (a *agent) touches() bool { return slices.Contains(a.reg.Features, bus.Touches) }
@@ -123,7 +130,7 @@ func (n *Node) sendTouches(a *agent, all []seat.Touch) (sent int) {
 		x.worst, x.touch, sent = worst, x.touch+1, sent+1
 		n.touched.made++
 		id := fmt.Sprintf("touch-%d-%d", n.epoch, n.touched.made)
-		x.sent[id] = sentTouch{one.Key, tokens, one.Blocks}
+		x.sent[id] = sentTouch{one.Key, tokens, one.Blocks, one.Warm}
 		a.touching += one.Blocks
 		if a.touchesNow == nil {
 			a.touchesNow = map[uint64]bool{}
@@ -143,7 +150,7 @@ func (n *Node) sendTouches(a *agent, all []seat.Touch) (sent int) {
 }
 
 // openTab holds money for an agent's touches of the next second, the first of which these are; nil if the
-// client that pays for them has none.
+// client that pays for them has none, or the agent asks too much of it.
 func (n *Node) openTab(a *agent, first []seat.Touch) *tab {
 	client, size := n.cfg.Prober(), max(1, a.reg.BlockSize)
 	share := int(tabShare * float64(a.reg.KVTokens))
@@ -159,6 +166,9 @@ func (n *Node) openTab(a *agent, first []seat.Touch) *tab {
 		worst = next
 		expected.Prompt, expected.Cached = expected.Prompt+tokens+1, expected.Cached+tokens
 		expected.Output++
+	}
+	if !n.fair(a, first[0].Blocks*size+1, 1) {
+		return nil
 	}
 	n.fundTouches(client, most, market.WorstCase(a.price, first[0].Blocks*size+1, 1))
 	if amount <= 0 || expected.Output == 0 {
@@ -234,9 +244,11 @@ func (n *Node) touchEnded(x *tab, c *bus.Completion) error {
 		x.used.Prompt, x.used.Cached = x.used.Prompt+used.Prompt, x.used.Cached+used.Cached
 		x.used.Output++
 		x.ended++
-		if n.found(a, t, used.Cached); used.Cached >= t.tokens-2*max(1, a.reg.BlockSize) {
+		switch n.found(a, t, used.Cached); {
+		case t.warm: // it was not expected to be there
+		case used.Cached >= t.tokens-2*max(1, a.reg.BlockSize):
 			s.Found++
-		} else {
+		default:
 			s.Missed++
 		}
 		if took := time.Duration(c.TTFTUS) * time.Microsecond; took > 0 {
@@ -261,7 +273,9 @@ func (n *Node) found(a *agent, t sentTouch, tokens int) {
 	if a.seats == nil {
 		return
 	}
-	n.seats.table.Touched(n.clock(), a.seats, t.session, t.blocks, tokens/size)
+	if !t.warm { // else what is missing says nothing of what else is
+		n.seats.table.Touched(n.clock(), a.seats, t.session, t.blocks, tokens/size)
+	}
 	if tokens > 0 {
 		a.belief.Used(t.session)
 	}
@@ -287,7 +301,8 @@ func (n *Node) settleTab(x *tab) {
 			Usage: x.used}, n.salt())
 	}
 	if err := n.commit(end); err != nil {
-		n.fault(fmt.Errorf("end of hold %s, for touches: %w", x.id, err))
+		n.fault(fmt.Errorf("end of hold %s, for touches, which is tried again: %w", x.id, err))
+		n.timers.set(&x.timer, n.now.Add(endAgain))
 		return
 	}
 	for _, t := range x.sent {
@@ -304,13 +319,34 @@ func (n *Node) settleTab(x *tab) {
 	n.startIdle(n.purse(x.rec.Client))
 }
 
-// voidTabs ends the holds for touches of the life before: nobody knows what came of them.
+// endAgain is how soon the end of a hold is tried again that could not be recorded.
+const endAgain = time.Second
+
+// oldTabs are the holds for touches of the life before that are not void yet.
+type oldTabs struct {
+	holds []ledger.Hold
+	timer timer
+}
+
+// due implements timed.
+func (o *oldTabs) due(n *Node) {
+	if n.leading {
+		n.voidTabs()
+	}
+}
+
+// voidTabs ends the holds for touches of the life before: nobody knows what came of them. What cannot be
+// recorded now is tried again.
 func (n *Node) voidTabs() {
-	for i := range n.touched.old {
-		h := &n.touched.old[i]
-		if err := n.commit(ledger.NewVoid(n.cfg.Journal, *h, string(bus.CodeTimeout), n.salt())); err != nil {
-			n.fault(fmt.Errorf("void of hold %d/%d, for touches: %w", h.Round, h.Slot, err))
+	o := &n.touched.old
+	left := o.holds[:0]
+	for _, h := range o.holds {
+		if err := n.commit(ledger.NewVoid(n.cfg.Journal, h, string(bus.CodeTimeout), n.salt())); err != nil {
+			n.fault(fmt.Errorf("void of hold %d/%d, for touches, which is tried again: %w", h.Round, h.Slot, err))
+			left = append(left, h)
 		}
 	}
-	n.touched.old = nil
+	if o.holds = left; len(left) > 0 {
+		n.timers.set(&o.timer, n.now.Add(endAgain))
+	}
 }

@@ -347,3 +347,91 @@ func TestNothingIsTouchedTwiceAtOnce(t *testing.T) {
 	}
 	h.audited()
 }
+
+// A hold for touches whose end cannot be recorded is ended later: what the agent has answered is paid then.
+func TestTheEndOfTouchesIsTriedAgain(t *testing.T) {
+	h, touches := funded(t, nil)
+	for _, x := range touches {
+		h.must(h.step(touchedBy(x, x.Dispatch.Tokens+1, x.Dispatch.Tokens)))
+	}
+	x := h.n.touched.tabs[touches[0].Dispatch.Hold]
+	client := x.rec.Client
+	x.rec.Client = "nobody" // who has nothing to pay it with
+	h.pass(1100 * time.Millisecond)
+	if cost, _, _ := h.paidFor(); cost != 0 || len(h.faults) != 1 || h.n.heldHere() != 1 {
+		t.Fatalf("%s are paid; faults %v; %d holds", cost, h.faults, h.n.heldHere())
+	}
+	x.rec.Client, h.faults = client, nil
+	h.pass(1100 * time.Millisecond)
+	if cost, captures, _ := h.paidFor(); cost == 0 || captures != 1 || len(h.faults) > 0 ||
+		h.n.heldHere() != 0 {
+		t.Errorf("%s are paid, by %d captures; faults %v; %d holds", cost, captures, h.faults, h.n.heldHere())
+	}
+	h.audited()
+}
+
+// An agent whose card is far above those of the others of its model is paid for no touch: nobody bid for it.
+func TestWhoAsksTooMuchIsNotTouched(t *testing.T) {
+	for others, touched := range map[market.Credits]bool{card(10, 1, 40).Miss: true, 1: false} {
+		h, all := touching(t, 12, 100*market.Credit, nil)
+		for i := range 3 {
+			reg := registration(fmt.Sprint("b-", i), "llama", 8, 0.9, card(10, 1, 40))
+			reg.Price = market.Price{Miss: others, Hit: min(others, reg.Price.Hit), Out: 4 * others}
+			reg.Domains[0].Score = 0.01 // to whom nobody goes
+			h.must(h.n.Join(h.now, reg))
+		}
+		h.run()
+		h.pass(1500 * time.Millisecond)
+		h.first("poor")
+		h.first("new")
+		if (len(*all) > 0) != touched {
+			t.Errorf("others ask %s: %d sessions are touched", others, len(*all))
+		}
+	}
+}
+
+// Nor does a hold of the life before stay open for that, and a hub that stops waits until it is void.
+func TestTheVoidOfTouchesOfTheLifeBeforeIsTriedAgain(t *testing.T) {
+	h, _ := funded(t, nil)
+	h.restart()
+	h.must(h.n.Restore())
+	old := &h.n.touched.old
+	if len(old.holds) != 1 {
+		t.Fatalf("%d holds of the life before", len(old.holds))
+	}
+	client := old.holds[0].Client
+	old.holds[0].Client = "nobody" // who has no such hold
+	h.must(h.n.Lead(h.now, 8))
+	h.run()
+	if _, _, voids := h.paidFor(); voids != 0 || len(h.faults) != 1 || h.n.heldHere() != 1 || h.n.Idle() {
+		t.Fatalf("%d voids; faults %v; %d holds", voids, h.faults, h.n.heldHere())
+	}
+	old.holds[0].Client, h.faults = client, nil
+	h.pass(1100 * time.Millisecond)
+	if _, _, voids := h.paidFor(); voids != 1 || len(h.faults) > 0 || h.n.heldHere() != 0 {
+		t.Errorf("%d voids; faults %v; %d holds", voids, h.faults, h.n.heldHere())
+	}
+	h.audited()
+}
+
+// The hold of a task that cannot be ended when its time is over is ended later.
+func TestTheVoidOfATaskIsTriedAgain(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-0", "llama", 1, 0.9, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "t")))
+	d := h.take("ann", "t")
+	h.accept(d)
+	x := h.n.holds[d.Hold]
+	client := x.rec.Client
+	x.rec.Client = "nobody"
+	h.pass(x.expires.Sub(h.now) + time.Millisecond)
+	if len(h.faults) == 0 || h.n.holds[d.Hold] == nil {
+		t.Fatalf("the hold has ended; faults %v", h.faults)
+	}
+	x.rec.Client, h.faults = client, nil
+	h.pass(1100 * time.Millisecond)
+	if h.n.holds[d.Hold] != nil || len(h.faults) > 0 || h.n.book.OpenCount() != 0 {
+		t.Errorf("the hold is open; faults %v", h.faults)
+	}
+	h.audited()
+}

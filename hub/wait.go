@@ -49,6 +49,7 @@ type crowd struct {
 	looked  *task
 	alike   bool // agents of a group are alike to it, but those that it tells apart
 	rows    []prospect
+	rough   prospect // what it would have at best of the group that is looked at
 	offers  []*offer
 	apart   []int32 // the agents that it tells from others of their group
 	pressed float64 // the pressure on it
@@ -59,8 +60,21 @@ type crowd struct {
 
 // fastest is how long a task takes on the agent of a class where it takes least.
 type fastest struct {
-	service time.Duration
-	asked   uint64 // in which prospects
+	least
+	asked uint64 // in which prospects
+}
+
+// least is how long a task and its prompt take where each takes least.
+type least struct{ service, computes time.Duration }
+
+// or is the least of it and of another.
+func (l least) or(o least) least {
+	return least{min(l.service, o.service), min(l.computes, o.computes)}
+}
+
+// over is the toll for what a task and its prompt take longer than that, under a pressure.
+func (c *crowd) over(l least, than least, pressure float64) market.Credits {
+	return c.tolls.Avoidable(l.service-than.service, pressure) + c.tolls.Computed(l.computes-than.computes)
 }
 
 // fastestOf is what agents of a class share. It forgets classes that no agent of the roster is of, once there
@@ -143,7 +157,7 @@ func (n *Node) lineUp() {
 		}
 	}
 	c.tolls = line.Tolls{Params: n.cfg.Crowd}
-	if c.quiet = c.quiet && max(mean, now) == 0 && c.tolls.Beside == 0; !c.quiet {
+	if c.quiet = c.quiet && max(mean, now) == 0 && c.tolls.Beside == 0 && c.tolls.Compute == 0; !c.quiet {
 		c.tolls.Worth = c.worths.Second(n.now)
 	}
 	for k := range c.stands {
@@ -192,14 +206,7 @@ func (n *Node) athome(t *task) bool {
 	if a.reg.MaxModelLen == 0 {
 		return true
 	}
-	held := a.cold(t)
-	holds := n.heldOf(t)
-	for i := range holds {
-		if h := &holds[i]; int(h.Place) == a.belief.Place() {
-			held = h.of(a, t, n.crowd.round)
-		}
-	}
-	return a.takes(held.tokens + t.carried())
+	return a.takes(n.heldBy(t, a).tokens + t.carried())
 }
 
 // home is the agent whose line a task stands in; nil if none may serve it.
@@ -261,7 +268,7 @@ func (n *Node) charge(i int, pairs []pair) {
 			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], t.purse.number, t.waited, t.home == a))}
 		p.toll += p.parts.Sum()
 		worth := market.Credits(-1)
-		if p.ttft <= t.left {
+		if p.half <= t.left {
 			worth = p.value - p.cost + p.toll - n.cfg.Fee
 		}
 		best = max(best, worth)
@@ -359,15 +366,20 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 		}
 	}
 	own := t.purse.open > t.purse.waiting // it may be charged less for running beside its own
+	most := func(g *group) market.Credits {
+		if own {
+			return 0
+		}
+		return g.most
+	}
 	for i := range c.lanes {
-		n.soonest(&c.lanes[i], func(g *group, x *prospect) {
-			most := g.most
-			if own {
-				most = 0
-			}
+		n.soonest(&c.lanes[i], func(g *group, x *prospect, d time.Duration) bool {
+			value, ok := f.worth(x, f.first(x, d))
+			return ok && f.mayBe(n.sum(&f, x, value, most(g)))
+		}, func(g *group, x *prospect) {
 			for _, k := range g.stands {
 				s := &c.stands[k]
-				if s.asked != c.asked && !n.consider(&f, x, int(k), s.next, most) {
+				if s.asked != c.asked && !n.consider(&f, x, int(k), s.next, most(g)) {
 					break
 				}
 			}
@@ -393,7 +405,7 @@ func (f *search) first(x *prospect, d time.Duration) time.Duration {
 
 // worth is the value of a slot whose first token comes then; false if that is too late.
 func (f *search) worth(x *prospect, at time.Duration) (market.Credits, bool) {
-	if !x.serves || at > f.left {
+	if !x.serves || at-x.early > f.left {
 		return 0, false
 	}
 	value := f.terms.Value(market.Quote{TTFT: at, Cost: x.quote.cost, Quality: x.quote.quality})
@@ -419,8 +431,10 @@ func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most 
 		return false // as one was that came sooner, whatever is charged
 	}
 	value, ok := f.worth(x, at)
-	if free := (market.Wait{Value: value, Cost: x.quote.cost, Share: f.share}); !ok ||
-		!f.mayBe(free.Sum(n.cfg.Fee)) {
+	if !ok {
+		return false // by the deadline, which is another time for agents that have more in hand
+	}
+	if free := (market.Wait{Value: value, Cost: x.quote.cost, Share: f.share}); !f.mayBe(free.Sum(n.cfg.Fee)) {
 		x.quote.late = at
 		return false
 	}
@@ -447,7 +461,7 @@ func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most 
 
 // drawn is the regime's toll on a task at an agent that need not have room now.
 func (n *Node) drawn(i int32, a *agent, q *offer) market.Credits {
-	s, p := &n.round, n.cfg.Regime
+	s, p := &n.round, n.params()
 	if p.Idle() {
 		return 0
 	}

@@ -41,8 +41,8 @@ var floors = []floor{
 	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}, pure: true},
 	{name: "what an engine holds, by its events", packages: []string{"agentd/holdings"}, pure: true},
 	{name: "hosts of policies, and policies", packages: []string{"hub/policy", "agentd/policy/..."}, pure: true},
-	{name: "what policies learn", packages: []string{
-		"hub/policy/cachesage", "hub/policy/fair", "hub/policy/pd",
+	{name: "what policies learn, and look for", packages: []string{
+		"hub/policy/cachesage", "hub/policy/ahead", "hub/policy/fair", "hub/policy/pd", "agentd/policy/guard",
 	}, pure: true},
 	{name: "parts of a machine", packages: []string{
 		"hub/batch", "hub/congest", "hub/line", "hub/prefix", "hub/predict", "hub/quality", "hub/regime",

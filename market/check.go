@@ -30,10 +30,7 @@ func Check(r Round, o Outcome) error {
 
 func (ws *workspace) check(r *Round, o *Outcome) error {
 	l, ans := &ws.layout, &ws.answer
-	l.of(r)
-	if err := l.weighs(r); err != nil {
-		return err
-	}
+	l.weigh(r)
 	switch {
 	case r.Rule.Pricing == PricingPosted:
 		return ws.checkPosted(r, o)
@@ -85,43 +82,54 @@ func (ws *workspace) check(r *Round, o *Outcome) error {
 	return ws.checkClients(r, o)
 }
 
-// weighs computes each weight again from the round: value, cost, tolls, fee, and the parts of what waiting is
-// worth. The solver and the certificate both read the layout, so a mistake in the layout shows only here.
-func (l *layout) weighs(r *Round) error {
-	placed, edge, weight := l.seat, l.edge, l.weight
-	if len(edge) != len(placed) || len(weight) != len(placed) {
-		return fmt.Errorf("%d edges are read, with %d weights", len(placed), len(weight))
-	}
-	at, task, less := 0, -1, Credits(0)
-	for i := range r.Edges {
-		e := &r.Edges[i]
-		if e.Task != task {
-			if task, less = e.Task, r.Fee; r.Tasks[task].Wait != nil {
-				less += r.Tasks[task].Wait.Sum(r.Fee)
-			}
-			if int(l.off[task]) != at {
-				return fmt.Errorf("edges of task %s: not where they are read", r.Tasks[task].ID)
-			}
-		}
-		gross := e.Value - e.Cost + e.Toll - less
-		tiers := r.Agents[e.Agent].Tiers
+// weigh reads a round for the check as [layout.of] does for the solver, and shares no line with it: it adds up
+// each weight by itself, of value, cost, tolls, fee, and the parts of what waiting is worth. So a mistake in
+// what the solver read shows as an outcome that is not the round's.
+func (l *layout) weigh(r *Round) {
+	l.seats, l.first, l.slots, l.off = l.seats[:0], l.first[:0], l.slots[:0], l.off[:0]
+	most := 1
+	for i := range r.Agents {
+		tiers := r.Agents[i].Tiers
+		l.first, most = append(l.first, int32(len(l.seats))), max(most, len(tiers))
 		for k := range tiers {
-			w := gross + tiers[k].Toll
-			if w < 0 {
-				continue
-			}
-			if at >= len(placed) || weight[at] != int64(w) || edge[at] != int32(i) ||
-				l.seats[placed[at]] != (seat{int32(e.Agent), int32(k)}) {
-				return fmt.Errorf("edge %s > %s tier %d: not read with its weight %s", r.Tasks[e.Task].ID,
-					r.Agents[e.Agent].Agent, k, w)
-			}
-			at++
+			l.seats, l.slots = append(l.seats, seat{int32(i), int32(k)}), append(l.slots, int32(tiers[k].Slots))
 		}
 	}
-	if at != len(placed) {
-		return fmt.Errorf("%d edges are read, and %d are worth their price", len(placed), at)
+	l.first = append(l.first, int32(len(l.seats)))
+	n := 0
+	room := min(cap(l.seat), cap(l.weight), cap(l.edge))
+	placed, weight, edge := l.seat[:room], l.weight[:room], l.edge[:room]
+	for from := 0; from < len(r.Edges); {
+		task := r.Edges[from].Task
+		for len(l.off) <= task {
+			l.off = append(l.off, int32(n))
+		}
+		less := r.Fee
+		if wait := r.Tasks[task].Wait; wait != nil {
+			less += wait.Sum(r.Fee)
+		}
+		i := from
+		for ; i < len(r.Edges) && r.Edges[i].Task == task; i++ {
+			e := &r.Edges[i]
+			if n+most > room {
+				room = n + n/2 + len(r.Edges) - i + most
+				placed, weight, edge = full(placed, room), full(weight, room), full(edge, room)
+			}
+			gross, at := e.Value-e.Cost+e.Toll-less, l.first[e.Agent]
+			tiers := r.Agents[e.Agent].Tiers
+			for k := range tiers {
+				if w := gross + tiers[k].Toll; w >= 0 {
+					placed[n], weight[n], edge[n] = at+int32(k), int64(w), int32(i)
+					n++
+				}
+			}
+		}
+		from = i
 	}
-	return nil
+	for len(l.off) <= len(r.Tasks) {
+		l.off = append(l.off, int32(n))
+	}
+	l.seat, l.weight, l.edge = placed[:n], weight[:n], edge[:n]
 }
 
 // awards checks every award's own figures and notes at which seat its task is.

@@ -34,6 +34,33 @@ func brute(r *Round, skip int) Credits {
 	return best(0)
 }
 
+// The check and the solver each read a round by themselves, and find the same weights: with and without waits,
+// whatever memory of other rounds they find.
+func TestTheCheckReadsWhatTheSolverDoes(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 61))
+	var solver, check layout
+	for range times(2000) {
+		r := randomRound(rng, 1+rng.IntN(30), 1+rng.IntN(12), 20)
+		for j := range r.Tasks {
+			if rng.IntN(2) == 0 {
+				w := &Wait{Agent: r.Agents[0].Agent, Value: Credits(rng.Int64N(9)), Share: FullShare / 2}
+				w.Loss = w.Sum(r.Fee)
+				r.Tasks[j].Wait = w
+			}
+		}
+		solver.of(&r)
+		check.weigh(&r)
+		if !slices.Equal(check.seats, solver.seats) || !slices.Equal(check.first, solver.first) ||
+			!slices.Equal(check.off, solver.off) || !slices.Equal(check.seat, solver.seat) ||
+			!slices.Equal(check.weight, solver.weight) || !slices.Equal(check.edge, solver.edge) ||
+			!slices.Equal(check.slots, solver.slots) {
+			t.Fatalf("the check reads\n%+v\nand the solver\n%+v", check, solver)
+		}
+	}
+}
+
 // taskRule prices each task by itself, so that payments can be compared with a round cleared again without
 // it.
 var taskRule = Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: ClarkeTask}

@@ -118,15 +118,17 @@ func (a *agent) relay(s *agentd.Stream, c agentd.Chunk) error {
 	if begins = begins && s.Began(); begins {
 		a.core.Began(s.Dispatch(), c.PromptIDs)
 	}
-	a.core.Said(s.Dispatch(), c.Tokens)
+	a.core.Said(s.Dispatch(), c.Tokens, c.Thought)
 	a.mu.Unlock()
 	if begins {
 		nudge(a.kick)
 	}
-	if err != nil || data == nil {
-		return err
+	if data != nil {
+		if broken := a.publish(s, data); broken != nil {
+			return broken
+		}
 	}
-	return a.publish(s, data)
+	return err
 }
 
 // publish sends a chunk to its reader, without the lock: a connection may be slow. One goroutine publishes

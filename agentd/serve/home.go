@@ -76,6 +76,14 @@ func (h *Home) Life() string {
 	return h.life
 }
 
+// hung is the file that names policies in which a life hung; "": none is kept.
+func (h *Home) hung() string {
+	if h == nil {
+		return ""
+	}
+	return filepath.Join(h.dir, "HUNG")
+}
+
 // Ended reports whether life names an earlier opening of this directory: its process has died, or has closed
 // it.
 func (h *Home) Ended(life string) bool { return h != nil && slices.Contains(h.past, life) }

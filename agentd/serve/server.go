@@ -26,7 +26,8 @@ type Deps struct {
 	Engine   func(agentd.EngineConfig) agentd.Engine // makes the client of one engine
 	// the node's directory; nil: the leases of earlier lives have to expire
 	Home *Home
-	Log  *slog.Logger // nil: the default one
+	Log  *slog.Logger   // nil: the default one
+	Exit func(code int) // ends the process; nil: os.Exit
 }
 
 // Server runs the agents of one node.
@@ -37,6 +38,7 @@ type Server struct {
 	boot   int64
 	ready  chan struct{}
 	agents []*agent
+	hung   sync.Once
 	// counts when the bus goes away and when it comes back: even while it is there
 	outages atomic.Int64
 }
@@ -52,6 +54,12 @@ func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
 	}
 	if deps.Log == nil {
 		deps.Log = slog.Default()
+	}
+	if deps.Exit == nil {
+		deps.Exit = os.Exit
+	}
+	if err := without(&cfg, &deps); err != nil {
+		return nil, err
 	}
 	s := &Server{cfg: cfg, deps: deps, log: deps.Log.With("node", cfg.Node), boot: time.Now().UnixMilli(),
 		ready: make(chan struct{})}
@@ -152,6 +160,7 @@ type agent struct {
 	unsure  []func() // dispatches that wait for the next reading
 	listed  string   // the state in the last registration
 	why     string   // what the last look at the engine found wrong
+	dog     follow.Watchdog
 	// of the engine's requests
 	cancels map[*agentd.Stream]context.CancelCauseFunc
 
@@ -228,6 +237,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	a.mu.Lock()
 	a.core = agentd.NewAgent(a.cfg, a.Server.cfg, info, a.boot)
+	a.core.Watch(a.dog.Enters)
 	a.core.Restore(left)
 	a.mu.Unlock()
 	if a.spool != nil {
@@ -278,6 +288,7 @@ func (a *agent) run(ctx context.Context) error {
 	wg.Go(func() { a.watchEngine(life) })
 	wg.Go(func() { a.engine.Events(life, a.onEvents) })
 	wg.Go(func() { a.loop(life) })
+	wg.Go(func() { a.dog.Run(life, a.hangs) })
 	wg.Go(func() { a.heartbeats(life) })
 	wg.Go(func() { a.resendLoop(life) })
 	select {
@@ -347,6 +358,9 @@ func (a *agent) loop(ctx context.Context) {
 		}
 		for _, c := range r.Completions {
 			a.reports.Go(func() { a.report(c) })
+		}
+		for _, err := range r.Faults {
+			a.log.Error("a policy is off for a while", "err", err)
 		}
 		t.Reset(max(time.Until(r.Wake), time.Millisecond))
 	}

@@ -73,7 +73,8 @@ func speak(pause time.Duration, said ...string) act {
 			if !follow.Pause(ctx, pause) {
 				return agentd.Answer{Unmetered: true}, context.Cause(ctx)
 			}
-			c := agentd.Chunk{Text: w, Tokens: []uint32{uint32(i)}, Count: 1, Events: 1}
+			c := agentd.Chunk{Text: w, Tokens: []uint32{uint32(i)}, Count: 1, Events: 1,
+				Finish: i == len(said)-1}
 			if i == 0 {
 				c.Prompt = 20
 			}

@@ -24,6 +24,7 @@ type event struct {
 	metered   bool     // usage is set
 	prompt    []uint32 // ids of the prompt; nil: none were said
 	extra     [][]byte
+	thinks    bool // it has reasoning
 	err       *agentd.EngineError
 }
 
@@ -42,6 +43,9 @@ type batch struct {
 	usage     usage
 	metered   bool
 	promptIDs int
+	thinks    bool // it reasons: what comes before words, tools or the end is part of that
+
+	thought int // of ids, the first ones that are reasoning
 
 	prefix []byte // what every event of this stream begins with; see scan
 }
@@ -67,6 +71,11 @@ func (b *batch) add(payload []byte) error {
 	case said:
 		b.count++ // without ids the best guess; usage corrects it
 	}
+	if b.thinks = b.thinks || e.thinks; b.thinks {
+		if b.thinks = e.thinks || len(e.extra) == 0 && len(bytes.TrimSpace(b.text[e.text:])) == 0; b.thinks {
+			b.thought = len(b.ids)
+		}
+	}
 	for _, raw := range e.extra {
 		b.extra = append(b.extra, bus.Extra{At: e.text, Choice: bytes.Clone(raw)})
 	}
@@ -84,14 +93,14 @@ func (b *batch) add(payload []byte) error {
 
 // take returns what was gathered as a Chunk of its own memory and makes room for the next read.
 func (b *batch) take() agentd.Chunk {
-	c := agentd.Chunk{Text: string(b.text), Count: b.count, Prompt: len(b.prompt),
+	c := agentd.Chunk{Text: string(b.text), Count: b.count, Thought: b.thought, Prompt: len(b.prompt),
 		PromptIDs: b.prompt, Extra: b.extra,
 		Events: b.events, Finish: b.finish != "" && b.finish != "abort"}
 	if len(b.ids) > 0 {
 		c.Tokens = append(make([]uint32, 0, len(b.ids)), b.ids...)
 	}
 	b.text, b.ids, b.extra = b.text[:0], b.ids[:0], nil
-	b.count, b.events, b.prompt = 0, 0, nil
+	b.count, b.events, b.prompt, b.thought = 0, 0, nil, 0
 	return c
 }
 
@@ -218,6 +227,7 @@ func (b *batch) choice(raw json.RawMessage, e *event) error {
 			b.text = append(b.text, s...)
 		default:
 			plain = false
+			e.thinks = e.thinks || (k == "reasoning" || k == "reasoning_content") && string(v) != `""`
 		}
 	}
 	if !plain {

@@ -117,3 +117,37 @@ func FuzzStream(f *testing.F) {
 		}
 	})
 }
+
+// Of the tokens of an answer that reasons, those up to its first words or tool call are reasoning: markers
+// and empty lines between the two are of neither, and no later prompt has them.
+func TestTokensOfReasoning(t *testing.T) {
+	for name, c := range map[string]struct {
+		deltas []string // one token each
+		want   int
+	}{
+		"words": {[]string{`{"content":"so"}`, `{"content":" it"}`}, 0},
+		"reasoning": {[]string{`{"reasoning":"a"}`, `{"reasoning":"b"}`, `{"content":"\n\n"}`,
+			`{"content":"so"}`}, 3},
+		"as it was": {[]string{`{"reasoning_content":"a"}`, `{}`, `{"content":"so"}`,
+			`{"content":"\n"}`}, 2},
+		"then a call":    {[]string{`{"reasoning":"a"}`, `{"tool_calls":[{"index":0,"function":{"name":"f"}}]}`, `{}`}, 1},
+		"nothing else":   {[]string{`{"reasoning":"a"}`, `{"reasoning":"b"}`}, 2},
+		"empty, of each": {[]string{`{"content":"so","reasoning":""}`, `{"content":" it","reasoning":null}`}, 0},
+	} {
+		for _, together := range []bool{true, false} {
+			b, got := &batch{}, 0
+			for i, d := range c.deltas {
+				payload := fmt.Sprintf(`{"choices":[{"index":0,"delta":%s,"token_ids":[%d]}]}`, d, i)
+				if err := b.add([]byte(payload)); err != nil {
+					t.Fatal(err)
+				}
+				if !together {
+					got += b.take().Thought
+				}
+			}
+			if got += b.take().Thought; got != c.want {
+				t.Errorf("%s, in one read %v: %d tokens, want %d", name, together, got, c.want)
+			}
+		}
+	}
+}

@@ -149,6 +149,7 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	}
 	info.Parsers = e.parses(ctx)
 	info.Template = e.template(ctx)
+	info.Forgets = info.Template != nil && e.forgets(ctx)
 	return info, nil
 }
 

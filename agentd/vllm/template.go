@@ -144,6 +144,18 @@ func (p *prober) messages(t *bus.Template) bool {
 	return measured
 }
 
+// forgets reports whether the template leaves the reasoning of an earlier answer out of a prompt.
+func (e *Engine) forgets(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.Probe)
+	defer cancel()
+	p := &prober{e: e, ctx: ctx}
+	user, thinks := says("user", "!"), says("assistant", "!")
+	without, ok := p.chat(nil, nil, user, thinks, user)
+	thinks["reasoning"], thinks["reasoning_content"] = fillText, fillText // as vLLM names it, and as it did
+	with, both := p.chat(nil, nil, user, thinks, user)
+	return ok && both && with == without
+}
+
 // once reports whether a template writes each text once. Then a text costs as many tokens as it costs by
 // itself, and a few at its ends.
 func (p *prober) once() bool {

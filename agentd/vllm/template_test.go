@@ -220,3 +220,25 @@ func TestCountedBeforeItIsComputed(t *testing.T) {
 		t.Errorf("error %v, the engine was asked %d times", err, asked)
 	}
 }
+
+// A template that counts an earlier answer's reasoning keeps it; one that counts none forgets it; of a server
+// that does not count nothing is said.
+func TestATemplateThatForgetsReasoning(t *testing.T) {
+	for name, c := range map[string]struct {
+		each int // tokens for each byte of reasoning
+		ok   bool
+		want bool
+	}{"forgets": {0, true, true}, "keeps": {1, true, false}, "does not count": {0, false, false}} {
+		e := counter(t, func(q map[string]any, _ string) (int, bool) {
+			n := 0
+			for _, m := range q["messages"].([]any) {
+				thought, _ := m.(map[string]any)["reasoning"].(string)
+				n += 4 + c.each*len(thought)
+			}
+			return n, c.ok
+		})
+		if got := e.forgets(context.Background()); got != c.want {
+			t.Errorf("one that %s: forgets %v", name, got)
+		}
+	}
+}

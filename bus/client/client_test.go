@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,9 @@ type scene struct {
 	net  *membus.World
 	them bus.Bus // door, agent and treasury
 	c    *client.Client
-	door func(m bus.Msg, task *bus.Task) // nil: accepts at once
+	// questions of the client's that are not answered yet
+	asking atomic.Int64
+	door   func(m bus.Msg, task *bus.Task) // nil: accepts at once
 
 	mu       sync.Mutex
 	tasks    []bus.Task
@@ -43,7 +46,7 @@ func play(t *testing.T, change func(*client.Config), f func(t *testing.T, s *sce
 			change(&config)
 		}
 		var err error
-		if s.c, err = client.New(config, mine); err != nil {
+		if s.c, err = client.New(config, counted{mine, &s.asking}); err != nil {
 			t.Fatal(err)
 		}
 		s.hear(bus.TaskSubject("*", ""), func(m bus.Msg) {
@@ -90,6 +93,18 @@ func play(t *testing.T, change func(*client.Config), f func(t *testing.T, s *sce
 		mine.Close()
 		s.them.Close()
 	})
+}
+
+// counted is a bus that says how many of its requests wait.
+type counted struct {
+	bus.Bus
+	waiting *atomic.Int64
+}
+
+func (c counted) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
+	c.waiting.Add(1)
+	defer c.waiting.Add(-1)
+	return c.Bus.Request(ctx, m)
 }
 
 func (s *scene) hear(subject string, h bus.Handler) {

@@ -3,6 +3,7 @@ package client_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"souk/bus"
@@ -99,6 +100,32 @@ func TestAnAnswerGoesOnElsewhere(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The hub names a new agent where the chunks come, and the market's own word on that never comes: once the
+// answer has ended nothing of it is waited for, and nothing keeps it.
+func TestAnAnswerEndsBeforeTheVerdictOnIt(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		s.door = func(m bus.Msg, task *bus.Task) {
+			if task.Resume == nil {
+				s.accept(m, task)
+				return
+			}
+			s.frame("t", &bus.Chunk{Task: "t", Attempt: task.Attempt, Seq: 1, Heartbeat: true, Agent: "next"})
+			s.token("t", task.Attempt, 1, "b")
+			s.ended("t", task.Attempt, 2)
+		}
+		st := s.submit("t")
+		s.token("t", 0, 0, "a")
+		s.end("t", 1, bus.CodeEngineFailed)
+		wantRead(t, st, "ab", "")
+		st.Close()
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if n := s.asking.Load(); n != 0 {
+			t.Errorf("%d questions are open when the answer has ended", n)
+		}
+	})
 }
 
 // An agent fails before the market has said that it had accepted: the reader waits for that word, and the

@@ -318,6 +318,9 @@ func (s *Stream) finish() {
 	if s.unwatch != nil {
 		s.unwatch()
 	}
+	if s.patient != nil && !s.ended && s.patient.Stop() { // whoever accepts now is cancelled
+		s.patient.Reset(s.cl.c.Grace)
+	}
 	s.ended = true
 	s.count()
 }

@@ -98,6 +98,20 @@ func (a *answer) start() {
 	}
 }
 
+// runHere serves the one task of an answer that nobody else serves. Even a panic, which net/http survives,
+// leaves no answer open: a gateway that closes would wait for that for ever.
+func (a *answer) runHere() {
+	done := false
+	defer func() {
+		if !done {
+			a.fail(refuse(bus.CodeInternal, "the gateway failed: this is a fault of ours"))
+		}
+		a.finish()
+	}()
+	a.run(0)
+	done = true
+}
+
 // run serves one task, whatever becomes of it.
 func (a *answer) run(i int) {
 	if err := a.serve(i); err != nil {
@@ -638,6 +652,24 @@ func (a *answer) next(reader int) (data []byte, all, mine bool) {
 	a.taken += len(data)
 	a.account()
 	return data, a.running == 0, true
+}
+
+// leaves is what a reader is told that has closed its side of the connection: it may still read.
+func (a *answer) leaves() *refusal {
+	if !a.kept {
+		return refuse(bus.CodeCancelled, "%v", errLeft)
+	}
+	r := again(bus.CodeUnknown, time.Second, "the connection was closed on its client's side: for %v the answer "+
+		"waits for whoever comes back to it", a.s.c.ResumeWithin)
+	r.again = true
+	return r
+}
+
+// lastEvent is the one with which its reader is left.
+func (a *answer) lastEvent(why *refusal) []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.errorEvent(nil, why.code, why.message, a.shape.ID, why.retryMS)
 }
 
 // begin says that the answer's status goes out now. It returns the refusal that is the answer instead.

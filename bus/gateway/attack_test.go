@@ -49,6 +49,26 @@ func TestABodyThatNeverComes(t *testing.T) {
 	}
 }
 
+// A body that does not say how long it is may be as long as any other, and no longer.
+func TestABodyOfUnknownLength(t *testing.T) {
+	h := start(t, one)
+	for size, want := range map[int]int{10: 200, bus.MaxBody - len(chat("")): 400, bus.MaxBody: 413,
+		bus.MaxBody + 64<<10: 413} {
+		text := strings.Replace(chat(""), "What", strings.Repeat("x", size), 1)
+		r := h.request(t.Context(), "POST", "/v1/chat/completions", "", h.key)
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(text)), -1
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, _ := io.ReadAll(a.Body)
+		a.Body.Close()
+		if a.StatusCode != want {
+			t.Errorf("of %d bytes: %s %.200s", len(text), a.Status, said)
+		}
+	}
+}
+
 // A key that is revoked while its request is still on the way has no answer.
 func TestAKeyIsRevokedBeforeItsBodyIsThere(t *testing.T) {
 	h := start(t, one)

@@ -20,7 +20,7 @@ func (s *Server) endSession(w http.ResponseWriter, r *http.Request, k *key) erro
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), treasuryWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), treasuryWithin)
 	defer cancel()
 	session := openai.SessionOf(r.PathValue("session"))
 	hubs, err := p.EndSession(ctx, session)

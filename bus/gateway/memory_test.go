@@ -49,6 +49,12 @@ type job struct {
 }
 
 func onStage(t *testing.T, change func(*gateway.Config), play func(*testing.T, *stage)) {
+	onStageOver(t, change, func(b bus.Bus) bus.Bus { return b }, play)
+}
+
+// onStageOver has the gateway use another bus than its own.
+func onStageOver(t *testing.T, change func(*gateway.Config), over func(bus.Bus) bus.Bus,
+	play func(*testing.T, *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		world := membus.New(1)
 		st := &stage{t: t, them: world.Bus("them"), l: pipe()}
@@ -71,7 +77,7 @@ func onStage(t *testing.T, change func(*gateway.Config), play func(*testing.T, *
 		change(&c)
 		own := world.Bus("gate")
 		var err error
-		if st.s, err = gateway.New(c, gateway.Deps{Bus: own, Registry: registry, Listener: st.l,
+		if st.s, err = gateway.New(c, gateway.Deps{Bus: over(own), Registry: registry, Listener: st.l,
 			Log: slog.New(slog.DiscardHandler)}); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -45,7 +46,7 @@ func (s *Server) quote(w http.ResponseWriter, r *http.Request, k *key) error {
 	}
 	task := asked.Tasks[0]
 	task.Trace = bus.TraceOf(bus.Header(r.Header))
-	q, err := p.Quote(r.Context(), task)
+	q, err := p.Quote(context.WithoutCancel(r.Context()), task) // who asked may have closed its side, and read
 	if q.Code != "" {
 		return &refusal{code: q.Code, message: q.Message, retryMS: q.RetryMS}
 	}

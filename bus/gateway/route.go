@@ -174,7 +174,7 @@ func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), treasuryWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), treasuryWithin)
 	defer cancel()
 	reply, err := p.Balance(ctx, id)
 	switch bus.CodeOf(err) {
@@ -480,26 +480,20 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, a *answer, last in
 	if err != nil {
 		return err
 	}
-	if a.asked.Stream {
-		defer a.left(reader)
-		return s.stream(w, r, a, reader)
-	}
 	gone := context.AfterFunc(r.Context(), func() { a.left(reader) })
 	defer func() {
 		if gone() {
 			a.left(reader)
 		}
 	}()
+	if a.asked.Stream {
+		return s.stream(w, r, a, reader)
+	}
 	if a.inline {
-		a.run(0)
-		a.finish()
+		a.runHere()
 	}
-	select {
-	case <-r.Context().Done():
-	case <-a.over:
-	}
-	if r.Context().Err() != nil {
-		return nil
+	if err := a.await(r); err != nil {
+		return err
 	}
 	a.mu.Lock()
 	refused, object, results := a.refused, a.object, a.results
@@ -536,14 +530,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 	case <-a.settled:
 	case <-timer.C:
 	case <-gone:
-		return nil
+		if err := a.await(r); err != nil {
+			return err
+		}
 	}
 	by, refused := a.begin()
 	if refused != nil {
-		select {
-		case <-a.over: // then it is known what is paid all the same
-		case <-gone:
-		}
+		<-a.over // then it is known what is paid all the same
 		_, refused = a.begin()
 		return refused
 	}
@@ -553,22 +546,27 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 	h.Set("X-Accel-Buffering", "no") // proxies are to pass events on as they come
 	named(h, a.shape.ID, by)
 	on := http.NewResponseController(w)
+	var said, bounded time.Time // when something was written last, and when its time was set: not each time
 	write := func(data []byte) bool {
-		on.SetWriteDeadline(time.Now().Add(s.c.WriteWithin))
+		if said = time.Now(); said.Sub(bounded) > s.c.WriteWithin/16 {
+			bounded = said
+			on.SetWriteDeadline(said.Add(s.c.WriteWithin))
+		}
 		_, err := w.Write(data)
 		return err == nil && on.Flush() == nil
 	}
 	if !write(nil) {
 		return nil
 	}
+	timer.Reset(s.c.CommentEvery)
 	for {
 		data, all, mine := a.next(reader)
 		switch {
+		case !mine && r.Context().Err() != nil:
+			write(a.lastEvent(a.leaves()))
+			return nil
 		case !mine:
-			a.mu.Lock()
-			gone := a.errorEvent(nil, bus.CodeAnswerGone, "another request reads this answer now", a.shape.ID, 0)
-			a.mu.Unlock()
-			write(gone)
+			write(a.lastEvent(refuse(bus.CodeAnswerGone, "another request reads this answer now")))
 			return nil
 		case len(data) > 0 && !write(data):
 			return nil
@@ -577,15 +575,34 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 		case len(data) > 0:
 			continue
 		}
-		timer.Reset(s.c.CommentEvery)
 		select {
 		case <-a.news:
-		case <-timer.C:
+		case now := <-timer.C:
+			if left := said.Add(s.c.CommentEvery).Sub(now); left > 0 {
+				timer.Reset(left)
+				continue
+			}
 			if !write([]byte(openai.Comment)) {
 				return nil
 			}
+			timer.Reset(s.c.CommentEvery)
 		case <-gone:
+			write(a.lastEvent(a.leaves()))
 			return nil
 		}
+	}
+}
+
+// await waits for the answer's end, or, where that does not wait for its reader, for whoever asked to leave.
+func (a *answer) await(r *http.Request) error {
+	gone := r.Context().Done()
+	if !a.kept {
+		gone = nil
+	}
+	select {
+	case <-a.over:
+		return nil
+	case <-gone:
+		return a.leaves()
 	}
 }

@@ -15,10 +15,11 @@ import (
 	"souk/bus/natsbus"
 )
 
-// A NATS server of somebody else's, with its own addresses and the file that souk auth init writes, knows our
-// users, and nobody else.
-func TestAServerWithTheResolverFile(t *testing.T) {
-	keys, dir := store(t), t.TempDir()
+// fromFile starts a NATS server of somebody else's, with its own addresses and the file that souk auth init
+// writes.
+func fromFile(t *testing.T, keys *natsauth.Store) (url string) {
+	t.Helper()
+	dir := t.TempDir()
 	config, err := keys.ServerConfig(filepath.Join(dir, "jwts"))
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +42,13 @@ func TestAServerWithTheResolverFile(t *testing.T) {
 	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
-	url := "nats://" + s.Addr().String()
+	return "nats://" + s.Addr().String()
+}
+
+// A NATS server with the file that souk auth init writes knows our users, and nobody else.
+func TestAServerWithTheResolverFile(t *testing.T) {
+	keys := store(t)
+	url := fromFile(t, keys)
 
 	agents := bus.IDs{Name: "node"}
 	for i := range bus.MaxUserAgents { // the longest line that a server must take

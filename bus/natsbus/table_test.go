@@ -47,11 +47,17 @@ func covered(patterns []string, subject string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, subject) })
 }
 
-// D1: every pair of role and subject is tried against a real server with the creds as a market makes them:
-// what is in the table passes, and nothing else does, neither said nor heard, nor answered that nobody asked,
-// nor twice.
+// D1: every pair of role and subject is tried against real servers, that of souk up and souk infra and one
+// with the file of souk auth init, with the creds as a market makes them: what is in the table passes, and
+// nothing else does, neither said nor heard, nor answered that nobody asked, nor twice.
 func TestEveryPairOfRoleAndSubject(t *testing.T) {
 	s, keys := keyed(t, "127.0.0.1:0")
+	t.Run("embedded", func(t *testing.T) { everyPair(t, s.URL(), keys) })
+	keys = store(t)
+	t.Run("from a file", func(t *testing.T) { everyPair(t, fromFile(t, keys), keys) })
+}
+
+func everyPair(t *testing.T, url string, keys *natsauth.Store) {
 	now := time.Now()
 	// two of each role: what is one's is the other's to try
 	var who []struct {
@@ -97,7 +103,7 @@ func TestEveryPairOfRoleAndSubject(t *testing.T) {
 		}
 	})
 	t.Logf("%d users, %d subjects", len(who), len(all))
-	everyone := plain(t, s.URL(), "everyone", anything(t, keys, "everyone"))
+	everyone := plain(t, url, "everyone", anything(t, keys, "everyone"))
 	ears, err := everyone.SubscribeSync(">")
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +123,7 @@ func TestEveryPairOfRoleAndSubject(t *testing.T) {
 			t.Fatal(err)
 		}
 		p, _ := bus.PermissionsOf(w.role, w.ids)
-		nc := plain(t, s.URL(), w.ids.Name, natsauth.File(path))
+		nc := plain(t, url, w.ids.Name, natsauth.File(path))
 
 		for _, subject := range all {
 			if err := nc.PublishMsg(&nats.Msg{Subject: subject, Data: []byte(w.ids.Name)}); err != nil {

@@ -40,6 +40,7 @@ type body struct {
 
 	buf          []byte // canonical text
 	marks        []bus.Mark
+	sums         []byte // bus.SumBytes of each mark's text
 	system, user []byte // parts of buf
 	blank        bool
 	ends         []int // where the messages end in buf

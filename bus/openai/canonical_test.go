@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"testing/quick"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"souk/bus"
 )
@@ -380,13 +383,38 @@ func TestDifferentBodiesDiffer(t *testing.T) {
 	}
 }
 
-// Ordinary prompts keep the marks that they had before there were escapes, so that what is believed of caches
-// holds on.
+// Two texts that were made to have one 64-bit hash, all the way to their ends and whatever follows them, have
+// other marks, and other names of them: else an agent that has said that it holds the one would be paid for
+// the other as if it had that in its cache.
+func TestTextsThatCollide(t *testing.T) {
+	texts := []string{"Tell me what a souk is, in as many words as it takes, and please",
+		"N?62fA;rwhat a souk is, in as maJiu2_knb as it takes, and please"}
+	if xxhash.Sum64String(texts[0]) != xxhash.Sum64String(texts[1]) {
+		t.Fatal("these do not collide")
+	}
+	keys := bus.MarkKeys{Keys: []bus.MarkKey{{Key: make([]byte, 32)}}}
+	for _, more := range []string{"", " take your time", strings.Repeat(" go on", 300)} {
+		var all [2][]bus.Mark
+		for i := range texts {
+			p := mustDecode(t, fmt.Sprintf(`{"prompt":%q}`, texts[i]+more), nil).Prompt
+			all[i] = slices.Clone(p.Marks)
+			keys.Name(&p, time.Now())
+			all[i] = append(all[i], p.Marks...)
+		}
+		for i, m := range all[0] {
+			if m.Hash == all[1][i].Hash {
+				t.Errorf("of %d bytes more the mark at %d is the same", len(more), m.Bytes)
+			}
+		}
+	}
+}
+
+// Ordinary prompts keep their marks from one release to the next, so that what is believed of caches holds on.
 func TestOrdinaryMarksStay(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"messages":[{"role":"system","content":"You are terse."},{"role":"user","content":"Hi é\n","name":"ann"},{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"12"}],"tools":[{"type":"function"}]}`: "[{22 13552893906058237463} {44 9637972102298059866} {66 2670961349219242491} {100 3386368910848936463} {108 17106341376398797553}]",
-		`{"messages":[{"role":"user","content":[{"type":"text","text":"one text"}]}]}`: "[{14 5591304043104832495}]",
-		`{"prompt":"Once upon a time\nthere was"}`:                                     "[{27 14293906960678656722}]",
+		`{"messages":[{"role":"system","content":"You are terse."},{"role":"user","content":"Hi é\n","name":"ann"},{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"12"}],"tools":[{"type":"function"}]}`: "[{22 14886486312435427258} {44 6744138843455789153} {66 13883395520915356154} {100 11781643693167200719} {108 977783356758331840}]",
+		`{"messages":[{"role":"user","content":[{"type":"text","text":"one text"}]}]}`: "[{14 4759467041346173589}]",
+		`{"prompt":"Once upon a time\nthere was"}`:                                     "[{27 8665414510109085712}]",
 	} {
 		if got := fmt.Sprint(mustDecode(t, body, nil).Prompt.Marks); got != want {
 			t.Errorf("%s: marks %s, want %s", body, got, want)

@@ -5,10 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"hash"
 	"slices"
 	"strings"
-
-	"github.com/cespare/xxhash/v2"
 
 	"souk/bus"
 )
@@ -233,16 +232,19 @@ func (b *body) end() {
 }
 
 // prompt measures the canonical text and hashes it up to each mark. Under another setting an engine has
-// nothing of the same text in its cache, so the hashes are others.
+// nothing of the same text in its cache, so the hashes are others. Nobody can make two texts that have one
+// hash: whoever could would pay for the second as if an agent that has the first had it, too.
 func (b *body) prompt() bus.Prompt {
-	var d xxhash.Digest
-	d.Reset()
-	b.apart(&d)
+	h := sha256.New()
+	b.apart(h)
 	from := 0
+	var sum [sha256.Size]byte
 	mark := func(to int) {
-		d.Write(b.buf[from:to]) // a hash never fails to write
+		h.Write(b.buf[from:to]) // a hash never fails to write
 		from = to
-		b.marks = append(b.marks, bus.Mark{Bytes: to, Hash: d.Sum64()})
+		h.Sum(sum[:0])
+		b.marks = append(b.marks, bus.Mark{Bytes: to, Hash: binary.BigEndian.Uint64(sum[:])})
+		b.sums = append(b.sums, sum[:bus.SumBytes]...)
 	}
 	for _, end := range b.ends {
 		for end-from > bus.MarkEvery {
@@ -255,14 +257,14 @@ func (b *body) prompt() bus.Prompt {
 		messages = 1
 	}
 	return bus.Prompt{Bytes: len(b.buf), Messages: messages, Tokens: b.tokens(),
-		Marks: append([]bus.Mark(nil), b.marks...), Anchor: b.anchor}
+		Marks: slices.Clone(b.marks), Sums: slices.Clone(b.sums), Anchor: b.anchor}
 }
 
 // apart begins the hash of a prompt which an engine does not take from its cache although another of the same
 // text is there: one with a salt, cut off at some length, or with arguments that a template may write before
 // all else. Whoever sends a text again and again, each time apart, has it computed each time. No canonical
 // text begins with the separators that are written here.
-func (b *body) apart(d *xxhash.Digest) {
+func (b *body) apart(h hash.Hash) {
 	for i, which := range [...]int{atSalt, atTruncate, atSpecial, atKwargs, atEffort, atToolChoice,
 		atFormat} {
 		if !b.has(which) {
@@ -270,8 +272,8 @@ func (b *body) apart(d *xxhash.Digest) {
 		}
 		said := b.Text(b.of[which])
 		head := binary.LittleEndian.AppendUint32([]byte{endOfPart, byte(i)}, uint32(len(said)))
-		d.Write(head) // a hash never fails to write
-		d.Write(said)
+		h.Write(head) // a hash never fails to write
+		h.Write(said)
 	}
 }
 

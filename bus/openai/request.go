@@ -360,6 +360,7 @@ func (b *body) release() {
 	if cap(b.buf) > maxPooled || cap(b.rest)+cap(b.chat) > maxPooled/16 {
 		return
 	}
-	*b = body{buf: b.buf[:0], chat: b.chat[:0], rest: b.rest[:0], marks: b.marks[:0], ends: b.ends[:0]}
+	*b = body{buf: b.buf[:0], chat: b.chat[:0], rest: b.rest[:0], marks: b.marks[:0], sums: b.sums[:0],
+		ends: b.ends[:0]}
 	bodies.Put(b)
 }

@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -63,6 +65,40 @@ func (g *Guard) Fault() error {
 // Counts are those so far.
 func (g *Guard) Counts() Counts { return g.counts }
 
+// State is what became of the policy of a hook.
+type State struct {
+	Hook, Policy string
+	Counts
+	Off time.Time // until then; zero: it is on
+	Why string    // it is off
+}
+
+// State is what became of the policy, whose hook has that name.
+func (g *Guard) State(hook string, now time.Time) State {
+	s := State{Hook: hook, Policy: g.name, Counts: g.counts}
+	if until, why := g.Off(now); why != nil {
+		s.Off, s.Why = until, why.Error()
+	}
+	return s
+}
+
+// Known are the policies that there are for a hook, by name.
+type Known map[string]func() Policy
+
+// Validate judges the name of a hook's policy; "" is none.
+func (k Known) Validate(hook, name string) error {
+	if name == "" || k[name] != nil {
+		return nil
+	}
+	var all []string
+	for name := range k {
+		all = append(all, fmt.Sprintf("%q", name))
+	}
+	slices.Sort(all)
+	return fmt.Errorf("%s: there is no policy %q here, only %s", hook, name,
+		strings.Join(append(all, `"", which is none`), ", "))
+}
+
 // turnOff ends a policy for a while.
 func (g *Guard) turnOff(now time.Time, format string, args ...any) {
 	g.off, g.fresh = now.Add(OffFor), true
@@ -70,7 +106,16 @@ func (g *Guard) turnOff(now time.Time, format string, args ...any) {
 		fmt.Sprintf(format, args...))
 }
 
-// call runs a method of the policy. What it panics with is not passed on: it may hold anything.
+// Call runs a method of the policy that its host knows, called what, where it is on. It reports whether the
+// method came back. What it panics with is not passed on: it may hold anything.
+func (g *Guard) Call(now time.Time, what string, f func()) bool {
+	if !g.On(now) {
+		return false
+	}
+	g.call(now, what, f)
+	return g.On(now)
+}
+
 func (g *Guard) call(now time.Time, what string, f func()) {
 	if g.Enters != nil {
 		g.Enters(g.name)

@@ -48,21 +48,26 @@ func Mixed(x ID) ID {
 	return x ^ x>>31
 }
 
-func (k *Kept[V]) find(key ID) int32 {
+// find is the place of a key of a client's; of client 0, of anybody's.
+func (k *Kept[V]) find(client, key ID) int32 {
 	if len(k.buckets) == 0 {
 		return nowhere
 	}
 	i := k.buckets[Mixed(key)&ID(len(k.buckets)-1)]
-	for i != nowhere && k.all[i].key != key {
+	for i != nowhere && (k.all[i].key != key || client != 0 && k.all[i].client != client) {
 		i = k.all[i].next
 	}
 	return i
 }
 
-// Get is the value of a key, which counts as used now if use is set; nil if it is not remembered. It is valid
-// until the next Add or Drop.
-func (k *Kept[V]) Get(key ID, use bool) *V {
-	i := k.find(key)
+// Get is the value of a key, whosever it is, which counts as used now if use is set; nil if it is not
+// remembered. It is valid until the next Add or Drop.
+func (k *Kept[V]) Get(key ID, use bool) *V { return k.Of(0, key, use) }
+
+// Of is the value of a key of a client's, as [Kept.Get] has it. Together with [Kept.AddOf] it is for keys
+// that others may choose: two clients may then have one of the same number, each its own.
+func (k *Kept[V]) Of(client, key ID, use bool) *V {
+	i := k.find(client, key)
 	if i == nowhere {
 		return nil
 	}
@@ -79,6 +84,19 @@ func (k *Kept[V]) Add(client, key ID) (v *V, made bool) {
 	if v := k.Get(key, true); v != nil {
 		return v, false
 	}
+	return k.make(client, key), true
+}
+
+// AddOf is [Kept.Add] of a key that is this client's alone.
+func (k *Kept[V]) AddOf(client, key ID) (v *V, made bool) {
+	if v := k.Of(client, key, true); v != nil {
+		return v, false
+	}
+	return k.make(client, key), true
+}
+
+// make adds a key that is not remembered.
+func (k *Kept[V]) make(client, key ID) *V {
 	if k.count >= k.limit {
 		k.evict(client)
 	}
@@ -103,12 +121,12 @@ func (k *Kept[V]) Add(client, key ID) (v *V, made bool) {
 	}
 	k.level(o, o.keys+1)
 	k.link(o, i)
-	return &k.all[i].value, true
+	return &k.all[i].value
 }
 
 // Drop forgets a key.
 func (k *Kept[V]) Drop(key ID) {
-	if i := k.find(key); i != nowhere {
+	if i := k.find(0, key); i != nowhere {
 		k.remove(i)
 	}
 }

@@ -122,6 +122,25 @@ func TestKeptAgainstDumb(t *testing.T) {
 	}
 }
 
+// Keys that are looked up as a client's are its own, also where another's has the same number.
+func TestKeptOfAClient(t *testing.T) {
+	k := NewKept[ID](4)
+	for client := ID(1); client <= 3; client++ {
+		v, made := k.AddOf(client, 9)
+		if *v = client; !made {
+			t.Fatalf("client %d finds another's", client)
+		}
+	}
+	for client := ID(1); client <= 3; client++ {
+		if v, made := k.AddOf(client, 9); made || *v != client || k.Of(client, 9, false) != v {
+			t.Errorf("client %d has %d", client, *v)
+		}
+	}
+	if k.Of(4, 9, false) != nil || k.Len() != 3 {
+		t.Errorf("a client without keys finds one of %d", k.Len())
+	}
+}
+
 // A client that adds a million keys loses its own, and takes no more memory than the limit.
 func TestKeptUnderAFlood(t *testing.T) {
 	k := NewKept[[40]byte](1000)

@@ -10,6 +10,8 @@ package policy
 import (
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"souk/market"
 )
 
@@ -38,6 +40,14 @@ const Hold = -2.0
 // 0 is none.
 type ID = uint64
 
+// IDOf is the id of a name.
+func IDOf(name string) ID {
+	if name == "" {
+		return 0
+	}
+	return max(1, xxhash.Sum64String(name))
+}
+
 // EventKind says what has happened.
 type EventKind uint8
 
@@ -48,8 +58,8 @@ const (
 	Arrived EventKind = 1 + iota
 	// Placed: the turn goes to Agent. Usage is what is expected of it.
 	Placed
-	// Served: the turn has ended there and is paid for. Usage, TTFT, ITL, Stop and Tool as the agent says;
-	// Claimed is after how long the client says that it will be back.
+	// Served: the turn has ended there and is paid for. Usage, TTFT, ITL, Stop, Tool, Thought and, at the
+	// agent itself, Caught as the agent says; Claimed is after how long the client says that it will be back.
 	Served
 	// Failed: it ended there without payment.
 	Failed
@@ -80,6 +90,8 @@ type Event struct {
 	Tool    ID            // that the answer calls; of its name
 	Back    time.Duration // from the end of the session's last turn to this one's arrival
 	Claimed time.Duration // of that, said by the client and scaled by what it said before; 0: nothing heard
+	Caught  bool          // a guard at the agent found in the answer what it looks for
+	Thought int           // tokens of the answer that later prompts leave out: reasoning
 }
 
 // Stop is why an answer ended.

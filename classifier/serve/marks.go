@@ -26,7 +26,8 @@ type markKeys struct {
 	// of the follower's goroutine
 	rev    int64 // of the market's, 0: there are none
 	shared *bus.MarkKeys
-	says   bool // it was said that they cannot be had
+	since  time.Time // it has seen them as they are
+	says   bool      // it was said that they cannot be had
 }
 
 // marksWithin is how long a door that starts waits for the market's keys.
@@ -35,7 +36,7 @@ const marksWithin = 2 * time.Second
 func newMarkKeys(registry bus.Registry, log *slog.Logger) *markKeys {
 	m := &markKeys{registry: registry, log: log, settled: make(chan struct{})}
 	m.settle = sync.OnceFunc(func() { close(m.settled) })
-	m.keys.Store((*bus.MarkKeys)(nil).After(time.Now(), freshKey()))
+	m.keys.Store((*bus.MarkKeys)(nil).After(time.Now(), 0, freshKey()))
 	return m
 }
 
@@ -59,6 +60,9 @@ func (m *markKeys) follow(ctx context.Context) {
 
 func (m *markKeys) set(kv bus.KV) {
 	keys := new(bus.MarkKeys)
+	if kv.Rev != m.rev {
+		m.since = time.Now()
+	}
 	m.rev, m.shared = kv.Rev, nil
 	if err := bus.DecodeEntry(kv.Value, keys); err != nil {
 		m.failed(err)
@@ -75,7 +79,7 @@ func (m *markKeys) tend(ctx context.Context) {
 	if m.rev > 0 && m.shared == nil {
 		return // what is there is not ours to replace
 	}
-	next := m.shared.After(time.Now(), freshKey())
+	next := m.shared.After(time.Now(), time.Since(m.since), freshKey())
 	if next == nil {
 		return
 	}

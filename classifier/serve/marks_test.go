@@ -3,6 +3,7 @@ package serve
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -65,7 +66,8 @@ func (s *said) lines() int {
 }
 
 func keyed(m *markKeys, hash uint64) (this, former, next uint64) {
-	p := bus.Prompt{Bytes: 1, Marks: []bus.Mark{{Bytes: 1, Hash: hash}}}
+	p := bus.Prompt{Bytes: 1, Marks: []bus.Mark{{Bytes: 1, Hash: hash}}, Sums: make([]byte, bus.SumBytes)}
+	binary.BigEndian.PutUint64(p.Sums, hash)
 	if m.name(&p); p.Former != nil {
 		former = p.Former.At(0)
 	}

@@ -45,6 +45,8 @@ agentd:
       slots: 32                # at most the server's --max-num-seqs
       # tiers: [{slots: 8}, {slots: 24, toll: -0.00002}]   # what a task beside 8 owes; default: measured
       price: {miss: 0.15, hit: 0.03, out: 0.6}                                 # credits per million tokens
+  # policies: {guard: patterns}   # what of an answer is passed on; default: all
+  # patterns: [{name: key, pattern: '\bsk-[A-Za-z0-9]{20,48}', action: cut}]   # or flag: it is only counted
 discover:                      # instead of agents, or beside them: engines found on this machine
   ports: ["8000-8007"]         # these by default; ports of the agents above are left out
   every: 5s                    # engines that boot later are found later
@@ -113,7 +115,29 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	p.Awaits(n.awaits)
 	p.Lacks(func() string { return unsold(n.stats()) })
 	p.Serving(n.ready, func() any { return n.stats() })
+	p.Gauges(func() []daemon.Gauge { return gauges(n.stats()) })
 	return n.run(ctx, c.Discover)
+}
+
+// gauges are what of a node Prometheus is to watch.
+func gauges(s agentd.Stats) []daemon.Gauge {
+	off, caught := 0, int64(0)
+	for _, a := range s.Agents {
+		for _, p := range a.Policies {
+			if p.Why != "" {
+				off++
+			}
+		}
+		for _, n := range a.Caught {
+			caught += n
+		}
+	}
+	return []daemon.Gauge{
+		{Name: "souk_agentd_policies_off", Help: "Runtime policies that are off for a while, of all agents.",
+			Value: float64(off)},
+		{Name: "souk_agentd_answers_caught", Help: "Answers so far that held what a policy looks for.",
+			Value: float64(caught)},
+	}
 }
 
 // Complete fills in what follows from the rest, such as the name of the node from its host, and judges the

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"souk/agentd"
+	"souk/bus/policy"
 	"souk/cmd/internal/daemon"
 )
 
@@ -46,7 +47,7 @@ func TestBadConfiguration(t *testing.T) {
 			"a cached token may not cost more than a computed one"},
 		{"slots: 32", "slots: -1", "agentd.yaml:17: agents[0].slots"},
 		{`ports: ["8000-8007"]`, `ports: ["8000-7000"]`,
-			`agentd.yaml:21: discover.ports[0]: "8000-7000": write a port`},
+			`agentd.yaml:23: discover.ports[0]: "8000-7000": write a port`},
 		{`ports: ["8000-8007"]`, `ports: ["1-60000"]`, "more than 256 ports"},
 		{"nats://127.0.0.1:4222", "nats://10.0.0.7:4222",
 			"is not on loopback, and may only be reached by TLS"},
@@ -67,8 +68,8 @@ func TestBadConfiguration(t *testing.T) {
 		"connect_within: 0s\n  etcd: [", "  connect_within: 60s", "#").Replace(example)
 	code, all := command(t, text, "--check-config")
 	for _, want := range []string{"agentd.yaml:9: lease_ttl: 1s", "agentd.yaml:12: agents[0].engine.progress",
-		"agentd.yaml:18: agents[0].slots: -1", "agentd.yaml:22: discover.ports[0]",
-		"agentd.yaml:23: discover.every: 5ms", "agentd.yaml:26: discover.agent.slots: 0",
+		"agentd.yaml:18: agents[0].slots: -1", "agentd.yaml:24: discover.ports[0]",
+		"agentd.yaml:25: discover.every: 5ms", "agentd.yaml:28: discover.agent.slots: 0",
 		"agentd.yaml:3: market.connect_within: 0s"} {
 		if code != daemon.ExitUsage || !strings.Contains(all, want) {
 			t.Errorf("exit code %d, no %q in:\n%s", code, want, all)
@@ -98,6 +99,20 @@ func TestNoMarketThere(t *testing.T) {
 	if code, out := command(t, text); code != daemon.ExitWrong ||
 		!strings.Contains(out, "NATS at nats://127.0.0.1:1 did not answer within 1s") {
 		t.Errorf("%d %s", code, out)
+	}
+}
+
+// What Prometheus watches are the policies that are off now, and all answers that were caught.
+func TestGauges(t *testing.T) {
+	s := agentd.Stats{Agents: make([]agentd.AgentStats, 2)}
+	s.Agents[0].Policies = []policy.State{{Hook: "guard", Why: "it panicked"}, {Hook: "adapter"}}
+	s.Agents[0].Caught, s.Agents[1].Caught = map[string]int64{"a": 2, "b": 1}, map[string]int64{"a": 4}
+	got := map[string]float64{}
+	for _, g := range gauges(s) {
+		got[g.Name] = g.Value
+	}
+	if got["souk_agentd_policies_off"] != 1 || got["souk_agentd_answers_caught"] != 7 {
+		t.Errorf("%v", got)
 	}
 }
 

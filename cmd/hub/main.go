@@ -103,6 +103,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 		return err
 	}
 	p.Serving(s.Ready(), func() any { return s.Stats() })
+	p.Gauges(func() []daemon.Gauge { return gauges(s.Stats()) })
 	p.Needs("the domain is led by another hub, or nobody can say by whom: standing by", s.Leading)
 	if err := s.Run(ctx); err != nil {
 		return err
@@ -111,6 +112,26 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 	p.Log.Info("counts since the start", "tasks", st.Arrived, "served", st.Tasks[""], "rounds", st.Rounds,
 		"cost", st.Cost, "premium", st.Premium)
 	return nil
+}
+
+// gauges are what Prometheus is to watch of a hub, by the names that the paper on routers gives them.
+func gauges(st hubserve.Stats) []daemon.Gauge {
+	r := &st.Regime
+	rounds := daemon.Within(st.Rounds)
+	return []daemon.Gauge{
+		{Name: "game_saturation_state", Help: "Regime of the domain: 0 below the knee, 1 transition, 2 saturated.",
+			Value: float64(r.Level)},
+		{Name: "game_router_temperature", Help: "Temperature by which agents are drawn; 0: the best is taken.",
+			Value: r.Temperature},
+		{Name: "game_rho", Help: "Tokens of tasks that run and wait, by those that the agents' caches hold.",
+			Value: r.Rho},
+		{Name: "game_poa", Help: "What the last minute's tasks took by the least that they could have, by the " +
+			"paper's constants; 0: nothing was served.", Value: st.Anarchy.Theirs},
+		{Name: "game_poa_fitted", Help: "The same by constants that explain these tasks.",
+			Value: st.Anarchy.Fitted},
+		{Name: "game_routing_cost", Help: "Seconds that a round takes: quotes, clearing, check and records.",
+			Within: &rounds},
+	}
 }
 
 // Complete names the instance and the journal after the domain where they have no names.

@@ -70,6 +70,7 @@ share of it.`,
 	c.Flags().IntVar(&o.Rounds, "rounds", o.Rounds, "rounds of one simulated market")
 	c.Flags().IntVar(&o.Markets, "markets", o.Markets,
 		"markets simulated for each case, each from its own seed; means are reported")
-	c.AddCommand(forecastCommand(), cachesageCommand(), policiesCommand())
+	c.AddCommand(forecastCommand(), cachesageCommand(), hintsCommand(), aheadCommand(),
+		gamesCommand(), policiesCommand())
 	return c
 }

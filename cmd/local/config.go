@@ -34,6 +34,7 @@ type Config struct {
 	Speedup float64                   `yaml:"speedup"`
 	Clients map[string]market.Credits `yaml:"clients"` // first deposits, in credits
 	Market  Rules                     `yaml:"market"`
+	Hub     Block                     `yaml:"hub"` // of all hubs: whatever a hub's own file may say
 }
 
 // Domain is one hub.
@@ -42,6 +43,7 @@ type Domain struct {
 	Labels  []string `yaml:"labels"`  // of the classifier; default: the name
 	General bool     `yaml:"general"` // takes tasks of low confidence; exactly one domain does
 	Market  Rules    `yaml:"market"`  // of this hub, where they are not those of all
+	Hub     Block    `yaml:"hub"`     // likewise
 }
 
 // Agent is one engine for sale. Its price is either a card or the name of a published row.
@@ -59,6 +61,8 @@ type Agent struct {
 	Owner string         `yaml:"owner"` // whose it is; default: the agent's own
 	Class string         `yaml:"class"` // of agents that are paid one tariff; default: the model
 	Ask   market.Credits `yaml:"ask"`   // for a task beside its metered cost, where pricing is tariff
+
+	Agentd Block `yaml:"agentd"` // what an agentd's file may say of an agent beside all this
 }
 
 // Score is what an operator believes of an agent's answers in a domain, 0 to 1.
@@ -169,8 +173,8 @@ func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if err := daemon.CheckLoopback(c.Listen); err != nil {
-		bad("listen: %w: this market knows no authentication yet, so whoever reached it could spend any "+
-			"client's money. Listen on 127.0.0.1 and reach it from elsewhere by an SSH tunnel", err)
+		bad("listen: %w: this market speaks without TLS. Listen on 127.0.0.1 and reach it from elsewhere by "+
+			"an SSH tunnel, or run its parts as processes, with `souk infra`", err)
 	}
 	if at := c.HTTPAddress(); at != "" {
 		if err := daemon.CheckLoopback(at); err != nil {
@@ -240,8 +244,10 @@ func (c Config) Validate() error {
 				bad("market: max_batch, max_wait and fee are not negative")
 			}
 		}
-		if err := c.hub(d).Validate(); err != nil {
-			bad("market, or domains[%d].market: %w", i, err)
+		if h, err := c.hub(d); err != nil {
+			errs = append(errs, err)
+		} else if err := h.Validate(); err != nil {
+			bad("domains[%d], or market and hub of all: %w", i, err)
 		}
 	}
 	return errors.Join(errs...)
@@ -252,11 +258,6 @@ func (a Agent) validate(where string, domains map[string]bool) []error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(where+format, args...)) }
 	if a.Slots < 1 || a.Slots > MaxSlots {
 		bad(".slots: %d, want 1 to %d", a.Slots, MaxSlots)
-	}
-	if n, err := market.ValidateTiers(a.Tiers); err != nil {
-		bad(".tiers: %w", err)
-	} else if len(a.Tiers) > 0 && (n != a.Slots || a.Tiers[0].Toll != 0) {
-		bad(".tiers: want the agent's %d slots together, not %d, and a first tier without toll", a.Slots, n)
 	}
 	if len(a.Scores) == 0 {
 		bad(".scores: none; the first one decides which hub the agent joins")
@@ -284,6 +285,14 @@ func (a Agent) validate(where string, domains map[string]bool) []error {
 		bad(".engine.profile: there is no %q; known are %s", a.Engine.Profile, strings.Join(Profiles(), ", "))
 	case a.Model == "":
 		bad(".model: a simulated engine needs a name for what it serves")
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	if c, err := a.config("http://engine", a.Model); err != nil {
+		bad(".agentd: %w", err)
+	} else if err := c.Validate(); err != nil {
+		bad(": %w", err)
 	}
 	return errs
 }

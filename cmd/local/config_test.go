@@ -77,7 +77,16 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{"name: general", "name: a.b", "domains[0].name"},
 		{"score: 0.5", "score: 1.5", "agents[0].scores: general: 1.5, want 0 to 1"},
 		{"model: m", "model: m, slots: 2, tiers: [{slots: 3}]",
-			"agents[0].tiers: want the agent's 2 slots together, not 3"},
+			"agents[0]: tiers: 3 slots together, want the agent's 2"},
+		{"domains:", "hub: {seats: {session: true}}\ndomains:", `hub: [1:10] unknown field "session"`},
+		{"domains:", "hub: {seats: {touches: true}}\ndomains:",
+			"domains[0], or market and hub of all: hub: seats: touches: sessions"},
+		{"domains:", "hub: {domain: other}\ndomains:", "domain, hub, journal, labels and general are those"},
+		{"general: true", "general: true, hub: {crowd: {load: -1}}", "of all: hub: crowd: load: -1"},
+		{"general: true", "general: true, hub: 3", "domain general: hub: "},
+		{"model: m", "model: m, agentd: {toches: true}", `agents[0].agentd: [1:2] unknown field "toches"`},
+		{"model: m", "model: m, slots: 1, agentd: {touches: true}", "agents[0]: touches: an agent of one slot"},
+		{"model: m", "model: m, agentd: {id: b}", "id, model, slots, price, domains and engine.url stand"},
 		{"domain: general", "domain: law", `agents[0].scores: there is no domain "law"`},
 		{`{url: "http://127.0.0.1:8000"}`, "{profile: h200}",
 			`agents[0].engine.profile: there is no "h200"; known are`},
@@ -86,12 +95,12 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{"price_row: fireworks/gpt-oss-20b", "price: {miss: 0.1, hit: 0.2, out: 0.3}", "agents[0].price:"},
 		{"price_row: fireworks/gpt-oss-20b", "price_row: nobody/nothing", "agents[0].price: price row"},
 		{"price_row: fireworks/gpt-oss-20b, ", "", "agents[0].price: missing"},
-		{"domains:", "listen: 0.0.0.0:4222\ndomains:", "no authentication yet"},
+		{"domains:", "listen: 0.0.0.0:4222\ndomains:", "speaks without TLS"},
 		{"domains:", "speedup: -1\ndomains:", "speedup: -1, want above 0"},
 		{"domains:", "clients: {dev: -5}\ndomains:", "clients: dev: a deposit is above 0"},
 		{"domains:", "clients: {a.b: 5}\ndomains:", "clients: \"a.b\" is not an id"},
 		{"domains:", "market: {settle: later}\ndomains:",
-			`domains[0].market: hub: settle: "later" is none of metered, quoted`},
+			`of all: hub: settle: "later" is none of metered, quoted`},
 		{"domains:", "market: {pricing: tariff}\ndomains:", `ceiling: pricing "tariff" needs one above 0`},
 		{"domains:", "market: {tariffs: {l4: 0.1}}\ndomains:",
 			`tariffs: they mean something under pricing "posted" alone`},
@@ -201,6 +210,8 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("clients: {dev: 1e400}"))
 	f.Add([]byte("a: &a [*a]"))
 	f.Add([]byte("\x00"))
+	f.Add([]byte(strings.Replace(small, "score: 0.5}]", "score: 0.5}], agentd: {touches: true}", 1) +
+		"hub: {seats: {sessions: true}}\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := ParseConfig("fuzz.yaml", b)
 		if err != nil {
@@ -210,11 +221,43 @@ func FuzzParseConfig(f *testing.F) {
 			t.Errorf("took a market that is not valid: %v", err)
 		}
 		for _, d := range c.Domains {
-			if err := c.hub(d).Validate(); err != nil {
-				t.Errorf("took a market whose hub %s cannot be started: %v", d.Name, err)
+			if h, err := c.hub(d); err != nil || h.Validate() != nil {
+				t.Errorf("took a market whose hub %s cannot be started: %v, %v", d.Name, err, h.Validate())
 			}
 		}
 	})
+}
+
+// What a market's file says of hubs and agents is laid over what they have of themselves, a domain's over
+// that of all.
+func TestSettingsOfParts(t *testing.T) {
+	c, err := ParseConfig("parts.yaml", []byte(`
+market: {max_batch: 100, fee: 0.000001}
+hub: {seats: {sessions: true}, batch: {max_batch: 200}}
+domains:
+  - {name: general, general: true}
+  - {name: math, hub: {seats: {touches: true}, max_agents: 7}}
+agents:
+  - {id: a, model: m, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.5}], slots: 4,
+     engine: {url: "http://127.0.0.1:8000", relay_every: 5ms}, agentd: {touches: true, engine: {suspect: 3s}}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	general, err := c.hub(c.Domains[0])
+	if err != nil || !general.Seats.Sessions || general.Seats.Touches || general.Batch.MaxBatch != 200 ||
+		general.Fee != 1000 {
+		t.Errorf("general: %+v, %v", general, err)
+	}
+	math, err := c.hub(c.Domains[1])
+	if err != nil || !math.Seats.Sessions || !math.Seats.Touches || math.MaxAgents != 7 || math.Hub != "math-1" {
+		t.Errorf("math: %+v, %v", math, err)
+	}
+	a, err := c.Agents[0].config("http://engine", "m")
+	if err != nil || !a.Touches || a.Slots != 4 || a.Engine.URL != "http://engine" ||
+		a.Engine.Suspect != 3*time.Second || a.Engine.RelayEvery != 5*time.Millisecond {
+		t.Errorf("agent: %+v, %v", a, err)
+	}
 }
 
 // A market whose configuration says http: "" has no gateway; one that says nothing has.

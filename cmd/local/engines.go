@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,11 +33,8 @@ func (m *Market) startEngines(ctx context.Context, known []replay.Dialogue) ([]a
 	answers := knownAnswers(known)
 	var out []agentd.AgentConfig
 	for i, a := range m.cfg.Agents {
-		card, err := a.Card()
-		if err != nil {
-			return nil, err
-		}
 		url := a.Engine.URL
+		var err error
 		if url != "" {
 			if a.Model, err = servedModel(ctx, a); err != nil {
 				return nil, err
@@ -45,15 +43,24 @@ func (m *Market) startEngines(ctx context.Context, known []replay.Dialogue) ([]a
 		} else if url, err = m.simulate(a, uint64(i+1), answers); err != nil {
 			return nil, err
 		}
-		c := agentd.AgentConfig{ID: a.ID,
-			Engine: agentd.EngineConfig{URL: url, RelayEvery: a.Engine.RelayEvery}, Model: a.Model,
-			Slots: a.Slots, Tiers: a.Tiers, Price: card, Owner: a.Owner, Class: a.Class, Ask: a.Ask}
-		for _, s := range a.Scores {
-			c.Domains = append(c.Domains, bus.DomainScore{Domain: s.Domain, Score: s.Score})
+		c, err := a.config(url, a.Model)
+		if err != nil {
+			return nil, fmt.Errorf("agent %s: %w", a.ID, err)
 		}
 		out = append(out, c)
 	}
 	return out, nil
+}
+
+// config is how the agent of an engine that serves model at url is sold.
+func (a Agent) config(url, model string) (agentd.AgentConfig, error) {
+	card, err := a.Card()
+	c := agentd.AgentConfig{ID: a.ID, Engine: agentd.EngineConfig{URL: url, RelayEvery: a.Engine.RelayEvery},
+		Model: model, Slots: a.Slots, Tiers: a.Tiers, Price: card, Owner: a.Owner, Class: a.Class, Ask: a.Ask}
+	for _, s := range a.Scores {
+		c.Domains = append(c.Domains, bus.DomainScore{Domain: s.Domain, Score: s.Score})
+	}
+	return c, errors.Join(err, a.Agentd.overAgent(&c))
 }
 
 // simulate starts a stand-in and returns its base URL.

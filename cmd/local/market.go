@@ -172,7 +172,11 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	}
 	deposits := map[string]market.Credits{}
 	for _, d := range m.cfg.Domains {
-		deposits[m.cfg.hub(d).Prober()] = Probes
+		c, err := m.cfg.hub(d)
+		if err != nil {
+			return err
+		}
+		deposits[c.Prober()] = Probes
 	}
 	maps.Copy(deposits, m.cfg.Clients)
 	for _, id := range slices.Sorted(maps.Keys(deposits)) {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"fmt"
 	"time"
 
 	"souk/bus"
@@ -54,14 +55,23 @@ func (r Rules) apply(h *hub.Config) {
 	h.Rule = h.Rule.Overlay(&m)
 }
 
-// Rule is how a domain's rounds are priced and settled.
-func (c Config) Rule(d Domain) hub.Rule { return c.hub(d).Rule }
+// Rule is how a domain's rounds are priced and settled; c is valid.
+func (c Config) Rule(d Domain) hub.Rule {
+	h, _ := c.hub(d)
+	return h.Rule
+}
 
-// hub is one domain's hub as the market's rules want it.
-func (c Config) hub(d Domain) hub.Config {
+// hub is one domain's hub as the market's file wants it.
+func (c Config) hub(d Domain) (hub.Config, error) {
 	h := hub.Default()
 	h.Domain, h.Hub, h.Journal, h.Labels, h.General = d.Name, d.Name+"-1", d.Name, d.Labels, d.General
 	c.Market.apply(&h)
+	if err := c.Hub.overHub(&h); err != nil {
+		return h, fmt.Errorf("hub: %w", err)
+	}
 	d.Market.apply(&h)
-	return h
+	if err := d.Hub.overHub(&h); err != nil {
+		return h, fmt.Errorf("domain %s: hub: %w", d.Name, err)
+	}
+	return h, nil
 }

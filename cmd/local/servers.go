@@ -182,7 +182,10 @@ func (m *Market) startHubs(ctx context.Context, join joiner, registry bus.Regist
 		if err != nil {
 			return err
 		}
-		c := m.cfg.hub(d)
+		c, err := m.cfg.hub(d)
+		if err != nil {
+			return err
+		}
 		c.DrainTimeout = m.within / 4
 		s, err := hubserve.New(c, hubserve.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log,
 			Learned: m.dir.Learned(d.Name)})

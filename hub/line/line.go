@@ -23,15 +23,18 @@ type Params struct {
 	// charge for each second of a slot that a task would not take elsewhere: so many times what a second is
 	// worth, for each task that waits for a slot
 	Load float64 `yaml:"load"`
+	// charge for each second of computing its prompt that a task would not take elsewhere: so many times what a
+	// second is worth, as others wait behind it and find less in the cache
+	Compute float64 `yaml:"compute"`
 	// charge for going before those who came first, so many times what the time between is worth
 	Age float64 `yaml:"age"`
 	// charge for slowing each task that runs beside it by so much, where a tier does not charge for as much
 	Beside time.Duration `yaml:"beside"`
 }
 
-// Default keeps as much cache in use where slots are short as where they are not.
+// Default keeps as much cache in use where slots or caches are short as where they are not.
 func Default() Params {
-	return Params{Waiting: true, Load: 24, Age: 4, Beside: 1500 * time.Microsecond}
+	return Params{Waiting: true, Load: 24, Compute: 4, Age: 4, Beside: 1500 * time.Microsecond}
 }
 
 // Validate judges parameters and changes nothing.
@@ -39,6 +42,9 @@ func (p Params) Validate() error {
 	var errs []error
 	if !(p.Load >= 0 && p.Load <= 1000) {
 		errs = append(errs, fmt.Errorf("load: %v is not from 0 to 1000", p.Load))
+	}
+	if !(p.Compute >= 0 && p.Compute <= 1000) {
+		errs = append(errs, fmt.Errorf("compute: %v is not from 0 to 1000", p.Compute))
 	}
 	if !(p.Age >= 0 && p.Age <= 1000) {
 		errs = append(errs, fmt.Errorf("age: %v is not from 0 to 1000", p.Age))
@@ -60,6 +66,9 @@ type Tolls struct {
 func (t *Tolls) Avoidable(extra time.Duration, pressure float64) market.Credits {
 	return t.toll(t.Load*pressure, extra)
 }
+
+// Computed charges for time to compute a prompt that the task would not take elsewhere.
+func (t *Tolls) Computed(extra time.Duration) market.Credits { return t.toll(t.Compute, extra) }
 
 // mostAhead bounds what is charged for going before others, however much longer they wait: else no bid at all
 // would be served next where cheap tasks have waited for a minute beside dear ones that did not.

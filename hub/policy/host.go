@@ -9,7 +9,6 @@ package policy
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"souk/bus/policy"
@@ -47,26 +46,17 @@ func (p *Params) Without(name string) (was bool) {
 	return was
 }
 
-// Known are the policies that there are for each hook, by name.
-type Known [hooks]map[string]func() policy.Policy
+// Known are the policies that there are for each hook.
+type Known [hooks]policy.Known
 
 // Validate judges names.
 func (p Params) Validate(known *Known) error {
 	for h := range hooks {
-		if name := p.Of(h); name != "" && known[h][name] == nil {
-			return fmt.Errorf("%s: there is no policy %q here, only %s", h, name, known.names(h))
+		if err := known[h].Validate(h.String(), p.Of(h)); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-func (k *Known) names(h Hook) string {
-	var all []string
-	for name := range k[h] {
-		all = append(all, fmt.Sprintf("%q", name))
-	}
-	slices.Sort(all)
-	return strings.Join(append(all, `"", which is none`), ", ")
 }
 
 // Host runs the policies of a hub. The zero Host has none and does nothing.
@@ -133,26 +123,12 @@ func (h *Host) Faults() (all []error) {
 	return all
 }
 
-// State is what became of the policy of a hook.
-type State struct {
-	Hook, Policy string
-	policy.Counts
-	Off time.Time // until then; zero: it is on
-	Why string    // it is off
-}
-
 // States are those of all policies.
-func (h *Host) States(now time.Time) (all []State) {
+func (h *Host) States(now time.Time) (all []policy.State) {
 	for i := range h.guards {
-		g := &h.guards[i]
-		if g.Name() == "" {
-			continue
+		if g := &h.guards[i]; g.Name() != "" {
+			all = append(all, g.State(Hook(i).String(), now))
 		}
-		s := State{Hook: Hook(i).String(), Policy: g.Name(), Counts: g.Counts()}
-		if until, why := g.Off(now); why != nil {
-			s.Off, s.Why = until, why.Error()
-		}
-		all = append(all, s)
 	}
 	return all
 }

@@ -3,8 +3,6 @@ package policy
 import (
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"souk/bus"
 	"souk/bus/policy"
 	"souk/market"
@@ -45,12 +43,7 @@ type Turn struct {
 }
 
 // IDOf is the id of a name.
-func IDOf(name string) policy.ID {
-	if name == "" {
-		return 0
-	}
-	return max(1, xxhash.Sum64String(name))
-}
+func IDOf(name string) policy.ID { return policy.IDOf(name) }
 
 // RoleOf is the role of a task: what its client declared, among that client's own, or else the text that its
 // prompt begins with, tools and system prompt, whoever sends it.
@@ -130,7 +123,7 @@ func (h *Host) known(e *policy.Event) *session {
 // Served says that it has ended, and how. What the client said of the next turn is told with it.
 func (h *Host) Served(now time.Time, t *Turn, c *bus.Completion) {
 	e := h.event(now, policy.Served, t)
-	e.Usage, e.Stop, e.Tool = c.Usage, policy.StopOf(c.Finish), c.Tool
+	e.Usage, e.Stop, e.Tool, e.Thought = c.Usage, policy.StopOf(c.Finish), c.Tool, c.Thought
 	e.TTFT, e.ITL = time.Duration(c.TTFTUS)*time.Microsecond, time.Duration(c.ITLUS)*time.Microsecond
 	if c.Outcome == bus.OutcomeCancelled {
 		e.Stop = policy.StopCut
@@ -203,6 +196,8 @@ const (
 	wordFade            = 0.9
 )
 
+// wordKey spreads a client's tools. Agents say which tool was called, and could find one whose number is that
+// of another client's word: so a word is looked up as its client's.
 func wordKey(client, tool policy.ID) policy.ID { return client ^ policy.Mixed(tool+1) }
 
 // heard is a pause as a client says it, scaled by how long its pauses with that tool were that it said
@@ -211,7 +206,7 @@ func (m *memory) heard(client, tool policy.ID, said time.Duration) time.Duration
 	if said <= 0 {
 		return 0
 	}
-	w := m.words.Get(wordKey(client, tool), false)
+	w := m.words.Of(client, wordKey(client, tool), false)
 	switch {
 	case w == nil:
 		return said
@@ -223,7 +218,7 @@ func (m *memory) heard(client, tool policy.ID, said time.Duration) time.Duration
 
 // learn compares what a client said with what came.
 func (m *memory) learn(client, tool policy.ID, said, came time.Duration) {
-	w, _ := m.words.Add(client, wordKey(client, tool))
+	w, _ := m.words.AddOf(client, wordKey(client, tool))
 	w.said = float32(w.said*wordFade) + float32(said.Seconds())
 	w.came = float32(w.came*wordFade) + float32(came.Seconds())
 	if w.deaf > 1 {

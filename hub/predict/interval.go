@@ -19,6 +19,7 @@ type ratios struct {
 	sorted     []float64
 	level      float64 // that is left out
 	least, top float64 // what is within it; 0: too few were seen
+	middle     float64 // half of all are at most that; 0: too few were seen
 }
 
 const (
@@ -126,5 +127,13 @@ func (g *ratios) set() {
 	if n := len(g.sorted); n >= few {
 		out := int(float64(g.level * float64(n) / 2))
 		g.least, g.top = g.sorted[out], g.sorted[n-1-out]
+	}
+	g.half()
+}
+
+// half finds the middle one.
+func (g *ratios) half() {
+	if n := len(g.sorted); n >= few {
+		g.middle = g.sorted[(n-1)/2]
 	}
 }

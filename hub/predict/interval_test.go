@@ -79,7 +79,7 @@ func TestWhatIsRare(t *testing.T) {
 	e := newEngine(t)
 	_, all := fleet(1)
 	m := all[0]
-	beyond, late, asked := 0, 0, 0
+	beyond, late, asked, before := 0, 0, 0, 0
 	for i := range 4000 {
 		f, o := e.task()
 		o.ITL = time.Duration(float64(o.ITL) * math.Exp(0.3*e.NormFloat64()))
@@ -99,11 +99,17 @@ func TestWhatIsRare(t *testing.T) {
 			if o.TTFT > first {
 				late++
 			}
+			if o.TTFT < m.Half(m.Forecast(f).TTFT) {
+				before++
+			}
 		}
 		m.Learn(f, o)
 	}
 	if beyond > asked*15/1000 || late > asked*4/1000 {
 		t.Errorf("of %d answers %d took longer than one in a hundred, %d first tokens than one in a thousand",
 			asked, beyond, late)
+	}
+	if share := float64(before) / float64(asked); share < 0.45 || share > 0.55 {
+		t.Errorf("%.2f of the first tokens came before half of them should", share)
 	}
 }

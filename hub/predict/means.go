@@ -193,16 +193,37 @@ func (m *Means) idle(f *Features) (first time.Duration, work float64) {
 // Later is when the first token is expected beside what the agent has in hand, of a task that Idle has told
 // of. It grows with what there is to compute and with what is in hand.
 func (m *Means) Later(first time.Duration, work float64, delay Delay) time.Duration {
-	b := m.line()
 	to := min(first+max(0, delay.All), time.Hour)
-	if b != &m.class.coef {
-		return to
+	if b := m.line(); b == &m.class.coef {
+		return together(to, m.class.rest.add(b, work, delay))
 	}
-	return min(max(to/mostTimes, to+m.class.rest.add(b, work, delay)), mostTimes*to, time.Hour)
+	return to
 }
 
-// Straight reports whether Later is the sum of its times, up to an hour.
-func (m *Means) Straight() bool { return m.line() != &m.class.coef || !m.class.rest.opened() }
+// Least is at most what Later says, and found sooner.
+func (m *Means) Least(first time.Duration, work float64, delay Delay) time.Duration {
+	to := min(first+max(0, delay.All), time.Hour)
+	if b := m.line(); b == &m.class.coef {
+		return together(to, m.class.rest.least(b, work, delay))
+	}
+	return to
+}
+
+// together is what the line says and what is added to it, within bounds.
+func together(line, added time.Duration) time.Duration {
+	return min(max(line/mostTimes, line+added), mostTimes*line, time.Hour)
+}
+
+// Soonest is at most what Later says, whatever there is to compute, where what is in hand delays the first
+// token by so much. It grows with that, and by no more. Where nothing is added to the line it is what Later
+// says.
+func (m *Means) Soonest(first, all time.Duration) time.Duration {
+	to := min(first+max(0, all), time.Hour)
+	if m.line() == &m.class.coef && m.class.rest.opened() {
+		return to / mostTimes
+	}
+	return to
+}
 
 // first is when the first token is expected.
 func (m *Means) first(f *Features, delay Delay) time.Duration {
@@ -404,6 +425,18 @@ func (m *Means) SlowestToken(l Load) (time.Duration, bool) {
 func (m *Means) LatestFirst(forecast time.Duration) (time.Duration, bool) {
 	_, most, known := m.seenRanges().group(ms(forecast)).most()
 	return span(forecast.Seconds() * max(1, most)), known
+}
+
+// Half is within what time half of the first tokens come that are forecast so, as far as that is known.
+func (m *Means) Half(forecast time.Duration) time.Duration {
+	g := m.seenRanges().group(ms(forecast))
+	if g.middle == 0 {
+		g = m.class.spread.group(ms(forecast))
+	}
+	if g.middle == 0 {
+		return forecast
+	}
+	return span(forecast.Seconds() * g.middle)
 }
 
 // ITL is the mean time between tokens of the class; 0 while none was measured.

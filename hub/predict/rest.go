@@ -56,7 +56,21 @@ func (r *rest) add(b *line, u float64, delay Delay) time.Duration {
 		return 0
 	}
 	x, s := r.points(u, ms(delay.Queue), ms(delay.All-delay.Queue)), r.slopes(b)
-	return time.Duration(min(max(r.gate.Add(x[:], s[:]), -3.6e6), 3.6e6) * float64(time.Millisecond))
+	return within(r.gate.Add(x[:], s[:]))
+}
+
+// least is at most what add says, and found sooner.
+func (r *rest) least(b *line, u float64, delay Delay) time.Duration {
+	if !r.opened() {
+		return 0
+	}
+	x, s := r.points(u, ms(delay.Queue), ms(delay.All-delay.Queue)), r.slopes(b)
+	return within(r.gate.Least(x[:], s[:]))
+}
+
+// within makes milliseconds a time of an hour at most, before or after.
+func within(ms float64) time.Duration {
+	return time.Duration(min(max(ms, -3.6e6), 3.6e6) * float64(time.Millisecond))
 }
 
 // learn takes in what the line left over.

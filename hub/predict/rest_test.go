@@ -90,8 +90,9 @@ func TestWhatIsAddedGrowsWithTheWork(t *testing.T) {
 			}
 			all[r.IntN(3)].Learn(f, o)
 		}
-		_, open, _ := cs.Gates()
-		opened += open
+		_, gates, _ := cs.Gates()
+		open := gates > 0
+		opened += gates
 		for range 4000 {
 			m := all[r.IntN(3)]
 			f := Features{Counted: 1 + r.IntN(8000), MaxTokens: 100,
@@ -114,6 +115,13 @@ func TestWhatIsAddedGrowsWithTheWork(t *testing.T) {
 			line := span(m.line().along(&x) / 1000)
 			if more < less-1 || less < line/mostTimes-2 || less > mostTimes*line+2 {
 				t.Fatalf("%d: %+v: %v, by the line %v; %+v: %v", n, f, less, line, g, more)
+			}
+			delay := m.Delay(f.Load)
+			first, work, _ := m.Idle(f)
+			later := m.Later(first, work, delay)
+			if least, soonest := m.Least(first, work, delay), m.Soonest(first, delay.All); later != less ||
+				least > less || soonest > less || !open && (least != less || soonest != less) {
+				t.Fatalf("%d: %+v: %v or %v, at least %v and %v", n, f, less, later, least, soonest)
 			}
 		}
 	}

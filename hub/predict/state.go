@@ -228,6 +228,7 @@ func (g *ratios) state(c *coder) {
 	c.floats(&g.level, &g.least, &g.top)
 	if !c.writes {
 		g.sorted = slices.Sorted(slices.Values(g.ring))
+		g.half()
 	}
 }
 

@@ -21,7 +21,8 @@ type Belief struct {
 
 	nodes         []node
 	spare         []int32
-	byHash        map[uint64]int32
+	byHash        names
+	most          int           // marks that are remembered of it
 	use           recency.Order // of what no task that runs needs
 	tokens        int           // of all nodes and answers, and of tasks that run
 	clock, births uint32        // ends of tasks, and nodes made, so far
@@ -42,11 +43,11 @@ type node struct {
 	hash   uint64
 	parent int32
 	place  recency.Place // by last use; a parent is always newer
-	kids   int32
-	runs   int32  // tasks that run and need it: then it is not among those that may go
-	ends   int32  // sessions whose last prompt ends here
+	kids   int16
+	runs   int16  // tasks that run and need it: then it is not among those that may go
+	ends   int16  // sessions whose last prompt ends here
+	answer int16  // tokens of the answer that was given here, until the text goes on: as many as fit
 	upto   int32  // tokens of the text up to here, by what prompts were found to need
-	answer int32  // tokens of the answer that was given here, until the text goes on
 	used   uint32 // clock when it was last needed
 	born   uint32 // its number among births: 0 if there is none in this place
 	until  uint32 // it is believed in so long whatever its agent says; see Index.tick
@@ -73,7 +74,7 @@ type session struct {
 // New returns an empty belief about an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
 func (x *Index) New(block, capacity int) *Belief {
 	return x.settle(&Belief{index: x, block: max(1, block), capacity: max(0, capacity),
-		byHash: map[uint64]int32{}, use: recency.Empty(),
+		most: x.limits.marks(capacity), use: recency.Empty(),
 		sessions: map[uint64]*list.Element{}, recent: list.New()})
 }
 
@@ -113,7 +114,7 @@ func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cac
 		return estimate, 0
 	}
 	at := p.Marks[depth-1]
-	i, ok := b.byHash[at.Hash]
+	i, ok := b.find(at.Hash)
 	if !ok { // the agent says so, and the rest of what it holds is guessed
 		tokens = max(1, b.upto(p, depth, p.Bytes, estimate))
 		return tokens, min(b.upto(p, depth, at.Bytes, estimate), tokens-1) / b.block * b.block
@@ -136,7 +137,7 @@ func (b *Belief) reread(depth int, way []int32, prompt, found int) {
 	}
 	n := &b.nodes[way[depth-1]]
 	without := int(n.upto) / b.block * b.block
-	with := min(int(n.upto+n.answer), prompt-1) / b.block * b.block
+	with := min(int(n.upto)+int(n.answer), prompt-1) / b.block * b.block
 	if !n.sure || !n.exact || with-without < 2*b.block {
 		return
 	}
@@ -161,7 +162,7 @@ const rereads = 3
 func (b *Belief) Had(p *bus.Prompt, most int32) int32 {
 	// who holds a text holds all that it begins with
 	return int32(sort.Search(min(int(most), len(p.Marks)), func(k int) bool {
-		i, ok := b.byHash[p.Marks[k].Hash]
+		i, ok := b.find(p.Marks[k].Hash)
 		return !ok || !b.nodes[i].held
 	}))
 }
@@ -169,11 +170,12 @@ func (b *Belief) Had(p *bus.Prompt, most int32) int32 {
 // counted is the last of a prompt's first marks of which it is known how many tokens stand before it, and
 // whether they were counted.
 func (b *Belief) counted(p *bus.Prompt, marks int32) (bytes, upto int, exact bool) {
-	k := sort.Search(int(marks), func(i int) bool { _, ok := b.byHash[p.Marks[i].Hash]; return !ok })
+	k := sort.Search(int(marks), func(i int) bool { _, ok := b.find(p.Marks[i].Hash); return !ok })
 	if k == 0 {
 		return 0, 0, true
 	}
-	n := &b.nodes[b.byHash[p.Marks[k-1].Hash]]
+	i, _ := b.find(p.Marks[k-1].Hash)
+	n := &b.nodes[i]
 	return p.Marks[k-1].Bytes, int(n.upto), n.exact
 }
 
@@ -232,8 +234,7 @@ func (b *Belief) alive(s *session) bool { return b.nodes[s.end].born == s.born }
 
 // fits reports whether a prompt's marks are remembered.
 func (b *Belief) fits(p *bus.Prompt) bool {
-	most := b.index.limits.Marks
-	return p.Bytes > 0 && len(p.Marks) > 0 && len(p.Marks) <= most && len(b.byHash)+len(p.Marks) <= 2*most
+	return p.Bytes > 0 && len(p.Marks) > 0 && len(p.Marks) <= b.most
 }
 
 // Served says that the agent has computed a prompt of a session, 0 if of none, with what it was found to

@@ -191,9 +191,9 @@ func TestForgetting(t *testing.T) {
 
 	serve(b, t0, 7, &p[3], 64, 0, 0) // the session goes on with another text
 	b.Listed(nil, true, t0.Add(time.Minute))
-	if len(b.sessions) != 0 || len(b.byHash) != 0 || b.tokens != 0 || len(x.own.holders) != 0 {
+	if len(b.sessions) != 0 || b.byHash.n != 0 || b.tokens != 0 || x.own.holders.n != 0 {
 		t.Errorf("an agent that says it holds nothing: %d sessions, %d marks, %d tokens", len(b.sessions),
-			len(b.byHash), b.tokens)
+			b.byHash.n, b.tokens)
 	}
 }
 
@@ -282,7 +282,7 @@ func TestWhatWasNotFoundIsGone(t *testing.T) {
 	if overlap(b, &p[0]) != 96 || overlap(b, &p[2]) == 0 {
 		t.Error("its first half was found, and what was used since is forgotten")
 	}
-	if x := b.byHash[p[0].Marks[len(p[0].Marks)-1].Hash]; x != 0 {
+	if x, ok := b.find(p[0].Marks[len(p[0].Marks)-1].Hash); ok && x != 0 {
 		t.Error("what was used before its second half is still believed in")
 	}
 	b, p = fresh()
@@ -319,8 +319,8 @@ func TestDrop(t *testing.T) {
 			overlap(c, &p), overlap(b, &p))
 	}
 	b.Drop()
-	if len(x.own.holders) != 0 {
-		t.Errorf("%d marks are left", len(x.own.holders))
+	if x.own.holders.n != 0 {
+		t.Errorf("%d marks are left", x.own.holders.n)
 	}
 }
 

@@ -14,17 +14,36 @@ import (
 // Limits bounds the belief about one agent.
 type Limits struct {
 	Sessions int `yaml:"sessions"` // sessions remembered of one agent
-	// marks remembered of one agent, some 170 bytes each, in maps and with the agent's place in the index;
-	// half as many of one that says what it holds
+	// marks remembered of one agent, some 80 bytes each, in maps and with the agent's place in the index: at
+	// most, see Limits.marks; half as many of one that says what it holds
 	Marks int `yaml:"marks"`
-	// marks that one agent may say it holds, some 60 bytes each
+	// marks that one agent may say it holds, some 35 bytes each
 	Told int `yaml:"told"`
 }
 
-// DefaultLimits remembers of an agent 512 sessions, and marks of 2.5 MB of text in long messages, which are
-// some 600,000 tokens; or of half of that, and marks of 3 MB that it says it holds. That is less than 1 MB of
-// memory, and only as much as the agent's cache is large: see TestAnAgentTakesLessThanAMegabyte.
-func DefaultLimits() Limits { return Limits{Sessions: 512, Marks: 5 << 10, Told: 6 << 10} }
+const (
+	// mostMarks are as many as a megabyte has room for, beside the sessions.
+	mostMarks = 11 << 10
+	// a cache of so many tokens has a mark for: half as many as there are in long messages, for short ones
+	tokensEach = 64
+	// of the smallest cache
+	fewestMarks = 2 << 10
+)
+
+// DefaultLimits remembers of an agent 512 sessions, and as many marks as its cache is large for, up to those
+// of 5.5 MB of text in long messages, which are some 1,100,000 tokens; or half of that, and marks of 3 MB that
+// it says it holds. That is less than 1 MB of memory: see TestAnAgentTakesLessThanAMegabyte.
+func DefaultLimits() Limits { return Limits{Sessions: 512, Marks: mostMarks, Told: 14 << 10} }
+
+// marks is how many are remembered of an agent whose cache has room for so many tokens, 0 if that is not
+// known.
+func (l Limits) marks(capacity int) int {
+	most := min(l.Marks, mostMarks)
+	if capacity <= 0 {
+		return most
+	}
+	return min(most, max(fewestMarks, capacity/tokensEach))
+}
 
 // Validate judges limits and changes nothing.
 func (l Limits) Validate() error {
@@ -60,21 +79,27 @@ type Index struct {
 // table is who holds which mark.
 type table struct {
 	shift   uint // bits that its marks lack of their hashes
-	holders map[uint64]holders
+	holders byMark
 	sets    [][]uint64 // of more than few agents, a bit for each
 	unused  []int32    // of these
 }
 
-func (t *table) of(m bus.Mark) holders { return t.holders[m.Hash>>t.shift] }
+func (t *table) of(m bus.Mark) holders { return t.holders.get(m.Hash >> t.shift) }
 
-// holders are agents by their places: few by name, more as a set.
+// holders are agents by their places: few by name, more as a set, whose number then stands in their stead.
 type holders struct {
 	n   uint16
 	few [few]uint16
-	set int32
 }
 
 const few = 3
+
+// set is the number of the set of more than few.
+func (h *holders) set() int32 { return int32(uint32(h.few[0]) | uint32(h.few[1])<<16) }
+
+func (h *holders) toSet(set int32) {
+	h.few = [few]uint16{uint16(uint32(set)), uint16(uint32(set) >> 16)}
+}
 
 // changedKept is how many changes are told apart: 32 KB.
 const changedKept = 1 << 12
@@ -84,7 +109,7 @@ type Holder struct{ Place, Depth int32 }
 
 // Holders appends to dst all that hold any of a prompt's marks.
 func (x *Index) Holders(dst []Holder, marks []bus.Mark) []Holder {
-	if len(marks) == 0 || x.own.of(marks[0]).n == 0 && len(x.told.holders) == 0 {
+	if len(marks) == 0 || x.own.of(marks[0]).n == 0 && x.told.holders.n == 0 {
 		return dst
 	}
 	x.ask(marks)
@@ -122,8 +147,7 @@ func (x *Index) change(short uint64) {
 
 // NewIndex is of a hub that knows no agent.
 func NewIndex(l Limits) *Index {
-	return &Index{limits: l, own: table{holders: map[uint64]holders{}},
-		told: table{shift: 64 - 8*bus.MarkBytes, holders: map[uint64]holders{}}}
+	return &Index{limits: l, told: table{shift: 64 - 8*bus.MarkBytes}}
 }
 
 // depth is how many of a prompt's marks an agent is believed to hold. Agents are asked for one prompt after
@@ -207,7 +231,7 @@ type reach struct {
 // another's. Of each it is the last of every stride's marks that it says, and then, of those up to the next,
 // the last that it says: all of it where it says what it holds from the beginning, and else less.
 func (t *table) deepest(dst []int32, marks []bus.Mark, r *reach) {
-	if len(t.holders) == 0 {
+	if t.holders.n == 0 {
 		return
 	}
 	words := len(dst) / 64
@@ -250,7 +274,7 @@ func (t *table) find(m bus.Mark, r *reach, depth int32) (any bool) {
 		}
 		return any
 	}
-	for j, word := range t.sets[h.set] {
+	for j, word := range t.sets[h.set()] {
 		fresh := word & r.left[j]
 		for r.left[j] &^= fresh; fresh != 0; fresh &= fresh - 1 {
 			r.depth[64*j+bits.TrailingZeros64(fresh)], any = depth, true
@@ -292,7 +316,7 @@ func (t *table) each(h holders, do func(place int)) {
 		}
 		return
 	}
-	for i, word := range t.sets[h.set] {
+	for i, word := range t.sets[h.set()] {
 		for ; word != 0; word &= word - 1 {
 			do(64*i + bits.TrailingZeros64(word))
 		}
@@ -301,39 +325,42 @@ func (t *table) each(h holders, do func(place int)) {
 
 // add says that an agent holds a mark, which it did not before.
 func (t *table) add(key uint64, place uint16) {
-	h := t.holders[key]
+	h := t.holders.get(key)
 	switch {
 	case h.n < few:
 		h.few[h.n] = place
 	case h.n == few:
-		h.set = t.newSet()
+		set := t.newSet()
 		for _, other := range h.few {
-			t.set(h.set, other)
+			t.set(set, other)
 		}
+		h.toSet(set)
 		fallthrough
 	default:
-		t.set(h.set, place)
+		t.set(h.set(), place)
 	}
 	h.n++
-	t.holders[key] = h
+	t.holders.set(key, h)
 }
 
 // remove says that an agent no longer holds a mark, which it did before.
 func (t *table) remove(key uint64, place uint16) {
-	h := t.holders[key]
+	h := t.holders.get(key)
 	h.n--
 	switch {
 	case h.n == 0:
-		delete(t.holders, key)
+		t.holders.remove(key)
 		return
 	case h.n < few:
 		i := slices.Index(h.few[:h.n+1], place)
 		h.few[i] = h.few[h.n]
 	default:
-		t.sets[h.set][place/64] &^= 1 << (place % 64)
+		set := h.set()
+		t.sets[set][place/64] &^= 1 << (place % 64)
 		if h.n == few {
-			i, set := 0, h.set
-			t.each(holders{n: few + 1, set: set}, func(place int) {
+			i, all := 0, h
+			all.n++
+			t.each(all, func(place int) {
 				h.few[i] = uint16(place)
 				i++
 			})
@@ -341,7 +368,7 @@ func (t *table) remove(key uint64, place uint16) {
 			t.unused = append(t.unused, set)
 		}
 	}
-	t.holders[key] = h
+	t.holders.set(key, h)
 }
 
 func (t *table) newSet() int32 {

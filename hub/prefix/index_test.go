@@ -14,7 +14,7 @@ import (
 
 // sound compares all that is kept of an agent with what it is made of.
 func sound(b *Belief) error {
-	tokens, nodes, kids, ends := 0, 0, map[int32]int32{}, map[int32]int32{}
+	tokens, nodes, kids, ends := 0, 0, map[int32]int16{}, map[int32]int16{}
 	for e := b.recent.Front(); e != nil; e = e.Next() {
 		if s := e.Value.(*session); b.alive(s) {
 			ends[s.end]++
@@ -27,7 +27,7 @@ func sound(b *Belief) error {
 		}
 		nodes++
 		tokens += int(n.upto) + int(n.answer)
-		if b.byHash[n.hash] != int32(i) {
+		if k, _ := b.find(n.hash); k != int32(i) {
 			return fmt.Errorf("node %d is not found by its mark", i)
 		}
 		if n.parent != none {
@@ -46,8 +46,8 @@ func sound(b *Belief) error {
 			return fmt.Errorf("node %d is neither held nor computed, or not shown: %+v", i, *n)
 		}
 	}
-	if nodes != len(b.byHash) {
-		return fmt.Errorf("%d nodes, %d of them found by their marks", nodes, len(b.byHash))
+	if nodes != b.byHash.n {
+		return fmt.Errorf("%d nodes, %d of them found by their marks", nodes, b.byHash.n)
 	}
 	listed, newer, place := 0, none, map[int32]int{}
 	for i := b.use.Newest; i != none; i = b.nodes[i].place.Older {
@@ -256,11 +256,11 @@ func FuzzIndex(f *testing.F) {
 						told[short][b.Place()] = true
 					}
 				}
-				if len(b.sessions) > limits.Sessions || len(b.byHash) > 2*limits.Marks ||
-					len(runs) == 0 && (len(b.byHash) > limits.Marks ||
+				if len(b.sessions) > limits.Sessions || b.byHash.n > 2*limits.Marks ||
+					len(runs) == 0 && (b.byHash.n > limits.Marks ||
 						b.capacity > 0 && b.tokens > b.capacity) {
 					t.Fatalf("step %d, agent %d: %d sessions, %d marks, %d tokens of %d", clock, i,
-						len(b.sessions), len(b.byHash), b.tokens, b.capacity)
+						len(b.sessions), b.byHash.n, b.tokens, b.capacity)
 				}
 				for j := range b.nodes {
 					if n := &b.nodes[j]; n.shown {
@@ -274,12 +274,12 @@ func FuzzIndex(f *testing.F) {
 					t.Fatalf("step %d, agent %d holds %v, want %v", clock, i, held(b), models[i].marks())
 				}
 			}
-			if len(sets) != len(x.own.holders) {
-				t.Fatalf("step %d: %d marks in the index, want %d", clock, len(x.own.holders), len(sets))
+			if len(sets) != x.own.holders.n {
+				t.Fatalf("step %d: %d marks in the index, want %d", clock, x.own.holders.n, len(sets))
 			}
-			if len(told) != len(x.told.holders) {
+			if len(told) != x.told.holders.n {
 				t.Fatalf("step %d: %d marks in the index by what is told, want %d", clock,
-					len(x.told.holders),
+					x.told.holders.n,
 					len(told))
 			}
 			p := prompt()
@@ -288,7 +288,7 @@ func FuzzIndex(f *testing.F) {
 			for _, b := range beliefs {
 				k := 0
 				for k < len(p.Marks) {
-					if i, ok := b.byHash[p.Marks[k].Hash]; !ok || !b.nodes[i].held {
+					if i, ok := b.find(p.Marks[k].Hash); !ok || !b.nodes[i].held {
 						break
 					}
 					k++
@@ -362,9 +362,9 @@ func (m plain) marks() (all []uint64) {
 }
 
 func held(b *Belief) (all []uint64) {
-	for hash, i := range b.byHash {
-		if b.nodes[i].held {
-			all = append(all, hash)
+	for i := range b.nodes {
+		if n := &b.nodes[i]; n.born != 0 && n.held {
+			all = append(all, n.hash)
 		}
 	}
 	slices.Sort(all)
@@ -410,7 +410,7 @@ func long(seed, common, marks int) (p bus.Prompt) {
 
 // What is remembered takes no more memory than the limits say, however much is served.
 func TestMemoryIsBounded(t *testing.T) {
-	const agents, perMark = 100, 170
+	const agents, perMark = 100, 90
 	limits := Limits{Sessions: 8192, Marks: 1 << 11}
 	x := NewIndex(limits)
 	memory := func() uint64 {
@@ -432,7 +432,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	marks := 0
 	for _, b := range beliefs {
-		marks += len(b.byHash)
+		marks += b.byHash.n
 	}
 	each := float64(memory()-before) / float64(marks)
 	t.Logf("%d marks, %.0f bytes each", marks, each)

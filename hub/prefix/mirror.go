@@ -1,6 +1,7 @@
 package prefix
 
 import (
+	"math"
 	"slices"
 
 	"souk/bus"
@@ -13,7 +14,7 @@ import (
 func (b *Belief) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 	last, i := none, 0
 	for ; i < len(p.Marks); i++ {
-		k, ok := b.byHash[p.Marks[i].Hash]
+		k, ok := b.find(p.Marks[i].Hash)
 		if !ok {
 			break
 		}
@@ -23,13 +24,16 @@ func (b *Belief) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 		known(&b.nodes[k])
 		last = k
 	}
+	if !b.room(len(p.Marks)-i, last) {
+		return none
+	}
 	bytes, upto := 0, 0
 	if last != none {
 		bytes, upto = p.Marks[i-1].Bytes, int(b.nodes[last].upto)
 	}
 	before := upto
 	for ; i < len(p.Marks); i++ {
-		if _, twice := b.byHash[p.Marks[i].Hash]; twice {
+		if _, twice := b.find(p.Marks[i].Hash); twice {
 			return last
 		}
 		at := between(p, p.Marks[i].Bytes, bytes, upto, min(prompt, bus.MaxTokens))
@@ -38,7 +42,7 @@ func (b *Belief) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 		b.changes++
 		b.nodes[k] = node{hash: p.Marks[i].Hash, parent: last, upto: int32(at),
 			born: b.births}
-		b.byHash[p.Marks[i].Hash] = k
+		b.name(k)
 		b.tokens += at - before
 		if last != none {
 			b.nodes[last].kids++
@@ -72,11 +76,46 @@ func (b *Belief) move(i int32, upto int) {
 	n.upto = int32(upto)
 }
 
+// room forgets what was used least recently until so many more marks can be remembered beside the text up to
+// a node. It reports false if there is no room for them.
+func (b *Belief) room(marks int, last int32) bool {
+	most := b.marks()
+	if b.byHash.n+marks <= most {
+		return true
+	}
+	for i := last; i != none; i = b.nodes[i].parent { // this text is used now
+		if n := &b.nodes[i]; n.sure && n.runs == 0 {
+			b.unlink(i)
+		}
+	}
+	for b.use.Oldest != none && b.byHash.n+marks > most {
+		b.free(b.use.Oldest)
+	}
+	way := b.way(last)
+	for _, i := range slices.Backward(way) {
+		if n := &b.nodes[i]; n.sure && n.runs == 0 {
+			b.use.Push(b.neighbours, i) // as it is used now, it is the newest before long
+		}
+	}
+	return b.byHash.n+marks <= most
+}
+
+// marks is how many are remembered now: half where the agent says itself what it holds.
+func (b *Belief) marks() int {
+	if b.told.speaks {
+		return b.most / 2
+	}
+	return b.most
+}
+
 func (b *Belief) alloc() int32 {
 	if n := len(b.spare); n > 0 {
 		k := b.spare[n-1]
 		b.spare = b.spare[:n-1]
 		return k
+	}
+	if n := len(b.nodes); n == cap(b.nodes) { // no more than may be needed
+		b.nodes = append(make([]node, 0, max(n+1, min(max(64, 2*n), b.most))), b.nodes...)
 	}
 	b.nodes = append(b.nodes, node{})
 	return int32(len(b.nodes) - 1)
@@ -96,18 +135,15 @@ func (b *Belief) free(i int32) {
 	}
 	n.held = false
 	b.show(i)
-	delete(b.byHash, n.hash)
+	b.unname(i)
 	*n = node{}
 	b.spare = append(b.spare, i)
 }
 
 // fit forgets what was used least recently, until the rest fits. What tasks need that run always does.
 func (b *Belief) fit() {
-	most := b.index.limits.Marks
-	if b.told.speaks { // and so says most of it
-		most /= 2
-	}
-	for b.use.Oldest != none && (b.capacity > 0 && b.tokens > b.capacity || len(b.byHash) > most) {
+	most := b.marks()
+	for b.use.Oldest != none && (b.capacity > 0 && b.tokens > b.capacity || b.byHash.n > most) {
 		b.free(b.use.Oldest)
 	}
 }
@@ -115,8 +151,9 @@ func (b *Belief) fit() {
 func (b *Belief) answer(i int32, tokens int) {
 	b.changes++
 	n := &b.nodes[i]
+	tokens = min(tokens, math.MaxInt16)
 	b.tokens += tokens - int(n.answer)
-	n.answer = int32(tokens)
+	n.answer = int16(tokens)
 }
 
 func (b *Belief) neighbours(i int32) *recency.Place { return &b.nodes[i].place }

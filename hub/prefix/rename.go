@@ -26,7 +26,7 @@ func (x *Index) knows(hash uint64) bool {
 		if b == nil {
 			continue
 		}
-		if _, ok := b.byHash[hash]; ok {
+		if _, ok := b.find(hash); ok {
 			return true
 		}
 	}
@@ -38,21 +38,22 @@ func (b *Belief) rename(p *bus.Prompt) {
 	last := none
 	for i := range p.Marks {
 		to := p.Marks[i].Hash
-		if k, known := b.byHash[to]; known {
+		if k, known := b.find(to); known {
 			last = k
 			continue
 		}
-		k, ok := b.byHash[p.Former.At(i)]
+		k, ok := b.find(p.Former.At(i))
 		if !ok || b.nodes[k].parent != last {
 			return // it knows no text that begins so
 		}
 		last = k
 		n := &b.nodes[k]
-		delete(b.byHash, n.hash)
+		b.unname(k)
 		held := n.held
 		n.held = false
 		b.show(k)
-		n.hash, n.held, b.byHash[to] = to, held, k
+		n.hash, n.held = to, held
+		b.name(k)
 		b.show(k)
 		b.changes++
 	}
@@ -64,7 +65,7 @@ func (x *Index) retell(p *bus.Prompt) {
 	var adds, drops map[int][]byte // by place
 	for i, m := range p.Marks {
 		old, to := bus.ShortMark(p.Former.At(i)), bus.ShortMark(m.Hash)
-		x.told.each(x.told.holders[old], func(place int) {
+		x.told.each(x.told.holders.get(old), func(place int) {
 			if adds == nil {
 				adds, drops = map[int][]byte{}, map[int][]byte{}
 			}

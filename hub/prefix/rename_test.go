@@ -83,7 +83,7 @@ func TestMarksThatHaveOtherHashes(t *testing.T) {
 	}
 	b.Drop()
 	other.Drop()
-	if len(x.told.holders)+len(x.own.holders) > 0 {
-		t.Errorf("%d marks are left", len(x.told.holders)+len(x.own.holders))
+	if x.told.holders.n+x.own.holders.n > 0 {
+		t.Errorf("%d marks are left", x.told.holders.n+x.own.holders.n)
 	}
 }

@@ -9,7 +9,7 @@ func (b *Belief) Idle(show func(session uint64, tokens int) bool) {
 		if !b.alive(s) || b.nodes[s.end].runs > 0 || b.told.rules && !b.says(b.nodes[s.end].hash) {
 			continue
 		}
-		if n := &b.nodes[s.end]; !show(s.key, int(n.upto+n.answer)) {
+		if n := &b.nodes[s.end]; !show(s.key, int(n.upto)+int(n.answer)) {
 			return
 		}
 	}

@@ -233,7 +233,7 @@ func (b *Belief) Claimed(p *bus.Prompt, estimate int) int {
 	}
 	depth, own := b.Depth(p), int32(0)
 	for own < depth {
-		i, ok := b.byHash[p.Marks[own].Hash]
+		i, ok := b.find(p.Marks[own].Hash)
 		if !ok || !b.nodes[i].shown { // where its word rules, that it was served there once counts no more
 			break
 		}

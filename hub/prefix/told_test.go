@@ -157,8 +157,8 @@ func TestWhatIsToldExpires(t *testing.T) {
 			t.Error(err)
 		}
 		b.Drop()
-		if len(x.told.holders)+len(x.own.holders) > 0 {
-			t.Errorf("%s: %d marks are left", c.name, len(x.told.holders)+len(x.own.holders))
+		if x.told.holders.n+x.own.holders.n > 0 {
+			t.Errorf("%s: %d marks are left", c.name, x.told.holders.n+x.own.holders.n)
 		}
 		x.Advance(x.now + 1000*second)
 	}
@@ -317,6 +317,13 @@ func takesLess(t *testing.T, talks bool) {
 	before := memory()
 	beliefs := make([]*Belief, agents)
 	prompts := make([]bus.Prompt, agents)
+	now := int64(1)
+	serveAt := func(i, session int, p bus.Prompt) {
+		now += int64(time.Millisecond)
+		x.Advance(now)
+		serve(beliefs[i], t0, uint64(session+1), &p, p.Tokens, 10, -1)
+	}
+	x.Advance(now)
 	for i := range beliefs {
 		beliefs[i] = x.New(16, 0)
 		if talks {
@@ -325,18 +332,22 @@ func takesLess(t *testing.T, talks bool) {
 			prompts[i] = bus.Prompt{}
 		}
 		for k := range 3 * limits.Sessions {
-			p := long(i*10000+k, 0, limits.Marks/limits.Sessions)
-			serve(beliefs[i], t0, uint64(k+1), &p, p.Tokens, 10, -1)
+			serveAt(i, k, long(i*10000+k, 0, limits.Marks/limits.Sessions))
+		}
+		serveAt(i, 0, long(1_000_000+i, 0, limits.Marks/2)) // one that needs half of all marks
+		for k := range 2 * limits.Sessions {
+			serveAt(i, k, long(2_000_000+i*10000+k, 0, limits.Marks/limits.Sessions))
 		}
 	}
+	x.Advance(now + int64(3*settled))
 	each := (memory() - before) / agents
-	t.Logf("%d KB an agent: %d marks, %d told, %d sessions", each>>10, len(beliefs[3].byHash),
+	t.Logf("%d KB an agent: %d marks, %d told, %d sessions", each>>10, beliefs[3].byHash.n,
 		len(beliefs[3].told.marks), len(beliefs[3].sessions))
 	marks, told := limits.Marks, 0
 	if talks {
 		marks, told = limits.Marks/2, limits.Told
 	}
-	if each > 1<<20 || len(beliefs[3].byHash) < marks || len(beliefs[3].told.marks) < told ||
+	if each > 1<<20 || beliefs[3].byHash.n < marks || len(beliefs[3].told.marks) < told ||
 		len(beliefs[3].sessions) < limits.Sessions {
 		t.Errorf("%d bytes an agent", each)
 	}
@@ -373,4 +384,20 @@ func BenchmarkTold(b *testing.B) {
 		n++
 	}
 	b.ReportMetric(2*each*float64(n)/b.Elapsed().Seconds(), "marks/s")
+}
+
+// How many marks are remembered of an agent goes by the size of its cache, as far as a megabyte allows; what
+// the operator sets is a bound on that.
+func TestMarksGoByTheCache(t *testing.T) {
+	for _, c := range []struct{ set, tokens, want int }{
+		{DefaultLimits().Marks, 0, mostMarks}, {DefaultLimits().Marks, 1000, fewestMarks},
+		{DefaultLimits().Marks, 320_000, 5000}, {DefaultLimits().Marks, 6_000_000, mostMarks},
+		{3000, 6_000_000, 3000}, {1 << 20, 6_000_000, mostMarks}, {100, 1000, 100},
+	} {
+		l := DefaultLimits()
+		l.Marks = c.set
+		if b := NewIndex(l).New(16, c.tokens); b.most != c.want {
+			t.Errorf("%d at most, of a cache of %d tokens: %d marks, want %d", c.set, c.tokens, b.most, c.want)
+		}
+	}
 }

@@ -37,6 +37,22 @@ func (s Sketch) Valid() bool {
 	return len(s) <= SketchWords
 }
 
+// Of reports whether it may be of an answer of so many tokens. Of many words the least hashes are so much the
+// closer together; a sketch that has them closer yet was made up, so that nothing can be told by it.
+func (s Sketch) Of(tokens int) bool {
+	if !s.Valid() {
+		return false
+	}
+	words := float64(len(s))
+	if !s.whole() {
+		words = float64(len(s)) * (1 << 32) / (float64(s[len(s)-1]) + 1)
+	}
+	return words <= wordsMost*float64(tokens+wordsMost)
+}
+
+// wordsMost is how many different words a token may have: one, and a few by chance of the hashes.
+const wordsMost = 4
+
 // whole reports whether it has all words.
 func (s Sketch) whole() bool { return len(s) < SketchWords }
 

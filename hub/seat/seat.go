@@ -19,7 +19,8 @@ type Params struct {
 	// what is worth keeping is used again before something else takes its place
 	Touches bool `yaml:"touches"`
 
-	// an agent that has to compute prompts for so long is given no other; 0: however long
+	// an agent that has to compute prompts for so long is given no other, as the next may find a better one
+	// meanwhile; 0: however long
 	Depth time.Duration `yaml:"depth"`
 	// agents that on the mean have less to compute than that let in whoever comes: see [Table.Open]
 	Spare time.Duration `yaml:"spare"`
@@ -27,9 +28,9 @@ type Params struct {
 	Wait  time.Duration `yaml:"wait"` // a session that has found no seat for so long is refused
 }
 
-// Default is a hub that knows no seats.
+// Default is a hub that knows no seats, and has agents compute without a pause.
 func Default() Params {
-	return Params{Spare: time.Second, Full: 1, Wait: time.Minute}
+	return Params{Depth: 100 * time.Millisecond, Spare: time.Second, Full: 1, Wait: time.Minute}
 }
 
 // Validate judges parameters and changes nothing.

@@ -559,22 +559,14 @@ func (a *Agent) Busy(now time.Duration) float64 {
 // Blocks are those that seats have of an agent, and that they may have.
 func (a *Agent) Blocks() (used, room int) { return a.used, a.room }
 
-// Deep reports whether an agent has so much to compute that it is given nothing more now, and how long that
-// lasts.
-func (t *Table) Deep(a *Agent, now time.Duration) (time.Duration, bool) {
-	if t.Depth <= 0 {
-		return 0, false
-	}
-	left := a.back - now - t.Depth
-	return left, left >= 0
-}
+// Usual is what a task took to compute of late; 0: there was none.
+func (a *Agent) Usual() time.Duration { return a.usual }
 
-// Most is how many tasks an agent is given at once, so that it does not have much more to compute then than
-// Depth: as many as were usual of late, and one.
-func (t *Table) Most(a *Agent, now time.Duration) int {
-	if t.Depth <= 0 || a.usual <= 0 {
+// Most is how many tasks an agent is given at once so that it does not have much more to compute than for a
+// time: as many as were usual of late, and one.
+func (a *Agent) Most(room time.Duration) int {
+	if a.usual <= 0 {
 		return math.MaxInt
 	}
-	left := t.Depth - max(0, a.back-now)
-	return 1 + int(max(0, left)/a.usual)
+	return 1 + int(max(0, room)/a.usual)
 }

@@ -15,6 +15,7 @@ import (
 type Touch struct {
 	Key    uint64
 	Blocks int
+	Warm   bool // they are not thought to be there: they are computed ahead
 }
 
 // Incoming is a task that is about to be sent to an agent, or may be.
@@ -81,7 +82,7 @@ func (t *Table) Threatened(now time.Duration, a *Agent, r *Incoming, show func(T
 			left -= blocks
 			continue
 		}
-		show(Touch{key, blocks})
+		show(Touch{Key: key, Blocks: blocks})
 	}
 }
 

@@ -29,7 +29,7 @@ func returning(sessions int) (*Table, *Agent, []Touch) {
 	var held []Touch
 	for i := range sessions {
 		serve(now, uint64(100+i))
-		held = append(held, Touch{uint64(100 + i), 10})
+		held = append(held, Touch{Key: uint64(100 + i), Blocks: 10})
 	}
 	return x, a, held
 }

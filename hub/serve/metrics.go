@@ -19,9 +19,11 @@ type Stats struct {
 	Decision Quantiles
 	Wait     Quantiles // the same of all tasks that were placed
 	Round    Quantiles // quotes, clearing, check and records of one round
+	Rounds   Within    `json:"-"` // the same, for Prometheus
 	Sync     Quantiles // append and sync
 	Quote    Quantiles // one quote, which a round may have to wait for
 	Quotes   map[bus.Code]int64
+	Anarchy  Anarchy
 }
 
 // Quantiles sums up durations.
@@ -116,5 +118,6 @@ func (s *Server) Stats() Stats {
 	st.Decision, st.Wait = quantiles(m.decision), quantiles(m.wait)
 	st.Round, st.Sync, st.Quote = quantiles(m.round), quantiles(m.sync), quantiles(m.quote)
 	st.Quotes = maps.Clone(m.quotes)
+	st.Rounds, st.Anarchy = within(m.round), s.anarchy.now()
 	return st
 }

@@ -35,8 +35,10 @@ var parts = []struct {
 }{
 	{"tasks", tasksBar}, {"ttft", ttftBars}, {"tokens", tokensBar}, {"idle", idleBars},
 	{"classifier", classifierBars}, {"mechanism", mechanismBars}, {"hub", hubBars}, {"quote", quoteBars},
-	{"belief", beliefBars}, {"gateway", gatewayBars}, {"keys", keysBars},
-	{"litellm", besideLiteLLM}, {"crowd", crowdBars}, {"audit", auditBars}, {"forecast", forecastBars},
+	{"belief", beliefBars}, {"gateway", gatewayBars},
+	{"events", eventBars}, {"keys", keysBars}, {"litellm", besideLiteLLM},
+	{"crowd", crowdBars}, {"audit", auditBars}, {"forecast", forecastBars},
+	{"regime", regimeBars},
 	{"processes", processBars}, {"streams", streamBars}, {"memory", memoryBars}, {"failover", failoverBars},
 }
 

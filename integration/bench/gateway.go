@@ -14,8 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,9 +31,6 @@ const (
 	gatewayWholeLimit = 2.5  // of 40 us
 	gatewayEventLimit = 1.67 // of 12 us
 	overTLSLimit      = 1.7
-
-	gatewayStreams   = 500
-	gatewayPerSecond = 50 // tokens of each
 )
 
 // gatewayBars measure what HTTP adds to the market, by a gateway that is a process of its own, and what TLS
@@ -63,32 +58,6 @@ func gatewayBars(ctx context.Context, o Options) ([]Bar, error) {
 	if err != nil {
 		return nil, err
 	}
-	streams, err := repeat(o, fmt.Sprintf("%d streams over HTTP", gatewayStreams), func() ([]float64, error) {
-		engine, url, err := o.startChild(ctx, "souk", "engine", "--profile", "steady", "--port", "0",
-			"--speedup",
-			fmt.Sprint(gatewayPerSecond/100.0))
-		if err != nil {
-			return nil, err
-		}
-		defer engine.stop()
-		dir, err := os.MkdirTemp("", "lab-bench-")
-		if err != nil {
-			return nil, err
-		}
-		defer os.RemoveAll(dir)
-		var x []float64
-		p := place{dir, url}
-		// each token as it comes, so that each event is due at a time of its own
-		err = p.withGateway(ctx, o, local.Engine{RelayEvery: 1}, 8, gatewayStreams/8+1,
-			func(_ *local.Market, g *httpDoor) (err error) {
-				x, err = g.streams(ctx, int(min(o.Streaming, 10*time.Second).Seconds()*gatewayPerSecond))
-				return err
-			})
-		return x, err
-	})
-	if err != nil {
-		return nil, err
-	}
 	return []Bar{
 		ratio("a request of the bus over TLS, CPU", overTLSLimit, "without", "us", overTLS[0], overTLS[1],
 			"3 KB there and back, on both sides and in the server, by one caller over loopback TCP"),
@@ -108,19 +77,6 @@ func gatewayBars(ctx context.Context, o Options) ([]Bar, error) {
 				"%.2f ms", median(whole[7]), median(whole[8]))},
 		{Name: "gateway: the same, p99", Asked: "2 ms", Limit: 2, Measured: median(whole[6]), Unit: "ms",
 			Runs: whole[6]},
-		ratio(fmt.Sprintf("gateway: CPU per event, %d streams", gatewayStreams), gatewayEventLimit,
-			"net/http", "us",
-			streams[0], streams[1],
-			fmt.Sprintf("its own process alone; %.0f events a second; the base is as "+
-				"above", median(streams[2]))),
-		{Name: "gateway: delay of an event, p99", Asked: "30 ms", Limit: 30, Measured: median(streams[3]),
-			Unit: "ms", Runs: streams[3],
-			Note: fmt.Sprintf("%d streams of %d tokens a second; behind the earliest "+
-				"of its stream, each counted from the stream's first token", gatewayStreams,
-				gatewayPerSecond)},
-		{Name: "gateway: resident memory then", Asked: "under 120 MB", Limit: 120,
-			Measured: median(streams[4]),
-			Unit:     "MB", Runs: streams[4]},
 	}, nil
 }
 
@@ -341,73 +297,6 @@ func (g *httpDoor) firstTokens(ctx context.Context, m *local.Market, n int) ([]f
 	ms := func(ds []time.Duration, q float64) float64 { return micros(quantile(ds, q)) / 1000 }
 	return []float64{ms(over, 0.5) - ms(least, 0.5), ms(over, 0.99) - ms(least, 0.99), ms(least, 0.5),
 		ms(direct, 0.5)}, nil
-}
-
-// streams reads many streams at once. It returns the processor time of the gateway for an event, half of what
-// net/http alone takes of one, both in microseconds, the events of a second, how late they are, p99, in
-// milliseconds, and the gateway's memory in MB.
-func (g *httpDoor) streams(ctx context.Context, tokens int) ([]float64, error) {
-	const every = time.Second / gatewayPerSecond
-	var mu sync.Mutex
-	var late []time.Duration
-	var events atomic.Int64
-	read := func(g *httpDoor) func(context.Context) error {
-		return func(ctx context.Context) error {
-			var at []time.Duration // of each event, since the first was due
-			var first time.Time
-			n := 0
-			_, err := g.ask(ctx, tokens, func() {
-				if n++; n == 1 {
-					first = time.Now()
-				}
-				at = append(at, time.Since(first)-time.Duration(n-1)*every)
-			})
-			events.Add(int64(n))
-			earliest := at[0]
-			for _, d := range at {
-				earliest = min(earliest, d)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, d := range at {
-				late = append(late, d-earliest)
-			}
-			return err
-		}
-	}
-	own, err1 := proc.CPU(g.pid)
-	started := time.Now()
-	err2 := callers(ctx, gatewayStreams, gatewayStreams, read(g))
-	took := time.Since(started)
-	after, err3 := proc.CPU(g.pid)
-	rss, err4 := proc.RSS(g.pid)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return nil, err
-	}
-	n := events.Swap(0)
-	delay := quantile(late, 0.99)
-	chunk := []byte(`data: {"id":"chatcmpl-abcdefghijklmnopqrstuvwxyz","object":"chat.completion.chunk","created":1,` +
-		`"model":"gpt-oss-20b","choices":[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}` +
-		"\n\n")
-	alone, end, err := bare(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for range min(tokens, 4*gatewayPerSecond) {
-			<-tick.C
-			w.Write(chunk)
-			w.(http.Flusher).Flush()
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	begun := cpu()
-	err = callers(ctx, gatewayStreams, gatewayStreams, read(alone))
-	base := (cpu() - begun) / 2
-	return []float64{micros(after-own) / float64(n), micros(base) / float64(events.Load()),
-		float64(n) / took.Seconds(), micros(delay) / 1000, float64(rss) / (1 << 20)}, err
 }
 
 // tlsCosts is the processor time of a request of 3 KB over TLS and without, in microseconds, in turn.

@@ -221,7 +221,7 @@ func (c *crowd) round() (used time.Duration, awards int, err error) {
 
 func hubBars(_ context.Context, o Options) ([]Bar, error) {
 	var bars []Bar
-	reference := newReference()
+	references := newSolving()
 
 	for _, c := range []struct {
 		name    string
@@ -237,26 +237,25 @@ func hubBars(_ context.Context, o Options) ([]Bar, error) {
 			if err != nil {
 				return nil, err
 			}
-			var rounds, loops []time.Duration
+			var rounds, loops, searches []time.Duration
 			for range 20 {
 				used, n, err := d.round()
 				if err != nil {
 					return nil, err
 				}
-				begin, times := cpu(), 0
-				for ; cpu()-begin < max(used, turn); times++ {
-					reference.loop()
-				}
-				rounds, loops = append(rounds, used), append(loops, (cpu()-begin)/time.Duration(times))
+				rounds = append(rounds, used)
+				loops = append(loops, timed(max(used, turn), references.loop))
+				searches = append(searches, timed(max(used, turn), references.search.loop))
 				awards = n
 			}
-			return []float64{micros(quantile(rounds, 0.5)), micros(quantile(loops, 0.5))}, nil
+			return []float64{micros(quantile(rounds, 0.5)), micros(quantile(loops, 0.5)),
+				micros(quantile(searches, 0.5))}, nil
 		})
 		if err != nil {
 			return nil, err
 		}
-		bars = append(bars, ratio(c.name, c.limit, "loop", "us", x[0], x[1], fmt.Sprintf("quoted, pruned, "+
-			"cleared, checked and written, %d awards; the batch window is 10 ms", awards)))
+		bars = append(bars, references.ratio(c.name, c.limit, x, fmt.Sprintf("quoted, pruned, cleared, "+
+			"checked and written, %d awards; the batch window is 10 ms", awards)))
 	}
 
 	x, err := repeat(o, "a task alone in a hub", func() ([]float64, error) {
@@ -271,11 +270,10 @@ func hubBars(_ context.Context, o Options) ([]Bar, error) {
 			}
 			ds = append(ds, d)
 		}
-		call, loop, err := reference.beside(200*time.Millisecond, ds[0].life)
+		figures, err := references.beside(200*time.Millisecond, ds[0].life)
 		if err != nil {
 			return nil, err
 		}
-		figures := []float64{micros(call), micros(loop)}
 		const turns = 20 // of all hubs, so that they see the same machine
 		us, bytes := make([][]float64, len(ds)), make([]float64, len(ds))
 		for range turns {
@@ -295,10 +293,10 @@ func hubBars(_ context.Context, o Options) ([]Bar, error) {
 	if err != nil {
 		return nil, err
 	}
-	const us, bytes = 2, 3
+	const us, bytes = 3, 4
 	of := func(agents, figure int) []float64 { return x[2*agents+figure] }
 	return append(bars,
-		ratio("hub: CPU per task alone, 16 agents", aloneLimit, "loop", "us", x[0], x[1],
+		references.ratio("hub: CPU per task alone, 16 agents", aloneLimit, x,
 			"from the task's coming to its account, a round of one task; no wires, no disk"),
 		ratio("hub: the same, 200 agents", 2, "20 agents", "us", of(2, us), of(1, us), ""),
 		ratio("hub: the same, 1,000 agents", 0, "20 agents", "us", of(3, us), of(1, us), ""),

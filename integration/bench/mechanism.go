@@ -37,7 +37,7 @@ func roundOf(tasks, agents, slots, candidates int) market.Round {
 // mechanismBars time the clearing of single rounds, with every price and the check of the certificate.
 func mechanismBars(_ context.Context, o Options) ([]Bar, error) {
 	var bars []Bar
-	reference := newReference()
+	references := newSolving()
 	for _, c := range []struct {
 		name                             string
 		tasks, agents, slots, candidates int
@@ -50,7 +50,7 @@ func mechanismBars(_ context.Context, o Options) ([]Bar, error) {
 		r := roundOf(c.tasks, c.agents, c.slots, c.candidates)
 		awards, prices := 0, 0
 		x, err := repeat(o, "a "+c.name, func() ([]float64, error) {
-			call, loop, err := reference.beside(500*time.Millisecond, func() error {
+			return references.beside(500*time.Millisecond, func() error {
 				out, err := market.Clear(r)
 				if err != nil {
 					return err
@@ -58,12 +58,11 @@ func mechanismBars(_ context.Context, o Options) ([]Bar, error) {
 				awards, prices = len(out.Awards), len(out.Prices)
 				return market.Check(r, out)
 			})
-			return []float64{micros(call), micros(loop)}, err
 		})
 		if err != nil {
 			return nil, err
 		}
-		bars = append(bars, ratio(c.name, c.limit, "loop", "us", x[0], x[1],
+		bars = append(bars, references.ratio(c.name, c.limit, x,
 			fmt.Sprintf("clearing and checking; %d awards, %d slot prices above zero", awards, prices)))
 	}
 	return bars, nil

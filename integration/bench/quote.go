@@ -27,7 +27,7 @@ func quoteBars(ctx context.Context, o Options) ([]Bar, error) {
 			fmt.Sprintf("16 agents; asked by a client over NATS, through the door and its hub; p99 %.2f ms; the "+
 				"bar of the design is 2 ms", median(x[2]))),
 	}
-	reference := newReference()
+	references := newSolving()
 	var shares, waits []float64 // of the worst
 	for _, c := range []struct {
 		name    string
@@ -50,20 +50,19 @@ func quoteBars(ctx context.Context, o Options) ([]Bar, error) {
 				return nil, err
 			}
 			var each []time.Duration
-			call, loop, err := reference.beside(200*time.Millisecond, func() error {
+			figures, err := references.beside(200*time.Millisecond, func() error {
 				begun := cpu()
 				err := d.quote(asked[len(each)%len(asked)])
 				each = append(each, cpu()-begun)
 				return err
 			})
 			longest = append(longest, micros(quantile(each, 0.99))/1000)
-			return []float64{micros(call), micros(loop)}, err
+			return figures, err
 		})
 		if err != nil {
 			return nil, err
 		}
-		bars = append(bars, ratio(c.name, c.limit, "loop", "us", x[0], x[1],
-			"read, answered and written; no wires"))
+		bars = append(bars, references.ratio(c.name, c.limit, x, "read, answered and written; no wires"))
 		for i := range longest {
 			if share := x[0][i] * 100 / 1e4; i == len(shares) {
 				shares, waits = append(shares, share), append(waits, longest[i])

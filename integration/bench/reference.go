@@ -52,33 +52,51 @@ func (r *reference) loop() (sum int64) {
 	return sum
 }
 
-// beside calls f and loops in turn, for the same processor time and for at least so much of each, and returns
-// how long one call and one loop took: medians of all turns, so that a moment in which something else has the
-// processor counts as one turn of many.
+// beside calls f and loops in turn, and returns how long one call and one loop took.
 func (r *reference) beside(least time.Duration, f func() error) (call, loop time.Duration, err error) {
-	var calls, loops []time.Duration
+	call, loops, err := inTurns(least, f, r.loop)
+	return call, loops[0], err
+}
+
+// inTurns calls f and each reference in turn, for the same processor time and for at least so much of f, and
+// returns how long one call of each took: medians of all turns, so that a moment in which something else has
+// the processor counts as one turn of many.
+func inTurns(least time.Duration, f func() error, references ...func() int64) (call time.Duration,
+	each []time.Duration, err error) {
+	var calls []time.Duration
+	others := make([][]time.Duration, len(references))
+	each = make([]time.Duration, len(references))
 	for spent := time.Duration(0); spent < least; {
-		n, begun, middle := 0, cpu(), time.Duration(0)
-		for ; middle < begun+turn; middle = cpu() {
+		n, begun, used := 0, cpu(), time.Duration(0)
+		for ; used < turn; used = cpu() - begun {
 			if err := f(); err != nil {
-				return 0, 0, err
+				return 0, each, err
 			}
 			n++
 		}
-		calls = append(calls, (middle-begun)/time.Duration(n))
-		n = 0
-		end := middle
-		for ; end-middle < middle-begun; end = cpu() {
-			for range 16 {
-				r.loop()
-				n++
-			}
+		calls = append(calls, used/time.Duration(n))
+		for i, do := range references {
+			others[i] = append(others[i], timed(used, do))
 		}
-		loops = append(loops, (end-middle)/time.Duration(n))
-		spent += middle - begun
+		spent += used
 	}
-	return quantile(calls, 0.5), quantile(loops, 0.5), nil
+	for i := range each {
+		each[i] = quantile(others[i], 0.5)
+	}
+	return quantile(calls, 0.5), each, nil
 }
 
-// turn is the least time of one: both shall see the same machine, and reading its clock be nothing.
+// timed is how long one call takes, of as many as take so long.
+func timed(least time.Duration, do func() int64) time.Duration {
+	n, begun, used := 0, cpu(), time.Duration(0)
+	for ; used < least; used = cpu() - begun {
+		for range 16 {
+			do()
+			n++
+		}
+	}
+	return used / time.Duration(n)
+}
+
+// turn is the least time of one: all shall see the same machine, and reading its clock be nothing.
 const turn = 5 * time.Millisecond

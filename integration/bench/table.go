@@ -23,6 +23,15 @@ type Bar struct {
 	Note     string    `json:"note,omitempty"`
 	Runs     []float64 `json:"runs"`
 	Bases    []float64 `json:"bases,omitempty"` // of each run
+	Also     *Other    `json:"also,omitempty"`
+}
+
+// Other is another base, of whose multiple nothing is asked. It was measured in turn with the first.
+type Other struct {
+	Of       string    `json:"of"`
+	Base     float64   `json:"base"` // in the bar's unit: median of the runs
+	Multiple float64   `json:"multiple"`
+	Bases    []float64 `json:"bases"`
 }
 
 // ratio is a bar whose limit is a multiple of a base. The base was measured alternately with it, so that each
@@ -33,12 +42,17 @@ func ratio(name string, limit float64, of, unit string, runs, bases []float64, n
 	if limit > 0 {
 		b.Asked = fmt.Sprintf("at most %g x %s", limit, of)
 	}
+	b.Multiple = multipleOf(runs, bases)
+	return b
+}
+
+// multipleOf is the median of each run's multiple.
+func multipleOf(runs, bases []float64) float64 {
 	multiples := make([]float64, len(runs))
 	for i := range runs {
 		multiples[i] = runs[i] / bases[i]
 	}
-	b.Multiple = median(multiples)
-	return b
+	return median(multiples)
 }
 
 // OK says whether the bar was reached: one of a multiple by its multiple alone.
@@ -71,6 +85,14 @@ func (b Bar) multiple() string {
 	return fmt.Sprintf("%s x %s %s", number(b.Multiple), number(b.Base), b.Unit)
 }
 
+// also is how many times the other base it is, where there is one.
+func (b Bar) also() string {
+	if b.Also == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s x %s %s", number(b.Also.Multiple), b.Also.Of, number(b.Also.Base))
+}
+
 // Write prints how each bar was measured, and then one table with a row for each.
 func Write(w io.Writer, bars []Bar) {
 	for _, b := range bars {
@@ -79,9 +101,10 @@ func Write(w io.Writer, bars []Bar) {
 		}
 	}
 	fmt.Fprintln(w)
-	t := replay.Table(w, 2, "name", "asked", "measured", "multiple")
+	t := replay.Table(w, 2, "name", "asked", "measured", "multiple", "", "also")
 	for _, b := range bars {
-		t.AppendRow(table.Row{b.Name, b.Asked, number(b.Measured) + " " + b.Unit, b.multiple(), b.verdict()})
+		t.AppendRow(table.Row{b.Name, b.Asked, number(b.Measured) + " " + b.Unit, b.multiple(), b.verdict(),
+			b.also()})
 	}
 	t.Render()
 }

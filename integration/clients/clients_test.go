@@ -98,7 +98,7 @@ func TestClients(t *testing.T) {
 	for script, with := range map[string]string{"curl.sh": "sh", "openai_python.py": python,
 		"litellm_python.py": python, "langchain_python.py": python, "openai_node.cjs": "node",
 		"ai_sdk.mjs": "node", "langchain_node.mjs": "node", "openai_agents.py": python,
-		"autogen_python.py": python} {
+		"autogen_python.py": python, "open_webui.py": python} {
 		t.Run(script, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()

@@ -65,9 +65,9 @@ var added = map[string]string{
 	"bus.SessionEnded json":    "",
 	"bus.Holdings msgpack":     "",
 	"bus.HoldControl msgpack":  "holdings",
-	"bus.Completion msgpack":   "claimed form tool sketch",
-	"bus.Status msgpack":       "policies",
-	"bus.Status json":          "policies",
+	"bus.Completion msgpack":   "claimed form tool sketch thought",
+	"bus.Status msgpack":       "policies seats",
+	"bus.Status json":          "policies seats",
 	"bus.Summary msgpack":      "prefills ahead measured",
 }
 
@@ -102,6 +102,10 @@ var elsewhere = map[string]string{
 	"bus.Completion msgpack tool": "agentd: TestTheToolThatAnAnswerCalls",
 	"bus.Status msgpack policies": "hub: TestAPolicyThatPanicsIsNamed",
 	"bus.Status json policies":    "hub: TestAPolicyThatPanicsIsNamed",
+	"bus.Status msgpack seats":    "hub: TestStatusSaysHowAHubIsSeated",
+	"bus.Status json seats":       "hub: TestStatusSaysHowAHubIsSeated",
+	// where no policy is on that has texts computed ahead, nobody reads it
+	"bus.Completion msgpack thought": "agentd: TestReasoningIsLeftOut",
 }
 
 // gone is what the version before says and nobody of it reads but to check its bounds, where absent is in
@@ -113,8 +117,8 @@ var gone = map[string]string{
 	"bus.Grant msgpack":         "id",
 	"bus.Result json":           "wait_us",
 	"bus.Result msgpack":        "wait_us",
-	"bus.Status json":           "regime round",
-	"bus.Status msgpack":        "regime round",
+	"bus.Status json":           "round",
+	"bus.Status msgpack":        "round",
 	"bus.StreamControl msgpack": "client recall",
 	"bus.Summary msgpack":       "engine free itl_us",
 }
@@ -123,7 +127,8 @@ var gone = map[string]string{
 var within = []string{"bus.HubFunds msgpack", "bus.HubFunds json", "bus.Template json", "market.Toll msgpack",
 	"market.Toll json", "bus.KeyHash json", "bus.KeyBudget json", "bus.MarkKey json",
 	"bus.Cards msgpack", "bus.Cards json", "bus.ModelQuote msgpack", "bus.ModelQuote json",
-	"bus.Heard msgpack", "bus.Heard json", "bus.PolicyStatus msgpack", "bus.PolicyStatus json"}
+	"bus.Heard msgpack", "bus.Heard json", "bus.PolicyStatus msgpack", "bus.PolicyStatus json",
+	"bus.SeatStatus msgpack", "bus.SeatStatus json"}
 
 // form is how a struct travels: as msgpack or as JSON.
 type form struct {

@@ -83,6 +83,7 @@ func read(turns []turn) (p bus.Prompt, ids []uint32) {
 			p.Bytes += bytesEach
 			if i+1 == t.tokens || p.Bytes%bus.MarkEvery == 0 {
 				p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: hash})
+				p.Sums = binary.BigEndian.AppendUint64(append(p.Sums, make([]byte, bus.SumBytes-8)...), hash)
 			}
 		}
 	}

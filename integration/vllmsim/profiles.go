@@ -37,4 +37,11 @@ var fitted = []Profile{
 		Base: 11000, Prefill: 63.60, Decode: 67.93, Resident: 0.0259, Noise: 0.03,
 		MaxNumSeqs: 256, MaxNumBatchedTokens: 8192, NumGPUBlocks: 42000,
 	},
+	{
+		Name: "b200x4-llama-3.1-70b", About: "Llama 3.1 70B, fp8, four B200 in tensor parallel",
+		Origin: aiconfigurator,
+
+		Base: 7576, Prefill: 30.57, Decode: 60.35, Noise: 0.03,
+		MaxNumSeqs: 256, MaxNumBatchedTokens: 8192, NumGPUBlocks: 118000,
+	},
 }

@@ -211,6 +211,7 @@ func TestLoad(t *testing.T) {
 	for name, most := range map[string][2]float64{
 		"h100x2-qwen3-32b":     {65, 3},
 		"h100x4-llama-3.1-70b": {35, 3},
+		"b200x4-llama-3.1-70b": {70, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := ProfileNamed(name)
@@ -266,7 +267,7 @@ func TestFit(t *testing.T) {
 
 // lossOf sums a profile's errors, in percent.
 func lossOf(t *testing.T, name string) func(Profile) float64 {
-	if strings.HasPrefix(name, "h100") {
+	if strings.HasPrefix(name, "h100") || strings.HasPrefix(name, "b200") {
 		points := readPoints(t, name)
 		return func(p Profile) (sum float64) {
 			for _, want := range points {

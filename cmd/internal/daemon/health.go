@@ -56,10 +56,35 @@ func (p *Process) Serving(ready <-chan struct{}, stats func() any) {
 	}()
 }
 
-// Gauge is a number that goes up and down.
+// Gauge is a number that goes up and down; or how many durations are up to each of some bounds.
 type Gauge struct {
 	Name, Help string // of one line
 	Value      float64
+	Within     *Within // instead of Value
+}
+
+// Within counts durations.
+type Within struct {
+	Bounds []time.Duration
+	Counts []int64 // up to each
+	Sum    time.Duration
+	Count  int64
+}
+
+// write is the metric as Prometheus reads it.
+func (g *Gauge) write(to io.Writer) {
+	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+	w := g.Within
+	if w == nil {
+		fmt.Fprintf(to, "# HELP %s %s\n# TYPE %[1]s gauge\n%[1]s %[3]s\n", g.Name, g.Help, number(g.Value))
+		return
+	}
+	fmt.Fprintf(to, "# HELP %s %s\n# TYPE %[1]s histogram\n", g.Name, g.Help)
+	for i, most := range w.Bounds {
+		fmt.Fprintf(to, "%s_bucket{le=%q} %d\n", g.Name, number(most.Seconds()), w.Counts[i])
+	}
+	fmt.Fprintf(to, "%s_bucket{le=\"+Inf\"} %d\n%[1]s_sum %[3]s\n%[1]s_count %[2]d\n", g.Name, w.Count,
+		number(w.Sum.Seconds()))
 }
 
 // Gauges says what /metrics shows.
@@ -194,8 +219,7 @@ func (h *health) listen(address string) error {
 			return
 		}
 		for _, g := range gauges() {
-			fmt.Fprintf(w, "# HELP %s %s\n# TYPE %[1]s gauge\n%[1]s %[3]s\n", g.Name, g.Help,
-				strconv.FormatFloat(g.Value, 'g', -1, 64))
+			g.write(w)
 		}
 	})
 	h.listener = l

@@ -229,7 +229,7 @@ func (t *Regressor) UnmarshalBinary(data []byte) error {
 		return err
 	}
 	read := *t
-	read.branches, read.leaves = b, leaves
+	read.branches, read.leaves, read.rising = b, leaves, rising{}
 	awake := 0
 	for _, l := range leaves {
 		if l.awake() {

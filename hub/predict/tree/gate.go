@@ -40,6 +40,14 @@ func (g *Gate) Add(x, slopes []float64) float64 {
 	return g.says(x, slopes)
 }
 
+// Least is at most what Add says where there are slopes, and found sooner: see [Regressor.Least].
+func (g *Gate) Least(x, slopes []float64) float64 {
+	if !g.open {
+		return 0
+	}
+	return g.tree.Least(x, slopes)
+}
+
 func (g *Gate) says(x, slopes []float64) float64 {
 	if slopes == nil {
 		return g.tree.Predict(x)

@@ -17,7 +17,9 @@ const refit = 8
 
 func newLine(features int) line {
 	d := features + 1
-	return line{mean: make([]float64, d), off: make([]float64, d*(d+1)/2), coef: make([]float64, features)}
+	all := make([]float64, d+features+d*(d+1)/2) // what is read most stands together
+	mean, coef, off := all[:d:d], all[d:d+features:d+features], all[d+features:]
+	return line{mean: mean, off: off, coef: coef}
 }
 
 // lineSize is what the numbers of one take.

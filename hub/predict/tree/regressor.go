@@ -3,6 +3,7 @@ package tree
 import (
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 )
 
@@ -14,6 +15,22 @@ type Regressor struct {
 	branches branches
 	leaves   []*leaf
 	scratch  *scratch
+	rising
+}
+
+// rising is what [Regressor.Rise] reads, of one piece: it is asked much more often than anything is learned.
+type rising struct {
+	said []said    // by leaf; empty: it is to be made anew
+	tops []float64 // by node, the most that a leaf behind it says; empty: it is to be made anew
+}
+
+// said is what a leaf says where nothing may fall.
+type said struct {
+	mean        float64
+	least, most float64 // what its plane says is between these
+	plane       bool    // else it says the mean
+	height      float64 // of the plane, where the features are as at
+	to          [mostRising]struct{ coef, at float64 }
 }
 
 // leaf is where observations end up.
@@ -60,13 +77,48 @@ func (t *Regressor) Predict(x []float64) float64 {
 // of no feature is there less where there is more. It is the most that is expected where there is no more of
 // any, less what the line rises from there; and a plane falls no faster than the line rises.
 func (t *Regressor) Rise(x, slopes []float64) float64 {
-	if len(x) != t.features || len(slopes) != t.features || len(x) > mostRising ||
-		!sound(1, x...) {
+	if !t.rises(x, slopes) {
 		return 0
 	}
+	t.prepare()
 	var at [mostRising]float64
 	copy(at[:], x)
 	return t.rise(0, x, slopes, at[:len(x)])
+}
+
+// Least is at most what Rise says, and found sooner: it is what is expected where the features are so, whatever
+// is expected where there is less.
+func (t *Regressor) Least(x, slopes []float64) float64 {
+	if !t.rises(x, slopes) {
+		return 0
+	}
+	t.prepare()
+	_, i := t.branches.leaf(x)
+	return t.said[i].value(x, slopes)
+}
+
+func (t *Regressor) rises(x, slopes []float64) bool {
+	return len(x) == t.features && len(slopes) == t.features && len(x) <= mostRising && sound(1, x...)
+}
+
+// prepare makes what rise reads. A node comes after the one that leads to it.
+func (t *Regressor) prepare() {
+	if len(t.tops) > 0 {
+		return
+	}
+	if len(t.said) == 0 {
+		for _, l := range t.leaves {
+			t.said = append(t.said, l.says())
+		}
+	}
+	t.tops = slices.Grow(t.tops[:0], len(t.branches))[:len(t.branches)]
+	for i, n := range slices.Backward(t.branches) {
+		if n.feature < 0 {
+			t.tops[i] = t.said[n.left].top()
+		} else {
+			t.tops[i] = max(t.tops[n.left], t.tops[n.right])
+		}
+	}
 }
 
 // mostRising is how many features there may be of what rises with them.
@@ -76,40 +128,61 @@ func (t *Regressor) rise(node int, x, slopes, at []float64) float64 {
 	n := &t.branches[node]
 	switch was := 0.0; {
 	case n.feature < 0:
-		y := t.leaves[n.left].rising(at, slopes)
-		for i, s := range slopes {
-			y -= float64(s * (x[i] - at[i]))
-		}
-		return y
+		return lowered(t.said[n.left].value(at, slopes), x, slopes, at)
 	case at[n.feature] < n.at:
 		return t.rise(int(n.left), x, slopes, at)
 	default:
 		y := t.rise(int(n.right), x, slopes, at)
 		was, at[n.feature] = at[n.feature], n.at
-		y = max(y, t.rise(int(n.left), x, slopes, at))
+		if lowered(t.tops[n.left], x, slopes, at) > y { // else no leaf there says more
+			y = max(y, t.rise(int(n.left), x, slopes, at))
+		}
 		at[n.feature] = was
 		return y
 	}
 }
 
-// rising is the mean, or what the plane says that falls no faster than so.
-func (l *leaf) rising(x, slopes []float64) float64 {
+// lowered is y less what a line rises from a point to another, where there is no less of any feature. It is
+// the less, the less y is and the further the points are apart, to the last bit.
+func lowered(y float64, x, slopes, at []float64) float64 {
+	for i, s := range slopes {
+		y -= float64(s * (x[i] - at[i]))
+	}
+	return y
+}
+
+// says is what the leaf says where nothing may fall.
+func (l *leaf) says() (s said) {
 	if l.n == 0 {
-		return 0
-	}
-	mean := min(max(l.sum/l.n, l.low), l.high)
-	if l.off[1] >= l.off[0] {
-		return mean
-	}
-	plane := l.line.mean[len(x)]
-	for i, c := range l.line.coef {
-		plane += float64(max(c, -slopes[i]) * (x[i] - l.line.mean[i]))
-	}
-	if math.IsNaN(plane) {
-		return mean
+		return s
 	}
 	room := float64((l.high - l.low) / 2)
-	return min(max(plane, l.low-room), l.high+room)
+	s = said{mean: min(max(l.sum/l.n, l.low), l.high), least: l.low - room, most: l.high + room,
+		plane: l.off[1] < l.off[0] && len(l.line.coef) <= mostRising}
+	for i, c := range l.line.coef[:min(len(l.line.coef), mostRising)] {
+		s.to[i].coef, s.to[i].at = c, l.line.mean[i]
+	}
+	s.height = l.line.mean[len(l.line.coef)]
+	return s
+}
+
+// top is the most that it says anywhere.
+func (s *said) top() float64 { return max(s.mean, s.most) }
+
+// value is the mean, or what the plane says that falls no faster than so.
+func (s *said) value(x, slopes []float64) float64 {
+	if !s.plane {
+		return s.mean
+	}
+	plane := s.height
+	for i, slope := range slopes {
+		to := &s.to[i]
+		plane += float64(max(to.coef, -slope) * (x[i] - to.at))
+	}
+	if math.IsNaN(plane) {
+		return s.mean
+	}
+	return min(max(plane, s.least), s.most)
 }
 
 // both are the mean, and what the plane says within what was seen, and as much again on both sides together.
@@ -145,6 +218,9 @@ func (t *Regressor) Learn(x []float64, y, weight float64) {
 	if l.watch != nil {
 		l.watch.add(x, y, weight)
 	}
+	if t.tops = t.tops[:0]; len(t.said) > 0 {
+		t.said[i] = l.says()
+	}
 	if l.since += weight; l.since >= t.cfg.Grace && !l.deepest {
 		l.since = 0
 		t.look(at, i)
@@ -168,6 +244,7 @@ func (t *Regressor) look(at, i int) {
 		l.sleep()
 		return
 	}
+	t.said = t.said[:0]
 	left, right := l.watch.sides(b.choice)
 	t.leaves[i] = l.heir(left, t.cfg)
 	t.leaves = append(t.leaves, l.heir(right, t.cfg))

@@ -464,6 +464,56 @@ func TestRise(t *testing.T) {
 	}
 }
 
+// What a tree says where it may not fall is, to the last bit, the most that any of its leaves says, though it
+// looks at few of them; also while it learns, and once it was restored.
+func TestRiseIsTheMostOfAllLeaves(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 13))
+	for range 20 {
+		r := regressor(t, quick(), 3)
+		slopes := []float64{3 * rng.Float64(), rng.Float64(), 1}
+		up, wave := rng.Float64()*8-4, rng.Float64()*20
+		for i := range 4000 {
+			x := []float64{10 * rng.Float64(), 10 * rng.Float64(), 10 * rng.Float64()}
+			r.Learn(x, up*x[0]*x[2]+wave*math.Sin(x[1])+rng.NormFloat64(), 1)
+			if i == 3000 {
+				from := written(t, r)
+				if r = regressor(t, quick(), 3); r.UnmarshalBinary(from) != nil {
+					t.Fatal("it is not restored")
+				}
+			}
+			for range 3 {
+				x := []float64{12 * rng.Float64(), 12 * rng.Float64(), 12*rng.Float64() - 1}
+				if got, want := r.Rise(x, slopes), r.slow(0, x, slopes, slices.Clone(x)); got != want {
+					t.Fatalf("after %d, at %v: %v, and the most of all leaves is %v", i+1, x, got, want)
+				}
+				if least, most := r.Least(x, slopes), r.Rise(x, slopes); least > most {
+					t.Fatalf("after %d, at %v: at least %v, and %v", i+1, x, least, most)
+				}
+			}
+		}
+		if r.Leaves() < 5 {
+			t.Errorf("%d leaves, too few to leave out any", r.Leaves())
+		}
+	}
+}
+
+// slow is rise with a look at every leaf that may say more.
+func (t *Regressor) slow(node int, x, slopes, at []float64) (y float64) {
+	n := &t.branches[node]
+	if n.feature < 0 {
+		s := t.leaves[n.left].says()
+		return lowered(s.value(at, slopes), x, slopes, at)
+	}
+	if at[n.feature] < n.at {
+		return t.slow(int(n.left), x, slopes, at)
+	}
+	left := slices.Clone(at)
+	left[n.feature] = n.at
+	return max(t.slow(int(n.right), x, slopes, at), t.slow(int(n.left), x, slopes, left))
+}
+
 // A tree made otherwise is not restored, and what is not restored changes nothing.
 func TestOtherIsNotRestored(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))

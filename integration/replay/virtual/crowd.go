@@ -278,6 +278,7 @@ type column struct {
 var columns = []column{
 	{"sc", "share", 3, func(f *Figures) float64 { return f.Share }},
 	{"sc", "bound", 3, func(f *Figures) float64 { return f.Bound }},
+	{"sc", "belief", 0, func(f *Figures) float64 { return f.Belief }},
 	{"sc", "work", 2, func(f *Figures) float64 { return f.Work }},
 	{"s", "fewest", 2, func(f *Figures) float64 { return f.Fewest }},
 	{"sc", "p50", 0, func(f *Figures) float64 { return f.Median }},
@@ -309,6 +310,7 @@ func (row *Row) sum() {
 const Legend = `Each figure is the median of the seeds, and half of the 95 % interval of their mean.
 share    of prompt tokens, those found in a cache
 bound    the share in one cache of that size for all, which knew what is asked next (Belady)
+belief   tokens a task that were believed to be cached and were not, or were and were not believed to be
 work     tokens computed on the engine that computed most, by the mean
 fewest   tasks on the engine that had fewest, by the mean
 p50, p99, mean, longest   time to the first token in ms, as callers see it

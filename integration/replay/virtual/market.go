@@ -28,9 +28,15 @@ type MarketOptions struct {
 	Ends      bool          // and tell with the last turn that it is the last
 	Quiet     time.Duration // agents speak no more often than that, if that is longer than usual
 	Context   int           // tokens that a prompt and its answer may have; 0: 8192
+	Thought   int           // of them, reasoning that each answer begins with
 	Seed      uint64
 	Split     []int              // agents that say that others compute their prompts
 	Journal   func(frame []byte) // gets each frame that is written; may be nil
+
+	Status func(now time.Time, s *bus.Status) // hears what the hub says of itself; may be nil
+	Client func(caller int) string            // whose a caller's tasks are; nil: its own
+	Hints  func(r *Request, t *bus.Task)      // what a caller says beside; nil: nothing
+	Paid   func(r *Request, paid *bus.Result) // how an answer ended; may be nil
 }
 
 // acks is the prefix of the subjects on which agents hear that their completions were recorded.
@@ -58,7 +64,7 @@ func NewMarketOptions(s Setting) MarketOptions {
 		split = append(split, p.Decode...)
 	}
 	return MarketOptions{Hub: hub.Default(), Split: split, Engine: s.Engine, Agents: s.Engines,
-		Context: s.Context, Hop: s.Hop, Sync: time.Millisecond, Seed: s.Seed}
+		Context: s.Context, Thought: s.Thought, Hop: s.Hop, Sync: time.Millisecond, Seed: s.Seed}
 }
 
 // Market is the real market as a Policy. It reads each request as a door does, and has a hub.Node, and an
@@ -145,7 +151,8 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	limits := agentd.Default()
 	limits.SummaryGap = max(o.Quiet, limits.SummaryGap)
 	info := agentd.Info{Models: []string{model}, Version: "virtual", MaxModelLen: cmp.Or(o.Context, 8192),
-		BlockSize: o.Engine.BlockSize, KVTokens: (o.Engine.Blocks - 1) * o.Engine.BlockSize}
+		BlockSize: o.Engine.BlockSize, KVTokens: (o.Engine.Blocks - 1) * o.Engine.BlockSize,
+		Forgets: o.Thought > 0}
 	for i := range o.Agents {
 		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: o.Engine.Slots,
 			Price: Card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
@@ -212,11 +219,16 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	}
 	s := m.sales[r]
 	if n := usage.Output - 1; n > 0 {
-		m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Count: n, Events: 1, Finish: true})
+		m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Count: n, Thought: max(0, min(m.Thought,
+			n)-1),
+			Events: 1, Finish: true})
 	}
 	d := s.stream.Dispatch()
 	if r.own {
 		m.Seeds, m.SeedCost = m.Seeds+1, m.SeedCost+Card.Cost(usage)
+	}
+	if h, ok := m.node.Book().Hold(d.Hold); ok {
+		r.believed = h.Cached
 	}
 	answer := agentd.Answer{Finish: "stop", Usage: usage, TTFT: s.first.Sub(s.began)}
 	if usage.Output > 1 {
@@ -224,6 +236,9 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	}
 	e, _, err := s.stream.End(now, answer, nil, bus.MaxMessage)
 	m.fault(err)
+	if m.Paid != nil && !r.own {
+		m.Paid(r, &e.Result)
+	}
 	c := s.agent.core.Ended(d, &e)
 	delete(m.sales, r)
 	m.report(s.agent, d.Domain, c)
@@ -275,9 +290,15 @@ func (m *Market) tell(a *seller) {
 func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 	m.now = now
 	client := fmt.Sprintf("caller-%d", r.Caller)
+	if m.Client != nil {
+		client = m.Client(r.Caller)
+	}
 	t, _, refusal := openai.DecodeRequest(r.Body(m.Named), nil, client, m.door)
 	if refusal == nil && r.script.chains != nil {
 		t.Prompt = r.prompt(m.Engine.BlockSize)
+	}
+	if refusal == nil && m.Hints != nil {
+		m.Hints(r, t)
 	}
 	var unfit error
 	if refusal != nil {
@@ -433,7 +454,11 @@ func (m *Market) deliver(r *hub.Ready) {
 			func(q *bus.FundsRequest) { m.treasury(f.Op, q) })
 	}
 	if r.Status != nil {
-		say(m, bus.StatusSubject(domain), r.Status, func(*bus.Status) {})
+		say(m, bus.StatusSubject(domain), r.Status, func(s *bus.Status) {
+			if m.MarketOptions.Status != nil {
+				m.MarketOptions.Status(m.now, s)
+			}
+		})
 	}
 }
 
@@ -515,6 +540,9 @@ func (m *Market) letter(l hub.Letter) {
 // Probes is the money that the hub may spend in a run on texts that it puts on idle engines.
 const Probes = market.Credit
 
+// TouchCost is what the hub has paid for touches, and for texts that were computed ahead.
+func (m *Market) TouchCost() market.Credits { return m.node.Stats().Touched.Cost }
+
 // treasury answers the hub once its question is durable. Callers have as much money as is asked for; the
 // hub's own client has Probes.
 func (m *Market) treasury(op string, q *bus.FundsRequest) {
@@ -541,6 +569,9 @@ func (m *Market) treasury(op string, q *bus.FundsRequest) {
 		say(m, bus.LedgerSubject(op, domain), r, func(got *bus.FundsReply) { m.step(got) })
 	})
 }
+
+// Regime is what the hub knows of how full its domain is.
+func (m *Market) Regime() hub.RegimeStats { return m.node.Stats().Regime }
 
 // Close ends the audit of the whole journal, at all levels, and checks that every task has ended. It returns
 // the audit's report.

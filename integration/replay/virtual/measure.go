@@ -30,9 +30,11 @@ type Figures struct {
 	Seeds      float64 `json:"seeds,omitempty"`         // texts that it put on idle engines
 	Touches    float64 `json:"touches,omitempty"`       // a task
 
-	First float64 `json:"ttft_first"` // mean, of first turns
-	Cold  float64 `json:"cold"`       // of sessions, those that found less than a fifth of what they could
-	Again float64 `json:"again"`      // times a task that callers were told to come back later
+	First  float64 `json:"ttft_first"`   // mean, of first turns
+	Cold   float64 `json:"cold"`         // of sessions, those that found less than a fifth of what they could
+	Belief float64 `json:"belief_error"` // tokens a task, between those believed to be cached and those found
+
+	Again float64 `json:"again"` // times a task that callers were told to come back later
 }
 
 // Starving is how long nobody should have to wait for a first token.
@@ -59,6 +61,7 @@ func Measure(all []*Request, engines int) (f Figures) {
 		tasks[r.Engine]++
 		work[r.Engine] += float64(r.Prompt - r.Cached + r.Output)
 		prompt, cached = prompt+r.Prompt, cached+r.Cached
+		f.Belief += math.Abs(float64(r.believed - r.Cached))
 		cost := Card.Cost(usage(r))
 		value := r.Terms.Value(market.Quote{TTFT: wait, Cost: cost, Quality: Score})
 		f.Welfare += float64(value-cost) / float64(market.Credit) * 1000
@@ -68,6 +71,7 @@ func Measure(all []*Request, engines int) (f Figures) {
 		return f
 	}
 	slices.Sort(ttft)
+	f.Belief /= float64(len(ttft))
 	f.Share = float64(cached) / float64(prompt)
 	f.Median = stat.Quantile(0.5, stat.Empirical, ttft, nil)
 	f.P99 = stat.Quantile(0.99, stat.Empirical, ttft, nil)

@@ -89,6 +89,7 @@ func (v *View) Tree(engine int) int { return v.Engines[engine].index.Known() }
 func (v *View) Sent(r *Request) {
 	e := &v.Engines[r.Engine]
 	cold := r.Prompt - v.Match(r.Engine, r)*v.block
+	r.believed = r.Prompt - cold
 	e.InFlight, e.Tokens, e.Blocks = e.InFlight+1, e.Tokens+r.Prompt, e.Blocks+v.Need(r)
 	e.Ahead += cold
 	e.cold[r] = cold

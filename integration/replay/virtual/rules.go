@@ -60,6 +60,12 @@ var Rules = []Rule{
 				return v.Engines[i].Ahead + r.Prompt - v.Match(i, r)*v.block
 			})
 		}},
+	{"by-work", "the same, but its own uncached tokens count four times: others wait behind it, and lose theirs",
+		func(p *rule, r *Request, v *View) int {
+			return least(p.random, v, nil, func(i int) int {
+				return v.Engines[i].Ahead + 4*(r.Prompt-v.Match(i, r)*v.block)
+			})
+		}},
 	{"sticky-until-saturated", "four fifths of the prefix, unless all who hold it are 18 s behind (llm-d)",
 		stickyUntilSaturated},
 	{"sglang", "longest prefix beyond 0.3 of the prompt, else the smallest tree; least loaded out of balance",

@@ -20,6 +20,7 @@ type Setting struct {
 	Pools   []Pool // engines whose prompts others compute
 
 	Callers int             // each plays one dialogue after another, turn by turn
+	Crews   []Crew          // instead: so many from some moments on
 	Rate    float64         // instead: dialogues that begin in a second, at random (Poisson)
 	Clients int             // with Rate, so many clients begin them in turn; 0: each is of its own
 	Arrive  []time.Duration // instead: when dialogues begin, as recorded
@@ -38,6 +39,12 @@ type Setting struct {
 
 	Tasks  int           // asked in all; the run ends when all are answered
 	Length time.Duration // instead of Tasks: nobody asks after that
+	// nobody asks any more once it says so, though there are fewer Tasks; nil: it never does
+	Enough func() bool
+
+	// tokens of reasoning that each answer begins with and later prompts leave out: what is cached of an
+	// answer is found by nobody
+	Thought int
 
 	Slow  []Slowdown // engines that are slower than the others for some time
 	Flood Flood      // one client that asks far more than the others, beside them
@@ -150,6 +157,7 @@ type run struct {
 	pools   pools
 
 	plays, open, asking int
+	callers, hired      int // where crews change: who asks, and who has begun
 	all                 []*Request
 	ring                []*Request // the next question of each dialogue, the one that comes next first
 }
@@ -197,8 +205,10 @@ func (s *Setting) validate() error {
 			s.Engine.MaxBatched)
 	case s.Tasks < 1 && s.Length <= 0:
 		return errors.New("virtual: a run needs an end: a number of tasks, or a length")
-	case s.Callers < 1 && s.Rate <= 0 && len(s.Arrive) == 0 && s.Timed <= 0:
+	case s.Callers < 1 && len(s.Crews) == 0 && s.Rate <= 0 && len(s.Arrive) == 0 && s.Timed <= 0:
 		return errors.New("virtual: nobody asks: callers, rate or arrivals are needed")
+	case !s.crewsFollow():
+		return errors.New("virtual: crews follow one another, and none has fewer than no callers")
 	case s.Scrape <= 0:
 		return errors.New("virtual: engines are looked at in an interval above 0")
 	}
@@ -227,6 +237,8 @@ func (r *run) begin() {
 		for caller := range r.Callers {
 			r.goRound(begins(r.lots(caller)))
 		}
+	case len(r.Crews) > 0:
+		r.hire()
 	case r.Callers > 0:
 		for caller := range r.Callers {
 			lots := r.lots(caller)
@@ -272,7 +284,7 @@ func (s *Setting) Questions(caller, plays int) (out []*Request) {
 // ask fills in what is asked, and what the answer is worth.
 func (s *Setting) ask(q *Request) {
 	t := q.script.turns[q.Turn]
-	q.Prompt, q.Output, q.Engine = t.prompt, t.output, Wait
+	q.Prompt, q.Output, q.Engine = t.prompt, t.output+s.Thought, Wait
 	q.Terms = s.terms(q)
 }
 
@@ -320,6 +332,9 @@ func (r *run) flood(at time.Duration, random *rand.Rand) {
 
 // over reports whether nothing more is asked.
 func (r *run) over(now time.Duration) bool {
+	if r.Enough != nil && r.Enough() {
+		return true
+	}
 	if r.Tasks > 0 {
 		return len(r.all) >= r.Tasks
 	}
@@ -386,6 +401,9 @@ func (r *run) turn(at time.Duration, q *Request) {
 		}
 		q.ID, q.Arrived = len(r.all), now
 		q.Hashes = q.script.blocksOf(q.Play, q.Turn, r.Engine.BlockSize, q.Hashes)
+		if r.Thought > 0 {
+			q.Hashes = reasoned(q.Hashes, q, r.Engine.BlockSize, r.Thought)
+		}
 		r.ask(q)
 		r.all = append(r.all, q)
 		r.byJob[&q.Job] = q
@@ -497,6 +515,16 @@ func (r *run) step(now time.Duration, i int) {
 	}
 }
 
+// reasoned are the blocks of a prompt and of an answer that begins with reasoning.
+func reasoned(all []uint64, q *Request, size, thought int) []uint64 {
+	n := q.script.turns[q.Turn]
+	out := make([]uint64, (n.prompt+n.output+thought)/size)
+	for i := copy(out, all[:min(len(all), n.prompt/size)]); i < len(out); i++ {
+		out[i] = mix(mix(uint64(q.Play)) ^ mix(uint64(q.Turn<<20+i)))
+	}
+	return out
+}
+
 func usage(q *Request) market.Usage {
 	return market.Usage{Prompt: q.Prompt, Cached: q.Cached, Output: q.Output}
 }
@@ -521,9 +549,14 @@ func (r *run) end(q *Request) {
 	}
 	switch {
 	case q.Turn+1 < len(q.script.turns) && !q.Refused:
-		r.turn(at, &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,
-			Job: Job{Hashes: q.Hashes}})
-	case r.Callers > 0 && q.Caller != Flooder:
+		next := &Request{Caller: q.Caller, Play: q.Play, Turn: q.Turn + 1, script: q.script, lots: q.lots,
+			Job: Job{Hashes: q.Hashes}}
+		if r.Thought > 0 {
+			next.Hashes = nil // those of this turn have its reasoning
+		}
+		r.turn(at, next)
+	case q.Caller == Flooder:
+	case r.Callers > 0 || len(r.Crews) > 0 && !r.leaves(q.Caller):
 		r.play(at, q.Caller, q.lots)
 	}
 }

@@ -35,6 +35,7 @@ type Script struct {
 	inSystem bool     // the number stands in the system prompt, else in the first question
 	texts    [][]byte // as JSON without its quotes: of the system prompt, each question and each answer
 
+	number int        // of a template
 	chains [][]uint64 // instead of all texts: the full blocks of each turn's prompt
 	role   string     // that its caller declares; "": none
 }
@@ -160,7 +161,8 @@ type Request struct {
 	Refused              bool
 	Refusals             int // how often it was told to come back, and did
 
-	joined int // the turn that its caller's first dialogue began with
+	believed int // tokens of the prompt that its engine was believed to hold, when it was sent there
+	joined   int // the turn that its caller's first dialogue began with
 
 	own    bool // sent by the policy itself: no caller asked, and none hears of it
 	script *Script

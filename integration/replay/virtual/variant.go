@@ -22,7 +22,7 @@ const (
 
 // words stand for several settings.
 var words = map[string][]string{
-	"seats":   {"seats.sessions=true", "seats.depth=1s"},
+	"seats":   {"seats.sessions=true"},
 	"depth":   {"seats.depth=1s"},
 	"touches": {"seats.touches=true"},
 }

@@ -1,0 +1,226 @@
+package agentd
+
+import (
+	"encoding/json"
+	"time"
+
+	"souk/agentd/policy"
+	"souk/agentd/policy/guard"
+	"souk/bus"
+	runtimepolicy "souk/bus/policy"
+	hubpolicy "souk/hub/policy"
+)
+
+// Runtime policies see what becomes of an agent's tasks, and may look at answers while they are streamed.
+// Package agentd/policy hosts them; here is what an agent tells that host and does for it. Without a policy
+// none of this says or does anything.
+
+// patterns is the policy that looks for patterns in answers.
+const patterns = "patterns"
+
+// knownPolicies are the policies that an agent may be told to run. The configuration was judged before one is
+// made.
+func (c *Config) knownPolicies() *policy.Known {
+	return &policy.Known{policy.Guard: {patterns: func() runtimepolicy.Policy {
+		g, err := guard.New(c.Patterns)
+		if err != nil {
+			panic("agentd: patterns that are valid: " + err.Error())
+		}
+		return g
+	}}}
+}
+
+// Watch has a shell hear the name of each policy that is called, and "" when it is back: who does not come
+// back holds up the agent.
+func (a *Agent) Watch(enters func(policy string)) { a.policies.Enters(enters) }
+
+// overheard reports whether policies hear of a dispatch: not of what a hub sends itself.
+func (a *Agent) overheard(d *bus.Dispatch) bool {
+	return a.policies.Any() && (d.Kind == bus.DispatchTask || d.Kind == "")
+}
+
+func (a *Agent) turnOf(d *bus.Dispatch) policy.Turn {
+	declared := ""
+	if d.Task.Declared {
+		declared = d.Task.Role
+	}
+	return policy.Turn{Client: d.Task.Client, Session: d.Task.Session, Agent: a.cfg.ID,
+		Role: hubpolicy.RoleOf(d.Task.Client, declared, &d.Task.Prompt)}
+}
+
+func (a *Agent) hearArrived(d *bus.Dispatch) {
+	if a.overheard(d) {
+		x := a.turnOf(d)
+		a.policies.Arrived(a.now, &x)
+	}
+}
+
+func (a *Agent) hearEnded(d *bus.Dispatch, e *Ending) {
+	if a.overheard(d) {
+		x := a.turnOf(d)
+		a.policies.Ended(a.now, &x, &e.Completion, len(e.Caught) > 0)
+	}
+	for _, name := range e.Caught {
+		if a.counts.Caught == nil {
+			a.counts.Caught = map[string]int64{}
+		}
+		a.counts.Caught[name]++
+	}
+}
+
+// watch has a policy look at the answer to a dispatch; nil if none does.
+func (a *Agent) watch(d *bus.Dispatch) *watch {
+	if !a.overheard(d) {
+		return nil
+	}
+	by := a.policies.Watch(a.now, d.Domain)
+	if from := d.Task.Resume; from != nil && by != nil {
+		// A match may have begun in what another agent delivered. One that has ended there is past.
+		for lane, said := range [guard.Lanes]string{guard.Text: from.Text, guard.Thought: from.Reasoning} {
+			end := said[max(0, len(said)-guard.MaxMatch):]
+			if _, past := by.Add(a.now, guard.Lane(lane), end); past {
+				by = a.policies.Watch(a.now, d.Domain)
+				break
+			}
+		}
+	}
+	if by == nil {
+		return nil
+	}
+	return &watch{by: by}
+}
+
+// watch holds back what the engine said of an answer as long as that may begin a match: whole chunks, so that
+// text, tokens and counts that are passed on stay those of one another.
+type watch struct {
+	by    *policy.Watch
+	held  []piece
+	count int // tokens of these
+	read  [guard.Lanes]int
+	free  [guard.Lanes]int // so far nothing begins a match
+}
+
+// piece is a chunk that is held back, and how far each lane goes with it.
+type piece struct {
+	Chunk
+	to [guard.Lanes]int
+}
+
+// pass takes a chunk in, and returns what may be passed on by now. The error says that what follows may not,
+// and that the answer ends.
+func (w *watch) pass(now time.Time, c Chunk) (Chunk, error) {
+	said := lanes(&c)
+	caught, in, at := false, guard.Text, 0
+	look := func(lane guard.Lane, held int, cut bool) {
+		w.free[lane] = w.read[lane] - held
+		if cut && !caught {
+			caught, in, at = true, lane, w.free[lane]
+		}
+	}
+	for lane, text := range said {
+		if l := guard.Lane(lane); text != "" {
+			w.read[lane] += len(text)
+			held, cut := w.by.Add(now, l, text)
+			look(l, held, cut)
+		} else if c.Text != "" || len(c.Extra) > 0 { // another lane goes on: nothing waits for this one
+			w.free[lane] = w.read[lane]
+		}
+		if c.Finish && !caught {
+			held, cut := w.by.End(now, guard.Lane(lane))
+			look(guard.Lane(lane), held, cut)
+		}
+	}
+	w.held = append(w.held, piece{c, w.read})
+	w.count += c.Count
+	if caught {
+		return w.cut(in, at), errCaught
+	}
+	return w.release(c.Finish), nil
+}
+
+// release is the chunks of which nothing may begin a match, as one; all of them at the end.
+func (w *watch) release(all bool) (out Chunk) {
+	n := 0
+	for n < len(w.held) && (all || w.passes(&w.held[n])) {
+		n++
+	}
+	for i := range n {
+		w.count -= w.held[i].Count
+		join(&out, &w.held[i].Chunk)
+	}
+	w.held = w.held[:copy(w.held, w.held[n:])]
+	return out
+}
+
+func (w *watch) passes(p *piece) bool {
+	for lane, to := range p.to {
+		if to > w.free[lane] {
+			return false
+		}
+	}
+	return true
+}
+
+// cut is what is passed on where a match begins at a place of a lane: the chunks before it, and the text
+// before it of its own, whose tokens nobody pays for.
+func (w *watch) cut(in guard.Lane, at int) (out Chunk) {
+	for i := range w.held {
+		p := &w.held[i]
+		if p.to[in] <= at {
+			join(&out, &p.Chunk)
+			continue
+		}
+		if from := p.to[guard.Text] - len(p.Text); in == guard.Text && at > from {
+			out.Text += p.Text[:at-from]
+		}
+		break
+	}
+	w.drop()
+	return out
+}
+
+// drop forgets what is held back, and says how many tokens that was.
+func (w *watch) drop() (count int) {
+	count, w.held, w.count = w.count, nil, 0
+	return count
+}
+
+// join puts a chunk after another.
+func join(to, c *Chunk) {
+	for _, x := range c.Extra {
+		x.At += len(to.Text)
+		to.Extra = append(to.Extra, x)
+	}
+	to.Text += c.Text
+	to.Tokens = append(to.Tokens, c.Tokens...)
+	to.Count += c.Count
+	to.Finish = to.Finish || c.Finish
+}
+
+// lanes are the texts of a chunk.
+func lanes(c *Chunk) (out [guard.Lanes]string) {
+	out[guard.Text] = c.Text
+	for _, x := range c.Extra {
+		var said struct {
+			Delta struct {
+				Reasoning *string `json:"reasoning"` // as vLLM names it, and as it did
+				Former    string  `json:"reasoning_content"`
+				Calls     []struct {
+					Function struct{ Arguments string } `json:"function"`
+				} `json:"tool_calls"`
+			} `json:"delta"`
+		}
+		if json.Unmarshal(x.Choice, &said) != nil { // it is passed on as it is, and means nothing here
+			continue
+		}
+		if r := said.Delta.Reasoning; r != nil {
+			out[guard.Thought] += *r
+		} else {
+			out[guard.Thought] += said.Delta.Former
+		}
+		for _, call := range said.Delta.Calls {
+			out[guard.Calls] += call.Function.Arguments
+		}
+	}
+	return out
+}

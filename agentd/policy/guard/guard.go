@@ -1,0 +1,332 @@
+// Package guard is the runtime policy patterns: it looks for patterns in answers while they are streamed, and
+// has an answer that holds one cut before it, or counted.
+//
+// It never rewrites. What may be the beginning of a match is held back until it is known to be none, which is
+// at most the longest match of a pattern that cuts; nothing else waits. A pattern has a longest match, since
+// repetitions without a bound are refused.
+package guard
+
+import (
+	"fmt"
+	"math/bits"
+	"regexp"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"souk/bus"
+	"souk/bus/policy"
+)
+
+// Pattern is what is looked for.
+type Pattern struct {
+	Name    string   `yaml:"name"`    // in logs, counts, and what a client is told
+	Pattern string   `yaml:"pattern"` // RE2, with bounded repetitions
+	Action  string   `yaml:"action"`  // Cut or Flag
+	Domains []string `yaml:"domains"` // whose answers are looked at; empty: all
+}
+
+// What is done about an answer that has a match.
+const (
+	Cut  = "cut"  // it ends before the match, by finish_reason content_filter, and is paid as far as it went
+	Flag = "flag" // it goes on, and is counted
+)
+
+// Faults says what is wrong with patterns, each in one line that begins with the position.
+func Faults(all []Pattern) (errs []error) {
+	if len(all) > MaxPatterns {
+		return []error{fmt.Errorf(": %d, at most %d", len(all), MaxPatterns)}
+	}
+	for i, p := range all {
+		wrong := func(err error) {
+			if err != nil {
+				errs = append(errs, fmt.Errorf("[%d].%w", i, err))
+			}
+		}
+		wrong(bus.CheckID("name", p.Name))
+		if slices.ContainsFunc(all[:i], func(o Pattern) bool { return o.Name == p.Name }) {
+			wrong(fmt.Errorf("name: another pattern is called %q as well", p.Name))
+		}
+		if p.Action != Cut && p.Action != Flag {
+			wrong(fmt.Errorf("action: %q: write %s or %s", p.Action, Cut, Flag))
+		}
+		for _, d := range p.Domains {
+			wrong(bus.CheckID("domains", d))
+		}
+		if _, err := parse(p.Pattern); err != nil {
+			wrong(fmt.Errorf("pattern: %w", err))
+		}
+	}
+	if len(errs) == 0 {
+		if _, err := New(all); err != nil {
+			errs = append(errs, fmt.Errorf(": %w", err))
+		}
+	}
+	return errs
+}
+
+// Guard looks for patterns. It implements policy.Policy: what it is told of answers that have ended makes the
+// risk of each client's roles, which it forecasts.
+type Guard struct {
+	patterns []Pattern
+	exact    []*regexp.Regexp
+	domains  map[string]*pair // that patterns name
+	others   *pair            // of all other domains
+	risks    policy.Kept[risk]
+}
+
+// pair is what is looked for in a domain: what cuts, and what flags.
+type pair struct{ cut, flag *search }
+
+// search is an automaton, and which of all patterns each of its own is.
+type search struct {
+	*automaton
+	of []int
+}
+
+// risk is what became of the answers to one role of a client.
+type risk struct {
+	role            policy.ID
+	answers, caught uint32
+}
+
+const (
+	mostRisks = 1 << 14
+	// answers that are remembered of a role: then both counts are halved
+	riskAnswers = 1 << 12
+)
+
+// New makes the tables of patterns that are valid.
+func New(all []Pattern) (*Guard, error) {
+	g := &Guard{patterns: all, domains: map[string]*pair{}, risks: policy.NewKept[risk](mostRisks)}
+	for _, p := range all {
+		re, err := regexp.Compile(p.Pattern)
+		if err != nil {
+			return nil, err
+		}
+		g.exact = append(g.exact, re)
+		for _, d := range p.Domains {
+			g.domains[d] = nil
+		}
+	}
+	var err error
+	if g.others, err = g.pair(""); err != nil {
+		return nil, err
+	}
+	for d := range g.domains {
+		if g.domains[d], err = g.pair(d); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+func (g *Guard) pair(domain string) (_ *pair, err error) {
+	p := &pair{}
+	if p.cut, err = g.search(domain, Cut); err == nil {
+		p.flag, err = g.search(domain, Flag)
+	}
+	return p, err
+}
+
+// search is what looks for the patterns of a domain with an action; nil if there are none.
+func (g *Guard) search(domain, action string) (*search, error) {
+	s := &search{}
+	var texts []string
+	for i, p := range g.patterns {
+		if p.Action == action && (len(p.Domains) == 0 || slices.Contains(p.Domains, domain)) {
+			s.of, texts = append(s.of, i), append(texts, p.Pattern)
+		}
+	}
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	var err error
+	s.automaton, err = compile(texts)
+	return s, err
+}
+
+// Observe implements policy.Policy.
+func (g *Guard) Observe(e policy.Event) {
+	if e.Kind != policy.Served {
+		return
+	}
+	r, _ := g.risks.AddOf(e.Client, e.Client^policy.Mixed(e.Role+1))
+	r.role = e.Role
+	if r.answers++; e.Caught {
+		r.caught++
+	}
+	if r.answers >= riskAnswers {
+		r.answers, r.caught = r.answers/2, r.caught/2
+	}
+}
+
+// Score implements policy.Policy: it has no opinion.
+func (*Guard) Score(time.Time, policy.Item) float64 { return 0 }
+
+// mostForecasts is how many roles Predict names at most.
+const mostForecasts = 8
+
+// Predict implements policy.Policy: the roles whose next answer is likeliest to be caught, and how likely
+// that is, with one answer that was and one that was not as if seen before.
+func (g *Guard) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
+	from := len(to)
+	g.risks.All(func(_, _ policy.ID, r *risk) bool {
+		if r.caught == 0 {
+			return true
+		}
+		p := float64(r.caught+1) / float64(r.answers+2)
+		at := len(to)
+		for at > from && to[at-1].P < p {
+			at--
+		}
+		if at-from < mostForecasts {
+			to = slices.Insert(to[:min(len(to), from+mostForecasts-1)], at, policy.Forecast{Role: r.role,
+				P: p})
+		}
+		return true
+	})
+	return to
+}
+
+// Act implements policy.Policy: it wants nothing done.
+func (*Guard) Act(_ time.Time, _ policy.Room, to []policy.Effect) []policy.Effect { return to }
+
+// Lane is one of the texts that an answer has, each of which is read by itself.
+type Lane int
+
+// The lanes of an answer.
+const (
+	Text    Lane = iota
+	Thought      // reasoning
+	Calls        // arguments of the tool calls
+	Lanes
+)
+
+// Look is what is known of one answer.
+type Look struct {
+	guard  *Guard
+	pair   *pair
+	lanes  [Lanes]lane
+	caught uint64 // patterns that it has matched
+}
+
+// lane is how far one text of an answer was read.
+type lane struct {
+	cut, flag int32
+	// what was read last and may be the beginning of a match that cuts, after a rune before it
+	tail   []byte
+	before int // bytes of that rune
+}
+
+// Begin looks at an answer of a domain; nil if there is nothing to look for.
+func (g *Guard) Begin(domain string) *Look {
+	p := g.others
+	if own, ok := g.domains[domain]; ok {
+		p = own
+	}
+	if p.cut == nil && p.flag == nil {
+		return nil
+	}
+	return &Look{guard: g, pair: p}
+}
+
+// Add reads on. It says how many bytes at the end of what was read of the lane so far may be the beginning of
+// a match that cuts. If there is one, cut is true, and held counts from where that begins.
+func (l *Look) Add(of Lane, text string) (held int, cut bool) {
+	x := &l.lanes[of]
+	l.flag(x, text)
+	s := l.pair.cut
+	if s == nil {
+		return 0, false
+	}
+	for i, r := range text {
+		x.cut = s.step(x.cut, r)
+		st := &s.states[x.cut]
+		if st.found != 0 {
+			x.tail = append(x.tail, text[:i+runeLen(text[i:])]...)
+			return l.from(x, st.found) + len(text) - i - runeLen(text[i:]), true
+		}
+	}
+	x.keep(text, s)
+	return len(x.tail) - x.before, false
+}
+
+// runeLen is how many bytes the first rune of a text has.
+func runeLen(s string) int {
+	_, n := utf8.DecodeRuneInString(s)
+	return n
+}
+
+// keep remembers the end of what was read, as far as it may begin a match.
+func (x *lane) keep(text string, s *search) {
+	x.tail = append(x.tail, text...)
+	n := s.most
+	if s.states[x.cut].quiet {
+		n = 0
+	}
+	n = min(n, len(x.tail))
+	from := len(x.tail) - n
+	for from > 0 && from < len(x.tail) && !utf8.RuneStart(x.tail[from]) {
+		from--
+	}
+	x.before = 0
+	if from > 0 {
+		_, x.before = utf8.DecodeLastRune(x.tail[:from])
+	}
+	x.tail = append(x.tail[:0], x.tail[from-x.before:]...)
+}
+
+// from says how many bytes ago a match begins that ends here, and notes whose it is.
+func (l *Look) from(x *lane, found uint64) (bytes int) {
+	s := l.pair.cut
+	for ; found != 0; found &= found - 1 {
+		i := s.of[bits.TrailingZeros64(found)]
+		l.caught |= 1 << i
+		if at := l.guard.exact[i].FindIndex(x.tail); at != nil {
+			bytes = max(bytes, len(x.tail)-at[0])
+		}
+	}
+	return min(bytes, len(x.tail)-x.before)
+}
+
+func (l *Look) flag(x *lane, text string) {
+	s := l.pair.flag
+	if s == nil {
+		return
+	}
+	for _, r := range text {
+		x.flag = s.step(x.flag, r)
+		if found := s.states[x.flag].found; found != 0 {
+			l.note(s, found)
+		}
+	}
+}
+
+func (l *Look) note(s *search, found uint64) {
+	for ; found != 0; found &= found - 1 {
+		l.caught |= 1 << s.of[bits.TrailingZeros64(found)]
+	}
+}
+
+// End says that the answer has no more: a match may end with it. As of Add.
+func (l *Look) End(of Lane) (held int, cut bool) {
+	x := &l.lanes[of]
+	if s := l.pair.flag; s != nil {
+		l.note(s, s.states[x.flag].ends)
+	}
+	if s := l.pair.cut; s != nil {
+		if ends := s.states[x.cut].ends; ends != 0 {
+			return l.from(x, ends), true
+		}
+	}
+	return 0, false
+}
+
+// Caught are the names of the patterns that the answer has matched, in the order of the configuration.
+func (l *Look) Caught() (names []string) {
+	for found := l.caught; found != 0; found &= found - 1 {
+		names = append(names, l.guard.patterns[bits.TrailingZeros64(found)].Name)
+	}
+	return names
+}

@@ -1,0 +1,228 @@
+// Package policy hosts runtime policies at an agent: it tells them what becomes of tasks there, has them look
+// at answers while these are streamed, and takes what they want done, within bounds.
+//
+// What a policy is, bus/policy says. Events hold no text; who looks at an answer sees it and keeps no more of
+// it than may be the beginning of what is looked for.
+package policy
+
+import (
+	"fmt"
+	"time"
+
+	"souk/agentd/policy/guard"
+	"souk/bus"
+	"souk/bus/policy"
+)
+
+// Hook is a place where an agent asks a policy.
+type Hook int
+
+// The hooks of an agent. Each has one policy, or none.
+const (
+	Guard   Hook = iota // what of an answer is passed on: a Looker
+	Adapter             // which adapter the engine is to have ready: Act
+	hooks
+)
+
+func (h Hook) String() string { return [...]string{"guard", "adapter"}[h] }
+
+// Params name the policy of each hook; "" is none.
+type Params struct {
+	Guard   string `yaml:"guard"`
+	Adapter string `yaml:"adapter"`
+}
+
+// Of is the name of the policy of a hook.
+func (p Params) Of(h Hook) string { return [...]string{p.Guard, p.Adapter}[h] }
+
+// Without turns a policy off wherever it is named, and reports whether it was anywhere.
+func (p *Params) Without(name string) (was bool) {
+	for _, of := range []*string{&p.Guard, &p.Adapter} {
+		if *of == name {
+			*of, was = "", true
+		}
+	}
+	return was
+}
+
+// Known are the policies that there are for each hook.
+type Known [hooks]policy.Known
+
+// Faults says which names are not known.
+func (p Params) Faults(known *Known) (errs []error) {
+	for h := range hooks {
+		if err := known[h].Validate(h.String(), p.Of(h)); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// Looker is a policy of [Guard]: it looks at answers.
+type Looker interface {
+	policy.Policy
+	Begin(domain string) *guard.Look // nil: there is nothing to look for
+}
+
+// Host runs the policies of an agent. The zero Host has none and does nothing.
+type Host struct {
+	guards [hooks]policy.Guard
+	looker Looker
+	acted  time.Time
+}
+
+// New is a host with the policies of p, which are known.
+func New(p Params, known *Known) *Host {
+	h := &Host{}
+	for i := range hooks {
+		if name := p.Of(i); name != "" {
+			h.Set(i, name, known[i][name]())
+		}
+	}
+	return h
+}
+
+// Set gives a hook its policy; that of [Guard] is a [Looker].
+func (h *Host) Set(hook Hook, name string, p policy.Policy) {
+	h.guards[hook] = policy.NewGuard(name, p)
+	if hook == Guard {
+		h.looker = p.(Looker)
+	}
+}
+
+// Enters has a shell hear of each call, see [policy.Guard].
+func (h *Host) Enters(enters func(name string)) {
+	for i := range h.guards {
+		h.guards[i].Enters = enters
+	}
+}
+
+// Any reports whether there is any policy. Without one a host need not be told of anything.
+func (h *Host) Any() bool {
+	return h.guards[Guard].Name() != "" || h.guards[Adapter].Name() != ""
+}
+
+// Turn is a task as its agent knows it.
+type Turn struct {
+	Client, Session, Agent string
+	Role                   policy.ID
+}
+
+func (t *Turn) event(now time.Time, kind policy.EventKind) policy.Event {
+	e := policy.Event{Kind: kind, At: now, Agent: policy.IDOf(t.Agent), Client: policy.IDOf(t.Client),
+		Role: t.Role}
+	if t.Session != "" {
+		e.Session = bus.SessionKey(t.Client, t.Session)
+	}
+	return e
+}
+
+// Arrived says that the agent has taken a task.
+func (h *Host) Arrived(now time.Time, t *Turn) { h.observe(t.event(now, policy.Arrived)) }
+
+// Ended says how it has ended. caught: the policy of [Guard] found in the answer what it looks for.
+func (h *Host) Ended(now time.Time, t *Turn, c *bus.Completion, caught bool) {
+	e := t.event(now, policy.Failed)
+	if c.Outcome != bus.OutcomeFailed {
+		e.Kind, e.Caught = policy.Served, caught
+		e.Usage, e.Stop, e.Tool, e.Thought = c.Usage, policy.StopOf(c.Finish), c.Tool, c.Thought
+		e.TTFT, e.ITL = time.Duration(c.TTFTUS)*time.Microsecond, time.Duration(c.ITLUS)*time.Microsecond
+		if c.Outcome == bus.OutcomeCancelled {
+			e.Stop = policy.StopCut
+		}
+	}
+	h.observe(e)
+}
+
+func (h *Host) observe(e policy.Event) {
+	for i := range h.guards {
+		h.guards[i].Observe(e)
+	}
+}
+
+// Faults are why policies were turned off, each once.
+func (h *Host) Faults() (all []error) {
+	for i := range h.guards {
+		if err := h.guards[i].Fault(); err != nil {
+			all = append(all, fmt.Errorf("%s: %w", Hook(i), err))
+		}
+	}
+	return all
+}
+
+// States are those of all policies.
+func (h *Host) States(now time.Time) (all []policy.State) {
+	for i := range h.guards {
+		if g := &h.guards[i]; g.Name() != "" {
+			all = append(all, g.State(Hook(i).String(), now))
+		}
+	}
+	return all
+}
+
+// Risks are the roles whose next answer is likeliest to hold what is looked for.
+func (h *Host) Risks(now time.Time) []policy.Forecast { return h.guards[Guard].Predict(now, 0, nil) }
+
+// Room for what a policy wants done at once, and how often it is asked.
+const (
+	mostEffects = 16
+	mostTokens  = 1 << 16
+	mostSteps   = 1 << 12
+	actEvery    = time.Second
+)
+
+// Act is what the policy of [Adapter] wants done now: nothing sooner than a second after it was asked last.
+func (h *Host) Act(now time.Time) []policy.Effect {
+	if h.guards[Adapter].Name() == "" || now.Sub(h.acted) < actEvery && !now.Before(h.acted) {
+		return nil
+	}
+	h.acted = now
+	return h.guards[Adapter].Act(now, policy.Room{Effects: mostEffects, Tokens: mostTokens,
+		Work: policy.NewWork(mostSteps)})
+}
+
+// Watch looks at one answer, for the policy of [Guard].
+type Watch struct {
+	guard *policy.Guard
+	look  *guard.Look // nil: no more
+}
+
+// Watch begins to look at an answer of a domain; nil if there is nothing to look for.
+func (h *Host) Watch(now time.Time, domain string) (w *Watch) {
+	h.guards[Guard].Call(now, "Begin", func() {
+		if look := h.looker.Begin(domain); look != nil {
+			w = &Watch{&h.guards[Guard], look}
+		}
+	})
+	return w
+}
+
+// Add reads on, as [guard.Look.Add] does. An answer of which the policy has missed a piece, as it was off, is
+// not looked at any more.
+func (w *Watch) Add(now time.Time, of guard.Lane, text string) (held int, cut bool) {
+	return w.read(now, "Add", func() (int, bool) { return w.look.Add(of, text) })
+}
+
+// End says that there is no more.
+func (w *Watch) End(now time.Time, of guard.Lane) (held int, cut bool) {
+	return w.read(now, "End", func() (int, bool) { return w.look.End(of) })
+}
+
+func (w *Watch) read(now time.Time, what string, read func() (int, bool)) (held int, cut bool) {
+	if w.look == nil {
+		return 0, false
+	}
+	if !w.guard.Call(now, what, func() { held, cut = read() }) {
+		w.look = nil
+		return 0, false
+	}
+	return held, cut
+}
+
+// Caught are the names of what was found.
+func (w *Watch) Caught() []string {
+	if w.look == nil {
+		return nil
+	}
+	return w.look.Caught()
+}

@@ -1,0 +1,247 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"container/list"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Memo remembers results of tools, so that a call that an agent makes again is answered without the tool.
+// What may be remembered its caller says: a tool of which nothing is said may change anything, so it is
+// called each time, and what was remembered of its scope is forgotten.
+//
+// A scope is a world that calls see: what one call writes, the others of its scope read. Sessions that share
+// a database are one scope. All methods may be called from many goroutines.
+type Memo struct {
+	c MemoConfig
+
+	mu     sync.Mutex
+	by     map[memoKey]*list.Element
+	used   *list.List // of *memo, used last first
+	bytes  int
+	flight map[*flight]bool
+	stats  MemoStats
+}
+
+// MemoConfig says what is remembered.
+type MemoConfig struct {
+	Tools   map[string]Tool
+	Entries int // results at most, and
+	// of all of them, arguments included; beyond either the one used longest ago goes. 0: 4096, 16 MB
+	Bytes int
+}
+
+// Tool is what is known of one tool.
+type Tool struct {
+	Keep time.Duration // how long a result holds; 0: it is not remembered
+	// tools whose results its calls change, "*" is all; with Keep 0 and none, it writes nothing
+	Writes []string
+}
+
+// MemoStats are counts since the beginning.
+type MemoStats struct{ Calls, Hits, Forgotten int64 }
+
+type memoKey struct{ scope, tool, args string }
+
+type memo struct {
+	memoKey
+	result []byte
+	until  time.Time
+}
+
+func (m *memo) size() int { return len(m.scope) + len(m.tool) + len(m.args) + len(m.result) + 160 }
+
+// flight is a call under way whose result is to be remembered, unless something is written meanwhile.
+type flight struct {
+	scope, tool string
+	stale       bool
+}
+
+// NewMemo remembers nothing yet.
+func NewMemo(c MemoConfig) *Memo {
+	c.Entries, c.Bytes = cmp.Or(c.Entries, 4096), cmp.Or(c.Bytes, 16<<20)
+	return &Memo{c: c, by: map[memoKey]*list.Element{}, used: list.New(), flight: map[*flight]bool{}}
+}
+
+// Stats are the counts so far.
+func (m *Memo) Stats() MemoStats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stats
+}
+
+// Call is the result of a tool for arguments, which are JSON: as it was remembered, else as call says. An
+// error is remembered by nobody. The result is not to be changed.
+func (m *Memo) Call(ctx context.Context, scope, tool string, args []byte,
+	call func(context.Context) ([]byte, error)) ([]byte, error) {
+	of, known := m.c.Tools[tool]
+	writes := of.Writes
+	if !known {
+		writes = []string{"*"}
+	}
+	key := memoKey{scope, tool, ""}
+	keeps := of.Keep > 0
+	if keeps {
+		canonical, err := canonicalJSON(args)
+		key.args, keeps = canonical, err == nil // else the tool may take them for anything
+	}
+	f := &flight{scope: scope, tool: tool}
+	m.mu.Lock()
+	m.stats.Calls++
+	if keeps {
+		if result, ok := m.find(key, time.Now()); ok {
+			m.stats.Hits++
+			m.mu.Unlock()
+			return result, nil
+		}
+		m.flight[f] = true
+	}
+	m.wrote(scope, writes) // what is read from now on may be old
+	m.mu.Unlock()
+	ended := false
+	var result []byte
+	var err error
+	defer func() { // also where call panics
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.flight, f)
+		m.wrote(scope, writes)
+		if ended && keeps && err == nil && !f.stale {
+			m.put(&memo{key, result, time.Now().Add(of.Keep)})
+		}
+	}()
+	result, err = call(ctx)
+	ended = true
+	return result, err
+}
+
+// find is what is remembered and still holds.
+func (m *Memo) find(key memoKey, now time.Time) ([]byte, bool) {
+	e, ok := m.by[key]
+	if !ok {
+		return nil, false
+	}
+	x := e.Value.(*memo)
+	if !now.Before(x.until) {
+		m.drop(e)
+		return nil, false
+	}
+	m.used.MoveToFront(e)
+	return x.result, true
+}
+
+func (m *Memo) put(x *memo) {
+	if e, ok := m.by[x.memoKey]; ok {
+		m.drop(e)
+	}
+	m.by[x.memoKey] = m.used.PushFront(x)
+	for m.bytes += x.size(); m.bytes > m.c.Bytes || m.used.Len() > m.c.Entries; {
+		m.drop(m.used.Back())
+	}
+}
+
+func (m *Memo) drop(e *list.Element) {
+	x := m.used.Remove(e).(*memo)
+	delete(m.by, x.memoKey)
+	m.bytes -= x.size()
+}
+
+// wrote forgets what a call changes.
+func (m *Memo) wrote(scope string, tools []string) {
+	if len(tools) == 0 {
+		return
+	}
+	changes := func(of, tool string) bool {
+		return of == scope && (slices.Contains(tools, "*") || slices.Contains(tools, tool))
+	}
+	for f := range m.flight {
+		f.stale = f.stale || changes(f.scope, f.tool)
+	}
+	for e := m.used.Front(); e != nil; {
+		x, next := e.Value.(*memo), e.Next()
+		if changes(x.scope, x.tool) {
+			m.stats.Forgotten++
+			m.drop(e)
+		}
+		e = next
+	}
+}
+
+// Forget forgets all of a scope, as when its world was changed by others, or it has ended.
+func (m *Memo) Forget(scope string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wrote(scope, []string{"*"})
+}
+
+// mostArgs bounds the arguments of calls that are remembered.
+const mostArgs = 64 << 10
+
+// canonicalJSON is one text for all that say the same: members by name, no space. Numbers stay as they are
+// written. An object that names a member twice is refused, since its readers do not agree what it says.
+func canonicalJSON(data []byte) (string, error) {
+	if len(data) > mostArgs {
+		return "", fmt.Errorf("%d bytes of arguments, at most %d are remembered", len(data), mostArgs)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	v, err := canonical(d, 0)
+	if err != nil {
+		return "", err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return "", errors.New("there is more than one value")
+	}
+	text, err := json.Marshal(v)
+	return string(text), err
+}
+
+func canonical(d *json.Decoder, depth int) (any, error) {
+	t, err := d.Token()
+	switch {
+	case err != nil:
+		return nil, err
+	case depth > 64:
+		return nil, errors.New("it is nested too deep")
+	}
+	switch t {
+	case json.Delim('['):
+		all := []any{}
+		for d.More() {
+			v, err := canonical(d, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, v)
+		}
+		_, err = d.Token()
+		return all, err
+	case json.Delim('{'):
+		all := map[string]any{}
+		for d.More() {
+			name, err := d.Token()
+			if err != nil {
+				return nil, err
+			}
+			v, err := canonical(d, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			if _, twice := all[name.(string)]; twice {
+				return nil, fmt.Errorf("%q is there twice", name)
+			}
+			all[name.(string)] = v
+		}
+		_, err = d.Token()
+		return all, err
+	}
+	return t, nil
+}

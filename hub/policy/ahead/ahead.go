@@ -1,0 +1,75 @@
+// Package ahead is the runtime policy ahead: after a turn that reasoned, on an engine whose template leaves
+// reasoning out of later prompts, it has prompt and answer computed as the next prompt will have them. What
+// such an engine holds of the answer follows its reasoning, so nobody will find it.
+package ahead
+
+import (
+	"time"
+
+	"souk/bus/policy"
+)
+
+// Ahead is the policy. It has no opinion and no forecast.
+type Ahead struct {
+	turns policy.Kept[turn] // that have ended, and of which nothing was said yet, by session
+	from  int               // where Act goes on
+}
+
+// turn is one that has ended.
+type turn struct {
+	agent  policy.ID
+	tokens int           // of prompt and answer, as the next prompt has them
+	until  time.Duration // since 1970: later it is not worth it
+}
+
+// expects is how soon after a turn its next one is thought to come, at most: for those that come later
+// others' texts would be pushed out for long.
+const expects = 30 * time.Second
+
+// New remembers so many turns.
+func New(turns int) *Ahead { return &Ahead{turns: policy.NewKept[turn](turns)} }
+
+// Observe implements policy.Policy.
+func (a *Ahead) Observe(e policy.Event) {
+	switch e.Kind {
+	case policy.Served:
+		a.turns.Drop(e.Session)
+		if e.Session == 0 || e.Thought <= 0 || e.Stop == policy.StopCut || e.Usage.Output <= e.Thought {
+			return // all of it is held as it will be asked for, or there is nothing more than the prompt
+		}
+		t, _ := a.turns.Add(e.Client, e.Session)
+		*t = turn{e.Agent, e.Usage.Prompt + e.Usage.Output - e.Thought,
+			time.Duration(e.At.UnixNano()) + expects}
+	case policy.Arrived, policy.Failed, policy.Ended:
+		a.turns.Drop(e.Session)
+	}
+}
+
+// Score implements policy.Policy.
+func (*Ahead) Score(time.Time, policy.Item) float64 { return 0 }
+
+// Predict implements policy.Policy.
+func (*Ahead) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
+	return to
+}
+
+// Act implements policy.Policy: each turn once.
+func (a *Ahead) Act(now time.Time, r policy.Room, to []policy.Effect) []policy.Effect {
+	tokens, from := r.Tokens, len(to)
+	for looked := 0; looked < a.turns.Places() && len(to)-from < r.Effects && r.Work.Take(1); looked++ {
+		if a.from++; a.from >= a.turns.Places() {
+			a.from = 0
+		}
+		key, t := a.turns.At(a.from)
+		if t == nil {
+			continue
+		}
+		if until := time.Unix(0, int64(t.until)); now.Before(until) && t.tokens <= tokens {
+			tokens -= t.tokens
+			to = append(to, policy.Effect{Kind: policy.Warm, Agent: t.agent, Session: key, Tokens: t.tokens,
+				Until: until, Why: policy.BySession})
+		}
+		a.turns.Drop(key)
+	}
+	return to
+}

@@ -1,0 +1,86 @@
+package prefix
+
+import "math/bits"
+
+// byMark is who holds each mark: a map that takes little room however often marks come and go. A mark stands
+// at its place among all, or as soon behind it as there was room.
+type byMark struct {
+	all []entry
+	n   int
+}
+
+// entry is a mark and who holds it; nobody: it is free.
+type entry struct {
+	key uint64
+	holders
+}
+
+// full is the part of all, in tenths, that are in use when there is room for a quarter more.
+const full = 8
+
+func (m *byMark) begins(key uint64) int {
+	const golden = 0x9e3779b97f4a7c15 // spreads marks that differ in few bits
+	key *= golden
+	place, _ := bits.Mul64(key^key>>32, uint64(len(m.all)))
+	return int(place)
+}
+
+func (m *byMark) next(at int) int {
+	if at++; at == len(m.all) {
+		return 0
+	}
+	return at
+}
+
+// at is where a mark stands, or would.
+func (m *byMark) at(key uint64) int {
+	at := m.begins(key)
+	for m.all[at].n > 0 && m.all[at].key != key {
+		at = m.next(at)
+	}
+	return at
+}
+
+func (m *byMark) get(key uint64) holders {
+	if m.n == 0 {
+		return holders{}
+	}
+	return m.all[m.at(key)].holders
+}
+
+// set says who holds a mark: somebody does.
+func (m *byMark) set(key uint64, h holders) {
+	if 10*(m.n+1) > full*len(m.all) {
+		before := m.all
+		m.all = make([]entry, max(16, len(before)+len(before)/4))
+		for i := range before {
+			if e := &before[i]; e.n > 0 {
+				m.all[m.at(e.key)] = *e
+			}
+		}
+	}
+	e := &m.all[m.at(key)]
+	if e.n == 0 {
+		m.n++
+	}
+	*e = entry{key, h}
+}
+
+// remove has nobody hold a mark. Those that stand behind it and may stand sooner then move up.
+func (m *byMark) remove(key uint64) {
+	at := m.at(key)
+	m.n--
+	m.all[at] = entry{}
+	behind := func(a, b int) int { // how far a stands behind b
+		if a -= b; a < 0 {
+			a += len(m.all)
+		}
+		return a
+	}
+	for next := m.next(at); m.all[next].n > 0; next = m.next(next) {
+		if behind(next, m.begins(m.all[next].key)) >= behind(next, at) {
+			m.all[at], m.all[next] = m.all[next], entry{}
+			at = next
+		}
+	}
+}

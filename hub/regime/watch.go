@@ -1,0 +1,324 @@
+package regime
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"souk/market"
+)
+
+const (
+	// Every is how often the signals are read (anarchy, 6.2).
+	Every = 5 * time.Second
+	// intervals of that are kept. A reading is of one, of two, four, eight or all, until it has enough.
+	intervals = 12
+	enough    = 20  // observations
+	fresh     = 0.3 // the newest reading's part of the mean (Eq. 10)
+	tail      = 0.99
+	most      = 1e6 // of a reading: one mad clock is forgotten within minutes
+	hour      = int(time.Hour / Every)
+	// fewest readings of an hour's quietest tenth: before there are so many, nobody knows what is quiet
+	fewest = 12
+
+	upAfter   = 2 // readings above a threshold
+	downAfter = 6 // readings below margin of it, so that no state is left downward within 30 s
+	margin    = 0.8
+	stays     = 30 * time.Second
+)
+
+// thresholds of the mean reading: the first is of transition, the second of saturated. Those of slowdown and
+// ttft are the paper's 0.3 s and 2 s by its 55 ms; those of price and backlog are chosen.
+var thresholds = [signals][2]float64{Slowdown: {5, 36}, TTFT: {5, 36}, Price: {0.1, 1}, Backlog: {1, 10}}
+
+// detector follows one signal.
+type detector struct {
+	theta [2]float64
+	mean  float64 // the readings', exponentially weighted
+	state State
+	since int64 // when it began, by the clock of whoever asks
+	above int   // readings in a row with the mean above the threshold to the next state
+	under int   // and under that to this one, by the margin
+}
+
+// add takes a reading in. One that is no number, or below zero, is none.
+func (d *detector) add(now int64, reading float64) {
+	if !(reading >= 0) {
+		return
+	}
+	d.mean = float64(fresh*min(reading, most)) + float64((1-fresh)*d.mean)
+	if d.state < Saturated && d.mean > d.theta[d.state] {
+		d.above++
+	} else {
+		d.above = 0
+	}
+	if d.state > Below && d.mean < margin*d.theta[d.state-1] {
+		d.under++
+	} else {
+		d.under = 0
+	}
+	switch {
+	case d.above >= upAfter:
+		d.enter(d.state+1, now)
+	case d.under >= downAfter && now-d.since >= int64(stays):
+		d.enter(d.state-1, now)
+	}
+}
+
+func (d *detector) enter(s State, now int64) {
+	d.state, d.since, d.above, d.under = s, now, 0, 0
+}
+
+// buckets of a histogram: eight to an octave, from 2^-24 up. So a quantile is right to a sixteenth.
+const (
+	octaves = 64
+	lowest  = (1023 - 24) * 8
+)
+
+// counts is a histogram of numbers above zero.
+type counts struct {
+	n  int
+	of [octaves * 8]uint32
+}
+
+func (c *counts) add(x float64, times int) {
+	i := min(max(0, int(math.Float64bits(x)>>49)-lowest), len(c.of)-1)
+	c.of[i] += uint32(times)
+	c.n += times
+}
+
+func (c *counts) addAll(o *counts) {
+	if o.n == 0 {
+		return
+	}
+	c.n += o.n
+	for i, k := range o.of {
+		c.of[i] += k
+	}
+}
+
+// quantile is the number that so many of all are at or below. Of fewer than a hundred the largest is not the
+// 0.99: one alone says nothing.
+func (c *counts) quantile(q float64) float64 {
+	left := int(q * float64(c.n-1))
+	for i, k := range c.of {
+		if left -= int(k); left < 0 {
+			return math.Float64frombits(uint64(i+lowest)<<49) * (1 + 1.0/16)
+		}
+	}
+	return math.NaN()
+}
+
+// interval is what was observed in a time.
+type interval struct {
+	slowdowns, firsts counts
+	prices            counts
+	cost              float64 // of those awards
+	served            int
+	turned            int // tasks that were sent away at once
+}
+
+// Watch reads the signals of one hub. It reads no clock: a moment is nanoseconds of one that never goes back.
+type Watch struct {
+	acts  Signal
+	tests [signals]detector
+	past  [intervals]interval // the one at hand first, from at on
+	at    int
+	next  int64 // when the one at hand ends; 0: none has begun
+
+	waits   interval // tasks that wait now
+	longest [2]float64
+	waiting int
+	sum     interval  // scratch
+	lows    []float64 // readings of first tokens within an hour, the oldest at low
+	low     int
+	sorted  []float64 // scratch
+}
+
+// NewWatch begins below the knee.
+func NewWatch(c Control) *Watch {
+	w := &Watch{}
+	w.acts, _ = signal(c.Signal)
+	for i := range w.tests {
+		w.tests[i].theta = thresholds[i]
+	}
+	w.tests[Slowdown].mean, w.tests[TTFT].mean = 1, 1
+	return w
+}
+
+// State is the regime, by the signal that acts.
+func (w *Watch) State() State { return w.tests[w.acts].state }
+
+// Reading is what a signal says: its state, and the mean of its readings.
+func (w *Watch) Reading(s Signal) (State, float64) { return w.tests[s].state, w.tests[s].mean }
+
+// Readings are of all signals, by name.
+func (w *Watch) Readings() (all []Reading) {
+	for i := range w.tests {
+		d := &w.tests[i]
+		all = append(all, Reading{Signal(i).String(), d.state.String(), d.state, d.mean})
+	}
+	return all
+}
+
+// Reading is what a signal says, for people.
+type Reading struct {
+	Signal, State string
+	Level         State `json:"-"`
+	Mean          float64
+}
+
+// Served observes a task that was served, with the time from its coming to its first token and the one that
+// an idle agent was expected to take. Where one of them is not above zero nothing is known of its time.
+func (w *Watch) Served(first, idle time.Duration) {
+	x := &w.past[w.at]
+	x.served++
+	x.time(first, idle, 1)
+}
+
+// Missed observes a task that waited for so long, and was not served.
+func (w *Watch) Missed(waited, idle time.Duration) { w.past[w.at].time(waited, idle, 1) }
+
+// Turned observes a task that was sent away for want of room. It counts as long as the longest that waits.
+func (w *Watch) Turned() { w.past[w.at].turned++ }
+
+func (x *interval) time(first, idle time.Duration, times int) {
+	if first <= 0 || idle <= 0 || times <= 0 {
+		return
+	}
+	x.firsts.add(first.Seconds(), times)
+	x.slowdowns.add(float64(first)/float64(idle), times)
+}
+
+// Priced observes an award with its slot price and cost.
+func (w *Watch) Priced(price, cost market.Credits) {
+	x := &w.past[w.at]
+	x.prices.add(float64(max(0, price)), 1)
+	x.cost += float64(max(0, cost))
+}
+
+// Due reports whether it is time for a reading: then all that wait are to be told of by Waits, and Read ends
+// it.
+func (w *Watch) Due(now int64) bool {
+	if w.next == 0 {
+		w.next = now + int64(Every)
+	}
+	return now >= w.next
+}
+
+// Waits tells of so many tasks that have waited for so long now.
+func (w *Watch) Waits(waited, idle time.Duration, times int) {
+	w.waiting += times
+	if waited <= 0 || idle <= 0 {
+		return
+	}
+	w.waits.time(waited, idle, times)
+	w.longest[0] = max(w.longest[0], waited.Seconds())
+	w.longest[1] = max(w.longest[1], float64(waited)/float64(idle))
+}
+
+// Read reads all signals, and begins the next interval. After a while without any, in which nobody watched,
+// it is one reading, and what was observed before is too old.
+func (w *Watch) Read(now int64) {
+	if turned := w.past[w.at].turned; turned > 0 && w.waits.firsts.n > 0 {
+		w.waits.firsts.add(w.longest[0], turned)
+		w.waits.slowdowns.add(w.longest[1], turned)
+	}
+	slow, first := w.times()
+	price, backlog := w.price(), w.backlog()
+	w.tests[Slowdown].add(now, slow)
+	w.tests[TTFT].add(now, first)
+	w.tests[Price].add(now, price)
+	w.tests[Backlog].add(now, backlog)
+	steps := 1 + (now-w.next)/int64(Every)
+	w.next += steps * int64(Every)
+	for range min(steps, intervals) {
+		w.at = (w.at + 1) % intervals
+		w.past[w.at] = interval{}
+	}
+	w.waits, w.longest, w.waiting = interval{}, [2]float64{}, 0
+}
+
+// back is the interval that was so many before the one at hand.
+func (w *Watch) back(k int) *interval { return &w.past[(w.at-k+intervals)%intervals] }
+
+// window adds up what add takes of the intervals, the latest first, until there is enough, and returns how
+// many that took.
+func (w *Watch) window(add func(*interval), n *int) int {
+	k := 0
+	for wide := 1; ; wide = min(2*wide, intervals) {
+		for ; k < wide; k++ {
+			add(w.back(k))
+		}
+		if *n >= enough || wide == intervals {
+			return k
+		}
+	}
+}
+
+// idle reports whether nothing was served for a minute, and nothing waits.
+func (w *Watch) idle() bool {
+	for i := range w.past {
+		if w.past[i].served+w.past[i].turned > 0 {
+			return false
+		}
+	}
+	return w.waiting == 0
+}
+
+// times reads how long first tokens take: by idle agents, and by the quietest tenth of an hour.
+func (w *Watch) times() (slow, first float64) {
+	w.sum = w.waits
+	w.window(func(x *interval) { w.sum.slowdowns.addAll(&x.slowdowns); w.sum.firsts.addAll(&x.firsts) },
+		&w.sum.firsts.n)
+	if w.sum.firsts.n == 0 {
+		if w.idle() {
+			return 1, 1
+		}
+		return math.NaN(), math.NaN()
+	}
+	slow, first = w.sum.slowdowns.quantile(tail), w.sum.firsts.quantile(tail)
+	if len(w.lows) < hour {
+		w.lows = append(w.lows, first)
+	} else {
+		w.lows[w.low] = first
+		w.low = (w.low + 1) % hour
+	}
+	if len(w.lows) < fewest {
+		return slow, math.NaN()
+	}
+	w.sorted = append(w.sorted[:0], w.lows...)
+	slices.Sort(w.sorted)
+	return slow, first / w.sorted[len(w.sorted)/10]
+}
+
+// price reads slot prices, by what an award costs.
+func (w *Watch) price() float64 {
+	w.sum.prices, w.sum.cost = counts{}, 0
+	w.window(func(x *interval) { w.sum.prices.addAll(&x.prices); w.sum.cost += x.cost }, &w.sum.prices.n)
+	switch n := w.sum.prices.n; {
+	case n == 0 && w.idle():
+		return 0
+	case n == 0 || w.sum.cost <= 0:
+		return math.NaN()
+	default:
+		if w.sum.prices.of[0] == uint32(n) { // all are zero
+			return 0
+		}
+		return w.sum.prices.quantile(tail) / (w.sum.cost / float64(n))
+	}
+}
+
+// backlog reads how long those who wait have to, at the rate at which tasks end. Where none does it is how
+// long they have waited.
+func (w *Watch) backlog() float64 {
+	served := 0
+	k := w.window(func(x *interval) { served += x.served }, &served)
+	switch {
+	case w.waiting == 0:
+		return 0
+	case served == 0:
+		return w.longest[0]
+	}
+	return float64(w.waiting) * Every.Seconds() * float64(k) / float64(served)
+}

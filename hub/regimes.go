@@ -1,0 +1,292 @@
+package hub
+
+import (
+	"time"
+
+	"souk/bus"
+	"souk/hub/predict"
+	"souk/hub/regime"
+	"souk/ledger"
+	"souk/market"
+)
+
+// regimes is what a Node knows of how full its domain is. Nothing of it reads a bid of the round at hand:
+// times of first tokens and the number of those who wait read none at all, and slot prices are those of
+// earlier rounds.
+type regimes struct {
+	watch *regime.Watch
+	done  []finished // that were served last, the oldest at the index next
+	next  int
+	roomy []*agent // scratch
+}
+
+// finished is a task that was served, for [Node.Window].
+type finished struct {
+	agent   string
+	at      int64 // by Node.nano
+	seconds float64
+	beside  int
+	shares  [regime.MostShares]shareOf
+}
+
+// shareOf is how much of a task's prompt an agent was believed to hold when the task was placed.
+type shareOf struct {
+	agent *agent
+	of    float32
+}
+
+// Regime is how full the domain is, by the signal that acts.
+func (n *Node) Regime() regime.State { return n.regimes.watch.State() }
+
+// params are the regime's parameters in the next round.
+func (n *Node) params() regime.Params {
+	return n.cfg.Regimes.Params(n.Regime(), n.cfg.Regime)
+}
+
+// mostWaiting is how many of those who wait a reading looks at, as evenly as it can: 1 ms.
+const mostWaiting = 256
+
+// observe reads the signals where it is time. It is asked before rounds, and a hub says its status once a
+// second, so it is seldom asked late.
+func (n *Node) observe() {
+	w := n.regimes.watch
+	if !w.Due(n.nano) {
+		return
+	}
+	before := w.State()
+	n.waitForSlots(w)
+	n.waitForTokens(w)
+	w.Read(n.nano)
+	if w.State() != before {
+		n.status.changed = true
+	}
+}
+
+// waitForSlots tells of the tasks for which no slot is free. One that could have a slot, and finds that dear,
+// is not kept waiting by others.
+func (n *Node) waitForSlots(w *regime.Watch) {
+	x := &n.regimes
+	x.roomy = x.roomy[:0]
+	for _, a := range n.roster {
+		if a.free(n) > 0 {
+			x.roomy = append(x.roomy, a)
+		}
+	}
+	every, i := 1+n.batch.All()/mostWaiting, 0
+	n.batch.Each(func(t *task, arrived time.Time) {
+		if i++; i%every != 0 {
+			return
+		}
+		if t.unseated.IsZero() {
+			for _, a := range x.roomy {
+				if a.suits(t) {
+					return
+				}
+			}
+		}
+		w.Waits(n.now.Sub(arrived), n.idleFirst(t), every)
+	})
+	clear(x.roomy)
+}
+
+// waitForTokens tells of the tasks that run and are believed to have no first token yet: on each agent those
+// that came last.
+func (n *Node) waitForTokens(w *regime.Watch) {
+	for _, a := range n.roster {
+		if len(a.holds) == 0 {
+			continue
+		}
+		k := min(a.queue.Load(n.nano).Waiting, len(a.holds))
+		for _, h := range a.holds[len(a.holds)-k:] {
+			if h.then.idle > 0 && h.task.only == nil {
+				w.Waits(n.now.Sub(h.task.arrived), h.then.idle, 1)
+			}
+		}
+	}
+}
+
+// idleFirst is how long the first token of a task would take on an idle agent: at home, or on the first that
+// serves it; 0 where none does.
+func (n *Node) idleFirst(t *task) time.Duration {
+	a := t.home
+	if a == nil || !a.open(n) || !a.suits(t) {
+		a = nil
+		for _, b := range n.roster {
+			if b.open(n) && b.suits(t) {
+				a = b
+				break
+			}
+		}
+	}
+	if a == nil {
+		return 0
+	}
+	held := a.expect(t)
+	first, _, _ := a.predictor.Idle(predict.Features{Prompt: t.msg.Prompt.Tokens + t.carried(),
+		Counted: held.tokens + t.carried(), Cached: held.cached, MaxTokens: t.msg.MaxTokens})
+	return first
+}
+
+// noteServed takes in how long a task took, and its first token, that was served.
+func (n *Node) noteServed(h *hold, c *bus.Completion) {
+	t, x := h.task, &n.regimes
+	if t.only != nil || t.msg == nil || t.carried() > 0 {
+		return
+	}
+	took := time.Duration(0) // nobody says
+	if c.TTFTUS > 0 && h.then.idle > 0 {
+		took = max(0, h.sent.Sub(t.arrived)) + min(time.Duration(c.TTFTUS)*time.Microsecond,
+			n.now.Sub(h.sent)+clocksDiffer)
+	}
+	x.watch.Served(took, h.then.idle)
+	f := finished{h.agent.id, n.nano, n.now.Sub(t.arrived).Seconds(), h.then.beside, h.then.shares}
+	if len(x.done) < regime.MostDone {
+		x.done = append(x.done, f)
+		return
+	}
+	x.done[x.next] = f
+	x.next = (x.next + 1) % len(x.done)
+}
+
+// placing is what a round knew of a task that it placed; nothing of one that the journal alone tells of.
+type placing struct {
+	idle   time.Duration // to its first token, where nothing else is in hand
+	beside int           // tasks that ran on its agent
+	shares [regime.MostShares]shareOf
+}
+
+// placing says it of a task that is placed in this round.
+func (n *Node) placing(t *task, a *agent, q *quote) (p placing) {
+	p.idle, _, _ = a.predictor.Idle(q.features)
+	p.beside = len(a.holds)
+	c, k := &n.crowd, 0
+	holds := n.heldOf(t)
+	for i := range holds {
+		h := &holds[i]
+		if k == len(p.shares) || int(h.Place) >= len(c.places) || c.places[h.Place] == 0 {
+			continue
+		}
+		a := c.stands[c.places[h.Place]-1].agent
+		if held := h.of(a, t, c.round); held.cached > 0 {
+			p.shares[k] = shareOf{a, float32(held.cached) / float32(held.tokens)}
+			k++
+		}
+	}
+	return p
+}
+
+// Windows is how long the window of [Node.Window] is.
+const Windows = time.Minute
+
+// Window is what was served of late, for an estimate of what a better assignment would have saved. It is made
+// for whoever estimates that elsewhere: no decision reads it.
+func (n *Node) Window() (w regime.Window) {
+	numbers := map[string]int{}
+	for i := range n.regimes.done {
+		f := &n.regimes.done[i]
+		if f.at < n.nano-int64(Windows) {
+			continue
+		}
+		k, ok := numbers[f.agent]
+		if !ok {
+			a := n.lookup(f.agent)
+			if a == nil || len(numbers) == regime.MostAgents {
+				continue
+			}
+			k = len(numbers)
+			numbers[f.agent] = k
+			w.Slots = append(w.Slots, max(1, a.slots))
+		}
+		w.Done = append(w.Done, regime.Done{Agent: k, Seconds: f.seconds, Beside: f.beside})
+	}
+	done := 0
+	for i := range n.regimes.done {
+		f := &n.regimes.done[i]
+		if _, ok := numbers[f.agent]; !ok || f.at < n.nano-int64(Windows) {
+			continue
+		}
+		for k, s := range f.shares {
+			if s.agent == nil {
+				break
+			}
+			if number, ok := numbers[s.agent.id]; ok {
+				w.Done[done].Shares[k] = regime.Share{Agent: int32(number), Of: s.of}
+			}
+		}
+		done++
+	}
+	return w
+}
+
+// regimeSets adds to what policies set in a round what the regime charged, where it follows the load: with
+// it the record names what was charged, and in which regime.
+func (n *Node) regimeSets(r *market.Round, all []ledger.Set) []ledger.Set {
+	state := n.Regime()
+	if !n.cfg.Regimes.Adapt || state == regime.Below || n.params().Idle() {
+		return all
+	}
+	s := &n.round
+	in, by := map[market.TaskID]bool{}, map[ledger.Set]market.Credits{}
+	for _, t := range r.Tasks {
+		in[t.ID] = true
+	}
+	for _, x := range all {
+		by[ledger.Set{Task: x.Task, Agent: x.Agent}] = x.Toll
+	}
+	for i := range s.pairs {
+		p := &s.pairs[i]
+		t, a := s.tasks[p.task].id, s.agents[p.agent].id
+		if !in[t] {
+			continue
+		}
+		toll := p.toll - p.parts.Sum() - by[ledger.Set{Task: string(t), Agent: a}]
+		if toll < 0 {
+			all = append(all, ledger.Set{Policy: "regime-" + state.String(), Task: string(t), Agent: a,
+				Toll: toll})
+		}
+	}
+	ledger.SortSets(all)
+	return all
+}
+
+// noteUnserved takes in a task that waited for a slot in vain.
+func (n *Node) noteUnserved(t *task, code bus.Code) {
+	if t.only == nil && (code == bus.CodeNoRoom || code == bus.CodeOutbid) {
+		n.regimes.watch.Missed(n.now.Sub(t.arrived), n.idleFirst(t))
+	}
+}
+
+// rho is how many tokens the tasks that run and wait have with their expected answers, by those that the
+// agents' caches hold (anarchy, Prop. 5); 0 where no agent says what its cache holds.
+func (n *Node) rho() float64 {
+	tokens, room := 0, 0
+	for _, a := range n.roster {
+		if a.joined {
+			room += a.reg.KVTokens
+		}
+		for _, h := range a.holds {
+			tokens += h.rec.Prompt + h.rec.Output
+		}
+	}
+	if room == 0 {
+		return 0
+	}
+	n.batch.Each(func(t *task, _ time.Time) { tokens += t.msg.Prompt.Tokens + t.carried() })
+	return float64(tokens) / float64(room)
+}
+
+// RegimeStats says how full the domain is.
+type RegimeStats struct {
+	State       string
+	Level       int // 0 below the knee, 1 in transition, 2 saturated
+	Temperature float64
+	Overlap     float64
+	Rho         float64 // tokens of tasks that run and wait, by those that caches hold
+	Readings    []regime.Reading
+}
+
+func (n *Node) regimeStats() RegimeStats {
+	s, p := n.Regime(), n.params()
+	return RegimeStats{State: s.String(), Level: int(s), Temperature: p.Temperature, Overlap: p.Overlap,
+		Rho: n.rho(), Readings: n.regimes.watch.Readings()}
+}

@@ -1,0 +1,201 @@
+package hub
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/hub/regime"
+	"souk/ledger"
+	"souk/market"
+)
+
+// crowded plays tasks that come at a steady rate for some time, and which agents of eight slots together
+// serve in 400 ms each, a few of which end at a time: twenty a second at most. Task i is worth what worths
+// says. It returns what the signals read every second.
+func crowded(t *testing.T, rate float64, length time.Duration, worths func(i int) market.Credits,
+	change func(*Config)) (*house, []string) {
+	h := newHouse(t, change)
+	for _, id := range []string{"a-1", "a-2"} {
+		h.join(id, "llama", 4, 0.9, card(1, 1, 4))
+	}
+	type running struct {
+		d  bus.Dispatch
+		at time.Time
+	}
+	var runs []running
+	var read []string
+	seq := uint64(0)
+	for i, end, next := 0, h.now.Add(length), h.now; h.now.Before(end); {
+		for ; !next.After(h.now); i++ {
+			client := fmt.Sprint("c-", i%40)
+			h.prepaid[client] = 1000 * market.Credit
+			h.must(h.step(h.task(client, fmt.Sprint("t-", i), inNoHurry, worth(worths(i)))))
+			next = next.Add(time.Duration(float64(time.Second) / rate))
+		}
+		h.pass(20 * time.Millisecond)
+		for _, d := range h.dispatched {
+			h.accept(d)
+			runs = append(runs, running{d, h.now.Add(400 * time.Millisecond)})
+		}
+		h.dispatched = nil
+		for h.now.Sub(start)%(100*time.Millisecond) == 0 && len(runs) > 0 && !runs[0].at.After(h.now) {
+			d := runs[0].d
+			runs = runs[1:]
+			h.must(h.n.Step(h.now, completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 20})))
+		}
+		h.run() // several slots may be free at once
+		if h.now.Sub(start)%time.Second == 0 {
+			seq++
+			for _, a := range []string{"a-1", "a-2"} {
+				h.must(h.summary(a, seq, func(s *bus.Summary) {
+					s.InFlight = len(h.n.lookup(a).holds)
+				}))
+			}
+			line := ""
+			for _, r := range h.n.regimes.watch.Readings() {
+				line += fmt.Sprintf("%s %s %.6g; ", r.Signal, r.State, r.Mean)
+			}
+			read = append(read, line)
+		}
+	}
+	return h, read
+}
+
+func alike(int) market.Credits { return market.Credit }
+
+// Twice what the agents can serve is seen within 15 s, said in the status, and half of it never.
+func TestARegimeIsSeenAndSaid(t *testing.T) {
+	h, _ := crowded(t, 10, 20*time.Second, alike, nil)
+	if h.n.Regime() != regime.Below || h.status.Regime != "below" {
+		t.Errorf("%s at half of what there is; the status says %q", h.n.Regime(), h.status.Regime)
+	}
+	h, read := crowded(t, 40, 16*time.Second, alike, nil)
+	if h.n.Regime() == regime.Below || h.status.Regime != h.n.Regime().String() {
+		t.Errorf("%s at twice of what there is; the status says %q: %s", h.n.Regime(), h.status.Regime,
+			read[len(read)-1])
+	}
+	if s := h.n.Stats().Regime; s.State != h.n.Regime().String() || s.Rho <= 0 || s.Temperature != 0 {
+		t.Errorf("stats %+v", s)
+	}
+	w := h.n.Window()
+	if len(w.Done) < 200 || len(w.Slots) != 2 || !(w.PoA(regime.Theirs) > 1) {
+		t.Errorf("%d tasks on %d agents: %v", len(w.Done), len(w.Slots), w.PoA(regime.Theirs))
+	}
+}
+
+// Whose tasks are worth how much moves no signal but that of slot prices: terms are dealt out otherwise, and
+// scaled. Tasks are alike in all else, else others would wait.
+func TestNoBidMovesARegime(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	worths := make([]market.Credits, 700)
+	for i := range worths {
+		worths[i] = market.Credit/2 + market.Credits(rng.Int64N(int64(market.Credit)))
+	}
+	of := func(i int) market.Credits { return worths[i] }
+	without := func(read []string) (times, prices []string) { // the readings of slot prices apart
+		for _, line := range read {
+			rest := ""
+			for part := range strings.SplitSeq(line, "; ") {
+				if strings.HasPrefix(part, "price") {
+					prices = append(prices, part)
+				} else {
+					rest += part + "; "
+				}
+			}
+			times = append(times, rest)
+		}
+		return times, prices
+	}
+	_, read := crowded(t, 24, 25*time.Second, of, nil)
+	times, prices := without(read)
+	if !strings.Contains(times[len(times)-1], regime.Transition.String()) {
+		t.Fatalf("nobody waits: the test sees nothing: %s", times[len(times)-1])
+	}
+	_, read = crowded(t, 24, 25*time.Second, func(i int) market.Credits { return 7 * worths[i] }, nil)
+	scaled, _ := without(read)
+	rng.Shuffle(len(worths), func(i, j int) { worths[i], worths[j] = worths[j], worths[i] })
+	_, read = crowded(t, 24, 25*time.Second, of, nil)
+	got, moved := without(read)
+	for i := range got {
+		// who waits is another, and how many do, and for how long at most is nearly not
+		if s := states(times[i]); states(got[i]) != s || states(scaled[i]) != s {
+			t.Errorf("after %d s: %s; worths dealt out otherwise: %s; scaled: %s", i, times[i], got[i],
+				scaled[i])
+		}
+	}
+	if slices.Equal(prices, moved) {
+		t.Error("slot prices are the same whatever is bid: the test sees nothing")
+	}
+}
+
+// states are those of a line of readings.
+func states(line string) (all string) {
+	for part := range strings.SplitSeq(line, "; ") {
+		if words := strings.Fields(part); len(words) > 1 {
+			all += words[0] + " " + words[1] + "; "
+		}
+	}
+	return all
+}
+
+// Where tolls follow the load, what the regime charged is in the record of each round with the regime's name,
+// and the audit finds nothing amiss; below the knee, and where its parameters leave rounds as they are, the
+// records are the same byte by byte as where nothing follows.
+func TestWhatARegimeChargesIsRecorded(t *testing.T) {
+	play := func(rate float64, control regime.Control) (*house, []byte) {
+		h, _ := crowded(t, rate, 25*time.Second, alike, func(c *Config) { c.Regimes = control })
+		var data []byte
+		for i := range h.frames {
+			data = ledger.AppendFrame(data, &h.frames[i])
+		}
+		return h, data
+	}
+	control := regime.DefaultControl()
+	_, calm := play(10, control)
+	_, off := play(40, control)
+	control.Adapt = true
+	if _, on := play(10, control); !bytes.Equal(on, calm) {
+		t.Error("below the knee a regime that may charge changes records")
+	}
+	h, _ := play(40, control)
+	h.audited()
+	charged := map[string]int{}
+	for _, f := range h.frames {
+		for _, r := range f.Records {
+			if r.Round == nil {
+				continue
+			}
+			for _, s := range r.Round.Set {
+				charged[s.Policy]++
+			}
+			for _, aw := range r.Round.Outcome.Awards {
+				_, toll, _, _ := r.Round.Round.Tolls(aw)
+				named := market.Credits(0)
+				for _, s := range r.Round.Set {
+					if s.Task == string(aw.Task) && s.Agent == string(aw.Agent) {
+						named = s.Toll
+					}
+				}
+				if toll != named {
+					t.Errorf("round %d: the regime's toll of %s is %d, and %d is named", r.Round.Round.Number,
+						aw.Task, toll, named)
+				}
+			}
+		}
+	}
+	if charged["regime-transition"] == 0 {
+		t.Errorf("charged: %v", charged)
+	}
+	control.Transition, control.Saturated = regime.Default(), regime.Default()
+	if _, on := play(40, control); !bytes.Equal(on, off) {
+		t.Error("parameters that leave rounds as they are change records")
+	}
+}

@@ -1,0 +1,134 @@
+package games
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/hub/regime"
+	"souk/integration/replay/virtual"
+)
+
+// Behind a real hub twice the knee is seen within 15 s, whatever comes before.
+func TestTwiceTheKneeIsSeenByTheHub(t *testing.T) {
+	for seed := range uint64(2) {
+		if after, err := Detection(seed); err != nil || after <= 0 || after > 15*time.Second {
+			t.Errorf("seed %d: seen after %v: %v", seed, after, err)
+		}
+	}
+}
+
+// An hour at 0.8 of the knee changes nothing.
+func TestAnHourBelowTheKnee(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an hour of virtual time takes half a minute")
+	}
+	said, err := knee{output: 2000}.times(1, time.Hour, 0.8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(said) < 3000 {
+		t.Fatalf("the hub said %d times how it is", len(said))
+	}
+	if s := highest(said); s != regime.Below {
+		t.Errorf("%s at 0.8 of the knee", s)
+	}
+}
+
+// The paper's router takes the least of its costs, or draws by them.
+func TestTheRouterDraws(t *testing.T) {
+	costs := []float64{30, 10, 20}
+	share := func(tau float64) (of [3]float64) {
+		d := newDynamo(3, regime.Params{Temperature: tau, Overlap: 1}, 1)
+		for range 20_000 {
+			of[d.draw(costs)] += 1.0 / 20_000
+		}
+		return of
+	}
+	if got := share(0); got[1] < 0.999 {
+		t.Errorf("at temperature 0: %v", got)
+	}
+	got := share(0.5)
+	a, b, c := math.Exp(-1/0.5), 1.0, math.Exp(-0.5/0.5)
+	for i, want := range []float64{a, b, c} {
+		if want /= a + b + c; math.Abs(got[i]-want) > 0.02 {
+			t.Errorf("at temperature 0.5: %v, want %v of engine %d", got, want, i)
+		}
+	}
+}
+
+// The paper's controller goes up on a sustained rise, and down again.
+func TestThePublishedController(t *testing.T) {
+	a := &adaptive{}
+	now := virtual.Start
+	feed := func(first time.Duration, readings int) regime.State {
+		for range readings {
+			for range 50 {
+				a.first(first)
+			}
+			now = now.Add(regime.Every)
+			a.read(now)
+		}
+		return a.state
+	}
+	a.read(now)
+	if s := feed(50*time.Millisecond, 20); s != regime.Below {
+		t.Errorf("%s at 50 ms", s)
+	}
+	if s := feed(time.Second, 1); s != regime.Below {
+		t.Errorf("%s after one reading above", s)
+	}
+	if s := feed(time.Second, 8); s != regime.Transition {
+		t.Errorf("%s at a second", s)
+	}
+	if s := feed(10*time.Second, 8); s != regime.Saturated {
+		t.Errorf("%s at ten", s)
+	}
+	if s := feed(50*time.Millisecond, 30); s != regime.Below {
+		t.Errorf("%s at 50 ms again", s)
+	}
+}
+
+// The window of the paper's estimate explains its plateaus: 2.46 s an answer are 7.5 with two engines and
+// 14.8 with five.
+func TestThePlateausOfThePaper(t *testing.T) {
+	for engines, want := range map[int]float64{2: 7.47, 5: 14.7} {
+		var done []*virtual.Request
+		for i := range 320 {
+			r := &virtual.Request{ID: i, Engine: i % engines, Done: 2460 * time.Millisecond}
+			r.Prompt, r.Cached = 128, 128
+			done = append(done, r)
+		}
+		if got := counted(done, engines); math.Abs(got/want-1) > 0.02 {
+			t.Errorf("%d engines: %.2f, the paper has %v", engines, got, want)
+		}
+	}
+}
+
+// The same seed gives the same figures, and the page has a table of what was played.
+func TestARunIsThePagesTable(t *testing.T) {
+	job := job{topology: Five, rule: theirs, load: "16", parts: []part{{"", span{ramp, ramp + 20*time.Second}}},
+		setting: Five.steady(16, 20*time.Second), watched: span{0, ramp}}
+	one, err := job.run(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := job.run(1); err != nil || !reflect.DeepEqual(one, again) {
+		t.Errorf("the same seed gives %+v and %+v: %v", one, again, err)
+	}
+	if f := one[0].Seeds[0]; math.Abs(f.InFlight-16) > 0.2 || math.Abs(f.Rate*f.Latency-16) > 0.5 || f.PoA < 1 {
+		t.Errorf("by Little's law %+v is not of 16 callers", f)
+	}
+	dir := t.TempDir()
+	if err := Write(dir, "2", Made{Command: "lab", Seeds: 1, Rows: one}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "games.md"))
+	if err != nil || !strings.Contains(string(page), "| 1P/5D | dynamo, adaptive | 16 |") {
+		t.Errorf("the page has no such row: %v", err)
+	}
+}
