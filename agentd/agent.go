@@ -185,8 +185,9 @@ func (a *Agent) Healthy(generated *int64) {
 	a.healthy(bus.StateReady)
 }
 
-// Evicts takes in how many blocks the engine has given up so far, and how long nobody had asked for them then,
-// in seconds, all together. What is not a number, or goes down, says nothing: the engine has started again.
+// Evicts takes in how many blocks the engine has given up so far, and how long nobody had asked for them
+// then, in seconds, all together. What is not a number, or goes down, says nothing: the engine has started
+// again.
 func (a *Agent) Evicts(blocks, idle float64) {
 	e := &a.evicts
 	if n, s := blocks-e.blocks, idle-e.idle; n > 0 && s >= 0 && e.seen {

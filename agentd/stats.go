@@ -81,8 +81,8 @@ type AgentStats struct {
 	InFlight int        `json:"in_flight"`
 	Pending  int        `json:"pending"` // completions not acknowledged
 	Cache    CacheStats `json:"cache"`
-	// how long nobody had asked for what its engine gives up of its cache: a session that stays away for longer
-	// finds nothing; 0: the engine does not tell
+	// how long nobody had asked for what its engine gives up of its cache: a session that stays away for
+	// longer finds nothing; 0: the engine does not tell
 	EvictAge time.Duration `json:"evict_age"`
 	TTFT50   time.Duration `json:"ttft_p50"`
 	TTFT99   time.Duration `json:"ttft_p99"`

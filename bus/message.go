@@ -566,8 +566,8 @@ const (
 // given (vLLM's /v1/chat/completions/derender, there with --enable-scale-out).
 const Parsers = "parsers"
 
-// Split is the feature of an agent whose engine has the prompts of its tasks computed by others, which hand over
-// keys and values.
+// Split is the feature of an agent whose engine has the prompts of its tasks computed by others, which hand
+// over keys and values.
 const Split = "split"
 
 // Touches is the feature of an agent that uses again what its engine holds of a session, where a hub has it

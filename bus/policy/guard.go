@@ -141,8 +141,8 @@ func (g *Guard) Observe(e Event) {
 	g.call(e.At, "Observe", func() { g.policy.Observe(e) })
 }
 
-// Score writes what the policy says of each item in order: 0 for no opinion, Never or Hold where that may be. All of
-// them are one call for Enters.
+// Score writes what the policy says of each item in order: 0 for no opinion, Never or Hold where that may be.
+// All of them are one call for Enters.
 func (g *Guard) Score(now time.Time, items []Item, scores []float64) {
 	clear(scores)
 	if !g.On(now) || len(items) == 0 {

@@ -32,8 +32,8 @@ type Policy interface {
 // Never is the score of an item that must lose. Only hooks that ask for bits take it; others have no opinion.
 const Never = -1.0
 
-// Hold is the score of a pair whose task is to stay out of the round at hand, as others go first. What is said
-// of one pair of a task counts for all.
+// Hold is the score of a pair whose task is to stay out of the round at hand, as others go first. What is
+// said of one pair of a task counts for all.
 const Hold = -2.0
 
 // ID names an agent, a client, a session, a role or a tool: a hash of its name, so that no name is passed on.

@@ -71,6 +71,6 @@ share of it.`,
 	c.Flags().IntVar(&o.Markets, "markets", o.Markets,
 		"markets simulated for each case, each from its own seed; means are reported")
 	c.AddCommand(forecastCommand(), cachesageCommand(), hintsCommand(), aheadCommand(),
-		gamesCommand())
+		gamesCommand(), policiesCommand())
 	return c
 }

@@ -120,8 +120,8 @@ func TestNoOpinionIsByAge(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		run := func(p policy.Policy) string {
 			rng = rand.New(rand.NewPCG(seed, 1))
-			e := newEngine(engineConfig{profile: Profile{Base: 1e6}, maxSeqs: 3, maxBatched: 64, evict: p}, 24, 4,
-				1)
+			cfg := engineConfig{profile: Profile{Base: 1e6}, maxSeqs: 3, maxBatched: 64, evict: p}
+			e := newEngine(cfg, 24, 4, 1)
 			var log strings.Builder
 			now := time.Unix(0, 0)
 			for range 300 {
@@ -313,8 +313,8 @@ func TestAdapters(t *testing.T) {
 		return q
 	}
 	e := newEngine(engineConfig{profile: Profile{Base: 1e6}, maxSeqs: 4, maxBatched: 64,
-		adapters: Adapters{Names: []string{"a", "b", "c"}, AtOnce: 1, Loaded: 2, Load: 10 * time.Second}}, 100, 4,
-		1)
+		adapters: Adapters{Names: []string{"a", "b", "c"}, AtOnce: 1, Loaded: 2, Load: 10 * time.Second}},
+		100, 4, 1)
 	if got, want := draw(e, using(1, 1), using(2, 2), using(3, 0), using(4, 1)),
 		"tt\n..tt\ntt\ntt"; got != want {
 		t.Errorf("one adapter in a step: got\n%s\nwant\n%s", got, want)
@@ -369,7 +369,7 @@ func TestPoolBehindAServer(t *testing.T) {
 	from := now
 	q = ask(1, 25, 1)
 	run(q)
-	// of 25 tokens 20 are known where prompts are computed, as its own answer is not, and 20 where it is given
+	// of 25 tokens 20 are known where prompts are computed, as no answer is, and 20 where it is given
 	if got := now.Sub(from); got != (1+4+1)*time.Second || q.run.Cached != 20 {
 		t.Errorf("a second turn took %v, %d cached", got, q.run.Cached)
 	}

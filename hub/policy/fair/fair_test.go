@@ -144,7 +144,7 @@ func BenchmarkObserve(b *testing.B) {
 	x := town{New(), start}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		x.Observe(policy.Event{Kind: policy.EventKind(1 + i%3), At: start.Add(time.Duration(i) * time.Millisecond),
-			Client: policy.ID(i/3) % 500, Agent: 1})
+		x.Observe(policy.Event{Kind: policy.EventKind(1 + i%3),
+			At: start.Add(time.Duration(i) * time.Millisecond), Client: policy.ID(i/3) % 500, Agent: 1})
 	}
 }

@@ -68,7 +68,8 @@ func TestNoToAndFro(t *testing.T) {
 	}
 }
 
-// Where too few engines are of the kind that a role wants, so that it waits, it goes anywhere until it does not.
+// Where too few engines are of the kind that a role wants, so that it waits, it goes anywhere until it does
+// not.
 func TestWhoWaitsGoesAnywhere(t *testing.T) {
 	p := New(Default())
 	turn := func(n int, first time.Duration) string {
@@ -96,11 +97,13 @@ func TestNonsense(t *testing.T) {
 		t.Errorf("%d bytes a role", size)
 	}
 	p := New(Default())
-	p.Observe(policy.Event{Kind: policy.Served, Client: 9, Role: 7, Usage: market.Usage{Prompt: 1, Output: 1}})
+	p.Observe(policy.Event{Kind: policy.Served, Client: 9, Role: 7,
+		Usage: market.Usage{Prompt: 1, Output: 1}})
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 200_000 {
 		p.Observe(policy.Event{Kind: policy.EventKind(rng.IntN(9)), Client: 2, Role: rng.Uint64(),
-			Usage: market.Usage{Prompt: rng.IntN(100) - 50, Cached: rng.IntN(100) - 50, Output: rng.IntN(9) - 4}})
+			Usage: market.Usage{Prompt: rng.IntN(100) - 50, Cached: rng.IntN(100) - 50,
+				Output: rng.IntN(9) - 4}})
 	}
 	if p.roles.Get(7, false) == nil || p.roles.Len() > mostRoles {
 		t.Errorf("of another's role %v is known, %d in all", p.roles.Get(7, false), p.roles.Len())

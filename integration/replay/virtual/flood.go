@@ -28,6 +28,10 @@ type FloodFigures struct {
 	Served, Sent   int     // of the flood
 }
 
+func (f *FloodFigures) columns() []float64 {
+	return []float64{float64(f.Tasks), float64(f.Refused), f.P50, f.P99, float64(f.Sent), float64(f.Served)}
+}
+
 // playFlood plays a market, and looks at what came while it was flooded.
 func playFlood(s Setting, rule string) (f FloodFigures, err error) {
 	like, ok, err := variant(rule)

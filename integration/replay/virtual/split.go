@@ -23,9 +23,9 @@ func mixed(engines int, pools []int, rate float64, seed uint64) (Setting, error)
 		return s
 	}
 	s := Setting{Scripts: []*Script{script("reader", 6000, 60), script("writer", 100, 400)},
-		Rate: rate, Clients: 12, Length: 60 * time.Second, Warm: 10 * time.Second, Seed: seed,
-		Engine: EngineConfig{Profile: profile, Slots: 48, MaxBatched: profile.MaxNumBatchedTokens, Blocks: 32768,
-			BlockSize: blockSize}, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second}
+		Rate: rate, Clients: 12, Length: 40 * time.Second, Warm: 10 * time.Second, Seed: seed,
+		Engine: EngineConfig{Profile: profile, Slots: 48, MaxBatched: profile.MaxNumBatchedTokens,
+			Blocks: 32768, BlockSize: blockSize}, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second}
 	s.Engines = engines
 	for _, prefill := range pools {
 		s.Engines -= prefill
