@@ -96,8 +96,8 @@ func TestTwiceTheKneeIsSeen(t *testing.T) {
 }
 
 // No state changes in an hour at 0.8 of what can be served, with 128 slots: with 64 tasks wait for
-// one now and
-// then, many times as long as they would for a first token, and that is seen in two hours of three.
+// one now and then, many times as long as they would for a first token, and that is seen in two hours of
+// three.
 func TestNothingChangesBelowTheKnee(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
