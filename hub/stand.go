@@ -334,7 +334,7 @@ func (n *Node) fastest() {
 			if c.toldOf(g) == g.size {
 				continue
 			}
-			if f, p := g.first.fastest, g.first.predictor; f.asked == c.asked {
+			if f, p := g.first.fastest, g.first.predictor; f.asked == c.asked && f.computes <= o.computes {
 				if o.stays+p.Soonest(o.first, g.burden.All) >= f.service {
 					break // the others of the lane delay it more
 				}
