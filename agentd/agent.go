@@ -338,7 +338,8 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		a.prefills++
 		a.ahead += h.ahead
 		if d.WatchMS > 0 {
-			a.watched = append(a.watched, watched{id: d.Hold, within: time.Duration(d.WatchMS) * time.Millisecond})
+			a.watched = append(a.watched, watched{id: d.Hold,
+				within: time.Duration(d.WatchMS) * time.Millisecond})
 		}
 		if h.unsure = a.engine.Marks() == 0; h.unsure {
 			a.unsure++

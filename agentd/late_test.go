@@ -63,8 +63,8 @@ func TestLateHoldsAreNamed(t *testing.T) {
 	}
 }
 
-// A hub has a task back as long as the engine has said nothing of it, whether its answer comes in pieces or as
-// a whole; then nothing of it goes out any more. An engine that said nothing at all meanwhile hangs.
+// A hub has a task back as long as the engine has said nothing of it, whether its answer comes in pieces or
+// as a whole; then nothing of it goes out any more. An engine that said nothing at all meanwhile hangs.
 func TestALateTaskIsGivenUp(t *testing.T) {
 	for _, stream := range []bool{true, false} {
 		make := func() *Stream {

@@ -43,11 +43,12 @@ func (s *workflowsServed) String() string {
 }
 
 // Two or three vLLM servers of few blocks, named by VLLM_TOUCH_URLS, play recorded logs of agents that work
-// together, eight logs side by side and a second between two steps, with touches off and on: of each log every
-// role is a session, which has all that was said before behind what its role begins with, and names who comes
-// next. Prompts have an eighth of the recorded tokens, and logs of more than 600 are left out, or they would
-// not fit: what is meant is --num-gpu-blocks-override 96 --max-model-len 2976, of 32 tokens a block. Nothing
-// may fail, touches are paid by nobody but the hub's own client, and what they compute anew stays little.
+// together, eight logs side by side and a second between two steps, with touches off and on: of each log
+// every role is a session, which has all that was said before behind what its role begins with, and names
+// who comes next. Prompts have an eighth of the recorded tokens, and logs of more than 600 are left out, or
+// they would not fit: what is meant is --num-gpu-blocks-override 96 --max-model-len 2976, of 32 tokens a
+// block. Nothing may fail, touches are paid by nobody but the hub's own client, and what they compute anew
+// stays little.
 func TestTouchesAtRealEngines(t *testing.T) {
 	if os.Getenv("VLLM_TOUCH_URLS") == "" {
 		t.Skip("VLLM_TOUCH_URLS names no vLLM servers")
@@ -55,7 +56,8 @@ func TestTouchesAtRealEngines(t *testing.T) {
 	urls := strings.Split(os.Getenv("VLLM_TOUCH_URLS"), ",")
 	for _, file := range []string{"whowhen-generated.jsonl.gz", "tau-calls.jsonl.gz"} {
 		for _, on := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/touches %v", strings.TrimSuffix(file, ".jsonl.gz"), on), func(t *testing.T) {
+			name := fmt.Sprintf("%s/touches %v", strings.TrimSuffix(file, ".jsonl.gz"), on)
+			t.Run(name, func(t *testing.T) {
 				for _, u := range urls {
 					if r, err := http.Post(u+"/reset_prefix_cache", "", nil); err != nil {
 						t.Fatal(err)

@@ -250,7 +250,8 @@ agents:
 		t.Errorf("general: %+v, %v", general, err)
 	}
 	math, err := c.hub(c.Domains[1])
-	if err != nil || !math.Seats.Sessions || !math.Seats.Touches || math.MaxAgents != 7 || math.Hub != "math-1" {
+	if err != nil || !math.Seats.Sessions || !math.Seats.Touches || math.MaxAgents != 7 ||
+		math.Hub != "math-1" {
 		t.Errorf("math: %+v, %v", math, err)
 	}
 	a, err := c.Agents[0].config("http://engine", "m")
