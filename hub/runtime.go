@@ -237,7 +237,8 @@ func (n *Node) do(e *runtimepolicy.Effect) bool {
 			return false
 		}
 		warm := e.Kind == runtimepolicy.Warm
-		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks, Warm: warm}}) == 0 {
+		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks, Warm: warm,
+			Held: e.Held / max(1, a.reg.BlockSize)}}) == 0 {
 			return false
 		}
 		if warm {

@@ -15,7 +15,8 @@ import (
 type Touch struct {
 	Key    uint64
 	Blocks int
-	Warm   bool // they are not thought to be there: they are computed ahead
+	Warm   bool // not all of them are thought to be there: they are computed ahead
+	Held   int  // of a warm one, those that are
 }
 
 // Incoming is a task that is about to be sent to an agent, or may be.
