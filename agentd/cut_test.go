@@ -90,6 +90,54 @@ func TestCallsAreReadApart(t *testing.T) {
 	}
 }
 
+// With a stop string an engine says tokens, and their log probabilities, before their text: as many letters as
+// may be the beginning of that string. They are not passed on before that text has been read.
+func TestTokensBeforeTheirText(t *testing.T) {
+	const answer = "it is secret-123, or so I have heard from others"
+	for _, pattern := range []string{`secret-\d{3}`, `nothing`} {
+		for _, stop := range []string{"0123456789abcdefghij", ""} {
+			r := cutting(t, pattern)
+			r.watch.lag = lagOf(fmt.Appendf(nil, `{"stop":[%q,"x"]}`, stop))
+			if one := lagOf(fmt.Appendf(nil, `{"stop":%q}`, stop)); one != r.watch.lag {
+				t.Errorf("%q alone: %d, among others %d", stop, one, r.watch.lag)
+			}
+			var chunks []Chunk
+			for i := range answer {
+				c := event(fmt.Sprintf(`{"index":0,"delta":{},"logprobs":{"content":[{"token":%q}]}}`, answer[i:i+1]))
+				if at := i - max(0, len(stop)-1); at >= 0 {
+					c.Text = answer[at : at+1]
+				}
+				chunks = append(chunks, c)
+			}
+			chunks = append(chunks, Chunk{Text: answer[len(answer)-max(0, len(stop)-1):], Finish: true})
+			var spelt, text string
+			count := 0
+			var why error
+			for _, c := range chunks {
+				var out *bus.Chunk
+				if out, why = r.Take(c); out != nil {
+					text, count = text+out.Text, count+out.Count
+					for _, x := range out.Extra {
+						token, _, _ := strings.Cut(strings.SplitAfter(string(x.Choice), `"token":"`)[1], `"`)
+						spelt += token
+					}
+				}
+				if why != nil {
+					break
+				}
+			}
+			if pattern == "nothing" {
+				if why != nil || text != answer || spelt != answer || count != len(answer) {
+					t.Errorf("stop %q: %v, %q, spelt %q, %d tokens", stop, why, text, spelt, count)
+				}
+			} else if why != errCaught || !strings.HasPrefix("it is ", text) || !strings.HasPrefix("it is ", spelt) ||
+				count != len(spelt) {
+				t.Errorf("stop %q: %v, %q, spelt %q, %d tokens", stop, why, text, spelt, count)
+			}
+		}
+	}
+}
+
 // What a pattern finds is cut before it, also where a class of it has halves of letters, which no text has.
 func TestHalvesOfLetters(t *testing.T) {
 	for _, p := range []string{`abc[a-z\x{D800}]{4}`, `ab[\x{0}-\x{DFFF}]c`} {

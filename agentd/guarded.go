@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"time"
+	"unicode/utf8"
 
 	"souk/agentd/policy"
 	"souk/agentd/policy/guard"
@@ -88,7 +89,7 @@ func (a *Agent) watch(d *bus.Dispatch) *watch {
 	if by == nil {
 		return nil
 	}
-	return &watch{by: by}
+	return &watch{by: by, lag: lagOf(d.Task.Body)}
 }
 
 // watch holds back what the engine said of an answer as long as that may begin a match: whole chunks, so that
@@ -100,12 +101,14 @@ type watch struct {
 	read  [guard.Lanes]int
 	free  [guard.Lanes]int // so far nothing begins a match
 	call  int              // the tool call that is read, by its index
+	lag   int              // bytes by which the text may come later than its tokens
 }
 
 // piece is a chunk that is held back, and how far each lane goes with it.
 type piece struct {
 	Chunk
-	to [guard.Lanes]int
+	to  [guard.Lanes]int
+	all int // bytes of all lanes together when its tokens have been read, whatever comes later than they do
 }
 
 // nowhere is beyond all that a lane has.
@@ -147,7 +150,7 @@ func (w *watch) pass(now time.Time, c Chunk) (Chunk, error) {
 			end(lane)
 		}
 	}
-	w.held = append(w.held, piece{c, w.read})
+	w.held = append(w.held, piece{c, w.read, sum(&w.read) + w.lag})
 	w.count += c.Count
 	if caught {
 		return w.cut(&at), errCaught
@@ -175,7 +178,32 @@ func (w *watch) passes(p *piece) bool {
 			return false
 		}
 	}
-	return true
+	return p.all <= sum(&w.free)
+}
+
+func sum(lanes *[guard.Lanes]int) (n int) {
+	for _, x := range lanes {
+		n += x
+	}
+	return n
+}
+
+// lagOf is how much later the text of an answer may come than its tokens, which log probabilities spell: vLLM
+// keeps as many letters back as may be the beginning of a stop string.
+func lagOf(body []byte) (bytes int) {
+	var asked struct{ Stop json.RawMessage }
+	var all []string
+	if json.Unmarshal(body, &asked) != nil {
+		return 0
+	}
+	if json.Unmarshal(asked.Stop, &all) != nil {
+		all = make([]string, 1)
+		json.Unmarshal(asked.Stop, &all[0]) // else there is none
+	}
+	for _, s := range all {
+		bytes = max(bytes, utf8.UTFMax*(utf8.RuneCountInString(s)-1))
+	}
+	return bytes
 }
 
 // cut is what is passed on where matches begin at these places of the lanes: the chunks before them, and the
@@ -187,9 +215,13 @@ func (w *watch) cut(at *[guard.Lanes]int) (out Chunk) {
 		for lane, to := range p.to {
 			before[lane] = to <= at[lane]
 		}
-		if before == [guard.Lanes]bool{true, true, true} {
+		switch whole := before == [guard.Lanes]bool{true, true, true}; {
+		case whole && p.all <= sum(&w.free):
 			join(&out, &p.Chunk)
 			continue
+		case whole: // its tokens may be the match's, and without them nobody pays for its text
+			w.drop()
+			return out
 		}
 		from := p.to[guard.Text] - len(p.Text)
 		if before[guard.Thought] && before[guard.Calls] && at[guard.Text] > from {
