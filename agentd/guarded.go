@@ -2,7 +2,9 @@ package agentd
 
 import (
 	"encoding/json"
+	"math"
 	"time"
+	"unicode/utf8"
 
 	"souk/agentd/policy"
 	"souk/agentd/policy/guard"
@@ -87,7 +89,7 @@ func (a *Agent) watch(d *bus.Dispatch) *watch {
 	if by == nil {
 		return nil
 	}
-	return &watch{by: by}
+	return &watch{by: by, lag: lagOf(d.Task.Body)}
 }
 
 // watch holds back what the engine said of an answer as long as that may begin a match: whole chunks, so that
@@ -98,42 +100,60 @@ type watch struct {
 	count int // tokens of these
 	read  [guard.Lanes]int
 	free  [guard.Lanes]int // so far nothing begins a match
+	call  int              // the tool call that is read, by its index
+	lag   int              // bytes by which the text may come later than its tokens
 }
 
 // piece is a chunk that is held back, and how far each lane goes with it.
 type piece struct {
 	Chunk
-	to [guard.Lanes]int
+	to  [guard.Lanes]int
+	all int // bytes of all lanes together when its tokens have been read, whatever comes later than they do
 }
+
+// nowhere is beyond all that a lane has.
+const nowhere = math.MaxInt
 
 // pass takes a chunk in, and returns what may be passed on by now. The error says that what follows may not,
 // and that the answer ends.
 func (w *watch) pass(now time.Time, c Chunk) (Chunk, error) {
-	said := lanes(&c)
-	caught, in, at := false, guard.Text, 0
+	at, spoke, caught := [guard.Lanes]int{nowhere, nowhere, nowhere}, [guard.Lanes]bool{}, false
 	look := func(lane guard.Lane, held int, cut bool) {
-		w.free[lane] = w.read[lane] - held
-		if cut && !caught {
-			caught, in, at = true, lane, w.free[lane]
+		if w.free[lane] = w.read[lane] - held; cut {
+			at[lane], caught = w.free[lane], true
 		}
 	}
-	for lane, text := range said {
-		if l := guard.Lane(lane); text != "" {
-			w.read[lane] += len(text)
-			held, cut := w.by.Add(now, l, text)
-			look(l, held, cut)
-		} else if c.Text != "" || len(c.Extra) > 0 { // another lane goes on: nothing waits for this one
+	end := func(lane guard.Lane) {
+		if at[lane] == nowhere {
+			held, cut := w.by.End(now, lane)
+			look(lane, held, cut)
+		}
+	}
+	parts := w.parts(&c)
+	for _, p := range parts {
+		if p.anew {
+			end(p.lane)
+		}
+		spoke[p.lane] = true
+		if at[p.lane] != nowhere {
+			continue
+		}
+		w.read[p.lane] += len(p.text)
+		held, cut := w.by.Add(now, p.lane, p.text)
+		look(p.lane, held, cut)
+	}
+	for lane := range guard.Lanes {
+		if len(parts) > 0 && !spoke[lane] { // another goes on: nothing waits for this one
 			w.free[lane] = w.read[lane]
 		}
-		if c.Finish && !caught {
-			held, cut := w.by.End(now, guard.Lane(lane))
-			look(guard.Lane(lane), held, cut)
+		if c.Finish {
+			end(lane)
 		}
 	}
-	w.held = append(w.held, piece{c, w.read})
+	w.held = append(w.held, piece{c, w.read, sum(&w.read) + w.lag})
 	w.count += c.Count
 	if caught {
-		return w.cut(in, at), errCaught
+		return w.cut(&at), errCaught
 	}
 	return w.release(c.Finish), nil
 }
@@ -158,20 +178,54 @@ func (w *watch) passes(p *piece) bool {
 			return false
 		}
 	}
-	return true
+	return p.all <= sum(&w.free)
 }
 
-// cut is what is passed on where a match begins at a place of a lane: the chunks before it, and the text
-// before it of its own, whose tokens nobody pays for.
-func (w *watch) cut(in guard.Lane, at int) (out Chunk) {
+func sum(lanes *[guard.Lanes]int) (n int) {
+	for _, x := range lanes {
+		n += x
+	}
+	return n
+}
+
+// lagOf is how much later the text of an answer may come than its tokens, which log probabilities spell: vLLM
+// keeps as many letters back as may be the beginning of a stop string.
+func lagOf(body []byte) (bytes int) {
+	var asked struct{ Stop json.RawMessage }
+	var all []string
+	if json.Unmarshal(body, &asked) != nil {
+		return 0
+	}
+	if json.Unmarshal(asked.Stop, &all) != nil {
+		all = make([]string, 1)
+		json.Unmarshal(asked.Stop, &all[0]) // else there is none
+	}
+	for _, s := range all {
+		bytes = max(bytes, utf8.UTFMax*(utf8.RuneCountInString(s)-1))
+	}
+	return bytes
+}
+
+// cut is what is passed on where matches begin at these places of the lanes: the chunks before them, and the
+// text before one of its own, whose tokens nobody pays for.
+func (w *watch) cut(at *[guard.Lanes]int) (out Chunk) {
 	for i := range w.held {
 		p := &w.held[i]
-		if p.to[in] <= at {
+		before := [guard.Lanes]bool{}
+		for lane, to := range p.to {
+			before[lane] = to <= at[lane]
+		}
+		switch whole := before == [guard.Lanes]bool{true, true, true}; {
+		case whole && p.all <= sum(&w.free):
 			join(&out, &p.Chunk)
 			continue
+		case whole: // its tokens may be the match's, and without them nobody pays for its text
+			w.drop()
+			return out
 		}
-		if from := p.to[guard.Text] - len(p.Text); in == guard.Text && at > from {
-			out.Text += p.Text[:at-from]
+		from := p.to[guard.Text] - len(p.Text)
+		if before[guard.Thought] && before[guard.Calls] && at[guard.Text] > from {
+			out.Text += p.Text[:at[guard.Text]-from]
 		}
 		break
 	}
@@ -197,15 +251,27 @@ func join(to, c *Chunk) {
 	to.Finish = to.Finish || c.Finish
 }
 
-// lanes are the texts of a chunk.
-func lanes(c *Chunk) (out [guard.Lanes]string) {
-	out[guard.Text] = c.Text
+// part is some of a lane's text in a chunk.
+type part struct {
+	lane guard.Lane
+	text string
+	anew bool // what was read of the lane before is another text
+}
+
+// parts are the texts of a chunk, none of them empty. The arguments of each tool call are a text; an engine
+// says one call after the other.
+func (w *watch) parts(c *Chunk) (all []part) {
+	thought := ""
+	if c.Text != "" {
+		all = append(all, part{guard.Text, c.Text, false})
+	}
 	for _, x := range c.Extra {
 		var said struct {
 			Delta struct {
 				Reasoning *string `json:"reasoning"` // as vLLM names it, and as it did
 				Former    string  `json:"reasoning_content"`
 				Calls     []struct {
+					Index    int
 					Function struct{ Arguments string } `json:"function"`
 				} `json:"tool_calls"`
 			} `json:"delta"`
@@ -214,13 +280,19 @@ func lanes(c *Chunk) (out [guard.Lanes]string) {
 			continue
 		}
 		if r := said.Delta.Reasoning; r != nil {
-			out[guard.Thought] += *r
+			thought += *r
 		} else {
-			out[guard.Thought] += said.Delta.Former
+			thought += said.Delta.Former
 		}
 		for _, call := range said.Delta.Calls {
-			out[guard.Calls] += call.Function.Arguments
+			if text := call.Function.Arguments; text != "" {
+				all = append(all, part{guard.Calls, text, call.Index != w.call})
+				w.call = call.Index
+			}
 		}
 	}
-	return out
+	if thought != "" {
+		all = append(all, part{guard.Thought, thought, false})
+	}
+	return all
 }

@@ -237,25 +237,17 @@ func (n *Node) do(e *runtimepolicy.Effect) bool {
 		if blocks == 0 { // nothing of it is in a cache
 			return false
 		}
-		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks}}) == 0 {
+		warm := e.Kind == runtimepolicy.Warm
+		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks, Warm: warm,
+			Held: e.Held / max(1, a.reg.BlockSize)}}) == 0 {
 			return false
 		}
-		if e.Kind == runtimepolicy.Warm {
-			n.warms(a)
+		if warm {
+			n.stats.Warmed++
 		}
 		return true
 	}
 	return false
-}
-
-// warms notes that the touch which was sent last is of what its agent has yet to compute: that it finds
-// little says nothing of what else is there.
-func (n *Node) warms(a *agent) {
-	id := fmt.Sprintf("touch-%d-%d", n.epoch, n.touched.made)
-	t := a.tab.sent[id]
-	t.warm = true
-	a.tab.sent[id] = t
-	n.stats.Warmed++
 }
 
 // policyFaults says which policies were turned off.

@@ -26,8 +26,8 @@ type Seeding struct {
 	Client string        `yaml:"client"`
 	Every  time.Duration `yaml:"every"`  // least time between two; 0: nothing is seeded
 	Within time.Duration `yaml:"within"` // as many dialogues are expected to begin alike as last so long
-	// an agent gets none of that client's money, for seeds, touches or questions, that asks more for them
-	// than so many times what the median of its model's other agents does; 0: it may ask what it likes
+	// an agent gets none of that client's money, for seeds, touches or questions, that asks more for them than
+	// so many times what the median of its model's agents of other owners does; 0: it may ask what it likes
 	Dearest float64 `yaml:"dearest"`
 }
 
@@ -171,14 +171,15 @@ func (n *Node) ownTask(m bus.Task, kind string, tokens int, a *agent) (*task, qu
 
 // fair reports whether an agent may have the money of the hub's own client for so many tokens. No client said
 // what they are worth, and nobody bids against the agent, so nothing but the others' cards bounds what it
-// asks. Of two in the middle the lesser counts; where it is alone there is nothing to compare it with.
+// asks: those of other owners, or one with several agents would say itself what is fair. Of two in the middle
+// the lesser counts; where its owner is alone there is nothing to compare it with.
 func (n *Node) fair(a *agent, prompt, output int) bool {
 	if n.cfg.Seed.Dearest == 0 {
 		return true
 	}
 	var others []market.Credits
 	for _, b := range n.roster {
-		if b != a && b.joined && b.reg.Model == a.reg.Model {
+		if b.owner != a.owner && b.joined && b.reg.Model == a.reg.Model {
 			others = append(others, market.WorstCase(b.price, prompt, output)+b.tariff)
 		}
 	}

@@ -59,7 +59,8 @@ type tab struct {
 type sentTouch struct {
 	session        uint64
 	tokens, blocks int
-	warm           bool // it is not thought to be there: see [Node.warms]
+	held           int // blocks that were thought to be there
+	warm           bool
 }
 
 // heldHere is how many holds are open that the hub is to end: those of the life before while it leads.
@@ -130,7 +131,11 @@ func (n *Node) sendTouches(a *agent, all []seat.Touch) (sent int) {
 		x.worst, x.touch, sent = worst, x.touch+1, sent+1
 		n.touched.made++
 		id := fmt.Sprintf("touch-%d-%d", n.epoch, n.touched.made)
-		x.sent[id] = sentTouch{session: one.Key, tokens: tokens, blocks: one.Blocks}
+		held := one.Blocks
+		if one.Warm {
+			held = min(held, one.Held)
+		}
+		x.sent[id] = sentTouch{one.Key, tokens, one.Blocks, held, one.Warm}
 		a.touching += one.Blocks
 		if a.touchesNow == nil {
 			a.touchesNow = map[uint64]bool{}
@@ -244,12 +249,11 @@ func (n *Node) touchEnded(x *tab, c *bus.Completion) error {
 		x.used.Prompt, x.used.Cached = x.used.Prompt+used.Prompt, x.used.Cached+used.Cached
 		x.used.Output++
 		x.ended++
-		switch n.found(a, t, used.Cached); {
-		case t.warm: // it was not expected to be there
-		case used.Cached >= t.tokens-2*max(1, a.reg.BlockSize):
-			s.Found++
-		default:
+		switch found := n.found(a, t, used.Cached); {
+		case !found:
 			s.Missed++
+		case !t.warm:
+			s.Found++
 		}
 		if took := time.Duration(c.TTFTUS) * time.Microsecond; took > 0 {
 			took = min(took, tabGrace)
@@ -265,20 +269,24 @@ func (n *Node) touchEnded(x *tab, c *bus.Completion) error {
 	return nil
 }
 
-// found notes that an agent has used again so many tokens of a session.
-func (n *Node) found(a *agent, t sentTouch, tokens int) {
+// found notes that an agent has used again so many tokens of a session, and reports whether these are as many
+// as were thought to be there. Of a text that is computed ahead that is the prompt of the turn before: who has
+// lost it, or says so each time to be paid for it again, is asked no more for a while, as after any touch.
+func (n *Node) found(a *agent, t sentTouch, tokens int) bool {
 	n.runtime.host.Touched(n.now, a.id, t.session, t.tokens, tokens)
 	size := max(1, a.reg.BlockSize)
 	a.touching = max(0, a.touching-t.blocks)
+	found := tokens >= (t.held-2)*size
 	if a.seats == nil {
-		return
+		return found
 	}
-	if !t.warm { // else what is missing says nothing of what else is
-		n.seats.table.Touched(n.clock(), a.seats, t.session, t.blocks, tokens/size)
+	if !t.warm || !found {
+		n.seats.table.Touched(n.clock(), a.seats, t.session, t.held, tokens/size)
 	}
 	if tokens > 0 {
 		a.belief.Used(t.session)
 	}
+	return found
 }
 
 // due implements timed: the second is over, or there is no more to wait for.

@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // Memo remembers results of tools, so that a call that an agent makes again is answered without the tool.
@@ -35,7 +37,8 @@ type Memo struct {
 type MemoConfig struct {
 	Tools   map[string]Tool
 	Entries int // results at most, and
-	// of all of them, arguments included; beyond either the one used longest ago goes. 0: 4096, 16 MB
+	// of all of them, arguments included; beyond either the one used longest ago goes. 0: 4096, 16 MB. What is
+	// larger than all may be is not remembered; below 0 nothing is.
 	Bytes int
 }
 
@@ -115,7 +118,7 @@ func (m *Memo) Call(ctx context.Context, scope, tool string, args []byte,
 		delete(m.flight, f)
 		m.wrote(scope, writes)
 		if ended && keeps && err == nil && !f.stale {
-			m.put(&memo{key, result, time.Now().Add(of.Keep)})
+			m.put(&memo{key, bytes.Clone(result), time.Now().Add(of.Keep)})
 		}
 	}()
 	result, err = call(ctx)
@@ -141,6 +144,9 @@ func (m *Memo) find(key memoKey, now time.Time) ([]byte, bool) {
 func (m *Memo) put(x *memo) {
 	if e, ok := m.by[x.memoKey]; ok {
 		m.drop(e)
+	}
+	if x.size() > m.c.Bytes || m.c.Entries < 1 {
+		return
 	}
 	m.by[x.memoKey] = m.used.PushFront(x)
 	for m.bytes += x.size(); m.bytes > m.c.Bytes || m.used.Len() > m.c.Entries; {
@@ -186,7 +192,8 @@ func (m *Memo) Forget(scope string) {
 const mostArgs = 64 << 10
 
 // canonicalJSON is one text for all that say the same: members by name, no space. Numbers stay as they are
-// written. An object that names a member twice is refused, since its readers do not agree what it says.
+// written. An object that names a member twice is refused, since its readers do not agree what it says, and so
+// is what is no text, or may be: it is read as the same sign, whatever it was.
 func canonicalJSON(data []byte) (string, error) {
 	if len(data) > mostArgs {
 		return "", fmt.Errorf("%d bytes of arguments, at most %d are remembered", len(data), mostArgs)
@@ -212,6 +219,9 @@ func canonical(d *json.Decoder, depth int) (any, error) {
 	case depth > 64:
 		return nil, errors.New("it is nested too deep")
 	}
+	if s, ok := t.(string); ok && strings.ContainsRune(s, utf8.RuneError) {
+		return nil, errors.New("it may not be text")
+	}
 	switch t {
 	case json.Delim('['):
 		all := []any{}
@@ -235,8 +245,11 @@ func canonical(d *json.Decoder, depth int) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			if _, twice := all[name.(string)]; twice {
+			switch _, twice := all[name.(string)]; {
+			case twice:
 				return nil, fmt.Errorf("%q is there twice", name)
+			case strings.ContainsRune(name.(string), utf8.RuneError):
+				return nil, errors.New("a name may not be text")
 			}
 			all[name.(string)] = v
 		}

@@ -67,7 +67,7 @@ type answer struct {
 }
 
 // errLeft is why a task is cancelled whose client has gone.
-var errLeft = errors.New("its client has left")
+var errLeft = errors.New("its client has left, or has closed its side of the connection")
 
 // prepare makes an answer ready for readers.
 func (s *Server) prepare(a *answer) {

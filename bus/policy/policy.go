@@ -175,6 +175,7 @@ type Effect struct {
 	Session ID
 	Role    ID
 	Tokens  int
+	Held    int       // of a Warm's tokens, those that the agent is thought to hold
 	Until   time.Time // of no use later; zero: whenever
 	Why     Why
 }

@@ -1,12 +1,12 @@
 package local
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 
 	"souk/agentd"
 	"souk/hub"
@@ -14,20 +14,20 @@ import (
 
 // Block is a block of a market's file that is read when it is known what it is laid over: the settings that a
 // part has in a file of its own, as deploy/README.md lists them.
-type Block struct{ text []byte }
+type Block struct{ node ast.Node }
 
-// UnmarshalYAML implements yaml.BytesUnmarshaler.
-func (b *Block) UnmarshalYAML(text []byte) error {
-	b.text = bytes.Clone(text)
+// UnmarshalYAML implements yaml.NodeUnmarshaler.
+func (b *Block) UnmarshalYAML(node ast.Node) error {
+	b.node = node
 	return nil
 }
 
 // over reads b over what is in v. Unknown fields are errors.
 func (b Block) over(v any) error {
-	if len(bytes.TrimSpace(b.text)) == 0 {
+	if b.node == nil {
 		return nil
 	}
-	if err := yaml.UnmarshalWithOptions(b.text, v, yaml.Strict()); err != nil {
+	if err := yaml.NodeToValue(b.node, v, yaml.Strict()); err != nil {
 		return errors.New(yaml.FormatError(err, false, false))
 	}
 	return nil

@@ -15,6 +15,8 @@ import (
 type Touch struct {
 	Key    uint64
 	Blocks int
+	Warm   bool // not all of them are thought to be there: they are computed ahead
+	Held   int  // of a warm one, those that are
 }
 
 // Incoming is a task that is about to be sent to an agent, or may be.
@@ -81,7 +83,7 @@ func (t *Table) Threatened(now time.Duration, a *Agent, r *Incoming, show func(T
 			left -= blocks
 			continue
 		}
-		show(Touch{key, blocks})
+		show(Touch{Key: key, Blocks: blocks})
 	}
 }
 

@@ -118,7 +118,7 @@ func longest(re *syntax.Regexp) (n int) {
 		}
 	case syntax.OpCharClass:
 		if len(re.Rune) > 0 {
-			n = utf8.RuneLen(min(re.Rune[len(re.Rune)-1], utf8.MaxRune))
+			n = runeBytes(re.Rune[len(re.Rune)-1])
 		}
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
 		n = utf8.UTFMax
@@ -137,13 +137,21 @@ func longest(re *syntax.Regexp) (n int) {
 }
 
 func widest(flags syntax.Flags, r rune) int {
-	n := utf8.RuneLen(r)
+	n := runeBytes(r)
 	if flags&syntax.FoldCase != 0 {
 		for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
-			n = max(n, utf8.RuneLen(o))
+			n = max(n, runeBytes(o))
 		}
 	}
 	return n
+}
+
+// runeBytes is how many bytes a rune has, or those below it at most: of halves of letters no text has any.
+func runeBytes(r rune) int {
+	if n := utf8.RuneLen(r); n > 0 {
+		return n
+	}
+	return 3
 }
 
 // matchesNothing reports whether the empty text matches.

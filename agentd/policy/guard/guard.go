@@ -309,9 +309,11 @@ func (l *Look) note(s *search, found uint64) {
 	}
 }
 
-// End says that the answer has no more: a match may end with it. As of Add.
+// End says that this text of the lane has no more: a match may end with it. As of Add. What is added after
+// that is another text.
 func (l *Look) End(of Lane) (held int, cut bool) {
 	x := &l.lanes[of]
+	defer func() { *x = lane{tail: x.tail[:0]} }()
 	if s := l.pair.flag; s != nil {
 		l.note(s, s.states[x.flag].ends)
 	}

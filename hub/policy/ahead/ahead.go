@@ -19,6 +19,7 @@ type Ahead struct {
 type turn struct {
 	agent  policy.ID
 	tokens int           // of prompt and answer, as the next prompt has them
+	prompt int           // of these, the prompt's, which the agent holds
 	until  time.Duration // since 1970: later it is not worth it
 }
 
@@ -38,7 +39,7 @@ func (a *Ahead) Observe(e policy.Event) {
 			return // all of it is held as it will be asked for, or there is nothing more than the prompt
 		}
 		t, _ := a.turns.Add(e.Client, e.Session)
-		*t = turn{e.Agent, e.Usage.Prompt + e.Usage.Output - e.Thought,
+		*t = turn{e.Agent, e.Usage.Prompt + e.Usage.Output - e.Thought, e.Usage.Prompt,
 			time.Duration(e.At.UnixNano()) + expects}
 	case policy.Arrived, policy.Failed, policy.Ended:
 		a.turns.Drop(e.Session)
@@ -67,7 +68,7 @@ func (a *Ahead) Act(now time.Time, r policy.Room, to []policy.Effect) []policy.E
 		if until := time.Unix(0, int64(t.until)); now.Before(until) && t.tokens <= tokens {
 			tokens -= t.tokens
 			to = append(to, policy.Effect{Kind: policy.Warm, Agent: t.agent, Session: key, Tokens: t.tokens,
-				Until: until, Why: policy.BySession})
+				Held: t.prompt, Until: until, Why: policy.BySession})
 		}
 		a.turns.Drop(key)
 	}
