@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/hub/line"
+	"souk/hub/predict"
 	"souk/ledger"
 	"souk/market"
 )
@@ -138,6 +139,58 @@ func TestATaskThatStopsLookingMissesNothing(t *testing.T) {
 	}
 }
 
+// Nor does it miss an agent whose first tokens come in time as often as not, and late in the mean.
+func TestATaskThatStopsLookingJudgesDeadlinesByTheMedian(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 46))
+	late := 0
+	for round := range 60 {
+		h := burst(t, r)
+		h.now = h.now.Add(20 * time.Millisecond)
+		h.n.advance(h.now)
+		n := h.n
+		f := predict.Features{Prompt: 100, Counted: 100, MaxTokens: 100}
+		for i := range 400 {
+			o := predict.Observation{Prompt: 100, Output: 40, TTFT: 50 * time.Millisecond,
+				ITL: 10 * time.Millisecond}
+			if i%10 < 3 {
+				o.TTFT = 500 * time.Millisecond
+			}
+			n.roster[i%len(n.roster)].predictor.Learn(f, o)
+		}
+		for _, x := range n.known {
+			n.unquote(x)
+		}
+		n.collect()
+		n.lineUp()
+		n.meet()
+		if n.crowd.quiet {
+			continue
+		}
+		for i, x := range n.round.tasks {
+			n.prospects(x)
+			usual, _ := n.bestOf(x)
+			if usual.Loss == 0 {
+				continue
+			}
+			x.left = usual.Time - time.Duration(1+r.IntN(150))*time.Millisecond
+			got, _ := n.better(int32(i), 0)
+			want, _ := n.bestOf(x)
+			if got != want {
+				t.Fatalf("seed %d, round %d: %s would have %+v by waiting, and finds %+v", seed, round, x.id,
+					want, got)
+			}
+			if want.Time > x.left {
+				late++
+			}
+		}
+	}
+	if late < 20 {
+		t.Errorf("seed %d: %d would wait for a first token that is late in the mean: the test sees little",
+			seed, late)
+	}
+}
+
 // bestOf looks at every agent for the task whose prospects were looked at: what it would have by waiting
 // where that is best, and what each agent is worth to it by its usual terms.
 func (n *Node) bestOf(t *task) (best market.Wait, usual map[*agent]market.Credits) {
@@ -193,7 +246,8 @@ func (n *Node) bestOf(t *task) (best market.Wait, usual map[*agent]market.Credit
 					c.tolls.Computed(o.computes-shortest[a.fastest]) + n.besideOthers(s, t)}
 			w.Price, w.Round = n.priceBefore(a, t.since)
 			w.Loss = w.Sum(n.cfg.Fee)
-			if at <= t.left && w.Loss > best.Loss {
+			early := q.forecast.TTFT - a.predictor.Half(q.forecast.TTFT)
+			if at-early <= t.left && w.Loss > best.Loss {
 				best = w
 			}
 		}
