@@ -103,7 +103,8 @@ func TestTokensBeforeTheirText(t *testing.T) {
 			}
 			var chunks []Chunk
 			for i := range answer {
-				c := event(fmt.Sprintf(`{"index":0,"delta":{},"logprobs":{"content":[{"token":%q}]}}`, answer[i:i+1]))
+				c := event(fmt.Sprintf(`{"index":0,"delta":{},"logprobs":{"content":[{"token":%q}]}}`,
+					answer[i:i+1]))
 				if at := i - max(0, len(stop)-1); at >= 0 {
 					c.Text = answer[at : at+1]
 				}
@@ -130,8 +131,8 @@ func TestTokensBeforeTheirText(t *testing.T) {
 				if why != nil || text != answer || spelt != answer || count != len(answer) {
 					t.Errorf("stop %q: %v, %q, spelt %q, %d tokens", stop, why, text, spelt, count)
 				}
-			} else if why != errCaught || !strings.HasPrefix("it is ", text) || !strings.HasPrefix("it is ", spelt) ||
-				count != len(spelt) {
+			} else if why != errCaught || !strings.HasPrefix("it is ", text) ||
+				!strings.HasPrefix("it is ", spelt) || count != len(spelt) {
 				t.Errorf("stop %q: %v, %q, spelt %q, %d tokens", stop, why, text, spelt, count)
 			}
 		}

@@ -37,8 +37,8 @@ func TestAnAgentThatFarmsTextsAhead(t *testing.T) {
 			h.must(h.step(c))
 			for range 3 {
 				h.pass(1100 * time.Millisecond)
-				h.must(h.step(&bus.Summary{Agent: "a-0", Boot: 1, Seq: uint64(h.now.UnixMilli()), State: bus.StateReady,
-					Slots: 8, Price: card(10, 1, 40)}))
+				h.must(h.step(&bus.Summary{Agent: "a-0", Boot: 1, Seq: uint64(h.now.UnixMilli()),
+					State: bus.StateReady, Slots: 8, Price: card(10, 1, 40)}))
 				for _, x := range due {
 					made[lies]++
 					c := &bus.Completion{Agent: "a-0", Boot: x.Dispatch.Boot, Hold: x.Dispatch.Hold,
@@ -56,7 +56,7 @@ func TestAnAgentThatFarmsTextsAhead(t *testing.T) {
 		paid[lies], _, _ = h.paidFor()
 		h.audited()
 	}
-	t.Logf("paid %s for %d texts ahead, of which a liar %s for %d", paid[false], made[false], paid[true], made[true])
+	t.Logf("paid %s for %d texts ahead, a liar %s for %d", paid[false], made[false], paid[true], made[true])
 	if paid[false] == 0 || paid[true] > 2*paid[false] {
 		t.Errorf("a liar is paid %s for texts ahead, where %s are due", paid[true], paid[false])
 	}

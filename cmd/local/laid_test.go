@@ -45,8 +45,8 @@ domains:
 
 // What a block may not say it does not say, in whatever way it is written.
 func TestABlockCannotRenameItsDomain(t *testing.T) {
-	for _, hub := range []string{`{labels: [other]}`, `{labels: [math, other]}`, `{labels: [other, sums]}`, `{labels: []}`,
-		`{domain: other}`, `{hub: x}`, `{journal: x}`, `{general: true}`} {
+	for _, hub := range []string{`{labels: [other]}`, `{labels: [math, other]}`, `{labels: [other, sums]}`,
+		`{labels: []}`, `{domain: other}`, `{hub: x}`, `{journal: x}`, `{general: true}`} {
 		c, err := readMarket(t, `
 domains:
   - {name: math, labels: [math, sums], hub: `+hub+`}
@@ -82,13 +82,15 @@ domains:
 
 // A slip in a block is told by its place in the file.
 func TestASlipInABlock(t *testing.T) {
-	for hub, want := range map[string]string{"    hub:\n      seed: {every: 1s}\n      fees: 1\n": "[6:7] unknown field",
+	for hub, want := range map[string]string{
+		"    hub:\n      seed: {every: 1s}\n      fees: 1\n": "[6:7] unknown field",
 		"    hub: 7\n": "[4:10]", "    hub: [a]\n": "[4:10]"} {
 		c, err := readMarket(t, "domains:\n  - name: general\n    general: true\n"+hub)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = c.hub(c.Domains[0]); err == nil || !strings.Contains(err.Error(), "domain general: hub: "+want) {
+		if _, err = c.hub(c.Domains[0]); err == nil ||
+			!strings.Contains(err.Error(), "domain general: hub: "+want) {
 			t.Errorf("%q: %v, want %s", hub, err, want)
 		}
 	}
