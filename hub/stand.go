@@ -594,7 +594,8 @@ func (n *Node) soonest(l *lane, may func(*group, *prospect, time.Duration) bool,
 			continue
 		}
 		next := &c.stands[g.stands[0]]
-		// and no deadline keeps it from being looked at: half of its first tokens may come far sooner than that
+		// and no deadline keeps it from being looked at: half of its first tokens may come far
+		// sooner than that
 		c.rough = prospect{group: next.group, quote: o, serves: true, ttft: least, service: o.stays + least,
 			early: never, queue: g.burden.Queue}
 		if !may(g, &c.rough, next.next) {

@@ -269,9 +269,10 @@ func (n *Node) touchEnded(x *tab, c *bus.Completion) error {
 	return nil
 }
 
-// found notes that an agent has used again so many tokens of a session, and reports whether these are as many
-// as were thought to be there. Of a text that is computed ahead that is the prompt of the turn before: who has
-// lost it, or says so each time to be paid for it again, is asked no more for a while, as after any touch.
+// found notes that an agent has used again so many tokens of a session, and reports whether these are as
+// many as were thought to be there. Of a text that is computed ahead that is the prompt of the turn
+// before: who has lost it, or says so each time to be paid for it again, is asked no more for a while, as
+// after any touch.
 func (n *Node) found(a *agent, t sentTouch, tokens int) bool {
 	n.runtime.host.Touched(n.now, a.id, t.session, t.tokens, tokens)
 	size := max(1, a.reg.BlockSize)
