@@ -10,8 +10,9 @@ import (
 	"souk/market"
 )
 
-// An agent that says of each answer that it reasoned, and of each text that it is to compute ahead that it had
-// nothing of it, not even of the prompt that it was just paid for, is not paid like that again and again.
+// An agent that says of each answer that it reasoned, and of each text that it is to compute ahead that it
+// had nothing of it, not even of the prompt that it was just paid for, is not paid like that again and
+// again.
 func TestAnAgentThatFarmsTextsAhead(t *testing.T) {
 	paid := map[bool]market.Credits{}
 	made := map[bool]int{}
