@@ -68,9 +68,12 @@ type shadow struct {
 func (n *Node) SetCanaries(all []Canary) { n.explore.canaries = slices.Clone(all) }
 
 // newExplores draws by a key of its own, so that what is drawn moves no other secret of the hub.
-func newExplores(seed [32]byte) explores {
-	sum := sha256.Sum256(append([]byte("explore"), seed[:]...))
-	return explores{key: binary.LittleEndian.Uint64(sum[:])}
+func newExplores(seed [32]byte) explores { return explores{key: secretOf(seed, "explore")} }
+
+// secretOf is a number by a hub's seed, for one use.
+func secretOf(seed [32]byte, use string) uint64 {
+	sum := sha256.Sum256(append([]byte(use), seed[:]...))
+	return binary.LittleEndian.Uint64(sum[:])
 }
 
 // draw is a number from 0 to 1 by the hub's seed, and the bits that it was made of.

@@ -183,6 +183,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 			fastest: map[*fastest]least{}},
 		stats: newStats(), explore: newExplores(seed),
 	}
+	n.prefixes.Spread(secretOf(seed, "marks"))
 	n.regimes.watch = regime.NewWatch(cfg.Regimes)
 	n.runtime.host = policy.New(cfg.Policies, &knownPolicies, cfg.MaxKnown)
 	n.runtime.tick.owner = &n.runtime

@@ -74,7 +74,7 @@ type session struct {
 // New returns an empty belief about an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
 func (x *Index) New(block, capacity int) *Belief {
 	return x.settle(&Belief{index: x, block: max(1, block), capacity: max(0, capacity),
-		most: x.limits.marks(capacity), use: recency.Empty(),
+		byHash: names{by: x.spread}, most: x.limits.marks(capacity), use: recency.Empty(),
 		sessions: map[uint64]*list.Element{}, recent: list.New()})
 }
 

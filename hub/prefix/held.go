@@ -2,9 +2,24 @@ package prefix
 
 import "math/bits"
 
+// spread says where a mark's place is. Who sends tasks, or says what it holds, chooses the marks; it does not
+// know the spread, so it cannot have many of them at one place, where each search would pass all of them.
+type spread uint64
+
+// place is where a mark's is, of so many.
+func (s spread) place(key uint64, of int) int {
+	const golden = 0x9e3779b97f4a7c15 // spreads marks that differ in few bits
+	key ^= uint64(s)
+	key = (key ^ key>>32) * golden
+	key = (key ^ key>>29) * (uint64(s) | 1)
+	place, _ := bits.Mul64(key^key>>32, uint64(of))
+	return int(place)
+}
+
 // byMark is who holds each mark: a map that takes little room however often marks come and go. A mark stands
 // at its place among all, or as soon behind it as there was room.
 type byMark struct {
+	by  spread
 	all []entry
 	n   int
 }
@@ -18,12 +33,7 @@ type entry struct {
 // full is the part of all, in tenths, that are in use when there is room for a quarter more.
 const full = 8
 
-func (m *byMark) begins(key uint64) int {
-	const golden = 0x9e3779b97f4a7c15 // spreads marks that differ in few bits
-	key *= golden
-	place, _ := bits.Mul64(key^key>>32, uint64(len(m.all)))
-	return int(place)
-}
+func (m *byMark) begins(key uint64) int { return m.by.place(key, len(m.all)) }
 
 func (m *byMark) next(at int) int {
 	if at++; at == len(m.all) {

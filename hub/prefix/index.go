@@ -57,6 +57,7 @@ func (l Limits) Validate() error {
 // Not for concurrent use.
 type Index struct {
 	limits Limits
+	spread spread
 	own    table     // by what was sent to agents and served there
 	told   table     // by what they say, and by the short form of a mark
 	agents []*Belief // by place; nil: it is free
@@ -143,6 +144,13 @@ func (x *Index) change(short uint64) {
 	x.changes++
 	x.changed[short%changedKept] = x.changes
 	x.asked = nil
+}
+
+// Spread has the index find marks by a secret of its hub, so that nobody can make them hard to find. It is for
+// an index that knows no agent, and changes nothing that it says.
+func (x *Index) Spread(secret uint64) {
+	x.spread = spread(secret)
+	x.own.holders.by, x.told.holders.by = x.spread, x.spread
 }
 
 // NewIndex is of a hub that knows no agent.

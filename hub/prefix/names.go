@@ -4,15 +4,13 @@ package prefix
 // map would take several times as much. A node stands at the place of its mark, or as soon behind it as there
 // was room.
 type names struct {
+	by     spread
 	places []int32 // 0: free; a power of two
 	n      int
 }
 
 // begins is where a mark's place is.
-func (x *names) begins(hash uint64) int {
-	const golden = 0x9e3779b97f4a7c15 // spreads marks that differ in few bits
-	return int(hash * golden >> 32 & uint64(len(x.places)-1))
-}
+func (x *names) begins(hash uint64) int { return x.by.place(hash, len(x.places)) }
 
 // find is the node of a mark.
 func (b *Belief) find(hash uint64) (int32, bool) {
