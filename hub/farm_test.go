@@ -44,7 +44,7 @@ func TestAnAgentThatFarmsTextsAhead(t *testing.T) {
 					made[lies]++
 					c := &bus.Completion{Agent: "a-0", Boot: x.Dispatch.Boot, Hold: x.Dispatch.Hold,
 						Client: x.Dispatch.Task.Client, Task: x.Dispatch.Task.ID, Outcome: bus.OutcomeDone,
-						Usage: market.Usage{Prompt: x.Dispatch.Tokens + 1, Cached: 1000, Output: 1},
+						Usage:  market.Usage{Prompt: x.Dispatch.Tokens + 1, Cached: 1000, Output: 1},
 						TTFTUS: 2000}
 					if lies {
 						c.Usage.Cached = 0

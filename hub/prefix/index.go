@@ -146,8 +146,8 @@ func (x *Index) change(short uint64) {
 	x.asked = nil
 }
 
-// Spread has the index find marks by a secret of its hub, so that nobody can make them hard to find. It is for
-// an index that knows no agent, and changes nothing that it says.
+// Spread has the index find marks by a secret of its hub, so that nobody can make them hard to find. It is
+// for an index that knows no agent, and changes nothing that it says.
 func (x *Index) Spread(secret uint64) {
 	x.spread = spread(secret)
 	x.own.holders.by, x.told.holders.by = x.spread, x.spread
