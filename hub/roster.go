@@ -328,8 +328,11 @@ func (a *agent) free(n *Node) int {
 	if _, deep := n.deep(a); deep {
 		return 0
 	}
-	return max(0, a.slots-len(a.holds)-a.stuck)
+	return a.idle()
 }
+
+// idle is how many slots an agent has that nothing runs in, even where it has enough to compute.
+func (a *agent) idle() int { return max(0, a.slots-len(a.holds)-a.stuck) }
 
 // offer appends to dst the tiers of an agent that has so many slots free, for so many tasks. The tiers of
 // slots that are taken are left out, and tiers beyond most are left for later rounds.

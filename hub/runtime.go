@@ -131,8 +131,8 @@ func (n *Node) judgePairs() {
 	kept := s.pairs[:0]
 	name := x.host.Name(policy.Place)
 	free := 0
-	for _, room := range s.free {
-		free += room
+	for k := range n.crowd.stands {
+		free += n.crowd.stands[k].agent.idle()
 	}
 	clear(x.before)
 	s.eachTask(func(pairs []pair) {

@@ -396,3 +396,20 @@ func TestKVCacheInAHub(t *testing.T) {
 		t.Errorf("%+v, %v", p, h.faults)
 	}
 }
+
+// What an agent is not given now, as it has enough to compute, is no slot that is short: fair holds nobody
+// for a client that is away where most slots are free.
+func TestFairCountsSlotsThatAreFree(t *testing.T) {
+	h := newHouse(t, func(c *Config) {
+		c.Policies.Place, c.Seats.Depth, c.Seed.Every = "fair", 100*time.Millisecond, 0
+	})
+	h.join("a-1", "llama", 8, 0.9, card(1, 1, 4))
+	long := func(m *bus.Task) { m.Prompt.Tokens, m.Prompt.Bytes = 6000, 24000 }
+	h.must(h.step(h.task("bob", "b1")))
+	h.serve(h.take("bob", "b1"), market.Usage{Prompt: 100, Output: 5})
+	h.must(h.step(h.task("ann", "t1", long)))
+	h.must(h.step(h.task("ann", "t2", long)))
+	h.accept(h.take("ann", "t1"))
+	h.pass(2 * time.Second) // its prompt is computed, and its answer is not at its end
+	h.take("ann", "t2")
+}
