@@ -140,8 +140,8 @@ type Item struct {
 	Blocks  int           // of the agent's cache that it takes; 0: not known
 	Age     time.Duration // since it was last used; 0 for what is in use
 
-	// Of a Pair alone: who pays, how many tasks of its before this one are in the round, and in how many slots
-	// of all agents nothing runs. Split says that another engine computes the prompts of Agent's.
+	// Of a Pair alone: who pays, how many tasks of its before this one are in the round, and in how many
+	// slots of all agents nothing runs. Split says that another engine computes the prompts of Agent's.
 	Client       ID
 	Before, Free int
 	Split        bool

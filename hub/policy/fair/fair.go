@@ -24,6 +24,7 @@ type Fair struct {
 	active  []policy.ID // clients that want slots, or wanted some of late
 	running int32       // tasks of all
 	swept   int
+	gone    bool      // clients were forgotten that are active, and perhaps run
 	wants   []float64 // scratch
 	level   float64   // at which wants fill slots; see share
 	of      int       // for how many slots that is
@@ -104,7 +105,12 @@ func (f *Fair) look(c *client, now int64) {
 func (f *Fair) sweep(now int64) {
 	for range min(2, len(f.active)) {
 		if f.swept++; f.swept >= len(f.active) {
-			f.swept = 0
+			if f.swept = 0; f.gone {
+				f.recount()
+			}
+			if len(f.active) == 0 {
+				return
+			}
 		}
 		id := f.active[f.swept]
 		c := f.clients.Get(id, false)
@@ -113,11 +119,26 @@ func (f *Fair) sweep(now int64) {
 				continue
 			}
 		}
+		f.gone = f.gone || c == nil
 		f.active[f.swept] = f.active[len(f.active)-1]
 		f.active = f.active[:len(f.active)-1]
 		f.clients.Drop(id)
 		return
 	}
+}
+
+// recount finds out what is known of clients after some were forgotten, as there were too many: what those
+// run is counted no more, and who came back is active once.
+func (f *Fair) recount() {
+	f.gone, f.running = false, 0
+	slices.Sort(f.active)
+	f.active = slices.DeleteFunc(slices.Compact(f.active), func(id policy.ID) bool {
+		c := f.clients.Get(id, false)
+		if c != nil {
+			f.running += c.running
+		}
+		return c == nil
+	})
 }
 
 // share is how many slots of so many each client may have: the level up to which all can have what they want.

@@ -148,3 +148,31 @@ func BenchmarkObserve(b *testing.B) {
 			At: start.Add(time.Duration(i) * time.Millisecond), Client: policy.ID(i/3) % 500, Agent: 1})
 	}
 }
+
+// Of clients that were forgotten, as there were too many, nothing is taken to run for ever, and who comes back
+// is reckoned with once.
+func TestForgottenClientsRunNothing(t *testing.T) {
+	f, at := New(), time.Unix(1e9, 0)
+	tell := func(kind policy.EventKind, client policy.ID) {
+		f.Observe(policy.Event{Kind: kind, At: at, Agent: 1, Client: client, Session: client})
+	}
+	const names = 3 * mostClients
+	for _, kind := range []policy.EventKind{policy.Arrived, policy.Placed, policy.Served} {
+		for client := range policy.ID(names) {
+			tell(kind, client+1)
+		}
+	}
+	for at = at.Add(time.Hour); f.swept > 0 || f.gone; {
+		tell(policy.Arrived, names+1)
+		tell(policy.Placed, names+1)
+		tell(policy.Served, names+1)
+	}
+	if f.running != 0 || len(f.active) > mostClients {
+		t.Errorf("%d run, and %d clients are active", f.running, len(f.active))
+	}
+	tell(policy.Arrived, 7)
+	tell(policy.Placed, 7)
+	if f.running != 1 {
+		t.Errorf("%d run where one does", f.running)
+	}
+}
