@@ -21,7 +21,8 @@ func cutting(t *testing.T, pattern string) *Run {
 	d := &bus.Dispatch{Domain: "math", Hold: "h", MaxTokens: 1000, CostCap: market.Credit,
 		Price:  market.Price{Miss: 10, Hit: 1, Out: 40},
 		Settle: market.SettleMetered,
-		Task:   bus.Task{Client: "c", ID: "t", Kind: bus.KindChat, Stream: true, Prompt: bus.Prompt{Tokens: 10}}}
+		Task: bus.Task{Client: "c", ID: "t", Kind: bus.KindChat, Stream: true,
+			Prompt: bus.Prompt{Tokens: 10}}}
 	r := NewRun(d, "a", "m", 16)
 	now := time.Unix(1e9, 0)
 	by := policy.New(c.Policies, c.knownPolicies()).Watch(now, "math")
@@ -90,8 +91,8 @@ func TestCallsAreReadApart(t *testing.T) {
 	}
 }
 
-// With a stop string an engine says tokens, and their log probabilities, before their text: as many letters as
-// may be the beginning of that string. They are not passed on before that text has been read.
+// With a stop string an engine says tokens, and their log probabilities, before their text: as many letters
+// as may be the beginning of that string. They are not passed on before that text has been read.
 func TestTokensBeforeTheirText(t *testing.T) {
 	const answer = "it is secret-123, or so I have heard from others"
 	for _, pattern := range []string{`secret-\d{3}`, `nothing`} {

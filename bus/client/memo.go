@@ -37,8 +37,8 @@ type Memo struct {
 type MemoConfig struct {
 	Tools   map[string]Tool
 	Entries int // results at most, and
-	// of all of them, arguments included; beyond either the one used longest ago goes. 0: 4096, 16 MB. What is
-	// larger than all may be is not remembered; below 0 nothing is.
+	// of all of them, arguments included; beyond either the one used longest ago goes. 0: 4096, 16 MB.
+	// What is larger than all may be is not remembered; below 0 nothing is.
 	Bytes int
 }
 
@@ -192,8 +192,8 @@ func (m *Memo) Forget(scope string) {
 const mostArgs = 64 << 10
 
 // canonicalJSON is one text for all that say the same: members by name, no space. Numbers stay as they are
-// written. An object that names a member twice is refused, since its readers do not agree what it says, and so
-// is what is no text, or may be: it is read as the same sign, whatever it was.
+// written. An object that names a member twice is refused, since its readers do not agree what it says, and
+// so is what is no text, or may be: it is read as the same sign, whatever it was.
 func canonicalJSON(data []byte) (string, error) {
 	if len(data) > mostArgs {
 		return "", fmt.Errorf("%d bytes of arguments, at most %d are remembered", len(data), mostArgs)

@@ -33,7 +33,8 @@ func TestArgumentsThatAreNoText(t *testing.T) {
 
 // A result that is larger than all that may be remembered pushes nothing out.
 func TestAResultTooLargeToRemember(t *testing.T) {
-	m := client.NewMemo(client.MemoConfig{Tools: map[string]client.Tool{"get": {Keep: time.Hour}}, Bytes: 10_000})
+	m := client.NewMemo(client.MemoConfig{Bytes: 10_000,
+		Tools: map[string]client.Tool{"get": {Keep: time.Hour}}})
 	m.Call(t.Context(), "s", "get", []byte(`1`), tool("one"))
 	m.Call(t.Context(), "s", "get", []byte(`2`), tool(string(make([]byte, 20_000))))
 	m.Call(t.Context(), "s", "get", []byte(`1`), tool("again"))
@@ -59,7 +60,8 @@ func TestAMemoKeepsNoBuffers(t *testing.T) {
 
 // A memo that may remember nothing calls each tool.
 func TestAMemoThatRemembersNothing(t *testing.T) {
-	m := client.NewMemo(client.MemoConfig{Tools: map[string]client.Tool{"get": {Keep: time.Hour}}, Entries: -1})
+	m := client.NewMemo(client.MemoConfig{Entries: -1,
+		Tools: map[string]client.Tool{"get": {Keep: time.Hour}}})
 	for _, want := range []string{"one", "two"} {
 		if got, err := m.Call(t.Context(), "s", "get", []byte(`1`), tool(want)); string(got) != want {
 			t.Errorf("%q, %v", got, err)

@@ -149,8 +149,8 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
-// Of clients that were forgotten, as there were too many, nothing is taken to run for ever, and who comes back
-// is reckoned with once.
+// Of clients that were forgotten, as there were too many, nothing is taken to run for ever, and who comes
+// back is reckoned with once.
 func TestForgottenClientsRunNothing(t *testing.T) {
 	f, at := New(), time.Unix(1e9, 0)
 	tell := func(kind policy.EventKind, client policy.ID) {
