@@ -2,8 +2,10 @@ package vllmsim
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"syscall"
 	"time"
 )
 
@@ -99,8 +101,24 @@ func (s *Server) Restart(boot time.Duration) error {
 	case <-s.quit:
 		return nil
 	}
-	return s.Start(addr)
+	// A connection of somebody else's may have taken one of its ports meanwhile, for a moment: even one that
+	// tries to reach it, as on loopback a port may connect to itself.
+	for end := time.Now().Add(listensWithin); ; {
+		err := s.Start(addr)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return err
+		}
+		timer.Reset(listensWithin / 50)
+		select {
+		case <-timer.C:
+		case <-s.quit:
+			return nil
+		}
+	}
 }
+
+// listensWithin is how long a port of a server that starts again may be taken.
+const listensWithin = 5 * time.Second
 
 // Held is what the prefix cache holds: of each block's hash, how many copies. Belief is measured by it.
 func (s *Server) Held() map[uint64]int {
