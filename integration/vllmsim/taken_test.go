@@ -2,6 +2,7 @@ package vllmsim
 
 import (
 	"net"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -18,9 +19,11 @@ func TestAPortThatIsTakenForAMoment(t *testing.T) {
 	}
 	addr := s.addr.String()
 	_ = s.http.Close()
-	taken, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
+	var taken net.Listener
+	for deadline := time.Now().Add(10 * time.Second); taken == nil; runtime.Gosched() { // it is closed soon
+		if taken, err = net.Listen("tcp", addr); err != nil && time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
 	again := make(chan error)
 	go func() { again <- s.Restart(0) }()
