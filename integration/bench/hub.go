@@ -27,6 +27,8 @@ func newDesk(agents, slots int) (*desk, error) {
 	cfg := hub.Default()
 	cfg.Domain, cfg.Hub, cfg.Journal, cfg.General = "general", "hub-1", "hub-general", true
 	cfg.Silence = time.Hour // no summaries here
+	// nor first tokens: a round may give an agent as many prompts at once as it has slots for
+	cfg.Seats.Depth = 0
 	node, err := hub.NewNode(cfg, [32]byte{1})
 	if err != nil {
 		return nil, err
@@ -171,11 +173,15 @@ func newCrowd(agents, slots, waiting, clients int) (*crowd, error) {
 	d.clients = clients
 	c := &crowd{desk: d, seats: agents * slots, waiting: waiting}
 	for len(c.running) < c.seats {
+		before := len(c.running)
 		if err := c.fill(c.seats); err != nil {
 			return nil, err
 		}
 		if err := c.turn(); err != nil {
 			return nil, err
+		}
+		if len(c.running) == before {
+			return nil, fmt.Errorf("%d of %d seats are taken, and no more are given", before, c.seats)
 		}
 	}
 	return c, nil
