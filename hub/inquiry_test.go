@@ -182,7 +182,7 @@ func TestQuotesChangeNothing(t *testing.T) {
 			}
 		})
 	}
-	if asked < 3000 || sold < asked/8 {
+	if asked < 3000 || sold < asked/4 {
 		t.Errorf("of %d quotes %d were of something: nothing is shown", asked, sold)
 	}
 }
