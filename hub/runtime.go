@@ -138,9 +138,9 @@ func (n *Node) judgePairs() {
 	s.eachTask(func(pairs []pair) {
 		t := s.tasks[pairs[0].task]
 		x.items = x.items[:0]
-		client := policy.IDOf(t.key.client)
+		client := runtimepolicy.IDOf(t.key.client)
 		ask := func(a *agent) {
-			x.items = append(x.items, runtimepolicy.Item{Kind: runtimepolicy.Pair, Agent: policy.IDOf(a.id),
+			x.items = append(x.items, runtimepolicy.Item{Kind: runtimepolicy.Pair, Agent: runtimepolicy.IDOf(a.id),
 				Session: t.session, Role: t.role, Tokens: a.expect(t).cached, Client: client,
 				Before: x.before[client], Free: free, Split: slices.Contains(a.reg.Features, bus.Split)})
 		}
@@ -225,7 +225,7 @@ func (n *Node) do(e *runtimepolicy.Effect) bool {
 		return false
 	}
 	for _, a := range n.roster {
-		if policy.IDOf(a.id) != e.Agent {
+		if runtimepolicy.IDOf(a.id) != e.Agent {
 			continue
 		}
 		if !a.open(n) || a.seats == nil || !a.touches() || n.full || n.stale || n.draining || a.free(n) < 2 ||

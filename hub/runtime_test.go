@@ -74,11 +74,11 @@ func TestHintsReachPolicies(t *testing.T) {
 	key := bus.SessionKey("ann", "s")
 	first, served, next, again := s.events[0], s.events[2], s.events[3], s.events[4]
 	if first.Role != writer || first.Session != key || first.Parent != bus.SessionKey("ann", "boss") ||
-		first.Client != policy.IDOf("ann") {
+		first.Client != runtimepolicy.IDOf("ann") {
 		t.Errorf("arrived: %+v", first)
 	}
 	if served.Claimed != 2500*time.Millisecond || served.Tool != bus.ToolKey("search") ||
-		served.Stop != runtimepolicy.StopTool || served.Agent != policy.IDOf("a-1") {
+		served.Stop != runtimepolicy.StopTool || served.Agent != runtimepolicy.IDOf("a-1") {
 		t.Errorf("served: %+v", served)
 	}
 	if next.Role != policy.RoleOf("ann", "critic", &bus.Prompt{}) {
@@ -115,7 +115,7 @@ func TestPoliciesHearTheEndOfWhatNobodyServed(t *testing.T) {
 func TestNoTouchOfNoBlocks(t *testing.T) {
 	h := newHouse(t, func(c *Config) { c.Seats.Sessions, c.Seats.Touches = true, true })
 	s := &spy{act: func(_ runtimepolicy.Room, to []runtimepolicy.Effect) []runtimepolicy.Effect {
-		return append(to, runtimepolicy.Effect{Kind: runtimepolicy.Touch, Agent: policy.IDOf("a-1"),
+		return append(to, runtimepolicy.Effect{Kind: runtimepolicy.Touch, Agent: runtimepolicy.IDOf("a-1"),
 			Session: bus.SessionKey("ann", "s-t1"), Tokens: 5})
 	}}
 	h.n.runtime.host.Set(policy.Keep, "spy", s)
@@ -179,9 +179,9 @@ func byName(toll float64) *spy {
 // it is charged.
 func TestAPolicySetsTollsAndBits(t *testing.T) {
 	h := newHouse(t, nil)
-	a1, a2 := policy.IDOf("a-1"), policy.IDOf("a-2")
+	a1, a2 := runtimepolicy.IDOf("a-1"), runtimepolicy.IDOf("a-2")
 	h.n.runtime.host.Set(policy.Place, "spy", &spy{score: func(i runtimepolicy.Item) float64 {
-		return map[uint64]float64{a1: 0, a2: 0.001, policy.IDOf("a-3"): runtimepolicy.Never}[i.Agent]
+		return map[uint64]float64{a1: 0, a2: 0.001, runtimepolicy.IDOf("a-3"): runtimepolicy.Never}[i.Agent]
 	}})
 	for _, id := range []string{"a-1", "a-2", "a-3"} {
 		h.join(id, "llama", 1, 0.9, card(1, 1, 4))
@@ -283,10 +283,11 @@ func TestEffectsAreBounded(t *testing.T) {
 	h.run()
 	h.must(h.step(h.task("ann", "t1")))
 	h.serve(h.take("ann", "t1"), market.Usage{Prompt: 100, Output: 3})
-	e := runtimepolicy.Effect{Kind: runtimepolicy.Touch, Agent: policy.IDOf("a-1"), Session: 5, Tokens: 64}
+	e := runtimepolicy.Effect{Kind: runtimepolicy.Touch, Agent: runtimepolicy.IDOf("a-1"), Session: 5,
+		Tokens: 64}
 	late, full, nobody, none := e, e, e, e
 	late.Until = h.now
-	full.Agent, nobody.Agent, none.Session = policy.IDOf("a-2"), 77, 0
+	full.Agent, nobody.Agent, none.Session = runtimepolicy.IDOf("a-2"), 77, 0
 	warm := e
 	warm.Kind, warm.Until = runtimepolicy.Warm, h.now.Add(time.Hour)
 	want = []runtimepolicy.Effect{e}

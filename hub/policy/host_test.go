@@ -104,7 +104,7 @@ func TestEventsKnowTheSession(t *testing.T) {
 	}
 	e = l.last(policy.Arrived)
 	if e.Turn != 1 || e.Role != 7 || e.Parent != bus.SessionKey("ann", "boss") || e.Back != 4*time.Second ||
-		e.Claimed != 3*time.Second || e.Client != IDOf("ann") {
+		e.Claimed != 3*time.Second || e.Client != policy.IDOf("ann") {
 		t.Errorf("arrived: %+v", e)
 	}
 	cut := served("", "")

@@ -42,9 +42,6 @@ type Turn struct {
 	Agent           string
 }
 
-// IDOf is the id of a name.
-func IDOf(name string) policy.ID { return policy.IDOf(name) }
-
 // RoleOf is the role of a task: what its client declared, among that client's own, or else the text that its
 // prompt begins with, tools and system prompt, whoever sends it.
 func RoleOf(client, declared string, p *bus.Prompt) policy.ID {
@@ -71,7 +68,7 @@ func own(client, session string) policy.ID {
 }
 
 func (h *Host) event(now time.Time, kind policy.EventKind, t *Turn) policy.Event {
-	return policy.Event{Kind: kind, At: now, Agent: IDOf(t.Agent), Client: IDOf(t.Client), Session: t.Key,
+	return policy.Event{Kind: kind, At: now, Agent: policy.IDOf(t.Agent), Client: policy.IDOf(t.Client), Session: t.Key,
 		Role: t.Role}
 }
 
@@ -174,7 +171,7 @@ func (h *Host) Ended(now time.Time, key uint64) {
 
 // Touched says that an agent used again what it held of a session: so many tokens of those that were meant.
 func (h *Host) Touched(now time.Time, agent string, key uint64, meant, found int) {
-	e := policy.Event{Kind: policy.Touched, At: now, Agent: IDOf(agent), Session: key,
+	e := policy.Event{Kind: policy.Touched, At: now, Agent: policy.IDOf(agent), Session: key,
 		Usage: market.Usage{Prompt: meant, Cached: found}}
 	h.known(&e)
 	h.observe(e)
