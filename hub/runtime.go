@@ -140,7 +140,8 @@ func (n *Node) judgePairs() {
 		x.items = x.items[:0]
 		client := runtimepolicy.IDOf(t.key.client)
 		ask := func(a *agent) {
-			x.items = append(x.items, runtimepolicy.Item{Kind: runtimepolicy.Pair, Agent: runtimepolicy.IDOf(a.id),
+			x.items = append(x.items, runtimepolicy.Item{Kind: runtimepolicy.Pair,
+				Agent:   runtimepolicy.IDOf(a.id),
 				Session: t.session, Role: t.role, Tokens: a.expect(t).cached, Client: client,
 				Before: x.before[client], Free: free, Split: slices.Contains(a.reg.Features, bus.Split)})
 		}

@@ -68,7 +68,8 @@ func own(client, session string) policy.ID {
 }
 
 func (h *Host) event(now time.Time, kind policy.EventKind, t *Turn) policy.Event {
-	return policy.Event{Kind: kind, At: now, Agent: policy.IDOf(t.Agent), Client: policy.IDOf(t.Client), Session: t.Key,
+	return policy.Event{Kind: kind, At: now, Agent: policy.IDOf(t.Agent),
+		Client: policy.IDOf(t.Client), Session: t.Key,
 		Role: t.Role}
 }
 
