@@ -83,12 +83,13 @@ func shapeOf(t reflect.Type) shape {
 	return s
 }
 
-// plans are of the messages that tasks and tokens need, and of what every agent says ten times a second.
+// plans are of the messages that tasks, tokens and quotes need, and of what every agent says ten times a
+// second.
 var plans = func() map[reflect.Type]*plan {
 	out := map[reflect.Type]*plan{}
 	for _, m := range []Message{
 		&Task{}, &Accepted{}, &Answer{}, &Dispatch{}, &DispatchReply{}, &Chunk{}, &Result{}, &Completion{},
-		&CompletionAck{}, &StreamControl{}, &Summary{}, &Holdings{},
+		&CompletionAck{}, &StreamControl{}, &Summary{}, &Holdings{}, &HubQuote{},
 	} {
 		t := reflect.TypeOf(m).Elem()
 		out[t] = planOf(t)

@@ -6,7 +6,6 @@
 package policy
 
 import (
-	"fmt"
 	"time"
 
 	"souk/agentd/policy/guard"
@@ -32,31 +31,16 @@ type Params struct {
 	Adapter string `yaml:"adapter"`
 }
 
-// Of is the name of the policy of a hook.
-func (p Params) Of(h Hook) string { return [...]string{p.Guard, p.Adapter}[h] }
+func (p *Params) names() policy.Chosen[Hook] { return policy.Chosen[Hook]{&p.Guard, &p.Adapter} }
 
 // Without turns a policy off wherever it is named, and reports whether it was anywhere.
-func (p *Params) Without(name string) (was bool) {
-	for _, of := range []*string{&p.Guard, &p.Adapter} {
-		if *of == name {
-			*of, was = "", true
-		}
-	}
-	return was
-}
+func (p *Params) Without(name string) (was bool) { return p.names().Without(name) }
 
 // Known are the policies that there are for each hook.
 type Known [hooks]policy.Known
 
 // Faults says which names are not known.
-func (p Params) Faults(known *Known) (errs []error) {
-	for h := range hooks {
-		if err := known[h].Validate(h.String(), p.Of(h)); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
-}
+func (p Params) Faults(known *Known) []error { return p.names().Faults(known[:]) }
 
 // Looker is a policy of [Guard]: it looks at answers.
 type Looker interface {
@@ -66,40 +50,37 @@ type Looker interface {
 
 // Host runs the policies of an agent. The zero Host has none and does nothing.
 type Host struct {
-	guards [hooks]policy.Guard
+	policy.Hosted[Hook]
 	looker Looker
 	acted  time.Time
+	news   bool // something has happened since
 }
 
 // New is a host with the policies of p, which are known.
 func New(p Params, known *Known) *Host {
 	h := &Host{}
-	for i := range hooks {
-		if name := p.Of(i); name != "" {
-			h.Set(i, name, known[i][name]())
-		}
-	}
+	p.names().Make(known[:], h.Set)
 	return h
 }
 
 // Set gives a hook its policy; that of [Guard] is a [Looker].
 func (h *Host) Set(hook Hook, name string, p policy.Policy) {
-	h.guards[hook] = policy.NewGuard(name, p)
+	h.Put(hook, name, p)
 	if hook == Guard {
 		h.looker = p.(Looker)
 	}
 }
 
-// Enters has a shell hear of each call, see [policy.Guard].
-func (h *Host) Enters(enters func(name string)) {
-	for i := range h.guards {
-		h.guards[i].Enters = enters
-	}
+// Observe tells all policies.
+func (h *Host) Observe(e policy.Event) {
+	h.news = true
+	h.Hosted.Observe(e)
 }
 
-// Any reports whether there is any policy. Without one a host need not be told of anything.
-func (h *Host) Any() bool {
-	return h.guards[Guard].Name() != "" || h.guards[Adapter].Name() != ""
+// Overhear tells the policy of [Adapter] what another agent of the engine has heard.
+func (h *Host) Overhear(e policy.Event) {
+	h.news = true
+	h.Of(Adapter).Observe(e)
 }
 
 // Turn is a task as its agent knows it.
@@ -118,66 +99,57 @@ func (t *Turn) event(now time.Time, kind policy.EventKind) policy.Event {
 }
 
 // Arrived says that the agent has taken a task.
-func (h *Host) Arrived(now time.Time, t *Turn) { h.observe(t.event(now, policy.Arrived)) }
+func (t *Turn) Arrived(now time.Time) policy.Event { return t.event(now, policy.Arrived) }
+
+// Last says that the session has had its last turn.
+func (t *Turn) Last(now time.Time) policy.Event { return t.event(now, policy.Ended) }
 
 // Ended says how it has ended. caught: the policy of [Guard] found in the answer what it looks for.
-func (h *Host) Ended(now time.Time, t *Turn, c *bus.Completion, caught bool) {
+func (t *Turn) Ended(now time.Time, c *bus.Completion, caught bool) policy.Event {
 	e := t.event(now, policy.Failed)
-	if c.Outcome != bus.OutcomeFailed {
-		e.Kind, e.Caught = policy.Served, caught
-		e.Usage, e.Stop, e.Tool, e.Thought = c.Usage, policy.StopOf(c.Finish), c.Tool, c.Thought
-		e.TTFT, e.ITL = time.Duration(c.TTFTUS)*time.Microsecond, time.Duration(c.ITLUS)*time.Microsecond
-		if c.Outcome == bus.OutcomeCancelled {
-			e.Stop = policy.StopCut
-		}
+	if c.Outcome == bus.OutcomeFailed {
+		return e
 	}
-	h.observe(e)
-}
-
-func (h *Host) observe(e policy.Event) {
-	for i := range h.guards {
-		h.guards[i].Observe(e)
+	e.Kind, e.Caught = policy.Served, caught
+	e.Usage, e.Stop, e.Tool, e.Thought = c.Usage, policy.StopOf(c.Finish), c.Tool, c.Thought
+	e.TTFT, e.ITL = time.Duration(c.TTFTUS)*time.Microsecond, time.Duration(c.ITLUS)*time.Microsecond
+	if c.Outcome == bus.OutcomeCancelled {
+		e.Stop = policy.StopCut
 	}
-}
-
-// Faults are why policies were turned off, each once.
-func (h *Host) Faults() (all []error) {
-	for i := range h.guards {
-		if err := h.guards[i].Fault(); err != nil {
-			all = append(all, fmt.Errorf("%s: %w", Hook(i), err))
-		}
-	}
-	return all
-}
-
-// States are those of all policies.
-func (h *Host) States(now time.Time) (all []policy.State) {
-	for i := range h.guards {
-		if g := &h.guards[i]; g.Name() != "" {
-			all = append(all, g.State(Hook(i).String(), now))
-		}
-	}
-	return all
+	return e
 }
 
 // Risks are the roles whose next answer is likeliest to hold what is looked for.
-func (h *Host) Risks(now time.Time) []policy.Forecast { return h.guards[Guard].Predict(now, 0, nil) }
+func (h *Host) Risks(now time.Time) []policy.Forecast { return h.Of(Guard).Predict(now, 0, nil) }
 
 // Room for what a policy wants done at once, and how often it is asked.
 const (
 	mostEffects = 16
 	mostTokens  = 1 << 16
 	mostSteps   = 1 << 12
-	actEvery    = time.Second
+	actEvery    = 50 * time.Millisecond
+	actAnyway   = time.Second // where nothing happens
 )
 
-// Act is what the policy of [Adapter] wants done now: nothing sooner than a second after it was asked last.
+// Wake is when the policy of [Adapter] is to be asked again; zero: there is none.
+func (h *Host) Wake() time.Time {
+	switch {
+	case h.Of(Adapter).Name() == "":
+		return time.Time{}
+	case h.news:
+		return h.acted.Add(actEvery)
+	}
+	return h.acted.Add(actAnyway)
+}
+
+// Act is what the policy of [Adapter] wants done now: nothing before [Host.Wake].
 func (h *Host) Act(now time.Time) []policy.Effect {
-	if h.guards[Adapter].Name() == "" || now.Sub(h.acted) < actEvery && !now.Before(h.acted) {
+	wake := h.Wake()
+	if wake.IsZero() || now.Before(wake) && !now.Before(h.acted) {
 		return nil
 	}
-	h.acted = now
-	return h.guards[Adapter].Act(now, policy.Room{Effects: mostEffects, Tokens: mostTokens,
+	h.acted, h.news = now, false
+	return h.Of(Adapter).Act(now, policy.Room{Effects: mostEffects, Tokens: mostTokens,
 		Work: policy.NewWork(mostSteps)})
 }
 
@@ -189,9 +161,9 @@ type Watch struct {
 
 // Watch begins to look at an answer of a domain; nil if there is nothing to look for.
 func (h *Host) Watch(now time.Time, domain string) (w *Watch) {
-	h.guards[Guard].Call(now, "Begin", func() {
+	h.Of(Guard).Call(now, "Begin", func() {
 		if look := h.looker.Begin(domain); look != nil {
-			w = &Watch{&h.guards[Guard], look}
+			w = &Watch{h.Of(Guard), look}
 		}
 	})
 	return w

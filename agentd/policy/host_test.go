@@ -24,8 +24,9 @@ func (a *actor) Act(_ time.Time, r policy.Room, to []policy.Effect) []policy.Eff
 	return a.act(r, to)
 }
 
-// A policy of the adapter's hook is asked once a second at most; one that wants more than it may is off for a
-// minute, and named; then it is asked again.
+// A policy of the adapter's hook is asked when something has happened, but 50 ms after it was asked last at
+// the soonest, and else once a second; one that wants more than it may is off for a minute, and named; then
+// it is asked again.
 func TestActsWithinRoom(t *testing.T) {
 	h, asked, want := &Host{}, 0, 1
 	a := &actor{act: func(r policy.Room, to []policy.Effect) []policy.Effect {
@@ -48,7 +49,16 @@ func TestActsWithinRoom(t *testing.T) {
 		now = now.Add(50 * time.Millisecond)
 	}
 	if asked != 5 {
-		t.Errorf("asked %d times in 5 s", asked)
+		t.Errorf("asked %d times in 5 s in which nothing happens", asked)
+	}
+	asked = 0
+	for range 100 {
+		h.Observe(policy.Event{Kind: policy.Served, At: now})
+		h.Act(now)
+		now = now.Add(20 * time.Millisecond)
+	}
+	if asked < 30 || asked > 40 {
+		t.Errorf("asked %d times in 2 s in which much happens", asked)
 	}
 	want = mostEffects + 1
 	now = now.Add(time.Second)
@@ -84,7 +94,7 @@ func TestAnswersOfWhichAPieceIsMissed(t *testing.T) {
 	if _, cut := w.Add(start, guard.Text, "sec"); cut {
 		t.Error("cut too soon")
 	}
-	h.guards[Guard].Call(start, "Observe", func() { panic("no") })
+	h.Of(Guard).Call(start, "Observe", func() { panic("no") })
 	if _, cut := w.Add(start, guard.Text, "ond"); cut {
 		t.Error("it is off, and cuts")
 	}
@@ -114,7 +124,7 @@ func TestEnded(t *testing.T) {
 		{bus.OutcomeCancelled, "", policy.Served, policy.StopCut},
 		{bus.OutcomeFailed, "", policy.Failed, policy.StopUnknown},
 	} {
-		h.Ended(start, &x, &bus.Completion{Outcome: c.outcome, Finish: c.finish, TTFTUS: 5}, false)
+		h.Observe(x.Ended(start, &bus.Completion{Outcome: c.outcome, Finish: c.finish, TTFTUS: 5}, false))
 		if e := a.events[len(a.events)-1]; e.Kind != c.kind || e.Stop != c.stop || e.Role != 7 ||
 			e.Session != bus.SessionKey("ann", "s") || e.Agent != policy.IDOf("a-1") {
 			t.Errorf("%s: %+v", c.outcome, e)

@@ -108,6 +108,9 @@ func (k *Kept[V]) make(client, key ID) *V {
 		k.spare = k.all[i].next
 	} else {
 		i = int32(len(k.all))
+		if len(k.all) == cap(k.all) { // for no more than the limit
+			k.all = append(make([]entry[V], 0, min(k.limit, 2*len(k.all)+16)), k.all...)
+		}
 		k.all = append(k.all, entry[V]{})
 	}
 	at := &k.buckets[Mixed(key)&ID(len(k.buckets)-1)]

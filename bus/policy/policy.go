@@ -70,6 +70,8 @@ const (
 	// Touched: an agent used again what it held of a session. Usage.Prompt is how many tokens of it were
 	// meant, Usage.Cached how many were there.
 	Touched
+	// Again: the turn waits for another agent, as the one that Failed names gave it up. As Arrived.
+	Again
 	eventKinds
 )
 
@@ -127,7 +129,8 @@ const (
 	Pair ItemKind = 1 + iota // a session's turn, on Agent: it loses if it goes elsewhere
 	// what the prompts of Role begin with, in the cache of Agent: it loses its blocks
 	Anchor
-	Tail // the rest of Session's prompts there: the same
+	Tail  // the rest of Session's prompts there: the same
+	Share // of Client in all slots: what it was owed of them and did not have, in seconds of a slot
 )
 
 // Item is what a neighbour ranks.
@@ -136,9 +139,10 @@ type Item struct {
 	Agent   ID
 	Session ID
 	Role    ID
-	Tokens  int           // of it: of a Pair, those of the prompt that Agent is believed to hold
-	Blocks  int           // of the agent's cache that it takes; 0: not known
-	Age     time.Duration // since it was last used; 0 for what is in use
+	Tokens  int // of it: of a Pair, those of the prompt that Agent is believed to hold
+	Blocks  int // of the agent's cache that it takes; 0: not known
+	// since it was last used, 0 for what is in use; of a Pair, since its task came
+	Age time.Duration
 
 	// Of a Pair alone: who pays, how many tasks of its before this one are in the round, and in how many
 	// slots of all agents nothing runs. Split says that another engine computes the prompts of Agent's.
@@ -159,12 +163,15 @@ type Forecast struct {
 // EffectKind says what is to be done. The list is closed: a host does these, within bounds, or nothing.
 type EffectKind uint8
 
-// The kinds of effects. Both are dispatches of kind prefetch, which carry no text, end where a task wants the
-// slot, and are paid for by the hub.
+// The kinds of effects. Touch and Warm are dispatches of kind prefetch, which carry no text, end where a task
+// wants the slot, and are paid for by the hub.
 const (
 	Touch EffectKind = 1 + iota // Agent uses again Tokens that it holds of Session, so that they stay
 	// Agent computes the first Tokens of Session, the anchor of Role, which it lacks
 	Warm
+	// the engine that Agent shares with others has what Agent's tasks need ready, so an adapter is loaded, or
+	// stays so. An agent's host alone does this, and nobody pays for it.
+	Load
 	effectKinds
 )
 
@@ -219,12 +226,12 @@ func (w *Work) Take(steps int) bool {
 func (w *Work) overrun() bool { return w.over > 1 }
 
 func (k EventKind) String() string {
-	return name(k, "arrived", "placed", "served", "failed", "ended", "next", "touched")
+	return name(k, "arrived", "placed", "served", "failed", "ended", "next", "touched", "again")
 }
 
-func (k ItemKind) String() string { return name(k, "pair", "anchor", "tail") }
+func (k ItemKind) String() string { return name(k, "pair", "anchor", "tail", "share") }
 
-func (k EffectKind) String() string { return name(k, "touch", "warm") }
+func (k EffectKind) String() string { return name(k, "touch", "warm", "load") }
 
 func (w Why) String() string { return name(w, "session", "role", "hint") }
 

@@ -7,7 +7,7 @@
 package policy
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 	"time"
 
@@ -33,37 +33,21 @@ type Params struct {
 	Keep  string `yaml:"keep"`
 }
 
-// Of is the name of the policy of a hook.
-func (p Params) Of(h Hook) string { return [...]string{p.Place, p.Keep}[h] }
+func (p *Params) names() policy.Chosen[Hook] { return policy.Chosen[Hook]{&p.Place, &p.Keep} }
 
 // Without turns a policy off wherever it is named, and reports whether it was anywhere.
-func (p *Params) Without(name string) (was bool) {
-	for _, of := range []*string{&p.Place, &p.Keep} {
-		if *of == name {
-			*of, was = "", true
-		}
-	}
-	return was
-}
+func (p *Params) Without(name string) (was bool) { return p.names().Without(name) }
 
 // Known are the policies that there are for each hook.
 type Known [hooks]policy.Known
 
 // Validate judges names.
-func (p Params) Validate(known *Known) error {
-	for h := range hooks {
-		if err := known[h].Validate(h.String(), p.Of(h)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (p Params) Validate(known *Known) error { return errors.Join(p.names().Faults(known[:])...) }
 
 // Host runs the policies of a hub. The zero Host has none and does nothing.
 type Host struct {
-	guards [hooks]policy.Guard
+	policy.Hosted[Hook]
 	memory memory
-	any    bool
 
 	items  []policy.Item
 	scores []float64
@@ -72,12 +56,8 @@ type Host struct {
 // New is a host with the policies of p, which are known. It remembers so many sessions.
 func New(p Params, known *Known, sessions int) *Host {
 	h := &Host{}
-	for i := range hooks {
-		if name := p.Of(i); name != "" {
-			h.Set(i, name, known[i][name]())
-		}
-	}
-	if h.any {
+	p.names().Make(known[:], h.Put)
+	if h.Any() {
 		h.memory = newMemory(sessions)
 	}
 	return h
@@ -85,52 +65,10 @@ func New(p Params, known *Known, sessions int) *Host {
 
 // Set gives a hook its policy.
 func (h *Host) Set(hook Hook, name string, p policy.Policy) {
-	h.guards[hook] = policy.NewGuard(name, p)
-	if !h.any {
-		h.any, h.memory = true, newMemory(1<<16)
+	if !h.Any() {
+		h.memory = newMemory(1 << 16)
 	}
-}
-
-// Enters has a shell hear of each call, see [policy.Guard].
-func (h *Host) Enters(enters func(name string)) {
-	for i := range h.guards {
-		h.guards[i].Enters = enters
-	}
-}
-
-// Any reports whether there is any policy. Without one a host need not be told of anything.
-func (h *Host) Any() bool { return h.any }
-
-// On reports whether a hook has a policy that is not off.
-func (h *Host) On(hook Hook, now time.Time) bool { return h.guards[hook].On(now) }
-
-// Name is that of a hook's policy.
-func (h *Host) Name(hook Hook) string { return h.guards[hook].Name() }
-
-func (h *Host) observe(e policy.Event) {
-	for i := range h.guards {
-		h.guards[i].Observe(e)
-	}
-}
-
-// Faults are why policies were turned off, each once.
-func (h *Host) Faults() (all []error) {
-	for i := range h.guards {
-		if err := h.guards[i].Fault(); err != nil {
-			all = append(all, fmt.Errorf("%s: %w", Hook(i), err))
-		}
-	}
-	return all
-}
-
-// States are those of all policies.
-func (h *Host) States(now time.Time) (all []policy.State) {
-	for i := range h.guards {
-		if g := &h.guards[i]; g.Name() != "" {
-			all = append(all, g.State(Hook(i).String(), now))
-		}
-	}
-	return all
+	h.Put(hook, name, p)
 }
 
 // Verdict is what a policy says of a task on an agent.
@@ -148,7 +86,7 @@ func (h *Host) Pairs(now time.Time, items []policy.Item, to []Verdict) {
 		panic("policy: fewer items than verdicts")
 	}
 	h.scores = slices.Grow(h.scores[:0], len(items))[:len(items)]
-	h.guards[Place].Score(now, items, h.scores)
+	h.Of(Place).Score(now, items, h.scores)
 	best, left := 0.0, 0
 	for _, s := range h.scores {
 		if s == policy.Hold {
@@ -191,6 +129,6 @@ const (
 
 // Act is what the policy of [Keep] wants done now.
 func (h *Host) Act(now time.Time) []policy.Effect {
-	return h.guards[Keep].Act(now, policy.Room{Effects: mostEffects, Tokens: mostTokens,
+	return h.Of(Keep).Act(now, policy.Room{Effects: mostEffects, Tokens: mostTokens,
 		Work: policy.NewWork(mostSteps)})
 }

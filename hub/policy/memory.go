@@ -98,7 +98,7 @@ func (h *Host) Arrived(now time.Time, t *Turn) {
 			s.idle, s.claimed = false, 0
 		}
 	}
-	h.observe(e)
+	h.Observe(e)
 }
 
 // Placed says that it goes to an agent, with what is expected of it.
@@ -106,7 +106,7 @@ func (h *Host) Placed(now time.Time, t *Turn, u market.Usage) {
 	e := h.event(now, policy.Placed, t)
 	e.Usage = u
 	h.known(&e)
-	h.observe(e)
+	h.Observe(e)
 }
 
 // known adds to an event what is remembered of its session.
@@ -131,7 +131,7 @@ func (h *Host) Served(now time.Time, t *Turn, c *bus.Completion) {
 		s.ended, s.idle, s.tool, s.claimed = time.Duration(now.UnixNano()), true, c.Tool, t.Back
 		e.Claimed = h.memory.heard(e.Client, c.Tool, t.Back)
 	}
-	h.observe(e)
+	h.Observe(e)
 	h.next(now, t)
 }
 
@@ -145,19 +145,26 @@ func (h *Host) next(now time.Time, t *Turn) {
 	if key := own(t.Client, t.Next); key != t.Key {
 		if s := h.memory.sessions.Get(key, false); s != nil {
 			e.Session, e.Role = key, s.role
-			h.observe(e)
+			h.Observe(e)
 			return
 		}
 	}
 	e.Role = RoleOf(t.Client, t.Next, &bus.Prompt{})
-	h.observe(e)
+	h.Observe(e)
 }
 
 // Failed says that it has ended without payment.
 func (h *Host) Failed(now time.Time, t *Turn) {
 	e := h.event(now, policy.Failed, t)
 	h.known(&e)
-	h.observe(e)
+	h.Observe(e)
+}
+
+// Again says that it waits for another agent, after it has failed.
+func (h *Host) Again(now time.Time, t *Turn) {
+	e := h.event(now, policy.Again, t)
+	h.known(&e)
+	h.Observe(e)
 }
 
 // Ended says that a session has had its last turn.
@@ -167,7 +174,7 @@ func (h *Host) Ended(now time.Time, key uint64) {
 		return // nothing of it is remembered
 	}
 	h.memory.sessions.Drop(key)
-	h.observe(e)
+	h.Observe(e)
 }
 
 // Touched says that an agent used again what it held of a session: so many tokens of those that were meant.
@@ -175,7 +182,7 @@ func (h *Host) Touched(now time.Time, agent string, key uint64, meant, found int
 	e := policy.Event{Kind: policy.Touched, At: now, Agent: policy.IDOf(agent), Session: key,
 		Usage: market.Usage{Prompt: meant, Cached: found}}
 	h.known(&e)
-	h.observe(e)
+	h.Observe(e)
 }
 
 // word is how true it was what a client said of its pauses with one tool: sums that fade.
