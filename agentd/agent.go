@@ -45,6 +45,7 @@ type Agent struct {
 	ttft     mean
 	congest  congest.Line
 	policies *policy.Host
+	adapters
 
 	generated *int64 // tokens, as the engine last counted them
 	evicts    evicts
@@ -116,7 +117,7 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
 	}
 	a := &Agent{cfg: cfg, lim: limits, info: info, boot: boot, open: open, state: bus.StateReady,
 		texts: newTexts(textsKept), holds: map[string]*hold{}, news: true,
-		policies: policy.New(limits.Policies, limits.knownPolicies()),
+		policies: policy.New(limits.Policies, limits.knownPolicies(&cfg.Engine)),
 		counts:   Counts{Refused: map[bus.Code]int64{}}}
 	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot))
 	if at := cfg.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents {
@@ -594,6 +595,7 @@ type Ready struct {
 	Holdings    []bus.Holdings
 	Completions []Report               // to send again; each to be answered by Acked or Unsent
 	Effects     []runtimepolicy.Effect // that a policy wants
+	Heard       []runtimepolicy.Event  // for the agent that has the policy of their engine's adapters
 	Faults      []error                // policies that were turned off since
 	Wake        time.Time              // ask again then, if nothing happens before
 }
@@ -611,7 +613,8 @@ const maxSending = 32
 func (a *Agent) Ready(now time.Time) Ready {
 	a.now = now
 	r := Ready{Wake: now.Add(a.lim.SummaryEvery), Domain: a.Domain(), Effects: a.policies.Act(now),
-		Faults: a.policies.Faults()}
+		Faults: a.policies.Faults(), Heard: a.heard}
+	a.heard = nil
 	late := a.look(now)
 	quiet, news := now.Sub(a.summarised), a.news || a.extra > 0
 	switch {
@@ -642,6 +645,9 @@ func (a *Agent) Ready(now time.Time) Ready {
 		if wake.Before(r.Wake) {
 			r.Wake = wake
 		}
+	}
+	if asked := a.policies.Wake(); !asked.IsZero() && asked.Before(r.Wake) {
+		r.Wake = asked
 	}
 	sending := 0
 	for _, p := range a.pending {

@@ -154,7 +154,7 @@ func (c Config) Validate() error {
 			wrong("%s: %d is not within 1 and %d", n.name, n.v, n.max)
 		}
 	}
-	for _, err := range c.Policies.Faults(c.knownPolicies()) {
+	for _, err := range c.Policies.Faults(c.knownPolicies(new(EngineConfig))) {
 		wrong("policies.%w", err)
 	}
 	for _, err := range guard.Faults(c.Patterns) {
@@ -165,6 +165,10 @@ func (c Config) Validate() error {
 			len(c.Patterns), c.Policies.Guard, patterns)
 	}
 	for i, a := range c.Agents {
+		if c.Policies.Adapter != "" && a.Engine.Adapters < 1 && c.shared(i) {
+			wrong("agents[%d].engine.adapters: %d, and policies.adapter is %q: say how many adapters the engine "+
+				"keeps ready (--max-cpu-loras)", i, a.Engine.Adapters, c.Policies.Adapter)
+		}
 		for _, err := range a.faults() {
 			wrong("agents[%d].%w", i, err)
 		}
@@ -180,6 +184,13 @@ func (c Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// shared reports whether other agents have the same engine.
+func (c *Config) shared(i int) bool {
+	return slices.ContainsFunc(c.Agents, func(b AgentConfig) bool {
+		return b.ID != c.Agents[i].ID && b.Engine.WithDefaults().URL == c.Agents[i].Engine.WithDefaults().URL
+	})
 }
 
 // Validate judges one agent; it names every field that is wrong.
@@ -213,6 +224,16 @@ func (a AgentConfig) faults() (errs []error) {
 	}
 	if n := e.MaxEventBytes; n != 0 && (n < 1<<10 || n > 1<<26) {
 		wrong("engine.max_event_bytes: %d is not within 1024 and %d", n, 1<<26)
+	}
+	if e.Adapters < 0 || e.Adapters > 1024 {
+		wrong("engine.adapters: %d is not within 0 and 1024", e.Adapters)
+	}
+	if e.Adapter != (Adapter{}) && (e.Adapter.Path == "" || e.Adapter.Name != a.Model || a.Model == "") {
+		wrong("engine.adapter: name %.80q, path %.80q: the name is to be the agent's model, %q, and the path "+
+			"where the engine finds it", e.Adapter.Name, e.Adapter.Path, a.Model)
+	}
+	if len(e.Adapter.Path) > 4096 {
+		wrong("engine.adapter.path: %d bytes, at most 4096", len(e.Adapter.Path))
 	}
 	if err := e.KVEvents.Validate(); err != nil {
 		wrong("engine.kv_events.%w", err)

@@ -50,7 +50,7 @@ func TestDecodeConfig(t *testing.T) {
 		{"drain_timeout: 30s", "policies: {guard: sieve}",
 			`policies.guard: there is no policy "sieve" here, only "patterns", "", which is none`},
 		{"drain_timeout: 30s", "policies: {adapter: any}",
-			`policies.adapter: there is no policy "any" here, only "", which is none`},
+			`policies.adapter: there is no policy "any" here, only "next", "", which is none`},
 		{"drain_timeout: 30s", "policies: {gard: patterns}", `unknown field "gard"`},
 		{"drain_timeout: 30s", "policies: {guard: patterns}", `patterns: 0, and policies.guard is "patterns": `},
 		{"drain_timeout: 30s", "patterns: [{name: n, pattern: ab, action: cut}]",

@@ -25,7 +25,7 @@ func cutting(t *testing.T, pattern string) *Run {
 			Prompt: bus.Prompt{Tokens: 10}}}
 	r := NewRun(d, "a", "m", 16)
 	now := time.Unix(1e9, 0)
-	by := policy.New(c.Policies, c.knownPolicies()).Watch(now, "math")
+	by := policy.New(c.Policies, c.knownPolicies(new(EngineConfig))).Watch(now, "math")
 	r.watch, r.now = &watch{by: by}, now
 	return r
 }

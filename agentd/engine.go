@@ -139,8 +139,19 @@ type EngineConfig struct {
 	MaxEventBytes int           `yaml:"max_event_bytes"` // longest line of a stream
 	// it runs with --scheduling-policy priority, so that tasks go before what is computed ahead and touches
 	Priority bool `yaml:"priority"`
+	// LoRA adapters that it keeps ready (--max-cpu-loras), where it serves more: for the policy of adapters
+	Adapters int `yaml:"adapters"`
+	// the LoRA adapter that is the agent's model, to be loaded where the engine does not serve it: one that
+	// runs with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING
+	Adapter Adapter `yaml:"adapter"`
 	// where the engine says what it caches; empty: where it says that it does
 	KVEvents kvevent.Source `yaml:"kv_events"`
+}
+
+// Adapter is a LoRA adapter, and where its engine finds it.
+type Adapter struct {
+	Name string `yaml:"name"`
+	Path string `yaml:"path"` // on the engine's machine, or a name that it knows; empty: none is loaded
 }
 
 // WithDefaults fills what is left zero.

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"souk/agentd/policy"
+	"souk/agentd/policy/adapter"
 	"souk/agentd/policy/guard"
 	"souk/bus"
 	runtimepolicy "souk/bus/policy"
@@ -17,19 +18,26 @@ import (
 // Package agentd/policy hosts them; here is what an agent tells that host and does for it. Without a policy
 // none of this says or does anything.
 
-// patterns is the policy that looks for patterns in answers.
-const patterns = "patterns"
+const (
+	patterns    = "patterns" // the policy that looks for patterns in answers
+	nextAdapter = "next"     // the one that has adapters ready which sessions are likely to need next
+)
 
 // knownPolicies are the policies that an agent may be told to run. The configuration was judged before one is
 // made.
-func (c *Config) knownPolicies() *policy.Known {
-	return &policy.Known{policy.Guard: {patterns: func() runtimepolicy.Policy {
-		g, err := guard.New(c.Patterns)
-		if err != nil {
-			panic("agentd: patterns that are valid: " + err.Error())
-		}
-		return g
-	}}}
+func (c *Config) knownPolicies(e *EngineConfig) *policy.Known {
+	return &policy.Known{
+		policy.Guard: {patterns: func() runtimepolicy.Policy {
+			g, err := guard.New(c.Patterns)
+			if err != nil {
+				panic("agentd: patterns that are valid: " + err.Error())
+			}
+			return g
+		}},
+		policy.Adapter: {nextAdapter: func() runtimepolicy.Policy {
+			return adapter.New(adapter.Default(e.Adapters))
+		}},
+	}
 }
 
 // Watch has a shell hear the name of each policy that is called, and "" when it is back: who does not come
@@ -38,7 +46,7 @@ func (a *Agent) Watch(enters func(policy string)) { a.policies.Enters(enters) }
 
 // overheard reports whether policies hear of a dispatch: not of what a hub sends itself.
 func (a *Agent) overheard(d *bus.Dispatch) bool {
-	return a.policies.Any() && (d.Kind == bus.DispatchTask || d.Kind == "")
+	return (a.policies.Any() || a.tells) && (d.Kind == bus.DispatchTask || d.Kind == "")
 }
 
 func (a *Agent) turnOf(d *bus.Dispatch) policy.Turn {
@@ -53,14 +61,17 @@ func (a *Agent) turnOf(d *bus.Dispatch) policy.Turn {
 func (a *Agent) hearArrived(d *bus.Dispatch) {
 	if a.overheard(d) {
 		x := a.turnOf(d)
-		a.policies.Arrived(a.now, &x)
+		a.hear(x.Arrived(a.now))
 	}
 }
 
 func (a *Agent) hearEnded(d *bus.Dispatch, e *Ending) {
 	if a.overheard(d) {
 		x := a.turnOf(d)
-		a.policies.Ended(a.now, &x, &e.Completion, len(e.Caught) > 0)
+		a.hear(x.Ended(a.now, &e.Completion, len(e.Caught) > 0))
+		if d.Task.SessionEnd && e.Completion.Outcome == bus.OutcomeDone {
+			a.hear(x.Last(a.now))
+		}
 	}
 	for _, name := range e.Caught {
 		if a.counts.Caught == nil {

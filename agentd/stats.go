@@ -35,6 +35,11 @@ type Counts struct {
 	TouchedPrompt  int64              `json:"touched_prompt_tokens,omitempty"`
 	TouchedCached  int64              `json:"touched_cached_tokens,omitempty"`
 
+	// of its adapter, which a policy had loaded or used again; undone: the engine had no room or failed, or
+	// another one was being loaded
+	Loads       int64 `json:"loads,omitempty"`
+	LoadsUndone int64 `json:"loads_undone,omitempty"`
+
 	// answers that held what a policy looks for, by the name of that
 	Caught map[string]int64 `json:"caught,omitempty"`
 

@@ -67,6 +67,7 @@ func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
 		a.Engine = a.Engine.WithDefaults()
 		s.agents = append(s.agents, newAgent(s, a))
 	}
+	s.lead()
 	return s, nil
 }
 
@@ -155,6 +156,7 @@ type agent struct {
 	core    *agentd.Agent // nil until the engine is ready
 	streams agentd.Streams
 	touches touches
+	adapters
 	heard   time.Time // when the engine last said anything of any answer
 	suspect bool      // the engine went silent, or failed with a 500: only an answer clears it
 	reading bool      // the claim, from the registry
@@ -237,7 +239,7 @@ func (a *agent) run(ctx context.Context) error {
 		return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
 	}
 	a.mu.Lock()
-	a.core = agentd.NewAgent(a.cfg, a.Server.cfg, info, a.boot)
+	a.core = a.newCore(info)
 	a.core.Watch(a.dog.Enters)
 	a.core.Restore(left)
 	a.mu.Unlock()
@@ -359,6 +361,10 @@ func (a *agent) loop(ctx context.Context) {
 		}
 		for _, c := range r.Completions {
 			a.reports.Go(func() { a.report(c) })
+		}
+		a.tell(r.Heard)
+		for _, e := range r.Effects {
+			a.do(&e)
 		}
 		for _, err := range r.Faults {
 			a.log.Error("a policy is off for a while", "err", err)

@@ -124,6 +124,7 @@ func (a *agent) hubDecided(c bus.Completion, moved bool) {
 // drain lets running tasks finish, and then waits until their completions are acknowledged.
 func (a *agent) drain() {
 	a.with(func(core *agentd.Agent) { core.Drain() })
+	a.stopLoad()
 	nudge(a.changed)
 	if !a.wait(a.Server.cfg.DrainTimeout, (*agentd.Agent).Idle) {
 		a.mu.Lock()

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 
 	"souk/agentd"
@@ -72,6 +74,50 @@ func TestTheAgeOfWhatIsGivenUp(t *testing.T) {
 		"x -1\n": 0, "x +Inf\n": 0} {
 		if got := total([]byte(page), "x"); got != want {
 			t.Errorf("%q: %v, want %v", page, got, want)
+		}
+	}
+}
+
+// An adapter that the engine does not serve is loaded when it is looked at, and again after it was started
+// anew; one that loads none by demand says what to do.
+func TestAnAdapterIsLoaded(t *testing.T) {
+	for _, allowed := range []bool{true, false} {
+		s, err := vllmsim.New(vllmsim.Config{Adapters: vllmsim.Adapters{Updates: allowed}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		if err := s.Start("127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		e := New(agentd.EngineConfig{URL: s.URL(), Adapter: agentd.Adapter{Name: "law",
+			Path: "/adapters/law"}})
+		t.Cleanup(e.Close)
+		for range 2 { // the second time it is there
+			info, err := e.Info(t.Context())
+			if !allowed {
+				if err == nil || !strings.Contains(err.Error(), "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1") {
+					t.Errorf("%v", err)
+				}
+				continue
+			}
+			if err != nil || !slices.Equal(info.Models, []string{"tiny", "law"}) {
+				t.Errorf("%+v, %v", info, err)
+			}
+		}
+		if !allowed {
+			continue
+		}
+		if err := s.Restart(0); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := e.Info(t.Context()); err != nil || len(info.Models) != 2 {
+			t.Errorf("started anew: %+v, %v", info, err)
+		}
+		r := agentd.Request{Kind: bus.KindCompletion, Model: "law", MaxTokens: 1,
+			Body: json.RawMessage(`{"prompt":"."}`)}
+		if a, err := e.Complete(t.Context(), r, func(agentd.Chunk) error { return nil }); err != nil {
+			t.Errorf("%+v, %v", a, err)
 		}
 	}
 }

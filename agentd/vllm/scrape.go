@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -138,6 +139,12 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	if len(info.Models) == 0 {
 		return info, errors.New("/v1/models: the engine serves no model")
 	}
+	if a := e.cfg.Adapter; a.Path != "" && !slices.Contains(info.Models, a.Name) {
+		if err := e.adapt(ctx, a); err != nil {
+			return info, err
+		}
+		info.Models = append(info.Models, a.Name)
+	}
 	var version struct {
 		Version string `json:"version"`
 	}
@@ -151,6 +158,27 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	info.Template = e.template(ctx)
 	info.Forgets = info.Template != nil && e.forgets(ctx)
 	return info, nil
+}
+
+// adapt has the server load an adapter, which it then serves under its name until it ends.
+func (e *Engine) adapt(ctx context.Context, a agentd.Adapter) error {
+	body, err := json.Marshal(map[string]string{"lora_name": a.Name, "lora_path": a.Path})
+	if err != nil {
+		return err
+	}
+	const path = "/v1/load_lora_adapter"
+	status, said, err := e.ask(ctx, path, body)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	case status == http.StatusNotFound:
+		return fmt.Errorf("%s: the engine finds no adapter at %.200q, or loads none (then start it with "+
+			"--enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, or name %q under --lora-modules): %s",
+			path, a.Path, a.Name, complaint(said))
+	case status != http.StatusOK:
+		return fmt.Errorf("%s: the engine answered %d: %s", path, status, complaint(said))
+	}
+	return nil
 }
 
 // parses reports whether clients may use the server's own parsers of tool calls and reasoning. It sends an

@@ -1,7 +1,9 @@
 package vllmsim
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +17,9 @@ type Adapters struct {
 	// that stay loaded, those used last (--max-cpu-loras); default AtOnce
 	Loaded int
 	Load   time.Duration // that a step takes longer for each one that is not loaded
+	// POST /v1/load_lora_adapter and unload_lora_adapter, as vLLM has them with
+	// VLLM_ALLOW_RUNTIME_LORA_UPDATING
+	Updates bool
 }
 
 // Validate says what is wrong with them.
@@ -39,6 +44,7 @@ type adapters struct {
 	Adapters
 	loaded []int32 // the one used last at the end
 	loads  int
+	due    time.Duration // that the next step takes longer, for what was loaded by demand
 }
 
 func newAdapters(a Adapters) adapters {
@@ -64,22 +70,98 @@ func (a *adapters) use(x int32) (longer time.Duration) {
 	return longer
 }
 
+// gone is in the place of an adapter that was unloaded: the others keep their numbers.
+const gone = "\x00"
+
 // adapter is the number of a name, from 1; 0: it is none.
-func (c *Config) adapter(name string) int32 { return int32(slices.Index(c.Adapters.Names, name) + 1) }
+func (s *Server) adapter(name string) int32 {
+	if name == gone {
+		return 0
+	}
+	return int32(slices.Index(*s.adapters.Load(), name) + 1)
+}
 
 // named is the name of what answers who asks for a model: that of the adapter, or else of the model.
-func (c *Config) named(asked string) string {
-	if c.adapter(asked) > 0 {
+func (s *Server) named(asked string) string {
+	if s.adapter(asked) > 0 {
 		return asked
 	}
-	return c.Model
+	return s.cfg.Model
+}
+
+// mostAdapters bounds those that are loaded by demand.
+const mostAdapters = 4096
+
+// update loads or unloads an adapter by demand. The step that follows takes as long as loading does.
+func (s *Server) update(load bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, p := s.body(w, r)
+		var asked struct {
+			Name string `json:"lora_name"`
+			Path string `json:"lora_path"`
+		}
+		switch {
+		case p != nil:
+		case json.Unmarshal(body, &asked) != nil:
+			p = invalid("json_invalid", "body", "JSON decode error", "{}")
+		case load && (asked.Name == "" || asked.Path == "" || asked.Name == gone):
+			p = userInput("Both 'lora_name' and 'lora_path' must be provided.")
+		case asked.Name == "" || asked.Name == gone:
+			p = userInput("'lora_name' needs to be provided to unload a LoRA adapter.")
+		default:
+			p = s.updated(asked.Name, load)
+		}
+		if p != nil {
+			refuse(w, p)
+			return
+		}
+		done := "removed"
+		if load {
+			done = "added"
+		}
+		fmt.Fprintf(w, "Success: LoRA adapter '%s' %s successfully.", asked.Name, done)
+	}
+}
+
+// userInput is how vLLM refuses an adapter.
+func userInput(format string, args ...any) *problem {
+	return &problem{400, fmt.Sprintf(format, args...), "InvalidUserInput", ""}
+}
+
+func (s *Server) updated(name string, load bool) *problem {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := slices.Clone(*s.adapters.Load())
+	i := slices.Index(names, name)
+	switch {
+	case load && name == s.cfg.Model:
+		return userInput("The lora adapter '%s' conflicts with a served base model.", name)
+	case load && i >= 0:
+		return userInput("The lora adapter '%s' has already been loaded. If you want to load the adapter in place, "+
+			"set 'load_inplace' to True.", name)
+	case !load && i < 0:
+		return &problem{404, fmt.Sprintf("The lora adapter '%s' cannot be found.", name), "NotFoundError", ""}
+	case load && len(names) >= mostAdapters:
+		return badRequest("lora_name", "%d adapters are loaded", len(names))
+	case load:
+		names = append(names, name)
+	default:
+		names[i] = gone
+	}
+	s.adapters.Store(&names)
+	s.engine.adapters.Names = names
+	if load {
+		s.engine.adapters.due += s.engine.adapters.use(int32(len(names)))
+	}
+	return nil
 }
 
 // named are the names of the adapters that sequences use, as vllm:lora_requests_info has them.
 func (a *adapters) named(all []*sequence) string {
 	var out []string
 	for i, name := range a.Names {
-		if slices.ContainsFunc(all, func(q *sequence) bool { return int(q.run.Adapter) == i+1 }) {
+		uses := func(q *sequence) bool { return int(q.run.Adapter) == i+1 }
+		if name != gone && slices.ContainsFunc(all, uses) {
 			out = append(out, name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -94,7 +95,8 @@ Profiles:
 	f.IntVar(&o.Pool.Decode, "sim-decode", 0, "engines that answer what those hand over")
 	f.IntVar(&o.Pool.Token, "sim-kv-token", TokenOf8B, "bytes of keys and values of a token that is handed over")
 	f.Float64Var(&o.Pool.Link, "sim-kv-link", Link400, "bytes a second that each engine can hand over")
-	f.BoolVar(&o.Admin, "admin", false, "serve POST /sim/fault, which makes requests fail on demand")
+	f.BoolVar(&o.Admin, "admin", false, "serve POST /sim/fault, which makes requests fail on "+
+		"demand, and GET /sim/cache, which tells what is cached")
 	return c
 }
 
@@ -140,6 +142,9 @@ func RunCommand(ctx context.Context, o Options, out io.Writer) error {
 	if !o.Watch {
 		cfg.Watched = 0
 	}
+	// as vLLM reads it
+	cfg.Adapters.Updates = slices.Contains([]string{"1", "true"},
+		strings.ToLower(os.Getenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING")))
 	for _, m := range o.Modules {
 		name, _, _ := strings.Cut(m, "=")
 		cfg.Adapters.Names = append(cfg.Adapters.Names, name)

@@ -29,7 +29,7 @@ type Config struct {
 	Answers      Answers // known dialogues
 	AnswerTokens int     // mean length of other answers; default 128
 	Seed         uint64  // of answers and noise
-	Admin        bool    // serve /sim/fault
+	Admin        bool    // serve /sim/fault and /sim/cache
 
 	KVEvents KVEvents // what is published of the cache
 

@@ -133,6 +133,45 @@ func (s *Server) Held() map[uint64]int {
 	return held
 }
 
+// Inside is what an engine knows of its cache: beliefs are judged by it.
+type Inside struct {
+	Blocks int     `json:"blocks"` // different ones that can be found
+	Copies int     `json:"copies"` // of these, all together
+	Found  []Found `json:"found"`  // by the requests that have ended since somebody last asked
+}
+
+// Found is what a request found in the cache.
+type Found struct {
+	ID     string `json:"id"` // X-Request-Id
+	Prompt int    `json:"prompt"`
+	Cached int    `json:"cached"`
+}
+
+// mostFound bounds what is kept until somebody asks.
+const mostFound = 1 << 14
+
+// found keeps what a request with an id found, for who asks at /sim/cache.
+func (s *Server) found(a *answering) {
+	q, id := a.choices[0], a.r.Header.Get("X-Request-Id")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cfg.Admin && q.run.Cached >= 0 && id != "" && len(s.ended) < mostFound {
+		s.ended = append(s.ended, Found{id, q.prompt, q.run.Cached})
+	}
+}
+
+// inside serves GET /sim/cache.
+func (s *Server) inside(w http.ResponseWriter, _ *http.Request) {
+	var in Inside
+	for _, n := range s.Held() {
+		in.Blocks, in.Copies = in.Blocks+1, in.Copies+n
+	}
+	s.mu.Lock()
+	in.Found, s.ended = s.ended, nil
+	s.mu.Unlock()
+	answer(w, 200, in)
+}
+
 // admin serves POST /sim/fault: {"kind": ...}, {"metrics": "stale"}, {"events": "lost", "times": 3},
 // {"freeze": true}, {"restart_ms": 500}, {"heal": true}.
 func (s *Server) admin(w http.ResponseWriter, r *http.Request) {

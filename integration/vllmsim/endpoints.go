@@ -17,7 +17,10 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 		Raw(`,"allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,`).
 		Raw(`"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,"organization":"*",`).
 		Raw(`"group":null,"is_blocking":false}]}`)
-	for _, name := range s.cfg.Adapters.Names {
+	for _, name := range *s.adapters.Load() {
+		if name == gone {
+			continue
+		}
 		o = o.Raw(`,{"id":`).Str(name).Raw(`,"object":"model","created":`).Int(int(s.born.Unix())).
 			Raw(`,"owned_by":"vllm","root":`).Str(adapterPath(name)).Raw(`,"parent":`).Str(s.cfg.Model).
 			Raw(`,"max_model_len":null,"permission":[{"id":"modelperm-`).Raw(randomHex(8)).
@@ -39,7 +42,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	case p != nil:
 	case !c.hasPrompt && len(c.messages) == 0:
 		p = invalid("missing", "body.prompt", "Field required", describe(body))
-	case c.model != "" && c.model != s.cfg.Model && s.cfg.adapter(c.model) == 0:
+	case c.model != "" && c.model != s.cfg.Model && s.adapter(c.model) == 0:
 		p = unknownModel(c.model, s.cfg.Model)
 	}
 	if p != nil {

@@ -45,7 +45,7 @@ func newEngine(cfg engineConfig, blocks, blockSize int, seed uint64) *engine {
 	e := &engine{profile: cfg.profile, stats: &st, random: *rand.NewPCG(seed, 1),
 		Scheduler: sched.Scheduler[*sequence]{Slots: cfg.maxSeqs, Batched: cfg.maxBatched,
 			Cache: kv.New(blocks, blockSize), ByPriority: cfg.byPriority}}
-	if len(cfg.adapters.Names) > 0 {
+	if len(cfg.adapters.Names) > 0 || cfg.adapters.Updates {
 		e.adapters = newAdapters(cfg.adapters)
 		e.Adapters = e.adapters.AtOnce
 	}
@@ -157,7 +157,8 @@ func (e *engine) turn(now time.Time, out []*sequence) (time.Time, []*sequence) {
 	if len(e.Batch) == 0 {
 		return time.Time{}, out
 	}
-	loads := time.Duration(0)
+	loads := e.adapters.due
+	e.adapters.due = 0
 	for _, w := range e.Batch {
 		if w.Seq.scheduled.IsZero() {
 			w.Seq.scheduled = start

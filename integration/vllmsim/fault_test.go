@@ -3,9 +3,11 @@ package vllmsim
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -283,5 +285,50 @@ func TestMetricsFaults(t *testing.T) {
 	order(`{"kind":"status","code":503,"times":1}`, 200)
 	if code, _, _, _ := read(t, s, longStream); code != 503 {
 		t.Errorf("an ordered fault: %d, want 503", code)
+	}
+}
+
+// Who asks is told what the cache holds, and once of each request what it found.
+func TestTheCacheIsTold(t *testing.T) {
+	s := start(t, Config{Admin: true})
+	var in Inside
+	look := func() {
+		t.Helper()
+		r, err := http.Get(s.URL() + "/sim/cache")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		in = Inside{}
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(id string) {
+		t.Helper()
+		r, err := http.NewRequest(http.MethodPost, s.URL()+"/v1/completions",
+			strings.NewReader(`{"prompt":[`+strings.Repeat("300,", 40)+`301],"max_tokens":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("X-Request-Id", id)
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Body.Close()
+	}
+	if look(); in.Blocks != 0 || len(in.Found) > 0 {
+		t.Errorf("of a new engine: %+v", in)
+	}
+	ask("first")
+	ask("second")
+	want := []Found{{"first", 41, 0}, {"second", 41, 32}}
+	if look(); in.Blocks != 2 || in.Copies != 2 || !slices.Equal(in.Found, want) {
+		t.Errorf("%+v, want two blocks and %v", in, want)
+	}
+	if look(); len(in.Found) > 0 {
+		t.Errorf("told twice: %v", in.Found)
 	}
 }

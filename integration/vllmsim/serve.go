@@ -21,7 +21,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		c, p = parse(body, chat)
 	}
 	if p == nil {
-		p = c.check(s.cfg.named(c.model), s.cfg.MaxModelLen)
+		p = c.check(s.named(c.model), s.cfg.MaxModelLen)
 	}
 	if p == nil {
 		c.headers(r.Header)
@@ -35,6 +35,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		return
 	}
 	defer s.leave(a.choices)
+	defer s.found(a)
 	if a.fault.Kind == Hang {
 		a.silence()
 	}
@@ -59,7 +60,7 @@ func (s *Server) sequences(c *call, size int) ([]*sequence, *problem) {
 	if c.salt != nil {
 		salt = *c.salt
 	}
-	number, adapter := s.cfg.adapter(c.model), ""
+	number, adapter := s.adapter(c.model), ""
 	root := s.cfg.Model
 	if number > 0 {
 		adapter, root = c.model, s.cfg.Model+"\x00"+c.model
@@ -205,7 +206,7 @@ func (s *Server) reply(c *call, id string) *reply {
 	fingerprint := s.fingerprint
 	s.mu.Unlock()
 	return &reply{
-		chat: c.chat, id: prefix + id, created: time.Now().Unix(), model: s.cfg.named(c.model),
+		chat: c.chat, id: prefix + id, created: time.Now().Unix(), model: s.named(c.model),
 		fingerprint: fingerprint,
 		details:     !s.cfg.NoPromptDetails, tokenIDs: c.tokenIDs,
 		usage: c.includeUsage, continuous: c.includeUsage && c.continuous,

@@ -1,0 +1,66 @@
+package agentd
+
+import (
+	"encoding/json"
+	"time"
+
+	"souk/bus"
+	runtimepolicy "souk/bus/policy"
+)
+
+// An engine may serve many LoRA adapters and keep few of them ready. Each is sold by an agent of its own; one
+// of these agents has the policy of the engine's adapters, hears from the others what becomes of their tasks,
+// and says which of them is to be ready next. That one asks the engine for one token, which loads its
+// adapter, or keeps it from being dropped. Nobody pays for that.
+
+// adapters is what an agent tells the one that has the policy.
+type adapters struct {
+	tells bool
+	heard []runtimepolicy.Event
+}
+
+// mostHeard bounds what waits to be told; what is beyond is not.
+const mostHeard = 1024
+
+// Tells has the agent tell what becomes of its tasks, in [Ready.Heard].
+func (a *Agent) Tells() { a.tells = true }
+
+func (a *Agent) hear(e runtimepolicy.Event) {
+	a.policies.Observe(e)
+	if a.tells && len(a.heard) < mostHeard {
+		a.heard = append(a.heard, e)
+	}
+}
+
+// Overhear takes in what another agent of the same engine tells.
+func (a *Agent) Overhear(e runtimepolicy.Event) { a.policies.Overhear(e) }
+
+// LoadBegins reports whether a token may be asked for to have the agent's adapter ready: the engine is well,
+// and has a sequence that no task has. Then it counts until LoadOver.
+func (a *Agent) LoadBegins() bool {
+	if a.state == bus.StateReady && !a.draining && a.TouchBegins() {
+		return true
+	}
+	a.Undone()
+	return false
+}
+
+// Undone counts an effect that nobody did.
+func (a *Agent) Undone() { a.counts.LoadsUndone++ }
+
+// LoadRequest is what the engine is asked.
+func (a *Agent) LoadRequest() Request {
+	return Request{ID: "load-" + a.cfg.ID, Kind: bus.KindCompletion, Body: json.RawMessage(`{"prompt":"."}`),
+		Model: a.cfg.Model, MaxTokens: 1, Prompt: 1, Priority: PriorityTouch}
+}
+
+// LoadOver ends one that began, and returns what the policy is to hear of it.
+func (a *Agent) LoadOver(now time.Time, err error) (heard []runtimepolicy.Event) {
+	a.TouchOver()
+	if err != nil {
+		a.Undone()
+		return nil
+	}
+	a.counts.Loads++
+	return []runtimepolicy.Event{{Kind: runtimepolicy.Touched, At: now, Agent: runtimepolicy.IDOf(a.cfg.ID)}}
+}
