@@ -115,3 +115,16 @@ func TestSameFiguresTwice(t *testing.T) {
 		t.Errorf("%+v\n%+v", a, b)
 	}
 }
+
+// On recorded workflows of agents too, where a call takes as long as its answer.
+func TestHandCraftedBar(t *testing.T) {
+	const name = "hand-crafted-4000-4"
+	p := Panels()[slices.IndexFunc(Panels(), func(p *Panel) bool { return p.Name == name })]
+	rows, err := Compare([]*Panel{p}, []string{"lru", "ours", "belady"}, []uint64{3001, 3002}, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gap, ok := Gap(rows, name, "ours"); !ok || gap < 0.4 {
+		t.Errorf("%.3f of the way from lru to the bound, want 0.4", gap)
+	}
+}

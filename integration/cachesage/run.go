@@ -100,8 +100,7 @@ func (p *player) play() Figures {
 			}
 		}
 		if p.sage != nil {
-			p.sage.Observe(policy.Event{Kind: policy.Arrived, At: now, Client: 1, Session: c.Session,
-				Role: c.Role})
+			p.tell(c, now)
 		}
 		found := 0
 		var ghost [3]int
@@ -150,9 +149,18 @@ func (p *player) finish(i int, now time.Time) {
 		x.release(held)
 		p.held[k][i] = nil
 	}
-	if p.sage == nil {
-		return
+	if p.sage != nil {
+		p.tellEnd(c, now)
 	}
+}
+
+// tell has the learner hear that a call begins.
+func (p *player) tell(c *Call, now time.Time) {
+	p.sage.Observe(policy.Event{Kind: policy.Arrived, At: now, Client: 1, Session: c.Session, Role: c.Role})
+}
+
+// tellEnd has it hear that a call has ended.
+func (p *player) tellEnd(c *Call, now time.Time) {
 	e := policy.Event{Kind: policy.Served, At: now, Client: 1, Session: c.Session, Role: c.Role, Tool: c.Tool,
 		Stop: policy.StopEnd}
 	if c.Tool != 0 {
@@ -161,6 +169,20 @@ func (p *player) finish(i int, now time.Time) {
 	p.sage.Observe(e)
 	if c.Last && p.panel.Ends {
 		p.sage.Observe(policy.Event{Kind: policy.Ended, At: now, Session: c.Session})
+	}
+}
+
+// rehearse has the learner hear of all calls before the first, as those of other sessions.
+func (p *player) rehearse() {
+	early := began.Add(-2 * p.order[len(p.order)-1].at)
+	for _, m := range p.order {
+		c := p.calls[m.call]
+		c.Session = mix(10, c.Session)
+		if m.end {
+			p.tellEnd(&c, early.Add(m.at))
+		} else {
+			p.tell(&c, early.Add(m.at))
+		}
 	}
 }
 
@@ -214,6 +236,13 @@ var Rules = []Rule{
 		func(p *player) { p.learn(cachesage.Params{NoTails: true}, true) }},
 	{"ours-pairs", "roles follow by the last one alone",
 		func(p *player) { p.learn(cachesage.Params{NoPairs: true}, true) }},
+	{"ours-rest", "how long a call in flight has taken says nothing",
+		func(p *player) { p.learn(cachesage.Params{NoRest: true}, true) }},
+	{"ours-before", "ours that has heard all these calls once before: what there is to learn at most",
+		func(p *player) {
+			p.learn(cachesage.Params{}, true)
+			p.rehearse()
+		}},
 	{"belady", "what is used again last, leaf first, blocks in flight stay: a bound", func(p *player) {
 		p.by(belady{p.future()})
 	}},

@@ -13,27 +13,30 @@ const (
 	roles     = 256 // with none, 0, and the session's end, last
 	endOf     = roles - 1
 	followers = 8   // roles that a state remembers to have come after it, the most frequent
-	pairs     = 512 // states of two roles
+	pairs     = 224 // states of two roles, so that all fits in 64 KB with what is known of pauses
 	halveStep = 4096
 	pseudo    = 4   // steps of the shorter state that one is thought to have had
-	busy      = 64  // roles between which the chances of a return are worked out
-	horizon   = 8   // steps of a session
+	busy      = 64  // roles between which the chances of a return are kept
+	often     = 16  // of those, the ones to which they are kept from states of two roles
 	fade      = 0.2 // how fast a later use counts less: e^-fade for a call of mean length
-	anewEvery = 64  // steps
+	spans     = 12  // of how long calls take: up to shortest, and each twice as long as the one before
+	shortest  = 0.1 // seconds
 )
 
-// state counts what came after it.
+// state counts what came after it, and how long the calls of its last role took.
 type state struct {
 	key   uint16 // of two roles: the one before, and the last; 0: the place is free
-	total uint16
-	n     [followers]uint16
+	later uint16 // what a use counts less for such a call before it, in 65535ths; 0: as for a mean one
+	n     [followers]uint8
 	next  [followers]uint8
+	took  [spans]uint8
 }
 
 // graph is which role follows which, in fixed memory: order two, backed off to order one and to none.
 type graph struct {
 	ids    [roles]policy.ID
 	of     [roles]policy.ID // whose it is: the client that was first to have it
+	places [2 * roles]uint8 // of ids, by their hashes; those that collide come after
 	used   [roles]uint32    // step at which it last ran
 	count  [roles]uint32    // how often it ran
 	total  uint32
@@ -41,15 +44,20 @@ type graph struct {
 	double [pairs]state
 	steps  uint32
 
-	// h is the chance that a session whose last role is that of the row runs that of the column within the
-	// next steps, if it goes on.
-	h    [busy][busy]uint16 // in 65535ths
-	rank [roles]uint8       // of the busiest roles, from 1; 0: it is none
-	top  [busy]uint8
-	took [roles]float32 // seconds of a call of each role, the mean, and of all, under none
-	// what a use counts less for a call of each role that comes before it, as of late; 0: as for a mean one
-	later [roles]float64
-	tops  int
+	slot [roles]uint8 // of roles among the busy, from 1, those that run often first; 0: it is none
+	top  [busy]uint8  // the role of a slot; 0: it is free
+	tops int
+	// one and two are what a return is worth to the role of a slot, in 65535ths: the chance that a session
+	// whose last role is that of the row, or whose last two are those of the state, runs it again, less for
+	// each call before, if it goes on. They follow what is counted step by step, see relax.
+	one    [busy][busy]uint16
+	two    [pairs][often]uint16
+	common [busy]float32 // what the step after any role is worth, whatever that role was, in 65535ths
+	turn   int           // the slot of which all is worked out next
+
+	mean  float32 // seconds of a call
+	decay [spans]float32
+	then  float32 // mean, as it was for decay
 }
 
 // index is the number of a role; 0 if it is not known. With add it is made known, in the place of the one
@@ -58,24 +66,35 @@ func (g *graph) index(client, id policy.ID, add bool) uint8 {
 	if id == 0 {
 		return 0
 	}
-	spare := 0
-	for i := 1; i < endOf; i++ {
-		if g.ids[i] == id {
-			return uint8(i)
-		}
-		if g.ids[i] == 0 && spare == 0 {
-			spare = i
+	at := int(policy.Mixed(id) % (2 * roles))
+	for ; g.places[at] != 0; at = (at + 1) % (2 * roles) {
+		if r := g.places[at]; g.ids[r] == id {
+			return r
 		}
 	}
 	if !add {
 		return 0
 	}
-	if spare == 0 {
+	spare := 1
+	for spare < endOf && g.ids[spare] != 0 {
+		spare++
+	}
+	if spare == endOf {
 		spare = g.victim(client)
 		g.forget(uint8(spare))
 	}
 	g.ids[spare], g.of[spare], g.used[spare] = id, client, g.steps
+	g.place(uint8(spare))
 	return uint8(spare)
+}
+
+// place has a role be found by its id.
+func (g *graph) place(r uint8) {
+	at := int(policy.Mixed(g.ids[r]) % (2 * roles))
+	for g.places[at] != 0 {
+		at = (at + 1) % (2 * roles)
+	}
+	g.places[at] = r
 }
 
 // victim is the role that makes room for one of a client's.
@@ -118,55 +137,85 @@ func (g *graph) victim(client policy.ID) int {
 // forget takes a role out of all that was counted.
 func (g *graph) forget(r uint8) {
 	g.total -= g.count[r]
-	g.ids[r], g.of[r], g.used[r], g.count[r], g.took[r] = 0, 0, 0, 0, 0
-	g.later[r] = 0
-	g.single[r] = state{}
-	for _, all := range [][]state{g.single[:], g.double[:]} {
-		for i := range all {
-			s := &all[i]
-			if k := s.key; k != 0 && (uint8(k>>8) == r || uint8(k) == r) {
-				*s = state{}
-				continue
-			}
-			for j, b := range s.next {
-				if b == r {
-					s.total -= s.n[j]
-					s.next[j], s.n[j] = 0, 0
-				}
-			}
+	g.ids[r], g.of[r], g.used[r], g.count[r] = 0, 0, 0, 0
+	clear(g.places[:])
+	for i := 1; i < endOf; i++ {
+		if g.ids[i] != 0 {
+			g.place(uint8(i))
 		}
 	}
-	if k := g.rank[r]; k > 0 {
-		g.rank[r] = 0
-		g.top[k-1] = 0
-		for i := range g.tops {
-			g.h[i][k-1], g.h[k-1][i] = 0, 0
+	g.single[r] = state{}
+	for i := range g.single {
+		g.single[i].drop(r)
+	}
+	for i := range g.double {
+		s := &g.double[i]
+		if uint8(s.key>>8) == r || uint8(s.key) == r {
+			*s, g.two[i] = state{}, [often]uint16{}
+			continue
+		}
+		s.drop(r)
+	}
+	if k := g.slot[r]; k > 0 {
+		g.slot[r], g.top[k-1] = 0, 0
+		g.empty(int(k - 1))
+	}
+}
+
+func (s *state) drop(r uint8) {
+	for i, b := range s.next {
+		if b == r {
+			s.next[i], s.n[i] = 0, 0
 		}
 	}
 }
 
-// find is the state of two roles; with add it is made, in the place of the one near by that was seen least.
-func (g *graph) find(before, last uint8, add bool) *state {
+// empty forgets what is known of the role of a slot.
+func (g *graph) empty(k int) {
+	g.one[k], g.common[k] = [busy]uint16{}, 0
+	for i := range g.one {
+		g.one[i][k] = 0
+	}
+	for i := range g.two {
+		if k < often {
+			g.two[i][k] = 0
+		}
+	}
+}
+
+// find is the place of a state of two roles, -1 if it is not known; with add it is made, in the place of the
+// one near by that was seen least.
+func (g *graph) find(before, last uint8, add bool) int {
 	if before == 0 || last == 0 {
-		return nil
+		return -1
 	}
 	key := uint16(before)<<8 | uint16(last)
 	at := int(policy.Mixed(uint64(key)) % pairs)
-	least := &g.double[at]
 	for i := range 4 {
-		s := &g.double[(at+i)%pairs]
-		if s.key == key {
-			return s
-		}
-		if s.total < least.total || s.key == 0 && least.key != 0 {
-			least = s
+		if k := (at + i) % pairs; g.double[k].key == key {
+			return k
 		}
 	}
 	if !add {
-		return nil
+		return -1
 	}
-	*least = state{key: key}
+	least, fewest := at, 1<<30
+	for i := range 4 {
+		k := (at + i) % pairs
+		if n := g.double[k].total(); n < fewest {
+			least, fewest = k, n
+		}
+	}
+	g.double[least], g.two[least] = state{key: key}, [often]uint16{}
 	return least
+}
+
+// total is how many steps from a state are remembered.
+func (s *state) total() (n int) {
+	for _, x := range s.n {
+		n += int(x)
+	}
+	return n
 }
 
 // saw counts that a role came after others; endOf is the session's end.
@@ -176,18 +225,18 @@ func (g *graph) saw(before, last, next uint8) {
 		g.count[next]++
 		g.total++
 		g.used[next] = g.steps
+		g.rank(next)
 	}
 	if last != 0 {
 		g.single[last].saw(next)
-		if s := g.find(before, last, true); s != nil {
-			s.saw(next)
+		g.relax(last)
+		if k := g.find(before, last, true); k >= 0 {
+			g.double[k].saw(next)
+			g.relaxTwo(k)
 		}
 	}
 	if g.steps%halveStep == 0 {
 		g.halve()
-	}
-	if g.steps%anewEvery == 0 {
-		g.anew()
 	}
 }
 
@@ -195,17 +244,22 @@ func (s *state) saw(next uint8) {
 	least := 0
 	for i := range followers {
 		if s.n[i] > 0 && s.next[i] == next {
-			s.n[i]++
-			s.total++
+			if s.n[i]++; s.n[i] == 255 {
+				s.halve()
+			}
 			return
 		}
 		if s.n[i] < s.n[least] {
 			least = i
 		}
 	}
-	s.total -= s.n[least]
 	s.next[least], s.n[least] = next, 1
-	s.total++
+}
+
+func (s *state) halve() {
+	for i := range s.n {
+		s.n[i] /= 2
+	}
 }
 
 func (g *graph) halve() {
@@ -213,16 +267,10 @@ func (g *graph) halve() {
 	for i := range g.count {
 		g.count[i] /= 2
 		g.total += g.count[i]
+		g.single[i].halve()
 	}
-	for _, all := range [][]state{g.single[:], g.double[:]} {
-		for i := range all {
-			s := &all[i]
-			s.total = 0
-			for j := range s.n {
-				s.n[j] /= 2
-				s.total += s.n[j]
-			}
-		}
+	for i := range g.double {
+		g.double[i].halve()
 	}
 }
 
@@ -234,8 +282,8 @@ func (g *graph) zero(b uint8) float64 {
 	return float64(g.count[b]) / float64(g.total)
 }
 
-// one is the chance that a role comes after another.
-func (g *graph) one(last, b uint8) float64 {
+// after is the chance that a role comes after another.
+func (g *graph) after(last, b uint8) float64 {
 	s := &g.single[last]
 	n := 0.0
 	for i, x := range s.next {
@@ -243,151 +291,261 @@ func (g *graph) one(last, b uint8) float64 {
 			n = float64(s.n[i])
 		}
 	}
-	return (n + float64(pseudo*g.zero(b))) / (float64(s.total) + pseudo)
+	return (n + float64(pseudo*g.zero(b))) / (float64(s.total()) + pseudo)
 }
 
-// anew works out the chances of a return between the busiest roles: f0 = 0, and
-// fk(a) = sum over y of P(y|a) * (1 if y is b, else fk-1(y)). What comes after a role by the shorter state
-// alone is the same for all roles, so it is summed up once.
-func (g *graph) anew() {
-	g.rank = [roles]uint8{}
-	g.tops = 0
-	for i := 1; i < endOf; i++ { // the busiest, by insertion
-		if g.count[i] == 0 {
+// rank gives a role that runs a slot, or a better one, if it runs far more often than who has it.
+func (g *graph) rank(r uint8) {
+	k := int(g.slot[r])
+	if k > 0 && k <= often {
+		return
+	}
+	from, to := 0, often // the slots that would be better
+	if k == 0 {
+		to = busy
+	}
+	least := from
+	for i := from; i < to; i++ {
+		if g.top[i] == 0 {
+			least = i
+			break
+		}
+		if g.count[g.top[i]] < g.count[g.top[least]] {
+			least = i
+		}
+	}
+	was := g.top[least]
+	if was != 0 && g.count[r] <= 2*g.count[was]+often {
+		return
+	}
+	if k == 0 {
+		g.slot[was], g.slot[r], g.top[least] = 0, uint8(least+1), r
+		g.empty(least)
+	} else {
+		k--
+		g.slot[was], g.slot[r], g.top[least], g.top[k] = uint8(k+1), uint8(least+1), r, was
+		g.one[least], g.one[k] = g.one[k], g.one[least]
+		for i := range g.one {
+			g.one[i][least], g.one[i][k] = g.one[i][k], g.one[i][least]
+		}
+		g.common[least], g.common[k] = g.common[k], g.common[least]
+		for i := range g.two {
+			g.two[i][least] = 0
+		}
+	}
+	g.slot[0] = 0
+	g.tops = max(g.tops, least+1)
+}
+
+// relax works out what the returns from a role are worth from what those from the roles after it are: over
+// all that come next, by their chances, 1 for the role meant, and else what its returns are worth, less for
+// its call. Step by step, as each state is left, all come to what they say of one another. What comes after
+// a role by its mere frequency is the same for all roles; it is kept for all, and worked out for one more.
+func (g *graph) relax(last uint8) {
+	top := g.top[:g.tops]
+	if g.steps%2 == 0 && g.total > 0 {
+		if g.turn++; g.turn >= len(top) {
+			g.turn = 0
+		}
+		sum := float32(0)
+		for k, y := range top {
+			worth := float32(g.single[y].less() * float32(g.one[k][g.turn]))
+			if k == g.turn {
+				worth = 65535
+			}
+			sum += float32(float32(g.count[y]) * worth)
+		}
+		g.common[g.turn] = sum / float32(g.total)
+	}
+	k := int(g.slot[last]) - 1
+	if k < 0 {
+		return
+	}
+	s := &g.single[last]
+	part := 1 / float32(s.total()+pseudo)
+	var room [busy]float32
+	worth := room[:len(top)]
+	for b, x := range g.common[:len(top)] {
+		worth[b] = float32(pseudo * part * x)
+	}
+	for i, y := range s.next {
+		to := int(g.slot[y]) - 1
+		if s.n[i] == 0 || y == endOf || to < 0 || to >= len(worth) {
 			continue
 		}
-		at := g.tops
-		for at > 0 && g.count[g.top[at-1]] < g.count[i] {
-			at--
+		p := float32(s.n[i]) * part
+		less := p * g.single[y].less()
+		was := worth[to]
+		for b, x := range g.one[to][:len(worth)] {
+			worth[b] += float32(less * float32(x))
 		}
-		if at >= busy {
-			continue
-		}
-		g.tops = min(g.tops+1, busy)
-		copy(g.top[at+1:g.tops], g.top[at:g.tops-1])
-		g.top[at] = uint8(i)
+		worth[to] = was + float32(p*65535)
 	}
-	for k := range g.tops {
-		g.rank[g.top[k]] = uint8(k + 1)
-		g.later[g.top[k]] = g.latest(g.top[k])
-	}
-	var w, was [busy][lanes]float64
-	var zero, later [busy]float64
-	type edge struct {
-		to uint8
-		p  float64
-	}
-	var edges [busy * followers]edge
-	var from [busy + 1]int
-	var back [busy]float64
-	n := 0
-	for k := range g.tops {
-		a := g.top[k]
-		zero[k], later[k] = g.zero(a), g.laterBy(a)
-		s := &g.single[a]
-		all := float64(s.total) + pseudo
-		back[k] = pseudo / all
-		from[k] = n
-		for i, b := range s.next {
-			if to := g.rank[b]; s.n[i] > 0 && b != endOf && to > 0 {
-				edges[n] = edge{to - 1, float64(s.n[i]) / all}
-				n++
-			}
-		}
-	}
-	from[g.tops] = n
-	for b := 0; b < g.tops; b += lanes { // for some roles at once, each by itself
-		clear(was[:])
-		for range horizon {
-			var common [lanes]float64
-			for k := range g.tops { // what it is worth to come to a role: 1 if it is the one
-				x := &w[k]
-				for i := range lanes {
-					x[i] = float64(later[k] * was[k][i])
-				}
-				if k >= b && k < b+lanes {
-					x[k-b] = 1
-				}
-				for i := range lanes {
-					common[i] += float64(zero[k] * x[i])
-				}
-			}
-			for a := range g.tops {
-				var sum [lanes]float64
-				for i := range lanes {
-					sum[i] = float64(back[a] * common[i])
-				}
-				for _, e := range edges[from[a]:from[a+1]] {
-					x := &w[e.to%busy]
-					sum[0] += float64(e.p * x[0])
-					sum[1] += float64(e.p * x[1])
-					sum[2] += float64(e.p * x[2])
-					sum[3] += float64(e.p * x[3])
-				}
-				was[a] = sum
-			}
-		}
-		for a := range g.tops {
-			for i := range min(lanes, g.tops-b) {
-				g.h[a][b+i] = uint16(float64(min(was[a][i], 1) * 65535))
-			}
-		}
+	for b, x := range worth {
+		g.one[k][b] = uint16(min(x+0.5, 65535))
 	}
 }
 
-// lanes is for how many roles the chances of a return are worked out at once.
-const lanes = 4
+// relaxTwo does the same for a state of two roles. The one after it is of two as well, if that is known, or
+// else of the last alone.
+func (g *graph) relaxTwo(at int) {
+	s := &g.double[at]
+	last := uint8(s.key)
+	part := 1 / float32(s.total()+pseudo)
+	var worth [often]float32
+	if k := int(g.slot[last]) - 1; k >= 0 {
+		for b := range worth {
+			worth[b] = float32(pseudo * part * float32(g.one[k][b]))
+		}
+	}
+	for i, y := range s.next {
+		to := int(g.slot[y]) - 1
+		if s.n[i] == 0 || y == endOf || to < 0 {
+			continue
+		}
+		row, by := (*[often]uint16)(g.one[to][:often]), &g.single[y]
+		if k := g.find(last, y, false); k >= 0 {
+			row, by = &g.two[k], &g.double[k]
+		}
+		p := float32(s.n[i]) * part
+		less := p * by.less()
+		was := float32(0)
+		if to < often {
+			was = worth[to]
+		}
+		for b, x := range row {
+			worth[b] += float32(less * float32(x))
+		}
+		if to < often {
+			worth[to] = was + float32(p*65535)
+		}
+	}
+	for b := range worth {
+		g.two[at][b] = uint16(min(worth[b]+0.5, 65535))
+	}
+}
 
 // meanLater is e^-fade.
 const meanLater = 0.8187307530779818
 
-// laterBy is what a use counts less for a call of a role before it.
-func (g *graph) laterBy(r uint8) float64 {
-	if x := g.later[r]; x > 0 {
-		return x
+// less is what a use counts less for a call of a state before it.
+func (s *state) less() float32 {
+	if s.later > 0 {
+		return float32(s.later) * (1.0 / 65535)
 	}
 	return meanLater
 }
 
-// latest is that as it is by now.
-func (g *graph) latest(r uint8) float64 {
-	if g.took[0] <= 0 || g.took[r] <= 0 {
-		return 0
+// spanOf is the span of a call that took so long, and where that ends.
+func spanOf(seconds float64) (k int, ends float64) {
+	for ends = shortest; k < spans-1 && seconds >= ends; k++ {
+		ends *= 2
 	}
-	return seat.Exp(-fade * float64(min(max(g.took[r]/g.took[0], 0.1), 10)))
+	return k, ends
 }
 
-// lasted takes in how long a call of a role took.
-func (g *graph) lasted(r uint8, seconds float32) {
-	for _, t := range []*float32{&g.took[0], &g.took[r]} {
-		if *t == 0 {
-			*t = seconds
+// lasted takes in how long a call took of the last of two roles.
+func (g *graph) lasted(before, last uint8, seconds float64) {
+	if g.mean == 0 {
+		g.mean = float32(seconds)
+	}
+	g.mean += float32(0.05 * (float32(seconds) - g.mean))
+	if g.then == 0 || g.mean > g.then*1.1 || g.mean < g.then*0.9 {
+		g.then = g.mean
+		for k, middle := 0, 0.75*shortest; k < spans; k++ {
+			g.decay[k] = float32(seat.Exp(-min(600, fade*middle/float64(g.then))))
+			middle *= 2
 		}
-		*t += float32(0.05 * (seconds - *t))
 	}
-	g.later[r] = g.latest(r)
+	k, _ := spanOf(seconds)
+	all := [2]*state{&g.single[last], nil}
+	if at := g.find(before, last, true); at >= 0 {
+		all[1] = &g.double[at]
+	}
+	for _, s := range all {
+		if s == nil {
+			continue
+		}
+		if s.took[k]++; s.took[k] == 255 {
+			for i := range s.took {
+				s.took[i] /= 2
+			}
+		}
+		sum, n := float32(0), float32(0)
+		for i, x := range s.took {
+			sum += float32(float32(x) * g.decay[i])
+			n += float32(x)
+		}
+		s.later = uint16(max(1, min(65535, 65535*sum/n)))
+	}
 }
 
-// chance is h for roles that may not be among the busiest: those are looked up one step far.
+// rest is what a use counts less that comes after a call of the last of two roles, which has taken so long.
+func (g *graph) rest(before, last uint8, seconds float64, second bool) float64 {
+	if g.then <= 0 {
+		return meanLater
+	}
+	rate := fade / float64(g.then)
+	from, ends := spanOf(seconds)
+	within := (ends - seconds) / (ends / 2) // the part of the span that is left
+	if from == 0 {
+		within = (ends - seconds) / ends
+	}
+	if from == spans-1 {
+		within, ends = 1, 2*seconds
+	}
+	// what ends in this span does so in the middle of what is left of it
+	soon := float64(within * seat.Exp(-min(600, float64(rate*(ends-seconds)/2))))
+	grown := seat.Exp(min(600, float64(rate*seconds)))
+	past := func(s *state) (n, sum float64) { // of calls that took longer
+		n, sum = float64(s.took[from])*within, float64(float64(s.took[from])*soon)
+		for k := from + 1; k < spans; k++ {
+			n += float64(s.took[k])
+			sum += float64(float64(float64(s.took[k])*float64(g.decay[k])) * grown)
+		}
+		return n, sum
+	}
+	n, sum := past(&g.single[last])
+	if n > 0 { // as if it were so many calls
+		n, sum = pseudo, float64(pseudo*sum/n)
+	}
+	if k := g.find(before, last, false); k >= 0 && second {
+		more, by := past(&g.double[k])
+		n, sum = n+more, sum+by
+	}
+	if n == 0 { // none has taken so long: as long again
+		return seat.Exp(-min(600, float64(rate*seconds)))
+	}
+	return sum / n
+}
+
+// chance is what a return from a role to another is worth; to roles that are not busy, by the next step
+// alone.
 func (g *graph) chance(last, b uint8) float64 {
-	i, j := g.rank[last], g.rank[b]
+	i, j := g.slot[last], g.slot[b]
 	if i > 0 && j > 0 {
-		return float64(g.h[i-1][j-1]) / 65535
+		return float64(g.one[i-1][j-1]) / 65535
 	}
-	return g.one(last, b)
+	return g.after(last, b)
 }
 
-// returns is the chance that a session which had these two roles last runs one within the next steps, if it
-// goes on: the next step by both, those after by the last one alone.
+// returns is what it is worth that a session which had these two roles last runs one again, if it goes on.
 func (g *graph) returns(before, last, b uint8, second bool) float64 {
 	if last == 0 || b == 0 {
 		return 0
 	}
-	s := g.find(before, last, false)
-	if s == nil || !second {
+	at := -1
+	if second {
+		at = g.find(before, last, false)
+	}
+	if at < 0 {
 		return g.chance(last, b)
 	}
-	all := float64(s.total) + pseudo
+	if j := g.slot[b]; j > 0 && j <= often {
+		return float64(g.two[at][j-1]) / 65535
+	}
+	s := &g.double[at]
+	all := float64(s.total() + pseudo)
 	p := float64(pseudo / all * g.chance(last, b))
 	for i, y := range s.next {
 		switch {
@@ -395,7 +553,7 @@ func (g *graph) returns(before, last, b uint8, second bool) float64 {
 		case y == b:
 			p += float64(s.n[i]) / all
 		default:
-			p += float64(float64(s.n[i]) / all * float64(g.laterBy(y)*g.chance(y, b)))
+			p += float64(float64(s.n[i]) / all * float64(float64(g.single[y].less())*g.chance(y, b)))
 		}
 	}
 	return min(p, 1)
@@ -403,7 +561,7 @@ func (g *graph) returns(before, last, b uint8, second bool) float64 {
 
 // likeliest appends the roles that come next and their chances, by both roles.
 func (g *graph) next(before, last uint8, to []follower) []follower {
-	s := g.find(before, last, false)
+	at := g.find(before, last, false)
 	add := func(b uint8, p float64) {
 		for i := range to {
 			if to[i].role == b {
@@ -414,8 +572,9 @@ func (g *graph) next(before, last uint8, to []follower) []follower {
 		to = append(to, follower{b, p})
 	}
 	share := 1.0
-	if s != nil {
-		all := float64(s.total) + pseudo
+	if at >= 0 {
+		s := &g.double[at]
+		all := float64(s.total() + pseudo)
 		for i, y := range s.next {
 			if s.n[i] > 0 {
 				add(y, float64(s.n[i])/all)
@@ -424,7 +583,7 @@ func (g *graph) next(before, last uint8, to []follower) []follower {
 		share = pseudo / all
 	}
 	one := &g.single[last]
-	all := float64(one.total) + pseudo
+	all := float64(one.total() + pseudo)
 	for i, y := range one.next {
 		if one.n[i] > 0 {
 			add(y, float64(share*float64(one.n[i]))/all)

@@ -11,15 +11,8 @@ import (
 // touch costs and whom it would save, the hub knows better (hub/seat).
 type KVCache struct {
 	sage *Sage
-	last policy.Kept[place] // by session
-	next policy.Kept[hint]  // by session
-	from int                // where Act goes on
-}
-
-// place is where a session had its last turn, and how much of it is there.
-type place struct {
-	agent  policy.ID
-	tokens int32
+	next policy.Kept[hint] // by session
+	from int               // where Act goes on
 }
 
 // hint is a session that is said to come next.
@@ -33,26 +26,17 @@ const (
 
 // NewKVCache remembers so many sessions.
 func NewKVCache(p Params, sessions int) *KVCache {
-	return &KVCache{sage: New(p, sessions), last: policy.NewKept[place](sessions),
-		next: policy.NewKept[hint](mostHints)}
+	return &KVCache{sage: New(p, sessions), next: policy.NewKept[hint](mostHints)}
 }
 
 // Observe implements policy.Policy.
 func (k *KVCache) Observe(e policy.Event) {
 	k.sage.Observe(e)
 	switch e.Kind {
-	case policy.Arrived:
-		k.next.Drop(e.Session)
-	case policy.Served:
-		if e.Session != 0 {
-			p, _ := k.last.Add(e.Client, e.Session)
-			*p = place{e.Agent, int32(min(e.Usage.Prompt+e.Usage.Output, 1<<30))}
-		}
-	case policy.Ended:
-		k.last.Drop(e.Session)
+	case policy.Arrived, policy.Ended:
 		k.next.Drop(e.Session)
 	case policy.Next:
-		if e.Session != e.Parent && k.last.Get(e.Session, false) != nil {
+		if e.Session != e.Parent && k.sage.served(e.Session) != nil {
 			h, _ := k.next.Add(e.Client, e.Session)
 			h.until = since(e.At) + hinted
 		}
@@ -65,14 +49,17 @@ func (k *KVCache) Score(now time.Time, i policy.Item) float64 { return k.sage.Sc
 // Predict implements policy.Policy: of the sessions whose turns ended last.
 func (k *KVCache) Predict(now time.Time, within time.Duration, to []policy.Forecast) []policy.Forecast {
 	from, room := len(to), cap(to)-len(to)
-	k.last.All(func(_, key policy.ID, p *place) bool {
+	k.sage.sessions.All(func(_, key policy.ID, x *session) bool {
 		if len(to)-from >= max(room, 64) {
 			return false
+		}
+		if x.agent == 0 {
+			return true
 		}
 		at := len(to)
 		to = k.sage.Predict(now, key, to)
 		for i := at; i < len(to); i++ {
-			to[i].Agent, to[i].Within = p.agent, within
+			to[i].Agent, to[i].Within = x.agent, within
 		}
 		return true
 	})
@@ -90,7 +77,7 @@ func (k *KVCache) Act(now time.Time, r policy.Room, to []policy.Effect) []policy
 		if h == nil {
 			continue
 		}
-		p := k.last.Get(key, false)
+		p := k.sage.served(key)
 		if p != nil && since(now) < h.until && p.tokens > 0 && int(p.tokens) <= tokens {
 			tokens -= int(p.tokens)
 			to = append(to, policy.Effect{Kind: policy.Touch, Agent: p.agent, Session: key,

@@ -1,6 +1,7 @@
 package cachesage
 
 import (
+	"math/bits"
 	"time"
 
 	"souk/bus/policy"
@@ -15,6 +16,7 @@ type Params struct {
 	NoLive  bool // every session is thought to go on
 	NoTails bool // texts of sessions are scored as the anchors of their roles
 	NoPairs bool // roles follow by the last one alone
+	NoRest  bool // calls in flight are all thought to take as long again
 
 	// seconds that an engine takes for a token of a prompt, and more for each token before it; 0: those of an
 	// engine of 8 billion parameters on one card
@@ -31,13 +33,11 @@ type Sage struct {
 	swept    int // how many sessions were looked at in this round of them
 	tools    [tools]policy.ID
 	live     [roles]float32 // by the last role, sessions that are thought to go on
-	starts   [roles]uint32  // sessions that began with a role
+	starts   [roles]uint16  // sessions that began with a role
 	begun    uint32
 	current  uint8 // the role that ran last, of any session
 	hops     [roles]uint8
-	hopsOf   uint8          // for which they are
-	anchors  [roles]float64 // how likely each role runs soon; refreshed now and then
-	fresh    uint32         // at which step that was
+	hopsOf   uint8 // for which they are
 }
 
 // tools are told from one another as far as this.
@@ -45,18 +45,24 @@ const tools = 64
 
 // session is what is remembered of one.
 type session struct {
-	ended  time.Duration // of its last turn, since 1970
-	came   time.Duration // of its last turn
-	waited time.Duration // what of its idle time was learned from
-	back   time.Duration // after its end, as its client says; 0: it says nothing
+	at     time.Duration // when it came, or when its last turn ended, if it is idle; since 1970
+	agent  policy.ID     // that served its last turn; 0: none has
+	waited uint32        // what of its idle time was learned from, in milliseconds
+	back   uint32        // after its end, as its client says, in milliseconds; 0: it says nothing
+	tokens int32         // of it that are there
 	share  float32       // as it is counted in live
+	pace   uint16        // of its pauses, see paceOf; 0: it had none
 	class  uint8
-	turns  uint8
 	before uint8 // the role before the last
 	last   uint8
 	idle   bool
 	over   bool // it is thought to have ended, or has
 }
+
+// millis is a time in milliseconds, at most 49 days.
+func millis(d time.Duration) uint32 { return uint32(min(max(0, d/time.Millisecond), 1<<32-1)) }
+
+func ofMillis(n uint32) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // New remembers so many sessions.
 func New(p Params, sessions int) *Sage {
@@ -66,25 +72,42 @@ func New(p Params, sessions int) *Sage {
 	if p.Token == 0 {
 		p.Token, p.Before = 4e-5, 2e-9
 	}
-	return &Sage{Params: p, shares: seat.NewShares(seat.SessionClasses + tools),
+	return &Sage{Params: p, shares: seat.NewShares(paces + tools),
 		sessions: policy.NewKept[session](sessions)}
 }
 
 func since(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
 
+// paces are the classes of sessions whose last turn called no tool, by how long their pauses are: 0 of those
+// that had none, then each longer by three quarters of a doubling, from two seconds on.
+const paces = 20
+
 // class is that of a session whose turn has ended.
-func (s *Sage) class(turns int, pause time.Duration, e *policy.Event) uint8 {
-	if e.Tool != 0 {
-		i := policy.Mixed(e.Tool) % tools
+func (s *Sage) class(x *session, tool policy.ID) uint8 {
+	if tool != 0 {
+		i := policy.Mixed(tool) % tools
 		for k := range policy.ID(4) {
 			at := (i + k) % tools
-			if s.tools[at] == e.Tool || s.tools[at] == 0 {
-				s.tools[at] = e.Tool
-				return uint8(seat.SessionClasses + int(at))
+			if s.tools[at] == tool || s.tools[at] == 0 {
+				s.tools[at] = tool
+				return uint8(paces + at)
 			}
 		}
 	}
-	return uint8(seat.SessionClass(turns, pause))
+	if x.pace == 0 {
+		return 0
+	}
+	return uint8(min(max(1, (int(x.pace)-11*octave)/(octave*3/4)+1), paces-1))
+}
+
+// octave is a doubling of a pace.
+const octave = 256
+
+// paceOf is the logarithm of a pause, in milliseconds, at least 1.
+func paceOf(pause time.Duration) int {
+	ms := uint64(max(1, pause/time.Millisecond))
+	k := bits.Len64(ms) - 1
+	return max(1, octave*k+int(ms<<8>>k&(octave-1)))
 }
 
 // Observe takes in what has become of a session.
@@ -94,7 +117,7 @@ func (s *Sage) Observe(e policy.Event) {
 	case policy.Arrived:
 		s.arrived(now, &e)
 	case policy.Served, policy.Failed:
-		s.served(now, &e)
+		s.done(now, &e)
 	case policy.Ended:
 		if x := s.sessions.Get(e.Session, false); x != nil {
 			s.end(x)
@@ -125,36 +148,49 @@ func (s *Sage) arrived(now time.Duration, e *policy.Event) {
 		}
 		s.saw(0, 0, role)
 	case x.idle:
-		age := max(0, now-x.ended)
-		if x.over = false; x.waited < age {
-			s.shares.Waited(int(x.class), x.waited, age)
+		age := max(0, now-x.at)
+		x.over = false
+		s.shares.Returned(int(x.class), ofMillis(x.waited), age)
+		pace := paceOf(age)
+		if x.pace > 0 { // the latest counts a third
+			pace = int(x.pace) + (pace-int(x.pace))/3
 		}
-		s.shares.Returned(int(x.class), age)
+		x.pace = uint16(pace)
 		s.saw(x.before, x.last, role)
 	default: // another turn of it at the same time
 		s.saw(x.before, x.last, role)
 	}
 	s.weigh(x, 0)
-	x.before, x.last, x.idle, x.came = x.last, role, false, now
+	x.before, x.last, x.idle, x.at = x.last, role, false, now
 	s.weigh(x, 1)
 	s.current = role
 }
 
-func (s *Sage) served(now time.Duration, e *policy.Event) {
+func (s *Sage) done(now time.Duration, e *policy.Event) {
 	x := s.sessions.Get(e.Session, true)
-	if x == nil || x.over {
+	if x == nil {
 		return
 	}
-	pause := time.Duration(0)
-	if x.turns > 0 && x.ended > 0 {
-		pause = max(1, now-x.ended)
+	if e.Kind == policy.Served {
+		x.agent, x.tokens = e.Agent, int32(min(e.Usage.Prompt+e.Usage.Output, 1<<30))
 	}
-	if x.turns = min(x.turns+1, 255); x.last != 0 && now > x.came {
-		s.lasted(x.last, float32((now - x.came).Seconds()))
+	if x.over {
+		return
 	}
-	x.class = s.class(int(x.turns), pause, e)
-	x.ended, x.waited, x.idle, x.back = now, 0, true, e.Claimed
+	if x.last != 0 && !x.idle && now > x.at {
+		s.lasted(x.before, x.last, (now - x.at).Seconds())
+	}
+	x.class = s.class(x, e.Tool)
+	x.at, x.waited, x.idle, x.back = now, 0, true, millis(e.Claimed)
 	s.weigh(x, float32(s.liveOf(x, now)))
+}
+
+// served is a session of which an agent has served a turn; nil: there is none.
+func (s *Sage) served(key policy.ID) *session {
+	if x := s.sessions.Get(key, false); x != nil && x.agent != 0 {
+		return x
+	}
+	return nil
 }
 
 // end takes a session out that has ended.
@@ -177,13 +213,13 @@ const late = 2
 
 // liveOf is the chance that a session goes on.
 func (s *Sage) liveOf(x *session, now time.Duration) float64 {
-	age := max(0, now-x.ended)
+	age := max(0, now-x.at)
 	switch {
 	case x.over:
 		return 0
 	case !x.idle:
 		return 1
-	case x.back > 0 && age < late*x.back:
+	case x.back > 0 && age < late*ofMillis(x.back):
 		return max(claimed, s.share(x, age))
 	}
 	return s.share(x, age)
@@ -199,8 +235,8 @@ func (s *Sage) share(x *session, age time.Duration) float64 {
 	return s.shares.Of(int(x.class), age)
 }
 
-// soon is within how many seconds it is worth more to come back.
-const soon = 30
+// soon is within how long it is worth more to come back.
+const soon = 30 * time.Second
 
 // dead is a chance of going on below which a session is thought to have ended.
 const dead = 0.02
@@ -216,10 +252,7 @@ func (s *Sage) sweep(now time.Duration) {
 		if x == nil || !x.idle {
 			continue
 		}
-		if age := now - x.ended; x.waited < age {
-			s.shares.Waited(int(x.class), x.waited, age)
-			x.waited = age
-		}
+		x.waited = millis(s.shares.Waited(int(x.class), ofMillis(x.waited), max(0, now-x.at)))
 		if x.over {
 			continue
 		}
@@ -241,46 +274,35 @@ func (s *Sage) Anchor(role policy.ID) float64 {
 	if s.Paper {
 		return s.hop(b)
 	}
-	if s.steps-s.fresh >= refreshEvery || s.fresh == 0 {
-		s.refresh()
-	}
-	return s.anchors[b]
+	return 1 - seat.Exp(-min(s.sum(b), 600))
 }
 
-// refreshEvery is after how many steps the chances of all anchors are worked out again.
-const refreshEvery = 4
-
-// refresh works out how likely each role runs soon: p = 1 - exp(-sum), where the sum is over all sessions of
-// the chance that it runs there, and of how many sessions are expected to begin with it.
-func (s *Sage) refresh() {
-	s.fresh = max(1, s.steps)
+// sum is of how many calls of a role are expected soon: over all sessions the chance that it runs there, and
+// of how many sessions are expected to begin with it.
+func (s *Sage) sum(b uint8) (sum float64) {
+	k := int(s.slot[b]) - 1
 	open := 0.0
-	for a := range s.live {
-		open += float64(s.live[a])
-	}
-	var known [roles]uint8
-	n := 0
-	for b := 1; b < endOf; b++ {
-		if s.ids[b] != 0 {
-			known[n] = uint8(b)
-			n++
+	for i := range s.tops {
+		a := s.top[i]
+		l := float64(s.live[a])
+		if open += l; s.NoLive && s.graph.count[a] > 0 {
+			l = 1
+		}
+		if k >= 0 {
+			sum += float64(l * float64(s.one[i][k]) / 65535)
 		}
 	}
-	for _, b := range known[:n] {
-		sum := 0.0
-		for _, a := range known[:n] {
-			if l := s.live[a]; s.NoLive && s.graph.count[a] > 0 {
-				sum += s.chance(a, b)
-			} else if l > 0 {
-				sum += float64(float64(l) * s.chance(a, b))
-			}
-		}
-		if s.total > 0 { // sessions that begin while those that are open take their steps
-			sum += float64(float64(s.starts[b]) / float64(s.total) * horizon * max(1, open))
-		}
-		s.anchors[b] = 1 - seat.Exp(-min(sum, 600))
+	if k < 0 {
+		sum = float64(open * horizon * s.zero(b))
 	}
+	if s.total > 0 { // sessions that begin while those that are open take their steps
+		sum += float64(float64(s.starts[b]) / float64(s.total) * horizon * max(1, open))
+	}
+	return sum
 }
+
+// horizon is how many steps of the open sessions are soon.
+const horizon = 8
 
 // Tail is the chance that a session runs a role soon, and so uses again what its prompts had after the
 // anchor.
@@ -299,12 +321,18 @@ func (s *Sage) Tail(now time.Time, key, role policy.ID) float64 {
 	}
 	if b == 0 { // its roles are not known: who comes back soon goes before who does some day
 		if x.idle && !s.NoLive && s.shares.Known() && x.back == 0 {
-			return live * (1 - seat.Exp(-min(600, soon*s.shares.Rate(int(x.class), since(now)-x.ended))))
+			age := max(0, since(now)-x.at)
+			later := s.shares.Of(int(x.class), age+soon)
+			return max(0, s.shares.Of(int(x.class), age)-later) / max(1-later, 1e-5)
 		}
 		return live
 	}
-	if !x.idle { // its call has to end first
-		live *= s.laterBy(x.last)
+	switch { // its call has to end first
+	case x.idle:
+	case s.NoRest:
+		live *= meanLater
+	default:
+		live *= s.rest(x.before, x.last, max(0, since(now)-x.at).Seconds(), !s.NoPairs)
 	}
 	return float64(live * s.returns(x.before, x.last, b, !s.NoPairs))
 }
@@ -350,7 +378,7 @@ func (s *Sage) hop(b uint8) float64 {
 			}
 			st := &s.single[a]
 			for i, y := range st.next {
-				if st.n[i] > 0 && y != endOf && float64(st.n[i]) >= least*float64(st.total) &&
+				if st.n[i] > 0 && y != endOf && float64(st.n[i]) >= least*float64(st.total()) &&
 					s.hops[a]+1 < s.hops[y] {
 					s.hops[y] = s.hops[a] + 1
 					queue = append(queue, y)
