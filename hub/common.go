@@ -20,10 +20,11 @@ func (n *Node) common(t *task, model string) int32 {
 	}
 	marks, ok := c.marks[model]
 	if !ok {
-		c.depths = c.depths[:0]
+		s := &n.round
+		s.depths, c.depths = n.prefixes.Depths(s.depths, t.msg.Prompt.Marks), c.depths[:0]
 		for _, a := range n.roster {
 			if a.joined && a.reg.Model == model {
-				c.depths = append(c.depths, a.belief.Depth(&t.msg.Prompt))
+				c.depths = append(c.depths, s.depths[a.belief.Place()])
 			}
 		}
 		marks = prefix.Common(c.depths)

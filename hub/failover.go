@@ -50,6 +50,7 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 	t.msg.Attempt++
 	t.hold, t.accepted = nil, nil
 	t.join()
+	n.hearAgain(t)
 	n.fund(t, need)
 	n.news()
 	return true

@@ -29,6 +29,7 @@ type scratch struct {
 	yields  []bool  // of tasks: see task.yields
 	passed  []*task // whose turn another of their client had
 	from    []int   // of tasks: the first of their pairs
+	depths  []int32 // how many marks of a prompt agents hold, by the place of their belief
 
 	// of the regime's tolls, where it is not idle
 	seed   [32]byte

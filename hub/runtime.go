@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -111,6 +112,14 @@ func (n *Node) hearFailed(h *hold) {
 	}
 }
 
+// hearAgain says that a task waits again, whose agent gave it up.
+func (n *Node) hearAgain(t *task) {
+	if n.overheard(t) {
+		x := n.turnOf(t, nil)
+		n.runtime.host.Again(n.now, &x)
+	}
+}
+
 // hearUnserved says that a task has ended that no agent ever had. Else policies would take its session for
 // one whose turn runs, for ever.
 func (n *Node) hearUnserved(t *task) {
@@ -143,7 +152,8 @@ func (n *Node) judgePairs() {
 			x.items = append(x.items, runtimepolicy.Item{Kind: runtimepolicy.Pair,
 				Agent:   runtimepolicy.IDOf(a.id),
 				Session: t.session, Role: t.role, Tokens: a.expect(t).cached, Client: client,
-				Before: x.before[client], Free: free, Split: slices.Contains(a.reg.Features, bus.Split)})
+				Before: x.before[client], Free: free, Age: n.now.Sub(t.arrived),
+				Split: slices.Contains(a.reg.Features, bus.Split)})
 		}
 		x.asked = resized(x.asked, len(n.crowd.stands))
 		for _, p := range pairs {
@@ -176,6 +186,30 @@ func (n *Node) judgePairs() {
 		}
 	})
 	s.pairs = kept
+}
+
+// owed asks the policy of [policy.Place] what clients are owed.
+func (n *Node) owed() (all []Owed) {
+	guard := n.runtime.host.Of(policy.Place)
+	if !guard.On(n.now) {
+		return nil
+	}
+	var items []runtimepolicy.Item
+	for client := range n.purses {
+		all = append(all, Owed{Client: client})
+		items = append(items, runtimepolicy.Item{Kind: runtimepolicy.Share,
+			Client: runtimepolicy.IDOf(client)})
+	}
+	scores := make([]float64, len(items))
+	guard.Score(n.now, items, scores)
+	for i := range all {
+		all[i].Seconds = max(0, scores[i])
+	}
+	all = slices.DeleteFunc(all, func(o Owed) bool { return o.Seconds == 0 })
+	slices.SortFunc(all, func(a, b Owed) int {
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Client, b.Client))
+	})
+	return all[:min(len(all), mostOwed)]
 }
 
 // second is what an agent's engine takes in with a second of computing prompts, at its card.
@@ -222,6 +256,9 @@ func (x *runtime) due(n *Node) {
 // do does what a policy wants, where there is nothing better to do: on an agent that takes tasks, that nobody
 // waits for, and that has the slot to spare.
 func (n *Node) do(e *runtimepolicy.Effect) bool {
+	if e.Kind != runtimepolicy.Touch && e.Kind != runtimepolicy.Warm {
+		return false
+	}
 	if !e.Until.IsZero() && n.now.After(e.Until) || e.Session == 0 || e.Tokens == 0 || n.batch.Len() > 0 {
 		return false
 	}

@@ -254,6 +254,10 @@ func TestBidsMoveNoPolicy(t *testing.T) {
 		}
 		one, saw := sets(terms)
 		rng.Shuffle(len(terms), func(i, j int) { terms[i], terms[j] = terms[j], terms[i] })
+		for i := range terms {
+			times := *terms[i].Worth * market.Credits(1+rng.IntN(9))
+			terms[i].Worth = &times
+		}
 		two, sawToo := sets(terms)
 		if len(one) == 0 || !reflect.DeepEqual(one, two) || !reflect.DeepEqual(saw, sawToo) {
 			t.Fatalf("other bids, other bits or tolls:\n%v\n%v", one, two)
@@ -288,11 +292,13 @@ func TestEffectsAreBounded(t *testing.T) {
 	late, full, nobody, none := e, e, e, e
 	late.Until = h.now
 	full.Agent, nobody.Agent, none.Session = runtimepolicy.IDOf("a-2"), 77, 0
+	load := e // which agents do for themselves
+	load.Kind = runtimepolicy.Load
 	warm := e
 	warm.Kind, warm.Until = runtimepolicy.Warm, h.now.Add(time.Hour)
 	want = []runtimepolicy.Effect{e}
 	h.pass(actEvery + time.Millisecond) // the hub asks for money to pay touches with
-	want = []runtimepolicy.Effect{late, e, full, nobody, none, warm}
+	want = []runtimepolicy.Effect{late, e, full, nobody, none, load, warm}
 	h.pass(actEvery + time.Millisecond)
 	if len(touched) != 2 {
 		t.Errorf("touched %+v", touched)
@@ -303,7 +309,7 @@ func TestEffectsAreBounded(t *testing.T) {
 			t.Errorf("touched %+v", x)
 		}
 	}
-	if st := h.n.Stats(); st.Touches != 2 || st.Warmed != 1 || st.Undone != 5 || st.Policies[0].Wanted != 7 {
+	if st := h.n.Stats(); st.Touches != 2 || st.Warmed != 1 || st.Undone != 6 || st.Policies[0].Wanted != 8 {
 		t.Errorf("counted %d, %d, %d of %+v", st.Touches, st.Warmed, st.Undone, st.Policies)
 	}
 	// what was to be computed ahead is not missed where it is not there; what was held is
@@ -328,7 +334,7 @@ func TestAnUnknownPolicyIsRefused(t *testing.T) {
 	}
 }
 
-// A hub whose policies say nothing records what one without any does, byte for byte.
+// A hub whose policies say nothing, or the same of all, records what one without any does, byte for byte.
 func TestSilentPoliciesChangeNoRecord(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -338,6 +344,8 @@ func TestSilentPoliciesChangeNoRecord(t *testing.T) {
 		s := &spy{}
 		if policies {
 			h.n.runtime.host.Set(policy.Keep, "spy", s)
+			h.n.runtime.host.Set(policy.Place, "constant",
+				&spy{score: func(runtimepolicy.Item) float64 { return 1 }})
 		}
 		for i := range 3 {
 			h.join(fmt.Sprint("a-", i), "llama", 2, 0.9, card(1, 1, market.Credits(4+i)))
@@ -413,4 +421,47 @@ func TestFairCountsSlotsThatAreFree(t *testing.T) {
 	h.accept(h.take("ann", "t1"))
 	h.pass(2 * time.Second) // its prompt is computed, and its answer is not at its end
 	h.take("ann", "t2")
+}
+
+// A task that its agent refuses or gives up waits again, and policies hear so: who counts what waits and what
+// runs counts right.
+func TestPoliciesHearThatATaskWaitsAgain(t *testing.T) {
+	h := taught(t, 2, 8, nil)
+	s := &spy{}
+	h.n.runtime.host.Set(policy.Keep, "spy", s)
+	h.must(h.step(h.task("ann", "t1")))
+	first := h.take("ann", "t1")
+	h.refuse(first, bus.CodeNoSlot)
+	h.pass(time.Second)
+	if got, want := s.heard(), "arrived placed failed again placed"; got != want {
+		t.Fatalf("refused: heard %s, want %s", got, want)
+	}
+	d := h.take("ann", "t1")
+	h.accept(d)
+	h.give(d, h.agentOf(d))
+	h.pass(time.Second)
+	if got, want := s.heard(), "arrived placed failed again placed failed again placed"; got != want {
+		t.Errorf("given up: heard %s, want %s", got, want)
+	}
+}
+
+// Whoever waits although it has less than its share is named with what it is owed.
+func TestDeficitsAreShown(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.Policies.Place = "fair" })
+	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
+	for _, x := range [][2]string{{"ann", "t1"}, {"ann", "t2"}, {"bob", "t3"}} {
+		h.must(h.step(h.task(x[0], x[1])))
+	}
+	h.accept(h.take("ann", "t1"))
+	h.accept(h.take("ann", "t2"))
+	if all := h.n.Stats().Owed; len(all) > 0 {
+		t.Errorf("at once: %+v", all)
+	}
+	h.must(h.step(h.task("bob", "t4")))
+	h.pass(2 * time.Second)
+	h.must(h.step(h.task("bob", "t5")))
+	all := h.n.Stats().Owed
+	if len(all) != 1 || all[0].Client != "bob" || all[0].Seconds < 1 || all[0].Seconds > 2.1 {
+		t.Errorf("bob waits for one of two slots for two seconds, and is owed %+v", all)
+	}
 }

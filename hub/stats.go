@@ -51,6 +51,7 @@ type Stats struct {
 	Policies []policy.State // runtime policies, by where they are asked
 	Undone   int64          // effects that they wanted and nobody could do: see [Node.do]
 	Warmed   int64          // texts of roles that agents computed ahead for them
+	Owed     []Owed         // by the policy that shares slots: clients with most first, at most mostOwed
 
 	Open, Waiting, Holds int // now
 	Seats                SeatStats
@@ -60,6 +61,15 @@ type Stats struct {
 	agents map[string]*AgentStats
 	Agents []AgentStats // sorted by name
 }
+
+// Owed is a client's deficit: it wanted and was due so many seconds of slots, and did not have them.
+type Owed struct {
+	Client  string
+	Seconds float64
+}
+
+// mostOwed is how many clients are named with their deficits.
+const mostOwed = 8
 
 // SeatStats says how many sessions have seats now.
 type SeatStats struct {
@@ -77,6 +87,7 @@ type TouchStats struct {
 	Refused    int64 // by the agent: a task came, or it knows the text no more
 	Unanswered int64
 	Unfunded   int64          // not sent, as the hub's client had no money
+	TooDear    int64          // not sent, as the agent asks far more than others
 	Cost       market.Credits // paid for them
 }
 
@@ -177,7 +188,7 @@ func (n *Node) Stats() Stats {
 	x := n.seats.table
 	s.Seats = SeatStats{Freed: x.Freed(n.clock()), Waiting: n.seats.waiting, Sessions: x.Sessions()}
 	s.Seats.Seats, s.Seats.Taken, s.Seats.Blocks = x.Seats()
-	s.Policies = n.runtime.host.States(n.now)
+	s.Policies, s.Owed = n.runtime.host.States(n.now), n.owed()
 	s.Trees.Firsts, s.Trees.FirstsOpen, s.Trees.FirstsOpened = n.classes.Gates()
 	s.Trees.LengthsOpen, s.Trees.LengthsOpened = n.outputs.Gate()
 	s.Regime = n.regimeStats()

@@ -58,7 +58,7 @@ func New() *Fair {
 func (f *Fair) Observe(e policy.Event) {
 	var running, waiting int32
 	switch e.Kind {
-	case policy.Arrived:
+	case policy.Arrived, policy.Again:
 		waiting = 1
 	case policy.Placed:
 		running, waiting = 1, -1
@@ -93,8 +93,8 @@ func (f *Fair) look(c *client, now int64) {
 	if passed == 0 {
 		return
 	}
-	if c.waiting > 0 && f.level > 0 {
-		owed := min(float64(c.running+c.waiting), f.level) - float64(c.running)
+	if c.waiting > 0 && f.of > 0 { // by what all want now: nobody may have asked since
+		owed := min(float64(c.running+c.waiting), f.share(f.of)) - float64(c.running)
 		c.short += float32(max(0, owed) * min(passed, 3600))
 	}
 	c.most = max(float32(c.running+c.waiting),
@@ -169,10 +169,16 @@ func (f *Fair) share(slots int) float64 {
 }
 
 // Score implements policy.Policy: of a pair of a task whose client has its share, or will have with those of
-// its tasks that came before this, it says that the task stays out of the round.
+// its tasks that came before this, it says that the task stays out of the round; of a share, how many seconds
+// of slots a client wanted and was owed, and did not have.
 func (f *Fair) Score(_ time.Time, i policy.Item) float64 {
 	c := f.clients.Get(i.Client, false)
-	if i.Kind != policy.Pair || c == nil {
+	switch {
+	case c == nil:
+		return 0
+	case i.Kind == policy.Share:
+		return float64(c.short)
+	case i.Kind != policy.Pair:
 		return 0
 	}
 	if float64(int(c.running)+i.Before+1) > f.share(int(f.running)+i.Free) {
@@ -188,11 +194,3 @@ func (f *Fair) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []pol
 
 // Act implements policy.Policy: nothing.
 func (f *Fair) Act(_ time.Time, _ policy.Room, to []policy.Effect) []policy.Effect { return to }
-
-// Short is the seconds of slots that a client wanted and was owed, and did not have.
-func (f *Fair) Short(id policy.ID) float64 {
-	if c := f.clients.Get(id, false); c != nil {
-		return float64(c.short)
-	}
-	return 0
-}

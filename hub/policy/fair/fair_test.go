@@ -25,6 +25,10 @@ func (t *town) all(client policy.ID, n int, kinds ...policy.EventKind) {
 	}
 }
 
+func (t *town) short(client policy.ID) float64 {
+	return t.Score(t.now, policy.Item{Kind: policy.Share, Client: client})
+}
+
 func (t *town) held(client policy.ID, before, free int) bool {
 	return t.Score(t.now, policy.Item{Kind: policy.Pair, Client: client, Before: before, Free: free}) ==
 		policy.Hold
@@ -84,13 +88,32 @@ func TestAFloodHasWhatIsLeft(t *testing.T) {
 			t.Errorf("client %d of three floods does not get 10 of 30 slots", 1+c)
 		}
 	}
-	if x.Short(2) != 0 || y.Short(1) != 0 {
+	if x.short(2) != 0 || y.short(1) != 0 {
 		t.Error("who has what it wants is owed nothing")
 	}
 	y.now = y.now.Add(2 * time.Second)
 	y.all(1, 1, policy.Arrived)
-	if got := y.Short(1); got != 20 {
+	if got := y.short(1); got != 20 {
 		t.Errorf("two seconds without its ten slots are %v", got)
+	}
+}
+
+// A task whose agent gave it up waits again, and counts as waiting until another has it or it ends.
+func TestATaskThatMovesWaitsAgain(t *testing.T) {
+	x := town{New(), start}
+	x.all(1, 1, policy.Arrived, policy.Placed, policy.Failed, policy.Again)
+	c := x.clients.Get(1, false)
+	if c.running != 0 || c.waiting != 1 {
+		t.Errorf("while it waits %d of its tasks run and %d wait", c.running, c.waiting)
+	}
+	x.all(1, 1, policy.Placed)
+	if c.running != 1 || c.waiting != 0 || x.running != 1 {
+		t.Errorf("placed again %d run and %d wait", c.running, c.waiting)
+	}
+	x.all(1, 1, policy.Failed, policy.Again)
+	x.Observe(policy.Event{Kind: policy.Failed, At: x.now, Client: 1}) // no agent had it any more
+	if c.running != 0 || c.waiting != 0 {
+		t.Errorf("after its end %d run and %d wait", c.running, c.waiting)
 	}
 }
 

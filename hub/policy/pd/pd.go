@@ -19,8 +19,8 @@ type Params struct {
 	Ratio float64
 	// and as many of them at least: fewer make nobody wait
 	Tokens float64
-	// a role whose first tokens come later than that on the mean goes anywhere: there are too few engines of
-	// the kind that it wants
+	// a role whose first tokens come later than that on the mean goes anywhere, and so does a task that has
+	// waited for as long: there are too few engines of the kind that it wants
 	Late time.Duration
 }
 
@@ -83,7 +83,8 @@ func (p *PD) Observe(e policy.Event) {
 // Score implements policy.Policy: of a pair of a role and an engine of the other kind it says never.
 func (p *PD) Score(_ time.Time, i policy.Item) float64 {
 	r := p.roles.Get(i.Role, false)
-	if i.Kind != policy.Pair || r == nil || r.seen < enough || r.late || r.prompts == i.Split {
+	if i.Kind != policy.Pair || r == nil || r.seen < enough || r.late || i.Age >= p.Late ||
+		r.prompts == i.Split {
 		return 0
 	}
 	return policy.Never

@@ -91,6 +91,19 @@ func TestWhoWaitsGoesAnywhere(t *testing.T) {
 	}
 }
 
+// A task that has waited for a second goes anywhere, though its role goes to engines of one kind alone: these
+// are full.
+func TestNoTaskWaitsForItsKindForEver(t *testing.T) {
+	p := New(Default())
+	served(p, 1, 10, 8000, 0, 50)
+	for age, want := range map[time.Duration]float64{0: policy.Never, time.Second - 1: policy.Never,
+		time.Second: 0} {
+		if got := p.Score(start, policy.Item{Kind: policy.Pair, Role: 1, Age: age}); got != want {
+			t.Errorf("after %v an engine that does both is %v, want %v", age, got, want)
+		}
+	}
+}
+
 // Nonsense says nothing, and a million roles of one client make no other's be forgotten.
 func TestNonsense(t *testing.T) {
 	if size := unsafe.Sizeof(role{}); size > 32 {
