@@ -192,6 +192,7 @@ func (n *Node) void(h *hold, reason, code bus.Code, why string) {
 	t.refusals++
 	t.hold = nil
 	t.join()
+	n.hearAgain(t)
 	n.fund(t, t.wanted)
 	n.news()
 }
@@ -266,6 +267,9 @@ func (n *Node) close(h *hold) {
 	}
 	n.timers.set(&h.timer, time.Time{})
 	a := h.agent
+	if h.task.only == nil {
+		n.regimes.watch.Ended(n.now.Sub(h.sent))
+	}
 	a.queue.Ended(h.queued, 0)
 	n.deepen(a)
 	a.belief.Ended(h.run)

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"slices"
 	"time"
 
 	"souk/bus"
@@ -53,7 +54,13 @@ func (n *Node) observe() {
 	if !w.Due(n.nano) {
 		return
 	}
-	before := w.State()
+	before, slots := w.State(), 0
+	for _, a := range n.roster {
+		if a.open(n) {
+			slots += a.slots
+		}
+	}
+	w.Room(n.nano, slots)
 	n.waitForSlots(w)
 	n.waitForTokens(w)
 	w.Read(n.nano)
@@ -62,9 +69,20 @@ func (n *Node) observe() {
 	}
 }
 
-// waitForSlots tells of the tasks for which no slot is free. One that could have a slot, and finds that dear,
-// is not kept waiting by others.
+// waitForSlots tells of the tasks for which no slot is free.
 func (n *Node) waitForSlots(w *regime.Watch) {
+	n.findRoomy()
+	every, i := 1+n.batch.All()/mostWaiting, 0
+	n.batch.Each(func(t *task, arrived time.Time) {
+		if i++; i%every == 0 && n.kept(t) {
+			w.Waits(n.now.Sub(arrived), 0, n.idleFirst(t), every)
+		}
+	})
+	clear(n.regimes.roomy)
+}
+
+// findRoomy finds the agents that have a slot free, for kept.
+func (n *Node) findRoomy() {
 	x := &n.regimes
 	x.roomy = x.roomy[:0]
 	for _, a := range n.roster {
@@ -72,21 +90,14 @@ func (n *Node) waitForSlots(w *regime.Watch) {
 			x.roomy = append(x.roomy, a)
 		}
 	}
-	every, i := 1+n.batch.All()/mostWaiting, 0
-	n.batch.Each(func(t *task, arrived time.Time) {
-		if i++; i%every != 0 {
-			return
-		}
-		if t.unseated.IsZero() {
-			for _, a := range x.roomy {
-				if a.suits(t) {
-					return
-				}
-			}
-		}
-		w.Waits(n.now.Sub(arrived), n.idleFirst(t), every)
+}
+
+// kept reports whether a task that waits is kept waiting by others: one that could have a slot, and finds
+// that dear, is not, whatever it offers.
+func (n *Node) kept(t *task) bool {
+	return !t.unseated.IsZero() || !slices.ContainsFunc(n.regimes.roomy, func(a *agent) bool {
+		return a.suits(t)
 	})
-	clear(x.roomy)
 }
 
 // waitForTokens tells of the tasks that run and are believed to have no first token yet: on each agent those
@@ -99,7 +110,7 @@ func (n *Node) waitForTokens(w *regime.Watch) {
 		k := min(a.queue.Load(n.nano).Waiting, len(a.holds))
 		for _, h := range a.holds[len(a.holds)-k:] {
 			if h.then.idle > 0 && h.task.only == nil {
-				w.Waits(n.now.Sub(h.task.arrived), h.then.idle, 1)
+				w.Waits(h.sent.Sub(h.task.arrived), n.now.Sub(h.sent), h.then.idle, 1)
 			}
 		}
 	}
@@ -133,12 +144,8 @@ func (n *Node) noteServed(h *hold, c *bus.Completion) {
 	if t.only != nil || t.msg == nil || t.carried() > 0 {
 		return
 	}
-	took := time.Duration(0) // nobody says
-	if c.TTFTUS > 0 && h.then.idle > 0 {
-		took = max(0, h.sent.Sub(t.arrived)) + min(time.Duration(c.TTFTUS)*time.Microsecond,
-			n.now.Sub(h.sent)+clocksDiffer)
-	}
-	x.watch.Served(took, h.then.idle)
+	first := min(time.Duration(max(0, c.TTFTUS))*time.Microsecond, n.now.Sub(h.sent)+clocksDiffer)
+	x.watch.Served(max(0, h.sent.Sub(t.arrived)), first, h.then.idle)
 	f := finished{h.agent.id, n.nano, n.now.Sub(t.arrived).Seconds(), h.then.beside, h.then.shares}
 	if len(x.done) < regime.MostDone {
 		x.done = append(x.done, f)
@@ -249,11 +256,19 @@ func (n *Node) regimeSets(r *market.Round, all []ledger.Set) []ledger.Set {
 	return all
 }
 
-// noteUnserved takes in a task that waited for a slot in vain.
+// noteUnserved takes in a task that waited until its deadline for a slot that others had. Those whose worth
+// was too small to win one are among them: who of those that wait has the slots follows bids, how many wait
+// for how long does not, and where overload shows in nothing else it shows in them. One that could have a
+// slot, and finds that dear, was not kept waiting.
 func (n *Node) noteUnserved(t *task, code bus.Code) {
-	if t.only == nil && (code == bus.CodeNoRoom || code == bus.CodeOutbid) {
+	if t.only != nil || code != bus.CodeNoRoom && code != bus.CodeOutbid {
+		return
+	}
+	n.findRoomy()
+	if n.kept(t) {
 		n.regimes.watch.Missed(n.now.Sub(t.arrived), n.idleFirst(t))
 	}
+	clear(n.regimes.roomy)
 }
 
 // rho is how many tokens the tasks that run and wait have with their expected answers, by those that the

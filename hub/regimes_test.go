@@ -199,3 +199,47 @@ func TestWhatARegimeChargesIsRecorded(t *testing.T) {
 		t.Error("parameters that leave rounds as they are change records")
 	}
 }
+
+// A task that waited for a slot until its deadline, and was outbid, says how full the domain is; one that
+// found dear what was free does not, whatever it offered. Who is refused for want of money to offer, and so
+// what is bid, does not say more than who is refused for want of a slot.
+func TestWhoIsOutbidCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		code  bus.Code
+		dear  bool // another agent is free, which is beyond what the task is worth
+		moves bool
+	}{
+		"outbid":              {bus.CodeOutbid, false, true},
+		"no room":             {bus.CodeNoRoom, false, true},
+		"outbid, one is free": {bus.CodeOutbid, true, false},
+		"no room, one is":     {bus.CodeNoRoom, true, false},
+		"past its deadline":   {bus.CodePastDeadline, false, false},
+		"not worth it":        {bus.CodeNotWorthIt, false, false},
+	} {
+		h := newHouse(t, nil)
+		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+		h.n.observe() // begins an interval
+		h.must(h.step(h.task("ann", "runs")))
+		h.pass(100 * time.Millisecond)
+		h.accept(h.take("ann", "runs"))
+		h.must(h.step(h.task("bob", "waits", inNoHurry)))
+		h.pass(4 * time.Second)
+		waits := h.n.known[taskKey{"bob", "waits"}]
+		if waits == nil || waits.state != waiting {
+			t.Fatalf("%s: nobody waits", name)
+		}
+		if c.dear {
+			h.join("a-2", "llama", 1, 0.9, card(4000, 4000, 4000))
+			h.must(h.summary("a-2", 1, func(*bus.Summary) {}))
+		}
+		h.n.noteUnserved(waits, c.code)
+		h.n.batch.Remove(waits) // the reading is of the one that is gone alone
+		h.n.observe()
+		h.now = h.now.Add(2 * time.Second)
+		h.n.nano += int64(2 * time.Second)
+		h.n.observe()
+		if _, mean := h.n.regimes.watch.Reading(regime.Slowdown); (mean > 1) != c.moves {
+			t.Errorf("%s: mean %.2f", name, mean)
+		}
+	}
+}

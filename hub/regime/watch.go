@@ -47,7 +47,7 @@ func (d *detector) add(now int64, reading float64) {
 		return
 	}
 	d.mean = float64(fresh*min(reading, most)) + float64((1-fresh)*d.mean)
-	if d.state < Saturated && d.mean > d.theta[d.state] {
+	if d.state < Saturated && min(d.mean, reading) > d.theta[d.state] {
 		d.above++
 	} else {
 		d.above = 0
@@ -115,7 +115,8 @@ type interval struct {
 	prices            counts
 	cost              float64 // of those awards
 	served            int
-	turned            int // tasks that were sent away at once
+	turned            int        // tasks that were sent away at once, or waited in vain
+	longest           [2]float64 // of those that waited in vain: seconds, and by what an idle agent takes
 }
 
 // Watch reads the signals of one hub. It reads no clock: a moment is nanoseconds of one that never goes back.
@@ -126,6 +127,7 @@ type Watch struct {
 	at    int
 	next  int64 // when the one at hand ends; 0: none has begun
 
+	room    room
 	waits   interval // tasks that wait now
 	longest [2]float64
 	waiting int
@@ -168,16 +170,26 @@ type Reading struct {
 	Mean          float64
 }
 
-// Served observes a task that was served, with the time from its coming to its first token and the one that
-// an idle agent was expected to take. Where one of them is not above zero nothing is known of its time.
-func (w *Watch) Served(first, idle time.Duration) {
+// Served observes a task that was served: how long it waited for a slot, how long its first token took from
+// there on, and how long that was expected to take on an idle agent. Where one of the last two is not above
+// zero nothing is known of its time.
+func (w *Watch) Served(waited, first, idle time.Duration) {
 	x := &w.past[w.at]
 	x.served++
-	x.time(first, idle, 1)
+	if first > 0 && idle > 0 {
+		w.room.first(first)
+		x.time(w.room.beyond(waited)+first, w.room.idle(idle), 1)
+	}
 }
 
-// Missed observes a task that waited for so long, and was not served.
-func (w *Watch) Missed(waited, idle time.Duration) { w.past[w.at].time(waited, idle, 1) }
+// Missed observes a task that waited for so long, and was not served. As nobody knows how much longer it
+// would have had to, it counts as long as the longest that waits: else who gives up soon would hide who does
+// not.
+func (w *Watch) Missed(waited, idle time.Duration) {
+	x := &w.past[w.at]
+	x.turned++
+	w.lengthen(&x.longest, w.room.still(waited), idle)
+}
 
 // Turned observes a task that was sent away for want of room. It counts as long as the longest that waits.
 func (w *Watch) Turned() { w.past[w.at].turned++ }
@@ -188,6 +200,15 @@ func (x *interval) time(first, idle time.Duration, times int) {
 	}
 	x.firsts.add(first.Seconds(), times)
 	x.slowdowns.add(float64(first)/float64(idle), times)
+}
+
+// lengthen notes a wait that may be the longest.
+func (w *Watch) lengthen(longest *[2]float64, waited, idle time.Duration) {
+	if waited <= 0 || idle <= 0 {
+		return
+	}
+	longest[0] = max(longest[0], waited.Seconds())
+	longest[1] = max(longest[1], float64(waited)/float64(w.room.idle(idle)))
 }
 
 // Priced observes an award with its slot price and cost.
@@ -206,23 +227,28 @@ func (w *Watch) Due(now int64) bool {
 	return now >= w.next
 }
 
-// Waits tells of so many tasks that have waited for so long now.
-func (w *Watch) Waits(waited, idle time.Duration, times int) {
+// Waits tells of so many tasks that have waited for so long now: for a slot, and then, where they have one,
+// for a first token.
+func (w *Watch) Waits(forSlot, forToken, idle time.Duration, times int) {
 	w.waiting += times
+	waited := w.room.still(forSlot) + max(0, forToken)
 	if waited <= 0 || idle <= 0 {
 		return
 	}
-	w.waits.time(waited, idle, times)
-	w.longest[0] = max(w.longest[0], waited.Seconds())
-	w.longest[1] = max(w.longest[1], float64(waited)/float64(idle))
+	w.waits.time(waited, w.room.idle(idle), times)
+	w.lengthen(&w.longest, waited, idle)
 }
 
 // Read reads all signals, and begins the next interval. After a while without any, in which nobody watched,
 // it is one reading, and what was observed before is too old.
 func (w *Watch) Read(now int64) {
-	if turned := w.past[w.at].turned; turned > 0 && w.waits.firsts.n > 0 {
-		w.waits.firsts.add(w.longest[0], turned)
-		w.waits.slowdowns.add(w.longest[1], turned)
+	x := &w.past[w.at]
+	for i, waited := range x.longest {
+		w.longest[i] = max(w.longest[i], waited)
+	}
+	if x.turned > 0 && w.longest[1] > 0 {
+		w.waits.firsts.add(w.longest[0], x.turned)
+		w.waits.slowdowns.add(w.longest[1], x.turned)
 	}
 	slow, first := w.times()
 	price, backlog := w.price(), w.backlog()
@@ -320,5 +346,6 @@ func (w *Watch) backlog() float64 {
 	case served == 0:
 		return w.longest[0]
 	}
-	return float64(w.waiting) * Every.Seconds() * float64(k) / float64(served)
+	seconds := float64(w.waiting) * Every.Seconds() * float64(k) / float64(served)
+	return w.room.still(time.Duration(min(seconds, 1e9) * float64(time.Second))).Seconds()
 }

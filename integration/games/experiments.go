@@ -16,6 +16,7 @@ import (
 // job is one rule under one load, played with every seed.
 type job struct {
 	topology Topology
+	name     string // of what stands for it; "": the topology's own
 	rule     rule
 	load     string
 	setting  func(seed uint64) (virtual.Setting, error)
@@ -56,6 +57,8 @@ var Experiments = []Experiment{
 	{"4b", "the same at 128", func() []job { return grid(128) }},
 	{"game1", "engines that compute prompts against engines that answer", gameOne},
 	{"game2", "caches from far too small to large enough", gameTwo},
+	{"knee16", "regimes at 0.8, 1 and 2 times what 16 slots serve", Pair.knees},
+	{"knee64", "the same of 64 slots", Eight.knees},
 }
 
 const (
@@ -179,7 +182,8 @@ func gameTwo() (all []job) {
 				r.name = fmt.Sprintf("%s, weight %g", name, r.params.Overlap)
 			}
 			t := Topology{Decode: whole}
-			all = append(all, job{topology: t, rule: r, load: fmt.Sprintf("%g", share), whole: true,
+			all = append(all, job{topology: t, name: fmt.Sprint(whole), rule: r,
+				load: fmt.Sprintf("%g", share), whole: true,
 				setting: func(seed uint64) (virtual.Setting, error) {
 					p, err := vllmsim.ProfileNamed(profile)
 					var templates []virtual.Template
@@ -270,17 +274,16 @@ func (j *job) run(seed uint64) (rows []Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	t := j.topology
-	if j.whole {
+	t, name := j.topology, j.name
+	if t.Prefill == 0 {
 		t.Rate, t.Prefill = 1e9, 1 // before these nobody computes
 	}
 	p, err := play(t, s, j.rule)
 	if err != nil {
 		return nil, err
 	}
-	name := j.topology.String()
-	if j.whole {
-		name = fmt.Sprint(j.topology.Decode)
+	if name == "" {
+		name = j.topology.String()
 	}
 	for _, part := range j.parts {
 		at := part.at

@@ -13,11 +13,27 @@ import (
 	"souk/integration/replay/virtual"
 )
 
-// Behind a real hub twice the knee is seen within 15 s, whatever comes before.
+// Behind a real hub twice the knee is seen within 15 s, whatever comes before, by few slots as by many.
 func TestTwiceTheKneeIsSeenByTheHub(t *testing.T) {
-	for seed := range uint64(2) {
-		if after, err := Detection(seed); err != nil || after <= 0 || after > 15*time.Second {
-			t.Errorf("seed %d: seen after %v: %v", seed, after, err)
+	for _, c := range []Crowd{Pair, Four, Eight} {
+		for seed := range uint64(2) {
+			if after, err := c.Detection(seed); err != nil || after <= 0 || after > 15*time.Second {
+				t.Errorf("%v, seed %d: seen after %v: %v", c, seed, after, err)
+			}
+		}
+	}
+}
+
+// Behind a real hub no signal of time calls 0.8 of the knee more than that, however few the slots are.
+func TestNothingChangesBelowTheKneeOfTheHub(t *testing.T) {
+	j := Pair.job("", times{0.8, 10 * time.Minute})
+	rows, err := j.run(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, signal := range []string{"acts", "slowdown", "ttft", "backlog"} {
+		if worst := regime.State(rows[0].Worst[signal][0]); worst != regime.Below {
+			t.Errorf("%s says %s, first after %.0f s", signal, worst, rows[0].Seen[signal])
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package games
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -8,33 +9,50 @@ import (
 	"souk/integration/vllmsim"
 )
 
-// A market whose engines have 64 slots together, and serve each task in the same time, so that it is known
-// how many they serve at most.
+// Crowd is so many like engines in front of which the market stands, with so many slots each. Each serves a
+// task in the same time, so that it is known how many are served at most.
+type Crowd struct{ Engines, Slots int }
+
+// Eight, Four and Pair are the crowds whose regimes are watched.
+var (
+	Eight = Crowd{8, 8}
+	Four  = Crowd{4, 16}
+	Pair  = Crowd{2, 8}
+)
+
+func (c Crowd) String() string { return fmt.Sprintf("%d of %d slots", c.Engines, c.Slots) }
+
 const (
-	kneeEngines = 4
-	kneeSlots   = 16
-	kneeOutput  = 400 // tokens of an answer
+	kneeProfile = "rtxpro6000-llama-3.1-8b"
+	kneeOutput  = 200 // tokens of an answer
 )
 
 // knee is how many tasks a second the engines serve with all slots taken.
-func knee(p vllmsim.Profile) float64 {
+func (c Crowd) knee(p vllmsim.Profile) float64 {
 	const resident = 128 + kneeOutput/2
-	step := p.Base + kneeSlots*(p.Decode+resident*p.Resident) // us; prompts are cached
-	return kneeEngines * kneeSlots / (step * kneeOutput / 1e6)
+	slots := float64(c.Slots)
+	step := p.Base + slots*(p.Decode+resident*p.Resident) // us; prompts are cached
+	return float64(c.Engines) * slots / (step * kneeOutput / 1e6)
 }
 
-// atTimes plays tasks that come at random, for so long at each of some multiples of the knee in turn.
-func atTimes(seed uint64, each time.Duration, factors ...float64) (played, error) {
-	p, err := vllmsim.ProfileNamed("rtxpro6000-llama-3.1-8b")
+// times is a span in which so many times the knee come.
+type times struct {
+	factor float64
+	length time.Duration
+}
+
+// at has tasks come at random at multiples of the knee, one after the other.
+func (c Crowd) at(seed uint64, loads ...times) (virtual.Setting, error) {
+	p, err := vllmsim.ProfileNamed(kneeProfile)
 	if err != nil {
-		return played{}, err
+		return virtual.Setting{}, err
 	}
 	rng := rand.New(rand.NewPCG(seed, 0x6b6e6565))
 	var arrive []time.Duration
-	at := time.Duration(0)
-	for i, f := range factors {
-		for end := time.Duration(i+1) * each; ; {
-			at += time.Duration(rng.ExpFloat64() / (f * knee(p)) * 1e9)
+	at, end := time.Duration(0), time.Duration(0)
+	for _, l := range loads {
+		for end += l.length; ; {
+			at += time.Duration(rng.ExpFloat64() / (l.factor * c.knee(p)) * 1e9)
 			if at >= end {
 				at = end
 				break
@@ -42,18 +60,38 @@ func atTimes(seed uint64, each time.Duration, factors ...float64) (played, error
 			arrive = append(arrive, at)
 		}
 	}
-	s := virtual.Setting{Engines: kneeEngines, Arrive: arrive, Seed: seed, Length: at,
+	return virtual.Setting{Engines: c.Engines, Arrive: arrive, Seed: seed, Length: at,
 		Scripts: virtual.NewTemplates([]virtual.Template{{Prompt: 128, Output: kneeOutput}}, blockSize),
-		Engine: virtual.EngineConfig{Profile: p, Slots: kneeSlots, MaxBatched: p.MaxNumBatchedTokens,
+		Engine: virtual.EngineConfig{Profile: p, Slots: c.Slots, MaxBatched: p.MaxNumBatchedTokens,
 			Blocks: 8192, BlockSize: blockSize},
-		Hop: 300 * time.Microsecond, Scrape: 5 * time.Second}
-	t := Topology{Prefill: 1, Decode: kneeEngines, Rate: 1e9}
-	return play(t, s, ours)
+		Hop: 300 * time.Microsecond, Scrape: 5 * time.Second}, nil
+}
+
+const kneeCalm = 30 * time.Second
+
+// job plays loads one after the other, and has the last of them watched.
+func (c Crowd) job(load string, loads ...times) job {
+	watched := span{}
+	for _, l := range loads {
+		watched = span{watched.to, watched.to + l.length}
+	}
+	return job{topology: Topology{Decode: c.Engines}, name: c.String(), rule: ours, load: load,
+		setting: func(seed uint64) (virtual.Setting, error) { return c.at(seed, loads...) },
+		parts:   []part{{"", watched}}, watched: watched}
+}
+
+// knees plays less than can be served, as much, and twice as much.
+func (c Crowd) knees() []job {
+	return []job{c.job("0.5, then 2", times{0.5, kneeCalm}, times{2, kneeCalm}),
+		c.job("1, ten minutes", times{1, 10 * time.Minute}), c.job("0.8, an hour", times{0.8, time.Hour})}
 }
 
 // Detection is how long after it twice as much as can be served is seen, after half of it.
-func Detection(seed uint64) (time.Duration, error) {
-	const calm = 30 * time.Second
-	p, err := atTimes(seed, calm, 0.5, 2)
-	return time.Duration(p.seen("acts", calm, calm) * float64(time.Second)), err
+func (c Crowd) Detection(seed uint64) (time.Duration, error) {
+	j := c.job("", times{0.5, kneeCalm}, times{2, kneeCalm})
+	rows, err := j.run(seed)
+	if err != nil || len(rows[0].Seen["acts"]) == 0 {
+		return 0, err
+	}
+	return time.Duration(rows[0].Seen["acts"][0] * float64(time.Second)), nil
 }
