@@ -55,6 +55,7 @@ func (n *Node) admit(m *bus.Task) error {
 	}
 	if r := n.judgeRoom(t); r != nil {
 		if r.Code == bus.CodeNoRoom {
+			n.regimes.watch.Came()
 			n.regimes.watch.Turned()
 		}
 		return n.refuseWith(m, r)
@@ -215,11 +216,13 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	m, could, timely := t.msg, reach{}, 0
 	best, short := market.Credits(-1), market.Credits(0)
 	n.kinds.visits++
+	p, s := &m.Prompt, &n.round
+	s.depths = n.prefixes.Depths(s.depths, p.Marks)
 	for _, a := range n.roster {
 		if !could.serves(t, a) {
 			continue
 		}
-		held := a.expect(t)
+		held := a.expectAt(p, s.depths[a.belief.Place()])
 		if n.kind(a).equals(n.kinds.visits, a, 0, 0, burden{}, held) > 0 {
 			continue // it has nothing to add
 		}

@@ -23,6 +23,9 @@ func (n *Node) load(a *agent) predict.Load {
 
 // burden is that of a task which comes to an agent now, or as soon as it has a slot.
 func (n *Node) burden(a *agent) burden {
+	if len(a.holds)+a.stuck+a.queue.Len() == 0 {
+		return burden{}
+	}
 	l := n.load(a)
 	if over := len(a.holds) + a.stuck - max(0, a.slots-1); over > 0 {
 		l.Decoding = max(0, l.Decoding-over)

@@ -62,9 +62,8 @@ type agent struct {
 	touching  int // blocks of touches that it has not answered
 	// the sessions of these: no task that comes meanwhile has them touched again
 	touchesNow map[uint64]bool
-	touchTime  time.Duration // that a touch took of late, until its answer's only token; 0: unknown
-	tab        *tab          // of this second's touches; nil: there were none
-	deepUntil  int64         // by Node.nano: so long it is given nothing, see Node.deep
+	tab        *tab  // of this second's touches; nil: there were none
+	deepUntil  int64 // by Node.nano: so long it is given nothing, see Node.deep
 	deeper     deeper
 	kind       *kind          // nil: to be found
 	answers    quality.Agent  // what was said of them

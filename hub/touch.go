@@ -29,7 +29,8 @@ const (
 	// of an agent's blocks, those that a hold covers if none of them is found
 	tabShare = 0.6
 
-	// what a touch takes until one was measured: a step of the engine, and the last block
+	// what a touch takes: a step of the engine, and the last block. It waits for others meanwhile, and keeps
+	// nobody waiting for so long.
 	touchTakes, touchTokens = time.Millisecond, 16
 )
 
@@ -98,13 +99,11 @@ func (n *Node) touch(t *task, h *hold, need int) {
 func (n *Node) incoming(t *task, a *agent, need, cached int) seat.Incoming {
 	size := max(1, a.reg.BlockSize)
 	fresh := max(0, need-cached/size)
-	takes := a.touchTime
-	if takes == 0 {
-		takes = touchTakes + a.prefill(touchTokens+1, 0)
-	}
+	takes := touchTakes + a.prefill(touchTokens+1, 0)
 	return seat.Incoming{
 		New: fresh, Must: max(0, fresh-a.belief.Room()/size), Block: a.prefill(size+1, 0),
 		Pinned: a.touching, Touch: takes,
+		Doubt: max(0, (a.reg.KVTokens/20-a.belief.Room())/size),
 		Idle: func(yield func(uint64, int) bool) {
 			a.belief.Idle(func(key uint64, tokens int) bool {
 				return a.touchesNow[key] || yield(key, tokens/size)
@@ -117,6 +116,10 @@ func (n *Node) incoming(t *task, a *agent, need, cached int) seat.Incoming {
 func (n *Node) sendTouches(a *agent, all []seat.Touch) (sent int) {
 	x, size := a.tab, max(1, a.reg.BlockSize)
 	if x == nil || x.closed || n.nano >= x.until || x.rec.Price != a.price || x.rec.Boot != a.reg.Boot {
+		if !n.fair(a, all[0].Blocks*size+1, 1) {
+			n.stats.Touched.TooDear += int64(len(all))
+			return sent
+		}
 		if x = n.openTab(a, all); x == nil {
 			n.stats.Touched.Unfunded += int64(len(all))
 			return sent
@@ -155,7 +158,7 @@ func (n *Node) sendTouches(a *agent, all []seat.Touch) (sent int) {
 }
 
 // openTab holds money for an agent's touches of the next second, the first of which these are; nil if the
-// client that pays for them has none, or the agent asks too much of it.
+// client that pays for them has none.
 func (n *Node) openTab(a *agent, first []seat.Touch) *tab {
 	client, size := n.cfg.Prober(), max(1, a.reg.BlockSize)
 	share := int(tabShare * float64(a.reg.KVTokens))
@@ -171,9 +174,6 @@ func (n *Node) openTab(a *agent, first []seat.Touch) *tab {
 		worst = next
 		expected.Prompt, expected.Cached = expected.Prompt+tokens+1, expected.Cached+tokens
 		expected.Output++
-	}
-	if !n.fair(a, first[0].Blocks*size+1, 1) {
-		return nil
 	}
 	n.fundTouches(client, most, market.WorstCase(a.price, first[0].Blocks*size+1, 1))
 	if amount <= 0 || expected.Output == 0 {
@@ -254,13 +254,6 @@ func (n *Node) touchEnded(x *tab, c *bus.Completion) error {
 			s.Missed++
 		case !t.warm:
 			s.Found++
-		}
-		if took := time.Duration(c.TTFTUS) * time.Microsecond; took > 0 {
-			took = min(took, tabGrace)
-			if a.touchTime == 0 {
-				a.touchTime = took
-			}
-			a.touchTime += (took - a.touchTime) / 8
 		}
 	}
 	if len(x.sent) == 0 && n.nano >= x.until {

@@ -435,3 +435,20 @@ func TestTheVoidOfATaskIsTriedAgain(t *testing.T) {
 	}
 	h.audited()
 }
+
+// Of an agent that asks far more than others do for a touch, nothing is used again at the hub's expense, and
+// that is told from a lack of money.
+func TestTouchesThatAreTooDear(t *testing.T) {
+	h, all := touching(t, 12, 100*market.Credit, func(c *Config) { c.Seed.Dearest = 2 })
+	cheap := registration("cheap", "llama", 8, 0.9, market.Price{Miss: 1, Out: 400 * card(1, 1, 1).Out})
+	cheap.Owner = "other" // for prompts alone: no task goes there
+	h.must(h.n.Join(h.now, cheap))
+	h.run()
+	for _, session := range []string{"one", "two", "three"} {
+		h.pass(1500 * time.Millisecond)
+		h.first(session)
+	}
+	if s := h.n.stats.Touched; len(*all) > 0 || s.TooDear == 0 || s.Unfunded > 0 {
+		t.Errorf("%d touches, %d too dear, %d without money", len(*all), s.TooDear, s.Unfunded)
+	}
+}

@@ -44,7 +44,7 @@ type node struct {
 	parent int32
 	place  recency.Place // by last use; a parent is always newer
 	kids   int16
-	runs   int16  // tasks that run and need it: then it is not among those that may go
+	runs   uint16 // tasks that run and need it: then it is not among those that may go
 	ends   int16  // sessions whose last prompt ends here
 	answer int16  // tokens of the answer that was given here, until the text goes on: as many as fit
 	upto   int32  // tokens of the text up to here, by what prompts were found to need

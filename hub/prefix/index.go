@@ -3,7 +3,7 @@
 package prefix
 
 import (
-	"errors"
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -24,6 +24,9 @@ type Limits struct {
 const (
 	// mostMarks are as many as a megabyte has room for, beside the sessions.
 	mostMarks = 11 << 10
+	// mostSessions are as many as a mark can count, mostTold what nobody needs more of: tens of MB.
+	mostSessions = math.MaxInt16
+	mostTold     = 1 << 20
 	// of a cache, the tokens that there is a mark for: fewer than in long messages, as there are short ones
 	tokensEach = 16
 	// of the smallest cache
@@ -47,8 +50,13 @@ func (l Limits) marks(capacity int) int {
 
 // Validate judges limits and changes nothing.
 func (l Limits) Validate() error {
-	if l.Sessions < 1 || l.Marks < 1 || l.Told < 0 {
-		return errors.New("prefix: sessions and marks must be at least 1, and told at least 0")
+	switch {
+	case l.Sessions < 1 || l.Sessions > mostSessions:
+		return fmt.Errorf("prefix: sessions is %d: 1 to %d are remembered of an agent", l.Sessions, mostSessions)
+	case l.Marks < 1:
+		return fmt.Errorf("prefix: marks is %d: it must be at least 1", l.Marks)
+	case l.Told < 0 || l.Told > mostTold:
+		return fmt.Errorf("prefix: told is %d: an agent may say 0 to %d marks", l.Told, mostTold)
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ const (
 func (b *Belief) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
 	r := &Run{belief: b, leaf: none, tokens: max(0, output), clock: b.clock,
 		media: p.Loose == bus.LooseMedia}
-	if b.fits(p) {
+	if b.fits(p) && !b.crowded(p) {
 		r.leaf = b.put(p, prompt, func(n *node) {
 			if n.sure {
 				r.depth++
@@ -129,6 +129,13 @@ func (b *Belief) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
 		b.list(r, first)
 	}
 	return r
+}
+
+// crowded reports whether as many tasks run whose prompts have a prompt's first mark as are counted: one more
+// is then of no text, and once the others have ended the agent may hold what it is not believed to.
+func (b *Belief) crowded(p *bus.Prompt) bool {
+	i, ok := b.find(p.Marks[0].Hash)
+	return ok && b.nodes[i].runs == math.MaxUint16
 }
 
 // begin says that a run's first token has come.

@@ -2,8 +2,11 @@ package prefix
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
+
+	"souk/bus"
 )
 
 // idle lists what Idle shows.
@@ -45,4 +48,30 @@ func TestIdleSessionsInTheOrderTheyGo(t *testing.T) {
 		t.Errorf("idle after 400 more were needed: %v, want %v", got, want)
 	}
 	b.Used(99) // nobody
+}
+
+// However many tasks run of one text, as many as an agent may have slots for and a few more: the text is kept
+// while one of them runs that is counted, and is idle after the last.
+func TestATextThatAllNeed(t *testing.T) {
+	b := NewIndex(DefaultLimits()).New(16, 1<<20)
+	one := chat(text(0, 100))
+	serve(b, t0, 1, &one, 100, 20, 0)
+	var runs []*Run
+	for range bus.MaxSlots + 4 {
+		runs = append(runs, b.Sent(&one, 100, 0, 0))
+		if n := len(runs); n%1024 == 0 && len(idle(b)) > 0 {
+			t.Fatalf("%d tasks need it, and it may go", n)
+		}
+	}
+	for i, r := range runs {
+		if i < math.MaxUint16 && len(idle(b)) > 0 {
+			t.Fatalf("%d of %d tasks have ended, and it may go", i, len(runs))
+		}
+		if b.Ended(r); i%1023 == 0 && i < math.MaxUint16 && b.Depth(&one) != int32(len(one.Marks)) {
+			t.Fatalf("%d of %d tasks have ended, and it is believed to be gone", i+1, len(runs))
+		}
+	}
+	if got, want := idle(b), []string{"1:120"}; !slices.Equal(got, want) {
+		t.Errorf("idle after the last: %v, want %v", got, want)
+	}
 }

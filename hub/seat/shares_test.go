@@ -20,14 +20,12 @@ func TestSharesLearnWhoComesBack(t *testing.T) {
 	for range 4000 {
 		if rng.IntN(2) == 0 {
 			pause := time.Duration(10e9 * math.Exp(0.3*rng.NormFloat64()))
-			x.Waited(0, 0, pause)
-			x.Returned(0, pause)
+			x.Returned(0, 0, pause)
 		} else {
 			x.Waited(0, 0, time.Hour)
 		}
 		pause := time.Duration(60e9 * math.Exp(0.3*rng.NormFloat64()))
-		x.Waited(1, 0, pause)
-		x.Returned(1, pause)
+		x.Returned(1, x.Waited(1, 0, pause/2), pause)
 	}
 	x.fit()
 	for _, c := range []struct {

@@ -35,7 +35,6 @@ type Agent struct {
 	back  time.Duration // when the prompts sent to it are computed
 	shift time.Duration // by how much that was corrected so far
 	load  float64       // seconds to compute, on the mean of late
-	busy  float64       // share of the time that it had something to compute
 	usual time.Duration // what a task took to compute, on the mean of late
 	at    time.Duration // until when these are known
 
@@ -43,6 +42,7 @@ type Agent struct {
 	tasks   int // that run
 	price   float64
 	pause   time.Duration // until then nothing is touched
+	misses  uint32        // of the last touches, the latest in the lowest bit
 }
 
 // New returns a table that remembers so many sessions.
@@ -77,7 +77,7 @@ func (t *Table) Resize(a *Agent, blocks int) {
 // their seats, and may take them with them to another agent.
 func (t *Table) Renew(a *Agent, now time.Duration) {
 	a.pass(now)
-	a.back, a.pause = now, 0
+	a.back, a.pause, a.misses = now, 0, 0
 	for i := range t.all {
 		if t.all[i].last == a.number {
 			t.all[i].last = 0
@@ -520,26 +520,25 @@ func (a *Agent) pass(now time.Duration) {
 		return
 	}
 	if busy := min(now, a.back) - a.at; busy > 0 {
-		a.mean(busy, (a.back - a.at).Seconds(), 1)
+		a.mean(busy, (a.back - a.at).Seconds(), true)
 		a.at += busy
 	}
 	if now > a.at {
-		a.mean(now-a.at, 0, 0)
+		a.mean(now-a.at, 0, false)
 		a.at = now
 	}
 }
 
-// mean moves the means over a span in which there was so much to compute at its beginning, and less by the
+// mean moves the mean over a span in which there was so much to compute at its beginning, and less by the
 // time that has passed; or nothing.
-func (a *Agent) mean(span time.Duration, first, busy float64) {
+func (a *Agent) mean(span time.Duration, first float64, busy bool) {
 	d, tau := span.Seconds(), loadTau.Seconds()
 	keep := exp(-min(600, d/tau))
 	load := float64(first * (1 - keep))
-	if busy > 0 {
+	if busy {
 		load -= d - float64(tau*(1-keep))
 	}
 	a.load = max(0, float64(a.load*keep)+load)
-	a.busy = float64(a.busy*keep) + float64(busy*(1-keep))
 }
 
 // Load is how much there is to compute on an agent, and how much there was on the mean of late.
@@ -547,13 +546,6 @@ func (a *Agent) Load(now time.Duration) (left time.Duration, mean float64) {
 	then := *a // who looks changes nothing, not even the last bit
 	then.pass(now)
 	return max(0, a.back-now), then.load
-}
-
-// Busy is the share of the time of late that it had something to compute.
-func (a *Agent) Busy(now time.Duration) float64 {
-	then := *a
-	then.pass(now)
-	return then.busy
 }
 
 // Blocks are those that seats have of an agent, and that they may have.

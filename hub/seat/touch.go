@@ -3,6 +3,7 @@ package seat
 import (
 	"iter"
 	"math"
+	"math/bits"
 	"time"
 )
 
@@ -27,19 +28,21 @@ type Incoming struct {
 	Block  time.Duration          // what a block takes to compute
 	Touch  time.Duration          // what a touch takes
 	Pinned int                    // blocks of touches under way there
+	Doubt  int                    // blocks of Idle's first sessions that may be gone already
 }
 
 const (
 	leastPrice, firstPrice, mostPrice = 1e-6, 1e-3, 20.0
 
-	mostBusy    = 0.6 // of the time that an agent computes, while anything is touched there
-	mostTouched = 3   // blocks for each new one
-	mostTouches = 24  // sessions
-	// parts of an agent's blocks: of tasks that run, while anything is touched; of these and what is touched
-	// together; and how much further is looked than what has to be dropped
-	mostRunning, mostPinned, further = 1 / 3., 0.6, 0.1
+	mostTouched = 3  // blocks for each new one
+	mostTouches = 24 // sessions
+	// parts of an agent's blocks: of tasks that run and what is touched together; and how much further is
+	// looked than what has to be dropped
+	mostPinned, further = 0.6, 0.1
 
-	afterMiss = 30 * time.Second
+	// of so many touches, those that may miss before nothing is touched for a while
+	judged, mostMissed = 20, 2
+	afterMiss          = 30 * time.Second
 )
 
 // Touches are the sessions to be touched before a task is sent to an agent. The agent's price moves.
@@ -62,10 +65,11 @@ func (t *Table) Touches(now time.Duration, a *Agent, r *Incoming) (all []Touch) 
 	return all
 }
 
-// MayTouch reports whether anything may be touched on an agent now.
+// MayTouch reports whether anything may be touched on an agent now: it has time to spare, and so lets in
+// whoever comes. One that has none lets in no more sessions than its cache has room for.
 func (t *Table) MayTouch(now time.Duration, a *Agent) bool {
 	return t.Params.Touches && a.blocks > 0 && now >= a.pause &&
-		float64(a.running) < mostRunning*float64(a.blocks) && a.Busy(now) < mostBusy
+		float64(a.running) < mostPinned*float64(a.blocks) && t.Open(a, now)
 }
 
 // Threatened shows the idle sessions that a task would push out of an agent's cache, and a little further,
@@ -74,7 +78,12 @@ func (t *Table) MayTouch(now time.Duration, a *Agent) bool {
 func (t *Table) Threatened(now time.Duration, a *Agent, r *Incoming, show func(Touch)) {
 	left := r.Must + max(2, r.New/4) + int(further*float64(a.blocks))
 	least := max(a.price, t.index.freshOne()/5)
+	doubt := r.Doubt
 	for key, blocks := range r.Idle {
+		if doubt > 0 { // a touch of what is gone computes all of it anew
+			doubt -= blocks
+			continue
+		}
 		if left <= 0 {
 			return
 		}
@@ -100,11 +109,18 @@ func (t *Table) keeps(now time.Duration, a *Agent, x *session, blocks int, least
 }
 
 // Touched says that a session was touched on an agent, which found so many of its blocks. One that had lost
-// more than two of them is a miss: what is believed of the agent is wrong, and nothing is touched there for a
-// while.
+// more than two of them is a miss. Where it had lost more than half, or several of late were misses, what
+// is believed of the agent is wrong, or it lies to be paid for what it computes anew: nothing is touched
+// there for a while.
 func (t *Table) Touched(now time.Duration, a *Agent, key uint64, believed, found int) {
-	if found < believed-2 {
-		a.pause = now + afterMiss
+	missed := found < believed-2
+	if a.misses = a.misses << 1 & (1<<judged - 1); missed {
+		a.misses |= 1
+	}
+	if missed && 2*found < believed || bits.OnesCount32(a.misses) > mostMissed {
+		a.pause, a.misses = now+afterMiss, 0
+	}
+	if missed {
 		return
 	}
 	if i := t.find(key); i != none && t.all[i].open == 0 {

@@ -79,6 +79,14 @@ func TestTouches(t *testing.T) {
 	}
 	task.Pinned = 0
 
+	task.Doubt = 25 // three sessions' blocks, of which some may be there
+	task.Idle = given(held)
+	if got := x.Touches(now, a, &task); len(got) == 0 || got[0] != held[3] {
+		t.Errorf("of the 25 blocks that go first nobody knows whether they are there, and these are touched: %v",
+			got)
+	}
+	task.Doubt = 0
+
 	task.Block = 50 * time.Microsecond // to compute ten anew takes half of a touch
 	if got := x.Touches(now, a, &task); len(got) != 0 {
 		t.Errorf("%d sessions are touched that are computed sooner", len(got))
@@ -94,28 +102,29 @@ func TestTouches(t *testing.T) {
 	}
 }
 
-// Nothing is touched where more than a third of the blocks run, nor while the agent computes for more than
-// six tenths of its time, nor for a while after one was missed.
+// Nothing is touched where tasks that run have as many blocks as may be pinned, nor while the agent has no
+// time to spare, nor for a while after one was missed.
 func TestNothingIsTouchedWhereItWouldHarm(t *testing.T) {
 	now := learned + 8*time.Second
 	x, a, _ := returning(1)
 	if !x.MayTouch(now, a) {
 		t.Fatal("an idle agent may not be touched")
 	}
-	a.running = 334
+	a.running = 600
 	if x.MayTouch(now, a) {
-		t.Error("a third of the blocks run, and more are pinned")
+		t.Error("six tenths of the blocks run, and more are pinned")
 	}
 	a.running = 0
-	for a.busy < 0.6 { // step by step, and off with the first that is above the line
+	for a.load < x.Spare.Seconds() { // step by step, and off with the first that is above the line
 		if !x.MayTouch(now, a) {
-			t.Fatalf("busy for %v of its time, and may not be touched", a.busy)
+			t.Fatalf("%v s to compute on the mean, and may not be touched", a.load)
 		}
-		a.back, now = now+time.Second, now+time.Second
+		now += time.Second
+		a.back = now + 2*time.Second
 		a.pass(now)
 	}
 	if x.MayTouch(now, a) {
-		t.Errorf("busy for %v of its time, and touched", a.busy)
+		t.Errorf("%v s to compute on the mean, and touched", a.load)
 	}
 	now += time.Minute
 	if !x.MayTouch(now, a) {
@@ -125,9 +134,19 @@ func TestNothingIsTouchedWhereItWouldHarm(t *testing.T) {
 	if !x.MayTouch(now, a) {
 		t.Error("two blocks fewer than were believed are a miss")
 	}
+	for range 2 {
+		if x.Touched(now, a, 1, 10, 7); !x.MayTouch(now, a) {
+			t.Error("one or two that miss may be touches that came too late")
+		}
+	}
 	x.Touched(now, a, 1, 10, 7)
 	if x.MayTouch(now+29*time.Second, a) || !x.MayTouch(now+31*time.Second, a) {
-		t.Error("after a miss nothing is touched for half a minute, and then again")
+		t.Error("after three misses nothing is touched for half a minute, and then again")
+	}
+	now += time.Minute
+	x.Touched(now, a, 1, 10, 4)
+	if x.MayTouch(now+29*time.Second, a) {
+		t.Error("nothing is touched after one of which more than half was gone")
 	}
 }
 
@@ -140,7 +159,7 @@ func TestCapsOfTouches(t *testing.T) {
 		x, a, held := returning(random.IntN(120))
 		task := Incoming{New: 1 + random.IntN(400), Must: random.IntN(400), Block: time.Second,
 			Touch: time.Millisecond, Pinned: random.IntN(700), Idle: given(held)}
-		a.running = random.IntN(330)
+		a.running = random.IntN(700)
 		blocks := 0
 		got := x.Touches(learned+8*time.Second, a, &task)
 		for _, g := range got {
@@ -153,6 +172,17 @@ func TestCapsOfTouches(t *testing.T) {
 		}
 		if a.price < leastPrice || a.price > mostPrice {
 			t.Fatalf("price %v", a.price)
+		}
+	}
+}
+
+// What is two blocks short is no miss, however small the session: touches go on.
+func TestAFewBlocksLessAreNoMiss(t *testing.T) {
+	for _, c := range []struct{ believed, found int }{{3, 1}, {2, 0}, {1, 0}} {
+		x, a, _ := returning(1)
+		x.Touched(learned+8*time.Second, a, 1, c.believed, c.found)
+		if !x.MayTouch(learned+8*time.Second, a) {
+			t.Errorf("of %d blocks %d were found, and nothing is touched any more", c.believed, c.found)
 		}
 	}
 }
