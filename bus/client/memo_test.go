@@ -2,15 +2,12 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"souk/integration/replay"
 )
 
 // counted is a tool that says how often it was called.
@@ -143,55 +140,5 @@ func TestAMemoIsBounded(t *testing.T) {
 	}()
 	if len(m.flight) > 0 {
 		t.Errorf("%d calls are under way after all have ended", len(m.flight))
-	}
-}
-
-// airline are the tools of tau-bench's airline: those that read, and those that write.
-var airline = map[string]Tool{
-	"get_user_details": {Keep: time.Hour}, "get_reservation_details": {Keep: time.Hour},
-	"search_direct_flight": {Keep: time.Hour}, "search_onestop_flight": {Keep: time.Hour},
-	"list_all_airports": {Keep: time.Hour}, "calculate": {Keep: time.Hour}, "think": {Keep: time.Hour},
-	"transfer_to_human_agents": {},
-}
-
-func init() {
-	for _, name := range []string{"book_reservation", "cancel_reservation", "send_certificate",
-		"update_reservation_baggages", "update_reservation_flights", "update_reservation_passengers"} {
-		airline[name] = Tool{Writes: []string{"get_user_details", "get_reservation_details",
-			"search_direct_flight", "search_onestop_flight"}}
-	}
-}
-
-// Of the calls that tau-bench's agent makes in the conversations that come with the program, a few are made
-// again within the same conversation, and answered without the tool: far fewer than a tenth, so it is off
-// unless a program asks for it.
-func TestAMemoOnTauBench(t *testing.T) {
-	all, err := replay.BundledSet("tau.jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := NewMemo(MemoConfig{Tools: airline})
-	for _, d := range all {
-		for _, x := range d.Turns {
-			var calls []struct {
-				Function struct{ Name, Arguments string }
-			}
-			if json.Unmarshal([]byte(x.Answer), &calls) != nil {
-				continue
-			}
-			for _, c := range calls {
-				if _, ok := airline[c.Function.Name]; !ok {
-					t.Fatalf("tool %q is not known", c.Function.Name)
-				}
-				n := 0
-				m.Call(t.Context(), d.ID, c.Function.Name, []byte(c.Function.Arguments), counted(&n))
-			}
-		}
-	}
-	s := m.Stats()
-	share := float64(s.Hits) / float64(s.Calls)
-	t.Logf("%d conversations, %d calls, %d of them made again: %.1f %%", len(all), s.Calls, s.Hits, 100*share)
-	if s.Calls < 100 || s.Hits == 0 || share > 0.1 {
-		t.Errorf("%d calls, of which %d were answered from memory", s.Calls, s.Hits)
 	}
 }

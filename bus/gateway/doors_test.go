@@ -1,7 +1,10 @@
 package gateway_test
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -259,5 +262,60 @@ clients: {dev: 10}
 	})
 	if r := h.do("POST", "/v1/chat/completions", chat(``), secret); r.status != http.StatusUnauthorized {
 		t.Errorf("a key that was revoked: %d %s", r.status, r.body)
+	}
+}
+
+// Requests that follow one another on a connection may come with different keys: each is served by its own.
+func TestAConnectionWithSeveralKeys(t *testing.T) {
+	h := start(t, instant)
+	narrow := h.newKey(bus.APIKey{ID: "narrow", Client: "dev", Models: []string{"none-that-is-sold"}})
+	slip := "A"
+	if strings.HasSuffix(h.key, slip) {
+		slip = "B"
+	}
+	c, err := net.Dial("tcp", strings.TrimPrefix(h.at, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(time.Minute))
+	answers := bufio.NewReader(c)
+	ask := func(key string) (status, models int) {
+		t.Helper()
+		r := h.request(t.Context(), "GET", "/v1/models", "", key)
+		if err := r.Write(c); err != nil {
+			t.Fatal(err)
+		}
+		a, err := http.ReadResponse(answers, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		text, err := io.ReadAll(a.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.StatusCode, strings.Count(string(text), `"object":"model"`)
+	}
+	for _, step := range []struct {
+		key     string
+		status  int
+		some    bool
+		whoseIt string
+	}{
+		{h.key, 200, true, "the first"}, {h.key, 200, true, "the same"},
+		{narrow, 200, false, "one of fewer models"}, {h.key[:len(h.key)-1] + slip, 401, false, "none"},
+		{"", 401, false, "nobody's"}, {h.key, 200, true, "the first"},
+	} {
+		if status, models := ask(step.key); status != step.status || (models > 1) != step.some {
+			t.Errorf("with the key of %s: %d and %d models", step.whoseIt, status, models)
+		}
+	}
+	if err := h.Registry().Delete(t.Context(), bus.APIKeyKey("narrow")); err != nil {
+		t.Fatal(err)
+	}
+	h.until("the key is gone", func() bool { status, _ := ask(narrow); return status == 401 })
+	if status, _ := ask(h.key); status != 200 {
+		t.Errorf("then the other key is answered %d", status)
 	}
 }

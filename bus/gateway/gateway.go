@@ -48,6 +48,7 @@ type Server struct {
 	kept     map[keptKey]*answer // that can be read again
 	ended    []*answer           // of those, in the order of their ends
 	size     int                 // bytes of those
+	payers   map[string]*client.Client
 	draining bool
 	stats    Stats
 	idle     chan struct{} // closed when nothing is open while draining
@@ -92,7 +93,7 @@ func New(c Config, d Deps) (*Server, error) {
 		items: items{keep: c.KeepItems, mostKey: c.MaxItemsKey, most: c.MaxItems,
 			keys: map[string]*keyItems{}}, ready: make(chan struct{}),
 		hubs: map[string]heard{}, open: map[*answer]struct{}{},
-		kept: map[keptKey]*answer{}, idle: make(chan struct{}),
+		kept: map[keptKey]*answer{}, payers: map[string]*client.Client{}, idle: make(chan struct{}),
 		stats: Stats{Requests: map[string]int64{}, Refused: map[bus.Code]int64{}, Cut: map[bus.Code]int64{}},
 	}
 	s.memory.most = int64(c.MaxMemory - c.MaxConns*connCost) // connections have theirs from the start
@@ -281,5 +282,22 @@ func (s *Server) payer(id string) (*client.Client, error) {
 		return nil, refuse(bus.CodeUnknownClient, "client %s has the name of this gateway: take a key of another",
 			id)
 	}
-	return s.reader.Client(client.Config{ID: id, BufferBytes: s.c.MaxUnread * 4, Grown: s.grown})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.payers[id]
+	if p == nil {
+		var err error
+		if p, err = s.reader.Client(client.Config{ID: id, BufferBytes: s.c.MaxUnread * 4,
+			MaxStreams: s.c.MaxOpen * openai.MaxAnswers, Grown: s.grown}); err != nil {
+			return nil, err
+		}
+		if len(s.payers) >= maxPayers { // whoever has one still uses it
+			clear(s.payers)
+		}
+		s.payers[id] = p
+	}
+	return p, nil
 }
+
+// maxPayers is how many clients are remembered that the gateway has spoken for.
+const maxPayers = 4096

@@ -93,12 +93,24 @@ type admitted struct {
 	hash string
 }
 
+// shown is a secret as a request brought it, and what is worked out of it: once for each connection, whose
+// requests come with one nearly always.
+type shown struct {
+	secret, id, hash string
+	whole            bool // it has an id, and is well-formed
+}
+
+func show(secret string) *shown {
+	p := &shown{secret: secret, hash: bus.HashKey(secret)}
+	p.id, p.whole = bus.KeyID(secret)
+	return p
+}
+
 // admit returns the key that a request came with.
-func (r *keyring) admit(now time.Time, secret, address string) (*key, error) {
+func (r *keyring) admit(now time.Time, p *shown, address string) (*key, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	id, ok := bus.KeyID(secret)
-	if k := r.keys[id]; ok && k != nil && k.Admits(secret, now.UnixMilli()) {
+	if k := r.keys[p.id]; p.whole && k != nil && k.AdmitsHash(p.hash, now.UnixMilli()) {
 		return k, nil
 	}
 	b := r.wrong[address]
@@ -121,10 +133,10 @@ func (r *keyring) admit(now time.Time, secret, address string) (*key, error) {
 		}
 	}
 	switch {
-	case secret == "":
+	case p.secret == "":
 		return nil, &bus.Error{Code: openai.CodeInvalidKey,
 			Message: "no key: send the header Authorization: Bearer " + bus.KeyPrefix + "..."}
-	case !ok:
+	case !p.whole:
 		return nil, &bus.Error{Code: openai.CodeInvalidKey,
 			Message: "that is no key of this market: a key is whole only with its last character"}
 	}

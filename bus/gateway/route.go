@@ -37,7 +37,9 @@ func (s *Server) routes() http.Handler {
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s.count(func(st *Stats) { st.Requests[pattern]++ })
-			s.bound(w)
+			if r.Header.Get("Expect") != "" { // net/http writes that it is to go on
+				s.bound(w)
+			}
 			k, err := s.admit(r)
 			header := headerCost(r.Header)
 			switch {
@@ -90,7 +92,21 @@ func (s *Server) admit(r *http.Request) (*key, error) {
 	if err != nil {
 		address = r.RemoteAddr
 	}
-	return s.keys.admit(time.Now(), secretOf(r), address)
+	return s.keys.admit(time.Now(), shownBy(r), address)
+}
+
+// shownBy is the secret that a request brings.
+func shownBy(r *http.Request) *shown {
+	secret := secretOf(r)
+	c, known := r.Context().Value(connKey{}).(*conn)
+	if known && c.shown != nil && c.shown.secret == secret {
+		return c.shown
+	}
+	p := show(secret)
+	if known && p.whole { // others may be as long as a header
+		c.shown = p
+	}
+	return p
 }
 
 // secretOf is the key as a request brings it.
@@ -310,7 +326,7 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, re
 	if err := limit(asked, &about); err != nil {
 		return nil, err
 	}
-	a := &answer{key: admitted{k, bus.HashKey(secretOf(r))}, keyID: about.ID, asked: asked,
+	a := &answer{key: admitted{k, shownBy(r).hash}, keyID: about.ID, asked: asked,
 		kept: resume && asked.Stream, response: response,
 		shape: openai.Shape{Kind: kind, Model: asked.Model, Created: time.Now().Unix(), Usage: asked.Usage,
 			IDs: asked.IDs}}
