@@ -44,7 +44,7 @@ Lies:
 			if err := os.MkdirAll(out, 0o755); err != nil {
 				return fmt.Errorf("--out: %w", err)
 			}
-			progress := console.Bar(o.Runs(len(lies)), "runs")
+			progress := console.Bar(o.Runs(lies), "runs")
 			o.Said = func() { _ = progress.Add(1) }
 			rows, err := hints.Compare(o, lies)
 			if err != nil {
@@ -56,7 +56,7 @@ Lies:
 				command += " --lies " + strings.Join(names, ",")
 			}
 			for _, r := range rows {
-				fmt.Fprintf(c.OutOrStdout(), "%s, always %v: %+.2f ± %.2f %%\n", r.Lie, r.Always, r.Gain, r.Off)
+				fmt.Fprintf(c.OutOrStdout(), "%s, %s, always %v: %+.2f ± %.2f %%\n", r.Lie, r.Settle, r.Always, r.Gain, r.Off)
 			}
 			return hints.Write(out, command, o, rows)
 		},

@@ -8,17 +8,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/cmd/internal/console"
-	"souk/integration/replay/virtual"
+	"souk/integration/policies"
 )
 
 func policiesCommand() *cobra.Command {
 	out, seeds := "lab-experiment", uint(5)
 	c := &cobra.Command{
 		Use:   "policies",
-		Short: "Compare policies that say which agents a task may go to, on against off",
-		Long: `Plays a market in virtual time that one client floods, with the policy fair and without, and one on
-whose engines prompts are computed apart, with pd and without; and writes policies.md. The same seeds give the
-same figures on any machine.`,
+		Short: "Compare runtime policies, on against off",
+		Long: `Plays a market in virtual time that one client floods, with the policy fair and without; one on whose
+engines prompts are computed apart, with pd and without; an engine of many adapters, with the policy next and without;
+and looks at recorded calls and answers as memo and guard do. Writes policies.md. The same seeds give the same figures
+on any machine.`,
 		Example: "  lab experiment policies --out integration/results",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -33,8 +34,8 @@ same figures on any machine.`,
 				from = append(from, uint64(i+1))
 			}
 			done := 0
-			progress := console.Bar(virtual.PolicyRuns()*len(from), "runs")
-			page, err := virtual.Policies(fmt.Sprintf("lab experiment policies --seeds %d --out %s", seeds, out),
+			progress := console.Bar(policies.Runs()*len(from), "runs")
+			page, err := policies.Page(fmt.Sprintf("lab experiment policies --seeds %d --out %s", seeds, out),
 				from, func(runs int) {
 					done += runs
 					_ = progress.Set(done)

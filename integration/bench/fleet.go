@@ -228,27 +228,53 @@ func peak(r load.Report, name string) float64 {
 	panic("bench: no process " + name)
 }
 
+// inPairs measures a floor and the market beside it, one after the other, so many times after one that warms
+// up, and each time the other one first.
+func inPairs(often int, market, floor func() (load.Report, error), each func(r, least load.Report)) error {
+	both := []func() (load.Report, error){floor, market}
+	for turn := range often + 1 {
+		var got [2]load.Report
+		for i := range both {
+			k := (turn + i) % 2
+			var err error
+			if got[k], err = both[k](); err != nil {
+				return err
+			}
+		}
+		if turn > 0 {
+			each(got[1], got[0])
+		}
+	}
+	return nil
+}
+
 // processBars measure tasks and the first token with each part a process of its own.
 func processBars(ctx context.Context, o Options) ([]Bar, error) {
+	const often = 6
+	var perOne, p50 turns
 	x, err := repeat(o, "a market of processes", func() ([]float64, error) {
 		return inFleet(ctx, o, fleet.Plan{Profile: "instant"}, func(s *shop) (x []float64, err error) {
 			if err := s.sell(ctx, 4, 16, "node-1", "node-2"); err != nil {
 				return nil, err
 			}
 			err = s.onFloor(ctx, 2, func(fl *relay) error {
-				// Connections and buffers first; then the floor, the market and the floor again.
-				_, err1 := fl.load(ctx, taskCallers, o.Tasks/4, taskTokens, 0)
-				_, err2 := s.load(ctx, taskCallers, o.Tasks/4, taskTokens, 0)
-				before, err3 := fl.load(ctx, taskCallers, o.Tasks, taskTokens, 0)
-				r, err4 := s.load(ctx, taskCallers, o.Tasks, taskTokens, 0)
-				after, err5 := fl.load(ctx, taskCallers, o.Tasks, taskTokens, 0)
-				if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+				var engines, clients []float64
+				err := inPairs(often, func() (load.Report, error) {
+					return s.load(ctx, taskCallers, o.Tasks/often, taskTokens, 0)
+				}, func() (load.Report, error) {
+					return fl.load(ctx, taskCallers, o.Tasks/often, taskTokens, 0)
+				}, func(r, least load.Report) {
+					perOne.add(r.CPUTask, least.CPUTask)
+					n := float64(r.Asked)
+					engines = append(engines, of(r, "engine", n))
+					clients = append(clients, of(r, "this load", n))
+				})
+				if err != nil {
 					return err
 				}
-				t, err := inTurn(ctx, s.link, fl, "http://"+s.Part("engine-1").Health, max(200, o.Tasks/8))
-				n := float64(r.Asked)
-				x = append([]float64{r.CPUTask, (before.CPUTask + after.CPUTask) / 2, of(r, "engine", n),
-					of(r, "this load", n)}, t...)
+				t, err := inTurn(ctx, s.link, fl, "http://"+s.Part("engine-1").Health, max(200, o.Tasks/8),
+					&p50)
+				x = append([]float64{median(engines), median(clients)}, t...)
 				return err
 			})
 			return x, err
@@ -258,14 +284,14 @@ func processBars(ctx context.Context, o Options) ([]Bar, error) {
 		return nil, err
 	}
 	return []Bar{
-		ratio("processes: CPU per task, 64 callers", 3.7, "floor", "us", x[0], x[1],
+		perOne.bar("processes: CPU per task, 64 callers", 3.7, "floor", "us",
 			fmt.Sprintf("NATS, etcd, treasury, door, hub and two agentd of four agents each, over loopback "+
 				"TCP; %d output tokens; apart: the engine's own %.0f us, the clients' %.0f us",
-				taskTokens, median(x[2]), median(x[3]))),
-		ratio("processes: added TTFT, p50", 2.8, "floor", "ms", x[4], x[6],
+				taskTokens, median(x[0]), median(x[1]))),
+		p50.bar("processes: added TTFT, p50", 2.8, "floor", "ms",
 			fmt.Sprintf("uncontended, its record's sync included; p50 of the engine asked directly in turn "+
-				"%.2f ms", median(x[8]))),
-		ratio("processes: added TTFT, p99", 3, "floor", "ms", x[5], x[7], ""),
+				"%.2f ms", median(x[4]))),
+		ratio("processes: added TTFT, p99", 3, "floor", "ms", x[2], x[3], ""),
 	}, nil
 }
 
@@ -275,35 +301,37 @@ const perSecond = 30
 
 // streamBars hold a thousand streams open at once.
 func streamBars(ctx context.Context, o Options) ([]Bar, error) {
-	const streams = 1000
-	tokens := int(o.Streaming.Seconds() * perSecond)
-	x, err := repeat(o, "a thousand streams", func() ([]float64, error) {
+	const streams, often = 1000, 2
+	tokens := int(o.Streaming.Seconds()*perSecond) / (often + 1) // the turn that warms up is one of them
+	var token turns
+	x, err := repeat(o, "a thousand streams", func() (x []float64, err error) {
 		return inFleet(ctx, o, fleet.Plan{Speedup: perSecond / 100.0, Slowest: time.Second},
 			func(s *shop) ([]float64, error) {
 				if err := s.sell(ctx, 4, streams/8, "node-1", "node-2"); err != nil {
 					return nil, err
 				}
-				r, err := s.load(ctx, streams, streams, tokens, 2*time.Second)
-				if err != nil {
-					return nil, err
-				}
-				var least load.Report
-				err = s.onFloor(ctx, 2, func(fl *relay) error {
-					least, err = fl.load(ctx, streams, streams, max(tokens/3, 4*perSecond), 2*time.Second)
-					return err
+				err := s.onFloor(ctx, 2, func(fl *relay) error {
+					return inPairs(often, func() (load.Report, error) {
+						return s.load(ctx, streams, streams, tokens, 2*time.Second)
+					}, func() (load.Report, error) {
+						return fl.load(ctx, streams, streams, tokens, 2*time.Second)
+					}, func(r, least load.Report) {
+						token.add(r.CPUToken, least.CPUToken)
+						n := r.TokensPerSecond * r.Seconds
+						x = []float64{r.TokensPerSecond, of(r, "engine", n), of(r, "this load", n), r.Seconds,
+							of(r, "node", n), of(r, "nats", n)}
+					})
 				})
-				n := r.TokensPerSecond * r.Seconds
-				return []float64{r.CPUToken, least.CPUToken, r.TokensPerSecond, of(r, "engine", n),
-					of(r, "this load", n), r.Seconds, of(r, "node", n), of(r, "nats", n)}, err
+				return x, err
 			})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return []Bar{ratio("processes: CPU per relayed token, 1,000 streams", 1.2, "floor", "us", x[0], x[1],
+	return []Bar{token.bar("processes: CPU per relayed token, 1,000 streams", 1.2, "floor", "us",
 		fmt.Sprintf("no gap in %.0f s at %.0f tokens a second; agentd %.1f us, NATS %.1f us; apart: the "+
 			"engine's own %.1f us, the readers' %.1f us",
-			median(x[5]), median(x[2]), median(x[6]), median(x[7]), median(x[3]), median(x[4])))}, nil
+			median(x[3]), median(x[0]), median(x[4]), median(x[5]), median(x[1]), median(x[2])))}, nil
 }
 
 // memoryBars look at one agentd with a hundred streams, and at a hub with many agents, sessions and open
@@ -375,7 +403,7 @@ func ways() []way {
 	return []way{
 		{"refused", func(_ context.Context, p *fleet.Part) error { return p.Kill() },
 			func(_ context.Context, p *fleet.Part) error { return p.Start() }},
-		{"silent", fault(`{"kind":"hang"}`), heal},
+		{silent, fault(`{"kind":"hang"}`), heal},
 		{"503", fault(`{"kind":"status","code":503}`), heal},
 		{"cut half-way", fault(fmt.Sprintf(`{"kind":"reset","after":%d}`, failTokens/2)), heal},
 	}
@@ -438,6 +466,9 @@ func failoverBars(ctx context.Context, o Options) ([]Bar, error) {
 				"than first asked; longest %.1f s, p50 %.2f s", median(x[1]), median(x[2]), median(x[3]),
 				median(x[4])),
 		})
+		if w.name == silent {
+			bars = append(bars, silentBar(x[3]))
+		}
 	}
 	return bars, nil
 }

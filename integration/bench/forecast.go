@@ -51,8 +51,8 @@ func forecastBars(ctx context.Context, o Options) ([]Bar, error) {
 		}
 		return Bar{Name: name, Asked: fmt.Sprintf("at most %.2f", limit), Limit: limit,
 			Measured: median(runs), Runs: runs,
-			Note: fmt.Sprintf("NMAE, %d tasks; tasks in flight alone %.3f, %s", options.Tasks,
-				median(of(stream, "means", figure)), river)}
+			Note: fmt.Sprintf("NMAE %.4f, %d tasks; tasks in flight alone %.3f, %s", median(runs),
+				options.Tasks, median(of(stream, "means", figure)), river)}
 	}
 	covered := of("", forecast.Judged,
 		func(s forecast.Score) float64 { return 100 * math.Abs(s.Covered-0.9) })

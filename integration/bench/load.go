@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -192,23 +193,25 @@ func perTask(ctx context.Context, m asker, tasks int) (us float64, err error) {
 
 // addedTTFT measures what a market and a floor add to the first token, uncontended, against their engine
 // asked directly in turn with them.
-func (p place) addedTTFT(ctx context.Context, tasks int) (x []float64, err error) {
+func (p place) addedTTFT(ctx context.Context, tasks int, p50 *turns) (x []float64, err error) {
 	const agents = 16
 	err = p.inMarket(ctx, local.Engine{}, agents, 4, func(m *local.Market) error {
 		return p.onFloor(ctx, agents, func(fl *floor.Floor) error {
-			x, err = inTurn(ctx, m, fl, p.url, tasks)
+			x, err = inTurn(ctx, m, fl, p.url, tasks, p50)
 			return err
 		})
 	})
 	return x, err
 }
 
-// inTurn asks through a market, asks its engine, and asks through a floor, each in turn. It returns, in
-// milliseconds, what the market added to the first token, p50 and p99, what the floor added, and p50 of the
-// engine alone.
-func inTurn(ctx context.Context, m, fl asker, url string, tasks int) ([]float64, error) {
+// inTurn asks through a market, asks its engine, and asks through a floor, each in turn. It adds to the turns
+// what market and floor added to the first token, p50 of every twenty tasks, and returns, in milliseconds,
+// p99 of both, and p50 of the engine alone.
+func inTurn(ctx context.Context, m, fl asker, url string, tasks int, p50 *turns) ([]float64, error) {
+	const together = 20
 	market, least, direct := make([]time.Duration, 0, tasks), make([]time.Duration, 0, tasks),
 		make([]time.Duration, 0, tasks)
+	ms := func(ds []time.Duration, q float64) float64 { return micros(quantile(ds, q)) / 1000 }
 	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
 	defer web.CloseIdleConnections()
 	for i := range tasks + tasks/10 {
@@ -228,8 +231,11 @@ func inTurn(ctx context.Context, m, fl asker, url string, tasks int) ([]float64,
 			market, least, direct = append(market, a-b), append(least, c-b), append(direct, b)
 		}
 	}
-	ms := func(ds []time.Duration, q float64) float64 { return micros(quantile(ds, q)) / 1000 }
-	return []float64{ms(market, 0.5), ms(market, 0.99), ms(least, 0.5), ms(least, 0.99), ms(direct, 0.5)}, nil
+	for from := 0; from+together <= tasks; from += together {
+		to := from + together
+		p50.add(ms(slices.Clone(market[from:to]), 0.5), ms(slices.Clone(least[from:to]), 0.5))
+	}
+	return []float64{ms(market, 0.99), ms(least, 0.99), ms(direct, 0.5)}, nil
 }
 
 // directTTFT asks the engine itself and returns the time to the first event with content.

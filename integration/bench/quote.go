@@ -78,12 +78,13 @@ func quoteBars(ctx context.Context, o Options) ([]Bar, error) {
 			Measured: median(waits), Runs: waits, Note: "a turn waits for one quote at most; likewise"}), nil
 }
 
-// Bars in multiples: what the rows measured when they were written, and a fifth more.
+// Bars in multiples, those of a hub in searches: what the rows measured when they were written, and a fifth
+// more.
 const (
 	quoteP50Limit   = 7
-	quoteLimit      = 2
-	quoteFleetLimit = 6
-	quoteFullLimit  = 6
+	quoteLimit      = 0.49
+	quoteFleetLimit = 1.41
+	quoteFullLimit  = 1.32
 )
 
 // quoting is a hub that has served all its sessions, and before whose agents so many wait.

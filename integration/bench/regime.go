@@ -46,7 +46,7 @@ func regimeBars(ctx context.Context, o Options) ([]Bar, error) {
 			return nil, err
 		}
 		fmt.Fprintf(o.Progress, "measuring how soon twice the knee is seen, run %d of %d\n", i+1, o.Runs)
-		after, err := games.Detection(uint64(i + 1))
+		after, err := games.Four.Detection(uint64(i + 1))
 		if err != nil {
 			return nil, err
 		}

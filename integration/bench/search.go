@@ -124,9 +124,9 @@ func (s solving) beside(least time.Duration, f func() error) ([]float64, error) 
 	return []float64{micros(call), micros(each[0]), micros(each[1])}, err
 }
 
-// ratio is a bar of figures that beside returned, run by run. Its limit is a multiple of the loop.
+// ratio is a bar of figures that beside returned, run by run. Its limit is a multiple of the search.
 func (s solving) ratio(name string, limit float64, x [][]float64, note string) Bar {
-	b := ratio(name, limit, "loop", "us", x[0], x[1], note)
-	b.Also = &Other{Of: "search", Base: median(x[2]), Multiple: multipleOf(x[0], x[2]), Bases: x[2]}
+	b := ratio(name, limit, "search", "us", x[0], x[2], note)
+	b.Also = &Other{Of: "loop", Base: median(x[1]), Multiple: multipleOf(x[0], x[1]), Bases: x[1]}
 	return b
 }

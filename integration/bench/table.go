@@ -11,19 +11,22 @@ import (
 
 // Bar is one thing asked, and what was measured.
 type Bar struct {
-	Name     string    `json:"name"`
-	Limit    float64   `json:"limit,omitempty"` // in Unit, or with Of in multiples
-	Asked    string    `json:"asked,omitempty"` // in words; "": nothing
-	Measured float64   `json:"measured"`        // median of the runs
-	Unit     string    `json:"unit"`
-	AtLeast  bool      `json:"at_least,omitempty"` // more is better
-	Of       string    `json:"of,omitempty"`       // what multiples are of: "floor", "loop"
-	Base     float64   `json:"base,omitempty"`     // that, in Unit: median of the runs
-	Multiple float64   `json:"multiple,omitempty"` // median of each run's
-	Note     string    `json:"note,omitempty"`
-	Runs     []float64 `json:"runs"`
-	Bases    []float64 `json:"bases,omitempty"` // of each run
-	Also     *Other    `json:"also,omitempty"`
+	Name     string  `json:"name"`
+	Limit    float64 `json:"limit,omitempty"` // in Unit, or with Of in multiples
+	Asked    string  `json:"asked,omitempty"` // in words; "": nothing
+	Measured float64 `json:"measured"`        // median of the runs
+	Unit     string  `json:"unit"`
+	AtLeast  bool    `json:"at_least,omitempty"` // more is better
+	Of       string  `json:"of,omitempty"`       // what multiples are of: "floor", "search"
+	Base     float64 `json:"base,omitempty"`     // that, in Unit: median of the runs
+	Multiple float64 `json:"multiple,omitempty"` // median of each run's, or as Low says
+	// between what the multiple lies, or where there is none the figure, with 95 %; both 0 if nobody knows
+	Low   float64   `json:"low,omitempty"`
+	High  float64   `json:"high,omitempty"`
+	Note  string    `json:"note,omitempty"`
+	Runs  []float64 `json:"runs"`
+	Bases []float64 `json:"bases,omitempty"` // of each run
+	Also  *Other    `json:"also,omitempty"`
 }
 
 // Other is another base, of whose multiple nothing is asked. It was measured in turn with the first.
@@ -71,6 +74,8 @@ func (b Bar) verdict() string {
 	switch {
 	case b.Asked == "":
 		return ""
+	case b.Low < b.Limit && b.Limit < b.High: // nobody can tell
+		return "open"
 	case b.OK():
 		return "ok"
 	}
@@ -82,7 +87,22 @@ func (b Bar) multiple() string {
 	if b.Of == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s x %s %s", number(b.Multiple), number(b.Base), b.Unit)
+	return fmt.Sprintf("%s%s x %s %s", number(b.Multiple), b.between(), number(b.Base), b.Unit)
+}
+
+// measured is the figure, with what it lies between where no multiple of it is asked.
+func (b Bar) measured() string {
+	if b.Of != "" {
+		return number(b.Measured) + " " + b.Unit
+	}
+	return number(b.Measured) + b.between() + " " + b.Unit
+}
+
+func (b Bar) between() string {
+	if b.Low == 0 && b.High == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s to %s)", number(b.Low), number(b.High))
 }
 
 // also is how many times the other base it is, where there is one.
@@ -103,8 +123,7 @@ func Write(w io.Writer, bars []Bar) {
 	fmt.Fprintln(w)
 	t := replay.Table(w, 2, "name", "asked", "measured", "multiple", "", "also")
 	for _, b := range bars {
-		t.AppendRow(table.Row{b.Name, b.Asked, number(b.Measured) + " " + b.Unit, b.multiple(), b.verdict(),
-			b.also()})
+		t.AppendRow(table.Row{b.Name, b.Asked, b.measured(), b.multiple(), b.verdict(), b.also()})
 	}
 	t.Render()
 }

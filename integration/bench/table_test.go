@@ -55,14 +55,14 @@ func TestJudging(t *testing.T) {
 // A row that is measured beside two references is judged by the first alone, and shows both.
 func TestARowOfTwoReferences(t *testing.T) {
 	x := [][]float64{{120, 130, 140}, {10, 10, 20}, {65, 65, 70}}
-	b := newSolving().ratio("NAME", 12, x, "")
-	if b.verdict() != "ok" || b.Also.Multiple != 2 {
-		t.Errorf("%s, %g searches; want ok and 2", b.verdict(), b.Also.Multiple)
+	b := newSolving().ratio("NAME", 2, x, "")
+	if b.verdict() != "ok" || b.Also.Multiple != 12 {
+		t.Errorf("%s, %g loops; want ok and 12", b.verdict(), b.Also.Multiple)
 	}
 	var out strings.Builder
 	Write(&out, []Bar{b})
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	const want = "NAME at most 12 x loop 130.0 us 12.0 x 10.0 us ok 2 x search 65.0"
+	const want = "NAME at most 2 x search 130.0 us 2 x 65.0 us ok 12.0 x loop 10.0"
 	if got := strings.Join(strings.Fields(lines[len(lines)-1]), " "); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
