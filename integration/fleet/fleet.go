@@ -38,8 +38,12 @@ type Plan struct {
 	Grace   time.Duration // what a hold lives beyond its task; 0 = 4 s
 	Slowest time.Duration // most time between two tokens that a hub reckons with; 0 = 40 ms
 	Speedup float64       // of the engines: at 1 a steady one gives a token each ten milliseconds
+	// of each engine's cache, and each publishes what becomes of them; 0 = many, and none does
+	Blocks int
 
 	Treasury, Hub, Door, Agentd string
+	HubOf                       map[string]string  // more for the hub of a domain
+	AgentOf                     func(n int) string // and for agent n; may be nil
 	// names of parts that reach NATS and etcd, and of nodes that reach their engine, through proxies
 	Proxied  []string
 	Clients  map[string]market.Credits
@@ -126,7 +130,9 @@ func (f *Fleet) start(ctx context.Context) error {
 		stages[0] = append(stages[0], func() (*Part, error) { return f.AddEngine(i + 1) })
 	}
 	for i, d := range f.Domains {
-		stages[2] = append(stages[2], func() (*Part, error) { return f.AddHub("hub-"+d, d, i == 0, f.Hub) })
+		stages[2] = append(stages[2], func() (*Part, error) {
+			return f.AddHub("hub-"+d, d, i == 0, f.Hub+f.HubOf[d])
+		})
 	}
 	for i := range f.Agents {
 		stages[2] = append(stages[2], func() (*Part, error) { return f.AddAgentd(i+1, f.Agentd) })
@@ -242,12 +248,17 @@ func (f *Fleet) AddPart(p *Part) *Part {
 func (f *Fleet) AddEngine(n int) (*Part, error) {
 	address := parts.Port()
 	_, port, _ := net.SplitHostPort(address)
-	return f.AddPart(&Part{
-		Name: fmt.Sprintf("engine-%d", n), Health: address, ReadyAt: "/health",
-		Args: []string{filepath.Join(f.Bin, "souk"), "engine", "--port", port, "--model", model, "--profile",
-			cmp.Or(f.Profile, "steady"),
-			"--speedup", fmt.Sprint(cmp.Or(f.Speedup, 1)), "--admin"},
-	}), nil
+	args := []string{filepath.Join(f.Bin, "souk"), "engine", "--port", port, "--model", model, "--profile",
+		cmp.Or(f.Profile, "steady"), "--speedup", fmt.Sprint(cmp.Or(f.Speedup, 1)), "--admin"}
+	if f.Blocks > 0 {
+		const size = 16 // tokens of a block
+		args = append(args, "--num-gpu-blocks-override", fmt.Sprint(f.Blocks), "--max-model-len",
+			fmt.Sprint(min(8192, (f.Blocks-1)*size)), "--kv-events-config",
+			fmt.Sprintf(`{"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": "ipc://%s/kv-%d", `+
+				`"replay_endpoint": "ipc://%s/again-%d"}`, f.Dir, n, f.Dir, n))
+	}
+	return f.AddPart(&Part{Name: fmt.Sprintf("engine-%d", n), Health: address, ReadyAt: "/health",
+		Args: args}), nil
 }
 
 // AddHub makes the part of a hub. Its journal is called after it, so that a second hub of a domain has its
@@ -290,7 +301,10 @@ func (f *Fleet) agentdText(n int, more string) string {
 		f.mu.Unlock()
 		engine = l.Engine.Addr()
 	}
-	domain := f.Domains[(n-1)%len(f.Domains)]
+	domain, agent := f.Domains[(n-1)%len(f.Domains)], ""
+	if f.AgentOf != nil {
+		agent = f.AgentOf(n)
+	}
 	return fmt.Sprintf(`data: %s
 agentd:
   node: node-%d
@@ -304,7 +318,7 @@ agentd:
       domains: [{domain: %s, score: 0.7}]
       slots: %d
       price: {miss: 0.075, hit: 0.0375, out: 0.30}
-`, f.Data, n, more, n, engine, model, domain, cmp.Or(f.Slots, 4))
+%s`, f.Data, n, more, n, engine, model, domain, cmp.Or(f.Slots, 4), agent)
 }
 
 // fund pays the clients' money in.

@@ -34,6 +34,7 @@ type Options struct {
 	Seed     uint64        // of what is asked, and of what is killed when
 	Callers  int
 	Outages  bool // NATS and etcd are away as well, for five seconds or twenty, one of them or both
+	Policies bool // every runtime policy is on, and clients say what they do next, not always truly
 	Progress io.Writer
 }
 
@@ -44,8 +45,10 @@ type Report struct {
 	Words map[bus.Code]int // last words; "" = served
 	// the last words of those that an agent took, and that were neither served nor cancelled
 	Unserved  []string
-	Moved     int // served by more than one agent
-	Unknown   int // told that nobody knows, and paid
+	Moved     int              // served by more than one agent
+	Unknown   int              // told that nobody knows, and paid
+	Caught    int              // answers that a pattern cut
+	Effects   map[string]int64 // of policies, as the hubs that are alive at the end count them
 	Holds     int
 	Paid      market.Credits
 	Processes []Process
@@ -87,6 +90,9 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	for _, id := range clients {
 		p.Clients[id] = deposit
 	}
+	if o.Policies {
+		everyPolicy(&p)
+	}
 	f, err := fleet.Start(ctx, p)
 	if err != nil {
 		return r, err
@@ -108,6 +114,9 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	}
 	m.end()
 	r.Processes = m.processes()
+	if err := r.policies(ctx, f, o); err != nil {
+		return r, err
+	}
 	return r, errors.Join(r.account(ctx, f, words), r.growth(), f.Stop())
 }
 
@@ -181,7 +190,7 @@ func ask(ctx, load context.Context, f *fleet.Fleet, o Options) ([]fleet.Word, er
 		random := rand.New(rand.NewPCG(o.Seed, uint64(100+i)))
 		all.Go(func() {
 			for load.Err() == nil {
-				w := one(ctx, c, id, random)
+				w := one(ctx, c, id, random, o.Policies)
 				w.Text, w.Body = "", nil
 				mu.Lock()
 				words = append(words, w)
@@ -201,11 +210,14 @@ func ask(ctx, load context.Context, f *fleet.Fleet, o Options) ([]fleet.Word, er
 }
 
 // one asks one task: short or long, some of them cancelled, some bound to one agent.
-func one(ctx context.Context, c *client.Client, id string, random *rand.Rand) fleet.Word {
+func one(ctx context.Context, c *client.Client, id string, random *rand.Rand, hints bool) fleet.Word {
 	t := fleet.Task(id, 1+random.IntN([]int{30, 200, 600}[random.IntN(3)]))
 	t.Session = fmt.Sprintf("s-%d", random.IntN(500))
 	if id == "alone" {
 		t.Failover = "off"
+	}
+	if hints {
+		hint(&t, random)
 	}
 	leave, n := -1, 0
 	if id == "hasty" && random.IntN(4) == 0 {
@@ -222,6 +234,9 @@ func one(ctx context.Context, c *client.Client, id string, random *rand.Rand) fl
 func (r *Report) account(ctx context.Context, f *fleet.Fleet, words []fleet.Word) error {
 	for _, w := range words {
 		r.Words[w.Code]++
+		if w.Result.Finish == bus.FinishFiltered {
+			r.Caught++
+		}
 		if w.Accepted && w.Code != "" && w.Code != bus.CodeCancelled {
 			r.Unserved = append(r.Unserved, w.String())
 		}
@@ -370,6 +385,13 @@ func (r Report) Write(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\n%d answers by more than one agent; %d holds, every one ended; %s paid; %d told that "+
 		"nobody knows, and paid\n\n", r.Moved, r.Holds, r.Paid, r.Unknown)
+	if len(r.Effects) > 0 {
+		fmt.Fprintf(w, "policies: %d answers cut", r.Caught)
+		for _, name := range slices.Sorted(maps.Keys(r.Effects)) {
+			fmt.Fprintf(w, ", %s %d", name, r.Effects[name])
+		}
+		fmt.Fprint(w, "\n\n")
+	}
 	t := replay.Table(w, 1, "process", "lives", "memory when warm", "at its end", "after")
 	for _, p := range r.Processes {
 		row := table.Row{p.Name, p.Lives, "", "", "no life was long enough"}

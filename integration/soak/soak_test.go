@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -47,5 +48,40 @@ func TestLives(t *testing.T) {
 	}
 	if got := median([]float64{9, 1, 5}); got != 5 {
 		t.Errorf("median %g", got)
+	}
+}
+
+// Belief is judged in each part of a run: one part in which it has drifted speaks for the run.
+func TestDriftIsFound(t *testing.T) {
+	window := func(tasks, off, over, events int) (w Window) {
+		for i := range tasks {
+			believed := 160 + off
+			if i < over {
+				believed = 160 + beliefBlock + 1
+			}
+			w.add(160, believed, i < events)
+		}
+		return w
+	}
+	for name, c := range map[string]struct {
+		windows []Window
+		want    string
+	}{
+		"as it should be":    {[]Window{window(100, 8, 2, 100), window(100, -8, 0, 100)}, ""},
+		"a block is a block": {[]Window{window(100, 16, 0, 100)}, ""},
+		"drifts up": {[]Window{window(100, 0, 0, 100), window(100, 17, 0, 100)},
+			"of window 2, of 100 tasks"},
+		"drifts down": {[]Window{window(100, 0, 0, 100), window(100, -17, 0, 100)},
+			"of window 2, of 100 tasks"},
+		"few, too high":         {[]Window{window(50, 17, 0, 50)}, "850 tokens were believed to be cached and were not"},
+		"few, too low":          {[]Window{window(50, -41, 0, 50)}, "of 8000 tokens that were found only 5950"},
+		"few, and far too much": {[]Window{window(100, 0, 7, 100)}, "of 100 tasks 7 were believed to find"},
+		"without events":        {[]Window{window(100, 0, 0, 49)}, "only 49"},
+		"nothing was tried":     {[]Window{{}}, "nothing was tried"},
+	} {
+		err := (&BeliefReport{Windows: c.windows}).verdict()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -1,0 +1,4 @@
+package fleet
+
+// Commands are built once for all tests, of both packages.
+var Commands = commands
