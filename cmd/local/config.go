@@ -34,7 +34,8 @@ type Config struct {
 	Speedup float64                   `yaml:"speedup"`
 	Clients map[string]market.Credits `yaml:"clients"` // first deposits, in credits
 	Market  Rules                     `yaml:"market"`
-	Hub     Block                     `yaml:"hub"` // of all hubs: whatever a hub's own file may say
+	Hub     Block                     `yaml:"hub"`    // of all hubs: whatever a hub's own file may say
+	Agentd  Block                     `yaml:"agentd"` // of all agents' node, but for the agents
 }
 
 // Domain is one hub.
@@ -249,6 +250,9 @@ func (c Config) Validate() error {
 		} else if err := h.Validate(); err != nil {
 			bad("domains[%d], or market and hub of all: %w", i, err)
 		}
+	}
+	if _, err := c.node(); err != nil {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

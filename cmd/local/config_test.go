@@ -240,6 +240,7 @@ domains:
 agents:
   - {id: a, model: m, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.5}], slots: 4,
      engine: {url: "http://127.0.0.1:8000", relay_every: 5ms}, agentd: {touches: true, engine: {suspect: 3s}}}
+agentd: {keep_stream: 4096, policies: {guard: patterns}, patterns: [{name: p, pattern: abc, action: cut}]}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -258,6 +259,17 @@ agents:
 	if err != nil || !a.Touches || a.Slots != 4 || a.Engine.URL != "http://engine" ||
 		a.Engine.Suspect != 3*time.Second || a.Engine.RelayEvery != 5*time.Millisecond {
 		t.Errorf("agent: %+v, %v", a, err)
+	}
+	n, err := c.node()
+	if err != nil || n.KeepStream != 4096 || n.Policies.Guard != "patterns" || len(n.Patterns) != 1 ||
+		n.Heartbeat != 2*time.Second {
+		t.Errorf("node: %+v, %v", n, err)
+	}
+	for _, wrong := range []string{"agentd: {agents: [{id: b}]}", "agentd: {node: n}", "agentd: {gard: x}"} {
+		if _, err := ParseConfig("wrong.yaml", []byte(small+wrong+"\n")); err == nil ||
+			!strings.Contains(err.Error(), "agentd: ") {
+			t.Errorf("%s: %v", wrong, err)
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
+	"souk/agentd"
 	"souk/bus"
 	"souk/hub"
 	"souk/market"
@@ -74,4 +76,16 @@ func (c Config) hub(d Domain) (hub.Config, error) {
 		return h, fmt.Errorf("domain %s: hub: %w", d.Name, err)
 	}
 	return h, nil
+}
+
+// node is the node of all agents as the market's file wants it, without them.
+func (c Config) node() (agentd.Config, error) {
+	n := agentd.Default()
+	if err := c.Agentd.over(&n); err != nil {
+		return n, fmt.Errorf("agentd: %w", err)
+	}
+	if len(n.Agents) > 0 || n.Node != "" {
+		return n, errors.New("agentd: node and agents stand beside this block: leave them out of it")
+	}
+	return n, nil
 }

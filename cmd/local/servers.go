@@ -208,7 +208,10 @@ func (m *Market) startAgents(ctx context.Context, join joiner, registry bus.Regi
 	if err != nil {
 		return err
 	}
-	c := agentd.Default()
+	c, err := m.cfg.node()
+	if err != nil {
+		return err
+	}
 	c.Agents, c.DrainTimeout, c.SettleTimeout = agents, m.within/2, m.within/4
 	m.node, err = agentserve.NewServer(c, agentserve.Deps{
 		Bus: b, Registry: registry, Log: m.log,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -36,7 +37,9 @@ func TestDeployment(t *testing.T) {
 	}
 	for name, test := range map[string]func(*testing.T, string){
 		"every file is its own daemon's":           deployedFiles,
+		"every policy is on in one of them":        withPolicies,
 		"services are given their time":            servicesAreGivenTheirTime,
+		"services are given their keys":            servicesAreGivenTheirKeys,
 		"compose starts the cluster":               composeStartsTheCluster,
 		"units and compose file, by their tools":   judgedByTheirTools,
 		"a cluster with a bad file starts nothing": clusterWithABadFile,
@@ -75,6 +78,34 @@ func effective(t *testing.T, bin, file string) inEffect {
 }
 
 const deployed = "../../deploy/local"
+
+// The market of deploy/policies is one, and every policy that hubs and agents know is on there.
+func withPolicies(t *testing.T, bin string) {
+	t.Helper()
+	on := map[string]bool{}
+	for _, file := range []string{"hub-general.yaml", "hub-math.yaml", "agentd-1.yaml", "agentd-2.yaml"} {
+		file = filepath.Join("../../deploy/policies", file)
+		effective(t, bin, file)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		type chosen struct{ Policies map[string]string }
+		var c struct{ Hub, Agentd chosen }
+		if err := yaml.Unmarshal(text, &c); err != nil {
+			t.Fatal(err)
+		}
+		for _, all := range []map[string]string{c.Hub.Policies, c.Agentd.Policies} {
+			for _, name := range all {
+				on[name] = true
+			}
+		}
+	}
+	want := []string{"ahead", "fair", "kvcache", "next", "patterns", "pd"}
+	if got := slices.Sorted(maps.Keys(on)); !slices.Equal(got, want) {
+		t.Errorf("policies %v are on, want %v", got, want)
+	}
+}
 
 // Every file of deploy/local is a configuration of its command, and of no other: and that one says whose it
 // is.
@@ -154,6 +185,139 @@ func servicesAreGivenTheirTime(t *testing.T, bin string) {
 	}
 }
 
+// What systemd hands to a service is what its daemon looks for, and what the manual has installed for it is
+// what infra makes, of the role that it is.
+func servicesAreGivenTheirKeys(t *testing.T, bin string) {
+	manual, err := os.ReadFile("../../deploy/systemd/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := t.TempDir()
+	names := madeByInfra(t, bin, data)
+	made := natsauth.Dir(data)
+	installed := map[string]string{} // name of what infra makes, by the file that it is for
+	loop := regexp.MustCompile(`for n in ([^;]+); do`).FindSubmatch(manual)
+	if loop == nil {
+		t.Fatal("the manual installs no creds")
+	}
+	for _, pair := range strings.Fields(string(loop[1])) {
+		name, file, _ := strings.Cut(pair, ":")
+		installed[file] = name
+	}
+	copied := regexp.MustCompile(`deploy/local/(\{[^}]*\}|[\w-]+)\.yaml`)
+	for _, list := range copied.FindAllSubmatch(manual, -1) {
+		for _, file := range strings.Split(strings.Trim(string(list[1]), "{}"), ",") {
+			if _, err := os.Stat(filepath.Join(deployed, file+".yaml")); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	units, err := filepath.Glob("../../deploy/systemd/*.service")
+	if err != nil || len(units) < 6 {
+		t.Fatalf("%d units: %v", len(units), err)
+	}
+	instances := map[string][]string{"souk-hub@": {"general", "math"}}
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(unit), ".service")
+		if name == "souk-infra" {
+			continue
+		}
+		for _, i := range append(instances[name], "")[:max(1, len(instances[name]))] {
+			unitHasItsKeys(t, bin, made, strings.ReplaceAll(string(text), "%i", i), installed, names)
+		}
+	}
+}
+
+// madeByInfra makes what infra makes of its file in deploy/local, and says of which names.
+func madeByInfra(t *testing.T, bin, data string) (names map[string]bool) {
+	t.Helper()
+	names = map[string]bool{}
+	keys, err := natsauth.Init(natsauth.Dir(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range effective(t, bin, filepath.Join(deployed, "infra.yaml")).Infra.Names {
+		names[n.Name] = true
+		if _, err := keys.Ensure(n.Role, n.ids(), time.Now()); err != nil {
+			t.Error(err)
+		}
+	}
+	return names
+}
+
+func unitHasItsKeys(t *testing.T, bin, made, unit string, installed map[string]string,
+	names map[string]bool) {
+	t.Helper()
+	start := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/(\w+) --config /etc/souk/([\w-]+)\.yaml$`).
+		FindStringSubmatch(unit)
+	if start == nil {
+		t.Errorf("no ExecStart with a file in /etc/souk:\n%s", unit)
+		return
+	}
+	command, file := start[1], start[2]
+	own := installed[file]
+	if !names[own] {
+		t.Errorf("%s: the manual installs the creds of %q, and infra makes those of %v", file, own, names)
+		return
+	}
+	from := map[string]string{ // what the manual puts where the unit loads it from
+		file + ".creds": "creds/" + own + ".creds", file + ".pem": "certs/" + own + ".pem",
+		file + ".key": "certs/" + own + ".key", "ca.pem": "ca.pem"}
+	handed := t.TempDir() // %d
+	for _, l := range regexp.MustCompile(`(?m)^LoadCredential=([\w.]+):/etc/souk/auth/(.+)$`).
+		FindAllStringSubmatch(unit, -1) {
+		secret, err := os.ReadFile(filepath.Join(made, from[l[2]]))
+		if from[l[2]] == "" || err != nil {
+			t.Errorf("%s loads %s, which nobody has put there: %v", file, l[2], err)
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(handed, l[1]), secret, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	local := file + ".yaml"
+	if file == "agentd" {
+		local = "agentd-1.yaml"
+	}
+	c := exec.Command(filepath.Join(bin, command), "--config", filepath.Join(deployed, local),
+		"--check-config")
+	c.Env = append(os.Environ(), "SOUK_DATA="+handed)
+	for _, l := range regexp.MustCompile(`(?m)^Environment=(SOUK_MARKET_.*)$`).FindAllStringSubmatch(unit, -1) {
+		c.Env = append(c.Env, strings.Fields(strings.ReplaceAll(l[1], "%d", handed))...)
+	}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %v: %s", file, err, out)
+		return
+	}
+	var e struct {
+		Market struct{ Creds, CA, Cert, Key string }
+	}
+	if err := yaml.Unmarshal(out, &e); err != nil {
+		t.Fatal(err)
+	}
+	for what, path := range map[string]string{"creds": e.Market.Creds, "ca": e.Market.CA,
+		"cert": e.Market.Cert, "key": e.Market.Key} {
+		if filepath.Dir(path) != handed {
+			t.Errorf("%s: market.%s is %q, and systemd hands it over in %s", file, what, path, handed)
+		} else if _, err := os.Stat(path); err != nil {
+			t.Errorf("%s: market.%s: %v", file, what, err)
+		}
+	}
+	if base := filepath.Base(effective(t, bin, filepath.Join(deployed, local)).Market.Creds); base !=
+		own+".creds" {
+		t.Errorf("%s is given the creds of %s, and its file is of %s", file, own, base)
+	}
+	shown := natsauth.Files{CA: e.Market.CA, Cert: e.Market.Cert, Key: e.Market.Key}
+	if _, err := natsauth.TLSOf(shown); err != nil {
+		t.Errorf("%s: %v", file, err)
+	}
+}
+
 // systemd and docker compose find nothing wrong with what is written for them, where they are installed.
 func judgedByTheirTools(t *testing.T, bin string) {
 	for _, what := range []string{"units", "compose"} {
@@ -198,18 +362,8 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 	if err := yaml.Unmarshal(text, &cfg); err != nil {
 		t.Fatal(err)
 	}
-	names := map[string]bool{}
 	volume := t.TempDir() // as infra fills it
-	keys, err := natsauth.Init(natsauth.Dir(volume))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range effective(t, bin, filepath.Join(deployed, cfg.Infra)).Infra.Names {
-		names[n.Name] = true
-		if _, err := keys.Ensure(n.Role, n.ids(), time.Now()); err != nil {
-			t.Error(err)
-		}
-	}
+	names := madeByInfra(t, bin, volume)
 	wanted := map[string]string{}
 	for _, file := range slices.Concat([]string{cfg.Infra, cfg.Treasury, cfg.Classifier, cfg.Gateway},
 		cfg.Hubs, cfg.Agentd) {
