@@ -5,15 +5,12 @@ package ahead
 import (
 	"encoding/csv"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"souk/integration/replay/virtual"
 	"souk/market"
@@ -76,22 +73,15 @@ func Compare(o Options) (rows []Row, err error) {
 				for k := range runs {
 					all = append(all, *runs[k].all()[i])
 				}
-				*row.Mean.all()[i], *row.Off.all()[i] = mean(all)
+				e := virtual.NewEstimate(all)
+				*row.Mean.all()[i], *row.Off.all()[i] = e.Mean, e.Within
 			}
-			row.Gain, row.GainOff = mean(gains)
+			gain := virtual.NewEstimate(gains)
+			row.Gain, row.GainOff = gain.Mean, gain.Within
 			rows = append(rows, row)
 		}
 	}
 	return rows, nil
-}
-
-func mean(all []float64) (mean, off float64) {
-	mean, sd := stat.MeanStdDev(all, nil)
-	n := float64(len(all))
-	if n < 2 {
-		return all[0], 0
-	}
-	return mean, distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(0.975) * sd / math.Sqrt(n)
 }
 
 func (o *Options) play(t *virtual.Trace, policy string, seed uint64) (f Figures, err error) {
@@ -100,21 +90,11 @@ func (o *Options) play(t *virtual.Trace, policy string, seed uint64) (f Figures,
 		return f, err
 	}
 	s.Seed, s.Warm, s.Length, s.Tasks = seed, 0, 0, o.Tasks
-	m := virtual.NewMarketOptions(s)
-	m.Hub.Seats.Sessions, m.Hub.Seats.Touches, m.Hub.Seats.Depth = true, true, time.Second
-	m.Hub.Policies.Keep, m.Hub.MaxTokens = policy, m.Hub.MaxTokens+o.Thought
-	m.Hub.Deadline, m.Hub.MaxDeadline = max(s.Patient, m.Hub.Deadline), max(s.Patient, m.Hub.MaxDeadline)
-	m.Quiet, m.Named = s.Quiet, true
-	v, err := virtual.NewMarket(m)
+	all, v, err := virtual.PlayKept(s, policy, func(m *virtual.MarketOptions) {
+		m.Hub.MaxTokens += o.Thought
+	})
 	if err != nil {
-		return f, err
-	}
-	all, _, err := virtual.Run(s, v)
-	if err == nil {
-		_, err = v.Close()
-	}
-	if err != nil {
-		return f, fmt.Errorf("ahead: %s, seed %d: %w", t.Name, seed, err)
+		return f, fmt.Errorf("ahead: %s: %w", t.Name, err)
 	}
 	if o.Said != nil {
 		o.Said()

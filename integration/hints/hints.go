@@ -13,9 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
-
 	"souk/bus"
 	"souk/integration/replay/virtual"
 	"souk/market"
@@ -34,7 +31,11 @@ type session struct {
 	last  bool
 	short bool   // the answer will be
 	other string // the client's other session
+	fresh string // a name that it has not used
 }
+
+// lengths are the lies that can move what answers are expected to be long, and so what is paid under quoted.
+var lengths = []string{"role-false", "role-new", "silent"}
 
 // Lies are those that are measured.
 var Lies = []Lie{
@@ -64,6 +65,10 @@ var Lies = []Lie{
 	}},
 	{"role-false", "calls long answers short, and short ones long", func(s *session, t *bus.Task) bool {
 		t.Role = role(!s.short)
+		return true
+	}},
+	{"role-new", "gives each turn a role of its own", func(s *session, t *bus.Task) bool {
+		t.Role = s.fresh
 		return true
 	}},
 	{"silent", "gives no hint at all", func(_ *session, t *bus.Task) bool {
@@ -101,6 +106,7 @@ func DefaultOptions() Options { return Options{Callers: 4, Turns: 1000, Seeds: 5
 // Row is what a lie is worth.
 type Row struct {
 	Lie    string
+	Settle string  // market.SettleMetered or market.SettleQuoted
 	Always bool    // else once in so many turns
 	Told   float64 // lies in a run
 	// in per cent of what the same turns are worth to who tells the truth, from paired runs: the mean, and
@@ -115,19 +121,32 @@ type outcome struct {
 	turns, told  int     // of the liar
 }
 
-// Runs is how many runs there are with so many lies.
-func (o *Options) Runs(lies int) int { return o.Seeds * (1 + 2*lies) }
+// game is what is played from each seed.
+type game struct {
+	settle string
+	lie    *Lie // nil: the truth
+	every  int
+}
+
+// games are the truth and each lie, always and now and then; those about lengths under quoted as well.
+func games(lies []Lie) (all []game) {
+	for _, settle := range []string{market.SettleMetered, market.SettleQuoted} {
+		all = append(all, game{settle: settle})
+		for i := range lies {
+			if settle == market.SettleMetered || slices.Contains(lengths, lies[i].Name) {
+				all = append(all, game{settle, &lies[i], 1}, game{settle, &lies[i], seldom})
+			}
+		}
+	}
+	return all
+}
+
+// Runs is how many runs there are with such lies.
+func (o *Options) Runs(lies []Lie) int { return o.Seeds * len(games(lies)) }
 
 // Compare plays lies.
 func Compare(o Options, lies []Lie) (rows []Row, err error) {
-	type game struct {
-		lie   *Lie
-		every int
-	}
-	games := []game{{}}
-	for i := range lies {
-		games = append(games, game{&lies[i], 1}, game{&lies[i], seldom})
-	}
+	games := games(lies)
 	outcomes, errs := make([]outcome, len(games)*o.Seeds), make([]error, len(games)*o.Seeds)
 	var players sync.WaitGroup
 	next := atomic.Int64{}
@@ -135,7 +154,7 @@ func Compare(o Options, lies []Lie) (rows []Row, err error) {
 		players.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(outcomes); i = int(next.Add(1)) - 1 {
 				g := games[i/o.Seeds]
-				outcomes[i], errs[i] = o.play(uint64(i%o.Seeds+1), g.lie, g.every)
+				outcomes[i], errs[i] = o.play(uint64(i%o.Seeds+1), g)
 			}
 		})
 	}
@@ -143,36 +162,37 @@ func Compare(o Options, lies []Lie) (rows []Row, err error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	truth := outcomes[:o.Seeds]
-	for n, l := range lies {
-		for k, every := range []int{1, seldom} {
-			row := Row{Lie: l.Name, Always: every == 1}
-			var gains []float64
-			for i := range truth {
-				x := outcomes[(1+2*n+k)*o.Seeds+i]
-				gain := 100 * (x.liar - truth[i].liar) / truth[i].liar
-				if every > 1 {
-					gain /= float64(max(1, x.told))
-				}
-				gains = append(gains, gain)
-				row.Told += float64(x.told) / float64(o.Seeds)
-				row.Others += 100 * (x.others - truth[i].others) / truth[i].others / float64(o.Seeds)
-			}
-			row.Gain, row.Off = mean(gains)
-			rows = append(rows, row)
+	var truth []outcome
+	for n, g := range games {
+		played := outcomes[n*o.Seeds : (n+1)*o.Seeds]
+		if g.lie == nil {
+			truth = played
+			continue
 		}
+		row := Row{Lie: g.lie.Name, Settle: g.settle, Always: g.every == 1}
+		var gains []float64
+		for i, x := range played {
+			gain := 100 * (x.liar - truth[i].liar) / truth[i].liar
+			if g.every > 1 {
+				gain /= float64(max(1, x.told))
+			}
+			gains = append(gains, gain)
+			row.Told += float64(x.told) / float64(o.Seeds)
+			row.Others += 100 * (x.others - truth[i].others) / truth[i].others / float64(o.Seeds)
+		}
+		row.Gain, row.Off = mean(gains)
+		rows = append(rows, row)
 	}
 	return rows, nil
 }
 
 // mean is that of all, and how far it may be off with 95 %; NaN with one.
 func mean(all []float64) (mean, off float64) {
-	mean, sd := stat.MeanStdDev(all, nil)
-	n := float64(len(all))
-	if n < 2 {
-		return mean, math.NaN()
+	e := virtual.NewEstimate(all)
+	if len(all) < 2 {
+		return e.Mean, math.NaN()
 	}
-	return mean, distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(0.975) * sd / math.Sqrt(n)
+	return e.Mean, e.Within
 }
 
 // client is whose a caller's sessions are.
@@ -183,8 +203,8 @@ func client(caller int) string {
 	return fmt.Sprintf("caller-%d", caller)
 }
 
-// play is one run, with a lie told once in so many turns in which it can be told; nil: with none.
-func (o *Options) play(seed uint64, lie *Lie, every int) (x outcome, err error) {
+// play is one run of a game, with its lie told once in so many turns in which it can be told.
+func (o *Options) play(seed uint64, g game) (x outcome, err error) {
 	s, err := virtual.HintsSetting(o.Callers)
 	if err != nil {
 		return x, err
@@ -192,13 +212,8 @@ func (o *Options) play(seed uint64, lie *Lie, every int) (x outcome, err error) 
 	s.Seed, s.Warm, s.Length = seed, 0, 0
 	turns := 0
 	s.Tasks, s.Enough = 1<<30, func() bool { return turns >= o.Turns+early }
-	m := virtual.NewMarketOptions(s)
-	m.Hub.Seats.Sessions, m.Hub.Seats.Touches, m.Hub.Seats.Depth = true, true, time.Second
-	m.Hub.Policies.Keep = "kvcache"
-	m.Hub.Deadline, m.Hub.MaxDeadline = max(s.Patient, m.Hub.Deadline), max(s.Patient, m.Hub.MaxDeadline)
-	m.Quiet, m.Named, m.Client = s.Quiet, true, client
 	sessions, asked := [own]string{}, 0
-	m.Hints = func(r *virtual.Request, t *bus.Task) {
+	hints := func(r *virtual.Request, t *bus.Task) {
 		now := session{short: r.Output < shortBy}
 		now.back, now.last = r.Back()
 		t.SessionEnd, t.Role, t.Declared = now.last, role(now.short), true
@@ -210,36 +225,34 @@ func (o *Options) play(seed uint64, lie *Lie, every int) (x outcome, err error) 
 		}
 		turns++
 		sessions[r.Caller], now.other = t.Session, sessions[1-r.Caller]
-		if lie == nil {
+		now.fresh = fmt.Sprint("turn-", turns)
+		if g.lie == nil {
 			return
 		}
 		told := *t
-		if lie.say(&now, &told) {
-			if asked++; every == 1 || asked%every == every/2 || lie.Name == "end-withheld" && asked%5 == 2 {
+		if g.lie.say(&now, &told) {
+			asked++
+			rare := g.lie.Name == "end-withheld" && asked%5 == 2 // there are few last turns
+			if g.every == 1 || asked%g.every == g.every/2 || rare {
 				*t = told
 				x.told++
 			}
 		}
 	}
 	paid := map[*virtual.Request]float64{}
-	m.Paid = func(r *virtual.Request, res *bus.Result) {
-		if res.Code != "" {
-			return
+	all, _, err := virtual.PlayKept(s, "kvcache", func(m *virtual.MarketOptions) {
+		m.Hub.Settle, m.Client, m.Hints = g.settle, client, hints
+		m.Paid = func(r *virtual.Request, res *bus.Result) {
+			if res.Code != "" {
+				return
+			}
+			value := r.Terms.Value(market.Quote{TTFT: r.First - r.Arrived, Cost: res.Cost,
+				Quality: virtual.Score})
+			paid[r] = float64(value-res.Paid()) / float64(market.Credit)
 		}
-		value := r.Terms.Value(market.Quote{TTFT: r.First - r.Arrived, Cost: res.Cost,
-			Quality: virtual.Score})
-		paid[r] = float64(value-res.Paid()) / float64(market.Credit)
-	}
-	v, err := virtual.NewMarket(m)
+	})
 	if err != nil {
-		return x, err
-	}
-	all, _, err := virtual.Run(s, v)
-	if err == nil {
-		_, err = v.Close()
-	}
-	if err != nil {
-		return x, fmt.Errorf("hints: seed %d: %w", seed, err)
+		return x, fmt.Errorf("hints: %w", err)
 	}
 	if o.Said != nil {
 		o.Said()

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"souk/market"
 )
 
 // mostOnce is what one lie may gain, in per cent. One that is always told may gain nothing, as far as the
@@ -38,8 +40,8 @@ forecast of how long answers are. back_ms and parent reach the policy alone, who
 asks for, so their rows are nothing exactly. Who always changes the names of its two roles about says the
 same by other names: of that lie the row where it is told now and then says something. And who gives no hint
 at all, silent, has what a truthful client has: here hints are worth nothing to who gives them. The hub
-settles metered, as it does by default; under quoted a false role may be worth one false quote, which is not
-played here.
+settles metered, as it does by default. Where it settles as quoted, who pays what was forecast may gain by a role
+whose answers are forecast to be shorter: the lies that can move that are played there as well.
 `
 
 // Page is the page of rows, which a command has made.
@@ -48,16 +50,23 @@ func Page(command string, o Options, rows []Row) string {
 	fmt.Fprintf(&b, "%s\nMade by `%s`: %d runs from seeds of their own for each row and for the truth, %d sessions at a "+
 		"time, %d turns of the liar each.\n", head, command, o.Seeds, o.Callers, o.Turns)
 	var bad []string
-	for _, always := range []bool{true, false} {
+	for _, x := range []struct {
+		settle string
+		always bool
+	}{{market.SettleMetered, true}, {market.SettleMetered, false}, {market.SettleQuoted, true},
+		{market.SettleQuoted, false}} {
 		title, what := "Always", "A persistent liar is to gain nothing: the mean less what it may be off is not above 0."
-		if !always {
+		if !x.always {
 			title = "Now and then"
 			what = fmt.Sprintf("One lie is to gain at most %.0f %%, and the mean with what it may be off does not.", mostOnce)
+		}
+		if x.settle == market.SettleQuoted {
+			title += ", settled as quoted"
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| lie | what it says | told in a run | gain %% | others %% | holds |\n"+
 			"|---|---|---|---|---|---|\n", title, what)
 		for _, r := range rows {
-			if r.Always != always {
+			if r.Always != x.always || r.Settle != x.settle {
 				continue
 			}
 			holds := "yes"
@@ -95,11 +104,10 @@ func digits(x float64) string {
 func Write(dir, command string, o Options, rows []Row) error {
 	var table strings.Builder
 	c := csv.NewWriter(&table)
-	c.Write([]string{"lie", "always", "told", "gain_percent", "gain_off", "others_percent"})
+	c.Write([]string{"lie", "settle", "always", "told", "gain_percent", "gain_off", "others_percent"})
 	for _, r := range rows {
-		c.Write([]string{r.Lie, fmt.Sprint(r.Always), fmt.Sprintf("%.1f", r.Told), fmt.Sprintf("%.4f",
-			r.Gain),
-			fmt.Sprintf("%.4f", r.Off), fmt.Sprintf("%.4f", r.Others)})
+		c.Write([]string{r.Lie, r.Settle, fmt.Sprint(r.Always), fmt.Sprintf("%.1f", r.Told),
+			fmt.Sprintf("%.4f", r.Gain), fmt.Sprintf("%.4f", r.Off), fmt.Sprintf("%.4f", r.Others)})
 	}
 	if c.Flush(); c.Error() != nil {
 		return c.Error()

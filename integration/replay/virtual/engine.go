@@ -51,6 +51,9 @@ type Engine struct {
 	times                                      int64 // so many as the profile says
 
 	Prompt, Cached, Output int // tokens of the jobs that were answered
+
+	// how much longer a step takes that is to begin, as for an adapter that is not loaded; nil: none does
+	Longer func(e *Engine) time.Duration
 }
 
 // step is n steps with the same batch. Times are exact: whole numbers of picoseconds.
@@ -194,6 +197,11 @@ func (e *Engine) schedule() {
 	s.n = 1
 	if prompt == 0 && !pushed && (len(e.Waiting) == 0 || len(e.Running) >= e.Slots) {
 		s.n = e.equal()
+	}
+	if e.Longer != nil {
+		if more := e.Longer(e); more > 0 {
+			s.first, s.n = s.first+int64(more)*picos, 1
+		}
 	}
 }
 

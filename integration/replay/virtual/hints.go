@@ -1,6 +1,33 @@
 package virtual
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
+
+// PlayKept plays a setting on the real market with seats and touches for sessions, whose names it is told,
+// and a policy of the hook keep; "" is none. change may set more. It returns the tasks and the market, which
+// is over.
+func PlayKept(s Setting, policy string, change func(*MarketOptions)) ([]*Request, *Market, error) {
+	o := NewMarketOptions(s)
+	o.Hub.Seats.Sessions, o.Hub.Seats.Touches, o.Hub.Seats.Depth = true, true, time.Second
+	o.Hub.Policies.Keep = policy
+	o.Hub.Deadline, o.Hub.MaxDeadline = max(s.Patient, o.Hub.Deadline), max(s.Patient, o.Hub.MaxDeadline)
+	o.Quiet, o.Named = s.Quiet, true
+	change(&o)
+	m, err := NewMarket(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, _, err := Run(s, m)
+	if err == nil {
+		_, err = m.Close()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("keep %q, seed %d: %w", policy, s.Seed, err)
+	}
+	return all, m, nil
+}
 
 // Back is how long after the end of a turn the next one of its session is asked, as recorded, and whether
 // there is none.

@@ -2,13 +2,13 @@ package virtual
 
 import (
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// PolicyRuns is how many runs [Policies] makes for each seed.
+// PolicyRuns is how many runs [Floods] and [Splits] make for each seed.
 func PolicyRuns() int { return len(floodRows) + len(splitRates)*len(splitRows) }
 
 var floodRows = []struct {
@@ -31,68 +31,27 @@ var splitRows = []struct {
 	{"3 alone, 2P/1D", []int{2}, "market"}, {"3 alone, 2P/1D", []int{2}, "market:policies.place=pd"},
 }
 
-const policiesHead = `# Policies that say which agents a task may go to
+// FloodRow is what others had of a market that one client flooded.
+type FloodRow struct {
+	Times                float64 // what the flood asked, of what all others asked
+	Policy               string
+	P50, P99             Estimate // of the others' first tokens, ms
+	Tasks, Refused       Estimate // of the others
+	FloodServed, FloodOf Estimate
+}
 
-The market in virtual time, the real hub and agents on simulated engines (RTX PRO 6000, Llama 3.1 8B), each
-policy on against off. A policy whose scores are replaced by a constant says the same of all agents, which is
-nothing: that row is the one without it.
+// SplitRow is what a fleet of six cards served of tasks of two kinds.
+type SplitRow struct {
+	Rate          float64 // tasks a second
+	Fleet, Policy string
+	Good, P99     Estimate  // tasks a second that were served well; first tokens, ms
+	Goods         []float64 // Good of each seed
+}
 
-Made by ` + "`%s`" + `: medians of %d runs, ± half of the 95 %% interval of their mean.
-
-## fair
-
-Two engines of eight slots; dialogues of clients of their own begin at 1.7 a second, half of what there is
-room for, and for 14 s those of one client at 2, 5 and 10 times that. What the **others** had of the market in
-those seconds: time to first token in ms, tasks refused; and what became of the tasks of the flood.
-
-| flood | policy | others: p50 | p99 | refused of | flood: served of |
-|---|---|---|---|---|---|
-`
-
-const policiesSplit = `
-## pd
-
-Six cards; of the tasks one half reads 6,000 tokens that no cache has and answers 60, the other reads 100 and
-answers 400, of twelve clients who declare their roles. Engines alone do both; 2P/1D are two that compute
-prompts for one that answers, and hand keys and values over at 400 Gbit/s. **good** are tasks a second whose
-first token came within 1 s and each further one within 15 ms on the mean; p99 is of first tokens, in ms.
-
-| tasks/s | engines | policy | good | p99 |
-|---|---|---|---|---|
-`
-
-// Policies plays fair and pd on against off and returns the page about it.
-func Policies(command string, seeds []uint64, said func(runs int)) (string, error) {
-	var b strings.Builder
-	fmt.Fprintf(&b, policiesHead, command, len(seeds))
-	each := func(play func(seed uint64) ([]float64, error)) (out []Estimate, err error) {
-		all, errs := make([][]float64, len(seeds)), make([]error, len(seeds))
-		var runs sync.WaitGroup
-		for i, seed := range seeds {
-			runs.Go(func() { all[i], errs[i] = play(seed) })
-		}
-		runs.Wait()
-		if err := errors.Join(errs...); err != nil {
-			return nil, err
-		}
-		said(len(seeds))
-		for k := range all[0] {
-			var of []float64
-			for i := range all {
-				of = append(of, all[i][k])
-			}
-			out = append(out, NewEstimate(of))
-		}
-		return out, nil
-	}
-	policy := func(rule string) string {
-		if _, name, on := strings.Cut(rule, "place="); on {
-			return name
-		}
-		return "none"
-	}
+// Floods plays the policy fair on against off.
+func Floods(seeds []uint64, said func(runs int)) (rows []FloodRow, err error) {
 	for _, row := range floodRows {
-		e, err := each(func(seed uint64) ([]float64, error) {
+		e, err := eachSeed(seeds, said, func(seed uint64) ([]float64, error) {
 			s, err := flooded(2, 1.7, row.times)
 			if err != nil {
 				return nil, err
@@ -102,16 +61,20 @@ func Policies(command string, seeds []uint64, said func(runs int)) (string, erro
 			return f.columns(), err
 		})
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		fmt.Fprintf(&b, "| %.0f times | %s | %.0f ± %.0f | %.0f ± %.0f | %.0f of %.0f | %.0f of %.0f |\n",
-			row.times, policy(row.rule), e[2].Median, e[2].Within, e[3].Median, e[3].Within, e[1].Median,
-			e[0].Median, e[5].Median, e[4].Median)
+		rows = append(rows, FloodRow{Times: row.times, Policy: placed(row.rule), Tasks: e[0], Refused: e[1],
+			P50: e[2], P99: e[3], FloodOf: e[4], FloodServed: e[5]})
 	}
-	b.WriteString(policiesSplit)
+	return rows, nil
+}
+
+// Splits plays the policy pd on against off.
+func Splits(seeds []uint64, said func(runs int)) (rows []SplitRow, err error) {
 	for _, rate := range splitRates {
 		for _, row := range splitRows {
-			e, err := each(func(seed uint64) ([]float64, error) {
+			goods := make([]float64, len(seeds))
+			e, err := eachSeed(seeds, said, func(seed uint64) ([]float64, error) {
 				s, err := mixed(6, row.pools, rate, seed)
 				if err != nil {
 					return nil, err
@@ -130,14 +93,47 @@ func Policies(command string, seeds []uint64, said func(runs int)) (string, erro
 				if err == nil {
 					_, err = m.Close()
 				}
-				return []float64{s.goodput(all), Measure(all, s.Engines).P99}, err
+				good := s.goodput(all)
+				goods[slices.Index(seeds, seed)] = good
+				return []float64{good, Measure(all, s.Engines).P99}, err
 			})
 			if err != nil {
-				return "", err
+				return nil, err
 			}
-			fmt.Fprintf(&b, "| %.0f | %s | %s | %.1f ± %.1f | %.0f ± %.0f |\n", rate, row.fleet,
-				policy(row.rule), e[0].Median, e[0].Within, e[1].Median, e[1].Within)
+			rows = append(rows, SplitRow{Rate: rate, Fleet: row.fleet, Policy: placed(row.rule), Good: e[0],
+				P99: e[1], Goods: goods})
 		}
 	}
-	return b.String(), nil
+	return rows, nil
+}
+
+// placed is the policy of a rule, "none" if it has none.
+func placed(rule string) string {
+	if _, name, on := strings.Cut(rule, "place="); on {
+		return name
+	}
+	return "none"
+}
+
+// eachSeed plays a run from each seed, all at once.
+func eachSeed(seeds []uint64, said func(runs int), play func(seed uint64) ([]float64, error)) (
+	out []Estimate, err error) {
+	all, errs := make([][]float64, len(seeds)), make([]error, len(seeds))
+	var runs sync.WaitGroup
+	for i, seed := range seeds {
+		runs.Go(func() { all[i], errs[i] = play(seed) })
+	}
+	runs.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	said(len(seeds))
+	for k := range all[0] {
+		var of []float64
+		for i := range all {
+			of = append(of, all[i][k])
+		}
+		out = append(out, NewEstimate(of))
+	}
+	return out, nil
 }
