@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,9 @@ func TestForgedChunksAreNotRead(t *testing.T) {
 		data, err := bus.Encode(v)
 		if err == nil {
 			err = eve.Publish(subject, data)
+		}
+		if errors.Is(err, nats.ErrConnectionClosed) { // the last answers are heard while the test ends
+			return
 		}
 		if err != nil {
 			t.Error(err)
