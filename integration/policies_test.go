@@ -10,11 +10,13 @@ import (
 
 	"souk/bus"
 	"souk/bus/client"
+	"souk/bus/policy"
 )
 
 // everything is a market with every runtime policy on: in one domain what places tasks fairly and learns who
 // comes back, in the other what places by prompts and answers and computes ahead, and in both seats, touches,
-// shadows, moves of silent tasks, regimes that set tolls, and patterns that are looked for in answers.
+// shadows, moves of silent tasks, regimes that set tolls, patterns that are looked for in answers, and adapters,
+// of which its engines have none.
 const everything = `
 listen: 127.0.0.1:0
 domains:
@@ -40,7 +42,7 @@ func everythingOn() string {
 	}
 	b.WriteString(`
 agentd:
-  policies: {guard: patterns}
+  policies: {guard: patterns, adapter: next}
   patterns:
     - {name: rare, pattern: 'zq[a-z]{0,4}', action: cut}
     - {name: common, pattern: '(?i)the', action: flag}
@@ -101,20 +103,26 @@ func TestEveryPolicyAtOnce(t *testing.T) {
 	if words[""] != 16*3*4 {
 		t.Errorf("last words: %v", words)
 	}
-	for _, h := range m.Hubs() {
-		s := h.Stats()
-		t.Logf("%d touches, %+v; policies %+v; regime %s", s.Touches, s.Touched, s.Policies, s.Regime.State)
-		if len(s.Policies) != 2 {
-			t.Errorf("policies: %+v", s.Policies)
+	on := func(whose string, all []policy.State) {
+		if len(all) != 2 {
+			t.Errorf("%s: policies: %+v", whose, all)
 		}
-		for _, p := range s.Policies {
+		for _, p := range all {
 			if !p.Off.IsZero() {
-				t.Errorf("policy %s is off: %s", p.Policy, p.Why)
+				t.Errorf("%s: policy %s is off: %s", whose, p.Policy, p.Why)
 			}
 			if p.Observed == 0 {
-				t.Errorf("policy %s has seen nothing", p.Policy)
+				t.Errorf("%s: policy %s has seen nothing", whose, p.Policy)
 			}
 		}
+	}
+	for i, h := range m.Hubs() {
+		s := h.Stats()
+		t.Logf("%d touches, %+v; policies %+v; regime %s", s.Touches, s.Touched, s.Policies, s.Regime.State)
+		on(fmt.Sprint("hub ", i), s.Policies)
+	}
+	for _, a := range m.Node().Stats().Agents {
+		on(a.Agent, a.Policies)
 	}
 	if s := memo.Stats(); s.Calls != 16*3*4 {
 		t.Errorf("memo: %+v", s)

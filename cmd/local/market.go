@@ -206,6 +206,9 @@ func (m *Market) Link() *Link { return m.link }
 // Hubs are the market's hubs, in the order of its domains, for their counts.
 func (m *Market) Hubs() []*hubserve.Server { return m.hubs }
 
+// Node has all agents, for their counts.
+func (m *Market) Node() *agentserve.Server { return m.node }
+
 // Door is the market's classifier, for its counts.
 func (m *Market) Door() *door.Server { return m.door }
 

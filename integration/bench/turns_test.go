@@ -48,6 +48,33 @@ func TestTurnsSayBetweenWhichMultiples(t *testing.T) {
 	}
 }
 
+// Of few turns the interval leaves out as much as it may, and never more: counted over all ways in which
+// turns can lie on either side.
+func TestIntervalsOfFewTurns(t *testing.T) {
+	for n := fewestTurns; n <= 14; n++ {
+		below := ranksBelow(n)
+		var atMost [2]float64 // how likely so few of the means lie on one side, and one more
+		for signs := range 1 << n {
+			sum := 0
+			for i := range n {
+				sum += (i + 1) * (signs >> i & 1)
+			}
+			for k := range atMost {
+				if sum <= below+k {
+					atMost[k] += math.Exp2(-float64(n))
+				}
+			}
+		}
+		if atMost[0] > 0.025 || atMost[1] <= 0.025 {
+			t.Errorf("%d turns: beyond mean %d lies the truth with %.4f, beyond the next with %.4f", n, below,
+				atMost[0], atMost[1])
+		}
+	}
+	if got := ranksBelow(400); got < 35000 || got > 36000 { // 40,100 less 1.96 * 2314
+		t.Errorf("of 400 turns %d", got)
+	}
+}
+
 // A row whose interval holds its limit is neither reached nor missed, and shows between what it lies.
 func TestARowIsOpenWhereNobodyCanTell(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))

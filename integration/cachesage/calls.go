@@ -142,32 +142,19 @@ func idOf(name string) (h uint64) {
 // quick is a framework that calls the next role at once.
 func quick(string) time.Duration { return 50 * time.Millisecond }
 
-// star are workflows of a supervisor who chooses among five others, each of whom answers to it. Whom it
-// chooses depends on who was last, by chances that are drawn once for a panel.
+// star are workflows of a [replay.Star], whose chances are drawn once for a panel.
 func star(prompts []int, steps []int, tasks int) func(rng *rand.Rand) [][]Call {
 	return func(rng *rand.Rand) (all [][]Call) {
-		draw := rand.New(rand.NewPCG(11, 1)) // the workload; rng is the run
-		var weights [6][5]float64
+		s := replay.NewStar(rand.New(rand.NewPCG(11, 1))) // the workload; rng is the run
 		anchors := map[string]int{"supervisor": 180}
-		for i := range weights {
-			for j := range weights[i] {
-				weights[i][j] = math.Pow(draw.Float64(), 4)
-			}
+		for i := range 5 {
 			anchors[fmt.Sprint("worker ", i)] = 140 + 20*i
 		}
 		for t := range tasks {
 			w := replay.Workflow{Steps: []replay.Step{{Tokens: prompts[rng.IntN(len(prompts))]}}}
-			last := 5
+			s.Again()
 			for range 1 + steps[rng.IntN(len(steps))]/2 {
-				sum := 0.0
-				for _, x := range weights[last] {
-					sum += x
-				}
-				to := 0
-				for x := rng.Float64() * sum; to < 4 && x > weights[last][to]; to++ {
-					x -= weights[last][to]
-				}
-				last = to
+				to := s.Next(rng)
 				w.Steps = append(w.Steps, replay.Step{Role: "supervisor", Tokens: 10 + rng.IntN(20)},
 					replay.Step{Role: fmt.Sprint("worker ", to), Tokens: 30 + rng.IntN(60)})
 			}

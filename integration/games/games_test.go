@@ -24,6 +24,23 @@ func TestTwiceTheKneeIsSeenByTheHub(t *testing.T) {
 	}
 }
 
+// A detector that says nothing at all is not the fastest one.
+func TestWhatIsNeverSeenIsLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		seen map[string][]float64
+		want time.Duration
+	}{
+		"seen":        {map[string][]float64{"acts": {7.5}, "ttft": {1}}, 7500 * time.Millisecond},
+		"by others":   {map[string][]float64{"ttft": {1}}, kneeWatched},
+		"never":       {map[string][]float64{}, kneeWatched},
+		"not watched": {nil, kneeWatched},
+	} {
+		if got := detected([]Row{{Seen: c.seen}}); got != c.want {
+			t.Errorf("%s: after %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // Behind a real hub no signal of time calls 0.8 of the knee more than that, however few the slots are.
 func TestNothingChangesBelowTheKneeOfTheHub(t *testing.T) {
 	j := Pair.job("", times{0.8, 10 * time.Minute})

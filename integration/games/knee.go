@@ -67,7 +67,8 @@ func (c Crowd) at(seed uint64, loads ...times) (virtual.Setting, error) {
 		Hop: 300 * time.Microsecond, Scrape: 5 * time.Second}, nil
 }
 
-const kneeCalm = 30 * time.Second
+// Half of what can be served comes for the first of these, and then twice as much is watched.
+const kneeCalm, kneeWatched = 30 * time.Second, 30 * time.Second
 
 // job plays loads one after the other, and has the last of them watched.
 func (c Crowd) job(load string, loads ...times) job {
@@ -82,16 +83,25 @@ func (c Crowd) job(load string, loads ...times) job {
 
 // knees plays less than can be served, as much, and twice as much.
 func (c Crowd) knees() []job {
-	return []job{c.job("0.5, then 2", times{0.5, kneeCalm}, times{2, kneeCalm}),
+	return []job{c.job("0.5, then 2", times{0.5, kneeCalm}, times{2, kneeWatched}),
 		c.job("1, ten minutes", times{1, 10 * time.Minute}), c.job("0.8, an hour", times{0.8, time.Hour})}
 }
 
-// Detection is how long after it twice as much as can be served is seen, after half of it.
+// Detection is how long after it twice as much as can be served is seen, after half of it; kneeWatched if that
+// is not seen at all.
 func (c Crowd) Detection(seed uint64) (time.Duration, error) {
-	j := c.job("", times{0.5, kneeCalm}, times{2, kneeCalm})
+	j := c.job("", times{0.5, kneeCalm}, times{2, kneeWatched})
 	rows, err := j.run(seed)
-	if err != nil || len(rows[0].Seen["acts"]) == 0 {
+	if err != nil {
 		return 0, err
 	}
-	return time.Duration(rows[0].Seen["acts"][0] * float64(time.Second)), nil
+	return detected(rows), nil
+}
+
+// detected is when the market's own detector first said so, in rows of one seed.
+func detected(rows []Row) time.Duration {
+	if at := rows[0].Seen["acts"]; len(at) > 0 {
+		return time.Duration(at[0] * float64(time.Second))
+	}
+	return kneeWatched
 }

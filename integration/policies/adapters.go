@@ -86,27 +86,11 @@ func recorded(file string) func(lots *rand.Rand, i int) []int {
 	return func(lots *rand.Rand, _ int) []int { return all[lots.IntN(len(all))] }
 }
 
-// star draws whom a supervisor, 0, chooses by who was last. The chances are the same in all runs.
+// star are the turns of a supervisor, 0, and of those whom it chooses. The chances are the same in all runs.
 func star(lots *rand.Rand, _ int) (all []int) {
-	draw := rand.New(rand.NewPCG(11, 1))
-	var weights [6][5]float64
-	for i := range weights {
-		for j := range weights[i] {
-			weights[i][j] = math.Pow(draw.Float64(), 4)
-		}
-	}
-	last := 5
+	s := replay.NewStar(rand.New(rand.NewPCG(11, 1)))
 	for range 6 {
-		sum := 0.0
-		for _, x := range weights[last] {
-			sum += x
-		}
-		to := 0
-		for x := lots.Float64() * sum; to < 4 && x > weights[last][to]; to++ {
-			x -= weights[last][to]
-		}
-		last = to
-		all = append(all, 0, 1+to)
+		all = append(all, 0, 1+s.Next(lots))
 	}
 	return append(all, 0)
 }

@@ -2,7 +2,6 @@ package soak
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -482,11 +481,12 @@ func (b *belief) upsetDuring(agent string, w fleet.Word) bool {
 // Write prints the report for people.
 func (r BeliefReport) Write(w io.Writer) {
 	fmt.Fprintf(w, "seed %d: ", r.Seed)
-	for i, what := range slices.Sorted(maps.Keys(r.Happened)) {
-		fmt.Fprintf(w, "%s%s %d", cmp.Or(strings.Repeat(", ", min(i, 1)), ""), what, r.Happened[what])
+	var happened []string
+	for _, what := range slices.Sorted(maps.Keys(r.Happened)) {
+		happened = append(happened, fmt.Sprint(what, " ", r.Happened[what]))
 	}
-	fmt.Fprintf(w, "\nlooks at all caches, each agreed upon: %d; tasks that were not served: %d\n\n", r.Looks,
-		r.Unserved)
+	fmt.Fprintf(w, "%s\nlooks at all caches, each agreed upon: %d; tasks that were not served: %d\n\n",
+		strings.Join(happened, ", "), r.Looks, r.Unserved)
 	t := replay.Table(w, 1, "window", "tasks", "by events", "tokens found", "believed", "of them",
 		"off a task", "too much")
 	row := func(name string, x Window) {

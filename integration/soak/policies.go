@@ -7,16 +7,18 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"souk/agentd"
 	"souk/bus"
+	"souk/bus/policy"
 	"souk/hub"
 	"souk/integration/fleet"
 	"souk/market"
 )
 
-// everyPolicy has a fleet run every runtime policy that there is: in its first domain those that place tasks
-// fairly and learn who comes back, in the second those that place by prompts and answers and compute ahead,
-// and in both seats, touches and shadows, which the hubs' own clients pay, tolls that follow the regime, and
-// patterns that are looked for in answers.
+// everyPolicy has a fleet run every runtime policy of hubs and agents: in its first domain those that place
+// tasks fairly and learn who comes back, in the second those that place by prompts and answers and compute
+// ahead, and in both seats, touches and shadows, which the hubs' own clients pay, tolls that follow the regime,
+// patterns that are looked for in answers, and that of adapters, which has none to load here.
 func everyPolicy(p *fleet.Plan) {
 	p.Hub = `  seats: {sessions: true, touches: true}
   quality: {shadow: 0.02}
@@ -25,7 +27,7 @@ func everyPolicy(p *fleet.Plan) {
 `
 	p.HubOf = map[string]string{p.Domains[0]: "  policies: {place: fair, keep: kvcache}\n",
 		p.Domains[1]: "  policies: {place: pd, keep: ahead}\n"}
-	p.Agentd = `  policies: {guard: patterns}
+	p.Agentd = `  policies: {guard: patterns, adapter: next}
   patterns:
     - {name: cut, pattern: '(?i)market [a-z]{1,12}', action: cut}
     - {name: flag, pattern: '(?i)the', action: flag}
@@ -54,27 +56,37 @@ func hint(t *bus.Task, random *rand.Rand) {
 	t.SessionEnd = random.IntN(8) == 0
 }
 
-// policies notes what policies did. One that is off is an error.
+// policies notes what policies did, of hubs and of agents. One that is off is an error.
 func (r *Report) policies(ctx context.Context, f *fleet.Fleet, o Options) error {
 	if !o.Policies {
 		return nil
 	}
 	r.Effects = map[string]int64{}
+	count := func(what string, n int64) {
+		if n > 0 {
+			r.Effects[what] += n
+		}
+	}
 	var errs []error
 	for _, p := range f.Parts() {
-		if !strings.HasPrefix(p.Name, "hub-") {
-			continue
+		var all []policy.State
+		switch kind, _, _ := strings.Cut(p.Name, "-"); kind {
+		case "hub":
+			var s hub.Stats
+			errs = append(errs, p.Stats(ctx, &s))
+			count("touches", s.Touches)
+			count("moved for a late first token", s.Hedged)
+			all = s.Policies
+		case "agentd":
+			var s agentd.Stats
+			errs = append(errs, p.Stats(ctx, &s))
+			for _, a := range s.Agents {
+				all = append(all, a.Policies...)
+			}
 		}
-		var s hub.Stats
-		if err := p.Stats(ctx, &s); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		r.Effects["touches"] += s.Touches
-		r.Effects["moved for a late first token"] += s.Hedged
-		for _, x := range s.Policies {
-			r.Effects[x.Policy+" scored"] += x.Scored
-			r.Effects[x.Policy+" wanted"] += x.Wanted
+		for _, x := range all {
+			count(x.Policy+" scored", x.Scored)
+			count(x.Policy+" wanted", x.Wanted)
 			if !x.Off.IsZero() {
 				errs = append(errs, fmt.Errorf("%s: policy %s is off: %s", p.Name, x.Policy, x.Why))
 			}

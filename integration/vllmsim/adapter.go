@@ -89,7 +89,7 @@ func (s *Server) named(asked string) string {
 	return s.cfg.Model
 }
 
-// mostAdapters bounds those that are loaded by demand.
+// mostAdapters bounds those that were ever loaded: one that is unloaded keeps its number.
 const mostAdapters = 4096
 
 // update loads or unloads an adapter by demand. The step that follows takes as long as loading does.
@@ -142,7 +142,8 @@ func (s *Server) updated(name string, load bool) *problem {
 	case !load && i < 0:
 		return &problem{404, fmt.Sprintf("The lora adapter '%s' cannot be found.", name), "NotFoundError", ""}
 	case load && len(names) >= mostAdapters:
-		return badRequest("lora_name", "%d adapters are loaded", len(names))
+		return badRequest("lora_name", "%d adapters have been loaded since the server began, and it counts no "+
+			"further", len(names))
 	case load:
 		names = append(names, name)
 	default:

@@ -74,14 +74,7 @@ func TestAHubHearsWhatEnginesHold(t *testing.T) {
 		}
 		o := NewMarketOptions(s)
 		o.Hub, o.Events, o.Quiet = like.Hub, like.Events, s.Quiet
-		m, err := NewMarket(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, engines, err := Run(s, m)
-		if err == nil {
-			_, err = m.Close()
-		}
+		all, engines, m, err := playMarket(s, o)
 		if err != nil {
 			t.Fatal(err)
 		}

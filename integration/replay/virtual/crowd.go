@@ -249,16 +249,9 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 	o.Hub.Terms = cmp.Or(s.Terms, o.Hub.Terms)
 	o.Hub.Deadline, o.Hub.MaxDeadline = max(s.Patient, o.Hub.Deadline), max(s.Patient, o.Hub.MaxDeadline)
 	o.Quiet = s.Quiet
-	m, err := NewMarket(o)
+	all, _, m, err := playMarket(s, o)
 	if err != nil {
 		return f, err
-	}
-	all, _, err := Run(s, m)
-	if err == nil {
-		_, err = m.Close()
-	}
-	if err != nil {
-		return f, fmt.Errorf("seed %d: %w", s.Seed, err)
 	}
 	f = s.Figures(all)
 	f.Journal = float64(m.Bytes) / float64(len(all))

@@ -19,14 +19,7 @@ func TestEqualEnginesHaveEqualWork(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Seed, s.Tasks = seed, 600
-		m, err := NewMarket(NewMarketOptions(s))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, engines, err := Run(s, m)
-		if err == nil {
-			_, err = m.Close()
-		}
+		all, engines, _, err := playMarket(s, NewMarketOptions(s))
 		if err != nil {
 			t.Fatalf("%s, seed %d: %v", trace, seed, err)
 		}

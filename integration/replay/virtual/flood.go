@@ -40,14 +40,7 @@ func playFlood(s Setting, rule string) (f FloodFigures, err error) {
 	}
 	o := NewMarketOptions(s)
 	o.Hub = like.Hub
-	m, err := NewMarket(o)
-	if err != nil {
-		return f, err
-	}
-	all, _, err := Run(s, m)
-	if err == nil {
-		_, err = m.Close()
-	}
+	all, _, _, err := playMarket(s, o)
 	if err != nil {
 		return f, err
 	}

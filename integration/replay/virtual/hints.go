@@ -15,16 +15,9 @@ func PlayKept(s Setting, policy string, change func(*MarketOptions)) ([]*Request
 	o.Hub.Deadline, o.Hub.MaxDeadline = max(s.Patient, o.Hub.Deadline), max(s.Patient, o.Hub.MaxDeadline)
 	o.Quiet, o.Named = s.Quiet, true
 	change(&o)
-	m, err := NewMarket(o)
+	all, _, m, err := playMarket(s, o)
 	if err != nil {
-		return nil, nil, err
-	}
-	all, _, err := Run(s, m)
-	if err == nil {
-		_, err = m.Close()
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("keep %q, seed %d: %w", policy, s.Seed, err)
+		return nil, nil, fmt.Errorf("keep %q: %w", policy, err)
 	}
 	return all, m, nil
 }

@@ -85,17 +85,13 @@ func Splits(seeds []uint64, said func(runs int)) (rows []SplitRow, err error) {
 				}
 				o := NewMarketOptions(s)
 				o.Hub = like.Hub
-				m, err := NewMarket(o)
+				all, _, _, err := playMarket(s, o)
 				if err != nil {
 					return nil, err
 				}
-				all, _, err := Run(s, m)
-				if err == nil {
-					_, err = m.Close()
-				}
 				good := s.goodput(all)
 				goods[slices.Index(seeds, seed)] = good
-				return []float64{good, Measure(all, s.Engines).P99}, err
+				return []float64{good, Measure(all, s.Engines).P99}, nil
 			})
 			if err != nil {
 				return nil, err

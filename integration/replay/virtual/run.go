@@ -162,6 +162,22 @@ type run struct {
 	ring                []*Request // the next question of each dialogue, the one that comes next first
 }
 
+// playMarket plays a setting on the real market and closes that, whose books must balance.
+func playMarket(s Setting, o MarketOptions) ([]*Request, []*Engine, *Market, error) {
+	m, err := NewMarket(o)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	all, engines, err := Run(s, m)
+	if err == nil {
+		_, err = m.Close()
+	}
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("seed %d: %w", s.Seed, err)
+	}
+	return all, engines, m, nil
+}
+
 // Run plays a setting under a policy to its end and returns every request, in the order in which they came,
 // and the engines, behind which stand those of the pools that compute prompts.
 func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {

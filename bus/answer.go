@@ -1,0 +1,132 @@
+package bus
+
+import (
+	"encoding/json"
+
+	"souk/market"
+)
+
+// Accepted tells a streaming client who serves its task and where the chunks come: below Reply, each on a
+// subject that ends in the name of its sender. Nobody but Hub and Agent has anything to say there, and whom
+// Hub names later.
+type Accepted struct {
+	Client string `json:"client" msgpack:"client"`
+	Task   string `json:"task" msgpack:"task"`
+	Hub    string `json:"hub" msgpack:"hub"`
+	Agent  string `json:"agent" msgpack:"agent"`
+	Model  string `json:"model" msgpack:"model"`
+	Reply  string `json:"reply" msgpack:"reply"`
+	Round  uint64 `json:"round" msgpack:"round"`
+}
+
+// Answer is what the door says to a request, once: Accepted for a stream that was taken, else the
+// Result. Exactly one field is set. In JSON the set one stands alone.
+type Answer struct {
+	Accepted *Accepted `json:"accepted,omitempty" msgpack:"accepted,omitempty"`
+	Result   *Result   `json:"result,omitempty" msgpack:"result,omitempty"`
+}
+
+// Chunk is a piece of an answer on the reply subject. Chunks of one attempt are numbered from 0
+// without gaps; a heartbeat carries the number of the next chunk and consumes none.
+type Chunk struct {
+	Task    string `json:"task" msgpack:"t"`
+	Attempt int    `json:"attempt,omitempty" msgpack:"a,omitempty"`
+	Seq     uint64 `json:"seq" msgpack:"n"`
+	Text    string `json:"text,omitempty" msgpack:"x,omitempty"`
+	// ids the engine reported for Text; empty if it reports none
+	Tokens []uint32 `json:"token_ids,omitempty" msgpack:"k,omitempty"`
+	// output tokens in this chunk, as far as known
+	Count int `json:"tokens,omitempty" msgpack:"c,omitempty"`
+	// engine events that say more than plain text
+	Extra []Extra `json:"extra,omitempty" msgpack:"e,omitempty"`
+	// the engine said that the answer ends here
+	Finish    bool `json:"finish,omitempty" msgpack:"f,omitempty"`
+	Heartbeat bool `json:"heartbeat,omitempty" msgpack:"h,omitempty"`
+	// in heartbeats of a later attempt: who serves now
+	Agent  string  `json:"agent,omitempty" msgpack:"g,omitempty"`
+	Result *Result `json:"result,omitempty" msgpack:"r,omitempty"` // the end frame
+}
+
+// Extra is an engine event with tool calls, reasoning, logprobs or the like: choices[0] as the engine
+// wrote it. At is the offset in Chunk.Text before which it came. What plain content the event has is part of
+// Text too, from At on, so that who reads Text alone misses none; who passes Choice on leaves that much of
+// Text out.
+type Extra struct {
+	At     int             `json:"at" msgpack:"at"`
+	Choice json.RawMessage `json:"choice" msgpack:"choice"`
+}
+
+// Receipt names the record that settles a task.
+type Receipt struct {
+	ID      string `json:"id" msgpack:"id"` // of the hold: "<journal>/<round>/<slot>"
+	Journal string `json:"journal" msgpack:"journal"`
+	Round   uint64 `json:"round" msgpack:"round"`
+	Epoch   int64  `json:"epoch" msgpack:"epoch"`
+	// ids of earlier holds of the task, void: their agents failed
+	Earlier []string `json:"earlier,omitempty" msgpack:"earlier,omitempty"`
+}
+
+// Result is the last word on a task: an answer with what was paid, or why there is none.
+type Result struct {
+	Client  string `json:"client" msgpack:"client"`
+	Task    string `json:"task" msgpack:"task"`
+	Session string `json:"session,omitempty" msgpack:"session,omitempty"`
+	Hub     string `json:"hub,omitempty" msgpack:"hub,omitempty"`
+	Agent   string `json:"agent,omitempty" msgpack:"agent,omitempty"`
+	Model   string `json:"model,omitempty" msgpack:"model,omitempty"`
+
+	Code    Code   `json:"code,omitempty" msgpack:"code,omitempty"` // empty: served to the end
+	Message string `json:"message,omitempty" msgpack:"message,omitempty"`
+	// > 0: worth trying again after so long
+	RetryMS int64 `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty"`
+
+	Text   string          `json:"text,omitempty" msgpack:"text,omitempty"`   // of a collected answer
+	Extra  []Extra         `json:"extra,omitempty" msgpack:"extra,omitempty"` // of a collected answer
+	Finish string          `json:"finish_reason,omitempty" msgpack:"finish,omitempty"`
+	Stop   json.RawMessage `json:"stop_reason,omitempty" msgpack:"stop,omitempty"`
+	// numbered chunks before this one
+	Chunks uint64 `json:"chunks,omitempty" msgpack:"chunks,omitempty"`
+
+	Usage market.Usage `json:"usage" msgpack:"usage"`
+	// what Cost is for, where that is not Usage: of an answer that went on elsewhere, the part of the agent
+	// that finished it
+	Billed *market.Usage `json:"billed,omitempty" msgpack:"billed,omitempty"`
+	// the engine sent no usage: counted from what was relayed
+	Unmetered bool `json:"unmetered,omitempty" msgpack:"unmetered,omitempty"`
+	// at the agent, from dispatch to first token
+	TTFTUS int64 `json:"ttft_us,omitempty" msgpack:"ttft_us,omitempty"`
+	ITLUS  int64 `json:"itl_us,omitempty" msgpack:"itl_us,omitempty"` // mean
+
+	Cost      market.Credits `json:"cost" msgpack:"cost"`
+	Premium   market.Credits `json:"premium" msgpack:"premium"`
+	SlotPrice market.Credits `json:"slot_price" msgpack:"slot_price"`
+	Toll      market.Credits `json:"toll" msgpack:"toll"` // all of it, the fee included
+	Fee       market.Credits `json:"fee" msgpack:"fee"`
+	Receipt   *Receipt       `json:"receipt,omitempty" msgpack:"receipt,omitempty"`
+
+	// the tier's charge, part of Toll; what is left of it beside Crowd and Fee is the regime's
+	Congestion market.Credits `json:"congestion,omitempty" msgpack:"congestion,omitempty"`
+	// what else of Toll is for those who wait and run; nil: nothing
+	Crowd *market.Toll `json:"crowd,omitempty" msgpack:"crowd,omitempty"`
+}
+
+// Paid is what the client owes: cost and premium. It is 0 for a task that was not served.
+func (r Result) Paid() market.Credits { return r.Cost + r.Premium }
+
+// Regime is the regime's part of Toll, at most 0.
+func (r Result) Regime() market.Credits {
+	rest := r.Toll - r.Congestion + r.Fee
+	if c := r.Crowd; c != nil {
+		rest -= c.Load + c.Age + c.Beside
+	}
+	return rest
+}
+
+// StreamControl is what the reader of an answer, whom its subject names, says to the agent that serves it:
+// exactly one of the fields beside Token is set.
+type StreamControl struct {
+	Token  string  `msgpack:"task"`             // of the answer: see Task
+	Resume *uint64 `msgpack:"resume,omitempty"` // send again from this chunk number on
+	Ack    *uint64 `msgpack:"ack,omitempty"`    // everything below this number has arrived
+	Cancel bool    `msgpack:"cancel,omitempty"`
+}

@@ -1,0 +1,165 @@
+package bus
+
+import "souk/market"
+
+// Dispatch kinds.
+const (
+	DispatchTask     = "task"
+	DispatchWarmup   = "warm-up"
+	DispatchPrefetch = "prefetch"
+	DispatchShadow   = "shadow"
+	DispatchCanary   = "canary"
+)
+
+// Dispatch hands an awarded task to its agent. The hold it names is durable.
+type Dispatch struct {
+	Kind      string         `msgpack:"kind"`
+	Domain    string         `msgpack:"domain"`
+	Epoch     int64          `msgpack:"epoch"` // of the hub; it compares with epochs of the same domain alone
+	Journal   string         `msgpack:"journal"`
+	Round     uint64         `msgpack:"round"`
+	Hold      string         `msgpack:"hold"` // id of the hold record, unique for ever
+	Tier      int            `msgpack:"tier,omitempty"`
+	Task      Task           `msgpack:"task"`
+	Model     string         `msgpack:"model"`      // what the engine is asked for
+	MaxTokens int            `msgpack:"max_tokens"` // always sent to the engine
+	Price     market.Price   `msgpack:"price"`      // the card the quote was made from
+	Premium   market.Credits `msgpack:"premium"`
+	SlotPrice market.Credits `msgpack:"slot_price"`
+	Toll      market.Credits `msgpack:"toll"`
+	Fee       market.Credits `msgpack:"fee"`
+	Settle    string         `msgpack:"settle"`           // "metered" or "quoted"
+	Quoted    market.Credits `msgpack:"quoted"`           // cost as quoted
+	Tariff    market.Credits `msgpack:"tariff,omitempty"` // part of Quoted: due beside the metered cost
+	// hold less premium: the stream is cut where the metered cost would pass it
+	CostCap   market.Credits `msgpack:"cost_cap"`
+	TimeoutMS int64          `msgpack:"timeout_ms"` // from receipt; relative, since clocks differ
+	// with Task.Resume: max_tokens of the whole answer, what was delivered included
+	Whole int `msgpack:"whole,omitempty"`
+	// holds of this task that ended without payment because their agents failed
+	Earlier []string `msgpack:"earlier,omitempty"`
+
+	// of the agent, as registered: a later start of it refuses what was meant for an earlier one
+	Boot int64 `msgpack:"boot,omitempty"`
+	// the tier's part of Toll; what is left of it beside Crowd and Fee is the regime's
+	Congestion market.Credits `msgpack:"congestion,omitempty"`
+	// what else of Toll is for those who wait and run; nil: nothing
+	Crowd *market.Toll `msgpack:"crowd,omitempty"`
+	// of the hub's claim, see [Claim]; 0: the hub knows of none
+	Fence int64 `msgpack:"fence,omitempty"`
+
+	// Of hubs of earlier versions these are 0: nothing is known of the prompt, and a cancel ends the task
+	// at once.
+	PromptMost int `msgpack:"prompt_most,omitempty"` // prompt tokens that the hold covers
+	// prompt tokens that the agent holds by the very same text
+	Cached  int   `msgpack:"cached,omitempty"`
+	FirstMS int64 `msgpack:"first_ms,omitempty"` // from receipt: how late the first token may come
+	// from receipt: where no token has come by then the agent says so, see [Summary]; 0: it need not
+	WatchMS int64 `msgpack:"watch_ms,omitempty"`
+	// prompt tokens that are billed as cached, whatever the engine finds: the task was given to the agent
+	// because it said in its Holdings that they are
+	Claimed int `msgpack:"claimed,omitempty"`
+	// the hub wants the answer's words sketched by this key; 0: it does not
+	Sketch uint64 `msgpack:"sketch,omitempty"`
+
+	// Of kind prefetch, with no text: the session, by [SessionKey], whose last prompt and answer are to be
+	// used again, as far as so many tokens go. A Completion alone answers it.
+	Session uint64 `msgpack:"k,omitempty"`
+	Tokens  int    `msgpack:"tokens,omitempty"`
+}
+
+// DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
+type DispatchReply struct {
+	Agent   string `msgpack:"agent"`
+	Hold    string `msgpack:"hold"`
+	Code    Code   `msgpack:"code,omitempty"` // CodeNoSlot, CodeStaleEpoch, CodeNotClaimed, CodeDraining, ...
+	Message string `msgpack:"message,omitempty"`
+}
+
+// Completion outcomes.
+const (
+	OutcomeDone      = "done"      // served to its end
+	OutcomeCancelled = "cancelled" // by the client: metered so far and premium are due
+	OutcomeFailed    = "failed"    // by the agent or its engine: nothing is due
+)
+
+// Completion is an agent's account of a dispatch. It is repeated until the hub has made its effect
+// durable and acknowledged it.
+type Completion struct {
+	Agent   string       `msgpack:"agent"`
+	Boot    int64        `msgpack:"boot"` // the agent's boot epoch
+	Hold    string       `msgpack:"hold"`
+	Client  string       `msgpack:"client"`
+	Task    string       `msgpack:"task"`
+	Outcome string       `msgpack:"outcome"`
+	Code    Code         `msgpack:"code,omitempty"`
+	Finish  string       `msgpack:"finish,omitempty"`
+	Usage   market.Usage `msgpack:"usage"`
+	// output tokens relayed, as the agent counted them
+	Relayed int `msgpack:"relayed"`
+	// the engine reported no cached_tokens: absent, not 0
+	NoCacheReport bool `msgpack:"no_cache_report,omitempty"`
+	Unmetered     bool `msgpack:"unmetered,omitempty"`
+	// failed, nothing of it was delivered, and the reader is told only if the acknowledgement is not
+	// CodeMoved
+	Unsaid bool `msgpack:"unsaid,omitempty"`
+	// of the dispatch: Cost is for no fewer cached tokens, and Usage is what the engine found
+	Claimed int `msgpack:"claimed,omitempty"`
+	// whether the answer kept the form that its request asks for: FormKept, FormBroken, or nothing where it
+	// asks for none or that cannot be told
+	Form string `msgpack:"form,omitempty"`
+	// of the dispatch's Sketch: least hashes of the answer's words, see quality.Sketch
+	Sketch []uint32 `msgpack:"sketch,omitempty"`
+	Tool   uint64   `msgpack:"tool,omitempty"` // of the first tool that the answer calls: see [ToolKey]
+	// output tokens that the engine's template leaves out of later prompts: reasoning
+	Thought int            `msgpack:"thought,omitempty"`
+	Cost    market.Credits `msgpack:"cost"`
+	TTFTUS  int64          `msgpack:"ttft_us"`
+	ITLUS   int64          `msgpack:"itl_us"`
+	Inbox   string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
+}
+
+// FinishFiltered is why an answer ends that its agent, or the engine, does not pass on to its end: it is paid
+// as far as it went.
+const FinishFiltered = "content_filter"
+
+// What an agent says of the form of an answer.
+const (
+	FormKept   = "kept"
+	FormBroken = "broken"
+)
+
+// Billed is usage as it is paid for: claimed prompt tokens, that an agent said it holds, are paid for as
+// cached whatever its engine found.
+func Billed(u market.Usage, claimed int) market.Usage {
+	u.Cached = max(u.Cached, min(claimed, u.Prompt))
+	return u
+}
+
+// Unused reports whether a task was cancelled before its engine had said anything: it costs nothing,
+// premium and tariff included.
+func (c *Completion) Unused() bool {
+	return c.Outcome == OutcomeCancelled && c.Usage == market.Usage{} && c.Relayed == 0
+}
+
+// CompletionAck ends the repetition of a Completion.
+type CompletionAck struct {
+	Hold string `msgpack:"hold"`
+	// CodeLate: the hold had ended, or ended by this since it is no account, and nothing was paid; CodeMoved:
+	// the task failed and goes to another agent, so its reader is told nothing
+	Code Code `msgpack:"code,omitempty"`
+}
+
+// HoldControl is what a hub says to an agent of a hold that it has handed to it: one of the fields beside
+// Hold. With none it means nothing, and shows whether the agent is there.
+type HoldControl struct {
+	Hold   string `msgpack:"hold,omitempty"`
+	Cancel bool   `msgpack:"cancel,omitempty"` // for the client
+	// the hub heard no reply to its dispatch, so end what nobody has heard of yet
+	Withdraw bool `msgpack:"recall,omitempty"`
+	// end it if the engine has said nothing of it yet: the first token is late, and another agent is to
+	// serve it
+	Late bool `msgpack:"late,omitempty"`
+	// of no hold: the hub does not know what the agent holds, so say all of it; see [Holdings]
+	Holdings bool `msgpack:"holdings,omitempty"`
+}

@@ -1,0 +1,103 @@
+package bus
+
+import (
+	"cmp"
+
+	"souk/market"
+)
+
+// Agent states.
+const (
+	StateReady     = "ready"
+	StateDraining  = "draining"
+	StateUnhealthy = "unhealthy"
+)
+
+// Parsers is the feature of an agent whose engine reads tool calls and reasoning out of tokens that it is
+// given (vLLM's /v1/chat/completions/derender, there with --enable-scale-out).
+const Parsers = "parsers"
+
+// Split is the feature of an agent whose engine has the prompts of its tasks computed by others, which hand
+// over keys and values.
+const Split = "split"
+
+// Touches is the feature of an agent that uses again what its engine holds of a session, where a hub has it
+// do so (DispatchPrefetch).
+const Touches = "touches"
+
+// Registration is an agent's entry in the registry (JSON), under its lease.
+type Registration struct {
+	Agent string `json:"agent"`
+	// names this start of the agentd: its time, but clocks may be set back
+	Boot        int64         `json:"boot"`
+	Node        string        `json:"node,omitempty"`
+	Model       string        `json:"model"`           // as clients and the engine name it
+	Scale       float64       `json:"scale,omitempty"` // parameters, in billions
+	Domains     []DomainScore `json:"domains"`         // the first decides which hub the agent joins
+	MaxModelLen int           `json:"max_model_len"`   // tokens
+	BlockSize   int           `json:"block_size"`      // tokens per KV block
+	KVTokens    int           `json:"kv_tokens"`       // KV capacity, tokens
+	Slots       int           `json:"slots"`
+	// its slots by congestion charge, until the first Summary says more
+	Tiers    []market.Tier `json:"tiers,omitempty"`
+	Measured bool          `json:"measured,omitempty"` // see Summary
+	Price    market.Price  `json:"price"`
+	// whose it is: asks of one owner count as one. Empty: Node
+	Owner string `json:"owner,omitempty"`
+	// model, precision, hardware: agents of one class are paid one tariff. Empty: Model
+	Class    string   `json:"class,omitempty"`
+	Features []string `json:"features,omitempty"`
+	State    string   `json:"state"`
+	Engine   string   `json:"engine,omitempty"` // version
+	// what its chat template adds to a prompt; nil: not measured
+	Template *Template `json:"template,omitempty"`
+	// boots of earlier lives of which completions are still to come
+	Former []int64 `json:"former,omitempty"`
+	// names the process: who holds its node's directory now knows the names of those that did
+	Life  string `json:"life,omitempty"`
+	Fence int64  `json:"-"` // set by the hub: of its claim
+}
+
+// DomainScore is an agent's benchmark score in a domain, 0 to 1: Q until something is learned.
+type DomainScore struct {
+	Domain string  `json:"domain"`
+	Score  float64 `json:"score"`
+}
+
+// Claim says which hub sells an agent's slots (JSON). Its Fence is the create revision of its key, which is
+// higher with every claim of the agent, whichever hub makes it; the agent obeys no hub of a lower one than it
+// has seen. From a hub that knows of no fences it compares epochs, within the domain.
+type Claim struct {
+	Agent  string `json:"agent"`
+	Domain string `json:"domain"`
+	Hub    string `json:"hub"`
+	Epoch  int64  `json:"epoch"`
+	Fence  int64  `json:"-"` // set by the reader, see above
+}
+
+// Call is a hub's wish for an agent's ask in an epoch of its class, sealed first, and open once the sealing
+// is on record.
+type Call struct {
+	Agent string `msgpack:"agent"`
+	Class string `msgpack:"class"`
+	Epoch uint64 `msgpack:"epoch"` // of the class
+	// epoch of the hub's leadership: only who has claimed the agent is told its ask
+	Lead int64 `msgpack:"lead"`
+	Open bool  `msgpack:"open,omitempty"` // say the ask itself
+}
+
+// Ask is an agent's answer to a Call, on its hub's subject: what its owner wants for a task beside the
+// metered cost.
+type Ask struct {
+	Agent  string         `msgpack:"agent"` // from the subject
+	Class  string         `msgpack:"class"`
+	Epoch  uint64         `msgpack:"epoch"`
+	Seal   []byte         `msgpack:"seal,omitempty"` // market.Ask.Seal, while it is sealed
+	Amount market.Credits `msgpack:"amount"`         // these two once it is open
+	Nonce  []byte         `msgpack:"nonce,omitempty"`
+}
+
+// Seller is who sells an agent's slots, and in which class.
+func (r *Registration) Seller() (owner, class string) {
+	return cmp.Or(r.Owner, r.Node, r.Agent), cmp.Or(r.Class, r.Model)
+}

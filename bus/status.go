@@ -1,0 +1,120 @@
+package bus
+
+import (
+	"encoding/json"
+
+	"souk/market"
+)
+
+// HubEntry is the live hub of a domain (JSON, election value). Epoch is the create revision of its key.
+type HubEntry struct {
+	Domain  string   `json:"domain"`
+	Labels  []string `json:"labels"` // classifier labels it serves
+	Hub     string   `json:"hub"`    // instance
+	Journal string   `json:"journal"`
+	General bool     `json:"general,omitempty"` // takes tasks of low confidence
+	// names the process: who holds its journal now knows the names of those that did
+	Life string `json:"life,omitempty"`
+}
+
+// Status is what a hub says of itself to anyone: on change, at most every 50 ms, at least every second.
+type Status struct {
+	Domain          string        `json:"domain" msgpack:"domain"`
+	Labels          []string      `json:"labels" msgpack:"labels"`
+	General         bool          `json:"general" msgpack:"general"`
+	Epoch           int64         `json:"epoch" msgpack:"epoch"`
+	Seq             uint64        `json:"seq" msgpack:"seq"`
+	Agents          int           `json:"agents" msgpack:"agents"`
+	Slots           int           `json:"slots" msgpack:"slots"`
+	Free            int           `json:"free" msgpack:"free"`
+	Waiting         int           `json:"waiting" msgpack:"waiting"` // tasks not yet placed
+	Room            int           `json:"room" msgpack:"room"`       // tasks it would still admit
+	Models          []ModelStatus `json:"models" msgpack:"models"`
+	MaxPromptTokens int           `json:"max_prompt_tokens" msgpack:"max_prompt_tokens"`
+	// runtime policies that are on, or would be; none: of a hub without, or of an earlier version
+	Policies []PolicyStatus `json:"policies,omitempty" msgpack:"policies,omitempty"`
+	// tasks that another agent got because their first token was late, and those of them whose first agent
+	// turned out to be well
+	Hedged      int64 `json:"hedged,omitempty" msgpack:"hedged,omitempty"`
+	HedgedFalse int64 `json:"hedged_false,omitempty" msgpack:"hedged_false,omitempty"`
+	// nil: of a hub that admits every session, or of an earlier version
+	Seats *SeatStatus `json:"seats,omitempty" msgpack:"seats,omitempty"`
+	// how full it is: below the knee, in transition or saturated; "": it does not say
+	Regime string `json:"regime,omitempty" msgpack:"regime,omitempty"`
+}
+
+// SeatStatus says how a hub that admits sessions is seated.
+type SeatStatus struct {
+	Seats   int   `json:"seats" msgpack:"seats"`     // sessions that have one
+	Used    int   `json:"used" msgpack:"used"`       // blocks of agents' caches that these count
+	Blocks  int   `json:"blocks" msgpack:"blocks"`   // that there are for them
+	Waiting int   `json:"waiting" msgpack:"waiting"` // tasks that wait for one
+	Refused int64 `json:"refused" msgpack:"refused"` // tasks that found none in time, since the hub began
+}
+
+// PolicyStatus says how a runtime policy is.
+type PolicyStatus struct {
+	Hook   string `json:"hook" msgpack:"hook"` // where it is asked
+	Policy string `json:"policy" msgpack:"policy"`
+	// it is off for so long yet; 0: it is on
+	OffMS int64  `json:"off_ms,omitempty" msgpack:"off_ms,omitempty"`
+	Why   string `json:"why,omitempty" msgpack:"why,omitempty"`
+}
+
+// ModelStatus sums up the agents of one model in a hub.
+type ModelStatus struct {
+	Model       string         `json:"model" msgpack:"model"`
+	Agents      int            `json:"agents" msgpack:"agents"`
+	Free        int            `json:"free" msgpack:"free"`
+	Quality     float64        `json:"quality" msgpack:"quality"`       // best, as quotes have it
+	Price       market.Price   `json:"price" msgpack:"price"`           // cheapest card
+	TTFTUS      int64          `json:"ttft_us" msgpack:"ttft_us"`       // least measured
+	SlotPrice   market.Credits `json:"slot_price" msgpack:"slot_price"` // last round's least
+	MaxModelLen int            `json:"max_model_len" msgpack:"max_model_len"`
+	Cards       *Cards         `json:"cards,omitempty" msgpack:"cards,omitempty"` // nil: of an older hub
+	// what was said of answers of the agent of that Quality, by source; none: its registered score is all
+	// that is known
+	Heard []Heard `json:"heard,omitempty" msgpack:"heard,omitempty"`
+}
+
+// Heard is what one source says of an agent's answers: gold, format, feedback, shadow or canary.
+type Heard struct {
+	Source string  `json:"source" msgpack:"source"`
+	Weight float64 `json:"weight" msgpack:"weight"` // in answers; the registered score counts as 20
+	Mean   float64 `json:"mean" msgpack:"mean"`     // 0 to 1
+}
+
+// Cards are the least and the most that the cards of several agents ask, each part by itself.
+type Cards struct {
+	Least market.Price `json:"least" msgpack:"least"`
+	Most  market.Price `json:"most" msgpack:"most"`
+}
+
+// With is the range with another in it.
+func (c Cards) With(o Cards) Cards {
+	return Cards{
+		Least: market.Price{Miss: min(c.Least.Miss, o.Least.Miss), Hit: min(c.Least.Hit, o.Least.Hit),
+			Out: min(c.Least.Out, o.Least.Out)},
+		Most: market.Price{Miss: max(c.Most.Miss, o.Most.Miss), Hit: max(c.Most.Hit, o.Most.Hit),
+			Out: max(c.Most.Out, o.Most.Out)},
+	}
+}
+
+// MarketConfig is a domain's settings in the registry (JSON), in force until changed. What is left out is as
+// the hub's own file says.
+type MarketConfig struct {
+	Domain    string `json:"domain"`
+	MaxBatch  int    `json:"max_batch,omitempty"`
+	MaxWaitMS *int64 `json:"max_wait_ms,omitempty"`
+	Eager     *bool  `json:"eager,omitempty"`
+	Pricing   string `json:"pricing,omitempty"`
+	Settle    string `json:"settle,omitempty"`
+	Clarke    string `json:"clarke,omitempty"`
+
+	Tariffs  map[string]market.Credits `json:"tariffs,omitempty"` // under pricing posted, by class
+	Ceiling  *market.Credits           `json:"ceiling,omitempty"` // under pricing tariff
+	Ceilings map[string]market.Credits `json:"ceilings,omitempty"`
+
+	// Of hubs that placed tasks in bundles: ignored.
+	BundleTokens json.RawMessage `json:"bundle_tokens,omitempty"`
+}

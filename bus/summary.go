@@ -1,0 +1,86 @@
+package bus
+
+import "souk/market"
+
+// Summary is what an agent tells its hub about itself: on change, at most every 100 ms, at least every
+// second. What its engine holds is said by Holdings; agents of earlier versions list sessions here.
+type Summary struct {
+	Agent string `msgpack:"agent"`
+	Boot  int64  `msgpack:"boot"`
+	Seq   uint64 `msgpack:"seq"` // rises with every summary of a boot
+	State string `msgpack:"state"`
+	Slots int    `msgpack:"slots"`
+	// its slots by congestion charge; none: one tier without charge
+	Tiers []market.Tier `msgpack:"tiers,omitempty"`
+	// by its own measure, not by its operator: a hub that measures takes its own
+	Measured bool           `msgpack:"measured,omitempty"`
+	InFlight int            `msgpack:"in_flight"`
+	Price    market.Price   `msgpack:"price"`
+	TTFTUS   int64          `msgpack:"ttft_us"`            // running mean; 0 = none yet
+	Sessions []SessionState `msgpack:"sessions,omitempty"` // most recent first, bounded
+	Coverage float64        `msgpack:"coverage"`           // share of the sessions held that Sessions lists
+	// tasks that run and of which no token has come yet, and their tokens that are still to be computed, as
+	// far as the agent knows what is cached
+	Prefills int `msgpack:"prefills,omitempty"`
+	Ahead    int `msgpack:"ahead,omitempty"`
+	// holds of which no token has come in the time that their dispatches name, the oldest first, at most
+	// MaxLate: the hub may have them served elsewhere, by HoldControl
+	Late []string `msgpack:"late,omitempty"`
+}
+
+// MaxLate is how many holds a summary names that are late.
+const MaxLate = 64
+
+// Holdings says which texts an agent's engine holds in its cache, as marks of prompts: up to each of them,
+// every token is there. All of it is said in parts, and then what has changed. Who misses one of them asks
+// for all of it again, by HoldControl.
+type Holdings struct {
+	Agent string `msgpack:"agent"`
+	Boot  int64  `msgpack:"boot"`
+	// of the engine, counted in this boot: where it rises, nothing is left of what was held before
+	Life uint64 `msgpack:"life,omitempty"`
+	Seq  uint64 `msgpack:"seq"`  // rises by one with each of a boot
+	Base uint64 `msgpack:"base"` // Seq of the first part of what this goes on from, or is part of
+	// which of how many parts; Parts is 0 where this says what has changed
+	Part  int `msgpack:"part,omitempty"`
+	Parts int `msgpack:"parts,omitempty"`
+	// share of what the engine holds that the agent knows of and has said
+	Coverage float64 `msgpack:"coverage,omitempty"`
+	Blocks   int     `msgpack:"blocks,omitempty"` // of the engine's cache that the agent knows of
+	Evidence string  `msgpack:"evidence"`         // how it knows: one of the below
+	// marks, MarkBytes each: those held from now on, and first those held no longer
+	Add  []byte `msgpack:"add,omitempty"`
+	Drop []byte `msgpack:"drop,omitempty"`
+}
+
+// How an agent knows what its engine holds.
+const (
+	EvidenceEvents = "events" // the engine says it
+	EvidenceMirror = "mirror" // it is reckoned from what was served
+)
+
+// MarkBytes is how long a mark is in Holdings: the top 48 bits of its hash, the highest byte first. Of a
+// million marks held, one prompt in 350,000 finds one that is none of its own.
+const MarkBytes = 6
+
+// AppendMark appends a mark as Holdings has it, and ShortMark is what is left of its hash there.
+func AppendMark(dst []byte, short uint64) []byte {
+	return append(dst, byte(short>>40), byte(short>>32), byte(short>>24), byte(short>>16), byte(short>>8),
+		byte(short))
+}
+
+func ShortMark(hash uint64) uint64 { return hash >> 16 }
+
+// EachMark calls do with each mark of a list.
+func EachMark(list []byte, do func(short uint64)) {
+	for ; len(list) >= MarkBytes; list = list[MarkBytes:] {
+		do(uint64(list[0])<<40 | uint64(list[1])<<32 | uint64(list[2])<<24 | uint64(list[3])<<16 |
+			uint64(list[4])<<8 | uint64(list[5]))
+	}
+}
+
+// SessionState says that an agent served a session, and how deep. Key is the keyed hash of the session.
+type SessionState struct {
+	Key    uint64 `msgpack:"k"`
+	Tokens int    `msgpack:"n"` // prompt and output tokens of its last turn
+}

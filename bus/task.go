@@ -1,0 +1,176 @@
+package bus
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+
+	"github.com/cespare/xxhash/v2"
+
+	"souk/market"
+)
+
+// Task kinds: which OpenAI endpoint the body belongs to.
+const (
+	KindChat       = "chat"       // /v1/chat/completions
+	KindCompletion = "completion" // /v1/completions
+)
+
+// Task is one client request: an OpenAI body plus terms.
+//
+// As JSON the request is the OpenAI body itself with one more member, "souk", that holds the fields
+// below; as msgpack it is this struct. Client is always taken from the subject, whatever the body says.
+type Task struct {
+	Client string `json:"-" msgpack:"client,omitempty"`
+	// unique per client; made by the door when empty
+	ID string `json:"task,omitempty" msgpack:"task,omitempty"`
+	// KindChat or KindCompletion; from the body when empty
+	Kind string `json:"kind,omitempty" msgpack:"kind,omitempty"`
+	// the OpenAI body as given, at most 512 KB
+	Body json.RawMessage `json:"-" msgpack:"body,omitempty"`
+	// chunks on the reply subject, else one whole Result
+	Stream bool `json:"-" msgpack:"stream,omitempty"`
+	// names the answer to its reader among all that it reads; the task's id where it is empty
+	Token string `json:"reply_token,omitempty" msgpack:"token,omitempty"`
+
+	Terms Terms `json:"terms,omitzero" msgpack:"terms,omitempty"`
+	// Unix milliseconds; after it the task is worth nothing. 0: the hub's default
+	DeadlineMS int64  `json:"deadline_ms,omitempty" msgpack:"deadline_ms,omitempty"`
+	Session    string `json:"session,omitempty" msgpack:"session,omitempty"`
+	// this turn is the session's last: see [SessionEnd]
+	SessionEnd bool `json:"session_end,omitempty" msgpack:"session_end,omitempty"`
+	// hints of what the client does next, checked against what comes and never paid for: the session's next
+	// turn comes so long after this one's end; another session of the client's began this one; and after this
+	// turn a role of the client's comes, or a session of its
+	BackMS int64  `json:"back_ms,omitempty" msgpack:"back_ms,omitempty"`
+	Parent string `json:"parent,omitempty" msgpack:"parent,omitempty"`
+	Next   string `json:"next,omitempty" msgpack:"next,omitempty"`
+	Turn   int    `json:"turn,omitempty" msgpack:"turn,omitempty"` // counts from 0
+	Role   string `json:"role,omitempty" msgpack:"role,omitempty"` // the caller's part in a workflow
+	Source string `json:"source,omitempty" msgpack:"source,omitempty"`
+	Run    string `json:"run,omitempty" msgpack:"run,omitempty"`
+	// the hub named by an earlier Result of the session; honoured while it has room
+	Hub      string `json:"hub,omitempty" msgpack:"hub,omitempty"`
+	Failover string `json:"failover,omitempty" msgpack:"failover,omitempty"` // "" or "off"
+	// 0 is the first; the hub counts
+	Attempt int `json:"-" msgpack:"attempt,omitempty"`
+	// the answer broke off: go on from here
+	Resume *Resume `json:"-" msgpack:"resume,omitempty"`
+	// for doors alone: the door that had it says nothing, so a hub may have it. AgainUnheard or AgainHeard
+	Again int `json:"-" msgpack:"again,omitempty"`
+
+	// Filled in by the door; whatever a client puts here is overwritten.
+	Model     string `json:"-" msgpack:"model,omitempty"`      // "" = any model of the hub
+	Domain    string `json:"-" msgpack:"domain,omitempty"`     // the classifier's label
+	Reply     string `json:"-" msgpack:"reply,omitempty"`      // where the answer goes: see ReplyTo
+	MaxTokens int    `json:"-" msgpack:"max_tokens,omitempty"` // of the body; 0 = none given
+	Prompt    Prompt `json:"-" msgpack:"prompt,omitempty"`
+	Declared  bool   `json:"-" msgpack:"declared,omitempty"` // Role is the client's word, and not derived
+	Trace     Trace  `json:"-" msgpack:"-"`                  // travels in headers
+
+	// Set by the receiver: who sent this request, and where the answer to it goes.
+	Door  string `json:"-" msgpack:"-"`
+	Inbox string `json:"-" msgpack:"-"`
+}
+
+// What a reader has heard of a task that it asks for once more. Either way the hub that has it is sought; one
+// of which nobody was heard, and that no hub knows, is placed anew.
+const (
+	AgainUnheard = 1
+	AgainHeard   = 2
+)
+
+// Resume is what a reader has of an answer that broke off. It comes with the task as it was first sent, so
+// that another agent of the same model can go on: from zero where nothing was delivered.
+type Resume struct {
+	Agent  string   `msgpack:"agent"`            // that broke off
+	Seq    uint64   `msgpack:"seq,omitempty"`    // number of the next chunk
+	Tokens []uint32 `msgpack:"tokens,omitempty"` // output tokens delivered
+	Text   string   `msgpack:"text,omitempty"`   // and their text
+
+	// Likewise, what parsers of the engine's made of the tokens.
+	Reasoning string   `msgpack:"reasoning,omitempty"`
+	Calls     []string `msgpack:"calls,omitempty"` // ids of the tool calls that have begun
+}
+
+// Prompt is what a hub needs to know of a prompt without reading it.
+type Prompt struct {
+	Bytes    int    `msgpack:"bytes"`    // of canonical text: roles, contents, tools
+	Messages int    `msgpack:"messages"` // 1 for a completion
+	Tokens   int    `msgpack:"tokens"`   // estimate
+	Marks    []Mark `msgpack:"marks,omitempty"`
+	// of the same marks, SumBytes of each text's SHA-256: only where it was read, until it is named
+	Sums []byte `msgpack:"-"`
+	// Hashes of the same marks under the key before, or under that which comes next: for some time around
+	// when that is due. Where a text is known by the former ones, it is to be known by its own from now on;
+	// where it is by the next ones, the prompt means these.
+	Former Hashes `msgpack:"former,omitempty"`
+	Next   Hashes `msgpack:"next,omitempty"`
+
+	// What bounds its tokens, see [Template.Bound]. Doors of earlier versions leave it out.
+	// bytes of it, with room for how a template may write them; 0: not counted
+	Text   int `msgpack:"text,omitempty"`
+	Wide   int `msgpack:"wide,omitempty"`   // of them, bytes beyond ASCII
+	Pieces int `msgpack:"pieces,omitempty"` // messages, parts, tools, calls: a template adds to each
+	Tools  int `msgpack:"tools,omitempty"`
+	Loose  int `msgpack:"loose,omitempty"` // whether that says it: LooseNone, LooseCounted or LooseMedia
+
+	// where the tools and the system messages before all else end, in bytes, at one of the marks; 0: there
+	// are none, or an earlier door read it
+	Anchor int `msgpack:"anchor,omitempty"`
+}
+
+// Mark is a point in a prompt's canonical text with the chained hash of everything before it, under a key
+// that doors alone have: see MarkKeys. Marks stand at the end of every message and every MarkEvery bytes; two
+// prompts share the text up to their last common mark.
+type Mark struct {
+	Bytes int    `msgpack:"b"`
+	Hash  uint64 `msgpack:"h"`
+}
+
+// Terms says what a task is worth to its client (mechanism.md 1). A nil field takes the hub's default; a
+// zero is refused, for it would mean that nothing is ever bought. In JSON, credits are decimal numbers of
+// whole credits ("worth": 0.0025), read exactly.
+type Terms struct {
+	Worth *market.Credits `json:"worth,omitempty" msgpack:"worth,omitempty"` // > 0
+	// > 0, at most 1
+	Delta      *float64 `json:"delta,omitempty" msgpack:"delta,omitempty"`
+	PatienceMS *int64   `json:"patience_ms,omitempty" msgpack:"patience_ms,omitempty"` // > 0
+	// > 0: most the client ever pays; default worth
+	MaxPrice *market.Credits `json:"max_price,omitempty" msgpack:"max_price,omitempty"`
+}
+
+// Cancel is a client's wish to end its task, said by itself or by who sent the task for it.
+type Cancel struct {
+	Client string `json:"client,omitempty" msgpack:"client,omitempty"` // empty: the sender
+	Task   string `json:"task" msgpack:"task"`
+	Sender string `json:"-" msgpack:"-"` // from the subject
+}
+
+// Feedback is a client's judgement of an answer.
+type Feedback struct {
+	Client  string  `json:"client,omitempty" msgpack:"client,omitempty"`
+	Task    string  `json:"task" msgpack:"task"`
+	Quality float64 `json:"quality" msgpack:"quality"` // 0 to 1
+	// by a reference answer: a hub believes that of those alone who its operator names as judges
+	Gold   bool   `json:"gold,omitempty" msgpack:"gold,omitempty"`
+	Sender string `json:"-" msgpack:"-"` // from the subject
+}
+
+// ToolKey is the key of a tool's name: no text, and what every form of number has room for. 0 is no tool.
+func ToolKey(name string) uint64 {
+	if name == "" {
+		return 0
+	}
+	return max(1, xxhash.Sum64String(name)>>2)
+}
+
+// SessionKey is the key of a client's session in summaries: the same at hubs and agents, and no text. Clients
+// choose the names of their sessions, so it is of a hash of which nobody can reckon backwards what name of
+// its own has another's key. It is never 0, which is no session.
+func SessionKey(client, session string) uint64 {
+	var room [256]byte
+	name := append(append(append(room[:0], client...), 0), session...)
+	sum := sha256.Sum256(name)
+	return max(1, binary.BigEndian.Uint64(sum[:]))
+}
