@@ -1,6 +1,7 @@
 package agentd
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
@@ -25,7 +26,9 @@ type Agent struct {
 	lim  Config
 	info Info
 	boot int64
-	open bool // the configuration names no model: the first that the engine serves is sold
+	// random, and known to this process alone
+	secret [32]byte
+	open   bool // the configuration names no model: the first that the engine serves is sold
 
 	state    string
 	draining bool
@@ -108,18 +111,21 @@ type pendingReport struct {
 // comes within seconds.
 const maxHolds = 4096
 
-// NewAgent makes the machine for an engine that is ready. boot rises with every start of the node.
-func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64) *Agent {
+// NewAgent makes the machine for an engine that is ready. boot rises with every start of the node; secret is
+// random, and known to this process alone.
+func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64, secret [32]byte) *Agent {
 	limits = limits.WithDefaults()
 	open := cfg.Model == ""
 	if open && len(info.Models) > 0 {
 		cfg.Model = info.Models[0]
 	}
-	a := &Agent{cfg: cfg, lim: limits, info: info, boot: boot, open: open, state: bus.StateReady,
+	a := &Agent{cfg: cfg, lim: limits, info: info, boot: boot, secret: secret, open: open,
+		state: bus.StateReady,
 		texts: newTexts(textsKept), holds: map[string]*hold{}, news: true,
 		policies: policy.New(limits.Policies, limits.knownPolicies(&cfg.Engine)),
 		counts:   Counts{Refused: map[bus.Code]int64{}}}
-	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot))
+	blocks := sha256.Sum256(append(secret[:], "names of blocks"...))
+	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot), blocks)
 	if at := cfg.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents {
 		a.engine.Want()
 	}

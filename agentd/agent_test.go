@@ -29,7 +29,7 @@ func oneAgent(id string, slots int) AgentConfig {
 
 func newTestAgent(slots int, limits Config) *Agent {
 	return NewAgent(oneAgent("a1", slots), limits,
-		Info{Models: []string{"tiny"}, BlockSize: 16, KVTokens: 1000}, 7)
+		Info{Models: []string{"tiny"}, BlockSize: 16, KVTokens: 1000}, 7, [32]byte{1})
 }
 
 func TestAcceptOrRefuse(t *testing.T) {
@@ -190,7 +190,7 @@ func TestSummariesSayWhatIsAhead(t *testing.T) {
 		t.Errorf("nobody knows what the engine holds, and the agent says %+v", s)
 	}
 	end(a, "w")
-	a.engine = holdings.New(16, 16_000, 1)
+	a.engine = holdings.New(16, 16_000, 1, [32]byte{1})
 	a.engine.Prompt(&bus.Prompt{Bytes: 64, Tokens: 32, Marks: []bus.Mark{{Bytes: 64, Hash: 1 << 60}}},
 		make([]uint32, 32))
 	d := dispatch("x")
@@ -446,7 +446,8 @@ func TestHoldings(t *testing.T) {
 func TestEnginesAreUpgraded(t *testing.T) {
 	cfg := oneAgent("a1", 2)
 	cfg.Model = ""
-	a := NewAgent(cfg, Config{}, Info{Models: []string{"tiny"}, BlockSize: 16, KVTokens: 1000}, 7)
+	a := NewAgent(cfg, Config{}, Info{Models: []string{"tiny"}, BlockSize: 16, KVTokens: 1000}, 7,
+		[32]byte{1})
 	a.Claimed(claim(5))
 	a.Unhealthy()
 	if err := a.Returned(Info{}); err == nil {

@@ -11,9 +11,9 @@ import (
 )
 
 // Ask answers a hub's call for the agent's ask: with a seal that nobody can read, and with the ask itself
-// once the hub says that the sealing is on record. secret is the process's own; nonces are made from it, so
-// that a call repeated gets the same answer. Only the hub that has claimed the agent is answered.
-func (a *Agent) Ask(node, domain string, c *bus.Call, secret [32]byte) (*bus.Ask, error) {
+// once the hub says that the sealing is on record. Nonces are made from the secret of the process, so that a
+// call repeated gets the same answer. Only the hub that has claimed the agent is answered.
+func (a *Agent) Ask(node, domain string, c *bus.Call) (*bus.Ask, error) {
 	r := a.Registration(node)
 	owner, class := r.Seller()
 	switch {
@@ -23,7 +23,7 @@ func (a *Agent) Ask(node, domain string, c *bus.Call, secret [32]byte) (*bus.Ask
 		return nil, fmt.Errorf("call for %s of class %q: this is %s of class %q", c.Agent, c.Class, a.cfg.ID,
 			class)
 	}
-	mac := hmac.New(sha256.New, secret[:])
+	mac := hmac.New(sha256.New, a.secret[:])
 	mac.Write(binary.BigEndian.AppendUint64(nil, c.Epoch))
 	mac.Write([]byte(a.cfg.ID + "\n" + class))
 	ask := market.Ask{Owner: owner, Amount: a.cfg.Ask}

@@ -12,15 +12,15 @@ import (
 func TestAsks(t *testing.T) {
 	cfg := AgentConfig{ID: "a-1", Model: "llama", Owner: "lab", Class: "h200", Ask: 7, Slots: 2,
 		Domains: []bus.DomainScore{{Domain: "math"}}}
-	a := NewAgent(cfg, Default(), Info{}, 1)
+	a := NewAgent(cfg, Default(), Info{}, 1, [32]byte{1})
 	call := &bus.Call{Agent: "a-1", Class: "h200", Epoch: 4, Lead: 9}
-	if _, err := a.Ask("node", "math", call, [32]byte{1}); err == nil {
+	if _, err := a.Ask("node", "math", call); err == nil {
 		t.Error("an agent that nobody has claimed says its ask")
 	}
 	a.Claimed(&bus.Claim{Agent: "a-1", Domain: "math", Epoch: 9})
 	said := func(c bus.Call) *bus.Ask {
 		t.Helper()
-		m, err := a.Ask("node", "math", &c, [32]byte{1})
+		m, err := a.Ask("node", "math", &c)
 		if err != nil || m.Validate() != nil {
 			t.Fatal(m, err)
 		}
@@ -48,7 +48,7 @@ func TestAsks(t *testing.T) {
 		if domain == "" {
 			domain = "math"
 		}
-		if m, err := a.Ask("node", domain, &c, [32]byte{1}); err == nil {
+		if m, err := a.Ask("node", domain, &c); err == nil {
 			t.Errorf("%s, %+v: told %+v", domain, c, m)
 		}
 	}

@@ -14,7 +14,7 @@ func TestConfiguredTiers(t *testing.T) {
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	a := NewAgent(cfg, Config{}, Info{Models: []string{"tiny"}}, 7)
+	a := NewAgent(cfg, Config{}, Info{Models: []string{"tiny"}}, 7, [32]byte{1})
 	a.Claimed(claim(5))
 	s := a.Ready(begun).Summary
 	if r := a.Registration("n"); len(r.Tiers) != 2 || r.Tiers[1].Toll != -5 || len(s.Tiers) != 2 ||

@@ -15,7 +15,8 @@ import (
 func toucher(slots int) *Agent {
 	cfg := oneAgent("a1", slots)
 	cfg.Touches = true
-	a := NewAgent(cfg, Config{}, Info{Models: []string{"tiny"}, BlockSize: 16, KVTokens: 1000}, 7)
+	a := NewAgent(cfg, Config{}, Info{Models: []string{"tiny"}, BlockSize: 16, KVTokens: 1000}, 7,
+		[32]byte{1})
 	a.Claimed(claim(5))
 	return a
 }

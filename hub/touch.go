@@ -274,7 +274,9 @@ func (n *Node) found(a *agent, t sentTouch, tokens int) bool {
 	if a.seats == nil {
 		return found
 	}
-	if !t.warm || !found {
+	if t.warm {
+		n.seats.table.Judge(n.clock(), a.seats, t.held, tokens/size)
+	} else {
 		n.seats.table.Touched(n.clock(), a.seats, t.session, t.held, tokens/size)
 	}
 	if tokens > 0 {

@@ -58,9 +58,9 @@ const (
 )
 
 // New is of an engine that holds nothing, with blocks of so many tokens and room for so many; 0 where it is
-// not known. seed spreads in time what many agents say.
-func New(block, capacity int, seed uint64) *State {
-	s := &State{say: say{seed: seed}}
+// not known. seed spreads in time what many agents say; secret is known to this process alone.
+func New(block, capacity int, seed uint64, secret [32]byte) *State {
+	s := &State{say: say{seed: seed}, tree: tree{secret: secret}}
 	s.sized(block, capacity)
 	s.clear()
 	return s
@@ -94,7 +94,7 @@ func (s *State) Listen() {
 
 // clear forgets all blocks, and so all marks.
 func (s *State) clear() {
-	s.tree, s.engine, s.copies, s.came = newTree(), map[kvevent.Key]copies{}, 0, 0
+	s.tree, s.engine, s.copies, s.came = newTree(s.secret), map[kvevent.Key]copies{}, 0, 0
 	s.marks = marks{by: map[uint64]int32{}, lost: s.marks.lost}
 	s.pinned, s.use = nil, recency.Empty()
 	s.reset = true
@@ -213,7 +213,7 @@ func (s *State) stored(e *kvevent.Event) {
 		at = up.node
 	}
 	for i, name := range e.Blocks {
-		k := s.follow(at, chain(s.nodes[at].key, e.Space, e.Tokens[i*s.block:(i+1)*s.block]))
+		k := s.follow(at, s.chain(s.nodes[at].key, e.Space, e.Tokens[i*s.block:(i+1)*s.block]))
 		c, known := s.engine[name]
 		if k == none || known && c.node != k { // one name for two texts: nothing is sure any more
 			s.counts.Bad++
@@ -286,7 +286,7 @@ func (s *State) Prompt(p *bus.Prompt, ids []uint32) (e Expected) {
 	for i := 0; i+s.block <= len(ids) && room > 0; i += s.block {
 		up := path[len(path)-1]
 		before := s.size()
-		k := s.follow(up, chain(s.nodes[up].key, 0, ids[i:i+s.block]))
+		k := s.follow(up, s.chain(s.nodes[up].key, 0, ids[i:i+s.block]))
 		if k == none {
 			break
 		}

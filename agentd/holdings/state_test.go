@@ -78,7 +78,7 @@ func newEngine(s *State) *engine {
 func (e *engine) names(space uint64, ids []uint32) (keys []kvevent.Key) {
 	k := space
 	for i := 0; i+block <= len(ids); i += block {
-		k = chain(k, 77, ids[i:i+block])
+		k = e.s.chain(k, 77, ids[i:i+block])
 		keys = append(keys, kvevent.Key(k))
 	}
 	return keys
@@ -107,7 +107,7 @@ func (e *engine) remove(space uint64, ids []uint32, blocks ...int) {
 
 // A block that the engine has twice is held until both copies are gone.
 func TestCopies(t *testing.T) {
-	s := New(block, 400, 1)
+	s := New(block, 400, 1, [32]byte{1})
 	e := newEngine(s)
 	p, ids, _ := prompt(512, words(1, 39, 4))
 	e.store(0, ids, 0, 10)
@@ -127,7 +127,7 @@ func TestCopies(t *testing.T) {
 
 // Without a block in the midst nothing behind it can be found; it can again once the block is back.
 func TestAHoleEndsTheChain(t *testing.T) {
-	s := New(block, 400, 1)
+	s := New(block, 400, 1, [32]byte{1})
 	e := newEngine(s)
 	p, ids, ends := prompt(512, words(1, 7, 4), words(2, 7, 4), words(3, 7, 4))
 	s.Prompt(&p, ids)
@@ -162,7 +162,7 @@ func TestAHoleEndsTheChain(t *testing.T) {
 
 // Blocks that a salt or an adapter makes others are none of a plain prompt.
 func TestNamespaces(t *testing.T) {
-	s := New(block, 400, 1)
+	s := New(block, 400, 1, [32]byte{1})
 	e := newEngine(s)
 	p, ids, _ := prompt(512, words(1, 39, 4))
 	e.store(5, ids, 0, 10)
@@ -204,7 +204,7 @@ func TestPlacesAreKnownFromTheNextPrompt(t *testing.T) {
 		{"a dialogue goes on", 500, []text{dense, loose, words(3, 80, 4)}},
 		{"another text begins alike", 400, []text{dense, words(4, 399, 2)}},
 	} {
-		s := New(block, 1<<16, 1)
+		s := New(block, 1<<16, 1, [32]byte{1})
 		newEngine(s)
 		first, ids, ends := prompt(512, dense, loose)
 		s.Prompt(&first, ids)
@@ -225,7 +225,7 @@ func TestPlacesAreKnownFromTheNextPrompt(t *testing.T) {
 // Of an engine that was heard from its beginning all is known; of one that was heard late, what it has said
 // since, of all that it has room for.
 func TestCoverage(t *testing.T) {
-	s := New(block, 100*block, 1)
+	s := New(block, 100*block, 1, [32]byte{1})
 	if s.Coverage() != 0 || s.Evidence() != bus.EvidenceMirror {
 		t.Errorf("%v by a %s", s.Coverage(), s.Evidence())
 	}
@@ -254,7 +254,7 @@ func TestCoverage(t *testing.T) {
 	s.Apply(begun, kvevent.Batch{Lost: true, Bad: 1})
 	want("it removed something, and nobody knows what", 0)
 
-	s = New(0, 0, 1) // of an engine that does not say how large it is
+	s = New(0, 0, 1, [32]byte{1}) // of an engine that does not say how large it is
 	e = newEngine(s)
 	e.store(0, ids, 0, 50)
 	if got := s.Coverage(); got != 1 || s.Blocks() != 50 {
@@ -267,7 +267,7 @@ func TestCoverage(t *testing.T) {
 
 // Three prompts of new blocks and not one event in ten seconds: it is said that nothing is known.
 func TestAnEngineThatSaysNothing(t *testing.T) {
-	s := New(block, 400, 1)
+	s := New(block, 400, 1, [32]byte{1})
 	e := newEngine(s)
 	s.Take(begun)
 	p, ids, _ := prompt(512, words(1, 39, 4))
@@ -283,7 +283,7 @@ func TestAnEngineThatSaysNothing(t *testing.T) {
 	if e.store(0, ids, 0, 1); s.Deaf() {
 		t.Error("it has")
 	}
-	s = New(block, 400, 1) // it never says a word
+	s = New(block, 400, 1, [32]byte{1}) // it never says a word
 	s.Want()
 	for range 3 {
 		s.Ended(begun, s.Prompt(&p, ids), 40, 0)
@@ -295,7 +295,7 @@ func TestAnEngineThatSaysNothing(t *testing.T) {
 
 // Without events what was used last is taken to be held, with a little less room than there is.
 func TestMirror(t *testing.T) {
-	s := New(block, 1000, 1)
+	s := New(block, 1000, 1, [32]byte{1})
 	p := make([]bus.Prompt, 8)
 	ids := make([][]uint32, 8)
 	for i := range p {
@@ -411,7 +411,7 @@ func (h *hub) truth(t *testing.T, s *State) {
 // All is said to a hub that claims the agent, each minute or so, and to one that asks; and every quarter of a
 // second what has changed.
 func TestWhatIsSaidAndWhen(t *testing.T) {
-	s := New(block, 1<<18, 1)
+	s := New(block, 1<<18, 1, [32]byte{1})
 	e := newEngine(s)
 	h := &hub{}
 	now := begun
@@ -478,7 +478,7 @@ func TestWhatIsSaidAndWhen(t *testing.T) {
 func TestAgentsAreSpread(t *testing.T) {
 	var first []time.Time
 	for seed := range uint64(100) {
-		s := New(block, 400, seed)
+		s := New(block, 400, seed, [32]byte{1})
 		s.Take(begun)
 		_, wake := s.Take(begun)
 		first = append(first, wake)
@@ -537,7 +537,7 @@ func TestFourKilobytesASecond(t *testing.T) {
 		}},
 	} {
 		r := rand.New(rand.NewPCG(seed, 1))
-		s := New(block, 100_000*block, seed)
+		s := New(block, 100_000*block, seed, [32]byte{1})
 		e := newEngine(s)
 		h := &hub{}
 		var minute []int // bytes by the tenth of a second
@@ -575,7 +575,7 @@ func TestFourKilobytesASecond(t *testing.T) {
 
 // Nothing grows without bound: ten million marks, and a client with 100,000 sessions.
 func TestMemoryIsBounded(t *testing.T) {
-	s := New(16, 670_000, 1)
+	s := New(16, 670_000, 1, [32]byte{1})
 	s.Listen()
 	s.Restarted()
 	heap := func() uint64 {
@@ -713,7 +713,7 @@ func FuzzState(f *testing.F) {
 			data = data[1:]
 			return int(c)
 		}
-		s := New(next()%2*block, next()*block, uint64(next()))
+		s := New(next()%2*block, next()*block, uint64(next()), [32]byte{1})
 		h := &hub{}
 		now := begun
 		key := func() kvevent.Key { return kvevent.Key(next() % 12) }

@@ -3,7 +3,7 @@ package holdings
 import (
 	"encoding/binary"
 
-	"github.com/cespare/xxhash/v2"
+	"github.com/minio/highwayhash"
 
 	"souk/bus/recency"
 )
@@ -12,6 +12,8 @@ import (
 // one name wherever it is computed, whatever the engine calls it. Blocks that are not held are in it only as
 // long as something else needs them there.
 type tree struct {
+	secret [32]byte // of the names of blocks
+
 	nodes []node // the first is before every text, and always held
 	spare []int32
 	byKey map[uint64]int32
@@ -41,23 +43,24 @@ type node struct {
 // none is no node and no mark.
 const none = recency.None
 
-func newTree() tree {
-	return tree{byKey: map[uint64]int32{}, nodes: []node{{parent: none, kid: none, next: none, prev: none,
-		copies: 1, whole: true, marks: none}}}
+func newTree(secret [32]byte) tree {
+	return tree{secret: secret, byKey: map[uint64]int32{}, nodes: []node{{parent: none, kid: none, next: none,
+		prev: none, copies: 1, whole: true, marks: none}}}
 }
 
 // chain names the block of some tokens that follows another one. space is not 0 where something else than
-// tokens makes the block another.
-func chain(parent, space uint64, tokens []uint32) uint64 {
+// tokens makes the block another. Who writes prompts chooses tokens, and does not know the secret: so nobody
+// makes two texts that have one name.
+func (t *tree) chain(parent, space uint64, tokens []uint32) uint64 {
 	var room [16 + 4*128]byte
 	b := binary.LittleEndian.AppendUint64(room[:0], parent)
 	if space != 0 {
 		b = binary.LittleEndian.AppendUint64(b, space)
 	}
-	for _, t := range tokens {
-		b = binary.LittleEndian.AppendUint32(b, t)
+	for _, id := range tokens {
+		b = binary.LittleEndian.AppendUint32(b, id)
 	}
-	return xxhash.Sum64(b)
+	return highwayhash.Sum64(b, t.secret[:])
 }
 
 // follow finds the block of a key behind a parent, or makes it; none, if the key is another block's.

@@ -39,7 +39,7 @@ func shortsOf(p bus.Prompt) (all []uint64) {
 // A text whose marks come with other hashes is held as before, where it was exact it stays so, and the hub
 // hears the new hashes in place of the former ones, once. A prompt by a door that is late is the same text.
 func TestMarksThatHaveOtherHashes(t *testing.T) {
-	s := New(block, 400, 1)
+	s := New(block, 400, 1, [32]byte{1})
 	e := newEngine(s)
 	first, second := words(1, 20, 8), words(2, 20, 8)
 	p, ids, _ := prompt(64, first)

@@ -42,7 +42,7 @@ func (a *agent) newCore(info agentd.Info) *agentd.Agent {
 	if a.first != a {
 		limits.Policies.Adapter = ""
 	}
-	core := agentd.NewAgent(a.cfg, limits, info, a.boot)
+	core := agentd.NewAgent(a.cfg, limits, info, a.boot, a.secret)
 	if a.first != nil && a.first != a {
 		core.Tells()
 	}

@@ -17,7 +17,7 @@ func (a *agent) onCall(m bus.Msg) {
 	var ask *bus.Ask
 	if err == nil {
 		a.mu.Lock()
-		ask, err = a.core.Ask(a.Server.cfg.Node, domain, c, a.secret)
+		ask, err = a.core.Ask(a.Server.cfg.Node, domain, c)
 		a.mu.Unlock()
 	}
 	if err != nil {

@@ -167,7 +167,7 @@ type agent struct {
 	// of the engine's requests
 	cancels map[*agentd.Stream]context.CancelCauseFunc
 
-	secret [32]byte // of the nonces of its asks
+	secret [32]byte // of the nonces of its asks, and of the names of its blocks
 
 	deaf bool // the engine is to say what it caches, and does not: for watchEngine alone
 

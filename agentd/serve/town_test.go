@@ -23,5 +23,5 @@ func oneAgent(id string, slots int) agentd.AgentConfig {
 // newCore is the machine of an agent whose engine is ready.
 func newCore(slots int, limits agentd.Config) *agentd.Agent {
 	info := agentd.Info{Models: []string{"tiny"}, BlockSize: 16, KVTokens: 1000}
-	return agentd.NewAgent(oneAgent("a1", slots), limits, info, 7)
+	return agentd.NewAgent(oneAgent("a1", slots), limits, info, 7, [32]byte{1})
 }

@@ -43,6 +43,7 @@ type Agent struct {
 	price   float64
 	pause   time.Duration // until then nothing is touched
 	misses  uint32        // of the last touches, the latest in the lowest bit
+	short   int           // hundredths of a block that touches found missing, beyond what caches miss
 }
 
 // New returns a table that remembers so many sessions.
@@ -77,7 +78,7 @@ func (t *Table) Resize(a *Agent, blocks int) {
 // their seats, and may take them with them to another agent.
 func (t *Table) Renew(a *Agent, now time.Duration) {
 	a.pass(now)
-	a.back, a.pause, a.misses = now, 0, 0
+	a.back, a.pause, a.misses, a.short = now, 0, 0, 0
 	for i := range t.all {
 		if t.all[i].last == a.number {
 			t.all[i].last = 0

@@ -43,6 +43,12 @@ const (
 	// of so many touches, those that may miss before nothing is touched for a while
 	judged, mostMissed = 20, 2
 	afterMiss          = 30 * time.Second
+
+	// In hundredths of a block: what may be missing of each touch without being counted, a part of it in so
+	// many, and what is let pass of the rest in all, at least and as a part of an agent's blocks. Caches miss
+	// one of several hundred blocks that are touched.
+	missingFree, missingPart = 25, 50
+	leastShort, shortPart    = 6400, 10
 )
 
 // Touches are the sessions to be touched before a task is sent to an agent. The agent's price moves.
@@ -108,24 +114,32 @@ func (t *Table) keeps(now time.Duration, a *Agent, x *session, blocks int, least
 	return value >= least && float64(min(1, float64(value*since))*saved) > float64(r.Touch)
 }
 
-// Touched says that a session was touched on an agent, which found so many of its blocks. One that had lost
-// more than two of them is a miss. Where it had lost more than half, or several of late were misses, what
-// is believed of the agent is wrong, or it lies to be paid for what it computes anew: nothing is touched
-// there for a while.
+// Touched says that a session was touched on an agent, which found so many of its blocks.
 func (t *Table) Touched(now time.Duration, a *Agent, key uint64, believed, found int) {
-	missed := found < believed-2
-	if a.misses = a.misses << 1 & (1<<judged - 1); missed {
-		a.misses |= 1
-	}
-	if missed && 2*found < believed || bits.OnesCount32(a.misses) > mostMissed {
-		a.pause, a.misses = now+afterMiss, 0
-	}
-	if missed {
+	if t.Judge(now, a, believed, found) {
 		return
 	}
 	if i := t.find(key); i != none && t.all[i].open == 0 {
 		t.all[i].refreshed = int32(min((now - t.all[i].ended).Milliseconds(), math.MaxInt32))
 	}
+}
+
+// Judge takes in how many blocks an agent found of those that it was believed to hold, and reports whether
+// that is a miss: more than two are gone. Where more than half are, or several of late were misses, or a
+// little is gone again and again, what is believed of the agent is wrong, or it lies to be paid for what it
+// computes anew: nothing is touched there for a while.
+func (t *Table) Judge(now time.Duration, a *Agent, believed, found int) (missed bool) {
+	gone := max(0, believed-found)
+	missed = gone > 2
+	if a.misses = a.misses << 1 & (1<<judged - 1); missed {
+		a.misses |= 1
+	}
+	a.short = max(0, a.short+100*gone-100*believed/missingPart-missingFree)
+	if missed && 2*found < believed || bits.OnesCount32(a.misses) > mostMissed ||
+		a.short > max(leastShort, 100*a.blocks/shortPart) {
+		a.pause, a.misses, a.short = now+afterMiss, 0, 0
+	}
+	return missed
 }
 
 // Lost says that an agent cannot touch a session: it does not know its text any more.

@@ -186,3 +186,58 @@ func TestAFewBlocksLessAreNoMiss(t *testing.T) {
 		}
 	}
 }
+
+// Who says of each touch that two blocks were gone, and of every tenth that nearly half was, is paid for
+// computing them. That is not how caches lose blocks, so it is found out: what it is paid for anew in an hour
+// is a small part of what it would have been. An agent whose touches miss the last block at times, and rarely
+// a tenth of a session, goes on being touched.
+func TestWhoComputesTooMuchAnewIsNotTouched(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	for _, c := range []struct {
+		name   string
+		blocks func(r *rand.Rand) int
+		short  func(r *rand.Rand, i, blocks int) int
+		honest bool
+	}{
+		{"two less, and half of every tenth", func(r *rand.Rand) int { return 20 + r.IntN(200) },
+			func(_ *rand.Rand, i, blocks int) int {
+				if i%10 == 9 {
+					return blocks / 2
+				}
+				return min(2, blocks)
+			}, false},
+		{"two less of short sessions", func(r *rand.Rand) int { return 4 + r.IntN(20) },
+			func(*rand.Rand, int, int) int { return 2 }, false},
+		{"a fifth of every fourth", func(r *rand.Rand) int { return 10 + r.IntN(100) },
+			func(_ *rand.Rand, i, blocks int) int { return min(i%4/3*blocks, blocks/5) }, false},
+		{"the last block at times, and rarely a tenth", func(r *rand.Rand) int { return 2 + r.IntN(200) },
+			func(r *rand.Rand, _, blocks int) int {
+				if r.IntN(1000) == 0 {
+					return blocks / 10
+				}
+				return max(0, 1-r.IntN(12))
+			}, true},
+		{"small sessions whose last block is often gone", func(r *rand.Rand) int { return 1 + r.IntN(4) },
+			func(r *rand.Rand, _, _ int) int { return max(0, 1-r.IntN(6)) }, true},
+	} {
+		r := rand.New(rand.NewPCG(seed, 1))
+		x, a, _ := returning(1)
+		paid, would, touches := 0, 0, 0
+		for i := range 36_000 { // ten a second
+			now := learned + time.Duration(i)*100*time.Millisecond
+			blocks := c.blocks(r)
+			short := min(c.short(r, i, blocks), blocks)
+			would += short
+			if x.MayTouch(now, a) {
+				paid, touches = paid+short, touches+1
+				x.Touched(now, a, 1, blocks, blocks-short)
+			}
+		}
+		t.Logf("%s: touched %d times, paid for %d of %d blocks", c.name, touches, paid, would)
+		if c.honest && touches < 36_000 || !c.honest && 4*paid > would {
+			t.Errorf("%s: touched %d times of 36000, and paid for %d of %d blocks that it says were gone", c.name,
+				touches, paid, would)
+		}
+	}
+}

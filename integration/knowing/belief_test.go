@@ -103,7 +103,7 @@ func TestUnderEventsBeliefIsTheTruth(t *testing.T) {
 		return &engine{kv.New(blocks, block), map[uint64][]uint32{}, map[uint64]uint64{}, map[uint64]bool{}}
 	}
 	e := fresh()
-	s := holdings.New(block, (blocks-1)*block, seed)
+	s := holdings.New(block, (blocks-1)*block, seed, [32]byte{1})
 	s.Listen()
 	s.Restarted()
 	x := prefix.NewIndex(prefix.DefaultLimits())
@@ -178,7 +178,7 @@ func BenchmarkHoldingsBytes(b *testing.B) {
 
 func said(b *testing.B, seed uint64, blocks, seconds int) (bytes int) {
 	const capacity = 670_000 / block
-	s := holdings.New(block, capacity*block, seed)
+	s := holdings.New(block, capacity*block, seed, [32]byte{1})
 	s.Listen()
 	s.Restarted()
 	r := rand.New(rand.NewPCG(seed, 2))

@@ -79,7 +79,7 @@ func TestNobodyWhoListensConfirmsAGuess(t *testing.T) {
 		// A task, whose agent comes to hold it, and says so; and a quote.
 		body := []byte(`{"stream":true,"messages":[{"role":"system","content":"Be brief."},` +
 			`{"role":"user","content":"My pin is 4711: is that a good one?"}]}`)
-		agent := holdings.New(4, 4000, 1)
+		agent := holdings.New(4, 4000, 1, [32]byte{1})
 		agent.Listen()
 		agent.Restarted()
 		if _, err := hub.Subscribe(bus.HubTaskSubject("general", "door"), "", func(m bus.Msg) {

@@ -25,7 +25,7 @@ func turnKey(seed uint64, says, both bool) turned {
 	r := rand.New(rand.NewPCG(seed, 1))
 	const blocks = 4000
 	e := &engine{kv.New(blocks, block), map[uint64][]uint32{}, map[uint64]uint64{}, map[uint64]bool{}}
-	s := holdings.New(block, (blocks-1)*block, seed)
+	s := holdings.New(block, (blocks-1)*block, seed, [32]byte{1})
 	s.Listen()
 	s.Restarted()
 	x := prefix.NewIndex(prefix.DefaultLimits())

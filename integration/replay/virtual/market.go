@@ -168,7 +168,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		if err := cfg.Validate(); err != nil {
 			return nil, err
 		}
-		a := &seller{core: agentd.NewAgent(cfg, limits, info, 1), id: cfg.ID, i: i}
+		a := &seller{core: agentd.NewAgent(cfg, limits, info, 1, [32]byte{}), id: cfg.ID, i: i}
 		m.agents, m.byID[a.id] = append(m.agents, a), a
 		reg := a.core.Registration("node")
 		reg.Fence = int64(i + 1)
