@@ -58,8 +58,8 @@ func (n *Node) queue(h *hold) {
 	if !ok {
 		work = a.predictor.Work(f.Counted-cached, cached)
 	}
-	h.queued = a.queue.Sent(n.nano, f.Counted, cached, work,
-		a.predictor.Forecast(*f).TTFT, h.rec.Output, n.itl(a))
+	h.said = a.predictor.Forecast(*f)
+	h.queued = a.queue.Sent(n.nano, f.Counted, cached, work, h.said.TTFT, h.rec.Output, n.itl(a))
 }
 
 // length is how many tokens the answer to a task is expected to have.

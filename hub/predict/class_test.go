@@ -268,7 +268,7 @@ func TestAgentsChangeTheirClass(t *testing.T) {
 	cs, all := fleet(2)
 	forecast := func(m *Means) Forecast {
 		f := m.Forecast(cold)
-		f.Low, f.High = 0, 0 // which are their classes'
+		f.Low, f.High, f.wide = 0, 0, false // which are their classes'
 		// what fades and is divided again is equal but for the last digits
 		f.TTFT, f.ITL = f.TTFT.Round(time.Microsecond), f.ITL.Round(time.Microsecond)
 		return f

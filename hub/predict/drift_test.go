@@ -80,7 +80,6 @@ func TestAnAlarmWidensTheInterval(t *testing.T) {
 	if later := width(all[0]); got < 1.6*later {
 		t.Errorf("the width is %.2f of the forecast, and will be %.2f", got, later)
 	}
-	e.serve(all[1:], 40, nil) // whose answers are those of its class: they forget in a few
 	if got := width(all[1]); got > 1.5*others {
 		t.Errorf("of another the width is %.2f, and was %.2f", got, others)
 	}

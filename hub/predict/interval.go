@@ -7,7 +7,7 @@ import (
 
 // spread says within what part of a forecast answers come: of the ratios of what was observed by what was
 // forecast lately, in three groups by what was forecast, the middle nine tenths. Where fewer or more come
-// within it, the level is moved until they do.
+// within what was said of them, the level is moved until they do.
 type spread struct {
 	groups [3]ratios
 	bounds [2]float64 // between the groups, in milliseconds: thirds of what is forecast
@@ -24,7 +24,7 @@ type ratios struct {
 
 const (
 	outside  = 0.1
-	adapts   = 0.04
+	adapts   = 0.02
 	ratiosOf = 200
 	// A few answers say little: until so many were seen, an answer may come in a third of the time, or three
 	// times that.
@@ -65,14 +65,34 @@ func (s *spread) within(forecast float64) (least, top float64, known bool) {
 	return g.least, g.top, true
 }
 
+// said is an answer beside what was said of it when it was dispatched, in milliseconds.
+type said struct {
+	observed, forecast float64
+	low, high          float64 // both 0: no width was known
+}
+
+// outlies reports whether it is so far off that its agent may not be as it was.
+func (a *said) outlies() bool {
+	return a.observed > unsure*a.forecast || unsure*a.observed < a.forecast
+}
+
+// saidOf is an answer beside its forecast.
+func saidOf(ttft float64, f *Forecast) said {
+	a := said{observed: ttft, forecast: max(ms(f.TTFT), 1e-3)}
+	if !f.wide {
+		a.low, a.high = ms(f.Low), ms(f.High)
+	}
+	return a
+}
+
 // count takes in an answer.
-func (s *spread) count(observed, forecast float64) {
-	forecast = max(forecast, 1e-3)
+func (s *spread) count(a *said) {
+	forecast := a.forecast
 	if s.bounds[0] == 0 {
 		s.bounds = [2]float64{forecast, forecast}
 	}
 	g := s.group(forecast)
-	g.count(observed / forecast)
+	g.count(a)
 	lift := func(b *float64, up, down float64) {
 		if forecast > *b {
 			*b *= up
@@ -86,17 +106,24 @@ func (s *spread) count(observed, forecast float64) {
 	s.bounds[1] = max(s.bounds[0], s.bounds[1])
 }
 
-func (g *ratios) count(r float64) {
-	r = min(max(r, 1e-4), 1e4)
+// count takes in an answer.
+func (g *ratios) count(a *said) {
 	switch {
 	case g.top == 0:
 		g.level = outside
-	case r < g.least || r > g.top:
+	case a.high == 0:
+	case a.observed < a.low || a.observed > a.high:
 		g.level += float64(adapts * (outside - 1))
 	default:
 		g.level += float64(adapts * outside)
 	}
 	g.level = min(max(g.level, 0.005), 0.3)
+	g.add(a.observed / a.forecast)
+}
+
+// add takes in how many times what was forecast came.
+func (g *ratios) add(r float64) {
+	r = min(max(r, 1e-4), 1e4)
 	if len(g.ring) < ratiosOf {
 		g.ring = append(g.ring, r)
 	} else {

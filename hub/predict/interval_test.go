@@ -113,3 +113,70 @@ func TestWhatIsRare(t *testing.T) {
 		t.Errorf("%.2f of the first tokens came before half of them should", share)
 	}
 }
+
+// Whether as many answers come within their intervals as shall is judged by what was said of each when it was
+// dispatched, whatever has been learned since.
+func TestAnAnswerIsJudgedByWhatWasSaid(t *testing.T) {
+	e := newEngine(t)
+	_, all := fleet(2)
+	e.serve(all, 300, nil)
+	spread := &all[0].class.spread
+	f, o := e.task()
+	o.Said = all[0].Forecast(f)
+	o.TTFT = o.Said.TTFT
+	level := func() (sum float64) {
+		for i := range spread.groups {
+			sum += spread.groups[i].level
+		}
+		return sum
+	}
+	before := level()
+	all[0].Learn(f, o)
+	if within := level(); within <= before {
+		t.Errorf("an answer came as was forecast, and the level went from %v to %v", before, within)
+	}
+	before = level()
+	o.Said.Low, o.Said.High = o.TTFT+1, 2*o.TTFT
+	all[0].Learn(f, o)
+	if beyond := level(); beyond >= before {
+		t.Errorf("an answer came sooner than was said, and the level went from %v to %v", before, beyond)
+	}
+}
+
+// Answers that are far off and go on to be so now and then count as all others do: they are held back no
+// longer than until one is not.
+func TestFarAnswersCountInTheEnd(t *testing.T) {
+	e := newEngine(t)
+	_, all := fleet(3)
+	e.serve(all, 300, nil)
+	count := func() (n int) {
+		for i := range all[0].class.spread.groups {
+			for _, r := range all[0].class.spread.groups[i].ring {
+				if r > 3 {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	before := count()
+	far := func(i int, o *Observation) {
+		if i == 0 {
+			o.TTFT *= 4
+		}
+	}
+	e.serve(all, 1, far)
+	if n := count(); n != before {
+		t.Errorf("one that was far off counts at once: %d do, and %d did", n, before)
+	}
+	e.serve(all, 1, nil)
+	if n := count(); n != before+1 {
+		t.Errorf("then one that was not: %d that were far off count, and %d did", n, before)
+	}
+	for range 20 {
+		e.serve(all, 1, far)
+		if len(all[0].doubts) > mostDoubts {
+			t.Fatalf("%d answers are held back", len(all[0].doubts))
+		}
+	}
+}

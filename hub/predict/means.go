@@ -81,6 +81,7 @@ type Means struct {
 	moved  bool    // it does not answer as it did, and not as the others of its class
 	anchor line    // what it is drawn to then, until it does
 	apart  *spread // where it differs from its class, of its own forecasts
+	doubts []said  // its last answers, where they are far off: whether it has turned is not known yet
 }
 
 // evidence is the decayed sums of what was seen.
@@ -163,10 +164,10 @@ func (m *Means) Beside(f Features, delay Delay) Forecast {
 	to := Forecast{TTFT: m.first(&f, delay), ITL: m.Token(f.Load), Output: min(out, f.MaxTokens)}
 	least, top, known := m.seenRanges().within(ms(to.TTFT))
 	if !known {
-		least, top, _ = m.class.spread.within(ms(to.TTFT))
+		least, top, known = m.class.spread.within(ms(to.TTFT))
 	}
-	if m.drift.fresh > 0 {
-		least, top = max(0, 2*least-1), 2*top-1
+	if to.wide = !known; m.drift.fresh > 0 {
+		least, top, to.wide = max(0, 2*least-1), 2*top-1, true
 	}
 	to.Low = min(to.TTFT, span(to.TTFT.Seconds()*least))
 	to.High = max(to.TTFT, span(to.TTFT.Seconds()*top))
@@ -231,9 +232,6 @@ func (m *Means) first(f *Features, delay Delay) time.Duration {
 	return m.Later(first, work, delay)
 }
 
-// expect is that of a task with all that it was dispatched with, by what was believed then to be cached.
-func (m *Means) expect(f Features) time.Duration { return m.first(&f, m.Delay(f.Load)) }
-
 // ofClass reports whether what comes of the agent is held against the forecasts of its class.
 func (m *Means) ofClass() bool { return !m.alone && (m.credible || m.seen.line.weight() == 0) }
 
@@ -262,9 +260,33 @@ func (m *Means) ranges() *spread {
 	return m.apart
 }
 
+// compare takes in an answer beside what was said of it. One that is far off counts once another was not: if
+// the agent has turned, it says nothing of what its class's answers come within, nor of the agent's from now
+// on.
+func (m *Means) compare(a said) {
+	far := a.outlies()
+	if far {
+		m.doubts = append(m.doubts, a)
+		if len(m.doubts) <= mostDoubts {
+			return
+		}
+	}
+	for i := range m.doubts {
+		m.ranges().count(&m.doubts[i])
+	}
+	if m.doubts = m.doubts[:0]; !far {
+		m.ranges().count(&a)
+	}
+}
+
+// mostDoubts is how many answers in a row may be far off before they count, turned or not: an alarm takes
+// fewer.
+const mostDoubts = 5
+
 // turned takes in that the agent takes so many times as long as was forecast: that counts as a few answers,
 // and what was seen before no more.
 func (m *Means) turned(times float64) {
+	m.doubts = m.doubts[:0]
 	m.anchor = *m.line()
 	for i := range m.anchor {
 		m.anchor[i] *= times
@@ -334,7 +356,7 @@ func (m *Means) Learn(f Features, o Observation) {
 	if o.ITL > 0 {
 		s := min(o.ITL.Seconds(), 60)
 		if token := m.Token(f.Load); token > 0 {
-			m.pace.count(s / token.Seconds())
+			m.pace.add(s / token.Seconds())
 		}
 		// The slowest fades towards the prior, so that one stall does not hold money back for ever.
 		m.slowest = max(s, m.prior.Slowest.Seconds(), m.slowest*(1-1/m.prior.Memory))
@@ -359,7 +381,10 @@ func (m *Means) Learn(f Features, o Observation) {
 			}
 		} else {
 			e.real++
-			m.ranges().count(ttft, ms(m.expect(f)))
+			if o.Said.TTFT <= 0 {
+				o.Said = m.Forecast(f)
+			}
+			m.compare(saidOf(ttft, &o.Said))
 			if times, news := m.drift.count(ttft, expected); news && e.line.weight() >= enough {
 				m.turned(times)
 			}

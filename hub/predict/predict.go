@@ -22,6 +22,8 @@ type Forecast struct {
 	Low, High time.Duration
 	ITL       time.Duration // between tokens, beside what is in hand; 0: none was measured
 	Output    int           // tokens, 0 to MaxTokens
+
+	wide bool // the interval is of no known width
 }
 
 // Observation is how it went.
@@ -34,4 +36,5 @@ type Observation struct {
 	// Asked by a hub to learn, of an engine with nothing else to do: it counts half, and lowers no forecast
 	// until a client's task was answered.
 	WarmUp bool
+	Said   Forecast // what was forecast when it was dispatched; none: what is now
 }

@@ -31,7 +31,7 @@ type Learner struct {
 
 // Bounds of what is read.
 const (
-	stateMagic  = "souk learned 2\n"
+	stateMagic  = "souk learned 3\n"
 	MostLearned = 64 << 20 // bytes
 	mostClients = 32 << 20 // of these, of clients: of those that were heard of last as many as fit
 	mostGate    = 1 << 20  // of a tree and its gate
@@ -195,6 +195,15 @@ func (m *Means) state(c *coder) {
 			m.apart = new(spread)
 		}
 		m.apart.state(c)
+	}
+	n := len(m.doubts)
+	c.count(&n, mostDoubts)
+	if !c.writes {
+		m.doubts = make([]said, n)
+	}
+	for i := range m.doubts {
+		a := &m.doubts[i]
+		c.floats(&a.observed, &a.forecast, &a.low, &a.high)
 	}
 }
 

@@ -77,7 +77,7 @@ func (o *own) Ended(_ *View, t *Task, e Expected) {
 	o.queues[t.Agent].Ended(o.sent[t.ID], ttft)
 	delete(o.sent, t.ID)
 	o.agents[t.Agent].Learn(e.asked, predict.Observation{Prompt: t.Prompt, Cached: t.Cached, Output: t.Output,
-		TTFT: ttft, ITL: t.ITL})
+		TTFT: ttft, ITL: t.ITL, Said: e.forecast})
 	o.outputs.Learn(sourceOf(t), t.Output, o.agents[t.Agent].Usual(t.MaxTokens))
 }
 
