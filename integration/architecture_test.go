@@ -7,13 +7,14 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-var updateLinks = flag.Bool("update", false, "correct the line numbers of ARCHITECTURE's links")
+var update = flag.Bool("update", false, "correct the line numbers of ARCHITECTURE's links, and end lines of prose")
 
 // link is a function named in ARCHITECTURE: [package.Type.Method](path/file.go#L12), or
 // [package.Function](...).
@@ -36,7 +37,7 @@ func TestArchitectureLinks(t *testing.T) {
 			return s
 		}
 		if got := fmt.Sprint(line); got != m[3] {
-			if !*updateLinks {
+			if !*update {
 				t.Errorf("%s: it is in line %s; go test ./integration -run ArchitectureLinks -update "+
 					"corrects all", s, got)
 			}
@@ -47,7 +48,7 @@ func TestArchitectureLinks(t *testing.T) {
 	if found < 20 {
 		t.Errorf("%d links to functions: the way of a task has more", found)
 	}
-	if *updateLinks {
+	if *update {
 		if err := os.WriteFile(page, []byte(fixed), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -93,23 +94,147 @@ func receiverName(x ast.Expr) string {
 	return ""
 }
 
+// ARCHITECTURE draws the floors as the floors' test has them, each below those above, and its table of rooms
+// names every package but commands, which README and deploy/README show, and packages within one of them.
+func TestArchitectureDrawsTheFloors(t *testing.T) {
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\n## Floors\n")
+	drawn, rest, _ := strings.Cut(rest, "\n## Rooms\n")
+	rooms, _, _ := strings.Cut(rest, "\n## ")
+	for _, complaint := range misdrawn(floors, drawnPackages(drawn)) {
+		t.Error(complaint)
+	}
+	for _, pkg := range roomless(load(t, ".."), rooms) {
+		t.Errorf("package %s has no row in ARCHITECTURE's table of rooms", pkg)
+	}
+}
+
+func TestArchitectureDrawsTheFloorsComplains(t *testing.T) {
+	house := []floor{{packages: []string{"cmd/..."}}, {packages: []string{"hub", "agentd"}},
+		{packages: []string{"bus/x", "bus/y"}}}
+	for drawn, want := range map[string]string{
+		"\n    cmd/*           flags\n    hub  agentd     machines, hub first\n    bus/{x,y}\n":  "",
+		"\n    cmd/*           flags\n    hub             machines\n    bus/{x,y}\n":             "agentd is not drawn",
+		"\n    cmd/*           flags\n    hub  bus/x      machines\n    agentd  bus/y\n":         "agentd is drawn below bus/x",
+		"\n    cmd/*           flags\n    hub  agentd  z  machines\n    bus/{x,y}\n":             "z is drawn and stands on no floor",
+		"\n    {hub,agentd}/serve  cmd/*\n    hub  agentd     machines\n    bus/{x,y}   flags\n": "hub/serve is drawn and stands on no floor",
+	} {
+		if got := strings.Join(misdrawn(house, drawnPackages(drawn)), "\n"); !strings.Contains(got, want) ||
+			want == "" && got != "" {
+			t.Errorf("%s\ngot %q, want %q", drawn, got, want)
+		}
+	}
+	s, err := parse("hub/x.go", []byte("package hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := roomless([]*source{s}, "| `bus` | of the `hub` |"); len(got) != 1 || got[0] != "hub" {
+		t.Errorf("without a row: %v", got)
+	}
+}
+
+// drawnPackages are the packages in the left column of a drawing, from the top down: {a,b}/c is a/c and b/c.
+func drawnPackages(drawing string) (all []string) {
+	for line := range strings.Lines(drawing) {
+		if !strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "     ") {
+			continue
+		}
+		left, _, _ := strings.Cut(strings.TrimSpace(line), "   ")
+		for _, name := range strings.Fields(left) {
+			before, rest, several := strings.Cut(name, "{")
+			within, after, _ := strings.Cut(rest, "}")
+			if !several {
+				all = append(all, name)
+				continue
+			}
+			for _, one := range strings.Split(within, ",") {
+				all = append(all, before+one+after)
+			}
+		}
+	}
+	return all
+}
+
+// misdrawn complains of packages that are missing in a drawing, in too high a place, or on no floor.
+func misdrawn(house []floor, drawn []string) (complaints []string) {
+	place := map[string]int{}
+	for i, pkg := range drawn {
+		place[strings.Replace(pkg, "/*", "/...", 1)] = i
+	}
+	lowest, below, known := -1, "", map[string]bool{}
+	for _, f := range house {
+		next, name := lowest, below
+		for _, pkg := range f.packages {
+			known[pkg] = true
+			at, ok := place[pkg]
+			switch {
+			case !ok:
+				complaints = append(complaints, pkg+" is not drawn")
+			case at > next:
+				next, name = at, pkg
+			}
+			if ok && at < lowest {
+				complaints = append(complaints, fmt.Sprintf("%s is drawn below %s", below, pkg))
+			}
+		}
+		lowest, below = next, name
+	}
+	for pkg := range place {
+		if !known[pkg] {
+			complaints = append(complaints, pkg+" is drawn and stands on no floor")
+		}
+	}
+	return complaints
+}
+
+// roomless are the packages that no row of a table begins with; of cmd and integration, that are not within
+// one that has a row either.
+func roomless(files []*source, rooms string) (all []string) {
+	named := map[string]bool{}
+	for line := range strings.Lines(rooms) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			for _, name := range regexp.MustCompile("`([a-z/]+)`").FindAllStringSubmatch(cells[1], -1) {
+				named[name[1]] = true
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, s := range files {
+		if seen[s.pkg] || s.test || s.file.Name.Name == "main" {
+			continue
+		}
+		seen[s.pkg] = true
+		within := named[s.pkg]
+		for pkg := s.pkg; under(pkg, []string{"cmd/...", "integration/..."}); pkg = path.Dir(pkg) {
+			within = within || named[pkg]
+		}
+		if !within {
+			all = append(all, s.pkg)
+		}
+	}
+	return all
+}
+
 // A test that passes whatever a link says would keep nothing.
 func TestArchitectureLinksComplain(t *testing.T) {
-	for name, path := range map[string]string{
+	for name, file := range map[string]string{
 		"integration.TestArchitectureLinks": "architecture_test.go",
 	} {
-		if line, err := declared(path, name); err != nil || line < 20 {
+		if line, err := declared(file, name); err != nil || line < 20 {
 			t.Errorf("%s: line %d, %v", name, line, err)
 		}
 	}
-	for name, path := range map[string]string{
+	for name, file := range map[string]string{
 		"integration.NoSuchFunction":             "architecture_test.go",
 		"hub.TestArchitectureLinks":              "architecture_test.go",
 		"integration.Type.TestArchitectureLinks": "architecture_test.go",
 		"integration.Gone":                       "no_such_file.go",
 	} {
-		if _, err := declared(path, name); err == nil {
-			t.Errorf("%s in %s: no complaint", name, path)
+		if _, err := declared(file, name); err == nil {
+			t.Errorf("%s in %s: no complaint", name, file)
 		}
 	}
 }

@@ -40,9 +40,10 @@ var floors = []floor{
 	}, pure: true},
 	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}, pure: true},
 	{name: "what an engine holds, by its events", packages: []string{"agentd/holdings"}, pure: true},
-	{name: "hosts of policies, and policies", packages: []string{"hub/policy", "agentd/policy/..."}, pure: true},
+	{name: "hosts of policies, and policies", packages: []string{"hub/policy", "agentd/policy"}, pure: true},
 	{name: "what policies learn, and look for", packages: []string{
 		"hub/policy/cachesage", "hub/policy/ahead", "hub/policy/fair", "hub/policy/pd", "agentd/policy/guard",
+		"agentd/policy/adapter",
 	}, pure: true},
 	{name: "parts of a machine", packages: []string{
 		"hub/batch", "hub/congest", "hub/line", "hub/prefix", "hub/predict", "hub/quality", "hub/regime",
@@ -81,7 +82,15 @@ var owners = map[string][]string{
 	"go.etcd.io/etcd/client":         {"bus/etcdreg", "bus/embedded", "ledger/journal"},
 	"github.com/vmihailenco/msgpack": {"bus"},
 	"souk/bus/rawconn":               {"bus/natsbus", "agentd/vllm", "bus/gateway"},
+	"souk/bus/reader":                {"bus/client", "classifier", "classifier/serve"},
 	"gonum.org/v1/plot":              {"integration/economics"},
+}
+
+// drivers are made by cmd and integration alone, and handed to whoever needs one as a port; who reads
+// journals where they lie is the one other who knows a driver.
+var drivers = map[string][]string{
+	"bus/natsbus": nil, "bus/etcdreg": nil, "bus/membus": nil, "bus/embedded": nil, "agentd/vllm": nil,
+	"ledger/journal": {"ledger/inspect"},
 }
 
 // effects are what a pure package may not use: of a package, by import path, which names. An empty list
@@ -131,13 +140,19 @@ func (s *source) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(n.Pos()).Line)
 }
 
+// complaintsOf are all that there is to say against a file.
+func complaintsOf(s *source) []string {
+	return slices.Concat(importsDown(s), importsOwned(s), importsDrivers(s), pure(s), decodesOnce(s),
+		optional(s))
+}
+
 func TestFloors(t *testing.T) {
 	files := load(t, "..")
 	if len(files) < 20 {
 		t.Fatalf("only %d Go files found: is this the module?", len(files))
 	}
 	for _, s := range files {
-		for _, complaint := range slices.Concat(importsDown(s), importsOwned(s), pure(s), decodesOnce(s)) {
+		for _, complaint := range complaintsOf(s) {
 			t.Error(complaint)
 		}
 	}
@@ -202,6 +217,15 @@ func TestFloorsComplain(t *testing.T) {
 			"bus/reader/x.go:2: bus/reader may not import souk/bus/client"},
 		{"bus/reader/x.go", "package reader\nimport \"time\"\nvar t = time.Now()",
 			"bus/reader/x.go:3: uses time.Now"},
+		{"bus/gateway/x.go", "package gateway\nimport _ \"souk/bus/natsbus\"",
+			"bus/gateway/x.go:2: bus/gateway may not import souk/bus/natsbus: drivers are handed over"},
+		{"ledger/inspect/x.go", "package inspect\nimport _ \"souk/bus/membus\"", "drivers are handed over"},
+		{"hub/serve/x.go", "package serve\nimport _ \"souk/bus/reader\"",
+			"hub/serve/x.go:2: only bus/client and classifier"},
+		{"hub/serve/x.go", "package serve\nfunc f(x any) { _, _ = x.(interface{ Rush() }) }",
+			"hub/serve/x.go:2: asks a value whether it is an interface of its own"},
+		{"hub/serve/x.go", "package serve\nimport \"souk/bus\"\nfunc f(x any) { _, _ = x.(bus.Lease) }",
+			"hub/serve/x.go:3: asks a value whether it is bus.Lease"},
 		{"bus/x.go", "package bus\nimport \"github.com/vmihailenco/msgpack/v5\"\nvar f = msgpack.Unmarshal",
 			"bus/x.go:3: uses msgpack.Unmarshal"},
 	} {
@@ -209,7 +233,7 @@ func TestFloorsComplain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := strings.Join(slices.Concat(importsDown(s), importsOwned(s), pure(s), decodesOnce(s)), "\n")
+		got := strings.Join(complaintsOf(s), "\n")
 		if !strings.Contains(got, test.want) {
 			t.Errorf("%s:\n%s\ngot %q, want %q", test.path, test.text, got, test.want)
 		}
@@ -224,6 +248,9 @@ func TestFloorsComplain(t *testing.T) {
 			"go f() }",
 		"hub/x.go": "package hub\nimport (\n\"time\"\n_ \"souk/hub/batch\"\n_ " +
 			"\"souk/ledger\")\nvar d = time.Second",
+		"ledger/inspect/x.go": "package inspect\nimport _ \"souk/ledger/journal\"",
+		"bus/gateway/x.go": "package gateway\nfunc f(x any) { _, _ = x.(interface{ SetWriteBuffer(int) error }) " +
+			"}",
 		"market/certify_x.go": "package market\nimport _ \"souk/market/certify\"",
 		"bus/x.go": "package bus\nimport \"math/rand/v2\"\nvar r = " +
 			"rand.New(rand.NewPCG(1, 2))",
@@ -233,7 +260,7 @@ func TestFloorsComplain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := slices.Concat(importsDown(s), importsOwned(s), pure(s), decodesOnce(s)); got != nil {
+		if got := complaintsOf(s); got != nil {
 			t.Errorf("%s:\n%s\ngot %q, want no complaint", path, text, got)
 		}
 	}
@@ -530,6 +557,58 @@ func linked(files []*source) (complaints []string) {
 		}
 	}
 	slices.Sort(complaints)
+	return complaints
+}
+
+// importsDrivers checks that nobody but cmd and integration makes a driver.
+func importsDrivers(s *source) (complaints []string) {
+	if s.test || slices.Contains(forTests, s.pkg) || under(s.pkg, []string{"cmd/...", "integration/..."}) {
+		return nil
+	}
+	for _, spec := range s.file.Imports {
+		imported, _ := strings.CutPrefix(importPath(spec), module)
+		who, ok := drivers[imported]
+		if ok && !slices.Contains(who, s.pkg) && level(imported) > level(s.pkg) {
+			complaints = append(complaints, fmt.Sprintf("%s: %s may not import %s%s: drivers are handed over as "+
+				"ports, by cmd", s.at(spec), s.pkg, module, imported))
+		}
+	}
+	return complaints
+}
+
+// library are methods of the standard library's that a value may have or not.
+var library = []string{"SetWriteBuffer", "Unwrap"}
+
+// optional checks that nobody asks a value whether it can do more than its port declares.
+func optional(s *source) (complaints []string) {
+	if s.test || slices.Contains(forTests, s.pkg) || under(s.pkg, []string{"cmd/...", "integration/..."}) {
+		return nil
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		a, ok := n.(*ast.TypeAssertExpr)
+		if !ok || a.Type == nil {
+			return true
+		}
+		asked := ""
+		switch x := a.Type.(type) {
+		case *ast.InterfaceType:
+			for _, m := range x.Methods.List {
+				if len(m.Names) != 1 || !slices.Contains(library, m.Names[0].Name) {
+					asked = "an interface of its own"
+				}
+			}
+		case *ast.SelectorExpr:
+			if of, ok := x.X.(*ast.Ident); ok && slices.Contains(effects[s.names[of.Name]], x.Sel.Name) &&
+				strings.HasPrefix(s.names[of.Name], module) {
+				asked = of.Name + "." + x.Sel.Name
+			}
+		}
+		if asked != "" {
+			complaints = append(complaints,
+				fmt.Sprintf("%s: asks a value whether it is %s: what a port can do, it declares", s.at(n), asked))
+		}
+		return true
+	})
 	return complaints
 }
 

@@ -15,8 +15,8 @@ import (
 
 // everything is a market with every runtime policy on: in one domain what places tasks fairly and learns who
 // comes back, in the other what places by prompts and answers and computes ahead, and in both seats, touches,
-// shadows, moves of silent tasks, regimes that set tolls, patterns that are looked for in answers, and adapters,
-// of which its engines have none.
+// shadows, moves of silent tasks, regimes that set tolls, patterns that are looked for in answers, and
+// adapters, of which its engines have none.
 const everything = `
 listen: 127.0.0.1:0
 domains:

@@ -113,7 +113,7 @@ func (f *Figures) Write(out io.Writer) {
 	}
 	slices.Sort(counted)
 	line("Learned from %d rows; %d rows of the domain prompts and %d chat-shaped ones are held out. "+
-		"*Merged* counts %s.\n",
+		"*Merged* counts\n%s.\n",
 		f.Rows, len(f.Held.All), len(f.Chat.All), strings.Join(counted, " and "))
 	line("| judged on | rows | merged accuracy | merged macro-F1 | accuracy, all labels | macro-F1, all " +
 		"labels |")
@@ -122,7 +122,7 @@ func (f *Figures) Write(out io.Writer) {
 	pair(fmt.Sprintf("training part, %d-fold", Folds), f.Folds)
 	pair("held-out chat-shaped rows", f.Chat)
 	line("\nOne source left out of training altogether, and judged. A label that no other source has " +
-		"cannot be found; such rows are counted in the last column only.\n")
+		"cannot be found; such\nrows are counted in the last column only.\n")
 	line("| source left out | rows | merged accuracy | accuracy | named general | rows without a label " +
 		"elsewhere |")
 	line("|---|---|---|---|---|---|")

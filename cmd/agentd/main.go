@@ -45,7 +45,7 @@ agentd:
       slots: 32                # at most the server's --max-num-seqs
       # tiers: [{slots: 8}, {slots: 24, toll: -0.00002}]   # what a task beside 8 owes; default: measured
       price: {miss: 0.15, hit: 0.03, out: 0.6}                                 # credits per million tokens
-  # policies: {guard: patterns}   # what of an answer is passed on; default: all
+  # policies: {guard: patterns, adapter: next}   # what is passed on of answers; which LoRA adapter comes next
   # patterns: [{name: key, pattern: '\bsk-[A-Za-z0-9]{20,48}', action: cut}]   # or flag: it is only counted
 discover:                      # instead of agents, or beside them: engines found on this machine
   ports: ["8000-8007"]         # these by default; ports of the agents above are left out

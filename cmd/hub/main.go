@@ -46,6 +46,7 @@ hub:                              # every other field has a default, see below
   hub: math-a                     # name of this instance; default DOMAIN-1
   labels: [math, science]         # of the classifier; agents whose first domain is one of them join this hub
   general: false                  # takes tasks of which the classifier is not sure; one hub of a market does
+  # policies: {place: fair}       # or pd: which agents a task may go to; keep: kvcache or ahead: what stays cached
 `
 
 func role(closing *bool) daemon.Role {

@@ -13,7 +13,7 @@ import (
 // Each is a file or a command line that cannot work, and what it must say.
 func TestBadInput(t *testing.T) {
 	for _, c := range []struct{ name, text, args, says string }{
-		{"no file", "", "", `"config" not set`},
+		{"no file", "", "", "no configuration: name its file, as hub --config /etc/souk/hub.yaml"},
 		{"file is not there", "", "--config nowhere.yaml", "nowhere.yaml"},
 		{"unknown field", "hub:\n  domain: math\n  max_wiating: 3\n", "--config FILE",
 			`hub.yaml:3: unknown field "hub.max_wiating": write max_waiting`},

@@ -14,6 +14,7 @@ import (
 
 	"souk/cmd/internal/console"
 	"souk/integration/forecast"
+	"souk/integration/prose"
 )
 
 func forecastCommand() *cobra.Command {
@@ -77,7 +78,12 @@ Streams:
 					return e.Encode(p.Results)
 				}},
 				{csvFile, func(w io.Writer) error { return forecast.WriteCSV(w, p.Results) }},
-				{page, func(w io.Writer) error { p.Write(w); return nil }},
+				{page, func(w io.Writer) error {
+					var text strings.Builder
+					p.Write(&text)
+					_, err := io.WriteString(w, prose.Wrap(text.String()))
+					return err
+				}},
 			} {
 				if out.file == "" {
 					continue

@@ -17,9 +17,9 @@ func policiesCommand() *cobra.Command {
 		Use:   "policies",
 		Short: "Compare runtime policies, on against off",
 		Long: `Plays a market in virtual time that one client floods, with the policy fair and without; one on whose
-engines prompts are computed apart, with pd and without; an engine of many adapters, with the policy next and without;
-and looks at recorded calls and answers as memo and guard do. Writes policies.md. The same seeds give the same figures
-on any machine.`,
+engines prompts are computed apart, with pd and without; an engine of many adapters, with the policy next and
+without; and looks at recorded calls and answers as memo and guard do. Writes policies.md. The same seeds give
+the same figures on any machine.`,
 		Example: "  lab experiment policies --out integration/results",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -200,7 +200,7 @@ func servicesAreGivenTheirKeys(t *testing.T, bin string) {
 	if loop == nil {
 		t.Fatal("the manual installs no creds")
 	}
-	for _, pair := range strings.Fields(string(loop[1])) {
+	for _, pair := range strings.Fields(strings.ReplaceAll(string(loop[1]), "\\\n", " ")) {
 		name, file, _ := strings.Cut(pair, ":")
 		installed[file] = name
 	}

@@ -41,8 +41,9 @@ exactly, every sale recorded.
 
   souk run                     first look: a market brought up, dialogues played, a report, the ledger checked
   souk up                      only bring a market up: all of it in this process, on loopback
+  souk up --vllm URL           the same, selling a vLLM server that runs instead of simulated ones
   souk submit "Hello"          ask a running market something, as client dev (who has money from the start)
-  souk quote "Hello"           what that would cost, how soon it would begin, and whether your terms would buy it
+  souk quote "Hello"           what that would cost, how soon it would begin, and whether your terms buy it
   souk fund alice 5            give another client money; souk balance alice says what is left
   souk key new alice           a key with which that client comes over HTTP, as to any OpenAI server
   souk replay FILE             play recorded dialogues through it

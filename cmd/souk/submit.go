@@ -38,8 +38,8 @@ func submitCommand(s *shared) *cobra.Command {
 		Use:   "submit [PROMPT]",
 		Short: "Ask a running market, stream the answer, and say what it cost",
 		Long: `Asks a running market, streams the answer to stdout, and says on stderr what was paid, to
-whom, and by which receipt. ledger trace RECEIPT shows later how the price came about. Without PROMPT it is
-read from stdin. Ctrl-C cancels: what was served until then is paid, and the payment is printed.`,
+whom, and by which receipt. souk why RECEIPT shows later why it went there, and at that price. Without PROMPT
+it is read from stdin. Ctrl-C cancels: what was served until then is paid, and the payment is printed.`,
 		Example: `  souk submit "What is a souk?"
   souk submit --worth 0.01 --patience 500ms "Quickly: 17 * 23?"
   echo "Summarise this" | souk submit --model gpt-oss-120b --json`,

@@ -12,6 +12,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"souk/integration/prose"
 	"souk/integration/replay/virtual"
 	"souk/market"
 )
@@ -120,13 +121,15 @@ const head = `# Answers computed ahead
 
 Where a chat template leaves reasoning out of later prompts, what an engine holds of an answer follows that
 reasoning, and the session's next prompt finds none of it. The policy ` + "`ahead`" + ` has prompt and answer
-computed as the next prompt will have them, once, within a second of a turn's end, paid by the hub's own client as
-touches are. Here the real hub and agents play recorded sessions in virtual time, with simulated engines and seats
-and touches on, once without a policy and once with it. **TTFT** is of turns that are not their session's first, from
-the question to the first token; **cached** is of the tokens of these prompts; **paid ahead** is what the hub paid for
-touches and for texts computed ahead, in per cent of what clients pay by the card; **gain** is of TTFT, from paired
-runs; ± says with 95 % how far the mean may be off. No engine served any of it: on a real one it takes a template
-that drops reasoning, and token ids (return_token_ids).
+computed as the next prompt will have them, once, within a second of a turn's end, paid by the hub's own
+client as touches are. Here the real hub and agents play recorded sessions in virtual time, with simulated
+engines and seats and touches on, once without a policy and once with it. **TTFT** is of turns that are not
+their session's first, from the question to the first token; **cached** is of the tokens of these prompts;
+**paid ahead** is what the hub paid for touches and for texts computed ahead, in per cent of what clients pay
+by the card; **gain** is of TTFT, from paired runs; ± says with 95 % how far the mean may be off. No engine
+served any of it: on a real one it takes a template that drops reasoning, and token ids (return_token_ids).
+That vLLM reports the ids of reasoning as it does those of an answer, and which of them end it, was not tried:
+the model of the real servers here has no reasoning.
 `
 
 // Page is the page of rows, which a command has made.
@@ -161,7 +164,7 @@ func Page(command string, o Options, rows []Row) string {
 		fmt.Fprintf(&b, "on %s. It is off by default, since it is the template that decides.\n",
 			strings.Join(worth, " and "))
 	}
-	return b.String()
+	return prose.Wrap(b.String())
 }
 
 // Write writes rows as ahead.csv and ahead.md into a directory.

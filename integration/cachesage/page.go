@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"souk/integration/prose"
 )
 
 // Row is what a rule came to on a panel, from several seeds: the means, and how far they may be off (95 %).
@@ -247,5 +249,5 @@ func page(command string, panels []*Panel, rows []Row, seeds int) string {
 				m.Turns, m.Worst)
 		}
 	}
-	return b.String()
+	return prose.Wrap(b.String())
 }

@@ -87,8 +87,8 @@ func (c Crowd) knees() []job {
 		c.job("1, ten minutes", times{1, 10 * time.Minute}), c.job("0.8, an hour", times{0.8, time.Hour})}
 }
 
-// Detection is how long after it twice as much as can be served is seen, after half of it; kneeWatched if that
-// is not seen at all.
+// Detection is how long after it twice as much as can be served is seen, after half of it; kneeWatched if
+// that is not seen at all.
 func (c Crowd) Detection(seed uint64) (time.Duration, error) {
 	j := c.job("", times{0.5, kneeCalm}, times{2, kneeWatched})
 	rows, err := j.run(seed)

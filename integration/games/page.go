@@ -15,6 +15,7 @@ import (
 	"strings"
 	"text/template"
 
+	"souk/integration/prose"
 	"souk/integration/replay/virtual"
 )
 
@@ -102,7 +103,7 @@ func WritePage(dir string) error {
 	if err := t.Execute(&out, nil); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "games.md"), []byte(out.String()), 0o644)
+	return os.WriteFile(filepath.Join(dir, "games.md"), []byte(prose.Wrap(out.String())), 0o644)
 }
 
 const notPlayed = "Not played yet.\n"

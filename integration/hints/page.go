@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"souk/integration/prose"
 	"souk/market"
 )
 
@@ -90,7 +91,7 @@ func Page(command string, o Options, rows []Row) string {
 	} else {
 		b.WriteString("No lie is above its bound.\n")
 	}
-	return b.String()
+	return prose.Wrap(b.String())
 }
 
 func digits(x float64) string {

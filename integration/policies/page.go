@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"souk/integration/prose"
 	"souk/integration/replay/virtual"
 )
 
@@ -148,7 +149,7 @@ func Page(command string, seeds []uint64, said func(runs int)) (string, error) {
 	text.WriteString(part)
 	rows.WriteString("| `guard` | off: agentd's `policies.guard: patterns` | every planted string, none without cause, " +
 		"against looking at each piece by itself | finds nothing |\n")
-	return rows.String() + text.String(), nil
+	return prose.Wrap(rows.String() + text.String()), nil
 }
 
 // adapterPage is the section about adapters, and what the policy is worth by workload.

@@ -17,8 +17,8 @@ import (
 
 // everyPolicy has a fleet run every runtime policy of hubs and agents: in its first domain those that place
 // tasks fairly and learn who comes back, in the second those that place by prompts and answers and compute
-// ahead, and in both seats, touches and shadows, which the hubs' own clients pay, tolls that follow the regime,
-// patterns that are looked for in answers, and that of adapters, which has none to load here.
+// ahead, and in both seats, touches and shadows, which the hubs' own clients pay, tolls that follow the
+// regime, patterns that are looked for in answers, and that of adapters, which has none to load here.
 func everyPolicy(p *fleet.Plan) {
 	p.Hub = `  seats: {sessions: true, touches: true}
   quality: {shadow: 0.02}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -161,8 +162,8 @@ func Command(r Role) *cobra.Command {
 	c := &cobra.Command{
 		Use:   r.Name + " --config FILE",
 		Short: r.Short,
-		Long: r.Long + "\n\nThe configuration is YAML, for example:\n\n" + indent(r.Example) + "\n" +
-			commonHelp + environmentHelp(r),
+		Long: r.Long + "\n\nThe configuration is YAML, for example:\n\n" + indent(r.Example) +
+			sectionsHelp(r) + environmentHelp(r),
 		Example: "  " + r.Name + " --config /etc/souk/" + r.Name + ".yaml\n  " + r.Name +
 			" --config FILE --check-config",
 		Version:       Version(r.Version),
@@ -170,6 +171,10 @@ func Command(r Role) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if path == "" && !r.NoFile {
+				return fmt.Errorf("no configuration: name its file, as %s --config /etc/souk/%s.yaml; %s --help "+
+					"shows one, and deploy/local has one", r.Name, r.Name, r.Name)
+			}
 			cfg := r.New()
 			if err := load(r.Name, path, os.Environ(), cfg); err != nil {
 				return err
@@ -194,10 +199,18 @@ func Command(r Role) *cobra.Command {
 		"judge the configuration, print what is in effect, and end with 0 or 2")
 	f.BoolVar(&probe, "probe", false,
 		"ask the daemon that runs with this configuration whether it is ready, and end with 0 or 1")
-	if !r.NoFile {
-		c.MarkFlagRequired("config")
-	}
 	return c
+}
+
+// sectionsHelp is of the sections that a daemon has with others: that of the market, if it has one.
+func sectionsHelp(r Role) string {
+	market := ""
+	everyValue(reflect.ValueOf(r.New()).Elem(), "", func(path string, _ reflect.Value) {
+		if strings.HasPrefix(path, "market.") {
+			market = marketHelp
+		}
+	})
+	return commonHelp + market + coresHelp
 }
 
 const commonHelp = `
@@ -208,7 +221,9 @@ Sections that every daemon has, with their defaults:
   log: {level: info, format: text}     # to stderr; debug, info, warn, error; text, json
   stop: {within: 0s}                   # after SIGTERM it ends what runs, then itself, within this (0s: its
                                        # time to drain and 5 s); a second signal ends it at once
+`
 
+const marketHelp = `
 The market's section also takes the files that souk auth add makes, which are read again at each connect:
 
   market:
@@ -216,7 +231,9 @@ The market's section also takes the files that souk auth add makes, which are re
     ca: souk-data/auth/ca.pem                 # of NATS at tls://host:port, and of etcd
     cert: souk-data/auth/certs/NAME.pem       # what etcd knows this process by
     key: souk-data/auth/certs/NAME.key
+`
 
+const coresHelp = `
 It uses half of the machine's cores, since it is seldom alone there; GOMAXPROCS in the environment changes
 that.
 `

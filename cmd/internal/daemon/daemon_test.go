@@ -292,6 +292,41 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
+// alone is a daemon that no market is named to.
+type alone struct{ Common }
+
+func (*alone) Complete() error      { return nil }
+func (*alone) Drain() time.Duration { return 0 }
+
+// Help speaks of the market's keys to daemons that come to one, and nobody is left without a file and without
+// a word about where there is one.
+func TestHelpIsOfTheDaemon(t *testing.T) {
+	apart := fairRole(nil)
+	apart.New = func() Config { return &alone{Default()} }
+	for _, c := range []struct {
+		role Role
+		args []string
+		says string
+		code int
+	}{
+		{fairRole(nil), []string{"--help"}, "market.pem", -1},
+		{fairRole(nil), []string{"--help"}, "creds: souk-data/auth/creds/NAME.creds", ExitOK},
+		{apart, []string{"--help"}, "creds: souk-data/auth/creds/NAME.creds", -1},
+		{apart, []string{"--help"}, "Sections that every daemon has", ExitOK},
+		{fairRole(nil), nil, "no configuration: name its file, as fair --config /etc/souk/fair.yaml", ExitUsage},
+	} {
+		var out bytes.Buffer
+		code := Run(t.Context(), Command(c.role), c.args, &out, &out)
+		said := strings.Contains(out.String(), c.says)
+		if said != (c.code >= 0) || said && code != c.code {
+			t.Errorf("%v: %d, says %q: %v", c.args, code, c.says, said)
+		}
+		if strings.Contains(out.String(), "\n\n\n") {
+			t.Errorf("%v: two empty lines on end:\n%s", c.args, &out)
+		}
+	}
+}
+
 // Two daemons on one health address: the second says which field to change.
 func TestHealthAddressIsTaken(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
