@@ -274,6 +274,9 @@ func (n *Node) do(e *runtimepolicy.Effect) bool {
 		if blocks == 0 { // nothing of it is in a cache
 			return false
 		}
+		if e.Why == runtimepolicy.ByHint {
+			return n.prefetch(a, n.runtime.host.Asker(e.Session), seat.Touch{Key: e.Session, Blocks: blocks})
+		}
 		warm := e.Kind == runtimepolicy.Warm
 		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks, Warm: warm,
 			Held: e.Held / max(1, a.reg.BlockSize)}}) == 0 {

@@ -47,6 +47,7 @@ type Stats struct {
 	Unseated int64 // tasks whose session found no seat in time
 	Touches  int64 // of sessions, lest what agents hold of them be dropped
 	Touched  TouchStats
+	Asked    AskedStats
 
 	Policies []policy.State // runtime policies, by where they are asked
 	Undone   int64          // effects that they wanted and nobody could do: see [Node.do]
@@ -88,7 +89,15 @@ type TouchStats struct {
 	Unanswered int64
 	Unfunded   int64          // not sent, as the hub's client had no money
 	TooDear    int64          // not sent, as the agent asks far more than others
-	Cost       market.Credits // paid for them
+	Cost       market.Credits // paid for them by the hub's client
+}
+
+// AskedStats count what agents used again as its client said that it comes next, and paid for.
+type AskedStats struct {
+	Sent     int64 // see Touches and Touched, too
+	Unfunded int64 // not sent, as the client had no money left here
+	TooDear  int64 // not sent, as the agent asks far more than others
+	Cost     market.Credits
 }
 
 // TreeStats says of the trees on what forecasts leave over how many there are for first tokens, of how many

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -12,15 +13,16 @@ import (
 )
 
 // A touch has an agent use again what its engine holds of a session, by a prompt of the same tokens and an
-// answer of one, so that something else is dropped first: see package seat. No client asked for it, so the
+// answer of one, so that something else is dropped first: see package seat. Where no client asked for it, the
 // hub pays, from the client that also pays for seeds (Config.Prober), at the agent's card, for what the agent
-// says that it computed. Where that client has no money nothing is touched.
+// says that it computed. Where that client has no money nothing is touched. What a client has asked for, that
+// client pays: see Node.prefetch.
 //
-// All touches of an agent within a second are paid from one hold. It is made like any other, in a round: one
-// of posted prices with a single task, whose value is its cost, and a single agent. So nobody's bid is in it,
-// there is no premium and no fee, and the journal proves it as it proves every round. It ends by what the
-// agent has answered until a little after that second: the sum of it, or nothing. A hub that starts again
-// knows of no touch, and its predecessor's holds are void.
+// All touches of an agent within a second that the hub pays for are paid from one hold. It is made like any
+// other, in a round: one of posted prices with a single task, whose value is its cost, and a single agent. So
+// nobody's bid is in it, there is no premium and no fee, and the journal proves it as it proves every round.
+// It ends by what the agent has answered until a little after that second: the sum of it, or nothing. A hub
+// that starts again knows of no touch, and its predecessor's holds are void.
 
 const (
 	tabTime = time.Second // for which one hold is made
@@ -41,7 +43,7 @@ type touched struct {
 	old  oldTabs         // of the life before
 }
 
-// tab is what an agent's touches of one second come to.
+// tab is what an agent's touches of one second come to, or the one that a client asked for.
 type tab struct {
 	id     string
 	rec    ledger.Hold
@@ -54,6 +56,7 @@ type tab struct {
 	used   market.Usage         // of those that were answered
 	ended  int                  // how many these are
 	timer  timer
+	asked  bool // by the client that pays
 	closed bool
 }
 
@@ -126,35 +129,72 @@ func (n *Node) sendTouches(a *agent, all []seat.Touch) (sent int) {
 		}
 	}
 	for _, one := range all {
-		tokens := one.Blocks * size
-		worst := x.worst + market.WorstCase(x.rec.Price, tokens+1, 1)
-		if x.touch == tabTouches || worst > x.rec.Amount {
-			return sent
+		if !n.sendTouch(x, &one) {
+			break
 		}
-		x.worst, x.touch, sent = worst, x.touch+1, sent+1
-		n.touched.made++
-		id := fmt.Sprintf("touch-%d-%d", n.epoch, n.touched.made)
-		held := one.Blocks
-		if one.Warm {
-			held = min(held, one.Held)
-		}
-		x.sent[id] = sentTouch{one.Key, tokens, one.Blocks, held, one.Warm}
-		a.touching += one.Blocks
-		if a.touchesNow == nil {
-			a.touchesNow = map[uint64]bool{}
-		}
-		a.touchesNow[one.Key] = true
-		n.stats.Touches++
-		n.out.Touches = append(n.out.Touches, Touch{a.id, bus.Dispatch{
-			Kind: bus.DispatchPrefetch, Domain: n.cfg.Domain, Epoch: n.epoch, Journal: n.cfg.Journal,
-			Round: x.rec.Round, Hold: x.id, Boot: x.rec.Boot, Fence: a.reg.Fence,
-			Task: bus.Task{Client: x.rec.Client, ID: id}, Model: x.rec.Model, MaxTokens: 1,
-			Price:  x.rec.Price,
-			Settle: x.rec.Settle, Quoted: x.rec.Quoted, CostCap: x.rec.Amount,
-			TimeoutMS: tabGrace.Milliseconds(), Session: one.Key, Tokens: tokens,
-		}})
+		sent++
 	}
 	return sent
+}
+
+// sendTouch dispatches one, if the hold goes so far.
+func (n *Node) sendTouch(x *tab, one *seat.Touch) bool {
+	a := x.agent
+	tokens := one.Blocks * max(1, a.reg.BlockSize)
+	worst := x.worst + market.WorstCase(x.rec.Price, tokens+1, 1)
+	if x.touch == tabTouches || worst > x.rec.Amount {
+		return false
+	}
+	x.worst, x.touch = worst, x.touch+1
+	n.touched.made++
+	id := fmt.Sprintf("touch-%d-%d", n.epoch, n.touched.made)
+	held := one.Blocks
+	if one.Warm {
+		held = min(held, one.Held)
+	}
+	x.sent[id] = sentTouch{one.Key, tokens, one.Blocks, held, one.Warm}
+	a.touching += one.Blocks
+	if a.touchesNow == nil {
+		a.touchesNow = map[uint64]bool{}
+	}
+	a.touchesNow[one.Key] = true
+	n.stats.Touches++
+	n.out.Touches = append(n.out.Touches, Touch{a.id, bus.Dispatch{
+		Kind: bus.DispatchPrefetch, Domain: n.cfg.Domain, Epoch: n.epoch, Journal: n.cfg.Journal,
+		Round: x.rec.Round, Hold: x.id, Boot: x.rec.Boot, Fence: a.reg.Fence,
+		Task: bus.Task{Client: x.rec.Client, ID: id}, Model: x.rec.Model, MaxTokens: 1,
+		Price:  x.rec.Price,
+		Settle: x.rec.Settle, Quoted: x.rec.Quoted, CostCap: x.rec.Amount,
+		TimeoutMS: tabGrace.Milliseconds(), Session: one.Key, Tokens: tokens,
+	}})
+	return true
+}
+
+// prefetch has an agent use again what it holds of a session that its client said comes next. Who asked for
+// it pays, from a hold of its own: the agent's card for what the agent says that it computed, at most for all
+// of it, without a premium or a fee, and nothing if the agent did not answer, or gave it up for a task. What
+// a client has no money for is not made.
+func (n *Node) prefetch(a *agent, client string, one seat.Touch) bool {
+	tokens := one.Blocks * max(1, a.reg.BlockSize)
+	most := market.WorstCase(a.price, tokens+1, 1)
+	switch {
+	case client == "" || a.touchesNow[one.Key]:
+		return false
+	case !n.fair(a, tokens+1, 1):
+		n.stats.Asked.TooDear++
+		return false
+	case n.spare(client) < most:
+		n.stats.Asked.Unfunded++
+		return false
+	}
+	x := n.holdTouches(a, client, "next", most,
+		market.Usage{Prompt: tokens + 1, Cached: tokens, Output: 1}, 0)
+	if x == nil || !n.sendTouch(x, &one) {
+		return false
+	}
+	x.asked = true
+	n.stats.Asked.Sent++
+	return true
 }
 
 // openTab holds money for an agent's touches of the next second, the first of which these are; nil if the
@@ -179,8 +219,19 @@ func (n *Node) openTab(a *agent, first []seat.Touch) *tab {
 	if amount <= 0 || expected.Output == 0 {
 		return nil
 	}
+	x := n.holdTouches(a, client, "touches", amount, expected, tabTime)
+	if x != nil {
+		a.tab = x
+	}
+	return x
+}
+
+// holdTouches holds so much of a client's money for touches of an agent, as long as they may be added; nil if
+// that could not be recorded.
+func (n *Node) holdTouches(a *agent, client, name string, amount market.Credits, expected market.Usage,
+	lasts time.Duration) *tab {
 	last, prev := n.book.LastRound()
-	id := fmt.Sprintf("touches-%d-%d", n.epoch, n.touched.made)
+	id := fmt.Sprintf("%s-%d-%d", name, n.epoch, n.touched.made)
 	quoted := a.price.Cost(expected)
 	r := market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev,
 		Rule: market.Rule{Pricing: market.PricingPosted, Settle: market.SettleMetered,
@@ -192,9 +243,9 @@ func (n *Node) openTab(a *agent, first []seat.Touch) *tab {
 	if err == nil {
 		err = market.Check(r, o)
 	}
-	expires := n.now.Add(tabTime + tabGrace + n.cfg.HoldGrace)
-	x := &tab{agent: a, id: ledger.HoldID(n.cfg.Journal, r.Number, 0), until: n.at(tabTime),
-		over: n.at(tabTime + tabGrace), sent: map[string]sentTouch{},
+	expires := n.now.Add(lasts + tabGrace + n.cfg.HoldGrace)
+	x := &tab{agent: a, id: ledger.HoldID(n.cfg.Journal, r.Number, 0), until: n.at(lasts),
+		over: n.at(lasts + tabGrace), sent: map[string]sentTouch{},
 		rec: ledger.Hold{Client: client, Task: id, Agent: a.id, Model: a.reg.Model, Round: r.Number,
 			Kind: bus.DispatchPrefetch, Amount: amount, Quoted: quoted, Settle: r.Rule.Settle, Price: a.price,
 			Prompt: expected.Prompt, Cached: expected.Cached, Output: expected.Output, MaxTokens: tabTouches,
@@ -208,8 +259,8 @@ func (n *Node) openTab(a *agent, first []seat.Touch) *tab {
 		return nil
 	}
 	x.timer.owner = x
-	n.touched.tabs[x.id], a.tab = x, x
-	n.timers.set(&x.timer, n.now.Add(tabTime))
+	n.touched.tabs[x.id] = x
+	n.timers.set(&x.timer, n.now.Add(cmp.Or(lasts, tabGrace)))
 	return x
 }
 
@@ -314,7 +365,11 @@ func (n *Node) settleTab(x *tab) {
 		a.touching = max(0, a.touching-t.blocks)
 	}
 	n.stats.Touched.Unanswered += int64(len(x.sent))
-	n.stats.Touched.Cost += cost
+	if x.asked {
+		n.stats.Asked.Cost += cost
+	} else {
+		n.stats.Touched.Cost += cost
+	}
 	x.closed = true
 	delete(n.touched.tabs, x.id)
 	if n.timers.set(&x.timer, time.Time{}); a.tab == x {

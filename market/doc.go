@@ -108,8 +108,8 @@
 // false hints gain was measured over 1,000 turns of one client, five times, against the same client telling
 // the truth ("lab experiment hints"; metered settlement). A hint that is always false gains nothing that
 // can be told from nothing: each lies between -0.03 and +0.02 % of what the client has, with 95 %. A single
-// false one gains less than 0.01 %. What can be gained is gained elsewhere: a session named as next is used
-// again at the hub's expense, and so is kept where others' are not. And under "quoted" a client whose role
+// false one gains less than 0.01 %. A session named as next is used again, and so is kept where others' are
+// not: its client pays for that. What can be gained is gained elsewhere: under "quoted" a client whose role
 // is false pays by a forecast of other answers' lengths until some four answers have corrected it: over 200
 // turns, three times, that gained nothing that can be told from nothing, nor did a new role for each turn.
 //

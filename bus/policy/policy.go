@@ -164,7 +164,7 @@ type Forecast struct {
 type EffectKind uint8
 
 // The kinds of effects. Touch and Warm are dispatches of kind prefetch, which carry no text, end where a task
-// wants the slot, and are paid for by the hub.
+// wants the slot, and are paid for by the hub, or ByHint by the client that gave the hint.
 const (
 	Touch EffectKind = 1 + iota // Agent uses again Tokens that it holds of Session, so that they stay
 	// Agent computes the first Tokens of Session, the anchor of Role, which it lacks

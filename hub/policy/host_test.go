@@ -266,6 +266,27 @@ func TestAFloodOfSessions(t *testing.T) {
 	if n, w := h.memory.sessions.Len(), h.memory.words.Len(); n > 2000 || w > mostWords {
 		t.Errorf("%d sessions and %d words are remembered", n, w)
 	}
+	// and with a million wishes nobody else's, whether they are asked for or not
+	a := turn("ann", "0", 0)
+	a.Next = "1"
+	h.Served(start, a, served("stop", ""))
+	for i := range 1_000_000 {
+		x := turn("eve", fmt.Sprint(199_999-i%500), 0)
+		x.Next = fmt.Sprint(199_999 - rng.IntN(1000))
+		if i%2 == 0 {
+			x.Next = "1" // ann's
+		}
+		h.Served(start, x, served("stop", ""))
+	}
+	if n := h.memory.askers.Len(); n > mostAsked || n < 100 {
+		t.Errorf("%d sessions are said to come next", n)
+	}
+	if by := h.Asker(bus.SessionKey("ann", "1")); by != "ann" {
+		t.Errorf("ann's session comes next, by the word of %q", by)
+	}
+	if by := h.Asker(bus.SessionKey("ann", "1")); by != "" {
+		t.Errorf("once said, it comes next twice: by %q", by)
+	}
 	for i := range 500 {
 		if h.memory.sessions.Get(bus.SessionKey("ann", fmt.Sprint(i)), false) == nil {
 			t.Fatalf("ann's session %d is forgotten", i)

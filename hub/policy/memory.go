@@ -12,6 +12,7 @@ import (
 type memory struct {
 	sessions policy.Kept[session]
 	words    policy.Kept[word]
+	askers   policy.Kept[string] // names of clients, by the session that they said comes next
 }
 
 // session is what is remembered of one.
@@ -28,8 +29,12 @@ type session struct {
 // mostWords is how many pairs of a client and a tool are remembered: what was said of them, and what came.
 const mostWords = 4096
 
+// mostAsked is how many sessions are remembered that are said to come next.
+const mostAsked = 1024
+
 func newMemory(sessions int) memory {
-	return memory{policy.NewKept[session](sessions), policy.NewKept[word](mostWords)}
+	return memory{policy.NewKept[session](sessions), policy.NewKept[word](mostWords),
+		policy.NewKept[string](mostAsked)}
 }
 
 // Turn is a turn of a session as its hub knows it.
@@ -145,12 +150,24 @@ func (h *Host) next(now time.Time, t *Turn) {
 	if key := own(t.Client, t.Next); key != t.Key {
 		if s := h.memory.sessions.Get(key, false); s != nil {
 			e.Session, e.Role = key, s.role
+			by, _ := h.memory.askers.Add(e.Client, key)
+			*by = t.Client
 			h.Observe(e)
 			return
 		}
 	}
 	e.Role = RoleOf(t.Client, t.Next, &bus.Prompt{})
 	h.Observe(e)
+}
+
+// Asker is the client that said last that a session of its own comes next, and has not been asked for since;
+// "": nobody.
+func (h *Host) Asker(key policy.ID) (client string) {
+	if by := h.memory.askers.Get(key, false); by != nil {
+		client = *by
+		h.memory.askers.Drop(key)
+	}
+	return client
 }
 
 // Failed says that it has ended without payment.
