@@ -351,7 +351,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	s := &n.round
 	records := make([]ledger.Record, 1, 1+len(o.Awards))
 	records[0] = ledger.NewRound(n.cfg.Journal, *r, *o, n.salt())
-	records[0].Round.Seen = n.expected(r, s.left)
+	records[0].Round.Seen = n.expected(r, o, s.left)
 	records[0].Round.Set = n.regimeSets(r, n.runtime.set(r))
 	holds := make([]*hold, len(o.Awards))
 	placed := make([]*task, len(o.Awards))

@@ -1,6 +1,9 @@
 package hub
 
 import (
+	"cmp"
+	"slices"
+
 	"souk/ledger"
 	"souk/market"
 )
@@ -13,8 +16,9 @@ type seenAt struct {
 }
 
 // expected is what was expected of each edge of a round, for whoever asks later why a task went where it
-// went. The tasks stand in the round's order.
-func (n *Node) expected(r *market.Round, tasks []*task) []ledger.Seen {
+// went: of those that are awarded, by the steps of their engines where that errs less. The tasks stand in the
+// round's order.
+func (n *Node) expected(r *market.Round, o *market.Outcome, tasks []*task) []ledger.Seen {
 	all := make([]ledger.Seen, 0, len(r.Edges)+len(r.Others))
 	seen := n.round.seen[:0]
 	for i := range r.Agents {
@@ -32,7 +36,29 @@ func (n *Node) expected(r *market.Round, tasks []*task) []ledger.Seen {
 				Evidence: x.evidence, First: f.TTFT, Least: f.Low, Most: f.High}.Rounded())
 		}
 	}
+	i := 0
+	for k := range o.Awards {
+		for r.Tasks[i].ID != o.Awards[k].Task {
+			i++
+		}
+		at := slices.IndexFunc(seen, func(x seenAt) bool { return x.agent.id == string(o.Awards[k].Agent) })
+		edge, ok := slices.BinarySearchFunc(r.Edges, market.Edge{Task: i, Agent: at}, byPair)
+		if !ok {
+			continue
+		}
+		t, a := tasks[i], seen[at].agent
+		q := n.noted(t, a, n.heldBy(t, a))
+		path := a.queue.Path(a.predictor, n.nano, q.prompt, q.features.Cached)
+		f := a.predictor.Along(a.predictor.Beside(q.features, seen[at].burden), path)
+		all[edge] = ledger.Seen{Prompt: q.prompt, Cached: q.features.Cached, Output: f.Output,
+			Evidence: seen[at].evidence, First: f.TTFT, Least: f.Low, Most: f.High}.Rounded()
+	}
 	return all
+}
+
+// byPair is the order of a round's edges.
+func byPair(a, b market.Edge) int {
+	return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Agent, b.Agent))
 }
 
 // evidence is what the belief about an agent's cache rests on.

@@ -76,13 +76,9 @@ func (a *said) outlies() bool {
 	return a.observed > unsure*a.forecast || unsure*a.observed < a.forecast
 }
 
-// saidOf is an answer beside its forecast.
-func saidOf(ttft float64, f *Forecast) said {
-	a := said{observed: ttft, forecast: max(ms(f.TTFT), 1e-3)}
-	if !f.wide {
-		a.low, a.high = ms(f.Low), ms(f.High)
-	}
-	return a
+// beside is an answer beside what was promised.
+func (p *promise) beside(ttft float64) said {
+	return said{observed: ttft, forecast: max(p.first, 1e-3), low: p.least, high: p.most}
 }
 
 // count takes in an answer.

@@ -122,7 +122,8 @@ func TestAnAnswerIsJudgedByWhatWasSaid(t *testing.T) {
 	e.serve(all, 300, nil)
 	spread := &all[0].class.spread
 	f, o := e.task()
-	o.Said = all[0].Forecast(f)
+	say := func() { o.Said = all[0].Along(all[0].Forecast(f), Path{}) }
+	say()
 	o.TTFT = o.Said.TTFT
 	level := func() (sum float64) {
 		for i := range spread.groups {
@@ -136,7 +137,7 @@ func TestAnAnswerIsJudgedByWhatWasSaid(t *testing.T) {
 		t.Errorf("an answer came as was forecast, and the level went from %v to %v", before, within)
 	}
 	before = level()
-	o.Said.Low, o.Said.High = o.TTFT+1, 2*o.TTFT
+	o.Said.line.least, o.Said.line.most = o.Said.line.first+1, o.Said.line.first+2
 	all[0].Learn(f, o)
 	if beyond := level(); beyond >= before {
 		t.Errorf("an answer came sooner than was said, and the level went from %v to %v", before, beyond)

@@ -81,7 +81,7 @@ type Means struct {
 	moved  bool    // it does not answer as it did, and not as the others of its class
 	anchor line    // what it is drawn to then, until it does
 	apart  *spread // where it differs from its class, of its own forecasts
-	doubts []said  // its last answers, where they are far off: whether it has turned is not known yet
+	doubts []doubt // its last answers, where they are far off: whether it has turned is not known yet
 }
 
 // evidence is the decayed sums of what was seen.
@@ -91,6 +91,7 @@ type evidence struct {
 	real  float64 // of TTFTs, but warm-ups
 
 	line, token       sums // of TTFT, and of the time between tokens
+	steps             sums // of both, by steps of the engine
 	ratio, share, itl mean // itl in seconds
 }
 
@@ -105,6 +106,7 @@ func (e *evidence) forget(most float64) {
 	if n := e.line.weight(); n > most {
 		e.gone += n - most
 		e.line.fade(most / n)
+		e.steps.fade(most / n)
 	}
 }
 
@@ -114,6 +116,7 @@ func (e *evidence) fade(keep float64) {
 	e.gone, e.real = e.gone*keep, e.real*keep
 	e.line.fade(keep)
 	e.token.fade(keep)
+	e.steps.fade(keep)
 	for _, m := range []*mean{&e.ratio, &e.share, &e.itl} {
 		m.sum, m.weight = m.sum*keep, m.weight*keep
 	}
@@ -162,7 +165,13 @@ func (m *Means) Beside(f Features, delay Delay) Forecast {
 		out = m.Usual(f.MaxTokens)
 	}
 	to := Forecast{TTFT: m.first(&f, delay), ITL: m.Token(f.Load), Output: min(out, f.MaxTokens)}
-	least, top, known := m.seenRanges().within(ms(to.TTFT))
+	m.around(&to, m.seenRanges())
+	return to
+}
+
+// around is within what an answer is expected that is forecast so, by the ranges of such forecasts.
+func (m *Means) around(to *Forecast, by *spread) {
+	least, top, known := by.within(ms(to.TTFT))
 	if !known {
 		least, top, known = m.class.spread.within(ms(to.TTFT))
 	}
@@ -171,7 +180,6 @@ func (m *Means) Beside(f Features, delay Delay) Forecast {
 	}
 	to.Low = min(to.TTFT, span(to.TTFT.Seconds()*least))
 	to.High = max(to.TTFT, span(to.TTFT.Seconds()*top))
-	return to
 }
 
 // Idle is Beside where nothing is in hand, as far as rounds read it: when the first token is expected by the
@@ -263,8 +271,9 @@ func (m *Means) ranges() *spread {
 // compare takes in an answer beside what was said of it. One that is far off counts once another was not: if
 // the agent has turned, it says nothing of what its class's answers come within, nor of the agent's from now
 // on.
-func (m *Means) compare(a said) {
-	far := a.outlies()
+func (m *Means) compare(to *Said, ttft float64) {
+	a := doubt{to.line.beside(ttft), to.steps.beside(ttft)}
+	far := a.line.outlies()
 	if far {
 		m.doubts = append(m.doubts, a)
 		if len(m.doubts) <= mostDoubts {
@@ -272,10 +281,20 @@ func (m *Means) compare(a said) {
 		}
 	}
 	for i := range m.doubts {
-		m.ranges().count(&m.doubts[i])
+		m.counts(&m.doubts[i])
 	}
 	if m.doubts = m.doubts[:0]; !far {
-		m.ranges().count(&a)
+		m.counts(&a)
+	}
+}
+
+// doubt is an answer beside what either way said.
+type doubt struct{ line, steps said }
+
+func (m *Means) counts(a *doubt) {
+	m.ranges().count(&a.line)
+	if a.steps.forecast > 1e-3 && m.ofClass() {
+		m.class.stepped.spread.count(&a.steps)
 	}
 }
 
@@ -346,6 +365,9 @@ func span(seconds float64) time.Duration {
 func (m *Means) Learn(f Features, o Observation) {
 	m.class.age()
 	e := &m.seen
+	if o.TTFT > 0 && o.Said.line.first <= 0 {
+		o.Said = m.Along(m.Forecast(f), Path{})
+	}
 	e.count++
 	if f.Prompt > 0 && o.Prompt > 0 {
 		e.ratio.add(min(mostRatio, float64(o.Prompt)/float64(f.Prompt)))
@@ -381,10 +403,7 @@ func (m *Means) Learn(f Features, o Observation) {
 			}
 		} else {
 			e.real++
-			if o.Said.TTFT <= 0 {
-				o.Said = m.Forecast(f)
-			}
-			m.compare(saidOf(ttft, &o.Said))
+			m.compare(&o.Said, ttft)
 			if times, news := m.drift.count(ttft, expected); news && e.line.weight() >= enough {
 				m.turned(times)
 			}
@@ -397,6 +416,7 @@ func (m *Means) Learn(f Features, o Observation) {
 			(m.credible || e.line.weight() == 0) {
 			c.rest.learn(&c.coef, &x, ttft-expected, weight*say(e.line.weight(), c.weight))
 		}
+		m.steps(&f, &o, cached, ttft, weight)
 		e.line.enter(&x, ttft, weight)
 	}
 	m.class.learned(m)

@@ -63,12 +63,12 @@ type Result struct {
 	Prompt float64 `json:"prompt_mean"`  // tokens
 	Cached float64 `json:"cached_share"` // of prompt tokens
 	// what the hub believed cached was off by, in tokens of a task; and what the engine held when the task
-	// was
-	// sent to it
+	// was sent to it
 	Belief float64 `json:"belief_error"`
 	Held   float64 `json:"held_error"`
-	// NMAE of first tokens by whoever knows all of an engine but where its step stands, where that computes
-	// no prompt; and of cost by whoever knows how lengths of answers are drawn, 0 where they are recorded
+	// NMAE of first tokens by whoever knows all of an engine but where its step stands; where that computes a
+	// prompt, nothing is counted; and of cost by whoever knows how lengths of answers are drawn, 0 where they
+	// are recorded
 	LeastTTFT float64 `json:"least_ttft_nmae"`
 	LeastCost float64 `json:"least_cost_nmae,omitempty"`
 	Scores    []Score `json:"scores"`
@@ -229,13 +229,14 @@ func Figure(results []Result, stream, way string, of func(Score) float64) (mean 
 // WriteCSV writes a line for each way on each stream with each seed.
 func WriteCSV(w io.Writer, results []Result) error {
 	if _, err := fmt.Fprintln(w, "stream,seed,way,ttft_nmae,cost_nmae,covered,windows,bias,openings,"+
-		"length_openings,open"); err != nil {
+		"length_openings,open,steps_openings,stepped"); err != nil {
 		return err
 	}
 	for _, r := range results {
 		for _, s := range r.Scores {
-			if _, err := fmt.Fprintf(w, "%s,%d,%s,%.6f,%.6f,%.6f,%.6f,%.6f,%d,%d,%.6f\n", r.Stream, r.Seed, s.Name,
-				s.TTFT, s.Cost, s.Covered, s.Windows, s.Bias, s.Openings, s.Lengths, s.Open); err != nil {
+			if _, err := fmt.Fprintf(w, "%s,%d,%s,%.6f,%.6f,%.6f,%.6f,%.6f,%d,%d,%.6f,%d,%.6f\n", r.Stream, r.Seed, s.Name,
+				s.TTFT, s.Cost, s.Covered, s.Windows, s.Bias, s.Openings, s.Lengths, s.Open, s.Steps,
+				s.Stepped); err != nil {
 				return err
 			}
 		}

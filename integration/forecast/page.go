@@ -168,12 +168,14 @@ mirror of what was sent.
 
 // least says what no way can be better than.
 func (p Page) least(w io.Writer) {
-	fmt.Fprint(w, "## What chance leaves\n\nNo forecast can be expected to be better than this. Of first tokens: a "+
-		"task waits for the end of the step that\nits engine is at, and where all that is in the step answers, nothing "+
-		"tells a hub where that stands: off by a\nquarter of the step on the mean, with all else known. Of cost: "+
-		"lengths of answers are drawn, and who knows how,\nthe median of the role, and the session's answers "+
-		"before, is off by so much with the guess that errs least. By\nseed; -: lengths are recorded.\n\n")
-	heading(w, "stream", "seed", "first token: chance", "`"+asHub+"`", "cost: chance", "`"+asHub+"`")
+	fmt.Fprint(w, "## What chance leaves\n\nOf first tokens: a task waits for the end of the step that its engine "+
+		"is at. Who knows all else, but not where that\nstands, is off by so much where all that is in the step answers: "+
+		"by a quarter of it on the mean. `hub` hears where\nsteps end, as an answer ends with one, and counts on from "+
+		"there: it may err less. The engines of these streams\nalways take the same for a step with the same tasks in "+
+		"it; where that varies, less is known. Of cost: lengths of\nanswers are drawn, and who knows how, the median of "+
+		"the role, and the session's answers before, is off by so much\nwith the guess that errs least; no forecast can "+
+		"be expected to be better than that. By seed; -: lengths are\nrecorded.\n\n")
+	heading(w, "stream", "seed", "first token: step not known", "`"+asHub+"`", "cost: chance", "`"+asHub+"`")
 	for _, r := range p.Results {
 		for _, s := range r.Scores {
 			if s.Name != asHub {
@@ -231,13 +233,15 @@ func (p Page) intervals(w io.Writer) {
 
 func (p Page) gates(w io.Writer) {
 	fmt.Fprint(w, "## Gates\n\nHow often the gates of a hub and of `gated` opened in a stream, and the share of tasks for "+
-		"which that of first tokens was open.\n\n")
-	heading(w, "stream", "seed", "way", "first tokens", "open", "lengths of answers")
+		"which that of first tokens was open;\nand how often a hub began to forecast first tokens by the steps of "+
+		"engines in place of its lines, and the share of\ntasks that it did for. It does so while that errs less.\n\n")
+	heading(w, "stream", "seed", "way", "first tokens", "open", "lengths of answers", "by steps", "share")
 	for _, r := range p.Results {
 		for _, s := range r.Scores {
 			if s.Name == asHub || s.Name == "gated" {
 				row(w, "`"+r.Stream+"`", fmt.Sprint(r.Seed), "`"+s.Name+"`", fmt.Sprint(s.Openings),
-					fmt.Sprintf("%.2f", s.Open), fmt.Sprint(s.Lengths))
+					fmt.Sprintf("%.2f", s.Open), fmt.Sprint(s.Lengths), fmt.Sprint(s.Steps),
+					fmt.Sprintf("%.2f", s.Stepped))
 			}
 		}
 	}
