@@ -104,6 +104,7 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&Task{Client: "a.b"}, "client"},
 		{&Task{ID: strings.Repeat("x", MaxID+1)}, "task"},
 		{&Task{Kind: "poem"}, "kind"},
+		{&Task{Failover: "maybe"}, `failover: "maybe" is none of off; it may be left out`},
 		{&Task{Reply: "_INBOX.someone"}, "reply"},
 		{&Task{DeadlineMS: -5}, "deadline_ms"},
 		{&Task{Role: "a\x00b"}, "does not print"},

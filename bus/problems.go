@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -143,9 +144,14 @@ func (p *problems) share(field string, x float64) {
 }
 
 func (p *problems) oneOf(field, s string, words ...string) {
-	if !slices.Contains(words, s) {
-		// a copy, so that words need not be allocated where all is well
-		p.add("%s: %.40q is none of %q", field, s, slices.Clone(words))
+	if slices.Contains(words, s) {
+		return
+	}
+	said := slices.Clone(words) // a copy, so that words need not be allocated where all is well
+	if some := slices.DeleteFunc(said, func(w string) bool { return w == "" }); len(some) < len(words) {
+		p.add("%s: %.40q is none of %s; it may be left out", field, s, strings.Join(some, ", "))
+	} else {
+		p.add("%s: %.40q is none of %s", field, s, strings.Join(some, ", "))
 	}
 }
 

@@ -31,8 +31,12 @@ func TestTheLinesOfTheAPI(t *testing.T) {
 	}
 	said := map[string]int{}
 	for _, l := range lines {
-		client, verb, subject, text := cmp.Or(l[1], "dev"), l[2], l[3], l[4]
-		nc := rawAs(t, m, client)
+		who, verb, subject, text := cmp.Or(l[1], "dev"), l[2], l[3], l[4]
+		role := bus.RoleClient
+		if who == "operator" {
+			role = bus.RoleOperator
+		}
+		nc := rawOf(t, m, role, bus.IDs{Name: who})
 		said[verb]++
 		switch verb {
 		case "request":

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,20 +58,45 @@ func (s *Server) routes() http.Handler {
 	}
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.refuse(w, refuse(openai.CodeNoEndpoint, "%.20s %.100s is not served here: there are POST "+
-			"/v1/chat/completions, /v1/completions, /v1/responses, /v1/quote and "+
-			"/v1/sessions/SESSION/end, GET /v1/models, /v1/balance and /v1/streams/TASK",
-			r.Method, r.URL.Path))
+		s.refuse(w, noEndpoint(r))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 { // net/http waits for the rest of a body that nobody has read
 			http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.c.BodyWithin))
 		}
+		if len(r.TransferEncoding) > 0 { // a Content-Length beside it might have told a proxy of another end
+			w.Header().Set("Connection", "close")
+		}
+		tidy(r.URL)
 		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 			c.begin()
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+func noEndpoint(r *http.Request) *refusal {
+	return refuse(openai.CodeNoEndpoint, "%.20s %.100s is not served here: there are POST "+
+		"/v1/chat/completions, /v1/completions, /v1/responses, /v1/quote and "+
+		"/v1/sessions/SESSION/end, GET /v1/models, /v1/balance and /v1/streams/TASK", r.Method, r.URL.Path)
+}
+
+// tidy leaves out slashes too many, as a base URL that ends with one brings them. Those within a name, which
+// are escaped, stay.
+func tidy(u *url.URL) {
+	if !strings.Contains(u.Path, "//") && !strings.HasSuffix(u.Path, "/") {
+		return
+	}
+	p := u.EscapedPath()
+	for strings.Contains(p, "//") {
+		p = strings.ReplaceAll(p, "//", "/")
+	}
+	if len(p) > 1 {
+		p = strings.TrimSuffix(p, "/")
+	}
+	if plain, err := url.PathUnescape(p); err == nil {
+		u.Path, u.RawPath = plain, p
+	}
 }
 
 func (s *Server) count(what func(*Stats)) {
@@ -88,6 +114,9 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 
 // admit says whose key a request came with.
 func (s *Server) admit(r *http.Request) (*key, error) {
+	if n := len(r.Header["Authorization"]); n > 1 {
+		return nil, refuse(openai.CodeInvalidKey, "header Authorization: given %d times", n)
+	}
 	address, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		address = r.RemoteAddr
@@ -299,9 +328,21 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) (
 			return nil, refuse(bus.CodeTooLarge, "the body has more than %d bytes", bus.MaxBody)
 		case err != nil:
 			w.Header().Set("Connection", "close")
-			return nil, refuse(bus.CodeBadRequest, "the body did not come whole within %v", s.c.BodyWithin)
+			return nil, s.noBody(err)
 		}
 	}
+}
+
+// noBody says why a body cannot be read.
+func (s *Server) noBody(err error) *refusal {
+	var late net.Error
+	switch {
+	case errors.As(err, &late) && late.Timeout():
+		return refuse(bus.CodeBadRequest, "the body did not come whole within %v", s.c.BodyWithin)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return refuse(bus.CodeBadRequest, "the body broke off before its end")
+	}
+	return refuse(bus.CodeBadRequest, "the body's chunks are malformed, or it broke off")
 }
 
 // keptKey names an answer that can be read again: to its own key alone.
@@ -309,6 +350,9 @@ type keptKey struct{ key, answer string }
 
 // resumeHeader asks for a stream that can be gone on with.
 const resumeHeader = "X-Souk-Resume"
+
+// idempotencyKey names a request that is served once however often it comes.
+const idempotencyKey = "Idempotency-Key"
 
 // ask starts an answer, or finds the one that was asked for already by the very body that came. data is what
 // the market is asked. response is not nil where the answer is to be written as one.
@@ -331,7 +375,10 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, re
 		shape: openai.Shape{Kind: kind, Model: asked.Model, Created: time.Now().Unix(), Usage: asked.Usage,
 			IDs: asked.IDs}}
 	trace := bus.TraceOf(bus.Header(r.Header))
-	if once := r.Header.Get("Idempotency-Key"); once != "" {
+	if all := r.Header[idempotencyKey]; len(all) > 1 {
+		return nil, twice(idempotencyKey, all)
+	}
+	if once := r.Header.Get(idempotencyKey); once != "" {
 		sum := sha256.Sum256([]byte(about.ID + "\x00" + once))
 		a.again, a.kept, a.bodyHash = true, true, sha256.Sum256(append(came, r.Pattern...))
 		a.shape.ID = "once-" + hex.EncodeToString(sum[:20])
@@ -358,6 +405,9 @@ func terms(h http.Header) (header bus.Header, resume bool, err error) {
 			continue
 		}
 		if strings.EqualFold(name, resumeHeader) {
+			if len(values) > 1 {
+				return nil, false, twice(resumeHeader, values)
+			}
 			if resume = strings.EqualFold(values[0], "on"); !resume && !strings.EqualFold(values[0], "off") {
 				return nil, false, refuse(bus.CodeBadRequest, "header %s: %.40q is neither on nor off",
 					resumeHeader, values[0])
@@ -370,6 +420,11 @@ func terms(h http.Header) (header bus.Header, resume bool, err error) {
 		header[name] = values
 	}
 	return header, resume, nil
+}
+
+// twice refuses a header of which it is not known what was meant.
+func twice(name string, values []string) *refusal {
+	return refuse(bus.CodeBadRequest, "header %s: given %d times", name, len(values))
 }
 
 func begins(name, with string) bool {
@@ -467,6 +522,9 @@ func (s *Server) admitAnswer(a *answer, room *share) (*answer, error) {
 
 // resume goes on with a stream of which the client has a part.
 func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *key) error {
+	if r.Method != http.MethodGet { // HEAD would take the stream away from who reads it
+		return noEndpoint(r)
+	}
 	if r.ContentLength != 0 { // while it is not read, nobody sees that its sender leaves
 		w.Header().Set("Connection", "close")
 		return refuse(bus.CodeBadRequest, "a stream is asked for without a body")

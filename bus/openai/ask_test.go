@@ -119,6 +119,19 @@ func TestWhatIsNotAsked(t *testing.T) {
 	}
 }
 
+// A list of prompts that is too long is told so, not that it is no list.
+func TestTooManyPromptsAreToldApart(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"prompt":["1","2","3","4","5","6","7","8","9"]}`: "more than 8 prompts",
+		`{"prompt":["1",2]}`: "token ids are not taken",
+	} {
+		if _, no := Ask([]byte(body), nil, "dev", bus.KindCompletion); no == nil ||
+			no.Code != bus.CodeUnsupportedField || !strings.Contains(no.Message, want) {
+			t.Errorf("%s: %v", body, no)
+		}
+	}
+}
+
 // Whatever the bytes are, tasks that come of them have bodies that the door judges by itself.
 func FuzzAsk(f *testing.F) {
 	f.Add([]byte(`{"n":2,"prompt":["a","b"],"seed":7,"souk":{"terms":{"max_price":0.6}}}`), true)

@@ -319,8 +319,11 @@ func (b *body) onePrompt(v Span) Span {
 			b.prompts, b.promptAll, v = items, v, items[0]
 		case len(items) == 1 && b.data[items[0].From] == '"':
 			return items[0]
-		case len(items) > 0 && b.data[items[0].From] != '"':
+		case len(items) > 0 && (b.data[items[0].From] != '"' || b.several && !allOf(items, text)):
 			b.refuse(unsupported("prompt: token ids are not taken; send text"))
+		case b.several && len(items) > MaxAnswers:
+			b.refuse(unsupported("prompt: more than %d prompts; send the others in another request",
+				MaxAnswers))
 		case len(items) > 1:
 			b.refuse(unsupported("prompt: several prompts in one task; send as many tasks"))
 		default:

@@ -71,7 +71,18 @@ func (t *Treasury) budget(req *bus.FundsRequest) error {
 	}
 	u := ledger.Budget{Client: req.To, Of: req.Client, Every: req.Every, Number: 1, Amount: req.Amount}
 	has, ok := t.book.Allowance(req.To)
+	_, rich := t.book.Prepaid(req.To)
+	of, within := t.book.Allowance(req.Client)
 	switch {
+	case !slices.Contains([]string{"", ledger.EveryDay, ledger.EveryWeek, ledger.EveryMonth}, req.Every):
+		return refuse(bus.CodeBadRequest, "every: %.40q is no period: say day, week or month, or leave it out "+
+			"for a budget that is given once", req.Every)
+	case within:
+		return refuse(bus.CodeBadRequest, "client %s has a budget of %s's money itself: make one of %s's",
+			req.Client, of.Of, of.Of)
+	case rich && !ok:
+		return refuse(bus.CodeBadRequest, "to: client %s has had money of its own: a budget is for a new client",
+			req.To)
 	case ok:
 		if u.Number = has.Number + 1; u.Amount == 0 {
 			u.Every = has.Every
@@ -90,6 +101,33 @@ func (t *Treasury) budget(req *bus.FundsRequest) error {
 	t.endErrand(req.To)
 	t.begin(req.To)
 	return nil
+}
+
+// given says of money that was paid to a client why that cannot be: a budget's client gets its budget alone.
+func (t *Treasury) given(client string, err error) error {
+	a, ok := t.book.Allowance(client)
+	if !ok || bus.CodeOf(err) != bus.CodeBadRequest {
+		return err
+	}
+	return refuse(bus.CodeBadRequest, "client %s has a budget of %s's money, and is given nothing else: pay in "+
+		"for %s, or make it a larger budget", client, a.Of, a.Of)
+}
+
+// ofBudget says of a client with a budget, which nobody pays in for, whose money it has and when it has more.
+func (t *Treasury) ofBudget(client string) string {
+	a, ok := t.book.Allowance(client)
+	next := ledger.NextPeriod(a.Every, t.now)
+	switch {
+	case !ok:
+		return ""
+	case a.Ended:
+		return ", whose budget of " + a.Of + "'s money has ended"
+	case a.Due > 0:
+		return ", a budget of " + a.Of + "'s money, who lacks " + a.Due.String() + " credits for it"
+	case next.IsZero():
+		return ", a budget of " + a.Of + "'s money, given once"
+	}
+	return ", a budget of " + a.Of + "'s money, filled up again on " + next.Format(time.DateOnly)
 }
 
 // tend does for all budgets what is due.

@@ -1,6 +1,7 @@
 package treasury
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -318,6 +319,39 @@ func TestTheEndOfABudget(t *testing.T) {
 	b.alive("h")
 	b.replies("h", 0, 0)
 	b.has(map[string]int{"ann": 985, "ann-k": 0})
+	b.audited()
+}
+
+// Whoever asks for what a budget cannot do is told why, and what can be done, in words of its own.
+func TestWhatIsSaidOfBudgets(t *testing.T) {
+	b := newBank(t)
+	b.aBudget()
+	b.put(bus.OpDeposit, bus.FundsRequest{ID: "e", Client: "eve", Amount: 1})
+	b.alive("h")
+	for i, c := range []struct {
+		op   string
+		req  bus.FundsRequest
+		want string
+	}{
+		{bus.OpDeposit, bus.FundsRequest{Client: "ann-k", Amount: 1}, "given nothing else: pay in for ann"},
+		{bus.OpMove, bus.FundsRequest{Client: "ann", To: "ann-k", Amount: 1},
+			"given nothing else: pay in for ann"},
+		{bus.OpBudget, bus.FundsRequest{Client: "ann", To: "ann-l", Every: "year", Amount: 1},
+			`every: "year" is no period: say day, week or month`},
+		{bus.OpBudget, bus.FundsRequest{Client: "ann", To: "eve", Amount: 1}, "has had money of its own"},
+		{bus.OpBudget, bus.FundsRequest{Client: "ann-k", To: "ann-l", Amount: 1}, "make one of ann's"},
+		{bus.OpAllot, bus.FundsRequest{Client: "ann-k", Hub: "h", Domain: "of-h", Amount: 101, Least: 101},
+			"a budget of ann's money, filled up again on 2027-02-02; hub h needs"},
+	} {
+		c.req.ID = "q" + string(rune('0'+i))
+		b.put(c.op, c.req)
+		all := b.heard[c.req.ID]
+		if len(all) != 1 || !strings.Contains(all[0].Message, c.want) ||
+			strings.Contains(all[0].Message, "(I") {
+			t.Errorf("%s: %+v, want %q", c.op, all, c.want)
+		}
+	}
+	b.has(map[string]int{"ann": 900, "ann-k": 100, "eve": 1})
 	b.audited()
 }
 

@@ -425,8 +425,8 @@ func (t *Treasury) insufficient(req *bus.FundsRequest, hubs string) error {
 	case req.Hub == "":
 		who = "the payout takes"
 	}
-	return refuse(bus.CodeInsufficientFunds, "client %s has %s credits left with the treasury; %s %s%s",
-		req.Client, prepaid, who, need(req), hubs)
+	return refuse(bus.CodeInsufficientFunds, "client %s has %s credits left with the treasury%s; %s %s%s",
+		req.Client, prepaid, t.ofBudget(req.Client), who, need(req), hubs)
 }
 
 // names says what the hubs of a round keep, what they may have if they need not be asked, and which of them

@@ -229,7 +229,7 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 	case bus.OpDeposit:
 		err := t.apply(ledger.NewDeposit(req.ID, req.Client, req.Amount, "", t.salt()))
 		t.came(req.Client)
-		return err
+		return t.given(req.Client, err)
 	case bus.OpPayout, bus.OpMove:
 		return t.payout(op, req, to)
 	case bus.OpBudget:
@@ -357,7 +357,7 @@ func (t *Treasury) pay(op string, req *bus.FundsRequest) error {
 	if err == nil {
 		t.richer = append(t.richer, req.To)
 	}
-	return err
+	return t.given(req.To, err)
 }
 
 // allot grants a hub some of a client's money. What is missing is looked for at other hubs first, if a task
