@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Chance alone begins no regime, or seldom, however few the slots are: at eight tenths of what they serve, each
-// for twenty hours, tasks of ten seconds, or of a minute, in many of which no task ends and in others only
-// short ones do.
+// Chance alone begins no regime, or seldom, however few the slots are: at eight tenths of what they serve,
+// each for twenty hours, tasks of ten seconds, or of a minute, in many of which no task ends and in others
+// only short ones do.
 func TestChanceIsNoRegime(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
