@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"souk/agentd"
 	"souk/bus"
 	"souk/hub"
 	"souk/integration/fleet"
@@ -15,8 +16,9 @@ import (
 
 // everyPolicy has a fleet run every runtime policy that there is: in its first domain those that place tasks
 // fairly and learn who comes back, in the second those that place by prompts and answers and compute ahead,
-// and in both seats, touches and shadows, which the hubs' own clients pay, tolls that follow the regime, and
-// patterns that are looked for in answers.
+// and in both seats, touches and shadows, which the hubs' own clients pay, and tolls that follow the regime.
+// Engines serve two adapters beside their model, of which one is ready at a time, and in answers patterns are
+// looked for.
 func everyPolicy(p *fleet.Plan) {
 	p.Hub = `  seats: {sessions: true, touches: true}
   quality: {shadow: 0.02}
@@ -25,7 +27,8 @@ func everyPolicy(p *fleet.Plan) {
 `
 	p.HubOf = map[string]string{p.Domains[0]: "  policies: {place: fair, keep: kvcache}\n",
 		p.Domains[1]: "  policies: {place: pd, keep: ahead}\n"}
-	p.Agentd = `  policies: {guard: patterns}
+	p.Adapters = []string{"law", "tax"}
+	p.Agentd = `  policies: {guard: patterns, adapter: next}
   patterns:
     - {name: cut, pattern: '(?i)market [a-z]{1,12}', action: cut}
     - {name: flag, pattern: '(?i)the', action: flag}
@@ -48,7 +51,11 @@ func everyPolicy(p *fleet.Plan) {
 // own.
 func hint(t *bus.Task, random *rand.Rand) {
 	roles := []string{"planner", "reader", "writer", "critic"}
-	t.Role, t.Next = roles[random.IntN(4)], roles[random.IntN(4)]
+	k := random.IntN(4)
+	t.Role, t.Next = roles[k], roles[random.IntN(4)]
+	if random.IntN(8) > 0 { // a role has a model of its own, nearly always
+		t.Model = []string{fleet.Model, "law", "tax", fleet.Model}[k]
+	}
 	t.BackMS = random.Int64N(10_000)
 	t.Parent = fmt.Sprintf("s-%d", random.IntN(500))
 	t.SessionEnd = random.IntN(8) == 0
@@ -62,6 +69,9 @@ func (r *Report) policies(ctx context.Context, f *fleet.Fleet, o Options) error 
 	r.Effects = map[string]int64{}
 	var errs []error
 	for _, p := range f.Parts() {
+		if strings.HasPrefix(p.Name, "agentd-") {
+			errs = append(errs, r.adapters(ctx, p))
+		}
 		if !strings.HasPrefix(p.Name, "hub-") {
 			continue
 		}
@@ -77,6 +87,25 @@ func (r *Report) policies(ctx context.Context, f *fleet.Fleet, o Options) error 
 			r.Effects[x.Policy+" wanted"] += x.Wanted
 			if !x.Off.IsZero() {
 				errs = append(errs, fmt.Errorf("%s: policy %s is off: %s", p.Name, x.Policy, x.Why))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// adapters notes what the policy of a node's adapters did. One that is off is an error.
+func (r *Report) adapters(ctx context.Context, p *fleet.Part) error {
+	var s agentd.Stats
+	if err := p.Stats(ctx, &s); err != nil {
+		return err
+	}
+	var errs []error
+	for _, a := range s.Agents {
+		r.Effects["adapters loaded"] += a.Loads
+		for _, x := range a.Policies {
+			r.Effects[x.Policy+" wanted"] += x.Wanted
+			if !x.Off.IsZero() {
+				errs = append(errs, fmt.Errorf("%s: policy %s is off: %s", a.Agent, x.Policy, x.Why))
 			}
 		}
 	}
