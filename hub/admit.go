@@ -55,7 +55,7 @@ func (n *Node) admit(m *bus.Task) error {
 	}
 	if r := n.judgeRoom(t); r != nil {
 		if r.Code == bus.CodeNoRoom {
-			n.regimes.watch.Came()
+			n.regimes.watch.Came(n.nano)
 			n.regimes.watch.Turned()
 		}
 		return n.refuseWith(m, r)

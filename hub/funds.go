@@ -40,8 +40,8 @@ func (n *Node) fund(t *task, need market.Credits) {
 // enqueue lets a funded task wait for a slot.
 func (n *Node) enqueue(t *task) {
 	n.wait(t, 1)
-	if t.only == nil && t.moves == 0 {
-		n.regimes.watch.Came()
+	if t.only == nil && t.moves == 0 && t.refusals == 0 {
+		n.regimes.watch.Came(n.nano)
 	}
 	t.free = t.state == fresh && n.waiting <= n.freeSlots(n.waiting)
 	t.state = waiting

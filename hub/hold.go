@@ -250,12 +250,12 @@ func (n *Node) voided(h *hold, code bus.Code) bool {
 	}
 	count(n.stats.Voids, code)
 	n.hearFailed(h)
-	n.close(h)
+	n.close(h, h.state.taken())
 	return true
 }
 
-// close forgets an ended hold and frees its agent's slot.
-func (n *Node) close(h *hold) {
+// close forgets an ended hold and frees its agent's slot, which the task had unless its agent never took it.
+func (n *Node) close(h *hold, had bool) {
 	delete(n.holds, h.id)
 	if h.again > 0 { // this turn may be about to dispatch it again
 		for i := range n.out.Dispatches {
@@ -268,7 +268,7 @@ func (n *Node) close(h *hold) {
 	}
 	n.timers.set(&h.timer, time.Time{})
 	a := h.agent
-	if h.task.only == nil {
+	if h.task.only == nil && had {
 		n.regimes.watch.Ended(n.now.Sub(h.sent))
 	}
 	a.queue.Ended(h.queued, 0)
@@ -433,7 +433,7 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	}
 	n.hearServed(h, c)
 	n.noteServed(h, c)
-	n.close(h)
+	n.close(h, true)
 	n.stats.captured(s, h, c, cost)
 	n.noteAnswer(h, c, cost)
 	n.explored(h, c)

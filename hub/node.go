@@ -303,7 +303,6 @@ func (n *Node) Tick(now time.Time) {
 // at hand before calling it, so that tasks that came together are cleared together.
 func (n *Node) Ready() Ready {
 	if n.leading {
-		n.observe()
 		before := n.stats.Rounds
 		for again := true; again; again = n.sow() || n.roam() {
 			for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots(n.batch.Len())) {
@@ -311,6 +310,7 @@ func (n *Node) Ready() Ready {
 			}
 		}
 		n.out.Rounds = int(n.stats.Rounds - before)
+		n.observe()
 		n.policyFaults()
 		n.report()
 		n.out.Wake = n.wake()

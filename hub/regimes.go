@@ -19,6 +19,9 @@ type regimes struct {
 	done  []finished // that were served last, the oldest at the index next
 	next  int
 	roomy []*agent // scratch
+
+	unserved   int   // tasks that ended unserved at unservedAt, by Node.nano
+	unservedAt int64 // for which roomy is still what it was
 }
 
 // finished is a task that was served, for [Node.Window].
@@ -47,8 +50,8 @@ func (n *Node) params() regime.Params {
 // mostWaiting is how many of those who wait a reading looks at, as evenly as it can: 1 ms.
 const mostWaiting = 256
 
-// observe reads the signals where it is time. It is asked before rounds, and a hub says its status once a
-// second, so it is seldom asked late.
+// observe reads the signals where it is time. It is asked after rounds, so that who waits then is not about
+// to have a slot that has just come free; a hub says its status once a second, so it is seldom asked late.
 func (n *Node) observe() {
 	w := n.regimes.watch
 	if !w.Due(n.nano) {
@@ -78,13 +81,13 @@ func (n *Node) waitForSlots(w *regime.Watch) {
 			w.Waits(n.now.Sub(arrived), 0, n.idleFirst(t), every)
 		}
 	})
-	clear(n.regimes.roomy)
 }
 
 // findRoomy finds the agents that have a slot free, for kept.
 func (n *Node) findRoomy() {
 	x := &n.regimes
-	x.roomy = x.roomy[:0]
+	clear(x.roomy)
+	x.roomy, x.unserved = x.roomy[:0], 0
 	for _, a := range n.roster {
 		if a.free(n) > 0 {
 			x.roomy = append(x.roomy, a)
@@ -260,15 +263,25 @@ func (n *Node) regimeSets(r *market.Round, all []ledger.Set) []ledger.Set {
 // was too small to win one are among them: who of those that wait has the slots follows bids, how many wait
 // for how long does not, and where overload shows in nothing else it shows in them. One that could have a
 // slot, and finds that dear, was not kept waiting.
+//
+// Many may end at once, and agents be many: the slots that are free are found once for all of them, and of
+// more than mostWaiting every second is looked at, of twice as many every fourth, and so on.
 func (n *Node) noteUnserved(t *task, code bus.Code) {
 	if t.only != nil || code != bus.CodeNoRoom && code != bus.CodeOutbid {
 		return
 	}
-	n.findRoomy()
-	if n.kept(t) {
-		n.regimes.watch.Missed(n.now.Sub(t.arrived), n.idleFirst(t))
+	x := &n.regimes
+	if x.unserved == 0 || x.unservedAt != n.nano {
+		n.findRoomy()
+		x.unserved, x.unservedAt = 0, n.nano
 	}
-	clear(n.regimes.roomy)
+	every := 1
+	for x.unserved >= every*mostWaiting {
+		every *= 2
+	}
+	if x.unserved++; x.unserved%every == 0 && n.kept(t) {
+		x.watch.Missed(n.now.Sub(t.arrived), n.idleFirst(t), every)
+	}
 }
 
 // rho is how many tokens the tasks that run and wait have with their expected answers, by those that the
@@ -297,11 +310,15 @@ type RegimeStats struct {
 	Temperature float64
 	Overlap     float64
 	Rho         float64 // tokens of tasks that run and wait, by those that caches hold
-	Readings    []regime.Reading
+	// tasks a second that the slots serve at most; 0: not known. And what speaks for twice as many, by what
+	// is enough, see [regime.Watch.Serves].
+	Serves, Evidence float64
+	Readings         []regime.Reading
 }
 
 func (n *Node) regimeStats() RegimeStats {
 	s, p := n.Regime(), n.params()
+	serves, evidence := n.regimes.watch.Serves()
 	return RegimeStats{State: s.String(), Level: int(s), Temperature: p.Temperature, Overlap: p.Overlap,
-		Rho: n.rho(), Readings: n.regimes.watch.Readings()}
+		Rho: n.rho(), Serves: serves, Evidence: evidence, Readings: n.regimes.watch.Readings()}
 }

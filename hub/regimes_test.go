@@ -243,3 +243,138 @@ func TestWhoIsOutbidCounts(t *testing.T) {
 		}
 	}
 }
+
+// Who waits in a line waits, also where a reading comes with the end of a task, whose slot only the first of
+// them has a moment later.
+func TestAReadingThatComesWithAFreeSlot(t *testing.T) {
+	const slots = 40 // of few slots it would be chance
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", slots, 0.9, card(1, 1, 4))
+	h.n.observe() // begins an interval
+	var runs []bus.Dispatch
+	for i := range slots {
+		id := fmt.Sprint("r-", i)
+		h.must(h.step(h.task("ann", id)))
+		runs = append(runs, h.take("ann", id))
+		h.accept(runs[i])
+	}
+	for i := range 10 {
+		h.must(h.step(h.task("bob", fmt.Sprint("t-", i), inNoHurry)))
+	}
+	h.pass(4 * time.Second)
+	h.must(h.summary("a-1", 1, func(s *bus.Summary) { s.InFlight = slots }))
+	h.now = h.now.Add(2 * time.Second) // a reading is due
+	h.must(h.step(completion("a-1", runs[0], market.Usage{Prompt: 100, Output: 20})))
+	if got := h.running(); !strings.Contains(got, "bob/") {
+		t.Fatalf("running %q", got)
+	}
+	if _, mean := h.n.regimes.watch.Reading(regime.Slowdown); mean < 5 {
+		t.Errorf("mean %.2f, where nine tasks wait for six seconds", mean)
+	}
+}
+
+// A dispatch that its agent refuses is no load: the task came once, and had no slot until an agent took it.
+func TestARefusedDispatchIsNoLoad(t *testing.T) {
+	play := func(refuse bool) (s RegimeStats) {
+		h := newHouse(t, nil)
+		for _, id := range []string{"a-1", "a-2"} {
+			h.join(id, "llama", 4, 0.9, card(1, 1, 4))
+		}
+		type running struct {
+			d  bus.Dispatch
+			at time.Time
+		}
+		var runs []running
+		refused := map[string]bool{}
+		evidence := 0.0
+		for i := range 600 { // tenths of a second, of which every third has a task: 3.3 a second
+			if i%3 == 0 {
+				h.must(h.step(h.task("ann", fmt.Sprint("t-", i), inNoHurry)))
+			}
+			for len(h.dispatched) > 0 {
+				d := h.dispatched[0]
+				h.dispatched = h.dispatched[1:]
+				if refuse && !refused[d.Task.ID] {
+					refused[d.Task.ID] = true
+					h.pass(2 * time.Millisecond) // the agent is not next door
+					h.refuse(d, bus.CodeNoSlot)
+					continue
+				}
+				h.accept(d)
+				runs = append(runs, running{d, h.now.Add(2 * time.Second)})
+			}
+			h.pass(100 * time.Millisecond)
+			for len(runs) > 0 && !runs[0].at.After(h.now) {
+				d := runs[0].d
+				runs = runs[1:]
+				h.must(h.n.Step(h.now, completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 20})))
+			}
+			for _, a := range []string{"a-1", "a-2"} {
+				h.must(h.summary(a, uint64(i+1),
+					func(s *bus.Summary) { s.InFlight = len(h.n.lookup(a).holds) }))
+			}
+			s = h.n.Stats().Regime
+			evidence = max(evidence, s.Evidence)
+		}
+		s.Evidence = evidence
+		return s
+	}
+	calm, refused := play(false), play(true)
+	if calm.Serves < 3.8 || calm.Serves > 4.2 || refused.Serves < 3.8 || refused.Serves > 4.2 {
+		t.Errorf("eight slots of two seconds serve %.2f tasks a second, %.2f where agents refuse each once",
+			calm.Serves, refused.Serves)
+	}
+	if refused.Evidence > calm.Evidence+0.2 {
+		t.Errorf("evidence for more than is served comes to %.2f, to %.2f where agents refuse each once",
+			calm.Evidence, refused.Evidence)
+	}
+}
+
+// Tasks that end unserved at once cost little more where agents are many, also where none of these suits
+// them; and they are counted as many as they are.
+func TestManyThatEndAtOnceAreNotEachHeldAgainstEveryAgent(t *testing.T) {
+	const tasks = 20_000
+	play := func(agents int) (took time.Duration, read float64) {
+		h := newHouse(t, nil)
+		for i := range agents {
+			h.join(fmt.Sprint("a-", i), "llama", 1, 0.9, card(1, 1, 4))
+		}
+		h.join("b", "qwen", 1, 0.9, card(1, 1, 4))
+		h.n.observe() // begins an interval
+		qwen := func(m *bus.Task) { m.Model = "qwen" }
+		h.must(h.step(h.task("ann", "runs", qwen)))
+		h.accept(h.take("ann", "runs"))
+		h.must(h.step(h.task("bob", "waits", inNoHurry, qwen)))
+		h.pass(4 * time.Second)
+		waits := h.n.known[taskKey{"bob", "waits"}]
+		if waits == nil || waits.state != waiting {
+			t.Fatal("nobody waits")
+		}
+		took = time.Hour
+		for range 3 {
+			began := time.Now()
+			for range tasks {
+				h.n.noteUnserved(waits, bus.CodeNoRoom)
+			}
+			took = min(took, time.Since(began))
+			h.n.nano++
+		}
+		for range 100 {
+			h.n.regimes.watch.Served(0, time.Millisecond, time.Millisecond)
+		}
+		h.n.batch.Remove(waits) // the reading is of those that are gone alone
+		h.n.nano += int64(2 * time.Second)
+		h.n.observe()
+		_, read = h.n.regimes.watch.Reading(regime.Slowdown)
+		return took, read
+	}
+	few, one := play(1)
+	many, all := play(1000)
+	t.Logf("%d tasks take %v beside one agent, and %v beside a thousand", tasks, few, many)
+	if many > 20*few+20*time.Millisecond {
+		t.Errorf("%d tasks that end at once take %v, and %v beside a thousand agents", tasks, few, many)
+	}
+	if one != all || one < 5 {
+		t.Errorf("they are read as %.1f beside one agent, and %.1f beside a thousand", one, all)
+	}
+}

@@ -129,7 +129,7 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 // replayEnd ends a hold as it ended then, and says nothing of it to anyone.
 func (n *Node) replayEnd(p *ledger.Past) {
 	h := n.holds[ledger.HoldID(n.cfg.Journal, p.Hold.Round, p.Hold.Slot)]
-	n.close(h)
+	n.close(h, p.Capture != nil)
 	var r *bus.Result
 	if p.Capture != nil {
 		r = n.paid(h, p.Capture)

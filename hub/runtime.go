@@ -188,18 +188,24 @@ func (n *Node) judgePairs() {
 	s.pairs = kept
 }
 
-// owed asks the policy of [policy.Place] what clients are owed.
+// owed asks the policy of [policy.Place] what clients are owed that wait.
 func (n *Node) owed() (all []Owed) {
 	guard := n.runtime.host.Of(policy.Place)
 	if !guard.On(n.now) {
 		return nil
 	}
 	var items []runtimepolicy.Item
-	for client := range n.purses {
+	named := map[string]bool{}
+	n.batch.Each(func(t *task, _ time.Time) {
+		client := t.key.client
+		if t.only != nil || named[client] {
+			return
+		}
+		named[client] = true
 		all = append(all, Owed{Client: client})
 		items = append(items, runtimepolicy.Item{Kind: runtimepolicy.Share,
 			Client: runtimepolicy.IDOf(client)})
-	}
+	})
 	scores := make([]float64, len(items))
 	guard.Score(n.now, items, scores)
 	for i := range all {

@@ -465,3 +465,31 @@ func TestDeficitsAreShown(t *testing.T) {
 		t.Errorf("bob waits for one of two slots for two seconds, and is owed %+v", all)
 	}
 }
+
+// Of a thousand clients the policy is asked about those that wait.
+func TestWhoDoesNotWaitIsOwedNothing(t *testing.T) {
+	asked := map[runtimepolicy.ID]int{}
+	h := newHouse(t, nil)
+	h.n.runtime.host.Set(policy.Place, "spy", &spy{score: func(i runtimepolicy.Item) float64 {
+		if i.Kind != runtimepolicy.Share {
+			return 0
+		}
+		asked[i.Client]++
+		return 1
+	}})
+	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
+	for i := range 1000 {
+		client := fmt.Sprint("c-", i)
+		h.prepaid[client] = market.Credit
+		h.must(h.step(h.task(client, "t")))
+		h.serve(h.take(client, "t"), market.Usage{Prompt: 100, Output: 9})
+	}
+	for i := range 6 {
+		h.must(h.step(h.task("ann", fmt.Sprint("t", i))))
+	}
+	all := h.n.Stats().Owed
+	if len(asked) != 1 || asked[runtimepolicy.IDOf("ann")] != 1 || len(all) != 1 || all[0].Client != "ann" {
+		t.Errorf("asked about %d clients, %d times about ann, who waits; owed: %+v", len(asked),
+			asked[runtimepolicy.IDOf("ann")], all)
+	}
+}

@@ -52,7 +52,7 @@ type Stats struct {
 	Policies []policy.State // runtime policies, by where they are asked
 	Undone   int64          // effects that they wanted and nobody could do: see [Node.do]
 	Warmed   int64          // texts of roles that agents computed ahead for them
-	Owed     []Owed         // by the policy that shares slots: clients with most first, at most mostOwed
+	Owed     []Owed         // clients that wait, by the policy that shares slots; at most mostOwed
 
 	Open, Waiting, Holds int // now
 	Seats                SeatStats
@@ -63,7 +63,7 @@ type Stats struct {
 	Agents []AgentStats // sorted by name
 }
 
-// Owed is a client's deficit: it wanted and was due so many seconds of slots, and did not have them.
+// Owed is a client's deficit: it wanted and was due so many seconds of slots of late, and did not have them.
 type Owed struct {
 	Client  string
 	Seconds float64

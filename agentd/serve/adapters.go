@@ -9,41 +9,56 @@ import (
 	"souk/bus/policy"
 )
 
-// adapters is what agents of one engine have to do with each other, where a policy is to have adapters ready.
-// The first of them in the configuration has the policy.
+// adapters is what an agent has to do with the others of its engine, where a policy has adapters ready.
 type adapters struct {
-	first   *agent // that has the policy; nil: there is none
-	firsts  sync.Mutex
-	loading bool // of first, guarded by firsts: one of them has its adapter loaded
+	peers *peers // nil: there is no such policy
 	// ends this agent's load, if one is under way; guarded by the agent's lock
 	endLoad context.CancelFunc
+}
+
+// peers are the agents of one engine. The first of them that the engine was ready for has the policy: one
+// whose adapter the engine does not find waits for it, and must not keep the others from theirs.
+type peers struct {
+	sync.Mutex
+	first   *agent // nil: none is ready
+	loading bool   // one of them has its adapter loaded
 }
 
 // loadTakes bounds how long a token may take that is asked for to have an adapter ready.
 const loadTakes = 30 * time.Second
 
-// lead says of each agent which one has the policy of its engine.
-func (s *Server) lead() {
+// pair says of each agent which others have its engine.
+func (s *Server) pair() {
 	if s.cfg.Policies.Adapter == "" {
 		return
 	}
-	first := map[string]*agent{}
+	of := map[string]*peers{}
 	for _, a := range s.agents {
-		if first[a.cfg.Engine.URL] == nil {
-			first[a.cfg.Engine.URL] = a
+		if of[a.cfg.Engine.URL] == nil {
+			of[a.cfg.Engine.URL] = &peers{}
 		}
-		a.first = first[a.cfg.Engine.URL]
+		a.peers = of[a.cfg.Engine.URL]
 	}
+}
+
+// lead is the agent that has the policy, which is a where none has it yet.
+func (p *peers) lead(a *agent) *agent {
+	p.Lock()
+	defer p.Unlock()
+	if p.first == nil {
+		p.first = a
+	}
+	return p.first
 }
 
 // newCore is the agent's machine, with the policy of adapters where it is the one that has it.
 func (a *agent) newCore(info agentd.Info) *agentd.Agent {
-	limits := a.Server.cfg
-	if a.first != a {
-		limits.Policies.Adapter = ""
+	limits, tells := a.Server.cfg, false
+	if a.peers != nil && a.peers.lead(a) != a {
+		limits.Policies.Adapter, tells = "", true
 	}
 	core := agentd.NewAgent(a.cfg, limits, info, a.boot, a.secret)
-	if a.first != nil && a.first != a {
+	if tells {
 		core.Tells()
 	}
 	return core
@@ -54,7 +69,7 @@ func (a *agent) tell(heard []policy.Event) {
 	if len(heard) == 0 {
 		return
 	}
-	a.first.with(func(core *agentd.Agent) {
+	a.peers.lead(a).with(func(core *agentd.Agent) {
 		for _, e := range heard {
 			core.Overhear(e)
 		}
@@ -64,7 +79,7 @@ func (a *agent) tell(heard []policy.Event) {
 // do does what the policy wants: the agent that it names asks its engine for one token.
 func (a *agent) do(e *policy.Effect) {
 	for _, x := range a.agents {
-		if e.Kind == policy.Load && x.first == a && policy.IDOf(x.cfg.ID) == e.Agent {
+		if e.Kind == policy.Load && x.peers == a.peers && policy.IDOf(x.cfg.ID) == e.Agent {
 			x.beginLoad()
 			return
 		}
@@ -74,7 +89,7 @@ func (a *agent) do(e *policy.Effect) {
 
 // beginLoad has the agent's adapter loaded, unless another one of the engine's is.
 func (a *agent) beginLoad() {
-	alone := a.first.loads(true)
+	alone := a.peers.loads(true)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -89,7 +104,7 @@ func (a *agent) beginLoad() {
 		return
 	}
 	if alone {
-		defer a.first.loads(false)
+		defer a.peers.loads(false)
 	}
 }
 
@@ -104,11 +119,11 @@ func (a *agent) stopLoad() {
 
 // loads notes that one of the engine's agents has its adapter loaded, or that it is. It reports whether that
 // is news.
-func (a *agent) loads(on bool) (changed bool) {
-	a.firsts.Lock()
-	defer a.firsts.Unlock()
-	changed = a.loading != on
-	a.loading = on
+func (p *peers) loads(on bool) (changed bool) {
+	p.Lock()
+	defer p.Unlock()
+	changed = p.loading != on
+	p.loading = on
 	return changed
 }
 
@@ -120,7 +135,7 @@ func (a *agent) load(ctx context.Context, request *agentd.Request) {
 	a.endLoad = nil
 	heard := a.core.LoadOver(time.Now(), err)
 	a.mu.Unlock()
-	a.first.loads(false)
+	a.peers.loads(false)
 	if err != nil {
 		a.log.Debug("adapter not loaded", "err", err)
 	}

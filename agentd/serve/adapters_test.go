@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +71,49 @@ func TestTheNextAdapterIsLoaded(t *testing.T) {
 			o.close()
 		})
 	}
+}
+
+// An agent whose adapter the engine does not find waits for it, with the reason in its state, and is not
+// offered. The others of its engine have theirs loaded as if it were not there, also where it is the first.
+func TestOneMissingAdapterKeepsNoOtherFromTheirs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agents := []string{"lost", "law", "tax", "art"}
+		o := newTown(t, func(c *agentd.Config) {
+			c.Policies = policy.Params{Adapter: "next"}
+			a := c.Agents[0]
+			c.Agents = nil
+			for _, id := range agents {
+				a.ID, a.Model, a.Engine.Adapters = id, id, 1
+				c.Agents = append(c.Agents, a)
+			}
+		})
+		o.engine.set(func() { o.engine.info.Models = []string{"law", "tax", "art"} })
+		pass(10 * time.Second)
+		epoch := o.claimAll(agents[1:]...)
+		synctest.Wait()
+		for i := range 12 {
+			for _, agent := range agents[1:] {
+				d := dispatch(string(rune('a'+i)) + agent)
+				d.Epoch, d.Task.ID, d.Task.Session, d.Model = epoch, d.Hold, string(rune('a'+i)), agent
+				r, err := bustest.Hand(t.Context(), o.hub, "math", agent, d, nil)
+				if err != nil || r.Code != "" {
+					t.Fatal(r, err)
+				}
+				pass(200 * time.Millisecond)
+			}
+		}
+		loads := int64(0)
+		for _, a := range o.server.Stats().Agents[1:] {
+			loads += a.Loads
+		}
+		if loads <= 15 {
+			t.Errorf("%d adapters were loaded before their tasks came", loads)
+		}
+		if s := o.server.Stats().Agents[0]; s.State != "booting" || !strings.Contains(s.Why, `not "lost"`) {
+			t.Errorf("of the agent whose adapter is missing is said: %s, %q", s.State, s.Why)
+		}
+		o.close()
+	})
 }
 
 // One adapter is loaded at a time, none where the engine has no sequence free; what is not done is counted.

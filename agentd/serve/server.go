@@ -67,7 +67,7 @@ func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
 		a.Engine = a.Engine.WithDefaults()
 		s.agents = append(s.agents, newAgent(s, a))
 	}
-	s.lead()
+	s.pair()
 	return s, nil
 }
 

@@ -41,6 +41,8 @@ type clusterEngine struct {
 	Model   string  `yaml:"model"`
 	Profile string  `yaml:"profile"`
 	Speedup float64 `yaml:"speedup"`
+	// served beside the model, each under a name of its own
+	Adapters []string `yaml:"adapters"`
 }
 
 type clusterFlags struct {

@@ -287,11 +287,15 @@ func (c *cluster) engine(e clusterEngine) (*process, error) {
 	if e.Speedup == 0 {
 		e.Speedup = 1
 	}
+	var adapters []string
+	if len(e.Adapters) > 0 {
+		adapters = []string{"--lora-modules", strings.Join(e.Adapters, ",")}
+	}
 	return &process{
 		Part: parts.Part{Name: e.Name, Log: filepath.Join(c.dir, "log", e.Name+".log"),
-			Args: []string{filepath.Join(c.bin, "souk"), "engine", "--port", port, "--model", e.Model,
+			Args: append([]string{filepath.Join(c.bin, "souk"), "engine", "--port", port, "--model", e.Model,
 				"--profile", e.Profile,
-				"--speedup", strconv.FormatFloat(e.Speedup, 'g', -1, 64)},
+				"--speedup", strconv.FormatFloat(e.Speedup, 'g', -1, 64)}, adapters...),
 			Health: address, ReadyAt: "/health"},
 		endpoint: "http://" + address, within: 5 * time.Second,
 	}, nil

@@ -31,42 +31,76 @@ const (
 // ttft are the paper's 0.3 s and 2 s by its 55 ms; those of price and backlog are chosen.
 var thresholds = [signals][2]float64{Slowdown: {5, 36}, TTFT: {5, 36}, Price: {0.1, 1}, Backlog: {1, 10}}
 
-// detector follows one signal.
-type detector struct {
-	theta [2]float64
+// track is one way to read a signal.
+type track struct {
 	mean  float64 // the readings', exponentially weighted
-	state State
-	since int64 // when it began, by the clock of whoever asks
-	above int   // readings in a row with the mean above the threshold to the next state
-	under int   // and under that to this one, by the margin
+	above int     // readings in a row with the mean above the threshold to the next state
 }
 
-// add takes a reading in. One that is no number, or below zero, is none.
-func (d *detector) add(now int64, reading float64) {
-	if !(reading >= 0) {
+// The tracks of a signal: what tasks wait for a slot counts as far as chance does not explain it, or whole.
+const (
+	beyond = iota
+	whole
+	tracks
+)
+
+// detector follows one signal. It goes by the waits that chance does not explain, or by whole ones while
+// there is evidence enough that more comes than can be served. As that takes a while to gather, whole ones
+// are read from when it began to.
+type detector struct {
+	theta  [2]float64
+	tracks [tracks]track
+	by     int // the one that it goes by
+	state  State
+	since  int64 // when it began, by the clock of whoever asks
+	under  int   // readings in a row with the mean under the threshold to this state, by the margin
+}
+
+// add takes a reading in, of either track. One that is no number, or below zero, is none. began: there is
+// evidence, which there was not at the reading before; certain: it is enough.
+func (d *detector) add(now int64, readings [tracks]float64, began, certain bool) {
+	if began {
+		d.tracks[whole] = d.tracks[beyond]
+	}
+	if d.by = beyond; certain {
+		d.by = whole
+	}
+	for i, reading := range readings {
+		if !(reading >= 0) {
+			continue
+		}
+		t := &d.tracks[i]
+		t.mean = float64(fresh*min(reading, most)) + float64((1-fresh)*t.mean)
+		if d.state < Saturated && min(t.mean, reading) > d.theta[d.state] {
+			t.above++
+		} else {
+			t.above = 0
+		}
+	}
+	if !(readings[d.by] >= 0) {
 		return
 	}
-	d.mean = float64(fresh*min(reading, most)) + float64((1-fresh)*d.mean)
-	if d.state < Saturated && min(d.mean, reading) > d.theta[d.state] {
-		d.above++
-	} else {
-		d.above = 0
-	}
-	if d.state > Below && d.mean < margin*d.theta[d.state-1] {
+	if d.state > Below && d.mean() < margin*d.theta[d.state-1] {
 		d.under++
 	} else {
 		d.under = 0
 	}
 	switch {
-	case d.above >= upAfter:
+	case d.tracks[d.by].above >= upAfter:
 		d.enter(d.state+1, now)
 	case d.under >= downAfter && now-d.since >= int64(stays):
 		d.enter(d.state-1, now)
 	}
 }
 
+// mean is of the readings that it goes by.
+func (d *detector) mean() float64 { return d.tracks[d.by].mean }
+
 func (d *detector) enter(s State, now int64) {
-	d.state, d.since, d.above, d.under = s, now, 0, 0
+	d.state, d.since, d.under = s, now, 0
+	for i := range d.tracks {
+		d.tracks[i].above = 0
+	}
 }
 
 // buckets of a histogram: eight to an octave, from 2^-24 up. So a quantile is right to a sixteenth.
@@ -115,8 +149,17 @@ type interval struct {
 	prices            counts
 	cost              float64 // of those awards
 	served            int
-	turned            int        // tasks that were sent away at once, or waited in vain
-	longest           [2]float64 // of those that waited in vain: seconds, and by what an idle agent takes
+	turned            int             // tasks that were sent away at once, or waited in vain
+	longest           [tracks]longest // of those that waited in vain
+}
+
+// longest is a wait, in seconds, and by what an idle agent takes.
+type longest struct{ seconds, slowdown float64 }
+
+// waits are those that are not over.
+type waits struct {
+	slowdowns, firsts counts
+	longest           longest
 }
 
 // Watch reads the signals of one hub. It reads no clock: a moment is nanoseconds of one that never goes back.
@@ -128,8 +171,8 @@ type Watch struct {
 	next  int64 // when the one at hand ends; 0: none has begun
 
 	room    room
-	waits   interval // tasks that wait now
-	longest [2]float64
+	read    int64         // when the last reading was
+	waits   [tracks]waits // of tasks that wait now
 	waiting int
 	sum     interval  // scratch
 	lows    []float64 // readings of first tokens within an hour, the oldest at low
@@ -144,7 +187,11 @@ func NewWatch(c Control) *Watch {
 	for i := range w.tests {
 		w.tests[i].theta = thresholds[i]
 	}
-	w.tests[Slowdown].mean, w.tests[TTFT].mean = 1, 1
+	for _, s := range []Signal{Slowdown, TTFT} {
+		for i := range w.tests[s].tracks {
+			w.tests[s].tracks[i].mean = 1
+		}
+	}
 	return w
 }
 
@@ -152,13 +199,13 @@ func NewWatch(c Control) *Watch {
 func (w *Watch) State() State { return w.tests[w.acts].state }
 
 // Reading is what a signal says: its state, and the mean of its readings.
-func (w *Watch) Reading(s Signal) (State, float64) { return w.tests[s].state, w.tests[s].mean }
+func (w *Watch) Reading(s Signal) (State, float64) { return w.tests[s].state, w.tests[s].mean() }
 
 // Readings are of all signals, by name.
 func (w *Watch) Readings() (all []Reading) {
 	for i := range w.tests {
 		d := &w.tests[i]
-		all = append(all, Reading{Signal(i).String(), d.state.String(), d.state, d.mean})
+		all = append(all, Reading{Signal(i).String(), d.state.String(), d.state, d.mean()})
 	}
 	return all
 }
@@ -178,37 +225,33 @@ func (w *Watch) Served(waited, first, idle time.Duration) {
 	x.served++
 	if first > 0 && idle > 0 {
 		w.room.first(first)
-		x.time(w.room.beyond(waited)+first, w.room.idle(idle), 1)
+		took, idle := w.room.beyond(waited)+first, w.room.idle(idle)
+		x.firsts.add(took.Seconds(), 1)
+		x.slowdowns.add(float64(took)/float64(idle), 1)
 	}
 }
 
-// Missed observes a task that waited for so long, and was not served. As nobody knows how much longer it
-// would have had to, it counts as long as the longest that waits: else who gives up soon would hide who does
-// not.
-func (w *Watch) Missed(waited, idle time.Duration) {
+// Missed observes so many tasks that waited for so long, and were not served. As nobody knows how much longer
+// they would have had to, they count as long as the longest that waits: else who gives up soon would hide who
+// does not.
+func (w *Watch) Missed(waited, idle time.Duration, times int) {
 	x := &w.past[w.at]
-	x.turned++
-	w.lengthen(&x.longest, w.room.still(waited), idle)
+	x.turned += times
+	for i, waited := range w.room.waited(waited) {
+		x.longest[i].note(waited, w.room.idle(idle))
+	}
 }
 
 // Turned observes a task that was sent away for want of room. It counts as long as the longest that waits.
 func (w *Watch) Turned() { w.past[w.at].turned++ }
 
-func (x *interval) time(first, idle time.Duration, times int) {
-	if first <= 0 || idle <= 0 || times <= 0 {
-		return
-	}
-	x.firsts.add(first.Seconds(), times)
-	x.slowdowns.add(float64(first)/float64(idle), times)
-}
-
-// lengthen notes a wait that may be the longest.
-func (w *Watch) lengthen(longest *[2]float64, waited, idle time.Duration) {
+// note takes in a wait that may be the longest.
+func (l *longest) note(waited, idle time.Duration) {
 	if waited <= 0 || idle <= 0 {
 		return
 	}
-	longest[0] = max(longest[0], waited.Seconds())
-	longest[1] = max(longest[1], float64(waited)/float64(w.room.idle(idle)))
+	l.seconds = max(l.seconds, waited.Seconds())
+	l.slowdown = max(l.slowdown, float64(waited)/float64(idle))
 }
 
 // Priced observes an award with its slot price and cost.
@@ -231,38 +274,56 @@ func (w *Watch) Due(now int64) bool {
 // for a first token.
 func (w *Watch) Waits(forSlot, forToken, idle time.Duration, times int) {
 	w.waiting += times
-	waited := w.room.still(forSlot) + max(0, forToken)
-	if waited <= 0 || idle <= 0 {
+	if idle <= 0 || times <= 0 {
 		return
 	}
-	w.waits.time(waited, w.room.idle(idle), times)
-	w.lengthen(&w.longest, waited, idle)
+	idle = w.room.idle(idle)
+	for i, waited := range w.room.waited(forSlot) {
+		if waited += max(0, forToken); waited <= 0 {
+			continue
+		}
+		x := &w.waits[i]
+		x.firsts.add(waited.Seconds(), times)
+		x.slowdowns.add(float64(waited)/float64(idle), times)
+		x.longest.note(waited, idle)
+	}
 }
 
 // Read reads all signals, and begins the next interval. After a while without any, in which nobody watched,
 // it is one reading, and what was observed before is too old.
 func (w *Watch) Read(now int64) {
 	x := &w.past[w.at]
-	for i, waited := range x.longest {
-		w.longest[i] = max(w.longest[i], waited)
+	var slow, first, price, backlog [tracks]float64
+	for i := range w.waits {
+		at := &w.waits[i]
+		at.longest.seconds = max(at.longest.seconds, x.longest[i].seconds)
+		at.longest.slowdown = max(at.longest.slowdown, x.longest[i].slowdown)
+		if x.turned > 0 && at.longest.slowdown > 0 {
+			at.firsts.add(at.longest.seconds, x.turned)
+			at.slowdowns.add(at.longest.slowdown, x.turned)
+		}
+		slow[i], first[i] = w.times(at)
+		price[i], backlog[i] = w.price(), w.backlog(i)
 	}
-	if x.turned > 0 && w.longest[1] > 0 {
-		w.waits.firsts.add(w.longest[0], x.turned)
-		w.waits.slowdowns.add(w.longest[1], x.turned)
+	quietest := w.quietest(first[beyond])
+	for i := range first {
+		if first[i] /= quietest; w.idle() {
+			slow[i], first[i] = 1, 1
+		}
 	}
-	slow, first := w.times()
-	price, backlog := w.price(), w.backlog()
-	w.tests[Slowdown].add(now, slow)
-	w.tests[TTFT].add(now, first)
-	w.tests[Price].add(now, price)
-	w.tests[Backlog].add(now, backlog)
+	began, certain := w.room.from > w.read, w.room.certain
+	for s, readings := range [signals][tracks]float64{Slowdown: slow, TTFT: first, Price: price,
+		Backlog: backlog} {
+		w.tests[s].add(now, readings, began, certain)
+	}
+	w.read = now
 	steps := 1 + (now-w.next)/int64(Every)
 	w.next += steps * int64(Every)
 	for range min(steps, intervals) {
 		w.at = (w.at + 1) % intervals
 		w.past[w.at] = interval{}
 	}
-	w.waits, w.longest, w.waiting = interval{}, [2]float64{}, 0
+	w.waits, w.waiting = [tracks]waits{}, 0
 }
 
 // back is the interval that was so many before the one at hand.
@@ -292,30 +353,30 @@ func (w *Watch) idle() bool {
 	return w.waiting == 0
 }
 
-// times reads how long first tokens take: by idle agents, and by the quietest tenth of an hour.
-func (w *Watch) times() (slow, first float64) {
-	w.sum = w.waits
-	w.window(func(x *interval) { w.sum.slowdowns.addAll(&x.slowdowns); w.sum.firsts.addAll(&x.firsts) },
-		&w.sum.firsts.n)
-	if w.sum.firsts.n == 0 {
-		if w.idle() {
-			return 1, 1
+// times reads how long first tokens take: by idle agents, and in seconds.
+func (w *Watch) times(at *waits) (slow, first float64) {
+	slowdowns, firsts := &w.sum.slowdowns, &w.sum.firsts
+	*slowdowns, *firsts = at.slowdowns, at.firsts
+	w.window(func(x *interval) { slowdowns.addAll(&x.slowdowns); firsts.addAll(&x.firsts) }, &firsts.n)
+	return slowdowns.quantile(tail), firsts.quantile(tail)
+}
+
+// quietest is that of the quietest tenth of an hour, of which first is a reading.
+func (w *Watch) quietest(first float64) float64 {
+	if !math.IsNaN(first) {
+		if len(w.lows) < hour {
+			w.lows = append(w.lows, first)
+		} else {
+			w.lows[w.low] = first
+			w.low = (w.low + 1) % hour
 		}
-		return math.NaN(), math.NaN()
-	}
-	slow, first = w.sum.slowdowns.quantile(tail), w.sum.firsts.quantile(tail)
-	if len(w.lows) < hour {
-		w.lows = append(w.lows, first)
-	} else {
-		w.lows[w.low] = first
-		w.low = (w.low + 1) % hour
 	}
 	if len(w.lows) < fewest {
-		return slow, math.NaN()
+		return math.NaN()
 	}
 	w.sorted = append(w.sorted[:0], w.lows...)
 	slices.Sort(w.sorted)
-	return slow, first / w.sorted[len(w.sorted)/10]
+	return w.sorted[len(w.sorted)/10]
 }
 
 // price reads slot prices, by what an award costs.
@@ -337,15 +398,15 @@ func (w *Watch) price() float64 {
 
 // backlog reads how long those who wait have to, at the rate at which tasks end. Where none does it is how
 // long they have waited.
-func (w *Watch) backlog() float64 {
+func (w *Watch) backlog(by int) float64 {
 	served := 0
 	k := w.window(func(x *interval) { served += x.served }, &served)
 	switch {
 	case w.waiting == 0:
 		return 0
 	case served == 0:
-		return w.longest[0]
+		return w.waits[by].longest.seconds
 	}
 	seconds := float64(w.waiting) * Every.Seconds() * float64(k) / float64(served)
-	return w.room.still(time.Duration(min(seconds, 1e9) * float64(time.Second))).Seconds()
+	return w.room.waited(time.Duration(min(seconds, 1e9) * float64(time.Second)))[by].Seconds()
 }

@@ -36,7 +36,7 @@ func (d *desk) play(length time.Duration, rate float64, each func()) {
 	for end := d.now + length; d.now < end; d.now += 10 * time.Millisecond {
 		for d.next <= d.now {
 			d.queue = append(d.queue, d.next)
-			d.w.Came()
+			d.w.Came(int64(d.next))
 			d.next += time.Duration(d.rng.ExpFloat64() / rate * 1e9)
 		}
 		for i := range d.servers {
@@ -154,8 +154,8 @@ func TestEvidenceIsSoonGone(t *testing.T) {
 	w := NewWatch(DefaultControl())
 	w.Due(0)
 	read := func(came int, waited time.Duration) {
-		for range came {
-			w.Came()
+		for i := range came {
+			w.Came(w.next - int64(Every) + int64(i)*int64(Every)/int64(came))
 			w.Ended(2 * time.Second)
 			w.Served(0, 50*time.Millisecond, 50*time.Millisecond)
 		}
@@ -198,7 +198,7 @@ func TestWhatChanceExplains(t *testing.T) {
 	forgiven := func(slots int, takes time.Duration) time.Duration {
 		w := NewWatch(DefaultControl())
 		w.Due(0)
-		w.Came()
+		w.Came(1)
 		w.Ended(takes)
 		w.Room(int64(Every), slots)
 		return w.room.forgiven
@@ -242,7 +242,7 @@ func TestWhoGivesUpSoon(t *testing.T) {
 	w := NewWatch(DefaultControl())
 	w.Due(0)
 	for range 10_000 {
-		w.Missed(time.Millisecond, time.Second)
+		w.Missed(time.Millisecond, time.Second, 1)
 	}
 	for range 10 {
 		w.Served(0, time.Second, time.Second)
@@ -260,14 +260,14 @@ func TestWhatIsNoReading(t *testing.T) {
 	for _, theta := range thresholds {
 		d := detector{theta: theta}
 		for _, x := range []float64{math.NaN(), -1, math.Inf(-1)} {
-			d.add(0, x)
+			d.add(0, [tracks]float64{x, x}, false, false)
 			if d != (detector{theta: theta}) {
 				t.Errorf("%v is taken for a reading", x)
 			}
 		}
-		d.add(0, math.Inf(1))
-		if !(d.mean <= most) {
-			t.Errorf("mean %v", d.mean)
+		d.add(0, [tracks]float64{math.Inf(1), math.Inf(1)}, false, false)
+		if !(d.mean() <= most) {
+			t.Errorf("mean %v", d.mean())
 		}
 	}
 	w := NewWatch(DefaultControl())
@@ -318,7 +318,7 @@ func TestTheWindowOfAReading(t *testing.T) {
 	w.Due(0)
 	read := func() float64 {
 		w.Read(w.next)
-		return w.tests[Slowdown].mean
+		return w.tests[Slowdown].mean()
 	}
 	for range 19 {
 		w.Served(0, time.Second, time.Second)
@@ -334,7 +334,7 @@ func TestTheWindowOfAReading(t *testing.T) {
 	w.Due(0)
 	w.Served(0, 100*time.Second, time.Second)
 	for k := range 15 {
-		before := w.tests[Slowdown].mean
+		before := w.tests[Slowdown].mean()
 		if got := read(); (got > before) != (k < intervals) {
 			t.Errorf("reading %d: mean %v after %v: one task is read for a minute", k, got, before)
 		}

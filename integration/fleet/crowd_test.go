@@ -50,7 +50,7 @@ func (f *Fleet) Direct(ctx context.Context, engine int, body []byte) (string, er
 	if err := json.Unmarshal(body, &members); err != nil {
 		return "", err
 	}
-	members["model"] = model
+	members["model"] = Model
 	body, err := json.Marshal(members)
 	if err != nil {
 		return "", err

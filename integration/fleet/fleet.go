@@ -40,6 +40,9 @@ type Plan struct {
 	Speedup float64       // of the engines: at 1 a steady one gives a token each ten milliseconds
 	// of each engine's cache, and each publishes what becomes of them; 0 = many, and none does
 	Blocks int
+	// that each engine serves beside its model and keeps one of ready, each sold by an agent of its node:
+	// "agent-N-ADAPTER"
+	Adapters []string
 
 	Treasury, Hub, Door, Agentd string
 	HubOf                       map[string]string  // more for the hub of a domain
@@ -80,8 +83,8 @@ const (
 	Classifier = "classifier"
 )
 
-// model is what all engines serve, with one seed: an answer that goes on elsewhere is the answer.
-const model = "gpt-oss-20b"
+// Model is what all engines serve, with one seed: an answer that goes on elsewhere is the answer.
+const Model = "gpt-oss-20b"
 
 // StopWithin is what a part gets to end well: more than any promises, as machines may be slow.
 const StopWithin = 60 * time.Second
@@ -162,13 +165,14 @@ func (f *Fleet) start(ctx context.Context) error {
 	if err := f.fund(ctx); err != nil {
 		return err
 	}
-	if err := f.Sold(ctx, f.Agents); err != nil {
+	agents := f.Agents * (1 + len(f.Adapters))
+	if err := f.Sold(ctx, agents); err != nil {
 		return err
 	}
 	if err := f.known(ctx); err != nil {
 		return err
 	}
-	return f.Sold(ctx, f.Agents) // by the next status: the door has the one before, of which we heard
+	return f.Sold(ctx, agents) // by the next status: the door has the one before, of which we heard
 }
 
 // known waits until the door has heard of every hub.
@@ -248,7 +252,7 @@ func (f *Fleet) AddPart(p *Part) *Part {
 func (f *Fleet) AddEngine(n int) (*Part, error) {
 	address := parts.Port()
 	_, port, _ := net.SplitHostPort(address)
-	args := []string{filepath.Join(f.Bin, "souk"), "engine", "--port", port, "--model", model, "--profile",
+	args := []string{filepath.Join(f.Bin, "souk"), "engine", "--port", port, "--model", Model, "--profile",
 		cmp.Or(f.Profile, "steady"), "--speedup", fmt.Sprint(cmp.Or(f.Speedup, 1)), "--admin"}
 	if f.Blocks > 0 {
 		const size = 16 // tokens of a block
@@ -256,6 +260,10 @@ func (f *Fleet) AddEngine(n int) (*Part, error) {
 			fmt.Sprint(min(8192, (f.Blocks-1)*size)), "--kv-events-config",
 			fmt.Sprintf(`{"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": "ipc://%s/kv-%d", `+
 				`"replay_endpoint": "ipc://%s/again-%d"}`, f.Dir, n, f.Dir, n))
+	}
+	if len(f.Adapters) > 0 {
+		args = append(args, "--lora-modules", strings.Join(f.Adapters, ","), "--max-cpu-loras", "1",
+			"--sim-adapter-load", "20ms")
 	}
 	return f.AddPart(&Part{Name: fmt.Sprintf("engine-%d", n), Health: address, ReadyAt: "/health",
 		Args: args}), nil
@@ -288,6 +296,9 @@ func (f *Fleet) hubText(name, domain string, general bool, more string) string {
 func (f *Fleet) AddAgentd(n int, more string) (*Part, error) {
 	name := fmt.Sprintf("agentd-%d", n)
 	who := bus.IDs{Name: name, Agents: []string{fmt.Sprintf("agent-%d", n)}}
+	for _, a := range f.Adapters {
+		who.Agents = append(who.Agents, who.Agents[0]+"-"+a)
+	}
 	return f.Add(name, f.market(name, bus.RoleAgentd, who), f.agentdText(n, more), "agentd")
 }
 
@@ -305,20 +316,31 @@ func (f *Fleet) agentdText(n int, more string) string {
 	if f.AgentOf != nil {
 		agent = f.AgentOf(n)
 	}
-	return fmt.Sprintf(`data: %s
+	text := fmt.Sprintf(`data: %s
 agentd:
   node: node-%d
   drain_timeout: 20s
   settle_timeout: 10s
 %s  agents:
-    - id: agent-%d
-      engine: {url: "http://%s"}
+`, f.Data, n, more)
+	for _, sold := range append([]string{Model}, f.Adapters...) {
+		id, ready := fmt.Sprint("agent-", n), ""
+		if sold != Model {
+			id += "-" + sold
+		}
+		if len(f.Adapters) > 0 {
+			ready = ", adapters: 1"
+		}
+		text += fmt.Sprintf(`    - id: %s
+      engine: {url: "http://%s"%s}
       model: %s
       scale: 20
       domains: [{domain: %s, score: 0.7}]
       slots: %d
       price: {miss: 0.075, hit: 0.0375, out: 0.30}
-%s`, f.Data, n, more, n, engine, model, domain, cmp.Or(f.Slots, 4), agent)
+%s`, id, engine, ready, sold, domain, cmp.Or(f.Slots, 4), agent)
+	}
+	return text
 }
 
 // fund pays the clients' money in.

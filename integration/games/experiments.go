@@ -22,7 +22,8 @@ type job struct {
 	setting  func(seed uint64) (virtual.Setting, error)
 	whole    bool // engines compute the prompts that they answer
 	parts    []part
-	watched  span // in which what routers think of the load is told of
+	watched  span   // in which what routers think of the load is told of
+	queue    *Queue // in place of all that
 }
 
 // part is a span of a run that has figures of its own.
@@ -42,6 +43,8 @@ type Row struct {
 	// NaN is left out; and the highest state
 	Seen  map[string][]float64 `json:"seen,omitempty"`
 	Worst map[string][]int     `json:"worst,omitempty"`
+	// of queues
+	Chance *Chance `json:"chance,omitempty"`
 }
 
 // Experiment is a question and how it is answered.
@@ -59,6 +62,7 @@ var Experiments = []Experiment{
 	{"game2", "caches from far too small to large enough", gameTwo},
 	{"knee16", "regimes at 0.8, 1 and 2 times what 16 slots serve", Pair.knees},
 	{"knee64", "the same of 64 slots", Eight.knees},
+	{"chance", "what a hub of so many slots can know: slots alone, for many hours", queues},
 }
 
 const (
@@ -267,9 +271,18 @@ func (r *Row) join(o *Row) {
 	for s, x := range o.Worst {
 		r.Worst[s] = append(r.Worst[s], x...)
 	}
+	if r.Chance != nil {
+		r.Chance.Hours += o.Chance.Hours
+		r.Chance.Rises += o.Chance.Rises
+		r.Chance.Sees = append(r.Chance.Sees, o.Chance.Sees...)
+	}
 }
 
 func (j *job) run(seed uint64) (rows []Row, err error) {
+	if j.queue != nil {
+		return []Row{{Topology: j.queue.String(), Rule: "slots alone", Load: "0.8; 0.5, then 2",
+			Chance: j.queue.chance(seed)}}, nil
+	}
 	s, err := j.setting(seed)
 	if err != nil {
 		return nil, err

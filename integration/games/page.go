@@ -39,6 +39,10 @@ func Write(dir, name string, m Made) error {
 	var text strings.Builder
 	w := csv.NewWriter(&text)
 	head := []string{"topology", "rule", "load", "part"}
+	all := all
+	if len(m.Rows) > 0 && m.Rows[0].Chance != nil {
+		all, head = nil, append(head, "served", "enough", "soonest", "hours", "rises", "seen after")
+	}
 	for _, c := range all {
 		head = append(head, c.name, c.name+" within")
 	}
@@ -49,6 +53,10 @@ func Write(dir, name string, m Made) error {
 		for _, c := range all {
 			e := r.estimate(c)
 			line = append(line, exact(e.Mean), exact(e.Within))
+		}
+		if c := r.Chance; c != nil {
+			line = append(line, exact(c.Rate), exact(c.Enough), exact(c.Soonest), exact(c.Hours),
+				fmt.Sprint(c.Rises), fmt.Sprint(c.Sees))
 		}
 		rows = append(rows, line)
 	}
@@ -93,6 +101,7 @@ func WritePage(dir string) error {
 			return gridOf(of[name], topology, rule, column)
 		},
 		"spread":  func(name string) string { return spreadOf(of[name]) },
+		"chance":  func() string { return chanceOf(of["chance"]) },
 		"splits":  func() string { return splitsOf(of["game1"]) },
 		"command": func(name string) string { return commandOf(of[name]) },
 	}).Parse(pageText)

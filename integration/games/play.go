@@ -2,6 +2,7 @@ package games
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -38,7 +39,7 @@ func (r rule) with(p regime.Params) rule {
 	return r
 }
 
-// moment is what a router thought of the load at a time.
+// moment is when what a router says of the load changed, and to what.
 type moment struct {
 	at     time.Duration
 	states map[string]regime.State // by signal; "acts" is the one that acts
@@ -70,14 +71,17 @@ func play(t Topology, s virtual.Setting, r rule) (p played, err error) {
 	o.Hub.Regime, o.Hub.Regimes = r.params, r.control
 	var m *virtual.Market
 	o.Status = func(now time.Time, _ *bus.Status) {
-		at := now.Sub(virtual.Start)
-		if m == nil || len(p.said) > 0 && at < p.said[len(p.said)-1].at+time.Second {
+		if m == nil {
 			return
 		}
+		at := now.Sub(virtual.Start)
 		x := m.Regime()
 		states := map[string]regime.State{"acts": regime.State(x.Level)}
 		for _, reading := range x.Readings {
 			states[reading.Signal] = reading.Level
+		}
+		if n := len(p.said); n > 0 && maps.Equal(states, p.said[n-1].states) {
+			return
 		}
 		p.said = append(p.said, moment{at, states})
 	}
@@ -95,6 +99,9 @@ func play(t Topology, s virtual.Setting, r rule) (p played, err error) {
 
 // seen is how long after a moment a signal first was above a state's lower end, within some time; NaN: never.
 func (p *played) seen(signal string, after, within time.Duration) float64 {
+	if p.state(signal, after) > regime.Below {
+		return 0
+	}
 	for _, m := range p.said {
 		if m.at >= after && m.at < after+within && m.states[signal] > regime.Below {
 			return (m.at - after).Seconds()
@@ -105,6 +112,7 @@ func (p *played) seen(signal string, after, within time.Duration) float64 {
 
 // worst is the highest state of a signal within a span.
 func (p *played) worst(signal string, at span) (s regime.State) {
+	s = p.state(signal, at.from)
 	for _, m := range p.said {
 		if m.at >= at.from && m.at < at.to {
 			s = max(s, m.states[signal])

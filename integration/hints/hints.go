@@ -34,9 +34,6 @@ type session struct {
 	fresh string // a name that it has not used
 }
 
-// lengths are the lies that can move what answers are expected to be long, and so what is paid under quoted.
-var lengths = []string{"role-false", "role-new", "silent"}
-
 // Lies are those that are measured.
 var Lies = []Lie{
 	{"end-false", "says of each turn that it is its session's last", func(s *session, t *bus.Task) bool {
@@ -128,14 +125,12 @@ type game struct {
 	every  int
 }
 
-// games are the truth and each lie, always and now and then; those about lengths under quoted as well.
+// games are the truth and each lie, always and now and then, under either settlement.
 func games(lies []Lie) (all []game) {
 	for _, settle := range []string{market.SettleMetered, market.SettleQuoted} {
 		all = append(all, game{settle: settle})
 		for i := range lies {
-			if settle == market.SettleMetered || slices.Contains(lengths, lies[i].Name) {
-				all = append(all, game{settle, &lies[i], 1}, game{settle, &lies[i], seldom})
-			}
+			all = append(all, game{settle, &lies[i], 1}, game{settle, &lies[i], seldom})
 		}
 	}
 	return all

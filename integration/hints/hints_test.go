@@ -34,7 +34,7 @@ func TestPlay(t *testing.T) {
 	if err != nil || quoted.liar == truth.liar {
 		t.Errorf("under quoted the truth is worth %+v as it is metered, %v", quoted, err)
 	}
-	if n := len(games(Lies)); n != 2+2*len(Lies)+2*len(lengths) {
+	if n := len(games(Lies)); n != 2+4*len(Lies) {
 		t.Errorf("%d games", n)
 	}
 }

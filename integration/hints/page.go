@@ -41,8 +41,8 @@ forecast of how long answers are. back_ms and parent reach the policy alone, who
 asks for, so their rows are nothing exactly. Who always changes the names of its two roles about says the
 same by other names: of that lie the row where it is told now and then says something. And who gives no hint
 at all, silent, has what a truthful client has: here hints are worth nothing to who gives them. The hub
-settles metered, as it does by default. Where it settles as quoted, who pays what was forecast may gain by a role
-whose answers are forecast to be shorter: the lies that can move that are played there as well.
+settles metered, as it does by default, and in further runs as quoted, where who pays what was forecast may
+gain by a role whose answers are forecast to be shorter.
 `
 
 // Page is the page of rows, which a command has made.

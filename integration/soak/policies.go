@@ -15,10 +15,11 @@ import (
 	"souk/market"
 )
 
-// everyPolicy has a fleet run every runtime policy of hubs and agents: in its first domain those that place
-// tasks fairly and learn who comes back, in the second those that place by prompts and answers and compute
-// ahead, and in both seats, touches and shadows, which the hubs' own clients pay, tolls that follow the
-// regime, patterns that are looked for in answers, and that of adapters, which has none to load here.
+// everyPolicy has a fleet run every runtime policy that there is: in its first domain those that place tasks
+// fairly and learn who comes back, in the second those that place by prompts and answers and compute ahead,
+// and in both seats, touches and shadows, which the hubs' own clients pay, and tolls that follow the regime.
+// Engines serve two adapters beside their model, of which one is ready at a time, and in answers patterns are
+// looked for.
 func everyPolicy(p *fleet.Plan) {
 	p.Hub = `  seats: {sessions: true, touches: true}
   quality: {shadow: 0.02}
@@ -27,6 +28,7 @@ func everyPolicy(p *fleet.Plan) {
 `
 	p.HubOf = map[string]string{p.Domains[0]: "  policies: {place: fair, keep: kvcache}\n",
 		p.Domains[1]: "  policies: {place: pd, keep: ahead}\n"}
+	p.Adapters = []string{"law", "tax"}
 	p.Agentd = `  policies: {guard: patterns, adapter: next}
   patterns:
     - {name: cut, pattern: '(?i)market [a-z]{1,12}', action: cut}
@@ -50,7 +52,11 @@ func everyPolicy(p *fleet.Plan) {
 // own.
 func hint(t *bus.Task, random *rand.Rand) {
 	roles := []string{"planner", "reader", "writer", "critic"}
-	t.Role, t.Next = roles[random.IntN(4)], roles[random.IntN(4)]
+	k := random.IntN(4)
+	t.Role, t.Next = roles[k], roles[random.IntN(4)]
+	if random.IntN(8) > 0 { // a role has a model of its own, nearly always
+		t.Model = []string{fleet.Model, "law", "tax", fleet.Model}[k]
+	}
 	t.BackMS = random.Int64N(10_000)
 	t.Parent = fmt.Sprintf("s-%d", random.IntN(500))
 	t.SessionEnd = random.IntN(8) == 0
@@ -82,6 +88,7 @@ func (r *Report) policies(ctx context.Context, f *fleet.Fleet, o Options) error 
 			errs = append(errs, p.Stats(ctx, &s))
 			for _, a := range s.Agents {
 				all = append(all, a.Policies...)
+				count("adapters loaded", a.Loads)
 			}
 		}
 		for _, x := range all {

@@ -35,7 +35,7 @@ type Fair struct {
 type client struct {
 	running, waiting int32   // its tasks
 	most             float32 // that it had of both, which fades
-	short            float32 // seconds of slots that it wanted and was owed, and did not have
+	short            float32 // seconds of slots that it wanted, was owed, and did not have, which fade
 	at               int64   // nanoseconds: when these were last looked at
 }
 
@@ -45,6 +45,8 @@ const (
 	// what a client had at the most is half of that so much later: pauses of people and of agents' tools are
 	// shorter
 	fades = 20 * time.Second
+	// and of what it was owed
+	forgives = 10 * time.Minute
 	// below that a client is not reckoned with
 	least = 0.5
 )
@@ -93,12 +95,17 @@ func (f *Fair) look(c *client, now int64) {
 	if passed == 0 {
 		return
 	}
+	c.short *= half(passed, forgives)
 	if c.waiting > 0 && f.of > 0 { // by what all want now: nobody may have asked since
 		owed := min(float64(c.running+c.waiting), f.share(f.of)) - float64(c.running)
 		c.short += float32(max(0, owed) * min(passed, 3600))
 	}
-	c.most = max(float32(c.running+c.waiting),
-		c.most*float32(seat.Exp(-min(600, 0.6931471805599453*passed/fades.Seconds()))))
+	c.most = max(float32(c.running+c.waiting), c.most*half(passed, fades))
+}
+
+// half is what is left after so many seconds of what is half after a time.
+func half(passed float64, after time.Duration) float32 {
+	return float32(seat.Exp(-min(600, 0.6931471805599453*passed/after.Seconds())))
 }
 
 // sweep looks after a few clients at each event, and forgets those of which nothing is left.
@@ -171,13 +178,14 @@ func (f *Fair) share(slots int) float64 {
 // Score implements policy.Policy: of a pair of a task whose client has its share, or will have with those of
 // its tasks that came before this, it says that the task stays out of the round; of a share, how many seconds
 // of slots a client wanted and was owed, and did not have.
-func (f *Fair) Score(_ time.Time, i policy.Item) float64 {
+func (f *Fair) Score(now time.Time, i policy.Item) float64 {
 	c := f.clients.Get(i.Client, false)
 	switch {
 	case c == nil:
 		return 0
 	case i.Kind == policy.Share:
-		return float64(c.short)
+		passed := time.Duration(max(0, now.UnixNano()-c.at)).Seconds()
+		return float64(c.short * half(passed, forgives))
 	case i.Kind != policy.Pair:
 		return 0
 	}

@@ -98,6 +98,28 @@ func TestAFloodHasWhatIsLeft(t *testing.T) {
 	}
 }
 
+// What a client was owed is forgiven by and by, and does not grow without end: whoever waits for years for
+// four slots is owed less than an hour of them.
+func TestWhatIsOwedFades(t *testing.T) {
+	x := town{New(), start}
+	x.all(1, 50, policy.Arrived)
+	x.all(2, 50, policy.Arrived)
+	x.held(1, 0, 8)
+	for range 20_000 {
+		x.now = x.now.Add(time.Minute)
+		x.all(1, 1, policy.Arrived)
+		x.all(2, 1, policy.Arrived)
+	}
+	most := x.short(1)
+	if most < 3000 || most > 4*3600 {
+		t.Errorf("after two weeks it is owed %v seconds", most)
+	}
+	x.now = x.now.Add(forgives)
+	if got := x.short(1); got < 0.49*most || got > 0.51*most {
+		t.Errorf("%v after half of it is forgiven: %v", most, got)
+	}
+}
+
 // A task whose agent gave it up waits again, and counts as waiting until another has it or it ends.
 func TestATaskThatMovesWaitsAgain(t *testing.T) {
 	x := town{New(), start}
