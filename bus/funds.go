@@ -57,6 +57,8 @@ type FundsRequest struct {
 	Distributed uint64 `json:"distributed,omitempty" msgpack:"distributed,omitempty"`
 	// of the asking hub, where it hears a Recall; empty: it knows none
 	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty"`
+	// allotted: what the hub's clock says
+	AtMS int64 `json:"at_ms,omitempty" msgpack:"at_ms,omitempty"`
 	// allot: no task waits for it, so no hub is asked to give money back for it
 	Ahead bool `json:"ahead,omitempty" msgpack:"ahead,omitempty"`
 	// balance: ask the client's hubs, too
@@ -161,6 +163,7 @@ func (f *FundsRequest) Validate() error {
 	p.number("returned", f.Returned)
 	p.number("distributed", f.Distributed)
 	p.optionalID("domain", f.Domain)
+	p.within("at_ms", f.AtMS, 0, maxUnixMS)
 	return p.err
 }
 

@@ -18,7 +18,8 @@ func (n *Node) requestMissed() {
 		return
 	}
 	t.missed = &request{op: bus.OpAllotted, behind: len(t.pending) > 0,
-		req: bus.FundsRequest{ID: n.requestID(), After: n.book.LastGrant(n.cfg.Journal)}}
+		req: bus.FundsRequest{ID: n.requestID(), After: n.book.LastGrant(n.cfg.Journal),
+			AtMS: max(0, n.now.UnixMilli())}}
 	n.timers.set(&t.again, time.Time{})
 	n.post(t.missed)
 }

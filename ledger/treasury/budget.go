@@ -43,6 +43,11 @@ type tending struct {
 	settled map[string]bool              // ended, and nothing is left anywhere
 	wall    time.Time                    // what the clock said last
 	doubted time.Time                    // since when it is far ahead; zero: it is not
+
+	ahead    time.Duration // the clock is, of those of most hubs
+	compared time.Time     // when that was looked at last; zero: no hub has spoken
+	told     bool          // some hub says what its clock says
+	leapt    time.Time     // when the clock leapt forward last, or it began
 }
 
 // errand is one client's budget being filled up, or its rest being fetched.
@@ -116,7 +121,7 @@ func (t *Treasury) given(client string, err error) error {
 // ofBudget says of a client with a budget, which nobody pays in for, whose money it has and when it has more.
 func (t *Treasury) ofBudget(client string) string {
 	a, ok := t.book.Allowance(client)
-	next := ledger.NextPeriod(a.Every, t.now)
+	next := ledger.NextPeriod(a.Every, t.today())
 	switch {
 	case !ok:
 		return ""
@@ -185,7 +190,7 @@ func (t *Treasury) soon(at time.Time) {
 // begin does for one budget what is due, or begins to.
 func (t *Treasury) begin(client string) {
 	a, _ := t.book.Allowance(client)
-	period := ledger.PeriodAt(a.Every, t.now)
+	period := ledger.PeriodAt(a.Every, t.today())
 	switch {
 	case t.tending.errands[client] != nil:
 		return
@@ -195,7 +200,7 @@ func (t *Treasury) begin(client string) {
 			return
 		}
 	case a.Period >= period:
-		t.soon(ledger.NextPeriod(a.Every, t.now))
+		t.soon(t.nextPeriod(a.Every))
 		if a.Due > 0 {
 			t.makeUp(client)
 			t.askFor(client)
@@ -244,6 +249,8 @@ func (t *Treasury) run(e *errand) {
 		}
 	}
 	switch {
+	case !a.Ended && a.Period > 0 && t.unheard():
+		e.after = t.now.Add(bus.FundsEvery)
 	case !a.Ended:
 		t.endErrand(e.client)
 		t.fill(&a)
@@ -288,7 +295,7 @@ func (t *Treasury) fill(a *ledger.Allowance) {
 	}
 	prepaid, _ := t.book.Prepaid(a.Of)
 	amount := min(prepaid, max(0, a.Amount-rest))
-	period := ledger.PeriodAt(a.Every, t.now)
+	period := ledger.PeriodAt(a.Every, t.today())
 	if t.apply(ledger.NewAllowance(a.Of, a.Client, period, 1, amount, rest, t.salt())) != nil {
 		t.soon(t.now.Add(tendEvery))
 		return
@@ -350,7 +357,7 @@ func (t *Treasury) share(client string) {
 		t.backs(client)
 	}
 	for _, to := range slices.Sorted(maps.Keys(t.tending.short[client])) {
-		if a, _ := t.book.Allowance(to); a.Ended || a.Period != ledger.PeriodAt(a.Every, t.now) {
+		if a, _ := t.book.Allowance(to); a.Ended || a.Period != ledger.PeriodAt(a.Every, t.today()) {
 			delete(t.tending.short[client], to)
 		} else {
 			t.makeUp(to)

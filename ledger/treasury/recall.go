@@ -52,6 +52,7 @@ type Recall struct {
 type word struct {
 	at     time.Time
 	domain string // empty: it hears no questions
+	clock  clock
 }
 
 // claims are those of one client, first come first.
@@ -312,7 +313,7 @@ func (t *Treasury) hear(hub, domain string) {
 		}
 		t.last = t.now
 	}
-	t.heard[hub] = word{t.now, domain}
+	t.heard[hub] = word{t.now, domain, t.heard[hub].clock}
 }
 
 // done reports whether a hub did as asked, and what it gave back has come.

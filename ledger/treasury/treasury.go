@@ -125,6 +125,7 @@ func (t *Treasury) Tick(now time.Time) {
 	if t.since.IsZero() {
 		t.since = now
 	}
+	t.jump(now)
 	if setBack := t.doubt(now); setBack || now.After(t.now) {
 		t.now = now
 	}
@@ -219,6 +220,9 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 		if err := t.checkHub(req); err != nil {
 			return err
 		}
+	}
+	if op == bus.OpAllotted {
+		t.hearClock(req.Hub, req.AtMS)
 	}
 	if !room && slices.Contains([]string{bus.OpDeposit, bus.OpAllot, bus.OpPayout, bus.OpMove, bus.OpBudget},
 		op) {
