@@ -72,9 +72,11 @@ func (k *Kept[V]) Of(client, key ID, use bool) *V {
 		return nil
 	}
 	e := &k.all[i]
-	if o := k.clients[e.client]; use && o.newest != i {
-		k.unlink(o, i)
-		k.link(o, i)
+	if use {
+		if o := k.clients[e.client]; o.newest != i {
+			k.unlink(o, i)
+			k.link(o, i)
+		}
 	}
 	return &e.value
 }

@@ -1,6 +1,9 @@
 package seat
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // Classes of idle sessions, by how many turns they had and how long the last pause was, and bins of how long
 // they have been idle.
@@ -93,17 +96,25 @@ func (x *Index) returned(class int, age time.Duration) {
 	}
 }
 
-// binOf is the bin of an age; bins of one beyond them all.
-func binOf(age time.Duration) int {
-	low, high := 0, bins
-	for low < high {
-		if mid := (low + high) / 2; edges[mid] > age {
-			high = mid
-		} else {
-			low = mid + 1
+// least is the bin of the youngest age of so many bits.
+var least = func() (l [65]uint8) {
+	for n := 1; n < 64; n++ {
+		for l[n] = l[n-1]; l[n] < bins && edges[l[n]] <= 1<<(n-1); l[n]++ {
 		}
 	}
-	return low
+	return l
+}()
+
+// binOf is the bin of an age; bins of one beyond them all.
+func binOf(age time.Duration) int {
+	if age <= 0 {
+		return 0
+	}
+	b := int(least[bits.Len64(uint64(age))])
+	for b < bins && edges[b] <= age {
+		b++
+	}
+	return b
 }
 
 // begin is where a bin begins.

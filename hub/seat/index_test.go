@@ -140,3 +140,25 @@ func TestRetryAfter(t *testing.T) {
 		t.Error("those who are refused together come back together")
 	}
 }
+
+// The bin of an age is the first that ends after it.
+func TestBinOf(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	ages := []time.Duration{-1, 0, 1, math.MaxInt64, math.MinInt64}
+	for _, e := range edges {
+		ages = append(ages, e-1, e, e+1)
+	}
+	for range 10_000 {
+		ages = append(ages, time.Duration(rng.Int64()>>rng.IntN(63)))
+	}
+	for _, age := range ages {
+		want := 0
+		for want < bins && edges[want] <= age {
+			want++
+		}
+		if got := binOf(age); got != want {
+			t.Fatalf("seed %d: %v is in bin %d, want %d", seed, age, got, want)
+		}
+	}
+}
