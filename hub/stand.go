@@ -228,6 +228,9 @@ func (n *Node) groupOf(a *agent, in burden) int32 {
 	return i
 }
 
+// kindOf is the kind of an open agent, without a look at the agent itself.
+func (c *crowd) kindOf(s *stand) *kind { return c.lanes[c.groups[s.group].lane].kind }
+
 // heldOf is what agents hold of a task's prompt.
 func (n *Node) heldOf(t *task) []holding {
 	k, x := n.notes(t), n.prefixes
