@@ -29,7 +29,9 @@ type inquiry struct {
 	sights     []sight
 	candidates []line.Candidate
 	commons    map[string]int32
-	ofModel    []int32
+	first      string  // the model of the first agent that is joined
+	ofFirst    []int32 // how many marks each of that model holds
+	ofModel    []int32 // likewise of another
 	fastest    map[*fastest]least
 	models     []prize // by model
 	idles      []noted // quotes of agents that have nothing in hand
@@ -220,7 +222,16 @@ func (q *inquiry) look() *bus.Result {
 	n, t, could := q.n, q.t, reach{}
 	q.sights, q.models, q.idles = q.sights[:0], q.models[:0], q.idles[:0]
 	clear(q.fastest)
+	q.ofFirst = q.ofFirst[:0]
 	for _, a := range n.roster {
+		if a.joined {
+			if len(q.ofFirst) == 0 {
+				q.first = a.reg.Model
+			}
+			if a.reg.Model == q.first {
+				q.ofFirst = append(q.ofFirst, q.depths[a.belief.Place()])
+			}
+		}
 		if !could.serves(t, a) {
 			continue
 		}
@@ -298,7 +309,10 @@ func (q *inquiry) home() {
 // common is how many marks of the prompt most agents of a model hold: see Node.common.
 func (q *inquiry) common(model string) int32 {
 	marks, ok := q.commons[model]
-	if !ok {
+	if !ok && model == q.first && len(q.ofFirst) > 0 {
+		marks = prefix.Common(q.ofFirst)
+		q.commons[model] = marks
+	} else if !ok {
 		q.ofModel = q.ofModel[:0]
 		for _, a := range q.n.roster {
 			if a.joined && a.reg.Model == model {

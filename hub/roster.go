@@ -18,61 +18,61 @@ import (
 // agent is what the hub knows of one agent. It stays in the roster at least as long as it is joined or holds
 // run on it.
 type agent struct {
-	id     string
-	reg    bus.Registration
-	joined bool // registered, and claimed by this hub
-
+	// what quotes read of every agent stands first, and so together in memory
+	joined     bool   // registered, and claimed by this hub
+	sells      bool   // its owner won the epoch of its class, where there are epochs
 	state      string // by its last summary
-	seq        uint64
-	said       time.Time // when that came; zero: none has since it joined
-	silentFrom int64     // by Node.nano: when its last summary is too old
-	price      market.Price
+	silentFrom int64  // by Node.nano: when its last summary is too old
+	avoidUntil int64  // by Node.nano: before then it gets no tasks
+	deepUntil  int64  // by Node.nano: so long it is given nothing, see Node.deep
+	slots      int
+	stuck      int     // of these, by the agent's count where it was higher than the hub's own for a while
+	holds      []*hold // under way, in the order of their rounds: the hub's own count is the load
+	kind       *kind   // nil: to be found
+	predictor  *predict.Means
+	belief     *prefix.Belief
+	queue      predict.Queue
+	seats      *seat.Agent    // nil while it is not joined
+	fastest    *fastest       // of the class
+	tiers      []market.Tier  // of the slots, by congestion charge; none: one without
+	slotPrice  market.Credits // in the last round it was in
+	seat       int            // in crowd.stands, where it is in it
+	id         string
+	reg        bus.Registration
+
+	seq   uint64
+	said  time.Time // when its last summary came; zero: none has since it joined
+	price market.Price
 
 	owner, class string
-	fastest      *fastest       // of the class
 	tariff       market.Credits // due for a task beside its cost
-	sells        bool           // its owner won the epoch of its class, where there are epochs
-	slots        int
-	tiers        []market.Tier // of the slots, by congestion charge; none: one without
-	published    []market.Tier // what it says of them
-	measured     bool          // by its own measure
-	load         congest.Agent // what it does to answers
+	published    []market.Tier  // what it says of them
+	measured     bool           // by its own measure
+	load         congest.Agent  // what it does to answers
 
-	holds []*hold // under way, in the order of their rounds: the hub's own count is the load
+	excess      int // of the agent's count over the hub's own
+	excessSince time.Time
 
-	// The agent's count corrects the hub's own where it has been higher for a while.
-	excess, stuck int
-	excessSince   time.Time
+	refusals int
+	timer    timer // the end of avoid
+	watch    lookout
 
-	refusals   int
-	avoidUntil int64 // by Node.nano: before then it gets no tasks
-	timer      timer // the end of avoid
-	watch      lookout
-
-	predictor *predict.Means
 	learned   string // the model that this is of, where it was read from a file
 	life      uint64 // of its engine in this boot, as it says
 	restarted bool   // nothing was answered since
-	queue     predict.Queue
 	lateness  lateness
-	belief    *prefix.Belief
-	askFrom   int64       // by Node.nano: before then it is not asked again what it holds
-	seats     *seat.Agent // nil while it is not joined
+	askFrom   int64 // by Node.nano: before then it is not asked again what it holds
 	rate      seat.Rate
 	touching  int // blocks of touches that it has not answered
 	// the sessions of these: no task that comes meanwhile has them touched again
 	touchesNow map[uint64]bool
-	tab        *tab  // of this second's touches; nil: there were none
-	deepUntil  int64 // by Node.nano: so long it is given nothing, see Node.deep
+	tab        *tab // of this second's touches; nil: there were none
 	deeper     deeper
-	kind       *kind          // nil: to be found
-	answers    quality.Agent  // what was said of them
-	rated      []float64      // how good they are expected to be, by registered domain
-	scores     string         // the registered ones, and these
-	seat       int            // in crowd.stands, where it is in it
-	prices     []priced       // slot prices of late, by round
-	priceAt    int            // among them, the one that was asked for last
-	slotPrice  market.Credits // in the last round it was in
+	answers    quality.Agent // what was said of them
+	rated      []float64     // how good they are expected to be, by registered domain
+	scores     string        // the registered ones, and these
+	prices     []priced      // slot prices of late, by round
+	priceAt    int           // among them, the one that was asked for last
 }
 
 func (n *Node) find(id string) (int, bool) {

@@ -202,7 +202,7 @@ func (n *Node) pairWith(i, k int) {
 	}
 	if stand := &c.stands[a.seat]; idle && len(s.tasks) < len(s.agents) &&
 		c.board.Homes(a.seat) == 0 && n.besideOthers(stand, t) == stand.beside &&
-		n.kind(a).equals(n.kinds.visits, a, len(a.holds), s.free[k], stand.burden,
+		c.kindOf(stand).equals(n.kinds.visits, a, len(a.holds), s.free[k], stand.burden,
 			x.quote.held) >= len(s.tasks) {
 		s.spared++
 		return

@@ -171,3 +171,6 @@ func (n *Node) groupOf(a *agent, in burden) int32 {
 	l.calm = append(l.calm, i)
 	return i
 }
+
+// kindOf is the kind of an open agent, without a look at the agent itself.
+func (c *crowd) kindOf(s *stand) *kind { return c.lanes[c.groups[s.group].lane].kind }

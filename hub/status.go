@@ -70,11 +70,16 @@ func (n *Node) Status() *bus.Status {
 		s.Seats = &bus.SeatStatus{Waiting: n.seats.waiting, Refused: n.stats.Unseated}
 		s.Seats.Seats, s.Seats.Used, s.Seats.Blocks = n.seats.table.Seats()
 	}
+	var line predict.Line
+	var ttft int64 // of an agent that is forecast by it
 	for _, a := range n.roster {
 		if !a.joined {
 			continue
 		}
 		free := a.free(n)
+		if by := a.predictor.Line(); s.Agents == 0 || by != line {
+			line, ttft = by, a.predictor.Forecast(typical).TTFT.Microseconds()
+		}
 		s.Agents++
 		s.Slots += a.slots
 		s.Free += free
@@ -82,7 +87,6 @@ func (n *Node) Status() *bus.Status {
 		i, ok := slices.BinarySearchFunc(s.Models, a.reg.Model,
 			func(m bus.ModelStatus, model string) int { return cmp.Compare(m.Model, model) })
 		quality := a.rated[0]
-		ttft := a.predictor.Forecast(typical).TTFT.Microseconds()
 		if !ok {
 			s.Models = slices.Insert(s.Models, i,
 				bus.ModelStatus{Model: a.reg.Model, Price: a.price, TTFTUS: ttft, SlotPrice: a.slotPrice,

@@ -61,25 +61,27 @@ func (p Prior) Validate() error {
 // but what the class was made with and what it was taught, in that order, so that the same history gives the
 // same round. Not for concurrent use.
 type Means struct {
+	// what every quote reads stands first, and so together in memory
+	class    *Class
+	credible bool // its TTFTs are not far from the others'
+	differs  bool // from its class: own is the line that it is forecast by, unless it is tried
+	tried    bool // it is forecast as its class is, as long as it answers so
+	failed   bool // it was tried, and answered as it did before
+	alone    bool // it is forecast by its own line
+	moved    bool // it does not answer as it did, and not as the others of its class
+
 	prior Prior
-	class *Class
 	seen  evidence
 
-	base     float64 // the height of the line that it says it has, in milliseconds
-	credible bool    // its TTFTs are not far from the others'
-	differs  bool    // from its class: own is the line that it is forecast by, unless it is tried
-	tried    bool    // it is forecast as its class is, as long as it answers so
-	failed   bool    // it was tried, and answered as it did before
-	tries    int     // so often since it was like its class
-	taught   uint64  // of the class's observations, its last
-	own      line    // the class's, drawn to what was seen of the agent before it was tried
-	slowest  float64 // seconds
+	base    float64 // the height of the line that it says it has, in milliseconds
+	tries   int     // so often since it was like its class
+	taught  uint64  // of the class's observations, its last
+	own     line    // the class's, drawn to what was seen of the agent before it was tried
+	slowest float64 // seconds
 
 	pace   ratios // of its times between tokens by what was forecast
 	drift  drift
-	alone  bool    // it is forecast by its own line
-	moved  bool    // it does not answer as it did, and not as the others of its class
-	anchor line    // what it is drawn to then, until it does
+	anchor line    // what it is drawn to while it has moved
 	apart  *spread // where it differs from its class, of its own forecasts
 	doubts []doubt // its last answers, where they are far off: whether it has turned is not known yet
 }

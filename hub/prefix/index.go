@@ -69,6 +69,7 @@ type Index struct {
 	own    table     // by what was sent to agents and served there
 	told   table     // by what they say, and by the short form of a mark
 	agents []*Belief // by place; nil: it is free
+	ruling int       // agents whose word rules
 
 	changes uint64              // of who holds what, so far
 	changed [changedKept]uint64 // the last of them, by the mark's short form
@@ -187,9 +188,13 @@ func (x *Index) ask(marks []bus.Mark) {
 // Deepest is how many of a prompt's marks at least one agent holds by what was served there, whatever agents
 // say, and how many agents hold so many of them.
 func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
-	for _, b := range x.agents {
+	if len(p.Marks) == 0 {
+		return 0, 0
+	}
+	look := func(place int) {
+		b := x.agents[place]
 		if b == nil || b.Had(p, 1) == 0 {
-			continue
+			return
 		}
 		had := b.Had(p, int32(len(p.Marks)))
 		if had > depth {
@@ -198,6 +203,13 @@ func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
 		if had == depth {
 			agents++
 		}
+	}
+	if x.ruling == 0 { // then the index names all who hold what they served
+		x.own.each(x.own.of(p.Marks[0]), look)
+		return depth, agents
+	}
+	for place := range x.agents {
+		look(place)
 	}
 	return depth, agents
 }

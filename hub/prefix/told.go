@@ -173,7 +173,10 @@ func (b *Belief) weigh() {
 		t.rules = rules
 		b.showAll()
 		if rules { // and what was served just now once more
+			b.index.ruling++
 			b.list(&Run{belief: b, leaf: none, state: over}, now+settled.Nanoseconds())
+		} else {
+			b.index.ruling--
 		}
 	}
 	if t.watch == nil && t.known {
