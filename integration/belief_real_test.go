@@ -16,8 +16,8 @@ import (
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/integration/replay"
+	"souk/integration/soak"
 	"souk/ledger"
-	"souk/ledger/journal"
 )
 
 // turnsAsked is of how many turns of real dialogues belief is judged at real engines.
@@ -131,43 +131,21 @@ agents:
 		}
 	}
 
-	paths, err := journal.Find(dir)
-	if err != nil || len(paths) == 0 {
-		t.Fatal(paths, err)
-	}
-	holds := map[string]*ledger.Hold{}
 	judged, sum, believed, both, over, events := 0, 0, 0, 0, 0, 0
-	for _, path := range paths {
-		var round *ledger.Round
-		err := journal.Read(path, func(f ledger.Frame) error {
-			for i := range f.Records {
-				switch r := &f.Records[i]; {
-				case r.Round != nil:
-					round = r.Round
-				case r.Hold != nil:
-					holds[r.ID] = r.Hold
-					if s := round.Expected(&round.Outcome.Awards[r.Hold.Slot]); s != nil &&
-						s.Evidence == ledger.EvidenceEvents {
-						events++
-					}
-				case r.Capture != nil:
-					h := holds[r.Capture.Hold]
-					found := found[r.Capture.Hold]
-					judged, sum, believed, both = judged+1, sum+found, believed+h.Cached,
-						both+min(found, h.Cached)
-					if h.Cached > found+32 {
-						over++
-						t.Logf("hold %s, of %d tokens: %d believed to be cached at %s, %d were",
-							r.Capture.Hold,
-							r.Capture.Usage.Prompt, h.Cached, h.Agent, found)
-					}
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+	err = soak.Captured(dir, func(h *ledger.Hold, c *ledger.Capture, told bool) {
+		found := found[c.Hold]
+		judged, sum, believed, both = judged+1, sum+found, believed+h.Cached, both+min(found, h.Cached)
+		if told {
+			events++
 		}
+		if h.Cached > found+32 {
+			over++
+			t.Logf("hold %s, of %d tokens: %d believed to be cached at %s, %d were", c.Hold, c.Usage.Prompt,
+				h.Cached, h.Agent, found)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Logf("%d turns at %d engines: %d tokens were found, %d believed to be there, %d of them; %d "+
 		"turns with "+

@@ -63,7 +63,10 @@ Traces, for eight engines; others have callers in proportion:
   market:named            where callers tell it the names of their sessions
   market:ends             where they tell with the last turn of a session that it is the last
   market:events           where engines publish what becomes of their blocks, and agents say what they hold
+  market:unsized          where agents do not say how many blocks their engines have
+  market:room=0.8         where they say so many of each that there are
   market:seats, depth, touches    with these parts of the block seats: of its hub's file
+  market:untolled         without the tolls for waiting, computing and age of the block crowd:
 
 ` + virtual.Legend,
 		Args: func(_ *cobra.Command, tables []string) error {

@@ -48,6 +48,9 @@ type BeliefReport struct {
 	Windows  []Window
 	Upset    Window // tasks that ran while something went wrong with their engine, or just after
 	Unserved int
+	// of the tasks in windows, the tokens that were found and not believed, by what had gone wrong last with
+	// their agent
+	Short map[string]int
 }
 
 // Window are the tasks of a span of time.
@@ -98,8 +101,14 @@ type belief struct {
 	mu    sync.Mutex
 	found map[string]vllmsim.Found // by hold
 	words map[string]fleet.Word    // by task
-	upset map[string][][2]time.Time
+	upset map[string][]upset
 	r     BeliefReport
+}
+
+// upset is something that went wrong with an agent, until all was known again.
+type upset struct {
+	what         string
+	began, ended time.Time
 }
 
 // Belief keeps a market of processes, whose engines have small caches and publish what becomes of them,
@@ -109,7 +118,8 @@ type belief struct {
 // hold. Its error is the verdict.
 func Belief(ctx context.Context, o BeliefOptions) (BeliefReport, error) {
 	b := &belief{BeliefOptions: o, found: map[string]vllmsim.Found{}, words: map[string]fleet.Word{},
-		upset: map[string][][2]time.Time{}, r: BeliefReport{Seed: o.Seed, Happened: map[string]int{}}}
+		upset: map[string][]upset{},
+		r:     BeliefReport{Seed: o.Seed, Happened: map[string]int{}, Short: map[string]int{}}}
 	f, err := fleet.Start(ctx, fleet.Plan{Bin: o.Bin, Dir: o.Dir, Domains: []string{"general"},
 		Agents: beliefAgents, Slots: beliefSlots, Blocks: beliefBlocks, Speedup: 4,
 		Clients: map[string]market.Credits{beliefClient: deposit}})
@@ -270,7 +280,7 @@ func (b *belief) upsets(ctx, load context.Context) error {
 		follow.Pause(ctx, hubHears)
 		b.still.Unlock()
 		name := fmt.Sprintf("agent-%d", agent)
-		b.upset[name] = append(b.upset[name], [2]time.Time{began, time.Now()})
+		b.upset[name] = append(b.upset[name], upset{what, began, time.Now()})
 		fmt.Fprintf(b.Progress, "%s %d; known again after %.1f s\n", what, agent, time.Since(began).Seconds())
 		if err != nil {
 			return err
@@ -427,14 +437,37 @@ func (b *belief) look(ctx context.Context) error {
 // judge compares, task by task, what the journal says that the hub believed with what the engine found.
 func (b *belief) judge(began time.Time, lasted time.Duration) error {
 	b.r.Windows = make([]Window, beliefWindows)
-	paths, err := journal.Find(b.f.Data)
-	if err != nil {
-		return err
+	return Captured(b.f.Data, func(h *ledger.Hold, c *ledger.Capture, events bool) {
+		found, told := b.found[c.Hold]
+		word, ours := b.words[h.Task]
+		if !told || !ours { // its engine was killed before it could be asked
+			return
+		}
+		into := &b.r.Upset
+		if !b.upsetDuring(h.Agent, word) {
+			k := int(float64(word.Began.Sub(began)) / float64(lasted) * beliefWindows)
+			into = &b.r.Windows[min(max(0, k), beliefWindows-1)]
+			b.r.Short[b.lastUpset(h.Agent, word)] += max(0, found.Cached-h.Cached)
+		}
+		into.add(found.Cached, h.Cached, events)
+		if h.Cached > found.Cached+beliefBlock {
+			fmt.Fprintf(b.Progress, "%s at %s, of %d tokens: %d believed to be cached, %d were\n",
+				h.Task, h.Agent, found.Prompt, h.Cached, found.Cached)
+		}
+	})
+}
+
+// Captured shows each hold of the journals in a directory that ended in payment, and whether what was
+// believed to be cached for it was so by what its engine publishes.
+func Captured(dir string, show func(h *ledger.Hold, c *ledger.Capture, events bool)) error {
+	paths, err := journal.Find(dir)
+	if err == nil && len(paths) == 0 {
+		err = fmt.Errorf("%s: no journal", dir)
 	}
 	for _, path := range paths {
 		holds, events := map[string]*ledger.Hold{}, map[string]bool{}
 		var round *ledger.Round
-		err := journal.Read(path, func(f ledger.Frame) error {
+		read := journal.Read(path, func(f ledger.Frame) error {
 			for i := range f.Records {
 				switch r := &f.Records[i]; {
 				case r.Round != nil:
@@ -444,38 +477,34 @@ func (b *belief) judge(began time.Time, lasted time.Duration) error {
 					s := round.Expected(&round.Outcome.Awards[r.Hold.Slot])
 					events[r.ID] = s != nil && s.Evidence == ledger.EvidenceEvents
 				case r.Capture != nil:
-					h := holds[r.Capture.Hold]
-					found, told := b.found[r.Capture.Hold]
-					word, ours := b.words[h.Task]
-					if !told || !ours { // its engine was killed before it could be asked
-						continue
-					}
-					into := &b.r.Upset
-					if !b.upsetDuring(h.Agent, word) {
-						k := int(float64(word.Began.Sub(began)) / float64(lasted) * beliefWindows)
-						into = &b.r.Windows[min(max(0, k), beliefWindows-1)]
-					}
-					into.add(found.Cached, h.Cached, events[r.Capture.Hold])
-					if h.Cached > found.Cached+beliefBlock {
-						fmt.Fprintf(b.Progress, "%s at %s, of %d tokens: %d believed to be cached, %d were\n",
-							h.Task, h.Agent, found.Prompt, h.Cached, found.Cached)
-					}
+					show(holds[r.Capture.Hold], r.Capture, events[r.Capture.Hold])
 				}
 			}
 			return nil
 		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+		if read != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", path, read))
 		}
 	}
-	return nil
+	return err
 }
 
 // upsetDuring reports whether something went wrong with an agent while a task ran.
 func (b *belief) upsetDuring(agent string, w fleet.Word) bool {
-	return slices.ContainsFunc(b.upset[agent], func(span [2]time.Time) bool {
-		return w.Began.Before(span[1]) && w.Ended.After(span[0])
+	return slices.ContainsFunc(b.upset[agent], func(u upset) bool {
+		return w.Began.Before(u.ended) && w.Ended.After(u.began)
 	})
+}
+
+// lastUpset is what went wrong last with an agent before a task ran.
+func (b *belief) lastUpset(agent string, w fleet.Word) (what string) {
+	what = "nothing yet"
+	for _, u := range b.upset[agent] {
+		if u.began.Before(w.Began) {
+			what = u.what
+		}
+	}
+	return what
 }
 
 // Write prints the report for people.
@@ -498,4 +527,8 @@ func (r BeliefReport) Write(w io.Writer) {
 	}
 	row("while upset", r.Upset)
 	t.Render()
+	fmt.Fprintln(w)
+	for _, what := range slices.Sorted(maps.Keys(r.Short)) {
+		fmt.Fprintf(w, "after %s: %d tokens were found that were not believed\n", what, r.Short[what])
+	}
 }

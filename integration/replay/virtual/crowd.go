@@ -246,6 +246,7 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 	}
 	o := NewMarketOptions(s)
 	o.Hub, o.Named, o.Ends, o.Events = like.Hub, named || like.Named, like.Ends, like.Events
+	o.Room = like.Room
 	o.Hub.Terms = cmp.Or(s.Terms, o.Hub.Terms)
 	o.Hub.Deadline, o.Hub.MaxDeadline = max(s.Patient, o.Hub.Deadline), max(s.Patient, o.Hub.MaxDeadline)
 	o.Quiet = s.Quiet

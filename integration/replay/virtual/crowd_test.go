@@ -67,7 +67,8 @@ func TestVariant(t *testing.T) {
 		}
 	}
 	for _, rule := range []string{"market:", "market:terms.wort=1", "market:terms", "market:max_open=0",
-		"market:terms.patience=soon", "market:terms=1", "market:a: b=1"} {
+		"market:terms.patience=soon", "market:terms=1", "market:a: b=1",
+		"market:room=0", "market:room=NaN", "market:room=1e9", "market:room="} {
 		if _, _, err := variant(rule); err == nil || !strings.Contains(err.Error(), rule) {
 			t.Errorf("%s: %v", rule, err)
 		}

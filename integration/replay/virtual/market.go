@@ -28,6 +28,7 @@ type MarketOptions struct {
 	Named     bool          // callers name their sessions
 	Ends      bool          // and tell with the last turn that it is the last
 	Events    bool          // engines publish what becomes of their blocks
+	Room      float64       // of these, the share that agents register; 0: all; below 0: they do not say
 	Quiet     time.Duration // agents speak no more often than that, if that is longer than usual
 	Context   int           // tokens that a prompt and its answer may have; 0: 8192
 	Thought   int           // of them, reasoning that each answer begins with
@@ -158,6 +159,12 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	info := agentd.Info{Models: []string{model}, Version: "virtual", MaxModelLen: cmp.Or(o.Context, 8192),
 		BlockSize: o.Engine.BlockSize, KVTokens: (o.Engine.Blocks - 1) * o.Engine.BlockSize,
 		Forgets: o.Thought > 0}
+	switch {
+	case o.Room < 0:
+		info.KVTokens = 0
+	case o.Room > 0:
+		info.KVTokens = int(o.Room*float64(o.Engine.Blocks)) * o.Engine.BlockSize
+	}
 	for i := range o.Agents {
 		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: o.Engine.Slots,
 			Price: Card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
