@@ -6,11 +6,12 @@ import (
 )
 
 // spread says within what part of a forecast answers come: of the ratios of what was observed by what was
-// forecast lately, in three groups by what was forecast, the middle nine tenths. Where fewer or more come
-// within what was said of them, the level is moved until they do.
+// forecast lately, in three groups, the middle nine tenths. Groups go by what was forecast, or by something
+// else that tells more of how far off that may be. Where fewer or more come within what was said of them, the
+// level is moved until they do.
 type spread struct {
 	groups [3]ratios
-	bounds [2]float64 // between the groups, in milliseconds: thirds of what is forecast
+	bounds [2]float64 // between the groups: thirds of what they go by
 }
 
 type ratios struct {
@@ -44,12 +45,12 @@ func (s *spread) clone() spread {
 	return c
 }
 
-// group is that of a forecast.
-func (s *spread) group(forecast float64) *ratios {
+// group is that of a forecast, by what groups go by.
+func (s *spread) group(by float64) *ratios {
 	switch {
-	case forecast < s.bounds[0]:
+	case by < s.bounds[0]:
 		return &s.groups[0]
-	case forecast < s.bounds[1]:
+	case by < s.bounds[1]:
 		return &s.groups[1]
 	}
 	return &s.groups[2]
@@ -57,8 +58,8 @@ func (s *spread) group(forecast float64) *ratios {
 
 // within is between what and what times a forecast an answer is expected, and whether enough were seen to
 // say.
-func (s *spread) within(forecast float64) (least, top float64, known bool) {
-	g := s.group(forecast)
+func (s *spread) within(by float64) (least, top float64, known bool) {
+	g := s.group(by)
 	if g.top == 0 {
 		return 1.0 / unsure, unsure, false
 	}
@@ -69,6 +70,7 @@ func (s *spread) within(forecast float64) (least, top float64, known bool) {
 type said struct {
 	observed, forecast float64
 	low, high          float64 // both 0: no width was known
+	by                 float64 // what its group goes by
 }
 
 // outlies reports whether it is so far off that its agent may not be as it was.
@@ -78,19 +80,18 @@ func (a *said) outlies() bool {
 
 // beside is an answer beside what was promised.
 func (p *promise) beside(ttft float64) said {
-	return said{observed: ttft, forecast: max(p.first, 1e-3), low: p.least, high: p.most}
+	return said{observed: ttft, forecast: max(p.first, 1e-3), low: p.least, high: p.most, by: p.by}
 }
 
 // count takes in an answer.
 func (s *spread) count(a *said) {
-	forecast := a.forecast
+	by := max(a.by, 1e-3)
 	if s.bounds[0] == 0 {
-		s.bounds = [2]float64{forecast, forecast}
+		s.bounds = [2]float64{by, by}
 	}
-	g := s.group(forecast)
-	g.count(a)
+	s.group(by).count(a)
 	lift := func(b *float64, up, down float64) {
-		if forecast > *b {
+		if by > *b {
 			*b *= up
 		} else {
 			*b /= down

@@ -83,6 +83,7 @@ type Means struct {
 	drift  drift
 	anchor line    // what it is drawn to while it has moved
 	apart  *spread // where it differs from its class, of its own forecasts
+	lately float64 // how far its first tokens are off what is said by steps, by that
 	doubts []doubt // its last answers, where they are far off: whether it has turned is not known yet
 }
 
@@ -167,13 +168,14 @@ func (m *Means) Beside(f Features, delay Delay) Forecast {
 		out = m.Usual(f.MaxTokens)
 	}
 	to := Forecast{TTFT: m.first(&f, delay), ITL: m.Token(f.Load), Output: min(out, f.MaxTokens)}
-	m.around(&to, m.seenRanges())
+	m.around(&to, m.seenRanges(), ms(to.TTFT))
 	return to
 }
 
-// around is within what an answer is expected that is forecast so, by the ranges of such forecasts.
-func (m *Means) around(to *Forecast, by *spread) {
-	least, top, known := by.within(ms(to.TTFT))
+// around is within what an answer is expected that is forecast so, by the ranges of such forecasts and what
+// their groups go by.
+func (m *Means) around(to *Forecast, ranges *spread, by float64) {
+	least, top, known := ranges.within(by)
 	if !known {
 		least, top, known = m.class.spread.within(ms(to.TTFT))
 	}

@@ -197,6 +197,7 @@ func (m *Means) state(c *coder) {
 		}
 		m.apart.state(c)
 	}
+	c.floats(&m.lately)
 	n := len(m.doubts)
 	c.count(&n, mostDoubts)
 	if !c.writes {
@@ -204,7 +205,7 @@ func (m *Means) state(c *coder) {
 	}
 	for i := range m.doubts {
 		for _, a := range []*said{&m.doubts[i].line, &m.doubts[i].steps} {
-			c.floats(&a.observed, &a.forecast, &a.low, &a.high)
+			c.floats(&a.observed, &a.forecast, &a.low, &a.high, &a.by)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -25,6 +26,8 @@ const (
 	stepsAfter, stepsBetter = 200, 0.02
 	// stepsTokens is what a time between tokens counts by a first token: it is a mean of many steps.
 	stepsTokens = 20
+	// latelyPart is what an answer counts of how far an agent is off of late.
+	latelyPart = 0.1
 	// mostOffs is how many times as far off as most an answer counts as.
 	mostOffs = 5
 )
@@ -68,8 +71,9 @@ func (p *Prior) steps() line {
 	return line{ms(p.Base) * 2 / 3, ms(p.PerToken) * 1000, 0, 0, ms(p.PerTask), 0}
 }
 
-// promise is when a first token was to come and within what, in milliseconds; most 0: of no known width.
-type promise struct{ first, least, most float64 }
+// promise is when a first token was to come and within what, in milliseconds, most 0: of no known width; and
+// what the group of such forecasts goes by.
+type promise struct{ first, least, most, by float64 }
 
 // Said is what is said of a task when it is dispatched.
 type Said struct {
@@ -86,8 +90,12 @@ func (m *Means) Along(f Forecast, p Path) Said {
 	}
 	c := m.class
 	f.TTFT = span(c.stepped.coef.along(&p.x) / 1000)
-	m.around(&f, &c.stepped.spread)
-	if to.steps = promised(&f); c.stepped.open && m.line() == &c.coef {
+	// An agent that was far off of late will be: what it has in hand was misjudged.
+	by := cmp.Or(m.lately, c.stepped.spread.bounds[0])
+	m.around(&f, &c.stepped.spread, by)
+	to.steps = promised(&f)
+	to.steps.by = by
+	if c.stepped.open && m.line() == &c.coef {
 		to.Forecast = f
 	}
 	return to
@@ -97,7 +105,7 @@ func (m *Means) Along(f Forecast, p Path) Said {
 func (s *Said) First() time.Duration { return span(s.line.first / 1000) }
 
 func promised(f *Forecast) promise {
-	p := promise{first: ms(f.TTFT)}
+	p := promise{first: ms(f.TTFT), by: ms(f.TTFT)}
 	if !f.wide {
 		p.least, p.most = ms(f.Low), ms(f.High)
 	}
@@ -118,6 +126,9 @@ func (m *Means) steps(f *Features, o *Observation, cached int, ttft, weight floa
 	if itl := min(ms(o.ITL), 60_000); itl > 0 && o.Between.known {
 		x := o.Between.x
 		m.seen.steps.enter(&x, itl, float64(stepsTokens*s.counts(1, itl-s.coef.along(&x))))
+	}
+	if first := o.Said.steps.first; first > 0 && ttft > 0 {
+		m.lately += float64((min(1, math.Abs(ttft-first)/first) - m.lately) * latelyPart)
 	}
 	if said := &o.Said; said.steps.first > 0 && ttft > 0 && m.line() == &c.coef &&
 		(m.credible || m.seen.line.weight() == 0) {
@@ -147,7 +158,11 @@ func (q *Queue) Answered(number uint64, ttft, itl time.Duration, tokens int) Pat
 }
 
 // BySteps reports whether it is by the steps of the engine.
-func (s *Said) BySteps() bool { return s.steps.first > 0 && promised(&s.Forecast) == s.steps }
+func (s *Said) BySteps() bool {
+	p := promised(&s.Forecast)
+	p.by = s.steps.by
+	return p.first > 0 && p == s.steps
+}
 
 // Stepped are of how many classes first tokens are forecast by the steps of their engines now, and how often
 // that began.

@@ -267,3 +267,24 @@ func TestALiarAndTheSteps(t *testing.T) {
 		t.Errorf("%.1f ms beside a liar, and %.1f without", beside, honest)
 	}
 }
+
+// An agent whose first tokens were far off of late what was said by steps is given the room that such have
+// had, and another is not.
+func TestAnAgentThatWasOffIsGivenMoreRoom(t *testing.T) {
+	e := newEngine(t)
+	_, all := fleet(2)
+	spread := &all[0].class.stepped.spread
+	for range 2000 {
+		by := e.Float64()
+		ttft := 100 * (1 + by*(2*e.Float64()-1))
+		spread.count(&said{observed: ttft, forecast: 100, low: 50, high: 150, by: by})
+	}
+	width := func(m *Means) float64 {
+		to := m.Along(m.Forecast(cold), Path{point{1.5, 1, 0.5, 1, 4, 4}, true})
+		return (to.steps.most - to.steps.least) / to.steps.first
+	}
+	all[0].lately, all[1].lately = 0.9, 0.1
+	if far, near := width(all[0]), width(all[1]); far < 2*near {
+		t.Errorf("far off of late, %.2f of the forecast, and %.2f where near", far, near)
+	}
+}

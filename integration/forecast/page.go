@@ -194,7 +194,8 @@ func (p Page) least(w io.Writer) {
 
 func (p Page) verdicts(w io.Writer) {
 	fmt.Fprintf(w, "## What pays\n\nBeside `%s`, on the streams that nothing was tuned on. A part that does not pay "+
-		"has no place in a hub.\n\n", Baseline)
+		"has no place in a hub.\nHow a hub counts the steps of engines was chosen on other seeds of all streams but "+
+		"`agents`, which alone nothing of\nit was chosen on.\n\n", Baseline)
 	_, ways := names(p.Results)
 	heading(w, "", "first token", "cost")
 	for _, way := range ways {
