@@ -169,7 +169,7 @@ func (s *stepping) serve(tasks int, late func(agent int) float64) {
 				continue
 			}
 			itl := time.Duration(o.at-o.sent-int64(o.ttft)) / time.Duration(tokens-1)
-			between := q.Answered(o.number, o.ttft, itl, tokens)
+			between := q.Answered(now, o.number, o.ttft, itl, tokens)
 			q.Ended(o.number, o.ttft)
 			s.off[0] += math.Abs(o.said.line.first - ms(o.ttft))
 			s.off[1] += math.Abs(ms(o.said.TTFT) - ms(o.ttft))
@@ -265,5 +265,24 @@ func TestALiarAndTheSteps(t *testing.T) {
 	honest, beside := path(false), path(true)
 	if beside > 1.25*honest || beside < honest/1.25 {
 		t.Errorf("%.1f ms beside a liar, and %.1f without", beside, honest)
+	}
+}
+
+// An agent that says that its answer took longer than since its dispatch does not put the steps of its engine
+// ahead of the clock, where no answer would put them right any more, and a path of hours would weigh on what
+// its class takes for a step.
+func TestNoAnswerEndsLaterThanNow(t *testing.T) {
+	for _, itl := range []time.Duration{10 * time.Millisecond, 10 * time.Second, 1<<63 - 1} {
+		m, q, now := NewMeans(DefaultPrior()), Queue{}, 10*int64(time.Second)
+		q.Path(m, 0, 1000, 0)
+		first := q.Sent(0, 1000, 0, 0, 0, 100, 0)
+		q.Sent(0, 1000, 0, 0, 0, 100, 0)
+		q.Answered(now, first, 9*time.Second, itl, 100_000)
+		if q.Ended(first, 0); q.steps.began > now {
+			t.Errorf("%v between tokens: a step began %v from now", itl, time.Duration(q.steps.began-now))
+		}
+		if x := q.Path(m, now, 1000, 0).x; x[0] > 3 {
+			t.Errorf("%v between tokens: %v steps until a first token", itl, x[0])
+		}
 	}
 }
