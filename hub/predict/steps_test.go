@@ -3,6 +3,7 @@ package predict
 import (
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -284,5 +285,80 @@ func TestNoAnswerEndsLaterThanNow(t *testing.T) {
 		if x := q.Path(m, now, 1000, 0).x; x[0] > 3 {
 			t.Errorf("%v between tokens: %v steps until a first token", itl, x[0])
 		}
+	}
+}
+
+// pathByEach is what path is, by looking at all prompts in every step.
+func (s *steps) pathByEach(now int64, size, cached int) (x point) {
+	s.advance(now)
+	f := steps{b: s.b, began: s.began, ends: s.ends, batch: s.batch, all: s.all,
+		prompts: append(append(s.scratch[:0], s.prompts...), prompted(0, now, size, cached))}
+	own := &f.prompts[len(f.prompts)-1]
+	if f.ends > 0 {
+		x.add(&f.batch, float64(f.ends-now)/float64(f.ends-f.began))
+		now = f.ends
+		f.end()
+	}
+	for range mostSteps {
+		if own.answers {
+			break
+		}
+		f.begin(now)
+		x.add(&f.batch, 1)
+		now = f.ends
+		f.end()
+	}
+	x[3] = 1
+	s.scratch = f.prompts[:0]
+	return x
+}
+
+// A path is the same whether all prompts are looked at in every step, or each once.
+func TestAPathIsTheSumOfItsSteps(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	sizes := []int{1, 50, 700, 3000, 20_000, 150_000}
+	for range 50 {
+		s, now, open := stepsOf(), int64(0), []uint64(nil)
+		for i := range 200 {
+			now += r.Int64N(40 * millisecond)
+			size := sizes[r.IntN(len(sizes))]
+			switch k := r.IntN(10); {
+			case k < 5 || len(open) == 0:
+				s.sent(now, uint64(i), size, r.IntN(size))
+				open = append(open, uint64(i))
+			case k < 8:
+				j := r.IntN(len(open))
+				s.ended(now-r.Int64N(20*millisecond), open[j], r.IntN(3)*10)
+				open = append(open[:j], open[j+1:]...)
+			default:
+				s.said(now, now-r.Int64N(50*millisecond), r.IntN(len(open)+2))
+			}
+			size = sizes[r.IntN(len(sizes))]
+			cached := r.IntN(size)
+			want := s.pathByEach(now, size, cached)
+			if got := s.path(now, size, cached); got != want {
+				t.Fatalf("%v, want %v, of %+v", got, want, s.prompts)
+			}
+		}
+	}
+}
+
+// What a dispatch costs rises with the prompts in hand, and not with these times the steps that they take: a
+// burst for one large agent does not hold its hub up.
+func BenchmarkPathsOfABurst(b *testing.B) {
+	for _, slots := range []int{64, 256, 1024} {
+		b.Run(strconv.Itoa(slots), func(b *testing.B) {
+			m := NewMeans(DefaultPrior())
+			for range b.N {
+				q := Queue{}
+				for range slots {
+					q.Path(m, 0, 8000, 0)
+					q.Sent(0, 8000, 0, time.Second, time.Second, 100, time.Millisecond)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*slots), "us/dispatch")
+		})
 	}
 }
