@@ -158,6 +158,54 @@ func TestWhatIsAskedForInVain(t *testing.T) {
 	}
 }
 
+// An agent that says that a prompt had more tokens than its hold covers is not paid for these once its client
+// says that the session comes next.
+func TestAPromptThatCannotBeIsNotPaidForAgain(t *testing.T) {
+	h, all := asking(t, nil)
+	id := fmt.Sprint("t", h.n.stats.Arrived)
+	h.must(h.step(h.task("ann", id, func(m *bus.Task) { m.Session = "boss" })))
+	d := h.take("ann", id)
+	h.serve(d, market.Usage{Prompt: 30_000, Output: 3})
+	h.says("child", "boss")
+	before := h.money("ann")
+	if h.pass(actEvery + time.Millisecond); len(*all) != 1 {
+		t.Fatalf("touched %+v, stats %+v", *all, h.n.stats.Asked)
+	}
+	h.must(h.step(touchedBy((*all)[0], 30_001, 0)))
+	most := market.WorstCase((*all)[0].Dispatch.Price, d.PromptMost+4, 1)
+	if got := before - h.money("ann"); d.PromptMost == 0 || got > most {
+		t.Errorf("ann paid %s for a prompt of at most %d tokens, which come to %s", got, d.PromptMost, most)
+	}
+}
+
+// A session whose text other tasks have pushed out may be said to come next, and is computed anew. The agent
+// is not blamed for that: what others' touches keep there is kept all the same. One that was believed to hold
+// it is.
+func TestWhatIsGoneIsNotHeldAgainstItsAgent(t *testing.T) {
+	for _, c := range []struct {
+		others int
+		blamed bool
+	}{{0, true}, {90, false}} {
+		h, all := asking(t, nil)
+		for i := range c.others {
+			id := fmt.Sprint("other", i)
+			h.must(h.step(h.task("bob", id, func(m *bus.Task) { m.Session = id })))
+			h.serve(h.take("bob", id), market.Usage{Prompt: 200, Output: 3})
+		}
+		h.says("child", "boss")
+		if h.pass(actEvery + time.Millisecond); len(*all) != 1 {
+			t.Fatalf("touched %+v, stats %+v", *all, h.n.stats.Asked)
+		}
+		h.must(h.step(touchedBy((*all)[0], 101, 0)))
+		a := h.n.roster[0]
+		if may := h.n.seats.table.MayTouch(h.n.clock(), a.seats); may == c.blamed ||
+			h.n.stats.Touched.Missed != 1 {
+			t.Errorf("after %d others the agent may be told to touch: %v; %+v", c.others, may,
+				h.n.stats.Touched)
+		}
+	}
+}
+
 // What is used again because clients said so is the same whatever their tasks bid: terms are scaled and dealt
 // out otherwise, where all can be served.
 func TestNoBidDecidesWhatIsTouched(t *testing.T) {

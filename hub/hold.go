@@ -511,7 +511,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		Said:   h.said,
 	}
 	if c.Outcome == bus.OutcomeDone {
-		o.Between = a.queue.Answered(h.queued, o.TTFT, o.ITL, o.Output)
+		o.Between = a.queue.Answered(n.nano, h.queued, o.TTFT, o.ITL, o.Output)
 	}
 	a.restarted = false
 	a.predictor.Learn(h.features, o)

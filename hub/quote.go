@@ -181,6 +181,11 @@ func (a *agent) promptBound(t *task) (most, least int) {
 // covered is how many tokens of t's prompt a hold has room for, beside the first token of the answer.
 func (n *Node) covered(t *task, h *hold) int {
 	most, _ := h.agent.promptBound(t)
+	return h.covers(most)
+}
+
+// covers is how many of so many tokens of a prompt the hold has room for.
+func (h *hold) covers(most int) int {
 	if h.rec.Settle == market.SettleQuoted {
 		return most
 	}

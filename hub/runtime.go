@@ -98,8 +98,15 @@ func (n *Node) hearPlaced(h *hold) {
 	}
 }
 
+// hearServed says that a turn was served. Of a prompt of more tokens than its hold covers, which cannot be
+// true, policies hear no more than these: who says that the session comes next would pay for them.
 func (n *Node) hearServed(h *hold, c *bus.Completion) {
 	if n.overheard(h.task) {
+		if most := h.covers(h.most); h.most > 0 && c.Usage.Prompt > most {
+			fair := *c
+			fair.Usage.Prompt, fair.Usage.Cached = most, min(c.Usage.Cached, most)
+			c = &fair
+		}
 		x := n.turnOf(h.task, h.agent)
 		n.runtime.host.Served(n.now, &x, c)
 	}

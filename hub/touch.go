@@ -149,7 +149,7 @@ func (n *Node) sendTouch(x *tab, one *seat.Touch) bool {
 	n.touched.made++
 	id := fmt.Sprintf("touch-%d-%d", n.epoch, n.touched.made)
 	held := one.Blocks
-	if one.Warm {
+	if one.Warm || x.asked {
 		held = min(held, one.Held)
 	}
 	x.sent[id] = sentTouch{one.Key, tokens, one.Blocks, held, one.Warm}
@@ -175,7 +175,8 @@ func (n *Node) sendTouch(x *tab, one *seat.Touch) bool {
 // of it, without a premium or a fee, and nothing if the agent did not answer, or gave it up for a task. What
 // a client has no money for is not made.
 func (n *Node) prefetch(a *agent, client string, one seat.Touch) bool {
-	tokens := one.Blocks * max(1, a.reg.BlockSize)
+	size := max(1, a.reg.BlockSize)
+	tokens := one.Blocks * size
 	most := market.WorstCase(a.price, tokens+1, 1)
 	switch {
 	case client == "" || a.touchesNow[one.Key]:
@@ -189,10 +190,13 @@ func (n *Node) prefetch(a *agent, client string, one seat.Touch) bool {
 	}
 	x := n.holdTouches(a, client, "next", most,
 		market.Usage{Prompt: tokens + 1, Cached: tokens, Output: 1}, 0)
-	if x == nil || !n.sendTouch(x, &one) {
+	if x == nil {
 		return false
 	}
-	x.asked = true
+	x.asked, one.Held = true, a.belief.Session(uint64(one.Key))/size
+	if !n.sendTouch(x, &one) {
+		return false
+	}
 	n.stats.Asked.Sent++
 	return true
 }
@@ -314,20 +318,27 @@ func (n *Node) touchEnded(x *tab, c *bus.Completion) error {
 }
 
 // found notes that an agent has used again so many tokens of a session, and reports whether these are as
-// many as were thought to be there. Of a text that is computed ahead that is the prompt of the turn
-// before: who has lost it, or says so each time to be paid for it again, is asked no more for a while, as
-// after any touch.
+// many as were meant. Of a text that is computed ahead that is the prompt of the turn before: who has lost
+// it, or says so each time to be paid for it again, is asked no more for a while, as after any touch. Clients
+// may say of a text that it comes next that the agent is not believed to hold any more: it is not blamed for
+// that.
 func (n *Node) found(a *agent, t sentTouch, tokens int) bool {
 	n.runtime.host.Touched(n.now, a.id, t.session, t.tokens, tokens)
 	size := max(1, a.reg.BlockSize)
 	a.touching = max(0, a.touching-t.blocks)
-	found := tokens >= (t.held-2)*size
+	want := t.blocks
+	if t.warm {
+		want = t.held
+	}
+	found := tokens >= (want-2)*size
 	if a.seats == nil {
 		return found
 	}
-	if t.warm {
+	switch {
+	case t.held == 0: // where nothing was thought to be there, it says nothing of the agent
+	case t.warm:
 		n.seats.table.Judge(n.clock(), a.seats, t.held, tokens/size)
-	} else {
+	default:
 		n.seats.table.Touched(n.clock(), a.seats, t.session, t.held, tokens/size)
 	}
 	if tokens > 0 {

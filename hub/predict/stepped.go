@@ -147,11 +147,17 @@ func (q *Queue) Path(m *Means, now int64, prompt, cached int) Path {
 }
 
 // Answered takes in that a task was answered to its end: so many tokens, the first of them so long after its
-// dispatch and the others so long after each other. It returns what a step computed meanwhile, on the mean.
-func (q *Queue) Answered(number uint64, ttft, itl time.Duration, tokens int) Path {
+// dispatch and the others so long after each other, as its agent says: no later than now. It returns what a
+// step computed meanwhile, on the mean.
+func (q *Queue) Answered(now int64, number uint64, ttft, itl time.Duration, tokens int) Path {
 	for i := range q.jobs {
 		if j := &q.jobs[i]; j.number == number && ttft > 0 {
-			return q.steps.ended(j.sent+int64(ttft)+int64(itl)*int64(max(0, tokens-1)), number, tokens)
+			left := max(0, now-j.sent)
+			left -= min(left, int64(ttft))
+			if n := int64(max(0, tokens-1)); n > 0 {
+				left -= min(left/n, int64(max(0, itl))) * n
+			}
+			return q.steps.ended(now-left, number, tokens)
 		}
 	}
 	return Path{}

@@ -123,28 +123,60 @@ func (s *steps) waits() bool {
 }
 
 // path is what is computed until the first token of a prompt that comes now: the rest of the step under way,
-// and all steps until it has one.
+// and all steps until it has one. Prompts are computed in their order, so each is looked at once, and not in
+// every step.
 func (s *steps) path(now int64, size, cached int) (x point) {
 	s.advance(now)
-	f := steps{b: s.b, began: s.began, ends: s.ends, batch: s.batch, all: s.all,
-		prompts: append(append(s.scratch[:0], s.prompts...), prompted(0, now, size, cached))}
-	own := &f.prompts[len(f.prompts)-1]
-	if f.ends > 0 {
-		x.add(&f.batch, float64(f.ends-now)/float64(f.ends-f.began))
-		now = f.ends
-		f.end()
+	waiting, decoding, resident := s.scratch[:0], 0, 0.0
+	for i := range s.prompts {
+		if p := &s.prompts[i]; p.answers {
+			decoding++
+			resident += float64(p.size) + max(0, s.all[0]-p.at[0])
+		} else {
+			waiting = append(waiting, *p)
+		}
+	}
+	waiting = append(waiting, prompted(0, now, size, cached))
+	s.scratch = waiting[:0]
+	next := 0
+	// ended has all that answer have one token more, and those before next begin to.
+	ended := func(from int) {
+		resident += float64(decoding)
+		for i := from; i < next; i++ {
+			decoding++
+			resident += float64(waiting[i].size)
+		}
+	}
+	if s.ends > 0 {
+		x.add(&s.batch, float64(s.ends-now)/float64(s.ends-s.began))
+		for i := range waiting {
+			p := &waiting[i]
+			p.left, p.done = p.left-p.part, p.done+p.part
+			if i == next && p.left <= 0 {
+				next++
+			}
+		}
+		ended(0)
 	}
 	for range mostSteps {
-		if own.answers {
+		if next == len(waiting) {
 			break
 		}
-		f.begin(now)
-		x.add(&f.batch, 1)
-		now = f.ends
-		f.end()
+		from, room, tokens, pairs := next, max(1, mostBatched-decoding), 0, 0.0
+		for next < len(waiting) && room > 0 {
+			p := &waiting[next]
+			part := min(p.left, room)
+			room -= part
+			tokens += part
+			pairs += float64(float64(part) * (float64(p.done) + float64(part)/2))
+			if p.left, p.done = p.left-part, p.done+part; p.left <= 0 {
+				next++
+			}
+		}
+		x.add(&point{1, float64(tokens) / 1000, pairs / 1e6, 0, float64(decoding), resident / 1000}, 1)
+		ended(from)
 	}
 	x[3] = 1
-	s.scratch = f.prompts[:0]
 	return x
 }
 

@@ -3,6 +3,7 @@ package predict
 import (
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -169,7 +170,7 @@ func (s *stepping) serve(tasks int, late func(agent int) float64) {
 				continue
 			}
 			itl := time.Duration(o.at-o.sent-int64(o.ttft)) / time.Duration(tokens-1)
-			between := q.Answered(o.number, o.ttft, itl, tokens)
+			between := q.Answered(now, o.number, o.ttft, itl, tokens)
 			q.Ended(o.number, o.ttft)
 			s.off[0] += math.Abs(o.said.line.first - ms(o.ttft))
 			s.off[1] += math.Abs(ms(o.said.TTFT) - ms(o.ttft))
@@ -286,5 +287,99 @@ func TestAnAgentThatWasOffIsGivenMoreRoom(t *testing.T) {
 	all[0].lately, all[1].lately = 0.9, 0.1
 	if far, near := width(all[0]), width(all[1]); far < 2*near {
 		t.Errorf("far off of late, %.2f of the forecast, and %.2f where near", far, near)
+	}
+}
+
+// An agent that says that its answer took longer than since its dispatch does not put the steps of its engine
+// ahead of the clock, where no answer would put them right any more, and a path of hours would weigh on what
+// its class takes for a step.
+func TestNoAnswerEndsLaterThanNow(t *testing.T) {
+	for _, itl := range []time.Duration{10 * time.Millisecond, 10 * time.Second, 1<<63 - 1} {
+		m, q, now := NewMeans(DefaultPrior()), Queue{}, 10*int64(time.Second)
+		q.Path(m, 0, 1000, 0)
+		first := q.Sent(0, 1000, 0, 0, 0, 100, 0)
+		q.Sent(0, 1000, 0, 0, 0, 100, 0)
+		q.Answered(now, first, 9*time.Second, itl, 100_000)
+		if q.Ended(first, 0); q.steps.began > now {
+			t.Errorf("%v between tokens: a step began %v from now", itl, time.Duration(q.steps.began-now))
+		}
+		if x := q.Path(m, now, 1000, 0).x; x[0] > 3 {
+			t.Errorf("%v between tokens: %v steps until a first token", itl, x[0])
+		}
+	}
+}
+
+// pathByEach is what path is, by looking at all prompts in every step.
+func (s *steps) pathByEach(now int64, size, cached int) (x point) {
+	s.advance(now)
+	f := steps{b: s.b, began: s.began, ends: s.ends, batch: s.batch, all: s.all,
+		prompts: append(append(s.scratch[:0], s.prompts...), prompted(0, now, size, cached))}
+	own := &f.prompts[len(f.prompts)-1]
+	if f.ends > 0 {
+		x.add(&f.batch, float64(f.ends-now)/float64(f.ends-f.began))
+		now = f.ends
+		f.end()
+	}
+	for range mostSteps {
+		if own.answers {
+			break
+		}
+		f.begin(now)
+		x.add(&f.batch, 1)
+		now = f.ends
+		f.end()
+	}
+	x[3] = 1
+	s.scratch = f.prompts[:0]
+	return x
+}
+
+// A path is the same whether all prompts are looked at in every step, or each once.
+func TestAPathIsTheSumOfItsSteps(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	sizes := []int{1, 50, 700, 3000, 20_000, 150_000}
+	for range 50 {
+		s, now, open := stepsOf(), int64(0), []uint64(nil)
+		for i := range 200 {
+			now += r.Int64N(40 * millisecond)
+			size := sizes[r.IntN(len(sizes))]
+			switch k := r.IntN(10); {
+			case k < 5 || len(open) == 0:
+				s.sent(now, uint64(i), size, r.IntN(size))
+				open = append(open, uint64(i))
+			case k < 8:
+				j := r.IntN(len(open))
+				s.ended(now-r.Int64N(20*millisecond), open[j], r.IntN(3)*10)
+				open = append(open[:j], open[j+1:]...)
+			default:
+				s.said(now, now-r.Int64N(50*millisecond), r.IntN(len(open)+2))
+			}
+			size = sizes[r.IntN(len(sizes))]
+			cached := r.IntN(size)
+			want := s.pathByEach(now, size, cached)
+			if got := s.path(now, size, cached); got != want {
+				t.Fatalf("%v, want %v, of %+v", got, want, s.prompts)
+			}
+		}
+	}
+}
+
+// What a dispatch costs rises with the prompts in hand, and not with these times the steps that they take: a
+// burst for one large agent does not hold its hub up.
+func BenchmarkPathsOfABurst(b *testing.B) {
+	for _, slots := range []int{64, 256, 1024} {
+		b.Run(strconv.Itoa(slots), func(b *testing.B) {
+			m := NewMeans(DefaultPrior())
+			for range b.N {
+				q := Queue{}
+				for range slots {
+					q.Path(m, 0, 8000, 0)
+					q.Sent(0, 8000, 0, time.Second, time.Second, 100, time.Millisecond)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*slots), "us/dispatch")
+		})
 	}
 }

@@ -15,6 +15,21 @@ func (b *Belief) Idle(show func(session uint64, tokens int) bool) {
 	}
 }
 
+// Session is how many tokens of a session the agent is believed to hold: all of them, or none where the end
+// of its text is gone.
+func (b *Belief) Session(key uint64) int {
+	e, ok := b.sessions[key]
+	if !ok {
+		return 0
+	}
+	s := e.Value.(*session)
+	if !b.alive(s) || b.told.rules && !b.says(b.nodes[s.end].hash) {
+		return 0
+	}
+	n := &b.nodes[s.end]
+	return int(n.upto) + int(n.answer)
+}
+
 // Room is how many tokens more fit beside what the agent is believed to hold.
 func (b *Belief) Room() int { return max(0, b.capacity-b.tokens) }
 

@@ -91,9 +91,9 @@ func (o *own) Sent(v *View, t *Task, e Expected) {
 		e.said.First(), e.forecast.Output, e.forecast.ITL)
 }
 
-func (o *own) Ended(_ *View, t *Task, e Expected) {
+func (o *own) Ended(v *View, t *Task, e Expected) {
 	ttft := time.Duration(t.TTFT * 1e9)
-	between := o.queues[t.Agent].Answered(o.sent[t.ID], ttft, t.ITL, t.Output)
+	between := o.queues[t.Agent].Answered(int64(v.Now), o.sent[t.ID], ttft, t.ITL, t.Output)
 	o.queues[t.Agent].Ended(o.sent[t.ID], ttft)
 	delete(o.sent, t.ID)
 	o.agents[t.Agent].Learn(e.asked, predict.Observation{Prompt: t.Prompt, Cached: t.Cached, Output: t.Output,
