@@ -46,9 +46,9 @@ const (
 
 	// In hundredths of a block: what may be missing of each touch without being counted, a part of it in so
 	// many, and what is let pass of the rest in all, at least and as a part of an agent's blocks. Caches miss
-	// one of several hundred blocks that are touched.
-	missingFree, missingPart = 25, 50
-	leastShort, shortPart    = 6400, 10
+	// one of several hundred blocks that are touched, and vLLM that drafts by EAGLE computes the last anew.
+	missingFree, missingPart = 100, 50
+	leastShort, shortPart    = 4000, 15
 )
 
 // Touches are the sessions to be touched before a task is sent to an agent. The agent's price moves.

@@ -189,8 +189,8 @@ func TestAFewBlocksLessAreNoMiss(t *testing.T) {
 
 // Who says of each touch that two blocks were gone, and of every tenth that nearly half was, is paid for
 // computing them. That is not how caches lose blocks, so it is found out: what it is paid for anew in an hour
-// is a small part of what it would have been. An agent whose touches miss the last block at times, and rarely
-// a tenth of a session, goes on being touched.
+// is a small part of what it would have been. An agent whose touches miss the last block, at times or always,
+// and rarely a tenth of a session, goes on being touched.
 func TestWhoComputesTooMuchAnewIsNotTouched(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
@@ -218,6 +218,8 @@ func TestWhoComputesTooMuchAnewIsNotTouched(t *testing.T) {
 				}
 				return max(0, 1-r.IntN(12))
 			}, true},
+		{"the last block of each, as of engines that draft by EAGLE", func(r *rand.Rand) int { return 1 + r.IntN(40) },
+			func(*rand.Rand, int, int) int { return 1 }, true},
 		{"small sessions whose last block is often gone", func(r *rand.Rand) int { return 1 + r.IntN(4) },
 			func(r *rand.Rand, _, _ int) int { return max(0, 1-r.IntN(6)) }, true},
 	} {
