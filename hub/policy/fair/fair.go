@@ -34,7 +34,7 @@ type Fair struct {
 // client is what is known of one, in 24 bytes.
 type client struct {
 	running, waiting int32   // its tasks
-	most             float32 // that it had of both, which fades
+	most             float32 // that it had of both, which fades; below 0: it is not active
 	short            float32 // seconds of slots that it wanted, was owed, and did not have, which fade
 	at               int64   // nanoseconds: when these were last looked at
 }
@@ -78,6 +78,8 @@ func (f *Fair) Observe(e policy.Event) {
 	now := e.At.UnixNano()
 	if made {
 		c.at = now
+	}
+	if made || c.most < 0 {
 		f.active = append(f.active, e.Client)
 	}
 	f.look(c, now)
@@ -108,7 +110,8 @@ func half(passed float64, after time.Duration) float32 {
 	return float32(seat.Exp(-min(600, 0.6931471805599453*passed/after.Seconds())))
 }
 
-// sweep looks after a few clients at each event, and forgets those of which nothing is left.
+// sweep looks after a few clients at each event. Those of which nothing is left are not active any more, and
+// are forgotten where they are owed nothing.
 func (f *Fair) sweep(now int64) {
 	for range min(2, len(f.active)) {
 		if f.swept++; f.swept >= len(f.active) {
@@ -129,7 +132,11 @@ func (f *Fair) sweep(now int64) {
 		f.gone = f.gone || c == nil
 		f.active[f.swept] = f.active[len(f.active)-1]
 		f.active = f.active[:len(f.active)-1]
-		f.clients.Drop(id)
+		if c != nil && c.short >= 1 {
+			c.most = -1
+		} else {
+			f.clients.Drop(id)
+		}
 		return
 	}
 }

@@ -221,3 +221,40 @@ func TestForgottenClientsRunNothing(t *testing.T) {
 		t.Errorf("%d run where one does", f.running)
 	}
 }
+
+// What a client is owed is half ten minutes later, also where it had gone meanwhile.
+func TestWhoComesBackIsStillOwed(t *testing.T) {
+	f, at := New(), time.Unix(1000, 0)
+	hear := func(k policy.EventKind, c, a policy.ID) {
+		f.Observe(policy.Event{Kind: k, At: at, Client: c, Agent: a})
+	}
+	owed := func() float64 { return f.Score(at, policy.Item{Kind: policy.Share, Client: 1}) }
+	hear(policy.Arrived, 1, 0)
+	for range 8 {
+		hear(policy.Arrived, 2, 0)
+		hear(policy.Placed, 2, 9)
+	}
+	f.Score(at, policy.Item{Kind: policy.Pair, Client: 1})
+	at = at.Add(300 * time.Second)
+	hear(policy.Failed, 1, 0)
+	before := owed()
+	if before < 100 {
+		t.Fatalf("it is owed %.0f s of a slot", before)
+	}
+	for range 600 {
+		at = at.Add(time.Second)
+		hear(policy.Arrived, 2, 0)
+	}
+	if len(f.active) != 1 {
+		t.Errorf("%d clients are active, and one is there", len(f.active))
+	}
+	for range 3 {
+		hear(policy.Arrived, 1, 0)
+		if got := owed(); got < 0.49*before || got > 0.51*before {
+			t.Errorf("ten minutes later it is owed %.1f s, and was %.1f", got, before)
+		}
+		if len(f.active) != 2 {
+			t.Errorf("%d clients are active, and two are there", len(f.active))
+		}
+	}
+}
