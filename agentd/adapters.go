@@ -17,6 +17,9 @@ import (
 type adapters struct {
 	tells bool
 	heard []runtimepolicy.Event
+	// the last loads failed: none is tried before then, and how long that was after the last
+	failed time.Time
+	apart  time.Duration
 }
 
 // mostHeard bounds what waits to be told; what is beyond is not.
@@ -36,9 +39,9 @@ func (a *Agent) hear(e runtimepolicy.Event) {
 func (a *Agent) Overhear(e runtimepolicy.Event) { a.policies.Overhear(e) }
 
 // LoadBegins reports whether a token may be asked for to have the agent's adapter ready: the engine is well,
-// and has a sequence that no task has. Then it counts until LoadOver.
-func (a *Agent) LoadBegins() bool {
-	if a.state == bus.StateReady && !a.draining && a.TouchBegins() {
+// has a sequence that no task has, and the last load has not failed just now. Then it counts until LoadOver.
+func (a *Agent) LoadBegins(now time.Time) bool {
+	if a.state == bus.StateReady && !a.draining && !now.Before(a.failed) && a.TouchBegins() {
 		return true
 	}
 	a.Undone()
@@ -59,8 +62,11 @@ func (a *Agent) LoadOver(now time.Time, err error) (heard []runtimepolicy.Event)
 	a.TouchOver()
 	if err != nil {
 		a.Undone()
+		a.apart = min(max(time.Second, 2*a.apart), time.Minute)
+		a.failed = now.Add(a.apart)
 		return nil
 	}
+	a.apart, a.failed = 0, time.Time{}
 	a.counts.Loads++
 	return []runtimepolicy.Event{{Kind: runtimepolicy.Touched, At: now, Agent: runtimepolicy.IDOf(a.cfg.ID)}}
 }

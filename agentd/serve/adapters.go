@@ -96,7 +96,7 @@ func (a *agent) beginLoad() {
 	case a.core == nil:
 	case !alone:
 		a.core.Undone()
-	case a.core.LoadBegins():
+	case a.core.LoadBegins(time.Now()):
 		ctx, end := context.WithTimeout(context.Background(), loadTakes)
 		a.endLoad = end
 		request := a.core.LoadRequest()

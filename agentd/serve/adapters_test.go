@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -202,4 +203,45 @@ func (o *town) claimAll(agents ...string) int64 {
 		}
 	}
 	return lead.Epoch()
+}
+
+// An engine that cannot load an adapter is not asked for it at every event: after a second at first, then
+// after twice as long as before, at most a minute, until it can again.
+func TestALoadThatFailsIsNotAskedForAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newTown(t, func(c *agentd.Config) {
+			c.Policies, c.Agents[0].Engine.Adapters = policy.Params{Adapter: "next"}, 1
+		})
+		<-o.server.Ready()
+		o.claim()
+		synctest.Wait()
+		fails := func(context.Context, func(agentd.Chunk) error) (agentd.Answer, error) {
+			return agentd.Answer{}, errors.New("404: there is no such adapter")
+		}
+		o.engine.set(func() { o.engine.acts = []act{fails} })
+		a := o.server.agents[0]
+		asked := func(since time.Duration) (n int) {
+			o.engine.set(func() { n = -len(o.engine.asked) })
+			for range since / (50 * time.Millisecond) {
+				a.do(&runtimepolicy.Effect{Kind: runtimepolicy.Load, Agent: runtimepolicy.IDOf("a1")})
+				pass(50 * time.Millisecond)
+			}
+			o.engine.set(func() { n += len(o.engine.asked) })
+			return n
+		}
+		if n := asked(16 * time.Second); n < 3 || n > 5 { // after 1, 3, 7 and 15 s
+			t.Errorf("it was asked %d times in 16 s, all of which failed", n)
+		}
+		if n := asked(10 * time.Minute); n < 9 || n > 12 {
+			t.Errorf("it was asked %d times in ten minutes more", n)
+		}
+		o.engine.set(func() { o.engine.acts = []act{speak(time.Millisecond, "so")} })
+		if asked(time.Minute); a.stats().Loads < 1 {
+			t.Error("it is well again, and was not asked within a minute")
+		}
+		if n := asked(time.Second); n < 5 {
+			t.Errorf("it is well again, and was asked %d times in a second", n)
+		}
+		o.close()
+	})
 }
