@@ -78,11 +78,11 @@ func TestTwiceTheKneeIsSeen(t *testing.T) {
 	t.Logf("seed %d", seed)
 	for _, f := range fleets {
 		late := map[Signal]int{}
-		for i := range uint64(20) {
+		for i := range uint64(60) {
 			d := newDesk(seed+i, f.slots, f.takes, 50*time.Millisecond)
 			d.varied = f.varied
 			// it begins anywhere between two readings
-			d.play(2*time.Minute+time.Duration(i)*Every/20, 0.5*d.knee(), func() {})
+			d.play(2*time.Minute+time.Duration(i)*Every/60, 0.5*d.knee(), func() {})
 			if s := d.w.State(); s != Below {
 				t.Fatalf("%+v: %s at half of the knee", f, s)
 			}
@@ -115,8 +115,8 @@ func TestTwiceTheKneeIsSeen(t *testing.T) {
 				t.Errorf("%+v: %s five minutes after it was over", f, state)
 			}
 		}
-		if late[Slowdown] > 1 { // of thousands one in a hundred
-			t.Errorf("%+v: of 20 times twice the knee was not seen within 15 s: %v", f, late)
+		if late[Slowdown] > 3 { // one in twenty; of thousands one in two hundred was
+			t.Errorf("%+v: of 60 times twice the knee was not seen within 15 s: %v", f, late)
 		}
 	}
 }
