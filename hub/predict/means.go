@@ -93,9 +93,9 @@ type evidence struct {
 	gone  float64 // of TTFTs, that an alarm has forgotten: the prior does not count more for it
 	real  float64 // of TTFTs, but warm-ups
 
+	ratio, share, itl mean // itl in seconds; quotes read these, so they come first
 	line, token       sums // of TTFT, and of the time between tokens
 	steps             sums // of both, by steps of the engine
-	ratio, share, itl mean // itl in seconds
 }
 
 // mean is a mean of what was seen.
