@@ -142,8 +142,9 @@ func (q *Queue) Path(m *Means, now int64, prompt, cached int) Path {
 	if !m.ofClass() {
 		return Path{}
 	}
-	q.steps.b = m.class.stepped.coef
-	return Path{q.steps.path(now, prompt, cached), true}
+	s := q.engine()
+	s.b = m.class.stepped.coef
+	return Path{s.path(now, prompt, cached), true}
 }
 
 // Answered takes in that a task was answered to its end: so many tokens, the first of them so long after its
@@ -157,7 +158,7 @@ func (q *Queue) Answered(now int64, number uint64, ttft, itl time.Duration, toke
 			if n := int64(max(0, tokens-1)); n > 0 {
 				left -= min(left/n, int64(max(0, itl))) * n
 			}
-			return q.steps.ended(now-left, number, tokens)
+			return q.engine().ended(now-left, number, tokens)
 		}
 	}
 	return Path{}
