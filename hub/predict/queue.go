@@ -23,8 +23,8 @@ type Queue struct {
 	sent uint64 // dispatches in all
 	says bool   // the agent says which tasks have no first token
 
-	// of its engine; nil: nothing was sent there. Apart, as no quote reads it: what quotes read of many agents
-	// is to be near together.
+	// of its engine; nil: nothing was sent there. Apart, as no quote reads it: what quotes read of many
+	// agents is to be near together.
 	steps *steps
 }
 
