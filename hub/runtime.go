@@ -103,9 +103,9 @@ func (n *Node) hearPlaced(h *hold) {
 func (n *Node) hearServed(h *hold, c *bus.Completion) {
 	if n.overheard(h.task) {
 		if most := h.covers(h.most); h.most > 0 && c.Usage.Prompt > most {
-			fair := *c
-			fair.Usage.Prompt, fair.Usage.Cached = most, min(c.Usage.Cached, most)
-			c = &fair
+			capped := *c
+			capped.Usage.Prompt, capped.Usage.Cached = most, min(c.Usage.Cached, most)
+			c = &capped
 		}
 		x := n.turnOf(h.task, h.agent)
 		n.runtime.host.Served(n.now, &x, c)

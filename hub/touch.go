@@ -193,7 +193,7 @@ func (n *Node) prefetch(a *agent, client string, one seat.Touch) bool {
 	if x == nil {
 		return false
 	}
-	x.asked, one.Held = true, a.belief.Session(uint64(one.Key))/size
+	x.asked, one.Held = true, a.belief.Session(one.Key)/size
 	if !n.sendTouch(x, &one) {
 		return false
 	}
