@@ -16,8 +16,8 @@ import (
 // lastColumn is where lines of Go end, a tab counted as four columns.
 const lastColumn = 110
 
-// Lines of Go end by column 110, but for data.
-func TestLinesEnd(t *testing.T) {
+// eachFile reads the repository's files whose names end so, of which there are at least so many.
+func eachFile(t *testing.T, end string, least int, read func(path string, data []byte)) {
 	files := 0
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -25,22 +25,26 @@ func TestLinesEnd(t *testing.T) {
 			return err
 		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "..":
 			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, ".go"):
+		case d.IsDir() || !strings.HasSuffix(path, end):
 			return nil
 		}
 		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
 		files++
+		read(path, data)
+		return err
+	})
+	if err != nil || files < least {
+		t.Fatalf("%d files, %v", files, err)
+	}
+}
+
+// Lines of Go end by column 110, but for data.
+func TestLinesEnd(t *testing.T) {
+	eachFile(t, ".go", 100, func(path string, data []byte) {
 		for _, line := range tooLong(data) {
 			t.Errorf("%s:%d ends beyond column %d", path, line, lastColumn)
 		}
-		return nil
 	})
-	if err != nil || files < 100 {
-		t.Fatalf("%d files, %v", files, err)
-	}
 	long := strings.Repeat("x", lastColumn)
 	for code, want := range map[string]int{
 		"package p\n\n// " + long + "\n":              3,
@@ -59,37 +63,19 @@ func TestLinesEnd(t *testing.T) {
 // Lines of prose end there too, but for tables, comments, what stands between fences, and a word that is
 // longer. With -update they are ended.
 func TestLinesOfProseEnd(t *testing.T) {
-	pages := 0
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "..":
-			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, ".md"):
-			return nil
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		pages++
+	eachFile(t, ".md", 20, func(path string, data []byte) {
 		text := string(data)
 		if *update {
 			text = prose.Wrap(text)
 			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				return err
+				t.Fatal(err)
 			}
 		}
 		for _, line := range tooWide(text) {
 			t.Errorf("%s:%d ends beyond column %d: go test ./integration -run LinesOfProse -update ends it, where "+
 				"it is no code", path, line, prose.LastColumn)
 		}
-		return nil
 	})
-	if err != nil || pages < 20 {
-		t.Fatalf("%d pages, %v", pages, err)
-	}
 	wide := strings.Repeat("a ", prose.LastColumn)
 	for page, want := range map[string]int{
 		"# H\n\n" + wide: 3, "    " + wide: 1, "| " + wide: 0, "```\n" + wide + "\n```\nx": 0,
