@@ -2,9 +2,6 @@
 package bustest
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"souk/bus"
 )
@@ -22,72 +18,6 @@ type Network[C any] interface {
 	Connect(t *testing.T, name string) C // closed by the test
 	Cut(name string)
 	Heal(name string)
-}
-
-// Buffer collects what several goroutines write.
-type Buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *Buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *Buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-// Take returns what was written since it was called last.
-func (b *Buffer) Take() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer b.b.Reset()
-	return b.b.String()
-}
-
-// patience is how long a test waits for what must happen. A slow machine needs it; a fast one does not.
-const patience = time.Minute
-
-// Eventually polls until ok, and fails the test if that takes too long.
-func Eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("after %v still not: %s", patience, what)
-		}
-	}
-}
-
-// Receive takes one value from a channel, and fails the test if none comes.
-func Receive[T any](t testing.TB, what string, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v, ok := <-ch:
-		if !ok {
-			t.Fatalf("%s: the channel was closed", what)
-		}
-		return v
-	case <-time.After(patience):
-		t.Fatalf("%s: nothing came in %v", what, patience)
-	}
-	panic("unreachable")
-}
-
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // Bus runs the suite for a bus. Each subtest gets a network of its own.
@@ -241,147 +171,6 @@ func queues(t *testing.T, n Network[bus.Bus]) {
 	}
 }
 
-func requests(t *testing.T, n Network[bus.Bus]) {
-	asker, server := connect(t, n, "asker"), connect(t, n, "server")
-	answer(t, server, "echo", echo)
-	got, err := asker.Request(within(t), bus.Msg{Subject: "echo", Data: []byte("hi")})
-	if err != nil || string(got.Data) != "echo hi" {
-		t.Fatalf("got %q, %v", got.Data, err)
-	}
-	if got.Header != nil {
-		t.Errorf("an answer without headers has %v", got.Header)
-	}
-}
-
-func noResponders(t *testing.T, n Network[bus.Bus]) {
-	b := connect(t, n, "b")
-	if _, err := b.Request(within(t), bus.Msg{Subject: "nobody"}); !errors.Is(err, bus.ErrNoResponders) {
-		t.Fatalf("got %v, want %v", err, bus.ErrNoResponders)
-	}
-}
-
-func requestTimeout(t *testing.T, n Network[bus.Bus]) {
-	b := connect(t, n, "b")
-	asked := make(chan struct{}, 1)
-	subscribe(t, b, "silent", "", func(bus.Msg) { asked <- struct{}{} })
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { <-asked; cancel() }()
-	if _, err := b.Request(ctx, bus.Msg{Subject: "silent"}); !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v, want %v", err, context.Canceled)
-	}
-	if _, err := b.Request(ctx, bus.Msg{Subject: "silent"}); !errors.Is(err, context.Canceled) {
-		t.Fatalf("with a context that has ended: got %v, want %v", err, context.Canceled)
-	}
-}
-
-func manyRequests(t *testing.T, n Network[bus.Bus]) {
-	asker, server := connect(t, n, "asker"), connect(t, n, "server")
-	answer(t, server, "echo", echo)
-	var wait sync.WaitGroup
-	for i := range 50 {
-		wait.Go(func() {
-			for j := range 20 {
-				want := fmt.Sprintf("%d/%d", i, j)
-				got, err := asker.Request(within(t), bus.Msg{Subject: "echo", Data: []byte(want)})
-				if err != nil || string(got.Data) != echo(want) {
-					t.Errorf("request %s: got %q, %v", want, got.Data, err)
-				}
-			}
-		})
-	}
-	wait.Wait()
-}
-
-// questions are answered once each: by who is asked, by who gives them up, or by what keeps them from it.
-func questions(t *testing.T, n Network[bus.Bus]) {
-	asker, server := connect(t, n, "asker"), connect(t, n, "server")
-	who, ok := asker.(bus.Asker)
-	if !ok {
-		t.Skip("this bus has a request for each")
-	}
-	answer(t, server, "echo", echo)
-	asked := make(chan bus.Msg, 1)
-	subscribe(t, server, "silent", "", func(m bus.Msg) { asked <- m })
-	flush(t, server)
-	type said struct {
-		data string
-		err  error
-	}
-	ask := func(subject string, data []byte) (heard chan said, cut func(error)) {
-		heard = make(chan said, 2)
-		return heard, who.Ask(bus.Msg{Subject: subject, Data: data}, func(m bus.Msg, err error) {
-			heard <- said{string(m.Data), err}
-		})
-	}
-	var all []chan said
-	for i := range 50 {
-		heard, _ := ask("echo", []byte(fmt.Sprint(i)))
-		all = append(all, heard)
-	}
-	for i, heard := range all {
-		got, want := Receive(t, "an answer", heard), echo(fmt.Sprint(i))
-		if got.data != want || got.err != nil {
-			t.Errorf("got %+v, want %q", got, want)
-		}
-	}
-	heard, cut := ask("silent", nil)
-	m := Receive(t, "a question", asked)
-	why := errors.New("enough")
-	cut(why)
-	cut(errors.New("twice"))
-	publish(t, server, m.Reply, "too late")
-	flush(t, server)
-	flush(t, asker)
-	if got := Receive(t, "what becomes of one that was given up", heard); !errors.Is(got.err, why) {
-		t.Errorf("got %+v, want %v", got, why)
-	}
-	all = append(all, heard)
-	for subject, want := range map[string]error{"nobody": bus.ErrNoResponders, "echo": bus.ErrTooLarge} {
-		heard, cut := ask(subject, make([]byte, map[string]int{"echo": asker.MaxPayload() + 1}[subject]))
-		if got := Receive(t, "a failure", heard); !errors.Is(got.err, want) {
-			t.Errorf("%s: got %+v, want %v", subject, got, want)
-		}
-		cut(why)
-		all = append(all, heard)
-	}
-	heard, _ = ask("silent", nil)
-	Receive(t, "a question", asked)
-	n.Cut("asker")
-	if got := Receive(t, "what becomes of one when the connection is cut", heard); !errors.Is(got.err,
-		bus.ErrDisconnected) || errors.Is(got.err, bus.ErrNotSent) {
-		t.Errorf("got %+v, want %v", got, bus.ErrDisconnected)
-	}
-	Eventually(t, "it is known to be cut", func() bool { return asker.Connected().IsZero() })
-	late, _ := ask("echo", nil)
-	if got := Receive(t, "what becomes of one that is asked then", late); !errors.Is(got.err, bus.ErrNotSent) {
-		t.Errorf("got %+v, want %v", got, bus.ErrNotSent)
-	}
-	n.Heal("asker")
-	for _, heard := range append(all, heard, late) {
-		select {
-		case got := <-heard:
-			t.Errorf("one is answered twice: %+v", got)
-		default:
-		}
-	}
-}
-
-func requestInHandler(t *testing.T, n Network[bus.Bus]) {
-	asker, server := connect(t, n, "asker"), connect(t, n, "server")
-	answer(t, server, "inner", echo)
-	subscribe(t, server, "outer", "", func(m bus.Msg) {
-		inner, err := server.Request(within(t), bus.Msg{Subject: "inner", Data: m.Data})
-		if err != nil {
-			t.Errorf("inner request: %v", err)
-		}
-		publish(t, server, m.Reply, string(inner.Data))
-	})
-	got, err := asker.Request(within(t), bus.Msg{Subject: "outer", Data: []byte("hi")})
-	if err != nil || string(got.Data) != "echo hi" {
-		t.Fatalf("got %q, %v", got.Data, err)
-	}
-}
-
 func headers(t *testing.T, n Network[bus.Bus]) {
 	from, to := connect(t, n, "from"), connect(t, n, "to")
 	got := make(chan bus.Header, 2)
@@ -493,25 +282,6 @@ func stopInHandler(t *testing.T, n Network[bus.Bus]) {
 	}
 }
 
-func inboxes(t *testing.T, n Network[bus.Bus]) {
-	a, b := connect(t, n, "a"), connect(t, n, "b")
-	mine, other := a.Inbox(), b.Inbox()
-	if mine == other || mine == a.Inbox() {
-		t.Fatalf("inboxes are not unique: %s, %s", mine, other)
-	}
-	got := make(chan string, 2)
-	subscribe(t, a, mine, "", func(m bus.Msg) { got <- string(m.Data) })
-	subscribe(t, a, mine+".*", "", func(m bus.Msg) { got <- string(m.Data) })
-	publish(t, b, mine, "to the inbox")
-	if s := Receive(t, "message", got); s != "to the inbox" {
-		t.Error(s)
-	}
-	publish(t, b, mine+".7", "below it")
-	if s := Receive(t, "message", got); s != "below it" {
-		t.Error(s)
-	}
-}
-
 func slowHandler(t *testing.T, n Network[bus.Bus]) {
 	from, to := connect(t, n, "from"), connect(t, n, "to")
 	wait := make(chan struct{})
@@ -576,118 +346,6 @@ func closing(t *testing.T, n Network[bus.Bus]) {
 	}
 	if err := b.Close(); err != nil {
 		t.Errorf("a second Close: %v", err)
-	}
-}
-
-// found is what discovery says of a service, as far as it is needed here.
-type found struct {
-	Type, Name, ID, Version string
-	Endpoints               []struct {
-		Name, Subject string
-		Queue         string `json:"queue_group"`
-		Requests      int64  `json:"num_requests"`
-	}
-}
-
-func ask(t *testing.T, b bus.Bus, subject string) found {
-	t.Helper()
-	m, err := b.Request(within(t), bus.Msg{Subject: subject})
-	if err != nil {
-		t.Fatalf("%s: %v", subject, err)
-	}
-	var f found
-	if err := json.Unmarshal(m.Data, &f); err != nil {
-		t.Fatalf("%s: %v", subject, err)
-	}
-	return f
-}
-
-func echoService(b bus.Bus) bus.Service {
-	return bus.Service{
-		Name: "echo", Version: "1.2.3", Description: "says it again",
-		Endpoints: []bus.Endpoint{
-			{Name: "say", Subject: "say.*", Handle: func(m bus.Msg) {
-				data := append([]byte(bus.LastToken(m.Subject)+" "), m.Data...)
-				go b.Publish(bus.Msg{Subject: m.Reply, Data: data}) // from any goroutine
-			}},
-			{Name: "other", Subject: "other", Queue: "own", Handle: func(bus.Msg) {}},
-		},
-	}
-}
-
-// Discovery runs what a bus of the suite must do whose services answer NATS' tools as well.
-func Discovery(t *testing.T, n Network[bus.Bus]) {
-	asker := served(t, n)
-	ping := ask(t, asker, "$SRV.PING")
-	if ping.Type != "io.nats.micro.v1.ping_response" || ping.Name != "echo" || ping.Version != "1.2.3" ||
-		ping.ID == "" {
-		t.Errorf("PING says %+v", ping)
-	}
-	for _, who := range []string{"", ".echo", ".echo." + ping.ID} {
-		info := ask(t, asker, "$SRV.INFO"+who)
-		if len(info.Endpoints) != 2 || info.Endpoints[0].Name != "say" ||
-			info.Endpoints[0].Subject != "say.*" || info.Endpoints[0].Queue != "q" ||
-			info.Endpoints[1].Queue != "own" {
-			t.Errorf("INFO%s says %+v", who, info)
-		}
-	}
-	for _, verb := range []string{"PING", "INFO", "STATS"} {
-		said := make(chan bus.Msg, 9)
-		sub, err := asker.Subscribe("elsewhere.*", "", func(m bus.Msg) { said <- m })
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, who := range []string{"", ".echo", ".echo." + ping.ID} {
-			asker.Publish(bus.Msg{Subject: "$SRV." + verb + who, Reply: "elsewhere.x"})
-			ask(t, asker, "$SRV."+verb+who) // the answer to which comes after
-		}
-		flush(t, asker)
-		if sub.Stop(); len(said) > 0 {
-			t.Errorf("%s is answered to %s, which is no inbox", verb, (<-said).Subject)
-		}
-	}
-	Eventually(t, "STATS counts the request", func() bool {
-		stats := ask(t, asker, "$SRV.STATS.echo")
-		return len(stats.Endpoints) == 2 && stats.Endpoints[0].Requests == 1 &&
-			stats.Endpoints[1].Requests == 0
-	})
-}
-
-// served has a service answer a request, and returns who asked.
-func served(t *testing.T, n Network[bus.Bus]) (asker bus.Bus) {
-	asker, server := connect(t, n, "asker"), connect(t, n, "server")
-	s, err := server.Serve(echoService(server))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Stop() })
-	flush(t, server)
-	m, err := asker.Request(within(t), bus.Msg{Subject: "say.ada", Data: []byte("hi")})
-	if err != nil || string(m.Data) != "ada hi" {
-		t.Fatalf("got %q, %v", m.Data, err)
-	}
-	return asker
-}
-
-func serviceStops(t *testing.T, n Network[bus.Bus]) {
-	asker, server := connect(t, n, "asker"), connect(t, n, "server")
-	if _, err := server.Serve(bus.Service{Name: "no dots. or spaces", Version: "1.0.0"}); err == nil {
-		t.Error("a service with a bad name was taken")
-	}
-	s, err := server.Serve(echoService(server))
-	if err != nil {
-		t.Fatal(err)
-	}
-	flush(t, server)
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	flush(t, server)
-	for _, subject := range []string{"say.ada", "$SRV.PING.echo"} {
-		Eventually(t, subject+" is gone", func() bool {
-			_, err := asker.Request(within(t), bus.Msg{Subject: subject})
-			return errors.Is(err, bus.ErrNoResponders)
-		})
 	}
 }
 

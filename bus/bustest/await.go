@@ -1,0 +1,75 @@
+package bustest
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Buffer collects what several goroutines write.
+type Buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// Take returns what was written since it was called last.
+func (b *Buffer) Take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.b.Reset()
+	return b.b.String()
+}
+
+// patience is how long a test waits for what must happen. A slow machine needs it; a fast one does not.
+const patience = time.Minute
+
+// Eventually polls until ok, and fails the test if that takes too long.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("after %v still not: %s", patience, what)
+		}
+	}
+}
+
+// Receive takes one value from a channel, and fails the test if none comes.
+func Receive[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v, ok := <-ch:
+		if !ok {
+			t.Fatalf("%s: the channel was closed", what)
+		}
+		return v
+	case <-time.After(patience):
+		t.Fatalf("%s: nothing came in %v", what, patience)
+	}
+	panic("unreachable")
+}
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}

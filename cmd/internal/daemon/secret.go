@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"souk/bus"
+)
+
+// hidden are fields that are not shown.
+var hidden = []string{"api_key", "session_key"}
+
+const notShown = "(set, not shown)"
+
+// Effective is a configuration as YAML, secrets aside: hidden fields, and whoever stands before an address's
+// host.
+func Effective(cfg Config) ([]byte, error) {
+	var restore []func()
+	defer func() {
+		for _, f := range restore {
+			f()
+		}
+	}()
+	show := func(v reflect.Value, as string) {
+		if was := v.String(); as != was {
+			restore = append(restore, func() { v.SetString(was) })
+			v.SetString(as)
+		}
+	}
+	everyValue(reflect.ValueOf(cfg).Elem(), "", func(path string, v reflect.Value) {
+		name := path[strings.LastIndexByte(path, '.')+1:]
+		switch {
+		case v.Kind() == reflect.String && slices.Contains(hidden, name):
+			if v.String() != "" {
+				show(v, notShown)
+			}
+		case v.Kind() == reflect.String:
+			show(v, bus.Redact(v.String()))
+		case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String:
+			for i := range v.Len() {
+				show(v.Index(i), bus.Redact(v.Index(i).String()))
+			}
+		}
+	})
+	return yaml.Marshal(cfg)
+}
+
+// hiddenValue finds a hidden field where an error quotes a line of the file or a variable.
+var hiddenValue = regexp.MustCompile(`(?m)^((?:[> ]*\d+ \||SOUK_\w+=).*?(?:` + strings.Join(hidden, "|") +
+	`)[\\"']*\s*:).*`)
+
+// discreet is an error about a file or a variable without the secrets that it quotes: the parser shows the
+// lines about a slip.
+func discreet(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if clean := hiddenValue.ReplaceAllString(bus.Redact(text), "$1 "+notShown); clean != text {
+		return &cleaned{clean, err}
+	}
+	return err
+}
+
+type cleaned struct {
+	text string
+	err  error
+}
+
+func (c *cleaned) Error() string { return c.text }
+
+func (c *cleaned) Unwrap() error { return c.err }

@@ -1,0 +1,200 @@
+package treasury
+
+import (
+	"slices"
+	"time"
+
+	"souk/bus"
+)
+
+// claims are those of one client, first come first.
+type claims struct {
+	client string
+	queue  []*claim
+	round  *round    // for the first that is not judged
+	began  time.Time // of the last round
+}
+
+// claim is a request that there is not enough money for.
+type claim struct {
+	op      string
+	req     bus.FundsRequest
+	to      any
+	waits   bool      // for an answer; else it was told to come back
+	since   time.Time // waits
+	asked   time.Time // when it last came
+	verdict error     // when it comes back
+}
+
+// claim lets a request wait for money that hubs may give back.
+func (t *Treasury) claim(op string, req *bus.FundsRequest, to any) error {
+	c := t.claims[req.Client]
+	if c == nil {
+		if len(t.claims) >= maxClients {
+			return refuse(bus.CodeAllotmentPending,
+				"money of %d clients is being looked for at hubs: ask again", len(t.claims))
+		}
+		c = &claims{client: req.Client}
+		t.claims[req.Client] = c
+	}
+	q := c.find(op, req)
+	switch {
+	case q == nil && len(c.queue) >= maxClaims:
+		return refuse(bus.CodeAllotmentPending, "%d requests for money of client %s wait: ask again",
+			len(c.queue), req.Client)
+	case q == nil:
+		q = &claim{op: op, req: *req}
+		c.queue = append(c.queue, q)
+	case q.req.Hub != req.Hub || q.req.To != req.To:
+		return refuse(bus.CodeIDConflict, "id %s was that of hub %q, or a move to client %q", req.ID, q.req.Hub,
+			q.req.To)
+	case q.verdict != nil:
+		done, err := t.fulfil(q, len(c.queue) > 1)
+		if !done && err == nil {
+			err = q.verdict
+		}
+		t.remove(c, q)
+		return err
+	}
+	if !q.waits {
+		q.since = t.now
+	}
+	q.req, q.to, q.waits, q.asked = *req, to, true, t.now
+	t.advance(c)
+	return errLater
+}
+
+func (c *claims) find(op string, req *bus.FundsRequest) *claim {
+	if c == nil {
+		return nil
+	}
+	for _, q := range c.queue {
+		if q.op == op && q.req.ID == req.ID {
+			return q
+		}
+	}
+	return nil
+}
+
+// remove takes a claim out of the queue; the round that was for it is over.
+func (t *Treasury) remove(c *claims, q *claim) {
+	if q == c.first() {
+		t.endRound(c)
+	}
+	c.queue = slices.DeleteFunc(c.queue, func(other *claim) bool { return other == q })
+}
+
+func (c *claims) first() *claim {
+	for _, q := range c.queue {
+		if q.verdict == nil {
+			return q
+		}
+	}
+	return nil
+}
+
+func (t *Treasury) endRound(c *claims) {
+	if c.round != nil {
+		delete(t.rounds, c.round.id)
+		c.round = nil
+	}
+}
+
+// came says that there is more of a client's money.
+func (t *Treasury) came(client string) {
+	if c := t.claims[client]; c != nil {
+		t.advance(c)
+	}
+	t.share(client)
+}
+
+// advance does for a client's claims what can be done now.
+func (t *Treasury) advance(c *claims) {
+	for q := c.first(); q != nil; q = c.first() {
+		if !q.waits && t.now.Sub(q.asked) >= claimFor {
+			t.remove(c, q)
+			continue
+		}
+		if done, err := t.fulfil(q, len(c.queue) > 1); done || err != nil {
+			t.settle(c, q, err)
+			continue
+		}
+		if c.round == nil && !c.began.IsZero() && t.now.Sub(c.began) < recallEvery {
+			break
+		}
+		if c.round == nil {
+			r, most := t.newRound(&q.req, false)
+			if prepaid, _ := t.book.Prepaid(c.client); prepaid+most < need(&q.req) || !t.awaits(r) {
+				if q.waits {
+					t.settle(c, q, t.insufficient(&q.req, t.names(r)))
+				} else {
+					t.remove(c, q) // when it comes back this is looked at again: there may be more by then
+				}
+				continue
+			}
+			c.round, c.began = r, t.now
+			t.rounds[r.id] = r
+		}
+		if !t.awaits(c.round) {
+			t.settle(c, q, t.insufficient(&q.req, t.names(c.round)))
+			continue
+		}
+		t.say(c.round)
+		break
+	}
+	for _, q := range c.queue {
+		if q.waits && t.now.Sub(q.since) >= answerWithin {
+			t.reply(q.op, &q.req, q.to,
+				refuse(bus.CodeAllotmentPending,
+					"hubs are asked to give back what they have of client %s's money: ask again with the "+
+						"same id", c.client))
+			q.waits = false
+		}
+	}
+	c.queue = slices.DeleteFunc(c.queue, func(q *claim) bool {
+		return q.verdict != nil &&
+			t.now.Sub(q.asked) >= claimFor
+	})
+	if len(c.queue) == 0 && t.now.Sub(c.began) >= recallEvery {
+		t.endRound(c)
+		delete(t.claims, c.client)
+	}
+}
+
+// settle ends a claim by its answer; one that was told to come back hears it then.
+func (t *Treasury) settle(c *claims, q *claim, err error) {
+	if q.waits || err == nil {
+		t.remove(c, q)
+	} else {
+		t.endRound(c)
+		q.verdict = err
+	}
+	if q.waits {
+		t.reply(q.op, &q.req, q.to, err)
+	}
+}
+
+// fulfil does what a claim asks for, if there is the money now.
+func (t *Treasury) fulfil(q *claim, others bool) (bool, error) {
+	if prepaid, _ := t.book.Prepaid(q.req.Client); !t.room || need(&q.req) > prepaid {
+		return false, nil
+	}
+	if q.op == bus.OpAllot {
+		return t.grant(&q.req, others)
+	}
+	return true, t.pay(q.op, &q.req)
+}
+
+// insufficient says how much of a client's money is left, what is needed, and what hubs have.
+func (t *Treasury) insufficient(req *bus.FundsRequest, hubs string) error {
+	prepaid, _ := t.book.Prepaid(req.Client)
+	who := "hub " + req.Hub + " needs"
+	switch {
+	case req.To != "":
+		who = "the move takes"
+	case req.Hub == "":
+		who = "the payout takes"
+	}
+	return refuse(bus.CodeInsufficientFunds, "client %s has %s credits left with the treasury%s; %s %s%s",
+		req.Client, prepaid, t.ofBudget(req.Client), who, need(req), hubs)
+}

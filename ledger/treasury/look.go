@@ -1,0 +1,59 @@
+package treasury
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"souk/bus"
+)
+
+// look is a question for a balance.
+type look struct {
+	req   bus.FundsRequest
+	to    any
+	round *round
+	until time.Time
+}
+
+// look asks a client's hubs what they have of its money.
+func (t *Treasury) look(req *bus.FundsRequest, to any) error {
+	r, _ := t.newRound(&bus.FundsRequest{Client: req.Client}, true)
+	l := &look{req: *req, to: to, round: r, until: t.now.Add(answerWithin)}
+	if !t.awaits(r) || len(t.looks) >= maxLooks {
+		t.told(l)
+		return errLater
+	}
+	t.rounds[r.id] = r
+	t.looks = append(t.looks, l)
+	t.say(r)
+	return errLater
+}
+
+// told answers a question for a balance, or for a distribution, by what the hubs said.
+func (t *Treasury) told(l *look) {
+	if l.round.share != nil {
+		t.distributed(l)
+		return
+	}
+	delete(t.rounds, l.round.id)
+	reply := bus.FundsReply{}
+	for i := range l.round.hubs {
+		g := &l.round.hubs[i]
+		h := bus.HubFunds{Hub: g.hub, Domain: t.heard[g.hub].domain,
+			Allotted: t.book.Allotted(l.req.Client, g.hub)}
+		if w, ok := t.heard[g.hub]; ok {
+			h.HeardMS = max(0, w.at.UnixMilli())
+		}
+		if m := g.reply; m != nil {
+			h.Avail, h.Held, h.Reserved, h.AtMS = m.Avail, m.Held, m.Reserved, max(0, g.at.UnixMilli())
+		}
+		reply.Hubs = append(reply.Hubs, h)
+	}
+	slices.SortFunc(reply.Hubs, func(a, b bus.HubFunds) int { return cmp.Compare(a.Hub, b.Hub) })
+	reply.Hubs = reply.Hubs[:min(len(reply.Hubs), maxTold)]
+	t.answer(l.to, &l.req, reply)
+}
+
+// maxTold bounds the hubs of one answer.
+const maxTold = 1024

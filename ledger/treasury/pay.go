@@ -1,0 +1,48 @@
+package treasury
+
+import (
+	"souk/bus"
+	"souk/ledger"
+)
+
+func (t *Treasury) known(client string) error {
+	if _, ok := t.book.Prepaid(client); !ok {
+		return refuse(bus.CodeUnknownClient, "client %s has never made a deposit", client)
+	}
+	return nil
+}
+
+// payout pays prepaid money out, or moves it to another client. What is missing is looked for at hubs first.
+func (t *Treasury) payout(op string, req *bus.FundsRequest, to any) error {
+	if err := t.known(req.Client); err != nil {
+		return err
+	}
+	// These mean nothing for a payout. A claim would take them for the hub that is not asked, and for an
+	// amount that is enough.
+	plain := *req
+	plain.Hub, plain.Least = "", 0
+	if req = &plain; op == bus.OpPayout {
+		plain.To = ""
+	}
+	err := t.pay(op, req)
+	if bus.CodeOf(err) == bus.CodeInsufficientFunds {
+		return t.claim(op, req, to)
+	}
+	return err
+}
+
+// pay does it with what the treasury has.
+func (t *Treasury) pay(op string, req *bus.FundsRequest) error {
+	switch op {
+	case bus.OpBudget:
+		t.makeUp(req.To)
+		return nil
+	case bus.OpPayout:
+		return t.apply(ledger.NewPayout(req.ID, req.Client, req.Amount, "", t.salt()))
+	}
+	err := t.apply(ledger.NewMove(req.ID, req.Client, req.To, req.Amount, t.salt()))
+	if err == nil {
+		t.richer = append(t.richer, req.To)
+	}
+	return t.given(req.To, err)
+}

@@ -1,0 +1,147 @@
+package market
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Decoder reads values from bytes. It remembers the first fault; after that every read yields zero.
+type Decoder struct {
+	Data  []byte
+	At    int
+	Fault string
+}
+
+// Fail notes a fault if it is the first, and drops the rest of the data, so that no read has to check for
+// one.
+func (d *Decoder) Fail(why string) {
+	if d.Fault == "" {
+		d.Fault = why
+		d.Data = d.Data[:d.At]
+	}
+}
+
+// End checks that all was read. It returns nil, or what is wrong as an error that wraps is.
+func (d *Decoder) End(is error) error {
+	if d.At < len(d.Data) {
+		d.Fail("bytes after the end")
+	}
+	if d.Fault == "" {
+		return nil
+	}
+	return fmt.Errorf("byte %d: %s: %w", d.At, d.Fault, is)
+}
+
+// Bytes reads n bytes. They share the memory of the data.
+func (d *Decoder) Bytes(n uint64) []byte {
+	if n > uint64(len(d.Data)-d.At) || d.Fault != "" {
+		d.Fail("a length beyond what is left")
+		return nil
+	}
+	d.At += int(n)
+	return d.Data[d.At-int(n) : d.At]
+}
+
+// Fill reads bytes into all of b.
+func (d *Decoder) Fill(b []byte) { copy(b, d.Bytes(uint64(len(b)))) }
+
+// Byte reads one byte.
+func (d *Decoder) Byte() byte {
+	if b := d.Bytes(1); len(b) == 1 {
+		return b[0]
+	}
+	return 0
+}
+
+// Sized reads a number of bytes, and then these.
+func (d *Decoder) Sized() []byte { return d.Bytes(d.Uvarint()) }
+
+// Text reads a string.
+func (d *Decoder) Text() string { return string(d.Sized()) }
+
+// Uvarint reads an integer.
+func (d *Decoder) Uvarint() uint64 {
+	if d.At < len(d.Data) && d.Data[d.At] < 0x80 { // most are one byte
+		d.At++
+		return uint64(d.Data[d.At-1])
+	}
+	return d.longUvarint()
+}
+
+func (d *Decoder) longUvarint() uint64 {
+	if d.Fault != "" {
+		return 0
+	}
+	x, n := binary.Uvarint(d.Data[d.At:])
+	switch {
+	case n == 0:
+		d.Fail("cut short")
+	case n < 0:
+		d.Fail("integer beyond 64 bits")
+	case n > 1 && d.Data[d.At+n-1] == 0:
+		d.Fail("integer not in its shortest form")
+	default:
+		d.At += n
+		return x
+	}
+	return 0
+}
+
+// Varint reads an integer that may be negative.
+func (d *Decoder) Varint() int64 {
+	x := d.Uvarint()
+	return int64(x>>1) ^ -int64(x&1)
+}
+
+// Int reads a Varint as an int, and Credits one as an amount.
+func (d *Decoder) Int() int { return int(d.Varint()) }
+
+func (d *Decoder) Credits() Credits { return Credits(d.Varint()) }
+
+// Count reads the number of items that follow, of at least least bytes each. A count that the data cannot
+// hold is a fault, so a hostile one cannot make us allocate more than a small multiple of the data.
+func (d *Decoder) Count(least int) int {
+	n := d.Uvarint()
+	if d.Fault == "" && n > uint64((len(d.Data)-d.At)/least) {
+		d.Fail("a list longer than what is left")
+	}
+	if d.Fault != "" {
+		return 0
+	}
+	return int(n)
+}
+
+// decoder reads rounds, outcomes, epochs and tariffs.
+type decoder struct{ Decoder }
+
+func decode(data []byte) *decoder { return &decoder{Decoder{Data: data}} }
+
+func (d *decoder) end(what string) error {
+	if err := d.End(ErrEncoding); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+func (d *decoder) version(least, most byte) byte {
+	v := d.Byte()
+	if v < least || v > most {
+		d.Fail(fmt.Sprintf("version %d, want %d to %d", v, least, most))
+	}
+	return v
+}
+
+// decodeList reads a count and then that many elements, of at least least bytes each.
+func decodeList[T any](d *decoder, least int, element func() T) []T {
+	n := d.Count(least)
+	if n == 0 {
+		return nil
+	}
+	list := make([]T, n)
+	for i := range list {
+		if list[i] = element(); d.Fault != "" {
+			return nil
+		}
+	}
+	return list
+}
