@@ -67,9 +67,17 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 
 # These start no goroutine, nor do their tests (TestNoGoroutine): the race detector has nothing to find in them,
 # and takes five to fifteen times as long.
-ALONE := market/flow market/certify ledger ledger/treasury hub hub/batch hub/predict hub/predict/tree
-ALONE += hub/prefix hub/regime hub/seat agentd agentd/holdings agentd/kvevent bus/reader
-ALONE += classifier classifier/model classifier/train
+ALONE := agentd agentd/holdings agentd/kvevent agentd/policy agentd/policy/adapter agentd/policy/guard
+ALONE += bus bus/openai bus/policy bus/reader bus/recency classifier classifier/model classifier/train
+ALONE += hub hub/batch hub/congest hub/line hub/policy hub/policy/ahead hub/policy/cachesage hub/policy/fair
+ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/seat ledger
+ALONE += ledger/treasury market/certify market/flow integration/ahead integration/prose
+ALONE += integration/vllmsim/kv
+
+# These start some only to clear, or to play, several rounds or runs side by side, which share nothing. That they
+# do share nothing is what a test of each named SideBySide has the race detector look for; the others go without.
+SIDE := integration/cachesage integration/economics integration/forecast integration/games integration/hints
+SIDE += integration/replay/virtual market
 
 test: ## go vet and every test; what has goroutines under the race detector, where a C compiler is found
 	$(GO) vet ./...
@@ -77,8 +85,9 @@ ifeq ($(CC_FOUND),)
 	@echo "no C compiler found: the tests run without the race detector"
 	$(GO) test -timeout 10m ./...
 else
-	$(GO) test -timeout 10m $(ALONE:%=./%)
-	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(filter-out $(ALONE:%=souk/%),$(shell $(GO) list ./...))
+	$(GO) test -timeout 10m $(ALONE:%=./%) $(SIDE:%=./%)
+	CGO_ENABLED=1 $(GO) test -race -timeout 10m -run SideBySide $(SIDE:%=./%)
+	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(filter-out $(ALONE:%=souk/%) $(SIDE:%=souk/%),$(shell $(GO) list ./...))
 endif
 
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals

@@ -11,32 +11,32 @@ import (
 	"testing"
 )
 
-// The packages that the Makefile tests without the race detector start no goroutine, nor do their tests.
+// The packages that the Makefile tests without the race detector (ALONE) start no goroutine, nor do their
+// tests. Those of which it tests a part with it (SIDE) start none outside tests but by runs.Each, and have
+// such a part.
 func TestNoGoroutine(t *testing.T) {
-	makefile, err := os.ReadFile("../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var alone []string
-	for _, line := range regexp.MustCompile(`(?m)^ALONE [:+]= (.+)$`).FindAllSubmatch(makefile, -1) {
-		alone = append(alone, strings.Fields(string(line[1]))...)
-	}
-	if len(alone) == 0 {
-		t.Fatal("the Makefile has no list ALONE")
-	}
-	for _, pkg := range alone {
-		files, err := filepath.Glob(filepath.Join("..", pkg, "*.go"))
-		if err != nil || len(files) < 2 {
-			t.Fatalf("%s: %d files, %v", pkg, len(files), err)
+	for _, pkg := range listed(t, "ALONE") {
+		for path, code := range sources(t, pkg) {
+			for _, where := range goroutines(t, path, code) {
+				t.Errorf("%s: take %s out of ALONE in the Makefile", where, pkg)
+			}
 		}
-		for _, path := range files {
-			code, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
+	}
+	for _, pkg := range listed(t, "SIDE") {
+		tested := false
+		for path, code := range sources(t, pkg) {
+			if strings.HasSuffix(path, "_test.go") {
+				tested = tested || sideBySide.Match(code)
+				continue
 			}
 			for _, where := range goroutines(t, path, code) {
-				t.Errorf("%s starts a goroutine: take %s out of ALONE in the Makefile", where, pkg)
+				if !strings.HasSuffix(where, " runs.Each") {
+					t.Errorf("%s: take %s out of SIDE in the Makefile", where, pkg)
+				}
 			}
+		}
+		if !tested {
+			t.Errorf("%s has no test named SideBySide: the race detector looks at none of it", pkg)
 		}
 	}
 	for code, want := range map[string]int{
@@ -44,6 +44,7 @@ func TestNoGoroutine(t *testing.T) {
 		"var g sync.WaitGroup; g.Go(f)":    1,
 		"t.Parallel()":                     1,
 		"synctest.Test(t, f)":              1,
+		"runs.Each(ctx, 2, 0, nil, f)":     1,
 		"f(); node.Step(now, m)":           0,
 		"b.RunParallel(f)":                 1,
 		"func() { go func() { f() }() }()": 1,
@@ -54,7 +55,39 @@ func TestNoGoroutine(t *testing.T) {
 	}
 }
 
-// goroutines returns where code starts one, or has its tests run at once.
+var sideBySide = regexp.MustCompile(`(?m)^func Test\w*SideBySide\(`)
+
+// listed are the packages of a list in the Makefile.
+func listed(t *testing.T, list string) (packages []string) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range regexp.MustCompile(`(?m)^`+list+` [:+]= (.+)$`).FindAllSubmatch(makefile, -1) {
+		packages = append(packages, strings.Fields(string(line[1]))...)
+	}
+	if len(packages) == 0 {
+		t.Fatalf("the Makefile has no list %s", list)
+	}
+	return packages
+}
+
+// sources are a package's files, by path.
+func sources(t *testing.T, pkg string) map[string][]byte {
+	files, err := filepath.Glob(filepath.Join("..", pkg, "*.go"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%s: %d files, %v", pkg, len(files), err)
+	}
+	out := map[string][]byte{}
+	for _, path := range files {
+		if out[path], err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// goroutines says where code starts one, or has its tests run at once, and by what.
 func goroutines(t *testing.T, path string, code []byte) (where []string) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, code, parser.SkipObjectResolution)
@@ -62,17 +95,20 @@ func goroutines(t *testing.T, path string, code []byte) (where []string) {
 		t.Fatal(err)
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
-		starts := false
+		by := ""
 		switch n := n.(type) {
 		case *ast.GoStmt:
-			starts = true
+			by = "a go statement"
 		case *ast.SelectorExpr:
-			on, _ := n.X.(*ast.Ident)
-			starts = n.Sel.Name == "Go" || n.Sel.Name == "Parallel" || n.Sel.Name == "RunParallel" ||
-				on != nil && on.Name == "synctest"
+			name := n.Sel.Name
+			if on, ok := n.X.(*ast.Ident); ok && (on.Name == "synctest" || on.Name == "runs") {
+				by = on.Name + "." + name
+			} else if name == "Go" || name == "Parallel" || name == "RunParallel" {
+				by = name
+			}
 		}
-		if starts {
-			where = append(where, files.Position(n.Pos()).String())
+		if by != "" {
+			where = append(where, files.Position(n.Pos()).String()+" starts goroutines by "+by)
 		}
 		return true
 	})

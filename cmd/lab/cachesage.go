@@ -55,7 +55,7 @@ Panels, each also by the beginning of its name:
 			}
 			done, total := 0, len(panels)*len(rules)*len(from)
 			progress := console.Bar(total, "runs")
-			rows, err := cachesage.Compare(panels, rules, from, func(runs int) {
+			rows, err := cachesage.Compare(c.Context(), panels, rules, from, func(runs int) {
 				done += runs
 				_ = progress.Set(done)
 			})

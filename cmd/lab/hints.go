@@ -46,7 +46,7 @@ Lies:
 			}
 			progress := console.Bar(o.Runs(lies), "runs")
 			o.Said = func() { _ = progress.Add(1) }
-			rows, err := hints.Compare(o, lies)
+			rows, err := hints.Compare(c.Context(), o, lies)
 			if err != nil {
 				return err
 			}

@@ -35,7 +35,7 @@ the same figures on any machine.`,
 			}
 			done := 0
 			progress := console.Bar(policies.Runs()*len(from), "runs")
-			page, err := policies.Page(fmt.Sprintf("lab experiment policies --seeds %d --out %s", seeds, out),
+			page, err := policies.Page(c.Context(), fmt.Sprintf("lab experiment policies --seeds %d --out %s", seeds, out),
 				from, func(runs int) {
 					done += runs
 					_ = progress.Set(done)

@@ -93,7 +93,8 @@ func TestLRUAndTheBound(t *testing.T) {
 // point below lru.
 func TestStarBar(t *testing.T) {
 	for _, p := range Panels()[:4] {
-		rows, err := Compare([]*Panel{p}, []string{"lru", "ours", "belady"}, []uint64{1, 2}, func(int) {})
+		rows, err := Compare(t.Context(), []*Panel{p}, []string{"lru", "ours", "belady"}, []uint64{1, 2},
+			func(int) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,11 +117,26 @@ func TestSameFiguresTwice(t *testing.T) {
 	}
 }
 
+// Runs that go side by side share nothing: they give what they give one after the other.
+func TestRunsSideBySide(t *testing.T) {
+	p := Panels()[1]
+	rows, err := Compare(t.Context(), []*Panel{p}, []string{"ours"}, []uint64{5, 6}, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := Play(p, "ours", 5)
+	b, _ := Play(p, "ours", 6)
+	if mean, _ := sum([]Figures{a, b}); rows[0].Mean != mean {
+		t.Errorf("side by side %+v, alone %+v", rows[0].Mean, mean)
+	}
+}
+
 // On recorded workflows of agents too, where a call takes as long as its answer.
 func TestHandCraftedBar(t *testing.T) {
 	const name = "hand-crafted-4000-4"
 	p := Panels()[slices.IndexFunc(Panels(), func(p *Panel) bool { return p.Name == name })]
-	rows, err := Compare([]*Panel{p}, []string{"lru", "ours", "belady"}, []uint64{3001, 3002}, func(int) {})
+	rows, err := Compare(t.Context(), []*Panel{p}, []string{"lru", "ours", "belady"}, []uint64{3001, 3002},
+		func(int) {})
 	if err != nil {
 		t.Fatal(err)
 	}

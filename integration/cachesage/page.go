@@ -1,9 +1,9 @@
 package cachesage
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"souk/integration/prose"
+	"souk/integration/runs"
 )
 
 // Row is what a rule came to on a panel, from several seeds: the means, and how far they may be off (95 %).
@@ -26,19 +26,16 @@ type Row struct {
 	Over, OverOff, Least float64
 }
 
-// Compare plays rules on panels from seeds. said hears of runs that were made;
-// those of the seeds go at once.
-func Compare(panels []*Panel, rules []string, seeds []uint64, said func(runs int)) (rows []Row, err error) {
+// Compare plays rules on panels from seeds, those of the seeds side by side. said hears of runs that were
+// made.
+func Compare(ctx context.Context, panels []*Panel, rules []string, seeds []uint64, said func(runs int)) (
+	rows []Row, err error) {
 	for _, p := range panels {
 		var first []Figures
 		for _, r := range rules {
-			all, errs := make([]Figures, len(seeds)), make([]error, len(seeds))
-			var runs sync.WaitGroup
-			for i, seed := range seeds {
-				runs.Go(func() { all[i], errs[i] = Play(p, r, seed) })
-			}
-			runs.Wait()
-			if err := errors.Join(errs...); err != nil {
+			all, err := runs.Each(ctx, len(seeds), 0, nil,
+				func(i int) (Figures, error) { return Play(p, r, seeds[i]) })
+			if err != nil {
 				return nil, err
 			}
 			said(len(seeds))

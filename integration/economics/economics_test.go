@@ -55,7 +55,7 @@ func figure(t *testing.T, table Table, column string, key ...any) float64 {
 }
 
 // The same seed gives the same figures, on one processor and on many; another seed gives others.
-func TestSameSeedSameFigures(t *testing.T) {
+func TestSameFiguresSideBySide(t *testing.T) {
 	names := []string{"truth", "settle", "private", "pricing", "schemes"}
 	want := run(t, small, names...)
 	before := runtime.GOMAXPROCS(1)

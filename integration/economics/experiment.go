@@ -3,10 +3,8 @@ package economics
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"sync"
-	"sync/atomic"
 
+	"souk/integration/runs"
 	"souk/market"
 )
 
@@ -103,40 +101,11 @@ func Run(ctx context.Context, names []string, o Options) ([]Result, error) {
 // each runs n markets on all processors and returns what they gave, in order. The first error ends it.
 func each[T any](ctx context.Context, o Options, what string, n int, run func(i int) (T, error)) ([]T,
 	error) {
-	out, errs := make([]T, n), make([]error, n)
-	var next, done atomic.Int64
-	var report sync.Mutex
-	var failed atomic.Bool
-	var wg sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n || failed.Load() {
-					return
-				}
-				if errs[i] = ctx.Err(); errs[i] == nil {
-					out[i], errs[i] = run(i)
-				}
-				if errs[i] != nil {
-					failed.Store(true)
-					return
-				}
-				if o.Progress != nil {
-					report.Lock()
-					o.Progress(what, int(done.Add(1)), n)
-					report.Unlock()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
+	return runs.Each(ctx, n, 0, func(done int) {
+		if o.Progress != nil {
+			o.Progress(what, done, n)
 		}
-	}
-	return out, nil
+	}, run)
 }
 
 // seed is that of one of many markets.

@@ -8,7 +8,8 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
+
+	"souk/integration/runs"
 )
 
 // Options say what is judged.
@@ -96,32 +97,24 @@ func Judge(ctx context.Context, o Options) ([]Result, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	results := make([]Result, len(o.Streams)*len(o.Seeds))
-	errs := make([]error, len(results))
-	var runs sync.WaitGroup
-	var report sync.Mutex
-	done := 0
-	free := make(chan struct{}, 2) // streams keep much in memory
-	for i := range results {
+	n := len(o.Streams) * len(o.Seeds)
+	ended := func(runs int) {
+		if o.Progress != nil {
+			o.Progress(runs, n)
+		}
+	}
+	const most = 2 // streams keep much in memory
+	return runs.Each(ctx, n, most, ended, func(i int) (Result, error) {
 		stream := Streams[slices.Index(StreamNames(), o.Streams[i/len(o.Seeds)])]
 		seed := o.Seeds[i%len(o.Seeds)]
-		runs.Go(func() {
-			free <- struct{}{}
-			defer func() { <-free }()
-			o := o
-			o.Gap = o.Gap && seed == o.Seeds[0]
-			if results[i], errs[i] = o.judge(ctx, stream, seed); errs[i] != nil {
-				errs[i] = fmt.Errorf("stream %s, seed %d: %w", stream.Name, seed, errs[i])
-			}
-			report.Lock()
-			defer report.Unlock()
-			if done++; o.Progress != nil {
-				o.Progress(done, len(results))
-			}
-		})
-	}
-	runs.Wait()
-	return results, errors.Join(errs...)
+		own := o
+		own.Gap = o.Gap && seed == o.Seeds[0]
+		result, err := own.judge(ctx, stream, seed)
+		if err != nil {
+			err = fmt.Errorf("stream %s, seed %d: %w", stream.Name, seed, err)
+		}
+		return result, err
+	})
 }
 
 // judge plays one stream.

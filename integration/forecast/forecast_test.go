@@ -29,7 +29,8 @@ func small(streams ...string) Options {
 }
 
 // The same seed gives the same figures to the last bit, another one others.
-func TestSameSeedSameFigures(t *testing.T) {
+// Streams that go side by side share nothing: one seed gives the same figures every time.
+func TestSameFiguresSideBySide(t *testing.T) {
 	o := small("short", "azure")
 	o.Tasks, o.Gap = 1200, true
 	one, two := judged(t, o), judged(t, o)

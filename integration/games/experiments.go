@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
-	"sync"
 	"time"
 
 	"souk/hub/regime"
 	"souk/integration/replay/virtual"
+	"souk/integration/runs"
 	"souk/integration/vllmsim"
 )
 
@@ -214,46 +213,19 @@ func (e *Experiment) Run(ctx context.Context, seeds []uint64, began func(runs in
 	done func()) ([]Row, error) {
 	jobs := e.jobs()
 	began(len(jobs) * len(seeds))
-	results := make([][][]Row, len(jobs)) // by job and seed, a row for each part
-	for i := range results {
-		results[i] = make([][]Row, len(seeds))
-	}
-	var mu sync.Mutex
-	var failed error
-	next := 0
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for {
-				mu.Lock()
-				i, k := next/len(seeds), next%len(seeds)
-				next++
-				stop := i >= len(jobs) || failed != nil
-				mu.Unlock()
-				if stop {
-					return
-				}
-				rows, err := jobs[i].run(seeds[k])
-				mu.Lock()
-				if results[i][k] = rows; failed == nil {
-					if failed = err; err == nil {
-						failed = ctx.Err()
-					}
-				}
-				done()
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	if failed != nil {
-		return nil, fmt.Errorf("experiment %s: %w", e.Name, failed)
+	// by job and seed, a row for each part
+	results, err := runs.Each(ctx, len(jobs)*len(seeds), 0, func(int) { done() }, func(i int) ([]Row, error) {
+		return jobs[i/len(seeds)].run(seeds[i%len(seeds)])
+	})
+	if err != nil {
+		return nil, fmt.Errorf("experiment %s: %w", e.Name, err)
 	}
 	var out []Row
 	for i := range jobs {
 		for p := range jobs[i].parts {
-			row := results[i][0][p]
-			for _, other := range results[i][1:] {
+			of := results[i*len(seeds) : (i+1)*len(seeds)]
+			row := of[0][p]
+			for _, other := range of[1:] {
 				row.join(&other[p])
 			}
 			out = append(out, row)

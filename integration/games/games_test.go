@@ -125,6 +125,29 @@ func TestThePlateausOfThePaper(t *testing.T) {
 	}
 }
 
+// Runs that go side by side share nothing: they give what they give one after the other.
+func TestRunsSideBySide(t *testing.T) {
+	short := job{topology: Five, rule: theirs, load: "16", setting: Five.steady(16, 5*time.Second),
+		parts: []part{{"", span{ramp, ramp + 5*time.Second}}}, watched: span{0, ramp}}
+	e := Experiment{Name: "short", jobs: func() []job { return []job{short} }}
+	side, err := e.Run(t.Context(), []uint64{1, 2}, func(int) {}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var alone []Row
+	for seed := uint64(1); seed <= 2; seed++ {
+		rows, err := short.run(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone = append(alone, rows...)
+	}
+	alone[0].join(&alone[1])
+	if !reflect.DeepEqual(side, alone[:1]) {
+		t.Errorf("side by side %+v, alone %+v", side, alone[:1])
+	}
+}
+
 // The same seed gives the same figures, and the page has a table of what was played.
 func TestARunIsThePagesTable(t *testing.T) {
 	job := job{topology: Five, rule: theirs, load: "16", setting: Five.steady(16, 20*time.Second),

@@ -4,17 +4,15 @@
 package hints
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"souk/bus"
 	"souk/integration/replay/virtual"
+	"souk/integration/runs"
 	"souk/market"
 )
 
@@ -94,7 +92,7 @@ type Options struct {
 	Callers int // sessions at a time
 	Turns   int // of the liar that count
 	Seeds   int
-	Said    func() // hears of each run, from several goroutines; may be nil
+	Said    func() // hears of each run that has ended; may be nil
 }
 
 // DefaultOptions are those of the page.
@@ -139,22 +137,17 @@ func games(lies []Lie) (all []game) {
 // Runs is how many runs there are with such lies.
 func (o *Options) Runs(lies []Lie) int { return o.Seeds * len(games(lies)) }
 
-// Compare plays lies.
-func Compare(o Options, lies []Lie) (rows []Row, err error) {
+// Compare plays lies, until ctx ends.
+func Compare(ctx context.Context, o Options, lies []Lie) (rows []Row, err error) {
 	games := games(lies)
-	outcomes, errs := make([]outcome, len(games)*o.Seeds), make([]error, len(games)*o.Seeds)
-	var players sync.WaitGroup
-	next := atomic.Int64{}
-	for range runtime.GOMAXPROCS(0) {
-		players.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(outcomes); i = int(next.Add(1)) - 1 {
-				g := games[i/o.Seeds]
-				outcomes[i], errs[i] = o.play(uint64(i%o.Seeds+1), g)
-			}
-		})
+	ended := func(int) {
+		if o.Said != nil {
+			o.Said()
+		}
 	}
-	players.Wait()
-	if err := errors.Join(errs...); err != nil {
+	outcomes, err := runs.Each(ctx, len(games)*o.Seeds, 0, ended,
+		func(i int) (outcome, error) { return o.play(uint64(i%o.Seeds+1), games[i/o.Seeds]) })
+	if err != nil {
 		return nil, err
 	}
 	var truth []outcome
@@ -248,9 +241,6 @@ func (o *Options) play(seed uint64, g game) (x outcome, err error) {
 	})
 	if err != nil {
 		return x, fmt.Errorf("hints: %w", err)
-	}
-	if o.Said != nil {
-		o.Said()
 	}
 	slices.SortStableFunc(all, func(a, b *virtual.Request) int { return a.ID - b.ID })
 	mine, theirs := 0, 0 // a task that is told to come back may be asked more often

@@ -2,8 +2,10 @@ package hints
 
 import (
 	"math"
+	"slices"
 	"testing"
 
+	"souk/integration/runs"
 	"souk/market"
 )
 
@@ -36,6 +38,21 @@ func TestPlay(t *testing.T) {
 	}
 	if n := len(games(Lies)); n != 2+4*len(Lies) {
 		t.Errorf("%d games", n)
+	}
+}
+
+// Runs that go side by side share nothing: they give what they give one after the other.
+func TestRunsSideBySide(t *testing.T) {
+	o := Options{Callers: 3, Turns: 5}
+	play := func(i int) (outcome, error) {
+		return o.play(uint64(i+1), game{market.SettleMetered, &Lies[0], 1})
+	}
+	side, err := runs.Each(t.Context(), 2, 2, nil, play)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if alone, err := runs.Each(t.Context(), 2, 1, nil, play); err != nil || !slices.Equal(side, alone) {
+		t.Errorf("side by side %+v, alone %+v: %v", side, alone, err)
 	}
 }
 

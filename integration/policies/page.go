@@ -1,13 +1,13 @@
 package policies
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"strings"
-	"sync"
 
 	"souk/integration/prose"
 	"souk/integration/replay/virtual"
+	"souk/integration/runs"
 )
 
 // Runs is how many runs [Page] makes for each seed.
@@ -79,12 +79,12 @@ No trace says which adapters agents use: that each role has one is assumed.
 `
 
 // Page plays all and returns the page about it, which a command has asked for.
-func Page(command string, seeds []uint64, said func(runs int)) (string, error) {
+func Page(ctx context.Context, command string, seeds []uint64, said func(runs int)) (string, error) {
 	var rows, text strings.Builder
 	fmt.Fprintf(&rows, head, command, len(seeds))
 	rows.WriteString(elsewhere)
 
-	floods, err := virtual.Floods(seeds, said)
+	floods, err := virtual.Floods(ctx, seeds, said)
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +98,7 @@ func Page(command string, seeds []uint64, said func(runs int)) (string, error) {
 	fmt.Fprintf(&rows, "| `fair` | off: `policies.place` | a flood of ten times all others leaves these a p99 of %.0f ms in "+
 		"place of %.0f, against first come, first served | as none, byte for byte |\n", on.P99.Median, off.P99.Median)
 
-	splits, err := virtual.Splits(seeds, said)
+	splits, err := virtual.Splits(ctx, seeds, said)
 	if err != nil {
 		return "", err
 	}
@@ -124,7 +124,7 @@ func Page(command string, seeds []uint64, said func(runs int)) (string, error) {
 		"that do both, from paired runs: %s. Worth it where the six are too few | as none, byte for byte |\n",
 		strings.Join(worth, ", "))
 
-	part, adapted, err := adapterPage(seeds, said)
+	part, adapted, err := adapterPage(ctx, seeds, said)
 	if err != nil {
 		return "", err
 	}
@@ -153,19 +153,15 @@ func Page(command string, seeds []uint64, said func(runs int)) (string, error) {
 }
 
 // adapterPage is the section about adapters, and what the policy is worth by workload.
-func adapterPage(seeds []uint64, said func(runs int)) (text, worth string, err error) {
+func adapterPage(ctx context.Context, seeds []uint64, said func(runs int)) (text, worth string, err error) {
 	text = adapterHead
 	var all []string
 	for _, p := range AdapterPanels() {
 		waits := map[string]virtual.Estimate{}
 		for _, rule := range AdapterRules {
-			figures, errs := make([]AdapterFigures, len(seeds)), make([]error, len(seeds))
-			var runs sync.WaitGroup
-			for i, seed := range seeds {
-				runs.Go(func() { figures[i], errs[i] = PlayAdapters(p, rule, seed) })
-			}
-			runs.Wait()
-			if err := errors.Join(errs...); err != nil {
+			figures, err := runs.Each(ctx, len(seeds), 0, nil,
+				func(i int) (AdapterFigures, error) { return PlayAdapters(p, rule, seeds[i]) })
+			if err != nil {
 				return "", "", err
 			}
 			said(len(seeds))

@@ -3,18 +3,17 @@ package virtual
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"souk/hub"
 	"souk/integration/replay"
+	"souk/integration/runs"
 	"souk/integration/vllmsim"
 	"souk/market"
 )
@@ -188,20 +187,17 @@ func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			row := Row{Trace: trace, Rule: rule, Seeds: make([]Figures, len(o.Seeds))}
-			errs := make([]error, len(o.Seeds))
-			var runs sync.WaitGroup
-			for i, seed := range o.Seeds {
-				own := s
-				own.Seed, own.Arrive = seed, from(s.Arrive, seed)
-				if o.Play != nil {
-					row.Seeds[i], errs[i] = o.Play(own, rule, o.Named)
-					continue
-				}
-				runs.Go(func() { row.Seeds[i], errs[i] = play(own, rule, o.Named) })
+			row := Row{Trace: trace, Rule: rule}
+			most, one := 0, play
+			if o.Play != nil {
+				most, one = 1, o.Play // by the clock, one at a time
 			}
-			runs.Wait()
-			if err := errors.Join(errs...); err != nil {
+			row.Seeds, err = runs.Each(ctx, len(o.Seeds), most, nil, func(i int) (Figures, error) {
+				own := s
+				own.Seed, own.Arrive = o.Seeds[i], from(s.Arrive, o.Seeds[i])
+				return one(own, rule, o.Named)
+			})
+			if err != nil {
 				return nil, fmt.Errorf("%s on %s: %w", rule, trace, err)
 			}
 			row.sum()

@@ -15,7 +15,7 @@ import (
 
 // Figures are the same however many processors there are, and a row that names nothing else is the market as
 // it is delivered.
-func TestSameSeedsSameRows(t *testing.T) {
+func TestSameRowsSideBySide(t *testing.T) {
 	o := CrowdOptions{Traces: []string{"small"}, Seeds: []uint64{3, 9}, Engines: 2, Tasks: 150,
 		Rules: []string{"two-block", "market", "market:max_known=65536"}, Progress: func(int, int) {}}
 	rows := func(processors int) []byte {

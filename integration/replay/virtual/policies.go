@@ -1,11 +1,12 @@
 package virtual
 
 import (
-	"errors"
+	"context"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"souk/integration/runs"
 )
 
 // PolicyRuns is how many runs [Floods] and [Splits] make for each seed.
@@ -49,9 +50,9 @@ type SplitRow struct {
 }
 
 // Floods plays the policy fair on against off.
-func Floods(seeds []uint64, said func(runs int)) (rows []FloodRow, err error) {
+func Floods(ctx context.Context, seeds []uint64, said func(runs int)) (rows []FloodRow, err error) {
 	for _, row := range floodRows {
-		e, err := eachSeed(seeds, said, func(seed uint64) ([]float64, error) {
+		e, err := eachSeed(ctx, seeds, said, func(seed uint64) ([]float64, error) {
 			s, err := flooded(2, 1.7, row.times)
 			if err != nil {
 				return nil, err
@@ -70,11 +71,11 @@ func Floods(seeds []uint64, said func(runs int)) (rows []FloodRow, err error) {
 }
 
 // Splits plays the policy pd on against off.
-func Splits(seeds []uint64, said func(runs int)) (rows []SplitRow, err error) {
+func Splits(ctx context.Context, seeds []uint64, said func(runs int)) (rows []SplitRow, err error) {
 	for _, rate := range splitRates {
 		for _, row := range splitRows {
 			goods := make([]float64, len(seeds))
-			e, err := eachSeed(seeds, said, func(seed uint64) ([]float64, error) {
+			e, err := eachSeed(ctx, seeds, said, func(seed uint64) ([]float64, error) {
 				s, err := mixed(6, row.pools, rate, seed)
 				if err != nil {
 					return nil, err
@@ -111,16 +112,11 @@ func placed(rule string) string {
 	return "none"
 }
 
-// eachSeed plays a run from each seed, all at once.
-func eachSeed(seeds []uint64, said func(runs int), play func(seed uint64) ([]float64, error)) (
-	out []Estimate, err error) {
-	all, errs := make([][]float64, len(seeds)), make([]error, len(seeds))
-	var runs sync.WaitGroup
-	for i, seed := range seeds {
-		runs.Go(func() { all[i], errs[i] = play(seed) })
-	}
-	runs.Wait()
-	if err := errors.Join(errs...); err != nil {
+// eachSeed plays a run from each seed, side by side.
+func eachSeed(ctx context.Context, seeds []uint64, said func(runs int),
+	play func(seed uint64) ([]float64, error)) (out []Estimate, err error) {
+	all, err := runs.Each(ctx, len(seeds), 0, nil, func(i int) ([]float64, error) { return play(seeds[i]) })
+	if err != nil {
 		return nil, err
 	}
 	said(len(seeds))
