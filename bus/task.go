@@ -58,6 +58,8 @@ type Task struct {
 	Resume *Resume `json:"-" msgpack:"resume,omitempty"`
 	// for doors alone: the door that had it says nothing, so a hub may have it. AgainUnheard or AgainHeard
 	Again int `json:"-" msgpack:"again,omitempty"`
+	// of a door, where the task's reader may ask another one; nil: of an earlier version, or no reader may
+	Heard *HeardStatus `json:"-" msgpack:"heard,omitempty"`
 
 	// Filled in by the door; whatever a client puts here is overwritten.
 	Model     string `json:"-" msgpack:"model,omitempty"`      // "" = any model of the hub
@@ -79,6 +81,14 @@ const (
 	AgainUnheard = 1
 	AgainHeard   = 2
 )
+
+// HeardStatus is the last status of a hub that a door had heard when it last knew that nobody else had the
+// task that it sends there. The hub knows when it said the next one, and so, by its own clock alone, for how
+// long the door may have missed that somebody has. Zero: the door had heard none.
+type HeardStatus struct {
+	Epoch int64  `msgpack:"e,omitempty"`
+	Seq   uint64 `msgpack:"s,omitempty"`
+}
 
 // Resume is what a reader has of an answer that broke off. It comes with the task as it was first sent, so
 // that another agent of the same model can go on: from zero where nothing was delivered.
