@@ -33,6 +33,7 @@ type Server struct {
 	c     Config
 	d     Deps
 	keys  *keyring
+	awake *awake
 	items items
 	ready chan struct{}
 
@@ -89,7 +90,7 @@ func New(c Config, d Deps) (*Server, error) {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
-	s := &Server{c: c, d: d, keys: newKeyring(c, d.Log),
+	s := &Server{c: c, d: d, keys: newKeyring(c, d.Log), awake: newAwake(d.Log),
 		items: items{keep: c.KeepItems, mostKey: c.MaxItemsKey, most: c.MaxItems,
 			keys: map[string]*keyItems{}}, ready: make(chan struct{}),
 		hubs: map[string]heard{}, open: map[*answer]struct{}{},
@@ -155,13 +156,14 @@ func (s *Server) Run(ctx context.Context) error {
 				s.items.forget(bus.LastElement(key))
 				s.revoked()
 			},
-			Synced: known, Log: s.d.Log, Every: lookEvery,
+			Synced: known, Anew: s.awake.anew, Log: s.d.Log, Every: lookEvery,
 			Tick: func() {
 				s.revoked()
 				s.items.expired(time.Now())
 			},
 		})
 	}()
+	go s.awake.run(life)
 	select {
 	case <-synced:
 	case <-ctx.Done():

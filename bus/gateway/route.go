@@ -117,6 +117,9 @@ func (s *Server) admit(r *http.Request) (*key, error) {
 	if n := len(r.Header["Authorization"]); n > 1 {
 		return nil, refuse(openai.CodeInvalidKey, "header Authorization: given %d times", n)
 	}
+	if err := s.awake.await(r.Context()); err != nil {
+		return nil, err
+	}
 	address, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		address = r.RemoteAddr
@@ -394,6 +397,9 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, re
 		case a.again || t.ID == "":
 			t.ID = a.shape.ID
 		}
+	}
+	if err := s.awake.await(r.Context()); err != nil { // its body may have been long in coming
+		return nil, err
 	}
 	return s.enter(a, room)
 }
