@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"math"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -73,6 +74,49 @@ type Task struct {
 	// Set by the receiver: who sent this request, and where the answer to it goes.
 	Door  string `json:"-" msgpack:"-"`
 	Inbox string `json:"-" msgpack:"-"`
+}
+
+// Content is what makes two requests with one id the same: everything but when, where and how often they were
+// sent. Journals have it of holds.
+func (t *Task) Content() (d [16]byte) {
+	h := sha256.New()
+	var n [8]byte
+	num := func(v uint64) {
+		binary.LittleEndian.PutUint64(n[:], v)
+		h.Write(n[:])
+	}
+	str := func(s string) {
+		num(uint64(len(s)))
+		h.Write([]byte(s))
+	}
+	num(uint64(len(t.Body)))
+	h.Write(t.Body)
+	str(t.Kind)
+	str(t.Model)
+	str(t.Session)
+	str(t.Role)
+	num(uint64(t.Turn))
+	num(uint64(t.MaxTokens))
+	if t.Stream {
+		num(1)
+	}
+	for _, c := range []*market.Credits{t.Terms.Worth, t.Terms.MaxPrice} {
+		if c != nil {
+			num(uint64(*c) + 1)
+		} else {
+			num(0)
+		}
+	}
+	if p := t.Terms.PatienceMS; p != nil {
+		num(uint64(*p) + 1)
+	} else {
+		num(0)
+	}
+	if p := t.Terms.Delta; p != nil {
+		num(math.Float64bits(*p))
+	}
+	copy(d[:], h.Sum(nil))
+	return d
 }
 
 // What a reader has heard of a task that it asks for once more. Either way the hub that has it is sought; one

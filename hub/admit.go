@@ -20,7 +20,7 @@ func (n *Node) admit(m *bus.Task) error {
 	if m.Reply == "" {
 		m.Reply = bus.ReplyTo(m.Client, m.ID)
 	}
-	key, digest := taskKey{m.Client, m.ID}, contentDigest(m)
+	key, digest := taskKey{m.Client, m.ID}, m.Content()
 	switch t := n.known[key]; {
 	case t != nil && t.state != done && t.digest == digest && m.Stream && m.Reply != t.answered():
 		n.refuse(m, bus.CodeDuplicate, time.Second, "task %s is in hand for another reader", m.ID)

@@ -25,9 +25,9 @@ type answer struct {
 
 	response *openai.Responses // not nil: it is written as a response
 
-	again    bool // it came with an Idempotency-Key: who asks again gets this one
-	kept     bool // it can be read again
-	bodyHash [32]byte
+	again bool     // it came with an Idempotency-Key: who asks again gets this one
+	kept  bool     // it can be read again
+	print [32]byte // where again is set: what was asked for
 
 	payer  *client.Client
 	inline bool // whoever asked serves it: nobody else ever reads it

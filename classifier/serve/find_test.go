@@ -225,6 +225,25 @@ func TestATaskInHandIsAskedForAgain(t *testing.T) {
 		if n := len(math.seen()); n != 1 {
 			t.Errorf("the hub was sent it %d times", n)
 		}
+		go func() { first <- w.again(0) }() // one that is another under the same id is the hub's to judge
+		synctest.Wait()
+		math.answer = func(m bus.Msg, task *bus.Task) { math.says(m, task, bus.CodeIDConflict) }
+		data, err := bus.Encode(&bus.Task{ID: "t1", Stream: true, Again: bus.AgainUnheard,
+			Body: []byte(`{"messages":[{"role":"user","content":"Another."}]}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var a bus.Answer
+		m, err := w.me.Request(ctx, bus.Msg{Subject: bus.TaskSubject("ada", ""), Data: data})
+		if err == nil {
+			err = bus.Decode(m.Data, &a)
+		}
+		if err != nil || a.Result == nil || a.Result.Code != bus.CodeIDConflict {
+			t.Errorf("another task under the id in hand: %+v %v", a, err)
+		}
+		<-first
 	})
 }
 

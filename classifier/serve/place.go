@@ -84,7 +84,8 @@ func (r *request) serve() {
 	key := taskKey{r.client, task.ID}
 	s.mu.Lock()
 	first := s.inHand[key]
-	if task.Again > 0 && first != nil && first.reader == r.reader && first.task.Stream {
+	if task.Again > 0 && first != nil && first.reader == r.reader && first.task.Stream &&
+		first.task.Content() == task.Content() {
 		s.mu.Unlock()
 		r.share(first)
 		return
