@@ -223,6 +223,7 @@ func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
 	if err != nil {
 		return err
 	}
+	defer p.leave()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), treasuryWithin)
 	defer cancel()
 	reply, err := p.Balance(ctx, id)
@@ -504,7 +505,10 @@ func (s *Server) enter(a *answer, room *share) (*answer, error) {
 	}
 	a.payer, a.inline = p, !a.kept && !a.asked.Stream && len(a.asked.Tasks) == 1
 	known, err := s.admitAnswer(a, room)
-	if known == a && !a.inline {
+	switch {
+	case known != a: // finished leaves it else
+		p.leave()
+	case !a.inline:
 		a.start()
 	}
 	return known, err
