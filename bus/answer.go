@@ -128,8 +128,8 @@ func (r Result) Regime() market.Credits {
 // StreamControl is what the reader of an answer, whom its subject names, says to the agent that serves it:
 // exactly one of the fields beside Token is set.
 type StreamControl struct {
-	Token  string  `msgpack:"task"`             // of the answer: see Task
-	Resume *uint64 `msgpack:"resume,omitempty"` // send again from this chunk number on
-	Ack    *uint64 `msgpack:"ack,omitempty"`    // everything below this number has arrived
-	Cancel bool    `msgpack:"cancel,omitempty"`
+	Token  string  `json:"task" msgpack:"task"`                         // of the answer: see Task
+	Resume *uint64 `json:"resume,omitempty" msgpack:"resume,omitempty"` // send again from this chunk number on
+	Ack    *uint64 `json:"ack,omitempty" msgpack:"ack,omitempty"`       // everything below this number has arrived
+	Cancel bool    `json:"cancel,omitempty" msgpack:"cancel,omitempty"`
 }

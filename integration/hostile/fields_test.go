@@ -60,6 +60,7 @@ var added = map[string]string{
 	"bus.Quote json":           "",
 	"bus.HubQuote msgpack":     "",
 	"bus.HubQuote json":        "",
+	"bus.StreamControl json":   "",
 	"bus.SessionEnd msgpack":   "",
 	"bus.SessionEnd json":      "",
 	"bus.SessionEnded msgpack": "",
