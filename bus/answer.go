@@ -20,10 +20,13 @@ type Accepted struct {
 }
 
 // Answer is what the door says to a request, once: Accepted for a stream that was taken, else the
-// Result. Exactly one field is set. In JSON the set one stands alone.
+// Result. Exactly one of them is set. In JSON the set one stands alone.
 type Answer struct {
 	Accepted *Accepted `json:"accepted,omitempty" msgpack:"accepted,omitempty"`
 	Result   *Result   `json:"result,omitempty" msgpack:"result,omitempty"`
+	// of a hub to a door, beside a Result: the hub does not know the task, and the door's word that no other
+	// does is too old. It is to ask all hubs, and then to name this status
+	Look *HeardStatus `json:"-" msgpack:"look,omitempty"`
 }
 
 // Chunk is a piece of an answer on the reply subject. Chunks of one attempt are numbered from 0
@@ -125,8 +128,8 @@ func (r Result) Regime() market.Credits {
 // StreamControl is what the reader of an answer, whom its subject names, says to the agent that serves it:
 // exactly one of the fields beside Token is set.
 type StreamControl struct {
-	Token  string  `msgpack:"task"`             // of the answer: see Task
-	Resume *uint64 `msgpack:"resume,omitempty"` // send again from this chunk number on
-	Ack    *uint64 `msgpack:"ack,omitempty"`    // everything below this number has arrived
-	Cancel bool    `msgpack:"cancel,omitempty"`
+	Token  string  `json:"task" msgpack:"task"`                         // of the answer: see Task
+	Resume *uint64 `json:"resume,omitempty" msgpack:"resume,omitempty"` // send again from this chunk number on
+	Ack    *uint64 `json:"ack,omitempty" msgpack:"ack,omitempty"`       // everything below this number has arrived
+	Cancel bool    `json:"cancel,omitempty" msgpack:"cancel,omitempty"`
 }

@@ -58,7 +58,7 @@ func DecodeForm(data []byte, v Message) error {
 func decodeUnchecked(data []byte, v Message) error {
 	if isJSON(data) {
 		switch v.(type) {
-		case *Cancel, *Feedback, *FundsRequest, *SessionEnd:
+		case *Cancel, *Feedback, *FundsRequest, *SessionEnd, *StreamControl:
 			return decodeJSON(data, v, false)
 		}
 	}

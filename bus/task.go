@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"math"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -58,6 +59,8 @@ type Task struct {
 	Resume *Resume `json:"-" msgpack:"resume,omitempty"`
 	// for doors alone: the door that had it says nothing, so a hub may have it. AgainUnheard or AgainHeard
 	Again int `json:"-" msgpack:"again,omitempty"`
+	// of a door, where the task's reader may ask another one; nil: of an earlier version, or no reader may
+	Heard *HeardStatus `json:"-" msgpack:"heard,omitempty"`
 
 	// Filled in by the door; whatever a client puts here is overwritten.
 	Model     string `json:"-" msgpack:"model,omitempty"`      // "" = any model of the hub
@@ -73,12 +76,63 @@ type Task struct {
 	Inbox string `json:"-" msgpack:"-"`
 }
 
+// Content is what makes two requests with one id the same: everything but when, where and how often they were
+// sent. Journals have it of holds.
+func (t *Task) Content() (d [16]byte) {
+	h := sha256.New()
+	var n [8]byte
+	num := func(v uint64) {
+		binary.LittleEndian.PutUint64(n[:], v)
+		h.Write(n[:])
+	}
+	str := func(s string) {
+		num(uint64(len(s)))
+		h.Write([]byte(s))
+	}
+	num(uint64(len(t.Body)))
+	h.Write(t.Body)
+	str(t.Kind)
+	str(t.Model)
+	str(t.Session)
+	str(t.Role)
+	num(uint64(t.Turn))
+	num(uint64(t.MaxTokens))
+	if t.Stream {
+		num(1)
+	}
+	for _, c := range []*market.Credits{t.Terms.Worth, t.Terms.MaxPrice} {
+		if c != nil {
+			num(uint64(*c) + 1)
+		} else {
+			num(0)
+		}
+	}
+	if p := t.Terms.PatienceMS; p != nil {
+		num(uint64(*p) + 1)
+	} else {
+		num(0)
+	}
+	if p := t.Terms.Delta; p != nil {
+		num(math.Float64bits(*p))
+	}
+	copy(d[:], h.Sum(nil))
+	return d
+}
+
 // What a reader has heard of a task that it asks for once more. Either way the hub that has it is sought; one
 // of which nobody was heard, and that no hub knows, is placed anew.
 const (
 	AgainUnheard = 1
 	AgainHeard   = 2
 )
+
+// HeardStatus is the last status of a hub that a door had heard when it last knew that nobody else had the
+// task that it sends there. The hub knows when it said the next one, and so, by its own clock alone, for how
+// long the door may have missed that somebody has. Zero: the door had heard none.
+type HeardStatus struct {
+	Epoch int64  `msgpack:"e,omitempty"`
+	Seq   uint64 `msgpack:"s,omitempty"`
+}
 
 // Resume is what a reader has of an answer that broke off. It comes with the task as it was first sent, so
 // that another agent of the same model can go on: from zero where nothing was delivered.

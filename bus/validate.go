@@ -53,6 +53,9 @@ func (t *Task) Validate() error {
 	p.oneOf("failover", t.Failover, "", "off")
 	p.within("attempt", int64(t.Attempt), 0, 1<<10)
 	p.within("again", int64(t.Again), 0, AgainHeard)
+	if t.Heard != nil {
+		p.epoch("heard.epoch", t.Heard.Epoch)
+	}
 	p.name("model", t.Model, MaxName)
 	p.optionalID("domain", t.Domain)
 	p.optionalID("reply_token", t.Token)
@@ -150,6 +153,9 @@ func (a *Answer) Validate() error {
 		return fmt.Errorf("answer: exactly one of accepted and result must be set")
 	case a.Accepted != nil:
 		return a.Accepted.Validate()
+	}
+	if a.Look != nil && a.Look.Epoch < 0 {
+		return fmt.Errorf("answer: look: epoch %d is below 0", a.Look.Epoch)
 	}
 	return a.Result.Validate()
 }

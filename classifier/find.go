@@ -21,6 +21,10 @@ func MayBePlaced(t *bus.Task, since, now time.Time) bool {
 	return t.Stream && t.Resume == nil && (t.Again > 0 || max(asleep, now.Sub(since)) > late)
 }
 
+// MayBeAsked reports whether its reader may ask another door for a task: own says that it gave the id, as
+// nobody else knows one of ours. A task that goes on is with its hub for good.
+func MayBeAsked(t *bus.Task, own bool) bool { return t.Stream && t.Resume == nil && own }
+
 // Question asks a hub whether it knows a task: it has the ids of the task and no prompt, so that no hub takes
 // it, and whoever knows the id says that its content was another.
 func Question(t *bus.Task) *bus.Task { return &bus.Task{Client: t.Client, ID: t.ID} }
@@ -36,6 +40,9 @@ func Knows(a *bus.Answer) (known, sure bool) {
 
 // Found takes in which hub knows the task, if any, and whether all others have said that they do not.
 func (p *Placing) Found(hub string, all bool) {
+	if p.state == looking {
+		p.state = choosing
+	}
 	switch {
 	case p.state != choosing:
 	case hub != "":

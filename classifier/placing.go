@@ -14,6 +14,8 @@ import (
 //	state      what it means                            what comes next
 //	choosing   no hub has the task                      the best hub that is left is sent it: awaiting;
 //	                                                    none is left: answered, with a refusal
+//	looking    a hub says that another may have it      one has it, or none has: choosing;
+//	           by now, and it has not                   some do not say: answered, with a refusal
 //	awaiting   a hub was sent it and is to give its     it accepts, or refuses the task: answered;
 //	           verdict                                  it refuses because of its own state: choosing
 //	cut        the bus failed before the verdict came   the same hub is sent it again: awaiting;
@@ -43,6 +45,7 @@ type Placing struct {
 	until  time.Time // a verdict is awaited no longer
 	hub    Hub       // that was sent it last, as it was then
 	repeat bool      // it was sent it before this, and may have it
+	looks  int       // how often a hub had all of them asked
 	since  time.Time // when its verdict was lost
 	again  time.Time // when it may be sent it again
 }
@@ -51,6 +54,7 @@ type placeState uint8
 
 const (
 	choosing placeState = iota
+	looking
 	awaiting
 	cut
 	succeeded
@@ -61,6 +65,7 @@ const (
 type PlacingReady struct {
 	Send   string      // the task to this hub, and Step its verdict
 	Until  time.Time   // which is awaited no longer than that
+	Find   bool        // all hubs are to be asked for it; what they say is Found, and then Tick
 	Answer *bus.Answer // or give the client this
 	Wake   time.Time   // Tick then
 }
@@ -70,6 +75,10 @@ const (
 	awaitHub  = 8 * time.Second
 	lookAgain = 50 * time.Millisecond
 )
+
+// maxLooks is how often a hub may have all of them asked for one task: each time the door had stopped for
+// seconds since.
+const maxLooks = 3
 
 // Place begins with a task; own says that its client gave its id. A task that goes on stays with its hub,
 // which alone knows what became of it.
@@ -160,6 +169,14 @@ func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 			p.cancelHub = hub
 		}
 		p.answer(a)
+	case err == nil && a.Look != nil && p.looks == maxLooks:
+		p.answer(&bus.Answer{Result: a.Result})
+	case err == nil && a.Look != nil:
+		p.looks++
+		p.state, p.out.Find = looking, true
+		if p.repeat { // it was sent it before, which may reach it yet
+			p.want.Pinned = hub
+		}
 	case err == nil && p.final(a.Result.Code):
 		p.answer(a)
 	case err == nil:

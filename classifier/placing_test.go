@@ -67,6 +67,9 @@ func (s *placingScene) ready() {
 	if out.Send != "" {
 		s.say("send to %s", out.Send)
 	}
+	if out.Find {
+		s.say("ask all hubs")
+	}
 	switch a := out.Answer; {
 	case a == nil:
 	case a.Accepted != nil:
@@ -108,6 +111,16 @@ func (s *placingScene) Do(now time.Time, what string) {
 		s.p.Tick(now, s.table)
 	case "accepted":
 		s.p.Step(now, s.table, &bus.Answer{Accepted: &bus.Accepted{Agent: word[1], Hub: s.p.Awaits()}}, nil)
+	case "unsure":
+		s.p.Step(now, s.table, &bus.Answer{Look: &bus.HeardStatus{Epoch: 1, Seq: 9},
+			Result: &bus.Result{Code: bus.CodeUnavailable, Message: "said " + s.p.Awaits()}}, nil)
+	case "found":
+		hub := word[1]
+		if hub == "none" || hub == "silence" {
+			hub = ""
+		}
+		s.p.Found(hub, word[1] != "silence")
+		s.p.Tick(now, s.table)
 	case "refused":
 		r := &bus.Result{Code: bus.Code(word[1]), Message: "said " + s.p.Awaits()}
 		s.p.Step(now, s.table, &bus.Answer{Result: r}, nil)
@@ -163,7 +176,7 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 		for turn := range 3 { // the same id again and again
 			p := d.Place(now, task, true, Want{Label: "math", Confident: true})
 			p.Tick(now, table)
-			asks, begun := 0, now
+			asks, begun, finding := 0, now, false
 			for over := false; !over; {
 				p.Cancels()
 				out := p.Ready()
@@ -172,6 +185,7 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 						t.Fatalf("seed %d: hub %s is given a task that %s may have", seed, out.Send, holds)
 					}
 				}
+				finding = finding || out.Find
 				if out.Answer != nil {
 					answered++
 					break
@@ -194,9 +208,16 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 					leads(n, journal, int64(10*turn+asks+2))
 				case event == 2:
 					p.Cancel()
+				case finding:
+					finding = false
+					p.Found(holds, holds == "" && rng.IntN(4) > 0)
+					p.Tick(now, table)
 				case hub == "":
 					now = now.Add(time.Duration(rng.IntN(2000)+1) * time.Millisecond)
 					p.Tick(now, table)
+				case event == 10 && holds != hub:
+					says(&bus.Answer{Look: &bus.HeardStatus{},
+						Result: &bus.Result{Code: bus.CodeUnavailable}}, nil)
 				case event == 3:
 					holds = hub
 					says(&bus.Answer{Accepted: &bus.Accepted{Agent: "x", Hub: hub}}, nil)

@@ -32,6 +32,14 @@ func (t *Table) Hub(domain string) (Hub, bool) {
 	return t.hubs[i], true
 }
 
+// Heard is the last status of a hub that was heard; the zero value: none.
+func (t *Table) Heard(domain string) (h bus.HeardStatus) {
+	if i, found := t.find(domain); found && t.hubs[i].Status != nil {
+		h.Epoch, h.Seq = t.hubs[i].Epoch, t.hubs[i].Status.Seq
+	}
+	return h
+}
+
 func (t *Table) find(domain string) (int, bool) {
 	return slices.BinarySearchFunc(t.hubs, domain,
 		func(h Hub, d string) int { return strings.Compare(h.Entry.Domain, d) })

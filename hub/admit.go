@@ -20,7 +20,7 @@ func (n *Node) admit(m *bus.Task) error {
 	if m.Reply == "" {
 		m.Reply = bus.ReplyTo(m.Client, m.ID)
 	}
-	key, digest := taskKey{m.Client, m.ID}, contentDigest(m)
+	key, digest := taskKey{m.Client, m.ID}, m.Content()
 	switch t := n.known[key]; {
 	case t != nil && t.state != done && t.digest == digest && m.Stream && m.Reply != t.answered():
 		n.refuse(m, bus.CodeDuplicate, time.Second, "task %s is in hand for another reader", m.ID)
@@ -38,6 +38,10 @@ func (n *Node) admit(m *bus.Task) error {
 		n.stats.Repeats++
 		t.from(m)
 		n.repeat(t, m, digest)
+		return nil
+	}
+	if n.unsure(m) {
+		n.haveLooked(m)
 		return nil
 	}
 	n.stats.Arrived++
@@ -76,10 +80,18 @@ func (n *Node) admit(m *bus.Task) error {
 	return nil
 }
 
+// haveLooked has the door of a task that may be with another hub ask all of them.
+func (n *Node) haveLooked(m *bus.Task) {
+	n.stats.Looks++
+	r := n.refusal(m, bus.CodeUnavailable, time.Second,
+		"the door was out of step when it sent the task, and another hub may have it: try again")
+	n.send(m.Inbox, &bus.Answer{Result: r, Look: &bus.HeardStatus{Epoch: n.epoch, Seq: n.status.seq}})
+}
+
 // read makes a request the task's own, and fills in what it leaves to the hub.
 func (n *Node) read(t *task, m *bus.Task) {
 	t.msg = m
-	m.Token = "" // Reply says it
+	m.Token, m.Heard = "", nil // Reply says it; and it was judged
 	n.prefixes.Resolve(&m.Prompt)
 	t.from(m)
 	n.unquote(t)

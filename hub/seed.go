@@ -161,7 +161,7 @@ func (n *Node) ownTask(m bus.Task, kind string, tokens int, a *agent) (*task, qu
 	m.Reply = bus.ReplyTo(m.Client, m.ID) // where nobody listens
 	m.Attempt, m.Failover, m.MaxTokens, m.Model, m.Terms = 0, "off", tokens, a.reg.Model, bus.Terms{}
 	t := &task{key: taskKey{m.Client, m.ID}, id: market.TaskID(m.Client + "/" + m.ID),
-		digest: contentDigest(&m), arrived: n.now, deadline: n.now.Add(n.cfg.FundsWait), only: a,
+		digest: m.Content(), arrived: n.now, deadline: n.now.Add(n.cfg.FundsWait), only: a,
 		terms: market.Terms{Worth: 1, Delta: 1, Patience: 1}}
 	t.timer.owner = t
 	n.read(t, &m)

@@ -14,6 +14,7 @@ import (
 type Stats struct {
 	Arrived int64              // tasks looked at, repeats aside
 	Repeats int64              // requests whose task was known
+	Looks   int64              // whose door was to ask first whether another hub has the task
 	Tasks   map[bus.Code]int64 // last words by code; "" = served
 
 	Rounds    int64

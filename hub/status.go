@@ -18,6 +18,53 @@ type statusState struct {
 	last    time.Time
 	next    time.Time
 	seq     uint64
+	said    []saying // some of late, oldest first
+}
+
+// saying is when a status was said.
+type saying struct {
+	seq uint64
+	at  time.Time
+}
+
+// A door that has stopped for a while, in whatever moment, does not know that its task's reader has asked
+// another door meanwhile, which may have placed the task elsewhere. Its own clock may have stopped, too; but
+// it names the last status of this hub that it had heard when it took the task, or asked all hubs for it.
+const (
+	// unheard is how long ago the status after that one may have been said. It has reached the door soon
+	// after, so that with what lies between two statuses the door's word is at most so old. Readers ask
+	// another door after three heartbeats, six seconds, at the earliest.
+	unheard = 3 * time.Second
+	// of so many statuses a second one is remembered
+	sayEvery = 250 * time.Millisecond
+)
+
+// unsure reports whether a task that a door places here may be with another hub by now. A door of an earlier
+// version does not say what it heard, and is believed.
+func (n *Node) unsure(m *bus.Task) bool {
+	h := m.Heard
+	if h == nil || h.Epoch != n.epoch {
+		return h != nil
+	}
+	i := n.status.known(n.heard)
+	return i >= 0 && h.Seq < n.status.said[i].seq
+}
+
+// known is the last status that was said longer ago than unheard, among those that are remembered; -1: none.
+func (s *statusState) known(now time.Time) int {
+	i := 0
+	for i < len(s.said) && now.Sub(s.said[i].at) > unheard {
+		i++
+	}
+	return i - 1
+}
+
+// say notes when a status is said.
+func (s *statusState) say(now time.Time) {
+	if n := len(s.said); n > 0 && now.Sub(s.said[n-1].at) < sayEvery {
+		return
+	}
+	s.said = append(slices.Delete(s.said, 0, max(0, s.known(now))), saying{s.seq, now})
 }
 
 // backEvery is how often a hub says its status while it settles after an outage of the bus: whoever came back
@@ -44,6 +91,7 @@ func (n *Node) report() {
 	}
 	s.seq++
 	s.last, s.changed = n.now, false
+	s.say(n.now)
 	s.next = n.now.Add(every)
 	n.out.Status = n.Status()
 }

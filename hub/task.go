@@ -1,10 +1,7 @@
 package hub
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -110,49 +107,6 @@ type task struct {
 
 // moreInboxes bounds how many requests for one task wait for its answer.
 const moreInboxes = 8
-
-// contentDigest is what makes two requests with one id the same: everything but when, where and how often
-// they were sent.
-func contentDigest(m *bus.Task) (d [16]byte) {
-	h := sha256.New()
-	var n [8]byte
-	num := func(v uint64) {
-		binary.LittleEndian.PutUint64(n[:], v)
-		h.Write(n[:])
-	}
-	str := func(s string) {
-		num(uint64(len(s)))
-		h.Write([]byte(s))
-	}
-	num(uint64(len(m.Body)))
-	h.Write(m.Body)
-	str(m.Kind)
-	str(m.Model)
-	str(m.Session)
-	str(m.Role)
-	num(uint64(m.Turn))
-	num(uint64(m.MaxTokens))
-	if m.Stream {
-		num(1)
-	}
-	for _, c := range []*market.Credits{m.Terms.Worth, m.Terms.MaxPrice} {
-		if c != nil {
-			num(uint64(*c) + 1)
-		} else {
-			num(0)
-		}
-	}
-	if p := m.Terms.PatienceMS; p != nil {
-		num(uint64(*p) + 1)
-	} else {
-		num(0)
-	}
-	if p := m.Terms.Delta; p != nil {
-		num(math.Float64bits(*p))
-	}
-	copy(d[:], h.Sum(nil))
-	return d
-}
 
 // refusal is a Result that says why there is no answer.
 func (n *Node) refusal(m *bus.Task, code bus.Code, retry time.Duration, format string,

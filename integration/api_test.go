@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,13 +30,20 @@ func TestTheLinesOfTheAPI(t *testing.T) {
 	if all := strings.Count(string(page), "nats --"); len(lines) != all || all < 7 {
 		t.Errorf("%d lines are read, and there are %d", len(lines), all)
 	}
-	said := map[string]int{}
+	said, subjects := map[string]int{}, ""
 	for _, l := range lines {
 		who, verb, subject, text := cmp.Or(l[1], "dev"), l[2], l[3], l[4]
 		role := bus.RoleClient
-		if who == "operator" {
-			role = bus.RoleOperator
+		if l[1] == "" && slices.Contains(strings.Split(subject, "."), "gw") {
+			who = "gw"
 		}
+		switch who {
+		case "operator":
+			role = bus.RoleOperator
+		case "gw":
+			role = bus.RoleGateway
+		}
+		subjects += subject + "\n"
 		nc := rawOf(t, m, role, bus.IDs{Name: who})
 		said[verb]++
 		switch verb {
@@ -57,8 +65,11 @@ func TestTheLinesOfTheAPI(t *testing.T) {
 			}
 		case "pub":
 			var v bus.Message = new(bus.Cancel)
-			if strings.Contains(subject, ".feedback.") {
+			switch {
+			case strings.Contains(subject, ".feedback."):
 				v = new(bus.Feedback)
+			case strings.Contains(subject, ".stream."):
+				v = new(bus.StreamControl)
 			}
 			if err := bus.Decode([]byte(text), v); err != nil {
 				t.Errorf("%s: %v", subject, err)
@@ -83,6 +94,24 @@ func TestTheLinesOfTheAPI(t *testing.T) {
 		}
 		if err := nc.LastError(); err != nil {
 			t.Errorf("%s %s: %v", verb, subject, err)
+		}
+	}
+	for _, role := range []struct { // all that they may say has a line
+		role bus.Role
+		name string
+	}{{bus.RoleClient, "dev"}, {bus.RoleGateway, "gw"}, {bus.RoleOperator, "operator"}} {
+		may, err := bus.PermissionsOf(role.role, bus.IDs{Name: role.name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pattern := range may.Publish {
+			if strings.HasPrefix(pattern, "$") {
+				continue // what `nats micro` asks
+			}
+			spoken := "(?m)^" + strings.NewReplacer(".", `\.`, "*", `[^.\n]+`).Replace(pattern) + "$"
+			if !regexp.MustCompile(spoken).MatchString(subjects) {
+				t.Errorf("no line speaks on %s, as a %s may", pattern, role.role)
+			}
 		}
 	}
 	if said["request"] < 2 || said["pub"] < 2 || said["sub"] < 2 || said["micro"] < 1 {

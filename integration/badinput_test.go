@@ -192,6 +192,19 @@ func TestATaskIdIsUsedOnce(t *testing.T) {
 	if r := ask("Something else"); r.Code != bus.CodeIDConflict {
 		t.Errorf("same id, other content: got %q: %s; want %s", r.Code, r.Message, bus.CodeIDConflict)
 	}
+	for name, body := range map[string]string{
+		"terms":      `,"max_tokens":5,"souk":{"task":"once","terms":{"worth":0.5}}`,
+		"patience":   `,"max_tokens":5,"souk":{"task":"once","terms":{"patience_ms":77}}`,
+		"session":    `,"max_tokens":5,"souk":{"task":"once","session":"s"}`,
+		"role":       `,"max_tokens":5,"souk":{"task":"once","role":"critic"}`,
+		"max_tokens": `,"max_tokens":6,"souk":{"task":"once"}`,
+		"stream":     `,"max_tokens":5,"stream":true,"souk":{"task":"once"}`,
+	} {
+		if r := request(t, nc, bus.TaskSubject("dev", ""), `{"messages":[{"role":"user","content":"Hello"}]`+body+
+			`}`); r.Code != bus.CodeIDConflict {
+			t.Errorf("same id, other %s: got %q: %s; want %s", name, r.Code, r.Message, bus.CodeIDConflict)
+		}
+	}
 	again := ask("Hello")
 	if again.Code == "" && (again.Receipt == nil || !reflect.DeepEqual(again.Receipt, first.Receipt)) {
 		t.Errorf("same id and content were served a second time: %+v", again)

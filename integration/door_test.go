@@ -130,8 +130,17 @@ func TestADoorDiesWithTasksInHand(t *testing.T) {
 	}
 }
 
-// openDoomed adds a door to the market.
+// openDoomed adds a door that dies to the market.
 func openDoomed(t *testing.T, m *local.Market, before bool) *doomed {
+	t.Helper()
+	d := &doomed{before: before}
+	openDoor(t, m, func(b bus.Bus) bus.Bus { d.Bus = b; return d })
+	return d
+}
+
+// openDoor adds a door, named doomed, to the market, which prefers the hub that the market's own door does
+// not.
+func openDoor(t *testing.T, m *local.Market, on func(bus.Bus) bus.Bus) {
 	t.Helper()
 	creds, err := m.Keys().Ensure(bus.RoleDoor, bus.IDs{Name: "doomed"}, time.Now())
 	if err != nil {
@@ -142,13 +151,12 @@ func openDoomed(t *testing.T, m *local.Market, before bool) *doomed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &doomed{Bus: b, before: before}
 	c := classifier.Default()
 	c.ID, c.Drain, c.General, c.MinConfidence = "doomed", time.Millisecond, "code", 0
 	for _, l := range model.Default().Labels {
 		c.Labels[l] = "code"
 	}
-	s, err := door.New(c, door.Deps{Bus: d, Registry: m.Registry(), Log: slog.New(slog.DiscardHandler)})
+	s, err := door.New(c, door.Deps{Bus: on(b), Registry: m.Registry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,5 +169,78 @@ func openDoomed(t *testing.T, m *local.Market, before bool) *doomed {
 		b.Close()
 	})
 	<-s.Ready()
-	return d
+}
+
+// stopped is the bus of a door that stops for a while at the worst moment: when it has looked whether anybody
+// else has the task, and is about to send it to a hub. The server gives it no more, as of one that is silent.
+type stopped struct {
+	bus.Bus
+	serves bus.Subscription
+	once   sync.Once
+	began  chan struct{}
+	goOn   chan struct{}
+}
+
+func (d *stopped) Serve(s bus.Service) (bus.Subscription, error) {
+	var err error
+	d.serves, err = d.Bus.Serve(s)
+	return d.serves, err
+}
+
+func (d *stopped) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
+	if strings.HasSuffix(m.Subject, ".task.doomed") {
+		d.once.Do(func() {
+			d.serves.Stop()
+			close(d.began)
+			<-d.goOn
+		})
+	}
+	return d.Bus.Request(ctx, m)
+}
+
+// A door that goes on after seconds, in which its task's reader has asked another door, does not have the
+// task served a second time, however short before the sending it stopped.
+func TestADoorThatStopsServesNothingTwice(t *testing.T) {
+	t.Parallel()
+	m := start(t, rivals)
+	d := &stopped{began: make(chan struct{}), goOn: make(chan struct{})}
+	openDoor(t, m, func(b bus.Bus) bus.Bus { d.Bus = b; return d })
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	var paid market.Credits
+	ask := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		a, err := m.Ask(ctx, chat("What is a door?"))
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil || a.Result.Code != "" {
+			t.Errorf("%+v %v", a.Result, err)
+		}
+		paid += a.Result.Paid()
+	}
+	for range 64 {
+		asked := make(chan struct{})
+		wg.Go(func() { ask(); close(asked) })
+		select {
+		case <-asked:
+			continue
+		case <-d.began:
+		}
+		<-asked // by the other door, seconds later
+		break
+	}
+	select {
+	case <-d.began:
+	default:
+		t.Fatal("the door that was to stop got no task")
+	}
+	close(d.goOn)
+	wg.Wait()
+	for range 20 { // it may be served now: by then it would be
+		ask()
+	}
+	if left := balance(t, m, "dev"); left != 100*market.Credit-paid {
+		t.Errorf("tasks cost %v, and their client was told %v", 100*market.Credit-left, paid)
+	}
 }

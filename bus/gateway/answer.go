@@ -25,11 +25,11 @@ type answer struct {
 
 	response *openai.Responses // not nil: it is written as a response
 
-	again    bool // it came with an Idempotency-Key: who asks again gets this one
-	kept     bool // it can be read again
-	bodyHash [32]byte
+	again bool     // it came with an Idempotency-Key: who asks again gets this one
+	kept  bool     // it can be read again
+	print [32]byte // where again is set: what was asked for
 
-	payer  *client.Client
+	payer  *payer
 	inline bool // whoever asked serves it: nobody else ever reads it
 
 	settled chan struct{} // closed: the answers of all tasks come, or there is none
@@ -490,6 +490,7 @@ func (a *answer) finish() {
 // finished counts an answer that has ended, and keeps it for a while if it can be read again.
 func (s *Server) finished(a *answer, refused *refusal) {
 	s.keys.end(a.key.key)
+	a.payer.leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, a)

@@ -49,7 +49,7 @@ type conn struct {
 	memory  *memory
 	serving atomic.Bool
 	came    atomic.Int64 // of a header: what it takes
-	shown   *shown       // by its last request whose key was well-formed; of that request's goroutine
+	shown   *shown       // by its last request whose key was well-formed; HTTP/1: of its goroutine
 }
 
 // freeHeader is what a header takes at no cost: a connection has buffers that it does not need yet.

@@ -20,6 +20,7 @@ func (s *Server) endSession(w http.ResponseWriter, r *http.Request, k *key) erro
 	if err != nil {
 		return err
 	}
+	defer p.leave()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), treasuryWithin)
 	defer cancel()
 	session := openai.SessionOf(r.PathValue("session"))

@@ -33,9 +33,11 @@ type Server struct {
 	c     Config
 	d     Deps
 	keys  *keyring
+	awake *awake
 	items items
 	ready chan struct{}
 
+	payers    *payers
 	memory    memory
 	relieving sync.Mutex // by whoever makes room
 
@@ -48,7 +50,6 @@ type Server struct {
 	kept     map[keptKey]*answer // that can be read again
 	ended    []*answer           // of those, in the order of their ends
 	size     int                 // bytes of those
-	payers   map[string]*client.Client
 	draining bool
 	stats    Stats
 	idle     chan struct{} // closed when nothing is open while draining
@@ -89,15 +90,19 @@ func New(c Config, d Deps) (*Server, error) {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
-	s := &Server{c: c, d: d, keys: newKeyring(c, d.Log),
+	s := &Server{c: c, d: d, keys: newKeyring(c, d.Log), awake: newAwake(d.Log),
 		items: items{keep: c.KeepItems, mostKey: c.MaxItemsKey, most: c.MaxItems,
 			keys: map[string]*keyItems{}}, ready: make(chan struct{}),
 		hubs: map[string]heard{}, open: map[*answer]struct{}{},
-		kept: map[keptKey]*answer{}, payers: map[string]*client.Client{}, idle: make(chan struct{}),
+		kept: map[keptKey]*answer{}, idle: make(chan struct{}),
 		stats: Stats{Requests: map[string]int64{}, Refused: map[bus.Code]int64{}, Cut: map[bus.Code]int64{}},
 	}
 	s.memory.most = int64(c.MaxMemory - c.MaxConns*connCost) // connections have theirs from the start
 	s.items.taken = s.memory.add
+	s.payers = newPayers(mostPayers, func(id string) (*client.Client, error) {
+		return s.reader.Client(client.Config{ID: id, BufferBytes: c.MaxUnread * 4,
+			MaxStreams: c.MaxOpen * openai.MaxAnswers, Grown: s.grown})
+	})
 	return s, nil
 }
 
@@ -155,13 +160,14 @@ func (s *Server) Run(ctx context.Context) error {
 				s.items.forget(bus.LastElement(key))
 				s.revoked()
 			},
-			Synced: known, Log: s.d.Log, Every: lookEvery,
+			Synced: known, Anew: s.awake.anew, Log: s.d.Log, Every: lookEvery,
 			Tick: func() {
 				s.revoked()
 				s.items.expired(time.Now())
 			},
 		})
 	}()
+	go s.awake.run(life)
 	select {
 	case <-synced:
 	case <-ctx.Done():
@@ -172,8 +178,9 @@ func (s *Server) Run(ctx context.Context) error {
 	server := &http.Server{
 		Handler: s.routes(), ReadHeaderTimeout: s.c.HeaderWithin, MaxHeaderBytes: s.c.MaxHeader,
 		IdleTimeout: time.Minute, ErrorLog: slog.NewLogLogger(s.d.Log.Handler(), slog.LevelDebug),
-		ConnContext: withConn, ConnState: changed,
+		ConnContext: withConn, ConnState: changed, Protocols: new(http.Protocols),
 	}
+	server.Protocols.SetHTTP1(true) // a conn has one request at a time, as no later protocol keeps it
 	served := make(chan error, 1)
 	go func() {
 		served <- server.Serve(counting{netutil.LimitListener(narrow{s.d.Listener}, s.c.MaxConns), &s.memory})
@@ -276,28 +283,11 @@ const (
 	silent = 15 * time.Second
 )
 
-// payer speaks for a client of the market.
-func (s *Server) payer(id string) (*client.Client, error) {
+// payer returns who speaks for a client of the market, until it is left.
+func (s *Server) payer(id string) (*payer, error) {
 	if id == s.c.ID { // what it said for that one it would say for itself, as no gateway may
 		return nil, refuse(bus.CodeUnknownClient, "client %s has the name of this gateway: take a key of another",
 			id)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.payers[id]
-	if p == nil {
-		var err error
-		if p, err = s.reader.Client(client.Config{ID: id, BufferBytes: s.c.MaxUnread * 4,
-			MaxStreams: s.c.MaxOpen * openai.MaxAnswers, Grown: s.grown}); err != nil {
-			return nil, err
-		}
-		if len(s.payers) >= maxPayers { // whoever has one still uses it
-			clear(s.payers)
-		}
-		s.payers[id] = p
-	}
-	return p, nil
+	return s.payers.take(id)
 }
-
-// maxPayers is how many clients are remembered that the gateway has spoken for.
-const maxPayers = 4096

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -452,6 +453,61 @@ func TestServedOnce(t *testing.T) {
 		}
 	}
 	if s := h.Gateway().Stats(); s.Wholes != 2 || s.Streams != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// An Idempotency-Key that comes with other terms is refused, wherever they stand. What clients change by
+// themselves when they repeat a request is none: how often, when and by which secret of the key.
+func TestServedOnceOnItsTerms(t *testing.T) {
+	h := start(t, slowly)
+	secret := h.newKey(bus.APIKey{ID: "turning", Client: "other"})
+	ask := func(secret, body string, header ...string) reply {
+		return h.do("POST", "/v1/chat/completions", body, secret,
+			slices.Concat(header, []string{"Idempotency-Key", "terms"})...)
+	}
+	terms := []string{"X-Souk-Worth", "0.5", "X-Souk-Session", "s-1"}
+	first := ask(secret, chat(``), terms...)
+	if first.status != 200 {
+		t.Fatalf("%d %s", first.status, first.body)
+	}
+	for _, other := range [][]string{
+		nil, terms[:2], terms[2:], {"X-Souk-Worth", "0.6", "X-Souk-Session", "s-1"},
+		append([]string{"X-Souk-Max-Price", "0.1"}, terms...),
+		append([]string{"X-IEMAS-Delta", "0.1"}, terms...),
+		append([]string{"X-Souk-Patience-Ms", "100"}, terms...),
+		append([]string{"X-Souk-Failover", "off"}, terms...),
+		append([]string{"X-Souk-Role", "critic"}, terms...), append([]string{"X-Souk-Next", "s-2"}, terms...),
+	} {
+		r := ask(secret, chat(``), other...)
+		if r.status != 422 || r.object(t).Error.Code != "id_conflict" ||
+			!strings.Contains(r.object(t).Error.Message, "other terms") {
+			t.Errorf("%q: %d %s", other, r.status, r.body)
+		}
+	}
+	if r := ask(secret, chat(`,"souk":{"terms":{"worth":0.5}}`), terms...); r.status != 422 {
+		t.Errorf("terms in the body: %d %s", r.status, r.body)
+	}
+	for _, beside := range [][]string{
+		{"X-Stainless-Retry-Count", "1"}, {"X-Stainless-Read-Timeout", "7"}, {"Date", "Mon, 23 Nov 2026 08:00:00 GMT"},
+		{"X-Request-Id", "another"}, {"User-Agent", "another"}, {"X-Souk-Deadline-Ms", "4000000000000"},
+		{"Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}, {"X-Souk-Resume", "on"},
+	} {
+		if r := ask(secret, chat(``), append(beside, terms...)...); r.status != 200 || r.body != first.body {
+			t.Errorf("%q: %d %s", beside, r.status, r.body)
+		}
+	}
+	after, err := local.RotateKey(t.Context(), h.Registry(), "turning", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.until("the new secret is known", func() bool {
+		return h.do("GET", "/v1/models", "", after).status == 200
+	})
+	if r := ask(after, chat(``), terms...); r.status != 200 || r.body != first.body {
+		t.Errorf("by the key's next secret: %d %s", r.status, r.body)
+	}
+	if s := h.Gateway().Stats(); s.Wholes != 1 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -44,6 +44,7 @@ func (s *Server) quote(w http.ResponseWriter, r *http.Request, k *key) error {
 	if err != nil {
 		return err
 	}
+	defer p.leave()
 	task := asked.Tasks[0]
 	task.Trace = bus.TraceOf(bus.Header(r.Header))
 	q, err := p.Quote(context.WithoutCancel(r.Context()), task) // who has closed its side may still read

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -117,6 +118,9 @@ func (s *Server) admit(r *http.Request) (*key, error) {
 	if n := len(r.Header["Authorization"]); n > 1 {
 		return nil, refuse(openai.CodeInvalidKey, "header Authorization: given %d times", n)
 	}
+	if err := s.awake.await(r.Context()); err != nil {
+		return nil, err
+	}
 	address, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		address = r.RemoteAddr
@@ -219,6 +223,7 @@ func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
 	if err != nil {
 		return err
 	}
+	defer p.leave()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), treasuryWithin)
 	defer cancel()
 	reply, err := p.Balance(ctx, id)
@@ -367,6 +372,11 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, re
 	if no != nil {
 		return nil, no
 	}
+	once := r.Header[idempotencyKey]
+	var print [32]byte
+	if len(once) > 0 {
+		print = fingerprint(came, r.Pattern, asked.Tasks)
+	}
 	if err := limit(asked, &about); err != nil {
 		return nil, err
 	}
@@ -375,12 +385,12 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, re
 		shape: openai.Shape{Kind: kind, Model: asked.Model, Created: time.Now().Unix(), Usage: asked.Usage,
 			IDs: asked.IDs}}
 	trace := bus.TraceOf(bus.Header(r.Header))
-	if all := r.Header[idempotencyKey]; len(all) > 1 {
-		return nil, twice(idempotencyKey, all)
+	if len(once) > 1 {
+		return nil, twice(idempotencyKey, once)
 	}
-	if once := r.Header.Get(idempotencyKey); once != "" {
-		sum := sha256.Sum256([]byte(about.ID + "\x00" + once))
-		a.again, a.kept, a.bodyHash = true, true, sha256.Sum256(append(came, r.Pattern...))
+	if len(once) == 1 && once[0] != "" {
+		sum := sha256.Sum256([]byte(about.ID + "\x00" + once[0]))
+		a.again, a.kept, a.print = true, true, print
 		a.shape.ID = "once-" + hex.EncodeToString(sum[:20])
 	} else if a.shape.ID = asked.Tasks[0].ID; a.shape.ID == "" || len(asked.Tasks) > 1 {
 		a.shape.ID = rand.Text()
@@ -395,7 +405,26 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, re
 			t.ID = a.shape.ID
 		}
 	}
+	if err := s.awake.await(r.Context()); err != nil { // its body may have been long in coming
+		return nil, err
+	}
 	return s.enter(a, room)
+}
+
+// fingerprint is what a request asks for that comes under an Idempotency-Key: its body, and the terms and
+// names of its headers as they are read; not when it came, or how often, or by which of the key's secrets.
+func fingerprint(body []byte, pattern string, tasks []bus.Task) (sum [32]byte) {
+	h := sha256.New()
+	h.Write(body)
+	h.Write([]byte(pattern))
+	for i := range tasks {
+		t := &tasks[i]
+		content := t.Content()
+		h.Write(content[:])
+		fmt.Fprintf(h, "%q %q %q %v", t.Failover, t.Parent, t.Next, t.SessionEnd)
+	}
+	h.Sum(sum[:0])
+	return sum
 }
 
 // terms are the headers that say on which terms a task is asked, and whether its stream is to be kept.
@@ -476,7 +505,10 @@ func (s *Server) enter(a *answer, room *share) (*answer, error) {
 	}
 	a.payer, a.inline = p, !a.kept && !a.asked.Stream && len(a.asked.Tasks) == 1
 	known, err := s.admitAnswer(a, room)
-	if known == a && !a.inline {
+	switch {
+	case known != a: // finished leaves it else
+		p.leave()
+	case !a.inline:
 		a.start()
 	}
 	return known, err
@@ -491,10 +523,11 @@ func (s *Server) admitAnswer(a *answer, room *share) (*answer, error) {
 	switch {
 	case !s.keys.good(time.Now(), a.key): // else revoked finds it among those that are open
 		return nil, errRevoked()
-	case a.again && known != nil && known.bodyHash == a.bodyHash:
+	case a.again && known != nil && known.print == a.print:
 		return known, nil
 	case a.kept && known != nil:
-		return nil, refuse(bus.CodeIDConflict, "another request came under this Idempotency-Key or task")
+		return nil, refuse(bus.CodeIDConflict, "this Idempotency-Key, or task, came before with another body or "+
+			"other terms (X-Souk-* headers): repeat the request as it was, or take a new one")
 	case s.draining:
 		return nil, again(bus.CodeDraining, time.Second, "this gateway is shutting down: ask another one, "+
 			"or again")

@@ -67,6 +67,7 @@ func (b *body) request(t *bus.Task, data []byte, header bus.Header) error {
 			return err
 		}
 		t.Model, t.Domain, t.Reply, t.MaxTokens, t.Prompt, t.Declared = "", "", "", 0, bus.Prompt{}, false
+		t.Heard = nil
 		data = t.Body
 	}
 	if err := b.read(data); err != nil {

@@ -15,12 +15,18 @@ const findWithin = time.Second
 // pulseEvery is how often a door asks its server for a sign of life.
 const pulseEvery = 500 * time.Millisecond
 
+// sign is a moment at which the server was asked for a sign of life, and what the door had heard by then.
+type sign struct {
+	at    time.Time
+	heard *classifier.Table
+}
+
 // pulse keeps account of how old what this door hears can be. A door that was frozen, or whose connection
 // stood still, hears what was said meanwhile as if it were said now; but not after the server's answer to a
 // question that it asked since. What is heard when that answer comes may wait for its handler until the next.
-func (s *Server) pulse(begun time.Time) {
+func (s *Server) pulse(begun sign) {
 	for last := begun; follow.Pause(s.life, pulseEvery); {
-		asked := time.Now()
+		asked := sign{time.Now(), s.table.Load()}
 		if s.d.Bus.Flush(s.life) == nil {
 			before := last
 			s.since.Store(&before)
@@ -33,6 +39,7 @@ func (s *Server) pulse(begun time.Time) {
 // said that it does not.
 func (r *request) find() (hub string, all bool) {
 	s := r.s
+	r.heard = s.table.Load() // what they say is newer
 	data, err := bus.Encode(classifier.Question(r.task))
 	if err != nil {
 		return "", false

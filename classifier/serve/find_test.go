@@ -225,6 +225,25 @@ func TestATaskInHandIsAskedForAgain(t *testing.T) {
 		if n := len(math.seen()); n != 1 {
 			t.Errorf("the hub was sent it %d times", n)
 		}
+		go func() { first <- w.again(0) }() // one that is another under the same id is the hub's to judge
+		synctest.Wait()
+		math.answer = func(m bus.Msg, task *bus.Task) { math.says(m, task, bus.CodeIDConflict) }
+		data, err := bus.Encode(&bus.Task{ID: "t1", Stream: true, Again: bus.AgainUnheard,
+			Body: []byte(`{"messages":[{"role":"user","content":"Another."}]}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var a bus.Answer
+		m, err := w.me.Request(ctx, bus.Msg{Subject: bus.TaskSubject("ada", ""), Data: data})
+		if err == nil {
+			err = bus.Decode(m.Data, &a)
+		}
+		if err != nil || a.Result == nil || a.Result.Code != bus.CodeIDConflict {
+			t.Errorf("another task under the id in hand: %+v %v", a, err)
+		}
+		<-first
 	})
 }
 
@@ -246,4 +265,65 @@ func TestADoorThatSlept(t *testing.T) {
 			t.Errorf("%+v after %v: %v", c.task, c.after, got)
 		}
 	}
+}
+
+// A hub that is not sure whether another has the task has the door ask all of them. It is then given the task
+// with the number that it said, unless another has it.
+func TestAHubHasAllOfThemAsked(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		inWorld(t, nil, func(t *testing.T, w *world) {
+			math, general := twoHubs(w)
+			general.knows(known)
+			w.pass(10 * time.Second)
+			said := bus.HeardStatus{Epoch: 3, Seq: 99}
+			var heard []bus.HeardStatus
+			math.answer = func(m bus.Msg, t *bus.Task) {
+				switch {
+				case len(t.Body) == 0:
+					math.says(m, t, bus.CodeEmptyPrompt)
+				case t.Heard == nil:
+					w.t.Error("the door says nothing of what it heard")
+				case *t.Heard != said:
+					heard = append(heard, *t.Heard)
+					w.send(m.Reply, &bus.Answer{Look: &said, Result: &bus.Result{Client: t.Client, Task: t.ID,
+						Hub: "math", Code: bus.CodeUnavailable}})
+				default:
+					math.accept(m, t)
+				}
+			}
+			want := map[bool]string{false: "math", true: "general"}[known]
+			if a := w.again(0); a.Accepted == nil || a.Accepted.Hub != want {
+				t.Errorf("answered %+v, want hub %s", a, want)
+			}
+			if len(heard) != 1 || heard[0].Epoch == 0 || heard[0].Seq == 0 {
+				t.Errorf("before that the hub was told %+v", heard)
+			}
+		})
+	}
+}
+
+// What a door says that it heard it had heard before the task was sent, however much it hears before it sends
+// it on. Where nobody can ask another door, it says nothing.
+func TestWhatADoorHasHeard(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, _ := twoHubs(w)
+		w.pass(3 * time.Second)
+		w.line.freeze()
+		answer := make(chan bus.Answer, 1)
+		go func() { answer <- w.again(0) }()
+		w.pass(2 * time.Second)
+		w.line.thaw()
+		<-answer
+		first := math.seen()[0].Heard
+		w.pass(3 * time.Second)
+		w.ask("bob", stream(mathQuestion, `"task":"t2"`), nil)
+		second := math.seen()[1].Heard
+		if first == nil || second == nil || second.Seq < first.Seq+4 {
+			t.Errorf("heard %+v, and five seconds later %+v", first, second)
+		}
+		w.ask("bob", stream(mathQuestion, ""), nil)
+		if h := math.seen()[2].Heard; h != nil {
+			t.Errorf("of a task that only this door knows: %+v", h)
+		}
+	})
 }

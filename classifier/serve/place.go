@@ -29,9 +29,15 @@ type request struct {
 	entered bool      // it is in hand
 	since   time.Time // it was sent after that
 	task    *bus.Task
-	ownID   bool // the client gave the id
-	want    classifier.Want
-	whole   *whole // of a collected answer
+	// what was heard when nobody else had it, and what the hub said since that had all of them asked
+	heard  *classifier.Table
+	looked struct {
+		hub  string
+		said bus.HeardStatus
+	}
+	ownID bool // the client gave the id
+	want  classifier.Want
+	whole *whole // of a collected answer
 
 	placing  *classifier.Placing // under the door's lock
 	cut      context.CancelFunc  // ends the wait for a hub's verdict
@@ -78,7 +84,8 @@ func (r *request) serve() {
 	key := taskKey{r.client, task.ID}
 	s.mu.Lock()
 	first := s.inHand[key]
-	if task.Again > 0 && first != nil && first.reader == r.reader && first.task.Stream {
+	if task.Again > 0 && first != nil && first.reader == r.reader && first.task.Stream &&
+		first.task.Content() == task.Content() {
 		s.mu.Unlock()
 		r.share(first)
 		return
@@ -142,10 +149,6 @@ func (s *Server) classify(o openai.Opening) (label string, confidence float64) {
 // place sends a task to hubs as its placing wants, until that has an answer.
 func (r *request) place(t *bus.Task) bus.Answer {
 	s := r.s
-	data, err := bus.Encode(t)
-	if err != nil {
-		return r.refusal(err)
-	}
 	header := t.Trace.Header(nil)
 	r.step(func(p *classifier.Placing) { p.Tick(time.Now(), s.table.Load()) })
 	for {
@@ -156,9 +159,24 @@ func (r *request) place(t *bus.Task) bus.Answer {
 		case out.Answer != nil:
 			return *out.Answer
 		case out.Send != "":
+			t.Heard = r.lastHeard(t, out.Send)
+			data, err := bus.Encode(t)
+			if err != nil {
+				return r.refusal(err)
+			}
 			a, err := r.send(out.Until,
 				bus.Msg{Subject: bus.HubTaskSubject(out.Send, s.c.ID), Header: header, Data: data})
+			if err == nil && a.Look != nil {
+				r.looked.hub, r.looked.said = out.Send, *a.Look
+			}
 			r.step(func(p *classifier.Placing) { p.Step(time.Now(), s.table.Load(), a, err) })
+			continue
+		case out.Find:
+			hub, all := r.find()
+			r.step(func(p *classifier.Placing) {
+				p.Found(hub, all)
+				p.Tick(time.Now(), s.table.Load())
+			})
 			continue
 		}
 		if follow.Pause(s.life, time.Until(out.Wake)) {
@@ -167,6 +185,19 @@ func (r *request) place(t *bus.Task) bus.Answer {
 			r.step(func(p *classifier.Placing) { p.End(errors.New("the door closes")) })
 		}
 	}
+}
+
+// lastHeard is the last status of a hub that was heard when nobody else had the task; nil if its reader
+// cannot ask another door for it.
+func (r *request) lastHeard(t *bus.Task, hub string) *bus.HeardStatus {
+	switch {
+	case !classifier.MayBeAsked(t, r.ownID):
+		return nil
+	case r.looked.hub == hub:
+		return &r.looked.said
+	}
+	h := r.heard.Heard(hub)
+	return &h
 }
 
 // send sends a hub the task and waits for its verdict, as long as anybody wants that.

@@ -45,8 +45,7 @@ type Server struct {
 	waiting map[*request]struct{} // those of them that await a hub's verdict
 	reading map[string]*whole     // answers that are collected, by the last token of their reply subject
 
-	// whatever is heard now was said after it; see pulse
-	since atomic.Pointer[time.Time]
+	since atomic.Pointer[sign] // whatever is heard now was said after it; see pulse
 
 	jobs    chan *request // to idle workers
 	idle    atomic.Int32
@@ -115,7 +114,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		subs = append(subs, sub)
 	}
-	begun := time.Now()
+	begun := sign{time.Now(), s.table.Load()}
 	s.since.Store(&begun)
 	go s.pulse(begun)
 	synced := make(chan struct{})

@@ -16,7 +16,9 @@ func (s *Server) onTask(m bus.Msg) {
 		return
 	}
 	r := &request{s: s, client: client, reader: reader, reply: m.Reply, size: len(m.Data),
-		json: bus.WantsJSON(m.Data, m.Header), since: *s.since.Load(), done: make(chan struct{})}
+		json: bus.WantsJSON(m.Data, m.Header), done: make(chan struct{})}
+	since := s.since.Load()
+	r.since, r.heard = since.at, since.heard
 	s.mu.Lock()
 	refusal := s.desk.Enter(client, r.size)
 	if refusal == nil {

@@ -93,18 +93,19 @@ clients: {dev: 10}
 // Each client's own quick-start, a stream, a tool call, usage, an error, a request that is put off: by base
 // URL and key alone. SOUK_PYTHON names a Python that has the packages, NODE_PATH a node_modules folder.
 func TestClients(t *testing.T) {
-	_, url, key, slow := market(t)
+	m, url, key, slow := market(t)
 	python := cmp.Or(os.Getenv("SOUK_PYTHON"), "python3")
 	for script, with := range map[string]string{"curl.sh": "sh", "openai_python.py": python,
 		"litellm_python.py": python, "langchain_python.py": python, "openai_node.cjs": "node",
 		"ai_sdk.mjs": "node", "langchain_node.mjs": "node", "openai_agents.py": python,
-		"autogen_python.py": python, "open_webui.py": python} {
+		"autogen_python.py": python, "open_webui.py": python,
+		"nats_python.py": python} {
 		t.Run(script, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			c := exec.CommandContext(ctx, with, script)
 			c.Env = append(os.Environ(), "OPENAI_BASE_URL="+url, "OPENAI_API_KEY="+key,
-				"SLOW_API_KEY="+slow)
+				"SLOW_API_KEY="+slow, "SOUK_NATS="+m.State().NATS, "SOUK_CREDS="+m.CredsFile())
 			out, err := c.CombinedOutput()
 			var exit *exec.ExitError
 			switch {

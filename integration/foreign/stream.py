@@ -8,6 +8,7 @@ Prints the text as it comes, then the last word on the task, as JSON. --lose N d
 import argparse
 import asyncio
 import json
+import os
 import sys
 import uuid
 
@@ -17,8 +18,13 @@ import nats
 
 async def main(a):
     # Answers go to nobody's inbox but the client's own.
-    keys = {"user_credentials": a.creds} if a.creds else {}
-    bus = await nats.connect(a.url, inbox_prefix=f"_INBOX.{a.client}".encode(), **keys)
+    async def first(e):  # without it nats.connect goes on trying for two minutes
+        if bus is None:
+            print(f"{a.url}: {e}; is the server there, and are {a.creds} the creds of {a.client}?", file=sys.stderr)
+            os._exit(1)
+
+    bus = None
+    bus = await nats.connect(a.url, inbox_prefix=f"_INBOX.{a.client}".encode(), user_credentials=a.creds, error_cb=first)
     task = uuid.uuid4().hex
     # The reply subject is known beforehand, so nothing that comes before the answer to the request is missed.
     chunks = await bus.subscribe(f"souk.v1.reply.{a.client}.{task}.*")
@@ -70,7 +76,7 @@ p = argparse.ArgumentParser()
 p.add_argument("url")
 p.add_argument("client")
 p.add_argument("prompt")
-p.add_argument("--creds", help="the client's key to the market: DATA/auth/creds/CLIENT.creds")
+p.add_argument("--creds", required=True, help="the client's key to the market: DATA/auth/creds/CLIENT.creds")
 p.add_argument("--max-tokens", type=int, default=200)
 p.add_argument("--lose", type=int)
 asyncio.run(main(p.parse_args()))

@@ -1,0 +1,65 @@
+package hub
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"souk/bus"
+)
+
+// A hub takes a task from a door that has heard of it lately, or that says nothing of that, as doors of
+// earlier versions. Any other is to ask all hubs first, and its task is taken with the number that it is then
+// given. It is this hub's clock alone that counts.
+func TestADoorThatIsOutOfStep(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
+	h.pass(10 * time.Second)
+	n := 0
+	give := func(heard *bus.HeardStatus) string {
+		n++
+		id := fmt.Sprint("t", n)
+		h.must(h.step(h.task("ann", id, func(m *bus.Task) { m.Heard = heard })))
+		return h.answerTo("inbox.ann." + id)
+	}
+	expect := func(what string, heard *bus.HeardStatus, want string) {
+		t.Helper()
+		if got := give(heard); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	last := func() *bus.HeardStatus { return &bus.HeardStatus{Epoch: 7, Seq: h.n.status.seq} }
+	expect("of an earlier version", nil, "")
+	expect("the last status", last(), "")
+	expect("none", &bus.HeardStatus{}, "unavailable")
+	expect("of another epoch", &bus.HeardStatus{Epoch: 6, Seq: 1 << 40}, "unavailable")
+	old := last()
+	seconds := func(n int) {
+		for range n {
+			h.pass(time.Second)
+		}
+	}
+	seconds(3)
+	expect("of some seconds ago", old, "")
+	seconds(2)
+	expect("of five seconds ago", old, "unavailable")
+	l := h.letters[len(h.letters)-1].Message.(*bus.Answer)
+	if l.Look == nil || *l.Look != *last() || l.Result.RetryMS == 0 {
+		t.Errorf("it is told %+v", l)
+	}
+	expect("after it has asked", l.Look, "")
+	if looks := h.n.Stats().Looks; looks != 3 {
+		t.Errorf("%d looks are counted", looks)
+	}
+	first := old
+	old = last() // the hub itself stops, and has said nothing since
+	h.now = h.now.Add(time.Minute)
+	expect("nothing was said since", old, "")
+	// a task that is known is known, whatever its door has heard
+	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.Heard = first })))
+	h.want("inbox.ann.t1", "")
+	seconds(100)
+	if len(h.n.status.said) > 16 {
+		t.Errorf("%d statuses are remembered", len(h.n.status.said))
+	}
+}
