@@ -159,11 +159,12 @@ func (cl *Client) Close() error {
 }
 
 // open makes room for the answer to a task.
-func (cl *Client) open(t *bus.Task) (*Stream, error) {
+func (cl *Client) open(t *bus.Task, told func()) (*Stream, error) {
 	if err := bus.CheckID("task", t.ID); err != nil {
 		return nil, &bus.Error{Code: bus.CodeBadRequest, Message: err.Error()}
 	}
-	s := &Stream{cl: cl, id: t.ID, token: cl.token(t.ID), news: make(chan struct{}, 1)}
+	s := &Stream{cl: cl, id: t.ID, token: cl.token(t.ID), news: make(chan struct{}, 1),
+		told: told}
 	if s.token != t.ID {
 		t.Token = s.token
 	}
@@ -203,7 +204,7 @@ func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, cancelled(ctx)
 	}
-	s, err := cl.begin(t, func(s *Stream) {
+	s, err := cl.begin(t, nil, func(s *Stream) {
 		s.unwatch = context.AfterFunc(ctx, func() { s.step(reader.Leave{Err: cancelled(ctx)}) })
 	})
 	if err == nil {
@@ -215,16 +216,19 @@ func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	return s, nil
 }
 
-// Begin is Submit, but does not wait for the market's verdict: Await does. The task is taken back by Withdraw
-// or Close alone.
-func (cl *Client) Begin(t bus.Task) (*Stream, error) { return cl.begin(t, func(*Stream) {}) }
+// Begin is Submit, but waits for nothing: told is called whenever something has happened, perhaps before
+// Begin has returned, and must not wait; then Verdict and Poll say what there is. The task is taken back by
+// Withdraw or Close alone.
+func (cl *Client) Begin(t bus.Task, told func()) (*Stream, error) {
+	return cl.begin(t, told, func(*Stream) {})
+}
 
-func (cl *Client) begin(t bus.Task, first func(*Stream)) (*Stream, error) {
+func (cl *Client) begin(t bus.Task, told func(), first func(*Stream)) (*Stream, error) {
 	t.Client, t.Stream, t.Again = cl.c.ID, true, 0
 	if t.ID == "" {
 		t.ID = rand.Text()
 	}
-	s, err := cl.open(&t)
+	s, err := cl.open(&t, told)
 	if err != nil {
 		return nil, err
 	}

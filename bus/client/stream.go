@@ -17,6 +17,7 @@ type Stream struct {
 	id    string
 	token string        // what its reader calls it
 	news  chan struct{} // cap 1: something happened
+	told  func()        // hears of it instead, if not nil
 
 	mu      sync.Mutex
 	m       *reader.Stream  // decides
@@ -88,6 +89,20 @@ func (s *Stream) Next(ctx context.Context) (bus.Chunk, error) {
 	}
 }
 
+// Poll is Next for who is told of news: it does not wait, and returns neither a chunk nor an error where
+// there is news to come.
+func (s *Stream) Poll() (c bus.Chunk, ok bool, err error) {
+	c, err = s.take()
+	return c, c.Task != "", err
+}
+
+// Unread is how much of the answer waits to be read, in bytes, and whether that is all that is to come.
+func (s *Stream) Unread() (bytes int, all bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.m.Unread(), s.m.Ended()
+}
+
 // take returns a chunk, or the stream's end, or neither if there will be news.
 func (s *Stream) take() (bus.Chunk, error) {
 	s.mu.Lock()
@@ -115,20 +130,28 @@ func (s *Stream) end() error {
 
 // Await returns once an agent has accepted the task, or with the reason why none did.
 func (s *Stream) Await() error {
+	for {
+		if known, err := s.Verdict(); known {
+			return err
+		}
+		<-s.news
+	}
+}
+
+// Verdict reports whether the market's verdict is known, and then what Await returns.
+func (s *Stream) Verdict() (known bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.m.Waits() {
-		s.mu.Unlock()
-		<-s.news
-		s.mu.Lock()
+	if s.m.Waits() {
+		return false, nil
 	}
 	if s.m.Over() && !s.m.Taken() {
 		if err := s.end(); err != io.EOF {
 			s.finish()
-			return err
+			return true, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // Withdraw takes a task back of which nobody knows yet whether an agent has it: Await returns why. Else it is
@@ -136,13 +159,14 @@ func (s *Stream) Await() error {
 func (s *Stream) Withdraw(why error) {
 	now := time.Now()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	var event any = reader.Cancel{}
 	if s.m.Waits() {
 		event = reader.Leave{Err: why}
 	}
 	s.m.Step(now, event)
 	s.do(now)
+	s.mu.Unlock()
+	s.tell()
 }
 
 // Cancel asks the agent to end the answer. What was served until then is paid; the stream goes on to its
@@ -160,29 +184,44 @@ func (s *Stream) Close() {
 func (s *Stream) step(event any) {
 	now := time.Now()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.m.Step(now, event)
 	s.do(now)
+	s.mu.Unlock()
+	s.tell()
 }
 
 func (s *Stream) hear(sender string, c *bus.Chunk) {
 	now := time.Now()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.m.Hear(now, sender, c)
 	s.do(now)
+	s.mu.Unlock()
+	s.tell()
 }
 
 func (s *Stream) tick() {
 	now := time.Now()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.m.Step(now, reader.Bus{Since: s.cl.bus.Connected()})
 	s.m.Tick(now)
 	s.do(now)
+	s.mu.Unlock()
+	s.tell()
 }
 
-// do does what the machine wants done, and says that there is news. The lock is held.
+// tell says that there is news. The lock is free: who is told may ask.
+func (s *Stream) tell() {
+	if s.told != nil {
+		s.told()
+		return
+	}
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+// do does what the machine wants done. The lock is held.
 func (s *Stream) do(now time.Time) {
 	r := s.m.Ready()
 	s.send(r)
@@ -192,10 +231,6 @@ func (s *Stream) do(now time.Time) {
 		s.wakeAt(r.Wake, now)
 	}
 	s.count()
-	select {
-	case s.news <- struct{}{}:
-	default:
-	}
 }
 
 // send is the part of it that others hear. The lock is held.
@@ -265,10 +300,10 @@ func (s *Stream) verdict(n, sent int, m bus.Msg, err error) {
 	}
 	now := time.Now()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.sent -= sent
 	if n != s.asked {
 		s.count()
+		s.mu.Unlock()
 		return
 	}
 	if s.patient != nil {
@@ -276,6 +311,8 @@ func (s *Stream) verdict(n, sent int, m bus.Msg, err error) {
 	}
 	s.m.Step(now, reader.Verdict{Answer: a, Err: err})
 	s.do(now)
+	s.mu.Unlock()
+	s.tell()
 }
 
 // ask asks a bus without anybody waiting.

@@ -1,9 +1,7 @@
 package gateway
 
 import (
-	"context"
 	"errors"
-	"io"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -32,8 +30,7 @@ type answer struct {
 	payer  *payer
 	inline bool // whoever asked serves it: nobody else ever reads it
 
-	settled chan struct{} // closed: the answers of all tasks come, or there is none
-	over    chan struct{} // closed: nothing is added any more
+	over chan struct{} // closed: nothing is added any more
 
 	mu       sync.Mutex
 	waiting  int    // tasks of whose answer nothing has come
@@ -52,7 +49,7 @@ type answer struct {
 	reader   int           // number of who reads it now; 0 nobody
 	readers  int           // that there ever were
 	there    int           // of them, that have not left
-	news     chan struct{} // cap 1
+	news     chan struct{} // of who reads it now, cap 1
 	listed   bool          // among those that have ended and are kept
 	size     int           // what it takes there
 	object   []byte        // a whole answer
@@ -73,8 +70,7 @@ var errLeft = errors.New("its client has left, or has closed its side of the con
 func (s *Server) prepare(a *answer) {
 	n := len(a.asked.Tasks)
 	a.s = s
-	a.settled, a.over = make(chan struct{}), make(chan struct{})
-	a.news = make(chan struct{}, 1)
+	a.over = make(chan struct{})
 	a.waiting, a.running = n, n
 	a.results, a.streams = make([]*bus.Result, n), make([]held, n)
 	a.out.most, a.out.numbered = s.c.MaxUnread, a.kept
@@ -82,97 +78,6 @@ func (s *Server) prepare(a *answer) {
 		a.wholes = make([]*openai.Whole, n)
 		a.gathered = make([]share, n)
 	}
-}
-
-// start has its tasks asked.
-func (a *answer) start() {
-	left := new(atomic.Int32)
-	left.Store(int32(len(a.asked.Tasks)))
-	for i := range a.asked.Tasks {
-		go func() {
-			a.run(i)
-			if left.Add(-1) == 0 {
-				a.finish()
-			}
-		}()
-	}
-}
-
-// runHere serves the one task of an answer that nobody else serves. Even a panic, which net/http survives,
-// leaves no answer open: a gateway that closes would wait for that for ever.
-func (a *answer) runHere() {
-	done := false
-	defer func() {
-		if !done {
-			a.fail(refuse(bus.CodeInternal, "the gateway failed: this is a fault of ours"))
-		}
-		a.finish()
-	}()
-	a.run(0)
-	done = true
-}
-
-// run serves one task, whatever becomes of it.
-func (a *answer) run(i int) {
-	if err := a.serve(i); err != nil {
-		a.fail(asRefusal(err))
-	}
-}
-
-// serve has one task asked, and takes in its answer.
-func (a *answer) serve(i int) (failed error) {
-	if a.givenUp() {
-		return errLeft
-	}
-	stream, err := a.payer.Begin(a.asked.Tasks[i])
-	if err == nil {
-		defer stream.Close()
-		a.hold(i, stream)
-		defer a.release(i)
-		err = stream.Await()
-	}
-	if err != nil {
-		a.cost(i, err)
-		return err
-	}
-	a.buy(1)
-	defer func() {
-		if failed != nil { // what it costs all the same stands in its refusal
-			a.cost(i, failed)
-			a.buy(-1)
-		}
-	}()
-	c, err := stream.Next(context.Background()) // it ends when the stream does
-	if err != nil && err != io.EOF {
-		return err
-	}
-	// Only now it is known that the engine takes the task, and, nearly always, whose it is.
-	shape := a.begun(stream.Accepted())
-	var take func(*bus.Chunk, *bus.Result) error
-	switch {
-	case a.response != nil:
-		take = a.respond(shape)
-	case a.asked.Stream:
-		take = a.relay(openai.NewEvents(shape, i))
-	default:
-		take = a.collect(i)
-	}
-	for ; err == nil; c, err = stream.Next(context.Background()) {
-		if err := take(&c, nil); err != nil {
-			return err
-		}
-		if a.s.memory.over() > 0 {
-			if a.s.relieve(); a.s.memory.full() {
-				a.makeRoom()
-			}
-		}
-	}
-	if err != io.EOF {
-		return err
-	}
-	r, _ := stream.Result()
-	a.ended(i, &r)
-	return take(nil, &r)
 }
 
 // held is a task that runs, and what ends it when it was given up.
@@ -264,9 +169,7 @@ func (a *answer) begun(by bus.Accepted) openai.Shape {
 	if a.accepted.Agent == "" {
 		a.accepted = by
 	}
-	if a.waiting--; a.waiting == 0 && a.refused == nil {
-		close(a.settled)
-	}
+	a.waiting--
 	shape := a.shape
 	switch {
 	case by.Model != "":
@@ -397,7 +300,21 @@ func (a *answer) errorEvent(dst []byte, code bus.Code, message, task string, ret
 	return a.said.Fail(dst, code, message, task, retryMS)
 }
 
-// tell wakes who reads. The lock is held.
+// settled reports whether the answers of all tasks come, or there is none.
+func (a *answer) settled() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.waiting == 0 || a.refused != nil
+}
+
+// poke is tell for who has not the lock.
+func (a *answer) poke() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tell()
+}
+
+// tell wakes who reads, if anybody does. The lock is held.
 func (a *answer) tell() {
 	select {
 	case a.news <- struct{}{}:
@@ -420,9 +337,6 @@ func (a *answer) fail(why *refusal) {
 		copied.again = true // it is served once, however often it is asked for
 	}
 	a.refused = a.paidInPart(&copied)
-	if a.waiting > 0 {
-		close(a.settled)
-	}
 	a.stop()
 	if a.asked.Stream && a.began {
 		a.writeError()
@@ -571,8 +485,8 @@ func (a *answer) stopTimers() {
 }
 
 // attach makes the caller the one who reads the answer, from an event on; -1 is from its beginning. Whoever
-// read it before reads no more.
-func (a *answer) attach(last int) (reader int, err error) {
+// read it before reads no more. A stream says on news whatever its reader may want to know.
+func (a *answer) attach(last int) (reader int, news chan struct{}, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.asked.Stream {
@@ -581,7 +495,7 @@ func (a *answer) attach(last int) (reader int, err error) {
 			from, ok = a.out.after(last)
 		}
 		if !ok {
-			return 0, refuse(bus.CodeAnswerGone, "what follows event %d of this answer is kept no more", last)
+			return 0, nil, refuse(bus.CodeAnswerGone, "what follows event %d of this answer is kept no more", last)
 		}
 		a.taken = from
 	}
@@ -591,8 +505,11 @@ func (a *answer) attach(last int) (reader int, err error) {
 		a.leave.Stop()
 	}
 	a.account()
-	a.tell()
-	return a.reader, nil
+	if a.asked.Stream {
+		a.tell()
+		a.news = make(chan struct{}, 1)
+	}
+	return a.reader, a.news, nil
 }
 
 // left says that who read the answer reads no more. Unless it can be read again that is its end.
@@ -605,6 +522,7 @@ func (a *answer) left(reader int) {
 		return
 	}
 	a.reader = 0
+	a.tell()
 	if a.running == 0 {
 		return
 	}
@@ -627,9 +545,6 @@ func (a *answer) giveUp() {
 	if a.refused == nil && a.running > 0 {
 		a.refused = refuse(bus.CodeCancelled, "%v", errLeft)
 		a.refused.task = a.shape.ID
-		if a.waiting > 0 {
-			close(a.settled)
-		}
 		a.stop()
 		if a.asked.Stream && a.began { // for whoever comes too late
 			a.writeError()

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"souk/bus"
@@ -583,7 +584,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *key) error {
 
 // give writes an answer to whoever asked, from an event on.
 func (s *Server) give(w http.ResponseWriter, r *http.Request, a *answer, last int) error {
-	reader, err := a.attach(last)
+	reader, news, err := a.attach(last)
 	if err != nil {
 		return err
 	}
@@ -594,7 +595,7 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, a *answer, last in
 		}
 	}()
 	if a.asked.Stream {
-		return s.stream(w, r, a, reader)
+		return s.stream(w, r, a, reader, news)
 	}
 	if a.inline {
 		a.runHere()
@@ -628,18 +629,26 @@ func named(h http.Header, task string, by bus.Accepted) {
 	}
 }
 
-// stream writes events as they come.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reader int) error {
-	gone := r.Context().Done()
-	timer := time.NewTimer(s.c.VerdictWithin)
-	defer timer.Stop()
-	select {
-	case <-a.settled:
-	case <-timer.C:
-	case <-gone:
-		if err := a.await(r); err != nil {
-			return err
+// stream writes events as they come. All that it waits for comes on news.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reader int,
+	news chan struct{}) error {
+	var rang atomic.Bool
+	timer := time.AfterFunc(s.c.VerdictWithin, func() {
+		rang.Store(true)
+		select {
+		case news <- struct{}{}:
+		default:
 		}
+	})
+	defer timer.Stop()
+	for !a.settled() && !rang.Swap(false) {
+		if r.Context().Err() != nil {
+			if err := a.await(r); err != nil {
+				return err
+			}
+			break
+		}
+		<-news
 	}
 	by, refused := a.begin()
 	if refused != nil {
@@ -662,11 +671,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 		_, err := w.Write(data)
 		return err == nil && on.Flush() == nil
 	}
-	if !write(nil) {
-		return nil
-	}
-	timer.Reset(s.c.CommentEvery)
-	for {
+	for timer.Reset(s.c.CommentEvery); ; <-news {
 		data, all, mine := a.next(reader)
 		switch {
 		case !mine && r.Context().Err() != nil:
@@ -675,28 +680,22 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 		case !mine:
 			write(a.lastEvent(refuse(bus.CodeAnswerGone, "another request reads this answer now")))
 			return nil
-		case len(data) > 0 && !write(data):
+		case (len(data) > 0 || said.IsZero()) && !write(data): // the status goes out without an event, too
 			return nil
 		case all:
 			return nil
-		case len(data) > 0:
+		}
+		if !rang.Swap(false) {
 			continue
 		}
-		select {
-		case <-a.news:
-		case now := <-timer.C:
-			if left := said.Add(s.c.CommentEvery).Sub(now); left > 0 {
-				timer.Reset(left)
-				continue
-			}
+		left := time.Until(said.Add(s.c.CommentEvery))
+		if left <= 0 {
 			if !write([]byte(openai.Comment)) {
 				return nil
 			}
-			timer.Reset(s.c.CommentEvery)
-		case <-gone:
-			write(a.lastEvent(a.leaves()))
-			return nil
+			left = s.c.CommentEvery
 		}
+		timer.Reset(left)
 	}
 }
 

@@ -1,0 +1,229 @@
+package gateway
+
+import (
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"souk/bus"
+	"souk/bus/client"
+	"souk/bus/openai"
+)
+
+// part is the answer to one of the tasks of an answer. What comes of it is taken in by whoever brings it, one
+// at a time, so that nobody else need wake for it. An answer that whoever asked serves is taken in by them, a
+// good deal at once.
+type part struct {
+	a     *answer
+	i     int
+	ended func()        // called once, after all of it
+	wake  chan struct{} // cap 1, where whoever asked serves it: there is something for them
+
+	over atomic.Bool // nothing of it is of any use any more
+
+	mu     sync.Mutex
+	stream *client.Stream
+	bought bool
+	done   bool
+	take   func(*bus.Chunk, *bus.Result) error // once something has come
+}
+
+// start has its tasks asked.
+func (a *answer) start() {
+	left := new(atomic.Int32)
+	left.Store(int32(len(a.asked.Tasks)))
+	ended := func() {
+		switch {
+		case left.Add(-1) > 0:
+		case a.asked.Stream:
+			a.finish()
+		default:
+			go a.finish() // it writes all of the answer; who brings chunks must not wait
+		}
+	}
+	for i := range len(a.asked.Tasks) {
+		p := &part{a: a, i: i, ended: ended}
+		p.begin()
+	}
+}
+
+// runHere serves the one task of an answer that nobody else serves. Even a panic, which net/http survives,
+// leaves no answer open: a gateway that closes would wait for that for ever.
+func (a *answer) runHere() {
+	p := &part{a: a, ended: func() {}, wake: make(chan struct{}, 1)}
+	done := false
+	defer func() {
+		if !done {
+			p.drop()
+			a.fail(refuse(bus.CodeInternal, "the gateway failed: this is a fault of ours"))
+		}
+		a.finish()
+	}()
+	for done = p.begin(); !done; done = p.some() {
+		<-p.wake
+	}
+}
+
+// some takes in what there is, for who waits for it, and reports whether that was all.
+func (p *part) some() (done bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pump()
+	return p.done
+}
+
+// drop lets go of a task in the middle of anything.
+func (p *part) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.letGo()
+}
+
+// begin has the task asked, and reports whether that was all.
+func (p *part) begin() (done bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.a.givenUp() {
+		p.fail(errLeft)
+		return true
+	}
+	stream, err := p.a.payer.Begin(p.a.asked.Tasks[p.i], p.news)
+	if err != nil {
+		p.fail(err)
+		return true
+	}
+	p.stream = stream
+	p.a.hold(p.i, stream)
+	return false
+}
+
+// enough is how many bytes of an answer are to be there before whoever serves it is woken for them.
+const enough = 4 << 10
+
+// news is called by the stream.
+func (p *part) news() {
+	if p.over.Load() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wake == nil {
+		p.pump()
+		return
+	}
+	if p.over.Load() || !p.verdict() {
+		return
+	}
+	if bytes, all := p.stream.Unread(); all || bytes > enough {
+		p.tell()
+	}
+}
+
+func (p *part) tell() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// verdict reports whether an agent has the task. The lock is held.
+func (p *part) verdict() bool {
+	if p.bought {
+		return true
+	}
+	known, err := p.stream.Verdict()
+	switch {
+	case !known:
+		return false
+	case err != nil:
+		p.fail(err)
+		return false
+	}
+	p.bought = true
+	p.a.buy(1)
+	return true
+}
+
+// pump takes in what there is. The lock is held.
+func (p *part) pump() {
+	if p.over.Load() || !p.verdict() {
+		return
+	}
+	for {
+		c, ok, err := p.stream.Poll()
+		if !ok && err == nil {
+			return
+		}
+		first := p.take == nil
+		if first && (ok || err == io.EOF) {
+			p.take = p.a.taker(p.i, p.stream.Accepted())
+		}
+		switch {
+		case ok:
+			err = p.take(&c, nil)
+		case err == io.EOF:
+			r, _ := p.stream.Result()
+			p.a.ended(p.i, &r)
+			if err = p.take(nil, &r); err == nil {
+				p.letGo()
+				p.end()
+				return
+			}
+		}
+		if err != nil {
+			p.fail(err)
+			return
+		}
+		if first {
+			p.a.poke()
+		}
+		if p.a.s.memory.over() > 0 {
+			if p.a.s.relieve(); p.a.s.memory.full() {
+				p.a.makeRoom()
+			}
+		}
+	}
+}
+
+// fail ends the part, and with it the answer. What it costs all the same stands in its refusal. The lock is
+// held.
+func (p *part) fail(err error) {
+	p.a.cost(p.i, err)
+	if p.bought {
+		p.a.buy(-1)
+	}
+	p.letGo()
+	p.a.fail(asRefusal(err))
+	p.end()
+}
+
+// letGo lets go of the task. The lock is held.
+func (p *part) letGo() {
+	p.over.Store(true)
+	if p.stream != nil {
+		p.a.release(p.i)
+		p.stream.Close()
+	}
+}
+
+// end says that nothing more comes. The lock is held.
+func (p *part) end() {
+	p.done = true
+	if p.wake != nil {
+		p.tell()
+	}
+	p.ended()
+}
+
+// taker takes in what comes of a task. Only now it is known that the engine takes it, and, nearly always,
+// whose it is.
+func (a *answer) taker(i int, by bus.Accepted) func(*bus.Chunk, *bus.Result) error {
+	shape := a.begun(by)
+	switch {
+	case a.response != nil:
+		return a.respond(shape)
+	case a.asked.Stream:
+		return a.relay(openai.NewEvents(shape, i))
+	}
+	return a.collect(i)
+}
