@@ -43,6 +43,9 @@ type runtime struct {
 	verdicts []policy.Verdict
 	asked    []bool                   // of open agents, about the task at hand
 	before   map[runtimepolicy.ID]int // tasks of each client that were asked about in this round
+
+	waiting []string // clients, and what each is owed
+	owed    []float64
 }
 
 // actEvery is how often policies are asked what is to be done.
@@ -55,7 +58,7 @@ func (n *Node) Watch(enters func(policy string)) { n.runtime.host.Enters(enters)
 // plain reports whether agents that are alike to the market are alike to a task: nobody draws or judges each
 // of them for itself.
 func (n *Node) plain() bool {
-	return n.params().Idle() && !n.runtime.host.On(policy.Place, n.now)
+	return n.params().Idle() && !n.runtime.host.Of(policy.Place).On(n.now)
 }
 
 // turnOf is a task as policies hear of it.
@@ -141,11 +144,12 @@ func (n *Node) hearUnserved(t *task) {
 func (n *Node) judgePairs() {
 	x, s := &n.runtime, &n.round
 	x.sets = x.sets[:0]
-	if !x.host.On(policy.Place, n.now) {
+	guard := x.host.Of(policy.Place)
+	if !guard.On(n.now) {
 		return
 	}
 	kept := s.pairs[:0]
-	name := x.host.Name(policy.Place)
+	name := guard.Name()
 	free := 0
 	for k := range n.crowd.stands {
 		free += n.crowd.stands[k].agent.idle()
@@ -175,10 +179,7 @@ func (n *Node) judgePairs() {
 		x.verdicts = resized(x.verdicts, len(pairs))
 		if t.only == nil {
 			x.host.Pairs(n.now, x.items, x.verdicts)
-			if x.before == nil {
-				x.before = map[runtimepolicy.ID]int{}
-			}
-			x.before[client]++
+			x.counts(client)
 		}
 		for i, p := range pairs {
 			a, v := s.agents[p.agent], x.verdicts[i]
@@ -195,34 +196,45 @@ func (n *Node) judgePairs() {
 	s.pairs = kept
 }
 
-// owed asks the policy of [policy.Place] what clients are owed that wait.
+// owed asks the policy of [policy.Place] what clients are owed that wait. What it asks with is kept, as
+// clients may be many and a hub is asked for its figures often.
 func (n *Node) owed() (all []Owed) {
-	guard := n.runtime.host.Of(policy.Place)
+	x := &n.runtime
+	guard := x.host.Of(policy.Place)
 	if !guard.On(n.now) {
 		return nil
 	}
-	var items []runtimepolicy.Item
-	named := map[string]bool{}
+	x.items, x.waiting = x.items[:0], x.waiting[:0]
+	clear(x.before)
 	n.batch.Each(func(t *task, _ time.Time) {
-		client := t.key.client
-		if t.only != nil || named[client] {
+		client := runtimepolicy.IDOf(t.key.client)
+		if t.only != nil || x.before[client] > 0 {
 			return
 		}
-		named[client] = true
-		all = append(all, Owed{Client: client})
-		items = append(items, runtimepolicy.Item{Kind: runtimepolicy.Share,
-			Client: runtimepolicy.IDOf(client)})
+		x.counts(client)
+		x.waiting = append(x.waiting, t.key.client)
+		x.items = append(x.items, runtimepolicy.Item{Kind: runtimepolicy.Share, Client: client})
 	})
-	scores := make([]float64, len(items))
-	guard.Score(n.now, items, scores)
-	for i := range all {
-		all[i].Seconds = max(0, scores[i])
+	x.owed = resized(x.owed, len(x.items))
+	guard.Score(n.now, x.items, x.owed)
+	for i, client := range x.waiting {
+		if x.owed[i] > 0 {
+			all = append(all, Owed{Client: client, Seconds: x.owed[i]})
+		}
 	}
-	all = slices.DeleteFunc(all, func(o Owed) bool { return o.Seconds == 0 })
+	clear(x.waiting)
 	slices.SortFunc(all, func(a, b Owed) int {
 		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Client, b.Client))
 	})
 	return all[:min(len(all), mostOwed)]
+}
+
+// counts notes that a client's task was asked about.
+func (x *runtime) counts(client runtimepolicy.ID) {
+	if x.before == nil {
+		x.before = map[runtimepolicy.ID]int{}
+	}
+	x.before[client]++
 }
 
 // second is what an agent's engine takes in with a second of computing prompts, at its card.

@@ -493,3 +493,21 @@ func TestWhoDoesNotWaitIsOwedNothing(t *testing.T) {
 			asked[runtimepolicy.IDOf("ann")], all)
 	}
 }
+
+// However many clients wait, who is owed something is found in memory that is there.
+func TestDeficitsAreAskedForInTheSameMemory(t *testing.T) {
+	h := newHouse(t, nil)
+	h.n.runtime.host.Set(policy.Place, "spy", &spy{score: func(runtimepolicy.Item) float64 { return 0 }})
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	for i := range 200 {
+		client := fmt.Sprint("c-", i)
+		h.prepaid[client] = market.Credit
+		h.must(h.step(h.task(client, "t")))
+	}
+	if n := h.n.batch.All(); n < 150 {
+		t.Fatalf("%d tasks wait", n)
+	}
+	if n := testing.AllocsPerRun(10, func() { h.n.owed() }); n > 4 {
+		t.Errorf("%v allocations", n)
+	}
+}

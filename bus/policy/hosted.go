@@ -76,12 +76,6 @@ func (h *Hosted[H]) Enters(enters func(name string)) {
 	}
 }
 
-// On reports whether a hook has a policy that is not off.
-func (h *Hosted[H]) On(hook H, now time.Time) bool { return h.Of(hook).On(now) }
-
-// Name is that of a hook's policy.
-func (h *Hosted[H]) Name(hook H) string { return h.Of(hook).Name() }
-
 // Observe passes an event on to all.
 func (h *Hosted[H]) Observe(e Event) {
 	for i := range h.guards {

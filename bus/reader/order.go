@@ -41,6 +41,9 @@ func (o *order) take(c *bus.Chunk) error {
 		o.move(c.Attempt)
 	}
 	switch {
+	case c.Result != nil && o.end == nil && c.Result.Chunks < o.next: // a hub says it, and has counted none
+		o.endHere(*c.Result)
+		return nil
 	case c.Result != nil:
 		if o.end == nil {
 			o.end = c.Result

@@ -78,7 +78,8 @@ func TestUnknownPolicies(t *testing.T) {
 			t.Errorf("%+v: %v, want %s", c.p, err, c.want)
 		}
 	}
-	if h := New(Params{Keep: "one"}, &known, 10); !h.Any() || h.Name(Keep) != "one" || h.On(Place, start) {
+	if h := New(Params{Keep: "one"}, &known, 10); !h.Any() || h.Of(Keep).Name() != "one" ||
+		h.Of(Place).On(start) {
 		t.Errorf("%+v", h.States(start))
 	}
 	if h := New(Params{}, &known, 10); h.Any() || len(h.States(start)) > 0 {

@@ -132,7 +132,8 @@ func (b *Belief) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
 }
 
 // crowded reports whether as many tasks run whose prompts have a prompt's first mark as are counted: one more
-// is then of no text, and once the others have ended the agent may hold what it is not believed to.
+// is then of no text, and once the others have ended the agent may hold what it is not believed to. No later
+// mark has as many that this one has not: who runs with a mark runs with all before it.
 func (b *Belief) crowded(p *bus.Prompt) bool {
 	i, ok := b.find(p.Marks[0].Hash)
 	return ok && b.nodes[i].runs == math.MaxUint16

@@ -32,7 +32,7 @@ const (
 
 // room is what is known of how much a hub's agents can serve.
 type room struct {
-	slots    int
+	slots    int           // of the last reading that found any
 	none     float64       // share of tasks that find no slot free at calm
 	forgiven time.Duration // of each wait for a slot
 	rate     float64       // tasks that can be served in a second; 0: that is not known
@@ -136,7 +136,8 @@ func without(slots int) float64 {
 	return lost / (1 - float64(calm*(1-lost)))
 }
 
-// beyond is how much of a wait for a slot chance does not explain. Before the first reading nobody knows.
+// beyond is how much of a wait for a slot chance does not explain. Before a reading has found slots nobody
+// knows, so none of it counts. Where they are gone since, or nothing ended of late, nothing is forgiven.
 func (r *room) beyond(waited time.Duration) time.Duration {
 	if r.slots == 0 {
 		return 0

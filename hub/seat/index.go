@@ -1,6 +1,7 @@
 package seat
 
 import (
+	"math"
 	"math/bits"
 	"time"
 )
@@ -105,16 +106,25 @@ var least = func() (l [65]uint8) {
 	return l
 }()
 
+// last are the oldest ages of the bins. Twice as old as the youngest age of so many bits is at most two bins
+// further, as three would be older, so two comparisons find the bin, without a branch that is hard to guess.
+var last = func() (l [bins + 2]time.Duration) {
+	for b := range l {
+		if l[b] = math.MaxInt64; b < bins {
+			l[b] = edges[b] - 1
+		}
+	}
+	return l
+}()
+
 // binOf is the bin of an age; bins of one beyond them all.
 func binOf(age time.Duration) int {
 	if age <= 0 {
 		return 0
 	}
 	b := int(least[bits.Len64(uint64(age))])
-	for b < bins && edges[b] <= age {
-		b++
-	}
-	return b
+	b += int(uint64(last[b]-age) >> 63)
+	return b + int(uint64(last[b]-age)>>63)
 }
 
 // begin is where a bin begins.

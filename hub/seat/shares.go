@@ -31,20 +31,21 @@ func Exp(x float64) float64 { return exp(x) }
 func (x *Shares) Waited(class int, from, to time.Duration) time.Duration {
 	for b := binOf(from); b < bins && from < to; b++ {
 		part := (edges[b] - begin(b)) / parts
-		n := parts - (from-begin(b)+part/2)/part // that are left of the bin
+		n := parts - int((from-begin(b)+part/2)/part) // that are left of the bin
 		if to < edges[b] {
-			n = min(n, (to-from)/part)
+			n = min(n, int((to-from)/part))
 		}
 		x.wait(class, b, n)
 		if to < edges[b] {
-			return from + n*part
+			return from + time.Duration(n)*part
 		}
 		from = edges[b]
 	}
 	return from
 }
 
-func (x *Shares) wait(class, bin int, n time.Duration) {
+// wait counts so many parts of a bin.
+func (x *Shares) wait(class, bin, n int) {
 	c := &x.of[class]
 	if c.exposure[bin] += uint16(max(0, n)); c.exposure[bin] > mostParts {
 		c.halve()
@@ -59,7 +60,7 @@ func (x *Shares) Returned(class int, from, age time.Duration) {
 	from = x.Waited(class, from, age)
 	if b := binOf(age); b < bins {
 		part := (edges[b] - begin(b)) / parts
-		x.wait(class, b, (max(0, age-from)+part/2)/part)
+		x.wait(class, b, int((max(0, age-from)+part/2)/part))
 		c := &x.of[class]
 		if c.events[b] += parts; c.events[b] > mostParts {
 			c.halve()

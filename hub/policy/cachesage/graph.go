@@ -4,6 +4,9 @@
 package cachesage
 
 import (
+	"encoding/binary"
+	"math/bits"
+
 	"souk/bus/policy"
 	"souk/hub/seat"
 )
@@ -14,6 +17,7 @@ const (
 	endOf     = roles - 1
 	followers = 8   // roles that a state remembers to have come after it, the most frequent
 	pairs     = 224 // states of two roles, so that all fits in 64 KB with what is known of pauses
+	near      = 4   // places in which such a state may be
 	halveStep = 4096
 	pseudo    = 4   // steps of the shorter state that one is thought to have had
 	busy      = 64  // roles between which the chances of a return are kept
@@ -25,7 +29,6 @@ const (
 
 // state counts what came after it, and how long the calls of its last role took.
 type state struct {
-	key   uint16 // of two roles: the one before, and the last; 0: the place is free
 	later uint16 // what a use counts less for such a call before it, in 65535ths; 0: as for a mean one
 	n     [followers]uint8
 	next  [followers]uint8
@@ -42,10 +45,16 @@ type graph struct {
 	total  uint32
 	single [roles]state
 	double [pairs]state
-	steps  uint32
+	// of double, the role before and the last; 0: the place is free. The first come once more behind the
+	// last, so that those of near places are read at once.
+	keys  [pairs + near - 1]uint16
+	steps uint32
 
 	slot [roles]uint8 // of roles among the busy, from 1, those that run often first; 0: it is none
 	top  [busy]uint8  // the role of a slot; 0: it is free
+	// beyond so many all are free. Some before may be free again, as their roles were forgotten or have
+	// better ones: who runs next takes them. Till then they stand for role 0, which never runs and counts
+	// nothing.
 	tops int
 	// one and two are what a return is worth to the role of a slot, in 65535ths: the chance that a session
 	// whose last role is that of the row, or whose last two are those of the state, runs it again, less for
@@ -149,12 +158,11 @@ func (g *graph) forget(r uint8) {
 		g.single[i].drop(r)
 	}
 	for i := range g.double {
-		s := &g.double[i]
-		if uint8(s.key>>8) == r || uint8(s.key) == r {
-			*s, g.two[i] = state{}, [often]uint16{}
+		if key := g.keys[i]; uint8(key>>8) == r || uint8(key) == r {
+			g.become(i, 0)
 			continue
 		}
-		s.drop(r)
+		g.double[i].drop(r)
 	}
 	if k := g.slot[r]; k > 0 {
 		g.slot[r], g.top[k-1] = 0, 0
@@ -176,10 +184,18 @@ func (g *graph) empty(k int) {
 	for i := range g.one {
 		g.one[i][k] = 0
 	}
-	for i := range g.two {
-		if k < often {
+	if k < often {
+		for i := range g.two {
 			g.two[i][k] = 0
 		}
+	}
+}
+
+// become has a place be of a state of two roles of which nothing is known.
+func (g *graph) become(at int, key uint16) {
+	g.double[at], g.two[at], g.keys[at] = state{}, [often]uint16{}, key
+	if at < near-1 {
+		g.keys[pairs+at] = key
 	}
 }
 
@@ -189,33 +205,36 @@ func (g *graph) find(before, last uint8, add bool) int {
 	if before == 0 || last == 0 {
 		return -1
 	}
+	const each = 1 | 1<<16 | 1<<32 | 1<<48 // of four keys in a word
 	key := uint16(before)<<8 | uint16(last)
 	at := int(policy.Mixed(uint64(key)) % pairs)
-	for i := range 4 {
-		if k := (at + i) % pairs; g.double[k].key == key {
-			return k
-		}
+	keys := g.keys[at : at+near]
+	// All are compared at once, as where it stands is hard to guess: of the sixteens of bits that are 0, the
+	// lowest is the first that a borrow reaches.
+	differs := (uint64(keys[0]) | uint64(keys[1])<<16 | uint64(keys[2])<<32 | uint64(keys[3])<<48) ^
+		uint64(key)*each
+	if same := (differs - each) &^ differs & (each << 15); same != 0 {
+		return (at + bits.TrailingZeros64(same)/16) % pairs
 	}
 	if !add {
 		return -1
 	}
 	least, fewest := at, 1<<30
-	for i := range 4 {
+	for i := range near {
 		k := (at + i) % pairs
 		if n := g.double[k].total(); n < fewest {
 			least, fewest = k, n
 		}
 	}
-	g.double[least], g.two[least] = state{key: key}, [often]uint16{}
+	g.become(least, key)
 	return least
 }
 
 // total is how many steps from a state are remembered.
-func (s *state) total() (n int) {
-	for _, x := range s.n {
-		n += int(x)
-	}
-	return n
+func (s *state) total() int {
+	const odd = 0xff | 0xff<<16 | 0xff<<32 | 0xff<<48
+	all := binary.LittleEndian.Uint64(s.n[:])
+	return int(((all&odd + all>>8&odd) * (1 | 1<<16 | 1<<32 | 1<<48)) >> 48)
 }
 
 // saw counts that a role came after others; endOf is the session's end.
@@ -389,8 +408,7 @@ func (g *graph) relax(last uint8) {
 // relaxTwo does the same for a state of two roles. The one after it is of two as well, if that is known, or
 // else of the last alone.
 func (g *graph) relaxTwo(at int) {
-	s := &g.double[at]
-	last := uint8(s.key)
+	s, last := &g.double[at], uint8(g.keys[at])
 	part := 1 / float32(s.total()+pseudo)
 	var worth [often]float32
 	if k := int(g.slot[last]) - 1; k >= 0 {
@@ -541,25 +559,29 @@ func (g *graph) returns(before, last, b uint8, second bool) float64 {
 	if at < 0 {
 		return g.chance(last, b)
 	}
-	if j := g.slot[b]; j > 0 && j <= often {
-		return float64(g.two[at][j-1]) / 65535
+	j := int(g.slot[b]) - 1
+	if j >= 0 && j < often {
+		return float64(g.two[at][j]) / 65535
 	}
 	s := &g.double[at]
 	all := float64(s.total() + pseudo)
 	p := float64(pseudo / all * g.chance(last, b))
 	for i, y := range s.next {
-		switch {
-		case s.n[i] == 0 || y == endOf:
-		case y == b:
-			p += float64(s.n[i]) / all
-		default:
-			p += float64(float64(s.n[i]) / all * float64(float64(g.single[y].less())*g.chance(y, b)))
+		if s.n[i] == 0 || y == endOf {
+			continue
 		}
+		worth := 1.0
+		if k := int(g.slot[y]) - 1; y != b && j >= 0 && k >= 0 {
+			worth = float64(float64(g.single[y].less()) * (float64(g.one[k][j]) / 65535))
+		} else if y != b {
+			worth = float64(float64(g.single[y].less()) * g.after(y, b))
+		}
+		p += float64(float64(s.n[i]) / all * worth)
 	}
 	return min(p, 1)
 }
 
-// likeliest appends the roles that come next and their chances, by both roles.
+// next appends the roles that come next and their chances, by both roles.
 func (g *graph) next(before, last uint8, to []follower) []follower {
 	at := g.find(before, last, false)
 	add := func(b uint8, p float64) {

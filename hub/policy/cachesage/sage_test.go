@@ -67,9 +67,9 @@ func TestReturnsAgainstAllWays(t *testing.T) {
 	}
 	for range 100 {
 		for i := range s.double {
-			x := &s.double[i]
-			a := uint8(x.key)
-			if x.key == 0 {
+			x, key := &s.double[i], s.keys[i]
+			a := uint8(key)
+			if key == 0 {
 				continue
 			}
 			all := float64(x.total() + pseudo)
@@ -86,14 +86,14 @@ func TestReturnsAgainstAllWays(t *testing.T) {
 						sum += p * float64(s.single[y].less()) * one[y][b]
 					}
 				}
-				two[[3]uint8{uint8(x.key >> 8), a, b}] = sum
+				two[[3]uint8{uint8(key >> 8), a, b}] = sum
 			})
 		}
 	}
 	for s.steps = range uint32(200) { // what comes by mere frequency is worked out with every second step
 		known(s.relax)
 		for i := range s.double {
-			if s.double[i].key != 0 {
+			if s.keys[i] != 0 {
 				s.relaxTwo(i)
 			}
 		}
@@ -114,6 +114,78 @@ func TestReturnsAgainstAllWays(t *testing.T) {
 	}
 	if checked < 8 {
 		t.Errorf("%d returns", checked)
+	}
+}
+
+// What is looked up fast is what a plain look at every place says, to the last bit, among more roles than are
+// busy, of which some are forgotten.
+func TestFastAgainstPlain(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 3))
+	s, now := New(Params{}, 100), start
+	find := func(before, last uint8) int {
+		key := uint16(before)<<8 | uint16(last)
+		if before == 0 || last == 0 {
+			return -1
+		}
+		for i := range near {
+			if k := (int(policy.Mixed(uint64(key))%pairs) + i) % pairs; s.keys[k] == key {
+				return k
+			}
+		}
+		return -1
+	}
+	returns := func(before, last, b uint8) float64 {
+		at := find(before, last)
+		if last == 0 || b == 0 {
+			return 0
+		} else if at < 0 {
+			return s.chance(last, b)
+		} else if j := s.slot[b]; j > 0 && j <= often {
+			return float64(s.two[at][j-1]) / 65535
+		}
+		x, all := &s.double[at], float64(pseudo)
+		for _, n := range x.n {
+			all += float64(n)
+		}
+		p := float64(pseudo / all * s.chance(last, b))
+		for i, y := range x.next {
+			if x.n[i] > 0 && y == b {
+				p += float64(x.n[i]) / all
+			} else if x.n[i] > 0 && y != endOf {
+				p += float64(float64(x.n[i]) / all * float64(float64(s.single[y].less())*s.chance(y, b)))
+			}
+		}
+		return min(p, 1)
+	}
+	found, beyond := 0, 0
+	for i := range 300 {
+		var run []policy.ID
+		for range 1 + rng.IntN(20) {
+			run = append(run, 1+rng.Uint64N(1+rng.Uint64N(300)))
+		}
+		now = walk(s, now, policy.ID(1+i%150), run...)
+		for range 200 {
+			before, last, b := uint8(rng.UintN(roles)), uint8(rng.UintN(roles)), uint8(rng.UintN(endOf))
+			if k := rng.IntN(pairs); rng.IntN(4) > 0 {
+				before, last = uint8(s.keys[k]>>8), uint8(s.keys[k])
+			}
+			if got, want := s.find(before, last, false), find(before, last); got != want {
+				t.Fatalf("roles %d and %d at place %d, want %d", before, last, got, want)
+			} else if got >= 0 {
+				found++
+			}
+			if s.slot[b] == 0 && s.ids[b] != 0 {
+				beyond++
+			}
+			if got, want := s.returns(before, last, b, true), returns(before, last, b); got != want {
+				t.Fatalf("from %d and %d to %d: %v, want %v", before, last, b, got, want)
+			}
+		}
+	}
+	if found < 1000 || beyond < 1000 {
+		t.Errorf("%d states of two roles and %d roles that are not busy: too few", found, beyond)
 	}
 }
 
