@@ -116,9 +116,8 @@ cliff: build ## the tables of integration/results/cliff.md anew: the same where 
 forecast: build ## the page integration/results/forecast.md anew: what a hub expects beside what came, in virtual time; ARGS=--python=PATH has river's trees
 	@bin/lab experiment forecast --page integration/results/forecast.md --csv integration/results/forecast.csv $(ARGS)
 
-cachesage: build ## the page integration/results/cachesage.md anew: which blocks of agents' prompts an engine should keep, in a simulation of its cache
-	@bin/lab experiment cachesage --seeds 1 --out integration/results --rules lru,paper,ours,belady \
-	  --panels star,chain,generated,tau,hand-crafted-4000-4,coding,mooncake,lmcache $(ARGS)
+cachesage: build ## the page integration/results/cachesage.md anew: which blocks of agents' prompts an engine should keep, in a simulation of its cache; a quarter of an hour
+	@bin/lab experiment cachesage --seeds 5 --first 2001 --out integration/results $(ARGS)
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \

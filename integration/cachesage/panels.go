@@ -42,8 +42,8 @@ func Panels() (all []*Panel) {
 	}
 	for _, p := range []float64{3, 5} {
 		for _, ends := range []bool{false, true} {
-			x := Panel{Name: "coding-P3", About: "kv-cache-tester, recorded pauses, 32 sessions open, a third of " +
-				"their blocks fits", Block: 512, slots: 32, fill: p, Ends: ends,
+			x := Panel{Name: "coding-P3", About: "kv-cache-tester, recorded pauses, the first 60 turns of 96 " +
+				"sessions, 32 open, a third of their blocks fits", Block: 512, slots: 32, fill: p, Ends: ends,
 				calls: chained("agents.jsonl.gz", 96, 60, 8, func(int) policy.ID { return 0 })}
 			if p == 5 {
 				x.Name, x.About = "coding-P5", "the same, a fifth fits"

@@ -293,35 +293,50 @@ func (p *player) future() func(hash uint64) float64 {
 	}
 }
 
-// Play plays one rule on a panel.
-func Play(panel *Panel, rule string, seed uint64) (Figures, error) {
+// deal is what all rules are played on: the calls of a panel, from a seed.
+type deal struct {
+	panel Panel
+	calls []Call
+	order []moment
+}
+
+func (p *Panel) deal(seed uint64) *deal {
+	d := &deal{panel: *p}
+	sessions := p.calls(rand.New(rand.NewPCG(seed, 77)))
+	if p.even {
+		sessions = evened(sessions)
+	}
+	d.calls = schedule(sessions, p.slots)
+	if p.fill > 0 {
+		d.panel.Blocks = max(1, int(open(d.calls)/p.fill))
+	}
+	d.order = order(d.calls)
+	return d
+}
+
+// play plays one rule.
+func (d *deal) play(rule string) (best Figures, err error) {
 	i := slices.IndexFunc(Rules, func(r Rule) bool { return r.Name == rule })
 	if i < 0 {
 		return Figures{}, fmt.Errorf("no rule %q", rule)
 	}
-	x := *panel
-	sessions := x.calls(rand.New(rand.NewPCG(seed, 77)))
-	if x.even {
-		sessions = evened(sessions)
-	}
-	calls := schedule(sessions, x.slots)
-	if x.fill > 0 {
-		x.Blocks = max(1, int(open(calls)/x.fill))
-	}
-	moments := order(calls)
 	run := func(make func(*player)) Figures {
-		p := &player{panel: &x, calls: calls, order: moments}
+		p := &player{panel: &d.panel, calls: d.calls, order: d.order}
 		make(p)
 		return p.play()
 	}
 	if Rules[i].make != nil {
 		return run(Rules[i].make), nil
 	}
-	var best Figures
 	for k, s := range bestOf {
 		if f := run(ttlRule(s)); k == 0 || f.Share > best.Share {
 			best = f
 		}
 	}
 	return best, nil
+}
+
+// Play plays one rule on a panel.
+func Play(panel *Panel, rule string, seed uint64) (Figures, error) {
+	return panel.deal(seed).play(rule)
 }
