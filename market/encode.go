@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // The canonical bytes of rounds and outcomes are our own: journals keep them and hashes cover them, so there
@@ -239,10 +240,12 @@ func (d *decoder) ties() []Tie {
 }
 
 func appendInts(b []byte, list ...int64) []byte {
+	at, most := len(b), len(b)+binary.MaxVarintLen64*len(list)
+	b = slices.Grow(b, most-at)[:most]
 	for _, n := range list {
-		b = binary.AppendVarint(b, n)
+		at += binary.PutVarint(b[at:], n)
 	}
-	return b
+	return b[:at]
 }
 
 func appendCount(b []byte, n int) []byte { return binary.AppendUvarint(b, uint64(n)) }
