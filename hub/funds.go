@@ -22,6 +22,7 @@ const aheadAgain = 5 * time.Second
 // fund reserves what a task needs, or parks it while more is asked for.
 func (n *Node) fund(t *task, need market.Credits) {
 	p := n.purse(t.key.client)
+	t.purse = p
 	p.largest = max(need, p.largest-p.largest/8)
 	t.wanted = need
 	if len(p.parked) == 0 && need <= n.spare(p.client) {

@@ -160,7 +160,7 @@ func (q *inquiry) lineUp(now *crowd) {
 	last := now.board.Clients() // those of the last round keep their numbers
 	n.batch.Each(func(t *task, arrived time.Time) {
 		from := t.purse
-		if from == nil { // no round has looked at it
+		if from == nil {
 			from = n.purses[t.key.client]
 		}
 		number := from.number
@@ -269,7 +269,7 @@ func (q *inquiry) look() *bus.Result {
 // idle is what the task is quoted on an agent that has nothing in hand, as one of the last may have been.
 func (q *inquiry) idle(a *agent, held held) quote {
 	k := a.kind
-	if k == nil || k.line != a.predictor.Line() {
+	if k == nil || k.line != a.line() {
 		return q.n.idleQuote(q.t, a, held)
 	}
 	for i := len(q.idles) - 1; i >= 0; i-- {
@@ -294,7 +294,7 @@ func (q *inquiry) home() {
 		k := q.sights[i].seat
 		a := c.stands[k].agent
 		own := a.belief.BeyondAt(p, q.depths[a.belief.Place()], q.common(a.reg.Model),
-			a.predictor.Tokens(p.Tokens))
+			a.line().Tokens(p.Tokens))
 		if own < 2*max(1, a.reg.BlockSize) {
 			own = 0
 		}
@@ -331,14 +331,14 @@ func (q *inquiry) saw(x *sight) bool {
 	c := &q.n.crowd
 	s := &c.stands[x.seat]
 	a := s.agent
-	if a.kind == nil || a.kind.line != a.predictor.Line() || s.room == 0 || q.before(x.seat) > 0 {
+	if a.kind == nil || a.kind.line != a.line() || s.room == 0 || q.before(x.seat) > 0 {
 		return false
 	}
 	for i := len(q.sights) - 1; i >= max(0, len(q.sights)-mostMet); i-- {
 		y := &q.sights[i]
 		o := &c.stands[y.seat]
 		b := o.agent
-		if b.kind == a.kind && b.kind.line == b.predictor.Line() && b.fastest == a.fastest &&
+		if b.kind == a.kind && b.kind.line == b.line() && b.fastest == a.fastest &&
 			q.before(y.seat) == 0 && o.room == s.room && o.running == s.running && o.burden == s.burden &&
 			(q.others == 0 || b.slotPrice == a.slotPrice) &&
 			y.held == x.held && y.beside == x.beside && slices.Equal(a.tiers, b.tiers) {
@@ -389,13 +389,13 @@ func (q *inquiry) add(s *sight, wait time.Duration, price, toll market.Credits) 
 	n, t, a := q.n, q.t, q.n.crowd.stands[s.seat].agent
 	x := prize{agent: a, quote: &s.quote, wait: wait, price: price, toll: toll,
 		ttft: min(line.Far, wait+s.ttft-min(wait, s.queue))}
-	net := func(terms market.Terms) market.Credits {
-		y := s.quote
-		y.value = terms.Value(market.Quote{TTFT: x.ttft, Cost: y.cost, Quality: s.quote.quality})
-		return y.within(terms.Cap()) - y.cost + toll - price
+	y := &s.quote
+	net := func(terms *market.Judged, most market.Credits) market.Credits {
+		value := terms.Value(market.Quote{TTFT: x.ttft, Cost: y.cost, Quality: y.quality})
+		return min(value, y.room(most)) - y.cost + toll - price
 	}
-	x.net = net(t.usual)
-	x.wins = net(t.terms) >= 0 && x.ttft-s.early <= t.deadline.Sub(n.now)
+	x.net = net(t.usually(), t.usual.Cap())
+	x.wins = net(t.stated(), t.terms.Cap()) >= 0 && x.ttft-s.early <= t.deadline.Sub(n.now)
 	i, ok := slices.BinarySearchFunc(q.models, a.reg.Model,
 		func(p prize, model string) int { return cmp.Compare(p.agent.reg.Model, model) })
 	if !ok {

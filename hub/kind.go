@@ -79,10 +79,13 @@ type kinds struct {
 
 // kind is the kind of an agent, found again after it was set to nil because what makes it may have changed.
 func (n *Node) kind(a *agent) *kind {
-	if a.kind != nil && a.kind.line == a.predictor.Line() {
+	if !a.along.Stands(a.alongAt) {
+		a.along, a.alongAt = a.predictor.Line(), a.predictor.Fits()
+	}
+	if a.kind != nil && a.kind.line == a.along {
 		return a.kind
 	}
-	of := kindOf{line: a.predictor.Line(), model: a.reg.Model, price: a.price, tariff: a.tariff,
+	of := kindOf{line: a.along, model: a.reg.Model, price: a.price, tariff: a.tariff,
 		context: a.reg.MaxModelLen, scores: a.scores, settle: n.cfg.Settle}
 	if a.reg.Template != nil {
 		of.template, of.measured = *a.reg.Template, true
@@ -102,6 +105,15 @@ func (n *Node) kind(a *agent) *kind {
 	}
 	a.kind = k
 	return k
+}
+
+// line is what the agent is forecast by. Where a round has asked since that last changed it stands beside the
+// agent, so that who looks at many of them need not look at what was seen of each.
+func (a *agent) line() predict.Line {
+	if a.along.Stands(a.alongAt) {
+		return a.along
+	}
+	return a.predictor.Line()
 }
 
 // notes are those of a task.

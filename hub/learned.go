@@ -112,6 +112,7 @@ func (n *Node) Relearn(data []byte) error {
 		a := n.enrol(x.ID)
 		a.load.Leave()
 		a.predictor, a.answers, a.load = x.Means, answers[i], loads[i]
+		a.along = predict.Line{}
 		a.learned, a.kind = x.Model, nil
 	}
 	return nil

@@ -71,7 +71,7 @@ func (q *quote) worst(a *agent) market.Credits {
 func (q *quote) beside(t *task, a *agent, in burden) {
 	q.delay = in
 	q.forecast = a.predictor.Beside(q.features, in)
-	q.value = t.terms.Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: q.quality})
+	q.value = t.stated().Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: q.quality})
 }
 
 // noted is a quote that a task keeps while it waits: on an agent of a kind, as its forecast stood, that holds
@@ -129,7 +129,7 @@ func (a *agent) expect(t *task) held { return a.expectAt(&t.msg.Prompt, a.belief
 
 // expectAt says it of a prompt of which it is believed to hold so many marks.
 func (a *agent) expectAt(p *bus.Prompt, depth int32) (h held) {
-	h.tokens, h.cached = a.belief.ExpectAt(p, depth, a.predictor.Tokens(p.Tokens))
+	h.tokens, h.cached = a.belief.ExpectAt(p, depth, a.line().Tokens(p.Tokens))
 	return h
 }
 

@@ -29,6 +29,8 @@ type agent struct {
 	stuck      int     // of these, by the agent's count where it was higher than the hub's own for a while
 	holds      []*hold // under way, in the order of their rounds: the hub's own count is the load
 	kind       *kind   // nil: to be found
+	along      predict.Line
+	alongAt    uint64 // Fits of the predictor, when it said that
 	predictor  *predict.Means
 	belief     *prefix.Belief
 	queue      predict.Queue
@@ -174,6 +176,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		n.classes.Leave(a.predictor)
 		a.load.Leave()
 		a.predictor, a.answers, a.load = predict.NewMeans(n.cfg.Prior), quality.Agent{}, congest.Agent{}
+		a.along = predict.Line{}
 	}
 	if fresh {
 		a.life, a.restarted = 0, a.reg.Agent != ""

@@ -218,7 +218,7 @@ func (n *Node) pairWith(i, k int) {
 // valueOf is what a slot that it has now is worth to a task, lowered where no more can be held.
 func (t *task) valueOf(x *prospect) market.Credits {
 	q := x.quote
-	return min(t.terms.Value(market.Quote{TTFT: x.ttft, Cost: q.cost, Quality: q.quality}), q.most)
+	return min(t.stated().Value(market.Quote{TTFT: x.ttft, Cost: q.cost, Quality: q.quality}), q.most)
 }
 
 // resized is a list of so many zeros, in its memory.

@@ -31,7 +31,7 @@ func (n *Node) expected(r *market.Round, o *market.Outcome, tasks []*task) []led
 			x := &seen[edges[i].Agent]
 			t := tasks[edges[i].Task]
 			q := n.noted(t, x.agent, n.heldBy(t, x.agent))
-			f := x.agent.predictor.Beside(q.features, x.burden)
+			f := x.agent.predictor.Timed(q.forecast.TTFT, q.work, q.forecast.Output, x.burden)
 			all = append(all, ledger.Seen{Prompt: q.prompt, Cached: q.features.Cached, Output: f.Output,
 				Evidence: x.evidence, First: f.TTFT, Least: f.Low, Most: f.High}.Rounded())
 		}

@@ -46,7 +46,8 @@ type task struct {
 	arrived  time.Time
 	deadline time.Time
 	terms    market.Terms
-	usual    market.Terms // what these are where a client says nothing
+	usual    market.Terms     // what these are where a client says nothing
+	valued   [2]market.Judged // both, as they were last asked for
 	session  uint64
 	inboxes  []string       // who waits for the answer
 	doors    []string       // who sent it here
@@ -69,7 +70,7 @@ type task struct {
 	// worth what it charged, or less than to wait elsewhere. So who goes first takes nothing from it.
 	yields bool
 	passed bool   // another of its client had its turn
-	purse  *purse // of its client, once it stood in a line
+	purse  *purse // of its client, once its money was asked for; nil: to be found
 	since  uint64 // the last round before it came
 	// where it may go in this round, by the place of open agents, as far as seats say; nil: anywhere
 	may      []bool
@@ -104,6 +105,10 @@ type task struct {
 	sketch    uint64      // its answer's words are sketched by this key; 0: they are not
 	until     time.Time   // when done: to be forgotten
 }
+
+// stated are the terms of the task, and usually those that they are where its client says nothing.
+func (t *task) stated() *market.Judged  { return t.valued[0].As(&t.terms) }
+func (t *task) usually() *market.Judged { return t.valued[1].As(&t.usual) }
 
 // moreInboxes bounds how many requests for one task wait for its answer.
 const moreInboxes = 8

@@ -71,10 +71,11 @@ func (c *crowd) putOff(g *group) {
 const never = math.MaxInt64 / 2
 
 // soonest gives the groups of a lane by how soon their slots come, as long as one of them may be better for
-// the task than what was found: see offer.late. Only agents count that it does not tell from the others. A
-// group is passed over, and what the task would have of it not found out, if it may not be better even where
-// its slots come in that time and a first token takes as little as it may.
-func (n *Node) soonest(l *lane, may func(*group, *prospect, time.Duration) bool,
+// the task, which has waited so long, than what was found: see offer.late. Only agents count that it does not
+// tell from the others. A group is passed over, and what the task would have of it not found out, if it may
+// not be better even where its slots come in that time and a first token takes as little as it may: at the
+// time that may is given.
+func (n *Node) soonest(l *lane, waited time.Duration, may func(*group, *prospect, time.Duration) bool,
 	look func(*group, *prospect)) {
 	c := &n.crowd
 	if !c.alike || c.toldAll(l) {
@@ -91,8 +92,13 @@ func (n *Node) soonest(l *lane, may func(*group, *prospect, time.Duration) bool,
 	less := o.first + l.longest - p.Soonest(o.first, l.longest)
 	for i := 0; i < len(l.soon); {
 		g := &c.groups[l.soon[i]]
-		if g.later-less >= o.late-o.first && !whole {
-			return
+		if !whole && o.late < line.Far/2 {
+			// Nobody behind waits less than that for a slot, and to this task all of it is longer. The last
+			// bits of that may be lost.
+			wait := max(0, g.later-l.longest)
+			if more := line.Stretch(wait, waited) - wait; g.later-less+max(0, more-2) >= o.late-o.first {
+				return
+			}
 		}
 		if g.sorted != c.round {
 			if n.inOrder(g); &c.groups[l.soon[i]] != g {
@@ -103,16 +109,16 @@ func (n *Node) soonest(l *lane, may func(*group, *prospect, time.Duration) bool,
 		if len(g.stands) == 0 {
 			continue
 		}
-		least := c.least(g, o)
-		if g.later-g.burden.All+least >= o.late {
+		next, least := &c.stands[g.stands[0]], c.least(g, o)
+		at := line.Stretch(next.next, waited) + least - min(next.next, g.burden.Queue)
+		if at >= o.late {
 			continue
 		}
-		next := &c.stands[g.stands[0]]
 		// and no deadline keeps it from being looked at: half of its first tokens may come far
 		// sooner than that
 		c.rough = prospect{group: next.group, quote: o, serves: true, ttft: least, service: o.stays + least,
 			early: never, queue: g.burden.Queue}
-		if !may(g, &c.rough, next.next) {
+		if !may(g, &c.rough, at) {
 			continue
 		}
 		if x := n.others(g); x != nil && x.serves {
@@ -155,7 +161,7 @@ func (n *Node) visit(k int32) {
 // toll. The task's prospects were looked at.
 func (n *Node) rather(t *task) *agent {
 	c := &n.crowd
-	f := search{task: t, terms: t.usual.Judge(), waited: t.waited, left: line.Far}
+	f := search{task: t, terms: *t.usually(), waited: t.waited, left: line.Far}
 	in := func(k int32) (time.Duration, bool) {
 		place := c.board.Len(int(k)) + c.stands[k].guests
 		if t.home == c.stands[k].agent {
@@ -210,9 +216,12 @@ func (n *Node) rather(t *task) *agent {
 		}
 	}
 	for i := range c.lanes {
-		n.soonest(&c.lanes[i], func(_ *group, x *prospect, d time.Duration) bool {
-			value, ok := f.worth(x, f.first(x, d))
-			return ok && (at < 0 || value-x.quote.cost >= best)
+		n.soonest(&c.lanes[i], f.waited, func(_ *group, x *prospect, first time.Duration) bool {
+			value, ok := f.worth(x, first)
+			if ok && at >= 0 && value-x.quote.cost < best {
+				x.quote.late, ok = first, false
+			}
+			return ok
 		}, func(g *group, x *prospect) {
 			if len(c.open(g)) == 0 {
 				first(g.stands, x.group, x)

@@ -345,7 +345,7 @@ type search struct {
 // its terms.
 func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 	c, t := &n.crowd, n.round.tasks[i]
-	f := search{index: i, task: t, terms: t.terms.Judge(), waited: t.waited, left: t.left, loss: floor,
+	f := search{index: i, task: t, terms: *t.stated(), waited: t.waited, left: t.left, loss: floor,
 		seat: -1}
 	if f.share = line.LeftOf(f.waited, t.terms.Patience); f.share == 0 {
 		return market.Wait{}, nil
@@ -373,8 +373,11 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 		return g.most
 	}
 	for i := range c.lanes {
-		n.soonest(&c.lanes[i], func(g *group, x *prospect, d time.Duration) bool {
-			value, ok := f.worth(x, f.first(x, d))
+		n.soonest(&c.lanes[i], f.waited, func(g *group, x *prospect, at time.Duration) bool {
+			value, ok := f.worth(x, at)
+			if ok && !f.mayBe(f.whole(n, x, value)) {
+				x.quote.late, ok = at, false
+			}
 			return ok && f.mayBe(n.sum(&f, x, value, most(g)))
 		}, func(g *group, x *prospect) {
 			for _, k := range g.stands {
@@ -412,6 +415,12 @@ func (f *search) worth(x *prospect, at time.Duration) (market.Credits, bool) {
 	return min(value, x.quote.most), true
 }
 
+// whole is what waiting would be worth if nothing were charged for it.
+func (f *search) whole(n *Node, x *prospect, value market.Credits) market.Credits {
+	w := market.Wait{Value: value, Cost: x.quote.cost, Share: f.share}
+	return w.Sum(n.cfg.Fee)
+}
+
 // sum is what waiting would be worth, whatever the slot costs then.
 func (n *Node) sum(f *search, x *prospect, value, tolls market.Credits) market.Credits {
 	w := market.Wait{Value: value, Cost: x.quote.cost, Toll: n.crowd.loads(x) + tolls, Share: f.share}
@@ -434,8 +443,7 @@ func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most 
 	if !ok {
 		return false // by the deadline, which is another time for agents that have more in hand
 	}
-	free := market.Wait{Value: value, Cost: x.quote.cost, Share: f.share}
-	if !f.mayBe(free.Sum(n.cfg.Fee)) {
+	if !f.mayBe(f.whole(n, x, value)) {
 		x.quote.late = at
 		return false
 	}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strconv"
 )
 
@@ -83,7 +84,10 @@ func appendPart(b []byte, r *Record) []byte {
 		b = appendStrings(b, r.Open.Journal, r.Open.Role, r.Open.Domain)
 		b = binary.AppendVarint(b, r.Open.Scale)
 	case r.Round != nil:
-		b = appendSized(b, r.Round.Round.AppendCanonical)
+		// a list that grows bit by bit is copied several times
+		x := &r.Round.Round
+		b = slices.Grow(b, 256+32*(len(x.Tasks)+len(x.Edges)+len(x.Others)+len(r.Round.Outcome.Awards)))
+		b = appendSized(b, x.AppendCanonical)
 		b = appendSized(b, r.Round.Outcome.AppendCanonical)
 		if len(r.Round.Seen)+len(r.Round.Set) > 0 {
 			b = appendSeen(b, r.Round.Seen)
@@ -191,10 +195,12 @@ func appendStrings(b []byte, list ...string) []byte {
 }
 
 func appendInts(b []byte, list ...int64) []byte {
+	at, most := len(b), len(b)+binary.MaxVarintLen64*len(list)
+	b = slices.Grow(b, most-at)[:most]
 	for _, n := range list {
-		b = binary.AppendVarint(b, n)
+		at += binary.PutVarint(b[at:], n)
 	}
-	return b
+	return b[:at]
 }
 
 func flag(set bool, bit byte) byte {

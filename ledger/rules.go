@@ -195,7 +195,8 @@ func (b *Book) applyRound(r *Record, rh *roundHead) error {
 
 func (b *Book) hashOf(r *Record, rh *roundHead) [32]byte {
 	if r.Round != nil {
-		return r.Round.Round.Hash()
+		b.scratch = r.Round.Round.AppendCanonical(b.scratch[:0])
+		return RoundHash(b.scratch)
 	}
 	return rh.hash
 }

@@ -72,14 +72,17 @@ func (s Seen) Rounded() Seen {
 func appendSeen(b []byte, all []Seen) []byte {
 	b = binary.AppendUvarint(b, uint64(len(all)))
 	var before Seen
+	const most = 6 * binary.MaxVarintLen64
 	for _, s := range all {
-		b = binary.AppendVarint(b, int64(s.Prompt-before.Prompt))
-		b = binary.AppendUvarint(b, uint64(s.Cached)<<2|uint64(s.Evidence))
-		b = binary.AppendVarint(b, int64(s.Output-before.Output))
-		b = binary.AppendUvarint(b, uint64(s.First/SeenStep))
-		b = binary.AppendUvarint(b, uint64((s.First-s.Least)/SeenStep))
-		b = binary.AppendUvarint(b, uint64((s.Most-s.First)/SeenStep))
-		before = s
+		at := len(b)
+		b = slices.Grow(b, most)[:at+most]
+		at += binary.PutVarint(b[at:], int64(s.Prompt-before.Prompt))
+		at += binary.PutUvarint(b[at:], uint64(s.Cached)<<2|uint64(s.Evidence))
+		at += binary.PutVarint(b[at:], int64(s.Output-before.Output))
+		at += binary.PutUvarint(b[at:], uint64(s.First/SeenStep))
+		at += binary.PutUvarint(b[at:], uint64((s.First-s.Least)/SeenStep))
+		at += binary.PutUvarint(b[at:], uint64((s.Most-s.First)/SeenStep))
+		b, before = b[:at], s
 	}
 	return b
 }

@@ -3,6 +3,7 @@ package market
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 )
 
 // The canonical bytes of rounds and outcomes are our own: journals keep them and hashes cover them, so there
@@ -238,10 +239,12 @@ func (d *decoder) ties() []Tie {
 }
 
 func appendInts(b []byte, list ...int64) []byte {
+	at, most := len(b), len(b)+binary.MaxVarintLen64*len(list)
+	b = slices.Grow(b, most-at)[:most]
 	for _, n := range list {
-		b = binary.AppendVarint(b, n)
+		at += binary.PutVarint(b[at:], n)
 	}
-	return b
+	return b[:at]
 }
 
 func appendCount(b []byte, n int) []byte { return binary.AppendUvarint(b, uint64(n)) }

@@ -163,6 +163,14 @@ type Judged struct {
 // Judge validates terms once; see [Judged].
 func (t Terms) Judge() Judged { return Judged{t, t.Cap(), t.Validate() == nil} }
 
+// As is j, judged anew if it was not of these terms.
+func (j *Judged) As(t *Terms) *Judged {
+	if j.terms != *t {
+		*j = t.Judge()
+	}
+	return j
+}
+
 // Value is [Terms.Value].
 func (j *Judged) Value(q Quote) Credits {
 	t := &j.terms

@@ -77,12 +77,39 @@ func (r *Round) Sort() {
 			}
 		}
 	}
-	if len(r.Parts) > 0 {
-		r.Parts = follow(r.Parts, sortIndexed(r.Edges, compareEdges))
-	} else if !slices.IsSortedFunc(r.Edges, compareEdges) {
-		slices.SortStableFunc(r.Edges, compareEdges)
+	r.Parts = follow(r.Parts, sortEdges(r.Edges, len(r.Tasks)))
+	sortEdges(r.Others, len(r.Tasks))
+}
+
+// sortEdges is sortIndexed of edges. They come task by task, so each finds its place by its task, and few
+// have to be compared.
+func sortEdges(edges []Edge, tasks int) []int {
+	if slices.IsSortedFunc(edges, compareEdges) {
+		return nil
 	}
-	slices.SortStableFunc(r.Others, compareEdges)
+	first := make([]int, tasks+1) // where the edges of each task begin
+	for i := range edges {
+		if uint(edges[i].Task) >= uint(tasks) {
+			return sortIndexed(edges, compareEdges)
+		}
+		first[edges[i].Task+1]++
+	}
+	for t := range tasks {
+		first[t+1] += first[t]
+	}
+	order := make([]int, len(edges))
+	for i := range edges {
+		at := &first[edges[i].Task]
+		order[*at] = i
+		*at++
+	}
+	for from := 0; from < len(order); {
+		to := first[edges[order[from]].Task] // by now, where they end
+		slices.SortStableFunc(order[from:to],
+			func(a, b int) int { return cmp.Compare(edges[a].Agent, edges[b].Agent) })
+		from = to
+	}
+	return move(edges, order)
 }
 
 // follow reorders a list like another that was sorted: the item at index i goes to moved[i].
@@ -113,7 +140,12 @@ func sortIndexed[T any](s []T, compare func(a, b T) int) []int {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return compare(s[a], s[b]) })
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(compare(s[a], s[b]), a-b) })
+	return move(s, order)
+}
+
+// move brings s into an order, and returns where each old index went.
+func move[T any](s []T, order []int) []int {
 	sorted, moved := make([]T, len(s)), make([]int, len(s))
 	for to, from := range order {
 		sorted[to], moved[from] = s[from], to

@@ -2,9 +2,11 @@ package market
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Every bad round is refused with the field and the limit; Clear and Check refuse it too and never panic.
@@ -144,5 +146,30 @@ func TestSort(t *testing.T) {
 		{Task: 1, Agent: 1, Value: 1}, {Task: 7, Agent: -1}}
 	if r.Tasks[0].ID != "p" || r.Agents[0].Agent != "a" || !slices.Equal(r.Edges, want) {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Edges that find their places by their tasks stand as those that were compared, whatever order they came in,
+// and what stands beside them moves with them.
+func TestSortEdges(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for range 2000 {
+		tasks := 1 + rng.IntN(20)
+		edges := make([]Edge, rng.IntN(60))
+		for i := range edges {
+			edges[i] = Edge{Task: rng.IntN(tasks), Agent: rng.IntN(8), Value: Credits(i)}
+		}
+		if len(edges) > 0 && rng.IntN(10) == 0 {
+			edges[0].Task = tasks + rng.IntN(2) // which Validate refuses
+		}
+		want := slices.Clone(edges)
+		slices.SortStableFunc(want, compareEdges)
+		before := slices.Clone(edges)
+		moved := sortEdges(edges, tasks)
+		if !slices.Equal(edges, want) || !slices.Equal(follow(before, moved), want) {
+			t.Fatalf("%v are sorted as %v, and beside them %v", before, edges, follow(before, moved))
+		}
 	}
 }

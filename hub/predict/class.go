@@ -68,6 +68,7 @@ func (cs *Classes) Leave(m *Means) {
 func (cs *Classes) leave(m *Means) {
 	c := m.class
 	c.members = slices.DeleteFunc(c.members, func(o *Means) bool { return o == m })
+	c.fits++ // m is forecast otherwise from now on
 	if len(c.members) > 0 {
 		c.fit()
 	} else if cs.by[c.key] == c {

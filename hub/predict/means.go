@@ -136,10 +136,14 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 // Tokens expects how many tokens the agent counts in a prompt that the door estimated at so many.
 func (m *Means) Tokens(estimate int) int {
+	return m.class.prompt(estimate)
+}
+
+func (c *Class) prompt(estimate int) int {
 	if estimate <= 0 {
 		return 0
 	}
-	return max(1, int(math.Floor(0.5+float64(float64(estimate)*m.class.ratio))))
+	return max(1, int(math.Floor(0.5+float64(float64(estimate)*c.ratio))))
 }
 
 // Forecast is what a task with these features is expected to need.
@@ -163,11 +167,15 @@ func (m *Means) Usual(most int) int {
 
 // Beside is what it is expected to need where what the agent has in hand delays it by so much.
 func (m *Means) Beside(f Features, delay Delay) Forecast {
-	out := f.Answer
-	if out <= 0 {
-		out = m.Usual(f.MaxTokens)
-	}
-	to := Forecast{TTFT: m.first(&f, delay), ITL: m.Token(f.Load), Output: min(out, f.MaxTokens)}
+	first, work, output := m.Idle(f)
+	to := m.Timed(first, work, output, delay)
+	to.ITL = m.Token(f.Load)
+	return to
+}
+
+// Timed is Beside but for the time between tokens, of a task that Idle has told of.
+func (m *Means) Timed(first time.Duration, work float64, output int, delay Delay) Forecast {
+	to := Forecast{TTFT: m.Later(first, work, delay), Output: output}
 	m.around(&to, m.seenRanges(), ms(to.TTFT))
 	return to
 }
@@ -236,12 +244,6 @@ func (m *Means) Soonest(first, all time.Duration) time.Duration {
 		return to / mostTimes
 	}
 	return to
-}
-
-// first is when the first token is expected.
-func (m *Means) first(f *Features, delay Delay) time.Duration {
-	first, work := m.idle(f)
-	return m.Later(first, work, delay)
 }
 
 // ofClass reports whether what comes of the agent is held against the forecasts of its class.
@@ -454,6 +456,13 @@ func (m *Means) Line() Line {
 	}
 	return Line{m.class, nil}
 }
+
+// Stands reports whether it is still what an agent is forecast by that had so many Fits when it was asked
+// for.
+func (l Line) Stands(fits uint64) bool { return l.class != nil && l.class.fits == fits }
+
+// Tokens is [Means.Tokens] of those who are forecast so.
+func (l Line) Tokens(estimate int) int { return l.class.prompt(estimate) }
 
 // Fits counts how often what m is forecast by was made anew.
 func (m *Means) Fits() uint64 { return m.class.fits }

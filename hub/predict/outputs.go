@@ -55,6 +55,8 @@ type speaker struct {
 	at       *list.Element
 	all      mean
 	kinds    map[[2]string]*mean
+	kind     [2]string // that was asked for last
+	ofKind   *mean     // of kinds; nil: it was not found
 	roles    map[string]*mean
 	sessions map[uint64]*mean
 	ring     []uint64 // the sessions, by when they were first seen, from next on
@@ -138,7 +140,7 @@ func (o *Outputs) Learn(s Source, tokens, assumed int) {
 				all = new(mean)
 				o.kinds[kind] = all
 			}
-			*all = o.clientsMean(func(c *speaker) *mean { return c.kinds[kind] })
+			*all = o.clientsMean(func(c *speaker) *mean { return c.of(kind) })
 		}
 	}
 	counted(c.roles, s.Role, rolesEach, n)
@@ -150,6 +152,14 @@ func (o *Outputs) Learn(s Source, tokens, assumed int) {
 		delete(o.clients, last.name)
 		o.sessions -= len(last.sessions)
 	}
+}
+
+// of is a client's mean of a kind; nil: it has none. Most have answers of one kind alone.
+func (c *speaker) of(kind [2]string) *mean {
+	if c.ofKind == nil || c.kind != kind {
+		c.kind, c.ofKind = kind, c.kinds[kind]
+	}
+	return c.ofKind
 }
 
 // counted takes in an answer for the mean of a key, of so many at most; nil: there are as many.

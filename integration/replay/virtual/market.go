@@ -96,6 +96,7 @@ type Market struct {
 	audit   *ledger.Audit
 	queue   []hub.Ready // turns whose frames wait for the sync that is under way
 	syncing bool
+	frame   []byte // memory for the next
 	faults  []error
 
 	Bytes    int             // of the journal
@@ -472,10 +473,11 @@ func (m *Market) sync() {
 	for i := range group {
 		for j := range group[i].Frames {
 			f := &group[i].Frames[j]
-			data := ledger.AppendFrame(nil, f)
+			m.frame = ledger.AppendFrame(m.frame[:0], f)
+			data := m.frame
 			m.Bytes += len(data)
 			if m.Journal != nil {
-				m.Journal(data)
+				m.Journal(slices.Clone(data))
 			}
 			m.audit.Frame(f.Seq, f.Epoch, data)
 			frames++
