@@ -288,6 +288,9 @@ func (l *Link) treasury(ctx context.Context, op string, r bus.FundsRequest) (bus
 	}
 	m, err := b.Request(ctx, bus.Msg{Subject: subject, Data: data})
 	if err != nil {
+		if errors.Is(err, bus.ErrNoResponders) {
+			err = fmt.Errorf("%w: start the treasury, or wait until it says that it is ready", err)
+		}
 		return bus.FundsReply{}, fmt.Errorf("treasury: %w", err)
 	}
 	var reply bus.FundsReply

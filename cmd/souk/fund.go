@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/cmd/internal/console"
 	"souk/cmd/local"
 	"souk/market"
 )
@@ -53,6 +55,16 @@ func (s *shared) amountCommand(noun string, c *cobra.Command,
 	do func(c *cobra.Command, link *local.Link, client string, amount market.Credits, id string) error,
 ) *cobra.Command {
 	var id string
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if _, amount, found := strings.Cut(err.Error(), " flag: "); found {
+			_, amount, _ = strings.Cut(amount, " in ")
+			if _, no := market.ParseCredits(amount); no == nil { // -5 is read as the flag of a 5
+				_, err := amountOf("amount", noun, amount)
+				return err
+			}
+		}
+		return console.FlagError(c, err)
+	})
 	c.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 2 {
 			return fmt.Errorf("name a client and an amount: souk %s alice 2.50", c.Name())
@@ -88,7 +100,11 @@ func amountOf(where, noun, text string) (market.Credits, error) {
 	case err != nil:
 		return 0, fmt.Errorf("%s: %w", where, err)
 	case amount <= 0:
-		return 0, fmt.Errorf("%s: %s: a %s is above 0", where, amount, noun)
+		hint := ""
+		if noun == "deposit" && amount < 0 {
+			hint = "; `souk payout CLIENT AMOUNT` pays credits out"
+		}
+		return 0, fmt.Errorf("%s: %s: a %s is above 0%s", where, amount, noun, hint)
 	}
 	return amount, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -156,7 +157,12 @@ func (e *env) paths(named []string) []string {
 // hint says how to name a directory where that of --data is not there.
 func (e *env) hint(named []string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) && len(named) == 0 {
-		return fmt.Errorf("%w; name the directory, or --data", err)
+		where, abs := filepath.Abs(e.data)
+		if abs != nil {
+			where = e.data
+		}
+		return fmt.Errorf("%w: no market has kept its journals in %s: go where it ran, or name its data "+
+			"directory by --data", err, where)
 	}
 	return err
 }
