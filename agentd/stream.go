@@ -3,6 +3,7 @@ package agentd
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"souk/bus"
@@ -243,7 +244,7 @@ func (s *Stream) next(agent string) (messages [][]byte, notice *bus.Chunk) {
 		n, r.from = n+1, r.from+1
 	}
 	r.active = n < len(kept) && r.from < r.to
-	return kept[:n], nil
+	return slices.Clone(kept[:n]), nil // acknowledgements clear what they drop
 }
 
 // Unknown tells a reader that no such answer is kept here, so that it waits no longer. Of the task nothing is
