@@ -178,6 +178,7 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&Holdings{Agent: "a", Seq: 4, Base: 4, Coverage: 1.5, Evidence: "events"}, "coverage"},
 		{&Holdings{Agent: "a", Seq: 4, Base: 4, Coverage: nan, Evidence: "events"}, "coverage"},
 		{&Holdings{Agent: "a", Seq: 4, Base: 4, Blocks: -1, Evidence: "events"}, "blocks"},
+		{&Holdings{Agent: "a", Seq: 4, Base: 4, Blocks: 1, Unnamed: 2, Evidence: "events"}, "unnamed"},
 		{&Completion{Agent: "a", Hold: "h", Outcome: OutcomeDone, Claimed: -1}, "claimed"},
 		{&Result{Client: "ada", Task: "t", Congestion: 1}, "congestion"},
 		{&Status{Domain: "math", Labels: []string{"a b"}}, "labels"},

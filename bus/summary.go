@@ -47,7 +47,9 @@ type Holdings struct {
 	// share of what the engine holds that the agent knows of and has said
 	Coverage float64 `msgpack:"coverage,omitempty"`
 	Blocks   int     `msgpack:"blocks,omitempty"` // of the engine's cache that the agent knows of
-	Evidence string  `msgpack:"evidence"`         // how it knows: one of the below
+	// of these, blocks of whose text it knows nothing, as where it was restarted and its engine was not
+	Unnamed  int    `msgpack:"unnamed,omitempty"`
+	Evidence string `msgpack:"evidence"` // how it knows: one of the below
 	// marks, MarkBytes each: those held from now on, and first those held no longer
 	Add  []byte `msgpack:"add,omitempty"`
 	Drop []byte `msgpack:"drop,omitempty"`

@@ -436,6 +436,7 @@ func (h *Holdings) Validate() error {
 	}
 	p.share("coverage", h.Coverage)
 	p.count("blocks", h.Blocks)
+	p.within("unnamed", int64(h.Unnamed), 0, int64(h.Blocks))
 	p.oneOf("evidence", h.Evidence, EvidenceEvents, EvidenceMirror)
 	return p.err
 }

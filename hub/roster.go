@@ -168,7 +168,10 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	n.restarted(a, &reg)
 	fresh := a.reg.Agent == "" || reg.Boot != a.reg.Boot
 	// an engine upgraded to another model has none of the last one's cache, or speed
-	if fresh || reg.Model != a.reg.Model {
+	switch same := reg.Model == a.reg.Model; {
+	case fresh && same && a.reg.BlockSize == reg.BlockSize && a.reg.KVTokens == reg.KVTokens:
+		a.belief.Again()
+	case fresh || !same:
 		a.belief.Drop()
 		a.belief = n.prefixes.New(reg.BlockSize, reg.KVTokens)
 	}

@@ -235,3 +235,44 @@ func TestAHubThatMissedSomethingAsks(t *testing.T) {
 		t.Error("what cannot be read is heard")
 	}
 }
+
+// An agentd that was restarted beside its engine knows no text of what the engine holds, and says how much
+// that is: what it served before is believed that far, and nothing where the engine is another one.
+func TestARestartedAgentHoldsWhatItHeld(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		unnamed int
+		change  func(reg *bus.Registration)
+		want    bool
+	}{
+		{"the engine went on", 200, func(*bus.Registration) {}, true},
+		{"the engine began anew", 0, func(*bus.Registration) {}, false},
+		{"the engine has less room", 200, func(reg *bus.Registration) { reg.KVTokens = 8192 }, false},
+		{"the engine has another model", 200, func(reg *bus.Registration) { reg.Model = "other" }, false},
+	} {
+		h := newHouse(t, nil)
+		h.join("a-1", "llama", 1, 0.9, card(100, 10, 40))
+		reg := h.n.lookup("a-1").reg
+		mark := wide(1, 20)
+		h.must(h.step(h.task("ann", "t1", mark, worth(10*market.Credit))))
+		d := h.take("ann", "t1")
+		h.accept(d)
+		h.must(h.step(billed("a-1", d, market.Usage{Prompt: 2560, Output: 50})))
+		next := h.untaken(h.task("ann", "t2", mark))
+		if got := h.n.lookup("a-1").expect(next).cached; got < 2000 {
+			t.Fatalf("%s: %d tokens are believed after they were served", c.name, got)
+		}
+		h.n.Leave(h.now, "a-1")
+		reg.Boot++
+		c.change(&reg)
+		h.must(h.n.Join(h.now, reg))
+		if got := h.n.lookup("a-1").expect(next).cached; got != 0 {
+			t.Errorf("%s: %d tokens are believed before the agent has said anything", c.name, got)
+		}
+		h.must(h.step(&bus.Holdings{Agent: "a-1", Boot: reg.Boot, Life: 1, Seq: 1, Base: 1, Parts: 1,
+			Coverage: 1, Blocks: c.unnamed, Unnamed: c.unnamed, Evidence: bus.EvidenceEvents}))
+		if got := h.n.lookup("a-1").expect(next).cached; got >= 2000 != c.want {
+			t.Errorf("%s: %d tokens are believed", c.name, got)
+		}
+	}
+}

@@ -28,6 +28,7 @@ type say struct {
 	seed      uint64
 	life      uint64
 	seq, base uint64
+	unsaid    int  // blocks of unknown text, as they were said last
 	claimed   bool // a hub has heard nothing yet
 	reset     bool // what it heard no longer counts
 	asked     bool // it asks for all
@@ -48,7 +49,7 @@ func (s *State) Asked() { s.asked = true }
 // by whom, is left out.
 func (s *State) Take(now time.Time) (out []bus.Holdings, wake time.Time) {
 	s.deaf = (s.events || s.wanted) && s.alarm.On(now)
-	news := s.reset || s.events && len(s.marks.news)+len(s.marks.gone) > 0
+	news := s.news()
 	switch {
 	case s.claimed, s.asked && now.Sub(s.said) >= wholeAgain, !now.Before(s.next):
 		out = s.all(now)
@@ -66,11 +67,15 @@ func (s *State) Take(now time.Time) (out []bus.Holdings, wake time.Time) {
 	if at := s.said.Add(wholeAgain); s.asked && at.Before(wake) {
 		wake = at
 	}
-	news = s.reset || s.events && len(s.marks.news)+len(s.marks.gone) > 0
-	if at := s.changed.Add(deltaEvery); news && at.Before(wake) {
+	if at := s.changed.Add(deltaEvery); s.news() && at.Before(wake) {
 		wake = at
 	}
 	return out, wake
+}
+
+// news reports whether there is anything that was not said.
+func (s *State) news() bool {
+	return s.reset || s.events && (len(s.marks.news)+len(s.marks.gone) > 0 || s.unnamed != s.unsaid)
 }
 
 // refill lets more be said as time passes.
@@ -104,6 +109,7 @@ func (s *State) all(now time.Time) (out []bus.Holdings) {
 		out = append(out, h)
 	}
 	s.refill(now)
+	s.unsaid = s.unnamed
 	s.claimed, s.reset, s.asked, s.said = false, false, false, now
 	s.seed++
 	var b [8]byte
@@ -162,11 +168,11 @@ func (s *State) delta(now time.Time) []bus.Holdings {
 		}
 	}
 	m.news = left
-	if len(h.Add)+len(h.Drop) == 0 {
+	if len(h.Add)+len(h.Drop) == 0 && s.unnamed == s.unsaid {
 		s.seq-- // nothing was to be said after all
 		return nil
 	}
-	h.Coverage = s.Coverage()
+	h.Coverage, s.unsaid = s.Coverage(), s.unnamed
 	s.room -= float64(len(h.Add) + len(h.Drop) + overhead)
 	return []bus.Holdings{h}
 }
@@ -175,5 +181,5 @@ func (s *State) delta(now time.Time) []bus.Holdings {
 func (s *State) message() bus.Holdings {
 	s.seq++
 	return bus.Holdings{Life: s.life, Seq: s.seq, Base: s.base, Coverage: s.Coverage(), Blocks: s.held,
-		Evidence: s.Evidence()}
+		Unnamed: s.unnamed, Evidence: s.Evidence()}
 }

@@ -22,6 +22,9 @@ type State struct {
 	engine map[kvevent.Key]copies // what the engine calls a block
 	copies int                    // of all blocks
 	came   int                    // blocks that were stored since the engine held nothing
+	// blocks that are held, and of which no prompt that was seen says what text they are: they were computed
+	// before agentd began, or for somebody else
+	unnamed int
 
 	wanted bool // the engine is to say what it holds
 	events bool // and does
@@ -95,6 +98,7 @@ func (s *State) Listen() {
 // clear forgets all blocks, and so all marks.
 func (s *State) clear() {
 	s.tree, s.engine, s.copies, s.came = newTree(s.secret), map[kvevent.Key]copies{}, 0, 0
+	s.unnamed = 0
 	s.marks = marks{by: map[uint64]int32{}, lost: s.marks.lost}
 	s.pinned, s.use = nil, recency.Empty()
 	s.reset = true
@@ -253,10 +257,13 @@ func (s *State) drop(k int32) {
 // markedTurned notes that the marks of a block are held now, or are no longer.
 func (s *State) markedTurned(k int32) {
 	n := &s.nodes[k]
-	if n.whole {
-		s.marks.held += int(n.tied)
-	} else {
-		s.marks.held -= int(n.tied)
+	by := 1
+	if !n.whole {
+		by = -1
+	}
+	s.marks.held += by * int(n.tied)
+	if !n.known {
+		s.unnamed += by
 	}
 	for i := n.marks; i != none; i = s.marks.all[i].next {
 		s.turned(i)
@@ -296,9 +303,11 @@ func (s *State) Prompt(p *bus.Prompt, ids []uint32) (e Expected) {
 			shared = len(path) - 1
 		} else {
 			n.seen = true
+			s.know(k)
 		}
 	}
 	s.path = path
+	s.endsIn(path[len(path)-1])
 	s.pin(path[len(path)-1])
 	if !s.events {
 		e = s.mirror(path)
@@ -312,6 +321,35 @@ func (s *State) Prompt(p *bus.Prompt, ids []uint32) (e Expected) {
 	}
 	s.place(p, path, len(ids), int32(shared))
 	return e
+}
+
+// know notes that the text of a block is known.
+func (s *State) know(k int32) {
+	if n := &s.nodes[k]; !n.known {
+		n.known = true
+		if n.whole {
+			s.unnamed--
+		}
+	}
+}
+
+// endsIn notes that a prompt ends in a block: what follows it is what was answered.
+func (s *State) endsIn(leaf int32) {
+	if leaf == 0 || s.nodes[leaf].ends { // before all texts no text ends
+		return
+	}
+	s.nodes[leaf].ends = true
+	s.stack = append(s.stack[:0], leaf)
+	for len(s.stack) > 0 {
+		k := s.stack[len(s.stack)-1]
+		s.stack = s.stack[:len(s.stack)-1]
+		for kid := s.nodes[k].kid; kid != none; kid = s.nodes[kid].next {
+			if !s.nodes[kid].known {
+				s.know(kid)
+				s.stack = append(s.stack, kid)
+			}
+		}
+	}
 }
 
 // pin keeps the blocks of a prompt in the tree until the engine has had time to say that it stored them.

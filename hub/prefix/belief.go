@@ -34,6 +34,7 @@ type Belief struct {
 	recent   *list.List // of *session, most recent first
 	sum      int        // of their tokens
 
+	olds    int  // nodes that are old
 	told    told // by the agent
 	dropped bool
 }
@@ -220,7 +221,7 @@ func (b *Belief) Implied(key uint64, p *bus.Prompt) int {
 	s := e.Value.(*session)
 	i := sort.Search(len(p.Marks), func(i int) bool { return p.Marks[i].Bytes >= s.bytes })
 	switch {
-	case i == len(p.Marks) || !b.alive(s) || p.Marks[i].Bytes != s.bytes ||
+	case i == len(p.Marks) || !b.alive(s) || !b.nodes[s.end].held || p.Marks[i].Bytes != s.bytes ||
 		p.Marks[i].Hash != b.nodes[s.end].hash:
 		return 0
 	case p.Bytes > s.bytes: // the last block ended with what the template wrote for an answer to begin
@@ -274,8 +275,9 @@ func (b *Belief) Served(now time.Time, r *Run, key uint64, p *bus.Prompt, prompt
 		if p.Loose == bus.LooseMedia && !runs { // else its end says so
 			n.until = quiet
 		}
+		b.found(n)
 		if !n.sure {
-			n.held, n.sure = true, true
+			n.sure = true
 			if n.parent != none { // an answer given there is part of this text, or is another
 				b.answer(n.parent, 0)
 			}

@@ -133,6 +133,7 @@ func (b *Belief) free(i int32) {
 	if n.sure {
 		b.unlink(i)
 	}
+	b.found(n)
 	n.held = false
 	b.show(i)
 	b.unname(i)

@@ -93,6 +93,8 @@ const (
 	// always is later than every tick, and so is quiet: of texts of which agents do not say what they hold
 	always = math.MaxUint32
 	quiet  = always - 1
+	// of what was served in an earlier life of its agent, and not since; see trust
+	old = always - 2
 )
 
 // Sent says that a prompt goes to the agent, where it is expected to need so many tokens, and so many for its
@@ -144,7 +146,8 @@ func (b *Belief) begin(r *Run) {
 	r.state = begun
 	for i := r.leaf; i != none; i = b.nodes[i].parent {
 		n := &b.nodes[i]
-		n.held, n.until = true, always
+		b.found(n)
+		n.until = always
 		b.show(i)
 	}
 }

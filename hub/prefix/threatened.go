@@ -23,10 +23,13 @@ func (b *Belief) Session(key uint64) int {
 		return 0
 	}
 	s := e.Value.(*session)
-	if !b.alive(s) || b.told.rules && !b.says(b.nodes[s.end].hash) {
+	if !b.alive(s) {
 		return 0
 	}
 	n := &b.nodes[s.end]
+	if !n.held || b.told.rules && n.until != old && !b.says(n.hash) {
+		return 0
+	}
 	return int(n.upto) + int(n.answer)
 }
 

@@ -20,6 +20,8 @@ type told struct {
 	over  bool     // it says more than is remembered
 
 	life     uint64 // of its engine
+	since    int64  // when it first said what its engine publishes
+	unnamed  int    // blocks of whose text it knows nothing
 	coverage float64
 	events   bool  // its engine says so
 	heard    int64 // when the last whole was said
@@ -54,7 +56,12 @@ func (b *Belief) Told(h *bus.Holdings) (ask bool) {
 	if h.Seq <= t.seq {
 		return false // it has overtaken this one
 	}
-	if t.seq > 0 && h.Life > t.life {
+	events := h.Evidence == bus.EvidenceEvents
+	switch {
+	case t.seq == 0 || h.Life <= t.life:
+	case events && !t.events: // it has only begun to hear its engine, which may be as old as before
+		b.doubt()
+	default:
 		b.Forget()
 	}
 	next := t.seq > 0 && h.Seq == t.seq+1 && h.Base == t.base
@@ -82,8 +89,12 @@ func (b *Belief) Told(h *bus.Holdings) (ask bool) {
 			t.known, t.heard, t.parts = true, b.index.now, nil
 		}
 	}
-	t.coverage, t.events = h.Coverage, h.Evidence == bus.EvidenceEvents
+	if events && t.since == 0 {
+		t.since = b.index.now
+	}
+	t.coverage, t.events = h.Coverage, events
 	b.weigh()
+	b.trust(h.Unnamed)
 	return false
 }
 
