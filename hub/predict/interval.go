@@ -6,12 +6,11 @@ import (
 )
 
 // spread says within what part of a forecast answers come: of the ratios of what was observed by what was
-// forecast lately, in three groups, the middle nine tenths. Groups go by what was forecast, or by something
-// else that tells more of how far off that may be. Where fewer or more come within what was said of them, the
-// level is moved until they do.
+// forecast lately, in three groups by what was forecast, the middle nine tenths. Where fewer or more come
+// within what was said of them, the level is moved until they do.
 type spread struct {
 	groups [3]ratios
-	bounds [2]float64 // between the groups: thirds of what they go by
+	bounds [2]float64 // between the groups: thirds of what is forecast, in milliseconds
 }
 
 type ratios struct {
@@ -19,17 +18,23 @@ type ratios struct {
 	next       int
 	sorted     []float64
 	level      float64 // that is left out
+	beyond     float64 // the share of late that came beyond what was said
 	least, top float64 // what is within it; 0: too few were seen
 	middle     float64 // half of all are at most that; 0: too few were seen
 }
 
 const (
-	outside  = 0.1
-	adapts   = 0.02
-	ratiosOf = 200
+	outside = 0.1
+	adapts  = 0.02
+	// An answer counts such a part of the share that came beyond of late. Of what that is too much so large a
+	// part is taken off the level at once; the level itself takes hundreds of answers.
+	beyonds, pulls = 0.03, 0.5
+	ratiosOf       = 200
 	// A few answers say little: until so many were seen, an answer may come in a third of the time, or three
 	// times that.
 	few, unsure = 20, 3
+	// what may be left out
+	leastLevel, mostLevel = 0.005, 0.3
 	// shift moves a bound of the groups by so much when an answer is on its one side, and by twice that on
 	// the other.
 	shift, twice = 1.01, 1.0201
@@ -45,32 +50,45 @@ func (s *spread) clone() spread {
 	return c
 }
 
-// group is that of a forecast, by what groups go by.
-func (s *spread) group(by float64) *ratios {
+// group is that of a forecast in milliseconds.
+func (s *spread) group(forecast float64) *ratios {
 	switch {
-	case by < s.bounds[0]:
+	case forecast < s.bounds[0]:
 		return &s.groups[0]
-	case by < s.bounds[1]:
+	case forecast < s.bounds[1]:
 		return &s.groups[1]
 	}
 	return &s.groups[2]
 }
 
-// within is between what and what times a forecast an answer is expected, and whether enough were seen to
-// say.
-func (s *spread) within(by float64) (least, top float64, known bool) {
-	g := s.group(by)
+// within is between what and what times a forecast an answer is expected of an agent that was so far off of
+// late, and whether enough were seen to say.
+func (s *spread) within(forecast, off float64) (least, top float64, known bool) {
+	g := s.group(forecast)
 	if g.top == 0 {
 		return 1.0 / unsure, unsure, false
 	}
-	return g.least, g.top, true
+	by := room(off)
+	return max(0, 1+float64((g.least-1)*by)), max(0, 1+float64((g.top-1)*by)), true
 }
+
+// room is by how much more answers of an agent are off that was so far off of late; 0: it is not counted.
+func room(off float64) float64 {
+	if off == 0 {
+		return 1
+	}
+	return roomLeast + off
+}
+
+// roomLeast is the part that an agent which was right of late is off by all the same.
+const roomLeast = 0.1
 
 // said is an answer beside what was said of it when it was dispatched, in milliseconds.
 type said struct {
 	observed, forecast float64
 	low, high          float64 // both 0: no width was known
-	by                 float64 // what its group goes by
+	by                 float64 // how far off its agent was of late, where that counts: see room
+	fresh              bool    // see Path
 }
 
 // outlies reports whether it is so far off that its agent may not be as it was.
@@ -80,12 +98,13 @@ func (a *said) outlies() bool {
 
 // beside is an answer beside what was promised.
 func (p *promise) beside(ttft float64) said {
-	return said{observed: ttft, forecast: max(p.first, 1e-3), low: p.least, high: p.most, by: p.by}
+	return said{observed: ttft, forecast: max(p.first, 1e-3), low: p.least, high: p.most, by: p.by,
+		fresh: p.fresh}
 }
 
 // count takes in an answer.
 func (s *spread) count(a *said) {
-	by := max(a.by, 1e-3)
+	by := max(a.forecast, 1e-3)
 	if s.bounds[0] == 0 {
 		s.bounds = [2]float64{by, by}
 	}
@@ -107,20 +126,22 @@ func (s *spread) count(a *said) {
 func (g *ratios) count(a *said) {
 	switch {
 	case g.top == 0:
-		g.level = outside
+		g.level, g.beyond = outside, outside
 	case a.high == 0:
 	case a.observed < a.low || a.observed > a.high:
 		g.level += float64(adapts * (outside - 1))
+		g.beyond += float64((1 - g.beyond) * beyonds)
 	default:
 		g.level += float64(adapts * outside)
+		g.beyond -= float64(g.beyond * beyonds)
 	}
-	g.level = min(max(g.level, 0.005), 0.3)
-	g.add(a.observed / a.forecast)
+	g.level = min(max(g.level, leastLevel), mostLevel)
+	g.add(1 + (a.observed/a.forecast-1)/room(a.by))
 }
 
 // add takes in how many times what was forecast came.
 func (g *ratios) add(r float64) {
-	r = min(max(r, 1e-4), 1e4)
+	r = min(max(r, -1e4), 1e4)
 	if len(g.ring) < ratiosOf {
 		g.ring = append(g.ring, r)
 	} else {
@@ -163,7 +184,8 @@ func (g *ratios) rare() (thousandth float64, known bool) {
 // set finds what is within the level.
 func (g *ratios) set() {
 	if n := len(g.sorted); n >= few {
-		out := int(float64(g.level * float64(n) / 2))
+		level := min(max(g.level-float64(pulls*(g.beyond-outside)), leastLevel), mostLevel)
+		out := int(float64(level * float64(n) / 2))
 		g.least, g.top = g.sorted[out], g.sorted[n-1-out]
 	}
 	g.half()

@@ -176,16 +176,16 @@ func (m *Means) Beside(f Features, delay Delay) Forecast {
 // Timed is Beside but for the time between tokens, of a task that Idle has told of.
 func (m *Means) Timed(first time.Duration, work float64, output int, delay Delay) Forecast {
 	to := Forecast{TTFT: m.Later(first, work, delay), Output: output}
-	m.around(&to, m.seenRanges(), ms(to.TTFT))
+	m.around(&to, m.seenRanges(), 0)
 	return to
 }
 
-// around is within what an answer is expected that is forecast so, by the ranges of such forecasts and what
-// their groups go by.
+// around is within what an answer is expected that is forecast so, by the ranges of such forecasts and how
+// far off the agent was of late: see room.
 func (m *Means) around(to *Forecast, ranges *spread, by float64) {
-	least, top, known := ranges.within(by)
+	least, top, known := ranges.within(ms(to.TTFT), by)
 	if !known {
-		least, top, known = m.class.spread.within(ms(to.TTFT))
+		least, top, known = m.class.spread.within(ms(to.TTFT), 0)
 	}
 	if to.wide = !known; m.drift.fresh > 0 {
 		least, top, to.wide = max(0, 2*least-1), 2*top-1, true
@@ -300,7 +300,7 @@ type doubt struct{ line, steps said }
 func (m *Means) counts(a *doubt) {
 	m.ranges().count(&a.line)
 	if a.steps.forecast > 1e-3 && m.ofClass() {
-		m.class.stepped.spread.count(&a.steps)
+		m.class.stepped.ranges(a.steps.fresh).count(&a.steps)
 	}
 }
 

@@ -31,7 +31,7 @@ type Learner struct {
 
 // Bounds of what is read.
 const (
-	stateMagic  = "souk learned 3\n"
+	stateMagic  = "souk learned 4\n"
 	MostLearned = 64 << 20 // bytes
 	mostClients = 32 << 20 // of these, of clients: of those that were heard of last as many as fit
 	mostGate    = 1 << 20  // of a tree and its gate
@@ -206,6 +206,7 @@ func (m *Means) state(c *coder) {
 	for i := range m.doubts {
 		for _, a := range []*said{&m.doubts[i].line, &m.doubts[i].steps} {
 			c.floats(&a.observed, &a.forecast, &a.low, &a.high, &a.by)
+			c.flag(&a.fresh)
 		}
 	}
 }
@@ -234,6 +235,7 @@ func (s *stepped) state(c *coder) {
 	c.flag(&s.open)
 	c.count(&s.openings, math.MaxInt32)
 	s.spread.state(c)
+	s.fresh.state(c)
 }
 
 func (g *ratios) state(c *coder) {
@@ -246,7 +248,7 @@ func (g *ratios) state(c *coder) {
 		c.float(&g.ring[j], reckoned)
 	}
 	c.count(&g.next, max(0, n-1))
-	c.floats(&g.level, &g.least, &g.top)
+	c.floats(&g.level, &g.beyond, &g.least, &g.top)
 	if !c.writes {
 		g.sorted = slices.Sorted(slices.Values(g.ring))
 		g.half()

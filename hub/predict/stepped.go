@@ -1,7 +1,6 @@
 package predict
 
 import (
-	"cmp"
 	"math"
 	"time"
 )
@@ -17,6 +16,15 @@ type stepped struct {
 	open        bool
 	openings    int
 	spread      spread // of what comes by its forecasts
+	fresh       spread // the same, of those that were fresh
+}
+
+// ranges are those of forecasts that are fresh, or are not.
+func (s *stepped) ranges(fresh bool) *spread {
+	if fresh {
+		return &s.fresh
+	}
+	return &s.spread
 }
 
 const (
@@ -72,8 +80,11 @@ func (p *Prior) steps() line {
 }
 
 // promise is when a first token was to come and within what, in milliseconds, most 0: of no known width; and
-// what the group of such forecasts goes by.
-type promise struct{ first, least, most, by float64 }
+// what that goes by, of forecasts by steps: how far off the agent was of late, and whether it was fresh.
+type promise struct {
+	first, least, most, by float64
+	fresh                  bool
+}
 
 // Said is what is said of a task when it is dispatched.
 type Said struct {
@@ -91,10 +102,10 @@ func (m *Means) Along(f Forecast, p Path) Said {
 	c := m.class
 	f.TTFT = span(c.stepped.coef.along(&p.x) / 1000)
 	// An agent that was far off of late will be: what it has in hand was misjudged.
-	by := cmp.Or(m.lately, c.stepped.spread.bounds[0])
-	m.around(&f, &c.stepped.spread, by)
+	by := max(m.lately, 1e-3)
+	m.around(&f, c.stepped.ranges(p.fresh), by)
 	to.steps = promised(&f)
-	to.steps.by = by
+	to.steps.by, to.steps.fresh = by, p.fresh
 	if c.stepped.open && m.line() == &c.coef {
 		to.Forecast = f
 	}
@@ -105,7 +116,7 @@ func (m *Means) Along(f Forecast, p Path) Said {
 func (s *Said) First() time.Duration { return span(s.line.first / 1000) }
 
 func promised(f *Forecast) promise {
-	p := promise{first: ms(f.TTFT), by: ms(f.TTFT)}
+	p := promise{first: ms(f.TTFT)}
 	if !f.wide {
 		p.least, p.most = ms(f.Low), ms(f.High)
 	}
@@ -144,7 +155,8 @@ func (q *Queue) Path(m *Means, now int64, prompt, cached int) Path {
 	}
 	s := q.engine()
 	s.b = m.class.stepped.coef
-	return Path{s.path(now, prompt, cached), true}
+	x := s.path(now, prompt, cached)
+	return Path{x, true, s.fresh(now)}
 }
 
 // Answered takes in that a task was answered to its end: so many tokens, the first of them so long after its
@@ -167,7 +179,7 @@ func (q *Queue) Answered(now int64, number uint64, ttft, itl time.Duration, toke
 // BySteps reports whether it is by the steps of the engine.
 func (s *Said) BySteps() bool {
 	p := promised(&s.Forecast)
-	p.by = s.steps.by
+	p.by, p.fresh = s.steps.by, s.steps.fresh
 	return p.first > 0 && p == s.steps
 }
 

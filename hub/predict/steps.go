@@ -18,6 +18,7 @@ type steps struct {
 	b           line
 	prompts     []prompt // as they were dispatched, until their tasks end
 	began, ends int64    // of the step under way; ends 0: there is none
+	heard       int64    // when the last step ended whose end was heard of
 	batch       point    // what it computes
 	all         point    // what the steps before did
 	says        bool     // the agent says which tasks have no first token
@@ -43,6 +44,8 @@ const (
 	mostSteps = 2000
 	// An answer that ended longer ago than that by its own times tells nothing of the step under way.
 	stale = 100 * time.Millisecond
+	// A step is fresh until such a part of it is over.
+	freshPart = 8
 	// leastStep is how long a step takes at least, in nanoseconds.
 	leastStep = 100_000
 )
@@ -51,6 +54,10 @@ const (
 type Path struct {
 	x     point
 	known bool
+	// A step has just begun, by an end that was heard of. So where the engine stands is known, and what
+	// is sent now waits for all of it. An agent whose slots are all taken gets most of its tasks so, and
+	// one that has some left few: how far off forecasts are changes with the load.
+	fresh bool
 }
 
 // begin begins a step, with what there is.
@@ -115,6 +122,11 @@ func (s *steps) advance(now int64) {
 		s.end()
 		s.begin(s.ends)
 	}
+}
+
+// fresh reports whether the step under way began with an end that was heard of, and hardly any of it is over.
+func (s *steps) fresh(now int64) bool {
+	return s.ends > 0 && s.heard == s.began && freshPart*(now-s.began) < s.ends-s.began
 }
 
 // waits reports whether a prompt waits for a step.
@@ -223,6 +235,7 @@ func (s *steps) ended(at int64, number uint64, tokens int) (mean Path) {
 	switch {
 	case whole:
 		s.begin(at)
+		s.heard = at
 	case s.ends > 0:
 		s.begin(s.began)
 	}

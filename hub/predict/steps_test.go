@@ -281,7 +281,7 @@ func TestAnAgentThatWasOffIsGivenMoreRoom(t *testing.T) {
 		spread.count(&said{observed: ttft, forecast: 100, low: 50, high: 150, by: by})
 	}
 	width := func(m *Means) float64 {
-		to := m.Along(m.Forecast(cold), Path{point{1.5, 1, 0.5, 1, 4, 4}, true})
+		to := m.Along(m.Forecast(cold), Path{x: point{1.5, 1, 0.5, 1, 4, 4}, known: true})
 		return (to.steps.most - to.steps.least) / to.steps.first
 	}
 	all[0].lately, all[1].lately = 0.9, 0.1
@@ -381,5 +381,48 @@ func BenchmarkPathsOfABurst(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*slots), "us/dispatch")
 		})
+	}
+}
+
+// What is sent as an answer ends finds a step that has just begun, and what is sent later does not: first
+// tokens of either come within what was seen of its like.
+func TestWhatIsSentAsAStepBeginsIsApart(t *testing.T) {
+	m, q := NewMeans(DefaultPrior()), Queue{}
+	first := q.Sent(0, 1000, 0, 0, 0, 10, 0)
+	q.Sent(0, 1000, 0, 0, 0, 1000, 0)
+	now := int64(2 * time.Second)
+	q.Answered(now, first, time.Second, 100*time.Millisecond, 10)
+	q.Ended(first, 0)
+	long := q.steps.ends - q.steps.began
+	began := q.steps.began
+	for _, test := range []struct {
+		part float64
+		want bool
+	}{{0, true}, {0.1, true}, {0.2, false}, {0.9, false}, {1.01, false}} {
+		at := began + int64(test.part*float64(long))
+		if p := q.Path(m, at, 500, 0); p.fresh != test.want {
+			t.Errorf("at %v of a step it is fresh: %v", test.part, p.fresh)
+		}
+	}
+	e := newEngine(t)
+	_, all := fleet(1)
+	s := &all[0].class.stepped
+	for range 500 {
+		for _, fresh := range []bool{false, true} {
+			off := 0.5
+			if fresh {
+				off = 0.02
+			}
+			s.ranges(fresh).count(&said{observed: 100 * (1 + off*(2*e.Float64()-1)), forecast: 100, low: 50,
+				high: 150, by: 0.1, fresh: fresh})
+		}
+	}
+	width := func(fresh bool) float64 {
+		p := Path{x: point{1.5, 1, 0.5, 1, 4, 4}, known: true, fresh: fresh}
+		to := all[0].Along(all[0].Forecast(cold), p)
+		return (to.steps.most - to.steps.least) / to.steps.first
+	}
+	if apart, other := width(true), width(false); apart > other/4 {
+		t.Errorf("as a step begins %.3f of the forecast, else %.3f", apart, other)
 	}
 }
