@@ -86,8 +86,8 @@
 //     have by the truth (0.06 to 0.39 %); for a single client up to a third of what it has
 //   - several tasks, each under a name of its own, with true terms: a loss (0.5 %), as each name is priced by
 //     itself; with lies a gain of at most 0.1 % (below 0.01 %)
-//   - several tasks of one name under clarke "task": at most 0.5 % (0.25 %); many times that for a client
-//     that has next to nothing by the truth. Under "client" nothing
+//   - several tasks of one name under clarke "task": at most 0.5 % (0.25 %, and 0.47 % in six times as many
+//     rounds); many times that for a client that has next to nothing by the truth. Under "client" nothing
 //   - 300 tasks that cannot win: nothing; who sends them loses as well. Others lose at most 1 % if these
 //     tasks come under one name (0.1 %), 7 % if under twenty (4.4 %), 12 % if under 300 (8.7 %), because each
 //     name counts in the lines with its share of the slots, and with one slot at least

@@ -1,0 +1,190 @@
+package agentd
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// Dispatch accepts or refuses a hub's dispatch; domain is the sender, as its subject says. If start is true,
+// the caller serves it now. The same hold again gets the same reply and is not served again. A refusal with
+// CodeNotClaimed is not remembered, since news of the claim may be on its way.
+func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchReply, start bool) {
+	if h, ok := a.holds[d.Hold]; ok {
+		if h.client != d.Task.Client || h.task != d.Task.ID || h.attempt != d.Task.Attempt && !h.former {
+			return a.refusal(d, bus.CodeIDConflict, "the hold was used for another task"), false
+		}
+		return h.reply, false
+	}
+	code, why := a.judge(domain, d)
+	if d.Kind == bus.DispatchPrefetch {
+		return a.refusal(d, bus.CodeUnsupportedField, "kind: a touch is no task"), false
+	}
+	if code == bus.CodeNotClaimed {
+		return a.refusal(d, code, why), false
+	}
+	h := &hold{client: d.Task.Client, task: d.Task.ID, attempt: d.Task.Attempt,
+		reply: bus.DispatchReply{Agent: a.cfg.ID, Hold: d.Hold}}
+	if code != "" {
+		h.reply = a.refusal(d, code, why)
+	} else {
+		h.state, h.others = serving, a.running
+		h.ahead = max(1, d.Task.Prompt.Tokens-a.engine.Held(&d.Task.Prompt))
+		a.running++
+		a.prefills++
+		a.ahead += h.ahead
+		if d.WatchMS > 0 {
+			a.watched = append(a.watched, watched{id: d.Hold,
+				within: time.Duration(d.WatchMS) * time.Millisecond})
+		}
+		if h.unsure = a.engine.Marks() == 0; h.unsure {
+			a.unsure++
+		}
+		a.news = true
+		a.counts.Accepted++
+		a.hearArrived(d)
+	}
+	a.remember(d.Hold, h)
+	return h.reply, code == ""
+}
+
+// Misled counts a dispatch whose answer was to go elsewhere than to its hub: it is not even refused.
+func (a *Agent) Misled() { a.counts.Refused[bus.CodeBadRequest]++ }
+
+func (a *Agent) refusal(d *bus.Dispatch, code bus.Code, why string) bus.DispatchReply {
+	a.counts.Refused[code]++
+	return bus.DispatchReply{Agent: a.cfg.ID, Hold: d.Hold, Code: code, Message: why}
+}
+
+// judge says why a dispatch is refused; "" if it is not.
+func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
+	switch {
+	case d.Domain != domain:
+		return bus.CodeBadRequest, fmt.Sprintf("domain: %s says that it is %s", domain, d.Domain)
+	case d.Task.Reply == "" && d.Kind == bus.DispatchTask || d.Task.Reply != "" && !names(d.Task.Reply):
+		return bus.CodeBadRequest, fmt.Sprintf("reply: %.80q is not a subject for answers", d.Task.Reply)
+	case d.Kind == bus.DispatchPrefetch && !a.cfg.Touches:
+		return bus.CodeUnsupportedField, "kind: this agent does not prefetch"
+	case d.MaxTokens < 1:
+		return bus.CodeBadRequest, "max_tokens: a dispatch always sets it"
+	case d.Model != "" && d.Model != a.cfg.Model:
+		return bus.CodeUnknownModel,
+			fmt.Sprintf("model: %.80q is not served here, %q is", d.Model, a.cfg.Model)
+	case d.Price != a.cfg.Price:
+		return bus.CodeBadTerms,
+			fmt.Sprintf("price: the quote was made from %v, this agent's card is %v", d.Price, a.cfg.Price)
+	case a.draining:
+		return bus.CodeDraining, "the agent is shutting down"
+	// its hub has not heard yet that the agent was started again; when it does, it voids such holds
+	case d.Boot != 0 && d.Boot != a.boot:
+		return bus.CodeStaleEpoch, "the dispatch is for another start of this agent"
+	case d.Fence != 0 && d.Fence < a.fence:
+		return bus.CodeStaleEpoch,
+			fmt.Sprintf("fence: claim %d has been followed by claim %d", d.Fence, a.fence)
+	case a.claim == nil:
+		return bus.CodeNotClaimed, "no hub sells this agent's slots"
+	case a.claim.Domain == domain && d.Epoch < a.claim.Epoch: // from a hub that knows no fences
+		return bus.CodeStaleEpoch, fmt.Sprintf("epoch: %d has been followed by %d", d.Epoch, a.claim.Epoch)
+	case d.Fence != 0 && d.Fence != a.claim.Fence:
+		return bus.CodeNotClaimed,
+			fmt.Sprintf("the slots are sold by %s under claim %d", a.claim.Domain, a.claim.Fence)
+	case a.claim.Domain != domain || a.claim.Epoch != d.Epoch:
+		return bus.CodeNotClaimed,
+			fmt.Sprintf("the slots are sold by %s, epoch %d", a.claim.Domain, a.claim.Epoch)
+	// the hub's count of free slots says which tier it is: the agent checks only that it may exist
+	case d.Tier >= market.MaxTiers:
+		return bus.CodeBadRequest, fmt.Sprintf("tier: %d, an agent has at most %d", d.Tier, market.MaxTiers)
+	case a.state != bus.StateReady:
+		return bus.CodeNoSlot, "the engine is unhealthy"
+	case a.running >= a.cfg.sold():
+		return bus.CodeNoSlot, fmt.Sprintf("all %d slots are taken", a.cfg.sold())
+	case len(a.pending)+a.running >= a.lim.MaxCompletions:
+		return bus.CodeNoSlot, fmt.Sprintf("%d completions are not acknowledged", len(a.pending))
+	}
+	return "", ""
+}
+
+// remember keeps a hold and forgets the oldest closed one.
+func (a *Agent) remember(id string, h *hold) {
+	a.holds[id] = h
+	a.order = append(a.order, id)
+	for tries := len(a.order) - maxHolds; tries > 0; tries-- {
+		old := a.order[0]
+		a.order = a.order[1:]
+		if a.holds[old].state != closed {
+			a.order = append(a.order, old)
+			continue
+		}
+		delete(a.holds, old)
+	}
+}
+
+// Begin is the run of an accepted dispatch.
+func (a *Agent) Begin(d *bus.Dispatch) *Run {
+	r := NewRun(d, a.cfg.ID, a.cfg.Model, a.info.BlockSize)
+	r.watch, r.now, r.forgets = a.watch(d), a.now, a.info.Forgets
+	return r
+}
+
+// Request is what the engine is asked for a dispatch.
+func (a *Agent) Request(d *bus.Dispatch) Request {
+	kind := d.Task.Kind
+	if kind == "" {
+		kind = bus.KindChat
+	}
+	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens,
+		Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
+	if d.Kind == bus.DispatchWarmup {
+		r.Priority = PriorityPrefetch
+	}
+	r.Count = a.mustCount(d)
+	if from := d.Task.Resume; from != nil && len(from.Tokens) > 0 {
+		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Reasoning: from.Reasoning, Calls: from.Calls,
+			Whole: max(d.Whole, d.MaxTokens)}
+		r.Prompt += len(from.Tokens)
+	}
+	return r
+}
+
+// mustCount reports whether the engine is to count a prompt before it computes it: the hold may not cover it,
+// by what its bytes say.
+func (a *Agent) mustCount(d *bus.Dispatch) bool {
+	p, template := &d.Task.Prompt, a.info.Template
+	switch {
+	case d.PromptMost == 0 || p.Text == 0: // an earlier hub or door
+		return false
+	case template == nil || p.Loose == bus.LooseMedia: // it cannot
+		return false
+	case a.info.MaxModelLen > 0 && d.PromptMost >= a.info.MaxModelLen: // the engine refuses a longer one
+		return false
+	}
+	bound, bounded := template.Bound(p)
+	return !bounded || bound > d.PromptMost
+}
+
+// Began says that the engine has said the first of an answer: its prompt is computed, and was of these
+// tokens.
+func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
+	h := a.holds[d.Hold]
+	if h == nil || h.state != serving {
+		return
+	}
+	if h.ahead >= 0 {
+		a.prefills--
+		a.ahead -= h.ahead
+		if h.unsure {
+			a.unsure--
+		}
+		h.ahead, a.news = -1, true
+		a.watched = slices.DeleteFunc(a.watched, func(w watched) bool { return w.id == d.Hold })
+	}
+	if a.cfg.Touches && len(prompt) > 0 {
+		h.keep(d, prompt)
+	}
+	if d.Task.Resume == nil { // else an answer is part of it
+		h.expected = a.engine.Prompt(&d.Task.Prompt, prompt)
+	}
+}

@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+)
+
+// content is what a record says beside its legs.
+func content(r *ledger.Record) any {
+	for _, part := range reflect.ValueOf(r).Elem().Fields() {
+		if part.Kind() == reflect.Pointer && !part.IsNil() {
+			return part.Interface()
+		}
+	}
+	return nil
+}
+
+// sentence says what a record is about.
+func sentence(r *ledger.Record) string {
+	switch {
+	case r.Open != nil:
+		of := ""
+		if r.Open.Domain != "" {
+			of = " of " + r.Open.Domain
+		}
+		return fmt.Sprintf("journal of %s%s, %d units per credit", r.Open.Role, of, r.Open.Scale)
+	case r.Round != nil:
+		in, o := &r.Round.Round, &r.Round.Outcome
+		return fmt.Sprintf("%d tasks, %d agents, %d edges; %d awards, %d slot prices above 0, welfare %s",
+			len(in.Tasks), len(in.Agents), len(in.Edges), len(o.Awards), len(o.Prices), o.Welfare)
+	case r.Hold != nil:
+		h := r.Hold
+		s := fmt.Sprintf("%s/%s on %s (%s): premium %s (fee %s) + at most %s; quoted %s for %d prompt "+
+			"tokens (%d cached) and %d output; until %s",
+			h.Client, h.Task, h.Agent, h.Model, h.Premium, h.Fee, h.Amount-h.Premium, h.Quoted, h.Prompt,
+			h.Cached, h.Output, stamp(h.Expires))
+		if h.Claimed > 0 {
+			s += fmt.Sprintf("; its agent says that it holds %d prompt tokens", h.Claimed)
+		}
+		return s
+	case r.Capture != nil:
+		c := r.Capture
+		s := fmt.Sprintf("%s: cost %s for %d prompt tokens (%d cached) and %d output, first token after "+
+			"%s, finish %s", c.Outcome, c.Cost, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output,
+			time.Duration(c.TTFTUS)*time.Microsecond, c.Finish)
+		if q := c.Claim; q != nil {
+			s += fmt.Sprintf("; its agent claimed %s for %d prompt tokens (%d cached) and %d output, %d "+
+				"relayed", q.Cost, q.Usage.Prompt, q.Usage.Cached, q.Usage.Output, q.Relayed)
+		}
+		return s
+	case r.Void != nil:
+		if r.Void.Reason == string(bus.CodeLateFirst) {
+			return "nothing is due: " + r.Void.Reason + ": it had given no token in the time in which all but one in " +
+				"a thousand do, and another agent got the task"
+		}
+		return "nothing is due: " + r.Void.Reason
+	case r.Transfer != nil:
+		t := r.Transfer
+		s := fmt.Sprintf("%s of %s", t.Amount, t.Client)
+		if t.Hub != "" {
+			s += fmt.Sprintf(", %s %d of %s", r.Kind, t.Number, t.Hub)
+		}
+		if t.Note != "" {
+			s += " (" + t.Note + ")"
+		}
+		return s
+	case r.Correction != nil:
+		return fmt.Sprintf("%s of %s: %s", r.Correction.Amount, r.Correction.Of, r.Correction.Reason)
+	case r.Move != nil:
+		m := r.Move
+		s := fmt.Sprintf("%s of %s to %s", m.Amount, m.From, m.To)
+		switch {
+		case m.Part == 1 && m.Period > 0:
+			return fmt.Sprintf("%s: the allowance of period %d beside a rest of at most %s", s, m.Period, m.Rest)
+		case m.Period > 0:
+			return fmt.Sprintf("%s: part %d of the allowance of period %d", s, m.Part, m.Period)
+		case m.Part > 0:
+			return s + ": the rest of a budget that has ended"
+		}
+		return s
+	case r.Budget != nil:
+		u := r.Budget
+		switch {
+		case u.Amount == 0:
+			return fmt.Sprintf("the budget of %s, %s's money, ends", u.Client, u.Of)
+		case u.Every == "":
+			return fmt.Sprintf("%s may have %s of %s's money, once", u.Client, u.Amount, u.Of)
+		}
+		return fmt.Sprintf("%s may have %s of %s's money, filled up every %s", u.Client, u.Amount, u.Of, u.Every)
+	case r.Kind == ledger.KindSeal:
+		e := &r.Epoch.Epoch
+		return fmt.Sprintf("epoch %d of class %s: %d asks sealed, ceiling %s, %s", e.Number, e.Class,
+			len(e.Seals), e.Ceiling, winners(e.Winners))
+	case r.Kind == ledger.KindTariff:
+		e, t := &r.Epoch.Epoch, &r.Epoch.Tariff
+		return fmt.Sprintf("epoch %d of class %s: %d of %d asks opened, tariff %s a task beside the "+
+			"metered cost for %s; on standby %s; lost %s",
+			e.Number, e.Class, len(e.Opened), len(e.Seals), t.Amount, list(t.Winners), list(t.Standby),
+			list(e.Lost))
+	}
+	return "the journal ends here"
+}
+
+func winners(n int) string {
+	if n == 0 {
+		return "all owners win"
+	}
+	return fmt.Sprintf("the %d lowest owners win", n)
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "nobody"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"souk/ledger"
+	"souk/ledger/inspect"
+	"souk/market"
+)
+
+func (e *env) traceCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "trace TASK [PATH...]",
+		Short: "One task, bid to receipt",
+		Long: `trace finds every record of a task: the round it was cleared in and what it could choose
+from, its hold (the money set aside for it), and how that ended. TASK is CLIENT/TASK, or a receipt's id
+(JOURNAL/ROUND/SLOT), or the task's id alone. trace shows what was recorded; ledger check proves it.`,
+		Example: `  ledger trace dev/task-1
+  ledger trace math/8/0`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return e.trace(cmd, args[0], args[1:]) },
+	}
+}
+
+// WhyCommand is trace as the command souk has it: of the market in the data directory.
+func WhyCommand(data *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "why TASK",
+		Short: "Say why a task went where it went, what was expected of each agent, and what came",
+		Long: `why shows of a task, for each agent that was weighed, what it was worth there, how much of its
+prompt was believed to be in the agent's cache and on which evidence, the time to the first token that was
+forecast and between which two times nine of ten were expected; then where it went, and what came of it. TASK
+is a receipt as submit prints it (JOURNAL/ROUND/SLOT), CLIENT/TASK, or the task's id alone. It reads the
+journals in the data directory, as ledger trace does.`,
+		Example: "  souk why general/17/0\n  souk why dev/task-1",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e := &env{data: *data, output: "table"}
+			return e.trace(cmd, args[0], nil)
+		},
+	}
+}
+
+// trace prints what the journals have of a task.
+func (e *env) trace(cmd *cobra.Command, name string, paths []string) error {
+	sources, err := e.open(paths)
+	if err != nil {
+		return err
+	}
+	task := name
+	if _, _, _, ok := ledger.ParseHoldID(task); ok {
+		// A receipt names one hold: trace its task, through all rounds that it waited in.
+		if task, err = e.taskOf(cmd.Context(), task, paths); err != nil {
+			return err
+		}
+	}
+	w, stop := watch(cmd, sources)
+	defer stop()
+	p := newPrinter(w, e.output)
+	found := false
+	for _, s := range sources {
+		if s.Role != ledger.RoleHub {
+			continue
+		}
+		t := tracer{task: task, p: p, source: s, holds: map[string]bool{}}
+		if err := s.Records(cmd.Context(), t.record); err != nil {
+			return err
+		}
+		found = found || t.found
+	}
+	if err := p.end(); err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("no journal here has a task %q that was ever in a round", name)
+	}
+	return nil
+}
+
+// taskOf finds the task of a receipt.
+func (e *env) taskOf(ctx context.Context, hold string, paths []string) (task string, err error) {
+	sources, err := e.open(paths)
+	if err != nil {
+		return "", err
+	}
+	for _, s := range sources {
+		err := s.Records(ctx, func(_ *ledger.Frame, r *ledger.Record) error {
+			if r.Hold != nil && r.ID == hold {
+				task = r.Hold.Client + "/" + r.Hold.Task
+				return inspect.Stop
+			}
+			return nil
+		})
+		if err != nil || task != "" {
+			return task, err
+		}
+	}
+	return "", fmt.Errorf("no journal here has a hold %s", hold)
+}
+
+// tracer prints what concerns one task.
+type tracer struct {
+	task   string
+	p      *printer
+	source *inspect.Source
+	holds  map[string]bool
+	found  bool
+}
+
+func (t *tracer) record(f *ledger.Frame, r *ledger.Record) error {
+	mine := false
+	switch {
+	case r.Round != nil:
+		_, mine = t.index(r.Round)
+	case r.Hold != nil:
+		h := r.Hold
+		mine = h.Task == t.task || h.Client+"/"+h.Task == t.task
+		if mine {
+			t.holds[r.ID] = true
+		}
+	case r.Capture != nil:
+		mine = t.holds[r.Capture.Hold]
+	case r.Void != nil:
+		mine = t.holds[r.Void.Hold]
+	case r.Correction != nil:
+		hold, _, _ := strings.Cut(r.Correction.Of, "/capture")
+		mine = t.holds[hold]
+	}
+	if !mine {
+		return nil
+	}
+	t.found = true
+	if err := t.p.print(t.source.Name, f, r); err != nil || r.Round == nil || t.p.format != "table" {
+		return err
+	}
+	return t.options(r.Round)
+}
+
+// index finds the task in a round.
+func (t *tracer) index(r *ledger.Round) (int, bool) {
+	for i, task := range r.Round.Tasks {
+		_, own, _ := strings.Cut(string(task.ID), "/")
+		if string(task.ID) == t.task || own == t.task {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// options prints what the task could choose from in a round that it is in.
+func (t *tracer) options(r *ledger.Round) error {
+	j, _ := t.index(r)
+	x, err := r.Explain()
+	if err != nil {
+		return fmt.Errorf("round %d: %w; see: ledger check %s", r.Round.Number, err, t.source.Dir)
+	}
+	one := market.Explanation{Domain: x.Domain, Number: x.Number, Rule: x.Rule, Welfare: x.Welfare,
+		Tasks: x.Tasks[j : j+1]}
+	if one.Tasks[0].Award != nil {
+		one.Seats = x.Seats // why the price is what it is
+	}
+	for line := range strings.Lines(one.String()) {
+		if _, err := fmt.Fprintf(t.p.w, "    ; %s", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

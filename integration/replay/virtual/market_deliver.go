@@ -1,0 +1,199 @@
+package virtual
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"souk/agentd"
+	"souk/bus"
+	"souk/hub"
+	"souk/ledger"
+	"souk/market"
+)
+
+// sync makes the frames of all queued turns durable, and then does what these turns want done.
+func (m *Market) sync() {
+	group := m.queue
+	m.queue = nil
+	frames := 0
+	for i := range group {
+		for j := range group[i].Frames {
+			f := &group[i].Frames[j]
+			m.frame = ledger.AppendFrame(m.frame[:0], f)
+			data := m.frame
+			m.Bytes += len(data)
+			if m.Journal != nil {
+				m.Journal(slices.Clone(data))
+			}
+			m.audit.Frame(f.Seq, f.Epoch, data)
+			frames++
+		}
+	}
+	deliver := func() {
+		for i := range group {
+			m.deliver(&group[i])
+		}
+	}
+	if frames == 0 {
+		deliver()
+		return
+	}
+	m.syncing = true
+	m.after(m.Sync, func() {
+		m.syncing = false
+		deliver()
+		if len(m.queue) > 0 {
+			m.sync()
+		}
+	})
+}
+
+// deliver sends the messages of a turn. Probes get no answer: every agent is there.
+func (m *Market) deliver(r *hub.Ready) {
+	for i := range r.Touches {
+		a := m.seller(r.Touches[i].Agent)
+		say(m, bus.DispatchSubject(a.id, domain), &r.Touches[i].Dispatch,
+			func(d *bus.Dispatch) { m.touch(a, d) })
+	}
+	for i := range r.Dispatches {
+		a := m.seller(r.Placed[i].Agent)
+		say(m, bus.DispatchSubject(a.id, domain), &r.Dispatches[i],
+			func(d *bus.Dispatch) { m.dispatched(a, d) })
+	}
+	for _, l := range r.Letters {
+		m.letter(l)
+	}
+	for _, f := range r.Funds {
+		say(m, bus.LedgerSubject(f.Op, domain), &f.Request,
+			func(q *bus.FundsRequest) { m.treasury(f.Op, q) })
+	}
+	if r.Status != nil {
+		say(m, bus.StatusSubject(domain), r.Status, func(s *bus.Status) {
+			if m.MarketOptions.Status != nil {
+				m.MarketOptions.Status(m.now, s)
+			}
+		})
+	}
+}
+
+func (m *Market) seller(id string) *seller {
+	if a := m.byID[id]; a != nil {
+		return a
+	}
+	panic("virtual: something is for " + id + ", which is no agent here")
+}
+
+// dispatched gives a dispatch to its agent, which takes the task or refuses it.
+func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
+	reply, start := a.core.Dispatch(domain, d)
+	if start {
+		r := m.requests[d.Task.ID]
+		if d.Task.Client == m.Hub.Prober() {
+			r = m.seed(d)
+		}
+		s := &sale{r: r, agent: a, began: m.now,
+			stream: agentd.NewStream(m.now, d, a.core.Begin(d), 0)}
+		m.sales[s.r] = s
+		m.placed = append(m.placed, Placed{Request: s.r, Engine: a.i})
+		delete(m.requests, d.Task.ID)
+	}
+	say(m, bus.DispatchSubject(a.id, domain), &reply, func(got *bus.DispatchReply) { m.step(got) })
+	m.tell(a)
+}
+
+// seed is the request for a text that the hub puts on an idle engine.
+func (m *Market) seed(d *bus.Dispatch) *Request {
+	marks := d.Task.Prompt.Marks
+	of := m.texts[marks[len(marks)-1].Hash]
+	return &Request{ID: -1, Play: of.Play, Turn: of.Turn, script: of.script, own: true,
+		Job: Job{Hashes: of.script.blocksOf(of.Play, of.Turn, m.Engine.BlockSize, nil), Prompt: of.Prompt,
+			Output: d.MaxTokens}}
+}
+
+// touch has an engine use again what it holds of a session. Of what its agent would keep for that, this
+// engine's jobs have the hashes alone.
+func (m *Market) touch(a *seller, d *bus.Dispatch) {
+	of, size := m.last[d.Session], m.Engine.BlockSize
+	c := a.core.Touch(domain, d, len(m.touches))
+	if c == nil && (of == nil || !a.core.TouchBegins()) {
+		c = a.core.Touched(d, agentd.Answer{}, agentd.ErrYields)
+	}
+	if c != nil {
+		m.report(a, domain, *c)
+		return
+	}
+	r := &Request{ID: -1, Play: of.Play, Turn: of.Turn, script: of.script, own: true,
+		Job: Job{Hashes: of.script.blocksOf(of.Play, of.Turn, size, nil), Output: 1}}
+	r.Prompt = min(d.Tokens/size, len(r.Hashes))*size + 1
+	m.touches[r] = touching{a, d, m.now}
+	m.placed = append(m.placed, Placed{Request: r, Engine: a.i})
+}
+
+// letter delivers what the hub says to one receiver: an acknowledgement to an agent, or the answer to a task.
+func (m *Market) letter(l hub.Letter) {
+	switch v := l.Message.(type) {
+	case *bus.CompletionAck:
+		say(m, l.Subject, v, func(c *bus.CompletionAck) {
+			m.seller(strings.TrimPrefix(l.Subject, acks)).core.Acked(c.Hold, c.Code)
+		})
+	case *bus.HoldControl:
+		if v.Late { // all engines answer, so this came too late
+			m.Late[v.Hold] = true
+			break
+		}
+		say(m, l.Subject, v, func(*bus.HoldControl) {
+			for _, a := range m.agents {
+				if l.Subject == bus.ControlSubject(a.id, domain) {
+					a.core.Asked(domain)
+					m.tell(a)
+				}
+			}
+		})
+	case *bus.Answer:
+		say(m, l.Subject, v, func(a *bus.Answer) {
+			id := strings.TrimPrefix(l.Subject, "task.")
+			if r := m.requests[id]; r != nil && a.Result != nil {
+				delete(m.requests, id)
+				p := Placed{Request: r, Engine: Wait}
+				if a.Result.Code == bus.CodeNoRoom {
+					p.Again = time.Duration(a.Result.RetryMS) * time.Millisecond
+				}
+				m.placed = append(m.placed, p)
+			}
+		})
+	}
+}
+
+// Probes is the money that the hub may spend in a run on texts that it puts on idle engines.
+const Probes = market.Credit
+
+// TouchCost is what the hub has paid for touches, and for texts that were computed ahead.
+func (m *Market) TouchCost() market.Credits { return m.node.Stats().Touched.Cost }
+
+// treasury answers the hub once its question is durable. Callers have as much money as is asked for; the
+// hub's own client has Probes.
+func (m *Market) treasury(op string, q *bus.FundsRequest) {
+	r := &bus.FundsReply{ID: q.ID, Client: q.Client}
+	left := market.MaxWorth
+	if q.Client == m.Hub.Prober() {
+		left = Probes - m.probes
+	}
+	amount := min(q.Amount, left)
+	switch {
+	case op == bus.OpAllot && amount < max(1, q.Least):
+		r.Code = bus.CodeInsufficientFunds
+	case op == bus.OpAllot:
+		m.grants++
+		r.Grants = []bus.Grant{{Number: m.grants, Client: q.Client, Hub: q.Hub, Amount: amount}}
+		left -= amount
+	case op == bus.OpReturn:
+		left += q.Amount
+	}
+	if r.Prepaid = left; q.Client == m.Hub.Prober() {
+		m.probes = Probes - left
+	}
+	m.after(m.Sync, func() {
+		say(m, bus.LedgerSubject(op, domain), r, func(got *bus.FundsReply) { m.step(got) })
+	})
+}
