@@ -307,6 +307,13 @@ func (a *answer) settled() bool {
 	return a.waiting == 0 || a.refused != nil
 }
 
+// readBy reports whether it is still this reader that reads the stream.
+func (a *answer) readBy(reader int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.reader == reader
+}
+
 // poke is tell for who has not the lock.
 func (a *answer) poke() {
 	a.mu.Lock()

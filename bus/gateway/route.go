@@ -648,6 +648,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 			}
 			break
 		}
+		if !a.readBy(reader) { // nothing is said on news any more
+			return errTaken()
+		}
 		<-news
 	}
 	by, refused := a.begin()
@@ -678,7 +681,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 			write(a.lastEvent(a.leaves()))
 			return nil
 		case !mine:
-			write(a.lastEvent(refuse(bus.CodeAnswerGone, "another request reads this answer now")))
+			write(a.lastEvent(errTaken()))
 			return nil
 		case (len(data) > 0 || said.IsZero()) && !write(data): // the status goes out without an event, too
 			return nil
@@ -698,6 +701,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 		timer.Reset(left)
 	}
 }
+
+// errTaken is what a reader is told whose stream another request has taken over.
+func errTaken() *refusal { return refuse(bus.CodeAnswerGone, "another request reads this answer now") }
 
 // await waits for the answer's end, or, where that does not wait for its reader, for whoever asked to leave.
 func (a *answer) await(r *http.Request) error {
