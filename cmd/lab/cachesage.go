@@ -53,7 +53,14 @@ Panels, each also by the beginning of its name:
 			for i := range seeds {
 				from = append(from, first+uint64(i))
 			}
-			done, total := 0, len(panels)*len(rules)*len(from)
+			done, total := 0, 0
+			for _, p := range panels {
+				for _, r := range rules {
+					if p.Plays(r) {
+						total += len(from)
+					}
+				}
+			}
 			progress := console.Bar(total, "runs")
 			rows, err := cachesage.Compare(c.Context(), panels, rules, from, func(runs int) {
 				done += runs

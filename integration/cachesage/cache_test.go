@@ -144,3 +144,34 @@ func TestHandCraftedBar(t *testing.T) {
 		t.Errorf("%.3f of the way from lru to the bound, want 0.4", gap)
 	}
 }
+
+// What the open sessions have is their last prompts, or all that they have used, and nothing of those that
+// have ended.
+func TestOpenBlocks(t *testing.T) {
+	call := func(session policy.ID, blocks ...uint64) Call { return Call{Session: session, After: blocks} }
+	calls := []Call{call(1, 1, 2, 3), call(2, 7, 8), call(1, 1, 4), call(1, 1, 4, 5), call(2, 7)}
+	if got, want := open(calls, false), (3+5+4+5+1)/5.0; got != want {
+		t.Errorf("last prompts: %v blocks, want %v", got, want)
+	}
+	if got, want := open(calls, true), (3+5+6+7+2)/5.0; got != want {
+		t.Errorf("all that was used: %v blocks, want %v", got, want)
+	}
+}
+
+// The panels of whole sessions have all of them, and play only rules that there are.
+func TestWholeSessions(t *testing.T) {
+	const name = "coding-open200-P5"
+	p := Panels()[slices.IndexFunc(Panels(), func(p *Panel) bool { return p.Name == name })]
+	if all := p.calls(rand.New(rand.NewPCG(1, 2))); len(all) != 406 {
+		t.Errorf("%d sessions, want 406", len(all))
+	}
+	played := 0
+	for _, r := range Rules {
+		if p.Plays(r.Name) {
+			played++
+		}
+	}
+	if played != len(p.rules) || p.Plays("magic") {
+		t.Errorf("plays %d rules of %v", played, p.rules)
+	}
+}

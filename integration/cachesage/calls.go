@@ -32,8 +32,10 @@ type Panel struct {
 	calls       func(rng *rand.Rand) [][]Call // sessions, each from time 0
 	slots       int                           // sessions at a time
 	// where set, Blocks are those of all open sessions, divided by this
-	fill float64
-	even bool // every call takes a second, whatever its length
+	fill  float64
+	whole bool     // and a session's are all that it has used, not those of its last prompt alone
+	even  bool     // every call takes a second, whatever its length
+	rules []string // where set, those that are played on it
 }
 
 // The engine: seconds for a token of a prompt, and for each before it; and for one of an answer.
@@ -220,13 +222,17 @@ func atOnce(*rand.Rand) func(string) time.Duration { return quick }
 
 // chained are recorded sessions of which the blocks are known, and not who said what. Where the times are
 // those of the whole trace they are kept between the turns of a session.
-// Of each so many blocks one is made.
-func chained(file string, most, turns, coarse int,
+// Of each so many blocks one is made. The sessions of a trace may be in several files.
+func chained(files []string, most, turns, coarse int,
 	role func(session int) policy.ID) func(rng *rand.Rand) [][]Call {
 	return func(rng *rand.Rand) (all [][]Call) {
-		list, err := replay.BundledChains(file)
-		if err != nil {
-			panic(err)
+		var list []replay.Chain
+		for _, file := range files {
+			more, err := replay.BundledChains(file)
+			if err != nil {
+				panic(err)
+			}
+			list = append(list, more...)
 		}
 		rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		for i := range list[:min(most, len(list))] {
@@ -277,14 +283,18 @@ func chained(file string, most, turns, coarse int,
 	}
 }
 
-// open is how many blocks the sessions have that are open, on the mean over the calls.
-func open(calls []Call) float64 {
-	type state struct{ blocks, left int }
+// open is how many blocks the sessions have that are open, on the mean over the calls: those of their last
+// prompts, or all that they have used so far.
+func open(calls []Call, whole bool) float64 {
+	type state struct {
+		blocks, left int
+		used         map[uint64]bool
+	}
 	of := map[policy.ID]*state{}
 	for i := range calls {
 		s := of[calls[i].Session]
 		if s == nil {
-			s = &state{}
+			s = &state{used: map[uint64]bool{}}
 			of[calls[i].Session] = s
 		}
 		s.left++
@@ -292,11 +302,19 @@ func open(calls []Call) float64 {
 	sum, now := 0.0, 0
 	for i := range calls {
 		s := of[calls[i].Session]
-		now += len(calls[i].After) - s.blocks
-		s.blocks = len(calls[i].After)
+		has := len(calls[i].After)
+		if whole {
+			for _, b := range calls[i].After {
+				s.used[b] = true
+			}
+			has = len(s.used)
+		}
+		now += has - s.blocks
+		s.blocks = has
 		sum += float64(now)
 		if s.left--; s.left == 0 {
 			now -= s.blocks
+			s.used = nil
 		}
 	}
 	return sum / float64(len(calls))

@@ -2,6 +2,7 @@ package cachesage
 
 import (
 	"fmt"
+	"math"
 
 	"souk/bus/policy"
 )
@@ -38,13 +39,14 @@ func Panels() (all []*Panel) {
 	for _, set := range []string{"magagent", "miniswe", "taubench"} {
 		add(Panel{Name: "lmcache-" + set, About: "lmcache-agent-trace, " + set + ", recorded times, a third of " +
 			"what is open fits", Block: 16, slots: 4, fill: 3,
-			calls: chained("lmcache-"+set+".jsonl.gz", 100, 200, 1, func(int) policy.ID { return 0 })})
+			calls: chained([]string{"lmcache-" + set + ".jsonl.gz"}, 100, 200, 1,
+				func(int) policy.ID { return 0 })})
 	}
 	for _, p := range []float64{3, 5} {
 		for _, ends := range []bool{false, true} {
 			x := Panel{Name: "coding-P3", About: "kv-cache-tester, recorded pauses, the first 60 turns of 96 " +
 				"sessions, 32 open, a third of their blocks fits", Block: 512, slots: 32, fill: p, Ends: ends,
-				calls: chained("agents.jsonl.gz", 96, 60, 8, func(int) policy.ID { return 0 })}
+				calls: chained([]string{"agents.jsonl.gz"}, 96, 60, 8, func(int) policy.ID { return 0 })}
 			if p == 5 {
 				x.Name, x.About = "coding-P5", "the same, a fifth fits"
 			}
@@ -54,8 +56,24 @@ func Panels() (all []*Panel) {
 			add(x)
 		}
 	}
+	for _, p := range []float64{3, 5} {
+		for _, ends := range []bool{false, true} {
+			x := Panel{Name: "coding-open200-P3", About: "kv-cache-tester, recorded pauses, all 406 sessions " +
+				"whole, 200 open, a third of what they have used fits", Block: 512, slots: 200, fill: p,
+				whole: true, Ends: ends, rules: []string{"lru", "paper", "ours", "belady"},
+				calls: chained([]string{"agents.jsonl.gz", "agents-rest.jsonl.gz"}, math.MaxInt, math.MaxInt,
+					8, func(int) policy.ID { return 0 })}
+			if p == 5 {
+				x.Name, x.About = "coding-open200-P5", "the same, a fifth fits"
+			}
+			if ends {
+				x.Name, x.About = x.Name+"-ends", x.About+"; ends are told"
+			}
+			add(x)
+		}
+	}
 	add(Panel{Name: "mooncake", About: "Mooncake's conversations, recorded times, a third of what is open fits",
-		Block: 512, slots: 64, fill: 3, calls: chained("mooncake.jsonl.gz", 800, 50, 1,
+		Block: 512, slots: 64, fill: 3, calls: chained([]string{"mooncake.jsonl.gz"}, 800, 50, 1,
 			func(int) policy.ID { return 0 })})
 	return all
 }

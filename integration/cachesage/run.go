@@ -308,11 +308,14 @@ func (p *Panel) deal(seed uint64) *deal {
 	}
 	d.calls = schedule(sessions, p.slots)
 	if p.fill > 0 {
-		d.panel.Blocks = max(1, int(open(d.calls)/p.fill))
+		d.panel.Blocks = max(1, int(open(d.calls, p.whole)/p.fill))
 	}
 	d.order = order(d.calls)
 	return d
 }
+
+// Plays says whether a rule is played on the panel.
+func (p *Panel) Plays(rule string) bool { return p.rules == nil || slices.Contains(p.rules, rule) }
 
 // play plays one rule.
 func (d *deal) play(rule string) (best Figures, err error) {
