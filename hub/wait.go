@@ -28,6 +28,7 @@ type crowd struct {
 	clients int // that have open tasks
 
 	worths   line.Worths
+	stakes   line.Worths
 	pressure line.Pressure
 	board    line.Board
 	tolls    line.Tolls
@@ -158,7 +159,7 @@ func (n *Node) lineUp() {
 	}
 	c.tolls = line.Tolls{Params: n.cfg.Crowd}
 	if c.quiet = c.quiet && max(mean, now) == 0 && c.tolls.Beside == 0 && c.tolls.Compute == 0; !c.quiet {
-		c.tolls.Worth = c.worths.Second(n.now)
+		c.tolls.Worth, c.tolls.Stake = c.worths.Mean(n.now), c.stakes.Mean(n.now)
 	}
 	for k := range c.stands {
 		s := &c.stands[k]
