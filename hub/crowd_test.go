@@ -45,6 +45,45 @@ func TestANewcomerSeesThoseWhoWaitForNews(t *testing.T) {
 	}
 }
 
+// Whoever has waited for no longer than it was told still believes what it is told. Only what is overdue is
+// doubted, the more the longer it is; and a new home makes a new forecast.
+func TestAForecastIsDoubtedOnceItIsOverdue(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.Silence = time.Hour })
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "warm", on(7))))
+	h.serve(h.take("ann", "warm"), market.Usage{Prompt: 400, Output: 10})
+	h.must(h.step(h.task("ann", "busy", on(7), func(m *bus.Task) { m.MaxTokens = 4000 })))
+	h.accept(h.take("ann", "busy"))
+	h.must(h.step(h.task("bob", "t", on(7), inNoHurry, func(m *bus.Task) { m.Model = "llama" })))
+	x := h.n.known[taskKey{"bob", "t"}]
+	news := 0
+	look := func(after time.Duration) time.Duration {
+		h.pass(after)
+		news++
+		h.join(fmt.Sprint("q-", news), "qwen", 1, 0.9, card(1, 1, 4))
+		return x.over
+	}
+	look(time.Millisecond)
+	told := x.expected
+	if x.state != waiting || x.home == nil || x.home.id != "a-1" || told < time.Second {
+		t.Fatalf("it is to wait for a-1, and is told that it does for %v", told)
+	}
+	if over := look(told / 2); over != 0 {
+		t.Errorf("half the time that it was told of has passed, and %v is too much", over)
+	}
+	if over := look(told); over != x.waited-told || over < told/3 {
+		t.Errorf("it was told of %v, has waited for %v, and %v is too much", told, x.waited, over)
+	}
+	h.join("b-1", "llama", 1, 0.9, card(1, 1, 4))
+	if h.running() != "bob/t>b-1" {
+		h.n.Leave(h.now, "a-1")
+		h.run()
+		if look(time.Millisecond); x.state == waiting && x.over >= told/3 {
+			t.Errorf("its new home is doubted by %v for what the former one said", x.over)
+		}
+	}
+}
+
 // A task that is worth hardly more than it costs does not take a free slot where somebody runs who is dear to
 // disturb. It takes nothing from those who come later and do, so they are not charged for going first.
 func TestWhoCannotTakeASlotKeepsNobodyFromIt(t *testing.T) {

@@ -187,11 +187,11 @@ func (q *inquiry) lineUp(now *crowd) {
 	if c.free == 0 {
 		q.others = n.batch.All() // a slot that comes free is news for all
 	}
-	pressure, worths := now.pressure, now.worths // copies, too
+	pressure, worths, stakes := now.pressure, now.worths, now.stakes // copies, too
 	mean := pressure.Add(n.now, line.Per(c.board.Waiting(), 1, c.free, c.slots))
 	p.pressure = c.pressureOn(&p, n.now, mean)
 	q.t.purse = &p
-	c.tolls = line.Tolls{Params: n.cfg.Crowd, Worth: worths.Second(n.now)}
+	c.tolls = line.Tolls{Params: n.cfg.Crowd, Worth: worths.Mean(n.now), Stake: stakes.Mean(n.now)}
 	for k := range c.stands {
 		c.stands[k].beside = n.beside(&c.stands[k], 0)
 	}

@@ -229,7 +229,7 @@ func (n *Node) bestOf(t *task) (best market.Wait, usual map[*agent]market.Credit
 		}
 		q := &o.quote
 		value := func(terms market.Terms, d time.Duration) (market.Credits, time.Duration) {
-			at := line.Stretch(d, t.waited) + q.forecast.TTFT - min(d, s.burden.Queue)
+			at := line.Stretch(d, t.over) + q.forecast.TTFT - min(d, s.burden.Queue)
 			worth := terms.Value(market.Quote{TTFT: at, Cost: q.cost, Quality: a.quality(t.msg.Domain)})
 			return min(worth, q.room(t.reserved)), at
 		}

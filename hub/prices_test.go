@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"souk/market"
@@ -23,5 +24,45 @@ func TestTheSlotPriceOfWhoeverWaitsLongIsKept(t *testing.T) {
 	}
 	if len(a.prices) > pricesKept {
 		t.Errorf("%d prices are kept", len(a.prices))
+	}
+}
+
+// Waiting is reckoned at the slot prices of before a task came. Those of rounds since, which its own losing
+// bids may have raised, do not count.
+func TestTheRoundsThatATaskLostSetNoPriceOfItsWaiting(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	waits, priced := 0, 0
+	for n := range uint64(60) {
+		h := crowdedHouse(t, seed+n)
+		last, _ := h.n.book.LastRound()
+		for _, x := range h.waiting() { // as if they had come before the last round, and lost in it
+			x.since = last - 1
+		}
+		for _, a := range h.n.roster {
+			if k := len(a.prices); k > 0 && a.prices[k-1].round == last {
+				a.prices = a.prices[:k-1]
+			}
+			a.notePrice(last, market.Credits(1_000_000+n))
+		}
+		h.weigh(everybody)
+		s := &h.n.round
+		for i, x := range s.tasks {
+			w := s.waits[i]
+			if w.Loss == 0 {
+				continue
+			}
+			waits++
+			if w.Round > x.since || w.Price == market.Credits(1_000_000+n) {
+				t.Fatalf("house %d: %s came after round %d, and is told of the price %s of round %d", n, x.id,
+					x.since, w.Price, w.Round)
+			}
+			if w.Price > 0 {
+				priced++
+			}
+		}
+	}
+	if waits == 0 || priced == 0 {
+		t.Errorf("%d waits, %d of them with a price: the test sees little", waits, priced)
 	}
 }

@@ -380,6 +380,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		t := placed[slot]
 		if t.only == nil {
 			n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
+			n.crowd.stakes.Add(n.now, t.key.client, line.Stake(t.terms))
 			n.regimes.watch.Priced(o.Awards[slot].SlotPrice, o.Awards[slot].Cost)
 		}
 		n.start(t, h, &o.Awards[slot])

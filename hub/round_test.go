@@ -127,6 +127,50 @@ func TestADearBidIsServedNext(t *testing.T) {
 	}
 }
 
+// So is each of many, though what was served lately was as dear: no slot goes to one of 2,000 cheap tasks
+// that have waited for long while a dear one waits, be the dear ones of one client or of many.
+func TestDearBidsAreServedNextOneAfterAnother(t *testing.T) {
+	for _, c := range []struct {
+		clients, each, cheap int // of the dear, what each has, and clients of the cheap
+		patience             int64
+	}{{1, 70, 8, 10_000}, {4, 20, 8, 10_000}, {70, 1, 2000, 10_000}, {20, 5, 20, 10_000},
+		{20, 5, 20, 1_000}} {
+		h := crowdHouse(t, 2048, func(c *Config) { c.Crowd, c.Silence = Default().Crowd, time.Hour })
+		at := func(w market.Credits) func(*bus.Task) {
+			return func(m *bus.Task) { m.Terms.Worth, m.Terms.PatienceMS = &w, &c.patience }
+		}
+		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+		h.must(h.step(h.task("ann", "first", at(market.Credit/1000))))
+		runs := h.take("ann", "first")
+		h.accept(runs)
+		for i := range 2000 {
+			client := fmt.Sprint("c", i%c.cheap)
+			h.prepaid[client] = 1000 * market.Credit
+			h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("cheap-", i), at(market.Credit/1000))))
+			if i%50 == 0 {
+				h.run()
+			}
+		}
+		h.run()
+		h.pass(20 * time.Second)
+		for i := range c.clients * c.each {
+			client := fmt.Sprint("dear-", i%c.clients)
+			h.prepaid[client] = 1000 * market.Credit
+			h.must(h.step(h.task(client, fmt.Sprint("t", i), at(market.Credit))))
+			h.pass(20 * time.Millisecond)
+			h.ends(runs)
+			if want := fmt.Sprintf("%s/t%d>a-1", client, i); h.running() != want {
+				t.Errorf("%+v: the slot went to %s, want %s", c, h.running(), want)
+				break
+			}
+			runs = h.take(client, fmt.Sprint("t", i))
+			h.accept(runs)
+			h.pass(100 * time.Millisecond)
+		}
+		h.audited()
+	}
+}
+
 // The record of a round is smaller than what was weighed, and its welfare is that of all. Whoever was left
 // out is told the truth: outbid is who had something to win, and only who had; who had nothing met prices too
 // dear for it.

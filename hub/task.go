@@ -64,6 +64,9 @@ type task struct {
 	home     *agent         // whose line it stands in, while it waits
 	place    int            // in that line, in the last round
 	waited   time.Duration  // since it arrived, in the last round
+	over     time.Duration  // of that, longer than was forecast
+	expected time.Duration  // after its arrival: when a slot was forecast for it, when it first stood in line
+	expects  *agent         // there
 	left     time.Duration  // and to its deadline
 	guest    *agent         // where it would rather wait, as of its last round: see Node.rather
 	// When its home last had a free slot it did not want that, even had nobody come before it: it was not

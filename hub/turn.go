@@ -71,11 +71,11 @@ func (c *crowd) putOff(g *group) {
 const never = math.MaxInt64 / 2
 
 // soonest gives the groups of a lane by how soon their slots come, as long as one of them may be better for
-// the task, which has waited so long, than what was found: see offer.late. Only agents count that it does not
-// tell from the others. A group is passed over, and what the task would have of it not found out, if it may
-// not be better even where its slots come in that time and a first token takes as little as it may: at the
-// time that may is given.
-func (n *Node) soonest(l *lane, waited time.Duration, may func(*group, *prospect, time.Duration) bool,
+// the task, which is overdue by so much, than what was found: see offer.late. Only agents count that it does
+// not tell from the others. A group is passed over, and what the task would have of it not found out, if it
+// may not be better even where its slots come in that time and a first token takes as little as it may: at
+// the time that may is given.
+func (n *Node) soonest(l *lane, over time.Duration, may func(*group, *prospect, time.Duration) bool,
 	look func(*group, *prospect)) {
 	c := &n.crowd
 	if !c.alike || c.toldAll(l) {
@@ -96,7 +96,7 @@ func (n *Node) soonest(l *lane, waited time.Duration, may func(*group, *prospect
 			// Nobody behind waits less than that for a slot, and to this task all of it is longer. The last
 			// bits of that may be lost.
 			wait := max(0, g.later-l.longest)
-			if more := line.Stretch(wait, waited) - wait; g.later-less+max(0, more-2) >= o.late-o.first {
+			if more := line.Stretch(wait, over) - wait; g.later-less+max(0, more-2) >= o.late-o.first {
 				return
 			}
 		}
@@ -110,7 +110,7 @@ func (n *Node) soonest(l *lane, waited time.Duration, may func(*group, *prospect
 			continue
 		}
 		next, least := &c.stands[g.stands[0]], c.least(g, o)
-		at := line.Stretch(next.next, waited) + least - min(next.next, g.burden.Queue)
+		at := line.Stretch(next.next, over) + least - min(next.next, g.burden.Queue)
 		if at >= o.late {
 			continue
 		}
@@ -161,7 +161,7 @@ func (n *Node) visit(k int32) {
 // toll. The task's prospects were looked at.
 func (n *Node) rather(t *task) *agent {
 	c := &n.crowd
-	f := search{task: t, terms: *t.usually(), waited: t.waited, left: line.Far}
+	f := search{task: t, terms: *t.usually(), over: t.over, left: line.Far}
 	in := func(k int32) (time.Duration, bool) {
 		place := c.board.Len(int(k)) + c.stands[k].guests
 		if t.home == c.stands[k].agent {
@@ -216,7 +216,7 @@ func (n *Node) rather(t *task) *agent {
 		}
 	}
 	for i := range c.lanes {
-		n.soonest(&c.lanes[i], f.waited, func(_ *group, x *prospect, first time.Duration) bool {
+		n.soonest(&c.lanes[i], f.over, func(_ *group, x *prospect, first time.Duration) bool {
 			value, ok := f.worth(x, first)
 			if ok && at >= 0 && value-x.quote.cost < best {
 				x.quote.late, ok = first, false

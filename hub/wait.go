@@ -28,6 +28,7 @@ type crowd struct {
 	clients int // that have open tasks
 
 	worths   line.Worths
+	stakes   line.Worths
 	pressure line.Pressure
 	board    line.Board
 	tolls    line.Tolls
@@ -148,6 +149,7 @@ func (n *Node) lineUp() {
 			p.round, p.number, p.pressure = c.round, c.board.Clients(), -1
 		}
 		t.place = c.board.Join(k, line.Claim{Client: p.number, Age: t.waited, Who: i}, claims)
+		n.overdue(t, k)
 	}
 	now := line.Per(c.board.Waiting(), 1, c.free, c.slots)
 	mean := c.pressure.Add(n.now, now)
@@ -158,7 +160,7 @@ func (n *Node) lineUp() {
 	}
 	c.tolls = line.Tolls{Params: n.cfg.Crowd}
 	if c.quiet = c.quiet && max(mean, now) == 0 && c.tolls.Beside == 0 && c.tolls.Compute == 0; !c.quiet {
-		c.tolls.Worth = c.worths.Second(n.now)
+		c.tolls.Worth, c.tolls.Stake = c.worths.Mean(n.now), c.stakes.Mean(n.now)
 	}
 	for k := range c.stands {
 		s := &c.stands[k]
@@ -168,6 +170,24 @@ func (n *Node) lineUp() {
 			g.most = most
 		}
 	}
+}
+
+// overdue finds out how much longer a task has waited than was forecast when it came into the line of its
+// home, which is at place k. Where it has none, it waits for longer than anybody told it.
+func (n *Node) overdue(t *task, k int) {
+	if k < 0 {
+		t.over, t.expects = t.waited, nil
+		return
+	}
+	if s := &n.crowd.stands[k]; t.expects != s.agent {
+		t.expects, t.expected = s.agent, t.waited
+		if t.place >= s.room {
+			if d, ok := n.endsAt(s).Nth(t.place + 1 - s.room); ok {
+				t.expected += d
+			}
+		}
+	}
+	t.over = max(0, t.waited-t.expected)
 }
 
 // pressureOn is the pressure of others on a client's tasks, where the mean of all is so much.
@@ -328,12 +348,12 @@ func (n *Node) besideOthers(s *stand, t *task) market.Credits {
 
 // search is for where a task would wait best.
 type search struct {
-	index  int32 // of the task
-	task   *task
-	terms  market.Judged
-	waited time.Duration
-	left   time.Duration // to the deadline
-	share  uint32
+	index int32 // of the task
+	task  *task
+	terms market.Judged
+	over  time.Duration // that it has waited longer than forecast
+	left  time.Duration // to the deadline
+	share uint32
 
 	loss market.Credits // of the best that was found; before, what is to be exceeded
 	seat int            // of its agent; -1: none was found
@@ -345,9 +365,9 @@ type search struct {
 // its terms.
 func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 	c, t := &n.crowd, n.round.tasks[i]
-	f := search{index: i, task: t, terms: *t.stated(), waited: t.waited, left: t.left, loss: floor,
+	f := search{index: i, task: t, terms: *t.stated(), over: t.over, left: t.left, loss: floor,
 		seat: -1}
-	if f.share = line.LeftOf(f.waited, t.terms.Patience); f.share == 0 {
+	if f.share = line.LeftOf(t.waited, t.terms.Patience); f.share == 0 {
 		return market.Wait{}, nil
 	}
 	c.searchAnew()
@@ -373,7 +393,7 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 		return g.most
 	}
 	for i := range c.lanes {
-		n.soonest(&c.lanes[i], f.waited, func(g *group, x *prospect, at time.Duration) bool {
+		n.soonest(&c.lanes[i], f.over, func(g *group, x *prospect, at time.Duration) bool {
 			value, ok := f.worth(x, at)
 			if ok && !f.mayBe(f.whole(n, x, value)) {
 				x.quote.late, ok = at, false
@@ -403,7 +423,7 @@ func (c *crowd) searchAnew() {
 
 // first is when the first token comes of a slot that comes in d.
 func (f *search) first(x *prospect, d time.Duration) time.Duration {
-	return line.Stretch(d, f.waited) + x.ttft - min(d, x.queue)
+	return line.Stretch(d, f.over) + x.ttft - min(d, x.queue)
 }
 
 // worth is the value of a slot whose first token comes then; false if that is too late.

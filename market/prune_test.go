@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -500,4 +501,76 @@ func rank(a, b item) int {
 		return -1
 	}
 	return 1
+}
+
+// So it is of crowds too large to try every assignment of, where many bids are equal: what is left has the
+// welfare, slot prices and bills that the whole round has when all of it is cleared.
+func TestPrunedCrowdsAreTheWholeOnes(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 74))
+	var p Pruner
+	dropped := 0
+	for n := range times(1000) {
+		r := Round{Domain: "math", Number: 2, Rule: DefaultRule}
+		r.Rule.Clarke = []string{ClarkeTask, ClarkeClient}[n%2]
+		agents, tasks, clients, scale := 2+rng.IntN(5), 20+rng.IntN(60), 1+rng.IntN(12), 1+rng.Int64N(12)
+		for i := range agents {
+			r.Agents = append(r.Agents, Supply{AgentID(fmt.Sprint("a", i)), []Tier{{1 + rng.IntN(3), 0}}})
+		}
+		for j := range tasks {
+			c := rng.IntN(clients)
+			r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("c%02d/t%02d", c, j)),
+				Client: fmt.Sprintf("c%02d", c)})
+			for i := range agents {
+				if rng.IntN(4) > 0 {
+					r.Edges = append(r.Edges, Edge{j, i, Credits(rng.Int64N(1 + scale)), 0, 0})
+				}
+			}
+		}
+		r.Sort()
+		pruned := r
+		p.Prune(&pruned, nil, len(r.Tasks), 0)
+		dropped += pruned.Pruned.Edges
+		whole, err := Clear(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := Clear(pruned)
+		if err == nil {
+			err = Check(pruned, o)
+		}
+		if err != nil {
+			t.Fatalf("seed %d, round %d: %v", seed, n, err)
+		}
+		if o.Welfare != whole.Welfare {
+			t.Fatalf("seed %d, round %d: welfare is %s, of all that wait %s", seed, n, o.Welfare, whole.Welfare)
+		}
+		for i, a := range r.Agents {
+			got := Credits(0)
+			if k := slices.IndexFunc(pruned.Agents, func(x Supply) bool { return x.Agent == a.Agent }); k >= 0 {
+				got = o.priceOf(k, 0)
+			}
+			if want := whole.priceOf(i, 0); got != want {
+				t.Fatalf("seed %d, round %d: a slot of %s costs %s, of all that wait %s", seed, n, a.Agent, got,
+					want)
+			}
+		}
+		keeps := func(o *Outcome) map[string]Credits { // the same in each of equally good rounds
+			sum := map[string]Credits{}
+			for _, a := range o.Awards {
+				client, _, _ := strings.Cut(string(a.Task), "/")
+				sum[client] += a.Value - a.Cost - a.Premium
+			}
+			return sum
+		}
+		got := keeps(&o)
+		for client, want := range keeps(&whole) {
+			if r.Rule.Clarke == ClarkeClient && got[client] != want {
+				t.Fatalf("seed %d, round %d: %s keeps %s, of all that wait %s", seed, n, client, got[client], want)
+			}
+		}
+	}
+	if dropped == 0 {
+		t.Error("nothing was dropped: the test sees nothing")
+	}
 }

@@ -58,16 +58,17 @@ func (e *Ends) Nth(n int) (time.Duration, bool) {
 }
 
 // Wait is how long a task has to wait for an agent where the n-th slot is its own: see [Stretch].
-func (e *Ends) Wait(n int, waited time.Duration) (time.Duration, bool) {
+func (e *Ends) Wait(n int, over time.Duration) (time.Duration, bool) {
 	d, ok := e.Nth(n)
-	return Stretch(d, waited), ok
+	return Stretch(d, over), ok
 }
 
-// Stretch is what a forecast of d is to a task that has waited so long. Forecasts of those who have waited
-// long were wrong, so they are stretched by the seconds since.
-func Stretch(d, waited time.Duration) time.Duration {
+// Stretch is what a forecast of d is to a task that has waited so much longer than it was told at first.
+// Forecasts for such a one were wrong, so they are stretched by the seconds since. To wait as long as was
+// forecast says nothing against a forecast.
+func Stretch(d, over time.Duration) time.Duration {
 	if d == 0 {
 		return 0
 	}
-	return times(d, float64(max(0, waited)+time.Second), float64(time.Second))
+	return times(d, float64(max(0, over)+time.Second), float64(time.Second))
 }

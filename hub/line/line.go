@@ -58,7 +58,8 @@ func (p Params) Validate() error {
 // Tolls are what tasks cost each other in one round. They are fixed before any bid of the round is read.
 type Tolls struct {
 	Params
-	Worth market.Credits // of a second that a task waits, by those served lately: Worths.Second
+	Worth market.Credits // of a second that a task waits, by those served lately: Worths.Mean
+	Stake market.Credits // what a task has to lose by waiting, by the same
 }
 
 // Avoidable charges for time of a slot that the task would not take elsewhere, where so many tasks of other
@@ -74,8 +75,12 @@ func (t *Tolls) Computed(extra time.Duration) market.Credits { return t.toll(t.C
 // would be served next where cheap tasks have waited for a minute beside dear ones that did not.
 const mostAhead = 10 * time.Second
 
-// Ahead charges for going before one that waits so much longer.
-func (t *Tolls) Ahead(by time.Duration) market.Credits { return t.toll(t.Age, min(by, mostAhead)) }
+// Ahead charges for going before one that waits so much longer: at most three quarters of what tasks have to
+// lose. If it charged for more, nobody would be served next where those who were served lately were as dear,
+// and many that are cheap have waited for long.
+func (t *Tolls) Ahead(by time.Duration) market.Credits {
+	return max(t.toll(t.Age, min(by, mostAhead)), -t.Stake/4*3)
+}
 
 // Among charges for running beside so many.
 func (t *Tolls) Among(running int) market.Credits { return t.toll(float64(running), t.Beside) }

@@ -186,21 +186,27 @@ func TestHome(t *testing.T) {
 }
 
 func TestTolls(t *testing.T) {
-	tolls := Tolls{Params{Load: 24, Age: 4, Beside: 1500 * time.Microsecond}, market.Credit / 1000}
-	dear := &Tolls{tolls.Params, 10 * market.MaxWorth}
+	tolls := Tolls{Params{Load: 24, Age: 4, Beside: 1500 * time.Microsecond}, market.Credit / 1000,
+		market.Credit}
+	usual := &Tolls{tolls.Params, market.Credit, market.Credit}
+	low := &Tolls{tolls.Params, market.Credit / 1000, 4 * market.Credit / 1000}
+	dear := &Tolls{tolls.Params, 10 * market.MaxWorth, market.MaxWorth}
 	for name, test := range map[string]struct{ got, want market.Credits }{
 		"too long by a second":    {tolls.Avoidable(second, 0.5), -12 * market.Credit / 1000},
 		"none too long":           {tolls.Avoidable(0, 0.5), 0},
 		"two seconds ahead":       {tolls.Ahead(2 * second), -8 * market.Credit / 1000},
 		"behind":                  {tolls.Ahead(-second), 0},
 		"an hour ahead":           {tolls.Ahead(time.Hour), tolls.Ahead(10 * second)},
+		"at most most of a stake": {low.Ahead(2 * second), -3 * market.Credit / 1000},
+		"less than that":          {low.Ahead(second / 2), -2 * market.Credit / 1000},
+		"where nothing is lost":   {(&Tolls{tolls.Params, market.Credit, 0}).Ahead(second), 0},
 		"beside eight":            {tolls.Among(8), -12 * market.Credit / 1e6},
 		"beside none":             {tolls.Among(0), 0},
 		"a dear second of a year": {dear.Avoidable(1e17, 1e9), -market.MaxWorth},
-		"nobody was served yet":   {(&Tolls{tolls.Params, 0}).Avoidable(second, 1e9), 0},
-		"nobody waits":            {(&Tolls{tolls.Params, market.Credit}).Avoidable(second, 0), 0},
-		"switched off":            {(&Tolls{Params{}, market.Credit}).Avoidable(second, 1), 0},
-		"off, and eight running":  {(&Tolls{Params{}, market.Credit}).Among(8), 0},
+		"nobody was served yet":   {(&Tolls{tolls.Params, 0, 0}).Avoidable(second, 1e9), 0},
+		"nobody waits":            {usual.Avoidable(second, 0), 0},
+		"switched off":            {(&Tolls{Params{}, market.Credit, market.Credit}).Avoidable(second, 1), 0},
+		"off, and eight running":  {(&Tolls{Params{}, market.Credit, market.Credit}).Among(8), 0},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: toll %s, want %s", name, test.got, test.want)
@@ -249,33 +255,50 @@ func TestPerSecond(t *testing.T) {
 	}
 }
 
+func TestStake(t *testing.T) {
+	for _, test := range []struct {
+		t    market.Terms
+		want market.Credits
+	}{
+		{market.Terms{Worth: market.Credit, Delta: 0.5, Patience: 10 * second}, market.Credit / 2},
+		{market.Terms{Worth: market.Credit, Delta: 1, Patience: second}, 0},
+		{market.Terms{Worth: 0, Delta: 0, Patience: second}, 0},
+		{market.Terms{Worth: 1 << 62, Delta: 0}, market.MaxWorth},
+		{market.Terms{Worth: 1 << 62, Delta: math.NaN()}, 0},
+	} {
+		if got := Stake(test.t); got != test.want {
+			t.Errorf("%+v: %d, want %d", test.t, got, test.want)
+		}
+	}
+}
+
 func TestWorths(t *testing.T) {
 	var w Worths
 	now := time.Unix(0, 0)
-	if w.Second(now) != 0 {
+	if w.Mean(now) != 0 {
 		t.Error("a second is worth something to nobody")
 	}
 	for i := range 100 {
 		w.Add(now, fmt.Sprintf("client-%d", i%8), 1000)
 	}
-	if got := w.Second(now); got != 1000 {
+	if got := w.Mean(now); got != 1000 {
 		t.Errorf("all had 1000, the mean is %d", got)
 	}
 	for range 20 { // by one of nine
 		w.Add(now, "rich", 2000)
 	}
-	if got := w.Second(now); got < 1100 || got > 1115 {
+	if got := w.Mean(now); got < 1100 || got > 1115 {
 		t.Errorf("one of nine clients pays double, the mean is %d", got)
 	}
 	w.Add(now, "mad", 10*market.MaxWorth)
-	if got := w.Second(now); got > 2500 {
+	if got := w.Mean(now); got > 2500 {
 		t.Errorf("one wild bid moves the mean to %d", got)
 	}
-	before := w.Second(now)
-	if got := w.Second(now.Add(10*second + 1)); got != before/4 {
+	before := w.Mean(now)
+	if got := w.Mean(now.Add(10*second + 1)); got != before/4 {
 		t.Errorf("ten seconds without an award: %d, want a quarter of %d", got, before)
 	}
-	if got := w.Second(now.Add(1e6 * time.Hour)); got != 0 {
+	if got := w.Mean(now.Add(1e6 * time.Hour)); got != 0 {
 		t.Errorf("years without an award: %d", got)
 	}
 	if len(w.seen) != lately || len(w.count) > lately {
@@ -305,7 +328,7 @@ func TestWorthsAreSharedOut(t *testing.T) {
 			for _, s := range all {
 				w.Add(now, s.client, s.rate)
 			}
-			if x := w.Second(now); again > 0 && x != got {
+			if x := w.Mean(now); again > 0 && x != got {
 				t.Fatalf("in another order %d is %d", got, x)
 			} else {
 				got = x

@@ -29,13 +29,22 @@ func PerSecond(t market.Terms) market.Credits {
 	return market.Credits(min(c, 10*float64(market.MaxWorth)))
 }
 
-// Worths keeps what a second was worth to those who were served last.
+// Stake is what a task with these terms has to lose by waiting.
+func Stake(t market.Terms) market.Credits {
+	c := float64(t.Worth) * (1 - t.Delta)
+	if !(c > 0) {
+		return 0
+	}
+	return market.Credits(min(c, float64(market.MaxWorth)))
+}
+
+// Worths keeps what a second was worth to those who were served last, or what they had to lose.
 type Worths struct {
 	seen   []seen // a ring
 	next   int
 	at     time.Time // of the last award
-	second market.Credits
-	stale  bool   // second is not of all that was seen
+	known  market.Credits
+	stale  bool   // known is not of all that was seen
 	sorted []seen // by rate, then by client
 	count  map[string]*tally
 }
@@ -55,11 +64,11 @@ type tally struct {
 func (t *tally) set(n int) { t.n, t.weight = n, 1/float64(n) }
 
 // Add takes in an award.
-func (w *Worths) Add(now time.Time, client string, perSecond market.Credits) {
+func (w *Worths) Add(now time.Time, client string, worth market.Credits) {
 	if w.count == nil {
 		w.count = map[string]*tally{}
 	}
-	s := seen{client: client, rate: min(max(0, perSecond), 10*market.MaxWorth), all: w.count[client]}
+	s := seen{client: client, rate: min(max(0, worth), 10*market.MaxWorth), all: w.count[client]}
 	if s.all == nil {
 		s.all = new(tally)
 		w.count[client] = s.all
@@ -89,12 +98,12 @@ func (s seen) compare(o seen) int {
 	return cmp.Compare(s.client, o.client)
 }
 
-// Second is what a second of waiting is worth on the mean of clients, however many tasks each of them had.
-func (w *Worths) Second(now time.Time) market.Credits {
+// Mean is what that is on the mean of clients, however many tasks each of them had.
+func (w *Worths) Mean(now time.Time) market.Credits {
 	if w.stale {
-		w.second, w.stale = w.mean(), false
+		w.known, w.stale = w.mean(), false
 	}
-	return w.second >> min(62, max(0, now.Sub(w.at)/halved))
+	return w.known >> min(62, max(0, now.Sub(w.at)/halved))
 }
 
 func (w *Worths) mean() market.Credits {
