@@ -285,7 +285,8 @@ func TestEventsThatLie(t *testing.T) {
 	t.Run("alien", func(t *testing.T) {
 		s, b := play(vllmsim.EventsAlien, 1<<30)
 		bustest.Eventually(t, "counted", func() bool {
-			asks(t, s, 1) // what the engine published before it knew of its listener is told by what comes next
+			// what the engine published before it knew of its listener is told by what comes next
+			asks(t, s, 1)
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			return b.unknown > 0
