@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A turn of a client that has a hundred thousand sessions, all others having few, takes hardly longer than one
-// of a client with a hundred: what is remembered of it is no work for everybody's tasks.
+// A turn of a client that has a hundred thousand sessions, all others having few, takes hardly longer than
+// one of a client with a hundred: what is remembered of it is no work for everybody's tasks.
 func TestManySessionsCostNoTime(t *testing.T) {
 	turns := func(sessions int) time.Duration {
 		x := New(on(), 1<<17)
