@@ -175,10 +175,16 @@ func TestNamespaces(t *testing.T) {
 	if s.Prompt(&p, ids, ""); s.Held(&p) != 0 {
 		t.Errorf("%d tokens are held, all of another namespace", s.Held(&p))
 	}
-	e.say(kvevent.Event{Kind: kvevent.Stored, Blocks: []kvevent.Key{1}, Tokens: ids[:block], BlockSize: block,
+	keys := e.names(0, ids)[:10]
+	e.say(kvevent.Event{Kind: kvevent.Stored, Blocks: keys, Tokens: ids[:10*block], BlockSize: block,
 		Host: true})
-	if s.Prompt(&p, ids, ""); s.Held(&p) != 0 {
-		t.Errorf("%d tokens are held, all in the host's memory", s.Held(&p))
+	if s.Prompt(&p, ids, ""); s.Held(&p) != 0 || s.Coverage() != 1 {
+		t.Errorf("%d tokens are held, all in the host's memory; coverage %v", s.Held(&p), s.Coverage())
+	}
+	e.store(0, ids, 0, 10)
+	e.say(kvevent.Event{Kind: kvevent.Removed, Blocks: keys, Host: true})
+	if s.Held(&p) != 10*block {
+		t.Errorf("%d tokens are held of what left the host's memory alone", s.Held(&p))
 	}
 	e.say(kvevent.Event{Kind: kvevent.Stored, Blocks: []kvevent.Key{1}, Tokens: ids[:7], BlockSize: 7})
 	e.say(kvevent.Event{Kind: kvevent.Stored, Blocks: []kvevent.Key{1, 2}, Tokens: ids[:block],

@@ -399,8 +399,8 @@ func TestAnswersThatAreReadOtherwise(t *testing.T) {
 	for i, c := range []struct {
 		finds bool
 		want  int
-	}{{true, 224}, {false, 224}, {false, 160}, {true, 160}, {true, 160}, {true, 160}, {true, 160}, {true, 224},
-		{false, 224}, {false, 160}, {true, 160}} {
+	}{{true, 224}, {false, 224}, {false, 160}, {true, 160}, {true, 160}, {true, 160}, {true, 160},
+		{true, 224}, {false, 224}, {false, 160}, {true, 160}} {
 		if got, _ := turns(byte(10+i), c.finds); got != c.want {
 			t.Errorf("turn %d: %d tokens are believed to be cached, want %d", i, got, c.want)
 		}
