@@ -2,10 +2,10 @@ package bench
 
 import (
 	"context"
+	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"github.com/vmihailenco/msgpack/v5"
 
 	"souk/agentd/holdings"
 	"souk/agentd/kvevent"
@@ -60,12 +60,12 @@ func prefills(rate int) (bytes, core float64, err error) {
 	r := rand.New(rand.NewPCG(1, 3))
 	serve := func(i int) (spent time.Duration, err error) {
 		p, ids := prefillPrompt(r)
-		payload, err := prefillBatch(i, room, ids, blocks)
-		if err != nil {
-			return 0, err
-		}
+		payload := prefillBatch(i, room, ids, blocks)
 		before := cpu()
 		b, err := decoder.Decode(payload)
+		if len(b.Events) == 0 || b.Bad+b.Unknown > 0 {
+			return 0, fmt.Errorf("events of a prompt: %d, %d bad: %w", len(b.Events), b.Bad, err)
+		}
 		s.Apply(now, b)
 		s.Ended(now, s.Prompt(&p, ids, ""), len(ids), 0)
 		return cpu() - before, err
@@ -123,22 +123,31 @@ func prefillPrompt(r *rand.Rand) (p bus.Prompt, ids []uint32) {
 	return p, ids
 }
 
-// prefillBatch is what the engine publishes of its i-th prompt, and of the one that makes room for it.
-func prefillBatch(i, room int, ids []uint32, blocks int) ([]byte, error) {
-	name := func(prompt, block int) uint64 {
-		return (uint64(prompt)<<16 | uint64(block)) * 0x9e3779b97f4a7c15
+// prefillBatch is what the engine publishes of its i-th prompt, and of the one that makes room for it:
+// msgpack, each event an array.
+func prefillBatch(i, room int, ids []uint32, blocks int) []byte {
+	text := func(b []byte, s string) []byte { return append(append(b, 0xa0|byte(len(s))), s...) }
+	list := func(b []byte, n int) []byte { return binary.BigEndian.AppendUint16(append(b, 0xdc), uint16(n)) }
+	name := func(b []byte, prompt, block int) []byte {
+		hash := (uint64(prompt)<<16 | uint64(block)) * 0x9e3779b97f4a7c15
+		return binary.BigEndian.AppendUint64(append(b, 0xcf), hash)
 	}
-	var events, hashes []any
-	for b := range blocks {
-		hashes = append(hashes, name(i+1, b))
-		if i >= room {
-			events = append(events, map[string]any{"type": "BlockRemoved",
-				"block_hashes": []any{name(i+1-room, blocks-1-b)}, "medium": "GPU", "group_idx": 0})
-		}
+	gone := 0
+	if i >= room {
+		gone = blocks
 	}
-	events = append(events, map[string]any{"type": "BlockStored", "block_hashes": hashes,
-		"parent_block_hash": nil, "token_ids": ids, "block_size": prefillBlock, "lora_id": nil,
-		"medium": "GPU", "lora_name": nil, "extra_keys": make([]any, blocks), "group_idx": 0,
-		"kv_cache_spec_kind": "full_attention"})
-	return msgpack.Marshal([]any{1.5, events, 0})
+	b := list([]byte{0x92, 1}, gone+1)
+	for at := range gone {
+		b = text(append(b, 0x93), "BlockRemoved")
+		b = text(name(append(b, 0x91), i+1-room, blocks-1-at), "GPU")
+	}
+	b = list(text(append(b, 0x95), "BlockStored"), blocks)
+	for at := range blocks {
+		b = name(b, i+1, at)
+	}
+	b = list(append(b, 0xc0), len(ids))
+	for _, id := range ids {
+		b = binary.BigEndian.AppendUint32(append(b, 0xce), id)
+	}
+	return append(b, prefillBlock)
 }
