@@ -185,6 +185,6 @@ func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
 		h.keep(d, prompt)
 	}
 	if d.Task.Resume == nil { // else an answer is part of it
-		h.expected = a.engine.Prompt(&d.Task.Prompt, prompt)
+		h.expected = a.engine.Prompt(&d.Task.Prompt, prompt, saltText(d.Task.Body))
 	}
 }

@@ -125,6 +125,7 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64, secret [32]
 		counts:   Counts{Refused: map[bus.Code]int64{}}}
 	blocks := sha256.Sum256(append(secret[:], "names of blocks"...))
 	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot), blocks)
+	a.engine.Adapter(info.adapter(cfg.Model))
 	if at := cfg.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents {
 		a.engine.Want()
 	}
@@ -229,6 +230,7 @@ func (a *Agent) Returned(info Info) error {
 		}
 		a.cfg.Model, a.congest = info.Models[0], congest.Line{}
 	}
+	a.engine.Adapter(info.adapter(a.cfg.Model))
 	if info.BlockSize != a.info.BlockSize || info.KVTokens != a.info.KVTokens {
 		a.engine.Became(info.BlockSize, info.KVTokens)
 	}

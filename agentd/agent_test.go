@@ -192,7 +192,7 @@ func TestSummariesSayWhatIsAhead(t *testing.T) {
 	end(a, "w")
 	a.engine = holdings.New(16, 16_000, 1, [32]byte{1})
 	a.engine.Prompt(&bus.Prompt{Bytes: 64, Tokens: 32, Marks: []bus.Mark{{Bytes: 64, Hash: 1 << 60}}},
-		make([]uint32, 32))
+		make([]uint32, 32), "")
 	d := dispatch("x")
 	d.Task.Prompt.Tokens = 900
 	a.Dispatch("math", d)

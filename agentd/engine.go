@@ -6,6 +6,7 @@ package agentd
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"souk/agentd/kvevent"
@@ -112,6 +113,7 @@ type Answer struct {
 // Info is an engine's identity.
 type Info struct {
 	Models      []string
+	Adapters    []string // those of Models that are LoRA adapters of another one
 	Version     string
 	MaxModelLen int
 	BlockSize   int  // tokens; 0 if unknown
@@ -120,6 +122,14 @@ type Info struct {
 
 	Template *bus.Template // what its chat template adds to a prompt; nil: it would not tell
 	Forgets  bool          // its chat template leaves reasoning out of later prompts
+}
+
+// adapter is the adapter that a model is; empty: it is none.
+func (i *Info) adapter(model string) string {
+	if slices.Contains(i.Adapters, model) {
+		return model
+	}
+	return ""
 }
 
 // EngineConfig says where an engine is and how long it may be silent. Zero fields take the values of

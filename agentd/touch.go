@@ -93,15 +93,28 @@ func (h *hold) keep(d *bus.Dispatch, prompt []uint32) {
 
 // saltOf is the member cache_salt of a body, in bytes of its own; nil where there is none.
 func saltOf(body []byte) (salt json.RawMessage) {
+	if !bytes.Contains(body, []byte("cache_salt")) && !bytes.Contains(body, []byte(`\u`)) {
+		return nil
+	}
 	s := openai.Scan(body)
 	s.NotNumbers = true
 	s.Object(func(key openai.Span) bool {
 		v, ok := s.Value()
-		if ok && string(s.Name(key)) == "cache_salt" && string(s.Text(v)) != "null" {
-			salt = bytes.Clone(s.Text(v))
+		if ok && string(s.Name(key)) == "cache_salt" {
+			if salt = nil; string(s.Text(v)) != "null" {
+				salt = bytes.Clone(s.Text(v))
+			}
 		}
 		return ok
 	})
+	return salt
+}
+
+// saltText is the salt of a body as the engine reads it; empty: there is none.
+func saltText(body []byte) (salt string) {
+	if raw := saltOf(body); raw != nil && json.Unmarshal(raw, &salt) != nil {
+		return "" // the engine refuses it
+	}
 	return salt
 }
 

@@ -131,7 +131,9 @@ func (n *Node) notes(t *task) *notes {
 // unquote gives up the notes of a task that waits no more.
 func (n *Node) unquote(t *task) {
 	if k := t.notes; k != nil && len(n.kinds.spare) < 64 {
-		clear(k.quotes[:])
+		for i := range k.quotes {
+			k.quotes[i].kind = nil // what is of none is made anew
+		}
 		k.looked = false
 		n.kinds.spare = append(n.kinds.spare, k)
 	}

@@ -13,19 +13,19 @@ import (
 // quote is what a task is expected to need, cost and be worth on an agent.
 type quote struct {
 	// what rounds read stands first, and so together in memory
-	forecast predict.Forecast
-	prompt   int // expected tokens
+	work     float64       // thousand tokens to compute
+	computes time.Duration // these
+	prompt   int           // expected tokens
 	cost     market.Credits
 	floor    market.Credits // what the prompt and the first token may cost: no hold has less room
 	quality  float64
+	forecast predict.Forecast
 
 	value     market.Credits
 	maxTokens int              // what the engine is told, within its context
 	most      int              // prompt tokens that the worst case covers
 	features  predict.Features // but for the load
-	work      float64          // thousand tokens to compute
-	computes  time.Duration    // these
-	delay     burden           // by that
+	delay     burden           // of what is in hand
 }
 
 // quote prices t on a, where so much of its prompt is held and there is so much in hand. What it reads of the
@@ -78,12 +78,11 @@ func (q *quote) beside(t *task, a *agent, in burden) {
 // so much of the prompt, and has nothing in hand. What an agent has in hand changes all the time, and changes
 // nothing of a quote but the time to the first token and what that is worth.
 type noted struct {
-	kind   *kind
-	fits   uint64
-	held   held
-	answer int   // tokens
-	until  int64 // so long nobody asks anew how many: see length
-	quote  quote
+	kind  *kind
+	fits  uint64
+	held  held
+	until int64 // so long nobody asks anew how many tokens answers have: see length
+	quote quote
 }
 
 // quotesKept bounds the quotes that a task keeps, some 8 KB. One that falls on the place of another takes it:
@@ -100,8 +99,8 @@ func (n *Node) noted(t *task, a *agent, held held) *quote {
 		return &q.quote
 	}
 	answer := n.length(t, a)
-	if !same || q.answer != answer {
-		*q = noted{k, fits, held, answer, 0, n.idleQuote(t, a, held)}
+	if !same || q.quote.features.Answer != answer {
+		*q = noted{k, fits, held, 0, n.idleQuote(t, a, held)}
 	}
 	if q.until = 0; t.length.n < len(t.length.known) { // else it may not be remembered
 		q.until = t.length.until

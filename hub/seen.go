@@ -30,9 +30,10 @@ func (n *Node) expected(r *market.Round, o *market.Outcome, tasks []*task) []led
 		for i := range edges {
 			x := &seen[edges[i].Agent]
 			t := tasks[edges[i].Task]
-			q := n.noted(t, x.agent, n.heldBy(t, x.agent))
+			held := n.heldBy(t, x.agent)
+			q := n.noted(t, x.agent, held)
 			f := x.agent.predictor.Timed(q.forecast.TTFT, q.work, q.forecast.Output, x.burden)
-			all = append(all, ledger.Seen{Prompt: q.prompt, Cached: q.features.Cached, Output: f.Output,
+			all = append(all, ledger.Seen{Prompt: q.prompt, Cached: held.cached, Output: f.Output,
 				Evidence: x.evidence, First: f.TTFT, Least: f.Low, Most: f.High}.Rounded())
 		}
 	}

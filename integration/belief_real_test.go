@@ -53,25 +53,31 @@ func hits(t *testing.T, server string) int {
 // read again has other tokens than those that were written: the text of a model without weights is noise.
 // Half-way the first server drops its cache, which /reset_prefix_cache does where it is offered; at three
 // quarters it is started again by VLLM_RESTART, a shell command that ends when it serves. With few blocks,
-// --num-gpu-blocks-override 600 of 32 tokens, they evict.
+// --num-gpu-blocks-override 600 of 32 tokens, they evict. Where VLLM_MODELS names models that a server has,
+// such as LoRA adapters, each is an agent, and every second dialogue has a cache_salt of its own.
 func TestBeliefAtRealEngines(t *testing.T) {
 	if os.Getenv("VLLM_KV_EVENTS") == "" {
 		t.Skip("VLLM_KV_EVENTS names no vLLM server that publishes what it caches")
 	}
 	urls := strings.Split(os.Getenv("VLLM_URLS"), ",")
+	models := strings.Split(os.Getenv("VLLM_MODELS"), ",")
 	yaml := `
 listen: 127.0.0.1:0
 domains: [{name: general, general: true, labels: [general, humanities, social, law, medicine, math, science, finance, code]}]
 clients: {dev: 1000}
 agents:
 `
-	for i, u := range urls {
-		yaml += fmt.Sprintf("  - {id: a%d, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, "+
-			"score: 0.9}], slots: 8, engine: {url: %q}}\n", i, u)
+	var at []string // of each agent, its server
+	for _, u := range urls {
+		for _, model := range models {
+			yaml += fmt.Sprintf("  - {id: a%d, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, "+
+				"score: 0.9}], slots: 8, model: %q, engine: {url: %q}}\n", len(at), model, u)
+			at = append(at, u)
+		}
 	}
 	dir := t.TempDir()
 	m := startIn(t, dir, yaml)
-	free := func() bool { return m.Free() == 8*len(urls) }
+	free := func() bool { return m.Free() == 8*len(at) }
 
 	all, err := replay.BundledSet("mtrag.jsonl.gz")
 	if err != nil {
@@ -82,12 +88,14 @@ agents:
 		Content string `json:"content"`
 	}
 	type dialogue struct {
-		id   string
-		said []message
-		left []replay.Turn
+		id     string
+		salted bool
+		said   []message
+		left   []replay.Turn
 	}
 	var open [12]dialogue
 	found := map[string]int{} // by hold
+	served := make([]int, len(at))
 	for i := range turnsAsked {
 		switch i {
 		case turnsAsked / 2:
@@ -107,16 +115,21 @@ agents:
 		if len(d.left) == 0 {
 			d.id, d.said, d.left, all = fmt.Sprintf("from-turn-%d", i), nil, all[0].Turns,
 				append(all[1:], all[0])
+			d.salted = os.Getenv("VLLM_MODELS") != "" && i%2 == 0
 		}
 		d.said, d.left = append(d.said, message{"user", d.left[0].User}), d.left[1:]
 		bustest.Eventually(t, "all agents are free", free)
-		body, _ := json.Marshal(map[string]any{"messages": d.said, "max_tokens": 60, "ignore_eos": true})
+		said := map[string]any{"messages": d.said, "max_tokens": 60, "ignore_eos": true}
+		if d.salted {
+			said["cache_salt"] = d.id
+		}
+		body, _ := json.Marshal(said)
 		if i == turnsAsked/2 || i == turnsAsked*3/4 { // an agent says four times a second what has changed
 			time.Sleep(time.Second)
 		}
-		before := make([]int, len(urls))
-		for i, u := range urls {
-			before[i] = hits(t, u)
+		before := map[string]int{}
+		for _, u := range urls {
+			before[u] = hits(t, u)
 		}
 		a, err := m.AskWith(t.Context(), bus.Task{Client: "dev", Kind: bus.KindChat, Body: body, Stream: true,
 			Session: d.id}, func(bus.Chunk) {})
@@ -124,12 +137,18 @@ agents:
 			t.Fatalf("turn %d: %+v, %v", i, a.Result, err)
 		}
 		d.said = append(d.said, message{"assistant", a.Text})
-		for i, u := range urls {
+		for i, u := range at {
 			if a.Result.Agent == fmt.Sprintf("a%d", i) {
-				found[a.Result.Receipt.ID] = hits(t, u) - before[i]
+				found[a.Result.Receipt.ID] = hits(t, u) - before[u]
+				served[i]++
 			}
 		}
 	}
+	bustest.Eventually(t, "the journal has every turn", func() bool {
+		n := 0
+		err := soak.Captured(dir, func(*ledger.Hold, *ledger.Capture, bool) { n++ })
+		return err == nil && n == turnsAsked
+	})
 
 	judged, sum, believed, both, over, events := 0, 0, 0, 0, 0, 0
 	err = soak.Captured(dir, func(h *ledger.Hold, c *ledger.Capture, told bool) {
@@ -147,9 +166,9 @@ agents:
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d turns at %d engines: %d tokens were found, %d believed to be there, %d of them; %d "+
+	t.Logf("%d turns at %d engines, %v by agent: %d tokens were found, %d believed to be there, %d of them; %d "+
 		"turns with "+
-		"more than a block too much; %d with the engine's events for evidence", judged, len(urls), sum,
+		"more than a block too much; %d with the engine's events for evidence", judged, len(urls), served, sum,
 		believed,
 		both, over, events)
 	if judged != turnsAsked || over > turnsAsked/20 || sum+believed-2*both > 32*judged ||

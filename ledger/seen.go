@@ -3,6 +3,7 @@ package ledger
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -58,10 +59,19 @@ const SeenStep = 100 * time.Microsecond
 
 // Rounded is as a journal keeps it: the times in whole steps, none below 0, and in order.
 func (s Seen) Rounded() Seen {
-	least := max(0, s.Least.Round(SeenStep))
-	first := max(least, s.First.Round(SeenStep))
-	s.Least, s.First, s.Most = least, first, max(first, s.Most.Round(SeenStep))
+	least := stepped(s.Least)
+	first := max(least, stepped(s.First))
+	s.Least, s.First, s.Most = least, first, max(first, stepped(s.Most))
 	return s
+}
+
+// stepped is d in whole steps, as [time.Duration.Round] has it, but for what is below 0. By a constant it is
+// divided in a tenth of the time.
+func stepped(d time.Duration) time.Duration {
+	if d <= 0 || d > math.MaxInt64-SeenStep {
+		return max(0, d.Round(SeenStep))
+	}
+	return (d + SeenStep/2) / SeenStep * SeenStep
 }
 
 // A round's list of Seen follows the outcome, and is left out where it is empty. Of each edge, in the order

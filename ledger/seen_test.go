@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -103,6 +104,23 @@ func TestWhatWasNeverExpected(t *testing.T) {
 			if got, err := DecodeFrame(changed); err == nil && !bytes.Equal(AppendFrame(nil, &got), changed) {
 				t.Fatalf("byte %d as %#x: read as another frame", i, b)
 			}
+		}
+	}
+}
+
+// A time in whole steps is what time.Duration.Round makes of it, where it is not below 0.
+func TestStepped(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	at := []time.Duration{math.MinInt64, -SeenStep, -1, 0, 1, SeenStep/2 - 1, SeenStep / 2, SeenStep,
+		math.MaxInt64 - SeenStep - 1, math.MaxInt64 - SeenStep, math.MaxInt64}
+	for range 10_000 {
+		at = append(at, time.Duration(rng.Uint64()), time.Duration(rng.Int64N(int64(time.Second))))
+	}
+	for _, d := range at {
+		if got, want := stepped(d), max(0, d.Round(SeenStep)); got != want {
+			t.Fatalf("%d is %d, not %d", d, got, want)
 		}
 	}
 }

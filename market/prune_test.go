@@ -548,7 +548,8 @@ func TestPrunedCrowdsAreTheWholeOnes(t *testing.T) {
 		}
 		for i, a := range r.Agents {
 			got := Credits(0)
-			if k := slices.IndexFunc(pruned.Agents, func(x Supply) bool { return x.Agent == a.Agent }); k >= 0 {
+			same := func(x Supply) bool { return x.Agent == a.Agent }
+			if k := slices.IndexFunc(pruned.Agents, same); k >= 0 {
 				got = o.priceOf(k, 0)
 			}
 			if want := whole.priceOf(i, 0); got != want {

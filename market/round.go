@@ -63,7 +63,7 @@ func (e Edge) Weight(tier Tier, fee Credits) Credits {
 // Sort brings a round into canonical order: tasks and agents by id, edges by (task, agent), their indices
 // rewritten. It leaves bundles as they are, and edges whose indices are out of range to [Round.Validate].
 func (r *Round) Sort() {
-	task := sortIndexed(r.Tasks, func(a, b Task) int { return cmp.Compare(a.ID, b.ID) })
+	task := sortTasks(r.Tasks)
 	agent := sortIndexed(r.Agents, func(a, b Supply) int { return cmp.Compare(a.Agent, b.Agent) })
 	r.Sellers = follow(r.Sellers, agent)
 	for _, edges := range [2][]Edge{r.Edges, r.Others} {
@@ -79,6 +79,41 @@ func (r *Round) Sort() {
 	}
 	r.Parts = follow(r.Parts, sortEdges(r.Edges, len(r.Tasks)))
 	sortEdges(r.Others, len(r.Tasks))
+}
+
+// sortTasks is sortIndexed of tasks by id. Ids have much in common, so they are compared as numbers, made of
+// the eight bytes after what all of them begin with; as text only where those are the same.
+func sortTasks(tasks []Task) []int {
+	if slices.IsSortedFunc(tasks, func(a, b Task) int { return cmp.Compare(a.ID, b.ID) }) {
+		return nil
+	}
+	common := len(tasks[0].ID)
+	for i := range tasks {
+		id := tasks[i].ID[:min(len(tasks[i].ID), common)]
+		for common = 0; common < len(id) && id[common] == tasks[0].ID[common]; {
+			common++
+		}
+	}
+	type item struct {
+		key uint64
+		at  int
+	}
+	items, order := make([]item, len(tasks)), make([]int, len(tasks))
+	for i := range tasks {
+		var next [8]byte
+		copy(next[:], tasks[i].ID[common:])
+		items[i] = item{binary.BigEndian.Uint64(next[:]), i}
+	}
+	slices.SortFunc(items, func(a, b item) int {
+		if a.key != b.key {
+			return cmp.Compare(a.key, b.key)
+		}
+		return cmp.Or(cmp.Compare(tasks[a.at].ID, tasks[b.at].ID), a.at-b.at)
+	})
+	for i := range items {
+		order[i] = items[i].at
+	}
+	return move(tasks, order)
 }
 
 // sortEdges is sortIndexed of edges. They come task by task, so each finds its place by its task, and few

@@ -1,6 +1,7 @@
 package market
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -170,6 +171,33 @@ func TestSortEdges(t *testing.T) {
 		moved := sortEdges(edges, tasks)
 		if !slices.Equal(edges, want) || !slices.Equal(follow(before, moved), want) {
 			t.Fatalf("%v are sorted as %v, and beside them %v", before, edges, follow(before, moved))
+		}
+	}
+}
+
+// Tasks stand as text is compared, however much of their ids is the same, or of bytes that are 0. Equal ones
+// stand as before.
+func TestSortTasks(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 3))
+	text := func(most int) string {
+		b := make([]byte, rng.IntN(most))
+		for i := range b {
+			b[i] = "\x00\x01ab\xff"[rng.IntN(5)]
+		}
+		return string(b)
+	}
+	for range 2000 {
+		begin, most := text(12), 2+rng.IntN(20)
+		tasks := make([]Task, rng.IntN(12))
+		for i := range tasks {
+			tasks[i] = Task{ID: TaskID(begin + text(most)), Client: fmt.Sprint(i)}
+		}
+		want, got := slices.Clone(tasks), slices.Clone(tasks)
+		wentBy := sortIndexed(want, func(a, b Task) int { return cmp.Compare(a.ID, b.ID) })
+		if went := sortTasks(got); !slices.Equal(got, want) || !slices.Equal(went, wentBy) {
+			t.Fatalf("%+v are %+v, not %+v; went %v, not %v", tasks, got, want, went, wentBy)
 		}
 	}
 }

@@ -22,8 +22,8 @@ func BenchmarkBlocks(b *testing.B) {
 		ids[0] = uint32(n)
 		s.Apply(begun, kvevent.Batch{Events: []kvevent.Event{
 			{Kind: kvevent.Stored, BlockSize: block, Blocks: names, Tokens: ids}}})
-		s.Prompt(&p, ids)
-		s.Prompt(&p, ids)
+		s.Prompt(&p, ids, "")
+		s.Prompt(&p, ids, "")
 		s.Apply(begun, kvevent.Batch{Events: []kvevent.Event{{Kind: kvevent.Removed, Blocks: names}}})
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/blocks, "ns/block")

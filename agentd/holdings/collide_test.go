@@ -62,7 +62,7 @@ func TestNobodyMakesTwoTextsOneBlock(t *testing.T) {
 	s = New(block, 400, 1, [32]byte{1}) // of an engine that says nothing
 	for i, ids := range [][]uint32{a, b} {
 		p := bus.Prompt{Bytes: 16, Tokens: 5, Marks: []bus.Mark{{Bytes: 16, Hash: uint64(i+1) << 40}}}
-		s.Prompt(&p, append(ids, 1))
+		s.Prompt(&p, append(ids, 1), "")
 	}
 	if s.Blocks() != 2 {
 		t.Errorf("two texts were served, and %d of them are held", s.Blocks())

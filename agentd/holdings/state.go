@@ -14,8 +14,9 @@ import (
 
 // State is what is known of one engine. Not for concurrent use.
 type State struct {
-	block    int // tokens; 0: not known yet, and nothing is
-	capacity int // blocks; 0: unknown
+	block    int    // tokens; 0: not known yet, and nothing is
+	capacity int    // blocks; 0: unknown
+	adapter  string // that all its prompts are computed with
 
 	tree
 	marks  marks
@@ -73,6 +74,16 @@ func (s *State) sized(block, capacity int) {
 	s.block, s.capacity = max(0, block), 0
 	if block > 0 {
 		s.capacity = max(0, capacity) / block
+	}
+}
+
+// Adapter says which LoRA adapter of the engine its prompts are computed with; empty: none. What the engine
+// holds of other adapters, and of the model itself, is nothing to them.
+func (s *State) Adapter(name string) {
+	if s.adapter != name {
+		s.adapter = name
+		s.clear()
+		s.blind = s.events
 	}
 }
 
@@ -283,17 +294,21 @@ type Expected struct {
 	used   uint32
 }
 
-// Prompt takes in a prompt that the engine has computed: what there is to know of its text, and its tokens.
-func (s *State) Prompt(p *bus.Prompt, ids []uint32) (e Expected) {
+// Prompt takes in a prompt that the engine has computed: what there is to know of its text, its tokens, and
+// the salt that it was asked with, if it was, which has blocks of these tokens be others than those of
+// another salt.
+func (s *State) Prompt(p *bus.Prompt, ids []uint32, salt string) (e Expected) {
 	if s.block == 0 || len(ids) == 0 || len(ids) > bus.MaxTokens || p.Loose == bus.LooseMedia {
 		return e
 	}
 	path, shared := append(s.path[:0], 0), 0
 	room := s.most() - s.size()
+	space, behind := kvevent.SpaceOf(s.adapter, salt)
 	for i := 0; i+s.block <= len(ids) && room > 0; i += s.block {
 		up := path[len(path)-1]
 		before := s.size()
-		k := s.follow(up, s.chain(s.nodes[up].key, 0, ids[i:i+s.block]))
+		k := s.follow(up, s.chain(s.nodes[up].key, space, ids[i:i+s.block]))
+		space = behind
 		if k == none {
 			break
 		}

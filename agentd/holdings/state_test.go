@@ -75,10 +75,16 @@ func newEngine(s *State) *engine {
 	return &engine{s: s, now: begun, name: map[uint64]kvevent.Key{}}
 }
 
+// spaced is a space that only a number says; 0: of tokens alone.
+func spaced(n uint64) (s kvevent.Space) {
+	s[0] = byte(n)
+	return s
+}
+
 func (e *engine) names(space uint64, ids []uint32) (keys []kvevent.Key) {
 	k := space
 	for i := 0; i+block <= len(ids); i += block {
-		k = e.s.chain(k, 77, ids[i:i+block])
+		k = e.s.chain(k, spaced(77), ids[i:i+block])
 		keys = append(keys, kvevent.Key(k))
 	}
 	return keys
@@ -90,7 +96,7 @@ func (e *engine) say(events ...kvevent.Event) { e.s.Apply(e.now, kvevent.Batch{E
 func (e *engine) store(space uint64, ids []uint32, from, to int) {
 	keys := e.names(space, ids)
 	ev := kvevent.Event{Kind: kvevent.Stored, Blocks: keys[from:to], Tokens: ids[from*block : to*block],
-		BlockSize: block, Space: space}
+		BlockSize: block, Space: spaced(space)}
 	if from > 0 {
 		ev.Parent, ev.HasParent = keys[from-1], true
 	}
@@ -112,7 +118,7 @@ func TestCopies(t *testing.T) {
 	p, ids, _ := prompt(512, words(1, 39, 4))
 	e.store(0, ids, 0, 10)
 	e.store(0, ids, 4, 10)
-	s.Prompt(&p, ids)
+	s.Prompt(&p, ids, "")
 	for i, want := range []int{40, 40, 36, 36, 36} {
 		if got := s.Held(&p); got != want && !(want < 40 && got < 40) {
 			t.Errorf("after %d removals: %d tokens are held, want %d", i, got, want)
@@ -130,7 +136,7 @@ func TestAHoleEndsTheChain(t *testing.T) {
 	s := New(block, 400, 1, [32]byte{1})
 	e := newEngine(s)
 	p, ids, ends := prompt(512, words(1, 7, 4), words(2, 7, 4), words(3, 7, 4))
-	s.Prompt(&p, ids)
+	s.Prompt(&p, ids, "")
 	if s.Held(&p) != 0 {
 		t.Error("nothing is stored yet")
 	}
@@ -155,7 +161,7 @@ func TestAHoleEndsTheChain(t *testing.T) {
 	sound(t, s)
 	other, more, _ := prompt(512, words(9, 31, 4))
 	e.store(0, more, 2, 8) // behind what nobody knows
-	if s.Prompt(&other, more); s.Held(&other) != 0 || s.Counts().Unplaced != 6 {
+	if s.Prompt(&other, more, ""); s.Held(&other) != 0 || s.Counts().Unplaced != 6 {
 		t.Errorf("%d tokens of a text whose beginning is not known; %+v", s.Held(&other), s.Counts())
 	}
 }
@@ -166,13 +172,19 @@ func TestNamespaces(t *testing.T) {
 	e := newEngine(s)
 	p, ids, _ := prompt(512, words(1, 39, 4))
 	e.store(5, ids, 0, 10)
-	if s.Prompt(&p, ids); s.Held(&p) != 0 {
+	if s.Prompt(&p, ids, ""); s.Held(&p) != 0 {
 		t.Errorf("%d tokens are held, all of another namespace", s.Held(&p))
 	}
-	e.say(kvevent.Event{Kind: kvevent.Stored, Blocks: []kvevent.Key{1}, Tokens: ids[:block], BlockSize: block,
+	keys := e.names(0, ids)[:10]
+	e.say(kvevent.Event{Kind: kvevent.Stored, Blocks: keys, Tokens: ids[:10*block], BlockSize: block,
 		Host: true})
-	if s.Prompt(&p, ids); s.Held(&p) != 0 {
-		t.Errorf("%d tokens are held, all in the host's memory", s.Held(&p))
+	if s.Prompt(&p, ids, ""); s.Held(&p) != 0 || s.Coverage() != 1 {
+		t.Errorf("%d tokens are held, all in the host's memory; coverage %v", s.Held(&p), s.Coverage())
+	}
+	e.store(0, ids, 0, 10)
+	e.say(kvevent.Event{Kind: kvevent.Removed, Blocks: keys, Host: true})
+	if s.Held(&p) != 10*block {
+		t.Errorf("%d tokens are held of what left the host's memory alone", s.Held(&p))
 	}
 	e.say(kvevent.Event{Kind: kvevent.Stored, Blocks: []kvevent.Key{1}, Tokens: ids[:7], BlockSize: 7})
 	e.say(kvevent.Event{Kind: kvevent.Stored, Blocks: []kvevent.Key{1, 2}, Tokens: ids[:block],
@@ -207,13 +219,13 @@ func TestPlacesAreKnownFromTheNextPrompt(t *testing.T) {
 		s := New(block, 1<<16, 1, [32]byte{1})
 		newEngine(s)
 		first, ids, ends := prompt(512, dense, loose)
-		s.Prompt(&first, ids)
+		s.Prompt(&first, ids, "")
 		system := slices.Index(ends, len(dense)+1)
 		if got := depthOf(s, first.Marks[system]); got == ends[system] || got > len(ids) {
 			t.Errorf("%s: at first it stands at %d by a guess, and in truth at %d", c.name, got, ends[system])
 		}
 		next, more, _ := prompt(512, c.next...)
-		s.Prompt(&next, more)
+		s.Prompt(&next, more, "")
 		last := slices.Index(ends, c.tokens)
 		if got, want := depthOf(s, first.Marks[last]), ends[last]/block*block; got != want {
 			t.Errorf("%s: it stands at %d, want %d", c.name, got, want)
@@ -272,7 +284,7 @@ func TestAnEngineThatSaysNothing(t *testing.T) {
 	s.Take(begun)
 	p, ids, _ := prompt(512, words(1, 39, 4))
 	for range 3 {
-		s.Ended(begun, s.Prompt(&p, ids), 40, 0)
+		s.Ended(begun, s.Prompt(&p, ids, ""), 40, 0)
 	}
 	if s.Take(begun.Add(9 * time.Second)); s.Deaf() || s.Coverage() != 1 {
 		t.Error("it has time to say so")
@@ -286,7 +298,7 @@ func TestAnEngineThatSaysNothing(t *testing.T) {
 	s = New(block, 400, 1, [32]byte{1}) // it never says a word
 	s.Want()
 	for range 3 {
-		s.Ended(begun, s.Prompt(&p, ids), 40, 0)
+		s.Ended(begun, s.Prompt(&p, ids, ""), 40, 0)
 	}
 	if s.Take(begun.Add(10 * time.Second)); !s.Deaf() || s.Evidence() != bus.EvidenceMirror {
 		t.Error("it should have said something, ever")
@@ -301,7 +313,7 @@ func TestMirror(t *testing.T) {
 	for i := range p {
 		p[i], ids[i], _ = prompt(512, words(0, 399, 4), words(1+i, 99, 4))
 	}
-	serve := func(i, cached int) { s.Ended(begun, s.Prompt(&p[i], ids[i]), len(ids[i]), cached) }
+	serve := func(i, cached int) { s.Ended(begun, s.Prompt(&p[i], ids[i], ""), len(ids[i]), cached) }
 	for i := range p {
 		serve(i, 400*min(1, i))
 		sound(t, s)
@@ -326,7 +338,7 @@ func TestMirror(t *testing.T) {
 	}
 	media := p[5]
 	media.Loose = bus.LooseMedia
-	if s.Prompt(&media, ids[5]); s.Held(&media) != 0 {
+	if s.Prompt(&media, ids[5], ""); s.Held(&media) != 0 {
 		t.Error("what is in a picture has no marks")
 	}
 }
@@ -434,7 +446,7 @@ func TestWhatIsSaidAndWhen(t *testing.T) {
 	for i := range 1000 { // forty marks a second
 		now = now.Add(100 * time.Millisecond)
 		p, ids, _ := prompt(512, words(i, 99, 4))
-		s.Prompt(&p, ids)
+		s.Prompt(&p, ids, "")
 		e.store(0, ids, 0, 25)
 		take()
 	}
@@ -457,7 +469,7 @@ func TestWhatIsSaidAndWhen(t *testing.T) {
 	}
 	for i := range 9100 { // two parts
 		p, ids, _ := prompt(512, words(10000+i, 3, 4))
-		s.Prompt(&p, ids)
+		s.Prompt(&p, ids, "")
 		e.store(0, ids, 0, 1)
 	}
 	if s.Claimed(); take() != 2 || h.coverage != 1 {
@@ -466,7 +478,7 @@ func TestWhatIsSaidAndWhen(t *testing.T) {
 	h.truth(t, s)
 	for i := range 9000 {
 		p, ids, _ := prompt(512, words(40000+i, 3, 4))
-		s.Prompt(&p, ids)
+		s.Prompt(&p, ids, "")
 		e.store(0, ids, 0, 1)
 	}
 	if s.Claimed(); take() != 2 || len(h.held) != MaxSaid || h.coverage > 0.95 {
@@ -501,12 +513,12 @@ func TestFourKilobytesASecond(t *testing.T) {
 	}{
 		{"new texts as fast as they come", func(r *rand.Rand, e *engine, i int) {
 			p, ids := unseen(r, 50)
-			e.s.Prompt(&p, ids)
+			e.s.Prompt(&p, ids, "")
 			e.store(0, ids, 0, 50)
 		}},
 		{"the same text, stored and removed", func(r *rand.Rand, e *engine, i int) {
 			p, ids := unseen(rand.New(rand.NewPCG(1, 2)), 100)
-			e.s.Prompt(&p, ids)
+			e.s.Prompt(&p, ids, "")
 			e.store(0, ids, 0, 100)
 			e.remove(0, ids, r.IntN(100))
 			if r.IntN(3) > 0 {
@@ -515,7 +527,7 @@ func TestFourKilobytesASecond(t *testing.T) {
 		}},
 		{"it begins anew all the time", func(r *rand.Rand, e *engine, i int) {
 			p, ids := unseen(rand.New(rand.NewPCG(1, r.Uint64N(50))), 50)
-			e.s.Prompt(&p, ids)
+			e.s.Prompt(&p, ids, "")
 			e.store(0, ids, 0, 50)
 			if r.IntN(2) > 0 {
 				e.say(kvevent.Event{Kind: kvevent.Cleared})
@@ -523,14 +535,14 @@ func TestFourKilobytesASecond(t *testing.T) {
 		}},
 		{"it fills, and begins anew", func(r *rand.Rand, e *engine, i int) {
 			p, ids := unseen(r, 100)
-			e.s.Prompt(&p, ids)
+			e.s.Prompt(&p, ids, "")
 			if e.store(0, ids, 0, 100); i%200 == 199 {
 				e.s.Restarted()
 			}
 		}},
 		{"events are lost", func(r *rand.Rand, e *engine, i int) {
 			p, ids := unseen(r, 100)
-			e.s.Prompt(&p, ids)
+			e.s.Prompt(&p, ids, "")
 			if e.store(0, ids, 0, 100); i%200 == 199 {
 				e.s.Blind()
 			}
@@ -597,7 +609,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		for k := range ids {
 			ids[k] = r.Uint32()
 		}
-		s.Prompt(&p, ids)
+		s.Prompt(&p, ids, "")
 		for k := range keys {
 			keys[k] = kvevent.Key(r.Uint64())
 		}
@@ -725,7 +737,7 @@ func FuzzState(f *testing.F) {
 			switch op := next() % 8; op {
 			case 0, 1, 2:
 				e := kvevent.Event{Kind: kvevent.Kind(1 + next()%3), Parent: key(), HasParent: next()&1 > 0,
-					BlockSize: block, Space: uint64(next() % 8 / 7), Host: next()%16 == 0}
+					BlockSize: block, Space: spaced(uint64(next() % 8 / 7)), Host: next()%16 == 0}
 				if next()%16 == 0 {
 					e.BlockSize = next()
 				}
@@ -748,7 +760,7 @@ func FuzzState(f *testing.F) {
 				for i := range ids {
 					ids[i] = uint32(next() % 2)
 				}
-				e := s.Prompt(&p, ids)
+				e := s.Prompt(&p, ids, "")
 				s.Ended(now, e, len(ids), next()%60-1)
 				if n := s.Held(&p); n < 0 {
 					t.Fatal(n)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/minio/highwayhash"
 
+	"souk/agentd/kvevent"
 	"souk/bus/recency"
 )
 
@@ -50,14 +51,14 @@ func newTree(secret [32]byte) tree {
 		prev: none, copies: 1, whole: true, marks: none, seen: true, known: true}}}
 }
 
-// chain names the block of some tokens that follows another one. space is not 0 where something else than
+// chain names the block of some tokens that follows another one. space is not zero where something else than
 // tokens makes the block another. Who writes prompts chooses tokens, and does not know the secret: so nobody
 // makes two texts that have one name.
-func (t *tree) chain(parent, space uint64, tokens []uint32) uint64 {
-	var room [16 + 4*128]byte
+func (t *tree) chain(parent uint64, space kvevent.Space, tokens []uint32) uint64 {
+	var room [8 + 16 + 4*128]byte
 	b := binary.LittleEndian.AppendUint64(room[:0], parent)
-	if space != 0 {
-		b = binary.LittleEndian.AppendUint64(b, space)
+	if space != (kvevent.Space{}) {
+		b = append(b, space[:]...)
 	}
 	for _, id := range tokens {
 		b = binary.LittleEndian.AppendUint32(b, id)

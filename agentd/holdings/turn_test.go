@@ -44,10 +44,10 @@ func TestMarksThatHaveOtherHashes(t *testing.T) {
 	first, second := words(1, 20, 8), words(2, 20, 8)
 	p, ids, _ := prompt(64, first)
 	e.store(0, ids, 0, len(ids)/block)
-	s.Prompt(&p, ids)
+	s.Prompt(&p, ids, "")
 	p, ids, ends := prompt(64, first, second)
 	e.store(0, ids, 5, len(ids)/block)
-	s.Prompt(&p, ids)
+	s.Prompt(&p, ids, "")
 	s.Take(e.now)
 	s.Claimed()
 	out, _ := s.Take(e.now)
@@ -70,7 +70,7 @@ func TestMarksThatHaveOtherHashes(t *testing.T) {
 	late := p
 	q, former, next := other(p)
 	late.Next = next
-	s.Prompt(&late, ids) // before any other came by the next hashes, they say nothing
+	s.Prompt(&late, ids, "") // before any other came by the next hashes, they say nothing
 	e.now = e.now.Add(time.Second)
 	if out, _ := s.Take(e.now); len(out) > 0 {
 		t.Errorf("it says %+v", out)
@@ -80,7 +80,7 @@ func TestMarksThatHaveOtherHashes(t *testing.T) {
 		if i == 2 {
 			q = late // by a door that is late
 		}
-		s.Prompt(&q, ids)
+		s.Prompt(&q, ids, "")
 		turned, _, _ := other(p)
 		if s.Held(&turned) != held || s.Held(&p) != 0 || exact() < before {
 			t.Errorf("%d tokens are held by the new hashes, %d by the former, %d marks are exact",

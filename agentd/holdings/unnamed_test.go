@@ -41,7 +41,7 @@ func TestBlocksOfUnknownTextAreCounted(t *testing.T) {
 	}
 	s.Claimed()
 	said(22, "at its beginning")
-	s.Prompt(&first, ids)
+	s.Prompt(&first, ids, "")
 	said(10, "one prompt is known")
 	e.store(0, whole, 12, 14)
 	said(10, "its answer went on")
@@ -89,7 +89,7 @@ func TestTheCountOfUnknownTextIsRight(t *testing.T) {
 				held[k]--
 			}
 		case 2:
-			s.Prompt(&p, ids[:r.IntN(len(ids))+1])
+			s.Prompt(&p, ids[:r.IntN(len(ids))+1], "")
 		case 3:
 			e.now = e.now.Add(deltaEvery)
 			s.Take(e.now)

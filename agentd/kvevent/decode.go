@@ -1,13 +1,11 @@
 package kvevent
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // MaxPayload is the largest batch that is read, in bytes: some 100,000 blocks.
@@ -280,24 +278,24 @@ func (m *members) stored(b *Batch) (ok bool) {
 	if len(e.Blocks) == 0 {
 		return true
 	}
+	lora, name := m.lora()
 	spaces, ok := m.to(extra)
-	k, n := spaces.head()
-	lora := m.lora()
 	if !ok {
 		e.Space = lora
 		b.Events = append(b.Events, e)
 		return true
 	}
-	if k != array || n != uint64(len(e.Blocks)) {
+	if k, n := spaces.head(); k != array || n != uint64(len(e.Blocks)) {
 		return false
 	}
 	all, from, before := e, 0, len(b.Events)
+	var entry []byte
 	for i := range all.Blocks {
 		at := spaces.at
 		spaces.skip()
-		space := lora
-		if entry := spaces.b[at:spaces.at]; entry[0] != 0xc0 && entry[0] != 0x90 {
-			space = mix(lora, entry)
+		space := e.Space
+		if next := spaces.b[at:spaces.at]; i == 0 || !bytes.Equal(next, entry) {
+			entry, space = next, lora.of(next, name)
 		}
 		if i > from && space != e.Space {
 			if len(b.Events) >= fewEvents+len(m.c.b)/perEvent {
@@ -315,7 +313,7 @@ func (m *members) stored(b *Batch) (ok bool) {
 }
 
 // part is the event of some of its blocks.
-func (e Event) part(from, to int, space uint64) Event {
+func (e Event) part(from, to int, space Space) Event {
 	if from > 0 {
 		e.Parent, e.HasParent = e.Blocks[from-1], true
 	}
@@ -324,21 +322,59 @@ func (e Event) part(from, to int, space uint64) Event {
 	return e
 }
 
-// lora is the Space of the adapter that blocks were made with; 0 for none.
-func (m *members) lora() uint64 {
+// lora is the Space of the adapter that blocks were made with, and its name: none, where there is none.
+func (m *members) lora() (s Space, name []byte) {
+	if c, ok := m.to(loraName); ok {
+		if name = c.text(); name != nil {
+			return adapterSpace(appendText(nil, string(name))), name
+		}
+	}
 	for _, f := range []field{loraName, loraID} {
 		if c, ok := m.to(f); ok {
 			at := c.at
 			c.skip()
-			return mix(0, c.b[at:c.at])
+			return adapterSpace(c.b[at:c.at]), nil
 		}
 	}
-	return 0
+	return s, nil
 }
 
-// mix is a Space within a Space; never 0.
-func mix(outer uint64, inner []byte) uint64 {
-	return max(1, bits.RotateLeft64(outer, 1)^xxhash.Sum64(inner))
+// of is the Space of a block with these extra keys, of an adapter with a name. The server says the adapter
+// here once more, which tells the block from no other of the adapter's. It says name and salt bare; inside,
+// and it may come to say so, it says with each what it is: ["lora", name, path], ["cache_salt", salt].
+func (s Space) of(entry, name []byte) Space {
+	c := cursor{b: entry}
+	k, n := c.head()
+	if k == nothing {
+		return s
+	}
+	if k != array {
+		return s.with(entry)
+	}
+	var rest []byte
+	for i := range n {
+		at, element := c.at, c
+		c.skip()
+		said, what := element.text(), []byte(nil)
+		if said == nil {
+			if k, n := element.head(); k == array && n > 1 {
+				if what = element.text(); string(what) == "lora" || string(what) == "cache_salt" && n == 2 {
+					said = element.text()
+				}
+			}
+		}
+		switch {
+		case name != nil && bytes.Equal(said, name) && (i == 0 && what == nil || string(what) == "lora"):
+		case said != nil && string(what) != "lora":
+			rest = appendText(rest, string(said))
+		default:
+			rest = append(rest, entry[at:c.at]...)
+		}
+	}
+	if len(rest) == 0 {
+		return s
+	}
+	return s.with(rest)
 }
 
 // ids reads the tokens of an event's blocks.

@@ -109,16 +109,16 @@ func TestDecodeRecordings(t *testing.T) {
 				// Events of the salted prompt come in two: the block that the salt made, and the rest.
 				have := got.Events[at]
 				if at++; want.Kind == Stored && e.Extra[0] != nil {
-					if have.Space == 0 || len(have.Blocks) != 1 {
+					if have.Space == (Space{}) || len(have.Blocks) != 1 {
 						t.Errorf("%s: %+v", name, have)
 					}
 					rest := got.Events[at]
 					at++
-					if !rest.HasParent || rest.Parent != have.Blocks[0] || rest.Space != 0 {
+					if !rest.HasParent || rest.Parent != have.Blocks[0] || rest.Space != (Space{}) {
 						t.Errorf("%s: %+v", name, rest)
 					}
 					have.Blocks = slices.Concat(have.Blocks, rest.Blocks)
-					have.Tokens, have.Space = slices.Concat(have.Tokens, rest.Tokens), 0
+					have.Tokens, have.Space = slices.Concat(have.Tokens, rest.Tokens), Space{}
 				}
 				if diff := cmp.Diff(want, have); diff != "" {
 					t.Errorf("%s: (-want +got)\n%s", name, diff)
@@ -285,14 +285,14 @@ func TestSpaces(t *testing.T) {
 	}
 	keys := func(a, b any) []Event { return stored(dict{"extra_keys": []any{a, b}}) }
 	salted := keys([]any{"salt"}, nil)
-	if len(salted) != 2 || salted[0].Space == 0 || salted[1].Space != 0 || salted[1].Parent != 1 ||
-		len(salted[1].Tokens) != 2 || salted[1].Tokens[0] != 70000 {
+	if len(salted) != 2 || salted[0].Space == (Space{}) || salted[1].Space != (Space{}) ||
+		salted[1].Parent != 1 || len(salted[1].Tokens) != 2 || salted[1].Tokens[0] != 70000 {
 		t.Errorf("%+v", salted)
 	}
-	if plain := keys(nil, []any{}); len(plain) != 1 || plain[0].Space != 0 {
+	if plain := keys(nil, []any{}); len(plain) != 1 || plain[0].Space != (Space{}) {
 		t.Errorf("%+v", plain)
 	}
-	spaces := map[uint64]string{0: "plain"}
+	spaces := map[Space]string{{}: "plain"}
 	for name, events := range map[string][]Event{
 		"salt": salted, "other salt": keys([]any{"pepper"}, nil),
 		"image": keys([]any{[]any{"id", 3}}, nil), "image, elsewhere": keys([]any{[]any{"id", 4}}, nil),
@@ -306,6 +306,71 @@ func TestSpaces(t *testing.T) {
 			t.Errorf("%s has the space of %s", name, other)
 		}
 		spaces[events[0].Space] = name
+	}
+}
+
+// An agent knows the space of its prompts' blocks as a real server says it: adapters law and tax, and a salt.
+// The server says adapters by their names once more among the extra keys, and may come to say of each of
+// those what it is; how a text is packed makes no difference.
+func TestSpaceOf(t *testing.T) {
+	law, _ := SpaceOf("law", "")
+	tax, _ := SpaceOf("tax", "")
+	plainSalted, plain := SpaceOf("", "pepper")
+	lawSalted, lawBehind := SpaceOf("law", "pepper")
+	if plain != (Space{}) || lawBehind != law {
+		t.Error("behind a salt")
+	}
+	at := 0
+	want := []Space{plain, plain, law, law, lawSalted, law, tax, tax, plainSalted, plain, law}
+	for _, m := range recorded(t, "adapters") {
+		b, err := Decode(m.payload())
+		if err != nil || b.Bad+b.Unknown > 0 {
+			t.Fatal(b, err)
+		}
+		for _, e := range b.Events {
+			if e.Kind != Stored || at == len(want) || e.Space != want[at] {
+				t.Fatalf("event %d is in another space: %+v", at, e)
+			}
+			at++
+		}
+	}
+	if at != len(want) {
+		t.Errorf("%d events", at)
+	}
+	all := map[Space]bool{}
+	for _, s := range []Space{plain, plainSalted, law, lawSalted, tax} {
+		all[s] = true
+	}
+	for _, adapter := range []string{"", "pepper", "law"} { // names are none of a salt's, and the other way
+		for _, salt := range []string{"law", "tax"} {
+			first, _ := SpaceOf(adapter, salt)
+			all[first] = true
+		}
+	}
+	if len(all) != 5+6 {
+		t.Errorf("%d spaces", len(all))
+	}
+	long := strings.Repeat("s", 100)
+	longSalted, _ := SpaceOf("law", long)
+	named, _ := SpaceOf("law", "law")
+	for name, test := range map[string]struct {
+		extra []any
+		want  Space
+	}{
+		"what each is": {[]any{[]any{"lora", "law", "/adapters/law"},
+			[]any{"cache_salt", "pepper"}}, lawSalted},
+		"a salt's name":     {[]any{"law", "law"}, named},
+		"the adapter alone": {[]any{[]any{"lora", "law", "/elsewhere"}}, law},
+		"packed as long":    {[]any{"law", msgpack.RawMessage("\xda\x00\x64" + long)}, longSalted},
+		"packed as short":   {[]any{"law", msgpack.RawMessage("\xd9\x64" + long)}, longSalted},
+		"no extra key":      {nil, law},
+		"none of these":     {[]any{}, law},
+	} {
+		event := with(dict{"lora_name": "law", "extra_keys": []any{test.extra, nil}})
+		got := decoded(t, []any{0, []any{event}}).Events
+		if len(got) == 0 || got[0].Space != test.want || got[len(got)-1].Space != law {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 
@@ -394,7 +459,7 @@ func FuzzDecode(f *testing.F) {
 		for _, e := range b.Events {
 			blocks, tokens = blocks+len(e.Blocks), tokens+len(e.Tokens)
 			if e.Kind == Stored && (len(e.Blocks) == 0 || len(e.Tokens) != len(e.Blocks)*e.BlockSize) ||
-				e.Kind != Stored && (e.Tokens != nil || e.HasParent || e.Space != 0) ||
+				e.Kind != Stored && (e.Tokens != nil || e.HasParent || e.Space != (Space{})) ||
 				e.Kind < Stored || e.Kind > Cleared {
 				t.Errorf("%+v", e)
 			}

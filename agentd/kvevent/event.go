@@ -4,6 +4,11 @@
 // does not. Values in, values out: package agentd/vllm has the socket.
 package kvevent
 
+import (
+	"crypto/sha256"
+	"encoding/binary"
+)
+
 // Key names a block of an engine's cache: the low 64 bits of vLLM's hash of the block and all before it.
 // The engine publishes it as a number, with or without a sign, or as the 32 bytes of which it is the last 8.
 type Key uint64
@@ -28,10 +33,53 @@ type Event struct {
 	HasParent bool     // else the first block begins a prompt
 	Tokens    []uint32 // Stored: of all the blocks, len(Blocks)*BlockSize
 	BlockSize int      // Stored: tokens in a block
-	// Stored: 0 if tokens and parent alone make these blocks; else what else does: LoRA, salt, images. Of a
-	// salt only the first block of a prompt has it: those that follow are told apart by their parent.
-	Space uint64
+	// Stored: what else than tokens and parent makes these blocks. Of a salt only the first block of a prompt
+	// has it: those that follow are told apart by their parent.
+	Space Space
 	Host  bool // in the host's memory or further away, not in the GPU's: kept apart
+}
+
+// Space tells blocks of the same tokens apart that are not the same: those of an adapter, of a salt, of
+// images. Zero: tokens alone make a block. Clients choose salts; nobody finds two that have one space.
+type Space [16]byte
+
+// SpaceOf is where the first block of a prompt is, and where those behind it are: of an adapter and a salt,
+// either of which may be empty. Whoever tells the blocks of a prompt by its tokens needs them, as vLLM says
+// both with what it stores. (It does not say where an adapter was loaded from: one that is loaded anew from
+// elsewhere, under the name of another, is taken for that one until the engine has dropped what it held.)
+func SpaceOf(adapter, salt string) (first, behind Space) {
+	if adapter != "" {
+		behind = adapterSpace(appendText(nil, adapter))
+	}
+	if first = behind; salt != "" {
+		first = behind.with(appendText(nil, salt))
+	}
+	return first, behind
+}
+
+// adapterSpace is that of an adapter, by its name or number as they are written. No salt is written so.
+func adapterSpace(name []byte) Space { return Space{}.with(append([]byte{0xc1}, name...)) }
+
+// with is a space within a space; never the one of tokens alone.
+func (s Space) with(inner []byte) (out Space) {
+	sum := sha256.Sum256(append(s[:], inner...))
+	copy(out[:], sum[:])
+	return out
+}
+
+// appendText writes a text as an engine does: msgpack, as short as it can be.
+func appendText(b []byte, text string) []byte {
+	switch n := len(text); {
+	case n < 1<<5:
+		b = append(b, 0xa0|byte(n))
+	case n < 1<<8:
+		b = append(b, 0xd9, byte(n))
+	case n < 1<<16:
+		b = binary.BigEndian.AppendUint16(append(b, 0xda), uint16(n))
+	default:
+		b = binary.BigEndian.AppendUint32(append(b, 0xdb), uint32(n))
+	}
+	return append(b, text...)
 }
 
 // Batch is what an engine published at once: the events of one step of its scheduler.

@@ -285,7 +285,7 @@ func TestEventsThatLie(t *testing.T) {
 	t.Run("alien", func(t *testing.T) {
 		s, b := play(vllmsim.EventsAlien, 1<<30)
 		bustest.Eventually(t, "counted", func() bool {
-			asks(t, s, 1) // what the engine published before it knew of its listener is told by what comes next
+			asks(t, s, 1) // what was published before anybody listened is told by what comes next
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			return b.unknown > 0

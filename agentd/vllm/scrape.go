@@ -127,6 +127,7 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 		Data []struct {
 			ID          string `json:"id"`
 			MaxModelLen int    `json:"max_model_len"`
+			Parent      string `json:"parent"` // of an adapter: the model that it is for
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &models); err != nil {
@@ -134,6 +135,9 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	}
 	for _, m := range models.Data {
 		info.Models = append(info.Models, m.ID)
+		if m.Parent != "" {
+			info.Adapters = append(info.Adapters, m.ID)
+		}
 		info.MaxModelLen = max(info.MaxModelLen, m.MaxModelLen)
 	}
 	if len(info.Models) == 0 {
@@ -143,7 +147,7 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 		if err := e.adapt(ctx, a); err != nil {
 			return info, err
 		}
-		info.Models = append(info.Models, a.Name)
+		info.Models, info.Adapters = append(info.Models, a.Name), append(info.Adapters, a.Name)
 	}
 	var version struct {
 		Version string `json:"version"`

@@ -90,6 +90,18 @@ func (c Config) readable() error {
 	return nil
 }
 
+// hint says what to do about a server that could not be reached.
+func (c Config) hint(err error) string {
+	unknown := new(tls.CertificateVerificationError)
+	switch secure := strings.Contains(c.URL, "tls://"); {
+	case !errors.As(err, &unknown):
+		return "is the NATS server up?"
+	case secure:
+		return "name the file of the CA that its certificate is from"
+	}
+	return "it speaks TLS: write tls:// in place of nats://"
+}
+
 func set[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -135,8 +147,8 @@ func Connect(config Config) (*Bus, error) {
 		return nil, fmt.Errorf("natsbus: %s: connect %s: %w", config.Name, config.where(), refused)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("natsbus: %s: connect %s: %w (is the NATS server up?)", config.Name,
-			config.where(), bus.RedactError(err))
+		return nil, fmt.Errorf("natsbus: %s: connect %s: %w (%s)", config.Name, config.where(),
+			bus.RedactError(err), config.hint(err))
 	}
 	b.nc = nc
 	b.requests.init(bus.LastToken(nc.NewInbox()))

@@ -61,6 +61,19 @@ func TestAServerOfTLSInProcess(t *testing.T) {
 	}
 }
 
+// Who does not know the server's CA is told what to write.
+func TestAServerOfTLSSaysSo(t *testing.T) {
+	s := serverWith(t, embedded.NATSConfig{Listen: "127.0.0.1:0", TLS: certificates().server})
+	address := s.URL()[strings.Index(s.URL(), "://"):]
+	for scheme, says := range map[string]string{"nats": "write tls:// in place of nats://",
+		"tls": "name the file of the CA"} {
+		_, err := natsbus.Connect(natsbus.Config{URL: scheme + address, Name: "out"})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("by %s: %v, not %q", scheme, err, says)
+		}
+	}
+}
+
 // echo answers whatever comes on a subject with what it says.
 func echo(t testing.TB, b *natsbus.Bus, subject string) {
 	t.Helper()

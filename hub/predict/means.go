@@ -190,8 +190,8 @@ func (m *Means) around(to *Forecast, ranges *spread, by float64) {
 	if to.wide = !known; m.drift.fresh > 0 {
 		least, top, to.wide = max(0, 2*least-1), 2*top-1, true
 	}
-	to.Low = min(to.TTFT, span(to.TTFT.Seconds()*least))
-	to.High = max(to.TTFT, span(to.TTFT.Seconds()*top))
+	seconds := to.TTFT.Seconds()
+	to.Low, to.High = min(to.TTFT, span(seconds*least)), max(to.TTFT, span(seconds*top))
 }
 
 // Idle is Beside where nothing is in hand, as far as rounds read it: when the first token is expected by the
@@ -361,10 +361,13 @@ func (m *Means) line() *line {
 // span turns seconds into a duration between 0 and an hour, which is what no number is taken for: nothing
 // that cannot be reckoned is soon.
 func span(seconds float64) time.Duration {
-	if math.IsNaN(seconds) {
-		return time.Hour
+	switch {
+	case seconds < 3600 && seconds > 0:
+		return time.Duration(seconds * float64(time.Second))
+	case seconds <= 0:
+		return 0
 	}
-	return time.Duration(min(max(0, seconds), 3600) * float64(time.Second))
+	return time.Hour
 }
 
 // Learn takes in how such a task went.

@@ -17,11 +17,11 @@ type Features struct {
 
 // Forecast is what a task is expected to need.
 type Forecast struct {
-	TTFT time.Duration // from dispatch to the first token
+	TTFT   time.Duration // from dispatch to the first token
+	Output int           // tokens, 0 to MaxTokens
 	// nine tenths of the answers of late came within so much of what was forecast
 	Low, High time.Duration
 	ITL       time.Duration // between tokens, beside what is in hand; 0: none was measured
-	Output    int           // tokens, 0 to MaxTokens
 
 	wide bool // the interval is of no known width
 }

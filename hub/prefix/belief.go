@@ -145,9 +145,9 @@ func (b *Belief) reread(depth int, way []int32, prompt, found int) {
 	before := b.again
 	switch {
 	case found >= with-b.block:
-		b.again = min(b.again+1, rereads)
+		b.again = min(b.again+1, rereads-1)
 	case found >= without-b.block && found <= without+b.block:
-		b.again = max(b.again-2, -rereads)
+		b.again = max(b.again-3, -rereads)
 	}
 	if before < 0 != (b.again < 0) {
 		b.changes++
@@ -155,8 +155,9 @@ func (b *Belief) reread(depth int, way []int32, prompt, found int) {
 }
 
 // rereads is how many texts that find their answers outweigh any number that did not; of these each counts
-// for two.
-const rereads = 3
+// for three. So where every other answer is read otherwise, one turn in twenty is believed to find more than
+// it does, and where one in fifty is, one in fifty.
+const rereads = 4
 
 // Had is how many of a prompt's first marks, at most so many, are of what was served there, or has begun, and
 // fits in the cache beside all that was served since, whatever the agent says.

@@ -43,6 +43,23 @@ func (s *says) change(coverage float64, drop, add []bus.Mark) (ask bool) {
 		Evidence: bus.EvidenceEvents, Drop: short(drop), Add: short(add)})
 }
 
+// What is said twice counts once, and is no reason to ask for all of it again: nor is what comes late.
+func TestWhatIsSaidTwice(t *testing.T) {
+	_, b, _, s := heard()
+	p, q := chat(text(0, 400)), chat(text(1, 400))
+	s.whole(0.95, p.Marks)
+	old := bus.Holdings{Seq: s.seq, Base: s.base, Parts: 1, Coverage: 0.95, Evidence: bus.EvidenceEvents}
+	s.change(0.95, nil, q.Marks)
+	late := bus.Holdings{Seq: s.seq, Base: s.base, Coverage: 0.95, Evidence: bus.EvidenceEvents,
+		Drop: short(q.Marks)}
+	for range 2 {
+		if b.Told(&late) || b.Told(&old) || overlap(b, &p) == 0 || overlap(b, &q) == 0 || !b.Rules() {
+			t.Errorf("%d and %d tokens are believed to be there, rules %v", overlap(b, &p), overlap(b, &q),
+				b.Rules())
+		}
+	}
+}
+
 // heard is an index with an agent that says what it holds, and one that does not.
 func heard() (x *Index, b, other *Belief, s *says) {
 	x = NewIndex(DefaultLimits())

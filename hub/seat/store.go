@@ -165,6 +165,7 @@ func (s *store) rank(k int32) {
 	s.mostIdle = max(s.mostIdle, int(c.idle))
 }
 
+// unrank takes it out of them. Who had most of all has one more or one fewer next.
 func (s *store) unrank(k int32) {
 	c := &s.clients[k]
 	if c.fewer != none {
@@ -174,9 +175,6 @@ func (s *store) unrank(k int32) {
 	}
 	if c.more != none {
 		s.clients[c.more].fewer = c.fewer
-	}
-	for s.mostIdle > 0 && s.by[s.mostIdle] == none {
-		s.mostIdle--
 	}
 }
 
@@ -214,6 +212,9 @@ func (s *store) rouse(i int32) {
 	x.newer, x.older = none, none
 	c.idle--
 	s.rank(x.client)
+	if s.by[s.mostIdle] == none { // then it was this client, which is still next to there
+		s.mostIdle--
+	}
 }
 
 // tooMany is a session to be forgotten; none if there is room, or all have open turns.

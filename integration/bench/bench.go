@@ -35,7 +35,7 @@ var parts = []struct {
 }{
 	{"tasks", tasksBar}, {"ttft", ttftBars}, {"tokens", tokensBar}, {"idle", idleBars},
 	{"classifier", classifierBars}, {"mechanism", mechanismBars}, {"hub", hubBars}, {"quote", quoteBars},
-	{"belief", beliefBars}, {"gateway", gatewayBars},
+	{"belief", beliefBars}, {"holdings", holdingsBars}, {"gateway", gatewayBars},
 	{"events", eventBars}, {"keys", keysBars}, {"litellm", besideLiteLLM},
 	{"crowd", crowdBars}, {"audit", auditBars}, {"forecast", forecastBars},
 	{"regime", regimeBars}, {"guard", guardBars}, {"cachesage", cachesageBars},

@@ -230,16 +230,18 @@ func hubBars(_ context.Context, o Options) ([]Bar, error) {
 	references := newSolving()
 
 	for _, c := range []struct {
-		name    string
-		clients int
-		limit   float64
+		name                   string
+		agents, slots, waiting int
+		clients                int
+		limit                  float64
 	}{
-		{"hub: round of 512 waiting for 64 seats", 1000, crowdLimit},
-		{"hub: the same, of 100 clients", 100, 0},
+		{"hub: round of 512 waiting for 64 seats", 8, 8, 512, 1000, crowdLimit},
+		{"hub: the same, of 100 clients", 8, 8, 512, 100, 0},
+		{"hub: round of 16 on 100 free agents", 100, 1, 16, 1000, roundLimit},
 	} {
 		awards := 0
 		x, err := repeat(o, c.name, func() ([]float64, error) {
-			d, err := newCrowd(8, 8, 512, c.clients)
+			d, err := newCrowd(c.agents, c.slots, c.waiting, c.clients)
 			if err != nil {
 				return nil, err
 			}
@@ -313,6 +315,7 @@ func hubBars(_ context.Context, o Options) ([]Bar, error) {
 // Bars in searches: what the rows measured when they were written, and a fifth more.
 const (
 	crowdLimit = 50
+	roundLimit = 6.5 // 50 loops were asked for the quotes of such a round alone
 	aloneLimit = 1.17
 )
 

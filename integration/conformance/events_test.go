@@ -19,7 +19,7 @@ import (
 type chained struct {
 	parent kvevent.Key
 	first  bool
-	space  uint64
+	space  kvevent.Space
 	tokens string
 }
 
@@ -32,7 +32,7 @@ type cacheView struct {
 	resets  int
 	blind   string
 	cleared int
-	spaces  map[uint64]bool
+	spaces  map[kvevent.Space]bool
 	wrong   int // events that were not understood, and removals of what was not there
 }
 
@@ -41,7 +41,7 @@ func (v *cacheView) take(u kvevent.Update) {
 	defer v.mu.Unlock()
 	if u.Restarted || u.Blind {
 		v.blocks, v.copies = map[chained]kvevent.Key{}, map[kvevent.Key]int{}
-		v.stored, v.spaces = map[kvevent.Key]int{}, map[uint64]bool{}
+		v.stored, v.spaces = map[kvevent.Key]int{}, map[kvevent.Space]bool{}
 		v.resets++
 		if v.blind = ""; u.Blind {
 			v.blind = u.Why
@@ -85,7 +85,7 @@ func packed[T int | uint32](tokens []T) string {
 }
 
 // holds are the blocks of a prompt from its first on, as many as are held; space is that of the first.
-func (v *cacheView) holds(prompt []int, block int, space uint64) (keys []kvevent.Key) {
+func (v *cacheView) holds(prompt []int, block int, space kvevent.Space) (keys []kvevent.Key) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	at := chained{first: true, space: space}
@@ -123,7 +123,7 @@ func (v *cacheView) told() string {
 }
 
 // seen are the spaces of the blocks that were stored.
-func (v *cacheView) seen() map[uint64]bool {
+func (v *cacheView) seen() map[kvevent.Space]bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return maps.Clone(v.spaces)
@@ -176,7 +176,7 @@ func (s *suite) kvEvents(t *testing.T) {
 		usage := s.ask(t, "/v1/completions", body)
 		return number(dig(usage, "usage", "prompt_tokens_details", "cached_tokens"))
 	}
-	known := func(prompt []int, space uint64) []kvevent.Key {
+	known := func(prompt []int, space kvevent.Space) []kvevent.Key {
 		t.Helper()
 		bustest.Eventually(t, "its blocks are published", func() bool {
 			return len(v.holds(prompt, b, space)) == len(prompt)/b
@@ -185,11 +185,11 @@ func (s *suite) kvEvents(t *testing.T) {
 	}
 	p := prompt(4*b + b/2)
 	ask("", p)
-	first := known(p, 0)
+	first := known(p, kvevent.Space{})
 	ask("", p)
 	q := prompt(2 * b)
 	ask("", q) // published after whatever the hit would have been
-	known(q, 0)
+	known(q, kvevent.Space{})
 	for k, n := range v.times() {
 		if n != 1 && slices.Contains(first, k) {
 			t.Errorf("block %x was published %d times", k, n)
@@ -200,11 +200,11 @@ func (s *suite) kvEvents(t *testing.T) {
 	for range 30 {
 		from := all[random.IntN(len(all))]
 		next := slices.Concat(from[:random.IntN(len(from)+1)], prompt(1+random.IntN(3*b)))
-		believed := min(len(v.holds(next, b, 0)), (len(next)-1)/b) * b
+		believed := min(len(v.holds(next, b, kvevent.Space{})), (len(next)-1)/b) * b
 		if cached := ask("", next); cached != believed && !s.NoDetails {
 			t.Errorf("%d tokens: %d cached, %d believed", len(next), cached, believed)
 		}
-		known(next, 0)
+		known(next, kvevent.Space{})
 		all = append(all, next)
 	}
 	plain := v.seen()
@@ -235,7 +235,7 @@ func (s *suite) kvEvents(t *testing.T) {
 			defer v.mu.Unlock()
 			return v.cleared > 0
 		})
-		if known(q, 0); len(v.held()) > len(q)/b+1 {
+		if known(q, kvevent.Space{}); len(v.held()) > len(q)/b+1 {
 			t.Errorf("%d blocks believed after a reset", len(v.held()))
 		}
 	} else {

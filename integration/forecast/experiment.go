@@ -68,12 +68,14 @@ type Result struct {
 	Belief float64 `json:"belief_error"`
 	Held   float64 `json:"held_error"`
 	// NMAE of first tokens by whoever knows all of an engine but where its step stands; where that computes a
-	// prompt, nothing is counted; and of cost by whoever knows how lengths of answers are drawn, 0 where they
-	// are recorded
+	// prompt, nothing is counted; and of cost by whoever knows what was cached and how lengths of answers are
+	// drawn, 0 where they are recorded
 	LeastTTFT float64 `json:"least_ttft_nmae"`
 	LeastCost float64 `json:"least_cost_nmae,omitempty"`
-	Scores    []Score `json:"scores"`
-	Gaps      []Gap   `json:"gaps,omitempty"`
+	// NMAE of cost by a hub's forecast of the answer's length, had it known what was cached
+	ToldCost float64 `json:"told_cost_nmae"`
+	Scores   []Score `json:"scores"`
+	Gaps     []Gap   `json:"gaps,omitempty"`
 }
 
 // Gap is how much more a way promises of those agents that it chose itself.
@@ -139,14 +141,17 @@ func (o Options) judge(ctx context.Context, stream Stream, seed uint64) (Result,
 			j.sent(t, expects[i])
 		}
 	}
-	cost, off := 0.0, 0.0
+	cost, off, told := 0.0, 0.0, 0.0
+	hub := slices.IndexFunc(Ways, func(w Way) bool { return w.Name == asHub })
 	r.Ended = func(t *Task, expects []Expected) {
 		for i, j := range judges {
 			j.ended(t, expects[i])
 		}
+		cost += t.Cost
+		told += math.Abs(price(t, t.Cached, expects[hub].Output) - t.Cost)
 		out.LeastTTFT += t.chance
 		if t.least > 0 {
-			cost, off = cost+t.Cost, off+math.Abs(t.least-t.Cost)
+			off += math.Abs(t.least - t.Cost)
 		}
 		out.TTFT += t.TTFT
 		out.Prompt += float64(t.Prompt)
@@ -159,9 +164,7 @@ func (o Options) judge(ctx context.Context, stream Stream, seed uint64) (Result,
 	}
 	out.Cached /= out.Prompt
 	out.LeastTTFT /= out.TTFT
-	if cost > 0 {
-		out.LeastCost = off / cost
-	}
+	out.LeastCost, out.ToldCost = off/cost, told/cost
 	for _, v := range []*float64{&out.TTFT, &out.Prompt, &out.Belief, &out.Held} {
 		*v /= float64(o.Tasks)
 	}

@@ -62,7 +62,8 @@ func (o *own) Forecast(v *View, agent int, t *Task) Expected {
 		p = o.queues[agent].Path(m, int64(v.Now), t.Prompt, t.Believed)
 	}
 	e := m.Along(m.Forecast(f), p)
-	return Expected{TTFT: e.TTFT.Seconds(), Output: float64(e.Output), Cost: price(t, float64(e.Output)),
+	return Expected{TTFT: e.TTFT.Seconds(), Output: float64(e.Output),
+		Cost: price(t, t.Believed, float64(e.Output)),
 		Open: o.open(), asked: f, said: e, forecast: e.Forecast}
 }
 

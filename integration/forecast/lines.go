@@ -2,10 +2,10 @@ package forecast
 
 import "souk/integration/replay/virtual"
 
-// price is what a task should cost with so many tokens of an answer.
-func price(t *Task, output float64) float64 {
+// price is what a task should cost with so many tokens cached, and so many of an answer.
+func price(t *Task, cached int, output float64) float64 {
 	c := virtual.Card
-	return (float64(t.Prompt-t.Believed)*float64(c.Miss) + float64(t.Believed)*float64(c.Hit) +
+	return (float64(t.Prompt-cached)*float64(c.Miss) + float64(cached)*float64(c.Hit) +
 		output*float64(c.Out)) / 1e6
 }
 
@@ -25,7 +25,7 @@ func newMeans(agents int) *means {
 func (m *means) Forecast(v *View, agent int, t *Task) Expected {
 	x := []float64{1, float64(t.Prompt-t.Believed) / 1000, float64(v.Agents[agent].InFlight)}
 	out := m.share / m.weight * float64(t.MaxTokens)
-	return Expected{TTFT: m.line.value(x) / 1000, Output: out, Cost: price(t, out), x: x}
+	return Expected{TTFT: m.line.value(x) / 1000, Output: out, Cost: price(t, t.Believed, out), x: x}
 }
 
 func (m *means) Sent(*View, *Task, Expected) {}
@@ -75,7 +75,7 @@ func terms(prompt, cached int, l load) []float64 {
 func (s *seconds) Forecast(v *View, agent int, t *Task) Expected {
 	x := terms(t.Prompt, t.Believed, s.hands[agent].load(v.Now))
 	out := s.outputs.expect(t)
-	return Expected{TTFT: s.line.value(x) / 1000, Output: out, Cost: price(t, out), x: x}
+	return Expected{TTFT: s.line.value(x) / 1000, Output: out, Cost: price(t, t.Believed, out), x: x}
 }
 
 // work is how long a prompt takes to compute, in seconds.

@@ -173,9 +173,12 @@ func (p Page) least(w io.Writer) {
 		"by a quarter of it on the mean. `hub` hears where\nsteps end, as an answer ends with one, and counts on from "+
 		"there: it may err less. The engines of these streams\nalways take the same for a step with the same tasks in "+
 		"it; where that varies, less is known. Of cost: lengths of\nanswers are drawn, and who knows how, the median of "+
-		"the role, and the session's answers before, is off by so much\nwith the guess that errs least; no forecast can "+
-		"be expected to be better than that. By seed; -: lengths are\nrecorded.\n\n")
-	heading(w, "stream", "seed", "first token: step not known", "`"+asHub+"`", "cost: chance", "`"+asHub+"`")
+		"the role, the session's answers before and what is cached, is\noff by so much with the guess that errs least; no "+
+		"forecast can be expected to be better than that. `told` is `hub`\nif it had known what was cached; the rest is "+
+		"belief, which is by a mirror of what was sent, a twentieth smaller\nthan the cache. By seed; -: lengths are "+
+		"recorded.\n\n")
+	heading(w, "stream", "seed", "first token: step not known", "`"+asHub+"`", "cost: chance", "told",
+		"`"+asHub+"`")
 	for _, r := range p.Results {
 		for _, s := range r.Scores {
 			if s.Name != asHub {
@@ -186,7 +189,8 @@ func (p Page) least(w io.Writer) {
 				cost = fmt.Sprintf("%.3f", r.LeastCost)
 			}
 			row(w, "`"+r.Stream+"`", fmt.Sprint(r.Seed), fmt.Sprintf("%.3f", r.LeastTTFT),
-				fmt.Sprintf("%.3f", s.TTFT), cost, fmt.Sprintf("%.3f", s.Cost))
+				fmt.Sprintf("%.3f", s.TTFT), cost, fmt.Sprintf("%.3f", r.ToldCost),
+				fmt.Sprintf("%.3f", s.Cost))
 		}
 	}
 	fmt.Fprintln(w)

@@ -107,7 +107,7 @@ func (g *gated) Forecast(v *View, agent int, t *Task) Expected {
 	e.Open = g.gate.Open()
 	e.TTFT = max(0, e.TTFT+g.gate.Add(e.y[:stateFeatures], nil))
 	e.Output = min(max(1, e.Output+g.lengths.Add(e.y[stateFeatures:], nil)), float64(t.MaxTokens))
-	e.Cost = price(t, e.Output)
+	e.Cost = price(t, t.Believed, e.Output)
 	return e
 }
 

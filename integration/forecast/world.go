@@ -37,7 +37,7 @@ type Task struct {
 	asked    time.Duration
 	expects  []Expected // of each forecaster
 	chance   float64    // seconds by which its first token was off for where a step of the engine stood
-	least    float64    // its cost, by the length that errs least; 0: there is none
+	least    float64    // its cost, by the length that errs least and what was cached; 0: there is none
 }
 
 // Usage is what its answer is paid by.
@@ -358,9 +358,6 @@ func (w *world) send(t *Task, agent int) {
 		if left, whole, prompts := w.engines[agent].Under(w.view.Now); !prompts {
 			t.chance = math.Abs((left - whole/2).Seconds())
 		}
-		if n, known := t.play.guess(t.Turn); known {
-			t.least = price(t, n)
-		}
 		w.engines[agent].Ask(w.view.Now, &t.job)
 		w.step(agent)
 	})
@@ -402,6 +399,9 @@ func (w *world) end(t *Task) {
 	v := &w.view
 	t.Cached, t.Output = t.job.Cached, t.job.Output
 	t.Cost = float64(virtual.Card.Cost(t.Usage()))
+	if n, known := t.play.guess(t.Turn); known {
+		t.least = price(t, t.Cached, n)
+	}
 	a := &v.Agents[t.Agent]
 	a.InFlight--
 	v.InFlight--

@@ -127,7 +127,7 @@ func TestUnderEventsBeliefIsTheTruth(t *testing.T) {
 		}
 		tasks, truth, believed, right = tasks+1, truth+found, believed+cached, right+min(cached, found)
 		s.Apply(now, kvevent.Batch{Events: events})
-		s.Ended(now, s.Prompt(&p, ids), len(ids), found)
+		s.Ended(now, s.Prompt(&p, ids, ""), len(ids), found)
 		sessions[k] = append(dialogue, answer)
 		if r.IntN(700) == 0 { // it is started again
 			e = fresh()
@@ -200,7 +200,7 @@ func said(b *testing.B, seed uint64, blocks, seconds int) (bytes int) {
 				stored = stored[n:]
 			}
 			s.Apply(now, batch)
-			s.Prompt(&p, ids)
+			s.Prompt(&p, ids, "")
 		}
 		out, _ := s.Take(now)
 		for i := range out {

@@ -95,7 +95,7 @@ func TestNobodyWhoListensConfirmsAGuess(t *testing.T) {
 				}
 			}
 			agent.Apply(time.Now(), kvevent.Batch{Events: []kvevent.Event{stored}})
-			agent.Prompt(&task.Prompt, ids)
+			agent.Prompt(&task.Prompt, ids, "")
 			agent.Claimed()
 			out, _ := agent.Take(time.Now())
 			for i := range out {

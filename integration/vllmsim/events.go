@@ -130,9 +130,9 @@ func (v *events) stored(hashes []uint64, follows bool, parent uint64, tokens []u
 		salted := i == 0 && !follows && salt != ""
 		switch {
 		case adapter != "" && salted:
-			keys = packText(packLora(packHead(keys, 0x90, 2), adapter), salt)
+			keys = packText(packText(packHead(keys, 0x90, 2), adapter), salt)
 		case adapter != "":
-			keys = packLora(packHead(keys, 0x90, 1), adapter)
+			keys = packText(packHead(keys, 0x90, 1), adapter)
 		case salted:
 			keys = packText(packHead(keys, 0x90, 1), salt)
 		default:
@@ -212,12 +212,6 @@ func packUint(b []byte, n uint64) []byte {
 		return binary.BigEndian.AppendUint32(append(b, 0xce), uint32(n))
 	}
 	return binary.BigEndian.AppendUint64(append(b, 0xcf), n)
-}
-
-// packLora is what an adapter adds to the key of a block: its name and where it is.
-func packLora(b []byte, name string) []byte {
-	b = packText(packHead(b, 0x90, 3), "lora")
-	return packText(packText(b, name), adapterPath(name))
 }
 
 func packText(b []byte, s string) []byte {

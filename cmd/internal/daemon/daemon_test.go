@@ -200,6 +200,33 @@ func TestServersThatComeLater(t *testing.T) {
 	}
 }
 
+// One that is refused is named as that at once, though it was named as away, and when it is back.
+func TestARefusalIsNamedAndItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		p := &Process{Log: slog.New(slog.NewTextHandler(&log, nil))}
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		after := func(d time.Duration) bool { return time.Since(began) > d }
+		go p.watch(ctx, "NATS", "here", func() bool { return after(30*time.Second) && !after(time.Hour) },
+			func() error {
+				if after(10 * time.Second) {
+					return errors.New("revoked")
+				}
+				return nil
+			})
+		time.Sleep(time.Hour + 10*time.Second)
+		cancel()
+		synctest.Wait()
+		got := log.String()
+		for said, times := range map[string]int{"out of reach": 1, "refuses": 2, "NATS is back": 1, "\n": 4} {
+			if n := strings.Count(got, said); n != times {
+				t.Errorf("%q stands there %d times, not %d:\n%s", said, n, times, got)
+			}
+		}
+	})
+}
+
 // A connection that is away for ten minutes is named when it goes, once a minute, and when it is back.
 func TestAnOutageIsNamedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -247,22 +247,27 @@ func (p *Process) watch(ctx context.Context, what, where string, up func() bool,
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
 	var outage bus.Outage
+	said := "" // by which it was refused last
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-t.C:
-			if !up() {
-				why, told := what, what+" is out of reach; trying again until it is back"
-				err := refused()
-				if err != nil {
-					why, told = err.Error(), what+" refuses this process; trying again until it does not"
+			if up() {
+				said = ""
+				if lasted, over := outage.Works(now, what); over {
+					p.Log.Info(what+" is back", "at", where, "after", lasted.Round(watchEvery))
 				}
-				if outage.Failed(now, why) {
-					p.Log.Warn(told, append([]any{"at", where}, errAttr(err)...)...)
-				}
-			} else if lasted, over := outage.Works(now, what); over {
-				p.Log.Info(what+" is back", "at", where, "after", lasted.Round(watchEvery))
+				continue
+			}
+			told, other := what+" is out of reach; trying again until it is back", false
+			err := refused()
+			if err != nil {
+				told, other = what+" refuses this process; trying again until it does not", err.Error() != said
+				said = err.Error()
+			}
+			if outage.Failed(now, what) || other {
+				p.Log.Warn(told, append([]any{"at", where}, errAttr(err)...)...)
 			}
 		}
 	}
