@@ -543,7 +543,8 @@ func TestPrunedCrowdsAreTheWholeOnes(t *testing.T) {
 			t.Fatalf("seed %d, round %d: %v", seed, n, err)
 		}
 		if o.Welfare != whole.Welfare {
-			t.Fatalf("seed %d, round %d: welfare is %s, of all that wait %s", seed, n, o.Welfare, whole.Welfare)
+			t.Fatalf("seed %d, round %d: welfare is %s, of all that wait %s", seed, n, o.Welfare,
+				whole.Welfare)
 		}
 		for i, a := range r.Agents {
 			got := Credits(0)
@@ -567,7 +568,8 @@ func TestPrunedCrowdsAreTheWholeOnes(t *testing.T) {
 		got := keeps(&o)
 		for client, want := range keeps(&whole) {
 			if r.Rule.Clarke == ClarkeClient && got[client] != want {
-				t.Fatalf("seed %d, round %d: %s keeps %s, of all that wait %s", seed, n, client, got[client], want)
+				t.Fatalf("seed %d, round %d: %s keeps %s, of all that wait %s", seed, n, client,
+					got[client], want)
 			}
 		}
 	}
