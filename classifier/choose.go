@@ -14,6 +14,7 @@ type Want struct {
 	Hub       string // named by the client: honoured while it has room
 	Session   string // where the session's earlier turns went: likewise
 	Pinned    string // where this very task id went before: no other hub could know that it is a repetition
+	There     bool   // that one has just spoken, though its status may be late
 	Label     string // of the task's domain, after renaming
 	Confident bool   // the label is to be trusted
 	Model     string // "" = any
@@ -37,7 +38,7 @@ const (
 // there is none.
 func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (string, *bus.Error) {
 	if w.Pinned != "" {
-		if i, ok := t.find(w.Pinned); ok && t.hubs[i].fresh(c, now) {
+		if i, ok := t.find(w.Pinned); ok && (w.There || t.hubs[i].fresh(c, now)) {
 			return w.Pinned, nil
 		}
 		return "", refusal(bus.CodeUnavailable, "hub %s, which was given this task id before, is not "+

@@ -158,6 +158,11 @@ func TestChoose(t *testing.T) {
 			go_: "code"},
 		{name: "an id used before at a hub that is gone: never elsewhere", hubs: three,
 			want: Want{Label: "math", Confident: true, Pinned: "gone"}, code: "unavailable"},
+		{name: "at one that is silent", hubs: "math: serves math; silent 9s; model m",
+			want: Want{Label: "math", Confident: true, Pinned: "math"}, code: "unavailable"},
+		{name: "at one whose status is late, which has just said that it has the task",
+			hubs: "math: serves math; silent 9s; model m",
+			want: Want{Label: "math", Confident: true, Pinned: "math", There: true}, go_: "math"},
 
 		{name: "two hubs of a label: in haste, the fast one", hubs: `
 			a: serves x; model m price 100 ttft 1500 quality 0.9

@@ -46,7 +46,7 @@ func (p *Placing) Found(hub string, all bool) {
 	switch {
 	case p.state != choosing:
 	case hub != "":
-		p.want.Pinned = hub
+		p.want.Pinned, p.want.There = hub, true
 		if p.cancelled {
 			p.cancelHub = hub
 		}

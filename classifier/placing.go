@@ -175,7 +175,7 @@ func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 		p.looks++
 		p.state, p.out.Find = looking, true
 		if p.repeat { // it was sent it before, which may reach it yet
-			p.want.Pinned = hub
+			p.want.Pinned, p.want.There = hub, true
 		}
 	case err == nil && p.final(a.Result.Code):
 		p.answer(a)
@@ -222,7 +222,8 @@ func (p *Placing) final(c bus.Code) bool {
 
 // next goes on to the next hub after one that has not taken the task.
 func (p *Placing) next(now time.Time, t *Table, why *bus.Result) {
-	p.refused, p.last, p.want.Pinned, p.since = append(p.refused, p.hub.Entry.Domain), why, "", time.Time{}
+	p.refused, p.last, p.since = append(p.refused, p.hub.Entry.Domain), why, time.Time{}
+	p.want.Pinned, p.want.There = "", false
 	if p.own {
 		p.desk.unpin(p.task.Client, p.task.ID)
 	}

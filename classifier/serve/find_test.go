@@ -188,7 +188,7 @@ func TestAFrozenDoorPlacesNothingTwice(t *testing.T) {
 				general.knows(true) // another door has placed it there, and there it is accepted once more
 				w.line.thaw()
 				if a := <-answer; a.Accepted == nil || a.Accepted.Hub != c.want {
-					t.Errorf("it goes to %+v, want hub %s", a, c.want)
+					t.Errorf("it goes to %+v, want hub %s; answered %+v", a.Accepted, c.want, a.Result)
 				}
 				if n := placed(); n != map[string]int{"math": 1}[c.want] {
 					t.Errorf("hub math has it %d times", n)
