@@ -123,7 +123,7 @@ func addAuth(s *shared) *cobra.Command {
 		Example: `  souk auth add client alice
   souk auth add hub math --domain math
   souk auth add agentd node-1 --agents agent-1,agent-2`,
-		Args: cobra.ExactArgs(2),
+		Args: takes(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			keys, err := s.openKeys()
 			if err != nil {
@@ -161,7 +161,7 @@ func renewAuth(s *shared) *cobra.Command {
 		Long: `Makes new creds of a user, also of one who was revoked. Those before are good until they expire, unless
 --agents leaves out agents that an agentd spoke for: then those before are void, and whoever still shows them is cut
 off at once.`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			keys, err := s.openKeys()
 			if err != nil {
@@ -210,7 +210,7 @@ func revokeAuth(s *shared) *cobra.Command {
 for HTTP are good all the same, since gateways speak for it there: souk key revoke takes them away. Repeat it where
 they could not be told. A server that was told keeps it; one that souk up or souk infra starts reads it in
 DATA/auth.`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1),
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		keys, err := s.openKeys()

@@ -114,7 +114,7 @@ its money until then.`,
 		Example: `  souk key new alice
   souk key new alice --budget 5 --every month
   souk key new alice --models gpt-oss-20b --max-price 0.01 --rate 5 --expires 2160h --file alice.key`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			k.Client = args[0]
 			switch {
@@ -227,7 +227,7 @@ func rotateKey(with withRegistry) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rotate ID",
 		Short: "Give a key a new secret, and show it once; the one before stays good for a while",
-		Args:  cobra.ExactArgs(1),
+		Args:  takes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if keep < 0 {
 				return fmt.Errorf("--keep: %v is below 0", keep)
@@ -250,7 +250,7 @@ func revokeKey(with withRegistry, bank local.Treasurer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID",
 		Short: "Take a key away; answers that it has in hand end, and what is left of its budget goes back",
-		Args:  cobra.ExactArgs(1),
+		Args:  takes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return with(c, func(ctx context.Context, r bus.Registry) error {
 				return local.RevokeKey(ctx, r, bank, args[0])

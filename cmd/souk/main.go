@@ -125,3 +125,13 @@ func (s *shared) dial(role bus.Role, name string) (*local.Link, error) {
 	}
 	return link, err
 }
+
+// takes is of a command of so many arguments; who writes others is shown its line.
+func takes(n int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return fmt.Errorf("%d arguments instead of %d: write %s", len(args), n, c.UseLine())
+	}
+}

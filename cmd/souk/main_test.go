@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,4 +41,19 @@ func TestScripts(t *testing.T) {
 			},
 		},
 	})
+}
+
+// Who names too much or too little is shown the command's line.
+func TestWrongArgumentsAreShownTheLine(t *testing.T) {
+	for line, says := range map[string]string{
+		"auth revoke gateway gateway-1": "write souk auth revoke NAME",
+		"auth add client":               "write souk auth add ROLE NAME",
+		"key new":                       "write souk key new CLIENT",
+	} {
+		c := root()
+		c.SetArgs(strings.Fields(line))
+		if err := c.Execute(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("souk %s: %v, not %q", line, err, says)
+		}
+	}
 }
