@@ -55,7 +55,9 @@ func Play(ctx context.Context, s virtual.Setting, rule string, named bool) (f vi
 	if err = errors.Join(err, end()); err != nil {
 		return f, err
 	}
-	return s.Figures(all), nil
+	f = s.Figures(all)
+	f.Belief = -1 // what a market believed nobody asks it here
+	return f, nil
 }
 
 // engines are stand-ins of the setting's size.
@@ -177,7 +179,11 @@ func throughMarket(ctx context.Context, s *virtual.Setting, urls []string, named
 		if q.Refused {
 			return nil
 		}
-		return served(q, r.Usage, at[r.Agent])
+		if err := served(q, r.Usage, at[r.Agent]); err != nil {
+			return fmt.Errorf("%w; it ends by %q at %s, billed %+v, receipt %+v", err, r.Finish, r.Agent, r.Billed,
+				r.Receipt)
+		}
+		return nil
 	}
 	return ask, end, nil
 }

@@ -330,7 +330,9 @@ func Write(w io.Writer, rows []Row) {
 func table(w io.Writer, rows []Row, cliff bool) {
 	cells := [][]string{{""}}
 	columns := slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
-		return !strings.Contains(c.where, map[bool]string{false: "s", true: "c"}[cliff])
+		unknown := func(r Row) bool { return r.All[c.name].Median < 0 }
+		return !strings.Contains(c.where, map[bool]string{false: "s", true: "c"}[cliff]) ||
+			c.name == "belief" && slices.ContainsFunc(rows, unknown)
 	})
 	for _, c := range columns {
 		cells[0] = append(cells[0], c.name)

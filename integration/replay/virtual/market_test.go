@@ -201,3 +201,16 @@ func BenchmarkCrowdMarket(b *testing.B) {
 }
 
 func BenchmarkCrowdTwoBlock(b *testing.B) { routed(b, crowded(b), "two-block") }
+
+// Where nobody knows what was believed no table says it.
+func TestABeliefThatIsNotKnownIsNotShown(t *testing.T) {
+	for belief, shown := range map[float64]bool{-1: false, 0: true, 3: true} {
+		rows := []Row{{Trace: "crowd", Rule: "market", Seeds: []Figures{{Belief: belief}}}}
+		rows[0].sum()
+		var b strings.Builder
+		table(&b, rows, false)
+		if strings.Contains(b.String(), "belief") != shown {
+			t.Errorf("of %v:\n%s", belief, &b)
+		}
+	}
+}

@@ -30,9 +30,10 @@ type Figures struct {
 	Seeds      float64 `json:"seeds,omitempty"`         // texts that it put on idle engines
 	Touches    float64 `json:"touches,omitempty"`       // a task
 
-	First  float64 `json:"ttft_first"`   // mean, of first turns
-	Cold   float64 `json:"cold"`         // of sessions, those that found less than a fifth of what they could
-	Belief float64 `json:"belief_error"` // tokens a task, between those believed to be cached and those found
+	First float64 `json:"ttft_first"` // mean, of first turns
+	Cold  float64 `json:"cold"`       // of sessions, those that found less than a fifth of what they could
+	// tokens a task, between those believed to be cached and those found; below 0: that is not known
+	Belief float64 `json:"belief_error"`
 
 	Again float64 `json:"again"` // times a task that callers were told to come back later
 }
