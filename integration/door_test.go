@@ -175,22 +175,22 @@ func openDoor(t *testing.T, m *local.Market, on func(bus.Bus) bus.Bus) {
 // else has the task, and is about to send it to a hub. The server gives it no more, as of one that is silent.
 type stopped struct {
 	bus.Bus
-	serves bus.Subscription
+	serves chan bus.Subscription // tasks may come before Serve returns
 	once   sync.Once
 	began  chan struct{}
 	goOn   chan struct{}
 }
 
 func (d *stopped) Serve(s bus.Service) (bus.Subscription, error) {
-	var err error
-	d.serves, err = d.Bus.Serve(s)
-	return d.serves, err
+	sub, err := d.Bus.Serve(s)
+	d.serves <- sub
+	return sub, err
 }
 
 func (d *stopped) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 	if strings.HasSuffix(m.Subject, ".task.doomed") {
 		d.once.Do(func() {
-			d.serves.Stop()
+			(<-d.serves).Stop()
 			close(d.began)
 			<-d.goOn
 		})
@@ -203,7 +203,8 @@ func (d *stopped) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 func TestADoorThatStopsServesNothingTwice(t *testing.T) {
 	t.Parallel()
 	m := start(t, rivals)
-	d := &stopped{began: make(chan struct{}), goOn: make(chan struct{})}
+	d := &stopped{serves: make(chan bus.Subscription, 1), began: make(chan struct{}),
+		goOn: make(chan struct{})}
 	openDoor(t, m, func(b bus.Bus) bus.Bus { d.Bus = b; return d })
 	var mu sync.Mutex
 	var wg sync.WaitGroup
