@@ -75,7 +75,8 @@ type hold struct {
 	ahead        int  // tokens to compute before the engine says anything; it has begun where this is -1
 	unsure       bool // that is as if the engine held nothing, as nobody here knows what it holds
 	expected     holdings.Expected
-	former       bool // an earlier life served it: only its completion is left
+	heard        uint64 // of the engine's events, when it was accepted
+	former       bool   // an earlier life served it: only its completion is left
 	// of prompt and answer so far, where they are kept for touches
 	ids    []uint32
 	prompt int // of these, the prompt's
@@ -331,7 +332,7 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 		h.state = pending
 		a.kept(d, h)
 		if c.Outcome == bus.OutcomeDone && !c.Unmetered && !c.NoCacheReport {
-			a.engine.Ended(a.now, h.expected, c.Usage.Prompt, c.Usage.Cached)
+			a.engine.Ended(a.now, h.heard, h.expected, c.Usage.Prompt, c.Usage.Cached)
 		}
 		if c.Outcome == bus.OutcomeDone {
 			a.congest.Learn(float64(h.others+a.running)/2, float64(c.ITLUS), c.Usage.Output)

@@ -27,6 +27,7 @@ type hold struct {
 	most     int           // prompt tokens that it covers; 0: it is known from the journal alone
 	implied  int           // tokens that the agent is believed to hold, as far as the same text implies it
 	ttft     time.Duration // expected
+	guessed  bool          // few answers had been heard of then that say how long one is
 	queued   uint64        // its number in its agent's queue; 0: it is in none
 	run      *prefix.Run   // of it, in what its agent is believed to hold
 	spent    int64         // by all tasks of its agent, when it was handed out

@@ -16,7 +16,7 @@ func (n *Node) endsAt(s *stand) *line.Ends {
 		e.Reset()
 		itl := n.itl(s.agent)
 		for _, h := range s.agent.holds {
-			e.Add(h.ttft+time.Duration(h.rec.Output)*itl, n.now.Sub(h.sent))
+			e.Add(h.ttft+time.Duration(n.lengthOf(h))*itl, n.now.Sub(h.sent))
 		}
 		if a := s.agent; s.room < a.slots-len(a.holds)-a.stuck {
 			e.Add(n.more(a, s.room), 0)
@@ -24,6 +24,16 @@ func (n *Node) endsAt(s *stand) *line.Ends {
 		e.Done()
 	}
 	return &s.ends
+}
+
+// lengthOf is how many tokens the answer is expected to have that runs. What was guessed when it was sent is
+// asked anew, as the first answers tell much of the others.
+func (n *Node) lengthOf(h *hold) int {
+	if !h.guessed || h.task == nil || h.task.msg == nil {
+		return h.rec.Output
+	}
+	usual := h.agent.predictor.Usual(h.task.msg.MaxTokens)
+	return min(n.outputs.Expect(h.task.source(), usual), h.rec.MaxTokens)
 }
 
 // inOrder are the agents of a group where something ends, by the wait of one who comes from elsewhere.

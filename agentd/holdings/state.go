@@ -379,13 +379,17 @@ func (s *State) pin(leaf int32) {
 	}
 }
 
-// Ended says what the engine found of a prompt in its cache; cached is -1 where it does not say.
-func (s *State) Ended(now time.Time, e Expected, prompt, cached int) {
+// Heard is how often the engine said something by now.
+func (s *State) Heard() uint64 { return s.alarm.Heard() }
+
+// Ended says what the engine found of a prompt in its cache; cached is -1 where it does not say. It was sent
+// the prompt when [State.Heard] was so much.
+func (s *State) Ended(now time.Time, heard uint64, e Expected, prompt, cached int) {
 	if s.block == 0 || cached < 0 {
 		return
 	}
 	if s.events || s.wanted {
-		s.alarm.Served(now, (prompt-cached)/s.block)
+		s.alarm.Served(now, heard, (prompt-cached)/s.block)
 	}
 	if s.events {
 		return

@@ -284,7 +284,7 @@ func TestAnEngineThatSaysNothing(t *testing.T) {
 	s.Take(begun)
 	p, ids, _ := prompt(512, words(1, 39, 4))
 	for range 3 {
-		s.Ended(begun, s.Prompt(&p, ids, ""), 40, 0)
+		s.Ended(begun, s.Heard(), s.Prompt(&p, ids, ""), 40, 0)
 	}
 	if s.Take(begun.Add(9 * time.Second)); s.Deaf() || s.Coverage() != 1 {
 		t.Error("it has time to say so")
@@ -298,7 +298,7 @@ func TestAnEngineThatSaysNothing(t *testing.T) {
 	s = New(block, 400, 1, [32]byte{1}) // it never says a word
 	s.Want()
 	for range 3 {
-		s.Ended(begun, s.Prompt(&p, ids, ""), 40, 0)
+		s.Ended(begun, s.Heard(), s.Prompt(&p, ids, ""), 40, 0)
 	}
 	if s.Take(begun.Add(10 * time.Second)); !s.Deaf() || s.Evidence() != bus.EvidenceMirror {
 		t.Error("it should have said something, ever")
@@ -313,7 +313,9 @@ func TestMirror(t *testing.T) {
 	for i := range p {
 		p[i], ids[i], _ = prompt(512, words(0, 399, 4), words(1+i, 99, 4))
 	}
-	serve := func(i, cached int) { s.Ended(begun, s.Prompt(&p[i], ids[i], ""), len(ids[i]), cached) }
+	serve := func(i, cached int) {
+		s.Ended(begun, s.Heard(), s.Prompt(&p[i], ids[i], ""), len(ids[i]), cached)
+	}
 	for i := range p {
 		serve(i, 400*min(1, i))
 		sound(t, s)
@@ -761,7 +763,7 @@ func FuzzState(f *testing.F) {
 					ids[i] = uint32(next() % 2)
 				}
 				e := s.Prompt(&p, ids, "")
-				s.Ended(now, e, len(ids), next()%60-1)
+				s.Ended(now, s.Heard(), e, len(ids), next()%60-1)
 				if n := s.Held(&p); n < 0 {
 					t.Fatal(n)
 				}

@@ -5,7 +5,8 @@ import "time"
 // Alarm finds out that an engine which should publish what it stores does not, or that nothing of what it
 // publishes can be applied: belief is then worth nothing, however it looks.
 type Alarm struct {
-	tasks int // since the last event that was applied
+	heard uint64 // how often events were applied
+	tasks int    // since the last event that was applied
 	since time.Time
 }
 
@@ -15,9 +16,14 @@ const (
 	alarmAfter  = 10 * time.Second
 )
 
-// Served tells of a task that ended, of whose prompt so many full blocks were not in the cache.
-func (a *Alarm) Served(now time.Time, blocks int) {
-	if blocks < alarmBlocks {
+// Heard is how often events were applied by now.
+func (a *Alarm) Heard() uint64 { return a.heard }
+
+// Served tells of a task that ended, of whose prompt so many full blocks were not in the cache, and that
+// began when [Alarm.Heard] was so much. One during which there were events tells of nothing: its own may be
+// among them, as an engine says what it stored of a prompt before the answer ends.
+func (a *Alarm) Served(now time.Time, heard uint64, blocks int) {
+	if blocks < alarmBlocks || heard != a.heard {
 		return
 	}
 	if a.tasks == 0 {
@@ -27,10 +33,10 @@ func (a *Alarm) Served(now time.Time, blocks int) {
 }
 
 // Applied tells of events that were applied.
-func (a *Alarm) Applied() { a.tasks = 0 }
+func (a *Alarm) Applied() { a.tasks, a.heard = 0, a.heard+1 }
 
 // On reports that events are expected and none applied: three tasks that stored two new blocks or more, the
-// first of them ten seconds ago, and no event since.
+// first of which ended ten seconds ago, and no event since they began.
 func (a *Alarm) On(now time.Time) bool {
 	return a.tasks == alarmTasks && now.Sub(a.since) >= alarmAfter
 }

@@ -90,6 +90,12 @@ func (o *Outputs) Expect(s Source, assumed int) int {
 	return max(1, int(math.Floor(at+0.5)))
 }
 
+// young is of how many answers one tells of the others that run.
+const young = 64
+
+// Young reports whether so few answers were heard of that what is expected now is mostly what was assumed.
+func (o *Outputs) Young() bool { return o.hub.weight < young }
+
 // outputFeatures are what the tree of the lengths goes by: tokens of the prompt, the turn, the most tokens
 // that the answer may have, and how many are expected without it.
 const outputFeatures = 4
