@@ -62,6 +62,7 @@ type task struct {
 	fate     fate           // in the last round
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
+	roams    bool           // no agent held more of its prompt than others when that was chosen
 	place    int            // in that line, in the last round
 	waited   time.Duration  // since it arrived, in the last round
 	over     time.Duration  // of that, longer than was forecast

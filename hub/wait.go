@@ -63,6 +63,7 @@ type crowd struct {
 type fastest struct {
 	least
 	asked uint64 // in which prospects
+	loads loads
 }
 
 // least is how long a task and its prompt take where each takes least.
@@ -122,6 +123,9 @@ func (n *Node) lineUp() {
 	c.gather(s.tasks, n.batch)
 	c.quiet = !c.full && len(c.everybody) == 1
 	next := 0
+	if !c.quiet {
+		c.load()
+	}
 	for i, t := range c.everybody {
 		t.waited, t.left = n.now.Sub(t.arrived), t.deadline.Sub(n.now)
 		// One who waits for news was offered the slots that are free, and did not take them: nobody takes its
@@ -131,8 +135,9 @@ func (n *Node) lineUp() {
 			next++
 			claims = !t.yields && !t.passed
 		}
-		if !c.quiet && !n.athome(t) { // else no line is there to stand in
-			t.home = n.home(t)
+		moves := false
+		if !c.quiet { // else no line is there to stand in
+			moves = n.standIn(t)
 		}
 		k := -1
 		if c.has(t.home) {
@@ -149,7 +154,10 @@ func (n *Node) lineUp() {
 			p.round, p.number, p.pressure = c.round, c.board.Clients(), -1
 		}
 		t.place = c.board.Join(k, line.Claim{Client: p.number, Age: t.waited, Who: i}, claims)
-		n.overdue(t, k)
+		if k >= 0 && !c.quiet {
+			c.stands[k].agent.fastest.loads.more(c.board.Homes(k) - 1 + c.stands[k].runs)
+		}
+		n.overdue(t, k, moves)
 	}
 	now := line.Per(c.board.Waiting(), 1, c.free, c.slots)
 	mean := c.pressure.Add(n.now, now)
@@ -173,18 +181,23 @@ func (n *Node) lineUp() {
 }
 
 // overdue finds out how much longer a task has waited than was forecast when it came into the line of its
-// home, which is at place k. Where it has none, it waits for longer than anybody told it.
-func (n *Node) overdue(t *task, k int) {
+// home, which is at place k. Where it has none, it waits for longer than anybody told it. If it moved to a
+// shorter line it is no later than it was to be before.
+func (n *Node) overdue(t *task, k int, moved bool) {
 	if k < 0 {
 		t.over, t.expects = t.waited, nil
 		return
 	}
 	if s := &n.crowd.stands[k]; t.expects != s.agent {
+		before := t.expected
 		t.expects, t.expected = s.agent, t.waited
 		if t.place >= s.room {
 			if d, ok := n.endsAt(s).Nth(t.place + 1 - s.room); ok {
 				t.expected += d
 			}
+		}
+		if moved {
+			t.expected = min(t.expected, before)
 		}
 	}
 	t.over = max(0, t.waited-t.expected)
@@ -215,57 +228,6 @@ func (c *crowd) gather(round []*task, others *batch.Batch[*task]) {
 // has reports whether an agent is among those that are open.
 func (c *crowd) has(a *agent) bool {
 	return a != nil && a.seat < len(c.stands) && c.stands[a.seat].agent == a
-}
-
-// athome reports whether a task has a home that may still serve it.
-func (n *Node) athome(t *task) bool {
-	a := t.home
-	if !n.crowd.has(a) || !a.suits(t) {
-		return false
-	}
-	if a.reg.MaxModelLen == 0 {
-		return true
-	}
-	return a.takes(n.heldBy(t, a).tokens + t.carried())
-}
-
-// home is the agent whose line a task stands in; nil if none may serve it.
-func (n *Node) home(t *task) *agent {
-	if a := n.seatHome(t); a != nil {
-		return a
-	}
-	c := &n.crowd
-	c.asked++
-	var best line.Candidate
-	var home *agent
-	holds := n.heldOf(t)
-	for i, h := range holds {
-		if int(h.Place) < len(c.places) && c.places[h.Place] > 0 {
-			s := &c.stands[c.places[h.Place]-1]
-			s.asked, s.row = c.asked, int32(i)
-		}
-	}
-	for k := range c.stands {
-		s := &c.stands[k]
-		a := s.agent
-		here := line.Candidate{Agent: k, Load: c.board.Homes(k) + s.runs}
-		if s.asked == c.asked {
-			if here.Held = n.own(t, a); here.Held < 2*max(1, a.reg.BlockSize) {
-				here.Held = 0
-			}
-		}
-		if home != nil && !here.Before(best) || !a.suits(t) {
-			continue
-		}
-		held := a.cold(t)
-		if s.asked == c.asked {
-			held = holds[s.row].of(a, t, c.round)
-		}
-		if a.takes(held.tokens + t.carried()) {
-			home, best = a, here
-		}
-	}
-	return home
 }
 
 // charge sets the crowd's part of the tolls of a task, and what it would have by waiting on. Its prospects
