@@ -207,7 +207,8 @@ func (n *Node) isRecalled(client string) bool {
 	return p != nil && p.request != nil && !p.pending.IsZero() && n.now.Sub(p.pending) < noAnswer+comeBackMost
 }
 
-// broke is the refusal of a task that its client cannot pay for.
+// broke is the refusal of a task that its client cannot pay for. What its other tasks here hold comes back when
+// they end: where that would do, the task may come again then.
 func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	if m.Code == bus.CodeUnknownClient {
 		return n.refusal(t.msg, m.Code, 0, "the treasury knows no client %s: make a deposit first", p.client)
@@ -216,9 +217,13 @@ func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	if elsewhere == "" {
 		elsewhere = money(m.Prepaid) + " are left with the treasury"
 	}
-	return n.refusal(t.msg, m.Code, 0,
+	spare, held := max(0, n.spare(p.client)), n.book.Held(p.client)+p.reserved
+	code, retry, advice := m.Code, time.Duration(0), ""
+	if t.wanted <= spare+held {
+		code, retry, advice = bus.CodeAllotmentPending, time.Second, "come again when these have ended, "
+	}
+	return n.refusal(t.msg, code, retry,
 		"the task may cost %s; client %s has %s to spend at this hub, and %s are held for its other tasks "+
-			"here; %s: deposit more, or set a lower max_price",
-		money(t.wanted), p.client, money(max(0, n.spare(p.client))), money(n.book.Held(p.client)+p.reserved),
-		elsewhere)
+			"here; %s: %sdeposit more, or set a lower max_price",
+		money(t.wanted), p.client, money(spare), money(held), elsewhere, advice)
 }

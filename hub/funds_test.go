@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,4 +81,39 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	if n := len(h.n.treasury.requests); n > MaxRequests+1 {
 		t.Errorf("%d requests are kept though nobody waits", n)
 	}
+}
+
+// What a client's other tasks hold comes back when they end: a task that only that keeps from being paid for
+// may come again, and is told so. One that costs more than all the client has may not.
+func TestWhoseMoneyIsHeldMayComeAgain(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 4, 0.9, card(1, 1, 15_000))
+	dear := func(c market.Credits) func(*bus.Task) {
+		return func(m *bus.Task) { m.Terms.Worth, m.Terms.MaxPrice = &c, &c }
+	}
+	h.prepaid["cat"] = 3 * market.Credit
+	h.must(h.step(h.task("cat", "first", dear(2*market.Credit))))
+	d := h.take("cat", "first")
+	h.accept(d)
+	h.must(h.step(h.task("cat", "second", dear(2*market.Credit))))
+	h.must(h.step(h.task("cat", "third", dear(5*market.Credit))))
+	said := func(id string) *bus.Result {
+		for _, l := range h.letters {
+			if a, ok := l.Message.(*bus.Answer); ok && l.Subject == "inbox.cat."+id && a.Result != nil {
+				return a.Result
+			}
+		}
+		t.Fatalf("%s got no answer", id)
+		return nil
+	}
+	if r := said("second"); r.Code != bus.CodeAllotmentPending || r.RetryMS == 0 ||
+		!strings.Contains(r.Message, "come again when these have ended") {
+		t.Errorf("held money comes back: %s, retry in %d ms: %s", r.Code, r.RetryMS, r.Message)
+	}
+	if r := said("third"); r.Code != bus.CodeInsufficientFunds || r.RetryMS != 0 {
+		t.Errorf("there is not so much: %s, retry in %d ms: %s", r.Code, r.RetryMS, r.Message)
+	}
+	h.serve(d, market.Usage{Prompt: 100, Output: 10})
+	h.must(h.step(h.task("cat", "again", dear(2*market.Credit))))
+	h.take("cat", "again")
 }

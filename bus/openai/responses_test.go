@@ -128,6 +128,9 @@ func TestResponsesAsChats(t *testing.T) {
 		{`{"input":"x","tool_choice":{"type":"file_search"}}`, bus.CodeUnsupportedField, "tool_choice"},
 		{`{"input":"x","text":{"format":{"type":"grammar"}}}`, bus.CodeUnsupportedField, "text.format.type"},
 		{`{"input":"x","text":7}`, bus.CodeBadRequest, "text"},
+		{`{"input":"x","max_output_tokens":0}`, bus.CodeBadRequest, "max_output_tokens: 0"},
+		{`{"input":"x","max_output_tokens":1.5}`, bus.CodeBadRequest, "max_output_tokens: 1.5"},
+		{`{"input":"x","max_output_tokens":1e99}`, bus.CodeBadRequest, "max_output_tokens: 1e99"},
 		{`{"input":"x","reasoning":"high"}`, bus.CodeBadRequest, "reasoning"},
 		{`{"input":"x","include":"all"}`, bus.CodeBadRequest, "include"},
 	} {
