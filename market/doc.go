@@ -83,13 +83,13 @@
 //
 //   - where the hub's forecast of waiting is fair: none of 100,000 lies gained anything
 //   - where waits are forecast a quarter to four times as long as they are: at most 1 % of what all clients
-//     have by the truth (0.01 to 0.1 %); for a single client up to a quarter of what it has
+//     have by the truth (0.01 to 0.12 %); for a single client up to a third of what it has
 //   - several tasks, each under a name of its own, with true terms: a loss (0.2 %), as each name is priced by
 //     itself; with lies a gain of at most 0.1 % (below 0.01 %)
 //   - several tasks of one name under clarke "task": at most 0.5 % (0.12 %); as much again as it has for a
 //     client that has next to nothing by the truth. Under "client" nothing
 //   - 300 tasks that cannot win: nothing; who sends them loses as well. Others lose at most 1 % if these
-//     tasks come under one name (0.2 %), 7 % if under twenty (2.1 %), 12 % if under 300 (5.4 %), because each
+//     tasks come under one name (0.2 %), 7 % if under twenty (2.1 %), 12 % if under 300 (6.3 %), because each
 //     name counts in the lines with its share of the slots, and with one slot at least
 //
 // # Sessions with seats

@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"unicode/utf8"
 
@@ -92,11 +93,11 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 		}
 	}
 	if v, ok := in["max_output_tokens"]; ok {
-		var most int
-		if json.Unmarshal(v, &most) != nil || most < 1 || most > bus.MaxTokens {
+		var most float64 // 64.0, as engines take it
+		if json.Unmarshal(v, &most) != nil || most != math.Trunc(most) || most < 1 || most > bus.MaxTokens {
 			return bad("max_output_tokens: %.40s is not a whole number from 1 to %d", v, bus.MaxTokens)
 		}
-		out["max_completion_tokens"] = most
+		out["max_completion_tokens"] = int(most)
 	}
 	for _, more := range []func(in map[string]json.RawMessage, out map[string]any) error{tools, toolChoice,
 		format, effort, logprobs} {

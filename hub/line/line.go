@@ -34,7 +34,7 @@ type Params struct {
 
 // Default keeps as much cache in use where slots or caches are short as where they are not.
 func Default() Params {
-	return Params{Waiting: true, Load: 24, Compute: 2, Age: 2.5, Beside: 1500 * time.Microsecond}
+	return Params{Waiting: true, Load: 24, Compute: 4, Age: 2.5, Beside: 1500 * time.Microsecond}
 }
 
 // Validate judges parameters and changes nothing.
