@@ -207,8 +207,8 @@ func (n *Node) isRecalled(client string) bool {
 	return p != nil && p.request != nil && !p.pending.IsZero() && n.now.Sub(p.pending) < noAnswer+comeBackMost
 }
 
-// broke is the refusal of a task that its client cannot pay for. What its other tasks here hold comes back when
-// they end: where that would do, the task may come again then.
+// broke is the refusal of a task that its client cannot pay for. What its other tasks here hold comes back
+// when they end: where that would do, the task may come again then.
 func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	if m.Code == bus.CodeUnknownClient {
 		return n.refusal(t.msg, m.Code, 0, "the treasury knows no client %s: make a deposit first", p.client)
