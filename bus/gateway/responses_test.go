@@ -124,7 +124,7 @@ func TestResponsesRefused(t *testing.T) {
 		{`{"input":"x","model":"none-such"}`, 404, "model_not_found"},
 		{`{"input":"x","previous_response_id":"resp_1"}`, 400, "previous_response_id"},
 		{`{"input":"x","stream":true,"model":"none-such"}`, 404, "model_not_found"},
-		{`{"input":"x","max_output_tokens":"many"}`, 400, "max_completion_tokens"},
+		{`{"input":"x","max_output_tokens":"many"}`, 400, `"param":"max_output_tokens"`},
 	} {
 		r := h.do("POST", "/v1/responses", c.body, h.key)
 		if r.status != c.code || !strings.Contains(r.body, c.says) {
