@@ -251,7 +251,9 @@ func TestTheTableAsWritten(t *testing.T) {
 		said, may := drained(all), 0
 		for _, one := range subjects {
 			want := slices.ContainsFunc(table[one], func(l line) bool {
-				return slices.ContainsFunc(strings.Fields(l.words), func(w string) bool { return m.bears(w, l.id) })
+				return slices.ContainsFunc(strings.Fields(l.words), func(w string) bool {
+					return m.bears(w, l.id)
+				})
 			})
 			if want {
 				may++
