@@ -89,7 +89,8 @@ func TestWhatIsSaidOfATakenName(t *testing.T) {
 	for _, u := range []struct {
 		role bus.Role
 		ids  bus.IDs
-	}{{bus.RoleClient, bus.IDs{Name: "alice"}}, {bus.RoleAgentd, bus.IDs{Name: "one", Agents: []string{"one"}}},
+	}{{bus.RoleClient, bus.IDs{Name: "alice"}},
+		{bus.RoleAgentd, bus.IDs{Name: "one", Agents: []string{"one"}}},
 		{bus.RoleAgentd, bus.IDs{Name: "node", Agents: []string{"a"}}}} {
 		if _, err := keys.Add(u.role, u.ids, now, Valid); err != nil {
 			t.Fatal(err)

@@ -74,7 +74,8 @@ func ears(subject string, m member) bool {
 	case "reply":
 		return (m.role == bus.RoleClient || m.role == bus.RoleGateway || m.role == bus.RoleDoor) &&
 			len(part) > 2 && part[1] == m.name
-	case "status": // a server takes "status.>" for a pattern of "status.*"; nobody may speak on what is longer
+	// a server takes "status.>" where "status.*" is allowed; on what is longer nobody may speak
+	case "status":
 		return len(part) > 1 && (m.role == bus.RoleClient || m.role == bus.RoleGateway ||
 			m.role == bus.RoleDoor || m.role == bus.RoleOperator || m.role == bus.RoleViewer)
 	case "feed":
@@ -135,7 +136,8 @@ func TestTheTableAsWritten(t *testing.T) {
 	}
 
 	members := []member{
-		{bus.RoleClient, "ann", "", nil}, {bus.RoleClient, "balance", "", nil}, // a client may have such a name
+		// a client may have such names
+		{bus.RoleClient, "ann", "", nil}, {bus.RoleClient, "balance", "", nil},
 		{bus.RoleClient, "deposit", "", nil}, {bus.RoleGateway, "gate", "", nil},
 		{bus.RoleGateway, "task", "", nil}, {bus.RoleDoor, "door", "", nil}, {bus.RoleDoor, "hub", "", nil},
 		{bus.RoleHub, "journal", "math", nil}, {bus.RoleHub, "law", "law", nil},
@@ -169,13 +171,15 @@ func TestTheTableAsWritten(t *testing.T) {
 				}
 				one := "souk.v1." + strings.Join(at, ".")
 				table[one] = append(table[one], line{words, self})
-				for _, odd := range []string{one + ".x", strings.Replace(one, "v1", "v2", 1), strings.ToUpper(one)} {
+				for _, odd := range []string{one + ".x", strings.Replace(one, "v1", "v2", 1),
+					strings.ToUpper(one)} {
 					table[odd] = append(table[odd], line{})
 				}
 			}
 		}
 	}
-	for _, system := range []string{"$SYS.REQ.SERVER.PING", "$SYS.REQ.ACCOUNT.x.CLAIMS.UPDATE", "$SYS.ACCOUNT.x",
+	for _, system := range []string{"$SYS.REQ.SERVER.PING", "$SYS.REQ.ACCOUNT.x.CLAIMS.UPDATE",
+		"$SYS.ACCOUNT.x",
 		"$JS.API.INFO", "$JS.API.STREAM.CREATE.x", "$KV.x", "$O.x", "_INBOX.ann.x", "_INBOX.door.x", "_INBOX",
 		"_INBOX.*.x", "_R_.x.y", "_GR_.x", "$SRV.SCHEMA", "$SRV.PING.souk.x.y", "$SRV", "souk.v1", "souk",
 		"$MQTT.x", "$G.x", "$NRG.x", "souk.v1.nobody.ann", "souk.v1.ledger.witness.op", "souk.v1.ledger.op"} {
@@ -191,7 +195,8 @@ func TestTheTableAsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	connect := func(file, name string) *nats.Conn {
-		nc, err := nats.Connect(s.ClientURL(), nats.UserCredentials(file), nats.Name(name), nats.NoReconnect(),
+		nc, err := nats.Connect(s.ClientURL(), nats.UserCredentials(file),
+			nats.Name(name), nats.NoReconnect(),
 			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		if err != nil {
 			t.Fatal(err)
@@ -267,9 +272,11 @@ func TestTheTableAsWritten(t *testing.T) {
 		}
 
 		patterns := []string{">", "*", "*.*.>", "souk.>", "souk.v1.>", "souk.v1.*.>", "souk.*.reply.>",
-			"souk.v1.reply.*.>", "souk.v1.reply.*.*.*", "souk.v1.reply.ann.>", "souk.v1.task.*", "souk.v1.*.ann",
+			"souk.v1.reply.*.>", "souk.v1.reply.*.*.*", "souk.v1.reply.ann.>", "souk.v1.task.*",
+			"souk.v1.*.ann",
 			"souk.v1.hub.*.completion.>", "souk.v1.hub.*.>", "souk.v1.agent.*.stream.ann", "souk.v1.agent.>",
-			"souk.v1.ledger.balance.ann", "souk.v1.ledger.>", "souk.v1.feed.>", "souk.v1.status.>", "_INBOX.>",
+			"souk.v1.ledger.balance.ann", "souk.v1.ledger.>", "souk.v1.feed.>", "souk.v1.status.>",
+			"_INBOX.>",
 			"_INBOX.*.>", "_INBOX.ann.*", "_INBOX.door.>", "$SYS.>", "$SRV.>", "$JS.>", "_R_.>", "_GR_.>",
 			"souk.v1.cancel.>", "souk.v1.end.>", "souk.v1.quote.>"}
 		var subs []*nats.Subscription
