@@ -160,9 +160,9 @@ type answer struct {
 	err        error // why it ended
 }
 
-// heard takes what a connection said. Where there are several, the newest that says anything is believed: the
-// others are of lives before, or of nobody. When that one ends, the newest that waits beside it is: a new life
-// may be there before the last one's end is seen.
+// heard takes what a connection said. Where there are several, the newest that says anything is believed:
+// the others are of lives before, or of nobody. When that one ends, the newest that waits beside it is: a new
+// life may be there before the last one's end is seen.
 func (l *listener) heard(ctx context.Context, h zmtp.Heard) {
 	switch {
 	case h.Err != nil:
