@@ -148,11 +148,15 @@ func (ids IDs) check(role Role) error {
 		return nil
 	}
 	if len(ids.Agents) == 0 || len(ids.Agents) > MaxUserAgents {
-		return fmt.Errorf("agents: %d: an agentd speaks for 1 to %d", len(ids.Agents), MaxUserAgents)
+		return fmt.Errorf("agents: %d are named: an agentd speaks for 1 to %d", len(ids.Agents),
+			MaxUserAgents)
 	}
 	for i, a := range ids.Agents {
 		if err := CheckID(fmt.Sprintf("agents[%d]", i), a); err != nil {
 			return err
+		}
+		if slices.Contains(ids.Agents[:i], a) {
+			return fmt.Errorf("agents[%d]: %s stands there twice", i, a)
 		}
 	}
 	return nil

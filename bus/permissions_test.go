@@ -91,6 +91,7 @@ func TestPermissionsWantIDs(t *testing.T) {
 		{RoleAgentd, IDs{Name: "a"}, "agents: 0"},
 		{RoleAgentd, IDs{Name: "a", Agents: []string{"b", "*"}}, "agents[1]: "},
 		{RoleAgentd, IDs{Name: "a", Agents: many}, "agents: 257"},
+		{RoleAgentd, IDs{Name: "a", Agents: []string{"b", "c", "b"}}, "agents[2]: b stands there twice"},
 	} {
 		if p, err := PermissionsOf(c.role, c.ids); err == nil || !strings.HasPrefix(err.Error(), c.says) ||
 			p.Publish != nil || p.Subscribe != nil {

@@ -73,3 +73,8 @@ type redacted struct {
 
 func (r *redacted) Error() string { return r.text }
 func (r *redacted) Unwrap() error { return r.err }
+
+var apiKeys = regexp.MustCompile(`(` + KeyPrefix + `[a-zA-Z0-9_]+-)[a-zA-Z0-9_-]+`)
+
+// HideKeys hides the secrets of API keys in a text: only their ids stay.
+func HideKeys(text string) string { return apiKeys.ReplaceAllString(text, "${1}"+Redacted) }

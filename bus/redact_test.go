@@ -61,3 +61,20 @@ func FuzzRedact(f *testing.F) {
 		Redact(before + secret + after)
 	})
 }
+
+// Of a key that stands in a text only the id is shown, whether or not the key is whole.
+func TestHideKeys(t *testing.T) {
+	whole := NewSecret("abc234", [keyRandom]byte{1, 2, 3})
+	for text, want := range map[string]string{
+		"key: " + whole + ": no":           "key: sk-souk-abc234-***: no",
+		"\"" + whole[:len(whole)-3] + "\"": "\"sk-souk-abc234-***\"",
+		whole + " " + whole:                "sk-souk-abc234-*** sk-souk-abc234-***",
+		"sk-souk-abc234":                   "sk-souk-abc234",
+		"souk key list":                    "souk key list",
+		"":                                 "",
+	} {
+		if got := HideKeys(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}

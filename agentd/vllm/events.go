@@ -143,6 +143,7 @@ type listener struct {
 	deliver func(kvevent.Update)
 
 	leader  uint64 // the connection that is listened to; 0: none
+	next    uint64 // the newest that came beside it, and has said nothing yet; 0: none
 	asked   int    // times the replay was asked
 	cancel  func() // of the last time
 	asking  sync.WaitGroup
@@ -159,24 +160,40 @@ type answer struct {
 	err        error // why it ended
 }
 
-// heard takes what a connection said. Where there are several, the newest that says anything is believed: the
-// others are of lives before, or of nobody.
+// heard takes what a connection said. Where there are several, the newest that says anything is believed:
+// the others are of lives before, or of nobody. When that one ends, the newest that waits beside it is: a new
+// life may be there before the last one's end is seen.
 func (l *listener) heard(ctx context.Context, h zmtp.Heard) {
 	switch {
 	case h.Err != nil:
-		if h.Peer == l.leader {
-			l.leader = 0
+		if h.Peer == l.next {
+			l.next = 0
+		}
+		if h.Peer != l.leader {
+			return
+		}
+		if l.leader = 0; l.next > 0 {
+			l.follow(ctx, l.next)
 		}
 		return
 	case h.Frames != nil && (len(h.Frames) != 3 || len(h.Frames[1]) != 8):
 		return // nothing of ours: what it stands for will be missed
 	case h.Peer > l.leader && (l.leader == 0 || h.Frames != nil):
-		l.leader = h.Peer
-		l.apply(ctx, l.order.Joined(), 0)
+		l.follow(ctx, h.Peer)
+	case h.Peer > l.leader:
+		l.next = h.Peer
 	}
 	if h.Peer == l.leader && h.Frames != nil {
 		l.apply(ctx, l.order.Live(binary.BigEndian.Uint64(h.Frames[1]), h.Frames[2]), 0)
 	}
+}
+
+// follow listens to a connection from now on.
+func (l *listener) follow(ctx context.Context, peer uint64) {
+	if l.leader = peer; l.next <= peer {
+		l.next = 0
+	}
+	l.apply(ctx, l.order.Joined(), 0)
 }
 
 // answered takes what the replay said.

@@ -2,6 +2,7 @@ package vllm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 
 	"souk/agentd"
 	"souk/agentd/kvevent"
+	"souk/agentd/vllm/zmtp"
 	"souk/bus/bustest"
 	"souk/integration/vllmsim"
 )
@@ -392,4 +394,35 @@ func TestEventsWhereSomebodyListens(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// An engine that is started anew may be back before it is seen that its last life has ended: then it is
+// listened to from that moment on, though it says nothing yet.
+func TestTheNextLifeIsThereBeforeTheLastHasEnded(t *testing.T) {
+	var told []kvevent.Update
+	l := &listener{deliver: func(u kvevent.Update) { told = append(told, u) }, cancel: func() {}}
+	ended := errors.New("EOF")
+	hear := func(peer uint64, wanted uint64, h zmtp.Heard) {
+		t.Helper()
+		h.Peer = peer
+		if l.heard(t.Context(), h); l.leader != wanted {
+			t.Errorf("connection %d is listened to, want %d", l.leader, wanted)
+		}
+	}
+	said := zmtp.Heard{Frames: [][]byte{nil, make([]byte, 8), {0x93, 0, 0x90, 0xc0}}}
+	hear(1, 1, zmtp.Heard{})
+	hear(1, 1, said)
+	hear(2, 1, zmtp.Heard{}) // anybody may connect
+	before := len(told)
+	hear(1, 2, zmtp.Heard{Err: ended})
+	if len(told) == before {
+		t.Errorf("nothing is told of the new life: %+v", told)
+	}
+	hear(3, 2, zmtp.Heard{})
+	hear(3, 2, zmtp.Heard{Err: ended}) // who has gone is not listened to
+	hear(2, 0, zmtp.Heard{Err: ended})
+	hear(4, 4, zmtp.Heard{})
+	hear(5, 4, zmtp.Heard{})
+	hear(5, 5, said)
+	hear(4, 5, zmtp.Heard{Err: ended})
 }

@@ -107,6 +107,9 @@ func locked(dir string, change func() error) error {
 		return err
 	}
 	defer lock.Close()
+	if err := ownFile(lock); err != nil {
+		return err
+	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
@@ -208,7 +211,12 @@ func clientCert(dir, name string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(files.Cert), 0o700); err != nil {
+	certs := filepath.Dir(files.Cert)
+	if err := os.Mkdir(certs, 0o700); err == nil {
+		if err := ownDir(certs); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	t := template(name, now, CertLife)

@@ -52,9 +52,11 @@ func (n names) claim(role bus.Role, ids bus.IDs) error {
 		if e == nil || a == ids.Name || e.Of == ids.Name {
 			continue
 		}
-		other := n.Names[e.Of]
-		if e.Role != role || e.Of == "" || other != nil && !other.revoked() && slices.Contains(other.Agents,
-			a) {
+		if e.Role != role || e.Of == "" {
+			return fmt.Errorf("agent %s: %w: it belongs to %s for ever: choose another", a, ErrTaken,
+				e.owner())
+		}
+		if other := n.Names[e.Of]; other != nil && !other.revoked() && slices.Contains(other.Agents, a) {
 			return fmt.Errorf("agent %s: %w: it belongs to %s: choose another, or revoke that one first", a,
 				ErrTaken, e.owner())
 		}

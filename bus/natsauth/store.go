@@ -73,7 +73,7 @@ func Init(dir string) (*Store, error) {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
 	defer os.RemoveAll(made)
-	if err := fill(made); err != nil {
+	if err := errors.Join(ownDir(made), fill(made)); err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
 	if err := os.Rename(made, dir); err != nil {
@@ -127,7 +127,11 @@ func fill(dir string) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(filepath.Join(dir, credsDir), 0o700); err != nil {
+	creds := filepath.Join(dir, credsDir)
+	if err := os.Mkdir(creds, 0o700); err != nil {
+		return err
+	}
+	if err := ownDir(creds); err != nil {
 		return err
 	}
 	if _, _, err := ca(dir, time.Now()); err != nil {
@@ -307,14 +311,17 @@ func writeNames(dir string, n names) error {
 	return writeFile(filepath.Join(dir, namesFile), append(text, '\n'))
 }
 
-// writeFile writes a file for its owner's eyes alone, whole or not at all, and durably.
+// writeFile writes a file for the eyes of its folder's owner alone, whole or not at all, and durably.
 func writeFile(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-") // mode 0600, and nobody else's
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) // gone already where all went well
-	_, err = f.Write(text)
+	err = ownFile(f)
+	if err == nil {
+		_, err = f.Write(text)
+	}
 	if err == nil {
 		err = f.Sync()
 	}

@@ -253,7 +253,7 @@ func (s *Store) Account() (subject, token string, err error) {
 // give makes a key and the creds of a user.
 func (s *Store) give(n names, role bus.Role, ids bus.IDs, now time.Time, valid time.Duration) error {
 	if valid < time.Second || valid > maxValid {
-		return fmt.Errorf("%v is not within 1s and ten years", valid)
+		return fmt.Errorf("valid: %v is not within 1s and ten years", valid)
 	}
 	key, err := nkeys.CreateUser()
 	if err != nil {

@@ -238,6 +238,14 @@ func TestAnAgentWritesNoEvents(t *testing.T) {
 	if _, err := NewEvents(shape, 0).Chunk(nil, &c); bus.CodeOf(err) != bus.CodeAgentFailed {
 		t.Errorf("behind the text: %v", err)
 	}
+	for at, within := range []bool{false, false, true, true, false, true, false, false} {
+		c := bus.Chunk{Text: "a\u20acé\xff", Extra: []bus.Extra{{At: at, Choice: choice(``)}}}
+		_, err := NewEvents(shape, 0).Chunk(nil, &c)
+		whole := NewWhole(bus.KindChat).Chunk(&c)
+		if forged := bus.CodeOf(err) == bus.CodeAgentFailed; forged != within || (whole == nil) == within {
+			t.Errorf("at %d, which lies within a character (%v): %v, collected: %v", at, within, err, whole)
+		}
+	}
 }
 
 // Whatever a chunk says, each event is one line of valid JSON, and their text is the chunk's.
@@ -245,6 +253,7 @@ func FuzzEvents(f *testing.F) {
 	f.Add("Hello", []byte(`{"index":0,"delta":{"content":"lo"}}`), 3, true)
 	f.Add("a\u2028\"\\\x00", []byte(`{"delta":{"tool_calls":[{"index":0,"id":"x"}],"reasoning":"r"}}`), 0, true)
 	f.Add("Hello", []byte(`{"text":"Hello","logprobs":{"tokens":["Hello"]}}`), 0, false)
+	f.Add("\u20ac", []byte("{}"), 1, true)
 	f.Add("\xff\xfe", []byte(` {"delta" : {"refusal" : "\ud83d\ude00"} , "finish_reason" : "stop"} `), 1, true)
 	f.Fuzz(func(t *testing.T, text string, choice []byte, at int, chat bool) {
 		s := Shape{ID: text, Model: text, Kind: bus.KindCompletion, IDs: at%2 == 0}

@@ -45,6 +45,9 @@ func pieces(c *bus.Chunk, chat bool, p *piece, each func(*piece)) error {
 		if x.At < at || x.At > len(c.Text) {
 			return forged("an event stands at byte %d of a text of %d", x.At, len(c.Text))
 		}
+		if splits(c.Text, x.At) {
+			return forged("an event stands at byte %d of a text, within a character", x.At)
+		}
 		plain(x.At)
 		*p = piece{scratch: p.scratch}
 		n, err := p.read(x.Choice, chat, c.Text[at:])
@@ -206,3 +209,14 @@ func (p *piece) readCalls(s *Scanner, err *error) bool {
 }
 
 func isNull(s *Scanner, v Span) bool { return s.data[v.From] == 'n' }
+
+// splits reports whether a place in a text lies within a character: half of one is no text.
+func splits(text string, at int) bool {
+	for i := at - 1; i >= 0 && at-i < utf8.UTFMax; i-- {
+		if utf8.RuneStart(text[i]) {
+			_, n := utf8.DecodeRuneInString(text[i:])
+			return i+n > at
+		}
+	}
+	return false
+}

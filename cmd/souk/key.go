@@ -117,8 +117,13 @@ its money until then.`,
 		Args: takes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			k.Client = args[0]
+			f := c.Flags()
 			switch {
-			case budget != "":
+			case f.Changed("models") && len(k.Models) == 0:
+				return errors.New("--models: names none: leave it out, and the key may ask for all")
+			case f.Changed("every") && every == "":
+				return errors.New("--every: write day, week or month, or leave it out")
+			case f.Changed("budget"):
 				amount, err := amountOf("--budget", "budget", budget)
 				if err != nil {
 					return err
@@ -129,6 +134,11 @@ its money until then.`,
 			}
 			if expires < 0 {
 				return fmt.Errorf("--expires: %v is over already", expires)
+			}
+			// a key is shown once, so the file may be the only place where another one is
+			if _, err := os.Lstat(file); file != "" && err == nil {
+				return fmt.Errorf("--file: %s: there is such a file, perhaps of another key: name another, or "+
+					"move it away", file)
 			}
 			if expires != 0 {
 				k.ExpiresMS = time.Now().Add(expires).UnixMilli()
@@ -166,6 +176,19 @@ func giveAway(c *cobra.Command, file, secret string) error {
 		return fmt.Errorf("the key is made, and lost: %w; revoke %s, and make another", err, idOf(secret))
 	}
 	fmt.Fprintf(c.OutOrStdout(), "key %s is in %s\n", idOf(secret), file)
+	return nil
+}
+
+// takesKeyID wants the id of a key. Who gives the key itself hears what its id is.
+func takesKeyID(c *cobra.Command, args []string) error {
+	if err := takes(1)(c, args); err != nil {
+		return err
+	}
+	if rest, is := strings.CutPrefix(args[0], bus.KeyPrefix); is {
+		id, _, _ := strings.Cut(rest, "-")
+		return fmt.Errorf("this is a key, a secret that belongs in no command line, and its id is %s: write %s",
+			id, c.UseLine())
+	}
 	return nil
 }
 
@@ -227,7 +250,7 @@ func rotateKey(with withRegistry) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rotate ID",
 		Short: "Give a key a new secret, and show it once; the one before stays good for a while",
-		Args:  takes(1),
+		Args:  takesKeyID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if keep < 0 {
 				return fmt.Errorf("--keep: %v is below 0", keep)
@@ -250,7 +273,7 @@ func revokeKey(with withRegistry, bank local.Treasurer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID",
 		Short: "Take a key away; answers that it has in hand end, and what is left of its budget goes back",
-		Args:  takes(1),
+		Args:  takesKeyID,
 		RunE: func(c *cobra.Command, args []string) error {
 			return with(c, func(ctx context.Context, r bus.Registry) error {
 				return local.RevokeKey(ctx, r, bank, args[0])

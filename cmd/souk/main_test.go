@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// asSouk has this test's own program be the command.
+const asSouk = "SOUK_TEST_AS_SOUK"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asSouk) != "" {
+		main()
+		return
+	}
 	testscript.Main(m, map[string]func(){"souk": main})
 }
 
@@ -49,11 +57,35 @@ func TestWrongArgumentsAreShownTheLine(t *testing.T) {
 		"auth revoke gateway gateway-1": "write souk auth revoke NAME",
 		"auth add client":               "write souk auth add ROLE NAME",
 		"key new":                       "write souk key new CLIENT",
+		// what a script left empty is no key without a limit
+		"key new ann --budget=":          "--budget: ",
+		"key new ann --models=":          "--models: names none",
+		"key new ann --max-price=":       "max-price",
+		"key new ann --every=":           "--every: ",
+		"key new ann --file main.go":     "main.go: there is such a file",
+		"key revoke sk-souk-abc234-5678": "its id is abc234: write souk key revoke ID",
+		"key rotate sk-souk-abc234-5678": "its id is abc234: write souk key rotate ID",
 	} {
 		c := root()
-		c.SetArgs(strings.Fields(line))
+		c.SetArgs(append(strings.Fields(line), "--data", "testdata"))
 		if err := c.Execute(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("souk %s: %v, not %q", line, err, says)
+		}
+	}
+}
+
+// A key that stands where something else belongs is shown to nobody.
+func TestAKeyAmongArgumentsIsNotShown(t *testing.T) {
+	const key = "sk-souk-uipnzfoi4s-Ey4sT0TGr3LAVVNE6uS9HxO6KHff-kT_dm017pwRRBm6Q0V1"
+	for _, line := range []string{"fund " + key + " 1", "key revoke " + key, "key rotate " + key,
+		"key new ann --rate " + key, "key new " + key, "auth add client " + key, "auth revoke " + key,
+		"balance " + key, "auth list " + key} {
+		c := exec.Command(os.Args[0], strings.Fields(line)...)
+		c.Env = append(os.Environ(), asSouk+"=1")
+		c.Dir = t.TempDir()
+		out, err := c.CombinedOutput()
+		if err == nil || len(out) == 0 || strings.Contains(string(out), "Ey4sT0") {
+			t.Errorf("souk %s: %v: %s", line, err, out)
 		}
 	}
 }

@@ -121,6 +121,7 @@ func playMixed(t *testing.T, f fleet) map[string]bool {
 	p.session()
 	p.cancels()
 	p.crowd()
+	p.low()
 	p.failover()
 	p.askedAgain()
 	p.recalled()
@@ -383,6 +384,16 @@ func (p *play) crowd() {
 	if premium == 0 {
 		p.t.Error("14 tasks on 8 slots, and nobody pays a premium")
 	}
+}
+
+// low asks for so much that the hub, which has the money of eight tasks like those before, has too little for
+// four of these: it asks the treasury ahead. (A crowd has it ask, too, if its tasks come in such an order.)
+func (p *play) low() {
+	r := p.stream("a long one", p.task("of long ones", 10_000, nil), nil, (*buyer.Stream).Cancel)
+	if r.Code != bus.CodeCancelled {
+		p.t.Errorf("a long one that is cancelled: %+v", r)
+	}
+	p.pass(time.Second)
 }
 
 func (p *play) failover() {

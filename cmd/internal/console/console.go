@@ -14,6 +14,8 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
+
+	"souk/bus"
 )
 
 // gcPercent lets the heap grow to four times what lives before it is collected. A whole market lives in 20
@@ -43,7 +45,8 @@ func Main(c *cobra.Command) {
 			fmt.Fprintf(os.Stderr, "%s: stopped before the end\n", c.Name())
 			code = 130 // as shells say it of Ctrl-C
 		default:
-			fmt.Fprintf(os.Stderr, "%s: %v\n", c.Name(), err)
+			// an API key may have been given where something else belongs
+			fmt.Fprintf(os.Stderr, "%s: %s\n", c.Name(), bus.HideKeys(err.Error()))
 			code = 1
 		}
 	}
