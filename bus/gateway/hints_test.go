@@ -11,8 +11,8 @@ import (
 
 // nonsense is what may stand in a header.
 var nonsense = []string{"", " ", "\t", "0", "-1", "+1", "1e3", "0x10", "1_000", "NaN", "-Inf", "86400001",
-	"9223372036854775807", "9223372036854775808", "-9223372036854775808", "0.0000000000001", "1,5", "１", "TRUE",
-	"off", "null", "{}", `"x"`, "a.b", ">", "a b", "'; --", "\xff\xfe", "\u202eevil", "a\u2028b",
+	"9223372036854775807", "9223372036854775808", "-9223372036854775808", "0.0000000000001", "1,5", "１",
+	"TRUE", "off", "null", "{}", `"x"`, "a.b", ">", "a b", "'; --", "\xff\xfe", "\u202eevil", "a\u2028b",
 	strings.Repeat("x", 5000), strings.Repeat("9", 400)}
 
 // Whatever stands in a header X-Souk-*, the answer is a result or a refusal that names what is wrong, by the
