@@ -22,7 +22,8 @@ type adapters struct {
 	apart  time.Duration
 }
 
-// mostHeard bounds what waits to be told; what is beyond is not.
+// mostHeard bounds what waits to be told. Beyond it the oldest is not: who is told of a beginning must be
+// told of its end, or holds the task to run for long.
 const mostHeard = 1024
 
 // Tells has the agent tell what becomes of its tasks, in [Ready.Heard].
@@ -30,9 +31,13 @@ func (a *Agent) Tells() { a.tells = true }
 
 func (a *Agent) hear(e runtimepolicy.Event) {
 	a.policies.Observe(e)
-	if a.tells && len(a.heard) < mostHeard {
-		a.heard = append(a.heard, e)
+	if !a.tells {
+		return
 	}
+	if len(a.heard) >= mostHeard {
+		a.heard = a.heard[1:]
+	}
+	a.heard = append(a.heard, e)
 }
 
 // Overhear takes in what another agent of the same engine tells.

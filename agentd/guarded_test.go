@@ -265,6 +265,41 @@ func TestAGuardThatPanicsIsOff(t *testing.T) {
 	}
 }
 
+// Where more happens than an agent may tell at once, the last of it is told: whose beginning is told, the end
+// is too, or such a task would be held to run for long.
+func TestTheEndOfWhatBeganIsTold(t *testing.T) {
+	a := newTestAgent(2, Config{})
+	a.Claimed(claim(5))
+	a.Tells()
+	a.Ready(begun)
+	first := dispatch("first")
+	if r, ok := a.Dispatch("math", first); !ok {
+		t.Fatalf("%+v", r)
+	}
+	run := a.Begin(first)
+	for i := range mostHeard {
+		take(t, a, dispatch(fmt.Sprint("t", i)), said("yes", 1))
+	}
+	e := run.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 50}}, nil)
+	a.Ended(first, &e)
+	heard := a.Ready(begun).Heard
+	if len(heard) != mostHeard {
+		t.Errorf("%d events are told, want %d", len(heard), mostHeard)
+	}
+	runs := 0
+	for _, e := range heard {
+		switch e.Kind {
+		case runtimepolicy.Arrived:
+			runs++
+		case runtimepolicy.Served, runtimepolicy.Failed:
+			runs = max(0, runs-1)
+		}
+	}
+	if last := heard[len(heard)-1]; runs != 0 || last.Kind != runtimepolicy.Served {
+		t.Errorf("%d of them run as far as is told, the last event is %v", runs, last.Kind)
+	}
+}
+
 // Policies hear of tasks, and not of what a hub sends itself; what they hear holds no text.
 func TestWhatPoliciesHear(t *testing.T) {
 	a := guarded()

@@ -324,6 +324,24 @@ func TestEffectsAreBounded(t *testing.T) {
 	}
 }
 
+// What a hub asks for itself is no session's, and no policy hears of it.
+func TestPoliciesHearNothingOfTheHubsOwnTasks(t *testing.T) {
+	h, ds := seeding(t, false, nil)
+	if len(ds) != 2 || ds[1].Task.Client != "probe-math" {
+		t.Fatalf("dispatched: %+v", ds)
+	}
+	s := &spy{}
+	h.n.runtime.host.Set(policy.Keep, "spy", s)
+	h.serve(ds[1], market.Usage{Prompt: 1600, Output: 1})
+	if got := s.heard(); got != "" {
+		t.Errorf("of the hub's own task is heard: %s", got)
+	}
+	h.serve(ds[0], market.Usage{Prompt: 1600, Cached: 1504, Output: 20})
+	if got := s.heard(); got != "served" {
+		t.Errorf("of a client's is heard: %q", got)
+	}
+}
+
 // A name in the configuration that no hook knows is an error that says where.
 func TestAnUnknownPolicyIsRefused(t *testing.T) {
 	cfg := testConfig()

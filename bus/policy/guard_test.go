@@ -65,6 +65,13 @@ func TestGuardTurnsOff(t *testing.T) {
 			}
 			return to
 		}, "steps"},
+		"gives itself steps": {func(r Room, to []Effect) []Effect {
+			for range 9 {
+				r.Work.Take(3)
+				r.Work.Take(-3)
+			}
+			return to
+		}, "steps"},
 	} {
 		calls := 0
 		g := NewGuard("x", &fake{act: func(r Room, to []Effect) []Effect { calls++; return c.act(r, to) }})

@@ -211,9 +211,10 @@ type Work struct{ left, over int }
 // NewWork has room for so many steps.
 func NewWork(steps int) *Work { return &Work{left: steps} }
 
-// Take asks for so many steps. Where it says false the policy stops: who asks again has overrun.
+// Take asks for so many steps. Where it says false the policy stops: who asks again has overrun. Nobody gives
+// steps back, so fewer than none are refused.
 func (w *Work) Take(steps int) bool {
-	if w.left < steps {
+	if steps < 0 || w.left < steps {
 		w.over++
 		w.left = 0
 		return false

@@ -65,6 +65,19 @@ func TestPoAAgainstTryingEverything(t *testing.T) {
 	}
 }
 
+// By hand, with the paper's constants and its 64 slots: 0.005 + 0.020 + 0.010/63^2 s for one that runs alone,
+// 0.015 s less where all of its prompt is held.
+func TestPoAByHand(t *testing.T) {
+	alone := Window{Slots: []int{8}, Done: []Done{{Seconds: 1}}}
+	if got, want := alone.PoA(Theirs), 1/0.02500251952632905; math.Abs(got/want-1) > 1e-9 {
+		t.Errorf("%v, want %v", got, want)
+	}
+	alone.Done[0].Shares[0] = Share{Agent: 0, Of: 1}
+	if got, want := alone.PoA(Theirs), 1/0.01000251952632905; math.Abs(got/want-1) > 1e-9 {
+		t.Errorf("of a prompt that is held %v, want %v", got, want)
+	}
+}
+
 // Tasks that take what the constants say give the constants, and a price of one where nothing could be
 // better.
 func TestFit(t *testing.T) {

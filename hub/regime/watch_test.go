@@ -121,6 +121,79 @@ func TestTwiceTheKneeIsSeen(t *testing.T) {
 	}
 }
 
+// A state ends when the mean was under four fifths of its threshold at six readings in a row, and 30 s after
+// it began at the soonest; a mean just under the threshold keeps it. It begins with the second reading in a
+// row that is above, where the mean is as well.
+func TestAStateEndsLate(t *testing.T) {
+	const high, low, just = 1000, 0, 4.5
+	var d detector
+	now := int64(0)
+	play := func(readings ...float64) {
+		for _, r := range readings {
+			now += int64(Every)
+			d.add(now, [tracks]float64{r, r}, false, false)
+		}
+	}
+	anew := func() {
+		d = detector{theta: thresholds[Slowdown]}
+		now = 0
+		if play(6, 6); d.state != Below {
+			t.Fatal("two readings above are a regime, and their mean is below")
+		}
+		d = detector{theta: thresholds[Slowdown]}
+		play(20)
+		if d.state != Below {
+			t.Fatal("one reading above is a regime")
+		}
+		if play(20); d.state != Transition {
+			t.Fatalf("two readings above are %v", d.state)
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		readings []float64
+		want     State
+	}{
+		{"ten just under the threshold", []float64{just, just, just, just, just, just, just, just, just, just},
+			Transition},
+		{"five under", []float64{low, low, low, low, low}, Transition},
+	} {
+		anew()
+		for range 30 { // the mean comes down to just under the threshold
+			play(just)
+		}
+		if play(c.readings...); d.state != c.want {
+			t.Errorf("%s: %v, want %v", c.name, d.state, c.want)
+		}
+	}
+	anew()
+	for d.mean() >= margin*d.theta[0] {
+		play(low)
+	}
+	began := d.since
+	for d.state == Transition {
+		if play(low); now > began+int64(time.Hour) {
+			t.Fatal("a state that never ends")
+		}
+	}
+	if stayed := time.Duration(now - began); stayed < 30*time.Second {
+		t.Errorf("it ended after %v", stayed)
+	}
+	for d = (detector{theta: thresholds[Slowdown]}); d.state == Below; { // and straight from above to nothing
+		play(high)
+	}
+	began = now
+	for i := range d.tracks { // as if all that was, was forgotten at once
+		d.tracks[i].mean = 0
+	}
+	for d.state == Transition {
+		play(low)
+	}
+	if stayed := time.Duration(now - began); stayed < 30*time.Second {
+		t.Errorf("it ended after %v, where all was quiet at once", stayed)
+	}
+}
+
 // No state changes in an hour at 0.8 of what can be served, however long tasks wait by chance.
 func TestNothingChangesBelowTheKnee(t *testing.T) {
 	seed := rand.Uint64()

@@ -88,6 +88,31 @@ type cache struct {
 	clock  int64
 	leaves queue // of all groups, by the rule's own key
 	made   int
+	over   []*group // of sessions that have ended, as was told
+}
+
+// ended notes that a session is told to have ended: what it has is used no more.
+func (c *cache) ended(session policy.ID) {
+	for _, g := range c.alive() {
+		if g.session == session && session != 0 {
+			c.over = append(c.over, g)
+		}
+	}
+}
+
+// dead is a block of a session that was told to have ended; nil: there is none that may go.
+func (c *cache) dead() (n *node) {
+	kept := c.over[:0]
+	for _, g := range c.over {
+		if g.blocks > 0 {
+			kept = append(kept, g)
+			if n == nil {
+				n = g.leaves.peek()
+			}
+		}
+	}
+	c.over = kept
+	return n
 }
 
 // rule says which block goes first.
@@ -212,6 +237,11 @@ type lru struct{}
 
 func (lru) used(_ *cache, n *node) float64 { return float64(n.used) }
 func (lru) victim(*cache) *node            { return nil }
+
+// told is lru, but what belongs to sessions that have ended goes before all else.
+type told struct{ lru }
+
+func (told) victim(c *cache) *node { return c.dead() }
 
 // lfu gives up what was used least often, and of equals longest ago.
 type lfu struct{}
@@ -356,7 +386,7 @@ func (s scored) worth(c *cache, g *group, n *node, oldest int64) float64 {
 
 func (s scored) victim(c *cache) *node {
 	if s.duel != nil && *s.duel < 0 {
-		return nil // by its age
+		return told{}.victim(c)
 	}
 	if s.at.clock == c.clock && s.at.left > 0 {
 		s.at.left--

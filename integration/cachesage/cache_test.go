@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/bus/policy"
+	"souk/hub/policy/cachesage"
 )
 
 // A cache never holds more than its room unless calls in flight do, gives up nothing that is in use and no
@@ -160,7 +161,7 @@ func TestOpenBlocks(t *testing.T) {
 
 // The panels of whole sessions have all of them, and play only rules that there are.
 func TestWholeSessions(t *testing.T) {
-	const name = "coding-open200-P5"
+	const name = "coding-open200-P5-ends"
 	p := Panels()[slices.IndexFunc(Panels(), func(p *Panel) bool { return p.Name == name })]
 	if all := p.calls(rand.New(rand.NewPCG(1, 2))); len(all) != 406 {
 		t.Errorf("%d sessions, want 406", len(all))
@@ -173,5 +174,33 @@ func TestWholeSessions(t *testing.T) {
 	}
 	if played != len(p.rules) || p.Plays("magic") {
 		t.Errorf("plays %d rules of %v", played, p.rules)
+	}
+	if p = Panels()[0]; p.Plays(toldRule) || !p.Plays("lru") {
+		t.Errorf("%s is played where no end is told", toldRule)
+	}
+}
+
+// What belongs to a session that is told to have ended goes first, also while the duel is for lru: that is
+// told, and not learned.
+func TestTheEndedGoFirst(t *testing.T) {
+	for name, make := range map[string]func(p *player){
+		toldRule: func(p *player) { p.by(told{}) },
+		"ours":   func(p *player) { p.learn(cachesage.Params{}, true); p.duel = -1 },
+	} {
+		p := &player{panel: &Panel{Block: 16, Blocks: 6}}
+		make(p)
+		for k, x := range p.caches[:min(2, len(p.caches))] { // the third is what is learned
+			for s := range policy.ID(3) {
+				held, _ := x.take(&Call{Session: 1 + s, Role: 1}, []uint64{10 * (1 + s), 10*(1+s) + 1}, nil)
+				x.release(held)
+			}
+			x.ended(2)
+			held, _ := x.take(&Call{Session: 4, Role: 1}, []uint64{90, 91, 92}, nil)
+			if x.nodes[20] != nil || x.nodes[21] != nil || x.nodes[11] != nil || x.nodes[10] == nil {
+				t.Errorf("%s, cache %d: of the ended one %v and %v are kept, of the oldest %v and %v", name, k,
+					x.nodes[20] != nil, x.nodes[21] != nil, x.nodes[10] != nil, x.nodes[11] != nil)
+			}
+			x.release(held)
+		}
 	}
 }

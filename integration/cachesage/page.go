@@ -174,7 +174,13 @@ blocks of open sessions" this is the nearest: all used so far 0.846, 0.911, 0.72
 0.869, 0.600, 0.749; all that will ever be used 0.944, 0.958, 0.897, 0.940 (seed 2001). None gives all four. If
 only the time from a fifth of the way to where the last session begins is counted, they are 0.852, 0.920, 0.725
 and 0.843: somewhat nearer, but found after the rows below, and so not put in their place. Calls are many here,
-and so four rules are played.
+and so few rules are played.
+
+"lru-told" is the simpler rule that "ours" is to be held against where ends are told: lru, but what belongs to
+sessions that are told to have ended goes first. The duel's lru does that as well, since an end is told and not
+learned; before it did, "ours" had +0.98, +1.33, +0.48 and +1.97 points over lru on the four panels where ends
+are told. On six seeds that are not on this page, 7001 to 7006, ours was then +0.78, +1.27, +0.62 and +1.95, and
+is +1.30, +1.45, +1.23 and +2.30 now; lru-told is +1.27, +0.80, +0.97 and +0.95.
 
 "ours-before" says what more there is to learn for it: it has heard the very same calls once before. What is
 left from there to Belady needs to be known in advance: whom a model will ask, and how long calls, people
@@ -201,7 +207,7 @@ func bars(b *strings.Builder, panels []*Panel, rows []Row) {
 		return "**falls short**"
 	}
 	b.WriteString("\n## What was asked, and what it comes to\n\n" +
-		"| panel | asked of ours | ours | paper | |\n|---|---|---|---|---|\n")
+		"| panel | asked of ours | ours | lru-told | paper | |\n|---|---|---|---|---|---|\n")
 	least, under, nothing := 0.0, "", []string(nil)
 	for _, p := range panels {
 		ours, paper := at(p.Name, "ours"), at(p.Name, "paper")
@@ -219,17 +225,21 @@ func bars(b *strings.Builder, panels []*Panel, rows []Row) {
 		points := asked[p.Name]
 		switch {
 		case strings.HasPrefix(p.Name, "star") || p.Name == "hand-crafted-4000-4":
-			fmt.Fprintf(b, "| %s | 0.4 of the gap | %.2f | %.2f | %s |\n", p.Name, gap, theirs,
+			fmt.Fprintf(b, "| %s | 0.4 of the gap | %.2f | | %.2f | %s |\n", p.Name, gap, theirs,
 				said(gap >= 0.4))
 		case points > 0:
-			fmt.Fprintf(b, "| %s | lru + %.0f points | %+.2f ± %.2f | %+.2f | %s |\n", p.Name, points,
-				ours.Over, ours.OverOff, paper.Over, said(ours.Over >= points))
+			simple := ""
+			if r := at(p.Name, toldRule); r != nil {
+				simple = fmt.Sprintf("%+.2f ± %.2f", r.Over, r.OverOff)
+			}
+			fmt.Fprintf(b, "| %s | lru + %.0f points | %+.2f ± %.2f | %s | %+.2f | %s |\n", p.Name, points,
+				ours.Over, ours.OverOff, simple, paper.Over, said(ours.Over >= points))
 		}
 	}
 	if under == "" {
 		under = "none is under lru"
 	}
-	fmt.Fprintf(b, "| all | at most 0.5 points under lru | %+.2f (%s) | | %s |\n", least, under,
+	fmt.Fprintf(b, "| all | at most 0.5 points under lru | %+.2f (%s) | | | %s |\n", least, under,
 		said(least >= -0.5))
 	if len(nothing) > 0 {
 		fmt.Fprintf(b, "\nWhere ours does not pay, as its gain is not beyond the interval: %s.\n",

@@ -60,7 +60,7 @@ func Panels() (all []*Panel) {
 		for _, ends := range []bool{false, true} {
 			x := Panel{Name: "coding-open200-P3", About: "kv-cache-tester, recorded pauses, all 406 sessions " +
 				"whole, 200 open, a third of what they have used fits", Block: 512, slots: 200, fill: p,
-				whole: true, Ends: ends, rules: []string{"lru", "paper", "ours", "belady"},
+				whole: true, Ends: ends, rules: []string{"lru", toldRule, "paper", "ours", "belady"},
 				calls: chained([]string{"agents.jsonl.gz", "agents-rest.jsonl.gz"}, math.MaxInt, math.MaxInt,
 					8, func(int) policy.ID { return 0 })}
 			if p == 5 {

@@ -152,6 +152,11 @@ func (p *player) finish(i int, now time.Time) {
 	if p.sage != nil {
 		p.tellEnd(c, now)
 	}
+	if c.Last && p.panel.Ends {
+		for _, x := range p.caches {
+			x.ended(c.Session)
+		}
+	}
 }
 
 // tell has the learner hear that a call begins.
@@ -208,6 +213,8 @@ type Rule struct {
 // Rules are those that are compared, the first first.
 var Rules = []Rule{
 	{"lru", "what was used longest ago, as engines do", func(p *player) { p.by(lru{}) }},
+	{toldRule, "the same, but what is of sessions that are told to have ended goes before all else",
+		func(p *player) { p.by(told{}) }},
 	{"lfu", "what was used least often", func(p *player) { p.by(lfu{}) }},
 	{"arc", "a balance of both (Megiddo and Modha 2003)", func(p *player) { p.by(newARC()) }},
 	{"anchors-pinned", "anchors of roles last", func(p *player) { p.by(pinned{}) }},
@@ -228,7 +235,7 @@ var Rules = []Rule{
 		p.caches[0].by = s
 	}},
 	{"ours", "anchors by the chance that their role runs, the rest by that of its session; a duel " +
-		"against lru",
+		"against lru, which is told of ends, too",
 		func(p *player) { p.learn(cachesage.Params{}, true) }},
 	{"ours-duel", "without the duel", func(p *player) { p.learn(cachesage.Params{}, false) }},
 	{"ours-live", "every session goes on", func(p *player) { p.learn(cachesage.Params{NoLive: true}, true) }},
@@ -265,7 +272,7 @@ func (p *player) learn(o cachesage.Params, duel bool) {
 	if duel {
 		ghost := s
 		ghost.at = &chosen{}
-		p.caches = append(p.caches, newCache(p.panel.Blocks, lru{}), newCache(p.panel.Blocks, ghost))
+		p.caches = append(p.caches, newCache(p.panel.Blocks, told{}), newCache(p.panel.Blocks, ghost))
 		s.duel = &p.duel
 		p.caches[0].by = s
 	}
@@ -315,7 +322,12 @@ func (p *Panel) deal(seed uint64) *deal {
 }
 
 // Plays says whether a rule is played on the panel.
-func (p *Panel) Plays(rule string) bool { return p.rules == nil || slices.Contains(p.rules, rule) }
+func (p *Panel) Plays(rule string) bool {
+	return (p.rules == nil || slices.Contains(p.rules, rule)) && (p.Ends || rule != toldRule)
+}
+
+// toldRule is played where ends are told; elsewhere it is lru.
+const toldRule = "lru-told"
 
 // play plays one rule.
 func (d *deal) play(rule string) (best Figures, err error) {

@@ -77,7 +77,8 @@ const (
 	// a session that pauses for so many times the mean does not come back
 	patience            = 4
 	leastWait, mostWait = time.Second, 2 * time.Minute
-	// who runs for so long without a pause is taken to run nothing: an end may be lost
+	// who runs for so long without a pause is taken to run nothing, and a session whose turn takes so long to
+	// be gone: an end may be lost
 	longestRun = 30 * time.Minute
 )
 
@@ -216,15 +217,16 @@ func (a *Adapter) open(now time.Time, client policy.ID, s *session) bool {
 	if s.state == 0 {
 		return false
 	}
+	idle := time.Duration(now.UnixNano()) - s.at
 	if s.busy {
-		return true
+		return idle < longestRun
 	}
 	x := a.states.Of(client, s.state, false)
 	if x == nil {
 		return false
 	}
 	wait := min(max(time.Duration(patience*float64(x.pause)*float64(time.Second)), leastWait), mostWait)
-	return time.Duration(now.UnixNano())-s.at <= wait
+	return idle <= wait
 }
 
 // want works out how likely it is of each adapter that an open session asks for it next, or half as much the

@@ -108,6 +108,21 @@ func TestALostEndIsForgotten(t *testing.T) {
 	}
 }
 
+// A session whose turn's end was lost is not waited for without end: what it would need next is not loaded,
+// as nobody comes for it.
+func TestASessionWhoseEndWasLostIsForgotten(t *testing.T) {
+	c := taught(2)
+	c.say(policy.Arrived, 1, 1) // its next turns are at 2 and 3
+	c.say(policy.Served, 0, 1)  // the agent's books are right, the session's are not
+	if got := c.wants(); got == 0 {
+		t.Error("nothing is asked for, and the session goes on")
+	}
+	c.now = c.now.Add(longestRun)
+	if got := c.wants(); got != 0 {
+		t.Errorf("%d is asked for, for a session of which nothing was heard for %v", got, longestRun)
+	}
+}
+
 // Many adapters may be ready, and more be sold.
 func TestManyAreReady(t *testing.T) {
 	const ready, sold = 100, 200

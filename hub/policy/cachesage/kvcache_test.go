@@ -50,6 +50,10 @@ func TestWhatIsSaidToComeNext(t *testing.T) {
 	for s := range policy.ID(1_000_000) {
 		next(1, 1+s%7)
 	}
+	one := policy.Room{Effects: 1, Tokens: 1 << 20, Work: policy.NewWork(1000)}
+	if all := k.Act(now, one, nil); len(all) != 1 {
+		t.Errorf("of a million hints, where there is room for one: wanted %d", len(all))
+	}
 	if all := act(); len(all) > 2 {
 		t.Errorf("of a million hints: wanted %d", len(all))
 	}

@@ -270,6 +270,29 @@ func TestTheDeadAreWorthNothing(t *testing.T) {
 	}
 }
 
+// A clock that went back makes no chance that is none, whether it is known how long sessions stay away or
+// not.
+func TestAClockThatWentBack(t *testing.T) {
+	for _, sessions := range []policy.ID{0, 200} {
+		s, now := New(Params{}, 1000), start
+		for i := range sessions {
+			now = walk(s, now, 1000+i, 1, 2, 1, 2)
+		}
+		walk(s, now, 7, 1, 2)
+		walk(s, now, 8)
+		if known := s.shares.Known(); known != (sessions > 0) {
+			t.Fatalf("after %d sessions it is known: %v", sessions, known)
+		}
+		for back := time.Duration(0); back < time.Hour; back += 500 * time.Millisecond {
+			for _, role := range []policy.ID{0, 1, 2} {
+				if p := s.Tail(now.Add(-back), 7, role); !(p >= 0 && p <= 1) {
+					t.Fatalf("%v before, role %d, after %d sessions: a chance of %v", back, role, sessions, p)
+				}
+			}
+		}
+	}
+}
+
 // Nonsense does no harm: events twice, out of order, of the future, of nobody; a million sessions and roles
 // of one client make no role of another's be forgotten, and memory stays what it is.
 func TestNonsenseAndAFlood(t *testing.T) {
