@@ -62,17 +62,29 @@ func TestWhatIsSaidToComeNext(t *testing.T) {
 	}
 }
 
-// With ten thousand sessions that are said to come next, no more are looked at than there are steps.
+// Of ten thousand sessions as many are said to come next as are remembered, and then what is to be done is
+// asked for until none is left: each is looked at once.
 func BenchmarkAct(b *testing.B) {
 	k := NewKVCache(Params{}, 10_000)
 	for s := range policy.ID(10_000) {
-		for _, kind := range []policy.EventKind{policy.Arrived, policy.Served, policy.Next} {
-			k.Observe(policy.Event{Kind: kind, At: start, Client: 1, Session: s + 1, Role: 5,
+		for _, kind := range []policy.EventKind{policy.Arrived, policy.Served} {
+			k.Observe(policy.Event{Kind: kind, At: start, Client: 1, Agent: 1, Session: s + 1, Role: 5,
 				Usage: market.Usage{Prompt: 100}})
 		}
 	}
 	to := make([]policy.Effect, 0, 64)
-	for b.Loop() {
-		k.Act(start, policy.Room{Effects: 64, Tokens: 1 << 20, Work: policy.NewWork(1 << 16)}, to)
+	b.ReportAllocs()
+	for from := policy.ID(0); b.Loop(); from = (from + mostHints) % 8_000 {
+		for s := range policy.ID(mostHints) {
+			k.Observe(policy.Event{Kind: policy.Next, At: start, Client: 1, Session: from + s + 1})
+		}
+		done := 0
+		for k.next.Len() > 0 {
+			room := policy.Room{Effects: 64, Tokens: 1 << 20, Work: policy.NewWork(1 << 16)}
+			done += len(k.Act(start, room, to))
+		}
+		if done != mostHints {
+			b.Fatalf("%d are to be used again, of %d", done, mostHints)
+		}
 	}
 }

@@ -383,6 +383,24 @@ func learned(sessions, n int) (*Sage, time.Time) {
 	return s, now
 }
 
+// Once a Sage knows its sessions, an event and a score take no memory.
+func TestNothingIsAllocated(t *testing.T) {
+	s, now := learned(10_000, 50)
+	i := policy.ID(0)
+	if n := testing.AllocsPerRun(20_000, func() {
+		e := policy.Event{Kind: policy.Arrived, At: now, Client: 1, Session: 1 + policy.Mixed(i)%10_000,
+			Role: 1 + i%50}
+		s.Observe(e)
+		e.Kind, e.At = policy.Served, now.Add(time.Millisecond)
+		s.Observe(e)
+		s.Score(now, policy.Item{Kind: policy.Tail, Session: e.Session, Role: e.Role, Tokens: 160}, 1000)
+		s.Score(now, policy.Item{Kind: policy.Anchor, Role: e.Role, Tokens: 160}, 0)
+		now, i = now.Add(2*time.Millisecond), i+1
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func BenchmarkObserve(b *testing.B) {
 	s, now := learned(10_000, 50)
 	b.ReportAllocs()
