@@ -55,27 +55,10 @@ clients: {dev: 10}
 	return &stall{m, t, key}
 }
 
-// post sends a body, and returns what came within ten seconds.
+// post sends a body under the first key.
 func (s *stall) post(path, body string) (status int, header http.Header, text string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.State().HTTP+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+s.key)
-	a, err := http.DefaultClient.Do(r)
-	if err != nil {
-		s.t.Errorf("%s %.200q: %v", path, body, err)
-		return 0, nil, ""
-	}
-	defer a.Body.Close()
-	all, err := io.ReadAll(a.Body)
-	if err != nil {
-		s.t.Errorf("%s %.200q: %v", path, body, err)
-	}
-	return a.StatusCode, a.Header, string(all)
+	return s.ask(s.key, http.MethodPost, path, body)
 }
 
 func (s *stall) left() string {
