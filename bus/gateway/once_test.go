@@ -91,8 +91,8 @@ func TestOneKeyOfTwoTenants(t *testing.T) {
 			}
 			for id := range of {
 				for _, last := range []string{"", "0"} {
-					if status, _, text := s.ask(key, "GET", "/v1/streams/"+id, "", "Last-Event-ID", last); (status ==
-						200) != strings.Contains(c.body, "stream") {
+					status, _, text := s.ask(key, "GET", "/v1/streams/"+id, "", "Last-Event-ID", last)
+					if streams := strings.Contains(c.body, "stream"); (status == 200) != streams {
 						t.Errorf("%s from %q: %d %s", c.body, last, status, text)
 					}
 				}
@@ -100,8 +100,10 @@ func TestOneKeyOfTwoTenants(t *testing.T) {
 				for _, at := range []struct {
 					key, last string
 					status    int
-				}{{other, "", 410}, {other, "1", 410}, {key, "999999", 410}, {key, "-1", 400}, {key, "1.5", 400},
-					{key, "9999999999", 400}, {key, "x", 400}} {
+				}{
+					{other, "", 410}, {other, "1", 410}, {key, "999999", 410},
+					{key, "-1", 400}, {key, "1.5", 400}, {key, "9999999999", 400}, {key, "x", 400},
+				} {
 					if !strings.Contains(c.body, "stream") && at.status == 410 && at.key == key {
 						continue
 					}
