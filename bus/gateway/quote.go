@@ -31,7 +31,8 @@ func (s *Server) quote(w http.ResponseWriter, r *http.Request, k *key) error {
 		return no
 	}
 	if len(asked.Tasks) > 1 {
-		return refuse(bus.CodeUnsupportedField, "n: %d answers; a quote is for one", len(asked.Tasks))
+		return refuse(bus.CodeUnsupportedField, "n and a list of prompts ask for %d answers; a quote is for one: "+
+			"send n 1 and one prompt", len(asked.Tasks))
 	}
 	if err := limit(asked, &about); err != nil {
 		return err

@@ -118,13 +118,10 @@ func (b *body) has(which int) bool { return b.of[which] != (Span{}) }
 
 // read scans the whole body once.
 func (b *body) read(data []byte) error {
-	if !utf8.Valid(data) { // engines refuse it, and encoding/json would change it
-		return bad("the body is not UTF-8")
+	if err := isText(data); err != nil {
+		return err
 	}
-	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
-		return bad("the body begins with a byte order mark: leave it out")
-	}
-	b.Scanner = Scanner{Deepest: deepest, data: data}
+	b.Scanner = Scanner{Deepest: deepest, Paired: true, data: data}
 	if b.Next() != '{' {
 		return bad("the body is not a JSON object: send one like " +
 			`{"messages": [{"role": "user", "content": "Hello"}]}`)
@@ -133,6 +130,17 @@ func (b *body) read(data []byte) error {
 		return asError(b.Err())
 	}
 	return b.refused
+}
+
+// isText judges the bytes of a body.
+func isText(data []byte) error {
+	if !utf8.Valid(data) { // engines refuse it, and encoding/json would change it
+		return bad("the body is not UTF-8")
+	}
+	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
+		return bad("the body begins with a byte order mark: leave it out")
+	}
+	return nil
 }
 
 // member reads one member of the body; the scanner stands on its value.
@@ -231,14 +239,27 @@ func (b *body) streamOptions(v Span) {
 		return
 	}
 	again := b.within(v)
+	var seen [2]bool
 	again.Object(func(key Span) bool {
 		value, _ := again.Value()
-		if string(b.Text(key)) == `"continuous_usage_stats"` && string(b.Text(value)) == "true" {
+		name := string(again.Name(key))
+		i := slices.Index([]string{"include_usage", "continuous_usage_stats"}, name)
+		if i < 0 {
+			return true
+		}
+		var on bool
+		switch said := string(b.Text(value)); {
+		case seen[i]:
+			b.refuse(bad("stream_options.%s: the member stands twice", name))
+		case said == "true":
+			on = true
+		case said != "false" && said != "null":
+			b.refuse(bad("stream_options.%s: true or false is expected", name))
+		}
+		seen[i] = true
+		if b.usage = b.usage || on && i == 0; on && i == 1 {
 			b.refuse(unsupported("stream_options.continuous_usage_stats: usage comes with the last chunk " +
 				"alone; every chunk counts its own tokens"))
-		}
-		if string(b.Text(key)) == `"include_usage"` {
-			b.usage = string(b.Text(value)) == "true"
 		}
 		return b.refused == nil
 	})

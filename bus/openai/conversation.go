@@ -86,11 +86,16 @@ type inputItem struct {
 	Output    json.RawMessage `json:"output"`
 }
 
+var itemMembers = []string{"type", "id", "role", "content", "call_id", "name", "arguments", "output"}
+
 // item takes one in. known is nil for an item that was itself found by its id.
 func (c *conversation) item(at string, v json.RawMessage, known func(string) ([]byte, bool)) error {
 	var x inputItem
 	if v[0] != '{' || json.Unmarshal(v, &x) != nil {
 		return bad("%s: an item is an object, whose type, id, role, call_id, name and arguments are strings", at)
+	}
+	if name := twice(v, itemMembers); name != "" {
+		return bad("%s: member %s stands twice: send it once", at, name)
 	}
 	switch x.Type {
 	case "", "message":

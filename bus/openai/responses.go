@@ -5,7 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"unicode/utf8"
+	"strings"
 
 	"souk/bus"
 )
@@ -32,6 +32,11 @@ var passed = []string{"model", "stream", "temperature", "top_p", "parallel_tool_
 var ignored = []string{"store", "metadata", "service_tier", "safety_identifier", "prompt_cache_retention",
 	"stream_options", "max_tool_calls", "include", "verbosity"}
 
+// read are all members that are known.
+var read = slices.Concat(passed, ignored, []string{"previous_response_id", "conversation", "background",
+	"truncation", "prompt", "input", "instructions", "max_output_tokens", "tools", "tool_choice", "text",
+	"reasoning"})
+
 // echoed are members that an answer repeats, and what it says where the request has none.
 var echoed = []struct{ name, without string }{
 	{"instructions", "null"}, {"max_output_tokens", "null"}, {"metadata", "{}"},
@@ -53,9 +58,12 @@ func ReadResponses(data []byte, known func(id string) ([]byte, bool)) (*Response
 }
 
 func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) error {
+	if err := isText(data); err != nil {
+		return err
+	}
 	s := Scan(data)
-	s.Deepest = deepest
-	if !utf8.Valid(data) || s.Next() != '{' {
+	s.Deepest, s.Paired = deepest, true
+	if s.Next() != '{' {
 		return bad("the body is not a JSON object: send one like " + `{"model": "auto", "input": "Hello"}`)
 	}
 	if _, ok := s.Value(); !ok || !s.End() {
@@ -72,6 +80,9 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 	}
 	if err := r.refuse(in); err != nil {
 		return err
+	}
+	if name := twice(data, read); name != "" {
+		return bad("%s: the member stands twice: send it once", name)
 	}
 	c := &conversation{known: known}
 	if v, ok := in["instructions"]; ok {
@@ -113,11 +124,35 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 	return nil
 }
 
+// twice is the first of some members that an object has more than once: nobody can know which is meant.
+// encoding/json does not tell names apart that differ in their case alone, so they are one here.
+func twice(object []byte, names []string) (found string) {
+	seen := make([]bool, len(names))
+	s := Scan(object)
+	s.Object(func(key Span) bool {
+		_, ok := s.Value()
+		name := string(s.Name(key))
+		i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+		switch {
+		case i < 0:
+		case seen[i]:
+			found = names[i]
+		default:
+			seen[i] = true
+		}
+		return ok && found == ""
+	})
+	return found
+}
+
 // isNothing reports whether a member says nothing.
 func isNothing(v json.RawMessage) bool { return string(v) == "null" }
 
 // refuse names what is not served here.
 func (r *Responses) refuse(in map[string]json.RawMessage) error {
+	if _, ok := in["messages"]; ok {
+		return unsupported("messages: this endpoint takes input; chats go to /v1/chat/completions")
+	}
 	for _, name := range slices.Sorted(maps.Keys(in)) {
 		v := in[name]
 		switch {
@@ -133,11 +168,8 @@ func (r *Responses) refuse(in map[string]json.RawMessage) error {
 			return unsupported("truncation: %.40s; an input is taken whole or refused: leave it out", v)
 		case name == "prompt":
 			return unsupported("prompt: templates are not stored here: send instructions and input")
-		case name == "background" || name == "truncation" || name == "input" || name == "instructions" ||
-			name == "max_output_tokens" || name == "tools" || name == "tool_choice" || name == "text" ||
-			name == "reasoning" || slices.Contains(passed, name) || slices.Contains(ignored, name):
-		default:
-			return unsupported("%.60s: this endpoint does not know it", name)
+		case !slices.Contains(read, name):
+			return unsupported("%.60s: this endpoint does not know it: leave it out", name)
 		}
 	}
 	return nil
@@ -169,7 +201,11 @@ func tools(in map[string]json.RawMessage, out map[string]any) error {
 	}
 	var list []any
 	for i, t := range all {
-		if kind := string(t["type"]); kind != `"function"` {
+		switch kind := string(t["type"]); kind {
+		case `"function"`:
+		case "":
+			return bad(`tools[%d].type: "function" is expected`, i)
+		default:
 			return unsupported("tools[%d].type: %.60s is run by nobody here: only functions are, by whoever "+
 				"asks", i, kind)
 		}

@@ -91,7 +91,7 @@ func TestResponsesAsChats(t *testing.T) {
 	}{
 		{``, bus.CodeBadRequest, "not a JSON object"},
 		{`[]`, bus.CodeBadRequest, "not a JSON object"},
-		{"{\"input\":\"\xff\"}", bus.CodeBadRequest, "not a JSON object"},
+		{"{\"input\":\"\xff\"}", bus.CodeBadRequest, "not UTF-8"},
 		{`{"input":"x"} {}`, bus.CodeBadRequest, ""},
 		{`{"input":"x"`, bus.CodeBadRequest, ""},
 		{`{"input":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, bus.CodeBadRequest, ""},

@@ -15,6 +15,8 @@ import (
 type Scanner struct {
 	// Deepest bounds the nesting; where nobody says otherwise it is that of encoding/json.
 	Deepest int
+	// Paired refuses escapes that are half of a surrogate pair: UTF-8 cannot hold them, and engines fail.
+	Paired bool
 	// NotNumbers takes NaN and Infinity for values, as Python does.
 	NotNumbers bool
 
@@ -69,6 +71,7 @@ const (
 	NoColon      = "a ':' is expected"
 	NoEnd        = "a string does not end"
 	NoEscape     = "no such escape"
+	HalfPair     = "half of a character: \\ud800 to \\udfff stand in pairs"
 	BareControl  = "a control character stands in a string: write it as an escape"
 	NoMoreMember = "a ',' or '}' is expected"
 	NoMoreItem   = "a ',' or ']' is expected"
@@ -309,6 +312,11 @@ func (s *Scanner) str() (p Span, ok bool) {
 			if n == 0 {
 				return p, s.failAt(at, NoEscape)
 			}
+			if n == 6 && s.Paired {
+				if n = pairLen(data[at:]); n == 0 {
+					return p, s.failAt(at, HalfPair)
+				}
+			}
 			at += n
 		default:
 			return p, s.failAt(at, BareControl)
@@ -328,6 +336,21 @@ func escapeLen(b []byte) int {
 	case 'u':
 		if _, ok := hex4(b[2:]); ok {
 			return 6
+		}
+	}
+	return 0
+}
+
+// pairLen is the length of the escape \uXXXX that b begins with, of both where it needs another one, 0 if
+// that is not there.
+func pairLen(b []byte) int {
+	r, _ := hex4(b[2:])
+	if !utf16.IsSurrogate(r) {
+		return 6
+	}
+	if len(b) >= 12 && b[6] == '\\' && b[7] == 'u' {
+		if low, ok := hex4(b[8:]); ok && utf16.DecodeRune(r, low) != utf8.RuneError {
+			return 12
 		}
 	}
 	return 0

@@ -51,9 +51,10 @@ func role() daemon.Role {
 	return daemon.Role{
 		Name:  "gateway",
 		Short: "The market for clients of OpenAI's API, over HTTP",
-		Long: `gateway serves /v1/chat/completions, /v1/completions, /v1/models and /v1/balance to whoever has a key
-(souk key new CLIENT), and asks the market for each answer. Any number of gateways serve the same keys. On
-SIGTERM it refuses new requests and lets answers that are open end.`,
+		Long: `gateway serves OpenAI's API to whoever has a key (souk key new CLIENT), and asks the market for each answer:
+/v1/chat/completions, /v1/completions, /v1/responses and /v1/models, and beside them /v1/quote, /v1/balance,
+/v1/streams/TASK and /v1/sessions/SESSION/end. Any number of gateways serve the same keys. On SIGTERM it
+refuses new requests and lets answers that are open end.`,
 		Example: example,
 		Version: version,
 		New: func() daemon.Config {
