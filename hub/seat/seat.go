@@ -30,7 +30,8 @@ type Params struct {
 
 // Default is a hub that knows no seats, and has agents compute without a pause.
 func Default() Params {
-	return Params{Depth: 300 * time.Millisecond, Spare: time.Second, Full: 1, Wait: time.Minute}
+	return Params{Depth: 300 * time.Millisecond, Spare: time.Second, Full: 1,
+		Wait: 5 * time.Second}
 }
 
 // Ahead is how long an agent has to compute at most before it is given more; 0: however long. Where sessions

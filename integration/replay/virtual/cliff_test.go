@@ -83,6 +83,20 @@ func TestTouchesKeepWhatWouldBeDropped(t *testing.T) {
 	}
 }
 
+// Where prefill is saturated a hub tells whoever finds no seat soon to come back: a long line is let in at
+// once where an agent has a moment to spare, and pushes out what the others hold.
+func TestAShortLineForSeatsKeepsCaches(t *testing.T) {
+	share := func(rule string) float64 {
+		all, _ := runCliff(t, "busy", rule, 2, 5*time.Minute)
+		late := slices.DeleteFunc(all, func(r *Request) bool { return r.Arrived < 2*time.Minute })
+		return Measure(late, 2).Share
+	}
+	short, long := share("market:seats"), share("market:seats:seats.wait=1m")
+	if t.Logf("share %.3f, with a long line %.3f", short, long); short < long+0.02 {
+		t.Errorf("share %.3f, with a long line %.3f", short, long)
+	}
+}
+
 // The longest prompts of a trace fit into a message. One that does not reaches no hub; it is a fault of the
 // market, and its caller is told.
 func TestThePromptsOfChainsAreSaid(t *testing.T) {
