@@ -61,7 +61,7 @@ var members = [...]string{"model", "messages", "prompt", "stream", "max_tokens",
 	"priority", "kv_transfer_params", "ec_transfer_params", "vllm_xargs", "documents", "chat_template",
 	"chat_template_kwargs", "tool_choice",
 	"response_format", "reasoning_effort", "cache_salt", "truncate_prompt_tokens",
-	"add_special_tokens", "seed", "prompt_cache_key"}
+	"add_special_tokens", "seed", "prompt_cache_key", "functions", "function_call"}
 
 const (
 	atModel = iota
@@ -96,6 +96,8 @@ const (
 	atSpecial
 	atSeed
 	atCacheKey
+	atFunctions
+	atFunctionCall
 )
 
 // refused are members that are taken at no value but one, and why.
@@ -108,9 +110,12 @@ var refused = map[int]struct{ but, why string }{
 	atKVTransfer:     {"", "engines say this to one another, clients may not; leave it out"},
 	atECTransfer:     {"", "engines say this to one another, clients may not; leave it out"},
 	// transfers between engines again, and hits that are published as if they were stored once more
-	atXArgs:     {"", "switches inside the engine, which its owner sets; leave it out"},
-	atDocuments: {"[]", "a template may make anything of them; put their text into a message"},
-	atTemplate:  {"", "the model's own is used, as it was measured; leave it out"},
+	atXArgs: {"", "switches inside the engine, which its owner sets; leave it out"},
+	// engines that know them no more ignore them, and answer as if there were none
+	atFunctions:    {"[]", "send tools"},
+	atFunctionCall: {"", "send tool_choice"},
+	atDocuments:    {"[]", "a template may make anything of them; put their text into a message"},
+	atTemplate:     {"", "the model's own is used, as it was measured; leave it out"},
 }
 
 // has reports whether a member stands in the body and is not null.

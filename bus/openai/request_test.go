@@ -217,6 +217,8 @@ func TestRefusals(t *testing.T) {
 			bus.MaxMessages) + `{"role":"user","content":"x"}]}`, bus.CodeUnsupportedField, "more than 4096"},
 		{"nested too deep", chat(`,"x":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000)),
 			bus.CodeBadRequest, "more than 128 deep"},
+		{"functions", chat(`,"functions":[{"name":"f"}]`), bus.CodeUnsupportedField, "functions: send tools"},
+		{"function_call", chat(`,"function_call":"auto"`), bus.CodeUnsupportedField, "send tool_choice"},
 		{"prompt_logprobs", chat(`,"prompt_logprobs":0`), bus.CodeUnsupportedField, "prompt_logprobs"},
 		{"prompt_embeds", `{"prompt_embeds":"AAAA"}`, bus.CodeUnsupportedField, "prompt_embeds"},
 		{"echo of a completion", `{"prompt":"x","echo":true}`, bus.CodeUnsupportedField, "echo"},
