@@ -117,7 +117,7 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 // admit says whose key a request came with.
 func (s *Server) admit(r *http.Request) (*key, error) {
 	if n := len(r.Header["Authorization"]); n > 1 {
-		return nil, refuse(openai.CodeInvalidKey, "header Authorization: given %d times", n)
+		return nil, refuse(openai.CodeInvalidKey, "header Authorization: given %d times: send it once", n)
 	}
 	if err := s.awake.await(r.Context()); err != nil {
 		return nil, err
@@ -454,7 +454,7 @@ func terms(h http.Header) (header bus.Header, resume bool, err error) {
 
 // twice refuses a header of which it is not known what was meant.
 func twice(name string, values []string) *refusal {
-	return refuse(bus.CodeBadRequest, "header %s: given %d times", name, len(values))
+	return refuse(bus.CodeBadRequest, "header %s: given %d times: send it once", name, len(values))
 }
 
 func begins(name, with string) bool {

@@ -186,7 +186,7 @@ func (b *body) member(key Span) bool {
 	case atModel:
 		b.model = b.stringOf(which, v)
 	case atMessages:
-		b.refuse(bad("messages: an array is expected"))
+		b.refuse(bad(`messages: an array is expected, as [{"role": "user", "content": "Hello"}]`))
 	case atPrompt:
 		b.of[which] = b.onePrompt(v)
 	case atStream:
@@ -353,9 +353,12 @@ func (b *body) onePrompt(v Span) Span {
 		case len(items) > 1:
 			b.refuse(unsupported("prompt: several prompts in one task; send as many tasks"))
 		default:
-			b.refuse(refusal(bus.CodeEmptyPrompt, "prompt: the array is empty"))
+			b.refuse(refusal(bus.CodeEmptyPrompt, "prompt: the array is empty: give it some text"))
 		}
 		return v
+	}
+	if b.several {
+		b.refuse(bad("prompt: a string or an array of strings is expected"))
 	}
 	b.refuse(bad("prompt: a string is expected"))
 	return v

@@ -220,7 +220,7 @@ func applyHeaders(t *bus.Task, header bus.Header) error {
 		field, _, _ := headerField(name)
 		values := header[name]
 		if len(values) > 1 {
-			return bad("header %s: given %d times", name, len(values))
+			return bad("header %s: given %d times: send it once", name, len(values))
 		}
 		if err := headerFields[field](t, strings.TrimSpace(values[0])); err != nil {
 			e := asError(err)
@@ -333,7 +333,10 @@ func (b *body) complete(t *bus.Task, key []byte) error {
 			"have them")
 	}
 	b.canonical()
-	if b.blank {
+	switch {
+	case b.blank && kind == bus.KindCompletion:
+		return refusal(bus.CodeEmptyPrompt, "prompt: it is empty: give it some text")
+	case b.blank:
 		return refusal(bus.CodeEmptyPrompt, "the prompt is empty: give at least one message with content")
 	}
 	t.Prompt = b.prompt()
