@@ -228,7 +228,7 @@ func (b *Bus) disconnected(err error) {
 	if b.online.Swap(nil) == nil {
 		return
 	}
-	if err == nil {
+	if err == nil && !b.nc.IsClosed() { // to close is no outage
 		err = bus.ErrDisconnected
 	}
 	b.requests.abandon()
