@@ -97,7 +97,7 @@ func (c Config) hint(err error) string {
 	case !errors.As(err, &unknown):
 		return "is the NATS server up?"
 	case secure:
-		return "name the file of the CA that its certificate is from"
+		return "name the file of the CA that its certificate is from, as market.ca or in SOUK_MARKET_CA"
 	}
 	return "it speaks TLS: write tls:// in place of nats://"
 }
