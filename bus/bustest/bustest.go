@@ -342,7 +342,10 @@ func closing(t *testing.T, n Network[bus.Bus]) {
 	if _, err := b.Subscribe("s", "", func(bus.Msg) {}); !errors.Is(err, bus.ErrClosed) {
 		t.Errorf("subscribe after Close: got %v, want %v", err, bus.ErrClosed)
 	}
-	for range b.Health() { // ends
+	for h := range b.Health() { // ends
+		if h.Err != nil {
+			t.Errorf("who closes is told of %v: that is no outage", h.Err)
+		}
 	}
 	if err := b.Close(); err != nil {
 		t.Errorf("a second Close: %v", err)

@@ -97,7 +97,7 @@ func (c Config) hint(err error) string {
 	case !errors.As(err, &unknown):
 		return "is the NATS server up?"
 	case secure:
-		return "name the file of the CA that its certificate is from"
+		return "name the file of the CA that its certificate is from, as market.ca or in SOUK_MARKET_CA"
 	}
 	return "it speaks TLS: write tls:// in place of nats://"
 }
@@ -228,7 +228,7 @@ func (b *Bus) disconnected(err error) {
 	if b.online.Swap(nil) == nil {
 		return
 	}
-	if err == nil {
+	if err == nil && !b.nc.IsClosed() { // to close is no outage
 		err = bus.ErrDisconnected
 	}
 	b.requests.abandon()

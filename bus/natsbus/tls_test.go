@@ -66,7 +66,7 @@ func TestAServerOfTLSSaysSo(t *testing.T) {
 	s := serverWith(t, embedded.NATSConfig{Listen: "127.0.0.1:0", TLS: certificates().server})
 	address := s.URL()[strings.Index(s.URL(), "://"):]
 	for scheme, says := range map[string]string{"nats": "write tls:// in place of nats://",
-		"tls": "name the file of the CA"} {
+		"tls": "in SOUK_MARKET_CA"} {
 		_, err := natsbus.Connect(natsbus.Config{URL: scheme + address, Name: "out"})
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("by %s: %v, not %q", scheme, err, says)

@@ -246,11 +246,11 @@ func (s *Stream) fail(now time.Time, code bus.Code, format string, args ...any) 
 func (s *Stream) concerns(c *bus.Chunk) bool { return c.Attempt >= s.attempt }
 
 func (s *Stream) hear(now time.Time, from string, c *bus.Chunk) {
-	if s.over() || !s.concerns(c) {
+	if s.over() || !s.concerns(c) || from == "" {
 		return
 	}
 	named := ""
-	if from != s.serving || from == "" {
+	if from != s.serving {
 		if from != s.accepted.Hub || !c.Heartbeat && c.Result == nil {
 			s.waiting.keep(from, c)
 			s.again.notice(now, c)

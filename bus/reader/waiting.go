@@ -23,7 +23,7 @@ type sender struct {
 
 func (w *waiting) keep(from string, c *bus.Chunk) {
 	n := waitingSize(c)
-	if from == "" || w.bytes+n > maxWaiting {
+	if w.bytes+n > maxWaiting {
 		w.lost = true
 		return
 	}

@@ -132,8 +132,15 @@ its money until then.`,
 			case every != "":
 				return fmt.Errorf("--every: there is no --budget to fill up every %s", every)
 			}
-			if expires < 0 {
-				return fmt.Errorf("--expires: %v is over already", expires)
+			switch {
+			case f.Changed("expires") && expires <= 0:
+				return fmt.Errorf("--expires: %v is over already: leave it out, and the key is good until it "+
+					"is revoked", expires)
+			case f.Changed("rate") && k.Rate == 0:
+				return errors.New("--rate: 0 requests a second are none: leave it out, and the gateway's " +
+					"limit is all")
+			case f.Changed("open") && k.Open == 0:
+				return errors.New("--open: 0 answers are none: leave it out, and the gateway's limit is all")
 			}
 			// a key is shown once, so the file may be the only place where another one is
 			if _, err := os.Lstat(file); file != "" && err == nil {

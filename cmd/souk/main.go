@@ -121,7 +121,8 @@ func (s *shared) market() local.Reach {
 func (s *shared) dial(role bus.Role, name string) (*local.Link, error) {
 	link, err := s.market().Dial(role, name)
 	if errors.Is(err, local.ErrNoMarket) {
-		err = fmt.Errorf("%w; one of services or containers is reached by --nats nats://HOST:PORT", err)
+		err = fmt.Errorf("%w; one of services or containers is reached by --nats nats://HOST:PORT, beyond "+
+			"this machine by tls://", err)
 	}
 	return link, err
 }
@@ -132,6 +133,6 @@ func takes(n int) cobra.PositionalArgs {
 		if len(args) == n {
 			return nil
 		}
-		return fmt.Errorf("%d arguments instead of %d: write %s", len(args), n, c.UseLine())
+		return fmt.Errorf("arguments: %d instead of %d: write %s", len(args), n, c.UseLine())
 	}
 }
