@@ -97,6 +97,9 @@ func (c *conversation) item(at string, v json.RawMessage, known func(string) ([]
 	if name := twice(v, itemMembers); name != "" {
 		return bad("%s: member %s stands twice: send it once", at, name)
 	}
+	if x.Type == "" && x.ID != "" && x.Role == "" && len(x.Content) == 0 { // as clients may write it
+		x.Type = "item_reference"
+	}
 	switch x.Type {
 	case "", "message":
 		return c.message(at, &x)

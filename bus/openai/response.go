@@ -40,6 +40,7 @@ type outputItem struct {
 	call  string // id of a call
 	args  []byte
 	done  bool
+	cut   bool // by the end of the answer
 }
 
 const itemMessage, itemReasoning, itemCall = "message", "reasoning", "function_call"
@@ -246,6 +247,10 @@ func (r *Response) closeNow(dst []byte) []byte {
 
 // Finish writes the last events.
 func (r *Response) Finish(dst []byte, last *bus.Result) []byte {
+	r.last = last
+	if n := len(r.items); n > 0 && r.status() == "incomplete" {
+		r.items[n-1].cut = true // what was said last; a client must not act on half a call
+	}
 	dst = r.closeNow(dst)
 	for _, x := range r.calls {
 		x.done = true
@@ -253,7 +258,6 @@ func (r *Response) Finish(dst []byte, last *bus.Result) []byte {
 			"name", x.name, "arguments", string(x.args))
 		dst = r.event(dst, "response.output_item.done", "output_index", x.at, "item", x.json())
 	}
-	r.last = last
 	return r.event(dst, "response."+r.status(), "response", json.RawMessage(r.Object()))
 }
 
@@ -284,7 +288,10 @@ func (r *Response) Items(each func(id string, item []byte)) {
 // json writes an item as far as it has been said.
 func (x *outputItem) json() json.RawMessage {
 	status := "in_progress"
-	if x.done {
+	switch {
+	case x.done && x.cut:
+		status = "incomplete"
+	case x.done:
 		status = "completed"
 	}
 	o := Out(nil).Raw(`{"id":`).Str(x.id).Raw(`,"type":`).Str(x.kind).Raw(`,"status":`).Str(status)
