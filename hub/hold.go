@@ -27,7 +27,7 @@ type hold struct {
 	most     int           // prompt tokens that it covers; 0: it is known from the journal alone
 	implied  int           // tokens that the agent is believed to hold, as far as the same text implies it
 	ttft     time.Duration // expected
-	guessed  bool          // few answers had been heard of then that say how long one is
+	output   int           // tokens that its answer is expected to have, asked anew; 0: as when it was sent
 	queued   uint64        // its number in its agent's queue; 0: it is in none
 	run      *prefix.Run   // of it, in what its agent is believed to hold
 	spent    int64         // by all tasks of its agent, when it was handed out
@@ -518,6 +518,9 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	a.predictor.Learn(h.features, o)
 	if !o.Cut && a.predictor.Typical() {
 		n.outputs.Learn(t.source(), min(o.Output, h.rec.MaxTokens), a.predictor.Usual(t.msg.MaxTokens))
+		if n.outputs.Young() {
+			n.askAnew()
+		}
 	}
 	n.slowed(h, c)
 	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))

@@ -458,7 +458,6 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		features: q.features, most: q.most, sent: n.now,
 	}
 	h.ttft, h.first = q.forecast.TTFT, a.worstFirst(t, q)
-	h.guessed = n.outputs.Young()
 	h.watch = n.watchOf(a, h)
 	h.then = n.placing(t, a, q)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone

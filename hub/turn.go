@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -16,7 +17,7 @@ func (n *Node) endsAt(s *stand) *line.Ends {
 		e.Reset()
 		itl := n.itl(s.agent)
 		for _, h := range s.agent.holds {
-			e.Add(h.ttft+time.Duration(n.lengthOf(h))*itl, n.now.Sub(h.sent))
+			e.Add(h.ttft+time.Duration(h.length())*itl, n.now.Sub(h.sent))
 		}
 		if a := s.agent; s.room < a.slots-len(a.holds)-a.stuck {
 			e.Add(n.more(a, s.room), 0)
@@ -26,15 +27,19 @@ func (n *Node) endsAt(s *stand) *line.Ends {
 	return &s.ends
 }
 
-// lengthOf is how many tokens the answer is expected to have that runs. What was guessed when it was sent is
-// asked anew, as the first answers tell much of the others.
-func (n *Node) lengthOf(h *hold) int {
-	if !h.guessed || h.task == nil || h.task.msg == nil {
-		return h.rec.Output
+// askAnew asks anew how many tokens the answers have that run: they were guessed when they were sent, and the
+// first answers tell much of the others.
+func (n *Node) askAnew() {
+	for _, h := range n.holds {
+		if t := h.task; t != nil && t.msg != nil {
+			usual := h.agent.predictor.Usual(t.msg.MaxTokens)
+			h.output = min(n.outputs.Expect(t.source(), usual), h.rec.MaxTokens)
+		}
 	}
-	usual := h.agent.predictor.Usual(h.task.msg.MaxTokens)
-	return min(n.outputs.Expect(h.task.source(), usual), h.rec.MaxTokens)
 }
+
+// length is how many tokens the answer is expected to have that runs.
+func (h *hold) length() int { return cmp.Or(h.output, h.rec.Output) }
 
 // inOrder are the agents of a group where something ends, by the wait of one who comes from elsewhere.
 func (n *Node) inOrder(g *group) []int32 {

@@ -240,7 +240,7 @@ func TestWhatABiasedForecastIsWorth(t *testing.T) {
 			sent := map[*hold]time.Time{}
 			for _, x := range h.n.holds {
 				sent[x] = x.sent
-				left := h.n.service(x.agent, x.ttft, h.n.lengthOf(x)) - h.n.now.Sub(x.sent)
+				left := h.n.service(x.agent, x.ttft, x.length()) - h.n.now.Sub(x.sent)
 				x.sent = x.sent.Add(time.Duration(float64(left) * (bias - 1)))
 			}
 			_, honest := h.weigh(everybody)
