@@ -59,7 +59,8 @@ type crowd struct {
 	asked   uint64              // how often prospects were looked at
 }
 
-// fastest is how long a task takes on the agent of a class where it takes least.
+// fastest is what agents of a class share: how long a task takes on the one where it takes least, and how
+// many tasks they have.
 type fastest struct {
 	least
 	asked uint64 // in which prospects

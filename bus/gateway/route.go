@@ -82,29 +82,6 @@ func (s *Server) routes() http.Handler {
 	})
 }
 
-// toEnd notes whether a body was read to its end.
-type toEnd struct {
-	io.ReadCloser
-	read bool
-}
-
-func (b *toEnd) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.read = b.read || err == io.EOF
-	return n, err
-}
-
-// restWithin is how long the rest of a body is waited for that nobody wants any more.
-const restWithin = time.Second
-
-// leaveBody bounds the wait of net/http for what nobody has read, before it writes the answer.
-func (s *Server) leaveBody(w http.ResponseWriter) {
-	rest, now := min(restWithin, s.c.BodyWithin), time.Now()
-	to := http.NewResponseController(w)
-	to.SetReadDeadline(now.Add(rest))
-	to.SetWriteDeadline(now.Add(rest + s.c.WriteWithin))
-}
-
 func noEndpoint(r *http.Request) *refusal {
 	return refuse(openai.CodeNoEndpoint, "%.20s %.100s is not served here: there are POST "+
 		"/v1/chat/completions, /v1/completions, /v1/responses, /v1/quote and "+

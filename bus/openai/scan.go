@@ -341,8 +341,8 @@ func escapeLen(b []byte) int {
 	return 0
 }
 
-// pairLen is the length of the escape \uXXXX that b begins with, of both where it needs another one, 0 if
-// that is not there.
+// pairLen is the length of the escape of four digits that b begins with, of both where it needs another one,
+// 0 if that is not there.
 func pairLen(b []byte) int {
 	r, _ := hex4(b[2:])
 	if !utf16.IsSurrogate(r) {

@@ -1,0 +1,30 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"time"
+)
+
+// toEnd notes whether a body was read to its end.
+type toEnd struct {
+	io.ReadCloser
+	read bool
+}
+
+func (b *toEnd) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.read = b.read || err == io.EOF
+	return n, err
+}
+
+// restWithin is how long the rest of a body is waited for that nobody wants any more.
+const restWithin = time.Second
+
+// leaveBody bounds the wait of net/http for what nobody has read, before it writes the answer.
+func (s *Server) leaveBody(w http.ResponseWriter) {
+	rest, now := min(restWithin, s.c.BodyWithin), time.Now()
+	to := http.NewResponseController(w)
+	to.SetReadDeadline(now.Add(rest))
+	to.SetWriteDeadline(now.Add(rest + s.c.WriteWithin))
+}
