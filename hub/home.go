@@ -5,10 +5,11 @@ import "souk/hub/line"
 // shorter is by how many a line has to be shorter for a task to leave its own for it.
 const shorter = 2
 
-// standIn says in whose line a task stands, and reports whether it left another for a shorter one. A task that
-// finds more of its prompt in one place than in others stays there, and so does one whose session has a seat.
-// To any other task all agents of a class are alike, so it goes where fewer stand. Else an agent would have a
-// free slot and nobody in its line, and whoever came last would take that, away from what is cached for it.
+// standIn says in whose line a task stands, and reports whether it left another for a shorter one. A task
+// that finds more of its prompt in one place than in others stays there, and so does one whose session has a
+// seat. To any other task all agents of a class are alike, so it goes where fewer stand. Else an agent would
+// have a free slot and nobody in its line, and whoever came last would take that, away from what is cached
+// for it.
 func (n *Node) standIn(t *task) (moves bool) {
 	c := &n.crowd
 	if !n.athome(t) {
