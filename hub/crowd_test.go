@@ -197,7 +197,7 @@ func TestAClientAloneIsInNobodysWay(t *testing.T) {
 // Long after a crowd has gone nobody is charged for it, also if it went unserved.
 func TestACrowdIsForgottenWhileNobodyAsks(t *testing.T) {
 	after := func(idle time.Duration) float64 {
-		h := crowdHouse(t, 100, func(c *Config) { c.Silence = time.Hour })
+		h := crowdHouse(t, 100, func(c *Config) { c.Silence, c.Batch.Apart = time.Hour, 0 })
 		running := h.busy("a-1", "llama", 2)
 		var crowd []*bus.Task
 		for i := range 40 {

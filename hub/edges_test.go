@@ -120,6 +120,7 @@ func TestEndsInThePast(t *testing.T) {
 		h.n.batch.Add(x, x.arrived)
 	}
 	h.ends(running[0])
+	h.pass(h.n.cfg.Batch.MaxWait)
 	if len(h.dispatched) != 1 || h.n.waiting != 19 {
 		t.Errorf("%d are dispatched, %d wait", len(h.dispatched), h.n.waiting)
 	}

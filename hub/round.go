@@ -117,6 +117,7 @@ func (n *Node) collect() {
 		s.agents[i], s.agents[j], s.free[i], s.free[j] = s.agents[j], s.agents[i], s.free[j], s.free[i]
 	}
 	s.tasks = n.batch.Take(s.tasks[:0], maxPairs/max(1, len(s.agents)))
+	n.batch.Cleared(n.now)
 	for _, t := range s.tasks {
 		t.fate = unmet
 	}

@@ -96,6 +96,7 @@ func TestADearBidIsServedNext(t *testing.T) {
 			for i := range int(c.waited / time.Second) {
 				id := fmt.Sprint("usual-", i)
 				h.must(h.step(h.task("ann", id, func(m *bus.Task) { m.Model = "glm" })))
+				h.pass(h.n.cfg.Batch.MaxWait)
 				h.serve(h.take("ann", id), market.Usage{Prompt: 100, Output: 10})
 				h.pass(time.Second)
 			}
@@ -115,6 +116,7 @@ func TestADearBidIsServedNext(t *testing.T) {
 		}
 		h.dispatched = nil
 		h.ends(first)
+		h.pass(h.n.cfg.Batch.MaxWait)
 		if h.running() != "bob/dear>a-1" {
 			t.Errorf("%+v: the slot went to %s", c, h.running())
 			continue
@@ -277,7 +279,7 @@ func TestARoundAtItsLimitSaysSo(t *testing.T) {
 // Hundreds that wait for a slot cost nothing while there is no news of one: no round is made for them, by
 // time or by what others find in free slots that do not suit them.
 func TestWhoWaitsIsWokenByNewsAlone(t *testing.T) {
-	h := crowdHouse(t, 2048, nil)
+	h := crowdHouse(t, 2048, func(c *Config) { c.Batch.Apart = 0 })
 	running := h.busy("a-1", "qwen", 1)[0]
 	for i := range 300 {
 		h.must(h.n.Step(h.now, h.task("bob", fmt.Sprint("w", i), func(m *bus.Task) { m.Model = "qwen" })))
@@ -410,4 +412,35 @@ func TestARecordDoesNotGrowWithTheFleet(t *testing.T) {
 			t.Errorf("cards of their own: %v: %d bytes of 16 agents, %d of 1,000", own, size[16], size[1000])
 		}
 	}
+}
+
+// What ends within a moment of a crowd is one round: its slots are given away together, no later than max_wait
+// after the first.
+func TestEndsOfAMomentAreOneRound(t *testing.T) {
+	h := crowdHouse(t, 2048, nil)
+	running := h.busy("a-1", "llama", 4)
+	for i := range 300 {
+		h.must(h.n.Step(h.now, h.task("bob", fmt.Sprint("w", i))))
+	}
+	h.run()
+	h.ends(running[0])
+	h.pass(time.Second)
+	h.pass(time.Second)
+	rounds, served := h.n.stats.Rounds, len(h.dispatched)
+	for _, d := range running[1:] {
+		h.ends(d)
+		h.pass(3 * time.Millisecond)
+	}
+	if got := h.n.stats.Rounds - rounds; got != 1 || len(h.dispatched) != served+1 {
+		t.Errorf("%d rounds gave %d slots away before the crowd was to be looked at again, want one of one", got,
+			len(h.dispatched)-served)
+	}
+	if d := h.wake.Sub(h.now); d != time.Millisecond {
+		t.Errorf("the hub wants to be woken in %v, want 1 ms: 10 after the last round", d)
+	}
+	h.pass(time.Millisecond)
+	if got := h.n.stats.Rounds - rounds; got != 2 || len(h.dispatched) != served+3 {
+		t.Errorf("%d rounds gave %d slots away, want two of three", got, len(h.dispatched)-served)
+	}
+	h.audited()
 }

@@ -20,7 +20,7 @@ var manyLies = flag.Int("lies", 4000, "that TestNoLieAboutTermsPays tries; 10000
 func crowdedHouse(t *testing.T, seed uint64) *house {
 	rng := rand.New(rand.NewPCG(seed, 21))
 	h := newHouse(t, func(c *Config) {
-		c.Batch.Eager, c.Batch.ClosesAt, c.Settle = false, 1000, market.SettleQuoted
+		c.Batch.Eager, c.Batch.ClosesAt, c.Batch.Apart, c.Settle = false, 1000, 0, market.SettleQuoted
 		c.Clarke = []string{market.ClarkeClient, market.ClarkeTask}[seed%2]
 		c.Fee, c.Crowd.Beside = market.Credits(rng.IntN(1000)), time.Duration(rng.IntN(2))*time.Millisecond
 		c.Crowd.Compute = 4 * float64(rng.IntN(2))

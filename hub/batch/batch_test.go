@@ -53,6 +53,34 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// Rounds of tasks that compete keep apart, by how many they are, up to MaxWait. Those that have a slot each
+// wait for no round before, nor does anybody whose clock was set back.
+func TestRoundsOfACrowdKeepApart(t *testing.T) {
+	for _, c := range []struct {
+		tasks, free int
+		cleared     int // ms
+		due         int
+	}{{40, 1, 1000, 1004}, {90, 1, 1000, 1009}, {90, 89, 1000, 1009}, {90, 90, 1000, 1000},
+		{300, 1, 1000, 1010}, {90, 1, 990, 1000}, {90, 1, 997, 1006}, {90, 1, 1001, 1000}, {2, 1, 1000, 1010}} {
+		b := New[int](Default())
+		b.Cleared(at(c.cleared))
+		for i := range c.tasks {
+			b.Add(i, at(1000))
+		}
+		due := 1000
+		for !b.Due(at(due), c.free) {
+			due++
+		}
+		if due != c.due {
+			t.Errorf("%+v: due at %d ms", c, due)
+		}
+		if wake := b.Deadline(); c.free < c.tasks && c.cleared <= 1000 && wake.After(at(1000)) &&
+			!wake.Equal(at(c.due)) || c.due > 1000 && !wake.After(at(1000)) {
+			t.Errorf("%+v: to be looked at in %v", c, wake.Sub(at(1000)))
+		}
+	}
+}
+
 func TestTakeKeepsOrderAndLeavesTheRest(t *testing.T) {
 	b := New[int](Default())
 	for i := range 7 {
@@ -155,6 +183,7 @@ func TestValidate(t *testing.T) {
 	}
 	for _, r := range []Rule{{}, {MaxBatch: 1, ClosesAt: 1, MaxWait: -1},
 		{MaxBatch: 1, ClosesAt: 1, MaxWait: time.Hour}, {MaxBatch: 1}, {ClosesAt: 1},
+		{MaxBatch: 1, ClosesAt: 1, Apart: -1},
 		{MaxBatch: MostBatch + 1, ClosesAt: 1}, {MaxBatch: 1, ClosesAt: MostBatch + 1}} {
 		if r.Validate() == nil {
 			t.Errorf("%+v passes", r)
