@@ -275,6 +275,7 @@ var columns = []column{
 	{"sc", "p99", 0, func(f *Figures) float64 { return f.P99 }},
 	{"sc", "mean", 0, func(f *Figures) float64 { return f.Mean }},
 	{"s", "longest", 0, func(f *Figures) float64 { return f.Longest }},
+	{"c", "waiting", 1, func(f *Figures) float64 { return f.Waiting }},
 	{"c", "first", 0, func(f *Figures) float64 { return f.First }},
 	{"sc", "tasks/s", 1, func(f *Figures) float64 { return f.Throughput }},
 	{"s", "welfare", 2, func(f *Figures) float64 { return f.Welfare }},
@@ -307,6 +308,7 @@ p50, p99, mean, longest   time to the first token in ms, as callers see it
 welfare  of a task, in thousandths of a credit: what it was worth as it was served, less its cost
 starved  tasks that waited longer than 10 s for their first token
 first    mean time to the first token of a session's first turn, in ms
+waiting  tasks that wait for their first token, on the mean, whenever they were asked
 cold     of sessions, those that found less than a fifth of what they could have found cached
 again    times a task that callers were told to come back later, and touches, of cached prompts, a task
 `
@@ -332,7 +334,7 @@ func table(w io.Writer, rows []Row, cliff bool) {
 	columns := slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
 		unknown := func(r Row) bool { return r.All[c.name].Median < 0 }
 		return !strings.Contains(c.where, map[bool]string{false: "s", true: "c"}[cliff]) ||
-			c.name == "belief" && slices.ContainsFunc(rows, unknown)
+			(c.name == "belief" || c.name == "waiting") && slices.ContainsFunc(rows, unknown)
 	})
 	for _, c := range columns {
 		cells[0] = append(cells[0], c.name)

@@ -173,6 +173,36 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// Of a run that has a beginning which does not count, and in which nobody asks any more at last, the first
+// tokens of the time between count, and whoever waits in it, though asked before it, served after it or refused.
+func TestWhoWaitsIsCountedWhileItLasts(t *testing.T) {
+	second := time.Second
+	req := func(arrived, first time.Duration) *Request {
+		r := &Request{Arrived: arrived, First: first, Done: first + second, script: &Script{turns: []turn{{}}}}
+		r.Prompt, r.Output = 10, 1
+		return r
+	}
+	refused := req(12*second, 14*second)
+	refused.Refused, refused.Engine = true, Wait
+	s := Setting{Engines: 1, Warm: 10 * second, Length: 20 * second,
+		Engine: EngineConfig{Blocks: 10, BlockSize: 16}}
+	f := s.Figures([]*Request{
+		req(0, 9*second),          // before
+		req(second, 13*second),    // three seconds of twelve
+		req(11*second, 12*second), // one
+		req(15*second, 40*second), // five of twenty-five, and its first token comes after all
+		req(1*second, 50*second),  // all ten
+		refused,                   // two
+	})
+	if f.Throughput != 0.2 || f.Waiting != 2.1 {
+		t.Errorf("%v first tokens a second, and %v waited; want 0.2 and 2.1", f.Throughput, f.Waiting)
+	}
+	s.Warm = 0
+	if f := s.Figures([]*Request{req(0, second)}); f.Waiting >= 0 || f.Throughput != 0.5 {
+		t.Errorf("where all counts: %v first tokens a second, %v waited", f.Throughput, f.Waiting)
+	}
+}
+
 // The interval of a mean is Student's.
 func TestEstimate(t *testing.T) {
 	e := NewEstimate([]float64{1, 2, 3, 4, 10})

@@ -36,6 +36,8 @@ type Figures struct {
 	Belief float64 `json:"belief_error"`
 
 	Again float64 `json:"again"` // times a task that callers were told to come back later
+	// tasks whose first token is waited for, on the mean of the time that counts; below 0: that has no end
+	Waiting float64 `json:"waiting"`
 }
 
 // Starving is how long nobody should have to wait for a first token.
@@ -90,16 +92,27 @@ func (s *Setting) Figures(all []*Request) Figures {
 		counted = slices.DeleteFunc(counted, func(r *Request) bool { return r.Arrived < s.Warm })
 	}
 	f := Measure(counted, s.Engines)
-	if s.Warm > 0 {
-		end := time.Duration(0)
-		for _, r := range counted {
-			end = max(end, r.Done)
-		}
-		f.Throughput *= end.Seconds() / (end - s.Warm).Seconds()
+	f.Waiting = -1
+	if s.Warm > 0 && s.Length > s.Warm {
+		f.Throughput, f.Waiting = s.inside(all)
 	}
 	f.Bound = Bound(all, s.Engines, s.Engine)
 	f.First, f.Cold, f.Again = s.sessions(counted)
 	return f
+}
+
+// inside is how many first tokens came in a second while what is asked counts, and how many were waited for on
+// the mean. Whoever asked before, or is served after, counts for as long as that was then, so that nobody who
+// waits all the time is left out; pauses of those who were told to come back later are among it.
+func (s *Setting) inside(all []*Request) (rate, waiting float64) {
+	for _, r := range all {
+		if !r.Refused && r.First >= s.Warm && r.First < s.Length {
+			rate++
+		}
+		waiting += max(0, min(r.First, s.Length)-max(r.Arrived, s.Warm)).Seconds()
+	}
+	span := (s.Length - s.Warm).Seconds()
+	return rate / span, waiting / span
 }
 
 // coldShare is the share of what a session could find cached, below which it went cold.
