@@ -387,8 +387,9 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	}
 }
 
-// Three hubs have a part each of what each of them wants the most of: two give their parts back for the first,
-// and what is left is not granted to them in parts again, which others would then want back, without end.
+// Three hubs have a part each of what each of them wants the most of: two give their parts back for the
+// first, and what is left is not granted to them in parts again, which others would then want back, without
+// end.
 func TestPartsAreNotGrantedInTurn(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		b := newBank(t)
