@@ -27,6 +27,9 @@ type Answer struct {
 	// of a hub to a door, beside a Result: the hub does not know the task, and the door's word that no other
 	// does is too old. It is to ask all hubs, and then to name this status
 	Look *HeardStatus `json:"-" msgpack:"look,omitempty"`
+	// of a hub to a door, beside a Result: nobody else asked for the task while it was here, and no other hub
+	// had it until this was said
+	Alone bool `json:"-" msgpack:"alone,omitempty"`
 }
 
 // Chunk is a piece of an answer on the reply subject. Chunks of one attempt are numbered from 0

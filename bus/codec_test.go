@@ -53,7 +53,7 @@ func full() []Message {
 		&task,
 		&Accepted{Client: "ada", Task: "t-1", Hub: "math", Agent: "a1", Model: "llama",
 			Reply: "souk.v1.reply.ada.t-1", Round: 5},
-		&Answer{Result: &result, Look: &HeardStatus{Epoch: 7, Seq: 13}},
+		&Answer{Result: &result, Look: &HeardStatus{Epoch: 7, Seq: 13}, Alone: true},
 		&Dispatch{Kind: DispatchTask, Domain: "math", Epoch: 3, Journal: "j", Round: 9, Hold: "j/9/0",
 			Tier: 1, Task: task, Model: "llama", MaxTokens: 64,
 			Price: price, Premium: 1, SlotPrice: 2, Toll: -4, Congestion: -1, Fee: 3, Settle: "metered",

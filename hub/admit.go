@@ -21,7 +21,11 @@ func (n *Node) admit(m *bus.Task) error {
 		m.Reply = bus.ReplyTo(m.Client, m.ID)
 	}
 	key, digest := taskKey{m.Client, m.ID}, m.Content()
-	switch t := n.known[key]; {
+	t := n.known[key]
+	if t != nil {
+		t.shared = true
+	}
+	switch {
 	case t != nil && t.state != done && t.digest == digest && m.Stream && m.Reply != t.answered():
 		n.refuse(m, bus.CodeDuplicate, time.Second, "task %s is in hand for another reader", m.ID)
 		return nil
@@ -49,7 +53,7 @@ func (n *Node) admit(m *bus.Task) error {
 		n.refuse(m, bus.CodeEmptyPrompt, 0, "the prompt is empty")
 		return nil
 	}
-	t := &task{key: key, id: market.TaskID(m.Client + "/" + m.ID), digest: digest, arrived: n.heard}
+	t = &task{key: key, id: market.TaskID(m.Client + "/" + m.ID), digest: digest, arrived: n.heard}
 	t.timer.owner = t
 	t.since, _ = n.book.LastRound()
 	n.read(t, m)

@@ -63,3 +63,53 @@ func TestADoorThatIsOutOfStep(t *testing.T) {
 		t.Errorf("%d statuses are remembered", len(h.n.status.said))
 	}
 }
+
+// A hub that has no room for a task after a while says so of one that nobody else asked for meanwhile: no
+// other door had it placed, as that would have been told that it is here. After an outage of the bus it does
+// not know who asked.
+func TestATaskThatNobodyElseAskedFor(t *testing.T) {
+	wait := func(m *bus.Task) { m.DeadlineMS = start.Add(30 * time.Second).UnixMilli() }
+	for _, c := range []struct {
+		name string
+		when func(*house)
+		want bool
+	}{
+		{"nobody asked", func(*house) {}, true},
+		{"its reader asked another door", func(h *house) { h.must(h.step(h.task("ann", "t1", wait))) }, false},
+		{"another door asked whether it is here", func(h *house) {
+			h.must(h.step(&bus.Task{Client: "ann", ID: "t1", Inbox: "inbox.door"}))
+		}, false},
+		{"the bus was away", func(h *house) {
+			h.pass(23 * time.Second)
+			h.n.Disconnected(h.now)
+			h.pass(time.Second)
+			h.n.Reconnected(h.now)
+		}, false},
+		{"the bus was away long ago", func(h *house) {
+			h.n.Disconnected(h.now)
+			h.n.Reconnected(h.now)
+			h.pass(10 * time.Second)
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHouse(t, nil)
+			h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+			h.must(h.step(h.task("bob", "long")))
+			h.must(h.step(h.task("ann", "t1", wait)))
+			h.pass(time.Second)
+			c.when(h)
+			for range 40 {
+				h.pass(time.Second)
+			}
+			for _, l := range h.letters {
+				if a, ok := l.Message.(*bus.Answer); ok && l.Subject == "inbox.ann.t1" && a.Result != nil {
+					if a.Alone != c.want {
+						t.Errorf("answered %s, alone %v, want %v", a.Result.Code, a.Alone, c.want)
+					}
+					return
+				}
+			}
+			t.Error("it had no answer")
+		})
+	}
+}

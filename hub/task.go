@@ -50,6 +50,7 @@ type task struct {
 	valued   [2]market.Judged // both, as they were last asked for
 	session  uint64
 	inboxes  []string       // who waits for the answer
+	shared   bool           // somebody else asked for it since it came
 	doors    []string       // who sent it here
 	reserved market.Credits // of its client's money, while it waits
 	wanted   market.Credits // to be reserved: no outcome takes more
@@ -194,7 +195,7 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.status.changed = true
 	waited := len(t.inboxes) > 0
 	if waited {
-		n.answer(t, &bus.Answer{Result: r})
+		n.answer(t, &bus.Answer{Result: r, Alone: n.exclusive(t)})
 	}
 	if tell && t.reply != "" && (!waited || t.moves > 0) {
 		n.sendReader(t.reply, &bus.Chunk{Task: t.key.id, Attempt: t.attempt(), Result: r})
@@ -214,6 +215,12 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 		t.next = nil
 		n.goOn(t, m, t.digest)
 	}
+}
+
+// exclusive reports whether no other hub can have a task that is refused here: another door that is asked for
+// what was sent here asks all hubs before it places it, and nobody asked. A hub that was deaf does not know.
+func (n *Node) exclusive(t *task) bool {
+	return t.hold == nil && !t.shared && !n.cut && !n.now.Before(n.hears)
 }
 
 func (t *task) attempt() int {

@@ -150,6 +150,17 @@ func (l *line) Flush(ctx context.Context) error {
 	return l.Bus.Flush(ctx)
 }
 
+func (l *line) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
+	m, err := l.Bus.Request(ctx, m)
+	l.mu.Lock()
+	frozen := l.frozen
+	l.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
+	return m, err
+}
+
 func (l *line) freeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -300,6 +311,85 @@ func TestAHubHasAllOfThemAsked(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A hub that had a task in its line for a while, where nobody else asked for it, has no room for it after all.
+// Until it said so nobody else had the task, so the next hub is given it at once, as a fresh one: no hub is
+// asked for it, and one that does not answer is in nobody's way. One that was asked for it by others, or
+// belongs to an earlier version, does not say so: then all hubs are asked.
+func TestATaskThatWaitedGoesOn(t *testing.T) {
+	for _, alone := range []bool{true, false} {
+		inWorld(t, nil, func(t *testing.T, w *world) {
+			math, general := twoHubs(w)
+			silent := w.hub("code", bus.Status{Labels: []string{"code"}})
+			silent.answer = func(bus.Msg, *bus.Task) {}
+			math.answer = func(m bus.Msg, t *bus.Task) {
+				if len(t.Body) == 0 {
+					math.says(m, t, bus.CodeEmptyPrompt)
+					return
+				}
+				go func() {
+					w.pass(5 * time.Second)
+					w.send(m.Reply, &bus.Answer{Alone: alone, Result: &bus.Result{Client: t.Client, Task: t.ID,
+						Hub: "math", Code: bus.CodeNoRoom, Message: "no slot came free"}})
+				}()
+			}
+			general.answer = func(m bus.Msg, t *bus.Task) {
+				general.mu.Lock()
+				now := bus.HeardStatus{Epoch: general.status.Epoch, Seq: general.status.Seq}
+				general.mu.Unlock()
+				switch {
+				case len(t.Body) == 0:
+					general.says(m, t, bus.CodeEmptyPrompt)
+				case t.Heard == nil || t.Heard.Epoch != now.Epoch || now.Seq-t.Heard.Seq > 3: // three seconds
+					w.send(m.Reply, &bus.Answer{Look: &now, Result: &bus.Result{Client: t.Client, Task: t.ID,
+						Hub: "general", Code: bus.CodeUnavailable, Message: "look"}})
+				default:
+					general.accept(m, t)
+				}
+			}
+			w.pass(10 * time.Second)
+			asked := time.Now()
+			a := w.again(0)
+			switch {
+			case alone && (a.Accepted == nil || a.Accepted.Hub != "general" || len(silent.seen()) > 0):
+				t.Errorf("answered %+v, and hub code was asked %d times", a, len(silent.seen()))
+			case alone && time.Since(asked) > 5*time.Second+100*time.Millisecond:
+				t.Errorf("accepted after %v", time.Since(asked))
+			case !alone && (a.Result == nil || a.Result.Code != bus.CodeUnavailable || len(silent.seen()) != 1):
+				t.Errorf("others asked for it: answered %+v, and hub code was asked %d times", a,
+					len(silent.seen()))
+			}
+		})
+	}
+}
+
+// A door that was frozen while the hub's refusal lay before it does not know who has had the task since: what
+// it names is what it had heard before the refusal came.
+func TestAFrozenDoorHearsARefusalLate(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, general := twoHubs(w)
+		math.answer = func(m bus.Msg, t *bus.Task) {
+			go func() {
+				w.pass(5 * time.Second)
+				w.line.freeze()
+				w.send(m.Reply, &bus.Answer{Alone: true, Result: &bus.Result{Client: t.Client, Task: t.ID,
+					Hub: "math", Code: bus.CodeNoRoom, Message: "no slot came free"}})
+				w.pass(8 * time.Second)
+				w.line.thaw()
+			}()
+		}
+		general.answer = func(m bus.Msg, t *bus.Task) { general.accept(m, t) }
+		w.pass(10 * time.Second)
+		w.again(0)
+		got := general.seen()[0].Heard
+		general.mu.Lock()
+		now := general.status.Seq
+		general.mu.Unlock()
+		if got == nil || now-got.Seq < 8 {
+			t.Errorf("status %d is the last now, and it names %+v", now, got)
+		}
+	})
 }
 
 // What a door says that it heard it had heard before the task was sent, however much it hears before it sends

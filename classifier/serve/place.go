@@ -29,7 +29,9 @@ type request struct {
 	entered bool      // it is in hand
 	since   time.Time // it was sent after that
 	task    *bus.Task
-	// what was heard when nobody else had it, and what the hub said since that had all of them asked
+	// what was heard before the last verdict came; what was heard when nobody else had it, and what the hub said
+	// since that had all of them asked
+	before *classifier.Table
 	heard  *classifier.Table
 	looked struct {
 		hub  string
@@ -166,8 +168,11 @@ func (r *request) place(t *bus.Task) bus.Answer {
 			}
 			a, err := r.send(out.Until,
 				bus.Msg{Subject: bus.HubTaskSubject(out.Send, s.c.ID), Header: header, Data: data})
-			if err == nil && a.Look != nil {
+			switch {
+			case err == nil && a.Look != nil:
 				r.looked.hub, r.looked.said = out.Send, *a.Look
+			case err == nil && a.Alone:
+				r.looked.hub, r.heard = "", r.before
 			}
 			r.step(func(p *classifier.Placing) { p.Step(time.Now(), s.table.Load(), a, err) })
 			continue
@@ -210,6 +215,7 @@ func (r *request) send(until time.Time, m bus.Msg) (*bus.Answer, error) {
 	s.waiting[r] = struct{}{}
 	s.mu.Unlock()
 	m, err := s.d.Bus.Request(ctx, m)
+	r.before = s.since.Load().heard
 	s.mu.Lock()
 	delete(s.waiting, r)
 	s.mu.Unlock()
