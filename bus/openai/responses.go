@@ -39,10 +39,11 @@ var read = slices.Concat(passed, ignored, []string{"previous_response_id", "conv
 
 // echoed are members that an answer repeats, and what it says where the request has none.
 var echoed = []struct{ name, without string }{
-	{"instructions", "null"}, {"max_output_tokens", "null"}, {"metadata", "{}"},
-	{"parallel_tool_calls", "true"}, {"reasoning", `{"effort":null,"summary":null}`}, {"temperature", "1"},
-	{"text", `{"format":{"type":"text"}}`}, {"tool_choice", `"auto"`}, {"tools", "[]"}, {"top_p", "1"},
-	{"user", "null"},
+	{"frequency_penalty", "0"}, {"instructions", "null"}, {"max_output_tokens", "null"}, {"metadata", "{}"},
+	{"parallel_tool_calls", "true"}, {"presence_penalty", "0"}, {"prompt_cache_key", "null"},
+	{"reasoning", `{"effort":null,"summary":null}`}, {"temperature", "1"},
+	{"text", `{"format":{"type":"text"}}`}, {"tool_choice", `"auto"`}, {"tools", "[]"}, {"top_logprobs", "0"},
+	{"top_p", "1"}, {"user", "null"},
 }
 
 // ReadResponses reads the body of a request. known finds an item of an earlier answer by its id.
