@@ -429,7 +429,7 @@ func (s *Server) finished(a *answer, refused *refusal) {
 	if !a.kept {
 		return
 	}
-	if refused != nil && !a.hasBegun() { // nothing was given: who asks again is to be served
+	if refused != nil && !refused.last && !a.hasBegun() { // nothing was given: who asks again is to be served
 		s.unkeep(a)
 		return
 	}
