@@ -87,7 +87,8 @@ func TestAReferenceWithoutAType(t *testing.T) {
 	known := func(id string) ([]byte, bool) {
 		return []byte(`{"type":"message","role":"assistant","content":"said"}`), id == "msg_1"
 	}
-	for _, kind := range []string{``, `,"type":null`, `,"type":"item_reference"`, `,"role":null,"content":null`} {
+	for _, kind := range []string{``, `,"type":null`, `,"type":"item_reference"`,
+		`,"role":null,"content":null`} {
 		r, no := ReadResponses([]byte(`{"input":[{"id":"msg_1"`+kind+`},{"role":"user","content":"x"}]}`), known)
 		if no != nil || !strings.Contains(string(r.Chat), `"said"`) {
 			t.Errorf("%s: %v", kind, no)

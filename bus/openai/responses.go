@@ -125,8 +125,8 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 }
 
 // eachMember reads an object; each is told of every member, with its number among the names, -1 for others.
-// again is the first of the names that stands there twice: nobody can know which is meant. Some readers do not
-// tell names apart that differ in their case alone, so they are one here.
+// again is the first of the names that stands there twice: nobody can know which is meant. Some readers take
+// names for one that differ in their case alone, so they are one here.
 func eachMember(s *Scanner, names []string, each func(i int, key, v Span)) (again string, ok bool) {
 	seen := make([]bool, len(names))
 	ok = s.Object(func(key Span) bool {
