@@ -295,16 +295,17 @@ func (r *Response) Finish(dst []byte, last *bus.Result) []byte {
 	return r.event(dst, "response."+r.status(), "response", json.RawMessage(r.Object()))
 }
 
-// Fail writes the events that end an answer without its end. Most clients raise on the member error of the
-// first; others, as Codex, know the second alone, and ask again where a stream ends without it. That one says
+// Fail writes the events that end an answer without its end, to one of its readers or to all: it changes
+// nothing, so that the answer may go on for others. Most clients raise on the member error of the first;
+// others, as Codex, know the second alone, and ask again where a stream ends without it. That one says
 // nothing of what was answered: all of it has been said.
 func (r *Response) Fail(dst []byte, code bus.Code, message, task string, retryMS int64) []byte {
 	said := AppendError(nil, code, message, task, retryMS) // {"error":{...}}
-	r.fault = &fault{FaultOf(code).Code, cmp.Or(message, string(code))}
-	r.items, r.last = nil, nil
-	dst = r.event(dst, "error", "code", r.fault.code, "message", message, "param",
+	end := &Response{shape: r.shape, asked: r.asked, seq: r.seq}
+	end.fault = &fault{FaultOf(code).Code, cmp.Or(message, string(code))}
+	dst = end.event(dst, "error", "code", end.fault.code, "message", message, "param",
 		json.RawMessage("null"), "error", json.RawMessage(said[len(`{"error":`):len(said)-1]))
-	return r.event(dst, "response.failed", "response", json.RawMessage(r.Object()))
+	return end.event(dst, "response.failed", "response", json.RawMessage(end.Object()))
 }
 
 func (r *Response) status() string {
