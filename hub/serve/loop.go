@@ -117,7 +117,7 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 	}
 	look := func() {
 		if s.node.Holding() {
-			s.node.Room(s.deps.Journal.HasRoom())
+			s.node.Room(s.hasRoom())
 		}
 	}
 	if now := time.Now(); !s.wake.IsZero() && now.Sub(s.wake) > asleep {
@@ -144,6 +144,19 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 		s.measures.cleared(time.Since(now) / time.Duration(r.Rounds))
 	}
 	return r, s.node.Idle()
+}
+
+// hasRoom reports whether the journal's disk has room for new money, and names in the log when it has none.
+func (s *Server) hasRoom() bool {
+	has := s.deps.Journal.HasRoom()
+	if !has && s.disk.Failed(time.Now(), "disk") {
+		s.log.Warn("the journal's disk is nearly full: no task is taken until it has room; free some space")
+	} else if has {
+		if lasted, over := s.disk.Works(time.Now(), "disk"); over {
+			s.log.Info("the journal's disk has room again", "after", lasted.Round(time.Millisecond))
+		}
+	}
+	return has
 }
 
 func (s *Server) step(in input) {

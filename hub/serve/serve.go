@@ -57,8 +57,9 @@ type Server struct {
 	dropped atomic.Int64
 	running atomic.Bool
 	leading atomic.Bool
-	why     string  // what a hub that ends waited for last
-	trouble trouble // with the registry
+	why     string     // what a hub that ends waited for last
+	trouble trouble    // with the registry
+	disk    bus.Outage // of the room on it; of the loop alone
 
 	watchdog follow.Watchdog
 	// Unix nanoseconds of the last line about a treasury that does not answer; 0: it does

@@ -3,6 +3,8 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -110,6 +112,8 @@ func TestDiskNearlyFull(t *testing.T) {
 		return true
 	})
 	disk := &full{Journal: tn.journal("hub-math")}
+	var said bustest.Buffer
+	tn.log = slog.New(slog.NewTextHandler(&said, nil))
 	s, _ := tn.run(tn.world.Registry(), disk, nil)
 	tn.publish(bus.HubTaskSubject("math", "door"), bus.InboxOf("door")+".nowhere", request("long"))
 	d := <-held
@@ -134,6 +138,12 @@ func TestDiskNearlyFull(t *testing.T) {
 	bustest.Eventually(t, "tasks are taken again", func() bool {
 		return tn.ask(request(fmt.Sprint("u-", s.Stats().Arrived))) == "accepted by a-1"
 	})
+	for _, line := range []string{"level=WARN msg=\"the journal's disk is nearly full",
+		"level=INFO msg=\"the journal's disk has room again"} {
+		if n := strings.Count(said.String(), line); n != 1 {
+			t.Errorf("%q is logged %d times", line, n)
+		}
+	}
 }
 
 // counting is a journal that says how many frames each sync made durable.

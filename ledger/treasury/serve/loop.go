@@ -11,7 +11,7 @@ import (
 // serve lets time pass, takes hubs' answers in, handles a request, if there is one, and all that wait behind
 // it, makes the outcome durable with one sync, and answers. It returns when there is next something to do.
 func (s *Server) serve(first *request, said ...*bus.RecallReply) (time.Time, error) {
-	room := s.d.Journal.HasRoom()
+	room := s.hasRoom()
 	s.mu.Lock()
 	s.t.Tick(time.Now())
 	for _, m := range said {
@@ -32,6 +32,20 @@ func (s *Server) serve(first *request, said ...*bus.RecallReply) (time.Time, err
 	ready := s.t.Ready()
 	s.mu.Unlock()
 	return ready.Wake, s.act(ready)
+}
+
+// hasRoom reports whether the journal's disk has room for new money, and names in the log when it has none.
+func (s *Server) hasRoom() bool {
+	has := s.d.Journal.HasRoom()
+	if !has && s.disk.Failed(time.Now(), "disk") {
+		s.d.Log.Warn("the journal's disk is nearly full: no money is taken in or allotted until it has room; " +
+			"free some space")
+	} else if has {
+		if lasted, over := s.disk.Works(time.Now(), "disk"); over {
+			s.d.Log.Info("the journal's disk has room again", "after", lasted.Round(time.Millisecond))
+		}
+	}
+	return has
 }
 
 // act does what the treasury wants done.

@@ -37,6 +37,7 @@ type Server struct {
 	doubt chan request // whose epochs are to be proven
 	inbox string       // hubs answer below it, each under its own name
 	said  chan *bus.RecallReply
+	disk  bus.Outage // of the room on it; of serve alone
 
 	requests, refused, dropped, frames, records atomic.Int64
 	mu                                          sync.Mutex // of t, for Stats

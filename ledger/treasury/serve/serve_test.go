@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -30,6 +29,7 @@ type house struct {
 	mu    sync.Mutex
 	who   map[string]bus.Bus
 	srv   *serve.Server
+	said  bustest.Buffer   // its log
 	reg   *membus.Registry // the treasury's
 	stop  func() error
 	wait  func() error // until it ends by itself
@@ -48,7 +48,7 @@ func start(t testing.TB, dir string, wrap func(ledger.Journal) ledger.Journal) *
 	}
 	h.reg = h.world.Registry()
 	srv, err := serve.New(treasury.Default(), serve.Deps{Bus: h.world.Bus("treasury"),
-		Registry: h.reg, Journal: lj, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		Registry: h.reg, Journal: lj, Log: slog.New(slog.NewTextHandler(&h.said, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
