@@ -76,7 +76,7 @@ func initAuth(s *shared) *cobra.Command {
 NATS servers that somebody else runs, beside their addresses and TLS. It holds no secret.`,
 		Example: "  souk auth init --data /etc/souk --nats-config /etc/nats/souk.conf\n" +
 			"  nats-server --config FILE       # with the line: include souk.conf",
-		Args: cobra.NoArgs,
+		Args: console.Takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			keys, err := natsauth.Init(natsauth.Dir(s.data))
 			if err != nil {
@@ -123,7 +123,7 @@ func addAuth(s *shared) *cobra.Command {
 		Example: `  souk auth add client alice
   souk auth add hub math --domain math
   souk auth add agentd node-1 --agents agent-1,agent-2`,
-		Args: takes(2),
+		Args: console.Takes(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			keys, err := s.openKeys()
 			if err != nil {
@@ -161,7 +161,7 @@ func renewAuth(s *shared) *cobra.Command {
 		Long: `Makes new creds of a user, also of one who was revoked. Those before are good until they expire, unless
 --agents leaves out agents that an agentd spoke for: then those before are void, and whoever still shows them is cut
 off at once.`,
-		Args: takes(1),
+		Args: console.Takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			keys, err := s.openKeys()
 			if err != nil {
@@ -210,7 +210,7 @@ func revokeAuth(s *shared) *cobra.Command {
 for HTTP are good all the same, since gateways speak for it there: souk key revoke takes them away. Repeat it where
 they could not be told. A server that was told keeps it; one that souk up or souk infra starts reads it in
 DATA/auth.`,
-		Args: takes(1),
+		Args: console.Takes(1, 1),
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		keys, err := s.openKeys()
@@ -229,7 +229,7 @@ func listAuth(s *shared) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List who may come, in which role, and until when",
-		Args:  cobra.NoArgs,
+		Args:  console.Takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			keys, err := s.openKeys()
 			if err != nil {

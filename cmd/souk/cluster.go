@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/cmd/internal/console"
 	"souk/cmd/internal/daemon"
 	"souk/cmd/local"
 	"souk/integration/replay"
@@ -68,7 +69,7 @@ Every process logs to DATA/log/NAME.log. Ports of the files that are taken are r
 every process that uses them. A process that ends by itself ends the cluster, with what it said last.`,
 		Example: "  souk cluster\n  souk cluster --exit --data /tmp/market\n  souk cluster --config " +
 			"my/cluster.yaml --limit 0",
-		Args: cobra.NoArgs,
+		Args: console.Takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return runCluster(c.Context(), s.data, f, c.OutOrStdout(), c.ErrOrStderr())
 		},

@@ -15,6 +15,7 @@ import (
 	"souk/bus"
 	"souk/bus/etcdreg"
 	"souk/bus/natsauth"
+	"souk/cmd/internal/console"
 	"souk/cmd/local"
 	"souk/market"
 )
@@ -114,7 +115,7 @@ its money until then.`,
 		Example: `  souk key new alice
   souk key new alice --budget 5 --every month
   souk key new alice --models gpt-oss-20b --max-price 0.01 --rate 5 --expires 2160h --file alice.key`,
-		Args: takes(1),
+		Args: console.Takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			k.Client = args[0]
 			f := c.Flags()
@@ -188,7 +189,7 @@ func giveAway(c *cobra.Command, file, secret string) error {
 
 // takesKeyID wants the id of a key. Who gives the key itself hears what its id is.
 func takesKeyID(c *cobra.Command, args []string) error {
-	if err := takes(1)(c, args); err != nil {
+	if err := console.Takes(1, 1)(c, args); err != nil {
 		return err
 	}
 	if rest, is := strings.CutPrefix(args[0], bus.KeyPrefix); is {
@@ -208,7 +209,7 @@ func listKeys(with withRegistry) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List keys by id: whose they are, and what they allow",
-		Args:  cobra.NoArgs,
+		Args:  console.Takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return with(c, func(ctx context.Context, r bus.Registry) error {
 				keys, err := local.Keys(ctx, r)

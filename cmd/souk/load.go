@@ -56,13 +56,13 @@ exit status 1. Ctrl-C cancels what runs and reports what was measured so far.`,
 		Example: `  souk load --concurrency 64 --duration 30s
   souk load --rate 50 --ramp 10s --duration 1m --slo-ttft 500ms --slo-itl 50ms
   souk load --nats nats://127.0.0.1:4222 --pid hub=4711 --json --concurrency 16`,
-		Args: cobra.NoArgs,
+		Args: console.Takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.Rate > 0 && !c.Flags().Changed("concurrency") {
 				f.Concurrency = openMost
 			}
 			if err := f.Validate(); err != nil {
-				return err
+				return fmt.Errorf("%w: see --rate, --concurrency, --ramp and --duration", err)
 			}
 			link, err := f.dial(s)
 			if err != nil {

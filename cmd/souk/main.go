@@ -84,7 +84,7 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Say which version this is",
-		Args:  cobra.NoArgs,
+		Args:  console.Takes(0, 0),
 		Run: func(c *cobra.Command, _ []string) {
 			fmt.Fprintln(c.OutOrStdout(), "souk", daemon.Version(version))
 		},
@@ -125,14 +125,4 @@ func (s *shared) dial(role bus.Role, name string) (*local.Link, error) {
 			"this machine by tls://", err)
 	}
 	return link, err
-}
-
-// takes is of a command of so many arguments; who writes others is shown its line.
-func takes(n int) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) == n {
-			return nil
-		}
-		return fmt.Errorf("arguments: %d instead of %d: write %s", len(args), n, c.UseLine())
-	}
 }

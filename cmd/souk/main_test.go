@@ -57,6 +57,13 @@ func TestWrongArgumentsAreShownTheLine(t *testing.T) {
 		"auth revoke gateway gateway-1": "write souk auth revoke NAME",
 		"auth add client":               "write souk auth add ROLE NAME",
 		"key new":                       "write souk key new CLIENT",
+		"key list ann":                  "write souk key list",
+		"auth list ann":                 "write souk auth list",
+		"up now":                        "write souk up",
+		"why":                           "write souk why TASK",
+		"why one two":                   "write souk why TASK",
+		"replay one two":                "arguments: 2 instead of 0 or 1: write souk replay [FILE]",
+		"load --duration 1s":            "--ramp",
 		// what a script left empty is no key without a limit
 		"key new ann --budget=":          "--budget: ",
 		"key new ann --models=":          "--models: names none",
@@ -73,6 +80,18 @@ func TestWrongArgumentsAreShownTheLine(t *testing.T) {
 		c.SetArgs(append(strings.Fields(line), "--data", "testdata"))
 		if err := c.Execute(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("souk %s: %v, not %q", line, err, says)
+		}
+	}
+}
+
+// Who names no command that there is is told where they are listed.
+func TestAnUnknownCommand(t *testing.T) {
+	for _, line := range []string{"nonsense", "upp"} {
+		c := exec.Command(os.Args[0], line)
+		c.Env = append(os.Environ(), asSouk+"=1")
+		out, err := c.CombinedOutput()
+		if err == nil || !strings.HasSuffix(string(out), "\nsouk --help lists the commands\n") {
+			t.Errorf("souk %s: %v: %q", line, err, out)
 		}
 	}
 }

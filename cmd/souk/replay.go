@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/cmd/internal/console"
 	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/market"
@@ -61,7 +62,7 @@ same.`,
 		Example: `  souk replay --concurrency 32
   souk replay dialogues.jsonl --rate 5 --json
   souk replay --format coqa coqa-dev.jsonl`,
-		Args: cobra.MaximumNArgs(1),
+		Args: console.Takes(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			file := ""
 			if len(args) > 0 {

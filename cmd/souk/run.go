@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/cmd/internal/console"
 	"souk/cmd/local"
 	"souk/integration/replay"
 )
@@ -53,7 +54,7 @@ is kept, and the next start on it goes on where this one ended. It listens on lo
   souk run --exit --data /tmp/souk
   souk run --vllm http://127.0.0.1:8000 --vllm http://127.0.0.1:8001
   souk run --replay coqa-dev.jsonl --format coqa`,
-		Args: cobra.NoArgs,
+		Args: console.Takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return run(c, s, f) },
 	}
 	f.add(c)

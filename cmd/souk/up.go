@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/classifier"
+	"souk/cmd/internal/console"
 	"souk/cmd/internal/daemon"
 	"souk/cmd/local"
 )
@@ -73,7 +74,7 @@ second start on it goes on where the first one ended; a second market on it at t
 		Example: `  souk up
   souk up --print-config > market.yaml && souk up --config market.yaml
   souk up --vllm http://127.0.0.1:8000 --data /tmp/souk`,
-		Args: cobra.NoArgs,
+		Args: console.Takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if show {
 				fmt.Fprint(c.OutOrStdout(), local.DefaultYAML())

@@ -240,6 +240,11 @@ func TestReportAddsUp(t *testing.T) {
 			t.Errorf("the report lacks %q:\n%s", line, out.String())
 		}
 	}
+	r.Rounds[0].Decision = nil // a hub of another process does not say how long it took
+	out.Reset()
+	if r.Write(&out); strings.Contains(out.String(), "decided") {
+		t.Errorf("the report has columns of which nothing is known:\n%s", out.String())
+	}
 	encoded, err := json.Marshal(r)
 	if err != nil || !strings.Contains(string(encoded), `"surplus":0.0000008`) {
 		t.Errorf("%v: %s", err, encoded)

@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -71,13 +72,20 @@ func partTable(w io.Writer, title string, ps []Part, agents bool) {
 
 func (r Report) roundTable(w io.Writer) {
 	fmt.Fprint(w, "\nRounds\n")
-	t := Table(w, 1, "hub", "rounds", "of several", "contested", "largest", "awards", "slot prices",
-		"welfare", "decided p50", "p99")
+	head := []any{"hub", "rounds", "of several", "contested", "largest", "awards", "slot prices", "welfare"}
+	timed := slices.ContainsFunc(r.Rounds, func(x Rounds) bool { return x.Decision != nil })
+	if timed { // hubs of other processes do not say
+		head = append(head, "decided p50", "p99")
+	}
+	t := Table(w, 1, head...)
 	for _, x := range r.Rounds {
-		t.AppendRow(table.Row{x.Hub, x.Rounds, x.Several, x.Contested, x.Largest, x.Awards,
-			Amount(x.SlotPrices), Amount(x.Welfare),
-			decided(x.Decision, func(d Times) float64 { return d.P50 }),
-			decided(x.Decision, func(d Times) float64 { return d.P99 })})
+		row := table.Row{x.Hub, x.Rounds, x.Several, x.Contested, x.Largest, x.Awards,
+			Amount(x.SlotPrices), Amount(x.Welfare)}
+		if timed {
+			row = append(row, decided(x.Decision, func(d Times) float64 { return d.P50 }),
+				decided(x.Decision, func(d Times) float64 { return d.P99 }))
+		}
+		t.AppendRow(row)
 	}
 	t.Render()
 	var sizes []string

@@ -43,6 +43,7 @@ func Open(paths []string, name string) ([]*Source, error) {
 // says that their snapshots are compared with them.
 func open(paths []string, name string, witness bool) (all []*Source, whole bool, err error) {
 	seen := map[string]bool{}
+	var names []string
 	for _, p := range paths {
 		dirs, err := journal.Find(p)
 		if err != nil {
@@ -59,13 +60,15 @@ func open(paths []string, name string, witness bool) (all []*Source, whole bool,
 			if err != nil {
 				return nil, false, err
 			}
+			names = append(names, s.Name)
 			if name == "" || s.Name == name {
 				all = append(all, s)
 			}
 		}
 	}
 	if len(all) == 0 {
-		return nil, false, fmt.Errorf("no journal %s at %s", name, strings.Join(paths, ", "))
+		return nil, false, fmt.Errorf("no journal %s at %s: there are %s", name, strings.Join(paths, ", "),
+			strings.Join(names, ", "))
 	}
 	return all, whole, nil
 }

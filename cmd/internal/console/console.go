@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -46,7 +49,7 @@ func Main(c *cobra.Command) {
 			code = 130 // as shells say it of Ctrl-C
 		default:
 			// an API key may have been given where something else belongs
-			fmt.Fprintf(os.Stderr, "%s: %s\n", c.Name(), bus.HideKeys(err.Error()))
+			fmt.Fprintf(os.Stderr, "%s: %s\n", c.Name(), bus.HideKeys(Unknown(c.Name(), err).Error()))
 			code = 1
 		}
 	}
@@ -57,6 +60,33 @@ func Main(c *cobra.Command) {
 type Exit int
 
 func (e Exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// Unknown adds to an error of a command that there is not where those that there are are listed.
+func Unknown(name string, err error) error {
+	if !strings.HasPrefix(err.Error(), "unknown command ") {
+		return err
+	}
+	return fmt.Errorf("%s\n%s --help lists the commands", strings.TrimRight(err.Error(), "\n"), name)
+}
+
+// Any is for [Takes]: any number of arguments.
+const Any = math.MaxInt
+
+// Takes is of a command of at least and at most so many arguments; who writes others is shown its line.
+func Takes(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		want := strconv.Itoa(least)
+		switch {
+		case len(args) >= least && len(args) <= most:
+			return nil
+		case most == Any:
+			want = fmt.Sprintf("%d or more", least)
+		case most > least:
+			want = fmt.Sprintf("%d or %d", least, most)
+		}
+		return fmt.Errorf("arguments: %d instead of %s: write %s", len(args), want, c.UseLine())
+	}
+}
 
 // FlagError adds to an error of flags where they are listed.
 func FlagError(c *cobra.Command, err error) error {

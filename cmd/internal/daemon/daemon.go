@@ -193,6 +193,9 @@ func Command(r Role) *cobra.Command {
 		},
 	}
 	c.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w; %s --help lists them", err, r.Name)
+	})
 	f := c.Flags()
 	f.StringVar(&path, "config", "", "configuration file (YAML)")
 	f.BoolVar(&check, "check-config", false,

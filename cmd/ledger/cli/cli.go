@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"souk/cmd/internal/console"
 	"souk/ledger"
 	"souk/ledger/inspect"
 	"souk/ledger/journal"
@@ -60,7 +61,7 @@ func Run(ctx context.Context, version string, args []string, out, errs io.Writer
 		fmt.Fprintln(errs, "ledger:", err)
 		return ExitDamaged
 	}
-	fmt.Fprintln(errs, "ledger:", err)
+	fmt.Fprintln(errs, "ledger:", console.Unknown("ledger", err))
 	if v := (*ledger.Violation)(nil); errors.As(err, &v) || errors.As(err, new(violation)) {
 		return ExitViolations
 	}
@@ -105,6 +106,7 @@ Amounts are credits. A receipt is JOURNAL/ROUND/SLOT, as souk submit prints it.`
 		}
 		return nil
 	}
+	root.SetFlagErrorFunc(console.FlagError)
 	root.AddCommand(e.checkCommand(), e.balCommand(), e.regCommand(), e.roundCommand(), e.printCommand(),
 		e.traceCommand(), e.statsCommand(), e.tailCommand())
 	return root

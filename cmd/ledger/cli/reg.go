@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"souk/cmd/internal/console"
 	"souk/ledger"
 	"souk/market"
 )
@@ -15,7 +16,7 @@ func (e *env) regCommand() *cobra.Command {
 		Short: "Every movement of one account, with its balance after",
 		Example: `  ledger reg surplus --journal hub-maths
   ledger reg client:dev:avail -O csv`,
-		Args: cobra.MinimumNArgs(1),
+		Args: console.Takes(1, console.Any),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sources, err := e.open(args[1:])
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"souk/cmd/internal/console"
 	"souk/ledger"
 	"souk/ledger/inspect"
 	"souk/market"
@@ -103,7 +104,7 @@ func (e *env) roundCommand() *cobra.Command {
 		Example: `  ledger round 17 --journal math --explain
   ledger round 17 --journal math -O json
   ledger round 17 --explain souk-data/journal/math`,
-		Args: cobra.MinimumNArgs(1),
+		Args: console.Takes(1, console.Any),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.ParseUint(args[0], 10, 64)
 			if err != nil || n == 0 {

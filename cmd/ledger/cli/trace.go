@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"souk/cmd/internal/console"
 	"souk/ledger"
 	"souk/ledger/inspect"
 	"souk/market"
@@ -21,7 +22,7 @@ from, its hold (the money set aside for it), and how that ended. TASK is CLIENT/
 (JOURNAL/ROUND/SLOT), or the task's id alone. trace shows what was recorded; ledger check proves it.`,
 		Example: `  ledger trace dev/task-1
   ledger trace math/8/0`,
-		Args: cobra.MinimumNArgs(1),
+		Args: console.Takes(1, console.Any),
 		RunE: func(cmd *cobra.Command, args []string) error { return e.trace(cmd, args[0], args[1:]) },
 	}
 }
@@ -37,7 +38,7 @@ forecast and between which two times nine of ten were expected; then where it we
 is a receipt as submit prints it (JOURNAL/ROUND/SLOT), CLIENT/TASK, or the task's id alone. It reads the
 journals in the data directory, as ledger trace does.`,
 		Example: "  souk why general/17/0\n  souk why dev/task-1",
-		Args:    cobra.ExactArgs(1),
+		Args:    console.Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e := &env{data: *data, output: "table"}
 			return e.trace(cmd, args[0], nil)
