@@ -2,7 +2,6 @@ package regime
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
@@ -77,8 +76,9 @@ func (w *Watch) Came(now int64) {
 		return
 	}
 	r.pass(now)
+	each := 1 / r.burst
 	for i := range loads {
-		r.stories[i] += loads[i].ln / r.burst
+		r.stories[i] += float64(loads[i].ln * each)
 	}
 	r.weigh()
 	r.certain = r.certain || r.evidence >= r.sure
@@ -91,8 +91,9 @@ func (r *room) pass(now int64) {
 	if r.rate == 0 {
 		return
 	}
+	served := float64(r.rate*passed) / r.burst
 	for i := range loads {
-		r.stories[i] -= float64(loads[i].of*float64(r.rate*passed)) / r.burst
+		r.stories[i] -= float64(loads[i].of * served)
 	}
 	if r.weigh(); r.evidence <= 0 {
 		r.from = r.at
@@ -105,12 +106,19 @@ func (r *room) pass(now int64) {
 func (r *room) weigh() {
 	surely := min(lnSurely, r.sure/2)
 	price := r.sure - surely
-	other := slices.Max(r.stories[1:])
+	other := r.stories[1]
+	for _, s := range r.stories[2:] {
+		if s > other {
+			other = s
+		}
+	}
 	lead := min(max(r.stories[0]-other, -price), surely+slack)
 	r.stories[0] = other + lead
 	likeliest := max(r.stories[0], other)
-	for i, s := range r.stories {
-		r.stories[i] = max(s, likeliest-price) - likeliest
+	for i := range r.stories {
+		if r.stories[i] -= likeliest; r.stories[i] < -price {
+			r.stories[i] = -price
+		}
 	}
 	r.evidence = lead + price
 }
@@ -184,7 +192,7 @@ func (w *Watch) Serves() (rate, evidence float64) {
 // Told is how much evidence for twice as many a task is that can be served, in the mean, where twice as many
 // come, and before came so many of these: no test that is wrong as seldom sees them sooner than after
 // Fewest/Told of them (Lorden).
-func Told(before float64) float64 { return twice*ln(twice/before) - (twice - before) }
+func Told(before float64) float64 { return float64(twice*ln(twice/before)) - (twice - before) }
 
 // Fewest is how much evidence is enough where so many tasks can be served in a second: as much as chance
 // comes to at 0.8 of that once in a hundred hours: Page's test does after e to its power tasks or so.
