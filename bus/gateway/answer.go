@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -123,10 +124,10 @@ func (a *answer) stop() {
 	}
 }
 
-// giveUp withdraws a task until an agent has taken it; after that it is cancelled, so that its last word,
-// what it costs, still comes. It does not wait.
+// giveUp cancels a task, wherever it is, so that its last word, what it costs, still comes: also where nobody
+// knows yet whether an agent has it, for one may have taken it this moment. It does not wait.
 func (h *held) giveUp() {
-	go h.stream.Withdraw(&bus.Error{Code: bus.CodeCancelled, Message: errLeft.Error()})
+	go h.stream.Cancel()
 	h.late = time.AfterFunc(lastWord, h.stream.Close)
 }
 
@@ -155,8 +156,8 @@ func (a *answer) paidInPart(why *refusal) *refusal {
 	if a.began || a.bought == 0 && why.paid == 0 || !openai.FaultOf(why.code).Again {
 		return why
 	}
-	r := refuse(bus.CodeCancelled, "%s: %s; what was served of the answer until then is paid", why.code,
-		why.message)
+	message := strings.TrimSuffix(why.message, ": "+servedIsPaid)
+	r := refuse(bus.CodeCancelled, "%s: %s; what was served of the answer until then is paid", why.code, message)
 	r.task, r.paid = why.task, why.paid
 	return r
 }
