@@ -1,9 +1,11 @@
 package gateway_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/bus"
 	"souk/bus/gateway"
 	"souk/market"
 )
@@ -95,4 +98,42 @@ func TestADrainUnderLoad(t *testing.T) {
 	if ended["whole"] < 10 || len(cut) == 0 {
 		t.Errorf("the load was none: %v", ended)
 	}
+}
+
+// mute brings no verdict on a task, which is served all the same.
+type mute struct{ bus.Bus }
+
+func (b mute) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
+	answer, err := b.Bus.Request(ctx, m)
+	if strings.HasPrefix(m.Subject, "souk.v1.task.") {
+		<-ctx.Done()
+		return bus.Msg{}, ctx.Err()
+	}
+	return answer, err
+}
+
+// Of a task on which the market has not said a word when the gateway ends, nobody knows whether it is paid:
+// its client is not told to ask again.
+func TestATaskOfWhichNothingIsKnown(t *testing.T) {
+	h := start(t, slowly)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _, stop := h.withBus(l, func(c *gateway.Config) { c.Drain = 50 * time.Millisecond },
+		func(b bus.Bus) bus.Bus { return mute{b} })
+	free := h.Free()
+	for name, body := range map[string]string{"whole": long(``), "stream": long(`,"stream":true`)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := second.do("POST", "/v1/chat/completions", body, h.key)
+			if r.status != 424 || r.header.Get("X-Should-Retry") != "false" {
+				t.Errorf("%d %v %s", r.status, r.header, r.body)
+			}
+		})
+	}
+	go func() {
+		h.until("both are served", func() bool { return h.Free() == free-2 })
+		stop()
+	}()
 }
