@@ -53,12 +53,15 @@ func everyPolicy(p *fleet.Plan) {
 func hint(t *bus.Task, random *rand.Rand) {
 	roles := []string{"planner", "reader", "writer", "critic"}
 	k := random.IntN(4)
-	t.Role, t.Next = roles[k], roles[random.IntN(4)]
+	t.Role, t.Next = roles[k], sessionOf(random)
+	if random.IntN(4) == 0 {
+		t.Next = roles[random.IntN(4)] // no session
+	}
 	if random.IntN(8) > 0 { // a role has a model of its own, nearly always
 		t.Model = []string{fleet.Model, "law", "tax", fleet.Model}[k]
 	}
 	t.BackMS = random.Int64N(10_000)
-	t.Parent = fmt.Sprintf("s-%d", random.IntN(500))
+	t.Parent = sessionOf(random)
 	t.SessionEnd = random.IntN(8) == 0
 }
 

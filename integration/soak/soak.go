@@ -212,7 +212,7 @@ func ask(ctx, load context.Context, f *fleet.Fleet, o Options) ([]fleet.Word, er
 // one asks one task: short or long, some of them cancelled, some bound to one agent.
 func one(ctx context.Context, c *client.Client, id string, random *rand.Rand, hints bool) fleet.Word {
 	t := fleet.Task(id, 1+random.IntN([]int{30, 200, 600}[random.IntN(3)]))
-	t.Session = fmt.Sprintf("s-%d", random.IntN(500))
+	t.Session = sessionOf(random)
 	if id == "alone" {
 		t.Failover = "off"
 	}
@@ -229,6 +229,11 @@ func one(ctx context.Context, c *client.Client, id string, random *rand.Rand, hi
 		}
 	})
 }
+
+// sessions are those of a client, of which any task may be one's next turn.
+const sessions = 500
+
+func sessionOf(random *rand.Rand) string { return fmt.Sprintf("s-%d", random.IntN(sessions)) }
 
 // account holds every last word against the journals.
 func (r *Report) account(ctx context.Context, f *fleet.Fleet, words []fleet.Word) error {

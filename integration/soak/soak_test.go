@@ -1,9 +1,13 @@
 package soak
 
 import (
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"souk/bus"
 )
 
 // A process grows where what it takes in the end is well above what it took when warm, whatever it took at
@@ -48,6 +52,27 @@ func TestLives(t *testing.T) {
 	}
 	if got := median([]float64{9, 1, 5}); got != 5 {
 		t.Errorf("median %g", got)
+	}
+}
+
+// Clients that hint name sessions that there are, so that these are used again at their expense, and at times
+// ones that there are not.
+func TestWhatIsSaidToBeNext(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	there, others := 0, 0
+	for range 1000 {
+		task := bus.Task{Session: sessionOf(random)}
+		hint(&task, random)
+		if n, err := strconv.Atoi(strings.TrimPrefix(task.Next, "s-")); err == nil && n < sessions {
+			there++
+		} else {
+			others++
+		}
+	}
+	if there < 600 || others < 100 {
+		t.Errorf("of a thousand sessions that are said to be next %d may be there, %d are not", there, others)
 	}
 }
 
