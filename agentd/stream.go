@@ -233,7 +233,7 @@ func (s *Stream) next(agent string) (messages [][]byte, notice *bus.Chunk) {
 	case s.state == withheld: // alive, and soon decided
 		return nil, &bus.Chunk{Task: s.task, Attempt: s.attempt, Seq: s.frames.base, Heartbeat: true}
 	case !ok:
-		why := fmt.Sprintf("chunks before %d are no longer kept", s.frames.base)
+		why := fmt.Sprintf("what was read of it before, up to chunk %d, is kept no more", s.frames.base)
 		return nil, gone(agent, s.client, s.task, r.from, bus.CodeAnswerGone, why)
 	case len(kept) == 0 && s.run != nil && first: // it missed nothing
 		return nil, s.run.Heartbeat()

@@ -104,7 +104,7 @@ func full() []Message {
 			MaxPromptTokens: 9},
 		&FundsRequest{ID: "f", Client: "ada", To: "bob", Every: "day", Hub: "j", Epoch: 1, Amount: 2,
 			Least: 1, After: 3,
-			Returned: 4, Distributed: 5, Domain: "math", AtMS: 6, Ahead: true, Hubs: true},
+			Returned: 4, Distributed: 5, Domain: "math", AtMS: 6, Ahead: true, Hubs: true, Needs: 9},
 		&FundsReply{ID: "f", Code: CodeUnknownClient, Message: "who", Client: "ada", Prepaid: 1, Allotted: 2,
 			Grants: []Grant{{Number: 1, Client: "ada", Hub: "j", Amount: 5}}, Returned: 3, Ended: true,
 			RetryMS: 250, Number: 6, Surplus: 7,

@@ -51,7 +51,10 @@ type FundsRequest struct {
 	Every string `json:"every,omitempty" msgpack:"every,omitempty"` // budget: "", "day", "week" or "month"
 	// allot: what is needed at least; less is of no use
 	Least market.Credits `json:"least,omitempty" msgpack:"least,omitempty"`
-	// allotted: grants numbered above this; close: the last grant, return and distribution in its journal
+	// allot: that, if the hub gives back what it has beside it
+	Needs market.Credits `json:"needs,omitempty" msgpack:"needs,omitempty"`
+	// allotted: grants numbered above this; close: the last grant, return and distribution in its journal;
+	// allot: the hub's last return before it reckoned what it needs
 	After       uint64 `json:"after,omitempty" msgpack:"after,omitempty"`
 	Returned    uint64 `json:"returned,omitempty" msgpack:"returned,omitempty"`
 	Distributed uint64 `json:"distributed,omitempty" msgpack:"distributed,omitempty"`
@@ -159,6 +162,7 @@ func (f *FundsRequest) Validate() error {
 	p.epoch("epoch", f.Epoch)
 	p.credits("amount", f.Amount)
 	p.credits("least", f.Least)
+	p.credits("needs", f.Needs)
 	p.number("after", f.After)
 	p.number("returned", f.Returned)
 	p.number("distributed", f.Distributed)

@@ -95,7 +95,11 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	if c.Relayed > 0 {
 		n.served(h)
 	}
-	n.finish(h.task, n.unpaid(h, code, "agent %s: %s", h.agent.id, code), false)
+	why := string(code)
+	if code == bus.CodeEngineRefused || code == bus.CodePromptTooLong {
+		why = "its engine refused the task; what it said went to whoever asked first: take a new id to read it"
+	}
+	n.finish(h.task, n.unpaid(h, code, "agent %s: %s", h.agent.id, why), false)
 	n.news()
 }
 

@@ -79,15 +79,16 @@ func (n *Node) requestFor(p *purse) {
 	if p.request != nil || len(p.parked) == 0 || n.treasury.gap {
 		return
 	}
-	least := p.parked[0].wanted - n.spare(p.client)
-	n.allot(p, max(least, times(p.largest, chunkHolds)), least, false)
+	needs := p.parked[0].wanted
+	least := needs - n.spare(p.client)
+	n.allot(p, max(least, times(p.largest, chunkHolds)), least, needs)
 }
 
 // requestAhead asks before a task needs it, if little is left.
 func (n *Node) requestAhead(p *purse) {
 	if p.request == nil && !n.treasury.gap && n.spare(p.client) < times(p.largest, lowWaterHolds) &&
 		!n.now.Before(p.notAhead) && p.largest > 0 {
-		n.allot(p, times(p.largest, chunkHolds), p.largest, true)
+		n.allot(p, times(p.largest, chunkHolds), p.largest, 0)
 	}
 }
 
@@ -100,10 +101,12 @@ func times(c market.Credits, k int64) market.Credits {
 	return min(v, market.MaxCredits)
 }
 
-func (n *Node) allot(p *purse, amount, least market.Credits, ahead bool) {
-	p.request = &request{op: bus.OpAllot, client: p.client, least: least, ahead: ahead,
-		req: bus.FundsRequest{ID: n.requestID(), Client: p.client, Amount: amount, Least: least,
-			Ahead: ahead}}
+// allot asks for money of a client, of which least is missing for a task that needs so much; 0: no task waits
+// for it.
+func (n *Node) allot(p *purse, amount, least, needs market.Credits) {
+	p.request = &request{op: bus.OpAllot, client: p.client, least: least, ahead: needs == 0,
+		req: bus.FundsRequest{ID: n.requestID(), Client: p.client, Amount: amount, Least: least, Needs: needs,
+			Returned: n.book.LastReturn(n.cfg.Journal), Ahead: needs == 0}}
 	n.post(p.request)
 }
 

@@ -41,7 +41,7 @@ func TestARefusalAheadOfNeedRefusesNobody(t *testing.T) {
 	h.must(h.step(h.task("ann", "t1")))
 	h.silent = true
 	p := h.n.purse("ann")
-	h.n.allot(p, p.largest, p.largest, true)
+	h.n.allot(p, p.largest, p.largest, 0)
 	h.run()
 	ask := h.asked[len(h.asked)-1]
 	if !ask.Request.Ahead {

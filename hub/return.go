@@ -77,6 +77,9 @@ func (n *Node) returnAbove(client string, keep market.Credits) {
 	}
 	n.treasury.returns = append(n.treasury.returns, given(&r))
 	n.sendReturns()
+	if p := n.purses[client]; p != nil && p.request != nil && !p.request.ahead {
+		p.request.least = max(p.request.least, p.request.req.Needs-keep) // see bus.FundsRequest.Needs
+	}
 }
 
 // recall gives back a client's money that no task here needs, and says what is left. The reply leaves after

@@ -414,8 +414,8 @@ func TestARecordDoesNotGrowWithTheFleet(t *testing.T) {
 	}
 }
 
-// What ends within a moment of a crowd is one round: its slots are given away together, no later than max_wait
-// after the first.
+// What ends within a moment of a crowd is one round: its slots are given away together, no later than
+// max_wait after the first.
 func TestEndsOfAMomentAreOneRound(t *testing.T) {
 	h := crowdHouse(t, 2048, nil)
 	running := h.busy("a-1", "llama", 4)

@@ -275,7 +275,7 @@ func (n *Node) fundTouches(client string, most, least market.Credits) {
 	p.largest = max(p.largest, most)
 	if p.request == nil && !n.treasury.gap && n.spare(client) < times(most, lowWaterHolds) &&
 		!n.now.Before(p.notAhead) {
-		n.allot(p, times(most, chunkHolds), least, true)
+		n.allot(p, times(most, chunkHolds), least, 0)
 	}
 }
 

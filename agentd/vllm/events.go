@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,7 +111,7 @@ func Events(ctx context.Context, source kvevent.Source, deliver func(kvevent.Upd
 			break
 		}
 		if !said {
-			deliver(kvevent.Update{Blind: true, Why: err.Error()})
+			deliver(kvevent.Update{Blind: true, Why: err.Error() + taken(endpoint)})
 		}
 		if !follow.Pause(ctx, follow.Jitter(time.Second)) {
 			return nil
@@ -133,6 +134,13 @@ func Events(ctx context.Context, source kvevent.Source, deliver func(kvevent.Upd
 			return nil
 		}
 	}
+}
+
+// taken says what to write where it may be the engine who listens at an endpoint.
+func taken(endpoint string) string {
+	port := endpoint[strings.LastIndexByte(endpoint, ':')+1:]
+	return fmt.Sprintf("; an engine connects to an endpoint of one host: for one that listens, write tcp://*:%s",
+		port)
 }
 
 // listener is what becomes of what a publisher and its replay say.

@@ -377,7 +377,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// A publisher whose endpoint is taken is waited for, and says why.
+// A publisher whose endpoint is taken is waited for. What is said of it has what to write where the engine is
+// who listens there.
 func TestEventsWhereSomebodyListens(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -386,7 +387,8 @@ func TestEventsWhereSomebodyListens(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	err = Events(ctx, kvevent.Source{Endpoint: "tcp://" + l.Addr().String()}, func(u kvevent.Update) {
-		if !u.Blind || !strings.Contains(u.Why, "address already in use") {
+		if !u.Blind || !strings.Contains(u.Why, "address already in use") ||
+			!strings.Contains(u.Why, fmt.Sprintf("write tcp://*:%d", l.Addr().(*net.TCPAddr).Port)) {
 			t.Errorf("%+v", u)
 		}
 		cancel()

@@ -154,23 +154,8 @@ func (s *Stream) Verdict() (known bool, err error) {
 	return true, nil
 }
 
-// Withdraw takes a task back of which nobody knows yet whether an agent has it: Await returns why. Else it is
-// Cancel.
-func (s *Stream) Withdraw(why error) {
-	now := time.Now()
-	s.mu.Lock()
-	var event any = reader.Cancel{}
-	if s.m.Waits() {
-		event = reader.Leave{Err: why}
-	}
-	s.m.Step(now, event)
-	s.do(now)
-	s.mu.Unlock()
-	s.tell()
-}
-
-// Cancel asks the agent to end the answer. What was served until then is paid; the stream goes on to its
-// end frame, whose Result has CodeCancelled. Cancel may be called again, to no effect.
+// Cancel asks whoever has the task to end the answer. What was served until then is paid; the stream goes on
+// to its end frame, whose Result has CodeCancelled. Cancel may be called again, to no effect.
 func (s *Stream) Cancel() { s.step(reader.Cancel{}) }
 
 // Close gives the stream up: a task that has not ended is cancelled.

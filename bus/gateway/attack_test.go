@@ -210,7 +210,8 @@ func TestAWholeAnswerIsCutByTheEnd(t *testing.T) {
 	go func() { done <- second.do("POST", "/v1/chat/completions", long(""), h.key) }()
 	h.until("it is served", func() bool { return s.Stats().Open == 1 && h.Free() == free-1 })
 	stop()
-	if r := <-done; r.status != 424 || r.header.Get("X-Should-Retry") != "false" {
+	if r := <-done; r.status != 424 || r.header.Get("X-Should-Retry") != "false" ||
+		strings.Count(r.body, "is paid") != 1 {
 		t.Errorf("%d %v %s", r.status, r.header, r.body)
 	}
 }

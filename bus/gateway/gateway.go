@@ -237,8 +237,10 @@ func (s *Server) close() {
 }
 
 func errEnds() *refusal {
-	return refuse(bus.CodeDraining, "the gateway is shutting down: what was served until now is paid")
+	return refuse(bus.CodeDraining, "the gateway is shutting down: %s", servedIsPaid)
 }
+
+const servedIsPaid = "what was served until now is paid"
 
 func errRevoked() *refusal {
 	return refuse(openai.CodeInvalidKey, "the key was revoked or replaced, or its time is over")

@@ -47,6 +47,12 @@ func (h *house) with(change func(*gateway.Config)) (*house, *gateway.Server, con
 func (h *house) withListener(l net.Listener, change func(*gateway.Config)) (*house, *gateway.Server,
 	context.CancelFunc) {
 	h.t.Helper()
+	return h.withBus(l, change, func(b bus.Bus) bus.Bus { return b })
+}
+
+func (h *house) withBus(l net.Listener, change func(*gateway.Config), as func(bus.Bus) bus.Bus) (*house,
+	*gateway.Server, context.CancelFunc) {
+	h.t.Helper()
 	c := gateway.Default()
 	c.ID = "second"
 	change(&c)
@@ -59,7 +65,7 @@ func (h *house) withListener(l net.Listener, change func(*gateway.Config)) (*hou
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { b.Close() })
-	s, err := gateway.New(c, gateway.Deps{Bus: b, Registry: h.Registry(), Listener: l,
+	s, err := gateway.New(c, gateway.Deps{Bus: as(b), Registry: h.Registry(), Listener: l,
 		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		h.t.Fatal(err)

@@ -240,6 +240,9 @@ func (a *answer) bytes() int {
 	if a.said != nil && a.asked.Stream {
 		n += a.said.Size()
 	}
+	if a.refused != nil {
+		n += len(a.refused.message)
+	}
 	return n
 }
 

@@ -130,3 +130,36 @@ func TestOneKeyOfTwoTenants(t *testing.T) {
 		}
 	}
 }
+
+// What the engine refused is refused for good: a repeat under the same Idempotency-Key reads the same status
+// and the engine's own words again, and so does who comes back to the stream.
+func TestARefusalOfTheEngineIsKept(t *testing.T) {
+	h := start(t, one)
+	const chats, responses = "/v1/chat/completions", "/v1/responses"
+	for i, c := range []struct{ path, body string }{
+		{chats, `{"messages":[{"role":"user","content":"Hello"}],"logit_bias":{"1":1}}`},
+		{chats, `{"messages":[{"role":"user","content":"Hello"}],"logit_bias":{"1":1},"stream":true}`},
+		{chats, `{"messages":[{"role":"user","content":"Hello"}],"logit_bias":{"1":1},"n":2}`},
+		{responses, `{"input":"Hello","logit_bias":{"1":1},"stream":true}`},
+	} {
+		var first reply
+		for n := range 3 {
+			r := h.do("POST", c.path, c.body, h.key, "Idempotency-Key", fmt.Sprint("once-", i))
+			switch o := r.object(t); {
+			case r.status != 400 || o.Error.Souk.Code != "engine_refused" ||
+				!strings.Contains(o.Error.Message, "logit_bias") || r.header.Get("X-Should-Retry") != "false":
+				t.Errorf("%s, time %d: %d %s", c.body, n, r.status, r.body)
+			case n == 0:
+				first = r
+			case r.body != first.body:
+				t.Errorf("%s\nand then %s", first.body, r.body)
+			}
+		}
+		if strings.Contains(c.body, "stream") {
+			r := h.do("GET", "/v1/streams/"+first.header.Get("X-Souk-Task"), "", h.key)
+			if r.status != 400 || r.body != first.body {
+				t.Errorf("who comes back: %d %s", r.status, r.body)
+			}
+		}
+	}
+}

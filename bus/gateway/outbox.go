@@ -1,6 +1,9 @@
 package gateway
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+)
 
 // outbox is what a stream says and its client has not taken, or, where the client may come back, all of it as
 // far as it is kept. It is part of an answer, under its lock.
@@ -104,3 +107,5 @@ func (o *outbox) after(event int) (from int, ok bool) {
 	}
 	return o.ids[i], true
 }
+
+func appendInt(dst []byte, n int) []byte { return strconv.AppendInt(dst, int64(n), 10) }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -189,8 +190,11 @@ func (p *part) pump() {
 // held.
 func (p *part) fail(err error) {
 	p.a.cost(p.i, err)
-	if p.bought {
+	switch {
+	case p.bought:
 		p.a.buy(-1)
+	case p.stream != nil && errors.Is(err, bus.ErrClosed): // no verdict came: an agent may have it
+		p.a.buy(1)
 	}
 	p.letGo()
 	p.a.fail(asRefusal(err))

@@ -21,6 +21,7 @@ type refusal struct {
 	retryMS int64
 	paid    market.Credits
 	again   bool // although its code says otherwise
+	last    bool // an agent had the task: who asks again under its id is refused again, and in fewer words
 }
 
 func (r *refusal) Error() string { return string(r.code) + ": " + r.message }
@@ -46,7 +47,8 @@ func asRefusal(err error) *refusal {
 		return mine
 	case errors.As(err, &said):
 		r := said.Result
-		return &refusal{code: r.Code, message: r.Message, task: r.Task, retryMS: r.RetryMS, paid: r.Paid()}
+		return &refusal{code: r.Code, message: r.Message, task: r.Task, retryMS: r.RetryMS, paid: r.Paid(),
+			last: r.Receipt != nil && !openai.FaultOf(r.Code).Again}
 	case errors.As(err, &e):
 		return &refusal{code: e.Code, message: e.Message}
 	case errors.Is(err, bus.ErrClosed), errors.Is(err, bus.ErrDisconnected),

@@ -1,8 +1,10 @@
 package gateway_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -135,6 +137,42 @@ func TestResponsesRefused(t *testing.T) {
 		if r := h.do("GET", path, "", h.key); r.status != 404 ||
 			r.object(t).Error.Code != "unsupported_endpoint" {
 			t.Errorf("GET %s: %d %s", path, r.status, r.body)
+		}
+	}
+}
+
+// What a reader is told that leaves, or is displaced, is its own: whoever reads on has every event of the
+// response, numbered without a gap, to its true end.
+func TestAResponseGoesOn(t *testing.T) {
+	h := start(t, slowly)
+	for name, leaves := range map[string]bool{"its reader left": true, "its reader was displaced": false} {
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		first, err := http.DefaultClient.Do(h.request(ctx, "POST", "/v1/responses",
+			`{"input":"What is a souk?","stream":true,"max_output_tokens":60}`, h.key, "X-Souk-Resume", "on"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.Body.Close()
+		if _, err := io.ReadFull(first.Body, make([]byte, 500)); err != nil {
+			t.Fatal(err)
+		}
+		if leaves {
+			before := h.Gateway().Stats().Left
+			leave()
+			h.until("the gateway has seen it leave", func() bool { return h.Gateway().Stats().Left > before })
+		}
+		whole := h.do("GET", "/v1/streams/"+first.Header.Get("X-Souk-Task"), "", h.key)
+		events := responseEvents(t, whole.body)
+		for i, e := range events {
+			if e.Number != i {
+				t.Errorf("%s: event %d, %s, is number %d", name, i, e.Type, e.Number)
+			}
+		}
+		last := events[len(events)-1]
+		if last.Type != "response.incomplete" || last.Response.Status != "incomplete" ||
+			len(last.Response.Output) != 1 {
+			t.Errorf("%s: it ends with %+v", name, last)
 		}
 	}
 }

@@ -58,44 +58,63 @@ func (c *conversation) assistant() *chatMessage {
 
 // input is a text, or items.
 func (c *conversation) input(v json.RawMessage) error {
-	var items []json.RawMessage
-	switch {
-	case len(v) > 0 && v[0] == '"':
+	if len(v) > 0 && v[0] == '"' {
 		c.add(chatMessage{Role: "user", Content: v})
 		return nil
-	case len(v) == 0 || v[0] != '[' || json.Unmarshal(v, &items) != nil:
+	}
+	s, n := Scan(v), 0
+	if s.Next() != '[' {
 		return bad("input: a string or a list of items is expected")
 	}
-	for i, v := range items {
-		if err := c.item(fmt.Sprintf("input[%d]", i), v, c.known); err != nil {
-			return err
+	var wrong error
+	s.Array(func() bool {
+		item, ok := s.Value()
+		if ok {
+			wrong = c.item(fmt.Sprintf("input[%d]", n), json.RawMessage(s.Text(item)), c.known)
+			n++
 		}
-	}
-	return nil
+		return ok && wrong == nil
+	})
+	return wrong
 }
 
 // inputItem is an item of the input, of any type.
 type inputItem struct {
-	Type      string          `json:"type"`
-	ID        string          `json:"id"`
-	Role      string          `json:"role"`
-	Content   json.RawMessage `json:"content"`
-	CallID    string          `json:"call_id"`
-	Name      string          `json:"name"`
-	Arguments string          `json:"arguments"`
-	Output    json.RawMessage `json:"output"`
+	Type, ID, Role, CallID, Name, Arguments string
+	Content, Output                         json.RawMessage
 }
 
-var itemMembers = []string{"type", "id", "role", "content", "call_id", "name", "arguments", "output"}
+var itemMembers = []string{"type", "id", "role", "call_id", "name", "arguments", "content", "output"}
+
+// read takes in an item. again is a member that stands twice in it; ok is false where it has not the shape of
+// one.
+func (x *inputItem) read(item []byte) (again string, ok bool) {
+	s, strange := Scan(item), false
+	texts := [...]*string{&x.Type, &x.ID, &x.Role, &x.CallID, &x.Name, &x.Arguments}
+	again, ok = eachMember(&s, itemMembers, func(i int, _, v Span) {
+		switch text := s.Text(v); {
+		case i < 0 || isNothing(text):
+		case i < len(texts) && text[0] == '"':
+			*texts[i] = string(s.Name(v))
+		case i < len(texts):
+			strange = true
+		case itemMembers[i] == "content":
+			x.Content = text
+		default:
+			x.Output = text
+		}
+	})
+	return again, ok && !strange
+}
 
 // item takes one in. known is nil for an item that was itself found by its id.
 func (c *conversation) item(at string, v json.RawMessage, known func(string) ([]byte, bool)) error {
 	var x inputItem
-	if v[0] != '{' || json.Unmarshal(v, &x) != nil {
+	switch again, ok := x.read(v); {
+	case !ok:
 		return bad("%s: an item is an object, whose type, id, role, call_id, name and arguments are strings", at)
-	}
-	if name := twice(v, itemMembers); name != "" {
-		return bad("%s: member %s stands twice: send it once", at, name)
+	case again != "":
+		return bad("%s: member %s stands twice: send it once", at, again)
 	}
 	if x.Type == "" && x.ID != "" && x.Role == "" && len(x.Content) == 0 { // as clients may write it
 		x.Type = "item_reference"

@@ -23,6 +23,8 @@ func TestACutItemIsIncomplete(t *testing.T) {
 		{"a thought, then a text that is cut", thought, "It", "length", "completed incomplete"},
 		{"a thought that is cut", thought, "", "length", "incomplete"},
 		{"a call, and half of a second", whole + half, "", "length", "completed incomplete"},
+		{"half of a call, and half of a second", strings.Replace(half, `"index":1`, `"index":0`, 1) + half, "",
+			"length", "incomplete incomplete"},
 		{"two calls", whole + strings.Replace(half, `{\"x`, `{}`, 1), "", "tool_calls",
 			"completed completed"},
 		{"a call, then a text that is cut", whole, "So", "length", "completed incomplete"},
@@ -85,7 +87,8 @@ func TestAReferenceWithoutAType(t *testing.T) {
 	known := func(id string) ([]byte, bool) {
 		return []byte(`{"type":"message","role":"assistant","content":"said"}`), id == "msg_1"
 	}
-	for _, kind := range []string{``, `,"type":null`, `,"type":"item_reference"`} {
+	for _, kind := range []string{``, `,"type":null`, `,"type":"item_reference"`,
+		`,"role":null,"content":null`} {
 		r, no := ReadResponses([]byte(`{"input":[{"id":"msg_1"`+kind+`},{"role":"user","content":"x"}]}`), known)
 		if no != nil || !strings.Contains(string(r.Chat), `"said"`) {
 			t.Errorf("%s: %v", kind, no)

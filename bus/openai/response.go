@@ -2,9 +2,11 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 
 	"souk/bus"
 )
@@ -27,8 +29,12 @@ type Response struct {
 	calls []*outputItem
 	size  int
 	last  *bus.Result
+	fault *fault
 	piece piece
 }
+
+// fault is why an answer ends without its end.
+type fault struct{ code, message string }
 
 // outputItem is an item of a response.
 type outputItem struct {
@@ -39,8 +45,10 @@ type outputItem struct {
 	name  string // of a function
 	call  string // id of a call
 	args  []byte
-	done  bool
-	cut   bool // by the end of the answer
+	// of a call: another item began after it, so it was looked whether it is whole
+	judged bool
+	done   bool
+	cut    bool // by the end of the answer
 }
 
 const itemMessage, itemReasoning, itemCall = "message", "reasoning", "function_call"
@@ -50,6 +58,7 @@ type part struct {
 	kind string // partText, partRefusal or partReasoning
 	text []byte
 	logs [][]byte
+	told int // of those, how many went out with the text
 }
 
 const partText, partRefusal, partReasoning = "output_text", "refusal", "reasoning_text"
@@ -109,7 +118,7 @@ func (r *Response) Size() int { return r.size + itemCost*len(r.items) }
 const itemCost = 256
 
 // Forget lets go of the answer, which has ended; what can still be written of it is [Response.Fail].
-func (r *Response) Forget() { *r = Response{seq: r.seq} }
+func (r *Response) Forget() { *r = Response{shape: r.shape, asked: r.asked, seq: r.seq} }
 
 func (r *Response) take(dst []byte, p *piece) ([]byte, error) {
 	r.size += len(p.text) + len(p.reasoning) + len(p.refusal) + len(p.logs) + len(p.calls)
@@ -146,7 +155,7 @@ func unquoted(quoted []byte) string {
 // say adds to a part of the item that is being said, or begins it.
 func (r *Response) say(dst []byte, kind, partKind, text string, logs []byte) []byte {
 	if r.now == nil || r.now.kind != kind {
-		dst = r.closeNow(dst)
+		dst = r.closeCall(r.closeNow(dst))
 		r.now = r.open(kind)
 		dst = r.added(dst, r.now)
 	}
@@ -168,7 +177,8 @@ func (r *Response) say(dst []byte, kind, partKind, text string, logs []byte) []b
 	}
 	more := []any{"item_id", x.id, "output_index", x.at, "content_index", len(x.parts) - 1, "delta", text}
 	if partKind == partText {
-		more = append(more, "logprobs", json.RawMessage("[]"))
+		more = append(more, "logprobs", joinLogs(p.logs[p.told:]))
+		p.told = len(p.logs)
 	}
 	return r.event(dst, "response."+partKind+".delta", more...)
 }
@@ -193,7 +203,7 @@ func (r *Response) callPart(dst []byte, p *callPart) ([]byte, error) {
 		return dst, forged("it has part of tool call %d where %d have begun", i, len(r.calls))
 	}
 	if i == len(r.calls) {
-		dst = r.closeNow(dst)
+		dst = r.closeCall(r.closeNow(dst))
 		x := r.open(itemCall)
 		x.call, x.name = p.ID, p.Function.Name
 		if x.call == "" {
@@ -206,12 +216,36 @@ func (r *Response) callPart(dst []byte, p *callPart) ([]byte, error) {
 	if x.name == "" {
 		x.name = p.Function.Name
 	}
-	if p.Function.Arguments != "" {
+	switch {
+	case x.done && strings.TrimSpace(p.Function.Arguments) != "":
+		return dst, forged("it has more arguments of tool call %d, which were whole when the next began", i)
+	case !x.done && p.Function.Arguments != "":
 		x.args = append(x.args, p.Function.Arguments...)
 		dst = r.event(dst, "response.function_call_arguments.delta", "item_id", x.id, "output_index", x.at,
 			"delta", p.Function.Arguments)
 	}
 	return dst, nil
+}
+
+// closeCall ends the call that began last, as another item begins, if it is whole: clients call a function
+// once its call has ended. One that is not may go on, and ends with the answer.
+func (r *Response) closeCall(dst []byte) []byte {
+	n := len(r.calls)
+	if n == 0 || r.calls[n-1].judged {
+		return dst
+	}
+	x := r.calls[n-1]
+	if x.judged = true; !json.Valid(x.args) {
+		return dst
+	}
+	return r.endCall(dst, x)
+}
+
+func (r *Response) endCall(dst []byte, x *outputItem) []byte {
+	x.done = true
+	dst = r.event(dst, "response.function_call_arguments.done", "item_id", x.id, "output_index", x.at,
+		"name", x.name, "arguments", string(x.args))
+	return r.event(dst, "response.output_item.done", "output_index", x.at, "item", x.json())
 }
 
 // closePart ends the last part of an item.
@@ -253,23 +287,31 @@ func (r *Response) Finish(dst []byte, last *bus.Result) []byte {
 	}
 	dst = r.closeNow(dst)
 	for _, x := range r.calls {
-		x.done = true
-		dst = r.event(dst, "response.function_call_arguments.done", "item_id", x.id, "output_index", x.at,
-			"name", x.name, "arguments", string(x.args))
-		dst = r.event(dst, "response.output_item.done", "output_index", x.at, "item", x.json())
+		if !x.done {
+			x.cut = x.cut || r.status() == "incomplete" && !json.Valid(x.args)
+			dst = r.endCall(dst, x)
+		}
 	}
 	return r.event(dst, "response."+r.status(), "response", json.RawMessage(r.Object()))
 }
 
-// Fail writes the event that ends an answer without its end. Clients raise on its member error.
+// Fail writes the events that end an answer without its end, to one of its readers or to all: it changes
+// nothing, so that the answer may go on for others. Most clients raise on the member error of the first;
+// others, as Codex, know the second alone, and ask again where a stream ends without it. That one says
+// nothing of what was answered: all of it has been said.
 func (r *Response) Fail(dst []byte, code bus.Code, message, task string, retryMS int64) []byte {
 	said := AppendError(nil, code, message, task, retryMS) // {"error":{...}}
-	return r.event(dst, "error", "code", FaultOf(code).Code, "message", message, "param",
+	end := &Response{shape: r.shape, asked: r.asked, seq: r.seq}
+	end.fault = &fault{FaultOf(code).Code, cmp.Or(message, string(code))}
+	dst = end.event(dst, "error", "code", end.fault.code, "message", message, "param",
 		json.RawMessage("null"), "error", json.RawMessage(said[len(`{"error":`):len(said)-1]))
+	return end.event(dst, "response.failed", "response", json.RawMessage(end.Object()))
 }
 
 func (r *Response) status() string {
 	switch {
+	case r.fault != nil:
+		return "failed"
 	case r.last == nil:
 		return "in_progress"
 	case r.last.Finish == "length" || r.last.Finish == "content_filter":
@@ -327,12 +369,14 @@ func (p *part) json() json.RawMessage {
 }
 
 // logprobs joins the log probabilities of tokens: a chat's are a response's.
-func (p *part) logprobs() json.RawMessage {
-	w := Whole{chat: true, logs: p.logs}
+func (p *part) logprobs() json.RawMessage { return joinLogs(p.logs) }
+
+func joinLogs(logs [][]byte) json.RawMessage {
+	w := Whole{chat: true, logs: logs}
 	var joined struct {
 		Content json.RawMessage `json:"content"`
 	}
-	if len(p.logs) == 0 || json.Unmarshal(w.logprobs(nil), &joined) != nil {
+	if len(logs) == 0 || json.Unmarshal(w.logprobs(nil), &joined) != nil {
 		return json.RawMessage("[]")
 	}
 	return joined.Content
@@ -342,7 +386,13 @@ func (p *part) logprobs() json.RawMessage {
 func (r *Response) Object() []byte {
 	o := Out(nil).Raw(`{"id":`).Str("resp_" + r.shape.ID).Raw(`,"object":"response","created_at":`).
 		Int(int(r.shape.Created)).Raw(`,"status":`).Str(r.status()).
-		Raw(`,"background":false,"error":null,"incomplete_details":`)
+		Raw(`,"background":false,"error":`)
+	if r.fault == nil {
+		o = o.Raw("null")
+	} else {
+		o = o.Raw(`{"code":`).Str(r.fault.code).Raw(`,"message":`).Str(r.fault.message).Raw("}")
+	}
+	o = o.Raw(`,"incomplete_details":`)
 	switch {
 	case r.status() != "incomplete":
 		o = o.Raw("null")
@@ -355,7 +405,8 @@ func (r *Response) Object() []byte {
 	for _, e := range echoed {
 		o = o.Raw(`,"`).Raw(e.name).Raw(`":`).Raw(string(r.asked.echo[e.name]))
 	}
-	o = o.Raw(`,"previous_response_id":null,"truncation":"disabled","store":`).
+	o = o.Raw(`,"previous_response_id":null,"max_tool_calls":null,"safety_identifier":null,` +
+		`"service_tier":"default","truncation":"disabled","store":`).
 		Raw(strconv.FormatBool(r.asked.Store)).Raw(`,"output":[`)
 	for i, x := range r.items {
 		if i > 0 {

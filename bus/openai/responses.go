@@ -39,10 +39,11 @@ var read = slices.Concat(passed, ignored, []string{"previous_response_id", "conv
 
 // echoed are members that an answer repeats, and what it says where the request has none.
 var echoed = []struct{ name, without string }{
-	{"instructions", "null"}, {"max_output_tokens", "null"}, {"metadata", "{}"},
-	{"parallel_tool_calls", "true"}, {"reasoning", `{"effort":null,"summary":null}`}, {"temperature", "1"},
-	{"text", `{"format":{"type":"text"}}`}, {"tool_choice", `"auto"`}, {"tools", "[]"}, {"top_p", "1"},
-	{"user", "null"},
+	{"frequency_penalty", "0"}, {"instructions", "null"}, {"max_output_tokens", "null"}, {"metadata", "{}"},
+	{"parallel_tool_calls", "true"}, {"presence_penalty", "0"}, {"prompt_cache_key", "null"},
+	{"reasoning", `{"effort":null,"summary":null}`}, {"temperature", "1"},
+	{"text", `{"format":{"type":"text"}}`}, {"tool_choice", `"auto"`}, {"tools", "[]"}, {"top_logprobs", "0"},
+	{"top_p", "1"}, {"user", "null"},
 }
 
 // ReadResponses reads the body of a request. known finds an item of an earlier answer by its id.
@@ -66,23 +67,22 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 	if s.Next() != '{' {
 		return bad("the body is not a JSON object: send one like " + `{"model": "auto", "input": "Hello"}`)
 	}
-	if _, ok := s.Value(); !ok || !s.End() {
-		return asError(s.Err())
-	}
-	var in map[string]json.RawMessage
-	if err := json.Unmarshal(data, &in); err != nil {
-		return bad("the body: %v", err)
-	}
-	for name, v := range in {
-		if isNothing(v) && name != "input" {
+	in := map[string]json.RawMessage{}
+	again, ok := eachMember(&s, read, func(_ int, key, v Span) {
+		if name := string(s.Name(key)); isNothing(s.Text(v)) && name != "input" {
 			delete(in, name)
+		} else {
+			in[name] = s.Text(v)
 		}
+	})
+	if !ok || !s.End() {
+		return asError(s.Err())
 	}
 	if err := r.refuse(in); err != nil {
 		return err
 	}
-	if name := twice(data, read); name != "" {
-		return bad("%s: the member stands twice: send it once", name)
+	if again != "" {
+		return bad("%s: the member stands twice: send it once", again)
 	}
 	c := &conversation{known: known}
 	if v, ok := in["instructions"]; ok {
@@ -124,29 +124,36 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 	return nil
 }
 
-// twice is the first of some members that an object has more than once: nobody can know which is meant.
-// encoding/json does not tell names apart that differ in their case alone, so they are one here.
-func twice(object []byte, names []string) (found string) {
+// eachMember reads an object; each is told of every member, with its number among the names, -1 for others.
+// again is the first of the names that stands there twice: nobody can know which is meant. Some readers take
+// names for one that differ in their case alone, so they are one here.
+func eachMember(s *Scanner, names []string, each func(i int, key, v Span)) (again string, ok bool) {
 	seen := make([]bool, len(names))
-	s := Scan(object)
-	s.Object(func(key Span) bool {
-		_, ok := s.Value()
-		name := string(s.Name(key))
-		i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+	ok = s.Object(func(key Span) bool {
+		v, ok := s.Value()
+		if !ok {
+			return false
+		}
+		name := s.Name(key)
+		i := slices.IndexFunc(names, func(n string) bool { return n == string(name) })
+		if i < 0 {
+			i = slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, string(name)) })
+		}
 		switch {
 		case i < 0:
-		case seen[i]:
-			found = names[i]
+		case seen[i] && again == "":
+			again = names[i]
 		default:
 			seen[i] = true
 		}
-		return ok && found == ""
+		each(i, key, v)
+		return true
 	})
-	return found
+	return again, ok
 }
 
 // isNothing reports whether a member says nothing.
-func isNothing(v json.RawMessage) bool { return string(v) == "null" }
+func isNothing(v []byte) bool { return string(v) == "null" }
 
 // refuse names what is not served here.
 func (r *Responses) refuse(in map[string]json.RawMessage) error {

@@ -415,3 +415,25 @@ func FuzzResponseEvents(f *testing.F) {
 		}
 	})
 }
+
+// A conversation of twenty turns, with calls and their outputs.
+func BenchmarkReadResponses(b *testing.B) {
+	var items []string
+	for i := range 20 {
+		items = append(items, fmt.Sprintf(`{"role":"user","content":[{"type":"input_text","text":%q}]}`,
+			strings.Repeat("what is there to see? ", 8)),
+			fmt.Sprintf(`{"type":"function_call","call_id":"c%d","name":"see","arguments":"{\"at\":%d}"}`, i, i),
+			fmt.Sprintf(`{"type":"function_call_output","call_id":"c%d","output":%q}`, i,
+				strings.Repeat("this and that ", 20)),
+			fmt.Sprintf(`{"type":"message","role":"assistant","content":[{"type":"output_text","text":%q}]}`,
+				strings.Repeat("a good deal, ", 16)))
+	}
+	body := []byte(`{"model":"m","stream":true,"input":[` + strings.Join(items, ",") + `]}`)
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ReadResponses(body, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

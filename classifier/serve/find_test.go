@@ -313,9 +313,9 @@ func TestAHubHasAllOfThemAsked(t *testing.T) {
 	}
 }
 
-// A hub that had a task in its line for a while, where nobody else asked for it, has no room for it after all.
-// Until it said so nobody else had the task, so the next hub is given it at once, as a fresh one: no hub is
-// asked for it, and one that does not answer is in nobody's way. One that was asked for it by others, or
+// A hub that had a task in its line for a while, where nobody else asked for it, has no room for it after
+// all. Until it said so nobody else had the task, so the next hub is given it at once, as a fresh one: no hub
+// is asked for it, and one that does not answer is in nobody's way. One that was asked for it by others, or
 // belongs to an earlier version, does not say so: then all hubs are asked.
 func TestATaskThatWaitedGoesOn(t *testing.T) {
 	for _, alone := range []bool{true, false} {
@@ -330,7 +330,8 @@ func TestATaskThatWaitedGoesOn(t *testing.T) {
 				}
 				go func() {
 					w.pass(5 * time.Second)
-					w.send(m.Reply, &bus.Answer{Alone: alone, Result: &bus.Result{Client: t.Client, Task: t.ID,
+					w.send(m.Reply, &bus.Answer{Alone: alone, Result: &bus.Result{
+						Client: t.Client, Task: t.ID,
 						Hub: "math", Code: bus.CodeNoRoom, Message: "no slot came free"}})
 				}()
 			}
@@ -356,7 +357,8 @@ func TestATaskThatWaitedGoesOn(t *testing.T) {
 				t.Errorf("answered %+v, and hub code was asked %d times", a, len(silent.seen()))
 			case alone && time.Since(asked) > 5*time.Second+100*time.Millisecond:
 				t.Errorf("accepted after %v", time.Since(asked))
-			case !alone && (a.Result == nil || a.Result.Code != bus.CodeUnavailable || len(silent.seen()) != 1):
+			case !alone && (a.Result == nil || a.Result.Code != bus.CodeUnavailable ||
+				len(silent.seen()) != 1):
 				t.Errorf("others asked for it: answered %+v, and hub code was asked %d times", a,
 					len(silent.seen()))
 			}

@@ -29,8 +29,8 @@ type request struct {
 	entered bool      // it is in hand
 	since   time.Time // it was sent after that
 	task    *bus.Task
-	// what was heard before the last verdict came; what was heard when nobody else had it, and what the hub said
-	// since that had all of them asked
+	// what was heard before the last verdict came; what was heard when nobody else had it, and what the hub
+	// said since that had all of them asked
 	before *classifier.Table
 	heard  *classifier.Table
 	looked struct {

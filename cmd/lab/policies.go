@@ -19,7 +19,8 @@ func policiesCommand() *cobra.Command {
 		Long: `Plays a market in virtual time that one client floods, with the policy fair and without; one on whose
 engines prompts are computed apart, with pd and without; an engine of many adapters, with the policy next and
 without; and looks at recorded calls and answers as memo and guard do. Writes policies.md. The same seeds give
-the same figures on any machine.`,
+the same figures on any machine, but for hedge, on against off: a market by the clock of which an engine falls
+silent.`,
 		Example: "  lab experiment policies --out integration/results",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -153,6 +153,20 @@ func (r Reach) MayBeClient(name string) error {
 	return nil
 }
 
+// NewClient reports whether the keys of the data directory would make creds of a client who has none.
+func (r Reach) NewClient(name string) (bool, error) {
+	keys, err := natsauth.Open(natsauth.Dir(r.Data))
+	if errors.Is(err, natsauth.ErrNoStore) || err == nil && !keys.Signs() || len(r.Creds) > 0 {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	users, err := keys.List()
+	known := slices.ContainsFunc(users, func(u natsauth.User) bool { return u.Name == name })
+	return !known, err
+}
+
 // ClientCreds makes creds of a client where the keys of the data directory can, and returns the path of the
 // file; "" where there are none.
 func (r Reach) ClientCreds(client string) (string, error) {

@@ -39,6 +39,8 @@ type Options struct {
 const (
 	// StopWithin bounds how long a market takes to stop: tasks that run may end, completions are settled.
 	StopWithin = 10 * time.Second
+	// HTTPShare is which part of that answers over HTTP have to end.
+	HTTPShare = 4
 	// ReadyWithin bounds how long a market may take to come up; only a real engine that boots comes near it.
 	ReadyWithin = 60 * time.Second
 )

@@ -147,7 +147,7 @@ func (m *Market) startGateway(ctx context.Context, join joiner, registry bus.Reg
 		return fmt.Errorf("http: %w", err)
 	}
 	c := gateway.Default()
-	c.ID, c.Drain = "gateway", m.within/4
+	c.ID, c.Drain = "gateway", m.within/HTTPShare
 	m.gateway, err = gateway.New(c, gateway.Deps{Bus: b, Registry: registry, Listener: l, Log: m.log})
 	if err != nil {
 		return errors.Join(err, l.Close())

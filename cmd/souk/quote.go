@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -10,6 +11,7 @@ import (
 
 	"souk/bus"
 	"souk/cmd/internal/console"
+	"souk/cmd/local"
 	"souk/integration/replay"
 )
 
@@ -21,7 +23,7 @@ func quoteCommand(s *shared) *cobra.Command {
 		Long: `Asks the hubs of a running market what a question would be given if it were submitted now: of
 each model the time to the first token, cost, premium, how much of the prompt is in a cache, and whether the
 question's terms would buy it. It is an estimate: nothing is bought or reserved, and what others ask in the
-next moment changes it. The client needs no money. Without PROMPT it is read from stdin.`,
+next moment changes it. The client may have spent all its money. Without PROMPT it is read from stdin.`,
 		Example: `  souk quote "What is a souk?"
   souk quote --worth 0.01 --patience 500ms "Quickly: 17 * 23?"
   echo "Summarise this" | souk quote --model gpt-oss-120b --json`,
@@ -29,6 +31,9 @@ next moment changes it. The client needs no money. Without PROMPT it is read fro
 		RunE: func(c *cobra.Command, args []string) error {
 			task, err := q.read(c, args)
 			if err != nil {
+				return err
+			}
+			if err := s.mustBeKnown(c.Context(), task.Client); err != nil {
 				return err
 			}
 			link, err := asClient(c, s, task.Client)
@@ -61,6 +66,24 @@ next moment changes it. The client needs no money. Without PROMPT it is read fro
 	q.flags(c.Flags())
 	c.Flags().BoolVar(&q.asJSON, "json", false, "print the quote as JSON")
 	return c
+}
+
+// mustBeKnown refuses a name that no client has: creds would be made of it, and a typing mistake would be a
+// client from then on.
+func (s *shared) mustBeKnown(ctx context.Context, client string) error {
+	if fresh, err := s.market().NewClient(client); err != nil || !fresh {
+		return err
+	}
+	link, err := s.dial(bus.RoleOperator, local.Operator)
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	if _, err = link.Balance(ctx, client); bus.CodeOf(err) == bus.CodeUnknownClient {
+		return fmt.Errorf("%s: souk fund %s AMOUNT makes it a client; a quote itself costs nothing",
+			bus.MessageOf(err), client)
+	}
+	return err
 }
 
 // showQuote prints a quote, and what hubs say that have none.

@@ -109,7 +109,8 @@ second start on it goes on where the first one ended; a second market on it at t
 				s.line(`submit "What is a souk?"`))
 			select {
 			case <-c.Context().Done():
-				fmt.Fprintf(c.ErrOrStderr(), "stopping: tasks that run may end within %s\n", local.StopWithin)
+				fmt.Fprintf(c.ErrOrStderr(), "stopping: tasks that run may end; answers over HTTP are cut "+
+					"after %s\n", local.StopWithin/local.HTTPShare)
 			case <-m.Failed():
 			}
 			err = errors.Join(m.Err(), m.Close())

@@ -10,38 +10,59 @@ import (
 // what a task waits for a slot counts as far as it is longer than chance makes one wait once in a hundred
 // hours at that load; all of it, where what comes is evidence enough for more than can be served.
 //
-// That evidence is a sum (Page's test): of each task that comes, how much likelier it is where twice as much
-// comes as can be served than where 0.8 of it does; of each second without one, how much less likely; never
-// below zero. It is enough where chance has it come so far once in a hundred hours at 0.8. So few slots are
-// seen to be full later than many: to hear of tasks enough takes longer, see [Told].
+// That evidence is of stories. Each says how much comes now, of what can be served: twice of it, 0.8 of it,
+// or less. With each task that comes, and each second without one, it becomes likelier or less likely; it may
+// go on from another one, at a price. It is enough where the story of twice as much is a hundred times as
+// likely as any other, each at its likeliest. The price is such that while 0.8 of it come chance has it come
+// so far once in a hundred hours (Page's test), and where less came before it is wrong a few times in a
+// hundred that 0.8 of it begin to come. So twice as much is seen sooner where little came before, and
+// few slots are seen to be full later than many: to hear of tasks enough takes longer, see [Told].
+//
+// Sessions send several tasks at once. How many is known by how much the numbers of tasks of two intervals
+// that follow each other differ, and so many are evidence as one is.
 
 const (
 	calm  = 0.8 // of what can be served: what chance does there is no regime
 	twice = 2.0 // that, too, is what is told apart from it
 
-	lnTimes = 0.9162907318741551 // ln(twice/calm)
-	keeps   = 0.997              // of what ended, from one reading to the next: half after nineteen minutes
+	lnSurely = 4.605170185988091 // ln(100)
+	keeps    = 0.997             // of what was, from one reading to the next: half after nineteen minutes
 	// how far evidence falls before what was enough is so no more, or before it has to be
 	slack = 4.0
 
 	seldom = float64(100 * hour) // readings, of which chance alone has one wait for longer than is forgiven
 
+	// tasks at once: of more it is the load that changes. What chance makes of single ones is taken off.
+	mostBurst, noBurst = 4.0, 0.1
+	single             = 60.0 // intervals for which each is thought to come by itself, before one was seen
+
 	largest = 4096 // slots: of more nobody waits by chance
 	quotes  = 8    // times an idle agent's quote may be too short
 )
 
+// loads are those of the stories, of what can be served: twice of it, calm, and less.
+var loads = [...]load{{twice, ln(twice)}, {calm, ln(calm)}, {0.57, ln(0.57)}, {0.4, ln(0.4)},
+	{0.28, ln(0.28)}, {0.2, ln(0.2)}, {0.1, ln(0.1)}}
+
+type load struct{ of, ln float64 }
+
 // room is what is known of how much a hub's agents can serve.
 type room struct {
-	slots    int           // of the last reading that found any
-	none     float64       // share of tasks that find no slot free at calm
-	forgiven time.Duration // of each wait for a slot
-	rate     float64       // tasks that can be served in a second; 0: that is not known
-	evidence float64       // for twice that
-	sure     float64       // so much of it is enough
-	certain  bool          // it is
-	at, from int64         // when it was last reckoned with, and since when it is above zero
+	slots    int                 // of the last reading that found any
+	none     float64             // share of tasks that find no slot free at calm
+	forgiven time.Duration       // of each wait for a slot
+	rate     float64             // tasks that can be served in a second; 0: that is not known
+	stories  [len(loads)]float64 // how likely each is, as a logarithm, by the likeliest
+	evidence float64             // for twice as much as can be served
+	sure     float64             // so much of it is enough
+	certain  bool                // it is
+	at, from int64               // when it was last reckoned with, and since when it is above zero
 	// tasks that ended, the seconds for which they had a slot, and the squares of these, which fade
 	ended, held, squares float64
+	read                 bool    // there was a reading
+	came, before         int     // tasks, since the last reading and before it
+	differ, sums, pairs  float64 // squares of how far such two differ, their sums, and how many, which fade
+	burst                float64 // tasks that come at once, in the mean
 	// fastest first token of this half hour, and of the one before
 	fastest [2]time.Duration
 	turns   int64 // when this half hour ends
@@ -50,11 +71,16 @@ type room struct {
 // Came observes a task that wants a slot.
 func (w *Watch) Came(now int64) {
 	r := &w.room
+	r.came++
 	if r.rate == 0 {
 		return
 	}
 	r.pass(now)
-	r.evidence = min(r.evidence+lnTimes, r.sure+slack)
+	each := 1 / r.burst
+	for i := range loads {
+		r.stories[i] += float64(loads[i].ln * each)
+	}
+	r.weigh()
 	r.certain = r.certain || r.evidence >= r.sure
 }
 
@@ -62,10 +88,55 @@ func (w *Watch) Came(now int64) {
 func (r *room) pass(now int64) {
 	passed := time.Duration(max(0, now-r.at)).Seconds()
 	r.at = max(r.at, now)
-	if r.evidence -= float64((twice - calm) * float64(r.rate*passed)); r.evidence <= 0 {
-		r.evidence, r.from = 0, r.at
+	if r.rate == 0 {
+		return
+	}
+	served := float64(r.rate*passed) / r.burst
+	for i := range loads {
+		r.stories[i] -= float64(loads[i].of * served)
+	}
+	if r.weigh(); r.evidence <= 0 {
+		r.from = r.at
 	}
 	r.certain = r.certain && r.evidence > r.sure-slack
+}
+
+// weigh has each story go on from the likeliest where that is likelier, and finds how far that of twice as
+// much, the first, leads all others.
+func (r *room) weigh() {
+	surely := min(lnSurely, r.sure/2)
+	price := r.sure - surely
+	other := r.stories[1]
+	for _, s := range r.stories[2:] {
+		if s > other {
+			other = s
+		}
+	}
+	lead := min(max(r.stories[0]-other, -price), surely+slack)
+	r.stories[0] = other + lead
+	likeliest := max(r.stories[0], other)
+	for i := range r.stories {
+		if r.stories[i] -= likeliest; r.stories[i] < -price {
+			r.stories[i] = -price
+		}
+	}
+	r.evidence = lead + price
+}
+
+// together finds how many tasks come at once. Squares of differences are so many times as large as where
+// each comes by itself; a load that changes moves one of them alone.
+func (r *room) together() {
+	if r.read {
+		by := float64(r.came - r.before)
+		r.differ = float64(keeps*r.differ) + float64(by*by)
+		r.sums = float64(keeps*r.sums) + float64(r.came+r.before)
+		r.pairs = float64(keeps*r.pairs) + 1
+	}
+	r.read, r.came, r.before = true, 0, r.came
+	if r.burst = 1; r.sums > 0 {
+		found := float64(r.pairs*r.differ) / r.sums
+		r.burst = min(max(1, (found+single)/(r.pairs+single)-noBurst), mostBurst)
+	}
 }
 
 // Ended observes a task that has had a slot for so long.
@@ -82,6 +153,7 @@ func (w *Watch) Room(now int64, slots int) {
 	r := &w.room
 	r.turn(now)
 	r.pass(now)
+	r.together()
 	ended, held, squares := r.ended, r.held, r.squares
 	r.ended, r.held, r.squares = float64(keeps*ended), float64(keeps*held), float64(keeps*squares)
 	if slots <= 0 || ended < 0.5 {
@@ -91,15 +163,19 @@ func (w *Watch) Room(now int64, slots int) {
 	if slots != r.slots {
 		r.slots, r.none = slots, without(slots)
 	}
+	if r.rate == 0 { // of what came before nobody knows what it was of what can be served
+		r.stories = [len(loads)]float64{-most}
+	}
 	// Tasks may take less time than those of which that is known, by how far their mean may be off.
 	mean := held / ended
-	off := math.Sqrt(max(0, squares/ended-float64(mean*mean)) / ended)
-	r.rate = float64(slots) / max(mean-off, mean/4)
+	spread := math.Sqrt(max(0, squares/ended-float64(mean*mean)) / ended)
+	r.rate = float64(slots) / max(mean-spread, mean/4)
 	r.sure = Fewest(r.rate)
 	r.forgiven = 0
 	if looks := r.none * seldom; looks > 1 {
-		// the mean wait of those who wait, times what makes it so seldom (Erlang, Pollaczek, Khinchin)
-		mean := squares / held / 2 / (float64(slots) * (1 - calm))
+		// the mean wait of those who wait, times what makes it so seldom (Erlang, Pollaczek, Khinchin,
+		// Kingman)
+		mean := (squares/held + float64((r.burst-1)*mean)) / 2 / (float64(slots) * (1 - calm))
 		r.forgiven = time.Duration(float64(mean*ln(looks)) * float64(time.Second))
 	}
 }
@@ -114,8 +190,9 @@ func (w *Watch) Serves() (rate, evidence float64) {
 }
 
 // Told is how much evidence for twice as many a task is that can be served, in the mean, where twice as many
-// come: no test that is wrong as seldom sees them sooner than after Fewest/Told of these (Lorden).
-const Told = twice*lnTimes - (twice - calm)
+// come, and before came so many of these: no test that is wrong as seldom sees them sooner than after
+// Fewest/Told of them (Lorden).
+func Told(before float64) float64 { return float64(twice*ln(twice/before)) - (twice - before) }
 
 // Fewest is how much evidence is enough where so many tasks can be served in a second: as much as chance
 // comes to at 0.8 of that once in a hundred hours: Page's test does after e to its power tasks or so.

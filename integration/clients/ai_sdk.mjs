@@ -29,6 +29,27 @@ for (const model of [createOpenAICompatible({ name: "souk", ...at })("auto"), cr
     inputSchema: jsonSchema({ type: "object", properties: { city: { type: "string" } } }) };
   const called = await generateText({ model, prompt, tools: { weather } });
   assert.deepEqual(called.toolCalls[0].input, { city: "Oslo" });
+  // two calls at once, whose outputs go back with the next turn
+  const clock = { description: "Clock",
+    inputSchema: jsonSchema({ type: "object", properties: { zone: { type: "string" } } }) };
+  const both = streamText({ model, prompt, tools: { weather, clock } });
+  const seen = [];
+  for await (const part of both.fullStream) if (part.type === "tool-call") seen.push(part.toolName, part.input);
+  assert.deepEqual(seen, ["weather", { city: "Oslo" }, "clock", { zone: "CET" }]);
+  const said = (await both.response).messages;
+  const outputs = { role: "tool", content: (await both.toolCalls).map(({ toolCallId, toolName }) => ({
+    type: "tool-result", toolCallId, toolName, output: { type: "text", value: "so so" } })) };
+  const turn = await generateText({ model, tools: { weather, clock }, maxOutputTokens: 5,
+    messages: [{ role: "user", content: prompt }, ...said, outputs] });
+  assert(turn.text, JSON.stringify(turn));
+  // half of a call is none, or one that the SDK knows to be no good
+  const broken = streamText({ model, prompt: "Break off", tools: { weather }, onError() {} });
+  const errors = [], half = [];
+  for await (const part of broken.fullStream) {
+    if (part.type === "error") errors.push(part.error);
+    if (part.type === "tool-call") half.push(part);
+  }
+  assert(errors.length > 0 && half.every((call) => call.invalid), JSON.stringify([errors, half]));
 }
 // what a response said is named in the next request, by the ids of its items
 const model = createOpenAI(at)("auto");

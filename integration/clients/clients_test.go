@@ -36,6 +36,34 @@ data: [DONE]
 
 `
 
+// another is a second call, where the engine is given a second tool.
+const another = `data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"gpt-oss-20b","choices":[{"index":0,"delta":{"tool_calls":[{"id":"call-2","type":"function","index":1,"function":{"name":"clock"}}]},"logprobs":null,"finish_reason":null}]}
+
+data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"gpt-oss-20b","choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"function":{"arguments":"{\"zone\": \"CET\"}"}}]},"logprobs":null,"finish_reason":null,"token_ids":[5,6]}]}
+
+`
+
+// engineCalls writes what an engine calls of the tools that a request gives it, and reports whether there are
+// any. Told to, it breaks off within the first call.
+func engineCalls(w http.ResponseWriter, path, body string) bool {
+	if !strings.Contains(body, `"weather"`) || !strings.HasSuffix(path, "/chat/completions") ||
+		strings.Contains(body, `"tool_call_id"`) {
+		return false
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	events := strings.SplitAfter(calls, "\n\n")
+	if strings.Contains(body, "Break off") {
+		io.WriteString(w, strings.Join(events[:3], ""))
+		http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	if strings.Contains(body, `"clock"`) {
+		events[3] += another
+	}
+	io.WriteString(w, strings.Join(events, ""))
+	return true
+}
+
 // market has one engine, a simulated one that calls a tool where it is given any.
 func market(t *testing.T) (m *local.Market, url, key, slow string) {
 	t.Helper()
@@ -46,9 +74,7 @@ func market(t *testing.T) (m *local.Market, url, key, slow string) {
 	t.Cleanup(func() { engine.Close() })
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if strings.Contains(string(body), `"weather"`) && strings.HasSuffix(r.URL.Path, "/chat/completions") {
-			w.Header().Set("Content-Type", "text/event-stream")
-			io.WriteString(w, calls)
+		if engineCalls(w, r.URL.Path, string(body)) {
 			return
 		}
 		r.Body = io.NopCloser(strings.NewReader(string(body)))

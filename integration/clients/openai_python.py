@@ -56,6 +56,23 @@ for stream in (False, True):
         response = client.responses.create(model="auto", input=ask, tools=weather)
     call = response.output[-1]
     assert call.type == "function_call" and call.arguments == '{"city": "Oslo"}', response
+clock = {"type": "function", "name": "clock", "parameters": {"type": "object", "properties": {}}}
+ended = []
+with client.responses.stream(model="auto", input=ask, tools=weather + [clock]) as s:
+    for e in s:
+        if e.type in ("response.output_item.added", "response.output_item.done"):
+            ended.append((e.type.split(".")[-1], e.item.name))
+    both = s.get_final_response().output
+assert [(c.name, c.arguments) for c in both] == [("weather", '{"city": "Oslo"}'), ("clock", '{"zone": "CET"}')], both
+assert ended == [("added", "weather"), ("done", "weather"), ("added", "clock"), ("done", "clock")], ended
+outputs = [{"type": "function_call_output", "call_id": c.call_id, "output": "so so"} for c in both]
+assert client.responses.create(model="auto", input=ask + [c.model_dump() for c in both] + outputs, tools=weather + [clock],
+                               max_output_tokens=5).output_text
+try:
+    list(client.responses.create(model="auto", input="Break off", tools=weather, stream=True))
+    raise AssertionError("an answer that broke off")
+except openai.APIError as e:
+    assert e.code in ("engine_failed", "agent_failed"), repr(e)
 follow = ask + [call.model_dump(), {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}]
 assert client.responses.create(model="auto", input=follow, max_output_tokens=5).output
 try:

@@ -17,6 +17,7 @@ type Queue struct {
 	Slots  int
 	Hold   time.Duration // mean time for which a task has a slot
 	Steady bool          // all take as long; else most are short and few are long (exponential)
+	Burst  int           // so many tasks come at once; 0: one by one
 }
 
 const queueIdle = 50 * time.Millisecond // to a first token, where nobody waits
@@ -57,7 +58,8 @@ func (l *line) begin(came float64) {
 // at plays for some seconds, where so many times what can be served comes; seen is called after each reading,
 // until it says that this is enough.
 func (l *line) at(factor, length float64, seen func() (enough bool)) {
-	rate, end := factor*float64(l.Slots)/l.Hold.Seconds(), l.now+length
+	burst := max(1, l.Burst)
+	rate, end := factor*float64(l.Slots)/l.Hold.Seconds()/float64(burst), l.now+length
 	l.next = l.now + l.rng.ExpFloat64()/rate
 	for {
 		first := -1
@@ -81,10 +83,12 @@ func (l *line) at(factor, length float64, seen func() (enough bool)) {
 		case at == l.next:
 			l.now = at
 			l.next += l.rng.ExpFloat64() / rate
-			if l.Came(int64(l.now * 1e9)); len(l.busy) < l.Slots {
-				l.begin(at)
-			} else {
-				l.queue = append(l.queue, at)
+			for range burst {
+				if l.Came(int64(l.now * 1e9)); len(l.busy) < l.Slots {
+					l.begin(at)
+				} else {
+					l.queue = append(l.queue, at)
+				}
 			}
 		default:
 			l.now = at
@@ -108,21 +112,23 @@ func (l *line) at(factor, length float64, seen func() (enough bool)) {
 // Rises is how often a regime begins in some hours at 0.8 of what can be served.
 func (q Queue) Rises(seed uint64, hours float64) int {
 	l := q.play(seed)
-	l.at(0.8, hours*3600, func() bool { return false })
+	l.at(calm, hours*3600, func() bool { return false })
 	return l.rises
 }
 
-// Sees is how long after it twice as much as can be served is seen, an hour after 0.5 of it began; most if it
-// is not within most.
-func (q Queue) Sees(seed uint64, most time.Duration) time.Duration {
+const calm = 0.8 // of what can be served: no regime
+
+// Sees is how long after it a regime begins where so many times of what can be served come, an hour after so
+// much of it began to; most if none does within most. It is no time where one was there before.
+func (q Queue) Sees(seed uint64, before, after float64, most time.Duration) time.Duration {
 	l := q.play(seed)
 	// it begins anywhere between two readings
-	l.at(0.5, 3600+5*l.rng.Float64(), func() bool { return false })
+	l.at(before, 3600+5*l.rng.Float64(), func() bool { return false })
 	began, seen := l.now, most
 	if l.State() != regime.Below {
 		return 0
 	}
-	l.at(2, most.Seconds(), func() bool {
+	l.at(after, most.Seconds(), func() bool {
 		if l.State() == regime.Below {
 			return false
 		}
@@ -136,15 +142,18 @@ func (q Queue) Sees(seed uint64, most time.Duration) time.Duration {
 type Chance struct {
 	Rate    float64   `json:"served"`  // tasks a second, at most
 	Enough  float64   `json:"enough"`  // evidence, as a logarithm
-	Soonest float64   `json:"soonest"` // seconds after which it is there in the mean, at twice the rate
+	Soonest float64   `json:"soonest"` // seconds after which it is there in the mean, at 2 after 0.5
 	Hours   float64   `json:"hours"`   // at 0.8
 	Rises   int       `json:"rises"`   // in these
 	Sees    []float64 `json:"sees"`    // seconds after which twice the rate was seen, each an hour after 0.5
+	Later   []float64 `json:"later"`   // the same after 0.8
+	Wrong   int       `json:"wrong"`   // times that 0.8 was taken for more after 0.5, of as many as Later
 }
 
 const (
 	chanceHours = 40  // of each seed
-	chanceTimes = 200 // that twice as much comes
+	chanceTimes = 200 // that twice as much comes after 0.5
+	chanceFewer = 50  // times after 0.8, and 0.8 after 0.5
 	chanceMost  = 20 * time.Minute
 )
 
@@ -153,9 +162,16 @@ func (q Queue) chance(seed uint64) *Chance {
 	rate := float64(q.Slots) / q.Hold.Seconds()
 	c := &Chance{Rate: rate, Enough: regime.Fewest(rate), Hours: chanceHours,
 		Rises: q.Rises(seed, chanceHours)}
-	c.Soonest = c.Enough / (rate * regime.Told)
+	alone := rate / float64(max(1, q.Burst)) // what comes at once tells as much as one task
+	c.Soonest = regime.Fewest(alone) / (alone * regime.Told(0.5))
 	for i := range uint64(chanceTimes) {
-		c.Sees = append(c.Sees, q.Sees(seed<<32+i+1, chanceMost).Seconds())
+		c.Sees = append(c.Sees, q.Sees(seed<<32+i+1, 0.5, 2, chanceMost).Seconds())
+	}
+	for i := range uint64(chanceFewer) {
+		c.Later = append(c.Later, q.Sees(seed<<32+i+1, calm, 2, chanceMost).Seconds())
+		if q.Sees(seed<<32+i+1, 0.5, calm, chanceMost) < chanceMost {
+			c.Wrong++
+		}
 	}
 	return c
 }
@@ -165,7 +181,11 @@ func (q Queue) String() string {
 	if q.Steady {
 		holds = "each"
 	}
-	return fmt.Sprintf("%d slots, %s %v", q.Slots, holds, q.Hold)
+	name := fmt.Sprintf("%d slots, %s %v", q.Slots, holds, q.Hold)
+	if q.Burst > 1 {
+		name += fmt.Sprintf(", %d at once", q.Burst)
+	}
+	return name
 }
 
 // queues are those of the page: few slots and many, of short tasks and of long ones.
@@ -176,8 +196,11 @@ func queues() (all []job) {
 			all = append(all, job{queue: &q, parts: []part{{}}})
 		}
 	}
-	q := Queue{Slots: 16, Hold: 2 * time.Second, Steady: true}
-	return append(all, job{queue: &q, parts: []part{{}}})
+	for _, q := range []Queue{{Slots: 16, Hold: 2 * time.Second, Steady: true},
+		{Slots: 16, Hold: 2 * time.Second, Burst: 4}, {Slots: 16, Hold: 10 * time.Second, Burst: 4}} {
+		all = append(all, job{queue: &q, parts: []part{{}}})
+	}
+	return all
 }
 
 // chanceOf is what a hub of so many slots can know.
@@ -187,23 +210,25 @@ func chanceOf(m *Made) string {
 	}
 	var b strings.Builder
 	b.WriteString("| slots, and how long tasks take | served a second | enough | any test needs | " +
-		"seen after, median | 95 % | within 15 s | begun by chance |\n|---|---|---|---|---|---|---|---|\n")
+		"seen after, median | 95 % | within 15 s | after 0.8, median | begun by chance | wrong after 0.5 |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|\n")
 	for i := range m.Rows {
 		r := &m.Rows[i]
-		if r.Chance == nil {
+		c := r.Chance
+		if c == nil {
 			continue
 		}
 		in := 0
-		for _, at := range r.Chance.Sees {
+		for _, at := range c.Sees {
 			if at <= 15 {
 				in++
 			}
 		}
-		sees := slices.Sorted(slices.Values(r.Chance.Sees))
-		fmt.Fprintf(&b, "| %s | %.1f | e^%.1f | %.0f s | %.0f s | %.0f s | %.0f %% | %d in %.0f h |\n",
-			r.Topology, r.Chance.Rate, r.Chance.Enough, r.Chance.Soonest, sees[len(sees)/2],
-			sees[len(sees)*95/100],
-			100*float64(in)/float64(len(sees)), r.Chance.Rises, r.Chance.Hours)
+		sees, later := slices.Sorted(slices.Values(c.Sees)), slices.Sorted(slices.Values(c.Later))
+		fmt.Fprintf(&b, "| %s | %.1f | e^%.1f | %.0f s | %.0f s | %.0f s | %.0f %% | %.0f s | %d in %.0f h | "+
+			"%d of %d |\n", r.Topology, c.Rate, c.Enough, c.Soonest, sees[len(sees)/2],
+			sees[len(sees)*95/100], 100*float64(in)/float64(len(sees)), later[len(later)/2], c.Rises, c.Hours,
+			c.Wrong, len(later))
 	}
 	return b.String()
 }

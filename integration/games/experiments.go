@@ -247,12 +247,14 @@ func (r *Row) join(o *Row) {
 		r.Chance.Hours += o.Chance.Hours
 		r.Chance.Rises += o.Chance.Rises
 		r.Chance.Sees = append(r.Chance.Sees, o.Chance.Sees...)
+		r.Chance.Later = append(r.Chance.Later, o.Chance.Later...)
+		r.Chance.Wrong += o.Chance.Wrong
 	}
 }
 
 func (j *job) run(seed uint64) (rows []Row, err error) {
 	if j.queue != nil {
-		return []Row{{Topology: j.queue.String(), Rule: "slots alone", Load: "0.8; 0.5, then 2",
+		return []Row{{Topology: j.queue.String(), Rule: "slots alone", Load: "0.8; 0.5, then 2; 0.8, then 2; 0.5, then 0.8",
 			Chance: j.queue.chance(seed)}}, nil
 	}
 	s, err := j.setting(seed)

@@ -41,7 +41,8 @@ func Write(dir, name string, m Made) error {
 	head := []string{"topology", "rule", "load", "part"}
 	all := all
 	if len(m.Rows) > 0 && m.Rows[0].Chance != nil {
-		all, head = nil, append(head, "served", "enough", "soonest", "hours", "rises", "seen after")
+		all, head = nil, append(head, "served", "enough", "soonest", "hours", "rises", "seen after",
+			"seen after 0.8", "wrong after 0.5")
 	}
 	for _, c := range all {
 		head = append(head, c.name, c.name+" within")
@@ -56,7 +57,7 @@ func Write(dir, name string, m Made) error {
 		}
 		if c := r.Chance; c != nil {
 			line = append(line, exact(c.Rate), exact(c.Enough), exact(c.Soonest), exact(c.Hours),
-				fmt.Sprint(c.Rises), fmt.Sprint(c.Sees))
+				fmt.Sprint(c.Rises), fmt.Sprint(c.Sees), fmt.Sprint(c.Later), fmt.Sprint(c.Wrong))
 		}
 		rows = append(rows, line)
 	}

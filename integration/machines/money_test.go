@@ -355,6 +355,9 @@ const lively = 3 * bus.FundsEvery
 // judge: nobody is refused for funds while idle money lies at another hub that lives, and has since it was
 // asked for (I29).
 func (e *economy) judge(h *shop, op string, q bus.FundsRequest, m *bus.FundsReply) {
+	if e.bank.Book().LastReturn(h.name) > q.Returned {
+		q.Least = q.Needs // it has given back what it had
+	}
 	if m.Code != bus.CodeInsufficientFunds || q.Ahead || op != bus.OpAllot {
 		return
 	}
@@ -597,4 +600,42 @@ func moneyFindsItsWay(t *testing.T, seed uint64) *economy {
 	}
 	e.arrived()
 	return e
+}
+
+// Many tasks of a client want what is left of its money, at all hubs at once, until there is none: each is
+// served or told so in good time, though each hub has a part of it, and would need those of others.
+func TestAllThatIsLeftIsWantedEverywhere(t *testing.T) {
+	const within = 30 * time.Second
+	for range 40 {
+		seed := rand.Uint64()
+		takes := 2 * market.Credit
+		e := newEconomy(t, seed, 3,
+			map[string]market.Credits{"ann": takes * market.Credits(10+seed%200) / 10})
+		begun, at, left, longest := map[string]time.Time{}, map[string]*shop{}, 120, time.Duration(0)
+		ask := func(h *shop) {
+			id := e.task(h, "ann", takes, 10*time.Minute)
+			begun[id], at[id] = e.now, h
+			left--
+		}
+		for i := range 24 {
+			ask(e.hubs[i%3])
+		}
+		for len(begun) > 0 && longest < within {
+			e.run(20 * time.Millisecond)
+			for _, id := range sorted(begun) {
+				longest = max(longest, e.now.Sub(begun[id]))
+				if e.answers[id] != "" {
+					delete(begun, id)
+					if left > 0 {
+						ask(at[id])
+					}
+				}
+			}
+		}
+		if longest >= within || left > 0 {
+			t.Errorf("seed %d: a task is told nothing for %v; %s are left, %d tasks are to come, the others heard %v",
+				seed, longest, e.left("ann"), left, e.answers)
+		}
+		e.conserved()
+	}
 }

@@ -11,7 +11,9 @@ import (
 )
 
 // Runs is how many runs [Page] makes for each seed.
-func Runs() int { return virtual.PolicyRuns() + len(AdapterPanels())*len(AdapterRules) }
+func Runs() int {
+	return virtual.PolicyRuns() + len(AdapterPanels())*len(AdapterRules) + len(HedgeRules)
+}
 
 const head = `# Runtime policies, on against off
 
@@ -32,10 +34,7 @@ const elsewhere = `| ` + "`kvcache`" + ` | off: ` + "`policies.keep`" + ` | on s
 | ` + "`admit`" + ` | off: ` + "`seats.sessions`" + ` | where open sessions need more than caches hold, against taking all: ` +
 	`[cliff](cliff.md) | the rows without seats |
 | ` + "`ahead`" + ` | off: ` + "`policies.keep`" + ` | where templates drop reasoning, against nothing: [ahead](ahead.md) | its rows ` +
-	"`none`" + ` |
-| ` + "`hedge`" + ` | on | an engine that falls silent costs 1.3 s at the most in place of the agent's own watch of 5 s ` +
-	`(` + "`TestATaskLeavesASilentEngine`" + `) | ` + "`hedge: {on: false}`" + ` |
-`
+	"`none` |\n"
 
 const fairHead = `
 ## fair
@@ -83,6 +82,11 @@ func Page(ctx context.Context, command string, seeds []uint64, said func(runs in
 	var rows, text strings.Builder
 	fmt.Fprintf(&rows, head, command, len(seeds))
 	rows.WriteString(elsewhere)
+	hedge, worthOf, err := hedgePage(ctx, seeds, said)
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintf(&rows, "| `hedge` | on | %s | `hedge: {on: false}` |\n", worthOf)
 
 	floods, err := virtual.Floods(ctx, seeds, said)
 	if err != nil {
@@ -147,6 +151,7 @@ func Page(ctx context.Context, command string, seeds []uint64, said func(runs in
 		return "", err
 	}
 	text.WriteString(part)
+	text.WriteString(hedge)
 	rows.WriteString("| `guard` | off: agentd's `policies.guard: patterns` | every planted string, none without cause, " +
 		"against looking at each piece by itself | finds nothing |\n")
 	return prose.Wrap(rows.String() + text.String()), nil

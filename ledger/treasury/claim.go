@@ -24,6 +24,31 @@ type claim struct {
 	since   time.Time // waits
 	asked   time.Time // when it last came
 	verdict error     // when it comes back
+	gave    bool      // its hub gave some back since
+}
+
+// set takes a request as it came. What it needs at least was reckoned beside what its hub had then: once that
+// has been given back it needs the whole. Were it granted the rest alone, the hub would ask anew for what
+// another claim has taken by then, and so on between them.
+func (q *claim) set(req *bus.FundsRequest) {
+	q.req = *req
+	if q.gave {
+		q.req.Least = max(req.Least, req.Needs)
+		q.req.Amount = max(req.Amount, q.req.Least)
+	}
+}
+
+// gave says that a hub has given some of a client's money back, by its return of that number.
+func (c *claims) gave(hub string, number uint64) {
+	if c == nil {
+		return
+	}
+	for _, q := range c.queue {
+		if q.op == bus.OpAllot && q.req.Hub == hub && number > q.req.Returned {
+			q.gave = true
+			q.set(&q.req)
+		}
+	}
 }
 
 // claim lets a request wait for money that hubs may give back.
@@ -59,7 +84,8 @@ func (t *Treasury) claim(op string, req *bus.FundsRequest, to any) error {
 	if !q.waits {
 		q.since = t.now
 	}
-	q.req, q.to, q.waits, q.asked = *req, to, true, t.now
+	q.set(req)
+	q.to, q.waits, q.asked = to, true, t.now
 	t.advance(c)
 	return errLater
 }

@@ -161,8 +161,12 @@ func numberOf(req *bus.FundsRequest, id func(hub string, n uint64) string) (uint
 
 // reclaim takes in a return whose turn it is.
 func (t *Treasury) reclaim(req *bus.FundsRequest, n uint64) error {
+	known := n <= t.book.LastReturn(req.Hub)
 	err := t.apply(ledger.NewReclaim(req.Hub, n, req.Client, req.Amount, t.salt()))
 	if err == nil {
+		if !known {
+			t.claims[req.Client].gave(req.Hub, n)
+		}
 		t.came(req.Client)
 	}
 	return err

@@ -386,3 +386,67 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 		t.Errorf("%d claims, %d rounds are left, it wakes at %v", len(b.tr.claims), len(b.tr.rounds), b.wake)
 	}
 }
+
+// Three hubs have a part each of what each of them wants the most of: two give their parts back for the
+// first, and what is left is not granted to them in parts again, which others would then want back, without
+// end.
+func TestPartsAreNotGrantedInTurn(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		b := newBank(t)
+		spread(b, 50, "g", "h", "k")
+		ask := func(hub string) {
+			b.put(bus.OpAllot, bus.FundsRequest{ID: "need-" + hub, Client: "ann", Hub: hub,
+				Domain: "of-" + hub, Amount: 400, Least: 30, Needs: 80})
+		}
+		for _, hub := range []string{"g", "h", "k"} {
+			ask(hub)
+		}
+		if again { // they were told to come back, and say what they said
+			b.pass(answerWithin)
+			for _, hub := range []string{"h", "k"} {
+				b.giveBack(hub, 50)
+				ask(hub)
+			}
+		} else {
+			b.giveBack("h", 50)
+			b.giveBack("k", 50)
+		}
+		b.answer("h", 0)
+		b.answer("k", 0)
+		b.pass(recallEvery)
+		if again {
+			ask("g")
+		}
+		b.want("need-g", "granted 30")
+		for range 4 {
+			b.pass(recallEvery)
+			for i := len(b.asked) - 1; i >= 0 && b.asked[i].Ask.Hub != "g"; i-- {
+				b.asked = b.asked[:i]
+			}
+			if len(b.asked) > 0 {
+				b.answer("g", 80)
+			}
+			for _, hub := range []string{"h", "k"} {
+				if b.last("need-"+hub) == string(bus.CodeAllotmentPending) {
+					ask(hub)
+				}
+			}
+		}
+		b.want("need-h", string(bus.CodeInsufficientFunds))
+		b.want("need-k", string(bus.CodeInsufficientFunds))
+		if left, _ := b.tr.book.Prepaid("ann"); left != 70 {
+			t.Errorf("%d are left, want 70", int64(left))
+		}
+	}
+}
+
+// What a hub gave back before it reckoned what it needs is not missing twice, however late it comes.
+func TestAReturnBeforeARequest(t *testing.T) {
+	b := newBank(t)
+	spread(b, 60, "g", "h")
+	b.put(bus.OpAllot, bus.FundsRequest{ID: "need", Client: "ann", Hub: "g", Domain: "of-g",
+		Amount: 60, Least: 60, Needs: 80, Returned: 1})
+	b.giveBack("g", 30)
+	b.giveBack("h", 40)
+	b.want("need", "granted 60")
+}

@@ -174,11 +174,13 @@ func TestMeasure(t *testing.T) {
 }
 
 // Of a run that has a beginning which does not count, and in which nobody asks any more at last, the first
-// tokens of the time between count, and whoever waits in it, though asked before it, served after it or refused.
+// tokens of the time between count, and whoever waits in it, though asked before it, served after it or
+// refused.
 func TestWhoWaitsIsCountedWhileItLasts(t *testing.T) {
 	second := time.Second
 	req := func(arrived, first time.Duration) *Request {
-		r := &Request{Arrived: arrived, First: first, Done: first + second, script: &Script{turns: []turn{{}}}}
+		r := &Request{Arrived: arrived, First: first, Done: first + second,
+			script: &Script{turns: []turn{{}}}}
 		r.Prompt, r.Output = 10, 1
 		return r
 	}

@@ -101,9 +101,9 @@ func (s *Setting) Figures(all []*Request) Figures {
 	return f
 }
 
-// inside is how many first tokens came in a second while what is asked counts, and how many were waited for on
-// the mean. Whoever asked before, or is served after, counts for as long as that was then, so that nobody who
-// waits all the time is left out; pauses of those who were told to come back later are among it.
+// inside is how many first tokens came in a second while what is asked counts, and how many were waited for
+// on the mean. Whoever asked before, or is served after, counts for as long as that was then, so that nobody
+// who waits all the time is left out; pauses of those who were told to come back later are among it.
 func (s *Setting) inside(all []*Request) (rate, waiting float64) {
 	for _, r := range all {
 		if !r.Refused && r.First >= s.Warm && r.First < s.Length {

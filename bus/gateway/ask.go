@@ -1,0 +1,191 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"souk/bus"
+	"souk/bus/openai"
+)
+
+// asking serves the endpoint of a kind of task.
+func (s *Server) asking(kind string) func(http.ResponseWriter, *http.Request, *key) error {
+	return func(w http.ResponseWriter, r *http.Request, k *key) error {
+		return s.answering(w, r, k, 2, func(data []byte, room *share) (*answer, error) {
+			return s.ask(r, data, data, kind, k, nil, room)
+		})
+	}
+}
+
+// answering reads a body and gives the answer that ask finds or begins for it. While the body is read as JSON
+// it takes so many times its room.
+func (s *Server) answering(w http.ResponseWriter, r *http.Request, k *key, times int, ask func(data []byte,
+	room *share) (*answer, error)) error {
+	room := share{of: &s.memory, key: &k.coming}
+	defer func() { room.set(0) }()
+	data, err := s.readBody(w, r, &room)
+	if err != nil {
+		return err
+	}
+	if err := room.resize(times * cap(data)); err != nil {
+		return err
+	}
+	a, err := ask(data, &room)
+	room.set(0) // the answer has its own
+	if err != nil {
+		return err
+	}
+	return s.give(w, r, a, -1)
+}
+
+// responding serves the endpoint of responses, without a store of them: parts of answers may be named for a
+// while.
+func (s *Server) responding(w http.ResponseWriter, r *http.Request, k *key) error {
+	id := s.keys.about(k).ID
+	return s.answering(w, r, k, 5, func(data []byte, room *share) (*answer, error) {
+		asked, no := openai.ReadResponses(data, func(item string) ([]byte, bool) {
+			return s.items.get(time.Now(), id, item)
+		})
+		if no != nil {
+			return nil, no
+		}
+		chat := asked.Chat
+		asked.Chat = nil // as long as the answer it would be kept
+		return s.ask(r, data, chat, bus.KindChat, k, asked, room)
+	})
+}
+
+// keptKey names an answer that can be read again: to its own key alone.
+type keptKey struct{ key, answer string }
+
+// idempotencyKey names a request that is served once however often it comes.
+const idempotencyKey = "Idempotency-Key"
+
+// ask starts an answer, or finds the one that was asked for already by the very body that came. data is what
+// the market is asked. response is not nil where the answer is to be written as one.
+func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, response *openai.Responses,
+	room *share) (*answer, error) {
+	about := s.keys.about(k)
+	header, resume, err := terms(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	asked, no := openai.Ask(data, header, about.Client, kind)
+	if no != nil {
+		return nil, no
+	}
+	once := r.Header[idempotencyKey]
+	var print [32]byte
+	if len(once) > 0 {
+		print = fingerprint(came, r.Pattern, asked.Tasks)
+	}
+	if err := limit(asked, &about); err != nil {
+		return nil, err
+	}
+	a := &answer{key: admitted{k, shownBy(r).hash}, keyID: about.ID, asked: asked,
+		kept: resume && asked.Stream, response: response,
+		shape: openai.Shape{Kind: kind, Model: asked.Model, Created: time.Now().Unix(), Usage: asked.Usage,
+			IDs: asked.IDs}}
+	trace := bus.TraceOf(bus.Header(r.Header))
+	if len(once) > 1 {
+		return nil, twice(idempotencyKey, once)
+	}
+	if len(once) == 1 && once[0] != "" {
+		sum := sha256.Sum256([]byte(about.ID + "\x00" + once[0]))
+		a.again, a.kept, a.print = true, true, print
+		a.shape.ID = "once-" + hex.EncodeToString(sum[:20])
+	} else if a.shape.ID = asked.Tasks[0].ID; a.shape.ID == "" || len(asked.Tasks) > 1 {
+		a.shape.ID = rand.Text()
+	}
+	for i := range asked.Tasks {
+		t := &asked.Tasks[i]
+		t.Trace = trace
+		switch {
+		case len(asked.Tasks) > 1 && (a.again || t.ID == ""):
+			t.ID = a.shape.ID + "-" + strconv.Itoa(i)
+		case a.again || t.ID == "":
+			t.ID = a.shape.ID
+		}
+	}
+	if err := s.awake.await(r.Context()); err != nil { // its body may have been long in coming
+		return nil, err
+	}
+	return s.enter(a, room)
+}
+
+// fingerprint is what a request asks for that comes under an Idempotency-Key: its body, and the terms and
+// names of its headers as they are read; not when it came, or how often, or by which of the key's secrets.
+func fingerprint(body []byte, pattern string, tasks []bus.Task) (sum [32]byte) {
+	h := sha256.New()
+	h.Write(body)
+	h.Write([]byte(pattern))
+	for i := range tasks {
+		t := &tasks[i]
+		content := t.Content()
+		h.Write(content[:])
+		fmt.Fprintf(h, "%q %q %q %v", t.Failover, t.Parent, t.Next, t.SessionEnd)
+	}
+	h.Sum(sum[:0])
+	return sum
+}
+
+// enter takes an answer in, if there is room, or returns the one that is known under its name.
+func (s *Server) enter(a *answer, room *share) (*answer, error) {
+	p, err := s.payer(a.asked.Tasks[0].Client)
+	if err != nil {
+		return nil, err
+	}
+	a.payer, a.inline = p, !a.kept && !a.asked.Stream && len(a.asked.Tasks) == 1
+	known, err := s.admitAnswer(a, room)
+	switch {
+	case known != a: // finished leaves it else
+		p.leave()
+	case !a.inline:
+		a.start()
+	}
+	return known, err
+}
+
+// admitAnswer is the part of it under the server's lock.
+func (s *Server) admitAnswer(a *answer, room *share) (*answer, error) {
+	id := keptKey{a.keyID, a.shape.ID}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.kept[id]
+	switch {
+	case !s.keys.good(time.Now(), a.key): // else revoked finds it among those that are open
+		return nil, errRevoked()
+	case a.again && known != nil && known.print == a.print:
+		return known, nil
+	case a.kept && known != nil:
+		return nil, refuse(bus.CodeIDConflict, "this Idempotency-Key, or task, came before with another body or "+
+			"other terms (X-Souk-* headers): repeat the request as it was, or take a new one")
+	case s.draining:
+		return nil, again(bus.CodeDraining, time.Second, "this gateway is shutting down: ask another one, "+
+			"or again")
+	case len(s.open) >= s.c.MaxOpen:
+		return nil, again(bus.CodeTooManyTasks, time.Second, "%d answers are open, the limit of this gateway",
+			s.c.MaxOpen)
+	}
+	cost, sending := a.takes()
+	if err := room.resize(cost + sending); err != nil {
+		return nil, err
+	}
+	if err := s.keys.begin(time.Now(), a.key.key); err != nil {
+		return nil, err
+	}
+	s.prepare(a)
+	room.hand(cost)
+	a.asking = cost
+	a.held.Store(int64(cost))
+	s.open[a] = struct{}{}
+	if a.kept {
+		s.kept[id] = a
+	}
+	return a, nil
+}

@@ -1,0 +1,139 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/bus/gateway"
+	"souk/market"
+)
+
+// A gateway that ends under load, while its clients go on asking, cuts nothing without a word: each answer is
+// whole, or says that the gateway ended. Each client is told what it paid, but for what was cut within a
+// stream, where that is known only later; and nothing is paid that nobody asked for.
+func TestADrainUnderLoad(t *testing.T) {
+	h := start(t, slowly)
+	second, s, stop := h.with(func(c *gateway.Config) { c.Drain = 300 * time.Millisecond })
+	var mu sync.Mutex
+	told, cut := map[string]market.Credits{}, map[string]bool{}
+	ended := map[string]int{}
+	note := func(what string, r reply) {
+		mu.Lock()
+		defer mu.Unlock()
+		task := r.header.Get("X-Souk-Task")
+		switch ended[what]++; {
+		case strings.HasPrefix(what, "cut"):
+			cut[task] = true
+		case r.status == 200 || r.header.Get("X-Souk-Paid") != "":
+			told[task] = r.paid(t)
+		}
+	}
+	var clients sync.WaitGroup
+	for i := range 12 {
+		clients.Go(func() {
+			for n := i; ; n++ {
+				path, last := "/v1/chat/completions", "data: [DONE]"
+				body := fmt.Sprintf(`{"messages":[{"role":"user","content":"What is a souk?"}],"stream":%v,`+
+					`"max_tokens":%d,"ignore_eos":true}`, n%2 == 0, 5+37*n%100)
+				if n%3 == 0 {
+					path, last = "/v1/responses", "event: response.incomplete"
+					body = fmt.Sprintf(`{"input":"What is a souk?","stream":%v,"max_output_tokens":%d}`, n%2 == 0,
+						5+37*n%100)
+				}
+				a, err := http.DefaultClient.Do(second.request(t.Context(), "POST", path, body, h.key))
+				if err != nil { // it has ended, and listens no more
+					return
+				}
+				text, err := io.ReadAll(a.Body)
+				a.Body.Close()
+				r := reply{a.StatusCode, a.Header, string(text)}
+				switch stream := n%2 == 0; {
+				case err != nil:
+					t.Errorf("answer %d: %v after %q", n, err, text)
+				case r.status == 200 && (!stream || strings.Contains(r.body, last) ||
+					strings.Contains(r.body, "event: response.completed")):
+					note("whole", r)
+				case r.status == 200 && strings.Contains(r.body, `"code":"draining"`):
+					note("cut within", r)
+				case (r.status == 503 || r.status == 424) && strings.Contains(r.body, "draining"):
+					note(fmt.Sprint("refused with ", r.status), r)
+				default:
+					t.Errorf("answer %d: %d %s", n, r.status, r.body)
+				}
+			}
+		})
+	}
+	h.until("some are served, and some run", func() bool {
+		now := s.Stats()
+		return now.Streams+now.Wholes >= 10 && now.Open >= 4
+	})
+	stop()
+	clients.Wait()
+	t.Log(ended)
+	captured := map[string]market.Credits{}
+	h.until("all is settled", func() bool {
+		captured, _ = h.captures("dev")
+		return h.Free() == 8 && len(captured) >= len(told)
+	})
+	for task, paid := range told {
+		if captured[task] != paid {
+			t.Errorf("of task %s its client was told %s, and paid %s", task, paid, captured[task])
+		}
+	}
+	for _, task := range slices.Sorted(maps.Keys(captured)) {
+		if _, known := told[task]; !known && !cut[task] {
+			t.Errorf("task %s was paid, %s, and nobody was told of it", task, captured[task])
+		}
+	}
+	if ended["whole"] < 10 || len(cut) == 0 {
+		t.Errorf("the load was none: %v", ended)
+	}
+}
+
+// mute brings no verdict on a task, which is served all the same.
+type mute struct{ bus.Bus }
+
+func (b mute) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
+	answer, err := b.Bus.Request(ctx, m)
+	if strings.HasPrefix(m.Subject, "souk.v1.task.") {
+		<-ctx.Done()
+		return bus.Msg{}, ctx.Err()
+	}
+	return answer, err
+}
+
+// Of a task on which the market has not said a word when the gateway ends, nobody knows whether it is paid:
+// its client is not told to ask again.
+func TestATaskOfWhichNothingIsKnown(t *testing.T) {
+	h := start(t, slowly)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _, stop := h.withBus(l, func(c *gateway.Config) { c.Drain = 50 * time.Millisecond },
+		func(b bus.Bus) bus.Bus { return mute{b} })
+	free := h.Free()
+	for name, body := range map[string]string{"whole": long(``), "stream": long(`,"stream":true`)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := second.do("POST", "/v1/chat/completions", body, h.key)
+			if r.status != 424 || r.header.Get("X-Should-Retry") != "false" {
+				t.Errorf("%d %v %s", r.status, r.header, r.body)
+			}
+		})
+	}
+	go func() {
+		h.until("both are served", func() bool { return h.Free() == free-2 })
+		stop()
+	}()
+}

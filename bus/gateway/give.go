@@ -1,0 +1,177 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"souk/bus"
+	"souk/bus/openai"
+)
+
+// resume goes on with a stream of which the client has a part.
+func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *key) error {
+	if r.Method != http.MethodGet { // HEAD would take the stream away from who reads it
+		return noEndpoint(r)
+	}
+	if r.ContentLength != 0 { // while it is not read, nobody sees that its sender leaves
+		w.Header().Set("Connection", "close")
+		return refuse(bus.CodeBadRequest, "a stream is asked for without a body")
+	}
+	last := -1
+	if text := r.Header.Get("Last-Event-ID"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			return refuse(bus.CodeBadRequest, "header Last-Event-ID: %.40q is not the id of an event", text)
+		}
+		last = int(n)
+	}
+	s.mu.Lock()
+	a := s.kept[keptKey{s.keys.about(k).ID, r.PathValue("task")}]
+	s.mu.Unlock()
+	if a == nil || !a.asked.Stream {
+		return refuse(bus.CodeAnswerGone,
+			"no stream of this name is kept for this key: it has ended, or was "+
+				"asked for without X-Souk-Resume: on, or at another gateway")
+	}
+	return s.give(w, r, a, last)
+}
+
+// give writes an answer to whoever asked, from an event on.
+func (s *Server) give(w http.ResponseWriter, r *http.Request, a *answer, last int) error {
+	reader, news, err := a.attach(last)
+	if err != nil {
+		return err
+	}
+	gone := context.AfterFunc(r.Context(), func() { a.left(reader) })
+	defer func() {
+		if gone() {
+			a.left(reader)
+		}
+	}()
+	if a.asked.Stream {
+		return s.stream(w, r, a, reader, news)
+	}
+	if a.inline {
+		a.runHere()
+	}
+	if err := a.await(r); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	refused, object, results := a.refused, a.object, a.results
+	a.mu.Unlock()
+	if refused != nil {
+		return refused
+	}
+	h := w.Header()
+	named(h, a.shape.ID, bus.Accepted{Hub: results[0].Hub, Agent: results[0].Agent})
+	cost, paid := openai.Sums(results)
+	h.Set("X-Souk-Cost", cost.String())
+	h.Set("X-Souk-Paid", paid.String())
+	if r := results[0].Receipt; r != nil && len(results) == 1 {
+		h.Set("X-Souk-Receipt", r.ID)
+	}
+	s.writeJSON(w, object)
+	return nil
+}
+
+func named(h http.Header, task string, by bus.Accepted) {
+	h.Set("X-Souk-Task", task)
+	if by.Hub != "" {
+		h.Set("X-Souk-Hub", by.Hub)
+		h.Set("X-Souk-Agent", by.Agent)
+	}
+}
+
+// stream writes events as they come. All that it waits for comes on news.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reader int,
+	news chan struct{}) error {
+	var rang atomic.Bool
+	timer := time.AfterFunc(s.c.VerdictWithin, func() {
+		rang.Store(true)
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	})
+	defer timer.Stop()
+	for !a.settled() && !rang.Swap(false) {
+		if r.Context().Err() != nil {
+			if err := a.await(r); err != nil {
+				return err
+			}
+			break
+		}
+		if !a.readBy(reader) { // nothing is said on news any more
+			return errTaken()
+		}
+		<-news
+	}
+	by, refused := a.begin()
+	if refused != nil {
+		<-a.over // then it is known what is paid all the same
+		_, refused = a.begin()
+		return refused
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no") // proxies are to pass events on as they come
+	named(h, a.shape.ID, by)
+	on := http.NewResponseController(w)
+	var said, bounded time.Time // when something was written last, and when its time was set: not each time
+	write := func(data []byte) bool {
+		if said = time.Now(); said.Sub(bounded) > s.c.WriteWithin/16 {
+			bounded = said
+			on.SetWriteDeadline(said.Add(s.c.WriteWithin))
+		}
+		_, err := w.Write(data)
+		return err == nil && on.Flush() == nil
+	}
+	for timer.Reset(s.c.CommentEvery); ; <-news {
+		data, all, mine := a.next(reader)
+		switch {
+		case !mine && r.Context().Err() != nil:
+			write(a.lastEvent(a.leaves()))
+			return nil
+		case !mine:
+			write(a.lastEvent(errTaken()))
+			return nil
+		case (len(data) > 0 || said.IsZero()) && !write(data): // the status goes out without an event, too
+			return nil
+		case all:
+			return nil
+		}
+		if !rang.Swap(false) {
+			continue
+		}
+		left := time.Until(said.Add(s.c.CommentEvery))
+		if left <= 0 {
+			if !write([]byte(openai.Comment)) {
+				return nil
+			}
+			left = s.c.CommentEvery
+		}
+		timer.Reset(left)
+	}
+}
+
+// errTaken is what a reader is told whose stream another request has taken over.
+func errTaken() *refusal { return refuse(bus.CodeAnswerGone, "another request reads this answer now") }
+
+// await waits for the answer's end, or, where that does not wait for its reader, for whoever asked to leave.
+func (a *answer) await(r *http.Request) error {
+	gone := r.Context().Done()
+	if !a.kept {
+		gone = nil
+	}
+	select {
+	case <-a.over:
+		return nil
+	case <-gone:
+		return a.leaves()
+	}
+}

@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"souk/bus"
+	"souk/bus/openai"
+)
+
+// list is what is sold now, of what a key may ask for.
+func (s *Server) list(k *key) []openai.Model {
+	now := time.Now()
+	s.mu.Lock()
+	var hubs []bus.Status
+	for _, h := range s.hubs {
+		if now.Sub(h.at) < silent {
+			hubs = append(hubs, h.status)
+		}
+	}
+	s.mu.Unlock()
+	return openai.Models(hubs, s.keys.about(k).Models)
+}
+
+func (s *Server) models(w http.ResponseWriter, _ *http.Request, k *key) error {
+	data, err := json.Marshal(struct {
+		Object string         `json:"object"`
+		Data   []openai.Model `json:"data"`
+	}{"list", slices.Concat([]openai.Model{}, s.list(k))})
+	if err == nil {
+		s.writeJSON(w, data)
+	}
+	return err
+}
+
+func (s *Server) model(w http.ResponseWriter, r *http.Request, k *key) error {
+	all, id := s.list(k), r.PathValue("id")
+	i := slices.IndexFunc(all, func(m openai.Model) bool { return m.ID == id })
+	if i < 0 {
+		return refuse(bus.CodeUnknownModel, "model %.200q is not sold here now", id)
+	}
+	data, err := json.Marshal(all[i])
+	if err == nil {
+		s.writeJSON(w, data)
+	}
+	return err
+}
+
+// treasuryWithin bounds a question to the treasury.
+const treasuryWithin = 5 * time.Second
+
+func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
+	id := s.keys.about(k).Client
+	p, err := s.payer(id)
+	if err != nil {
+		return err
+	}
+	defer p.leave()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), treasuryWithin)
+	defer cancel()
+	reply, err := p.Balance(ctx, id)
+	switch bus.CodeOf(err) {
+	case "":
+	case bus.CodeUnknown: // nothing was to happen, so it may be asked again
+		return again(bus.CodeUnavailable, time.Second, "the treasury is silent: ask again shortly")
+	default:
+		return err
+	}
+	data, err := openai.EncodeBalance(id, reply)
+	if err == nil {
+		s.writeJSON(w, data)
+	}
+	return err
+}

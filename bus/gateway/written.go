@@ -1,0 +1,119 @@
+package gateway
+
+import (
+	"time"
+
+	"souk/bus"
+	"souk/bus/openai"
+)
+
+// writer writes an answer as events.
+type writer interface {
+	Begin(dst []byte) []byte
+	Chunk(dst []byte, c *bus.Chunk) ([]byte, error)
+	Finish(dst []byte, r *bus.Result) []byte
+}
+
+// relay writes what comes of a task as events.
+func (a *answer) relay(e writer) func(*bus.Chunk, *bus.Result) error {
+	first := true
+	return func(c *bus.Chunk, r *bus.Result) error {
+		if c != nil && c.Text == "" && len(c.Extra) == 0 && len(c.Tokens) == 0 {
+			return nil
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.refused != nil {
+			return nil
+		}
+		room, err := a.out.put(a.taken, func(dst []byte) ([]byte, error) {
+			if first {
+				dst, first = e.Begin(dst), false
+			}
+			if c != nil {
+				return e.Chunk(dst, c)
+			}
+			before := len(dst)
+			dst = e.Finish(dst, r)
+			if a.response != nil { // it says all of the answer again
+				a.out.most += len(dst) - before
+			}
+			return dst, nil
+		})
+		if err == nil && !room && (a.reader != 0 || !a.kept) {
+			err = refuse(bus.CodeSlowReader, "more than %d bytes of the answer were not taken", a.out.most)
+		}
+		a.account()
+		a.tell()
+		return err
+	}
+}
+
+// collect keeps what comes of a task, for an answer that is given whole.
+func (a *answer) collect(i int) func(*bus.Chunk, *bus.Result) error {
+	w := openai.NewWhole(a.asked.Kind)
+	a.wholes[i] = w
+	return func(c *bus.Chunk, _ *bus.Result) error {
+		switch {
+		case c == nil:
+			return nil
+		case a.cut.Load():
+			*w = openai.Whole{}
+			a.gather(i, 0)
+			return nil
+		}
+		defer func() { a.gather(i, w.Size()) }()
+		return w.Chunk(c)
+	}
+}
+
+// gather counts what has come of a task for an answer that is given whole: twice, as it becomes one object.
+func (a *answer) gather(i, size int) {
+	g := &a.gathered[i]
+	before := g.held
+	if g.of = &a.s.memory; size > 0 {
+		g.reach(2 * size)
+	} else {
+		g.set(0)
+	}
+	a.unread.Add(int64(g.held - before))
+}
+
+// respond takes in the one task of a request for a response. What is answered can be named in later requests
+// before its client reads of its end.
+func (a *answer) respond(shape openai.Shape) func(*bus.Chunk, *bus.Result) error {
+	e := openai.NewResponse(shape, a.response)
+	a.mu.Lock()
+	a.said = e
+	a.mu.Unlock()
+	var events []byte // of a whole answer, which has none
+	take := func(c *bus.Chunk, r *bus.Result) (err error) {
+		if events = events[:0]; c != nil {
+			events, err = e.Chunk(events, c)
+			a.gather(0, e.Size())
+			return err
+		}
+		events = e.Finish(events, r)
+		return nil
+	}
+	if a.asked.Stream {
+		take = a.relay(e)
+	}
+	return func(c *bus.Chunk, r *bus.Result) error {
+		if r != nil && a.response.Store {
+			e.Items(func(id string, item []byte) { a.s.items.put(time.Now(), a.keyID, id, item) })
+		}
+		return take(c, r)
+	}
+}
+
+// errorEvent is the event of an answer that ends without its end. The lock is held.
+func (a *answer) errorEvent(dst []byte, code bus.Code, message, task string, retryMS int64) []byte {
+	if a.response == nil {
+		return openai.ErrorEvent(dst, code, message, task, retryMS)
+	}
+	if a.said == nil {
+		a.said = openai.NewResponse(a.shape, a.response)
+	}
+	return a.said.Fail(dst, code, message, task, retryMS)
+}
