@@ -136,7 +136,7 @@ func gauges(s agentd.Stats) []daemon.Gauge {
 		{Name: "souk_agentd_policies_off", Help: "Runtime policies that are off for a while, of all agents.",
 			Value: float64(off)},
 		{Name: "souk_agentd_answers_caught", Help: "Answers so far that held what a policy looks for.",
-			Value: float64(caught)},
+			Value: float64(caught), Counts: true},
 	}
 }
 

@@ -56,10 +56,12 @@ func (p *Process) Serving(ready <-chan struct{}, stats func() any) {
 	}()
 }
 
-// Gauge is a number that goes up and down; or how many durations are up to each of some bounds.
+// Gauge is a number that goes up and down; or a count, which only grows; or how many durations are up to each
+// of some bounds.
 type Gauge struct {
 	Name, Help string // of one line
 	Value      float64
+	Counts     bool    // it only grows
 	Within     *Within // instead of Value
 }
 
@@ -76,7 +78,11 @@ func (g *Gauge) write(to io.Writer) {
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	w := g.Within
 	if w == nil {
-		fmt.Fprintf(to, "# HELP %s %s\n# TYPE %[1]s gauge\n%[1]s %[3]s\n", g.Name, g.Help, number(g.Value))
+		kind := "gauge"
+		if g.Counts {
+			kind = "counter"
+		}
+		fmt.Fprintf(to, "# HELP %s %s\n# TYPE %[1]s %[3]s\n%[1]s %[4]s\n", g.Name, g.Help, kind, number(g.Value))
 		return
 	}
 	fmt.Fprintf(to, "# HELP %s %s\n# TYPE %[1]s histogram\n", g.Name, g.Help)

@@ -15,6 +15,7 @@ func TestMetricsAsText(t *testing.T) {
 	var text strings.Builder
 	for _, g := range []Gauge{
 		{Name: "game_rho", Help: "How full.", Value: 0.25},
+		{Name: "answers", Help: "How many.", Value: 12, Counts: true},
 		{Name: "game_routing_cost", Help: "How long.", Within: &Within{Count: 7, Sum: 3 * time.Second,
 			Bounds: []time.Duration{time.Millisecond, 2500 * time.Millisecond}, Counts: []int64{2, 5}}},
 	} {
@@ -27,6 +28,9 @@ func TestMetricsAsText(t *testing.T) {
 	}
 	if m := all["game_rho"].GetMetric(); len(m) != 1 || m[0].GetGauge().GetValue() != 0.25 {
 		t.Errorf("game_rho: %v", m)
+	}
+	if m := all["answers"].GetMetric(); len(m) != 1 || m[0].GetCounter().GetValue() != 12 {
+		t.Errorf("answers, which only grow: %v", m)
 	}
 	cost := all["game_routing_cost"]
 	if cost.GetType() != dto.MetricType_HISTOGRAM {

@@ -224,7 +224,10 @@ func (m Market) creds(role bus.Role, ids bus.IDs) (name string, creds natsauth.S
 				i.Name, agent)
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil && strings.Contains(err.Error(), m.Creds): // it names the file
+		return "", nil, fmt.Errorf("market.creds: %w", err)
+	case err != nil:
 		return "", nil, fmt.Errorf("market.creds: %s: %w", m.Creds, err)
 	}
 	return i.Name, creds, nil
