@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Role is what a process is in the market, and so what it may say and hear on the bus.
@@ -38,15 +37,15 @@ type IDs struct {
 // refused.
 type Permissions struct {
 	Publish, Subscribe []string
-	// Answers lets it publish one answer to the reply subject of each message that it hears, for AnswerFor.
-	Answers bool
 }
+
+// Inboxes is where those publish who answer. Which inbox an answer may go to is for them to see
+// ([AnswersTo]): a server that saw to it would keep the reply subject of each question for as long as its
+// answer may take, and whoever asks could fill it with these.
+const Inboxes = inboxes + "*.>"
 
 // ServiceName is what the doors' service is called among those of a NATS account.
 const ServiceName = "souk"
-
-// AnswerFor is how long a question may be answered: as long as a task may take.
-const AnswerFor = 15 * time.Minute
 
 // MaxUserAgents bounds how many agents one user speaks for: its permissions travel in each connect.
 const MaxUserAgents = 256
@@ -78,12 +77,12 @@ func PermissionsOf(role Role, ids IDs) (Permissions, error) {
 		say("hub.*.{task,quote,cancel,end}."+me, "agent.*.stream."+me)
 		hear("task.>", "quote.>", "cancel.>", "end.>", "reply."+me+".>", "status.*")
 		p.Subscribe = append(p.Subscribe, "$SRV.>")
-		p.Answers = true
+		p.Publish = append(p.Publish, Inboxes)
 	case RoleHub:
 		say("agent.*.{dispatch,call,control}."+ids.Domain, "reply.*.*."+ids.Domain,
 			"{status,feed}."+ids.Domain, "ledger.{allot,return,allotted,close}."+me)
 		hear("hub." + ids.Domain + ".>")
-		p.Answers = true
+		p.Publish = append(p.Publish, Inboxes)
 	case RoleAgentd:
 		for _, a := range ids.Agents {
 			say("hub.*.{summary,completion,holdings,ask}."+a, "hub.*.taken.*."+a, "reply.*.*."+a)
@@ -95,7 +94,7 @@ func PermissionsOf(role Role, ids IDs) (Permissions, error) {
 	case RoleTreasury:
 		say("hub.*.recall." + me)
 		hear("ledger.>")
-		p.Answers = true
+		p.Publish = append(p.Publish, Inboxes)
 	case RoleOperator:
 		say("ledger.{deposit,payout,move,budget,distribute}."+me, "ledger.balance.*."+me)
 		hear("status.*")

@@ -194,15 +194,24 @@ func LastToken(subject string) string { return subject[strings.LastIndexByte(sub
 
 // InboxOf is what begins the subjects on which somebody hears answers: who asks a request under a name hears
 // nothing but what lies below it.
-func InboxOf(name string) string { return "_INBOX." + name }
+func InboxOf(name string) string { return inboxes + name }
 
 // AnswersTo reports whether the answer to a request may go to reply: to an inbox of the request's sender, and
 // nowhere else. A reply subject is the asker's word, and who answers may publish where the asker may not.
 func AnswersTo(request, reply string) bool {
-	below, ok := strings.CutPrefix(reply, "_INBOX.")
-	if !ok {
-		return false
-	}
-	below, ok = strings.CutPrefix(below, LastToken(request))
-	return ok && len(below) > 1 && below[0] == '.' && !strings.ContainsAny(below, "*> \t\r\n")
+	return IsInbox(reply) && strings.HasPrefix(reply[len(inboxes):], LastToken(request)+".")
 }
+
+// IsInbox reports whether a reply subject is somebody's inbox: one that a server lets who answers publish on,
+// and not too long to keep until there is an answer.
+func IsInbox(reply string) bool {
+	below, ok := strings.CutPrefix(reply, inboxes)
+	name, rest, two := strings.Cut(below, ".")
+	return ok && two && ValidID(name) && len(reply) <= MaxInbox && rest != "" && rest[0] != '.' &&
+		rest[len(rest)-1] != '.' && !strings.Contains(rest, "..") && !strings.ContainsAny(rest, "*> \t\r\n")
+}
+
+const inboxes = "_INBOX."
+
+// MaxInbox bounds the length of an inbox. Ours have 123 bytes at most, those of other programs some 110.
+const MaxInbox = 256

@@ -10,16 +10,21 @@ import (
 func TestAnswersGoToTheAskersOwnInbox(t *testing.T) {
 	task := TaskSubject("ada", "")
 	for reply, want := range map[string]bool{
-		InboxOf("ada") + ".x7":                true,
-		InboxOf("ada") + ".x7.3":              true,
-		InboxOf("bob") + ".x7":                false, // another's
-		InboxOf("adam") + ".x7":               false,
-		InboxOf("ad") + ".a.x7":               false,
-		InboxOf("ada"):                        false, // nobody listens there
-		InboxOf("ada") + ".":                  false,
-		InboxOf("ada") + ".*":                 false,
-		InboxOf("ada") + ".>":                 false,
-		InboxOf("ada") + ".x y":               false,
+		InboxOf("ada") + ".x7":   true,
+		InboxOf("ada") + ".x7.3": true,
+		InboxOf("bob") + ".x7":   false, // another's
+		InboxOf("adam") + ".x7":  false,
+		InboxOf("ad") + ".a.x7":  false,
+		InboxOf("ada"):           false, // nobody listens there
+		InboxOf("ada") + ".":     false,
+		InboxOf("ada") + ".*":    false,
+		InboxOf("ada") + ".>":    false,
+		InboxOf("ada") + ".x y":  false,
+		InboxOf("ada") + "..x":   false, // no server lets anybody publish on these
+		InboxOf("ada") + ".x.":   false,
+		InboxOf("ada") + ".x..y": false,
+		InboxOf("ada") + "." + strings.Repeat("x", MaxInbox-len("_INBOX.ada.")):   true,
+		InboxOf("ada") + "." + strings.Repeat("x", MaxInbox-len("_INBOX.ada.")+1): false,
 		"":                                    false,
 		"_INBOX.x7":                           false,
 		CompletionSubject("x", "a1"):          false,
@@ -92,6 +97,9 @@ func FuzzSubjects(f *testing.F) {
 		if AnswersTo("x."+name, subject) && !strings.HasPrefix(subject, InboxOf(name)+".") &&
 			!strings.Contains(name, ".") {
 			t.Errorf("%q is an inbox of %q", subject, name)
+		}
+		if AnswersTo("x."+name, subject) && (!IsInbox(subject) || len(subject) > MaxInbox) {
+			t.Errorf("%q is no inbox, and answered", subject)
 		}
 		Replied(subject)
 	})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
 
 	"souk/bus"
 )
@@ -59,8 +60,43 @@ func TestCreds(t *testing.T) {
 	}
 	path = may[string](t)(s.Add(bus.RoleTreasury, bus.IDs{Name: "treasury"}, now, Valid))
 	claims = may[*jwt.UserClaims](t)(jwt.DecodeUserClaims(may[*Identity](t)(ReadFile(path)).JWT()))
-	if claims.Resp == nil || claims.Resp.MaxMsgs != 1 || claims.Resp.Expires != bus.AnswerFor {
-		t.Errorf("a treasury answers by %+v", claims.Resp)
+	if claims.Resp != nil || !slices.Contains(claims.Pub.Allow, bus.Inboxes) {
+		t.Errorf("a treasury answers by %+v", claims.Permissions)
+	}
+}
+
+// Creds of an earlier version let a server keep reply subjects and any number of subscriptions. They are good
+// still, and a process that makes its own has them made anew.
+func TestCredsOfAnEarlierVersionAreMadeAnew(t *testing.T) {
+	s := store(t)
+	now, ids := time.Now(), bus.IDs{Name: "node", Agents: []string{"a1"}}
+	path := may[string](t)(s.Ensure(bus.RoleAgentd, ids, now))
+	made := may[*Identity](t)(ReadFile(path))
+	signer := may[nkeys.KeyPair](t)(s.key(signingSeed))
+	seed := may[[]byte](t)(made.key.Seed())
+	for what, change := range map[string]func(*jwt.UserClaims){
+		"answers": func(c *jwt.UserClaims) {
+			c.Resp = &jwt.ResponsePermission{MaxMsgs: 1, Expires: 15 * time.Minute}
+		},
+		"subscriptions": func(c *jwt.UserClaims) { c.Limits.Subs = jwt.NoLimit },
+		"neither":       func(*jwt.UserClaims) {},
+	} {
+		claims := may[*jwt.UserClaims](t)(jwt.DecodeUserClaims(made.JWT()))
+		change(claims)
+		old := may[[]byte](t)(jwt.FormatUserConfig(may[string](t)(claims.Encode(signer)), seed))
+		if err := os.WriteFile(path, old, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		may[string](t)(s.Ensure(bus.RoleAgentd, ids, now))
+		got := may[*Identity](t)(ReadFile(path))
+		now := may[*jwt.UserClaims](t)(jwt.DecodeUserClaims(got.JWT()))
+		if now.Resp != nil || now.Limits.Subs != 1024+16 {
+			t.Errorf("%s: %+v remains", what, now.Permissions)
+		}
+		if same := now.Subject == claims.Subject; same != (what == "neither") {
+			t.Errorf("%s: the same creds remain: %v", what, same)
+		}
+		made, seed = got, may[[]byte](t)(got.key.Seed())
 	}
 }
 

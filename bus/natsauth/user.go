@@ -124,7 +124,7 @@ func (s *Store) good(i *Identity, role bus.Role, ids bus.IDs, now time.Time) boo
 		return slices.Equal(have, want)
 	}
 	if permit(want, role, ids) != nil || !names(have.Pub.Allow, want.Pub.Allow) ||
-		!names(have.Sub.Allow, want.Sub.Allow) {
+		!names(have.Sub.Allow, want.Sub.Allow) || have.Resp != nil || have.Limits.Subs < 0 {
 		return false
 	}
 	n, err := readNames(s.dir)
@@ -321,6 +321,13 @@ func (s *Store) sign(key nkeys.KeyPair, role bus.Role, ids bus.IDs, expires time
 	return identity(claims, token, key), nil
 }
 
+// A server keeps each subscription, and its pattern: so many a connection may have, and so many more for each
+// agent that it speaks for.
+const (
+	maxSubscriptions      = 1024
+	maxAgentSubscriptions = 16
+)
+
 // permit writes a role's permissions into a JWT. An empty list there would permit everything.
 func permit(claims *jwt.UserClaims, role bus.Role, ids bus.IDs) error {
 	p, err := bus.PermissionsOf(role, ids)
@@ -331,9 +338,7 @@ func permit(claims *jwt.UserClaims, role bus.Role, ids bus.IDs) error {
 		return fmt.Errorf("role %s may say or hear nothing", role)
 	}
 	claims.Pub.Allow, claims.Sub.Allow = p.Publish, p.Subscribe
-	if p.Answers {
-		claims.Resp = &jwt.ResponsePermission{MaxMsgs: 1, Expires: bus.AnswerFor}
-	}
+	claims.Limits.Subs = maxSubscriptions + int64(len(ids.Agents))*maxAgentSubscriptions
 	return nil
 }
 

@@ -47,8 +47,7 @@ func serverOf(t testing.TB, listen string, keys *natsauth.Store) *embedded.NATS 
 	return serverWith(t, embedded.NATSConfig{Listen: listen, Auth: auth})
 }
 
-// anything makes creds of a user who may publish and hear whatever the suite does, but answers as the
-// market's roles do: whoever asks there is answered once a question, and else not spoken to.
+// anything makes creds of a user who may publish and hear whatever the suite does.
 func anything(t testing.TB, keys *natsauth.Store, name string) natsauth.Source {
 	t.Helper()
 	must := func(err error) {
@@ -74,10 +73,8 @@ func anything(t testing.TB, keys *natsauth.Store, name string) natsauth.Source {
 		}
 	}
 	c.Name = name
-	c.Pub.Allow, c.Pub.Deny = jwt.StringList{">"}, jwt.StringList{"_INBOX.echo.>", "_INBOX.inner.>",
-		"_INBOX.outer.>"}
+	c.Pub.Allow = jwt.StringList{">"}
 	c.Sub.Allow = jwt.StringList{">"}
-	c.Resp = &jwt.ResponsePermission{MaxMsgs: 1, Expires: bus.AnswerFor}
 	token, err := c.Encode(signer)
 	must(err)
 	secret, err := user.Seed()
@@ -89,7 +86,7 @@ func anything(t testing.TB, keys *natsauth.Store, name string) natsauth.Source {
 	return natsauth.File(path)
 }
 
-// The suite, over sockets, by TLS and in process, for users with JWTs who may answer once.
+// The suite, over sockets, by TLS and in process, for users with JWTs.
 func TestBusOverTLSWithKeys(t *testing.T) {
 	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
 		keys := store(t)

@@ -3,6 +3,7 @@ package natsbus
 
 import (
 	"context"
+	crypto "crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -320,7 +321,7 @@ func (s *subscription) Stop() error {
 }
 
 func (b *Bus) Name() string              { return b.config.Name }
-func (b *Bus) Inbox() string             { return b.nc.NewInbox() }
+func (b *Bus) Inbox() string             { return bus.InboxOf(b.config.Name) + "." + crypto.Text() }
 func (b *Bus) MaxPayload() int           { return int(b.nc.MaxPayload()) }
 func (b *Bus) Health() <-chan bus.Health { return b.news }
 

@@ -2,8 +2,8 @@ package natsbus
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
-	"strconv"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -14,10 +14,9 @@ import (
 // requests matches answers with who waits for them. nats.go has such a thing, but it forgets to forget
 // a request that could not be sent, and so grows while the server is away.
 type requests struct {
-	own string // the last part of reply subjects but for the number: of this connection alone
+	own string // what stands before a request's own part of its reply subject: of this connection alone
 
 	mu      sync.Mutex
-	next    uint64
 	waiting map[string]waiter // by the reply subject's last token
 	inboxes map[string]string // by who asks: what begins its reply subjects; made by its first request
 }
@@ -143,8 +142,8 @@ func (b *Bus) await(who string, w waiter) (inbox, token string, err error) {
 		}
 		r.inboxes[who] = inbox
 	}
-	r.next++
-	token = strconv.FormatUint(r.next, 36)
+	// Whoever may answer others, too, may write to any inbox: who was not asked must not guess this.
+	token = rand.Text()
 	r.waiting[token] = w
 	return inbox, token, nil
 }

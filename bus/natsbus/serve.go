@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -93,9 +92,9 @@ func (s *service) hear(subject, queue string, h bus.Handler) error {
 }
 
 // tell answers a tool. Its subject does not say who asks, and a reply subject is the asker's word: of those
-// that others hear, only inboxes are written to.
+// that others hear, only inboxes are written to, where who asked nothing under that subject reads nothing.
 func (s *service) tell(reply string, what any) {
-	if data, err := json.Marshal(what); err == nil && strings.HasPrefix(reply, "_INBOX.") {
+	if data, err := json.Marshal(what); err == nil && bus.IsInbox(reply) {
 		s.bus.nc.PublishMsg(&nats.Msg{Subject: reply, Data: data})
 	}
 }

@@ -63,7 +63,7 @@ func (s *Server) act(ready treasury.Ready) error {
 		data, err := bus.Encode(&r.Ask)
 		if err == nil {
 			err = s.d.Bus.Publish(bus.Msg{Subject: bus.RecallSubject(r.Domain, s.cfg.Journal),
-				Reply: s.inbox + "." + r.Ask.Hub, Data: data})
+				Reply: s.answerOf(r.Ask.Hub), Data: data})
 		}
 		if err != nil {
 			s.d.Log.Debug("hub not asked for money; it is asked again", "hub", r.Ask.Hub, "err", err)

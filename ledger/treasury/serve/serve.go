@@ -35,7 +35,8 @@ type Server struct {
 	ready chan struct{}
 	queue chan request
 	doubt chan request // whose epochs are to be proven
-	inbox string       // hubs answer below it, each under its own name
+	inbox string       // hubs answer below it, each under its own name and a word that it alone is told
+	words []byte       // the key that these are made with
 	said  chan *bus.RecallReply
 	disk  bus.Outage // of the room on it; of serve alone
 
@@ -61,7 +62,7 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	s := &Server{
 		cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending),
 		doubt: make(chan request, cfg.MaxPending), said: make(chan *bus.RecallReply, cfg.MaxPending),
-		inbox: bus.InboxOf(cfg.Journal) + "." + bus.LastToken(d.Bus.Inbox()),
+		inbox: bus.InboxOf(cfg.Journal) + "." + bus.LastToken(d.Bus.Inbox()), words: []byte(rand.Text()),
 	}
 	s.t = treasury.New(cfg, salt)
 	err := d.Journal.Restore(s.t.Past())
@@ -107,7 +108,7 @@ func (s *Server) Run(ctx context.Context) error {
 	prover.Go(func() { s.prove(proving) })
 	defer prover.Wait()
 	defer stop()
-	answers, err := s.d.Bus.Subscribe(s.inbox+".*", "", s.hear)
+	answers, err := s.d.Bus.Subscribe(s.inbox+".*.*", "", s.hear)
 	if err != nil {
 		sub.Stop()
 		return fmt.Errorf("treasury: subscribe: %w", err)

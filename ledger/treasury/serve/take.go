@@ -1,6 +1,9 @@
 package serve
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 
@@ -18,8 +21,20 @@ type request struct {
 	leads bool  // it answered that the hub leads in that epoch now
 }
 
+// answerOf is where a hub answers. Hubs may write to any inbox, so it ends in a word that no other hub knows.
+func (s *Server) answerOf(hub string) string {
+	word := hmac.New(sha256.New, s.words)
+	word.Write([]byte(hub))
+	return s.inbox + "." + hub + "." + hex.EncodeToString(word.Sum(nil)[:16])
+}
+
 // hear takes a hub's answer; what finds no room is asked for again.
 func (s *Server) hear(m bus.Msg) {
+	hub, _ := bus.Replied(m.Subject)
+	if !hmac.Equal([]byte(m.Subject), []byte(s.answerOf(hub))) {
+		s.dropped.Add(1)
+		return
+	}
 	v := new(bus.RecallReply)
 	if err := bus.Decode(m.Data, v); err != nil {
 		if len(m.Data) > 0 { // else the bus says that nobody is there
@@ -27,7 +42,7 @@ func (s *Server) hear(m bus.Msg) {
 		}
 		return
 	}
-	v.Hub = bus.LastToken(m.Subject)
+	v.Hub = hub
 	select {
 	case s.said <- v:
 	default:
