@@ -29,8 +29,8 @@ func TestTheServersLogIsBounded(t *testing.T) {
 	})
 }
 
-// A process whose creds are void tries for as long as it runs, several times a second. That is no error of the
-// server, and one line a minute says so.
+// A process whose creds are void tries for as long as it runs, several times a second. That is no error of
+// the server, and one line a minute says so.
 func TestWhoIsRefusedIsNamedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
