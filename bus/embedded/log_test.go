@@ -28,3 +28,21 @@ func TestTheServersLogIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// A process whose creds are void tries for as long as it runs, several times a second. That is no error of
+// the server, and one line a minute says so.
+func TestWhoIsRefusedIsNamedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := &natsLog{log: slog.New(slog.NewTextHandler(&out, nil))}
+		for range 600 {
+			l.Errorf("%s - %s", "127.0.0.1:60880 - cid:17", "authentication error")
+			time.Sleep(500 * time.Millisecond)
+		}
+		got := out.String()
+		if n := strings.Count(got, "\n"); n != 5 || strings.Contains(got, "level=ERROR") ||
+			!strings.Contains(got, "times=120") || !strings.Contains(got, "cid:17") {
+			t.Errorf("of five minutes it says %d lines:\n%s", n, got)
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -168,6 +169,9 @@ type natsLog struct {
 	mu    sync.Mutex
 	since time.Time // when the second began
 	lines int       // of it
+
+	told    time.Time // when it was said last that somebody is refused
+	refused int       // since
 }
 
 // maxLines bounds what the server logs in a second.
@@ -188,8 +192,13 @@ func (l *natsLog) write(level slog.Level, format string, args []any) {
 	if l.log == nil {
 		return
 	}
+	text := fmt.Sprintf(format, args...)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if strings.Contains(text, server.ErrAuthentication.Error()) {
+		l.refuse(time.Now(), text)
+		return
+	}
 	if now := time.Now(); now.Sub(l.since) >= time.Second {
 		if more := l.lines - maxLines; more > 0 {
 			l.log.Warn("of the lines before these some were left out", "lines", more, "server", "nats")
@@ -197,6 +206,18 @@ func (l *natsLog) write(level slog.Level, format string, args []any) {
 		l.since, l.lines = now, 0
 	}
 	if l.lines++; l.lines <= maxLines {
-		l.log.Log(context.Background(), level, fmt.Sprintf(format, args...), "server", "nats")
+		l.log.Log(context.Background(), level, text, "server", "nats")
 	}
+}
+
+// refuse counts who is refused, and says so now and then: one whose creds are void tries again for as long as
+// it runs.
+func (l *natsLog) refuse(now time.Time, text string) {
+	l.refused++
+	if !l.told.IsZero() && now.Sub(l.told) < bus.SayAgain {
+		return
+	}
+	l.log.Warn("connections are refused: without creds, or with such as are void here", "times", l.refused,
+		"last", text, "server", "nats")
+	l.told, l.refused = now, 0
 }

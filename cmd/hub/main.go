@@ -110,8 +110,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 		return err
 	}
 	st := s.Stats()
-	p.Log.Info("counts since the start", "tasks", st.Arrived, "served", st.Tasks[""], "rounds", st.Rounds,
-		"cost", st.Cost, "premium", st.Premium)
+	p.Log.Info("counts since the start", "tasks", st.Arrived, "served", st.Tasks[""],
+		"rounds", st.Stats.Rounds, "cost", st.Cost, "premium", st.Premium)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -131,6 +132,9 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 		}
 	}
 	files, err := natsauth.ServerCert(keys.Dir(), c.hosts, time.Now())
+	if unkept := (*os.PathError)(nil); errors.As(err, &unkept) {
+		return fmt.Errorf("the keys cannot be kept: %w (the directory is data in the file, or SOUK_DATA)", err)
+	}
 	if err != nil {
 		return fmt.Errorf("infra.hosts: %w", err)
 	}

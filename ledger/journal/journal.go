@@ -124,6 +124,9 @@ func lockDir(dir string) (*fileutil.LockedFile, error) {
 		return nil, fmt.Errorf("%w by process %s: one journal has one writer; stop that one, or use "+
 			"another directory", ErrLocked, strings.TrimSpace(string(who)))
 	}
+	if open := (*os.PathError)(nil); errors.As(err, &open) { // etcd's function names itself before it
+		return nil, open
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -177,6 +177,19 @@ func TestFramesMustFollow(t *testing.T) {
 	}
 }
 
+// A lock that cannot be made, as the disk may only be read, is named as what it is.
+func TestALockThatCannotBeMade(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "LOCK"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(dir, Config{MinFree: -1})
+	want := "journal " + dir + ": open " + filepath.Join(dir, "LOCK") + ": "
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
 // failing is a disk whose sync fails, after the bytes were or were not written.
 type failing struct {
 	store
