@@ -38,7 +38,7 @@ func (o *outbox) put(taken int, write func(dst []byte) ([]byte, error)) (room bo
 			n = i + 2
 		}
 		o.buf = append(o.buf, "id: "...)
-		o.buf = appendInt(o.buf, o.lost+len(o.ids))
+		o.buf = strconv.AppendInt(o.buf, int64(o.lost+len(o.ids)), 10)
 		o.buf = append(append(o.buf, '\n'), rest[:n]...)
 		o.ids = append(o.ids, o.end())
 		rest = rest[n:]
@@ -107,5 +107,3 @@ func (o *outbox) after(event int) (from int, ok bool) {
 	}
 	return o.ids[i], true
 }
-
-func appendInt(dst []byte, n int) []byte { return strconv.AppendInt(dst, int64(n), 10) }

@@ -18,8 +18,9 @@ type Rule struct {
 	MaxWait  time.Duration `yaml:"max_wait"`  // wait of the oldest task that closes a batch
 	// close at once while slots outnumber tasks: then nobody competes and waiting is pure cost
 	Eager bool `yaml:"eager"`
-	// Between two rounds of tasks that compete, for each of them; max_wait at most. A round looks at all who
-	// wait, which takes some 2 us each, and in a crowd every end of an answer is news.
+	// How long after a round the next may be held where tasks compete: so long for each of them, max_wait
+	// at most; 0: at once. A round looks at all who wait, which takes some 2 us each, and in a crowd every
+	// end of an answer is news.
 	Apart time.Duration `yaml:"apart"`
 }
 
@@ -201,7 +202,7 @@ func (b *Batch[T]) Deadline() time.Time {
 	return at
 }
 
-// Cleared says that a batch was taken now, and is cleared.
+// Cleared notes when a batch was taken to be cleared: see Rule.Apart.
 func (b *Batch[T]) Cleared(now time.Time) { b.last = now }
 
 // Take removes and appends to dst the tasks of the next round, by arrival: the first most of those that it

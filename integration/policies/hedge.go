@@ -7,10 +7,11 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"souk/bus/follow"
 	"souk/cmd/local"
@@ -133,8 +134,6 @@ func playHedge(ctx context.Context, m *local.Market, seed uint64, ramp time.Dura
 		More: 100 * (float64(computed)/float64(paid) - 1)}, nil
 }
 
-var tokensComputed = regexp.MustCompile(`(?m)^vllm:(?:prompt|generation)_tokens_total\{.*\} ([0-9.e+]+)$`)
-
 // computedBy is how many tokens an engine has computed, of prompts, found ones too, and of answers.
 func computedBy(s *vllmsim.Server) (tokens int, err error) {
 	r, err := http.Get(s.URL() + "/metrics")
@@ -142,20 +141,19 @@ func computedBy(s *vllmsim.Server) (tokens int, err error) {
 		return 0, err
 	}
 	defer r.Body.Close()
-	page, err := io.ReadAll(r.Body)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(r.Body)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%s/metrics: %w", s.URL(), err)
 	}
-	found := tokensComputed.FindAllSubmatch(page, -1)
-	if len(found) != 2 {
-		return 0, fmt.Errorf("%s/metrics: %d counters of tokens", s.URL(), len(found))
-	}
-	for _, x := range found {
-		n, err := strconv.ParseFloat(string(x[1]), 64)
-		if err != nil {
-			return 0, err
+	for _, name := range []string{"vllm:prompt_tokens_total", "vllm:generation_tokens_total"} {
+		f := families[name]
+		if f == nil {
+			return 0, fmt.Errorf("%s/metrics: no %s", s.URL(), name)
 		}
-		tokens += int(n)
+		for _, m := range f.Metric {
+			tokens += int(m.GetCounter().GetValue())
+		}
 	}
 	return tokens, nil
 }
