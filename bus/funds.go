@@ -51,8 +51,8 @@ type FundsRequest struct {
 	Every string `json:"every,omitempty" msgpack:"every,omitempty"` // budget: "", "day", "week" or "month"
 	// allot: what is needed at least; less is of no use
 	Least market.Credits `json:"least,omitempty" msgpack:"least,omitempty"`
-	// allot: what the task that waits for it takes in all. Least is that less what the hub has of the client's
-	// money; once it has given that back it needs all of this
+	// allot: what the task that waits for it takes in all. Least is that less what the hub has of the
+	// client's money; once it has given that back it needs all of this
 	Needs market.Credits `json:"needs,omitempty" msgpack:"needs,omitempty"`
 	// allotted: grants numbered above this; close: the last grant, return and distribution in its journal;
 	// allot: the hub's last return before it reckoned what it needs
