@@ -8,28 +8,42 @@ import (
 )
 
 // Chance alone begins no regime, or seldom, however few the slots are: at eight tenths of what they serve,
-// each for twenty hours, tasks of ten seconds, or of a minute, in many of which no task ends and in others
+// each for forty hours, tasks of ten seconds, or of a minute, in many of which no task ends and in others
 // only short ones do; and tasks that come two or four at once.
+//
+// One in a hundred hours is meant. In two thousand hours of each of these it was between .2 and 3, so that all
+// of this comes to 3.2 in the mean; what is asked is missed by chance less than once in a million times.
 func TestChanceIsNoRegime(t *testing.T) {
+	const each, all = 11, 16
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
+	began := 0
 	for _, c := range []alone{{slots: 1, hold: 10}, {slots: 2, hold: 10}, {slots: 4, hold: 10},
 		{slots: 16, hold: 10}, {slots: 2, hold: 60},
 		{slots: 8, hold: 10, burst: 2}, {slots: 16, hold: 10, burst: 2},
 		{slots: 16, hold: 2, burst: 4}} {
 		a := c.begin(seed)
-		saturated, readings := 0, 0
-		a.play(0.8, 20*3600, func() bool {
+		saturated, readings, times := 0, 0, 0
+		before := Below
+		a.play(0.8, 40*3600, func() bool {
 			readings++
-			if a.w.State() == Saturated {
+			s := a.w.State()
+			if s == Saturated {
 				saturated++
 			}
+			if before == Below && s > Below {
+				times++
+			}
+			before = s
 			return true
 		})
-		if a.rises > 3 || saturated > readings/20 { // one in a hundred hours is meant
-			t.Errorf("%d slots of %v s, tasks come %d at once: in 20 hours a regime began %d times, %d of %d readings "+
-				"are saturated", c.slots, c.hold, max(1, c.burst), a.rises, saturated, readings)
+		if began += times; times > each || saturated > readings/20 {
+			t.Errorf("%d slots of %v s, tasks come %d at once: in 40 hours a regime began %d times, %d of %d readings "+
+				"are saturated", c.slots, c.hold, max(1, c.burst), times, saturated, readings)
 		}
+	}
+	if began > all {
+		t.Errorf("in 320 hours a regime began %d times", began)
 	}
 }
 
