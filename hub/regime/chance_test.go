@@ -11,8 +11,8 @@ import (
 // each for forty hours, tasks of ten seconds, or of a minute, in many of which no task ends and in others
 // only short ones do; and tasks that come two or four at once.
 //
-// One in a hundred hours is meant. In two thousand hours of each of these it was between .2 and 3, so that all
-// of this comes to 3.2 in the mean; what is asked is missed by chance less than once in a million times.
+// One in a hundred hours is meant. In two thousand hours of each of these it was between .2 and 3, so that
+// all of this comes to 3.2 in the mean; what is asked is missed by chance less than once in a million times.
 func TestChanceIsNoRegime(t *testing.T) {
 	const each, all = 11, 16
 	seed := rand.Uint64()
