@@ -11,6 +11,9 @@ import (
 type spread struct {
 	groups [3]ratios
 	bounds [2]float64 // between the groups: thirds of what is forecast, in milliseconds
+	// The share of late that came beyond what was said, over all groups: when engines turn to be otherwise all
+	// forecasts are off at once. 0: nothing was seen.
+	beyond float64
 }
 
 type ratios struct {
@@ -18,17 +21,16 @@ type ratios struct {
 	next       int
 	sorted     []float64
 	level      float64 // that is left out
-	beyond     float64 // the share of late that came beyond what was said
 	least, top float64 // what is within it; 0: too few were seen
 	middle     float64 // half of all are at most that; 0: too few were seen
 }
 
 const (
 	outside = 0.1
-	adapts  = 0.02
-	// An answer counts such a part of the share that came beyond of late. Of what that is too much so large a
-	// part is taken off the level at once; the level itself takes hundreds of answers.
-	beyonds, pulls = 0.03, 0.5
+	adapts  = 0.005
+	// An answer counts such a part of the share that came beyond of late. So many times what that is too much
+	// is taken off the level of each group at once; the level itself takes thousands of answers.
+	beyonds, pulls = 0.015, 1.5
 	ratiosOf       = 200
 	// A few answers say little: until so many were seen, an answer may come in a third of the time, or three
 	// times that.
@@ -91,6 +93,9 @@ type said struct {
 	fresh              bool    // see Path
 }
 
+// outside reports whether it is not within what was said.
+func (a *said) outside() bool { return a.observed < a.low || a.observed > a.high }
+
 // outlies reports whether it is so far off that its agent may not be as it was.
 func (a *said) outlies() bool {
 	return a.observed > unsure*a.forecast || unsure*a.observed < a.forecast
@@ -108,7 +113,19 @@ func (s *spread) count(a *said) {
 	if s.bounds[0] == 0 {
 		s.bounds = [2]float64{by, by}
 	}
+	switch {
+	case s.beyond == 0:
+		s.beyond = outside
+	case a.high == 0:
+	case a.outside():
+		s.beyond += float64((1 - s.beyond) * beyonds)
+	default:
+		s.beyond -= float64(s.beyond * beyonds)
+	}
 	s.group(by).count(a)
+	for i := range s.groups {
+		s.groups[i].set(s.beyond)
+	}
 	lift := func(b *float64, up, down float64) {
 		if by > *b {
 			*b *= up
@@ -126,14 +143,12 @@ func (s *spread) count(a *said) {
 func (g *ratios) count(a *said) {
 	switch {
 	case g.top == 0:
-		g.level, g.beyond = outside, outside
+		g.level = outside
 	case a.high == 0:
-	case a.observed < a.low || a.observed > a.high:
+	case a.outside():
 		g.level += float64(adapts * (outside - 1))
-		g.beyond += float64((1 - g.beyond) * beyonds)
 	default:
 		g.level += float64(adapts * outside)
-		g.beyond -= float64(g.beyond * beyonds)
 	}
 	g.level = min(max(g.level, leastLevel), mostLevel)
 	g.add(1 + (a.observed/a.forecast-1)/room(a.by))
@@ -152,7 +167,7 @@ func (g *ratios) add(r float64) {
 	}
 	i := sort.SearchFloat64s(g.sorted, r)
 	g.sorted = slices.Insert(g.sorted, i, r)
-	g.set()
+	g.half()
 }
 
 // most is how many times what was forecast one in a hundred comes to at most, and one in a thousand, where so
@@ -181,14 +196,13 @@ func (g *ratios) rare() (thousandth float64, known bool) {
 	return top * (top / g.middle), true
 }
 
-// set finds what is within the level.
-func (g *ratios) set() {
+// set finds what is within the level, where of all groups such a share came beyond what was said.
+func (g *ratios) set(beyond float64) {
 	if n := len(g.sorted); n >= few {
-		level := min(max(g.level-float64(pulls*(g.beyond-outside)), leastLevel), mostLevel)
+		level := min(max(g.level-float64(pulls*(beyond-outside)), leastLevel), mostLevel)
 		out := int(float64(level * float64(n) / 2))
 		g.least, g.top = g.sorted[out], g.sorted[n-1-out]
 	}
-	g.half()
 }
 
 // half finds the middle one.

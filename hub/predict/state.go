@@ -31,7 +31,7 @@ type Learner struct {
 
 // Bounds of what is read.
 const (
-	stateMagic  = "souk learned 4\n"
+	stateMagic  = "souk learned 5\n"
 	MostLearned = 64 << 20 // bytes
 	mostClients = 32 << 20 // of these, of clients: of those that were heard of last as many as fit
 	mostGate    = 1 << 20  // of a tree and its gate
@@ -222,7 +222,7 @@ func (s *sums) state(c *coder) {
 }
 
 func (s *spread) state(c *coder) {
-	c.floats(&s.bounds[0], &s.bounds[1])
+	c.floats(&s.bounds[0], &s.bounds[1], &s.beyond)
 	for i := range s.groups {
 		s.groups[i].state(c)
 	}
@@ -248,7 +248,7 @@ func (g *ratios) state(c *coder) {
 		c.float(&g.ring[j], reckoned)
 	}
 	c.count(&g.next, max(0, n-1))
-	c.floats(&g.level, &g.beyond, &g.least, &g.top)
+	c.floats(&g.level, &g.least, &g.top)
 	if !c.writes {
 		g.sorted = slices.Sorted(slices.Values(g.ring))
 		g.half()
