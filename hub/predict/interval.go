@@ -11,8 +11,8 @@ import (
 type spread struct {
 	groups [3]ratios
 	bounds [2]float64 // between the groups: thirds of what is forecast, in milliseconds
-	// The share of late that came beyond what was said, over all groups: when engines turn to be otherwise all
-	// forecasts are off at once. 0: nothing was seen.
+	// The share of late that came beyond what was said, over all groups: when engines turn to be otherwise
+	// all forecasts are off at once. 0: nothing was seen.
 	beyond float64
 }
 
