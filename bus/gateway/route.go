@@ -64,8 +64,9 @@ func (s *Server) routes() http.Handler {
 			c.begin()
 		}
 		body := &toEnd{ReadCloser: r.Body, read: r.ContentLength == 0}
-		r.Body = body
-		mux.ServeHTTP(w, r)
+		read := r.WithContext(r.Context()) // net/http goes by the body of its own, once the handler has ended
+		read.Body = body
+		mux.ServeHTTP(w, read)
 		if !body.read {
 			s.leaveBody(w)
 		}

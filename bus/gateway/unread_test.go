@@ -1,11 +1,13 @@
 package gateway_test
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"souk/bus"
 	"souk/bus/gateway"
 )
 
@@ -29,5 +31,18 @@ func TestAnAnswerDoesNotWaitForABody(t *testing.T) {
 		if err != nil || !strings.Contains(string(all), x.want) || took > 5*time.Second {
 			t.Errorf("%s with %s: %q, %v after %v", x.line, x.header, all, err, took)
 		}
+	}
+}
+
+// Who still writes when it is refused has half a second to hear why: a connection that was closed at once,
+// with bytes unread, would be reset, and the answer be lost to a client that writes first.
+func TestWhoStillWritesIsNotReset(t *testing.T) {
+	h := start(t, one)
+	begun := time.Now()
+	c := raw(t, h, fmt.Sprintf("POST /v1/quote HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Length: %d\r\n\r\n%s", h.key, bus.MaxBody+1, strings.Repeat(" ", 64<<10)))
+	all, _ := io.ReadAll(c) // until it is closed, which resets it
+	if took := time.Since(begun); !strings.Contains(string(all), " 413 ") || took < 400*time.Millisecond {
+		t.Errorf("%.300q, and the end after %v", all, took)
 	}
 }
