@@ -28,8 +28,9 @@ type ratios struct {
 const (
 	outside = 0.1
 	adapts  = 0.005
-	// An answer counts such a part of the share that came beyond of late. So many times what that is too much
-	// is taken off the level of each group at once; the level itself takes thousands of answers.
+	// Each answer is so large a part of the share that came beyond of late (beyonds). What that share has
+	// above outside is taken off the level of each group, so many times (pulls): that follows a turn within
+	// tens of answers, and the level itself within hundreds.
 	beyonds, pulls = 0.015, 1.5
 	ratiosOf       = 200
 	// A few answers say little: until so many were seen, an answer may come in a third of the time, or three
