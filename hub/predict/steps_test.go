@@ -98,7 +98,7 @@ func TestAnySteps(t *testing.T) {
 	for range 100 {
 		a := steps{b: line{r.Float64() * 30, r.Float64() * 100, r.Float64(), 0, r.Float64(), r.Float64()}}
 		b := steps{b: a.b}
-		open, number, now := []uint64{}, uint64(0), int64(0)
+		open, number, now := []uint64{}, uint64(0), hour // at 0 no step ends: see steps.ends
 		for range 200 {
 			now += r.Int64N(int64(300 * time.Millisecond))
 			size, cached := r.IntN(40_000)-100, r.IntN(40_000)-100
