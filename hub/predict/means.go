@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -285,6 +286,10 @@ func (m *Means) compare(to *Said, ttft float64) {
 		if len(m.doubts) <= mostDoubts {
 			return
 		}
+		if m.ofClass() && m.class.active > 2 { // the class goes by its others until an answer is not far off
+			m.doubts = slices.Delete(m.doubts, 0, 1)
+			return
+		}
 	}
 	for i := range m.doubts {
 		m.counts(&m.doubts[i])
@@ -304,8 +309,8 @@ func (m *Means) counts(a *doubt) {
 	}
 }
 
-// mostDoubts is how many answers in a row may be far off before they count, turned or not: an alarm takes
-// fewer.
+// mostDoubts is how many answers in a row may be far off before they count, turned or not, where the agent
+// is not one of several in its class: an alarm takes fewer.
 const mostDoubts = 5
 
 // turned takes in that the agent takes so many times as long as was forecast: that counts as a few answers,
