@@ -168,23 +168,31 @@ func (a *alone) play(load, length float64, each func() bool) {
 	}
 }
 
-// How many tasks come at once is known within minutes, and a load that changes is not taken for it.
+// How many tasks come at once is known within minutes, and a load that changes is not taken for it. Of one
+// play the deviation is 0.2 at three at once; what is judged is the mean of nine.
 func TestTasksAtOnce(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	for _, c := range []struct{ burst, least, most float64 }{{1, 1, 1.35}, {2, 1.4, 2.3}, {3, 1.7, 3.3},
-		{9, mostBurst, mostBurst}} {
-		a := alone{slots: 64, hold: 10, burst: int(c.burst)}.begin(seed)
-		a.play(0.6, 1800, func() bool { return true })
-		if got := a.w.room.burst; got < c.least || got > c.most {
+	const plays = 9
+	mean := func(burst int, loads ...float64) (found float64) {
+		for i := range uint64(plays) {
+			a := alone{slots: 64, hold: 10, burst: burst}.begin(seed + i)
+			for _, load := range loads {
+				a.play(load, 1800/float64(len(loads)), func() bool { return true })
+			}
+			found += a.w.room.burst
+		}
+		return found / plays
+	}
+	for _, c := range []struct {
+		burst       int
+		least, most float64
+	}{{1, 1, 1.1}, {2, 1.4, 2}, {3, 2, 3}, {9, mostBurst, mostBurst}} {
+		if got := mean(c.burst, 0.6); got < c.least || got > c.most {
 			t.Errorf("%v tasks at once are taken for %.2f", c.burst, got)
 		}
 	}
-	a := alone{slots: 64, hold: 10}.begin(seed)
-	for _, load := range []float64{0.2, 0.8, 0.3, 0.7} {
-		a.play(load, 300, func() bool { return true })
-	}
-	if got := a.w.room.burst; got > 1.6 {
+	if got := mean(1, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6); got > 1.2 {
 		t.Errorf("a load that changes is taken for %.2f tasks at once", got)
 	}
 }
