@@ -90,21 +90,27 @@ func TestDriftIsFound(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		windows []Window
+		alone   Window
 		want    string
 	}{
-		"as it should be":    {[]Window{window(100, 8, 2, 100), window(100, -8, 0, 100)}, ""},
-		"a block is a block": {[]Window{window(100, 16, 0, 100)}, ""},
-		"drifts up": {[]Window{window(100, 0, 0, 100), window(100, 17, 0, 100)},
+		"as it should be":    {[]Window{window(100, 8, 2, 100), window(100, -8, 0, 100)}, window(40, 0, 3, 0), ""},
+		"a block is a block": {[]Window{window(100, 16, 0, 100)}, Window{}, ""},
+		"drifts up": {[]Window{window(100, 0, 0, 100), window(100, 17, 0, 100)}, Window{},
 			"of window 2, of 100 tasks"},
-		"drifts down": {[]Window{window(100, 0, 0, 100), window(100, -17, 0, 100)},
+		"drifts down": {[]Window{window(100, 0, 0, 100), window(100, -17, 0, 100)}, Window{},
 			"of window 2, of 100 tasks"},
-		"few, too high":         {[]Window{window(50, 17, 0, 50)}, "850 tokens were believed to be cached and were not"},
-		"few, too low":          {[]Window{window(50, -41, 0, 50)}, "of 8000 tokens that were found only 5950"},
-		"few, and far too much": {[]Window{window(100, 0, 7, 100)}, "of 100 tasks 7 were believed to find"},
-		"without events":        {[]Window{window(100, 0, 0, 49)}, "only 49"},
-		"nothing was tried":     {[]Window{{}}, "nothing was tried"},
+		"few, too high": {[]Window{window(50, 17, 0, 50)}, window(50, 17, 0, 50),
+			"850 tokens were believed to be cached and were not"},
+		"few, too high beside others": {[]Window{window(50, 17, 50, 50)}, window(20, 0, 0, 20), ""},
+		"few, too low": {[]Window{window(50, -41, 0, 50)}, Window{},
+			"of 8000 tokens that were found only 5950"},
+		"few, and far too much": {[]Window{window(100, 0, 7, 100)}, window(100, 0, 7, 100),
+			"7 were believed to find"},
+		"far too much, but not so few": {[]Window{window(100, 0, 5, 100)}, window(100, 0, 5, 100), ""},
+		"without events":               {[]Window{window(100, 0, 0, 49)}, Window{}, "only 49"},
+		"nothing was tried":            {[]Window{{}}, Window{}, "nothing was tried"},
 	} {
-		err := (&BeliefReport{Windows: c.windows}).verdict()
+		err := (&BeliefReport{Windows: c.windows, Alone: c.alone}).verdict()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
