@@ -459,7 +459,8 @@ func (b *belief) judge(began time.Time, lasted time.Duration) error {
 			}
 			// what others that begin just before it, or beside it, take from the cache, nobody can know yet
 			alone := !slices.ContainsFunc(tasks, func(o ran) bool {
-				return o.id != t.id && o.word.Began.After(t.word.Began.Add(-evictTold)) && o.word.Began.Before(t.word.Ended)
+				return o.id != t.id && o.word.Began.Before(t.word.Ended) &&
+					o.word.Began.After(t.word.Began.Add(-evictTold))
 			})
 			into := &b.r.Upset
 			if !b.upsetDuring(agent, t.word) {

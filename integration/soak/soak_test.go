@@ -93,7 +93,8 @@ func TestDriftIsFound(t *testing.T) {
 		alone   Window
 		want    string
 	}{
-		"as it should be":    {[]Window{window(100, 8, 2, 100), window(100, -8, 0, 100)}, window(40, 0, 3, 0), ""},
+		"as it should be": {[]Window{window(100, 8, 2, 100), window(100, -8, 0, 100)},
+			window(40, 0, 3, 0), ""},
 		"a block is a block": {[]Window{window(100, 16, 0, 100)}, Window{}, ""},
 		"drifts up": {[]Window{window(100, 0, 0, 100), window(100, 17, 0, 100)}, Window{},
 			"of window 2, of 100 tasks"},
