@@ -217,8 +217,8 @@ func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 }
 
 // Begin is Submit, but waits for nothing: told is called whenever something has happened, perhaps before
-// Begin has returned, and must not wait; then Verdict and Poll say what there is. The task is taken back by
-// Cancel or Close alone.
+// Begin has returned, and must not wait; then Verdict and Poll say what there is. Where told is nil, Await
+// and Next wait for it. The task is taken back by Cancel or Close alone.
 func (cl *Client) Begin(t bus.Task, told func()) (*Stream, error) {
 	return cl.begin(t, told, func(*Stream) {})
 }

@@ -115,27 +115,32 @@ func (l *Link) Ask(ctx context.Context, t bus.Task) (replay.Answer, error) {
 // CancelWithin bounds how long a cancelled task's last word is waited for.
 const CancelWithin = 5 * time.Second
 
+// errNoLastWord ends a cancelled task of which nobody has said how it ended.
+var errNoLastWord = &bus.Error{Code: bus.CodeUnknown, Message: fmt.Sprintf("cancelled, but nobody said "+
+	"within %v how it ended: it may have been served, and paid", CancelWithin)}
+
 // AskWith asks one task and calls each with every chunk of its answer. When ctx ends, the task is cancelled,
-// and what was served and paid until then is returned. A refusal is a Result with a code and no error.
+// and what was served and paid until then is returned; where nobody says that within CancelWithin, a Result
+// with CodeUnknown. A refusal is a Result with a code and no error.
 func (l *Link) AskWith(ctx context.Context, t bus.Task, each func(bus.Chunk)) (replay.Answer, error) {
 	var a replay.Answer
 	c, err := l.Client(t.Client)
 	if err != nil {
 		return a, err
 	}
+	if ctx.Err() != nil {
+		return answer(a, t, &bus.Error{Code: bus.CodeCancelled, Message: "before it was sent"})
+	}
 	begun := time.Now()
-	// Until an agent has accepted the task, ctx withdraws it; after that it is cancelled, so that its last
-	// word still comes.
-	admission, withdraw := context.WithCancel(context.WithoutCancel(ctx))
-	defer withdraw()
-	unhook := context.AfterFunc(ctx, withdraw)
-	s, err := c.Submit(admission, t)
-	unhook()
+	s, err := c.Begin(t, nil)
 	if err != nil {
 		return answer(a, t, err)
 	}
 	defer s.Close()
-	reading, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	t.ID = s.ID()
+	// ctx ends neither the wait for the market's verdict nor that for the answer: one that an agent accepts at
+	// this very moment is paid, and its last word still comes.
+	waiting, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	defer context.AfterFunc(ctx, func() {
 		s.Cancel()
@@ -143,12 +148,15 @@ func (l *Link) AskWith(ctx context.Context, t bus.Task, each func(bus.Chunk)) (r
 	})()
 	var text strings.Builder
 	for {
-		chunk, err := s.Next(reading)
+		chunk, err := s.Next(waiting)
 		if err != nil {
 			a.Text = text.String()
 			if r, ok := s.Result(); ok {
 				a.Result = r
 				return a, nil
+			}
+			if ctx.Err() != nil && !errors.As(err, new(*bus.Error)) {
+				err = errNoLastWord
 			}
 			return answer(a, t, err)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -39,7 +40,8 @@ func submitCommand(s *shared) *cobra.Command {
 		Short: "Ask a running market, stream the answer, and say what it cost",
 		Long: `Asks a running market, streams the answer to stdout, and says on stderr what was paid, to
 whom, and by which receipt. souk why RECEIPT shows later why it went there, and at that price. Without PROMPT
-it is read from stdin. Ctrl-C cancels: what was served until then is paid, and the payment is printed.`,
+it is read from stdin. Ctrl-C cancels: what was served until then is paid, and the payment is printed. Where
+nobody says within 5 s what was paid, it names the command that tells. A second Ctrl-C ends it at once.`,
 		Example: `  souk submit "What is a souk?"
   souk submit --worth 0.01 --patience 500ms "Quickly: 17 * 23?"
   echo "Summarise this" | souk submit --model gpt-oss-120b --json`,
@@ -167,11 +169,13 @@ func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
 	t.Client = link.Name()
 	out := c.OutOrStdout()
 	go reach(link.Bus().Health(), c.ErrOrStderr())
+	ended := cancelling(c.Context(), c.ErrOrStderr())
 	a, err := link.AskWith(c.Context(), t, func(chunk bus.Chunk) {
 		if !q.asJSON {
 			io.WriteString(out, chunk.Text)
 		}
 	})
+	ended()
 	if err != nil {
 		return err
 	}
@@ -191,13 +195,45 @@ func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
 		}
 		fmt.Fprintln(c.ErrOrStderr(), summary(r, a.TTFT))
 	}
+	return exit(r.Code, c.Context().Err() != nil)
+}
+
+// exit is how the command ends after an answer that ended so.
+func exit(code bus.Code, interrupted bool) error {
 	switch {
-	case r.Code == bus.CodeCancelled && c.Context().Err() != nil:
+	case code == "": // all of it came
+		return nil
+	case interrupted:
 		return console.Exit(130) // as a shell says it of a program that Ctrl-C ended
-	case r.Code != "":
-		return console.Exit(1)
 	}
-	return nil
+	return console.Exit(1)
+}
+
+// saysWhy is how long after Ctrl-C an answer goes on before it is said what is waited for.
+const saysWhy = 500 * time.Millisecond
+
+// cancelling says what is waited for after ctx has ended, unless that comes at once. The function returned
+// ends it.
+func cancelling(ctx context.Context, to io.Writer) (end func()) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-ctx.Done():
+		case <-over:
+			return
+		}
+		select {
+		case <-time.After(saysWhy):
+			fmt.Fprintf(to, "cancelled; what was paid is waited for, at most %v (Ctrl-C again ends this at "+
+				"once)\n", local.CancelWithin)
+		case <-over:
+		}
+	}()
+	return func() {
+		close(over)
+		<-done
+	}
 }
 
 // reach says when the market is out of reach and when it is back, until news ends.
@@ -223,7 +259,10 @@ func reach(news <-chan bus.Health, to io.Writer) {
 // summary is the one line that ends an answer.
 func summary(r bus.Result, ttft time.Duration) string {
 	if r.Code != "" && r.Receipt == nil {
-		line := fmt.Sprintf("refused: %s: %s", r.Code, r.Message)
+		line := fmt.Sprintf("%s: %s", r.Code, r.Message)
+		if r.Code != bus.CodeCancelled && r.Code != bus.CodeUnknown {
+			line = "refused: " + line
+		}
 		if r.RetryMS > 0 {
 			line += fmt.Sprintf(" (worth another try in %d ms)", r.RetryMS)
 		}
@@ -231,7 +270,7 @@ func summary(r bus.Result, ttft time.Duration) string {
 		case bus.CodeUnknownClient:
 			return fmt.Sprintf("%s: souk fund %s AMOUNT; nothing was paid", line, r.Client)
 		case bus.CodeUnknown, bus.CodeAnswerGone, bus.CodeDuplicate: // it may have been, before or elsewhere
-			return line + "; what was paid stands in the ledger: ledger trace " + r.Task
+			return line + "; what was paid, if anything, stands in the ledger: ledger trace " + r.Task
 		}
 		return line + "; nothing was paid"
 	}

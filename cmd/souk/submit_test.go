@@ -39,13 +39,14 @@ func TestPromptIsUTF8(t *testing.T) {
 
 // Of a task whose fate is not known here it is not said that nothing was paid.
 func TestSummaryOfARefusal(t *testing.T) {
+	const ledger = "; what was paid, if anything, stands in the ledger: ledger trace t-1"
 	for code, want := range map[bus.Code]string{
-		bus.CodeOutbid:     "; nothing was paid",
-		bus.CodeUnknown:    "; what was paid stands in the ledger: ledger trace t-1",
-		bus.CodeAnswerGone: "; what was paid stands in the ledger: ledger trace t-1",
+		bus.CodeOutbid:     "refused: outbid: because; nothing was paid",
+		bus.CodeCancelled:  "cancelled: because; nothing was paid",
+		bus.CodeUnknown:    "unknown: because" + ledger,
+		bus.CodeAnswerGone: "refused: answer_gone: because" + ledger,
 	} {
-		if got := summary(bus.Result{Task: "t-1", Code: code, Message: "because"}, 0); got != "refused: "+
-			string(code)+": because"+want {
+		if got := summary(bus.Result{Task: "t-1", Code: code, Message: "because"}, 0); got != want {
 			t.Errorf("%s", got)
 		}
 	}

@@ -1,0 +1,163 @@
+package local
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"souk/bus"
+	"souk/bus/client"
+	"souk/bus/membus"
+	"souk/integration/replay"
+)
+
+// scene is a link, and a scripted door, hub and agent, on virtual time.
+type scene struct {
+	t    *testing.T
+	them bus.Bus
+	link *Link
+
+	task     *bus.Task // as the door has it
+	verdict  string    // where the door's answer to it goes
+	cancels  int       // that the door heard
+	cancel   func()    // what the door does then
+	controls int       // cancels that the agent heard
+	stop     func()    // what the agent does then
+}
+
+// play asks a task whose context ends after some time, and reports what AskWith returned, and how long after
+// that end.
+func (s *scene) play(after time.Duration) (a replay.Answer, err error, late time.Duration) {
+	s.hear(bus.TaskSubject("*", ""), func(m bus.Msg) {
+		s.task, s.verdict = new(bus.Task), m.Reply
+		if err := bus.Decode(m.Data, s.task); err != nil {
+			s.t.Error(err)
+		}
+	})
+	s.hear(bus.DoorCancelSubject("ada", ""), func(bus.Msg) {
+		if s.cancels++; s.cancel != nil {
+			s.cancel()
+		}
+	})
+	s.hear(bus.StreamSubject("agent", "ada"), func(m bus.Msg) {
+		var c bus.StreamControl
+		if err := bus.Decode(m.Data, &c); err != nil {
+			s.t.Error(err)
+		}
+		if !c.Cancel {
+			return
+		}
+		if s.controls++; s.stop != nil {
+			s.stop()
+		}
+	})
+	ctx, end := context.WithTimeout(s.t.Context(), after)
+	defer end()
+	begun := time.Now()
+	a, err = s.link.AskWith(ctx, bus.Task{Client: "ada", ID: "t-1", Kind: bus.KindChat,
+		Body: []byte(`{"messages":[{"role":"user","content":"hello"}]}`)}, func(bus.Chunk) {})
+	return a, err, time.Since(begun) - after
+}
+
+func (s *scene) hear(subject string, h bus.Handler) {
+	if _, err := s.them.Subscribe(subject, "", h); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) say(subject string, m bus.Message) {
+	data, err := bus.Encode(m)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	s.them.Publish(bus.Msg{Subject: subject, Data: data})
+}
+
+func (s *scene) accept() {
+	s.say(s.verdict, &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t-1", Hub: "h", Agent: "agent",
+		Model: "m", Reply: bus.ReplyTo("ada", "t-1")}})
+}
+
+func (s *scene) end(code bus.Code) {
+	s.say(bus.ReplySubject("ada", "t-1", "agent"), &bus.Chunk{Task: "t-1", Result: &bus.Result{Client: "ada",
+		Task: "t-1", Hub: "h", Agent: "agent", Code: code, Cost: 5, Premium: 2}})
+}
+
+func interrupted(t *testing.T, f func(t *testing.T, s *scene)) {
+	synctest.Test(t, func(t *testing.T) {
+		net := membus.New(1)
+		s := &scene{t: t, them: net.Bus("them")}
+		s.link = &Link{bus: net.Bus("ada"), role: bus.RoleClient, name: "ada",
+			clients: map[string]*client.Client{}}
+		f(t, s)
+		s.link.Close()
+		s.them.Close()
+	})
+}
+
+// A task that waits for its agent is cancelled, and the market's word on that is waited for: it may say that
+// an agent took the task at the same moment, and then that is what was served and paid.
+func TestCancelledWhileAnAgentTakesIt(t *testing.T) {
+	interrupted(t, func(t *testing.T, s *scene) {
+		s.cancel = s.accept
+		s.stop = func() { s.end(bus.CodeCancelled) }
+		a, err, late := s.play(time.Second)
+		if r := a.Result; err != nil || r.Code != bus.CodeCancelled || r.Paid() != 7 {
+			t.Errorf("got %+v, %v; want what was paid until then", r, err)
+		}
+		if s.cancels != 1 || s.controls != 1 || late > time.Second {
+			t.Errorf("the door heard %d cancels, the agent %d, and it took %v", s.cancels, s.controls, late)
+		}
+	})
+}
+
+// Whoever is cancelled while nobody has it hears the market say so.
+func TestCancelledWhileItWaits(t *testing.T) {
+	interrupted(t, func(t *testing.T, s *scene) {
+		s.cancel = func() {
+			s.say(s.verdict, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t-1", Hub: "h",
+				Code: bus.CodeCancelled, Message: "cancelled by the client while it waited"}})
+		}
+		a, err, late := s.play(time.Second)
+		if r := a.Result; err != nil || r.Code != bus.CodeCancelled || r.Hub != "h" || r.Paid() != 0 {
+			t.Errorf("got %+v, %v; want the hub's word", r, err)
+		}
+		if s.cancels != 1 || late > time.Second {
+			t.Errorf("the door heard %d cancels, and it took %v", s.cancels, late)
+		}
+	})
+}
+
+// Where no last word comes, nobody claims to know what was paid: neither of a task whose agent was not named
+// yet, nor of one that runs.
+func TestCancelledWithoutALastWord(t *testing.T) {
+	for name, took := range map[string]bool{"waits": false, "runs": true} {
+		t.Run(name, func(t *testing.T) {
+			interrupted(t, func(t *testing.T, s *scene) {
+				if took {
+					time.AfterFunc(time.Second, s.accept)
+				}
+				a, err, late := s.play(2 * time.Second)
+				r := a.Result
+				if err != nil || r.Code != bus.CodeUnknown || r.Task != "t-1" || r.Client != "ada" {
+					t.Errorf("got %+v, %v; want that it is unknown", r, err)
+				}
+				if late != CancelWithin {
+					t.Errorf("the last word was awaited for %v, not %v", late, CancelWithin)
+				}
+			})
+		})
+	}
+}
+
+// A task that nobody wants any more is not asked for.
+func TestCancelledBeforeItIsAsked(t *testing.T) {
+	interrupted(t, func(t *testing.T, s *scene) {
+		a, err, late := s.play(0)
+		if synctest.Wait(); err != nil || a.Result.Code != bus.CodeCancelled || s.task != nil || late != 0 {
+			t.Errorf("got %+v, %v after %v, and the door %+v", a.Result, err, late, s.task)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"souk/bus"
+	"souk/bus/bustest"
+	"souk/cmd/internal/console"
+	"souk/cmd/local"
+)
+
+// oneSlot is a market whose only agent has one slot, and says a token every 100 ms.
+const oneSlot = `
+listen: 127.0.0.1:0
+domains: [{name: general, general: true}]
+agents:
+  - {id: a-1, model: m, price_row: groq/openai/gpt-oss-20b, slots: 1, engine: {profile: steady},
+     scores: [{domain: general, score: 0.7}]}
+speedup: 0.1
+clients: {dev: 10}
+`
+
+// onFirst calls a function before the first bytes that are written.
+type onFirst func()
+
+func (f *onFirst) Write(b []byte) (int, error) {
+	if *f != nil {
+		(*f)()
+		*f = nil
+	}
+	return len(b), nil
+}
+
+// Ctrl-C in the middle of an answer, and while a task waits for a slot: nothing goes on without the client,
+// and what was paid is said.
+func TestSubmitIsInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	cfg, err := local.ParseConfig("market.yaml", []byte(oneSlot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	// ask runs souk submit until ctx ends, and says what it wrote to stderr.
+	ask := func(ctx context.Context, task string, out *onFirst) string {
+		var said bytes.Buffer
+		c := root()
+		c.SetOut(out)
+		c.SetErr(&said)
+		c.SetArgs([]string{"submit", "--data", dir, "--task", task, "Tell me a long story."})
+		if err := c.ExecuteContext(ctx); !errors.Is(err, console.Exit(130)) {
+			t.Errorf("%s: %v: %s", task, err, &said)
+		}
+		return said.String()
+	}
+	runs, end := context.WithCancel(t.Context())
+	begun, ended := make(chan struct{}), make(chan string)
+	first := onFirst(func() { close(begun) })
+	go func() { ended <- ask(runs, "runs", &first) }()
+	<-begun
+	waits, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	if said := ask(waits, "waits", new(onFirst)); !strings.HasPrefix(said, "cancelled: ") ||
+		!strings.HasSuffix(said, "; nothing was paid\n") {
+		t.Errorf("of one that waited: %s", said)
+	}
+	end()
+	if said := <-ended; !strings.HasPrefix(said, "cancelled: ") || !strings.Contains(said, "; paid 0.0000") ||
+		!strings.Contains(said, " | receipt general/1/0\n") {
+		t.Errorf("of one that ran: %s", said)
+	}
+	bustest.Eventually(t, "the slot is free", func() bool { return m.Free() == 1 })
+}
+
+// A task of which nobody says how it ended ends the command as one that was interrupted.
+func TestExitCodeOfSubmit(t *testing.T) {
+	for _, c := range []struct {
+		code        bus.Code
+		interrupted bool
+		want        error
+	}{
+		{"", false, nil}, {"", true, nil}, {bus.CodeOutbid, false, console.Exit(1)},
+		{bus.CodeCancelled, false, console.Exit(1)}, {bus.CodeCancelled, true, console.Exit(130)},
+		{bus.CodeUnknown, false, console.Exit(1)}, {bus.CodeUnknown, true, console.Exit(130)},
+	} {
+		if got := exit(c.code, c.interrupted); got != c.want {
+			t.Errorf("%s, interrupted %v: %v, want %v", c.code, c.interrupted, got, c.want)
+		}
+	}
+}
+
+// Who has to wait after Ctrl-C is told for what, and how to leave; who need not is told nothing.
+func TestCancellingIsSaid(t *testing.T) {
+	for late, want := range map[time.Duration]int{saysWhy - 1: 0, saysWhy + 1: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			var said strings.Builder
+			ctx, cancel := context.WithCancel(t.Context())
+			end := cancelling(ctx, &said)
+			cancel()
+			time.Sleep(late)
+			if end(); strings.Count(said.String(), "at most 5s (Ctrl-C again ends this at once)\n") != want {
+				t.Errorf("%v after Ctrl-C: %q", late, &said)
+			}
+		})
+	}
+}
