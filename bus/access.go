@@ -23,9 +23,9 @@ func AccessOf(role Role, ids IDs) (Access, error) {
 		return Access{Write: []string{HubKey(ids.Domain), ClaimsPrefix},
 			Read: []string{AgentsPrefix, MarketKey(ids.Domain)}}, nil
 	case RoleDoor:
-		return Access{Write: []string{MarksKey}, Read: []string{HubsPrefix}}, nil
+		return Access{Write: []string{MarksKey, DoorKey(ids.Name)}, Read: []string{HubsPrefix}}, nil
 	case RoleGateway:
-		return Access{Read: []string{HubsPrefix, KeysPrefix}}, nil
+		return Access{Write: []string{GatewayKey(ids.Name)}, Read: []string{HubsPrefix, KeysPrefix}}, nil
 	case RoleTreasury:
 		return Access{Write: []string{TreasuryKey}, Read: []string{HubsPrefix}}, nil
 	case RoleOperator:

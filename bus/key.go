@@ -4,19 +4,23 @@ import "strings"
 
 // Keys in the registry. Values are JSON.
 const (
-	AgentsPrefix = "/souk/v1/agents/"  // <agent>: Registration, on agentd's lease
-	ClaimsPrefix = "/souk/v1/claims/"  // <agent>: Claim, on the hub's lease
-	HubsPrefix   = "/souk/v1/hubs/"    // <domain>: HubEntry, by election
-	MarketPrefix = "/souk/v1/market/"  // <domain>: MarketConfig
-	KeysPrefix   = "/souk/v1/keys/"    // <id>: APIKey
-	MarksKey     = "/souk/v1/marks"    // MarkKeys, which doors alone know
-	TreasuryKey  = "/souk/v1/treasury" // the process that is the market's only treasury, on its lease
+	AgentsPrefix   = "/souk/v1/agents/"   // <agent>: Registration, on agentd's lease
+	ClaimsPrefix   = "/souk/v1/claims/"   // <agent>: Claim, on the hub's lease
+	HubsPrefix     = "/souk/v1/hubs/"     // <domain>: HubEntry, by election
+	MarketPrefix   = "/souk/v1/market/"   // <domain>: MarketConfig
+	KeysPrefix     = "/souk/v1/keys/"     // <id>: APIKey
+	MarksKey       = "/souk/v1/marks"     // MarkKeys, which doors alone know
+	TreasuryKey    = "/souk/v1/treasury"  // the process that is the market's only treasury, on its lease
+	DoorsPrefix    = "/souk/v1/doors/"    // <id>: the process that is the only door of that id, on its lease
+	GatewaysPrefix = "/souk/v1/gateways/" // <id>: likewise of gateways
 )
 
 func AgentKey(agent string) string   { return AgentsPrefix + agent }
 func ClaimKey(agent string) string   { return ClaimsPrefix + agent }
 func HubKey(domain string) string    { return HubsPrefix + domain }
 func MarketKey(domain string) string { return MarketPrefix + domain }
+func DoorKey(id string) string       { return DoorsPrefix + id }
+func GatewayKey(id string) string    { return GatewaysPrefix + id }
 
 func APIKeyKey(id string) string { return KeysPrefix + id }
 

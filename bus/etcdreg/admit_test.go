@@ -120,8 +120,10 @@ func TestRolesEndWhereTheirKeysDo(t *testing.T) {
 	keys := []string{
 		"agents/a1", "agents/a2", "agents/a11", "agents/b", "claims/a1", "claims/b", "hubs/math",
 		"hubs/maths", "hubs/law", "market/math", "market/maths", "market/law", "keys/k1", "marks", "marks2",
-		"treasury",
-		"treasury2", "other", "agents/", "claims/", "hubs/", "market/", "keys/", "",
+		"treasury", "treasury2", "doors/door-1", "doors/door-2", "gateways/gate-1", "gateways/gate-2",
+		"other",
+		"agents/", "claims/", "hubs/", "market/", "keys/",
+		"doors/", "gateways/", "",
 	}
 	const base = "/souk/v1/"
 	all := clientv3.PermissionType(clientv3.PermReadWrite)
@@ -136,8 +138,8 @@ func TestRolesEndWhereTheirKeysDo(t *testing.T) {
 		"node-1": {"agents/a1 agents/a2", "claims/ claims/a1 claims/b"},
 		"math": {"hubs/math claims/ claims/a1 claims/b",
 			"agents/ agents/a1 agents/a2 agents/a11 agents/b market/math"},
-		"door-1":   {"marks", "hubs/ hubs/math hubs/maths hubs/law"},
-		"gate-1":   {"", "hubs/ hubs/math hubs/maths hubs/law keys/ keys/k1"},
+		"door-1":   {"marks doors/door-1", "hubs/ hubs/math hubs/maths hubs/law"},
+		"gate-1":   {"gateways/gate-1", "hubs/ hubs/math hubs/maths hubs/law keys/ keys/k1"},
 		"treasury": {"treasury", "hubs/ hubs/math hubs/maths hubs/law"},
 		"operator": {"market/ market/math market/maths market/law keys/ keys/k1", ""},
 		"dev":      {}, "eye": {}, "nobody": {},
@@ -274,6 +276,15 @@ func TestRolesDoTheirWork(t *testing.T) {
 	ok(t, err)
 	ok(t, treasury.Evict(ctx, bus.TreasuryKey, []byte("t"))) // as its next life does
 	bustest.Receive1(t, "the seat is lost", seat.Lost())
+	for key, r := range map[string]*etcdreg.Registry{bus.DoorKey("door-1"): door,
+		bus.GatewayKey("gate-1"): gate} {
+		only, err := r.Register(ctx, key, []byte("one"), time.Minute)
+		ok(t, err)
+		ok(t, only.Close(ctx))
+		if _, err := r.Register(ctx, key+"2", []byte("two"), time.Minute); !errors.Is(err, bus.ErrForbidden) {
+			t.Errorf("beside %s: %v", key, err)
+		}
+	}
 	ok(t, operator.Put(ctx, bus.MarketKey("math"), []byte("{}")))
 	next(settings, "/souk/v1/market/math={}")
 	ok(t, operator.Put(ctx, bus.APIKeyKey("k1"), []byte("k")))

@@ -277,6 +277,8 @@ func wrap(op, key string, err error) error {
 		return nil
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		err = bus.ErrLost
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		err = fmt.Errorf("%w: %w", bus.ErrForbidden, err)
 	case errors.Is(err, io.ErrClosedPipe), errors.Is(err, clientv3.ErrNoAvailableEndpoints):
 		err = fmt.Errorf("%w: %w", bus.ErrDisconnected, err)
 	}

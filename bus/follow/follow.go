@@ -1,6 +1,6 @@
 // Package follow keeps a process in step with a part of the registry: what is there, what changes, and what
-// is gone, however often the registry is out of reach. It knows the port alone, and is for shells: it reads
-// the clock and blocks.
+// is gone, however often the registry is out of reach; and it holds a key there that one process alone may
+// have. It knows the port alone, and is for shells: it reads the clock and blocks.
 package follow
 
 import (

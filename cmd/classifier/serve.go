@@ -43,8 +43,8 @@ func role() daemon.Role {
 		Name:  "classifier",
 		Short: "The door of the market: it names each task's domain and chooses its hub",
 		Long: `classifier takes tasks from NATS on souk.v1.task.<client>[.<gateway>], names the domain of each, and
-passes it to a hub. Several doors share the tasks of one market. On SIGTERM it takes no more tasks and lets those in
-hand finish.`,
+passes it to a hub. Several doors share the tasks of one market, each with an id of its own. On SIGTERM it
+takes no more tasks and lets those in hand finish.`,
 		Example: example,
 		Version: version,
 		New: func() daemon.Config {
@@ -76,7 +76,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 		return err
 	}
 	p.Serving(s.Ready(), func() any { return s.Stats() })
-	return s.Run(ctx)
+	id := c.Classifier.ID
+	return p.Alone(ctx, l, bus.DoorKey(id), bus.RoleDoor, "classifier.id", id, s.Run)
 }
 
 func readModel(path string) (*model.Model, error) {

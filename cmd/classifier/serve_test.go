@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +12,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/bustest/servers"
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
@@ -117,5 +120,53 @@ func TestServe(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("it did not end")
+	}
+}
+
+// A second door of one id ends, and says what to do; one that was killed is waited for, no longer than its
+// lease, and no other.
+func TestTheOnlyDoorOfItsID(t *testing.T) {
+	ns, etcd := servers.Start(t)
+	path := filepath.Join(t.TempDir(), "classifier.yaml")
+	config := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\nclassifier: {id: front, drain: 1s}\n", ns.URL(),
+		etcd.Endpoint())
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	killed, err := etcd.Client().Grant(t.Context(), 2) // nobody keeps it alive
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Client().Put(t.Context(), bus.DoorKey("front"),
+		`{"pid":7,"host":"node-9","started":"2026-01-02T03:04:05Z"}`, clientv3.WithLease(killed.ID)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var first, second bustest.Buffer
+	code := make(chan int, 1)
+	go func() { code <- daemon.Run(ctx, root(), []string{"--config", path}, io.Discard, &first) }()
+	bustest.Eventually(t, "the door is open",
+		func() bool { return strings.Contains(first.String(), "door open") })
+	if said := first.String(); strings.Count(said, "waiting to be the market's only door front: ") != 1 ||
+		!strings.Contains(said, "process 7 on node-9, started 2026-01-02T03:04:05Z") {
+		t.Errorf("after one that was killed it says\n%s", said)
+	}
+	within, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := daemon.Run(within, root(), []string{"--config", path}, io.Discard, &second)
+	if c != daemon.ExitWrong ||
+		!strings.Contains(second.String(), fmt.Sprintf("\nclassifier: the market has a door front already, "+
+			"process %d on ", os.Getpid())) ||
+		!strings.HasSuffix(second.String(), ": stop that one, or give this one an id and creds of its own: "+
+			"classifier.id, and souk auth add door NAME\n") {
+		t.Errorf("a second one: exit code %d\n%s", c, &second)
+	}
+	stop()
+	if c := bustest.Receive(t, "the end", code); c != daemon.ExitOK {
+		t.Errorf("exit code %d\n%s", c, &first)
+	}
+	if out, err := etcd.Client().Get(t.Context(), bus.DoorKey("front")); err != nil || out.Count > 0 {
+		t.Errorf("its key is left: %v, %v", out, err)
 	}
 }

@@ -53,8 +53,8 @@ func role() daemon.Role {
 		Short: "The market for clients of OpenAI's API, over HTTP",
 		Long: `gateway serves OpenAI's API to whoever has a key (souk key new CLIENT), and asks the market for each answer:
 /v1/chat/completions, /v1/completions, /v1/responses and /v1/models, and beside them /v1/quote, /v1/balance,
-/v1/streams/TASK and /v1/sessions/SESSION/end. Any number of gateways serve the same keys. On SIGTERM it
-refuses new requests and lets answers that are open end.`,
+/v1/streams/TASK and /v1/sessions/SESSION/end. Any number of gateways serve the same keys, each with an id of
+its own. On SIGTERM it refuses new requests and lets answers that are open end.`,
 		Example: example,
 		Version: version,
 		New: func() daemon.Config {
@@ -95,7 +95,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 				Value: float64(now.Kept)},
 		}
 	})
-	return s.Run(ctx)
+	id := c.Gateway.ID
+	return p.Alone(ctx, l, bus.GatewayKey(id), bus.RoleGateway, "gateway.id", id, s.Run)
 }
 
 // Complete gives the gateway an id where it has none.

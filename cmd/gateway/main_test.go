@@ -101,14 +101,15 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	at, health := free(t), free(t)
+	file := func(listen, health string) string {
+		return write(t, fmt.Sprintf("listen: %s\nmarket: {nats: '%s', etcd: ['%s'], creds: '%s'}\n"+
+			"health: {listen: '%s'}\n", listen, m.State().NATS,
+			strings.TrimPrefix(m.State().Etcd, "https://"), creds, health))
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	var errs bustest.Buffer
 	done := make(chan int)
-	go func() {
-		done <- run(ctx, write(t, fmt.Sprintf("listen: %s\nmarket: {nats: '%s', etcd: ['%s'], creds: '%s'}\n"+
-			"health: {listen: '%s'}\n", at, m.State().NATS, strings.TrimPrefix(m.State().Etcd, "https://"),
-			creds, health)), &errs)
-	}()
+	go func() { done <- run(ctx, file(at, health), &errs) }()
 	ask := func() (answer struct {
 		Choices []struct{ Message struct{ Content string } }
 	}, status int) {
@@ -147,6 +148,15 @@ func TestServe(t *testing.T) {
 			!good(f.Metric[0].GetGauge().GetValue()) {
 			t.Errorf("/metrics has %s: %v", name, f)
 		}
+	}
+	// another of its id would hear its answers, and cancel those whose clients have left it
+	within, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var twin bustest.Buffer
+	if code := run(within, file(free(t), free(t)), &twin); code != daemon.ExitWrong ||
+		!strings.Contains(twin.String(), "\ngateway: the market has a gateway gateway-2 already, process ") ||
+		!strings.HasSuffix(twin.String(), ": gateway.id, and souk auth add gateway NAME\n") {
+		t.Errorf("a second one of its id: exit code %d\n%s", code, &twin)
 	}
 	stop()
 	if code := <-done; code != daemon.ExitOK {

@@ -138,8 +138,8 @@ func (l *Link) AskWith(ctx context.Context, t bus.Task, each func(bus.Chunk)) (r
 	}
 	defer s.Close()
 	t.ID = s.ID()
-	// ctx ends neither the wait for the market's verdict nor that for the answer: one that an agent accepts at
-	// this very moment is paid, and its last word still comes.
+	// ctx ends neither the wait for the market's verdict nor that for the answer: one that an agent accepts
+	// at this very moment is paid, and its last word still comes.
 	waiting, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	defer context.AfterFunc(ctx, func() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/cmd/internal/daemon"
 	"souk/ledger/journal"
 	"souk/ledger/treasury"
@@ -71,7 +72,11 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	if err != nil {
 		return err
 	}
-	seat := &bank.Seat{Registry: l.Registry, TTL: c.LeaseTTL, Life: j.Life(), Ended: j.Ended, Log: p.Log}
+	// The journal's lock keeps two processes off one journal; the seat keeps a second treasury with a journal
+	// of its own, which knows of no deposits, off the market.
+	seat := &follow.Seat{Registry: l.Registry, Key: bus.TreasuryKey, Who: "treasury",
+		Else: "stop that one, or start this one on another market", TTL: c.LeaseTTL, Life: j.Life(),
+		Ended: j.Ended, Log: p.Log}
 	if err := seat.Take(ctx); err != nil {
 		return err
 	}

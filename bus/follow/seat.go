@@ -1,0 +1,186 @@
+package follow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"souk/bus"
+)
+
+// Seat is a key that one process has at a time, under a lease: the market's only treasury, say, or the only
+// door of an id. It keeps out a second one that was started by mistake. Who runs without it when the registry
+// is away goes on: the seat is no lock.
+type Seat struct {
+	Registry bus.Registry
+	Key      string
+	Who      string        // whose it is, in messages: "treasury", or "door door-1"
+	Else     string        // what a second one does instead, in the error that refuses it
+	TTL      time.Duration // of its lease
+	// names this process: whoever has the lock of its directory after it knows that it has died; "" is a
+	// process without a directory, whose lease runs out instead
+	Life  string
+	Ended func(life string) bool // nil: of no life is it known
+	// the process runs without the seat where the registry's users were made before there was such a key
+	Optional bool
+	Log      *slog.Logger
+
+	lease bus.Lease // nil: not permitted
+	own   string    // the value of its own lease
+}
+
+// holder is the value of a seat's key.
+type holder struct {
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Life    string    `json:"life,omitempty"`
+}
+
+// Times of a seat: between two tries for it, and how long the registry may take to name its holder.
+const (
+	takeAgain = 500 * time.Millisecond
+	askWho    = time.Second
+	leaveIn   = time.Second
+	// takeSlack is how much longer than its TTL the lease of one that died may be there.
+	takeSlack = 3 * time.Second
+)
+
+// Take waits out the lease of a holder that has died, and fails if one lives. The lease of an earlier life
+// that is known to have ended is not waited for.
+func (s *Seat) Take(ctx context.Context) error {
+	if s.own == "" {
+		host, _ := os.Hostname()
+		value, err := json.Marshal(holder{host, os.Getpid(), time.Now().UTC(), s.Life})
+		if err != nil {
+			return err
+		}
+		s.own = string(value)
+	}
+	var waits bus.Outage
+	var taken, forbidden time.Time // since when another holds it, or it is not permitted
+	for {
+		lease, err := s.Registry.Register(ctx, s.Key, []byte(s.own), s.TTL)
+		held := errors.Is(err, bus.ErrExists)
+		if !held {
+			taken = time.Time{}
+		}
+		switch now := time.Now(); {
+		case err == nil:
+			s.lease = lease
+			if lasted, over := waits.Works(now, "seat"); over {
+				s.Log.Info("the market's only "+s.Who, "after", lasted.Round(time.Millisecond))
+			}
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case held && s.evict(ctx):
+			continue
+		case held && since(&taken, now) > s.TTL+takeSlack: // the lease of one that died would have ended
+			return fmt.Errorf("the market has a %s already, %s: %s", s.Who, s.who(ctx), s.Else)
+		// a name that was made a moment ago is not let in at once
+		case s.Optional && errors.Is(err, bus.ErrForbidden) && since(&forbidden, now) > s.TTL:
+			s.Log.Warn("a second "+s.Who+" would not be noticed: etcd does not let this one hold its key, as "+
+				"souk infra of this version does, or souk auth init --etcd HOST:PORT", "key", s.Key, "err", err)
+			return nil
+		}
+		if waits.Failed(time.Now(), "seat") {
+			s.Log.Warn("waiting to be the market's only "+s.Who+": the lease of one that has died ends by itself, "+
+				"one that lives keeps this one out", "err", err, "held_by", s.who(ctx), "lease", s.TTL)
+		}
+		if !Pause(ctx, takeAgain) {
+			return ctx.Err()
+		}
+	}
+}
+
+// since is how long it has been so, by when it was first.
+func since(first *time.Time, now time.Time) time.Duration {
+	if first.IsZero() {
+		*first = now
+	}
+	return now.Sub(*first)
+}
+
+// evict ends the lease that an earlier life has left behind, or this one had lost. It reports whether there
+// was one.
+func (s *Seat) evict(ctx context.Context) bool {
+	var h holder
+	evicted, _ := Evict(ctx, s.Registry, s.Key, func(kv bus.KV) bool {
+		return string(kv.Value) == s.own ||
+			json.Unmarshal(kv.Value, &h) == nil && s.Ended != nil && s.Ended(h.Life)
+	})
+	if evicted {
+		s.Log.Info("the lease of an earlier life of this "+s.Who+" is ended", "pid", h.PID)
+	}
+	return evicted
+}
+
+func (s *Seat) who(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, askWho)
+	defer cancel()
+	kv, err := Get(ctx, s.Registry, s.Key)
+	var h holder
+	if err != nil || kv.Value == nil || json.Unmarshal(kv.Value, &h) != nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("process %d on %s, started %s", h.PID, h.Host, h.Started.Format(time.RFC3339))
+}
+
+// Hold runs the process in its seat, which was taken, and leaves it then. The seat is taken again whenever
+// its lease was lost, as in an outage of the registry, during which the process serves on; where another has
+// taken it, run is ended.
+func (s *Seat) Hold(ctx context.Context, run func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	kept := make(chan error, 1)
+	go func() {
+		err := s.keep(ctx)
+		stop()
+		kept <- err
+	}()
+	err := run(ctx)
+	stop()
+	err = errors.Join(err, <-kept)
+	s.leave()
+	return err
+}
+
+// keep returns when ctx ends, or with an error when another has taken the seat.
+func (s *Seat) keep(ctx context.Context) error {
+	for {
+		var lost <-chan struct{} // never, without a lease
+		if s.lease != nil {
+			lost = s.lease.Lost()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-lost:
+			s.Log.Warn("lease lost: etcd was out of reach for longer than it lasts; taking it again",
+				"lease", s.TTL)
+			s.lease = nil
+			if err := s.Take(ctx); err != nil && ctx.Err() == nil {
+				return err
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+		}
+	}
+}
+
+func (s *Seat) leave() {
+	if s.lease == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveIn)
+	defer cancel()
+	if err := s.lease.Close(ctx); err != nil {
+		s.Log.Debug("lease not given back; it ends by itself", "err", err)
+	}
+}

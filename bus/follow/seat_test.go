@@ -1,0 +1,185 @@
+package follow_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"souk/bus"
+	"souk/bus/bustest"
+	"souk/bus/follow"
+	"souk/bus/membus"
+)
+
+// A seat that cannot be taken, as the registry fails, is named when that begins, once a minute, and when it
+// is had.
+func TestASeatThatIsAwaitedIsNamedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := &bustest.Failing{Registry: membus.New(1).Registry()}
+		registry.Away(true)
+		var log bytes.Buffer
+		s := &follow.Seat{Registry: registry, Key: bus.TreasuryKey, Who: "treasury", TTL: 5 * time.Second,
+			Life: "l", Log: slog.New(slog.NewTextHandler(&log, nil))}
+		time.AfterFunc(10*time.Minute+5*time.Second, func() { registry.Away(false) })
+		if err := s.Take(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := log.String(); strings.Count(got, "waiting to be") != 11 || strings.Count(got, "\n") != 12 ||
+			registry.Calls() < 1000 {
+			t.Errorf("of %d calls that failed in ten minutes it said\n%s", registry.Calls(), got)
+		}
+		if err := s.Hold(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		if kvs, err := registry.Get(t.Context(), bus.TreasuryKey); err != nil || len(kvs) > 0 {
+			t.Errorf("the seat was left, and is still there: %v, %v", kvs, err)
+		}
+	})
+}
+
+// The lease of an earlier life is ended at once; that of a treasury that lives is not, whoever asks. A
+// treasury whose lease is lost serves on and takes the seat again; when another has it, it is told to end.
+func TestWhoseSeatItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := membus.New(1).Registry()
+		seat := func(life string, ended ...string) *follow.Seat {
+			return &follow.Seat{Registry: registry, Key: bus.TreasuryKey, Who: "treasury", Life: life,
+				TTL: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+				Ended: func(l string) bool { return strings.Contains(strings.Join(ended, " "), l) }}
+		}
+		has := func(life string) {
+			t.Helper()
+			kvs, err := registry.Get(t.Context(), bus.TreasuryKey)
+			var h struct{ Life string }
+			if err != nil || len(kvs) != 1 || json.Unmarshal(kvs[0].Value, &h) != nil || h.Life != life {
+				t.Fatalf("the seat is %v, %v; want it to be that of %s", kvs, err, life)
+			}
+		}
+		begin := time.Now()
+		if err := seat("one").Take(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		two := seat("two", "one")
+		if err := two.Take(t.Context()); err != nil || time.Since(begin) > 0 {
+			t.Fatalf("after an earlier life it was had after %v: %v", time.Since(begin), err)
+		}
+		has("two")
+		if err := seat("three").Take(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "has a treasury already, process") {
+			t.Fatalf("a second treasury's seat: %v", err)
+		}
+		has("two")
+		err := two.Hold(t.Context(), func(ctx context.Context) error {
+			if err := registry.Delete(ctx, bus.TreasuryKey); err != nil { // its lease is lost
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			has("two")
+			if ctx.Err() != nil {
+				t.Error("a treasury that has its seat again is told to end")
+			}
+			if err := seat("four", "two").Take(ctx); err != nil {
+				t.Fatal(err)
+			}
+			<-ctx.Done()
+			return nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "has a treasury already, process") {
+			t.Errorf("a treasury whose seat another took ended with %v", err)
+		}
+		has("four")
+	})
+}
+
+// A process without a directory cannot prove that its earlier life has died: it waits for the lease's end,
+// and says so; one that lives is not waited for long, and the error says what to do.
+func TestASeatWithoutALife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		world := membus.New(1)
+		var log bytes.Buffer
+		seat := func(r bus.Registry) *follow.Seat {
+			time.Sleep(time.Millisecond) // no two processes begin at once
+			return &follow.Seat{Registry: r, Key: bus.DoorKey("d"), Who: "door d", Else: "stop that one",
+				TTL: 3 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))}
+		}
+		first := world.Registry()
+		if err := seat(first).Take(t.Context()); err != nil || log.Len() > 0 {
+			t.Fatalf("%v: %s", err, &log)
+		}
+		begin := time.Now()
+		err := seat(world.Registry()).Take(t.Context())
+		if err == nil || !strings.HasPrefix(err.Error(), "the market has a door d already, process ") ||
+			!strings.HasSuffix(err.Error(), ": stop that one") || time.Since(begin) > 7*time.Second {
+			t.Errorf("beside one that lives, after %v: %v", time.Since(begin), err)
+		}
+		first.Cut() // it dies, and its lease runs out
+		log.Reset()
+		begin = time.Now()
+		err = seat(world.Registry()).Take(t.Context())
+		if got := log.String(); err != nil || time.Since(begin) > 4*time.Second ||
+			strings.Count(got, "waiting to be the market's only door d: ") != 1 ||
+			strings.Count(got, "the market's only door d\"") != 1 {
+			t.Errorf("after one that died it was had after %v: %v\n%s", time.Since(begin), err, got)
+		}
+	})
+}
+
+// forbidding is a registry that does not know a key's user to be one who may write it.
+type forbidding struct {
+	bus.Registry
+	until time.Time
+}
+
+func (f forbidding) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease,
+	error) {
+	if time.Now().Before(f.until) {
+		return nil, bus.ErrForbidden
+	}
+	return f.Registry.Register(ctx, key, value, ttl)
+}
+
+// Whose registry was told of its users before there was such a key runs without the seat, and says so; a user
+// that is new there is let in a moment later, and has it. A treasury runs on no account without its seat.
+func TestASeatThatIsNotPermitted(t *testing.T) {
+	for name, c := range map[string]struct {
+		optional bool
+		after    time.Duration // it is permitted
+		took     time.Duration
+		has      int
+	}{
+		"a new user":        {true, time.Second, time.Second, 1},
+		"an older registry": {true, time.Hour, 3 * time.Second, 0},
+		"a treasury":        {false, time.Hour, time.Hour, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				registry := forbidding{membus.New(1).Registry(), time.Now().Add(c.after)}
+				s := &follow.Seat{Registry: registry, Key: "k", Who: "door d", TTL: 3 * time.Second,
+					Optional: c.optional, Log: slog.New(slog.NewTextHandler(&log, nil))}
+				begin := time.Now()
+				if err := s.Take(t.Context()); err != nil || time.Since(begin) < c.took ||
+					time.Since(begin) > c.took+time.Second {
+					t.Fatalf("it was taken after %v: %v", time.Since(begin), err)
+				}
+				if said := strings.Contains(log.String(), "a second door d would not be noticed"); said != (c.has == 0) {
+					t.Errorf("it says\n%s", &log)
+				}
+				err := s.Hold(t.Context(), func(ctx context.Context) error {
+					if kvs, err := registry.Get(ctx, "k"); err != nil || len(kvs) != c.has {
+						t.Errorf("the key is %v, %v", kvs, err)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
