@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"souk/cmd/internal/daemon"
 )
 
 // part is one of the market's servers as it runs.
@@ -30,7 +32,9 @@ func (m *Market) run(ctx context.Context, name string, servers ...server) error 
 		go func() {
 			defer close(p.done)
 			if p.err = s.Run(life); p.err != nil {
-				p.err = fmt.Errorf("%s: %w", name, p.err)
+				if !daemon.Names(p.err, name) {
+					p.err = fmt.Errorf("%s: %w", name, p.err)
+				}
 				m.fail(p.err)
 			} else if life.Err() == nil {
 				m.fail(fmt.Errorf("%s: ended by itself", name))

@@ -140,11 +140,21 @@ func Run(ctx context.Context, command *cobra.Command, args []string, out, errs i
 	if err == nil {
 		return ExitOK
 	}
-	fmt.Fprintf(errs, "%s: %v\n", command.Name(), err)
+	if !Names(err, command.Name()) {
+		err = fmt.Errorf("%s: %w", command.Name(), err)
+	}
+	fmt.Fprintln(errs, err)
 	if errors.As(err, new(failure)) {
 		return ExitWrong
 	}
 	return ExitUsage
+}
+
+// Names reports whether an error names a part of the market already: most packages that run one begin their
+// errors with its name.
+func Names(err error, part string) bool {
+	rest, begins := strings.CutPrefix(err.Error(), part)
+	return begins && (strings.HasPrefix(rest, ": ") || strings.HasPrefix(rest, " "))
 }
 
 // Failed marks an error as one of the running command, not of how it was asked.

@@ -116,6 +116,27 @@ func TestALife(t *testing.T) {
 	}
 }
 
+// An error that names its package, which has the daemon's name, names it once.
+func TestAnErrorNamesTheDaemonOnce(t *testing.T) {
+	path := write(t, fairFile)
+	for said, want := range map[string]string{
+		"no room":                    "\nfair: no room\n",
+		"fair: subscribe: no room":   "\nfair: subscribe: no room\n",
+		"fair east: no room":         "\nfair east: no room\n",
+		"fairly: no room":            "\nfair: fairly: no room\n",
+		"classifier: fair: no room":  "\nfair: classifier: fair: no room\n",
+		"fair: a\nfair: b":           "\nfair: a\nfair: b\n",
+		"fair: fair: is part of it?": "\nfair: fair: is part of it?\n",
+	} {
+		role := fairRole(func(context.Context, *Process, Config) error { return errors.New(said) })
+		var errs bustest.Buffer
+		code := Run(t.Context(), Command(role), []string{"--config", path}, io.Discard, &errs)
+		if code != ExitWrong || !strings.HasSuffix(errs.String(), want) {
+			t.Errorf("of %q it says with exit code %d\n%s", said, code, &errs)
+		}
+	}
+}
+
 // A daemon that does not drain is ended at the time stated, and says so.
 func TestItEndsInTime(t *testing.T) {
 	ctx, sigterm := context.WithCancel(t.Context())
