@@ -89,8 +89,12 @@ func (s *Seat) Take(ctx context.Context) error {
 			return nil
 		}
 		if waits.Failed(time.Now(), "seat") {
-			s.Log.Warn("waiting to be the market's only "+s.Who+": the lease of one that has died ends by itself, "+
-				"one that lives keeps this one out", "err", err, "held_by", s.who(ctx), "lease", s.TTL)
+			said, more := "waiting to be the market's only "+s.Who, []any{"err", err}
+			if held {
+				said += ": the lease of one that has died ends by itself, one that lives keeps this one out"
+				more = append(more, "held_by", s.who(ctx), "lease", s.TTL)
+			}
+			s.Log.Warn(said, more...)
 		}
 		if !Pause(ctx, takeAgain) {
 			return ctx.Err()
@@ -110,11 +114,15 @@ func since(first *time.Time, now time.Time) time.Duration {
 // was one.
 func (s *Seat) evict(ctx context.Context) bool {
 	var h holder
+	var own bool
 	evicted, _ := Evict(ctx, s.Registry, s.Key, func(kv bus.KV) bool {
-		return string(kv.Value) == s.own ||
-			json.Unmarshal(kv.Value, &h) == nil && s.Ended != nil && s.Ended(h.Life)
+		own = string(kv.Value) == s.own
+		return own || json.Unmarshal(kv.Value, &h) == nil && s.Ended != nil && s.Ended(h.Life)
 	})
-	if evicted {
+	switch {
+	case evicted && own:
+		s.Log.Info("the lease that this " + s.Who + " had lost is ended")
+	case evicted:
 		s.Log.Info("the lease of an earlier life of this "+s.Who+" is ended", "pid", h.PID)
 	}
 	return evicted
