@@ -132,12 +132,12 @@ func TestASeatWithoutALife(t *testing.T) {
 // forbidding is a registry that does not know a key's user to be one who may write it.
 type forbidding struct {
 	bus.Registry
-	until time.Time
+	until, from time.Time
 }
 
 func (f forbidding) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease,
 	error) {
-	if time.Now().Before(f.until) {
+	if now := time.Now(); now.Before(f.until) || !f.from.IsZero() && now.After(f.from) {
 		return nil, bus.ErrForbidden
 	}
 	return f.Registry.Register(ctx, key, value, ttl)
@@ -159,7 +159,7 @@ func TestASeatThatIsNotPermitted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				registry := forbidding{membus.New(1).Registry(), time.Now().Add(c.after)}
+				registry := forbidding{Registry: membus.New(1).Registry(), until: time.Now().Add(c.after)}
 				s := &follow.Seat{Registry: registry, Key: "k", Who: "door d", TTL: 3 * time.Second,
 					Optional: c.optional, Log: slog.New(slog.NewTextHandler(&log, nil))}
 				begin := time.Now()
@@ -182,4 +182,59 @@ func TestASeatThatIsNotPermitted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever lost its seat for good, since its user was taken from the registry, says so once and goes on.
+func TestASeatThatIsPermittedNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		registry := forbidding{Registry: membus.New(1).Registry(), from: time.Now().Add(time.Second)}
+		s := &follow.Seat{Registry: registry, Key: "k", Who: "door d", TTL: 3 * time.Second, Optional: true,
+			Log: slog.New(slog.NewTextHandler(&log, nil))}
+		if err := s.Take(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Hold(t.Context(), func(ctx context.Context) error {
+			time.Sleep(2 * time.Second)
+			if err := registry.Delete(ctx, "k"); err != nil { // its lease is lost
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			return ctx.Err()
+		})
+		if got := log.String(); err != nil || strings.Count(got, "lease lost") != 1 ||
+			strings.Count(got, "would not be noticed") != 1 {
+			t.Errorf("%v\n%s", err, got)
+		}
+	})
+}
+
+// A lease of its own that the registry still has keeps nobody out of its seat. That of another is waited for
+// anew after an outage, which may have prolonged it.
+func TestASeatAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		world := membus.New(1)
+		seat := func(r bus.Registry) *follow.Seat {
+			time.Sleep(time.Millisecond)
+			return &follow.Seat{Registry: r, Key: "k", Who: "door d", TTL: 3 * time.Second,
+				Log: slog.New(slog.DiscardHandler)}
+		}
+		first, begin := seat(world.Registry()), time.Now()
+		for range 2 {
+			if err := first.Take(t.Context()); err != nil || time.Since(begin) > time.Millisecond {
+				t.Fatalf("after %v: %v", time.Since(begin), err)
+			}
+		}
+		failing := &bustest.Failing{Registry: world.Registry()}
+		time.AfterFunc(2*time.Second, func() { failing.Away(true) })
+		time.AfterFunc(20*time.Second, func() { failing.Away(false) })
+		time.AfterFunc(22*time.Second, func() {
+			if err := first.Registry.Delete(t.Context(), "k"); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := seat(failing).Take(t.Context()); err != nil {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+	})
 }

@@ -26,9 +26,9 @@ type scene struct {
 	stop     func()    // what the agent does then
 }
 
-// play asks a task whose context ends after some time, and reports what AskWith returned, and how long after
-// that end.
-func (s *scene) play(after time.Duration) (a replay.Answer, err error, late time.Duration) {
+// play asks a task of that id whose context ends after some time, and reports what AskWith returned, and how
+// long after that end.
+func (s *scene) play(id string, after time.Duration) (a replay.Answer, err error, late time.Duration) {
 	s.hear(bus.TaskSubject("*", ""), func(m bus.Msg) {
 		s.task, s.verdict = new(bus.Task), m.Reply
 		if err := bus.Decode(m.Data, s.task); err != nil {
@@ -55,7 +55,7 @@ func (s *scene) play(after time.Duration) (a replay.Answer, err error, late time
 	ctx, end := context.WithTimeout(s.t.Context(), after)
 	defer end()
 	begun := time.Now()
-	a, err = s.link.AskWith(ctx, bus.Task{Client: "ada", ID: "t-1", Kind: bus.KindChat,
+	a, err = s.link.AskWith(ctx, bus.Task{Client: "ada", ID: id, Kind: bus.KindChat,
 		Body: []byte(`{"messages":[{"role":"user","content":"hello"}]}`)}, func(bus.Chunk) {})
 	return a, err, time.Since(begun) - after
 }
@@ -103,7 +103,7 @@ func TestCancelledWhileAnAgentTakesIt(t *testing.T) {
 	interrupted(t, func(t *testing.T, s *scene) {
 		s.cancel = s.accept
 		s.stop = func() { s.end(bus.CodeCancelled) }
-		a, err, late := s.play(time.Second)
+		a, err, late := s.play("t-1", time.Second)
 		if r := a.Result; err != nil || r.Code != bus.CodeCancelled || r.Paid() != 7 {
 			t.Errorf("got %+v, %v; want what was paid until then", r, err)
 		}
@@ -120,7 +120,7 @@ func TestCancelledWhileItWaits(t *testing.T) {
 			s.say(s.verdict, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t-1", Hub: "h",
 				Code: bus.CodeCancelled, Message: "cancelled by the client while it waited"}})
 		}
-		a, err, late := s.play(time.Second)
+		a, err, late := s.play("t-1", time.Second)
 		if r := a.Result; err != nil || r.Code != bus.CodeCancelled || r.Hub != "h" || r.Paid() != 0 {
 			t.Errorf("got %+v, %v; want the hub's word", r, err)
 		}
@@ -131,17 +131,17 @@ func TestCancelledWhileItWaits(t *testing.T) {
 }
 
 // Where no last word comes, nobody claims to know what was paid: neither of a task whose agent was not named
-// yet, nor of one that runs.
+// yet, which has the id that it was sent with, nor of one that runs.
 func TestCancelledWithoutALastWord(t *testing.T) {
-	for name, took := range map[string]bool{"waits": false, "runs": true} {
-		t.Run(name, func(t *testing.T) {
+	for id, took := range map[string]bool{"": false, "t-1": true} {
+		t.Run("task "+id, func(t *testing.T) {
 			interrupted(t, func(t *testing.T, s *scene) {
-				if took {
-					time.AfterFunc(time.Second, s.accept)
+				if took { // just before it is cancelled: its silence has not been noticed
+					time.AfterFunc(1900*time.Millisecond, s.accept)
 				}
-				a, err, late := s.play(2 * time.Second)
+				a, err, late := s.play(id, 2*time.Second)
 				r := a.Result
-				if err != nil || r.Code != bus.CodeUnknown || r.Task != "t-1" || r.Client != "ada" {
+				if err != nil || r.Code != bus.CodeUnknown || r.Task == "" || r.Task != s.task.ID || r.Client != "ada" {
 					t.Errorf("got %+v, %v; want that it is unknown", r, err)
 				}
 				if late != CancelWithin {
@@ -155,7 +155,7 @@ func TestCancelledWithoutALastWord(t *testing.T) {
 // A task that nobody wants any more is not asked for.
 func TestCancelledBeforeItIsAsked(t *testing.T) {
 	interrupted(t, func(t *testing.T, s *scene) {
-		a, err, late := s.play(0)
+		a, err, late := s.play("t-1", 0)
 		if synctest.Wait(); err != nil || a.Result.Code != bus.CodeCancelled || s.task != nil || late != 0 {
 			t.Errorf("got %+v, %v after %v, and the door %+v", a.Result, err, late, s.task)
 		}
