@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,25 +19,32 @@ type scene struct {
 	them bus.Bus
 	link *Link
 
-	task     *bus.Task // as the door has it
-	verdict  string    // where the door's answer to it goes
-	cancels  int       // that the door heard
-	cancel   func()    // what the door does then
-	controls int       // cancels that the agent heard
-	stop     func()    // what the agent does then
+	cancel func() // what the door does when it is told to cancel
+	stop   func() // what the agent does then
+
+	mu       sync.Mutex
+	task     bus.Task // as the door has it
+	verdict  string   // where the door's answer to it goes
+	cancels  int      // that the door heard
+	controls int      // that the agent heard
 }
 
 // play asks a task of that id whose context ends after some time, and reports what AskWith returned, and how
 // long after that end.
 func (s *scene) play(id string, after time.Duration) (a replay.Answer, err error, late time.Duration) {
 	s.hear(bus.TaskSubject("*", ""), func(m bus.Msg) {
-		s.task, s.verdict = new(bus.Task), m.Reply
-		if err := bus.Decode(m.Data, s.task); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.verdict = m.Reply
+		if err := bus.Decode(m.Data, &s.task); err != nil {
 			s.t.Error(err)
 		}
 	})
 	s.hear(bus.DoorCancelSubject("ada", ""), func(bus.Msg) {
-		if s.cancels++; s.cancel != nil {
+		s.mu.Lock()
+		s.cancels++
+		s.mu.Unlock()
+		if s.cancel != nil {
 			s.cancel()
 		}
 	})
@@ -48,7 +56,10 @@ func (s *scene) play(id string, after time.Duration) (a replay.Answer, err error
 		if !c.Cancel {
 			return
 		}
-		if s.controls++; s.stop != nil {
+		s.mu.Lock()
+		s.controls++
+		s.mu.Unlock()
+		if s.stop != nil {
 			s.stop()
 		}
 	})
@@ -75,8 +86,24 @@ func (s *scene) say(subject string, m bus.Message) {
 	s.them.Publish(bus.Msg{Subject: subject, Data: data})
 }
 
+// heard is what door and agent heard, once all that was said has come.
+func (s *scene) heard() (task bus.Task, cancels, controls int) {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.task, s.cancels, s.controls
+}
+
+// answers gives the door's verdict.
+func (s *scene) answers(a *bus.Answer) {
+	s.mu.Lock()
+	verdict := s.verdict
+	s.mu.Unlock()
+	s.say(verdict, a)
+}
+
 func (s *scene) accept() {
-	s.say(s.verdict, &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t-1", Hub: "h", Agent: "agent",
+	s.answers(&bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t-1", Hub: "h", Agent: "agent",
 		Model: "m", Reply: bus.ReplyTo("ada", "t-1")}})
 }
 
@@ -107,8 +134,8 @@ func TestCancelledWhileAnAgentTakesIt(t *testing.T) {
 		if r := a.Result; err != nil || r.Code != bus.CodeCancelled || r.Paid() != 7 {
 			t.Errorf("got %+v, %v; want what was paid until then", r, err)
 		}
-		if s.cancels != 1 || s.controls != 1 || late > time.Second {
-			t.Errorf("the door heard %d cancels, the agent %d, and it took %v", s.cancels, s.controls, late)
+		if _, door, agent := s.heard(); door != 1 || agent != 1 || late > time.Second {
+			t.Errorf("the door heard %d cancels, the agent %d, and it took %v", door, agent, late)
 		}
 	})
 }
@@ -117,15 +144,15 @@ func TestCancelledWhileAnAgentTakesIt(t *testing.T) {
 func TestCancelledWhileItWaits(t *testing.T) {
 	interrupted(t, func(t *testing.T, s *scene) {
 		s.cancel = func() {
-			s.say(s.verdict, &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t-1", Hub: "h",
+			s.answers(&bus.Answer{Result: &bus.Result{Client: "ada", Task: "t-1", Hub: "h",
 				Code: bus.CodeCancelled, Message: "cancelled by the client while it waited"}})
 		}
 		a, err, late := s.play("t-1", time.Second)
 		if r := a.Result; err != nil || r.Code != bus.CodeCancelled || r.Hub != "h" || r.Paid() != 0 {
 			t.Errorf("got %+v, %v; want the hub's word", r, err)
 		}
-		if s.cancels != 1 || late > time.Second {
-			t.Errorf("the door heard %d cancels, and it took %v", s.cancels, late)
+		if _, door, _ := s.heard(); door != 1 || late > time.Second {
+			t.Errorf("the door heard %d cancels, and it took %v", door, late)
 		}
 	})
 }
@@ -141,7 +168,9 @@ func TestCancelledWithoutALastWord(t *testing.T) {
 				}
 				a, err, late := s.play(id, 2*time.Second)
 				r := a.Result
-				if err != nil || r.Code != bus.CodeUnknown || r.Task == "" || r.Task != s.task.ID || r.Client != "ada" {
+				task, _, _ := s.heard()
+				if err != nil || r.Code != bus.CodeUnknown || r.Client != "ada" || r.Task == "" ||
+					r.Task != task.ID {
 					t.Errorf("got %+v, %v; want that it is unknown", r, err)
 				}
 				if late != CancelWithin {
@@ -156,8 +185,9 @@ func TestCancelledWithoutALastWord(t *testing.T) {
 func TestCancelledBeforeItIsAsked(t *testing.T) {
 	interrupted(t, func(t *testing.T, s *scene) {
 		a, err, late := s.play("t-1", 0)
-		if synctest.Wait(); err != nil || a.Result.Code != bus.CodeCancelled || s.task != nil || late != 0 {
-			t.Errorf("got %+v, %v after %v, and the door %+v", a.Result, err, late, s.task)
+		task, _, _ := s.heard()
+		if err != nil || a.Result.Code != bus.CodeCancelled || task.ID != "" || late != 0 {
+			t.Errorf("got %+v, %v after %v, and the door %+v", a.Result, err, late, task)
 		}
 	})
 }
