@@ -21,8 +21,7 @@ type Seat struct {
 	Who      string        // whose it is, in messages: "treasury", or "door door-1"
 	Else     string        // what a second one does instead, in the error that refuses it
 	TTL      time.Duration // of its lease
-	// names this process: whoever has the lock of its directory after it knows that it has died; "" is a
-	// process without a directory, whose lease runs out instead
+	// names this process to who comes after it, and may see that it has died; "": its lease runs out instead
 	Life  string
 	Ended func(life string) bool // nil: of no life is it known
 	// the process runs without the seat where the registry's users were made before there was such a key

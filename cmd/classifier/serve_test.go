@@ -152,6 +152,11 @@ func TestTheOnlyDoorOfItsID(t *testing.T) {
 		!strings.Contains(said, "process 7 on node-9, started 2026-01-02T03:04:05Z") {
 		t.Errorf("after one that was killed it says\n%s", said)
 	}
+	var holder map[string]any
+	if out, err := etcd.Client().Get(t.Context(), bus.DoorKey("front")); err != nil || out.Count != 1 ||
+		json.Unmarshal(out.Kvs[0].Value, &holder) != nil {
+		t.Fatalf("who is the door: %v, %v", out, err)
+	}
 	within, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c := daemon.Run(within, root(), []string{"--config", path}, io.Discard, &second)
@@ -169,4 +174,30 @@ func TestTheOnlyDoorOfItsID(t *testing.T) {
 	if out, err := etcd.Client().Get(t.Context(), bus.DoorKey("front")); err != nil || out.Count > 0 {
 		t.Errorf("its key is left: %v, %v", out, err)
 	}
+	life, _ := holder["life"].(string)
+	if life == "" {
+		t.Skip("this system does not tell when a process began")
+	}
+	// one of the same machine and number, which began earlier, was killed: nobody waits for its lease
+	holder["life"] = life[:strings.LastIndexByte(life, ' ')] + " 1"
+	long, err := etcd.Client().Grant(t.Context(), 60)
+	value, _ := json.Marshal(holder)
+	if err == nil {
+		_, err = etcd.Client().Put(t.Context(), bus.DoorKey("front"), string(value), clientv3.WithLease(long.ID))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var third bustest.Buffer
+	ctx, stop = context.WithCancel(t.Context())
+	defer stop()
+	go func() { code <- daemon.Run(ctx, root(), []string{"--config", path}, io.Discard, &third) }()
+	bustest.Eventually(t, "the door is open again",
+		func() bool { return strings.Contains(third.String(), "door open") })
+	if said := third.String(); strings.Contains(said, "waiting to be") ||
+		!strings.Contains(said, "the lease of an earlier life of this door front is ended") {
+		t.Errorf("after an earlier life on this machine it says\n%s", said)
+	}
+	stop()
+	bustest.Receive(t, "the end", code)
 }
