@@ -183,7 +183,8 @@ func TestTheOnlyDoorOfItsID(t *testing.T) {
 	long, err := etcd.Client().Grant(t.Context(), 60)
 	value, _ := json.Marshal(holder)
 	if err == nil {
-		_, err = etcd.Client().Put(t.Context(), bus.DoorKey("front"), string(value), clientv3.WithLease(long.ID))
+		_, err = etcd.Client().Put(t.Context(), bus.DoorKey("front"), string(value),
+			clientv3.WithLease(long.ID))
 	}
 	if err != nil {
 		t.Fatal(err)
