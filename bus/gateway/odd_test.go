@@ -113,6 +113,14 @@ func TestABodyThatSaysTwoThings(t *testing.T) {
 		{quotes, `{"prompt":"\ud83dx"}`, "bad_request", "half of a character"},
 		{chats, chat(`,"stream":true,"stream_options":{"continuous\u005fusage_stats":true}`),
 			"unsupported_field", "continuous_usage_stats"},
+		{chats, chat(`,"stream":true,"stream_options":{"include_obfuscation":true}`), "unsupported_field",
+			"include_obfuscation: events are not padded"},
+		{responses, `{"input":"Hello","stream":true,"stream_options":{"include_obfuscation":true}}`,
+			"unsupported_field", "include_obfuscation: events are not padded"},
+		{responses, `{"input":"Hello","stream":true,"stream_options":{"include_obfuscation":1}}`,
+			"bad_request", "true or false"},
+		{responses, `{"input":"Hello","stream":true,"stream_options":true}`, "bad_request",
+			"stream_options: an object"},
 		{quotes, `{"prompt":["a","b"]}`, "unsupported_field", "send n 1 and one prompt"},
 	} {
 		status, header, text := s.post(c.path, c.body)
@@ -139,9 +147,16 @@ func TestABodyThatSaysTwoThings(t *testing.T) {
 			t.Errorf("%s: %d %s", options, status, text)
 		}
 	}
-	for _, options := range []string{`{}`, `{"include_usage":null}`, `{"continuous_usage_stats":false}`} {
+	for _, options := range []string{`{}`, `{"include_usage":null}`, `{"continuous_usage_stats":false}`,
+		`{"include_obfuscation":false}`} {
 		status, _, text := s.post(chats, chat(`,"stream":true,"stream_options":`+options))
 		if status != 200 || strings.Contains(text, `"choices":[]`) {
+			t.Errorf("%s: %d %s", options, status, text)
+		}
+	}
+	for _, options := range []string{`{}`, `{"include_usage":true}`, `{"include_obfuscation":false}`, `null`} {
+		status, _, text := s.post(responses, `{"input":"Hello","stream":true,"stream_options":`+options+`}`)
+		if status != 200 {
 			t.Errorf("%s: %d %s", options, status, text)
 		}
 	}

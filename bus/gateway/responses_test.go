@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"souk/bus"
 	"souk/bus/openai"
@@ -16,7 +17,9 @@ import (
 // response is an answer of /v1/responses, or an event of one.
 type response struct {
 	ID, Object, Status, Type string
-	Number                   int `json:"sequence_number"`
+	Created                  int64  `json:"created_at"`
+	Completed                *int64 `json:"completed_at"`
+	Number                   int    `json:"sequence_number"`
 	Delta                    string
 	Output                   []struct {
 		ID, Type string
@@ -55,6 +58,15 @@ func TestResponses(t *testing.T) {
 		o.Output[0].Content[0].Text == "" || o.Usage["output_tokens"] != 20.0 || o.Souk["receipt"] == nil ||
 		r.header.Get("X-Souk-Receipt") != o.Souk["receipt"] {
 		t.Fatalf("%d %s", r.status, r.body)
+	}
+	if o.Completed != nil {
+		t.Errorf("an answer that was cut at its limit was completed at %d", *o.Completed)
+	}
+	came := time.Now().Unix()
+	ended := h.do("POST", "/v1/responses", `{"input":"What is a souk?"}`, h.key).response(t)
+	if at := ended.Completed; ended.Status != "completed" || at == nil || *at < max(came, ended.Created) ||
+		*at > time.Now().Unix() {
+		t.Errorf("%s, asked at %d, begun at %d, completed at %v", ended.Status, came, ended.Created, at)
 	}
 	stream := h.do("POST", "/v1/responses", fmt.Sprintf(body, `,"stream":true`), h.key)
 	text := ""

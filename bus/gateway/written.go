@@ -100,6 +100,9 @@ func (a *answer) respond(shape openai.Shape) func(*bus.Chunk, *bus.Result) error
 		take = a.relay(e)
 	}
 	return func(c *bus.Chunk, r *bus.Result) error {
+		if r != nil {
+			e.Completed = time.Now().Unix()
+		}
 		if r != nil && a.response.Store {
 			e.Items(func(id string, item []byte) { a.s.items.put(time.Now(), a.keyID, id, item) })
 		}

@@ -236,6 +236,10 @@ func (b *body) member(key Span) bool {
 	return true
 }
 
+// errObfuscation: OpenAI pads the events of a stream, so that their sizes tell less of what is said.
+var errObfuscation = unsupported("stream_options.include_obfuscation: events are not padded here: leave it out, " +
+	"and trust the way to the reader, or ask without stream")
+
 // streamOptions looks for what cannot be had. Usage comes with the last chunk, whether it is asked for or
 // not.
 func (b *body) streamOptions(v Span) {
@@ -244,11 +248,11 @@ func (b *body) streamOptions(v Span) {
 		return
 	}
 	again := b.within(v)
-	var seen [2]bool
+	var seen [3]bool
 	again.Object(func(key Span) bool {
 		value, _ := again.Value()
 		name := string(again.Name(key))
-		i := slices.Index([]string{"include_usage", "continuous_usage_stats"}, name)
+		i := slices.Index([]string{"include_usage", "continuous_usage_stats", "include_obfuscation"}, name)
 		if i < 0 {
 			return true
 		}
@@ -262,9 +266,15 @@ func (b *body) streamOptions(v Span) {
 			b.refuse(bad("stream_options.%s: true or false is expected", name))
 		}
 		seen[i] = true
-		if b.usage = b.usage || on && i == 0; on && i == 1 {
+		switch {
+		case !on:
+		case i == 0:
+			b.usage = true
+		case i == 1:
 			b.refuse(unsupported("stream_options.continuous_usage_stats: usage comes with the last chunk " +
 				"alone; every chunk counts its own tokens"))
+		default:
+			b.refuse(errObfuscation)
 		}
 		return b.refused == nil
 	})

@@ -134,8 +134,8 @@ func TestTheMembersOfEvents(t *testing.T) {
 		"item function_call": "id type status arguments call_id name",
 		"item reasoning":     "id type summary content",
 		"part output_text":   "type annotations logprobs text",
-		"response": "id object created_at status background error incomplete_details instructions " +
-			"frequency_penalty max_output_tokens max_tool_calls model output parallel_tool_calls " +
+		"response": "id object created_at completed_at status background error incomplete_details " +
+			"instructions frequency_penalty max_output_tokens max_tool_calls model output parallel_tool_calls " +
 			"presence_penalty previous_response_id prompt_cache_key reasoning safety_identifier " +
 			"service_tier store temperature text tool_choice tools top_logprobs top_p truncation usage user " +
 			"metadata",

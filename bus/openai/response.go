@@ -21,6 +21,8 @@ const partCost = 256
 // Response writes the answer to one task as a response: as events, and in the end as one object. A whole
 // answer is made by the same calls; its events are dropped.
 type Response struct {
+	Completed int64 // Unix seconds when its last word came; to be set before Finish
+
 	shape Shape
 	asked *Responses
 	seq   int // events so far
@@ -386,7 +388,13 @@ func joinLogs(logs [][]byte) json.RawMessage {
 func (r *Response) Object() []byte {
 	o := Out(nil).Raw(`{"id":`).Str("resp_" + r.shape.ID).Raw(`,"object":"response","created_at":`).
 		Int(int(r.shape.Created)).Raw(`,"status":`).Str(r.status()).
-		Raw(`,"background":false,"error":`)
+		Raw(`,"background":false,"completed_at":`)
+	if r.status() == "completed" {
+		o = o.Int(int(r.Completed))
+	} else {
+		o = o.Raw("null")
+	}
+	o = o.Raw(`,"error":`)
 	if r.fault == nil {
 		o = o.Raw("null")
 	} else {

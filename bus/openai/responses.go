@@ -173,11 +173,29 @@ func (r *Responses) refuse(in map[string]json.RawMessage) error {
 			return unsupported("background: answers are not stored here: ask with stream: true")
 		case name == "truncation" && string(v) != `"disabled"`:
 			return unsupported("truncation: %.40s; an input is taken whole or refused: leave it out", v)
+		case name == "stream_options":
+			if err := obfuscation(v); err != nil {
+				return err
+			}
 		case name == "prompt":
 			return unsupported("prompt: templates are not stored here: send instructions and input")
 		case !slices.Contains(read, name):
 			return unsupported("%.60s: this endpoint does not know it: leave it out", name)
 		}
+	}
+	return nil
+}
+
+// obfuscation refuses options of a stream that ask for it. Others change nothing here: usage always comes.
+func obfuscation(options json.RawMessage) error {
+	var asked struct {
+		On bool `json:"include_obfuscation"`
+	}
+	switch err := json.Unmarshal(options, &asked); {
+	case err != nil:
+		return bad("stream_options: an object is expected, in which include_obfuscation is true or false")
+	case asked.On:
+		return errObfuscation
 	}
 	return nil
 }

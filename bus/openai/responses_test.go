@@ -173,6 +173,7 @@ type responsePart struct {
 
 type responseObject struct {
 	ID, Object, Status, Model string
+	Completed                 *int64 `json:"completed_at"`
 	Output                    []responseItem
 	Incomplete                map[string]string `json:"incomplete_details"`
 	Usage                     *struct {
@@ -288,6 +289,7 @@ func TestResponseEvents(t *testing.T) {
 	}
 	last := &bus.Result{Task: "t1", Hub: "h", Agent: "a", Finish: "tool_calls",
 		Usage: market.Usage{Prompt: 10, Cached: 4, Output: 6}, Cost: 5, Premium: 2}
+	r.Completed = 1700000042
 	stream = r.Finish(stream, last)
 	all, output := responseEvents(t, stream)
 	if len(output) != 4 {
@@ -326,12 +328,17 @@ func TestResponseEvents(t *testing.T) {
 		t.Errorf("the object is %+v with usage %+v", object, u)
 	}
 
+	if first.Response.Completed != nil || end.Response.Completed == nil || *end.Response.Completed != 1700000042 {
+		t.Errorf("completed at %v, and in the end %v", first.Response.Completed, end.Response.Completed)
+	}
+
 	for finish, want := range map[string]string{"length": "max_output_tokens",
 		"content_filter": "content_filter"} {
 		r := NewResponse(Shape{ID: "t2"}, filledAsked(t))
+		r.Completed = 1700000042
 		all, _ := responseEvents(t, r.Finish(r.Begin(nil), &bus.Result{Finish: finish}))
 		if e := all[len(all)-1]; e.Type != "response.incomplete" || e.Response.Status != "incomplete" ||
-			e.Response.Incomplete["reason"] != want {
+			e.Response.Completed != nil || e.Response.Incomplete["reason"] != want {
 			t.Errorf("finish %s: %+v", finish, e.Response)
 		}
 	}
