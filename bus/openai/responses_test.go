@@ -328,8 +328,8 @@ func TestResponseEvents(t *testing.T) {
 		t.Errorf("the object is %+v with usage %+v", object, u)
 	}
 
-	if first.Response.Completed != nil || end.Response.Completed == nil || *end.Response.Completed != 1700000042 {
-		t.Errorf("completed at %v, and in the end %v", first.Response.Completed, end.Response.Completed)
+	if at := end.Response.Completed; first.Response.Completed != nil || at == nil || *at != 1700000042 {
+		t.Errorf("completed at %v, and in the end %v", first.Response.Completed, at)
 	}
 
 	for finish, want := range map[string]string{"length": "max_output_tokens",
