@@ -65,6 +65,7 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 		n.timers.set(&n.sales[class].timer, time.Time{})
 	}
 	clear(n.sales)
+	clear(n.early)
 	n.status.changed, n.status.next = true, n.now
 	for _, a := range n.roster {
 		n.listen(a)

@@ -118,6 +118,7 @@ type Node struct {
 	notEnded string // why the treasury has not ended it
 
 	roster   []*agent         // sorted by id
+	early    map[string]bool  // agents not sold here that have said what they hold: see tooSoon
 	classes  *predict.Classes // of those that are forecast alike
 	outputs  *predict.Outputs // how long answers are
 	loads    congest.Classes[alikeUnderLoad]
@@ -178,6 +179,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		touched:  touched{tabs: map[string]*tab{}},
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
 		prefixes: prefix.NewIndex(cfg.Prefix),
+		early:    map[string]bool{},
 		treasury: newTreasury(), sales: map[string]*sale{},
 		inquiry: &inquiry{numbers: map[*purse]int{}, commons: map[string]int32{},
 			fastest: map[*fastest]least{}},

@@ -199,6 +199,10 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	n.setTiers(a)
 	n.callFor(a)
 	n.listen(a)
+	if n.early[reg.Agent] {
+		delete(n.early, reg.Agent)
+		n.askAll(a)
+	}
 	n.news()
 	return nil
 }
@@ -290,17 +294,35 @@ const askAgain = 5 * time.Second
 func (n *Node) told(h *bus.Holdings) error {
 	a := n.lookup(h.Agent)
 	if a == nil || !a.joined || h.Boot != a.reg.Boot {
+		if a == nil || !a.joined {
+			n.tooSoon(h.Agent)
+		}
 		return fmt.Errorf("holdings of %s (boot %d), which is not sold here", h.Agent, h.Boot)
 	}
 	a.speaks(n)
 	if h.Life > a.life {
 		a.life, a.restarted = h.Life, a.restarted || a.life > 0
 	}
-	if a.belief.Told(h) && n.nano >= a.askFrom {
+	if a.belief.Told(h) {
+		n.askAll(a)
+	}
+	return nil
+}
+
+// askAll asks an agent to say again all that it holds, unless it has just been asked.
+func (n *Node) askAll(a *agent) {
+	if n.nano >= a.askFrom {
 		a.askFrom = n.at(askAgain)
 		n.send(bus.ControlSubject(a.id, n.cfg.Domain), &bus.HoldControl{Holdings: true})
 	}
-	return nil
+}
+
+// tooSoon notes that an agent has said what it holds and is not sold here. A claim is seen by its agent as
+// soon as by the hub that made it, so what the agent says then may come before [Node.Join].
+func (n *Node) tooSoon(id string) {
+	if len(n.early) < n.cfg.MaxAgents {
+		n.early[id] = true
+	}
 }
 
 // correct compares the agent's count of running tasks with the hub's. A summary is a little old, so a higher

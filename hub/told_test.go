@@ -236,6 +236,35 @@ func TestAHubThatMissedSomethingAsks(t *testing.T) {
 	}
 }
 
+// An agent sees that it is claimed as soon as the hub that claims it, and what it says then may come before it
+// is sold: the hub asks for it again when it is. Of agents that it does not sell it remembers so many.
+func TestAHubAsksWhoSpokeTooSoon(t *testing.T) {
+	h := newHouse(t, nil)
+	early := &tells{h: h, agent: "a-1"}
+	if early.say(1, 0.95, nil, nil) == nil {
+		t.Error("an agent that is not sold yet is heard")
+	}
+	for i := range 2 * h.n.cfg.MaxAgents {
+		(&tells{h: h, agent: fmt.Sprint("other-", i)}).say(1, 0.95, nil, nil)
+	}
+	if len(h.n.early) > h.n.cfg.MaxAgents {
+		t.Errorf("%d agents are remembered, and %d may be sold", len(h.n.early), h.n.cfg.MaxAgents)
+	}
+	asked := map[string]int{}
+	for range 2 { // its registration changes, too
+		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+		h.join("a-2", "llama", 1, 0.9, card(1, 1, 4))
+	}
+	for _, l := range h.letters {
+		if c, ok := l.Message.(*bus.HoldControl); ok && c.Holdings {
+			asked[l.Subject]++
+		}
+	}
+	if subject := bus.ControlSubject("a-1", "math"); len(asked) != 1 || asked[subject] != 1 {
+		t.Errorf("asked are %v, want %s once", asked, subject)
+	}
+}
+
 // An agentd that was restarted beside its engine knows no text of what the engine holds, and says how much
 // that is: what it served before is believed that far, and nothing where the engine is another one.
 func TestARestartedAgentHoldsWhatItHeld(t *testing.T) {

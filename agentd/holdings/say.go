@@ -15,7 +15,7 @@ const (
 	deltaEvery = 250 * time.Millisecond
 	maxDelta   = 4 << 10 // bytes of one message
 	wholeEvery = time.Minute
-	wholeAgain = 10 * time.Second // where a hub asks for it
+	wholeAgain = 10 * time.Second // where a hub asks for it; the first time at once
 	small      = 1000             // bytes that may be said whatever was said before
 	maxRate    = 4000             // bytes a second
 	overhead   = 200              // bytes of a message beside its marks, on the wire
@@ -32,6 +32,7 @@ type say struct {
 	claimed   bool // a hub has heard nothing yet
 	reset     bool // what it heard no longer counts
 	asked     bool // it asks for all
+	unasked   bool // a new hub was told all, and has not asked since: it may have been told too soon
 	said      time.Time
 	next      time.Time // when all is said again
 	changed   time.Time // when it was last said what has changed
@@ -51,7 +52,7 @@ func (s *State) Take(now time.Time) (out []bus.Holdings, wake time.Time) {
 	s.deaf = (s.events || s.wanted) && s.alarm.On(now)
 	news := s.news()
 	switch {
-	case s.claimed, s.asked && now.Sub(s.said) >= wholeAgain, !now.Before(s.next):
+	case s.claimed, s.asked && (s.unasked || now.Sub(s.said) >= wholeAgain), !now.Before(s.next):
 		out = s.all(now)
 	case !news || now.Sub(s.changed) < deltaEvery:
 	case !s.reset:
@@ -110,7 +111,7 @@ func (s *State) all(now time.Time) (out []bus.Holdings) {
 	}
 	s.refill(now)
 	s.unsaid = s.unnamed
-	s.claimed, s.reset, s.asked, s.said = false, false, false, now
+	s.claimed, s.reset, s.asked, s.unasked, s.said = false, false, false, s.claimed, now
 	s.seed++
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], s.seed)

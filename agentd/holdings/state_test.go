@@ -469,6 +469,18 @@ func TestWhatIsSaidAndWhen(t *testing.T) {
 	if s.Claimed(); take() != 1 || h.gap {
 		t.Errorf("another hub claims it; a gap in what was said: %v", h.gap)
 	}
+	// what it was told may have come before the new hub sold the agent: that asks once, and waits for nothing
+	s.Asked()
+	if take() != 1 {
+		t.Error("a new hub asks for all, and is to wait")
+	}
+	s.Asked()
+	if now = now.Add(wholeAgain - 1); take() != 0 {
+		t.Error("a new hub asks again, and is told at once")
+	}
+	if now = now.Add(1); take() != 1 {
+		t.Error("a new hub that asks again is not told")
+	}
 	for i := range 9100 { // two parts
 		p, ids, _ := prompt(512, words(10000+i, 3, 4))
 		s.Prompt(&p, ids, "")
