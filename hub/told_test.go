@@ -236,8 +236,8 @@ func TestAHubThatMissedSomethingAsks(t *testing.T) {
 	}
 }
 
-// An agent sees that it is claimed as soon as the hub that claims it, and what it says then may come before it
-// is sold: the hub asks for it again when it is. Of agents that it does not sell it remembers so many.
+// An agent sees that it is claimed as soon as the hub that claims it, and what it says then may come before
+// it is sold: the hub asks for it again when it is. Of agents that it does not sell it remembers so many.
 func TestAHubAsksWhoSpokeTooSoon(t *testing.T) {
 	h := newHouse(t, nil)
 	early := &tells{h: h, agent: "a-1"}
