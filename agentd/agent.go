@@ -126,6 +126,7 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64, secret [32]
 		counts:   Counts{Refused: map[bus.Code]int64{}}}
 	blocks := sha256.Sum256(append(secret[:], "names of blocks"...))
 	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot), blocks)
+	a.engine.Part(a.room())
 	a.engine.Adapter(info.adapter(cfg.Model))
 	if at := cfg.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents {
 		a.engine.Want()
@@ -137,8 +138,13 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64, secret [32]
 func (a *Agent) Registration(node string) *bus.Registration {
 	r := a.cfg.registration(node, a.boot, a.info, a.State())
 	r.Tiers, r.Measured, r.Former = a.tiers(), len(a.cfg.Tiers) == 0, a.Former()
+	r.KVTokens = a.room()
 	return r
 }
+
+// room is how many tokens of its engine's cache the agent can count on: where several sell one engine, they
+// fill one cache, and each has its part by slots.
+func (a *Agent) room() int { return a.lim.part(&a.cfg, a.info.KVTokens) }
 
 // Model is what the agent sells: as configured, else what its engine serves.
 func (a *Agent) Model() string { return a.cfg.Model }
@@ -232,10 +238,12 @@ func (a *Agent) Returned(info Info) error {
 		a.cfg.Model, a.congest = info.Models[0], congest.Line{}
 	}
 	a.engine.Adapter(info.adapter(a.cfg.Model))
-	if info.BlockSize != a.info.BlockSize || info.KVTokens != a.info.KVTokens {
-		a.engine.Became(info.BlockSize, info.KVTokens)
-	}
+	was := a.info
 	a.info = info
+	if info.BlockSize != was.BlockSize || info.KVTokens != was.KVTokens {
+		a.engine.Became(info.BlockSize, info.KVTokens)
+		a.engine.Part(a.room())
+	}
 	a.restarted()
 	return nil
 }

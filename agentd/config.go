@@ -193,6 +193,17 @@ func (c *Config) shared(i int) bool {
 	})
 }
 
+// part is an agent's part of what its engine has of something, by the slots of all agents that sell it.
+func (c *Config) part(a *AgentConfig, all int) int {
+	slots, url := a.Slots, a.Engine.WithDefaults().URL
+	for i := range c.Agents {
+		if b := &c.Agents[i]; b.ID != a.ID && b.Engine.WithDefaults().URL == url {
+			slots += b.Slots
+		}
+	}
+	return int(int64(all) * int64(a.Slots) / int64(max(1, slots)))
+}
+
 // Validate judges one agent; it names every field that is wrong.
 func (a AgentConfig) Validate() error { return errors.Join(a.faults()...) }
 

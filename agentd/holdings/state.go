@@ -16,6 +16,7 @@ import (
 type State struct {
 	block    int    // tokens; 0: not known yet, and nothing is
 	capacity int    // blocks; 0: unknown
+	part     int    // of these, what its prompts have: see Part
 	adapter  string // that all its prompts are computed with
 
 	tree
@@ -75,7 +76,12 @@ func (s *State) sized(block, capacity int) {
 	if block > 0 {
 		s.capacity = max(0, capacity) / block
 	}
+	s.part = s.capacity
 }
+
+// Part says that the prompts have room for so many tokens of the cache, and those of other agents the rest:
+// of an engine that does not say what it holds, no more is taken to be held.
+func (s *State) Part(tokens int) { s.part = min(s.capacity, max(0, tokens)/max(1, s.block)) }
 
 // Adapter says which LoRA adapter of the engine its prompts are computed with; empty: none. What the engine
 // holds of other adapters, and of the model itself, is nothing to them.
@@ -424,8 +430,8 @@ func (s *State) mirror(path []int32) (e Expected) {
 			s.hold(k, s.markedTurned)
 		}
 	}
-	most := s.capacity * 19 / 20 // some of it is of tasks that run, and is no full block
-	if most == 0 {
+	most := s.part * 19 / 20 // some of it is of tasks that run, and is no full block
+	if s.capacity == 0 {
 		most = maxBlocks / 2
 	}
 	for s.copies > most {

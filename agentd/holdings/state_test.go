@@ -305,6 +305,34 @@ func TestAnEngineThatSaysNothing(t *testing.T) {
 	}
 }
 
+// Of an engine that others sell, too, no more is taken to be held than the part of its prompts; what it says
+// that it holds is measured by all of its cache.
+func TestPartOfACache(t *testing.T) {
+	for _, part := range []int{1000, 600, 400, 0} {
+		s := New(block, 1000, 1, [32]byte{1})
+		s.Part(part)
+		p, ids, _ := prompt(512, words(0, 399, 4), words(1, 99, 4))
+		first, tokens, _ := prompt(512, words(0, 399, 4), words(2, 99, 4))
+		s.Ended(begun, s.Heard(), s.Prompt(&p, ids, ""), len(ids), 0)
+		s.Ended(begun, s.Heard(), s.Prompt(&first, tokens, ""), len(tokens), min(400, part))
+		if most := part * 19 / 20; s.Blocks()*block > most || s.Blocks()*block < min(600, most)-block {
+			t.Errorf("%d tokens are held of a part of %d", s.Blocks()*block, part)
+		}
+		sound(t, s)
+	}
+	s := New(block, 1000, 1, [32]byte{1})
+	s.Part(250)
+	e := newEngine(s)
+	s.Blind()
+	p, ids, _ := prompt(512, words(0, 399, 4))
+	s.Prompt(&p, ids, "")
+	e.store(0, ids, 0, 100)
+	s.Take(begun.Add(time.Second))
+	if got := s.Coverage(); got < 0.39 || got > 0.41 {
+		t.Errorf("coverage is %v where 400 of 1,000 tokens were said", got)
+	}
+}
+
 // Without events what was used last is taken to be held, with a little less room than there is.
 func TestMirror(t *testing.T) {
 	s := New(block, 1000, 1, [32]byte{1})
