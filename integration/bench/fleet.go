@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/etcdreg"
 	"souk/bus/follow"
+	"souk/bus/natsauth"
 	"souk/cmd/local"
 	"souk/integration/bench/floor"
 	"souk/integration/fleet"
@@ -35,7 +37,7 @@ type shop struct {
 func inFleet(ctx context.Context, o Options, p fleet.Plan, f func(*shop) ([]float64, error)) (out []float64,
 	err error) {
 	p.Bin = o.Bin
-	for _, name := range []string{"agentd", "hub", "classifier", "treasury", "ledger"} {
+	for _, name := range []string{"agentd", "hub", "classifier", "treasury", "gateway", "ledger"} {
 		if _, err := os.Stat(filepath.Join(p.Bin, name)); err != nil {
 			return nil, fmt.Errorf("%w: a market of processes needs every command: `make build` makes them",
 				err)
@@ -277,7 +279,11 @@ func processBars(ctx context.Context, o Options) ([]Bar, error) {
 				x = append([]float64{median(engines), median(clients)}, t...)
 				return err
 			})
-			return x, err
+			if err != nil {
+				return nil, err
+			}
+			y, err := s.overHTTP(ctx, max(200, o.Tasks/8))
+			return append(x, y...), err
 		})
 	})
 	if err != nil {
@@ -292,7 +298,53 @@ func processBars(ctx context.Context, o Options) ([]Bar, error) {
 			fmt.Sprintf("uncontended, its record's sync included; p50 of the engine asked directly in turn "+
 				"%.2f ms", median(x[4]))),
 		ratio("processes: added TTFT, p99", 3, "floor", "ms", x[2], x[3], ""),
+		{Name: "processes: added to the first token over HTTP, p50", Asked: "2 ms", Limit: 2,
+			Measured: median(x[5]), Unit: "ms", Runs: x[5], Note: fmt.Sprintf("through a gateway as well, asked "+
+				"by this process in turn with bus/client, beyond which it is %.2f ms, and the engine directly",
+				median(x[7]))},
+		{Name: "processes: the same, p99", Asked: "6 ms", Limit: 6, Measured: median(x[6]), Unit: "ms",
+			Runs: x[6]},
 	}, nil
+}
+
+// overHTTP asks through a gateway beside the market, by bus/client and the engine directly, in turn. It
+// returns, in milliseconds, what is added to the engine's first token over HTTP, p50 and p99, and what HTTP
+// adds to that by bus/client.
+func (s *shop) overHTTP(ctx context.Context, n int) (x []float64, err error) {
+	creds, err := s.Keys.Ensure(bus.RoleGateway, bus.IDs{Name: "gateway"}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	files, err := local.OperatorFiles(s.Data)
+	if err != nil {
+		return nil, err
+	}
+	secure, err := natsauth.TLSOf(files)
+	if err != nil {
+		return nil, err
+	}
+	registry, err := etcdreg.Dial(ctx, etcdreg.Config{Endpoints: []string{s.Etcd}, TLS: secure,
+		Probe: bus.KeysPrefix})
+	if err != nil {
+		return nil, err
+	}
+	defer registry.Close()
+	key, err := putKey(ctx, registry)
+	if err != nil {
+		return nil, err
+	}
+	engine := newDoor("http://"+s.Part("engine-1").Health, "", 0)
+	engine.model = fleet.Model
+	defer engine.web.CloseIdleConnections()
+	err = place{dir: s.Dir}.besideGateway(ctx, s.o, local.State{NATS: "nats://" + s.NATS, Etcd: s.Etcd}, creds,
+		key, func(g *httpDoor) error {
+			y, err := g.firstBeside(ctx, s.link, engine, n)
+			if err == nil {
+				x = []float64{y[2], y[3], y[0]}
+			}
+			return err
+		})
+	return x, err
 }
 
 // perSecond is how many tokens a stream has each second where many run: what a large model on few

@@ -106,9 +106,12 @@ func beside(ctx context.Context, souk, other *httpDoor, tasks int) (x []float64,
 	return x, nil
 }
 
+// upData is the data directory of `souk up` in a place.
+const upData = "souk-data"
+
 // withMarketUp runs f beside `souk up`, which sells the engine.
 func (p place) withMarketUp(ctx context.Context, o Options, f func(*httpDoor) error) error {
-	config, data := filepath.Join(p.dir, "market.yaml"), filepath.Join(p.dir, "souk-data")
+	config, data := filepath.Join(p.dir, "market.yaml"), filepath.Join(p.dir, upData)
 	text := fmt.Sprintf("domains: [{name: general, general: true, labels: [%s]}]\n"+
 		"agents: [{id: agent-1, price_row: %s, slots: 128, scores: [{domain: general, score: 0.7}], "+
 		"engine: {url: '%s'}}]\nclients: {dev: 1000000}\nhttp: 127.0.0.1:0\n", strings.Join(labels, ", "),
