@@ -339,7 +339,8 @@ func (q *inquiry) saw(x *sight) bool {
 		o := &c.stands[y.seat]
 		b := o.agent
 		if b.kind == a.kind && b.kind.line == b.line() && b.fastest == a.fastest &&
-			q.before(y.seat) == 0 && o.room == s.room && o.running == s.running && o.burden == s.burden &&
+			q.before(y.seat) == 0 && o.room == s.room && o.running == s.running && b.stuck == a.stuck &&
+			o.burden == s.burden &&
 			(q.others == 0 || b.slotPrice == a.slotPrice) &&
 			y.held == x.held && y.beside == x.beside && slices.Equal(a.tiers, b.tiers) {
 			return true
@@ -367,7 +368,7 @@ func (q *inquiry) weigh(x *sight) {
 	if s.room > 0 {
 		now := toll + c.tolls.Ahead(c.board.Ahead(x.seat, s.room, q.t.purse.number, 0, false))
 		if n.cfg.Tiers {
-			now += market.TierAt(a.tiers, a.slots-s.room).Toll
+			now += market.TierAt(a.tiers, a.slots-a.idle()).Toll
 		}
 		price := market.Credits(0)
 		if q.others > 0 {

@@ -44,7 +44,7 @@ func (k *kind) equals(visit uint64, a *agent, running, free int, in burden, held
 	for i := range k.met {
 		m := &k.met[i]
 		if m.running == running && m.free == free && m.burden == in && m.held == held &&
-			slices.Equal(m.agent.tiers, a.tiers) {
+			m.agent.stuck == a.stuck && slices.Equal(m.agent.tiers, a.tiers) {
 			m.count++
 			return m.count - 1
 		}

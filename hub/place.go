@@ -85,7 +85,7 @@ func (x *spreads) alike(n *Node, k int, a *agent) int32 {
 	stand := &c.stands[a.seat]
 	i := slices.IndexFunc(x.list, func(w spread) bool {
 		return w.group == stand.group && w.free == s.free[k] && w.first.slots == a.slots &&
-			slices.Equal(w.first.tiers, a.tiers)
+			w.first.stuck == a.stuck && slices.Equal(w.first.tiers, a.tiers)
 	})
 	if i < 0 {
 		if len(x.list) == mostMet {

@@ -361,14 +361,19 @@ func (a *agent) free(n *Node) int {
 // idle is how many slots an agent has that nothing runs in, even where it has enough to compute.
 func (a *agent) idle() int { return max(0, a.slots-len(a.holds)-a.stuck) }
 
-// offer appends to dst the tiers of an agent that has so many slots free, for so many tasks. The tiers of
-// slots that are taken are left out, and tiers beyond most are left for later rounds.
-func (a *agent) offer(dst []market.Tier, free, tasks, most int) []market.Tier {
+// offer appends to dst the tiers of an agent that is given so many of so many tasks at most. The tiers of
+// slots that are taken are left out, and tiers beyond most are left for later rounds. Slots that it is not
+// given a task for now, as it has enough to compute, are the last of those that are free.
+func (a *agent) offer(dst []market.Tier, given, tasks, most int) []market.Tier {
 	if len(a.tiers) == 0 || most == 0 {
-		return append(dst, market.Tier{Slots: free})
+		return append(dst, market.Tier{Slots: given})
 	}
 	from := len(dst)
-	dst = market.AppendFree(dst, a.tiers, a.slots-free, tasks)
+	dst = market.AppendFree(dst, a.tiers, a.slots-a.idle(), min(given, tasks))
+	for i := from; i < len(dst); i++ {
+		dst[i].Slots = min(dst[i].Slots, given)
+		given -= dst[i].Slots
+	}
 	return dst[:min(len(dst), from+most)]
 }
 
