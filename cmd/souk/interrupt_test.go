@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,6 +82,62 @@ func TestSubmitIsInterrupted(t *testing.T) {
 		t.Errorf("of one that ran: %s", said)
 	}
 	bustest.Eventually(t, "the slot is free", func() bool { return m.Free() == 1 })
+}
+
+// An answer that nobody can take any more is cancelled as by Ctrl-C, and what was paid is said: its reader has
+// gone (as of "souk submit | head"), the disk is full, or the terminal was closed.
+func TestSubmitWithoutAReaderIsCancelled(t *testing.T) {
+	dir := t.TempDir()
+	cfg, err := local.ParseConfig("market.yaml", []byte(oneSlot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for _, test := range []struct {
+		name string
+		full bool                               // stdout is a full disk
+		then func(read *os.File, p *os.Process) // once the first of the answer has come
+		code int
+		says string
+	}{
+		{"reader gone", false, func(read *os.File, _ *os.Process) { read.Close() }, 1, "broken pipe"},
+		{"disk full", true, nil, 1, "no space left on device"},
+		{"terminal closed", false, func(_ *os.File, p *os.Process) { p.Signal(syscall.SIGHUP) }, 130, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			read, write, err := os.Pipe()
+			if test.full {
+				write, err = os.OpenFile("/dev/full", os.O_WRONLY, 0)
+			}
+			if err != nil {
+				t.Skip(err)
+			}
+			defer read.Close()
+			var said bytes.Buffer
+			c := exec.Command(os.Args[0], "submit", "--data", dir, "Tell me a long story.")
+			c.Env = append(os.Environ(), asSouk+"=1")
+			c.Stdout, c.Stderr = write, &said
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			write.Close()
+			if test.then != nil {
+				read.Read(make([]byte, 1))
+				test.then(read, c.Process)
+			}
+			c.Wait()
+			if code := c.ProcessState.ExitCode(); code != test.code ||
+				!strings.HasPrefix(said.String(), "cancelled: ") ||
+				!strings.Contains(said.String(), "; paid 0.0000") || !strings.Contains(said.String(), test.says) {
+				t.Errorf("exit status %d: %s", code, &said)
+			}
+			bustest.Eventually(t, "the slot is free", func() bool { return m.Free() == 1 })
+		})
+	}
 }
 
 // A task of which nobody says how it ended ends the command as one that was interrupted.

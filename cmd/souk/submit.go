@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -41,7 +43,8 @@ func submitCommand(s *shared) *cobra.Command {
 		Long: `Asks a running market, streams the answer to stdout, and says on stderr what was paid, to
 whom, and by which receipt. souk why RECEIPT shows later why it went there, and at that price. Without PROMPT
 it is read from stdin. Ctrl-C cancels: what was served until then is paid, and the payment is printed. Where
-nobody says within 5 s what was paid, it names the command that tells. A second Ctrl-C ends it at once.`,
+nobody says within 5 s what was paid, it names the command that tells. A second Ctrl-C ends it at once. An
+answer that cannot be written any more, as one to "| head", is cancelled, too.`,
 		Example: `  souk submit "What is a souk?"
   souk submit --worth 0.01 --patience 500ms "Quickly: 17 * 23?"
   echo "Summarise this" | souk submit --model gpt-oss-120b --json`,
@@ -167,10 +170,15 @@ func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
 	}
 	defer link.Close()
 	t.Client = link.Name()
-	out := c.OutOrStdout()
+	ctx, stop := context.WithCancelCause(c.Context())
+	defer stop(nil)
+	out := reader{c.OutOrStdout(), stop}
+	broken := make(chan os.Signal, 1) // else who reads stdout would end us by going, and the task would run on
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
 	go reach(link.Bus().Health(), c.ErrOrStderr())
-	ended := cancelling(c.Context(), c.ErrOrStderr())
-	a, err := link.AskWith(c.Context(), t, func(chunk bus.Chunk) {
+	ended := cancelling(ctx, c.ErrOrStderr())
+	a, err := link.AskWith(ctx, t, func(chunk bus.Chunk) {
 		if !q.asJSON {
 			io.WriteString(out, chunk.Text)
 		}
@@ -195,7 +203,24 @@ func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
 		}
 		fmt.Fprintln(c.ErrOrStderr(), summary(r, a.TTFT))
 	}
+	if c.Context().Err() == nil && ctx.Err() != nil {
+		return fmt.Errorf("not all of the answer could be written: %w", context.Cause(ctx))
+	}
 	return exit(r.Code, c.Context().Err() != nil)
+}
+
+// reader is whom an answer is written to. Once it takes no more nobody needs the rest: gone is told why.
+type reader struct {
+	io.Writer
+	gone func(why error)
+}
+
+func (r reader) Write(p []byte) (int, error) {
+	n, err := r.Writer.Write(p)
+	if err != nil {
+		r.gone(err)
+	}
+	return n, err
 }
 
 // exit is how the command ends after an answer that ended so.

@@ -26,13 +26,17 @@ import (
 // the first token.
 const gcPercent = 300
 
-// Main runs a command with the process's arguments until it ends, or Ctrl-C ends it, and does not return. The
-// first signal drains, a second one kills.
+// Main runs a command with the process's arguments until it ends, or Ctrl-C or the end of its terminal ends
+// it, and does not return. The first signal drains, a second one kills.
 func Main(c *cobra.Command) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // by nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	go func() {
 		<-ctx.Done()
 		stop()
