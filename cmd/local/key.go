@@ -89,7 +89,7 @@ func Keys(ctx context.Context, r bus.Registry) (keys []bus.APIKey, err error) {
 // ErrNoKey marks an id that no key of the registry has.
 var ErrNoKey = errors.New("there is no such key")
 
-// RotateKey gives a key a new secret. The one before is good for some time yet.
+// RotateKey gives a key a new secret. The one before is good for some time yet; one before that is not.
 func RotateKey(ctx context.Context, r bus.Registry, id string, keep time.Duration) (secret string,
 	err error) {
 	kv, err := getKey(ctx, r, id)
@@ -100,8 +100,13 @@ func RotateKey(ctx context.Context, r bus.Registry, id string, keep time.Duratio
 	if err := bus.DecodeEntry(kv.Value, &k); err != nil {
 		return "", fmt.Errorf("key %s: %w", id, err)
 	}
+	now := time.Now()
+	if k.Expired(now.UnixMilli()) {
+		return "", fmt.Errorf("key %s: its time is over, and a new secret would be good for nothing: make another "+
+			"key by `souk key new`", id)
+	}
 	secret = randomSecret(id)
-	k.Rotate(secret, max(1, time.Now().Add(keep).UnixMilli()))
+	k.Rotate(secret, max(1, now.Add(keep).UnixMilli()))
 	return secret, putKey(ctx, r, &k, kv.Rev)
 }
 

@@ -175,3 +175,15 @@ func TestTheKeyOfABudget(t *testing.T) {
 		t.Errorf("the treasury heard %q, want %q", said, want)
 	}
 }
+
+// A key whose time is over gets no new secret: that would be shown as a key, and be good for nothing.
+func TestRotateAnExpiredKey(t *testing.T) {
+	ctx, r := t.Context(), membus.New(1).Registry()
+	if _, err := NewKey(ctx, r, nil, bus.APIKey{ID: "k1", Client: "ann",
+		ExpiresMS: time.Now().Add(-time.Second).UnixMilli()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RotateKey(ctx, r, "k1", time.Hour); err == nil || !strings.Contains(err.Error(), "souk key new") {
+		t.Errorf("%v", err)
+	}
+}

@@ -177,14 +177,22 @@ its money until then.`,
 // giveAway shows a key once: to stdout, or into a file whose path is shown.
 func giveAway(c *cobra.Command, file, secret string) error {
 	if file == "" {
-		fmt.Fprintln(c.OutOrStdout(), secret)
-		return nil
+		_, err := fmt.Fprintln(c.OutOrStdout(), secret)
+		return lost(err, secret)
 	}
 	if err := local.WriteKey(file, secret); err != nil {
-		return fmt.Errorf("the key is made, and lost: %w; revoke %s, and make another", err, idOf(secret))
+		return lost(err, secret)
 	}
 	fmt.Fprintf(c.OutOrStdout(), "key %s is in %s\n", idOf(secret), file)
 	return nil
+}
+
+// lost says of a key that could not be shown that nobody will ever know it.
+func lost(err error, secret string) error {
+	if err != nil {
+		err = fmt.Errorf("the key is made, and lost: %w; revoke %s, and make another", err, idOf(secret))
+	}
+	return err
 }
 
 // takesKeyID wants the id of a key. Who gives the key itself hears what its id is.
@@ -258,7 +266,10 @@ func rotateKey(with withRegistry) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rotate ID",
 		Short: "Give a key a new secret, and show it once; the one before stays good for a while",
-		Args:  takesKeyID,
+		Long: `Gives a key a new secret, and shows it once. The one before stays good for --keep, and whatever it
+has in hand then ends. A key has two secrets at most: who rotates it again within that time ends the first of
+them at once.`,
+		Args: takesKeyID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if keep < 0 {
 				return fmt.Errorf("--keep: %v is below 0", keep)

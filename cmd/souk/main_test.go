@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"souk/bus"
 )
 
 // asSouk has this test's own program be the command.
@@ -109,5 +111,21 @@ func TestAKeyAmongArgumentsIsNotShown(t *testing.T) {
 		if err == nil || len(out) == 0 || strings.Contains(string(out), "Ey4sT0") {
 			t.Errorf("souk %s: %v: %s", line, err, out)
 		}
+	}
+}
+
+// A key that cannot be shown is lost, and whoever made it is told which one to take away.
+func TestAKeyThatCannotBeShown(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	secret := bus.NewSecret("k1", [32]byte{})
+	c := root()
+	c.SetOut(full)
+	err = giveAway(c, "", secret)
+	if err == nil || !strings.Contains(err.Error(), "revoke k1") || strings.Contains(err.Error(), secret) {
+		t.Errorf("%v", err)
 	}
 }
