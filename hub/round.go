@@ -450,6 +450,7 @@ func (n *Node) settle(awarded bool) {
 	if awarded && n.seats.capped {
 		n.batch.Wake() // an agent has more slots
 	}
+	n.refuseTooLarge()
 }
 
 // newHold is the hold for an award.

@@ -20,9 +20,10 @@ type seats struct {
 	agents  []*seat.Agent // the open ones, in the order of stands
 	takes   []time.Duration
 	bits    []bool
-	waiting int  // tasks that found no seat, in the last round
-	least   int  // blocks that one of them needs
-	capped  bool // an agent was given less than it has slots for, in this round
+	waiting int     // tasks that found no seat, in the last round
+	least   int     // blocks that one of them needs
+	late    []*task // tasks that no seat is large enough for, in this round
+	capped  bool    // an agent was given less than it has slots for, in this round
 }
 
 // seatsEvery is how often.
@@ -157,7 +158,6 @@ func (n *Node) admitted() {
 		return
 	}
 	left, who, askers := n.round.tasks[:0], s.who, s.askers
-	var late []*task // no seat is large enough for them
 	for _, t := range n.round.tasks {
 		if len(who) == 0 || who[0] != t {
 			left = append(left, t)
@@ -182,15 +182,29 @@ func (n *Node) admitted() {
 		}
 		n.batch.Leave(t, t.arrived)
 		if large {
-			late = append(late, t)
+			s.late = append(s.late, t)
 		}
 	}
 	n.round.tasks = left
 	n.countUnseated()
-	for _, t := range late {
-		n.stats.Unseated++
-		n.end(t, n.noSeatEver(t))
+}
+
+// refuseTooLarge sends away those that no seat is large enough for, after the round: what they leave may let
+// others in, and a full room is judged by all who wait, whether a round looks at them or not.
+func (n *Node) refuseTooLarge() {
+	s := &n.seats
+	if len(s.late) == 0 {
+		return
 	}
+	for _, t := range s.late {
+		if t.state == waiting { // else it had to leave a full room
+			n.stats.Unseated++
+			n.end(t, n.noSeatEver(t))
+		}
+	}
+	clear(s.late)
+	s.late = s.late[:0]
+	n.countUnseated()
 }
 
 // countUnseated counts the tasks that wait for a seat, and what the least of them needs.
