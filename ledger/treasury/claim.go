@@ -73,6 +73,10 @@ func (t *Treasury) claim(op string, req *bus.FundsRequest, to any) error {
 	case q.req.Hub != req.Hub || q.req.To != req.To:
 		return refuse(bus.CodeIDConflict, "id %s was that of hub %q, or a move to client %q", req.ID, q.req.Hub,
 			q.req.To)
+	// what a hub or a budget lacks changes while it waits; what an operator wants is another operation
+	case (op == bus.OpPayout || op == bus.OpMove) && q.req.Amount != req.Amount:
+		return refuse(bus.CodeIDConflict, "id %s is that of a %s of %s, which waits for hubs", req.ID, op,
+			q.req.Amount)
 	case q.verdict != nil:
 		done, err := t.fulfil(q, len(c.queue) > 1)
 		if !done && err == nil {

@@ -50,6 +50,34 @@ func TestAPayoutAskedForAgainWithAnotherAmount(t *testing.T) {
 	}
 }
 
+// A payout that waits for hubs is asked for again under its id, with another amount: nobody is told that it was
+// made who asked for another, and who asked first has an answer.
+func TestAPayoutOfAnotherAmountWhileOneWaits(t *testing.T) {
+	for _, told := range []bool{false, true} { // to come back, before the hub has said what it needs
+		b := newBank(t)
+		spread(b, 100, "h-1")
+		b.put(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "ann", Amount: 60})
+		if told {
+			b.pass(answerWithin)
+			b.want("p", "allotment_pending")
+			b.answer("h-1", 90)
+			b.giveBack("h-1", 70)
+		}
+		delete(b.heard, "p")
+		b.put(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "ann", Amount: 80})
+		if got := b.last("p"); got != "id_conflict" {
+			left, _ := b.tr.book.Prepaid("ann")
+			t.Errorf("told to come back: %v: 80 where 60 were asked for: %q, and %d are left", told, got, left)
+		}
+		if !told {
+			b.giveBack("h-1", 100)
+		} else {
+			b.put(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "ann", Amount: 60})
+		}
+		b.want("p", "done")
+	}
+}
+
 // Whoever asks for balances of many clients, for money that is not there and for names of hubs that never
 // were, leaves nothing behind.
 func TestAFloodLeavesNothing(t *testing.T) {
