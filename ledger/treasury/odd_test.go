@@ -2,6 +2,7 @@ package treasury
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,5 +106,18 @@ func TestAFloodLeavesNothing(t *testing.T) {
 	if n := len(b.tr.claims) + len(b.tr.looks) + len(b.tr.rounds) + b.tr.early.count; n > 0 {
 		t.Errorf("%d claims, %d looks, %d rounds, %d early returns are left", len(b.tr.claims),
 			len(b.tr.looks), len(b.tr.rounds), b.tr.early.count)
+	}
+}
+
+// A move to nobody, or to whom the money is already, is refused in words that name the field.
+func TestAMoveToNobody(t *testing.T) {
+	b := newBank(t)
+	b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 100})
+	for to, says := range map[string]string{"": "to: ", "ann": "to: ann has the money already"} {
+		id := "m-" + to
+		b.put(bus.OpMove, bus.FundsRequest{ID: id, Client: "ann", To: to, Amount: 10})
+		if r := b.heard[id][0]; r.Code != bus.CodeBadRequest || !strings.HasPrefix(r.Message, says) {
+			t.Errorf("%q: %s: %s", to, r.Code, r.Message)
+		}
 	}
 }

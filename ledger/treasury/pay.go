@@ -23,6 +23,10 @@ func (t *Treasury) payout(op string, req *bus.FundsRequest, to any) error {
 	plain.Hub, plain.Least = "", 0
 	if req = &plain; op == bus.OpPayout {
 		plain.To = ""
+	} else if err := bus.CheckID("to", req.To); err != nil {
+		return refuse(bus.CodeBadRequest, "%v", err)
+	} else if req.To == req.Client {
+		return refuse(bus.CodeBadRequest, "to: %s has the money already: a move is to another client", req.To)
 	}
 	err := t.pay(op, req)
 	if bus.CodeOf(err) == bus.CodeInsufficientFunds {
