@@ -117,3 +117,25 @@ func TestWhoseMoneyIsHeldMayComeAgain(t *testing.T) {
 	h.must(h.step(h.task("cat", "again", dear(2*market.Credit))))
 	h.take("cat", "again")
 }
+
+// What was reserved for a task on the dearest agent is more than what is held for it on another. The rest is
+// there for those of its client that wait for money: also while the treasury says nothing.
+func TestWhatAHoldLeavesLetsOthersIn(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.Silence, c.Seed.Every = time.Hour, 0 })
+	h.join("cheap", "llama", 4, 0.9, card(1, 1, 4))
+	h.join("dear", "llama", 4, 0.9, card(100, 100, 400))
+	h.prepaid["ann"] = market.Credit / 20
+	h.must(h.step(h.task("ann", "t0", worth(market.Credit/20))))
+	h.serve(h.take("ann", "t0"), market.Usage{Prompt: 100, Output: 10})
+	h.silent = true
+	h.must(h.n.Step(h.now, h.task("ann", "t1", worth(market.Credit/20-market.Credit/2000))))
+	h.must(h.n.Step(h.now, h.task("ann", "t2", worth(market.Credit/100))))
+	if parked := len(h.n.purses["ann"].parked); parked != 1 || h.n.waiting != 1 {
+		t.Fatalf("%d tasks wait and %d are parked, want one of each", h.n.waiting, parked)
+	}
+	h.run()
+	if got := h.running(); got != "ann/t1>cheap ann/t2>cheap" {
+		t.Errorf("handed out: %q, with %s to spare", got, money(h.n.spare("ann")))
+	}
+	h.audited()
+}

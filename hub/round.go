@@ -451,6 +451,11 @@ func (n *Node) settle(awarded bool) {
 		n.batch.Wake() // an agent has more slots
 	}
 	n.refuseTooLarge()
+	for _, t := range s.tasks {
+		if t.state == running { // its hold may be less than was reserved
+			n.letIn(t.purse)
+		}
+	}
 }
 
 // newHold is the hold for an award.
