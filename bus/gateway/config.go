@@ -49,7 +49,7 @@ func Default() Config {
 		BodyWithin:    30 * time.Second,
 		VerdictWithin: 15 * time.Second, // proxies give a request a minute, impatient ones thirty seconds
 		CommentEvery:  10 * time.Second,
-		MaxUnread:     256 << 10, // an hour of an ordinary stream
+		MaxUnread:     256 << 10, // a thousand tokens, an event each
 		WriteWithin:   30 * time.Second,
 		MaxConns:      8192,
 		MaxOpen:       4096,

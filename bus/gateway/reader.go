@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"time"
 
 	"souk/bus"
@@ -46,7 +47,7 @@ func (a *answer) attach(last int) (reader int, news chan struct{}, err error) {
 			from, ok = a.out.after(last)
 		}
 		if !ok {
-			return 0, nil, refuse(bus.CodeAnswerGone, "what follows event %d of this answer is kept no more", last)
+			return 0, nil, a.gone(last)
 		}
 		a.taken = from
 	}
@@ -61,6 +62,22 @@ func (a *answer) attach(last int) (reader int, news chan struct{}, err error) {
 		a.news = make(chan struct{}, 1)
 	}
 	return a.reader, a.news, nil
+}
+
+// gone is why a stream cannot be read from behind an event, or, at -1, from its beginning. The lock is held.
+func (a *answer) gone(last int) *refusal {
+	to := a.out.lost + len(a.out.ids) - 1
+	why := refuse(bus.CodeAnswerGone, "this answer has no event %d yet: its last is %d", last, to)
+	if last <= to {
+		what := "the beginning"
+		if last >= 0 {
+			what = fmt.Sprintf("what follows event %d", last)
+		}
+		why = refuse(bus.CodeAnswerGone, "%s of this answer is kept no more: it goes on behind event %d "+
+			"(Last-Event-ID) at /v1/streams/%s", what, a.out.lost-1, a.shape.ID)
+	}
+	why.task = a.shape.ID
+	return why
 }
 
 // left says that who read the answer reads no more. Unless it can be read again that is its end.
