@@ -287,7 +287,11 @@ func (n *Node) assemble() market.Round {
 	for i := range s.pairs {
 		p := &s.pairs[i]
 		t := s.tasks[p.task]
-		if p.value-p.cost-n.cfg.Fee < 0 || p.half > t.left {
+		if p.half > t.left {
+			continue
+		}
+		if p.value-p.cost-n.cfg.Fee < 0 {
+			t.fate = dear
 			continue
 		}
 		if p.task != before {

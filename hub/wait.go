@@ -521,7 +521,8 @@ func (c *crowd) due(n *Node) { n.news() }
 
 // lookLater has those looked at again that rather wait than take a slot that is free: when the slot that they
 // wait for should have come, or waiting has become worth less than what is free, or the agent has been silent
-// for too long; and those that tolls keep from one, as these fall. Nothing else may happen to wake them.
+// for too long; and those that tolls keep from one, or what an agent has in hand, as these fall. Nothing else
+// may happen to wake them.
 func (n *Node) lookLater() {
 	s, again := &n.round, &n.crowd.again
 	at := time.Duration(math.MaxInt64) // from now
@@ -531,6 +532,9 @@ func (n *Node) lookLater() {
 		}
 	}
 	before := at
+	if slices.ContainsFunc(s.tasks, func(t *task) bool { return t.state == waiting && t.fate == dear }) {
+		at = min(at, n.lessInHand())
+	}
 	edges, parts := s.whole.Edges, s.parts
 	for i, t := range s.edged {
 		k := 0
@@ -562,6 +566,18 @@ func (n *Node) lookLater() {
 	if at < before {
 		n.timers.set(again, n.now.Add(max(at, lookAgain)))
 	}
+}
+
+// lessInHand is how soon one of the agents that have room has computed its prompts, or a good part of them. A
+// first token there comes sooner then, and is worth more.
+func (n *Node) lessInHand() time.Duration {
+	at := time.Duration(math.MaxInt64)
+	for _, a := range n.round.agents {
+		if queue := n.crowd.stands[a.seat].burden.Queue; queue > 0 {
+			at = min(at, queue, tollsFade)
+		}
+	}
+	return at
 }
 
 // lookIn is how soon the outcome may be another for a task that rather waits than take a slot worth best to
