@@ -271,6 +271,27 @@ func TestRevokeAndRenew(t *testing.T) {
 	}
 }
 
+// A revocation counts whatever the clock says: one that was set right, or that of another machine, may be
+// behind the one by which the creds are dated.
+func TestRevokeByAClockThatIsBehind(t *testing.T) {
+	s := store(t)
+	now := time.Now()
+	creds := may[*Identity](t)(ReadFile(may[string](t)(s.Add(bus.RoleClient, bus.IDs{Name: "dev"}, now, Valid))))
+	for range 2 {
+		if err := s.Revoke("dev", now.Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		_, token, err := s.Account()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := may[*jwt.AccountClaims](t)(jwt.DecodeAccountClaims(token))
+		if !a.IsClaimRevoked(may[*jwt.UserClaims](t)(jwt.DecodeUserClaims(creds.JWT()))) {
+			t.Error("creds that were revoked by a clock an hour behind are good")
+		}
+	}
+}
+
 // Creds are made when they are needed, kept while they are good, renewed before they end, and as the role's
 // permissions or the agents change.
 func TestEnsure(t *testing.T) {

@@ -372,8 +372,8 @@ func (s *Store) revocations(n names) error {
 	want := jwt.RevocationList{}
 	for _, e := range n.Names {
 		for _, k := range e.Keys {
-			if k.Revoked != 0 {
-				want[k.Public] = k.Revoked
+			if k.Revoked != 0 { // it voids what is dated until then, perhaps by a clock ahead of ours
+				want[k.Public] = max(k.Revoked, k.Expires)
 			}
 		}
 	}
