@@ -57,7 +57,7 @@ func (n *Node) observe() {
 	if !w.Due(n.nano) {
 		return
 	}
-	before, slots := w.State(), 0
+	before, charged, slots := w.State(), n.params(), 0
 	for _, a := range n.roster {
 		if a.open(n) {
 			slots += a.slots
@@ -69,6 +69,9 @@ func (n *Node) observe() {
 	w.Read(n.nano)
 	if w.State() != before {
 		n.status.changed = true
+	}
+	if n.params() != charged {
+		n.news() // what a free slot was not worth may be charged no more
 	}
 }
 
