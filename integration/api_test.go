@@ -6,11 +6,13 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"souk/bus"
+	"souk/bus/openai"
 )
 
 // byHand is a line of the nats command in deploy/api.md: with which inbox, what, on which subject, with which
@@ -116,5 +118,46 @@ func TestTheLinesOfTheAPI(t *testing.T) {
 	}
 	if said["request"] < 2 || said["pub"] < 2 || said["sub"] < 2 || said["micro"] < 1 {
 		t.Errorf("lines by what they do: %v", said)
+	}
+}
+
+// The page names the status of every code that a client over HTTP may be given, and those are the statuses.
+func TestTheStatusesOfTheAPI(t *testing.T) {
+	text, err := os.ReadFile("../deploy/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, _ := strings.Cut(string(text), "\n| status | `souk.code` |\n")
+	page, rest, _ := strings.Cut(page, "\n\n")
+	_, codes, _ := strings.Cut(rest, "\n## Codes\n")
+	codes, _, _ = strings.Cut(codes, "\n## ")
+	quoted := regexp.MustCompile("`([a-z_]+)`")
+	given := map[string]bool{}
+	for _, row := range strings.Split(page, "\n")[1:] {
+		cells := strings.Split(strings.Trim(row, "| "), " | ")
+		statuses, groups := strings.Split(cells[0], ", "), strings.Split(cells[1], ";")
+		if len(statuses) != len(groups) {
+			t.Errorf("%s: %d statuses, and %d groups of codes", row, len(statuses), len(groups))
+			continue
+		}
+		for i, group := range groups {
+			for _, c := range quoted.FindAllStringSubmatch(group, -1) {
+				given[c[1]] = true
+				if got := openai.FaultOf(bus.Code(c[1])).Status; strconv.Itoa(got) != statuses[i] {
+					t.Errorf("%s is said to be %s, and is %d", c[1], statuses[i], got)
+				}
+			}
+		}
+	}
+	for _, row := range strings.Split(codes, "\n") {
+		cell, _, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
+		for _, c := range quoted.FindAllStringSubmatch(cell, -1) {
+			if c[1] != "code" && !given[c[1]] {
+				t.Errorf("no status is said of %s", c[1])
+			}
+		}
+	}
+	if len(given) < 30 {
+		t.Errorf("%d codes are read", len(given))
 	}
 }
