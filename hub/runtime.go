@@ -38,6 +38,7 @@ type runtime struct {
 	host *policy.Host
 	tick timer
 	sets []ledger.Set // of the round at hand
+	kept []*task      // of it: those whose outcome is another for what a policy said
 
 	items    []runtimepolicy.Item
 	verdicts []policy.Verdict
@@ -143,7 +144,7 @@ func (n *Node) hearUnserved(t *task) {
 // forbids leave the round, and the others are charged for what is lost by them.
 func (n *Node) judgePairs() {
 	x, s := &n.runtime, &n.round
-	x.sets = x.sets[:0]
+	x.sets, x.kept = x.sets[:0], x.kept[:0]
 	guard := x.host.Of(policy.Place)
 	if !guard.On(n.now) {
 		return
@@ -181,6 +182,7 @@ func (n *Node) judgePairs() {
 			x.host.Pairs(n.now, x.items, x.verdicts)
 			x.counts(client)
 		}
+		said := len(x.sets)
 		for i, p := range pairs {
 			a, v := s.agents[p.agent], x.verdicts[i]
 			toll := policy.Toll(v.Lost, a.second())
@@ -191,6 +193,9 @@ func (n *Node) judgePairs() {
 				p.toll += toll
 				kept = append(kept, p)
 			}
+		}
+		if len(x.sets) > said {
+			x.kept = append(x.kept, t)
 		}
 	})
 	s.pairs = kept

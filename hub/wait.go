@@ -512,8 +512,8 @@ func (n *Node) priceOf(a *agent, i int) (market.Credits, uint64) {
 // lookAgain is how soon a task that rather waits is looked at again, at the soonest.
 const lookAgain = 10 * time.Millisecond
 
-// tollsFade is how soon one is looked at again whom the crowd's tolls may keep from a slot that is free: they
-// fall by time alone.
+// tollsFade is how soon one is looked at again whom the crowd's tolls, or a policy, may keep from a slot that
+// is free: tolls fall, and policies think again, by time alone.
 const tollsFade = time.Second
 
 // due implements timed.
@@ -521,8 +521,8 @@ func (c *crowd) due(n *Node) { n.news() }
 
 // lookLater has those looked at again that rather wait than take a slot that is free: when the slot that they
 // wait for should have come, or waiting has become worth less than what is free, or the agent has been silent
-// for too long; and those that tolls keep from one, or what an agent has in hand, as these fall. Nothing else
-// may happen to wake them.
+// for too long; and those that tolls or a policy keep from one, or what an agent has in hand, as these fall.
+// Nothing else may happen to wake them.
 func (n *Node) lookLater() {
 	s, again := &n.round, &n.crowd.again
 	at := time.Duration(math.MaxInt64) // from now
@@ -534,6 +534,9 @@ func (n *Node) lookLater() {
 	before := at
 	if slices.ContainsFunc(s.tasks, func(t *task) bool { return t.state == waiting && t.fate == dear }) {
 		at = min(at, n.lessInHand())
+	}
+	if slices.ContainsFunc(n.runtime.kept, func(t *task) bool { return t.state == waiting }) {
+		at = min(at, tollsFade)
 	}
 	edges, parts := s.whole.Edges, s.parts
 	for i, t := range s.edged {

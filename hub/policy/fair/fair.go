@@ -28,6 +28,7 @@ type Fair struct {
 	wants   []float64 // scratch
 	level   float64   // at which wants fill slots; see share
 	of      int       // for how many slots that is
+	when    int64     // nanoseconds: when that was found out
 	since   int       // events since
 }
 
@@ -99,10 +100,19 @@ func (f *Fair) look(c *client, now int64) {
 	}
 	c.short *= half(passed, forgives)
 	if c.waiting > 0 && f.of > 0 { // by what all want now: nobody may have asked since
-		owed := min(float64(c.running+c.waiting), f.share(f.of)) - float64(c.running)
+		owed := min(float64(c.running+c.waiting), f.share(now, f.of)) - float64(c.running)
 		c.short += float32(max(0, owed) * min(passed, 3600))
 	}
 	c.most = max(float32(c.running+c.waiting), c.most*half(passed, fades))
+}
+
+// mostBy is what a client had at the most, as far as it has faded by now.
+func (c *client) mostBy(now int64) float32 {
+	passed := time.Duration(now - c.at)
+	if passed < moment {
+		return c.most
+	}
+	return max(float32(c.running+c.waiting), c.most*half(passed.Seconds(), fades))
 }
 
 // half is what is left after so many seconds of what is half after a time.
@@ -155,17 +165,24 @@ func (f *Fair) recount() {
 	})
 }
 
+// moment is how long what fades is as good as what it was.
+const moment = time.Second
+
 // share is how many slots of so many each client may have: the level up to which all can have what they want.
-func (f *Fair) share(slots int) float64 {
+// It rises by time alone, as what a client had at the most fades.
+func (f *Fair) share(now int64, slots int) float64 {
 	// Where clients are many, the level of a moment ago will do.
-	if many := len(f.active) / 16; f.of > 0 && f.since <= many && (f.of == slots || many > 64) {
+	if many := len(f.active) / 16; f.of > 0 && f.since <= many && (f.of == slots || many > 64) &&
+		now-f.when < int64(moment) {
 		return f.level
 	}
-	f.since, f.of = 0, slots
+	f.since, f.of, f.when = 0, slots, max(f.when, now)
 	f.wants = f.wants[:0]
 	for _, id := range f.active {
-		if c := f.clients.Get(id, false); c != nil && c.most >= least {
-			f.wants = append(f.wants, float64(c.most))
+		if c := f.clients.Get(id, false); c != nil {
+			if most := c.mostBy(now); most >= least {
+				f.wants = append(f.wants, float64(most))
+			}
 		}
 	}
 	slices.Sort(f.wants)
@@ -196,7 +213,7 @@ func (f *Fair) Score(now time.Time, i policy.Item) float64 {
 	case i.Kind != policy.Pair:
 		return 0
 	}
-	if float64(int(c.running)+i.Before+1) > f.share(int(f.running)+i.Free) {
+	if float64(int(c.running)+i.Before+1) > f.share(now.UnixNano(), int(f.running)+i.Free) {
 		return policy.Hold
 	}
 	return 0

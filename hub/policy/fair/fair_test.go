@@ -165,7 +165,7 @@ func TestNonsense(t *testing.T) {
 	for range 100_000 {
 		x.Observe(policy.Event{Kind: policy.EventKind(rng.IntN(9)), Client: rng.Uint64N(1 << rng.IntN(40)),
 			Agent: rng.Uint64N(2), At: start.Add(time.Duration(rng.Int64N(int64(time.Hour))))})
-		if f := x.share(40); !(f >= 1 && f <= 40) {
+		if f := x.share(start.UnixNano(), 40); !(f >= 1 && f <= 40) {
 			t.Fatalf("a share of %v of 40 slots", f)
 		}
 		if x.running < 0 || len(x.active) > 2*mostClients {
@@ -255,6 +255,21 @@ func TestWhoComesBackIsStillOwed(t *testing.T) {
 		}
 		if len(f.active) != 2 {
 			t.Errorf("%d clients are active, and two are there", len(f.active))
+		}
+	}
+}
+
+// What a client had fades while nothing happens: the others' share rises by time alone.
+func TestSharesRiseByTimeAlone(t *testing.T) {
+	x := town{New(), start}
+	x.all(1, 6, policy.Arrived, policy.Placed)
+	x.all(1, 6, policy.Served)
+	x.all(2, 10, policy.Arrived)
+	x.all(2, 4, policy.Placed)
+	for after, want := range map[time.Duration]float64{0: policy.Hold, 10 * time.Second: policy.Hold,
+		25 * time.Second: 0} {
+		if got := x.Score(start.Add(after), policy.Item{Kind: policy.Pair, Client: 2, Free: 4}); got != want {
+			t.Errorf("of the fifth of eight slots, %v later: %v, want %v", after, got, want)
 		}
 	}
 }
