@@ -347,6 +347,26 @@ func TestWhatIsSoldAndWhatIsLeft(t *testing.T) {
 		r.object(t).Error.Code != "model_not_found" {
 		t.Errorf("%d %s", r.status, r.body)
 	}
+	// a key that may not ask for it is told so, not that nobody sells it
+	other := h.newKey(bus.APIKey{ID: "k9", Client: "dev", Models: []string{"other"}})
+	if r := h.do("GET", "/v1/models/gpt-oss-20b", "", other); r.status != 404 ||
+		!strings.Contains(r.body, "this key may ask for other") {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if r := h.do("GET", "/v1/models", "", other); r.body != `{"object":"list","data":[]}` {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	any := h.newKey(bus.APIKey{ID: "k8", Client: "dev", Models: []string{"auto"}})
+	if r := h.do("POST", "/v1/chat/completions", chat(``), any); r.status != 200 {
+		t.Errorf("a key that may ask for auto asks for it: %d %s", r.status, r.body)
+	}
+	if r := h.do("POST", "/v1/completions", `{"model":"gpt-oss-20b","prompt":"a"}`, any); r.status != 404 {
+		t.Errorf("and for a model by name: %d %s", r.status, r.body)
+	}
+	if r := h.do("GET", "/v1/models", "", any); !strings.Contains(r.body, `"data":[{"id":"auto",`) ||
+		strings.Contains(r.body, "gpt-oss-20b") {
+		t.Errorf("%d %s", r.status, r.body)
+	}
 	if r := h.do("GET", "/v1/balance", "", h.key); r.status != 200 ||
 		!strings.Contains(r.body, `"client":"dev"`) {
 		t.Errorf("%d %s", r.status, r.body)

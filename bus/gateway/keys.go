@@ -35,6 +35,9 @@ type bucket struct {
 	at   time.Time
 }
 
+// longest is what anybody is told to wait at most.
+const longest = 24 * time.Hour
+
 // take reports whether one more may pass, and else how long to wait.
 func (b *bucket) take(now time.Time, rate float64) (wait time.Duration, ok bool) {
 	burst := max(1, rate)
@@ -45,7 +48,7 @@ func (b *bucket) take(now time.Time, rate float64) (wait time.Duration, ok bool)
 	}
 	b.at = now
 	if b.left < 1 {
-		return time.Duration((1 - b.left) / rate * float64(time.Second)), false
+		return time.Duration(min((1-b.left)/rate, longest.Seconds()) * float64(time.Second)), false
 	}
 	b.left--
 	return 0, true

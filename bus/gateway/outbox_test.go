@@ -103,3 +103,13 @@ func TestWhatIsKeptNoMore(t *testing.T) {
 		}
 	}
 }
+
+// A key that may ask once in ages is to come back in a time that can be told, and not at once.
+func TestABucketThatFillsInAges(t *testing.T) {
+	var b bucket
+	now := time.Unix(1_800_000_000, 0)
+	b.take(now, 1e-12)
+	if wait, ok := b.take(now, 1e-12); ok || wait < time.Hour {
+		t.Errorf("wait %v, %v", wait, ok)
+	}
+}

@@ -29,7 +29,7 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request, k *key) error {
 	data, err := json.Marshal(struct {
 		Object string         `json:"object"`
 		Data   []openai.Model `json:"data"`
-	}{"list", slices.Concat([]openai.Model{}, s.list(k))})
+	}{"list", append([]openai.Model{}, s.list(k)...)}) // an empty list is a list
 	if err == nil {
 		s.writeJSON(w, data)
 	}
@@ -37,7 +37,10 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request, k *key) error {
 }
 
 func (s *Server) model(w http.ResponseWriter, r *http.Request, k *key) error {
-	all, id := s.list(k), r.PathValue("id")
+	all, id, about := s.list(k), r.PathValue("id"), s.keys.about(k)
+	if err := mayAsk(&about, id); err != nil {
+		return err
+	}
 	i := slices.IndexFunc(all, func(m openai.Model) bool { return m.ID == id })
 	if i < 0 {
 		return refuse(bus.CodeUnknownModel, "model %.200q is not sold here now", id)

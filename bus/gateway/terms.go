@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -46,11 +47,18 @@ func begins(name, with string) bool {
 	return len(name) > len(with) && strings.EqualFold(name[:len(with)], with)
 }
 
+// mayAsk refuses a model, "" for any, that a key may not ask for.
+func mayAsk(k *bus.APIKey, model string) error {
+	if len(k.Models) > 0 && !slices.Contains(k.Models, cmp.Or(model, openai.Auto)) {
+		return refuse(bus.CodeUnknownModel, "model: this key may ask for %s", strings.Join(k.Models, ", "))
+	}
+	return nil
+}
+
 // limit applies what a key says of terms, prices and models.
 func limit(asked *openai.Asked, k *bus.APIKey) error {
-	if len(k.Models) > 0 && !slices.Contains(k.Models, asked.Model) {
-		return refuse(bus.CodeUnknownModel, "model: this key may ask for %s",
-			strings.Join(k.Models, ", "))
+	if err := mayAsk(k, asked.Model); err != nil {
+		return err
 	}
 	n := market.Credits(len(asked.Tasks))
 	for i := range asked.Tasks {

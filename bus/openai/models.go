@@ -44,7 +44,7 @@ func Models(hubs []bus.Status, allowed []string) []Model {
 	slices.SortFunc(hubs, func(a, b bus.Status) int { return cmp.Compare(a.Domain, b.Domain) })
 	by, cards := map[string]*Model{}, map[string]bus.Cards{}
 	var out []Model
-	if len(allowed) == 0 {
+	if len(allowed) == 0 || slices.Contains(allowed, Auto) {
 		out = append(out, Model{ID: Auto, Object: "model", Owner: "souk"})
 	}
 	var names []string

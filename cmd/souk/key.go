@@ -161,7 +161,7 @@ its money until then.`,
 		},
 	}
 	f := c.Flags()
-	f.StringSliceVar(&k.Models, "models", nil, "models that it may ask for; default: all")
+	f.StringSliceVar(&k.Models, "models", nil, "models that it may ask for, auto among them; default: all")
 	f.StringVar(&budget, "budget", "", "credits of the client that it may spend; default: all that there are")
 	f.StringVar(&every, "every", "", "fill the budget up every day, week or month; default: once")
 	given(f, &k.MaxPrice, market.ParseCredits, "max-price",
