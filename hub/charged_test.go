@@ -12,8 +12,8 @@ import (
 	"souk/market"
 )
 
-// What a regime charges may be more than a free slot is worth to a task. When the regime ends the task has the
-// slot, though nothing else happens.
+// What a regime charges may be more than a free slot is worth to a task. When the regime ends the task has
+// the slot, though nothing else happens.
 func TestARegimeThatEndsIsNewsToWhoeverItCharged(t *testing.T) {
 	h, _ := crowded(t, 40, 25*time.Second, alike, func(c *Config) {
 		c.Regimes.Adapt = true // what the cache saves is charged in full
