@@ -336,14 +336,14 @@ func (s *shop) overHTTP(ctx context.Context, n int) (x []float64, err error) {
 	engine := newDoor("http://"+s.Part("engine-1").Health, "", 0)
 	engine.model = fleet.Model
 	defer engine.web.CloseIdleConnections()
-	err = place{dir: s.Dir}.besideGateway(ctx, s.o, local.State{NATS: "nats://" + s.NATS, Etcd: s.Etcd}, creds,
-		key, func(g *httpDoor) error {
-			y, err := g.firstBeside(ctx, s.link, engine, n)
-			if err == nil {
-				x = []float64{y[2], y[3], y[0]}
-			}
-			return err
-		})
+	at := local.State{NATS: "nats://" + s.NATS, Etcd: s.Etcd}
+	err = place{dir: s.Dir}.besideGateway(ctx, s.o, at, creds, key, func(g *httpDoor) error {
+		y, err := g.firstBeside(ctx, s.link, engine, n)
+		if err == nil {
+			x = []float64{y[2], y[3], y[0]}
+		}
+		return err
+	})
 	return x, err
 }
 
