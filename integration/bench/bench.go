@@ -37,7 +37,8 @@ var parts = []struct {
 	{"classifier", classifierBars}, {"mechanism", mechanismBars}, {"hub", hubBars}, {"quote", quoteBars},
 	{"belief", beliefBars}, {"holdings", holdingsBars}, {"gateway", gatewayBars},
 	{"events", eventBars}, {"keys", keysBars}, {"litellm", besideLiteLLM},
-	{"crowd", crowdBars}, {"audit", auditBars}, {"forecast", forecastBars},
+	{"crowd", crowdBars}, {"virtual", virtualBars}, {"audit", auditBars},
+	{"forecast", forecastBars},
 	{"regime", regimeBars}, {"guard", guardBars}, {"cachesage", cachesageBars},
 	{"processes", processBars}, {"streams", streamBars}, {"memory", memoryBars}, {"failover", failoverBars},
 }
