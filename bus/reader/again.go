@@ -13,7 +13,8 @@ import (
 //
 //	what is heard                                  the market is asked again
 //	chunks of somebody whom nobody has named       after Config.AskAgain
-//	nothing at all                                 after Config.Silence: a hub where a task waits speaks
+//	nothing at all                                 after Config.Silence: the door may have died, or the task
+//	                                               waits at a hub for its first slot, which says nothing
 //	heartbeats alone: a hub, or a long prefill     not yet
 //	that question finds nobody who could answer    each second, for Config.MaxAbsence
 //
