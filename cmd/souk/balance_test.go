@@ -76,6 +76,23 @@ func TestAPayoutThatFailed(t *testing.T) {
 	}
 }
 
+// A deposit that may have been made names its id: who repeats it without would pay in twice.
+func TestADepositThatFailed(t *testing.T) {
+	again := "; to make it once, or hear that it was: souk fund ann 2 --id p"
+	for _, test := range []struct {
+		err  error
+		says bool
+	}{
+		{errors.New("treasury: timeout"), true}, {&bus.Error{Code: bus.CodeUnavailable}, true},
+		{&bus.Error{Code: bus.CodeIDConflict, Message: "other"}, false}, {bus.ErrNoResponders, false},
+	} {
+		got := mayBeMade(test.err, "souk fund ann 2 --id p")
+		if strings.HasSuffix(got.Error(), again) != test.says || !errors.Is(got, test.err) {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
 // And so with a distribution.
 func TestADistributionThatFailed(t *testing.T) {
 	again := "to make it once, or hear that it was: AGAIN"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -98,13 +97,8 @@ lost, repeat the command with --number and that number: the money moves only onc
 
 // distributeFailed says what became of a distribution, and what to do.
 func distributeFailed(err error, to, again string) error {
-	var e *bus.Error
-	switch refused := errors.As(err, &e); {
-	case refused && e.Code == bus.CodeUnknownClient:
+	if bus.CodeOf(err) == bus.CodeUnknownClient {
 		return firstDeposit(err, to)
-	case refused && e.Code != bus.CodeUnavailable, errors.Is(err, bus.ErrNoResponders):
-		return err
 	}
-	return fmt.Errorf("%w: whether it was made is not known; to make it once, or hear that it was: %s", err,
-		again)
+	return mayBeMade(err, again)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -22,13 +23,14 @@ func fundCommand(s *shared) *cobra.Command {
 		Long: `Deposits credits for a client, who exists from then on. One credit stands for one US dollar of
 the price rows.
 
-With --id the deposit is made once however often the command is repeated.`,
+With --id the deposit is made once however often the command is repeated; without, the id is printed, so that
+a deposit whose answer was lost can be asked for again.`,
 		Example: `  souk fund alice 2.50
   souk fund alice 2.50 --nats nats://127.0.0.1:4222`,
 	}, func(c *cobra.Command, link *local.Link, client string, amount market.Credits, id string) error {
 		reply, err := link.Fund(c.Context(), client, amount, id)
 		if err != nil {
-			return err
+			return mayBeMade(err, fmt.Sprintf("souk fund %s %s --id %s", client, amount, id))
 		}
 		fmt.Fprintf(c.OutOrStdout(),
 			"deposited %s for %s: %s at the treasury, %s allotted to hubs (deposit %s)\n",
@@ -42,6 +44,19 @@ With --id the deposit is made once however often the command is repeated.`,
 		}
 		return nil
 	})
+}
+
+// mayBeMade adds to an error after which nobody knows whether money has moved how to find out. A refusal of the
+// treasury is returned as it is, unless it says to come back.
+func mayBeMade(err error, again string) error {
+	var refused *bus.Error
+	isRefused := errors.As(err, &refused) && refused.Code != bus.CodeAllotmentPending &&
+		refused.Code != bus.CodeUnavailable
+	if isRefused || errors.Is(err, bus.ErrNoResponders) {
+		return err
+	}
+	return fmt.Errorf("%w: whether it was made is not known; to make it once, or hear that it was: %s", err,
+		again)
 }
 
 // mayBeClient refuses a command whose first argument cannot be a client's name.

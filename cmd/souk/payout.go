@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -58,17 +57,11 @@ payout whose answer was lost can be asked for again.`,
 
 // payoutFailed says what became of a payout, and what to do.
 func payoutFailed(err error, client, amount, id string) error {
-	var e *bus.Error
-	switch code := bus.CodeOf(err); {
-	case errors.As(err, &e) && code == bus.CodeUnknownClient:
+	switch bus.CodeOf(err) {
+	case bus.CodeUnknownClient:
 		return firstDeposit(err, client)
-	case errors.As(err, &e) && code == bus.CodeInsufficientFunds:
+	case bus.CodeInsufficientFunds:
 		return fmt.Errorf("%w: nothing was paid out; souk balance %s shows where its money is", err, client)
-	case errors.As(err, &e) && code != bus.CodeAllotmentPending &&
-		code != bus.CodeUnavailable, errors.Is(err, bus.ErrNoResponders):
-		return err
 	}
-	// It may be made yet, or have been: only the same id tells.
-	return fmt.Errorf("%w: whether it was made is not known; to make it once, or hear that it was: souk "+
-		"payout %s %s --id %s", err, client, amount, id)
+	return mayBeMade(err, fmt.Sprintf("souk payout %s %s --id %s", client, amount, id))
 }
