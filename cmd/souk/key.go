@@ -143,10 +143,8 @@ its money until then.`,
 			case f.Changed("open") && k.Open == 0:
 				return errors.New("--open: 0 answers are none: leave it out, and the gateway's limit is all")
 			}
-			// a key is shown once, so the file may be the only place where another one is
-			if _, err := os.Lstat(file); file != "" && err == nil {
-				return fmt.Errorf("--file: %s: there is such a file, perhaps of another key: name another, or "+
-					"move it away", file)
+			if err := mayWrite(file, ""); err != nil {
+				return err
 			}
 			if expires != 0 {
 				k.ExpiresMS = time.Now().Add(expires).UnixMilli()
@@ -172,6 +170,19 @@ its money until then.`,
 	f.DurationVar(&expires, "expires", 0, "how long it is good, as 2160h; default: until it is revoked")
 	f.StringVar(&file, "file", "", "write it there, for its owner's eyes alone, and show the path")
 	return c
+}
+
+// mayWrite refuses a file that is there, unless it has the secret before of the key of that id: a key is shown
+// once, so it may be the only place where another one is.
+func mayWrite(file, id string) error {
+	if _, err := os.Lstat(file); file == "" || err != nil {
+		return nil
+	}
+	if secret, err := local.ReadKey(file); err == nil && id != "" && idOf(secret) == id {
+		return nil
+	}
+	return fmt.Errorf("--file: %s: there is such a file, perhaps of another key: name another, or move it away",
+		file)
 }
 
 // giveAway shows a key once: to stdout, or into a file whose path is shown.
@@ -273,6 +284,9 @@ them at once.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if keep < 0 {
 				return fmt.Errorf("--keep: %v is below 0", keep)
+			}
+			if err := mayWrite(file, args[0]); err != nil {
+				return err
 			}
 			return with(c, func(ctx context.Context, r bus.Registry) error {
 				secret, err := local.RotateKey(ctx, r, args[0], keep)

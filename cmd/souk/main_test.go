@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +77,7 @@ func TestWrongArgumentsAreShownTheLine(t *testing.T) {
 		"key new ann --rate 0":           "--rate: 0 ",
 		"key new ann --open 0":           "--open: 0 ",
 		"key new ann --file main.go":     "main.go: there is such a file",
+		"key rotate k1 --file main.go":   "main.go: there is such a file",
 		"key revoke sk-souk-abc234-5678": "its id is abc234: write souk key revoke ID",
 		"key rotate sk-souk-abc234-5678": "its id is abc234: write souk key rotate ID",
 	} {
@@ -127,5 +130,24 @@ func TestAKeyThatCannotBeShown(t *testing.T) {
 	err = giveAway(c, "", secret)
 	if err == nil || !strings.Contains(err.Error(), "revoke k1") || strings.Contains(err.Error(), secret) {
 		t.Errorf("%v", err)
+	}
+}
+
+// The file of a key takes its next secret, and no other's.
+func TestTheFileOfAKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	if err := errors.Join(mayWrite(path, ""), mayWrite(path, "k1")); err != nil {
+		t.Errorf("there is no such file: %v", err)
+	}
+	if err := os.WriteFile(path, []byte(bus.NewSecret("k1", [32]byte{})+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := mayWrite(path, "k1"); err != nil {
+		t.Errorf("a new secret of its key: %v", err)
+	}
+	for _, id := range []string{"", "k2"} {
+		if err := mayWrite(path, id); err == nil || !strings.Contains(err.Error(), "there is such a file") {
+			t.Errorf("key %q: %v", id, err)
+		}
 	}
 }
