@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // lifeOf names the life of a process of this machine as Linux tells of it: the machine's boot, the namespace
@@ -37,8 +38,8 @@ func hasEnded(life string) bool {
 		return false
 	}
 	began, err := beganAt(pid)
-	if err != nil {
-		return errors.Is(err, fs.ErrNotExist)
+	if err != nil { // /proc may hide those of others, which cannot be told anything either
+		return errors.Is(err, fs.ErrNotExist) && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 	}
 	return began != parts[3]
 }

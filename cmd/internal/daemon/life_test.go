@@ -3,6 +3,7 @@ package daemon
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -53,5 +54,41 @@ func TestALifeThatHasEnded(t *testing.T) {
 		if got := hasEnded(c.life); got != c.want {
 			t.Errorf("%s: ended %v", name, got)
 		}
+	}
+}
+
+// A process of another user lives though /proc does not show it: it may be mounted so, and is to services.
+func TestALifeThatIsHidden(t *testing.T) {
+	if life := os.Getenv("SOUK_TEST_LIFE"); life != "" {
+		pid := strings.Fields(life)[2]
+		if _, err := os.Stat("/proc/" + pid); err == nil {
+			t.Skip("it is shown")
+		}
+		if hasEnded(life) {
+			t.Error("a process that lives is said to have ended")
+		}
+		return
+	}
+	dir := filepath.Join(t.TempDir(), "bin")
+	self, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "self"), self, 0o755),
+		os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(filepath.Dir(filepath.Dir(dir)), 0o755)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := exec.Command("unshare", "-m", "sh", "-c", "mount -t proc -o hidepid=2 proc /proc || exit 0\n"+
+		"cd / && exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$0\" "+
+		"-test.run '^TestALifeThatIsHidden$' -test.v", filepath.Join(dir, "self"))
+	c.Env = append(os.Environ(), "SOUK_TEST_LIFE="+lifeOf(os.Getpid()))
+	out, err := c.CombinedOutput()
+	switch text := string(out); {
+	case strings.Contains(text, "--- FAIL"):
+		t.Error(text)
+	case !strings.Contains(text, "--- PASS"):
+		t.Skipf("nothing can be hidden here: %v: %s", err, text)
 	}
 }
