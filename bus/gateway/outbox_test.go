@@ -85,16 +85,16 @@ func TestABucket(t *testing.T) {
 // Who comes back for what is kept no more is told what is, in words of what was asked: of the beginning, of
 // what follows an event, or of an event that never was.
 func TestWhatIsKeptNoMore(t *testing.T) {
-	a := &answer{asked: &openai.Asked{Stream: true}, shape: openai.Shape{ID: "t1"}, out: outbox{numbered: true,
-		most: 60}}
+	a := &answer{asked: &openai.Asked{Stream: true}, shape: openai.Shape{ID: "t1"},
+		out: outbox{numbered: true, most: 60}}
 	for range 5 { // 20 bytes each with its id: the last three are kept
 		a.out.put(0, func(dst []byte) ([]byte, error) { return append(dst, "data: abcd\n\n"...), nil })
 	}
 	for last, want := range map[int]string{
 		-1: "the beginning of this answer is kept no more: it goes on behind event 1 (Last-Event-ID) at " +
 			"/v1/streams/t1",
-		0: "what follows event 0 of this answer is kept no more: it goes on behind event 1 (Last-Event-ID) at " +
-			"/v1/streams/t1",
+		0: "what follows event 0 of this answer is kept no more: it goes on behind event 1 (Last-Event-ID) " +
+			"at /v1/streams/t1",
 		7: "this answer has no event 7 yet: its last is 4",
 	} {
 		_, _, err := a.attach(last)

@@ -276,7 +276,8 @@ func TestRevokeAndRenew(t *testing.T) {
 func TestRevokeByAClockThatIsBehind(t *testing.T) {
 	s := store(t)
 	now := time.Now()
-	creds := may[*Identity](t)(ReadFile(may[string](t)(s.Add(bus.RoleClient, bus.IDs{Name: "dev"}, now, Valid))))
+	dev := bus.IDs{Name: "dev"}
+	creds := may[*Identity](t)(ReadFile(may[string](t)(s.Add(bus.RoleClient, dev, now, Valid))))
 	for range 2 {
 		if err := s.Revoke("dev", now.Add(-time.Hour)); err != nil {
 			t.Fatal(err)

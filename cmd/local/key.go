@@ -102,8 +102,8 @@ func RotateKey(ctx context.Context, r bus.Registry, id string, keep time.Duratio
 	}
 	now := time.Now()
 	if k.Expired(now.UnixMilli()) {
-		return "", fmt.Errorf("key %s: its time is over, and a new secret would be good for nothing: make another "+
-			"key by `souk key new`", id)
+		return "", fmt.Errorf("key %s: its time is over, and a new secret would be good for nothing: make "+
+			"another key by `souk key new`", id)
 	}
 	secret = randomSecret(id)
 	k.Rotate(secret, max(1, now.Add(keep).UnixMilli()))

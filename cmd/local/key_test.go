@@ -183,7 +183,8 @@ func TestRotateAnExpiredKey(t *testing.T) {
 		ExpiresMS: time.Now().Add(-time.Second).UnixMilli()}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RotateKey(ctx, r, "k1", time.Hour); err == nil || !strings.Contains(err.Error(), "souk key new") {
+	_, err := RotateKey(ctx, r, "k1", time.Hour)
+	if err == nil || !strings.Contains(err.Error(), "souk key new") {
 		t.Errorf("%v", err)
 	}
 }

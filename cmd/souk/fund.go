@@ -46,8 +46,8 @@ a deposit whose answer was lost can be asked for again.`,
 	})
 }
 
-// mayBeMade adds to an error after which nobody knows whether money has moved how to find out. A refusal of the
-// treasury is returned as it is, unless it says to come back.
+// mayBeMade adds to an error after which nobody knows whether money has moved how to find out. A refusal of
+// the treasury is returned as it is, unless it says to come back.
 func mayBeMade(err error, again string) error {
 	var refused *bus.Error
 	isRefused := errors.As(err, &refused) && refused.Code != bus.CodeAllotmentPending &&

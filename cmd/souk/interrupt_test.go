@@ -84,8 +84,8 @@ func TestSubmitIsInterrupted(t *testing.T) {
 	bustest.Eventually(t, "the slot is free", func() bool { return m.Free() == 1 })
 }
 
-// An answer that nobody can take any more is cancelled as by Ctrl-C, and what was paid is said: its reader has
-// gone (as of "souk submit | head"), the disk is full, or the terminal was closed.
+// An answer that nobody can take any more is cancelled as by Ctrl-C, and what was paid is said: its reader
+// has gone (as of "souk submit | head"), the disk is full, or the terminal was closed.
 func TestSubmitWithoutAReaderIsCancelled(t *testing.T) {
 	dir := t.TempDir()
 	cfg, err := local.ParseConfig("market.yaml", []byte(oneSlot))
@@ -132,7 +132,8 @@ func TestSubmitWithoutAReaderIsCancelled(t *testing.T) {
 			c.Wait()
 			if code := c.ProcessState.ExitCode(); code != test.code ||
 				!strings.HasPrefix(said.String(), "cancelled: ") ||
-				!strings.Contains(said.String(), "; paid 0.0000") || !strings.Contains(said.String(), test.says) {
+				!strings.Contains(said.String(), "; paid 0.0000") ||
+				!strings.Contains(said.String(), test.says) {
 				t.Errorf("exit status %d: %s", code, &said)
 			}
 			bustest.Eventually(t, "the slot is free", func() bool { return m.Free() == 1 })

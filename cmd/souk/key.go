@@ -172,8 +172,8 @@ its money until then.`,
 	return c
 }
 
-// mayWrite refuses a file that is there, unless it has the secret before of the key of that id: a key is shown
-// once, so it may be the only place where another one is.
+// mayWrite refuses a file that is there, unless it has the secret before of the key of that id: a key is
+// shown once, so it may be the only place where another one is.
 func mayWrite(file, id string) error {
 	if _, err := os.Lstat(file); file == "" || err != nil {
 		return nil
@@ -181,8 +181,8 @@ func mayWrite(file, id string) error {
 	if secret, err := local.ReadKey(file); err == nil && id != "" && idOf(secret) == id {
 		return nil
 	}
-	return fmt.Errorf("--file: %s: there is such a file, perhaps of another key: name another, or move it away",
-		file)
+	return fmt.Errorf("--file: %s: there is such a file, perhaps of another key: name another, or move it "+
+		"away", file)
 }
 
 // giveAway shows a key once: to stdout, or into a file whose path is shown.
@@ -277,7 +277,7 @@ func rotateKey(with withRegistry) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rotate ID",
 		Short: "Give a key a new secret, and show it once; the one before stays good for a while",
-		Long: `Gives a key a new secret, and shows it once. The one before stays good for --keep, and whatever it
+		Long: `Gives a key a new secret, and shows it once. The one before stays good for --keep, and what it
 has in hand then ends. A key has two secrets at most: who rotates it again within that time ends the first of
 them at once.`,
 		Args: takesKeyID,

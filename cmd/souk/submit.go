@@ -173,7 +173,7 @@ func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
 	out := reader{c.OutOrStdout(), stop}
-	broken := make(chan os.Signal, 1) // else who reads stdout would end us by going, and the task would run on
+	broken := make(chan os.Signal, 1) // else who reads stdout ends us by going, and the task runs on
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 	go reach(link.Bus().Health(), c.ErrOrStderr())

@@ -51,8 +51,8 @@ func TestAPayoutAskedForAgainWithAnotherAmount(t *testing.T) {
 	}
 }
 
-// A payout that waits for hubs is asked for again under its id, with another amount: nobody is told that it was
-// made who asked for another, and who asked first has an answer.
+// A payout that waits for hubs is asked for again under its id, with another amount: nobody is told that it
+// was made who asked for another, and who asked first has an answer.
 func TestAPayoutOfAnotherAmountWhileOneWaits(t *testing.T) {
 	for _, told := range []bool{false, true} { // to come back, before the hub has said what it needs
 		b := newBank(t)
@@ -68,7 +68,8 @@ func TestAPayoutOfAnotherAmountWhileOneWaits(t *testing.T) {
 		b.put(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "ann", Amount: 80})
 		if got := b.last("p"); got != "id_conflict" {
 			left, _ := b.tr.book.Prepaid("ann")
-			t.Errorf("told to come back: %v: 80 where 60 were asked for: %q, and %d are left", told, got, left)
+			t.Errorf("told to come back: %v: 80 where 60 were asked for: %q, and %d are left", told, got,
+				left)
 		}
 		if !told {
 			b.giveBack("h-1", 100)
