@@ -94,8 +94,11 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 	if err := c.input(in["input"]); err != nil {
 		return err
 	}
-	if len(c.messages) == 0 {
+	switch n := len(c.messages); {
+	case n == 0:
 		return bad("input: the list is empty: send a string or an item at least")
+	case n > bus.MaxMessages:
+		return unsupported("input: more than %d messages; send fewer", bus.MaxMessages)
 	}
 	out := map[string]any{"messages": c.messages}
 	for _, name := range passed {

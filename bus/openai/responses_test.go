@@ -444,3 +444,13 @@ func BenchmarkReadResponses(b *testing.B) {
 		}
 	}
 }
+
+// A client that sent too much input is not told of messages, which it has not sent.
+func TestResponsesNameTheirInput(t *testing.T) {
+	many := `{"input":[` + strings.Repeat(`,{"role":"user","content":"a"}`, bus.MaxMessages+1)[1:] + `]}`
+	_, no := ReadResponses([]byte(many), nil)
+	if no == nil || no.Code != bus.CodeUnsupportedField ||
+		no.Message != "input: more than 4096 messages; send fewer" {
+		t.Errorf("%v", no)
+	}
+}
