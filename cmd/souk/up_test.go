@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"souk/bus"
+	"souk/classifier"
 	"souk/cmd/local"
 )
 
@@ -25,5 +27,15 @@ func TestElsewhere(t *testing.T) {
 		if said := elsewhere(c, at); said != "" {
 			t.Errorf("at %q: %q", any, said)
 		}
+	}
+}
+
+// A stream that an agent took may have been cut, so nobody says that it was served.
+func TestAtTheDoor(t *testing.T) {
+	got := atTheDoor(classifier.Stats{Received: 4, Accepted: 2, Collected: 1,
+		Refused: map[bus.Code]uint64{bus.CodeCancelled: 1}})
+	want := "4 requests came: agents took 2 as streams, 1 were answered whole; refused cancelled 1."
+	if got != want {
+		t.Errorf("%s", got)
 	}
 }
