@@ -141,6 +141,34 @@ func TestSubmitWithoutAReaderIsCancelled(t *testing.T) {
 	}
 }
 
+// What was paid is said also where the object that says so cannot be written.
+func TestSubmitWithoutAReaderOfItsObject(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	cfg, err := local.ParseConfig("market.yaml", []byte(oneSlot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var said bytes.Buffer
+	c := root()
+	c.SetOut(full)
+	c.SetErr(&said)
+	c.SetArgs([]string{"submit", "--data", dir, "--json", "--max-tokens", "2", "Hello"})
+	if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "no space left") ||
+		!strings.HasPrefix(said.String(), "paid 0.0000") {
+		t.Errorf("%v: %s", err, &said)
+	}
+}
+
 // A task of which nobody says how it ended ends the command as one that was interrupted.
 func TestExitCodeOfSubmit(t *testing.T) {
 	for _, c := range []struct {

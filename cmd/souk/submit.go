@@ -190,21 +190,22 @@ func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
 	r := a.Result
 	if q.asJSON {
 		r.Text = a.Text
-		if err := writeJSON(out, struct {
+		err = writeJSON(out, struct {
 			bus.Result
 			Paid market.Credits `json:"paid"`
 			TTFT float64        `json:"client_ttft_ms"`
-		}{r, r.Paid(), float64(a.TTFT.Microseconds()) / 1000}); err != nil {
-			return err
-		}
-	} else {
-		if a.Text != "" && !strings.HasSuffix(a.Text, "\n") {
-			fmt.Fprintln(out)
-		}
+		}{r, r.Paid(), float64(a.TTFT.Microseconds()) / 1000})
+	} else if a.Text != "" && !strings.HasSuffix(a.Text, "\n") {
+		fmt.Fprintln(out)
+	}
+	if !q.asJSON || err != nil {
 		fmt.Fprintln(c.ErrOrStderr(), summary(r, a.TTFT))
 	}
 	if c.Context().Err() == nil && ctx.Err() != nil {
-		return fmt.Errorf("not all of the answer could be written: %w", context.Cause(ctx))
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("not all of the answer could be written: %w", err)
 	}
 	return exit(r.Code, c.Context().Err() != nil)
 }
