@@ -43,9 +43,10 @@ type Pruner struct {
 	// names
 	Clients []int32
 
-	round   *Round
-	arrived []int64
-	kept    Kept
+	round     *Round
+	arrived   []int64
+	everybody bool // under posted: those stay, too, that find every slot dear
+	kept      Kept
 
 	order  []int32 // tasks by arrival, where there are more than the limit
 	place  []int32 // of every task, its place among them
@@ -107,12 +108,13 @@ type Kept struct {
 // At most limit tasks are kept. Where pruning leaves more, the tasks that came last are taken out of the
 // whole round until limit are left, whatever they bid. arrived has a number for every task, larger for one
 // that came later. Of equal numbers, and where arrived is nil, the tasks later in the list go. Under pricing
-// posted nothing is pruned, since all clients are served in a line: the first limit tasks stay, and no task
-// has a wait.
+// posted nothing is pruned, since all clients are served in a line, and no task has a wait: where there are
+// more than limit, the first limit stay of those that find a slot worth what it costs.
 func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 	p.round, p.arrived = r, arrived
 	p.begin()
 	first := len(r.Tasks)
+	p.everybody = first <= limit
 	for tries := 0; p.within(first) > limit; tries++ {
 		if tries == 0 {
 			p.sortArrivals()
@@ -142,12 +144,16 @@ func (p *Pruner) begin() {
 		p.agents[k] = a
 	}
 	p.weight, p.keep = resize(p.weight, len(r.Edges)), resize(p.keep, len(r.Edges))
+	waits := r.Rule.Pricing != PricingPosted
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		a := &p.agents[e.Agent]
 		p.weight[i] = -1
 		if a.room > 0 {
-			p.weight[i] = int64(e.Value-e.Cost+e.Toll-r.Fee-r.Tasks[e.Task].loss()) + a.charge
+			p.weight[i] = int64(e.Value-e.Cost+e.Toll-r.Fee) + a.charge
+			if waits {
+				p.weight[i] -= int64(r.Tasks[e.Task].loss())
+			}
 		}
 	}
 	p.place, p.client = resize(p.place, len(r.Tasks)), resize(p.client, len(r.Tasks))
@@ -224,9 +230,12 @@ func (p *Pruner) through(limit int) int {
 func (p *Pruner) within(first int) (tasks int) {
 	r := p.round
 	if r.Rule.Pricing == PricingPosted {
-		for i, e := range r.Edges {
-			p.keep[i] = int(p.place[e.Task]) < first
-			if p.keep[i] && (i == 0 || r.Edges[i-1].Task != e.Task) {
+		for t, row := range p.rows() {
+			keep := int(p.place[t]) < first && (p.everybody || slices.Max(p.weight[row[0]:row[1]]) >= 0)
+			for i := row[0]; i < row[1]; i++ {
+				p.keep[i] = keep
+			}
+			if keep {
 				tasks++
 			}
 		}

@@ -24,7 +24,10 @@ func (p *Pruner) finish(first, show int) {
 			k.Beyond = append(k.Beyond, int32(t))
 			continue
 		}
-		live, loss := false, int64(r.Tasks[t].loss())
+		live, loss := false, int64(0)
+		if !posted {
+			loss = int64(r.Tasks[t].loss())
+		}
 		before := len(k.Edges)
 		for i := lo; i < hi; i++ {
 			live = live || p.weight[i] >= 0
