@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"slices"
 	"time"
 
 	"souk/bus"
@@ -21,6 +22,7 @@ type seats struct {
 	takes   []time.Duration
 	bits    []bool
 	waiting int     // tasks that found no seat, in the last round
+	woke    int64   // by Node.nano: when they were last woken for there may be one
 	least   int     // blocks that one of them needs
 	late    []*task // tasks that no seat is large enough for, in this round
 	capped  bool    // an agent was given less than it has slots for, in this round
@@ -147,12 +149,18 @@ func (n *Node) admitted() {
 	}
 	width := len(c.stands)
 	s.takes, s.bits = resized(s.takes, width*len(s.who)), resized(s.bits, width*len(s.who))
-	for i, t := range s.who {
+	asking := s.who[:0]
+	for _, t := range s.who {
+		i := len(asking)
 		r := seat.Asker{Turn: &t.turn, Takes: s.takes[width*i : width*(i+1)],
 			Bits: s.bits[width*i : width*(i+1)]}
-		n.forecastSeat(t, &r)
-		s.askers = append(s.askers, r)
+		if n.forecastSeat(t, &r); slices.Max(r.Takes) < 0 {
+			t.unseated = time.Time{} // no open agent serves it: it waits for one that does, and for no seat
+			continue
+		}
+		asking, s.askers = append(asking, t), append(s.askers, r)
 	}
+	s.who = asking
 	s.table.Admit(now, s.agents, s.askers)
 	if len(s.who)+s.waiting == 0 {
 		return
@@ -249,10 +257,11 @@ func (n *Node) forecastSeat(t *task, r *seat.Asker) {
 // lets reports whether a task may go to an agent, as far as seats say.
 func (t *task) lets(seat int) bool { return t.may == nil || t.may[seat] }
 
-// letsIn wakes those who wait for a seat if there may be one, so that nobody who comes later takes it.
+// letsIn wakes those who wait for a seat if there may be one, so that nobody who comes later takes it. Once
+// is enough of a moment: several rounds may be held in it, each of those that the last had no room for.
 func (n *Node) letsIn() {
 	s := &n.seats
-	if s.waiting == 0 {
+	if s.waiting == 0 || s.woke == n.nano {
 		return
 	}
 	for _, a := range n.roster {
@@ -260,6 +269,7 @@ func (n *Node) letsIn() {
 			continue
 		}
 		if used, room := a.seats.Blocks(); used+s.least <= room || s.table.Open(a.seats, n.clock()) {
+			s.woke = n.nano
 			n.batch.Wake()
 			return
 		}
