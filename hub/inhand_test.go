@@ -72,3 +72,34 @@ func TestAFreeSlotThatIsNotWorthItsCostIsSaidToBeFree(t *testing.T) {
 	h.pass(11 * time.Second)
 	h.want("inbox.bob.t2", string(bus.CodeNotWorthIt))
 }
+
+// How long answers are is asked once a second. Whom a slot was not worth its cost to, by what was known then,
+// is looked at again when it has been asked anew.
+func TestASlotIsOfferedAgainOnceAnswersAreShorter(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.Silence, c.Seed.Every = time.Hour, 0 })
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 400))
+	h.must(h.step(h.task("ann", "t1", worth(market.Credit))))
+	h.must(h.step(h.task("bob", "t2", worth(market.Credit/20))))
+	a, waits := h.n.lookup("a-1"), h.waiting()
+	if len(waits) != 1 {
+		t.Fatalf("%d wait, want one", len(waits))
+	}
+	waits[0].length = length{until: h.n.at(lengthsEvery - 1), n: 1,
+		known: [4]known{{a.predictor.Usual(100), 100}}}
+	d := h.take("ann", "t1")
+	h.accept(d)
+	cut := completion("a-1", d, market.Usage{Prompt: 100, Output: 10}) // which says nothing of lengths
+	cut.Finish = "length"
+	h.must(h.step(cut))
+	if h.n.waiting != 1 || waits[0].fate != dear {
+		t.Fatalf("%d wait, the last round meant %d to the task: the test sees nothing", h.n.waiting,
+			waits[0].fate)
+	}
+	came := h.now
+	for h.n.waiting > 0 && h.wake.Sub(came) < 20*time.Second {
+		h.pass(max(0, h.wake.Sub(h.now)))
+	}
+	if waited := h.now.Sub(came); h.running() != "bob/t2>a-1" || waited > lengthsEvery+lookAgain {
+		t.Errorf("after %v it is handed %q", waited, h.running())
+	}
+}

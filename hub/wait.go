@@ -521,8 +521,8 @@ func (c *crowd) due(n *Node) { n.news() }
 
 // lookLater has those looked at again that rather wait than take a slot that is free: when the slot that they
 // wait for should have come, or waiting has become worth less than what is free, or the agent has been silent
-// for too long; and those that tolls or a policy keep from one, or what an agent has in hand, as these fall.
-// Nothing else may happen to wake them.
+// for too long; and those that find what is free dear, for tolls or for what an agent has in hand, as these
+// fall, or that a policy keeps from it. Nothing else may happen to wake them.
 func (n *Node) lookLater() {
 	s, again := &n.round, &n.crowd.again
 	at := time.Duration(math.MaxInt64) // from now
@@ -571,13 +571,14 @@ func (n *Node) lookLater() {
 	}
 }
 
-// lessInHand is how soon one of the agents that have room has computed its prompts, or a good part of them. A
-// first token there comes sooner then, and is worth more.
+// lessInHand is how soon those are looked at again that find what is free dear: once one of the agents that
+// have room has computed its prompts, so that a first token comes sooner there, and each second. By then it
+// is asked anew how long an answer will be, and so what it costs.
 func (n *Node) lessInHand() time.Duration {
-	at := time.Duration(math.MaxInt64)
+	at := max(tollsFade, lengthsEvery)
 	for _, a := range n.round.agents {
 		if queue := n.crowd.stands[a.seat].burden.Queue; queue > 0 {
-			at = min(at, queue, tollsFade)
+			at = min(at, queue)
 		}
 	}
 	return at
