@@ -91,7 +91,7 @@ func (n *Node) clear() {
 		n.fault(fmt.Errorf("round %d is not awarded: %w", r.Number, err))
 		n.round.kept = nil
 	}
-	n.settle(len(o.Awards) > 0)
+	n.settle(err == nil && len(o.Awards) > 0)
 }
 
 // collect takes the tasks that wait and the agents that have room.
