@@ -65,7 +65,7 @@ const (
 	// (market.MaxWorth).
 	maxSeats = 4000
 	// maxPairs bounds the pairs that a round weighs, 70 MB: 2,048 tasks that wait all meet 256 free agents.
-	// Where there are more agents, the latest to come wait until these are placed.
+	// Where there are more agents, the latest to come are in the next round.
 	maxPairs = 1 << 19
 	// shown is how many agents a round's record names that a task might have had instead.
 	shown = 3
@@ -117,7 +117,9 @@ func (n *Node) collect() {
 		s.agents[i], s.agents[j], s.free[i], s.free[j] = s.agents[j], s.agents[i], s.free[j], s.free[i]
 	}
 	s.tasks = n.batch.Take(s.tasks[:0], maxPairs/max(1, len(s.agents)))
-	n.batch.Cleared(n.now)
+	if n.batch.Len() == 0 { // else the next round is of this moment, too: for those that this one cannot meet
+		n.batch.Cleared(n.now)
+	}
 	for _, t := range s.tasks {
 		t.fate = unmet
 	}
