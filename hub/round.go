@@ -121,7 +121,7 @@ func (n *Node) collect() {
 		n.batch.Cleared(n.now)
 	}
 	for _, t := range s.tasks {
-		t.fate = unmet
+		t.fate, t.met = unmet, true
 	}
 	n.admitted()
 }

@@ -61,6 +61,7 @@ type task struct {
 	notes    *notes         // while it waits
 	length   length         // of its answer; the same
 	fate     fate           // in the last round
+	met      bool           // a round has looked at it
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
 	roams    bool           // no agent held more of its prompt than others when that was chosen
@@ -342,6 +343,11 @@ func (n *Node) unplaced(t *task) *bus.Result {
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"by its terms a slot that was to come free was worth more to it than those that were, and none "+
 				"came free before the deadline")
+	case !t.met && slices.ContainsFunc(n.roster,
+		func(a *agent) bool { return a.free(n) > 0 && n.usable(t, a) }):
+		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
+			"no round was held between its arrival and its deadline: where tasks compete one is held within "+
+				"%v (max_wait)", n.cfg.Batch.MaxWait)
 	}
 	return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 		"no slot that could serve it came free before the deadline")

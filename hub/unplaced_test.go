@@ -3,6 +3,7 @@ package hub
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"souk/bus"
 )
@@ -36,6 +37,24 @@ func TestARefusalSaysNothingThatOneRoundBelies(t *testing.T) {
 			if strings.Contains(r.Message, words) {
 				t.Errorf("%s: it is told %q", test.name, r.Message)
 			}
+		}
+	}
+}
+
+// A task whose deadline comes before the round that it is to be in is not told that no slot came free.
+func TestADeadlineWithinTheWindowIsSaidTruly(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.Batch.MaxWait = 500 * time.Millisecond })
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	soon := func(m *bus.Task) { m.DeadlineMS = h.now.Add(200 * time.Millisecond).UnixMilli() }
+	h.must(h.n.Step(h.now, h.task("ann", "t1", soon)))
+	h.must(h.n.Step(h.now, h.task("bob", "t2")))
+	h.run()
+	h.pass(300 * time.Millisecond)
+	h.want("inbox.ann.t1", string(bus.CodeNoRoom))
+	for _, l := range h.letters {
+		if a, ok := l.Message.(*bus.Answer); ok && a.Result != nil &&
+			!strings.Contains(a.Result.Message, "no round was held") {
+			t.Errorf("it is told %q, and a slot is free all the time", a.Result.Message)
 		}
 	}
 }
