@@ -529,3 +529,27 @@ func TestDeficitsAreAskedForInTheSameMemory(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// What a policy says of a task may be something else a moment later, by what it has heard of others. Who was
+// kept from a free slot is asked about again each second, though nothing happens that has a round held.
+func TestWhoAPolicyKeptOutIsAskedAboutAgain(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.Silence, c.Suspect, c.Seed.Every = time.Hour, time.Hour, 0 })
+	says := runtimepolicy.Hold
+	h.n.runtime.host.Set(policy.Place, "spy",
+		&spy{score: func(runtimepolicy.Item) float64 { return says }})
+	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "t1")))
+	h.pass(1500 * time.Millisecond)
+	if h.n.waiting != 1 {
+		t.Fatalf("%d wait: the policy keeps nobody out", h.n.waiting)
+	}
+	says = 0
+	at := h.now
+	for h.n.waiting > 0 && h.wake.Sub(at) < 30*time.Second {
+		h.pass(max(0, h.wake.Sub(h.now)))
+	}
+	if waited := h.now.Sub(at); h.running() != "ann/t1>a-1" || waited > actEvery+lookAgain {
+		t.Errorf("%v later it is handed %q", waited, h.running())
+	}
+	h.audited()
+}
