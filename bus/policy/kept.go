@@ -4,6 +4,9 @@ package policy
 // room by what it has used longest ago of its own, if it has its share, and else whoever has most does. So
 // nobody makes others be forgotten by adding many.
 type Kept[V any] struct {
+	// Gone, if not nil, is shown what is forgotten to make room, before it is.
+	Gone func(v *V)
+
 	limit   int
 	all     []entry[V]
 	spare   int32   // the first place that is free; they are linked by next
@@ -178,6 +181,9 @@ func (k *Kept[V]) evict(client ID) {
 	o := k.clients[client]
 	if o == nil || o.keys*len(k.clients) < k.limit {
 		o = k.levels[k.most]
+	}
+	if k.Gone != nil {
+		k.Gone(&k.all[o.oldest].value)
 	}
 	k.remove(o.oldest)
 }

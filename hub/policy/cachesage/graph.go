@@ -41,6 +41,10 @@ type graph struct {
 	of     [roles]policy.ID // whose it is: the client that was first to have it
 	places [2 * roles]uint8 // of ids, by their hashes; those that collide come after
 	used   [roles]uint32    // step at which it last ran
+	gen    [roles]uint8     // how often others had its place before, of 256 times
+	forgot bool             // any role was
+	live   [roles]float32   // sessions that are thought to go on of which it ran last
+	starts [roles]uint16    // sessions that began with it
 	count  [roles]uint32    // how often it ran
 	total  uint32
 	single [roles]state
@@ -146,7 +150,9 @@ func (g *graph) victim(client policy.ID) int {
 // forget takes a role out of all that was counted.
 func (g *graph) forget(r uint8) {
 	g.total -= g.count[r]
-	g.ids[r], g.of[r], g.used[r], g.count[r] = 0, 0, 0, 0
+	g.ids[r], g.of[r], g.used[r], g.count[r], g.live[r], g.starts[r] = 0, 0, 0, 0, 0, 0
+	g.gen[r]++
+	g.forgot = true
 	clear(g.places[:])
 	for i := 1; i < endOf; i++ {
 		if g.ids[i] != 0 {

@@ -32,8 +32,6 @@ type Sage struct {
 	sessions policy.Kept[session]
 	swept    int // how many sessions were looked at in this round of them
 	tools    [tools]policy.ID
-	live     [roles]float32 // by the last role, sessions that are thought to go on
-	starts   [roles]uint16  // sessions that began with a role
 	begun    uint32
 	current  uint8 // the role that ran last, of any session
 	hops     [roles]uint8
@@ -45,7 +43,7 @@ const tools = 64
 
 // session is what is remembered of one.
 type session struct {
-	at     time.Duration // when it came, or when its last turn ended, if it is idle; since 1970
+	at     time.Duration // when it came, or when its last turn ended, if none runs; since 1970
 	agent  policy.ID     // that served its last turn; 0: none has
 	waited uint32        // what of its idle time was learned from, in milliseconds
 	back   uint32        // after its end, as its client says, in milliseconds; 0: it says nothing
@@ -55,9 +53,18 @@ type session struct {
 	class  uint8
 	before uint8 // the role before the last
 	last   uint8
-	idle   bool
-	over   bool // it is thought to have ended, or has
+	of     [2]uint8 // graph.gen of these, as it was when they ran
+	phase  phase
 }
+
+// phase is where a session is.
+type phase uint8
+
+const (
+	idle phase = iota // its last turn has ended
+	runs
+	over // it is idle, and thought to have ended, or has
+)
 
 // millis is a time in milliseconds, at most 49 days.
 func millis(d time.Duration) uint32 { return uint32(min(max(0, d/time.Millisecond), 1<<32-1)) }
@@ -72,8 +79,38 @@ func New(p Params, sessions int) *Sage {
 	if p.Token == 0 {
 		p.Token, p.Before = 4e-5, 2e-9
 	}
-	return &Sage{Params: p, shares: seat.NewShares(paces + tools),
+	s := &Sage{Params: p, shares: seat.NewShares(paces + tools),
 		sessions: policy.NewKept[session](sessions)}
+	s.sessions.Gone = func(x *session) { // nobody knows what becomes of it
+		s.refresh(x)
+		s.weigh(x, 0)
+	}
+	return s
+}
+
+// session is what is remembered of one; nil: nothing is.
+func (s *Sage) session(key policy.ID, use bool) *session {
+	x := s.sessions.Get(key, use)
+	if x != nil {
+		s.refresh(x)
+	}
+	return x
+}
+
+// refresh has a session know no role any more that was forgotten, and whose place another may have since.
+func (s *Sage) refresh(x *session) {
+	if s.forgot {
+		s.compare(x)
+	}
+}
+
+func (s *Sage) compare(x *session) {
+	if x.of[1] != s.gen[x.last] { // what it weighed was forgotten with it
+		x.before, x.last, x.of, x.share = 0, 0, [2]uint8{}, 0
+	}
+	if x.of[0] != s.gen[x.before] {
+		x.before, x.of[0] = 0, 0
+	}
 }
 
 func since(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
@@ -119,7 +156,7 @@ func (s *Sage) Observe(e policy.Event) {
 	case policy.Served, policy.Failed:
 		s.done(now, &e)
 	case policy.Ended:
-		if x := s.sessions.Get(e.Session, false); x != nil {
+		if x := s.session(e.Session, false); x != nil {
 			s.end(x)
 			s.sessions.Drop(e.Session)
 		}
@@ -136,6 +173,7 @@ func (s *Sage) arrived(now time.Duration, e *policy.Event) {
 		return
 	}
 	x, made := s.sessions.Add(e.Client, e.Session)
+	s.refresh(x)
 	switch {
 	case made:
 		s.begun++
@@ -147,9 +185,8 @@ func (s *Sage) arrived(now time.Duration, e *policy.Event) {
 			}
 		}
 		s.saw(0, 0, role)
-	case x.idle:
+	case x.phase != runs:
 		age := max(0, now-x.at)
-		x.over = false
 		s.shares.Returned(int(x.class), ofMillis(x.waited), age)
 		pace := paceOf(age)
 		if x.pace > 0 { // the latest counts a third
@@ -161,33 +198,34 @@ func (s *Sage) arrived(now time.Duration, e *policy.Event) {
 		s.saw(x.before, x.last, role)
 	}
 	s.weigh(x, 0)
-	x.before, x.last, x.idle, x.at = x.last, role, false, now
+	x.before, x.last, x.phase, x.at = x.last, role, runs, now
+	x.of = [2]uint8{x.of[1], s.gen[role]}
 	s.weigh(x, 1)
 	s.current = role
 }
 
 func (s *Sage) done(now time.Duration, e *policy.Event) {
-	x := s.sessions.Get(e.Session, true)
+	x := s.session(e.Session, true)
 	if x == nil {
 		return
 	}
 	if e.Kind == policy.Served {
 		x.agent, x.tokens = e.Agent, int32(min(e.Usage.Prompt+e.Usage.Output, 1<<30))
 	}
-	if x.over {
+	if x.phase == over {
 		return
 	}
-	if x.last != 0 && !x.idle && now > x.at {
+	if x.last != 0 && x.phase == runs && now > x.at {
 		s.lasted(x.before, x.last, (now - x.at).Seconds())
 	}
 	x.class = s.class(x, e.Tool)
-	x.at, x.waited, x.idle, x.back = now, 0, true, millis(e.Claimed)
+	x.at, x.waited, x.phase, x.back = now, 0, idle, millis(e.Claimed)
 	s.weigh(x, float32(s.liveOf(x, now)))
 }
 
 // served is a session of which an agent has served a turn; nil: there is none.
 func (s *Sage) served(key policy.ID) *session {
-	if x := s.sessions.Get(key, false); x != nil && x.agent != 0 {
+	if x := s.session(key, false); x != nil && x.agent != 0 {
 		return x
 	}
 	return nil
@@ -195,8 +233,8 @@ func (s *Sage) served(key policy.ID) *session {
 
 // end takes a session out that has ended.
 func (s *Sage) end(x *session) {
-	if !x.over {
-		x.over = true
+	if x.phase != over {
+		x.phase = over
 		s.saw(x.before, x.last, endOf)
 	}
 	s.weigh(x, 0)
@@ -215,9 +253,9 @@ const late = 2
 func (s *Sage) liveOf(x *session, now time.Duration) float64 {
 	age := max(0, now-x.at)
 	switch {
-	case x.over:
+	case x.phase == over:
 		return 0
-	case !x.idle:
+	case x.phase == runs:
 		return 1
 	case x.back > 0 && age < late*ofMillis(x.back):
 		return max(claimed, s.share(x, age))
@@ -249,11 +287,12 @@ func (s *Sage) sweep(now time.Duration) {
 		if s.swept++; s.swept >= s.sessions.Places() {
 			s.swept = 0
 		}
-		if x == nil || !x.idle {
+		if x == nil || x.phase == runs {
 			continue
 		}
+		s.refresh(x)
 		x.waited = millis(s.shares.Waited(int(x.class), ofMillis(x.waited), max(0, now-x.at)))
-		if x.over {
+		if x.phase == over {
 			continue
 		}
 		live := s.liveOf(x, now)
@@ -311,7 +350,7 @@ func (s *Sage) Tail(now time.Time, key, role policy.ID) float64 {
 	if s.NoTails || s.Paper {
 		return s.Anchor(role)
 	}
-	x := s.sessions.Get(key, false)
+	x := s.session(key, false)
 	if x == nil {
 		return 0
 	}
@@ -320,7 +359,7 @@ func (s *Sage) Tail(now time.Time, key, role policy.ID) float64 {
 		live = s.liveOf(x, since(now))
 	}
 	if b == 0 { // its roles are not known: who comes back soon goes before who does some day
-		if x.idle && !s.NoLive && s.shares.Known() && x.back == 0 {
+		if x.phase != runs && !s.NoLive && s.shares.Known() && x.back == 0 {
 			age := max(0, since(now)-x.at)
 			later := s.shares.Of(int(x.class), age+soon)
 			return max(0, s.shares.Of(int(x.class), age)-later) / max(1-later, 1e-5)
@@ -328,7 +367,7 @@ func (s *Sage) Tail(now time.Time, key, role policy.ID) float64 {
 		return live
 	}
 	switch { // its call has to end first
-	case x.idle:
+	case x.phase != runs:
 	case s.NoRest:
 		live *= meanLater
 	default:
@@ -391,8 +430,8 @@ func (s *Sage) hop(b uint8) float64 {
 
 // Predict appends what sessions are expected to run next, the likeliest first, as far as there is room.
 func (s *Sage) Predict(now time.Time, key policy.ID, to []policy.Forecast) []policy.Forecast {
-	x := s.sessions.Get(key, false)
-	if x == nil || x.over {
+	x := s.session(key, false)
+	if x == nil || x.phase == over {
 		return to
 	}
 	var room [2 * followers]follower

@@ -331,6 +331,7 @@ func TestNonsenseAndAFlood(t *testing.T) {
 func TestMemory(t *testing.T) {
 	used := func() uint64 {
 		var m runtime.MemStats
+		runtime.GC() // what others left in pools goes with the second time
 		runtime.GC()
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
@@ -353,7 +354,7 @@ func TestMemory(t *testing.T) {
 
 // The same events make the same scores on every machine.
 func TestSameScoresOnEveryMachine(t *testing.T) {
-	const want = "2fa3f932084940ac08ff1e61281a277c1b49aa5d8f20845757c5af7fb6990b18"
+	const want = "10382221a7a32d26b71c64eea5f2dd2cdc84edf7bcddb80ab9676c456d7270b1"
 	rng := rand.New(rand.NewPCG(20, 29))
 	s, now, h := New(Params{}, 300), start, sha256.New()
 	for range 20_000 {
