@@ -128,7 +128,7 @@ func fingerprint(body []byte, pattern string, tasks []bus.Task) (sum [32]byte) {
 		t := &tasks[i]
 		content := t.Content()
 		h.Write(content[:])
-		fmt.Fprintf(h, "%q %q %q %v", t.Failover, t.Parent, t.Next, t.SessionEnd)
+		fmt.Fprintf(h, "%q %q %q %q %v %d", t.Failover, t.Source, t.Parent, t.Next, t.SessionEnd, t.BackMS)
 	}
 	h.Sum(sum[:0])
 	return sum

@@ -484,6 +484,9 @@ func TestServedOnceOnItsTerms(t *testing.T) {
 		append([]string{"X-Souk-Patience-Ms", "100"}, terms...),
 		append([]string{"X-Souk-Failover", "off"}, terms...),
 		append([]string{"X-Souk-Role", "critic"}, terms...), append([]string{"X-Souk-Next", "s-2"}, terms...),
+		append([]string{"X-Souk-Parent", "s-0"}, terms...), append([]string{"X-Souk-Back-Ms", "9"}, terms...),
+		append([]string{"X-Souk-Session-End", "true"}, terms...),
+		append([]string{"X-Souk-Source", "gsm8k"}, terms...),
 	} {
 		r := ask(secret, chat(``), other...)
 		if r.status != 422 || r.object(t).Error.Code != "id_conflict" ||
