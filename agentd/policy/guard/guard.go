@@ -69,7 +69,8 @@ func Faults(all []Pattern) (errs []error) {
 // risk of each client's roles, which it forecasts.
 type Guard struct {
 	patterns []Pattern
-	exact    []*regexp.Regexp
+	exact    []*regexp.Regexp // each
+	after    []*regexp.Regexp // and each as it is after a rune that is no part of it, as its first group
 	domains  map[string]*pair // that patterns name
 	others   *pair            // of all other domains
 	risks    policy.Kept[risk]
@@ -104,7 +105,11 @@ func New(all []Pattern) (*Guard, error) {
 		if err != nil {
 			return nil, err
 		}
-		g.exact = append(g.exact, re)
+		after, err := regexp.Compile(`\A(?s:.)(?s:.*?)(` + p.Pattern + `)`)
+		if err != nil {
+			return nil, err
+		}
+		g.exact, g.after = append(g.exact, re), append(g.after, after)
 		for _, d := range p.Domains {
 			g.domains[d] = nil
 		}
@@ -283,11 +288,23 @@ func (l *Look) from(x *lane, found uint64) (bytes int) {
 	for ; found != 0; found &= found - 1 {
 		i := s.of[bits.TrailingZeros64(found)]
 		l.caught |= 1 << i
-		if at := l.guard.exact[i].FindIndex(x.tail); at != nil {
-			bytes = max(bytes, len(x.tail)-at[0])
+		if at := l.guard.find(i, x); at >= 0 {
+			bytes = max(bytes, len(x.tail)-at)
 		}
 	}
-	return min(bytes, len(x.tail)-x.before)
+	return bytes
+}
+
+// find is where the first match of a pattern begins in what is known of a lane's text; -1 if there is none.
+func (g *Guard) find(pattern int, x *lane) int {
+	if x.before > 0 {
+		if at := g.after[pattern].FindSubmatchIndex(x.tail); at != nil {
+			return at[2]
+		}
+	} else if at := g.exact[pattern].FindIndex(x.tail); at != nil {
+		return at[0]
+	}
+	return -1
 }
 
 func (l *Look) flag(x *lane, text string) {
