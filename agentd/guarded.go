@@ -88,19 +88,33 @@ func (a *Agent) watch(d *bus.Dispatch) *watch {
 	}
 	by := a.policies.Watch(a.now, d.Domain)
 	if from := d.Task.Resume; from != nil && by != nil {
-		// A match may have begun in what another agent delivered. One that has ended there is past.
+		// A match may have begun in what another agent delivered.
 		for lane, said := range [guard.Lanes]string{guard.Text: from.Text, guard.Thought: from.Reasoning} {
-			end := said[max(0, len(said)-guard.MaxMatch):]
-			if _, past := by.Add(a.now, guard.Lane(lane), end); past {
-				by = a.policies.Watch(a.now, d.Domain)
-				break
-			}
+			by.Add(a.now, guard.Lane(lane), a.sincePast(d.Domain, said))
 		}
 	}
 	if by == nil {
 		return nil
 	}
 	return &watch{by: by, lag: lagOf(d.Task.Body)}
+}
+
+// sincePast is the end of a text in which a match may have begun: what follows those that have ended there,
+// which are past.
+func (a *Agent) sincePast(domain, said string) string {
+	end := said[max(0, len(said)-guard.MaxMatch):]
+	for end != "" && !utf8.RuneStart(end[0]) {
+		end = end[1:]
+	}
+	by, left := a.policies.Watch(a.now, domain), end
+	for by != nil && end != "" {
+		_, n := utf8.DecodeRuneInString(end)
+		_, past := by.Add(a.now, guard.Text, end[:n])
+		if end = end[n:]; past {
+			by, left = a.policies.Watch(a.now, domain), end
+		}
+	}
+	return left
 }
 
 // watch holds back what the engine said of an answer as long as that may begin a match: whole chunks, so that

@@ -192,6 +192,16 @@ func TestAMatchAcrossTwoAgents(t *testing.T) {
 		e.Completion.Finish != "stop" {
 		t.Errorf("a match that is past cuts: %+v, %+v", passed, e.Completion)
 	}
+	for _, from := range []bus.Resume{{Text: "it is secret-123 and secret-4"},
+		{Text: "it is secret-4", Reasoning: "is it secret-123?"}} {
+		from.Agent, from.Seq, from.Tokens = "a0", 2, []uint32{1, 2}
+		d = dispatch("h3")
+		d.Task.Attempt, d.Task.Resume = 1, &from
+		if passed, e = take(t, guarded(), d, Chunk{Base: 50, Kept: 2}, said("56", 3)); len(passed) != 0 ||
+			e.Completion.Finish != bus.FinishFiltered {
+			t.Errorf("after a match that is past: passed on %+v, ends %+v", passed, e.Completion)
+		}
+	}
 }
 
 // Without policies, with one that finds nothing, and with one that has panicked, an agent passes on the same
