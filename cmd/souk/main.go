@@ -58,7 +58,8 @@ stands for one US dollar.`,
 	}
 	c.Version = daemon.Version(version)
 	c.SetVersionTemplate("souk {{.Version}}\n")
-	c.PersistentFlags().StringVar(&s.data, "data", "souk-data", "data directory of the market")
+	c.PersistentFlags().StringVar(&s.data, "data", cli.Data(),
+		"data directory of the market (environment: SOUK_DATA)")
 	c.PersistentFlags().StringVar(&s.logLevel, "log-level", "warn",
 		"least level logged to stderr: debug, info, warn or error")
 	c.SetFlagErrorFunc(console.FlagError)

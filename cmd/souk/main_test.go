@@ -40,6 +40,10 @@ func TestScripts(t *testing.T) {
 				}
 				ts.Setenv("NATS", state.NATS)
 			},
+			// served DIR: sets $SERVED to the server of the keys in DIR.
+			"served": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Setenv("SERVED", strings.TrimSpace(ts.ReadFile(args[0]+"/auth/served")))
+			},
 			// await FILE: until it exists, for at most a minute.
 			"await": func(ts *testscript.TestScript, _ bool, args []string) {
 				for end := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {

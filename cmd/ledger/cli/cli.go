@@ -2,11 +2,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,8 +31,9 @@ const (
 	ExitUndecided  = 4 // with --strict: something could not be checked
 )
 
-// DefaultData is where a market keeps its data when it is not told.
-const DefaultData = "souk-data"
+// Data is the value of --data where it is not given: what the environment says, as it does in the image of
+// deploy/Dockerfile and in units, else where a market keeps its data when it is not told.
+func Data() string { return cmp.Or(os.Getenv("SOUK_DATA"), "souk-data") }
 
 // status is an error that stands for an exit code and says nothing more.
 type status int
@@ -97,7 +100,8 @@ Amounts are credits. A receipt is JOURNAL/ROUND/SLOT, as souk submit prints it.`
 		SilenceErrors: true,
 	}
 	f := root.PersistentFlags()
-	f.StringVar(&e.data, "data", DefaultData, "data directory of the market, where no PATH is given")
+	f.StringVar(&e.data, "data", Data(),
+		"data directory of the market, where no PATH is given (environment: SOUK_DATA)")
 	f.StringVar(&e.journal, "journal", "", "only the journal of this name")
 	f.StringVarP(&e.output, "output", "O", "table", "table, json, ndjson or csv")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
