@@ -4,7 +4,8 @@
 #   units     systemd-analyze verify on every unit, with the commands in COMMANDS (default bin) for those in /usr/local/bin
 #   compose   docker compose config
 #   play      start compose.yaml with the image that `make image` made, play dialogues in it as one of its clients, check its
-#             journals, stop it, and remove it. It needs the ports of deploy/local, and takes COMMANDS/souk for a client
+#             journals, start an agentd again, ask over HTTP, stop it, and remove it. It needs the ports of deploy/local and
+#             curl, and takes COMMANDS/souk for a client
 #
 # Ends with 0 where it holds, 1 where it does not, 77 where the tool for it is not there. `make deployment` does all of it.
 set -eu
@@ -44,6 +45,7 @@ play)
 	docker compose version >/dev/null 2>&1 || skip "no docker compose"
 	docker version >/dev/null 2>&1 || skip "no docker daemon answers"
 	docker image inspect souk >/dev/null 2>&1 || skip "no image: make image"
+	command -v curl >/dev/null || skip "no curl"
 	export COMPOSE_PROJECT_NAME="souk-check-$$"
 	end() {
 		code=$?
@@ -64,6 +66,14 @@ play)
 	docker cp "$infra:/data/auth" "$at/auth"
 	"$commands/souk" replay --data "$at" --nats tls://127.0.0.1:4222 --limit 20 --concurrency 4
 	compose run --rm ledger
+	# an agentd that died has its engines again, and no other container had to be touched
+	docker restart "$(compose ps --quiet agentd-1)" >/dev/null
+	compose up --detach --wait --wait-timeout 60 --no-recreate
+	key=$(compose run --rm souk key new dev)
+	curl --fail --silent --show-error http://127.0.0.1:8080/v1/chat/completions \
+		--header "Authorization: Bearer $key" --header 'Content-Type: application/json' --data \
+		'{"messages": [{"role": "user", "content": "What is 2 + 2?"}], "max_tokens": 20, "model": "gpt-oss-20b"}'
+	echo
 	compose stop --timeout 40
 	for c in $(compose ps --all --quiet); do
 		if [ "$(docker inspect --format '{{.State.ExitCode}}' "$c")" != 0 ]; then
@@ -77,7 +87,7 @@ play)
 	compose run --rm ledger
 	;;
 *)
-	sed -n '2,9s/^# \{0,1\}//p' "$0"
+	sed -n '2,10s/^# \{0,1\}//p' "$0"
 	exit 2
 	;;
 esac

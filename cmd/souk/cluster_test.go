@@ -347,6 +347,8 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 			Stop        time.Duration  `yaml:"stop_grace_period"`
 			DependsOn   map[string]any `yaml:"depends_on"`
 			NetworkMode string         `yaml:"network_mode"`
+			Restart     string
+			Profiles    []string
 			Environment map[string]string
 			Volumes     []any
 		}
@@ -431,6 +433,14 @@ func composeStartsTheCluster(t *testing.T, bin string) {
 			if !issues && strings.HasPrefix(short, "keys") {
 				t.Errorf("service %s has all keys: %s", name, short)
 			}
+		}
+		// A container that starts again has another network, and whoever shared its last one is cut off.
+		if strings.HasPrefix(s.NetworkMode, "service:") {
+			t.Errorf("service %s has the network %s, which ends with that container", name, s.NetworkMode)
+		}
+		// on-failure is not: what ran is back when the machine is, unless somebody stopped it
+		if tool := len(s.Profiles) > 0; (s.Restart == "unless-stopped") == tool {
+			t.Errorf("service %s: restart: %q", name, s.Restart)
 		}
 		if _, err := os.Stat(filepath.Join(bin, slices.Concat(s.Entrypoint, s.Command)[0])); err != nil {
 			t.Errorf("service %s: %v", name, err)
