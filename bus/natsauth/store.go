@@ -154,6 +154,8 @@ func Open(dir string) (*Store, error) {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w: `souk up`, `souk infra` and `souk auth init` make them", dir,
 			ErrNoStore)
+	} else if errors.Is(err, os.ErrPermission) {
+		return nil, fmt.Errorf("keys: %w: they are open to their market's user alone: be that user", err)
 	} else if err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}

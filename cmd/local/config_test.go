@@ -2,11 +2,13 @@ package local
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -296,5 +298,17 @@ func TestHTTPCanBeOff(t *testing.T) {
 	}
 	if err := m.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Whoever is another user than the market's is told so, not only that something was not permitted.
+func TestAnotherUsersDirectory(t *testing.T) {
+	denied := &os.PathError{Op: "open", Path: "d/market.json", Err: syscall.EACCES}
+	said := unreadable("d", denied)
+	if !errors.Is(said, os.ErrPermission) || !strings.Contains(said.Error(), "be the user who started it") {
+		t.Errorf("it says: %v", said)
+	}
+	if other := errors.New("torn"); unreadable("d", other) != other {
+		t.Error("an error of another kind was changed")
 	}
 }

@@ -157,6 +157,15 @@ func (d *Dir) Close() error {
 	return errors.Join(err, d.lock.Close())
 }
 
+// unreadable says whom a data directory is open to, if that is what err is about.
+func unreadable(dir string, err error) error {
+	if !errors.Is(err, os.ErrPermission) {
+		return err
+	}
+	return fmt.Errorf("%w: %s is open to its market's user alone: be the user who started it, or come with "+
+		"creds of your own (--nats and --creds)", err, dir)
+}
+
 // ReadState says where the market of a data directory is: ErrNoMarket if none runs there now.
 func ReadState(dir string) (State, error) {
 	if dir == "" {
@@ -167,7 +176,7 @@ func ReadState(dir string) (State, error) {
 		return State{}, fmt.Errorf("%s: %w: start one with `souk up --data %s`", dir, ErrNoMarket, dir)
 	}
 	if err != nil {
-		return State{}, err
+		return State{}, unreadable(dir, err)
 	}
 	var s State
 	if err := json.Unmarshal(b, &s); err != nil {

@@ -116,10 +116,18 @@ const admitWithin = 30 * time.Second
 // none is the address of a server that is not run here.
 const none = "none"
 
+// unkept says where another directory is named, if it is the directory that failed.
+func unkept(err error) error {
+	if at := (*os.PathError)(nil); errors.As(err, &at) && !errors.Is(err, natsauth.ErrDamaged) {
+		return fmt.Errorf("the keys cannot be kept: %w (the directory is data in the file, or SOUK_DATA)", err)
+	}
+	return nil
+}
+
 func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.Writer) (err error) {
 	keys, err := natsauth.Init(natsauth.Dir(c.Data))
 	if err != nil {
-		return err
+		return cmp.Or(unkept(err), err)
 	}
 	if keys.Signs() { // else whoever keeps that key makes them
 		if _, err := local.OperatorFiles(c.Data); err != nil {
@@ -132,11 +140,8 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 		}
 	}
 	files, err := natsauth.ServerCert(keys.Dir(), c.hosts, time.Now())
-	if unkept := (*os.PathError)(nil); errors.As(err, &unkept) {
-		return fmt.Errorf("the keys cannot be kept: %w (the directory is data in the file, or SOUK_DATA)", err)
-	}
 	if err != nil {
-		return fmt.Errorf("infra.hosts: %w", err)
+		return cmp.Or(unkept(err), fmt.Errorf("infra.hosts: %w", err))
 	}
 	var tended []string
 	natsAt, etcdAt := none, none

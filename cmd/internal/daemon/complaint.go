@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -20,7 +21,8 @@ func unfit(path string, n ast.Node, t, root reflect.Type, at string, line int) (
 		return unfit(path, n, t.Elem(), root, at, line)
 	}
 	if why := misfit(n, t); why != "" {
-		return []error{fmt.Errorf("%s:%d: %s: %.80q: %s", path, line, at, plain(n).GetToken().Value, why)}
+		return []error{fmt.Errorf("%s:%d: %s: %.80q: %s", path, line, cmp.Or(at, "the file"),
+			plain(n).GetToken().Value, why)}
 	}
 	if list, ok := plain(n).(*ast.SequenceNode); ok && t.Kind() == reflect.Slice {
 		for i, v := range list.Values {
@@ -119,10 +121,7 @@ func instead(key, at string, known []field, root reflect.Type) string {
 	for i, f := range known {
 		names[i] = f.name
 	}
-	if at == "" {
-		at = "the file"
-	}
-	return fmt.Sprintf("%s has %s", at, strings.Join(names, ", "))
+	return fmt.Sprintf("%s has %s", cmp.Or(at, "the file"), strings.Join(names, ", "))
 }
 
 // distance is the least number of letters inserted, left out, replaced or swapped with their neighbour that

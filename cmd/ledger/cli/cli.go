@@ -160,7 +160,7 @@ func (e *env) paths(named []string) []string {
 	return named
 }
 
-// hint says how to name a directory where that of --data is not there.
+// hint says how to name a directory where that of --data is not there, and who may read one.
 func (e *env) hint(named []string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) && len(named) == 0 {
 		where, abs := filepath.Abs(e.data)
@@ -169,6 +169,10 @@ func (e *env) hint(named []string, err error) error {
 		}
 		return fmt.Errorf("%w: no market has kept its journals in %s: go where it ran, or name its data "+
 			"directory by --data", err, where)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: journals are open to their market's user alone: be that user, or read a copy",
+			err)
 	}
 	return err
 }
