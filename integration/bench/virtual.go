@@ -9,8 +9,8 @@ import (
 	"souk/integration/replay/virtual"
 )
 
-// An hour of sixteen engines in virtual time is to take some sixty seconds of a processor where a rule decides,
-// and twice that where the market does. So long is played of it, and the rest taken to be as dear.
+// An hour of sixteen engines in virtual time is to take some sixty seconds of a processor where a rule
+// decides, and twice that where the market does. So long is played of it, and the rest taken to be as dear.
 const (
 	ruleHour, marketHour = 60, 120
 	playedOfHour         = 4 * time.Minute
