@@ -386,7 +386,9 @@ func (n *Node) settleTab(x *tab) {
 	if n.timers.set(&x.timer, time.Time{}); a.tab == x {
 		a.tab = nil
 	}
-	n.startIdle(n.purse(x.rec.Client))
+	p := n.purse(x.rec.Client)
+	n.letIn(p)
+	n.startIdle(p)
 }
 
 // endAgain is how soon the end of a hold is tried again that could not be recorded.
