@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +17,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"souk/bus/etcdlog"
 	"souk/ledger"
@@ -141,7 +144,10 @@ func lockDir(dir string) (*fileutil.LockedFile, error) {
 }
 
 func (j *Journal) start() error {
-	dir, lg := walDir(j.dir), etcdlog.New(j.cfg.Log, "journal: ")
+	dir := walDir(j.dir)
+	lg := etcdlog.New(j.cfg.Log, "journal: ").WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return ours{c}
+	}))
 	if !wal.Exist(dir) {
 		if hasLived(j.dir) {
 			return lost(dir)
@@ -191,6 +197,29 @@ func (j *Journal) start() error {
 	return nil
 }
 
+// ours leaves out of etcd's warnings that a copy which trim has kept is no segment: each start would say so.
+type ours struct{ zapcore.Core }
+
+func (o ours) With(fields []zapcore.Field) zapcore.Core { return ours{o.Core.With(fields)} }
+
+func (o ours) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if o.Enabled(e.Level) {
+		return c.AddCore(e, o)
+	}
+	return c
+}
+
+func (o ours) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	isCopy := func(f zapcore.Field) bool { return strings.HasSuffix(f.String, tornEnd) }
+	if slices.ContainsFunc(fields, isCopy) {
+		return nil
+	}
+	return o.Core.Write(e, fields)
+}
+
+// tornEnd is how the name of a copy ends of what a crash left in a segment.
+const tornEnd = ".torn"
+
 // trim clears what a crash left behind the last whole record, and keeps a copy of it.
 func trim(r *Reader) error {
 	rest := r.buf[min(int64(len(r.buf)), r.off):]
@@ -202,7 +231,7 @@ func trim(r *Reader) error {
 	for end > 0 && rest[end-1] == 0 {
 		end--
 	}
-	if err := os.WriteFile(path+".torn", rest[:end], 0o600); err != nil {
+	if err := os.WriteFile(path+tornEnd, rest[:end], 0o600); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

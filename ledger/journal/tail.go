@@ -99,7 +99,7 @@ func (r *Reader) whole(size int64) error {
 	if size >= segmentBytes {
 		return nil
 	}
-	if _, err := os.Stat(path + ".torn"); err == nil { // an older release cut the file when it trimmed
+	if _, err := os.Stat(path + tornEnd); err == nil { // an older release cut the file when it trimmed
 		return nil
 	}
 	return &Damage{Segment: path, Offset: size, After: r.last,
@@ -145,7 +145,7 @@ func (r *Reader) strays() error {
 		known[name] = true
 	}
 	for _, s := range segs {
-		known[filepath.Base(s.path)], known[filepath.Base(s.path)+".torn"] = true, true
+		known[filepath.Base(s.path)], known[filepath.Base(s.path)+tornEnd] = true, true
 	}
 	for _, e := range entries {
 		if known[e.Name()] {

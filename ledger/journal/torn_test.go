@@ -78,3 +78,28 @@ func TestATornWriteIsNoDamageWhereverItsSectorsEnd(t *testing.T) {
 		t.Fatalf("%d frames end where a sector begins, %d begin where one ends", marks, lengths)
 	}
 }
+
+// A copy of what a crash left is kept beside the segment, and no start after that has a word to say of it.
+func TestACopyOfATornTailIsNoNews(t *testing.T) {
+	dir := t.TempDir()
+	j := mustOpen(t, dir)
+	mustAppend(t, j, frame(1, 3000))
+	mustAppend(t, j, frame(2, 3000))
+	j.Close()
+	path, b, end := used(t, dir)
+	rewrite(t, path, b[:end-100], len(b))
+	for start := range 3 {
+		got := new(tally)
+		j, logged := restored(t, dir, got)
+		if got.frames != 1 {
+			t.Errorf("start %d: %d frames, want that which is whole", start, got.frames)
+		}
+		if start > 0 && len(logged) > 0 {
+			t.Errorf("start %d: %q", start, logged)
+		}
+		j.Close()
+	}
+	if list, _ := filepath.Glob(path + tornEnd); len(list) != 1 {
+		t.Errorf("%d copies are kept", len(list))
+	}
+}
