@@ -182,6 +182,12 @@ func TestOneMarketPerDirectory(t *testing.T) {
 	if _, err := ReadState(path); err == nil || !strings.Contains(err.Error(), "has ended") {
 		t.Errorf("the state of a killed market: %v", err)
 	}
+	if err := os.WriteFile(stateFile(path), []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadState(path); err == nil || !strings.Contains(err.Error(), "start it again") {
+		t.Errorf("a state that cannot be read: %v", err)
+	}
 	second.Close()
 }
 
