@@ -4,8 +4,8 @@
 #   units     systemd-analyze verify on every unit, with the commands in COMMANDS (default bin) for those in /usr/local/bin
 #   compose   docker compose config
 #   play      start compose.yaml with the image that `make image` made, play dialogues in it as one of its clients, check its
-#             journals, start an agentd again, ask over HTTP, stop it, and remove it. It needs the ports of deploy/local and
-#             curl, and takes COMMANDS/souk for a client
+#             journals, start an agentd again, ask over HTTP, stop it, and remove it. It needs curl and the
+#             ports of deploy/local, and takes COMMANDS/souk for a client
 #
 # Ends with 0 where it holds, 1 where it does not, 77 where the tool for it is not there. `make deployment` does all of it.
 set -eu
@@ -72,7 +72,7 @@ play)
 	key=$(compose run --rm souk key new dev)
 	curl --fail --silent --show-error http://127.0.0.1:8080/v1/chat/completions \
 		--header "Authorization: Bearer $key" --header 'Content-Type: application/json' --data \
-		'{"messages": [{"role": "user", "content": "What is 2 + 2?"}], "max_tokens": 20, "model": "gpt-oss-20b"}'
+		'{"model": "gpt-oss-20b", "max_tokens": 20, "messages": [{"role": "user", "content": "What is 2?"}]}'
 	echo
 	compose stop --timeout 40
 	for c in $(compose ps --all --quiet); do

@@ -180,8 +180,8 @@ func ReadState(dir string) (State, error) {
 	}
 	var s State
 	if err := json.Unmarshal(b, &s); err != nil {
-		return State{}, fmt.Errorf("%s: it is damaged: %w: stop the market that runs there, if one does, and "+
-			"start it again", stateFile(dir), err)
+		return State{}, fmt.Errorf("%s: it is damaged: %w: stop the market that runs there, if one does, "+
+			"and start it again", stateFile(dir), err)
 	}
 	if s.Version != 1 {
 		return State{}, fmt.Errorf("%s: version %d; this program knows 1", stateFile(dir), s.Version)

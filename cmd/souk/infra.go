@@ -119,7 +119,8 @@ const none = "none"
 // unkept says where another directory is named, if it is the directory that failed.
 func unkept(err error) error {
 	if at := (*os.PathError)(nil); errors.As(err, &at) && !errors.Is(err, natsauth.ErrDamaged) {
-		return fmt.Errorf("the keys cannot be kept: %w (the directory is data in the file, or SOUK_DATA)", err)
+		return fmt.Errorf("the keys cannot be kept: %w (the directory is data in the file, or SOUK_DATA)",
+			err)
 	}
 	return nil
 }

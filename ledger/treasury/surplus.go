@@ -15,8 +15,8 @@ import (
 // up for. Without an amount the answer says which number comes next, and what surplus there is.
 func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
 	if !t.book.Knows(req.Hub) {
-		return refuse(bus.CodeBadRequest, "hub: the treasury never dealt with a hub %.80q: it has another name, "+
-			"which is that of its journal, or nobody has had money there yet", req.Hub)
+		return refuse(bus.CodeBadRequest, "hub: the treasury never dealt with a hub %.80q: it has another "+
+			"name, which is that of its journal, or nobody has had money there yet", req.Hub)
 	}
 	if req.Amount < 0 || req.Amount > market.MaxCredits {
 		return refuse(bus.CodeBadRequest, "amount is %s: want at most %s credits", req.Amount,

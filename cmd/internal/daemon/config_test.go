@@ -96,8 +96,8 @@ func TestWhatToWriteInstead(t *testing.T) {
 		{"one for a list", "open: 6h", "days: sat", `fair.yaml:3: fair.days: "sat": write a list, as [a, b]`},
 		{"one for a section", "fair:", "log: debug\nfair:",
 			`fair.yaml:1: log: "debug": write its fields under it: level, format`},
-		{"one for the file", fairFile, "some notes", `fair.yaml:1: the file: "some notes": write its fields ` +
-			"under it: health, log, "},
+		{"one for the file", fairFile, "some notes", `fair.yaml:1: the file: "some notes": write its ` +
+			"fields under it: health, log, "},
 		{"one for an item", "    - sells: rugs\n      rows: 1", "    - rugs",
 			`fair.yaml:6: fair.stalls[1]: "rugs": write its fields under it: sells, rows, price`},
 		{"several at once", "open: 6h", "open: 6\n  rain: maybe", `fair.yaml:4: fair.rain: "maybe"`},
