@@ -266,10 +266,13 @@ func TestSharesRiseByTimeAlone(t *testing.T) {
 	x.all(1, 6, policy.Served)
 	x.all(2, 10, policy.Arrived)
 	x.all(2, 4, policy.Placed)
-	for after, want := range map[time.Duration]float64{0: policy.Hold, 10 * time.Second: policy.Hold,
-		25 * time.Second: 0} {
-		if got := x.Score(start.Add(after), policy.Item{Kind: policy.Pair, Client: 2, Free: 4}); got != want {
-			t.Errorf("of the fifth of eight slots, %v later: %v, want %v", after, got, want)
+	for _, c := range []struct {
+		after time.Duration
+		want  float64
+	}{{0, policy.Hold}, {10 * time.Second, policy.Hold}, {25 * time.Second, 0}} {
+		got := x.Score(start.Add(c.after), policy.Item{Kind: policy.Pair, Client: 2, Free: 4})
+		if got != c.want {
+			t.Errorf("of the fifth of eight slots, %v later: %v, want %v", c.after, got, c.want)
 		}
 	}
 }
