@@ -19,16 +19,18 @@ type HubEntry struct {
 
 // Status is what a hub says of itself to anyone: on change, at most every 50 ms, at least every second.
 type Status struct {
-	Domain          string        `json:"domain" msgpack:"domain"`
-	Labels          []string      `json:"labels" msgpack:"labels"`
-	General         bool          `json:"general" msgpack:"general"`
-	Epoch           int64         `json:"epoch" msgpack:"epoch"`
-	Seq             uint64        `json:"seq" msgpack:"seq"`
-	Agents          int           `json:"agents" msgpack:"agents"`
-	Slots           int           `json:"slots" msgpack:"slots"`
-	Free            int           `json:"free" msgpack:"free"`
-	Waiting         int           `json:"waiting" msgpack:"waiting"` // tasks not yet placed
-	Room            int           `json:"room" msgpack:"room"`       // tasks it would still admit
+	Domain  string   `json:"domain" msgpack:"domain"`
+	Labels  []string `json:"labels" msgpack:"labels"`
+	General bool     `json:"general" msgpack:"general"`
+	Epoch   int64    `json:"epoch" msgpack:"epoch"`
+	Seq     uint64   `json:"seq" msgpack:"seq"`
+	Agents  int      `json:"agents" msgpack:"agents"`
+	Slots   int      `json:"slots" msgpack:"slots"`
+	Free    int      `json:"free" msgpack:"free"`
+	Waiting int      `json:"waiting" msgpack:"waiting"` // tasks not yet placed
+	Room    int      `json:"room" msgpack:"room"`       // tasks it would still admit
+	// why it admits none however few wait; "": it does, or is of an earlier version
+	Closed          string        `json:"closed,omitempty" msgpack:"closed,omitempty"`
 	Models          []ModelStatus `json:"models" msgpack:"models"`
 	MaxPromptTokens int           `json:"max_prompt_tokens" msgpack:"max_prompt_tokens"`
 	// runtime policies that are on, or would be; none: of a hub without, or of an earlier version

@@ -492,5 +492,6 @@ func (s *Status) Validate() error {
 		p.within("seats.refused", x.Refused, 0, math.MaxInt64)
 	}
 	p.text("regime", len(s.Regime), MaxID)
+	p.text("closed", len(s.Closed), MaxText)
 	return p.err
 }

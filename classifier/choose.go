@@ -224,10 +224,18 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 	closest := map[bus.Code]int{bus.CodeNoHub: 1, bus.CodeUnknownModel: 2, bus.CodePromptTooLong: 3,
 		bus.CodeNoRoom: 4, "": 4}
 	code := bus.CodeNoHub
+	var closed *bus.Status // the first of hubs that could serve it but for what they say
+	full := false          // another has no room, or was tried and refused
 	for i := range t.hubs {
-		b := t.hubs[i].blocked(c, w, now)
-		if b == "" {
-			b = bus.CodeNoRoom // it was tried, and refused
+		h := &t.hubs[i]
+		b := h.blocked(c, w, now)
+		switch {
+		case b == "":
+			b, full = bus.CodeNoRoom, true
+		case b == bus.CodeNoRoom && h.Status.Closed == "":
+			full = true
+		case b == bus.CodeNoRoom && closed == nil:
+			closed = h.Status
 		}
 		if closest[b] > closest[code] {
 			code = b
@@ -241,6 +249,9 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 		return refusal(code, "prompt of about %d tokens is longer than any agent's context; shorten it",
 			w.PromptTokens)
 	case bus.CodeNoRoom:
+		if !full {
+			return refusal(bus.CodeUnavailable, "hub %s takes no task: %s", closed.Domain, closed.Closed)
+		}
 		return refusal(code,
 			"every hub that could serve this task is full or has no agent; try again shortly")
 	}

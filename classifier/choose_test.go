@@ -44,6 +44,8 @@ func tableOf(t *testing.T, text string) *Table {
 				st.General = true
 			case "agents":
 				st.Agents = number(1)
+			case "closed":
+				st.Room, st.Closed = 0, "its disk is full"
 			case "room":
 				st.Room = number(1)
 			case "waiting":
@@ -137,6 +139,14 @@ func TestChoose(t *testing.T) {
 			code: "unknown_model"},
 		{name: "model whose hub is full", hubs: "a: serves x; room 0; model m",
 			want: Want{Label: "x", Confident: true, Model: "m"}, code: "no_room"},
+		{name: "the only hub takes no task", hubs: "a: serves x; closed; model m",
+			want: Want{Label: "x", Confident: true, Model: "m"}, code: "unavailable"},
+		{name: "one takes no task, and one is full", hubs: "a: serves x; closed; model m\nb: serves x; room 0; model m",
+			want: Want{Label: "x", Confident: true, Model: "m"}, code: "no_room"},
+		{name: "one takes no task, and one has refused", hubs: "a: serves x; closed; model m\nb: serves x; model m",
+			tried: "b", want: Want{Label: "x", Confident: true, Model: "m"}, code: "no_room"},
+		{name: "one takes no task, and none has another model", hubs: "a: serves x; closed; model m",
+			want: Want{Label: "x", Confident: true, Model: "gpt"}, code: "unknown_model"},
 		{name: "prompt longer than any context", hubs: "a: serves x; model m context 100",
 			want: Want{Label: "x", Model: "m", PromptTokens: 101}, code: "prompt_too_long"},
 		{name: "prompt that one hub can read",

@@ -78,6 +78,26 @@ func TestSessionsStayWhereTheirPrefixIs(t *testing.T) {
 	}
 }
 
+// Whoever has a task for a hub that takes none is told why, not that too many wait.
+func TestStatusSaysWhyAHubTakesNoTask(t *testing.T) {
+	h := newHouse(t, nil)
+	if s := h.n.Status(); s.Closed != "" || s.Room == 0 {
+		t.Errorf("a hub with room for %d: %q", s.Room, s.Closed)
+	}
+	h.n.Room(false)
+	if s := h.n.Status(); s.Closed != diskFull || s.Room != 0 {
+		t.Errorf("a full disk: room for %d, %q", s.Room, s.Closed)
+	}
+	h.n.Room(true)
+	if s := h.n.Status(); s.Closed != "" || s.Room == 0 {
+		t.Errorf("room again: room for %d, %q", s.Room, s.Closed)
+	}
+	h.n.Drain(h.now)
+	if s := h.n.Status(); s.Closed == "" || s.Room != 0 || s.Validate() != nil {
+		t.Errorf("a hub that stops: room for %d, %q", s.Room, s.Closed)
+	}
+}
+
 func TestStatus(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "small", 2, 0.6, card(1, 1, 4))

@@ -96,6 +96,19 @@ func (n *Node) report() {
 	n.out.Status = n.Status()
 }
 
+// closed is why the hub takes no task, whoever sends it; "": it does.
+func (n *Node) closed() string {
+	switch {
+	case n.draining:
+		return "the hub is stopping"
+	case n.stale:
+		return journalStale
+	case n.full:
+		return diskFull
+	}
+	return ""
+}
+
 // Status is what the hub says of itself to anyone.
 func (n *Node) Status() *bus.Status {
 	s := &bus.Status{
@@ -103,7 +116,7 @@ func (n *Node) Status() *bus.Status {
 		Waiting: n.waiting, Regime: n.Regime().String(),
 		Hedged: n.stats.Hedged, HedgedFalse: n.stats.HedgedFalse,
 	}
-	if n.leading && !n.draining && !n.full && !n.stale {
+	if s.Closed = n.closed(); n.leading && s.Closed == "" {
 		s.Room = n.cfg.MaxWaiting - n.waiting
 		if s.Room <= 0 && n.room.squeezes(0) {
 			s.Room = 1
