@@ -68,8 +68,8 @@ var added = map[string]string{
 	"bus.Holdings msgpack":     "",
 	"bus.HoldControl msgpack":  "holdings late",
 	"bus.Completion msgpack":   "claimed form tool sketch thought",
-	"bus.Status msgpack":       "policies seats hedged hedged_false",
-	"bus.Status json":          "policies seats hedged hedged_false",
+	"bus.Status msgpack":       "policies seats hedged hedged_false closed",
+	"bus.Status json":          "policies seats hedged hedged_false closed",
 	"bus.Summary msgpack":      "prefills ahead measured late",
 }
 
@@ -117,6 +117,8 @@ var elsewhere = map[string]string{
 	"bus.Status json hedged":          "hub: TestATaskLeavesASilentEngine",
 	"bus.Status msgpack hedged_false": "hub: TestAFalseMoveIsCounted",
 	"bus.Status json hedged_false":    "hub: TestAFalseMoveIsCounted",
+	"bus.Status msgpack closed":       "hub: TestStatusSaysWhyAHubTakesNoTask",
+	"bus.Status json closed":          "hub: TestStatusSaysWhyAHubTakesNoTask",
 	"bus.Status msgpack seats":        "hub: TestStatusSaysHowAHubIsSeated",
 	"bus.Status json seats":           "hub: TestStatusSaysHowAHubIsSeated",
 	// where no policy is on that has texts computed ahead, nobody reads it
