@@ -298,7 +298,7 @@ func processBars(ctx context.Context, o Options) ([]Bar, error) {
 			fmt.Sprintf("uncontended, its record's sync included; p50 of the engine asked directly in turn "+
 				"%.2f ms", median(x[4]))),
 		ratio("processes: added TTFT, p99", 3, "floor", "ms", x[2], x[3], ""),
-		{Name: "processes: added to the first token over HTTP, p50", Asked: "2 ms", Limit: 2,
+		{Name: "processes: added TTFT over HTTP, p50", Asked: "2 ms", Limit: 2,
 			Measured: median(x[5]), Unit: "ms", Runs: x[5], Note: fmt.Sprintf("through a gateway as well, asked "+
 				"by this process in turn with bus/client, beyond which it is %.2f ms, and the engine directly",
 				median(x[7]))},
