@@ -33,8 +33,8 @@ const (
 	overTLSLimit      = 1.7
 )
 
-// gatewayBars measure what HTTP adds to the market, by a gateway that is a process of its own, and what TLS
-// adds to a request of the bus.
+// gatewayBars measure what HTTP adds to the market, by the gateway of `souk up` and by one that is a process
+// of its own, and what TLS adds to a request of the bus.
 func gatewayBars(ctx context.Context, o Options) ([]Bar, error) {
 	overTLS, err := repeat(o, "requests over TLS",
 		func() ([]float64, error) { return tlsCosts(ctx, o.Tasks) })
