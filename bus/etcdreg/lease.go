@@ -94,7 +94,7 @@ func passing(err error) bool {
 func (r *Registry) awaitGone(ctx context.Context, key string, at int64, again <-chan struct{}) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	changes := r.client.Watch(ctx, key, clientv3.WithRev(at+1), clientv3.WithFilterPut())
+	changes := r.changes(ctx, key, clientv3.WithRev(at+1), clientv3.WithFilterPut())
 	select {
 	case <-changes:
 	case <-again:
@@ -199,7 +199,7 @@ func (l *lease) take(ctx context.Context, value []byte) (won bool, at int64, err
 // watchKey loses the lease when somebody deletes its key.
 func (l *lease) watchKey() {
 	ctx, cancel := context.WithCancel(context.Background())
-	gone := l.registry.client.Watch(ctx, l.key, clientv3.WithRev(l.epoch+1), clientv3.WithFilterPut())
+	gone := l.registry.changes(ctx, l.key, clientv3.WithRev(l.epoch+1), clientv3.WithFilterPut())
 	go func() {
 		defer cancel()
 		for {

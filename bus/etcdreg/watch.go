@@ -48,7 +48,7 @@ func (r *Registry) follow(ctx context.Context, key string, state *clientv3.GetRe
 	there map[string]bool, out chan<- bus.Event) bool {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	changes := r.client.Watch(ctx, key, append(span(key), clientv3.WithRev(state.Header.Revision+1))...)
+	changes := r.changes(ctx, key, append(span(key), clientv3.WithRev(state.Header.Revision+1))...)
 	send := func(ev bus.Event) bool {
 		select {
 		case out <- ev:
@@ -92,6 +92,19 @@ func (r *Registry) follow(ctx context.Context, key string, state *clientv3.GetRe
 			return false
 		}
 	}
+}
+
+// changes follows a key on a connection's stream of its own, until ctx ends. On one that several watches
+// share, one that etcd refuses and another that ends at the same moment lock the client's watcher for ever
+// (client/v3 3.7.3, watch.go: run leaves without waiting for a refused one, which waits for run): no watch
+// would begin again, and the client could not be closed.
+func (r *Registry) changes(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	if r.client.ActiveConnection() == nil {
+		return r.client.Watch(ctx, key, opts...) // in process: nobody refuses
+	}
+	w := clientv3.NewWatcher(r.client)
+	context.AfterFunc(ctx, func() { w.Close() })
+	return w.Watch(ctx, key, opts...)
 }
 
 // missing are the keys, sorted, that were there and are not in a state.
