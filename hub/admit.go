@@ -242,7 +242,7 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 		if n.kind(a).equals(n.kinds.visits, a, 0, 0, burden{}, held) > 0 {
 			continue // it has nothing to add
 		}
-		q := n.quotedHolding(t, a, burden{}, held)
+		q := n.firstQuoted(t, a, held)
 		if !a.takes(q.prompt) {
 			continue
 		}

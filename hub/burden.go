@@ -96,6 +96,14 @@ func (n *Node) length(t *task, a *agent) int {
 	return tokens
 }
 
+// good is how long what was asked last is not asked anew.
+func (x *length) good() int64 {
+	if x.n < len(x.known) {
+		return x.until
+	}
+	return 0 // it may not be remembered
+}
+
 // source is whose a task is.
 func (t *task) source() predict.Source {
 	return predict.Source{Client: t.key.client, Role: t.msg.Role, Domain: t.msg.Domain, Kind: t.msg.Kind,

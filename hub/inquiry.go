@@ -34,7 +34,7 @@ type inquiry struct {
 	ofModel    []int32 // likewise of another
 	fastest    map[*fastest]least
 	models     []prize // by model
-	idles      []noted // quotes of agents that have nothing in hand
+	idles      []idle  // quotes of agents that have nothing in hand
 }
 
 // sight is an open agent that serves the task, as it would find it.
@@ -266,6 +266,13 @@ func (q *inquiry) look() *bus.Result {
 	return n.outOfReach(t, &could)
 }
 
+// idle is what a task is quoted on agents of a kind that hold so much of its prompt.
+type idle struct {
+	kind  *kind
+	held  held
+	quote quote
+}
+
 // idle is what the task is quoted on an agent that has nothing in hand, as one of the last may have been.
 func (q *inquiry) idle(a *agent, held held) quote {
 	k := a.kind
@@ -280,7 +287,7 @@ func (q *inquiry) idle(a *agent, held held) quote {
 	if len(q.idles) == fewOffers {
 		q.idles = q.idles[:0]
 	}
-	q.idles = append(q.idles, noted{kind: k, held: held, quote: q.n.idleQuote(q.t, a, held)})
+	q.idles = append(q.idles, idle{k, held, q.n.idleQuote(q.t, a, held)})
 	return q.idles[len(q.idles)-1].quote
 }
 

@@ -46,11 +46,11 @@ const fewOffers = 8
 
 // notes are what a task keeps while it waits: its quotes, and what agents hold of its prompt.
 type notes struct {
-	quotes [quotesKept]noted
 	looked bool
 	since  uint64 // by the index's changes: when holds was looked up
 	holds  []holding
 	found  []prefix.Holder
+	quotes [quotesKept]noted
 }
 
 // holding is what an agent holds of a task's prompt.
@@ -281,8 +281,7 @@ func (n *Node) offered(a *agent, held held) *offer {
 	if o.takes = a.takes(q.prompt); o.takes {
 		// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers every
 		// quote as it stood when the task came.
-		o.prompt, o.output, o.first, o.work, o.cost = q.prompt, q.forecast.Output, q.forecast.TTFT, q.work,
-			q.cost
+		o.prompt, o.output, o.first, o.work, o.cost = q.prompt, q.output, q.first, q.work, q.cost
 		o.most, o.quality, o.stays = q.room(t.reserved), q.quality, n.service(a, 0, o.output)
 		o.computes = q.computes
 	}

@@ -10,15 +10,21 @@ import (
 	"souk/market"
 )
 
-// quote is what a task is expected to need, cost and be worth on an agent.
-type quote struct {
-	// what rounds read stands first, and so together in memory
+// brief is what rounds read of a quote, whatever the agent has in hand.
+type brief struct {
 	work     float64       // thousand tokens to compute
 	computes time.Duration // these
-	prompt   int           // expected tokens
+	first    time.Duration // to the first token where nothing is in hand, by the line alone
 	cost     market.Credits
 	floor    market.Credits // what the prompt and the first token may cost: no hold has less room
 	quality  float64
+	prompt   int // expected tokens
+	output   int
+}
+
+// quote is what a task is expected to need, cost and be worth on an agent.
+type quote struct {
+	brief
 	forecast predict.Forecast
 
 	value     market.Credits
@@ -39,7 +45,7 @@ func (n *Node) quote(t *task, a *agent, in burden, held held) quote {
 // idleQuote is what it is quoted where nothing is in hand: of the forecast the time to the first token and
 // the length of the answer, and no value.
 func (n *Node) idleQuote(t *task, a *agent, held held) quote {
-	q := quote{prompt: held.tokens + t.carried(), maxTokens: t.msg.MaxTokens}
+	q := quote{brief: brief{prompt: held.tokens + t.carried()}, maxTokens: t.msg.MaxTokens}
 	most, least := a.promptBound(t)
 	if context := a.reg.MaxModelLen; context > 0 {
 		// An engine refuses a request whose prompt and max_tokens together exceed its context; the margin is
@@ -50,10 +56,10 @@ func (n *Node) idleQuote(t *task, a *agent, held held) quote {
 		Prompt: t.msg.Prompt.Tokens + t.carried(), Counted: q.prompt, Cached: held.cached,
 		MaxTokens: q.maxTokens, Answer: n.length(t, a),
 	}
-	q.forecast.TTFT, q.work, q.forecast.Output = a.predictor.Idle(q.features)
+	q.first, q.work, q.output = a.predictor.Idle(q.features)
+	q.forecast.TTFT, q.forecast.Output = q.first, q.output
 	q.computes = a.predictor.Work(q.prompt-held.cached, held.cached)
-	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: held.cached, Output: q.forecast.Output}) +
-		a.tariff
+	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: held.cached, Output: q.output}) + a.tariff
 	q.most = most
 	if n.cfg.Settle != market.SettleQuoted { // which pays the quote, whatever the prompt turns out to be
 		q.floor = market.WorstCase(a.price, least, min(1, q.maxTokens)) + a.tariff
@@ -74,51 +80,55 @@ func (q *quote) beside(t *task, a *agent, in burden) {
 	q.value = t.stated().Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: q.quality})
 }
 
-// noted is a quote that a task keeps while it waits: on an agent of a kind, as its forecast stood, that holds
-// so much of the prompt, and has nothing in hand. What an agent has in hand changes all the time, and changes
-// nothing of a quote but the time to the first token and what that is worth.
+// noted is what a task keeps of a quote while it waits: on an agent of a kind, as its forecast stood, that
+// holds so much of the prompt, and has nothing in hand. What an agent has in hand changes all the time, and
+// changes nothing of a quote but the time to the first token and what that is worth. It is kept short: rounds
+// of hundreds of tasks read many of them, from memory that no cache holds.
 type noted struct {
-	kind  *kind
-	fits  uint64
-	held  held
-	until int64 // so long nobody asks anew how many tokens answers have: see length
-	quote quote
+	kind   *kind
+	fits   uint64
+	held   held
+	until  int64 // so long nobody asks anew how many tokens answers have: see length
+	answer int
+	brief  brief
 }
 
-// quotesKept bounds the quotes that a task keeps, some 8 KB. One that falls on the place of another takes it:
+// quotesKept bounds the quotes that a task keeps, some 4 KB. One that falls on the place of another takes it:
 // then the other is made again when asked for.
 const quotesKept = 32
 
-// noted is what t is quoted on a where nothing is in hand, but for the value, and a is believed to hold so
-// much of its prompt. It is good until the next.
-func (n *Node) noted(t *task, a *agent, held held) *quote {
+// noted is what t is quoted on a where nothing is in hand, and a is believed to hold so much of its prompt. It
+// is good until the next.
+func (n *Node) noted(t *task, a *agent, held held) *brief {
 	k, fits := n.kind(a), a.predictor.Fits()
-	q := &n.notes(t).quotes[uint(k.id+5*held.cached>>4)%quotesKept]
+	q := n.notes(t).of(k, held)
 	same := q.kind == k && q.fits == fits && q.held == held
 	if same && q.until == t.length.until && n.nano < q.until {
-		return &q.quote
+		return &q.brief
 	}
-	answer := n.length(t, a)
-	if !same || q.quote.features.Answer != answer {
-		*q = noted{k, fits, held, 0, n.idleQuote(t, a, held)}
+	if !same || q.answer != n.length(t, a) {
+		x := n.idleQuote(t, a, held)
+		*q = noted{k, fits, held, 0, x.features.Answer, x.brief}
 	}
-	if q.until = 0; t.length.n < len(t.length.known) { // else it may not be remembered
-		q.until = t.length.until
-	}
-	return &q.quote
+	q.until = t.length.good()
+	return &q.brief
+}
+
+// of is where a quote is kept.
+func (k *notes) of(kind *kind, held held) *noted {
+	return &k.quotes[uint(kind.id+5*held.cached>>4)%quotesKept]
+}
+
+// firstQuoted is what a task that has come is quoted, and keeps what rounds will read of that.
+func (n *Node) firstQuoted(t *task, a *agent, held held) quote {
+	k, q := n.kind(a), n.idleQuote(t, a, held)
+	*n.notes(t).of(k, held) = noted{k, a.predictor.Fits(), held, t.length.good(), q.features.Answer, q.brief}
+	q.beside(t, a, burden{})
+	return q
 }
 
 // quoted is what t is quoted on a while it has so much in hand.
-func (n *Node) quoted(t *task, a *agent, in burden) quote {
-	return n.quotedHolding(t, a, in, a.expect(t))
-}
-
-// quotedHolding is what it is quoted where a is believed to hold so much of its prompt.
-func (n *Node) quotedHolding(t *task, a *agent, in burden, held held) quote {
-	q := *n.noted(t, a, held)
-	q.beside(t, a, in)
-	return q
-}
+func (n *Node) quoted(t *task, a *agent, in burden) quote { return n.quote(t, a, in, a.expect(t)) }
 
 // held is how many tokens a prompt is expected to have on an agent, and how many of them it is believed to
 // hold.
@@ -137,7 +147,7 @@ func (a *agent) expectAt(p *bus.Prompt, depth int32) (h held) {
 func (q *quote) within(most market.Credits) market.Credits { return min(q.value, q.room(most)) }
 
 // room is the most value that fits in what is held.
-func (q *quote) room(most market.Credits) market.Credits { return most - max(0, q.floor-q.cost) }
+func (q *brief) room(most market.Credits) market.Credits { return most - max(0, q.floor-q.cost) }
 
 // saves is the cost that what the agent holds of a prompt avoids, where a task costs so much.
 func (a *agent) saves(prompt, output int, cost market.Credits) market.Credits {

@@ -369,7 +369,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 			i++
 		}
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		q := n.quotedHolding(t, a, n.burden(a), n.heldBy(t, a))
+		q := n.quote(t, a, n.burden(a), n.heldBy(t, a))
 		h := n.newHold(t, a, &q, r.Number, slot, aw)
 		var parts market.Toll
 		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {

@@ -248,7 +248,7 @@ func (n *Node) forecastSeat(t *task, r *seat.Asker) {
 		}
 		r.Takes[k] = d
 		if r.Need == 0 {
-			q := n.quotedHolding(t, a, s.burden, h)
+			q := n.quote(t, a, s.burden, h)
 			r.Need = max(1, a.blocks(q.prompt+q.forecast.Output))
 		}
 	}

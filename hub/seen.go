@@ -32,7 +32,7 @@ func (n *Node) expected(r *market.Round, o *market.Outcome, tasks []*task) []led
 			t := tasks[edges[i].Task]
 			held := n.heldBy(t, x.agent)
 			q := n.noted(t, x.agent, held)
-			f := x.agent.predictor.Timed(q.forecast.TTFT, q.work, q.forecast.Output, x.burden)
+			f := x.agent.predictor.Timed(q.first, q.work, q.output, x.burden)
 			all = append(all, ledger.Seen{Prompt: q.prompt, Cached: held.cached, Output: f.Output,
 				Evidence: x.evidence, First: f.TTFT, Least: f.Low, Most: f.High}.Rounded())
 		}
@@ -48,9 +48,9 @@ func (n *Node) expected(r *market.Round, o *market.Outcome, tasks []*task) []led
 			continue
 		}
 		t, a := tasks[i], seen[at].agent
-		q := n.noted(t, a, n.heldBy(t, a))
+		q := n.quote(t, a, seen[at].burden, n.heldBy(t, a))
 		path := a.queue.Path(a.predictor, n.nano, q.prompt, q.features.Cached)
-		f := a.predictor.Along(a.predictor.Beside(q.features, seen[at].burden), path)
+		f := a.predictor.Along(q.forecast, path)
 		all[edge] = ledger.Seen{Prompt: q.prompt, Cached: q.features.Cached, Output: f.Output,
 			Evidence: seen[at].evidence, First: f.TTFT, Least: f.Low, Most: f.High}.Rounded()
 	}

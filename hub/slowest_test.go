@@ -111,7 +111,7 @@ func TestMoneyIsHeldByWhatWasSeen(t *testing.T) {
 		for _, id := range ids {
 			h.join(id, "llama", 1, 0.9, card(1, 1, 4))
 		}
-		q := quote{prompt: 100, maxTokens: 1000}
+		q := quote{brief: brief{prompt: 100}, maxTokens: 1000}
 		for i := range answers {
 			for k, id := range ids {
 				itl := 20*time.Millisecond + time.Duration(i%10)*time.Millisecond

@@ -584,10 +584,10 @@ func (s *storm) check() {
 			if t.state != waiting || a.reg.Agent == "" {
 				continue
 			}
-			for _, in := range []burden{{}, n.burden(a)} {
-				if kept, now := n.quoted(t, a, in), n.quote(t, a, in, a.expect(t)); kept != now {
-					s.t.Fatalf("%s on %s: kept is %+v, and it would be quoted %+v", t.id, a.id, kept, now)
-				}
+			held := a.expect(t)
+			kept, now := *n.noted(t, a, held), n.idleQuote(t, a, held).brief
+			if kept != now {
+				s.t.Fatalf("%s on %s: kept is %+v, and it would be quoted %+v", t.id, a.id, kept, now)
 			}
 		}
 	}
