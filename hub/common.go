@@ -16,7 +16,11 @@ type commons struct {
 func (n *Node) common(t *task, model string) int32 {
 	c := &n.commons
 	if c.task != t || c.nano != n.nano || c.marks == nil {
-		c.task, c.nano, c.marks = t, n.nano, map[string]int32{}
+		if c.marks == nil {
+			c.marks = map[string]int32{}
+		}
+		c.task, c.nano = t, n.nano
+		clear(c.marks)
 	}
 	marks, ok := c.marks[model]
 	if !ok {

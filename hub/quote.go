@@ -57,8 +57,8 @@ func (n *Node) idleQuote(t *task, a *agent, held held) quote {
 		MaxTokens: q.maxTokens, Answer: n.length(t, a),
 	}
 	q.first, q.work, q.output = a.predictor.Idle(q.features)
-	q.forecast.TTFT, q.forecast.Output = q.first, q.output
 	q.computes = a.predictor.Work(q.prompt-held.cached, held.cached)
+	q.forecast.TTFT, q.forecast.Output = q.first, q.output
 	q.cost = a.price.Cost(market.Usage{Prompt: q.prompt, Cached: held.cached, Output: q.output}) + a.tariff
 	q.most = most
 	if n.cfg.Settle != market.SettleQuoted { // which pays the quote, whatever the prompt turns out to be
@@ -97,8 +97,8 @@ type noted struct {
 // then the other is made again when asked for.
 const quotesKept = 32
 
-// noted is what t is quoted on a where nothing is in hand, and a is believed to hold so much of its prompt. It
-// is good until the next.
+// noted is what t is quoted on a where nothing is in hand, and a is believed to hold so much of its prompt.
+// It is good until the next.
 func (n *Node) noted(t *task, a *agent, held held) *brief {
 	k, fits := n.kind(a), a.predictor.Fits()
 	q := n.notes(t).of(k, held)
@@ -122,7 +122,8 @@ func (k *notes) of(kind *kind, held held) *noted {
 // firstQuoted is what a task that has come is quoted, and keeps what rounds will read of that.
 func (n *Node) firstQuoted(t *task, a *agent, held held) quote {
 	k, q := n.kind(a), n.idleQuote(t, a, held)
-	*n.notes(t).of(k, held) = noted{k, a.predictor.Fits(), held, t.length.good(), q.features.Answer, q.brief}
+	*n.notes(t).of(k, held) = noted{k, a.predictor.Fits(), held, t.length.good(), q.features.Answer,
+		q.brief}
 	q.beside(t, a, burden{})
 	return q
 }

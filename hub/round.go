@@ -360,6 +360,8 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	records[0] = ledger.NewRound(n.cfg.Journal, *r, *o, n.salt())
 	records[0].Round.Seen = n.expected(r, o, s.left)
 	records[0].Round.Set = n.regimeSets(r, n.runtime.set(r))
+	n.out.Dispatches = slices.Grow(n.out.Dispatches, len(o.Awards))
+	n.out.Placed = slices.Grow(n.out.Placed, len(o.Awards))
 	holds := make([]*hold, len(o.Awards))
 	placed := make([]*task, len(o.Awards))
 	i := 0

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sync"
 )
 
 // Limits of one round. A hub's rounds are a hundred times smaller. The limits bound the memory that hostile
@@ -465,8 +466,14 @@ func (r *Round) Hash() [32]byte { return sha256.Sum256(r.AppendCanonical(nil)) }
 // assignment.
 type tieKeys struct{ task, seat [][2]uint64 }
 
+// canonicals is the memory of rounds that are written to be hashed alone.
+var canonicals = sync.Pool{New: func() any { return new([]byte) }}
+
 func (r *Round) tieKeys(seats []seat) tieKeys {
-	seed := sha256.Sum256(r.AppendCanonical([]byte("souk tie-break 1\n")))
+	written := canonicals.Get().(*[]byte)
+	*written = r.AppendCanonical(append((*written)[:0], "souk tie-break 1\n"...))
+	seed := sha256.Sum256(*written)
+	canonicals.Put(written)
 	buf := make([]byte, 0, len(seed)+2+MaxID)
 	key := func(kind byte, id string, tier int) [2]uint64 {
 		buf = append(append(buf[:0], seed[:]...), kind, byte(tier))

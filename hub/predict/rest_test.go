@@ -216,3 +216,48 @@ func TestSameTreesOnEveryMachine(t *testing.T) {
 		t.Errorf("%s: forecasts hash to %s, want %s", runtime.GOARCH, got, want)
 	}
 }
+
+// What was added last stands for what would be added now, whatever was learned, muted or restored between.
+func TestWhatWasAddedLastStands(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	x, b := newRest(), line{10, 100, 1, 1, 1, 1}
+	times := []time.Duration{0, time.Millisecond, 40 * time.Millisecond, time.Second}
+	asked, opened := 0, false
+	for i := range 20000 {
+		at := at(1000*(1+r.IntN(3)), 0, Load{})
+		switch k := r.IntN(4000); {
+		case k == 0:
+			x.mute()
+		case k == 1:
+			state, err := x.gate.MarshalBinary()
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.learn(&b, &at, 5000, 1)
+			if err := x.gate.UnmarshalBinary(state); err != nil {
+				t.Fatal(err)
+			}
+		case k < 2000:
+			x.learn(&b, &at, 200*at[1]+float64(i%7), 1)
+		default:
+			in := Delay{All: times[r.IntN(4)]}
+			in.Queue = min(in.All, times[r.IntN(4)])
+			b[1] = 100 + float64(i/1000)
+			u := float64(1 + r.IntN(3))
+			p, s := x.points(u, ms(in.Queue), ms(in.All-in.Queue)), x.slopes(&b)
+			want := time.Duration(0)
+			if x.opened() {
+				want, opened = within(x.gate.Add(p[:], s[:])), true
+			}
+			if got := x.add(&b, u, in); got != want {
+				t.Fatalf("at %d: %v are added, and %v would be", i, got, want)
+			}
+			asked++
+		}
+	}
+	if asked < 1000 || !opened {
+		t.Errorf("it was asked %d times, and opened: %v", asked, opened)
+	}
+}

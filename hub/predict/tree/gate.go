@@ -11,6 +11,7 @@ type Gate struct {
 	judged       int     // observations since nothing was known of these
 	open         bool
 	openings     int
+	changes      uint64
 }
 
 const (
@@ -60,6 +61,7 @@ func (g *Gate) Learn(x, slopes []float64, left, weight float64) {
 	if len(x) != g.tree.features || !sound(weight, x...) || !sound(weight, left) {
 		return
 	}
+	g.changes++
 	part := (1 - gateFade) * min(1, weight)
 	g.alone += float64(part * (math.Abs(left) - g.alone))
 	g.added += float64(part * (math.Abs(left-g.says(x, slopes)) - g.added))
@@ -78,7 +80,13 @@ func (g *Gate) Learn(x, slopes []float64, left, weight float64) {
 }
 
 // Mute shuts the gate: what the forecast was made for has changed. It must show anew that it saves errors.
-func (g *Gate) Mute() { g.open, g.judged, g.alone, g.added = false, 0, 0, 0 }
+func (g *Gate) Mute() {
+	g.changes++
+	g.open, g.judged, g.alone, g.added = false, 0, 0, 0
+}
+
+// Changes counts what may have changed what the gate says: until then it says the same of the same.
+func (g *Gate) Changes() uint64 { return g.changes }
 
 // Open reports whether what the tree says is added, and Openings how often that began.
 func (g *Gate) Open() bool    { return g.open }
@@ -104,8 +112,9 @@ func (g *Gate) UnmarshalBinary(data []byte) error {
 	if v, kind := r.byte(), r.byte(); v != version || kind != aGate {
 		r.fault("version %d of %q is no gate that is known", v, kind)
 	}
-	read := Gate{tree: g.tree, alone: r.weight(), added: r.weight(), judged: r.int(0, patience),
-		open: r.flag(), openings: r.int(0, math.MaxInt32)}
+	g.changes++ // a tree that cannot be read may be half read
+	read := Gate{tree: g.tree, changes: g.changes, alone: r.weight(), added: r.weight(),
+		judged: r.int(0, patience), open: r.flag(), openings: r.int(0, math.MaxInt32)}
 	if read.open && read.judged < patience {
 		r.fault("a gate is open that has judged %d forecasts", read.judged)
 	}
