@@ -33,8 +33,9 @@ type inquiry struct {
 	ofFirst    []int32 // how many marks each of that model holds
 	ofModel    []int32 // likewise of another
 	fastest    map[*fastest]least
-	models     []prize // by model
-	idles      []idle  // quotes of agents that have nothing in hand
+	models     []prize    // by model
+	idles      []idle     // quotes of agents that have nothing in hand
+	last       [256]int32 // sights, by what agents are told from each other by; numbers beyond are none
 }
 
 // sight is an open agent that serves the task, as it would find it.
@@ -165,10 +166,11 @@ func (q *inquiry) lineUp(now *crowd) {
 		}
 		number := from.number
 		if from.round != now.round {
-			if _, ok := q.numbers[from]; !ok {
-				q.numbers[from] = last + len(q.numbers)
+			var ok bool
+			if number, ok = q.numbers[from]; !ok {
+				number = last + len(q.numbers)
+				q.numbers[from] = number
 			}
-			number = q.numbers[from]
 		}
 		if from.client == p.client {
 			p.number = number
@@ -332,8 +334,8 @@ func (q *inquiry) common(model string) int32 {
 	return marks
 }
 
-// saw reports whether an agent with a free slot, in front of whom nobody stands, is as one of the last that
-// were looked at.
+// saw reports whether an agent with a free slot, in front of whom nobody stands, is as one that was looked
+// at.
 func (q *inquiry) saw(x *sight) bool {
 	c := &q.n.crowd
 	s := &c.stands[x.seat]
@@ -341,18 +343,19 @@ func (q *inquiry) saw(x *sight) bool {
 	if a.kind == nil || a.kind.line != a.line() || s.room == 0 || q.before(x.seat) > 0 {
 		return false
 	}
-	for i := len(q.sights) - 1; i >= max(0, len(q.sights)-mostMet); i-- {
+	last := &q.last[uint(a.kind.id+17*s.room+37*s.running+x.held.cached>>4)%uint(len(q.last))]
+	if i := int(*last); i < len(q.sights) {
 		y := &q.sights[i]
 		o := &c.stands[y.seat]
 		b := o.agent
-		if b.kind == a.kind && b.kind.line == b.line() && b.fastest == a.fastest &&
-			q.before(y.seat) == 0 && o.room == s.room && o.running == s.running && b.stuck == a.stuck &&
-			o.burden == s.burden &&
+		if b.kind == a.kind && b.kind.line == b.line() && b.fastest == a.fastest && q.before(y.seat) == 0 &&
+			o.room == s.room && o.running == s.running && b.stuck == a.stuck && o.burden == s.burden &&
 			(q.others == 0 || b.slotPrice == a.slotPrice) &&
 			y.held == x.held && y.beside == x.beside && slices.Equal(a.tiers, b.tiers) {
 			return true
 		}
 	}
+	*last = int32(len(q.sights))
 	return false
 }
 
