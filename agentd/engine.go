@@ -141,7 +141,7 @@ type EngineConfig struct {
 	// most time from the request to the first event: queueing and prefill
 	FirstEvent time.Duration `yaml:"first_event"`
 	Progress   time.Duration `yaml:"progress"` // most time between two events after that
-	// least silence after which the engine is looked at: if nothing moves there, it hangs
+	// least silence after which an engine hangs whose counters stand still, too
 	Suspect time.Duration `yaml:"suspect"`
 	Probe   time.Duration `yaml:"probe"` // most time for /health, /metrics, /v1/models
 	// of a busy engine, a stream that is faster than this is read so often; 1ns: as it comes

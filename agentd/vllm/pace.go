@@ -100,6 +100,13 @@ func (p *pace) since(moment *time.Time, t time.Time) bool {
 	return moment.After(t)
 }
 
+// still is how long no stream has moved.
+func (p *pace) still(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return now.Sub(p.last)
+}
+
 // hangs notes that the server was found hanging.
 func (p *pace) hangs(now time.Time) {
 	p.mu.Lock()

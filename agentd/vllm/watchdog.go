@@ -15,9 +15,9 @@ import (
 // /health are no sign of life: the API server sends both while the engine behind it hangs.
 //
 // A server hangs if a stream is silent for longer than the server's pace explains, no other stream of it
-// moved for as long, and two readings of its counters are the same. If the counters move, the stream was
-// preempted or starved, and waits. A request without a first token also ends if later requests have theirs:
-// the server lost it, and it begins anew at another agent at no loss.
+// moved for nearly as long, and two readings of its counters, the last at the end of that time, are the same.
+// If the counters move, the stream was preempted or starved, and waits. A request without a first token also
+// ends if later requests have theirs: the server lost it, and it begins anew at another agent at no loss.
 type watchdog struct {
 	e      *Engine
 	ctx    context.Context // of the request
@@ -35,8 +35,8 @@ func (e *Engine) watch(ctx context.Context, prompt int, cancel context.CancelCau
 	limit := e.cfg.FirstEvent
 	d.due.Store(int64(limit))
 	d.limit.Store(int64(limit))
-	if soon, ok := e.pace.longFirst(e.cfg.Suspect, prompt); ok {
-		limit = min(limit, soon)
+	if long, ok := e.pace.longFirst(e.cfg.Suspect, prompt); ok {
+		limit = min(limit, long-apart(long))
 	}
 	d.timer = time.AfterFunc(limit, d.look)
 	return d
@@ -49,7 +49,8 @@ func (d *watchdog) pat(now time.Time, limit time.Duration) {
 	begins := d.heard.Swap(int64(max(at, 1))) == 0
 	d.due.Store(int64(at + limit))
 	if d.limit.Swap(int64(limit)) != int64(limit) || begins {
-		d.timer.Reset(min(limit, d.e.pace.long(d.e.cfg.Suspect)))
+		long := d.e.pace.long(d.e.cfg.Suspect)
+		d.timer.Reset(min(limit, long-apart(long)))
 	}
 }
 
@@ -65,21 +66,39 @@ func (d *watchdog) look() {
 	}
 	heard := time.Duration(d.heard.Load())
 	long, ok := d.long(heard)
-	switch silent := age - heard; {
-	case !ok:
+	if !ok {
 		d.timer.Reset(left)
-	case silent < long:
-		d.timer.Reset(min(left, long-silent))
+		return
+	}
+	quiet, silent := long-apart(long), age-heard
+	switch {
+	case silent < quiet:
+		d.timer.Reset(min(left, quiet-silent))
 	case heard == 0 && d.e.pace.since(&d.e.pace.newest, d.born):
+		if silent < long {
+			d.timer.Reset(min(left, long-silent))
+			return
+		}
 		d.end(fmt.Sprintf("the engine lost the request: nothing came for %v, and later ones were answered",
 			age.Round(time.Millisecond)))
-	case !d.e.pace.since(&d.e.pace.hung, d.born.Add(heard)) && !d.hangs(heard, time.Now().Add(-long)):
-		d.timer.Reset(min(max(time.Duration(d.due.Load())-time.Since(d.born), 0), max(between, long/4)))
+	case d.e.pace.since(&d.e.pace.hung, d.born.Add(heard)):
+		d.hung(heard)
 	default:
-		d.e.pace.hangs(time.Now())
-		d.end(fmt.Sprintf("the engine hangs: nothing came for %v, and its counters stand still",
-			time.Since(d.born.Add(heard)).Round(time.Millisecond)))
+		if moved := d.e.pace.still(time.Now()); moved < quiet { // until all of it is silent
+			d.timer.Reset(min(left, quiet-moved))
+		} else if d.hangs(heard, apart(long)) {
+			d.hung(heard)
+		} else {
+			d.timer.Reset(min(max(time.Duration(d.due.Load())-time.Since(d.born), 0), max(between, long/4)))
+		}
 	}
+}
+
+// hung ends the stream of a server that hangs.
+func (d *watchdog) hung(heard time.Duration) {
+	d.e.pace.hangs(time.Now())
+	d.end(fmt.Sprintf("the engine hangs: nothing came for %v, and its counters stand still",
+		time.Since(d.born.Add(heard)).Round(time.Millisecond)))
 }
 
 // long is how long a silence is suspicious; false if there is nothing to judge by.
@@ -90,20 +109,21 @@ func (d *watchdog) long(heard time.Duration) (time.Duration, bool) {
 	return d.e.pace.long(d.e.cfg.Suspect), true
 }
 
-// between is the time between the two readings.
+// between is the most time between the two readings.
 const between = time.Second
 
-// hangs compares two readings of the server's counters, unless a stream of it moved after since. A server
-// that answers neither hangs; one that reports no counters cannot be judged.
-func (d *watchdog) hangs(heard time.Duration, since time.Time) bool {
+// apart is the time between them, where a silence of so long is suspicious: the last of it.
+func apart(long time.Duration) time.Duration { return min(between, long/4) }
+
+// hangs compares two readings of the server's counters, unless a stream of it moves meanwhile. A server that
+// answers neither hangs; one that reports no counters cannot be judged.
+func (d *watchdog) hangs(heard, apart time.Duration) bool {
+	began := time.Now()
 	still := func() bool {
-		return d.ctx.Err() == nil && d.heard.Load() == int64(heard) && !d.e.pace.since(&d.e.pace.last, since)
-	}
-	if !still() {
-		return false
+		return d.ctx.Err() == nil && d.heard.Load() == int64(heard) && !d.e.pace.since(&d.e.pace.last, began)
 	}
 	before, err1 := d.e.get(d.ctx, "/metrics")
-	if !follow.Pause(d.ctx, min(between, d.e.cfg.Suspect/2)) {
+	if !follow.Pause(d.ctx, apart) {
 		return false
 	}
 	after, err2 := d.e.get(d.ctx, "/metrics")

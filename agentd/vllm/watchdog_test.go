@@ -88,6 +88,40 @@ func TestHangOfSeveralStreams(t *testing.T) {
 	all.Wait()
 }
 
+// The readings lie within the silence that is suspicious, and add nothing to what it costs.
+func TestAHangIsKnownByTheEndOfTheSilence(t *testing.T) {
+	const suspect = 1600 * time.Millisecond
+	var mu sync.Mutex
+	var said time.Time
+	var read []time.Duration // since the word
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.URL.Path == "/metrics" {
+			read = append(read, time.Since(said))
+			fmt.Fprintf(w, "vllm:generation_tokens_total{engine=\"0\"} 7\n")
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		send(w, role, word)
+		said = time.Now()
+		mu.Unlock()
+		<-r.Context().Done()
+		mu.Lock()
+	}).URL
+	e := engineAt(t, url, func(c *agentd.EngineConfig) {
+		c.FirstEvent, c.Progress, c.Suspect, c.Probe = 9*time.Second, 9*time.Second, suspect, time.Second
+	})
+	got := ask(t, e, hello)
+	took := time.Since(said)
+	if got.Err == nil || !strings.Contains(got.Err.Error(), "hangs") || took < suspect-20*time.Millisecond {
+		t.Errorf("after %v: %v, want a hang after %v", took, got.Err, suspect)
+	}
+	if len(read) != 2 || read[0] >= suspect || read[1]-read[0] < suspect/5 {
+		t.Errorf("counters were read after %v", read)
+	}
+}
+
 // A request that is never answered while those after it are was lost: it begins anew elsewhere, not after
 // minutes.
 func TestALostRequest(t *testing.T) {
