@@ -318,8 +318,8 @@ const mostDoubts = 5
 func (m *Means) turned(times float64) {
 	m.doubts = m.doubts[:0]
 	m.anchor = *m.line()
-	for i := range m.anchor {
-		m.anchor[i] *= times
+	for i := range m.anchor { // what none of its tasks shows would grow with each turn, and without end
+		m.anchor[i] = min(float64(m.anchor[i]*times), 3.6e6/usual[i])
 	}
 	m.seen.forget(kept)
 	m.seen.line.follow(&m.anchor)
