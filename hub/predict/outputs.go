@@ -30,6 +30,8 @@ const (
 	pseudo = 4
 	// ofSession is how many of these a session begins with: its answers are more alike than those of a role.
 	ofSession = 2
+	// roleKeep is what the roles of a client count that has as many as are kept, when one more comes.
+	roleKeep = 1 - 1.0/64
 	// answersKept is after how many answers of a client one counts a third.
 	answersKept = 200
 	// What all clients' answers are like is the mean of the clients that were heard of last, each of whom
@@ -149,7 +151,7 @@ func (o *Outputs) Learn(s Source, tokens, assumed int) {
 			*all = o.clientsMean(func(c *speaker) *mean { return c.of(kind) })
 		}
 	}
-	counted(c.roles, s.Role, rolesEach, n)
+	c.role(s.Role, n)
 	if s.Session != 0 {
 		o.session(c, s.Session).count(n)
 	}
@@ -180,6 +182,25 @@ func counted[K comparable](of map[K]*mean, key K, most int, tokens float64) *mea
 	}
 	m.count(tokens)
 	return m
+}
+
+// role takes in an answer for a role. Where there are as many as may be, one more takes the place of the one
+// that counts least, and all others count a little less: so those that are asked for no more make room in the
+// end, and those that are asked for once take no other's place.
+func (c *speaker) role(name string, tokens float64) {
+	if c.roles[name] == nil && len(c.roles) >= rolesEach {
+		least, of := "", (*mean)(nil)
+		for r, m := range c.roles {
+			if of == nil || m.weight < of.weight || m.weight == of.weight && r < least {
+				least, of = r, m
+			}
+		}
+		delete(c.roles, least)
+		for _, m := range c.roles {
+			m.sum, m.weight = m.sum*roleKeep, m.weight*roleKeep
+		}
+	}
+	counted(c.roles, name, rolesEach, tokens)
 }
 
 // clientsMean is the mean of what the means say of the clients that were heard of last. It has the weight of

@@ -147,3 +147,35 @@ func TestTheTimeBetweenTokens(t *testing.T) {
 		near(t, fmt.Sprint(l), m.Forecast(Features{Load: l}).ITL, token(l), 0.05)
 	}
 }
+
+// A client whose roles change is known by those that it has now, however many it had; and one role of many
+// answers keeps its place where the others are asked for once each.
+func TestAClientWhoseRolesChange(t *testing.T) {
+	o := NewOutputs()
+	long, short := Source{Client: "ann", Role: "writer"}, Source{Client: "ann", Role: "judge"}
+	says := func(when string) {
+		t.Helper()
+		if l, s := o.Expect(long, 400), o.Expect(short, 400); l < 700 || s > 100 {
+			t.Errorf("%s: %d tokens of answers of 800, %d of answers of 10", when, l, s)
+		}
+	}
+	for i := range 40 * rolesEach {
+		o.Learn(Source{Client: "ann", Role: fmt.Sprint("old-", i%rolesEach)}, 200, 400)
+	}
+	for range 1000 {
+		o.Learn(long, 800, 400)
+		o.Learn(short, 10, 400)
+	}
+	says("after a thousand answers of two new roles")
+	for i := range 5000 {
+		o.Learn(Source{Client: "ann", Role: fmt.Sprint("once-", i)}, 200, 400)
+		if i%4 == 0 {
+			o.Learn(long, 800, 400)
+			o.Learn(short, 10, 400)
+		}
+	}
+	says("beside five thousand that came once")
+	if n := len(o.clients["ann"].roles); n != rolesEach {
+		t.Errorf("%d roles are kept", n)
+	}
+}

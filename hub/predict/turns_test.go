@@ -7,8 +7,8 @@ import (
 )
 
 // An agent that turns slow again and again, and becomes fast so slowly in between that nobody notices, is
-// taken to be ten times slower each time in what none of its tasks shows. That ends somewhere: what is learned
-// of all agents can still be written down, and read.
+// taken to be ten times slower each time in what none of its tasks shows. That ends somewhere: what is
+// learned of all agents can still be written down, and read.
 func TestAnAgentThatTurnsAgainAndAgain(t *testing.T) {
 	e := newEngine(t)
 	cs, all := fleet(4)
