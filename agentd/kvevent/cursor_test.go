@@ -196,7 +196,8 @@ func TestUnknownMembersOfAnyKind(t *testing.T) {
 			})
 		}
 		w.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
-		w.b = []byte{0x90 | byte(2+w.IntN(2)), 0xcb, 1, 2, 3, 4, 5, 6, 7, 8, 0x91, 0xde, 0, byte(len(members))}
+		w.b = []byte{0x90 | byte(2+w.IntN(2)), 0xcb, 1, 2, 3, 4, 5, 6, 7, 8, 0x91, 0xde, 0,
+			byte(len(members))}
 		extra := w.b[0] & 1
 		for _, m := range members {
 			m()
