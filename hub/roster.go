@@ -168,12 +168,14 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	n.restarted(a, &reg)
 	fresh := a.reg.Agent == "" || reg.Boot != a.reg.Boot
 	// an engine upgraded to another model has none of the last one's cache, or speed
-	switch same := reg.Model == a.reg.Model; {
-	case fresh && same && a.reg.BlockSize == reg.BlockSize && a.reg.KVTokens == reg.KVTokens:
+	switch same := reg.Model == a.reg.Model && reg.BlockSize == a.reg.BlockSize; {
+	case fresh && same && a.reg.KVTokens == reg.KVTokens:
 		a.belief.Again()
 	case fresh || !same:
 		a.belief.Drop()
 		a.belief = n.prefixes.New(reg.BlockSize, reg.KVTokens)
+	case a.reg.KVTokens != reg.KVTokens: // it was started again with other flags, beside its agentd
+		a.belief.Resize(reg.KVTokens)
 	}
 	if reg.Model != cmp.Or(a.reg.Model, a.learned) {
 		n.classes.Leave(a.predictor)

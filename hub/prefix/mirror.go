@@ -149,6 +149,13 @@ func (b *Belief) fit() {
 	}
 }
 
+// Resize says that the engine has room for so many tokens from now on, 0 if that is not known: what was used
+// least recently is no longer believed where it does not fit.
+func (b *Belief) Resize(capacity int) {
+	b.capacity, b.most = max(0, capacity), b.index.limits.marks(capacity)
+	b.fit()
+}
+
 func (b *Belief) answer(i int32, tokens int) {
 	b.changes++
 	n := &b.nodes[i]
