@@ -1,0 +1,151 @@
+package prefix
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"souk/bus"
+)
+
+// Who asks often keeps what it was told of a prompt: who holds it, until Changed says otherwise, and what an
+// agent is expected to find, until its Changes do, too. So whatever happens, where neither says anything all
+// is as it was.
+func TestWhatIsKeptIsTrueUntilSomethingChanged(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	kept := 0
+	for range 40 {
+		x := NewIndex(Limits{Sessions: 6, Marks: 60 + r.IntN(200), Told: 20 + r.IntN(100)})
+		now := second
+		x.Advance(now)
+		type talker struct {
+			b    *Belief
+			says says
+			runs []*Run
+			of   []*bus.Prompt
+		}
+		all := make([]*talker, 4)
+		fresh := func() *talker {
+			b := x.New(1+r.IntN(32), 200*r.IntN(20))
+			return &talker{b: b, says: says{b: b}}
+		}
+		for i := range all {
+			all[i] = fresh()
+		}
+		type known struct {
+			p       bus.Prompt
+			since   uint64
+			holders []Holder
+			expects map[*Belief][3]uint64 // changes, tokens, cached
+		}
+		prompts := make([]known, 24)
+		for i := range prompts {
+			var messages []string
+			for m := range 1 + r.IntN(5) {
+				messages = append(messages, text(byte(m*2+r.IntN(2)), 20+r.IntN(2)*150))
+			}
+			prompts[i].p = chat(messages...)
+			if i%6 == 0 {
+				prompts[i].p.Loose = bus.LooseMedia
+			}
+		}
+		looks := func(k *known) {
+			k.since = x.Changes()
+			k.holders = x.Holders(nil, k.p.Marks)
+			k.expects = map[*Belief][3]uint64{}
+			for _, h := range k.holders {
+				b := x.agents[h.Place]
+				tokens, cached := b.ExpectAt(&k.p, h.Depth, k.p.Tokens)
+				k.expects[b] = [3]uint64{b.Changes(), uint64(tokens), uint64(cached)}
+			}
+		}
+		for i := range prompts {
+			looks(&prompts[i])
+		}
+		for range 400 {
+			a := all[r.IntN(len(all))]
+			p := &prompts[r.IntN(len(prompts))].p
+			switch op := r.IntN(40); {
+			case op < 10:
+				first := now + r.Int64N(3*second) - second
+				a.runs, a.of = append(a.runs, a.b.Sent(p, p.Tokens, r.IntN(90), first)), append(a.of, p)
+			case op < 20 && len(a.runs) > 0:
+				i := r.IntN(len(a.runs))
+				cached := r.IntN(a.of[i].Tokens+2) - 1
+				if op < 12 {
+					a.b.Ended(a.runs[i])
+				} else {
+					a.b.Served(t0.Add(time.Duration(now)), a.runs[i], uint64(r.IntN(9)), a.of[i],
+						a.of[i].Tokens, r.IntN(90), cached)
+				}
+				a.runs, a.of = slices.Delete(a.runs, i, i+1), slices.Delete(a.of, i, i+1)
+			case op < 23:
+				a.says.whole(0.8+0.2*r.Float64(), p.Marks, prompts[r.IntN(len(prompts))].p.Marks)
+			case op < 27:
+				a.says.change(0.8+0.2*r.Float64(), p.Marks[r.IntN(len(p.Marks)):],
+					prompts[r.IntN(len(prompts))].p.Marks)
+			case op == 27:
+				a.says.seq++ // one is lost
+			case op == 28:
+				a.says.life++
+			case op == 29:
+				a.b.Used(uint64(r.IntN(9)))
+			case op == 30:
+				a.b.Judge(100, r.IntN(200)-1)
+			case op == 31:
+				a.b.Listed([]bus.SessionState{{Key: uint64(r.IntN(9)), Tokens: r.IntN(500)}}, r.IntN(2) == 0,
+					t0.Add(time.Duration(now)))
+			case op == 32:
+				a.b.Resize(200 * r.IntN(20))
+			case op == 33 && r.IntN(4) == 0:
+				a.b.Again()
+				a.says = says{b: a.b}
+			case op == 34 && r.IntN(4) == 0:
+				a.b.Drop()
+				all[slices.Index(all, a)] = fresh()
+			case op == 35 && r.IntN(4) == 0:
+				a.b.Forget()
+			default:
+				now += r.Int64N(3 * second)
+				if r.IntN(30) == 0 {
+					now += int64(5 * time.Minute)
+				}
+				x.Advance(now)
+			}
+			for i := range prompts {
+				k := &prompts[i]
+				was, expects := k.holders, k.expects
+				changed := x.Changed(k.p.Marks, k.since)
+				looks(k)
+				if changed {
+					continue
+				}
+				kept++
+				if !slices.Equal(was, k.holders) {
+					t.Fatalf("nothing changed of a prompt: %v hold it, and %v did", k.holders, was)
+				}
+				for b, now := range k.expects {
+					if before := expects[b]; before[0] == now[0] && before != now {
+						t.Fatalf("nothing changed: %d of %d tokens are expected, and %d of %d were",
+							now[2], now[1], before[2], before[1])
+					}
+				}
+			}
+		}
+		for _, a := range all {
+			for len(a.runs) > 0 {
+				a.b.Ended(a.runs[0])
+				a.runs = a.runs[1:]
+			}
+			if err := sound(a.b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if kept < 10_000 {
+		t.Errorf("%d times was nothing changed: the test sees little", kept)
+	}
+}
