@@ -64,11 +64,14 @@ func (b *Belief) trust(blocks int) {
 		if n.until != old {
 			continue
 		}
-		left -= int(n.upto) + int(n.answer)
+		more, begins := int(n.upto)+int(n.answer), true
 		if n.parent != none {
-			left += int(b.nodes[n.parent].upto)
+			up := &b.nodes[n.parent]
+			more, begins = more-int(up.upto), up.held
 		}
-		if fits := left >= 0; fits != n.held {
+		// what an agent says of its prompts may have a text be longer than one that goes on from it
+		left -= max(0, more)
+		if fits := begins && left >= 0; fits != n.held {
 			n.held = fits
 			b.show(i)
 			b.changes++

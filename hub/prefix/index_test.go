@@ -37,6 +37,9 @@ func sound(b *Belief) error {
 			if up.born == 0 || n.held && !up.held || n.sure && !up.sure || n.runs > up.runs {
 				return fmt.Errorf("node %d: held %v, %d runs, and its parent: %+v", i, n.held, n.runs, *up)
 			}
+			if n.shown && !up.shown { // the index counts on it that there is no hole
+				return fmt.Errorf("node %d is shown, until %d, and its parent is not: %+v", i, n.until, *up)
+			}
 		}
 		vouched := !b.told.rules || n.until > b.index.tick()
 		if b.told.rules && uint64(n.until)+uint64(settled/tick) >= uint64(b.index.tick()) {

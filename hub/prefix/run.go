@@ -146,8 +146,9 @@ func (b *Belief) begin(r *Run) {
 	r.state = begun
 	for i := r.leaf; i != none; i = b.nodes[i].parent {
 		n := &b.nodes[i]
-		b.found(n)
-		n.until = always
+		if b.found(n); n.until != quiet {
+			n.until = always
+		}
 		b.show(i)
 	}
 }
@@ -203,13 +204,14 @@ func (b *Belief) release(r *Run) {
 	b.tokens -= r.tokens
 	b.clock++
 	until := b.index.tick() + uint32(settled/tick)
+	pictured := r.media && r.state == begun
 	r.state, r.ends = over, b.index.began+int64(until)*int64(tick)
-	if r.media {
-		until = quiet
-	}
 	for i := r.leaf; i != none; {
 		n := &b.nodes[i]
 		up := n.parent
+		if pictured && n.until == always { // and so is all before it, whatever else is served of that
+			n.until = quiet
+		}
 		if n.runs--; n.runs == 0 {
 			if n.until == always { // else it had not begun
 				n.until = until

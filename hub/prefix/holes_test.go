@@ -1,0 +1,87 @@
+package prefix
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"souk/bus"
+)
+
+// An agent whose word rules answers for no pictures, so that texts with them are believed in for longer than
+// others that begin alike. Of what others hold that says nothing.
+func TestATextBehindPicturesHidesNobody(t *testing.T) {
+	x, b, other, s := heard()
+	s.whole(0.95)
+	plain, pictured := chat(text(0, 400), text(1, 50)), chat(text(0, 400), text(2, 400))
+	pictured.Loose = bus.LooseMedia
+	serve(other, t0, 1, &plain, plain.Tokens, 0, 0)
+	serve(b, t0, 2, &pictured, pictured.Tokens, 0, 0)
+	serve(b, t0, 3, &plain, plain.Tokens, 0, 400)
+	was := other.Depth(&pictured)
+	if x.Advance(10 * second); !b.Rules() || was == 0 {
+		t.Fatal("the test sees nothing")
+	}
+	if got := other.Depth(&pictured); got != was {
+		t.Errorf("the other is believed to hold %d marks, and was %d", got, was)
+	}
+	if got := other.Depth(&plain); int(got) != len(plain.Marks) {
+		t.Errorf("the other is believed to hold %d of %d marks of what it served", got, len(plain.Marks))
+	}
+}
+
+// What an agent served before it was restarted is believed from its beginning as far as it fits, however long
+// it said that its prompts were; and of what another holds that says nothing.
+func TestALiarThatIsRestartedHidesNobody(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 3))
+	var wrong error // which may cost another something in another round
+	for range 300 {
+		x := NewIndex(DefaultLimits())
+		now := second
+		x.Advance(now)
+		b, other := x.New(16, 0), x.New(16, 0)
+		var prompts []bus.Prompt
+		for range 12 {
+			var messages []string
+			for m := range 1 + r.IntN(4) {
+				messages = append(messages, text(byte(m*2+r.IntN(2)), 20+r.IntN(2)*150))
+			}
+			prompts = append(prompts, chat(messages...))
+		}
+		var was [12]int32
+		for i := range prompts {
+			p := &prompts[i]
+			if i%2 == 0 {
+				serve(other, t0, 0, p, p.Tokens, 0, 0)
+			}
+		}
+		for i := range prompts {
+			was[i] = other.Depth(&prompts[i])
+		}
+		for range 30 {
+			p := &prompts[r.IntN(len(prompts))]
+			serve(b, t0, uint64(r.IntN(5)), p, 1+r.IntN(2*p.Tokens), r.IntN(50), r.IntN(p.Tokens+1))
+		}
+		b.Again()
+		for seq := range uint64(10) {
+			n := r.IntN(80)
+			b.Told(&bus.Holdings{Seq: 1 + seq, Base: 1 + seq, Parts: 1, Coverage: 0.5,
+				Evidence: bus.EvidenceEvents, Blocks: n, Unnamed: n})
+			now += r.Int64N(3 * second)
+			x.Advance(now)
+			for i := range prompts {
+				if got := other.Depth(&prompts[i]); got != was[i] {
+					t.Fatalf("the other is believed to hold %d marks of prompt %d, and was %d", got, i,
+						was[i])
+				}
+			}
+			if err := sound(b); err != nil && wrong == nil {
+				wrong = err
+			}
+		}
+	}
+	if wrong != nil {
+		t.Error(wrong)
+	}
+}
