@@ -158,7 +158,7 @@ func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 		n.send(m.Inbox, &bus.Answer{Accepted: t.accepted}) // the reader missed that it was moved
 	case t.state != done && t.moves > 0 && t.server() != m.Resume.Agent && len(t.inboxes) < moreInboxes:
 		t.inboxes = append(t.inboxes, m.Inbox)
-	case t.continued && m.Attempt == t.attempt() && m.Resume.Agent != t.server():
+	case t.continued && m.Attempt <= t.attempt() && m.Resume.Agent != t.server():
 		n.repeat(t, m, digest) // the reader asked already, and missed the answer
 	case t.continued:
 		n.refuse(m, bus.CodeAgentFailed, 0, "the answer went on elsewhere once, and no answer does so twice")

@@ -21,6 +21,7 @@ import (
 //	the hub names a new agent before that verdict   likewise, whatever the verdict
 //	the hub, or a door, is not there                it is asked again each second, for Config.MaxAbsence
 //	the bus is away                                 it is asked again after, for Config.MaxOutage
+//	the market says nothing for Config.Silence      another door is asked: the hub knows what it said
 //	the market refuses, or gives no verdict         the answer ends with the first failure, and the reason
 //	the new agent fails as well                     that is the end: it may be the task that kills engines
 //	failover is off, or cannot continue the answer  the first failure is its end; nobody is asked
@@ -35,6 +36,9 @@ type failover struct {
 	joined bool        // the hub has named the new agent, where the chunks come
 
 	begun, again time.Time // the market was asked first; it is to be asked again
+	asked        time.Time // last
+	times        int       // it was asked again, since it said nothing
+	maybe        bool      // of some question nobody knows whether a hub has it: somebody may serve the rest
 	waits        time.Time // since when it is not being asked
 }
 
@@ -92,11 +96,37 @@ func (s *Stream) failOver(now time.Time) bool {
 	f.task, f.from, f.failed, f.begun = &t, s.accepted.Agent, s.end, now
 	s.move(t.Attempt)
 	s.serving, s.hearing.missing = "", time.Time{}
-	s.submitAgain()
+	s.submitAgain(now)
 	return true
 }
 
-func (s *Stream) submitAgain() { s.failover.state, s.out.Submit = asking, s.failover.task }
+func (s *Stream) submitAgain(now time.Time) {
+	f := &s.failover
+	f.state, f.asked, s.out.Submit = asking, now, f.task
+}
+
+// dueElsewhere is when another door is to be asked, as the one that was asked may have died with the verdict;
+// zero: never. Each question waits twice as long as the one before it.
+func (s *Stream) dueElsewhere() (due time.Time) {
+	f := &s.failover
+	if s.c.AskAgain == 0 || s.cancelled || s.hearing.bus.IsZero() || f.times >= maxAgain {
+		return due
+	}
+	return later(later(f.asked, s.hearing.bus), s.hearing.awake).Add(s.c.Silence << f.times)
+}
+
+// askElsewhere asks another door, when that is due. A hub that was asked gives the same verdict.
+func (s *Stream) askElsewhere(now time.Time) {
+	if due := s.dueElsewhere(); due.IsZero() || now.Before(due) {
+		return
+	}
+	s.submitAgain(now)
+	f := &s.failover
+	f.times, f.maybe = f.times+1, true
+	t := *f.task
+	t.Again = bus.AgainHeard
+	s.out.Submit = &t
+}
 
 // failoverVerdict takes in the market's verdict on that.
 func (s *Stream) failoverVerdict(now time.Time, v Verdict) {
@@ -105,7 +135,10 @@ func (s *Stream) failoverVerdict(now time.Time, v Verdict) {
 	if err == nil && a.Agent == f.from {
 		err = fmt.Errorf("no other agent than %s has it", f.from)
 	}
-	away, absent := errors.Is(v.Err, bus.ErrDisconnected), bus.CodeOf(err) == bus.CodeUnavailable
+	away := errors.Is(v.Err, bus.ErrDisconnected)
+	absent := unsaid(bus.CodeOf(err))
+	f.maybe = f.maybe || v.Answer == nil && !errors.Is(v.Err, bus.ErrNotSent) &&
+		!errors.Is(v.Err, bus.ErrNoResponders) && !errors.Is(v.Err, bus.ErrTooLarge)
 	if rest := away || absent && now.Sub(f.begun) < s.c.MaxAbsence; rest && !s.cancelled && !s.over() {
 		f.state, f.waits, f.again = retrying, now, now.Add(askEvery)
 		if away {
@@ -115,6 +148,10 @@ func (s *Stream) failoverVerdict(now time.Time, v Verdict) {
 	}
 	s.endFailover(now, v, a, err)
 }
+
+// unsaid reports whether a refusal leaves open who has the task: the hub is not there, or it has another
+// question for the same, such as that which an earlier door still asks.
+func unsaid(c bus.Code) bool { return c == bus.CodeUnavailable || c == bus.CodeDuplicate }
 
 // endFailover takes a verdict as final: a continues the answer, or err says why nobody does.
 func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error) {
@@ -144,15 +181,19 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 
 // failureEnd is the end of an answer whose agent failed, and that nobody continues.
 func (s *Stream) failureEnd(err error, v Verdict) bus.Result {
-	end := cannotContinue(*s.failover.failed, err)
-	// the agent knew nothing of it, but its hub does
-	if code := bus.CodeOf(err); end.Code == bus.CodeUnknown {
-		switch {
-		case code.Broken():
-			end.Code = code
-		case code == bus.CodeAnswerGone && v.Answer != nil:
-			end.Code, end.Message = code, v.Answer.Result.Message
-		}
+	f := &s.failover
+	end := cannotContinue(*f.failed, err)
+	code := bus.CodeOf(err)
+	if code == bus.CodeUnknown || f.maybe && (v.Answer == nil || unsaid(code)) {
+		end.Code = bus.CodeUnknown // the rest may be served and paid, and nobody says so
+		return end
+	}
+	// the hub knows more than who failed
+	switch {
+	case code == bus.CodeAnswerGone && v.Answer != nil: // it was served, and is paid
+		return *v.Answer.Result
+	case end.Code == bus.CodeUnknown && code.Broken():
+		end.Code = code
 	}
 	return end
 }
@@ -167,7 +208,7 @@ func (s *Stream) retry(now time.Time) {
 			fmt.Errorf("the bus has been out of reach for %v", away))
 	case s.hearing.bus.IsZero() || now.Before(f.again):
 	default:
-		s.submitAgain()
+		s.submitAgain(now)
 	}
 }
 

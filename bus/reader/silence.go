@@ -72,7 +72,8 @@ func (s *Stream) checkSilence(now time.Time) {
 		s.askAgain(now)
 		return
 	case s.failover.state == asking:
-		return // the verdict has a time limit of its own
+		s.askElsewhere(now) // beside that the verdict has a time limit of its own
+		return
 	case s.failover.state == retrying:
 		s.retry(now)
 		return
@@ -152,6 +153,9 @@ func (s *Stream) due(now time.Time) (due time.Time) {
 	case s.verdict == none:
 		return s.dueAgain()
 	case s.failover.state == asking:
+		if on := s.dueElsewhere(); !on.IsZero() {
+			sooner(on)
+		}
 	case s.failover.state == retrying && away:
 		sooner(now.Add(lookEvery))
 	case s.failover.state == retrying:
