@@ -302,7 +302,7 @@ func TestTableTakesNewsOnce(t *testing.T) {
 	if st := table.WithEntry(bus.HubEntry{Domain: "a", Hub: "x"}, 5, noon).Hubs()[0].Status; st == nil {
 		t.Error("the same leader's new entry lost its status")
 	}
-	if n := len(table.Without("a").Hubs()); n != 0 {
+	if n := len(table.Without("a", noon).Hubs()); n != 0 {
 		t.Error("hubs stayed that are gone")
 	}
 	if len(table.Hubs()) != 1 {

@@ -155,13 +155,14 @@ func (d *Desk) settle(client, session, hub string) {
 	}
 }
 
-// Judge refuses what no hub would take.
+// Judge refuses what no hub would take. Of a task that its reader asks for once more only the hubs can say
+// whether its deadline has passed: one of them may have it, and serve it.
 func (c *Config) Judge(t *bus.Task, now time.Time) *bus.Error {
 	switch {
 	case t.Prompt.Tokens > c.MaxPromptTokens:
 		return refusal(bus.CodePromptTooLong,
 			"prompt of about %d tokens: at most %d are taken", t.Prompt.Tokens, c.MaxPromptTokens)
-	case t.DeadlineMS > 0 && t.DeadlineMS <= now.UnixMilli():
+	case t.Again == 0 && t.DeadlineMS > 0 && t.DeadlineMS <= now.UnixMilli():
 		return refusal(bus.CodePastDeadline,
 			"deadline_ms: the deadline has passed; it is Unix time in milliseconds")
 	}

@@ -29,35 +29,47 @@ func MayBeAsked(t *bus.Task, own bool) bool { return t.Stream && t.Resume == nil
 // it, and whoever knows the id says that its content was another.
 func Question(t *bus.Task) *bus.Task { return &bus.Task{Client: t.Client, ID: t.ID} }
 
-// Knows reads a hub's answer to a Question; sure is false if it says neither yes nor no.
-func Knows(a *bus.Answer) (known, sure bool) {
-	if a.Result == nil {
+// Knows reads the answer of a hub, as the table has it, to a Question; sure is false if it says neither yes
+// nor no, or comes from a hub that has led before and does not know yet that another does.
+func (h *Hub) Knows(a *bus.Answer) (known, sure bool) {
+	if a.Result == nil || a.Look != nil && a.Look.Epoch != h.Epoch {
 		return false, false
 	}
 	return a.Result.Code == bus.CodeIDConflict,
 		a.Result.Code == bus.CodeIDConflict || a.Result.Code == bus.CodeEmptyPrompt
 }
 
-// Found takes in which hub knows the task, if any, and whether all others have said that they do not.
-func (p *Placing) Found(hub string, all bool) {
+// askedElsewhere is how old a task is whose reader has asked another door: three heartbeats, at least.
+const askedElsewhere = 6 * time.Second
+
+// MayBeOver reports whether the reader of a task of which a door knows that it was sent after since may have
+// had the last word on it from another door, whatever that was. Then no hub knows it any more, and to place
+// it anew would have it served and paid after all.
+func MayBeOver(t *bus.Task, own bool, since, now time.Time) bool {
+	return MayBeAsked(t, own) && max(now.Round(0).Sub(since.Round(0)), now.Sub(since)) > askedElsewhere
+}
+
+// Found takes in which hub knows the task, if any, and whether all others have said that they do not; over,
+// whether its reader may have had its last word already.
+func (p *Placing) Found(hub string, all, over bool) {
 	if p.state == looking {
 		p.state = choosing
 	}
 	switch {
 	case p.state != choosing:
 	case hub != "":
-		p.want.Pinned, p.want.There = hub, true
+		p.want.Pinned, p.want.There, p.found = hub, true, true
 		if p.cancelled {
 			p.cancelHub = hub
 		}
 	case !all:
 		p.refuse(refusal(bus.CodeUnavailable,
 			"a hub may have the task, and not every hub says whether it has; try again shortly"))
+	case over:
+		p.refuse(refusal(bus.CodeUnavailable,
+			"this door was out of step, and the task may be over by now; try again shortly"))
 	case p.task.Again == bus.AgainHeard:
 		p.refuse(refusal(bus.CodeUnavailable,
 			"somebody speaks of the task, and no hub that is there knows it; try again shortly"))
 	}
 }
-
-// Pinned reports whether this door knows where the task went.
-func (p *Placing) Pinned() bool { return p.want.Pinned != "" }

@@ -45,6 +45,7 @@ type Placing struct {
 	until  time.Time // a verdict is awaited no longer
 	hub    Hub       // that was sent it last, as it was then
 	repeat bool      // it was sent it before this, and may have it
+	found  bool      // a hub said that it has it
 	looks  int       // how often a hub had all of them asked
 	since  time.Time // when its verdict was lost
 	again  time.Time // when it may be sent it again
@@ -93,8 +94,11 @@ func (d *Desk) Place(now time.Time, t *bus.Task, own bool, want Want) *Placing {
 	}
 	wait := d.c.MaxWait
 	if t.DeadlineMS > 0 {
-		// the hub tells why at the deadline
-		wait = min(wait, time.UnixMilli(t.DeadlineMS).Sub(now)+2*time.Second)
+		left := time.UnixMilli(t.DeadlineMS).Sub(now)
+		if left <= 0 { // it is asked for once more, and a hub may have it
+			left = awaitHub
+		}
+		wait = min(wait, left+2*time.Second) // the hub tells why at the deadline
 	}
 	return &Placing{c: d.c, desk: d, task: t, own: own, want: want, until: now.Add(wait)}
 }
@@ -138,7 +142,7 @@ func (p *Placing) choose(now time.Time, t *Table) {
 	case no != nil:
 		p.refuse(no)
 		return
-	case p.cancelled:
+	case p.cancelled && !p.found: // a hub that has it says what became of it
 		p.refuse(refusal(bus.CodeCancelled, "cancelled by the client before a hub had it"))
 		return
 	}

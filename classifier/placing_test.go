@@ -98,6 +98,8 @@ func (s *placingScene) Do(now time.Time, what string) {
 			switch k, v, _ := strings.Cut(w, "="); k {
 			case "id":
 				own = true
+			case "again":
+				task.Again = bus.AgainUnheard
 			case "whole":
 				task.Stream = false
 			case "deadline":
@@ -116,10 +118,10 @@ func (s *placingScene) Do(now time.Time, what string) {
 			Result: &bus.Result{Code: bus.CodeUnavailable, Message: "said " + s.p.Awaits()}}, nil)
 	case "found":
 		hub := word[1]
-		if hub == "none" || hub == "silence" {
+		if hub == "none" || hub == "silence" || hub == "late" {
 			hub = ""
 		}
-		s.p.Found(hub, word[1] != "silence")
+		s.p.Found(hub, word[1] != "silence", word[1] == "late")
 		s.p.Tick(now, s.table)
 	case "refused":
 		r := &bus.Result{Code: bus.Code(word[1]), Message: "said " + s.p.Awaits()}
@@ -134,7 +136,7 @@ func (s *placingScene) Do(now time.Time, what string) {
 	case "closed":
 		s.p.End(errors.New("the door closes"))
 	case "gone":
-		s.table = s.table.Without(word[1])
+		s.table = s.table.Without(word[1], s.now)
 		s.look()
 	case "leads":
 		epoch, err := strconv.ParseInt(word[3], 10, 64)
@@ -198,7 +200,7 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 				says := func(a *bus.Answer, err error) { p.Step(now, table, a, err) }
 				switch event := rng.IntN(12); {
 				case event == 0:
-					table = table.Without(names[rng.IntN(4)])
+					table = table.Without(names[rng.IntN(4)], now)
 				case event == 1:
 					n := names[rng.IntN(4)]
 					journal := n
@@ -210,7 +212,7 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 					p.Cancel()
 				case finding:
 					finding = false
-					p.Found(holds, holds == "" && rng.IntN(4) > 0)
+					p.Found(holds, holds == "" && rng.IntN(4) > 0, rng.IntN(8) == 0)
 					p.Tick(now, table)
 				case hub == "":
 					now = now.Add(time.Duration(rng.IntN(2000)+1) * time.Millisecond)

@@ -18,7 +18,33 @@ type Hub struct {
 
 // Table is the hubs of the market, sorted by domain. A Table never changes: each piece of news makes a new
 // one, so that any number of tasks read it without a lock.
-type Table struct{ hubs []Hub }
+type Table struct {
+	hubs []Hub
+	left []departed // hubs that led a domain of late, and lead none now
+}
+
+// departed is a hub, by its journal, that the registry names no more.
+type departed struct {
+	journal string
+	at      time.Time
+}
+
+// leftFor is how long a hub that left is remembered: it may have a task whose reader asks another door, which
+// readers do within so long after they have sent it.
+const leftFor = 7 * time.Minute
+
+// Misses reports whether a hub has left that nobody can ask what it has.
+func (t *Table) Misses(now time.Time) bool {
+	return slices.ContainsFunc(t.left, func(d departed) bool { return now.Sub(d.at) <= leftFor })
+}
+
+// leaves notes a hub that the registry does not name any more.
+func leaves(left []departed, h *Hub, now time.Time) []departed {
+	left = slices.DeleteFunc(slices.Clone(left), func(d departed) bool {
+		return d.journal == h.Entry.Journal || now.Sub(d.at) > leftFor
+	})
+	return append(left, departed{h.Entry.Journal, now})
+}
 
 // Hubs returns the hubs, sorted by domain. The slice belongs to the table.
 func (t *Table) Hubs() []Hub { return t.hubs }
@@ -52,20 +78,25 @@ func (t *Table) WithEntry(e bus.HubEntry, epoch int64, now time.Time) *Table {
 	if !found {
 		hubs = slices.Insert(hubs, i, Hub{})
 	}
+	left := t.left
+	if found && hubs[i].Entry.Journal != e.Journal {
+		left = leaves(left, &hubs[i], now)
+	}
+	left = slices.DeleteFunc(slices.Clone(left), func(d departed) bool { return d.journal == e.Journal })
 	if !found || hubs[i].Epoch != epoch {
 		hubs[i].Status, hubs[i].Heard = nil, now
 	}
 	hubs[i].Entry, hubs[i].Epoch = e, epoch
-	return &Table{hubs}
+	return &Table{hubs, left}
 }
 
 // Without returns a table that lacks a domain.
-func (t *Table) Without(domain string) *Table {
+func (t *Table) Without(domain string, now time.Time) *Table {
 	i, found := t.find(domain)
 	if !found {
 		return t
 	}
-	return &Table{slices.Delete(slices.Clone(t.hubs), i, i+1)}
+	return &Table{slices.Delete(slices.Clone(t.hubs), i, i+1), leaves(t.left, &t.hubs[i], now)}
 }
 
 // WithStatus returns a table with what a hub says of itself. What comes from nobody in the registry, from
@@ -80,5 +111,5 @@ func (t *Table) WithStatus(st *bus.Status, now time.Time) *Table {
 	}
 	hubs := slices.Clone(t.hubs)
 	hubs[i].Status, hubs[i].Heard = st, now
-	return &Table{hubs}
+	return &Table{hubs, t.left}
 }

@@ -69,6 +69,7 @@ func (n *Node) Disconnected(now time.Time) {
 func (n *Node) Slept(now time.Time) {
 	n.advance(now)
 	n.deaf()
+	n.status.stoodStill()
 }
 
 // repeatWithin is how soon an agent has sent its completions again: it pauses for five seconds at most, after

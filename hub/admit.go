@@ -25,6 +25,10 @@ func (n *Node) admit(m *bus.Task) error {
 	if t != nil {
 		t.shared = true
 	}
+	if asks(m) {
+		n.whether(t, m)
+		return nil
+	}
 	switch {
 	case t != nil && t.state != done && t.digest == digest && m.Stream && m.Reply != t.answered():
 		n.refuse(m, bus.CodeDuplicate, time.Second, "task %s is in hand for another reader", m.ID)
@@ -44,8 +48,12 @@ func (n *Node) admit(m *bus.Task) error {
 		n.repeat(t, m, digest)
 		return nil
 	}
-	if n.unsure(m) {
-		n.haveLooked(m)
+	switch {
+	case n.unsure(m):
+		n.haveLooked(m, "the door was out of step when it sent the task, and another hub may have it")
+		return nil
+	case n.disputed(m):
+		n.haveLooked(m, "another door asks for the task, and may have given it to another hub")
 		return nil
 	}
 	n.stats.Arrived++
@@ -85,10 +93,9 @@ func (n *Node) admit(m *bus.Task) error {
 }
 
 // haveLooked has the door of a task that may be with another hub ask all of them.
-func (n *Node) haveLooked(m *bus.Task) {
+func (n *Node) haveLooked(m *bus.Task, why string) {
 	n.stats.Looks++
-	r := n.refusal(m, bus.CodeUnavailable, time.Second,
-		"the door was out of step when it sent the task, and another hub may have it: try again")
+	r := n.refusal(m, bus.CodeUnavailable, time.Second, "%s: try again", why)
 	n.send(m.Inbox, &bus.Answer{Result: r, Look: &bus.HeardStatus{Epoch: n.epoch, Seq: n.status.seq}})
 }
 

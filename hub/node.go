@@ -151,7 +151,8 @@ type Node struct {
 
 	holds    map[string]*hold
 	touched  touched
-	acks     recent[string, bus.Code] // of ended holds
+	acks     recent[string, bus.Code]    // of ended holds
+	askers   recent[taskKey, []doorAsks] // of tasks that are not known
 	timers   timers
 	sales    map[string]*sale // under pricing tariff, by class
 	purses   map[string]*purse
@@ -178,6 +179,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		touched:  touched{tabs: map[string]*tab{}},
 		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
+		askers:   newRecent[taskKey, []doorAsks](maxAsked),
 		prefixes: prefix.NewIndex(cfg.Prefix),
 		early:    map[string]bool{},
 		treasury: newTreasury(), sales: map[string]*sale{},

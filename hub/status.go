@@ -19,6 +19,7 @@ type statusState struct {
 	next    time.Time
 	seq     uint64
 	said    []saying // some of late, oldest first
+	stood   uint64   // a door's word of a status before this one is of before the hub stood still
 }
 
 // saying is when a status was said.
@@ -47,7 +48,15 @@ func (n *Node) unsure(m *bus.Task) bool {
 		return h != nil
 	}
 	i := n.status.known(n.heard)
-	return i >= 0 && h.Seq < n.status.said[i].seq
+	return h.Seq < n.status.stood || i >= 0 && h.Seq < n.status.said[i].seq
+}
+
+// stoodStill notes that the hub did not run for a while, and so said nothing that a door could have missed:
+// what comes now may have waited all that time, in which the hub may have been taken for gone, and the task
+// be placed elsewhere. The next number stands for a status of now.
+func (s *statusState) stoodStill() {
+	s.seq++
+	s.stood = s.seq
 }
 
 // known is the last status that was said longer ago than unheard, among those that are remembered; -1: none.

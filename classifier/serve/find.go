@@ -36,7 +36,8 @@ func (s *Server) pulse(begun sign) {
 }
 
 // find asks all hubs at once whether they know a task, until one does: hub. all reports that every hub has
-// said that it does not.
+// said that it does not. A hub that has left may have a task that another door has placed, and cannot be
+// asked.
 func (r *request) find() (hub string, all bool) {
 	s := r.s
 	r.heard = s.table.Load() // what they say is newer
@@ -50,19 +51,21 @@ func (r *request) find() (hub string, all bool) {
 		hub         string
 		known, sure bool
 	}
-	hubs := s.table.Load().Hubs()
+	hubs := r.heard.Hubs()
 	words := make(chan word, len(hubs))
 	for i := range hubs {
-		go func(hub string) {
-			w, a := word{hub: hub}, new(bus.Answer)
-			m, err := s.d.Bus.Request(ctx, bus.Msg{Subject: bus.HubTaskSubject(hub, s.c.ID), Data: data})
+		go func(h *classifier.Hub) {
+			w, a := word{hub: h.Entry.Domain}, new(bus.Answer)
+			m, err := s.d.Bus.Request(ctx, bus.Msg{Subject: bus.HubTaskSubject(w.hub, s.c.ID), Data: data})
 			if err == nil && bus.Decode(m.Data, a) == nil {
-				w.known, w.sure = classifier.Knows(a)
+				w.known, w.sure = h.Knows(a)
 			}
 			words <- w
-		}(hubs[i].Entry.Domain)
+		}(&hubs[i])
 	}
-	all = len(hubs) > 0
+	now := time.Now()
+	placed := r.again || classifier.MayBePlaced(r.task, r.since, now)
+	all = len(hubs) > 0 && !(placed && r.heard.Misses(now))
 	for range hubs {
 		w := <-words
 		if w.known {
@@ -72,3 +75,6 @@ func (r *request) find() (hub string, all bool) {
 	}
 	return "", all
 }
+
+// over reports whether the task's reader may have had the last word on it from another door.
+func (r *request) over() bool { return classifier.MayBeOver(r.task, r.ownID, r.since, time.Now()) }

@@ -12,10 +12,14 @@ import (
 )
 
 // again asks for a task as a reader does whose door has died.
-func (w *world) again(heard int) bus.Answer {
+func (w *world) again(heard int, change ...func(*bus.Task)) bus.Answer {
 	w.t.Helper()
-	data, err := bus.Encode(&bus.Task{ID: "t1", Stream: true, Again: heard,
-		Body: []byte(`{"messages":[{"role":"user","content":"` + mathQuestion + `"}]}`)})
+	task := &bus.Task{ID: "t1", Stream: true, Again: heard,
+		Body: []byte(`{"messages":[{"role":"user","content":"` + mathQuestion + `"}]}`)}
+	for _, f := range change {
+		f(task)
+	}
+	data, err := bus.Encode(task)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -418,4 +422,98 @@ func TestWhatADoorHasHeard(t *testing.T) {
 			t.Errorf("of a task that only this door knows: %+v", h)
 		}
 	})
+}
+
+// A task that is asked for once more after its deadline is with the hub that has it: only hubs know whether
+// it is served.
+func TestATaskIsFoundAfterItsDeadline(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, general := twoHubs(w)
+		math.knows(false)
+		general.knows(true)
+		late := func(t *bus.Task) { t.DeadlineMS = time.Now().Add(-time.Minute).UnixMilli() }
+		if a := w.again(bus.AgainUnheard, late); a.Accepted == nil || a.Accepted.Hub != "general" {
+			t.Errorf("answered %+v", a)
+		}
+		fresh := func(t *bus.Task) { t.ID, t.DeadlineMS = "t2", time.Now().Add(-time.Minute).UnixMilli() }
+		if a := w.again(0, fresh); a.Result == nil || a.Result.Code != bus.CodePastDeadline {
+			t.Errorf("a task that nobody had before is answered %+v", a)
+		}
+	})
+}
+
+// A door that gave a task to a hub, which refused it, does not know where another door has put it since.
+func TestADoorsMemoryMayBeOld(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, general := twoHubs(w)
+		math.refuse(bus.CodeInsufficientFunds)
+		if a := w.again(0); a.Result == nil || a.Result.Code != bus.CodeInsufficientFunds {
+			t.Fatalf("answered %+v", a)
+		}
+		math.knows(false)
+		general.knows(true)
+		if a := w.again(bus.AgainUnheard); a.Accepted == nil || a.Accepted.Hub != "general" {
+			t.Errorf("answered %+v, want hub general, which has it", a)
+		}
+	})
+}
+
+// A hub that has left may have the task that is asked for once more, so nobody else is given it: until it is
+// back with its journal, or so long ago that no reader asks for what it had. Who asks for the first time is
+// served.
+func TestATaskMayBeWithAHubThatLeft(t *testing.T) {
+	for name, c := range map[string]struct {
+		back string // the journal that leads then; none if empty
+		wait time.Duration
+		want bool // it is placed
+	}{
+		"it stays away":              {want: false},
+		"it is back":                 {back: "general", want: true},
+		"another journal leads":      {back: "other", want: false},
+		"it left eight minutes ago":  {wait: 8 * time.Minute, want: true},
+		"another, eight minutes ago": {back: "other", wait: 8 * time.Minute, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				math, general := twoHubs(w)
+				math.knows(false)
+				general.knows(false)
+				if c.back != "" {
+					general.restart(time.Second, c.back)
+				} else {
+					general.lease.Close(t.Context())
+					general.ear.Stop()
+				}
+				w.pass(c.wait + time.Second)
+				math.say(func(*bus.Status) {})
+				a := w.again(bus.AgainUnheard)
+				if placed := a.Accepted != nil; placed != c.want || !placed &&
+					a.Result.Code != bus.CodeUnavailable {
+					t.Errorf("answered %+v", a)
+				}
+				fresh := func(t *bus.Task) { t.ID = "t2" }
+				if a := w.again(0, fresh); a.Accepted == nil {
+					t.Errorf("a fresh task is answered %+v", a)
+				}
+			})
+		})
+	}
+}
+
+// Of two that say that they are the hub of a domain, the one that led before does not know what the other
+// has.
+func TestAHubThatLedBeforeIsNotBelieved(t *testing.T) {
+	for _, code := range []bus.Code{bus.CodeEmptyPrompt, bus.CodeIDConflict} {
+		inWorld(t, nil, func(t *testing.T, w *world) {
+			math, general := twoHubs(w)
+			math.knows(false)
+			general.answer = func(m bus.Msg, t *bus.Task) {
+				w.send(m.Reply, &bus.Answer{Look: &bus.HeardStatus{Epoch: general.status.Epoch - 1},
+					Result: &bus.Result{Client: t.Client, Task: t.ID, Hub: "general", Code: code}})
+			}
+			if a := w.again(bus.AgainUnheard); a.Result == nil || a.Result.Code != bus.CodeUnavailable {
+				t.Errorf("%s: answered %+v", code, a)
+			}
+		})
+	}
 }

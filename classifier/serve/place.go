@@ -38,6 +38,7 @@ type request struct {
 		said bus.HeardStatus
 	}
 	ownID bool // the client gave the id
+	again bool // when it came, another door might have placed it already
 	want  classifier.Want
 	whole *whole // of a collected answer
 
@@ -68,7 +69,7 @@ func (r *request) serve() {
 		return
 	}
 	r.name(opening)
-	again := classifier.MayBePlaced(task, r.since, time.Now())
+	r.again = classifier.MayBePlaced(task, r.since, time.Now())
 	task.Reply, task.Token = bus.ReplyTo(r.reader, cmp.Or(task.Token, task.ID)), ""
 	if !task.Stream {
 		token := s.boot + strconv.FormatUint(s.numbers.Add(1), 36)
@@ -93,7 +94,6 @@ func (r *request) serve() {
 		return
 	}
 	r.placing = s.desk.Place(now, task, r.ownID, r.want)
-	pinned := r.placing.Pinned()
 	// A second task in hand under one id is the hub's to judge; a cancel then reaches the first.
 	if first == nil {
 		s.inHand[key] = r
@@ -106,9 +106,9 @@ func (r *request) serve() {
 		}
 		s.mu.Unlock()
 	}()
-	if again && !pinned {
+	if r.again { // also where this door knows who had it: that hub may have let it go, and another have it
 		hub, all := r.find()
-		r.step(func(p *classifier.Placing) { p.Found(hub, all) })
+		r.step(func(p *classifier.Placing) { p.Found(hub, all, r.over()) })
 	}
 	task.Again = 0
 	if task.Stream {
@@ -179,7 +179,7 @@ func (r *request) place(t *bus.Task) bus.Answer {
 		case out.Find:
 			hub, all := r.find()
 			r.step(func(p *classifier.Placing) {
-				p.Found(hub, all)
+				p.Found(hub, all, r.over())
 				p.Tick(time.Now(), s.table.Load())
 			})
 			continue

@@ -28,7 +28,7 @@ func (s *Server) onHub(kv bus.KV) {
 func (s *Server) onGone(key string) {
 	domain := bus.LastElement(key)
 	s.d.Log.Info("hub gone", "domain", domain)
-	s.change(func(t *classifier.Table) *classifier.Table { return t.Without(domain) })
+	s.change(func(t *classifier.Table) *classifier.Table { return t.Without(domain, time.Now()) })
 	s.look()
 }
 
