@@ -11,8 +11,9 @@ import (
 	"souk/bus/follow"
 )
 
-// standBy waits for the leadership. Meanwhile the hub settles what it awarded when it led last: nobody else
-// can, for the money is held in its journal. The second error ends the hub.
+// standBy waits for the leadership. Meanwhile the hub settles what it awarded when it led last, and says
+// again what it has settled: nobody else can, for the money is held in its journal. The second error ends the
+// hub.
 func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership, err, fatal error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -25,7 +26,10 @@ func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership
 		l, err := s.elect(ctx, entry)
 		won <- outcome{l, err}
 	}()
-	if s.Stats().Holds > 0 {
+	s.mu.Lock()
+	rounds, _ := s.node.Book().LastRound()
+	s.mu.Unlock()
+	if rounds > 0 { // agents may repeat completions that it has taken: it alone can say so
 		sub, err := s.deps.Bus.Subscribe(bus.CompletionSubject(s.cfg.Domain, "*"), "", s.completions())
 		if err != nil {
 			stop()
