@@ -123,7 +123,7 @@ func TestRefusals(t *testing.T) {
 		{"POST", chats, ``, h.key, 400, "bad_request", invalid, ""},
 		{"POST", chats, "\xff", h.key, 400, "bad_request", invalid, ""},
 		{"POST", chats, `[]`, h.key, 400, "bad_request", invalid, ""},
-		{"POST", chats, `{"messages":[]}`, h.key, 400, "empty_prompt", invalid, ""},
+		{"POST", chats, `{"messages":[]}`, h.key, 400, "empty_prompt", invalid, "messages"},
 		{"POST", chats, chat(`,"n":9`), h.key, 400, "bad_request", invalid, "n"},
 		{"POST", chats, chat(`,"echo":true`), h.key, 400, "unsupported_field",
 			invalid, "echo"},

@@ -134,7 +134,7 @@ func TestResponsesRefused(t *testing.T) {
 		says string
 	}{
 		{`{"input":`, 400, "bad_request"},
-		{`{"input":""}`, 400, "empty_prompt"},
+		{`{"input":""}`, 400, `"param":"input","code":"empty_prompt"`},
 		{`{"input":"x","model":"none-such"}`, 404, "model_not_found"},
 		{`{"input":"x","previous_response_id":"resp_1"}`, 400, "previous_response_id"},
 		{`{"input":"x","stream":true,"model":"none-such"}`, 404, "model_not_found"},

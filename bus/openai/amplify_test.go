@@ -95,7 +95,7 @@ func TestManyPartsOfReasoning(t *testing.T) {
 		"items": strings.Repeat(`{"type":"reasoning","content":[`+part+`]},`, n/2) +
 			`{"type":"reasoning","content":[` + part + `]}`,
 	} {
-		body := []byte(`{"input":[` + input + `]}`)
+		body := []byte(`{"input":[` + input + `,{"role":"user","content":"so?"}]}`)
 		var made runtime.MemStats
 		runtime.ReadMemStats(&made)
 		before := made.TotalAlloc

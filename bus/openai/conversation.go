@@ -78,6 +78,41 @@ func (c *conversation) input(v json.RawMessage) error {
 	return wrong
 }
 
+// silent reports whether nothing is said in any of the messages, as the door judges a chat.
+func (c *conversation) silent() bool {
+	return !slices.ContainsFunc(c.messages, func(m chatMessage) bool { return says(m.Content) })
+}
+
+// says reports whether there is anything in a content of ours but white space: a text, or parts of type text
+// or image_url.
+func says(content json.RawMessage) bool {
+	if len(content) == 0 || content[0] != '[' {
+		return saysText(content)
+	}
+	var parts []struct {
+		Type string
+		Text json.RawMessage
+	}
+	if json.Unmarshal(content, &parts) != nil {
+		return true
+	}
+	for _, p := range parts {
+		if p.Type != "text" || saysText(p.Text) {
+			return true
+		}
+	}
+	return false
+}
+
+func saysText(v json.RawMessage) bool {
+	if len(v) == 0 || v[0] != '"' {
+		return false
+	}
+	s := Scan(v)
+	at, _ := s.Value()
+	return slices.ContainsFunc(s.AppendString(nil, at), func(c byte) bool { return !isSpace(c) })
+}
+
 // inputItem is an item of the input, of any type.
 type inputItem struct {
 	Type, ID, Role, CallID, Name, Arguments string

@@ -337,7 +337,7 @@ func (b *body) complete(t *bus.Task, key []byte) error {
 	case b.blank && kind == bus.KindCompletion:
 		return refusal(bus.CodeEmptyPrompt, "prompt: it is empty: give it some text")
 	case b.blank:
-		return refusal(bus.CodeEmptyPrompt, "the prompt is empty: give at least one message with content")
+		return refusal(bus.CodeEmptyPrompt, "messages: they are empty: give at least one message with content")
 	}
 	t.Prompt = b.prompt()
 	b.bound(&t.Prompt)

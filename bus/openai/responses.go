@@ -99,6 +99,8 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 		return bad("input: the list is empty: send a string or an item at least")
 	case n > bus.MaxMessages:
 		return unsupported("input: more than %d messages; send fewer", bus.MaxMessages)
+	case c.silent():
+		return refusal(bus.CodeEmptyPrompt, "input: it is empty: give it some text")
 	}
 	out := map[string]any{"messages": c.messages}
 	for _, name := range passed {

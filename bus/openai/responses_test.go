@@ -454,3 +454,26 @@ func TestResponsesNameTheirInput(t *testing.T) {
 		t.Errorf("%v", no)
 	}
 }
+
+// Nor is one that sent nothing. An escaped space is one; whatever else an engine reads is to be answered.
+func TestAnEmptyInputIsNamed(t *testing.T) {
+	item := func(content string) string { return `{"input":[{"role":"user","content":` + content + `}]}` }
+	for _, in := range []string{`{"input":""}`, `{"input":" \n\u0020"}`, item(`""`), item(`[]`),
+		item(`[{"type":"input_text","text":""},{"type":"input_text","text":"\t"}]`),
+		`{"input":" ","instructions":""}`} {
+		_, no := ReadResponses([]byte(in), nil)
+		if no == nil || no.Code != bus.CodeEmptyPrompt ||
+			no.Message != "input: it is empty: give it some text" {
+			t.Errorf("%s: %v", in, no)
+		}
+	}
+	for _, in := range []string{`{"input":"\\"}`, `{"input":"","instructions":"be kind"}`,
+		item(`[{"type":"input_text","text":" "},{"type":"input_text","text":"a"}]`),
+		item(`[{"type":"input_image","image_url":"data:x"}]`),
+		`{"input":[{"type":"function_call","call_id":"c","name":"f"},
+			{"type":"function_call_output","call_id":"c","output":"x"}]}`} {
+		if _, no := ReadResponses([]byte(in), nil); no != nil {
+			t.Errorf("%s: %v", in, no)
+		}
+	}
+}
