@@ -90,8 +90,7 @@ func File(path string) Source {
 func ReadFile(path string) (*Identity, error) {
 	text, err := readSecret(path, maxCreds)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("creds %s: %w: make them (souk auth add), or name another file (market.creds "+
-			"or SOUK_MARKET_CREDS)", path, ErrNoCreds)
+		return nil, fmt.Errorf("creds %s: %w: make them (souk auth add), or name another file", path, ErrNoCreds)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("creds %w", err)

@@ -103,7 +103,7 @@ func (r Reach) creds(role bus.Role, name string) (string, natsauth.Source, error
 	for _, path := range r.Creds {
 		i, err := natsauth.ReadFile(path)
 		if err != nil {
-			return "", nil, err
+			return "", nil, fmt.Errorf("--creds (or SOUK_MARKET_CREDS): %w", err)
 		}
 		if i.Role != role || role == bus.RoleClient && name != "" && i.Name != name {
 			others = append(others, fmt.Sprintf("%s is of %s %s", path, i.Role, i.Name))
