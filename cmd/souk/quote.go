@@ -33,7 +33,7 @@ next moment changes it. The client may have spent all its money. Without PROMPT 
 			if err != nil {
 				return err
 			}
-			if err := s.mustBeKnown(c.Context(), task.Client); err != nil {
+			if err := s.mustBeKnown(c.Context(), task.Client, "a quote itself costs nothing"); err != nil {
 				return err
 			}
 			link, err := asClient(c, s, task.Client)
@@ -68,9 +68,9 @@ next moment changes it. The client may have spent all its money. Without PROMPT 
 	return c
 }
 
-// mustBeKnown refuses a name that no client has: creds would be made of it, and a typing mistake would be a
-// client from then on.
-func (s *shared) mustBeKnown(ctx context.Context, client string) error {
+// mustBeKnown refuses a name that no client has, and adds what came of it: creds would be made of it, and a
+// typing mistake would be a client's name from then on.
+func (s *shared) mustBeKnown(ctx context.Context, client, sofar string) error {
 	if fresh, err := s.market().NewClient(client); err != nil || !fresh {
 		return err
 	}
@@ -80,8 +80,7 @@ func (s *shared) mustBeKnown(ctx context.Context, client string) error {
 	}
 	defer link.Close()
 	if _, err = link.Balance(ctx, client); bus.CodeOf(err) == bus.CodeUnknownClient {
-		return fmt.Errorf("%s: souk fund %s AMOUNT makes it a client; a quote itself costs nothing",
-			bus.MessageOf(err), client)
+		return fmt.Errorf("%s: souk fund %s AMOUNT makes it a client; %s", bus.MessageOf(err), client, sofar)
 	}
 	return err
 }

@@ -164,6 +164,9 @@ func asClient(c *cobra.Command, s *shared, client string) (*local.Link, error) {
 }
 
 func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
+	if err := s.mustBeKnown(c.Context(), t.Client, "nothing was asked or paid"); err != nil {
+		return err
+	}
 	link, err := asClient(c, s, t.Client)
 	if err != nil {
 		return err
