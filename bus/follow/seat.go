@@ -83,8 +83,10 @@ func (s *Seat) Take(ctx context.Context) error {
 			return fmt.Errorf("the market has a %s already, %s: %s", s.Who, s.who(ctx), s.Else)
 		// a name that was made a moment ago is not let in at once
 		case s.Optional && errors.Is(err, bus.ErrForbidden) && since(&forbidden, now) > s.TTL:
-			s.Log.Warn("a second "+s.Who+" would not be noticed: etcd does not let this one hold its key, as "+
-				"souk infra of this version does, or souk auth init --etcd HOST:PORT", "key", s.Key, "err", err)
+			s.Log.Warn("a second "+s.Who+" would not be noticed: etcd does not let this one hold its key: the "+
+				"certificate shown is of another name, or etcd was told its users by an earlier version "+
+				"(souk auth init --etcd HOST:PORT tells it anew, as a start of souk infra does)", "key", s.Key,
+				"err", err)
 			return nil
 		}
 		if waits.Failed(time.Now(), "seat") {

@@ -44,6 +44,9 @@ const (
 	backdated = time.Hour
 )
 
+// caName begins the names of CAs that this program made.
+const caName = "souk CA "
+
 // Root is the name of the certificate that may do anything in etcd, and of no role.
 const Root = "root"
 
@@ -62,6 +65,19 @@ func (f Files) Validate() error {
 		return errors.New("cert: it goes with key: name both files, or neither")
 	}
 	return nil
+}
+
+// Named is the name that a market's certificate is for; "" where there is none, or another CA made it, whose
+// names may be others than a market's.
+func (f Files) Named() string {
+	if f.Cert == "" {
+		return ""
+	}
+	pair, err := readPair(f)
+	if err != nil || !strings.HasPrefix(pair.Leaf.Issuer.CommonName, caName) {
+		return ""
+	}
+	return pair.Leaf.Subject.CommonName
 }
 
 // ServerFiles are those of the servers, made or not.
@@ -138,7 +154,7 @@ func ca(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	t := template("souk CA "+rand.Text()[:8], now, caLife) // no two CAs have one name
+	t := template(caName+rand.Text()[:8], now, caLife) // no two CAs have one name
 	t.IsCA, t.MaxPathLenZero, t.KeyUsage = true, true, x509.KeyUsageCertSign
 	cert, err = write(files, t, t, signer, signer)
 	return cert, signer, err

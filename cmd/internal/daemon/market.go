@@ -142,6 +142,11 @@ func (p *Process) Connect(ctx context.Context, m Market, role bus.Role, ids bus.
 	if err != nil {
 		return nil, fmt.Errorf("market.%w", err)
 	}
+	if other := files.Named(); creds != nil && other != "" && other != name && other != natsauth.Root {
+		return nil, fmt.Errorf("market.creds: %s is of %s, and market.cert: %s of %s: one process has one name with "+
+			"NATS and with etcd: give it the certificate of %s (souk auth add or renew makes both)", m.Creds, name,
+			files.Cert, other, name)
+	}
 	probe := bus.ClaimsPrefix // of an agentd, which may know of no agents yet
 	if access, err := bus.AccessOf(role, ids); err == nil {
 		probe = access.Probe()
