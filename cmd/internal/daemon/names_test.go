@@ -33,7 +33,8 @@ func TestCredsAndCertificateAreOfOneName(t *testing.T) {
 	for _, c := range []struct {
 		role bus.Role
 		ids  bus.IDs
-	}{{bus.RoleGateway, bus.IDs{Name: "g2"}}, {bus.RoleAgentd, bus.IDs{Name: "node-2", Agents: []string{"a2"}}},
+	}{{bus.RoleGateway, bus.IDs{Name: "g2"}},
+		{bus.RoleAgentd, bus.IDs{Name: "node-2", Agents: []string{"a2"}}},
 		{bus.RoleHub, bus.IDs{Name: "math", Domain: "math"}}, {bus.RoleDoor, bus.IDs{Name: "door-2"}},
 		{bus.RoleTreasury, bus.IDs{Name: "treasury"}}} {
 		creds := must(keys.Add(c.role, c.ids, now, time.Hour))
@@ -45,8 +46,9 @@ func TestCredsAndCertificateAreOfOneName(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, cert := range []natsauth.Files{other, own, root} {
-			path := write(t, fairFile+fmt.Sprintf("market: {nats: \"nats://127.0.0.1:1\", etcd: [\"127.0.0.1:1\"], "+
-				"connect_within: 1s, creds: %q, ca: %q, cert: %q, key: %q}\n", creds, cert.CA, cert.Cert, cert.Key))
+			path := write(t, fairFile+fmt.Sprintf("market: {nats: \"nats://127.0.0.1:1\", "+
+				"etcd: [\"127.0.0.1:1\"], connect_within: 1s, creds: %q, ca: %q, cert: %q, key: %q}\n", creds,
+				cert.CA, cert.Cert, cert.Key))
 			role := fairRole(func(ctx context.Context, p *Process, cfg Config) error {
 				_, err := p.Connect(ctx, cfg.(*fair).Market, c.role, c.ids)
 				return err
@@ -55,8 +57,8 @@ func TestCredsAndCertificateAreOfOneName(t *testing.T) {
 			code := Run(t.Context(), Command(role), []string{"--config", path}, io.Discard, &log)
 			says := "did not answer"
 			if cert == other {
-				says = fmt.Sprintf("market.creds: %s is of %s, and market.cert: %s of g1-%s: one process has one name",
-					creds, c.ids.Name, filepath.Clean(other.Cert), c.ids.Name)
+				says = fmt.Sprintf("market.creds: %s is of %s, and market.cert: %s of g1-%s: one process has one "+
+					"name", creds, c.ids.Name, filepath.Clean(other.Cert), c.ids.Name)
 			}
 			if code != ExitWrong || !strings.Contains(log.String(), says) {
 				t.Errorf("%s with %s: exit code %d, want %q: %s", creds, cert.Cert, code, says, &log)
