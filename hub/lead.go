@@ -45,7 +45,8 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 	}
 	n.advance(now)
 	if _, last, _ := n.book.Last(); epoch < last {
-		return fmt.Errorf("hub %s: epoch %d is below %d, the last in its journal: another has led since",
+		return fmt.Errorf("hub %s: epoch %d is below %d, the last in its journal: another has led since, "+
+			"or etcd was made anew or restored to an older revision (deploy/runbook.md: etcd)",
 			n.cfg.Hub, epoch, last)
 	}
 	if n.epoch == 0 {

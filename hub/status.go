@@ -105,8 +105,8 @@ func (n *Node) report() {
 	n.out.Status = n.Status()
 }
 
-// closed is why the hub takes no task, whoever sends it; "": it does.
-func (n *Node) closed() string {
+// Refuses is why the hub takes no task, whoever sends it; "": it does.
+func (n *Node) Refuses() string {
 	switch {
 	case n.draining:
 		return "the hub is stopping"
@@ -125,7 +125,7 @@ func (n *Node) Status() *bus.Status {
 		Waiting: n.waiting, Regime: n.Regime().String(),
 		Hedged: n.stats.Hedged, HedgedFalse: n.stats.HedgedFalse,
 	}
-	if s.Closed = n.closed(); n.leading && s.Closed == "" {
+	if s.Closed = n.Refuses(); n.leading && s.Closed == "" {
 		s.Room = n.cfg.MaxWaiting - n.waiting
 		if s.Room <= 0 && n.room.squeezes(0) {
 			s.Room = 1

@@ -81,6 +81,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		return err
 	}
 	p.Serving(s.Ready(), func() any { return s.Stats() })
+	p.Needs("the journal's disk is nearly full, and no money is taken in or allotted: free some space", j.HasRoom)
 	return seat.Hold(ctx, s.Run)
 }
 

@@ -154,6 +154,17 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // is its own.
 func (s *Server) Leading() bool { return s.leading.Load() }
 
+// Refuses is why the hub takes no task now, whoever sends it; "": it does.
+func (s *Server) Refuses() string {
+	s.mu.Lock()
+	why := s.node.Refuses()
+	s.mu.Unlock()
+	if why == "" && !s.deps.Journal.HasRoom() {
+		why = "the journal's disk is nearly full: free some space"
+	}
+	return why
+}
+
 // Run replays the journal, then leads the domain whenever it wins the election, until ctx ends; then it
 // drains within DrainTimeout and returns nil. It returns an error if the journal refuses anything: what is
 // then in memory may never have happened. A hub that is told to end returns nil once its journal is closed,

@@ -117,7 +117,13 @@ func TestDiskNearlyFull(t *testing.T) {
 	s, _ := tn.run(tn.world.Registry(), disk, nil)
 	tn.publish(bus.HubTaskSubject("math", "door"), bus.InboxOf("door")+".nowhere", request("long"))
 	d := <-held
+	if why := s.Refuses(); why != "" {
+		t.Errorf("with room it is not ready: %s", why)
+	}
 	disk.set(true)
+	if why := s.Refuses(); !strings.Contains(why, "nearly full") {
+		t.Errorf("without room it is ready: %q", why)
+	}
 	tn.mu.Lock()
 	tn.prepaid["bob"] = 1000 * market.Credit
 	tn.mu.Unlock()
@@ -136,7 +142,7 @@ func TestDiskNearlyFull(t *testing.T) {
 	})
 	disk.set(false)
 	bustest.Eventually(t, "tasks are taken again", func() bool {
-		return tn.ask(request(fmt.Sprint("u-", s.Stats().Arrived))) == "accepted by a-1"
+		return tn.ask(request(fmt.Sprint("u-", s.Stats().Arrived))) == "accepted by a-1" && s.Refuses() == ""
 	})
 	for _, line := range []string{"level=WARN msg=\"the journal's disk is nearly full",
 		"level=INFO msg=\"the journal's disk has room again"} {
