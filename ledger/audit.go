@@ -40,12 +40,14 @@ type Finding struct {
 
 // String is the finding in one line.
 func (f Finding) String() string {
-	record := ""
-	if f.Record != "" {
-		record = " " + f.Record
+	at := f.Journal
+	if f.Seq > 0 || f.Record == "" { // a record that the whole journal is judged by names no frame
+		at += fmt.Sprint(" frame ", f.Seq)
 	}
-	return fmt.Sprintf("%s frame %d%s: %s: expected %s, found %s; see: %s", f.Journal, f.Seq, record,
-		f.Invariant, f.Expected, f.Found, f.Show)
+	if f.Record != "" {
+		at += " " + f.Record
+	}
+	return fmt.Sprintf("%s: %s: expected %s, found %s; see: %s", at, f.Invariant, f.Expected, f.Found, f.Show)
 }
 
 // Report is what an audit of one journal says.
