@@ -62,7 +62,11 @@ func (a *agent) watchEngine(ctx context.Context) {
 			if now == bus.StateDraining || now == bus.StateReady { // asked for, or good news
 				level = slog.LevelInfo
 			}
-			a.log.Log(ctx, level, "engine", "state", now, "was", before, "err", err)
+			said := []any{"state", now, "was", before}
+			if err != nil {
+				said = append(said, "err", err)
+			}
+			a.log.Log(ctx, level, "engine", said...)
 			told, tellAfter, gap = fmt.Sprint(err), time.Now().Add(leastGap), leastGap
 		case now == bus.StateUnhealthy && err != nil && err.Error() != told && time.Now().After(tellAfter):
 			// Still unhealthy, for another reason: it answers now, but serves another model, say.
