@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strings"
 	"time"
 
 	"souk/bus"
@@ -323,7 +324,10 @@ func (t Terms) validate() error {
 	if t.Tokens < 0 || t.Tokens > bus.MaxTokens {
 		return fmt.Errorf("tokens: %d is not from 0 to %d", t.Tokens, bus.MaxTokens)
 	}
-	return market.Terms{Worth: 1, Delta: t.Delta, Patience: t.Patience}.Validate()
+	if err := (market.Terms{Worth: 1, Delta: t.Delta, Patience: t.Patience}).Validate(); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "terms: ")) // the section's name
+	}
+	return nil
 }
 
 // openPerClient is how many open tasks a client may have.

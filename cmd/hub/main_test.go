@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"souk/bus/bustest"
 	"souk/cmd/internal/daemon"
 	hubserve "souk/hub/serve"
 )
@@ -58,7 +60,11 @@ func TestBadInput(t *testing.T) {
 		{"a crowd's load", "data: d\nhub:\n  domain: math\n  crowd: {load: -1}\n",
 			"--config FILE --check-config", "hub.yaml:4: crowd: load: -1 is not from 0 to 1000"},
 		{"a crowd's age and beside", "data: d\nhub:\n  domain: math\n  crowd:\n    age: 2000\n    beside: 1m\n",
-			"--config FILE --check-config", "hub.yaml:4: crowd: beside: 1m0s is not from 0 to 1s"},
+			"--config FILE --check-config", "hub.yaml:6: crowd: beside: 1m0s is not from 0 to 1s"},
+		{"a delta of terms", "data: d\nhub:\n  domain: math\n  terms:\n    worth: 5\n    delta: 7\n",
+			"--config FILE --check-config", "hub.yaml:6: terms: delta is 7, want 0 to 1"},
+		{"agents that tell nothing", "data: d\nhub:\n  domain: math\n  prefix:\n    marks: -1\n",
+			"--config FILE --check-config", "hub.yaml:5: prefix: marks is -1: it must be at least 1"},
 		{"a crowd that waits twice", "data: d\nhub: {domain: math, crowd: {waiting: 2}}\n",
 			"--config FILE --check-config", "hub.yaml:2"},
 		{"an unknown toll", "data: d\nhub:\n  domain: math\n  crowd:\n    laod: 3\n",
@@ -104,6 +110,33 @@ func TestBadInput(t *testing.T) {
 
 // The example of --help is a configuration, and what --check-config prints of it can be read back and means
 // the same.
+// What a variable has set is named by the variable, however deep its field lies.
+func TestAVariableOfASectionIsNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hub.yaml")
+	text := "data: d\nhub:\n  domain: math\n  terms: {delta: 0.5}\n"
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for variable, says := range map[string]string{
+		"SOUK_HUB_CROWD_LOAD=-1":                "crowd: load: -1 is not from 0 to 1000",
+		"SOUK_HUB_TERMS_DELTA=7":                "terms: delta is 7, want 0 to 1",
+		"SOUK_HUB_REGIMES_SATURATED_OVERLAP=-1": "regimes: saturated: overlap: -1 is not from 0 to 1",
+		"SOUK_HUB_PREFIX_MARKS=-1":              "prefix: marks is -1: it must be at least 1",
+	} {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+		var errs bustest.Buffer
+		code := daemon.Run(t.Context(), command(), []string{"--config", path, "--check-config"},
+			io.Discard, &errs)
+		if code != daemon.ExitUsage || !strings.Contains(errs.String(), name+": "+says) {
+			t.Errorf("%s: exit code %d: %s", variable, code, &errs)
+		}
+		if err := os.Unsetenv(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestExampleIsAConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	check := func(name, text string) string {

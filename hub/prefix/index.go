@@ -52,11 +52,11 @@ func (l Limits) marks(capacity int) int {
 func (l Limits) Validate() error {
 	switch {
 	case l.Sessions < 1 || l.Sessions > mostSessions:
-		return fmt.Errorf("prefix: sessions is %d: 1 to %d are remembered of an agent", l.Sessions, mostSessions)
+		return fmt.Errorf("sessions is %d: 1 to %d are remembered of an agent", l.Sessions, mostSessions)
 	case l.Marks < 1:
-		return fmt.Errorf("prefix: marks is %d: it must be at least 1", l.Marks)
+		return fmt.Errorf("marks is %d: it must be at least 1", l.Marks)
 	case l.Told < 0 || l.Told > mostTold:
-		return fmt.Errorf("prefix: told is %d: an agent may say 0 to %d marks", l.Told, mostTold)
+		return fmt.Errorf("told is %d: an agent may say 0 to %d marks", l.Told, mostTold)
 	}
 	return nil
 }

@@ -159,28 +159,51 @@ func place(section, path string, body ast.Node, from map[string]string, err erro
 	var out []error
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		line = strings.TrimPrefix(line, section+": ")
-		name, _, _ := strings.Cut(line, ":")
 		where := path
 		if path == "" {
 			where = "without --config"
 		}
 		most := 0
-		for i, full := range []string{section + "." + name, name} {
-			if variable := from[full]; variable != "" {
-				where = variable
-				break
-			}
-			n, found, whole := lineOf(body, full)
-			if found -= 1 - i; found > most { // the section itself says nothing
-				where, most = fmt.Sprintf("%s:%d", path, n), found
-			}
-			if whole {
-				break
+	search:
+		for _, name := range fieldsNamed(line) {
+			for i, full := range []string{section + "." + name, name} {
+				if variable := from[full]; variable != "" {
+					where = variable
+					break search
+				}
+				n, found, whole := lineOf(body, full)
+				if found -= 1 - i; found > most { // the section itself says nothing
+					where, most = fmt.Sprintf("%s:%d", path, n), found
+				}
+				if whole {
+					break search
+				}
 			}
 		}
 		out = append(out, fmt.Errorf("%s: %s", where, line))
 	}
 	return errors.Join(out...)
+}
+
+// fieldsNamed are the fields that a verdict may begin with, the most precise first: of "crowd: load: -1 is"
+// crowd.load, of "terms: delta is" terms.delta, and of both what comes before the first colon.
+func fieldsNamed(line string) (names []string) {
+	joined := ""
+	for part := range strings.SplitSeq(line, ": ") {
+		word, _, more := strings.Cut(part, " ")
+		name := strings.TrimPrefix(joined+"."+word, ".")
+		if joined != "" && word != joined {
+			names = append([]string{name}, names...)
+		}
+		if more {
+			break
+		}
+		if joined == "" || word != joined {
+			joined = name
+		}
+	}
+	name, _, _ := strings.Cut(line, ":")
+	return append(names, name)
 }
 
 // lineOf finds the line of a path like agents[0].engine.url, or of as many of its steps as the file has;
