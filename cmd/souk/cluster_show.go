@@ -82,8 +82,22 @@ func (c *cluster) play(ctx context.Context, f clusterFlags, link *local.Link, ou
 	if report.Total.Served == 0 {
 		return errors.New("no task was served")
 	}
-	if report.BrokenOff > 0 {
-		return fmt.Errorf("%d dialogues were broken off by refusals: %v", report.BrokenOff, report.Refused)
+	return brokenOff(&report)
+}
+
+// brokenOff is an error where dialogues ended early for another reason than that their terms lost: that is
+// the market's to say, and on a busy machine an answer within a second may be nobody's to give.
+func brokenOff(r *replay.Report) error {
+	var why []string
+	for _, x := range r.Refused {
+		switch x.Code {
+		case bus.CodeNotWorthIt, bus.CodeOutbid, bus.CodeNoRoom, bus.CodePastDeadline:
+		default:
+			why = append(why, fmt.Sprintf("%d %s", x.Count, x.Code))
+		}
 	}
-	return nil
+	if r.BrokenOff == 0 || len(why) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d dialogues were broken off; refusals: %s", r.BrokenOff, strings.Join(why, ", "))
 }

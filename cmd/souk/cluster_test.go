@@ -20,8 +20,10 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"souk/bus"
 	"souk/bus/bustest"
 	"souk/bus/natsauth"
+	"souk/integration/replay"
 )
 
 // The deployment with the commands as they are built: files, services, containers, and the cluster itself.
@@ -671,5 +673,21 @@ func clusterWithABadFile(t *testing.T, bin string) {
 	}
 	if strings.Contains(out.String(), "ready after") {
 		t.Errorf("something was started:\n%s", &out)
+	}
+}
+
+// Clients whose terms lose are the market's daily business; whatever else ends a dialogue is the verdict.
+func TestWhatBreaksADialogueOff(t *testing.T) {
+	r := replay.Report{BrokenOff: 2, Refused: []replay.Refusals{{Code: bus.CodeNotWorthIt, Count: 2}}}
+	if err := brokenOff(&r); err != nil {
+		t.Errorf("terms that lost: %v", err)
+	}
+	r.Refused = append(r.Refused, replay.Refusals{Code: bus.CodeEngineFailed, Count: 1})
+	if err := brokenOff(&r); err == nil || err.Error() != "2 dialogues were broken off; refusals: 1 engine_failed" {
+		t.Errorf("an engine that failed: %v", err)
+	}
+	r.BrokenOff = 0 // it went on elsewhere
+	if err := brokenOff(&r); err != nil {
+		t.Errorf("dialogues that went on: %v", err)
 	}
 }
