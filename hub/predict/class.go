@@ -20,6 +20,8 @@ const (
 	mostTries = 8
 	// what the class counts, in answers, where an agent differs from it
 	leastPrior, mostPrior = 2, 50
+	// oddTokens are as many as a template may add, or the estimate of a short prompt be off.
+	oddTokens = 256
 	// mostRatio bounds the tokens of a prompt by the door's estimate.
 	mostRatio = 8
 )
@@ -188,6 +190,20 @@ func (c *Class) believed(m *Means, ttft, forecast float64) float64 {
 	}
 	forecast = max(forecast, 1) // a forecast of nothing must be able to grow
 	return min(max(ttft, forecast/absurd), forecast*absurd)
+}
+
+// odd reports whether an agent says that a prompt has so many tokens as nobody else counts in one like it:
+// nothing is learned of how long such a one takes. One that had a hundred times as many would outweigh all
+// that the others say.
+func (c *Class) odd(m *Means, expected, prompt int) bool {
+	others, times := c.weight-m.seen.line.weight(), doubtful
+	switch {
+	case others < 1 || expected <= 0:
+		return false
+	case others < enough || c.active < 3:
+		times = mostRatio
+	}
+	return prompt > times*expected+oddTokens || times*(prompt+oddTokens) < expected
 }
 
 // fit makes the class's forecast of what was seen of its members.

@@ -407,6 +407,7 @@ func (m *Means) Learn(f Features, o Observation) {
 			cached = f.Cached
 		}
 		x := at(max(1, o.Prompt-cached), min(max(0, cached), max(0, o.Prompt)), f.Load)
+		odd := m.class.odd(m, cmp.Or(f.Counted, m.class.prompt(f.Prompt)), o.Prompt)
 		expected := m.line().along(&x)
 		ttft := m.class.believed(m, min(ms(o.TTFT), 3.6e6), expected)
 		weight := 1.0
@@ -417,7 +418,9 @@ func (m *Means) Learn(f Features, o Observation) {
 			}
 		} else {
 			e.real++
-			m.compare(&o.Said, ttft)
+			if !odd || e.line.weight() > 0 {
+				m.compare(&o.Said, ttft)
+			}
 			if times, news := m.drift.count(ttft, expected); news && e.line.weight() >= enough {
 				m.turned(times)
 			}
@@ -425,6 +428,10 @@ func (m *Means) Learn(f Features, o Observation) {
 		if m.tried {
 			own, others := m.own.along(&x), m.class.coef.along(&x)
 			m.failed = math.Abs(ttft-own) <= math.Abs(ttft-others)
+		}
+		if odd {
+			m.class.learned(m)
+			return
 		}
 		if c := m.class; c.rest != nil && m.drift.fresh == 0 && m.line() == &c.coef &&
 			(m.credible || e.line.weight() == 0) {
