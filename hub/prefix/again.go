@@ -38,12 +38,16 @@ func (b *Belief) doubt() {
 	b.changes++
 }
 
-// found has the agent hold a node by what it does now.
+// found has the agent hold a node by what it does now. For itself that is believed like what else is served
+// now; where a text goes on from it that is old, it is shown as long as that may be.
 func (b *Belief) found(n *node) {
 	n.held = true
 	if n.until == old {
-		n.until = 0
 		b.olds--
+		b.changes++
+		if n.until = 0; n.kids > 0 {
+			n.until = quiet
+		}
 	}
 }
 

@@ -116,6 +116,13 @@ func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cac
 	}
 	at := p.Marks[depth-1]
 	i, ok := b.find(at.Hash)
+	for p.Loose != bus.LooseMedia && ok && b.nodes[i].until == quiet && b.told.rules && !b.says(at.Hash) {
+		if depth--; depth == 0 { // it is shown for what goes on from it alone
+			return estimate, 0
+		}
+		at = p.Marks[depth-1]
+		i, ok = b.find(at.Hash)
+	}
 	if !ok { // the agent says so, and the rest of what it holds is guessed
 		tokens = max(1, b.upto(p, depth, p.Bytes, estimate))
 		return tokens, min(b.upto(p, depth, at.Bytes, estimate), tokens-1) / b.block * b.block
@@ -275,6 +282,7 @@ func (b *Belief) Served(now time.Time, r *Run, key uint64, p *bus.Prompt, prompt
 		n := &b.nodes[i]
 		if p.Loose == bus.LooseMedia && !runs { // else its end says so
 			n.until = quiet
+			b.changes++
 		}
 		b.found(n)
 		if !n.sure {

@@ -29,6 +29,37 @@ func TestATextBehindPicturesHidesNobody(t *testing.T) {
 	}
 }
 
+// Where an agent's word rules, a text with pictures is believed until it is evicted, and what it begins with
+// as long as it is of such a text; of one without pictures the agent answers for that.
+func TestWhatPicturesBeginWith(t *testing.T) {
+	x, b, _, s := heard()
+	s.whole(0.95)
+	begins, plain := chat(text(0, 400)), chat(text(0, 400), text(1, 50))
+	pictured := chat(text(0, 400), text(2, 400))
+	pictured.Loose = bus.LooseMedia
+	serve(b, t0, 2, &pictured, pictured.Tokens, 0, 0)
+	serve(b, t0, 3, &plain, plain.Tokens, 0, 400)
+	for _, c := range []struct {
+		name            string
+		says            []bus.Mark
+		pictured, plain int
+	}{
+		{"it does not say that it holds the beginning", nil, 784, 0},
+		{"it says so", begins.Marks, 784, 400},
+		{"it says that it holds the plain text", plain.Marks, 784, 448},
+	} {
+		x.Advance(x.now + 10*second)
+		s.whole(0.95, c.says)
+		if !b.Rules() || overlap(b, &pictured) != c.pictured || overlap(b, &plain) != c.plain {
+			t.Errorf("%s: %d tokens of the text with pictures, %d of the plain one; want %d and %d", c.name,
+				overlap(b, &pictured), overlap(b, &plain), c.pictured, c.plain)
+		}
+	}
+	if err := sound(b); err != nil {
+		t.Error(err)
+	}
+}
+
 // What an agent served before it was restarted is believed from its beginning as far as it fits, however long
 // it said that its prompts were; and of what another holds that says nothing.
 func TestALiarThatIsRestartedHidesNobody(t *testing.T) {
@@ -83,5 +114,36 @@ func TestALiarThatIsRestartedHidesNobody(t *testing.T) {
 	}
 	if wrong != nil {
 		t.Error(wrong)
+	}
+}
+
+// An agent that was restarted, and whose word rules, is believed to hold what it held before, while what that
+// begins with has been served again and is not believed any longer for itself. Of what others hold that says
+// nothing.
+func TestAnOldTextHidesNobody(t *testing.T) {
+	x, b, other, s := heard()
+	begins, before := chat(text(0, 400), text(1, 50)), chat(text(0, 400), text(2, 400))
+	serve(other, t0, 1, &begins, begins.Tokens, 0, 0)
+	serve(b, t0, 2, &before, before.Tokens, 0, 0)
+	b.Again()
+	s.seq = 1
+	b.Told(&bus.Holdings{Seq: 1, Base: 1, Parts: 1, Coverage: 0.95, Evidence: bus.EvidenceEvents,
+		Blocks: 100, Unnamed: 100})
+	serve(b, t0, 3, &begins, begins.Tokens, 0, -1)
+	was := other.Depth(&before)
+	if !b.Rules() || was == 0 || overlap(b, &before) != 784 {
+		t.Fatalf("rules %v, %d and %d are believed: the test sees nothing", b.Rules(), was,
+			overlap(b, &before))
+	}
+	x.Advance(5 * second)
+	if got := other.Depth(&before); got != was {
+		t.Errorf("the other is believed to hold %d marks, and was %d", got, was)
+	}
+	if overlap(b, &before) != 784 || overlap(b, &begins) != 0 {
+		t.Errorf("%d tokens of the old text are believed, and %d of one that the agent does not say",
+			overlap(b, &before), overlap(b, &begins))
+	}
+	if err := sound(b); err != nil {
+		t.Error(err)
 	}
 }

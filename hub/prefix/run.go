@@ -90,7 +90,8 @@ func (x *Index) tick() uint32 { return uint32((x.now - x.began) / int64(tick)) }
 
 const (
 	tick = time.Second / 10
-	// always is later than every tick, and so is quiet: of texts of which agents do not say what they hold
+	// always is later than every tick, and so is quiet: of texts of which agents do not say what they hold,
+	// and of what those begin with, for their sake
 	always = math.MaxUint32
 	quiet  = always - 1
 	// of what was served in an earlier life of its agent, and not since; see trust
@@ -211,6 +212,7 @@ func (b *Belief) release(r *Run) {
 		up := n.parent
 		if pictured && n.until == always { // and so is all before it, whatever else is served of that
 			n.until = quiet
+			b.changes++
 		}
 		if n.runs--; n.runs == 0 {
 			if n.until == always { // else it had not begun

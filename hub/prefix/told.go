@@ -182,6 +182,7 @@ func (b *Belief) weigh() {
 	}
 	if rules != t.rules {
 		t.rules = rules
+		b.changes++
 		b.showAll()
 		if rules { // and what was served just now once more
 			b.index.ruling++
