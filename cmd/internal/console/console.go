@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/signal"
@@ -41,7 +42,12 @@ func Main(c *cobra.Command) {
 		<-ctx.Done()
 		stop()
 	}()
+	out := &Output{W: os.Stdout}
+	c.SetOut(out)
 	err := c.ExecuteContext(ctx)
+	if err == nil {
+		err = out.Err()
+	}
 	code := 0
 	if err != nil {
 		var silent Exit
@@ -58,6 +64,29 @@ func Main(c *cobra.Command) {
 		}
 	}
 	os.Exit(code)
+}
+
+// Output remembers that something could not be written: tables say nothing of it, and on a full disk half of
+// one would look like all.
+type Output struct {
+	W   io.Writer
+	err error
+}
+
+func (o *Output) Write(b []byte) (int, error) {
+	n, err := o.W.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// Err is what became of the first write that failed.
+func (o *Output) Err() error {
+	if o.err == nil {
+		return nil
+	}
+	return fmt.Errorf("not all of the output could be written: %w", o.err)
 }
 
 // Exit is an error that ends the program with that status; what went wrong has been said already.
@@ -92,8 +121,19 @@ func Takes(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// FlagError adds to an error of flags where they are listed.
+// FlagError adds to an error of flags where they are listed. What Go says of a number that is none, or of a
+// time without a unit, becomes what to write.
 func FlagError(c *cobra.Command, err error) error {
+	given, why, found := strings.Cut(err.Error(), " flag: ")
+	for _, x := range []struct{ goSays, write string }{
+		{"strconv.ParseFloat: ", "write a number"}, {"strconv.ParseInt: ", "write a whole number"},
+		{"strconv.ParseUint: ", "write a whole number from 0 on"},
+		{"strconv.ParseBool: ", "write true or false"}, {"time: ", "write a time with its unit, as 10s or 1m30s"},
+	} {
+		if found && strings.HasPrefix(why, x.goSays) {
+			err = fmt.Errorf("%s flag: %s", given, x.write)
+		}
+	}
 	return fmt.Errorf("%w; %s --help lists them", err, c.CommandPath())
 }
 

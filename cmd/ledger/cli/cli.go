@@ -51,9 +51,13 @@ func Run(ctx context.Context, version string, args []string, out, errs io.Writer
 	root.Version = version
 	root.SetVersionTemplate("ledger {{.Version}}\n")
 	root.SetArgs(args)
-	root.SetOut(out)
+	written := &console.Output{W: out}
+	root.SetOut(written)
 	root.SetErr(errs)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = written.Err()
+	}
 	var s status
 	switch {
 	case err == nil:

@@ -433,3 +433,29 @@ func TestJSONIsOneDocument(t *testing.T) {
 		}
 	}
 }
+
+// full is a disk with room for so many bytes.
+type full struct{ room int }
+
+func (f *full) Write(b []byte) (int, error) {
+	if f.room -= len(b); f.room < 0 {
+		return 0, errors.New("no space left on device")
+	}
+	return len(b), nil
+}
+
+// Half a table is no table: whoever writes balances to a full disk is told, by message and exit code.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	if err := writeMarket(dir, 4, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"bal"}, {"bal", "-O", "csv"}, {"stats"}, {"tail"}, {"print"},
+		{"trace", "cyd/t3"}, {"round", "2", "--explain", "--journal", "hub-maths"}} {
+		var errs bytes.Buffer
+		code := Run(t.Context(), "v1", append(args, "--data", dir), &full{10}, &errs)
+		if code != ExitUsage || !strings.Contains(errs.String(), "no space left on device") {
+			t.Errorf("%v: exit code %d: %s", args, code, &errs)
+		}
+	}
+}
