@@ -125,6 +125,9 @@ func ParseConfig(name string, b []byte) (Config, error) {
 		return Config{}, fmt.Errorf("%s: %d bytes, more than %d: is this a market?", name, len(b), MaxConfig)
 	}
 	if err := yaml.UnmarshalWithOptions(b, &c, yaml.Strict()); err != nil {
+		if better := daemon.Misfits(name, b, &c); better != nil {
+			return Config{}, better
+		}
 		return Config{}, fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true))
 	}
 	c.complete()

@@ -72,9 +72,10 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ from, to, want string }{
-		{"domains:", "domain: 1\ndomains:", `[2:1] unknown field "domain"`},
-		{"model: m", "modell: m", `unknown field "modell"`},
-		{"general: true", "general: maybe", "[2:"},
+		{"domains:", "domain: 1\ndomains:", `2: unknown field "domain": write domains`},
+		{"model: m", "modell: m", `unknown field "agents[0].modell": write model`},
+		{"model: m", "model: m, slots: many", `small.yaml:4: agents[0].slots: "many": write a whole number`},
+		{"general: true", "general: maybe", `small.yaml:2: domains[0].general: "maybe": write true or false`},
 		{"general: true", "general: false", "domains: 0 are general, want exactly 1"},
 		{"name: general", "name: a.b", "domains[0].name"},
 		{"score: 0.5", "score: 1.5", "agents[0].scores: general: 1.5, want 0 to 1"},
@@ -110,7 +111,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		changed := strings.Replace(small, c.from, c.to, 1)
 		_, err := ParseConfig("small.yaml", []byte(changed))
 		if err == nil || !strings.Contains(err.Error(), c.want) ||
-			!strings.HasPrefix(err.Error(), "small.yaml: ") {
+			!strings.HasPrefix(err.Error(), "small.yaml:") {
 			t.Errorf("%s: got %v\nwant it to hold %q", c.to, err, c.want)
 		}
 	}

@@ -51,6 +51,17 @@ func Load(section, path string, cfg any) error {
 	return discreet(err)
 }
 
+// Misfits says which keys of a YAML file the struct behind cfg has no field for, which values do not fit, and
+// what to write instead; nil where all fit, or the file is no YAML.
+func Misfits(path string, data []byte, cfg any) error {
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil || len(file.Docs) == 0 || file.Docs[0].Body == nil {
+		return nil
+	}
+	t := reflect.TypeOf(cfg).Elem()
+	return errors.Join(unfit(path, file.Docs[0].Body, t, t, "", 1)...)
+}
+
 // read parses a file strictly.
 func read(section, path string, data []byte, cfg any) (ast.Node, error) {
 	if len(data) > MaxFile {

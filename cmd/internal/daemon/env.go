@@ -39,6 +39,7 @@ func nested(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return !p.Implements(reflect.TypeFor[yaml.BytesUnmarshaler]()) &&
 		!p.Implements(reflect.TypeFor[yaml.InterfaceUnmarshaler]()) &&
+		!p.Implements(reflect.TypeFor[yaml.NodeUnmarshaler]()) &&
 		!p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
