@@ -81,12 +81,15 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	if code == "" {
 		code = bus.CodeAgentFailed
 	}
+	t := h.task
 	n.stats.agent(h.agent.id).Failed++
 	if n.moved(h, c) {
 		return
 	}
-	if h.state == withdrawn && c.Relayed == 0 {
-		n.void(h, code, code, "the agent stopped before it began")
+	if h.state == withdrawn && c.Unsaid {
+		if n.void(h, code, code, "the agent stopped before it began"); t.state != done {
+			n.acks.put(h.id, bus.CodeMoved) // else it would tell the reader that it failed
+		}
 		return
 	}
 	if !n.voided(h, code) {
