@@ -260,6 +260,17 @@ func (p *Placing) sendAgain(now time.Time, t *Table) {
 	p.plan(now)
 }
 
+// Doubt says that the task's reader asks once more: the verdict that is awaited may be lost, as when the hub
+// was cut off just then. The hub is sent the task again, and gives the same one. The caller stops waiting for
+// the first, and Steps that it failed.
+func (p *Placing) Doubt(now time.Time) {
+	if p.state == awaiting {
+		p.since = time.Time{}
+		p.lose(now, cut)
+		p.again = now
+	}
+}
+
 // plan says when the table is searched again.
 func (p *Placing) plan(now time.Time) {
 	if p.out.Wake = (time.Time{}); p.state == cut || p.state == succeeded {

@@ -131,6 +131,9 @@ func (s *placingScene) Do(now time.Time, what string) {
 			"nobody": bus.ErrNoResponders, "unsent": bus.ErrNotSent, "cut": bus.ErrDisconnected,
 			"large": bus.ErrTooLarge, "silent": errors.New("no answer in time"),
 		}[word[1]])
+	case "asked-again":
+		s.p.Doubt(now)
+		s.p.Step(now, s.table, nil, context.Canceled)
 	case "cancel":
 		s.p.Cancel()
 	case "closed":

@@ -22,7 +22,7 @@ func (n *Node) admit(m *bus.Task) error {
 	}
 	key, digest := taskKey{m.Client, m.ID}, m.Content()
 	t := n.known[key]
-	if t != nil {
+	if t != nil && (asks(m) || !slices.Contains(t.doors, m.Door)) { // a door that sends it again is no other
 		t.shared = true
 	}
 	if asks(m) {

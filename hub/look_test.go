@@ -75,7 +75,10 @@ func TestATaskThatNobodyElseAskedFor(t *testing.T) {
 		want bool
 	}{
 		{"nobody asked", func(*house) {}, true},
-		{"its reader asked another door", func(h *house) { h.must(h.step(h.task("ann", "t1", wait))) }, false},
+		{"its reader asked another door", func(h *house) {
+			h.must(h.step(h.task("ann", "t1", wait, func(m *bus.Task) { m.Door = "another" })))
+		}, false},
+		{"its door sent it again", func(h *house) { h.must(h.step(h.task("ann", "t1", wait))) }, true},
 		{"another door asked whether it is here", func(h *house) {
 			h.must(h.step(&bus.Task{Client: "ann", ID: "t1", Inbox: "inbox.door"}))
 		}, false},

@@ -149,8 +149,8 @@ func (s *Stream) failoverVerdict(now time.Time, v Verdict) {
 	s.endFailover(now, v, a, err)
 }
 
-// unsaid reports whether a refusal leaves open who has the task: the hub, or the door, is not there, or it has
-// another question for the same, such as that which an earlier door still asks.
+// unsaid reports whether a refusal leaves open who has the task: the hub, or the door, is not there, or it
+// has another question for the same, such as that which an earlier door still asks.
 func unsaid(c bus.Code) bool {
 	return c == bus.CodeUnavailable || c == bus.CodeDraining || c == bus.CodeDuplicate
 }

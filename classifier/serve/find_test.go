@@ -237,8 +237,8 @@ func TestATaskInHandIsAskedForAgain(t *testing.T) {
 		if a := <-first; a.Accepted == nil || second.Accepted == nil || *a.Accepted != *second.Accepted {
 			t.Errorf("answered %+v and %+v", a, second)
 		}
-		if n := len(math.seen()); n != 1 {
-			t.Errorf("the hub was sent it %d times", n)
+		if n := len(math.seen()); n != 2 { // its first verdict may have been lost
+			t.Errorf("the hub was sent it %d times, want once more than before", n)
 		}
 		go func() { first <- w.again(0) }() // one that is another under the same id is the hub's to judge
 		synctest.Wait()
@@ -516,4 +516,29 @@ func TestAHubThatLedBeforeIsNotBelieved(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A hub's verdict is lost: it was cut off from the bus just then. The reader asks once more, by chance at the
+// door that still waits for that verdict, and has it.
+func TestAVerdictIsLost(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, _ := twoHubs(w)
+		n := 0
+		math.answer = func(m bus.Msg, t *bus.Task) {
+			if n++; n > 1 {
+				math.accept(m, t)
+			}
+		}
+		first := make(chan bus.Answer, 1)
+		go func() { first <- w.again(0) }()
+		synctest.Wait()
+		w.pass(6 * time.Second)
+		asked := time.Now()
+		if a := w.again(bus.AgainUnheard); a.Accepted == nil || time.Since(asked) > time.Second {
+			t.Errorf("answered %+v after %v", a, time.Since(asked))
+		}
+		if a := <-first; a.Accepted == nil {
+			t.Errorf("who asked first is answered %+v", a)
+		}
+	})
 }

@@ -89,6 +89,10 @@ func (r *request) serve() {
 	first := s.inHand[key]
 	if task.Again > 0 && first != nil && first.reader == r.reader && first.task.Stream &&
 		first.task.Content() == task.Content() {
+		if _, waits := s.waiting[first]; waits {
+			first.placing.Doubt(now)
+			first.cut()
+		}
 		s.mu.Unlock()
 		r.share(first)
 		return
