@@ -125,6 +125,9 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 	if h.state.taken() {
 		return fmt.Errorf("%s refuses hold %s after it had accepted it", m.Agent, m.Hold)
 	}
+	if m.Code == bus.CodeUnavailable && h.again > 0 {
+		return nil // nobody heard it this time; an agent that is cut off now may have the one before
+	}
 	n.refused(h, m)
 	return nil
 }

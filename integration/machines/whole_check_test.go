@@ -2,6 +2,7 @@ package machines_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"souk/bus"
@@ -160,6 +161,8 @@ func (w *whole) judge(r *readerPart, p *paidFor) {
 	case r.end.Code == "" || r.end.Code == bus.CodeCancelled && r.end.Receipt != nil && r.end.Paid() > 0:
 		if id := r.end.Receipt; len(p.captures) == 0 && id != nil && w.died[id.ID] {
 			break // its agent died before its hub had heard that it had served the task: nobody pays it
+		} else if id != nil && slices.Contains(p.voids, id.ID+" "+string(bus.CodeAgentFailed)) {
+			break // its agent was held to be gone, was cut off alone, and served it all the same: unpaid
 		} else if len(p.captures) != 1 {
 			fault("told that it is paid, and it is not")
 		} else if r.end.Paid() != p.paid || r.end.Receipt == nil || r.end.Receipt.ID != p.captures[0] {
