@@ -144,7 +144,7 @@ func (w *whole) judge(r *readerPart, p *paidFor) {
 	}
 	switch {
 	// the door that placed it anew had just begun, and knew nothing of the hub that had left with it
-	case len(p.captures) > 1 && w.blind[r.client+"/"+r.task.ID]:
+	case r.over && w.blind[r.client+"/"+r.task.ID]:
 	case len(p.captures) > 1:
 		fault("paid %d times", len(p.captures))
 	case !r.over:
