@@ -270,6 +270,9 @@ func TestAQuoteIsWhatALoneTaskIsGiven(t *testing.T) {
 				d = &h.dispatched[i]
 			}
 		}
+		if d != nil && in.dear > 0 {
+			d = nil // a later round took it, as what runs beside it had come nearer to its end
+		}
 		takes := d != nil || rather // for the slot of an agent that is full
 		if takes != x.WouldWin {
 			t.Fatalf("seed %d: quoted %+v, and served is %v: %s", seed, x, takes, h.answerTo(m.Inbox))

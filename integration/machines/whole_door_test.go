@@ -3,6 +3,7 @@ package machines_test
 import (
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"souk/bus"
@@ -187,8 +188,9 @@ func (e *errand) find(then func(hub string, all bool)) {
 		then("", false)
 		return
 	}
-	for _, at := range d.w.left {
-		if all && placed && d.begun.Add(beat).After(at) {
+	for journal, at := range d.w.ever {
+		named := slices.ContainsFunc(hubs, func(h classifier.Hub) bool { return h.Entry.Journal == journal })
+		if all && placed && !named && d.begun.Add(beat).After(at) {
 			d.w.blind[e.t.Client+"/"+e.t.ID] = true
 		}
 	}

@@ -42,6 +42,7 @@ type whole struct {
 
 	quiet bool                 // all faults have ended
 	left  map[string]time.Time // hubs, since they led last
+	ever  map[string]time.Time // hubs, since they ended to lead last, whether they lead again or not
 	blind map[string]bool      // tasks that a door placed that had begun after a hub left
 	died  map[string]bool      // holds that agents had in their spools when they were killed
 }
@@ -421,6 +422,7 @@ func (w *whole) renew() {
 
 func (w *whole) endLead(l *lead) {
 	g := w.registry
+	w.ever[l.entry.Journal] = w.now
 	if w.left[l.entry.Journal] = w.now; g.leads[l.hub.domain] == l {
 		delete(g.leads, l.hub.domain)
 	}
