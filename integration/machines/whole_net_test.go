@@ -1,4 +1,4 @@
-package machines_test
+package machines
 
 import (
 	"container/heap"
@@ -20,7 +20,7 @@ type whole struct {
 	t    *testing.T
 	r    *rand.Rand
 	now  time.Time
-	plan calendar
+	plan agenda
 	log  []string // what happened, for a run that fails
 
 	lost, again float64 // of messages
@@ -47,33 +47,9 @@ type whole struct {
 	died  map[string]bool      // holds that agents had in their spools when they were killed
 }
 
-type event struct {
-	at    time.Time
-	order int
-	do    func()
-}
-
-type calendar struct {
-	list  []event
-	count int
-}
-
-func (c *calendar) Len() int { return len(c.list) }
-func (c *calendar) Less(i, j int) bool {
-	a, b := &c.list[i], &c.list[j]
-	return a.at.Before(b.at) || a.at.Equal(b.at) && a.order < b.order
-}
-func (c *calendar) Swap(i, j int) { c.list[i], c.list[j] = c.list[j], c.list[i] }
-func (c *calendar) Push(x any)    { c.list = append(c.list, x.(event)) }
-func (c *calendar) Pop() any {
-	x := c.list[len(c.list)-1]
-	c.list = c.list[:len(c.list)-1]
-	return x
-}
-
 func (w *whole) after(d time.Duration, do func()) {
 	w.plan.count++
-	heap.Push(&w.plan, event{w.now.Add(max(0, d)), w.plan.count, do})
+	heap.Push(&w.plan, moment{w.now.Add(max(0, d)), w.plan.count, do})
 }
 
 func (w *whole) run(d time.Duration) {
@@ -82,7 +58,7 @@ func (w *whole) run(d time.Duration) {
 			w.now = end
 			return
 		}
-		e := heap.Pop(&w.plan).(event)
+		e := heap.Pop(&w.plan).(moment)
 		w.now = e.at
 		e.do()
 		if w.t.Failed() {

@@ -1,4 +1,4 @@
-package machines_test
+package machines
 
 import (
 	"encoding/json"
