@@ -33,9 +33,10 @@ type inquiry struct {
 	ofFirst    []int32 // how many marks each of that model holds
 	ofModel    []int32 // likewise of another
 	fastest    map[*fastest]least
-	models     []prize    // by model
-	idles      []idle     // quotes of agents that have nothing in hand
-	last       [256]int32 // sights, by what agents are told from each other by; numbers beyond are none
+	models     []prize // by model
+	idles      []idle  // quotes of agents that have nothing in hand
+	// where in sights the last agent of a kind, a load and a share held stands; beyond their end: nowhere
+	last [256]int32
 }
 
 // sight is an open agent that serves the task, as it would find it.

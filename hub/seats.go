@@ -248,8 +248,8 @@ func (n *Node) forecastSeat(t *task, r *seat.Asker) {
 		}
 		r.Takes[k] = d
 		if r.Need == 0 {
-			q := n.quote(t, a, s.burden, h)
-			r.Need = max(1, a.blocks(q.prompt+q.forecast.Output))
+			q := n.noted(t, a, h)
+			r.Need = max(1, a.blocks(q.prompt+q.output))
 		}
 	}
 }

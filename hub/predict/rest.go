@@ -23,7 +23,7 @@ type addition struct {
 	added                  time.Duration
 }
 
-// lastKept is how many stand.
+// lastKept is how many of these are kept, by what is in hand: as many as two bits tell apart.
 const lastKept = 4
 
 const (
@@ -71,7 +71,7 @@ func (r *rest) add(b *line, u float64, delay Delay) time.Duration {
 		return 0
 	}
 	x, s := r.points(u, ms(delay.Queue), ms(delay.All-delay.Queue)), r.slopes(b)
-	k := &r.last[uint64(delay.All)*0x9e3779b97f4a7c15>>62%lastKept]
+	k := &r.last[uint64(delay.All)*0x9e3779b97f4a7c15>>62]
 	if k.known && k.changes == r.gate.Changes() && k.u == x[0] && k.queue == x[1] && k.beside == x[2] &&
 		k.rise == s[0] {
 		return k.added
