@@ -66,6 +66,18 @@ func (t *Table) Heard(domain string) (h bus.HeardStatus) {
 	return h
 }
 
+// HasHeard reports whether a table knows a status of each hub of which a later table does, of the same
+// leader.
+func (t *Table) HasHeard(later *Table) bool {
+	for i := range later.hubs {
+		h := &later.hubs[i]
+		if h.Status != nil && t.Heard(h.Entry.Domain).Epoch != h.Epoch {
+			return false
+		}
+	}
+	return true
+}
+
 func (t *Table) find(domain string) (int, bool) {
 	return slices.BinarySearchFunc(t.hubs, domain,
 		func(h Hub, d string) int { return strings.Compare(h.Entry.Domain, d) })

@@ -5,15 +5,18 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/follow"
 	"souk/classifier"
 )
 
 // findWithin is how long hubs have to say whether they know a task.
 const findWithin = time.Second
 
-// pulseEvery is how often a door asks its server for a sign of life.
-const pulseEvery = 500 * time.Millisecond
+// How often a door asks its server for a sign of life; and while it knows a hub that it had not heard when it
+// last had two, as in the first moments of either: that hub has the door ask all of them for every task.
+const (
+	pulseEvery = 500 * time.Millisecond
+	pulseSoon  = 50 * time.Millisecond
+)
 
 // sign is a moment at which the server was asked for a sign of life, and what the door had heard by then.
 type sign struct {
@@ -25,12 +28,25 @@ type sign struct {
 // stood still, hears what was said meanwhile as if it were said now; but not after the server's answer to a
 // question that it asked since. What is heard when that answer comes may wait for its handler until the next.
 func (s *Server) pulse(begun sign) {
-	for last := begun; follow.Pause(s.life, pulseEvery); {
+	last, next := begun, time.NewTimer(pulseEvery)
+	defer next.Stop()
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-s.heardNew:
+		case <-next.C:
+		}
 		asked := sign{time.Now(), s.table.Load()}
 		if s.d.Bus.Flush(s.life) == nil {
 			before := last
 			s.since.Store(&before)
 			last = asked
+		}
+		if s.since.Load().heard.HasHeard(s.table.Load()) {
+			next.Reset(pulseEvery)
+		} else {
+			next.Reset(pulseSoon)
 		}
 	}
 }

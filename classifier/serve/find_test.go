@@ -424,6 +424,19 @@ func TestWhatADoorHasHeard(t *testing.T) {
 	})
 }
 
+// A hub that a door has not heard has all hubs asked for every task of it. So the door makes haste to have
+// heard it.
+func TestADoorSoonHasHeardAHub(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, _ := twoHubs(w)
+		w.pass(200 * time.Millisecond)
+		w.ask("bob", stream(mathQuestion, `"task":"t1"`), nil)
+		if h := math.seen()[0].Heard; h == nil || h.Epoch == 0 {
+			t.Errorf("it has heard of a hub that it knows for 200 ms: %+v", h)
+		}
+	})
+}
+
 // A task that is asked for once more after its deadline is with the hub that has it: only hubs know whether
 // it is served.
 func TestATaskIsFoundAfterItsDeadline(t *testing.T) {

@@ -45,7 +45,8 @@ type Server struct {
 	waiting map[*request]struct{} // those of them that await a hub's verdict
 	reading map[string]*whole     // answers that are collected, by the last token of their reply subject
 
-	since atomic.Pointer[sign] // whatever is heard now was said after it; see pulse
+	since    atomic.Pointer[sign] // whatever is heard now was said after it; see pulse
+	heardNew chan struct{}        // something when a hub was heard for the first time
 
 	jobs    chan *request // to idle workers
 	idle    atomic.Int32
@@ -74,7 +75,7 @@ func New(c classifier.Config, d Deps) (*Server, error) {
 	}
 	s := &Server{
 		c: c, d: d, key: []byte(c.SessionKey), boot: rand.Text()[:8],
-		ready: make(chan struct{}), jobs: make(chan *request),
+		ready: make(chan struct{}), jobs: make(chan *request), heardNew: make(chan struct{}, 1),
 		inHand: map[taskKey]*request{}, waiting: map[*request]struct{}{}, reading: map[string]*whole{},
 	}
 	s.marks = newMarkKeys(d.Registry, d.Log)

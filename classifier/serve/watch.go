@@ -38,7 +38,14 @@ func (s *Server) onStatus(m bus.Msg) {
 		return
 	}
 	now := time.Now()
+	before := s.table.Load()
 	s.change(func(t *classifier.Table) *classifier.Table { return t.WithStatus(st, now) })
+	if !before.HasHeard(s.table.Load()) {
+		select {
+		case s.heardNew <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (s *Server) change(f func(*classifier.Table) *classifier.Table) {
