@@ -413,15 +413,17 @@ func TestHoldings(t *testing.T) {
 	a.Events(now, kvevent.Update{Batch: kvevent.Batch{Events: []kvevent.Event{{Kind: kvevent.Stored,
 		Blocks: []kvevent.Key{1, 2, 3, 4, 5, 6}, Tokens: ids[:96], BlockSize: 16}}}})
 	serve("i")
-	if h := heard("it says what it stores", 1); h.Life != 2 || h.Evidence != bus.EvidenceEvents ||
-		h.Coverage != 1 || h.Blocks != 6 || len(h.Add) != 2*bus.MarkBytes {
-		t.Errorf("%+v", h)
+	said := heard("it says what it stores", 1)
+	if said.Life != 2 || said.Evidence != bus.EvidenceEvents || said.Coverage != 1 || said.Blocks != 6 ||
+		len(said.Add) != 2*bus.MarkBytes {
+		t.Errorf("%+v", said)
 	}
 	d.Task.Prompt.Tokens = 100
 	d.Hold = "j"
 	a.Dispatch("math", d)
-	if s := a.Ready(now.Add(time.Second)).Summary; s.Ahead != 4 {
-		t.Errorf("%d tokens are to be computed, of 100 of which 96 are held", s.Ahead)
+	if s := a.Ready(now.Add(time.Second)).Summary; s.Ahead != 4 || s.Held != said.Seq {
+		t.Errorf("%d tokens are to be computed, of 100 of which 96 are held; and of %d words on what it holds "+
+			"%d are named", s.Ahead, said.Seq, s.Held)
 	}
 	a.Healthy(new(int64(1))) // which its events have said before
 	now = now.Add(2 * time.Second)

@@ -89,7 +89,7 @@ func full() []Message {
 			Measured: true,
 			InFlight: 1, Price: price, TTFTUS: 1,
 			Sessions: []SessionState{{Key: 1<<64 - 1, Tokens: 4}}, Coverage: 1, Prefills: 2, Ahead: 900,
-			Late: []string{"j/9/0", "j/9/1"}},
+			Late: []string{"j/9/0", "j/9/1"}, Held: 5},
 		&Holdings{Agent: "a1", Boot: 1, Life: 2, Seq: 5, Base: 4, Part: 1, Parts: 2, Coverage: 0.95,
 			Blocks: 9, Unnamed: 7, Evidence: EvidenceEvents, Add: []byte{1, 2, 3, 4, 5, 6}},
 		&Holdings{Agent: "a1", Boot: 1, Life: 2, Seq: 6, Base: 4, Coverage: 0.95, Blocks: 9, Unnamed: 7,

@@ -26,6 +26,9 @@ type Summary struct {
 	// holds of which no token has come in the time that their dispatches name, the oldest first, at most
 	// MaxLate: the hub may have them served elsewhere, by HoldControl
 	Late []string `msgpack:"late,omitempty"`
+	// Seq of the last Holdings that the agent has said; 0: it has said none in this boot. Who has not heard
+	// that soon after has missed it.
+	Held uint64 `msgpack:"held,omitempty"`
 }
 
 // MaxLate is how many holds a summary names that are late.

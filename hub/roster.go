@@ -63,7 +63,9 @@ type agent struct {
 	life      uint64 // of its engine in this boot, as it says
 	restarted bool   // nothing was answered since
 	lateness  lateness
-	askFrom   int64 // by Node.nano: before then it is not asked again what it holds
+	askFrom   int64  // by Node.nano: before then it is not asked again what it holds
+	unheard   uint64 // of its words on what it holds: the last, where a summary told of it first; 0: none
+	unheardAt int64  // by Node.nano: when it did
 	rate      seat.Rate
 	touching  int // blocks of touches that it has not answered
 	// the sessions of these: no task that comes meanwhile has them touched again
@@ -279,6 +281,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	n.inHand(a)
 	a.queue.Said(n.nano, n.nano-int64(hearsWithin), s.Prefills, s.Ahead)
 	n.heardLate(a, s.Late)
+	n.unheard(a, s.Held)
 	n.deepen(a)
 	switch after := a.free(n); {
 	case after > before, open && !a.open(n), after > 0 && (a.price != price || !slices.Equal(a.tiers, tiers)):
@@ -309,6 +312,21 @@ func (n *Node) told(h *bus.Holdings) error {
 		n.askAll(a)
 	}
 	return nil
+}
+
+// unheard asks an agent to say again what it holds, if it has said something that has not been heard: held is
+// the number of that, by a summary. What is lost on its way and followed by nothing would be missed for a
+// minute otherwise. A summary may overtake what was said before it, so a later one has to say so, too.
+func (n *Node) unheard(a *agent, held uint64) {
+	switch heard := a.belief.Heard(); {
+	case held <= heard:
+		a.unheard = 0
+	case a.unheard <= heard:
+		a.unheard, a.unheardAt = held, n.nano
+	case n.nano-a.unheardAt >= int64(hearsWithin):
+		a.belief.Missed()
+		n.askAll(a)
+	}
 }
 
 // askAll asks an agent to say again all that it holds, unless it has just been asked.

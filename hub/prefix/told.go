@@ -98,6 +98,16 @@ func (b *Belief) Told(h *bus.Holdings) (ask bool) {
 	return false
 }
 
+// Heard is the number of the last word that was taken in; 0: none was.
+func (b *Belief) Heard() uint64 { return b.told.seq }
+
+// Missed says that the agent has said more than was heard: until all is said again nothing is believed
+// because it was said.
+func (b *Belief) Missed() {
+	b.told.known, b.told.part = false, -1
+	b.weigh()
+}
+
 func appendMarks(dst []uint64, list []byte) []uint64 {
 	bus.EachMark(list, func(short uint64) { dst = append(dst, short) })
 	return dst

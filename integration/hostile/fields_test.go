@@ -70,7 +70,7 @@ var added = map[string]string{
 	"bus.Completion msgpack":   "claimed form tool sketch thought",
 	"bus.Status msgpack":       "policies seats hedged hedged_false closed",
 	"bus.Status json":          "policies seats hedged hedged_false closed",
-	"bus.Summary msgpack":      "prefills ahead measured late",
+	"bus.Summary msgpack":      "prefills ahead measured late held",
 }
 
 // elsewhere are new fields that nobody says in the plays of TestMixedVersions, and the test that has them.
@@ -105,7 +105,9 @@ var elsewhere = map[string]string{
 	"bus.Task msgpack parent":  "hub: TestHintsReachPolicies",
 	"bus.Task msgpack next":    "hub: TestHintsReachPolicies",
 	// of an engine that does not say what it holds nobody knows it, as of those in these plays
-	"bus.Summary msgpack ahead":   "agentd: TestSummariesSayWhatIsAhead",
+	"bus.Summary msgpack ahead": "agentd: TestSummariesSayWhatIsAhead",
+	// likewise; and who has not heard it asks a minute later
+	"bus.Summary msgpack held":    "hub: TestAHubThatMissedTheLastAsks",
 	"bus.Task msgpack declared":   "hub: TestHintsReachPolicies",
 	"bus.Completion msgpack tool": "agentd: TestTheToolThatAnAnswerCalls",
 	"bus.Status msgpack policies": "hub: TestAPolicyThatPanicsIsNamed",
