@@ -101,13 +101,13 @@ func (a *agent) start(s *agentd.Stream) {
 		cancel(why)
 	}
 	a.mu.Unlock()
-	go func() {
+	a.crew.Go(func() {
 		defer a.runs.Done()
 		defer done()
 		answer, err := a.engine.Complete(ctx, request, func(c agentd.Chunk) error { return a.relay(s, c) })
 		a.finish(s, outages, answer, err)
 		cancel(nil)
-	}()
+	})
 }
 
 // relay passes on what one read of the engine's socket yielded.
@@ -184,7 +184,11 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 		nudge(a.check)
 	}
 	nudge(a.kick)
-	a.reports.Go(func() { a.report(agentd.Report{Domain: d.Domain, Completion: c}) })
+	a.reports.Add(1)
+	a.crew.Go(func() {
+		defer a.reports.Done()
+		a.report(agentd.Report{Domain: d.Domain, Completion: c})
+	})
 }
 
 // heartbeats tell readers whose engine is silent that their task is alive.

@@ -41,6 +41,7 @@ type Server struct {
 	hung   sync.Once
 	// counts when the bus goes away and when it comes back: even while it is there
 	outages atomic.Int64
+	crew    *follow.Crew // serves dispatches and settles them
 }
 
 // NewServer judges the configuration; nothing runs before Run.
@@ -62,7 +63,7 @@ func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, deps: deps, log: deps.Log.With("node", cfg.Node), boot: time.Now().UnixMilli(),
-		ready: make(chan struct{})}
+		ready: make(chan struct{}), crew: follow.NewCrew()}
 	for _, a := range cfg.Agents {
 		a.Engine = a.Engine.WithDefaults()
 		s.agents = append(s.agents, newAgent(s, a))
@@ -88,6 +89,7 @@ func (s *Server) Stats() agentd.Stats {
 func (s *Server) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	defer s.crew.End()
 	var wg sync.WaitGroup
 	errs := make([]error, len(s.agents))
 	for i, a := range s.agents {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/classifier"
 	"souk/classifier/model"
 )
@@ -48,8 +49,7 @@ type Server struct {
 	since    atomic.Pointer[sign] // whatever is heard now was said after it; see pulse
 	heardNew chan struct{}        // something when a hub was heard for the first time
 
-	jobs    chan *request // to idle workers
-	idle    atomic.Int32
+	crew    *follow.Crew
 	numbers atomic.Uint64
 	tasks   sync.WaitGroup
 	scratch sync.Pool       // *model.Scratch
@@ -75,7 +75,7 @@ func New(c classifier.Config, d Deps) (*Server, error) {
 	}
 	s := &Server{
 		c: c, d: d, key: []byte(c.SessionKey), boot: rand.Text()[:8],
-		ready: make(chan struct{}), jobs: make(chan *request), heardNew: make(chan struct{}, 1),
+		ready: make(chan struct{}), crew: follow.NewCrew(), heardNew: make(chan struct{}, 1),
 		inHand: map[taskKey]*request{}, waiting: map[*request]struct{}{}, reading: map[string]*whole{},
 	}
 	s.marks = newMarkKeys(d.Registry, d.Log)
@@ -94,6 +94,7 @@ func (s *Server) Run(ctx context.Context) error {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	s.life = life
+	defer s.crew.End()
 
 	var subs []bus.Subscription
 	defer func() {

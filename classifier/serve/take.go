@@ -30,33 +30,13 @@ func (s *Server) onTask(m bus.Msg) {
 		return
 	}
 	r.data, r.header, r.entered = bytes.Clone(m.Data), m.Header, true
-	select {
-	case s.jobs <- r:
-	default:
-		go s.work(r)
-	}
+	s.crew.Go(r.work)
 }
 
-// maxIdle is how many workers stay when there is nothing to do. A worker that has served a task has a stack
-// that is large enough for the next: growing a new one costs as much as naming the domain.
-const maxIdle = 128
-
-// work serves one task and then whatever comes. There are never more workers than tasks in hand and maxIdle.
-func (s *Server) work(r *request) {
-	for {
-		r.serve()
-		s.tasks.Done()
-		if s.idle.Add(1) > maxIdle {
-			s.idle.Add(-1)
-			return
-		}
-		select {
-		case r = <-s.jobs:
-			s.idle.Add(-1)
-		case <-s.life.Done():
-			return
-		}
-	}
+// work serves a request that has entered.
+func (r *request) work() {
+	r.serve()
+	r.s.tasks.Done()
 }
 
 // taskKind and cancelKind begin the subjects on which clients and gateways speak to a door.
