@@ -20,7 +20,8 @@ type desk struct {
 	clients int               // that ask in turn
 	asked   int
 	grants  uint64
-	bytes   int // of its journal
+	frame   []byte // the last of its journal, in a buffer that serves for all, as the journal's own does
+	bytes   int    // of its journal
 }
 
 func newDesk(agents, slots int) (*desk, error) {
@@ -91,7 +92,8 @@ func (d *desk) do(r hub.Ready) error {
 		return err
 	}
 	for i := range r.Frames {
-		d.bytes += len(ledger.AppendFrame(nil, &r.Frames[i]))
+		d.frame = ledger.AppendFrame(d.frame[:0], &r.Frames[i])
+		d.bytes += len(d.frame)
 	}
 	for i := range r.Dispatches {
 		x, agent := &r.Dispatches[i], r.Placed[i].Agent
@@ -215,7 +217,7 @@ func (c *crowd) round() (used time.Duration, awards int, err error) {
 	c.node.Tick(c.now)
 	r := c.node.Ready()
 	for i := range r.Frames {
-		ledger.AppendFrame(nil, &r.Frames[i])
+		c.frame = ledger.AppendFrame(c.frame[:0], &r.Frames[i])
 	}
 	used = cpu() - begin
 	awards = len(r.Dispatches)
