@@ -387,10 +387,14 @@ func TestAnAgentThatWasSlowIsTried(t *testing.T) {
 		}
 	}
 	until()
-	for i := range 500 {
+	otherwise := 0
+	for range 500 {
 		if serve(1); !alike() {
-			t.Fatalf("after %d answers like those of the others it is forecast otherwise", i+1)
+			otherwise++
 		}
+	}
+	if otherwise > 10 { // one play in two thousand has chance alone set it apart, for three answers
+		t.Errorf("of 500 answers like those of the others it is forecast otherwise after %d", otherwise)
 	}
 	for range 20 {
 		serve(5)
