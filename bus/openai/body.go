@@ -61,7 +61,8 @@ var members = [...]string{"model", "messages", "prompt", "stream", "max_tokens",
 	"priority", "kv_transfer_params", "ec_transfer_params", "vllm_xargs", "documents", "chat_template",
 	"chat_template_kwargs", "tool_choice",
 	"response_format", "reasoning_effort", "cache_salt", "truncate_prompt_tokens",
-	"add_special_tokens", "seed", "prompt_cache_key", "functions", "function_call"}
+	"add_special_tokens", "seed", "prompt_cache_key", "functions", "function_call",
+	"modalities", "audio", "web_search_options", "moderation"}
 
 const (
 	atModel = iota
@@ -98,6 +99,10 @@ const (
 	atCacheKey
 	atFunctions
 	atFunctionCall
+	atModalities
+	atAudio
+	atWebSearch
+	atModeration
 )
 
 // refused are members that are taken at no value but one, and why.
@@ -114,8 +119,12 @@ var refused = map[int]struct{ but, why string }{
 	// engines that know them no more ignore them, and answer as if there were none
 	atFunctions:    {"[]", "send tools"},
 	atFunctionCall: {"", "send tool_choice"},
-	atDocuments:    {"[]", "a template may make anything of them; put their text into a message"},
-	atTemplate:     {"", "the model's own is used, as it was measured; leave it out"},
+	// OpenAI's own: engines do not know them, and would answer as if there were none
+	atAudio:      {"", "answers are text; leave it out"},
+	atWebSearch:  {"", "nobody searches for a model here; send tools, and run them"},
+	atModeration: {"", "nobody judges here what is said; leave it out"},
+	atDocuments:  {"[]", "a template may make anything of them; put their text into a message"},
+	atTemplate:   {"", "the model's own is used, as it was measured; leave it out"},
 }
 
 // has reports whether a member stands in the body and is not null.
@@ -228,6 +237,10 @@ func (b *body) member(key Span) bool {
 		}
 	case atKwargs:
 		b.judgeKwargs(v)
+	case atModalities:
+		if !b.textAlone(v) {
+			b.refuse(unsupported(`modalities: answers are text; leave it out, or send ["text"]`))
+		}
 	default:
 		if no, ok := refused[which]; ok && string(b.Text(v)) != no.but {
 			b.refuse(unsupported("%s: %s", members[which], no.why))
@@ -277,6 +290,16 @@ func (b *body) streamOptions(v Span) {
 			b.refuse(errObfuscation)
 		}
 		return b.refused == nil
+	})
+}
+
+// textAlone reports whether v is an array in which nothing but "text" stands.
+func (b *body) textAlone(v Span) bool {
+	again, only := b.within(v), b.data[v.From] == '['
+	return only && again.Array(func() bool {
+		item, ok := again.Value()
+		only = ok && string(b.Text(item)) == `"text"`
+		return only
 	})
 }
 

@@ -230,6 +230,15 @@ func TestRefusals(t *testing.T) {
 			bus.CodeUnsupportedField, "continuous_usage_stats"},
 		{"stream_options of another type", chat(`,"stream_options":true`), bus.CodeBadRequest,
 			"stream_options: an object"},
+		{"an answer that is heard", chat(`,"modalities":["text", "audio"]`), bus.CodeUnsupportedField,
+			"modalities: "},
+		{"modalities of another type", chat(`,"modalities":"text"`), bus.CodeUnsupportedField,
+			"modalities: "},
+		{"a voice", chat(`,"audio":{"voice":"alloy","format":"mp3"}`), bus.CodeUnsupportedField, "audio: "},
+		{"a search of the web", chat(`,"web_search_options":{}`), bus.CodeUnsupportedField,
+			"web_search_options: "},
+		{"a judge of what is said", chat(`,"moderation":{"model":"x","policy":{"input":{"mode":"block"}}}`),
+			bus.CodeUnsupportedField, "moderation: "},
 		{"priority", chat(`,"priority":-1`), bus.CodeUnsupportedField, "souk.terms"},
 		{"the engine's own switches", chat(`,"vllm_xargs":{"kv_cache_report_mode":"full"}`),
 			bus.CodeUnsupportedField, "vllm_xargs"},
@@ -319,6 +328,7 @@ func TestTaken(t *testing.T) {
 		`{"prompt":"x","stream":true,"return_token_ids":true,"stream_options":{"include_usage":true}}`,
 		`{"prompt":"x","stream_options":{"include_usage":true,"continuous_usage_stats":false}}`,
 		`{"prompt":"x","souk":{"terms":null,"session":null}}`,
+		`{"prompt":"x","modalities":[ "text" ],"audio":null,"web_search_options":null,"moderation":null}`,
 	} {
 		mustDecode(t, body, nil)
 	}
