@@ -78,6 +78,9 @@ var harmless = []string{
 	"allowed_token_ids", "skip_special_tokens", "spaces_between_special_tokens", "chat_template",
 	"chat_template_kwargs", "add_generation_prompt",
 	"add_special_tokens", "continue_final_message", "reasoning_effort",
+	// of the whole request, and of no concern to an engine, which ignores them
+	"prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "metadata", "store", "service_tier",
+	"safety_identifier", "prediction", "modalities",
 }
 
 // harmlessAs are members that mean nothing at these values.

@@ -44,6 +44,10 @@ func TestCanContinue(t *testing.T) {
 		{chat + `,"bad_words":["x"]`, "bad_words"},
 		{chat + `,"min_tokens":5,"stop":"x"`, "min_tokens"},
 		{chat + `,"something_new":1`, "something_new"},
+		{chat + `,"prompt_cache_key":"k","prompt_cache_retention":"24h","prompt_cache_options":{"ttl":"30m"}`,
+			""},
+		{chat + `,"metadata":{"a":"b"},"store":true,"service_tier":"auto","safety_identifier":"u"`, ""},
+		{chat + `,"modalities":["text"],"prediction":{"type":"content","content":"x"}`, ""},
 		{`"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]`, "messages"},
 		{`"prompt":"Once","echo":true`, "echo"},
 	} {
