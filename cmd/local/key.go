@@ -33,20 +33,56 @@ func NewKey(ctx context.Context, r bus.Registry, bank Treasurer, k bus.APIKey) (
 		return secret, putKey(ctx, r, &k, 0)
 	}
 	k.Client = bus.BudgetClient(k.Budget.Of, k.ID)
-	if err := k.Validate(); err != nil {
-		return "", err
-	}
-	if _, err := getKey(ctx, r, k.ID); !errors.Is(err, ErrNoKey) { // its budget is not to be changed
-		return "", errors.Join(err, changed(k.ID, bus.ErrExists))
-	}
-	if err := bank(ctx, k.Budget.Of, k.Client, k.Budget.Every, k.Budget.Amount); err != nil {
+	if err := putBudget(ctx, r, bank, k); err != nil {
 		return "", fmt.Errorf("no key is made: %w", err)
 	}
-	err = putKey(ctx, r, &k, 0)
-	if err != nil && !errors.Is(err, bus.ErrExists) {
-		err = errors.Join(err, bank(ctx, k.Budget.Of, k.Client, "", 0))
+	return secret, nil
+}
+
+// undoWithin bounds how long a key that could not be made is taken away.
+const undoWithin = 10 * time.Second
+
+// putBudget writes a key with a budget. Until the treasury has said that the budget is set the key is good
+// for nothing, but listed: wherever this breaks off, to revoke it brings the money back.
+func putBudget(ctx context.Context, r bus.Registry, bank Treasurer, k bus.APIKey) error {
+	expires := k.ExpiresMS
+	k.ExpiresMS = 1
+	err := putKey(ctx, r, &k, 0)
+	if err != nil {
+		return err // also where it is there all the same: nothing was asked of the treasury
 	}
-	return secret, err
+	if err = bank(ctx, k.Budget.Of, k.Client, k.Budget.Every, k.Budget.Amount); err == nil {
+		var kv bus.KV
+		if kv, err = getKey(ctx, r, k.ID); err == nil {
+			k.ExpiresMS = expires
+			err = putKey(ctx, r, &k, kv.Rev)
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
+	defer cancel()
+	if refusedBudget(err) {
+		bank = func(context.Context, string, string, string, market.Credits) error { return nil }
+	}
+	no := RevokeKey(undo, r, bank, k.ID)
+	if errors.Is(no, ErrNoKey) { // somebody revoked it before the treasury heard of it
+		no = bank(undo, k.Budget.Of, k.Client, "", 0)
+	}
+	if no != nil {
+		err = fmt.Errorf("%w; nor could it be taken away again: once the market is well, "+
+			"`souk key revoke %s` brings back what it may have (%v)", err, k.ID, no)
+	}
+	return err
+}
+
+// refusedBudget reports whether the treasury has said, or cannot have heard, that a budget is to be set.
+func refusedBudget(err error) bool {
+	var refused *bus.Error
+	code := bus.CodeOf(err)
+	return errors.Is(err, bus.ErrNoResponders) || errors.As(err, &refused) &&
+		code != bus.CodeAllotmentPending && code != bus.CodeUnavailable && code != bus.CodeUnknown
 }
 
 func randomSecret(id string) string {

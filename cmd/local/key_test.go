@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/membus"
 	"souk/market"
 )
@@ -187,4 +188,86 @@ func TestRotateAnExpiredKey(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "souk key new") {
 		t.Errorf("%v", err)
 	}
+}
+
+// Whatever breaks off while a key with a budget is made, no money lies with a client of which no key is
+// listed: either nothing is left, or there is a key that is good for nothing, and to revoke it brings the
+// money back.
+func TestAKeyOfABudgetThatIsHalfMade(t *testing.T) {
+	ended := func(context.Context, string, string, string, market.Credits) error { return nil }
+	for _, c := range []struct {
+		name string
+		bank func(stop func(), cut *bustest.Failing, set bool) error // what comes of a question
+		list int
+	}{
+		{"interrupted once the treasury has heard", func(stop func(), _ *bustest.Failing, set bool) error {
+			if set {
+				stop()
+			}
+			return nil
+		}, 0},
+		{"the treasury heard, and its answer is lost", func(_ func(), _ *bustest.Failing, set bool) error {
+			if set {
+				return context.DeadlineExceeded
+			}
+			return nil
+		}, 0},
+		{"the treasury heard, and is away", func(func(), *bustest.Failing, bool) error {
+			return context.DeadlineExceeded
+		}, 1},
+		{"the registry is away", func(_ func(), cut *bustest.Failing, set bool) error {
+			cut.Away(set)
+			return nil
+		}, 1},
+		{"revoked before the treasury has heard of it", func(_ func(), cut *bustest.Failing, set bool) error {
+			if set {
+				return RevokeKey(t.Context(), cut, ended, "k1")
+			}
+			return nil
+		}, 0},
+		{"refused", func(func(), *bustest.Failing, bool) error {
+			return &bus.Error{Code: bus.CodeInsufficientFunds, Message: "none"}
+		}, 0},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		cut := &bustest.Failing{Registry: membus.New(1).Registry()}
+		r := heeding{cut}
+		set := false
+		bank := func(ctx context.Context, _, _, _ string, amount market.Credits) error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			err := c.bank(stop, cut, amount > 0)
+			var refused *bus.Error
+			if !errors.As(err, &refused) && (amount > 0 || err == nil) {
+				set = amount > 0
+			}
+			return err
+		}
+		k := bus.APIKey{ID: "k1", Budget: &bus.KeyBudget{Of: "ann", Amount: market.Credit}}
+		if _, err := NewKey(ctx, r, bank, k); err == nil {
+			t.Errorf("%s: it is made", c.name)
+		}
+		stop()
+		cut.Away(false)
+		keys, err := Keys(t.Context(), r)
+		if err != nil || len(keys) != c.list || len(keys) == 0 && set {
+			t.Errorf("%s: %d keys are listed, the budget is set: %v, %v", c.name, len(keys), set, err)
+		}
+		for _, k := range keys {
+			if err := RevokeKey(t.Context(), r, ended, k.ID); err != nil || !k.Expired(2) {
+				t.Errorf("%s: good still: %v, revoked: %v", c.name, !k.Expired(2), err)
+			}
+		}
+	}
+}
+
+// heeding is a registry that heeds contexts, as those over a network do.
+type heeding struct{ bus.Registry }
+
+func (h heeding) Swap(ctx context.Context, key string, rev int64, value []byte) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return h.Registry.Swap(ctx, key, rev, value)
 }
