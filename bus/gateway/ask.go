@@ -162,9 +162,13 @@ func (s *Server) admitAnswer(a *answer, room *share) (*answer, error) {
 		return nil, errRevoked()
 	case a.again && known != nil && known.print == a.print:
 		return known, nil
+	case a.kept && !a.again && known != nil:
+		return nil, refuse(bus.CodeIDConflict, "task %s was asked for already with this key, and its stream is "+
+			"kept: it goes on at /v1/streams/%s (GET, Last-Event-ID); take another id for a new task, and an "+
+			"Idempotency-Key where a request may be repeated as it was", a.shape.ID, a.shape.ID)
 	case a.kept && known != nil:
-		return nil, refuse(bus.CodeIDConflict, "this Idempotency-Key, or task, came before with another body or "+
-			"other terms (X-Souk-* headers): repeat the request as it was, or take a new one")
+		return nil, refuse(bus.CodeIDConflict, "this Idempotency-Key came before with another body or other "+
+			"terms (X-Souk-* headers): repeat the request as it was, or take a new one")
 	case s.draining:
 		return nil, again(bus.CodeDraining, time.Second, "this gateway is shutting down: ask another one, "+
 			"or again")

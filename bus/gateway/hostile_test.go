@@ -537,6 +537,14 @@ func TestAStreamGoesOn(t *testing.T) {
 	if _, behind, _ := strings.Cut(whole.body, "id: 5\n"); rest.body != "id: 5\n"+behind {
 		t.Errorf("behind event 4: %s\nof\n%s", rest.body, whole.body)
 	}
+	same := h.do("POST", "/v1/chat/completions", body, h.key, "X-Souk-Resume", "on", "X-Souk-Task", task)
+	if same.status != 422 || !strings.Contains(same.body, "it goes on at /v1/streams/"+task) {
+		t.Errorf("the same task once more, as it was: %d %s", same.status, same.body)
+	}
+	if r := h.do("GET", "/v1/streams/"+task, "", h.key, "Last-Event-ID", "100000"); !strings.Contains(r.body,
+		"no event 100000: ") {
+		t.Errorf("an event that never was, of a stream that has ended: %s", r.body)
+	}
 	for last, want := range map[string]int{"100000": 410, "x": 400, "-1": 400} {
 		if r := h.do("GET", "/v1/streams/"+task, "", h.key, "Last-Event-ID", last); r.status != want {
 			t.Errorf("behind event %s: %d", last, r.status)

@@ -85,7 +85,7 @@ func TestABucket(t *testing.T) {
 // Who comes back for what is kept no more is told what is, in words of what was asked: of the beginning, of
 // what follows an event, or of an event that never was.
 func TestWhatIsKeptNoMore(t *testing.T) {
-	a := &answer{asked: &openai.Asked{Stream: true}, shape: openai.Shape{ID: "t1"},
+	a := &answer{running: 1, asked: &openai.Asked{Stream: true}, shape: openai.Shape{ID: "t1"},
 		out: outbox{numbered: true, most: 60}}
 	for range 5 { // 20 bytes each with its id: the last three are kept
 		a.out.put(0, func(dst []byte) ([]byte, error) { return append(dst, "data: abcd\n\n"...), nil })

@@ -67,7 +67,11 @@ func (a *answer) attach(last int) (reader int, news chan struct{}, err error) {
 // gone is why a stream cannot be read from behind an event, or, at -1, from its beginning. The lock is held.
 func (a *answer) gone(last int) *refusal {
 	to := a.out.lost + len(a.out.ids) - 1
-	why := refuse(bus.CodeAnswerGone, "this answer has no event %d yet: its last is %d", last, to)
+	yet := " yet"
+	if a.running == 0 {
+		yet = ""
+	}
+	why := refuse(bus.CodeAnswerGone, "this answer has no event %d%s: its last is %d", last, yet, to)
 	if last <= to {
 		what := "the beginning"
 		if last >= 0 {
