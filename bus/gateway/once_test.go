@@ -13,6 +13,7 @@ import (
 
 	"souk/bus"
 	"souk/cmd/local"
+	"souk/market"
 )
 
 // ask sends a request with headers under a key, and returns what came within ten seconds.
@@ -160,6 +161,39 @@ func TestARefusalOfTheEngineIsKept(t *testing.T) {
 			if r.status != 400 || r.body != first.body {
 				t.Errorf("who comes back: %d %s", r.status, r.body)
 			}
+		}
+	}
+}
+
+// Of three answers the money is there for one, which is cut and paid in part. A repeat under the same
+// Idempotency-Key cannot have it whole any more: it buys nothing, and is told the same.
+func TestWhatWasServedInPartIsNotBoughtAgain(t *testing.T) {
+	h := start(t, strings.Replace(slowly, "other: 10", "other: 0.001", 1))
+	key := h.newKey(bus.APIKey{ID: "small", Client: "other"})
+	for _, stream := range []string{``, `,"stream":true`} {
+		body := long(stream + `,"n":3,"souk":{"terms":{"max_price":0.0018}}`)
+		var once string
+		var first reply
+		var before, paid market.Credits
+		for try := 0; paid == 0 && try < 20; try++ { // an engine that has not begun yet costs nothing
+			before, once = h.captured("other"), fmt.Sprint("three", try, stream)
+			first = h.do("POST", "/v1/chat/completions", body, key, "Idempotency-Key", once)
+			paid = first.paid(t)
+			h.until("what is told is what was taken", func() bool { return h.captured("other")-before == paid })
+		}
+		if first.status != 424 || paid == 0 {
+			t.Fatalf("%q: %d %v %s", stream, first.status, first.header, first.body)
+		}
+		for range 3 {
+			again := h.do("POST", "/v1/chat/completions", body, key, "Idempotency-Key", once)
+			if again.status != first.status || again.body != first.body || again.paid(t) != paid {
+				t.Errorf("%q: again %d %v %s\nafter %s", stream, again.status, again.header, again.body,
+					first.body)
+			}
+		}
+		h.until("no slot is in use", func() bool { return h.Free() == 8 })
+		if now := h.captured("other") - before; now != paid {
+			t.Errorf("%q: %s was told, and %s taken", stream, paid, now)
 		}
 	}
 }

@@ -42,14 +42,7 @@ func (a *answer) finish() {
 	a.mu.Lock()
 	switch {
 	case a.refused != nil: // what all of its tasks are paid is known only now
-		whole := *a.refused
-		whole.paid = 0
-		for _, r := range a.results {
-			if r != nil {
-				whole.paid, _ = whole.paid.Add(r.Paid())
-			}
-		}
-		a.refused = &whole
+		a.refused = a.reckoned(a.refused)
 	case a.response != nil && !a.asked.Stream:
 		a.object = a.said.Object()
 	case a.response != nil: // its last event is that of its task
@@ -84,6 +77,23 @@ func (a *answer) finish() {
 	a.tell()
 	a.mu.Unlock()
 	a.s.finished(a, refused)
+}
+
+// reckoned is a refusal with what all tasks are paid. What is paid in part cannot be had whole any more: who
+// asks again is to buy nothing, and hears the same. The lock is held.
+func (a *answer) reckoned(why *refusal) *refusal {
+	whole := *why
+	whole.paid = 0
+	for _, r := range a.results {
+		if r != nil {
+			whole.paid, _ = whole.paid.Add(r.Paid())
+		}
+	}
+	r := a.paidInPart(&whole)
+	if r.paid > 0 && r.code != openai.CodeInvalidKey { // another secret of the key may be good
+		r.last = true
+	}
+	return r
 }
 
 // finished counts an answer that has ended, and keeps it for a while if it can be read again.
