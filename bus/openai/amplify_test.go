@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -83,6 +84,60 @@ func TestResponseEventsAreLines(t *testing.T) {
 			strings.ContainsAny(event, "\r") || !json.Valid([]byte(lines[1][len("data: "):])) {
 			t.Errorf("event %d: %q", i, event)
 		}
+	}
+}
+
+// Clients that split a stream where Unicode ends a line, as Python's splitlines and httpx's iter_lines do,
+// find each event in one line, whatever an agent says, and wherever.
+func TestEventsAreLinesOfUnicode(t *testing.T) {
+	const ends = "a\u0085b\u2028c\u2029d\u2027\u00c5\u00e2"
+	extra := []bus.Extra{{Choice: []byte(`{"delta":{"content":"` + ends + `","reasoning":"` + ends +
+		`"},"logprobs":{"content":[{"token":"` + ends + `"}]}}`)},
+		{At: len(ends), Choice: []byte(`{"delta":{"refusal":"` + ends + `"}}`)},
+		{At: len(ends), Choice: []byte(`{"delta":{"tool_calls":[{"index":0,"id":"` + ends +
+			`","function":{"name":"` + ends + `","arguments":"` + ends + `"}}]}}`)}}
+	result := &bus.Result{Finish: "stop", Message: ends, Stop: []byte(`"` + ends + `"`)}
+	asked, no := ReadResponses([]byte(`{"input":"x","instructions":"`+ends+`"}`), nil)
+	if no != nil {
+		t.Fatal(no)
+	}
+	e, r := NewEvents(Shape{ID: "t", Kind: bus.KindChat, Model: ends}, 0), NewResponse(Shape{ID: "t",
+		Kind: bus.KindChat, Model: ends}, asked)
+	chat, response := e.Begin(nil), r.Begin(nil)
+	for _, c := range []*bus.Chunk{{Text: ends}, {Text: ends, Extra: extra}} {
+		var errs [2]error
+		chat, errs[0] = e.Chunk(chat, c)
+		response, errs[1] = r.Chunk(response, c)
+		if err := errors.Join(errs[:]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chat, response = e.Finish(chat, result), r.Finish(response, result)
+	for name, stream := range map[string][]byte{"chat": chat, "response": response} {
+		if strings.ContainsAny(string(stream), "\u0085\u2028\u2029") {
+			t.Errorf("%s: an event of several lines: %s", name, stream)
+		}
+		for line := range strings.Lines(string(stream)) {
+			data, is := strings.CutPrefix(line, "data: ")
+			if is && !json.Valid([]byte(data)) {
+				t.Errorf("%s: %s", name, data)
+			}
+		}
+	}
+	var said strings.Builder
+	for line := range strings.Lines(string(chat)) {
+		var event struct {
+			Choices []struct {
+				Delta struct{ Content, Reasoning, Refusal string }
+			}
+		}
+		if data, is := strings.CutPrefix(line, "data: "); is && json.Unmarshal([]byte(data), &event) == nil {
+			d := event.Choices[0].Delta
+			said.WriteString(d.Content + d.Reasoning + d.Refusal)
+		}
+	}
+	if want := strings.Repeat(ends, 4); said.String() != want {
+		t.Errorf("%q was read, not %q", said.String(), want)
 	}
 }
 

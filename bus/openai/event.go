@@ -103,12 +103,13 @@ func (e *Events) Chunk(dst []byte, c *bus.Chunk) ([]byte, error) {
 	}
 	o := Out(dst)
 	err := pieces(c, e.chat, &e.piece, func(p *piece) {
-		if reasoning := string(p.reasoning); reasoning != "" { // twice: some clients call it otherwise
-			o = o.Raw(e.begin).Raw(`"reasoning":`).Raw(reasoning).Raw(`,"reasoning_content":`).Raw(reasoning)
+		if len(p.reasoning) > 0 { // twice: some clients call it otherwise
+			o = o.Raw(e.begin).Raw(`"reasoning":`).compact(p.reasoning)
+			o = o.Raw(`,"reasoning_content":`).compact(p.reasoning)
 			o = e.close(o, p.takeLogs(), nil)
 		}
 		if len(p.refusal) > 0 {
-			o = e.close(o.Raw(e.begin).Raw(`"refusal":`).Raw(string(p.refusal)), p.takeLogs(), nil)
+			o = e.close(o.Raw(e.begin).Raw(`"refusal":`).compact(p.refusal), p.takeLogs(), nil)
 		}
 		if p.text != "" || len(p.logs) > 0 && len(p.calls) == 0 {
 			o = e.text(o, p.text, p.takeLogs(), ids)

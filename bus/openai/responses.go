@@ -211,10 +211,12 @@ func (r *Responses) keepEcho(in map[string]json.RawMessage) {
 	size := 0
 	for _, e := range echoed {
 		v, ok := in[e.name]
+		r.echo[e.name] = json.RawMessage(e.without)
 		if size += len(v); ok && size <= MaxEcho {
-			r.echo[e.name] = json.RawMessage(Out(nil).compact(v)) // a line's end would end a line of events
-		} else {
-			r.echo[e.name] = json.RawMessage(e.without)
+			line := Out(nil).compact(v) // a line's end would end a line of events
+			if size += max(0, len(line)-len(v)); size <= MaxEcho {
+				r.echo[e.name] = json.RawMessage(line)
+			}
 		}
 	}
 }

@@ -449,7 +449,8 @@ func hex4(b []byte) (r rune, ok bool) {
 	return r, true
 }
 
-// appendCompact appends a value that has been read, without the white space between its parts.
+// appendCompact appends a value that has been read, without the white space between its parts, and with line
+// ends in its strings escaped as [Out.Str] does.
 func appendCompact(dst, b []byte) []byte {
 	for len(b) > 0 {
 		n := 0
@@ -459,6 +460,9 @@ func appendCompact(dst, b []byte) []byte {
 			continue
 		case '"':
 			n = stringLen(b)
+			dst = appendLine(dst, b[:n])
+			b = b[n:]
+			continue
 		default:
 			for n = 1; n < len(b) && b[n] > ' ' && b[n] != '"'; n++ {
 			}
@@ -467,6 +471,21 @@ func appendCompact(dst, b []byte) []byte {
 		b = b[n:]
 	}
 	return dst
+}
+
+// appendLine appends a string that has been read.
+func appendLine(dst, quoted []byte) []byte {
+	from := 0
+	for i, c := range quoted {
+		if c != nel && c != separator {
+			continue
+		}
+		if n, escape := lineEnd(quoted[i:]); n > 0 {
+			dst = append(append(dst, quoted[from:i]...), escape...)
+			from = i + n
+		}
+	}
+	return append(dst, quoted[from:]...)
 }
 
 // stringLen is the length of the string that b begins with.

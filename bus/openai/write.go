@@ -42,7 +42,8 @@ func (o Out) IDs(ids []uint32) Out {
 // compact appends a value that has been read, without the white space between its parts.
 func (o Out) compact(v []byte) Out { return appendCompact(o, v) }
 
-// escaped appends what stands between the quotes of a string.
+// escaped appends what stands between the quotes of a string. Escaped is also what ends a line beyond ASCII,
+// for some clients split events there: see [lineEnd].
 func (o Out) escaped(s string) Out {
 	const digits = "0123456789abcdef"
 	if !utf8.ValidString(s) {
@@ -51,7 +52,14 @@ func (o Out) escaped(s string) Out {
 	from := 0
 	for i := range len(s) {
 		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' {
+		if c >= ' ' && c != '"' && c != '\\' && c != nel && c != separator {
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			if n, end := lineEnd(s[i:]); n > 0 {
+				o = append(append(o, s[from:i]...), end...)
+				from = i + n
+			}
 			continue
 		}
 		o = append(o, s[from:i]...)
@@ -70,4 +78,23 @@ func (o Out) escaped(s string) Out {
 		from = i + 1
 	}
 	return append(o, s[from:]...)
+}
+
+// The first bytes of what lineEnd finds.
+const nel, separator = 0xc2, 0xe2
+
+// lineEnd is what ends a line for Unicode, but not for server-sent events, and is not ASCII: next line, and
+// the separators of lines and paragraphs. It returns the bytes of the one that s begins with, 0 where it
+// begins with none, and its escape.
+func lineEnd[S []byte | string](s S) (n int, escape string) {
+	switch {
+	case len(s) >= 2 && s[0] == nel && s[1] == 0x85:
+		return 2, `\u0085`
+	case len(s) < 3 || s[0] != separator || s[1] != 0x80:
+	case s[2] == 0xa8:
+		return 3, `\u2028`
+	case s[2] == 0xa9:
+		return 3, `\u2029`
+	}
+	return 0, ""
 }
