@@ -344,6 +344,12 @@ func (cl *Client) Balance(ctx context.Context, client string) (bus.FundsReply, e
 		bus.FundsRequest{ID: rand.Text(), Client: client})
 }
 
+// Holdings is Balance with what each hub says that it has. A hub that is silent is waited for a second.
+func (cl *Client) Holdings(ctx context.Context, client string) (bus.FundsReply, error) {
+	return cl.funds(ctx, bus.OpBalance, bus.BalanceSubject(client, cl.bus.Name()),
+		bus.FundsRequest{ID: rand.Text(), Client: client, Hubs: true})
+}
+
 func (cl *Client) funds(ctx context.Context, op, subject string, q bus.FundsRequest) (r bus.FundsReply,
 	err error) {
 	data, err := bus.Encode(&q)

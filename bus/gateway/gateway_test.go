@@ -375,3 +375,42 @@ func TestWhatIsSoldAndWhatIsLeft(t *testing.T) {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }
+
+// What a key's client has spent, and has left, is said over HTTP, too: of each hub that has money of it.
+func TestABalanceSaysWhatIsSpent(t *testing.T) {
+	h := start(t, one)
+	slow := h.newKey(bus.APIKey{ID: "slow", Client: "dev", Rate: 0.01})
+	paid := h.do("POST", "/v1/chat/completions", chat(``), h.key).paid(t)
+	h.until("it is taken", func() bool { return h.captured("dev") == paid })
+	type balance struct {
+		Prepaid, Allotted market.Credits
+		Hubs              []struct {
+			Hub                              string
+			Allotted, Available, Held, Spent *market.Credits
+		}
+	}
+	var b balance
+	r := h.do("GET", "/v1/balance?hubs=true", "", h.key)
+	if err := json.Unmarshal([]byte(r.body), &b); err != nil || r.status != 200 || len(b.Hubs) != 1 {
+		t.Fatalf("%d %s: %v", r.status, r.body, err)
+	}
+	hub := b.Hubs[0]
+	if hub.Hub != "general" || paid == 0 || *hub.Spent != paid || *hub.Held != 0 ||
+		*hub.Available+*hub.Spent != b.Allotted || b.Prepaid+*hub.Available+paid != 10*market.Credit {
+		t.Errorf("%s was paid: %s", paid, r.body)
+	}
+	for query, want := range map[string]int{"": 200, "?hubs=false": 200, "?hubs=yes": 400, "?hubs=": 400,
+		"?hubs=true&hubs=true": 400, "?hub=true": 200} {
+		r := h.do("GET", "/v1/balance"+query, "", h.key)
+		if r.status != want || strings.Contains(r.body, "spent") {
+			t.Errorf("%q: %d %s", query, r.status, r.body)
+		}
+	}
+	// hubs are asked: that counts as a request of the key
+	if r := h.do("GET", "/v1/balance?hubs=true", "", slow); r.status != 200 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if r := h.do("GET", "/v1/balance?hubs=true", "", slow); r.status != 429 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}

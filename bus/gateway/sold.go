@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"souk/bus"
@@ -55,8 +56,23 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request, k *key) error {
 // treasuryWithin bounds a question to the treasury.
 const treasuryWithin = 5 * time.Second
 
+// balance says what a key's client has, with ?hubs=true also what hubs have of it and what was spent there.
+// Since those are asked it counts as a request of the key.
 func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
 	id := s.keys.about(k).Client
+	said, hubs := r.URL.Query()["hubs"], false
+	switch {
+	case len(said) == 0, slices.Equal(said, []string{"false"}):
+	case slices.Equal(said, []string{"true"}):
+		hubs = true
+		if err := s.keys.begin(time.Now(), k); err != nil {
+			return err
+		}
+		defer s.keys.end(k)
+	default:
+		return refuse(bus.CodeBadRequest, "hubs: %.40q: write ?hubs=true or leave it out",
+			strings.Join(said, ","))
+	}
 	p, err := s.payer(id)
 	if err != nil {
 		return err
@@ -64,7 +80,11 @@ func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
 	defer p.leave()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), treasuryWithin)
 	defer cancel()
-	reply, err := p.Balance(ctx, id)
+	ask := p.Balance
+	if hubs {
+		ask = p.Holdings
+	}
+	reply, err := ask(ctx, id)
 	switch bus.CodeOf(err) {
 	case "":
 	case bus.CodeUnknown: // nothing was to happen, so it may be asked again

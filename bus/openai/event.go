@@ -182,9 +182,28 @@ type balance struct {
 	Client  string         `json:"client"`
 	Prepaid market.Credits `json:"prepaid"`  // with the treasury
 	Allot   market.Credits `json:"allotted"` // with hubs, what they spent included
+	Hubs    []hubBalance   `json:"hubs,omitempty"`
+}
+
+// hubBalance is what a hub has of it; null is what it did not say.
+type hubBalance struct {
+	Hub       string          `json:"hub"`
+	Allotted  market.Credits  `json:"allotted"`  // of the three that follow the sum
+	Available *market.Credits `json:"available"` // also for tasks that wait for a slot
+	Held      *market.Credits `json:"held"`      // for tasks that run
+	Spent     *market.Credits `json:"spent"`
 }
 
 // EncodeBalance writes what the treasury says that a client has.
 func EncodeBalance(client string, r bus.FundsReply) ([]byte, error) {
-	return json.Marshal(balance{"balance", client, r.Prepaid, r.Allotted})
+	b := balance{Object: "balance", Client: client, Prepaid: r.Prepaid, Allot: r.Allotted}
+	for _, h := range r.Hubs {
+		o := hubBalance{Hub: h.Hub, Allotted: h.Allotted}
+		if h.AtMS != 0 {
+			spent := max(0, h.Allotted-h.Avail-h.Held)
+			o.Available, o.Held, o.Spent = &h.Avail, &h.Held, &spent
+		}
+		b.Hubs = append(b.Hubs, o)
+	}
+	return json.Marshal(b)
 }
