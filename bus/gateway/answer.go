@@ -36,6 +36,7 @@ type answer struct {
 	waiting  int    // tasks of whose answer nothing has come
 	running  int    // tasks
 	bought   int    // tasks that an agent has accepted: they may have to be paid
+	unheard  bool   // of one of them it is not known what it costs
 	streams  []held // of the tasks that run
 	stopped  bool   // those are given up
 	accepted bus.Accepted
@@ -140,6 +141,13 @@ func (a *answer) cost(i int, err error) {
 	if errors.As(err, &said) {
 		a.ended(i, &said.Result)
 	}
+}
+
+// costUnknown notes that nothing more is heard of a task that may have to be paid.
+func (a *answer) costUnknown() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unheard = true
 }
 
 func (a *answer) buy(n int) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"souk/bus"
+	"souk/bus/gateway"
 )
 
 // halfClosed sends a request, closes that side of the connection when it is time, and reads the answer.
@@ -134,4 +136,41 @@ func TestAPanicLeavesNothingOpen(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// deaf hears nothing of an answer but the verdict on its task.
+type deaf struct{ bus.Bus }
+
+func (b deaf) Subscribe(subject, queue string, hear bus.Handler) (bus.Subscription, error) {
+	if strings.HasPrefix(subject, "souk.v1.reply.") {
+		hear = func(bus.Msg) {}
+	}
+	return b.Bus.Subscribe(subject, queue, hear)
+}
+
+// An agent may say what a task costs that was cancelled only once its engine has: who still reads does not
+// wait for that, and is told that it is not known yet, and where it will be.
+func TestACostThatIsNotKnownYet(t *testing.T) {
+	h := start(t, slowly)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := h.Free()
+	second, _, _ := h.withBus(l, func(*gateway.Config) {}, func(b bus.Bus) bus.Bus { return deaf{b} })
+	for _, more := range []string{``, `,"stream":true`} {
+		status, header, body := second.halfClosed(t, h.post(long(more)), func() {
+			h.until("it runs", func() bool { return h.Free() < free })
+		})
+		if status != 424 || header.Get("X-Souk-Paid") != "" ||
+			!strings.Contains(body, "what it costs is not known yet: /v1/balance?hubs=true will show") {
+			t.Errorf("%q: %d %v %s", more, status, header, body)
+		}
+		h.until("the slot is free", func() bool { return h.Free() == free })
+	}
+	if status, _, body := h.halfClosed(t, h.post(long("")), func() {
+		h.until("it runs", func() bool { return h.Free() < free })
+	}); status != 424 || strings.Contains(body, "not known yet") {
+		t.Errorf("a cost that is known: %d %s", status, body)
+	}
 }

@@ -79,8 +79,8 @@ func (a *answer) finish() {
 	a.s.finished(a, refused)
 }
 
-// reckoned is a refusal with what all tasks are paid. What is paid in part cannot be had whole any more: who
-// asks again is to buy nothing, and hears the same. The lock is held.
+// reckoned is a refusal with what all tasks are paid, as far as that is known. What is paid in part cannot be
+// had whole any more: who asks again is to buy nothing, and hears the same. The lock is held.
 func (a *answer) reckoned(why *refusal) *refusal {
 	whole := *why
 	whole.paid = 0
@@ -90,6 +90,9 @@ func (a *answer) reckoned(why *refusal) *refusal {
 		}
 	}
 	r := a.paidInPart(&whole)
+	if a.unheard {
+		r.message += "; what it costs is not known yet: /v1/balance?hubs=true will show it"
+	}
 	if r.paid > 0 && r.code != openai.CodeInvalidKey { // another secret of the key may be good
 		r.last = true
 	}

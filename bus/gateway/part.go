@@ -190,10 +190,14 @@ func (p *part) pump() {
 // held.
 func (p *part) fail(err error) {
 	p.a.cost(p.i, err)
+	unheard := p.stream != nil && errors.Is(err, bus.ErrClosed) // the last word on it
 	switch {
+	case unheard && p.bought:
+		p.a.costUnknown()
 	case p.bought:
 		p.a.buy(-1)
-	case p.stream != nil && errors.Is(err, bus.ErrClosed): // no verdict came: an agent may have it
+	case unheard: // no verdict came: an agent may have it
+		p.a.costUnknown()
 		p.a.buy(1)
 	}
 	p.letGo()
