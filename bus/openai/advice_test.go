@@ -17,7 +17,7 @@ func TestARefusalAdvisesWhatItsEndpointTakes(t *testing.T) {
 	}{
 		{bus.KindChat, `{"messages": []}`, nil, "give at least one message with content"},
 		{bus.KindCompletion, `{"prompt": ""}`, nil, "prompt: it is empty: give it some text"},
-		{bus.KindCompletion, `{"prompt": ["", "a"]}`, nil, "prompt: it is empty: give it some text"},
+		{bus.KindCompletion, `{"prompt": ["", "a"]}`, nil, "prompt[0]: it is empty: give it some text"},
 		{bus.KindCompletion, `{"prompt": []}`, nil, "prompt: the array is empty: give it some text"},
 		{bus.KindCompletion, `{"prompt": 5}`, nil, "prompt: a string or an array of strings is expected"},
 		{bus.KindChat, `{"messages": "Hello"}`, nil,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -120,6 +121,11 @@ func (b *body) fan(a *Asked, t bus.Task) error {
 			return badTerms("max_price: %v for %d answers leaves nothing for one", *t.Terms.MaxPrice, count)
 		}
 		t.Terms.MaxPrice = &each
+	}
+	for i, p := range b.prompts { // or the others might be bought before the door refuses this one
+		if len(b.prompts) > 1 && !saysText(json.RawMessage(b.Text(p))) {
+			return refusal(bus.CodeEmptyPrompt, "prompt[%d]: it is empty: give it some text, or leave it out", i)
+		}
 	}
 	seed, seeded := int64(0), b.has(atSeed) && n > 1
 	if seeded {

@@ -97,6 +97,8 @@ func TestWhatIsNotAsked(t *testing.T) {
 		{bus.KindCompletion, `{"prompt":["a",["b"]]}`, "", bus.CodeUnsupportedField, "prompt"},
 		{bus.KindCompletion, `{"prompt":[1,2]}`, "", bus.CodeUnsupportedField, "prompt"},
 		{bus.KindCompletion, `{"prompt":[]}`, "", bus.CodeEmptyPrompt, "prompt"},
+		{bus.KindCompletion, `{"prompt":["a",""]}`, "", bus.CodeEmptyPrompt, "prompt[1]"},
+		{bus.KindCompletion, `{"prompt":["a","b"," \n"]}`, "", bus.CodeEmptyPrompt, "prompt[2]"},
 		{bus.KindChat, `{` + message + `,"souk":{"x":1}}`, "", bus.CodeBadRequest, "souk"},
 		{bus.KindChat, `{` + message + `,"souk":{"kind":"completion"}}`, "", bus.CodeBadRequest, "souk.kind"},
 		{bus.KindChat, `{` + message + `}`, "X-Souk-Wealth", bus.CodeBadRequest, ""},
