@@ -92,10 +92,14 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, re
 		shape: openai.Shape{Kind: kind, Model: asked.Model, Created: time.Now().Unix(), Usage: asked.Usage,
 			IDs: asked.IDs}}
 	trace := bus.TraceOf(bus.Header(r.Header))
-	if len(once) > 1 {
+	switch {
+	case len(once) > 1:
 		return nil, twice(idempotencyKey, once)
+	case len(once) == 1 && once[0] == "":
+		return nil, refuse(bus.CodeBadRequest, "header %s: it is empty, and tells this request from no other: "+
+			"give it a value, or leave it out", idempotencyKey)
 	}
-	if len(once) == 1 && once[0] != "" {
+	if len(once) == 1 {
 		sum := sha256.Sum256([]byte(about.ID + "\x00" + once[0]))
 		a.again, a.kept, a.print = true, true, print
 		a.shape.ID = "once-" + hex.EncodeToString(sum[:20])

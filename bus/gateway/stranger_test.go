@@ -39,6 +39,17 @@ func TestAHeaderThatComesTwice(t *testing.T) {
 	}
 }
 
+// Whoever sends an empty Idempotency-Key believes that the request is served once: as a slip it is refused.
+func TestAnIdempotencyKeyThatSaysNothing(t *testing.T) {
+	h := start(t, one)
+	for _, empty := range []string{"", "  "} {
+		r := h.do("POST", "/v1/chat/completions", chat(""), h.key, "Idempotency-Key", empty)
+		if r.status != 400 || !strings.Contains(r.body, "header Idempotency-Key: it is empty") {
+			t.Errorf("%q: %d %s", empty, r.status, r.body)
+		}
+	}
+}
+
 // A body that breaks off, or whose chunks are none, is told apart from one that is late.
 func TestABodyThatIsNone(t *testing.T) {
 	h, _, _ := start(t, one).with(func(c *gateway.Config) { c.BodyWithin = 500 * time.Millisecond })
