@@ -40,16 +40,20 @@ func NewKey(ctx context.Context, r bus.Registry, bank Treasurer, k bus.APIKey) (
 }
 
 // undoWithin bounds how long a key that could not be made is taken away.
-const undoWithin = 10 * time.Second
+const undoWithin = 5 * time.Second
 
 // putBudget writes a key with a budget. Until the treasury has said that the budget is set the key is good
 // for nothing, but listed: wherever this breaks off, to revoke it brings the money back.
 func putBudget(ctx context.Context, r bus.Registry, bank Treasurer, k bus.APIKey) error {
 	expires := k.ExpiresMS
 	k.ExpiresMS = 1
+	unasked := func(context.Context, string, string, string, market.Credits) error { return nil }
 	err := putKey(ctx, r, &k, 0)
-	if err != nil {
-		return err // also where it is there all the same: nothing was asked of the treasury
+	switch {
+	case errors.Is(err, bus.ErrExists):
+		return err
+	case err != nil: // it may be there all the same; nothing was asked of the treasury
+		return errors.Join(err, takeAway(ctx, r, unasked, &k))
 	}
 	if err = bank(ctx, k.Budget.Of, k.Client, k.Budget.Every, k.Budget.Amount); err == nil {
 		var kv bus.KV
@@ -61,18 +65,23 @@ func putBudget(ctx context.Context, r bus.Registry, bank Treasurer, k bus.APIKey
 	if err == nil {
 		return nil
 	}
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
-	defer cancel()
 	if refusedBudget(err) {
-		bank = func(context.Context, string, string, string, market.Credits) error { return nil }
+		bank = unasked
 	}
-	no := RevokeKey(undo, r, bank, k.ID)
-	if errors.Is(no, ErrNoKey) { // somebody revoked it before the treasury heard of it
-		no = bank(undo, k.Budget.Of, k.Client, "", 0)
+	return errors.Join(err, takeAway(ctx, r, bank, &k))
+}
+
+// takeAway undoes a key with a budget that was half made, whether or not ctx has ended.
+func takeAway(ctx context.Context, r bus.Registry, bank Treasurer, k *bus.APIKey) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
+	defer cancel()
+	err := RevokeKey(ctx, r, bank, k.ID)
+	if errors.Is(err, ErrNoKey) { // it never was, or somebody revoked it before the treasury heard of it
+		err = bank(ctx, k.Budget.Of, k.Client, "", 0)
 	}
-	if no != nil {
-		err = fmt.Errorf("%w; nor could it be taken away again: once the market is well, "+
-			"`souk key revoke %s` brings back what it may have (%v)", err, k.ID, no)
+	if err != nil {
+		err = fmt.Errorf("key %s may be listed: once the market is well, `souk key revoke %s` brings back what "+
+			"it may have (%w)", k.ID, k.ID, err)
 	}
 	return err
 }

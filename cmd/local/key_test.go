@@ -262,6 +262,37 @@ func TestAKeyOfABudgetThatIsHalfMade(t *testing.T) {
 	}
 }
 
+// A key that was written, though the command was interrupted before it heard so, is not listed for ever.
+func TestAKeyOfABudgetIsWrittenUnheard(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	there := membus.New(1).Registry()
+	bank := func(context.Context, string, string, string, market.Credits) error {
+		t.Error("the treasury is asked")
+		return nil
+	}
+	k := bus.APIKey{ID: "k1", Budget: &bus.KeyBudget{Of: "ann", Amount: market.Credit}}
+	if _, err := NewKey(ctx, heeding{unheard{there, stop}}, bank, k); !errors.Is(err, context.Canceled) {
+		t.Errorf("made: %v", err)
+	}
+	if keys, err := Keys(t.Context(), there); err != nil || len(keys) != 0 {
+		t.Errorf("it is listed: %+v, %v", keys, err)
+	}
+}
+
+// unheard is a registry whose first answer to a change is lost, as whoever asked is interrupted.
+type unheard struct {
+	bus.Registry
+	stop func()
+}
+
+func (u unheard) Swap(ctx context.Context, key string, rev int64, value []byte) error {
+	err := u.Registry.Swap(ctx, key, rev, value)
+	if u.stop(); rev == 0 {
+		return context.Canceled
+	}
+	return err
+}
+
 // heeding is a registry that heeds contexts, as those over a network do.
 type heeding struct{ bus.Registry }
 
