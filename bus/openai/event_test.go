@@ -316,3 +316,15 @@ func BenchmarkAsk(b *testing.B) {
 		}
 	}
 }
+
+// What a hub did not say is null: neither nothing nor all of it.
+func TestABalanceOfASilentHub(t *testing.T) {
+	got, err := EncodeBalance("ann", bus.FundsReply{Prepaid: 1, Allotted: 9, Hubs: []bus.HubFunds{
+		{Hub: "a", Allotted: 5, Avail: 2, Held: 1, AtMS: 7}, {Hub: "b", Allotted: 4, HeardMS: 3}}})
+	const want = `{"object":"balance","client":"ann","prepaid":0.000000001,"allotted":0.000000009,"hubs":[` +
+		`{"hub":"a","allotted":0.000000005,"available":0.000000002,"held":0.000000001,"spent":0.000000002},` +
+		`{"hub":"b","allotted":0.000000004,"available":null,"held":null,"spent":null}]}`
+	if err != nil || string(got) != want {
+		t.Errorf("%s, %v", got, err)
+	}
+}
