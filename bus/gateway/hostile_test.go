@@ -161,7 +161,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s %s %.100q: %d %s", c.method, c.path, body, r.status, r.body)
 			}
 			again, never := r.header.Get("Retry-After-Ms") != "", r.header.Get("X-Should-Retry") == "false"
-			if again == never {
+			if again == never || (r.status == 401) != (r.header.Get("WWW-Authenticate") == "Bearer") {
 				t.Errorf("%.100q: %v", body, r.header)
 			}
 		}

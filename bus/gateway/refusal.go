@@ -79,6 +79,9 @@ func (r *refusal) write(w http.ResponseWriter) {
 	} else {
 		h.Set("X-Should-Retry", "false")
 	}
+	if status == http.StatusUnauthorized { // RFC 9110: with a challenge; some clients fail without
+		h.Set("WWW-Authenticate", "Bearer")
+	}
 	if r.task != "" {
 		h.Set("X-Souk-Task", r.task)
 	}
