@@ -65,8 +65,11 @@ const (
 	// (market.MaxWorth).
 	maxSeats = 4000
 	// maxPairs bounds the pairs that a round weighs, 70 MB: 2,048 tasks that wait all meet 256 free agents.
-	// Where there are more agents, the latest to come are in the next round.
+	// Where they may meet more, the latest to come are in the next round.
 	maxPairs = 1 << 19
+	// maxLooks bounds how often a round looks whether a task may go to a free agent, 60 ms: 2,048 tasks look
+	// at 2,048 agents of another model. Where there are more, the latest to come are in the next round, too.
+	maxLooks = 1 << 22
 	// shown is how many agents a round's record names that a task might have had instead.
 	shown = 3
 )
@@ -116,7 +119,7 @@ func (n *Node) collect() {
 		j := int((lot >> 32) * uint64(i+1) >> 32)
 		s.agents[i], s.agents[j], s.free[i], s.free[j] = s.agents[j], s.agents[i], s.free[j], s.free[i]
 	}
-	s.tasks = n.batch.Take(s.tasks[:0], maxPairs/max(1, len(s.agents)))
+	s.tasks = n.batch.Take(s.tasks[:0], n.meetable())
 	if n.batch.Len() == 0 { // else the next round is of this moment, too: for those that this one cannot meet
 		n.batch.Cleared(n.now)
 	}
@@ -124,6 +127,31 @@ func (n *Node) collect() {
 		t.fate, t.met = unmet, true
 	}
 	n.admitted()
+}
+
+// meetable is how many of the tasks that wait the round can meet: the first to come. Agents that a task may
+// not go to do not count, or a fleet of another model that is idle would keep those who came late from the
+// slot that all of them wait for.
+func (n *Node) meetable() int {
+	c, agents := &n.crowd, max(1, len(n.round.agents))
+	if n.batch.Len() <= maxPairs/agents {
+		return n.batch.Len()
+	}
+	pairs := 0
+	return min(maxLooks/agents, n.batch.While(func(t *task) bool {
+		for _, i := range c.roomy {
+			if g := &c.groups[i]; g.first.mayServe(t) {
+				pairs += len(g.rooms)
+			}
+		}
+		return pairs <= maxPairs
+	}))
+}
+
+// mayServe reports whether agents of a's kind may serve t, whatever some of them hold of its prompt.
+func (a *agent) mayServe(t *task) bool {
+	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && a.reads(t) &&
+		a.takes(a.cold(t).tokens+t.carried())
 }
 
 // meet quotes every task on every agent that may serve it, bids aside, and charges it. Of agents that are

@@ -205,6 +205,14 @@ func (b *Batch[T]) Deadline() time.Time {
 // Cleared notes when a batch was taken to be cleared: see Rule.Apart.
 func (b *Batch[T]) Cleared(now time.Time) { b.last = now }
 
+// While counts the tasks that a round could place, by arrival, up to the first that does not fit.
+func (b *Batch[T]) While(fits func(t T) bool) int {
+	if i := slices.IndexFunc(b.due, func(it item[T]) bool { return !fits(it.task) }); i >= 0 {
+		return i
+	}
+	return len(b.due)
+}
+
 // Take removes and appends to dst the tasks of the next round, by arrival: the first most of those that it
 // could place.
 func (b *Batch[T]) Take(dst []T, most int) []T {

@@ -121,6 +121,10 @@ func TestWhoIsLeftWaitsForNews(t *testing.T) {
 		t.Error("one above 4 was found")
 	}
 	b.Wake()
+	before, all := b.While(func(i int) bool { return i != 3 }), b.While(func(int) bool { return true })
+	if before != 3 || all != 5 {
+		t.Errorf("%d come before 3, and %d are there: want 3 and 5", before, all)
+	}
 	if got := b.Take(nil, 9); !slices.Equal(got, []int{0, 1, 2, 3, 4}) {
 		t.Errorf("%v are considered", got)
 	}
