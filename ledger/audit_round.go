@@ -33,7 +33,8 @@ func (c *RoundCheck) clone() RoundCheck {
 }
 
 // Findings checks the round: its outcome has the greatest welfare and the least prices (market.Check, without
-// solving; a round with bundles is cleared again), and its holds are its awards, premium by premium.
+// solving; a round with bundles is cleared again), its tasks are priced as those of the clients that they are
+// of, and its holds are its awards, premium by premium.
 func (c *RoundCheck) Findings() []Finding {
 	var out []Finding
 	r, err := market.DecodeRound(c.Round)
@@ -71,6 +72,14 @@ func (c *RoundCheck) Findings() []Finding {
 	}
 	if r.Domain != c.Domain {
 		add("I6", id, fmt.Sprintf("domain %q, as the journal's", c.Domain), "%q", clip(r.Domain))
+	}
+	for _, t := range r.Tasks {
+		// bills are made by client, and paid by whom the task's id names
+		if client, _, _ := strings.Cut(string(t.ID), "/"); t.Client != client && t.Client != "" {
+			add("I6", id, "every task priced as one of its own client", "task %s as one of %s",
+				clip(string(t.ID)), clip(t.Client))
+			break
+		}
 	}
 	if r.Rule.Pricing == market.PricingTariff || r.Rule.Instead == market.PricingTariff {
 		c.sellers(&r, func(expected, format string, args ...any) { add("I6", id, expected, format, args...) })

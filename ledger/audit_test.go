@@ -255,6 +255,37 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 	}
 }
 
+// Tasks of a client that a round prices as another's pay more, or less, for the same slots. The certificate
+// of such a round is right, and the audit says whose they are.
+func TestTasksPricedAsAnothersAreFound(t *testing.T) {
+	premiums := map[string]market.Credits{}
+	for _, as := range []string{"ann", "bob"} {
+		d := newDesk(t, "hub-maths", RoleHub)
+		d.must(NewAccept(d.name, 1, "ann", 10_000_000, d.nextSalt()))
+		records := d.oneRound(2, market.Task{ID: "ann/t1", Client: as},
+			market.Task{ID: "ann/t2", Client: "ann"}, market.Task{ID: "ann/t3", Client: "ann"})
+		premiums[as] = records[1].Hold.Premium
+		d.must(records...)
+		for level := range MaxLevel + 1 {
+			found := audit("h", level, store(d.frames)).Finish().Findings
+			if as == "ann" || level < LevelAuctions {
+				if len(found) > 0 {
+					t.Errorf("as of %s: level %d finds %v", as, level, found)
+				}
+				continue
+			}
+			if len(found) != 1 || found[0].Invariant != "I6" || found[0].Record != RoundID(d.name, 1) ||
+				found[0].Found != "task ann/t1 as one of bob" {
+				t.Errorf("level %d finds %v", level, found)
+			}
+		}
+	}
+	if premiums["ann"] >= premiums["bob"] {
+		t.Errorf("ann pays %s, and %s by the forged round: the test sees nothing", premiums["ann"],
+			premiums["bob"])
+	}
+}
+
 // fixCapture makes the end of hold h agree with it.
 func fixCapture(frames []Frame, h Hold) []Frame {
 	id := HoldID("hub-maths", h.Round, h.Slot)
