@@ -308,10 +308,9 @@ func (x Explanation) String() string {
 			"the same\n")
 	}
 	if p := x.Pruned; p != (Pruned{}) {
-		fmt.Fprintf(&b, "weighed beside these: %d tasks outbid wherever they could have gone, %d that rather "+
-			"wait, %d that came after the round was full; %d edges that could not matter\n", p.Tasks,
-			p.Waiting,
-			p.Beyond, p.Edges)
+		fmt.Fprintf(&b, "left out, by the hub's word and beyond the proof: %d tasks outbid wherever they could "+
+			"have gone, %d that rather wait, %d that came after the round was full; %d edges that could not "+
+			"matter\n", p.Tasks, p.Waiting, p.Beyond, p.Edges)
 	}
 	for _, t := range x.Tasks {
 		t.write(&b)
@@ -435,12 +434,13 @@ func (t *TaskExplanation) writeWait(b *strings.Builder) {
 		for _, list := range [2][]Option{t.Options, t.Others} {
 			for _, op := range list {
 				if rather == "" || op.Utility > best {
-					rather, best = " rather than begin at "+string(op.Agent)+", worth "+op.Utility.String(),
-						op.Utility
+					rather = fmt.Sprintf(", rather than begin at %s now, worth %s at its slot price", op.Agent,
+						op.Utility)
+					best = op.Utility
 				}
 			}
 		}
-		fmt.Fprintf(b, "  waits for %s, first token in %v, worth %s to it,%s:\n", w.Agent, first, w.Loss,
+		fmt.Fprintf(b, "  waits for %s, first token in %v, worth %s to it%s:\n", w.Agent, first, w.Loss,
 			rather)
 	}
 	share := ""

@@ -31,13 +31,13 @@ func TestExplanationOfACrowdedRound(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"weighed beside these: 0 tasks outbid wherever they could have gone, 0 that rather wait, 0 that came " +
-			"after the round was full; 1 edges that could not matter",
+		"left out, by the hub's word and beyond the proof: 0 tasks outbid wherever they could have gone, 0 " +
+			"that rather wait, 0 that came after the round was full; 1 edges that could not matter",
 		"begins here rather than wait for general-3, first token in 40ms, which would be worth 0.000000019 to it",
 		"+ congestion charge 0 + regime toll 0.000000001 + load toll 0.000000002 + age toll 0.000000001 + " +
 			"beside toll 0.000000001 + fee 0.000000001",
 		"q/1: left out, pays nothing\n  waits for general-3, first token in 40ms, worth 0.000000034 to it, " +
-			"rather than begin at general-1, worth ",
+			"rather than begin at general-1 now, worth 0.000000034 at its slot price:\n",
 		"value 0.00000008 - cost 0.000000005 - fee 0.000000001 - toll 0.000000001 - congestion charge " +
 			"0.000000002 - slot price 0.000000003 of round 17, of which 500000 millionths are left, as it has " +
 			"waited long",

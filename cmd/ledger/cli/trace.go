@@ -77,7 +77,8 @@ func (e *env) trace(cmd *cobra.Command, name string, paths []string) error {
 		return err
 	}
 	if !found {
-		return fmt.Errorf("no journal here has a task %q that was ever in a round", name)
+		return fmt.Errorf("no journal here names a task %q: of those that got no slot, a round's record names "+
+			"only such as could have changed its outcome; what a task was refused for stands in its answer", name)
 	}
 	return nil
 }
