@@ -513,7 +513,8 @@ func (n *Node) priceOf(a *agent, i int) (market.Credits, uint64) {
 const lookAgain = 10 * time.Millisecond
 
 // tollsFade is how soon one is looked at again whom the crowd's tolls, or a policy, may keep from a slot that
-// is free: tolls fall, and policies think again, by time alone.
+// is free, or who rather waits: tolls fall, policies think again, and what takes longer than was forecast is
+// forecast to take longer still, by time alone.
 const tollsFade = time.Second
 
 // due implements timed.
@@ -587,7 +588,7 @@ func (n *Node) lessInHand() time.Duration {
 // lookIn is how soon the outcome may be another for a task that rather waits than take a slot worth best to
 // it.
 func (n *Node) lookIn(t *task, w *market.Wait, a *agent, best market.Credits) time.Duration {
-	at := min(w.Time, t.left+1-w.Time, // then it is too late to wait
+	at := min(tollsFade, w.Time, t.left+1-w.Time, // then it is too late to wait
 		time.Duration(a.silentFrom-n.nano)+1)
 	fades := line.Fades(t.terms.Patience, w.Share, int64(w.Loss), int64(best)) - t.waited
 	if fades > 0 {

@@ -324,10 +324,10 @@ func inNoHurry(m *bus.Task) {
 
 // A full agent that says nothing more does not hold those who wait for it, and nobody has to say so.
 func TestASilentAgentsWaitersLookAgain(t *testing.T) {
-	h := newHouse(t, nil)
+	h := newHouse(t, func(c *Config) { c.Silence = 4300 * time.Millisecond })
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
-	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.MaxTokens = 4000 })))
+	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.MaxTokens = 1000 })))
 	h.accept(h.take("ann", "t1"))
 	h.must(h.step(h.task("bob", "t2", inNoHurry)))
 	at, seq := h.now, uint64(1)
@@ -338,9 +338,53 @@ func TestASilentAgentsWaitersLookAgain(t *testing.T) {
 			Price: card(1, 1, 4)}))
 	}
 	if h.running() != "bob/t2>a-2" || h.now.Sub(at) < h.n.cfg.Silence ||
-		h.now.Sub(at) > h.n.cfg.Silence+time.Second {
+		h.now.Sub(at) > h.n.cfg.Silence+100*time.Millisecond {
 		t.Errorf("%s after %v, want bob/t2>a-2 once a-1 was silent for %v", h.running(), h.now.Sub(at),
 			h.n.cfg.Silence)
+	}
+}
+
+// Nothing happens while a task rather waits than take a slot that is free, and what it waits for takes longer
+// than was forecast. It takes the slot at most a second after it would have, had it been looked at all the
+// while.
+func TestWhoRatherWaitsIsLookedAtEachSecond(t *testing.T) {
+	begins := func(tokens int, patience time.Duration, every time.Duration) time.Duration {
+		h := newHouse(t, func(c *Config) {
+			c.Silence, c.Suspect, c.Deadline = time.Hour, time.Hour, time.Hour
+		})
+		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+		h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
+		h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.MaxTokens = tokens })))
+		h.accept(h.take("ann", "t1"))
+		h.must(h.step(h.task("bob", "t2", func(m *bus.Task) {
+			w, ms := market.Credit, patience.Milliseconds()
+			m.Terms.Worth, m.Terms.PatienceMS = &w, &ms
+		})))
+		at := h.now
+		for h.running() == "" && h.now.Sub(at) < 10*time.Minute {
+			h.pass(min(every, max(time.Microsecond, h.wake.Sub(h.now))))
+			if every < time.Second {
+				h.n.news()
+				h.run()
+			}
+		}
+		return h.now.Sub(at)
+	}
+	waited := 0
+	for _, tokens := range []int{50, 200, 1000} {
+		for _, patience := range []time.Duration{20 * time.Second, 100 * time.Second, 600 * time.Second} {
+			want, got := begins(tokens, patience, 10*time.Millisecond), begins(tokens, patience, time.Hour)
+			if want > time.Second {
+				waited++
+			}
+			if got > want+tollsFade+10*time.Millisecond {
+				t.Errorf("up to %d tokens, patience %v: it begins after %v, and would have after %v", tokens,
+					patience, got, want)
+			}
+		}
+	}
+	if waited < 5 {
+		t.Errorf("%d tasks waited for more than a second: the test sees little", waited)
 	}
 }
 
