@@ -512,9 +512,9 @@ func (n *Node) priceOf(a *agent, i int) (market.Credits, uint64) {
 // lookAgain is how soon a task that rather waits is looked at again, at the soonest.
 const lookAgain = 10 * time.Millisecond
 
-// tollsFade is how soon one is looked at again whom the crowd's tolls, or a policy, may keep from a slot that
-// is free, or who rather waits: tolls fall, policies think again, and what takes longer than was forecast is
-// forecast to take longer still, by time alone.
+// tollsFade is how soon one is looked at again whom the crowd's tolls, a policy or seats may keep from a slot
+// that is free, or who rather waits. By time alone tolls fall, policies think again, agents have time to
+// spare, and what takes longer than was forecast is forecast to take longer still.
 const tollsFade = time.Second
 
 // due implements timed.
@@ -523,7 +523,7 @@ func (c *crowd) due(n *Node) { n.news() }
 // lookLater has those looked at again that rather wait than take a slot that is free: when the slot that they
 // wait for should have come, or waiting has become worth less than what is free, or the agent has been silent
 // for too long; and those that find what is free dear, for tolls or for what an agent has in hand, as these
-// fall, or that a policy keeps from it. Nothing else may happen to wake them.
+// fall, or that a policy or seats keep from it. Nothing else may happen to wake them.
 func (n *Node) lookLater() {
 	s, again := &n.round, &n.crowd.again
 	at := time.Duration(math.MaxInt64) // from now
@@ -536,7 +536,8 @@ func (n *Node) lookLater() {
 	if slices.ContainsFunc(s.tasks, func(t *task) bool { return t.state == waiting && t.fate == dear }) {
 		at = min(at, n.lessInHand())
 	}
-	if slices.ContainsFunc(n.runtime.kept, func(t *task) bool { return t.state == waiting }) {
+	if slices.ContainsFunc(n.runtime.kept, func(t *task) bool { return t.state == waiting }) ||
+		slices.ContainsFunc(s.tasks, func(t *task) bool { return t.state == waiting && t.may != nil }) {
 		at = min(at, tollsFade)
 	}
 	edges, parts := s.whole.Edges, s.parts
