@@ -75,8 +75,8 @@ func (c *RoundCheck) Findings() []Finding {
 	}
 	for _, t := range r.Tasks {
 		// bills are made by client, and paid by whom the task's id names
-		if client, _, _ := strings.Cut(string(t.ID), "/"); t.Client != client && t.Client != "" {
-			add("I6", id, "every task priced as one of its own client", "task %s as one of %s",
+		if client, _, _ := strings.Cut(string(t.ID), "/"); t.Client != client {
+			add("I6", id, "every task priced as one of its own client", "task %s as one of %q",
 				clip(string(t.ID)), clip(t.Client))
 			break
 		}

@@ -275,7 +275,7 @@ func TestTasksPricedAsAnothersAreFound(t *testing.T) {
 				continue
 			}
 			if len(found) != 1 || found[0].Invariant != "I6" || found[0].Record != RoundID(d.name, 1) ||
-				found[0].Found != "task ann/t1 as one of bob" {
+				found[0].Found != `task ann/t1 as one of "bob"` {
 				t.Errorf("level %d finds %v", level, found)
 			}
 		}
