@@ -455,7 +455,7 @@ func (n *Node) settle(awarded bool) {
 		for _, set := range []struct {
 			tasks []int32
 			fate  fate
-		}{{k.Outbid, outbid}, {k.Waiting, patient}, {k.Beyond, beyond}} {
+		}{{k.Dear, dear}, {k.Outbid, outbid}, {k.Waiting, patient}, {k.Beyond, beyond}} {
 			for _, i := range set.tasks {
 				s.edged[i].fate = set.fate
 			}

@@ -95,6 +95,7 @@ const maxTries = 4
 // the next Prune.
 type Kept struct {
 	Tasks, Agents, Edges []int32 // that were kept, including agents that appear in Round.Others alone
+	Dear                 []int32 // of Tasks: under posted, those that find no slot worth what it charges
 	Outbid               []int32 // dropped: others bid more on every agent that they could have gone to
 	Waiting              []int32 // dropped: waiting was worth more to them than any of these slots
 	Beyond               []int32 // dropped: the round was at its limit

@@ -7,7 +7,7 @@ func (p *Pruner) finish(first, show int) {
 	r, k := p.round, &p.kept
 	posted := r.Rule.Pricing == PricingPosted
 	k.Tasks, k.Agents, k.Edges = k.Tasks[:0], k.Agents[:0], k.Edges[:0]
-	k.Outbid, k.Waiting, k.Beyond = k.Outbid[:0], k.Waiting[:0], k.Beyond[:0]
+	k.Dear, k.Outbid, k.Waiting, k.Beyond = k.Dear[:0], k.Outbid[:0], k.Waiting[:0], k.Beyond[:0]
 	p.index = resize(p.index, len(r.Tasks)+len(r.Agents))
 	task, agent := p.index[:len(r.Tasks)], p.index[len(r.Tasks):]
 	for i := range p.index {
@@ -44,6 +44,9 @@ func (p *Pruner) finish(first, show int) {
 		case len(k.Edges) > before:
 			task[t] = int32(len(k.Tasks))
 			k.Tasks = append(k.Tasks, int32(t))
+			if !live {
+				k.Dear = append(k.Dear, int32(t))
+			}
 			if !posted {
 				others = p.others(others, lo, hi, show)
 			}

@@ -3,6 +3,7 @@ package market
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -53,6 +54,12 @@ func TestWhoFindsAllDearTakesNoPlaceUnderPosted(t *testing.T) {
 		by, failed := Clear(want)
 		if err != nil || failed != nil || !reflect.DeepEqual(o.Awards, by.Awards) {
 			t.Fatalf("seed %d, round %d: awards %v, want %v: %v %v", seed, n, o.Awards, by.Awards, err, failed)
+		}
+		for _, i := range k.Tasks {
+			if slices.Contains(k.Dear, i) == serves[i] {
+				t.Fatalf("seed %d, round %d: task %d is dear %v, serves %v", seed, n, i,
+					slices.Contains(k.Dear, i), serves[i])
+			}
 		}
 		if got.Pruned.Waiting+got.Pruned.Tasks > 0 ||
 			limit < len(r.Tasks) && len(k.Tasks) != min(limit, able) {
