@@ -20,10 +20,11 @@ func AccessOf(role Role, ids IDs) (Access, error) {
 		}
 		return a, nil
 	case RoleHub:
-		return Access{Write: []string{HubKey(ids.Domain), ClaimsPrefix},
+		return Access{Write: []string{HubKey(ids.Domain), ClaimsPrefix, LedKey(ids.Name)},
 			Read: []string{AgentsPrefix, MarketKey(ids.Domain)}}, nil
 	case RoleDoor:
-		return Access{Write: []string{MarksKey, DoorKey(ids.Name)}, Read: []string{HubsPrefix}}, nil
+		return Access{Write: []string{MarksKey, DoorKey(ids.Name)},
+			Read: []string{HubsPrefix, LedPrefix}}, nil
 	case RoleGateway:
 		return Access{Write: []string{GatewayKey(ids.Name)}, Read: []string{HubsPrefix, KeysPrefix}}, nil
 	case RoleTreasury:

@@ -1,12 +1,16 @@
 package bus
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // Keys in the registry. Values are JSON.
 const (
 	AgentsPrefix   = "/souk/v1/agents/"   // <agent>: Registration, on agentd's lease
 	ClaimsPrefix   = "/souk/v1/claims/"   // <agent>: Claim, on the hub's lease
 	HubsPrefix     = "/souk/v1/hubs/"     // <domain>: HubEntry, by election
+	LedPrefix      = "/souk/v1/led/"      // <journal>: HubEntry of a hub that leads, or did within LedFor
 	MarketPrefix   = "/souk/v1/market/"   // <domain>: MarketConfig
 	KeysPrefix     = "/souk/v1/keys/"     // <id>: APIKey
 	MarksKey       = "/souk/v1/marks"     // MarkKeys, which doors alone know
@@ -15,9 +19,18 @@ const (
 	GatewaysPrefix = "/souk/v1/gateways/" // <id>: likewise of gateways
 )
 
+// A hub that leads a domain writes its key below LedPrefix before it takes a task, and each LedEvery after
+// that. The key is there for LedFor after it was written last: so a door that begins when the hub has left
+// knows that there is one which may have tasks, and cannot be asked.
+const (
+	LedFor   = 9 * time.Minute
+	LedEvery = time.Minute
+)
+
 func AgentKey(agent string) string   { return AgentsPrefix + agent }
 func ClaimKey(agent string) string   { return ClaimsPrefix + agent }
 func HubKey(domain string) string    { return HubsPrefix + domain }
+func LedKey(journal string) string   { return LedPrefix + journal }
 func MarketKey(domain string) string { return MarketPrefix + domain }
 func DoorKey(id string) string       { return DoorsPrefix + id }
 func GatewayKey(id string) string    { return GatewaysPrefix + id }

@@ -136,6 +136,9 @@ type Registry interface {
 	Register(ctx context.Context, key string, value []byte, ttl time.Duration) (Lease, error)
 	// Put writes a key without a lease. ErrExists if the key is under one.
 	Put(ctx context.Context, key string, value []byte) error
+	// PutFor writes a key that is nobody's: it is gone ttl after it was written last, whoever did. It is not
+	// for keys that Register, Elect or Claim hold.
+	PutFor(ctx context.Context, key string, value []byte, ttl time.Duration) error
 	// Swap writes a key without a lease, or deletes it where value is nil, if its last change has revision
 	// rev, or if it is not there where rev is 0. Else nothing changes, and the error is ErrExists.
 	Swap(ctx context.Context, key string, rev int64, value []byte) error

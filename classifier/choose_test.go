@@ -310,6 +310,38 @@ func TestTableTakesNewsOnce(t *testing.T) {
 	}
 }
 
+// What the registry remembers of a hub counts until it is forgotten, and what the door has seen of it for as
+// long as readers ask, whichever comes first.
+func TestHubsThatHaveLed(t *testing.T) {
+	if bus.LedFor < leftFor+2*bus.LedEvery {
+		t.Errorf("a hub is remembered for %v, and writes that down each %v: not for %v after it has left",
+			bus.LedFor, bus.LedEvery, leftFor)
+	}
+	misses := func(table *Table, after time.Duration, want bool) {
+		t.Helper()
+		if got := table.Misses(noon.Add(after)); got != want {
+			t.Errorf("misses a hub after %v: %v", after, got)
+		}
+	}
+	a, b := bus.HubEntry{Domain: "a", Journal: "ja"}, bus.HubEntry{Domain: "a", Journal: "jb"}
+	table := (&Table{}).WithLed("ja").WithLed("jb")
+	misses(table, time.Hour, true)
+	table = table.WithEntry(a, 5, noon)
+	misses(table, 0, true)
+	table = table.WithoutLed("jb")
+	misses(table, 0, false)
+	misses(table.WithLed("ja"), 0, false) // it leads
+
+	left := table.Without("a", noon)
+	misses(left, leftFor, true)
+	misses(left.WithLed("ja"), leftFor+time.Second, false) // it was seen to leave
+	misses(left.WithoutLed("ja"), leftFor-time.Second, true)
+	misses(left.WithEntry(b, 6, noon), time.Second, true)
+	misses(left.WithEntry(a, 6, noon), time.Second, false)
+	later := left.WithEntry(b, 6, noon).Without("a", noon.Add(leftFor+time.Second)) // both are known still
+	misses(later.WithLed("ja"), 3*leftFor, false)
+}
+
 // Whatever is said once in a hub's name, what it says itself counts again within seconds.
 func TestOneForgedStatus(t *testing.T) {
 	for _, forged := range []bus.Status{

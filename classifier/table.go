@@ -26,24 +26,43 @@ type Table struct {
 // departed is a hub, by its journal, that the registry names no more.
 type departed struct {
 	journal string
-	at      time.Time
+	at      time.Time // when this door saw it leave; zero: it had left before, and the registry remembers it
 }
 
-// leftFor is how long a hub that left is remembered: it may have a task whose reader asks another door, which
+// leftFor is how long a hub that left counts: it may have a task whose reader asks another door, which
 // readers do within so long after they have sent it.
 const leftFor = 7 * time.Minute
 
 // Misses reports whether a hub has left that nobody can ask what it has.
 func (t *Table) Misses(now time.Time) bool {
-	return slices.ContainsFunc(t.left, func(d departed) bool { return now.Sub(d.at) <= leftFor })
+	return slices.ContainsFunc(t.left,
+		func(d departed) bool { return d.at.IsZero() || now.Sub(d.at) <= leftFor })
 }
 
-// leaves notes a hub that the registry does not name any more.
+// leaves notes a hub that the registry does not name any more. It is known for as long as the registry may
+// remember it.
 func leaves(left []departed, h *Hub, now time.Time) []departed {
 	left = slices.DeleteFunc(slices.Clone(left), func(d departed) bool {
-		return d.journal == h.Entry.Journal || now.Sub(d.at) > leftFor
+		return d.journal == h.Entry.Journal || !d.at.IsZero() && now.Sub(d.at) > bus.LedFor+bus.LedEvery
 	})
 	return append(left, departed{h.Entry.Journal, now})
+}
+
+// WithLed returns a table with a hub that the registry remembers: one that leads, or has led of late. What
+// this door has seen of it says more.
+func (t *Table) WithLed(journal string) *Table {
+	if slices.ContainsFunc(t.hubs, func(h Hub) bool { return h.Entry.Journal == journal }) ||
+		slices.ContainsFunc(t.left, func(d departed) bool { return d.journal == journal }) {
+		return t
+	}
+	return &Table{t.hubs, append(slices.Clone(t.left), departed{journal: journal})}
+}
+
+// WithoutLed returns a table without a hub that the registry no longer remembers, unless this door has seen
+// it leave.
+func (t *Table) WithoutLed(journal string) *Table {
+	return &Table{t.hubs, slices.DeleteFunc(slices.Clone(t.left),
+		func(d departed) bool { return d.journal == journal && d.at.IsZero() })}
 }
 
 // Hubs returns the hubs, sorted by domain. The slice belongs to the table.

@@ -54,6 +54,10 @@ func (f *Failing) Put(ctx context.Context, key string, value []byte) error {
 	return f.do("put", func() error { return f.Registry.Put(ctx, key, value) })
 }
 
+func (f *Failing) PutFor(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return f.do("put", func() error { return f.Registry.PutFor(ctx, key, value, ttl) })
+}
+
 func (f *Failing) Swap(ctx context.Context, key string, rev int64, value []byte) error {
 	return f.do("swap", func() error { return f.Registry.Swap(ctx, key, rev, value) })
 }

@@ -27,6 +27,7 @@ func Registry(t *testing.T, network func(t *testing.T) Network[bus.Registry]) {
 		{"keys", keys},
 		{"a key is changed only as it is known", swapping},
 		{"a key under a lease", registering},
+		{"a key for some time", passing},
 		{"a lease whose key is deleted is lost", deletedKey},
 		{"a watch sends what is there, then what changes", watching},
 		{"one leader at a time, with rising epochs", electing},
@@ -207,6 +208,20 @@ func Receive1(t testing.TB, what string, ch <-chan struct{}) {
 	case <-time.After(patience):
 		t.Fatalf("%s: not in %v", what, patience)
 	}
+}
+
+// A key that nobody holds is there for its time after it was written last, whoever wrote it.
+func passing(t *testing.T, n Network[bus.Registry]) {
+	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+	must(t, r.PutFor(ctx, "/p/a", []byte("1"), ttl))
+	must(t, r.PutFor(ctx, "/p/b", []byte("1"), ttl))
+	must(t, other.PutFor(ctx, "/p/b", []byte("2"), time.Hour))
+	wantListing(t, r, "/p/", "a=1 b=2")
+	Eventually(t, "its time is over", func() bool { return listing(t, other, "/p/") == "b=2" })
+	must(t, r.PutFor(ctx, "/p/a", []byte("3"), time.Hour))
+	wantListing(t, other, "/p/", "a=3 b=2")
+	must(t, other.Delete(ctx, "/p/a"))
+	wantListing(t, r, "/p/", "b=2")
 }
 
 func deletedKey(t *testing.T, n Network[bus.Registry]) {

@@ -278,6 +278,14 @@ func TestRolesDoTheirWork(t *testing.T) {
 	ok(t, err)
 	ok(t, treasury.Evict(ctx, bus.TreasuryKey, []byte("t"))) // as its next life does
 	bustest.Receive1(t, "the seat is lost", seat.Lost())
+	led := watch(door, bus.LedPrefix)
+	for range 2 {
+		ok(t, hub.PutFor(ctx, bus.LedKey("math"), []byte("h"), time.Minute))
+		next(led, "/souk/v1/led/math=h")
+	}
+	if err := hub.PutFor(ctx, bus.LedKey("code"), nil, time.Minute); !errors.Is(err, bus.ErrForbidden) {
+		t.Errorf("a hub writes in another's name: %v", err)
+	}
 	for key, r := range map[string]*etcdreg.Registry{bus.DoorKey("door-1"): door,
 		bus.GatewayKey("gate-1"): gate} {
 		only, err := r.Register(ctx, key, []byte("one"), time.Minute)

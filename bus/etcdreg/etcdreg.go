@@ -227,6 +227,15 @@ func (r *Registry) Put(ctx context.Context, key string, value []byte) error {
 	return wrap("put", key, err)
 }
 
+func (r *Registry) PutFor(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	granted, err := r.client.Grant(ctx, seconds(ttl))
+	if err == nil {
+		// The lease that the key was under until now has no key any more, and runs out.
+		_, err = r.client.Put(ctx, key, string(value), clientv3.WithLease(granted.ID))
+	}
+	return wrap("put", key, err)
+}
+
 func (r *Registry) Swap(ctx context.Context, key string, rev int64, value []byte) error {
 	do := clientv3.OpPut(key, string(value))
 	if value == nil {

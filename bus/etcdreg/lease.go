@@ -114,14 +114,16 @@ type lease struct {
 	lost chan struct{}
 }
 
+// seconds are those of a lease, which etcd grants whole.
+func seconds(ttl time.Duration) int64 { return int64(math.Ceil(ttl.Seconds())) }
+
 // grant asks for a lease and keeps it alive.
 func (r *Registry) grant(ctx context.Context, key string, ttl time.Duration) (*lease, error) {
-	seconds := int64(math.Ceil(ttl.Seconds()))
-	if seconds <= 0 {
+	if ttl <= 0 {
 		return nil, fmt.Errorf("a lease of %v: it needs a time above zero", ttl)
 	}
 	asked := time.Now()
-	granted, err := r.client.Grant(ctx, seconds)
+	granted, err := r.client.Grant(ctx, seconds(ttl))
 	if err != nil {
 		return nil, err
 	}

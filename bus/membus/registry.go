@@ -224,6 +224,28 @@ func (r *Registry) Put(ctx context.Context, key string, value []byte) error {
 	return nil
 }
 
+func (r *Registry) PutFor(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if err := r.lock(ctx, "put", key); err != nil {
+		return err
+	}
+	s := r.store
+	defer s.mu.Unlock()
+	l := &lease{registry: r, key: key, ttl: ttl, lost: make(chan struct{})}
+	if e := s.keys[key]; e != nil {
+		if e.lease != nil && e.lease.expiry != nil {
+			e.lease.expiry.Stop()
+		}
+		e.lease = l
+	}
+	s.put(key, value, l)
+	l.expiry = time.AfterFunc(ttl, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.end(l)
+	})
+	return nil
+}
+
 func (r *Registry) Swap(ctx context.Context, key string, rev int64, value []byte) error {
 	if err := r.lock(ctx, "swap", key); err != nil {
 		return err

@@ -513,6 +513,60 @@ func TestATaskMayBeWithAHubThatLeft(t *testing.T) {
 	}
 }
 
+// A door that begins when a hub has left knows nothing of it but what the registry remembers.
+func TestATaskMayBeWithAHubThatLeftBefore(t *testing.T) {
+	for name, c := range map[string]struct {
+		led  []string // hubs that have led when the door begins
+		wait time.Duration
+		want bool // it is placed
+	}{
+		"one that left":               {led: []string{"math", "code"}, want: false},
+		"one that left long ago":      {led: []string{"math", "code"}, wait: bus.LedFor, want: true},
+		"none but those that lead":    {led: []string{"math", "general"}, want: true},
+		"the registry remembers none": {want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			led := func(w *world) {
+				for _, journal := range c.led {
+					if err := w.reg.PutFor(t.Context(), bus.LedKey(journal), nil, bus.LedFor); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			inWorldAfter(t, nil, led, func(t *testing.T, w *world) {
+				math, general := twoHubs(w)
+				math.knows(false)
+				general.knows(false)
+				w.pass(c.wait + time.Second)
+				math.say(func(*bus.Status) {})
+				a := w.again(bus.AgainUnheard)
+				if placed := a.Accepted != nil; placed != c.want || !placed &&
+					a.Result.Code != bus.CodeUnavailable {
+					t.Errorf("answered %+v", a)
+				}
+				fresh := func(t *bus.Task) { t.ID = "t2" }
+				if a := w.again(0, fresh); a.Accepted == nil {
+					t.Errorf("a fresh task is answered %+v", a)
+				}
+			})
+		})
+	}
+}
+
+// A registry whose users were made by an earlier version does not let a door read which hubs have led: it
+// opens all the same.
+func TestADoorThatMayNotReadWhoHasLed(t *testing.T) {
+	forbid := func(w *world) { w.forbidden = bus.LedPrefix }
+	inWorldAfter(t, nil, forbid, func(t *testing.T, w *world) {
+		math, general := twoHubs(w)
+		math.knows(false)
+		general.knows(false)
+		if a := w.again(bus.AgainUnheard); a.Accepted == nil {
+			t.Errorf("answered %+v", a)
+		}
+	})
+}
+
 // Of two that say that they are the hub of a domain, the one that led before does not know what the other
 // has.
 func TestAHubThatLedBeforeIsNotBelieved(t *testing.T) {

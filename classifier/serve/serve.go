@@ -119,13 +119,16 @@ func (s *Server) Run(ctx context.Context) error {
 	begun := sign{time.Now(), s.table.Load()}
 	s.since.Store(&begun)
 	go s.pulse(begun)
-	synced := make(chan struct{})
+	synced, known := make(chan struct{}), make(chan struct{})
 	go s.watch(life, sync.OnceFunc(func() { close(synced) }))
+	go s.memory(life, sync.OnceFunc(func() { close(known) }))
 	go s.marks.follow(life)
-	select {
-	case <-synced:
-	case <-ctx.Done():
-		return nil
+	for _, c := range []chan struct{}{synced, known} {
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return nil
+		}
 	}
 	select {
 	case <-s.marks.settled:

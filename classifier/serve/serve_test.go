@@ -33,6 +33,21 @@ type world struct {
 	ended chan error
 	over  chan struct{}
 	hubs  map[string]*hub
+	// what the door may not read in the registry; "": it may all
+	forbidden string
+}
+
+// closed is a registry that shows its user all but one key.
+type closed struct {
+	bus.Registry
+	key string
+}
+
+func (c closed) Watch(ctx context.Context, key string) (<-chan bus.Event, error) {
+	if key == c.key {
+		return nil, bus.ErrForbidden
+	}
+	return c.Registry.Watch(ctx, key)
 }
 
 // hub answers tasks as its script says and publishes its status every second.
@@ -108,6 +123,12 @@ func (w writer) Write(p []byte) (int, error) {
 }
 
 func inWorld(t *testing.T, change func(*classifier.Config), f func(t *testing.T, w *world)) {
+	inWorldAfter(t, change, func(*world) {}, f)
+}
+
+// inWorldAfter has something happen before the door begins.
+func inWorldAfter(t *testing.T, change func(*classifier.Config), before func(*world),
+	f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, bus: membus.New(1), ended: make(chan error, 1), over: make(chan struct{}),
 			hubs: map[string]*hub{}}
@@ -117,11 +138,12 @@ func inWorld(t *testing.T, change func(*classifier.Config), f func(t *testing.T,
 		if change != nil {
 			change(&c)
 		}
+		before(w)
 		doorBus := w.bus.Bus("door")
 		w.line = &line{Bus: doorBus}
 		var err error
 		w.door, err = serve.New(c,
-			serve.Deps{Bus: w.line, Registry: w.own, Log: slog.New(slog.DiscardHandler)})
+			serve.Deps{Bus: w.line, Registry: closed{w.own, w.forbidden}, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"souk/bus"
@@ -13,6 +14,28 @@ import (
 func (s *Server) watch(ctx context.Context, synced func()) {
 	f := follow.Follower{Set: s.onHub, Gone: s.onGone, Synced: synced, Log: s.d.Log}
 	follow.Run(ctx, s.d.Registry, bus.HubsPrefix, f)
+}
+
+// memory follows the hubs that have led of late: one that had left before this door began may have a task.
+// known is closed once they are known, or cannot be: a registry whose users were made by an earlier version
+// does not show them to doors. What is known stays known.
+func (s *Server) memory(ctx context.Context, known func()) {
+	said := false
+	f := follow.Follower{Synced: known, Works: func() {}, Log: s.d.Log, Set: func(kv bus.KV) {
+		s.change(func(t *classifier.Table) *classifier.Table { return t.WithLed(bus.LastElement(kv.Key)) })
+	}, Gone: func(key string) {
+		s.change(func(t *classifier.Table) *classifier.Table { return t.WithoutLed(bus.LastElement(key)) })
+	}, Failed: func(err error) {
+		if !errors.Is(err, bus.ErrForbidden) {
+			return
+		}
+		if known(); !said {
+			said = true
+			s.d.Log.Warn("hubs that left before this door began are not known to it: a task that one of them "+
+				"has may be given to another; `souk auth list` shows whether this door may read of them", "key", bus.LedPrefix, "err", err)
+		}
+	}}
+	follow.Run(ctx, s.d.Registry, bus.LedPrefix, f)
 }
 
 func (s *Server) onHub(kv bus.KV) {

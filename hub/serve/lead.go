@@ -104,10 +104,14 @@ const evictAgain = 200 * time.Millisecond
 
 // lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed, or the journal's
 // error.
-func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
-	if err := s.begins(ctx, l); err != nil || ctx.Err() != nil {
-		s.resign(l)
-		return err
+func (s *Server) lead(ctx context.Context, l bus.Leadership, entry []byte) error {
+	for _, before := range []func() error{
+		func() error { return s.begins(ctx, l) }, func() error { return s.firstLed(ctx, l, entry) },
+	} {
+		if err := before(); err != nil || ctx.Err() != nil {
+			s.resign(l)
+			return err
+		}
 	}
 	s.mu.Lock()
 	err := s.node.Lead(time.Now(), l.Epoch())
@@ -128,6 +132,7 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 	if !s.deps.Close { // else nothing is sold
 		roster.Go(func() { s.watch(inner, l) })
 	}
+	roster.Go(func() { s.stayLed(inner, entry) })
 	roster.Go(func() { s.heed(inner) })
 	roster.Go(func() { s.watchBus(inner) })
 	err = s.loop(ctx, l, tasks)
@@ -183,6 +188,53 @@ func (s *Server) begins(ctx context.Context, l bus.Leadership) error {
 		}
 	}
 	return nil
+}
+
+// firstLed has the registry remember that this hub has led, before it takes a task. One whose users are of an
+// earlier version does not let it.
+func (s *Server) firstLed(ctx context.Context, l bus.Leadership, entry []byte) error {
+	for {
+		err := s.led(ctx, entry)
+		if errors.Is(err, bus.ErrForbidden) {
+			s.log.Warn("doors that begin after this hub has left will not know that it may have tasks: `souk auth "+
+				"list` shows whether it may write its key", "key", bus.LedKey(s.cfg.Journal), "err", err)
+		}
+		if err == nil || errors.Is(err, bus.ErrForbidden) {
+			return nil
+		}
+		select {
+		case <-time.After(ledAgain):
+		case <-ctx.Done():
+			return nil
+		case <-l.Lost():
+			return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
+		}
+	}
+}
+
+// ledAgain is how soon a registry is told again that did not answer, and how long it has for that.
+const ledAgain = time.Second
+
+func (s *Server) led(ctx context.Context, entry []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, ledAgain)
+	defer cancel()
+	err := s.deps.Registry.PutFor(ctx, bus.LedKey(s.cfg.Journal), entry, bus.LedFor)
+	if err != nil && !errors.Is(err, bus.ErrForbidden) {
+		s.fails("led", "the registry does not remember this hub", err)
+	} else {
+		s.works("led")
+	}
+	return err
+}
+
+// stayLed has the registry remember it for as long as it leads.
+func (s *Server) stayLed(ctx context.Context, entry []byte) {
+	for pause := bus.LedEvery; follow.Pause(ctx, pause); {
+		pause = bus.LedEvery
+		if err := s.led(ctx, entry); err != nil && !errors.Is(err, bus.ErrForbidden) {
+			pause = ledAgain
+		}
+	}
 }
 
 // resign gives the leadership back, so that a standby need not wait for the lease to run out.

@@ -1,6 +1,9 @@
 package serve
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -43,6 +46,57 @@ func TestAJournalOfAnotherDomain(t *testing.T) {
 	if kvs, err := tn.world.Registry().Get(t.Context(), bus.HubsPrefix); err != nil || len(kvs) != 0 {
 		t.Errorf("it was registered: %v, %v", kvs, err)
 	}
+}
+
+// The registry remembers a hub from before it takes a task until some minutes after it has left, so that a
+// door that begins then knows of it; where it is not let write that, it leads all the same.
+func TestTheRegistryRemembersWhoHasLed(t *testing.T) {
+	tn := newTown(t)
+	leads := func(r *remembers) {
+		j, err := journal.Open(tn.dir, journal.Config{MinFree: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		_, run := tn.run(r, j, nil)
+		if err := run.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &remembers{Registry: tn.world.Registry(), fails: 2}
+	leads(r)
+	if r.away || r.times != 3 {
+		t.Errorf("it led after it tried %d times, and is not remembered", r.times)
+	}
+	kvs, err := tn.world.Registry().Get(t.Context(), bus.LedPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e bus.HubEntry
+	if len(kvs) != 1 || kvs[0].Key != bus.LedKey("hub-math") || bus.DecodeEntry(kvs[0].Value, &e) != nil ||
+		e.Journal != "hub-math" || e.Domain != "math" || r.ttl != bus.LedFor {
+		t.Errorf("it is remembered as %+v for %v", kvs, r.ttl)
+	}
+
+	leads(&remembers{Registry: tn.world.Registry(), fails: 1 << 30, why: bus.ErrForbidden})
+}
+
+// remembers is a registry that does not take the first keys that are to be there for some time.
+type remembers struct {
+	bus.Registry
+	fails, times int
+	why          error
+	away         bool
+	ttl          time.Duration
+}
+
+func (r *remembers) PutFor(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	r.times++
+	r.ttl = ttl
+	if r.away = r.times <= r.fails; r.away {
+		return cmp.Or(r.why, errors.New("no leader"))
+	}
+	return r.Registry.PutFor(ctx, key, value, ttl)
 }
 
 // A hub that was killed and starts again does not wait for its own lease: the lock of its journal says that

@@ -238,7 +238,7 @@ func (s *Server) leadAlways(ctx context.Context) (err error) {
 		if err == nil {
 			wait = 100 * time.Millisecond
 			deposed.Works(time.Now(), "lead") // lead says so
-			err = s.lead(ctx, lead)
+			err = s.lead(ctx, lead, entry)
 			if ctx.Err() != nil || s.closed() || err != nil && !errors.Is(err, bus.ErrLost) {
 				return err
 			}

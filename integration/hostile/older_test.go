@@ -62,6 +62,7 @@ var newOps = []string{bus.OpDistribute, bus.OpClose, bus.OpMove, bus.OpBudget}
 // held are the entries of the registry, by the beginnings of their keys.
 var held = map[string]any{
 	bus.AgentsPrefix: bus.Registration{}, bus.ClaimsPrefix: bus.Claim{}, bus.HubsPrefix: bus.HubEntry{},
+	bus.LedPrefix:    bus.HubEntry{},
 	bus.MarketPrefix: bus.MarketConfig{}, bus.MarksKey: bus.MarkKeys{},
 }
 
@@ -279,6 +280,13 @@ func (r olderRegistry) Put(ctx context.Context, key string, value []byte) error 
 	return r.Registry.Put(ctx, key, r.o.value(key, value))
 }
 
+func (r olderRegistry) PutFor(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if !r.o.looks { // which no hub of the version before does
+		return bus.ErrForbidden
+	}
+	return r.Registry.PutFor(ctx, key, r.o.value(key, value), ttl)
+}
+
 func (r olderRegistry) Get(ctx context.Context, prefix string) ([]bus.KV, error) {
 	all, err := r.Registry.Get(ctx, prefix)
 	for i := range all {
@@ -288,7 +296,8 @@ func (r olderRegistry) Get(ctx context.Context, prefix string) ([]bus.KV, error)
 }
 
 func (r olderRegistry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, error) {
-	if prefix == bus.MarksKey && !r.o.looks { // of which no door of the version before knows
+	// of which no door of the version before knows
+	if (prefix == bus.MarksKey || prefix == bus.LedPrefix) && !r.o.looks {
 		return nil, bus.ErrForbidden
 	}
 	in, err := r.Registry.Watch(ctx, prefix)

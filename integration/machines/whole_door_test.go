@@ -3,7 +3,6 @@ package machines
 import (
 	"fmt"
 	"hash/maphash"
-	"slices"
 	"time"
 
 	"souk/bus"
@@ -19,9 +18,9 @@ type doorPart struct {
 	table  *classifier.Table
 	before sign // the last sign of life but one
 	last   sign
-	begun  time.Time
 	inHand map[string]*errand
 	known  map[string]int64
+	led    map[string]bool
 	all    map[int]*errand
 	count  int
 }
@@ -63,8 +62,8 @@ func (w *whole) newDoor(name string) *doorPart {
 func (d *doorPart) start() {
 	w := d.w
 	d.desk, d.table = classifier.NewDesk(&d.cfg, maphash.MakeSeed()), &classifier.Table{}
-	d.begun = w.now
 	d.inHand, d.known, d.all = map[string]*errand{}, map[string]int64{}, map[int]*errand{}
+	d.led = map[string]bool{}
 	d.up, d.cut, d.knows, d.since = true, false, false, w.now
 	d.before = sign{w.now, d.table}
 	d.last = d.before
@@ -101,6 +100,18 @@ func (d *doorPart) readHubs() {
 		if l := g.leads[domain]; d.known[domain] != l.epoch {
 			d.known[domain], changed = l.epoch, true
 			d.table = d.table.WithEntry(l.entry, l.epoch, d.w.now)
+		}
+	}
+	for _, journal := range sortedKeys(g.led) {
+		if !d.led[journal] {
+			d.led[journal] = true
+			d.table = d.table.WithLed(journal)
+		}
+	}
+	for _, journal := range sortedKeys(d.led) {
+		if g.led[journal].IsZero() {
+			delete(d.led, journal)
+			d.table = d.table.WithoutLed(journal)
 		}
 	}
 	for _, domain := range sortedKeys(d.known) {
@@ -187,12 +198,6 @@ func (e *errand) find(then func(hub string, all bool)) {
 	if left == 0 {
 		then("", false)
 		return
-	}
-	for journal, at := range d.w.ever {
-		named := slices.ContainsFunc(hubs, func(h classifier.Hub) bool { return h.Entry.Journal == journal })
-		if all && placed && !named && d.begun.Add(beat).After(at) {
-			d.w.blind[e.t.Client+"/"+e.t.ID] = true
-		}
 	}
 	for _, h := range hubs {
 		domain := h.Entry.Domain

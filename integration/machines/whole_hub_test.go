@@ -208,6 +208,7 @@ func (h *hubPart) leads(l *lead) {
 		h.w.t.Errorf("%s: %v", h.name, err)
 		return
 	}
+	h.w.registry.led[h.name] = h.w.now.Add(bus.LedFor)
 	h.leading, h.sold, h.fences = true, map[string]int64{}, map[string]int64{}
 	h.turn()
 }

@@ -42,8 +42,6 @@ type whole struct {
 
 	quiet bool                 // all faults have ended
 	left  map[string]time.Time // hubs, since they led last
-	ever  map[string]time.Time // hubs, since they ended to lead last, whether they lead again or not
-	blind map[string]bool      // tasks that a door placed that had begun after a hub left
 	died  map[string]bool      // holds that agents had in their spools when they were killed
 }
 
@@ -322,6 +320,7 @@ type registry struct {
 	claims map[string]*bus.Claim
 	owners map[string]*lead // of claims
 	agents map[string]*listed
+	led    map[string]time.Time // hubs that have led, by journal, and until when that is remembered
 }
 
 type lead struct {
@@ -350,10 +349,18 @@ const (
 func (w *whole) renew() {
 	g := w.registry
 	awake := func(p *part, life int) bool { return p.there() && p.life == life && !p.sleep.After(w.now) }
+	for _, journal := range sortedKeys(g.led) {
+		if !w.now.Before(g.led[journal]) {
+			delete(g.led, journal)
+		}
+	}
 	for _, d := range sortedKeys(g.leads) {
 		l := g.leads[d]
 		if awake(l.hub.part, l.life) && l.hub.lead == l {
 			l.alive = w.now
+			if g.led[l.entry.Journal].Before(w.now.Add(bus.LedFor - bus.LedEvery)) {
+				g.led[l.entry.Journal] = w.now.Add(bus.LedFor)
+			}
 		} else if w.now.Sub(l.alive) >= hubLease {
 			w.note("the lease of %s on %s ends", l.hub.name, d)
 			w.endLead(l)
@@ -398,7 +405,6 @@ func (w *whole) renew() {
 
 func (w *whole) endLead(l *lead) {
 	g := w.registry
-	w.ever[l.entry.Journal] = w.now
 	if w.left[l.entry.Journal] = w.now; g.leads[l.hub.domain] == l {
 		delete(g.leads, l.hub.domain)
 	}

@@ -240,11 +240,11 @@ var (
 func newWhole(t *testing.T, seed uint64) *whole {
 	w := &whole{t: t, r: rand.New(rand.NewPCG(seed, 77)), now: begin,
 		byName: map[string]*part{}, died: map[string]bool{}, left: map[string]time.Time{},
-		ever: map[string]time.Time{}, blind: map[string]bool{}, inboxes: map[string]func(bus.Message){},
+		inboxes: map[string]func(bus.Message){},
 		asking:  map[int]*question{},
 		readers: map[string]*readerPart{}, late: 5 * time.Millisecond,
 		registry: &registry{rev: 10, leads: map[string]*lead{}, claims: map[string]*bus.Claim{},
-			owners: map[string]*lead{}, agents: map[string]*listed{}}}
+			owners: map[string]*lead{}, agents: map[string]*listed{}, led: map[string]time.Time{}}}
 	w.newPart("operator")
 	w.newBank()
 	for _, name := range []string{"hub-0a", "hub-0b", "hub-1", "hub-2"} {
