@@ -181,6 +181,8 @@ func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 	case t.final.Agent != m.Resume.Agent || t.final.Receipt == nil ||
 		n.book.Ended(t.final.Receipt.ID) != ledger.KindVoid || !mayGoOn(t.final.Code):
 		n.refuse(m, t.final.Code, 0, "%s", t.final.Message)
+	case t.noRest != nil:
+		n.refuseWith(m, t.noRest)
 	default:
 		n.admitRest(t, m)
 	}
@@ -202,6 +204,15 @@ func mayGoOn(c bus.Code) bool {
 	return c.Broken() || c == bus.CodeNoSlot || c == bus.CodeTimeout || c == bus.CodeUnavailable
 }
 
+// refuseRest refuses the rest of an answer. Where that is its reader's last word, whoever asks later hears
+// the same: the reader has asked by another door, too, and what comes by it would be served to nobody.
+func (n *Node) refuseRest(t *task, m *bus.Task, r *bus.Result) {
+	if r.Code != bus.CodeUnavailable && r.Code != bus.CodeDraining { // after these it asks again
+		t.noRest = r
+	}
+	n.refuseWith(m, r)
+}
+
 // admitRest admits the rest of an answer as the same task: the same model where some of it was delivered,
 // what is left of max_tokens, and all of max_price, since nothing was charged yet.
 func (n *Node) admitRest(old *task, m *bus.Task) {
@@ -215,17 +226,17 @@ func (n *Node) admitRest(old *task, m *bus.Task) {
 	n.read(t, m)
 	m.Attempt = old.tries + 1
 	if r := n.judgeRoom(t); r != nil {
-		n.refuseWith(m, r)
+		n.refuseRest(old, m, r)
 		return
 	}
 	if err := n.setTerms(t); err != nil {
-		n.refuseWith(m, n.refusal(m, bus.CodeBadTerms, 0, "%v", err))
+		n.refuseRest(old, m, n.refusal(m, bus.CodeBadTerms, 0, "%v", err))
 		return
 	}
 	if k := len(m.Resume.Tokens); k > 0 {
 		parses, err := openai.CanContinue(m.Resume, m.Body)
 		if err != nil {
-			n.refuseWith(m, n.refusal(m, bus.CodeUnsupportedField, 0, "%s", bus.MessageOf(err)))
+			n.refuseRest(old, m, n.refusal(m, bus.CodeUnsupportedField, 0, "%s", bus.MessageOf(err)))
 			return
 		}
 		t.parses = parses
@@ -234,7 +245,7 @@ func (n *Node) admitRest(old *task, m *bus.Task) {
 	}
 	need, r := n.survey(t)
 	if r != nil {
-		n.refuseWith(m, r)
+		n.refuseRest(old, m, r)
 		return
 	}
 	n.stats.Continued++

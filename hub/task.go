@@ -105,6 +105,7 @@ type task struct {
 	next      *bus.Task   // its reader wants it to go on elsewhere, if its agent has failed
 	asked     time.Time   // since then
 	final     *bus.Result // once done, if it held money then
+	noRest    *bus.Result // why its rest is not served
 	closed    time.Time   // when it was done
 	domain    string      // its agent's, in which its answer is judged; "": in none
 	judged    bool        // its client has said how good that was
