@@ -49,7 +49,10 @@ type Chunk struct {
 	Finish    bool `json:"finish,omitempty" msgpack:"f,omitempty"`
 	Heartbeat bool `json:"heartbeat,omitempty" msgpack:"h,omitempty"`
 	// in heartbeats of a later attempt: who serves now
-	Agent  string  `json:"agent,omitempty" msgpack:"g,omitempty"`
+	Agent string `json:"agent,omitempty" msgpack:"g,omitempty"`
+	// of a hub: nobody listens any more where Agent did. A reader that has not had the end is to say so, by
+	// asking for the rest; the hub does not know whether it has
+	Gone   bool    `json:"gone,omitempty" msgpack:"o,omitempty"`
 	Result *Result `json:"result,omitempty" msgpack:"r,omitempty"` // the end frame
 }
 

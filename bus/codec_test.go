@@ -69,7 +69,7 @@ func full() []Message {
 		&DispatchReply{Agent: "a1", Hold: "j/9/0", Code: CodeNoSlot, Message: "full"},
 		&Chunk{Task: "t-1", Attempt: 1, Seq: 8, Text: "hi", Tokens: []uint32{1, 1 << 31}, Count: 2,
 			Extra: []Extra{{At: 2, Choice: []byte("{}")}}, Finish: true, Heartbeat: true, Agent: "a1",
-			Result: &result},
+			Gone: true, Result: &result},
 		&result,
 		&Completion{Agent: "a1", Boot: 1, Hold: "h", Client: "ada", Task: "t-1", Outcome: OutcomeDone,
 			Code: CodeLate, Finish: "stop", Usage: usage,

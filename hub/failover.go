@@ -45,6 +45,7 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 	}
 	n.acks.put(h.id, bus.CodeMoved)
 	n.stats.Moved++
+	t.failedHold = n.receipt(h)
 	t.earlier = append(t.earlier, h.id)
 	t.moves++
 	t.msg.Attempt++
@@ -106,20 +107,58 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	n.news()
 }
 
-// gone ends what ran on an agent that is no longer there. Of an answer that was to come as a whole nothing
-// was delivered, so such a task goes to another agent.
+// gone deals with what ran on an agent that is no longer there. What nobody can have heard of ends. A reader
+// that was told of the agent may have the end of its answer, of which the hub has no account yet: it is
+// asked, and the hold stays open until the reader says that it has not, by asking for the rest; until the
+// account comes after all; or until the hold's time is over. While the agent stays away its readers are asked
+// again, as the question may be lost.
 func (n *Node) gone(a *agent) {
-	n.stats.agent(a.id).Gone++
+	times := a.watch.gone
+	if times == 0 {
+		n.stats.agent(a.id).Gone++
+	}
 	a.silentFrom = 0
 	n.news() // who waits for it may do better now
 	for _, h := range slices.Clone(a.holds) {
-		if t := h.task; t.msg != nil && !t.msg.Stream &&
-			n.moved(h, &bus.Completion{Code: bus.CodeAgentFailed, Unsaid: true}) {
-			continue
+		switch t := h.task; {
+		case t.only != nil || t.accepted == nil && h.state != replayed:
+			n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, agentGone)
+		case t.next != nil:
+			n.givenUp(h)
+		default:
+			h.inquired = n.now
+			n.sendReader(t.reply, &bus.Chunk{Task: t.key.id, Attempt: t.attempt(), Agent: a.id, Gone: true})
 		}
-		n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent is gone")
 	}
 	n.listen(a)
+	a.watch.gone = times + 1
+	n.timers.set(&a.watch.timer, n.now.Add(min(n.cfg.Suspect<<min(times, 10), goneAgain)))
+}
+
+const (
+	agentGone = "the agent is gone"
+	// after which a reader that asks for the rest answers that question no more, where its agent is back: a
+	// door may have died with the answer, and the reader asks another after six seconds
+	goneFor = 15 * time.Second
+)
+
+// left reports whether a reader that asks for the rest of what a hold is for says by that that it has not had
+// the end.
+func (n *Node) left(h *hold) bool {
+	return !h.inquired.IsZero() && (h.agent.watch.gone > 0 || n.now.Sub(h.inquired) < goneFor)
+}
+
+// givenUp ends what ran on an agent that is gone, as its reader has not had the end. Of which nothing was
+// delivered, the task goes to another agent.
+func (n *Node) givenUp(h *hold) {
+	t := h.task
+	if m := t.next.Resume; t.next.Failover != "off" && m.Seq == 0 && t.msg != nil && t.msg.Resume == nil &&
+		n.moved(h, &bus.Completion{Code: bus.CodeAgentFailed, Unsaid: true}) {
+		return
+	}
+	if n.fail(h, bus.CodeAgentFailed, bus.CodeAgentFailed, agentGone); t.state != done { // it is not recorded
+		n.timers.set(&t.timer, n.now.Add(lookEvery))
+	}
 }
 
 // join lets a reader that asked for the rest wait with the others: the task goes to another agent anyway.
@@ -155,22 +194,32 @@ func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 		n.refuse(m, bus.CodeUnavailable, time.Second, "the hub has lost its leadership; try again")
 	case t.digest != digest:
 		n.refuse(m, bus.CodeIDConflict, 0, "task %s was sent before with other content: take a new id", m.ID)
-	case m.Failover == "off":
-		n.refuse(m, bus.CodeBadRequest, 0, "failover is off for this task")
+	case m.Failover == "off" && t.state == done:
+		r := *t.final
+		if r.Code == "" {
+			r.Code, r.Message = bus.CodeAnswerGone, "served and paid once; the text is not kept here"
+		}
+		n.send(m.Inbox, &bus.Answer{Result: &r})
 	case t.state != done && t.moves > 0 && t.server() != m.Resume.Agent && t.accepted != nil:
 		n.send(m.Inbox, &bus.Answer{Accepted: t.accepted}) // the reader missed that it was moved
 	case t.state != done && t.moves > 0 && t.server() != m.Resume.Agent && len(t.inboxes) < moreInboxes:
 		t.inboxes = append(t.inboxes, m.Inbox)
 	case t.continued && m.Attempt <= t.attempt() && m.Resume.Agent != t.server():
 		n.repeat(t, m, digest) // the reader asked already, and missed the answer
-	case t.continued:
+	case t.continued && m.Failover != "off" && (t.state != running || !n.left(t.hold)):
 		n.refuse(m, bus.CodeAgentFailed, 0, "the answer went on elsewhere once, and no answer does so twice")
-	case t.state == running && t.next != nil && t.hold.agent.id == m.Resume.Agent:
-		n.refuse(t.next, bus.CodeDuplicate, time.Second,
-			"the same was asked again: that question is answered")
-		t.next = m
 	case t.state == running && t.hold.agent.id == m.Resume.Agent:
+		if t.next != nil {
+			n.refuse(t.next, bus.CodeDuplicate, time.Second,
+				"the same was asked again: that question is answered")
+			t.next = m
+			return
+		}
 		t.next, t.asked = m, n.now
+		if n.left(t.hold) {
+			n.givenUp(t.hold)
+			return
+		}
 		n.timers.set(&t.timer, n.now.Add(lookEvery))
 	case t.state != done:
 		n.refuse(m, bus.CodeDuplicate, time.Second, "the task is in hand")
@@ -180,7 +229,9 @@ func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 				"served again", t.final.Agent)
 	case t.final.Agent != m.Resume.Agent || t.final.Receipt == nil ||
 		n.book.Ended(t.final.Receipt.ID) != ledger.KindVoid || !mayGoOn(t.final.Code):
-		n.refuse(m, t.final.Code, 0, "%s", t.final.Message)
+		r := n.refusal(m, t.final.Code, 0, "%s", t.final.Message)
+		r.Receipt = t.final.Receipt
+		n.refuseWith(m, r)
 	case t.noRest != nil:
 		n.refuseWith(m, t.noRest)
 	default:
@@ -208,7 +259,7 @@ func mayGoOn(c bus.Code) bool {
 // the same: the reader has asked by another door, too, and what comes by it would be served to nobody.
 func (n *Node) refuseRest(t *task, m *bus.Task, r *bus.Result) {
 	if r.Code != bus.CodeUnavailable && r.Code != bus.CodeDraining { // after these it asks again
-		t.noRest = r
+		t.noRest, r.Receipt = r, t.final.Receipt
 	}
 	n.refuseWith(m, r)
 }
@@ -219,8 +270,8 @@ func (n *Node) admitRest(old *task, m *bus.Task) {
 	t := &task{
 		key: old.key, id: old.id, digest: old.digest, arrived: old.arrived,
 		deadline: n.now.Add(n.cfg.Deadline), continued: true, whole: old.whole,
-		failedAt: append(slices.Clone(old.failedAt), m.Resume.Agent),
-		earlier:  append(slices.Clone(old.earlier), old.final.Receipt.ID),
+		failedAt: append(slices.Clone(old.failedAt), m.Resume.Agent), failedHold: old.final.Receipt,
+		earlier: append(slices.Clone(old.earlier), old.final.Receipt.ID),
 	}
 	t.timer.owner = t
 	n.read(t, m)
@@ -266,6 +317,8 @@ func (n *Node) silent(a *agent) bool {
 func (n *Node) look(t *task) {
 	m, a := t.next, t.hold.agent
 	switch {
+	case n.left(t.hold):
+		n.givenUp(t.hold)
 	// its process has ended, and left no completion of this hold
 	case a.reg.Agent != "" && t.hold.rec.Boot != a.reg.Boot && n.now.Sub(t.asked) >= n.cfg.Settling:
 		n.fail(t.hold, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent was restarted")

@@ -45,7 +45,9 @@ type hold struct {
 	state     holdState
 	again     int  // times it was dispatched again, for want of a reply
 	cancelled bool // by its client, which may be in every state, and stays so in the next
-	timer     timer
+	// when its reader was asked last whether it has the end, as nobody listened at the agent; zero: never
+	inquired time.Time
+	timer    timer
 }
 
 // holdState is what is known of an agent and a hold. A hold that has ended has none: it is no longer in

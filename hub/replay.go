@@ -120,7 +120,7 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	h.state = dispatched
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
 	h.spent = h.agent.load.Spent(n.nano)
-	h.again = 1
+	h.again, h.inquired = 1, time.Time{}
 	n.come(t)
 	n.takes(t, h)
 	n.handOut(h)

@@ -666,6 +666,8 @@ func (s *scene) letter(l Letter) {
 		switch {
 		case m.Result != nil:
 			result(m.Result)
+		case m.Gone:
+			s.say("to %s: attempt %d: %s is gone", to, m.Attempt, m.Agent)
 		case m.Agent != "":
 			s.say("to %s: heartbeat, attempt %d is with %s", to, m.Attempt, m.Agent)
 		default:

@@ -92,25 +92,27 @@ type task struct {
 	told     bool          // its client had an answer, if only that nobody knows who serves it
 	reply    string        // where its chunks go, once they may
 
-	moves     int         // how often an agent failed it and it went to another
-	hedged    bool        // an agent was asked to give it up, as its first token was late
-	failedAt  []string    // agents that failed it
-	earlier   []string    // their holds
-	continued bool        // it is the rest of an answer that broke off, or that was served
-	parses    bool        // and only parsers can tell how it goes on
-	whole     int         // max_tokens of the whole answer
-	only      *agent      // that it goes to, of a text that is seeded
-	tries     int         // number of its last attempt, once done
-	body      int         // bytes of it kept after it was accepted
-	next      *bus.Task   // its reader wants it to go on elsewhere, if its agent has failed
-	asked     time.Time   // since then
-	final     *bus.Result // once done, if it held money then
-	noRest    *bus.Result // why its rest is not served
-	closed    time.Time   // when it was done
-	domain    string      // its agent's, in which its answer is judged; "": in none
-	judged    bool        // its client has said how good that was
-	sketch    uint64      // its answer's words are sketched by this key; 0: they are not
-	until     time.Time   // when done: to be forgotten
+	moves    int      // how often an agent failed it and it went to another
+	hedged   bool     // an agent was asked to give it up, as its first token was late
+	failedAt []string // agents that failed it
+	earlier  []string // their holds
+	// the last of these: what settles the task, unless another agent gets it
+	failedHold *bus.Receipt
+	continued  bool        // it is the rest of an answer that broke off, or that was served
+	parses     bool        // and only parsers can tell how it goes on
+	whole      int         // max_tokens of the whole answer
+	only       *agent      // that it goes to, of a text that is seeded
+	tries      int         // number of its last attempt, once done
+	body       int         // bytes of it kept after it was accepted
+	next       *bus.Task   // its reader wants it to go on elsewhere, if its agent has failed
+	asked      time.Time   // since then
+	final      *bus.Result // once done, if it held money then
+	noRest     *bus.Result // why its rest is not served
+	closed     time.Time   // when it was done
+	domain     string      // its agent's, in which its answer is judged; "": in none
+	judged     bool        // its client has said how good that was
+	sketch     uint64      // its answer's words are sketched by this key; 0: they are not
+	until      time.Time   // when done: to be forgotten
 }
 
 // stated are the terms of the task, and usually those that they are where its client says nothing.
@@ -179,6 +181,7 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 		return
 	}
 	if t.hold == nil {
+		r.Receipt = t.failedHold
 		n.hearUnserved(t)
 	}
 	n.release(t)

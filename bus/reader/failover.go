@@ -16,15 +16,19 @@ import (
 //	the end frame says that agent or engine failed  the market is asked for another agent
 //	the agent has forgotten the answer              likewise
 //	silence for Config.Silence                      likewise, unless an end frame says otherwise
+//	the hub says that nobody listens there          likewise, unless an end frame says otherwise: the hub
+//	                                                takes the question as the word that none has come
 //	it failed, and a chunk before that is lost      likewise
 //	the market names another agent                  its chunks follow on those that have come
 //	the hub names a new agent before that verdict   likewise, whatever the verdict
 //	the hub, or a door, is not there                it is asked again each second, for Config.MaxAbsence
 //	the bus is away                                 it is asked again after, for Config.MaxOutage
 //	the market says nothing for Config.Silence      another door is asked: the hub knows what it said
+//	the market says that it was served after all    the agent that was given up is asked for what is missing
 //	the market refuses, or gives no verdict         the answer ends with the first failure, and the reason
 //	the new agent fails as well                     that is the end: it may be the task that kills engines
-//	failover is off, or cannot continue the answer  the first failure is its end; nobody is asked
+//	failover is off, or cannot continue the answer  the first failure is its end; nobody is asked, but the
+//	                                                hub how it ends, where that says that nobody listens
 //
 // A new agent gets the task as it was first sent, with the token ids, text, reasoning and tool calls that
 // were delivered. Its attempt is a later one; chunks of an earlier attempt are ignored from then on.
@@ -32,7 +36,12 @@ type failover struct {
 	task   *bus.Task // as the market is to have it; nil once nobody will need it again
 	state  failoverState
 	from   string      // the agent that was given up
+	was    int         // the attempt at which that was
 	failed *bus.Result // its end frame; nil if it was silent
+	gone   bool        // it has none: its hub says that nobody listens there
+	ends   bool        // nobody is to go on: the hub is asked how the answer ended
+	why    error       // why nobody can
+	back   bool        // it was taken up again, since it had served the answer
 	joined bool        // the hub has named the new agent, where the chunks come
 
 	begun, again time.Time // the market was asked first; it is to be asked again
@@ -81,6 +90,9 @@ func (s *Stream) failOver(now time.Time) bool {
 	f.state = settled
 	from, err := s.kept.resume(f.task, s.accepted.Agent, s.next)
 	if err != nil {
+		if f.task.Failover != "off" {
+			f.why = err
+		}
 		if s.end != nil {
 			end := *s.end
 			if f.task.Failover != "off" {
@@ -93,11 +105,51 @@ func (s *Stream) failOver(now time.Time) bool {
 	t := *f.task
 	t.Resume, t.Hub, t.Attempt = from, s.accepted.Hub, s.attempt+1
 	t.DeadlineMS = 0 // the deadline is for the beginning, and this answer has begun
-	f.task, f.from, f.failed, f.begun = &t, s.accepted.Agent, s.end, now
+	f.failed = s.end
+	s.leaveTo(now, &t)
+	return true
+}
+
+// leaveTo gives up the agent that serves, and asks the market with t.
+func (s *Stream) leaveTo(now time.Time, t *bus.Task) {
+	f := &s.failover
+	f.task, f.from, f.was, f.begun = t, s.accepted.Agent, s.attempt, now
 	s.move(t.Attempt)
 	s.serving, s.hearing.missing = "", time.Time{}
 	s.submitAgain(now)
-	return true
+}
+
+// gone takes the hub's word that nobody listens any more where the agent did. Whether the answer has ended
+// only its reader knows: the hold ends without payment once it says that it has not.
+func (s *Stream) gone(now time.Time, c *bus.Chunk) {
+	f := &s.failover
+	if f.open() || s.end != nil && !failed(s.end) {
+		return
+	}
+	if c.Attempt > s.attempt { // another had it, and nothing of that has come here
+		s.move(c.Attempt)
+		s.accepted.Agent = c.Agent
+	}
+	if c.Agent != s.accepted.Agent {
+		return
+	}
+	s.hearing.heard = now
+	if s.failOver(now) {
+		if f.gone = f.failed == nil; f.gone {
+			f.failed = &bus.Result{Client: f.task.Client, Task: s.task, Session: f.task.Session,
+				Hub: s.accepted.Hub, Agent: f.from, Model: s.accepted.Model, Code: bus.CodeAgentFailed,
+				Message: "the agent is gone"}
+		}
+		return
+	}
+	if s.over() {
+		return
+	}
+	t := *f.task
+	t.Resume = &bus.Resume{Agent: s.accepted.Agent, Seq: s.next}
+	t.Hub, t.Attempt, t.Failover, t.DeadlineMS = s.accepted.Hub, s.attempt+1, "off", 0
+	f.failed, f.ends, f.times, f.maybe = nil, true, 0, false
+	s.leaveTo(now, &t)
 }
 
 func (s *Stream) submitAgain(now time.Time) {
@@ -109,7 +161,7 @@ func (s *Stream) submitAgain(now time.Time) {
 // zero: never. Each question waits twice as long as the one before it.
 func (s *Stream) dueElsewhere() (due time.Time) {
 	f := &s.failover
-	if s.c.AskAgain == 0 || s.cancelled || s.hearing.bus.IsZero() || f.times >= maxAgain {
+	if s.c.AskAgain == 0 || s.cancelled && !f.ends || s.hearing.bus.IsZero() || f.times >= maxAgain {
 		return due
 	}
 	return later(later(f.asked, s.hearing.bus), s.hearing.awake).Add(s.c.Silence << f.times)
@@ -139,7 +191,8 @@ func (s *Stream) failoverVerdict(now time.Time, v Verdict) {
 	absent := unsaid(bus.CodeOf(err))
 	f.maybe = f.maybe || v.Answer == nil && !errors.Is(v.Err, bus.ErrNotSent) &&
 		!errors.Is(v.Err, bus.ErrNoResponders) && !errors.Is(v.Err, bus.ErrTooLarge)
-	if rest := away || absent && now.Sub(f.begun) < s.c.MaxAbsence; rest && !s.cancelled && !s.over() {
+	rest := away || absent && now.Sub(f.begun) < s.c.MaxAbsence
+	if rest && (!s.cancelled || f.ends) && !s.over() {
 		f.state, f.waits, f.again = retrying, now, now.Add(askEvery)
 		if away {
 			s.hearing.bus, f.again = time.Time{}, now
@@ -147,6 +200,11 @@ func (s *Stream) failoverVerdict(now time.Time, v Verdict) {
 		return
 	}
 	s.endFailover(now, v, a, err)
+}
+
+// settles reports whether a verdict says what became of the agent's hold.
+func settles(v Verdict) bool {
+	return v.Answer != nil && v.Answer.Result != nil && v.Answer.Result.Receipt != nil
 }
 
 // unsaid reports whether a refusal leaves open who has the task: the hub, or the door, is not there, or it
@@ -167,6 +225,20 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 		}
 		s.name(now, a.Agent)
 	case s.end != nil || s.err != nil || f.joined && !s.cancelled: // the agent said more
+	case f.ends && settles(v):
+		end := *v.Answer.Result
+		if f.why != nil {
+			end = cannotContinue(end, f.why)
+		}
+		s.endHere(end)
+	case bus.CodeOf(err) == bus.CodeAnswerGone && (f.failed == nil || f.gone) && !f.ends && !f.back:
+		f.back = true // it keeps for some time what it has sent
+		s.attempt, s.known = f.was, s.next
+		s.serving, s.accepted.Agent = f.from, f.from
+		s.askResend(now)
+	case f.ends:
+		s.fail(now, bus.CodeUnknown, "agent %s is gone, and its hub has not said how the answer ended: %v",
+			s.accepted.Agent, err)
 	case s.cancelled && v.Answer != nil && v.Answer.Result != nil:
 		s.endHere(*v.Answer.Result)
 	case f.failed != nil:
@@ -186,7 +258,10 @@ func (s *Stream) failureEnd(err error, v Verdict) bus.Result {
 	f := &s.failover
 	end := cannotContinue(*f.failed, err)
 	code := bus.CodeOf(err)
-	if code == bus.CodeUnknown || f.maybe && (v.Answer == nil || unsaid(code)) {
+	if f.gone && settles(v) {
+		end.Receipt = v.Answer.Result.Receipt
+	}
+	if code == bus.CodeUnknown || f.maybe && (v.Answer == nil || unsaid(code)) || f.gone && !settles(v) {
 		end.Code = bus.CodeUnknown // the rest may be served and paid, and nobody says so
 		return end
 	}

@@ -19,10 +19,11 @@ import (
 //
 //	task BODY            the answer is opened; failover=off may stand before the body
 //	accepted AGENT       the market's verdict; refused CODE [of AGENT], no-verdict REASON are others, for
-//	                     each submit
+//	                     each submit; settled CODE is a refusal that names a hold which was void
 //	N TEXT               chunk N; its token id is 100+N. a1 before it: of attempt 1
 //	N tool JSON          chunk N with this delta of the engine's parsers
 //	beat N [AGENT]       a heartbeat: N is the next chunk; with AGENT it is the hub's, h
+//	gone AGENT           nobody listens there, says the hub
 //	WHO> ...             one of these by somebody else than agent a, or, of attempt 1, b
 //	end N [CODE]         the end frame after N chunks; CODE forgot: of an agent that knows nothing of the
 //	                     task
@@ -93,10 +94,13 @@ func (p *scene) happens(what string) {
 	case verb == "accepted":
 		p.step(Verdict{Answer: &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "h",
 			Agent: rest}}})
-	case verb == "refused":
+	case verb == "refused", verb == "settled":
 		code, agent, _ := strings.Cut(rest, " of ")
 		r := &bus.Result{Client: "ada", Task: "t", Hub: "h", Agent: agent, Code: bus.Code(code),
 			Message: "said the hub"}
+		if verb == "settled" {
+			r.Receipt = &bus.Receipt{ID: "j/1/0"}
+		}
 		p.step(Verdict{Answer: &bus.Answer{Result: r}})
 	case verb == "no-verdict":
 		err := errors.New(rest)
@@ -170,6 +174,8 @@ func (p *scene) chunk(what string) *bus.Chunk {
 		third = word[2]
 	}
 	switch {
+	case word[0] == "gone":
+		c.Gone, c.Agent = true, word[1]
 	case word[0] == "beat":
 		c.Heartbeat, c.Seq, c.Agent = true, number(word[1]), third
 	case word[0] == "end":
@@ -219,7 +225,11 @@ func (p *scene) ready() {
 			if len(r.Calls) > 0 {
 				calls = fmt.Sprintf(", calls %v", r.Calls)
 			}
-			say("submit %s for another than %s, attempt %d from chunk %d: tokens %v %q%s",
+			what := "submit"
+			if t.Failover == "off" {
+				what = "ask how it ended"
+			}
+			say("%s %s for another than %s, attempt %d from chunk %d: tokens %v %q%s", what,
 				t.Hub, r.Agent, t.Attempt, r.Seq, r.Tokens, r.Text, calls)
 			if t.DeadlineMS != 0 {
 				p.t.Errorf("an answer that has begun is sent on with its deadline")

@@ -251,9 +251,13 @@ func (s *Stream) hear(now time.Time, from string, c *bus.Chunk) {
 	}
 	named := ""
 	if from != s.serving {
-		if from != s.accepted.Hub || !c.Heartbeat && c.Result == nil {
+		if from != s.accepted.Hub || !c.Heartbeat && !c.Gone && c.Result == nil {
 			s.waiting.keep(from, c)
 			s.again.notice(now, c)
+			return
+		}
+		if c.Gone {
+			s.gone(now, c)
 			return
 		}
 		named = s.hubSaid(c)
@@ -348,7 +352,7 @@ func (s *Stream) cancel(now time.Time) {
 		s.out.CancelTask = s.failover.open()
 		s.control(bus.StreamControl{Cancel: true})
 	}
-	if s.failover.state == retrying {
+	if s.failover.state == retrying && !s.failover.ends {
 		s.endFailover(now, Verdict{}, bus.Accepted{}, errors.New("it is cancelled"))
 	}
 }

@@ -44,6 +44,8 @@ async def main(a):
             sys.exit("unknown: the agent fell silent")
         sender, c = said.subject.rsplit(".", 1)[1], msgpack.unpackb(said.data)
         if sender == accepted["hub"]:  # names the agent that serves the task now, or says that none does
+            if c.get("o"):
+                sys.exit("unknown: nobody listens any more where the agent did")
             accepted["agent"] = c.get("g", accepted["agent"])
             end = c.get("r")
             continue

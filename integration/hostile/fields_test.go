@@ -45,6 +45,8 @@ var added = map[string]string{
 	"bus.FundsRequest json":    "returned distributed domain ahead hubs to every at_ms needs",
 	"bus.FundsReply msgpack":   "retry_ms number surplus hubs ended",
 	"bus.FundsReply json":      "retry_ms number surplus hubs ended",
+	"bus.Chunk msgpack":        "o",
+	"bus.Chunk json":           "gone",
 	"bus.Result msgpack":       "crowd",
 	"bus.Result json":          "crowd",
 	"bus.APIKey json":          "",
@@ -104,6 +106,9 @@ var elsewhere = map[string]string{
 	"bus.Task msgpack back_ms": "hub: TestHintsReachPolicies",
 	"bus.Task msgpack parent":  "hub: TestHintsReachPolicies",
 	"bus.Task msgpack next":    "hub: TestHintsReachPolicies",
+	// without it a reader finds out by itself that its agent is silent
+	"bus.Chunk msgpack o": "hub: TestScripts/absent",
+	"bus.Chunk json gone": "hub: TestScripts/absent",
 	// of an engine that does not say what it holds nobody knows it, as of those in these plays
 	"bus.Summary msgpack ahead": "agentd: TestSummariesSayWhatIsAhead",
 	// likewise; and who has not heard it asks a minute later

@@ -88,20 +88,12 @@ func (a *agentPart) kill(back time.Duration) {
 		return
 	}
 	a.w.note("%s is killed (%d run, %d in its spool)", a.name, len(a.runs), len(a.spool))
-	a.lost()
 	a.up, a.sleep = false, time.Time{}
 	a.life++
 	a.w.after(back, func() {
 		a.w.note("%s starts again", a.name)
 		a.start()
 	})
-}
-
-// lost notes that a hub may take the agent for gone before it has heard what is in its spool.
-func (a *agentPart) lost() {
-	for i := range a.spool {
-		a.w.died[a.spool[i].Completion.Hold] = true
-	}
 }
 
 func (a *agentPart) readClaim() {

@@ -2,7 +2,6 @@ package machines
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"souk/bus"
@@ -157,11 +156,7 @@ func (w *whole) judge(r *readerPart, p *paidFor) {
 			fault("an odd end")
 		}
 	case r.end.Code == "" || r.end.Code == bus.CodeCancelled && r.end.Receipt != nil && r.end.Paid() > 0:
-		if id := r.end.Receipt; len(p.captures) == 0 && id != nil && w.died[id.ID] {
-			break // its agent died before its hub had heard that it had served the task: nobody pays it
-		} else if id != nil && slices.Contains(p.voids, id.ID+" "+string(bus.CodeAgentFailed)) {
-			break // its agent was held to be gone, was cut off alone, and served it all the same: unpaid
-		} else if len(p.captures) != 1 {
+		if len(p.captures) != 1 {
 			fault("told that it is paid, and it is not")
 		} else if r.end.Paid() != p.paid || r.end.Receipt == nil || r.end.Receipt.ID != p.captures[0] {
 			fault("told another price or receipt")

@@ -376,7 +376,7 @@ func (h *hubPart) probe(a *agentPart) {
 				h.on(0, func() {
 					if h.leading {
 						if h.node.Absent(h.w.now, a.name) {
-							a.lost()
+							h.w.note("%s holds %s to be gone", h.name, a.name)
 						}
 						h.turn()
 					}

@@ -42,7 +42,6 @@ type whole struct {
 
 	quiet bool                 // all faults have ended
 	left  map[string]time.Time // hubs, since they led last
-	died  map[string]bool      // holds that agents had in their spools when they were killed
 }
 
 func (w *whole) after(d time.Duration, do func()) {

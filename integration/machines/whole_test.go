@@ -239,7 +239,7 @@ var (
 
 func newWhole(t *testing.T, seed uint64) *whole {
 	w := &whole{t: t, r: rand.New(rand.NewPCG(seed, 77)), now: begin,
-		byName: map[string]*part{}, died: map[string]bool{}, left: map[string]time.Time{},
+		byName: map[string]*part{}, left: map[string]time.Time{},
 		inboxes: map[string]func(bus.Message){},
 		asking:  map[int]*question{},
 		readers: map[string]*readerPart{}, late: 5 * time.Millisecond,
