@@ -35,7 +35,7 @@ func asks(m *bus.Task) bool {
 // epoch says so.
 func (n *Node) whether(t *task, m *bus.Task) {
 	r := n.refusal(m, bus.CodeEmptyPrompt, 0, "the prompt is empty")
-	if t != nil {
+	if t != nil && !t.refused() {
 		n.stats.Repeats++
 		t.from(m)
 		r = n.refusal(m, bus.CodeIDConflict, 0, "task %s was sent before with other content: take a new id",
@@ -50,6 +50,22 @@ func (n *Node) whether(t *task, m *bus.Task) {
 	}
 	count(n.stats.Tasks, r.Code)
 	n.send(m.Inbox, &bus.Answer{Result: r, Look: &bus.HeardStatus{Epoch: n.epoch, Seq: n.status.seq}})
+}
+
+// refused reports whether a task ended here unpaid for what lies with the hub and its agents: the door that
+// had sent it may have given it to another hub since. Whoever asks for it is to hear of that one. A hub that
+// was started again knows of the last agent's reason alone.
+func (t *task) refused() bool {
+	if t.state != done || t.final.Receipt == nil {
+		return false
+	}
+	switch c := t.final.Code; c {
+	case "", bus.CodeCancelled, bus.CodeTimeout, bus.CodeLateFirst, bus.CodeBadRequest,
+		bus.CodeUnsupportedField, bus.CodeTooLarge, bus.CodeEmptyPrompt, bus.CodeEngineRefused:
+		return false
+	default:
+		return !c.Broken()
+	}
 }
 
 // disputed reports whether the door that sends a task, which is not known here, is to ask for it once more.

@@ -83,6 +83,40 @@ func TestTwoDoorsThatAskForOneTask(t *testing.T) {
 	}
 }
 
+// A task that an agent refused, and its hub with it, may be with another hub: who asks for it is to find that
+// one, and not the refusal; also where the hub was started again meanwhile.
+func TestATaskThatWasRefusedIsNotKnown(t *testing.T) {
+	for _, c := range []struct {
+		code bus.Code
+		want string
+	}{
+		{bus.CodeNoSlot, "empty_prompt"}, {bus.CodePromptTooLong, "empty_prompt"},
+		{bus.CodeEngineRefused, "id_conflict"}, {"", "id_conflict"},
+	} {
+		h := newHouse(t, nil)
+		h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
+		h.must(h.step(h.task("ann", "t1")))
+		h.n.Drain(h.now) // so that it does not try the task again
+		if d := h.take("ann", "t1"); c.code == "" {
+			h.accept(d)
+		} else {
+			h.refuse(d, c.code)
+		}
+		for i, life := range []string{"this", "the next"} {
+			if i > 0 {
+				h.restart()
+				h.must(h.n.Lead(h.now, 8))
+			}
+			h.must(h.step(&bus.Task{Client: "ann", ID: "t1", Door: "other", Inbox: "inbox.asks"}))
+			if got := h.answerTo("inbox.asks"); got != c.want {
+				t.Errorf("after %q, in %s life of the hub: the question is answered %s, want %s", c.code, life,
+					got, c.want)
+			}
+			h.restart()
+		}
+	}
+}
+
 // A task that was sent to a hub before it stood still comes late by the hub's clock, though the hub has said
 // nothing since that its door could have missed: another door may have placed it, as the hub seemed gone.
 func TestATaskFromBeforeTheHubStoodStill(t *testing.T) {
