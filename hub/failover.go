@@ -223,7 +223,8 @@ func (n *Node) goOn(t *task, m *bus.Task, digest [16]byte) {
 		n.timers.set(&t.timer, n.now.Add(lookEvery))
 	case t.state != done:
 		n.refuse(m, bus.CodeDuplicate, time.Second, "the task is in hand")
-	case t.final.Code == "" || t.final.Code == bus.CodeCancelled:
+	case t.final.Code == "" || t.final.Code == bus.CodeCancelled && t.final.Receipt != nil &&
+		n.book.Ended(t.final.Receipt.ID) == ledger.KindCapture:
 		n.refuse(m, bus.CodeAnswerGone, 0,
 			"agent %s served the task to its end, and it is paid; what was lost on the way is not "+
 				"served again", t.final.Agent)
