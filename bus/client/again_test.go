@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -47,6 +48,71 @@ func TestTheDoorDies(t *testing.T) {
 		}
 		if n != 2 {
 			t.Errorf("%d questions", n)
+		}
+	})
+}
+
+// A task of which nobody says what became of it may be with a hub: sent again under its id it is looked for,
+// as long as that is so.
+func TestATaskOfWhichNobodyKnowsIsLookedFor(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		var asked []int
+		code, serves := bus.CodeUnknown, false
+		s.door = func(m bus.Msg, task *bus.Task) {
+			if asked = append(asked, task.Again); serves {
+				s.accept(m, task)
+				return
+			}
+			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Hub: "h", Code: code,
+				Message: "the door closes"}})
+		}
+		asks := func(id string, want bus.Code, again int) {
+			t.Helper()
+			asked = nil
+			r, err := s.c.Ask(t.Context(), bus.Task{ID: id, Body: body})
+			if bus.CodeOf(err) != want || len(asked) == 0 || asked[0] != again {
+				t.Errorf("%s: %+v, %v; the door was asked %v, want %d", id, r, err, asked, again)
+			}
+		}
+		asks("t", bus.CodeUnknown, 0)
+		asks("other", bus.CodeUnknown, 0)
+		code = bus.CodeUnavailable
+		asks("t", bus.CodeUnavailable, bus.AgainUnheard)
+		code = bus.CodeInsufficientFunds
+		asks("t", bus.CodeInsufficientFunds, bus.AgainUnheard)
+		asks("t", bus.CodeInsufficientFunds, 0)
+		time.Sleep(11 * time.Minute)
+		asks("other", bus.CodeInsufficientFunds, 0)
+
+		serves = true // and the agent falls silent, and nobody says what became of that
+		first := s.submit("taken")
+		serves, code = false, bus.CodeUnknown
+		if _, err := first.Next(t.Context()); bus.CodeOf(err) != bus.CodeUnknown {
+			t.Errorf("a silent agent: %v", err)
+		}
+		asks("taken", bus.CodeUnknown, bus.AgainHeard)
+	})
+}
+
+// However many tasks end so, a bounded number is remembered.
+func TestDoubtsAreBounded(t *testing.T) {
+	play(t, nil, func(t *testing.T, s *scene) {
+		n := 0
+		s.door = func(m bus.Msg, task *bus.Task) {
+			n += task.Again
+			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID, Hub: "h",
+				Code: bus.CodeUnknown, Message: "the door closes"}})
+		}
+		for range 2 {
+			for i := range 5000 {
+				s.c.Ask(t.Context(), bus.Task{ID: fmt.Sprint("t", i), Body: body})
+				if i%500 == 0 {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		}
+		if n > 4096 {
+			t.Errorf("%d of 5000 tasks were remembered", n)
 		}
 	})
 }

@@ -40,6 +40,7 @@ type Reader struct {
 
 	mu      sync.Mutex
 	streams map[string]*Stream // by token
+	doubts  map[string]doubt   // likewise
 }
 
 // NewReader subscribes to what comes for a name.
@@ -47,7 +48,7 @@ func NewReader(name string, b bus.Bus) (*Reader, error) {
 	if err := bus.CheckID("reader", name); err != nil {
 		return nil, err
 	}
-	r := &Reader{name: name, bus: b, streams: map[string]*Stream{}}
+	r := &Reader{name: name, bus: b, streams: map[string]*Stream{}, doubts: map[string]doubt{}}
 	return r, r.listen()
 }
 
@@ -95,7 +96,7 @@ type Client struct {
 
 // New returns a client that reads its answers itself.
 func New(c Config, b bus.Bus) (*Client, error) {
-	r := &Reader{name: c.ID, bus: b, streams: map[string]*Stream{}}
+	r := &Reader{name: c.ID, bus: b, streams: map[string]*Stream{}, doubts: map[string]doubt{}}
 	cl, err := r.Client(c)
 	if err != nil {
 		return nil, err
@@ -168,10 +169,11 @@ func (cl *Client) open(t *bus.Task, told func()) (*Stream, error) {
 	if s.token != t.ID {
 		t.Token = s.token
 	}
-	s.m = reader.New(cl.c.reader(), t, time.Now())
-	r := cl.reader
+	r, now := cl.reader, time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	t.Again = r.doubted(s.token, now)
+	s.m = reader.New(cl.c.reader(), t, now)
 	switch {
 	case cl.closed:
 		return nil, bus.ErrClosed
@@ -198,8 +200,9 @@ func (cl *Client) forget(s *Stream) {
 }
 
 // Submit sends a task whose answer comes as a stream, to be read to its end or closed. It returns once an
-// agent has accepted it, or with the reason why none did. A task without an id gets a random one. When ctx
-// ends, the task is cancelled, also after Submit has returned.
+// agent has accepted it, or with the reason why none did. A task without an id gets a random one. One that
+// ended with CodeUnknown, and that the same program sends again under its id within ten minutes, is looked
+// for before it is placed anew. When ctx ends, the task is cancelled, also after Submit has returned.
 func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, cancelled(ctx)

@@ -237,7 +237,7 @@ func (s *Stream) send(r reader.Ready) {
 		if s.asked++; s.asked > 1 {
 			s.cut(context.Canceled)
 		}
-		if r.Submit.Again == 0 {
+		if r.Submit.Again == 0 || s.until.IsZero() {
 			s.until = time.Now().Add(s.cl.c.MaxWait)
 		}
 		s.ask(r.Submit, s.asked)
@@ -333,7 +333,9 @@ func (s *Stream) wakeAt(due, now time.Time) {
 
 // finish lets go of everything that holds the stream. It may be called again. The lock is held.
 func (s *Stream) finish() {
-	s.cl.forget(s)
+	if s.cl.forget(s); !s.ended && s.m.Over() {
+		s.cl.reader.settle(s.token, s.m, bus.CodeOf(s.end()), time.Now())
+	}
 	if s.timer != nil {
 		s.timer.Stop()
 	}

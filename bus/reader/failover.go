@@ -104,7 +104,7 @@ func (s *Stream) failOver(now time.Time) bool {
 	}
 	t := *f.task
 	t.Resume, t.Hub, t.Attempt = from, s.accepted.Hub, s.attempt+1
-	t.DeadlineMS = 0 // the deadline is for the beginning, and this answer has begun
+	t.Again, t.DeadlineMS = 0, 0 // the deadline is for the beginning, and this answer has begun
 	f.failed = s.end
 	s.leaveTo(now, &t)
 	return true
@@ -147,7 +147,7 @@ func (s *Stream) gone(now time.Time, c *bus.Chunk) {
 	}
 	t := *f.task
 	t.Resume = &bus.Resume{Agent: s.accepted.Agent, Seq: s.next}
-	t.Hub, t.Attempt, t.Failover, t.DeadlineMS = s.accepted.Hub, s.attempt+1, "off", 0
+	t.Hub, t.Attempt, t.Failover, t.Again, t.DeadlineMS = s.accepted.Hub, s.attempt+1, "off", 0, 0
 	f.failed, f.ends, f.times, f.maybe = nil, true, 0, false
 	s.leaveTo(now, &t)
 }
