@@ -38,6 +38,7 @@ type storm struct {
 	slow, held int
 	ticks      int
 	asks       int // of the market
+	ended      int // how it ended, where nobody is to go on
 }
 
 // agent serves one attempt.
@@ -161,11 +162,15 @@ func (w *storm) serve(attempt int, from uint64) *agent {
 	w.agents[attempt] = a
 	var work func()
 	work = func() {
+		if w.chance(0.002) { // it is cut off from its hub alone
+			w.gone(a)
+		}
 		switch {
 		case a.dead || a.forgot || a.failed:
 			return
 		case w.chance(0.004):
 			a.dead = true
+			w.gone(a)
 			return
 		case w.chance(0.004):
 			a.forgot = true
@@ -197,6 +202,19 @@ func (w *storm) serve(attempt int, from uint64) *agent {
 	}
 	w.in(2*time.Second, beat)
 	return a
+}
+
+// gone has the hub say at times that nobody listens at an agent, twice.
+func (w *storm) gone(a *agent) {
+	if !w.chance(0.5) {
+		return
+	}
+	for range 2 {
+		w.in(w.ms(5000), func() {
+			c := bus.Chunk{Task: "t", Attempt: a.attempt, Agent: a.name(), Gone: true}
+			w.carry(func() { w.hear("h", c) })
+		})
+	}
 }
 
 // names says who serves a later attempt.
@@ -263,12 +281,17 @@ func (w *storm) market(t *bus.Task) {
 		return
 	case w.chance(0.05):
 		verdict(Verdict{Err: errors.New("no verdict in time")})
+	case t.Resume != nil && t.Failover == "off":
+		w.ended++
+		verdict(Verdict{Answer: &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t",
+			Code: bus.CodeAgentFailed, Receipt: &bus.Receipt{ID: "j/1/0"}}}})
+		return
 	default:
 		takes := &bus.Accepted{Hub: "h", Agent: (&agent{attempt: t.Attempt}).name()}
 		defer verdict(Verdict{Answer: &bus.Answer{Accepted: takes}})
 	}
-	if t.Attempt < len(w.agents) && w.agents[t.Attempt] != nil {
-		return // asked again for what goes on already
+	if t.Attempt < len(w.agents) && w.agents[t.Attempt] != nil || t.Resume != nil && t.Failover == "off" {
+		return // asked again for what goes on already, or nobody is to go on
 	}
 	from := uint64(0)
 	if r := t.Resume; r != nil {
@@ -419,7 +442,7 @@ func (w *storm) run() (code bus.Code) {
 // what is held is bounded.
 func TestStorm(t *testing.T) {
 	ended := map[bus.Code]int{}
-	moved := 0
+	moved, asked := 0, 0
 	for seed := range uint64(1000) {
 		w := newStorm(t, seed)
 		w.loss = []float64{0, 0.02, 0.2, 0.5}[seed%4]
@@ -436,6 +459,7 @@ func TestStorm(t *testing.T) {
 		if len(w.agents) > 1 {
 			moved++
 		}
+		asked += w.ended
 		got, whole := w.got.String(), strings.Join(w.words, "")
 		if !strings.HasPrefix(whole, got) || code == "" && got != whole {
 			w.fail("ended with %q; read\n%q of\n%q", code, got, whole)
@@ -444,8 +468,9 @@ func TestStorm(t *testing.T) {
 			w.fail("cancelled by nobody")
 		}
 	}
-	t.Logf("ends: %v; %d answers went on elsewhere", ended, moved)
-	if ended[""] < 500 || moved < 100 || ended[bus.CodeUnknown] == 0 || ended[bus.CodeCancelled] == 0 {
+	t.Logf("ends: %v; %d answers went on elsewhere, of %d the hub was asked the end", ended, moved, asked)
+	if ended[""] < 500 || moved < 100 || asked < 10 || ended[bus.CodeUnknown] == 0 ||
+		ended[bus.CodeCancelled] == 0 {
 		t.Errorf("a storm that shows little: %v, %d went on elsewhere", ended, moved)
 	}
 }
