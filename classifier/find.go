@@ -25,6 +25,12 @@ func MayBePlaced(t *bus.Task, since, now time.Time) bool {
 // nobody else knows one of ours. A task that goes on is with its hub for good.
 func MayBeAsked(t *bus.Task, own bool) bool { return t.Stream && t.Resume == nil && own }
 
+// SameQuestion reports whether two requests under one id ask the same: for the answer from its beginning, or
+// for the rest of it after the same attempt. Then what the one is told is the other's answer, too.
+func SameQuestion(a, b *bus.Task) bool {
+	return (a.Resume == nil) == (b.Resume == nil) && a.Attempt == b.Attempt && a.Content() == b.Content()
+}
+
 // Question asks a hub whether it knows a task: it has the ids of the task and no prompt, so that no hub takes
 // it, and whoever knows the id says that its content was another.
 func Question(t *bus.Task) *bus.Task { return &bus.Task{Client: t.Client, ID: t.ID} }

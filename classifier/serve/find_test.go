@@ -567,6 +567,61 @@ func TestADoorThatMayNotReadWhoHasLed(t *testing.T) {
 	})
 }
 
+// A question after the rest of an answer is not answered by what is told to who asks for it from its
+// beginning, nor after another attempt.
+func TestQuestionsThatAreTheSame(t *testing.T) {
+	ask := func(change func(*bus.Task)) *bus.Task {
+		task := &bus.Task{Client: "ada", ID: "t1", Stream: true, Body: []byte(`{"messages":[]}`)}
+		change(task)
+		return task
+	}
+	whole := ask(func(*bus.Task) {})
+	rest := ask(func(t *bus.Task) { t.Resume, t.Attempt = &bus.Resume{Agent: "a"}, 1 })
+	for name, c := range map[string]struct {
+		a, b *bus.Task
+		want bool
+	}{
+		"from the beginning": {whole, ask(func(t *bus.Task) { t.Again = bus.AgainHeard }), true},
+		"the rest": {rest, ask(func(t *bus.Task) {
+			t.Resume, t.Attempt, t.Again = &bus.Resume{Agent: "a"}, 1, bus.AgainHeard
+		}), true},
+		"the rest, and all of it": {rest, whole, false},
+		"the rest of another agent": {rest, ask(func(t *bus.Task) {
+			t.Resume, t.Attempt = &bus.Resume{Agent: "b"}, 2
+		}), false},
+		"other content": {whole, ask(func(t *bus.Task) { t.Body = []byte("{}") }), false},
+	} {
+		if got := classifier.SameQuestion(c.a, c.b); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// A door has the rest of an answer in hand, and is asked for the task from its beginning: that is another
+// question.
+func TestTheRestOfAnAnswerInHandIsAskedForAnew(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		math, _ := twoHubs(w)
+		math.answer = func(m bus.Msg, t *bus.Task) {
+			if t.Resume == nil && len(t.Body) > 0 {
+				math.accept(m, t)
+			} else if t.Resume == nil {
+				math.says(m, t, bus.CodeIDConflict)
+			}
+		}
+		go w.again(0, func(t *bus.Task) {
+			t.Hub, t.Attempt, t.Resume = "math", 1, &bus.Resume{Agent: "math-agent"}
+		})
+		synctest.Wait()
+		w.pass(6 * time.Second)
+		asked := time.Now()
+		if a := w.again(bus.AgainUnheard); a.Accepted == nil || time.Since(asked) > 2*time.Second {
+			t.Errorf("answered %+v after %v", a, time.Since(asked))
+		}
+		math.answer = nil
+	})
+}
+
 // Of two that say that they are the hub of a domain, the one that led before does not know what the other
 // has.
 func TestAHubThatLedBeforeIsNotBelieved(t *testing.T) {

@@ -88,7 +88,7 @@ func (r *request) serve() {
 	s.mu.Lock()
 	first := s.inHand[key]
 	if task.Again > 0 && first != nil && first.reader == r.reader && first.task.Stream &&
-		first.task.Content() == task.Content() {
+		classifier.SameQuestion(first.task, task) {
 		if _, waits := s.waiting[first]; waits {
 			first.placing.Doubt(now)
 			first.cut()

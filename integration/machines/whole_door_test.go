@@ -159,7 +159,7 @@ func (d *doorPart) take(t *bus.Task, inbox string) {
 	e.again = classifier.MayBePlaced(t, e.since, w.now)
 	t.Reply, t.Token = bus.ReplyTo(t.Client, t.ID), ""
 	first := d.inHand[key]
-	if t.Again > 0 && first != nil && first.t.Content() == t.Content() {
+	if t.Again > 0 && first != nil && classifier.SameQuestion(first.t, t) {
 		first.shares = append(first.shares, inbox)
 		if q := first.asked; q != nil && !q.ended {
 			first.placing.Doubt(w.now)
