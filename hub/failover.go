@@ -17,6 +17,7 @@ import (
 const (
 	// of one task before anything was delivered: it may be the task that kills engines
 	maxMoves     = 2
+	mostMoves    = 16                      // with those after which it was not begun
 	beatEvery    = 1500 * time.Millisecond // to the reader of a task that waits for its next agent
 	lookEvery    = 200 * time.Millisecond  // whether an agent that a reader gives up on has said anything
 	maxLook      = 10 * time.Second        // after which the reader is told that it still serves
@@ -67,7 +68,7 @@ func (n *Node) movable(h *hold, code bus.Code) bool {
 		return false
 	case !code.Broken() && code != bus.CodeNoSlot || !n.now.Before(t.deadline):
 		return false
-	case t.moves >= maxMoves && code.Broken() || t.moves >= min(n.cfg.MaxRefusals, 16):
+	case t.moves >= maxMoves && code.Broken() || t.moves >= min(n.cfg.MaxRefusals, mostMoves):
 		return false
 	case t.carried() > 0 && code.Broken():
 		return false // one continuation a task
@@ -276,7 +277,8 @@ func (n *Node) admitRest(old *task, m *bus.Task) {
 	}
 	t.timer.owner = t
 	n.read(t, m)
-	m.Attempt = old.tries + 1
+	// the reader may know of moves that a hub which was started again has no record of
+	m.Attempt = max(old.tries+1, min(m.Attempt, old.tries+1+mostMoves))
 	if r := n.judgeRoom(t); r != nil {
 		n.refuseRest(old, m, r)
 		return
