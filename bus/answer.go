@@ -17,6 +17,8 @@ type Accepted struct {
 	Model  string `json:"model" msgpack:"model"`
 	Reply  string `json:"reply" msgpack:"reply"`
 	Round  uint64 `json:"round" msgpack:"round"`
+	// of its chunks: what comes of an earlier one is of an agent that was given up, perhaps the same
+	Attempt int `json:"attempt,omitempty" msgpack:"attempt,omitempty"`
 }
 
 // Answer is what the door says to a request, once: Accepted for a stream that was taken, else the

@@ -52,7 +52,7 @@ func full() []Message {
 	return []Message{
 		&task,
 		&Accepted{Client: "ada", Task: "t-1", Hub: "math", Agent: "a1", Model: "llama",
-			Reply: "souk.v1.reply.ada.t-1", Round: 5},
+			Reply: "souk.v1.reply.ada.t-1", Round: 5, Attempt: 1},
 		&Answer{Result: &result, Look: &HeardStatus{Epoch: 7, Seq: 13}, Alone: true},
 		&Dispatch{Kind: DispatchTask, Domain: "math", Epoch: 3, Journal: "j", Round: 9, Hold: "j/9/0",
 			Tier: 1, Task: task, Model: "llama", MaxTokens: 64,

@@ -144,6 +144,7 @@ func (a *Accepted) Validate() error {
 	p.name("model", a.Model, MaxName)
 	p.reply(a.Reply)
 	p.number("round", a.Round)
+	p.within("attempt", int64(a.Attempt), 0, 1<<10)
 	return p.err
 }
 

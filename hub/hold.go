@@ -156,7 +156,7 @@ func (n *Node) acceptance(h *hold) *bus.Accepted {
 	}
 	return &bus.Accepted{
 		Client: t.key.client, Task: t.key.id, Hub: n.cfg.Domain, Agent: h.agent.id, Model: h.rec.Model,
-		Reply: t.reply, Round: h.rec.Round,
+		Reply: t.reply, Round: h.rec.Round, Attempt: t.attempt(),
 	}
 }
 
@@ -195,6 +195,9 @@ func (n *Node) void(h *hold, reason, code bus.Code, why string) {
 	}
 	if !n.voided(h, reason) {
 		return
+	}
+	if reason == bus.CodeAgentFailed { // it may have begun, and be given the task again
+		t.msg.Attempt++
 	}
 	t.refusals++
 	t.hold = nil
@@ -347,7 +350,6 @@ func (n *Node) handOn(h *hold) bool {
 		t.failedAt = t.failedAt[:len(t.failedAt)-1]
 		return false
 	}
-	t.msg.Attempt++
 	n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed,
 		fmt.Sprintf("agent %s did not answer, and says nothing", h.agent.id))
 	if t.state != done {

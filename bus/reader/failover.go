@@ -220,6 +220,9 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 	switch {
 	case err == nil:
 		s.accepted = a
+		if a.Attempt > s.attempt {
+			s.move(a.Attempt)
+		}
 		if s.cancelled || s.err != nil {
 			s.control(bus.StreamControl{Cancel: true})
 		}

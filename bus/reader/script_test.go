@@ -18,8 +18,8 @@ import (
 // clock runs, and the reader is woken when it asked to be. What happens:
 //
 //	task BODY            the answer is opened; failover=off may stand before the body
-//	accepted AGENT       the market's verdict; refused CODE [of AGENT], no-verdict REASON are others, for
-//	                     each submit; settled CODE is a refusal that names a hold which was void
+//	accepted AGENT [N]   the market's verdict, of attempt N; refused CODE [of AGENT], no-verdict REASON are
+//	                     others, for each submit; settled CODE is a refusal that names a hold which was void
 //	N TEXT               chunk N; its token id is 100+N. a1 before it: of attempt 1
 //	N tool JSON          chunk N with this delta of the engine's parsers
 //	beat N [AGENT]       a heartbeat: N is the next chunk; with AGENT it is the hub's, h
@@ -92,8 +92,10 @@ func (p *scene) happens(what string) {
 			AskAgain: 3 * time.Second,
 		}, &task, p.now)
 	case verb == "accepted":
-		p.step(Verdict{Answer: &bus.Answer{Accepted: &bus.Accepted{Client: "ada", Task: "t", Hub: "h",
-			Agent: rest}}})
+		agent, attempt, _ := strings.Cut(rest, " ")
+		a := &bus.Accepted{Client: "ada", Task: "t", Hub: "h", Agent: agent}
+		a.Attempt, _ = strconv.Atoi(attempt)
+		p.step(Verdict{Answer: &bus.Answer{Accepted: a}})
 	case verb == "refused", verb == "settled":
 		code, agent, _ := strings.Cut(rest, " of ")
 		r := &bus.Result{Client: "ada", Task: "t", Hub: "h", Agent: agent, Code: bus.Code(code),

@@ -331,6 +331,9 @@ func (s *Stream) said(now time.Time, v Verdict) {
 		return
 	}
 	s.verdict, s.accepted, s.begun, s.hearing.heard = accepted, a, now, now
+	if a.Attempt > s.attempt {
+		s.move(a.Attempt)
+	}
 	if s.cancelled { // before this verdict came
 		s.control(bus.StreamControl{Cancel: true})
 	}

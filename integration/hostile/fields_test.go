@@ -45,6 +45,8 @@ var added = map[string]string{
 	"bus.FundsRequest json":    "returned distributed domain ahead hubs to every at_ms needs",
 	"bus.FundsReply msgpack":   "retry_ms number surplus hubs ended",
 	"bus.FundsReply json":      "retry_ms number surplus hubs ended",
+	"bus.Accepted msgpack":     "attempt",
+	"bus.Accepted json":        "attempt",
 	"bus.Chunk msgpack":        "o",
 	"bus.Chunk json":           "gone",
 	"bus.Result msgpack":       "crowd",
@@ -106,6 +108,9 @@ var elsewhere = map[string]string{
 	"bus.Task msgpack back_ms": "hub: TestHintsReachPolicies",
 	"bus.Task msgpack parent":  "hub: TestHintsReachPolicies",
 	"bus.Task msgpack next":    "hub: TestHintsReachPolicies",
+	// without it a reader takes what the same agent says of an attempt that was given up
+	"bus.Accepted msgpack attempt": "bus/reader: TestScripts/named",
+	"bus.Accepted json attempt":    "bus/reader: TestScripts/named",
 	// without it a reader finds out by itself that its agent is silent
 	"bus.Chunk msgpack o": "hub: TestScripts/absent",
 	"bus.Chunk json gone": "hub: TestScripts/absent",
