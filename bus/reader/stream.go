@@ -317,7 +317,9 @@ func (s *Stream) said(now time.Time, v Verdict) {
 	}
 	if err != nil {
 		s.verdict = refused
-		if v.Answer != nil && v.Answer.Result != nil { // it may be served all the same
+		// it may be served all the same, unless it says what became of its hold
+		if v.Answer != nil && v.Answer.Result != nil &&
+			(!settles(v) || v.Answer.Result.Code == bus.CodeAnswerGone) {
 			s.accepted.Hub, s.accepted.Agent = v.Answer.Result.Hub, v.Answer.Result.Agent
 			s.name(now, s.accepted.Agent)
 		}
