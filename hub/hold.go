@@ -60,8 +60,8 @@ type hold struct {
 //	withdrawn   it was told to end the task, unless  late: it says that it serves
 //	            a reader has heard of it already     ended: it refuses, or is silent: another gets the task
 //	accepted    it serves the task
-//	late        it serves, though the task was withdrawn: nobody pays for what the hub has stopped, unless
-//	            the client cancelled the task, too
+//	late        it serves, though the task was withdrawn; what the hub has stopped is a failure by its
+//	            agent's word, and a cancelled answer one that its client stopped, perhaps there alone
 //	replayed    the journal alone tells of it: the   dispatched: its client sends the task again
 //	            agent may be serving it
 type holdState uint8
@@ -392,15 +392,11 @@ func (n *Node) complete(c *bus.Completion) error {
 	}
 	h.agent.speaks(n)
 	n.learn(h, c)
-	outcome := c.Outcome
-	if outcome == bus.OutcomeCancelled && (h.state == withdrawn || h.state == late) && !h.cancelled {
-		outcome = bus.OutcomeFailed // the hub stopped it, not the client: nothing is due
-	}
 	n.acks.put(h.id, "")
-	if outcome == bus.OutcomeFailed {
+	if c.Outcome == bus.OutcomeFailed {
 		n.failed(h, c)
 	} else {
-		n.capture(h, c, outcome)
+		n.capture(h, c, c.Outcome)
 	}
 	if n.holds[c.Hold] == nil {
 		code, _ := n.acks.get(c.Hold)
