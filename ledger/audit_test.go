@@ -286,6 +286,22 @@ func TestTasksPricedAsAnothersAreFound(t *testing.T) {
 	}
 }
 
+// At posted prices clients stand in line by name, whatever the rule for several tasks, so there each task has
+// to name its own, too.
+func TestTasksOfNobodyAreFound(t *testing.T) {
+	for client, want := range map[string]int{"ann": 0, "": 1, "bob": 1} {
+		r := market.Round{Domain: "maths", Number: 1, Tasks: []market.Task{{ID: "ann/t1", Client: client}},
+			Rule: market.Rule{Pricing: market.PricingPosted, Settle: market.SettleMetered,
+				Clarke: market.ClarkeTask}}
+		o := clearRound(t, r)
+		c := RoundCheck{Journal: "h", Domain: r.Domain, Round: r.AppendCanonical(nil),
+			Outcome: o.AppendCanonical(nil)}
+		if found := c.Findings(); len(found) != want {
+			t.Errorf("a task of ann that names %q: found %v", client, found)
+		}
+	}
+}
+
 // fixCapture makes the end of hold h agree with it.
 func fixCapture(frames []Frame, h Hold) []Frame {
 	id := HoldID("hub-maths", h.Round, h.Slot)
