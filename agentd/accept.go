@@ -11,7 +11,8 @@ import (
 
 // Dispatch accepts or refuses a hub's dispatch; domain is the sender, as its subject says. If start is true,
 // the caller serves it now. The same hold again gets the same reply and is not served again. A refusal with
-// CodeNotClaimed is not remembered, since news of the claim may be on its way.
+// CodeNotClaimed is not remembered, since news of the claim may be on its way: it is no reply before Decide
+// gives it.
 func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchReply, start bool) {
 	if h, ok := a.holds[d.Hold]; ok {
 		if h.client != d.Task.Client || h.task != d.Task.ID || h.attempt != d.Task.Attempt && !h.former {
@@ -49,6 +50,18 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 	}
 	a.remember(d.Hold, h)
 	return h.reply, code == ""
+}
+
+// Decide is Dispatch where the claim has been read, or cannot be: whatever it replies stands. Else the same
+// dispatch, which its hub sends again where a reply is late, could be refused first and then served, and the
+// hub, which hears both, takes the first.
+func (a *Agent) Decide(domain string, d *bus.Dispatch) (reply bus.DispatchReply, start bool) {
+	reply, start = a.Dispatch(domain, d)
+	if _, known := a.holds[d.Hold]; !known && reply.Code == bus.CodeNotClaimed {
+		a.remember(d.Hold,
+			&hold{client: d.Task.Client, task: d.Task.ID, attempt: d.Task.Attempt, reply: reply})
+	}
+	return reply, start
 }
 
 // Misled counts a dispatch whose answer was to go elsewhere than to its hub: it is not even refused.

@@ -499,6 +499,28 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// A dispatch that comes before its claim is served once that is known; but not after the hub was told that it
+// is not, though the hub may have sent it again by then.
+func TestADispatchBeforeItsClaim(t *testing.T) {
+	a := newTestAgent(2, Config{})
+	if r, start := a.Dispatch("math", dispatch("h1")); r.Code != bus.CodeNotClaimed || start {
+		t.Errorf("before the claim: %+v", r)
+	}
+	if r, start := a.Decide("math", dispatch("h2")); r.Code != bus.CodeNotClaimed || start {
+		t.Errorf("before the claim, decided: %+v", r)
+	}
+	a.Claimed(claim(5))
+	if r, start := a.Dispatch("math", dispatch("h1")); r.Code != "" || !start {
+		t.Errorf("once it is claimed: %+v, started %v", r, start)
+	}
+	if r, start := a.Dispatch("math", dispatch("h2")); r.Code != bus.CodeNotClaimed || start {
+		t.Errorf("once it is claimed, after the hub was refused: %+v, started %v", r, start)
+	}
+	if r, start := a.Decide("math", dispatch("h3")); r.Code != "" || !start {
+		t.Errorf("decided once it is claimed: %+v, started %v", r, start)
+	}
+}
+
 // sells is a hub's claim, and a dispatch under it. Hubs of before know of no fences.
 type sells struct {
 	domain       string

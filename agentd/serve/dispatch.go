@@ -46,12 +46,16 @@ func (a *agent) onDispatch(m bus.Msg) {
 		a.onTouch(domain, d)
 		return
 	}
-	reply, s := a.accept(domain, d)
-	if reply.Code == bus.CodeNotClaimed && a.afterClaim(func() {
-		again, s := a.accept(domain, d)
-		a.start(s)
-		a.reply(to, again)
-	}) {
+	reply, s := a.accept((*agentd.Agent).Dispatch, domain, d)
+	if reply.Code == bus.CodeNotClaimed {
+		decide := func() {
+			again, s := a.accept((*agentd.Agent).Decide, domain, d)
+			a.start(s)
+			a.reply(to, again)
+		}
+		if !a.afterClaim(decide) {
+			decide()
+		}
 		return
 	}
 	a.start(s) // the engine first: the reader waits for it longest
@@ -59,10 +63,11 @@ func (a *agent) onDispatch(m bus.Msg) {
 }
 
 // accept puts a dispatch to the core and makes the stream of an accepted one.
-func (a *agent) accept(domain string, d *bus.Dispatch) (bus.DispatchReply, *agentd.Stream) {
+func (a *agent) accept(judge func(*agentd.Agent, string, *bus.Dispatch) (bus.DispatchReply, bool),
+	domain string, d *bus.Dispatch) (bus.DispatchReply, *agentd.Stream) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	reply, ok := a.core.Dispatch(domain, d)
+	reply, ok := judge(a.core, domain, d)
 	if !ok {
 		return reply, nil
 	}

@@ -357,6 +357,10 @@ func TestClaimNotYetSeen(t *testing.T) {
 		}
 		o.agent.Heal()
 		pass(5 * time.Second)
+		if r := o.dispatch(d); r.Code != bus.CodeNotClaimed { // its hub has ended that hold
+			t.Errorf("sent again: %+v", r)
+		}
+		d.Hold = "the next"
 		if r := o.dispatch(d); r.Code != "" {
 			t.Errorf("%+v", r)
 		}

@@ -117,7 +117,7 @@ func (a *agentPart) dispatched(h *hubPart, d *bus.Dispatch) {
 				a.fence = one.Fence
 				a.core.Claimed(&one)
 			}
-			again, start := a.core.Dispatch(h.domain, d)
+			again, start := a.core.Decide(h.domain, d)
 			a.took(h, d, again, start)
 		})
 		return
