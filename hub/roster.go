@@ -64,8 +64,8 @@ type agent struct {
 	restarted bool   // nothing was answered since
 	lateness  lateness
 	askFrom   int64  // by Node.nano: before then it is not asked again what it holds
-	unheard   uint64 // of its words on what it holds: the last, where a summary told of it first; 0: none
-	unheardAt int64  // by Node.nano: when it did
+	missed    uint64 // of its words on what it holds: the last, where a summary told of it first; 0: none
+	missedAt  int64  // by Node.nano: when it did
 	rate      seat.Rate
 	touching  int // blocks of touches that it has not answered
 	// the sessions of these: no task that comes meanwhile has them touched again
@@ -281,7 +281,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	n.inHand(a)
 	a.queue.Said(n.nano, n.nano-int64(hearsWithin), s.Prefills, s.Ahead)
 	n.heardLate(a, s.Late)
-	n.unheard(a, s.Held)
+	n.missedWord(a, s.Held)
 	n.deepen(a)
 	switch after := a.free(n); {
 	case after > before, open && !a.open(n), after > 0 && (a.price != price || !slices.Equal(a.tiers, tiers)):
@@ -314,16 +314,16 @@ func (n *Node) told(h *bus.Holdings) error {
 	return nil
 }
 
-// unheard asks an agent to say again what it holds, if it has said something that has not been heard: held is
-// the number of that, by a summary. What is lost on its way and followed by nothing would be missed for a
+// missedWord asks an agent to say again what it holds, if it has said something that has not been heard: held
+// is the number of that, by a summary. What is lost on its way and followed by nothing would be missed for a
 // minute otherwise. A summary may overtake what was said before it, so a later one has to say so, too.
-func (n *Node) unheard(a *agent, held uint64) {
+func (n *Node) missedWord(a *agent, held uint64) {
 	switch heard := a.belief.Heard(); {
 	case held <= heard:
-		a.unheard = 0
-	case a.unheard <= heard:
-		a.unheard, a.unheardAt = held, n.nano
-	case n.nano-a.unheardAt >= int64(hearsWithin):
+		a.missed = 0
+	case a.missed <= heard:
+		a.missed, a.missedAt = held, n.nano
+	case n.nano-a.missedAt >= int64(hearsWithin):
 		a.belief.Missed()
 		n.askAll(a)
 	}

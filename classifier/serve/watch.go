@@ -32,7 +32,8 @@ func (s *Server) memory(ctx context.Context, known func()) {
 		if known(); !said {
 			said = true
 			s.d.Log.Warn("hubs that left before this door began are not known to it: a task that one of them "+
-				"has may be given to another; `souk auth list` shows whether this door may read of them", "key", bus.LedPrefix, "err", err)
+				"has may be given to another; `souk auth list` shows whether this door may read of them",
+				"key", bus.LedPrefix, "err", err)
 		}
 	}}
 	follow.Run(ctx, s.d.Registry, bus.LedPrefix, f)

@@ -179,13 +179,21 @@ func (s *Server) begins(ctx context.Context, l bus.Leadership) error {
 			s.log.Warn("the treasury does not say whether it knows this journal; asking again every second",
 				"journal", s.cfg.Journal, "code", r.Code, "why", r.Message)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil
-		case <-l.Lost():
-			return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
+		if err := s.stillLeads(ctx, l, wait); err != nil || ctx.Err() != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// stillLeads pauses while the hub leads. It returns early when ctx ends, and with bus.ErrLost when another
+// leads.
+func (s *Server) stillLeads(ctx context.Context, l bus.Leadership, pause time.Duration) error {
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+	case <-l.Lost():
+		return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
 	}
 	return nil
 }
@@ -196,18 +204,15 @@ func (s *Server) firstLed(ctx context.Context, l bus.Leadership, entry []byte) e
 	for {
 		err := s.led(ctx, entry)
 		if errors.Is(err, bus.ErrForbidden) {
-			s.log.Warn("doors that begin after this hub has left will not know that it may have tasks: `souk auth "+
-				"list` shows whether it may write its key", "key", bus.LedKey(s.cfg.Journal), "err", err)
+			s.log.Warn("doors that begin after this hub has left will not know that it may have tasks: "+
+				"`souk auth list` shows whether it may write its key", "key", bus.LedKey(s.cfg.Journal),
+				"err", err)
 		}
 		if err == nil || errors.Is(err, bus.ErrForbidden) {
 			return nil
 		}
-		select {
-		case <-time.After(ledAgain):
-		case <-ctx.Done():
-			return nil
-		case <-l.Lost():
-			return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
+		if err := s.stillLeads(ctx, l, ledAgain); err != nil || ctx.Err() != nil {
+			return err
 		}
 	}
 }
