@@ -44,6 +44,7 @@ type Placing struct {
 
 	until  time.Time // a verdict is awaited no longer
 	hub    Hub       // that was sent it last, as it was then
+	waits  bool      // for its verdict, until Step: also where the wait is being ended
 	repeat bool      // it was sent it before this, and may have it
 	found  bool      // a hub said that it has it
 	looks  int       // how often a hub had all of them asked
@@ -157,11 +158,14 @@ func (p *Placing) choose(now time.Time, t *Table) {
 	p.send()
 }
 
-func (p *Placing) send() { p.state, p.out.Send, p.out.Until = awaiting, p.hub.Entry.Domain, p.until }
+func (p *Placing) send() {
+	p.state, p.waits, p.out.Send, p.out.Until = awaiting, true, p.hub.Entry.Domain, p.until
+}
 
 // Step takes in the verdict of the hub that was sent the task, or why none came.
 func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 	hub := p.hub.Entry.Domain
+	p.waits = false
 	switch {
 	case p.state == answered:
 	case err != nil && (p.state == succeeded || p.state == cut):
@@ -246,8 +250,12 @@ func (p *Placing) lose(now time.Time, why placeState) {
 	}
 }
 
-// sendAgain sends the task to the same hub again as soon as it is there.
+// sendAgain sends the task to the same hub again as soon as it is there, and nobody waits for its verdict of
+// before: what that wait ends with would be taken for the end of the next.
 func (p *Placing) sendAgain(now time.Time, t *Table) {
+	if p.waits {
+		return
+	}
 	h, there := t.Hub(p.hub.Entry.Domain)
 	anew := there && h.Epoch != p.hub.Epoch
 	switch {

@@ -43,6 +43,7 @@ type placingScene struct {
 	p     *Placing
 	now   time.Time
 	wake  time.Time
+	slow  bool // to end a wait for a verdict
 }
 
 func (s *placingScene) Wake(time.Time) time.Time { return s.wake }
@@ -83,6 +84,13 @@ func (s *placingScene) ready() {
 func (s *placingScene) look() {
 	waits := s.p.Awaits() != ""
 	if s.p.Tick(s.now, s.table); waits && s.p.Awaits() == "" {
+		s.stop()
+	}
+}
+
+// stop does what the server does once it has ended the wait for a verdict.
+func (s *placingScene) stop() {
+	if !s.slow {
 		s.p.Step(s.now, s.table, nil, context.Canceled)
 	}
 }
@@ -133,7 +141,12 @@ func (s *placingScene) Do(now time.Time, what string) {
 		}[word[1]])
 	case "asked-again":
 		s.p.Doubt(now)
-		s.p.Step(now, s.table, nil, context.Canceled)
+		s.stop()
+	case "slow":
+		s.slow = true
+	case "stops":
+		s.slow = false
+		s.stop()
 	case "cancel":
 		s.p.Cancel()
 	case "closed":
@@ -248,6 +261,14 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 				if hub != "" && hub == p.Awaits() {
 					if p.Tick(now, table); p.Awaits() == "" {
 						holds = hub // it died, and nobody knows whether it has the task
+						for range rng.IntN(3) { // before the door has stopped waiting for it
+							if leads(hub, hub, int64(10*turn+asks+3+rng.IntN(3))); rng.IntN(2) == 0 {
+								table = table.Without(hub, now)
+							}
+							if p.Tick(now, table); p.Awaits() != "" {
+								t.Fatalf("seed %d: %s is sent the task while its verdict is awaited", seed, hub)
+							}
+						}
 						p.Step(now, table, nil, context.Canceled)
 					}
 				}

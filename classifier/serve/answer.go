@@ -37,7 +37,10 @@ func (r *request) answer(a bus.Answer) {
 		a.Result = classifier.Cut(a.Result, len(data), most)
 		data, err = r.encode(a)
 	}
-	s.mu.Lock() // first: whoever waits for this answer may send the next task at once
+	s.mu.Lock() // first: whoever waits for this answer may send the next task, or ask once more, at once
+	if r.task != nil && s.inHand[r.key()] == r {
+		delete(s.inHand, r.key())
+	}
 	s.desk.Answered(r.client, r.size, r.entered, &a)
 	s.mu.Unlock()
 	if err == nil {

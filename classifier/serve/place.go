@@ -84,7 +84,7 @@ func (r *request) serve() {
 			s.mu.Unlock()
 		}()
 	}
-	key := taskKey{r.client, task.ID}
+	key := r.key()
 	s.mu.Lock()
 	first := s.inHand[key]
 	if task.Again > 0 && first != nil && first.reader == r.reader && first.task.Stream &&
@@ -103,13 +103,6 @@ func (r *request) serve() {
 		s.inHand[key] = r
 	}
 	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		if s.inHand[key] == r {
-			delete(s.inHand, key)
-		}
-		s.mu.Unlock()
-	}()
 	if r.again { // also where this door knows who had it: that hub may have let it go, and another have it
 		hub, all := r.find()
 		r.step(func(p *classifier.Placing) { p.Found(hub, all, r.over()) })
@@ -123,6 +116,9 @@ func (r *request) serve() {
 		r.answer(bus.Answer{Result: r.whole.collect()})
 	}
 }
+
+// key is the task's, which was read.
+func (r *request) key() taskKey { return taskKey{r.client, r.task.ID} }
 
 // share answers a request whose task is in hand here by what becomes of that.
 func (r *request) share(first *request) {
