@@ -44,6 +44,7 @@ type hold struct {
 	award     market.Award
 	state     holdState
 	again     int  // times it was dispatched again, for want of a reply
+	kept      bool // it was found in the journal, and is handed out once more when its agent is claimed
 	cancelled bool // by its client, which may be in every state, and stays so in the next
 	// when its reader was asked last whether it has the end, as nobody listened at the agent; zero: never
 	inquired time.Time

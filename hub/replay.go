@@ -99,7 +99,8 @@ func (n *Node) replayHold(p *ledger.Past) {
 
 // takeUp hands a recovered hold to its agent once more, as the task has come again: perhaps it never left,
 // since the hub died between its journal and its agents. To an agent that has it already it is the same
-// dispatch.
+// dispatch. One that this hub has not claimed yet would refuse it, so that waits for the claim, as long as a
+// reply is waited for.
 func (n *Node) takeUp(t *task, m *bus.Task) {
 	h := t.hold
 	n.read(t, m)
@@ -123,7 +124,20 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	h.again, h.inquired = 1, time.Time{}
 	n.come(t)
 	n.takes(t, h)
+	if h.kept = !a.joined; h.kept {
+		n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
+		return
+	}
 	n.handOut(h)
+}
+
+// handKept hands out what waited for the claim on an agent.
+func (n *Node) handKept(a *agent) {
+	for _, h := range a.holds {
+		if h.kept && !h.cancelled { // else it is withdrawn in its time
+			n.handOut(h)
+		}
+	}
 }
 
 // replayEnd ends a hold as it ended then, and says nothing of it to anyone.

@@ -207,6 +207,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		delete(n.early, reg.Agent)
 		n.askAll(a)
 	}
+	n.handKept(a)
 	n.news()
 	return nil
 }

@@ -553,6 +553,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 // handOut sends a hold's task to its agent, and waits for the reply.
 func (n *Node) handOut(h *hold) {
 	t := h.task
+	h.kept = false
 	n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
 	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, &h.award))
 	undelayed := t.free && t.rounds+t.dear+t.patient+t.refusals == 0 && h.again == 0

@@ -64,6 +64,7 @@ func TestTollsOutliveTheirHub(t *testing.T) {
 			h.must(h.n.Past().Load(data))
 		}
 		h.must(h.n.Lead(h.now, 8))
+		h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
 		h.again = nil
 		again := *m
 		h.must(h.step(&again))
