@@ -181,7 +181,8 @@ func (n *Node) refused(h *hold, m *bus.DispatchReply) {
 	}
 	n.avoid(h.agent)
 	n.void(h, m.Code, bus.CodeNoRoom,
-		fmt.Sprintf("%d dispatches were refused, the last by %s: %s", h.task.refusals+1, h.agent.id, m.Code))
+		fmt.Sprintf("agents refused it %s, the last %s: %s", market.Some(h.task.refusals+1, "time"),
+			h.agent.id, m.Code))
 }
 
 // void ends a hold without payment, for a reason that does not lie with its task. The task is tried again,

@@ -478,6 +478,9 @@ func (n *Node) settle(awarded bool) {
 		case patient:
 			t.patient++
 		case beyond:
+			if awarded {
+				t.beyond++
+			}
 			n.batch.Add(t, t.arrived)
 			continue
 		}
@@ -556,7 +559,7 @@ func (n *Node) handOut(h *hold) {
 	h.kept = false
 	n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
 	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, &h.award))
-	undelayed := t.free && t.rounds+t.dear+t.patient+t.refusals == 0 && h.again == 0
+	undelayed := t.free && t.rounds+t.beyond+t.dear+t.patient+t.refusals == 0 && h.again == 0
 	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, undelayed})
 }
 

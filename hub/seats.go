@@ -362,7 +362,7 @@ func (n *Node) noSeat(t *task) *bus.Result {
 	retry := seat.RetryAfter(s.waiting, s.table.Freed(n.clock()), n.salts.Uint64())
 	return n.refusal(t.msg, bus.CodeNoRoom, retry,
 		"the caches of the agents are full with sessions that are in use, and for %v no seat was free that this "+
-			"one could have: %d tasks wait for one", n.now.Sub(t.unseated).Round(time.Second), s.waiting)
+			"one could have; tasks that wait for one: %d", n.now.Sub(t.unseated).Round(time.Second), s.waiting)
 }
 
 // noSeatEver is the answer to a task that is larger than any seat, while no agent lets in whoever comes.

@@ -56,6 +56,7 @@ type task struct {
 	wanted   market.Credits // to be reserved: no outcome takes more
 	free     bool           // a slot was free when it came, and nobody before it wanted one
 	rounds   int            // it was in and lost
+	beyond   int            // rounds at their limit, whose slots went to those who came first
 	dear     int            // rounds in which nothing was worth what it charged
 	refusals int            // of agents
 	notes    *notes         // while it waits
@@ -328,17 +329,21 @@ func (n *Node) unplaced(t *task) *bus.Result {
 	switch {
 	case !t.unseated.IsZero():
 		return n.noSeat(t)
-	case t.refusals > 0 && t.rounds+t.dear+t.patient == 0:
+	case t.refusals > 0 && t.rounds+t.beyond+t.dear+t.patient == 0:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
-			"%d dispatches were refused by agents and no other slot came free before the deadline",
-			t.refusals)
+			"agents refused it %s, and no other slot came free before the deadline",
+			market.Some(t.refusals, "time"))
 	case t.rounds > 0:
 		return n.refusal(t.msg, bus.CodeOutbid, time.Second,
-			"in %d rounds the slots went to others: offer more, or wait longer", t.rounds)
+			"in %s the slots went to others: offer more, or wait longer", rounds(t.rounds))
+	case t.beyond > 0:
+		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
+			"in %s the slots went to tasks that came before it, as a round holds at most %d (max_batch)",
+			rounds(t.beyond), n.cfg.Batch.MaxBatch)
 	case t.dear > 0 && t.patient > 0:
 		return n.refusal(t.msg, bus.CodeNotWorthIt, time.Second,
-			"in %d rounds no free slot was worth cost and congestion charge, and in %d a slot that was to come "+
-				"free was worth more to it: offer more, or wait longer", t.dear, t.patient)
+			"in %s no free slot was worth cost and congestion charge, and in %d a slot that was to come free "+
+				"was worth more to it: offer more, or wait longer", rounds(t.dear), t.patient)
 	case t.dear > 0:
 		return n.refusal(t.msg, bus.CodeNotWorthIt, time.Second,
 			"what it was worth never reached cost and congestion charge of the slots that were free: offer "+
@@ -356,6 +361,9 @@ func (n *Node) unplaced(t *task) *bus.Result {
 	return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 		"no slot that could serve it came free before the deadline")
 }
+
+// rounds says how many.
+func rounds(n int) string { return market.Some(n, "round") }
 
 // cancel ends a task for its client: at once while it waits, through its agent while it runs.
 func (n *Node) cancel(m *bus.Cancel) error {

@@ -293,6 +293,14 @@ func (x *Explanation) seats(r *Round, o *Outcome, l *layout, price []Credits, us
 	}
 }
 
+// Some says a number of things: 1 task, 2 tasks.
+func Some(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprint(n, " ", what)
+}
+
 // String is the explanation as plain text. Amounts are credits.
 func (x Explanation) String() string {
 	var b strings.Builder
@@ -308,9 +316,9 @@ func (x Explanation) String() string {
 			"the same\n")
 	}
 	if p := x.Pruned; p != (Pruned{}) {
-		fmt.Fprintf(&b, "left out, by the hub's word and beyond the proof: %d tasks outbid wherever they could "+
-			"have gone, %d that rather wait, %d that came after the round was full; %d edges that could not "+
-			"matter\n", p.Tasks, p.Waiting, p.Beyond, p.Edges)
+		fmt.Fprintf(&b, "left out, by the hub's word and beyond the proof: %s outbid wherever they could "+
+			"have gone, %d that rather wait, %d that came after the round was full; %s that could not "+
+			"matter\n", Some(p.Tasks, "task"), p.Waiting, p.Beyond, Some(p.Edges, "edge"))
 	}
 	for _, t := range x.Tasks {
 		t.write(&b)

@@ -32,7 +32,7 @@ func TestExplanationOfACrowdedRound(t *testing.T) {
 	}
 	for _, want := range []string{
 		"left out, by the hub's word and beyond the proof: 0 tasks outbid wherever they could have gone, 0 " +
-			"that rather wait, 0 that came after the round was full; 1 edges that could not matter",
+			"that rather wait, 0 that came after the round was full; 1 edge that could not matter",
 		"begins here rather than wait for general-3, first token in 40ms, which would be worth 0.000000019 to it",
 		"+ congestion charge 0 + regime toll 0.000000001 + load toll 0.000000002 + age toll 0.000000001 + " +
 			"beside toll 0.000000001 + fee 0.000000001",

@@ -8,6 +8,7 @@ import (
 
 	"souk/bus"
 	"souk/ledger"
+	"souk/market"
 )
 
 // content is what a record says beside its legs.
@@ -31,8 +32,9 @@ func sentence(r *ledger.Record) string {
 		return fmt.Sprintf("journal of %s%s, %d units per credit", r.Open.Role, of, r.Open.Scale)
 	case r.Round != nil:
 		in, o := &r.Round.Round, &r.Round.Outcome
-		return fmt.Sprintf("%d tasks, %d agents, %d edges; %d awards, %d slot prices above 0, welfare %s",
-			len(in.Tasks), len(in.Agents), len(in.Edges), len(o.Awards), len(o.Prices), o.Welfare)
+		return fmt.Sprintf("%s, %s, %s; %s, %s above 0, welfare %s", market.Some(len(in.Tasks), "task"),
+			market.Some(len(in.Agents), "agent"), market.Some(len(in.Edges), "edge"),
+			market.Some(len(o.Awards), "award"), market.Some(len(o.Prices), "slot price"), o.Welfare)
 	case r.Hold != nil:
 		h := r.Hold
 		s := fmt.Sprintf("%s/%s on %s (%s): premium %s (fee %s) + at most %s; quoted %s for %d prompt "+
