@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"souk/bus"
 	"souk/market"
@@ -171,5 +172,79 @@ func TestWhatAFloodOfNamesIsWorth(t *testing.T) {
 			t.Errorf("under %d names a flood is worth %v to its client and %v to the others, of %v and %v",
 				names, ownWith, with, own, others)
 		}
+	}
+}
+
+// Who cancels a task and asks again comes last: it stands behind others, and reckons with slot prices of now.
+// That is no bid, so nothing says that it cannot pay: where others then stand further ahead in their lines
+// they rather wait, and leave it a slot. On the whole it loses. The bounds are those of market/doc.go.
+func TestWhatAskingAgainIsWorth(t *testing.T) {
+	for _, lies := range []int{0, 20} {
+		var sum, truthful float64
+		paid, tried := 0, 0
+		for n := range uint64(400) {
+			h := crowdedHouse(t, 1+n)
+			h.n.cfg.Clarke = market.ClarkeClient
+			rng := rand.New(rand.NewPCG(9, n))
+			x := h.waiting()[0]
+			client := x.key.client
+			own := slices.DeleteFunc(h.waiting(), func(y *task) bool { return y.key.client != client })
+			_, honest := h.weigh(everybody)
+			worth := h.truth(client)
+			best := gain(&honest, client, worth)
+			h.n.batch.Remove(x)
+			last, _ := h.n.book.LastRound()
+			x.arrived, x.since, x.expects, x.expected = h.n.now, last, nil, 0
+			h.n.batch.Add(x, x.arrived)
+			_, o := h.weigh(everybody)
+			got, _ := h.lied(rng, client, own, lies, worth, gain(&o, client, worth))
+			if tried++; got > best {
+				paid++
+			}
+			sum, truthful = sum+float64(got-best), truthful+float64(best)
+		}
+		t.Logf("asking again, and the best of %d lies: %d of %d gain; %+.2f %% of the truth", lies, paid, tried,
+			100*sum/truthful)
+		if sum > 0 || paid == 0 || paid > tried*15/100 {
+			t.Errorf("%d of %d gain, %v of the truth, want a few, and a loss on the whole", paid, tried, sum/truthful)
+		}
+	}
+}
+
+// A false deadline is a false word on what waiting is worth, and of no use either: under clarke "client"
+// nobody gains by it.
+func TestNoLieAboutADeadlinePays(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	tried, moved := 0, 0
+	for n := range uint64(100) {
+		h := crowdedHouse(t, seed+n)
+		h.n.cfg.Clarke = market.ClarkeClient
+		rng := rand.New(rand.NewPCG(seed, n))
+		client := h.waiting()[0].key.client
+		own := slices.DeleteFunc(h.waiting(), func(y *task) bool { return y.key.client != client })
+		_, honest := h.weigh(everybody)
+		worth := h.truth(client)
+		best := gain(&honest, client, worth)
+		for range 12 {
+			was := make([]time.Time, len(own))
+			for i, x := range own {
+				was[i] = x.deadline
+				x.deadline = h.n.now.Add(time.Duration(rng.IntN(4000)) * time.Millisecond)
+			}
+			_, o := h.weigh(everybody)
+			for i, x := range own {
+				x.deadline = was[i]
+			}
+			if tried++; !slices.Equal(o.Awards, honest.Awards) {
+				moved++
+			}
+			if got := gain(&o, client, worth); got > best {
+				t.Fatalf("house %d: %s has %s by a false deadline, and %s by the truth", n, client, got, best)
+			}
+		}
+	}
+	if t.Logf("%d lies, %d of them moved awards", tried, moved); moved < tried/20 {
+		t.Error("the test sees little")
 	}
 }
