@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -441,6 +442,48 @@ func TestEndsOfAMomentAreOneRound(t *testing.T) {
 	h.pass(time.Millisecond)
 	if got := h.n.stats.Rounds - rounds; got != 2 || len(h.dispatched) != served+3 {
 		t.Errorf("%d rounds gave %d slots away, want two of three", got, len(h.dispatched)-served)
+	}
+	h.audited()
+}
+
+// Where many slots come free at once, more tasks can matter than a round may hold, and it is not by bids who
+// is left out: 64 slots of eight agents that join while 2,000 tasks wait go to those that came first. A dear
+// bid that came last has the next slot then.
+func TestADearBidBehindAFullRoundHasTheNextSlot(t *testing.T) {
+	h := crowdHouse(t, 2048, func(c *Config) { c.Crowd, c.Silence = Default().Crowd, time.Hour })
+	h.prepaid["bob"] = 1000 * market.Credit
+	h.busy("x-1", "llama", 1)
+	for i := range 2000 {
+		client := fmt.Sprint("c", i%8)
+		h.prepaid[client] = 1000 * market.Credit
+		h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("cheap-", i), worth(market.Credit/1000))))
+		if i%50 == 0 {
+			h.run()
+		}
+	}
+	h.run()
+	h.pass(time.Second)
+	h.must(h.step(h.task("bob", "dear", worth(market.Credit))))
+	h.pass(50 * time.Millisecond)
+	for i := range 8 {
+		h.must(h.n.Join(h.now, registration(fmt.Sprint("n-", i), "llama", 8, 0.9, card(1, 1, 4))))
+	}
+	h.now = h.now.Add(20 * time.Millisecond)
+	h.n.Tick(h.now)
+	h.run()
+	got := h.dispatched
+	dear := h.n.known[taskKey{"bob", "dear"}]
+	if p := h.lastRound().Round.Pruned; len(got) != 64 || p.Beyond == 0 || dear.state != waiting {
+		t.Fatalf("%d dispatched, %+v left out: the test sees nothing", len(got), p)
+	}
+	h.dispatched = nil
+	for _, d := range got {
+		h.accept(d)
+	}
+	h.ends(got[0])
+	h.pass(h.n.cfg.Batch.MaxWait)
+	if got := h.running(); !strings.HasPrefix(got, "bob/dear>") || strings.Contains(got, " ") {
+		t.Errorf("the next slot went to %s", got)
 	}
 	h.audited()
 }
