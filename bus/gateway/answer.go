@@ -24,6 +24,7 @@ type answer struct {
 	response *openai.Responses // not nil: it is written as a response
 
 	again bool     // it came with an Idempotency-Key: who asks again gets this one
+	named bool     // its tasks' ids are of its client's making: they may come again, elsewhere too
 	kept  bool     // it can be read again
 	print [32]byte // where again is set: what was asked for
 

@@ -106,6 +106,7 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, re
 	} else if a.shape.ID = asked.Tasks[0].ID; a.shape.ID == "" || len(asked.Tasks) > 1 {
 		a.shape.ID = rand.Text()
 	}
+	a.named = a.again || asked.Tasks[0].ID != ""
 	for i := range asked.Tasks {
 		t := &asked.Tasks[i]
 		t.Trace = trace

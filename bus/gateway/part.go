@@ -18,6 +18,7 @@ type part struct {
 	a     *answer
 	i     int
 	ended func()        // called once, after all of it
+	known func()        // nil, or called once it is known whether an agent has it, and perhaps again
 	wake  chan struct{} // cap 1, where whoever asked serves it: there is something for them
 
 	over atomic.Bool // nothing of it is of any use any more
@@ -29,7 +30,8 @@ type part struct {
 	take   func(*bus.Chunk, *bus.Result) error // once something has come
 }
 
-// start has its tasks asked.
+// start has its tasks asked. Where they may come again, each under its id, the first goes before the others:
+// who has that one may have the others. Nobody else buys any of them, for an answer that is not given then.
 func (a *answer) start() {
 	left := new(atomic.Int32)
 	left.Store(int32(len(a.asked.Tasks)))
@@ -42,10 +44,20 @@ func (a *answer) start() {
 			go a.finish() // it writes all of the answer; who brings chunks must not wait
 		}
 	}
-	for i := range len(a.asked.Tasks) {
-		p := &part{a: a, i: i, ended: ended}
-		p.begin()
+	first, n := &part{a: a, ended: ended}, len(a.asked.Tasks)
+	others := func() {
+		for i := 1; i < n; i++ {
+			p := &part{a: a, i: i, ended: ended}
+			p.begin()
+		}
 	}
+	if n > 1 && a.named {
+		first.known = sync.OnceFunc(func() { go others() }) // who brings the news must not wait
+		first.begin()
+		return
+	}
+	first.begin()
+	others()
 }
 
 // runHere serves the one task of an answer that nobody else serves. Even a panic, which net/http survives,
@@ -142,6 +154,7 @@ func (p *part) verdict() bool {
 	}
 	p.bought = true
 	p.a.buy(1)
+	p.tellKnown()
 	return true
 }
 
@@ -202,7 +215,14 @@ func (p *part) fail(err error) {
 	}
 	p.letGo()
 	p.a.fail(asRefusal(err))
+	p.tellKnown()
 	p.end()
+}
+
+func (p *part) tellKnown() {
+	if p.known != nil {
+		p.known()
+	}
 }
 
 // letGo lets go of the task. The lock is held.
