@@ -8,8 +8,8 @@ type Code string
 const (
 	// malformed bytes, JSON or msgpack; a missing or ill-typed field
 	CodeBadRequest        Code = "bad_request"
-	CodeTooLarge          Code = "too_large"         // message beyond the payload limit
-	CodeUnsupportedField  Code = "unsupported_field" // n > 1, embeddings, prompts above 512 KB, ...
+	CodeTooLarge          Code = "too_large"         // a message, or the body in it, beyond its limit
+	CodeUnsupportedField  Code = "unsupported_field" // n > 1, embeddings, ...
 	CodeEmptyPrompt       Code = "empty_prompt"
 	CodePromptTooLong     Code = "prompt_too_long" // beyond every eligible agent's context
 	CodeBadTerms          Code = "bad_terms"       // negative or absurd terms

@@ -33,7 +33,7 @@ func (t *Task) Validate() error {
 	p.optionalID("task", t.ID)
 	p.oneOf("kind", t.Kind, "", KindChat, KindCompletion)
 	if p.err == nil && len(t.Body) > MaxBody {
-		p.err = &Error{CodeUnsupportedField,
+		p.err = &Error{CodeTooLarge,
 			fmt.Sprintf("body of %d bytes: at most %d are taken; send a shorter prompt",
 				len(t.Body), MaxBody)}
 	}

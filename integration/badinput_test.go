@@ -52,7 +52,7 @@ func TestBadInputIsRefusedAtTheDoor(t *testing.T) {
 		{"longer than any context", "dev", `{"messages":[{"role":"user","content":"` +
 			strings.Repeat("many words ", 30_000) + `"}]}`, bus.CodePromptTooLong, ""},
 		{"above 512 KB", "dev", `{"messages":[{"role":"user","content":"` + strings.Repeat("a", 513<<10) +
-			`"}]}`, bus.CodeUnsupportedField, "524288"},
+			`"}]}`, bus.CodeTooLarge, "524288"},
 		{"two answers", "dev", `{` + hello + `,"n":2}`, bus.CodeUnsupportedField, "n"},
 		{"embeddings", "dev", `{"model":"auto","input":"Hello"}`, bus.CodeUnsupportedField, "input"},
 		{"unknown model", "dev", `{"model":"gpt-17",` + hello + `}`, bus.CodeUnknownModel, "gpt-17"},

@@ -91,7 +91,7 @@ func TestRequestInMsgpack(t *testing.T) {
 	}
 	// as in JSON
 	_, _, bad = DecodeRequest(long, nil, "ada", testKey)
-	if bad == nil || bad.Code != bus.CodeUnsupportedField {
+	if bad == nil || bad.Code != bus.CodeTooLarge {
 		t.Errorf("a body too long: %v", bad)
 	}
 }
@@ -202,7 +202,7 @@ func TestRefusals(t *testing.T) {
 		{"embeddings", `{"input":"hi","model":"e"}`, bus.CodeUnsupportedField, "embeddings"},
 		{"token ids", `{"prompt":[1,2]}`, bus.CodeUnsupportedField, "token ids"},
 		{"several prompts", `{"prompt":["a","b"]}`, bus.CodeUnsupportedField, "several prompts"},
-		{"too long", `{"prompt":"` + strings.Repeat("x", bus.MaxBody) + `"}`, bus.CodeUnsupportedField,
+		{"too long", `{"prompt":"` + strings.Repeat("x", bus.MaxBody) + `"}`, bus.CodeTooLarge,
 			"at most 524288"},
 		{"far too long", `{"prompt":"` + strings.Repeat("x", bus.MaxMessage) + `"}`, bus.CodeTooLarge,
 			"at most 1048576"},
