@@ -30,7 +30,7 @@ var passed = []string{"model", "stream", "temperature", "top_p", "parallel_tool_
 
 // ignored are members that change nothing of an answer here.
 var ignored = []string{"store", "metadata", "service_tier", "safety_identifier", "prompt_cache_retention",
-	"stream_options", "max_tool_calls", "include", "verbosity"}
+	"prompt_cache_options", "stream_options", "max_tool_calls", "include", "verbosity"}
 
 // read are all members that are known.
 var read = slices.Concat(passed, ignored, []string{"previous_response_id", "conversation", "background",
@@ -182,6 +182,10 @@ func (r *Responses) refuse(in map[string]json.RawMessage) error {
 			if err := obfuscation(v); err != nil {
 				return err
 			}
+		case name == "prompt_cache_options":
+			if err := prewarm(v); err != nil {
+				return err
+			}
 		case name == "prompt":
 			return unsupported("prompt: templates are not stored here: send instructions and input")
 		case !slices.Contains(read, name):
@@ -201,6 +205,19 @@ func obfuscation(options json.RawMessage) error {
 		return bad("stream_options: an object is expected, in which include_obfuscation is true or false")
 	case asked.On:
 		return errObfuscation
+	}
+	return nil
+}
+
+// prewarm refuses options of a prompt cache that ask for no answer, which would be given one, and pay it. Of
+// others engines decide.
+func prewarm(options json.RawMessage) error {
+	var asked struct{ Prewarm bool }
+	switch err := json.Unmarshal(options, &asked); {
+	case err != nil:
+		return bad("prompt_cache_options: an object is expected, in which prewarm is true or false")
+	case asked.Prewarm:
+		return unsupported("prompt_cache_options.prewarm: every request is given an answer here: leave it out")
 	}
 	return nil
 }
