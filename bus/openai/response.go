@@ -29,6 +29,7 @@ type Response struct {
 	items []*outputItem
 	now   *outputItem // what is being said, but for calls, several of which may be under way
 	calls []*outputItem
+	early [][]byte // log probabilities of tokens whose text has yet to come
 	size  int
 	last  *bus.Result
 	fault *fault
@@ -130,8 +131,14 @@ func (r *Response) take(dst []byte, p *piece) ([]byte, error) {
 	if len(p.refusal) > 0 {
 		dst = r.say(dst, itemMessage, partRefusal, unquoted(p.refusal), nil)
 	}
-	if logs := p.takeLogs(); p.text != "" || len(logs) > 0 && len(p.calls) == 0 {
+	logs := p.takeLogs()
+	switch textless := len(p.reasoning)+len(p.refusal)+len(p.calls) > 0; {
+	case p.text != "", len(logs) > 0 && !textless && r.saysText():
 		dst = r.say(dst, itemMessage, partText, p.text, logs)
+	case textless: // log probabilities are a text's alone
+		r.early = nil
+	case len(logs) > 0:
+		r.early = append(r.early, bytes.Clone(logs))
 	}
 	if len(p.calls) == 0 {
 		return dst, nil
@@ -146,6 +153,14 @@ func (r *Response) take(dst []byte, p *piece) ([]byte, error) {
 		}
 	}
 	return dst, nil
+}
+
+// saysText reports whether a text is being said.
+func (r *Response) saysText() bool {
+	if r.now == nil || len(r.now.parts) == 0 {
+		return false
+	}
+	return r.now.parts[len(r.now.parts)-1].kind == partText
 }
 
 // unquoted is the text of a JSON string that has been read.
@@ -171,6 +186,9 @@ func (r *Response) say(dst []byte, kind, partKind, text string, logs []byte) []b
 	}
 	p := x.parts[len(x.parts)-1]
 	p.text = append(p.text, text...)
+	if partKind == partText {
+		p.logs, r.early = append(p.logs, r.early...), nil
+	}
 	if len(logs) > 0 {
 		p.logs = append(p.logs, bytes.Clone(logs))
 	}

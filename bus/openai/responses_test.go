@@ -356,6 +356,35 @@ func TestResponseEvents(t *testing.T) {
 	}
 }
 
+// Log probabilities of tokens that think are of no text: they begin no message. Those of a token whose text
+// comes with the next one are that text's.
+func TestLogprobsOfReasoningAreNoMessages(t *testing.T) {
+	logs := func(token string) string { return `"logprobs":{"content":[{"token":"` + token + `"}]}}` }
+	r := NewResponse(Shape{ID: "t"}, filledAsked(t))
+	stream := r.Begin(nil)
+	for _, c := range []bus.Chunk{ // as vLLM sends it, an event a token
+		{Extra: []bus.Extra{{Choice: []byte(`{"delta":{},` + logs("<think>"))}}},
+		{Extra: []bus.Extra{{Choice: []byte(`{"delta":{"reasoning":"let"},` + logs("let"))}}},
+		{Extra: []bus.Extra{{Choice: []byte(`{"delta":{"reasoning":" me"},` + logs(" me"))}}},
+		{Extra: []bus.Extra{{Choice: []byte(`{"delta":{},` + logs("half"))}}},
+		{Text: "é", Extra: []bus.Extra{{Choice: []byte(`{"delta":{"content":"é"},` + logs("other half"))}}},
+		{Extra: []bus.Extra{{Choice: []byte(`{"delta":{},` + logs("end"))}}},
+	} {
+		var err error
+		if stream, err = r.Chunk(stream, &c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, output := responseEvents(t, r.Finish(stream, &bus.Result{Finish: "stop"}))
+	if len(output) != 2 || output[0].Content[0].Text != "let me" || output[1].Content[0].Text != "é" {
+		t.Fatalf("%d items: %+v", len(output), output)
+	}
+	if got := fmt.Sprintf("%s", output[1].Content[0].Logprobs); got !=
+		`[{"token":"half"} {"token":"other half"} {"token":"end"}]` {
+		t.Errorf("the text's log probabilities are %s", got)
+	}
+}
+
 func TestResponseIsBounded(t *testing.T) {
 	r := NewResponse(Shape{ID: "t"}, filledAsked(t))
 	var err error
