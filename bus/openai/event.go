@@ -115,6 +115,9 @@ func (e *Events) Chunk(dst []byte, c *bus.Chunk) ([]byte, error) {
 			o = e.text(o, p.text, p.takeLogs(), ids)
 			ids = nil
 		}
+		if len(p.cites) > 0 {
+			o = e.close(o.Raw(e.begin).Raw(`"citations":`).compact(p.cites), nil, nil)
+		}
 		if len(p.calls) > 0 { // never beside text: clients drop one of the two
 			o = e.close(o.Raw(e.begin).Raw(`"tool_calls":`).compact(p.calls), p.takeLogs(), nil)
 		}

@@ -213,6 +213,69 @@ func TestLogprobsOfAllEventsAreOneList(t *testing.T) {
 	}
 }
 
+// vLLM's parsers for Cohere's models say what an answer cites, in events between those of its text, and in
+// one with it: clients get it as it came, whole and in events; a response has no place for it.
+func TestCitations(t *testing.T) {
+	const first, second = `{"start":0,"end":4,"text":"Oslo","sources":[{"type":"tool","id":"c1"}]}`,
+		`{"start":8,"end":12,"text":"cold","sources":[]}`
+	said := []bus.Chunk{
+		{Text: "Oslo", Extra: []bus.Extra{{Choice: choice(`"content":"Oslo","citations":[` + first + ` ]`)}}},
+		{Text: " is cold"},
+		{Extra: []bus.Extra{{Choice: choice(`"citations":[` + second + `]`)}}},
+	}
+	e, w := NewEvents(shape, 0), NewWhole(bus.KindChat)
+	r := NewResponse(shape, filledAsked(t))
+	stream, events := []byte(nil), []byte(nil)
+	for i := range said {
+		var err error
+		if stream, err = e.Chunk(stream, &said[i]); err != nil {
+			t.Fatal(err)
+		}
+		if err = w.Chunk(&said[i]); err != nil {
+			t.Fatal(err)
+		}
+		if events, err = r.Chunk(events, &said[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, cites := "", ""
+	for _, event := range strings.Split(string(stream), endEvent) {
+		var o struct {
+			Choices []struct {
+				Delta struct {
+					Content   string
+					Citations []json.RawMessage
+				}
+			}
+		}
+		if json.Unmarshal([]byte(strings.TrimPrefix(event, "data: ")), &o); len(o.Choices) == 1 {
+			text += o.Choices[0].Delta.Content
+			for _, c := range o.Choices[0].Delta.Citations {
+				cites += string(c)
+			}
+		}
+	}
+	if text != "Oslo is cold" || cites != first+second {
+		t.Errorf("the events say %q and cite %s:\n%s", text, cites, stream)
+	}
+	whole := string(Object(shape, []*Whole{w}, []*bus.Result{served}))
+	if !json.Valid([]byte(whole)) || !strings.Contains(whole, `"content":"Oslo is cold"`) ||
+		!strings.Contains(whole, `,"citations":[`+first+`,`+second+`]`) {
+		t.Errorf("whole: %s", whole)
+	}
+	r.Finish(nil, served)
+	if text := string(r.Object()); !strings.Contains(text, `"text":"Oslo is cold"`) {
+		t.Errorf("a response: %s", text)
+	}
+	for _, x := range []string{`{"delta":{"citations":{}}}`, `{"delta":{"citations":"x"}}`,
+		`{"delta":{"citations":[],"citations":[]}}`, `{"delta":{"citations":[}}`} {
+		c := bus.Chunk{Extra: []bus.Extra{{Choice: []byte(x)}}}
+		if _, err := NewEvents(shape, 0).Chunk(nil, &c); bus.CodeOf(err) != bus.CodeAgentFailed {
+			t.Errorf("%s: %v", x, err)
+		}
+	}
+}
+
 // What no engine says is the agent's, and none of it reaches a client.
 func TestAnAgentWritesNoEvents(t *testing.T) {
 	for _, x := range []string{

@@ -13,6 +13,7 @@ type piece struct {
 	reasoning []byte // a string
 	refusal   []byte // a string
 	calls     []byte // the array of tool calls
+	cites     []byte // the array of citations
 	logs      []byte // the object of log probabilities
 
 	scratch []byte
@@ -133,7 +134,7 @@ var choiceMembers = map[string]int{"index": 1, "delta": 2, "text": 4, "logprobs"
 	"stop_reason": 32, "token_ids": 64, "prompt_token_ids": 128, "prompt_logprobs": 256}
 
 var deltaMembers = map[string]int{"role": 1, "content": 2, "reasoning": 4, "reasoning_content": 8,
-	"tool_calls": 16, "refusal": 32}
+	"tool_calls": 16, "refusal": 32, "citations": 64} // the last of Cohere's models
 
 // delta reads what an event adds to a chat.
 func (p *piece) delta(s *Scanner, said func(Span), err *error) bool {
@@ -152,7 +153,9 @@ func (p *piece) delta(s *Scanner, said func(Span), err *error) bool {
 		v, ok := s.Value()
 		switch {
 		case !ok || isNull(s, v):
-		case bit == 0 || name == "tool_calls":
+		case name == "citations" && s.data[v.From] == '[':
+			p.cites = s.Text(v)
+		case bit == 0 || name == "tool_calls" || name == "citations":
 			*err = forged("its delta has a member %.40q", name)
 		case s.data[v.From] != '"':
 			*err = forged("%s is no string", name)

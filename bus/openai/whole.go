@@ -17,7 +17,7 @@ type Whole struct {
 	chat                     bool
 	text, reasoning, refusal []byte
 	calls                    []call
-	logs                     [][]byte // as they came
+	logs, cites              [][]byte // as they came
 	size                     int
 	more                     int // of it, what is neither text, reasoning nor refusal
 	piece                    piece
@@ -52,7 +52,7 @@ func (w *Whole) Chunk(c *bus.Chunk) error {
 
 // Size is what the answer takes so far, in bytes, about.
 func (w *Whole) Size() int {
-	return cap(w.text) + cap(w.reasoning) + cap(w.refusal) + w.more + logCost*cap(w.logs)
+	return cap(w.text) + cap(w.reasoning) + cap(w.refusal) + w.more + logCost*(cap(w.logs)+cap(w.cites))
 }
 
 // logCost is what a list of log probabilities takes beside its bytes.
@@ -71,8 +71,11 @@ func (w *Whole) take(p *piece) error {
 	if len(p.logs) > 0 {
 		w.logs = append(w.logs, bytes.Clone(p.logs))
 	}
-	w.size += len(p.text) + len(p.reasoning) + len(p.refusal) + len(p.logs) + len(p.calls)
-	w.more += len(p.logs) + len(p.calls)
+	if len(p.cites) > 0 {
+		w.cites = append(w.cites, bytes.Clone(p.cites))
+	}
+	w.size += len(p.text) + len(p.reasoning) + len(p.refusal) + len(p.logs) + len(p.calls) + len(p.cites)
+	w.more += len(p.logs) + len(p.calls) + len(p.cites)
 	if len(p.calls) == 0 {
 		return nil
 	}
@@ -143,6 +146,9 @@ func (w *Whole) message(o Out) Out {
 	if reasoning := string(w.reasoning); reasoning != "" {
 		o = o.Raw(`,"reasoning":`).Str(reasoning).Raw(`,"reasoning_content":`).Str(reasoning)
 	}
+	if len(w.cites) > 0 {
+		o = o.Raw(`,"citations":[`).Raw(string(joined(w.cites))).Raw("]")
+	}
 	for i, c := range w.calls {
 		o = o.Raw([...]string{`,"tool_calls":[`, `,`}[min(i, 1)]).Raw(`{"id":`).Str(c.id).
 			Raw(`,"type":`).Str(c.kind).Raw(`,"function":{"name":`).Str(c.name).
@@ -152,6 +158,23 @@ func (w *Whole) message(o Out) Out {
 		o = o.Raw("]")
 	}
 	return o.Raw("}")
+}
+
+// joined are the items of lists.
+func joined(lists [][]byte) (items []byte) {
+	for _, l := range lists {
+		items = join(items, l)
+	}
+	return items
+}
+
+// join appends the items of a list.
+func join(items, list []byte) []byte {
+	inner := bytes.TrimSpace(list[1 : len(list)-1])
+	if len(inner) > 0 && len(items) > 0 {
+		items = append(items, ',')
+	}
+	return appendCompact(items, inner)
 }
 
 // logprobs joins the lists of all events: of a chat content and refusal, of a completion its four.
@@ -173,11 +196,7 @@ func (w *Whole) logprobs(o Out) Out {
 				if !ok || string(name) != names[i] || l[v.From] != '[' {
 					continue
 				}
-				inner := bytes.TrimSpace(l[v.From+1 : v.To-1])
-				if len(inner) > 0 && len(lists[i]) > 0 {
-					lists[i] = append(lists[i], ',')
-				}
-				lists[i] = appendCompact(lists[i], inner)
+				lists[i] = join(lists[i], l[v.From:v.To])
 			}
 			return ok
 		})
