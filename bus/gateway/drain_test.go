@@ -137,3 +137,36 @@ func TestATaskOfWhichNothingIsKnown(t *testing.T) {
 		stop()
 	}()
 }
+
+// Who is told to ask another gateway has its connection closed: it would come back on it, and past a balancer
+// of connections to the same one.
+func TestADrainLetsGoOfConnections(t *testing.T) {
+	h := start(t, slowly)
+	second, s, stop := h.with(func(c *gateway.Config) { c.Drain = 5 * time.Second })
+	open, leave := second.reading(long(`,"stream":true`), h.key)
+	defer leave()
+	defer open.Body.Close()
+	stop()
+	h.until("it drains", func() bool { return second.do("GET", "/health", "", "").status == 503 })
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"POST", "/v1/chat/completions", chat(``), 503},
+		{"POST", "/v1/chat/completions", chat(`,"stream":true`), 503},
+		{"POST", "/v1/responses", `{"input":"Hello"}`, 503},
+		{"POST", "/v1/chat/completions", `{}`, 400}, {"GET", "/v1/models", "", 200},
+	} {
+		a, err := http.DefaultClient.Do(second.request(t.Context(), c.method, c.path, c.body, h.key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Body.Close()
+		if a.StatusCode != c.status || a.Close != (c.status == 503) {
+			t.Errorf("%s %s: %d, and the connection ends: %v", c.method, c.path, a.StatusCode, a.Close)
+		}
+	}
+	if s.Stats().Open != 1 {
+		t.Errorf("%d answers are open", s.Stats().Open)
+	}
+}
