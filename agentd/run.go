@@ -316,8 +316,10 @@ func (r *Run) End(a Answer, err error) Ending {
 		res.Cost, res.Premium, res.SlotPrice = c.Cost, d.Premium, d.SlotPrice
 		res.Toll, res.Fee, res.Congestion, res.Crowd = d.Toll, d.Fee, d.Congestion, d.Crowd
 	}
-	if r.forgets && d.Task.Resume == nil && c.Outcome == bus.OutcomeDone {
-		c.Thought = min(r.thought, c.Usage.Output)
+	if d.Task.Resume == nil && c.Outcome == bus.OutcomeDone {
+		if res.Thought = min(r.thought, c.Usage.Output); r.forgets {
+			c.Thought = res.Thought
+		}
 	}
 	if res.Code == "" {
 		res.Code = c.Code

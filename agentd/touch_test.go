@@ -155,6 +155,25 @@ func TestReasoningIsLeftOut(t *testing.T) {
 	}
 }
 
+// The result says how much of an answer was reasoning, whole or in part; not of one that had begun elsewhere.
+func TestReasoningIsCounted(t *testing.T) {
+	thinking := []Chunk{{Tokens: []uint32{50}, Count: 1}, {Tokens: []uint32{51, 52}, Count: 2, Thought: 2},
+		{Text: "so", Tokens: []uint32{53, 4}, Count: 2, Thought: 1}, said(" it", 5)}
+	for _, c := range []struct {
+		name   string
+		chunks []Chunk
+		resume *bus.Resume
+		want   int
+	}{{"whole", thinking, nil, 4}, {"still at it", thinking[:2], nil, 3}, {"none", thinking[3:], nil, 0},
+		{"elsewhere", thinking, &bus.Resume{Tokens: []uint32{9}}, 0}} {
+		d := dispatch("h")
+		d.Task.Resume = c.resume
+		if _, e := take(t, toucher(2), d, c.chunks...); e.Result.Thought != c.want {
+			t.Errorf("%s: %d tokens are said to be reasoning, want %d", c.name, e.Result.Thought, c.want)
+		}
+	}
+}
+
 // One sequence of the engine is not sold where it touches: tasks leave it, and touches take no more than
 // that and what is free.
 func TestASequenceIsKeptForTouches(t *testing.T) {

@@ -102,6 +102,8 @@ type Result struct {
 	// what Cost is for, where that is not Usage: of an answer that went on elsewhere, the part of the agent
 	// that finished it
 	Billed *market.Usage `json:"billed,omitempty" msgpack:"billed,omitempty"`
+	// of Usage.Output, what was reasoning or ended it; 0 where that is not known
+	Thought int `json:"reasoning_tokens,omitempty" msgpack:"thought,omitempty"`
 	// the engine sent no usage: counted from what was relayed
 	Unmetered bool `json:"unmetered,omitempty" msgpack:"unmetered,omitempty"`
 	// at the agent, from dispatch to first token

@@ -40,7 +40,7 @@ func full() []Message {
 		Code: CodeAgentFailed, Message: "gone", RetryMS: 5,
 		Text: "hi", Extra: []Extra{{At: 1, Choice: []byte(`{"delta":{}}`)}}, Finish: "stop",
 		Stop: []byte(`"x"`), Chunks: 4,
-		Usage: usage, Billed: &usage, Unmetered: true, TTFTUS: 1, ITLUS: 2, Cost: 4, Premium: -5,
+		Usage: usage, Billed: &usage, Thought: 7, Unmetered: true, TTFTUS: 1, ITLUS: 2, Cost: 4, Premium: -5,
 		SlotPrice: 6, Toll: -7, Congestion: -1, Fee: 8,
 		Crowd:   &market.Toll{Load: -1, Age: -2, Beside: -3},
 		Receipt: &Receipt{ID: "j/1/0", Journal: "j", Round: 1, Epoch: 2, Earlier: []string{"j/0/0"}},

@@ -283,6 +283,7 @@ func (r *Result) Validate() error {
 	if r.Billed != nil {
 		p.usage(*r.Billed)
 	}
+	p.count("reasoning_tokens", r.Thought)
 	p.micros("ttft_us", r.TTFTUS)
 	p.micros("itl_us", r.ITLUS)
 	p.credits("cost", r.Cost)

@@ -168,15 +168,20 @@ func (o Out) deal(r *bus.Result) Out {
 // usage sums up: each answer's prompt was computed, or found in a cache, and is paid.
 func (o Out) usage(all []*bus.Result) Out {
 	var u market.Usage
+	thought := 0
 	for _, r := range all {
 		u.Prompt, u.Cached, u.Output = u.Prompt+r.Usage.Prompt, u.Cached+r.Usage.Cached,
 			u.Output+r.Usage.Output
+		thought += r.Thought
 	}
 	_, paid := Sums(all)
-	return o.Raw(`{"prompt_tokens":`).Int(u.Prompt).Raw(`,"completion_tokens":`).Int(u.Output).
+	o = o.Raw(`{"prompt_tokens":`).Int(u.Prompt).Raw(`,"completion_tokens":`).Int(u.Output).
 		Raw(`,"total_tokens":`).Int(u.Prompt + u.Output).
-		Raw(`,"prompt_tokens_details":{"cached_tokens":`).Int(u.Cached).
-		Raw(`},"cost":`).Raw(paid.String()).Raw("}")
+		Raw(`,"prompt_tokens_details":{"cached_tokens":`).Int(u.Cached)
+	if thought > 0 {
+		o = o.Raw(`},"completion_tokens_details":{"reasoning_tokens":`).Int(thought)
+	}
+	return o.Raw(`},"cost":`).Raw(paid.String()).Raw("}")
 }
 
 // balance is what a client has, as JSON.

@@ -107,6 +107,15 @@ func TestAStreamIsThatOfAnOpenAIServer(t *testing.T) {
 		usage.Usage["total_tokens"], usage.Usage["cost"]) != "20 6 26 3.000000002" {
 		t.Errorf("usage %+v", usage)
 	}
+	if usage.Usage["completion_tokens_details"] != nil {
+		t.Errorf("reasoning is counted where there was none: %+v", usage)
+	}
+	thought := *served
+	thought.Thought = 2
+	usage = sse(t, Usage(nil, shape, []*bus.Result{&thought, served, &thought}))[0]
+	if fmt.Sprint(usage.Usage["completion_tokens_details"]) != "map[reasoning_tokens:4]" {
+		t.Errorf("usage %+v of two answers that were reasoned for 2 tokens each", usage)
+	}
 }
 
 func TestACompletionIsWrittenAsOne(t *testing.T) {

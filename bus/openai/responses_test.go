@@ -189,6 +189,9 @@ type responseObject struct {
 		Cached struct {
 			Tokens int `json:"cached_tokens"`
 		} `json:"input_tokens_details"`
+		Thought struct {
+			Tokens int `json:"reasoning_tokens"`
+		} `json:"output_tokens_details"`
 		Cost json.Number
 	}
 	Tools        []json.RawMessage
@@ -294,7 +297,7 @@ func TestResponseEvents(t *testing.T) {
 		}
 	}
 	last := &bus.Result{Task: "t1", Hub: "h", Agent: "a", Finish: "tool_calls",
-		Usage: market.Usage{Prompt: 10, Cached: 4, Output: 6}, Cost: 5, Premium: 2}
+		Usage: market.Usage{Prompt: 10, Cached: 4, Output: 6}, Thought: 3, Cost: 5, Premium: 2}
 	r.Completed = 1700000042
 	stream = r.Finish(stream, last)
 	all, output := responseEvents(t, stream)
@@ -329,8 +332,9 @@ func TestResponseEvents(t *testing.T) {
 		t.Errorf("the object has %+v, the last event %+v, the events %+v", object.Output, end.Response,
 			output)
 	}
-	if u := object.Usage; u.Input != 10 || u.Cached.Tokens != 4 || u.Output != 6 || u.Total != 16 ||
-		string(u.Cost) != last.Paid().String() || object.Souk["agent"] != "a" || object.Model != `m"` {
+	if u := object.Usage; u.Input != 10 || u.Thought.Tokens != 3 || u.Cached.Tokens != 4 || u.Output != 6 ||
+		u.Total != 16 || string(u.Cost) != last.Paid().String() || object.Souk["agent"] != "a" ||
+		object.Model != `m"` {
 		t.Errorf("the object is %+v with usage %+v", object, u)
 	}
 

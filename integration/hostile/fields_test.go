@@ -49,8 +49,8 @@ var added = map[string]string{
 	"bus.Accepted json":        "attempt",
 	"bus.Chunk msgpack":        "o",
 	"bus.Chunk json":           "gone",
-	"bus.Result msgpack":       "crowd",
-	"bus.Result json":          "crowd",
+	"bus.Result msgpack":       "crowd thought",
+	"bus.Result json":          "crowd reasoning_tokens",
 	"bus.APIKey json":          "",
 	"bus.MarkKeys json":        "",
 	"bus.ModelStatus msgpack":  "cards heard",
@@ -135,6 +135,9 @@ var elsewhere = map[string]string{
 	"bus.Status json seats":           "hub: TestStatusSaysHowAHubIsSeated",
 	// where no policy is on that has texts computed ahead, nobody reads it
 	"bus.Completion msgpack thought": "agentd: TestReasoningIsLeftOut",
+	// nobody thinks in these plays
+	"bus.Result msgpack thought":       "agentd: TestReasoningIsCounted",
+	"bus.Result json reasoning_tokens": "agentd: TestReasoningIsCounted",
 }
 
 // gone is what the version before says and nobody of it reads but to check its bounds, where absent is in
