@@ -52,7 +52,14 @@ func (a *answer) start() {
 		}
 	}
 	if n > 1 && a.named {
-		first.known = sync.OnceFunc(func() { go others() }) // who brings the news must not wait
+		first.known = sync.OnceFunc(func() {
+			go func() { // who brings the news must not wait
+				_, sending := a.takes()
+				a.s.memory.add(sending) // as it was while the first was asked
+				defer a.s.memory.add(-sending)
+				others()
+			}()
+		})
 		first.begin()
 		return
 	}
