@@ -241,10 +241,15 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 			code = b
 		}
 	}
+	var served []string
+	if code == bus.CodeUnknownModel {
+		if served = t.models(c, now); len(served) == 0 { // nobody can tell: engines start, or come back
+			code, full = bus.CodeNoRoom, true
+		}
+	}
 	switch code {
 	case bus.CodeUnknownModel:
-		return refusal(code, "no hub serves model %q; served now: %s", w.Model,
-			strings.Join(t.models(c, now), ", "))
+		return refusal(code, "no hub serves model %q; served now: %s", w.Model, strings.Join(served, ", "))
 	case bus.CodePromptTooLong:
 		return refusal(code, "prompt of about %d tokens is longer than any agent's context; shorten it",
 			w.PromptTokens)

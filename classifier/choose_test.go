@@ -137,6 +137,8 @@ func TestChoose(t *testing.T) {
 			want: Want{Label: "math", Confident: true, Model: "coder"}, go_: "code"},
 		{name: "model nobody has", hubs: three, want: Want{Label: "math", Confident: true, Model: "gpt"},
 			code: "unknown_model"},
+		{name: "model where no agent is there", hubs: "a: serves x; agents 0\nb: serves y; silent 9s; model m",
+			want: Want{Label: "x", Confident: true, Model: "m"}, code: "no_room"},
 		{name: "model whose hub is full", hubs: "a: serves x; room 0; model m",
 			want: Want{Label: "x", Confident: true, Model: "m"}, code: "no_room"},
 		{name: "the only hub takes no task", hubs: "a: serves x; closed; model m",
