@@ -97,11 +97,12 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	if !n.voided(h, code) {
 		return
 	}
-	if c.Relayed > 0 {
+	refused := code == bus.CodeEngineRefused || code == bus.CodePromptTooLong
+	if c.Relayed > 0 || refused { // the agent tells the reader what the engine said, which is not known here
 		n.served(h)
 	}
 	why := string(code)
-	if code == bus.CodeEngineRefused || code == bus.CodePromptTooLong {
+	if refused {
 		why = "its engine refused the task; what it said went to whoever asked first: take a new id to read it"
 	}
 	n.finish(h.task, n.unpaid(h, code, "agent %s: %s", h.agent.id, why), false)
