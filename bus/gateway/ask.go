@@ -175,9 +175,8 @@ func (s *Server) admitAnswer(a *answer, room *share) (*answer, error) {
 		return nil, refuse(bus.CodeIDConflict, "this Idempotency-Key came before with another body or other "+
 			"terms (X-Souk-* headers): repeat the request as it was, or take a new one")
 	case s.draining:
-		no := again(bus.CodeDraining, time.Second, "this gateway is shutting down: ask another one, or again")
-		no.hangUp = true // behind a balancer of connections that is another one
-		return nil, no
+		return nil, again(bus.CodeDraining, time.Second, "this gateway is shutting down: ask another one, "+
+			"or again")
 	case len(s.open) >= s.c.MaxOpen:
 		return nil, again(bus.CodeTooManyTasks, time.Second, "%d answers are open, the limit of this gateway",
 			s.c.MaxOpen)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -168,5 +169,47 @@ func TestADrainLetsGoOfConnections(t *testing.T) {
 	}
 	if s.Stats().Open != 1 {
 		t.Errorf("%d answers are open", s.Stats().Open)
+	}
+}
+
+// cutOff is a bus that may be out of reach.
+type cutOff struct {
+	bus.Bus
+	on *atomic.Bool
+}
+
+func (b cutOff) Connected() time.Time {
+	if b.on.Load() {
+		return time.Time{}
+	}
+	return b.Bus.Connected()
+}
+
+func (b cutOff) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
+	if b.on.Load() {
+		return bus.Msg{}, bus.ErrNotSent
+	}
+	return b.Bus.Request(ctx, m)
+}
+
+// So has who comes to a gateway that the market is out of reach of: others may reach it.
+func TestAGatewayThatIsCutOffLetsGoOfConnections(t *testing.T) {
+	h := start(t, one)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := cutOff{on: new(atomic.Bool)}
+	second, _, _ := h.withBus(l, func(*gateway.Config) {}, func(of bus.Bus) bus.Bus { b.Bus = of; return b })
+	for _, away := range []bool{false, true, false} {
+		b.on.Store(away)
+		a, err := http.DefaultClient.Do(second.request(t.Context(), "GET", "/v1/balance", "", h.key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Body.Close()
+		if (a.StatusCode == 503) != away || a.Close != away {
+			t.Errorf("cut off %v: %d, and the connection ends: %v", away, a.StatusCode, a.Close)
+		}
 	}
 }

@@ -21,7 +21,6 @@ type refusal struct {
 	retryMS int64
 	paid    market.Credits
 	again   bool // although its code says otherwise
-	hangUp  bool // who comes again is to come by another connection
 	last    bool // an agent had the task: who asks again under its id is refused again, and in fewer words
 }
 
@@ -82,9 +81,6 @@ func (r *refusal) write(w http.ResponseWriter) {
 	}
 	if status == http.StatusUnauthorized { // RFC 9110: with a challenge; some clients fail without
 		h.Set("WWW-Authenticate", "Bearer")
-	}
-	if r.hangUp {
-		h.Set("Connection", "close")
 	}
 	if r.task != "" {
 		h.Set("X-Souk-Task", r.task)

@@ -107,6 +107,9 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	r := *asRefusal(err)
 	s.count(func(st *Stats) { st.Refused[r.code]++ })
 	s.bound(w)
+	if (r.again || openai.FaultOf(r.code).Again) && !s.serving() {
+		w.Header().Set("Connection", "close") // who comes again may then come to another gateway
+	}
 	r.write(w)
 }
 
@@ -150,15 +153,20 @@ func secretOf(r *http.Request) string {
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	s.bound(w)
-	s.mu.Lock()
-	draining := s.draining
-	s.mu.Unlock()
-	if draining || s.d.Bus.Connected().IsZero() {
+	if !s.serving() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		io.WriteString(w, "not serving\n")
 		return
 	}
 	io.WriteString(w, "ok\n")
+}
+
+// serving reports whether new requests can be served.
+func (s *Server) serving() bool {
+	s.mu.Lock()
+	draining := s.draining
+	s.mu.Unlock()
+	return !draining && !s.d.Bus.Connected().IsZero()
 }
 
 func (s *Server) writeJSON(w http.ResponseWriter, data []byte) {
