@@ -3,6 +3,8 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"souk/market"
 )
@@ -199,6 +201,7 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 	if a.level >= LevelMetering && r.Kind == KindCapture && hold != nil {
 		a.meter(seq, hold)
 	}
+	a.words(seq, r)
 	if a.level >= LevelMetering && r.Kind == KindHold {
 		a.quoted(seq, r.Hold)
 	}
@@ -222,6 +225,24 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 		case KindHold:
 			a.check.Holds = append(a.check.Holds, *r.Hold)
 		}
+	}
+}
+
+// What an agent is dispatched, a client's task or what its hub sends, and what of it is paid.
+var (
+	holdKinds = []string{"task", "warm-up", "prefetch", "shadow", "canary"}
+	outcomes  = []string{"done", "cancelled"}
+)
+
+// words judges what a hold is for and how a capture came, which nothing that is paid depends on (level 2).
+func (a *Audit) words(seq uint64, r *Record) {
+	switch {
+	case r.Kind == KindHold && !slices.Contains(holdKinds, r.Hold.Kind):
+		a.wrong(LevelState, seq, "I9", r.ID, "a dispatch that is one of "+strings.Join(holdKinds, ", "), "%q",
+			clip(r.Hold.Kind))
+	case r.Kind == KindCapture && !slices.Contains(outcomes, r.Capture.Outcome):
+		a.wrong(LevelState, seq, "I9", r.ID, "a payment for what was "+strings.Join(outcomes, " or "), "%q",
+			clip(r.Capture.Outcome))
 	}
 }
 

@@ -105,6 +105,16 @@ func TestEveryKindOfFraudIsFound(t *testing.T) {
 			r.Round.Round.Prev[5] ^= 1
 			return f
 		}},
+		{"a hold of a kind that there is not", 2, "I9", func(f []Frame) []Frame {
+			fr, _ := first(f, KindRound)
+			fr.Records[1].Hold.Kind = "gift"
+			return f
+		}},
+		{"paid for what failed", 2, "I9", func(f []Frame) []Frame {
+			_, r := first(f, KindCapture)
+			r.Capture.Outcome = "failed"
+			return f
+		}},
 		{"captured twice", 2, "I10", func(f []Frame) []Frame {
 			fr, r := first(f, KindCapture)
 			fr.Records = append(fr.Records, *r)

@@ -126,7 +126,7 @@ func TestBookAgainstTheOracle(t *testing.T) {
 					o.Awards = append(o.Awards, market.Award{})
 					premium := market.Credits(rapid.Int64Range(0, 20).Draw(t, "premium"))
 					h := Hold{Client: c, Task: fmt.Sprint("t", n, "-", slot), Agent: "a", Round: n + 1,
-						Slot:    slot,
+						Slot: slot, Kind: "task",
 						Amount:  premium + market.Credits(rapid.Int64Range(0, 60).Draw(t, "worst")),
 						Premium: premium, Fee: premium / 3, Settle: market.SettleQuoted}
 					need[c] += h.Amount

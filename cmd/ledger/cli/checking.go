@@ -54,8 +54,12 @@ others is undecided.
 
 The sums protect against accidents, not against whoever can write the files: until there are signed
 checkpoints, frames that were written anew with sums that fit, an end that was cut off where a frame ends
-and zeroed, and a journal that was deleted and that nobody names are not found. A write that a crash
-tore, which the next start trims, is undecided.
+and zeroed, and a journal that was deleted and that nobody names are not found. Nor is, in such frames,
+what nothing else depends on: of a hold its model, attempt, boot, digest, expiry and reader, and how far
+it is above what was paid; of a capture how it ended and when it began; reasons, notes, deposits; of a
+round what was expected of those who got nothing, how long somebody would have waited, and what was left
+out. ARCHITECTURE.md has the whole list, under Trust. A write that a crash tore, which the next start
+trims, is undecided.
 
 Exit: 0 clean, 1 violations, 2 usage or unreadable, 3 damaged or tampered, 4 undecided (with --strict).
 Damage outranks violations.`,
