@@ -12,6 +12,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/bus/natsauth"
 	"souk/market"
 )
 
@@ -228,9 +229,15 @@ func ReadKey(path string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// firstKey makes the first client's key, unless the one in its file is good.
+// firstKey makes the first client's key, unless the one in its file is good. A file that others can read is
+// refused, since they could have taken it.
 func (m *Market) firstKey(ctx context.Context, r bus.Registry) error {
 	m.keyFile = m.dir.Key(FirstClient)
+	if info, err := os.Stat(m.keyFile); err == nil && info.Mode().Perm()&0o007 != 0 {
+		return fmt.Errorf("key %s: %w (mode %v): chmod 600 it; if they may have read it, have `souk key rotate` "+
+			"give it a new secret, with --keep 0s and --file %s", m.keyFile, natsauth.ErrOpen,
+			info.Mode().Perm(), m.keyFile)
+	}
 	if secret, err := ReadKey(m.keyFile); err == nil {
 		keys, err := Keys(ctx, r)
 		if err != nil {
