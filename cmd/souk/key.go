@@ -140,6 +140,9 @@ it where the key has less: a small budget goes with --max-price, which is the ma
 			case f.Changed("expires") && expires <= 0:
 				return fmt.Errorf("--expires: %v is over already: leave it out, and the key is good until it "+
 					"is revoked", expires)
+			case f.Changed("expires") && expires < time.Second:
+				return fmt.Errorf("--expires: %v is over before anybody can use the key: give it a second or more",
+					expires)
 			case f.Changed("rate") && k.Rate == 0:
 				return errors.New("--rate: 0 requests a second are none: leave it out, and the gateway's " +
 					"limit is all")
