@@ -59,6 +59,7 @@ discover:                      # instead of agents, or beside them: engines foun
 func role() daemon.Role {
 	return daemon.Role{
 		Name:  "agentd",
+		As:    bus.RoleAgentd,
 		Short: "Offer the vLLM servers of this node to the market",
 		Long: `agentd registers each vLLM server of this node as an agent once it is ready, serves what hubs
 award, meters it, and accounts for it. On SIGTERM it takes no more tasks, finishes those in hand and has them

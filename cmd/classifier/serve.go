@@ -41,6 +41,7 @@ classifier:                       # every field has a default, see below
 func role() daemon.Role {
 	return daemon.Role{
 		Name:  "classifier",
+		As:    bus.RoleDoor,
 		Short: "The door of the market: it names each task's domain and chooses its hub",
 		Long: `classifier takes tasks from NATS on souk.v1.task.<client>[.<gateway>], names the domain of each, and
 passes it to a hub. Several doors share the tasks of one market, each with an id of its own. On SIGTERM it

@@ -50,6 +50,7 @@ gateway:                          # every field has a default, see below
 func role() daemon.Role {
 	return daemon.Role{
 		Name:  "gateway",
+		As:    bus.RoleGateway,
 		Short: "The market for clients of OpenAI's API, over HTTP",
 		Long: `gateway serves OpenAI's API to whoever has a key (souk key new CLIENT), and asks the market for each answer:
 /v1/chat/completions, /v1/completions, /v1/responses and /v1/models, and beside them /v1/quote, /v1/balance,

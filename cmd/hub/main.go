@@ -52,6 +52,7 @@ hub:                              # every other field has a default, see below
 func role(closing *bool) daemon.Role {
 	return daemon.Role{
 		Name:  "hub",
+		As:    bus.RoleHub,
 		Short: "The market of one domain: it awards tasks to agents, prices and records every award",
 		Long: `hub collects the tasks of one domain into rounds, clears each round so that the tasks
 together are worth most beyond their costs, and records every round before it acts on it. It needs a NATS

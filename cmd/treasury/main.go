@@ -40,6 +40,7 @@ treasury:                         # every field has a default, see below
 func role() daemon.Role {
 	return daemon.Role{
 		Name:  "treasury",
+		As:    bus.RoleTreasury,
 		Short: "The clients' money: deposits, payouts, and allotments to hubs",
 		Long: `treasury keeps what clients have deposited and allots it to hubs, so that no client is ever
 charged more than it deposited, over all hubs. A market has one: a second one is refused as long as the first

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"souk/bus"
 )
 
 // Exit codes, the same for all commands.
@@ -71,9 +73,10 @@ type Role struct {
 	Name    string // of the command and of the section in the file
 	Short   string
 	Long    string
-	Example string // a configuration, shown by --help
-	Version string // as the linker set it
-	NoFile  bool   // the defaults alone will do
+	Example string   // a configuration, shown by --help
+	Version string   // as the linker set it
+	NoFile  bool     // the defaults alone will do
+	As      bus.Role // whose creds it comes with; "": nobody's
 	New     func() Config
 	Serve   func(ctx context.Context, p *Process, c Config) error // until ctx ends, and it has drained
 }
@@ -191,11 +194,7 @@ func Command(r Role) *cobra.Command {
 			}
 			switch {
 			case check:
-				text, err := Effective(cfg)
-				if err == nil {
-					_, err = c.OutOrStdout().Write(text)
-				}
-				return err
+				return checked(r, cfg, c.OutOrStdout(), c.ErrOrStderr())
 			case probe:
 				return Failed(Probe(c.Context(), cfg.Sections().Health.Listen))
 			}
@@ -209,10 +208,29 @@ func Command(r Role) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&path, "config", "", "configuration file (YAML)")
 	f.BoolVar(&check, "check-config", false,
-		"judge the configuration, print what is in effect, and end with 0 or 2")
+		"judge the configuration, and the files of keys that it names, print what is in effect, and end with "+
+			"0 or 2")
 	f.BoolVar(&probe, "probe", false,
 		"ask the daemon that runs with this configuration whether it is ready, and end with 0 or 1")
 	return c
+}
+
+// checked shows a configuration as it is in effect, and judges the files of keys that it names. What is not
+// there is only said: keys may be made later, or be given to the process as it starts.
+func checked(r Role, cfg Config, out, errs io.Writer) error {
+	text, err := Effective(cfg)
+	if err == nil {
+		_, err = out.Write(text)
+	}
+	m, ok := marketOf(cfg)
+	if err != nil || !ok {
+		return err
+	}
+	lacks, wrong := m.judgeFiles(r.As, time.Now())
+	for _, l := range lacks {
+		fmt.Fprintf(errs, "%s: as it is here it would not start: %v\n", r.Name, l)
+	}
+	return wrong
 }
 
 // sectionsHelp is of the sections that a daemon has with others: that of the market, if it has one.

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 
@@ -229,13 +231,57 @@ func (m Market) creds(role bus.Role, ids bus.IDs) (name string, creds natsauth.S
 				i.Name, agent)
 		}
 	}
-	switch {
-	case err != nil && strings.Contains(err.Error(), m.Creds): // it names the file
-		return "", nil, fmt.Errorf("market.creds: %w", err)
-	case err != nil:
-		return "", nil, fmt.Errorf("market.creds: %s: %w", m.Creds, err)
+	if err != nil {
+		return "", nil, fmt.Errorf("market.creds: %w", m.named(err))
 	}
 	return i.Name, creds, nil
+}
+
+// judgeFiles reads the files that the section names, as a start does. lacks says which of them are not
+// there, or not for this user to see: they may be where the process runs. wrong is what the start would end
+// with.
+func (m Market) judgeFiles(role bus.Role, now time.Time) (lacks []error, wrong error) {
+	judge := func(field string, err error) {
+		if err != nil {
+			err = fmt.Errorf("%s%w", field, err)
+		}
+		switch {
+		case errors.Is(err, natsauth.ErrNoCreds), errors.Is(err, fs.ErrNotExist),
+			errors.Is(err, fs.ErrPermission):
+			lacks = append(lacks, err)
+		default:
+			wrong = errors.Join(wrong, err)
+		}
+	}
+	if m.Creds != "" {
+		i, err := natsauth.File(m.Creds).As(role, "")()
+		if err == nil {
+			err = i.Expired(now)
+		}
+		judge("market.creds: ", m.named(err))
+	}
+	_, err := natsauth.TLSOf(m.files())
+	judge("market.", err)
+	return lacks, wrong
+}
+
+// named has an error about the creds name their file; nil stays nil.
+func (m Market) named(err error) error {
+	if err == nil || strings.Contains(err.Error(), m.Creds) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", m.Creds, err)
+}
+
+// marketOf is the market's section of a configuration; ok is false where it has none.
+func marketOf(cfg Config) (m Market, ok bool) {
+	v := reflect.ValueOf(cfg).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Type() == reflect.TypeFor[Market]() {
+			return f.Interface().(Market), true
+		}
+	}
+	return m, false
 }
 
 func errAttr(err error) []any {

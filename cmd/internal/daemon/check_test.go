@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/bus/bustest"
+	"souk/bus/natsauth"
+)
+
+// --check-config reads the files of keys that a configuration names. Whatever the start would refuse in them
+// it refuses in the same words; what is not there, or not for this user to see, it only says, since systemd
+// and containers give it to the process alone.
+func TestCheckConfigReadsTheFilesOfKeys(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys, err := natsauth.Init(natsauth.Dir(dir))
+	ok(err)
+	add := func(role bus.Role, ids bus.IDs, valid time.Duration) string {
+		t.Helper()
+		path, err := keys.Add(role, ids, now.Add(-time.Minute), valid)
+		ok(err)
+		return path
+	}
+	good := add(bus.RoleHub, bus.IDs{Name: "math", Domain: "math"}, natsauth.Valid)
+	client := add(bus.RoleClient, bus.IDs{Name: "ann"}, natsauth.Valid)
+	late := add(bus.RoleHub, bus.IDs{Name: "late", Domain: "late"}, time.Second)
+	open := add(bus.RoleHub, bus.IDs{Name: "open", Domain: "open"}, natsauth.Valid)
+	ok(os.Chmod(open, 0o644))
+	text := filepath.Join(dir, "text")
+	ok(os.WriteFile(text, []byte("S3CRET in a file that is none of ours\n"), 0o600))
+	none := filepath.Join(dir, "none")
+	files := natsauth.ClientFiles(keys.Dir(), "math")
+	old := t.TempDir()
+	ok(natsauth.EnsureCA(old, now.Add(-2*natsauth.CertLife)))
+	lateCert, err := natsauth.ClientCert(old, "late", now.Add(-natsauth.CertLife-time.Hour))
+	ok(err)
+	for _, c := range []struct {
+		name, market string
+		code         int
+		says         string // on stderr; "" nothing
+	}{
+		{"all is well", "creds: " + good, ExitOK, ""},
+		{"none are named", "creds: ''", ExitOK, ""},
+		{"no creds there", "creds: " + none, ExitOK, "market.creds: creds " + none + ": there are no creds"},
+		{"another role's", "creds: " + client, ExitUsage, "these are of client ann"},
+		{"expired", "creds: " + late, ExitUsage, "the creds have expired"},
+		{"for everybody", "creds: " + open, ExitUsage, "chmod 600"},
+		{"no creds at all", "creds: " + text, ExitUsage, "it has no user JWT"},
+		{"no CA there", "ca: " + none, ExitOK, "market.ca: open " + none},
+		{"a CA that is none", "ca: " + text, ExitUsage, "holds no certificate"},
+		{"no key there", "ca: " + files.CA + ", cert: " + files.Cert + ", key: " + none, ExitOK,
+			"market.cert: open " + none},
+		{"a key of another", "ca: " + files.CA + ", cert: " + files.Cert + ", key: " + lateCert.Key,
+			ExitUsage, "private key does not match"},
+		{"a certificate that has expired", "ca: " + files.CA + ", cert: " + lateCert.Cert + ", key: " +
+			lateCert.Key, ExitUsage, "late.pem has expired"},
+		{"creds and CA", "creds: " + client + ", ca: " + text, ExitUsage, "market.ca: " + text},
+	} {
+		role := fairRole(nil)
+		role.As = bus.RoleHub
+		var out, errs bustest.Buffer
+		code := Run(t.Context(), Command(role), []string{"--config",
+			write(t, fairFile+"market: {"+c.market+"}\n"), "--check-config"}, &out, &errs)
+		said := errs.String()
+		if code != c.code || !strings.Contains(said, c.says) || (c.says == "") != (said == "") {
+			t.Errorf("%s: exit code %d, want %d and %q: %s", c.name, code, c.code, c.says, &errs)
+		}
+		if !strings.Contains(out.String(), "market:") {
+			t.Errorf("%s: the configuration is not shown", c.name)
+		}
+		if strings.Contains(errs.String(), "S3CRET") {
+			t.Errorf("%s: what is in a file is shown", c.name)
+		}
+	}
+}
