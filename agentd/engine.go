@@ -192,13 +192,23 @@ type EngineError struct {
 	// CodeEngineFailed; CodeEngineRefused: its own 4xx; CodeNoSlot: full, an award lost and no fault;
 	// CodeBadRequest: never sent
 	Code    bus.Code
-	Message string // says what the engine said
+	Message string
+	Said    string // the engine's own words, which may be its prompt's: for the client alone
 	Status  int    // HTTP status, also one that came as an event of a stream; 0 if there was none
 	Stalled bool   // it said nothing for too long: it may hang, whatever /health says
 	Err     error  // beneath, may be nil
 }
 
+// Error is all of it, for the task's client.
 func (e *EngineError) Error() string {
+	if e.Said != "" {
+		return e.Plain() + ": " + e.Said
+	}
+	return e.Plain()
+}
+
+// Plain is it without what the engine said, for logs.
+func (e *EngineError) Plain() string {
 	if e.Err != nil {
 		return e.Message + ": " + e.Err.Error()
 	}

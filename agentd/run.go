@@ -222,6 +222,7 @@ type Ending struct {
 	Result     bus.Result
 	Caught     []string // names of what a policy found in the answer
 	Engine     bool     // the engine failed
+	Fault      string   // what it did, without its own words; "" if it did nothing
 	Stalled    bool     // it went silent
 	// do not trust its /health before it has served a token: a server that shuts down still says 200
 	Doubtful bool
@@ -348,6 +349,7 @@ func (e *Ending) fail(err error) {
 	case errors.As(err, &engine):
 		c.Code, e.Stalled = engine.Code, engine.Stalled
 		e.Engine = engine.Code == bus.CodeEngineFailed
+		e.Fault = engine.Plain()
 		e.Doubtful = e.Engine && (engine.Stalled || engine.Status >= 500)
 		if engine.Code == bus.CodeNoSlot { // the engine is full, which is no fault
 			res.Code, res.RetryMS = bus.CodeNoRoom, 1000

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -8,15 +9,19 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/cmd/local"
+	"souk/integration/vllmsim"
 )
 
 // D7: keys, creds and prompts are in no log, at the most talkative level, in no error, in no count, and in no
@@ -101,6 +106,90 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 				t.Errorf("%.12s... of %s is in %s, too", secret, home, path)
 			}
 		}
+	}
+}
+
+// An engine may say its request again in whatever it says of it: vLLM quotes it where it refuses one. The
+// client reads that, since the words are its own. They are in no log, and in no file.
+func TestWhatAnEngineSaysOfAPromptIsNotLogged(t *testing.T) {
+	const prompt = "canary-77ab2"
+	engine, err := vllmsim.New(vllmsim.Config{Model: "gpt-oss-20b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	var says atomic.Pointer[func(w http.ResponseWriter, asked string)]
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || !strings.Contains(string(body), prompt) {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			engine.ServeHTTP(w, r)
+			return
+		}
+		(*says.Load())(w, string(body))
+	}))
+	defer front.Close()
+	cfg, err := local.ParseConfig("test.yaml",
+		[]byte(strings.Replace(one, "{profile: steady}", `{url: "`+front.URL+`"}`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, log := t.TempDir(), new(bustest.Buffer)
+	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg,
+		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuses := func(status int) func(http.ResponseWriter, string) {
+		return func(w http.ResponseWriter, asked string) {
+			w.WriteHeader(status)
+			fmt.Fprintf(w, `{"error":{"message":%q}}`, asked)
+		}
+	}
+	streams := func(form string) func(http.ResponseWriter, string) {
+		return func(w http.ResponseWriter, asked string) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, form, asked)
+		}
+	}
+	for name, f := range map[string]func(http.ResponseWriter, string){
+		"refused": refuses(400), "a wrong key": refuses(401), "broken": refuses(500),
+		"elsewhere": refuses(302), "full": refuses(503),
+		"an error as an event":         streams("data: {\"error\":{\"message\":%q,\"code\":500}}\n\n"),
+		"an event that cannot be read": streams("data: {\"choices\":%q}\n\n"),
+		"no JSON":                      streams("data: %s\n\n"),
+		"no event":                     streams("%s"),
+	} {
+		says.Store(&f)
+		soon := func(t *bus.Task) { t.DeadlineMS = time.Now().Add(5 * time.Second).UnixMilli() }
+		if a, err := m.Ask(t.Context(), chat(prompt, soon)); err == nil && a.Result.Code == "" {
+			t.Errorf("%s: it is served: %+v", name, a.Result)
+		} else if strings.HasPrefix(name, "an error") && !strings.Contains(a.Result.Message, prompt) {
+			t.Errorf("%s: its client is not told: %+v", name, a.Result)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, prompt) {
+			t.Errorf("the log says: %s", line)
+		}
+	}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), prompt) {
+			t.Errorf("the prompt is in %s, or %v", path, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "the engine failed a task") {
+		t.Error("the log does not say that it failed")
 	}
 }
 

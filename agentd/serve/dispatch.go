@@ -185,7 +185,7 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 	}
 	a.mu.Unlock()
 	if e.Engine {
-		a.log.Warn("the engine failed a task", "hold", s.Hold, "err", e.Result.Message)
+		a.log.Warn("the engine failed a task", "hold", s.Hold, "err", e.Fault)
 		nudge(a.check)
 	}
 	nudge(a.kick)

@@ -260,7 +260,7 @@ func refusal(resp *http.Response) error {
 // refused is the error for a refusal of the engine, quoted.
 func refused(status int, said []byte) *agentd.EngineError {
 	return &agentd.EngineError{Code: blame(status), Status: status,
-		Message: fmt.Sprintf("the engine answered %d: %s", status, complaint(said))}
+		Message: fmt.Sprintf("the engine answered %d", status), Said: complaint(said)}
 }
 
 // blame says whose fault a status is.

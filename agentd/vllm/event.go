@@ -58,7 +58,8 @@ func (b *batch) add(payload []byte) error {
 		e = event{text: len(b.text), ids: len(b.ids)}
 		if err := b.decode(payload, &e); err != nil {
 			b.text, b.ids = b.text[:e.text], b.ids[:e.ids]
-			return failed(fmt.Sprintf("the engine sent an event that cannot be read (%.120q)", payload), err)
+			return &agentd.EngineError{Code: bus.CodeEngineFailed, Err: err,
+				Message: "the engine sent an event that cannot be read", Said: fmt.Sprintf("%.120q", payload)}
 		}
 		if e.err != nil {
 			return e.err
@@ -202,7 +203,7 @@ func brokenOff(raw json.RawMessage, payload []byte) *agentd.EngineError {
 		return refused(said.Code, payload)
 	}
 	return &agentd.EngineError{Code: bus.CodeEngineFailed, Status: 500,
-		Message: "the engine broke off: " + complaint(payload)}
+		Message: "the engine broke off", Said: complaint(payload)}
 }
 
 func (b *batch) choice(raw json.RawMessage, e *event) error {

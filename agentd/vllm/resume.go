@@ -192,7 +192,7 @@ func (e *Engine) post(ctx context.Context, path string, q, said any) error {
 		return failed(path, err)
 	case status != http.StatusOK:
 		return &agentd.EngineError{Code: bus.CodeAgentFailed, Status: status, Message: cannotGoOn,
-			Err: fmt.Errorf("%s: the engine answered %d: %s", path, status, complaint(body))}
+			Err: fmt.Errorf("%s: the engine answered %d", path, status), Said: complaint(body)}
 	}
 	if err := json.Unmarshal(body, said); err != nil {
 		return cannot(fmt.Errorf("%s: %w", path, err))
