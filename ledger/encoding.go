@@ -219,6 +219,9 @@ var kindNames = [...]string{
 	KindSeal:  "seal", KindTariff: "tariff", KindMove: "move", KindBudget: "budget",
 }
 
+// KindNames are those of all kinds, as String has them.
+func KindNames() []string { return slices.Clone(kindNames[KindOpen:]) }
+
 // String names a kind in lower case, as commands print it.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) && kindNames[k] != "" {

@@ -56,11 +56,7 @@ func (f *filter) parseRange(s string) (err error) {
 
 // validate judges what is not a range.
 func (f *filter) validate() error {
-	var kinds []string
-	for k := ledger.KindOpen; k <= ledger.KindTariff; k++ {
-		kinds = append(kinds, k.String())
-	}
-	if f.kind != "" && !slices.Contains(kinds, f.kind) {
+	if kinds := ledger.KindNames(); f.kind != "" && !slices.Contains(kinds, f.kind) {
 		return fmt.Errorf("--kind %q: take %s", f.kind, strings.Join(kinds, ", "))
 	}
 	return nil

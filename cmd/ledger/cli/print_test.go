@@ -7,6 +7,18 @@ import (
 	"souk/ledger"
 )
 
+// Whatever kind a record is of can be asked for, and stands in the list of who asks for another.
+func TestEveryKindCanBeAskedFor(t *testing.T) {
+	none := filter{kind: "none"}
+	said := none.validate().Error() + ","
+	for k := ledger.KindOpen; !strings.HasPrefix(k.String(), "kind "); k++ {
+		f := filter{kind: k.String()}
+		if err := f.validate(); err != nil || !strings.Contains(said, " "+k.String()+",") {
+			t.Errorf("--kind %s: %v; said of another: %s", k, err, said)
+		}
+	}
+}
+
 // What an agent claims to hold stands with its hold, where it claims anything.
 func TestAHoldIsShownWithItsClaim(t *testing.T) {
 	for claimed, want := range map[int]bool{0: false, 48: true} {
