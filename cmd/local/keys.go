@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"souk/bus"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
+	"souk/cmd/internal/daemon"
 )
 
 // Operator is the name under which commands pay in and out.
@@ -57,6 +59,9 @@ func (r Reach) Push(ctx context.Context, keys *natsauth.Store) error {
 			}
 		}
 	}
+	if err := private(url); err != nil {
+		return err
+	}
 	c := natsbus.Config{URL: url}
 	var err error
 	if c.TLS, err = r.tls(url); err != nil {
@@ -66,6 +71,9 @@ func (r Reach) Push(ctx context.Context, keys *natsauth.Store) error {
 }
 
 func (r Reach) connect(url string, role bus.Role, name string) (*natsbus.Bus, error) {
+	if err := private(url); err != nil {
+		return nil, err
+	}
 	name, creds, err := r.creds(role, name)
 	if err != nil {
 		return nil, err
@@ -80,6 +88,30 @@ func (r Reach) connect(url string, role bus.Role, name string) (*natsbus.Bus, er
 			"`souk up --data %s` (%w)", r.Data, bus.Redact(url), r.Data, err)
 	}
 	return b, err
+}
+
+// private refuses servers on other machines that are not reached by TLS: whoever is between could read what
+// is said, and come in the name of who says it.
+func private(urls string) error {
+	for a := range strings.SplitSeq(urls, ",") {
+		scheme, host, ok := strings.Cut(strings.TrimSpace(a), "://")
+		if !ok {
+			scheme, host = "nats", scheme
+		}
+		host = strings.TrimSuffix(host[strings.LastIndexByte(host, '@')+1:], "/")
+		if _, _, err := net.SplitHostPort(host); err != nil { // NATS's own port is understood
+			host = net.JoinHostPort(strings.Trim(host, "[]"), "4222")
+		}
+		if scheme == "tls" || scheme == "wss" {
+			continue
+		}
+		if err := daemon.CheckLoopback(host); errors.Is(err, daemon.ErrRemote) {
+			return fmt.Errorf("NATS at %w, and may only be reached by TLS: write tls://%s, and name its "+
+				"CA's file by SOUK_MARKET_CA where the data directory has none, or reach it by a tunnel", err,
+				host)
+		}
+	}
+	return nil
 }
 
 // tls says whom to believe where the server speaks TLS; nil where it does not.

@@ -16,6 +16,7 @@ import (
 	"souk/bus/etcdreg"
 	"souk/bus/natsauth"
 	"souk/cmd/internal/console"
+	"souk/cmd/internal/daemon"
 	"souk/cmd/local"
 	"souk/market"
 )
@@ -66,6 +67,12 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 		if files != (natsauth.Files{}) {
 			if at.TLS, err = natsauth.TLSOf(files); err != nil {
 				return err
+			}
+		}
+		for _, a := range etcd {
+			if err := daemon.CheckLoopback(a); files.Cert == "" && errors.Is(err, daemon.ErrRemote) {
+				return fmt.Errorf("etcd at %w, and may only be reached by TLS: name the operator's certificate "+
+					"by --ca, --cert and --key, or reach it by a tunnel", err)
 			}
 		}
 		r, err := etcdreg.Dial(c.Context(), at)
