@@ -63,6 +63,24 @@ func (e *Engine) Close() {
 // Complete implements agentd.Engine.
 func (e *Engine) Complete(ctx context.Context, r agentd.Request,
 	token func(agentd.Chunk) error) (agentd.Answer, error) {
+	a, err := e.complete(ctx, r, token)
+	var own *agentd.EngineError
+	if errors.As(err, &own) && own.Said != "" {
+		own.Said = string(e.unkeyed([]byte(own.Said)))
+	}
+	return a, err
+}
+
+// unkeyed is what the server said without the node's key, which one that refuses it may quote.
+func (e *Engine) unkeyed(said []byte) []byte {
+	if e.cfg.APIKey == "" {
+		return said
+	}
+	return bytes.ReplaceAll(said, []byte(e.cfg.APIKey), []byte("(the node's key)"))
+}
+
+func (e *Engine) complete(ctx context.Context, r agentd.Request,
+	token func(agentd.Chunk) error) (agentd.Answer, error) {
 	if r.Resume != nil {
 		return e.goOn(ctx, r, token)
 	}

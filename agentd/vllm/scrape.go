@@ -44,6 +44,9 @@ func (e *Engine) ask(ctx context.Context, path string, body []byte) (status int,
 	}
 	defer resp.Body.Close()
 	said, err = io.ReadAll(io.LimitReader(resp.Body, maxPage))
+	if resp.StatusCode != http.StatusOK {
+		said = e.unkeyed(said)
+	}
 	return resp.StatusCode, said, err
 }
 
