@@ -19,6 +19,7 @@ type Ready struct {
 	Records []ledger.Record // make durable first, as one frame
 	Answers []Answer        // then send
 	Recalls []Recall        // and ask hubs; each answer is for Said
+	Stale   string          // why the journal may be an old copy, or another market's, as a hub says; ""
 	Wake    time.Time       // Tick then, if nothing arrives before; zero: no need
 }
 

@@ -53,6 +53,10 @@ func (s *Server) act(ready treasury.Ready) error {
 	if err := s.commit(ready); err != nil {
 		return err
 	}
+	if ready.Stale != "" && s.stale.Failed(time.Now(), "journal") {
+		s.d.Log.Error("the journal may be an old copy, or another market's: stop, and start on the one that this "+
+			"market's treasury wrote last; what is paid in meanwhile stands here alone", "why", ready.Stale)
+	}
 	for _, a := range ready.Answers {
 		if a.Reply.Code != "" {
 			s.refused.Add(1)

@@ -39,6 +39,7 @@ type Server struct {
 	words []byte       // the key that these are made with
 	said  chan *bus.RecallReply
 	disk  bus.Outage // of the room on it; of serve alone
+	stale bus.Outage // of the journal being this market's newest; likewise
 
 	requests, refused, dropped, frames, records atomic.Int64
 	mu                                          sync.Mutex // of t, for Stats
