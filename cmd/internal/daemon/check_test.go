@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,6 +82,41 @@ func TestCheckConfigReadsTheFilesOfKeys(t *testing.T) {
 		}
 		if strings.Contains(errs.String(), "S3CRET") {
 			t.Errorf("%s: what is in a file is shown", c.name)
+		}
+	}
+}
+
+// A configuration with a secret in it that others can read is named, by --check-config and at the start; one
+// whose secret came by the environment is not, nor one that is closed.
+func TestAnOpenConfigurationWithASecretIsNamed(t *testing.T) {
+	const secret = "k-5ecret"
+	for _, c := range []struct {
+		name, text, env string
+		mode            os.FileMode
+		warns           bool
+	}{
+		{"open", "\n  api_key: " + secret, "", 0o644, true},
+		{"closed", "\n  api_key: " + secret, "", 0o640, false},
+		{"none", "", "", 0o644, false},
+		{"by the environment", "", secret, 0o644, false},
+	} {
+		path := write(t, strings.TrimRight(fairFile, "\n")+c.text+"\n")
+		if err := os.Chmod(path, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		if c.env != "" {
+			t.Setenv("SOUK_FAIR_API_KEY", c.env)
+		}
+		for _, flags := range [][]string{{"--check-config"}, nil} {
+			var errs bustest.Buffer
+			role := fairRole(func(context.Context, *Process, Config) error { return nil })
+			code := Run(t.Context(), Command(role), append([]string{"--config", path}, flags...), io.Discard,
+				&errs)
+			said := errs.String()
+			if code != ExitOK || strings.Contains(said, "fair.api_key is in "+path) != c.warns ||
+				strings.Contains(said, secret) {
+				t.Errorf("%s, %v: exit code %d: %s", c.name, flags, code, said)
+			}
 		}
 	}
 }

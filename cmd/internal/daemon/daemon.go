@@ -194,11 +194,14 @@ func Command(r Role) *cobra.Command {
 			}
 			switch {
 			case check:
+				if open := openSecret(path, cfg); open != "" {
+					fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", r.Name, open)
+				}
 				return checked(r, cfg, c.OutOrStdout(), c.ErrOrStderr())
 			case probe:
 				return Failed(Probe(c.Context(), cfg.Sections().Health.Listen))
 			}
-			return run(c.Context(), r, cfg, c.ErrOrStderr())
+			return run(c.Context(), r, cfg, openSecret(path, cfg), c.ErrOrStderr())
 		},
 	}
 	c.SetVersionTemplate("{{.Name}} {{.Version}}\n")
@@ -270,7 +273,7 @@ that.
 `
 
 // run serves until ctx ends, and sees to it that the end comes within the time stated.
-func run(ctx context.Context, r Role, cfg Config, errs io.Writer) error {
+func run(ctx context.Context, r Role, cfg Config, warning string, errs io.Writer) error {
 	common := cfg.Sections()
 	log := common.Log.logger(errs).With("daemon", r.Name)
 	slog.SetDefault(log)
@@ -280,6 +283,9 @@ func run(ctx context.Context, r Role, cfg Config, errs io.Writer) error {
 	}
 	defer p.health.close()
 	log.Info("starting", "version", Version(r.Version), "pid", os.Getpid(), "health", p.health.address())
+	if warning != "" {
+		log.Warn(warning)
+	}
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx, p, cfg) }()
 	var err error

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"fmt"
+	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -47,6 +49,28 @@ func Effective(cfg Config) ([]byte, error) {
 		}
 	})
 	return yaml.Marshal(cfg)
+}
+
+// openSecret says of a file that others can read which secret stands in it; "" where none does. What came by
+// the environment does not.
+func openSecret(path string, cfg Config) (warning string) {
+	info, err := os.Stat(path)
+	if path == "" || err != nil || info.Mode().Perm()&0o007 == 0 {
+		return ""
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	everyValue(reflect.ValueOf(cfg).Elem(), "", func(at string, v reflect.Value) {
+		name := at[strings.LastIndexByte(at, '.')+1:]
+		if v.Kind() == reflect.String && v.String() != "" && slices.Contains(hidden, name) &&
+			strings.Contains(string(text), v.String()) && warning == "" {
+			warning = fmt.Sprintf("%s is in %s, which others on this machine can read (mode %v): chmod 600 "+
+				"it, or set it by its environment variable", at, path, info.Mode().Perm())
+		}
+	})
+	return warning
 }
 
 // hiddenValue finds a hidden field where an error quotes a line of the file or a variable.
