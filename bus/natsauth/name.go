@@ -86,6 +86,17 @@ func (n names) claim(role bus.Role, ids bus.IDs) error {
 	return nil
 }
 
+// Claims are names that belong to users, as those of a market's keys do.
+type Claims struct{ n names }
+
+// Claim writes down to whom the names of a user belong, unless they belong to another.
+func (c *Claims) Claim(role bus.Role, ids bus.IDs) error {
+	if c.n.Names == nil {
+		c.n.Names = map[string]*name{}
+	}
+	return c.n.claim(role, ids)
+}
+
 func (e *name) owner() string {
 	switch {
 	case e.Of != "":

@@ -237,8 +237,9 @@ func (c *infraConfig) Complete() error {
 		}
 	}
 	c.hosts = append(c.hosts, c.Infra.Hosts...)
+	var taken natsauth.Claims
 	for i, n := range c.Infra.Names {
-		if _, err := bus.PermissionsOf(n.Role, n.ids()); err != nil {
+		if err := taken.Claim(n.Role, n.ids()); err != nil {
 			errs = append(errs, fmt.Errorf("names[%d]: %w", i, err))
 		}
 	}
