@@ -98,6 +98,7 @@ func TestAnOpenConfigurationWithASecretIsNamed(t *testing.T) {
 		{"open", "\n  api_key: " + secret, "", 0o644, true},
 		{"closed", "\n  api_key: " + secret, "", 0o640, false},
 		{"none", "", "", 0o644, false},
+		{"a word of it that stands elsewhere", "\n  days: [\"" + secret + "\"] # no api_key", secret, 0o644, false},
 		{"by the environment", "", secret, 0o644, false},
 	} {
 		path := write(t, strings.TrimRight(fairFile, "\n")+c.text+"\n")

@@ -64,13 +64,25 @@ func openSecret(path string, cfg Config) (warning string) {
 	}
 	everyValue(reflect.ValueOf(cfg).Elem(), "", func(at string, v reflect.Value) {
 		name := at[strings.LastIndexByte(at, '.')+1:]
-		if v.Kind() == reflect.String && v.String() != "" && slices.Contains(hidden, name) &&
-			strings.Contains(string(text), v.String()) && warning == "" {
+		if v.Kind() == reflect.String && v.String() != "" && slices.Contains(hidden, name) && warning == "" &&
+			writes(text, name, v.String()) {
 			warning = fmt.Sprintf("%s is in %s, which others on this machine can read (mode %v): chmod 600 "+
 				"it, or set it by its environment variable", at, path, info.Mode().Perm())
 		}
 	})
 	return warning
+}
+
+// writes reports whether a file sets a field to a value, as far as its lines show it: a default stands in
+// none.
+func writes(text []byte, name, value string) bool {
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, " #")
+		if _, after, ok := strings.Cut(line, name); ok && strings.Contains(after, value) {
+			return true
+		}
+	}
+	return false
 }
 
 // hiddenValue finds a hidden field where an error quotes a line of the file or a variable.
