@@ -16,14 +16,16 @@ import (
 
 // scratch is what a round is made of, in memory that the next one uses again.
 type scratch struct {
-	made    uint64   // rounds, whether anything came of them
-	tasks   []*task  // that wait, by arrival
-	agents  []*agent // that have room, by lot: of equals the first are taken
-	free    []int    // slots of each
-	pairs   []pair
-	spared  int // pairs like others
-	spreads spreads
-	waits   []market.Wait // of tasks; Loss 0: none
+	made     uint64   // rounds, whether anything came of them
+	tasks    []*task  // that wait, by arrival
+	agents   []*agent // that have room, by lot: of equals the first are taken
+	free     []int    // slots of each
+	portions portions
+	wanted   []bool // of groups: see wantedGroups
+	pairs    []pair
+	spared   int // pairs like others
+	spreads  spreads
+	waits    []market.Wait // of tasks; Loss 0: none
 	// of tasks: the agent that the wait is for
 	waitFor []*agent
 	yields  []bool  // of tasks: see task.yields
@@ -119,8 +121,10 @@ func (n *Node) collect() {
 		j := int((lot >> 32) * uint64(i+1) >> 32)
 		s.agents[i], s.agents[j], s.free[i], s.free[j] = s.agents[j], s.agents[i], s.free[j], s.free[i]
 	}
+	n.portion()
 	s.tasks = n.batch.Take(s.tasks[:0], n.meetable())
-	if n.batch.Len() == 0 { // else the next round is of this moment, too: for those that this one cannot meet
+	// else the next round is of this moment, too: for tasks or agents that this one cannot take
+	if n.batch.Len() == 0 && !s.portions.more {
 		n.batch.Cleared(n.now)
 	}
 	for _, t := range s.tasks {
@@ -481,6 +485,10 @@ func (n *Node) settle(awarded bool) {
 			if awarded {
 				t.beyond++
 			}
+			n.batch.Add(t, t.arrived)
+			continue
+		}
+		if s.portions.more {
 			n.batch.Add(t, t.arrived)
 			continue
 		}

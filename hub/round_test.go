@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -446,14 +445,70 @@ func TestEndsOfAMomentAreOneRound(t *testing.T) {
 	h.audited()
 }
 
-// Where many slots come free at once, more tasks can matter than a round may hold, and it is not by bids who
-// is left out: 64 slots of eight agents that join while 2,000 tasks wait go to those that came first. A dear
-// bid that came last has the next slot then.
-func TestADearBidBehindAFullRoundHasTheNextSlot(t *testing.T) {
-	h := crowdHouse(t, 2048, func(c *Config) { c.Crowd, c.Silence = Default().Crowd, time.Hour })
-	h.prepaid["bob"] = 1000 * market.Credit
+// Where many slots come free at once, more tasks can matter than a round may hold, and who came last would be
+// left out. So the slots are sold in several rounds of the moment: a dear bid that came behind 2,000 others
+// has one of them, and every slot is sold then.
+func TestADearBidHasASlotHoweverManyComeFree(t *testing.T) {
+	for _, c := range []struct {
+		agents, slots int
+		clarke        string
+	}{{8, 8, market.ClarkeClient}, {8, 8, market.ClarkeTask}, {64, 8, market.ClarkeClient},
+		{300, 1, market.ClarkeClient}, {2, 200, market.ClarkeClient}} {
+		t.Run(fmt.Sprintf("%dx%d/%s", c.agents, c.slots, c.clarke), func(t *testing.T) {
+			h := crowdHouse(t, 2048, func(cfg *Config) {
+				cfg.Crowd, cfg.Silence, cfg.Clarke = Default().Crowd, time.Hour, c.clarke
+			})
+			h.prepaid["bob"] = 1000 * market.Credit
+			h.busy("x-1", "llama", 1)
+			for i := range 2000 {
+				client := fmt.Sprint("c", i%8)
+				h.prepaid[client] = 1000 * market.Credit
+				h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("cheap-", i), of("llama"),
+					worth(market.Credit/1000))))
+				if i%50 == 0 {
+					h.run()
+				}
+			}
+			h.run()
+			h.pass(time.Second)
+			h.must(h.step(h.task("bob", "dear", of("llama"), worth(market.Credit))))
+			h.pass(50 * time.Millisecond)
+			for i := range c.agents {
+				h.must(h.n.Join(h.now,
+					registration(fmt.Sprint("n-", i), "llama", c.slots, 0.9, card(1, 1, 4))))
+			}
+			// of another model: nobody who waits may go there
+			h.must(h.n.Join(h.now, registration("other", "mistral", 300, 0.9, card(1, 1, 4))))
+			before, sold := h.lastRound().Round.Number, len(h.dispatched)
+			h.soon()
+			if sold = len(h.dispatched) - sold; sold != c.agents*c.slots {
+				t.Errorf("%d of %d slots are sold", sold, c.agents*c.slots)
+			}
+			if got := h.n.known[taskKey{"bob", "dear"}].state; got != running {
+				t.Errorf("the dear bid is left in state %d", got)
+			}
+			rounds := h.lastRound().Round.Number - before
+			if p := h.lastRound().Round.Pruned; p.Beyond > 0 ||
+				rounds < 2 && c.clarke == market.ClarkeClient {
+				t.Errorf("%d rounds, of whose last %+v is left out", rounds, p)
+			}
+			h.audited()
+		})
+	}
+}
+
+// soon lets 20 ms pass, and has the hub do all that is due then.
+func (h *house) soon() {
+	h.now = h.now.Add(20 * time.Millisecond)
+	h.n.Tick(h.now)
+	h.run()
+}
+
+// Where nobody wants the slots of the first agents, those of the others are looked at, and that ends.
+func TestAllPortionsAreOffered(t *testing.T) {
+	h := crowdHouse(t, 2048, func(cfg *Config) { cfg.Crowd, cfg.Silence = Default().Crowd, time.Hour })
 	h.busy("x-1", "llama", 1)
-	for i := range 2000 {
+	for i := range 600 {
 		client := fmt.Sprint("c", i%8)
 		h.prepaid[client] = 1000 * market.Credit
 		h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("cheap-", i), worth(market.Credit/1000))))
@@ -463,27 +518,54 @@ func TestADearBidBehindAFullRoundHasTheNextSlot(t *testing.T) {
 	}
 	h.run()
 	h.pass(time.Second)
-	h.must(h.step(h.task("bob", "dear", worth(market.Credit))))
-	h.pass(50 * time.Millisecond)
-	for i := range 8 {
-		h.must(h.n.Join(h.now, registration(fmt.Sprint("n-", i), "llama", 8, 0.9, card(1, 1, 4))))
+	before := len(h.dispatched)
+	for i := range 30 {
+		price := card(1, 1, 4)
+		if i != 17 {
+			price = card(1000, 1000, 4000)
+		}
+		h.must(h.n.Join(h.now, registration(fmt.Sprint("n-", i), "llama", 8, 0.9, price)))
 	}
-	h.now = h.now.Add(20 * time.Millisecond)
-	h.n.Tick(h.now)
-	h.run()
-	got := h.dispatched
-	dear := h.n.known[taskKey{"bob", "dear"}]
-	if p := h.lastRound().Round.Pruned; len(got) != 64 || p.Beyond == 0 || dear.state != waiting {
-		t.Fatalf("%d dispatched, %+v left out: the test sees nothing", len(got), p)
+	h.soon()
+	if got := len(h.dispatched) - before; got != 8 {
+		t.Errorf("%d slots are sold, want those of the one agent that anybody can pay", got)
 	}
-	h.dispatched = nil
-	for _, d := range got {
-		h.accept(d)
-	}
-	h.ends(got[0])
-	h.pass(h.n.cfg.Batch.MaxWait)
-	if got := h.running(); !strings.HasPrefix(got, "bob/dear>") || strings.Contains(got, " ") {
-		t.Errorf("the next slot went to %s", got)
+	if n := h.n.batch.Len(); n != 0 {
+		t.Errorf("%d tasks do not wait for news", n)
 	}
 	h.audited()
+}
+
+// Which agents are sold first follows from no bid.
+func TestPortionsReadNoBid(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	sold := func(terms func() func(*bus.Task)) (agents []string) {
+		h := crowdHouse(t, 2048, func(cfg *Config) { cfg.Crowd, cfg.Silence = Default().Crowd, time.Hour })
+		h.busy("x-1", "llama", 1)
+		for i := range 900 {
+			client := fmt.Sprint("c", i%8)
+			h.prepaid[client] = 1000 * market.Credit
+			h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("t-", i), terms())))
+			if i%50 == 0 {
+				h.run()
+			}
+		}
+		h.run()
+		h.pass(time.Second)
+		for i := range 30 {
+			h.must(h.n.Join(h.now, registration(fmt.Sprint("n-", i), "llama", 1+i%9, 0.9, card(1, 1, 4))))
+		}
+		h.now = h.now.Add(20 * time.Millisecond)
+		h.n.Tick(h.now)
+		h.n.Ready()
+		for _, a := range h.n.round.agents {
+			agents = append(agents, a.id)
+		}
+		return agents
+	}
+	one := sold(func() func(*bus.Task) { return worth(market.Credit) })
+	other := sold(func() func(*bus.Task) { return worth(market.Credits(1 + rng.Int64N(int64(market.Credit)))) })
+	if len(one) == 0 || len(one) == 30 || !slices.Equal(one, other) {
+		t.Errorf("sold first are %v, and with other bids %v", one, other)
+	}
 }

@@ -131,6 +131,18 @@ func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 	return &p.kept
 }
 
+// MostKept is how many tasks of a round with so many agents and free slots Prune keeps at most, whoever waits
+// and whatever they bid. By the second rule an agent's edge stays with no more than slots better ones. Under
+// [ClarkeClient] those of another client do not count. Of the client of whom most are better than the worst
+// edge that stays, slots + 1 stay at most, as others do not help these; and of all others slots are better
+// than that edge, at most.
+func MostKept(clarke string, agents, slots int) int {
+	if clarke == ClarkeClient {
+		return agents * (2*slots + 2)
+	}
+	return agents * (slots + 1)
+}
+
 // begin computes the weight of every edge and numbers the clients.
 func (p *Pruner) begin() {
 	r := p.round

@@ -279,6 +279,44 @@ func checkBills(t *testing.T, r, pruned *Round, o *Outcome, w *whole, best plan,
 	}
 }
 
+// No round keeps more than MostKept; some keep all of that, and less than half of it is what others keep.
+func TestMostKept(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 72))
+	var p Pruner
+	full := map[string]int{}
+	for n := range times(4000) {
+		r := Round{Domain: "d", Number: 1, Rule: Rule{Pricing: PricingVCG, Settle: SettleMetered,
+			Clarke: []string{ClarkeClient, ClarkeTask}[n%2]}}
+		agents, clients, slots := 1+rng.IntN(3), 1+rng.IntN(4), 0
+		for k := range agents {
+			free := 1 + rng.IntN(4)
+			slots += free
+			r.Agents = append(r.Agents, Supply{AgentID(fmt.Sprint("a", k)), []Tier{{Slots: free}}})
+		}
+		for j := range 40 {
+			r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("t%02d", j)),
+				Client: fmt.Sprint("c", rng.IntN(clients)*rng.IntN(2))})
+			for k := range agents {
+				if rng.IntN(4) > 0 {
+					r.Edges = append(r.Edges, Edge{Task: j, Agent: k, Value: Credits(1 + rng.IntN(1000))})
+				}
+			}
+		}
+		most := MostKept(r.Rule.Clarke, agents, slots)
+		got := r
+		if k := p.Prune(&got, nil, len(r.Tasks), 0); len(k.Tasks) > most {
+			t.Fatalf("seed %d, round %d: %d tasks are kept, at most %d were to be\n%+v", seed, n, len(k.Tasks),
+				most, r)
+		} else if len(k.Tasks) == most {
+			full[r.Rule.Clarke]++
+		}
+	}
+	if full[ClarkeClient] == 0 || full[ClarkeTask] == 0 {
+		t.Errorf("seed %d: rounds that keep as many as they can: %v: the test sees nothing", seed, full)
+	}
+}
+
 // At the limit the latest to come are out, whatever was bid: what is left is the round of those that came
 // before them, pruned, and it shares no memory with the whole one.
 func TestPruneAtTheLimit(t *testing.T) {

@@ -1,0 +1,63 @@
+package hub
+
+import "souk/market"
+
+// portions are several rounds, one after another, each of which sells the slots of some agents: see portion.
+type portions struct {
+	more   bool   // agents are left for the next of them
+	news   bool   // has come since the last of them
+	number uint64 // of these rounds
+	least  int    // agents of one
+}
+
+// mostPortions bounds such rounds, each of which looks at all who wait: 20 ms where 2,000 wait for 64 agents.
+const mostPortions = 16
+
+// portion has a round sell the slots of so many agents, by lot, that all tasks that can matter to it fit, and
+// the next round, at once, those of the others. Else who came last would be left out whatever they bid. Which
+// agents these are and how many follows from how many slots are free and how many tasks wait. Where that
+// would be more than mostPortions rounds, or one agent has too many slots, there are fewer, and more tasks
+// than fit may matter after all. After news it begins anew: an agent that was sold may have another slot.
+func (n *Node) portion() {
+	s, most := &n.round, n.cfg.Batch.MaxBatch
+	x := &s.portions
+	if n.batch.Len() <= most || n.cfg.Pricing == market.PricingPosted {
+		x.more = false
+		return
+	}
+	wanted := n.wantedGroups()
+	agents, free := s.agents, s.free
+	s.agents, s.free = agents[:0], free[:0]
+	first := !x.more || x.news
+	if x.more, x.news = false, false; first {
+		x.number++
+	}
+	for i, a := range agents {
+		if wanted[n.crowd.stands[a.seat].group] && (first || a.portion != x.number) {
+			s.agents, s.free = append(s.agents, a), append(s.free, free[i])
+		}
+	}
+	if first {
+		x.least = (len(s.agents) + mostPortions - 1) / mostPortions
+	}
+	slots := 0
+	for i, a := range s.agents {
+		if slots += s.free[i]; i >= max(1, x.least) && market.MostKept(n.cfg.Clarke, i+1, slots) > most {
+			s.agents, s.free, x.more = s.agents[:i], s.free[:i], true
+			return
+		}
+		a.portion = x.number
+	}
+}
+
+// wantedGroups says of each group whether any task that waits may go to its agents.
+func (n *Node) wantedGroups() []bool {
+	c := &n.crowd
+	wanted := resized(n.round.wanted, len(c.groups))
+	n.round.wanted = wanted
+	for _, i := range c.roomy {
+		first := c.groups[i].first
+		wanted[i] = n.batch.While(func(t *task) bool { return !first.mayServe(t) }) < n.batch.Len()
+	}
+	return wanted
+}
