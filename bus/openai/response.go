@@ -446,6 +446,7 @@ func (r *Response) Object() []byte {
 	u := r.last.Usage
 	return o.Raw(`{"input_tokens":`).Int(u.Prompt).Raw(`,"input_tokens_details":{"cached_tokens":`).
 		Int(u.Cached).Raw(`},"output_tokens":`).Int(u.Output).
-		Raw(`,"output_tokens_details":{"reasoning_tokens":`).Int(r.last.Thought).Raw(`},"total_tokens":`).Int(u.Prompt + u.Output).
+		Raw(`,"output_tokens_details":{"reasoning_tokens":`).Int(r.last.Thought).
+		Raw(`},"total_tokens":`).Int(u.Prompt + u.Output).
 		Raw(`,"cost":`).Raw(r.last.Paid().String()).Raw(`},"souk":`).deal(r.last).Raw("}")
 }
