@@ -1,12 +1,19 @@
 package hub
 
-import "souk/market"
+import (
+	"cmp"
+	"slices"
+
+	"souk/market"
+)
 
 // portions are several rounds, one after another, each of which sells the slots of some agents: see portion.
 type portions struct {
 	more   bool   // agents are left for the next of them
 	news   bool   // has come since the last of them
-	number uint64 // of these rounds
+	number uint64 // of this round
+	before uint64 // the last round before the first of them
+	begun  uint64 // the first of them since the last news
 	least  int    // agents of one
 }
 
@@ -17,31 +24,37 @@ const mostPortions = 16
 // the next round, at once, those of the others. Else who came last would be left out whatever they bid. Which
 // agents these are and how many follows from how many slots are free and how many tasks wait. Where that
 // would be more than mostPortions rounds, or one agent has too many slots, there are fewer, and more tasks
-// than fit may matter after all. After news it begins anew: an agent that was sold may have another slot.
+// than fit may matter after all. After news it begins anew, as an agent that was sold may have another slot;
+// but those that were not sold yet come first, or where news come all the time they never would.
 func (n *Node) portion() {
 	s, most := &n.round, n.cfg.Batch.MaxBatch
 	x := &s.portions
-	if n.batch.Len() <= most || n.cfg.Pricing == market.PricingPosted {
-		x.more = false
+	whole := n.batch.Len() <= most || n.cfg.Pricing == market.PricingPosted
+	first := whole || !x.more || x.news
+	if !x.more {
+		x.before = x.number
+	}
+	x.number++
+	if x.more, x.news = false, false; first {
+		x.begun = x.number
+	}
+	if whole {
 		return
 	}
 	wanted := n.wantedGroups()
-	agents, free := s.agents, s.free
-	s.agents, s.free = agents[:0], free[:0]
-	first := !x.more || x.news
-	if x.more, x.news = false, false; first {
-		x.number++
-	}
-	for i, a := range agents {
-		if wanted[n.crowd.stands[a.seat].group] && (first || a.portion != x.number) {
-			s.agents, s.free = append(s.agents, a), append(s.free, free[i])
-		}
-	}
+	s.agents = slices.DeleteFunc(s.agents, func(a *agent) bool {
+		return a.portion >= x.begun || !wanted[n.crowd.stands[a.seat].group]
+	})
+	slices.SortStableFunc(s.agents, func(a, b *agent) int {
+		return cmp.Compare(max(a.portion, x.before), max(b.portion, x.before))
+	})
+	s.free = s.free[:len(s.agents)]
 	if first {
 		x.least = (len(s.agents) + mostPortions - 1) / mostPortions
 	}
 	slots := 0
 	for i, a := range s.agents {
+		s.free[i] = n.crowd.stands[a.seat].room
 		if slots += s.free[i]; i >= max(1, x.least) && market.MostKept(n.cfg.Clarke, i+1, slots) > most {
 			s.agents, s.free, x.more = s.agents[:i], s.free[:i], true
 			return
