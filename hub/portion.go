@@ -63,6 +63,10 @@ func (n *Node) portion() {
 	}
 }
 
+// offeredAll reports whether a task that was not placed was in all rounds of which the last was just held, so
+// that it was offered the slots of all agents. One that came since the first was not.
+func (n *Node) offeredAll(t *task) bool { return t.portion <= n.round.portions.begun }
+
 // wantedGroups says of each group whether any task that waits may go to its agents.
 func (n *Node) wantedGroups() []bool {
 	c := &n.crowd

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/bus"
 	"souk/market"
 )
 
@@ -67,4 +68,57 @@ func TestNewsBetweenPortionsKeepNoAgentFromItsTurn(t *testing.T) {
 		h.n.news()
 	}
 	t.Errorf("after 60 turns %d of the 8 slots that all want are sold", len(h.dispatched)-before)
+}
+
+// A task that comes between two portions is offered the slots of the first, too, which nobody else took.
+func TestWhoComesBetweenPortionsIsOfferedAllSlots(t *testing.T) {
+	last := map[string]bool{}
+	// sold has the first portions sold of twelve agents, and leaves those that are last.
+	sold := func() *house {
+		h := behindMany(t, 600, nil)
+		h.prepaid["bob"] = 1000 * market.Credit
+		h.must(h.step(h.task("bob", "early", worth(200*market.Credit)))) // the hub has his money
+		h.must(h.step(&bus.Cancel{Client: "bob", Task: "early"}))
+		for i := range 12 {
+			reg := registration(fmt.Sprint("n-", i), "llama", 8, 0.9, unaffordable)
+			if last[reg.Agent] {
+				reg.MaxModelLen = 150
+			}
+			h.must(h.n.Join(h.now, reg))
+		}
+		h.now = h.now.Add(20 * time.Millisecond)
+		h.n.Tick(h.now)
+		for range 2 {
+			h.once()
+		}
+		if !h.n.round.portions.more {
+			t.Fatal("all were sold: the test sees nothing")
+		}
+		return h
+	}
+	h := sold()
+	first := map[string]bool{}
+	for _, a := range h.n.round.agents {
+		first[a.id] = true
+	}
+	for h.n.round.portions.more {
+		h.once()
+	}
+	for _, a := range h.n.round.agents {
+		last[a.id] = true
+	}
+	h = sold()
+	before := len(h.dispatched)
+	h.must(h.n.Step(h.now, h.task("bob", "dear", worth(100*market.Credit), func(m *bus.Task) {
+		m.MaxTokens, m.Prompt.Tokens, m.Prompt.Bytes = 60, 200, 800
+		m.Prompt.Marks[0].Bytes = 800
+	})))
+	h.run()
+	h.pass(20 * time.Millisecond)
+	if got := h.n.known[taskKey{"bob", "dear"}].state; got != running || len(h.dispatched) == before {
+		t.Errorf("the task is in state %d, where a free slot of %v suits it, and none of %v", got, first, last)
+	}
+	if !h.wake.After(h.now) {
+		t.Errorf("the hub wakes at %v for those that wait for news, at %v", h.wake, h.now)
+	}
 }

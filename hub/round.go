@@ -131,6 +131,11 @@ func (n *Node) collect() {
 		t.fate, t.met = unmet, true
 	}
 	n.admitted()
+	for _, t := range s.tasks {
+		if t.portion == 0 {
+			t.portion = s.portions.number
+		}
+	}
 }
 
 // meetable is how many of the tasks that wait the round can meet: the first to come. Agents that a task may
@@ -488,7 +493,7 @@ func (n *Node) settle(awarded bool) {
 			n.batch.Add(t, t.arrived)
 			continue
 		}
-		if s.portions.more {
+		if s.portions.more || !n.offeredAll(t) {
 			n.batch.Add(t, t.arrived)
 			continue
 		}
