@@ -15,6 +15,7 @@ type portions struct {
 	before uint64 // the last round before the first of them
 	begun  uint64 // the first of them since the last news
 	least  int    // agents of one
+	capped bool   // an agent was given less than it has slots for, and may take more
 }
 
 // mostPortions bounds such rounds, each of which looks at all who wait: 20 ms where 2,000 wait for 64 agents.

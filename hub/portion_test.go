@@ -122,3 +122,43 @@ func TestWhoComesBetweenPortionsIsOfferedAllSlots(t *testing.T) {
 		t.Errorf("the hub wakes at %v for those that wait for news, at %v", h.wake, h.now)
 	}
 }
+
+// Agents that are given less than they have slots for, as they then have enough to compute, take more once it
+// is known how little that was: whichever agents are sold last, and where nobody wants these.
+func TestAnAgentOfAnEarlierPortionTakesMore(t *testing.T) {
+	for _, dear := range []int{0, 5, 15, 18} {
+		h := crowdHouse(t, 2048, func(cfg *Config) {
+			cfg.Crowd, cfg.Silence = Default().Crowd, time.Hour
+			cfg.Seed.Every, cfg.Seats.Depth = 0, time.Hour
+		})
+		var all []bus.Dispatch
+		for i := range 10 {
+			all = append(all, h.busy(fmt.Sprint("n-", i), "llama", 8)...)
+		}
+		short := func(m *bus.Task) { m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Marks[0].Bytes = 10, 40, 40 }
+		for i := range 700 {
+			client := fmt.Sprint("c", i%8)
+			h.prepaid[client] = 1000 * market.Credit
+			h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("cheap-", i), worth(market.Credit/100), short)))
+			if i%50 == 0 {
+				h.run()
+			}
+		}
+		h.run()
+		h.pass(time.Second)
+		for i := range dear {
+			h.must(h.n.Join(h.now, registration(fmt.Sprint("dear-", i), "llama", 8, 0.9, unaffordable)))
+		}
+		h.n.cfg.Seats.Depth = 2 * h.n.lookup("n-0").seats.Usual()
+		for _, d := range all {
+			h.must(h.n.Step(h.now, completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 10})))
+		}
+		h.soon()
+		if h.n.lookup("n-0").free(h.n) == 0 {
+			t.Fatalf("%d dear: it is given all: the test sees nothing", dear)
+		}
+		if h.n.batch.Len() == 0 {
+			t.Errorf("%d dear: all wait for news, beside %d slots", dear, h.n.freeSlots(1000))
+		}
+	}
+}

@@ -499,7 +499,9 @@ func (n *Node) settle(awarded bool) {
 		}
 		n.batch.Leave(t, t.arrived)
 	}
-	if awarded && n.seats.capped {
+	x := &s.portions
+	if x.capped = x.capped || awarded && n.seats.capped; x.capped && !x.more {
+		x.capped = false
 		n.batch.Wake() // an agent has more slots
 	}
 	n.refuseTooLarge()
