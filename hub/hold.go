@@ -44,7 +44,7 @@ type hold struct {
 	award     market.Award
 	state     holdState
 	again     int  // times it was dispatched again, for want of a reply
-	kept      bool // it was found in the journal, and is handed out once more when its agent is claimed
+	kept      bool // it was found in the journal, and its agent is handed it once more when it is claimed
 	cancelled bool // by its client, which may be in every state, and stays so in the next
 	// when its reader was asked last whether it has the end, as nobody listened at the agent; zero: never
 	inquired time.Time
@@ -314,6 +314,11 @@ func (h *hold) due(n *Node) {
 		n.stats.agent(h.agent.id).Expired++
 	case h.state.taken():
 		n.timers.set(&h.timer, h.expires)
+	case h.kept && h.former():
+		n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent was restarted")
+		if n.holds[h.id] != nil { // that could not be recorded
+			n.timers.set(&h.timer, n.now.Add(endAgain))
+		}
 	case h.again < dispatchAgain && !h.cancelled && h.task.msg != nil && len(h.task.msg.Body) > 0:
 		if h.again == 0 {
 			n.stats.agent(h.agent.id).Unanswered++

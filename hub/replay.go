@@ -100,7 +100,7 @@ func (n *Node) replayHold(p *ledger.Past) {
 // takeUp hands a recovered hold to its agent once more, as the task has come again: perhaps it never left,
 // since the hub died between its journal and its agents. To an agent that has it already it is the same
 // dispatch. One that this hub has not claimed yet would refuse it, so that waits for the claim, as long as a
-// reply is waited for.
+// reply is waited for. So would one that was started again, which may still say what it had served before.
 func (n *Node) takeUp(t *task, m *bus.Task) {
 	h := t.hold
 	n.read(t, m)
@@ -124,7 +124,7 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	h.again, h.inquired = 1, time.Time{}
 	n.come(t)
 	n.takes(t, h)
-	if h.kept = !a.joined; h.kept {
+	if h.kept = !a.joined || h.former(); h.kept {
 		n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
 		return
 	}
@@ -134,11 +134,14 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 // handKept hands out what waited for the claim on an agent.
 func (n *Node) handKept(a *agent) {
 	for _, h := range a.holds {
-		if h.kept && !h.cancelled { // else it is withdrawn in its time
+		if h.kept && !h.cancelled && !h.former() { // else it is withdrawn, or ended, in its time
 			n.handOut(h)
 		}
 	}
 }
+
+// former reports whether a hold is of an earlier life of its agent, which is known to have another.
+func (h *hold) former() bool { return h.agent.reg.Agent != "" && h.rec.Boot != h.agent.reg.Boot }
 
 // replayEnd ends a hold as it ended then, and says nothing of it to anyone.
 func (n *Node) replayEnd(p *ledger.Past) {
