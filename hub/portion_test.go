@@ -24,7 +24,8 @@ func behindMany(t *testing.T, many int, change func(*Config)) *house {
 	for i := range many {
 		client := fmt.Sprint("c", i%8)
 		h.prepaid[client] = 1000 * market.Credit
-		h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("cheap-", i), worth(market.Credit/1000))))
+		h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("cheap-", i), of("llama"),
+			worth(market.Credit/1000))))
 		if i%50 == 0 {
 			h.run()
 		}
@@ -161,4 +162,34 @@ func TestAnAgentOfAnEarlierPortionTakesMore(t *testing.T) {
 			t.Errorf("%d dear: all wait for news, beside %d slots", dear, h.n.freeSlots(1000))
 		}
 	}
+}
+
+// Where an agent has more slots than a round may hold tasks for, it sells the others in the next, also if the
+// agents after it are of another model.
+func TestALargeAgentOfAnEarlierPortionSellsAllSlots(t *testing.T) {
+	h := behindMany(t, 0, nil)
+	h.busy("x-2", "mistral", 1)
+	for i := range 1500 {
+		client := fmt.Sprint("c", i%8)
+		h.prepaid[client] = 1e6 * market.Credit
+		h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("t-", i), of("llama"), worth(market.Credit))))
+		if i%50 == 0 {
+			h.run()
+		}
+	}
+	for i := range 5 {
+		h.must(h.n.Step(h.now, h.task("bob", fmt.Sprint("other-", i), of("mistral"))))
+	}
+	h.run()
+	before := len(h.dispatched)
+	h.must(h.n.Join(h.now, registration("large", "llama", 1000, 0.9, card(1, 1, 4))))
+	for i := range 3 {
+		h.must(h.n.Join(h.now, registration(fmt.Sprint("other-", i), "mistral", 300, 0.9, card(1, 1, 4))))
+	}
+	h.soon()
+	h.pass(20 * time.Millisecond)
+	if got := len(h.dispatched) - before; got != 1005 {
+		t.Errorf("%d slots are sold, want those of the large agent, and 5", got)
+	}
+	h.audited()
 }

@@ -490,6 +490,7 @@ func (n *Node) settle(awarded bool) {
 			if awarded {
 				t.beyond++
 			}
+			t.portion = s.portions.number + 1 // it was not offered the slots of this one
 			n.batch.Add(t, t.arrived)
 			continue
 		}
