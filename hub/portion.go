@@ -21,16 +21,18 @@ type portions struct {
 // mostPortions bounds such rounds, each of which looks at all who wait: 20 ms where 2,000 wait for 64 agents.
 const mostPortions = 16
 
-// portion has a round sell the slots of so many agents, by lot, that all tasks that can matter to it fit, and
-// the next round, at once, those of the others. Else who came last would be left out whatever they bid. Which
-// agents these are and how many follows from how many slots are free and how many tasks wait. Where that
-// would be more than mostPortions rounds, or one agent has too many slots, there are fewer, and more tasks
-// than fit may matter after all. After news it begins anew, as an agent that was sold may have another slot;
-// but those that were not sold yet come first, or where news come all the time they never would.
+// portion has a round sell the slots of so many agents, by lot, that all tasks that can matter to it fit,
+// and the next round, at once, those of the others. Else who came last would be left out whatever they bid.
+// Which agents these are and how many follows from how many slots are free and how many tasks wait. Where
+// that would be more than mostPortions rounds, or one agent has too many slots, there are fewer, and more
+// tasks than fit may matter after all. After news it begins anew, as an agent that was sold may have
+// another slot; but those that were not sold yet come first, or where news come all the time they never
+// would. Where slots suffice for all who wait nobody is left without one, so all are sold at once: each
+// task finds its home there.
 func (n *Node) portion() {
 	s, most := &n.round, n.cfg.Batch.MaxBatch
 	x := &s.portions
-	whole := n.batch.Len() <= most || n.cfg.Pricing == market.PricingPosted
+	whole := n.batch.Len() <= most || n.cfg.Pricing == market.PricingPosted || n.roomForAll()
 	first := whole || !x.more || x.news
 	if !x.more {
 		x.before = x.number
@@ -67,6 +69,21 @@ func (n *Node) portion() {
 // offeredAll reports whether a task that was not placed was in all rounds of which the last was just held, so
 // that it was offered the slots of all agents. One that came since the first was not.
 func (n *Node) offeredAll(t *task) bool { return t.portion <= n.round.portions.begun }
+
+// roomForAll reports whether there are slots for all tasks that wait, each of which all of them may have.
+func (n *Node) roomForAll() bool {
+	c, slots := &n.crowd, 0
+	for _, i := range c.roomy {
+		g := &c.groups[i]
+		if n.batch.While(g.first.mayServe) < n.batch.Len() {
+			continue
+		}
+		for _, k := range g.rooms {
+			slots += c.stands[k].room
+		}
+	}
+	return slots >= n.batch.Len()
+}
 
 // wantedGroups says of each group whether any task that waits may go to its agents.
 func (n *Node) wantedGroups() []bool {

@@ -193,3 +193,48 @@ func TestALargeAgentOfAnEarlierPortionSellsAllSlots(t *testing.T) {
 	}
 	h.audited()
 }
+
+// Where there are slots for all who come at once, each goes home, also if these are more than a round holds.
+func TestWhoComesAtOnceGoesHome(t *testing.T) {
+	h := crowdHouse(t, 2048, func(cfg *Config) {
+		cfg.Crowd, cfg.Silence = Default().Crowd, time.Hour
+		cfg.Batch.MaxBatch, cfg.Seed.Every = 64, 0
+	})
+	for i := range 64 {
+		h.join(fmt.Sprint("n-", i), "llama", 16, 0.9, card(1, 0, 4))
+	}
+	home := map[string]string{}
+	turn := func(number, from, to int) {
+		for i := from; i < to; i++ {
+			client := fmt.Sprint("c", i%8)
+			h.prepaid[client] = 1e5 * market.Credit
+			h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("t-", number, "-", i), func(m *bus.Task) {
+				m.Session = fmt.Sprint("s", i)
+				m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Marks[0].Bytes = 4000, 16000, 16000
+			})))
+		}
+		h.run()
+		h.pass(20 * time.Millisecond)
+	}
+	for from := 0; from < 600; from += 50 {
+		turn(1, from, from+50)
+		for _, d := range h.dispatched {
+			home[d.Task.Session] = h.agentOf(d)
+			h.accept(d)
+			h.must(h.n.Step(h.now, completion(h.agentOf(d), d, market.Usage{Prompt: 4000, Output: 10})))
+		}
+		h.dispatched = nil
+		h.run()
+		h.pass(time.Second)
+	}
+	turn(2, 0, 600)
+	same := 0
+	for _, d := range h.dispatched {
+		if home[d.Task.Session] == h.agentOf(d) {
+			same++
+		}
+	}
+	if len(home) != 600 || same < 590 {
+		t.Errorf("of %d tasks %d are served, %d of them at home", len(home), len(h.dispatched), same)
+	}
+}
