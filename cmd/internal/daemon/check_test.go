@@ -96,9 +96,11 @@ func TestAnOpenConfigurationWithASecretIsNamed(t *testing.T) {
 		warns           bool
 	}{
 		{"open", "\n  api_key: " + secret, "", 0o644, true},
+		{"open, on a line of its own", "\n  api_key: >-\n    " + secret, "", 0o644, true},
 		{"closed", "\n  api_key: " + secret, "", 0o640, false},
 		{"none", "", "", 0o644, false},
-		{"a word of it that stands elsewhere", "\n  days: [\"" + secret + "\"] # no api_key", secret, 0o644, false},
+		{"a word of it that stands elsewhere", "\n  days: [\"" + secret + "\"] # no api_key", secret, 0o644,
+			false},
 		{"by the environment", "", secret, 0o644, false},
 	} {
 		path := write(t, strings.TrimRight(fairFile, "\n")+c.text+"\n")

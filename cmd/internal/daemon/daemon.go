@@ -194,14 +194,14 @@ func Command(r Role) *cobra.Command {
 			}
 			switch {
 			case check:
-				if open := openSecret(path, cfg); open != "" {
+				if open := openSecret(path); open != "" {
 					fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", r.Name, open)
 				}
 				return checked(r, cfg, c.OutOrStdout(), c.ErrOrStderr())
 			case probe:
 				return Failed(Probe(c.Context(), cfg.Sections().Health.Listen))
 			}
-			return run(c.Context(), r, cfg, openSecret(path, cfg), c.ErrOrStderr())
+			return run(c.Context(), r, cfg, openSecret(path), c.ErrOrStderr())
 		},
 	}
 	c.SetVersionTemplate("{{.Name}} {{.Version}}\n")

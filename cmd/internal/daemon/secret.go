@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -53,36 +54,46 @@ func Effective(cfg Config) ([]byte, error) {
 
 // openSecret says of a file that others can read which secret stands in it; "" where none does. What came by
 // the environment does not.
-func openSecret(path string, cfg Config) (warning string) {
+func openSecret(path string) (warning string) {
 	info, err := os.Stat(path)
 	if path == "" || err != nil || info.Mode().Perm()&0o007 == 0 {
 		return ""
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
+	var file any
+	if err != nil || yaml.Unmarshal(text, &file) != nil {
 		return ""
 	}
-	everyValue(reflect.ValueOf(cfg).Elem(), "", func(at string, v reflect.Value) {
-		name := at[strings.LastIndexByte(at, '.')+1:]
-		if v.Kind() == reflect.String && v.String() != "" && slices.Contains(hidden, name) && warning == "" &&
-			writes(text, name, v.String()) {
-			warning = fmt.Sprintf("%s is in %s, which others on this machine can read (mode %v): chmod 600 "+
-				"it, or set it by its environment variable", at, path, info.Mode().Perm())
-		}
-	})
-	return warning
+	at := secretIn(file)
+	if at == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s is in %s, which others on this machine can read (mode %v): chmod 600 it, or set "+
+		"it by its environment variable", at, path, info.Mode().Perm())
 }
 
-// writes reports whether a file sets a field to a value, as far as its lines show it: a default stands in
-// none.
-func writes(text []byte, name, value string) bool {
-	for line := range strings.Lines(string(text)) {
-		line, _, _ = strings.Cut(line, " #")
-		if _, after, ok := strings.Cut(line, name); ok && strings.Contains(after, value) {
-			return true
+// secretIn is where the first hidden field stands that YAML sets; "": it sets none.
+func secretIn(v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			switch of := v[name]; {
+			case slices.Contains(hidden, name) && of != nil && of != "":
+				return name
+			default:
+				if at := secretIn(of); at != "" {
+					return name + "." + at
+				}
+			}
+		}
+	case []any:
+		for i := range v {
+			if at := secretIn(v[i]); at != "" {
+				return fmt.Sprintf("%d.%s", i, at)
+			}
 		}
 	}
-	return false
+	return ""
 }
 
 // hiddenValue finds a hidden field where an error quotes a line of the file or a variable.
