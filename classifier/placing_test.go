@@ -260,7 +260,7 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 				}
 				if hub != "" && hub == p.Awaits() {
 					if p.Tick(now, table); p.Awaits() == "" {
-						holds = hub // it died, and nobody knows whether it has the task
+						holds = hub             // it died, and nobody knows whether it has the task
 						for range rng.IntN(3) { // before the door has stopped waiting for it
 							if leads(hub, hub, int64(10*turn+asks+3+rng.IntN(3))); rng.IntN(2) == 0 {
 								table = table.Without(hub, now)

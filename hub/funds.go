@@ -227,7 +227,7 @@ func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	}
 	return n.refusal(t.msg, code, retry,
 		"the task may cost %s; client %s has %s to spend at this hub, and %s are held for its other tasks "+
-			"here; %s: %sask with a lower souk.terms.max_price (header X-Souk-Max-Price), deposit more, or, where "+
-			"that is the budget of a key, wait until it is filled up",
+			"here; %s: %sask with a lower souk.terms.max_price (header X-Souk-Max-Price), deposit more, or, "+
+			"where that is the budget of a key, wait until it is filled up",
 		money(t.wanted), p.client, money(spare), money(held), elsewhere, advice)
 }

@@ -206,7 +206,8 @@ func TestWhatAskingAgainIsWorth(t *testing.T) {
 		t.Logf("asking again, and the best of %d lies: %d of %d gain; %+.2f %% of the truth", lies, paid, tried,
 			100*sum/truthful)
 		if sum > 0 || paid == 0 || paid > tried*15/100 {
-			t.Errorf("%d of %d gain, %v of the truth, want a few, and a loss on the whole", paid, tried, sum/truthful)
+			t.Errorf("%d of %d gain, %v of the truth, want a few, and a loss on the whole", paid, tried,
+				sum/truthful)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package hub
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,18 +23,29 @@ func behindMany(t *testing.T, many int, change func(*Config)) *house {
 		}
 	})
 	h.busy("x-1", "llama", 1)
+	h.queue(many, of("llama"), worth(market.Credit/1000))
+	h.pass(time.Second)
+	return h
+}
+
+// queue has so many tasks of eight clients come.
+func (h *house) queue(many int, change ...func(*bus.Task)) {
 	for i := range many {
 		client := fmt.Sprint("c", i%8)
-		h.prepaid[client] = 1000 * market.Credit
-		h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("cheap-", i), of("llama"),
-			worth(market.Credit/1000))))
+		h.prepaid[client] = 1e6 * market.Credit
+		h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("t-", i), change...)))
 		if i%50 == 0 {
 			h.run()
 		}
 	}
 	h.run()
-	h.pass(time.Second)
-	return h
+}
+
+// soon lets 20 ms pass, and has the hub do all that is due then.
+func (h *house) soon() {
+	h.now = h.now.Add(20 * time.Millisecond)
+	h.n.Tick(h.now)
+	h.run()
 }
 
 // once is one turn of the hub, as its shell takes it between two portions.
@@ -45,6 +58,90 @@ func (h *house) once() Ready {
 	h.dispatched = append(h.dispatched, r.Dispatches...)
 	h.wake = r.Wake
 	return r
+}
+
+// Where many slots come free at once, more tasks can matter than a round may hold, and who came last would be
+// left out. So the slots are sold in several rounds of the moment: a dear bid that came behind 2,000 others
+// has one of them, and every slot is sold then.
+func TestADearBidHasASlotHoweverManyComeFree(t *testing.T) {
+	for _, c := range []struct {
+		agents, slots int
+		clarke        string
+	}{{8, 8, market.ClarkeClient}, {8, 8, market.ClarkeTask}, {64, 8, market.ClarkeClient},
+		{300, 1, market.ClarkeClient}, {2, 200, market.ClarkeClient}} {
+		t.Run(fmt.Sprintf("%dx%d/%s", c.agents, c.slots, c.clarke), func(t *testing.T) {
+			h := behindMany(t, 2000, func(cfg *Config) { cfg.Clarke = c.clarke })
+			h.prepaid["bob"] = 1000 * market.Credit
+			h.must(h.step(h.task("bob", "dear", of("llama"), worth(market.Credit))))
+			h.pass(50 * time.Millisecond)
+			for i := range c.agents {
+				h.must(h.n.Join(h.now,
+					registration(fmt.Sprint("n-", i), "llama", c.slots, 0.9, card(1, 1, 4))))
+			}
+			// of another model: nobody who waits may go there
+			h.must(h.n.Join(h.now, registration("other", "mistral", 300, 0.9, card(1, 1, 4))))
+			before, sold := h.lastRound().Round.Number, len(h.dispatched)
+			h.soon()
+			if sold = len(h.dispatched) - sold; sold != c.agents*c.slots {
+				t.Errorf("%d of %d slots are sold", sold, c.agents*c.slots)
+			}
+			if got := h.n.known[taskKey{"bob", "dear"}].state; got != running {
+				t.Errorf("the dear bid is left in state %d", got)
+			}
+			rounds := h.lastRound().Round.Number - before
+			if p := h.lastRound().Round.Pruned; p.Beyond > 0 ||
+				rounds < 2 && c.clarke == market.ClarkeClient {
+				t.Errorf("%d rounds, of whose last %+v is left out", rounds, p)
+			}
+			h.audited()
+		})
+	}
+}
+
+// Where nobody wants the slots of the first agents, those of the others are looked at, and that ends.
+func TestAllPortionsAreOffered(t *testing.T) {
+	h := behindMany(t, 600, nil)
+	before := len(h.dispatched)
+	for i := range 30 {
+		price := card(1, 1, 4)
+		if i != 17 {
+			price = unaffordable
+		}
+		h.must(h.n.Join(h.now, registration(fmt.Sprint("n-", i), "llama", 8, 0.9, price)))
+	}
+	h.soon()
+	if got := len(h.dispatched) - before; got != 8 {
+		t.Errorf("%d slots are sold, want those of the one agent that anybody can pay", got)
+	}
+	if n := h.n.batch.Len(); n != 0 {
+		t.Errorf("%d tasks do not wait for news", n)
+	}
+	h.audited()
+}
+
+// Which agents are sold first follows from no bid.
+func TestPortionsReadNoBid(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	sold := func(terms func(*bus.Task)) (agents []string) {
+		h := behindMany(t, 0, nil)
+		h.queue(900, terms)
+		h.pass(time.Second)
+		for i := range 30 {
+			h.must(h.n.Join(h.now, registration(fmt.Sprint("n-", i), "llama", 1+i%9, 0.9, card(1, 1, 4))))
+		}
+		h.now = h.now.Add(20 * time.Millisecond)
+		h.n.Tick(h.now)
+		h.n.Ready()
+		for _, a := range h.n.round.agents {
+			agents = append(agents, a.id)
+		}
+		return agents
+	}
+	one := sold(worth(market.Credit))
+	other := sold(func(m *bus.Task) { worth(1 + market.Credits(rng.Int64N(1e9)))(m) })
+	if len(one) == 0 || len(one) == 30 || !slices.Equal(one, other) {
+		t.Errorf("sold first are %v, and with other bids %v", one, other)
+	}
 }
 
 // Where news come faster than portions, as in a crowd, all agents are looked at all the same.
@@ -137,15 +234,7 @@ func TestAnAgentOfAnEarlierPortionTakesMore(t *testing.T) {
 			all = append(all, h.busy(fmt.Sprint("n-", i), "llama", 8)...)
 		}
 		short := func(m *bus.Task) { m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Marks[0].Bytes = 10, 40, 40 }
-		for i := range 700 {
-			client := fmt.Sprint("c", i%8)
-			h.prepaid[client] = 1000 * market.Credit
-			h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("cheap-", i), worth(market.Credit/100), short)))
-			if i%50 == 0 {
-				h.run()
-			}
-		}
-		h.run()
+		h.queue(700, worth(market.Credit/100), short)
 		h.pass(time.Second)
 		for i := range dear {
 			h.must(h.n.Join(h.now, registration(fmt.Sprint("dear-", i), "llama", 8, 0.9, unaffordable)))
@@ -169,14 +258,7 @@ func TestAnAgentOfAnEarlierPortionTakesMore(t *testing.T) {
 func TestALargeAgentOfAnEarlierPortionSellsAllSlots(t *testing.T) {
 	h := behindMany(t, 0, nil)
 	h.busy("x-2", "mistral", 1)
-	for i := range 1500 {
-		client := fmt.Sprint("c", i%8)
-		h.prepaid[client] = 1e6 * market.Credit
-		h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("t-", i), of("llama"), worth(market.Credit))))
-		if i%50 == 0 {
-			h.run()
-		}
-	}
+	h.queue(1500, of("llama"), worth(market.Credit))
 	for i := range 5 {
 		h.must(h.n.Step(h.now, h.task("bob", fmt.Sprint("other-", i), of("mistral"))))
 	}

@@ -20,7 +20,8 @@ func TestCommandsReachOtherMachinesByTLSAlone(t *testing.T) {
 	}
 	for _, url := range []string{"nats://192.0.2.1:4222", "nats://192.0.2.1", "192.0.2.1:4222", "192.0.2.1",
 		"nats://[2001:db8::1]:4222", "nats://nats.example:4222", "ws://192.0.2.1:4222",
-		"nats://u:p@192.0.2.1:4222", "nats://127.0.0.1:4222, nats://192.0.2.1:4222", "tls://127.0.0.1:4222,nats://192.0.2.1:4222"} {
+		"nats://u:p@192.0.2.1:4222", "nats://127.0.0.1:4222, nats://192.0.2.1:4222",
+		"tls://127.0.0.1:4222,nats://192.0.2.1:4222"} {
 		r := Reach{Data: dir, NATS: url}
 		for name, err := range map[string]error{
 			"client":   func() error { _, err := r.Dial(bus.RoleClient, "ann"); return err }(),
