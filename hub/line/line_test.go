@@ -341,6 +341,27 @@ func TestWorthsAreSharedOut(t *testing.T) {
 	}
 }
 
+// What a copy is asked, as a quote asks it, changes nothing; nor does how often the mean was asked for.
+func TestWorthsAreCopied(t *testing.T) {
+	rng := random(t)
+	var w, asked Worths
+	now := time.Unix(0, 0)
+	for range 3 * lately {
+		client, rate := fmt.Sprint(rng.IntN(5)), market.Credits(rng.Int64N(1000))
+		w.Add(now, client, rate)
+		asked.Add(now, client, rate)
+		for range rng.IntN(3) {
+			copied := w
+			if got, want := copied.Mean(now), asked.Mean(now); got != want {
+				t.Fatalf("a copy says %d, want %d", got, want)
+			}
+		}
+	}
+	if got, want := w.Mean(now), asked.Mean(now); got != want {
+		t.Fatalf("after copies were asked it is %d, want %d", got, want)
+	}
+}
+
 func TestParams(t *testing.T) {
 	if err := Default().Validate(); err != nil {
 		t.Error(err)

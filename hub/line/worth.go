@@ -3,7 +3,6 @@ package line
 import (
 	"cmp"
 	"math"
-	"slices"
 	"time"
 
 	"souk/market"
@@ -44,9 +43,10 @@ type Worths struct {
 	next   int
 	at     time.Time // of the last award
 	known  market.Credits
-	stale  bool   // known is not of all that was seen
-	sorted []seen // by rate, then by client
+	stale  bool // known is not of all that was seen
 	count  map[string]*tally
+	sorted [lately]uint8 // what was seen, by rate, then by client, when known was found
+	ranked int           // so many
 }
 
 type seen struct {
@@ -81,17 +81,13 @@ func (w *Worths) Add(now time.Time, client string, worth market.Credits) {
 		if old.all.set(old.all.n - 1); old.all.n == 0 {
 			delete(w.count, old.client)
 		}
-		i, _ := slices.BinarySearchFunc(w.sorted, old, seen.compare)
-		w.sorted = slices.Delete(w.sorted, i, i+1)
 		w.seen[w.next] = s
 		w.next = (w.next + 1) % lately
 	}
-	i, _ := slices.BinarySearchFunc(w.sorted, s, seen.compare)
-	w.sorted = slices.Insert(w.sorted, i, s)
 	w.at, w.stale = now, true
 }
 
-func (s seen) compare(o seen) int {
+func (s *seen) compare(o *seen) int {
 	if s.rate != o.rate {
 		return cmp.Compare(s.rate, o.rate)
 	}
@@ -106,21 +102,35 @@ func (w *Worths) Mean(now time.Time) market.Credits {
 	return w.known >> min(62, max(0, now.Sub(w.at)/halved))
 }
 
+// sort brings into order what was seen. Few are new each time, so each goes up until it is in place.
+func (w *Worths) sort() []uint8 {
+	for ; w.ranked < len(w.seen); w.ranked++ {
+		w.sorted[w.ranked] = uint8(w.ranked)
+	}
+	list := w.sorted[:w.ranked]
+	for i := range list {
+		for k := i; k > 0 && w.seen[list[k]].compare(&w.seen[list[k-1]]) < 0; k-- {
+			list[k], list[k-1] = list[k-1], list[k]
+		}
+	}
+	return list
+}
+
 func (w *Worths) mean() market.Credits {
-	all := 0.0
-	for i := range w.sorted {
-		all += w.sorted[i].all.weight
+	sorted, all := w.sort(), 0.0
+	for _, i := range sorted {
+		all += w.seen[i].all.weight
 	}
 	median, before := 0.0, 0.0
-	for i := range w.sorted {
-		if before += w.sorted[i].all.weight; before >= all/2 {
-			median = float64(w.sorted[i].rate)
+	for _, i := range sorted {
+		if before += w.seen[i].all.weight; before >= all/2 {
+			median = float64(w.seen[i].rate)
 			break
 		}
 	}
 	sum := 0.0
-	for i := range w.sorted {
-		sum += float64(w.sorted[i].all.weight * min(float64(w.sorted[i].rate), outlier*median))
+	for _, i := range sorted {
+		sum += float64(w.seen[i].all.weight * min(float64(w.seen[i].rate), outlier*median))
 	}
 	return market.Credits(math.Round(sum / all))
 }
