@@ -22,21 +22,27 @@ func Check(r Round, o Outcome) error {
 	}
 	ws := workspaces.Get().(*workspace)
 	defer workspaces.Put(ws)
-	if err := ws.check(&r, &o); err != nil {
+	ws.layout.weigh(&r)
+	var err error
+	switch {
+	case r.Rule.Pricing == PricingPosted:
+		other := r // the usual round stays off the heap
+		err = ws.checkPosted(&other, &o)
+	case len(r.Bundles) > 0:
+		other := r
+		err = ws.checkBundled(&other, &o)
+	default:
+		err = ws.checkAssigned(&r, &o)
+	}
+	if err != nil {
 		return fmt.Errorf("round %s-%d: %w: %w", clip(r.Domain), r.Number, ErrOutcome, err)
 	}
 	return nil
 }
 
-func (ws *workspace) check(r *Round, o *Outcome) error {
+// checkAssigned checks what [workspace.assigned] gives.
+func (ws *workspace) checkAssigned(r *Round, o *Outcome) error {
 	l, ans := &ws.layout, &ws.answer
-	l.weigh(r)
-	switch {
-	case r.Rule.Pricing == PricingPosted:
-		return ws.checkPosted(r, o)
-	case len(r.Bundles) > 0:
-		return ws.checkBundled(r, o)
-	}
 	ans.Match, ans.Price, ans.Witnesses, ans.Second = ans.Match[:0], ans.Price[:0], ans.Witnesses[:0], nil
 	for range l.seats {
 		ans.Price = append(ans.Price, 0)
@@ -182,14 +188,7 @@ func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
 
 func (ws *workspace) certify(r *Round, o *Outcome) error {
 	l, ans := &ws.layout, &ws.answer
-	var keys tieKeys
 	in := certify.Instance{Off: l.off, Seat: l.seat, Weight: l.weight, Slots: l.slots}
-	in.Hash = func(task, seat int32) uint64 {
-		if keys.task == nil {
-			keys = r.tieKeys(l.seats)
-		}
-		return keys.hash(task, seat)
-	}
 	if len(o.Ties) == 0 {
 		// An outcome lists the second prices that are not 0: none where the best is the only one, nor where
 		// all are 0.
@@ -210,6 +209,8 @@ func (ws *workspace) certify(r *Round, o *Outcome) error {
 		last, ws.second[a] = a, t.Rank
 	}
 	ans.Second = ws.second
+	keys := r.tieKeys(l.seats)
+	in.Hash = keys.hash
 	return ws.checker.Check(in, *ans)
 }
 

@@ -65,7 +65,8 @@ func (e Edge) Weight(tier Tier, fee Credits) Credits {
 // rewritten. It leaves bundles as they are, and edges whose indices are out of range to [Round.Validate].
 func (r *Round) Sort() {
 	task := sortTasks(r.Tasks)
-	agent := sortIndexed(r.Agents, func(a, b Supply) int { return cmp.Compare(a.Agent, b.Agent) })
+	var moved [2 * few]int // most rounds are of one task, and need no memory
+	agent := sortIndexed(moved[:], r.Agents, func(a, b *Supply) int { return cmp.Compare(a.Agent, b.Agent) })
 	r.Sellers = follow(r.Sellers, agent)
 	for _, edges := range [2][]Edge{r.Edges, r.Others} {
 		for i := range edges {
@@ -78,9 +79,12 @@ func (r *Round) Sort() {
 			}
 		}
 	}
-	r.Parts = follow(r.Parts, sortEdges(r.Edges, len(r.Tasks)))
-	sortEdges(r.Others, len(r.Tasks))
+	r.Parts = follow(r.Parts, sortEdges(moved[:], r.Edges, len(r.Tasks)))
+	sortEdges(moved[:], r.Others, len(r.Tasks))
 }
+
+// few is how many things are sorted in place, one by one.
+const few = 8
 
 // sortTasks is sortIndexed of tasks by id. Ids have much in common, so they are compared as numbers, made of
 // the eight bytes after what all of them begin with; as text only where those are the same.
@@ -119,14 +123,17 @@ func sortTasks(tasks []Task) []int {
 
 // sortEdges is sortIndexed of edges. They come task by task, so each finds its place by its task, and few
 // have to be compared.
-func sortEdges(edges []Edge, tasks int) []int {
+func sortEdges(moved []int, edges []Edge, tasks int) []int {
+	if len(edges) <= few {
+		return sortIndexed(moved, edges, comparedEdges)
+	}
 	if slices.IsSortedFunc(edges, compareEdges) {
 		return nil
 	}
 	first := make([]int, tasks+1) // where the edges of each task begin
 	for i := range edges {
 		if uint(edges[i].Task) >= uint(tasks) {
-			return sortIndexed(edges, compareEdges)
+			return sortIndexed(moved, edges, comparedEdges)
 		}
 		first[edges[i].Task+1]++
 	}
@@ -167,17 +174,37 @@ func compareEdges(a, b Edge) int {
 	return cmp.Compare(a.Agent, b.Agent)
 }
 
-// sortIndexed sorts s and returns where each old index went, or nil if nothing moved.
-func sortIndexed[T any](s []T, compare func(a, b T) int) []int {
-	if slices.IsSortedFunc(s, compare) {
+func comparedEdges(a, b *Edge) int { return compareEdges(*a, *b) }
+
+// sortIndexed sorts s, equals as they stand, and returns where each old index went, or nil if nothing moved.
+// Where s is short, what it returns is in the memory of moved.
+func sortIndexed[T any](moved []int, s []T, compare func(a, b *T) int) []int {
+	sorted := 1
+	for sorted < len(s) && compare(&s[sorted-1], &s[sorted]) <= 0 {
+		sorted++
+	}
+	if sorted >= len(s) {
 		return nil
 	}
-	order := make([]int, len(s))
+	if len(s) > few {
+		order := make([]int, len(s))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortFunc(order, func(a, b int) int { return cmp.Or(compare(&s[a], &s[b]), a-b) })
+		return move(s, order)
+	}
+	moved, order := moved[:len(s)], moved[few:few+len(s)]
 	for i := range order {
 		order[i] = i
+		for k := i; k > 0 && compare(&s[k], &s[k-1]) < 0; k-- {
+			s[k], s[k-1], order[k], order[k-1] = s[k-1], s[k], order[k-1], order[k]
+		}
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Or(compare(s[a], s[b]), a-b) })
-	return move(s, order)
+	for to, from := range order {
+		moved[from] = to
+	}
+	return moved
 }
 
 // move brings s into an order, and returns where each old index went.

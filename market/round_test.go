@@ -168,7 +168,7 @@ func TestSortEdges(t *testing.T) {
 		want := slices.Clone(edges)
 		slices.SortStableFunc(want, compareEdges)
 		before := slices.Clone(edges)
-		moved := sortEdges(edges, tasks)
+		moved := sortEdges(make([]int, 2*few), edges, tasks)
 		if !slices.Equal(edges, want) || !slices.Equal(follow(before, moved), want) {
 			t.Fatalf("%v are sorted as %v, and beside them %v", before, edges, follow(before, moved))
 		}
@@ -195,7 +195,8 @@ func TestSortTasks(t *testing.T) {
 			tasks[i] = Task{ID: TaskID(begin + text(most)), Client: fmt.Sprint(i)}
 		}
 		want, got := slices.Clone(tasks), slices.Clone(tasks)
-		wentBy := sortIndexed(want, func(a, b Task) int { return cmp.Compare(a.ID, b.ID) })
+		wentBy := sortIndexed(make([]int, 2*few), want,
+			func(a, b *Task) int { return cmp.Compare(a.ID, b.ID) })
 		if went := sortTasks(got); !slices.Equal(got, want) || !slices.Equal(went, wentBy) {
 			t.Fatalf("%+v are %+v, not %+v; went %v, not %v", tasks, got, want, went, wentBy)
 		}
