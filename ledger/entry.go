@@ -29,7 +29,7 @@ func NewRound(journal string, r market.Round, o market.Outcome, salt [16]byte) R
 // NewHold sets h.Amount of the client's money aside for an award.
 func NewHold(journal string, h Hold, salt [16]byte) Record {
 	return Record{Kind: KindHold, ID: HoldID(journal, h.Round, h.Slot), Salt: salt, Hold: &h,
-		Legs: holdLegs(nil, Avail(h.Client), Held(h.Client), &h)}
+		Legs: holdLegs(make([]Leg, 0, 2), Avail(h.Client), Held(h.Client), &h)}
 }
 
 // NewCapture ends hold h in payment: c.Cost to the agent, the premium less the fee to surplus, the fee
@@ -37,14 +37,14 @@ func NewHold(journal string, h Hold, salt [16]byte) Record {
 func NewCapture(journal string, h Hold, c Capture, salt [16]byte) Record {
 	c.Hold = HoldID(journal, h.Round, h.Slot)
 	return Record{Kind: KindCapture, ID: CaptureID(c.Hold), Salt: salt, Capture: &c,
-		Legs: captureLegs(nil, Avail(h.Client), Held(h.Client), Payable(h.Agent), &h, &c)}
+		Legs: captureLegs(make([]Leg, 0, 5), Avail(h.Client), Held(h.Client), Payable(h.Agent), &h, &c)}
 }
 
 // NewVoid ends hold h without payment. reason is a stable code, never empty.
 func NewVoid(journal string, h Hold, reason string, salt [16]byte) Record {
 	id := HoldID(journal, h.Round, h.Slot)
 	return Record{Kind: KindVoid, ID: VoidID(id), Salt: salt, Void: &Void{Hold: id, Reason: reason},
-		Legs: voidLegs(nil, Avail(h.Client), Held(h.Client), &h)}
+		Legs: voidLegs(make([]Leg, 0, 2), Avail(h.Client), Held(h.Client), &h)}
 }
 
 // NewAccept takes grant number n of the treasury in, at the hub whose journal is hub.

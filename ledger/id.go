@@ -15,8 +15,8 @@ func RoundID(journal string, round uint64) string {
 
 // HoldID is the id of a hold, as printed on receipts: "<journal>/<round>/<slot>".
 func HoldID(journal string, round uint64, slot int) string {
-	b := make([]byte, 0, len(journal)+24)
-	b = append(b, journal...)
+	var memory [128]byte
+	b := append(memory[:0], journal...)
 	b = append(b, '/')
 	b = strconv.AppendUint(b, round, 10)
 	b = append(b, '/')
