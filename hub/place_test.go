@@ -92,7 +92,7 @@ func TestOwnPlacesAreWorthTheWholeFleet(t *testing.T) {
 			h.n.collect()
 			h.n.lineUp()
 			meet()
-			pruned := h.n.assemble()
+			pruned := *h.n.assemble()
 			for _, task := range h.n.round.tasks {
 				h.n.batch.Add(task, task.arrived)
 			}

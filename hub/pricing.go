@@ -154,7 +154,7 @@ func (n *Node) solve(r *market.Round) (market.Outcome, error) {
 	o, err := market.ClearUntil(*r, stop)
 	if errors.Is(err, market.ErrStopped) {
 		n.stats.Stopped++
-		*r = n.posted()
+		r = n.posted()
 		o, err = market.Clear(*r)
 	}
 	if err == nil {
@@ -165,8 +165,9 @@ func (n *Node) solve(r *market.Round) (market.Outcome, error) {
 
 // posted is the last round at posted prices, where nobody rather waits, and nobody who waits is left out
 // because of what others bid.
-func (n *Node) posted() market.Round {
-	r := n.round.whole
+func (n *Node) posted() *market.Round {
+	r := &n.round.rest
+	*r = n.round.whole
 	r.Rule.Instead, r.Rule.Pricing = r.Rule.Pricing, market.PricingPosted
-	return n.prune(r)
+	return n.prune()
 }

@@ -76,7 +76,8 @@ func (q *quote) worst(a *agent) market.Credits {
 // beside makes it what it is beside what the agent has in hand.
 func (q *quote) beside(t *task, a *agent, in burden) {
 	q.delay = in
-	q.forecast = a.predictor.Beside(q.features, in)
+	q.forecast = a.predictor.Timed(q.first, q.work, q.output, in)
+	q.forecast.ITL = a.predictor.Token(q.features.Load)
 	q.value = t.stated().Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: q.quality})
 }
 
@@ -119,12 +120,14 @@ func (k *notes) of(kind *kind, held held) *noted {
 	return &k.quotes[uint(kind.id+5*held.cached>>4)%quotesKept]
 }
 
-// firstQuoted is what a task that has come is quoted, and keeps what rounds will read of that.
+// firstQuoted is what a task that has come is quoted where nothing is in hand, but for the time between
+// tokens and the range of its first, and keeps what rounds will read of that.
 func (n *Node) firstQuoted(t *task, a *agent, held held) quote {
 	k, q := n.kind(a), n.idleQuote(t, a, held)
 	*n.notes(t).of(k, held) = noted{k, a.predictor.Fits(), held, t.length.good(), q.features.Answer,
 		q.brief}
-	q.beside(t, a, burden{})
+	q.forecast.TTFT = a.predictor.Later(q.first, q.work, burden{})
+	q.value = t.stated().Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: q.quality})
 	return q
 }
 
@@ -200,6 +203,9 @@ func (h *hold) covers(most int) int {
 		return most
 	}
 	room := h.rec.Amount - h.rec.Premium - h.rec.Tariff
+	if market.WorstCase(h.rec.Price, most, 1) <= room { // as nearly always
+		return most
+	}
 	short := sort.Search(most, func(k int) bool { return market.WorstCase(h.rec.Price, k+1, 1) > room })
 	return short // the first that does not fit is one more
 }
@@ -214,7 +220,8 @@ func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 	if t.msg.Prompt.Loose == bus.LooseMedia {
 		f.Prompt, f.Counted = max(f.Prompt, q.most), 0
 	}
-	cold := a.predictor.Beside(f, q.delay).TTFT
+	first, work, _ := a.predictor.Idle(f)
+	cold := a.predictor.Later(first, work, q.delay)
 	worst := 4 * cold
 	if seen, known := a.predictor.LatestFirst(cold); known {
 		worst = min(worst, seen)

@@ -48,7 +48,9 @@ type scratch struct {
 	place   []int // of an agent in it, by its index in agents; -1: no edge
 	pruner  market.Pruner
 	kept    *market.Kept
-	left    []*task // the tasks of the round that is left after it, by id
+	rest    market.Round // that it leaves
+	won     []won        // its awards
+	left    []*task      // the tasks of the round that is left after it, by id
 	seen    []seenAt
 }
 
@@ -87,10 +89,10 @@ func (n *Node) clear() {
 	var o market.Outcome
 	var err error
 	if len(r.Edges) > 0 {
-		o, err = n.solve(&r)
+		o, err = n.solve(r)
 	}
 	if err == nil && len(o.Awards) > 0 {
-		err = n.award(&r, &o)
+		err = n.award(r, &o)
 	} // else nothing is recorded: no free slot is worth to anybody what it charges now
 	if err != nil {
 		n.fault(fmt.Errorf("round %d is not awarded: %w", r.Number, err))
@@ -312,7 +314,7 @@ func (s *scratch) eachTask(f func([]pair)) {
 }
 
 // assemble makes the round of all pairs that are timely and worth their cost, and prunes it.
-func (n *Node) assemble() market.Round {
+func (n *Node) assemble() *market.Round {
 	s := &n.round
 	n.judgePairs()
 	last, prev := n.book.LastRound()
@@ -369,14 +371,16 @@ func (n *Node) assemble() market.Round {
 	if slices.ContainsFunc(s.parts, func(p market.Toll) bool { return p != market.Toll{} }) {
 		w.Parts = s.parts
 	}
-	return n.prune(*w)
+	s.rest = *w
+	return n.prune()
 }
 
-// prune leaves of the round of all that wait what matters.
-func (n *Node) prune(r market.Round) market.Round {
+// prune leaves of the round of all that wait what matters. It is valid until the next.
+func (n *Node) prune() *market.Round {
 	s := &n.round
+	r := &s.rest
 	s.pruner.Clients = s.clients
-	s.kept = s.pruner.Prune(&r, nil, n.cfg.Batch.MaxBatch, shown)
+	s.kept = s.pruner.Prune(r, nil, n.cfg.Batch.MaxBatch, shown)
 	if r.Rule.Pricing != market.PricingPosted { // whose rounds say nothing of what was pruned
 		r.Pruned.Edges += s.spared
 	}
@@ -390,17 +394,19 @@ func (n *Node) prune(r market.Round) market.Round {
 	return r
 }
 
-// award records a cleared round with its holds and hands out its tasks.
-func (n *Node) award(r *market.Round, o *market.Outcome) error {
+// won is an award of a round: which of its tasks it is, on which agent, and what that was quoted there.
+type won struct {
+	at    int
+	task  *task
+	agent *agent
+	quote quote
+	hold  *hold
+}
+
+// winners lists the awards of a round.
+func (n *Node) winners(r *market.Round, o *market.Outcome) []won {
 	s := &n.round
-	records := make([]ledger.Record, 1, 1+len(o.Awards))
-	records[0] = ledger.NewRound(n.cfg.Journal, *r, *o, n.salt())
-	records[0].Round.Seen = n.expected(r, o, s.left)
-	records[0].Round.Set = n.regimeSets(r, n.runtime.set(r))
-	n.out.Dispatches = slices.Grow(n.out.Dispatches, len(o.Awards))
-	n.out.Placed = slices.Grow(n.out.Placed, len(o.Awards))
-	holds := make([]*hold, len(o.Awards))
-	placed := make([]*task, len(o.Awards))
+	s.won = slices.Grow(s.won[:0], len(o.Awards))
 	i := 0
 	for slot := range o.Awards {
 		aw := &o.Awards[slot]
@@ -408,28 +414,45 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 			i++
 		}
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		q := n.quote(t, a, n.burden(a), n.heldBy(t, a))
-		h := n.newHold(t, a, &q, r.Number, slot, aw)
-		var parts market.Toll
-		if h.congestion, _, parts, _ = r.Tolls(*aw); parts != (market.Toll{}) {
-			h.crowd = &parts
+		s.won = append(s.won, won{i, t, a, n.quote(t, a, n.burden(a), n.heldBy(t, a)), nil})
+	}
+	return s.won
+}
+
+// award records a cleared round with its holds and hands out its tasks.
+func (n *Node) award(r *market.Round, o *market.Outcome) error {
+	s := &n.round
+	all := n.winners(r, o)
+	records := make([]ledger.Record, 1, 1+len(all))
+	records[0] = ledger.NewRound(n.cfg.Journal, *r, *o, n.salt())
+	records[0].Round.Seen = n.expected(r, s.left, all)
+	records[0].Round.Set = n.regimeSets(r, n.runtime.set(r))
+	n.out.Dispatches = slices.Grow(n.out.Dispatches, len(all))
+	n.out.Placed = slices.Grow(n.out.Placed, len(all))
+	for slot := range all {
+		w, aw := &all[slot], &o.Awards[slot]
+		h := n.newHold(w.task, w.agent, &w.quote, r.Number, slot, aw)
+		congestion, _, parts, _ := r.Tolls(*aw)
+		if h.congestion = congestion; parts != (market.Toll{}) {
+			own := parts
+			h.crowd = &own
 		}
-		n.pass(t, a)
+		n.pass(w.task, w.agent)
 		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
-		holds[slot], placed[slot] = h, t
+		w.hold = h
 	}
 	if err := n.commit(records...); err != nil {
 		return err
 	}
 	n.stats.round(r, o)
-	for slot, h := range holds {
-		t := placed[slot]
+	for slot := range all {
+		t := all[slot].task
 		if t.only == nil {
 			n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
 			n.crowd.stakes.Add(n.now, t.key.client, line.Stake(t.terms))
 			n.regimes.watch.Priced(o.Awards[slot].SlotPrice, o.Awards[slot].Cost)
 		}
-		n.start(t, h, &o.Awards[slot])
+		n.start(t, all[slot].hold, &o.Awards[slot])
 	}
 	n.notePrices(r, o)
 	n.notePeaks()

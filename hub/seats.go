@@ -118,9 +118,9 @@ func (a *agent) prefill(prompt, cached int) time.Duration {
 		return d
 	}
 	f := predict.Features{Counted: max(1, prompt), Cached: cached}
-	whole := a.predictor.Forecast(f).TTFT
+	whole := a.predictor.First(f)
 	f.Cached = f.Counted - 1
-	return max(0, whole-a.predictor.Forecast(f).TTFT)
+	return max(0, whole-a.predictor.First(f))
 }
 
 // admitted finds out which of the tasks of a round may go to which agents, as far as seats say: see

@@ -218,7 +218,7 @@ func (n *Node) afford(t *task, q *quote) bool {
 func (n *Node) saves(a *agent, f predict.Features, shared int) market.Credits {
 	whole, held := f, f
 	whole.Cached, held.Cached = 0, shared
-	sooner := a.predictor.Forecast(whole).TTFT - a.predictor.Forecast(held).TTFT
+	sooner := a.predictor.First(whole) - a.predictor.First(held)
 	money := market.Price{Miss: max(0, a.price.Miss-a.price.Hit)}.Cost(market.Usage{Prompt: shared})
 	sum := float64(money) + float64(float64(n.crowd.worths.Mean(n.now))*max(0, sooner).Seconds())
 	return market.Credits(min(n.seeds.each*sum, float64(market.MaxWorth)))

@@ -18,7 +18,7 @@ type seenAt struct {
 // expected is what was expected of each edge of a round, for whoever asks later why a task went where it
 // went: of those that are awarded, by the steps of their engines where that errs less. The tasks stand in the
 // round's order.
-func (n *Node) expected(r *market.Round, o *market.Outcome, tasks []*task) []ledger.Seen {
+func (n *Node) expected(r *market.Round, tasks []*task, won []won) []ledger.Seen {
 	all := make([]ledger.Seen, 0, len(r.Edges)+len(r.Others))
 	seen := n.round.seen[:0]
 	for i := range r.Agents {
@@ -37,18 +37,14 @@ func (n *Node) expected(r *market.Round, o *market.Outcome, tasks []*task) []led
 				Evidence: x.evidence, First: f.TTFT, Least: f.Low, Most: f.High}.Rounded())
 		}
 	}
-	i := 0
-	for k := range o.Awards {
-		for r.Tasks[i].ID != o.Awards[k].Task {
-			i++
-		}
-		at := slices.IndexFunc(seen, func(x seenAt) bool { return x.agent.id == string(o.Awards[k].Agent) })
-		edge, ok := slices.BinarySearchFunc(r.Edges, market.Edge{Task: i, Agent: at}, byPair)
+	for k := range won {
+		w := &won[k]
+		at := slices.IndexFunc(seen, func(x seenAt) bool { return x.agent == w.agent })
+		edge, ok := slices.BinarySearchFunc(r.Edges, market.Edge{Task: w.at, Agent: at}, byPair)
 		if !ok {
 			continue
 		}
-		t, a := tasks[i], seen[at].agent
-		q := n.quote(t, a, seen[at].burden, n.heldBy(t, a))
+		a, q := w.agent, &w.quote
 		path := a.queue.Path(a.predictor, n.nano, q.prompt, q.features.Cached)
 		f := a.predictor.Along(q.forecast, path)
 		all[edge] = ledger.Seen{Prompt: q.prompt, Cached: q.features.Cached, Output: f.Output,

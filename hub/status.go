@@ -148,7 +148,7 @@ func (n *Node) Status() *bus.Status {
 		}
 		free := a.free(n)
 		if by := a.predictor.Line(); s.Agents == 0 || by != line {
-			line, ttft = by, a.predictor.Forecast(typical).TTFT.Microseconds()
+			line, ttft = by, a.predictor.First(typical).Microseconds()
 		}
 		s.Agents++
 		s.Slots += a.slots

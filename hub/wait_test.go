@@ -111,13 +111,13 @@ func (h *house) weigh(wanted func(*task) bool) (market.Round, market.Outcome) {
 	n.lineUp()
 	n.meet()
 	r := n.assemble()
-	o, err := n.solve(&r)
+	o, err := n.solve(r)
 	h.must(err)
 	for _, t := range all {
 		n.batch.Remove(t)
 		n.batch.Add(t, t.arrived)
 	}
-	return r, o
+	return *r, o
 }
 
 func everybody(*task) bool { return true }
@@ -521,7 +521,7 @@ func TestAStoppedSolveHasNoWaits(t *testing.T) {
 			continue
 		}
 		seen++
-		posted := h.n.posted()
+		posted := *h.n.posted()
 		o, err := market.Clear(posted)
 		if err == nil {
 			err = market.Check(posted, o)

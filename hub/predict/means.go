@@ -150,6 +150,12 @@ func (c *Class) prompt(estimate int) int {
 // Forecast is what a task with these features is expected to need.
 func (m *Means) Forecast(f Features) Forecast { return m.Beside(f, m.Delay(f.Load)) }
 
+// First is when the first token of a task with these features is expected: of its Forecast that alone.
+func (m *Means) First(f Features) time.Duration {
+	first, work, _ := m.Idle(f)
+	return m.Later(first, work, m.Delay(f.Load))
+}
+
 // Delay is how much longer a first token takes for what the agent has in hand: for all of it, and for the
 // prompts before it alone.
 type Delay struct{ All, Queue time.Duration }
