@@ -1,7 +1,6 @@
 package line
 
 import (
-	"cmp"
 	"math"
 	"time"
 
@@ -45,7 +44,7 @@ type Worths struct {
 	known  market.Credits
 	stale  bool // known is not of all that was seen
 	count  map[string]*tally
-	sorted [lately]uint8 // what was seen, by rate, then by client, when known was found
+	sorted [lately]uint8 // what was seen, by rate, when known was found
 	ranked int           // so many
 }
 
@@ -87,13 +86,6 @@ func (w *Worths) Add(now time.Time, client string, worth market.Credits) {
 	w.at, w.stale = now, true
 }
 
-func (s *seen) compare(o *seen) int {
-	if s.rate != o.rate {
-		return cmp.Compare(s.rate, o.rate)
-	}
-	return cmp.Compare(s.client, o.client)
-}
-
 // Mean is what that is on the mean of clients, however many tasks each of them had.
 func (w *Worths) Mean(now time.Time) market.Credits {
 	if w.stale {
@@ -102,14 +94,20 @@ func (w *Worths) Mean(now time.Time) market.Credits {
 	return w.known >> min(62, max(0, now.Sub(w.at)/halved))
 }
 
-// sort brings into order what was seen. Few are new each time, so each goes up until it is in place.
+func (s *seen) before(o *seen) bool {
+	return s.rate < o.rate || s.rate == o.rate && s.all.n < o.all.n
+}
+
+// sort brings into order what was seen, by rate, then by how many there are of the client. What is equal in
+// both is so in all that a mean is made of, so that it is the same in whatever order they came. Few are new
+// each time, and each of these moves until it is in place.
 func (w *Worths) sort() []uint8 {
 	for ; w.ranked < len(w.seen); w.ranked++ {
 		w.sorted[w.ranked] = uint8(w.ranked)
 	}
 	list := w.sorted[:w.ranked]
 	for i := range list {
-		for k := i; k > 0 && w.seen[list[k]].compare(&w.seen[list[k-1]]) < 0; k-- {
+		for k := i; k > 0 && w.seen[list[k]].before(&w.seen[list[k-1]]); k-- {
 			list[k], list[k-1] = list[k-1], list[k]
 		}
 	}

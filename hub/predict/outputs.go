@@ -148,7 +148,9 @@ func (o *Outputs) Learn(s Source, tokens, assumed int) {
 				all = new(mean)
 				o.kinds[kind] = all
 			}
-			*all = o.clientsMean(func(c *speaker) *mean { return c.of(kind) })
+			if *all = o.hub; len(o.kinds) > 1 { // else every answer that was counted was of this one
+				*all = o.clientsMean(func(c *speaker) *mean { return c.of(kind) })
+			}
 		}
 	}
 	c.role(s.Role, n)

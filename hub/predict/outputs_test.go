@@ -179,3 +179,22 @@ func TestAClientWhoseRolesChange(t *testing.T) {
 		t.Errorf("%d roles are kept", n)
 	}
 }
+
+// What the answers of a kind are like is the mean of its clients', also where all that came were of this one.
+func TestKindsAreOfTheirClients(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	for range 50 {
+		o, most := NewOutputs(), 1+r.IntN(3)
+		for range 300 {
+			s := Source{Client: fmt.Sprint(r.IntN(90)), Domain: "d", Kind: fmt.Sprint(r.IntN(most))}
+			o.Learn(s, r.IntN(2000), 100)
+			kind := [2]string{s.Domain, s.Kind}
+			want := o.clientsMean(func(c *speaker) *mean { return c.kinds[kind] })
+			if got := *o.kinds[kind]; got != want {
+				t.Fatalf("answers of kind %s are like %+v, want %+v", s.Kind, got, want)
+			}
+		}
+	}
+}
