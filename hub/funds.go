@@ -187,7 +187,9 @@ func (n *Node) allotted(a *request, m *bus.FundsReply) {
 			}
 		}
 		for _, t := range poor {
-			n.end(t, n.broke(t, p, m))
+			if !n.lower(t, p, m) {
+				n.end(t, n.broke(t, p, m))
+			}
 		}
 		n.letIn(p)
 	default:
@@ -210,6 +212,50 @@ func (n *Node) isRecalled(client string) bool {
 	return p != nil && p.request != nil && !p.pending.IsZero() && n.now.Sub(p.pending) < noAnswer+comeBackMost
 }
 
+// lower has a task that may cost more than all that its client has pay at most what of that is free, if that
+// is enough for some agent: nearly every answer costs a small part of what it may cost. Else nobody could
+// spend the last of a balance, or a small budget. It reports whether the task may still be served.
+func (n *Node) lower(t *task, p *purse, m *bus.FundsReply) bool {
+	if m.Code != bus.CodeInsufficientFunds || t.wanted <= n.all(p, m) {
+		return false
+	}
+	need, ok := n.within(t, total(max(0, n.spare(p.client)), m.Prepaid))
+	if ok {
+		t.wanted = need
+	}
+	return ok
+}
+
+// within lowers a task's max_price to so much, and says what is to be reserved for it then. Where no agent
+// would serve it for that its max_price stays.
+func (n *Node) within(t *task, most market.Credits) (need market.Credits, ok bool) {
+	before := t.terms.MaxPrice
+	if t.terms.MaxPrice = most; most > 0 {
+		var no *bus.Result
+		if need, no = n.survey(t); no == nil {
+			return need, true
+		}
+	}
+	t.terms.MaxPrice = before
+	return 0, false
+}
+
+// all is what a client has once none of its tasks here holds anything: at the hub, and at the treasury.
+func (n *Node) all(p *purse, m *bus.FundsReply) market.Credits {
+	return total(max(0, n.spare(p.client)), n.book.Held(p.client), p.reserved, m.Prepaid)
+}
+
+// total adds up within what an amount may be.
+func total(list ...market.Credits) (sum market.Credits) {
+	for _, c := range list {
+		var ok bool
+		if sum, ok = sum.Add(max(0, c)); !ok {
+			return market.MaxCredits
+		}
+	}
+	return min(sum, market.MaxCredits)
+}
+
 // broke is the refusal of a task that its client cannot pay for. What its other tasks here hold comes back
 // when they end: where that would do, the task may come again then.
 func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
@@ -222,12 +268,15 @@ func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	}
 	spare, held := max(0, n.spare(p.client)), n.book.Held(p.client)+p.reserved
 	code, retry, advice := m.Code, time.Duration(0), ""
-	if t.wanted <= spare+held {
+	enough := t.wanted <= n.all(p, m)
+	if !enough {
+		_, enough = n.within(t, n.all(p, m))
+	}
+	if enough && held > 0 {
 		code, retry, advice = bus.CodeAllotmentPending, time.Second, "come again when these have ended, "
 	}
 	return n.refusal(t.msg, code, retry,
 		"the task may cost %s; client %s has %s to spend at this hub, and %s are held for its other tasks "+
-			"here; %s: %sask with a lower souk.terms.max_price (header X-Souk-Max-Price), deposit more, or, "+
-			"where that is the budget of a key, wait until it is filled up",
+			"here; %s: %sdeposit more, or, where that is the budget of a key, wait until it is filled up",
 		money(t.wanted), p.client, money(spare), money(held), elsewhere, advice)
 }

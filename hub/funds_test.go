@@ -84,7 +84,7 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 }
 
 // What a client's other tasks hold comes back when they end: a task that only that keeps from being paid for
-// may come again, and is told so. One that costs more than all the client has may not.
+// may come again, and is told so.
 func TestWhoseMoneyIsHeldMayComeAgain(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 4, 0.9, card(1, 1, 15_000))
@@ -96,26 +96,72 @@ func TestWhoseMoneyIsHeldMayComeAgain(t *testing.T) {
 	d := h.take("cat", "first")
 	h.accept(d)
 	h.must(h.step(h.task("cat", "second", dear(2*market.Credit))))
-	h.must(h.step(h.task("cat", "third", dear(5*market.Credit))))
-	said := func(id string) *bus.Result {
-		for _, l := range h.letters {
-			if a, ok := l.Message.(*bus.Answer); ok && l.Subject == "inbox.cat."+id && a.Result != nil {
-				return a.Result
-			}
-		}
-		t.Fatalf("%s got no answer", id)
-		return nil
-	}
-	if r := said("second"); r.Code != bus.CodeAllotmentPending || r.RetryMS == 0 ||
+	if r := h.said("cat.second"); r == nil || r.Code != bus.CodeAllotmentPending || r.RetryMS == 0 ||
 		!strings.Contains(r.Message, "come again when these have ended") {
-		t.Errorf("held money comes back: %s, retry in %d ms: %s", r.Code, r.RetryMS, r.Message)
-	}
-	if r := said("third"); r.Code != bus.CodeInsufficientFunds || r.RetryMS != 0 {
-		t.Errorf("there is not so much: %s, retry in %d ms: %s", r.Code, r.RetryMS, r.Message)
+		t.Errorf("held money comes back: %+v", r)
 	}
 	h.serve(d, market.Usage{Prompt: 100, Output: 10})
 	h.must(h.step(h.task("cat", "again", dear(2*market.Credit))))
 	h.take("cat", "again")
+}
+
+// The last of a balance buys what it pays for: where a client has less than a task may cost, by the hub's own
+// measure, by its worth or by its max_price, the hold is never more than there is. Who has too little for any
+// agent is refused.
+func TestTheLastOfABalanceIsSpent(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
+	h.prepaid["cat"], h.prepaid["dog"], h.prepaid["eel"] = market.Credit/1000, market.Credit/1000, 5
+	h.must(h.step(h.task("cat", "usual")))
+	d := h.take("cat", "usual")
+	h.accept(d)
+	if held := h.n.book.Held("cat"); held <= 0 || held > market.Credit/1000 {
+		t.Errorf("%s are held of a thousandth", held)
+	}
+	h.prepaid["cat"] = market.Credit / 1000 // while the first has what there was
+	h.must(h.step(h.task("cat", "beside")))
+	beside := h.take("cat", "beside")
+	h.serve(d, market.Usage{Prompt: 100, Output: 10})
+	h.serve(beside, market.Usage{Prompt: 100, Output: 10})
+
+	h.must(h.step(h.task("dog", "worth", func(m *bus.Task) { c := market.Credit; m.Terms.Worth = &c })))
+	h.serve(h.take("dog", "worth"), market.Usage{Prompt: 100, Output: 10})
+	h.must(h.step(h.task("dog", "most",
+		func(m *bus.Task) { c := market.Credit / 100; m.Terms.MaxPrice = &c })))
+	h.serve(h.take("dog", "most"), market.Usage{Prompt: 100, Output: 10})
+	h.must(h.step(h.task("eel", "usual")))
+	if r := h.said("eel.usual"); r == nil || r.Code != bus.CodeInsufficientFunds || r.RetryMS != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// So it is where a task could be paid for out of all that there is and not out of what is free: it is told to
+// come again.
+func TestWhoCouldPayWithAllMayComeAgain(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 4, 0.9, card(1, 1, 15_000)) // 1.5 credits in the worst case
+	h.prepaid["cat"] = 5 * market.Credit / 4
+	worth := func(m *bus.Task) { c := 10 * market.Credit; m.Terms.Worth = &c }
+	h.must(h.step(h.task("cat", "first", worth)))
+	d := h.take("cat", "first")
+	h.accept(d)
+	h.must(h.step(h.task("cat", "second", worth)))
+	if r := h.said("cat.second"); r == nil || r.Code != bus.CodeAllotmentPending || r.RetryMS == 0 {
+		t.Errorf("%+v", r)
+	}
+	h.serve(d, market.Usage{Prompt: 100, Output: 10})
+	h.must(h.step(h.task("cat", "again", worth)))
+	h.take("cat", "again")
+}
+
+// said is the last word to a client's task, and nil if there was none.
+func (h *house) said(who string) *bus.Result {
+	for _, l := range h.letters {
+		if a, ok := l.Message.(*bus.Answer); ok && l.Subject == "inbox."+who && a.Result != nil {
+			return a.Result
+		}
+	}
+	return nil
 }
 
 // What was reserved for a task on the dearest agent is more than what is held for it on another. The rest is

@@ -118,10 +118,8 @@ all gateways and hubs. With --every day, week or month its money is filled up to
 of each (midnight UTC; weeks begin on Mondays); what it has left stays and counts. Where CLIENT lacks the
 money, the key gets what there is, and what is missing in the same period, once there is more. Without --every
 the budget is filled once. When the key is revoked, what is left goes back to CLIENT; a key that expires keeps
-its money until then.
-
-Of a request that names no max_price a hub sets aside what it may cost at most, often some cents, and refuses
-it where the key has less: a small budget goes with --max-price, which is the max_price of such requests too.`,
+its money until then. Of a request a hub sets aside what it may cost at most, often some cents, and gives back
+what it did not cost: where the key has less, that is all that it has, and others come again meanwhile.`,
 		Example: `  souk key new alice
   souk key new alice --budget 5 --every month
   souk key new alice --models gpt-oss-20b --max-price 0.01 --rate 5 --expires 2160h --file alice.key`,
