@@ -109,7 +109,7 @@ func open(dir string, cfg Config) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{dir: dir, cfg: cfg, lock: lock, free: freeBytes}
+	j := &Journal{dir: dir, cfg: cfg, lock: lock, free: seldom(freeBytes, cfg.MinFree+spare)}
 	if err := j.start(); err != nil {
 		lock.Close()
 		return nil, err
