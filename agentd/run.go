@@ -51,10 +51,11 @@ type Run struct {
 	thought   int    // output tokens that are reasoning, and what came before these
 	bytes     int    // of text and extra collected
 	out       bus.Chunk
+	gathered  gathered
 	words     strings.Builder // of the answer, where these are to be sketched
 	form      *openai.Form    // that the answer is asked for in; nil: none, or it cannot be told
 	watch     *watch          // what a policy looks at; nil: none does
-	now       time.Time       // when the engine sent what is taken now, where somebody watches
+	now       time.Time       // when the engine sent what is taken now
 }
 
 // mostSketched bounds how much of an answer is sketched, in bytes.
@@ -97,8 +98,9 @@ func (r *Run) Cancel() (waits bool) {
 }
 
 // Take meters what the engine sent. It returns the chunk to relay, which is valid until the next call, or nil
-// if there is nothing to relay. The error says why the answer must end here, after that chunk: the engine's
-// tokens would cost more than the hold covers, are more than were asked for, or are not to be passed on.
+// if there is nothing to relay yet. The error says why the answer must end here, after that chunk and what
+// waits: the engine's tokens would cost more than the hold covers, are more than were asked for, or are not
+// to be passed on.
 func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 	if n := c.Counted + c.Base + c.Kept; n > 0 { // before the engine is asked for anything
 		r.prompt = n
@@ -170,10 +172,19 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		r.text.WriteString(c.Text)
 		return nil, caught
 	}
+	// The first goes out at once: from then on it is for the reader, no more for the hub, to go on elsewhere.
+	if r.d.Task.Whole && r.seq > r.first {
+		return r.gather(&c), caught
+	}
+	return r.number(&c), caught
+}
+
+// number makes the chunk that goes out next.
+func (r *Run) number(c *Chunk) *bus.Chunk {
 	r.out = bus.Chunk{Task: r.d.Task.ID, Attempt: r.d.Task.Attempt, Seq: r.seq, Text: c.Text,
 		Tokens: c.Tokens, Count: c.Count, Extra: c.Extra, Finish: c.Finish}
 	r.seq++
-	return &r.out, caught
+	return &r.out
 }
 
 // toolOf is the name of the tool that an engine's event begins to call; "" if it begins none.
@@ -201,10 +212,12 @@ func toolOf(choice []byte) string {
 // beyond reports whether the prompt has more tokens than its hold covers.
 func (r *Run) beyond() bool { return r.d.PromptMost > 0 && r.prompt > r.d.PromptMost }
 
-// undo takes back a chunk that could not be sent: numbers have no gaps, and nobody pays for it.
+// undo takes back a chunk that could not be sent, and what was to follow it: numbers have no gaps, and nobody
+// pays for it.
 func (r *Run) undo(c *bus.Chunk) {
 	r.seq = c.Seq
-	r.count -= c.Count
+	r.count -= c.Count + r.gathered.chunk.Count
+	r.gathered = gathered{}
 }
 
 // Heartbeat tells the reader that the task is alive; it takes no number.

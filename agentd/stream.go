@@ -166,8 +166,21 @@ func (s *Stream) encode(now time.Time, c *bus.Chunk, maxPayload int) ([]byte, er
 	return data, nil
 }
 
-// End settles the run and returns the end frame; nil if that is withheld until [Stream.Decided]. An answer
-// that is longer than the bus takes, which Run could not know, becomes a failed one.
+// Rest returns the message for what was kept back of an answer that ends now; nil if nothing was.
+func (s *Stream) Rest(now time.Time, maxPayload int) ([]byte, error) {
+	out := s.run.rest()
+	if out == nil {
+		return nil, nil
+	}
+	data, err := s.encode(now, out, maxPayload)
+	if err != nil {
+		s.run.undo(out)
+	}
+	return data, err
+}
+
+// End settles the run, after Rest, and returns the end frame; nil if that is withheld until [Stream.Decided].
+// An answer that is longer than the bus takes, which Run could not know, becomes a failed one.
 func (s *Stream) End(now time.Time, a Answer, why error, maxPayload int) (Ending, []byte, error) {
 	d := s.run.d
 	e := s.run.End(a, why)

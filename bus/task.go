@@ -31,6 +31,8 @@ type Task struct {
 	Body json.RawMessage `json:"-" msgpack:"body,omitempty"`
 	// chunks on the reply subject, else one whole Result
 	Stream bool `json:"-" msgpack:"stream,omitempty"`
+	// its reader gives the answer whole: what follows the first chunk need not come at once
+	Whole bool `json:"-" msgpack:"whole,omitempty"`
 	// names the answer to its reader among all that it reads; the task's id where it is empty
 	Token string `json:"reply_token,omitempty" msgpack:"token,omitempty"`
 

@@ -158,6 +158,10 @@ func (a *agent) publish(s *agentd.Stream, data []byte) error {
 func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, err error) {
 	d := s.Dispatch()
 	a.mu.Lock()
+	rest, broken := s.Rest(time.Now(), a.deps.Bus.MaxPayload())
+	if err == nil {
+		err = broken
+	}
 	e, data, err := s.End(time.Now(), answer, err, a.deps.Bus.MaxPayload())
 	s.Spooled = outages == a.outages.Load() && outages%2 == 0 && err == nil
 	a.mu.Unlock()
@@ -168,8 +172,10 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 		c.Boot = a.boot
 		a.addToSpool(agentd.Report{Domain: d.Domain, Completion: c})
 	}
-	if err == nil && data != nil {
-		err = a.publish(s, data)
+	for _, m := range [][]byte{rest, data} {
+		if err == nil && m != nil {
+			err = a.publish(s, m)
+		}
 	}
 	if err != nil {
 		a.log.Error("end frame not sent", "hold", s.Hold, "err", err)

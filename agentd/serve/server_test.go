@@ -324,6 +324,47 @@ func TestCollectsATask(t *testing.T) {
 	})
 }
 
+// What its reader gives whole comes in few messages, the first and the end when they would come anyway; and
+// all of it that is paid comes, where it is cancelled, too.
+func TestAWholeAnswerComesInFewMessages(t *testing.T) {
+	var said []string
+	for i := range 100 {
+		said = append(said, fmt.Sprintf(" w%d", i))
+	}
+	for _, c := range []struct {
+		cancel time.Duration // 0: never
+		words  int
+	}{{0, 100}, {505 * time.Millisecond, 50}} {
+		inTown(t, func(o *town, d *bus.Dispatch) {
+			d.Task.Whole = true
+			o.engine.acts = []act{speak(10*time.Millisecond, said...)}
+			begun := time.Now()
+			o.dispatch(d)
+			end := time.Second
+			if c.cancel > 0 {
+				pass(c.cancel)
+				o.control(bus.StreamControl{Token: "t-h", Cancel: true})
+				end = time.Since(begun)
+			}
+			pass(2 * time.Second)
+			text, last := "", o.chunks[len(o.chunks)-1]
+			for _, c := range o.chunks {
+				text += c.Text
+			}
+			if want := strings.Join(said[:c.words], ""); text != want || o.chunks[0].Text != said[0] {
+				t.Errorf("first %q of %q, want %q", o.chunks[0].Text, text, want)
+			}
+			if n := len(o.chunks); n > 8 || last.Result == nil || o.done()[0].Relayed != c.words {
+				t.Errorf("%d messages, the last %+v, %+v", n, last, o.done())
+			}
+			first, ended := o.heard[0].Sub(begun), o.heard[len(o.heard)-1].Sub(begun)
+			if first > 12*time.Millisecond || ended > end+10*time.Millisecond {
+				t.Errorf("the first came after %v, the end after %v", first, ended)
+			}
+		})
+	}
+}
+
 // While the engine is silent the reader hears that its task is alive, at least every two seconds.
 func TestHeartbeats(t *testing.T) {
 	inTown(t, func(o *town, d *bus.Dispatch) {

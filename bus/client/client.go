@@ -253,6 +253,7 @@ func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 	if t.ID == "" {
 		t.ID = rand.Text()
 	}
+	t.Whole = true
 	none := bus.Result{Client: cl.c.ID, Task: t.ID}
 	s, err := cl.Submit(ctx, t)
 	var said *Refusal

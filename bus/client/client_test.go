@@ -721,6 +721,9 @@ func TestAsk(t *testing.T) {
 			r.Extra[1].At != 4 {
 			t.Errorf("%+v, %v", r, err)
 		}
+		if !s.tasks[0].Whole {
+			t.Error("agents do not hear that the answer is given whole")
+		}
 		s.door = func(m bus.Msg, task *bus.Task) {
 			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID,
 				Code: bus.CodeOutbid, Message: "dear"}})

@@ -46,6 +46,7 @@ func Ask(data []byte, header bus.Header, client, kind string) (*Asked, *bus.Erro
 	if err := b.ask(&t, data, header); err != nil {
 		return nil, asError(err)
 	}
+	t.Whole = !b.stream
 	a := &Asked{Kind: t.Kind, Model: b.named(), Stream: b.stream, Usage: b.usage, IDs: b.tokenIDs}
 	if a.IDs && !a.Stream {
 		return nil, refusal(bus.CodeUnsupportedField, "return_token_ids: a whole answer has none; ask with "+

@@ -63,6 +63,18 @@ func TestSeveralAnswersAreSeveralTasks(t *testing.T) {
 	}
 }
 
+// Of an answer that is given whole each agent hears that it is.
+func TestTasksOfAWholeAnswerSaySo(t *testing.T) {
+	for body, whole := range map[string]bool{`{"prompt":"a"}`: true, `{"prompt":["a","b"],"stream":false}`: true,
+		`{"prompt":"a","stream":true}`: false} {
+		for _, task := range mustAsk(t, bus.KindCompletion, body, nil).Tasks {
+			if task.Whole != whole {
+				t.Errorf("%s: whole %v", body, task.Whole)
+			}
+		}
+	}
+}
+
 // An endpoint that takes either kind takes what the body is.
 func TestEitherKindIsAsked(t *testing.T) {
 	for body, kind := range map[string]string{

@@ -1,0 +1,61 @@
+package agentd
+
+import (
+	"time"
+
+	"souk/bus"
+)
+
+// What is gathered of an answer at most, in bytes, and for how long: an agent that dies takes it along.
+const (
+	gatherMost = 4 << 10
+	gatherFor  = 200 * time.Millisecond
+)
+
+// gathered is what waits to go out of an answer that its reader gives whole. Whoever waits for its end gains
+// nothing by a message for each token, and each message costs the agent, the bus and the reader.
+type gathered struct {
+	since time.Time // when the first of it came; zero: nothing waits
+	chunk Chunk
+	bytes int // of it
+}
+
+// takes reports whether a chunk can join what waits. One with token ids and one without do not: a reader that
+// has another agent go on has to know whether it has them all.
+func (g *gathered) takes(now time.Time, c *Chunk) bool {
+	return g.since.IsZero() || now.Sub(g.since) < gatherFor && g.bytes+c.bytes() <= gatherMost &&
+		(len(g.chunk.Tokens) > 0) == (len(c.Tokens) > 0)
+}
+
+// bytes is what a chunk takes in a message, about.
+func (c *Chunk) bytes() int {
+	n := len(c.Text)
+	for i := range c.Extra {
+		n += len(c.Extra[i].Choice) + 16
+	}
+	return n
+}
+
+// gather has a chunk wait, and returns what waited before if that is to go out now.
+func (r *Run) gather(c *Chunk) (out *bus.Chunk) {
+	g := &r.gathered
+	if !g.takes(r.now, c) {
+		out = r.rest()
+	}
+	if g.since.IsZero() {
+		g.since = r.now
+	}
+	join(&g.chunk, c)
+	g.bytes += c.bytes()
+	return out
+}
+
+// rest takes what waits; nil if nothing does.
+func (r *Run) rest() *bus.Chunk {
+	g := r.gathered
+	if g.since.IsZero() {
+		return nil
+	}
+	r.gathered = gathered{}
+	return r.number(&g.chunk)
+}
