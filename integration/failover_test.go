@@ -71,7 +71,8 @@ func with(members string) func(*bus.Task) {
 }
 
 // A stream that is cut after any token goes on at the other agent, and its reader gets what an uninterrupted
-// one gives: the text, the chunks' numbers, the usage, one receipt. The agent that failed is paid nothing.
+// one gives: the text, the chunks' numbers, the usage, one receipt; whether or not its chunks are gathered.
+// The agent that failed is paid nothing.
 func TestAnAnswerGoesOnAtEveryToken(t *testing.T) {
 	m := start(t, two, hard)
 	whole, err := m.Ask(t.Context(), chat(hard.Turns[0].User))
@@ -81,11 +82,13 @@ func TestAnAnswerGoesOnAtEveryToken(t *testing.T) {
 	before := balance(t, m, "dev")
 	n := whole.Result.Usage.Output
 	var paid market.Credits
-	for k := range n {
+	for i := range 2 * n {
+		k, gathered := i/2, i%2 > 0
 		kind := []vllmsim.FaultKind{vllmsim.Reset, vllmsim.Broken, vllmsim.Abort}[k%3]
-		a, chunks, beside := broken(t, m, vllmsim.Fault{Kind: kind, After: k, Times: 1})
+		a, chunks, beside := broken(t, m, vllmsim.Fault{Kind: kind, After: k, Times: 1},
+			func(b *bus.Task) { b.Whole = gathered })
 		r := a.Result
-		what := fmt.Sprintf("%s after %d tokens", kind, k)
+		what := fmt.Sprintf("%s after %d tokens, gathered: %v", kind, k, gathered)
 		if a.Text != hard.Turns[0].Answer || r.Code != "" || r.Finish != whole.Result.Finish {
 			t.Fatalf("%s: %q, %+v", what, a.Text, r)
 		}
