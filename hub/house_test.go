@@ -134,10 +134,8 @@ func (h *house) run() {
 		if h.silent {
 			h.pending = append(h.pending, r.Funds...)
 		}
-		if more := h.n.round.portions.more && r.Wake.Equal(h.now); (len(r.Funds) == 0 || h.silent) && !more {
+		if len(r.Funds) == 0 || h.silent {
 			return
-		} else if h.silent {
-			continue
 		}
 		for _, f := range r.Funds {
 			if err := f.Request.Validate(); err != nil {

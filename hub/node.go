@@ -309,10 +309,8 @@ func (n *Node) Ready() Ready {
 	if n.leading {
 		before := n.stats.Rounds
 		for again := true; again; again = n.sow() || n.roam() {
-			for n.due() {
-				if n.clear(); n.round.portions.more {
-					break // tasks that were placed need not wait for the next
-				}
+			for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots(n.batch.Len())) {
+				n.clear()
 			}
 		}
 		n.out.Rounds = int(n.stats.Rounds - before)
@@ -328,16 +326,8 @@ func (n *Node) Ready() Ready {
 	return out
 }
 
-// due reports whether a round is to be held now.
-func (n *Node) due() bool {
-	return !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots(n.batch.Len()))
-}
-
 // wake is when there is next something to do.
 func (n *Node) wake() time.Time {
-	if n.round.portions.more && n.due() {
-		return n.now
-	}
 	at := n.timers.next()
 	if !n.full && !n.stale && n.batch.Len() > 0 && n.freeSlots(1) > 0 {
 		at = earlier(at, n.batch.Deadline())
@@ -408,7 +398,6 @@ func (n *Node) fault(err error) {
 
 // news says that what did not fit may fit now: all who were left are considered again.
 func (n *Node) news() {
-	n.round.portions.news = true
 	n.batch.Wake()
 	n.status.changed = true
 }

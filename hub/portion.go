@@ -1,74 +1,15 @@
 package hub
 
-import (
-	"cmp"
-	"slices"
+import "souk/market"
 
-	"souk/market"
-)
-
-// portions are several rounds, one after another, each of which sells the slots of some agents: see portion.
-type portions struct {
-	more   bool   // agents are left for the next of them
-	news   bool   // has come since the last of them
-	number uint64 // of this round
-	before uint64 // the last round before the first of them
-	begun  uint64 // the first of them since the last news
-	least  int    // agents of one
-	capped bool   // an agent was given less than it has slots for, and may take more
-}
-
-// mostPortions bounds such rounds, each of which looks at all who wait: 20 ms where 2,000 wait for 64 agents.
+// mostPortions bounds the rounds that sell the slots of agents that were met together.
 const mostPortions = 16
 
-// portion has a round sell the slots of so many agents, by lot, that all tasks that can matter to it fit,
-// and the next round, at once, those of the others. Else who came last would be left out whatever they bid.
-// Which agents these are and how many follows from how many slots are free and how many tasks wait. Where
-// that would be more than mostPortions rounds, or one agent has too many slots, there are fewer, and more
-// tasks than fit may matter after all. After news it begins anew, as an agent that was sold may have
-// another slot; but those that were not sold yet come first, or where news come all the time they never
-// would. Where slots suffice for all who wait nobody is left without one, so all are sold at once: each
-// task finds its home there.
-func (n *Node) portion() {
-	s, most := &n.round, n.cfg.Batch.MaxBatch
-	x := &s.portions
-	whole := n.batch.Len() <= most || n.cfg.Pricing == market.PricingPosted || n.roomForAll()
-	first := whole || !x.more || x.news
-	if !x.more {
-		x.before = x.number
-	}
-	x.number++
-	if x.more, x.news = false, false; first {
-		x.begun = x.number
-	}
-	if whole {
-		return
-	}
-	wanted := n.wantedGroups()
-	s.agents = slices.DeleteFunc(s.agents, func(a *agent) bool {
-		return a.portion >= x.begun || !wanted[n.crowd.stands[a.seat].group]
-	})
-	slices.SortStableFunc(s.agents, func(a, b *agent) int {
-		return cmp.Compare(max(a.portion, x.before), max(b.portion, x.before))
-	})
-	s.free = s.free[:len(s.agents)]
-	if first {
-		x.least = (len(s.agents) + mostPortions - 1) / mostPortions
-	}
-	slots := 0
-	for i, a := range s.agents {
-		s.free[i] = n.crowd.stands[a.seat].room
-		if slots += s.free[i]; i >= max(1, x.least) && market.MostKept(n.cfg.Clarke, i+1, slots) > most {
-			s.agents, s.free, x.more = s.agents[:i], s.free[:i], true
-			return
-		}
-		a.portion = x.number
-	}
+// sellsAtOnce reports whether one round sells the slots of all agents: where no more tasks wait than fit, and
+// where slots suffice for all who wait. There nobody is left without one, and each finds its home.
+func (n *Node) sellsAtOnce() bool {
+	return n.batch.Len() <= n.cfg.Batch.MaxBatch || n.cfg.Pricing == market.PricingPosted || n.roomForAll()
 }
-
-// offeredAll reports whether a task that was not placed was in all rounds of which the last was just held, so
-// that it was offered the slots of all agents. One that came since the first was not.
-func (n *Node) offeredAll(t *task) bool { return t.portion <= n.round.portions.begun }
 
 // roomForAll reports whether there are slots for all tasks that wait, each of which all of them may have.
 func (n *Node) roomForAll() bool {
@@ -85,14 +26,69 @@ func (n *Node) roomForAll() bool {
 	return slots >= n.batch.Len()
 }
 
-// wantedGroups says of each group whether any task that waits may go to its agents.
-func (n *Node) wantedGroups() []bool {
-	c := &n.crowd
-	wanted := resized(n.round.wanted, len(c.groups))
-	n.round.wanted = wanted
-	for _, i := range c.roomy {
-		first := c.groups[i].first
-		wanted[i] = n.batch.While(func(t *task) bool { return !first.mayServe(t) }) < n.batch.Len()
+// portion has the next round sell the slots of so many agents, by lot, that all tasks that can matter to it
+// fit, and the rounds after it, in the same moment, those of the others. Else who came last would be left out
+// whatever they bid. How many agents these are follows from how many slots they have free and how many tasks
+// may meet them, and from no bid. Where that would be more than mostPortions rounds, or one agent has too
+// many slots, there are fewer, and more tasks than fit may matter after all.
+//
+// Tasks and agents have met once for all these rounds, and nothing comes between. What a task was quoted
+// holds in each, as an agent sells its slots in one of them alone. So whoever is left was offered every slot
+// that was free, as in a single round, and may wait for news.
+func (n *Node) portion() {
+	s := &n.round
+	if s.first, s.end = s.end, len(s.agents); s.atOnce {
+		return
 	}
-	return wanted
+	least := s.first + (len(s.agents)+mostPortions-1)/mostPortions
+	for k, slots, agents := s.first, 0, 0; k < len(s.agents); k++ {
+		if s.meets[k] == 0 {
+			continue // nobody may go there
+		}
+		slots += min(s.free[k], s.meets[k])
+		agents++
+		if k >= least && agents > 1 && market.MostKept(n.cfg.Clarke, agents, slots) > n.cfg.Batch.MaxBatch {
+			s.end = k
+			return
+		}
+	}
+}
+
+// sells are the agents whose slots the round sells.
+func (s *scratch) sells() []*agent { return s.agents[s.first:s.end] }
+
+// few is how many of so many agents the tasks of the round meet at once. They meet the others after these.
+func (n *Node) few(agents int) int {
+	s := &n.round
+	if s.atOnce {
+		return agents
+	}
+	return min(agents, max(1, maxPairs/max(1, len(s.tasks))))
+}
+
+// meetAll has the tasks and agents of the round meet.
+func (n *Node) meetAll() {
+	s := &n.round
+	n.lineUp()
+	n.meet()
+	n.judgePairs()
+	s.meets = resized(s.meets, len(s.agents))
+	for i := range s.pairs {
+		s.meets[s.pairs[i].agent]++
+	}
+}
+
+// meetOthers has the tasks that still wait meet other agents next.
+func (n *Node) meetOthers() {
+	s := &n.round
+	waits := s.tasks[:0]
+	for _, t := range s.tasks {
+		if t.state == waiting {
+			waits = append(waits, t)
+		} else {
+			s.placed = append(s.placed, t)
+		}
+	}
+	s.tasks = waits
+	n.standUp()
 }

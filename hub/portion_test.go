@@ -3,7 +3,7 @@ package hub
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"reflect"
 	"testing"
 	"time"
 
@@ -46,18 +46,6 @@ func (h *house) soon() {
 	h.now = h.now.Add(20 * time.Millisecond)
 	h.n.Tick(h.now)
 	h.run()
-}
-
-// once is one turn of the hub, as its shell takes it between two portions.
-func (h *house) once() Ready {
-	r := h.n.Ready()
-	for _, f := range r.Frames {
-		h.must(h.replica.ApplyFrame(f))
-		h.frames = append(h.frames, f)
-	}
-	h.dispatched = append(h.dispatched, r.Dispatches...)
-	h.wake = r.Wake
-	return r
 }
 
 // Where many slots come free at once, more tasks can matter than a round may hold, and who came last would be
@@ -119,10 +107,10 @@ func TestAllPortionsAreOffered(t *testing.T) {
 	h.audited()
 }
 
-// Which agents are sold first follows from no bid.
+// Which agents are sold together, and in which order, follows from no bid.
 func TestPortionsReadNoBid(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
-	sold := func(terms func(*bus.Task)) (agents []string) {
+	sold := func(terms func(*bus.Task)) (portions [][]string) {
 		h := behindMany(t, 0, nil)
 		h.queue(900, terms)
 		h.pass(time.Second)
@@ -131,93 +119,38 @@ func TestPortionsReadNoBid(t *testing.T) {
 		}
 		h.now = h.now.Add(20 * time.Millisecond)
 		h.n.Tick(h.now)
-		h.n.Ready()
-		for _, a := range h.n.round.agents {
-			agents = append(agents, a.id)
+		h.n.collect()
+		h.n.meetAll()
+		s := &h.n.round
+		for s.end = 0; s.end < len(s.agents); {
+			h.n.portion()
+			var ids []string
+			for _, a := range s.sells() {
+				ids = append(ids, a.id)
+			}
+			portions = append(portions, ids)
 		}
-		return agents
+		return portions
 	}
 	one := sold(worth(market.Credit))
 	other := sold(func(m *bus.Task) { worth(1 + market.Credits(rng.Int64N(1e9)))(m) })
-	if len(one) == 0 || len(one) == 30 || !slices.Equal(one, other) {
-		t.Errorf("sold first are %v, and with other bids %v", one, other)
+	if len(one) < 2 || !reflect.DeepEqual(one, other) {
+		t.Errorf("sold are %v, and with other bids %v", one, other)
 	}
 }
 
-// Where news come faster than portions, as in a crowd, all agents are looked at all the same.
-func TestNewsBetweenPortionsKeepNoAgentFromItsTurn(t *testing.T) {
+// All that is free is sold in one turn of the hub: no message comes between, nor news.
+func TestPortionsAreOfOneMoment(t *testing.T) {
 	h := behindMany(t, 600, nil)
-	before := len(h.dispatched)
 	for i := range 30 {
-		price := card(1, 1, 4)
-		if i != 17 {
-			price = unaffordable
-		}
-		h.must(h.n.Join(h.now, registration(fmt.Sprint("n-", i), "llama", 8, 0.9, price)))
+		h.must(h.n.Join(h.now, registration(fmt.Sprint("n-", i), "llama", 8, 0.9, card(1, 1, 4))))
 	}
 	h.now = h.now.Add(20 * time.Millisecond)
-	for range 60 {
-		h.n.Tick(h.now)
-		h.once()
-		if len(h.dispatched)-before == 8 {
-			return
-		}
-		h.now = h.now.Add(12 * time.Millisecond)
-		h.n.news()
-	}
-	t.Errorf("after 60 turns %d of the 8 slots that all want are sold", len(h.dispatched)-before)
-}
-
-// A task that comes between two portions is offered the slots of the first, too, which nobody else took.
-func TestWhoComesBetweenPortionsIsOfferedAllSlots(t *testing.T) {
-	last := map[string]bool{}
-	// sold has the first portions sold of twelve agents, and leaves those that are last.
-	sold := func() *house {
-		h := behindMany(t, 600, nil)
-		h.prepaid["bob"] = 1000 * market.Credit
-		h.must(h.step(h.task("bob", "early", worth(200*market.Credit)))) // the hub has his money
-		h.must(h.step(&bus.Cancel{Client: "bob", Task: "early"}))
-		for i := range 12 {
-			reg := registration(fmt.Sprint("n-", i), "llama", 8, 0.9, unaffordable)
-			if last[reg.Agent] {
-				reg.MaxModelLen = 150
-			}
-			h.must(h.n.Join(h.now, reg))
-		}
-		h.now = h.now.Add(20 * time.Millisecond)
-		h.n.Tick(h.now)
-		for range 2 {
-			h.once()
-		}
-		if !h.n.round.portions.more {
-			t.Fatal("all were sold: the test sees nothing")
-		}
-		return h
-	}
-	h := sold()
-	first := map[string]bool{}
-	for _, a := range h.n.round.agents {
-		first[a.id] = true
-	}
-	for h.n.round.portions.more {
-		h.once()
-	}
-	for _, a := range h.n.round.agents {
-		last[a.id] = true
-	}
-	h = sold()
-	before := len(h.dispatched)
-	h.must(h.n.Step(h.now, h.task("bob", "dear", worth(100*market.Credit), func(m *bus.Task) {
-		m.MaxTokens, m.Prompt.Tokens, m.Prompt.Bytes = 60, 200, 800
-		m.Prompt.Marks[0].Bytes = 800
-	})))
-	h.run()
-	h.pass(20 * time.Millisecond)
-	if got := h.n.known[taskKey{"bob", "dear"}].state; got != running || len(h.dispatched) == before {
-		t.Errorf("the task is in state %d, where a free slot of %v suits it, and none of %v", got, first, last)
-	}
-	if !h.wake.After(h.now) {
-		t.Errorf("the hub wakes at %v for those that wait for news, at %v", h.wake, h.now)
+	h.n.Tick(h.now)
+	r := h.n.Ready()
+	if rounds := len(r.Frames); len(r.Dispatches) != 240 || rounds < 3 || rounds != r.Rounds {
+		t.Errorf("in one turn of %d rounds (%d frames) %d slots are sold, want 240", r.Rounds, rounds,
+			len(r.Dispatches))
 	}
 }
 
@@ -318,5 +251,25 @@ func TestWhoComesAtOnceGoesHome(t *testing.T) {
 	}
 	if len(home) != 600 || same < 590 {
 		t.Errorf("of %d tasks %d are served, %d of them at home", len(home), len(h.dispatched), same)
+	}
+}
+
+// Where news come all the while and nobody can pay what is free, all of it is looked at no more often than
+// rounds are held else.
+func TestPortionsAmongNewsAreApart(t *testing.T) {
+	h := behindMany(t, 600, nil)
+	for i := range 30 {
+		h.must(h.n.Join(h.now, registration(fmt.Sprint("n-", i), "llama", 8, 0.9, unaffordable)))
+	}
+	h.soon()
+	before := h.n.round.made
+	for range 200 {
+		h.now = h.now.Add(time.Millisecond)
+		h.n.news()
+		h.n.Tick(h.now)
+		h.n.Ready()
+	}
+	if made := h.n.round.made - before; made < 19 || made > 21 {
+		t.Errorf("in 200 ms all is looked at %d times, want once each %v", made, h.n.cfg.Batch.MaxWait)
 	}
 }

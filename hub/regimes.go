@@ -249,7 +249,7 @@ func (n *Node) regimeSets(r *market.Round, all []ledger.Set) []ledger.Set {
 	for i := range s.pairs {
 		p := &s.pairs[i]
 		t, a := s.tasks[p.task].id, s.agents[p.agent].id
-		if !in[t] {
+		if !in[t] || int(p.agent) < s.first || int(p.agent) >= s.end {
 			continue
 		}
 		toll := p.toll - p.parts.Sum() - by[ledger.Set{Task: string(t), Agent: a}]

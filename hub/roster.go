@@ -39,7 +39,6 @@ type agent struct {
 	tiers      []market.Tier  // of the slots, by congestion charge; none: one without
 	slotPrice  market.Credits // in the last round it was in
 	seat       int            // in crowd.stands, where it is in it
-	portion    uint64         // the last portions.number that sold its slots
 	id         string
 	reg        bus.Registration
 

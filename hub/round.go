@@ -16,16 +16,18 @@ import (
 
 // scratch is what a round is made of, in memory that the next one uses again.
 type scratch struct {
-	made     uint64   // rounds, whether anything came of them
-	tasks    []*task  // that wait, by arrival
-	agents   []*agent // that have room, by lot: of equals the first are taken
-	free     []int    // slots of each
-	portions portions
-	wanted   []bool // of groups: see wantedGroups
-	pairs    []pair
-	spared   int // pairs like others
-	spreads  spreads
-	waits    []market.Wait // of tasks; Loss 0: none
+	made       uint64   // rounds, whether anything came of them
+	tasks      []*task  // that wait, by arrival
+	agents     []*agent // that have room, by lot: of equals the first are taken
+	free       []int    // slots of each
+	atOnce     bool     // the slots of all agents are sold in one round
+	first, end int      // of agents: those whose slots the round sells
+	meets      []int    // of agents: how many tasks may meet it
+	placed     []*task  // in the rounds of the moment
+	pairs      []pair
+	spared     int // pairs like others
+	spreads    spreads
+	waits      []market.Wait // of tasks; Loss 0: none
 	// of tasks: the agent that the wait is for
 	waitFor []*agent
 	yields  []bool  // of tasks: see task.yields
@@ -69,7 +71,8 @@ const (
 	// (market.MaxWorth).
 	maxSeats = 4000
 	// maxPairs bounds the pairs that a round weighs, 70 MB: 2,048 tasks that wait all meet 256 free agents.
-	// Where they may meet more, the latest to come are in the next round.
+	// Where they may meet more, they meet the others after these; or, where all slots are sold at once, the
+	// latest to come are in the next round.
 	maxPairs = 1 << 19
 	// maxLooks bounds how often a round looks whether a task may go to a free agent, 60 ms: 2,048 tasks look
 	// at 2,048 agents of another model. Where there are more, the latest to come are in the next round, too.
@@ -78,13 +81,40 @@ const (
 	shown = 3
 )
 
-// clear holds one round of all that wait: it builds the edges, prunes what cannot matter, clears the rest,
-// checks the outcome, and records round and holds in one frame before anything else. Tasks that were not
-// placed wait for news.
+// clear holds a round of all that wait, or several of this moment: see portion. Tasks that were not placed
+// wait for news.
 func (n *Node) clear() {
 	n.collect()
-	n.lineUp()
-	n.meet()
+	s := &n.round
+	sold := false
+	for agents, free := s.agents, s.free; ; n.meetOthers() {
+		few := n.few(len(agents))
+		s.agents, s.free, s.end = agents[:few], free[:few], 0
+		agents, free = agents[few:], free[few:]
+		n.meetAll()
+		for again := true; again; again = s.end < few {
+			n.portion()
+			sold = n.sell() || sold
+		}
+		for i, t := range s.tasks {
+			if t.state == waiting {
+				t.yields = s.yields[i]
+			}
+		}
+		if len(agents) == 0 {
+			break
+		}
+	}
+	n.settle(sold)
+}
+
+// sell holds one round: it builds the edges, prunes what cannot matter, clears the rest, checks the outcome,
+// and records round and holds in one frame before anything else. It reports whether anybody was given a slot.
+func (n *Node) sell() bool {
+	s := &n.round
+	for _, t := range s.tasks {
+		t.fate = unmet
+	}
 	r := n.assemble()
 	var o market.Outcome
 	var err error
@@ -96,9 +126,12 @@ func (n *Node) clear() {
 	} // else nothing is recorded: no free slot is worth to anybody what it charges now
 	if err != nil {
 		n.fault(fmt.Errorf("round %d is not awarded: %w", r.Number, err))
-		n.round.kept = nil
+		s.kept = nil
 	}
-	n.settle(err == nil && len(o.Awards) > 0)
+	sold := err == nil && len(o.Awards) > 0
+	n.noteFates(sold)
+	n.lookLater()
+	return sold
 }
 
 // collect takes the tasks that wait and the agents that have room.
@@ -123,21 +156,17 @@ func (n *Node) collect() {
 		j := int((lot >> 32) * uint64(i+1) >> 32)
 		s.agents[i], s.agents[j], s.free[i], s.free[j] = s.agents[j], s.agents[i], s.free[j], s.free[i]
 	}
-	n.portion()
+	s.atOnce = n.sellsAtOnce()
 	s.tasks = n.batch.Take(s.tasks[:0], n.meetable())
-	// else the next round is of this moment, too: for tasks or agents that this one cannot take
-	if n.batch.Len() == 0 && !s.portions.more {
+	if n.batch.Len() == 0 { // else the next round is of this moment, too: for those that this one cannot meet
 		n.batch.Cleared(n.now)
 	}
 	for _, t := range s.tasks {
-		t.fate, t.met = unmet, true
+		t.met, t.again = true, false
 	}
+	s.placed = s.placed[:0]
+	s.first, s.end = 0, len(s.agents)
 	n.admitted()
-	for _, t := range s.tasks {
-		if t.portion == 0 {
-			t.portion = s.portions.number
-		}
-	}
 }
 
 // meetable is how many of the tasks that wait the round can meet: the first to come. Agents that a task may
@@ -147,6 +176,9 @@ func (n *Node) meetable() int {
 	c, agents := &n.crowd, max(1, len(n.round.agents))
 	if n.batch.Len() <= maxPairs/agents {
 		return n.batch.Len()
+	}
+	if !n.round.atOnce { // all meet some agents after the others: see few
+		return min(maxLooks/agents, n.batch.Len())
 	}
 	pairs := 0
 	return min(maxLooks/agents, n.batch.While(func(t *task) bool {
@@ -313,10 +345,10 @@ func (s *scratch) eachTask(f func([]pair)) {
 	}
 }
 
-// assemble makes the round of all pairs that are timely and worth their cost, and prunes it.
+// assemble makes the round of all pairs that are timely and worth their cost, of tasks that still wait with
+// agents whose slots it sells, and prunes it.
 func (n *Node) assemble() *market.Round {
 	s := &n.round
-	n.judgePairs()
 	last, prev := n.book.LastRound()
 	w := &s.whole
 	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(),
@@ -327,8 +359,11 @@ func (n *Node) assemble() *market.Round {
 	before := int32(-1)
 	for i := range s.pairs {
 		p := &s.pairs[i]
+		if int(p.agent) < s.first || int(p.agent) >= s.end {
+			continue
+		}
 		t := s.tasks[p.task]
-		if p.half > t.left {
+		if t.state != waiting || p.half > t.left {
 			continue
 		}
 		if p.value-p.cost-n.cfg.Fee < 0 {
@@ -351,7 +386,7 @@ func (n *Node) assemble() *market.Round {
 	}
 	most := 0
 	if n.cfg.Tiers {
-		most = max(1, maxSeats/max(1, len(s.agents)))
+		most = max(1, maxSeats/max(1, s.end-s.first))
 	}
 	for k, a := range s.agents {
 		if s.place[k] == 0 {
@@ -471,15 +506,15 @@ const (
 	beyond              // the round was at its limit
 )
 
-// settle lets those that the round did not place wait: for news, or for the next round where this one was at
-// its limit. awarded says whether slots went to anybody.
-func (n *Node) settle(awarded bool) {
+// noteFates says what the round meant to each task that it did not place. sold says whether slots went to
+// anybody.
+func (n *Node) noteFates(sold bool) {
 	s := &n.round
 	if k := s.kept; k != nil {
 		for _, t := range s.edged {
 			t.fate = dear
 		}
-		if awarded { // else nobody lost to another
+		if sold { // else nobody lost to another
 			for _, i := range k.Tasks {
 				s.edged[i].fate = outbid
 			}
@@ -493,15 +528,10 @@ func (n *Node) settle(awarded bool) {
 			}
 		}
 	}
-	n.lookLater()
-	for _, t := range s.passed {
-		t.passed = true
-	}
-	for i, t := range s.tasks {
+	for _, t := range s.tasks {
 		if t.state != waiting {
 			continue
 		}
-		t.yields = s.yields[i]
 		switch t.fate {
 		case outbid:
 			t.rounds++
@@ -510,29 +540,36 @@ func (n *Node) settle(awarded bool) {
 		case patient:
 			t.patient++
 		case beyond:
-			if awarded {
+			if t.again = true; sold {
 				t.beyond++
 			}
-			t.portion = s.portions.number + 1 // it was not offered the slots of this one
-			n.batch.Add(t, t.arrived)
-			continue
 		}
-		if s.portions.more || !n.offeredAll(t) {
-			n.batch.Add(t, t.arrived)
-			continue
-		}
-		n.batch.Leave(t, t.arrived)
 	}
-	x := &s.portions
-	if x.capped = x.capped || awarded && n.seats.capped; x.capped && !x.more {
-		x.capped = false
+}
+
+// settle lets those that no round of the moment placed wait: for news, or for the next round where one was at
+// its limit. sold says whether slots went to anybody.
+func (n *Node) settle(sold bool) {
+	s := &n.round
+	for _, t := range s.passed {
+		t.passed = true
+	}
+	for _, t := range s.tasks {
+		switch {
+		case t.state != waiting:
+			s.placed = append(s.placed, t)
+		case t.again:
+			n.batch.Add(t, t.arrived)
+		default:
+			n.batch.Leave(t, t.arrived)
+		}
+	}
+	if sold && n.seats.capped {
 		n.batch.Wake() // an agent has more slots
 	}
 	n.refuseTooLarge()
-	for _, t := range s.tasks {
-		if t.state == running { // its hold may be less than was reserved
-			n.letIn(t.purse)
-		}
+	for _, t := range s.placed {
+		n.letIn(t.purse) // its hold may be less than was reserved
 	}
 }
 
@@ -605,7 +642,7 @@ func (n *Node) handOut(h *hold) {
 // notePrices keeps the slot prices of a round for the status. Whoever had room and is not in the round any
 // more, as nothing competed for it, has none.
 func (n *Node) notePrices(r *market.Round, o *market.Outcome) {
-	for _, a := range n.round.agents {
+	for _, a := range n.round.sells() {
 		a.slotPrice = 0
 	}
 	for _, p := range o.Prices {
@@ -613,7 +650,7 @@ func (n *Node) notePrices(r *market.Round, o *market.Outcome) {
 			n.lookup(string(r.Agents[p.Agent].Agent)).slotPrice = p.Price
 		}
 	}
-	for _, a := range n.round.agents {
+	for _, a := range n.round.sells() {
 		a.notePrice(r.Number, a.slotPrice)
 	}
 }

@@ -188,7 +188,6 @@ func (n *Node) admitted() {
 		if t.unseated.IsZero() {
 			t.unseated = n.now
 		}
-		t.portion = 0 // no slot is offered to it
 		n.batch.Leave(t, t.arrived)
 		if large {
 			s.late = append(s.late, t)

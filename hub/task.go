@@ -63,7 +63,7 @@ type task struct {
 	length   length         // of its answer; the same
 	fate     fate           // in the last round
 	met      bool           // a round has looked at it
-	portion  uint64         // the first portions.number that looked at it
+	again    bool           // a round of the last moment was at its limit: it is in the next
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
 	roams    bool           // no agent held more of its prompt than others when that was chosen

@@ -124,9 +124,9 @@
 // There is one exception: where more tasks can matter than a round may hold, those that came last are left
 // out and counted (Pruned.Beyond). That rule reads no bid. But how many tasks can matter does depend on bids;
 // so in that case, and in no other, a bid can decide whether another task is in the round. A hub avoids it:
-// it sells no more slots in a round than can have so many tasks matter (MostKept), the others in the rounds
-// that follow at once. Which are sold first is drawn by lot, by the last round's hash. Only where that would
-// be too many rounds, or one agent has too many slots, it does not.
+// it sells no more slots in a round than can have so many tasks matter (MostKept), and the others in more
+// rounds of the same moment. Which are sold first is drawn by lot, by the last round's hash. Only where that
+// would be too many rounds, or one agent has too many slots, it does not.
 //
 // # Agents can lie too
 //
