@@ -363,7 +363,11 @@ func (n *Node) assemble() *market.Round {
 			continue
 		}
 		t := s.tasks[p.task]
-		if t.state != waiting || p.half > t.left {
+		if t.state != waiting {
+			continue
+		}
+		if p.half > t.left {
+			t.short = true
 			continue
 		}
 		if p.value-p.cost-n.cfg.Fee < 0 {

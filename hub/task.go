@@ -64,6 +64,7 @@ type task struct {
 	fate     fate           // in the last round
 	met      bool           // a round has looked at it
 	again    bool           // a round of the last moment was at its limit: it is in the next
+	short    bool           // a slot was free, with which its first token would have come too late
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
 	roams    bool           // no agent held more of its prompt than others when that was chosen
@@ -332,7 +333,8 @@ func (n *Node) unplaced(t *task) *bus.Result {
 		return n.noSeat(t)
 	case t.refusals > 0 && t.rounds+t.beyond+t.dear+t.patient == 0:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
-			"agents refused it %s, and no other slot came free before the deadline",
+			"agents refused it %s, and in no other round before the deadline was a slot free that could serve it "+
+				"in time",
 			market.Some(t.refusals, "time"))
 	case t.rounds > 0:
 		return n.refusal(t.msg, bus.CodeOutbid, time.Second,
@@ -359,8 +361,16 @@ func (n *Node) unplaced(t *task) *bus.Result {
 			"no round was held between its arrival and its deadline: where tasks compete one is held within "+
 				"%v (max_wait)", n.cfg.Batch.MaxWait)
 	}
+	if t.short {
+		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
+			"its first token was expected after the deadline, with every slot that was free: give it more time")
+	}
+	deep := ""
+	if n.cfg.Seats.Ahead() > 0 {
+		deep = "; an agent that has enough to compute is given no task, even beside a free slot"
+	}
 	return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
-		"no slot that could serve it came free before the deadline")
+		"in no round before the deadline was a slot free that could serve it in time%s", deep)
 }
 
 // rounds says how many.
