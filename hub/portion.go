@@ -71,7 +71,9 @@ func (n *Node) meetAll() {
 	s := &n.round
 	n.lineUp()
 	n.meet()
-	n.judgePairs()
+	if n.judgePairs(); s.atOnce {
+		return
+	}
 	s.meets = resized(s.meets, len(s.agents))
 	for i := range s.pairs {
 		s.meets[s.pairs[i].agent]++

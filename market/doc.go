@@ -68,6 +68,10 @@
 // task's own losing bids would raise the price of waiting, and its u0 would depend on what it said in rounds
 // that it lost.
 //
+// Time is counted from the round on, in the value of a slot as in u0. What a task has waited by then is lost
+// whether it is served or not, and counts in neither: so one that was served late may have paid more than its
+// answer was worth by all of its time. From when on it is worth nothing its deadline says.
+//
 // Over several rounds this proves nothing. u0 is a forecast. A client that knows better than the hub how long
 // the wait is, or what a slot will cost by then, has another u0 than the one that is counted for it. Where
 // the forecast is too good, it gains by stating terms under which waiting looks worse, such as less patience
