@@ -100,6 +100,14 @@
 //     tasks come under one name (0.2 %), 7 % if under twenty (2.1 %), 12 % if under 300 (6.3 %), because each
 //     name counts in the lines with its share of the slots, and with one slot at least
 //
+// Over many rounds, as a hub holds them, what a lie told all the while gains was measured once: in two times
+// forty made-up minutes of eight clients with 18 slots, nine tenths of them busy, under "quoted" and without
+// the crowd's tolls. A client that says four times its patience gains 3.6 and 5.4 % of what it has (with 95 %
+// within 1.0 and 1.3 of that), and one that says twice 1.7 % (1.4); 32 times loses 8 %, and half 3 %. A fifth
+// less worth than the truth gains nothing, and a quarter more loses 3 %. It comes of waiting: where no task
+// has that choice, four times its patience loses 1.4 and 1.8 %. With the tolls as they are delivered chance
+// hides it (5 %, within 13).
+//
 // # Sessions with seats
 //
 // Where a hub admits sessions (package hub/seat), who may go where and what it is charged is fixed before any
