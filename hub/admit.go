@@ -215,10 +215,16 @@ func (n *Node) setTerms(t *task) error {
 	if ms := t.msg.Terms.PatienceMS; ms != nil && *ms != 0 {
 		t.terms.Patience = time.Duration(*ms) * time.Millisecond
 	}
-	if c := t.msg.Terms.MaxPrice; c != nil {
-		t.terms.MaxPrice = *c
-	}
+	t.terms.MaxPrice = t.maxPrice()
 	return t.terms.Validate()
+}
+
+// maxPrice is the one that was asked for; 0: none.
+func (t *task) maxPrice() market.Credits {
+	if c := t.msg.Terms.MaxPrice; c != nil {
+		return *c
+	}
+	return t.usual.MaxPrice
 }
 
 // longest is the longest context of the agents here, 0 where one of them names none.
@@ -238,6 +244,7 @@ func (n *Node) longest() (most int) {
 func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	m, could, timely := t.msg, reach{}, 0
 	best, short := market.Credits(-1), market.Credits(0)
+	worst, least := market.MaxCredits, market.MaxCredits
 	n.kinds.visits++
 	p, s := &m.Prompt, &n.round
 	s.depths = n.prefixes.Depths(s.depths, p.Marks)
@@ -266,7 +273,10 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 		}
 		if w >= 0 {
 			best = max(best, w)
-			need = max(need, market.Reserve(q.worst(a), value, q.cost, t.terms.Cap()))
+			dearest := q.worst(a)
+			need = max(need, market.Reserve(dearest, value, q.cost, t.terms.Cap()))
+			worst = min(worst, market.Reserve(dearest, q.cost, q.cost, t.terms.Cap()))
+			least = min(least, max(q.floor, q.cost)+n.cfg.Fee)
 		}
 	}
 	if r := n.outOfReach(t, &could); r != nil {
@@ -287,6 +297,7 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 				"with a free slot: offer more",
 			money(t.terms.Worth), t.terms.Delta, t.terms.Patience, money(t.terms.Cap()))
 	}
+	t.worst, t.least = worst, least
 	return need, nil
 }
 

@@ -36,9 +36,11 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 		code = bus.CodeLateFirst
 	}
 	t.failedAt = append(t.failedAt, h.agent.id)
+	lowered := t.terms.MaxPrice
+	t.terms.MaxPrice = t.maxPrice() // its client may have more by now
 	need, r := n.survey(t)
 	if r != nil || !n.voided(h, code) {
-		t.failedAt = t.failedAt[:len(t.failedAt)-1]
+		t.failedAt, t.terms.MaxPrice = t.failedAt[:len(t.failedAt)-1], lowered
 		return false
 	}
 	if code == bus.CodeLateFirst {

@@ -143,6 +143,12 @@ func (n *Node) letIn(p *purse) {
 	for len(p.parked) > 0 && p.parked[0].wanted <= n.spare(p.client) {
 		t := p.parked[0]
 		p.parked = p.parked[1:]
+		if t.sought { // it asked for the least, and there may be more
+			if need, ok := n.within(t, n.spare(p.client)); ok {
+				t.wanted = need
+			}
+			t.sought = false
+		}
 		t.reserved = t.wanted
 		p.reserved += t.reserved
 		n.enqueue(t)
@@ -212,14 +218,22 @@ func (n *Node) isRecalled(client string) bool {
 	return p != nil && p.request != nil && !p.pending.IsZero() && n.now.Sub(p.pending) < noAnswer+comeBackMost
 }
 
-// lower has a task that may cost more than all that its client has pay at most what of that is free, if that
-// is enough for some agent: nearly every answer costs a small part of what it may cost. Else nobody could
-// spend the last of a balance, or a small budget. It reports whether the task may still be served.
+// lower has a task that may cost more than its client can spend pay at most what is free, if that is enough
+// for some agent: nearly every answer costs a small part of what it may cost. Else nobody could spend the
+// last of a balance, or a small budget. A task whose answer need not be cut, once the others here have
+// ended, waits for these: no bid says which of the two it is. Where too little is known of for any agent,
+// the treasury is asked for the least that is enough: it calls no money back from other hubs where more is
+// asked for than they have. It reports whether the task may still be served.
 func (n *Node) lower(t *task, p *purse, m *bus.FundsReply) bool {
-	if m.Code != bus.CodeInsufficientFunds || t.wanted <= n.all(p, m) {
+	free, all := total(max(0, n.spare(p.client)), m.Prepaid), n.all(p, m)
+	if m.Code != bus.CodeInsufficientFunds || t.wanted <= free || t.worst > free && t.worst <= all {
 		return false
 	}
-	need, ok := n.within(t, total(max(0, n.spare(p.client)), m.Prepaid))
+	need, ok := n.within(t, free)
+	if !ok && !t.sought && all < t.least && m.Allotted > 0 {
+		t.sought = true
+		need, ok = n.within(t, t.least)
+	}
 	if ok {
 		t.wanted = need
 	}
@@ -230,7 +244,8 @@ func (n *Node) lower(t *task, p *purse, m *bus.FundsReply) bool {
 // would serve it for that its max_price stays.
 func (n *Node) within(t *task, most market.Credits) (need market.Credits, ok bool) {
 	before := t.terms.MaxPrice
-	if t.terms.MaxPrice = most; most > 0 {
+	t.terms.MaxPrice = t.maxPrice()
+	if t.terms.MaxPrice = min(most, t.terms.Cap()); most > 0 {
 		var no *bus.Result
 		if need, no = n.survey(t); no == nil {
 			return need, true

@@ -154,6 +154,53 @@ func TestWhoCouldPayWithAllMayComeAgain(t *testing.T) {
 	h.take("cat", "again")
 }
 
+// Whether a task of a client with little money is served for what is free, or is to come again once the
+// others have ended, is said by what there is and by no bid: to bid more than the client has is no way past
+// it. Nor is an answer cut for want of money that others of its client hold.
+func TestNoBidSaysWhatTheLastOfABalanceBuys(t *testing.T) {
+	for _, c := range []struct {
+		running int
+		want    string
+	}{{0, "accepted by a-1"}, {1, "accepted by a-1"}, {2, string(bus.CodeAllotmentPending)}} {
+		for _, bid := range []market.Credits{market.Credit / 80, market.Credit / 25, market.Credit,
+			1000 * market.Credit} {
+			h := newHouse(t, nil)
+			h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
+			h.prepaid["cat"] = market.Credit / 50 // of which two answers hold nearly all
+			for i := range c.running {
+				id := fmt.Sprint("running", i)
+				h.must(h.step(h.task("cat", id)))
+				h.accept(h.take("cat", id))
+			}
+			h.must(h.step(h.task("cat", "bids", worth(bid))))
+			if len(h.dispatched) > 0 {
+				h.accept(h.take("cat", "bids"))
+			}
+			if got := h.answerTo("inbox.cat.bids"); got != c.want {
+				t.Errorf("beside %d, one that bids %s: %q, want %q", c.running, bid, got, c.want)
+			}
+		}
+	}
+}
+
+// Where a task goes to another agent, it may cost what it was said to cost, if there is so much by then.
+func TestATaskThatMovesMayCostWhatItMight(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.prepaid["cat"] = market.Credit / 1000
+	h.must(h.step(h.task("cat", "t")))
+	d := h.take("cat", "t")
+	h.accept(d)
+	h.join("a-2", "llama", 1, 0.9, card(10, 10, 40))
+	h.prepaid["cat"] += market.Credit
+	c := completion("a-1", d, market.Usage{})
+	c.Outcome, c.Code, c.Unsaid, c.Finish = bus.OutcomeFailed, bus.CodeEngineFailed, true, ""
+	h.must(h.step(c))
+	if moved := h.take("cat", "t"); moved.CostCap < market.Credit/100 {
+		t.Errorf("on the second agent it may cost %s", moved.CostCap)
+	}
+}
+
 // said is the last word to a client's task, and nil if there was none.
 func (h *house) said(who string) *bus.Result {
 	for _, l := range h.letters {

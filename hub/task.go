@@ -54,6 +54,9 @@ type task struct {
 	doors    []string       // who sent it here
 	reserved market.Credits // of its client's money, while it waits
 	wanted   market.Credits // to be reserved: no outcome takes more
+	worst    market.Credits // of that, for an answer of the cheapest agent that is not cut short
+	least    market.Credits // for less no agent serves it
+	sought   bool           // it asks for the least, which other hubs may have
 	free     bool           // a slot was free when it came, and nobody before it wanted one
 	rounds   int            // it was in and lost
 	beyond   int            // rounds at their limit, whose slots went to those who came first

@@ -639,3 +639,19 @@ func TestAllThatIsLeftIsWantedEverywhere(t *testing.T) {
 		e.conserved()
 	}
 }
+
+// What a client has left buys what it pays for at every hub, though it is less than a task may cost, and all
+// of it is at another hub.
+func TestTheLastIsSpentAtEveryHub(t *testing.T) {
+	e := newEconomy(t, 1, 3, map[string]market.Credits{"eel": market.Credit})
+	for i := range 9 {
+		h := e.hubs[i%3]
+		id := e.task(h, "eel", 5*market.Credit, 20*time.Second)
+		e.run(8 * time.Second)
+		if e.answers[id] != "accepted" {
+			t.Fatalf("task %d, of a client that has %s, hears of %s: %s", i, e.left("eel"), h.name,
+				e.told[id])
+		}
+	}
+	e.arrived()
+}
