@@ -305,6 +305,27 @@ func fill(s *[]uint32) {
 	}
 }
 
+// An agent is not asked what it could not be paid for: it would cut its answer short, and be judged by that.
+func TestTheLastOfTheHubsOwnMoneyAsksNobody(t *testing.T) {
+	h := newExplored(t, 0,
+		func(c *Config) { c.Quality.Canaries, c.Quality.Questions = time.Second, "a file" })
+	m := h.task("nobody", "x")
+	m.MaxTokens, m.Domain = 2000, "math"
+	h.n.SetCanaries([]Canary{{Task: *m, Answer: "forty two"}})
+	h.prepaid[h.n.cfg.Prober()] = market.Credit / 200
+	h.agent("a-1", "llama", "o-1", "It is forty two.")
+	for range 20 {
+		h.wait(time.Second)
+		for _, d := range h.dispatched {
+			if most := market.WorstCase(d.Price, d.PromptMost, d.MaxTokens); d.CostCap < most {
+				t.Fatalf("an answer of %d tokens may cost %s, and no more than %s is paid", d.MaxTokens, most,
+					d.CostCap)
+			}
+		}
+		h.answer()
+	}
+}
+
 // Nobody bids against an agent that the hub asks on its own account, so its card is held against those of the
 // others of its model: one that is far above is not paid at all, whoever pays for what: questions, tasks that
 // are asked again, seeds. Where that bound is off, it is.

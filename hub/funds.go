@@ -226,7 +226,8 @@ func (n *Node) isRecalled(client string) bool {
 // asked for than they have. It reports whether the task may still be served.
 func (n *Node) lower(t *task, p *purse, m *bus.FundsReply) bool {
 	free, all := total(max(0, n.spare(p.client)), m.Prepaid), n.all(p, m)
-	if m.Code != bus.CodeInsufficientFunds || t.wanted <= free || t.worst > free && t.worst <= all {
+	if m.Code != bus.CodeInsufficientFunds || t.wanted <= free || t.worst > free && t.worst <= all ||
+		t.only != nil { // an agent would be judged by an answer that it was not paid for
 		return false
 	}
 	need, ok := n.within(t, free)
