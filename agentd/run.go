@@ -289,7 +289,8 @@ func (r *Run) End(a Answer, err error) Ending {
 	switch {
 	case err == nil:
 	case errors.Is(err, errCapped):
-		c.Finish, res.Message = "length", "cut at the price cap: a higher max_price buys more"
+		c.Finish, res.Message = "length", "cut at the price cap: a higher max_price buys more, or, "+
+			"where that was all its client had, a deposit"
 	case errors.Is(err, errEnough):
 		c.Finish = "length"
 	case errors.Is(err, errTooLong):

@@ -284,15 +284,20 @@ func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	}
 	spare, held := max(0, n.spare(p.client)), n.book.Held(p.client)+p.reserved
 	code, retry, advice := m.Code, time.Duration(0), ""
-	enough := t.wanted <= n.all(p, m)
+	all, least := n.all(p, m), t.least
+	if t.worst <= all {
+		least = t.worst
+	}
+	enough := t.wanted <= all
 	if !enough {
-		_, enough = n.within(t, n.all(p, m))
+		_, enough = n.within(t, all)
 	}
 	if enough && held > 0 {
 		code, retry, advice = bus.CodeAllotmentPending, time.Second, "come again when these have ended, "
 	}
 	return n.refusal(t.msg, code, retry,
-		"the task may cost %s; client %s has %s to spend at this hub, and %s are held for its other tasks "+
-			"here; %s: %sdeposit more, or, where that is the budget of a key, wait until it is filled up",
-		money(t.wanted), p.client, money(spare), money(held), elsewhere, advice)
+		"the task may cost %s, and at least %s must be free for it; client %s has %s to spend at this hub, "+
+			"and %s are held for its other tasks here; %s: %sdeposit more, or, where that is the budget of "+
+			"a key, wait until it is filled up",
+		money(t.wanted), money(least), p.client, money(spare), money(held), elsewhere, advice)
 }
