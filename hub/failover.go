@@ -37,8 +37,11 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 	}
 	t.failedAt = append(t.failedAt, h.agent.id)
 	lowered := t.terms.MaxPrice
-	t.terms.MaxPrice = t.maxPrice() // its client may have more by now
 	need, r := n.survey(t)
+	if asked := t.maxPrice(); r != nil && asked != lowered { // its client may have more by now
+		t.terms.MaxPrice = asked
+		need, r = n.survey(t)
+	}
 	if r != nil || !n.voided(h, code) {
 		t.failedAt, t.terms.MaxPrice = t.failedAt[:len(t.failedAt)-1], lowered
 		return false

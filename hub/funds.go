@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"souk/bus"
@@ -193,7 +194,7 @@ func (n *Node) allotted(a *request, m *bus.FundsReply) {
 			}
 		}
 		for _, t := range poor {
-			if !n.lower(t, p, m) {
+			if !n.lower(t, p, m, len(poor)) {
 				n.end(t, n.broke(t, p, m))
 			}
 		}
@@ -224,13 +225,13 @@ func (n *Node) isRecalled(client string) bool {
 // ended, waits for these: no bid says which of the two it is. Where too little is known of for any agent,
 // the treasury is asked for the least that is enough: it calls no money back from other hubs where more is
 // asked for than they have. It reports whether the task may still be served.
-func (n *Node) lower(t *task, p *purse, m *bus.FundsReply) bool {
+func (n *Node) lower(t *task, p *purse, m *bus.FundsReply, among int) bool {
 	free, all := total(max(0, n.spare(p.client)), m.Prepaid), n.all(p, m)
 	if m.Code != bus.CodeInsufficientFunds || t.wanted <= free || t.worst > free && t.worst <= all ||
 		t.only != nil { // an agent would be judged by an answer that it was not paid for
 		return false
 	}
-	need, ok := n.within(t, free)
+	need, ok := n.within(t, t.share(free, among))
 	if !ok && !t.sought && all < t.least && m.Allotted > 0 {
 		t.sought = true
 		need, ok = n.within(t, t.least)
@@ -239,6 +240,30 @@ func (n *Node) lower(t *task, p *purse, m *bus.FundsReply) bool {
 		t.wanted = need
 	}
 	return ok
+}
+
+// lowerHere has a task pay at most what is free of its client's money at this hub, as the treasury says
+// nothing, if its answer need not be cut for that. It reports whether the task waits for a slot now.
+func (n *Node) lowerHere(t *task) bool {
+	p := n.purses[t.key.client]
+	spare := n.spare(p.client)
+	if t.only != nil || t.worst > spare {
+		return false
+	}
+	need, ok := n.within(t, t.share(spare, len(p.parked)))
+	if ok {
+		t.wanted = need
+		p.drop(t)
+		p.parked = slices.Insert(p.parked, 0, t)
+		n.letIn(p)
+	}
+	return ok
+}
+
+// share is what a task may have of what is free, among so many that came at once: so much that its answer
+// need not be cut, if there is so much.
+func (t *task) share(free market.Credits, among int) market.Credits {
+	return min(free, max(t.worst, free/market.Credits(among)))
 }
 
 // within lowers a task's max_price to so much, and says what is to be reserved for it then. Where no agent

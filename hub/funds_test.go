@@ -183,6 +183,24 @@ func TestNoBidSaysWhatTheLastOfABalanceBuys(t *testing.T) {
 	}
 }
 
+// While the treasury is away, what its hub has of a client's money pays for what it covers.
+func TestTheLastOfABalanceIsSpentWithoutTheTreasury(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
+	h.prepaid["cat"] = market.Credit / 50
+	h.must(h.step(h.task("cat", "first")))
+	h.serve(h.take("cat", "first"), market.Usage{Prompt: 100, Output: 10})
+	h.silent = true
+	h.must(h.step(h.task("cat", "second")))
+	h.must(h.step(h.task("cat", "third")))
+	h.pass(h.n.cfg.FundsWait)
+	h.take("cat", "second")
+	h.take("cat", "third")
+	if held := h.n.book.Held("cat"); held > market.Credit/50 {
+		t.Errorf("%s are held", held)
+	}
+}
+
 // Where a task goes to another agent, it may cost what it was said to cost, if there is so much by then.
 func TestATaskThatMovesMayCostWhatItMight(t *testing.T) {
 	h := newHouse(t, nil)

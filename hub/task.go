@@ -313,6 +313,7 @@ func (t *task) due(n *Node) {
 	switch {
 	case t.state == parked && n.now.Before(t.deadline) && n.isRecalled(t.key.client):
 		n.timers.set(&t.timer, earlier(t.deadline, n.now.Add(n.cfg.FundsWait)))
+	case t.state == parked && n.now.Before(t.deadline) && n.lowerHere(t):
 	case t.state == parked && n.now.Before(t.deadline):
 		n.end(t, n.refusal(t.msg, bus.CodeAllotmentPending, time.Second,
 			"the treasury has not yet said whether %s has the money: try again", t.key.client))
