@@ -145,9 +145,7 @@ func (n *Node) letIn(p *purse) {
 		t := p.parked[0]
 		p.parked = p.parked[1:]
 		if t.sought { // it asked for the least, and there may be more
-			if need, ok := n.within(t, n.spare(p.client)); ok {
-				t.wanted = need
-			}
+			t.within(n.spare(p.client))
 			t.sought = false
 		}
 		t.reserved = t.wanted
@@ -231,15 +229,14 @@ func (n *Node) lower(t *task, p *purse, m *bus.FundsReply, among int) bool {
 		t.only != nil { // an agent would be judged by an answer that it was not paid for
 		return false
 	}
-	need, ok := n.within(t, t.share(free, among))
-	if !ok && !t.sought && all < t.least && m.Allotted > 0 {
-		t.sought = true
-		need, ok = n.within(t, t.least)
+	if t.within(t.share(free, among)) {
+		return true
 	}
-	if ok {
-		t.wanted = need
+	if t.sought || all >= t.least || m.Allotted == 0 {
+		return false
 	}
-	return ok
+	t.sought = true
+	return t.within(t.least)
 }
 
 // lowerHere has a task pay at most what is free of its client's money at this hub, as the treasury says
@@ -247,17 +244,13 @@ func (n *Node) lower(t *task, p *purse, m *bus.FundsReply, among int) bool {
 func (n *Node) lowerHere(t *task) bool {
 	p := n.purses[t.key.client]
 	spare := n.spare(p.client)
-	if t.only != nil || t.worst > spare {
+	if t.only != nil || t.worst > spare || !t.within(t.share(spare, len(p.parked))) {
 		return false
 	}
-	need, ok := n.within(t, t.share(spare, len(p.parked)))
-	if ok {
-		t.wanted = need
-		p.drop(t)
-		p.parked = slices.Insert(p.parked, 0, t)
-		n.letIn(p)
-	}
-	return ok
+	p.drop(t)
+	p.parked = slices.Insert(p.parked, 0, t)
+	n.letIn(p)
+	return true
 }
 
 // share is what a task may have of what is free, among so many that came at once: so much that its answer
@@ -266,19 +259,16 @@ func (t *task) share(free market.Credits, among int) market.Credits {
 	return min(free, max(t.worst, free/market.Credits(among)))
 }
 
-// within lowers a task's max_price to so much, and says what is to be reserved for it then. Where no agent
-// would serve it for that its max_price stays.
-func (n *Node) within(t *task, most market.Credits) (need market.Credits, ok bool) {
-	before := t.terms.MaxPrice
-	t.terms.MaxPrice = t.maxPrice()
-	if t.terms.MaxPrice = min(most, t.terms.Cap()); most > 0 {
-		var no *bus.Result
-		if need, no = n.survey(t); no == nil {
-			return need, true
-		}
+// within lowers a task's max_price to so much, and what is to be reserved for it. It reports whether some
+// agent would serve it for that, as agents stood when it came; else both stay.
+func (t *task) within(most market.Credits) bool {
+	if most <= 0 || most < t.least {
+		return false
 	}
-	t.terms.MaxPrice = before
-	return 0, false
+	t.terms.MaxPrice = t.maxPrice()
+	t.terms.MaxPrice = min(most, t.terms.Cap())
+	t.wanted = t.terms.MaxPrice
+	return true
 }
 
 // all is what a client has once none of its tasks here holds anything: at the hub, and at the treasury.
@@ -313,11 +303,7 @@ func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	if t.worst <= all {
 		least = t.worst
 	}
-	enough := t.wanted <= all
-	if !enough {
-		_, enough = n.within(t, all)
-	}
-	if enough && held > 0 {
+	if min(t.wanted, least) <= all && held > 0 {
 		code, retry, advice = bus.CodeAllotmentPending, time.Second, "come again when these have ended, "
 	}
 	return n.refusal(t.msg, code, retry,
