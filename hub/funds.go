@@ -144,8 +144,8 @@ func (n *Node) letIn(p *purse) {
 	for len(p.parked) > 0 && p.parked[0].wanted <= n.spare(p.client) {
 		t := p.parked[0]
 		p.parked = p.parked[1:]
-		if t.sought { // it asked for the least, and there may be more
-			t.within(n.spare(p.client))
+		if t.sought { // it asked for little, and there may be more
+			t.within(t.share(n.spare(p.client), 1+len(p.parked)))
 			t.sought = false
 		}
 		t.reserved = t.wanted
@@ -219,24 +219,29 @@ func (n *Node) isRecalled(client string) bool {
 
 // lower has a task that may cost more than its client can spend pay at most what is free, if that is enough
 // for some agent: nearly every answer costs a small part of what it may cost. Else nobody could spend the
-// last of a balance, or a small budget. A task whose answer need not be cut, once the others here have
-// ended, waits for these: no bid says which of the two it is. Where too little is known of for any agent,
-// the treasury is asked for the least that is enough: it calls no money back from other hubs where more is
-// asked for than they have. It reports whether the task may still be served.
+// last of a balance, or a small budget. A task whose answer need not be cut, once the others here have ended,
+// waits for these: no bid says which of the two it is. Where too little is known of, the treasury is asked
+// for just what is enough: it calls no money back from other hubs where more is asked for than they have. It
+// reports whether the task may still be served.
 func (n *Node) lower(t *task, p *purse, m *bus.FundsReply, among int) bool {
 	free, all := total(max(0, n.spare(p.client)), m.Prepaid), n.all(p, m)
-	if m.Code != bus.CodeInsufficientFunds || t.wanted <= free || t.worst > free && t.worst <= all ||
+	if m.Code != bus.CodeInsufficientFunds || t.wanted <= free ||
 		t.only != nil { // an agent would be judged by an answer that it was not paid for
 		return false
 	}
-	if t.within(t.share(free, among)) {
-		return true
+	if t.worst > free && t.worst <= all {
+		return t.seek(t.worst, m)
 	}
-	if t.sought || all >= t.least || m.Allotted == 0 {
+	return t.within(t.share(free, among)) || all < t.least && t.seek(t.least, m)
+}
+
+// seek has a task ask for so much, once, that other hubs may have.
+func (t *task) seek(most market.Credits, m *bus.FundsReply) bool {
+	if t.sought || m.Allotted == 0 {
 		return false
 	}
 	t.sought = true
-	return t.within(t.least)
+	return t.within(most)
 }
 
 // lowerHere has a task pay at most what is free of its client's money at this hub, as the treasury says

@@ -56,7 +56,7 @@ type task struct {
 	wanted   market.Credits // to be reserved: no outcome takes more
 	worst    market.Credits // of that, for an answer of the cheapest agent that is not cut short
 	least    market.Credits // for less no agent serves it
-	sought   bool           // it asks for the least, which other hubs may have
+	sought   bool           // it asks for just what is enough, which other hubs may have
 	free     bool           // a slot was free when it came, and nobody before it wanted one
 	rounds   int            // it was in and lost
 	beyond   int            // rounds at their limit, whose slots went to those who came first

@@ -655,3 +655,33 @@ func TestTheLastIsSpentAtEveryHub(t *testing.T) {
 	}
 	e.arrived()
 }
+
+// Nor is a task told to come again when others at its hub have ended, while money that would do is idle at
+// another hub.
+func TestWhatIsIdleElsewhereIsNotWaitedFor(t *testing.T) {
+	seen := 0
+	for seed := range uint64(30) {
+		e := newEconomy(t, seed, 2, map[string]market.Credits{"eel": 4 * market.Credit})
+		at, other := e.hubs[0], e.hubs[1]
+		e.task(at, "eel", 5*market.Credit, 20*time.Second)
+		e.run(20 * time.Millisecond)
+		e.task(other, "eel", 5*market.Credit, 20*time.Second)
+		for range 300 {
+			e.run(10 * time.Millisecond)
+			if e.books[other.name].Held("eel") == 0 && e.spare(other, "eel") > 0 {
+				break
+			}
+		}
+		if e.books[at.name].Held("eel") == 0 {
+			continue
+		}
+		seen++
+		id := e.task(at, "eel", 5*market.Credit, 20*time.Second)
+		if e.run(time.Second); e.answers[id] != "accepted" {
+			t.Errorf("seed %d: %s %s", seed, e.answers[id], e.told[id])
+		}
+	}
+	if seen < 5 {
+		t.Errorf("it came to that %d times", seen)
+	}
+}
