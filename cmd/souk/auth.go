@@ -242,17 +242,24 @@ func listAuth(s *shared) *cobra.Command {
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 8, 2, ' ', 0)
 			fmt.Fprintln(w, "ROLE\tNAME\tUNTIL\tDOMAIN OR AGENTS")
 			for _, u := range users {
-				until := "as long as its process"
-				switch {
-				case u.Revoked:
-					until = "revoked"
-				case !u.Expires.IsZero():
-					until = u.Expires.UTC().Format(time.RFC3339)
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", u.Role, u.Name, until, u.Domain+strings.Join(u.Agents,
-					","))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", u.Role, u.Name, until(u, time.Now()),
+					u.Domain+strings.Join(u.Agents, ","))
 			}
 			return w.Flush()
 		},
 	}
+}
+
+// until says how long a user's creds are good.
+func until(u natsauth.User, now time.Time) string {
+	when := u.Expires.UTC().Format(time.RFC3339)
+	switch {
+	case u.Revoked:
+		return "revoked"
+	case u.Expires.IsZero():
+		return "as long as its process"
+	case !now.Before(u.Expires):
+		return "expired " + when
+	}
+	return when
 }

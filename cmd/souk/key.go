@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -130,6 +131,8 @@ what it did not cost: where the key has less, that is all that it has, and other
 			switch {
 			case f.Changed("models") && len(k.Models) == 0:
 				return errors.New("--models: names none: leave it out, and the key may ask for all")
+			case slices.ContainsFunc(k.Models, func(m string) bool { return strings.TrimSpace(m) == "" }):
+				return fmt.Errorf("--models: one has no name in %q: write them as a,b", k.Models)
 			case f.Changed("every") && every == "":
 				return errors.New("--every: write day, week or month, or leave it out")
 			case f.Changed("budget"):

@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"souk/bus"
+	"souk/bus/natsauth"
 )
 
 // asSouk has this test's own program be the command.
@@ -75,6 +76,7 @@ func TestWrongArgumentsAreShownTheLine(t *testing.T) {
 		// what a script left empty is no key without a limit
 		"key new ann --budget=":          "--budget: ",
 		"key new ann --models=":          "--models: names none",
+		"key new ann --models=,b":        "--models: one has no name",
 		"key new ann --max-price=":       "max-price",
 		"key new ann --every=":           "--every: ",
 		"key new ann --expires 0s":       "--expires: 0s is over already",
@@ -89,6 +91,24 @@ func TestWrongArgumentsAreShownTheLine(t *testing.T) {
 		c.SetArgs(append(strings.Fields(line), "--data", "testdata"))
 		if err := c.Execute(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("souk %s: %v, not %q", line, err, says)
+		}
+	}
+}
+
+// Creds that are good no more stand in the list as what they are.
+func TestWhoseCredsAreGoodIsListed(t *testing.T) {
+	now := time.Date(2026, 11, 27, 1, 2, 3, 0, time.UTC)
+	for _, test := range []struct {
+		user natsauth.User
+		want string
+	}{
+		{natsauth.User{}, "as long as its process"},
+		{natsauth.User{Expires: now.Add(time.Second)}, "2026-11-27T01:02:04Z"},
+		{natsauth.User{Expires: now}, "expired 2026-11-27T01:02:03Z"},
+		{natsauth.User{Expires: now, Revoked: true}, "revoked"},
+	} {
+		if got := until(test.user, now); got != test.want {
+			t.Errorf("%+v: %q, want %q", test.user, got, test.want)
 		}
 	}
 }
