@@ -7,10 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"souk/bus"
-	"souk/hub/line"
 	"souk/hub/regime"
-	"souk/ledger"
 	"souk/market"
 )
 
@@ -433,72 +430,6 @@ func (n *Node) prune() *market.Round {
 	return r
 }
 
-// won is an award of a round: which of its tasks it is, on which agent, and what that was quoted there.
-type won struct {
-	at    int
-	task  *task
-	agent *agent
-	quote quote
-	hold  *hold
-}
-
-// winners lists the awards of a round.
-func (n *Node) winners(r *market.Round, o *market.Outcome) []won {
-	s := &n.round
-	s.won = slices.Grow(s.won[:0], len(o.Awards))
-	i := 0
-	for slot := range o.Awards {
-		aw := &o.Awards[slot]
-		for r.Tasks[i].ID != aw.Task {
-			i++
-		}
-		t, a := s.left[i], n.lookup(string(aw.Agent))
-		s.won = append(s.won, won{i, t, a, n.quote(t, a, n.burden(a), n.heldBy(t, a)), nil})
-	}
-	return s.won
-}
-
-// award records a cleared round with its holds and hands out its tasks.
-func (n *Node) award(r *market.Round, o *market.Outcome) error {
-	s := &n.round
-	all := n.winners(r, o)
-	records := make([]ledger.Record, 1, 1+len(all))
-	records[0] = ledger.NewRound(n.cfg.Journal, *r, *o, n.salt())
-	records[0].Round.Seen = n.expected(r, s.left, all)
-	records[0].Round.Set = n.regimeSets(r, n.runtime.set(r))
-	n.out.Dispatches = slices.Grow(n.out.Dispatches, len(all))
-	n.out.Placed = slices.Grow(n.out.Placed, len(all))
-	for slot := range all {
-		w, aw := &all[slot], &o.Awards[slot]
-		h := n.newHold(w.task, w.agent, &w.quote, r.Number, slot, aw)
-		congestion, _, parts, _ := r.Tolls(*aw)
-		if h.congestion = congestion; parts != (market.Toll{}) {
-			own := parts
-			h.crowd = &own
-		}
-		n.pass(w.task, w.agent)
-		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
-		w.hold = h
-	}
-	if err := n.commit(records...); err != nil {
-		return err
-	}
-	n.stats.round(r, o)
-	for slot := range all {
-		t := all[slot].task
-		if t.only == nil {
-			n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
-			n.crowd.stakes.Add(n.now, t.key.client, line.Stake(t.terms))
-			n.regimes.watch.Priced(o.Awards[slot].SlotPrice, o.Awards[slot].Cost)
-		}
-		n.start(t, all[slot].hold, &o.Awards[slot])
-	}
-	n.notePrices(r, o)
-	n.notePeaks()
-	n.status.changed = true
-	return nil
-}
-
 // fate is what a round meant to a task that it did not place.
 type fate uint8
 
@@ -574,87 +505,5 @@ func (n *Node) settle(sold bool) {
 	n.refuseTooLarge()
 	for _, t := range s.placed {
 		n.letIn(t.purse) // its hold may be less than was reserved
-	}
-}
-
-// newHold is the hold for an award.
-func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *market.Award) *hold {
-	h := &hold{
-		id: ledger.HoldID(n.cfg.Journal, round, slot), agent: a,
-		features: q.features, most: q.most, sent: n.now,
-	}
-	h.ttft, h.first = q.forecast.TTFT, a.worstFirst(t, q)
-	h.watch = n.watchOf(a, h)
-	h.then = n.placing(t, a, q)
-	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
-		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
-	}
-	h.timer.owner = h
-	service := n.answerWithin(a, q)
-	h.timeout = service + n.cfg.HoldGrace/2
-	h.expires = n.now.Add(service + n.cfg.HoldGrace)
-	h.rec = ledger.Hold{
-		Client: t.key.client, Task: t.key.id, Attempt: t.msg.Attempt, Agent: a.id, Model: a.reg.Model,
-		Round: round, Slot: slot, Kind: bus.DispatchTask,
-		Amount:  market.Hold(aw.Premium, q.worst(a), min(t.terms.Cap(), t.reserved)),
-		Premium: aw.Premium, Fee: n.cfg.Fee, Quoted: aw.Cost, Tariff: a.tariff, Settle: n.cfg.Settle,
-		Price:  a.price,
-		Prompt: q.prompt, Cached: q.features.Cached, Output: q.forecast.Output, MaxTokens: q.maxTokens,
-		Expires: h.expires.UnixNano(), Boot: a.reg.Boot, Digest: t.digest,
-		Claimed: a.belief.Claimed(&t.msg.Prompt, a.predictor.Tokens(t.msg.Prompt.Tokens)),
-	}
-	h.rec.Reader, h.rec.Token, _ = bus.ReaderOf(t.msg.Reply)
-	if h.rec.Reader == h.rec.Client && h.rec.Token == h.rec.Task {
-		h.rec.Reader, h.rec.Token = "", ""
-	}
-	return h
-}
-
-// replyOf is where the answer of a recorded hold goes.
-func replyOf(rec *ledger.Hold) string {
-	return bus.ReplyTo(cmp.Or(rec.Reader, rec.Client), cmp.Or(rec.Token, rec.Task))
-}
-
-// start lets an awarded task run: its hold stands in a frame of this Ready.
-func (n *Node) start(t *task, h *hold, aw *market.Award) {
-	n.wait(t, -1)
-	n.release(t)
-	t.state, t.hold, h.task = running, h, t
-	if t.carried() == 0 {
-		t.whole = h.rec.MaxTokens
-	}
-	n.holds[h.id] = h
-	n.hedges.spent = max(0, n.hedges.spent-n.cfg.Hedge.Share)
-	n.noteUse(t)
-	n.takes(t, h)
-	n.timers.set(&t.timer, time.Time{})
-	h.award = *aw
-	n.hearPlaced(h)
-	n.handOut(h)
-}
-
-// handOut sends a hold's task to its agent, and waits for the reply.
-func (n *Node) handOut(h *hold) {
-	t := h.task
-	h.kept = false
-	n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
-	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, &h.award))
-	undelayed := t.free && t.rounds+t.beyond+t.dear+t.patient+t.refusals == 0 && h.again == 0
-	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, undelayed})
-}
-
-// notePrices keeps the slot prices of a round for the status. Whoever had room and is not in the round any
-// more, as nothing competed for it, has none.
-func (n *Node) notePrices(r *market.Round, o *market.Outcome) {
-	for _, a := range n.round.sells() {
-		a.slotPrice = 0
-	}
-	for _, p := range o.Prices {
-		if p.Tier == 0 {
-			n.lookup(string(r.Agents[p.Agent].Agent)).slotPrice = p.Price
-		}
-	}
-	for _, a := range n.round.sells() {
-		a.notePrice(r.Number, a.slotPrice)
 	}
 }
