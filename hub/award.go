@@ -55,7 +55,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 			h.crowd = &own
 		}
 		n.pass(w.task, w.agent)
-		records = append(records, ledger.NewHold(n.cfg.Journal, h.rec, n.salt()))
+		records = append(records, n.book.NewHold(h.id, &h.rec, n.salt()))
 		w.hold = h
 	}
 	if err := n.commit(records...); err != nil {

@@ -151,14 +151,10 @@ func (n *Node) solve(r *market.Round) (market.Outcome, error) {
 	if n.Limit != nil {
 		stop = n.Limit()
 	}
-	o, err := market.ClearUntil(*r, stop)
+	o, err := market.ClearChecked(r, stop)
 	if errors.Is(err, market.ErrStopped) {
 		n.stats.Stopped++
-		r = n.posted()
-		o, err = market.Clear(*r)
-	}
-	if err == nil {
-		err = market.Check(*r, o)
+		o, err = market.ClearChecked(n.posted(), nil)
 	}
 	return o, err
 }

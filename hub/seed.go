@@ -127,7 +127,7 @@ func (n *Node) sow() bool {
 	p := &t.msg.Prompt
 	for _, a := range n.roster {
 		if a.free(n) == 0 || len(a.holds) > 0 || !n.usable(t, a) || a.belief.Depth(p) >= s.at ||
-			a.belief.Had(p, s.at) >= s.at { // nor is one paid again that says it has lost what it had
+			a.belief.Had(p, 0, s.at) == s.at { // nor is one paid again that says it has lost what it had
 			continue
 		}
 		if seed := n.seed(t, a); seed != nil {

@@ -160,12 +160,15 @@ func (n *Node) groupOf(a *agent, in burden) int32 {
 		into = int32(len(c.lanes))
 		c.lanes = again(c.lanes)
 		l := &c.lanes[into]
-		*l = lane{first: a, kind: k, parses: parses, calm: l.calm[:0], soon: l.soon[:0]}
+		l.first, l.kind, l.parses, l.longest, l.size = a, k, parses, 0, 0
+		l.calm, l.asked, l.apart = l.calm[:0], 0, 0
 	}
 	i := int32(len(c.groups))
 	c.groups = again(c.groups)
 	g := &c.groups[i]
-	*g = group{first: a, lane: into, burden: in, stands: g.stands[:0], rooms: g.rooms[:0], later: in.All}
+	g.first, g.lane, g.burden, g.size, g.most = a, into, in, 0, 0
+	g.stands, g.sorted, g.rooms, g.free, g.later = g.stands[:0], 0, g.rooms[:0], 0, in.All
+	g.asked = 0
 	k.groups = append(k.groups, i)
 	l := &c.lanes[into]
 	l.calm = append(l.calm, i)

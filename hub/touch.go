@@ -256,7 +256,7 @@ func (n *Node) holdTouches(a *agent, client, name string, amount market.Credits,
 			Expires: expires.UnixNano(), Boot: a.reg.Boot}}
 	if err == nil {
 		err = n.commit(ledger.NewRound(n.cfg.Journal, r, o, n.salt()),
-			ledger.NewHold(n.cfg.Journal, x.rec, n.salt()))
+			n.book.NewHold(x.id, &x.rec, n.salt()))
 	}
 	if err != nil {
 		n.fault(fmt.Errorf("hold for touches of agent %s: %w", a.id, err))

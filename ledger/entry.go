@@ -32,6 +32,14 @@ func NewHold(journal string, h Hold, salt [16]byte) Record {
 		Legs: holdLegs(make([]Leg, 0, 2), Avail(h.Client), Held(h.Client), &h)}
 }
 
+// NewHold is [NewHold] of a hold whose id is known, for a client of the book. The record keeps h, which
+// must not change after that.
+func (b *Book) NewHold(id string, h *Hold, salt [16]byte) Record {
+	n := b.clientNames(h.Client)
+	return Record{Kind: KindHold, ID: id, Salt: salt, Hold: h,
+		Legs: holdLegs(make([]Leg, 0, 2), n.avail, n.held, h)}
+}
+
 // NewCapture ends hold h in payment: c.Cost to the agent, the premium less the fee to surplus, the fee
 // to fee, the rest back to the client. c.Hold is filled in.
 func NewCapture(journal string, h Hold, c Capture, salt [16]byte) Record {

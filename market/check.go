@@ -20,19 +20,24 @@ func Check(r Round, o Outcome) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
+	return checkValid(&r, &o)
+}
+
+// checkValid checks the outcome of a round that is valid.
+func checkValid(r *Round, o *Outcome) error {
 	ws := workspaces.Get().(*workspace)
 	defer workspaces.Put(ws)
-	ws.layout.weigh(&r)
+	ws.layout.weigh(r)
 	var err error
 	switch {
 	case r.Rule.Pricing == PricingPosted:
-		other := r // the usual round stays off the heap
-		err = ws.checkPosted(&other, &o)
+		other := *r // the usual round stays off the heap
+		err = ws.checkPosted(&other, o)
 	case len(r.Bundles) > 0:
-		other := r
-		err = ws.checkBundled(&other, &o)
+		other := *r
+		err = ws.checkBundled(&other, o)
 	default:
-		err = ws.checkAssigned(&r, &o)
+		err = ws.checkAssigned(r, o)
 	}
 	if err != nil {
 		return fmt.Errorf("round %s-%d: %w: %w", clip(r.Domain), r.Number, ErrOutcome, err)

@@ -112,23 +112,40 @@ func ClearUntil(r Round, stop func() bool) (Outcome, error) {
 	if err := r.Validate(); err != nil {
 		return Outcome{}, err
 	}
+	return clearValid(&r, stop)
+}
+
+// ClearChecked is ClearUntil and [Check] of the outcome. The round is validated once.
+func ClearChecked(r *Round, stop func() bool) (Outcome, error) {
+	if err := r.Validate(); err != nil {
+		return Outcome{}, err
+	}
+	o, err := clearValid(r, stop)
+	if err == nil {
+		err = checkValid(r, &o)
+	}
+	return o, err
+}
+
+// clearValid clears a round that is valid.
+func clearValid(r *Round, stop func() bool) (Outcome, error) {
 	if len(r.Edges) == 0 {
 		return Outcome{}, nil
 	}
 	ws := workspaces.Get().(*workspace)
 	defer workspaces.Put(ws)
-	ws.layout.of(&r)
+	ws.layout.of(r)
 	var o Outcome
 	var err error
 	switch {
 	case r.Rule.Pricing == PricingPosted:
-		other := r // the usual round stays off the heap
+		other := *r // the usual round stays off the heap
 		o, err = ws.posted(&other)
 	case len(r.Bundles) > 0:
-		other := r
+		other := *r
 		o, err = ws.bundled(&other)
 	default:
-		o, err = ws.assigned(&r, stop)
+		o, err = ws.assigned(r, stop)
 	}
 	if err != nil {
 		return Outcome{}, fmt.Errorf("round %s-%d: %w", clip(r.Domain), r.Number, err)
@@ -139,6 +156,12 @@ func ClearUntil(r Round, stop func() bool) (Outcome, error) {
 // assigned clears a round by the assignment of greatest weight and its slot prices.
 func (ws *workspace) assigned(r *Round, stop func() bool) (Outcome, error) {
 	l := &ws.layout
+	if len(r.Tasks) == 1 && len(l.seat) == 1 && l.weight[0] > 0 {
+		// As of most rounds one task and one agent are left: it goes there, and nobody is in its way.
+		var o Outcome
+		l.place(r, &o, l.seat, nil)
+		return o, nil
+	}
 	p := flow.Problem{Off: l.off, Seat: l.seat, Weight: l.weight, Slots: l.slots}
 	if err := ws.solver.Solve(&p, stop); err != nil {
 		return Outcome{}, err

@@ -60,7 +60,7 @@ type Pruner struct {
 	taken  []int32 // by client, how many of its edges rank above the current one
 	row    []item
 	index  []int32 // of tasks, then of agents: their index in the round that is left; -1: dropped
-	number map[string]int32
+	byName map[string]int32
 }
 
 // offered is what pruning needs of an agent.
@@ -113,7 +113,12 @@ type Kept struct {
 // more than limit, the first limit stay of those that find a slot worth what it costs.
 func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 	p.round, p.arrived = r, arrived
-	p.begin()
+	p.weigh()
+	if p.lone(limit, show) {
+		p.round, p.arrived = nil, nil
+		return &p.kept
+	}
+	p.number()
 	first := len(r.Tasks)
 	p.everybody = first <= limit
 	for tries := 0; p.within(first) > limit; tries++ {
@@ -131,6 +136,42 @@ func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 	return &p.kept
 }
 
+// lone prunes the round of one task, as most are: of its edges that are worth anything the best is the only
+// one needed. It reports whether there is one.
+func (p *Pruner) lone(limit, show int) bool {
+	r, k := p.round, &p.kept
+	if len(r.Tasks) != 1 || limit < 1 || r.Rule.Pricing == PricingPosted {
+		return false
+	}
+	best := -1
+	for i, w := range p.weight {
+		if w >= 0 && (best < 0 || w > p.weight[best] ||
+			w == p.weight[best] && r.Edges[i].Agent < r.Edges[best].Agent) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	clear(p.keep)
+	p.keep[best] = true
+	k.Tasks, k.Agents, k.Edges = append(k.Tasks[:0], 0), k.Agents[:0], append(k.Edges[:0], int32(best))
+	k.Dear, k.Outbid, k.Waiting, k.Beyond = k.Dear[:0], k.Outbid[:0], k.Waiting[:0], k.Beyond[:0]
+	r.Pruned = Pruned{Edges: len(r.Edges) - 1}
+	p.row = p.others(p.row[:0], 0, len(r.Edges), show)
+	p.index, p.head = resize(p.index, 1+len(r.Agents)), resize(p.head, len(r.Agents))
+	agent := p.index[1:]
+	for i := range agent {
+		agent[i], p.head[i] = -1, 0
+	}
+	p.index[0], agent[r.Edges[best].Agent], p.head[r.Edges[best].Agent] = 0, 0, 1
+	for i := range p.row {
+		agent[r.Edges[p.row[i].edge].Agent] = 0
+	}
+	p.write(p.index[:1], agent, p.head, p.row)
+	return true
+}
+
 // MostKept is how many tasks of a round with so many agents and free slots Prune keeps at most, whoever waits
 // and whatever they bid. By the second rule an agent's edge stays with no more than slots better ones. Under
 // [ClarkeClient] those of another client do not count. Of the client of whom most are better than the worst
@@ -143,8 +184,8 @@ func MostKept(clarke string, agents, slots int) int {
 	return agents * (slots + 1)
 }
 
-// begin computes the weight of every edge and numbers the clients.
-func (p *Pruner) begin() {
+// weigh computes the weight of every edge.
+func (p *Pruner) weigh() {
 	r := p.round
 	p.agents = resize(p.agents, len(r.Agents))
 	for k := range p.agents {
@@ -169,6 +210,11 @@ func (p *Pruner) begin() {
 			}
 		}
 	}
+}
+
+// number numbers tasks and their clients.
+func (p *Pruner) number() {
+	r := p.round
 	p.place, p.client = resize(p.place, len(r.Tasks)), resize(p.client, len(r.Tasks))
 	for t := range p.place {
 		p.place[t] = int32(t)
@@ -183,19 +229,19 @@ func (p *Pruner) begin() {
 		clear(p.taken)
 		return
 	}
-	if p.number == nil {
-		p.number = map[string]int32{}
+	if p.byName == nil {
+		p.byName = map[string]int32{}
 	}
-	clear(p.number)
+	clear(p.byName)
 	for t := range r.Tasks {
 		if t > 0 && r.Tasks[t].Client == r.Tasks[t-1].Client {
 			p.client[t] = p.client[t-1]
 			continue
 		}
-		n, ok := p.number[r.Tasks[t].Client]
+		n, ok := p.byName[r.Tasks[t].Client]
 		if !ok {
 			n = int32(len(p.taken))
-			p.number[r.Tasks[t].Client], p.taken = n, append(p.taken, 0)
+			p.byName[r.Tasks[t].Client], p.taken = n, append(p.taken, 0)
 		}
 		p.client[t] = n
 	}

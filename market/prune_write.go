@@ -89,6 +89,14 @@ func (p *Pruner) others(list []item, lo, hi, show int) []item {
 	return list
 }
 
+// small is the memory of what is left of most rounds: one task, and few agents that it might have gone to.
+type small struct {
+	tasks  [1]Task
+	agents [4]Supply
+	tiers  [4]Tier
+	edges  [4]Edge
+}
+
 // write makes the round's lists anew.
 func (p *Pruner) write(task, agent, wanted []int32, others []item) {
 	r, k := p.round, &p.kept
@@ -96,12 +104,19 @@ func (p *Pruner) write(task, agent, wanted []int32, others []item) {
 		r.Tasks, r.Agents, r.Edges, r.Sellers, r.Others, r.Parts = nil, nil, nil, nil, nil, nil
 		return
 	}
-	tasks := make([]Task, 0, len(k.Tasks))
+	var tasks []Task
 	waits := 0
 	for _, t := range k.Tasks {
 		if r.Tasks[t].Wait != nil {
 			waits++
 		}
+	}
+	var of *small
+	if len(k.Tasks) == 1 && len(k.Edges)+len(others) <= len(of.edges) {
+		of = new(small)
+		tasks = of.tasks[:0]
+	} else {
+		tasks = make([]Task, 0, len(k.Tasks))
 	}
 	copies := make([]Wait, 0, waits)
 	for _, t := range k.Tasks {
@@ -123,7 +138,15 @@ func (p *Pruner) write(task, agent, wanted []int32, others []item) {
 			tiers += len(r.Agents[i].Tiers)
 		}
 	}
-	agents, all := make([]Supply, 0, len(k.Agents)), make([]Tier, 0, tiers)
+	var agents []Supply
+	var all []Tier
+	var edges []Edge
+	if of != nil && tiers <= len(of.tiers) {
+		agents, all, edges = of.agents[:0], of.tiers[:0], of.edges[:len(k.Edges)]
+	} else {
+		agents, all = make([]Supply, 0, len(k.Agents)), make([]Tier, 0, tiers)
+		edges = make([]Edge, len(k.Edges), len(k.Edges)+len(others))
+	}
 	var sellers []Seller
 	if len(r.Sellers) == len(r.Agents) {
 		sellers = make([]Seller, 0, len(k.Agents))
@@ -137,7 +160,6 @@ func (p *Pruner) write(task, agent, wanted []int32, others []item) {
 			sellers = append(sellers, r.Sellers[i])
 		}
 	}
-	edges := make([]Edge, len(k.Edges), len(k.Edges)+len(others))
 	place := func(i int32) Edge {
 		e := r.Edges[i]
 		e.Task, e.Agent = int(task[e.Task]), int(agent[e.Agent])

@@ -109,7 +109,7 @@ func (b *Belief) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
 // marks what it comes to: there it is not believed to hold more than was served there.
 func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
 	if p.Loose == bus.LooseMedia {
-		depth = b.Had(p, depth)
+		depth = b.Had(p, 0, depth)
 	}
 	if depth <= 0 || int(depth) > len(p.Marks) || p.Bytes <= 0 {
 		return estimate, 0
@@ -167,13 +167,22 @@ func (b *Belief) reread(depth int, way []int32, prompt, found int) {
 const rereads = 4
 
 // Had is how many of a prompt's first marks, at most so many, are of what was served there, or has begun, and
-// fits in the cache beside all that was served since, whatever the agent says.
-func (b *Belief) Had(p *bus.Prompt, most int32) int32 {
+// fits in the cache beside all that was served since, whatever the agent says. It is known that least are.
+func (b *Belief) Had(p *bus.Prompt, least, most int32) int32 {
+	most = min(most, int32(len(p.Marks)))
+	if most <= least || !b.hadMark(p, least) {
+		return min(least, most)
+	}
 	// who holds a text holds all that it begins with
-	return int32(sort.Search(min(int(most), len(p.Marks)), func(k int) bool {
-		i, ok := b.find(p.Marks[k].Hash)
-		return !ok || !b.nodes[i].held
-	}))
+	least++
+	beyond := func(k int) bool { return !b.hadMark(p, least+int32(k)) }
+	return least + int32(sort.Search(int(most-least), beyond))
+}
+
+// hadMark reports whether more than so many marks of a prompt are.
+func (b *Belief) hadMark(p *bus.Prompt, mark int32) bool {
+	i, ok := b.find(p.Marks[mark].Hash)
+	return ok && b.nodes[i].held
 }
 
 // counted is the last of a prompt's first marks of which it is known how many tokens stand before it, and

@@ -193,16 +193,14 @@ func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
 	}
 	look := func(place int) {
 		b := x.agents[place]
-		if b == nil || b.Had(p, 1) == 0 {
+		if b == nil || !b.hadMark(p, max(0, depth-1)) { // nor any later one
 			return
 		}
-		had := b.Had(p, int32(len(p.Marks)))
+		had := b.Had(p, max(1, depth), int32(len(p.Marks)))
 		if had > depth {
 			depth, agents = had, 0
 		}
-		if had == depth {
-			agents++
-		}
+		agents++
 	}
 	if x.ruling == 0 { // then the index names all who hold what they served
 		x.own.each(x.own.of(p.Marks[0]), look)
