@@ -230,11 +230,11 @@ func (t *task) maxPrice() market.Credits {
 // longest is the longest context of the agents here, 0 where one of them names none.
 func (n *Node) longest() (most int) {
 	for _, a := range n.roster {
-		if a.joined && a.reg.MaxModelLen == 0 {
+		if a.joined && a.context == 0 {
 			return 0
 		}
 		if a.joined {
-			most = max(most, a.reg.MaxModelLen)
+			most = max(most, a.context)
 		}
 	}
 	return most
@@ -252,7 +252,7 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 		if !could.serves(t, a) {
 			continue
 		}
-		held := a.expectAt(p, s.depths[a.belief.Place()])
+		held := a.expectAt(p, s.depths[a.place])
 		if n.kind(a).equals(n.kinds.visits, a, 0, 0, burden{}, held) > 0 {
 			continue // it has nothing to add
 		}
@@ -306,7 +306,7 @@ type reach struct{ joined, reading, serving, fitting, longest int }
 
 // serves counts an agent, and reports whether t may be given to it, slots and the length of its prompt aside.
 func (r *reach) serves(t *task, a *agent) bool {
-	if !a.joined || slices.Contains(t.failedAt, a.id) {
+	if !a.joined || t.failed(a) {
 		return false
 	}
 	r.joined++
@@ -314,11 +314,11 @@ func (r *reach) serves(t *task, a *agent) bool {
 		return false
 	}
 	r.reading++
-	if t.msg.Model != "" && t.msg.Model != a.reg.Model {
+	if t.msg.Model != "" && t.msg.Model != a.model {
 		return false
 	}
 	r.serving++
-	r.longest = max(r.longest, a.reg.MaxModelLen)
+	r.longest = max(r.longest, a.context)
 	return true
 }
 

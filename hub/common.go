@@ -28,7 +28,7 @@ func (n *Node) common(t *task, model string) int32 {
 		s.depths, c.depths = n.prefixes.Depths(s.depths, t.msg.Prompt.Marks), c.depths[:0]
 		for _, a := range n.roster {
 			if a.joined && a.reg.Model == model {
-				c.depths = append(c.depths, s.depths[a.belief.Place()])
+				c.depths = append(c.depths, s.depths[a.place])
 			}
 		}
 		marks = prefix.Common(c.depths)

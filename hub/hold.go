@@ -177,7 +177,7 @@ func (n *Node) refused(h *hold, m *bus.DispatchReply) {
 		n.fail(h, m.Code, m.Code, m.Message)
 		return
 	case bus.CodeDraining:
-		h.agent.state = bus.StateDraining
+		h.agent.ready = false
 	}
 	n.avoid(h.agent)
 	n.void(h, m.Code, bus.CodeNoRoom,

@@ -2,11 +2,13 @@ package hub
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"time"
 
 	"souk/bus"
 	"souk/hub/line"
+	"souk/hub/predict"
 	"souk/hub/prefix"
 	"souk/market"
 )
@@ -25,7 +27,7 @@ type inquiry struct {
 	crowd      crowd   // of the copy, in which no task, agent or kind is looked up by what it keeps of rounds
 	depths     []int32 // how many marks of the prompt are held, by the place of an agent
 	seats      []int32 // of agents that are open, counted from 1, by their places
-	numbers    map[*purse]int
+	numbers    numbers
 	sights     []sight
 	candidates []line.Candidate
 	commons    map[string]int32
@@ -42,6 +44,7 @@ type inquiry struct {
 // sight is an open agent that serves the task, as it would find it.
 type sight struct {
 	prospect
+	kind   *kind // nil: it is like no other, see inquiry.saw
 	held   held
 	quote  quote // all of it
 	seat   int
@@ -141,7 +144,7 @@ func (q *inquiry) lineUp(now *crowd) {
 			c.stands = again(c.stands)
 			s := &c.stands[len(c.stands)-1]
 			n.stand(s, a)
-			q.seats[a.belief.Place()] = int32(len(c.stands))
+			q.seats[a.place] = int32(len(c.stands))
 			c.slots, c.free = c.slots+a.slots, c.free+s.room
 		}
 	}
@@ -158,8 +161,7 @@ func (q *inquiry) lineUp(now *crowd) {
 	}
 	c.board.Reset(len(c.stands), line.Share(c.slots, clients))
 	p.number = -1
-	clear(q.numbers)
-	last := now.board.Clients() // those of the last round keep their numbers
+	q.numbers.reset(n.batch.All(), now.board.Clients()) // those of the last round keep their numbers
 	n.batch.Each(func(t *task, arrived time.Time) {
 		from := t.purse
 		if from == nil {
@@ -167,11 +169,7 @@ func (q *inquiry) lineUp(now *crowd) {
 		}
 		number := from.number
 		if from.round != now.round {
-			var ok bool
-			if number, ok = q.numbers[from]; !ok {
-				number = last + len(q.numbers)
-				q.numbers[from] = number
-			}
+			number = q.numbers.of(from)
 		}
 		if from.client == p.client {
 			p.number = number
@@ -183,7 +181,7 @@ func (q *inquiry) lineUp(now *crowd) {
 		}
 	})
 	if p.number < 0 {
-		p.number = last + len(q.numbers)
+		p.number = q.numbers.next
 	}
 	c.board.Join(-1, line.Claim{Client: p.number}, false)
 	q.others = n.batch.Len() // those that came since the last round
@@ -200,6 +198,35 @@ func (q *inquiry) lineUp(now *crowd) {
 	}
 }
 
+// numbers are those of clients, by their purses. They stand in no purse, as an inquiry changes nothing, and
+// in no map, as there may be thousands.
+type numbers struct {
+	slots []struct {
+		serial uint64 // of the purse; 0: none
+		number int
+	}
+	next int
+}
+
+// reset makes room for so many. The first has the number next.
+func (x *numbers) reset(most, next int) {
+	x.slots = resized(x.slots, 1<<bits.Len(uint(2*most)))
+	x.next = next
+}
+
+// of is the number of a purse, the next where it has none.
+func (x *numbers) of(p *purse) int {
+	for i := p.serial; ; i++ {
+		switch s := &x.slots[i&uint64(len(x.slots)-1)]; s.serial {
+		case p.serial:
+			return s.number
+		case 0:
+			s.serial, s.number, x.next = p.serial, x.next, x.next+1
+			return s.number
+		}
+	}
+}
+
 // waits reports whether tasks may prefer an agent that is full to one that is not.
 func (q *inquiry) waits() bool {
 	return q.n.cfg.Crowd.Waiting && q.n.cfg.Pricing != market.PricingPosted
@@ -210,7 +237,7 @@ func (q *inquiry) seat(a *agent) int {
 	if a == nil {
 		return -1
 	}
-	place := a.belief.Place() // which has another agent, where this one is forgotten
+	place := int(a.place) // which has another agent, where this one is forgotten
 	if place >= len(q.seats) {
 		return -1
 	}
@@ -226,19 +253,27 @@ func (q *inquiry) look() *bus.Result {
 	q.sights, q.models, q.idles = q.sights[:0], q.models[:0], q.idles[:0]
 	clear(q.fastest)
 	q.ofFirst = q.ofFirst[:0]
+	var line predict.Line
+	tokens := 0 // that the prompt has by that line
 	for _, a := range n.roster {
 		if a.joined {
 			if len(q.ofFirst) == 0 {
-				q.first = a.reg.Model
+				q.first = a.model
 			}
-			if a.reg.Model == q.first {
-				q.ofFirst = append(q.ofFirst, q.depths[a.belief.Place()])
+			if a.model == q.first {
+				q.ofFirst = append(q.ofFirst, q.depths[a.place])
 			}
 		}
 		if !could.serves(t, a) {
 			continue
 		}
-		held := a.expectAt(&t.msg.Prompt, q.depths[a.belief.Place()])
+		if l := a.line(); l != line {
+			line, tokens = l, l.Tokens(t.msg.Prompt.Tokens)
+		}
+		held := held{tokens: tokens}
+		if depth := q.depths[a.place]; depth > 0 {
+			held = a.expectAt(&t.msg.Prompt, depth)
+		}
 		if !a.takes(held.tokens) {
 			continue
 		}
@@ -248,11 +283,13 @@ func (q *inquiry) look() *bus.Result {
 			continue
 		}
 		s := &n.crowd.stands[seat]
-		x := sight{seat: seat, beside: n.besideOthers(s, t)}
-		x.held, x.serves = held, true
-		if q.saw(&x) {
+		beside := n.besideOthers(s, t)
+		kind, seen := q.saw(seat, line, held, beside)
+		if seen {
 			continue
 		}
+		x := sight{kind: kind, held: held, seat: seat, beside: beside}
+		x.serves = true
 		x.quote = q.idle(a, held)
 		x.quote.beside(t, a, s.burden)
 		x.ttft, x.queue = x.quote.forecast.TTFT, s.burden.Queue
@@ -303,7 +340,7 @@ func (q *inquiry) home() {
 	for i := range q.sights {
 		k := q.sights[i].seat
 		a := c.stands[k].agent
-		own := a.belief.BeyondAt(p, q.depths[a.belief.Place()], q.common(a.reg.Model),
+		own := a.belief.BeyondAt(p, q.depths[a.place], q.common(a.model),
 			a.line().Tokens(p.Tokens))
 		if own < 2*max(1, a.reg.BlockSize) {
 			own = 0
@@ -325,8 +362,8 @@ func (q *inquiry) common(model string) int32 {
 	} else if !ok {
 		q.ofModel = q.ofModel[:0]
 		for _, a := range q.n.roster {
-			if a.joined && a.reg.Model == model {
-				q.ofModel = append(q.ofModel, q.depths[a.belief.Place()])
+			if a.joined && a.model == model {
+				q.ofModel = append(q.ofModel, q.depths[a.place])
 			}
 		}
 		marks = prefix.Common(q.ofModel)
@@ -336,28 +373,27 @@ func (q *inquiry) common(model string) int32 {
 }
 
 // saw reports whether an agent with a free slot, in front of whom nobody stands, is as one that was looked
-// at.
-func (q *inquiry) saw(x *sight) bool {
+// at. It is forecast by line. Where others may be as it is, its kind is returned, too.
+func (q *inquiry) saw(seat int, line predict.Line, held held, beside market.Credits) (*kind, bool) {
 	c := &q.n.crowd
-	s := &c.stands[x.seat]
+	s := &c.stands[seat]
 	a := s.agent
-	if a.kind == nil || a.kind.line != a.line() || s.room == 0 || q.before(x.seat) > 0 {
-		return false
+	if a.kind == nil || a.kind.line != line || s.room == 0 || q.before(seat) > 0 {
+		return nil, false
 	}
-	last := &q.last[uint(a.kind.id+17*s.room+37*s.running+x.held.cached>>4)%uint(len(q.last))]
+	last := &q.last[uint(a.kind.id+17*s.room+37*s.running+held.cached>>4)%uint(len(q.last))]
 	if i := int(*last); i < len(q.sights) {
 		y := &q.sights[i]
 		o := &c.stands[y.seat]
 		b := o.agent
-		if b.kind == a.kind && b.kind.line == b.line() && b.fastest == a.fastest && q.before(y.seat) == 0 &&
+		if y.kind == a.kind && y.held == held && y.beside == beside && b.fastest == a.fastest &&
 			o.room == s.room && o.running == s.running && b.stuck == a.stuck && o.burden == s.burden &&
-			(q.others == 0 || b.slotPrice == a.slotPrice) &&
-			y.held == x.held && y.beside == x.beside && slices.Equal(a.tiers, b.tiers) {
-			return true
+			(q.others == 0 || b.slotPrice == a.slotPrice) && slices.Equal(a.tiers, b.tiers) {
+			return a.kind, true
 		}
 	}
 	*last = int32(len(q.sights))
-	return false
+	return a.kind, false
 }
 
 // before is how many stand before the task at an agent.
@@ -408,7 +444,7 @@ func (q *inquiry) add(s *sight, wait time.Duration, price, toll market.Credits) 
 	}
 	x.net = net(t.usually(), t.usual.Cap())
 	x.wins = net(t.stated(), t.terms.Cap()) >= 0 && x.ttft-s.early <= t.deadline.Sub(n.now)
-	i, ok := slices.BinarySearchFunc(q.models, a.reg.Model,
+	i, ok := slices.BinarySearchFunc(q.models, a.model,
 		func(p prize, model string) int { return cmp.Compare(p.agent.reg.Model, model) })
 	if !ok {
 		q.models = slices.Insert(q.models, i, x)

@@ -156,6 +156,7 @@ type Node struct {
 	timers   timers
 	sales    map[string]*sale // under pricing tariff, by class
 	purses   map[string]*purse
+	opened   uint64 // purses, so far
 	treasury treasury
 
 	status statusState
@@ -183,7 +184,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		prefixes: prefix.NewIndex(cfg.Prefix),
 		early:    map[string]bool{},
 		treasury: newTreasury(), sales: map[string]*sale{},
-		inquiry: &inquiry{numbers: map[*purse]int{}, commons: map[string]int32{},
+		inquiry: &inquiry{commons: map[string]int32{},
 			fastest: map[*fastest]least{}},
 		stats: newStats(), explore: newExplores(seed),
 	}

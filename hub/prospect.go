@@ -84,7 +84,7 @@ func (n *Node) heldOf(t *task) []holding {
 func (n *Node) heldBy(t *task, a *agent) held {
 	holds := n.heldOf(t)
 	for i := range holds {
-		if h := &holds[i]; int(h.Place) == a.belief.Place() {
+		if h := &holds[i]; h.Place == a.place {
 			return h.of(a, t, n.crowd.round)
 		}
 	}

@@ -29,6 +29,7 @@ type purse struct {
 	notAhead time.Time      // not asked ahead before
 	pending  time.Time      // when the treasury last said that hubs are giving money back
 	timer    timer          // the end of its idleness
+	serial   uint64         // among all purses that were, from 1
 }
 
 // has is how many tasks of the client wait, for its money or a slot.
@@ -48,7 +49,8 @@ func (p *purse) drop(t *task) {
 func (n *Node) purse(client string) *purse {
 	p := n.purses[client]
 	if p == nil {
-		p = &purse{client: client}
+		n.opened++
+		p = &purse{client: client, serial: n.opened}
 		n.purses[client] = p
 	}
 	return p

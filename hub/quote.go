@@ -47,7 +47,7 @@ func (n *Node) quote(t *task, a *agent, in burden, held held) quote {
 func (n *Node) idleQuote(t *task, a *agent, held held) quote {
 	q := quote{brief: brief{prompt: held.tokens + t.carried()}, maxTokens: t.msg.MaxTokens}
 	most, least := a.promptBound(t)
-	if context := a.reg.MaxModelLen; context > 0 {
+	if context := a.context; context > 0 {
 		// An engine refuses a request whose prompt and max_tokens together exceed its context; the margin is
 		// for the estimate's error.
 		q.maxTokens = max(1, min(q.maxTokens, context-q.prompt-q.prompt/16-16))
@@ -142,7 +142,9 @@ func (a *agent) expect(t *task) held { return a.expectAt(&t.msg.Prompt, a.belief
 
 // expectAt says it of a prompt of which it is believed to hold so many marks.
 func (a *agent) expectAt(p *bus.Prompt, depth int32) (h held) {
-	h.tokens, h.cached = a.belief.ExpectAt(p, depth, a.line().Tokens(p.Tokens))
+	if h.tokens = a.line().Tokens(p.Tokens); depth > 0 {
+		h.tokens, h.cached = a.belief.ExpectAt(p, depth, h.tokens)
+	}
 	return h
 }
 
@@ -184,7 +186,7 @@ func (a *agent) promptBound(t *task) (most, least int) {
 	case p.Tools > 0:
 		least = min(least, guess)
 	}
-	context := a.reg.MaxModelLen
+	context := a.context
 	if context == 0 {
 		context = max(guess, 1<<17) // of an agent that does not say
 	}
@@ -232,9 +234,13 @@ func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 // usable reports whether t may be given to a, slots aside.
 func (n *Node) usable(t *task, a *agent) bool { return a.suits(t) && a.fits(t) }
 
+// failed reports whether an agent has failed the task. Who looks at many agents reads no ids as long as none
+// has.
+func (t *task) failed(a *agent) bool { return len(t.failedAt) > 0 && slices.Contains(t.failedAt, a.id) }
+
 // suits reports whether t may be given to a, slots and the length of its prompt aside.
 func (a *agent) suits(t *task) bool {
-	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && !slices.Contains(t.failedAt, a.id) &&
+	return (t.msg.Model == "" || t.msg.Model == a.model) && !t.failed(a) &&
 		a.reads(t) && (t.only == nil || t.only == a)
 }
 

@@ -18,29 +18,36 @@ import (
 // agent is what the hub knows of one agent. It stays in the roster at least as long as it is joined or holds
 // run on it.
 type agent struct {
-	// what quotes read of every agent stands first, and so together in memory
-	joined     bool   // registered, and claimed by this hub
-	sells      bool   // its owner won the epoch of its class, where there are epochs
-	state      string // by its last summary
-	silentFrom int64  // by Node.nano: when its last summary is too old
-	avoidUntil int64  // by Node.nano: before then it gets no tasks
-	deepUntil  int64  // by Node.nano: so long it is given nothing, see Node.deep
+	// what rounds and quotes read of every agent stands first, and so together in memory
+	joined     bool  // registered, and claimed by this hub
+	sells      bool  // its owner won the epoch of its class, where there are epochs
+	ready      bool  // by its last summary
+	offers     bool  // by its registration, likewise
+	place      int32 // of its belief
+	silentFrom int64 // by Node.nano: when its last summary is too old
+	avoidUntil int64 // by Node.nano: before then it gets no tasks
+	deepUntil  int64 // by Node.nano: so long it is given nothing, see Node.deep
 	slots      int
-	stuck      int     // of these, by the agent's count where it was higher than the hub's own for a while
-	holds      []*hold // under way, in the order of their rounds: the hub's own count is the load
-	kind       *kind   // nil: to be found
-	along      predict.Line
-	alongAt    uint64 // Fits of the predictor, when it said that
-	predictor  *predict.Means
-	belief     *prefix.Belief
-	queue      predict.Queue
-	seats      *seat.Agent    // nil while it is not joined
-	fastest    *fastest       // of the class
-	tiers      []market.Tier  // of the slots, by congestion charge; none: one without
-	slotPrice  market.Credits // in the last round it was in
-	seat       int            // in crowd.stands, where it is in it
-	id         string
-	reg        bus.Registration
+	stuck      int // of these, by the agent's count where it was higher than the hub's own for a while
+	seat       int // in crowd.stands, where it is in it
+
+	holds     []*hold // under way, in the order of their rounds: the hub's own count is the load
+	kind      *kind   // nil: to be found
+	along     predict.Line
+	alongAt   uint64 // Fits of the predictor, when it said that
+	predictor *predict.Means
+
+	model     string         // as it is registered, and in the memory of all agents of that model
+	context   int            // tokens of the longest prompt and answer; 0: it does not say
+	fastest   *fastest       // of the class
+	tiers     []market.Tier  // of the slots, by congestion charge; none: one without
+	slotPrice market.Credits // in the last round it was in
+
+	queue  predict.Queue
+	seats  *seat.Agent // nil while it is not joined
+	belief *prefix.Belief
+	id     string
+	reg    bus.Registration
 
 	seq   uint64
 	said  time.Time // when its last summary came; zero: none has since it joined
@@ -95,13 +102,28 @@ func (n *Node) lookup(id string) *agent {
 func (n *Node) enrol(id string) *agent {
 	i, ok := n.find(id)
 	if !ok {
-		a := &agent{id: id, predictor: predict.NewMeans(n.cfg.Prior), belief: n.prefixes.New(1, 0)}
+		a := &agent{id: id, predictor: predict.NewMeans(n.cfg.Prior)}
+		a.believe(n.prefixes.New(1, 0))
 		a.timer.owner, a.watch.agent = a, a
 		a.watch.timer.owner = &a.watch
 		a.deeper.agent, a.deeper.timer.owner = a, &a.deeper
 		n.roster = slices.Insert(n.roster, i, a)
 	}
 	return n.roster[i]
+}
+
+// believe has another belief of an agent's cache than the last.
+func (a *agent) believe(b *prefix.Belief) { a.belief, a.place = b, int32(b.Place()) }
+
+// modelName is the name of a model in the memory of the agents that have it: where all names are one, who
+// compares many of them reads it once.
+func (n *Node) modelName(model string) string {
+	for _, a := range n.roster {
+		if a.model == model {
+			return a.model
+		}
+	}
+	return model
 }
 
 // drop forgets an agent that has left and on which nothing runs, if there are many such agents. The others
@@ -175,7 +197,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.belief.Again()
 	case fresh || !same:
 		a.belief.Drop()
-		a.belief = n.prefixes.New(reg.BlockSize, reg.KVTokens)
+		a.believe(n.prefixes.New(reg.BlockSize, reg.KVTokens))
 	case a.reg.KVTokens != reg.KVTokens: // it was started again with other flags, beside its agentd
 		a.belief.Resize(reg.KVTokens)
 	}
@@ -187,11 +209,12 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	}
 	if fresh {
 		a.life, a.restarted = 0, a.reg.Agent != ""
-		a.seq, a.said, a.state, a.refusals, a.avoidUntil = 0, time.Time{}, bus.StateReady, 0, 0
+		a.seq, a.said, a.ready, a.refusals, a.avoidUntil = 0, time.Time{}, true, 0, 0
 		a.excess, a.stuck = 0, 0
 		a.lateness = lateness{}
 	}
 	a.reg, a.price, a.slots = reg, reg.Price, reg.Slots
+	a.offers, a.model, a.context = reg.State == bus.StateReady, n.modelName(reg.Model), reg.MaxModelLen
 	a.published, a.measured = reg.Tiers, reg.Measured
 	a.silentFrom = n.at(n.cfg.Silence)
 	a.rated = nil // by what it is registered for now
@@ -263,7 +286,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	a.speaks(n)
 	first := a.said.IsZero()
 	a.seq, a.said, a.silentFrom = s.Seq, n.now, n.at(n.cfg.Silence)
-	a.state = s.State
+	a.ready = s.State == bus.StateReady
 	if s.Slots > 0 {
 		a.slots, a.published, a.measured = s.Slots, s.Tiers, s.Measured // for later rounds
 	}
@@ -433,4 +456,4 @@ func (a *agent) fits(t *task) bool {
 }
 
 // takes reports it of a prompt that is expected to have so many tokens.
-func (a *agent) takes(prompt int) bool { return a.reg.MaxModelLen == 0 || prompt < a.reg.MaxModelLen }
+func (a *agent) takes(prompt int) bool { return a.context == 0 || prompt < a.context }

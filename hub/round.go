@@ -190,7 +190,7 @@ func (n *Node) meetable() int {
 
 // mayServe reports whether agents of a's kind may serve t, whatever some of them hold of its prompt.
 func (a *agent) mayServe(t *task) bool {
-	return (t.msg.Model == "" || t.msg.Model == a.reg.Model) && a.reads(t) &&
+	return (t.msg.Model == "" || t.msg.Model == a.model) && a.reads(t) &&
 		a.takes(a.cold(t).tokens+t.carried())
 }
 

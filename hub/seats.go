@@ -98,7 +98,7 @@ func (n *Node) roomOf(a *agent, free int) int {
 		return 0
 	}
 	ahead := n.cfg.Seats.Ahead()
-	if a.seats == nil || free < 2 || ahead <= 0 {
+	if free < 2 || ahead <= 0 || a.seats == nil {
 		return free
 	}
 	most := a.seats.Most(ahead - n.load(a).Left)

@@ -101,7 +101,7 @@ func (n *Node) standUp() {
 			}
 			g.rooms = append(g.rooms, int32(a.seat))
 		}
-		place := a.belief.Place()
+		place := int(a.place)
 		for place >= len(c.places) {
 			c.places = append(c.places, 0)
 		}
