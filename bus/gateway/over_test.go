@@ -22,6 +22,8 @@ func TestARefusalIsReckoned(t *testing.T) {
 	}{
 		{"nothing is paid", refuse(bus.CodeNoRoom, "full"), []*bus.Result{nil, {}}, bus.CodeNoRoom, 0, false},
 		{"some of it is", refuse(bus.CodeNoRoom, "full"), paid, bus.CodeCancelled, 6, true},
+		{"some clients repeat whatever an agent has done", refuse(bus.CodeAgentFailed, "lies"), paid,
+			bus.CodeCancelled, 6, true},
 		{"it was not to come again", refuse(bus.CodeTimeout, "late"), paid, bus.CodeTimeout, 6, true},
 		{"by a secret that is good no more", errRevoked(), paid, openai.CodeInvalidKey, 6, false},
 	} {

@@ -181,7 +181,9 @@ func (p *part) pump() {
 		}
 		switch {
 		case ok:
-			err = p.take(&c, nil)
+			if broken := p.take(&c, nil); broken != nil {
+				p.breakOff(broken)
+			}
 		case err == io.EOF:
 			r, _ := p.stream.Result()
 			p.a.ended(p.i, &r)
@@ -204,6 +206,13 @@ func (p *part) pump() {
 			}
 		}
 	}
+}
+
+// breakOff ends an answer of which the gateway takes no more than it has. What was served of it is paid: what
+// that is stands in the last word of whoever has it, which is waited for. The lock is held.
+func (p *part) breakOff(why error) {
+	p.take = func(*bus.Chunk, *bus.Result) error { return nil }
+	p.a.fail(asRefusal(why))
 }
 
 // fail ends the part, and with it the answer. What it costs all the same stands in its refusal. The lock is
