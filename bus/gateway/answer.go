@@ -40,6 +40,7 @@ type answer struct {
 	unheard  bool   // of one of them it is not known what it costs
 	streams  []held // of the tasks that run
 	stopped  bool   // those are given up
+	back     back   // those that their client's money does not do for yet
 	accepted bus.Accepted
 	began    bool     // its status is out: a refusal is an event
 	refused  *refusal // why there is no answer, or no more of it
@@ -73,7 +74,7 @@ func (s *Server) prepare(a *answer) {
 	n := len(a.asked.Tasks)
 	a.s = s
 	a.over = make(chan struct{})
-	a.waiting, a.running = n, n
+	a.waiting, a.running, a.back.going = n, n, n
 	a.results, a.streams = make([]*bus.Result, n), make([]held, n)
 	a.out.most, a.out.numbered = s.c.MaxUnread, a.kept
 	if !a.asked.Stream {
@@ -124,6 +125,7 @@ func (a *answer) stop() {
 			a.streams[i].giveUp()
 		}
 	}
+	a.stopBack()
 }
 
 // giveUp cancels a task, wherever it is, so that its last word, what it costs, still comes: also where nobody
@@ -172,14 +174,17 @@ func (a *answer) paidInPart(why *refusal) *refusal {
 	return r
 }
 
-// begun notes that the answer of a task comes, and says how its part is written.
-func (a *answer) begun(by bus.Accepted) openai.Shape {
+// begun notes that the answer of a task comes, and says how its part is written. awaited says that its
+// beginning was waited for.
+func (a *answer) begun(by bus.Accepted, awaited bool) openai.Shape {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.accepted.Agent == "" {
 		a.accepted = by
 	}
-	a.waiting--
+	if awaited {
+		a.waiting--
+	}
 	shape := a.shape
 	switch {
 	case by.Model != "":

@@ -165,28 +165,35 @@ func TestARefusalOfTheEngineIsKept(t *testing.T) {
 	}
 }
 
-// Of three answers the money is there for one, which is cut and paid in part. A repeat under the same
-// Idempotency-Key cannot have it whole any more: it buys nothing, and is told the same.
+// Of three answers the money is there for one until the deadline, when it is cut and paid in part. A repeat
+// under the same Idempotency-Key cannot have it whole any more: it buys nothing, and is told the same.
 func TestWhatWasServedInPartIsNotBoughtAgain(t *testing.T) {
 	h := start(t, strings.Replace(slowly, "other: 10", "other: 0.001", 1))
 	key := h.newKey(bus.APIKey{ID: "small", Client: "other"})
 	for _, stream := range []string{``, `,"stream":true`} {
-		body := long(stream + `,"n":3,"souk":{"terms":{"max_price":0.0018}}`)
-		var once string
+		var once, body string
 		var first reply
 		var before, paid market.Credits
 		for try := 0; paid == 0 && try < 20; try++ { // an engine that has not begun yet costs nothing
 			before, once = h.captured("other"), fmt.Sprint("three", try, stream)
+			body = long(fmt.Sprintf(`%s,"n":3,"souk":{"terms":{"max_price":0.0018},"deadline_ms":%d}`, stream,
+				time.Now().Add(200*time.Millisecond).UnixMilli()))
 			first = h.do("POST", "/v1/chat/completions", body, key, "Idempotency-Key", once)
-			paid = first.paid(t)
-			h.until("what is told is what was taken", func() bool { return h.captured("other")-before == paid })
+			if stream == "" {
+				paid = first.paid(t)
+				h.until("what is told is what was taken", func() bool { return h.captured("other")-before == paid })
+				continue
+			}
+			h.until("no slot is in use", func() bool { return h.Free() == 8 })
+			paid = h.captured("other") - before
 		}
-		if first.status != 424 || paid == 0 {
+		ends := stream != "" && first.status == 200 && strings.Contains(first.body, `"error"`) // it has begun
+		if first.status != 424 && !ends || paid == 0 || !strings.Contains(first.body, "allotment_pending") {
 			t.Fatalf("%q: %d %v %s", stream, first.status, first.header, first.body)
 		}
 		for range 3 {
 			again := h.do("POST", "/v1/chat/completions", body, key, "Idempotency-Key", once)
-			if again.status != first.status || again.body != first.body || again.paid(t) != paid {
+			if again.status != first.status || again.body != first.body || again.paid(t) != first.paid(t) {
 				t.Errorf("%q: again %d %v %s\nafter %s", stream, again.status, again.header, again.body,
 					first.body)
 			}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"souk/bus"
 	"souk/bus/client"
@@ -20,6 +21,9 @@ type part struct {
 	ended func()        // called once, after all of it
 	known func()        // nil, or called once it is known whether an agent has it, and perhaps again
 	wake  chan struct{} // cap 1, where whoever asked serves it: there is something for them
+
+	poor bool     // it was held back before
+	why  *refusal // then: with which words
 
 	over atomic.Bool // nothing of it is of any use any more
 
@@ -103,8 +107,12 @@ func (p *part) drop() {
 func (p *part) begin() (done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.a.givenUp() {
+	switch {
+	case p.a.givenUp():
 		p.fail(errLeft)
+		return true
+	case p.poor && p.a.late(time.Now()):
+		p.fail(p.why)
 		return true
 	}
 	stream, err := p.a.payer.Begin(p.a.asked.Tasks[p.i], p.news)
@@ -156,11 +164,19 @@ func (p *part) verdict() bool {
 	case !known:
 		return false
 	case err != nil:
-		p.fail(err)
+		switch late := bus.CodeOf(err) == bus.CodePastDeadline; {
+		case p.poor && late:
+			p.fail(p.why)
+		case !p.holdBack(err):
+			p.fail(err)
+		}
 		return false
 	}
 	p.bought = true
 	p.a.buy(1)
+	if p.poor { // there may be money for more
+		go p.a.goOn()
+	}
 	p.tellKnown()
 	return true
 }
@@ -177,7 +193,7 @@ func (p *part) pump() {
 		}
 		first := p.take == nil
 		if first && (ok || err == io.EOF) {
-			p.take = p.a.taker(p.i, p.stream.Accepted())
+			p.take = p.a.taker(p, p.stream.Accepted())
 		}
 		switch {
 		case ok:
@@ -256,18 +272,19 @@ func (p *part) end() {
 	if p.wake != nil {
 		p.tell()
 	}
+	p.a.frees()
 	p.ended()
 }
 
 // taker takes in what comes of a task. Only now it is known that the engine takes it, and, nearly always,
 // whose it is.
-func (a *answer) taker(i int, by bus.Accepted) func(*bus.Chunk, *bus.Result) error {
-	shape := a.begun(by)
+func (a *answer) taker(p *part, by bus.Accepted) func(*bus.Chunk, *bus.Result) error {
+	shape := a.begun(by, !p.poor)
 	switch {
 	case a.response != nil:
 		return a.respond(shape)
 	case a.asked.Stream:
-		return a.relay(openai.NewEvents(shape, i))
+		return a.relay(openai.NewEvents(shape, p.i))
 	}
-	return a.collect(i)
+	return a.collect(p.i)
 }

@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"slices"
+	"time"
+
+	"souk/bus"
+)
+
+// back is what of a request for several answers is held back. Each of them sets aside what it may cost at
+// most, so a client's money may do for some at once and not for all, though it does for all of them one after
+// another. The first that is held back is asked for again whenever another has ended, and now and then, as
+// other requests of the client may hold its money, too. It waits as long as some of its request is asked for
+// or served, moneyWithin beyond that, and until the request's deadline where it has one: then it is refused,
+// and the request with it.
+type back struct {
+	parts []*part     // held back, in the order of their answers
+	going int         // tasks that are asked for, or served
+	freed time.Time   // when one of these last ended
+	timer *time.Timer // asks for the first again
+}
+
+// moneyWithin is how long a hub has a task wait for a slot that says nothing of it.
+const moneyWithin = time.Minute
+
+// late reports whether the request's deadline is over.
+func (a *answer) late(now time.Time) bool {
+	at := a.asked.Tasks[0].DeadlineMS
+	return at > 0 && now.UnixMilli() >= at
+}
+
+// holdBack has a task wait whose client's money others of its answer may hold. It reports whether it does.
+// The lock is held.
+func (p *part) holdBack(err error) bool {
+	if bus.CodeOf(err) != bus.CodeAllotmentPending || p.known != nil || len(p.a.asked.Tasks) == 1 {
+		return false
+	}
+	p.letGo()
+	return p.a.holdBack(p, asRefusal(err))
+}
+
+func (a *answer) holdBack(p *part, why *refusal) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b, now := &a.back, time.Now()
+	if a.stopped || a.late(now) ||
+		b.going == 1 && (b.freed.IsZero() || now.Sub(b.freed) >= moneyWithin) {
+		return false
+	}
+	b.going--
+	if !p.poor { // its beginning is not waited for
+		a.waiting--
+		a.tell()
+	}
+	next := &part{a: a, i: p.i, ended: p.ended, poor: true, why: why}
+	at, _ := slices.BinarySearchFunc(b.parts, p.i, func(p *part, i int) int { return p.i - i })
+	b.parts = slices.Insert(b.parts, at, next)
+	wait := time.Duration(max(1, why.retryMS)) * time.Millisecond
+	if at := a.asked.Tasks[0].DeadlineMS; at > 0 {
+		wait = min(wait, time.Until(time.UnixMilli(at)))
+	}
+	if b.timer == nil {
+		b.timer = time.AfterFunc(wait, a.goOn)
+	} else {
+		b.timer.Reset(wait)
+	}
+	return true
+}
+
+// goOn asks for the first again that is held back.
+func (a *answer) goOn() {
+	a.mu.Lock()
+	b := &a.back
+	if len(b.parts) == 0 {
+		a.mu.Unlock()
+		return
+	}
+	p := b.parts[0]
+	b.parts = slices.Delete(b.parts, 0, 1)
+	b.going++
+	a.mu.Unlock()
+	p.begin()
+}
+
+// frees notes that a task holds no money any more.
+func (a *answer) frees() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.back.going--
+	a.back.freed = time.Now()
+	if len(a.back.parts) > 0 {
+		go a.goOn()
+	}
+}
+
+// stopBack ends what is held back. The lock is held.
+func (a *answer) stopBack() {
+	b := &a.back
+	for _, p := range b.parts {
+		go p.begin()
+	}
+	b.going += len(b.parts)
+	if b.parts = nil; b.timer != nil {
+		b.timer.Stop()
+	}
+}
