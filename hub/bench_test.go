@@ -309,7 +309,7 @@ func BenchmarkOneSlotFree(b *testing.B) {
 					b.Fatal(err)
 				}
 				l.open = l.open[1:]
-				l.n.news()
+				l.n.batch.Wake()
 				begin := cpu()
 				b.StartTimer()
 				l.n.clear()

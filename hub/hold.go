@@ -548,6 +548,7 @@ func (n *Node) takes(t *task, h *hold) {
 	n.deepen(a)
 	h.spent = a.load.Spent(n.nano)
 	a.holds = append(a.holds, h)
+	a.declined = max(0, a.declined-1)
 	n.inHand(a)
 	n.seated(t, h)
 	h.run = a.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output, n.at(h.ttft))

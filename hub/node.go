@@ -133,6 +133,7 @@ type Node struct {
 	batch    *batch.Batch[*task]
 	room     room
 	round    scratch
+	rests    rests
 	crowd    crowd
 	hedges   hedges
 	inquiry  *inquiry // memory alone
@@ -186,7 +187,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		treasury: newTreasury(), sales: map[string]*sale{},
 		inquiry: &inquiry{commons: map[string]int32{},
 			fastest: map[*fastest]least{}},
-		stats: newStats(), explore: newExplores(seed),
+		rests: rests{scale: 1, wanted: map[string]bool{}}, stats: newStats(), explore: newExplores(seed),
 	}
 	n.prefixes.Spread(secretOf(seed, "marks"))
 	n.regimes.watch = regime.NewWatch(cfg.Regimes)
@@ -310,7 +311,8 @@ func (n *Node) Ready() Ready {
 	if n.leading {
 		before := n.stats.Rounds
 		for again := true; again; again = n.sow() || n.roam() {
-			for !n.full && !n.stale && n.batch.Due(n.now, n.freeSlots(n.batch.Len())) {
+			n.batch.Look(n.now)
+			for !n.full && !n.stale && n.batch.Due(n.now, n.onOffer(n.batch.Len())) {
 				n.clear()
 			}
 		}
@@ -330,8 +332,11 @@ func (n *Node) Ready() Ready {
 // wake is when there is next something to do.
 func (n *Node) wake() time.Time {
 	at := n.timers.next()
-	if !n.full && !n.stale && n.batch.Len() > 0 && n.freeSlots(1) > 0 {
+	if !n.full && !n.stale && n.batch.Len() > 0 && n.onOffer(1) > 0 {
 		at = earlier(at, n.batch.Deadline())
+	}
+	if !n.full && !n.stale && n.batch.Held() && n.freeSlots(1) > 0 {
+		at = earlier(at, n.batch.Rested())
 	}
 	return earlier(at, n.status.next)
 }
@@ -399,7 +404,7 @@ func (n *Node) fault(err error) {
 
 // news says that what did not fit may fit now: all who were left are considered again.
 func (n *Node) news() {
-	n.batch.Wake()
+	n.batch.News(n.now)
 	n.status.changed = true
 }
 

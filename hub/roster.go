@@ -22,13 +22,14 @@ type agent struct {
 	joined     bool  // registered, and claimed by this hub
 	sells      bool  // its owner won the epoch of its class, where there are epochs
 	ready      bool  // by its last summary
-	offers     bool  // by its registration, likewise
+	listed     bool  // as ready, by its registration
 	place      int32 // of its belief
 	silentFrom int64 // by Node.nano: when its last summary is too old
 	avoidUntil int64 // by Node.nano: before then it gets no tasks
 	deepUntil  int64 // by Node.nano: so long it is given nothing, see Node.deep
 	slots      int
 	stuck      int // of these, by the agent's count where it was higher than the hub's own for a while
+	declined   int // of these, free, and left by all who waited when they were asked last
 	seat       int // in crowd.stands, where it is in it
 
 	holds     []*hold // under way, in the order of their rounds: the hub's own count is the load
@@ -214,7 +215,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.lateness = lateness{}
 	}
 	a.reg, a.price, a.slots = reg, reg.Price, reg.Slots
-	a.offers, a.model, a.context = reg.State == bus.StateReady, n.modelName(reg.Model), reg.MaxModelLen
+	a.listed, a.model, a.context = reg.State == bus.StateReady, n.modelName(reg.Model), reg.MaxModelLen
 	a.published, a.measured = reg.Tiers, reg.Measured
 	a.silentFrom = n.at(n.cfg.Silence)
 	a.rated = nil // by what it is registered for now

@@ -29,6 +29,7 @@ type scratch struct {
 	waitFor []*agent
 	yields  []bool  // of tasks: see task.yields
 	passed  []*task // whose turn another of their client had
+	anew    bool    // some were in an earlier round
 	from    []int   // of tasks: the first of their pairs
 	depths  []int32 // how many marks of a prompt agents hold, by the place of their belief
 
@@ -89,6 +90,7 @@ func (n *Node) clear() {
 		s.agents, s.free, s.end = agents[:few], free[:few], 0
 		agents, free = agents[few:], free[few:]
 		n.meetAll()
+		n.restAfter(few, len(agents))
 		for again := true; again; again = s.end < few {
 			n.portion()
 			sold = n.sell() || sold
@@ -142,8 +144,9 @@ func (n *Node) collect() {
 	n.standUp()
 	n.letsIn()
 	for i := range n.crowd.stands {
-		if x := &n.crowd.stands[i]; x.room > 0 {
-			s.agents, s.free = append(s.agents, x.agent), append(s.free, x.room)
+		x := &n.crowd.stands[i]
+		if room := n.offers(x.agent, x.room); room > 0 {
+			s.agents, s.free = append(s.agents, x.agent), append(s.free, room)
 		}
 	}
 	last, prev := n.book.LastRound()
@@ -158,7 +161,9 @@ func (n *Node) collect() {
 	if n.batch.Len() == 0 { // else the next round is of this moment, too: for those that this one cannot meet
 		n.batch.Cleared(n.now)
 	}
+	s.anew = false
 	for _, t := range s.tasks {
+		s.anew = s.anew || t.met
 		t.met, t.again = true, false
 	}
 	s.placed = s.placed[:0]
@@ -482,26 +487,17 @@ func (n *Node) noteFates(sold bool) {
 	}
 }
 
-// settle lets those that no round of the moment placed wait: for news, or for the next round where one was at
-// its limit. sold says whether slots went to anybody.
+// settle lets those that no round of the moment placed wait. sold says whether slots went to anybody.
 func (n *Node) settle(sold bool) {
 	s := &n.round
 	for _, t := range s.passed {
 		t.passed = true
 	}
-	for _, t := range s.tasks {
-		switch {
-		case t.state != waiting:
-			s.placed = append(s.placed, t)
-		case t.again:
-			n.batch.Add(t, t.arrived)
-		default:
-			n.batch.Leave(t, t.arrived)
-		}
-	}
+	n.leaves()
 	if sold && n.seats.capped {
 		n.batch.Wake() // an agent has more slots
 	}
+	n.allAsked()
 	n.refuseTooLarge()
 	for _, t := range s.placed {
 		n.letIn(t.purse) // its hold may be less than was reserved

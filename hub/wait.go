@@ -102,7 +102,7 @@ func (n *Node) fastestOf(class string) *fastest {
 // open reports whether an agent takes tasks, now or as soon as it has a slot.
 func (a *agent) open(n *Node) bool {
 	return a.joined && a.sells && n.nano <= a.silentFrom && n.nano >= a.avoidUntil &&
-		a.ready && a.offers
+		a.ready && a.listed
 }
 
 // service is how long a task keeps a slot of an agent, from its dispatch on. Where no time between tokens was

@@ -66,6 +66,8 @@ type Batch[T comparable] struct {
 	left []item[T]
 	old  []item[T] // memory for Wake
 	last time.Time // when a batch was last cleared
+	rest time.Time // those left are considered again no sooner
+	news bool      // something has happened since they were
 }
 
 type item[T comparable] struct {
@@ -100,9 +102,42 @@ func insert[T comparable](items []item[T], t T, arrived time.Time) []item[T] {
 	return slices.Insert(items, i, item[T]{t, arrived})
 }
 
-// Wake is the news: all who were left are considered again.
+// News has all who were left considered again, as soon as they may be.
+func (b *Batch[T]) News(now time.Time) {
+	b.news = len(b.left) > 0
+	b.Look(now)
+}
+
+// Look has them considered again if there were news, and they may be by now.
+func (b *Batch[T]) Look(now time.Time) {
+	if b.news && !now.Before(b.rest) {
+		b.Wake()
+	}
+}
+
+// Rest has all who are left, and are from now on, considered again no sooner than so long after now; where
+// something was said of this moment before, so much later.
+func (b *Batch[T]) Rest(now time.Time, d time.Duration) {
+	if b.rest.Before(now) {
+		b.rest = now
+	}
+	b.rest = b.rest.Add(d)
+}
+
+// Held reports whether there were news since those left were considered.
+func (b *Batch[T]) Held() bool { return b.news && len(b.left) > 0 }
+
+// Rested is when those left are considered again; zero where nothing has happened since they were.
+func (b *Batch[T]) Rested() time.Time {
+	if !b.Held() {
+		return time.Time{}
+	}
+	return b.rest
+}
+
+// Wake has all who were left considered again at once.
 func (b *Batch[T]) Wake() {
-	if len(b.left) == 0 {
+	if b.news = false; len(b.left) == 0 {
 		return
 	}
 	all := slices.AppendSeq(b.old[:0], merged(b.due, b.left))

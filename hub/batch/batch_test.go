@@ -130,6 +130,45 @@ func TestWhoIsLeftWaitsForNews(t *testing.T) {
 	}
 }
 
+// Who was left rests: news wait for the end of that, however many there are, and who came meanwhile does not.
+func TestWhoIsLeftRests(t *testing.T) {
+	b := New[int](Default())
+	b.Rest(at(10), 5*time.Millisecond)
+	b.Rest(at(10), 5*time.Millisecond) // of the same moment
+	b.Leave(1, at(1))
+	if b.Held() || !b.Rested().IsZero() {
+		t.Error("it is held without news")
+	}
+	for i := range 10 {
+		b.News(at(10 + i))
+		b.Look(at(10 + i))
+		if b.Len() != 0 || !b.Held() || !b.Rested().Equal(at(20)) {
+			t.Fatalf("after %d ms %d are considered, held %v until %v", i, b.Len(), b.Held(), b.Rested())
+		}
+	}
+	b.Add(2, at(15))
+	if got := b.Take(nil, 9); !slices.Equal(got, []int{2}) {
+		t.Errorf("%v are considered, want who came", got)
+	}
+	b.Leave(2, at(15))
+	b.Look(at(20))
+	if got := b.Take(nil, 9); !slices.Equal(got, []int{1, 2}) || b.Held() {
+		t.Errorf("%v are considered, want all", got)
+	}
+	b.Leave(3, at(21))
+	b.News(at(21))
+	if b.Len() != 1 {
+		t.Error("news wait though nobody rests")
+	}
+	b.Take(nil, 9)
+	b.Rest(at(22), time.Second)
+	b.Leave(4, at(22))
+	b.News(at(22))
+	if b.Remove(4); b.Held() {
+		t.Error("it is held for nobody")
+	}
+}
+
 // The queue against a plain slice, under a fixed mix of operations.
 func TestAgainstSlice(t *testing.T) {
 	b := New[int](Default())

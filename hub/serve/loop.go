@@ -140,8 +140,9 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 	look()
 	r = s.node.Ready()
 	s.wake = r.Wake
-	if r.Rounds > 0 {
-		s.measures.cleared(time.Since(now) / time.Duration(r.Rounds))
+	took := time.Since(now)
+	if s.node.Took(took); r.Rounds > 0 {
+		s.measures.cleared(took / time.Duration(r.Rounds))
 	}
 	return r, s.node.Idle()
 }

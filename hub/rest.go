@@ -1,0 +1,116 @@
+package hub
+
+import "time"
+
+// News have all who wait for them meet all agents that have room. Where thousands wait beside slots that they
+// can not pay, or do not want, that takes a second, and something happens every few milliseconds: a hub would
+// do nothing else, and a task that just came would wait for two of these turns. So after such a look those
+// who wait rest, twice as long as it is to take, and nobody else does: who comes meanwhile is offered the
+// slots that were left when all were asked last, and none that came free since. For those all compete once
+// the rest is over. How long a look takes follows from how many tasks and agents meet, from how long earlier
+// ones took, and from no bid.
+
+// rests is what is known of how long looks take.
+type rests struct {
+	scale float64       // by how much longer they took of late than they were to take
+	now   time.Duration // what those of this turn are to take, before it is scaled; 0: there was none
+	// models that tasks name which are left since the last, "" where some name none; perhaps more
+	wanted map[string]bool
+}
+
+const (
+	// what is done in a look for a task takes about, for each group of agents that it is quoted on, and for
+	// each agent that it may meet, at least
+	lookTask  = time.Microsecond
+	lookGroup = 300 * time.Nanosecond
+	lookPair  = 130 * time.Nanosecond
+	// looks that take less are held whenever there are news, and teach nothing
+	lookShort = 2 * time.Millisecond
+	lookRest  = 2
+	// what a look may take longer than that, where a machine is slow or busy
+	lookScale = 16
+)
+
+// restAfter has those who wait rest after a look at so many agents; others are still to be looked at, by lot.
+// It is called before anybody has a slot.
+func (n *Node) restAfter(agents, others int) {
+	s := &n.round
+	if !s.anew || n.batch.Held() {
+		return
+	}
+	s.anew = false
+	pairs := time.Duration(len(s.pairs))
+	pairs += pairs * time.Duration(others) / time.Duration(max(1, agents))
+	each := lookTask + time.Duration(len(n.crowd.roomy))*lookGroup
+	takes := time.Duration(len(s.tasks))*each + pairs*lookPair
+	n.rests.now += takes
+	if takes = time.Duration(float64(takes) * n.rests.scale); takes >= lookShort {
+		n.batch.Rest(n.now, lookRest*takes)
+	}
+}
+
+// Took says how long the last Ready took.
+func (n *Node) Took(d time.Duration) {
+	l := &n.rests
+	if l.now >= lookShort/4 {
+		l.scale += (min(max(float64(d)/float64(l.now), 1), lookScale) - l.scale) / 4
+	}
+	l.now = 0
+}
+
+// offers is how many slots of an agent a round may sell, of so many that are free.
+func (n *Node) offers(a *agent, room int) int {
+	if w := n.rests.wanted; n.batch.Held() && (w[""] || w[a.model]) {
+		return min(room, a.declined)
+	}
+	return room
+}
+
+// leaves has the tasks of a round that it did not place wait for news, or for the next round where this one
+// was at its limit.
+func (n *Node) leaves() {
+	s, w := &n.round, n.rests.wanted
+	if n.batch.All() == n.batch.Len() {
+		clear(w)
+	}
+	last := (*task)(nil)
+	for _, t := range s.tasks {
+		switch {
+		case t.state != waiting:
+			s.placed = append(s.placed, t)
+		case t.again:
+			n.batch.Add(t, t.arrived)
+		default:
+			n.batch.Leave(t, t.arrived)
+			if last == nil || last.msg.Model != t.msg.Model {
+				w[t.msg.Model], last = true, t
+			}
+		}
+	}
+}
+
+// allAsked notes which slots are left to who comes while others rest, where all who wait were asked.
+func (n *Node) allAsked() {
+	if n.batch.Held() || n.batch.All() == n.batch.Len() {
+		return
+	}
+	for _, a := range n.roster {
+		if a.declined = 0; a.open(n) {
+			a.declined = a.idle()
+		}
+	}
+}
+
+// onOffer counts the slots that a round may sell now, as far as the count is below most.
+func (n *Node) onOffer(most int) (free int) {
+	if !n.batch.Held() {
+		return n.freeSlots(most)
+	}
+	for _, a := range n.roster {
+		if free >= most {
+			return most
+		}
+		free += n.offers(a, a.free(n))
+	}
+	return min(free, most)
+}

@@ -1,0 +1,180 @@
+package hub
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// besideTheDear is a house where so many tasks wait for the slots of one agent, beside many that they cannot
+// pay, each at a price of its own.
+func besideTheDear(t *testing.T, tasks, agents int, terms ...func(*bus.Task)) (*house, []bus.Dispatch) {
+	h := crowdHouse(t, 2048, func(cfg *Config) {
+		cfg.Silence, cfg.Seed.Every, cfg.Crowd.Waiting = time.Hour, 0, false
+	})
+	running := h.busy("cheap", "llama", 8)
+	h.queue(tasks, append([]func(*bus.Task){of("llama"), worth(market.Credit / 1000)}, terms...)...)
+	h.pass(time.Second)
+	for i := range agents {
+		k := market.Credits(i)
+		h.must(h.n.Join(h.now, registration(fmt.Sprint("dear-", i), "llama", 4, 0.9,
+			card(20+k, 20, 80+k))))
+	}
+	h.soon()
+	h.pass(time.Second)
+	return h, running
+}
+
+// However often there are news, and however many wait beside slots that they cannot pay, looking at these
+// leaves the hub half of its time.
+func TestLooksLeaveTime(t *testing.T) {
+	for _, c := range []struct{ tasks, agents int }{{300, 20}, {1000, 60}, {2000, 100}} {
+		h, _ := besideTheDear(t, c.tasks, c.agents)
+		spent, longest, turns := time.Duration(0), time.Duration(0), 0
+		const whole = 2 * time.Second
+		for range int(whole / time.Millisecond) {
+			h.now = h.now.Add(time.Millisecond)
+			h.n.news()
+			h.n.Tick(h.now)
+			before := h.n.round.made
+			h.run()
+			turns += int(h.n.round.made - before)
+			spent, longest = spent+h.n.rests.now, max(longest, h.n.rests.now)
+			h.n.rests.now = 0
+		}
+		if spent > whole/2+longest || longest < 2*time.Millisecond || turns < 2 {
+			t.Errorf("%+v: %d looks of up to %v take %v of %v", c, turns, longest, spent, whole)
+		}
+		h.audited()
+	}
+}
+
+// Who comes while those who wait rest has a slot at once: one that these had declined. A slot that came free
+// since is for all of them once the rest is over; one of a model that none of them named is anybody's.
+func TestWhoComesWhileOthersRest(t *testing.T) {
+	h, running := besideTheDear(t, 1000, 60)
+	h.prepaid["bob"] = 1000 * market.Credit
+	h.must(h.step(h.task("bob", "dear", of("llama"), worth(market.Credit/20))))
+	h.take("bob", "dear")
+	h.join("glm", "glm", 1, 0.9, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "glm-1", of("glm"))))
+	glm := h.take("ann", "glm-1")
+	h.accept(glm)
+	h.pass(time.Second)
+	h.n.news()
+	h.run() // all look
+	h.dispatched = nil
+	h.ends(running[0])
+	h.ends(glm)
+	if !h.n.batch.Held() || len(h.dispatched) > 0 {
+		t.Fatalf("nobody rests, or %d slots are sold: the test sees nothing", len(h.dispatched))
+	}
+	h.must(h.step(h.task("bob", "rich", of("llama"), worth(market.Credit/20))))
+	if d := h.take("bob", "rich"); h.agentOf(d) == "cheap" {
+		t.Error("who came had the slot that others wait for")
+	}
+	h.must(h.step(h.task("ann", "glm-2", of("glm"))))
+	h.take("ann", "glm-2")
+	if h.wake.IsZero() || !h.wake.After(h.now) || h.wake.After(h.n.batch.Rested()) {
+		t.Errorf("the hub wants to be woken at %v, and those who wait rest until %v", h.wake, h.n.batch.Rested())
+	}
+	h.dispatched = nil
+	h.now = h.n.batch.Rested().Add(h.n.cfg.Batch.MaxWait) // they compete
+	h.n.Tick(h.now)
+	h.run()
+	if len(h.dispatched) != 1 || h.agentOf(h.dispatched[0]) != "cheap" || h.n.batch.Held() {
+		t.Errorf("after the rest %d slots are sold: %s", len(h.dispatched), h.running())
+	}
+	h.audited()
+}
+
+// How long those who wait rest follows from no bid: neither scaled nor permuted, and whoever pays.
+func TestRestsReadNoBid(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	var bids []market.Credits
+	for range 900 {
+		bids = append(bids, 1e6+market.Credits(rng.Int64N(1e9)))
+	}
+	rested := func(bid func(i int) market.Credits) (time.Duration, time.Duration) {
+		i := 0
+		h, _ := besideTheDear(t, 0, 0)
+		h.queue(900, of("llama"), func(m *bus.Task) {
+			w := bid(i)
+			m.Terms.Worth = &w
+			i++
+		})
+		h.pass(time.Second)
+		for i := range 70 {
+			k := market.Credits(i)
+			h.must(h.n.Join(h.now, registration(fmt.Sprint("n-", i), "llama", 1+i%9, 0.9, card(1+k, 1, 4+k))))
+		}
+		h.now = h.now.Add(20 * time.Millisecond)
+		h.n.Tick(h.now)
+		h.n.rests.now = 0
+		h.n.collect()
+		h.n.round.anew = true // as if all had been in an earlier round
+		h.n.meetAll()
+		h.n.restAfter(len(h.n.round.agents), 0)
+		h.n.batch.Leave(&task{}, h.now)
+		h.n.batch.News(h.now)
+		return h.n.rests.now, h.n.batch.Rested().Sub(h.now)
+	}
+	takes, rest := rested(func(i int) market.Credits { return bids[i] })
+	if takes == 0 || rest <= 0 {
+		t.Fatalf("a look takes %v, and they rest for %v: the test sees nothing", takes, rest)
+	}
+	order := rng.Perm(len(bids))
+	for name, bid := range map[string]func(i int) market.Credits{
+		"scaled":   func(i int) market.Credits { return bids[i] * 1000 },
+		"permuted": func(i int) market.Credits { return bids[order[i]] },
+		"all low":  func(int) market.Credits { return 1e6 },
+		"all high": func(int) market.Credits { return 1e3 * market.Credit },
+	} {
+		if t1, r1 := rested(bid); t1 != takes || r1 != rest {
+			t.Errorf("%s: a look takes %v and they rest for %v, else %v and %v", name, t1, r1, takes, rest)
+		}
+	}
+}
+
+// A hub on a slow machine has those who wait rest longer, by what it took, and less again where it is fast.
+func TestASlowHubRestsLonger(t *testing.T) {
+	h, _ := besideTheDear(t, 1000, 60, func(m *bus.Task) {
+		m.DeadlineMS = start.Add(50 * time.Minute).UnixMilli()
+	})
+	look := func(slow float64) time.Duration {
+		h.n.rests.now = 0
+		h.n.news()
+		h.pass(2 * time.Second)
+		h.n.news() // they rest
+		rest := h.n.batch.Rested().Sub(h.now)
+		h.n.Took(time.Duration(slow * float64(h.n.rests.now)))
+		return rest
+	}
+	first := look(1)
+	for range 20 {
+		look(4)
+	}
+	if slow := look(1000); slow < first*3 || slow > first*5 {
+		t.Errorf("they rest for %v, and where all takes four times as long for %v", first, slow)
+	}
+	for range 20 {
+		look(1000)
+	}
+	if most := look(0.01); most > first*lookScale {
+		t.Errorf("they rest for %v, and where all takes for ever for %v", first, most)
+	}
+	for range 40 {
+		look(0.01)
+	}
+	if fast := look(1); fast < first*9/10 || fast > first*5/4 {
+		t.Errorf("they rest for %v, and where all is fast again for %v", first, fast)
+	}
+	h.n.Took(time.Hour) // without a look
+	if h.n.rests.now = 0; h.n.rests.scale > 1.25 {
+		t.Errorf("a turn without a look makes looks %v times as long", h.n.rests.scale)
+	}
+}
