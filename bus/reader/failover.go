@@ -96,7 +96,7 @@ func (s *Stream) failOver(now time.Time) bool {
 		if s.end != nil {
 			end := *s.end
 			if f.task.Failover != "off" {
-				end = cannotContinue(end, err)
+				end = s.cannotContinue(end, err)
 			}
 			s.endHere(end)
 		}
@@ -231,7 +231,7 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 	case f.ends && settles(v):
 		end := *v.Answer.Result
 		if f.why != nil {
-			end = cannotContinue(end, f.why)
+			end = s.cannotContinue(end, f.why)
 		}
 		s.endHere(end)
 	case bus.CodeOf(err) == bus.CodeAnswerGone && (f.failed == nil || f.gone) && !f.ends && !f.back:
@@ -259,7 +259,7 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 // failureEnd is the end of an answer whose agent failed, and that nobody continues.
 func (s *Stream) failureEnd(err error, v Verdict) bus.Result {
 	f := &s.failover
-	end := cannotContinue(*f.failed, err)
+	end := s.cannotContinue(*f.failed, err)
 	code := bus.CodeOf(err)
 	if f.gone && settles(v) {
 		end.Receipt = v.Answer.Result.Receipt
@@ -328,9 +328,12 @@ func NoVerdict(err error, task string) error {
 			"ask again under its id, %s, and it is served and paid once", err, task)}
 }
 
-// cannotContinue is the end of an answer that broke off and cannot be continued.
-func cannotContinue(r bus.Result, why error) bus.Result {
-	r.Message = bus.Clip(fmt.Sprintf("%s; what was delivered is not continued: %v", r.Message,
-		bus.MessageOf(why)), bus.MaxText)
+// cannotContinue is the end of an answer that broke off and cannot be continued, or begun anew.
+func (s *Stream) cannotContinue(r bus.Result, why error) bus.Result {
+	what := "what was delivered is not continued"
+	if s.next == 0 {
+		what = "nothing was delivered, and nobody else takes it"
+	}
+	r.Message = bus.Clip(fmt.Sprintf("%s; %s: %v", r.Message, what, bus.MessageOf(why)), bus.MaxText)
 	return r
 }
