@@ -46,8 +46,8 @@ func Decode(data []byte, v Message) error {
 // know from whom and about what it is. v is judged before it has an effect.
 func DecodeForm(data []byte, v Message) error {
 	if len(data) > MaxMessage {
-		return &Error{CodeTooLarge,
-			fmt.Sprintf("message of %d bytes: at most %d are taken", len(data), MaxMessage)}
+		return &Error{Code: CodeTooLarge,
+			Message: fmt.Sprintf("message of %d bytes: at most %d are taken", len(data), MaxMessage)}
 	}
 	if err := decodeUnchecked(data, v); err != nil {
 		return refusal(err)
@@ -82,7 +82,7 @@ func refusal(err error) error {
 	if e, ok := err.(*Error); ok {
 		return e
 	}
-	return &Error{CodeBadRequest, err.Error()}
+	return &Error{Code: CodeBadRequest, Message: err.Error()}
 }
 
 // isJSON reports whether data is a JSON object rather than msgpack: every msgpack message is a map,

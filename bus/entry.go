@@ -29,8 +29,8 @@ func EncodeEntry[E Entry](e E) ([]byte, error) {
 // one is a slip that would change nothing unnoticed, and not in a key, where one may be a limit.
 func DecodeEntry[E Entry](value []byte, e E) error {
 	if len(value) > MaxEntry {
-		return &Error{CodeTooLarge,
-			fmt.Sprintf("registry value of %d bytes: at most %d are taken", len(value), MaxEntry)}
+		return &Error{Code: CodeTooLarge,
+			Message: fmt.Sprintf("registry value of %d bytes: at most %d are taken", len(value), MaxEntry)}
 	}
 	strict := false
 	switch any(e).(type) {
@@ -50,10 +50,10 @@ func decodeJSON(data []byte, v any, strict bool) error {
 		d.DisallowUnknownFields()
 	}
 	if err := d.Decode(v); err != nil {
-		return &Error{CodeBadRequest, "JSON: " + err.Error()}
+		return &Error{Code: CodeBadRequest, Message: "JSON: " + err.Error()}
 	}
 	if rest := bytes.TrimSpace(data[d.InputOffset():]); len(rest) > 0 {
-		return &Error{CodeBadRequest, fmt.Sprintf("JSON: %d bytes behind the end of the value", len(rest))}
+		return &Error{Code: CodeBadRequest, Message: fmt.Sprintf("JSON: %d bytes behind the end of the value", len(rest))}
 	}
 	return nil
 }

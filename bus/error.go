@@ -9,6 +9,7 @@ import (
 type Error struct {
 	Code    Code
 	Message string
+	RetryMS int64 // when to come again, where that is known better than by the code
 }
 
 func (e *Error) Error() string {

@@ -33,8 +33,8 @@ func (t *Task) Validate() error {
 	p.optionalID("task", t.ID)
 	p.oneOf("kind", t.Kind, "", KindChat, KindCompletion)
 	if p.err == nil && len(t.Body) > MaxBody {
-		p.err = &Error{CodeTooLarge,
-			fmt.Sprintf("body of %d bytes: at most %d are taken; send a shorter prompt",
+		p.err = &Error{Code: CodeTooLarge,
+			Message: fmt.Sprintf("body of %d bytes: at most %d are taken; send a shorter prompt",
 				len(t.Body), MaxBody)}
 	}
 	if p.err == nil {
@@ -132,7 +132,7 @@ func (t *Terms) Validate() error {
 }
 
 func badTerms(format string, args ...any) error {
-	return &Error{CodeBadTerms, fmt.Sprintf(format, args...)}
+	return &Error{Code: CodeBadTerms, Message: fmt.Sprintf(format, args...)}
 }
 
 func (a *Accepted) Validate() error {

@@ -249,6 +249,13 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 	}
 	switch code {
 	case bus.CodeUnknownModel:
+		if ago, was := t.wasSold(c, w.Model, now); was {
+			no := refusal(bus.CodeUnavailable, "model %q was served here until %v ago, and nobody serves it "+
+				"now: its engines may be starting; try again shortly; served now: %s", w.Model,
+				ago.Round(time.Second), strings.Join(served, ", "))
+			no.RetryMS = startMS
+			return no
+		}
 		return refusal(code, "no hub serves model %q; served now: %s", w.Model, strings.Join(served, ", "))
 	case bus.CodePromptTooLong:
 		return refusal(code, "prompt of about %d tokens is longer than any agent's context; shorten it",

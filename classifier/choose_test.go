@@ -233,6 +233,65 @@ func TestUnknownModelNamesThoseServed(t *testing.T) {
 	}
 }
 
+// A model whose only agents are away for a moment is not one that never was: who asks is told to come again.
+// After ten minutes it is unknown like any other.
+func TestModelThatWasSoldOfLate(t *testing.T) {
+	config := Default()
+	hub := func(domain string) bus.HubEntry { return bus.HubEntry{Domain: domain, Journal: domain} }
+	status := func(domain string, epoch int64, seq uint64, models ...string) *bus.Status {
+		st := &bus.Status{Domain: domain, Epoch: epoch, Seq: seq, Agents: 1, Slots: 4, Free: 4, Room: 10}
+		for _, m := range models {
+			st.Models = append(st.Models, bus.ModelStatus{Model: m, Agents: 1, Free: 1})
+		}
+		return st
+	}
+	both := new(Table).WithEntry(hub("a"), 5, noon).WithEntry(hub("b"), 5, noon).
+		WithStatus(status("a", 5, 1, "m1"), noon).WithStatus(status("b", 5, 1, "m2"), noon)
+	later := noon.Add(time.Second)
+	for name, table := range map[string]*Table{
+		"its agents left": both.WithStatus(status("a", 5, 2), later),
+		"another came":    both.WithStatus(status("a", 5, 2, "m3"), later),
+		"its hub left":    both.Without("a", later),
+		"a new leader":    both.WithEntry(hub("a"), 6, later).WithStatus(status("a", 6, 1), later),
+		"its hub is silent": both.WithStatus(status("a", 5, 2, "m1"), later).
+			WithStatus(status("b", 5, 9, "m2"), later.Add(config.StatusTTL)),
+		"it went before, and b sells others": both.WithStatus(status("a", 5, 2), later).
+			WithStatus(status("b", 5, 2, "m4"), later),
+	} {
+		t.Run(name, func(t *testing.T) {
+			speak := func(at time.Time) *Table {
+				return table.WithStatus(status("b", 5, 10, "m2"), at)
+			}
+			want := func(model string, at time.Time, code bus.Code, says string) {
+				t.Helper()
+				_, err := speak(at).Choose(&config, &Want{Model: model}, at, nil)
+				if err == nil || err.Code != code || !strings.Contains(err.Message, says) {
+					t.Errorf("%s after %v: %v; want %s that says %q", model, at.Sub(noon), err, code, says)
+				}
+				if ms := Refusal(err, "ann", "", nil).RetryMS; (ms >= 1000) != (code == bus.CodeUnavailable) {
+					t.Errorf("%s: come again after %d ms", code, ms)
+				}
+			}
+			soon := later.Add(config.StatusTTL + 2*time.Second)
+			want("m1", soon, bus.CodeUnavailable, `"m1" was served here until`)
+			want("m1", soon, bus.CodeUnavailable, "served now: m2")
+			want("m9", soon, bus.CodeUnknownModel, "m2")
+			want("m1", soon.Add(soldFor), bus.CodeUnknownModel, "m2")
+		})
+	}
+	back := both.WithStatus(status("a", 5, 2), later).WithStatus(status("a", 5, 3, "m1"), later)
+	if got, err := back.Choose(&config, &Want{Model: "m1"}, later, nil); err != nil || got != "a" {
+		t.Errorf("back again it goes to %q, %v; want a", got, err)
+	}
+	many := both
+	for i := range 5 * maxSold {
+		many = many.WithStatus(status("a", 5, uint64(i+2), fmt.Sprint("x", i)), later)
+	}
+	if len(many.sold) > maxSold {
+		t.Errorf("%d models are remembered; want at most %d", len(many.sold), maxSold)
+	}
+}
+
 // Whatever the statuses say: nobody is chosen who is blocked or was tried, trying everyone ends, and the
 // order of news does not matter.
 func TestChooseHoldsForAnyTable(t *testing.T) {

@@ -137,7 +137,7 @@ func (p *Placing) choose(now time.Time, t *Table) {
 	}
 	name, no := t.Choose(p.c, &p.want, now, p.refused)
 	switch {
-	case no != nil && p.last != nil:
+	case no != nil && p.last != nil && (p.last.Code != bus.CodeUnknownModel || no.Code == p.last.Code):
 		p.answer(&bus.Answer{Result: p.last}) // what the last hub said is more than what the table knows
 		return
 	case no != nil:

@@ -1,6 +1,7 @@
 package classifier
 
 import (
+	"errors"
 	"fmt"
 
 	"souk/bus"
@@ -8,6 +9,9 @@ import (
 
 // retryMS is some statuses of a hub: what is true now may not be then.
 const retryMS = 250
+
+// startMS is some of the time that an engine takes to start: clients ask again two or three times.
+const startMS = 5_000
 
 func refusal(code bus.Code, format string, args ...any) *bus.Error {
 	return &bus.Error{Code: code, Message: fmt.Sprintf(format, args...)}
@@ -26,6 +30,10 @@ func Refusal(err error, client, hub string, task *bus.Task) *bus.Result {
 	switch res.Code {
 	case bus.CodeNoRoom, bus.CodeNoHub, bus.CodeUnavailable, bus.CodeTooManyTasks, bus.CodeDraining:
 		res.RetryMS = retryMS
+	}
+	var e *bus.Error
+	if errors.As(err, &e) && e.RetryMS > 0 {
+		res.RetryMS = e.RetryMS
 	}
 	return res
 }

@@ -21,6 +21,65 @@ type Hub struct {
 type Table struct {
 	hubs []Hub
 	left []departed // hubs that led a domain of late, and lead none now
+	sold []sold     // models that hubs sold of late, and no longer do, or may not
+}
+
+// sold is a model that a hub said it sells, and when that ended.
+type sold struct {
+	model string
+	at    time.Time
+}
+
+const (
+	// soldFor is how long a model counts as sold that no hub sells any more: its agents may have been
+	// stopped to start anew, and large models take minutes for that.
+	soldFor = 10 * time.Minute
+	// maxSold is how many are remembered, the latest.
+	maxSold = 64
+)
+
+// unsold notes what a hub sold by the one status and does not sell by the other, its next or nil.
+func unsold(s []sold, was, is *bus.Status, now time.Time) []sold {
+	if was == nil {
+		return s
+	}
+	own := false // what other tables share is not written
+	for i := range was.Models {
+		name := was.Models[i].Model
+		if is != nil && slices.ContainsFunc(is.Models,
+			func(m bus.ModelStatus) bool { return m.Model == name }) {
+			continue
+		}
+		if !own {
+			s, own = slices.Clone(s), true
+		}
+		s = slices.DeleteFunc(s, func(o sold) bool { return o.model == name || now.Sub(o.at) > soldFor })
+		s = append(s, sold{name, now})
+		s = s[max(0, len(s)-maxSold):]
+	}
+	return s
+}
+
+// wasSold says how long ago a model was sold that nobody sells now; of a hub that fell silent, how long ago
+// that was.
+func (t *Table) wasSold(c *Config, model string, now time.Time) (ago time.Duration, was bool) {
+	latest := func(at time.Time) {
+		if d := now.Sub(at); d <= soldFor && (!was || d < ago) {
+			ago, was = max(0, d), true
+		}
+	}
+	for _, s := range t.sold {
+		if s.model == model {
+			latest(s.at)
+		}
+	}
+	for i := range t.hubs {
+		if h := &t.hubs[i]; h.Status != nil && !h.fresh(c, now) && slices.ContainsFunc(h.Status.Models,
+			func(m bus.ModelStatus) bool { return m.Model == model }) {
+			latest(h.Heard)
+		}
+	}
+	return ago, was
 }
 
 // departed is a hub, by its journal, that the registry names no more.
@@ -55,14 +114,14 @@ func (t *Table) WithLed(journal string) *Table {
 		slices.ContainsFunc(t.left, func(d departed) bool { return d.journal == journal }) {
 		return t
 	}
-	return &Table{t.hubs, append(slices.Clone(t.left), departed{journal: journal})}
+	return &Table{t.hubs, append(slices.Clone(t.left), departed{journal: journal}), t.sold}
 }
 
 // WithoutLed returns a table without a hub that the registry no longer remembers, unless this door has seen
 // it leave.
 func (t *Table) WithoutLed(journal string) *Table {
 	return &Table{t.hubs, slices.DeleteFunc(slices.Clone(t.left),
-		func(d departed) bool { return d.journal == journal && d.at.IsZero() })}
+		func(d departed) bool { return d.journal == journal && d.at.IsZero() }), t.sold}
 }
 
 // Hubs returns the hubs, sorted by domain. The slice belongs to the table.
@@ -114,11 +173,13 @@ func (t *Table) WithEntry(e bus.HubEntry, epoch int64, now time.Time) *Table {
 		left = leaves(left, &hubs[i], now)
 	}
 	left = slices.DeleteFunc(slices.Clone(left), func(d departed) bool { return d.journal == e.Journal })
+	sold := t.sold
 	if !found || hubs[i].Epoch != epoch {
+		sold = unsold(sold, hubs[i].Status, nil, now)
 		hubs[i].Status, hubs[i].Heard = nil, now
 	}
 	hubs[i].Entry, hubs[i].Epoch = e, epoch
-	return &Table{hubs, left}
+	return &Table{hubs, left, sold}
 }
 
 // Without returns a table that lacks a domain.
@@ -127,7 +188,8 @@ func (t *Table) Without(domain string, now time.Time) *Table {
 	if !found {
 		return t
 	}
-	return &Table{slices.Delete(slices.Clone(t.hubs), i, i+1), leaves(t.left, &t.hubs[i], now)}
+	return &Table{slices.Delete(slices.Clone(t.hubs), i, i+1), leaves(t.left, &t.hubs[i], now),
+		unsold(t.sold, t.hubs[i].Status, nil, now)}
 }
 
 // WithStatus returns a table with what a hub says of itself. What comes from nobody in the registry, from
@@ -142,5 +204,5 @@ func (t *Table) WithStatus(st *bus.Status, now time.Time) *Table {
 	}
 	hubs := slices.Clone(t.hubs)
 	hubs[i].Status, hubs[i].Heard = st, now
-	return &Table{hubs, t.left}
+	return &Table{hubs, t.left, unsold(t.sold, t.hubs[i].Status, st, now)}
 }
