@@ -365,6 +365,10 @@ func (n *Node) unplaced(t *task) *bus.Result {
 			"no round was held between its arrival and its deadline: where tasks compete one is held within "+
 				"%v (max_wait)", n.cfg.Batch.MaxWait)
 	}
+	if !slices.ContainsFunc(n.roster, func(a *agent) bool { return a.open(n) && n.usable(t, a) }) {
+		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
+			"no agent that could serve it takes tasks now: each is stopping, silent, or without an engine that answers")
+	}
 	if t.short {
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"its first token was expected after the deadline, with every slot that was free: give it more time")
