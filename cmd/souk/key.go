@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -86,15 +87,16 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 		return do(ctx, r)
 	}
 	// only a budget needs the treasury
+	reach := func() (*local.Link, error) { return s.dial(bus.RoleOperator, local.Operator) }
 	bank := func(ctx context.Context, of, client, every string, amount market.Credits) error {
-		link, err := s.dial(bus.RoleOperator, local.Operator)
+		link, err := reach()
 		if err != nil {
 			return err
 		}
 		defer link.Close()
-		return firstDeposit(link.Budget(ctx, of, client, every, amount), of)
+		return link.Budget(ctx, of, client, every, amount)
 	}
-	makes := newKey(with, bank)
+	makes := newKey(with, reach)
 	makes.PreRunE = s.mayBeClient
 	c.AddCommand(s.reach(makes), listKeys(with), rotateKey(with), s.reach(revokeKey(with, bank)))
 	return c
@@ -105,7 +107,7 @@ const registryWithin = 10 * time.Second
 
 type withRegistry func(*cobra.Command, func(context.Context, bus.Registry) error) error
 
-func newKey(with withRegistry, bank local.Treasurer) *cobra.Command {
+func newKey(with withRegistry, reach func() (*local.Link, error)) *cobra.Command {
 	var k bus.APIKey
 	var file, budget, every string
 	var expires time.Duration
@@ -164,11 +166,27 @@ what it did not cost: where the key has less, that is all that it has, and other
 				k.ExpiresMS = time.Now().Add(expires).UnixMilli()
 			}
 			return with(c, func(ctx context.Context, r bus.Registry) error {
-				secret, err := local.NewKey(ctx, r, bank, k)
+				if k.Budget == nil {
+					secret, err := local.NewKey(ctx, r, nil, k)
+					if err != nil {
+						return err
+					}
+					return giveAway(c, file, secret)
+				}
+				link, err := reach() // before anything is written
 				if err != nil {
+					return fmt.Errorf("no key is made: the treasury, which sets its budget, is not reached: %w", err)
+				}
+				defer link.Close()
+				secret, err := local.NewKey(ctx, r, link.Budget, k)
+				if err != nil {
+					return firstDeposit(err, k.Client)
+				}
+				if err := giveAway(c, file, secret); err != nil {
 					return err
 				}
-				return giveAway(c, file, secret)
+				tellFilled(ctx, c.ErrOrStderr(), link, k.Budget, bus.BudgetClient(k.Client, idOf(secret)))
+				return nil
 			})
 		},
 	}
@@ -184,6 +202,15 @@ what it did not cost: where the key has less, that is all that it has, and other
 	f.DurationVar(&expires, "expires", 0, "how long it is good, as 2160h; default: until it is revoked")
 	f.StringVar(&file, "file", "", "write it there, for its owner's eyes alone, and show the path")
 	return c
+}
+
+// tellFilled says how much of its budget a new key has, where that is not all of it.
+func tellFilled(ctx context.Context, w io.Writer, link *local.Link, b *bus.KeyBudget, client string) {
+	r, err := link.Balance(ctx, client)
+	if has := r.Prepaid + r.Allotted; err == nil && has < b.Amount {
+		fmt.Fprintf(w, "it has %v of its %v now; the rest follows as soon as %s has it (souk balance %s)\n",
+			has, b.Amount, b.Of, client)
+	}
 }
 
 // mayWrite refuses a file that is there, unless it has the secret before of the key of that id: a key is
