@@ -201,15 +201,21 @@ func TestAGatewayThatIsCutOffLetsGoOfConnections(t *testing.T) {
 	}
 	b := cutOff{on: new(atomic.Bool)}
 	second, _, _ := h.withBus(l, func(*gateway.Config) {}, func(of bus.Bus) bus.Bus { b.Bus = of; return b })
+	second.until("the hub is heard", func() bool {
+		return second.do("GET", "/v1/models/gpt-oss-20b", "", h.key).status == 200
+	})
 	for _, away := range []bool{false, true, false} {
 		b.on.Store(away)
-		a, err := http.DefaultClient.Do(second.request(t.Context(), "GET", "/v1/balance", "", h.key))
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.Body.Close()
-		if (a.StatusCode == 503) != away || a.Close != away {
-			t.Errorf("cut off %v: %d, and the connection ends: %v", away, a.StatusCode, a.Close)
+		// nor does it say that no model is sold there, or not that one: it does not know
+		for _, path := range []string{"/v1/balance", "/v1/models", "/v1/models/gpt-oss-20b"} {
+			a, err := http.DefaultClient.Do(second.request(t.Context(), "GET", path, "", h.key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Body.Close()
+			if (a.StatusCode == 503) != away || a.Close != away {
+				t.Errorf("%s, cut off %v: %d, and the connection ends: %v", path, away, a.StatusCode, a.Close)
+			}
 		}
 	}
 }

@@ -12,8 +12,12 @@ import (
 	"souk/bus/openai"
 )
 
-// list is what is sold now, of what a key may ask for.
-func (s *Server) list(k *key) []openai.Model {
+// list is what is sold now, of what a key may ask for. Where the market is out of reach nobody knows, and who
+// asks is not told that nothing is.
+func (s *Server) list(k *key) ([]openai.Model, error) {
+	if s.d.Bus.Connected().IsZero() {
+		return nil, bus.ErrDisconnected
+	}
 	now := time.Now()
 	s.mu.Lock()
 	var hubs []bus.Status
@@ -23,14 +27,18 @@ func (s *Server) list(k *key) []openai.Model {
 		}
 	}
 	s.mu.Unlock()
-	return openai.Models(hubs, s.keys.about(k).Models)
+	return openai.Models(hubs, s.keys.about(k).Models), nil
 }
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request, k *key) error {
+	all, err := s.list(k)
+	if err != nil {
+		return err
+	}
 	data, err := json.Marshal(struct {
 		Object string         `json:"object"`
 		Data   []openai.Model `json:"data"`
-	}{"list", append([]openai.Model{}, s.list(k)...)}) // an empty list is a list
+	}{"list", append([]openai.Model{}, all...)}) // an empty list is a list
 	if err == nil {
 		s.writeJSON(w, data)
 	}
@@ -38,8 +46,12 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request, k *key) error {
 }
 
 func (s *Server) model(w http.ResponseWriter, r *http.Request, k *key) error {
-	all, id, about := s.list(k), r.PathValue("id"), s.keys.about(k)
+	id, about := r.PathValue("id"), s.keys.about(k)
 	if err := mayAsk(&about, id); err != nil {
+		return err
+	}
+	all, err := s.list(k)
+	if err != nil {
 		return err
 	}
 	i := slices.IndexFunc(all, func(m openai.Model) bool { return m.ID == id })
