@@ -334,6 +334,9 @@ func (n *Node) outOfReach(t *task, r *reach) *bus.Result {
 				"its vLLM server wants --enable-scale-out", n.cfg.Domain)
 	case r.joined == 0:
 		return n.refusal(m, bus.CodeNoRoom, time.Second, "no agent is with hub %s right now", n.cfg.Domain)
+	case r.serving == 0 && len(t.failedAt) > 0:
+		return n.refusal(m, bus.CodeAgentFailed, 0, "no other agent of hub %s serves model %q",
+			n.cfg.Domain, m.Model)
 	case r.serving == 0:
 		return n.refusal(m, bus.CodeUnknownModel, 0, "no agent of hub %s serves model %q",
 			n.cfg.Domain, m.Model)
