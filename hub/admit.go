@@ -243,7 +243,7 @@ func (n *Node) longest() (most int) {
 // survey looks at every agent that could ever serve t: what the dearest outcome takes, or why there is none.
 func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	m, could, timely := t.msg, reach{}, 0
-	best, short := market.Credits(-1), market.Credits(0)
+	best, short, prompt := market.Credits(-1), market.Credits(0), false
 	worst, least := market.MaxCredits, market.MaxCredits
 	n.kinds.visits++
 	p, s := &m.Prompt, &n.round
@@ -265,11 +265,11 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 			continue
 		}
 		timely++
-		enough := q.value-q.cost-n.cfg.Fee >= 0
 		value := q.within(t.terms.Cap())
 		w := value - q.cost - n.cfg.Fee
-		if enough && w < 0 && (short == 0 || q.floor+n.cfg.Fee < short) {
-			short = q.floor + n.cfg.Fee
+		if do := max(q.floor, q.cost) + n.cfg.Fee; w < 0 && t.uncapped(&q) >= q.cost+n.cfg.Fee &&
+			(short == 0 || do < short) {
+			short, prompt = do, q.floor > q.cost
 		}
 		if w >= 0 {
 			best = max(best, w)
@@ -286,6 +286,10 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	case timely == 0:
 		return 0, n.refusal(m, bus.CodeNotWorthIt, 0,
 			"no agent is expected to begin an answer before the deadline, even with a free slot")
+	case best < 0 && short > 0 && !prompt:
+		return 0, n.refusal(m, bus.CodeNotWorthIt, 0,
+			"max_price %s is below what it is expected to cost, %s or more: offer at least that",
+			money(t.terms.Cap()), money(short))
 	case best < 0 && short > 0:
 		return 0, n.refusal(m, bus.CodeNotWorthIt, 0,
 			"max_price %s does not cover the prompt, whose bytes may be so many tokens that it costs %s: "+
@@ -299,6 +303,13 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	}
 	t.worst, t.least = worst, least
 	return need, nil
+}
+
+// uncapped is what a quote would be worth to a task that named no max_price.
+func (t *task) uncapped(q *quote) market.Credits {
+	terms := t.terms
+	terms.MaxPrice = 0
+	return terms.Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: q.quality})
 }
 
 // reach counts the agents that a task could ever go to.
