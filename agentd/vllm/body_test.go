@@ -22,7 +22,7 @@ func TestRewrite(t *testing.T) {
 		{`{"a":1}{}`, ""},
 		{`{a:1}`, ""}, {`{"a":[1}`, ""}, {`{"a":"x}`, ""}, {`{"a" 1}`, ""}, {`null`, ""},
 	} {
-		got, err := rewrite(nil, []byte(c.in), agentd.Request{Model: `m"1`, MaxTokens: 5})
+		got, _, err := rewrite(nil, []byte(c.in), agentd.Request{Model: `m"1`, MaxTokens: 5})
 		if c.want == "" {
 			if err == nil {
 				t.Errorf("%s: no error but %s", c.in, got)
@@ -42,7 +42,7 @@ func FuzzRewrite(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		out, err := rewrite(nil, body, agentd.Request{Model: "m", MaxTokens: 5})
+		out, _, err := rewrite(nil, body, agentd.Request{Model: "m", MaxTokens: 5})
 		var before, after map[string]json.RawMessage
 		if !json.Valid(body) || json.Unmarshal(body, &before) != nil || before == nil {
 			return // nothing is promised, but that it returns
@@ -72,4 +72,22 @@ func FuzzRewrite(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestKinds(t *testing.T) {
+	for in, want := range map[string]kinds{
+		`{"messages":[],"temperature":1,"max_tokens":5}`: 0,
+		`{"logprobs":true,"top_logprobs":3}`:             kindLogprobs,
+		`{"logprobs":false,"top_logprobs":null}`:         0,
+		`{"response_format":{"type":"json_object"}}`:     kindGrammar,
+		`{"response_format":{"type":"text"}}`:            0,
+		`{"tools":[],"tool_choice":"auto"}`:              0,
+		`{"tools":[{}],"tool_choice":"required"}`:        kindTools | kindChoice,
+		`{"top_p":1,"frequency_penalty":0,"seed":0}`:     kindSeed,
+		`{"top_p":0.9,"logit_bias":{"1":2}}`:             kindTop | kindBias,
+	} {
+		if _, got, err := rewrite(nil, []byte(in), agentd.Request{Model: "m"}); got != want || err != nil {
+			t.Errorf("%s asks for %b, %v; want %b", in, got, err, want)
+		}
+	}
 }

@@ -98,9 +98,9 @@ func (e *Engine) complete(ctx context.Context, r agentd.Request,
 		if err != nil {
 			return agentd.Answer{Unmetered: true}, cannot(err)
 		}
-		return e.send(ctx, r, "/v1/completions", body, false, token)
+		return e.send(ctx, r, "/v1/completions", body, 0, false, token)
 	}
-	body, err := rewrite(make([]byte, 0, len(r.Body)+len(r.Model)+160), r.Body, r)
+	body, asks, err := rewrite(make([]byte, 0, len(r.Body)+len(r.Model)+160), r.Body, r)
 	if err != nil {
 		return agentd.Answer{Unmetered: true},
 			&agentd.EngineError{Code: bus.CodeBadRequest, Message: err.Error()}
@@ -109,11 +109,11 @@ func (e *Engine) complete(ctx context.Context, r agentd.Request,
 	if r.Kind == bus.KindCompletion {
 		path = "/v1/completions"
 	}
-	return e.send(ctx, r, path, body, false, token)
+	return e.send(ctx, r, path, body, asks, false, token)
 }
 
 // send posts a body and relays the answer; each says whether token gets every event by itself.
-func (e *Engine) send(ctx context.Context, r agentd.Request, path string, body []byte, each bool,
+func (e *Engine) send(ctx context.Context, r agentd.Request, path string, body []byte, asks kinds, each bool,
 	token func(agentd.Chunk) error) (agentd.Answer, error) {
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -143,7 +143,7 @@ func (e *Engine) send(ctx context.Context, r agentd.Request, path string, body [
 		}
 	}
 
-	dog := e.watch(ctx, r.Prompt, cancel)
+	dog := e.watch(ctx, r.Prompt, asks, cancel)
 	m := meter{start: dog.born}
 	resp, err := e.transport.RoundTrip(req)
 	if err != nil {
@@ -191,6 +191,7 @@ func (e *Engine) relay(s *stream, m *meter, dog *watchdog, token func(agentd.Chu
 			}
 			if s.batch.count > 0 || len(s.batch.text) > 0 {
 				if m.first.IsZero() {
+					dog.began()
 					e.pace.began(now, now.Sub(m.start), s.batch.promptIDs)
 				} else {
 					e.pace.moved(now, now.Sub(m.last))

@@ -18,6 +18,38 @@ type pace struct {
 	first   time.Duration // from a request to its first token, whatever the prompt
 	newest  time.Time     // when the latest that has a first token was sent; an earlier one without is lost
 	hung    time.Time     // when the server was last found hanging
+	served  kinds         // of which it has had requests
+	novel   int           // requests in hand of others
+}
+
+// meets notes a request that asks for some kinds, and reports whether one of them is the first.
+func (p *pace) meets(asks kinds) bool {
+	if asks == 0 {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if asks&^p.served == 0 {
+		return false
+	}
+	p.novel++
+	return true
+}
+
+// met ends that: it was served, or for 0 it was not.
+func (p *pace) met(served kinds) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.novel--
+	p.served |= served
+}
+
+// patience is a silence that is suspicious, as far as all is known that is asked for.
+func (p *pace) patience(d time.Duration) time.Duration {
+	if p.novel > 0 {
+		return max(d, firstOfKind)
+	}
+	return d
 }
 
 // chunkTokens is how many tokens of a prompt a server takes at once at least, on hardware as it is sold.
@@ -82,7 +114,7 @@ func (p *pace) p99() time.Duration {
 func (p *pace) long(least time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(least, 20*p.p99(), 3*p.prefill)
+	return p.patience(max(least, 20*p.p99(), 3*p.prefill))
 }
 
 // longFirst is the same before the first token, for a prompt of so many tokens; false if there is nothing to
@@ -90,7 +122,7 @@ func (p *pace) long(least time.Duration) time.Duration {
 func (p *pace) longFirst(least time.Duration, prompt int) (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(2*least, 4*p.first, 4*p.each*time.Duration(prompt)), p.first > 0
+	return p.patience(max(2*least, 4*p.first, 4*p.each*time.Duration(prompt))), p.first > 0
 }
 
 // since reports whether a moment of the server's is after t.
@@ -107,9 +139,16 @@ func (p *pace) still(now time.Time) time.Duration {
 	return now.Sub(p.last)
 }
 
-// hangs notes that the server was found hanging.
+// hangs notes that the server was found hanging. It is started anew then, and has everything to load again.
 func (p *pace) hangs(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hung = now
+	p.hung, p.served = now, 0
+}
+
+// starts notes that the server may be another than before.
+func (p *pace) starts() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.served = 0
 }

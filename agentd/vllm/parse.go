@@ -178,7 +178,7 @@ func (e *Engine) parse(ctx context.Context, r agentd.Request, body map[string]js
 		if err != nil {
 			return none, cannot(err)
 		}
-		a, err = e.send(ctx, r, "/v1/completions", ask, false, func(c agentd.Chunk) error {
+		a, err = e.send(ctx, r, "/v1/completions", ask, 0, false, func(c agentd.Chunk) error {
 			if len(c.Tokens) == 0 && c.Count > 0 {
 				return cannot(errors.New("the engine reports no token ids"))
 			}

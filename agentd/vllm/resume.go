@@ -86,7 +86,7 @@ func (e *Engine) goOn(ctx context.Context, r agentd.Request, token func(agentd.C
 	if err != nil {
 		return none, cannot(err)
 	}
-	a, err := e.send(ctx, r, "/v1/completions", ask, true, func(c agentd.Chunk) error {
+	a, err := e.send(ctx, r, "/v1/completions", ask, 0, true, func(c agentd.Chunk) error {
 		c.Text, stop = s.take(c.Text)
 		if c.Finish && stop == "" {
 			c.Text += s.rest()

@@ -164,6 +164,7 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	info.Parsers = e.parses(ctx)
 	info.Template = e.template(ctx)
 	info.Forgets = info.Template != nil && e.forgets(ctx)
+	e.pace.starts()
 	return info, nil
 }
 

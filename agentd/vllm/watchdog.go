@@ -18,6 +18,9 @@ import (
 // moved for nearly as long, and two readings of its counters, the last at the end of that time, are the same.
 // If the counters move, the stream was preempted or starved, and waits. A request without a first token also
 // ends if later requests have theirs: the server lost it, and it begins anew at another agent at no loss.
+//
+// While the first request of a kind waits for its first token, a silence of all streams may be the engine's,
+// which compiles: it is given firstOfKind.
 type watchdog struct {
 	e      *Engine
 	ctx    context.Context // of the request
@@ -28,10 +31,17 @@ type watchdog struct {
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
 	limit  atomic.Int64
+	asks   kinds
+	novel  atomic.Bool // of a kind that the server has not served yet, and without a token
 }
 
-func (e *Engine) watch(ctx context.Context, prompt int, cancel context.CancelCauseFunc) *watchdog {
-	d := &watchdog{e: e, ctx: ctx, prompt: prompt, born: time.Now(), cancel: cancel}
+// firstOfKind is the least silence that is suspicious while the server has the first request of a kind.
+const firstOfKind = 30 * time.Second
+
+func (e *Engine) watch(ctx context.Context, prompt int, asks kinds,
+	cancel context.CancelCauseFunc) *watchdog {
+	d := &watchdog{e: e, ctx: ctx, prompt: prompt, born: time.Now(), asks: asks, cancel: cancel}
+	d.novel.Store(e.pace.meets(asks))
 	limit := e.cfg.FirstEvent
 	d.due.Store(int64(limit))
 	d.limit.Store(int64(limit))
@@ -141,4 +151,16 @@ func (d *watchdog) end(why string) {
 	d.cancel(&agentd.EngineError{Code: bus.CodeEngineFailed, Stalled: true, Message: why})
 }
 
-func (d *watchdog) stop() { d.timer.Stop() }
+// began notes the first token: what the request asks for is there now.
+func (d *watchdog) began() {
+	if d.novel.CompareAndSwap(true, false) {
+		d.e.pace.met(d.asks)
+	}
+}
+
+func (d *watchdog) stop() {
+	d.timer.Stop()
+	if d.novel.CompareAndSwap(true, false) {
+		d.e.pace.met(0)
+	}
+}

@@ -88,6 +88,69 @@ func TestHangOfSeveralStreams(t *testing.T) {
 	all.Wait()
 }
 
+// For the first logprobs, the first grammar, an engine compiles for seconds and does nothing else: neither
+// that request nor those that run are taken for hanging. The second one says nothing new.
+func TestTheFirstRequestOfAKindMayTakeLonger(t *testing.T) {
+	const suspect = 40 * time.Millisecond
+	compiled, has := make(chan struct{}, 2), make(chan struct{}, 2)
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			fmt.Fprintf(w, "vllm:generation_tokens_total{engine=\"0\"} 7\n")
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		switch text := string(body); {
+		case strings.Contains(text, "long"):
+			send(w, role, word)
+		case strings.Contains(text, "logprobs"):
+		default:
+			send(w, role, word, finish, done)
+			return
+		}
+		has <- struct{}{}
+		select {
+		case <-compiled:
+			send(w, role, word, finish, done)
+		case <-r.Context().Done():
+		}
+	}).URL
+	e := engineAt(t, url, func(c *agentd.EngineConfig) {
+		c.FirstEvent, c.Progress, c.Suspect, c.Probe = 9*time.Second, 9*time.Second, suspect, time.Second
+	})
+	with := func(member string) agentd.Request {
+		r := hello
+		r.Body = []byte(`{"messages":[{"role":"user","content":"x"}],` + member + `}`)
+		return r
+	}
+	if got := ask(t, e, hello); got.Err != nil { // something to judge by
+		t.Fatal(got.Err)
+	}
+	first := make(chan error)
+	go func() { first <- ask(t, e, with(`"logprobs":true`)).Err }()
+	<-has
+	go func() { first <- ask(t, e, with(`"user":"long"`)).Err }()
+	<-has
+	select {
+	case err := <-first:
+		t.Fatalf("while the engine compiles: %v", err)
+	case <-time.After(20 * suspect):
+	}
+	for range 2 {
+		compiled <- struct{}{}
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+	}
+	got := ask(t, e, with(`"logprobs":true`))
+	if got.Err == nil || !strings.Contains(got.Err.Error(), "hangs") {
+		t.Errorf("of logprobs it had: %v, want a hang", got.Err)
+	}
+	if e.pace.served != 0 || e.pace.novel != 0 {
+		t.Errorf("one that hung has served %b, and has %d requests in hand", e.pace.served, e.pace.novel)
+	}
+}
+
 // The readings lie within the silence that is suspicious, and add nothing to what it costs.
 func TestAHangIsKnownByTheEndOfTheSilence(t *testing.T) {
 	const suspect = 1600 * time.Millisecond
