@@ -209,6 +209,7 @@ func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 func (x Absence) Finding() Finding {
 	return Finding{Level: LevelAcross, Invariant: "I11", Journal: x.By, Record: x.Record,
 		Expected: fmt.Sprintf("the journal %s beside this one, which %s", x.Journal, x.Did),
-		Found:    "no journal of that name: it is missing",
-		Show:     fmt.Sprintf("ledger print --journal %s --id %s", x.By, x.Record)}
+		Found: fmt.Sprintf("no journal of that name: it is missing, or another machine keeps it "+
+			"(--elsewhere %s)", x.Journal),
+		Show: fmt.Sprintf("ledger print --journal %s --id %s", x.By, x.Record)}
 }
