@@ -186,6 +186,7 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 	c := a.core.Ended(d, &e)
 	a.streams.Ended(time.Now(), s, a.Server.cfg.KeepFrames)
 	a.suspect = a.suspect || e.Doubtful
+	silent := a.countsNoHits(&c)
 	if e.Engine { // until it has been looked at, which is now: the next task would fare no better
 		a.core.Unhealthy()
 	}
@@ -194,12 +195,36 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 		a.log.Warn("the engine failed a task", "hold", s.Hold, "err", e.Fault)
 		nudge(a.check)
 	}
+	if silent {
+		a.log.Warn("the engine does not say how much of a prompt it had cached, and all of it is billed as " +
+			"computed: it wants --enable-prompt-tokens-details")
+	}
 	nudge(a.kick)
 	a.reports.Add(1)
 	a.crew.Go(func() {
 		defer a.reports.Done()
 		a.report(agentd.Report{Domain: d.Domain, Completion: c})
 	})
+}
+
+// uncountedMost is of how many answers in a row an engine may say nothing of its cache: earlier versions of
+// vLLM left it out where it was nothing.
+const uncountedMost = 8
+
+// countsNoHits notes an answer, and reports once that the engine does not say what it found cached.
+func (a *agent) countsNoHits(c *bus.Completion) bool {
+	switch {
+	case a.uncounted < 0 || c.Outcome != bus.OutcomeDone || c.Unmetered || c.Usage.Prompt == 0:
+		return false
+	case !c.NoCacheReport:
+		a.uncounted = -1
+		return false
+	}
+	if a.uncounted++; a.uncounted < uncountedMost {
+		return false
+	}
+	a.uncounted = -1
+	return true
 }
 
 // heartbeats tell readers whose engine is silent that their task is alive.

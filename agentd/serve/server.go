@@ -173,6 +173,10 @@ type agent struct {
 
 	deaf bool // the engine is to say what it caches, and does not: for watchEngine alone
 
+	// answers in a row of which the engine did not say what it found cached; below 0: it does, or that was
+	// said
+	uncounted int
+
 	spool *Spool // nil: what is not acknowledged when we are killed is lost
 
 	trouble struct { // with the registry or the spool

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -1276,6 +1277,34 @@ func TestAnOutageIsNotLoggedForEachMessage(t *testing.T) {
 		s.agents[0].send(bus.SummarySubject("math", "a1"), &bus.Summary{Agent: "a1", State: bus.StateReady})
 		if got := strings.Count(log.String(), "\n"); got != lines {
 			t.Errorf("%v: %d lines, want %d:\n%s", err, got, lines, log.String())
+		}
+	}
+}
+
+// Who forgot the flag by which an engine counts what it had cached is told, once, and nobody else is.
+func TestAnEngineThatDoesNotCountWhatItCachesIsNamed(t *testing.T) {
+	none := bus.Completion{Outcome: bus.OutcomeDone, Usage: market.Usage{Prompt: 9}, NoCacheReport: true}
+	says, broken := none, none
+	says.NoCacheReport, broken.Unmetered = false, true
+	for name, c := range map[string]struct {
+		answers []bus.Completion
+		named   int
+	}{
+		"never":  {slices.Repeat([]bus.Completion{none}, 30), 1},
+		"always": {slices.Repeat([]bus.Completion{says}, 30), 0},
+		"where it is not nothing": {slices.Concat(slices.Repeat([]bus.Completion{none}, 5),
+			[]bus.Completion{says}, slices.Repeat([]bus.Completion{none}, 30)), 0},
+		"of answers that broke off": {slices.Repeat([]bus.Completion{broken}, 30), 0},
+	} {
+		var a agent
+		named := 0
+		for i := range c.answers {
+			if a.countsNoHits(&c.answers[i]) {
+				named++
+			}
+		}
+		if named != c.named {
+			t.Errorf("%s: named %d times, want %d", name, named, c.named)
 		}
 	}
 }
