@@ -2,6 +2,7 @@ package classifier
 
 import (
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -452,6 +453,24 @@ func TestRecentIsBounded(t *testing.T) {
 	}
 	if r.drop(5); r.get(5) != "" {
 		t.Error("a dropped name came back")
+	}
+}
+
+// Who waits for a minute asks other doors, or the same one, four times more: that is one request, refused
+// once.
+func TestWhoAsksAgainIsCountedOnce(t *testing.T) {
+	c := Default()
+	d := NewDesk(&c, maphash.MakeSeed())
+	no := &bus.Answer{Result: &bus.Result{Code: bus.CodeNoRoom}}
+	for i := range 5 {
+		if err := d.Enter("ann", 100); err != nil {
+			t.Fatal(err)
+		}
+		d.Answered("ann", 100, true, i > 0, no)
+	}
+	s := d.Stats(new(Table), noon)
+	if s.Received-s.Repeated != 1 || s.Refused[bus.CodeNoRoom] != 1 || s.Open != 0 {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -61,8 +61,11 @@ func (d *Desk) Close() (inHand int) {
 }
 
 // Answered counts the one answer to a request, and forgets the request of so many bytes if it had entered.
-func (d *Desk) Answered(client string, size int, entered bool, a *bus.Answer) {
+// One that a reader asked again, as nobody was named in time, has the answer of the first, which counts.
+func (d *Desk) Answered(client string, size int, entered, again bool, a *bus.Answer) {
 	switch st := &d.stats; {
+	case again:
+		st.Repeated++
 	case a.Accepted != nil:
 		st.Accepted++
 	case a.Result.Code == "":

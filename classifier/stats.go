@@ -10,6 +10,7 @@ import (
 // Stats is what the door did since it started, and what it holds now.
 type Stats struct {
 	Received  uint64 `json:"received"`  // requests heard
+	Repeated  uint64 `json:"repeated"`  // of those, asked again by readers who wait; not counted below
 	Accepted  uint64 `json:"accepted"`  // streams handed over to their agents
 	Collected uint64 `json:"collected"` // whole answers given
 	// requests that got no answer of a model, by the reason given

@@ -41,7 +41,7 @@ func (r *request) answer(a bus.Answer) {
 	if r.task != nil && s.inHand[r.key()] == r {
 		delete(s.inHand, r.key())
 	}
-	s.desk.Answered(r.client, r.size, r.entered, &a)
+	s.desk.Answered(r.client, r.size, r.entered, r.task != nil && r.task.Again > 0, &a)
 	s.mu.Unlock()
 	if err == nil {
 		m := bus.Msg{Subject: r.reply, Data: data}

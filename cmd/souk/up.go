@@ -125,8 +125,8 @@ second start on it goes on where the first one ended; a second market on it at t
 
 // atTheDoor sums up what came to the market, and what was refused for which reason.
 func atTheDoor(s classifier.Stats) string {
-	line := fmt.Sprintf("%d requests came: agents took %d as streams, %d were answered whole", s.Received,
-		s.Accepted, s.Collected)
+	line := fmt.Sprintf("%d requests came: agents took %d as streams, %d were answered whole",
+		s.Received-s.Repeated, s.Accepted, s.Collected)
 	for i, code := range slices.Sorted(maps.Keys(s.Refused)) {
 		line += fmt.Sprintf("%s%s %d", [...]string{"; refused ", ", "}[min(i, 1)], code, s.Refused[code])
 	}

@@ -32,7 +32,7 @@ func TestElsewhere(t *testing.T) {
 
 // A stream that an agent took may have been cut, so nobody says that it was served.
 func TestAtTheDoor(t *testing.T) {
-	got := atTheDoor(classifier.Stats{Received: 4, Accepted: 2, Collected: 1,
+	got := atTheDoor(classifier.Stats{Received: 6, Repeated: 2, Accepted: 2, Collected: 1,
 		Refused: map[bus.Code]uint64{bus.CodeCancelled: 1}})
 	want := "4 requests came: agents took 2 as streams, 1 were answered whole; refused cancelled 1."
 	if got != want {
