@@ -358,6 +358,17 @@ func TestWhatAKeyAllows(t *testing.T) {
 	}
 }
 
+// The key that a client's environment has for OpenAI is no broken one of this market.
+func TestAKeyOfAnotherServer(t *testing.T) {
+	h := start(t, one)
+	for key, says := range map[string]string{"sk-proj-abc": "its keys begin with sk-souk-",
+		h.key[:len(h.key)-1]: "whole only with its last character"} {
+		if r := h.do("GET", "/v1/models", "", key); r.status != 401 || !strings.Contains(r.body, says) {
+			t.Errorf("%d %s; want %q", r.status, r.body, says)
+		}
+	}
+}
+
 func TestTooManyWrongKeys(t *testing.T) {
 	h, _, _ := start(t, one).with(func(c *gateway.Config) { c.WrongKeys = 3 })
 	var codes []int

@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -139,6 +140,10 @@ func (r *keyring) admit(now time.Time, p *shown, address string) (*key, error) {
 	case p.secret == "":
 		return nil, &bus.Error{Code: openai.CodeInvalidKey,
 			Message: "no key: send the header Authorization: Bearer " + bus.KeyPrefix + "..."}
+	case !strings.HasPrefix(p.secret, bus.KeyPrefix): // of another server, as in OPENAI_API_KEY
+		return nil, &bus.Error{Code: openai.CodeInvalidKey,
+			Message: "that is no key of this market: its keys begin with " + bus.KeyPrefix +
+				", and `souk key new` makes them"}
 	case !p.whole:
 		return nil, &bus.Error{Code: openai.CodeInvalidKey,
 			Message: "that is no key of this market: a key is whole only with its last character"}
