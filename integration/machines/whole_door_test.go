@@ -165,7 +165,7 @@ func (d *doorPart) take(t *bus.Task, inbox string) {
 			first.placing.Doubt(w.now)
 			q.end(nil, errTime)
 		}
-		d.desk.Answered(t.Client, 100, true, &bus.Answer{Accepted: &bus.Accepted{}})
+		d.desk.Answered(t.Client, 100, true, true, &bus.Answer{Accepted: &bus.Accepted{}})
 		delete(d.all, e.number)
 		return
 	}
@@ -312,7 +312,7 @@ func (e *errand) answer(a bus.Answer) {
 	if d.inHand[key] == e {
 		delete(d.inHand, key)
 	}
-	d.desk.Answered(e.t.Client, 100, true, &a)
+	d.desk.Answered(e.t.Client, 100, true, e.t.Again > 0, &a)
 	e.say(a)
 }
 
