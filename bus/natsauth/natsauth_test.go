@@ -1,6 +1,7 @@
 package natsauth
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -273,6 +274,31 @@ func TestRevokeAndRenew(t *testing.T) {
 
 // A revocation counts whatever the clock says: one that was set right, or that of another machine, may be
 // behind the one by which the creds are dated.
+// The list says when the creds end that a process has now, and what else lets it in.
+func TestUntilWhenCredsAreGood(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	s := store(t)
+	if _, err := s.Add(bus.RoleClient, bus.IDs{Name: "ada"}, now, Valid); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ valid, earlier time.Duration }{
+		{0, 0}, {time.Minute, Valid}, {time.Hour, Valid}, {2 * Valid, 0}, {Valid, 2 * Valid}} {
+		want := User{Name: "ada", Role: bus.RoleClient, Expires: now.Add(cmp.Or(c.valid, Valid))}
+		if c.earlier != 0 {
+			want.Earlier = now.Add(c.earlier)
+		}
+		if c.valid != 0 {
+			if _, _, err := s.Renew("ada", nil, now, c.valid); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := may[[]User](t)(s.List()); len(got) != 1 || !got[0].Expires.Equal(want.Expires) ||
+			!got[0].Earlier.Equal(want.Earlier) {
+			t.Errorf("renewed for %v: %+v, want %+v", c.valid, got, want)
+		}
+	}
+}
+
 func TestRevokeByAClockThatIsBehind(t *testing.T) {
 	s := store(t)
 	now := time.Now()

@@ -173,6 +173,7 @@ type User struct {
 	Domain  string
 	Agents  []string
 	Expires time.Time // of the last creds; zero where a process makes them itself
+	Earlier time.Time // of earlier ones that are good for longer than these; zero: none are
 	Revoked bool
 }
 
@@ -188,9 +189,12 @@ func (s *Store) List() ([]User, error) {
 			continue // listed with the agentd that speaks for it
 		}
 		u := User{Name: id, Role: e.Role, Domain: e.Domain, Agents: e.Agents, Revoked: e.revoked()}
-		for _, k := range e.Keys {
-			if at := time.Unix(k.Expires, 0); at.After(u.Expires) {
-				u.Expires = at
+		for _, k := range e.Keys { // the last ones come last
+			if u.Expires.After(u.Earlier) {
+				u.Earlier = u.Expires
+			}
+			if u.Expires = time.Unix(k.Expires, 0); !u.Earlier.After(u.Expires) {
+				u.Earlier = time.Time{}
 			}
 		}
 		out = append(out, u)

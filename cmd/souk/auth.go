@@ -259,7 +259,10 @@ func until(u natsauth.User, now time.Time) string {
 	case u.Expires.IsZero():
 		return "as long as its process"
 	case !now.Before(u.Expires):
-		return "expired " + when
+		when = "expired " + when
+	}
+	if u.Earlier.After(now) {
+		when += ", earlier creds " + u.Earlier.UTC().Format(time.RFC3339)
 	}
 	return when
 }

@@ -106,6 +106,9 @@ func TestWhoseCredsAreGoodIsListed(t *testing.T) {
 		{natsauth.User{Expires: now.Add(time.Second)}, "2026-11-27T01:02:04Z"},
 		{natsauth.User{Expires: now}, "expired 2026-11-27T01:02:03Z"},
 		{natsauth.User{Expires: now, Revoked: true}, "revoked"},
+		{natsauth.User{Expires: now, Earlier: now}, "expired 2026-11-27T01:02:03Z"},
+		{natsauth.User{Expires: now, Earlier: now.Add(time.Minute)},
+			"expired 2026-11-27T01:02:03Z, earlier creds 2026-11-27T01:03:03Z"},
 	} {
 		if got := until(test.user, now); got != test.want {
 			t.Errorf("%+v: %q, want %q", test.user, got, test.want)
