@@ -141,7 +141,8 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 	r = s.node.Ready()
 	s.wake = r.Wake
 	took := time.Since(now)
-	if s.node.Took(took); r.Rounds > 0 {
+	s.node.Took(took)
+	if r.Rounds > 0 {
 		s.measures.cleared(took / time.Duration(r.Rounds))
 	}
 	return r, s.node.Idle()
