@@ -60,6 +60,7 @@ func role() daemon.Role {
 	return daemon.Role{
 		Name:  "agentd",
 		As:    bus.RoleAgentd,
+		IDs:   func(c daemon.Config) bus.IDs { return c.(*config).ids() },
 		Short: "Offer the vLLM servers of this node to the market",
 		Long: `agentd registers each vLLM server of this node as an agent once it is ready, serves what hubs
 award, meters it, and accounts for it. On SIGTERM it takes no more tasks, finishes those in hand and has them
@@ -92,11 +93,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		}
 		defer func() { err = errors.Join(err, home.Close()) }()
 	}
-	ids := bus.IDs{Name: daemon.Name("agentd-" + c.Agentd.Node)}
-	for _, a := range c.Agentd.Agents {
-		ids.Agents = append(ids.Agents, a.ID)
-	}
-	l, err := p.Connect(ctx, c.Market, bus.RoleAgentd, ids)
+	l, err := p.Connect(ctx, c.Market, bus.RoleAgentd, c.ids())
 	if err != nil {
 		return err
 	}
@@ -139,6 +136,15 @@ func gauges(s agentd.Stats) []daemon.Gauge {
 		{Name: "souk_agentd_answers_caught", Help: "Answers so far that held what a policy looks for.",
 			Value: float64(caught), Counts: true},
 	}
+}
+
+// ids are who the node is, and the agents that its file names.
+func (c *config) ids() bus.IDs {
+	ids := bus.IDs{Name: daemon.Name("agentd-" + c.Agentd.Node)}
+	for _, a := range c.Agentd.Agents {
+		ids.Agents = append(ids.Agents, a.ID)
+	}
+	return ids
 }
 
 // Complete fills in what follows from the rest, such as the name of the node from its host, and judges the

@@ -42,6 +42,7 @@ func role() daemon.Role {
 	return daemon.Role{
 		Name:  "classifier",
 		As:    bus.RoleDoor,
+		IDs:   func(c daemon.Config) bus.IDs { return c.(*config).ids() },
 		Short: "The door of the market: it names each task's domain and chooses its hub",
 		Long: `classifier takes tasks from NATS on souk.v1.task.<client>[.<gateway>], names the domain of each, and
 passes it to a hub. Several doors share the tasks of one market, each with an id of its own. On SIGTERM it
@@ -67,7 +68,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 			return err
 		}
 	}
-	l, err := p.Connect(ctx, c.Market, bus.RoleDoor, bus.IDs{Name: c.Classifier.ID})
+	l, err := p.Connect(ctx, c.Market, bus.RoleDoor, c.ids())
 	if err != nil {
 		return err
 	}
@@ -92,6 +93,9 @@ func readModel(path string) (*model.Model, error) {
 	}
 	return m, nil
 }
+
+// ids are who the door is.
+func (c *config) ids() bus.IDs { return bus.IDs{Name: c.Classifier.ID} }
 
 // Complete gives the door an id where it has none.
 func (c *config) Complete() error {

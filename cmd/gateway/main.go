@@ -51,6 +51,7 @@ func role() daemon.Role {
 	return daemon.Role{
 		Name:  "gateway",
 		As:    bus.RoleGateway,
+		IDs:   func(c daemon.Config) bus.IDs { return c.(*config).ids() },
 		Short: "The market for clients of OpenAI's API, over HTTP",
 		Long: `gateway serves OpenAI's API to whoever has a key (souk key new CLIENT), and asks the market for each answer:
 /v1/chat/completions, /v1/completions, /v1/responses and /v1/models, and beside them /v1/quote, /v1/balance,
@@ -74,7 +75,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 		return fmt.Errorf("listen: %w: choose another address, or set SOUK_LISTEN", err)
 	}
 	defer at.Close()
-	l, err := p.Connect(ctx, c.Market, bus.RoleGateway, bus.IDs{Name: c.Gateway.ID})
+	l, err := p.Connect(ctx, c.Market, bus.RoleGateway, c.ids())
 	if err != nil {
 		return err
 	}
@@ -99,6 +100,9 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 	id := c.Gateway.ID
 	return p.Alone(ctx, l, bus.GatewayKey(id), bus.RoleGateway, "gateway.id", id, s.Run)
 }
+
+// ids are who the gateway is.
+func (c *config) ids() bus.IDs { return bus.IDs{Name: c.Gateway.ID} }
 
 // Complete gives the gateway an id where it has none.
 func (c *config) Complete() error {

@@ -53,6 +53,7 @@ func role(closing *bool) daemon.Role {
 	return daemon.Role{
 		Name:  "hub",
 		As:    bus.RoleHub,
+		IDs:   func(c daemon.Config) bus.IDs { return c.(*config).ids() },
 		Short: "The market of one domain: it awards tasks to agents, prices and records every award",
 		Long: `hub collects the tasks of one domain into rounds, clears each round so that the tasks
 together are worth most beyond their costs, and records every round before it acts on it. It needs a NATS
@@ -86,8 +87,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	l, err := p.Connect(ctx, c.Market, bus.RoleHub,
-		bus.IDs{Name: c.Hub.Journal, Domain: c.Hub.Domain})
+	l, err := p.Connect(ctx, c.Market, bus.RoleHub, c.ids())
 	if err != nil {
 		return err
 	}
@@ -146,6 +146,9 @@ func gauges(st hubserve.Stats) []daemon.Gauge {
 			Within: &rounds},
 	}
 }
+
+// ids are who the hub is.
+func (c *config) ids() bus.IDs { return bus.IDs{Name: c.Hub.Journal, Domain: c.Hub.Domain} }
 
 // Complete names the instance and the journal after the domain where they have no names.
 func (c *config) Complete() error {

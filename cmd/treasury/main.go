@@ -41,6 +41,7 @@ func role() daemon.Role {
 	return daemon.Role{
 		Name:  "treasury",
 		As:    bus.RoleTreasury,
+		IDs:   func(c daemon.Config) bus.IDs { return c.(*config).ids() },
 		Short: "The clients' money: deposits, payouts, and allotments to hubs",
 		Long: `treasury keeps what clients have deposited and allots it to hubs, so that no client is ever
 charged more than it deposited, over all hubs. A market has one: a second one is refused as long as the first
@@ -64,7 +65,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	l, err := p.Connect(ctx, c.Market, bus.RoleTreasury, bus.IDs{Name: c.Treasury.Journal})
+	l, err := p.Connect(ctx, c.Market, bus.RoleTreasury, c.ids())
 	if err != nil {
 		return err
 	}
@@ -85,6 +86,9 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	p.Needs("the journal's disk is nearly full, and no money is taken in or allotted: free some space", j.HasRoom)
 	return seat.Hold(ctx, s.Run)
 }
+
+// ids are who the treasury is.
+func (c *config) ids() bus.IDs { return bus.IDs{Name: c.Treasury.Journal} }
 
 // Complete judges the file.
 func (c *config) Complete() error {

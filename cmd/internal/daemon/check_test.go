@@ -86,6 +86,45 @@ func TestCheckConfigReadsTheFilesOfKeys(t *testing.T) {
 	}
 }
 
+// Nor are creds of the same role good that are of another, or beside the certificate of another.
+func TestCheckConfigJudgesWhoseTheFilesAre(t *testing.T) {
+	dir := t.TempDir()
+	keys, err := natsauth.Init(natsauth.Dir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"math", "code"} {
+		ids := bus.IDs{Name: name, Domain: name}
+		if _, err := keys.Add(bus.RoleHub, ids, time.Now(), natsauth.Valid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	math, code := natsauth.ClientFiles(keys.Dir(), "math"), natsauth.ClientFiles(keys.Dir(), "code")
+	pair := func(f natsauth.Files) string {
+		return ", ca: " + f.CA + ", cert: " + f.Cert + ", key: " + f.Key
+	}
+	for _, c := range []struct {
+		market string
+		code   int
+		says   string
+	}{
+		{"creds: " + keys.CredsPath("math") + pair(math), ExitOK, ""},
+		{"creds: " + keys.CredsPath("code") + pair(code), ExitUsage,
+			"these are of hub code: take those of math"},
+		{"creds: " + keys.CredsPath("math") + pair(code), ExitUsage, "one process has one name"},
+	} {
+		role := fairRole(nil)
+		role.As = bus.RoleHub
+		role.IDs = func(Config) bus.IDs { return bus.IDs{Name: "math", Domain: "math"} }
+		var errs bustest.Buffer
+		code := Run(t.Context(), Command(role), []string{"--config",
+			write(t, fairFile+"market: {"+c.market+"}\n"), "--check-config"}, io.Discard, &errs)
+		if code != c.code || !strings.Contains(errs.String(), c.says) {
+			t.Errorf("%s: exit code %d, want %d and %q: %s", c.market, code, c.code, c.says, &errs)
+		}
+	}
+}
+
 // A configuration with a secret in it that others can read is named, by --check-config and at the start; one
 // whose secret came by the environment is not, nor one that is closed.
 func TestAnOpenConfigurationWithASecretIsNamed(t *testing.T) {

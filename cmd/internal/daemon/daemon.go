@@ -78,7 +78,9 @@ type Role struct {
 	NoFile  bool     // the defaults alone will do
 	As      bus.Role // whose creds it comes with; "": nobody's
 	New     func() Config
-	Serve   func(ctx context.Context, p *Process, c Config) error // until ctx ends, and it has drained
+	// who it is by its configuration, and so whose its creds must be; nil where As is nobody's
+	IDs   func(c Config) bus.IDs
+	Serve func(ctx context.Context, p *Process, c Config) error // until ctx ends, and it has drained
 }
 
 // Process is what a running daemon is given.
@@ -229,7 +231,11 @@ func checked(r Role, cfg Config, out, errs io.Writer) error {
 	if err != nil || !ok {
 		return err
 	}
-	lacks, wrong := m.judgeFiles(r.As, time.Now())
+	var ids bus.IDs
+	if r.IDs != nil {
+		ids = r.IDs(cfg)
+	}
+	lacks, wrong := m.judgeFiles(r.As, ids)
 	for _, l := range lacks {
 		fmt.Fprintf(errs, "%s: as it is here it would not start: %v\n", r.Name, l)
 	}

@@ -144,10 +144,8 @@ func (p *Process) Connect(ctx context.Context, m Market, role bus.Role, ids bus.
 	if err != nil {
 		return nil, fmt.Errorf("market.%w", err)
 	}
-	if other := files.Named(); creds != nil && other != "" && other != name && other != natsauth.Root {
-		return nil, fmt.Errorf("market.creds: %s is of %s, and market.cert: %s of %s: one process has one name with "+
-			"NATS and with etcd: give it the certificate of %s (souk auth add or renew makes both)", m.Creds, name,
-			files.Cert, other, name)
+	if err := m.sameName(name); creds != nil && err != nil {
+		return nil, err
 	}
 	probe := bus.ClaimsPrefix // of an agentd, which may know of no agents yet
 	if access, err := bus.AccessOf(role, ids); err == nil {
@@ -237,15 +235,27 @@ func (m Market) creds(role bus.Role, ids bus.IDs) (name string, creds natsauth.S
 	return i.Name, creds, nil
 }
 
+// sameName judges that the certificate is of who has the creds.
+func (m Market) sameName(name string) error {
+	files := m.files()
+	if other := files.Named(); other != "" && other != name && other != natsauth.Root {
+		return fmt.Errorf("market.creds: %s is of %s, and market.cert: %s of %s: one process has one name with "+
+			"NATS and with etcd: give it the certificate of %s (souk auth add or renew makes both)", m.Creds, name,
+			files.Cert, other, name)
+	}
+	return nil
+}
+
 // judgeFiles reads the files that the section names, as a start does. lacks says which of them are not
 // there, or not for this user to see: they may be where the process runs. wrong is what the start would end
 // with.
-func (m Market) judgeFiles(role bus.Role, now time.Time) (lacks []error, wrong error) {
+func (m Market) judgeFiles(role bus.Role, ids bus.IDs) (lacks []error, wrong error) {
 	judge := func(field string, err error) {
 		if err != nil {
 			err = fmt.Errorf("%s%w", field, err)
 		}
 		switch {
+		case err == nil:
 		case errors.Is(err, natsauth.ErrNoCreds), errors.Is(err, fs.ErrNotExist),
 			errors.Is(err, fs.ErrPermission):
 			lacks = append(lacks, err)
@@ -253,15 +263,13 @@ func (m Market) judgeFiles(role bus.Role, now time.Time) (lacks []error, wrong e
 			wrong = errors.Join(wrong, err)
 		}
 	}
-	if m.Creds != "" {
-		i, err := natsauth.File(m.Creds).As(role, "")()
-		if err == nil {
-			err = i.Expired(now)
-		}
-		judge("market.creds: ", m.named(err))
+	name, _, err := m.creds(role, ids)
+	judge("", err)
+	_, noCert := natsauth.TLSOf(m.files())
+	judge("market.", noCert)
+	if m.Creds != "" && err == nil && noCert == nil {
+		judge("", m.sameName(name))
 	}
-	_, err := natsauth.TLSOf(m.files())
-	judge("market.", err)
 	return lacks, wrong
 }
 
