@@ -3,6 +3,7 @@ package hub
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +91,39 @@ func TestWhoComesWhileOthersRest(t *testing.T) {
 		t.Errorf("after the rest %d slots are sold: %s", len(h.dispatched), h.running())
 	}
 	h.audited()
+}
+
+// Who comes while others rest, can pay the slot alone that came free, and has no time, is not told that none
+// was free, or that it offered too little. Who has the time is told what became of it after the rest.
+func TestWhatIsToldOfARest(t *testing.T) {
+	h, running := besideTheDear(t, 2000, 100)
+	h.n.news()
+	h.run()
+	h.ends(running[0])
+	rested := h.n.batch.Rested()
+	if !h.n.batch.Held() || rested.Sub(h.now) < 10*time.Millisecond {
+		t.Fatalf("they rest for %v: the test sees nothing", rested.Sub(h.now))
+	}
+	for id, deadline := range map[string]time.Time{"short": rested.Add(-time.Millisecond),
+		"long": rested.Add(time.Second)} {
+		h.must(h.step(h.task("ann", id, of("llama"), worth(market.Credit/1000),
+			func(m *bus.Task) { m.DeadlineMS = deadline.UnixMilli() })))
+	}
+	h.now = rested.Add(-time.Microsecond)
+	h.n.Tick(h.now)
+	h.run()
+	if r := h.said("ann.short"); r == nil || r.Code != bus.CodeNoRoom ||
+		!strings.Contains(r.Message, "kept for a moment") {
+		t.Errorf("it is told %+v", r)
+	}
+	for range 3 { // they compete, and then it is over
+		h.now = h.now.Add(600 * time.Millisecond)
+		h.n.Tick(h.now)
+		h.run()
+	}
+	if r := h.said("ann.long"); r == nil || strings.Contains(r.Message, "kept for a moment") {
+		t.Errorf("after the rest it is told %+v", r)
+	}
 }
 
 // How long those who wait rest follows from no bid: neither scaled nor permuted, and whoever pays.

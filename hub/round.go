@@ -143,11 +143,14 @@ func (n *Node) collect() {
 	n.seats.capped = false
 	n.standUp()
 	n.letsIn()
+	aside := false
 	for i := range n.crowd.stands {
 		x := &n.crowd.stands[i]
-		if room := n.offers(x.agent, x.room); room > 0 {
+		room := n.offers(x.agent, x.room)
+		if room > 0 {
 			s.agents, s.free = append(s.agents, x.agent), append(s.free, room)
 		}
+		aside = aside || room < x.room
 	}
 	last, prev := n.book.LastRound()
 	lot := binary.BigEndian.Uint64(prev[:]) + last
@@ -164,7 +167,7 @@ func (n *Node) collect() {
 	s.anew = false
 	for _, t := range s.tasks {
 		s.anew = s.anew || t.met
-		t.met, t.again = true, false
+		t.met, t.again, t.aside = true, false, aside
 	}
 	s.placed = s.placed[:0]
 	s.first, s.end = 0, len(s.agents)
