@@ -53,7 +53,8 @@ func decodeJSON(data []byte, v any, strict bool) error {
 		return &Error{Code: CodeBadRequest, Message: "JSON: " + err.Error()}
 	}
 	if rest := bytes.TrimSpace(data[d.InputOffset():]); len(rest) > 0 {
-		return &Error{Code: CodeBadRequest, Message: fmt.Sprintf("JSON: %d bytes behind the end of the value", len(rest))}
+		return &Error{Code: CodeBadRequest,
+			Message: fmt.Sprintf("JSON: %d bytes behind the end of the value", len(rest))}
 	}
 	return nil
 }

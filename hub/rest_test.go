@@ -81,7 +81,8 @@ func TestWhoComesWhileOthersRest(t *testing.T) {
 	h.must(h.step(h.task("ann", "glm-2", of("glm"))))
 	h.take("ann", "glm-2")
 	if h.wake.IsZero() || !h.wake.After(h.now) || h.wake.After(h.n.batch.Rested()) {
-		t.Errorf("the hub wants to be woken at %v, and those who wait rest until %v", h.wake, h.n.batch.Rested())
+		t.Errorf("the hub wants to be woken at %v, and those who wait rest until %v", h.wake,
+			h.n.batch.Rested())
 	}
 	h.dispatched = nil
 	h.now = h.n.batch.Rested().Add(h.n.cfg.Batch.MaxWait) // they compete

@@ -343,8 +343,8 @@ func (n *Node) unplaced(t *task) *bus.Result {
 			market.Some(t.refusals, "time"))
 	case t.aside:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
-			"so many tasks wait that slots which came free were kept for a moment, for all of them to compete "+
-				"for, and the deadline came before: give it more time")
+			"so many tasks wait that slots which came free were kept for a moment, for all of them to "+
+				"compete for, and the deadline came before: give it more time")
 	case t.rounds > 0:
 		return n.refusal(t.msg, bus.CodeOutbid, time.Second,
 			"in %s the slots went to others: offer more, or wait longer", rounds(t.rounds))
@@ -372,7 +372,8 @@ func (n *Node) unplaced(t *task) *bus.Result {
 	}
 	if !slices.ContainsFunc(n.roster, func(a *agent) bool { return a.open(n) && n.usable(t, a) }) {
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
-			"no agent that could serve it takes tasks now: each is stopping, silent, or without an engine that answers")
+			"no agent that could serve it takes tasks now: each is stopping, silent, or without an engine that "+
+				"answers")
 	}
 	if t.short {
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,

@@ -181,7 +181,8 @@ func TestWhatWasServedInPartIsNotBoughtAgain(t *testing.T) {
 			first = h.do("POST", "/v1/chat/completions", body, key, "Idempotency-Key", once)
 			if stream == "" {
 				paid = first.paid(t)
-				h.until("what is told is what was taken", func() bool { return h.captured("other")-before == paid })
+				h.until("what is told is what was taken",
+					func() bool { return h.captured("other")-before == paid })
 				continue
 			}
 			h.until("no slot is in use", func() bool { return h.Free() == 8 })

@@ -163,11 +163,11 @@ func (p *part) verdict() bool {
 	switch {
 	case !known:
 		return false
+	case err != nil && p.poor && bus.CodeOf(err) == bus.CodePastDeadline:
+		p.fail(p.why) // it waited for money
+		return false
 	case err != nil:
-		switch late := bus.CodeOf(err) == bus.CodePastDeadline; {
-		case p.poor && late:
-			p.fail(p.why)
-		case !p.holdBack(err):
+		if !p.holdBack(err) {
 			p.fail(err)
 		}
 		return false

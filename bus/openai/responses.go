@@ -255,8 +255,8 @@ func tools(in map[string]json.RawMessage, out map[string]any) error {
 		case "":
 			return bad(`tools[%d].type: "function" is expected`, i)
 		default:
-			return unsupported("tools[%d].type: %.60s is not taken here: leave it out; tools of type function "+
-				"are, and whoever asks runs them", i, kind)
+			return unsupported("tools[%d].type: %.60s is not taken here: leave it out; tools of type "+
+				"function are, and whoever asks runs them", i, kind)
 		}
 		f := map[string]json.RawMessage{}
 		for _, name := range []string{"name", "description", "parameters", "strict"} {

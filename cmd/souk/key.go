@@ -175,7 +175,8 @@ what it did not cost: where the key has less, that is all that it has, and other
 				}
 				link, err := reach() // before anything is written
 				if err != nil {
-					return fmt.Errorf("no key is made: the treasury, which sets its budget, is not reached: %w", err)
+					return fmt.Errorf("no key is made: the treasury, which sets its budget, is not reached: %w",
+						err)
 				}
 				defer link.Close()
 				secret, err := local.NewKey(ctx, r, link.Budget, k)
