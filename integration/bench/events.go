@@ -58,7 +58,7 @@ func eventBars(ctx context.Context, o Options) ([]Bar, error) {
 		{Name: "gateway: delay of an event, p99", Asked: "30 ms", Limit: 30, Measured: median(x[3]),
 			Unit: "ms", Runs: x[3],
 			Note: fmt.Sprintf("%d streams of %d tokens a second, of which an engine says one each at one "+
-				"moment; behind the earliest of its stream, each counted from the stream's first token; market, "+
+				"moment; each token behind the earliest of its stream, counted from the stream's first; market, "+
 				"engine and readers kept %.0f %% of all cores busy meanwhile", gatewayStreams, gatewayPerSecond,
 				median(x[5]))},
 		{Name: "the same streams by bus/client", Measured: median(x[6]), Unit: "ms", Runs: x[6],
@@ -71,22 +71,27 @@ func eventBars(ctx context.Context, o Options) ([]Bar, error) {
 	}, nil
 }
 
-// lateness is how late events of many streams are.
+// lateness is how late tokens of many streams are, each counted by itself: an event may have brought several.
 type lateness struct {
-	mu  sync.Mutex
-	all []time.Duration
+	mu     sync.Mutex
+	all    []time.Duration
+	events int
 }
 
-// stream begins to measure one stream: next is to be called with each event, end after the last.
-func (l *lateness) stream() (next func(), end func()) {
-	var at []time.Duration // of each event, since the first was due
+// stream begins to measure one stream: next is to be called with each event, and how many tokens it has, end
+// after the last.
+func (l *lateness) stream() (next func(now time.Time, tokens int), end func()) {
+	var at []time.Duration // of each token, since the first was due
 	var first time.Time
-	return func() {
-			now := time.Now()
+	events := 0
+	return func(now time.Time, tokens int) {
 			if at == nil {
 				first = now
 			}
-			at = append(at, now.Sub(first)-time.Duration(len(at))*eventEvery)
+			for range tokens {
+				at = append(at, now.Sub(first)-time.Duration(len(at))*eventEvery)
+			}
+			events++
 		}, func() {
 			earliest := time.Duration(0)
 			for _, d := range at {
@@ -97,10 +102,11 @@ func (l *lateness) stream() (next func(), end func()) {
 			for _, d := range at {
 				l.all = append(l.all, d-earliest)
 			}
+			l.events += events
 		}
 }
 
-// p99 is that of all events, in milliseconds.
+// p99 is that of all tokens, in milliseconds.
 func (l *lateness) p99() float64 { return micros(quantile(l.all, 0.99)) / 1000 }
 
 // read is the reading of one stream over HTTP.
@@ -108,7 +114,14 @@ func (l *lateness) read(g *httpDoor, tokens int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		next, end := l.stream()
 		defer end()
-		_, err := g.ask(ctx, tokens, next)
+		came := 0
+		_, err := g.ask(ctx, tokens, func(n int) {
+			came += n
+			next(time.Now(), n)
+		})
+		if err == nil && came != tokens {
+			err = fmt.Errorf("a stream of %d tokens instead of %d", came, tokens)
+		}
 		return err
 	}
 }
@@ -158,7 +171,7 @@ func (g *httpDoor) streams(ctx context.Context, m *local.Market, engine int, url
 		defer end()
 		_, err := m.AskWith(ctx, task(tokens/2), func(c bus.Chunk) {
 			if c.Count > 0 {
-				next()
+				next(time.Now(), c.Count)
 			}
 		})
 		return err
@@ -175,16 +188,17 @@ func (g *httpDoor) streams(ctx context.Context, m *local.Market, engine int, url
 	if err != nil {
 		return nil, err
 	}
-	writer, end, err := bare(metronome(min(tokens, 4*gatewayPerSecond)))
+	few := min(tokens, 4*gatewayPerSecond)
+	writer, end, err := bare(metronome(few))
 	if err != nil {
 		return nil, err
 	}
 	defer end()
 	begun := cpu()
-	err = all(alone.read(writer, tokens))()
+	err = all(alone.read(writer, few))()
 	base := (cpu() - begun) / 2
-	n := float64(len(late.all))
-	return []float64{micros(after-own) / n, micros(base) / float64(len(alone.all)), n / took.Seconds(),
+	n := float64(late.events)
+	return []float64{micros(after-own) / n, micros(base) / float64(alone.events), n / took.Seconds(),
 		late.p99(), float64(rss) / (1 << 20), load, market.p99(), inMarket, relayed.p99(), inRelay}, err
 }
 

@@ -36,18 +36,17 @@ const (
 // gatewayBars measure what HTTP adds to the market, by the gateway of `souk up` and by one that is a process
 // of its own, and what TLS adds to a request of the bus.
 func gatewayBars(ctx context.Context, o Options) ([]Bar, error) {
-	overTLS, err := repeat(o, "requests over TLS",
-		func() ([]float64, error) { return tlsCosts(ctx, o.Tasks) })
+	var overTLS turns
+	_, err := repeat(o, "requests over TLS",
+		func() ([]float64, error) { return nil, tlsCosts(ctx, o.Tasks, &overTLS) })
 	if err != nil {
 		return nil, err
 	}
-	whole, err := repeat(o, "whole answers over HTTP", func() ([]float64, error) {
-		return o.inPlace(ctx, "instant", func(p place) (x []float64, err error) {
-			err = p.withGateway(ctx, o, local.Engine{}, 16, 16, func(m *local.Market, g *httpDoor) error {
-				x, err = g.wholes(ctx, o.Tasks)
-				return err
-			})
-			return x, err
+	var whole wholes
+	_, err = repeat(o, "whole answers over HTTP", func() ([]float64, error) {
+		return o.inPlace(ctx, "instant", func(p place) ([]float64, error) {
+			return nil, p.withGateway(ctx, o, local.Engine{}, 16, 16,
+				func(_ *local.Market, g *httpDoor) error { return whole.measure(ctx, g, o.Tasks) })
 		})
 	})
 	if err != nil {
@@ -62,18 +61,17 @@ func gatewayBars(ctx context.Context, o Options) ([]Bar, error) {
 		return nil, err
 	}
 	return []Bar{
-		ratio("a request of the bus over TLS, CPU", overTLSLimit, "without", "us", overTLS[0], overTLS[1],
+		overTLS.bar("a request of the bus over TLS, CPU", overTLSLimit, "without", "us",
 			"3 KB there and back, on both sides and in the server, by one caller over loopback TCP"),
-		ratio("gateway: CPU per whole answer of 3 KB", gatewayWholeLimit, "net/http", "us", whole[0],
-			whole[1],
-			"its own process alone; the base is half of what net/http takes of the same on both sides"),
-		ratio("gateway: the same, of net/http as often", gatewayWholeLimit, "net/http", "us", whole[0],
-			whole[4], "the base again, but asked as often a second as the gateway, each answer as late: whoever "+
-				"has less to do than it can wakes for each request"),
+		whole.alone.bar("gateway: CPU per whole answer of 3 KB", gatewayWholeLimit, "net/http", "us",
+			"its own process alone; the base is half of what net/http takes of the same on both sides, in turn"),
+		whole.often.bar("gateway: the same, of net/http as often", gatewayWholeLimit, "net/http", "us",
+			"the base again, but asked as often a second as the gateway, each answer as late: whoever has less "+
+				"to do than it can wakes for each request"),
 		{Name: "gateway: whole answers", Asked: "2,000 a second on two cores", Limit: 2000, AtLeast: true,
-			Measured: median(whole[2]), Unit: "a second", Runs: whole[2],
+			Measured: median(whole.rate), Unit: "a second", Runs: whole.rate,
 			Note: fmt.Sprintf("64 callers; the market in this process, gateway and engine beside it, all on "+
-				"this machine's cores: %.0f us of processor time each", median(whole[3]))},
+				"this machine's cores: %.0f us of processor time each", median(whole.all))},
 		{Name: "gateway: first token beyond bus/client, p50", Asked: "0.4 ms", Limit: 0.4,
 			Measured: median(first[0]), Unit: "ms", Runs: first[0],
 			Note: fmt.Sprintf("`souk up`, asked by this process over HTTP and by bus/client in turn, whose p50 "+
@@ -176,8 +174,9 @@ func (g *httpDoor) await(ctx context.Context, within time.Duration) error {
 // long makes the body of a request some 3 KB.
 var long = strings.Repeat("What would you carry home from there, and why? ", 58)
 
-// ask asks for a whole answer, or, where each is given, for a stream, of which it is called with each event.
-func (g *httpDoor) ask(ctx context.Context, tokens int, each func()) (ttft time.Duration, err error) {
+// ask asks for a whole answer, or, where each is given, for a stream: it is called with each event that has
+// tokens, and with how many.
+func (g *httpDoor) ask(ctx context.Context, tokens int, each func(int)) (ttft time.Duration, err error) {
 	text := bytes.Replace(body(numbers.Add(1), tokens), []byte("Question"), []byte(long+"Question"), 1)
 	if each == nil {
 		text = bytes.Replace(text, []byte(`"stream":true`), []byte(`"stream":false`), 1)
@@ -209,8 +208,8 @@ func (g *httpDoor) ask(ctx context.Context, tokens int, each func()) (ttft time.
 	lines := bufio.NewReader(a.Body)
 	for {
 		line, err := lines.ReadSlice('\n')
-		if bytes.Contains(line, []byte(`"content":"`)) && !bytes.Contains(line, []byte(`"content":""`)) {
-			if each(); ttft == 0 {
+		if n := tokensOf(line); n > 0 {
+			if each(n); ttft == 0 {
 				ttft = time.Since(begun)
 			}
 		}
@@ -246,44 +245,59 @@ func wholeOf(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, strings.Repeat("x", 700))
 }
 
-// wholes asks for so many whole answers. It returns the processor time of the gateway for one, half of what
-// net/http alone takes of one, both in microseconds, how many came a second, all processor time for one, and
-// half of what net/http alone takes of one where it is asked as often.
-func (g *httpDoor) wholes(ctx context.Context, n int) ([]float64, error) {
-	one := func(g *httpDoor) func(context.Context) error {
-		return func(ctx context.Context) error { _, err := g.ask(ctx, taskTokens, nil); return err }
-	}
+// wholes is what whole answers take, in microseconds of processor time: of the gateway, beside half of what
+// net/http alone takes of the same on both sides, and beside that where it is asked as often.
+type wholes struct {
+	alone, often turns
+	rate, all    []float64 // answers a second, and all processor time for one
+}
+
+const wholesTurns = 12 // of each run
+
+// measure asks for so many whole answers, a part by each in turn.
+func (x *wholes) measure(ctx context.Context, g *httpDoor, n int) error {
+	part := max(n/8, taskCallers)
 	alone, end, err := bare(wholeOf)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer end()
-	if err := errors.Join(callers(ctx, taskCallers, n/4, one(g)), callers(ctx, taskCallers, n/4,
-		one(alone))); err != nil {
-		return nil, err
-	}
-	own, err1 := proc.CPU(g.pid)
-	begun, started := cpu(), time.Now()
-	err2 := callers(ctx, taskCallers, n, one(g))
-	took, used := time.Since(started), cpu()-begun
-	after, err3 := proc.CPU(g.pid)
-	begun = cpu()
-	err4 := callers(ctx, taskCallers, n, one(alone))
-	base := (cpu() - begun) / 2
-	late, endLate, err := bare(func(w http.ResponseWriter, r *http.Request) {
-		follow.Pause(r.Context(), took*taskCallers/time.Duration(n))
+	var wait time.Duration // of an answer, where as many come as by the gateway
+	often, endOften, err := bare(func(w http.ResponseWriter, r *http.Request) {
+		follow.Pause(r.Context(), wait)
 		wholeOf(w, r)
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer endLate()
-	begun = cpu()
-	err5 := callers(ctx, taskCallers, n/4, one(late))
-	often := 4 * (cpu() - begun) / 2
-	each := func(d time.Duration) float64 { return micros(d) / float64(n) }
-	return []float64{each(after - own), each(base), float64(n) / took.Seconds(), each(used + after - own),
-		each(often)}, errors.Join(err1, err2, err3, err4, err5)
+	defer endOften()
+	ask := func(g *httpDoor) (cost, took time.Duration, err error) {
+		begun, started := cpu(), time.Now()
+		err = callers(ctx, taskCallers, part, func(ctx context.Context) error {
+			_, err := g.ask(ctx, taskTokens, nil)
+			return err
+		})
+		return cpu() - begun, time.Since(started), err
+	}
+	each := func(d time.Duration) float64 { return micros(d) / float64(part) }
+	for i := range wholesTurns + 1 { // the first warms up
+		own, err1 := proc.CPU(g.pid)
+		used, took, err2 := ask(g)
+		after, err3 := proc.CPU(g.pid)
+		wait = took * taskCallers / time.Duration(part)
+		base, _, err4 := ask(alone)
+		late, _, err5 := ask(often)
+		if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+			return err
+		}
+		if i > 0 {
+			x.alone.add(each(after-own), each(base/2))
+			x.often.add(each(after-own), each(late/2))
+			x.rate = append(x.rate, float64(part)/took.Seconds())
+			x.all = append(x.all, each(used+after-own))
+		}
+	}
+	return nil
 }
 
 // firstTokens asks `souk up` over HTTP and by bus/client, and its engine directly, in turn, and the same with
@@ -332,7 +346,7 @@ func (p place) firstTokens(ctx context.Context, o Options, n int) (x []float64, 
 func (g *httpDoor) firstBeside(ctx context.Context, m asker, engine *httpDoor, n int) ([]float64, error) {
 	var over, least, direct []time.Duration
 	for i := range n + n/10 {
-		a, err := g.ask(ctx, taskTokens, func() {})
+		a, err := g.ask(ctx, taskTokens, func(int) {})
 		if err != nil {
 			return nil, err
 		}
@@ -342,7 +356,7 @@ func (g *httpDoor) firstBeside(ctx context.Context, m asker, engine *httpDoor, n
 		if err != nil || b.Result.Code != "" {
 			return nil, fmt.Errorf("%w: %s %s", err, b.Result.Code, b.Result.Message)
 		}
-		c, err := engine.ask(ctx, taskTokens, func() {})
+		c, err := engine.ask(ctx, taskTokens, func(int) {})
 		if err != nil {
 			return nil, err
 		}
@@ -356,52 +370,68 @@ func (g *httpDoor) firstBeside(ctx context.Context, m asker, engine *httpDoor, n
 		ms(direct, 0.5)}, nil
 }
 
-// tlsCosts is the processor time of a request of 3 KB over TLS and without, in microseconds, in turn.
-func tlsCosts(ctx context.Context, n int) (x []float64, err error) {
+// tlsCosts adds to the turns of a request of 3 KB over TLS and of one without what each takes of the
+// processor, in microseconds.
+func tlsCosts(ctx context.Context, n int, to *turns) error {
 	dir, err := os.MkdirTemp("", "lab-bench-")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer os.RemoveAll(dir)
 	files, err := natsauth.ServerCert(dir, nil, time.Now())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	server, err := tls.LoadX509KeyPair(files.Cert, files.Key)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	client, err := natsauth.TLSOf(natsauth.Files{CA: files.CA})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	secure, err := floor.NewEchoOver(&tls.Config{MinVersion: tls.VersionTLS13,
 		Certificates: []tls.Certificate{server}}, client)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer secure.Close()
 	plain, err := floor.NewEchoOver(nil, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer plain.Close()
 	data := make([]byte, 3<<10)
-	var used [2]time.Duration
-	const turns = 10
+	const turns = 40
 	for i := range turns + 1 { // the first warms up
+		var us [2]float64
 		for j, e := range []*floor.Echo{secure, plain} {
 			begun := cpu()
 			for range n / turns {
 				if err := e.Ask(ctx, data); err != nil {
-					return nil, err
+					return err
 				}
 			}
-			if i > 0 {
-				used[j] += cpu() - begun
-			}
+			us[j] = micros(cpu()-begun) / float64(n/turns)
+		}
+		if i > 0 {
+			to.add(us[0], us[1])
 		}
 	}
-	each := func(d time.Duration) float64 { return micros(d) / float64(n/turns*turns) }
-	return []float64{each(used[0]), each(used[1])}, nil
+	return nil
+}
+
+// tokensOf counts the tokens of an event: of the engine's prose each word is one, with the space before it,
+// and each period.
+func tokensOf(event []byte) int {
+	_, text, ok := bytes.Cut(event, []byte(`"content":"`))
+	text, _, _ = bytes.Cut(text, []byte(`"`))
+	if !ok || len(text) == 0 {
+		return 0
+	}
+	n := bytes.Count(text, []byte(" ")) + bytes.Count(text, []byte("."))
+	if text[0] != ' ' && text[0] != '.' {
+		n++ // an answer's first word
+	}
+	return n
 }

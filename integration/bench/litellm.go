@@ -89,7 +89,7 @@ func beside(ctx context.Context, souk, other *httpDoor, tasks int) (x []float64,
 		}
 		for range n / 4 {
 			for i, g := range doors {
-				ttft, err := g.ask(ctx, taskTokens, func() {})
+				ttft, err := g.ask(ctx, taskTokens, func(int) {})
 				if err != nil {
 					return nil, err
 				}
