@@ -266,8 +266,11 @@ func mayGoOn(c bus.Code) bool {
 // refuseRest refuses the rest of an answer. Where that is its reader's last word, whoever asks later hears
 // the same: the reader has asked by another door, too, and what comes by it would be served to nobody.
 func (n *Node) refuseRest(t *task, m *bus.Task, r *bus.Result) {
-	if r.Code != bus.CodeUnavailable && r.Code != bus.CodeDraining { // after these it asks again
-		t.noRest, r.Receipt = r, t.final.Receipt
+	if r.Code != bus.CodeUnavailable && r.Code != bus.CodeDraining {
+		r.Receipt = t.final.Receipt
+	}
+	if r.RetryMS == 0 { // else it asks again
+		t.noRest = r
 	}
 	n.refuseWith(m, r)
 }
@@ -276,7 +279,7 @@ func (n *Node) refuseRest(t *task, m *bus.Task, r *bus.Result) {
 // what is left of max_tokens, and all of max_price, since nothing was charged yet.
 func (n *Node) admitRest(old *task, m *bus.Task) {
 	t := &task{
-		key: old.key, id: old.id, digest: old.digest, arrived: old.arrived,
+		key: old.key, id: old.id, digest: old.digest, arrived: old.arrived, restOf: old,
 		deadline: n.now.Add(n.cfg.Deadline), continued: true, whole: old.whole,
 		failedAt: append(slices.Clone(old.failedAt), m.Resume.Agent), failedHold: old.final.Receipt,
 		earlier: append(slices.Clone(old.earlier), old.final.Receipt.ID),

@@ -106,6 +106,7 @@ type task struct {
 	// the last of these: what settles the task, unless another agent gets it
 	failedHold *bus.Receipt
 	continued  bool        // it is the rest of an answer that broke off, or that was served
+	restOf     *task       // then: of this, until it has ended
 	parses     bool        // and only parsers can tell how it goes on
 	whole      int         // max_tokens of the whole answer
 	only       *agent      // that it goes to, of a text that is seeded
@@ -120,6 +121,7 @@ type task struct {
 	judged     bool        // its client has said how good that was
 	sketch     uint64      // its answer's words are sketched by this key; 0: they are not
 	until      time.Time   // when done: to be forgotten
+	forgotten  bool        // it is
 }
 
 // stated are the terms of the task, and usually those that they are where its client says nothing.
@@ -214,18 +216,32 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	}
 	t.state = done
 	if t.hold == nil {
-		delete(n.known, t.key)
+		n.forgetUnheld(t, r)
 		t.msg = nil
 		return
 	}
 	t.tries = t.attempt()
-	t.final, t.msg, t.hold, t.doors = r, nil, nil, nil
+	t.final, t.msg, t.hold, t.doors, t.restOf = r, nil, nil, nil, nil
 	t.closed = n.now
 	t.until = later(t.deadline, n.now).Add(n.cfg.KeepIDs)
 	n.remember(t)
 	if m := t.next; m != nil {
 		t.next = nil
 		n.goOn(t, m, t.digest)
+	}
+}
+
+// forgetUnheld lets go of a task that never held money. One that is the rest of another leaves that known:
+// the rest may be asked for again, or, where it was refused for good, whoever asks later hears the same.
+func (n *Node) forgetUnheld(t *task, r *bus.Result) {
+	switch old := t.restOf; {
+	case old == nil || old.forgotten:
+		delete(n.known, t.key)
+	default:
+		n.known[t.key] = old
+		if r.RetryMS == 0 {
+			old.noRest = r
+		}
 	}
 }
 
@@ -269,6 +285,7 @@ func (n *Node) forgetOldest() {
 	t := n.ended[n.forgot]
 	n.ended[n.forgot] = nil
 	n.forgot++
+	t.forgotten = true
 	if n.known[t.key] == t {
 		delete(n.known, t.key)
 	}

@@ -22,6 +22,8 @@ import (
 //	the market names another agent                  its chunks follow on those that have come
 //	the hub names a new agent before that verdict   likewise, whatever the verdict
 //	the hub, or a door, is not there                it is asked again each second, for Config.MaxAbsence
+//	its client's money is held for other tasks,     likewise
+//	or too many wait
 //	the bus is away                                 it is asked again after, for Config.MaxOutage
 //	the market says nothing for Config.Silence      another door is asked: the hub knows what it said
 //	the market says that it was served after all    the agent that was given up is asked for what is missing
@@ -191,7 +193,7 @@ func (s *Stream) failoverVerdict(now time.Time, v Verdict) {
 	absent := unsaid(bus.CodeOf(err))
 	f.maybe = f.maybe || v.Answer == nil && !errors.Is(v.Err, bus.ErrNotSent) &&
 		!errors.Is(v.Err, bus.ErrNoResponders) && !errors.Is(v.Err, bus.ErrTooLarge)
-	rest := away || absent && now.Sub(f.begun) < s.c.MaxAbsence
+	rest := away || (absent || v.notNow()) && now.Sub(f.begun) < s.c.MaxAbsence
 	if rest && (!s.cancelled || f.ends) && !s.over() {
 		f.state, f.waits, f.again = retrying, now, now.Add(askEvery)
 		if away {
@@ -205,6 +207,19 @@ func (s *Stream) failoverVerdict(now time.Time, v Verdict) {
 // settles reports whether a verdict says what became of the agent's hold.
 func settles(v Verdict) bool {
 	return v.Answer != nil && v.Answer.Result != nil && v.Answer.Result.Receipt != nil
+}
+
+// notNow reports whether the hub cannot take the task at this moment alone: what its client has is held for
+// other tasks, or too many wait.
+func (v Verdict) notNow() bool {
+	if v.Answer == nil || v.Answer.Result == nil || v.Answer.Result.RetryMS <= 0 {
+		return false
+	}
+	switch v.Answer.Result.Code {
+	case bus.CodeAllotmentPending, bus.CodeNoRoom, bus.CodeTooManyTasks:
+		return true
+	}
+	return false
 }
 
 // unsaid reports whether a refusal leaves open who has the task: the hub, or the door, is not there, or it

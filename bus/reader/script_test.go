@@ -19,7 +19,8 @@ import (
 //
 //	task BODY            the answer is opened; failover=off may stand before the body
 //	accepted AGENT [N]   the market's verdict, of attempt N; refused CODE [of AGENT], no-verdict REASON are
-//	                     others, for each submit; settled CODE is a refusal that names a hold which was void
+//	                     others, for each submit; settled CODE is a refusal that names a hold which was
+//	                     void; again behind CODE: it is worth asking again
 //	N TEXT               chunk N; its token id is 100+N. a1 before it: of attempt 1
 //	N tool JSON          chunk N with this delta of the engine's parsers
 //	beat N [AGENT]       a heartbeat: N is the next chunk; with AGENT it is the hub's, h
@@ -97,9 +98,13 @@ func (p *scene) happens(what string) {
 		a.Attempt, _ = strconv.Atoi(attempt)
 		p.step(Verdict{Answer: &bus.Answer{Accepted: a}})
 	case verb == "refused", verb == "settled":
+		rest, again := strings.CutSuffix(rest, " again")
 		code, agent, _ := strings.Cut(rest, " of ")
 		r := &bus.Result{Client: "ada", Task: "t", Hub: "h", Agent: agent, Code: bus.Code(code),
 			Message: "said the hub"}
+		if again {
+			r.RetryMS = 1000
+		}
 		if verb == "settled" {
 			r.Receipt = &bus.Receipt{ID: "j/1/0"}
 		}
