@@ -65,9 +65,24 @@ func Dial(ctx context.Context, config Config) (*Registry, error) {
 	return r, nil
 }
 
+// reachable refuses endpoints on other machines without TLS.
+func (c Config) reachable() error {
+	for _, e := range c.Endpoints {
+		host, _, err := net.SplitHostPort(e)
+		if c.TLS == nil && err == nil && !bus.IsLoopback(host) {
+			return fmt.Errorf("etcdreg: %s is not on loopback, and may only be reached by TLS: give Config.TLS "+
+				"the certificate by which etcd knows you (natsauth.TLSOf), or reach it by a tunnel", bus.Redact(e))
+		}
+	}
+	return nil
+}
+
 func dial(ctx context.Context, config Config) (*clientv3.Client, error) {
 	if len(config.Endpoints) == 0 {
 		return nil, errors.New("etcdreg: no endpoint given")
+	}
+	if err := config.reachable(); err != nil {
+		return nil, err
 	}
 	if err := config.shake(ctx); err != nil {
 		return nil, config.failed("connect", err)

@@ -63,29 +63,34 @@ func (c Config) withDefaults() (Config, error) {
 	if c.InProcess == nil && c.URL == "" {
 		return c, fmt.Errorf("natsbus: %s: neither a URL nor a server in process is given", c.Name)
 	}
-	if c.InProcess == nil {
-		if err := c.readable(); err != nil {
-			return c, err
-		}
-	}
 	if c.TLS == nil && strings.Contains(c.URL, "tls://") {
 		c.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
+	}
+	if c.InProcess == nil {
+		if err := c.reachable(); err != nil {
+			return c, err
+		}
 	}
 	set(&c.PingEvery, 5*time.Second)
 	set(&c.ReconnectWait, 250*time.Millisecond)
 	return c, nil
 }
 
-// readable judges the URLs here, since the client's own complaint would quote what it could not read: a
-// password.
-func (c Config) readable() error {
+// reachable judges the URLs here, since the client's own complaint would quote what it could not read: a
+// password. Other machines are reached by TLS alone.
+func (c Config) reachable() error {
 	for one := range strings.SplitSeq(c.URL, ",") {
 		if one = strings.TrimSpace(one); !strings.Contains(one, "://") {
 			one = "nats://" + one
 		}
-		if u, err := url.Parse(one); err != nil || u.Hostname() == "" || u.Path != "" && u.Path != "/" {
+		switch u, err := url.Parse(one); {
+		case err != nil || u.Hostname() == "" || u.Path != "" && u.Path != "/":
 			return fmt.Errorf("natsbus: %s: %s is not like nats://host:port (in a name or password, "+
 				"write other characters than letters and digits as %%40 is for @)", c.Name, bus.Redact(c.URL))
+		case c.TLS == nil && !bus.IsLoopback(u.Hostname()):
+			return fmt.Errorf("natsbus: %s: %s is not on loopback, and may only be reached by TLS: write "+
+				"tls://%s, and say in Config.TLS whose certificates are trusted (natsauth.TLSOf), or reach it "+
+				"by a tunnel", c.Name, u.Host, u.Host)
 		}
 	}
 	return nil

@@ -110,7 +110,7 @@ func CheckLoopback(address string) error {
 	if err != nil || port == "" {
 		return fmt.Errorf("%q: write host:port, as 127.0.0.1:4222", bus.Redact(address))
 	}
-	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+	if bus.IsLoopback(host) {
 		return nil
 	}
 	return fmt.Errorf("%q is %w", bus.Redact(address), ErrRemote)
