@@ -18,7 +18,7 @@ import (
 const keysLimit = 1.05
 
 // keysPairs is how often a market with keys and one without are measured in a run.
-const keysPairs = 16
+const keysPairs = 32
 
 // keysBars measure what it costs that a market asks who is there: a market of this process beside one whose
 // parts are connected by a server that knows no keys, in turn.
@@ -28,8 +28,8 @@ func keysBars(ctx context.Context, o Options) ([]Bar, error) {
 	_, err := repeat(o, "tasks with keys and without", func() ([]float64, error) {
 		return o.inPlace(ctx, "instant", func(p place) ([]float64, error) {
 			return nil, p.withoutKeys(ctx, agents, 16, func(m asker) ([]float64, error) {
-				us, err1 := perTask(ctx, m, max(taskCallers, o.Tasks/keysPairs))
-				ttft, err2 := firstToken(ctx, m, max(50, o.Tasks/8/keysPairs))
+				us, err1 := perTask(ctx, m, max(taskCallers, o.Tasks/16))
+				ttft, err2 := firstToken(ctx, m, 50)
 				return []float64{us, ttft}, errors.Join(err1, err2)
 			}, &task, &first)
 		})
