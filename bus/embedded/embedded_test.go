@@ -2,6 +2,7 @@ package embedded_test
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"os"
@@ -111,6 +112,36 @@ func TestUnlock(t *testing.T) {
 			t.Error("who has no name may write although etcd has users")
 		}
 		stop(t, e)
+	}
+}
+
+// Nobody who comes by a socket speaks anything older than TLS 1.3, whatever certificate it shows.
+func TestEtcdSpeaksTLS13Alone(t *testing.T) {
+	keys := t.TempDir()
+	server, err := natsauth.ServerCert(keys, nil, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := natsauth.ClientCert(keys, "gateway-1", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := natsauth.TLSOf(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := startEtcd(t, embedded.EtcdConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", TLS: server})
+	defer stop(t, e)
+	for version, good := range map[uint16]bool{tls.VersionTLS12: false, tls.VersionTLS13: true} {
+		c := client.Clone()
+		c.MinVersion, c.MaxVersion = version, version
+		conn, err := tls.Dial("tcp", e.Endpoint(), c)
+		if (err == nil) != good {
+			t.Errorf("%s: %v, want it taken: %v", tls.VersionName(version), err, good)
+		}
+		if err == nil {
+			conn.Close()
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/client/pkg/v3/tlsutil"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -212,7 +213,8 @@ func etcdConfig(config EtcdConfig) (*embed.Config, error) {
 		if config.TLS != (natsauth.Files{}) {
 			c.ListenClientUrls[0].Scheme = "https"
 			c.ClientTLSInfo = transport.TLSInfo{TrustedCAFile: config.TLS.CA, CertFile: config.TLS.Cert,
-				KeyFile: config.TLS.Key, ClientCertAuth: true, MinVersion: tls.VersionTLS13}
+				KeyFile: config.TLS.Key, ClientCertAuth: true}
+			c.TlsMinVersion = string(tlsutil.TLSVersion13) // etcd writes it over what ClientTLSInfo says
 		}
 		c.AdvertiseClientUrls = c.ListenClientUrls
 	}
