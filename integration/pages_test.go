@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"souk/bus"
 	"souk/hub"
 )
 
@@ -35,6 +37,51 @@ func TestPagesLinkWhatIsThere(t *testing.T) {
 	bad := "[1](none.md) [2](a.md#two-2) [3](#four)"
 	if got := brokenLinks("b.md", bad, sample); len(got) != 3 {
 		t.Errorf("of %q are named: %q", bad, got)
+	}
+}
+
+// What each role may write and read in etcd stands in the manual as bus.AccessOf has it, key by key.
+func TestTheTableOfRolesInEtcd(t *testing.T) {
+	page, err := os.ReadFile("../deploy/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| role | writes | reads |")
+	named := regexp.MustCompile("`([a-z]+/?)`")
+	for _, role := range bus.Roles {
+		ids := bus.IDs{Name: "n"}
+		switch role {
+		case bus.RoleHub:
+			ids.Domain = "d"
+		case bus.RoleAgentd:
+			ids.Agents = []string{"a"}
+		}
+		access, err := bus.AccessOf(role, ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := regexp.MustCompile(`\| ` + string(role) + ` \|(.*)\|(.*)\|\n`).FindStringSubmatch(table)
+		if row == nil {
+			row = make([]string, 3)
+		}
+		for i, keys := range [][]string{access.Write, access.Read} {
+			var want, got []string
+			for _, k := range keys { // without the id
+				first, _, below := strings.Cut(strings.TrimPrefix(k, "/souk/v1/"), "/")
+				if below {
+					first += "/"
+				}
+				want = append(want, first)
+			}
+			for _, name := range named.FindAllStringSubmatch(row[i+1], -1) {
+				got = append(got, name[1])
+			}
+			slices.Sort(want)
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: the page says %q, and AccessOf %q", role, got, want)
+			}
+		}
 	}
 }
 
