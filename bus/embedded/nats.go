@@ -170,9 +170,17 @@ type natsLog struct {
 	since time.Time // when the second began
 	lines int       // of it
 
-	told    time.Time // when it was said last that somebody is refused
-	refused int       // since
+	done map[string]*done // by kind: what connections did that they may not
 }
+
+// done is what connections did of one kind: when it was said last, and how often it was done since.
+type done struct {
+	told  time.Time
+	times int
+}
+
+// mostKinds bounds the kinds of it: a part of each line is the word of whoever comes.
+const mostKinds = 16
 
 // maxLines bounds what the server logs in a second.
 const maxLines = 20
@@ -195,8 +203,8 @@ func (l *natsLog) write(level slog.Level, format string, args []any) {
 	text := fmt.Sprintf(format, args...)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if strings.Contains(text, server.ErrAuthentication.Error()) {
-		l.refuse(time.Now(), text)
+	if kind, ok := doneBy(text); ok && level == slog.LevelError {
+		l.refuse(time.Now(), kind, text)
 		return
 	}
 	if now := time.Now(); now.Sub(l.since) >= time.Second {
@@ -210,14 +218,46 @@ func (l *natsLog) write(level slog.Level, format string, args []any) {
 	}
 }
 
-// refuse counts who is refused, and says so now and then: one whose creds are void tries again for as long as
-// it runs.
-func (l *natsLog) refuse(now time.Time, text string) {
-	l.refused++
-	if !l.told.IsZero() && now.Sub(l.told) < bus.SayAgain {
+// doneBy tells lines about one connection, by which the server says what it does not let it do, and of which
+// kind that is.
+func doneBy(text string) (kind string, ok bool) {
+	if strings.Contains(text, server.ErrAuthentication.Error()) {
+		return server.ErrAuthentication.Error(), true
+	}
+	_, text, ok = strings.Cut(text, " - cid:")
+	for _, part := range strings.Split(text, " - ")[1:] {
+		if !strings.HasPrefix(part, "\"") { // its program, and who it is
+			kind, _, _ = strings.Cut(part, ":")
+			break
+		}
+	}
+	return kind, ok
+}
+
+// refuse counts what is refused, and says so now and then: one whose creds are void tries again for as long
+// as it runs.
+func (l *natsLog) refuse(now time.Time, kind, text string) {
+	d := l.done[kind]
+	if d == nil {
+		if len(l.done) >= mostKinds {
+			kind = ""
+		}
+		if l.done == nil {
+			l.done = map[string]*done{}
+		}
+		if d = l.done[kind]; d == nil {
+			d = &done{}
+			l.done[kind] = d
+		}
+	}
+	d.times++
+	if !d.told.IsZero() && now.Sub(d.told) < bus.SayAgain {
 		return
 	}
-	l.log.Warn("connections are refused: without creds, or with such as are void here", "times", l.refused,
-		"last", text, "server", "nats")
-	l.told, l.refused = now, 0
+	says := "connections do what they may not"
+	if kind == server.ErrAuthentication.Error() {
+		says = "connections are refused: without creds, or with such as are void here"
+	}
+	l.log.Warn(says, "times", d.times, "last", text, "server", "nats")
+	d.told, d.times = now, 0
 }
