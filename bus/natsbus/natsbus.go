@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -19,7 +18,6 @@ import (
 
 	"souk/bus"
 	"souk/bus/natsauth"
-	"souk/bus/rawconn"
 )
 
 // Config says where the server is and who connects. Zero fields take their default.
@@ -202,13 +200,13 @@ func (b *Bus) options() []nats.Option {
 		options = append(options, nats.UserJWT(b.present, b.creds.sign))
 	}
 	if c.InProcess != nil {
-		return append(options, nats.InProcessServer(c.InProcess), nats.Timeout(connectInProcess))
+		return append(options, nats.InProcessServer(wholeInProcess{c.InProcess}),
+			nats.Timeout(connectInProcess))
 	}
 	if c.TLS != nil {
 		options = append(options, nats.Secure(c.TLS))
 	}
-	dialer := rawconn.Dialer{Dialer: net.Dialer{Timeout: connectWithin}}
-	return append(options, nats.SetCustomDialer(dialer))
+	return append(options, nats.SetCustomDialer(wholeDialer{}))
 }
 
 // quickly is how many attempts come soon after one another: six seconds of them, at the default wait.
