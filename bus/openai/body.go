@@ -107,7 +107,8 @@ const (
 
 // refused are members that are taken at no value but one, and why.
 var refused = map[int]struct{ but, why string }{
-	atInput: {"", "embeddings and responses are not served here; send messages or prompt"},
+	atInput: {"", "not taken here, but by /v1/responses of a gateway alone; send messages or prompt (embeddings " +
+		"are not served)"},
 	// engines give them with whole answers alone, and are always asked for streams
 	atPromptLogprobs: {"", "not served here; leave it out"},
 	atPromptEmbeds:   {"", "not taken; send text"},
