@@ -23,18 +23,7 @@ func (a *answer) fail(why *refusal) {
 	}
 	a.refused = a.paidInPart(&copied)
 	a.stop()
-	if a.asked.Stream && a.began {
-		a.writeError()
-	}
 	a.tell()
-}
-
-// writeError ends a stream that has begun. The lock is held.
-func (a *answer) writeError() {
-	r := a.refused
-	a.out.put(a.taken, func(dst []byte) ([]byte, error) {
-		return a.errorEvent(dst, r.code, r.message, r.task, r.retryMS), nil
-	})
 }
 
 // finish is called once, when the last task has ended.
@@ -42,7 +31,9 @@ func (a *answer) finish() {
 	a.mu.Lock()
 	switch {
 	case a.refused != nil: // what all of its tasks are paid is known only now
-		a.refused = a.reckoned(a.refused)
+		if a.refused = a.reckoned(a.refused); a.asked.Stream && a.began {
+			a.out.put(a.taken, func(dst []byte) ([]byte, error) { return a.errorEvent(dst, a.refused), nil })
+		}
 	case a.response != nil && !a.asked.Stream:
 		a.object = a.said.Object()
 	case a.response != nil: // its last event is that of its task
@@ -90,7 +81,7 @@ func (a *answer) reckoned(why *refusal) *refusal {
 		}
 	}
 	r := a.paidInPart(&whole)
-	if a.unheard {
+	if r.summed = !a.unheard; a.unheard {
 		r.message += "; what it costs is not known yet: /v1/balance?hubs=true will show it"
 	}
 	if r.paid > 0 && r.code != openai.CodeInvalidKey { // another secret of the key may be good

@@ -235,7 +235,7 @@ func (p *part) breakOff(why error) {
 // held.
 func (p *part) fail(err error) {
 	p.a.cost(p.i, err)
-	unheard := p.stream != nil && errors.Is(err, bus.ErrClosed) // the last word on it
+	unheard := p.unheard(err)
 	switch {
 	case unheard && p.bought:
 		p.a.costUnknown()
@@ -249,6 +249,20 @@ func (p *part) fail(err error) {
 	p.a.fail(asRefusal(err))
 	p.tellKnown()
 	p.end()
+}
+
+// unheard reports whether an error leaves open what the task costs: its last word has not come, or was that
+// nobody knows.
+func (p *part) unheard(err error) bool {
+	code := bus.CodeOf(err)
+	_, said := errors.AsType[*client.Refusal](err)
+	switch {
+	case p.stream == nil: // it was not asked
+		return false
+	case errors.Is(err, bus.ErrClosed), code == bus.CodeUnknown:
+		return true
+	}
+	return p.bought && !said && !code.Broken() // nothing is paid for an agent that failed
 }
 
 func (p *part) tellKnown() {

@@ -118,9 +118,6 @@ func (a *answer) giveUp() {
 		a.refused = refuse(bus.CodeCancelled, "%v", errLeft)
 		a.refused.task = a.shape.ID
 		a.stop()
-		if a.asked.Stream && a.began { // for whoever comes too late
-			a.writeError()
-		}
 	}
 }
 
@@ -134,8 +131,9 @@ func (a *answer) next(reader int) (data []byte, all, mine bool) {
 	}
 	data, ok := a.out.take(a.taken)
 	if !ok { // what it has not taken yet is kept no more
-		return a.errorEvent(nil, bus.CodeSlowReader, "too much of the answer was not taken", a.shape.ID, 0),
-			true, true
+		why := refuse(bus.CodeSlowReader, "too much of the answer was not taken")
+		why.task = a.shape.ID
+		return a.errorEvent(nil, why), true, true
 	}
 	a.taken += len(data)
 	a.account()
@@ -145,7 +143,13 @@ func (a *answer) next(reader int) (data []byte, all, mine bool) {
 // leaves is what a reader is told that has closed its side of the connection: it may still read.
 func (a *answer) leaves() *refusal {
 	if !a.kept {
-		return refuse(bus.CodeCancelled, "%v", errLeft)
+		<-a.over // then it is known what is paid all the same
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.refused != nil {
+			return a.refused
+		}
+		return a.reckoned(refuse(bus.CodeCancelled, "%v", errLeft))
 	}
 	r := again(bus.CodeUnknown, time.Second, "the connection was closed on its client's side: for %v the answer "+
 		"waits for whoever comes back to it", a.s.c.ResumeWithin)
@@ -157,7 +161,9 @@ func (a *answer) leaves() *refusal {
 func (a *answer) lastEvent(why *refusal) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.errorEvent(nil, why.code, why.message, a.shape.ID, why.retryMS)
+	said := *why
+	said.task = a.shape.ID
+	return a.errorEvent(nil, &said)
 }
 
 // begin says that the answer's status goes out now. It returns the refusal that is the answer instead.

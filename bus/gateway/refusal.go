@@ -20,6 +20,7 @@ type refusal struct {
 	task    string
 	retryMS int64
 	paid    market.Credits
+	summed  bool // paid is all that its request is paid
 	again   bool // although its code says otherwise
 	last    bool // an agent had the task: who asks again under its id is refused again, and in fewer words
 }
@@ -85,9 +86,18 @@ func (r *refusal) write(w http.ResponseWriter) {
 	if r.task != "" {
 		h.Set("X-Souk-Task", r.task)
 	}
-	if r.paid > 0 {
+	if r.summed && r.paid > 0 {
 		h.Set("X-Souk-Paid", r.paid.String())
 	}
 	w.WriteHeader(status)
-	w.Write(openai.AppendError(nil, r.code, r.message, r.task, r.retryMS))
+	w.Write(r.shown().Append(nil))
+}
+
+// shown is how it is written.
+func (r *refusal) shown() openai.Refusal {
+	s := openai.Refusal{Code: r.code, Message: r.message, Task: r.task, RetryMS: r.retryMS}
+	if r.summed {
+		s.Paid = &r.paid
+	}
+	return s
 }

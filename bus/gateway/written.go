@@ -111,12 +111,12 @@ func (a *answer) respond(shape openai.Shape) func(*bus.Chunk, *bus.Result) error
 }
 
 // errorEvent is the event of an answer that ends without its end. The lock is held.
-func (a *answer) errorEvent(dst []byte, code bus.Code, message, task string, retryMS int64) []byte {
+func (a *answer) errorEvent(dst []byte, why *refusal) []byte {
 	if a.response == nil {
-		return openai.ErrorEvent(dst, code, message, task, retryMS)
+		return why.shown().Event(dst)
 	}
 	if a.said == nil {
 		a.said = openai.NewResponse(a.shape, a.response)
 	}
-	return a.said.Fail(dst, code, message, task, retryMS)
+	return a.said.Fail(dst, why.shown())
 }

@@ -76,7 +76,7 @@ func TestResponseEventsAreLines(t *testing.T) {
 		}
 	}
 	out = r.Finish(out, &bus.Result{Finish: "stop", Hub: "h\n\n", Receipt: &bus.Receipt{ID: "r\n"}})
-	out = r.Fail(out, bus.CodeInternal, "no\n\ndata: x\r", "t", 0)
+	out = r.Fail(out, Refusal{Code: bus.CodeInternal, Message: "no\n\ndata: x\r", Task: "t"})
 	for i, event := range strings.Split(strings.TrimSuffix(string(out), "\n\n"), "\n\n") {
 		lines := strings.Split(event, "\n")
 		if len(lines) != 2 || !strings.HasPrefix(lines[0], "event: ") ||

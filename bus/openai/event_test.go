@@ -350,8 +350,8 @@ func FuzzEvents(f *testing.F) {
 		r := *served
 		r.Finish, r.Message, r.Stop, r.Task = text, text, choice, text
 		var said strings.Builder
-		for _, e := range sse(t, ErrorEvent(Usage(e.Finish(out, &r), s, []*bus.Result{&r}),
-			bus.CodeUnknown, text, text, 1)) {
+		why := Refusal{Code: bus.CodeUnknown, Message: text, Task: text, RetryMS: 1, Paid: &r.Cost}
+		for _, e := range sse(t, why.Event(Usage(e.Finish(out, &r), s, []*bus.Result{&r}))) {
 			for _, c := range e.Choices {
 				said.WriteString(c.Text + c.Delta.Content)
 				if c.Delta.Content != "" && len(c.Delta.Calls) > 0 {

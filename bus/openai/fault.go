@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"souk/bus"
+	"souk/market"
 )
 
 // Codes of refusals that are no task's: stable, as those of [bus.Code].
@@ -82,17 +83,29 @@ func FaultOf(code bus.Code) Fault {
 	return f
 }
 
-// AppendError writes a refusal as OpenAI's clients read it. task may be empty, retryMS 0.
-func AppendError(dst []byte, code bus.Code, message, task string, retryMS int64) []byte {
-	f := FaultOf(code)
-	o := Out(dst).Raw(`{"error":{"message":`).Str(cmp.Or(message, string(code))).Raw(`,"type":`).Str(f.Type).
-		Raw(`,"param":`).StrOrNull(fieldOf(code, message)).Raw(`,"code":`).Str(f.Code).
-		Raw(`,"souk":{"code":`).Str(string(code))
-	if task != "" {
-		o = o.Raw(`,"task":`).Str(task)
+// Refusal is why a request has no answer, or none to its end.
+type Refusal struct {
+	Code    bus.Code
+	Message string
+	Task    string          // may be empty
+	RetryMS int64           // 0: not said
+	Paid    *market.Credits // all that the request is paid; nil: not said
+}
+
+// Append writes it as OpenAI's clients read it.
+func (r Refusal) Append(dst []byte) []byte {
+	f := FaultOf(r.Code)
+	o := Out(dst).Raw(`{"error":{"message":`).Str(cmp.Or(r.Message, string(r.Code))).
+		Raw(`,"type":`).Str(f.Type).Raw(`,"param":`).StrOrNull(fieldOf(r.Code, r.Message)).
+		Raw(`,"code":`).Str(f.Code).Raw(`,"souk":{"code":`).Str(string(r.Code))
+	if r.Task != "" {
+		o = o.Raw(`,"task":`).Str(r.Task)
 	}
-	if retryMS > 0 {
-		o = o.Raw(`,"retry_ms":`).Int(int(retryMS))
+	if r.RetryMS > 0 {
+		o = o.Raw(`,"retry_ms":`).Int(int(r.RetryMS))
+	}
+	if r.Paid != nil {
+		o = o.Raw(`,"paid":`).Raw(r.Paid.String())
 	}
 	return o.Raw(`}}}`)
 }
@@ -111,7 +124,7 @@ func fieldOf(code bus.Code, message string) string {
 	return field
 }
 
-// ErrorEvent is a refusal after a stream has begun. It is the last event.
-func ErrorEvent(dst []byte, code bus.Code, message, task string, retryMS int64) []byte {
-	return Out(AppendError(Out(dst).Raw("data: "), code, message, task, retryMS)).Raw(endEvent)
+// Event writes it after a stream has begun. It is the last event.
+func (r Refusal) Event(dst []byte) []byte {
+	return Out(r.Append(Out(dst).Raw("data: "))).Raw(endEvent)
 }

@@ -59,7 +59,7 @@ func TestTheOrderOfEvents(t *testing.T) {
 		}
 		if c.finish == "" {
 			r.Forget()
-			stream = r.Fail(stream, bus.CodeEngineFailed, "it died", "t", 0)
+			stream = r.Fail(stream, Refusal{Code: bus.CodeEngineFailed, Message: "it died", Task: "t"})
 		} else {
 			stream = r.Finish(stream, &bus.Result{Finish: c.finish})
 		}
@@ -164,7 +164,7 @@ func TestTheMembersOfEvents(t *testing.T) {
 			}
 		}
 		if finish == "" {
-			stream = r.Fail(stream, bus.CodeEngineFailed, "it died", "t", 0)
+			stream = r.Fail(stream, Refusal{Code: bus.CodeEngineFailed, Message: "it died", Task: "t"})
 		} else {
 			stream = r.Finish(stream, &bus.Result{Finish: finish})
 		}
@@ -200,7 +200,7 @@ func TestAFailedResponseSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Forget()
-	stream = r.Fail(stream, bus.CodeInsufficientFunds, "nothing is left", "t", 0)
+	stream = r.Fail(stream, Refusal{Code: bus.CodeInsufficientFunds, Message: "nothing is left", Task: "t"})
 	all, _ := responseEvents(t, stream)
 	last := all[len(all)-1]
 	if last.Type != "response.failed" || last.Response.Status != "failed" || last.Response.ID != "resp_t" ||

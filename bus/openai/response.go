@@ -319,11 +319,11 @@ func (r *Response) Finish(dst []byte, last *bus.Result) []byte {
 // nothing, so that the answer may go on for others. Most clients raise on the member error of the first;
 // others, as Codex, know the second alone, and ask again where a stream ends without it. That one says
 // nothing of what was answered: all of it has been said.
-func (r *Response) Fail(dst []byte, code bus.Code, message, task string, retryMS int64) []byte {
-	said := AppendError(nil, code, message, task, retryMS) // {"error":{...}}
+func (r *Response) Fail(dst []byte, why Refusal) []byte {
+	said := why.Append(nil) // {"error":{...}}
 	end := &Response{shape: r.shape, asked: r.asked, seq: r.seq}
-	end.fault = &fault{FaultOf(code).Code, cmp.Or(message, string(code))}
-	dst = end.event(dst, "error", "code", end.fault.code, "message", message, "param",
+	end.fault = &fault{FaultOf(why.Code).Code, cmp.Or(why.Message, string(why.Code))}
+	dst = end.event(dst, "error", "code", end.fault.code, "message", why.Message, "param",
 		json.RawMessage("null"), "error", json.RawMessage(said[len(`{"error":`):len(said)-1]))
 	return end.event(dst, "response.failed", "response", json.RawMessage(end.Object()))
 }

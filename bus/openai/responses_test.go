@@ -354,7 +354,8 @@ func TestResponseEvents(t *testing.T) {
 		}
 	}
 	failed := NewResponse(Shape{ID: "t3"}, filledAsked(t))
-	all, _ = responseEvents(t, failed.Fail(failed.Begin(nil), bus.CodeEngineFailed, "it died", "t3", 0))
+	all, _ = responseEvents(t, failed.Fail(failed.Begin(nil),
+		Refusal{Code: bus.CodeEngineFailed, Message: "it died", Task: "t3"}))
 	if e := all[2]; e.Type != "error" || e.Error["message"] != "it died" ||
 		e.Error["code"] != "engine_failed" {
 		t.Errorf("a failure is %+v", e)
