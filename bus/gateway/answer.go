@@ -40,7 +40,7 @@ type answer struct {
 	unheard  bool   // of one of them it is not known what it costs
 	streams  []held // of the tasks that run
 	stopped  bool   // those are given up
-	back     back   // those that their client's money does not do for yet
+	back     back   // those that are held back
 	accepted bus.Accepted
 	began    bool     // its status is out: a refusal is an event
 	refused  *refusal // why there is no answer, or no more of it

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -8,11 +9,11 @@ import (
 )
 
 // back is what of a request for several answers is held back. Each of them sets aside what it may cost at
-// most, so a client's money may do for some at once and not for all, though it does for all of them one after
-// another. The first that is held back is asked for again whenever another has ended, and now and then, as
-// other requests of the client may hold its money, too. It waits as long as some of its request is asked for
-// or served, moneyWithin beyond that, and until the request's deadline where it has one: then it is refused,
-// and the request with it.
+// most, and takes room and slots of its client, so money, room and slots may do for some at once and not for
+// all, though they do for all of them one after another. The first that is held back is asked for again
+// whenever another has ended, and now and then, as other requests may have taken them, too. It waits as long
+// as some of its request is asked for or served, backWithin beyond that, and until the request's deadline
+// where it has one: then it is refused, and the request with it.
 type back struct {
 	parts []*part     // held back, in the order of their answers
 	going int         // tasks that are asked for, or served
@@ -20,8 +21,11 @@ type back struct {
 	timer *time.Timer // asks for the first again
 }
 
-// moneyWithin is how long a hub has a task wait for a slot that says nothing of it.
-const moneyWithin = time.Minute
+// backWithin is how long a hub has a task wait for a slot that says nothing of it.
+const backWithin = time.Minute
+
+// notNow are the refusals that others of the same request may be the reason of, and that end with them.
+var notNow = []bus.Code{bus.CodeAllotmentPending, bus.CodeTooManyTasks, bus.CodeNoRoom, bus.CodeOutbid}
 
 // late reports whether the request's deadline is over.
 func (a *answer) late(now time.Time) bool {
@@ -29,10 +33,10 @@ func (a *answer) late(now time.Time) bool {
 	return at > 0 && now.UnixMilli() >= at
 }
 
-// holdBack has a task wait whose client's money others of its answer may hold. It reports whether it does.
-// The lock is held.
+// holdBack has a task wait whose money, room or slot others of its answer may have. It reports whether it
+// does. The lock is held.
 func (p *part) holdBack(err error) bool {
-	if bus.CodeOf(err) != bus.CodeAllotmentPending || p.known != nil || len(p.a.asked.Tasks) == 1 {
+	if !slices.Contains(notNow, bus.CodeOf(err)) || p.known != nil || len(p.a.asked.Tasks) == 1 {
 		return false
 	}
 	p.letGo()
@@ -44,18 +48,18 @@ func (a *answer) holdBack(p *part, why *refusal) bool {
 	defer a.mu.Unlock()
 	b, now := &a.back, time.Now()
 	if a.stopped || a.late(now) ||
-		b.going == 1 && (b.freed.IsZero() || now.Sub(b.freed) >= moneyWithin) {
+		b.going == 1 && (b.freed.IsZero() || now.Sub(b.freed) >= backWithin) {
 		return false
 	}
 	b.going--
-	if !p.poor { // its beginning is not waited for
+	if !p.again { // its beginning is not waited for
 		a.waiting--
 		a.tell()
 	}
-	next := &part{a: a, i: p.i, ended: p.ended, poor: true, why: why}
+	next := &part{a: a, i: p.i, ended: p.ended, again: true, why: why}
 	at, _ := slices.BinarySearchFunc(b.parts, p.i, func(p *part, i int) int { return p.i - i })
 	b.parts = slices.Insert(b.parts, at, next)
-	wait := time.Duration(max(1, why.retryMS)) * time.Millisecond
+	wait := time.Duration(cmp.Or(why.retryMS, retryDefault)) * time.Millisecond
 	if at := a.asked.Tasks[0].DeadlineMS; at > 0 {
 		wait = min(wait, time.Until(time.UnixMilli(at)))
 	}
@@ -82,7 +86,7 @@ func (a *answer) goOn() {
 	p.begin()
 }
 
-// frees notes that a task holds no money any more.
+// frees notes that a task holds nothing any more.
 func (a *answer) frees() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -22,8 +22,8 @@ type part struct {
 	known func()        // nil, or called once it is known whether an agent has it, and perhaps again
 	wake  chan struct{} // cap 1, where whoever asked serves it: there is something for them
 
-	poor bool     // it was held back before
-	why  *refusal // then: with which words
+	again bool     // it was held back before
+	why   *refusal // then: with which words
 
 	over atomic.Bool // nothing of it is of any use any more
 
@@ -111,7 +111,7 @@ func (p *part) begin() (done bool) {
 	case p.a.givenUp():
 		p.fail(errLeft)
 		return true
-	case p.poor && p.a.late(time.Now()):
+	case p.again && p.a.late(time.Now()):
 		p.fail(p.why)
 		return true
 	}
@@ -163,8 +163,8 @@ func (p *part) verdict() bool {
 	switch {
 	case !known:
 		return false
-	case err != nil && p.poor && bus.CodeOf(err) == bus.CodePastDeadline:
-		p.fail(p.why) // it waited for money
+	case err != nil && p.again && bus.CodeOf(err) == bus.CodePastDeadline:
+		p.fail(p.why) // that it waited for
 		return false
 	case err != nil:
 		if !p.holdBack(err) {
@@ -174,7 +174,7 @@ func (p *part) verdict() bool {
 	}
 	p.bought = true
 	p.a.buy(1)
-	if p.poor { // there may be money for more
+	if p.again { // there may be enough for more
 		go p.a.goOn()
 	}
 	p.tellKnown()
@@ -293,7 +293,7 @@ func (p *part) end() {
 // taker takes in what comes of a task. Only now it is known that the engine takes it, and, nearly always,
 // whose it is.
 func (a *answer) taker(p *part, by bus.Accepted) func(*bus.Chunk, *bus.Result) error {
-	shape := a.begun(by, !p.poor)
+	shape := a.begun(by, !p.again)
 	switch {
 	case a.response != nil:
 		return a.respond(shape)
