@@ -107,7 +107,7 @@ func full() []Message {
 			Returned: 4, Distributed: 5, Domain: "math", AtMS: 6, Ahead: true, Hubs: true, Needs: 9},
 		&FundsReply{ID: "f", Code: CodeUnknownClient, Message: "who", Client: "ada", Prepaid: 1, Allotted: 2,
 			Grants: []Grant{{Number: 1, Client: "ada", Hub: "j", Amount: 5}}, Returned: 3, Ended: true,
-			RetryMS: 250, Number: 6, Surplus: 7,
+			Unmade: true, RetryMS: 250, Number: 6, Surplus: 7,
 			Hubs: []HubFunds{{Hub: "j", Domain: "math", Allotted: 9, Avail: 5, Held: 2, Reserved: 1,
 				AtMS: 7, HeardMS: 8}}},
 		&Recall{ID: "4", Hub: "j", Client: "ada", Granted: 9, Look: true, Number: 1, Amount: 2, Payee: "bob"},

@@ -86,6 +86,9 @@ type FundsReply struct {
 	Prepaid  market.Credits `json:"prepaid" msgpack:"prepaid"`   // left with the treasury
 	Allotted market.Credits `json:"allotted" msgpack:"allotted"` // granted to hubs less returned
 	Grants   []Grant        `json:"grants,omitempty" msgpack:"grants,omitempty"`
+	// beside a Code that says to come back: nothing was made under this id, and nothing will be unless it is
+	// asked for again
+	Unmade bool `json:"unmade,omitempty" msgpack:"unmade,omitempty"`
 	// allotted: of the hub's returns, those up to this number were taken in
 	Returned uint64 `json:"returned,omitempty" msgpack:"returned,omitempty"`
 	// allotted: the hub counts as ended, and is granted nothing more

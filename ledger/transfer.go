@@ -73,6 +73,12 @@ func (b *Book) known(r *Record, old, this op) error {
 		"a %s of %s for %q", r.Kind, this.amount, clip(this.client))
 }
 
+// Made reports whether an operation of this id was applied before.
+func (b *Book) Made(id string) bool {
+	_, ok := b.ops[id]
+	return ok
+}
+
 // remember keeps an operation, so that it is done once.
 func (b *Book) remember(id string, this op) {
 	b.ops[id] = this

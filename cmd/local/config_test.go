@@ -160,7 +160,9 @@ func TestOneMarketPerDirectory(t *testing.T) {
 		!strings.Contains(err.Error(), want) {
 		t.Errorf("a second market on the directory: %v, want %q", err, want)
 	}
-	if _, err := ReadState(path); err == nil || !strings.Contains(err.Error(), "souk up --data "+path) {
+	// who is told to start one would hear that the directory is in use
+	if _, err := ReadState(path); !errors.Is(err, errStarting) || errors.Is(err, ErrNoMarket) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("process %d brings it up", os.Getpid())) {
 		t.Errorf("a market that is not up yet has the state %v", err)
 	}
 	if err := first.Publish(State{Version: 1, PID: os.Getpid(), NATS: "nats://127.0.0.1:1"}); err != nil {
@@ -171,6 +173,10 @@ func TestOneMarketPerDirectory(t *testing.T) {
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := ReadState(path); !errors.Is(err, ErrNoMarket) ||
+		!strings.Contains(err.Error(), "souk up --data "+path) {
+		t.Errorf("a market that has ended has the state %v", err)
 	}
 	second, err := OpenDir(path)
 	if err != nil {

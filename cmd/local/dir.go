@@ -33,6 +33,8 @@ var ErrInUse = errors.New("the data directory is in use")
 // ErrNoMarket marks a data directory on which no market runs.
 var ErrNoMarket = errors.New("no market runs there")
 
+var errStarting = errors.New("the market there is not up yet")
+
 var errNoDir = errors.New("the data directory has no name: --data is empty")
 
 // State tells other commands where the market of a data directory is.
@@ -71,11 +73,15 @@ func OpenDir(path string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the data directory %s cannot be used: %w; give another by --data", path, err)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		holder := "another process"
-		if pid, e := os.ReadFile(name); e == nil && len(strings.TrimSpace(string(pid))) > 0 {
-			holder = "process " + strings.TrimSpace(string(pid))
+	err = syscall.EWOULDBLOCK
+	for try := 0; try < 5 && err == syscall.EWOULDBLOCK; try++ { // starting has it for a moment
+		if try > 0 {
+			time.Sleep(10 * time.Millisecond)
 		}
+		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err != nil {
+		holder := lockedBy(path)
 		lock.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("%s: %w by the market of %s: stop that one, or give another --data", path,
@@ -89,6 +95,25 @@ func OpenDir(path string) (*Dir, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// lockedBy is who wrote its name into the lock last.
+func lockedBy(dir string) string {
+	pid, err := os.ReadFile(filepath.Join(dir, "lock"))
+	if err != nil || len(strings.TrimSpace(string(pid))) == 0 {
+		return "another process"
+	}
+	return "process " + strings.TrimSpace(string(pid))
+}
+
+// starting reports whether a process has a data directory on which no market is up.
+func starting(dir string) bool {
+	lock, err := os.Open(filepath.Join(dir, "lock"))
+	if err != nil {
+		return false
+	}
+	defer lock.Close()
+	return syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == syscall.EWOULDBLOCK
 }
 
 func (d *Dir) begin() error {
@@ -172,7 +197,11 @@ func ReadState(dir string) (State, error) {
 		return State{}, errNoDir
 	}
 	b, err := os.ReadFile(stateFile(dir))
-	if errors.Is(err, os.ErrNotExist) {
+	switch {
+	case errors.Is(err, os.ErrNotExist) && starting(dir):
+		return State{}, fmt.Errorf("%s: %w: %s brings it up: try again shortly, or see what that one says", dir,
+			errStarting, lockedBy(dir))
+	case errors.Is(err, os.ErrNotExist):
 		return State{}, fmt.Errorf("%s: %w: start one with `souk up --data %s`", dir, ErrNoMarket, dir)
 	}
 	if err != nil {

@@ -91,7 +91,7 @@ func takeAway(ctx context.Context, r bus.Registry, bank Treasurer, k *bus.APIKey
 func refusedBudget(err error) bool {
 	var refused *bus.Error
 	code := bus.CodeOf(err)
-	return errors.Is(err, bus.ErrNoResponders) || errors.As(err, &refused) &&
+	return errors.Is(err, bus.ErrNoResponders) || errors.Is(err, ErrUnmade) || errors.As(err, &refused) &&
 		code != bus.CodeAllotmentPending && code != bus.CodeUnavailable && code != bus.CodeUnknown
 }
 

@@ -193,6 +193,14 @@ func answer(a replay.Answer, t bus.Task, err error) (replay.Answer, error) {
 	return a, nil
 }
 
+// ErrUnmade: the treasury says that nothing was made, and that nothing will be unless it is asked again.
+var ErrUnmade = errors.New("nothing was made")
+
+// unmade is a refusal of which the treasury says so.
+type unmade struct{ error }
+
+func (u *unmade) Unwrap() []error { return []error{u.error, ErrUnmade} }
+
 // FundWithin bounds a question to the treasury.
 const FundWithin = 5 * time.Second
 
@@ -264,7 +272,7 @@ func (l *Link) insist(ctx context.Context, op string, r bus.FundsRequest) (bus.F
 		case err == nil || errors.As(err, &refused) && code != bus.CodeAllotmentPending &&
 			code != bus.CodeUnavailable:
 			return reply, err
-		case errors.Is(err, bus.ErrNoResponders):
+		case errors.Is(err, bus.ErrNoResponders), errors.Is(err, ErrUnmade): // that takes its time
 			return reply, err
 		case code == bus.CodeAllotmentPending:
 			wait = max(wait, time.Duration(reply.RetryMS)*time.Millisecond)
@@ -305,8 +313,12 @@ func (l *Link) treasury(ctx context.Context, op string, r bus.FundsRequest) (bus
 	if err := bus.Decode(m.Data, &reply); err != nil {
 		return bus.FundsReply{}, fmt.Errorf("treasury: %w", err)
 	}
-	if reply.Code != "" {
-		return reply, &bus.Error{Code: reply.Code, Message: reply.Message}
+	if reply.Code == "" {
+		return reply, nil
 	}
-	return reply, nil
+	err = &bus.Error{Code: reply.Code, Message: reply.Message}
+	if reply.Unmade {
+		err = &unmade{err}
+	}
+	return reply, err
 }

@@ -20,6 +20,7 @@ import (
 	hubserve "souk/hub/serve"
 	"souk/integration/replay"
 	"souk/integration/vllmsim"
+	"souk/ledger/journal"
 	"souk/market"
 )
 
@@ -30,6 +31,10 @@ type Options struct {
 	Log    *slog.Logger
 	Known  []replay.Dialogue // dialogues that the simulated engines answer as recorded
 	Within time.Duration     // for the market to stop; zero: StopWithin
+
+	// Patient waits for room on its disk, however long that takes; else a disk without room is an error.
+	Patient bool
+	Journal journal.Config // of all of its journals, but for Log
 
 	// Connect connects its parts, as [natsbus.Connect] does where nobody says otherwise: for a measurement of
 	// what another server beneath them would cost.
@@ -52,6 +57,8 @@ type Market struct {
 	log    *slog.Logger
 	within time.Duration
 	dial   func(natsbus.Config) (*natsbus.Bus, error)
+	ledger journal.Config
+	room   func() (free, needed int64) // on the disk of the journals
 	state  State
 	link   *Link
 
@@ -91,21 +98,36 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 	if o.Config.bundles() {
 		o.Log.Warn("bundle_tokens is ignored: tasks are placed one by one now; take it out of the file")
 	}
-	ctx, cancel := context.WithTimeout(ctx, ReadyWithin)
-	defer cancel()
+	o.Journal.Log = o.Log
 	dir, err := OpenDir(o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	m := &Market{cfg: o.Config, dir: dir, log: o.Log, within: o.Within, dial: o.Connect,
+	m := &Market{cfg: o.Config, dir: dir, log: o.Log, within: o.Within, dial: o.Connect, ledger: o.Journal,
 		statuses: newStatuses(), engines: map[string]*vllmsim.Server{}}
 	m.failed, m.fail = context.WithCancelCause(context.Background())
 	m.closed = sync.OnceValue(m.stop)
 	m.opened = append(m.opened, dir.Close)
-	if err := m.start(ctx, o.Known); err != nil {
+	err = m.begin(ctx, o)
+	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
+}
+
+// begin brings the market up; the wait for room on its disk has a time of its own.
+func (m *Market) begin(ctx context.Context, o Options) error {
+	within, cancel := context.WithTimeout(ctx, ReadyWithin)
+	defer cancel()
+	if err := m.start(within, o.Known); err != nil {
+		return err
+	}
+	if err := m.awaitRoom(ctx, o.Patient); err != nil {
+		return err
+	}
+	within, cancel = context.WithTimeout(ctx, ReadyWithin)
+	defer cancel()
+	return m.open(within)
 }
 
 // start brings everything up in the order of what needs what: servers, treasury, door, hubs, agents.
@@ -165,6 +187,46 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	}
 	// The parts stop in the order of the flow: no new tasks, then what runs ends, then it is settled.
 	m.parts = inOrder(m.parts, "gateway", "door", "agents", "hub", "treasury")
+	return nil
+}
+
+// lookEvery is how often the disk is looked at while it lacks room.
+const lookEvery = 250 * time.Millisecond
+
+// awaitRoom waits until the disk has room for new money. Meanwhile what was in hand at the last stop is
+// settled, and other commands find the market and hear why it takes nothing.
+func (m *Market) awaitRoom(ctx context.Context, patient bool) error {
+	free, needed := m.room()
+	if free >= needed {
+		return nil
+	}
+	const mb = 1 << 20
+	if !patient {
+		return fmt.Errorf("the disk of %s has %d MB free, and no task and no money is taken below %d MB: free "+
+			"some space", m.dir.Path(), free/mb, needed/mb)
+	}
+	m.log.Warn("the market waits for room on its disk, and takes no task and no money until then: free some "+
+		"space", "data", m.dir.Path(), "free_mb", free/mb, "needed_mb", needed/mb)
+	if err := m.dir.Publish(m.state); err != nil {
+		m.log.Warn("other commands do not find the market yet", "err", err)
+	}
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for free < needed {
+		select {
+		case <-look.C:
+		case <-m.failed.Done():
+			return m.Err()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		free, needed = m.room()
+	}
+	return nil
+}
+
+// open waits until the market sells, and makes the first deposits.
+func (m *Market) open(ctx context.Context) error {
 	if err := m.await(ctx, "the hubs have their agents", m.statuses.complete(m.expected())); err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 type joiner func(role bus.Role, ids bus.IDs) (*natsbus.Bus, error)
 
 func (m *Market) openJournal(name string) (*journal.Journal, error) {
-	j, err := journal.Open(m.dir.Journal(name), journal.Config{Log: m.log})
+	j, err := journal.Open(m.dir.Journal(name), m.ledger)
 	if err == nil {
 		m.opened = append(m.opened, j.Close)
 	}
@@ -101,6 +101,7 @@ func (m *Market) startTreasury(ctx context.Context, join joiner, registry bus.Re
 	if err != nil {
 		return err
 	}
+	m.room = j.Room
 	b, err := join(bus.RoleTreasury, bus.IDs{Name: ledger.Treasury})
 	if err != nil {
 		return err

@@ -52,7 +52,10 @@ func mayBeMade(err error, again string) error {
 	var refused *bus.Error
 	isRefused := errors.As(err, &refused) && refused.Code != bus.CodeAllotmentPending &&
 		refused.Code != bus.CodeUnavailable
-	if isRefused || errors.Is(err, bus.ErrNoResponders) {
+	switch {
+	case errors.Is(err, local.ErrUnmade):
+		return fmt.Errorf("%w; nothing was made: free some space there, and ask again", err)
+	case isRefused, errors.Is(err, bus.ErrNoResponders):
 		return err
 	}
 	return fmt.Errorf("%w: whether it was made is not known; to make it once, or hear that it was: %s", err,

@@ -89,7 +89,8 @@ second start on it goes on where the first one ended; a second market on it at t
 				return err
 			}
 			begin := time.Now()
-			m, err := local.Start(c.Context(), local.Options{Dir: s.data, Config: cfg, Log: log})
+			m, err := local.Start(c.Context(), local.Options{Dir: s.data, Config: cfg, Log: log,
+				Patient: true})
 			if err != nil {
 				return err
 			}

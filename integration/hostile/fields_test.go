@@ -43,8 +43,8 @@ var added = map[string]string{
 	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd claimed k tokens sketch watch_ms",
 	"bus.FundsRequest msgpack": "returned distributed domain ahead hubs to every at_ms needs",
 	"bus.FundsRequest json":    "returned distributed domain ahead hubs to every at_ms needs",
-	"bus.FundsReply msgpack":   "retry_ms number surplus hubs ended",
-	"bus.FundsReply json":      "retry_ms number surplus hubs ended",
+	"bus.FundsReply msgpack":   "retry_ms number surplus hubs ended unmade",
+	"bus.FundsReply json":      "retry_ms number surplus hubs ended unmade",
 	"bus.Accepted msgpack":     "attempt",
 	"bus.Accepted json":        "attempt",
 	"bus.Chunk msgpack":        "o",
@@ -81,6 +81,9 @@ var added = map[string]string{
 var elsewhere = map[string]string{
 	// without it a hub goes on as that of before
 	"bus.FundsReply msgpack ended": "hub: TestAHubThatTheTreasuryEnded",
+	// without it who asked does not know whether it was made, as before
+	"bus.FundsReply msgpack unmade": "ledger/treasury: TestAFullDiskIsNoDoubt",
+	"bus.FundsReply json unmade":    "ledger/treasury: TestAFullDiskIsNoDoubt",
 	// they stand there for two hours a day alone; whoever reads past them believes less for that long
 	"bus.Prompt msgpack former": "integration/knowing: TestAKeyThatTurnsLosesNoBelief",
 	"bus.Prompt msgpack next":   "integration/knowing: TestAKeyThatTurnsLosesNoBelief",

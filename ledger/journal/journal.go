@@ -33,6 +33,8 @@ type Config struct {
 	// ends holds is still taken, down to the last byte. 0: 64 MB, two segments and room for all captures of
 	// the holds that can be open. Below 0: no check.
 	MinFree int64
+	// Free says how many bytes of the disk under a directory may still be filled; nil: the system is asked.
+	Free func(dir string) (int64, error)
 	// Log takes warnings of the log underneath (a slow disk), and of snapshots; nil: none.
 	Log *slog.Logger
 	// SnapshotEvery so many frames Follow makes a snapshot. 0: 131072, which a start reads in half a second.
@@ -102,6 +104,9 @@ func open(dir string, cfg Config) (*Journal, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Free == nil {
+		cfg.Free = seldom(freeBytes, cfg.MinFree+spare)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -109,7 +114,7 @@ func open(dir string, cfg Config) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{dir: dir, cfg: cfg, lock: lock, free: seldom(freeBytes, cfg.MinFree+spare)}
+	j := &Journal{dir: dir, cfg: cfg, lock: lock, free: cfg.Free}
 	if err := j.start(); err != nil {
 		lock.Close()
 		return nil, err
@@ -267,11 +272,21 @@ func (j *Journal) Last() (seq uint64, epoch, time int64) {
 // HasRoom reports whether the disk has room for new holds. A hub asks before it clears a round: an Append
 // that is refused with ledger.ErrDiskFull is refused whole.
 func (j *Journal) HasRoom() bool {
+	free, needed := j.Room()
+	return free >= needed
+}
+
+// Room says how many bytes of the disk are free, and how many have to be for new holds. Where nobody knows,
+// or nobody minds, none are needed.
+func (j *Journal) Room() (free, needed int64) {
 	if j.cfg.MinFree < 0 {
-		return true
+		return 0, 0
 	}
 	free, err := j.free(j.dir)
-	return err != nil || free >= j.cfg.MinFree
+	if err != nil {
+		return 0, 0
+	}
+	return free, j.cfg.MinFree
 }
 
 // Append makes all frames durable, in order, with one sync; see ledger.Journal. Two kinds of error:
@@ -288,8 +303,9 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 		return nil
 	}
 	if holdsMoney(frames) && !j.HasRoom() {
-		return fmt.Errorf("journal %s: %w: less than %d MB free: free some space; open holds still end",
-			j.dir, ledger.ErrDiskFull, j.cfg.MinFree>>20)
+		free, needed := j.Room()
+		return fmt.Errorf("journal %s: %w: %d MB are free, and %d MB are needed: free some space; open holds "+
+			"still end", j.dir, ledger.ErrDiskFull, free>>20, needed>>20)
 	}
 	j.appended = true
 	err := j.encode(frames)

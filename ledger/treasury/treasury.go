@@ -165,7 +165,7 @@ func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 
 // refusal is the answer where there is an error.
 func refusal(err error) (reply bus.FundsReply) {
-	reply.Code, reply.Message = bus.CodeOf(err), bus.MessageOf(err)
+	reply.Code, reply.Message, reply.Unmade = bus.CodeOf(err), bus.MessageOf(err), err == errFull
 	if reply.Code == bus.CodeAllotmentPending {
 		reply.RetryMS = askAgain.Milliseconds()
 	}
@@ -182,6 +182,24 @@ func (t *Treasury) answer(to any, req *bus.FundsRequest, reply bus.FundsReply) {
 		reply.Allotted = t.book.Allotted(req.Client, "")
 	}
 	t.ready.Answers = append(t.ready.Answers, Answer{to, reply})
+}
+
+// errFull refuses what would be new while the disk is nearly full.
+var errFull = &bus.Error{Code: bus.CodeUnavailable,
+	Message: "the treasury's disk is nearly full: nothing is taken in or allotted until there is room"}
+
+// made reports whether an operation is known under its id, as what was asked for or as another: then there is
+// nothing to write down.
+func (t *Treasury) made(op string, req *bus.FundsRequest) bool {
+	switch op {
+	case bus.OpAllot:
+		_, ok := t.asked[req.ID]
+		return ok
+	case bus.OpBudget:
+		a, ok := t.book.Allowance(req.To)
+		return ok && a.Of == req.Client && a.Every == req.Every && a.Amount == req.Amount
+	}
+	return t.book.Made(op + "/" + req.ID)
 }
 
 // errLater: the answer comes with a later request.
@@ -225,9 +243,11 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 		t.hearClock(req.Hub, req.AtMS)
 	}
 	if !room && slices.Contains([]string{bus.OpDeposit, bus.OpAllot, bus.OpPayout, bus.OpMove, bus.OpBudget},
-		op) {
-		return refuse(bus.CodeUnavailable,
-			"the treasury's disk is nearly full: nothing is taken in or allotted until there is room")
+		op) && !t.made(op, req) {
+		if t.claims[req.Client].find(op, req) != nil { // it is made once hubs gave the money, and there is room
+			return refuse(bus.CodeUnavailable, "%s", errFull.Message)
+		}
+		return errFull
 	}
 	switch op {
 	case bus.OpDeposit:
