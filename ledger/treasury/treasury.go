@@ -244,7 +244,7 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 	}
 	if !room && slices.Contains([]string{bus.OpDeposit, bus.OpAllot, bus.OpPayout, bus.OpMove, bus.OpBudget},
 		op) && !t.made(op, req) {
-		if t.claims[req.Client].find(op, req) != nil { // it is made once hubs gave the money, and there is room
+		if t.claims[req.Client].find(op, req) != nil { // it is made yet, once there is room
 			return refuse(bus.CodeUnavailable, "%s", errFull.Message)
 		}
 		return errFull
