@@ -34,6 +34,7 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 	}
 	var etcd []string
 	var files natsauth.Files
+	found := false // etcd is that of the market of --data
 	c.PersistentFlags().StringSliceVar(&etcd, "etcd", nil,
 		"host:port of the etcd of a market of daemons or containers; without, the market of --data is meant "+
 			"(environment: SOUK_MARKET_ETCD)")
@@ -57,7 +58,7 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 			if err != nil {
 				return err
 			}
-			etcd = []string{strings.TrimPrefix(state.Etcd, "https://")}
+			etcd, found = []string{strings.TrimPrefix(state.Etcd, "https://")}, true
 		}
 		at := etcdreg.Config{Endpoints: etcd, Probe: bus.KeysPrefix}
 		var err error
@@ -96,7 +97,15 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 		defer link.Close()
 		return link.Budget(ctx, of, client, every, amount)
 	}
-	makes := newKey(with, reach)
+	makes := newKey(with, reach, func(c *cobra.Command, client string) {
+		if len(etcd) > 0 && s.nats == "" && !found { // of which market the treasury is is not said
+			return
+		}
+		if link, err := reach(); err == nil {
+			defer link.Close()
+			tellPoor(c.Context(), c.ErrOrStderr(), link, client)
+		}
+	})
 	makes.PreRunE = s.mayBeClient
 	c.AddCommand(s.reach(makes), listKeys(with), rotateKey(with), s.reach(revokeKey(with, bank)))
 	return c
@@ -107,7 +116,9 @@ const registryWithin = 10 * time.Second
 
 type withRegistry func(*cobra.Command, func(context.Context, bus.Registry) error) error
 
-func newKey(with withRegistry, reach func() (*local.Link, error)) *cobra.Command {
+// newKey makes keys. look is called of the client of one that was made.
+func newKey(with withRegistry, reach func() (*local.Link, error),
+	look func(c *cobra.Command, client string)) *cobra.Command {
 	var k bus.APIKey
 	var file, budget, every string
 	var expires time.Duration
@@ -171,7 +182,11 @@ what it did not cost: where the key has less, that is all that it has, and other
 					if err != nil {
 						return err
 					}
-					return giveAway(c, file, secret)
+					if err := giveAway(c, file, secret); err != nil {
+						return err
+					}
+					look(c, k.Client)
+					return nil
 				}
 				link, err := reach() // before anything is written
 				if err != nil {
@@ -203,6 +218,21 @@ what it did not cost: where the key has less, that is all that it has, and other
 	f.DurationVar(&expires, "expires", 0, "how long it is good, as 2160h; default: until it is revoked")
 	f.StringVar(&file, "file", "", "write it there, for its owner's eyes alone, and show the path")
 	return c
+}
+
+// tellPoor says of a client that has no money how it gets some, where the treasury and hubs answer: a key is
+// good without.
+func tellPoor(ctx context.Context, w io.Writer, link *local.Link, client string) {
+	r, err := link.Holdings(ctx, client)
+	has, unasked := r.Prepaid, r.Allotted
+	for _, h := range r.Hubs {
+		if h.AtMS > 0 {
+			has, unasked = has+h.Avail+h.Held, unasked-h.Allotted
+		}
+	}
+	if err == nil && has+unasked == 0 || bus.CodeOf(err) == bus.CodeUnknownClient {
+		fmt.Fprintf(w, "%s has no money, and its tasks are refused: souk fund %s AMOUNT\n", client, client)
+	}
 }
 
 // tellFilled says how much of its budget a new key has, where that is not all of it.
