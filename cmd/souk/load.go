@@ -25,6 +25,7 @@ type loadFlags struct {
 	load.Config
 	dialogues, format string
 	clients           int
+	mixed             bool // they name terms
 	pids              []string
 	model, deposit    string
 	maxTokens         int
@@ -85,7 +86,9 @@ exit status 1. Ctrl-C cancels what runs and reports what was measured so far.`,
 		"a good answer's mean time between tokens is within it; 0: whatever")
 	g.StringVar(&f.dialogues, "dialogues", "", "file of dialogues (default: the bundled ones)")
 	g.StringVar(&f.format, "format", string(replay.Souk), formatHelp())
-	g.IntVar(&f.clients, "clients", runClients, "clients that ask, of four kinds in turn")
+	g.IntVar(&f.clients, "clients", runClients, "clients that ask")
+	g.BoolVar(&f.mixed, "mixed", false,
+		"they name terms, of four kinds in turn, as those of souk run; without, tasks have the market's own")
 	g.IntVar(&f.maxTokens, "max-tokens", runMaxTokens, "of one answer; 0 leaves it to the market")
 	g.BoolVar(&f.whole, "ignore-eos", false, "every answer has --max-tokens, whatever the engine would say")
 	g.StringVar(&f.model, "model", "", "ask for this model alone")
@@ -166,7 +169,7 @@ func (f *loadFlags) run(c *cobra.Command, link *local.Link) error {
 		return err
 	}
 	run := fmt.Sprintf("load-%x", time.Now().UnixNano())
-	shape := load.Shape{Clients: replay.Mix(mixSeed, f.clients), Model: f.model, MaxTokens: f.maxTokens,
+	shape := load.Shape{Clients: f.payers(), Model: f.model, MaxTokens: f.maxTokens,
 		Whole: f.whole, Run: run}
 	q, err := load.NewQuestions(ds, shape)
 	if err != nil {
@@ -201,6 +204,18 @@ func (f *loadFlags) run(c *cobra.Command, link *local.Link) error {
 		return errors.New("no task was answered")
 	}
 	return nil
+}
+
+// payers are the clients that ask.
+func (f *loadFlags) payers() []replay.Client {
+	if f.mixed {
+		return replay.Mix(mixSeed, f.clients)
+	}
+	all := make([]replay.Client, f.clients)
+	for i := range all {
+		all[i] = replay.Client{ID: fmt.Sprintf("load-%d", i+1), Kind: "load"}
+	}
+	return all
 }
 
 // progress shows a line that changes each second on a terminal, and every ten seconds a line of its own
