@@ -92,7 +92,10 @@ func (b *Batch[T]) All() int { return len(b.due) + len(b.left) }
 func (b *Batch[T]) Add(t T, arrived time.Time) { b.due = insert(b.due, t, arrived) }
 
 // Leave lets a task wait for news.
-func (b *Batch[T]) Leave(t T, arrived time.Time) { b.left = insert(b.left, t, arrived) }
+func (b *Batch[T]) Leave(t T, arrived time.Time) {
+	b.news = b.news && len(b.left) > 0 // those that it was news to may have gone
+	b.left = insert(b.left, t, arrived)
+}
 
 func insert[T comparable](items []item[T], t T, arrived time.Time) []item[T] {
 	if n := len(items); n == 0 || !items[n-1].arrived.After(arrived) {

@@ -167,6 +167,9 @@ func TestWhoIsLeftRests(t *testing.T) {
 	if b.Remove(4); b.Held() {
 		t.Error("it is held for nobody")
 	}
+	if b.Leave(5, at(23)); b.Held() {
+		t.Error("who is left is held for news that were there before")
+	}
 }
 
 // The queue against a plain slice, under a fixed mix of operations.
