@@ -130,7 +130,10 @@ func (n *Node) refuseWaiting(code bus.Code, why string) {
 
 // Holding reports whether the next Step or Ready may want new money written down, a hold or an allotment,
 // or lately could not: then Room has to be told first.
-func (n *Node) Holding() bool { return n.full || n.batch.Len() > 0 || len(n.treasury.requests) > 0 }
+func (n *Node) Holding() bool {
+	rested := n.batch.Held() && !n.now.Before(n.batch.Rested())
+	return n.full || rested || n.batch.Len() > 0 || len(n.treasury.requests) > 0
+}
 
 // Room says whether the journal has room for new holds. Without it tasks are refused and those that wait
 // are sent away; what runs is settled.

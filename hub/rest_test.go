@@ -127,6 +127,24 @@ func TestWhatIsToldOfARest(t *testing.T) {
 	}
 }
 
+// The journal is asked for room before those are looked at whose rest is over.
+func TestTheJournalIsAskedForRoomAfterARest(t *testing.T) {
+	h, running := besideTheDear(t, 2000, 100)
+	h.n.news()
+	h.run()
+	h.ends(running[0])
+	if !h.n.batch.Held() || h.n.Holding() {
+		t.Fatal("nobody rests: the test sees nothing")
+	}
+	h.now = h.n.batch.Rested()
+	h.n.Tick(h.now)
+	asked := h.n.Holding()
+	h.run()
+	if len(h.dispatched) == 0 || !asked {
+		t.Errorf("%d tasks are given money, and the journal is asked: %v", len(h.dispatched), asked)
+	}
+}
+
 // How long those who wait rest follows from no bid: neither scaled nor permuted, and whoever pays.
 func TestRestsReadNoBid(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
