@@ -1,6 +1,9 @@
 package hub
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // News have all who wait for them meet all agents that have room. Where thousands wait beside slots that they
 // can not pay, or do not want, that takes a second, and something happens every few milliseconds: a hub would
@@ -89,16 +92,26 @@ func (n *Node) leaves() {
 	}
 }
 
-// allAsked notes which slots are left to who comes while others rest, where all who wait were asked.
+// allAsked notes which slots are left to who comes while others rest, now that all who wait were asked: those
+// of agents of which not every slot was sold that was offered. Of others there may be more than that, which
+// an agent is given once it has less to compute.
 func (n *Node) allAsked() {
-	if n.batch.Held() || n.batch.All() == n.batch.Len() {
-		return
-	}
 	for _, a := range n.roster {
-		if a.declined = 0; a.open(n) {
-			a.declined = a.idle()
+		a.declined = 0
+	}
+	for i := range n.crowd.stands {
+		if s := &n.crowd.stands[i]; s.room > len(s.agent.holds)-s.runs {
+			s.agent.declined = s.agent.idle()
 		}
 	}
+}
+
+// keeps reports whether a slot is free that a task might have, and is kept for those who rest.
+func (n *Node) keeps(t *task) bool {
+	return n.batch.Held() && slices.ContainsFunc(n.roster, func(a *agent) bool {
+		room := a.free(n)
+		return n.offers(a, room) < room && n.usable(t, a)
+	})
 }
 
 // onOffer counts the slots that a round may sell now, as far as the count is below most.

@@ -127,6 +127,106 @@ func TestWhatIsToldOfARest(t *testing.T) {
 	}
 }
 
+// It is said to nobody whose own model has no slot that is kept, and to whoever came into a rest in which no
+// round was held at all.
+func TestOnlyWhoIsKeptFromASlotHearsOfIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		dear  int    // agents beside, which all have declined
+		model string // of who comes
+		kept  bool
+	}{"its model has no free slot": {100, "glm", false}, "no round is held": {0, "llama", true},
+		"its model's slots are kept": {100, "llama", true}} {
+		h, running := besideTheDear(t, 2000, c.dear)
+		h.busy("glm", "glm", 1)
+		for range 20 { // a slow machine
+			h.n.rests.now = time.Second
+			h.n.Took(time.Hour)
+		}
+		for _, d := range running[:3] { // nobody was looked at before the first
+			h.ends(d)
+			h.pass(20 * time.Millisecond)
+		}
+		rested := h.n.batch.Rested()
+		if !h.n.batch.Held() || rested.Sub(h.now) < 30*time.Millisecond {
+			t.Fatalf("%s: they rest for %v: the test sees nothing", name, rested.Sub(h.now))
+		}
+		h.must(h.step(h.task("ann", "short", of(c.model), worth(market.Credit/1000),
+			func(m *bus.Task) { m.DeadlineMS = rested.Add(-time.Millisecond).UnixMilli() })))
+		h.pass(20 * time.Millisecond)
+		h.pass(rested.Sub(h.now) - time.Microsecond)
+		r := h.said("ann.short")
+		if r == nil || r.Code != bus.CodeNoRoom ||
+			strings.Contains(r.Message, "kept for a moment") != c.kept {
+			t.Errorf("%s: it is told %+v", name, r)
+		}
+	}
+}
+
+// Where an agent is given fewer tasks at once than it has slots for, those who rest are looked at when their
+// rest is over, however many come meanwhile and are served.
+func TestThereIsRestBesideAgentsThatAreGivenFew(t *testing.T) {
+	h, _ := besideTheDear(t, 2000, 100)
+	h.n.cfg.Seats.Depth = 300 * time.Millisecond
+	h.prepaid["bob"] = 1000 * market.Credit
+	long := func(m *bus.Task) {
+		m.Prompt.Bytes, m.Prompt.Tokens, m.Prompt.Marks = 8000, 2000, []bus.Mark{{Bytes: 8000}}
+	}
+	h.n.news()
+	h.run()
+	rest := h.n.batch.Rested().Sub(h.now)
+	h.n.news()
+	capped := 0
+	for i := range 20 {
+		h.n.rests.now = 0
+		h.must(h.step(h.task("bob", fmt.Sprint("rich-", i), of("llama"), worth(market.Credit), long)))
+		h.take("bob", fmt.Sprint("rich-", i))
+		if h.n.seats.capped {
+			capped++
+		}
+		if h.pass(2 * time.Millisecond); h.n.rests.now > 0 {
+			t.Fatalf("they are looked at for %v after %d of 20 that came: they were to rest", h.n.rests.now, i)
+		}
+	}
+	if rest = h.n.batch.Rested().Sub(h.now); capped < 10 || rest < 50*time.Millisecond {
+		t.Errorf("%d of 20 are given agents that are given few, and there is rest for %v more: the test sees "+
+			"nothing", capped, rest)
+	}
+	h.audited()
+}
+
+// A slot of an agent that had enough to compute when all were asked was declined by nobody: who comes before
+// they are asked again does not have it.
+func TestNobodyHasDeclinedWhatWasNotOffered(t *testing.T) {
+	h, running := besideTheDear(t, 2000, 100)
+	h.prepaid["bob"] = 1000 * market.Credit
+	for _, d := range running[1:5] { // so that what is charged for going before others is by what these offer
+		for h.ends(d); len(h.dispatched) == 0; {
+			h.soon()
+		}
+		h.accept(h.dispatched[0])
+		h.dispatched = nil
+		h.pass(time.Second)
+	}
+	h.n.cfg.Seats.Depth = 300 * time.Millisecond
+	cheap := h.n.lookup("cheap")
+	h.now = h.now.Add(300 * time.Millisecond)
+	h.must(h.n.Step(h.now, completion("cheap", running[0], market.Usage{Prompt: 100, Output: 10})))
+	cheap.deepUntil = h.n.at(50 * time.Millisecond)
+	h.run() // all look
+	h.n.news()
+	if !h.n.batch.Held() || cheap.free(h.n) > 0 || cheap.idle() != 1 || len(h.dispatched) > 0 {
+		t.Fatalf("of %d slots %d are free: the test sees nothing", cheap.idle(), cheap.free(h.n))
+	}
+	h.now = h.now.Add(60 * time.Millisecond)
+	h.must(h.step(h.task("bob", "rich", of("llama"), worth(market.Credit/200))))
+	if !h.n.batch.Held() || cheap.free(h.n) != 1 || len(h.dispatched) > 0 {
+		t.Errorf("of %d slots %d are free, and who came has one: %s", cheap.idle(), cheap.free(h.n), h.running())
+	}
+	h.pass(h.n.batch.Rested().Sub(h.now) + 10*time.Millisecond)
+	h.take("bob", "rich")
+	h.audited()
+}
+
 // The journal is asked for room before those are looked at whose rest is over.
 func TestTheJournalIsAskedForRoomAfterARest(t *testing.T) {
 	h, running := besideTheDear(t, 2000, 100)

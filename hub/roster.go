@@ -29,7 +29,7 @@ type agent struct {
 	deepUntil  int64 // by Node.nano: so long it is given nothing, see Node.deep
 	slots      int
 	stuck      int // of these, by the agent's count where it was higher than the hub's own for a while
-	declined   int // of these, free, and left by all who waited when they were asked last
+	declined   int // of these, so many are for who comes while others rest: see Node.allAsked
 	seat       int // in crowd.stands, where it is in it
 
 	holds     []*hold // under way, in the order of their rounds: the hub's own count is the load

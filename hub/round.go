@@ -30,6 +30,7 @@ type scratch struct {
 	yields  []bool  // of tasks: see task.yields
 	passed  []*task // whose turn another of their client had
 	anew    bool    // some were in an earlier round
+	all     bool    // they are all who wait
 	from    []int   // of tasks: the first of their pairs
 	depths  []int32 // how many marks of a prompt agents hold, by the place of their belief
 
@@ -143,14 +144,11 @@ func (n *Node) collect() {
 	n.seats.capped = false
 	n.standUp()
 	n.letsIn()
-	aside := false
 	for i := range n.crowd.stands {
 		x := &n.crowd.stands[i]
-		room := n.offers(x.agent, x.room)
-		if room > 0 {
+		if room := n.offers(x.agent, x.room); room > 0 {
 			s.agents, s.free = append(s.agents, x.agent), append(s.free, room)
 		}
-		aside = aside || room < x.room
 	}
 	last, prev := n.book.LastRound()
 	lot := binary.BigEndian.Uint64(prev[:]) + last
@@ -164,10 +162,10 @@ func (n *Node) collect() {
 	if n.batch.Len() == 0 { // else the next round is of this moment, too: for those that this one cannot meet
 		n.batch.Cleared(n.now)
 	}
-	s.anew = false
+	s.anew, s.all = false, n.batch.All() == 0
 	for _, t := range s.tasks {
 		s.anew = s.anew || t.met
-		t.met, t.again, t.aside = true, false, aside
+		t.met, t.again = true, false
 	}
 	s.placed = s.placed[:0]
 	s.first, s.end = 0, len(s.agents)
@@ -497,10 +495,12 @@ func (n *Node) settle(sold bool) {
 		t.passed = true
 	}
 	n.leaves()
-	if sold && n.seats.capped {
-		n.batch.Wake() // an agent has more slots
+	if s.all {
+		n.allAsked()
 	}
-	n.allAsked()
+	if sold && n.seats.capped {
+		n.batch.News(n.now) // an agent has more slots
+	}
 	n.refuseTooLarge()
 	for _, t := range s.placed {
 		n.letIn(t.purse) // its hold may be less than was reserved

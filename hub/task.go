@@ -68,7 +68,6 @@ type task struct {
 	met      bool           // a round has looked at it
 	again    bool           // a round of the last moment was at its limit: it is in the next
 	short    bool           // a slot was free, with which its first token would have come too late
-	aside    bool           // in the last round slots were free that it was not offered, as others rested
 	patient  int            // rounds in which waiting was worth more to it than any free slot
 	home     *agent         // whose line it stands in, while it waits
 	roams    bool           // no agent held more of its prompt than others when that was chosen
@@ -353,15 +352,15 @@ func (n *Node) unplaced(t *task) *bus.Result {
 	switch {
 	case !t.unseated.IsZero():
 		return n.noSeat(t)
+	case t.rounds == 0 && n.keeps(t):
+		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
+			"so many tasks wait that slots which came free were kept for a moment, for all of them to "+
+				"compete for, and the deadline came before: give it more time")
 	case t.refusals > 0 && t.rounds+t.beyond+t.dear+t.patient == 0:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"agents refused it %s, and in no other round before the deadline was a slot free that could serve it "+
 				"in time",
 			market.Some(t.refusals, "time"))
-	case t.aside:
-		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
-			"so many tasks wait that slots which came free were kept for a moment, for all of them to "+
-				"compete for, and the deadline came before: give it more time")
 	case t.rounds > 0:
 		return n.refusal(t.msg, bus.CodeOutbid, time.Second,
 			"in %s the slots went to others: offer more, or wait longer", rounds(t.rounds))
