@@ -388,13 +388,17 @@ func (q *inquiry) saw(seat int, line predict.Line, held held, beside market.Cred
 		b := o.agent
 		if y.kind == a.kind && y.held == held && y.beside == beside && b.fastest == a.fastest &&
 			o.room == s.room && o.running == s.running && b.stuck == a.stuck && o.burden == s.burden &&
-			(q.others == 0 || b.slotPrice == a.slotPrice) && slices.Equal(a.tiers, b.tiers) {
+			q.kept(o) == q.kept(s) && (q.others == 0 && !q.kept(s) || b.slotPrice == a.slotPrice) &&
+			slices.Equal(a.tiers, b.tiers) {
 			return a.kind, true
 		}
 	}
 	*last = int32(len(q.sights))
 	return a.kind, false
 }
+
+// kept reports whether what an agent has free is kept for those who rest: see Node.offers.
+func (q *inquiry) kept(s *stand) bool { return s.room > 0 && q.n.offers(s.agent, s.room) == 0 }
 
 // before is how many stand before the task at an agent.
 func (q *inquiry) before(seat int) int {
@@ -417,11 +421,13 @@ func (q *inquiry) weigh(x *sight) {
 		if n.cfg.Tiers {
 			now += market.TierAt(a.tiers, a.slots-a.idle()).Toll
 		}
-		price := market.Credits(0)
-		if q.others > 0 {
+		price, wait := market.Credits(0), time.Duration(0)
+		if q.kept(s) { // all who wait compete for it, once their rest is over
+			price, wait = a.slotPrice, max(0, n.batch.Rested().Sub(n.now))
+		} else if q.others > 0 {
 			price = a.slotPrice
 		}
-		q.add(x, 0, price, now)
+		q.add(x, wait, price, now)
 	}
 	if q.before(x.seat) < s.room || s.room > 0 && !q.waits() {
 		return

@@ -245,6 +245,49 @@ func TestTheJournalIsAskedForRoomAfterARest(t *testing.T) {
 	}
 }
 
+// A quote for a slot that is kept for those who rest says that it comes after that, at what such slots go
+// for, and so it is.
+func TestAQuoteSaysHowLongOthersRest(t *testing.T) {
+	h, running := besideTheDear(t, 2000, 100)
+	h.prepaid["bob"] = 1000 * market.Credit
+	for i, a := range h.n.roster { // so that the cheap agent is best on the usual terms
+		if k := market.Credits(200 + i); a.id != "cheap" {
+			h.must(h.n.Join(h.now, registration(a.id, "llama", 4, 0.9, card(k, 200, 4*k))))
+		}
+	}
+	for _, d := range running[:3] {
+		h.pass(time.Second)
+		for h.ends(d); len(h.dispatched) == 0; {
+			h.soon()
+		}
+		h.accept(h.dispatched[0])
+		h.dispatched = nil
+	}
+	h.pass(time.Second)
+	h.n.news()
+	h.run()
+	h.ends(running[3])
+	rest := h.n.batch.Rested().Sub(h.now)
+	rich := h.task("bob", "rich", of("llama"), worth(market.Credit/100))
+	q := h.quote(rich).Models[0]
+	if !h.n.batch.Held() || q.WaitMS != millis(rest) || q.SlotPrice == 0 || !q.WouldWin {
+		t.Errorf("they rest for %v, and the quote says %+v", rest, q)
+	}
+	h.must(h.step(rich))
+	h.pass(time.Millisecond)
+	if len(h.dispatched) > 0 {
+		t.Fatalf("there is no rest: the test sees nothing: %s", h.running())
+	}
+	h.now = h.n.batch.Rested()
+	h.n.Tick(h.now)
+	h.run()
+	d := h.take("bob", "rich")
+	rec, _ := h.n.book.Hold(d.Hold)
+	if off := float64(rec.Premium)/float64(q.Premium) - 1; h.agentOf(d) != "cheap" || max(off, -off) > 0.2 {
+		t.Errorf("%s has it for %v, and the quote was %v", h.agentOf(d), rec.Premium, q.Premium)
+	}
+}
+
 // How long those who wait rest follows from no bid: neither scaled nor permuted, and whoever pays.
 func TestRestsReadNoBid(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
