@@ -495,7 +495,7 @@ func (n *Node) settle(sold bool) {
 		t.passed = true
 	}
 	n.leaves()
-	if s.all {
+	if s.all && n.batch.All() > n.batch.Len() {
 		n.allAsked()
 	}
 	if sold && n.seats.capped {
