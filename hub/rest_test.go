@@ -194,6 +194,26 @@ func TestThereIsRestBesideAgentsThatAreGivenFew(t *testing.T) {
 	h.audited()
 }
 
+// Nor are they looked at because somebody waits for a seat: that one alone is.
+func TestWhoWaitsForASeatLeavesOthersToRest(t *testing.T) {
+	h, _ := besideTheDear(t, 2000, 100)
+	h.prepaid["bob"] = 1000 * market.Credit
+	h.n.news()
+	h.run()
+	h.n.news()
+	waits := h.n.known[taskKey{"c3", "t-99"}]
+	for i := range 10 {
+		waits.unseated, waits.met, h.n.rests.now = h.now, false, 0
+		h.n.seats.waiting, h.n.seats.least = 1, 1
+		h.must(h.step(h.task("bob", fmt.Sprint("rich-", i), of("llama"), worth(market.Credit))))
+		h.take("bob", fmt.Sprint("rich-", i))
+		if h.pass(2 * time.Millisecond); h.n.rests.now > 0 || !h.n.batch.Held() || !waits.met {
+			t.Fatalf("they are looked at for %v after %d that came, and who waits for a seat is: %v",
+				h.n.rests.now, i, waits.met)
+		}
+	}
+}
+
 // A slot of an agent that had enough to compute when all were asked was declined by nobody: who comes before
 // they are asked again does not have it.
 func TestNobodyHasDeclinedWhatWasNotOffered(t *testing.T) {

@@ -270,7 +270,7 @@ func (n *Node) letsIn() {
 		}
 		if used, room := a.seats.Blocks(); used+s.least <= room || s.table.Open(a.seats, n.clock()) {
 			s.woke = n.nano
-			n.batch.Wake()
+			n.batch.WakeThose(n.now, func(t *task) bool { return !t.unseated.IsZero() })
 			return
 		}
 	}

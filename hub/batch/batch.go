@@ -143,10 +143,36 @@ func (b *Batch[T]) Wake() {
 	if b.news = false; len(b.left) == 0 {
 		return
 	}
-	all := slices.AppendSeq(b.old[:0], merged(b.due, b.left))
-	clear(b.due)
+	b.add(b.left)
 	clear(b.left)
-	b.old, b.due, b.left = b.due[:0], all, b.left[:0]
+	b.left = b.left[:0]
+}
+
+// WakeThose has those who were left considered again at once; while they rest, these alone.
+func (b *Batch[T]) WakeThose(now time.Time, are func(T) bool) {
+	if !now.Before(b.rest) {
+		b.Wake()
+		return
+	}
+	var woken []item[T]
+	left := b.left[:0]
+	for _, it := range b.left {
+		if are(it.task) {
+			woken = append(woken, it)
+		} else {
+			left = append(left, it)
+		}
+	}
+	clear(b.left[len(left):])
+	b.left = left
+	b.add(woken)
+}
+
+// add adds some that were left.
+func (b *Batch[T]) add(left []item[T]) {
+	all := slices.AppendSeq(b.old[:0], merged(b.due, left))
+	clear(b.due)
+	b.old, b.due = b.due[:0], all
 }
 
 // merged are two lists by arrival; of those who came at once, left first.

@@ -170,6 +170,18 @@ func TestWhoIsLeftRests(t *testing.T) {
 	if b.Leave(5, at(23)); b.Held() {
 		t.Error("who is left is held for news that were there before")
 	}
+	b.Leave(6, at(24))
+	b.Add(7, at(25))
+	b.News(at(26))
+	b.WakeThose(at(27), func(x int) bool { return x == 6 })
+	if got := b.Take(nil, 9); !slices.Equal(got, []int{6, 7}) || !b.Held() || b.All() != 1 {
+		t.Errorf("%v are considered while others rest, and %d are left", got, b.All())
+	}
+	b.Leave(8, at(1022))
+	b.WakeThose(at(1022), func(int) bool { return false })
+	if got := b.Take(nil, 9); !slices.Equal(got, []int{5, 8}) {
+		t.Errorf("%v are considered after the rest, want all", got)
+	}
 }
 
 // The queue against a plain slice, under a fixed mix of operations.
