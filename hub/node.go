@@ -187,7 +187,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		treasury: newTreasury(), sales: map[string]*sale{},
 		inquiry: &inquiry{commons: map[string]int32{},
 			fastest: map[*fastest]least{}},
-		rests: rests{scale: 1, wanted: map[string]bool{}}, stats: newStats(), explore: newExplores(seed),
+		rests: rests{scale: 1, wanted: map[string]int{}}, stats: newStats(), explore: newExplores(seed),
 	}
 	n.prefixes.Spread(secretOf(seed, "marks"))
 	n.regimes.watch = regime.NewWatch(cfg.Regimes)
@@ -312,6 +312,7 @@ func (n *Node) Ready() Ready {
 		before := n.stats.Rounds
 		for again := true; again; again = n.sow() || n.roam() {
 			n.batch.Look(n.now)
+			n.lookApart()
 			for !n.full && !n.stale && n.batch.Due(n.now, n.onOffer(n.batch.Len())) {
 				n.clear()
 			}
@@ -405,6 +406,7 @@ func (n *Node) fault(err error) {
 // news says that what did not fit may fit now: all who were left are considered again.
 func (n *Node) news() {
 	n.batch.News(n.now)
+	n.rests.news = true
 	n.status.changed = true
 }
 

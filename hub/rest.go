@@ -10,15 +10,17 @@ import (
 // do nothing else, and a task that just came would wait for two of these turns. So after such a look those
 // who wait rest, twice as long as it is to take, and nobody else does: who comes meanwhile is offered the
 // slots that were left when all were asked last, and none that came free since. For those all compete once
-// the rest is over. How long a look takes follows from how many tasks and agents meet, from how long earlier
-// ones took, and from no bid.
+// the rest is over; or at once, where few could have them by the models that they name. How long a look takes
+// follows from how many tasks and agents meet, from how long earlier ones took, and from no bid.
 
 // rests is what is known of how long looks take.
 type rests struct {
 	scale float64       // by how much longer they took of late than they were to take
 	now   time.Duration // what those of this turn are to take, before it is scaled; 0: there was none
-	// models that tasks name which are left since the last, "" where some name none; perhaps more
-	wanted map[string]bool
+	// by model, "" for none: tasks that name it and are left since the last, perhaps more
+	wanted map[string]int
+	news   bool     // there were some since lookApart
+	apart  []string // models whose tasks it wakes, until they were asked
 }
 
 const (
@@ -63,7 +65,7 @@ func (n *Node) Took(d time.Duration) {
 
 // offers is how many slots of an agent a round may sell, of so many that are free.
 func (n *Node) offers(a *agent, room int) int {
-	if w := n.rests.wanted; n.batch.Held() && (w[""] || w[a.model]) {
+	if w := n.rests.wanted; n.batch.Held() && w[""]+w[a.model] > 0 {
 		return min(room, a.declined)
 	}
 	return room
@@ -76,7 +78,7 @@ func (n *Node) leaves() {
 	if n.batch.All() == n.batch.Len() {
 		clear(w)
 	}
-	last := (*task)(nil)
+	model, many := "", 0 // of those that follow each other
 	for _, t := range s.tasks {
 		switch {
 		case t.state != waiting:
@@ -85,22 +87,56 @@ func (n *Node) leaves() {
 			n.batch.Add(t, t.arrived)
 		default:
 			n.batch.Leave(t, t.arrived)
-			if last == nil || last.msg.Model != t.msg.Model {
-				w[t.msg.Model], last = true, t
+			if many > 0 && t.msg.Model != model {
+				w[model] += many
+				many = 0
 			}
+			model, many = t.msg.Model, many+1
 		}
+	}
+	if many > 0 {
+		w[model] += many
 	}
 }
 
-// allAsked notes which slots are left to who comes while others rest, now that all who wait were asked: those
-// of agents of which not every slot was sold that was offered. Of others there may be more than that, which
-// an agent is given once it has less to compute.
-func (n *Node) allAsked() {
+// lookApart has few of those who rest looked at at once, where a slot is kept that only they could have, by
+// the models that they name: else many who wait for one model would keep others from another's slots.
+func (n *Node) lookApart() {
+	l := &n.rests
+	news := l.news
+	if l.news = false; !news || !n.batch.Held() || l.wanted[""] > 0 {
+		return
+	}
+	c := &n.crowd
+	each := lookTask + time.Duration(len(c.roomy))*lookGroup + time.Duration(len(c.stands))*lookPair
 	for _, a := range n.roster {
-		a.declined = 0
+		if a.free(n) <= a.declined || slices.Contains(l.apart, a.model) {
+			continue
+		}
+		many := l.wanted[a.model]
+		if takes := float64(time.Duration(many)*each) * l.scale; many > 0 && takes < float64(lookShort) {
+			l.apart = append(l.apart, a.model)
+		}
+	}
+	if len(l.apart) > 0 {
+		for _, model := range l.apart {
+			delete(l.wanted, model)
+		}
+		n.batch.WakeThose(n.now, func(t *task) bool { return slices.Contains(l.apart, t.msg.Model) })
+	}
+}
+
+// allAsked notes which slots are left to who comes while others rest, now that all who wait were asked, or
+// all who could have these: those of agents of which not every slot was sold that was offered. Of others
+// there may be more than that, which an agent is given once it has less to compute.
+func (n *Node) allAsked(could func(*agent) bool) {
+	for _, a := range n.roster {
+		if could(a) {
+			a.declined = 0
+		}
 	}
 	for i := range n.crowd.stands {
-		if s := &n.crowd.stands[i]; s.room > len(s.agent.holds)-s.runs {
+		if s := &n.crowd.stands[i]; s.room > len(s.agent.holds)-s.runs && could(s.agent) {
 			s.agent.declined = s.agent.idle()
 		}
 	}

@@ -214,6 +214,51 @@ func TestWhoWaitsForASeatLeavesOthersToRest(t *testing.T) {
 	}
 }
 
+// Those who rest keep no others from slots that they themselves cannot have: few who wait for another model
+// compete for its slot at once. Many rest, too, and so do all where some name no model.
+func TestManyOfOneModelKeepNobodyFromAnothers(t *testing.T) {
+	for _, c := range []struct {
+		waiting int
+		rest    bool
+		change  func(*bus.Task)
+	}{{5, false, nil}, {200, true, nil}, {5, true, func(m *bus.Task) { m.Model = "" }}} {
+		h, _ := besideTheDear(t, 1500, 100)
+		runs := h.busy("glm", "glm", 2)
+		for i := range c.waiting {
+			client, id := fmt.Sprint("c", i%8), fmt.Sprint("g-", i)
+			h.must(h.step(h.task(client, id, of("glm"), worth(market.Credit/1000))))
+		}
+		h.prepaid["bob"] = 1000 * market.Credit
+		h.must(h.step(h.task("bob", "dear", of("glm"), worth(market.Credit/20))))
+		if c.change != nil {
+			h.must(h.step(h.task("c1", "any", worth(market.Credit/1000), c.change)))
+		}
+		h.pass(time.Second)
+		h.n.news()
+		h.run() // all look
+		h.n.rests.now = 0
+		h.ends(runs[0])
+		h.pass(10 * time.Millisecond)
+		if rest := h.n.batch.Rested().Sub(h.now); rest < 10*time.Millisecond || h.n.rests.now > 0 {
+			t.Fatalf("%d: they rest for %v and are looked at for %v: the test sees nothing", c.waiting, rest,
+				h.n.rests.now)
+		}
+		if c.rest {
+			if len(h.dispatched) > 0 {
+				t.Errorf("%d: in their rest is sold: %s", c.waiting, h.running())
+			}
+			continue
+		}
+		h.take("bob", "dear") // of all who wait for that slot
+		h.ends(runs[1])
+		h.pass(10 * time.Millisecond)
+		if len(h.dispatched) != 1 || h.agentOf(h.dispatched[0]) != "glm" || !h.n.batch.Held() {
+			t.Errorf("%d: of the second slot is sold: %s", c.waiting, h.running())
+		}
+		h.audited()
+	}
+}
+
 // A slot of an agent that had enough to compute when all were asked was declined by nobody: who comes before
 // they are asked again does not have it.
 func TestNobodyHasDeclinedWhatWasNotOffered(t *testing.T) {

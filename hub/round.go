@@ -495,9 +495,14 @@ func (n *Node) settle(sold bool) {
 		t.passed = true
 	}
 	n.leaves()
-	if s.all && n.batch.All() > n.batch.Len() {
-		n.allAsked()
+	switch apart := n.rests.apart; {
+	case n.batch.All() == n.batch.Len():
+	case s.all:
+		n.allAsked(func(*agent) bool { return true })
+	case len(apart) > 0:
+		n.allAsked(func(a *agent) bool { return slices.Contains(apart, a.model) })
 	}
+	n.rests.apart = n.rests.apart[:0]
 	if sold && n.seats.capped {
 		n.batch.News(n.now) // an agent has more slots
 	}
