@@ -237,7 +237,11 @@ func TestManyOfOneModelKeepNobodyFromAnothers(t *testing.T) {
 		h.n.news()
 		h.run() // all look
 		h.n.rests.now = 0
-		h.ends(runs[0])
+		h.must(h.n.Step(h.now, completion("glm", runs[0], market.Usage{Prompt: 100, Output: 10})))
+		if !h.n.Holding() {
+			t.Errorf("%d: the journal is not asked for room", c.waiting)
+		}
+		h.run()
 		h.pass(10 * time.Millisecond)
 		if rest := h.n.batch.Rested().Sub(h.now); rest < 10*time.Millisecond || h.n.rests.now > 0 {
 			t.Fatalf("%d: they rest for %v and are looked at for %v: the test sees nothing", c.waiting, rest,
