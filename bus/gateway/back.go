@@ -71,6 +71,12 @@ func (a *answer) holdBack(p *part, why *refusal) bool {
 	return true
 }
 
+// tooLate reports whether a task that was held back is refused as its deadline is over, or too near for any
+// agent: as it was asked for before, one would have begun in time.
+func (p *part) tooLate(code bus.Code) bool {
+	return code == bus.CodePastDeadline || code == bus.CodeNotWorthIt && p.a.asked.Tasks[p.i].DeadlineMS > 0
+}
+
 // goOn asks for the first again that is held back.
 func (a *answer) goOn() {
 	a.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,43 @@ func TestMoneyThatComesTooLate(t *testing.T) {
 		t.Errorf("%v: %d %v %s", took, r.status, r.header, r.body)
 	}
 	h.until("what is told is what was taken", func() bool { return h.captured("late") == told })
+}
+
+// So it is where the deadline is only so near that no agent would begin in time.
+func TestMoneyThatComesTooLateForAnyAgent(t *testing.T) {
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/models":
+			io.WriteString(w, `{"data":[{"id":"gpt-oss-20b","max_model_len":32768}]}`)
+		case "/v1/chat/completions":
+			io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.(http.Flusher).Flush()
+			<-time.After(1200 * time.Millisecond) // to the first token, and then a token each 5 ms
+			for i := 0; r.Context().Err() == nil; i++ {
+				fmt.Fprintf(w, `data: {"choices":[{"index":0,"token_ids":[%d],"delta":{"content":"w "}}]}`+"\n\n", i)
+				w.(http.Flusher).Flush()
+				<-time.After(5 * time.Millisecond)
+			}
+		case "/metrics":
+			io.WriteString(w, "vllm:num_requests_running{model_name=\"gpt-oss-20b\"} 0\n")
+		default:
+			io.WriteString(w, `{}`)
+		}
+	}))
+	t.Cleanup(engine.Close)
+	h := start(t, sold(engine.URL))
+	for range 2 { // the hub learns it
+		if r := h.do("POST", "/v1/chat/completions", several(8, 5, ""), h.key); r.status != 200 {
+			t.Fatalf("%d %s", r.status, r.body)
+		}
+	}
+	key := h.purse("late", 8000)
+	deadline := fmt.Sprintf(`,"souk":{"deadline_ms":%d}`, time.Now().Add(2700*time.Millisecond).UnixMilli())
+	r := h.do("POST", "/v1/chat/completions", several(4, 1000, deadline), key)
+	if r.status != 424 || !strings.Contains(r.body, "allotment_pending: ") || r.paid(t) == 0 {
+		t.Errorf("%d %v %s", r.status, r.header, r.body)
+	}
 }
 
 // Where none of several answers can be paid, as other requests of the client hold its money, the request may

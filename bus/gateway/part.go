@@ -163,7 +163,7 @@ func (p *part) verdict() bool {
 	switch {
 	case !known:
 		return false
-	case err != nil && p.again && bus.CodeOf(err) == bus.CodePastDeadline:
+	case err != nil && p.again && p.tooLate(bus.CodeOf(err)):
 		p.fail(p.why) // that it waited for
 		return false
 	case err != nil:
