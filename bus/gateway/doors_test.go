@@ -118,6 +118,24 @@ func TestD3OneRequestIsOneTask(t *testing.T) {
 	}
 }
 
+// Of several answers that another gateway has given, a gateway knows what the first cost: it does not say
+// that this is all.
+func TestSeveralAnswersOfAnotherGateway(t *testing.T) {
+	h := start(t, one)
+	second, _, _ := h.with(func(*gateway.Config) {})
+	for _, of := range []string{`,"n":3`, `,"n":3,"stream":true`} {
+		r := h.do("POST", "/v1/chat/completions", chat(of), h.key, "Idempotency-Key", of)
+		if r.status != 200 {
+			t.Fatalf("%d %s", r.status, r.body)
+		}
+		gone := second.do("POST", "/v1/chat/completions", chat(of), h.key, "Idempotency-Key", of)
+		if o := gone.object(t).Error; gone.status != 410 || !strings.Contains(o.Message, "not known yet") {
+			t.Errorf("%v was paid, and at another gateway it is told %s: %d %s", r.paid(t),
+				gone.header.Get("X-Souk-Paid"), gone.status, o.Message)
+		}
+	}
+}
+
 // D4: who disconnects frees its slots within a second, whatever it had asked for.
 func TestD4ADisconnectFreesItsSlots(t *testing.T) {
 	h := start(t, slowly)

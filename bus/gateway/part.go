@@ -241,6 +241,8 @@ func (p *part) fail(err error) {
 		p.a.costUnknown()
 	case p.bought:
 		p.a.buy(-1)
+	case p.known != nil && bus.CodeOf(err) == bus.CodeAnswerGone: // so are the others, which nobody asks for
+		p.a.costUnknown()
 	case unheard: // no verdict came: an agent may have it
 		p.a.costUnknown()
 		p.a.buy(1)
