@@ -25,6 +25,9 @@ const Split = "split"
 // do so (DispatchPrefetch).
 const Touches = "touches"
 
+// Text is the feature of an agent whose engine reads text alone: tasks with pictures or sound go to others.
+const Text = "text"
+
 // Registration is an agent's entry in the registry (JSON), under its lease.
 type Registration struct {
 	Agent string `json:"agent"`

@@ -221,7 +221,8 @@ func (p *Placing) End(err error) {
 // final reports whether a refusal is about the task, so that no other hub is sent it. Others are about the
 // hub. A hub that was sent the task before may refuse it now because of its own state, and still have it.
 func (p *Placing) final(c bus.Code) bool {
-	ofHub := []bus.Code{bus.CodeNoRoom, bus.CodeUnknownModel, bus.CodePromptTooLong}
+	// what is unsupported is so by what its agents read: all else the door has judged itself
+	ofHub := []bus.Code{bus.CodeNoRoom, bus.CodeUnknownModel, bus.CodePromptTooLong, bus.CodeUnsupportedField}
 	if !p.repeat {
 		ofHub = append(ofHub, bus.CodeUnavailable, bus.CodeDraining)
 	}

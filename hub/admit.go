@@ -313,7 +313,7 @@ func (t *task) uncapped(q *quote) market.Credits {
 }
 
 // reach counts the agents that a task could ever go to.
-type reach struct{ joined, reading, serving, fitting, longest int }
+type reach struct{ joined, parsing, serving, reading, fitting, longest int }
 
 // serves counts an agent, and reports whether t may be given to it, slots and the length of its prompt aside.
 func (r *reach) serves(t *task, a *agent) bool {
@@ -321,14 +321,18 @@ func (r *reach) serves(t *task, a *agent) bool {
 		return false
 	}
 	r.joined++
-	if !a.reads(t) {
+	if t.parses && !a.parses {
 		return false
 	}
-	r.reading++
+	r.parsing++
 	if t.msg.Model != "" && t.msg.Model != a.model {
 		return false
 	}
 	r.serving++
+	if !a.reads(t) {
+		return false
+	}
+	r.reading++
 	r.longest = max(r.longest, a.context)
 	return true
 }
@@ -339,7 +343,7 @@ func (n *Node) outOfReach(t *task, r *reach) *bus.Result {
 	switch {
 	case r.joined == 0 && len(t.failedAt) > 0:
 		return n.refusal(m, bus.CodeAgentFailed, 0, "no other agent is with hub %s", n.cfg.Domain)
-	case r.joined > 0 && r.reading == 0:
+	case r.joined > 0 && r.parsing == 0:
 		return n.refusal(m, bus.CodeAgentFailed, 0,
 			"no other agent of hub %s reads the tool calls and the reasoning of an answer that goes on: "+
 				"its vLLM server wants --enable-scale-out", n.cfg.Domain)
@@ -351,6 +355,10 @@ func (n *Node) outOfReach(t *task, r *reach) *bus.Result {
 	case r.serving == 0:
 		return n.refusal(m, bus.CodeUnknownModel, 0, "no agent of hub %s serves model %q",
 			n.cfg.Domain, m.Model)
+	case r.reading == 0:
+		return n.refusal(m, bus.CodeUnsupportedField, 0,
+			"messages: no agent of hub %s that could take them reads pictures or sound: send text, or ask for a "+
+				"model that does", n.cfg.Domain)
 	case r.fitting == 0:
 		return n.refusal(m, bus.CodePromptTooLong, 0,
 			"the prompt has about %d tokens; the longest context here has %d", m.Prompt.Tokens, r.longest)

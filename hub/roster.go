@@ -23,6 +23,8 @@ type agent struct {
 	sells      bool  // its owner won the epoch of its class, where there are epochs
 	ready      bool  // by its last summary
 	listed     bool  // as ready, by its registration
+	parses     bool  // its engine lends its parsers, by its features
+	text       bool  // its engine reads text alone, by its features
 	place      int32 // of its belief
 	silentFrom int64 // by Node.nano: when its last summary is too old
 	avoidUntil int64 // by Node.nano: before then it gets no tasks
@@ -216,6 +218,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	}
 	a.reg, a.price, a.slots = reg, reg.Price, reg.Slots
 	a.listed, a.model, a.context = reg.State == bus.StateReady, n.modelName(reg.Model), reg.MaxModelLen
+	a.parses, a.text = slices.Contains(reg.Features, bus.Parsers), slices.Contains(reg.Features, bus.Text)
 	a.published, a.measured = reg.Tiers, reg.Measured
 	a.silentFrom = n.at(n.cfg.Silence)
 	a.rated = nil // by what it is registered for now

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"souk/bus"
 	"souk/hub/line"
 	"souk/market"
 )
@@ -64,6 +63,7 @@ type lane struct {
 	first   *agent
 	kind    *kind
 	parses  bool
+	text    bool
 	longest time.Duration // of their burdens
 	size    int           // agents
 	calm    []int32       // the groups, those first that delay a task least
@@ -141,14 +141,14 @@ func again[T any](list []T) []T {
 // groupOf is the group of an open agent.
 func (n *Node) groupOf(a *agent, in burden) int32 {
 	c, k := &n.crowd, n.kind(a)
-	parses := slices.Contains(a.reg.Features, bus.Parsers)
 	if k.round != c.round {
 		k.round, k.groups = c.round, k.groups[:0]
 	}
 	into := int32(-1)
 	for _, i := range k.groups {
 		g := &c.groups[i]
-		if g.first.fastest != a.fastest || c.lanes[g.lane].parses != parses {
+		if g.first.fastest != a.fastest || c.lanes[g.lane].parses != a.parses ||
+			c.lanes[g.lane].text != a.text {
 			continue
 		}
 		if g.burden == in {
@@ -160,7 +160,7 @@ func (n *Node) groupOf(a *agent, in burden) int32 {
 		into = int32(len(c.lanes))
 		c.lanes = again(c.lanes)
 		l := &c.lanes[into]
-		l.first, l.kind, l.parses, l.longest, l.size = a, k, parses, 0, 0
+		l.first, l.kind, l.parses, l.text, l.longest, l.size = a, k, a.parses, a.text, 0, 0
 		l.calm, l.asked, l.apart = l.calm[:0], 0, 0
 	}
 	i := int32(len(c.groups))
