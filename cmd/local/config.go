@@ -284,9 +284,8 @@ func (a Agent) validate(where string, domains map[string]bool) []error {
 	case (a.Engine.Profile == "") == (a.Engine.URL == ""):
 		bad(".engine: give a profile or a url, and not both")
 	case a.Engine.URL != "":
-		if u, err := url.Parse(a.Engine.URL); err != nil || u.Host == "" || u.Scheme != "http" &&
-			u.Scheme != "https" {
-			bad(".engine.url: %q, want http://host:port", a.Engine.URL)
+		if err := CheckEngine(a.Engine.URL); err != nil {
+			bad(".engine.url: %w", err)
 		}
 	case !slices.Contains(Profiles(), a.Engine.Profile):
 		bad(".engine.profile: there is no %q; known are %s", a.Engine.Profile, strings.Join(Profiles(), ", "))
@@ -322,6 +321,15 @@ func (a Agent) Card() (market.Price, error) {
 // DefaultRow prices real engines of which nothing else is known: the cheapest row that comes with the
 // program.
 const DefaultRow = "fireworks/gpt-oss-20b"
+
+// CheckEngine says what is wrong with an engine's base URL.
+func CheckEngine(base string) error {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("%q, want http://host:port", base)
+	}
+	return nil
+}
 
 // WithEngines is c with real engines in place of its agents, all of them sold by one hub that serves every
 // label.

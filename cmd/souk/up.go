@@ -51,6 +51,14 @@ func (f *marketFlags) load() (local.Config, error) {
 		}
 	}
 	if len(f.vllm) > 0 {
+		for _, base := range f.vllm {
+			if err := local.CheckEngine(base); err != nil {
+				return c, fmt.Errorf("--vllm: %w", err)
+			}
+		}
+		if _, err := local.Card(f.vllmRow); err != nil {
+			return c, fmt.Errorf("--vllm-price-row: %w", err)
+		}
 		c = c.WithEngines(f.vllm, f.vllmRow)
 	}
 	if f.listen != "" {
