@@ -199,7 +199,7 @@ func (c *conversation) item(at string, v json.RawMessage, known func(string) ([]
 			}
 			return c.item(at, v, nil)
 		}
-		return bad("%s.id: no item %.80q is kept for this key: items of answers are, for an hour, at the "+
+		return bad("%s.id: no item %.80q is kept for this key: items of answers are, for a while, at the "+
 			"gateway that gave them; send store: false, and clients send whole items", at, x.ID)
 	}
 	return unsupported("%s.type: %.40q is not served here: messages, reasoning, functions' calls and their "+
