@@ -62,6 +62,13 @@ func (t *Table) Choose(c *Config, w *Want, now time.Time, tried []string) (strin
 	return "", t.why(c, w, now)
 }
 
+// full reports whether a hub that was not tried could serve the task, and has no room.
+func (t *Table) full(c *Config, w *Want, now time.Time, tried []string) bool {
+	return slices.ContainsFunc(t.hubs, func(h Hub) bool {
+		return h.blocked(c, w, now) == bus.CodeNoRoom && !slices.Contains(tried, h.Entry.Domain)
+	})
+}
+
 // fresh tells a hub that may be there from one that is not. One that has just entered the registry has not
 // spoken yet; a task may try it.
 func (h *Hub) fresh(c *Config, now time.Time) bool { return now.Sub(h.Heard) <= c.StatusTTL }

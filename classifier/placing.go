@@ -40,7 +40,7 @@ type Placing struct {
 	state     placeState
 	cancelled bool
 	refused   []string    // hubs that have not taken it
-	last      *bus.Result // why the last of them has not
+	last      *bus.Result // why the last of them has not; what may pass stands before what their agents are
 
 	until  time.Time // a verdict is awaited no longer
 	hub    Hub       // that was sent it last, as it was then
@@ -137,7 +137,8 @@ func (p *Placing) choose(now time.Time, t *Table) {
 	}
 	name, no := t.Choose(p.c, &p.want, now, p.refused)
 	switch {
-	case no != nil && p.last != nil && (p.last.Code != bus.CodeUnknownModel || no.Code == p.last.Code):
+	case no != nil && p.last != nil && (p.last.Code != bus.CodeUnknownModel || no.Code == p.last.Code) &&
+		!(ofAgents(p.last.Code) && t.full(p.c, &p.want, now, p.refused)):
 		p.answer(&bus.Answer{Result: p.last}) // what the last hub said is more than what the table knows
 		return
 	case no != nil:
@@ -229,9 +230,17 @@ func (p *Placing) final(c bus.Code) bool {
 	return p.task.Resume != nil || !slices.Contains(ofHub, c)
 }
 
+// ofAgents reports whether a hub refuses a task for what its agents are: it is of no use to ask that one again.
+func ofAgents(c bus.Code) bool {
+	return c == bus.CodeUnknownModel || c == bus.CodePromptTooLong || c == bus.CodeUnsupportedField
+}
+
 // next goes on to the next hub after one that has not taken the task.
 func (p *Placing) next(now time.Time, t *Table, why *bus.Result) {
-	p.refused, p.last, p.since = append(p.refused, p.hub.Entry.Domain), why, time.Time{}
+	p.refused, p.since = append(p.refused, p.hub.Entry.Domain), time.Time{}
+	if p.last == nil || ofAgents(p.last.Code) || !ofAgents(why.Code) {
+		p.last = why
+	}
 	p.want.Pinned, p.want.There = "", false
 	if p.own {
 		p.desk.unpin(p.task.Client, p.task.ID)

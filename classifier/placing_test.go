@@ -151,6 +151,10 @@ func (s *placingScene) Do(now time.Time, what string) {
 		s.p.Cancel()
 	case "closed":
 		s.p.End(errors.New("the door closes"))
+	case "full":
+		s.table = s.table.WithStatus(&bus.Status{Domain: word[1], Epoch: 1, Seq: 1, Agents: 1,
+			Models: []bus.ModelStatus{{Model: "m", Agents: 1}}}, now)
+		s.look()
 	case "gone":
 		s.table = s.table.Without(word[1], s.now)
 		s.look()
