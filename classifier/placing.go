@@ -230,7 +230,7 @@ func (p *Placing) final(c bus.Code) bool {
 	return p.task.Resume != nil || !slices.Contains(ofHub, c)
 }
 
-// ofAgents reports whether a hub refuses a task for what its agents are: it is of no use to ask that one again.
+// ofAgents reports whether a hub refuses a task for what its agents are: to ask that one again is of no use.
 func ofAgents(c bus.Code) bool {
 	return c == bus.CodeUnknownModel || c == bus.CodePromptTooLong || c == bus.CodeUnsupportedField
 }
