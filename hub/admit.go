@@ -104,6 +104,7 @@ func (n *Node) read(t *task, m *bus.Task) {
 	t.msg = m
 	m.Token, m.Heard = "", nil // Reply says it; and it was judged
 	n.prefixes.Resolve(&m.Prompt)
+	t.media = m.Prompt.Loose == bus.LooseMedia
 	t.from(m)
 	n.unquote(t)
 	if m.Session != "" {

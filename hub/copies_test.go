@@ -3,6 +3,7 @@ package hub
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"souk/bus"
@@ -58,6 +59,8 @@ func TestWhatStandsBesideAnAgentIsTrue(t *testing.T) {
 				}
 				wrong(a, "model", a.model, a.reg.Model)
 				wrong(a, "context", a.context, a.reg.MaxModelLen)
+				wrong(a, "parses", a.parses, slices.Contains(a.reg.Features, bus.Parsers))
+				wrong(a, "text", a.text, slices.Contains(a.reg.Features, bus.Text))
 				wrong(a, "listed", a.listed, a.reg.State == bus.StateReady)
 				_, class := a.reg.Seller()
 				wrong(a, "class", a.class, class)
@@ -84,7 +87,9 @@ func (s *storm) changed(id string) {
 		return
 	}
 	r := a.reg
-	switch s.r.IntN(8) {
+	switch s.r.IntN(9) {
+	case 8:
+		r.Features = [][]string{nil, {bus.Text}, {bus.Parsers}, {bus.Text, bus.Parsers}}[s.r.IntN(4)]
 	case 0:
 		r.Model = []string{"llama", "qwen", "mistral"}[s.r.IntN(3)]
 	case 1:

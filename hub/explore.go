@@ -110,7 +110,7 @@ func (n *Node) explored(h *hold, c *bus.Completion) {
 		if good && c.Usage.Output <= exploreOutput && len(t.msg.Body) > 0 && len(x.shadows) < exploreAtOnce &&
 			len(t.domain) > 0 {
 			m := *t.msg
-			s := &shadow{of: &task{msg: &m, failedAt: slices.Clone(t.failedAt)}, key: t.sketch,
+			s := &shadow{of: &task{msg: &m, media: t.media, failedAt: slices.Clone(t.failedAt)}, key: t.sketch,
 				domain: t.domain, until: n.at(exploreWait)}
 			s.heard(h.agent, sketch)
 			x.shadows = append(x.shadows, s)
@@ -200,7 +200,7 @@ func (n *Node) roam() bool {
 		at, bits := n.lot()
 		c := &x.canaries[int(at*float64(len(x.canaries)))]
 		m := c.Task
-		if a := n.anyone(&task{msg: &m}, nil); a != nil {
+		if a := n.anyone(&task{msg: &m, media: m.Prompt.Loose == bus.LooseMedia}, nil); a != nil {
 			return n.roamTo(a, &m, bits|1, &exploring{canary: c, domain: m.Domain})
 		}
 	}

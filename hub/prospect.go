@@ -304,7 +304,7 @@ func (n *Node) row(a *agent, g *group, o *offer) int32 {
 	*x = prospect{group: c.stands[a.seat].group, before: g.rows, quote: o, queue: g.burden.Queue}
 	g.rows = i
 	suits := o.suits
-	if !c.alike || t.parses || t.media() {
+	if !c.alike || t.parses || t.media {
 		suits = a.suits(t)
 	}
 	if x.serves = suits && o.takes; x.serves {

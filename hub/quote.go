@@ -247,11 +247,8 @@ func (a *agent) suits(t *task) bool {
 // reads reports whether a's engine reads what t is made of, and can tell how it goes on: from its beginning
 // any can.
 func (a *agent) reads(t *task) bool {
-	return (a.parses || !t.parses) && !(a.text && t.media())
+	return (a.parses || !t.parses) && !(a.text && t.media)
 }
-
-// media reports whether t has pictures or sound.
-func (t *task) media() bool { return t.msg.Prompt.Loose == bus.LooseMedia }
 
 // dispatch is the message that hands t to the agent of h.
 func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {

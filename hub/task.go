@@ -107,6 +107,7 @@ type task struct {
 	continued  bool        // it is the rest of an answer that broke off, or that was served
 	restOf     *task       // then: of this, until it has ended
 	parses     bool        // and only parsers can tell how it goes on
+	media      bool        // its prompt has pictures or sound
 	whole      int         // max_tokens of the whole answer
 	only       *agent      // that it goes to, of a text that is seeded
 	tries      int         // number of its last attempt, once done
