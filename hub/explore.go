@@ -110,8 +110,8 @@ func (n *Node) explored(h *hold, c *bus.Completion) {
 		if good && c.Usage.Output <= exploreOutput && len(t.msg.Body) > 0 && len(x.shadows) < exploreAtOnce &&
 			len(t.domain) > 0 {
 			m := *t.msg
-			s := &shadow{of: &task{msg: &m, media: t.media, failedAt: slices.Clone(t.failedAt)}, key: t.sketch,
-				domain: t.domain, until: n.at(exploreWait)}
+			s := &shadow{of: &task{msg: &m, media: t.media, failedAt: slices.Clone(t.failedAt)},
+				key: t.sketch, domain: t.domain, until: n.at(exploreWait)}
 			s.heard(h.agent, sketch)
 			x.shadows = append(x.shadows, s)
 		}

@@ -21,7 +21,8 @@ import (
 type inquiry struct {
 	n      *Node
 	t      *task
-	others int // tasks that would be in the round
+	others int  // tasks that would be in the round
+	rest   bool // others rest: see inquiry.kept
 
 	// memory that the next one uses again
 	crowd      crowd   // of the copy, in which no task, agent or kind is looked up by what it keeps of rounds
@@ -70,6 +71,7 @@ func (n *Node) Quote(now time.Time, m *bus.Task) *bus.HubQuote {
 	own.setClock(now) // caches are as they were: a quote changes nothing
 	q := n.inquiry
 	q.n, q.t = &own, &task{key: taskKey{m.Client, m.ID}, arrived: own.now}
+	q.rest = own.batch.Held()
 	own.crowd = q.crowd
 	defer func() { q.crowd, q.n, q.t = own.crowd, nil, nil }()
 	if no := q.read(&copied); no != nil {
@@ -398,7 +400,9 @@ func (q *inquiry) saw(seat int, line predict.Line, held held, beside market.Cred
 }
 
 // kept reports whether what an agent has free is kept for those who rest: see Node.offers.
-func (q *inquiry) kept(s *stand) bool { return s.room > 0 && q.n.offers(s.agent, s.room) == 0 }
+func (q *inquiry) kept(s *stand) bool {
+	return q.rest && s.room > 0 && q.n.offers(s.agent, s.room) == 0
+}
 
 // before is how many stand before the task at an agent.
 func (q *inquiry) before(seat int) int {
