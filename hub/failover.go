@@ -269,10 +269,22 @@ func (n *Node) refuseRest(t *task, m *bus.Task, r *bus.Result) {
 	if r.Code != bus.CodeUnavailable && r.Code != bus.CodeDraining {
 		r.Receipt = t.final.Receipt
 	}
-	if r.RetryMS == 0 { // else it asks again
+	if !asksAgain(r) {
 		t.noRest = r
 	}
 	n.refuseWith(m, r)
+}
+
+// asksAgain reports whether the reader of an answer asks again for its rest where that is refused so: what
+// bus/reader takes for passing. All else is its last word.
+func asksAgain(r *bus.Result) bool {
+	switch r.Code {
+	case bus.CodeUnavailable, bus.CodeDraining, bus.CodeDuplicate:
+		return true
+	case bus.CodeAllotmentPending, bus.CodeNoRoom, bus.CodeTooManyTasks:
+		return r.RetryMS > 0
+	}
+	return false
 }
 
 // admitRest admits the rest of an answer as the same task: the same model where some of it was delivered,

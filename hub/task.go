@@ -239,7 +239,7 @@ func (n *Node) forgetUnheld(t *task, r *bus.Result) {
 		delete(n.known, t.key)
 	default:
 		n.known[t.key] = old
-		if r.RetryMS == 0 {
+		if !asksAgain(r) {
 			old.noRest = r
 		}
 	}

@@ -258,7 +258,12 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 		s.fail(now, bus.CodeUnknown, "agent %s is gone, and its hub has not said how the answer ended: %v",
 			s.accepted.Agent, err)
 	case s.cancelled && v.Answer != nil && v.Answer.Result != nil:
-		s.endHere(*v.Answer.Result)
+		end := *v.Answer.Result
+		if v.notNow() { // it does not come again
+			end.Code, end.RetryMS = bus.CodeCancelled, 0
+			end.Message = "it was cancelled before another agent had the rest"
+		}
+		s.endHere(end)
 	case f.failed != nil:
 		s.endHere(s.failureEnd(err, v))
 	default:
@@ -279,7 +284,8 @@ func (s *Stream) failureEnd(err error, v Verdict) bus.Result {
 	if f.gone && settles(v) {
 		end.Receipt = v.Answer.Result.Receipt
 	}
-	if code == bus.CodeUnknown || f.maybe && (v.Answer == nil || unsaid(code)) || f.gone && !settles(v) {
+	if code == bus.CodeUnknown || f.maybe && (v.Answer == nil || unsaid(code) || v.notNow()) ||
+		f.gone && !settles(v) {
 		end.Code = bus.CodeUnknown // the rest may be served and paid, and nobody says so
 		return end
 	}
