@@ -19,8 +19,9 @@ type rests struct {
 	now   time.Duration // what those of this turn are to take, before it is scaled; 0: there was none
 	// by model, "" for none: tasks that name it and are left since the last, perhaps more
 	wanted map[string]int
-	news   bool     // there were some since lookApart
-	apart  []string // models whose tasks it wakes, until they were asked
+	news   bool      // there were some since lookApart
+	apart  []string  // models whose tasks it wakes, until they were asked
+	next   time.Time // it wakes none before: the hub has time for others, too
 }
 
 const (
@@ -107,6 +108,11 @@ func (n *Node) lookApart() {
 	if l.news = false; !news || !n.batch.Held() || l.wanted[""] > 0 {
 		return
 	}
+	if n.now.Before(l.next) {
+		l.news = true
+		return
+	}
+	all := float64(0)
 	c := &n.crowd
 	each := lookTask + time.Duration(len(c.roomy))*lookGroup + time.Duration(len(c.stands))*lookPair
 	for _, a := range n.roster {
@@ -114,11 +120,12 @@ func (n *Node) lookApart() {
 			continue
 		}
 		many := l.wanted[a.model]
-		if takes := float64(time.Duration(many)*each) * l.scale; many > 0 && takes < float64(lookShort) {
-			l.apart = append(l.apart, a.model)
+		if takes := float64(time.Duration(many)*each) * l.scale; many > 0 && all+takes < float64(lookShort) {
+			l.apart, all = append(l.apart, a.model), all+takes
 		}
 	}
 	if len(l.apart) > 0 {
+		l.next = n.now.Add(lookRest * time.Duration(all))
 		for _, model := range l.apart {
 			delete(l.wanted, model)
 		}

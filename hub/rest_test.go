@@ -263,6 +263,40 @@ func TestManyOfOneModelKeepNobodyFromAnothers(t *testing.T) {
 	}
 }
 
+// Where each of many models has few who wait for it, they are not all looked at at once: together they would
+// keep the hub as the many do.
+func TestFewOfManyModelsAreNotLookedAtAtOnce(t *testing.T) {
+	const models, each = 8, 25
+	h, _ := besideTheDear(t, 1500, 100)
+	var runs [models]bus.Dispatch
+	for i := range models {
+		model := fmt.Sprint("m-", i)
+		runs[i] = h.busy(fmt.Sprint("of-", i), model, 2)[0]
+		for k := range each {
+			client, id := fmt.Sprint("c", k%8), fmt.Sprint(model, "-", k)
+			h.must(h.step(h.task(client, id, of(model), worth(market.Credit/1000))))
+		}
+	}
+	h.pass(time.Second)
+	h.n.news()
+	h.run() // all look
+	for _, d := range runs {
+		h.must(h.n.Step(h.now, completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 10})))
+		h.run()
+	}
+	apart := len(h.dispatched)
+	if apart == 0 || apart > 2 {
+		t.Errorf("of %d models %d were looked at: %s", models, apart, h.running())
+	}
+	h.pass(time.Second)
+	h.n.news()
+	h.run()
+	if len(h.dispatched) != models {
+		t.Errorf("of %d slots %d are sold in the end", models, len(h.dispatched))
+	}
+	h.audited()
+}
+
 // A slot of an agent that had enough to compute when all were asked was declined by nobody: who comes before
 // they are asked again does not have it.
 func TestNobodyHasDeclinedWhatWasNotOffered(t *testing.T) {
