@@ -68,8 +68,12 @@ func Dial(ctx context.Context, config Config) (*Registry, error) {
 // reachable refuses endpoints on other machines without TLS.
 func (c Config) reachable() error {
 	for _, e := range c.Endpoints {
-		host, _, err := net.SplitHostPort(e)
-		if c.TLS == nil && err == nil && !bus.IsLoopback(host) {
+		at := e
+		if _, behind, ok := strings.Cut(e, "://"); ok {
+			at = behind
+		}
+		host, _, err := net.SplitHostPort(at)
+		if c.TLS == nil && (err != nil || !bus.IsLoopback(host)) {
 			return fmt.Errorf("etcdreg: %s is not on loopback, and may only be reached by TLS: give Config.TLS "+
 				"the certificate by which etcd knows you (natsauth.TLSOf), or reach it by a tunnel", bus.Redact(e))
 		}

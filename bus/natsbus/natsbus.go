@@ -206,7 +206,7 @@ func (b *Bus) options() []nats.Option {
 	if c.TLS != nil {
 		options = append(options, nats.Secure(c.TLS))
 	}
-	return append(options, nats.SetCustomDialer(wholeDialer{}))
+	return append(options, nats.SetCustomDialer(wholeDialer{near: c.TLS == nil}))
 }
 
 // quickly is how many attempts come soon after one another: six seconds of them, at the default wait.

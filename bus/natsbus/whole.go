@@ -1,10 +1,12 @@
 package natsbus
 
 import (
+	"fmt"
 	"net"
 
 	"github.com/nats-io/nats.go"
 
+	"souk/bus"
 	"souk/bus/rawconn"
 )
 
@@ -27,9 +29,14 @@ type wholeInProcess struct{ server nats.InProcessConnProvider }
 func (p wholeInProcess) InProcessConn() (net.Conn, error) { return wholeOf(p.server.InProcessConn()) }
 
 // wholeDialer connects by a socket.
-type wholeDialer struct{}
+type wholeDialer struct {
+	near bool // loopback alone, also where a server names others to go to
+}
 
-func (wholeDialer) Dial(network, address string) (net.Conn, error) {
+func (d wholeDialer) Dial(network, address string) (net.Conn, error) {
+	if host, _, err := net.SplitHostPort(address); d.near && (err != nil || !bus.IsLoopback(host)) {
+		return nil, fmt.Errorf("%s is not on loopback, and may only be reached by TLS", address)
+	}
 	return wholeOf(rawconn.Dialer{Dialer: net.Dialer{Timeout: connectWithin}}.Dial(network, address))
 }
 
