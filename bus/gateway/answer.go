@@ -146,6 +146,13 @@ func (a *answer) cost(i int, err error) {
 	}
 }
 
+// heardEnd reports whether the last word on a task has come.
+func (a *answer) heardEnd(i int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.results[i] != nil
+}
+
 // costUnknown notes that nothing more is heard of a task that may have to be paid.
 func (a *answer) costUnknown() {
 	a.mu.Lock()

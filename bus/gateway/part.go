@@ -264,7 +264,8 @@ func (p *part) unheard(err error) bool {
 	case errors.Is(err, bus.ErrClosed), code == bus.CodeUnknown:
 		return true
 	}
-	return p.bought && !said && !code.Broken() // nothing is paid for an agent that failed
+	// nothing is paid for an agent that failed
+	return p.bought && !said && !code.Broken() && !p.a.heardEnd(p.i)
 }
 
 func (p *part) tellKnown() {
