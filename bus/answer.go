@@ -135,6 +135,14 @@ func (r Result) Regime() market.Credits {
 	return rest
 }
 
+// NotNow reports whether a hub refuses a task at this moment alone: what its client has is held for other
+// tasks, or too many wait. Who reads an answer that broke off asks again for its rest after that, and after
+// [Code.Unsaid]; all else is the last word on it.
+func (r *Result) NotNow() bool {
+	return r.RetryMS > 0 &&
+		(r.Code == CodeAllotmentPending || r.Code == CodeNoRoom || r.Code == CodeTooManyTasks)
+}
+
 // StreamControl is what the reader of an answer, whom its subject names, says to the agent that serves it:
 // exactly one of the fields beside Token is set.
 type StreamControl struct {

@@ -60,3 +60,9 @@ func (c Code) Known() bool { return slices.Contains(codes, c) }
 
 // Broken reports whether a failure lies with an agent or its engine, so that another may do better.
 func (c Code) Broken() bool { return c == CodeEngineFailed || c == CodeAgentFailed }
+
+// Unsaid reports whether a refusal leaves open who has a task: the hub, or the door, is not there, or it has
+// another question for the same, such as that which an earlier door still asks.
+func (c Code) Unsaid() bool {
+	return c == CodeUnavailable || c == CodeDraining || c == CodeDuplicate
+}

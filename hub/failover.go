@@ -275,17 +275,8 @@ func (n *Node) refuseRest(t *task, m *bus.Task, r *bus.Result) {
 	n.refuseWith(m, r)
 }
 
-// asksAgain reports whether the reader of an answer asks again for its rest where that is refused so: what
-// bus/reader takes for passing. All else is its last word.
-func asksAgain(r *bus.Result) bool {
-	switch r.Code {
-	case bus.CodeUnavailable, bus.CodeDraining, bus.CodeDuplicate:
-		return true
-	case bus.CodeAllotmentPending, bus.CodeNoRoom, bus.CodeTooManyTasks:
-		return r.RetryMS > 0
-	}
-	return false
-}
+// asksAgain reports whether the reader of an answer asks again for its rest where that is refused so.
+func asksAgain(r *bus.Result) bool { return r.Code.Unsaid() || r.NotNow() }
 
 // admitRest admits the rest of an answer as the same task: the same model where some of it was delivered,
 // what is left of max_tokens, and all of max_price, since nothing was charged yet.

@@ -5,6 +5,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"souk/bus"
 )
 
 // Source says where an engine publishes, in the words of its own --kv-events-config.
@@ -86,7 +88,7 @@ func Resolve(endpoint string) (network, address string, err error) {
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		return "", "", fmt.Errorf("%q: port %q is not within 0 and 65535", endpoint, port)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !bus.IsLoopback(host) {
 		return "", "", fmt.Errorf("%q: %q is not this machine alone, and events tell the tokens of prompts: "+
 			"use ipc:///run/vllm/kv or tcp://127.0.0.1:%s", endpoint, host, port)
 	}

@@ -190,7 +190,7 @@ func (s *Stream) failoverVerdict(now time.Time, v Verdict) {
 		err = fmt.Errorf("no other agent than %s has it", f.from)
 	}
 	away := errors.Is(v.Err, bus.ErrDisconnected)
-	absent := unsaid(bus.CodeOf(err))
+	absent := bus.CodeOf(err).Unsaid()
 	f.maybe = f.maybe || v.Answer == nil && !errors.Is(v.Err, bus.ErrNotSent) &&
 		!errors.Is(v.Err, bus.ErrNoResponders) && !errors.Is(v.Err, bus.ErrTooLarge)
 	rest := away || (absent || v.notNow()) && now.Sub(f.begun) < s.c.MaxAbsence
@@ -209,23 +209,9 @@ func settles(v Verdict) bool {
 	return v.Answer != nil && v.Answer.Result != nil && v.Answer.Result.Receipt != nil
 }
 
-// notNow reports whether the hub cannot take the task at this moment alone: what its client has is held for
-// other tasks, or too many wait.
+// notNow reports whether the hub cannot take the task at this moment alone.
 func (v Verdict) notNow() bool {
-	if v.Answer == nil || v.Answer.Result == nil || v.Answer.Result.RetryMS <= 0 {
-		return false
-	}
-	switch v.Answer.Result.Code {
-	case bus.CodeAllotmentPending, bus.CodeNoRoom, bus.CodeTooManyTasks:
-		return true
-	}
-	return false
-}
-
-// unsaid reports whether a refusal leaves open who has the task: the hub, or the door, is not there, or it
-// has another question for the same, such as that which an earlier door still asks.
-func unsaid(c bus.Code) bool {
-	return c == bus.CodeUnavailable || c == bus.CodeDraining || c == bus.CodeDuplicate
+	return v.Answer != nil && v.Answer.Result != nil && v.Answer.Result.NotNow()
 }
 
 // endFailover takes a verdict as final: a continues the answer, or err says why nobody does.
@@ -284,7 +270,7 @@ func (s *Stream) failureEnd(err error, v Verdict) bus.Result {
 	if f.gone && settles(v) {
 		end.Receipt = v.Answer.Result.Receipt
 	}
-	if code == bus.CodeUnknown || f.maybe && (v.Answer == nil || unsaid(code) || v.notNow()) ||
+	if code == bus.CodeUnknown || f.maybe && (v.Answer == nil || code.Unsaid() || v.notNow()) ||
 		f.gone && !settles(v) {
 		end.Code = bus.CodeUnknown // the rest may be served and paid, and nobody says so
 		return end
