@@ -192,3 +192,42 @@ func TestNobodyHasSaidWhatIsPaid(t *testing.T) {
 		}
 	})
 }
+
+// Where the last event alone is more than a client may leave unread, its stream ends with an error, after the
+// event that says what it cost: so says the error.
+func TestTheLastEventIsTooMuch(t *testing.T) {
+	seen := 0
+	for less := 100; less <= 500; less += 20 {
+		onStage(t, func(c *gateway.Config) { c.MaxUnread = 64 << 10 }, func(t *testing.T, st *stage) {
+			st.will(func(j *job) {
+				j.accept()
+				j.say(strings.Repeat("x", 40<<10)) // is being written
+				time.Sleep(time.Second)
+				j.say(strings.Repeat("x", 64<<10-less))
+				j.endHere()
+			})
+			r, err := st.client.Do(st.request(t.Context(), "/v1/chat/completions",
+				strings.NewReader(large(10, `,"stream":true`))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Body.Close()
+			time.Sleep(5 * time.Second)
+			all, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := string(all)
+			if !strings.Contains(said, `"finish_reason":"stop"`) || strings.Contains(said, "[DONE]") {
+				return
+			}
+			seen++
+			if _, ok := toldAtTheEnd(t, said); !ok || strings.Contains(said, "not known") {
+				t.Errorf("%d less: %q", less, said[len(said)-400:])
+			}
+		})
+	}
+	if seen == 0 {
+		t.Error("no last event was too much: the test sees nothing")
+	}
+}
