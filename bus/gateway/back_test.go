@@ -96,7 +96,8 @@ func TestMoneyThatComesTooLateForAnyAgent(t *testing.T) {
 			w.(http.Flusher).Flush()
 			<-time.After(1200 * time.Millisecond) // to the first token, and then a token each 5 ms
 			for i := 0; r.Context().Err() == nil; i++ {
-				fmt.Fprintf(w, `data: {"choices":[{"index":0,"token_ids":[%d],"delta":{"content":"w "}}]}`+"\n\n", i)
+				fmt.Fprintf(w, `data: {"choices":[{"index":0,"token_ids":[%d],"delta":{"content":"w "}}]}`+
+					"\n\n", i)
 				w.(http.Flusher).Flush()
 				<-time.After(5 * time.Millisecond)
 			}

@@ -41,7 +41,8 @@ func TestAStreamThatBreaksOffSaysWhatIsPaid(t *testing.T) {
 	h := start(t, sold(falseEngine(t)))
 	const chats, responses = "/v1/chat/completions", "/v1/responses"
 	words := func(more string) string {
-		return `{"messages":[{"role":"user","content":"Say words."}],"max_tokens":4000,"stream":true` + more + `}`
+		return `{"messages":[{"role":"user","content":"Say words."}],"max_tokens":4000,"stream":true` + more +
+			`}`
 	}
 	ends := func(_ *house, stop context.CancelFunc, _ string) { stop() }
 	for i, c := range []struct {
@@ -105,7 +106,8 @@ func TestAStreamThatBreaksOffSaysWhatIsPaid(t *testing.T) {
 // So is who closes its side of the connection in the midst of a stream, and reads on.
 func TestAHalfClosedStreamSaysWhatIsPaid(t *testing.T) {
 	h := start(t, sold(falseEngine(t)))
-	c := h.dial(h.post(`{"messages":[{"role":"user","content":"Say words."}],"max_tokens":4000,"stream":true}`))
+	c := h.dial(h.post(`{"messages":[{"role":"user","content":"Say words."}],"max_tokens":4000,` +
+		`"stream":true}`))
 	in := bufio.NewReader(c)
 	for range 20 {
 		if _, err := in.ReadString('\n'); err != nil {
