@@ -94,7 +94,7 @@ func full() []Message {
 			Blocks: 9, Unnamed: 7, Evidence: EvidenceEvents, Add: []byte{1, 2, 3, 4, 5, 6}},
 		&Holdings{Agent: "a1", Boot: 1, Life: 2, Seq: 6, Base: 4, Coverage: 0.95, Blocks: 9, Unnamed: 7,
 			Evidence: EvidenceEvents, Add: []byte{1, 2, 3, 4, 5, 6}, Drop: []byte{1, 2, 3, 4, 5, 7}},
-		&Status{Regime: "below", Closed: "the disk is full", Hedged: 9, HedgedFalse: 2,
+		&Status{Regime: "below", Closed: "the disk is full", ClosedMS: 4, Hedged: 9, HedgedFalse: 2,
 			Policies: []PolicyStatus{{Hook: "keep", Policy: "kvcache", OffMS: 5, Why: "it panicked"}},
 			Seats:    &SeatStatus{Seats: 1, Used: 2, Blocks: 3, Waiting: 4, Refused: 5},
 			Domain:   "math", Labels: []string{"math"}, General: true, Epoch: 1, Seq: 2, Agents: 3,

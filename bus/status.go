@@ -30,7 +30,9 @@ type Status struct {
 	Waiting int      `json:"waiting" msgpack:"waiting"` // tasks not yet placed
 	Room    int      `json:"room" msgpack:"room"`       // tasks it would still admit
 	// why it admits none however few wait; "": it does, or is of an earlier version
-	Closed          string        `json:"closed,omitempty" msgpack:"closed,omitempty"`
+	Closed string `json:"closed,omitempty" msgpack:"closed,omitempty"`
+	// after so many milliseconds it may admit some again; 0: it does not say
+	ClosedMS        int64         `json:"closed_ms,omitempty" msgpack:"closed_ms,omitempty"`
 	Models          []ModelStatus `json:"models" msgpack:"models"`
 	MaxPromptTokens int           `json:"max_prompt_tokens" msgpack:"max_prompt_tokens"`
 	// runtime policies that are on, or would be; none: of a hub without, or of an earlier version

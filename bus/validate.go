@@ -454,6 +454,7 @@ func (s *Status) Validate() error {
 	p.count("free", s.Free)
 	p.count("waiting", s.Waiting)
 	p.count("room", s.Room)
+	p.within("closed_ms", s.ClosedMS, 0, MaxPatient)
 	p.list("models", len(s.Models), maxEntries)
 	for i := range s.Models {
 		m := &s.Models[i]

@@ -231,7 +231,7 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 	closest := map[bus.Code]int{bus.CodeNoHub: 1, bus.CodeUnknownModel: 2, bus.CodePromptTooLong: 3,
 		bus.CodeNoRoom: 4, "": 4}
 	code := bus.CodeNoHub
-	var closed *bus.Status // the first of hubs that could serve it but for what they say
+	var closed *bus.Status // of hubs that could serve it but for what they say, the one that may soonest
 	full := false          // another has no room, or was tried and refused
 	for i := range t.hubs {
 		h := &t.hubs[i]
@@ -241,7 +241,7 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 			b, full = bus.CodeNoRoom, true
 		case b == bus.CodeNoRoom && h.Status.Closed == "":
 			full = true
-		case b == bus.CodeNoRoom && closed == nil:
+		case b == bus.CodeNoRoom && (closed == nil || h.Status.ClosedMS < closed.ClosedMS):
 			closed = h.Status
 		}
 		if closest[b] > closest[code] {
@@ -269,7 +269,9 @@ func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 			w.PromptTokens)
 	case bus.CodeNoRoom:
 		if !full {
-			return refusal(bus.CodeUnavailable, "hub %s takes no task: %s", closed.Domain, closed.Closed)
+			no := refusal(bus.CodeUnavailable, "hub %s takes no task: %s", closed.Domain, closed.Closed)
+			no.RetryMS = closed.ClosedMS
+			return no
 		}
 		return refusal(code,
 			"every hub that could serve this task is full or has no agent; try again shortly")

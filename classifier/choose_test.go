@@ -47,6 +47,9 @@ func tableOf(t *testing.T, text string) *Table {
 				st.Agents = number(1)
 			case "closed":
 				st.Room, st.Closed = 0, "its disk is full"
+				if len(words) > 1 {
+					st.ClosedMS = int64(number(1))
+				}
 			case "room":
 				st.Room = number(1)
 			case "waiting":
@@ -144,7 +147,8 @@ func TestChoose(t *testing.T) {
 			want: Want{Label: "x", Confident: true, Model: "m"}, code: "no_room"},
 		{name: "the only hub takes no task", hubs: "a: serves x; closed; model m",
 			want: Want{Label: "x", Confident: true, Model: "m"}, code: "unavailable"},
-		{name: "one takes no task, and one is full", hubs: "a: serves x; closed; model m\nb: serves x; room 0; model m",
+		{name: "one takes no task, and one is full",
+			hubs: "a: serves x; closed; model m\nb: serves x; room 0; model m",
 			want: Want{Label: "x", Confident: true, Model: "m"}, code: "no_room"},
 		{name: "one takes no task, and one has refused", hubs: "a: serves x; closed; model m\nb: serves x; model m",
 			tried: "b", want: Want{Label: "x", Confident: true, Model: "m"}, code: "no_room"},
@@ -222,6 +226,25 @@ func TestChoose(t *testing.T) {
 				t.Errorf("chose %q, %v; want %s", got, err, c.go_)
 			}
 		})
+	}
+}
+
+// Whoever is sent away as no hub takes tasks is told when one may, by what the hubs say: not to ask four
+// times a second while a disk is full.
+func TestWhenAClosedHubMayBeAskedAgain(t *testing.T) {
+	config := Default()
+	for hubs, want := range map[string]int64{
+		"a: serves x; closed 10000; model m":                                    10_000,
+		"a: serves x; closed 60000; model m\nb: serves x; closed 1000; model m": 1000,
+		"a: serves x; closed 0; model m":                                        retryMS, // of an earlier version
+	} {
+		_, no := tableOf(t, hubs).Choose(&config, &Want{Label: "x", Confident: true, Model: "m"}, noon, nil)
+		if no == nil || no.Code != bus.CodeUnavailable {
+			t.Fatalf("%q: %v", hubs, no)
+		}
+		if r := Refusal(no, "ann", "", nil); r.RetryMS != want {
+			t.Errorf("%q: again in %d ms, want %d", hubs, r.RetryMS, want)
+		}
 	}
 }
 

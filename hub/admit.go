@@ -166,13 +166,12 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 
 // judgeHub says whether the hub takes any task now, of a client with such a purse.
 func (n *Node) judgeHub(t *task, p *purse) *bus.Result {
+	why, again := n.refuses()
 	switch {
 	case n.draining:
-		return n.refusal(t.msg, bus.CodeDraining, time.Second, "the hub is stopping; try again")
-	case n.stale:
-		return n.refusal(t.msg, bus.CodeUnavailable, time.Minute, journalStale)
-	case n.full:
-		return n.refusal(t.msg, bus.CodeUnavailable, 10*time.Second, diskFull)
+		return n.refusal(t.msg, bus.CodeDraining, again, "%s; try again", why)
+	case why != "":
+		return n.refusal(t.msg, bus.CodeUnavailable, again, "%s", why)
 	case n.open >= n.cfg.MaxOpen || n.waiting >= n.cfg.MaxWaiting && !n.room.squeezes(p.has()):
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"%d tasks wait and %d are open: the queue is full", n.waiting, n.open)

@@ -25,7 +25,7 @@ func TestARegimeThatEndsIsNewsToWhoeverItCharged(t *testing.T) {
 		h.must(h.step(&bus.Completion{Agent: x.agent.id, Boot: 1, Hold: id, Client: x.rec.Client,
 			Task: x.rec.Task, Outcome: bus.OutcomeFailed, Code: bus.CodeEngineFailed}))
 	}
-	h.n.refuseWaiting(bus.CodeUnavailable, "away")
+	h.n.refuseWaiting(bus.CodeUnavailable, "away", time.Second)
 	h.n.Leave(h.now, "a-2")
 	dear := registration("a-1", "llama", 4, 0.9, card(100, 1, 4))
 	h.must(h.n.Join(h.now, dear))

@@ -83,7 +83,7 @@ func (n *Node) Depose(now time.Time) {
 	if !n.leading {
 		return
 	}
-	n.refuseWaiting(bus.CodeUnavailable, "the hub lost its leadership; try again")
+	n.refuseWaiting(bus.CodeUnavailable, "the hub lost its leadership; try again", againSoon)
 	for _, a := range n.roster {
 		a.joined = false
 	}
@@ -99,7 +99,7 @@ func (n *Node) Drain(now time.Time) {
 	if n.leading && !n.draining {
 		n.draining = true
 		n.status.changed = true
-		n.refuseWaiting(bus.CodeDraining, "the hub is stopping; try again")
+		n.refuseWaiting(bus.CodeDraining, "the hub is stopping; try again", againSoon)
 	}
 }
 
@@ -116,15 +116,15 @@ func (n *Node) Idle() bool { return n.heldHere() == 0 && n.treasury.idle() }
 
 // refuseWaiting refuses every task that holds no money yet. Those without their money come first: what
 // another leaves would let them in.
-func (n *Node) refuseWaiting(code bus.Code, why string) {
+func (n *Node) refuseWaiting(code bus.Code, why string, again time.Duration) {
 	for _, p := range n.sortedPurses() {
 		for len(p.parked) > 0 {
-			n.end(p.parked[0], n.refusal(p.parked[0].msg, code, time.Second, "%s", why))
+			n.end(p.parked[0], n.refusal(p.parked[0].msg, code, again, "%s", why))
 		}
 	}
 	n.batch.Wake()
 	for _, t := range n.batch.Take(nil, n.batch.Len()) {
-		n.end(t, n.refusal(t.msg, code, time.Second, "%s", why))
+		n.end(t, n.refusal(t.msg, code, again, "%s", why))
 	}
 }
 
@@ -147,7 +147,7 @@ func (n *Node) Room(has bool) {
 		n.accept(nil)
 		return
 	}
-	n.refuseWaiting(bus.CodeUnavailable, diskFull)
+	n.refuseWaiting(bus.CodeUnavailable, diskFull, againFull)
 }
 
 const diskFull = "the disk of the hub's journal is nearly full: no new money is held"

@@ -224,7 +224,7 @@ func (n *Node) judgeJournal(m *bus.FundsReply) bool {
 		n.fault(fmt.Errorf("%s: the treasury has taken in return %d of hub %s, and its last here is %d: "+
 			"nothing is awarded until the newer journal is back",
 			journalStale, m.Returned, n.cfg.Journal, own))
-		n.refuseWaiting(bus.CodeUnavailable, journalStale)
+		n.refuseWaiting(bus.CodeUnavailable, journalStale, againStale)
 	}
 	return true
 }

@@ -84,17 +84,32 @@ func TestStatusSaysWhyAHubTakesNoTask(t *testing.T) {
 	if s := h.n.Status(); s.Closed != "" || s.Room == 0 {
 		t.Errorf("a hub with room for %d: %q", s.Room, s.Closed)
 	}
+	refused := 0
+	asked := func() (again int64) { // who comes all the same is told the same
+		t.Helper()
+		refused++
+		id := fmt.Sprint("late-", refused)
+		h.must(h.step(h.task("ann", id)))
+		if r := h.said("ann." + id); r != nil {
+			again = r.RetryMS
+		}
+		return again
+	}
 	h.n.Room(false)
-	if s := h.n.Status(); s.Closed != diskFull || s.Room != 0 {
-		t.Errorf("a full disk: room for %d, %q", s.Room, s.Closed)
+	if s := h.n.Status(); s.Closed != diskFull || s.Room != 0 || s.ClosedMS != 10_000 || s.Validate() != nil {
+		t.Errorf("a full disk: room for %d, %q, again in %d ms", s.Room, s.Closed, s.ClosedMS)
+	} else if again := asked(); again != s.ClosedMS {
+		t.Errorf("a full disk: a task is to come again in %d ms, the status says %d", again, s.ClosedMS)
 	}
 	h.n.Room(true)
-	if s := h.n.Status(); s.Closed != "" || s.Room == 0 {
+	if s := h.n.Status(); s.Closed != "" || s.ClosedMS != 0 || s.Room == 0 {
 		t.Errorf("room again: room for %d, %q", s.Room, s.Closed)
 	}
 	h.n.Drain(h.now)
 	if s := h.n.Status(); s.Closed == "" || s.Room != 0 || s.Validate() != nil {
 		t.Errorf("a hub that stops: room for %d, %q", s.Room, s.Closed)
+	} else if again := asked(); again != s.ClosedMS || again == 0 {
+		t.Errorf("a hub that stops: a task is to come again in %d ms, the status says %d", again, s.ClosedMS)
 	}
 }
 

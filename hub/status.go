@@ -107,16 +107,28 @@ func (n *Node) report() {
 
 // Refuses is why the hub takes no task, whoever sends it; "": it does.
 func (n *Node) Refuses() string {
+	why, _ := n.refuses()
+	return why
+}
+
+// refuses is that, and when it may be worth asking again.
+func (n *Node) refuses() (why string, again time.Duration) {
 	switch {
 	case n.draining:
-		return "the hub is stopping"
+		return "the hub is stopping", againSoon
 	case n.stale:
-		return journalStale
+		return journalStale, againStale
 	case n.full:
-		return diskFull
+		return diskFull, againFull
 	}
-	return ""
+	return "", 0
 }
+
+const (
+	againSoon  = time.Second      // another hub leads then
+	againFull  = 10 * time.Second // somebody has made room on a disk
+	againStale = time.Minute
+)
 
 // Status is what the hub says of itself to anyone.
 func (n *Node) Status() *bus.Status {
@@ -125,7 +137,9 @@ func (n *Node) Status() *bus.Status {
 		Waiting: n.waiting, Regime: n.Regime().String(),
 		Hedged: n.stats.Hedged, HedgedFalse: n.stats.HedgedFalse,
 	}
-	if s.Closed = n.Refuses(); n.leading && s.Closed == "" {
+	closed, again := n.refuses()
+	s.Closed, s.ClosedMS = closed, again.Milliseconds()
+	if n.leading && closed == "" {
 		s.Room = n.cfg.MaxWaiting - n.waiting
 		if s.Room <= 0 && n.room.squeezes(0) {
 			s.Room = 1

@@ -72,8 +72,8 @@ var added = map[string]string{
 	"bus.Holdings msgpack":     "",
 	"bus.HoldControl msgpack":  "holdings late",
 	"bus.Completion msgpack":   "claimed form tool sketch thought",
-	"bus.Status msgpack":       "policies seats hedged hedged_false closed",
-	"bus.Status json":          "policies seats hedged hedged_false closed",
+	"bus.Status msgpack":       "policies seats hedged hedged_false closed closed_ms",
+	"bus.Status json":          "policies seats hedged hedged_false closed closed_ms",
 	"bus.Summary msgpack":      "prefills ahead measured late held",
 }
 
@@ -133,7 +133,9 @@ var elsewhere = map[string]string{
 	"bus.Status msgpack hedged_false": "hub: TestAFalseMoveIsCounted",
 	"bus.Status json hedged_false":    "hub: TestAFalseMoveIsCounted",
 	"bus.Status msgpack closed":       "hub: TestStatusSaysWhyAHubTakesNoTask",
+	"bus.Status msgpack closed_ms":    "hub: TestStatusSaysWhyAHubTakesNoTask",
 	"bus.Status json closed":          "hub: TestStatusSaysWhyAHubTakesNoTask",
+	"bus.Status json closed_ms":       "hub: TestStatusSaysWhyAHubTakesNoTask",
 	"bus.Status msgpack seats":        "hub: TestStatusSaysHowAHubIsSeated",
 	"bus.Status json seats":           "hub: TestStatusSaysHowAHubIsSeated",
 	// where no policy is on that has texts computed ahead, nobody reads it
