@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"souk/bus"
@@ -16,6 +17,10 @@ const findWithin = time.Second
 const (
 	pulseEvery = 500 * time.Millisecond
 	pulseSoon  = 50 * time.Millisecond
+	// an answer that takes longer is asked for anew: it may be lost
+	pulseWithin = 5 * time.Second
+	// two questions, so that one lost answer is no reason to say so
+	deafAfter = 2*pulseWithin + time.Second
 )
 
 // sign is a moment at which the server was asked for a sign of life, and what the door had heard by then.
@@ -38,17 +43,34 @@ func (s *Server) pulse(begun sign) {
 		case <-next.C:
 		}
 		asked := sign{time.Now(), s.table.Load()}
-		if s.d.Bus.Flush(s.life) == nil {
+		ctx, cancel := context.WithTimeout(s.life, pulseWithin)
+		if s.d.Bus.Flush(ctx) == nil {
 			before := last
 			s.since.Store(&before)
 			last = asked
 		}
+		cancel()
 		if s.since.Load().heard.HasHeard(s.table.Load()) {
 			next.Reset(pulseEvery)
 		} else {
 			next.Reset(pulseSoon)
 		}
 	}
+}
+
+// Deaf says that the server has not answered for long; "": it does. Then whatever is heard may be old, so the
+// door looks at every hub for a task before it places it, and refuses it where one says nothing.
+func (s *Server) Deaf() string {
+	since := s.since.Load()
+	if since == nil {
+		return ""
+	}
+	age := time.Since(since.at)
+	if age < deafAfter {
+		return ""
+	}
+	return fmt.Sprintf("NATS has not answered for %v: every hub is asked for a task before it is placed, and "+
+		"those that may be with one that says nothing are refused", age.Round(time.Second))
 }
 
 // find asks all hubs at once whether they know a task, until one does: hub. all reports that every hub has

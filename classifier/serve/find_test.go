@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -119,6 +120,7 @@ type line struct {
 	mu     sync.Mutex
 	frozen chan struct{} // closed once it moves again; nil: it does
 	held   []func()
+	lost   bool // the next answer to a Flush
 }
 
 func (l *line) slow(h bus.Handler) bus.Handler {
@@ -146,8 +148,13 @@ func (l *line) Serve(s bus.Service) (bus.Subscription, error) {
 
 func (l *line) Flush(ctx context.Context) error {
 	l.mu.Lock()
-	frozen := l.frozen
+	frozen, lost := l.frozen, l.lost
+	l.lost = false
 	l.mu.Unlock()
+	if lost {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if frozen != nil {
 		<-frozen
 	}
@@ -163,6 +170,13 @@ func (l *line) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 		<-frozen
 	}
 	return m, err
+}
+
+// lose has the next question for a sign of life stay without an answer.
+func (l *line) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = true
 }
 
 func (l *line) freeze() {
@@ -218,6 +232,44 @@ func TestAFrozenDoorPlacesNothingTwice(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A door that hears nothing of the server any more says so, once it is sure, until it does again.
+func TestADoorSaysThatItIsDeaf(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		twoHubs(w)
+		w.pass(time.Minute)
+		if why := w.door.Deaf(); why != "" {
+			t.Errorf("a door that hears: %s", why)
+		}
+		w.line.freeze()
+		w.pass(8 * time.Second)
+		if why := w.door.Deaf(); why != "" {
+			t.Errorf("after 8 s: %s", why)
+		}
+		w.pass(12 * time.Second)
+		if why := w.door.Deaf(); !strings.Contains(why, "NATS has not answered for 2") {
+			t.Errorf("after 20 s: %q", why)
+		}
+		w.line.thaw()
+		w.pass(3 * time.Second)
+		if why := w.door.Deaf(); why != "" {
+			t.Errorf("it hears again: %s", why)
+		}
+	})
+}
+
+// An answer of the server that is lost stops nothing: the door asks again.
+func TestALostPulseIsAskedForAgain(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		twoHubs(w)
+		w.pass(time.Minute)
+		w.line.lose()
+		w.pass(20 * time.Second)
+		if why := w.door.Deaf(); why != "" {
+			t.Errorf("one answer was lost: %s", why)
+		}
+	})
 }
 
 // A task that is in hand here is no other hub's: both who ask for it hear what becomes of it.

@@ -78,6 +78,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 		return err
 	}
 	p.Serving(s.Ready(), func() any { return s.Stats() })
+	p.Lacks(s.Deaf)
 	id := c.Classifier.ID
 	return p.Alone(ctx, l, bus.DoorKey(id), bus.RoleDoor, "classifier.id", id, s.Run)
 }
