@@ -74,7 +74,8 @@ type Bus interface {
 	Inbox() string
 	// Serve offers a request API, which over NATS can be discovered by $SRV.PING, INFO and STATS.
 	Serve(s Service) (Subscription, error)
-	// Flush returns when the server has seen everything published so far.
+	// Flush returns when the server has seen everything published so far. Where ctx has no deadline, a driver
+	// gives up by one of its own.
 	Flush(ctx context.Context) error
 	// Connected returns since when the server has been reached, or the zero time while it is not. Who has
 	// heard nothing may have been deaf: silence counts from here.

@@ -17,10 +17,8 @@ const findWithin = time.Second
 const (
 	pulseEvery = 500 * time.Millisecond
 	pulseSoon  = 50 * time.Millisecond
-	// an answer that takes longer is asked for anew: it may be lost
-	pulseWithin = 5 * time.Second
-	// two questions, so that one lost answer is no reason to say so
-	deafAfter = 2*pulseWithin + time.Second
+	// a door that has had none for so long is not ready: from 3 s on it looks for every streamed task
+	deafAfter = 10 * time.Second
 )
 
 // sign is a moment at which the server was asked for a sign of life, and what the door had heard by then.
@@ -43,13 +41,11 @@ func (s *Server) pulse(begun sign) {
 		case <-next.C:
 		}
 		asked := sign{time.Now(), s.table.Load()}
-		ctx, cancel := context.WithTimeout(s.life, pulseWithin)
-		if s.d.Bus.Flush(ctx) == nil {
+		if s.d.Bus.Flush(s.life) == nil {
 			before := last
 			s.since.Store(&before)
 			last = asked
 		}
-		cancel()
 		if s.since.Load().heard.HasHeard(s.table.Load()) {
 			next.Reset(pulseEvery)
 		} else {
@@ -58,8 +54,7 @@ func (s *Server) pulse(begun sign) {
 	}
 }
 
-// Deaf says that the server has not answered for long; "": it does. Then whatever is heard may be old, so the
-// door looks at every hub for a task before it places it, and refuses it where one says nothing.
+// Deaf says that what this door hears may be older than deafAfter; "": it is not.
 func (s *Server) Deaf() string {
 	since := s.since.Load()
 	if since == nil {
@@ -69,8 +64,8 @@ func (s *Server) Deaf() string {
 	if age < deafAfter {
 		return ""
 	}
-	return fmt.Sprintf("NATS has not answered for %v: every hub is asked for a task before it is placed, and "+
-		"those that may be with one that says nothing are refused", age.Round(time.Second))
+	return fmt.Sprintf("NATS has not answered for %v: a streamed task may be with a hub already, so all are "+
+		"asked before it is placed, and it is refused where one says nothing", age.Round(time.Second))
 }
 
 // find asks all hubs at once whether they know a task, until one does: hub. all reports that every hub has

@@ -120,7 +120,6 @@ type line struct {
 	mu     sync.Mutex
 	frozen chan struct{} // closed once it moves again; nil: it does
 	held   []func()
-	lost   bool // the next answer to a Flush
 }
 
 func (l *line) slow(h bus.Handler) bus.Handler {
@@ -148,13 +147,8 @@ func (l *line) Serve(s bus.Service) (bus.Subscription, error) {
 
 func (l *line) Flush(ctx context.Context) error {
 	l.mu.Lock()
-	frozen, lost := l.frozen, l.lost
-	l.lost = false
+	frozen := l.frozen
 	l.mu.Unlock()
-	if lost {
-		<-ctx.Done()
-		return ctx.Err()
-	}
 	if frozen != nil {
 		<-frozen
 	}
@@ -170,13 +164,6 @@ func (l *line) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 		<-frozen
 	}
 	return m, err
-}
-
-// lose has the next question for a sign of life stay without an answer.
-func (l *line) lose() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lost = true
 }
 
 func (l *line) freeze() {
@@ -255,19 +242,6 @@ func TestADoorSaysThatItIsDeaf(t *testing.T) {
 		w.pass(3 * time.Second)
 		if why := w.door.Deaf(); why != "" {
 			t.Errorf("it hears again: %s", why)
-		}
-	})
-}
-
-// An answer of the server that is lost stops nothing: the door asks again.
-func TestALostPulseIsAskedForAgain(t *testing.T) {
-	inWorld(t, nil, func(t *testing.T, w *world) {
-		twoHubs(w)
-		w.pass(time.Minute)
-		w.line.lose()
-		w.pass(20 * time.Second)
-		if why := w.door.Deaf(); why != "" {
-			t.Errorf("one answer was lost: %s", why)
 		}
 	})
 }
