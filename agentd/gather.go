@@ -36,6 +36,28 @@ func (c *Chunk) bytes() int {
 	return n
 }
 
+// gathers reports whether the next chunk is to wait. The first of an answer goes out at once: from then on it
+// is for the reader, no more for the hub, to go on elsewhere. Where the end can carry text the first waits
+// too, and a short answer is one message.
+func (r *Run) gathers() bool {
+	t := &r.d.Task
+	return t.Whole && (t.Tail || r.seq > r.first)
+}
+
+// carries reports whether the end frame is to carry what waits.
+func (r *Run) carries() bool {
+	t := &r.d.Task
+	return t.Whole && t.Tail && r.gathered.bytes <= gatherMost
+}
+
+// tail takes what the end frame is to carry; an empty chunk if that is nothing.
+func (r *Run) tail() (c Chunk) {
+	if r.carries() {
+		c, r.gathered = r.gathered.chunk, gathered{}
+	}
+	return c
+}
+
 // gather has a chunk wait, and returns what waited before if that is to go out now.
 func (r *Run) gather(c *Chunk) (out *bus.Chunk) {
 	g := &r.gathered

@@ -68,7 +68,11 @@ func (w *wholeAnswer) texts() string {
 	var all []string
 	for _, c := range w.out {
 		if c.Result != nil {
-			all = append(all, fmt.Sprintf("end of %d", c.Result.Chunks))
+			said := fmt.Sprintf("end of %d", c.Result.Chunks)
+			if c.Text != "" {
+				said += " with " + c.Text
+			}
+			all = append(all, said)
 		} else {
 			all = append(all, c.Text)
 		}
@@ -80,6 +84,7 @@ func TestAWholeAnswerIsGathered(t *testing.T) {
 	const tick = 50 * time.Millisecond
 	token := func(text string) Chunk { return Chunk{Text: text, Count: 1} }
 	none := func(*bus.Dispatch) {}
+	tail := func(d *bus.Dispatch) { d.Task.Tail = true }
 	long := strings.Repeat("x", gatherMost)
 	for name, c := range map[string]struct {
 		change func(*bus.Dispatch)
@@ -102,6 +107,35 @@ func TestAWholeAnswerIsGathered(t *testing.T) {
 			[]Chunk{token("a"), token("b"), token("c"), token("d")}, nil, "a | bc | end of 2", 3},
 		"and where the engine fails": {none, []Chunk{token("a"), token("b")},
 			&EngineError{Code: bus.CodeEngineFailed, Message: "broken"}, "a | b | end of 2", 2},
+		"an end that takes text has all of it": {tail, []Chunk{token("a"), token("b"), token("c")}, nil,
+			"end of 0 with abc", 3},
+		"or the last": {tail, []Chunk{token("a"), token("b"), token("c"), token("d"), token("e"), token("f")},
+			nil, "abcd | end of 1 with ef", 6},
+		"and not what is long": {tail, []Chunk{token("a"), token(long + "x")}, nil,
+			"a | " + long + "x | end of 2", 2},
+		"nor anything of nothing": {tail, nil, nil, "end of 0", 0},
+		"nor of a stream": {func(d *bus.Dispatch) { d.Task.Tail, d.Task.Whole = true, false },
+			[]Chunk{token("a"), token("b")}, nil, "a | b | end of 2", 2},
+		"where it goes on, it counts on": {func(d *bus.Dispatch) {
+			d.Task.Tail = true
+			d.Task.Resume = &bus.Resume{Agent: "a0", Seq: 3, Tokens: []uint32{7}, Text: "so"}
+		}, []Chunk{token("a"), token("b")}, nil, "end of 3 with ab", 2},
+		"what the end has is paid, and given, where the client cancels": {tail,
+			[]Chunk{token("a"), token("b")}, ErrCancelled, "end of 0 with ab", 2},
+		"where it is cut at max_tokens, too": {func(d *bus.Dispatch) { d.MaxTokens, d.Task.Tail = 2, true },
+			[]Chunk{token("a"), token("b"), token("c")}, nil, "end of 0 with ab", 2},
+		"where the task's time is over, it is given": {tail, []Chunk{token("a"), token("b")}, ErrTimeout,
+			"end of 0 with ab", 2},
+		"where nobody may go on, too": {func(d *bus.Dispatch) {
+			d.Task.Tail, d.Task.Failover = true, "off"
+		}, []Chunk{token("a"), token("b")},
+			&EngineError{Code: bus.CodeEngineFailed, Message: "broken"}, "end of 0 with ab", 2},
+		"where the engine fails before any of it went out, its hub decides, and nothing was relayed": {tail,
+			[]Chunk{token("a"), token("b")},
+			&EngineError{Code: bus.CodeEngineFailed, Message: "broken"}, "", 0},
+		"after that it is given": {tail, []Chunk{token("a"), token("b"), token("c"), token("d"), token("e"),
+			token("f")}, &EngineError{Code: bus.CodeEngineFailed, Message: "broken"},
+			"abcd | end of 1 with ef", 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWholeAnswer(t, c.change)
@@ -132,8 +166,9 @@ func TestNothingIsLostInGathering(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for range 300 {
-		w := newWholeAnswer(t, func(*bus.Dispatch) {})
+	for i := range 600 {
+		tails := i%2 > 0
+		w := newWholeAnswer(t, func(d *bus.Dispatch) { d.Task.Tail = tails })
 		var text string
 		var tokens []uint32
 		var events []string // "offset choice"
@@ -159,13 +194,17 @@ func TestNothingIsLostInGathering(t *testing.T) {
 		if last.Result == nil || last.Result.Chunks != uint64(len(w.out)-1) {
 			t.Fatalf("%+v ends %d chunks", last.Result, len(w.out)-1)
 		}
-		for i, c := range w.out[:len(w.out)-1] {
+		said := w.out[:len(w.out)-1]
+		if tails && (last.Text != "" || len(last.Extra) > 0) {
+			said = w.out // the end has the last of it
+		}
+		for i, c := range said {
 			if c.Seq != uint64(i) || len(c.Tokens) > 0 && len(c.Tokens) != 2*c.Count {
 				t.Fatalf("chunk %d has number %d, %d ids, %d tokens", i, c.Seq, len(c.Tokens), c.Count)
 			}
 			for _, x := range c.Extra {
 				at := x.At
-				for _, before := range w.out[:i] {
+				for _, before := range said[:i] {
 					at += len(before.Text)
 				}
 				if want := fmt.Sprintf("%d %s", at, x.Choice); len(events) == 0 || events[0] != want {
@@ -183,6 +222,45 @@ func TestNothingIsLostInGathering(t *testing.T) {
 			t.Fatalf("%d bytes, %d ids, %d events, %d tokens are missing", len(text), len(tokens), len(events),
 				count)
 		}
+	}
+}
+
+// An answer that its hub has decided not to move ends without what its agent had of it; one that another
+// agent has got says nothing.
+func TestWhatWasNeverSentIsNotSaidLater(t *testing.T) {
+	for _, moved := range []bool{true, false} {
+		w := newWholeAnswer(t, func(d *bus.Dispatch) { d.Task.Tail = true })
+		if err := w.take(0, Chunk{Text: "a", Count: 1}); err != nil {
+			t.Fatal(err)
+		}
+		e := w.end(Answer{}, &EngineError{Code: bus.CodeEngineFailed, Message: "broken"})
+		if !e.Completion.Unsaid || e.Completion.Relayed != 0 || len(w.out) > 0 {
+			t.Fatalf("%+v, sent %s", e.Completion, w.texts())
+		}
+		w.sent(w.s.Decided(w.now, moved))
+		if got := w.texts(); moved && got != "" || !moved && got != "end of 0" {
+			t.Errorf("moved %v: sent %s", moved, got)
+		}
+	}
+}
+
+// An end that no message holds is said without what it was to carry, for which nobody pays.
+func TestAnEndThatIsTooLong(t *testing.T) {
+	w := newWholeAnswer(t, func(d *bus.Dispatch) { d.Task.Tail = true })
+	if err := w.take(0, Chunk{Text: strings.Repeat("b", 3000), Count: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := w.s.Rest(w.now, 2000); data != nil || err != nil {
+		t.Fatalf("%d bytes, %v", len(data), err)
+	}
+	a := Answer{Finish: "stop", Usage: market.Usage{Prompt: 50, Output: 1}}
+	e, data, err := w.s.End(w.now, a, nil, 2000)
+	if w.sent(data); err != nil || w.texts() != "end of 0" {
+		t.Fatalf("sent %s, %v", w.texts(), err)
+	}
+	if c := e.Completion; c.Outcome != bus.OutcomeFailed || c.Code != bus.CodeTooLarge || c.Relayed != 0 ||
+		c.Cost != 0 {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -152,7 +152,7 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		r.count -= before - c.Count - r.watch.count // of what is never passed on
 	}
 	if c.Text == "" && len(c.Tokens) == 0 && len(c.Extra) == 0 &&
-		!(c.Finish && r.d.Task.Stream && r.seq > 0) {
+		!(c.Finish && r.d.Task.Stream && (r.seq > 0 || !r.gathered.since.IsZero())) {
 		return nil, caught
 	}
 	if !r.d.Task.Stream {
@@ -172,8 +172,7 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 		r.text.WriteString(c.Text)
 		return nil, caught
 	}
-	// The first goes out at once: from then on it is for the reader, no more for the hub, to go on elsewhere.
-	if r.d.Task.Whole && r.seq > r.first {
+	if r.gathers() {
 		return r.gather(&c), caught
 	}
 	return r.number(&c), caught

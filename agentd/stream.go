@@ -166,8 +166,12 @@ func (s *Stream) encode(now time.Time, c *bus.Chunk, maxPayload int) ([]byte, er
 	return data, nil
 }
 
-// Rest returns the message for what was kept back of an answer that ends now; nil if nothing was.
+// Rest returns the message for what was kept back of an answer that ends now; nil if nothing was, or if its
+// end frame is to carry it.
 func (s *Stream) Rest(now time.Time, maxPayload int) ([]byte, error) {
+	if s.run.carries() {
+		return nil, nil
+	}
 	out := s.run.rest()
 	if out == nil {
 		return nil, nil
@@ -182,13 +186,20 @@ func (s *Stream) Rest(now time.Time, maxPayload int) ([]byte, error) {
 // End settles the run, after Rest, and returns the end frame; nil if that is withheld until [Stream.Decided].
 // An answer that is longer than the bus takes, which Run could not know, becomes a failed one.
 func (s *Stream) End(now time.Time, a Answer, why error, maxPayload int) (Ending, []byte, error) {
-	d := s.run.d
+	d, tail := s.run.d, s.run.tail()
 	e := s.run.End(a, why)
-	last := bus.Chunk{Task: d.Task.ID, Attempt: d.Task.Attempt, Seq: e.Result.Chunks, Result: &e.Result}
+	if s.run.Withheld(&e) { // whoever takes over says all of it
+		s.run.count -= tail.Count
+		tail, e = Chunk{}, s.run.End(a, why)
+	}
+	last := bus.Chunk{Task: d.Task.ID, Attempt: d.Task.Attempt, Seq: e.Result.Chunks, Text: tail.Text,
+		Tokens: tail.Tokens, Count: tail.Count, Extra: tail.Extra, Finish: tail.Finish, Result: &e.Result}
 	data, err := s.encode(now, &last, maxPayload)
 	if err != nil {
+		s.run.count -= tail.Count
 		e = s.run.End(a, errUnsayable)
 		e.Result.Text, e.Result.Extra = "", nil
+		last = bus.Chunk{Task: last.Task, Attempt: last.Attempt, Seq: last.Seq, Result: &e.Result}
 		data, err = s.encode(now, &last, maxPayload)
 	}
 	s.state = ended

@@ -54,8 +54,10 @@ type Chunk struct {
 	Agent string `json:"agent,omitempty" msgpack:"g,omitempty"`
 	// of a hub: nobody listens any more where Agent did. A reader that has not had the end is to say so, by
 	// asking for the rest; the hub does not know whether it has
-	Gone   bool    `json:"gone,omitempty" msgpack:"o,omitempty"`
-	Result *Result `json:"result,omitempty" msgpack:"r,omitempty"` // the end frame
+	Gone bool `json:"gone,omitempty" msgpack:"o,omitempty"`
+	// the end frame. What it has beside that, of a task with Tail, is the last of the answer, and comes after
+	// the numbered chunks
+	Result *Result `json:"result,omitempty" msgpack:"r,omitempty"`
 }
 
 // Extra is an engine event with tool calls, reasoning, logprobs or the like: choices[0] as the engine

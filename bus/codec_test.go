@@ -25,7 +25,7 @@ func full() []Message {
 		DeadlineMS: 1_800_000_000_000, Session: "s", SessionEnd: true, Turn: 3, Role: "critic",
 		BackMS: 2500, Parent: "s-0", Next: "writer", Declared: true,
 		Source: "web", Run: "run 7", Hub: "math", Failover: "off", Attempt: 1, Token: "k-1", Again: 1,
-		Heard: &HeardStatus{Epoch: 7, Seq: 12}, Whole: true,
+		Heard: &HeardStatus{Epoch: 7, Seq: 12}, Whole: true, Tail: true,
 		Resume: &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi"},
 		Model:  "llama", Domain: "math", Reply: "souk.v1.reply.ada.t-1", MaxTokens: 100,
 		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230,

@@ -325,23 +325,30 @@ func TestCollectsATask(t *testing.T) {
 	})
 }
 
-// What its reader gives whole comes in few messages, the first and the end when they would come anyway; and
-// all of it that is paid comes, where it is cancelled, too.
+// What its reader gives whole comes in few messages, the end when it would come anyway, and the first too
+// where the end carries no text. All of it that is paid comes, also where it is cancelled.
 func TestAWholeAnswerComesInFewMessages(t *testing.T) {
 	var said []string
 	for i := range 100 {
 		said = append(said, fmt.Sprintf(" w%d", i))
 	}
 	for _, c := range []struct {
+		of     int           // words of the engine
 		cancel time.Duration // 0: never
-		words  int
-	}{{0, 100}, {505 * time.Millisecond, 50}} {
+		words  int           // that come
+		tail   bool
+		most   int // messages
+	}{
+		{100, 0, 100, false, 7}, {100, 505 * time.Millisecond, 50, false, 5},
+		{100, 0, 100, true, 5}, {100, 505 * time.Millisecond, 50, true, 3},
+		{15, 0, 15, true, 1}, {15, 105 * time.Millisecond, 10, true, 1},
+	} {
 		inTown(t, func(o *town, d *bus.Dispatch) {
-			d.Task.Whole = true
-			o.engine.acts = []act{speak(10*time.Millisecond, said...)}
+			d.Task.Whole, d.Task.Tail = true, c.tail
+			o.engine.acts = []act{speak(10*time.Millisecond, said[:c.of]...)}
 			begun := time.Now()
 			o.dispatch(d)
-			end := time.Second
+			end := time.Duration(c.of) * 10 * time.Millisecond
 			if c.cancel > 0 {
 				pass(c.cancel)
 				o.control(bus.StreamControl{Token: "t-h", Cancel: true})
@@ -352,14 +359,18 @@ func TestAWholeAnswerComesInFewMessages(t *testing.T) {
 			for _, c := range o.chunks {
 				text += c.Text
 			}
-			if want := strings.Join(said[:c.words], ""); text != want || o.chunks[0].Text != said[0] {
-				t.Errorf("first %q of %q, want %q", o.chunks[0].Text, text, want)
+			if want := strings.Join(said[:c.words], ""); text != want {
+				t.Errorf("%q, want %q", text, want)
 			}
-			if n := len(o.chunks); n > 8 || last.Result == nil || o.done()[0].Relayed != c.words {
+			if first := o.chunks[0].Text; !c.tail && first != said[0] {
+				t.Errorf("%q is first, want %q", first, said[0])
+			}
+			if n := len(o.chunks); n > c.most || last.Result == nil || o.done()[0].Relayed != c.words {
 				t.Errorf("%d messages, the last %+v, %+v", n, last, o.done())
 			}
 			first, ended := o.heard[0].Sub(begun), o.heard[len(o.heard)-1].Sub(begun)
-			if first > 12*time.Millisecond || ended > end+10*time.Millisecond {
+			late := !c.tail && first > 12*time.Millisecond
+			if late || ended > end+10*time.Millisecond {
 				t.Errorf("the first came after %v, the end after %v", first, ended)
 			}
 		})

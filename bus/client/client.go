@@ -38,6 +38,8 @@ type Reader struct {
 	// of hear, one after another: for each message anew it would be the largest thing allocated
 	came bus.Chunk
 
+	acks acks
+
 	mu      sync.Mutex
 	streams map[string]*Stream // by token
 	doubts  map[string]doubt   // likewise
@@ -48,8 +50,18 @@ func NewReader(name string, b bus.Bus) (*Reader, error) {
 	if err := bus.CheckID("reader", name); err != nil {
 		return nil, err
 	}
-	r := &Reader{name: name, bus: b, streams: map[string]*Stream{}, doubts: map[string]doubt{}}
+	r := newReader(name, b)
 	return r, r.listen()
+}
+
+func newReader(name string, b bus.Bus) *Reader {
+	r := &Reader{name: name, bus: b, streams: map[string]*Stream{}, doubts: map[string]doubt{}}
+	r.acks.send = func(all []ack) {
+		for i := range all {
+			r.publish(bus.StreamSubject(all[i].agent, name), &all[i].said)
+		}
+	}
+	return r
 }
 
 func (r *Reader) listen() (err error) {
@@ -60,7 +72,10 @@ func (r *Reader) listen() (err error) {
 }
 
 // Close ends the subscription. The clients are to be closed before.
-func (r *Reader) Close() error { return r.sub.Stop() }
+func (r *Reader) Close() error {
+	r.acks.Flush()
+	return r.sub.Stop()
+}
 
 // hear is the one handler of all streams. It never waits for a reader.
 func (r *Reader) hear(m bus.Msg) {
@@ -96,7 +111,7 @@ type Client struct {
 
 // New returns a client that reads its answers itself.
 func New(c Config, b bus.Bus) (*Client, error) {
-	r := &Reader{name: c.ID, bus: b, streams: map[string]*Stream{}, doubts: map[string]doubt{}}
+	r := newReader(c.ID, b)
 	cl, err := r.Client(c)
 	if err != nil {
 		return nil, err
@@ -164,6 +179,7 @@ func (cl *Client) open(t *bus.Task, told func()) (*Stream, error) {
 	if err := bus.CheckID("task", t.ID); err != nil {
 		return nil, &bus.Error{Code: bus.CodeBadRequest, Message: err.Error()}
 	}
+	t.Tail = t.Whole
 	s := &Stream{cl: cl, id: t.ID, token: cl.token(t.ID), news: make(chan struct{}, 1),
 		told: told}
 	if s.token != t.ID {
@@ -301,14 +317,14 @@ const extraCost = 32
 
 // cancelTask cancels a task wherever it is: at the door or its hub.
 func (cl *Client) cancelTask(task string) {
-	cl.publish(bus.DoorCancelSubject(cl.c.ID, cl.gateway()), &bus.Cancel{Client: cl.c.ID, Task: task})
+	cl.reader.publish(bus.DoorCancelSubject(cl.c.ID, cl.gateway()), &bus.Cancel{Client: cl.c.ID, Task: task})
 }
 
 // publish sends what may be lost: cancels, acknowledgements and resumes are repeated or have a time limit
 // behind them.
-func (cl *Client) publish(subject string, m bus.Message) {
+func (r *Reader) publish(subject string, m bus.Message) {
 	if data, err := bus.Encode(m); err == nil {
-		cl.bus.Publish(bus.Msg{Subject: subject, Data: data})
+		r.bus.Publish(bus.Msg{Subject: subject, Data: data})
 	}
 }
 

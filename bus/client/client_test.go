@@ -231,6 +231,7 @@ func TestAStreamFromBeginToEnd(t *testing.T) {
 		if !ok || r.Paid() != 7 {
 			t.Errorf("result %+v", r)
 		}
+		time.Sleep(100 * time.Millisecond)
 		if n := s.heard(func(c bus.StreamControl) bool { return c.Ack != nil && *c.Ack == 4 }); n != 1 {
 			t.Errorf("%d acknowledgements of the whole answer, want 1", n)
 		}
@@ -321,6 +322,7 @@ func TestChunksBeforeAccepted(t *testing.T) {
 		if d := time.Since(from); d != time.Second || st.Accepted().Agent != "agent" {
 			t.Errorf("read after %v from %q, want as soon as somebody said from whom", d, st.Accepted().Agent)
 		}
+		time.Sleep(100 * time.Millisecond)
 		whole := func(c bus.StreamControl) bool { return c.Ack != nil && *c.Ack == 3 }
 		if n := s.heard(whole); n != 1 || len(s.controls) != 1 {
 			t.Errorf("%d acknowledgements of the whole answer, want 1 and nothing else: %+v", n, s.controls)
@@ -586,6 +588,7 @@ func TestAcknowledgements(t *testing.T) {
 			}
 		}
 		_, _ = st.Next(t.Context())
+		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		var acks []uint64
 		for _, c := range s.controls {
@@ -721,7 +724,7 @@ func TestAsk(t *testing.T) {
 			r.Extra[1].At != 4 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if !s.tasks[0].Whole {
+		if !s.tasks[0].Whole || !s.tasks[0].Tail {
 			t.Error("agents do not hear that the answer is given whole")
 		}
 		s.door = func(m bus.Msg, task *bus.Task) {

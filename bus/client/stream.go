@@ -231,7 +231,12 @@ func (s *Stream) send(r reader.Ready) {
 		})
 	}
 	for i := range r.Controls {
-		s.cl.publish(bus.StreamSubject(r.Controls[i].Agent, s.cl.reader.name), &r.Controls[i].StreamControl)
+		c := &r.Controls[i]
+		if c.Ack != nil {
+			s.cl.reader.acks.add(c.Agent, &c.StreamControl)
+			continue
+		}
+		s.cl.reader.publish(bus.StreamSubject(c.Agent, s.cl.reader.name), &c.StreamControl)
 	}
 	if r.Submit != nil {
 		if s.asked++; s.asked > 1 {

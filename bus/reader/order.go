@@ -21,6 +21,8 @@ type order struct {
 	ahead   map[uint64]bus.Chunk // beyond a gap
 	known   uint64               // chunks below this number exist, by the last that was heard
 	end     *bus.Result
+	tail    bus.Chunk // what the end frame has beside that, until all before it has come; no task: nothing
+	tailed  bool      // it was delivered last, as the chunk after those that the end counts
 }
 
 // unread is how many chunks wait to be read.
@@ -46,8 +48,7 @@ func (o *order) take(c *bus.Chunk) error {
 		return nil
 	case c.Result != nil:
 		if o.end == nil {
-			o.end = c.Result
-			o.known = max(o.known, c.Result.Chunks)
+			return o.takeEnd(c)
 		}
 		return nil
 	case c.Heartbeat: // the agent says how many there are, so chunks beyond that are none of its
@@ -80,7 +81,40 @@ func (o *order) take(c *bus.Chunk) error {
 		delete(o.ahead, o.next)
 		o.deliver(&d)
 	}
+	o.deliverTail()
 	return nil
+}
+
+// takeEnd takes in the end frame. The error is errSlow.
+func (o *order) takeEnd(c *bus.Chunk) error {
+	if c.Text != "" || len(c.Tokens) > 0 || len(c.Extra) > 0 {
+		if !o.room(c) {
+			return o.errSlow()
+		}
+		o.tail = *c
+		o.tail.Seq, o.tail.Result = c.Result.Chunks, nil
+		o.bytes += size(c)
+	}
+	o.end, o.tailed = c.Result, false
+	o.known = max(o.known, c.Result.Chunks)
+	o.deliverTail()
+	return nil
+}
+
+// deliverTail delivers what the end frame has, once all before it has come.
+func (o *order) deliverTail() {
+	if o.tail.Task != "" && o.next == o.end.Chunks {
+		o.deliver(&o.tail)
+		o.tail, o.tailed = bus.Chunk{}, true
+	}
+}
+
+// dropTail forgets what the end frame has, if that was not delivered.
+func (o *order) dropTail() {
+	if o.tail.Task != "" {
+		o.bytes -= size(&o.tail)
+		o.tail = bus.Chunk{}
+	}
 }
 
 // keepAhead keeps a chunk from beyond a gap. Half of the room stays free for what fills the gap.
@@ -100,10 +134,12 @@ func (o *order) deliver(c *bus.Chunk) {
 	o.queue = append(o.queue, *c)
 	o.kept.add(c)
 	o.next++
+	o.tailed = false
 }
 
 // move turns to a later attempt. That continues from the first gap, so what came from beyond it is dropped.
 func (o *order) move(attempt int) {
+	o.dropTail()
 	o.attempt, o.known, o.end = attempt, o.next, nil
 	for n, d := range o.ahead {
 		o.bytes -= size(&d)
@@ -137,7 +173,7 @@ func (o *order) pop() (c bus.Chunk, ok bool) {
 
 // drop lets everything go that nobody will read.
 func (o *order) drop() {
-	o.queue, o.first, o.ahead, o.bytes = nil, 0, nil, 0
+	o.queue, o.first, o.ahead, o.bytes, o.tail = nil, 0, nil, 0, bus.Chunk{}
 }
 
 // gap reports whether chunks are missing that were sent.
@@ -146,12 +182,15 @@ func (o *order) gap() bool { return o.next < o.known }
 // endHere makes r the end of the answer after the chunks that have come. Whoever says r does not know how
 // many those are: its agent has lost its count, the hub has none, or later ones are lost.
 func (o *order) endHere(r bus.Result) {
-	r.Chunks = o.next
+	o.dropTail()
+	if r.Chunks = o.next; o.tailed {
+		r.Chunks--
+	}
 	o.end = &r
 }
 
 // done reports whether everything has come, read or not.
-func (o *order) done() bool { return o.end != nil && o.next >= o.end.Chunks }
+func (o *order) done() bool { return o.end != nil && o.next >= o.end.Chunks && o.tail.Task == "" }
 
 func size(c *bus.Chunk) int {
 	n := 64 + len(c.Text) + 4*len(c.Tokens)

@@ -44,6 +44,15 @@ func TestOrder(t *testing.T) {
 		{"a heartbeat of less than was said before", "0a h9 h1", "a", false, false},
 		{"a chunk that cannot be, and the count after it", "0a 9x h1 1b 2c e3", "abc", false, true},
 		{"no text at all", "e0", "", false, true},
+		{"the end has all of it", "E0a", "a", false, true},
+		{"the last of it", "0a 1b E2c", "abc", false, true},
+		{"that twice", "0a E1b E1b e1", "ab", false, true},
+		{"that before the rest", "E2c 1b 0a", "abc", false, true},
+		{"that beyond a gap", "0a 2c E3d", "a", true, false},
+		{"a gap that is filled", "0a 2c E3d 1b", "abcd", false, true},
+		{"what is none of it", "0a E1b 1x 2x", "ab", false, true},
+		{"another goes on after what the end had", "0a E1b /2c /e3", "abc", false, true},
+		{"another goes on before that had its turn", "0a E2x /1b /E2c", "abc", false, true},
 		{"another server goes on", "0a 1b /2c /3d /e4", "abcd", false, true},
 		{"the first server speaks again", "0a /1b 1x e9 /2c /e3", "abc", false, true},
 		{"what lay beyond the gap of the first is let go", "0a 5x /1b /e2", "ab", false, true},
@@ -57,6 +66,10 @@ func TestOrder(t *testing.T) {
 				chunk = bus.Chunk{Heartbeat: true, Seq: n}
 			case 'e':
 				chunk = endFrame(n)
+			case 'E':
+				n, _ = strconv.ParseUint(step[1:2], 10, 64)
+				chunk = endFrame(n)
+				chunk.Text = step[2:]
 			default:
 				chunk = text(uint64(step[0]-'0'), step[1:])
 			}
@@ -75,7 +88,7 @@ func TestOrder(t *testing.T) {
 }
 
 // Any order, any repetition, asked again whenever something is missing: the text comes out once and whole,
-// and what is held is bounded.
+// also what the end has of it, and what is held is bounded.
 func TestOrderFindsTheText(t *testing.T) {
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -87,16 +100,22 @@ func TestOrderFindsTheText(t *testing.T) {
 			want.WriteString(s)
 			all[i] = text(uint64(i), s)
 		}
+		last := endFrame(uint64(n))
+		if rng.IntN(2) == 0 {
+			n--
+			last = endFrame(uint64(n))
+			last.Text, all = all[n].Text, all[:n]
+		}
 		o := order{maxChunks: 8, maxBytes: 1 << 20}
 		var got strings.Builder
 		for rounds := 0; !o.done(); rounds++ {
 			if rounds > 1000 {
 				t.Fatalf("seed %d: no end in sight at chunk %d of %d", seed, o.next, n)
 			}
-			from := int(o.next)
+			from := min(n, int(o.next))
 			batch := append([]bus.Chunk{}, all[from:]...)
 			rng.Shuffle(len(batch), func(i, j int) { batch[i], batch[j] = batch[j], batch[i] })
-			for _, c := range append(batch, endFrame(uint64(n))) {
+			for _, c := range append(batch, last) {
 				if rng.IntN(3) == 0 {
 					continue // lost
 				}
@@ -139,6 +158,11 @@ func TestOrderIsBounded(t *testing.T) {
 	if bus.CodeOf(err) != bus.CodeSlowReader || o.bytes > 5000 {
 		t.Errorf("%d bytes wait, error %v; want at most 5000 and slow_reader", o.bytes, err)
 	}
+	last := endFrame(9)
+	last.Text = strings.Repeat("x", 1000)
+	if err = o.take(&last); bus.CodeOf(err) != bus.CodeSlowReader || o.bytes > 5000 || o.end != nil {
+		t.Errorf("%d bytes wait after the end, error %v", o.bytes, err)
+	}
 }
 
 func FuzzOrder(f *testing.F) {
@@ -155,6 +179,8 @@ func FuzzOrder(f *testing.F) {
 				c.Heartbeat = true
 			case 2:
 				c.Result = &bus.Result{Chunks: c.Seq}
+			case 3:
+				c.Result, c.Task, c.Text = &bus.Result{Chunks: c.Seq}, "t", "last"
 			}
 			if o.take(&c) != nil {
 				return

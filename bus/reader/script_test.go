@@ -27,7 +27,7 @@ import (
 //	gone AGENT           nobody listens there, says the hub
 //	WHO> ...             one of these by somebody else than agent a, or, of attempt 1, b
 //	end N [CODE]         the end frame after N chunks; CODE forgot: of an agent that knows nothing of the
-//	                     task
+//	                     task; "end N with TEXT" or "end N CODE with TEXT" has the last of the answer too
 //	bus away, bus back   the connection
 //	sleep                nobody ticks until the next line: the machine was asleep
 //	stop reading, read   nothing is read meanwhile
@@ -180,6 +180,10 @@ func (p *scene) chunk(what string) *bus.Chunk {
 	if len(word) > 2 {
 		third = word[2]
 	}
+	if rest, text, ok := strings.Cut(third, "with "); ok && word[0] == "end" {
+		third, c.Text = strings.TrimSpace(rest), text
+		c.Tokens = []uint32{uint32(100 + number(word[1]))}
+	}
 	switch {
 	case word[0] == "gone":
 		c.Gone, c.Agent = true, word[1]
@@ -266,7 +270,7 @@ func (p *scene) ready() {
 		} else {
 			r := p.s.Result()
 			say("over: %s", cmp.Or(strings.TrimSpace(string(r.Code)+" "+r.Message), "served to its end"))
-			if r.Chunks != p.s.next {
+			if n := p.s.next; r.Chunks != n && (!p.s.tailed || r.Chunks != n-1) {
 				say("the end says %d chunks, and %d came", r.Chunks, p.s.next)
 			}
 		}

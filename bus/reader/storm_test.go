@@ -48,6 +48,7 @@ type agent struct {
 	dead    bool   // says nothing for ever
 	forgot  bool   // was started again
 	failed  bool   // its end says so
+	tails   bool   // its end has the word that is next
 }
 
 type event struct {
@@ -142,20 +143,30 @@ func (w *storm) chunk(a *agent, n uint64) {
 
 func (w *storm) end(a *agent) {
 	r := &bus.Result{Agent: a.name(), Chunks: a.next, Receipt: &bus.Receipt{ID: "j/1/0"}}
+	c := bus.Chunk{Seq: a.next, Result: r}
+	if a.tails && int(a.next) < len(w.words) {
+		c.Text, c.Tokens, c.Count = w.words[a.next], []uint32{uint32(a.next)}, 1
+	}
 	if a.failed {
 		r.Code = bus.CodeEngineFailed
 	}
-	if w.cancelled && int(a.next) < len(w.words) {
+	if w.cancelled && !w.all(a) {
 		r.Code = bus.CodeCancelled
 	}
-	w.say(a, bus.Chunk{Seq: a.next, Result: r})
+	w.say(a, c)
+}
+
+// all reports whether an agent has said all but what its end has.
+func (w *storm) all(a *agent) bool {
+	n := int(a.next)
+	return n == len(w.words) || a.tails && n == len(w.words)-1
 }
 
 func (a *agent) name() string { return fmt.Sprint("agent-", a.attempt) }
 
 // serve has an agent begin with a chunk, and go on by itself.
 func (w *storm) serve(attempt int, from uint64) *agent {
-	a := &agent{attempt: attempt, next: from}
+	a := &agent{attempt: attempt, next: from, tails: w.rng.IntN(2) == 0}
 	for len(w.agents) <= attempt {
 		w.agents = append(w.agents, nil)
 	}
@@ -179,7 +190,7 @@ func (w *storm) serve(attempt int, from uint64) *agent {
 			a.failed = true
 			w.end(a)
 			return
-		case int(a.next) == len(w.words) || w.cancelled:
+		case w.all(a) || w.cancelled:
 			w.end(a)
 			return
 		case w.chance(0.02):
@@ -194,7 +205,7 @@ func (w *storm) serve(attempt int, from uint64) *agent {
 	w.in(w.ms(500), work)
 	var beat func()
 	beat = func() {
-		if a.dead || a.forgot || a.failed || int(a.next) == len(w.words) || w.cancelled {
+		if a.dead || a.forgot || a.failed || w.all(a) || w.cancelled {
 			return
 		}
 		w.say(a, bus.Chunk{Seq: a.next, Heartbeat: true, Agent: a.names()})
@@ -241,7 +252,7 @@ func (w *storm) hears(c Control) {
 				for n := *c.Resume; n < a.next; n++ {
 					w.chunk(a, n)
 				}
-				if a.failed || int(a.next) == len(w.words) || w.cancelled {
+				if a.failed || w.all(a) || w.cancelled {
 					w.end(a)
 				}
 			}

@@ -260,7 +260,9 @@ func (s *Stream) hear(now time.Time, from string, c *bus.Chunk) {
 			s.gone(now, c)
 			return
 		}
-		named = s.hubSaid(c)
+		if named = s.hubSaid(c); c.Result != nil { // what was answered it does not know
+			c = &bus.Chunk{Task: c.Task, Attempt: c.Attempt, Seq: c.Seq, Result: c.Result}
+		}
 	}
 	s.hearing.heard = now
 	if err := s.take(c); err != nil {

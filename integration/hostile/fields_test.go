@@ -37,7 +37,7 @@ var spoken = []any{
 // that is new as a whole has no names here; nobody of that version says it or hears it.
 var added = map[string]string{
 	"bus.Prompt msgpack":       "text wide pieces tools loose anchor former next",
-	"bus.Task msgpack":         "token again session_end back_ms parent next declared heard whole",
+	"bus.Task msgpack":         "token again session_end back_ms parent next declared heard whole tail",
 	"bus.Task json":            "reply_token session_end back_ms parent next",
 	"bus.Answer msgpack":       "look alone",
 	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd claimed k tokens sketch watch_ms",

@@ -242,6 +242,10 @@ func (a *agentPart) finish(s *agentd.Stream, x *running, outages int, why error)
 	if x.next > 0 {
 		answer.TTFT = x.first.Sub(x.began)
 	}
+	rest, err := s.Rest(w.now, bus.MaxMessage)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	e, data, err := s.End(w.now, answer, why, bus.MaxMessage)
 	if err != nil {
 		w.t.Fatal(err)
@@ -252,8 +256,10 @@ func (a *agentPart) finish(s *agentd.Stream, x *running, outages int, why error)
 		a.spool, s.Spooled = append(a.spool, agentd.Report{Domain: d.Domain, Completion: c}), true
 	}
 	after := func() {
-		if data != nil {
-			a.publish(s, data)
+		for _, m := range [][]byte{rest, data} {
+			if m != nil {
+				a.publish(s, m)
+			}
 		}
 		c := a.core.Ended(d, &e)
 		a.streams.Ended(w.now, s, agentd.Default().KeepFrames)

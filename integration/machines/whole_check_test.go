@@ -160,6 +160,8 @@ func (w *whole) judge(r *readerPart, p *paidFor) {
 			fault("told that it is paid, and it is not")
 		} else if r.end.Paid() != p.paid || r.end.Receipt == nil || r.end.Receipt.ID != p.captures[0] {
 			fault("told another price or receipt")
+		} else if want := len("word ") * r.end.Usage.Output; r.bytes != want {
+			fault("has %d bytes, and is told of %d", r.bytes, want)
 		}
 	case r.end.Code == bus.CodeUnknown, r.end.Code == bus.CodeAnswerGone, r.end.Code == bus.CodeUnavailable,
 		r.end.Code == bus.CodeDuplicate:

@@ -372,6 +372,7 @@ type readerPart struct {
 	end    *bus.Result
 	err    error
 	again  bool // it asked once more, when all faults had ended
+	bytes  int  // of the answer
 }
 
 var readerConfig = reader.Config{MaxChunks: 4096, MaxBytes: 4 << 20, AckEvery: 3, Quiet: 3 * time.Second,
@@ -405,6 +406,7 @@ func (w *whole) askAgain() {
 		t := *r.task
 		t.Again, t.DeadlineMS, t.Resume, t.Attempt = bus.AgainUnheard, 0, nil, 0
 		r.task, r.over, r.end, r.err, r.until, r.again = &t, false, nil, nil, time.Time{}, true
+		r.bytes = 0
 		r.m = reader.New(readerConfig, &t, w.now)
 		r.do()
 	}
@@ -420,9 +422,11 @@ func (r *readerPart) hear(from string, c *bus.Chunk) {
 func (r *readerPart) do() {
 	w := r.w
 	for {
-		if _, ok := r.m.Next(); !ok {
+		c, ok := r.m.Next()
+		if !ok {
 			break
 		}
+		r.bytes += len(c.Text)
 	}
 	out := r.m.Ready()
 	if out.CancelTask {

@@ -277,6 +277,8 @@ func (w *whole) task(n int) {
 	if w.chance(0.1) {
 		t.Failover = "off"
 	}
+	t.Whole = w.chance(0.5)
+	t.Tail = t.Whole && w.chance(0.7)
 	if w.chance(0.3) {
 		t.Session = fmt.Sprint("s", w.r.IntN(5))
 	}
