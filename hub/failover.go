@@ -15,7 +15,8 @@ import (
 // earns nothing.
 
 const (
-	// of one task before anything was delivered: it may be the task that kills engines
+	// of one task before anything was delivered, also where its reader has asked for another agent meanwhile:
+	// it may be the task that kills engines
 	maxMoves     = 2
 	mostMoves    = 16                      // with those after which it was not begun
 	beatEvery    = 1500 * time.Millisecond // to the reader of a task that waits for its next agent
@@ -73,7 +74,7 @@ func (n *Node) movable(h *hold, code bus.Code) bool {
 		return false
 	case !code.Broken() && code != bus.CodeNoSlot || !n.now.Before(t.deadline):
 		return false
-	case t.moves >= maxMoves && code.Broken() || t.moves >= min(n.cfg.MaxRefusals, mostMoves):
+	case len(t.earlier) >= maxMoves && code.Broken() || t.moves >= min(n.cfg.MaxRefusals, mostMoves):
 		return false
 	case t.carried() > 0 && code.Broken():
 		return false // one continuation a task

@@ -235,3 +235,40 @@ func TestAHungEngine(t *testing.T) {
 	first.Freeze(false)
 	bustest.Eventually(t, "they are back", func() bool { return m.Free() == 8 })
 }
+
+// It may be the task that kills engines: a few agents are lost to it, and not all of the market's, whether it
+// fails before its first token or after it, and however its reader has the answer.
+func TestATaskThatKillsEnginesKillsFew(t *testing.T) {
+	const agents = 7
+	head, rest, _ := strings.Cut(one, "  - {id: only")
+	_, rest, _ = strings.Cut(rest, "\n")
+	for i := range agents {
+		head += fmt.Sprintf("  - {id: a%d, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, slots: 2, "+
+			"scores: [{domain: general, score: 0.7}], engine: {profile: steady}}\n", i)
+	}
+	m := start(t, head+rest, hard)
+	for _, c := range []struct {
+		whole       bool
+		after, most int // tokens, agents
+	}{{false, 5, 2}, {true, 5, 4}, {false, 0, 4}, {true, 0, 4}} {
+		bustest.Eventually(t, "all slots are free", func() bool { return m.Free() == 2*agents })
+		for i := range agents {
+			e := m.Engine(fmt.Sprint("a", i))
+			if err := e.Inject(vllmsim.Fault{Kind: vllmsim.Reset, After: c.after}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, err := m.AskWith(t.Context(), chat(hard.Turns[0].User, func(b *bus.Task) { b.Whole = c.whole }),
+			func(bus.Chunk) {})
+		r := a.Result
+		if r.Code != bus.CodeEngineFailed || r.Receipt == nil || r.Paid() != 0 {
+			t.Fatalf("%+v: %+v, %v", c, r, err)
+		}
+		if n := 1 + len(r.Receipt.Earlier); n > c.most {
+			t.Errorf("%+v: %d agents were lost to it", c, n)
+		}
+		for i := range agents {
+			m.Engine(fmt.Sprint("a", i)).Heal()
+		}
+	}
+}
