@@ -33,7 +33,8 @@ type Task struct {
 	Stream bool `json:"-" msgpack:"stream,omitempty"`
 	// its reader gives the answer whole: what follows the first chunk need not come at once
 	Whole bool `json:"-" msgpack:"whole,omitempty"`
-	// and takes the last of its text in the end frame: what came within a moment of the end, often all of it
+	// and takes the last of its text in the end frame: what came within a moment of the end, often all of it,
+	// for then the first chunk need not come at once either
 	Tail bool `json:"-" msgpack:"tail,omitempty"`
 	// names the answer to its reader among all that it reads; the task's id where it is empty
 	Token string `json:"reply_token,omitempty" msgpack:"token,omitempty"`
