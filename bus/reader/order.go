@@ -87,7 +87,7 @@ func (o *order) take(c *bus.Chunk) error {
 
 // takeEnd takes in the end frame. The error is errSlow.
 func (o *order) takeEnd(c *bus.Chunk) error {
-	if c.Text != "" || len(c.Tokens) > 0 || len(c.Extra) > 0 {
+	if c.Text != "" || len(c.Tokens) > 0 || len(c.Extra) > 0 || c.Finish {
 		if !o.room(c) {
 			return o.errSlow()
 		}

@@ -139,6 +139,22 @@ func TestOrderFindsTheText(t *testing.T) {
 	}
 }
 
+// An end frame may have nothing of the answer but that its engine had ended it: then no other agent is to go
+// on, whatever became of its account.
+func TestTheEngineEndedItInTheEnd(t *testing.T) {
+	o := order{maxChunks: 8, maxBytes: 1 << 20}
+	first, last := text(0, "a"), endFrame(1)
+	first.Tokens, last.Finish = []uint32{7}, true
+	for _, c := range []*bus.Chunk{&first, &last} {
+		if err := o.take(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := drain(&o); got != "a" || !o.done() || !o.kept.ends {
+		t.Errorf("%q, done %v, ended by its engine %v", got, o.done(), o.kept.ends)
+	}
+}
+
 func TestOrderIsBounded(t *testing.T) {
 	o := order{maxChunks: 3, maxBytes: 1 << 20}
 	var err error
