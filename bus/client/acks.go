@@ -14,46 +14,45 @@ const (
 	ackMost  = 256 // that wait
 )
 
-type ack struct {
-	agent string
-	said  bus.StreamControl
-}
-
 // acks are those that wait.
 type acks struct {
+	bus bus.Bus
+
 	mu    sync.Mutex
-	waits []ack
-	timer *time.Timer // set while any wait
-	send  func([]ack)
+	waits []bus.Msg
+	timer *time.Timer // flushes; nil until the first
 }
 
-func (a *acks) add(agent string, said *bus.StreamControl) {
+func (a *acks) add(m bus.Msg) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.waits = append(a.waits, ack{agent, *said})
+	a.waits = append(a.waits, m)
 	switch {
 	case len(a.waits) >= ackMost:
-		a.flush()
-	case len(a.waits) > 1:
+		a.send()
+	case len(a.waits) > 1: // the timer runs
 	case a.timer == nil:
-		a.timer = time.AfterFunc(ackAfter, a.Flush)
+		a.timer = time.AfterFunc(ackAfter, a.flush)
 	default:
 		a.timer.Reset(ackAfter)
 	}
 }
 
-// Flush sends what waits.
-func (a *acks) Flush() {
+// flush sends what waits.
+func (a *acks) flush() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.flush()
+	a.send()
 }
 
-func (a *acks) flush() {
+// send is flush for who has the lock.
+func (a *acks) send() {
 	if a.timer != nil {
 		a.timer.Stop()
 	}
-	a.send(a.waits)
+	for _, m := range a.waits {
+		a.bus.Publish(m)
+	}
 	clear(a.waits)
 	a.waits = a.waits[:0]
 }

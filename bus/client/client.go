@@ -55,13 +55,8 @@ func NewReader(name string, b bus.Bus) (*Reader, error) {
 }
 
 func newReader(name string, b bus.Bus) *Reader {
-	r := &Reader{name: name, bus: b, streams: map[string]*Stream{}, doubts: map[string]doubt{}}
-	r.acks.send = func(all []ack) {
-		for i := range all {
-			r.publish(bus.StreamSubject(all[i].agent, name), &all[i].said)
-		}
-	}
-	return r
+	return &Reader{name: name, bus: b, acks: acks{bus: b}, streams: map[string]*Stream{},
+		doubts: map[string]doubt{}}
 }
 
 func (r *Reader) listen() (err error) {
@@ -73,7 +68,7 @@ func (r *Reader) listen() (err error) {
 
 // Close ends the subscription. The clients are to be closed before.
 func (r *Reader) Close() error {
-	r.acks.Flush()
+	r.acks.flush()
 	return r.sub.Stop()
 }
 
@@ -179,7 +174,7 @@ func (cl *Client) open(t *bus.Task, told func()) (*Stream, error) {
 	if err := bus.CheckID("task", t.ID); err != nil {
 		return nil, &bus.Error{Code: bus.CodeBadRequest, Message: err.Error()}
 	}
-	t.Tail = t.Whole
+	t.Tail = t.Whole // this reader knows of it
 	s := &Stream{cl: cl, id: t.ID, token: cl.token(t.ID), news: make(chan struct{}, 1),
 		told: told}
 	if s.token != t.ID {
@@ -317,14 +312,23 @@ const extraCost = 32
 
 // cancelTask cancels a task wherever it is: at the door or its hub.
 func (cl *Client) cancelTask(task string) {
-	cl.reader.publish(bus.DoorCancelSubject(cl.c.ID, cl.gateway()), &bus.Cancel{Client: cl.c.ID, Task: task})
+	if data, err := bus.Encode(&bus.Cancel{Client: cl.c.ID, Task: task}); err == nil {
+		cl.bus.Publish(bus.Msg{Subject: bus.DoorCancelSubject(cl.c.ID, cl.gateway()), Data: data})
+	}
 }
 
-// publish sends what may be lost: cancels, acknowledgements and resumes are repeated or have a time limit
-// behind them.
-func (r *Reader) publish(subject string, m bus.Message) {
-	if data, err := bus.Encode(m); err == nil {
-		r.bus.Publish(bus.Msg{Subject: subject, Data: data})
+// control tells an agent something. It may be lost: cancels, acknowledgements and resumes are repeated, or
+// have a time limit behind them.
+func (r *Reader) control(c *reader.Control) {
+	data, err := bus.Encode(&c.StreamControl)
+	if err != nil {
+		return
+	}
+	m := bus.Msg{Subject: bus.StreamSubject(c.Agent, r.name), Data: data}
+	if c.Ack != nil {
+		r.acks.add(m)
+	} else {
+		r.bus.Publish(m)
 	}
 }
 

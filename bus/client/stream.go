@@ -231,12 +231,7 @@ func (s *Stream) send(r reader.Ready) {
 		})
 	}
 	for i := range r.Controls {
-		c := &r.Controls[i]
-		if c.Ack != nil {
-			s.cl.reader.acks.add(c.Agent, &c.StreamControl)
-			continue
-		}
-		s.cl.reader.publish(bus.StreamSubject(c.Agent, s.cl.reader.name), &c.StreamControl)
+		s.cl.reader.control(&r.Controls[i])
 	}
 	if r.Submit != nil {
 		if s.asked++; s.asked > 1 {
