@@ -257,7 +257,8 @@ const commonHelp = `
 Sections that every daemon has, with their defaults:
 
   health: {listen: ""}                 # loopback address of /livez, /readyz, /stats (JSON) and /metrics
-                                       # (Prometheus); empty: none
+                                       # (Prometheus), which answers to localhost, 127.0.0.1 and [::1] as
+                                       # Host alone; empty: none
   log: {level: info, format: text}     # to stderr; debug, info, warn, error; text, json
   stop: {within: 0s}                   # after SIGTERM it ends what runs, then itself, within this (0s: its
                                        # time to drain and 5 s); a second signal ends it at once

@@ -20,6 +20,8 @@ import (
 //	         restart it
 //	/stats   its counts as JSON
 //	/metrics what of it Prometheus is to watch, as text
+//
+// It listens on loopback, and answers to loopback's names alone; see [byLoopbackName].
 type health struct {
 	name, version string
 	began         time.Time
@@ -229,8 +231,8 @@ func (h *health) listen(address string) error {
 		}
 	})
 	h.listener = l
-	h.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second,
-		MaxHeaderBytes: 8 << 10}
+	h.server = &http.Server{Handler: byLoopbackName(mux), ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10}
 	go h.server.Serve(l)
 	return nil
 }
