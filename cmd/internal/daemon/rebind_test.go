@@ -75,7 +75,8 @@ func TestNoPageReadsHealthByRebinding(t *testing.T) {
 		// the name of a request's target goes before that of its header
 		r, body := ask("GET http://evil.example%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
 			path)
-		if r.StatusCode != http.StatusMisdirectedRequest || !strings.Contains(body, "ask http://127.0.0.1:PORT") {
+		if r.StatusCode != http.StatusMisdirectedRequest ||
+			!strings.Contains(body, "ask http://127.0.0.1:PORT") {
 			t.Errorf("%s of http://evil.example: %s %s", path, r.Status, body)
 		}
 	}
