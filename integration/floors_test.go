@@ -35,6 +35,7 @@ var floors = []floor{
 	{name: "what drivers share, and shells", packages: []string{
 		"bus/rawconn", "bus/follow", "bus/etcdlog", "bus/natsauth",
 	}},
+	{name: "how files are opened", packages: []string{"bus/regular"}},
 	{name: "the machines", packages: []string{
 		"hub", "classifier", "classifier/train", "agentd", "ledger/treasury",
 	}, pure: true},
