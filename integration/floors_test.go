@@ -34,6 +34,7 @@ var floors = []floor{
 	}},
 	{name: "what drivers share, and shells", packages: []string{
 		"bus/rawconn", "bus/follow", "bus/etcdlog", "bus/natsauth",
+		"bus/life",
 	}},
 	{name: "how files are opened", packages: []string{"bus/regular"}},
 	{name: "the machines", packages: []string{
@@ -80,7 +81,7 @@ var owners = map[string][]string{
 	"github.com/nats-io/nkeys":       {"bus/natsauth"},
 	"go.etcd.io/etcd/server":         {"bus/embedded", "ledger/journal"},
 	"github.com/nats-io/nats.go":     {"bus/natsbus", "bus/embedded", "integration/bench/floor"},
-	"go.etcd.io/etcd/client":         {"bus/etcdreg", "bus/embedded", "ledger/journal"},
+	"go.etcd.io/etcd/client":         {"bus/etcdreg", "bus/embedded", "ledger/journal", "bus/life"},
 	"github.com/vmihailenco/msgpack": {"bus"},
 	"souk/bus/rawconn":               {"bus/natsbus", "agentd/vllm", "bus/gateway"},
 	"souk/bus/reader":                {"bus/client", "classifier", "classifier/serve"},

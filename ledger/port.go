@@ -25,14 +25,20 @@ var ErrDiskFull = errors.New("disk is nearly full")
 // ErrDiskFull. A hub asks before it clears one, since its state cannot go back.
 //
 // Life names this opening of the journal; "" if openings have no names. Ended reports whether a life is an
-// earlier opening than this one. The process of an earlier one has ended, since we hold its lock.
+// earlier opening of this very journal whose process is proven to have ended, since we hold its lock; if not,
+// why nothing proves that.
+//
+// Moved reports whether the journal may be an older copy of what it was: it was opened last on another file,
+// machine or boot, or nobody knows. It is false for a journal that is new, and for one that was opened last
+// on this very file in this boot.
 type Journal interface {
 	Restore(r Replica) error
 	Follow(fresh func() Replica) (end func())
 	Append(frames ...Frame) error
 	HasRoom() bool
 	Life() string
-	Ended(life string) bool
+	Ended(life string) (ended bool, why string)
+	Moved() bool
 	Close() error
 }
 

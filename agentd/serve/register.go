@@ -124,7 +124,8 @@ func (a *agent) evictOwn(ctx context.Context, key string) bool {
 		if json.Unmarshal(kv.Value, &r) != nil {
 			return false
 		}
-		former, boot = a.deps.Home.Ended(r.Life), r.Boot
+		former, _ = a.deps.Home.Ended(r.Life)
+		boot = r.Boot
 		return former || r.Node == a.Server.cfg.Node && r.Boot == a.boot && r.Life == a.deps.Home.Life()
 	})
 	if err != nil {

@@ -23,7 +23,7 @@ type Seat struct {
 	TTL      time.Duration // of its lease
 	// names this process to who comes after it, and may see that it has died; "": its lease runs out instead
 	Life  string
-	Ended func(life string) bool // nil: of no life is it known
+	Ended func(life string) (ended bool, why string) // nil: of no life is it known
 	// the process runs without the seat where the registry's users were made before there was such a key
 	Optional bool
 	Log      *slog.Logger
@@ -118,7 +118,11 @@ func (s *Seat) evict(ctx context.Context) bool {
 	var own bool
 	evicted, _ := Evict(ctx, s.Registry, s.Key, func(kv bus.KV) bool {
 		own = string(kv.Value) == s.own
-		return own || json.Unmarshal(kv.Value, &h) == nil && s.Ended != nil && s.Ended(h.Life)
+		if own || s.Ended == nil || json.Unmarshal(kv.Value, &h) != nil {
+			return own
+		}
+		ended, _ := s.Ended(h.Life)
+		return ended
 	})
 	switch {
 	case evicted && own:

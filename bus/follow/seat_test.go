@@ -50,7 +50,9 @@ func TestWhoseSeatItIs(t *testing.T) {
 		seat := func(life string, ended ...string) *follow.Seat {
 			return &follow.Seat{Registry: registry, Key: bus.TreasuryKey, Who: "treasury", Life: life,
 				TTL: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
-				Ended: func(l string) bool { return strings.Contains(strings.Join(ended, " "), l) }}
+				Ended: func(l string) (bool, string) {
+					return strings.Contains(strings.Join(ended, " "), l), "it lives"
+				}}
 		}
 		has := func(life string) {
 			t.Helper()

@@ -82,7 +82,11 @@ func (s *Server) elect(ctx context.Context, entry []byte) (bus.Leadership, error
 		evicted, err := follow.Evict(ctx, s.deps.Registry, bus.HubKey(s.cfg.Domain), func(kv bus.KV) bool {
 			var e bus.HubEntry
 			epoch = kv.Create
-			return bus.DecodeEntry(kv.Value, &e) == nil && (e.Life == life || s.deps.Journal.Ended(e.Life))
+			if bus.DecodeEntry(kv.Value, &e) != nil {
+				return false
+			}
+			ended, _ := s.deps.Journal.Ended(e.Life)
+			return ended || e.Life == life
 		})
 		if err == nil {
 			s.works("leader")

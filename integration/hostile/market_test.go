@@ -42,7 +42,8 @@ func (m *memory) Follow(func() ledger.Replica) (end func()) { return func() {} }
 func (m *memory) Close() error                              { return nil }
 func (m *memory) HasRoom() bool                             { return true }
 func (m *memory) Life() string                              { return "" }
-func (m *memory) Ended(string) bool                         { return false }
+func (m *memory) Ended(string) (bool, string)               { return false, "it has no lives" }
+func (m *memory) Moved() bool                               { return false }
 
 func (m *memory) Restore(r ledger.Replica) error {
 	if err := r.Load(nil); err != nil {

@@ -4,7 +4,7 @@
 // # On disk
 //
 //	DIR/journal/NAME/LOCK        held by the writer; holds its process id
-//	DIR/journal/NAME/LIVES       a name for each of the last openings for writing
+//	DIR/journal/NAME/LIVES       each of the last openings for writing, as package life has it
 //	DIR/journal/NAME/wal/*.wal   segments of 4 MB, allocated before they are needed
 //	DIR/journal/NAME/snapshots   what the frames up to one came to, of two such frames; may be deleted
 //

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -21,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"souk/bus/etcdlog"
+	"souk/bus/life"
 	"souk/ledger"
 )
 
@@ -56,15 +56,14 @@ type store interface {
 
 // Journal is a journal open for writing: the ledger.Journal of a process.
 type Journal struct {
-	dir  string
-	cfg  Config
-	lock *fileutil.LockedFile
-	free func(dir string) (int64, error)
-	life string
-	past []string  // lives that have ended
-	snap *snapshot // that the opening trusted, for Restore
-	from uint64    // the frame that it follows
-	due  *snapshot // made by Restore, to be written by Follow
+	dir   string
+	cfg   Config
+	home  *life.Dir
+	moved bool
+	free  func(dir string) (int64, error)
+	snap  *snapshot // that the opening trusted, for Restore
+	from  uint64    // the frame that it follows
+	due   *snapshot // made by Restore, to be written by Follow
 
 	mu       sync.Mutex
 	store    store
@@ -110,42 +109,22 @@ func open(dir string, cfg Config) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := lockDir(dir)
+	home, err := life.Take(dir) // keeps other writers out while a torn tail is trimmed, too
+	if errors.Is(err, life.ErrTaken) {
+		return nil, fmt.Errorf("%w: %w: one journal has one writer; stop that one, or use another directory",
+			ErrLocked, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{dir: dir, cfg: cfg, lock: lock, free: cfg.Free}
+	j := &Journal{dir: dir, cfg: cfg, home: home, free: cfg.Free}
 	if err := j.start(); err != nil {
-		lock.Close()
+		home.Close()
 		return nil, err
 	}
-	j.live()
+	j.moved = home.Moved() || !home.Lived() && j.last.Seq > 0
+	home.Begin()
 	return j, nil
-}
-
-// lockDir keeps other writers out while a torn tail is trimmed, too.
-func lockDir(dir string) (*fileutil.LockedFile, error) {
-	path := filepath.Join(dir, "LOCK")
-	lock, err := fileutil.TryLockFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if errors.Is(err, fileutil.ErrLocked) {
-		who, _ := os.ReadFile(path)
-		return nil, fmt.Errorf("%w by process %s: one journal has one writer; stop that one, or use "+
-			"another directory", ErrLocked, strings.TrimSpace(string(who)))
-	}
-	if open := (*os.PathError)(nil); errors.As(err, &open) { // etcd's function names itself before it
-		return nil, open
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err = lock.Truncate(0); err == nil {
-		_, err = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	}
-	if err != nil {
-		lock.Close()
-		return nil, err
-	}
-	return lock, nil
 }
 
 func (j *Journal) start() error {
@@ -405,7 +384,7 @@ func (j *Journal) Close() error {
 	}
 	err := j.store.Close()
 	j.store = nil
-	if lockErr := j.lock.Close(); err == nil {
+	if lockErr := j.home.Close(); err == nil {
 		err = lockErr
 	}
 	return err

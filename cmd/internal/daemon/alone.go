@@ -3,11 +3,11 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/bus/life"
 )
 
 // aloneTTL is how long a process that was killed keeps the next one of its id waiting: as short as a lease
@@ -21,8 +21,8 @@ func (p *Process) Alone(ctx context.Context, l *Link, key string, role bus.Role,
 	run func(context.Context) error) error {
 	seat := &follow.Seat{Registry: l.Registry, Key: key, Who: fmt.Sprintf("%s %s", role, id),
 		Else: fmt.Sprintf("stop that one, or give this one an id and creds of its own: %s, and souk auth add %s "+
-			"NAME", field, role), TTL: aloneTTL, Life: lifeOf(os.Getpid()), Ended: hasEnded, Optional: true,
-		Log: p.Log}
+			"NAME", field, role), TTL: aloneTTL, Life: life.Process(), Ended: life.ProcessEnded,
+		Optional: true, Log: p.Log}
 	p.Awaits(func() string { return "another process may have the id " + id })
 	if err := seat.Take(ctx); err != nil {
 		return err

@@ -1,0 +1,163 @@
+package life
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+)
+
+// ErrTaken: another process has the directory.
+var ErrTaken = errors.New("another process has this directory")
+
+// A directory keeps the last of its lives: only one that may still stand in a registry matters.
+const (
+	maxLives = 16
+	maxLIVES = 64 << 10 // bytes, of a file that has a few hundred each
+)
+
+// Dir is a directory that this process has, as it holds the lock on the file LOCK in it. The file LIVES
+// beside it has a line for each of the last lives: its text, and when LOCK was changed last as that life
+// began, which no copy onto it can repeat.
+type Dir struct {
+	path  string
+	lock  *fileutil.LockedFile
+	own   Life
+	past  []string // texts of earlier lives, the last one last
+	moved bool
+	lived bool
+}
+
+// Take locks a directory, which must be there. ErrTaken if another process has it. Begin is to follow.
+func Take(path string) (*Dir, error) {
+	name := filepath.Join(path, "LOCK")
+	if at, err := os.Stat(name); err == nil && !at.Mode().IsRegular() {
+		return nil, &os.PathError{Op: "open", Path: name, Err: errors.New("it is no file: remove it")}
+	}
+	lock, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return nil, fmt.Errorf("%w: process %s", ErrTaken, holder(name))
+	}
+	if open := (*os.PathError)(nil); errors.As(err, &open) { // etcd's function names itself before it
+		return nil, open
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := &Dir{path: path, lock: lock}
+	id, changed, known := stamp(lock.File)
+	what := file
+	if !known {
+		what = 0
+	}
+	d.own = begin(what, id)
+	d.read(changed)
+	pid := []byte(strconv.Itoa(os.Getpid()) + "\n") // for whoever is kept out; a full disk forgets it
+	if _, err := lock.WriteAt(pid, 0); err == nil {
+		_ = lock.Truncate(int64(len(pid)))
+	}
+	return d, nil
+}
+
+// holder is what the process that has a lock has written there.
+func holder(name string) string {
+	f, err := os.Open(name)
+	if err != nil {
+		return "unknown"
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, 20))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return "unknown"
+	}
+	return strconv.Itoa(pid)
+}
+
+// read takes in LIVES. changed is when LOCK was changed last, before this life has.
+func (d *Dir) read(changed uint64) {
+	path := filepath.Join(d.path, "LIVES")
+	at, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	d.lived, d.moved = true, true
+	if err != nil || !at.Mode().IsRegular() || at.Size() > maxLIVES {
+		return
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(text)) {
+		name, at, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		l, err := Parse(name)
+		if d.moved = true; err != nil {
+			continue
+		}
+		d.past = append(d.past, name)
+		then, err := strconv.ParseUint(at, 16, 64)
+		d.moved = err != nil || then != changed || d.differs(l) != ""
+	}
+	d.past = d.past[max(0, len(d.past)-maxLives):]
+}
+
+// Begin remembers this life in the directory. A disk that is full forgets it: then a later one cannot prove
+// that this one has ended, which costs it some seconds.
+func (d *Dir) Begin() {
+	_, changed, _ := stamp(d.lock.File)
+	path := filepath.Join(d.path, "LIVES")
+	lines := append(slices.Clone(d.past), d.own.String()+" "+strconv.FormatUint(changed, 16))
+	if os.WriteFile(path+".new", []byte(strings.Join(lines, "\n")+"\n"), 0o600) == nil {
+		_ = os.Rename(path+".new", path)
+	}
+}
+
+// Life names this life.
+func (d *Dir) Life() string { return d.own.String() }
+
+// Ended reports whether a life, as a registry has it, is an earlier one of this directory that is proven to
+// have ended; if not, why nothing proves it.
+func (d *Dir) Ended(text string) (ended bool, why string) {
+	l, err := Parse(text)
+	switch {
+	case text == "":
+		return false, "it says nothing of itself"
+	case err != nil:
+		return false, err.Error()
+	case text == d.own.String():
+		return false, "it is this one"
+	case !slices.Contains(d.past, text):
+		return false, "it is none of the last that had this directory"
+	}
+	why = d.differs(l)
+	return why == "", why
+}
+
+// differs says why a life was not on the file that is locked now, in this boot; "": it was.
+func (d *Dir) differs(l Life) string {
+	if why := l.place(d.own); why != "" {
+		return why
+	}
+	if l.What != d.own.What || l.ID != d.own.ID {
+		return "this directory is a copy of the one that it had, or was made anew: LOCK is another file"
+	}
+	return ""
+}
+
+// Moved reports whether the directory was had last on another file, boot or machine, or was written over
+// since, or whether that cannot be told. What is in it may then be an older copy. It is false where nothing
+// was ever here.
+func (d *Dir) Moved() bool { return d.moved }
+
+// Lived reports whether any life was here before.
+func (d *Dir) Lived() bool { return d.lived }
+
+// Close lets another have the directory.
+func (d *Dir) Close() error { return d.lock.Close() }

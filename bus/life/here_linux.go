@@ -1,0 +1,65 @@
+package life
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// here names this machine and its boot, each by a digest that tells nobody what was digested (machine-id(5)
+// asks for that); "" if the system does not say. A container mostly has no machine-id: its namespace of
+// processes stands for it, which no other has while one of its processes lives. So after the end of a
+// container nothing is proven, unless it is shown its machine's /etc/machine-id.
+func here() (machine, boot string) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil || len(id) == 0 {
+		return "", ""
+	}
+	text := strings.TrimSpace(string(id))
+	name, err := os.ReadFile("/etc/machine-id")
+	if own := strings.TrimSpace(string(name)); err == nil && isMachine(own) {
+		return digest("machine", own), digest("boot", text)
+	}
+	space, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil || space == "" {
+		return "", ""
+	}
+	return digest("container", text+" "+space), digest("boot", text)
+}
+
+// isMachine reports whether a machine-id is one: 32 digits, not all zero. One that is still to be made says
+// "uninitialized".
+func isMachine(s string) bool {
+	return len(s) == 32 && strings.Trim(s, "0123456789abcdef") == "" && strings.Trim(s, "0") != ""
+}
+
+func digest(kind, text string) string {
+	sum := sha256.Sum256([]byte("souk life " + kind + " " + text))
+	return base32.StdEncoding.EncodeToString(sum[:digestLen*5/8])
+}
+
+// stamp is what an open file is, by device, inode and birth, and when it was changed last.
+func stamp(f *os.File) (id [3]uint64, changed uint64, known bool) {
+	var s unix.Statx_t
+	const mask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
+	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, mask, &s); err == nil {
+		if s.Mask&unix.STATX_INO == 0 {
+			return id, 0, false
+		}
+		id = [3]uint64{unix.Mkdev(s.Dev_major, s.Dev_minor), s.Ino, 0}
+		if s.Mask&unix.STATX_BTIME != 0 {
+			id[2] = nanos(s.Btime)
+		}
+		return id, nanos(s.Ctime), true
+	}
+	var old unix.Stat_t // a sandbox may not know statx
+	if err := unix.Fstat(int(f.Fd()), &old); err != nil {
+		return id, 0, false
+	}
+	return [3]uint64{uint64(old.Dev), old.Ino, 0}, uint64(old.Ctim.Nano()), true
+}
+
+func nanos(t unix.StatxTimestamp) uint64 { return uint64(t.Sec)*1e9 + uint64(t.Nsec) }

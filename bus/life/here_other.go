@@ -1,0 +1,18 @@
+//go:build !linux
+
+package life
+
+import "os"
+
+// Other systems do not say in one way which boot they are in: nothing is proven there, and leases are waited
+// for.
+
+func here() (machine, boot string) { return "", "" }
+
+func stamp(*os.File) (id [3]uint64, changed uint64, known bool) { return id, 0, false }
+
+func spaceOf() (uint64, error) { return 0, errNone }
+
+func beganAt(int) (uint64, error) { return 0, errNone }
+
+func gone(int) bool { return false }
