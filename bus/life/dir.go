@@ -3,7 +3,6 @@ package life
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +10,8 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+
+	"souk/bus/regular"
 )
 
 // ErrTaken: another process has the directory.
@@ -37,8 +38,8 @@ type Dir struct {
 // Take locks a directory, which must be there. ErrTaken if another process has it. Begin is to follow.
 func Take(path string) (*Dir, error) {
 	name := filepath.Join(path, "LOCK")
-	if at, err := os.Stat(name); err == nil && !at.Mode().IsRegular() {
-		return nil, &os.PathError{Op: "open", Path: name, Err: errors.New("it is no file: remove it")}
+	if err := regular.Check(name); err != nil {
+		return nil, err
 	}
 	lock, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
@@ -67,12 +68,7 @@ func Take(path string) (*Dir, error) {
 
 // holder is what the process that has a lock has written there.
 func holder(name string) string {
-	f, err := os.Open(name)
-	if err != nil {
-		return "unknown"
-	}
-	defer f.Close()
-	text, _ := io.ReadAll(io.LimitReader(f, 20))
+	text, _ := regular.Read(name, 20)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
 		return "unknown"
@@ -82,19 +78,9 @@ func holder(name string) string {
 
 // read takes in LIVES. changed is when LOCK was changed last, before this life has.
 func (d *Dir) read(changed uint64) {
-	path := filepath.Join(d.path, "LIVES")
-	at, err := os.Lstat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return
-	}
-	d.lived, d.moved = true, true
-	if err != nil || !at.Mode().IsRegular() || at.Size() > maxLIVES {
-		return
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return
-	}
+	text, err := regular.Read(filepath.Join(d.path, "LIVES"), maxLIVES)
+	d.lived = !errors.Is(err, os.ErrNotExist)
+	d.moved = d.lived // until the last line says otherwise
 	for line := range strings.Lines(string(text)) {
 		name, at, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		l, err := Parse(name)
@@ -114,9 +100,7 @@ func (d *Dir) Begin() {
 	_, changed, _ := stamp(d.lock.File)
 	path := filepath.Join(d.path, "LIVES")
 	lines := append(slices.Clone(d.past), d.own.String()+" "+strconv.FormatUint(changed, 16))
-	if os.WriteFile(path+".new", []byte(strings.Join(lines, "\n")+"\n"), 0o600) == nil {
-		_ = os.Rename(path+".new", path)
-	}
+	_ = regular.Replace(path, []byte(strings.Join(lines, "\n")+"\n"))
 }
 
 // Life names this life.

@@ -287,7 +287,7 @@ func TestLivesFromElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Take(path); err == nil || !strings.Contains(err.Error(), "LOCK: it is no file: remove it") {
+	if _, err := Take(path); err == nil || !strings.Contains(err.Error(), "LOCK is a named pipe, not a file") {
 		t.Errorf("a pipe as LOCK: %v", err)
 	}
 }

@@ -184,7 +184,7 @@ func TestALockThatCannotBeMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Open(dir, Config{MinFree: -1})
-	want := "journal " + dir + ": open " + filepath.Join(dir, "LOCK") + ": "
+	want := "journal " + dir + ": " + filepath.Join(dir, "LOCK") + " is a directory, not a file: move it away"
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
