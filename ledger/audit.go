@@ -70,6 +70,7 @@ type Report struct {
 	Findings []Finding // the first MaxFindings, in order
 	Count    int       // all of them
 	Closed   bool      // nothing can follow; known from level 2 on
+	Lost     int       // hubs whose journals were written off; likewise
 }
 
 // Audit checks one journal frame by frame, in memory that grows with open holds and accounts alone. It trusts
@@ -373,7 +374,7 @@ func (a *Audit) Finish() Report {
 	if out.Journal.Journal == "" {
 		out.Journal.Journal = a.name
 	}
-	out.Open, out.Closed = len(a.book.open), a.book.head.closed
+	out.Open, out.Closed, out.Lost = len(a.book.open), a.book.head.closed, len(a.book.Missing())
 	for _, h := range a.book.open {
 		if h.Expires < a.book.head.time {
 			out.Overdue++

@@ -87,6 +87,9 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 			continue
 		}
 		names[name] = true
+		if treasury.book.WrittenOff(name) { // it is back all the same, and counts for nothing
+			continue
+		}
 		m := &h.moves
 		if h.marked == nil {
 			h.Mark()
@@ -184,6 +187,9 @@ func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 	seen := map[string]bool{}
 	for _, h := range hubs {
 		seen[h.journal()] = true
+	}
+	for _, name := range treasury.book.Missing() {
+		seen[name] = true // lost, and counted as that
 	}
 	t := &treasury.moves
 	for _, way := range []struct {

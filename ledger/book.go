@@ -38,8 +38,10 @@ type Book struct {
 	ops      map[string]op
 	opsQ     queue[string]
 	hubs     map[string]*counters
-	allotted map[[2]string]*market.Credits // treasury: by client and hub; and by client alone under hub ""
+	allotted map[[2]string]*market.Credits // by client and hub; and by client alone under hub ""
+	spent    map[[2]string]market.Credits  // treasury: by client and hub, as hubs' marks say
 	budgets  map[string]*Allowance         // treasury: by the client that spends
+	marks    map[string]*noted             // by journal
 	classes  map[string]*class             // hub: epochs by class
 	tariffs  []market.Tariff               // in force, by class
 
@@ -53,8 +55,10 @@ type Book struct {
 type head struct {
 	journal, role, domain string
 	closed                bool
+	id                    Sum
 
 	seq   uint64
+	said  uint64 // the last frame that says more than marks
 	epoch int64
 	time  int64
 
@@ -84,6 +88,7 @@ type counters struct {
 	payee string
 	share market.Credits
 	ended bool // treasury: the hub has ended, and only returns of it are taken in
+	lost  bool // treasury: its journal was written off; it has ended, and nothing of it is taken in
 }
 
 // NewBook returns an empty book, before the journal's first record.
@@ -98,6 +103,8 @@ func NewBook() *Book {
 		hubs:     map[string]*counters{},
 		allotted: map[[2]string]*market.Credits{},
 		budgets:  map[string]*Allowance{},
+		spent:    map[[2]string]market.Credits{},
+		marks:    map[string]*noted{},
 		classes:  map[string]*class{},
 	}
 }
@@ -141,6 +148,7 @@ func (b *Book) ApplyFrame(f Frame) error {
 		b.head = before
 		return fmt.Errorf("frame %d: %w", f.Seq, err)
 	}
+	b.framed(f.Records)
 	b.forget()
 	return nil
 }
@@ -160,7 +168,15 @@ func (b *Book) Seal(epoch, now int64, records []Record) (Frame, error) {
 	if err := b.follow(f.Version, f.Epoch, f.Seq, f.Time); err != nil {
 		return Frame{}, err
 	}
+	b.framed(records)
 	return f, nil
+}
+
+// framed notes that the last frame is whole.
+func (b *Book) framed(records []Record) {
+	if says(records) {
+		b.head.said = b.head.seq
+	}
 }
 
 // follow checks a frame's header against the last one's and takes it over.
@@ -230,7 +246,7 @@ func (b *Book) Prepaid(client string) (amount market.Credits, known bool) {
 }
 
 // Allotted is what the treasury has granted of a client's money to a hub, less what came back; to all
-// hubs together if hub is "".
+// hubs together if hub is "". In a hub's own book it is what that took in, less what it gave back.
 func (b *Book) Allotted(client, hub string) market.Credits {
 	if p := b.allotted[[2]string{client, hub}]; p != nil {
 		return *p

@@ -148,6 +148,16 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 	case KindBudget:
 		r.Budget = &Budget{}
 		d.budget(r.Budget)
+	case KindMark:
+		r.Noted = &Noted{Journal: d.name(), Number: d.Uvarint(), Mark: d.mark()}
+		if n := d.Count(2); n > 0 && d.Fault == "" {
+			r.Noted.Spent = make([]Spent, n)
+			for i := range r.Noted.Spent {
+				r.Noted.Spent[i] = Spent{d.name(), d.Credits()}
+			}
+		}
+	case KindWriteOff:
+		r.WriteOff = &WriteOff{Hub: d.name(), Mark: d.mark(), Back: d.Credits(), Lost: d.Credits()}
 	case KindClose:
 	default:
 		d.Fail("unknown " + r.Kind.String())
@@ -156,6 +166,13 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 
 func (d *decoder) budget(u *Budget) {
 	*u = Budget{Client: d.name(), Of: d.name(), Every: d.name(), Number: d.Uvarint(), Amount: d.Credits()}
+}
+
+func (d *decoder) mark() (m Mark) {
+	d.Fill(m.Journal[:])
+	m.Seq = d.Uvarint()
+	d.Fill(m.Sum[:])
+	return m
 }
 
 func (d *decoder) round(r *Record, round, outcome []byte) {

@@ -16,6 +16,7 @@
 //	                                     gain by bidding against its clients
 //	fee                       hub        the flat fee, part of the toll
 //	clearing:JOURNAL          both       money between two journals; the pair nets to what is in flight
+//	lost:HUB                  treasury   what a journal that was written off kept for good
 //
 // # Life of a settlement
 //
@@ -27,6 +28,10 @@
 //
 // A client's money comes to a hub by grant (treasury) and accept (hub), and goes back by return (hub) and
 // reclaim (treasury), each recorded on both sides, numbered, never taken back by timeout.
+//
+// Each notes how far the other's journal is: a [Mark]. So a copy that stands in the place of a journal is
+// found by the other side ([Doubt]), and of a hub's journal that is gone it is known what each client had
+// spent there: the treasury writes it off, and the rest comes back ([WriteOff]).
 //
 // # Once
 //

@@ -41,6 +41,9 @@ import (
 //	          of a tariff: length and canonical bytes of market.Tariff
 //	move      from, to strings; period; part; amount ±; rest ±
 //	budget    client, of, every strings; number; amount ±
+//	mark      journal string; number; the journal's checksum 16 bytes, sequence, checksum 16 bytes;
+//	          spent, list of: client, amount ±
+//	writeoff  hub string; mark as above; back ±, lost ±
 //	close     nothing
 const FrameVersion = 1
 
@@ -131,6 +134,16 @@ func appendPart(b []byte, r *Record) []byte {
 		b = appendInts(b, int64(m.Amount), int64(m.Rest))
 	case r.Budget != nil:
 		b = appendBudget(b, r.Budget)
+	case r.Noted != nil:
+		n := r.Noted
+		b = appendMark(binary.AppendUvarint(appendString(b, n.Journal), n.Number), n.Mark)
+		b = binary.AppendUvarint(b, uint64(len(n.Spent)))
+		for _, s := range n.Spent {
+			b = binary.AppendVarint(appendString(b, s.Client), int64(s.Amount))
+		}
+	case r.WriteOff != nil:
+		w := r.WriteOff
+		b = appendInts(appendMark(appendString(b, w.Hub), w.Mark), int64(w.Back), int64(w.Lost))
 	}
 	return b
 }
@@ -159,6 +172,11 @@ func appendHold(b []byte, h *Hold) []byte {
 func appendBudget(b []byte, u *Budget) []byte {
 	b = binary.AppendUvarint(appendStrings(b, u.Client, u.Of, u.Every), u.Number)
 	return binary.AppendVarint(b, int64(u.Amount))
+}
+
+func appendMark(b []byte, m Mark) []byte {
+	b = binary.AppendUvarint(append(b, m.Journal[:]...), m.Seq)
+	return append(b, m.Sum[:]...)
 }
 
 // appendSized appends what f appends, with its length before it.
@@ -217,6 +235,7 @@ var kindNames = [...]string{
 	KindAccept: "accept", KindReturn: "return", KindReclaim: "reclaim", KindDistribute: "distribute",
 	KindClose: "close",
 	KindSeal:  "seal", KindTariff: "tariff", KindMove: "move", KindBudget: "budget",
+	KindMark: "mark", KindWriteOff: "writeoff",
 }
 
 // KindNames are those of all kinds, as String has them.

@@ -124,6 +124,7 @@ func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 		h.book.head = before
 		return fmt.Errorf("frame %d: %w", f.Seq, err)
 	}
+	h.book.framed(h.records)
 	h.book.forget()
 	var round *won
 	for i := range h.records {

@@ -16,8 +16,8 @@ import (
 //	ends      list, the oldest first, of: length in bytes; held, ended; earlier, list of strings; length and
 //	          bytes of the hold; kind 1 byte; capture or void, as in a frame
 //	open      for each open hold of the book, in its order: held; earlier, list of strings; task, agent
-//	          strings; tier ±, value ±, cost ±, slot price ±, toll ±, premium ±, congestion ±, and from
-//	          version 2 on what of the toll is for load ±, age ±, running beside others ±
+//	          strings; tier ±, value ±, cost ±, slot price ±, toll ±, premium ±, congestion ±, and what of
+//	          the toll is for load ±, age ±, running beside others ±
 //	returns   list, the oldest first, of: number; client; amount ±
 //	grants    list, by hub, of: hub; list, the oldest first, of: number; client; amount ±; note
 const historyVersion = 2
@@ -71,12 +71,11 @@ func (h *History) Load(snapshot []byte) error {
 	}
 	d := decode(snapshot)
 	d.intern = h.dec.intern
-	version := d.Byte()
-	if version != 1 && version != historyVersion {
-		d.Fail(fmt.Sprintf("a history of version %d, want 1 or %d", version, historyVersion))
+	if version := d.Byte(); version != historyVersion {
+		d.Fail(fmt.Sprintf("a history of version %d, want %d", version, historyVersion))
 	}
 	*h.book = *d.book()
-	h.load(d, version)
+	h.load(d)
 	err := d.end()
 	if err != nil {
 		h.clear()
@@ -84,7 +83,7 @@ func (h *History) Load(snapshot []byte) error {
 	return err
 }
 
-func (h *History) load(d *decoder, version byte) {
+func (h *History) load(d *decoder) {
 	head := &h.book.head
 	before := int64(0)
 	for n := d.Count(40); n > 0 && d.Fault == ""; n-- {
@@ -123,9 +122,7 @@ func (h *History) load(d *decoder, version byte) {
 			Value: d.Credits(), Cost: d.Credits(), SlotPrice: d.Credits(), Toll: d.Credits(),
 			Premium: d.Credits()}
 		p.award.congestion = d.Credits()
-		if version > 1 {
-			p.award.crowd = market.Toll{Load: d.Credits(), Age: d.Credits(), Beside: d.Credits()}
-		}
+		p.award.crowd = market.Toll{Load: d.Credits(), Age: d.Credits(), Beside: d.Credits()}
 		if p.held > head.time {
 			d.Fail("a hold made later than the last frame")
 		}

@@ -30,7 +30,11 @@ func (b *Book) post(r *Record, want []Leg) error {
 	if err := b.legsAre(r, want); err != nil {
 		return err
 	}
-	var at [8]*account
+	var few [8]*account
+	at := few[:]
+	if len(want) > len(few) {
+		at = make([]*account, len(want))
+	}
 	for i, l := range want {
 		a := b.accounts[l.Account]
 		at[i] = a

@@ -25,6 +25,8 @@ const (
 	KindTariff     Kind = 17 // the same opened: who sells in the epoch, and what they are paid
 	KindMove       Kind = 18 // treasury: a client's money becomes another's
 	KindBudget     Kind = 19 // treasury: how much of a client's money another may have
+	KindMark       Kind = 20 // how far another journal is
+	KindWriteOff   Kind = 21 // treasury: a hub whose journal is gone ends
 )
 
 // Record is one fact. Exactly the part that Kind names is set. Its legs sum to zero.
@@ -45,11 +47,13 @@ type Record struct {
 	Epoch      *Epoch      // Seal, Tariff
 	Move       *Move
 	Budget     *Budget
+	Noted      *Noted // Mark
+	WriteOff   *WriteOff
 }
 
 // Leg adds Amount to Account. Accounts are those of the design: "client:<id>:avail", "client:<id>:held",
 // "agent:<id>:payable", "surplus", "fee", "probe:<hub>", "clearing:<journal>", "client:<id>:prepaid",
-// "external:<name>".
+// "external:<name>", "lost:<hub>".
 type Leg struct {
 	Account string
 	Amount  market.Credits

@@ -47,6 +47,10 @@ func (b *Book) apply(r *Record, round *roundHead) error {
 		return b.applyMove(r)
 	case KindBudget:
 		return b.applyBudget(r)
+	case KindMark:
+		return b.applyMark(r)
+	case KindWriteOff:
+		return b.applyWriteOff(r)
 	}
 	return b.applyTransfer(r)
 }
@@ -80,9 +84,9 @@ func (b *Book) applyClose(r *Record) error {
 // at reports whether a journal of that role may hold such records.
 func (k Kind) at(role string) bool {
 	switch k {
-	case KindDistribute, KindClose:
+	case KindDistribute, KindClose, KindMark:
 		return true
-	case KindDeposit, KindPayout, KindGrant, KindReclaim, KindMove, KindBudget:
+	case KindDeposit, KindPayout, KindGrant, KindReclaim, KindMove, KindBudget, KindWriteOff:
 		return role == RoleTreasury
 	}
 	return role == RoleHub
@@ -93,7 +97,7 @@ func (r *Record) shape(lazyRound bool) error {
 	n := 0
 	for _, set := range [...]bool{r.Open != nil, r.Round != nil ||
 		lazyRound, r.Hold != nil, r.Capture != nil, r.Void != nil, r.Transfer != nil, r.Correction != nil,
-		r.Epoch != nil, r.Move != nil, r.Budget != nil} {
+		r.Epoch != nil, r.Move != nil, r.Budget != nil, r.Noted != nil, r.WriteOff != nil} {
 		if set {
 			n++
 		}
@@ -120,6 +124,10 @@ func (r *Record) shape(lazyRound bool) error {
 		ok = r.Move != nil
 	case KindBudget:
 		ok = r.Budget != nil
+	case KindMark:
+		ok = r.Noted != nil
+	case KindWriteOff:
+		ok = r.WriteOff != nil
 	case KindClose:
 		ok, want = true, 0
 	}
@@ -154,6 +162,8 @@ func (b *Book) applyOpen(r *Record) error {
 		return err
 	}
 	h.journal, h.role, h.domain = o.Journal, o.Role, o.Domain
+	b.scratch = AppendRecord(b.scratch[:0], r)
+	h.id = SumOf(b.scratch)
 	return nil
 }
 

@@ -15,28 +15,31 @@ import (
 // equal books have equal bytes. It is not final: a snapshot of another version is ignored, and its journal is
 // read from the first frame.
 //
-//	head      journal, role, domain strings; closed 1 byte; sequence; epoch; time; round; its hash 32 bytes;
-//	          its awards
+//	head      journal, role, domain strings; closed 1 byte; its checksum 16 bytes; sequence, and that of its
+//	          own mark; epoch; time; round; its hash 32 bytes; its awards
 //	accounts  list, by name, of: name, amount ±
 //	open      list, by round and slot, of: length in bytes, hold as in a frame
 //	ended     list, the oldest first, of: round and slot packed; client, agent; cost ±, premium ±, fee ±,
 //	          refunded ±; refunds; digest 8 bytes; kind 1 byte; reversed 1 byte
 //	transfers list, the oldest first, of: id; kind 1 byte; client; amount ±; note 8 bytes
 //	hubs      list, by name, of: name; last grant, return and distribution; the last one's client and
-//	          amount ±; ended 1 byte; the last three since version 2
+//	          amount ±; ended 1 byte, 2 where it was written off
 //	allotted  list, by client and hub, of: client, hub, amount ±
 //	classes   list, by name, of: name; lengths and canonical bytes of the epochs sealed and cleared and of
 //	          the tariff; uses that count, list of them; the last one; the next one's tie-break 32 bytes
 //	budgets   list, by client, of: the budget as in a frame; ended 1 byte; its last period, and the parts of
-//	          it; due ±; parts that went back; since version 3
-const bookVersion = 3
+//	          it; due ±; parts that went back
+//	marks     list, by journal, of: journal; number; mark as in a frame
+//	spent     list, by client and hub, of: client, hub, amount ±
+const bookVersion = 4
 
 // appendBook appends what the book holds to dst.
 func (b *Book) appendBook(dst []byte) []byte {
 	h := &b.head
 	dst = appendStrings(append(dst, bookVersion), h.journal, h.role, h.domain)
 	dst = append(dst, flag(h.closed, 1))
-	for _, n := range [...]uint64{h.seq, uint64(h.epoch), uint64(h.time), h.round} {
+	dst = append(dst, h.id[:]...)
+	for _, n := range [...]uint64{h.seq, h.said, uint64(h.epoch), uint64(h.time), h.round} {
 		dst = binary.AppendUvarint(dst, n)
 	}
 	dst = append(dst, h.hash[:]...)
@@ -73,9 +76,9 @@ func (b *Book) appendBook(dst []byte) []byte {
 			dst = binary.AppendUvarint(dst, n)
 		}
 		dst = binary.AppendVarint(appendString(dst, c.payee), int64(c.share))
-		dst = append(dst, flag(c.ended, 1))
+		dst = append(dst, flag(c.ended, 1)+flag(c.lost, 1))
 	}
-	return b.appendBudgets(b.appendClasses(b.appendAllotted(dst)))
+	return b.appendMarks(b.appendBudgets(b.appendClasses(b.appendAllotted(dst))))
 }
 
 func (b *Book) appendBudgets(dst []byte) []byte {
@@ -89,9 +92,23 @@ func (b *Book) appendBudgets(dst []byte) []byte {
 	return dst
 }
 
+func (b *Book) appendMarks(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(b.marks)))
+	for _, name := range b.marked() {
+		x := b.marks[name]
+		dst = appendMark(binary.AppendUvarint(appendString(dst, name), x.number), x.mark)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(b.spent)))
+	for _, k := range slices.SortedFunc(maps.Keys(b.spent), comparePair) {
+		dst = binary.AppendVarint(appendStrings(dst, k[:]...), int64(b.spent[k]))
+	}
+	return dst
+}
+
+func comparePair(x, y [2]string) int { return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1])) }
+
 func (b *Book) appendAllotted(dst []byte) []byte {
-	keys := slices.SortedFunc(maps.Keys(b.allotted),
-		func(x, y [2]string) int { return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1])) })
+	keys := slices.SortedFunc(maps.Keys(b.allotted), comparePair)
 	keys = slices.DeleteFunc(keys, func(k [2]string) bool { return k[1] == "" }) // the sums of the others
 	dst = binary.AppendUvarint(dst, uint64(len(keys)))
 	for _, k := range keys {
@@ -129,30 +146,31 @@ func appendUse(dst []byte, u market.ClassUse) []byte {
 // nothing of the journal, but no account is short, and every hold is covered.
 func (d *decoder) book() *Book {
 	b := NewBook()
-	version := d.Byte()
-	if version < 1 || version > bookVersion {
-		d.Fail(fmt.Sprintf("a book of version %d, want 1 to %d", version, bookVersion))
+	if version := d.Byte(); version != bookVersion {
+		d.Fail(fmt.Sprintf("a book of version %d, want %d", version, bookVersion))
 	}
 	h := &b.head
 	h.journal, h.role, h.domain = d.Text(), d.Text(), d.Text()
 	h.closed = d.bit()
-	h.seq, h.epoch, h.time, h.round = d.Uvarint(), d.positive(), d.positive(), d.Uvarint()
+	d.Fill(h.id[:])
+	h.seq, h.said, h.epoch, h.time, h.round = d.Uvarint(), d.Uvarint(), d.positive(), d.positive(),
+		d.Uvarint()
 	d.Fill(h.hash[:])
 	h.awards = int(min(d.Uvarint(), maxSlots+1))
 	h.held = h.awards
 	if d.Fault == "" && (!ValidID(h.journal) || h.role != RoleHub && h.role != RoleTreasury ||
-		len(h.domain) > maxText || h.seq == 0 || h.round > maxRound || h.awards > maxSlots) {
+		len(h.domain) > maxText || h.seq == 0 || h.said == 0 || h.said > h.seq || h.id == Sum{} ||
+		h.round > maxRound || h.awards > maxSlots) {
 		d.Fail("no journal's head")
 	}
 	d.accounts(b)
 	d.holds(b)
 	d.ended(b)
 	d.transfers(b)
-	d.hubs(b, version)
+	d.hubs(b)
 	d.classes(b)
-	if version > 2 {
-		d.budgets(b)
-	}
+	d.budgets(b)
+	d.marks(b)
 	return b
 }
 
@@ -258,15 +276,15 @@ func (d *decoder) transfers(b *Book) {
 	}
 }
 
-func (d *decoder) hubs(b *Book, version byte) {
+func (d *decoder) hubs(b *Book) {
 	before := ""
 	for n := d.Count(4); n > 0 && d.Fault == ""; n-- {
 		name := d.Text()
-		c := &counters{grant: d.Uvarint(), giveBack: d.Uvarint(), distribute: d.Uvarint()}
-		if version > 1 {
-			c.payee, c.share, c.ended = d.name(), d.Credits(), d.bit()
-		}
-		if name <= before || !ValidID(name) || *c == (counters{}) || c.share < 0 ||
+		c := &counters{grant: d.Uvarint(), giveBack: d.Uvarint(), distribute: d.Uvarint(), payee: d.name(),
+			share: d.Credits()}
+		ended := d.Byte()
+		c.ended, c.lost = ended > 0, ended > 1
+		if ended > 2 || name <= before || !ValidID(name) || *c == (counters{}) || c.share < 0 ||
 			c.payee != "" && !ValidID(c.payee) {
 			d.Fail("no hub, or one out of order")
 		}
@@ -275,7 +293,7 @@ func (d *decoder) hubs(b *Book, version byte) {
 	last := [2]string{}
 	for n := d.Count(3); n > 0 && d.Fault == ""; n-- {
 		k, amount := [2]string{d.name(), d.name()}, d.Credits()
-		if cmp.Or(cmp.Compare(last[0], k[0]), cmp.Compare(last[1], k[1])) >= 0 || !ValidID(k[0]) ||
+		if comparePair(last, k) >= 0 || !ValidID(k[0]) ||
 			!ValidID(k[1]) || amount < 0 {
 			d.Fail("no allotment, or one out of order")
 			return
@@ -348,6 +366,31 @@ func (d *decoder) budgets(b *Book) {
 			return
 		}
 		b.budgets[u.Client], before = u, u.Client
+	}
+}
+
+// marks reads how far other journals are, and what was spent at hubs by that.
+func (d *decoder) marks(b *Book) {
+	before := ""
+	for n := d.Count(35); n > 0 && d.Fault == ""; n-- {
+		name := d.Text()
+		x := &noted{number: d.Uvarint(), mark: d.mark()}
+		if name <= before || !ValidID(name) || x.number == 0 || !x.mark.Valid() ||
+			x.mark.Journal == b.head.id {
+			d.Fail("no mark, or one out of order")
+			return
+		}
+		b.marks[name], before = x, name
+	}
+	last := [2]string{}
+	for n := d.Count(3); n > 0 && d.Fault == ""; n-- {
+		k, amount := [2]string{d.name(), d.name()}, d.Credits()
+		if comparePair(last, k) >= 0 || b.marks[k[1]] == nil || amount <= 0 || amount > b.Allotted(k[0],
+			k[1]) {
+			d.Fail("nothing that was spent, or out of order")
+			return
+		}
+		b.spent[k], last = amount, k
 	}
 }
 

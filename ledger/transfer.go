@@ -52,9 +52,9 @@ func (b *Book) applyTransfer(r *Record) error {
 		return err
 	}
 	switch r.Kind {
-	case KindGrant:
+	case KindGrant, KindAccept:
 		b.allot(t.Client, t.Hub, t.Amount)
-	case KindReclaim:
+	case KindReclaim, KindReturn:
 		b.allot(t.Client, t.Hub, -t.Amount)
 	}
 	b.remember(r.ID, this)
@@ -110,6 +110,10 @@ func (b *Book) numberFollows(r *Record) error {
 		b.undo = append(b.undo, undo{do: func() { delete(b.hubs, t.Hub) }}) // a refusal leaves no name behind
 	}
 	// What comes back from a hub that somebody ended in its name is still its clients' money.
+	if c.lost {
+		return broken(ErrOrder, "I7", r.ID, "nothing of hub "+t.Hub+", whose journal was written off", "%s",
+			r.Kind)
+	}
 	if c.ended && r.Kind != KindReclaim {
 		return broken(ErrOrder, "I7", r.ID, "nothing more with hub "+t.Hub+", which has ended", "%s", r.Kind)
 	}
@@ -139,7 +143,7 @@ func (b *Book) numberFollows(r *Record) error {
 }
 
 // allot counts what hubs have of a client's money. The sums cannot overflow: they are part of what was
-// deposited.
+// deposited. A hub that gives back what it said was spent has taken that back.
 func (b *Book) allot(client, hub string, by market.Credits) {
 	for _, key := range [2][2]string{{client, hub}, {client, ""}} {
 		p := b.allotted[key]
@@ -149,5 +153,9 @@ func (b *Book) allot(client, hub string, by market.Credits) {
 		}
 		*p += by
 		b.undo = append(b.undo, undo{do: func() { *p -= by }})
+	}
+	key := [2]string{client, hub}
+	if has := *b.allotted[key]; b.spent[key] > has {
+		b.setSpent(key, has)
 	}
 }

@@ -42,11 +42,12 @@ type Summary struct {
 // Line says in one line what was checked.
 func (s *Summary) Line() string {
 	var frames, records, rounds, again uint64
-	open, overdue, closed := 0, 0, 0
+	open, overdue, closed, lost := 0, 0, 0, 0
 	for _, r := range s.Reports {
 		if r.Closed {
 			closed++
 		}
+		lost += r.Lost
 		frames, records, rounds, again, open, overdue = frames+r.Frames, records+r.Records, rounds+r.Rounds,
 			again+r.Again, open+r.Open, overdue+r.Overdue
 	}
@@ -61,6 +62,9 @@ func (s *Summary) Line() string {
 	journals := fmt.Sprintf("%d journals", len(s.Reports))
 	if closed > 0 {
 		journals += fmt.Sprintf(" (%d closed)", closed)
+	}
+	if lost > 0 {
+		journals += fmt.Sprintf(" and %d lost, which are written off", lost)
 	}
 	what := "no findings"
 	if s.Count == 1 {
@@ -154,7 +158,8 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 		}
 		r := audits[i].Finish()
 		if r.Distant > 0 {
-			sum.Undecided = append(sum.Undecided, fmt.Sprintf("level 4: %d waits of %s name slot prices that "+
+			sum.Undecided = append(sum.Undecided, fmt.Sprintf("level 4: %d waits of %s name slot prices "+
+				"that "+
 				"lie too far back to be compared", r.Distant, s.Name))
 		}
 		sum.add(s, r.Count, r.Findings...)
@@ -162,7 +167,7 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 	}
 	if o.Level >= ledger.LevelAcross {
 		switch {
-		case treasuries == 1 && len(hubs) > 0:
+		case treasuries == 1 && (len(hubs) > 0 || treasury.Finish().Lost > 0):
 			sum.Across = true
 			for _, f := range ledger.Across(treasury, hubs) {
 				sum.add(named(sources, f.Journal), 1, f)

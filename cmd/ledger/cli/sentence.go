@@ -94,6 +94,25 @@ func sentence(r *ledger.Record) string {
 			return fmt.Sprintf("%s may have %s of %s's money, once", u.Client, u.Amount, u.Of)
 		}
 		return fmt.Sprintf("%s may have %s of %s's money, filled up every %s", u.Client, u.Amount, u.Of, u.Every)
+	case r.Noted != nil:
+		n := r.Noted
+		s := fmt.Sprintf("%s was at %s", n.Journal, n.Mark)
+		for i, x := range n.Spent {
+			if i == 8 {
+				return s + fmt.Sprintf(" and %d more", len(n.Spent)-i)
+			}
+			s += fmt.Sprintf("%s %s %s", [...]string{"; charged there by then:", ","}[min(i, 1)], x.Client,
+				x.Amount)
+		}
+		return s
+	case r.WriteOff != nil:
+		w := r.WriteOff
+		by := "no mark of it was ever noted"
+		if !w.Mark.Zero() {
+			by = "by its mark at " + w.Mark.String()
+		}
+		return fmt.Sprintf("the journal of %s is lost: %s back to clients, %s lost; %s", w.Hub, w.Back,
+			w.Lost, by)
 	case r.Kind == ledger.KindSeal:
 		e := &r.Epoch.Epoch
 		return fmt.Sprintf("epoch %d of class %s: %d asks sealed, ceiling %s, %s", e.Number, e.Class,

@@ -1,0 +1,268 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"souk/market"
+)
+
+// Hub and treasury tell each other how far their journals are, and each keeps what the other said. So whoever
+// comes back with an older copy of its journal, or with one that went another way since, is told by the
+// other, before it takes a task or a deposit.
+
+// Sum is a checksum: the first half of the SHA-256 of some bytes. A frame's records carry 16 random bytes
+// each, so equal sums of two frames mean one history up to there.
+type Sum [16]byte
+
+// SumOf is the checksum of a frame's bytes.
+func SumOf(data []byte) (s Sum) {
+	full := sha256.Sum256(data)
+	copy(s[:], full[:])
+	return s
+}
+
+// String is the sum in hexadecimal digits.
+func (s Sum) String() string { return hex.EncodeToString(s[:]) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (s Sum) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, s[:]), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Sum) UnmarshalText(text []byte) error {
+	if len(text) != 2*len(s) {
+		return fmt.Errorf("a checksum of %d characters, want %d hexadecimal digits", len(text), 2*len(s))
+	}
+	_, err := hex.Decode(s[:], text)
+	return err
+}
+
+// Mark is how far a journal is: the last frame in it that says more than how far another one is, so that two
+// journals without news do not keep each other writing.
+type Mark struct {
+	Journal Sum    `json:"journal" msgpack:"journal"` // which one, see [Book.ID]
+	Seq     uint64 `json:"seq" msgpack:"seq"`         // of the frame; 0: no mark
+	Sum     Sum    `json:"sum" msgpack:"sum"`         // of its bytes
+}
+
+// MaxSeq bounds the sequence of a frame that anyone may speak of.
+const MaxSeq = math.MaxInt64 >> 10
+
+// Zero reports whether there is none.
+func (m Mark) Zero() bool { return m == Mark{} }
+
+// Valid reports whether there can be such a mark.
+func (m Mark) Valid() bool {
+	return m.Seq > 0 && m.Seq <= MaxSeq && m.Journal != Sum{} && m.Sum != Sum{}
+}
+
+// String names it as people do, by the first digits of its checksums.
+func (m Mark) String() string {
+	return fmt.Sprintf("frame %d (%.8s) of journal %.8s", m.Seq, m.Sum, m.Journal)
+}
+
+// Doubt compares a journal, whose last frame is last and whose frame m.Seq has the checksum here, with the
+// highest mark m that another process has kept of it. It says, in words for an operator, why the journal
+// cannot be the one that was written last, and what to bring; "" if it can be.
+func Doubt(journal Sum, last uint64, here Sum, m Mark) string {
+	switch {
+	case m.Zero():
+		return ""
+	case m.Journal != journal:
+		return fmt.Sprintf("this is journal %.8s, and another was dealt with under its name: bring back "+
+			"journal %.8s with at least frame %d (checksum %.8s)", journal, m.Journal, m.Seq, m.Sum)
+	case m.Seq > last:
+		return fmt.Sprintf("this journal ends with frame %d, and it was written up to frame %d at least: "+
+			"it is "+
+			"an older copy; bring back the one that has frame %d (checksum %.8s)", last, m.Seq, m.Seq, m.Sum)
+	case m.Sum != here:
+		return fmt.Sprintf("frame %d of this journal has the checksum %.8s, and had %.8s when it was "+
+			"written: "+
+			"it is a copy that another history was written into; bring back the one whose frame %d has %.8s",
+			m.Seq, here, m.Sum, m.Seq, m.Sum)
+	}
+	return ""
+}
+
+// Noted is a record of how far another journal is. The treasury notes of a hub what each client has spent
+// there, too.
+type Noted struct {
+	Journal string // its name
+	Number  uint64 // of the notes about that journal, from 1 without gaps
+	Mark    Mark
+	// treasury: of the clients whose sums have changed, sorted; what they were charged at the hub in all
+	Spent []Spent
+}
+
+// Spent is what a client has been charged at a hub, in all.
+type Spent struct {
+	Client string         `json:"client" msgpack:"client"`
+	Amount market.Credits `json:"amount" msgpack:"amount"`
+}
+
+// MaxSpent bounds the clients of one record, and of one message.
+const MaxSpent = 512
+
+// NewMark notes how far another journal is: the n-th note about it.
+func NewMark(journal string, n uint64, m Mark, spent []Spent, salt [16]byte) Record {
+	return Record{Kind: KindMark, ID: numbered(journal, KindMark.String(), n), Salt: salt,
+		Noted: &Noted{Journal: journal, Number: n, Mark: m, Spent: spent}}
+}
+
+// says reports whether any of a frame's records is about more than another journal.
+func says(records []Record) bool {
+	return slices.ContainsFunc(records, func(r Record) bool { return r.Kind != KindMark })
+}
+
+// Says reports whether a frame says more than how far another journal is.
+func (f *Frame) Says() bool { return says(f.Records) }
+
+// noted is what a book knows of another journal.
+type noted struct {
+	number uint64
+	mark   Mark
+}
+
+// ID names the journal: the checksum of its first record. No two journals have one, whatever they are called.
+func (b *Book) ID() Sum { return b.head.id }
+
+// Said is the sequence of the last frame that says more than how far another journal is: that of the
+// journal's own mark.
+func (b *Book) Said() uint64 { return b.head.said }
+
+// Marked is the highest mark of another journal that was noted, and how often one was.
+func (b *Book) Marked(journal string) (m Mark, n uint64) {
+	if x := b.marks[journal]; x != nil {
+		return x.mark, x.number
+	}
+	return Mark{}, 0
+}
+
+// Spent is what the treasury's journal has noted that a client was charged at a hub, in all.
+func (b *Book) Spent(client, hub string) market.Credits { return b.spent[[2]string{client, hub}] }
+
+// Charged is, in a hub's book, what a client was charged there in all, refunds taken off: what came, less
+// what went back, is here, is held or was charged.
+func (b *Book) Charged(client string) market.Credits {
+	n := b.clientNames(client)
+	return b.Allotted(client, b.head.journal) - b.Balance(n.avail) - b.Balance(n.held)
+}
+
+// applyMark takes over how far another journal is.
+func (b *Book) applyMark(r *Record) error {
+	n, h := r.Noted, &b.head
+	atHub := h.role == RoleHub
+	c := b.hubs[n.Journal]
+	switch {
+	case !ValidID(n.Journal) || atHub && n.Journal != Treasury:
+		return broken(ErrIllegal, "I10", r.ID, "a hub's journal, or at a hub that of the "+Treasury, "%q",
+			clip(n.Journal))
+	case !atHub && c == nil:
+		return broken(ErrIllegal, "I10", r.ID, "a hub that there were dealings with", "%q", n.Journal)
+	case !atHub && c.ended:
+		return broken(ErrOrder, "I7", r.ID, "nothing more with hub "+n.Journal+", which has ended", "%s",
+			r.Kind)
+	case r.ID != numbered(n.Journal, r.Kind.String(), n.Number):
+		return broken(ErrIllegal, "I10", r.ID, "id "+numbered(n.Journal, r.Kind.String(), n.Number), "%q",
+			clip(r.ID))
+	case !n.Mark.Valid() || n.Mark.Journal == h.id:
+		return broken(ErrIllegal, "I17", r.ID, "a mark of another journal, of a frame from 1 to 2^53", "%s",
+			n.Mark)
+	}
+	if err := b.legsAre(r, nil); err != nil {
+		return err
+	}
+	was := b.marks[n.Journal]
+	if was == nil {
+		was = &noted{}
+	}
+	old := was.mark
+	switch {
+	case n.Number != was.number+1:
+		err := ErrOrder
+		if n.Number <= was.number {
+			err = ErrConflict
+		}
+		return broken(err, "I13", r.ID, fmt.Sprintf("note %d of %s next", was.number+1, n.Journal), "%d",
+			n.Number)
+	case !old.Zero() && n.Mark.Journal != old.Journal:
+		return broken(ErrConflict, "I13", r.ID, fmt.Sprintf("a mark of journal %.8s", old.Journal), "%s",
+			n.Mark)
+	case n.Mark.Seq < old.Seq, n.Mark.Seq == old.Seq && n.Mark != old:
+		return broken(ErrConflict, "I13", r.ID, "the same as noted before, or a later frame than that: "+
+			""+old.String(),
+			"%s", n.Mark)
+	case n.Mark == old && len(n.Spent) == 0:
+		return broken(ErrConflict, "I10", r.ID, "something that was not noted before", "%s", n.Mark)
+	}
+	if err := b.spentMay(r); err != nil {
+		return err
+	}
+	b.noteSpent(n.Journal, n.Spent)
+	b.marks[n.Journal] = &noted{n.Number, n.Mark}
+	b.undo = append(b.undo, undo{do: func() {
+		if b.marks[n.Journal] = was; was.number == 0 {
+			delete(b.marks, n.Journal)
+		}
+	}})
+	return nil
+}
+
+// spentMay judges what clients are said to have spent at a hub.
+func (b *Book) spentMay(r *Record) error {
+	n := r.Noted
+	if b.head.role == RoleHub && len(n.Spent) > 0 || len(n.Spent) > MaxSpent {
+		return broken(ErrIllegal, "I15", r.ID,
+			fmt.Sprintf("sums of at most %d clients, at the treasury alone", MaxSpent), "%d", len(n.Spent))
+	}
+	before := ""
+	for _, s := range n.Spent {
+		has := b.Allotted(s.Client, n.Journal)
+		switch {
+		case s.Client <= before:
+			return broken(ErrIllegal, "I10", r.ID, "clients in order", "%q", clip(s.Client))
+		case s.Amount < 0 || s.Amount > has:
+			return broken(ErrIllegal, "I18", r.ID,
+				fmt.Sprintf("charges of client %s from 0 to %s, what %s has of it", clip(s.Client), has,
+					n.Journal), "%s", s.Amount)
+		case s.Amount == b.Spent(s.Client, n.Journal):
+			return broken(ErrConflict, "I10", r.ID, "sums that have changed", "%s of %s, as before", s.Amount,
+				s.Client)
+		}
+		before = s.Client
+	}
+	return nil
+}
+
+func (b *Book) noteSpent(hub string, all []Spent) {
+	for _, s := range all {
+		b.setSpent([2]string{s.Client, hub}, s.Amount)
+	}
+}
+
+// setSpent sets what a client has spent at a hub; 0 takes no memory.
+func (b *Book) setSpent(key [2]string, amount market.Credits) {
+	old, had := b.spent[key]
+	if b.spent[key] = amount; amount == 0 {
+		delete(b.spent, key)
+	}
+	b.undo = append(b.undo, undo{do: func() {
+		if b.spent[key] = old; !had {
+			delete(b.spent, key)
+		}
+	}})
+}
+
+// marked lists the journals that marks were noted of, sorted.
+func (b *Book) marked() []string {
+	names := make([]string, 0, len(b.marks))
+	for name := range b.marks {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, strings.Compare)
+	return names
+}
