@@ -149,7 +149,7 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 		kind = bus.KindChat
 	}
 	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens,
-		Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
+		Salt: d.Task.Salt, Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
 	if d.Kind == bus.DispatchWarmup {
 		r.Priority = PriorityPrefetch
 	}
@@ -198,6 +198,6 @@ func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
 		h.keep(d, prompt)
 	}
 	if d.Task.Resume == nil { // else an answer is part of it
-		h.expected = a.engine.Prompt(&d.Task.Prompt, prompt, saltText(d.Task.Body))
+		h.expected = a.engine.Prompt(&d.Task.Prompt, prompt, d.Task.Salt)
 	}
 }

@@ -61,10 +61,10 @@ type Request struct {
 	Count     bool    // before anything is computed, a chunk says how long the prompt is
 	Resume    *Resume // nil: from the beginning
 	Priority  int
+	// of the engine's cache, whatever Body says: prompts of one find nothing of another. "": of the hub's own
+	Salt string
 
-	// instead of Body: the tokens of the prompt, and the cache_salt of who asked for them, as JSON
-	IDs  []uint32
-	Salt json.RawMessage
+	IDs []uint32 // instead of Body: the tokens of the prompt
 }
 
 // Resume is what was delivered of an answer that broke off at another engine of the same model. The engine is

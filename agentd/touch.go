@@ -1,14 +1,11 @@
 package agentd
 
 import (
-	"bytes"
 	"container/list"
-	"encoding/json"
 	"errors"
 	"time"
 
 	"souk/bus"
-	"souk/bus/openai"
 )
 
 // A hub may have an engine use again what it holds of a session, so that it drops something else first. It
@@ -41,8 +38,7 @@ type texts struct {
 type text struct {
 	session uint64
 	ids     []uint32
-	// of the engine's cache, as JSON, empty if there is none: prompts of one find nothing of another
-	salt json.RawMessage
+	salt    string // of the engine's cache: prompts of one find nothing of another
 }
 
 func newTexts(most int) texts {
@@ -91,33 +87,6 @@ func (h *hold) keep(d *bus.Dispatch, prompt []uint32) {
 	}
 }
 
-// saltOf is the member cache_salt of a body, in bytes of its own; nil where there is none.
-func saltOf(body []byte) (salt json.RawMessage) {
-	if !bytes.Contains(body, []byte("cache_salt")) && !bytes.Contains(body, []byte(`\u`)) {
-		return nil
-	}
-	s := openai.Scan(body)
-	s.NotNumbers = true
-	s.Object(func(key openai.Span) bool {
-		v, ok := s.Value()
-		if ok && string(s.Name(key)) == "cache_salt" {
-			if salt = nil; string(s.Text(v)) != "null" {
-				salt = bytes.Clone(s.Text(v))
-			}
-		}
-		return ok
-	})
-	return salt
-}
-
-// saltText is the salt of a body as the engine reads it; empty: there is none.
-func saltText(body []byte) (salt string) {
-	if raw := saltOf(body); raw != nil && json.Unmarshal(raw, &salt) != nil {
-		return "" // the engine refuses it
-	}
-	return salt
-}
-
 // Said notes tokens of an answer. What is kept of them are those that the next prompt will have: where the
 // engine's template leaves reasoning out, what the answer begins with up to its end is none of them.
 func (a *Agent) Said(d *bus.Dispatch, tokens []uint32, thought int) {
@@ -139,7 +108,7 @@ func (a *Agent) kept(d *bus.Dispatch, h *hold) {
 	case d.Task.SessionEnd:
 		a.texts.drop(session)
 	case len(ids) > 0:
-		a.texts.put(&text{session, ids, saltOf(d.Task.Body)})
+		a.texts.put(&text{session, ids, d.Task.Salt})
 	}
 	h.ids = nil
 }

@@ -24,13 +24,13 @@ func AccessOf(role Role, ids IDs) (Access, error) {
 			Read: []string{AgentsPrefix, MarketKey(ids.Domain)}}, nil
 	case RoleDoor:
 		return Access{Write: []string{MarksKey, DoorKey(ids.Name)},
-			Read: []string{HubsPrefix, LedPrefix}}, nil
+			Read: []string{HubsPrefix, LedPrefix, GroupsPrefix}}, nil
 	case RoleGateway:
 		return Access{Write: []string{GatewayKey(ids.Name)}, Read: []string{HubsPrefix, KeysPrefix}}, nil
 	case RoleTreasury:
 		return Access{Write: []string{TreasuryKey}, Read: []string{HubsPrefix}}, nil
 	case RoleOperator:
-		return Access{Write: []string{MarketPrefix, KeysPrefix}}, nil
+		return Access{Write: []string{MarketPrefix, KeysPrefix, GroupsPrefix}}, nil
 	}
 	return Access{}, nil
 }

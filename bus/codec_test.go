@@ -23,7 +23,7 @@ func full() []Message {
 		Client: "ada", ID: "t-1", Kind: KindChat, Body: []byte(`{"messages":[]}`), Stream: true,
 		Terms:      Terms{Worth: credits(7), Delta: &share, PatienceMS: gauge(500), MaxPrice: credits(9)},
 		DeadlineMS: 1_800_000_000_000, Session: "s", SessionEnd: true, Turn: 3, Role: "critic",
-		BackMS: 2500, Parent: "s-0", Next: "writer", Declared: true,
+		BackMS: 2500, Parent: "s-0", Next: "writer", Declared: true, Salt: "salt",
 		Source: "web", Run: "run 7", Hub: "math", Failover: "off", Attempt: 1, Token: "k-1", Again: 1,
 		Heard: &HeardStatus{Epoch: 7, Seq: 12}, Whole: true, Tail: true,
 		Resume: &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi"},

@@ -12,7 +12,7 @@ const MaxEntry = 64 << 10
 
 // Entry is a value of the registry, kept as JSON.
 type Entry interface {
-	*Registration | *Claim | *HubEntry | *MarketConfig | *APIKey | *MarkKeys
+	*Registration | *Claim | *HubEntry | *MarketConfig | *APIKey | *MarkKeys | *CacheGroup
 	Validate() error
 }
 
@@ -34,7 +34,7 @@ func DecodeEntry[E Entry](value []byte, e E) error {
 	}
 	strict := false
 	switch any(e).(type) {
-	case *MarketConfig, *APIKey:
+	case *MarketConfig, *APIKey, *CacheGroup:
 		strict = true
 	}
 	if err := decodeJSON(value, e, strict); err != nil {

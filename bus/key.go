@@ -13,6 +13,7 @@ const (
 	LedPrefix      = "/souk/v1/led/"      // <journal>: HubEntry of a hub that leads, or did within LedFor
 	MarketPrefix   = "/souk/v1/market/"   // <domain>: MarketConfig
 	KeysPrefix     = "/souk/v1/keys/"     // <id>: APIKey
+	GroupsPrefix   = "/souk/v1/groups/"   // <client>: CacheGroup, where it shares one
 	MarksKey       = "/souk/v1/marks"     // MarkKeys, which doors alone know
 	TreasuryKey    = "/souk/v1/treasury"  // the process that is the market's only treasury, on its lease
 	DoorsPrefix    = "/souk/v1/doors/"    // <id>: the process that is the only door of that id, on its lease
@@ -34,6 +35,7 @@ func LedKey(journal string) string   { return LedPrefix + journal }
 func MarketKey(domain string) string { return MarketPrefix + domain }
 func DoorKey(id string) string       { return DoorsPrefix + id }
 func GatewayKey(id string) string    { return GatewaysPrefix + id }
+func GroupKey(client string) string  { return GroupsPrefix + client }
 
 func APIKeyKey(id string) string { return KeysPrefix + id }
 

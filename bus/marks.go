@@ -14,6 +14,8 @@ import (
 // clocks differ agree; around that time a prompt has the hashes of its marks under both.
 type MarkKeys struct {
 	Keys []MarkKey `json:"keys"` // one or two, the earlier first
+	// of the salts of engines' caches, see SaltedBy: it stays, as another one would empty every cache
+	Salt []byte `json:"salt"`
 }
 
 // MarkKey is one of them.
@@ -36,12 +38,16 @@ const (
 )
 
 // Format shows no key in any log or error.
-func (MarkKey) Format(f fmt.State, _ rune) { f.Write([]byte(Redacted)) }
+func (MarkKeys) Format(f fmt.State, _ rune) { f.Write([]byte(Redacted)) }
+func (MarkKey) Format(f fmt.State, _ rune)  { f.Write([]byte(Redacted)) }
 
 func (m *MarkKeys) Validate() error {
 	var p problems
 	if len(m.Keys) < 1 || len(m.Keys) > 2 {
 		p.add("keys: %d: there are one or two", len(m.Keys))
+	}
+	if len(m.Salt) != markKeyBytes {
+		p.add("salt: %d bytes, it has %d", len(m.Salt), markKeyBytes)
 	}
 	last := int64(0)
 	for i := range m.Keys {
@@ -58,12 +64,13 @@ func (m *MarkKeys) Validate() error {
 }
 
 // After is what the keys are to be from now on, with a fresh one; nil: as they are, for now. m may be nil,
-// where there are none yet. seen is for how long whoever asks has seen them as they are, by a clock that
-// nobody sets: so one door whose clock is wrong, by however much, can have a key follow on another within
-// hours instead of a day, and can neither end that nor take a key away from those who use it.
-func (m *MarkKeys) After(now time.Time, seen time.Duration, fresh []byte) *MarkKeys {
+// where there are none yet: then salt is what salts are made of. seen is for how long whoever asks has seen
+// them as they are, by a clock that nobody sets: so one door whose clock is wrong, by however much, can have
+// a key follow on another within hours instead of a day, and can neither end that nor take a key away from
+// those who use it.
+func (m *MarkKeys) After(now time.Time, seen time.Duration, fresh, salt []byte) *MarkKeys {
 	if m == nil {
-		return &MarkKeys{Keys: []MarkKey{{From: now.Unix(), Key: fresh}}}
+		return &MarkKeys{Keys: []MarkKey{{From: now.Unix(), Key: fresh}}, Salt: salt}
 	}
 	last := m.Keys[len(m.Keys)-1]
 	due, soonest := time.Unix(last.From, 0).Add(markKeyEvery), now.Add(markKeyAhead)
@@ -77,12 +84,12 @@ func (m *MarkKeys) After(now time.Time, seen time.Duration, fresh []byte) *MarkK
 	case due.Before(soonest): // no door was there when it was time
 		due = soonest
 	}
-	return &MarkKeys{Keys: []MarkKey{last, {From: due.Unix(), Key: fresh}}}
+	return &MarkKeys{Keys: []MarkKey{last, {From: due.Unix(), Key: fresh}}, Salt: m.Salt}
 }
 
 // by are the same keys, the last of them due then at the latest.
 func (m *MarkKeys) by(due time.Time) *MarkKeys {
-	out := &MarkKeys{Keys: slices.Clone(m.Keys)}
+	out := &MarkKeys{Keys: slices.Clone(m.Keys), Salt: m.Salt}
 	for i := range out.Keys {
 		out.Keys[i].From = max(0, min(out.Keys[i].From, due.Unix()))
 	}

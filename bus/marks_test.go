@@ -78,14 +78,17 @@ func TestKeysTurn(t *testing.T) {
 	before := plain(7)
 	const day = 24 * time.Hour // that the doors have seen it
 	for range 3000 {
-		if next := keys.After(now, day, fresh()); next != nil {
+		if next := keys.After(now, day, fresh(), fresh()); next != nil {
 			if err := next.Validate(); err != nil {
 				t.Fatal(err)
+			}
+			if keys != nil && !bytes.Equal(next.Salt, keys.Salt) {
+				t.Fatal("with a new key of marks, salts are others, and every cache is empty")
 			}
 			keys = next
 			made++
 		}
-		if again := keys.After(now, day, fresh()); again != nil {
+		if again := keys.After(now, day, fresh(), fresh()); again != nil {
 			t.Fatalf("a key was made, and then %v", again)
 		}
 		here, there := plain(7), plain(7)
@@ -114,11 +117,11 @@ func TestKeysTurn(t *testing.T) {
 		t.Errorf("%d keys in %.1f days, %d of 3000 prompts have two names", made, days, both)
 	}
 	now = now.Add(1000 * time.Hour) // no door was there
-	if keys.After(now, day/8, fresh()) != nil {
+	if keys.After(now, day/8, fresh(), fresh()) != nil {
 		t.Error("a key is made by who has hardly seen the one before")
 	}
 	old := keys.Keys[len(keys.Keys)-1]
-	keys = keys.After(now, day, fresh())
+	keys = keys.After(now, day, fresh(), fresh())
 	p, q := plain(7), plain(7)
 	(&MarkKeys{Keys: []MarkKey{old}}).Name(&q, now)
 	if keys.Name(&p, now); p.Marks[0] != q.Marks[0] {
@@ -148,7 +151,7 @@ func TestOneDoorsClockIsWrong(t *testing.T) {
 				}
 				key := make([]byte, 32)
 				binary.BigEndian.PutUint64(key, r.Uint64())
-				if next := keys.After(clock, now.Sub(since), key); next != nil {
+				if next := keys.After(clock, now.Sub(since), key, key); next != nil {
 					if err := next.Validate(); err != nil {
 						t.Fatal(err)
 					}
@@ -210,7 +213,7 @@ func TestAPromptTurns(t *testing.T) {
 // However keys are printed, nothing of them is seen; what is no entry says what is wrong with it.
 func TestKeysAreNotShown(t *testing.T) {
 	key := []byte("canary-canary-canary-canary-can.")
-	keys := &MarkKeys{Keys: []MarkKey{{From: 1, Key: key}}}
+	keys := &MarkKeys{Keys: []MarkKey{{From: 1, Key: key}}, Salt: key}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "keys", keys, "all", keys.Keys, "key", keys.Keys[0])
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%x", "%q", "%d"} {
@@ -221,6 +224,7 @@ func TestKeysAreNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, wrong := range []string{`{"keys":[]}`, `{"keys":[{"from":1,"key":"Y2FuYXJ5"}]}`, `{"keys":1}`,
+		strings.Replace(string(value), `"salt"`, `"pepper"`, 1),
 		strings.Replace(string(value), `"from":1`, `"from":-1`, 1),
 		strings.Replace(string(value), `"from"`, `"form`, 1), string(value[:len(value)-1]),
 		strings.Replace(string(value), `":"`, `":"!`, 1)} {
@@ -245,7 +249,7 @@ func TestKeysAreNotShown(t *testing.T) {
 
 // What a door does for each mark: ns/op is of one.
 func BenchmarkNamesOfMarks(b *testing.B) {
-	keys := (*MarkKeys)(nil).After(time.Unix(0, 0), 0, make([]byte, 32))
+	keys := (*MarkKeys)(nil).After(time.Unix(0, 0), 0, make([]byte, 32), make([]byte, 32))
 	const marks = 800
 	p := plain(make([]uint64, marks)...)
 	sums := p.Sums

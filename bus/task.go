@@ -74,7 +74,10 @@ type Task struct {
 	MaxTokens int    `json:"-" msgpack:"max_tokens,omitempty"` // of the body; 0 = none given
 	Prompt    Prompt `json:"-" msgpack:"prompt,omitempty"`
 	Declared  bool   `json:"-" msgpack:"declared,omitempty"` // Role is the client's word, and not derived
-	Trace     Trace  `json:"-" msgpack:"-"`                  // travels in headers
+	// of the engine's cache, see MarkKeys.SaltedBy; until a door makes that, the hash of the body's
+	// cache_salt
+	Salt  string `json:"-" msgpack:"salt,omitempty"`
+	Trace Trace  `json:"-" msgpack:"-"` // travels in headers
 
 	// Set by the receiver: who sent this request, and where the answer to it goes.
 	Door  string `json:"-" msgpack:"-"`
@@ -179,9 +182,9 @@ type Prompt struct {
 	Anchor int `msgpack:"anchor,omitempty"`
 }
 
-// Mark is a point in a prompt's canonical text with the chained hash of everything before it, under a key
-// that doors alone have: see MarkKeys. Marks stand at the end of every message and every MarkEvery bytes; two
-// prompts share the text up to their last common mark.
+// Mark is a point in a prompt's canonical text with the chained hash of its cache group and everything before
+// it, under a key that doors alone have: see MarkKeys. Marks stand at the end of every message and every
+// MarkEvery bytes; two prompts of a group share the text up to their last common mark.
 type Mark struct {
 	Bytes int    `msgpack:"b"`
 	Hash  uint64 `msgpack:"h"`

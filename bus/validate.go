@@ -61,6 +61,7 @@ func (t *Task) Validate() error {
 	p.optionalID("reply_token", t.Token)
 	p.reply(t.Reply)
 	p.count("max_tokens", t.MaxTokens)
+	p.optionalID("salt", t.Salt)
 	t.Prompt.problems(&p)
 	if t.Resume != nil {
 		t.Resume.problems(&p)

@@ -11,7 +11,7 @@ import (
 )
 
 // rewrite appends to dst the body as the engine shall get it: our model, a forced stream with usage and token
-// ids, our limit on tokens, and without the member "souk". Everything else stays byte for byte, in
+// ids, our limit on tokens, our salt, and without the member "souk". Everything else stays byte for byte, in
 // its order, so that a prompt's cached prefix never depends on who re-encoded it. asks is what the body wants
 // of an engine beside text.
 func rewrite(dst, body []byte, r agentd.Request) (out []byte, asks kinds, err error) {
@@ -26,6 +26,9 @@ func rewrite(dst, body []byte, r agentd.Request) (out []byte, asks kinds, err er
 		// Chat prefers max_completion_tokens, completions know max_tokens alone; both take this one.
 		dst = append(dst, `,"max_tokens":`...)
 		dst = strconv.AppendInt(dst, int64(r.MaxTokens), 10)
+	}
+	if r.Salt != "" {
+		dst = append(append(append(dst, `,"cache_salt":"`...), r.Salt...), '"') // an id: nothing to escape
 	}
 	s := openai.Scan(body)
 	s.NotNumbers = true // for the engine to judge
@@ -98,7 +101,7 @@ func kindOf(name, value []byte) kinds {
 func ours(name []byte) bool {
 	switch string(name) {
 	case "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "return_token_ids",
-		"souk":
+		"cache_salt", "souk":
 		return true
 	}
 	return false
@@ -112,6 +115,6 @@ func promptOf(r agentd.Request) ([]byte, error) {
 		MaxTokens int             `json:"max_tokens"`
 		Stream    bool            `json:"stream"`
 		Options   map[string]bool `json:"stream_options"`
-		Salt      json.RawMessage `json:"cache_salt,omitempty"`
+		Salt      string          `json:"cache_salt,omitempty"`
 	}{r.Model, r.IDs, r.MaxTokens, true, map[string]bool{"include_usage": true}, r.Salt})
 }

@@ -55,7 +55,7 @@ func (e *Engine) newParser(ctx context.Context, r agentd.Request, body map[strin
 	p := &parser{e: e, model: r.Model, chat: make(map[string]json.RawMessage, len(body)+2),
 		said: len(r.Resume.Tokens), asked: time.Now()}
 	for name, v := range body {
-		if name != "stream" && name != "stream_options" && !null(v) {
+		if name != "stream" && name != "stream_options" && name != "cache_salt" && !null(v) {
 			p.chat[name] = v
 		}
 	}

@@ -205,7 +205,7 @@ func (e *Engine) post(ctx context.Context, path string, q, said any) error {
 var sampling = []string{
 	"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop_token_ids", "ignore_eos",
 	"logit_bias", "allowed_token_ids",
-	"skip_special_tokens", "spaces_between_special_tokens", "priority", "user", "cache_salt",
+	"skip_special_tokens", "spaces_between_special_tokens", "priority", "user",
 }
 
 // pass copies members of a body.
@@ -225,6 +225,9 @@ func completion(r agentd.Request, body map[string]json.RawMessage, ids []uint32,
 		"stream_options": map[string]bool{"include_usage": true},
 	}
 	pass(q, body, sampling)
+	if r.Salt != "" {
+		q["cache_salt"] = r.Salt
+	}
 	if logs != nil {
 		q["logprobs"] = logs.top
 	}

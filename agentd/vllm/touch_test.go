@@ -37,8 +37,9 @@ func TestATouchKeepsWhatItFinds(t *testing.T) {
 	}
 	turn := func(text, salt string) []uint32 {
 		t.Helper()
-		body, _ := json.Marshal(map[string]any{"prompt": text, "cache_salt": salt, "ignore_eos": true})
-		_, ids := ask(agentd.Request{Kind: bus.KindCompletion, Model: "tiny", MaxTokens: 40, Body: body})
+		body, _ := json.Marshal(map[string]any{"prompt": text, "cache_salt": "mine", "ignore_eos": true})
+		_, ids := ask(agentd.Request{Kind: bus.KindCompletion, Model: "tiny", MaxTokens: 40, Body: body,
+			Salt: salt})
 		return ids
 	}
 	many := func(c string) string {
@@ -53,20 +54,20 @@ func TestATouchKeepsWhatItFinds(t *testing.T) {
 	touch := func(ids []uint32, salt string) agentd.Answer {
 		t.Helper()
 		a, _ := ask(agentd.Request{Kind: bus.KindCompletion, Model: "tiny", MaxTokens: 1, IDs: ids,
-			Salt: json.RawMessage(salt)})
+			Salt: salt})
 		return a
 	}
 	want := (len(first) - 1) / 16 * 16
-	if a := touch(first, `"a"`); a.Usage.Cached < want-16 || a.Usage.Prompt != len(first) ||
+	if a := touch(first, "a"); a.Usage.Cached < want-16 || a.Usage.Prompt != len(first) ||
 		a.Usage.Output != 1 {
 		t.Fatalf("found %+v of %d tokens", a.Usage, len(first))
 	}
 	turn(many("three"), "a") // pushes out what was used longest ago, which is not what was touched
-	kept, lost := touch(first, `"a"`).Usage.Cached, touch(other, `"a"`).Usage.Cached
+	kept, lost := touch(first, "a").Usage.Cached, touch(other, "a").Usage.Cached
 	if kept < want-16 || lost >= want-16 {
 		t.Errorf("%d of %d tokens are left that were touched, %d of others", kept, want, lost)
 	}
-	if a := touch(first, `"b"`); a.Usage.Cached != 0 {
+	if a := touch(first, "b"); a.Usage.Cached != 0 {
 		t.Errorf("under another salt %d tokens are found", a.Usage.Cached)
 	}
 }

@@ -1,7 +1,10 @@
 package openai
 
 import (
+	"bytes"
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 
 	"souk/bus"
@@ -48,5 +51,82 @@ func TestMarksAreOfWhatACacheIsFoundBy(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Prompts of two keys have nothing in common that is made of their texts: no mark, no session, no role. Of
+// one key they have all of it.
+func TestNothingIsSharedAcrossKeys(t *testing.T) {
+	body := []byte(`{"messages":[{"role":"system","content":"` + strings.Repeat("Be brief. ", 100) +
+		`"},{"role":"user","content":"Hello"}]}`)
+	read := func(client, key string) *bus.Task {
+		task, _, no := DecodeRequest(body, nil, client, []byte(key))
+		if no != nil {
+			t.Fatal(no)
+		}
+		return task
+	}
+	one, other, same := read("ann", "one"), read("ann", "two"), read("bob", "one")
+	if !reflect.DeepEqual(one.Prompt, same.Prompt) || one.Session != same.Session || one.Role != same.Role {
+		t.Errorf("of one key: %+v and %+v", one.Prompt.Marks, same.Prompt.Marks)
+	}
+	for i, m := range one.Prompt.Marks {
+		if at := bus.SumBytes * i; m.Hash == other.Prompt.Marks[i].Hash ||
+			bytes.Equal(one.Prompt.Sums[at:at+bus.SumBytes], other.Prompt.Sums[at:at+bus.SumBytes]) {
+			t.Errorf("of two keys: mark %d", i)
+		}
+	}
+	if one.Session == other.Session || one.Role == "" || one.Role == other.Role {
+		t.Errorf("of two keys: sessions %s and %s, roles %s and %s", one.Session, other.Session, one.Role,
+			other.Role)
+	}
+}
+
+// A client's own salt is hashed, whatever its spelling; what engines refuse is refused here, since they see
+// none of it; in msgpack nobody sets what the door makes of it.
+func TestACachesOwnSalt(t *testing.T) {
+	said := func(salt string) (string, *bus.Error) {
+		task, no := decode(t, `{"prompt":"x","cache_salt":`+salt+`}`, nil)
+		if no != nil {
+			return "", no
+		}
+		return task.Salt, nil
+	}
+	one, no := said(`"pepper"`)
+	if no != nil || !bus.ValidID(one) || strings.Contains(one, "pepper") {
+		t.Fatal(one, no)
+	}
+	if again, _ := said(`"p\u0065pper"`); again != one {
+		t.Errorf("in another spelling it is %s, and was %s", again, one)
+	}
+	if other, _ := said(`"paprika"`); other == one {
+		t.Error("two salts are one")
+	}
+	if none, no := said(`null`); none != "" || no != nil {
+		t.Errorf("none at all is %q, %v", none, no)
+	}
+	if long, no := said(`"` + strings.Repeat("ü", 128) + `"`); no != nil || !bus.ValidID(long) {
+		t.Errorf("128 characters: %q, %v", long, no)
+	}
+	for salt, says := range map[string]string{
+		`"a/b"`: `'/'`, `"a\u002fb"`: `'/'`, `"a@b"`: `'@'`, `"a\\b"`: `'\'`, `"a\u0000b"`: "NUL",
+		`""`: "is empty", `7`: "a string is expected", `["a"]`: "a string is expected",
+		`"` + strings.Repeat("ü", 129) + `"`: "129 characters, at most 128"} {
+		_, no := said(salt)
+		if no == nil || no.Code != bus.CodeBadRequest || !strings.HasPrefix(no.Message, "cache_salt: ") ||
+			!strings.Contains(no.Message, says) {
+			t.Errorf("%s: %v", salt, no)
+		}
+		body := []byte(`{"prompt":"x","cache_salt":` + salt + `}`)
+		if _, err := Ask(body, nil, "ann", bus.KindCompletion); err == nil || err.Message != no.Message {
+			t.Errorf("%s: a gateway says %v", salt, err)
+		}
+	}
+	data, err := bus.Encode(&bus.Task{Client: "eve", Salt: "stolen", Body: []byte(`{"prompt":"x"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task, _, no := DecodeRequest(data, nil, "eve", testKey); no != nil || task.Salt != "" {
+		t.Errorf("%v, %+v", no, task)
 	}
 }

@@ -2,6 +2,8 @@ package openai
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"math"
 	"slices"
 	"strconv"
@@ -24,7 +26,8 @@ type body struct {
 	stream    bool
 	tokenIDs  bool // return_token_ids
 	maxTokens int
-	loose     int // LooseNone, LooseCounted, LooseMedia
+	loose     int    // LooseNone, LooseCounted, LooseMedia
+	salt      string // of cache_salt, hashed
 
 	cut     Span // the member souk with the comma that goes with it
 	chat    []turn
@@ -238,6 +241,8 @@ func (b *body) member(key Span) bool {
 		}
 	case atKwargs:
 		b.judgeKwargs(v)
+	case atSalt:
+		b.salt = b.saltOf(v)
 	case atModalities:
 		if !b.textAlone(v) {
 			b.refuse(unsupported(`modalities: answers are text; leave it out, or send ["text"]`))
@@ -248,6 +253,29 @@ func (b *body) member(key Span) bool {
 		}
 	}
 	return true
+}
+
+// mostSalt is how many characters of a cache_salt engines take.
+const mostSalt = 128
+
+// saltOf judges a cache_salt as engines do, of whom none will see it, and returns its hash.
+func (b *body) saltOf(v Span) string {
+	if b.data[v.From] != '"' {
+		b.refuse(bad("cache_salt: a string is expected"))
+		return ""
+	}
+	salt := b.AppendString(nil, v)
+	switch n := utf8.RuneCount(salt); {
+	case n == 0:
+		b.refuse(bad("cache_salt: it is empty: give it some text, or leave it out"))
+	case n > mostSalt:
+		b.refuse(bad("cache_salt: %d characters, at most %d are taken", n, mostSalt))
+	case bytes.ContainsAny(salt, "@/\\\x00"):
+		b.refuse(bad(`cache_salt: %.80q has an '@', '/', '\' or NUL in it, which engines do not take: choose one `+
+			`without`, salt))
+	}
+	sum := sha256.Sum256(salt)
+	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // errObfuscation: OpenAI pads the events of a stream, so that their sizes tell less of what is said.

@@ -20,7 +20,7 @@ func Measure(data []byte) (bus.Prompt, error) {
 		return bus.Prompt{}, err
 	}
 	b.canonical()
-	p := b.prompt()
+	p := b.prompt(nil)
 	b.bound(&p)
 	return p, nil
 }

@@ -413,9 +413,9 @@ func TestTextsThatCollide(t *testing.T) {
 // on.
 func TestOrdinaryMarksStay(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"messages":[{"role":"system","content":"You are terse."},{"role":"user","content":"Hi é\n","name":"ann"},{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"12"}],"tools":[{"type":"function"}]}`: "[{22 14886486312435427258} {44 6744138843455789153} {66 13883395520915356154} {100 11781643693167200719} {108 977783356758331840}]",
-		`{"messages":[{"role":"user","content":[{"type":"text","text":"one text"}]}]}`: "[{14 4759467041346173589}]",
-		`{"prompt":"Once upon a time\nthere was"}`:                                     "[{27 8665414510109085712}]",
+		`{"messages":[{"role":"system","content":"You are terse."},{"role":"user","content":"Hi é\n","name":"ann"},{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"12"}],"tools":[{"type":"function"}]}`: "[{22 2801453305934978681} {44 10386521933254016950} {66 6855469370223975189} {100 17312694790473354867} {108 15416664410782167753}]",
+		`{"messages":[{"role":"user","content":[{"type":"text","text":"one text"}]}]}`: "[{14 15757703066812817649}]",
+		`{"prompt":"Once upon a time\nthere was"}`:                                     "[{27 4181924937264979663}]",
 	} {
 		if got := fmt.Sprint(mustDecode(t, body, nil).Prompt.Marks); got != want {
 			t.Errorf("%s: marks %s, want %s", body, got, want)

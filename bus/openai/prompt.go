@@ -231,12 +231,13 @@ func (b *body) end() {
 	b.ends = append(b.ends, len(b.buf))
 }
 
-// prompt measures the canonical text and hashes it up to each mark. Under another setting an engine has
-// nothing of the same text in its cache, so the hashes are others. Nobody can make two texts that have one
-// hash: whoever could would pay for the second as if an agent that has the first had it, too.
-func (b *body) prompt() bus.Prompt {
+// prompt measures the canonical text and hashes it up to each mark. For whom has another key, or under
+// another setting, an engine has nothing of the same text in its cache, so the hashes are others. Nobody can
+// make two texts that have one hash: whoever could would pay for the second as if an agent that has the first
+// had it, too.
+func (b *body) prompt(key []byte) bus.Prompt {
 	h := sha256.New()
-	b.apart(h)
+	b.apart(h, key)
 	from := 0
 	var sum [sha256.Size]byte
 	mark := func(to int) {
@@ -260,20 +261,22 @@ func (b *body) prompt() bus.Prompt {
 		Marks: slices.Clone(b.marks), Sums: slices.Clone(b.sums), Anchor: b.anchor}
 }
 
-// apart begins the hash of a prompt which an engine does not take from its cache although another of the same
-// text is there: one with a salt, cut off at some length, or with arguments that a template may write before
-// all else. Whoever sends a text again and again, each time apart, has it computed each time. No canonical
-// text begins with the separators that are written here.
-func (b *body) apart(h hash.Hash) {
+// apart begins the hash of a prompt which an engine does not take from its cache although another of the
+// same text is there: one of another key, with a salt, cut off at some length, or with arguments that a
+// template may write before all else. Whoever sends a text again and again, each time apart, has it computed
+// each time. No canonical text begins with the separators that are written here.
+func (b *body) apart(h hash.Hash, key []byte) {
+	write := func(what byte, said []byte) {
+		h.Write(binary.LittleEndian.AppendUint32([]byte{endOfPart, what}, uint32(len(said))))
+		h.Write(said) // a hash never fails to write
+	}
+	write(0xff, key)
 	for i, which := range [...]int{atSalt, atTruncate, atSpecial, atKwargs, atEffort, atToolChoice,
 		atFormat} {
 		if !b.has(which) {
 			continue
 		}
-		said := b.Text(b.of[which])
-		head := binary.LittleEndian.AppendUint32([]byte{endOfPart, byte(i)}, uint32(len(said)))
-		h.Write(head) // a hash never fails to write
-		h.Write(said)
+		write(byte(i), b.Text(b.of[which]))
 	}
 }
 

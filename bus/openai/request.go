@@ -339,7 +339,7 @@ func (b *body) complete(t *bus.Task, key []byte) error {
 	case b.blank:
 		return refusal(bus.CodeEmptyPrompt, "messages: they are empty: give at least one message with content")
 	}
-	t.Prompt = b.prompt()
+	t.Prompt, t.Salt = b.prompt(key), b.salt
 	b.bound(&t.Prompt)
 	if t.Session == "" {
 		t.Session = b.session(key)

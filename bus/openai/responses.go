@@ -26,7 +26,7 @@ const MaxEcho = 16 << 10
 // passed are members of a request that mean the same to a chat.
 var passed = []string{"model", "stream", "temperature", "top_p", "parallel_tool_calls", "prompt_cache_key",
 	"souk", "user", "seed", "stop", "top_k", "min_p", "presence_penalty", "frequency_penalty",
-	"repetition_penalty", "logit_bias", "chat_template_kwargs", "top_logprobs"}
+	"repetition_penalty", "logit_bias", "chat_template_kwargs", "top_logprobs", "cache_salt"}
 
 // ignored are members that change nothing of an answer here.
 var ignored = []string{"store", "metadata", "service_tier", "safety_identifier", "prompt_cache_retention",

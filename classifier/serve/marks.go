@@ -13,9 +13,10 @@ import (
 	"souk/bus/follow"
 )
 
-// markKeys are the keys by which the door names the marks of prompts. All doors of a market share them, by
-// the registry: whichever finds that one is missing makes it. A door that cannot have them has one of its
-// own: then what agents hold of its tasks is known by these alone.
+// markKeys are the keys by which the door names the marks of prompts, and makes the salts of engines'
+// caches. All doors of a market share them, by the registry: whichever finds that one is missing makes it. A
+// door that cannot have them has one of its own: then what agents hold of its tasks is known, and found, by
+// these alone.
 type markKeys struct {
 	registry bus.Registry
 	log      *slog.Logger
@@ -36,7 +37,7 @@ const marksWithin = 2 * time.Second
 func newMarkKeys(registry bus.Registry, log *slog.Logger) *markKeys {
 	m := &markKeys{registry: registry, log: log, settled: make(chan struct{})}
 	m.settle = sync.OnceFunc(func() { close(m.settled) })
-	m.keys.Store((*bus.MarkKeys)(nil).After(time.Now(), 0, freshKey()))
+	m.keys.Store((*bus.MarkKeys)(nil).After(time.Now(), 0, freshKey(), freshKey()))
 	return m
 }
 
@@ -48,6 +49,9 @@ func freshKey() []byte {
 
 // name says a prompt's marks under the keys of now.
 func (m *markKeys) name(p *bus.Prompt) { m.keys.Load().Name(p, time.Now()) }
+
+// salted is the salt of a group, with the client's own.
+func (m *markKeys) salted(group, own string) string { return m.keys.Load().SaltedBy(group, own) }
 
 // follow keeps the keys as the registry has them, and makes those that are due.
 func (m *markKeys) follow(ctx context.Context) {
@@ -79,7 +83,7 @@ func (m *markKeys) tend(ctx context.Context) {
 	if m.rev > 0 && m.shared == nil {
 		return // what is there is not ours to replace
 	}
-	next := m.shared.After(time.Now(), time.Since(m.since), freshKey())
+	next := m.shared.After(time.Now(), time.Since(m.since), freshKey(), freshKey())
 	if next == nil {
 		return
 	}

@@ -58,7 +58,7 @@ func (s *Server) onQuote(m bus.Msg) {
 // serve reads what is asked about, and asks hubs.
 func (q *inquiry) serve() *bus.Quote {
 	s, now := q.s, time.Now()
-	task, opening, no := openai.DecodeRequest(q.data, q.header, q.client, s.key)
+	task, opening, no := openai.DecodeRequest(q.data, q.header, q.client, s.keyOf(s.groups.group(q.client)))
 	if no == nil {
 		no = s.c.Judge(task, now)
 	}
@@ -76,7 +76,7 @@ func (q *inquiry) serve() *bus.Quote {
 		return classifier.NoQuote(no, q.client)
 	}
 	s.marks.name(&task.Prompt)
-	task.Body = nil // of which a quote reads no more than the prompt's measures
+	task.Body, task.Salt = nil, "" // of these a quote reads no more than the prompt's measures
 	data, err := bus.Encode(task)
 	if err != nil {
 		return classifier.NoQuote(err, q.client)

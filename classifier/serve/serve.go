@@ -32,8 +32,8 @@ type Server struct {
 	c      classifier.Config
 	d      Deps
 	boot   string // part of every reply subject: an answer to an earlier life of this id reaches nobody
-	key    []byte // of session names
 	marks  *markKeys
+	groups *groups
 	labels *model.Renamed
 	ready  chan struct{}
 
@@ -74,11 +74,11 @@ func New(c classifier.Config, d Deps) (*Server, error) {
 		d.Log = slog.Default()
 	}
 	s := &Server{
-		c: c, d: d, key: []byte(c.SessionKey), boot: rand.Text()[:8],
+		c: c, d: d, boot: rand.Text()[:8],
 		ready: make(chan struct{}), crew: follow.NewCrew(), heardNew: make(chan struct{}, 1),
 		inHand: map[taskKey]*request{}, waiting: map[*request]struct{}{}, reading: map[string]*whole{},
 	}
-	s.marks = newMarkKeys(d.Registry, d.Log)
+	s.marks, s.groups = newMarkKeys(d.Registry, d.Log), newGroups(d.Registry, d.Log)
 	s.desk = classifier.NewDesk(&s.c, maphash.MakeSeed())
 	s.labels = d.Model.Rename(c.Labels)
 	s.table.Store(&classifier.Table{})
@@ -119,11 +119,12 @@ func (s *Server) Run(ctx context.Context) error {
 	begun := sign{time.Now(), s.table.Load()}
 	s.since.Store(&begun)
 	go s.pulse(begun)
-	synced, known := make(chan struct{}), make(chan struct{})
+	synced, known, grouped := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go s.watch(life, sync.OnceFunc(func() { close(synced) }))
 	go s.memory(life, sync.OnceFunc(func() { close(known) }))
+	go s.groups.follow(life, sync.OnceFunc(func() { close(grouped) }))
 	go s.marks.follow(life)
-	for _, c := range []chan struct{}{synced, known} {
+	for _, c := range []chan struct{}{synced, known, grouped} {
 		select {
 		case <-c:
 		case <-ctx.Done():

@@ -168,7 +168,7 @@ func serves() func() error {
 // named has a door name the marks of a prompt.
 func named() func() error {
 	now := time.Unix(1_800_000_000, 0)
-	keys := (*bus.MarkKeys)(nil).After(now, 0, make([]byte, 32))
+	keys := (*bus.MarkKeys)(nil).After(now, 0, make([]byte, 32), make([]byte, 32))
 	p := marked(1, 0, beliefMarks)
 	sums := make([]byte, bus.SumBytes*len(p.Marks))
 	return func() error {

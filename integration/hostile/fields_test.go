@@ -31,13 +31,14 @@ var spoken = []any{
 	bus.FundsReply{}, bus.Recall{},
 	bus.RecallReply{}, bus.Quote{}, bus.HubQuote{}, bus.SessionEnd{}, bus.SessionEnded{}, bus.Holdings{},
 	bus.Registration{}, bus.Claim{}, bus.HubEntry{}, bus.MarketConfig{}, bus.APIKey{}, bus.MarkKeys{},
+	bus.CacheGroup{},
 }
 
 // added is what the version before does not know: it reads past these fields, and leaves them out. A message
 // that is new as a whole has no names here; nobody of that version says it or hears it.
 var added = map[string]string{
 	"bus.Prompt msgpack":       "text wide pieces tools loose anchor former next",
-	"bus.Task msgpack":         "token again session_end back_ms parent next declared heard whole tail",
+	"bus.Task msgpack":         "token again session_end back_ms parent next declared heard whole tail salt",
 	"bus.Task json":            "reply_token session_end back_ms parent next",
 	"bus.Answer msgpack":       "look alone",
 	"bus.Dispatch msgpack":     "fence prompt_most cached first_ms crowd claimed k tokens sketch watch_ms",
@@ -53,6 +54,7 @@ var added = map[string]string{
 	"bus.Result json":          "crowd reasoning_tokens",
 	"bus.APIKey json":          "",
 	"bus.MarkKeys json":        "",
+	"bus.CacheGroup json":      "",
 	"bus.ModelStatus msgpack":  "cards heard",
 	"bus.ModelStatus json":     "cards heard",
 	"bus.Feedback msgpack":     "gold",

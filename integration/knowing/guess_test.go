@@ -124,10 +124,12 @@ func TestNobodyWhoListensConfirmsAGuess(t *testing.T) {
 		if err := bus.DecodeEntry(kvs[0].Value, keys); err != nil {
 			t.Fatal(err)
 		}
-		guess, err := openai.Measure(body)
-		if err != nil {
-			t.Fatal(err)
+		read, _, no := openai.DecodeRequest(body, nil, "ann",
+			[]byte(c.SessionKey+"\x00"+bus.GroupOf("ann", "")))
+		if no != nil {
+			t.Fatal(no)
 		}
+		guess := read.Prompt
 		mine, knows := guess, guess
 		knows.Marks = append([]bus.Mark(nil), guess.Marks...)
 		keys.Name(&knows, time.Now())

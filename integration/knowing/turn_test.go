@@ -32,13 +32,13 @@ func turnKey(seed uint64, says, both bool) turned {
 	b := x.New(block, (blocks-1)*block)
 	begun := time.Unix(1_800_000_000, 0)
 	due := begun.Add(24 * time.Hour)
-	keys := (*bus.MarkKeys)(nil).After(begun, 0, bytes.Repeat([]byte{1}, 32))
+	keys := (*bus.MarkKeys)(nil).After(begun, 0, bytes.Repeat([]byte{1}, 32), make([]byte, 32))
 	now := due.Add(-6 * time.Hour)
 	sessions := make([][]turn, 24)
 	var found, right [3]float64
 	tasks, over := 0, 0
 	for now.Before(due.Add(6 * time.Hour)) {
-		if next := keys.After(now, 24*time.Hour, bytes.Repeat([]byte{2}, 32)); next != nil {
+		if next := keys.After(now, 24*time.Hour, bytes.Repeat([]byte{2}, 32), nil); next != nil {
 			keys = next
 		}
 		k := r.IntN(len(sessions))
