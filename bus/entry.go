@@ -7,8 +7,18 @@ import (
 	"math"
 )
 
-// MaxEntry is the largest value in the registry, in bytes: etcd takes 1.5 MB, but slow things are short.
+// MaxEntry is the largest value in the registry, in bytes: four times what the largest of ours has, an API
+// key that names all the models that it may. Drivers write no larger one, readers take none, and an etcd of
+// ours (bus/embedded) lets nobody write one.
 const MaxEntry = 64 << 10
+
+// CheckValue judges the length of a value before it is written.
+func CheckValue(value []byte) error {
+	if len(value) > MaxEntry {
+		return fmt.Errorf("a value of %d bytes, at most %d: %w", len(value), MaxEntry, ErrTooLarge)
+	}
+	return nil
+}
 
 // Entry is a value of the registry, kept as JSON.
 type Entry interface {
@@ -21,7 +31,11 @@ func EncodeEntry[E Entry](e E) ([]byte, error) {
 	if err := e.Validate(); err != nil {
 		return nil, err
 	}
-	return json.Marshal(e)
+	value, err := json.Marshal(e)
+	if err == nil {
+		err = CheckValue(value)
+	}
+	return value, err
 }
 
 // DecodeEntry reads a registry value and judges it. Members that e does not have are ignored, for a process

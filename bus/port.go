@@ -11,7 +11,7 @@ import (
 // Errors that callers decide by.
 var (
 	ErrNoResponders = errors.New("nobody listens on that subject")
-	ErrTooLarge     = errors.New("message is larger than the server takes")
+	ErrTooLarge     = errors.New("larger than the server takes")
 	ErrClosed       = errors.New("closed")
 	ErrDisconnected = errors.New("not connected to the server")
 	ErrLost         = errors.New("lease or leadership lost")
@@ -130,7 +130,8 @@ type Event struct {
 	Synced  bool // no key: everything that existed when the watch began (or began again) has been sent
 }
 
-// Registry holds leases, claims, elections and configuration; strongly consistent, slow.
+// Registry holds leases, claims, elections and configuration; strongly consistent, slow. A value of more than
+// MaxEntry bytes is not written: ErrTooLarge.
 type Registry interface {
 	// Register puts a key under a lease of its own and keeps it alive until Close or loss. The key must not
 	// be held by another lease: ErrExists. After a loss the caller registers anew, with jitter.

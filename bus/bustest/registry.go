@@ -25,6 +25,7 @@ func Registry(t *testing.T, network func(t *testing.T) Network[bus.Registry]) {
 		run  func(t *testing.T, n Network[bus.Registry])
 	}{
 		{"keys", keys},
+		{"values have a longest", longest},
 		{"a key is changed only as it is known", swapping},
 		{"a key under a lease", registering},
 		{"a key for some time", passing},
@@ -122,6 +123,31 @@ func keys(t *testing.T, n Network[bus.Registry]) {
 	if got := follow(t, events, "/x/", 1); got != "+b=3 " {
 		t.Errorf("a watch of one key tells %q", got)
 	}
+}
+
+func longest(t *testing.T, n Network[bus.Registry]) {
+	ctx, r := within(t), n.Connect(t, "r")
+	good, bad := make([]byte, bus.MaxEntry), make([]byte, bus.MaxEntry+1)
+	must(t, r.Put(ctx, "/x/put", good))
+	l, err := r.Elect(ctx, "/x/elected", good, time.Minute)
+	must(t, err)
+	must(t, claim(ctx, l, "/x/claimed", good))
+	must(t, claim(ctx, l, "/x/claimed", good)) // once more, which is another way
+	_, registered := r.Register(ctx, "/x/registered", bad, time.Minute)
+	_, elected := r.Elect(ctx, "/x/second", bad, time.Minute)
+	for what, err := range map[string]error{"put": r.Put(ctx, "/x/put", bad),
+		"put for a time": r.PutFor(ctx, "/x/for", bad, time.Minute),
+		"swap":           r.Swap(ctx, "/x/swapped", 0, bad),
+		"register": registered, "elect": elected, "update": l.Update(ctx, bad),
+		"claim": claim(ctx, l, "/x/claimed", bad)} {
+		wantErr(t, what, err, bus.ErrTooLarge)
+	}
+	kvs, err := r.Get(ctx, "/x/")
+	must(t, err)
+	if len(kvs) != 3 {
+		t.Errorf("%d keys are there, want 3", len(kvs))
+	}
+	must(t, l.Close(ctx))
 }
 
 func swapping(t *testing.T, n Network[bus.Registry]) {

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -19,8 +19,6 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
-	"go.etcd.io/etcd/client/pkg/v3/tlsutil"
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -51,14 +49,19 @@ type EtcdConfig struct {
 	// Tick is the heartbeat; an election takes ten. 10 ms, for a cluster of one in one process.
 	Tick time.Duration
 	Log  *slog.Logger // warnings and errors; nil for none
+	// Limits bound what each member takes; nil for [DefaultEtcdLimits].
+	Limits *EtcdLimits
 }
 
 // Etcd is a running cluster of one.
 type Etcd struct {
-	etcd     *embed.Etcd
-	client   *clientv3.Client
-	lock     *fileutil.LockedFile
-	endpoint string
+	etcd   *embed.Etcd
+	client *clientv3.Client
+	lock   *fileutil.LockedFile
+	door   *door // nil: members of this process alone come
+
+	stop   context.CancelFunc // of who tends it
+	tended chan struct{}
 }
 
 // StartEtcd returns when the server has elected itself and serves. A directory that another process
@@ -104,12 +107,27 @@ func lockDir(dir string) (*fileutil.LockedFile, error) {
 	return lock, nil
 }
 
-func startEtcd(config EtcdConfig) (*Etcd, error) {
-	c, err := etcdConfig(config)
+func startEtcd(config EtcdConfig) (_ *Etcd, err error) {
+	var l net.Listener
+	if config.Listen != "" {
+		if l, err = listenEtcd(config.Listen); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				l.Close()
+			}
+		}()
+	}
+	secure, err := secureEtcd(config.TLS)
 	if err != nil {
 		return nil, err
 	}
-	running, err := start(c)
+	limits := DefaultEtcdLimits()
+	if config.Limits != nil {
+		limits = *config.Limits
+	}
+	running, err := start(etcdConfig(config, limits))
 	if err != nil {
 		return nil, err
 	}
@@ -123,10 +141,15 @@ func startEtcd(config EtcdConfig) (*Etcd, error) {
 		return nil, fmt.Errorf("not ready after %v: see whether the disk under %s is slow or full", readyIn,
 			config.Dir)
 	}
-	e := &Etcd{etcd: running, client: v3client.New(running.Server)}
-	if len(running.Clients) > 0 {
-		e.endpoint = running.Clients[0].Addr().String()
+	ctx, stop := context.WithCancel(context.Background())
+	e := &Etcd{etcd: running, client: v3client.New(running.Server), stop: stop, tended: make(chan struct{})}
+	if l != nil {
+		e.door = openDoor(newGuard(limits, running.Server, secure != nil, config.Log), l, secure)
 	}
+	go func() {
+		defer close(e.tended)
+		(&tender{etcd: running.Server, limits: limits, log: config.Log}).run(ctx)
+	}()
 	return e, nil
 }
 
@@ -192,7 +215,7 @@ func whole(path string) (err error) {
 	})
 }
 
-func etcdConfig(config EtcdConfig) (*embed.Config, error) {
+func etcdConfig(config EtcdConfig, limits EtcdLimits) *embed.Config {
 	tick := config.Tick
 	if tick == 0 {
 		tick = 10 * time.Millisecond
@@ -204,22 +227,11 @@ func etcdConfig(config EtcdConfig) (*embed.Config, error) {
 	c.TickMs = uint(tick.Milliseconds())
 	c.ElectionMs = 10 * c.TickMs
 	c.ListenPeerUrls = nil
-	c.ListenClientUrls = nil
-	if config.Listen != "" {
-		if _, _, err := splitAddress(config.Listen); err != nil {
-			return nil, err
-		}
-		c.ListenClientUrls = []url.URL{{Scheme: "http", Host: config.Listen}}
-		if config.TLS != (natsauth.Files{}) {
-			c.ListenClientUrls[0].Scheme = "https"
-			c.ClientTLSInfo = transport.TLSInfo{TrustedCAFile: config.TLS.CA, CertFile: config.TLS.Cert,
-				KeyFile: config.TLS.Key, ClientCertAuth: true}
-			c.TlsMinVersion = string(tlsutil.TLSVersion13) // etcd writes it over what ClientTLSInfo says
-		}
-		c.AdvertiseClientUrls = c.ListenClientUrls
-	}
-	c.AutoCompactionMode = embed.CompactorModeRevision
-	c.AutoCompactionRetention = "10000" // revisions: far more than any watch can fall behind
+	c.ListenClientUrls = nil // who comes by a socket comes by our own door
+	c.ClientTLSInfo.ClientCertAuth = config.TLS != (natsauth.Files{})
+	c.AutoCompactionRetention = "0" // see tender
+	c.QuotaBackendBytes, c.MaxRequestBytes, c.MaxTxnOps = limits.QuotaBytes, maxRequest, maxTxnOps
+	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotEvery, catchUp
 	c.EnableGRPCGateway = false
 	c.WarningApplyDuration = time.Second // a busy laptop is not worth a line for each put
 	c.WarningUnaryRequestDuration = 2 * time.Second
@@ -228,7 +240,7 @@ func etcdConfig(config EtcdConfig) (*embed.Config, error) {
 		log = log.With("server", "etcd")
 	}
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdlog.New(log, ""))
-	return c, nil
+	return c
 }
 
 // Client is a client in process, which Close closes.
@@ -240,14 +252,18 @@ func (e *Etcd) Unlock(ctx context.Context) error {
 	if !e.etcd.Server.AuthStore().IsAuthEnabled() {
 		return nil
 	}
-	// We say it as a connection would whose certificate names root.
-	ctx = metadata.NewIncomingContext(peer.NewContext(ctx, &peer.Peer{AuthInfo: credentials.TLSInfo{
-		State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{
-			CommonName: "root"}}}}}}}), metadata.MD{})
-	if _, err := e.etcd.Server.AuthDisable(ctx, &etcdserverpb.AuthDisableRequest{}); err != nil {
+	_, err := e.etcd.Server.AuthDisable(asRoot(ctx), &etcdserverpb.AuthDisableRequest{})
+	if err != nil {
 		return fmt.Errorf("embedded etcd: turn its users off: %w", err)
 	}
 	return nil
+}
+
+// asRoot says what is asked as a connection would whose certificate names root.
+func asRoot(ctx context.Context) context.Context {
+	return metadata.NewIncomingContext(peer.NewContext(ctx, &peer.Peer{AuthInfo: credentials.TLSInfo{
+		State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{
+			CommonName: natsauth.Root}}}}}}}), metadata.MD{})
 }
 
 // RevokeLeases ends every lease and with it the keys under them. It is for whoever knows that all their
@@ -266,10 +282,20 @@ func (e *Etcd) RevokeLeases(ctx context.Context) error {
 }
 
 // Endpoint is host:port where clients connect, "" if the server does not listen.
-func (e *Etcd) Endpoint() string { return e.endpoint }
+func (e *Etcd) Endpoint() string {
+	if e.door == nil {
+		return ""
+	}
+	return e.door.listen.Addr().String()
+}
 
 // Close stops the server; what was acknowledged is on disk.
 func (e *Etcd) Close() error {
+	e.stop()
+	<-e.tended
+	if e.door != nil {
+		e.door.close()
+	}
 	err := e.client.Close()
 	if errors.Is(err, context.Canceled) {
 		err = nil // the client's own end

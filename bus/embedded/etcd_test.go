@@ -9,8 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+
+	"souk/bus"
 )
 
 // On a full disk etcd panics while it starts. Whoever started it is told, and ends as after any other error.
@@ -82,6 +87,86 @@ func TestADamagedDatabase(t *testing.T) {
 	e, err = StartEtcd(EtcdConfig{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An etcd whose quota is used up takes values again by itself, as soon as what was said earlier is let go of;
+// also one that was stopped so.
+func TestAQuotaThatIsUsedUpHeals(t *testing.T) {
+	limits := DefaultEtcdLimits()
+	limits.QuotaBytes, limits.GrowBytes, limits.WasteBytes = 8<<20, 1<<40, 1<<40 // nothing is let go of
+	dir := t.TempDir()
+	e, err := StartEtcd(EtcdConfig{Dir: dir, Limits: &limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.stop() // nobody tends it
+	<-e.tended
+	value := strings.Repeat("v", bus.MaxEntry)
+	full := func() error {
+		_, err := e.Client().Put(t.Context(), "/k", value)
+		return err
+	}
+	for err == nil {
+		err = full()
+	}
+	if !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if e, err = StartEtcd(EtcdConfig{Dir: dir, Limits: &limits}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for range 3 { // as it starts, and as it runs
+		for end := time.Now().Add(20 * time.Second); full() != nil; {
+			if time.Now().After(end) {
+				t.Fatalf("it is still full: %v", full())
+			}
+		}
+		for range 200 {
+			full()
+		}
+	}
+	if n := e.etcd.Server.Backend().Size(); n > 2*limits.QuotaBytes {
+		t.Errorf("it has %d bytes", n)
+	}
+}
+
+// Revisions are let go of by number, too, so that many small values fill nothing.
+func TestRevisionsAreLetGoOf(t *testing.T) {
+	limits := DefaultEtcdLimits()
+	limits.Revisions = 100
+	e, err := StartEtcd(EtcdConfig{Dir: t.TempDir(), Limits: &limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 500 {
+		if _, err := e.Client().Put(t.Context(), "/k", "v"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(20 * time.Second); ; {
+		_, err := e.Client().Get(t.Context(), "/k", clientv3.WithRev(10))
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("revision 10 is still there: %v", err)
+		}
+	}
+	last, err := e.Client().Get(t.Context(), "/k")
+	if err != nil || string(last.Kvs[0].Value) != "v" {
+		t.Errorf("what it says now: %v, %v", last, err)
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)

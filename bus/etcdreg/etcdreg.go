@@ -238,6 +238,9 @@ func (r *Registry) reconnected() <-chan struct{} {
 }
 
 func (r *Registry) Put(ctx context.Context, key string, value []byte) error {
+	if err := bus.CheckValue(value); err != nil {
+		return wrap("put", key, err)
+	}
 	free := clientv3.Compare(clientv3.LeaseValue(key), "=", 0) // of a key that is not there, too
 	out, err := r.client.Txn(ctx).If(free).Then(clientv3.OpPut(key, string(value))).Commit()
 	if err == nil && !out.Succeeded {
@@ -247,6 +250,9 @@ func (r *Registry) Put(ctx context.Context, key string, value []byte) error {
 }
 
 func (r *Registry) PutFor(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if err := bus.CheckValue(value); err != nil {
+		return wrap("put", key, err)
+	}
 	granted, err := r.client.Grant(ctx, seconds(ttl))
 	if err == nil {
 		// The lease that the key was under until now has no key any more, and runs out.
@@ -256,6 +262,9 @@ func (r *Registry) PutFor(ctx context.Context, key string, value []byte, ttl tim
 }
 
 func (r *Registry) Swap(ctx context.Context, key string, rev int64, value []byte) error {
+	if err := bus.CheckValue(value); err != nil {
+		return wrap("swap", key, err)
+	}
 	do := clientv3.OpPut(key, string(value))
 	if value == nil {
 		do = clientv3.OpDelete(key)

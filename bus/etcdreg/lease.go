@@ -22,6 +22,9 @@ import (
 // etcd grants whole seconds, and not less than its election takes.
 func (r *Registry) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease,
 	error) {
+	if err := bus.CheckValue(value); err != nil {
+		return nil, wrap("register", key, err)
+	}
 	l, err := r.grant(ctx, key, ttl)
 	if err != nil {
 		return nil, wrap("register", key, err)
@@ -41,6 +44,9 @@ func (r *Registry) Register(ctx context.Context, key string, value []byte, ttl t
 // the epoch: etcd never gives a lower one later.
 func (r *Registry) Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Leadership,
 	error) {
+	if err := bus.CheckValue(value); err != nil {
+		return nil, wrap("elect", key, err)
+	}
 	l, err := r.grant(ctx, key, ttl)
 	if err != nil {
 		return nil, wrap("elect", key, err)
@@ -234,6 +240,9 @@ func (l *lease) Update(ctx context.Context, value []byte) error {
 	if l.isLost() {
 		return wrap("update", l.key, bus.ErrLost)
 	}
+	if err := bus.CheckValue(value); err != nil {
+		return wrap("update", l.key, err)
+	}
 	out, err := l.registry.client.Txn(ctx).If(l.holds()).
 		Then(clientv3.OpPut(l.key, string(value), clientv3.WithLease(l.id))).Commit()
 	if err == nil && !out.Succeeded {
@@ -244,6 +253,9 @@ func (l *lease) Update(ctx context.Context, value []byte) error {
 
 // Claim is fenced: a leader that was asleep while another took over cannot take anything.
 func (l *lease) Claim(ctx context.Context, key string, value []byte) (fence int64, err error) {
+	if err := bus.CheckValue(value); err != nil {
+		return 0, wrap("claim", key, err)
+	}
 	put := clientv3.OpPut(key, string(value), clientv3.WithLease(l.id))
 	free := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 	mine := clientv3.Compare(clientv3.LeaseValue(key), "=", l.id)

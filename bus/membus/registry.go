@@ -191,9 +191,17 @@ func (r *Registry) lock(ctx context.Context, op, key string) error {
 	}
 }
 
+// lockFor is lock for who writes a value.
+func (r *Registry) lockFor(ctx context.Context, op, key string, value []byte) error {
+	if err := bus.CheckValue(value); err != nil {
+		return fmt.Errorf("%s %s: %w", op, key, err)
+	}
+	return r.lock(ctx, op, key)
+}
+
 func (r *Registry) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease,
 	error) {
-	if err := r.lock(ctx, "register", key); err != nil {
+	if err := r.lockFor(ctx, "register", key, value); err != nil {
 		return nil, err
 	}
 	defer r.store.mu.Unlock()
@@ -213,7 +221,7 @@ func (r *Registry) grant(key string, value []byte, ttl time.Duration) *lease {
 }
 
 func (r *Registry) Put(ctx context.Context, key string, value []byte) error {
-	if err := r.lock(ctx, "put", key); err != nil {
+	if err := r.lockFor(ctx, "put", key, value); err != nil {
 		return err
 	}
 	defer r.store.mu.Unlock()
@@ -225,7 +233,7 @@ func (r *Registry) Put(ctx context.Context, key string, value []byte) error {
 }
 
 func (r *Registry) PutFor(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	if err := r.lock(ctx, "put", key); err != nil {
+	if err := r.lockFor(ctx, "put", key, value); err != nil {
 		return err
 	}
 	s := r.store
@@ -247,7 +255,7 @@ func (r *Registry) PutFor(ctx context.Context, key string, value []byte, ttl tim
 }
 
 func (r *Registry) Swap(ctx context.Context, key string, rev int64, value []byte) error {
-	if err := r.lock(ctx, "swap", key); err != nil {
+	if err := r.lockFor(ctx, "swap", key, value); err != nil {
 		return err
 	}
 	defer r.store.mu.Unlock()
@@ -315,7 +323,7 @@ func (r *Registry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, 
 func (r *Registry) Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Leadership,
 	error) {
 	for {
-		if err := r.lock(ctx, "elect", key); err != nil {
+		if err := r.lockFor(ctx, "elect", key, value); err != nil {
 			return nil, err
 		}
 		if r.store.keys[key] == nil {
@@ -366,6 +374,9 @@ func (l *lease) lock(ctx context.Context, op, key string) error {
 }
 
 func (l *lease) Update(ctx context.Context, value []byte) error {
+	if err := bus.CheckValue(value); err != nil {
+		return fmt.Errorf("update %s: %w", l.key, err)
+	}
 	if err := l.lock(ctx, "update", l.key); err != nil {
 		return err
 	}
@@ -384,6 +395,9 @@ func (l *lease) Close(ctx context.Context) error {
 }
 
 func (l *lease) Claim(ctx context.Context, key string, value []byte) (fence int64, err error) {
+	if err := bus.CheckValue(value); err != nil {
+		return 0, fmt.Errorf("claim %s: %w", key, err)
+	}
 	if err := l.lock(ctx, "claim", key); err != nil {
 		return 0, err
 	}

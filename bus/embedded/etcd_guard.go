@@ -1,0 +1,373 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"souk/bus"
+	"souk/bus/natsauth"
+)
+
+// guard keeps members within [EtcdLimits], each by its name.
+type guard struct {
+	limits EtcdLimits
+	etcd   *etcdserver.EtcdServer
+	named  bool // members show certificates; else all of them are one
+	log    *slog.Logger
+
+	mu       sync.Mutex
+	members  map[string]*member // no more than the CA has made certificates for
+	refusals map[string]*done   // by what was refused
+}
+
+func newGuard(limits EtcdLimits, etcd *etcdserver.EtcdServer, named bool, log *slog.Logger) *guard {
+	return &guard{limits: limits, etcd: etcd, named: named, log: log, members: map[string]*member{},
+		refusals: map[string]*done{}}
+}
+
+// member is what one name has of the server.
+type member struct {
+	name  string
+	slots chan struct{} // of requests at work
+
+	mu                              sync.Mutex
+	connections                     int
+	streams, watches, waiting       int
+	requests, writes, written, read bucket
+	leases                          map[int64]bool
+	counted                         time.Time // when it was last seen which of the leases are over
+}
+
+func (g *guard) member(name string) *member {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.members[name]
+	if m == nil {
+		m = &member{name: name, slots: make(chan struct{}, g.limits.InFlight), leases: map[int64]bool{}}
+		g.members[name] = m
+	}
+	return m
+}
+
+// of is who asks; nil if nothing binds it.
+func (g *guard) of(ctx context.Context) *member {
+	if !g.named {
+		return nil
+	}
+	name := ""
+	if p, ok := peer.FromContext(ctx); ok {
+		name = nameOf(p.AuthInfo)
+	}
+	if name == natsauth.Root {
+		return nil
+	}
+	return g.member(name)
+}
+
+// nameOf is the name in a certificate that was verified.
+func nameOf(auth credentials.AuthInfo) string {
+	info, ok := auth.(credentials.TLSInfo)
+	if !ok || len(info.State.VerifiedChains) == 0 {
+		return ""
+	}
+	return info.State.VerifiedChains[0][0].Subject.CommonName
+}
+
+// refuse makes the error of one who is beyond a bound, and says so in the log, once a minute.
+func (g *guard) refuse(code codes.Code, m *member, format string, args ...any) error {
+	says := fmt.Sprintf(format, args...)
+	who := ""
+	if m != nil {
+		who = m.name
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	kind := who
+	if g.refusals[kind] == nil && len(g.refusals) >= mostKinds {
+		kind = ""
+	}
+	d := g.refusals[kind]
+	if d == nil {
+		d = &done{}
+		g.refusals[kind] = d
+	}
+	d.times++
+	if now := time.Now(); d.told.IsZero() || now.Sub(d.told) >= bus.SayAgain {
+		if g.log != nil {
+			g.log.Warn("a member asks for more than it may have of etcd", "name", who, "times", d.times,
+				"last", says)
+		}
+		d.told, d.times = now, 0
+	}
+	return status.Error(code, "souk: "+says)
+}
+
+// methods are what members may call; the others are root's alone.
+func allowed(method string, request any) bool {
+	switch method {
+	case "/etcdserverpb.KV/Range", "/etcdserverpb.KV/Put", "/etcdserverpb.KV/DeleteRange",
+		"/etcdserverpb.KV/Txn", "/etcdserverpb.Maintenance/Status", "/etcdserverpb.Auth/AuthStatus":
+		return true
+	case "/etcdserverpb.Maintenance/Alarm":
+		r, ok := request.(*pb.AlarmRequest)
+		return ok && r.Action == pb.AlarmRequest_GET
+	}
+	return strings.HasPrefix(method, "/etcdserverpb.Lease/") || method == "/etcdserverpb.Watch/Watch"
+}
+
+// cost is what a request is to etcd.
+type cost struct{ writes, bytes int }
+
+// judge says what a request costs, and refuses a value or a key that is too large.
+func (g *guard) judge(m *member, request any) (c cost, err error) {
+	switch r := request.(type) {
+	case *pb.PutRequest:
+		c = cost{1, len(r.Key) + len(r.Value)}
+		if len(r.Value) > bus.MaxEntry {
+			err = g.refuse(codes.InvalidArgument, m, "a value of %d bytes: at most %d are taken", len(r.Value),
+				bus.MaxEntry)
+		} else if len(r.Key) > maxEtcdKey {
+			err = g.refuse(codes.InvalidArgument, m, "a key of %d bytes: at most %d are taken", len(r.Key),
+				maxEtcdKey)
+		}
+	case *pb.DeleteRangeRequest:
+		c = cost{writes: 1}
+	case *pb.LeaseGrantRequest:
+		c = cost{writes: 1}
+		if most := int64(g.limits.LeaseTTL.Seconds()); r.TTL > most {
+			err = g.refuse(codes.InvalidArgument, m, "a lease of %d seconds: at most %d are granted", r.TTL, most)
+		}
+	case *pb.LeaseRevokeRequest:
+		c = cost{writes: 1}
+	case *pb.TxnRequest:
+		for _, ops := range [][]*pb.RequestOp{r.Success, r.Failure} {
+			for _, op := range ops {
+				part, wrong := g.judgeOp(m, op)
+				c.writes, c.bytes = c.writes+part.writes, c.bytes+part.bytes
+				if wrong != nil {
+					return c, wrong
+				}
+			}
+		}
+	}
+	return c, err
+}
+
+func (g *guard) judgeOp(m *member, op *pb.RequestOp) (cost, error) {
+	switch {
+	case op.GetRequestPut() != nil:
+		return g.judge(m, op.GetRequestPut())
+	case op.GetRequestDeleteRange() != nil:
+		return g.judge(m, op.GetRequestDeleteRange())
+	case op.GetRequestTxn() != nil:
+		return g.judge(m, op.GetRequestTxn())
+	}
+	return cost{}, nil
+}
+
+// unary is what stands before each request.
+func (g *guard) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handle grpc.UnaryHandler) (any, error) {
+	m := g.of(ctx)
+	c, err := g.judge(m, request)
+	if err != nil {
+		return nil, err
+	}
+	if m == nil {
+		return handle(ctx, request)
+	}
+	if !allowed(info.FullMethod, request) {
+		return nil, rpctypes.ErrGRPCPermissionDenied
+	}
+	if err := g.pace(ctx, m, c); err != nil {
+		return nil, err
+	}
+	select {
+	case m.slots <- struct{}{}:
+	case <-ctx.Done():
+		m.waits(-1)
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	m.waits(-1)
+	defer func() { <-m.slots }()
+	if _, grants := request.(*pb.LeaseGrantRequest); grants {
+		if err := g.mayLease(m); err != nil {
+			return nil, err
+		}
+	}
+	out, err := handle(ctx, request)
+	if err == nil {
+		g.after(m, request, out)
+	}
+	return out, err
+}
+
+func (m *member) waits(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting += n
+}
+
+// pace has a member wait until its rates let a request through. One that is let through still counts as one
+// that waits.
+func (g *guard) pace(ctx context.Context, m *member, c cost) error {
+	l, now := &g.limits, time.Now()
+	m.mu.Lock()
+	if m.waiting >= l.Waiting {
+		m.mu.Unlock()
+		return g.refuse(codes.ResourceExhausted, m, "%d requests of %s wait: ask for less at once", l.Waiting,
+			m.name)
+	}
+	var wait time.Duration
+	for _, r := range []struct {
+		what string
+		b    *bucket
+		rate Rate
+		n    float64
+	}{{"requests", &m.requests, l.Requests, 1}, {"writes", &m.writes, l.Writes, float64(c.writes)},
+		{"bytes written", &m.written, l.Written, float64(c.bytes)}, {"bytes read", &m.read, l.Read, 0}} {
+		w, ok := r.b.take(now, r.rate, r.n, l.MaxDelay)
+		if !ok {
+			m.mu.Unlock()
+			return g.refuse(codes.ResourceExhausted, m, "%s asks for more than %.0f %s a second: try again in %v",
+				m.name, r.rate.Each, r.what, w.Round(time.Millisecond))
+		}
+		wait = max(wait, w)
+	}
+	m.waiting++
+	m.mu.Unlock()
+	if wait <= 0 {
+		return nil
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		m.waits(-1)
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// mayLease reports whether a member may have one lease more.
+func (g *guard) mayLease(m *member) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := time.Now(); len(m.leases) >= g.limits.Leases && now.Sub(m.counted) >= time.Second {
+		m.counted = now
+		m.leases = g.living(m.leases)
+	}
+	if len(m.leases) >= g.limits.Leases {
+		return g.refuse(codes.ResourceExhausted, m, "%s has %d leases: it may have no more", m.name, len(m.leases))
+	}
+	return nil
+}
+
+// living are those of some leases that are not over.
+func (g *guard) living(of map[int64]bool) map[int64]bool {
+	all, err := g.etcd.LeaseLeases(asRoot(context.Background()), &pb.LeaseLeasesRequest{})
+	if err != nil {
+		return of
+	}
+	out := map[int64]bool{}
+	for _, l := range all.Leases {
+		if of[l.ID] {
+			out[l.ID] = true
+		}
+	}
+	return out
+}
+
+// after counts what a request has brought.
+func (g *guard) after(m *member, request, out any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch out := out.(type) {
+	case *pb.LeaseGrantResponse:
+		m.leases[out.ID] = true
+	case *pb.LeaseRevokeResponse:
+		delete(m.leases, request.(*pb.LeaseRevokeRequest).ID)
+	case *pb.RangeResponse:
+		m.read.left -= float64(proto.Size(out))
+	case *pb.TxnResponse:
+		m.read.left -= float64(proto.Size(out))
+	}
+}
+
+// stream is what stands before each stream.
+func (g *guard) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo,
+	handle grpc.StreamHandler) error {
+	m := g.of(s.Context())
+	if m == nil {
+		return handle(srv, s)
+	}
+	if !allowed(info.FullMethod, nil) {
+		return rpctypes.ErrGRPCPermissionDenied
+	}
+	m.mu.Lock()
+	if m.streams >= g.limits.Streams {
+		m.mu.Unlock()
+		return g.refuse(codes.ResourceExhausted, m, "%s has %d streams open: it may have no more", m.name,
+			g.limits.Streams)
+	}
+	m.streams++
+	m.mu.Unlock()
+	c := &counted{ServerStream: s, g: g, m: m}
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.streams--
+		m.watches -= c.watches
+	}()
+	return handle(srv, c)
+}
+
+// counted is a stream whose requests are counted.
+type counted struct {
+	grpc.ServerStream
+	g       *guard
+	m       *member
+	watches int // open on it, under the member's lock
+}
+
+func (c *counted) RecvMsg(v any) error {
+	if err := c.ServerStream.RecvMsg(v); err != nil {
+		return err
+	}
+	if err := c.g.pace(c.Context(), c.m, cost{}); err != nil {
+		return err
+	}
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	c.m.waiting--
+	w, ok := v.(*pb.WatchRequest)
+	switch {
+	case !ok:
+	case w.GetCreateRequest() != nil:
+		if c.m.watches >= c.g.limits.Watches {
+			return c.g.refuse(codes.ResourceExhausted, c.m, "%s has %d watches: it may have no more", c.m.name,
+				c.m.watches)
+		}
+		c.watches++
+		c.m.watches++
+	case w.GetCancelRequest() != nil && c.watches > 0:
+		c.watches--
+		c.m.watches--
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package embedded
+
+import (
+	"time"
+
+	"souk/bus"
+)
+
+// EtcdLimits bound what one member, by the name in its certificate, takes of a server that others use, too.
+// Who is beyond a rate waits, and who waits for too long, or has too much open, is refused. Members of this
+// process, and who shows the certificate of root, are bound by the size of values alone.
+type EtcdLimits struct {
+	Connections int           // a process has one, an operator's commands one each
+	Streams     int           // open watches and lease streams: an agentd has two for each of its agents
+	Watches     int           // all together, however they are spread over streams: twice that
+	Leases      int           // an agentd has one for each agent; a hub that it leads, and ten of what it led
+	LeaseTTL    time.Duration // the longest: what hubs led is known for nine minutes
+
+	InFlight int // requests at work: so many are before another's, at most
+	Waiting  int // and so many wait for them
+
+	Requests Rate // a lease is kept alive three times in its time: 256 agents ask 80 times a second
+	Writes   Rate // a hub that begins claims a thousand agents
+	Written  Rate // bytes: 256 agents come with a few KB each, and say little after that
+	Read     Rate // bytes: a hub reads a thousand agents, and again after each outage
+
+	MaxDelay time.Duration // the longest that a rate makes anybody wait: clients give up soon after
+
+	Strangers  int           // connections that have not shown a certificate yet, of anybody
+	ShakeIn    time.Duration // and how long they may take
+	AllInAll   int           // connections of everybody
+	QuotaBytes int64         // of the database: beyond it etcd takes no more, from anybody
+	GrowBytes  int64         // what it may grow by before what is no longer said is let go of
+	WasteBytes int64         // what a file may have of pages that are free before it is written anew
+	Revisions  int64         // what may be kept of earlier revisions by number: more than watches fall behind
+}
+
+// Rate is so much a second, and so much at once after a rest.
+type Rate struct{ Each, Burst float64 }
+
+// DefaultEtcdLimits are for a market of a thousand agents and a registry of 64 MB, on a server that stays
+// below 512 MB.
+func DefaultEtcdLimits() EtcdLimits {
+	return EtcdLimits{
+		Connections: 64, Streams: 1024, Watches: 2048, Leases: 1024, LeaseTTL: time.Hour,
+		InFlight: 16, Waiting: 128,
+		Requests: Rate{500, 10_000}, Writes: Rate{100, 2000}, Written: Rate{1 << 20, 8 << 20},
+		Read: Rate{16 << 20, 256 << 20}, MaxDelay: 3 * time.Second,
+		Strangers: 256, ShakeIn: shakeWithin, AllInAll: 4096,
+		QuotaBytes: 256 << 20, GrowBytes: 32 << 20, WasteBytes: 64 << 20, Revisions: 10_000,
+	}
+}
+
+// What etcd takes of one request, whoever makes it: a claim has its value twice, for whether the key is there
+// or not, and no transaction of ours has more than four parts.
+const (
+	maxRequest = 2*bus.MaxEntry + 16<<10
+	maxTxnOps  = 16
+	maxEtcdKey = 512 // bytes; ours are an id behind a prefix
+)
+
+// What etcd keeps of its log in memory, beside its database: requests since the last snapshot, and those
+// before it. Nobody catches up with a cluster of one.
+const (
+	snapshotEvery = 500
+	catchUp       = 50
+)
+
+// bucket lets so much through in a second, and so much at once.
+type bucket struct {
+	left float64
+	at   time.Time
+}
+
+// take takes n, and says how long to wait for it; nothing is taken where that is longer than most.
+func (b *bucket) take(now time.Time, r Rate, n float64, most time.Duration) (wait time.Duration, ok bool) {
+	b.fill(now, r)
+	if short := n - b.left; short > 0 {
+		if wait = time.Duration(short / r.Each * float64(time.Second)); wait > most {
+			return wait, false
+		}
+	}
+	b.left -= n
+	return wait, true
+}
+
+func (b *bucket) fill(now time.Time, r Rate) {
+	if b.at.IsZero() {
+		b.left = r.Burst
+	} else {
+		b.left = min(r.Burst, b.left+now.Sub(b.at).Seconds()*r.Each)
+	}
+	b.at = now
+}
