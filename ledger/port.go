@@ -30,7 +30,12 @@ var ErrDiskFull = errors.New("disk is nearly full")
 //
 // Moved reports whether the journal may be an older copy of what it was: it was opened last on another file,
 // machine or boot, or nobody knows. It is false for a journal that is new, and for one that was opened last
-// on this very file in this boot.
+// on this very file in this boot. Settle says whether it is known to be the one that was written last. As
+// long as it is not, later openings find it moved, too.
+//
+// Sum is the checksum of a stored frame; ok is false if there is none of that sequence. It may be called
+// beside Append. What was asked for lately, and the last frame that says more than marks, are at hand; else
+// it reads a segment.
 type Journal interface {
 	Restore(r Replica) error
 	Follow(fresh func() Replica) (end func())
@@ -39,6 +44,8 @@ type Journal interface {
 	Life() string
 	Ended(life string) (ended bool, why string)
 	Moved() bool
+	Settle(own bool)
+	Sum(seq uint64) (sum Sum, ok bool, err error)
 	Close() error
 }
 

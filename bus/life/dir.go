@@ -25,7 +25,8 @@ const (
 
 // Dir is a directory that this process has, as it holds the lock on the file LOCK in it. The file LIVES
 // beside it has a line for each of the last lives: its text, and when LOCK was changed last as that life
-// began, which no copy onto it can repeat.
+// began, which no copy onto it can repeat. It ends with a word where what is in the directory may be an older
+// copy all the same.
 type Dir struct {
 	path  string
 	lock  *fileutil.LockedFile
@@ -88,18 +89,32 @@ func (d *Dir) read(changed uint64) {
 			continue
 		}
 		d.past = append(d.past, name)
+		at, doubt, _ := strings.Cut(at, " ")
 		then, err := strconv.ParseUint(at, 16, 64)
-		d.moved = err != nil || then != changed || d.differs(l) != ""
+		d.moved = err != nil || then != changed || doubt != "" || d.differs(l) != ""
 	}
 	d.past = d.past[max(0, len(d.past)-maxLives):]
 }
 
 // Begin remembers this life in the directory. A disk that is full forgets it: then a later one cannot prove
 // that this one has ended, which costs it some seconds.
-func (d *Dir) Begin() {
+func (d *Dir) Begin() { d.remember() }
+
+// Settle says whether what is in the directory is known to be what was written there last. As long as it is
+// not, later lives find the directory moved, too.
+func (d *Dir) Settle(own bool) {
+	d.moved = !own
+	d.remember()
+}
+
+func (d *Dir) remember() {
 	_, changed, _ := stamp(d.lock.File)
 	path := filepath.Join(d.path, "LIVES")
-	lines := append(slices.Clone(d.past), d.own.String()+" "+strconv.FormatUint(changed, 16))
+	line := d.own.String() + " " + strconv.FormatUint(changed, 16)
+	if d.moved {
+		line += " moved"
+	}
+	lines := append(slices.Clone(d.past), line)
 	_ = regular.Replace(path, []byte(strings.Join(lines, "\n")+"\n"))
 }
 
@@ -136,8 +151,8 @@ func (d *Dir) differs(l Life) string {
 }
 
 // Moved reports whether the directory was had last on another file, boot or machine, or was written over
-// since, or whether that cannot be told. What is in it may then be an older copy. It is false where nothing
-// was ever here.
+// since, or whether that cannot be told; or was already when it was had last, and nobody has settled that.
+// What is in it may then be an older copy. It is false where nothing was ever here.
 func (d *Dir) Moved() bool { return d.moved }
 
 // Lived reports whether any life was here before.

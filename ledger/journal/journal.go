@@ -77,6 +77,8 @@ type Journal struct {
 	index    []uint64
 	term     []uint64
 	ends     []int
+	starts   []int // of the frames' own bytes
+	sums     sums
 }
 
 var _ ledger.Journal = (*Journal)(nil)
@@ -122,7 +124,10 @@ func open(dir string, cfg Config) (*Journal, error) {
 		home.Close()
 		return nil, err
 	}
-	j.moved = home.Moved() || !home.Lived() && j.last.Seq > 0
+	if j.moved = home.Moved(); !home.Lived() && j.last.Seq > 0 {
+		j.moved = true
+		home.Settle(false)
+	}
 	home.Begin()
 	return j, nil
 }
@@ -296,6 +301,7 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 			"what is on disk: %w", j.dir, err)
 		return j.broken
 	}
+	j.keepTail(frames)
 	j.last = frames[len(frames)-1]
 	j.last.Records = nil
 	const keep = 1 << 20 // one rare large frame must not pin its memory
@@ -311,7 +317,7 @@ func holdsMoney(frames []ledger.Frame) bool {
 		for k := range frames[i].Records {
 			switch frames[i].Records[k].Kind {
 			case ledger.KindCapture, ledger.KindVoid, ledger.KindReturn, ledger.KindReclaim,
-				ledger.KindDistribute, ledger.KindClose:
+				ledger.KindDistribute, ledger.KindClose, ledger.KindMark, ledger.KindWriteOff:
 			default:
 				return true
 			}
@@ -325,7 +331,7 @@ func (j *Journal) encode(frames []ledger.Frame) error {
 	if len(frames) > maxBatch {
 		return fmt.Errorf("%d frames at once, want at most %d", len(frames), maxBatch)
 	}
-	j.buf, j.ends = j.buf[:0], j.ends[:0]
+	j.buf, j.ends, j.starts = j.buf[:0], j.ends[:0], j.starts[:0]
 	last := j.last
 	for i := range frames {
 		f := &frames[i]
@@ -342,6 +348,7 @@ func (j *Journal) encode(frames []ledger.Frame) error {
 		}
 		start := len(j.buf)
 		j.buf = binary.AppendUvarint(j.buf, uint64(i))
+		j.starts = append(j.starts, len(j.buf))
 		j.buf = ledger.AppendFrame(j.buf, f)
 		if n := len(j.buf) - start; n > ledger.MaxFrame {
 			return fmt.Errorf("frame %d has %d bytes, want at most %d", f.Seq, n, ledger.MaxFrame)

@@ -1,0 +1,93 @@
+package journal
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"souk/ledger"
+)
+
+// maxSums are the checksums that are kept: a treasury is asked for one by each hub, every few seconds.
+const maxSums = 1 << 12
+
+// sums are checksums of frames that were asked for.
+type sums struct {
+	all   map[uint64]ledger.Sum
+	order []uint64 // they were put in
+	seq   uint64   // of the tail
+	tail  []byte   // bytes of the last frame that says more than marks, appended by this process
+}
+
+func (s *sums) put(seq uint64, sum ledger.Sum) {
+	if s.all == nil {
+		s.all = map[uint64]ledger.Sum{}
+	}
+	if _, has := s.all[seq]; !has {
+		s.order = append(s.order, seq)
+	}
+	s.all[seq] = sum
+	if len(s.order) > maxSums {
+		delete(s.all, s.order[0])
+		s.order = slices.Delete(s.order, 0, 1)
+	}
+}
+
+// keepTail keeps the bytes of the last of these frames that says more than marks: its checksum is what is
+// asked for most.
+func (j *Journal) keepTail(frames []ledger.Frame) {
+	for i := len(frames) - 1; i >= 0; i-- {
+		if frames[i].Says() {
+			j.sums.seq = frames[i].Seq
+			j.sums.tail = append(j.sums.tail[:0], j.buf[j.starts[i]:j.ends[i]-1]...) // without the end mark
+			if cap(j.sums.tail) > 1<<20 {
+				j.sums.put(j.sums.seq, ledger.SumOf(j.sums.tail))
+				j.sums.tail = nil // one rare large frame must not pin its memory
+			}
+			return
+		}
+	}
+}
+
+// Sum is the checksum of a stored frame; see [ledger.Journal].
+func (j *Journal) Sum(seq uint64) (sum ledger.Sum, ok bool, err error) {
+	j.mu.Lock()
+	if seq == 0 || seq > j.last.Seq {
+		j.mu.Unlock()
+		return sum, false, nil
+	}
+	sum, ok = j.sums.all[seq]
+	if !ok && seq == j.sums.seq && len(j.sums.tail) > 0 {
+		sum, ok = ledger.SumOf(j.sums.tail), true
+		j.sums.put(seq, sum)
+	}
+	j.mu.Unlock()
+	if ok {
+		return sum, true, nil
+	}
+	if sum, err = sumOf(j.dir, seq); err != nil {
+		return sum, false, fmt.Errorf("journal %s: checksum of frame %d: %w", j.dir, seq, err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.sums.put(seq, sum)
+	return sum, true, nil
+}
+
+// sumOf reads a frame's checksum.
+func sumOf(dir string, seq uint64) (ledger.Sum, error) {
+	r, err := readerAt(dir, seq)
+	for err == nil {
+		var e Entry
+		if e, err = r.Next(); err == nil && e.Seq == seq {
+			return ledger.SumOf(e.Data), nil
+		}
+	}
+	if err == io.EOF {
+		err = fmt.Errorf("the log ends before it")
+	}
+	return ledger.Sum{}, err
+}
+
+// Settle says whether the journal is known to be the one that was written last; see [ledger.Journal].
+func (j *Journal) Settle(own bool) { j.home.Settle(own) }
