@@ -26,7 +26,7 @@ type Treasurer func(ctx context.Context, of, client, every string, amount market
 // returned and nowhere kept. A key with a budget is a client of its own; the treasury hears of it first.
 func NewKey(ctx context.Context, r bus.Registry, bank Treasurer, k bus.APIKey) (secret string, err error) {
 	if k.ID == "" {
-		k.ID = strings.ToLower(rand.Text()[:10])
+		k.ID = newKeyID()
 	}
 	secret = randomSecret(k.ID)
 	k.Hashes = []bus.KeyHash{{SHA256: bus.HashKey(secret)}}
@@ -39,6 +39,9 @@ func NewKey(ctx context.Context, r bus.Registry, bank Treasurer, k bus.APIKey) (
 	}
 	return secret, nil
 }
+
+// newKeyID is an id for a key.
+func newKeyID() string { return strings.ToLower(rand.Text()[:10]) }
 
 // undoWithin bounds how long a key that could not be made is taken away.
 const undoWithin = 5 * time.Second
@@ -195,6 +198,9 @@ func RevokeKey(ctx context.Context, r bus.Registry, bank Treasurer, id string) e
 		if err != nil && bus.CodeOf(err) != bus.CodeUnknownClient { // the treasury never heard of it
 			return fmt.Errorf("key %s is good for nothing any more, but the rest of its budget is not back: "+
 				"revoke it once more (%w)", id, err)
+		}
+		if _, err := LeaveGroup(ctx, r, k.Client); err != nil { // there is no such client any more
+			return err
 		}
 		if err := r.Swap(ctx, kv.Key, kv.Rev, nil); !errors.Is(err, bus.ErrExists) {
 			return err

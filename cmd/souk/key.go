@@ -97,7 +97,17 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 		defer link.Close()
 		return link.Budget(ctx, of, client, every, amount)
 	}
-	makes := newKey(with, reach, func(c *cobra.Command, client string) {
+	mayJoin := func(client, group string) error {
+		switch group {
+		case "":
+			return errors.New("--cache-group: write its name, or leave it out, and the client has a cache of its own")
+		case client:
+			return fmt.Errorf("cache group %s: that is the client's own name, and its own cache needs none: "+
+				"choose another name for one that several share", group)
+		}
+		return s.market().MayBeGroup(group)
+	}
+	makes := newKey(with, reach, mayJoin, func(c *cobra.Command, client string) {
 		if len(etcd) > 0 && s.nats == "" && !found { // of which market the treasury is is not said
 			return
 		}
@@ -107,7 +117,8 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 		}
 	})
 	makes.PreRunE = s.mayBeClient
-	c.AddCommand(s.reach(makes), listKeys(with), rotateKey(with), s.reach(revokeKey(with, bank)))
+	c.AddCommand(s.reach(makes), listKeys(with), rotateKey(with), s.reach(revokeKey(with, bank)),
+		groupKeys(with, mayJoin))
 	return c
 }
 
@@ -117,10 +128,10 @@ const registryWithin = 10 * time.Second
 type withRegistry func(*cobra.Command, func(context.Context, bus.Registry) error) error
 
 // newKey makes keys. look is called of the client of one that was made.
-func newKey(with withRegistry, reach func() (*local.Link, error),
+func newKey(with withRegistry, reach func() (*local.Link, error), mayJoin func(client, group string) error,
 	look func(c *cobra.Command, client string)) *cobra.Command {
 	var k bus.APIKey
-	var file, budget, every string
+	var file, budget, every, group string
 	var expires time.Duration
 	c := &cobra.Command{
 		Use:   "new CLIENT",
@@ -133,9 +144,18 @@ of each (midnight UTC; weeks begin on Mondays); what it has left stays and count
 money, the key gets what there is, and what is missing in the same period, once there is more. Without --every
 the budget is filled once. When the key is revoked, what is left goes back to CLIENT; a key that expires keeps
 its money until then. Of a request a hub sets aside what it may cost at most, often some cents, and gives back
-what it did not cost: where the key has less, that is all that it has, and others come again meanwhile.`,
+what it did not cost: where the key has less, that is all that it has, and others come again meanwhile.
+
+What engines hold of prompts is kept apart by cache group, and so is what is expected of it: each client finds
+its own texts there, and nobody else's. Each key with a budget is a client, and so has a cache of its own, too.
+With --cache-group the client that the key is of, CLIENT or CLIENT-ID, shares one with all others of that
+group, with whatever keys or creds it comes: several that begin their prompts alike pay less, and wait less. It
+also gives something away: a member can find out, by what a text costs, by how soon its answer begins, or by
+quotes, which cost nothing, whether another member has sent a text that begins like one that it guesses. So
+join only those who may know each other's prompts. ` + "`souk key group`" + ` moves a client later, or takes it out.`,
 		Example: `  souk key new alice
   souk key new alice --budget 5 --every month
+  souk key new alice --budget 5 --cache-group alice-and-co
   souk key new alice --models gpt-oss-20b --max-price 0.01 --rate 5 --expires 2160h --file alice.key`,
 		Args: console.Takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -176,9 +196,14 @@ what it did not cost: where the key has less, that is all that it has, and other
 			if expires != 0 {
 				k.ExpiresMS = time.Now().Add(expires).UnixMilli()
 			}
+			if f.Changed("cache-group") {
+				if err := mayJoin(k.Client, group); err != nil {
+					return err
+				}
+			}
 			return with(c, func(ctx context.Context, r bus.Registry) error {
 				if k.Budget == nil {
-					secret, err := local.NewKey(ctx, r, nil, k)
+					secret, err := local.NewKeyIn(ctx, r, nil, k, group)
 					if err != nil {
 						return err
 					}
@@ -194,7 +219,7 @@ what it did not cost: where the key has less, that is all that it has, and other
 						err)
 				}
 				defer link.Close()
-				secret, err := local.NewKey(ctx, r, link.Budget, k)
+				secret, err := local.NewKeyIn(ctx, r, link.Budget, k, group)
 				if err != nil {
 					return firstDeposit(err, k.Client)
 				}
@@ -209,6 +234,8 @@ what it did not cost: where the key has less, that is all that it has, and other
 	f := c.Flags()
 	f.StringSliceVar(&k.Models, "models", nil, "models that it may ask for, auto among them; default: all")
 	f.StringVar(&budget, "budget", "", "credits of the client that it may spend; default: all that there are")
+	f.StringVar(&group, "cache-group", "",
+		"name of the cache group that its client shares with others; default: a cache of its own")
 	f.StringVar(&every, "every", "", "fill the budget up every day, week or month; default: once")
 	given(f, &k.MaxPrice, market.ParseCredits, "max-price",
 		"`credits` that a request may cost at most, whatever it says")
@@ -299,7 +326,7 @@ func idOf(secret string) string {
 func listKeys(with withRegistry) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List keys by id: whose they are, and what they allow",
+		Short: "List keys by id: whose they are, what they allow, and whose cache they share",
 		Args:  console.Takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return with(c, func(ctx context.Context, r bus.Registry) error {
@@ -307,8 +334,12 @@ func listKeys(with withRegistry) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				groups, err := local.Groups(ctx, r)
+				if err != nil {
+					return err
+				}
 				w := tabwriter.NewWriter(c.OutOrStdout(), 0, 8, 2, ' ', 0)
-				fmt.Fprintln(w, "ID\tCLIENT\tEXPIRES\tMODELS\tMAX PRICE\tRATE\tOPEN\tBUDGET")
+				fmt.Fprintln(w, "ID\tCLIENT\tEXPIRES\tMODELS\tMAX PRICE\tRATE\tOPEN\tBUDGET\tCACHE")
 				for _, k := range keys {
 					price, rate, open, budget := "-", "-", "-", "-"
 					if b := k.Budget; b != nil {
@@ -323,9 +354,9 @@ func listKeys(with withRegistry) *cobra.Command {
 					if k.Open > 0 {
 						open = fmt.Sprint(k.Open)
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, cmp.Or(k.Client, "cannot be read"),
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, cmp.Or(k.Client, "cannot be read"),
 						expiry(k, time.Now()), cmp.Or(strings.Join(k.Models, ","), "all"), price, rate, open,
-						budget)
+						budget, cmp.Or(groups[k.Client], "own"))
 				}
 				return w.Flush()
 			})
