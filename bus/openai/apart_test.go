@@ -82,6 +82,25 @@ func TestNothingIsSharedAcrossKeys(t *testing.T) {
 	}
 }
 
+// No part of a message names what somebody else may have sent to the engine.
+func TestPicturesHaveNoNames(t *testing.T) {
+	const body = `{"messages":[{"role":"user","content":[{"type":"text","text":"uuid"},` +
+		`{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw=="}%s}]}]}`
+	for _, more := range []string{``, `,"uuid":null`, `,"detail":"\u0061"`} {
+		mustDecode(t, fmt.Sprintf(body, more), nil)
+	}
+	for _, more := range []string{`,"uuid":"sku-1"`, `,"\u0075uid":"sku-1"`, `,"uuid":7`} {
+		if _, no := decode(t, fmt.Sprintf(body, more), nil); no == nil ||
+			no.Code != bus.CodeUnsupportedField || !strings.Contains(no.Message, "uuid") {
+			t.Errorf("%s: %v", more, no)
+		}
+	}
+	if _, no := decode(t, `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":null,`+
+		`"uuid":"theirs"}]}]}`, nil); no == nil || no.Code != bus.CodeUnsupportedField {
+		t.Errorf("a picture by its name alone: %v", no)
+	}
+}
+
 // A client's own salt is hashed, whatever its spelling; what engines refuse is refused here, since they see
 // none of it; in msgpack nobody sets what the door makes of it.
 func TestACachesOwnSalt(t *testing.T) {

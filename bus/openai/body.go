@@ -486,10 +486,36 @@ func (b *body) judgeMessage(i int, t turn) {
 		return
 	}
 	switch b.data[t.content.From] {
-	case '"', '[', 'n':
+	case '"', 'n':
+	case '[':
+		b.judgeParts(i, t.content)
 	default:
 		b.refuse(bad("messages[%d].content: a string or an array of parts is expected", i))
 	}
+}
+
+// judgeParts refuses the uuid of a picture: engines take it for a picture's name, whatever salt it came with,
+// and give whoever names one what somebody else sent.
+func (b *body) judgeParts(i int, v Span) {
+	if text := b.Text(v); !bytes.Contains(text, []byte(`"uuid"`)) && !bytes.Contains(text, []byte(`\u`)) {
+		return
+	}
+	again := b.within(v)
+	again.Array(func() bool {
+		part, ok := again.Value()
+		if !ok || b.data[part.From] != '{' {
+			return ok
+		}
+		of := b.within(part)
+		return of.Object(func(key Span) bool {
+			value, ok := of.Value()
+			if ok && string(of.Name(key)) == "uuid" && string(b.Text(value)) != "null" {
+				b.refuse(unsupported("messages[%d].content: a part has a uuid, which engines take for the name of "+
+					"a picture, whoever sent it: leave it out", i))
+			}
+			return ok
+		})
+	})
 }
 
 // judge says whether the members go together.

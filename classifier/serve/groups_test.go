@@ -28,10 +28,10 @@ func (w *world) told(h *hub, quotes func() []bus.Task, client, body string) (mar
 }
 
 // Of the same text that two clients send no hub is told anything that is the same, nor is an engine: neither
-// in marks, nor in sessions and roles that are made of it, nor in the salt. Of two that the operator put into
-// one group it is told the same, until he takes one out; and a group that is called as a client is is not that
-// client's. A salt of a client's own is another one within its group alone, and one that somebody saw is no
-// way in.
+// in marks, nor in sessions and roles that are made of it, nor in the salt. Of two that the operator put
+// into one group it is told the same, until he takes one out; and a group that is called as a client is is
+// not that client's. A salt of a client's own is another one within its group alone, and one that somebody
+// saw is no way in.
 func TestCacheGroupsAreKeptApart(t *testing.T) {
 	put := func(w *world, key, value string) {
 		if err := w.reg.Put(w.t.Context(), key, []byte(value)); err != nil {
@@ -100,7 +100,8 @@ func TestCacheGroupsAreKeptApart(t *testing.T) {
 		}
 		out := w.ask("ann", "{"+long+`,"cache_salt":"a/b"}`, nil)
 		w.wantCode(out, bus.CodeBadRequest)
-		if m, _ := out["message"].(string); !strings.Contains(m, "cache_salt") || !strings.Contains(m, "'/'") {
+		m, _ := out["message"].(string)
+		if !strings.Contains(m, "cache_salt") || !strings.Contains(m, "'/'") {
 			t.Errorf("a salt with a slash: %v", out)
 		}
 	})

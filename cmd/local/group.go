@@ -99,7 +99,7 @@ func NewKeyIn(ctx context.Context, r bus.Registry, bank Treasurer, k bus.APIKey,
 	if secret, err = NewKey(ctx, r, bank, k); err != nil && was == "" {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
 		defer cancel()
-		LeaveGroup(ctx, r, client) // where that fails it is in a group and has no key of it, which does no harm
+		LeaveGroup(ctx, r, client) // where that fails it is in a group without a key, which does no harm
 	}
 	return secret, err
 }

@@ -19,8 +19,10 @@ import (
 // made. No client and group have one name, whoever comes first.
 func TestCacheGroupsOfKeys(t *testing.T) {
 	ctx, r := t.Context(), membus.New(1).Registry()
-	ended := func(context.Context, string, string, string, market.Credits) error { return nil }
-	broken := func(context.Context, string, string, string, market.Credits) error { return bus.ErrNoResponders }
+	bank := func(err error) Treasurer {
+		return func(context.Context, string, string, string, market.Credits) error { return err }
+	}
+	ended, broken := bank(nil), bank(bus.ErrNoResponders)
 	budget := func(id string) bus.APIKey {
 		return bus.APIKey{ID: id, Client: "ann", Budget: &bus.KeyBudget{Of: "ann", Amount: 5}}
 	}
@@ -58,7 +60,8 @@ func TestCacheGroupsOfKeys(t *testing.T) {
 			"in cache group team, and stays there: `souk key group ann other` moves it"},
 		{"of an id that there is", make(nil, bus.APIKey{ID: "k1", Client: "bob"}, "team"), "k1"},
 		{"without the treasury", make(broken, budget("k8"), "team"), "no key is made"},
-		{"of a group that is a client", make(nil, bus.APIKey{ID: "k9", Client: "bob"}, "ann"), "there is a client ann"},
+		{"of a group that is a client", make(nil, bus.APIKey{ID: "k9", Client: "bob"}, "ann"),
+			"there is a client ann"},
 		{"of one that is a budget's", make(nil, bus.APIKey{ID: "k9", Client: "bob"}, "ann-k6"),
 			"there is a client ann-k6"},
 		{"of a client that is a group", make(nil, bus.APIKey{ID: "k9", Client: "team"}, ""),

@@ -119,6 +119,13 @@ func tokens(body []byte) (out []uint64, ok bool) {
 	return out, len(out) > 0
 }
 
+// salt is what the names of a prompt's blocks are changed by.
+func salt(r agentd.Request) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(r.Salt)) // a hash never fails to write
+	return h.Sum64()
+}
+
 // reach notes a request, and what of its prompt is cached.
 func (e *engine) reach(r agentd.Request) (*request, uint64) {
 	e.mu.Lock()
@@ -142,7 +149,7 @@ func (e *engine) reach(r agentd.Request) (*request, uint64) {
 	for i, t := range prompt {
 		fmt.Fprintf(h, "%x,", t)
 		if end := i + 1; end%blockSize == 0 {
-			key := h.Sum64()
+			key := h.Sum64() ^ salt(r)
 			if hits = hits && e.blocks[key] && end < len(prompt); hits {
 				q.cached = end
 			}
@@ -165,7 +172,7 @@ func (e *engine) computed(r agentd.Request) {
 	for i, t := range prompt {
 		fmt.Fprintf(h, "%x,", t)
 		if (i+1)%blockSize == 0 {
-			e.blocks[h.Sum64()] = true
+			e.blocks[h.Sum64()^salt(r)] = true
 		}
 	}
 }
