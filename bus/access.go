@@ -23,12 +23,12 @@ func AccessOf(role Role, ids IDs) (Access, error) {
 		return Access{Write: []string{HubKey(ids.Domain), ClaimsPrefix, LedKey(ids.Name)},
 			Read: []string{AgentsPrefix, MarketKey(ids.Domain)}}, nil
 	case RoleDoor:
-		return Access{Write: []string{MarksKey, DoorKey(ids.Name)},
+		return Access{Write: []string{MarksKey, DoorKey(ids.Name), VouchKey(ids.Name)},
 			Read: []string{HubsPrefix, LedPrefix, GroupsPrefix}}, nil
 	case RoleGateway:
 		return Access{Write: []string{GatewayKey(ids.Name)}, Read: []string{HubsPrefix, KeysPrefix}}, nil
 	case RoleTreasury:
-		return Access{Write: []string{TreasuryKey}, Read: []string{HubsPrefix, LedPrefix}}, nil
+		return Access{Write: []string{TreasuryKey}, Read: []string{HubsPrefix, VouchPrefix}}, nil
 	case RoleOperator:
 		return Access{Write: []string{MarketPrefix, KeysPrefix, GroupsPrefix}}, nil
 	}

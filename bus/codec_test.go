@@ -10,7 +10,6 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
-	"souk/ledger"
 	"souk/market"
 )
 
@@ -27,8 +26,9 @@ func full() []Message {
 		BackMS: 2500, Parent: "s-0", Next: "writer", Declared: true, Salt: "salt",
 		Source: "web", Run: "run 7", Hub: "math", Failover: "off", Attempt: 1, Token: "k-1", Again: 1,
 		Heard: &HeardStatus{Epoch: 7, Seq: 12}, Whole: true, Tail: true,
-		Resume: &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi"},
-		Model:  "llama", Domain: "math", Reply: "souk.v1.reply.ada.t-1", MaxTokens: 100,
+		Voucher: NewVoucher(make([]byte, VouchKeyBytes), "door", "ada", "j", 3, 9, 2),
+		Resume:  &Resume{Agent: "a0", Seq: 4, Tokens: []uint32{5, 1 << 31}, Text: "hi"},
+		Model:   "llama", Domain: "math", Reply: "souk.v1.reply.ada.t-1", MaxTokens: 100,
 		Prompt: Prompt{Bytes: 900, Messages: 2, Tokens: 230,
 			Marks:  []Mark{{Bytes: 512, Hash: 1<<63 + 5}, {Bytes: 900, Hash: 7}},
 			Former: Hashes("former and other"), Next: Hashes("next and another"), Text: 950, Wide: 40,
@@ -106,15 +106,10 @@ func full() []Message {
 		&FundsRequest{ID: "f", Client: "ada", To: "bob", Every: "day", Hub: "j", Epoch: 1, Amount: 2,
 			Least: 1, After: 3,
 			Returned: 4, Distributed: 5, Domain: "math", AtMS: 6, Ahead: true, Hubs: true, Needs: 9,
-			Mark:  &ledger.Mark{Journal: ledger.Sum{1}, Seq: 2, Sum: ledger.Sum{3}},
-			Known: &ledger.Mark{Journal: ledger.Sum{4}, Seq: 5, Sum: ledger.Sum{6}},
-			Spent: []ledger.Spent{{Client: "ada", Amount: 7}}, Sure: true},
+			Vouchers: []DoorVoucher{{Door: "door", Voucher: task.Voucher}}},
 		&FundsReply{ID: "f", Code: CodeUnknownClient, Message: "who", Client: "ada", Prepaid: 1, Allotted: 2,
 			Grants: []Grant{{Number: 1, Client: "ada", Hub: "j", Amount: 5}}, Returned: 3, Ended: true,
-			Unmade: true, RetryMS: 250, Number: 6, Surplus: 7, Journal: ledger.Sum{9}, Lost: true, Back: 8,
-			Gone:  9,
-			Mark:  &ledger.Mark{Journal: ledger.Sum{1}, Seq: 2, Sum: ledger.Sum{3}},
-			Known: &ledger.Mark{Journal: ledger.Sum{4}, Seq: 5, Sum: ledger.Sum{6}},
+			Unmade: true, RetryMS: 250, Number: 6, Surplus: 7,
 			Hubs: []HubFunds{{Hub: "j", Domain: "math", Allotted: 9, Avail: 5, Held: 2, Reserved: 1,
 				AtMS: 7, HeardMS: 8}}},
 		&Recall{ID: "4", Hub: "j", Client: "ada", Granted: 9, Look: true, Number: 1, Amount: 2, Payee: "bob"},

@@ -22,7 +22,7 @@ func CheckValue(value []byte) error {
 
 // Entry is a value of the registry, kept as JSON.
 type Entry interface {
-	*Registration | *Claim | *HubEntry | *MarketConfig | *APIKey | *MarkKeys | *CacheGroup
+	*Registration | *Claim | *HubEntry | *MarketConfig | *APIKey | *MarkKeys | *CacheGroup | *VouchKeys
 	Validate() error
 }
 

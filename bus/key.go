@@ -15,6 +15,7 @@ const (
 	KeysPrefix     = "/souk/v1/keys/"     // <id>: APIKey
 	GroupsPrefix   = "/souk/v1/groups/"   // <client>: CacheGroup, where it shares one
 	MarksKey       = "/souk/v1/marks"     // MarkKeys, which doors alone know
+	VouchPrefix    = "/souk/v1/vouch/"    // <door>: VouchKeys, which that door and the treasury alone know
 	TreasuryKey    = "/souk/v1/treasury"  // the process that is the market's only treasury, on its lease
 	DoorsPrefix    = "/souk/v1/doors/"    // <id>: the process that is the only door of that id, on its lease
 	GatewaysPrefix = "/souk/v1/gateways/" // <id>: likewise of gateways
@@ -38,6 +39,15 @@ func GatewayKey(id string) string    { return GatewaysPrefix + id }
 func GroupKey(client string) string  { return GroupsPrefix + client }
 
 func APIKeyKey(id string) string { return KeysPrefix + id }
+
+// VouchKey is where a door says what it proves its vouchers with. It writes the key anew each VouchEvery, and
+// the key is there for VouchFor after that: so it outlives the door, as tasks that it placed do.
+func VouchKey(door string) string { return VouchPrefix + door }
+
+const (
+	VouchFor   = 10 * time.Minute
+	VouchEvery = time.Minute
+)
 
 // Under reports whether a key is meant by another: it is that very key, or lies below one that ends in "/".
 func Under(key, of string) bool {

@@ -76,8 +76,10 @@ type Task struct {
 	Declared  bool   `json:"-" msgpack:"declared,omitempty"` // Role is the client's word, and not derived
 	// of the engine's cache, see MarkKeys.SaltedBy; until a door makes that, the hash of the body's
 	// cache_salt
-	Salt  string `json:"-" msgpack:"salt,omitempty"`
-	Trace Trace  `json:"-" msgpack:"-"` // travels in headers
+	Salt string `json:"-" msgpack:"salt,omitempty"`
+	// for the treasury: what the door vouches for, the task included
+	Voucher Voucher `json:"-" msgpack:"voucher,omitempty"`
+	Trace   Trace   `json:"-" msgpack:"-"` // travels in headers
 
 	// Set by the receiver: who sent this request, and where the answer to it goes.
 	Door  string `json:"-" msgpack:"-"`

@@ -62,6 +62,7 @@ func (t *Task) Validate() error {
 	p.reply(t.Reply)
 	p.count("max_tokens", t.MaxTokens)
 	p.optionalID("salt", t.Salt)
+	t.Voucher.problems(&p, "voucher")
 	t.Prompt.problems(&p)
 	if t.Resume != nil {
 		t.Resume.problems(&p)

@@ -9,6 +9,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/reader"
+	"souk/market"
 )
 
 // Config says what the door lets in and how it chooses among hubs.
@@ -19,7 +20,8 @@ type Config struct {
 	// keys the hashes that name sessions and roles; the same at every door of a market
 	SessionKey string `yaml:"session_key"`
 
-	// Labels renames labels of the model to labels that hubs serve. A label that is not named keeps its name.
+	// Labels renames labels of the model to labels that hubs serve. A label that is not named keeps its
+	// name.
 	Labels        map[string]string `yaml:"labels"`
 	General       string            `yaml:"general"`        // the label of a task whose domain is not clear
 	MinConfidence float64           `yaml:"min_confidence"` // 0 to 1: below it a task is General
@@ -40,12 +42,17 @@ type Config struct {
 	StatusTTL time.Duration `yaml:"status_ttl"` // a hub that says nothing for so long is passed over
 	Drain     time.Duration `yaml:"drain"`      // time to finish open tasks when asked to stop
 
-	// What a task without terms is taken to want, where hubs of one domain compete for it. The hub that takes
-	// the task applies its own defaults.
-	Delta        float64       `yaml:"delta"`         // 0 to 1: weight of quality against latency
-	Patience     time.Duration `yaml:"patience"`      // a TTFT at which the latency term is fully spent
-	WorthFactor  float64       `yaml:"worth_factor"`  // worth as a multiple of the dearest published cost
-	OutputTokens int           `yaml:"output_tokens"` // length of an answer whose max_tokens is not given
+	// What a task without terms is taken to want, where hubs of one domain compete for it. The hub that
+	// takes the task applies its own defaults.
+	Delta       float64       `yaml:"delta"`        // 0 to 1: weight of quality against latency
+	Patience    time.Duration `yaml:"patience"`     // a TTFT at which the latency term is fully spent
+	WorthFactor float64       `yaml:"worth_factor"` // worth as a multiple of the dearest published cost
+	// The most that a task may cost whose client names neither max_price nor worth: so much per million
+	// tokens of prompt and possible answer. The door vouches for no more, so hubs charge no more. A market
+	// whose hubs' terms.worth is higher has this as high.
+	Worth        market.Credits `yaml:"worth"`
+	AnswerTokens int            `yaml:"answer_tokens"` // of a possible answer whose max_tokens is not given
+	OutputTokens int            `yaml:"output_tokens"` // length of an answer whose max_tokens is not given
 }
 
 // Default returns the limits of a door that serves one market.
@@ -78,6 +85,8 @@ func Default() Config {
 		Delta:        0.5,
 		Patience:     2 * time.Second,
 		WorthFactor:  4,
+		Worth:        100 * market.Credit, // a hub's default
+		AnswerTokens: 1024,                // likewise
 		OutputTokens: 256,
 	}
 }
@@ -111,6 +120,9 @@ func (c Config) Validate() error {
 	if !(c.WorthFactor > 0 && c.WorthFactor <= 1000) {
 		wrong("worth_factor: %v is not within 0 (excluded) and 1000", c.WorthFactor)
 	}
+	if c.Worth <= 0 || c.Worth > market.MaxPrice {
+		wrong("worth: %s is not above 0 and at most %s credits per million tokens", c.Worth, market.MaxPrice)
+	}
 	for _, n := range []struct {
 		name  string
 		v, to int
@@ -123,7 +135,7 @@ func (c Config) Validate() error {
 		{"max_open_bytes_per_client", c.MaxOpenBytesPerClient, 1 << 40},
 		{"max_tries", c.MaxTries, 16},
 		{"max_sessions", c.MaxSessions, 1 << 24},
-		{"output_tokens", c.OutputTokens, bus.MaxTokens},
+		{"output_tokens", c.OutputTokens, bus.MaxTokens}, {"answer_tokens", c.AnswerTokens, bus.MaxTokens},
 	} {
 		if n.v < 1 || n.v > n.to {
 			wrong("%s: %d is not within 1 and %d", n.name, n.v, n.to)

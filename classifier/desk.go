@@ -18,6 +18,7 @@ type Desk struct {
 	ends     ends
 	sessions recent
 	ids      recent
+	vouching vouching
 	stats    Stats
 }
 

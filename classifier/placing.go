@@ -35,6 +35,8 @@ type Placing struct {
 	want Want
 	out  PlacingReady
 
+	vouched Vouched // of the task, at the hub that was sent it last
+
 	cancelHub string // is to be told that the client has cancelled the task
 
 	state     placeState
@@ -66,6 +68,7 @@ const (
 // PlacingReady is what a Placing wants done.
 type PlacingReady struct {
 	Send   string      // the task to this hub, and Step its verdict
+	Vouch  Vouched     // with this
 	Until  time.Time   // which is awaited no longer than that
 	Find   bool        // all hubs are to be asked for it; what they say is Found, and then Tick
 	Answer *bus.Answer // or give the client this
@@ -156,10 +159,18 @@ func (p *Placing) choose(now time.Time, t *Table) {
 	}
 	p.hub, _ = t.Hub(name)
 	p.repeat = p.want.Pinned != ""
-	p.send()
+	p.send(now)
 }
 
-func (p *Placing) send() {
+// send sends the task to a hub, and vouches for it there, once.
+func (p *Placing) send(now time.Time) {
+	v, journal, most := &p.desk.vouching, p.hub.Entry.Journal, p.c.Most(p.task)
+	if p.vouched.Journal == journal {
+		p.vouched = v.of(now, p.task.Client, journal, most)
+	} else {
+		p.vouched = v.add(now, p.task.Client, journal, most)
+	}
+	p.out.Vouch = p.vouched
 	p.state, p.waits, p.out.Send, p.out.Until = awaiting, true, p.hub.Entry.Domain, p.until
 }
 
@@ -273,7 +284,7 @@ func (p *Placing) sendAgain(now time.Time, t *Table) {
 		p.unknown(errors.New("the hub that had the task no longer leads its domain"))
 	case (anew || there && p.state == cut) && !now.Before(p.again):
 		p.hub = h
-		p.send()
+		p.send(now)
 	}
 	p.plan(now)
 }

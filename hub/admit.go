@@ -29,6 +29,7 @@ func (n *Node) admit(m *bus.Task) error {
 		n.whether(t, m)
 		return nil
 	}
+	n.hearVoucher(m)
 	switch {
 	case t != nil && t.state != done && t.digest == digest && m.Stream && m.Reply != t.answered():
 		n.refuse(m, bus.CodeDuplicate, time.Second, "task %s is in hand for another reader", m.ID)
@@ -87,6 +88,7 @@ func (n *Node) admit(m *bus.Task) error {
 	n.come(t)
 	n.hearArrived(t)
 	n.openPurse(key.client)
+	n.hearVoucher(m)
 	t.inboxes = append(t.inboxes, m.Inbox)
 	n.fund(t, need)
 	return nil
@@ -219,12 +221,17 @@ func (n *Node) setTerms(t *task) error {
 	return t.terms.Validate()
 }
 
-// maxPrice is the one that was asked for; 0: none.
+// maxPrice is the one that was asked for, or what the task's door vouched for, if that is less; 0: none.
 func (t *task) maxPrice() market.Credits {
+	asked := t.usual.MaxPrice
 	if c := t.msg.Terms.MaxPrice; c != nil {
-		return *c
+		asked = *c
 	}
-	return t.usual.MaxPrice
+	most := t.msg.Voucher.Most()
+	if of := (market.Terms{Worth: t.terms.Worth, MaxPrice: asked}); most > 0 && most < of.Cap() {
+		return most
+	}
+	return asked
 }
 
 // longest is the longest context of the agents here, 0 where one of them names none.

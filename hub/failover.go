@@ -319,6 +319,7 @@ func (n *Node) admitRest(old *task, m *bus.Task) {
 	n.known[t.key] = t
 	n.come(t)
 	n.openPurse(t.key.client)
+	n.hearVoucher(m)
 	t.inboxes = append(t.inboxes, m.Inbox)
 	n.fund(t, need)
 }

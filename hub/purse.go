@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"souk/bus"
 	"souk/hub/line"
 	"souk/market"
 )
@@ -16,20 +17,21 @@ const idlePurses = 4096
 // purse is a client's money at this hub, beyond what the book says.
 type purse struct {
 	client   string
-	round    uint64         // in which a task of it stood in a line last
-	number   int            // of the client among those of that round
-	own      line.Pressure  // of its own tasks
-	pressure float64        // on its tasks in that round, of other clients'
-	open     int            // tasks
-	waiting  int            // of them, those that wait for a slot
-	reserved market.Credits // by tasks that wait: not yet held
-	largest  market.Credits // reserve of late, the measure of chunks
-	parked   []*task        // wait for money, first come first
-	request  *request       // under way
-	notAhead time.Time      // not asked ahead before
-	pending  time.Time      // when the treasury last said that hubs are giving money back
-	timer    timer          // the end of its idleness
-	serial   uint64         // among all purses that were, from 1
+	round    uint64            // in which a task of it stood in a line last
+	number   int               // of the client among those of that round
+	own      line.Pressure     // of its own tasks
+	pressure float64           // on its tasks in that round, of other clients'
+	open     int               // tasks
+	waiting  int               // of them, those that wait for a slot
+	reserved market.Credits    // by tasks that wait: not yet held
+	largest  market.Credits    // reserve of late, the measure of chunks
+	vouchers []bus.DoorVoucher // what doors vouched for, the latest last
+	parked   []*task           // wait for money, first come first
+	request  *request          // under way
+	notAhead time.Time         // not asked ahead before
+	pending  time.Time         // when the treasury last said that hubs are giving money back
+	timer    timer             // the end of its idleness
+	serial   uint64            // among all purses that were, from 1
 }
 
 // has is how many tasks of the client wait, for its money or a slot.

@@ -22,7 +22,7 @@ import (
 // Seeding says who pays for texts that are put on idle agents.
 type Seeding struct {
 	// of the treasury, which the operator funds: where it has no money nothing is seeded; "": probe-DOMAIN,
-	// as a colon is no part of an id
+	// as a colon is no part of an id; another name stands in the treasury's probers, too
 	Client string        `yaml:"client"`
 	Every  time.Duration `yaml:"every"`  // least time between two; 0: nothing is seeded
 	Within time.Duration `yaml:"within"` // as many dialogues are expected to begin alike as last so long
@@ -57,8 +57,7 @@ func (c Config) Prober() string {
 	if c.Seed.Client != "" {
 		return c.Seed.Client
 	}
-	client := "probe-" + c.Domain
-	return client[:min(len(client), bus.MaxID)]
+	return bus.ProberOf(c.Domain)
 }
 
 // seeds are what the hub knows of texts that many begin with.

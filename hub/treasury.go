@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -97,6 +98,9 @@ func (n *Node) launch(a *request) {
 	if t.flying >= MaxRequests {
 		t.line = append(t.line, a)
 		return
+	}
+	if p := n.purses[a.client]; p != nil && a.op == bus.OpAllot {
+		a.req.Vouchers = slices.Clone(p.vouchers)
 	}
 	t.flying++
 	a.flying = true

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -50,8 +51,17 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 			return j
 		}
 		quiet := slog.New(slog.DiscardHandler)
+		doorKey, vouched := bytes.Repeat([]byte{5}, bus.VouchKeyBytes), [hubs]market.Credits{}
+		keys, err := bus.EncodeEntry(&bus.VouchKeys{Keys: [][]byte{doorKey}})
+		if err == nil {
+			err = world.Registry().Put(ctx, bus.VouchKey("door"), keys)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		bank, err := bankserve.New(treasury.Default(),
-			bankserve.Deps{Bus: world.Bus("treasury"), Journal: open("treasury"), Log: quiet})
+			bankserve.Deps{Bus: world.Bus("treasury"), Registry: world.Registry(), Journal: open("treasury"),
+				Log: quiet})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,6 +147,8 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 				Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100,
 					Marks: []bus.Mark{{Bytes: 400, Hash: 42}}}}
 			m.Terms.Worth, m.Terms.MaxPrice = &worth, &takes
+			vouched[i] += takes
+			m.Voucher = bus.NewVoucher(doorKey, "door", "ann", fmt.Sprint("d", i), 1, vouched[i], takes)
 			begin := time.Now()
 			var a bus.Answer
 			request(bus.HubTaskSubject(fmt.Sprint("d", i), "door"), &m, &a)

@@ -40,6 +40,7 @@ type Book struct {
 	hubs     map[string]*counters
 	allotted map[[2]string]*market.Credits // by client and hub; and by client alone under hub ""
 	spent    map[[2]string]market.Credits  // treasury: by client and hub, as hubs' marks say
+	vouched  map[[2]string]*Vouched        // treasury: by client and hub
 	budgets  map[string]*Allowance         // treasury: by the client that spends
 	marks    map[string]*noted             // by journal
 	classes  map[string]*class             // hub: epochs by class
@@ -102,6 +103,7 @@ func NewBook() *Book {
 		ops:      map[string]op{},
 		hubs:     map[string]*counters{},
 		allotted: map[[2]string]*market.Credits{},
+		vouched:  map[[2]string]*Vouched{},
 		budgets:  map[string]*Allowance{},
 		spent:    map[[2]string]market.Credits{},
 		marks:    map[string]*noted{},

@@ -138,6 +138,11 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 	case KindDeposit, KindPayout, KindGrant, KindAccept, KindReturn, KindReclaim, KindDistribute:
 		r.Transfer = &Transfer{Client: d.name(), Hub: d.name(), Note: d.Text(), Number: d.Uvarint(),
 			Amount: d.Credits()}
+		if d.At < len(d.Data) && d.Fault == "" {
+			if r.Transfer.Vouched = d.vouched(); r.Transfer.Vouched == nil {
+				d.Fail("nothing, where a grant says what doors vouched for")
+			}
+		}
 	case KindRefund, KindReverse:
 		r.Correction = &Correction{Of: d.Text(), Payer: d.name(), Reason: d.Text(), Amount: d.Credits()}
 	case KindSeal, KindTariff:

@@ -117,6 +117,9 @@ func appendPart(b []byte, r *Record) []byte {
 		b = appendStrings(b, t.Client, t.Hub, t.Note)
 		b = binary.AppendUvarint(b, t.Number)
 		b = binary.AppendVarint(b, int64(t.Amount))
+		if t.Vouched != nil {
+			b = appendVouched(b, t.Vouched)
+		}
 	case r.Correction != nil:
 		c := r.Correction
 		b = appendStrings(b, c.Of, c.Payer, c.Reason)

@@ -140,7 +140,9 @@ func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 		case KindReturn:
 			h.returns = lastOf(append(h.returns, *r.Transfer), h.limits.Returns)
 		case KindGrant:
-			h.grants[r.Transfer.Hub] = lastOf(append(h.grants[r.Transfer.Hub], *r.Transfer), h.limits.Grants)
+			g := *r.Transfer
+			g.Vouched = nil // the book has it
+			h.grants[g.Hub] = lastOf(append(h.grants[g.Hub], g), h.limits.Grants)
 		}
 	}
 	h.forget(f.Time)

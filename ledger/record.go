@@ -146,6 +146,8 @@ type Transfer struct {
 	Number uint64 // of a grant or return, from 1 for each hub, without gaps
 	Amount market.Credits
 	Note   string
+	// what stands behind a grant; nil: nothing, as behind those to a hub's own client
+	Vouched *Vouched `json:",omitempty"`
 }
 
 // Correction names the record that it corrects.

@@ -24,7 +24,8 @@ import (
 //	transfers list, the oldest first, of: id; kind 1 byte; client; amount ±; note 8 bytes
 //	hubs      list, by name, of: name; last grant, return and distribution; the last one's client and
 //	          amount ±; ended 1 byte, 2 where it was written off
-//	allotted  list, by client and hub, of: client, hub, amount ±
+//	allotted  list, by client and hub, of: client, hub, amount ±; list, by door and line, of: door; line;
+//	          total ±; where there are some, what is left ±
 //	classes   list, by name, of: name; lengths and canonical bytes of the epochs sealed and cleared and of
 //	          the tariff; uses that count, list of them; the last one; the next one's tie-break 32 bytes
 //	budgets   list, by client, of: the budget as in a frame; ended 1 byte; its last period, and the parts of
@@ -113,6 +114,7 @@ func (b *Book) appendAllotted(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(keys)))
 	for _, k := range keys {
 		dst = binary.AppendVarint(appendStrings(dst, k[:]...), int64(*b.allotted[k]))
+		dst = appendVouched(dst, b.vouched[k])
 	}
 	return dst
 }
@@ -291,8 +293,14 @@ func (d *decoder) hubs(b *Book) {
 		b.hubs[name], before = c, name
 	}
 	last := [2]string{}
-	for n := d.Count(3); n > 0 && d.Fault == ""; n-- {
+	for n := d.Count(4); n > 0 && d.Fault == ""; n-- {
 		k, amount := [2]string{d.name(), d.name()}, d.Credits()
+		if v := d.vouched(); v != nil {
+			if v.Left < 0 || v.Left > market.MaxCredits || len(v.Doors) > MaxVouched {
+				d.Fail("no amount that doors vouched for")
+			}
+			b.vouched[k] = v
+		}
 		if comparePair(last, k) >= 0 || !ValidID(k[0]) ||
 			!ValidID(k[1]) || amount < 0 {
 			d.Fail("no allotment, or one out of order")

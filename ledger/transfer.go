@@ -47,6 +47,9 @@ func (b *Book) applyTransfer(r *Record) error {
 		return broken(ErrFunds, "I18", r.ID,
 			fmt.Sprintf("at most %s, what went to hub %s and has not come back", has, t.Hub), "%s", t.Amount)
 	}
+	if err := b.applyVouched(r); err != nil {
+		return err
+	}
 	b.legs = transferLegs(b.legs[:0], r.Kind, h.role == RoleTreasury, t)
 	if err := b.post(r, b.legs); err != nil {
 		return err
@@ -56,6 +59,7 @@ func (b *Book) applyTransfer(r *Record) error {
 		b.allot(t.Client, t.Hub, t.Amount)
 	case KindReclaim, KindReturn:
 		b.allot(t.Client, t.Hub, -t.Amount)
+		b.gaveBack(t.Client, t.Hub, t.Amount)
 	}
 	b.remember(r.ID, this)
 	return nil

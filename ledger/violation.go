@@ -24,7 +24,7 @@ var (
 
 // Violation is a rule broken by a record or frame.
 type Violation struct {
-	Invariant string // I1 to I19; see [Invariants]
+	Invariant string // I1 to I20; see [Invariants]
 	Record    string // id, or "frame"
 	Expected  string
 	Found     string
@@ -59,6 +59,7 @@ var Invariants = []struct{ Name, Rule string }{
 	{"I17", "no panic or exhaustion from any input"},
 	{"I18", "a client is never charged more than it deposited, over all hubs"},
 	{"I19", "a refusal is truthful"},
+	{"I20", "a hub is granted at most what doors vouched for and it returned"},
 }
 
 // broken makes a Violation; format describes what was found.

@@ -167,6 +167,7 @@ func (r *request) place(t *bus.Task) bus.Answer {
 			return *out.Answer
 		case out.Send != "":
 			t.Heard = r.lastHeard(t, out.Send)
+			t.Voucher = s.vouch.voucher(t.Client, &out.Vouch)
 			data, err := bus.Encode(t)
 			if err != nil {
 				return r.refusal(err)

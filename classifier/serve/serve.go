@@ -34,6 +34,7 @@ type Server struct {
 	boot   string // part of every reply subject: an answer to an earlier life of this id reaches nobody
 	marks  *markKeys
 	groups *groups
+	vouch  *vouchKey
 	labels *model.Renamed
 	ready  chan struct{}
 
@@ -79,6 +80,7 @@ func New(c classifier.Config, d Deps) (*Server, error) {
 		inHand: map[taskKey]*request{}, waiting: map[*request]struct{}{}, reading: map[string]*whole{},
 	}
 	s.marks, s.groups = newMarkKeys(d.Registry, d.Log), newGroups(d.Registry, d.Log)
+	s.vouch = s.newVouchKey()
 	s.desk = classifier.NewDesk(&s.c, maphash.MakeSeed())
 	s.labels = d.Model.Rename(c.Labels)
 	s.table.Store(&classifier.Table{})
@@ -124,6 +126,7 @@ func (s *Server) Run(ctx context.Context) error {
 	go s.memory(life, sync.OnceFunc(func() { close(known) }))
 	go s.groups.follow(life, sync.OnceFunc(func() { close(grouped) }))
 	go s.marks.follow(life)
+	go s.vouch.keep(life)
 	for _, c := range []chan struct{}{synced, known, grouped} {
 		select {
 		case <-c:
@@ -131,11 +134,14 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	select {
-	case <-s.marks.settled:
-	case <-time.After(marksWithin):
-	case <-ctx.Done():
-		return nil
+	within := time.After(marksWithin)
+	for _, c := range []<-chan struct{}{s.marks.settled, s.vouch.said} {
+		select {
+		case <-c:
+		case <-within:
+		case <-ctx.Done():
+			return nil
+		}
 	}
 	service, err := s.d.Bus.Serve(bus.Service{
 		Name: bus.ServiceName, Version: "1.0.0",

@@ -31,7 +31,7 @@ var spoken = []any{
 	bus.FundsReply{}, bus.Recall{},
 	bus.RecallReply{}, bus.Quote{}, bus.HubQuote{}, bus.SessionEnd{}, bus.SessionEnded{}, bus.Holdings{},
 	bus.Registration{}, bus.Claim{}, bus.HubEntry{}, bus.MarketConfig{}, bus.APIKey{}, bus.MarkKeys{},
-	bus.CacheGroup{},
+	bus.CacheGroup{}, bus.VouchKeys{},
 }
 
 // added is what the version before does not know: it reads past these fields, and leaves them out. A message

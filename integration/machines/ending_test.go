@@ -52,6 +52,7 @@ func (e *economy) rebornBank() {
 	if err := e.bank.Restore(); err != nil {
 		e.t.Fatal(err)
 	}
+	e.bank.Vouches("door", pledgeKeys)
 	e.bank.Tick(e.now)
 	e.settle()
 }

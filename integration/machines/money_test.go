@@ -49,6 +49,7 @@ type economy struct {
 	refused  int       // after one
 	next     int
 	waiting  map[string]bool // tasks without an answer
+	pledged  pledges         // with tasks
 }
 
 // shop is a hub with an agent that serves whatever it gets.
@@ -99,6 +100,7 @@ func newEconomy(t *testing.T, seed uint64, hubs int, deposits map[string]market.
 	if err := e.bank.Begin(); err != nil {
 		t.Fatal(err)
 	}
+	e.bank.Vouches("door", pledgeKeys)
 	e.bank.Tick(e.now)
 	e.settle()
 	for _, c := range sorted(deposits) {
@@ -411,6 +413,7 @@ func (e *economy) task(h *shop, client string, takes market.Credits, deadline ti
 			Marks: []bus.Mark{{Bytes: 400, Hash: 42}}},
 		Inbox: "inbox", DeadlineMS: e.now.Add(deadline).UnixMilli()}
 	m.Terms.Worth, m.Terms.MaxPrice = &worth, &takes
+	m.Door, m.Voucher = "door", e.pledged.voucher(client, h.name, takes)
 	e.waiting[id] = true
 	h.node.Step(e.now, m)
 	e.turn(h)
@@ -433,6 +436,7 @@ func (e *economy) conserved() (underWay market.Credits) {
 		underWay += flying
 		audits = append(audits, e.audit(h.name))
 	}
+	e.pledged.cover(e.t, e.frames[ledger.Treasury])
 	for c, deposit := range e.deposits {
 		prepaid, _ := bank.Prepaid(c)
 		have := prepaid + bank.Allotted(c, "")

@@ -105,6 +105,14 @@ func (w *whole) check(total market.Credits) {
 	if sum+out != total {
 		t.Errorf("%s stand in the books and %s left, of %s that came in", sum, out, total)
 	}
+	granted := make([]ledger.Frame, len(w.bank.frames))
+	for i, data := range w.bank.frames {
+		var err error
+		if granted[i], err = ledger.DecodeFrame(data); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.pledged.cover(w.t, granted)
 	if found := ledger.Across(audit("treasury", w.bank.frames, w.bank.heads), hubs); len(found) > 0 {
 		t.Error(found)
 	}

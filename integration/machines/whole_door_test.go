@@ -23,6 +23,7 @@ type doorPart struct {
 	led    map[string]bool
 	all    map[int]*errand
 	count  int
+	key    []byte // of its vouchers
 }
 
 type sign struct {
@@ -65,6 +66,7 @@ func (d *doorPart) start() {
 	d.inHand, d.known, d.all = map[string]*errand{}, map[string]int64{}, map[int]*errand{}
 	d.led = map[string]bool{}
 	d.up, d.cut, d.knows, d.since = true, false, false, w.now
+	d.vouch()
 	d.before = sign{w.now, d.table}
 	d.last = d.before
 	var pulse func()
@@ -269,6 +271,7 @@ func (e *errand) goOn() {
 		e.answer(*out.Answer)
 	case out.Send != "":
 		e.t.Heard = nil
+		e.t.Voucher = d.voucher(e.t, &out.Vouch)
 		if classifier.MayBeAsked(e.t, true) {
 			h := e.heard.Heard(out.Send)
 			if e.looked.hub == out.Send {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/market"
 )
 
 // whole is a whole market in virtual time: doors, hubs with standbys, agents, a treasury and readers, each of
@@ -39,6 +40,9 @@ type whole struct {
 	bank     *bankPart
 	readers  map[string]*readerPart
 	order    []*readerPart
+
+	pledged pledges                      // what doors vouched for
+	lines   map[[3]string]market.Credits // of them, by client, hub, and door's line
 
 	quiet bool                 // all faults have ended
 	left  map[string]time.Time // hubs, since they led last
@@ -320,6 +324,7 @@ type registry struct {
 	owners map[string]*lead // of claims
 	agents map[string]*listed
 	led    map[string]time.Time // hubs that have led, by journal, and until when that is remembered
+	vouch  map[string]*bus.VouchKeys
 }
 
 type lead struct {

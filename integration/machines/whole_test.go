@@ -68,6 +68,7 @@ func (b *bankPart) start() {
 	b.epoch++
 	b.busy, b.queue, b.said, b.flight = false, nil, nil, nil
 	b.up, b.cut, b.knows, b.since = true, false, false, w.now
+	b.hearKeys()
 	b.serve()
 }
 
@@ -185,7 +186,7 @@ func (b *bankPart) handle(p paper) {
 	b.on(20*time.Millisecond, func() {
 		for _, l := range w.registry.leads {
 			if l.entry.Journal == p.req.Hub {
-				b.bank.Leads(p.req.Hub, l.epoch)
+				b.bank.Leads(p.req.Hub, l.entry.Domain, l.epoch)
 			}
 		}
 		b.take(p.op, p.req, p.inbox, true)
@@ -244,7 +245,8 @@ func newWhole(t *testing.T, seed uint64) *whole {
 		asking:  map[int]*question{},
 		readers: map[string]*readerPart{}, late: 5 * time.Millisecond,
 		registry: &registry{rev: 10, leads: map[string]*lead{}, claims: map[string]*bus.Claim{},
-			owners: map[string]*lead{}, agents: map[string]*listed{}, led: map[string]time.Time{}}}
+			owners: map[string]*lead{}, agents: map[string]*listed{}, led: map[string]time.Time{},
+			vouch: map[string]*bus.VouchKeys{}}}
 	w.newPart("operator")
 	w.newBank()
 	for _, name := range []string{"hub-0a", "hub-0b", "hub-1", "hub-2"} {

@@ -172,11 +172,12 @@ type witness struct {
 func (r *Reader) Witness() {
 	dir := filepath.Dir(r.wal)
 	for _, path := range slices.Backward(snapshotFiles(dir)) { // the oldest first
-		s, err := readSnapshot(path, false)
+		s, err := readSnapshot(path)
 		w := witness{err: err}
 		if err == nil {
 			w.snapshot = *s
-		} else if _, gone := os.Lstat(path); gone != nil {
+			w.state = nil
+		} else if _, gone := os.Stat(path); gone != nil {
 			continue // a newer one took its place
 		} else {
 			w.err = misplaced(path, err)

@@ -82,7 +82,7 @@ func TestNamesOfHubsAreBounded(t *testing.T) {
 	o := open(t)
 	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 1_000_000})
 	o.ask(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "h", Epoch: 5, Amount: 40})
-	o.tr.Leads("h", 5)
+	o.tr.Leads("h", "of-h", 5)
 	before := heap()
 	const names = 50_000
 	for i := range names {

@@ -3,8 +3,11 @@ package treasury
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
+	"souk/bus"
 	"souk/ledger"
 )
 
@@ -23,6 +26,9 @@ type Config struct {
 	Grants int `yaml:"grants"`
 	// MaxHubs bounds the hubs served, since each costs memory and any name may ask.
 	MaxHubs int `yaml:"max_hubs"`
+	// Probers are the clients that pay for what hubs do of their own accord, by domain, where that is not
+	// probe-DOMAIN: as a hub's seed.client says. A hub gets its own one's money without a door's word.
+	Probers map[string]string `yaml:"probers"`
 	// Drain bounds the time for answering what has arrived when the server is told to stop.
 	Drain time.Duration `yaml:"drain"`
 }
@@ -67,6 +73,13 @@ func (c Config) Validate() error {
 	} {
 		if n.v < n.least || n.v > n.most {
 			wrong("%s: %d is not from %d to %d", n.name, n.v, n.least, n.most)
+		}
+	}
+	for _, domain := range slices.Sorted(maps.Keys(c.Probers)) {
+		for _, id := range []string{domain, c.Probers[domain]} {
+			if err := bus.CheckID("probers", id); err != nil {
+				wrong("%w", err)
+			}
 		}
 	}
 	if c.Drain <= 0 || c.Drain > time.Hour {

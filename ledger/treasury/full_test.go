@@ -13,7 +13,7 @@ func TestAFullDiskIsNoDoubt(t *testing.T) {
 	o := open(t)
 	ask := func(op string, req bus.FundsRequest, room bool) bus.FundsReply {
 		t.Helper()
-		o.tr.Handle(op, &req, nil, room)
+		o.tr.Handle(op, vouched(op, &req), nil, room)
 		a := o.settle()
 		if len(a) != 1 {
 			t.Fatalf("%s: %d answers", op, len(a))
@@ -28,7 +28,7 @@ func TestAFullDiskIsNoDoubt(t *testing.T) {
 		bus.OpAllot:   {ID: "a", Client: "ann", Hub: "h", Epoch: 1, Amount: 10},
 	}
 	ops := []string{bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpBudget, bus.OpAllot}
-	o.tr.Leads("h", 1)
+	o.tr.Leads("h", "of-h", 1)
 	for _, op := range ops {
 		if r := ask(op, made[op], true); r.Code != "" {
 			t.Fatalf("%s: %+v", op, r)

@@ -27,6 +27,9 @@ func (t *Treasury) allot(req *bus.FundsRequest, to any) error {
 	if err := t.known(req.Client); err != nil {
 		return err
 	}
+	if _, err := t.vouchedFor(req, need(req)); err != nil {
+		return err
+	}
 	c := t.claims[req.Client]
 	if c.find(bus.OpAllot, req) != nil {
 		return t.claim(bus.OpAllot, req, to)
@@ -54,10 +57,21 @@ func (t *Treasury) grant(req *bus.FundsRequest, others bool) (bool, error) {
 	if others {
 		amount = need(req)
 	}
+	behind, err := t.vouchedFor(req, need(req))
+	if err != nil {
+		return false, err
+	}
+	if behind != nil {
+		amount = min(amount, behind.Left)
+	}
 	if amount > prepaid || amount == 0 {
 		return false, nil
 	}
 	r := ledger.NewGrant(req.Hub, t.book.LastGrant(req.Hub)+1, req.Client, amount, req.ID, t.salt())
+	if behind != nil {
+		behind.Left -= amount
+		r.Transfer.Vouched = behind
+	}
 	if err := t.apply(r); err != nil {
 		return false, err
 	}

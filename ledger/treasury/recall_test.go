@@ -30,7 +30,7 @@ func newBank(t testing.TB) *bank {
 // put handles a request and keeps all answers that came.
 func (b *bank) put(op string, req bus.FundsRequest) {
 	b.tr.Tick(b.now)
-	b.tr.Handle(op, &req, nil, true)
+	b.tr.Handle(op, vouched(op, &req), nil, true)
 	b.take()
 }
 

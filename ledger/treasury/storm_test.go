@@ -42,7 +42,7 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 		s[0] = byte(r.Uint32())
 		return s
 	}
-	tr := New(cfg, salts)
+	tr := doors(New(cfg, salts))
 	if err := tr.Restore(); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 			before := tr.Book().Balance(ledger.External("deposits"))
 			waiting[i], ids[i] = op, op+q.ID
 			times[op+q.ID]++
-			tr.Handle(op, &q, i, r.IntN(20) > 0)
+			tr.Handle(op, vouched(op, &q), i, r.IntN(20) > 0)
 			deposited += before - tr.Book().Balance(ledger.External("deposits"))
 		}
 		take()
@@ -185,7 +185,7 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 			t.Errorf("request %d, %s, was never answered", i, op)
 		}
 	}
-	again := New(cfg, salts)
+	again := doors(New(cfg, salts))
 	for _, f := range frames {
 		if err := again.Past().Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f)); err != nil {
 			t.Fatal(err)

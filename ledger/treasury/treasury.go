@@ -40,8 +40,10 @@ type Treasury struct {
 	early  early
 	// of each hub that the registry has named: its leadership's, the highest so far
 	epochs    map[string]int64
-	heard     map[string]word // what each hub said of itself last
-	strangers []string        // of them, those that were without dealings when they came
+	domains   map[string]string         // which domain each of them leads
+	keys      map[string]*bus.VouchKeys // of doors
+	heard     map[string]word           // what each hub said of itself last
+	strangers []string                  // of them, those that were without dealings when they came
 	ready     Ready
 	salt      func() [16]byte
 
@@ -64,7 +66,8 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 	return &Treasury{
 		cfg: cfg, past: past, book: past.Book(), salt: salt,
 		asked: map[string]bus.Grant{}, grants: map[string][]bus.Grant{},
-		early: newEarly(), epochs: map[string]int64{}, heard: map[string]word{}, room: true,
+		early: newEarly(), epochs: map[string]int64{}, domains: map[string]string{},
+		keys: map[string]*bus.VouchKeys{}, heard: map[string]word{}, room: true,
 		claims: map[string]*claims{}, rounds: map[string]*round{},
 		tending: newTending(),
 	}
@@ -307,6 +310,7 @@ func (t *Treasury) admit(hub string) error {
 	for len(t.strangers) > t.cfg.MaxHubs {
 		if first := t.strangers[0]; !t.book.Knows(first) {
 			delete(t.epochs, first)
+			delete(t.domains, first)
 			delete(t.heard, first)
 		}
 		t.strangers = t.strangers[1:]
@@ -314,11 +318,12 @@ func (t *Treasury) admit(hub string) error {
 	return nil
 }
 
-// Leads says which epoch of a hub leads its domain, as the registry has it. No other number is remembered:
+// Leads says which epoch of a hub leads which domain, as the registry has it. No other number is remembered:
 // one that a request names might be a mistake, and would make the hub stale for ever.
-func (t *Treasury) Leads(hub string, epoch int64) {
+func (t *Treasury) Leads(hub, domain string, epoch int64) {
 	if _, ok := t.epochs[hub]; ledger.ValidID(hub) && (ok || len(t.epochs) < t.cfg.MaxHubs) {
 		t.epochs[hub] = max(t.epochs[hub], epoch)
+		t.domains[hub] = domain
 	}
 }
 

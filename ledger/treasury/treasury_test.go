@@ -30,7 +30,7 @@ func salts() func() [16]byte {
 }
 
 func open(t testing.TB) *office {
-	o := &office{t: t, tr: New(Default(), salts())}
+	o := &office{t: t, tr: doors(New(Default(), salts()))}
 	o.old(o.tr)
 	if err := o.tr.Begin(); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func (o *office) settle() []Answer {
 }
 
 func (o *office) ask(op string, req bus.FundsRequest) bus.FundsReply {
-	o.tr.Handle(op, &req, nil, true)
+	o.tr.Handle(op, vouched(op, &req), nil, true)
 	a := o.settle()
 	if len(a) != 1 {
 		o.t.Fatalf("%d answers, want 1", len(a))
@@ -86,7 +86,7 @@ func (o *office) reopen() {
 
 func (o *office) replayed(behind int) *Treasury {
 	o.t.Helper()
-	tr := New(Default(), salts())
+	tr := doors(New(Default(), salts()))
 	must := func(err error) {
 		o.t.Helper()
 		if err != nil {
@@ -161,7 +161,7 @@ func TestFunds(t *testing.T) {
 		}
 		o.reopen()
 		if step.req.Epoch == 9 {
-			o.tr.Leads("h", 9)
+			o.tr.Leads("h", "of-h", 9)
 		}
 	}
 }
@@ -366,7 +366,7 @@ func TestAnotherJournalIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := New(Default(), salts())
+	tr := doors(New(Default(), salts()))
 	if err := errors.Join(tr.Replay(f), tr.Restore()); err == nil {
 		t.Error("a treasury took a hub's journal")
 	}

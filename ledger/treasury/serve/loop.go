@@ -81,7 +81,7 @@ func (s *Server) act(ready treasury.Ready) error {
 // is taken in only if it leads now: then somebody else ended it.
 func (s *Server) handle(r request, room bool) {
 	ended := r.op == bus.OpReturn && s.t.Book().Closed(r.req.Hub)
-	if s.d.Registry != nil && (ended && !r.leads || r.asked != away && s.t.Doubts(r.op, &r.req)) {
+	if ended && !r.leads || r.asked != away && s.t.Doubts(r.op, &r.req) {
 		if r.asked == notAsked {
 			select {
 			case s.doubt <- r:

@@ -20,7 +20,7 @@ import (
 // Deps is what a Server is wired to.
 type Deps struct {
 	Bus      bus.Bus
-	Registry bus.Registry // names the hubs that lead; nil: no hub's epoch is ever over
+	Registry bus.Registry // names the hubs that lead, and the keys that doors vouch with
 	Journal  ledger.Journal
 	Log      *slog.Logger // nil: slog.Default
 }
@@ -40,6 +40,7 @@ type Server struct {
 	said  chan *bus.RecallReply
 	disk  bus.Outage // of the room on it; of serve alone
 	stale bus.Outage // of the journal being this market's newest; likewise
+	vouch bus.Outage // of the registry's saying doors' keys; of their follower alone
 
 	requests, refused, dropped, frames, records atomic.Int64
 	mu                                          sync.Mutex // of t, for Stats
@@ -50,8 +51,8 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if d.Bus == nil || d.Journal == nil {
-		return nil, errors.New("treasury: a bus and a journal are needed")
+	if d.Bus == nil || d.Registry == nil || d.Journal == nil {
+		return nil, errors.New("treasury: a bus, a registry and a journal are needed")
 	}
 	if name := d.Bus.Name(); name != cfg.Journal {
 		return nil, fmt.Errorf("treasury: it is %s on the bus, and its journal is %s: hubs answer the journal's "+
@@ -107,6 +108,8 @@ func (s *Server) Run(ctx context.Context) error {
 	proving, stop := context.WithCancel(ctx)
 	var prover sync.WaitGroup
 	prover.Go(func() { s.prove(proving) })
+	synced := make(chan struct{})
+	prover.Go(func() { s.keys(proving, sync.OnceFunc(func() { close(synced) })) })
 	defer prover.Wait()
 	defer stop()
 	answers, err := s.d.Bus.Subscribe(s.inbox+".*.*", "", s.hear)
@@ -115,6 +118,11 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("treasury: subscribe: %w", err)
 	}
 	defer answers.Stop()
+	select {
+	case <-synced:
+	case <-time.After(keysWithin):
+	case <-ctx.Done():
+	}
 	s.d.Log.Info("treasury open", "journal", s.cfg.Journal, "epoch", s.epoch)
 	close(s.ready)
 	timer := time.NewTimer(0)

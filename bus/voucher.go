@@ -1,0 +1,145 @@
+package bus
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"souk/market"
+)
+
+// Voucher is what a door says with each task, for the treasury: how much all tasks of the task's client that
+// it placed at the hub may cost, so far. The hub shows it when it asks for the client's money, and gets no
+// more than doors vouched for. Doors count up, so that the last voucher says all that those before it said:
+// one that is lost, repeated or late does no harm. It has the layout
+//
+//	line 8 bytes, total 8 bytes, most 8 bytes; proof 16 bytes
+//
+// A total is of its line; a door begins a new one, with a higher number, whenever it has lost count. Most is
+// the part of the total that the task itself may cost.
+type Voucher []byte
+
+const (
+	voucherBytes = 40
+	voucherHead  = 24 // before the proof
+	// VouchKeyBytes is the length of the key that a door proves its vouchers with.
+	VouchKeyBytes = 32
+	// MaxVouchers bounds those that a hub shows with one request: doors, and their lines.
+	MaxVouchers = 16
+	// maxVouchKeys: a door's, and the one of its life before.
+	maxVouchKeys = 2
+)
+
+// NewVoucher is one that a door with such a key gives for a client at the hub of a journal.
+func NewVoucher(key []byte, door, client, journal string, line uint64, total, most market.Credits) Voucher {
+	v := make(Voucher, voucherHead, voucherBytes)
+	binary.LittleEndian.PutUint64(v, line)
+	binary.LittleEndian.PutUint64(v[8:], uint64(total))
+	binary.LittleEndian.PutUint64(v[16:], uint64(most))
+	proof := v.proof(key, door, client, journal)
+	return append(v, proof[:voucherBytes-voucherHead]...)
+}
+
+// Line, Total and Most are what a voucher says; nothing of an empty one.
+func (v Voucher) Line() uint64          { return v.word(0) }
+func (v Voucher) Total() market.Credits { return market.Credits(v.word(8)) }
+func (v Voucher) Most() market.Credits  { return market.Credits(v.word(16)) }
+
+func (v Voucher) word(at int) uint64 {
+	if len(v) != voucherBytes {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(v[at:])
+}
+
+// Proves reports whether a door that has such a key gave the voucher for that client at that hub.
+func (v Voucher) Proves(key []byte, door, client, journal string) bool {
+	if len(v) != voucherBytes || len(key) != VouchKeyBytes {
+		return false
+	}
+	proof := v.proof(key, door, client, journal)
+	return hmac.Equal(proof[:voucherBytes-voucherHead], v[voucherHead:])
+}
+
+// proof is the HMAC of what is said, to whom and of whom. A zero, which no id has, ends each name.
+func (v Voucher) proof(key []byte, door, client, journal string) [sha256.Size]byte {
+	const block = 64 // of the hash
+	var inner [block + voucherHead + 3*(MaxID+1)]byte
+	var outer [block + sha256.Size]byte
+	for i := range block {
+		k := byte(0)
+		if i < len(key) {
+			k = key[i]
+		}
+		inner[i], outer[i] = k^0x36, k^0x5c
+	}
+	b := append(inner[:block], v[:voucherHead]...)
+	for _, name := range [...]string{door, client, journal} {
+		b = append(append(b, name...), 0)
+	}
+	sum := sha256.Sum256(b)
+	copy(outer[block:], sum[:])
+	return sha256.Sum256(outer[:])
+}
+
+func (v Voucher) problems(p *problems, field string) {
+	switch {
+	case len(v) == 0:
+	case len(v) != voucherBytes:
+		p.add("%s: %d bytes, a voucher has %d", field, len(v), voucherBytes)
+	default:
+		p.number(field+".line", v.Line())
+		p.credits(field+".total", v.Total())
+		p.credits(field+".most", v.Most())
+	}
+}
+
+// DoorVoucher is a voucher and the door that gave it.
+type DoorVoucher struct {
+	Door    string  `json:"door" msgpack:"door"`
+	Voucher Voucher `json:"voucher" msgpack:"voucher"`
+}
+
+// VouchKeys are those that a door proves its vouchers with, in the registry at [VouchKey]: its own, and the
+// one of its life before, whose tasks may wait for money yet. The door and the treasury alone know them.
+type VouchKeys struct {
+	Keys [][]byte `json:"keys"` // the latest first
+	Line uint64   `json:"line"` // the last that the door began
+}
+
+// Format shows no key in any log or error.
+func (VouchKeys) Format(f fmt.State, _ rune) { f.Write([]byte(Redacted)) }
+
+// With is what they are once the door has another, and has begun such a line.
+func (k *VouchKeys) With(key []byte, line uint64) *VouchKeys {
+	out := &VouchKeys{Keys: [][]byte{key}, Line: max(k.Line, line)}
+	for _, old := range k.Keys {
+		if len(out.Keys) < maxVouchKeys && !bytes.Equal(old, key) {
+			out.Keys = append(out.Keys, old)
+		}
+	}
+	return out
+}
+
+func (k *VouchKeys) Validate() error {
+	var p problems
+	if n := len(k.Keys); n < 1 || n > maxVouchKeys {
+		p.add("keys: %d: there are one or two", n)
+	}
+	for i := range k.Keys {
+		if n := len(k.Keys[i]); n != VouchKeyBytes {
+			p.add("keys[%d]: %d bytes, it has %d", i, n, VouchKeyBytes)
+		}
+	}
+	p.number("line", k.Line)
+	return p.err
+}
+
+// ProberOf is the client that pays for what the hub of a domain does of its own accord: the only one for
+// which no door vouches, as no door places its tasks.
+func ProberOf(domain string) string {
+	client := "probe-" + domain
+	return client[:min(len(client), MaxID)]
+}

@@ -1,0 +1,79 @@
+package classifier
+
+import (
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// The treasury grants a hub no more of a client's money than doors vouch for, so with each task the door says
+// how much all that it placed of the client there may cost so far: see [bus.Voucher].
+
+// maxVouched bounds the clients at hubs that a line counts for.
+const maxVouched = 1 << 16
+
+// pair is a client at the hub of a journal.
+type pair struct{ client, journal string }
+
+// vouching counts what the door has vouched for, since its line began.
+type vouching struct {
+	line   uint64
+	totals map[pair]market.Credits // nil: the door's life has begun none
+}
+
+// Line is the last line in which the door vouches, or one of its lives before did.
+func (d *Desk) Line() uint64 { return d.vouching.line }
+
+// LinesFrom says which was the last line of the door's lives before.
+func (d *Desk) LinesFrom(line uint64) { d.vouching.line = max(d.vouching.line, line) }
+
+// Vouched is what the door says of a client with a task: bus.NewVoucher makes the voucher of it.
+type Vouched struct {
+	Journal     string
+	Line        uint64
+	Total, Most market.Credits
+}
+
+// add vouches for one more task, which may cost so much.
+func (v *vouching) add(now time.Time, client, journal string, most market.Credits) Vouched {
+	p := pair{client, journal}
+	total := v.totals[p]
+	if _, known := v.totals[p]; v.totals == nil || !known && len(v.totals) >= maxVouched ||
+		total > market.MaxCredits-most {
+		v.line = max(v.line+1, uint64(max(0, now.UnixMilli()))) // no life of the door has had it
+		v.totals, total = map[pair]market.Credits{}, 0
+	}
+	v.totals[p] = total + most
+	return Vouched{journal, v.line, total + most, most}
+}
+
+// of is what was said last, with a task that may cost so much.
+func (v *vouching) of(now time.Time, client, journal string, most market.Credits) Vouched {
+	total, known := v.totals[pair{client, journal}]
+	if !known {
+		return v.add(now, client, journal, most)
+	}
+	return Vouched{journal, v.line, total, most}
+}
+
+// Most is what a task may cost at most: what its client says, or else what its tokens are worth by
+// Config.Worth. A hub of which no client names a price charges no more.
+func (c *Config) Most(t *bus.Task) market.Credits {
+	if p := t.Terms.MaxPrice; p != nil && *p > 0 {
+		return *p
+	}
+	if w := t.Terms.Worth; w != nil && *w > 0 {
+		return *w
+	}
+	output := t.MaxTokens
+	if output <= 0 {
+		output = c.AnswerTokens
+	}
+	tokens := market.Usage{Prompt: t.Prompt.Tokens, Output: min(output, c.MaxPromptTokens)}
+	tokens.Prompt = max(tokens.Prompt, leastTokens-tokens.Output)
+	return max(1, min(market.Price{Miss: c.Worth, Out: c.Worth}.Cost(tokens), market.MaxWorth))
+}
+
+// leastTokens is what a shorter task counts as, as it does at a hub.
+const leastTokens = 512

@@ -1,0 +1,54 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"souk/bus"
+	"souk/bus/follow"
+)
+
+// keysWithin is how long a treasury that starts waits for doors' keys. Without them it grants nothing for
+// which it would need one, and hubs ask again.
+const keysWithin = 2 * time.Second
+
+// keys follows what doors prove their vouchers with. synced is called once those that there are are known.
+func (s *Server) keys(ctx context.Context, synced func()) {
+	set := func(door string, keys *bus.VouchKeys) {
+		s.mu.Lock()
+		fits := s.t.Vouches(door, keys)
+		s.mu.Unlock()
+		if !fits {
+			s.d.Log.Warn("one door more than this treasury knows keys of: hubs get no money for the tasks that "+
+				"it places", "door", door)
+		}
+	}
+	follow.Run(ctx, s.d.Registry, bus.VouchPrefix, follow.Follower{
+		Set: func(kv bus.KV) {
+			keys := new(bus.VouchKeys)
+			door := bus.LastElement(kv.Key)
+			if err := bus.DecodeEntry(kv.Value, keys); err != nil {
+				s.d.Log.Warn("a door's key makes no sense: hubs get no money for the tasks that it places",
+					"key", kv.Key, "err", err)
+				return
+			}
+			set(door, keys)
+		},
+		Gone:   func(key string) { set(bus.LastElement(key), nil) },
+		Synced: synced,
+		Failed: func(err error) {
+			synced()
+			if s.vouch.Failed(time.Now(), "keys") {
+				s.d.Log.Warn("the registry does not say what doors prove their vouchers with: what is known is "+
+					"kept, and hubs get no money for tasks of other doors; `souk auth list` shows whether this "+
+					"treasury may read it", "key", bus.VouchPrefix, "err", err)
+			}
+		},
+		Works: func() {
+			if lasted, over := s.vouch.Works(time.Now(), "keys"); over {
+				s.d.Log.Info("the registry says doors' keys again", "after", lasted.Round(time.Millisecond))
+			}
+		},
+		Log: s.d.Log,
+	})
+}

@@ -1,0 +1,154 @@
+package ledger
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"souk/market"
+)
+
+// A hub is granted a client's money for tasks that a door placed there, and for what it gave back: each grant
+// says what doors had vouched for by then, and what of that, and of returns, is left after it. So the journal
+// alone shows that no hub was granted more. A grant that says nothing of that is to a hub's own client, or of
+// a market without doors.
+
+// Vouched is what stands behind the grants of a client's money to a hub, at one of them.
+type Vouched struct {
+	Doors []DoorTotal    // by door and line
+	Left  market.Credits // vouched for or returned, and not granted
+}
+
+// DoorTotal is how much a door had vouched for, in one of its lines.
+type DoorTotal struct {
+	Door  string
+	Line  uint64
+	Total market.Credits
+}
+
+// MaxVouched bounds the lines of one grant.
+const MaxVouched = 256
+
+func compareLines(a, b DoorTotal) int {
+	return cmp.Or(cmp.Compare(a.Door, b.Door), cmp.Compare(a.Line, b.Line))
+}
+
+// Find is where a line stands, or would.
+func (v *Vouched) Find(door string, line uint64) (int, bool) {
+	return slices.BinarySearchFunc(v.Doors, DoorTotal{Door: door, Line: line}, compareLines)
+}
+
+// more adds up to what an amount may be.
+func more(a, b market.Credits) market.Credits { return min(a, market.MaxCredits-b) + b }
+
+// Vouch raises a line to a total, and what is left with it.
+func (v *Vouched) Vouch(door string, line uint64, total market.Credits) {
+	i, found := v.Find(door, line)
+	if !found {
+		v.Doors = slices.Insert(v.Doors, i, DoorTotal{door, line, 0})
+	}
+	if before := v.Doors[i].Total; total > before {
+		v.Doors[i].Total = total
+		v.Left = more(v.Left, total-before)
+	}
+}
+
+// Vouched is what stands behind the grants of a client's money to a hub; the zero value: nothing.
+func (b *Book) Vouched(client, hub string) Vouched {
+	if v := b.vouched[[2]string{client, hub}]; v != nil {
+		return Vouched{slices.Clone(v.Doors), v.Left}
+	}
+	return Vouched{}
+}
+
+// applyVouched checks what a grant says of what doors vouched for, and takes it over. Lines may be missing:
+// those that nobody vouches in any more.
+func (b *Book) applyVouched(r *Record) error {
+	t := r.Transfer
+	v := t.Vouched
+	if v == nil {
+		return nil
+	}
+	wrong := func(expected, format string, args ...any) error {
+		return broken(ErrIllegal, "I20", r.ID, expected, format, args...)
+	}
+	switch {
+	case r.Kind != KindGrant:
+		return wrong("what doors vouched for in grants alone", "%s", r.Kind)
+	case len(v.Doors) == 0 || len(v.Doors) > MaxVouched:
+		return wrong(fmt.Sprintf("1 to %d lines of doors", MaxVouched), "%d", len(v.Doors))
+	}
+	key := [2]string{t.Client, t.Hub}
+	old := b.vouched[key]
+	if old == nil {
+		old = &Vouched{}
+	}
+	left := old.Left
+	for i, d := range v.Doors {
+		if !ValidID(d.Door) || d.Total <= 0 || d.Total > market.MaxCredits ||
+			i > 0 && compareLines(v.Doors[i-1], d) >= 0 {
+			return wrong("lines of doors in order, each above 0", "%q %d: %s", clip(d.Door), d.Line, d.Total)
+		}
+		before := market.Credits(0)
+		if at, found := old.Find(d.Door, d.Line); found {
+			before = old.Doors[at].Total
+		}
+		if d.Total < before {
+			return wrong(fmt.Sprintf("at least %s, what door %s had vouched for", before, d.Door), "%s", d.Total)
+		}
+		left = more(left, d.Total-before)
+	}
+	if t.Amount > left {
+		return broken(ErrFunds, "I20", r.ID, fmt.Sprintf("at most %s, what doors vouched for %s at %s and %s "+
+			"gave back", left, t.Client, t.Hub, t.Hub), "%s", t.Amount)
+	}
+	if v.Left != left-t.Amount {
+		return wrong(fmt.Sprintf("%s left of what is vouched for", left-t.Amount), "%s", v.Left)
+	}
+	b.setVouched(key, v)
+	return nil
+}
+
+// gaveBack notes that a hub may be granted again what it returned.
+func (b *Book) gaveBack(client, hub string, amount market.Credits) {
+	key := [2]string{client, hub}
+	if old := b.vouched[key]; old != nil {
+		b.setVouched(key, &Vouched{old.Doors, more(old.Left, amount)})
+	}
+}
+
+func (b *Book) setVouched(key [2]string, v *Vouched) {
+	old, was := b.vouched[key]
+	b.vouched[key] = v
+	b.undo = append(b.undo, undo{do: func() {
+		if b.vouched[key] = old; !was {
+			delete(b.vouched, key)
+		}
+	}})
+}
+
+// appendVouched appends what is behind a grant; nothing is a list of no lines.
+func appendVouched(b []byte, v *Vouched) []byte {
+	if v == nil {
+		return append(b, 0)
+	}
+	b = binary.AppendUvarint(b, uint64(len(v.Doors)))
+	for _, d := range v.Doors {
+		b = binary.AppendVarint(binary.AppendUvarint(appendString(b, d.Door), d.Line), int64(d.Total))
+	}
+	return binary.AppendVarint(b, int64(v.Left))
+}
+
+func (d *decoder) vouched() *Vouched {
+	n := d.Count(3)
+	if n == 0 || d.Fault != "" {
+		return nil
+	}
+	v := &Vouched{Doors: make([]DoorTotal, n)}
+	for i := range v.Doors {
+		v.Doors[i] = DoorTotal{d.name(), d.Uvarint(), d.Credits()}
+	}
+	v.Left = d.Credits()
+	return v
+}
