@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/agentd"
+	"souk/bus/regular"
 )
 
 // Spool is the file of an [agentd.Spool]: it keeps the completions of one agent until they are
@@ -38,10 +39,7 @@ const syncAfter = 100 * time.Millisecond
 // says, for the log, what could not be read and was set aside.
 func (h *Home) Spool(agent string, most int) (s *Spool, left []agentd.Report, note, err error) {
 	s = &Spool{path: filepath.Join(h.dir, agent+".spool"), sync: (*os.File).Sync}
-	if err := os.Remove(s.path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, nil, nil, err
-	}
-	data, err := readAtMost(s.path, 2*agentd.SpoolMost)
+	data, err := regular.Read(s.path, 2*agentd.SpoolMost)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
@@ -50,7 +48,7 @@ func (h *Home) Spool(agent string, most int) (s *Spool, left []agentd.Report, no
 		var whole int
 		if left, whole, err = agentd.ReadSpool(data, agent, most); err != nil {
 			aside := s.path + ".damaged"
-			if err := os.WriteFile(aside, data, 0o600); err != nil {
+			if err := regular.Write(aside, data); err != nil {
 				return nil, nil, nil, err
 			}
 			note = fmt.Errorf("%s: %w: %d of its %d bytes are good, a copy is in %s",
@@ -66,20 +64,10 @@ func (h *Home) Spool(agent string, most int) (s *Spool, left []agentd.Report, no
 	return s, left, note, nil
 }
 
-func readAtMost(path string, most int64) ([]byte, error) {
-	if info, err := os.Stat(path); err != nil {
-		return nil, err
-	} else if info.Size() > most {
-		return nil, fmt.Errorf("%s has %d bytes, a spool at most %d: move it away if it is none",
-			path, info.Size(), most)
-	}
-	return os.ReadFile(path)
-}
-
 // renew writes the file anew with what is pending. The lock is held.
 func (s *Spool) renew() error {
 	text, none := s.state.Text()
-	file, err := os.OpenFile(s.path+".new", os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := regular.Create(s.path + ".new")
 	if err != nil {
 		return err
 	}

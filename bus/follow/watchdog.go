@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"souk/bus/regular"
 )
 
 // Watchdog notices a runtime policy that does not come back. Nobody can end it but with its process, so the
@@ -55,18 +56,21 @@ func (w *Watchdog) Run(ctx context.Context, hangs func(policy string)) {
 	}
 }
 
+// maxHung bounds the file of their names, in bytes: there are a dozen policies.
+const maxHung = 4 << 10
+
 // WriteHung names in a file a policy that hung, beside those that did before.
 func WriteHung(path, policy string) error {
 	names, err := ReadHung(path)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(strings.Join(append(names, policy), "\n")+"\n"), 0o600)
+	return regular.Replace(path, []byte(strings.Join(append(names, policy), "\n")+"\n"))
 }
 
 // ReadHung is the policies that hung; none where there is no such file.
 func ReadHung(path string) ([]string, error) {
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path, maxHung)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

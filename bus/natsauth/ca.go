@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/regular"
 )
 
 // A market's certificates, below its folder of keys. Names of certificates are ids, which have no dot, so
@@ -118,7 +119,11 @@ func locked(dir string, change func() error) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	path := filepath.Join(dir, lockFile)
+	if err := regular.Check(path); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}

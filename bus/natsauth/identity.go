@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"souk/bus"
+	"souk/bus/regular"
 )
 
 // Identity is who a process is on the bus. Printed, it shows no secret.
@@ -168,7 +169,7 @@ func readSecret(path string, most int64) ([]byte, error) { return read(path, mos
 func readFile(path string, most int64) ([]byte, error) { return read(path, most, false) }
 
 func read(path string, most int64, secret bool) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path, most)
 	if err != nil {
 		return nil, err
 	}
@@ -177,14 +178,10 @@ func read(path string, most int64, secret bool) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: not a file", path)
 	case secret && info.Mode().Perm()&0o007 != 0:
 		return nil,
 			fmt.Errorf("%s: %w (mode %v): chmod 600 it, and renew what is in it if they may have read "+
 				"it", path, ErrOpen, info.Mode().Perm())
-	case info.Size() > most:
-		return nil, fmt.Errorf("%s: %d bytes, at most %d are read", path, info.Size(), most)
 	}
 	text := make([]byte, info.Size())
 	n, err := f.ReadAt(text, 0)

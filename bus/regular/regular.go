@@ -55,6 +55,9 @@ func Kind(mode fs.FileMode) string {
 // Open opens a file of at most so many bytes to be read.
 func Open(path string, most int64) (*os.File, error) {
 	info, err := os.Stat(path)
+	if wrong := (*fs.PathError)(nil); errors.As(err, &wrong) {
+		wrong.Op = "open" // as who asked for it says
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -70,13 +73,17 @@ func Open(path string, most int64) (*os.File, error) {
 		err = judge(path, info)
 	}
 	if err == nil && info.Size() > most {
-		err = fmt.Errorf("%s has %d bytes, %w, at most %d: move it away", path, info.Size(), ErrLong, most)
+		err = tooLong(path, info, most)
 	}
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
+}
+
+func tooLong(path string, info fs.FileInfo, most int64) error {
+	return fmt.Errorf("%s has %d bytes, at most %d are read: it is %w", path, info.Size(), most, ErrLong)
 }
 
 // Read reads a file of at most so many bytes.
@@ -102,9 +109,13 @@ func ReadGiven(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if info.Mode()&fs.ModeNamedPipe == 0 {
-		if err := judge(path, info); err != nil {
-			return nil, err
-		}
+		err = judge(path, info)
+	}
+	if err == nil && info.Size() > most {
+		err = tooLong(path, info, most)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return all(f, most)
 }
@@ -112,7 +123,7 @@ func ReadGiven(path string, most int64) ([]byte, error) {
 func all(f *os.File, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s has more than %d bytes and is %w", f.Name(), most, ErrLong)
+		err = fmt.Errorf("%s has more than %d bytes: it is %w", f.Name(), most, ErrLong)
 	}
 	if err != nil {
 		return nil, err
@@ -120,13 +131,13 @@ func all(f *os.File, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// Create makes a file for its owner alone, to be written, in place of whatever is at path: a link is not
-// followed, and nobody has it open already.
+// Create makes a file for its owner alone, to be written at its end, in place of whatever is at path: a link
+// is not followed, and nobody has it open already.
 func Create(path string) (*os.File, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
 // Write makes a file of what it is to hold, as Create does.

@@ -192,6 +192,9 @@ func (m *Model) Encode() []byte {
 	return b
 }
 
+// MostBytes is how long what Encode writes can be.
+const MostBytes = int64(len(magic)) + 1 + MaxLabels*256 + 4*(1+2*MaxLabels) + Buckets*MaxLabels
+
 // Decode reads what Encode wrote. The model does not refer to data.
 func Decode(data []byte) (*Model, error) {
 	bad := func(what string) (*Model, error) {

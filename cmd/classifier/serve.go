@@ -6,11 +6,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"souk/bus"
+	"souk/bus/regular"
 	"souk/classifier"
 	"souk/classifier/model"
 	door "souk/classifier/serve"
@@ -84,7 +84,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 }
 
 func readModel(path string) (*model.Model, error) {
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path, model.MostBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"souk/bus"
+	"souk/bus/regular"
 	"souk/cmd/internal/daemon"
 	"souk/market"
 )
@@ -111,7 +111,7 @@ func DefaultYAML() string { return string(defaultMarket) }
 
 // LoadConfig reads a market from a YAML file. Unknown fields are errors that name the line.
 func LoadConfig(path string) (Config, error) {
-	b, err := os.ReadFile(path)
+	b, err := regular.ReadGiven(path, MaxConfig)
 	if err != nil {
 		return Config{}, err
 	}

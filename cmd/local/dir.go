@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"souk/bus/regular"
 )
 
 // Dir is a market's data directory:
@@ -69,6 +71,9 @@ func OpenDir(path string) (*Dir, error) {
 		return nil, fmt.Errorf("the data directory %s cannot be made: %w; give another by --data", path, err)
 	}
 	name := filepath.Join(path, "lock")
+	if err := regular.Check(name); err != nil {
+		return nil, err
+	}
 	lock, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("the data directory %s cannot be used: %w; give another by --data", path, err)
@@ -99,7 +104,7 @@ func OpenDir(path string) (*Dir, error) {
 
 // lockedBy is who wrote its name into the lock last.
 func lockedBy(dir string) string {
-	pid, err := os.ReadFile(filepath.Join(dir, "lock"))
+	pid, err := regular.Read(filepath.Join(dir, "lock"), 64)
 	if err != nil || len(strings.TrimSpace(string(pid))) == 0 {
 		return "another process"
 	}
@@ -108,7 +113,7 @@ func lockedBy(dir string) string {
 
 // starting reports whether a process has a data directory on which no market is up.
 func starting(dir string) bool {
-	lock, err := os.Open(filepath.Join(dir, "lock"))
+	lock, err := regular.Open(filepath.Join(dir, "lock"), 64)
 	if err != nil {
 		return false
 	}
@@ -166,11 +171,7 @@ func (d *Dir) Publish(s State) error {
 	if err != nil {
 		return err
 	}
-	temporary := d.stateFile() + ".new"
-	if err := os.WriteFile(temporary, append(b, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, d.stateFile())
+	return regular.Replace(d.stateFile(), append(b, '\n'))
 }
 
 // Close takes the state file away and ends the lock.
@@ -196,7 +197,7 @@ func ReadState(dir string) (State, error) {
 	if dir == "" {
 		return State{}, errNoDir
 	}
-	b, err := os.ReadFile(stateFile(dir))
+	b, err := regular.Read(stateFile(dir), MaxConfig)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && starting(dir):
 		return State{}, fmt.Errorf("%s: %w: %s brings it up: try again shortly, or see what that one says", dir,

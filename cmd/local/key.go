@@ -13,6 +13,7 @@ import (
 	"souk/bus"
 	"souk/bus/follow"
 	"souk/bus/natsauth"
+	"souk/bus/regular"
 	"souk/market"
 )
 
@@ -213,25 +214,15 @@ func WriteKey(path, secret string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	temporary := path + ".new"
-	// whoever made a file of that name could read the key in it
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(secret + "\n")
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
+	return regular.Replace(path, []byte(secret+"\n"))
 }
+
+// maxKey bounds the file of a key, in bytes.
+const maxKey = 4 << 10
 
 // ReadKey reads a file that WriteKey wrote.
 func ReadKey(path string) (string, error) {
-	b, err := os.ReadFile(path)
+	b, err := regular.Read(path, maxKey)
 	return strings.TrimSpace(string(b)), err
 }
 

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"souk/bus"
 	"souk/bus/openai"
+	"souk/bus/regular"
 	"souk/hub"
 	"souk/hub/quality"
 )
@@ -31,7 +31,7 @@ type question struct {
 
 // ReadCanaries reads questions that the operator knows the answers of, one a line.
 func ReadCanaries(c hub.Config, path string) ([]hub.Canary, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path, mostQuestions*mostQuestion)
 	if err != nil {
 		return nil, err
 	}

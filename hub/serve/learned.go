@@ -3,13 +3,11 @@ package serve
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"sync"
 	"time"
 
+	"souk/bus/regular"
 	"souk/hub/predict"
 )
 
@@ -22,7 +20,7 @@ func (s *Server) relearn() {
 	if s.deps.Learned == "" {
 		return
 	}
-	data, err := readLearned(s.deps.Learned)
+	data, err := regular.Read(s.deps.Learned, predict.MostLearned)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -37,20 +35,6 @@ func (s *Server) relearn() {
 		return
 	}
 	s.log.Info("took up what was learned of the agents", "file", s.deps.Learned, "bytes", len(data))
-}
-
-// readLearned reads a file that is not too large.
-func readLearned(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, predict.MostLearned+1))
-	if err == nil && len(data) > predict.MostLearned {
-		err = fmt.Errorf("it has more than %d bytes", predict.MostLearned)
-	}
-	return data, err
 }
 
 // remember writes down what the hub has learned, every minute and once more when the function that it returns
@@ -92,30 +76,11 @@ func (s *Server) writeLearned(room []byte) []byte {
 		data, err = predict.Sealed(data)
 	}
 	if err == nil {
-		err = replace(path, data)
+		err = regular.Replace(path, data)
 	}
 	if err != nil {
 		s.log.Warn("what was learned of the agents is not written down; it is tried again in a minute",
 			"file", path, "err", err)
 	}
 	return room
-}
-
-// replace writes a file beside another one, and puts it in its place once it is on the disk.
-func replace(path string, data []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }

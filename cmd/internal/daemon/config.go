@@ -3,12 +3,13 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"souk/bus/regular"
 )
 
 // owners says whose file a section at the top belongs to, and the command that takes it; the cluster's comes
@@ -33,7 +34,7 @@ func loadAll(section, path string, environ []string, cfg Config) error {
 	var data []byte
 	if path != "" {
 		var err error
-		if data, err = os.ReadFile(path); err != nil {
+		if data, err = regular.ReadGiven(path, MaxFile); err != nil {
 			return fmt.Errorf("--config: %w", err)
 		}
 	}
@@ -43,7 +44,7 @@ func loadAll(section, path string, environ []string, cfg Config) error {
 // Load reads a strict YAML file into cfg, a pointer to a struct, without an environment. It is for files that
 // are no daemon's.
 func Load(section, path string, cfg any) error {
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadGiven(path, MaxFile)
 	if err != nil {
 		return err
 	}
@@ -112,8 +113,8 @@ func decode(section, path string, data []byte, environ []string, cfg Config) err
 // Foreign refuses a file that was written for another command than the one whose files have that section, and
 // names that. What cannot be read or parsed is for the command's own reader to say.
 func Foreign(section, path string) error {
-	data, err := os.ReadFile(path)
-	if err != nil || len(data) > MaxFile {
+	data, err := regular.Read(path, MaxFile)
+	if err != nil {
 		return nil
 	}
 	file, err := parser.ParseBytes(data, 0)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/bus/regular"
 	"souk/market"
 )
 
@@ -266,6 +267,9 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	}
 	if err := load("fair", large, nil, newFair()); err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Errorf("a large file: %v", err)
+	}
+	if err := load("fair", "/dev/zero", nil, newFair()); !errors.Is(err, regular.ErrNot) {
+		t.Errorf("a device: %v", err)
 	}
 	if err := decode("fair", "fair.yaml", nil, nil, newFair()); err == nil ||
 		!strings.Contains(err.Error(), "name: not set") {

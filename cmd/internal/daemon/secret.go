@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"souk/bus"
+	"souk/bus/regular"
 )
 
 // hidden are fields that are not shown.
@@ -59,7 +60,7 @@ func openSecret(path string) (warning string) {
 	if path == "" || err != nil || info.Mode().Perm()&0o007 == 0 {
 		return ""
 	}
-	text, err := os.ReadFile(path)
+	text, err := regular.Read(path, MaxFile)
 	var file any
 	if err != nil || yaml.Unmarshal(text, &file) != nil {
 		return ""
