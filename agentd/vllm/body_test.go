@@ -3,9 +3,11 @@ package vllm
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"souk/agentd"
+	"souk/bus/openai"
 )
 
 func TestRewrite(t *testing.T) {
@@ -88,6 +90,54 @@ func TestKinds(t *testing.T) {
 	} {
 		if _, got, err := rewrite(nil, []byte(in), agentd.Request{Model: "m"}); got != want || err != nil {
 			t.Errorf("%s asks for %b, %v; want %b", in, got, err, want)
+		}
+	}
+}
+
+// Whatever an engine is asked to compute, a task, a touch, or the rest of an answer, it keeps under the salt
+// of the dispatch, once and no other, whatever the body says; without one, under none.
+func TestEveryPromptIsKeptUnderItsSalt(t *testing.T) {
+	for _, body := range []string{`{"prompt":"x"}`, `{"prompt":"x","cache_salt":"mine"}`,
+		`{"cache\u005fsalt":"mine","prompt":"x","cache_salt":null}`, `{"prompt":"x","cache_salt":{"a":[1]}}`} {
+		for _, salt := range []string{"", "the-groups_own"} {
+			r := agentd.Request{Model: "m", MaxTokens: 3, Salt: salt, Body: []byte(body)}
+			var members map[string]json.RawMessage
+			if err := json.Unmarshal(r.Body, &members); err != nil {
+				t.Fatal(err)
+			}
+			task, _, err := rewrite(nil, r.Body, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest, err := completion(r, members, []uint32{1, 2}, 1, 3, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.IDs = []uint32{1, 2}
+			touch, err := promptOf(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for what, said := range map[string][]byte{"task": task, "rest": rest, "touch": touch} {
+				var all []string
+				s := openai.Scan(said)
+				if !s.Object(func(key openai.Span) bool {
+					v, ok := s.Value()
+					if string(s.Name(key)) == "cache_salt" {
+						all = append(all, string(s.Text(v)))
+					}
+					return ok
+				}) {
+					t.Fatalf("%s: %v", said, s.Err())
+				}
+				want := []string{`"` + salt + `"`}
+				if salt == "" {
+					want = nil
+				}
+				if !slices.Equal(all, want) {
+					t.Errorf("%s of %s: salts %q, want %q", what, body, all, want)
+				}
+			}
 		}
 	}
 }

@@ -158,6 +158,10 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	if body, err := e.get(ctx, "/version"); err == nil && json.Unmarshal(body, &version) == nil {
 		info.Version = version.Version
 	}
+	if saltless(info.Version) {
+		return info, fmt.Errorf("the engine is vLLM %s, which does not keep what clients send apart by cache_salt, "+
+			"so that they could learn of each other's prompts: run 0.10.1 or later", info.Version)
+	}
 	if page, err := e.get(ctx, "/metrics"); err == nil {
 		info.BlockSize, info.KVTokens = cacheConfig(page)
 	}
@@ -166,6 +170,15 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	info.Forgets = info.Template != nil && e.forgets(ctx)
 	e.pace.starts()
 	return info, nil
+}
+
+// saltless reports whether a release of vLLM is known to leave cache_salt unread: in completions, by which
+// answers go on and caches are touched, it is read since 0.10.1.
+func saltless(version string) bool {
+	var major, minor, patch int
+	n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
+	released := n == 3 && !strings.Contains(version, "dev")
+	return released && major == 0 && (minor < 10 || minor == 10 && patch < 1)
 }
 
 // adapt has the server load an adapter, which it then serves under its name until it ends.

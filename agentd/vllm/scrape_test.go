@@ -3,6 +3,8 @@ package vllm
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"reflect"
@@ -55,6 +57,30 @@ func FuzzMetrics(f *testing.F) {
 		}
 		cacheConfig(data)
 	})
+}
+
+// A release that would keep no cache apart is not served; one that is not known is taken at its word.
+func TestAnEngineThatReadsNoSalt(t *testing.T) {
+	for version, old := range map[string]bool{"0.9.2": true, "0.10.0": true, "0.8.5.post1": true,
+		"0.10.1": false, "0.10.1rc1": false, "0.11.0": false, "0.32.0": false, "1.0.0": false,
+		"0.1.dev1+g1234": false, "0.9.2.dev7": false, "": false, "sglang": false, "0.9": false} {
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/v1/models":
+				io.WriteString(w, `{"data":[{"id":"m","max_model_len":100}]}`)
+			case "/version":
+				fmt.Fprintf(w, `{"version":%q}`, version)
+			case "/health":
+			default:
+				w.WriteHeader(http.StatusNotFound)
+			}
+		})
+		info, err := engineAt(t, s.URL).Info(t.Context())
+		if (err != nil) != old || old && !strings.Contains(err.Error(), "cache_salt") ||
+			info.Version != version {
+			t.Errorf("%q: %v, %+v", version, err, info)
+		}
+	}
 }
 
 func TestInfo(t *testing.T) {

@@ -129,6 +129,48 @@ func TestDoorsShareTheKeysOfMarks(t *testing.T) {
 	})
 }
 
+// Salts are the same at all doors and on all days, whichever of them comes and goes, until somebody takes the
+// secret away: then all have another.
+func TestSaltsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := membus.New(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		start := func() *markKeys {
+			m := newMarkKeys(w.Registry(), slog.New(slog.DiscardHandler))
+			go m.follow(ctx)
+			<-m.settled
+			return m
+		}
+		doors := []*markKeys{start(), start()}
+		salt := func(m *markKeys) string { return m.salted("client/ann", "") }
+		first, marked := salt(doors[0]), map[uint64]bool{}
+		for range 24 * 5 {
+			for i, m := range append(doors, start()) {
+				if salt(m) != first {
+					t.Fatalf("after %d keys of marks door %d has another salt", len(marked), i)
+				}
+			}
+			this, _, _ := keyed(doors[0], 7)
+			marked[this] = true
+			time.Sleep(time.Hour)
+		}
+		if len(marked) != 5 {
+			t.Errorf("%d keys of marks", len(marked))
+		}
+		if err := w.Registry().Delete(ctx, bus.MarksKey); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		next := salt(doors[0])
+		for i, m := range append(doors, start()) {
+			if salt(m) != next || next == first {
+				t.Errorf("with the secret gone door %d says %s, another %s, all said %s", i, salt(m), next, first)
+			}
+		}
+	})
+}
+
 // A door that may not read the keys, or not make them, or does not understand what is there, serves all the
 // same, with a key of its own, and says so once; as soon as it may, it has those of the others.
 func TestADoorThatCannotHaveTheKeysOfMarks(t *testing.T) {
