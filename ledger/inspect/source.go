@@ -105,6 +105,17 @@ func openSource(dir string, witness bool) (*Source, error) {
 	return s, nil
 }
 
+// Unreadable is why the first frame of one of the journals could not be read: what that journal is, or has,
+// nobody can say. nil: all could.
+func Unreadable(all []*Source) error {
+	for _, s := range all {
+		if s.err != nil {
+			return s.err
+		}
+	}
+	return nil
+}
+
 // Size is how many bytes there are to read.
 func (s *Source) Size() int64 {
 	if s.reader == nil {

@@ -31,11 +31,22 @@
 // does not fit is ignored, and everything is read.
 package journal
 
-import "go.etcd.io/etcd/server/v3/storage/wal"
+import (
+	"go.etcd.io/etcd/server/v3/storage/wal"
+
+	"souk/ledger"
+)
 
 // segmentBytes is the size of a segment: small, so that a start reads little twice and a small market costs
 // little disk; a busy hub fills one in seconds.
 const segmentBytes = 4 << 20
+
+// maxSync bounds the frames that are written by one sync, in bytes: one of the largest.
+const maxSync = ledger.MaxFrame
+
+// maxSegment bounds a segment. Whatever is written by one sync ends in the segment in which it begins; the
+// last term is what the log puts around each frame.
+const maxSegment = segmentBytes + maxSync + maxBatch*64
 
 // The size is a variable of etcd's package and the same for every log of a process. An etcd server that runs
 // in this process works as well with it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 
 	"souk/bus/etcdlog"
 	"souk/bus/life"
+	"souk/bus/regular"
 	"souk/ledger"
 )
 
@@ -137,10 +139,7 @@ func (j *Journal) start() error {
 	lg := etcdlog.New(j.cfg.Log, "journal: ").WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return ours{c}
 	}))
-	if !wal.Exist(dir) {
-		if hasLived(j.dir) {
-			return lost(dir)
-		}
+	if _, err := segments(dir); errors.Is(err, fs.ErrNotExist) {
 		w, err := wal.Create(lg, dir, []byte(metadata))
 		if err != nil {
 			return err
@@ -220,7 +219,7 @@ func trim(r *Reader) error {
 	for end > 0 && rest[end-1] == 0 {
 		end--
 	}
-	if err := os.WriteFile(path+tornEnd, rest[:end], 0o600); err != nil {
+	if err := regular.Write(path+tornEnd, rest[:end]); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -273,7 +272,8 @@ func (j *Journal) Room() (free, needed int64) {
 	return free, j.cfg.MinFree
 }
 
-// Append makes all frames durable, in order, with one sync; see ledger.Journal. Two kinds of error:
+// Append makes all frames durable, in order, with one sync, or where they are more than maxSync bytes with
+// several; see ledger.Journal. Two kinds of error:
 // ledger.ErrDiskFull says that nothing was written and that frames which hold no new money are still taken.
 // After any other the journal takes nothing more, ever: whether the frames are on disk is not known, a sync
 // that failed once may lie when repeated, and only a start can tell.
@@ -292,18 +292,21 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 			"still end", j.dir, ledger.ErrDiskFull, free>>20, needed>>20)
 	}
 	j.appended = true
-	err := j.encode(frames)
-	if err == nil {
-		err = j.store.Save(&j.state, j.entries)
+	for len(frames) > 0 {
+		n, err := j.encode(frames)
+		if err == nil {
+			err = j.store.Save(&j.state, j.entries)
+		}
+		if err != nil {
+			j.broken = fmt.Errorf("journal %s: append failed, nothing more is taken until a restart has read "+
+				"what is on disk: %w", j.dir, err)
+			return j.broken
+		}
+		j.keepTail(frames[:n])
+		j.last = frames[n-1]
+		j.last.Records = nil
+		frames = frames[n:]
 	}
-	if err != nil {
-		j.broken = fmt.Errorf("journal %s: append failed, nothing more is taken until a restart has read "+
-			"what is on disk: %w", j.dir, err)
-		return j.broken
-	}
-	j.keepTail(frames)
-	j.last = frames[len(frames)-1]
-	j.last.Records = nil
 	const keep = 1 << 20 // one rare large frame must not pin its memory
 	if cap(j.buf) > keep {
 		j.buf = nil
@@ -326,10 +329,11 @@ func holdsMoney(frames []ledger.Frame) bool {
 	return false
 }
 
-// encode checks that the frames follow on the last one and makes entries of them in reused memory.
-func (j *Journal) encode(frames []ledger.Frame) error {
+// encode checks that the frames follow on the last one, and makes entries of the first n, which one sync may
+// write, in reused memory.
+func (j *Journal) encode(frames []ledger.Frame) (n int, err error) {
 	if len(frames) > maxBatch {
-		return fmt.Errorf("%d frames at once, want at most %d", len(frames), maxBatch)
+		return 0, fmt.Errorf("%d frames at once, want at most %d", len(frames), maxBatch)
 	}
 	j.buf, j.ends, j.starts = j.buf[:0], j.ends[:0], j.starts[:0]
 	last := j.last
@@ -337,28 +341,32 @@ func (j *Journal) encode(frames []ledger.Frame) error {
 		f := &frames[i]
 		switch {
 		case f.Seq != last.Seq+1:
-			return fmt.Errorf("frame %d does not follow on frame %d", f.Seq, last.Seq)
+			return 0, fmt.Errorf("frame %d does not follow on frame %d", f.Seq, last.Seq)
 		case f.Epoch < last.Epoch || f.Epoch < 0:
-			return fmt.Errorf("frame %d has epoch %d, lower than %d: a newer writer was here", f.Seq, f.Epoch,
+			return 0, fmt.Errorf("frame %d has epoch %d, lower than %d: a newer writer was here", f.Seq, f.Epoch,
 				last.Epoch)
 		case f.Time < last.Time || f.Time < 0:
-			return fmt.Errorf("frame %d has time %d, before %d", f.Seq, f.Time, last.Time)
+			return 0, fmt.Errorf("frame %d has time %d, before %d", f.Seq, f.Time, last.Time)
 		case f.Version != ledger.FrameVersion:
-			return fmt.Errorf("frame %d has version %d, want %d", f.Seq, f.Version, ledger.FrameVersion)
+			return 0, fmt.Errorf("frame %d has version %d, want %d", f.Seq, f.Version, ledger.FrameVersion)
 		}
 		start := len(j.buf)
 		j.buf = binary.AppendUvarint(j.buf, uint64(i))
 		j.starts = append(j.starts, len(j.buf))
 		j.buf = ledger.AppendFrame(j.buf, f)
-		if n := len(j.buf) - start; n > ledger.MaxFrame {
-			return fmt.Errorf("frame %d has %d bytes, want at most %d", f.Seq, n, ledger.MaxFrame)
+		if size := len(j.buf) - start; size > ledger.MaxFrame {
+			return 0, fmt.Errorf("frame %d has %d bytes, want at most %d", f.Seq, size, ledger.MaxFrame)
+		}
+		if i > 0 && len(j.buf) > maxSync {
+			frames, j.buf, j.starts = frames[:i], j.buf[:start], j.starts[:i]
+			break
 		}
 		j.buf = append(j.buf, endMark)
 		j.ends = append(j.ends, len(j.buf))
 		last = *f
 	}
 	j.fill(frames)
-	return nil
+	return len(frames), nil
 }
 
 func (j *Journal) fill(frames []ledger.Frame) {

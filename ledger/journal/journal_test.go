@@ -664,7 +664,7 @@ func TestALaterRelease(t *testing.T) {
 	mustAppend(t, j, frame(1, 10))
 	later := frame(2, 10)
 	later.Version = ledger.FrameVersion + 1
-	if err := j.encode([]ledger.Frame{frame(2, 10)}); err != nil {
+	if _, err := j.encode([]ledger.Frame{frame(2, 10)}); err != nil {
 		t.Fatal(err)
 	}
 	j.entries[0].Data[1] = later.Version // behind the position

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
+	"souk/bus/regular"
 	"souk/ledger"
 )
 
@@ -56,8 +59,13 @@ func readerAt(dir string, seq uint64) (*Reader, error) {
 
 // load reads the current segment.
 func (r *Reader) load() error {
-	f, err := os.Open(r.segs[r.cur].path)
-	if err != nil {
+	f, err := regular.Open(r.segs[r.cur].path, maxSegment)
+	switch {
+	case errors.Is(err, regular.ErrNot), errors.Is(err, regular.ErrLong):
+		return r.damage(err.Error())
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ELOOP): // it was there a moment ago
+		return r.damage("a link that leads nowhere, where a segment should be")
+	case err != nil:
 		return err
 	}
 	defer f.Close()

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"souk/bus/regular"
 	"souk/ledger"
 )
 
@@ -53,6 +54,12 @@ type segment struct {
 // segments lists a log's files in order.
 func segments(walDir string) ([]segment, error) {
 	entries, err := os.ReadDir(walDir)
+	if err != nil {
+		if there, lost := os.Lstat(walDir); lost == nil && !there.IsDir() {
+			return nil, &Damage{Segment: walDir, Found: fmt.Sprintf("a %s, where the directory of the journal's "+
+				"segments should be", regular.Kind(there.Mode()))}
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) && hasLived(filepath.Dir(walDir)) {
 		return nil, lost(walDir)
 	}
@@ -63,12 +70,17 @@ func segments(walDir string) ([]segment, error) {
 	for _, e := range entries {
 		s := segment{path: filepath.Join(walDir, e.Name())}
 		name, ok := strings.CutSuffix(e.Name(), ".wal")
-		if !ok || e.IsDir() {
+		if !ok {
 			continue
 		}
 		if n, err := fmt.Sscanf(name, "%016x-%016x", &s.seq, &s.first); n != 2 || err != nil ||
 			name != fmt.Sprintf("%016x-%016x", s.seq, s.first) {
 			continue // see Reader.Tail
+		}
+		// where a link leads is seen by load
+		if mode := e.Type(); !mode.IsRegular() && mode&fs.ModeSymlink == 0 {
+			return nil, &Damage{Segment: s.path,
+				Found: fmt.Sprintf("a %s, where a segment should be", regular.Kind(mode))}
 		}
 		all = append(all, s)
 	}

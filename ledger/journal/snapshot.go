@@ -17,6 +17,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"souk/bus/regular"
 	"souk/ledger"
 )
 
@@ -69,15 +70,17 @@ func snapshotFiles(dir string) (paths []string) {
 	entries, _ := os.ReadDir(snapshotDir(dir)) // without it there are none
 	for _, e := range slices.Backward(entries) {
 		name, ok := strings.CutSuffix(e.Name(), snapshotSuffix)
-		if ok && len(name) == 16 && e.Type().IsRegular() {
+		if ok && len(name) == 16 {
 			paths = append(paths, filepath.Join(snapshotDir(dir), e.Name()))
 		}
 	}
 	return paths
 }
 
-func readSnapshot(path string) (*snapshot, error) {
-	f, err := os.Open(path)
+// readSnapshot reads a snapshot, its state only where that is wanted. The sum is checked first, a piece at a
+// time: nothing takes memory because it is long.
+func readSnapshot(path string, state bool) (*snapshot, error) {
+	f, err := regular.Open(path, maxSnapshot)
 	if err != nil {
 		return nil, err
 	}
@@ -86,14 +89,34 @@ func readSnapshot(path string) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > maxSnapshot {
-		return nil, fmt.Errorf("it has %d bytes, want at most %d", info.Size(), maxSnapshot)
-	}
-	data := make([]byte, info.Size())
-	if _, err := io.ReadFull(f, data); err != nil {
+	head := make([]byte, min(info.Size(), int64(snapshotHead)))
+	if _, err := io.ReadFull(f, head); err != nil {
 		return nil, err
 	}
-	s, err := parseSnapshot(data)
+	s, err := parseHead(head)
+	if err != nil {
+		return nil, err
+	}
+	s.path = path
+	sum, said := xxhash.New(), make([]byte, 8)
+	sum.Write(head)
+	if _, err := io.CopyN(sum, f, info.Size()-int64(snapshotHead+8)); err != nil {
+		return nil, errShort
+	}
+	if _, err := io.ReadFull(f, said); err != nil {
+		return nil, err
+	}
+	if sum.Sum64() != binary.LittleEndian.Uint64(said) {
+		return nil, errSum
+	}
+	if !state {
+		return s, nil
+	}
+	data := make([]byte, info.Size())
+	if _, err := f.ReadAt(data, 0); err != nil {
+		return nil, err
+	}
+	s, err = parseSnapshot(data)
 	if err != nil {
 		return nil, err
 	}
@@ -101,20 +124,35 @@ func readSnapshot(path string) (*snapshot, error) {
 	return s, nil
 }
 
+var (
+	errShort = fmt.Errorf("it does not begin with %q: it is of another version, or cut short", snapshotMagic)
+	errSum   = errors.New("its checksum is wrong")
+)
+
 func parseSnapshot(data []byte) (*snapshot, error) {
-	if len(data) < snapshotHead+8 || !bytes.HasPrefix(data, []byte(snapshotMagic)) {
-		return nil, fmt.Errorf("it does not begin with %q: it is of another version, or cut short",
-			snapshotMagic)
+	if len(data) < snapshotHead+8 {
+		return nil, errShort
 	}
 	body, sum := data[:len(data)-8], data[len(data)-8:]
-	if xxhash.Sum64(body) != binary.LittleEndian.Uint64(sum) {
-		return nil, errors.New("its checksum is wrong")
+	s, err := parseHead(body[:snapshotHead])
+	if err != nil {
+		return nil, err
 	}
-	s := &snapshot{state: body[snapshotHead:]}
-	head := body[len(snapshotMagic):]
-	s.seq, s.epoch, s.chain = binary.LittleEndian.Uint64(head), int64(binary.LittleEndian.Uint64(head[8:])),
-		binary.LittleEndian.Uint32(head[16:])
+	if xxhash.Sum64(body) != binary.LittleEndian.Uint64(sum) {
+		return nil, errSum
+	}
+	s.state = body[snapshotHead:]
 	return s, nil
+}
+
+// parseHead reads what is before a snapshot's state.
+func parseHead(head []byte) (*snapshot, error) {
+	if len(head) < snapshotHead || !bytes.HasPrefix(head, []byte(snapshotMagic)) {
+		return nil, errShort
+	}
+	head = head[len(snapshotMagic):]
+	return &snapshot{seq: binary.LittleEndian.Uint64(head),
+		epoch: int64(binary.LittleEndian.Uint64(head[8:])), chain: binary.LittleEndian.Uint32(head[16:])}, nil
 }
 
 // head is a snapshot's bytes before its state.
@@ -136,7 +174,7 @@ func (j *Journal) check() (r *Reader, last Entry, err error) {
 	for _, path := range append(snapshotFiles(j.dir), "") {
 		s := &snapshot{}
 		if path != "" {
-			if s, err = readSnapshot(path); err != nil {
+			if s, err = readSnapshot(path, true); err != nil {
 				j.ignored(path, err)
 				continue
 			}
@@ -331,8 +369,8 @@ func (j *Journal) Snapshot(stop <-chan struct{}, r ledger.Replica) error {
 		var s *snapshot
 		if path != "" {
 			var err error
-			if s, err = readSnapshot(path); err != nil || s.seq > until { // said when the journal was opened
-				continue
+			if s, err = readSnapshot(path, true); err != nil || s.seq > until {
+				continue // it was said when the journal was opened
 			}
 		}
 		now, frames, err := j.feed(r, s, until, pace)
@@ -395,7 +433,7 @@ func (j *Journal) write(stop <-chan struct{}, s *snapshot) error {
 }
 
 func writeFile(path string, s *snapshot, pace func() error) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	f, err := regular.Create(path)
 	if err != nil {
 		return err
 	}

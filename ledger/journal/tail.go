@@ -172,12 +172,11 @@ type witness struct {
 func (r *Reader) Witness() {
 	dir := filepath.Dir(r.wal)
 	for _, path := range slices.Backward(snapshotFiles(dir)) { // the oldest first
-		s, err := readSnapshot(path)
+		s, err := readSnapshot(path, false)
 		w := witness{err: err}
 		if err == nil {
 			w.snapshot = *s
-			w.state = nil
-		} else if _, gone := os.Stat(path); gone != nil {
+		} else if _, gone := os.Lstat(path); gone != nil {
 			continue // a newer one took its place
 		} else {
 			w.err = misplaced(path, err)

@@ -35,8 +35,9 @@ func (e *env) checkCommand() *cobra.Command {
 		Long: `check reads every journal from its first byte and trusts nothing else.
 
   level 0  frames        every byte of the log as it was written: checksums, sequence without gaps, epochs
-                         never fall, known kinds; nothing but zeros behind the last frame, no file too many;
-                         snapshots say the same as the log
+                         never fall, known kinds; nothing but zeros behind the last frame, no file too many,
+                         none longer than it can be, nothing in the place of one that is none; snapshots say
+                         the same as the log
   level 1  Merkle        roots and checkpoints (journals have none yet)
   level 2  state         every record legal, no account below zero, a hold ends once, capture within its hold
   level 3  conservation  payments = payouts + surplus + fees, per record, round and journal
