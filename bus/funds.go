@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"souk/ledger"
 	"souk/market"
 )
 
@@ -23,6 +24,8 @@ const (
 	// the answer says what there is
 	OpDistribute = "distribute"
 	OpClose      = "close" // a hub that has given everything back ends
+	// an operator: the journal of Hub is gone for good, and what clients had there comes back to them
+	OpWriteOff = "writeoff"
 )
 
 // FundsEvery is how often a hub that leads asks the treasury what it allotted. So a grant whose answer was
@@ -63,12 +66,25 @@ type FundsRequest struct {
 	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty"`
 	// allotted: what the hub's clock says
 	AtMS int64 `json:"at_ms,omitempty" msgpack:"at_ms,omitempty"`
+	// How far the hub's journal is; nil: it may be an older copy, and so the hub says nothing of it.
+	Mark *ledger.Mark `json:"mark,omitempty" msgpack:"mark,omitempty"`
+	// allotted: the highest mark of the treasury's journal that the hub's has
+	Known *ledger.Mark `json:"known,omitempty" msgpack:"known,omitempty"`
+	// allotted: what clients were charged there in all, of those for whom that has changed since it was taken
+	// in
+	Spent []ledger.Spent `json:"spent,omitempty" msgpack:"spent,omitempty"`
 	// allot: no task waits for it, so no hub is asked to give money back for it
 	Ahead bool `json:"ahead,omitempty" msgpack:"ahead,omitempty"`
 	// allot: what doors vouched for
 	Vouchers []DoorVoucher `json:"vouchers,omitempty" msgpack:"vouchers,omitempty"`
 	// balance: ask the client's hubs, too
 	Hubs bool `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
+	// writeoff: do it; else say what would be done
+	Sure bool `json:"sure,omitempty" msgpack:"sure,omitempty"`
+	// found by who takes the request: the checksum of frame Known.Seq in its own journal, and that the
+	// registry names a hub that is to be written off as leading
+	Here  ledger.Sum `json:"-" msgpack:"-"`
+	Leads bool       `json:"-" msgpack:"-"`
 }
 
 // Grant is an allotment of a client's money to a hub. Number counts from 1 for each hub without gaps.
@@ -100,6 +116,17 @@ type FundsReply struct {
 	// distribute: which one was made, or comes next, and what is left of the hub's surplus
 	Number  uint64         `json:"number,omitempty" msgpack:"number,omitempty"`
 	Surplus market.Credits `json:"surplus,omitempty" msgpack:"surplus,omitempty"`
+	// The treasury's journal, which every grant of it is of, and how far it is; nil: it may be an older copy.
+	Journal ledger.Sum   `json:"journal,omitzero" msgpack:"journal"`
+	Mark    *ledger.Mark `json:"mark,omitempty" msgpack:"mark,omitempty"`
+	// allotted: the highest mark of the hub's journal that the treasury's has; whether it was written off
+	Known *ledger.Mark `json:"known,omitempty" msgpack:"known,omitempty"`
+	Lost  bool         `json:"lost,omitempty" msgpack:"lost,omitempty"`
+	// writeoff: what comes back to so many clients (Number), and what is lost
+	Back market.Credits `json:"back,omitempty" msgpack:"back,omitempty"`
+	Gone market.Credits `json:"gone,omitempty" msgpack:"gone,omitempty"`
+	// found by who takes the reply: the checksum of frame Known.Seq in its own journal
+	Here ledger.Sum `json:"-" msgpack:"-"`
 	// balance: of all hubs that were granted more than they returned
 	Hubs []HubFunds `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
 }
@@ -179,7 +206,22 @@ func (f *FundsRequest) Validate() error {
 		p.id("vouchers.door", f.Vouchers[i].Door)
 		f.Vouchers[i].Voucher.problems(&p, "vouchers.voucher")
 	}
+	p.mark("mark", f.Mark)
+	p.mark("known", f.Known)
+	p.list("spent", len(f.Spent), ledger.MaxSpent)
+	for i := range f.Spent {
+		p.id("spent.client", f.Spent[i].Client)
+		p.within("spent.amount", int64(f.Spent[i].Amount), 0, math.MaxInt64)
+	}
 	return p.err
+}
+
+// mark wants one that can be, or none.
+func (p *problems) mark(field string, m *ledger.Mark) {
+	if m != nil && !m.Valid() {
+		p.add("%s: %s is no mark: want a frame from 1 to %d, and two checksums", field, m,
+			uint64(ledger.MaxSeq))
+	}
 }
 
 func (f *FundsReply) Validate() error {
@@ -203,6 +245,10 @@ func (f *FundsReply) Validate() error {
 	p.within("retry_ms", f.RetryMS, 0, MaxPatient)
 	p.number("number", f.Number)
 	p.within("surplus", int64(f.Surplus), 0, math.MaxInt64)
+	p.mark("mark", f.Mark)
+	p.mark("known", f.Known)
+	p.within("back", int64(f.Back), 0, math.MaxInt64)
+	p.within("gone", int64(f.Gone), 0, math.MaxInt64)
 	p.list("hubs", len(f.Hubs), maxEntries)
 	for i := range f.Hubs {
 		h := &f.Hubs[i]

@@ -17,7 +17,7 @@ const (
 	RoleHub      Role = "hub"      // sells the slots of one domain
 	RoleAgentd   Role = "agentd"   // serves, as each of its agents
 	RoleTreasury Role = "treasury" // keeps the money
-	RoleOperator Role = "operator" // pays in and out, and says what becomes of surplus
+	RoleOperator Role = "operator" // pays in and out, and says what becomes of surplus and of lost journals
 	RoleViewer   Role = "viewer"   // looks on
 )
 
@@ -96,7 +96,7 @@ func PermissionsOf(role Role, ids IDs) (Permissions, error) {
 		hear("ledger.>")
 		p.Publish = append(p.Publish, Inboxes)
 	case RoleOperator:
-		say("ledger.{deposit,payout,move,budget,distribute}."+me, "ledger.balance.*."+me)
+		say("ledger.{deposit,payout,move,budget,distribute,writeoff}."+me, "ledger.balance.*."+me)
 		hear("status.*")
 	case RoleViewer:
 		say("hub.*.watch." + me)
