@@ -22,7 +22,8 @@ func CheckValue(value []byte) error {
 
 // Entry is a value of the registry, kept as JSON.
 type Entry interface {
-	*Registration | *Claim | *HubEntry | *MarketConfig | *APIKey | *MarkKeys | *CacheGroup | *VouchKeys
+	*Registration | *Claim | *HubEntry | *TreasuryEntry | *MarketConfig | *APIKey | *MarkKeys | *CacheGroup |
+		*VouchKeys
 	Validate() error
 }
 
@@ -143,6 +144,15 @@ func (h *HubEntry) Validate() error {
 	p.name("hub", h.Hub, MaxName)
 	p.name("journal", h.Journal, MaxName)
 	p.name("life", h.Life, MaxName)
+	return p.err
+}
+
+func (e *TreasuryEntry) Validate() error {
+	var p problems
+	p.id("journal", e.Journal)
+	p.name("host", e.Host, MaxName)
+	p.within("pid", int64(e.PID), 0, math.MaxInt32)
+	p.name("life", e.Life, MaxName)
 	return p.err
 }
 

@@ -97,7 +97,9 @@ type Grant struct {
 
 // FundsReply is the treasury's answer. Code is empty, CodeUnknownClient, CodeInsufficientFunds, ...
 type FundsReply struct {
-	ID       string         `json:"id" msgpack:"id"`
+	ID string `json:"id" msgpack:"id"`
+	// of the treasury's leadership: whoever has heard a higher one takes no word of a lower; 0: of none
+	Epoch    int64          `json:"epoch" msgpack:"epoch,omitempty"`
 	Code     Code           `json:"code,omitempty" msgpack:"code,omitempty"`
 	Message  string         `json:"message,omitempty" msgpack:"message,omitempty"`
 	Client   string         `json:"client,omitempty" msgpack:"client,omitempty"`
@@ -151,7 +153,8 @@ type HubFunds struct {
 // it was granted asks for it.
 type Recall struct {
 	ID      string `msgpack:"id"`
-	Hub     string `msgpack:"hub"` // the journal that is meant: a domain may have had others
+	Epoch   int64  `msgpack:"epoch,omitempty"` // of the treasury's leadership
+	Hub     string `msgpack:"hub"`             // the journal that is meant: a domain may have had others
 	Client  string `msgpack:"client"`
 	Granted uint64 `msgpack:"granted,omitempty"` // number of the last grant to the hub
 	Look    bool   `msgpack:"look,omitempty"`    // say what is there; give nothing back
@@ -227,6 +230,7 @@ func (p *problems) mark(field string, m *ledger.Mark) {
 func (f *FundsReply) Validate() error {
 	var p problems
 	p.name("id", f.ID, MaxName)
+	p.epoch("epoch", f.Epoch)
 	p.name("code", string(f.Code), MaxID)
 	p.text("message", len(f.Message), MaxText)
 	p.optionalID("client", f.Client)
@@ -272,6 +276,7 @@ func (p *problems) funds(where string, avail, held, reserved market.Credits) {
 func (r *Recall) Validate() error {
 	var p problems
 	p.name("id", r.ID, MaxName)
+	p.epoch("epoch", r.Epoch)
 	p.id("hub", r.Hub)
 	p.id("client", r.Client)
 	p.number("granted", r.Granted)

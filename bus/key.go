@@ -16,7 +16,7 @@ const (
 	GroupsPrefix   = "/souk/v1/groups/"   // <client>: CacheGroup, where it shares one
 	MarksKey       = "/souk/v1/marks"     // MarkKeys, which doors alone know
 	VouchPrefix    = "/souk/v1/vouch/"    // <door>: VouchKeys, which that door and the treasury alone know
-	TreasuryKey    = "/souk/v1/treasury"  // the process that is the market's only treasury, on its lease
+	TreasuryKey    = "/souk/v1/treasury"  // TreasuryEntry, by election
 	DoorsPrefix    = "/souk/v1/doors/"    // <id>: the process that is the only door of that id, on its lease
 	GatewaysPrefix = "/souk/v1/gateways/" // <id>: likewise of gateways
 )

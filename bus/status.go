@@ -17,6 +17,14 @@ type HubEntry struct {
 	Life string `json:"life,omitempty"`
 }
 
+// TreasuryEntry is the market's treasury (JSON, election value). Epoch is the create revision of its key.
+type TreasuryEntry struct {
+	Journal string `json:"journal"`
+	Host    string `json:"host,omitempty"`
+	PID     int    `json:"pid,omitempty"`
+	Life    string `json:"life,omitempty"` // as HubEntry's
+}
+
 // Status is what a hub says of itself to anyone: on change, at most every 50 ms, at least every second.
 type Status struct {
 	Domain  string   `json:"domain" msgpack:"domain"`

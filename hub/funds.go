@@ -117,7 +117,7 @@ func (n *Node) funded(m *bus.FundsReply) error {
 	if a == nil {
 		return fmt.Errorf("no request %s to the treasury is under way", m.ID)
 	}
-	if m.Code == bus.CodeUnavailable {
+	if !isSilence(m) && n.outOfDate(m.Epoch) || m.Code == bus.CodeUnavailable {
 		n.land(a)
 		n.unanswered(a)
 		return nil

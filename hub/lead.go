@@ -24,6 +24,9 @@ func (n *Node) First(epoch int64) (f Funds, ask bool) {
 // one is not new: the one there was is lost, and what it held would be spent twice. begins is false without
 // an error where the treasury does not say: a hub has no money to sell for before it does.
 func (n *Node) Begin(r *bus.FundsReply) (begins bool, err error) {
+	if isSilence(r) || n.outOfDate(r.Epoch) {
+		return false, nil
+	}
 	if len(r.Grants) > 0 || r.Returned > 0 || r.Code == bus.CodeBadRequest {
 		why := r.Message
 		if why == "" {

@@ -88,6 +88,10 @@ func (n *Node) recall(m *bus.Recall) error {
 	if m.Hub != n.cfg.Journal {
 		return fmt.Errorf("recall of what hub %s has, this is %s", m.Hub, n.cfg.Journal)
 	}
+	if n.outOfDate(m.Epoch) {
+		return fmt.Errorf("recall by a treasury of epoch %d, and one of epoch %d has spoken", m.Epoch,
+			n.treasury.epoch)
+	}
 	if m.Number > 0 {
 		return n.distribute(m)
 	}

@@ -44,6 +44,7 @@ type Stats struct {
 	BadPrices    int64 // price cards where a hit costs more than a miss
 	BadSummaries int64
 	Faults       int64 // what must not happen and did
+	OldTreasury  int64 // words of a treasury of an earlier epoch than one that had spoken
 
 	Unseated int64 // tasks whose session found no seat in time
 	Touches  int64 // of sessions, lest what agents hold of them be dropped

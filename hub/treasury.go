@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -33,6 +34,8 @@ const TreasuryTimeout = 2 * time.Second
 // treasury is the state of the hub's dealings with the treasury.
 type treasury struct {
 	number   uint64
+	epoch    int64                // of its leadership, the highest heard
+	stale    int64                // the last that was below it
 	requests map[string]*request  // by id
 	flying   int                  // of them, those that an answer may come to
 	line     []*request           // requests that wait until one of those has its answer
@@ -172,6 +175,27 @@ func (n *Node) unanswered(a *request) {
 	default:
 		n.requestLater(a, repeatAfter)
 	}
+}
+
+// isSilence reports whether a reply is the shell's, to say that none came.
+func isSilence(m *bus.FundsReply) bool { return m.Code == bus.CodeUnavailable && m.Epoch == 0 }
+
+// outOfDate reports whether what a treasury says is of an earlier leadership than one that has spoken: it
+// does not know yet that another was elected, and what it says may be undone.
+func (n *Node) outOfDate(epoch int64) bool {
+	t := &n.treasury
+	if epoch >= t.epoch {
+		t.epoch = epoch
+		return false
+	}
+	n.stats.OldTreasury++
+	if epoch != t.stale {
+		t.stale = epoch
+		n.fault(fmt.Errorf("a treasury of epoch %d speaks, and one of epoch %d has spoken: nothing is "+
+			"taken from it. Another has led since, or etcd was made anew or restored to an older revision "+
+			"(deploy/runbook.md: etcd)", epoch, t.epoch))
+	}
+	return true
 }
 
 // requestID is new for every request of this hub: the epoch is never the same again.

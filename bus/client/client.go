@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"souk/bus"
@@ -39,6 +40,7 @@ type Reader struct {
 	came bus.Chunk
 
 	acks acks
+	bank atomic.Int64 // the highest epoch of a treasury that has answered
 
 	mu      sync.Mutex
 	streams map[string]*Stream // by token
@@ -52,6 +54,15 @@ func NewReader(name string, b bus.Bus) (*Reader, error) {
 	}
 	r := newReader(name, b)
 	return r, r.listen()
+}
+
+// treasury notes the epoch of a treasury that answered, and returns the highest so far.
+func (r *Reader) treasury(epoch int64) (highest int64) {
+	for {
+		if highest = r.bank.Load(); epoch <= highest || r.bank.CompareAndSwap(highest, epoch) {
+			return max(highest, epoch)
+		}
+	}
 }
 
 func newReader(name string, b bus.Bus) *Reader {
@@ -395,6 +406,11 @@ func (cl *Client) funds(ctx context.Context, op, subject string, q bus.FundsRequ
 	}
 	if err := bus.Decode(m.Data, &r); err != nil {
 		return r, fmt.Errorf("%s: answer of the treasury: %w", op, err)
+	}
+	if heard := cl.reader.treasury(r.Epoch); r.Epoch < heard {
+		return bus.FundsReply{}, &bus.Error{Code: bus.CodeUnknown,
+			Message: fmt.Sprintf("%s: a treasury of epoch %d answered, and one of epoch %d has spoken before: its "+
+				"word counts for nothing; repeat it under the same id %s", op, r.Epoch, heard, q.ID)}
 	}
 	if r.Code != "" {
 		return r, &bus.Error{Code: r.Code, Message: r.Message}

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,13 +13,13 @@ import (
 	"souk/bus"
 )
 
-// Seat is a key that one process has at a time, under a lease: the market's only treasury, say, or the only
-// door of an id. It keeps out a second one that was started by mistake. Who runs without it when the registry
-// is away goes on: the seat is no lock.
+// Seat is a key that one process has at a time, under a lease: the only door of an id, say. It keeps out a
+// second one that was started by mistake. Who runs without it when the registry is away goes on: the seat is
+// no lock.
 type Seat struct {
 	Registry bus.Registry
 	Key      string
-	Who      string        // whose it is, in messages: "treasury", or "door door-1"
+	Who      string        // whose it is, in messages: "door door-1"
 	Else     string        // what a second one does instead, in the error that refuses it
 	TTL      time.Duration // of its lease
 	// names this process to who comes after it, and may see that it has died; "": its lease runs out instead
@@ -30,14 +31,48 @@ type Seat struct {
 
 	lease bus.Lease // nil: not permitted
 	own   string    // the value of its own lease
+	why   string    // nothing proves that who has it has ended
 }
 
-// holder is the value of a seat's key.
+// holder is the value of a seat's key, and what values of leaderships say of who leads.
 type holder struct {
-	Host    string    `json:"host"`
-	PID     int       `json:"pid"`
-	Started time.Time `json:"started"`
+	Hub     string    `json:"hub,omitempty"`
+	Journal string    `json:"journal,omitempty"`
+	Host    string    `json:"host,omitempty"`
+	PID     int       `json:"pid,omitempty"`
+	Started time.Time `json:"started,omitzero"`
 	Life    string    `json:"life,omitempty"`
+}
+
+// holderOf reads a value, which anybody may have written who may write the key: what is no holder is none.
+func holderOf(value []byte) (h holder) {
+	if len(value) > bus.MaxEntry || json.Unmarshal(value, &h) != nil {
+		return holder{}
+	}
+	return h
+}
+
+// named says who it is; "": it does not say.
+func (h *holder) named() (name string) {
+	add := func(format string, args ...any) {
+		if name != "" {
+			name += ", "
+		}
+		name += fmt.Sprintf(format, args...)
+	}
+	if h.Hub != "" {
+		add("%.80q", h.Hub)
+	}
+	if h.Journal != "" {
+		add("journal %.80q", h.Journal)
+	}
+	if h.PID != 0 {
+		add("process %d on %.80s", h.PID, h.Host)
+	}
+	if !h.Started.IsZero() {
+		add("started %s", h.Started.Format(time.RFC3339))
+	}
+	return name
 }
 
 // Times of a seat: between two tries for it, and how long the registry may take to name its holder.
@@ -54,7 +89,8 @@ const (
 func (s *Seat) Take(ctx context.Context) error {
 	if s.own == "" {
 		host, _ := os.Hostname()
-		value, err := json.Marshal(holder{host, os.Getpid(), time.Now().UTC(), s.Life})
+		own := holder{Host: host, PID: os.Getpid(), Started: time.Now().UTC(), Life: s.Life}
+		value, err := json.Marshal(own)
 		if err != nil {
 			return err
 		}
@@ -93,7 +129,7 @@ func (s *Seat) Take(ctx context.Context) error {
 			said, more := "waiting to be the market's only "+s.Who, []any{"err", err}
 			if held {
 				said += ": the lease of one that has died ends by itself, one that lives keeps this one out"
-				more = append(more, "held_by", s.who(ctx), "lease", s.TTL)
+				more = append(more, "held_by", s.who(ctx), "lease", s.TTL, "why", s.why)
 			}
 			s.Log.Warn(said, more...)
 		}
@@ -116,12 +152,13 @@ func since(first *time.Time, now time.Time) time.Duration {
 func (s *Seat) evict(ctx context.Context) bool {
 	var h holder
 	var own bool
-	evicted, _ := Evict(ctx, s.Registry, s.Key, func(kv bus.KV) bool {
-		own = string(kv.Value) == s.own
-		if own || s.Ended == nil || json.Unmarshal(kv.Value, &h) != nil {
+	s.why = ""
+	evicted, _ := Evict(ctx, s.Registry, s.Key, func(kv bus.KV) (ended bool) {
+		h, own = holderOf(kv.Value), string(kv.Value) == s.own
+		if own || s.Ended == nil {
 			return own
 		}
-		ended, _ := s.Ended(h.Life)
+		ended, s.why = s.Ended(h.Life)
 		return ended
 	})
 	switch {
@@ -137,11 +174,11 @@ func (s *Seat) who(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, askWho)
 	defer cancel()
 	kv, err := Get(ctx, s.Registry, s.Key)
-	var h holder
-	if err != nil || kv.Value == nil || json.Unmarshal(kv.Value, &h) != nil {
+	if err != nil {
 		return "unknown"
 	}
-	return fmt.Sprintf("process %d on %s, started %s", h.PID, h.Host, h.Started.Format(time.RFC3339))
+	h := holderOf(kv.Value)
+	return cmp.Or(h.named(), "unknown")
 }
 
 // Hold runs the process in its seat, which was taken, and leaves it then. The seat is taken again whenever

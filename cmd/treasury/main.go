@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/follow"
 	"souk/cmd/internal/daemon"
 	"souk/ledger/journal"
 	"souk/ledger/treasury"
@@ -32,7 +31,7 @@ type config struct {
 
 const example = daemon.MarketExample +
 	`data: /var/lib/souk               # the journal is kept in DATA/journal/treasury
-lease_ttl: 5s                     # how long a treasury that died keeps others out
+lease_ttl: 5s                     # how long a treasury that died keeps others out, and one that is cut off serves on
 treasury:                         # every field has a default, see below
   drain: 5s                       # for answering what has arrived when it is told to stop
 `
@@ -44,8 +43,9 @@ func role() daemon.Role {
 		IDs:   func(c daemon.Config) bus.IDs { return c.(*config).ids() },
 		Short: "The clients' money: deposits, payouts, and allotments to hubs",
 		Long: `treasury keeps what clients have deposited and allots it to hubs, so that no client is ever
-charged more than it deposited, over all hubs. A market has one: a second one is refused as long as the first
-lives. Its journal is the clients' money; back it up.`,
+charged more than it deposited, over all hubs. A market has one, which etcd elects: a second one stands by as
+long as the first lives. One that etcd does not hear for lease_ttl answers nobody until it is elected anew. Its
+journal is the clients' money; back it up.`,
 		Example: example,
 		Version: version,
 		New: func() daemon.Config {
@@ -70,21 +70,17 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		return err
 	}
 	defer l.Close()
-	s, err := bank.New(c.Treasury, bank.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log})
+	s, err := bank.New(c.Treasury, bank.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j,
+		LeaseTTL: c.LeaseTTL, Log: p.Log})
 	if err != nil {
 		return err
 	}
-	// The journal's lock keeps two processes off one journal; the seat keeps a second treasury with a journal
-	// of its own, which knows of no deposits, off the market.
-	seat := &follow.Seat{Registry: l.Registry, Key: bus.TreasuryKey, Who: "treasury",
-		Else: "stop that one, or start this one on another market", TTL: c.LeaseTTL, Life: j.Life(),
-		Ended: j.Ended, Log: p.Log}
-	if err := seat.Take(ctx); err != nil {
-		return err
-	}
+	const standsBy = "another treasury leads, or etcd does not say who does: standing by, and answering nobody"
+	p.Awaits(func() string { return standsBy })
+	p.Needs(standsBy, s.Leading)
 	p.Serving(s.Ready(), func() any { return s.Stats() })
 	p.Needs("the journal's disk is nearly full, and no money is taken in or allotted: free some space", j.HasRoom)
-	return seat.Hold(ctx, s.Run)
+	return s.Run(ctx)
 }
 
 // ids are who the treasury is.
@@ -104,5 +100,5 @@ func (c *config) Complete() error {
 	return errors.Join(append(errs, c.Treasury.Validate(), c.Market.Validate())...)
 }
 
-// Drain is the time for answering what has arrived, and for giving the seat back.
+// Drain is the time for answering what has arrived, and for giving the leadership back.
 func (c *config) Drain() time.Duration { return c.Treasury.Drain + 3*time.Second }

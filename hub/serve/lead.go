@@ -72,39 +72,11 @@ func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership
 	}
 }
 
-// elect wins the domain's election. It ends a leadership of an earlier life of this hub and does not wait for
-// its lease: that life held the lock of our journal, which we have now, or it was our own, which we have
-// given up.
+// elect wins the domain's election.
 func (s *Server) elect(ctx context.Context, entry []byte) (bus.Leadership, error) {
-	life := s.deps.Journal.Life()
-	for life != "" && ctx.Err() == nil {
-		var epoch int64
-		evicted, err := follow.Evict(ctx, s.deps.Registry, bus.HubKey(s.cfg.Domain), func(kv bus.KV) bool {
-			var e bus.HubEntry
-			epoch = kv.Create
-			if bus.DecodeEntry(kv.Value, &e) != nil {
-				return false
-			}
-			ended, _ := s.deps.Journal.Ended(e.Life)
-			return ended || e.Life == life
-		})
-		if err == nil {
-			s.works("leader")
-			if evicted {
-				s.log.Info("the leadership of an earlier life of this hub is ended", "epoch", epoch)
-			}
-			break
-		}
-		if ctx.Err() == nil {
-			s.fails("leader", "who leads the domain is not known", err)
-		}
-		follow.Pause(ctx, evictAgain)
-	}
-	return s.deps.Registry.Elect(ctx, bus.HubKey(s.cfg.Domain), entry, s.cfg.LeaseTTL)
+	s.stands.Value = entry
+	return s.stands.Elect(ctx)
 }
-
-// evictAgain is how soon a registry is asked again that did not answer.
-const evictAgain = 200 * time.Millisecond
 
 // lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed, or the journal's
 // error.

@@ -15,6 +15,7 @@ import (
 type Stats struct {
 	hub.Stats
 	Dropped int64 // messages that found the queue full
+	Awaited int64 // leaderships waited for whose holder nothing proved to have ended
 	// arrival to dispatch sent, of tasks that found slot and money free: the hub's own time
 	Decision Quantiles
 	Wait     Quantiles // the same of all tasks that were placed
@@ -114,7 +115,7 @@ func (s *Server) Stats() Stats {
 		st.Arrived += k
 	}
 	st.Rejected += m.bad
-	st.Dropped = s.dropped.Load()
+	st.Dropped, st.Awaited = s.dropped.Load(), s.stands.Awaited()
 	st.Decision, st.Wait = quantiles(m.decision), quantiles(m.wait)
 	st.Round, st.Sync, st.Quote = quantiles(m.round), quantiles(m.sync), quantiles(m.quote)
 	st.Quotes = maps.Clone(m.quotes)

@@ -61,6 +61,7 @@ type Server struct {
 	trouble trouble    // with the registry
 	disk    bus.Outage // of the room on it; of the loop alone
 
+	stands   follow.Candidate
 	watchdog follow.Watchdog
 	// Unix nanoseconds of the last line about a treasury that does not answer; 0: it does
 	mute    atomic.Int64
@@ -110,6 +111,15 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 		in: make(chan input, cfg.Queue), work: make(chan todo, maxGroups), broken: make(chan error, 1),
 		ready: make(chan struct{}), counter: make(chan struct{}, hub.MaxRequests),
 		inquiries: make(chan inquiry, quoteBurst), measures: newMeasures(),
+	}
+	s.stands.Registry, s.stands.Key, s.stands.TTL = deps.Registry, bus.HubKey(cfg.Domain), cfg.LeaseTTL
+	s.stands.Who, s.stands.Life, s.stands.Ended = "hub", deps.Journal.Life(), deps.Journal.Ended
+	s.stands.Log, s.stands.Asked = s.log, func(err error) {
+		if err == nil {
+			s.works("leader")
+		} else {
+			s.fails("leader", "who leads the domain is not known", err)
+		}
 	}
 	node.Watch(s.watchdog.Enters)
 	return s, nil

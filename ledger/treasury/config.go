@@ -14,9 +14,6 @@ import (
 // Config of a treasury. Default gives every limit; Validate judges and changes nothing.
 type Config struct {
 	Journal string `yaml:"journal"` // name of the treasury's journal
-	// Epoch of this writer: the revision of its leadership key. 0: one more than the last writer's, for a
-	// market where nothing else could be writing.
-	Epoch int64 `yaml:"epoch"`
 	// MaxPending requests wait for a sync at most; beyond, callers are told to come back.
 	MaxPending int `yaml:"max_pending"`
 	// MaxBatch requests are made durable by one sync at most.
@@ -59,9 +56,6 @@ func (c Config) Validate() error {
 	}
 	if !ledger.ValidID(c.Journal) {
 		wrong("journal: %.80q is not a name: use 1 to 64 letters, digits, '-' or '_'", c.Journal)
-	}
-	if c.Epoch < 0 {
-		wrong("epoch: %d is below 0", c.Epoch)
 	}
 	for _, n := range []struct {
 		name           string

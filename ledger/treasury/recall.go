@@ -271,7 +271,14 @@ func (t *Treasury) Stop() {
 	for _, l := range t.looks {
 		t.told(l)
 	}
+	t.Depose()
+}
+
+// Depose forgets what is asked of hubs and who waits for that, as another may lead; whoever asked asks again.
+// When it leads anew it has heard nobody yet, and budgets are looked at again.
+func (t *Treasury) Depose() {
 	clear(t.claims)
 	clear(t.rounds)
-	t.looks = nil
+	clear(t.tending.errands)
+	t.looks, t.tending.at, t.since = nil, time.Time{}, time.Time{}
 }

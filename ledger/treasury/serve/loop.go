@@ -9,8 +9,12 @@ import (
 )
 
 // serve lets time pass, takes hubs' answers in, handles a request, if there is one, and all that wait behind
-// it, makes the outcome durable with one sync, and answers. It returns when there is next something to do.
+// it, makes the outcome durable with one sync, and answers. It returns when there is next something to do,
+// and bus.ErrLost where another may lead: then nothing was taken in, or nobody was told.
 func (s *Server) serve(first *request, said ...*bus.RecallReply) (time.Time, error) {
+	if !s.Leading() {
+		return time.Time{}, errLost
+	}
 	room := s.hasRoom()
 	s.mu.Lock()
 	s.t.Tick(time.Now())
@@ -48,10 +52,13 @@ func (s *Server) hasRoom() bool {
 	return has
 }
 
-// act does what the treasury wants done.
+// act does what the treasury wants done. One whose lease was lost meanwhile tells nobody.
 func (s *Server) act(ready treasury.Ready) error {
 	if err := s.commit(ready); err != nil {
 		return err
+	}
+	if !s.Leading() {
+		return errLost
 	}
 	if ready.Stale != "" && s.stale.Failed(time.Now(), "journal") {
 		s.d.Log.Error("the journal may be an old copy, or another market's: stop, and start on the one that this "+
@@ -64,6 +71,7 @@ func (s *Server) act(ready treasury.Ready) error {
 		s.send(a.To.(request), a.Reply)
 	}
 	for _, r := range ready.Recalls {
+		r.Ask.Epoch = s.epoch.Load()
 		data, err := bus.Encode(&r.Ask)
 		if err == nil {
 			err = s.d.Bus.Publish(bus.Msg{Subject: bus.RecallSubject(r.Domain, s.cfg.Journal),
@@ -102,7 +110,7 @@ func (s *Server) commit(ready treasury.Ready) error {
 		return nil
 	}
 	s.mu.Lock()
-	f, err := s.t.Book().Seal(s.epoch, time.Now().UnixNano(), ready.Records)
+	f, err := s.t.Book().Seal(s.epoch.Load(), time.Now().UnixNano(), ready.Records)
 	s.mu.Unlock()
 	if err == nil {
 		err = s.d.Journal.Append(f)

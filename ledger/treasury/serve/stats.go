@@ -12,6 +12,8 @@ type Stats struct {
 	Frames   int64 // made durable by this process
 	Records  int64
 	Pending  int // wait for the next sync
+	Leading  bool
+	Awaited  int64 // leaderships waited for whose holder nothing proved to have ended
 	Seq      uint64
 	Epoch    int64
 	Ended    int              // hubs whose journals are closed
@@ -26,6 +28,7 @@ func (s *Server) Stats() Stats {
 	return Stats{
 		Requests: s.requests.Load(), Refused: s.refused.Load(), Dropped: s.dropped.Load(),
 		Frames: s.frames.Load(), Records: s.records.Load(), Pending: len(s.queue),
-		Seq: seq, Epoch: s.epoch, Ended: s.t.Book().EndedHubs(), Balances: s.t.Book().Balances("*"),
+		Seq: seq, Epoch: s.epoch.Load(), Leading: s.Leading(), Awaited: s.stands.Awaited(),
+		Ended: s.t.Book().EndedHubs(), Balances: s.t.Book().Balances("*"),
 	}
 }

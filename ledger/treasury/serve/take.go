@@ -96,8 +96,13 @@ func said(op, client, who string, req *bus.FundsRequest) error {
 	return nil
 }
 
-// send answers in the language of the request.
+// send answers in the language of the request, unless another may lead.
 func (s *Server) send(r request, reply bus.FundsReply) {
+	if !s.Leading() {
+		s.dropped.Add(1)
+		return
+	}
+	reply.Epoch = s.epoch.Load()
 	var data []byte
 	var err error
 	if r.json {

@@ -1,0 +1,76 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"souk/bus"
+)
+
+// Candidate is a process that wants the leadership of a key, which one process has at a time: the hub of a
+// domain, or the market's treasury.
+type Candidate struct {
+	Registry bus.Registry
+	Key      string
+	Value    []byte // JSON, with the life as "life"
+	TTL      time.Duration
+	Who      string // what it is, in messages
+	Life     string
+	Ended    func(life string) (ended bool, why string) // of an earlier life of ours
+	Asked    func(err error)                            // hears whether the registry answers; nil: nobody
+	Log      *slog.Logger
+
+	awaited atomic.Int64
+	said    int64 // epoch of the leadership that was named last
+}
+
+// Awaited is how often a leadership was waited for whose holder nothing proved to have ended.
+func (c *Candidate) Awaited() int64 { return c.awaited.Load() }
+
+// evictAgain is how soon a registry is asked again that did not answer.
+const evictAgain = 200 * time.Millisecond
+
+// Elect wins the election. A leadership of an earlier life is ended, where that life is proven to have ended,
+// or is our own, which we have given up. Any other is waited for, which the log says in one line: one that
+// was killed leaves a lease that ends by itself, and beside one that lives this one stands by.
+func (c *Candidate) Elect(ctx context.Context) (bus.Leadership, error) {
+	for ctx.Err() == nil {
+		var h holder
+		var epoch int64
+		var why string
+		evicted, err := Evict(ctx, c.Registry, c.Key, func(kv bus.KV) (ended bool) {
+			epoch = kv.Create
+			if h = holderOf(kv.Value); h.Life == c.Life && c.Life != "" {
+				return true
+			}
+			ended, why = c.Ended(h.Life)
+			return ended
+		})
+		if c.Asked != nil && ctx.Err() == nil {
+			c.Asked(err)
+		}
+		if err != nil {
+			Pause(ctx, evictAgain)
+			continue
+		}
+		switch {
+		case evicted:
+			c.Log.Info("the leadership of an earlier life of this "+c.Who+" is ended", "epoch", epoch)
+		case why != "" && epoch != c.said:
+			c.said = epoch
+			c.awaited.Add(1)
+			c.Log.Info("standing by: another "+c.Who+" leads, and nothing proves that it has ended. If it has, its "+
+				"lease ends by itself", "within", c.TTL, "why", why, "led_by", h.String(), "epoch", epoch)
+		}
+		break
+	}
+	return c.Registry.Elect(ctx, c.Key, c.Value, c.TTL)
+}
+
+// String says who it is.
+func (h *holder) String() string {
+	return cmp.Or(h.named(), "one that does not say who it is")
+}

@@ -1,0 +1,202 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"souk/bus"
+)
+
+const (
+	leaseTTL = 5 * time.Second // how long one that died keeps others out
+	resignIn = time.Second     // the registry may take to hear that it leaves
+	// how soon it stands again after it was not elected, or lost that
+	againLeast, againMost = 100 * time.Millisecond, 5 * time.Second
+)
+
+// asked notes whether the registry says who leads.
+func (s *Server) asked(err error) {
+	switch {
+	case err == nil:
+		if lasted, over := s.away.Works(time.Now(), "leader"); over {
+			s.d.Log.Info("the registry answers again", "after", lasted.Round(time.Millisecond))
+		}
+	case s.away.Failed(time.Now(), "leader"):
+		s.d.Log.Warn("whether another treasury leads is not known; asking on", "err", err)
+	}
+}
+
+// Leading reports whether this is the market's treasury now: whether it answers.
+func (s *Server) Leading() bool {
+	lost := s.lost.Load()
+	if lost == nil {
+		return false
+	}
+	select {
+	case <-*lost:
+		return false
+	default:
+		return true
+	}
+}
+
+// lead is one time of leadership. It returns nil after draining, bus.ErrLost when its lease was lost, or the
+// journal's error.
+func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
+	defer s.resign(l)
+	s.forget()
+	lost := l.Lost()
+	s.epoch.Store(l.Epoch())
+	s.lost.Store(&lost)
+	defer s.lost.Store(nil)
+	if err := s.begin(); err != nil {
+		return err
+	}
+	requests, err := s.d.Bus.Subscribe(bus.LedgerSubjects, "", s.take)
+	if err != nil {
+		return fmt.Errorf("treasury: subscribe: %w", err)
+	}
+	answers, err := s.d.Bus.Subscribe(s.inbox+".*.*", "", s.hear)
+	if err != nil {
+		requests.Stop()
+		return fmt.Errorf("treasury: subscribe: %w", err)
+	}
+	defer answers.Stop()
+	proving, stop := context.WithCancel(ctx)
+	var prover sync.WaitGroup
+	prover.Go(func() { s.prove(proving) })
+	synced := make(chan struct{})
+	prover.Go(func() { s.keys(proving, sync.OnceFunc(func() { close(synced) })) })
+	defer prover.Wait()
+	defer stop()
+	select {
+	case <-synced:
+	case <-time.After(keysWithin):
+	case <-lost:
+	case <-ctx.Done():
+	}
+	s.d.Log.Info("treasury open", "journal", s.cfg.Journal, "epoch", l.Epoch())
+	s.once.Do(func() { close(s.ready) })
+	err = s.loop(ctx, lost)
+	requests.Stop() // no take begins after this
+	if err != nil {
+		return err
+	}
+	return s.drain(context.WithoutCancel(ctx))
+}
+
+// loop serves until ctx ends, or with an error.
+func (s *Server) loop(ctx context.Context, lost <-chan struct{}) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		var wake time.Time
+		err := error(nil)
+		select {
+		case first := <-s.queue:
+			wake, err = s.serve(&first)
+		case m := <-s.said:
+			wake, err = s.serve(nil, m)
+		case <-timer.C:
+			wake, err = s.serve(nil)
+		case <-lost:
+			err = errLost
+		case <-ctx.Done():
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if timer.Stop(); !wake.IsZero() {
+			timer.Reset(time.Until(wake))
+		}
+	}
+	return nil
+}
+
+var errLost = fmt.Errorf("treasury: %w", bus.ErrLost)
+
+// drain serves what had arrived when the subscriptions ended.
+func (s *Server) drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Drain)
+	defer cancel()
+	for ctx.Err() == nil {
+		select {
+		case r := <-s.queue:
+			if _, err := s.serve(&r); err != nil {
+				return unlessLost(err)
+			}
+			continue
+		default:
+		}
+		break
+	}
+	s.mu.Lock()
+	s.t.Stop()
+	ready := s.t.Ready()
+	s.mu.Unlock()
+	if err := s.act(ready); err != nil {
+		return unlessLost(err)
+	}
+	if err := s.d.Bus.Flush(ctx); err != nil {
+		s.d.Log.Warn("treasury: last answers may not have left", "err", err)
+	}
+	return nil
+}
+
+// unlessLost is an error of the journal; that another leads while this one ends is none.
+func unlessLost(err error) error {
+	if errors.Is(err, bus.ErrLost) {
+		return nil
+	}
+	return err
+}
+
+// begin judges the epoch, and writes the first frame of an empty journal.
+func (s *Server) begin() error {
+	s.mu.Lock()
+	_, last, _ := s.t.Book().Last()
+	err := error(nil)
+	if epoch := s.epoch.Load(); epoch < last {
+		err = fmt.Errorf("epoch %d is below %d, the last in its journal: another has led since, or etcd was "+
+			"made anew or restored to an older revision (deploy/runbook.md: etcd)", epoch, last)
+	} else {
+		err = s.t.Begin()
+	}
+	ready := s.t.Ready()
+	s.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("treasury: %w", err)
+	}
+	return s.commit(ready)
+}
+
+// forget drops what was asked of an earlier leadership, and waits for nobody: whoever asked has no answer,
+// and asks again.
+func (s *Server) forget() {
+	for {
+		select {
+		case <-s.queue:
+		case <-s.doubt:
+		case <-s.said:
+		default:
+			s.mu.Lock()
+			s.t.Depose()
+			s.mu.Unlock()
+			return
+		}
+		s.dropped.Add(1)
+	}
+}
+
+// resign gives the leadership back, so that one that stands by need not wait for the lease to run out.
+func (s *Server) resign(l bus.Leadership) {
+	ctx, cancel := context.WithTimeout(context.Background(), resignIn)
+	defer cancel()
+	if err := l.Close(ctx); err != nil {
+		s.d.Log.Debug("leadership not given back; it ends by itself", "err", err)
+	}
+}
