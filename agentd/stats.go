@@ -85,6 +85,7 @@ type AgentStats struct {
 	Slots    int        `json:"slots"`
 	InFlight int        `json:"in_flight"`
 	Pending  int        `json:"pending"` // completions not acknowledged
+	Awaited  int64      `json:"awaited"` // leases waited for whose holder nothing proved to have ended
 	Cache    CacheStats `json:"cache"`
 	// how long nobody had asked for what its engine gives up of its cache: a session that stays away for
 	// longer finds nothing; 0: the engine does not tell

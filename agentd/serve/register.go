@@ -52,12 +52,19 @@ func (a *agent) register(ctx context.Context) error {
 			}
 			return nil
 		case errors.Is(err, bus.ErrExists):
-			if a.evictOwn(ctx, key) {
+			ended, why := a.evictOwn(ctx, key)
+			if ended {
 				continue
 			}
 			other, mine := a.holder(ctx, key)
 			if taken.IsZero() {
 				taken = time.Now()
+				if mine {
+					a.awaited.Add(1)
+					a.log.Warn("waiting for the lease of another process of this node: nothing proves that it has "+
+						"ended. If it has, its lease ends by itself; if not, this one ends",
+						"within", a.Server.cfg.LeaseTTL, "why", why, "registered_by", other)
+				}
 			}
 			// The lease of this node's earlier life expires by itself.
 			if !mine || time.Since(taken) > a.Server.cfg.LeaseTTL+2*time.Second {
@@ -115,16 +122,18 @@ func (a *agent) entry() ([]byte, error) {
 
 // evictOwn ends a lease of this node under which the id is still registered. The lease is one that this
 // process had lost and the registry still keeps, as after an outage; or it is of an earlier life of the node,
-// which is dead, since this process holds the lock of the node's directory. It reports whether there was one.
-func (a *agent) evictOwn(ctx context.Context, key string) bool {
+// which has ended, since this process holds the lock that it held. It reports whether there was one, or why
+// nothing proves that.
+func (a *agent) evictOwn(ctx context.Context, key string) (ended bool, why string) {
 	var former bool
 	var boot int64
-	ended, err := follow.Evict(ctx, a.deps.Registry, key, func(kv bus.KV) bool {
+	var err error
+	ended, err = follow.Evict(ctx, a.deps.Registry, key, func(kv bus.KV) bool {
 		var r bus.Registration
 		if json.Unmarshal(kv.Value, &r) != nil {
 			return false
 		}
-		former, _ = a.deps.Home.Ended(r.Life)
+		former, why = a.deps.Home.Ended(r.Life)
 		boot = r.Boot
 		return former || r.Node == a.Server.cfg.Node && r.Boot == a.boot && r.Life == a.deps.Home.Life()
 	})
@@ -134,7 +143,7 @@ func (a *agent) evictOwn(ctx context.Context, key string) bool {
 	if ended && former {
 		a.log.Info("the lease of an earlier life of this node is ended", "started", started(boot))
 	}
-	return ended
+	return ended, why
 }
 
 // started is when a life of a node began.

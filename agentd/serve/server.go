@@ -147,6 +147,7 @@ type agent struct {
 	engine     agentd.Engine
 	log        *slog.Logger
 	registered chan struct{}
+	awaited    atomic.Int64  // see agentd.AgentStats
 	kick       chan struct{} // the core has news
 	changed    chan struct{} // the registration has changed
 	check      chan struct{} // look at the engine now
@@ -220,7 +221,7 @@ func (a *agent) stats() agentd.AgentStats {
 			Slots: a.cfg.Slots}
 	}
 	st := a.core.Stats()
-	st.Why = a.why
+	st.Why, st.Awaited = a.why, a.awaited.Load()
 	return st
 }
 

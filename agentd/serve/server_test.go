@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"reflect"
 	"slices"
 	"strings"
@@ -983,6 +984,51 @@ func TestALeaseOfAnEarlierLife(t *testing.T) {
 		}
 		stop()
 		must(t, <-ended)
+	})
+}
+
+// Twenty nodes are started on copies of the directory of one that lives. None ends its lease: each says once
+// what it waits for and why, and ends as it sees that the first one lives.
+func TestTwentyTwinsOfANode(t *testing.T) {
+	data := t.TempDir()
+	living := openHome(t, data, "n1")
+	var copies []*Home
+	for range 20 {
+		to := t.TempDir()
+		out, err := exec.Command("cp", "-a", data+"/.", to).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		copies = append(copies, openHome(t, to, "n1"))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		o := newTownAt(t, living)
+		<-o.server.Ready()
+		key := bus.AgentKey("a1")
+		before, err := o.reg.Get(t.Context(), key)
+		must(t, err)
+		for i, h := range copies {
+			time.Sleep(time.Millisecond) // no two processes begin at once
+			var log bytes.Buffer
+			s, err := NewServer(agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}},
+				Deps{Bus: o.world.Bus(fmt.Sprint("twin-", i)), Registry: o.world.Registry(),
+					Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine }, Home: h,
+					Log: slog.New(slog.NewTextHandler(&log, nil))})
+			must(t, err)
+			if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "already registered") {
+				t.Errorf("twin %d ended with %v", i, err)
+			}
+			if got := log.String(); strings.Count(got, "waiting for the lease") != 1 ||
+				!strings.Contains(got, "this directory is a copy") || !strings.Contains(got, "within=") {
+				t.Errorf("twin %d says\n%s", i, got)
+			}
+		}
+		after, err := o.reg.Get(t.Context(), key)
+		must(t, err)
+		if len(after) != 1 || after[0].Create != before[0].Create {
+			t.Errorf("the first has been registered anew: %+v, then %+v", before, after)
+		}
+		o.close()
 	})
 }
 

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -158,6 +160,109 @@ func TestAFormerLifesLeadershipIsNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-waits.Ready()
+}
+
+// called is a bus under another's name, as a copy of a hub has it.
+type called struct {
+	bus.Bus
+	name string
+}
+
+func (c called) Name() string { return c.name }
+
+// Twenty hubs are started on copies of the directory of one that lives. None ends its leadership: each stands
+// by, and says once why; the first goes on.
+func TestTwentyTwinsOfAHub(t *testing.T) {
+	tn := newTown(t)
+	tn.agent("a-1", 4, nil)
+	first, _ := tn.hub(nil)
+	if got := tn.ask(request("before")); got != "accepted by a-1" {
+		t.Fatal(got)
+	}
+	before, err := tn.world.Registry().Get(t.Context(), bus.HubKey("math"))
+	if err != nil || len(before) != 1 {
+		t.Fatal(before, err)
+	}
+	for i := range 20 {
+		to := filepath.Join(t.TempDir(), "twin")
+		if out, err := exec.Command("cp", "-a", tn.dir, to).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if got := tn.ask(request(fmt.Sprint("t-", i))); got != "accepted by a-1" {
+			t.Fatal(got)
+		}
+		j, err := journal.Open(to, journal.Config{MinFree: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { j.Close() })
+		var said bustest.Buffer
+		s, err := New(testConfig(), Deps{Bus: called{tn.world.Bus(fmt.Sprint("twin-", i)), "hub-math"}, Registry: tn.world.Registry(), Journal: j,
+			Log: slog.New(slog.NewTextHandler(&said, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		t.Cleanup(func() { stop(); <-ended })
+		bustest.Eventually(t, "it stands by", func() bool { return s.Stats().Awaited == 1 })
+		if got := said.String(); strings.Count(got, "standing by: another hub leads") != 1 || s.Leading() ||
+			!strings.Contains(got, "this directory is a copy") || !strings.Contains(got, "within=") {
+			t.Errorf("twin %d says\n%s", i, got)
+		}
+	}
+	after, err := tn.world.Registry().Get(t.Context(), bus.HubKey("math"))
+	if err != nil || len(after) != 1 || after[0].Create != before[0].Create || !first.Leading() {
+		t.Errorf("the first leads: %v; its key was %+v and is %+v, %v", first.Leading(), before, after, err)
+	}
+	if got := tn.ask(request("after")); got != "accepted by a-1" {
+		t.Error(got)
+	}
+}
+
+// A copy of a journal settles nothing while it stands by: an agent that it answered would not tell the hub
+// that has the newer one what it served.
+func TestACopySettlesNothing(t *testing.T) {
+	tn := newTown(t)
+	held := make(chan bus.Dispatch, 1)
+	tn.agent("a-1", 4, func(d bus.Dispatch) bool {
+		tn.publish(bus.TakenSubject("math", "x", "a-1"), "", &bus.DispatchReply{Agent: "a-1", Hold: d.Hold})
+		held <- d
+		return false
+	})
+	first, stop := tn.hub(nil)
+	tn.publish(bus.HubTaskSubject("math", "door"), bus.InboxOf("door")+".nowhere", request("t"))
+	d := <-held
+	bustest.Eventually(t, "the hold is durable", func() bool { return first.Stats().Holds == 1 })
+	to := filepath.Join(filepath.Dir(tn.dir), "copy")
+	if out, err := exec.Command("cp", "-a", tn.dir, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	go stop()
+	bustest.Eventually(t, "the first leads no more", func() bool {
+		kvs, err := tn.world.Registry().Get(t.Context(), bus.HubKey("math"))
+		return err == nil && len(kvs) == 0
+	})
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tn.world.Registry().Elect(t.Context(), bus.HubKey("math"), []byte("{}"), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	s, end, _ := tn.start(tn.world.Registry(), tn.journal("copy"), nil)
+	defer end.stop()
+	bustest.Eventually(t, "it stands by", func() bool { return s.Stats().Awaited == 1 })
+	data, err := bus.Encode(served("a-1", d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	m, err := tn.bus.Request(ctx, bus.Msg{Subject: bus.CompletionSubject("math", "a-1"), Data: data})
+	if !errors.Is(err, bus.ErrNoResponders) {
+		t.Errorf("a copy hears what was served: %v, %q", err, m.Data)
+	}
 }
 
 // A journal that is gone is not begun anew under its name: what it held would be spent twice.
