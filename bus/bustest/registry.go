@@ -138,7 +138,7 @@ func longest(t *testing.T, n Network[bus.Registry]) {
 	for what, err := range map[string]error{"put": r.Put(ctx, "/x/put", bad),
 		"put for a time": r.PutFor(ctx, "/x/for", bad, time.Minute),
 		"swap":           r.Swap(ctx, "/x/swapped", 0, bad),
-		"register": registered, "elect": elected, "update": l.Update(ctx, bad),
+		"register":       registered, "elect": elected, "update": l.Update(ctx, bad),
 		"claim": claim(ctx, l, "/x/claimed", bad)} {
 		wantErr(t, what, err, bus.ErrTooLarge)
 	}

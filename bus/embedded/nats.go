@@ -45,6 +45,7 @@ type NATSConfig struct {
 // directory. It implements nats.InProcessConnProvider.
 type NATS struct {
 	server *server.Server
+	guard  *guarding // nil: it asks nobody who is there
 	url    string
 }
 
@@ -69,6 +70,12 @@ func startNATS(config NATSConfig) (*NATS, error) {
 		NoSigs:     true,
 
 		AuthTimeout: shakeWithin.Seconds(),
+
+		// Who does not read is dropped, and nobody who writes waits for it: a server would else have whoever
+		// fills a connection stand still for a while, and with it all that it brings to others.
+		MaxPending: bus.MaxPending, NoFastProducerStall: true,
+		MaxConn: maxConnections, MaxSubTokens: maxSubTokens,
+		PingInterval: serverPing, MaxPingsOut: serverPings,
 	}
 	if a := config.Auth; a != nil {
 		accounts := &server.MemAccResolver{}
@@ -109,6 +116,9 @@ func startNATS(config NATSConfig) (*NATS, error) {
 		return nil, fmt.Errorf("embedded NATS: listen on %s: %w", config.Listen, err)
 	}
 	n := &NATS{server: s}
+	if a := config.Auth; a != nil {
+		n.guard = newNATSGuard(s, a.Market, config.Log).start()
+	}
 	if config.Listen != "" {
 		n.url = "nats://" + s.Addr().String()
 		if config.TLS != nil {
@@ -155,6 +165,7 @@ func (n *NATS) URL() string { return n.url }
 
 // Close ends all connections and the server.
 func (n *NATS) Close() {
+	n.guard.end()
 	n.server.Shutdown()
 	n.server.WaitForShutdown()
 }

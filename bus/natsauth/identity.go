@@ -29,9 +29,10 @@ type Identity struct {
 	Account string    // the market's account, which vouches for it
 	Expires time.Time // zero: never
 
-	jwt string
-	key nkeys.KeyPair
-	say []string // what it may publish
+	jwt     string
+	key     nkeys.KeyPair
+	say     []string // what it may publish
+	payload int64    // bytes of a message of its; below 0 or 0: as many as the server takes
 }
 
 func (i *Identity) String() string {
@@ -60,6 +61,29 @@ func (i *Identity) Expired(now time.Time) error {
 func (i *Identity) Speaks(agent string) bool {
 	return slices.Contains(i.say, bus.SummarySubject("*", agent))
 }
+
+// Shown is whose JWT a server was shown, and found good.
+func Shown(token string) (*Identity, error) {
+	claims, err := jwt.DecodeUserClaims(token)
+	if err != nil {
+		return nil, err
+	}
+	return identity(claims, token, nil), nil
+}
+
+// Share is how much of a server it may take.
+func (i *Identity) Share() bus.Share {
+	agents := 0
+	for _, p := range i.say {
+		if strings.HasPrefix(p, bus.SummarySubject("*", "")) {
+			agents++
+		}
+	}
+	return bus.ShareOf(i.Role, agents)
+}
+
+// MaxPayload is the largest message that it may send, where its creds say so; else 0.
+func (i *Identity) MaxPayload() int { return int(max(0, i.payload)) }
 
 func day(t time.Time) string {
 	if t.IsZero() {
@@ -128,7 +152,7 @@ const roleTag = "role:"
 
 func identity(claims *jwt.UserClaims, token string, key nkeys.KeyPair) *Identity {
 	i := &Identity{Name: claims.Name, Account: claims.IssuerAccount, jwt: token, key: key,
-		say: claims.Pub.Allow}
+		say: claims.Pub.Allow, payload: claims.Limits.Payload}
 	for _, tag := range claims.Tags {
 		if role, ok := strings.CutPrefix(tag, roleTag); ok {
 			i.Role = bus.Role(role)

@@ -357,6 +357,7 @@ func (s *Store) ServedAt() (url string, err error) { return s.token(servedFile) 
 type Server struct {
 	Operator *jwt.OperatorClaims
 	System   string            // the servers' own account
+	Market   string            // that of everybody else
 	Accounts map[string]string // JWTs, by public key
 }
 
@@ -366,7 +367,7 @@ func (s *Store) Server() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
-	out := &Server{Operator: o, System: s.system, Accounts: map[string]string{}}
+	out := &Server{Operator: o, System: s.system, Market: s.account, Accounts: map[string]string{}}
 	for file, account := range map[string]string{accountJWT: s.account, systemJWT: s.system} {
 		if out.Accounts[account], err = s.token(file); err != nil {
 			return nil, fmt.Errorf("keys: %w", err)
@@ -392,9 +393,13 @@ func (s *Store) ServerConfig(jwts string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "operator: %s\nsystem_account: %s\nmax_control_line: %d\nmax_payload: %d\n"+
 		"authorization: { timeout: 10 }\n"+
+		"# what a connection does not read, and how soon one that is gone makes room; the sum of a name's\n"+
+		"# connections is bounded by servers of souk alone\n"+
+		"max_pending: %d\nno_fast_producer_stall: true\nwrite_deadline: \"10s\"\n"+
+		"max_connections: 4096\nmax_sub_tokens: 16\nping_interval: \"20s\"\nping_max: 3\n"+
 		"resolver: { type: full, dir: %q, allow_delete: false }\nresolver_preload: {\n", operator,
 		server.System,
-		MaxControlLine, bus.MaxMessage, jwts)
+		MaxControlLine, bus.MaxMessage, bus.MaxPending, jwts)
 	for _, account := range slices.Sorted(maps.Keys(server.Accounts)) {
 		fmt.Fprintf(&b, "  %s: %s\n", account, server.Accounts[account])
 	}

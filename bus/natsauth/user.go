@@ -124,7 +124,7 @@ func (s *Store) good(i *Identity, role bus.Role, ids bus.IDs, now time.Time) boo
 		return slices.Equal(have, want)
 	}
 	if permit(want, role, ids) != nil || !names(have.Pub.Allow, want.Pub.Allow) ||
-		!names(have.Sub.Allow, want.Sub.Allow) || have.Resp != nil || have.Limits.Subs < 0 {
+		!names(have.Sub.Allow, want.Sub.Allow) || have.Resp != nil || !within(have, want) {
 		return false
 	}
 	n, err := readNames(s.dir)
@@ -135,6 +135,15 @@ func (s *Store) good(i *Identity, role bus.Role, ids bus.IDs, now time.Time) boo
 	return e != nil && e.Role == role && slices.ContainsFunc(e.Keys, func(k userKey) bool {
 		return k.Public == have.Subject && k.Revoked == 0
 	})
+}
+
+// within reports whether creds have their bounds. Those that name more agents have more.
+func within(have, want *jwt.UserClaims) bool {
+	least, most := want.Limits.Subs, want.Limits.Subs
+	if len(have.Pub.Allow) > len(want.Pub.Allow) {
+		most = int64(bus.ShareOf(bus.RoleAgentd, bus.MaxUserAgents).Subscriptions)
+	}
+	return have.Limits.Subs >= least && have.Limits.Subs <= most && have.Limits.Payload == want.Limits.Payload
 }
 
 // Revoke voids all creds of a user. Servers are told by Account, and cut it at once; nothing is changed where
@@ -325,14 +334,8 @@ func (s *Store) sign(key nkeys.KeyPair, role bus.Role, ids bus.IDs, expires time
 	return identity(claims, token, key), nil
 }
 
-// A server keeps each subscription, and its pattern: so many a connection may have, and so many more for each
-// agent that it speaks for.
-const (
-	maxSubscriptions      = 1024
-	maxAgentSubscriptions = 16
-)
-
-// permit writes a role's permissions into a JWT. An empty list there would permit everything.
+// permit writes a role's permissions into a JWT, and what of its share every server sees to. An empty list of
+// permissions would permit everything.
 func permit(claims *jwt.UserClaims, role bus.Role, ids bus.IDs) error {
 	p, err := bus.PermissionsOf(role, ids)
 	if err != nil {
@@ -342,7 +345,8 @@ func permit(claims *jwt.UserClaims, role bus.Role, ids bus.IDs) error {
 		return fmt.Errorf("role %s may say or hear nothing", role)
 	}
 	claims.Pub.Allow, claims.Sub.Allow = p.Publish, p.Subscribe
-	claims.Limits.Subs = maxSubscriptions + int64(len(ids.Agents))*maxAgentSubscriptions
+	share := bus.ShareOf(role, len(ids.Agents))
+	claims.Limits.Subs, claims.Limits.Payload = int64(share.Subscriptions), int64(share.Payload)
 	return nil
 }
 

@@ -66,19 +66,23 @@ func (c *creds) explain(err error) error {
 	case c.unread != nil:
 		return fmt.Errorf("%w: %w", ErrRefused, c.unread)
 	case errors.Is(err, nats.ErrAuthRevoked):
-		return fmt.Errorf("%w: the creds of %s were revoked (souk auth renew makes others)", ErrRefused, who)
+		return fmt.Errorf("%w: the creds of %s were revoked (souk auth renew makes others), or %s", ErrRefused, who,
+			keptAway)
 	case errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAccountAuthExpired):
 		return fmt.Errorf("%w: the creds of %s have expired (souk auth renew makes others)", ErrRefused, who)
 	case errors.Is(err, nats.ErrAuthorization) && c.shown == nil:
 		return fmt.Errorf("%w: %s", ErrRefused, who)
 	case errors.Is(err, nats.ErrAuthorization):
 		return fmt.Errorf("%w: the creds of %s were revoked, or are of another market than this server's "+
-			"(souk auth list, where the keys are, says which)", ErrRefused, who)
+			"(souk auth list, where the keys are, says which), or %s", ErrRefused, who, keptAway)
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return fmt.Errorf("%w: %s may not: %w", bus.ErrForbidden, who, err)
 	}
 	return nil
 }
+
+// keptAway is what a server of ours does that it has no word for.
+const keptAway = "their name took more than its share, and is kept away for a minute (the server's log says of what)"
 
 // news reports whether a refusal was not told since the connection was last there.
 func (c *creds) news(refused error) bool {

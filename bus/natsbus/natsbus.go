@@ -118,6 +118,7 @@ type Bus struct {
 	nc     *nats.Conn
 	config Config
 	online atomic.Pointer[time.Time] // since when; nil while the server is away
+	brief  atomic.Bool               // it was there for less than briefly, the last time
 	closed chan struct{}             // the connection is gone for good
 
 	requests requests
@@ -184,8 +185,10 @@ func (b *Bus) options() []nats.Option {
 		nats.MaxPingsOutstanding(2),
 		nats.MaxReconnects(-1),
 		nats.CustomReconnectDelay(func(n int) time.Duration {
-			return pause(n, c.ReconnectWait,
-				rand.Float64())
+			if b.brief.Load() { // it is closed as soon as it is there: there is no hurry
+				n += quickly
+			}
+			return pause(n, c.ReconnectWait, rand.Float64())
 		}),
 		nats.ReconnectBufSize(reconnectBuffer),
 		nats.DrainTimeout(drainWithin),
@@ -212,6 +215,9 @@ func (b *Bus) options() []nats.Option {
 // quickly is how many attempts come soon after one another: six seconds of them, at the default wait.
 const quickly = 48
 
+// briefly is how long a connection lives that a server closes for what its name has too much of.
+const briefly = time.Second
+
 // pause is the time before the n-th attempt to reconnect, counted from 1, for a random number from 0 to 1: a
 // fifth of the wait and up to three fifths more at first, since a server that was started again is up within
 // seconds; the wait and up to as much again later. Everybody was cut off at one moment, so the random part is
@@ -229,9 +235,11 @@ func (b *Bus) disconnected(err error) {
 		b.creds.news(refused)
 		err = refused
 	}
-	if b.online.Swap(nil) == nil {
+	since := b.online.Swap(nil)
+	if since == nil {
 		return
 	}
+	b.brief.Store(time.Since(*since) < briefly)
 	if err == nil && !b.nc.IsClosed() { // to close is no outage
 		err = bus.ErrDisconnected
 	}

@@ -1,0 +1,204 @@
+package embedded
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"souk/bus"
+	"souk/bus/natsauth"
+)
+
+// keyed is a server with keys, whose guard does nothing by itself.
+func keyed(t testing.TB) (*NATS, *natsGuard, *natsauth.Store) {
+	t.Helper()
+	keys, err := natsauth.Init(filepath.Join(t.TempDir(), "auth"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth, err := keys.Server()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := StartNATS(NATSConfig{Listen: "127.0.0.1:0", Auth: auth})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Close)
+	n.guard.end()
+	return n, newNATSGuard(n.server, auth.Market, nil), keys
+}
+
+func come(t testing.TB, n *NATS, keys *natsauth.Store, role bus.Role, name string) (*nats.Conn, error) {
+	t.Helper()
+	path, err := keys.Ensure(role, bus.IDs{Name: name}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(n.URL(), nats.UserCredentials(path), nats.NoReconnect())
+	if err == nil {
+		t.Cleanup(nc.Close)
+	}
+	return nc, err
+}
+
+// Who owes is kept away for as long as is said, under its key, and others are not; then it is let in.
+func TestWhoIsBarredComesAgain(t *testing.T) {
+	n, g, keys := keyed(t)
+	if _, err := come(t, n, keys, bus.RoleClient, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := come(t, n, keys, bus.RoleClient, "mallory")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	g.look(now)
+	for range 4 * bus.ShareOf(bus.RoleClient, 0).Says.Messages {
+		if err := nc.Publish(bus.TaskSubject("mallory", ""), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	closed := nc.StatusChanged(nats.CLOSED)
+	g.look(now)
+	<-closed
+	if _, err := come(t, n, keys, bus.RoleClient, "mallory"); err == nil {
+		t.Error("who is barred is let in")
+	}
+	if _, err := come(t, n, keys, bus.RoleClient, "bob"); err != nil {
+		t.Errorf("another is barred: %v", err)
+	}
+	g.look(now.Add(barredFor - time.Second))
+	if _, err := come(t, n, keys, bus.RoleClient, "mallory"); err == nil {
+		t.Error("who is barred is let in too soon")
+	}
+	g.look(now.Add(barredFor))
+	if _, err := come(t, n, keys, bus.RoleClient, "mallory"); err != nil {
+		t.Errorf("once it is over: %v", err)
+	}
+}
+
+// A look closes those who came last of what there are too many, and those for which most waits; and where all
+// together have too much, those of whoever has most.
+func TestWhatALookCloses(t *testing.T) {
+	n, g, _ := keyed(t)
+	g.server = n.server
+	var shut []uint64
+	g.shut = func(cid uint64) { shut = append(shut, cid) }
+	conn := func(cid uint64, subs uint32, pending int) *server.ConnInfo {
+		return &server.ConnInfo{Cid: cid, NumSubs: subs, Pending: pending}
+	}
+	share := bus.Share{Connections: 3, Listens: 20, Pending: 1000}
+	for _, c := range []struct {
+		what  string
+		conns []*server.ConnInfo
+		want  []uint64
+	}{
+		{"within it", []*server.ConnInfo{conn(1, 10, 500), conn(2, 5, 0), conn(3, 5, 500)}, nil},
+		{"connections", []*server.ConnInfo{conn(1, 1, 0), conn(2, 1, 0), conn(3, 1, 0), conn(4, 1, 0),
+			conn(5, 1, 0)}, []uint64{5, 4}},
+		{"subscriptions", []*server.ConnInfo{conn(1, 10, 0), conn(2, 10, 0), conn(3, 1, 0)}, []uint64{3}},
+		{"waiting", []*server.ConnInfo{conn(1, 1, 100), conn(2, 1, 900), conn(3, 1, 600)}, []uint64{2}},
+	} {
+		shut = nil
+		h := &host{name: "x", share: share}
+		for _, i := range c.conns {
+			h.count(&guest{}, i, time.Now())
+		}
+		g.bound(h, time.Now())
+		if len(shut) != len(c.want) {
+			t.Errorf("%s: closes %v, want %v", c.what, shut, c.want)
+			continue
+		}
+		for i := range shut {
+			if shut[i] != c.want[i] {
+				t.Errorf("%s: closes %v, want %v", c.what, shut, c.want)
+			}
+		}
+	}
+	shut = nil
+	for name, pending := range map[string]int{"a": 50 << 20, "b": 60 << 20, "c": 40 << 20} {
+		h := &host{name: name, share: bus.Share{}}
+		h.count(&guest{}, conn(uint64(name[0]), 1, pending), time.Now())
+		g.names[name] = h
+	}
+	g.relieve(150<<20, time.Now())
+	if len(shut) != 1 || shut[0] != 'b' {
+		t.Errorf("of all that wait it closes %v", shut)
+	}
+}
+
+// Connections that show no creds are bounded by number, and by time.
+func TestStrangersAreBounded(t *testing.T) {
+	n, g, keys := keyed(t)
+	var all []*stranger
+	for range maxStrangers + 20 {
+		all = append(all, knock(t, n))
+	}
+	g.look(time.Now())
+	for i, s := range all[:20] {
+		if !s.closed() {
+			t.Fatalf("the %d. of those that have waited longest is still there", i)
+		}
+	}
+	if _, err := come(t, n, keys, bus.RoleClient, "ada"); err != nil {
+		t.Errorf("who has creds does not come in: %v", err)
+	}
+}
+
+// stranger is a connection that says nothing.
+type stranger struct{ net.Conn }
+
+func knock(t *testing.T, n *NATS) *stranger {
+	t.Helper()
+	c, err := net.Dial("tcp", n.server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if _, err := bufio.NewReader(c).ReadString('\n'); err != nil { // the server's first line
+		t.Fatal(err)
+	}
+	return &stranger{c}
+}
+
+// closed reads to the end of the connection.
+func (s *stranger) closed() bool {
+	s.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_, err := io.Copy(io.Discard, s)
+	return err == nil || !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// BenchmarkLook is one look at so many connections that do nothing.
+func BenchmarkLook(b *testing.B) {
+	for _, conns := range []int{16, 1024} {
+		b.Run(strconv.Itoa(conns), func(b *testing.B) {
+			n, g, keys := keyed(b)
+			for i := range conns {
+				if _, err := come(b, n, keys, bus.RoleClient, fmt.Sprint("c-", i%128)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for range 8 {
+				g.look(time.Now())
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				g.look(time.Now())
+			}
+		})
+	}
+}
