@@ -33,6 +33,7 @@ classifier:                       # every field has a default, see below
   id: door-a                      # the name in its creds if not given
   min_confidence: 0.4             # below it a task goes to the general hub
   labels: {government: general, cloud_support: general}
+  worth: 100                      # per million tokens: the most that a task without a price may cost
   silence: 8s                     # an agent that says nothing for so long is given up
   max_open: 4096
   max_open_per_client: 1024
