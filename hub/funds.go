@@ -117,7 +117,11 @@ func (n *Node) funded(m *bus.FundsReply) error {
 	if a == nil {
 		return fmt.Errorf("no request %s to the treasury is under way", m.ID)
 	}
-	if !isSilence(m) && n.outOfDate(m.Epoch) || m.Code == bus.CodeUnavailable {
+	old := !isSilence(m) && n.outOfDate(m.Epoch)
+	if a.why = ""; old || m.Code == bus.CodeUnavailable {
+		if !old {
+			a.why = m.Message
+		}
 		n.land(a)
 		n.unanswered(a)
 		return nil

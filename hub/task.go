@@ -333,8 +333,11 @@ func (t *task) due(n *Node) {
 		n.timers.set(&t.timer, earlier(t.deadline, n.now.Add(n.cfg.FundsWait)))
 	case t.state == parked && n.now.Before(t.deadline) && n.lowerHere(t):
 	case t.state == parked && n.now.Before(t.deadline):
-		n.end(t, n.refusal(t.msg, bus.CodeAllotmentPending, time.Second,
-			"the treasury has not yet said whether %s has the money: try again", t.key.client))
+		why := "the treasury has not yet said whether " + t.key.client + " has the money"
+		if p := n.purses[t.key.client]; p.request != nil && p.request.why != "" {
+			why = "the treasury said: " + p.request.why
+		}
+		n.end(t, n.refusal(t.msg, bus.CodeAllotmentPending, time.Second, "%s: try again", why))
 	case t.state == parked:
 		n.end(t, n.refusal(t.msg, bus.CodePastDeadline, 0,
 			"the deadline passed while the client's money was on its way"))

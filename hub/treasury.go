@@ -62,6 +62,7 @@ type request struct {
 	again   bool // it was asked more than once
 	behind  bool // it was first asked when a grant was missing before one that had come
 	refused bool
+	why     string // it was unavailable, when it was asked last
 	timer   timer
 }
 

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -10,8 +9,8 @@ import (
 	"souk/market"
 )
 
-// A grant says what stood behind it, and the book takes none that says more than doors vouched for and the hub
-// gave back. What it knows of that is the same after a snapshot; an audit of the frames finds nothing.
+// A grant says what stood behind it, and the book takes none that says more than doors vouched for and the
+// hub gave back. What it knows of that is the same after a snapshot; an audit of the frames finds nothing.
 func TestAGrantIsCovered(t *testing.T) {
 	d := newDesk(t, Treasury, RoleTreasury)
 	d.must(NewDeposit("d", "ann", 1000, "", d.nextSalt()))
@@ -83,8 +82,8 @@ func TestAGrantIsCovered(t *testing.T) {
 
 // What stands behind a grant comes back as it went, and there is one encoding of nothing: none.
 func TestTheBytesOfWhatIsVouched(t *testing.T) {
-	for _, v := range []*Vouched{nil, {Doors: []DoorTotal{{"a", 0, 1}}}, {Doors: []DoorTotal{{"a", 1 << 60, 1},
-		{"b", 0, market.MaxCredits}}, Left: 9}} {
+	for _, v := range []*Vouched{nil, {Doors: []DoorTotal{{"a", 0, 1}}},
+		{Doors: []DoorTotal{{"a", 1 << 60, 1}, {"b", 0, market.MaxCredits}}, Left: 9}} {
 		r := NewGrant("h", 1, "ann", 5, "x", [16]byte{1})
 		r.Transfer.Vouched = v
 		f := Frame{Version: FrameVersion, Epoch: 1, Seq: 1, Time: 1, Records: []Record{r}}
@@ -97,7 +96,8 @@ func TestTheBytesOfWhatIsVouched(t *testing.T) {
 	r := NewGrant("h", 1, "ann", 5, "x", [16]byte{1})
 	r.Transfer.Vouched = &Vouched{}
 	f := Frame{Version: FrameVersion, Epoch: 1, Seq: 1, Time: 1, Records: []Record{r}}
-	if _, err := DecodeFrame(AppendFrame(nil, &f)); err == nil || !strings.Contains(fmt.Sprint(err), "nothing") {
+	_, err := DecodeFrame(AppendFrame(nil, &f))
+	if err == nil || !strings.Contains(err.Error(), "nothing") {
 		t.Errorf("a second encoding: %v", err)
 	}
 }

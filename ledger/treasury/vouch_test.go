@@ -131,8 +131,9 @@ func playVouchers(t *testing.T, seed uint64) {
 			}
 			last[k][d.name] = v
 		default:
-			req := bus.FundsRequest{ID: id(), Client: client, Hub: hub, Amount: 1 + market.Credits(r.IntN(200)),
-				Ahead: r.IntN(3) == 0, Vouchers: []bus.DoorVoucher{}}
+			req := bus.FundsRequest{ID: id(), Client: client, Hub: hub,
+				Amount: 1 + market.Credits(r.IntN(200)),
+				Ahead:  r.IntN(3) == 0, Vouchers: []bus.DoorVoucher{}}
 			req.Least = market.Credits(r.Int64N(int64(req.Amount) + 1))
 			whole := r.IntN(2) == 0
 			if whole {
@@ -190,7 +191,8 @@ func TestVouchersOfManyDoors(t *testing.T) {
 	n, got := 0, market.Credits(0)
 	ask := func(door string, key []byte, line uint64, total market.Credits) market.Credits {
 		n++
-		r := o.ask(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("a", n), Client: "ann", Hub: "h", Amount: 1000,
+		r := o.ask(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("a", n), Client: "ann", Hub: "h",
+			Amount: 1000,
 			Vouchers: []bus.DoorVoucher{{Door: door,
 				Voucher: bus.NewVoucher(key, door, "ann", "h", line, total, total)}}})
 		sum := market.Credits(0)
