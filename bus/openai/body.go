@@ -42,6 +42,7 @@ type body struct {
 	promptAll Span   // that array
 
 	buf          []byte // canonical text
+	head         []byte // scratch
 	marks        []bus.Mark
 	sums         []byte // bus.SumBytes of each mark's text
 	system, user []byte // parts of buf

@@ -267,8 +267,9 @@ func (b *body) prompt(key []byte) bus.Prompt {
 // each time. No canonical text begins with the separators that are written here.
 func (b *body) apart(h hash.Hash, key []byte) {
 	write := func(what byte, said []byte) {
-		h.Write(binary.LittleEndian.AppendUint32([]byte{endOfPart, what}, uint32(len(said))))
-		h.Write(said) // a hash never fails to write
+		b.head = binary.LittleEndian.AppendUint32(append(b.head[:0], endOfPart, what), uint32(len(said)))
+		h.Write(b.head) // a hash never fails to write
+		h.Write(said)
 	}
 	write(0xff, key)
 	for i, which := range [...]int{atSalt, atTruncate, atSpecial, atKwargs, atEffort, atToolChoice,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"souk/bus"
 	"souk/bus/follow"
@@ -17,19 +18,63 @@ type groups struct {
 	registry bus.Registry
 	log      *slog.Logger
 
-	mu sync.RWMutex
-	of map[string]string // by client
+	session string // begins the keys of all
+
+	mu    sync.RWMutex
+	named map[string]string // by client
+	known map[string]*group // of clients that asked of late
 }
 
-func newGroups(registry bus.Registry, log *slog.Logger) *groups {
-	return &groups{registry: registry, log: log, of: map[string]string{}}
+// mostKnown is of how many clients that is kept.
+const mostKnown = 1 << 14
+
+// group is what a door needs of one for each of its tasks.
+type group struct {
+	name string
+	key  []byte                // of all hashes of its prompts: none says that another group has the same text
+	last atomic.Pointer[salts] // its salt, where clients have none of their own
 }
 
-// group is a client's.
-func (g *groups) group(client string) string {
+type salts struct {
+	keys *bus.MarkKeys
+	salt string
+}
+
+// salt is that of a client's own cache_salt, by its hash, or "".
+func (g *group) salt(keys *bus.MarkKeys, own string) string {
+	if own != "" {
+		return keys.SaltedBy(g.name, own)
+	}
+	s := g.last.Load()
+	if s == nil || s.keys != keys {
+		s = &salts{keys, keys.SaltedBy(g.name, "")}
+		g.last.Store(s)
+	}
+	return s.salt
+}
+
+func newGroups(registry bus.Registry, session string, log *slog.Logger) *groups {
+	return &groups{registry: registry, session: session, log: log, named: map[string]string{},
+		known: map[string]*group{}}
+}
+
+// of is a client's group.
+func (g *groups) of(client string) *group {
 	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return bus.GroupOf(client, g.of[client])
+	x := g.known[client]
+	g.mu.RUnlock()
+	if x != nil {
+		return x
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.known) >= mostKnown {
+		clear(g.known)
+	}
+	name := bus.GroupOf(client, g.named[client])
+	x = &group{name: name, key: []byte(g.session + "\x00" + name)}
+	g.known[client] = x
+	return x
 }
 
 // follow keeps them. known is called once they are known, or cannot be.
@@ -65,9 +110,10 @@ func (g *groups) set(kv bus.KV) {
 func (g *groups) put(client, group string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	delete(g.known, client)
 	if group == "" {
-		delete(g.of, client)
+		delete(g.named, client)
 	} else {
-		g.of[client] = group
+		g.named[client] = group
 	}
 }

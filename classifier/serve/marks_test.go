@@ -143,7 +143,8 @@ func TestSaltsStay(t *testing.T) {
 			return m
 		}
 		doors := []*markKeys{start(), start()}
-		salt := func(m *markKeys) string { return m.salted("client/ann", "") }
+		ann := newGroups(w.Registry(), "souk", slog.New(slog.DiscardHandler)).of("ann")
+		salt := func(m *markKeys) string { return m.salt(ann, "") }
 		first, marked := salt(doors[0]), map[uint64]bool{}
 		for range 24 * 5 {
 			for i, m := range append(doors, start()) {

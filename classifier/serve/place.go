@@ -51,15 +51,15 @@ type request struct {
 
 func (r *request) serve() {
 	s := r.s
-	group := s.groups.group(r.client)
-	task, opening, no := openai.DecodeRequest(r.data, r.header, r.client, s.keyOf(group))
+	group := s.groups.of(r.client)
+	task, opening, no := openai.DecodeRequest(r.data, r.header, r.client, group.key)
 	if no != nil {
 		r.refuse(no)
 		return
 	}
 	task.Trace = bus.TraceOf(r.header)
 	s.marks.name(&task.Prompt)
-	task.Salt = s.marks.salted(group, task.Salt)
+	task.Salt = s.marks.salt(group, task.Salt)
 	r.data = nil
 	r.task, r.ownID = task, task.ID != ""
 	if !r.ownID {
@@ -118,9 +118,6 @@ func (r *request) serve() {
 		r.answer(bus.Answer{Result: r.whole.collect()})
 	}
 }
-
-// keyOf is the key of all hashes of a group's prompts: none says that another group has the same text.
-func (s *Server) keyOf(group string) []byte { return []byte(s.c.SessionKey + "\x00" + group) }
 
 // key is the task's, which was read.
 func (r *request) key() taskKey { return taskKey{r.client, r.task.ID} }

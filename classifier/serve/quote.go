@@ -58,7 +58,7 @@ func (s *Server) onQuote(m bus.Msg) {
 // serve reads what is asked about, and asks hubs.
 func (q *inquiry) serve() *bus.Quote {
 	s, now := q.s, time.Now()
-	task, opening, no := openai.DecodeRequest(q.data, q.header, q.client, s.keyOf(s.groups.group(q.client)))
+	task, opening, no := openai.DecodeRequest(q.data, q.header, q.client, s.groups.of(q.client).key)
 	if no == nil {
 		no = s.c.Judge(task, now)
 	}

@@ -79,7 +79,7 @@ func New(c classifier.Config, d Deps) (*Server, error) {
 		ready: make(chan struct{}), crew: follow.NewCrew(), heardNew: make(chan struct{}, 1),
 		inHand: map[taskKey]*request{}, waiting: map[*request]struct{}{}, reading: map[string]*whole{},
 	}
-	s.marks, s.groups = newMarkKeys(d.Registry, d.Log), newGroups(d.Registry, d.Log)
+	s.marks, s.groups = newMarkKeys(d.Registry, d.Log), newGroups(d.Registry, c.SessionKey, d.Log)
 	s.vouch = s.newVouchKey()
 	s.desk = classifier.NewDesk(&s.c, maphash.MakeSeed())
 	s.labels = d.Model.Rename(c.Labels)
