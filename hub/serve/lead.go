@@ -29,8 +29,8 @@ func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership
 	s.mu.Lock()
 	rounds, _ := s.node.Book().LastRound()
 	s.mu.Unlock()
-	// Agents may repeat completions that it has taken: it alone can say so. Not where the journal may be a copy,
-	// though: whom that answers never tells the hub that has the newer one.
+	// Agents may repeat completions that it has taken: it alone can say so. Not where the journal may be a
+	// copy, though: whom that answers never tells the hub that has the newer one.
 	if rounds > 0 && !s.deps.Journal.Moved() {
 		sub, err := s.deps.Bus.Subscribe(bus.CompletionSubject(s.cfg.Domain, "*"), "", s.completions())
 		if err != nil {

@@ -197,8 +197,8 @@ func TestTwentyTwinsOfAHub(t *testing.T) {
 		}
 		t.Cleanup(func() { j.Close() })
 		var said bustest.Buffer
-		s, err := New(testConfig(), Deps{Bus: called{tn.world.Bus(fmt.Sprint("twin-", i)), "hub-math"}, Registry: tn.world.Registry(), Journal: j,
-			Log: slog.New(slog.NewTextHandler(&said, nil))})
+		s, err := New(testConfig(), Deps{Bus: called{tn.world.Bus(fmt.Sprint("twin-", i)), "hub-math"},
+			Registry: tn.world.Registry(), Journal: j, Log: slog.New(slog.NewTextHandler(&said, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +247,8 @@ func TestACopySettlesNothing(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tn.world.Registry().Elect(t.Context(), bus.HubKey("math"), []byte("{}"), time.Hour); err != nil {
+	other := tn.world.Registry()
+	if _, err := other.Elect(t.Context(), bus.HubKey("math"), []byte("{}"), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	s, end, _ := tn.start(tn.world.Registry(), tn.journal("copy"), nil)
