@@ -61,10 +61,10 @@ func (h *holder) named() (name string) {
 		name += fmt.Sprintf(format, args...)
 	}
 	if h.Hub != "" {
-		add("%.80q", h.Hub)
+		add("%.80s", h.Hub)
 	}
 	if h.Journal != "" {
-		add("journal %.80q", h.Journal)
+		add("journal %.80s", h.Journal)
 	}
 	if h.PID != 0 {
 		add("process %d on %.80s", h.PID, h.Host)

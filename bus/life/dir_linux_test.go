@@ -322,3 +322,44 @@ func TestALineThatIsNone(t *testing.T) {
 	}
 	d.Close()
 }
+
+// A machine is named by its id, and a container that has none by its host name. No container is another, nor
+// a machine that has its name; where the system says too little, nothing is proven.
+func TestWhereALifeIs(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if text == "" {
+			return path
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const id, other = "3d1219c7c4c5404aaa1f6d2a48adfda4", "3d1219c7c4c5404aaa1f6d2a48adfda5"
+	seen := map[string]string{}
+	for _, c := range []struct{ name, machine, boot, host string }{
+		{"a machine", id, "b-1", "h"}, {"its copy", other, "b-1", "h"}, {"started anew", id, "b-2", "h"},
+		{"a container", "", "b-1", "h"}, {"another", "", "b-1", "h-2"}, {"one named as a machine", "", "b-1", id},
+		{"not made yet", "uninitialized\n", "b-1", "h-3"}, {"zeros", strings.Repeat("0", 32), "b-1", "h-4"},
+		{"no boot", id, "", "h"}, {"no name", "", "b-1", ""},
+	} {
+		machine, boot := where(file(c.name+".machine", c.machine), file(c.name+".boot", c.boot),
+			func() (string, error) { return c.host, nil })
+		if known := c.boot != "" && (c.host != "" || c.machine != ""); known != (machine != "" && boot != "") {
+			t.Errorf("%s is at %q, %q", c.name, machine, boot)
+		} else if at := machine + "." + boot; known {
+			if same := seen[at]; same != "" {
+				t.Errorf("%s is where %s is", c.name, same)
+			}
+			seen[at] = c.name
+		}
+		if strings.Contains(machine, id) || strings.Contains(boot, "b-") {
+			t.Errorf("%s tells what it is: %s, %s", c.name, machine, boot)
+		}
+	}
+	if machine, boot := here(); !plain(machine, digestLen) || !plain(boot, digestLen) {
+		t.Errorf("this one is at %q, %q", machine, boot)
+	}
+}

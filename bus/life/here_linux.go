@@ -10,24 +10,31 @@ import (
 )
 
 // here names this machine and its boot, each by a digest that tells nobody what was digested (machine-id(5)
-// asks for that); "" if the system does not say. A container mostly has no machine-id: its namespace of
-// processes stands for it, which no other has while one of its processes lives. So after the end of a
-// container nothing is proven, unless it is shown its machine's /etc/machine-id.
+// asks for that); "" if the system does not say.
+//
+// A container mostly has no machine-id: its host name stands for it, which is its own and stays when it starts
+// again. Containers that have one name, as they share their machine's, are told apart by what they hold: one
+// kernel runs them. The machine is named at all for kernels whose boot id is that of another, as a small
+// computer's without a source of chance, or a sandbox's.
 func here() (machine, boot string) {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil || len(id) == 0 {
+	return where("/etc/machine-id", "/proc/sys/kernel/random/boot_id", os.Hostname)
+}
+
+func where(machineID, bootID string, hostname func() (string, error)) (machine, boot string) {
+	id, err := os.ReadFile(bootID)
+	text := strings.TrimSpace(string(id))
+	if err != nil || text == "" {
 		return "", ""
 	}
-	text := strings.TrimSpace(string(id))
-	name, err := os.ReadFile("/etc/machine-id")
+	name, err := os.ReadFile(machineID)
 	if own := strings.TrimSpace(string(name)); err == nil && isMachine(own) {
 		return digest("machine", own), digest("boot", text)
 	}
-	space, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil || space == "" {
+	host, err := hostname()
+	if err != nil || host == "" {
 		return "", ""
 	}
-	return digest("container", text+" "+space), digest("boot", text)
+	return digest("host", host), digest("boot", text)
 }
 
 // isMachine reports whether a machine-id is one: 32 digits, not all zero. One that is still to be made says

@@ -129,7 +129,7 @@ func TestTheMarketsOnlyTreasury(t *testing.T) {
 		return strings.Contains(second.String(), "standing by: another treasury leads")
 	})
 	leave()
-	by := fmt.Sprintf(`led_by="journal \"treasury\", process %d on `, os.Getpid())
+	by := fmt.Sprintf(`led_by="journal treasury, process %d on `, os.Getpid())
 	if code, said := <-left, second.String(); code != daemon.ExitOK || !strings.Contains(said, by) ||
 		strings.Count(said, "standing by") != 1 || strings.Contains(said, "treasury open") {
 		t.Errorf("a second treasury: exit code %d: %s", code, said)
