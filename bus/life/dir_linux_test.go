@@ -341,13 +341,16 @@ func TestWhereALifeIs(t *testing.T) {
 	seen := map[string]string{}
 	for _, c := range []struct{ name, machine, boot, host string }{
 		{"a machine", id, "b-1", "h"}, {"its copy", other, "b-1", "h"}, {"started anew", id, "b-2", "h"},
-		{"a container", "", "b-1", "h"}, {"another", "", "b-1", "h-2"}, {"one named as a machine", "", "b-1", id},
-		{"not made yet", "uninitialized\n", "b-1", "h-3"}, {"zeros", strings.Repeat("0", 32), "b-1", "h-4"},
+		{"a container", "", "b-1", "h"}, {"another", "", "b-1", "h-2"},
+		{"one named as a machine", "", "b-1", id},
+		{"not made yet", "uninitialized\n", "b-1", "h-3"},
+		{"zeros", strings.Repeat("0", 32), "b-1", "h-4"},
 		{"no boot", id, "", "h"}, {"no name", "", "b-1", ""},
 	} {
 		machine, boot := where(file(c.name+".machine", c.machine), file(c.name+".boot", c.boot),
 			func() (string, error) { return c.host, nil })
-		if known := c.boot != "" && (c.host != "" || c.machine != ""); known != (machine != "" && boot != "") {
+		known := c.boot != "" && (c.host != "" || c.machine != "")
+		if known != (machine != "" && boot != "") {
 			t.Errorf("%s is at %q, %q", c.name, machine, boot)
 		} else if at := machine + "." + boot; known {
 			if same := seen[at]; same != "" {

@@ -12,10 +12,10 @@ import (
 // here names this machine and its boot, each by a digest that tells nobody what was digested (machine-id(5)
 // asks for that); "" if the system does not say.
 //
-// A container mostly has no machine-id: its host name stands for it, which is its own and stays when it starts
-// again. Containers that have one name, as they share their machine's, are told apart by what they hold: one
-// kernel runs them. The machine is named at all for kernels whose boot id is that of another, as a small
-// computer's without a source of chance, or a sandbox's.
+// A container mostly has no machine-id: its host name stands for it, which is its own and stays when it
+// starts again. Containers that have one name, as they share their machine's, are told apart by what they
+// hold: one kernel runs them. The machine is named at all for kernels whose boot id is that of another, as a
+// small computer's without a source of chance, or a sandbox's.
 func here() (machine, boot string) {
 	return where("/etc/machine-id", "/proc/sys/kernel/random/boot_id", os.Hostname)
 }

@@ -75,9 +75,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	if err != nil {
 		return err
 	}
-	const standsBy = "another treasury leads, or etcd does not say who does: standing by, and answering nobody"
-	p.Awaits(func() string { return standsBy })
-	p.Needs(standsBy, s.Leading)
+	p.Needs("another treasury leads, or etcd does not say who does: standing by, and answering nobody", s.Leading)
 	p.Serving(s.Ready(), func() any { return s.Stats() })
 	p.Needs("the journal's disk is nearly full, and no money is taken in or allotted: free some space", j.HasRoom)
 	return s.Run(ctx)

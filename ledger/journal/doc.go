@@ -8,6 +8,9 @@
 //	DIR/journal/NAME/wal/*.wal   segments of 4 MB, allocated before they are needed
 //	DIR/journal/NAME/snapshots   what the frames up to one came to, of two such frames; may be deleted
 //
+// LIVES and LOCK say whether an earlier opening has ended, and whether the journal is where it was opened
+// last ([Journal.Ended], [Journal.Moved]): a copy brings LIVES along, and has another LOCK.
+//
 // A frame is one entry of the log: index = the frame's sequence, term = its epoch, data =
 //
 //	position  varint: how many frames of the same Append, and so of the same sync, stand before it
