@@ -57,7 +57,10 @@ func compareCommand(name string, traces []virtual.Trace, rules []string, runs ui
 their messages encoded and their journal audited. No time passes: an hour takes minutes. One seed gives the
 same figures on any machine.
 
-Traces, for eight engines; others have callers in proportion:
+Traces, for eight engines; others have callers in proportion. Callers share one cache group, as if they were
+one client; TRACE@4 puts them into four in turn, and with TRACE@own each is one, which is how a market keeps
+clients apart unless its operator joins some. Engines, indexes and marks of different groups have nothing in
+common, under rules as under the market:
 ` + list.String() + `  market                  this market, as it is delivered
   market:PATH=VALUE:...   with other settings of its hub, by their path in the hub's file
   market:named            where callers tell it the names of their sessions

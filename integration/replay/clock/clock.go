@@ -25,6 +25,10 @@ func Play(ctx context.Context, s virtual.Setting, rule string, named bool) (f vi
 	if s.Callers < 1 || s.Tasks < 1 {
 		return f, errors.New("by the clock there are callers, who ask a number of tasks in all")
 	}
+	if s.Groups != 0 {
+		return f, errors.New("by the clock all callers share one cache group: take @ from the trace's name, or " +
+			"leave --real out")
+	}
 	// Three times what each asks if all ask as much, and then none is left with nothing to ask. A dialogue
 	// has four questions or more.
 	plays := 1 + 3*s.Tasks/s.Callers/4
@@ -161,6 +165,12 @@ func throughMarket(ctx context.Context, s *virtual.Setting, urls []string, named
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	end = func() error { return errors.Join(m.Err(), m.Close(), os.RemoveAll(dir)) }
+	for caller := range s.Callers { // rules know of no groups: so all share one here
+		client := name(&virtual.Request{Caller: caller})
+		if _, err := local.JoinGroup(ctx, m.Registry(), client, "all", false); err != nil {
+			return nil, nil, errors.Join(err, end())
+		}
+	}
 	ask = func(ctx context.Context, q *virtual.Request) error {
 		t, _, refusal := openai.DecodeRequest(q.Body(named), nil, name(q), []byte(dir))
 		if refusal != nil {

@@ -21,18 +21,29 @@ func Bound(all []*Request, engines int, cfg EngineConfig) float64 {
 	size := cfg.BlockSize
 	room := engines * (cfg.Blocks - 1)
 	var farthest queue[end]
-	held := map[int]int{} // by play, its cached blocks without those that all plays share
-	prompts, cached, common := 0, 0, 0
+	held := map[int]int{} // by play, its cached blocks without those that all plays of its group share
+	prompts, cached := 0, 0
+	common := map[int]int{} // by cache group, its cached blocks that all its plays share; they stay to its end
+	over := map[int]int{}   // by cache group, its last request
+	for i, r := range all {
+		if !r.Refused {
+			over[r.Group] = i
+		}
+	}
 	for i, r := range all {
 		if r.Refused {
 			continue
 		}
 		most := (r.Prompt - 1) / size // the last token is always computed
-		hit := min(most, min(common, r.script.common)+held[r.Play])
+		hit := min(most, min(common[r.Group], r.script.common)+held[r.Play])
 		prompts, cached = prompts+r.Prompt, cached+hit*size
-		if r.script.common > common {
-			room -= r.script.common - common
-			common = r.script.common
+		if more := r.script.common - common[r.Group]; more > 0 {
+			room -= more
+			common[r.Group] += more
+		}
+		if over[r.Group] == i {
+			room += common[r.Group]
+			delete(common, r.Group)
 		}
 		blocks := max(0, (r.Prompt+r.Output-1)/size-r.script.common)
 		room -= blocks - held[r.Play]

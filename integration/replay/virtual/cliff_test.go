@@ -12,8 +12,8 @@ import (
 // runCliff plays a trace under a rule for a while.
 func runCliff(t *testing.T, trace, rule string, engines int, length time.Duration) ([]*Request, *Market) {
 	t.Helper()
-	of, cliff, ok := traceNamed(trace)
-	if !ok || !cliff {
+	of, cliff, err := traceNamed(trace)
+	if err != nil || !cliff {
 		t.Fatalf("no trace %s", trace)
 	}
 	s, err := of.setting(engines)
@@ -159,8 +159,8 @@ func TestChains(t *testing.T) {
 		s.turns[2].output != longestSaid {
 		t.Errorf("turns %+v", s.turns)
 	}
-	a, b := s.blocksOf(1, 0, 512, nil), s.blocksOf(1, 1, 512, nil)
-	if len(a) != 2 || len(b) != 3 || a[0] != b[0] || a[1] != b[1] || s.blocksOf(2, 0, 512, nil)[0] == a[0] {
+	a, b := s.blocksOf(1, 0, 512, 0, nil), s.blocksOf(1, 1, 512, 0, nil)
+	if len(a) != 2 || len(b) != 3 || a[0] != b[0] || a[1] != b[1] || s.blocksOf(2, 0, 512, 0, nil)[0] == a[0] {
 		t.Errorf("blocks of a play %v, %v: want the same, and others of another play", a, b)
 	}
 }

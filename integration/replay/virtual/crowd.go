@@ -38,6 +38,10 @@ var Traces = []Trace{
 		load{callers: 32, passages: 8000}.setting},
 	{"tau", "tool calls of tau-bench behind one system prompt of 6 KB, 32 callers",
 		load{file: "tau.jsonl.gz", shared: true, callers: 32}.setting},
+	{"long", "mtrag behind one system prompt of 16,000 bytes, 32 callers",
+		load{callers: 32, passages: 16000, shared: true}.setting},
+	{"new", "long, where 4 conversations begin in a second, at random, each its caller's only one",
+		load{rate: 4, passages: 16000, shared: true}.setting},
 	{"small", "rag on engines whose cache holds two or three conversations, 32 callers",
 		load{callers: 32, passages: 8000, blocks: 640}.setting},
 	{"crowd", "mtrag with 128 callers for 64 slots", load{callers: 128}.setting},
@@ -69,20 +73,44 @@ func namesOf(traces []Trace) (names []string) {
 	return names
 }
 
-// traceNamed finds a trace, and says whether it is of those where caches are short.
-func traceNamed(name string) (of Trace, cliff, ok bool) {
-	for _, t := range Traces {
-		if t.Name == name {
-			return t, false, true
+// traceNamed finds a trace, and says whether it is of those where caches are short. Behind its name may stand
+// in how many cache groups its callers are, as in tau@4, or tau@own: each is one.
+func traceNamed(name string) (of Trace, cliff bool, err error) {
+	base, in, grouped := strings.Cut(name, "@")
+	i := slices.IndexFunc(Traces, func(t Trace) bool { return t.Name == base })
+	k := slices.IndexFunc(Cliffs, func(t Trace) bool { return t.Name == base })
+	switch {
+	case i >= 0:
+		of = Traces[i]
+	case k >= 0:
+		of, cliff = Cliffs[k], true
+	default:
+		return of, false, fmt.Errorf("trace %q is none of %v", base, slices.Concat(TraceNames(), CliffNames()))
+	}
+	if !grouped {
+		return of, cliff, nil
+	}
+	groups, about := Own, "each caller a cache group of its own"
+	if in != "own" {
+		if groups, err = strconv.Atoi(in); err != nil || groups < 1 || groups > mostGroups {
+			return of, cliff, fmt.Errorf("trace %q: behind @ stands a number of cache groups up to %d, or own", name,
+				mostGroups)
+		}
+		about = fmt.Sprintf("in %d cache groups", groups)
+		if groups == 1 {
+			about = "all in one cache group"
 		}
 	}
-	for _, t := range Cliffs {
-		if t.Name == name {
-			return t, true, true
-		}
-	}
-	return of, false, false
+	with := of.setting
+	return Trace{name, of.About + ", " + about, func(engines int) (Setting, error) {
+		s, err := with(engines)
+		s.Groups = groups
+		return s, err
+	}}, cliff, nil
 }
+
+// mostGroups is more than there are callers.
+const mostGroups = 10_000
 
 // load is what is asked of eight engines; of others in proportion.
 type load struct {
@@ -125,7 +153,11 @@ func (l load) setting(engines int) (Setting, error) {
 	}
 	if own := slices.Clone(ds); l.file == "" {
 		for i := range ds {
-			ds[i].System = passages(own, i, l.passages)
+			first := i
+			if l.shared {
+				first = 0
+			}
+			ds[i].System = passages(own, first, l.passages)
 		}
 	}
 	return Setting{Engines: engines, Scripts: NewScripts(ds, l.shared, blockSize),
@@ -170,8 +202,8 @@ func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
 		}
 	}
 	for _, trace := range o.Traces {
-		if _, _, ok := traceNamed(trace); !ok {
-			return nil, fmt.Errorf("trace %q is none of %v", trace, slices.Concat(TraceNames(), CliffNames()))
+		if _, _, err := traceNamed(trace); err != nil {
+			return nil, err
 		}
 	}
 	for _, trace := range o.Traces {

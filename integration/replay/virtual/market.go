@@ -359,7 +359,7 @@ func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 	if m.Client != nil {
 		client = m.Client(r.Caller)
 	}
-	t, _, refusal := openai.DecodeRequest(r.Body(m.Named), nil, client, m.door)
+	t, _, refusal := openai.DecodeRequest(r.Body(m.Named), nil, client, m.keyOf(r.Group))
 	if refusal == nil && r.script.chains != nil {
 		t.Prompt = r.prompt(m.Engine.BlockSize)
 	}
@@ -392,6 +392,14 @@ func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 		m.step(got)
 	})
 	return Wait
+}
+
+// keyOf is the key by which the door hashes what a cache group sends, so that its marks are no other's.
+func (m *Market) keyOf(group int) []byte {
+	if group == 0 {
+		return m.door
+	}
+	return fmt.Appendf(nil, "%s\x00%d", m.door, group)
 }
 
 // say delivers a message a hop later. It is encoded and decoded on the way.

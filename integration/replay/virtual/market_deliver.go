@@ -106,9 +106,9 @@ func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
 func (m *Market) seed(d *bus.Dispatch) *Request {
 	marks := d.Task.Prompt.Marks
 	of := m.texts[marks[len(marks)-1].Hash]
-	return &Request{ID: -1, Play: of.Play, Turn: of.Turn, script: of.script, own: true,
-		Job: Job{Hashes: of.script.blocksOf(of.Play, of.Turn, m.Engine.BlockSize, nil), Prompt: of.Prompt,
-			Output: d.MaxTokens}}
+	return &Request{ID: -1, Play: of.Play, Turn: of.Turn, Group: of.Group, script: of.script, own: true,
+		Job: Job{Hashes: of.script.blocksOf(of.Play, of.Turn, m.Engine.BlockSize, of.Group, nil),
+			Prompt: of.Prompt, Output: d.MaxTokens}}
 }
 
 // touch has an engine use again what it holds of a session. Of what its agent would keep for that, this
@@ -123,8 +123,8 @@ func (m *Market) touch(a *seller, d *bus.Dispatch) {
 		m.report(a, domain, *c)
 		return
 	}
-	r := &Request{ID: -1, Play: of.Play, Turn: of.Turn, script: of.script, own: true,
-		Job: Job{Hashes: of.script.blocksOf(of.Play, of.Turn, size, nil), Output: 1}}
+	r := &Request{ID: -1, Play: of.Play, Turn: of.Turn, Group: of.Group, script: of.script, own: true,
+		Job: Job{Hashes: of.script.blocksOf(of.Play, of.Turn, size, of.Group, nil), Output: 1}}
 	r.Prompt = min(d.Tokens/size, len(r.Hashes))*size + 1
 	m.touches[r] = touching{a, d, m.now}
 	m.placed = append(m.placed, Placed{Request: r, Engine: a.i})

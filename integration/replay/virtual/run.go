@@ -23,6 +23,7 @@ type Setting struct {
 	Crews   []Crew          // instead: so many from some moments on
 	Rate    float64         // instead: dialogues that begin in a second, at random (Poisson)
 	Clients int             // with Rate, so many clients begin them in turn; 0: each is of its own
+	Groups  int             // cache groups that callers are put into in turn; 0: all share one; or Own
 	Arrive  []time.Duration // instead: when dialogues begin, as recorded
 	Think   time.Duration   // mean pause before the next question, exponential; 0: none
 	Sigma   float64         // instead of exponential: log-normal, of the same mean, with this sigma
@@ -55,6 +56,20 @@ type Setting struct {
 
 	Hop    time.Duration // how long a message takes
 	Scrape time.Duration // how often the engines' metrics are read
+}
+
+// Own is the number of groups where each caller is one.
+const Own = -1
+
+// group is a caller's cache group.
+func (s *Setting) group(caller int) int {
+	switch {
+	case s.Groups == Own:
+		return caller + 1
+	case s.Groups > 1:
+		return caller % s.Groups
+	}
+	return 0
 }
 
 // Slowdown is an engine whose steps take several times as long between two times.
@@ -228,6 +243,8 @@ func (s *Setting) validate() error {
 		return errors.New("virtual: nobody asks: callers, rate or arrivals are needed")
 	case !s.crewsFollow():
 		return errors.New("virtual: crews follow one another, and none has fewer than no callers")
+	case s.Groups < Own:
+		return fmt.Errorf("virtual: %d cache groups", s.Groups)
 	case s.Scrape <= 0:
 		return errors.New("virtual: engines are looked at in an interval above 0")
 	}
@@ -288,10 +305,10 @@ func (s *Setting) Questions(caller, plays int) (out []*Request) {
 	for n := range plays {
 		play := caller*plays + n + 1
 		script := s.Scripts[lots.IntN(len(s.Scripts))]
-		hashes := script.blocksOf(play, 0, s.Engine.BlockSize, nil)
+		hashes := script.blocksOf(play, 0, s.Engine.BlockSize, s.group(caller), nil)
 		for turn := range script.turns {
-			q := &Request{Caller: caller, Play: play, Turn: turn, Think: think, script: script,
-				lots: lots, Job: Job{Hashes: hashes}}
+			q := &Request{Caller: caller, Play: play, Turn: turn, Group: s.group(caller), Think: think,
+				script: script, lots: lots, Job: Job{Hashes: hashes}}
 			s.ask(q)
 			out = append(out, q)
 			think = s.thinks(lots)
@@ -418,8 +435,8 @@ func (r *run) turn(at time.Duration, q *Request) {
 		if r.over(now) {
 			return
 		}
-		q.ID, q.Arrived = len(r.all), now
-		q.Hashes = q.script.blocksOf(q.Play, q.Turn, r.Engine.BlockSize, q.Hashes)
+		q.ID, q.Arrived, q.Group = len(r.all), now, r.group(q.Caller)
+		q.Hashes = q.script.blocksOf(q.Play, q.Turn, r.Engine.BlockSize, q.Group, q.Hashes)
 		if r.Thought > 0 {
 			q.Hashes = reasoned(q.Hashes, q, r.Engine.BlockSize, r.Thought)
 		}

@@ -106,12 +106,12 @@ func (s *Script) messages(play, turn int) (out []vllmsim.Message) {
 	return out
 }
 
-// blocksOf are the blocks of a play's turn, and of its answer: those that all share, and its own. of are
-// those of the turn before, where there was one.
-func (s *Script) blocksOf(play, turn, size int, of []uint64) []uint64 {
+// blocksOf are the blocks of a play's turn, and of its answer: those that all of its cache group share, and its
+// own. of are those of the turn before, where there was one.
+func (s *Script) blocksOf(play, turn, size, group int, of []uint64) []uint64 {
 	if s.chains == nil {
 		if of == nil {
-			of = s.hashesOf(play)
+			of = salted(s.hashesOf(play), group)
 		}
 		return of
 	}
@@ -126,7 +126,19 @@ func (s *Script) blocksOf(play, turn, size int, of []uint64) []uint64 {
 			out[i] ^= own
 		}
 	}
-	return out
+	return salted(out, group)
+}
+
+// salted are the blocks of a prompt as its cache group has them: those of another group, of the same tokens,
+// are others.
+func salted(blocks []uint64, group int) []uint64 {
+	if group > 0 {
+		salt := mix(uint64(group) ^ 0x73616c74)
+		for i := range blocks {
+			blocks[i] ^= salt
+		}
+	}
+	return blocks
 }
 
 // hashesOf are the blocks of a play: those that all share, and its own.
@@ -153,6 +165,7 @@ type Request struct {
 	Job
 	ID, Caller int
 	Play, Turn int
+	Group      int // of its caller: whose blocks it can find
 	Terms      Terms
 	Think      time.Duration // pause before it was asked; set by Setting.Questions alone
 
@@ -242,7 +255,7 @@ func (r *Request) Body(named bool) []byte {
 func (r *Request) prompt(size int) bus.Prompt {
 	const bytes = 2
 	p := bus.Prompt{Bytes: bytes * r.Prompt, Messages: 1, Tokens: r.Prompt, Text: bytes * r.Prompt, Pieces: 1}
-	for i, h := range r.script.blocksOf(r.Play, r.Turn, size, nil)[:r.Prompt/size] {
+	for i, h := range r.script.blocksOf(r.Play, r.Turn, size, r.Group, nil)[:r.Prompt/size] {
 		p.Marks = append(p.Marks, bus.Mark{Bytes: bytes * size * (i + 1), Hash: h})
 	}
 	if r.Prompt%size > 0 {
