@@ -21,9 +21,9 @@ func Bound(all []*Request, engines int, cfg EngineConfig) float64 {
 	size := cfg.BlockSize
 	room := engines * (cfg.Blocks - 1)
 	var farthest queue[end]
-	held := map[int]int{} // by play, its cached blocks without those that all plays of its group share
+	held := map[int]int{} // by play, its cached blocks without those that its group shares
 	prompts, cached := 0, 0
-	common := map[int]int{} // by cache group, its cached blocks that all its plays share; they stay to its end
+	common := map[int]int{} // by cache group, those that all its plays share, which stay to its end
 	over := map[int]int{}   // by cache group, its last request
 	for i, r := range all {
 		if !r.Refused {

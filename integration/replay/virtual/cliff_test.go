@@ -160,7 +160,8 @@ func TestChains(t *testing.T) {
 		t.Errorf("turns %+v", s.turns)
 	}
 	a, b := s.blocksOf(1, 0, 512, 0, nil), s.blocksOf(1, 1, 512, 0, nil)
-	if len(a) != 2 || len(b) != 3 || a[0] != b[0] || a[1] != b[1] || s.blocksOf(2, 0, 512, 0, nil)[0] == a[0] {
+	if len(a) != 2 || len(b) != 3 || a[0] != b[0] || a[1] != b[1] ||
+		s.blocksOf(2, 0, 512, 0, nil)[0] == a[0] {
 		t.Errorf("blocks of a play %v, %v: want the same, and others of another play", a, b)
 	}
 }

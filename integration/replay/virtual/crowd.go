@@ -85,7 +85,8 @@ func traceNamed(name string) (of Trace, cliff bool, err error) {
 	case k >= 0:
 		of, cliff = Cliffs[k], true
 	default:
-		return of, false, fmt.Errorf("trace %q is none of %v", base, slices.Concat(TraceNames(), CliffNames()))
+		return of, false, fmt.Errorf("trace %q is none of %v", base,
+			slices.Concat(TraceNames(), CliffNames()))
 	}
 	if !grouped {
 		return of, cliff, nil
@@ -93,8 +94,8 @@ func traceNamed(name string) (of Trace, cliff bool, err error) {
 	groups, about := Own, "each caller a cache group of its own"
 	if in != "own" {
 		if groups, err = strconv.Atoi(in); err != nil || groups < 1 || groups > mostGroups {
-			return of, cliff, fmt.Errorf("trace %q: behind @ stands a number of cache groups up to %d, or own", name,
-				mostGroups)
+			return of, cliff, fmt.Errorf("trace %q: behind @ stands a number of cache groups up to %d, or own",
+				name, mostGroups)
 		}
 		about = fmt.Sprintf("in %d cache groups", groups)
 		if groups == 1 {

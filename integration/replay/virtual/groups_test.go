@@ -96,8 +96,8 @@ func TestNamesOfGroups(t *testing.T) {
 			t.Errorf("%s: %s in %d groups, %v", name, of.Name, s.Groups, err)
 		}
 	}
-	for _, name := range []string{"tau@", "tau@0", "tau@-1", "tau@each", "tau@1e3", "tau@10001", "tau@4@4", "none@4",
-		"@4"} {
+	for _, name := range []string{"tau@", "tau@0", "tau@-1", "tau@each", "tau@1e3", "tau@10001", "tau@4@4",
+		"none@4", "@4"} {
 		if _, _, err := traceNamed(name); err == nil || !strings.Contains(err.Error(), "trace ") {
 			t.Errorf("%s: %v", name, err)
 		}

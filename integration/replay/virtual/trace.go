@@ -106,8 +106,8 @@ func (s *Script) messages(play, turn int) (out []vllmsim.Message) {
 	return out
 }
 
-// blocksOf are the blocks of a play's turn, and of its answer: those that all of its cache group share, and its
-// own. of are those of the turn before, where there was one.
+// blocksOf are the blocks of a play's turn, and of its answer: those that all of its cache group share, and
+// its own. of are those of the turn before, where there was one.
 func (s *Script) blocksOf(play, turn, size, group int, of []uint64) []uint64 {
 	if s.chains == nil {
 		if of == nil {
