@@ -30,6 +30,7 @@ func seeding(t *testing.T, slow bool, change func(*Config),
 	dialogue := func(i int) *bus.Task {
 		return h.task("ann", fmt.Sprint("t", i),
 			append([]func(*bus.Task){worth(market.Credit), func(m *bus.Task) {
+				m.Salt = "of-ann"
 				m.Prompt = bus.Prompt{Bytes: 6400, Messages: 2, Tokens: 1600,
 					Marks: []bus.Mark{{Bytes: 6000, Hash: 1}, {Bytes: 6400, Hash: uint64(100 + i)}}}
 			}}, terms...)...)
@@ -56,6 +57,7 @@ func TestATextThatManyBeginWithIsSeeded(t *testing.T) {
 	}
 	d := ds[1]
 	if d.Task.Client != "probe-math" || h.n.holds[d.Hold].agent.id != "a-2" || d.MaxTokens != 1 ||
+		d.Task.Salt != "of-ann" || ds[0].Task.Salt != "of-ann" || // it is put into the cache that they share
 		string(d.Task.Body) != string(ds[0].Task.Body) || d.Task.Session != "" || d.Premium != 10 {
 		t.Errorf("the seed: %+v", d)
 	}

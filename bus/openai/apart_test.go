@@ -141,6 +141,13 @@ func TestACachesOwnSalt(t *testing.T) {
 			t.Errorf("%s: a gateway says %v", salt, err)
 		}
 	}
+	r, no := ReadResponses([]byte(`{"model":"m","input":"x","cache_salt":"pepper"}`), nil)
+	if no != nil {
+		t.Fatal(no)
+	}
+	if task := mustDecode(t, string(r.Chat), nil); task.Salt != one {
+		t.Errorf("of a response's request it is %q", task.Salt)
+	}
 	data, err := bus.Encode(&bus.Task{Client: "eve", Salt: "stolen", Body: []byte(`{"prompt":"x"}`)})
 	if err != nil {
 		t.Fatal(err)
