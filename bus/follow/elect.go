@@ -20,6 +20,7 @@ type Candidate struct {
 	Who      string // what it is, in messages
 	Life     string
 	Ended    func(life string) (ended bool, why string) // of an earlier life of ours
+	Moved    bool                                       // its journal may be a copy, see ledger.Journal
 	Asked    func(err error)                            // hears whether the registry answers; nil: nobody
 	Log      *slog.Logger
 
@@ -32,6 +33,10 @@ func (c *Candidate) Awaited() int64 { return c.awaited.Load() }
 
 // evictAgain is how soon a registry is asked again that did not answer.
 const evictAgain = 200 * time.Millisecond
+
+// giveWay is how long one that may be a copy leaves a leadership alone that has ended: the original, started
+// again, has it by then.
+const giveWay = 500 * time.Millisecond
 
 // Elect wins the election. A leadership of an earlier life is ended, where that life is proven to have ended,
 // or is our own, which we have given up. Any other is waited for, which the log says in one line: one that
@@ -65,9 +70,32 @@ func (c *Candidate) Elect(ctx context.Context) (bus.Leadership, error) {
 			c.Log.Info("standing by: another "+c.Who+" leads, and nothing proves that it has ended. If it has, its "+
 				"lease ends by itself", "within", c.TTL, "why", why, "led_by", h.String(), "epoch", epoch)
 		}
-		break
+		if own := holderOf(c.Value); why == "" || !c.Moved || h.Journal != own.Journal {
+			break
+		}
+		c.awaitGone(ctx)
+		Pause(ctx, giveWay)
 	}
 	return c.Registry.Elect(ctx, c.Key, c.Value, c.TTL)
+}
+
+// awaitGone returns when nobody leads, or nobody can say.
+func (c *Candidate) awaitGone(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	changes, err := c.Registry.Watch(ctx, c.Key)
+	if err != nil {
+		return
+	}
+	there := false
+	for e := range changes {
+		if !e.Synced {
+			there = !e.Deleted
+		}
+		if !there {
+			return
+		}
+	}
 }
 
 // String says who it is.
