@@ -29,6 +29,7 @@ import (
 
 	"souk/bus/etcdlog"
 	"souk/bus/natsauth"
+	"souk/bus/regular"
 )
 
 // segmentBytes is what etcd's log preallocates, twice: 128 MB by default, for a registry of a few KB.
@@ -173,6 +174,9 @@ func start(c *embed.Config) (e *embed.Etcd, err error) {
 // whole reads etcd's database through, if there is one. Of one that is damaged etcd says so by a panic on a
 // goroutine of its own, which nobody can make an error of.
 func whole(path string) (err error) {
+	if err := regular.Check(path); err != nil {
+		return fmt.Errorf("%w: %w", errFiles, err)
+	}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0: // etcd makes a new one

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"souk/bus"
+	"souk/bus/regular"
 )
 
 // On a full disk etcd panics while it starts. Whoever started it is told, and ends as after any other error.
@@ -170,5 +172,36 @@ func TestRevisionsAreLetGoOf(t *testing.T) {
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What stands in the place of its database and is no file is named, and nobody waits for it.
+func TestADatabaseThatIsNoFile(t *testing.T) {
+	for what, lay := range map[string]func(path string) error{
+		"a pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a device": func(path string) error { return os.Symlink("/dev/zero", path) },
+		"a folder": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "etcd", "member", "snap", "db")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), lay(path)); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			e, err := StartEtcd(EtcdConfig{Dir: dir})
+			if err == nil {
+				err = errors.Join(e.Close(), errors.New("it runs"))
+			}
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if !errors.Is(err, regular.ErrNot) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s: it hangs", what)
+		}
 	}
 }
