@@ -32,6 +32,7 @@ type tender struct {
 }
 
 func (t *tender) run(ctx context.Context) {
+	t.least = t.limits.GrowBytes // of what was there before its start nobody knows what is of use
 	every := time.NewTicker(tendEvery)
 	defer every.Stop()
 	for {
@@ -54,6 +55,7 @@ func (t *tender) tend(ctx context.Context) error {
 	alarm := len(t.etcd.Alarms()) > 0
 	full := alarm || db.Size() > t.limits.QuotaBytes/4*3
 	rev := t.etcd.KV().Rev()
+	t.least = min(t.least, db.SizeInUse()) // pages are free only once nobody reads what was in them
 	switch grown := db.SizeInUse() - t.least; {
 	case (full || grown > t.limits.GrowBytes) && rev > t.compacted:
 		if err := t.compact(ctx, rev); err != nil {

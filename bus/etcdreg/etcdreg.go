@@ -30,6 +30,7 @@ type Config struct {
 	DialTimeout time.Duration // for Dial to reach one of them; 5 s
 	TLS         *tls.Config   // with the certificate by which etcd knows who this is; nil for none of it
 	Probe       string        // what Dial reads, as Get does, to see whether it may; bus.AgentsPrefix
+	AskEvery    time.Duration // how often etcd is asked whether it is well, see Trouble; 5 s
 }
 
 // Registry implements bus.Registry.
@@ -37,11 +38,14 @@ type Registry struct {
 	client *clientv3.Client
 	own    bool // Close closes the client too
 
+	life context.Context // of the registry itself
 	stop context.CancelFunc
-	done chan struct{} // closed when the connection is no longer observed
+	done sync.WaitGroup // of who observes the connection
 
 	mu    sync.Mutex
 	again chan struct{} // closed, and remade, when the connection has come back
+
+	trouble trouble
 }
 
 var _ bus.Registry = (*Registry)(nil)
@@ -62,6 +66,7 @@ func Dial(ctx context.Context, config Config) (*Registry, error) {
 	}
 	r := newRegistry(client)
 	r.own = true
+	r.done.Go(func() { r.diagnose(r.life, key, cmp.Or(config.AskEvery, troubleEvery)) })
 	return r, nil
 }
 
@@ -175,8 +180,8 @@ func FromClient(client *clientv3.Client) (*Registry, error) {
 
 func newRegistry(client *clientv3.Client) *Registry {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Registry{client: client, stop: cancel, done: make(chan struct{}), again: make(chan struct{})}
-	go r.observe(ctx)
+	r := &Registry{client: client, life: ctx, stop: cancel, again: make(chan struct{})}
+	r.done.Go(func() { r.observe(ctx) })
 	return r
 }
 
@@ -188,7 +193,7 @@ func (r *Registry) Connected() bool {
 // Close ends what the registry itself runs. Leases and watches end with their own Close and context.
 func (r *Registry) Close() error {
 	r.stop()
-	<-r.done
+	r.done.Wait()
 	if !r.own {
 		return nil
 	}
@@ -202,7 +207,6 @@ func (r *Registry) Close() error {
 // revision that a restored etcd may not have reached: it would then wait in silence. So every watch
 // starts again from the whole state.
 func (r *Registry) observe(ctx context.Context) {
-	defer close(r.done)
 	conn := r.client.ActiveConnection()
 	if conn == nil {
 		return // in process: nothing to lose

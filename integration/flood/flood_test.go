@@ -2,6 +2,7 @@ package flood_test
 
 import (
 	"context"
+	"crypto/tls"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/embedded"
+	"souk/bus/etcdreg"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
 	"souk/integration/flood"
@@ -141,4 +143,73 @@ func TestAClientFloodsNATS(t *testing.T) {
 	if after.Failed > 0 || after.Quantile(0.99) > 4*before.Quantile(0.99)+20*time.Millisecond {
 		t.Errorf("all is not well after it: %v, before it %v", after, before)
 	}
+}
+
+// An agent that writes its own keys on many connections, by turns and without a pause, fills no etcd, and
+// others' requests are answered, as they are once it has ended.
+func TestAnAgentFloodsEtcd(t *testing.T) {
+	dir := t.TempDir()
+	files, err := natsauth.ServerCert(dir, nil, time.Now())
+	ok(t, err)
+	s, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0", TLS: files})
+	ok(t, err)
+	t.Cleanup(func() { ok(t, s.Close()) })
+	secure := func(name string) *tls.Config {
+		files, err := natsauth.ClientCert(dir, name, time.Now())
+		ok(t, err)
+		c, err := natsauth.TLSOf(files)
+		ok(t, err)
+		return c
+	}
+	var users []etcdreg.User
+	for name, role := range map[string]bus.Role{"node-1": bus.RoleAgentd, "math": bus.RoleHub} {
+		ids := bus.IDs{Name: name}
+		if role == bus.RoleAgentd {
+			ids.Agents = []string{"a1", "a2"}
+		} else {
+			ids.Domain = name
+		}
+		access, err := bus.AccessOf(role, ids)
+		ok(t, err)
+		users = append(users, etcdreg.User{Name: name, Access: access})
+	}
+	ok(t, etcdreg.Admit(t.Context(), etcdreg.Config{Endpoints: []string{s.Endpoint()},
+		TLS: secure(natsauth.Root)}, users))
+	hub, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{s.Endpoint()}, TLS: secure("math")})
+	ok(t, err)
+	defer hub.Close()
+	lead, err := hub.Elect(t.Context(), bus.HubKey("math"), []byte("h"), time.Minute)
+	ok(t, err)
+	ask := func(ctx context.Context) error { return lead.Update(ctx, []byte("h")) }
+	watch := func(d time.Duration) flood.Others {
+		return flood.Watch(t.Context(), 20*time.Millisecond, d, 20*time.Second, ask)
+	}
+	before := watch(2 * time.Second)
+	idle := memory()
+	p := watchMemory()
+	ctx, stop := context.WithTimeout(t.Context(), 6*time.Second)
+	defer stop()
+	attack := flood.Etcd{Endpoint: s.Endpoint(), TLS: secure("node-1"), Connections: 20,
+		Keys: []string{bus.AgentKey("a1"), bus.AgentKey("a2")}, Reads: bus.ClaimsPrefix,
+		Values: []int{64 << 10, 1_400_000, 1000}}
+	ended := make(chan flood.Did)
+	go func() { ended <- attack.Run(ctx) }()
+	during := watch(6 * time.Second)
+	did := <-ended
+	most := p.stop()
+	grown := most - min(most, idle)
+	after := watch(2 * time.Second)
+	t.Logf("before: %v", before)
+	t.Logf("during: %v; %v; memory %d MB more", during, did, grown>>20)
+	t.Logf("after:  %v", after)
+	if grown > 512<<20 {
+		t.Errorf("the server took %d MB more", grown>>20)
+	}
+	if during.Failed > 0 || during.Quantile(1) > 10*time.Second {
+		t.Errorf("others were not answered as before: %v", during)
+	}
+	if after.Failed > 0 {
+		t.Errorf("all is not well after it: %v, before it %v", after, before)
+	}
+	ok(t, lead.Close(t.Context()))
 }

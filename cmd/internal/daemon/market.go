@@ -196,6 +196,14 @@ func (p *Process) Connect(ctx context.Context, m Market, role bus.Role, ids bus.
 		})
 		go p.watch(life, c.what, c.where, c.up, c.refused)
 	}
+	if role != bus.RoleGateway { // which writes nothing that lasts: it serves on
+		p.Lacks(func() string {
+			if err := l.Registry.Trouble(); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
 	return l, nil
 }
 

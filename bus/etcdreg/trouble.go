@@ -1,0 +1,97 @@
+package etcdreg
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// troubleEvery is how often etcd is asked whether it is well, and askWithin how long it may take to say so.
+const (
+	troubleEvery = 5 * time.Second
+	askWithin    = 3 * time.Second
+)
+
+// trouble is what is wrong with an etcd that answers.
+type trouble struct {
+	mu       sync.Mutex
+	full     int64 // the revision at which it took no more; 0: it takes what is written
+	rev      int64 // the highest revision seen
+	wentBack int64 // and the one, below it, of an etcd that was restored; 0: it was not
+}
+
+// Trouble says what is wrong with etcd although it answers, and how it is mended; nil if nothing is.
+func (r *Registry) Trouble() error {
+	t := &r.trouble
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.full > 0:
+		return fmt.Errorf("etcd takes nothing more, as its quota is used up (alarm NOSPACE): as root, etcdctl "+
+			"compact %d, etcdctl defrag, etcdctl alarm disarm (runbook: a full etcd)", t.full)
+	case t.wentBack > 0:
+		return fmt.Errorf("etcd went back from revision %d to %d, so it is an older copy: agents and hubs obey "+
+			"nobody who comes with lower ones: restore it with etcdutl snapshot restore --bump-revision "+
+			"(runbook: etcd)", t.rev, t.wentBack)
+	}
+	return nil
+}
+
+// heard notes a revision that etcd said.
+func (t *trouble) heard(rev int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wentBack = 0
+	if rev < t.rev {
+		t.wentBack = rev
+	} else {
+		t.rev = rev
+	}
+}
+
+func (t *trouble) alarmed(rev int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.full = rev
+}
+
+// diagnose asks etcd how it is until ctx ends. An etcd that is out of reach says nothing, and nothing changes.
+func (r *Registry) diagnose(ctx context.Context, probe string, often time.Duration) {
+	every := time.NewTicker(often)
+	defer every.Stop()
+	for {
+		r.ask(ctx, probe)
+		select {
+		case <-every.C:
+		case <-r.reconnected():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *Registry) ask(ctx context.Context, probe string) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	// what a majority knows: a member that is behind is none that went back
+	out, err := r.client.Get(ctx, probe, append(span(probe), clientv3.WithCountOnly())...)
+	if err != nil {
+		return
+	}
+	r.trouble.heard(out.Header.Revision)
+	alarms, err := r.client.AlarmList(ctx)
+	if err != nil {
+		return
+	}
+	full := int64(0)
+	for _, a := range alarms.Alarms {
+		if a.Alarm == pb.AlarmType_NOSPACE {
+			full = max(1, out.Header.Revision)
+		}
+	}
+	r.trouble.alarmed(full)
+}
