@@ -28,8 +28,8 @@ const (
 	VouchKeyBytes = 32
 	// MaxVouchers bounds those that a hub shows with one request: doors, and their lines.
 	MaxVouchers = 16
-	// maxVouchKeys: a door's, and the one of its life before.
-	maxVouchKeys = 2
+	// maxVouchKeys: the one in use, the next or the one before, and one more, in case the door starts again.
+	maxVouchKeys = 3
 )
 
 // NewVoucher is one that a door with such a key gives for a client at the hub of a journal.
@@ -102,8 +102,9 @@ type DoorVoucher struct {
 	Voucher Voucher `json:"voucher" msgpack:"voucher"`
 }
 
-// VouchKeys are those that a door proves its vouchers with, in the registry at [VouchKey]: its own, and the
-// one of its life before, whose tasks may wait for money yet. The door and the treasury alone know them.
+// VouchKeys are those that a door proves its vouchers with, in the registry at [VouchKey]: the last that it
+// made, and those before it, since tasks of theirs may wait for money yet. The door and the treasury alone
+// know them.
 type VouchKeys struct {
 	Keys [][]byte `json:"keys"` // the latest first
 	Line uint64   `json:"line"` // the last that the door began
@@ -126,7 +127,7 @@ func (k *VouchKeys) With(key []byte, line uint64) *VouchKeys {
 func (k *VouchKeys) Validate() error {
 	var p problems
 	if n := len(k.Keys); n < 1 || n > maxVouchKeys {
-		p.add("keys: %d: there are one or two", n)
+		p.add("keys: %d: there are 1 to %d", n, maxVouchKeys)
 	}
 	for i := range k.Keys {
 		if n := len(k.Keys[i]); n != VouchKeyBytes {

@@ -164,11 +164,11 @@ func (p *Placing) choose(now time.Time, t *Table) {
 
 // send sends the task to a hub, and vouches for it there, once.
 func (p *Placing) send(now time.Time) {
-	v, journal, most := &p.desk.vouching, p.hub.Entry.Journal, p.c.Most(p.task)
+	journal, most := p.hub.Entry.Journal, p.c.Most(p.task)
 	if p.vouched.Journal == journal {
-		p.vouched = v.of(now, p.task.Client, journal, most)
+		p.vouched = p.desk.vouching.of(now, p.task.Client, journal, most)
 	} else {
-		p.vouched = v.add(now, p.task.Client, journal, most)
+		p.vouched = p.desk.Vouch(now, p.task.Client, journal, most)
 	}
 	p.out.Vouch = p.vouched
 	p.state, p.waits, p.out.Send, p.out.Until = awaiting, true, p.hub.Entry.Domain, p.until

@@ -19,11 +19,19 @@ type pair struct{ client, journal string }
 // vouching counts what the door has vouched for, since its line began.
 type vouching struct {
 	line   uint64
-	totals map[pair]market.Credits // nil: the door's life has begun none
+	totals map[pair]market.Credits // nil: the line is to be begun
 }
 
 // Line is the last line in which the door vouches, or one of its lives before did.
 func (d *Desk) Line() uint64 { return d.vouching.line }
+
+// Vouch vouches for a task of a client, at the hub of a journal, that may cost so much.
+func (d *Desk) Vouch(now time.Time, client, journal string, most market.Credits) Vouched {
+	return d.vouching.add(now, client, journal, most)
+}
+
+// BeginLine has the door vouch in a new line from now on.
+func (d *Desk) BeginLine() { d.vouching.totals = nil }
 
 // LinesFrom says which was the last line of the door's lives before.
 func (d *Desk) LinesFrom(line uint64) { d.vouching.line = max(d.vouching.line, line) }

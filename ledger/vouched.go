@@ -9,18 +9,18 @@ import (
 	"souk/market"
 )
 
-// A hub is granted a client's money for tasks that a door placed there, and for what it gave back: each grant
-// says what doors had vouched for by then, and what of that, and of returns, is left after it. So the journal
-// alone shows that no hub was granted more. A grant that says nothing of that is to a hub's own client, or of
-// a market without doors.
+// A hub is granted a client's money for tasks that a door placed there, and for what it gave back: each
+// grant says how much of what doors vouched for was granted by then, and what is left of returns after it.
+// So the journal shows on whose word each grant was made. A grant that says nothing of that is to a hub's
+// own client, or of a market without doors.
 
 // Vouched is what stands behind the grants of a client's money to a hub, at one of them.
 type Vouched struct {
 	Doors []DoorTotal    // by door and line
-	Left  market.Credits // vouched for or returned, and not granted
+	Left  market.Credits // returned, and not granted again
 }
 
-// DoorTotal is how much a door had vouched for, in one of its lines.
+// DoorTotal is how much was granted of what a door vouched for, in one of its lines.
 type DoorTotal struct {
 	Door  string
 	Line  uint64
@@ -41,18 +41,6 @@ func (v *Vouched) Find(door string, line uint64) (int, bool) {
 
 // more adds up to what an amount may be.
 func more(a, b market.Credits) market.Credits { return min(a, market.MaxCredits-b) + b }
-
-// Vouch raises a line to a total, and what is left with it.
-func (v *Vouched) Vouch(door string, line uint64, total market.Credits) {
-	i, found := v.Find(door, line)
-	if !found {
-		v.Doors = slices.Insert(v.Doors, i, DoorTotal{door, line, 0})
-	}
-	if before := v.Doors[i].Total; total > before {
-		v.Doors[i].Total = total
-		v.Left = more(v.Left, total-before)
-	}
-}
 
 // Vouched is what stands behind the grants of a client's money to a hub; the zero value: nothing.
 func (b *Book) Vouched(client, hub string) Vouched {
@@ -95,16 +83,17 @@ func (b *Book) applyVouched(r *Record) error {
 			before = old.Doors[at].Total
 		}
 		if d.Total < before {
-			return wrong(fmt.Sprintf("at least %s, what door %s had vouched for", before, d.Door), "%s", d.Total)
+			return wrong(fmt.Sprintf("at least %s, what was granted on door %s before", before, d.Door), "%s",
+				d.Total)
 		}
 		left = more(left, d.Total-before)
 	}
 	if t.Amount > left {
-		return broken(ErrFunds, "I20", r.ID, fmt.Sprintf("at most %s, what doors vouched for %s at %s and %s "+
-			"gave back", left, t.Client, t.Hub, t.Hub), "%s", t.Amount)
+		return broken(ErrFunds, "I20", r.ID, fmt.Sprintf("at most %s, what doors vouched for of %s at %s, and "+
+			"it gave back", left, t.Client, t.Hub), "%s", t.Amount)
 	}
 	if v.Left != left-t.Amount {
-		return wrong(fmt.Sprintf("%s left of what is vouched for", left-t.Amount), "%s", v.Left)
+		return wrong(fmt.Sprintf("%s left of what came back", left-t.Amount), "%s", v.Left)
 	}
 	b.setVouched(key, v)
 	return nil

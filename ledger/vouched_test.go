@@ -27,7 +27,7 @@ func TestAGrantIsCovered(t *testing.T) {
 		says string // of the refusal; "": it is taken
 	}{
 		{"more than was vouched for", func() Record { return grant(31, 0, one) }, "at most 0.00000003, what doors"},
-		{"left that is not", func() Record { return grant(10, 21, one) }, "0.00000002 left of what is vouched"},
+		{"left that is not", func() Record { return grant(10, 21, one) }, "0.00000002 left of what came back"},
 		{"no door", func() Record { return grant(10, 0) }, "1 to 256 lines"},
 		{"doors out of order", func() Record { return grant(50, 0, two, one) }, "in order"},
 		{"a door twice", func() Record { return grant(10, 20, one, one) }, "in order"},

@@ -34,7 +34,7 @@ type Server struct {
 	boot   string // part of every reply subject: an answer to an earlier life of this id reaches nobody
 	marks  *markKeys
 	groups *groups
-	vouch  *vouchKey
+	vouch  *vouchKeys
 	labels *model.Renamed
 	ready  chan struct{}
 
@@ -80,7 +80,7 @@ func New(c classifier.Config, d Deps) (*Server, error) {
 		inHand: map[taskKey]*request{}, waiting: map[*request]struct{}{}, reading: map[string]*whole{},
 	}
 	s.marks, s.groups = newMarkKeys(d.Registry, d.Log), newGroups(d.Registry, c.SessionKey, d.Log)
-	s.vouch = s.newVouchKey()
+	s.vouch = s.newVouchKeys()
 	s.desk = classifier.NewDesk(&s.c, maphash.MakeSeed())
 	s.labels = d.Model.Rename(c.Labels)
 	s.table.Store(&classifier.Table{})

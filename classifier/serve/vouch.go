@@ -1,8 +1,10 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"souk/bus"
@@ -10,52 +12,67 @@ import (
 	"souk/classifier"
 )
 
-// vouchKey is what a door proves its vouchers with. It is new in each life of the door, and the treasury
-// reads it in the registry. As long as it cannot, hubs get no money for what this door places, beyond what
-// they have.
-type vouchKey struct {
+// vouchKeys are what a door proves its vouchers with: new in each life of the door, and every while, so that
+// what nobody was granted on them is worth nothing in the end. The treasury reads them in the registry. As
+// long as it cannot, hubs get no money for what this door places, beyond what they have.
+type vouchKeys struct {
 	door     string
-	key      []byte
+	key      atomic.Pointer[[]byte] // in use
 	registry bus.Registry
 	log      *slog.Logger
 	line     func(before uint64) uint64 // says which was the last line before; the last that there is
-	said     chan struct{}              // closed once it is in the registry
+	turn     func()                     // begins a line
+	said     chan struct{}              // closed once the first is in the registry
 }
 
-// vouchAgain is how soon a door tries again to say its key.
-const vouchAgain = time.Second
+const (
+	// vouchAgain is how soon a door tries again to say its key.
+	vouchAgain = time.Second
+	// vouchTurn is how long a key is in use. It is good for two turns more.
+	vouchTurn = 10 * time.Minute
+)
 
-func (s *Server) newVouchKey() *vouchKey {
-	return &vouchKey{s.c.ID, freshKey(), s.d.Registry, s.d.Log, func(before uint64) uint64 {
+func (s *Server) newVouchKeys() *vouchKeys {
+	k := &vouchKeys{door: s.c.ID, registry: s.d.Registry, log: s.d.Log, said: make(chan struct{})}
+	k.line = func(before uint64) uint64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.desk.LinesFrom(before)
 		return s.desk.Line()
-	}, make(chan struct{})}
+	}
+	k.turn = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.desk.BeginLine()
+	}
+	key := freshKey()
+	k.key.Store(&key)
+	return k
 }
 
 // voucher is what the door vouches for.
-func (k *vouchKey) voucher(client string, v *classifier.Vouched) bus.Voucher {
-	return bus.NewVoucher(k.key, k.door, client, v.Journal, v.Line, v.Total, v.Most)
+func (k *vouchKeys) voucher(client string, v *classifier.Vouched) bus.Voucher {
+	return bus.NewVoucher(*k.key.Load(), k.door, client, v.Journal, v.Line, v.Total, v.Most)
 }
 
-// keep says the key as long as the door lives, so that it outlives the door by bus.VouchFor. While the
-// registry is out of reach, which others say, it forgets no key.
-func (k *vouchKey) keep(ctx context.Context) {
+// keep says the key as long as the door lives, so that it outlives the door by bus.VouchFor. The next key is
+// there for a while before it is used. While the registry is out of reach, which others say, it forgets none.
+func (k *vouchKeys) keep(ctx context.Context) {
 	var outage bus.Outage
 	said := false
+	last, since := *k.key.Load(), time.Now() // the key that was made last
 	for {
 		pause := bus.VouchEvery
-		err := k.say(ctx)
+		err := k.say(ctx, last)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			pause = vouchAgain
 			if !said && outage.Failed(time.Now(), "vouch") {
-				k.log.Warn("the treasury cannot know what this door vouches for: hubs get no money of clients for "+
-					"tasks that it places, beyond what they have; `souk auth list` shows whether this door may "+
-					"write its key", "key", bus.VouchKey(k.door), "err", err)
+				k.log.Warn("the treasury cannot know what this door vouches for: hubs get no money of clients "+
+					"for tasks that it places, beyond what they have; `souk auth list` shows whether this door "+
+					"may write its key", "key", bus.VouchKey(k.door), "err", err)
 			}
 		default:
 			if lasted, over := outage.Works(time.Now(), "vouch"); over {
@@ -70,11 +87,20 @@ func (k *vouchKey) keep(ctx context.Context) {
 		if !follow.Pause(ctx, pause) {
 			return
 		}
+		switch {
+		case err != nil:
+		case !bytes.Equal(last, *k.key.Load()):
+			key := last
+			k.key.Store(&key)
+			k.turn()
+		case time.Since(since) >= vouchTurn:
+			last, since = freshKey(), time.Now()
+		}
 	}
 }
 
-// say writes the key, beside that of the door's life before.
-func (k *vouchKey) say(ctx context.Context) error {
+// say writes the key that was made last, beside those before it.
+func (k *vouchKeys) say(ctx context.Context, last []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, marksWithin)
 	defer cancel()
 	kv, err := follow.Get(ctx, k.registry, bus.VouchKey(k.door))
@@ -85,7 +111,7 @@ func (k *vouchKey) say(ctx context.Context) error {
 	if kv.Value != nil && bus.DecodeEntry(kv.Value, &keys) != nil {
 		keys = bus.VouchKeys{} // what makes no sense proves nothing either
 	}
-	value, err := bus.EncodeEntry(keys.With(k.key, k.line(keys.Line)))
+	value, err := bus.EncodeEntry(keys.With(*k.key.Load(), k.line(keys.Line)).With(last, 0))
 	if err != nil {
 		return err
 	}

@@ -62,15 +62,14 @@ func (t *Treasury) grant(req *bus.FundsRequest, others bool) (bool, error) {
 		return false, err
 	}
 	if behind != nil {
-		amount = min(amount, behind.Left)
+		amount = min(amount, behind.all)
 	}
 	if amount > prepaid || amount == 0 {
 		return false, nil
 	}
 	r := ledger.NewGrant(req.Hub, t.book.LastGrant(req.Hub)+1, req.Client, amount, req.ID, t.salt())
 	if behind != nil {
-		behind.Left -= amount
-		r.Transfer.Vouched = behind
+		r.Transfer.Vouched = behind.grant(amount)
 	}
 	if err := t.apply(r); err != nil {
 		return false, err

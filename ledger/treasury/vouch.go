@@ -1,6 +1,7 @@
 package treasury
 
 import (
+	"cmp"
 	"slices"
 
 	"souk/bus"
@@ -15,7 +16,7 @@ import (
 
 const (
 	maxDoors = 4096 // with keys, in a market
-	// doorLines of one door are remembered for a client at a hub: its life, the one before, and one more. A
+	// doorLines of one door are remembered for a client at a hub, those on which something was granted last. A
 	// voucher of a line before them counts no more.
 	doorLines = 3
 	// maxLines of a client at a hub are remembered: those of doors that are gone make room.
@@ -47,28 +48,45 @@ func (t *Treasury) owns(hub, client string) bool {
 	return ok && client == own
 }
 
-// vouchedFor is what stands behind a grant, before it, or why nothing does: then not even so much may be
-// granted. It is nil for a hub's own client.
-func (t *Treasury) vouchedFor(req *bus.FundsRequest, least market.Credits) (*ledger.Vouched, error) {
+// backing is what stands behind a grant: what the hub gave back, and what doors vouched for, as far as nothing
+// was granted on it.
+type backing struct {
+	was   ledger.Vouched
+	lines []ledger.DoorTotal // what is left of each
+	all   market.Credits
+}
+
+// vouchedFor is what stands behind a grant of at least so much, or why not as much does. It is nil for a
+// hub's own client.
+func (t *Treasury) vouchedFor(req *bus.FundsRequest, least market.Credits) (*backing, error) {
 	if t.owns(req.Hub, req.Client) {
 		return nil, nil
 	}
-	v := t.book.Vouched(req.Client, req.Hub)
+	b := &backing{was: t.book.Vouched(req.Client, req.Hub)}
+	b.all = b.was.Left
+	if len(b.was.Doors) >= maxLines {
+		last := b.was.Doors[:1:1] // a grant names one at least
+		b.was.Doors = slices.DeleteFunc(slices.Clone(b.was.Doors),
+			func(d ledger.DoorTotal) bool { return t.keys[d.Door] == nil })
+		if len(b.was.Doors) == 0 {
+			b.was.Doors = last
+		}
+	}
 	for i := range req.Vouchers {
 		if s := &req.Vouchers[i]; t.proven(s, req) {
-			t.count(&v, s)
+			b.count(s)
 		}
 	}
 	switch {
-	case v.Left >= least:
-		return &v, nil
+	case b.all >= least:
+		return b, nil
 	case req.Ahead: // it is no fault: the hub asks for more than the task takes that it has
 		return nil, refuse(bus.CodeAllotmentPending, "doors vouched for %s more of client %s's money at hub %s",
-			v.Left, req.Client, req.Hub)
+			b.all, req.Client, req.Hub)
 	}
 	return nil, refuse(bus.CodeUnavailable, "hub %s needs %s of client %s's money, and doors vouched for %s: it "+
 		"gets what tasks may cost that a door placed there, once the treasury has the door's key", req.Hub, least,
-		req.Client, v.Left)
+		req.Client, b.all)
 }
 
 func (t *Treasury) proven(s *bus.DoorVoucher, req *bus.FundsRequest) bool {
@@ -78,30 +96,62 @@ func (t *Treasury) proven(s *bus.DoorVoucher, req *bus.FundsRequest) bool {
 	})
 }
 
-// count adds what a voucher says beyond those that were counted before.
-func (t *Treasury) count(v *ledger.Vouched, s *bus.DoorVoucher) {
-	line := s.Voucher.Line()
-	if s.Voucher.Total() <= 0 {
+// count counts what is left of a voucher.
+func (b *backing) count(s *bus.DoorVoucher) {
+	line, used := s.Voucher.Line(), market.Credits(0)
+	if i, known := b.was.Find(s.Door, line); known {
+		used = b.was.Doors[i].Total
+	} else if from, own := b.linesOf(s.Door); own >= doorLines && line < b.was.Doors[from].Line ||
+		own < doorLines && len(b.was.Doors) >= maxLines {
 		return
 	}
-	if _, known := v.Find(s.Door, line); !known {
-		from, _ := v.Find(s.Door, 0)
-		own := 0
-		for from+own < len(v.Doors) && v.Doors[from+own].Door == s.Door {
-			own++
-		}
-		switch {
-		case own >= doorLines && line < v.Doors[from].Line:
-			return
-		case own >= doorLines:
-			v.Doors = slices.Delete(v.Doors, from, from+1)
-		case len(v.Doors) >= maxLines:
-			v.Doors = slices.DeleteFunc(v.Doors,
-				func(d ledger.DoorTotal) bool { return t.keys[d.Door] == nil })
-			if len(v.Doors) >= maxLines {
-				return
-			}
-		}
+	left := s.Voucher.Total() - used
+	at := slices.IndexFunc(b.lines,
+		func(d ledger.DoorTotal) bool { return d.Door == s.Door && d.Line == line })
+	switch {
+	case left <= 0:
+		return
+	case at < 0:
+		b.lines = append(b.lines, ledger.DoorTotal{Door: s.Door, Line: line})
+		at = len(b.lines) - 1
 	}
-	v.Vouch(s.Door, line, s.Voucher.Total())
+	if more := left - b.lines[at].Total; more > 0 {
+		b.lines[at].Total = left
+		b.all = min(b.all, market.MaxCredits-more) + more
+	}
+}
+
+// linesOf is where a door's lines begin, and how many there are.
+func (b *backing) linesOf(door string) (from, own int) {
+	from, _ = b.was.Find(door, 0)
+	for from+own < len(b.was.Doors) && b.was.Doors[from+own].Door == door {
+		own++
+	}
+	return from, own
+}
+
+// grant is what stands behind a grant of so much, and what is left after it. What the hub gave back goes first:
+// what doors vouched for is worth nothing once they have other keys.
+func (b *backing) grant(amount market.Credits) *ledger.Vouched {
+	returned := min(b.was.Left, amount)
+	b.was.Left -= returned
+	amount -= returned
+	slices.SortFunc(b.lines, func(x, y ledger.DoorTotal) int { return cmp.Compare(x.Line, y.Line) })
+	for _, l := range b.lines {
+		take := min(l.Total, amount)
+		if take == 0 {
+			continue
+		}
+		amount -= take
+		i, known := b.was.Find(l.Door, l.Line)
+		if from, own := b.linesOf(l.Door); !known && own >= doorLines {
+			b.was.Doors = slices.Delete(b.was.Doors, from, from+1)
+			i, _ = b.was.Find(l.Door, l.Line)
+		}
+		if !known {
+			b.was.Doors = slices.Insert(b.was.Doors, i, ledger.DoorTotal{Door: l.Door, Line: l.Line})
+		}
+		b.was.Doors[i].Total += take
+	}
+	return &b.was
 }
