@@ -37,17 +37,18 @@ func TestWhatALeadershipIsEndedFor(t *testing.T) {
 		value, why string
 		ended      bool
 	}{
-		"an earlier life":    {fmt.Sprintf(`{"life":%q}`, before), "", true},
-		"its own":            {fmt.Sprintf(`{"life":%q}`, had.Life()), "", true},
-		"of another machine": {fmt.Sprintf(`{"life":%q}`, strings.Join(strange, ".")), "none of the last", false},
-		"of no name":         {`{"life":""}`, "says nothing of itself", false},
-		"no life":            {`{}`, "says nothing of itself", false},
-		"slashes":            {`{"life":"../../LIVES"}`, "no name of a run", false},
-		"too long":           {`{"life":"` + strings.Repeat("A", 1<<15) + `"}`, "no name of a run", false},
-		"bytes":              {"{\"life\":\"\xff\x00\x1b[2J\"}", "says nothing of itself", false},
-		"another type":       {`{"life":["` + before + `"],"pid":"x"}`, "says nothing of itself", false},
-		"no JSON":            {before, "says nothing of itself", false},
-		"nothing":            {"", "says nothing of itself", false},
+		"an earlier life": {fmt.Sprintf(`{"life":%q}`, before), "", true},
+		"its own":         {fmt.Sprintf(`{"life":%q}`, had.Life()), "", true},
+		"of another machine": {fmt.Sprintf(`{"life":%q}`, strings.Join(strange, ".")), "none of the last",
+			false},
+		"of no name":   {`{"life":""}`, "says nothing of itself", false},
+		"no life":      {`{}`, "says nothing of itself", false},
+		"slashes":      {`{"life":"../../LIVES"}`, "no name of a run", false},
+		"too long":     {`{"life":"` + strings.Repeat("A", 1<<15) + `"}`, "no name of a run", false},
+		"bytes":        {"{\"life\":\"\xff\x00\x1b[2J\"}", "says nothing of itself", false},
+		"another type": {`{"life":["` + before + `"],"pid":"x"}`, "says nothing of itself", false},
+		"no JSON":      {before, "says nothing of itself", false},
+		"nothing":      {"", "says nothing of itself", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -57,8 +58,8 @@ func TestWhatALeadershipIsEndedFor(t *testing.T) {
 					t.Fatal(err)
 				}
 				var log bytes.Buffer
-				stands := &follow.Candidate{Registry: world.Registry(), Key: "k", TTL: 5 * time.Second, Who: "hub",
-					Value: []byte(`{"journal":"j"}`), Life: had.Life(), Ended: had.Ended,
+				stands := &follow.Candidate{Registry: world.Registry(), Key: "k", TTL: 5 * time.Second,
+					Who: "hub", Value: []byte(`{"journal":"j"}`), Life: had.Life(), Ended: had.Ended,
 					Log: slog.New(slog.NewTextHandler(&log, nil))}
 				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 				defer stop()
@@ -78,7 +79,8 @@ func TestWhatALeadershipIsEndedFor(t *testing.T) {
 					t.Errorf("%v, %d counted\n%s", err, stands.Awaited(), got)
 				}
 				kvs, err := world.Registry().Get(t.Context(), "k")
-				if err != nil || len(kvs) != 1 || string(kvs[0].Value) != c.value || kvs[0].Rev != there.Epoch() {
+				if err != nil || len(kvs) != 1 || string(kvs[0].Value) != c.value ||
+					kvs[0].Rev != there.Epoch() {
 					t.Errorf("the key is %+v, %v", kvs, err)
 				}
 			})
@@ -91,7 +93,8 @@ func TestACopyGivesWay(t *testing.T) {
 	for journal, first := range map[string]string{"j": "original", "another": "copy"} {
 		synctest.Test(t, func(t *testing.T) {
 			world := membus.New(1)
-			old, err := world.Registry().Elect(t.Context(), "k", []byte(`{"journal":"`+journal+`"}`), time.Hour)
+			value := []byte(`{"journal":"` + journal + `"}`)
+			old, err := world.Registry().Elect(t.Context(), "k", value, time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}
