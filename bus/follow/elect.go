@@ -66,9 +66,9 @@ func (c *Candidate) Elect(ctx context.Context) (bus.Leadership, error) {
 			c.Log.Info("the leadership of an earlier life of this "+c.Who+" is ended", "epoch", epoch)
 		case why != "" && epoch != c.said:
 			c.said = epoch
-			c.awaited.Add(1)
 			c.Log.Info("standing by: another "+c.Who+" leads, and nothing proves that it has ended. If it has, its "+
 				"lease ends by itself", "within", c.TTL, "why", why, "led_by", h.String(), "epoch", epoch)
+			c.awaited.Add(1)
 		}
 		if own := holderOf(c.Value); why == "" || !c.Moved || h.Journal != own.Journal {
 			break

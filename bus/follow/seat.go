@@ -25,9 +25,7 @@ type Seat struct {
 	// names this process to who comes after it, and may see that it has died; "": its lease runs out instead
 	Life  string
 	Ended func(life string) (ended bool, why string) // nil: of no life is it known
-	// the process runs without the seat where the registry's users were made before there was such a key
-	Optional bool
-	Log      *slog.Logger
+	Log   *slog.Logger
 
 	lease bus.Lease // nil: not permitted
 	own   string    // the value of its own lease
@@ -118,7 +116,7 @@ func (s *Seat) Take(ctx context.Context) error {
 		case held && since(&taken, now) > s.TTL+takeSlack: // the lease of one that died would have ended
 			return fmt.Errorf("the market has a %s already, %s: %s", s.Who, s.who(ctx), s.Else)
 		// a name that was made a moment ago is not let in at once
-		case s.Optional && errors.Is(err, bus.ErrForbidden) && since(&forbidden, now) > s.TTL:
+		case errors.Is(err, bus.ErrForbidden) && since(&forbidden, now) > s.TTL:
 			s.Log.Warn("a second "+s.Who+" would not be noticed: etcd does not let this one hold its key: the "+
 				"certificate shown is of another name, or etcd was told its users by an earlier version "+
 				"(souk auth init --etcd HOST:PORT tells it anew, as a start of souk infra does)", "key", s.Key,

@@ -146,24 +146,22 @@ func (f forbidding) Register(ctx context.Context, key string, value []byte, ttl 
 }
 
 // Whose registry was told of its users before there was such a key runs without the seat, and says so; a user
-// that is new there is let in a moment later, and has it. A treasury runs on no account without its seat.
+// that is new there is let in a moment later, and has it.
 func TestASeatThatIsNotPermitted(t *testing.T) {
 	for name, c := range map[string]struct {
-		optional bool
-		after    time.Duration // it is permitted
-		took     time.Duration
-		has      int
+		after time.Duration // it is permitted
+		took  time.Duration
+		has   int
 	}{
-		"a new user":        {true, time.Second, time.Second, 1},
-		"an older registry": {true, time.Hour, 3 * time.Second, 0},
-		"a treasury":        {false, time.Hour, time.Hour, 1},
+		"a new user":        {time.Second, time.Second, 1},
+		"an older registry": {time.Hour, 3 * time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
 				registry := forbidding{Registry: membus.New(1).Registry(), until: time.Now().Add(c.after)}
 				s := &follow.Seat{Registry: registry, Key: "k", Who: "door d", TTL: 3 * time.Second,
-					Optional: c.optional, Log: slog.New(slog.NewTextHandler(&log, nil))}
+					Log: slog.New(slog.NewTextHandler(&log, nil))}
 				begin := time.Now()
 				if err := s.Take(t.Context()); err != nil || time.Since(begin) < c.took ||
 					time.Since(begin) > c.took+time.Second {
@@ -191,8 +189,7 @@ func TestASeatThatIsPermittedNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		registry := forbidding{Registry: membus.New(1).Registry(), from: time.Now().Add(time.Second)}
-		s := &follow.Seat{Registry: registry, Key: "k", Who: "door d", TTL: 3 * time.Second, Optional: true,
-			Log: slog.New(slog.NewTextHandler(&log, nil))}
+		s := &follow.Seat{Registry: registry, Key: "k", Who: "door d", TTL: 3 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))}
 		if err := s.Take(t.Context()); err != nil {
 			t.Fatal(err)
 		}

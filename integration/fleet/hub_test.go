@@ -148,3 +148,28 @@ func TestTheTreasuryDies(t *testing.T) {
 	passing(t, words)
 	end(t, ctx, f, words)
 }
+
+// The treasury is stopped for longer than its lease lasts, and goes on then: what came meanwhile it answers
+// under no epoch that is over, and it is elected anew. No money is lost.
+func TestTheTreasurySleepsPastItsLease(t *testing.T) {
+	whole(t)
+	t.Parallel()
+	f, ctx := begin(t, Plan{Agents: 1, Slots: 8, Speedup: 4})
+	crowd, err := f.Crowd(ctx, "dev", 4, 40)
+	must(t, err)
+	must(t, crowd.Served(ctx, 4))
+	treasury := f.Part(Treasury)
+	must(t, pause(treasury))
+	follow.Pause(ctx, 8*time.Second)
+	must(t, resume(treasury))
+	bustest.Eventually(t, "it is elected anew", func() bool {
+		return strings.Count(treasury.Said(), "treasury open") == 2
+	})
+	c, err := f.Client("other") // whom no hub has any money of
+	must(t, err)
+	must(t, crowd.Served(ctx, 4))
+	word := Ask(ctx, c, "other", Task("other", 20), func(bus.Chunk) {})
+	words := append(crowd.Stop(), word)
+	passing(t, words)
+	end(t, ctx, f, words)
+}

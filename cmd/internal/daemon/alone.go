@@ -22,7 +22,7 @@ func (p *Process) Alone(ctx context.Context, l *Link, key string, role bus.Role,
 	seat := &follow.Seat{Registry: l.Registry, Key: key, Who: fmt.Sprintf("%s %s", role, id),
 		Else: fmt.Sprintf("stop that one, or give this one an id and creds of its own: %s, and souk auth add %s "+
 			"NAME", field, role), TTL: aloneTTL, Life: life.Process(), Ended: life.ProcessEnded,
-		Optional: true, Log: p.Log}
+		Log: p.Log}
 	p.Awaits(func() string { return "another process may have the id " + id })
 	if err := seat.Take(ctx); err != nil {
 		return err

@@ -39,7 +39,7 @@ func (s *Server) Leading() bool {
 	case <-*lost:
 		return false
 	default:
-		return true
+		return s.pulse.Load().runs()
 	}
 }
 
@@ -49,7 +49,9 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 	defer s.resign(l)
 	s.forget()
 	lost := l.Lost()
+	pulse := newPulse(s.d.LeaseTTL)
 	s.epoch.Store(l.Epoch())
+	s.pulse.Store(pulse)
 	s.lost.Store(&lost)
 	defer s.lost.Store(nil)
 	if err := s.begin(); err != nil {
@@ -68,10 +70,13 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 	proving, stop := context.WithCancel(ctx)
 	var prover sync.WaitGroup
 	prover.Go(func() { s.prove(proving) })
+	beating, still := context.WithCancel(context.WithoutCancel(ctx)) // while it drains, too
+	prover.Go(func() { pulse.beat(beating) })
 	synced := make(chan struct{})
 	prover.Go(func() { s.keys(proving, sync.OnceFunc(func() { close(synced) })) })
 	defer prover.Wait()
 	defer stop()
+	defer still()
 	select {
 	case <-synced:
 	case <-time.After(keysWithin):
@@ -80,7 +85,7 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 	}
 	s.d.Log.Info("treasury open", "journal", s.cfg.Journal, "epoch", l.Epoch())
 	s.once.Do(func() { close(s.ready) })
-	err = s.loop(ctx, lost)
+	err = s.loop(ctx, lost, pulse.gap)
 	requests.Stop() // no take begins after this
 	if err != nil {
 		return err
@@ -89,7 +94,7 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 }
 
 // loop serves until ctx ends, or with an error.
-func (s *Server) loop(ctx context.Context, lost <-chan struct{}) error {
+func (s *Server) loop(ctx context.Context, lost, gap <-chan struct{}) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -103,6 +108,8 @@ func (s *Server) loop(ctx context.Context, lost <-chan struct{}) error {
 		case <-timer.C:
 			wake, err = s.serve(nil)
 		case <-lost:
+			err = errLost
+		case <-gap:
 			err = errLost
 		case <-ctx.Done():
 			continue

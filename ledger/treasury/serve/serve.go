@@ -38,6 +38,7 @@ type Server struct {
 	stands follow.Candidate
 	epoch  atomic.Int64                    // of the leadership, in each frame and answer
 	lost   atomic.Pointer[<-chan struct{}] // closed once it is lost
+	pulse  atomic.Pointer[pulse]           // of the leadership
 	ready  chan struct{}
 	once   sync.Once // closes ready
 	queue  chan request

@@ -1,0 +1,52 @@
+package serve
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// pulse notices that the process did not run for so long that its lease may have ended meanwhile: it was
+// stopped, or its machine slept. A timer that was to say so may be served late, behind requests that came
+// meanwhile and that another treasury has answered.
+type pulse struct {
+	most time.Duration
+	last atomic.Int64 // Unix nanoseconds of the wall's clock, which goes on while the machine sleeps
+	once sync.Once
+	gap  chan struct{} // closed once there was one
+}
+
+// A lease is renewed each third of its time, so it lives two thirds longer at least.
+func newPulse(ttl time.Duration) *pulse {
+	p := &pulse{most: ttl * 6 / 10, gap: make(chan struct{})}
+	p.last.Store(time.Now().UnixNano())
+	return p
+}
+
+// runs reports whether the process has run all the time.
+func (p *pulse) runs() bool {
+	if time.Now().UnixNano()-p.last.Load() > int64(p.most) {
+		p.once.Do(func() { close(p.gap) })
+	}
+	select {
+	case <-p.gap:
+		return false
+	default:
+		return true
+	}
+}
+
+// beat looks again and again, until ctx ends or there was a gap.
+func (p *pulse) beat(ctx context.Context) {
+	ticker := time.NewTicker(p.most / 10)
+	defer ticker.Stop()
+	for p.runs() {
+		p.last.Store(time.Now().UnixNano())
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
