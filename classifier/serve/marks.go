@@ -105,7 +105,7 @@ func (m *markKeys) failed(err error) {
 		return
 	}
 	m.says = true
-	m.log.Warn("the key of cache marks cannot be had: other doors do not know what agents hold of the tasks "+
-		"that come by this one; `souk auth list` shows whether this door may read and write it",
+	m.log.Warn("the keys of cache marks and salts cannot be had: what engines hold of the tasks that come by this "+
+		"door is not found by those that come by others; `souk auth list` shows whether this door may read and write it",
 		"key", bus.MarksKey, "err", err)
 }

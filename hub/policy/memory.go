@@ -48,7 +48,7 @@ type Turn struct {
 }
 
 // RoleOf is the role of a task: what its client declared, among that client's own, or else the text that its
-// prompt begins with, tools and system prompt, whoever sends it.
+// prompt begins with, tools and system prompt, whoever of its cache group sends it.
 func RoleOf(client, declared string, p *bus.Prompt) policy.ID {
 	if declared != "" {
 		return bus.SessionKey(client, "\x00"+declared) // as no session is called

@@ -61,8 +61,8 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// Index says of every mark which agents of a hub are believed to hold the text before it, whoever sent that.
-// Not for concurrent use.
+// Index says of every mark which agents of a hub are believed to hold the text before it, whoever of its
+// cache group sent that. Not for concurrent use.
 type Index struct {
 	limits Limits
 	spread spread

@@ -2,7 +2,6 @@ package hostile
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -18,14 +17,13 @@ import (
 	"souk/market"
 )
 
-var quotes = flag.Int("quotes", 10_000, "guesses by quotes in TestNobodyLearnsAnothersPrompt")
-
 // How often an attacker guesses. Guesses come in pairs about one text at one moment, a right one and a wrong
 // one: so whoever does better than chance by half a percentage point has them apart in one pair of a hundred,
 // and of 500 pairs in one at least with a probability of 0.993, of 5,000 with one of 1 - 1e-21. (Guesses that
-// are each by itself would have to be 117,000 to show as much at one percent four times in five: -quotes.)
+// are each by itself would have to be 117,000 to show as much at one percent four times in five: SOUK_SOAK.)
 const (
-	paidGuesses = 1_000
+	quotedGuesses, soakedGuesses = 10_000, 120_000
+	paidGuesses                  = 1_000
 	// so many guesses more, first, are what the attacker learns by
 	learningGuesses = 400
 	leakRate        = 0.01
@@ -262,7 +260,11 @@ func TestNobodyLearnsAnothersPrompt(t *testing.T) {
 		// always these: of tests at one percent one in a hundred fails by chance
 		a := &attacker{house: open(t, direct, nil), r: rand.New(rand.NewPCG(1, 1))}
 		a.rich()
-		all := a.quoted(learningGuesses + *quotes)
+		quotes := quotedGuesses
+		if os.Getenv("SOUK_SOAK") != "" {
+			quotes = soakedGuesses
+		}
+		all := a.quoted(learningGuesses + quotes)
 		judge(t, "quotes", all[:learningGuesses], all[learningGuesses:])
 		all = a.paid(learningGuesses + paidGuesses)
 		judge(t, "paid tasks", all[:learningGuesses], all[learningGuesses:])
