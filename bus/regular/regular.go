@@ -16,7 +16,7 @@ import (
 var ErrNot = errors.New("not a file")
 
 // ErrLong marks a file that is longer than it may be.
-var ErrLong = errors.New("too long for what it should be")
+var ErrLong = errors.New("too long: if it is something else, move it away")
 
 // Check returns ErrNot if something other than a regular file is at path. A file that is not there is for its
 // reader, or its maker, to judge.
