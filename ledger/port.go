@@ -30,8 +30,8 @@ var ErrDiskFull = errors.New("disk is nearly full")
 //
 // Moved reports whether the journal may be an older copy of what it was: it was opened last on another file,
 // machine or boot, or nobody knows. It is false for a journal that is new, and for one that was opened last
-// on this very file in this boot. Settle says whether it is known to be the one that was written last. As
-// long as it is not, later openings find it moved, too.
+// on this very file in this boot. Settle says whether it is known to be the one that was written last: then
+// Moved is false. As long as it is not, later openings find it moved, too.
 //
 // Sum is the checksum of a stored frame; ok is false if there is none of that sequence. It may be called
 // beside Append. What was asked for lately, and the last frame that says more than marks, are at hand; else

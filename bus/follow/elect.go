@@ -20,7 +20,7 @@ type Candidate struct {
 	Who      string // what it is, in messages
 	Life     string
 	Ended    func(life string) (ended bool, why string) // of an earlier life of ours
-	Moved    bool                                       // its journal may be a copy, see ledger.Journal
+	Moved    func() bool                                // its journal may be a copy, see ledger.Journal
 	Asked    func(err error)                            // hears whether the registry answers; nil: nobody
 	Log      *slog.Logger
 
@@ -70,7 +70,7 @@ func (c *Candidate) Elect(ctx context.Context) (bus.Leadership, error) {
 				"lease ends by itself", "within", c.TTL, "why", why, "led_by", h.String(), "epoch", epoch)
 			c.awaited.Add(1)
 		}
-		if own := holderOf(c.Value); why == "" || !c.Moved || h.Journal != own.Journal {
+		if own := holderOf(c.Value); why == "" || !c.Moved() || h.Journal != own.Journal {
 			break
 		}
 		c.awaitGone(ctx)

@@ -60,7 +60,8 @@ func TestWhatALeadershipIsEndedFor(t *testing.T) {
 				var log bytes.Buffer
 				stands := &follow.Candidate{Registry: world.Registry(), Key: "k", TTL: 5 * time.Second,
 					Who: "hub", Value: []byte(`{"journal":"j"}`), Life: had.Life(), Ended: had.Ended,
-					Log: slog.New(slog.NewTextHandler(&log, nil))}
+					Moved: had.Moved,
+					Log:   slog.New(slog.NewTextHandler(&log, nil))}
 				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 				defer stop()
 				begun := time.Now()
@@ -101,7 +102,7 @@ func TestACopyGivesWay(t *testing.T) {
 			won := make(chan string, 2)
 			stand := func(name string, moved bool) {
 				c := &follow.Candidate{Registry: world.Registry(), Key: "k", TTL: 5 * time.Second, Who: "hub",
-					Value: []byte(`{"journal":"j"}`), Life: name, Moved: moved,
+					Value: []byte(`{"journal":"j"}`), Life: name, Moved: func() bool { return moved },
 					Ended: func(string) (bool, string) { return false, "it lives" },
 					Log:   slog.New(slog.DiscardHandler)}
 				if _, err := c.Elect(t.Context()); err == nil {

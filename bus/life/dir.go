@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 
@@ -32,8 +33,8 @@ type Dir struct {
 	lock  *fileutil.LockedFile
 	own   Life
 	past  []string // texts of earlier lives, the last one last
-	moved bool
 	lived bool
+	moved atomic.Bool
 }
 
 // Take locks a directory, which must be there. ErrTaken if another process has it. Begin is to follow.
@@ -81,19 +82,20 @@ func holder(name string) string {
 func (d *Dir) read(changed uint64) {
 	text, err := regular.Read(filepath.Join(d.path, "LIVES"), maxLIVES)
 	d.lived = !errors.Is(err, os.ErrNotExist)
-	d.moved = d.lived // until the last line says otherwise
+	moved := d.lived // until the last line says otherwise
 	for line := range strings.Lines(string(text)) {
 		name, at, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		l, err := Parse(name)
-		if d.moved = true; err != nil {
+		if moved = true; err != nil {
 			continue
 		}
 		d.past = append(d.past, name)
 		at, doubt, _ := strings.Cut(at, " ")
 		then, err := strconv.ParseUint(at, 16, 64)
-		d.moved = err != nil || then != changed || doubt != "" || d.differs(l) != ""
+		moved = err != nil || then != changed || doubt != "" || d.differs(l) != ""
 	}
 	d.past = d.past[max(0, len(d.past)-maxLives):]
+	d.moved.Store(moved)
 }
 
 // Begin remembers this life in the directory. A disk that is full forgets it: then a later one cannot prove
@@ -103,15 +105,16 @@ func (d *Dir) Begin() { d.remember() }
 // Settle says whether what is in the directory is known to be what was written there last. As long as it is
 // not, later lives find the directory moved, too.
 func (d *Dir) Settle(own bool) {
-	d.moved = !own
+	d.moved.Store(!own)
 	d.remember()
 }
 
 func (d *Dir) remember() {
+	_ = d.lock.Sync() // a network file system says only then when it was changed
 	_, changed, _ := stamp(d.lock.File)
 	path := filepath.Join(d.path, "LIVES")
 	line := d.own.String() + " " + strconv.FormatUint(changed, 16)
-	if d.moved {
+	if d.moved.Load() {
 		line += " moved"
 	}
 	lines := append(slices.Clone(d.past), line)
@@ -153,7 +156,7 @@ func (d *Dir) differs(l Life) string {
 // Moved reports whether the directory was had last on another file, boot or machine, or was written over
 // since, or whether that cannot be told; or was already when it was had last, and nobody has settled that.
 // What is in it may then be an older copy. It is false where nothing was ever here.
-func (d *Dir) Moved() bool { return d.moved }
+func (d *Dir) Moved() bool { return d.moved.Load() }
 
 // Lived reports whether any life was here before.
 func (d *Dir) Lived() bool { return d.lived }

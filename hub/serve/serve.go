@@ -114,7 +114,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	}
 	s.stands.Registry, s.stands.Key, s.stands.TTL = deps.Registry, bus.HubKey(cfg.Domain), cfg.LeaseTTL
 	s.stands.Who, s.stands.Life, s.stands.Ended = "hub", deps.Journal.Life(), deps.Journal.Ended
-	s.stands.Moved = deps.Journal.Moved()
+	s.stands.Moved = deps.Journal.Moved
 	s.stands.Log, s.stands.Asked = s.log, func(err error) {
 		if err == nil {
 			s.works("leader")

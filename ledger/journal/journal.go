@@ -58,14 +58,13 @@ type store interface {
 
 // Journal is a journal open for writing: the ledger.Journal of a process.
 type Journal struct {
-	dir   string
-	cfg   Config
-	home  *life.Dir
-	moved bool
-	free  func(dir string) (int64, error)
-	snap  *snapshot // that the opening trusted, for Restore
-	from  uint64    // the frame that it follows
-	due   *snapshot // made by Restore, to be written by Follow
+	dir  string
+	cfg  Config
+	home *life.Dir
+	free func(dir string) (int64, error)
+	snap *snapshot // that the opening trusted, for Restore
+	from uint64    // the frame that it follows
+	due  *snapshot // made by Restore, to be written by Follow
 
 	mu       sync.Mutex
 	store    store
@@ -126,11 +125,9 @@ func open(dir string, cfg Config) (*Journal, error) {
 		home.Close()
 		return nil, err
 	}
-	if j.moved = home.Moved(); !home.Lived() && j.last.Seq > 0 {
-		j.moved = true
+	if home.Begin(); !home.Lived() && j.last.Seq > 0 {
 		home.Settle(false)
 	}
-	home.Begin()
 	return j, nil
 }
 

@@ -78,8 +78,9 @@ func TestAMovedJournalIsMovedUntilItIsSettled(t *testing.T) {
 		t.Helper()
 		j := mustOpen(t, dir)
 		defer j.Close()
+		moved := j.Moved()
 		settle(j)
-		return j.Moved()
+		return moved
 	}
 	nothing := func(*Journal) {}
 	if again(dir, nothing) || again(dir, nothing) {
@@ -89,7 +90,11 @@ func TestAMovedJournalIsMovedUntilItIsSettled(t *testing.T) {
 	if out, err := exec.Command("cp", "-a", dir, twin).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	own := func(j *Journal) { j.Settle(true) }
+	own := func(j *Journal) {
+		if j.Settle(true); j.Moved() {
+			t.Error("it is settled, and may be a copy all the same")
+		}
+	}
 	for i, moved := range []bool{again(twin, nothing), again(twin, nothing), again(twin, own),
 		!again(twin, nothing), !again(dir, func(j *Journal) { j.Settle(false) }), again(dir, own),
 		!again(dir, nothing)} {

@@ -89,7 +89,7 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	host, _ := os.Hostname()
 	s.stands.Registry, s.stands.Key, s.stands.TTL = d.Registry, bus.TreasuryKey, d.LeaseTTL
 	s.stands.Who, s.stands.Life, s.stands.Ended = "treasury", d.Journal.Life(), d.Journal.Ended
-	s.stands.Moved = d.Journal.Moved()
+	s.stands.Moved = d.Journal.Moved
 	s.stands.Log, s.stands.Asked = d.Log, s.asked
 	e := bus.TreasuryEntry{Journal: cfg.Journal, Host: host, PID: os.Getpid(), Life: d.Journal.Life()}
 	if s.stands.Value, err = bus.EncodeEntry(&e); err != nil {
