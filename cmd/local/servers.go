@@ -106,7 +106,16 @@ func (m *Market) startTreasury(ctx context.Context, join joiner, registry bus.Re
 	if err != nil {
 		return err
 	}
-	s, err := bank.New(treasury.Default(), bank.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
+	c := treasury.Default()
+	c.Probers = map[string]string{}
+	for _, d := range m.cfg.Domains {
+		h, err := m.cfg.hub(d)
+		if err != nil {
+			return err
+		}
+		c.Probers[d.Name] = h.Prober()
+	}
+	s, err := bank.New(c, bank.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
 	if err != nil {
 		return err
 	}
@@ -121,6 +130,11 @@ func (m *Market) startDoor(ctx context.Context, join joiner, registry bus.Regist
 	c := classifier.Default()
 	c.ID, c.Drain = "door", m.within/2
 	for _, d := range m.cfg.Domains {
+		h, err := m.cfg.hub(d)
+		if err != nil {
+			return err
+		}
+		c.Worth, c.AnswerTokens = max(c.Worth, h.Terms.Worth), max(c.AnswerTokens, h.MaxTokens)
 		if d.General {
 			c.General = d.Labels[0]
 			if slices.Contains(d.Labels, classifier.Default().General) {

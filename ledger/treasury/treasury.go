@@ -40,7 +40,7 @@ type Treasury struct {
 	early  early
 	// of each hub that the registry has named: its leadership's, the highest so far
 	epochs    map[string]int64
-	domains   map[string]string         // which domain each of them leads
+	domains   map[string][]string       // which domains name each of them as their hub
 	keys      map[string]*bus.VouchKeys // of doors
 	heard     map[string]word           // what each hub said of itself last
 	strangers []string                  // of them, those that were without dealings when they came
@@ -66,7 +66,7 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 	return &Treasury{
 		cfg: cfg, past: past, book: past.Book(), salt: salt,
 		asked: map[string]bus.Grant{}, grants: map[string][]bus.Grant{},
-		early: newEarly(), epochs: map[string]int64{}, domains: map[string]string{},
+		early: newEarly(), epochs: map[string]int64{}, domains: map[string][]string{},
 		keys: map[string]*bus.VouchKeys{}, heard: map[string]word{}, room: true,
 		claims: map[string]*claims{}, rounds: map[string]*round{},
 		tending: newTending(),
@@ -323,7 +323,10 @@ func (t *Treasury) admit(hub string) error {
 func (t *Treasury) Leads(hub, domain string, epoch int64) {
 	if _, ok := t.epochs[hub]; ledger.ValidID(hub) && (ok || len(t.epochs) < t.cfg.MaxHubs) {
 		t.epochs[hub] = max(t.epochs[hub], epoch)
-		t.domains[hub] = domain
+		if !slices.Contains(t.domains[hub], domain) {
+			list := append(t.domains[hub], domain)
+			t.domains[hub] = list[max(0, len(list)-maxDomains):]
+		}
 	}
 }
 

@@ -15,7 +15,9 @@ import (
 // it is shown.
 
 const (
-	maxDoors = 4096 // with keys, in a market
+	// maxDomains of a hub are remembered: it has one, and another's hub may name it by mistake.
+	maxDomains = 4
+	maxDoors   = 4096 // with keys, in a market
 	// doorLines of one door are remembered for a client at a hub, those on which something was granted last. A
 	// voucher of a line before them counts no more.
 	doorLines = 3
@@ -40,12 +42,13 @@ func (t *Treasury) Vouches(door string, keys *bus.VouchKeys) bool {
 
 // owns reports whether a client is the one that a hub's own tasks are paid by: it needs nobody's word.
 func (t *Treasury) owns(hub, client string) bool {
-	domain, ok := t.domains[hub]
-	own := t.cfg.Probers[domain]
-	if own == "" {
-		own = bus.ProberOf(domain)
-	}
-	return ok && client == own
+	return slices.ContainsFunc(t.domains[hub], func(domain string) bool {
+		own := t.cfg.Probers[domain]
+		if own == "" {
+			own = bus.ProberOf(domain)
+		}
+		return client == own
+	})
 }
 
 // backing is what stands behind a grant: what the hub gave back, and what doors vouched for, as far as nothing

@@ -70,6 +70,15 @@ func sentence(r *ledger.Record) string {
 		if t.Note != "" {
 			s += " (" + t.Note + ")"
 		}
+		if v := t.Vouched; v != nil {
+			for i, d := range v.Doors {
+				if i == 8 {
+					return s + fmt.Sprintf(" and %d more", len(v.Doors)-i)
+				}
+				s += fmt.Sprintf("%s %s %s", [...]string{"; granted there by then on the word of", ","}[min(i, 1)],
+					d.Door, d.Total)
+			}
+		}
 		return s
 	case r.Correction != nil:
 		return fmt.Sprintf("%s of %s: %s", r.Correction.Amount, r.Correction.Of, r.Correction.Reason)

@@ -89,7 +89,7 @@ func (s *Server) leaders(ctx context.Context) (map[string]int64, error) {
 	for _, kv := range kvs {
 		var e bus.HubEntry
 		if bus.DecodeEntry(kv.Value, &e) == nil && e.Journal != s.cfg.Journal {
-			s.t.Leads(e.Journal, e.Domain, kv.Create)
+			s.t.Leads(e.Journal, bus.LastElement(kv.Key), kv.Create) // the key is the domain's alone to write
 			leads[e.Journal] = kv.Create
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"souk/bus"
 	"souk/bus/bustest"
@@ -82,7 +83,16 @@ func TestAHubGetsWhatDoorsVouchFor(t *testing.T) {
 func TestAHubsOwnClientIsItsOwn(t *testing.T) {
 	h := start(t, filepath.Join(t.TempDir(), "journal", "treasury"), nil)
 	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "probe-maths", Amount: 1000})
-	maths, law := h.elect("maths").Epoch(), h.elect("law").Epoch()
+	maths := h.elect("maths").Epoch()
+	entry, err := bus.EncodeEntry(&bus.HubEntry{Domain: "maths", Hub: "h", Journal: "hub-law"}) // it lies
+	if err != nil {
+		t.Fatal(err)
+	}
+	lead, err := h.world.Registry().Elect(t.Context(), bus.HubKey("law"), entry, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	law := lead.Epoch()
 	own := bus.FundsRequest{Client: "probe-maths", Domain: "maths", Amount: 100,
 		Vouchers: []bus.DoorVoucher{}}
 	own.ID, own.Hub, own.Epoch = "law", "hub-law", law
