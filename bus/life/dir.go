@@ -82,20 +82,26 @@ func holder(name string) string {
 func (d *Dir) read(changed uint64) {
 	text, err := regular.Read(filepath.Join(d.path, "LIVES"), maxLIVES)
 	d.lived = !errors.Is(err, os.ErrNotExist)
-	moved := d.lived // until the last line says otherwise
-	for line := range strings.Lines(string(text)) {
+	past, here := d.lines(string(text), changed)
+	d.past = past
+	d.moved.Store(d.lived && !here)
+}
+
+// lines are the lives that LIVES names, whatever is in it. here reports whether the last line is of one that
+// was here, and left LOCK as it is.
+func (d *Dir) lines(text string, changed uint64) (past []string, here bool) {
+	for line := range strings.Lines(text) {
 		name, at, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		l, err := Parse(name)
-		if moved = true; err != nil {
+		if here = false; err != nil {
 			continue
 		}
-		d.past = append(d.past, name)
+		past = append(past, name)
 		at, doubt, _ := strings.Cut(at, " ")
 		then, err := strconv.ParseUint(at, 16, 64)
-		moved = err != nil || then != changed || doubt != "" || d.differs(l) != ""
+		here = err == nil && then == changed && doubt == "" && d.differs(l) == ""
 	}
-	d.past = d.past[max(0, len(d.past)-maxLives):]
-	d.moved.Store(moved)
+	return past[max(0, len(past)-maxLives):], here
 }
 
 // Begin remembers this life in the directory. A disk that is full forgets it: then a later one cannot prove

@@ -63,3 +63,36 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Whatever LIVES holds, what is read of it are lives, the last ones, and only the very line that this
+// directory would have written says that it has not moved.
+func FuzzLIVES(f *testing.F) {
+	own, err := Parse(sample)
+	if err != nil {
+		f.Fatal(err)
+	}
+	d := &Dir{own: own}
+	f.Add(sample + " 7\n")
+	f.Add(sample + " 7 moved\n")
+	f.Add(strings.Repeat(sample+" 7\n", 2*maxLives))
+	for _, text := range hostile {
+		f.Add(text + " 7\n" + text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		past, here := d.lines(text, 7)
+		if len(past) > maxLives {
+			t.Errorf("%d lives", len(past))
+		}
+		for _, life := range past {
+			if _, err := Parse(life); err != nil {
+				t.Errorf("%q is a life", life)
+			}
+		}
+		last := text[strings.LastIndexByte(strings.TrimSuffix(text, "\n"), '\n')+1:]
+		last = strings.TrimSuffix(last, "\n")
+		if here && (len(past) == 0 || !strings.HasPrefix(last, past[len(past)-1]+" ") ||
+			!strings.HasSuffix(strings.TrimSuffix(last, " "), "7")) {
+			t.Errorf("%q says that it is here", last)
+		}
+	})
+}
