@@ -13,7 +13,7 @@ import (
 // record's frame. The number makes it once: what was distributed last is said to who asks for it again.
 func (n *Node) distribute(m *bus.Recall) error {
 	last, payee, amount := n.book.LastDistribute(n.cfg.Journal)
-	if m.Amount > 0 && m.Number == last+1 && m.Amount <= n.book.Balance(ledger.Surplus) && !n.stale {
+	if m.Amount > 0 && m.Number == last+1 && m.Amount <= n.book.Balance(ledger.Surplus) && n.doubt == "" {
 		last, payee, amount = m.Number, m.Payee, m.Amount
 		if err := n.commit(ledger.NewDistribute(n.cfg.Journal, last, payee, amount, "", false,
 			n.salt())); err != nil {
@@ -43,8 +43,8 @@ func (n *Node) Closed() bool { return n.book.Closed(n.cfg.Journal) }
 func (n *Node) Waits() string {
 	t := &n.treasury
 	switch left := n.book.Balance(ledger.Surplus); {
-	case n.stale:
-		return journalStale
+	case n.doubt != "":
+		return n.doubt
 	case n.heldHere() > 0:
 		return fmt.Sprintf("%d holds are open: their tasks run, or their agents have not said how they ended",
 			n.heldHere())
@@ -90,7 +90,7 @@ func (n *Node) toldEnded() {
 // closeOn makes the next step of the end.
 func (n *Node) closeOn() {
 	t := &n.treasury
-	if !n.closing || !n.leading || n.stale || n.Closed() || n.heldHere() > 0 {
+	if !n.closing || !n.leading || n.doubt != "" || n.Closed() || n.heldHere() > 0 {
 		return
 	}
 	if len(t.returns) == 0 && n.hasMoney() {

@@ -217,7 +217,7 @@ func (n *Node) roam() bool {
 // idle reports whether nobody is in the way: nobody waits, no task of the hub's own runs, and half of all
 // slots are free.
 func (n *Node) idle() bool {
-	if n.waiting > 0 || n.draining || n.full || n.stale ||
+	if n.waiting > 0 || n.draining || n.full || n.doubt != "" ||
 		n.seeds.under != nil && n.seeds.under.state != done {
 		return false
 	}

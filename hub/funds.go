@@ -118,14 +118,16 @@ func (n *Node) funded(m *bus.FundsReply) error {
 		return fmt.Errorf("no request %s to the treasury is under way", m.ID)
 	}
 	old := !isSilence(m) && n.outOfDate(m.Epoch)
-	if a.why = ""; old || m.Code == bus.CodeUnavailable {
+	if a.why = ""; old || m.Code == bus.CodeUnavailable || n.isForeign(m) {
 		if !old {
 			a.why = m.Message
+			n.putOff(m.Message)
 		}
 		n.land(a)
 		n.unanswered(a)
 		return nil
 	}
+	n.hearMark(m.Mark)
 	switch a.op {
 	case bus.OpReturn:
 		n.returned(a, m)

@@ -19,7 +19,10 @@ func (n *Node) requestMissed() {
 	}
 	t.missed = &request{op: bus.OpAllotted, behind: len(t.pending) > 0,
 		req: bus.FundsRequest{ID: n.requestID(), After: n.book.LastGrant(n.cfg.Journal),
-			AtMS: max(0, n.now.UnixMilli())}}
+			AtMS: max(0, n.now.UnixMilli()), Spent: n.spent()}}
+	if m := n.treasurys(); !m.Zero() {
+		t.missed.req.Known = &m
+	}
 	n.timers.set(&t.again, time.Time{})
 	n.post(t.missed)
 }
@@ -33,8 +36,17 @@ func (n *Node) missed(a *request, m *bus.FundsReply) {
 			n.timers.set(&t.again, n.now.Add(next))
 		}
 	}()
-	if n.judgeJournal(m) {
+	if n.hearWord(m); n.doubt != "" {
+		n.untold(a.req.Spent)
+		if n.marks.awaits {
+			next = missedAgain
+		}
 		return
+	}
+	if m.Code != "" || m.Mark == nil {
+		n.untold(a.req.Spent)
+	} else {
+		defer n.writeMark()
 	}
 	if m.Code == "" {
 		clear(t.pending) // the treasury names every grant there is: one that it does not name was a mistake
@@ -54,7 +66,7 @@ func (n *Node) missed(a *request, m *bus.FundsReply) {
 	}
 	n.tellReturns(m.Returned)
 	switch {
-	case more, len(t.pending) > 0 && !a.behind && !n.full:
+	case more, len(n.marks.changed) > 0 && m.Mark != nil, len(t.pending) > 0 && !a.behind && !n.full:
 		n.requestMissed() // a reply holds only so many grants, and one may have come before this reply
 	case len(t.pending) > 0 && !n.full:
 		next = missedAgain
@@ -89,7 +101,7 @@ func (n *Node) accept(grants []bus.Grant) (more bool) {
 			n.treasury.pending[g.Number] = g
 		}
 	}
-	if n.stale {
+	if n.doubt != "" {
 		return false
 	}
 	if n.full {

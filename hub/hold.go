@@ -442,6 +442,7 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 		n.fault(fmt.Errorf("capture of hold %s: %w", h.id, err))
 		return
 	}
+	n.charged(h.rec.Client)
 	n.hearServed(h, c)
 	n.noteServed(h, c)
 	n.close(h, true)

@@ -30,6 +30,8 @@ type house struct {
 	unended bool                 // it does not let the hub end
 	ended   bool                 // it counts the hub as ended
 	taken   uint64               // returns that it says it has
+	sure    bool                 // it says how far its own journal is, and how far it knows the hub's
+	marked  *ledger.Mark         // the highest mark of the hub's journal
 	back    map[string]bool      // returns that it took in
 	asked   []Funds
 	pending []Funds // of these, not answered
@@ -130,6 +132,9 @@ func (h *house) run() {
 			}
 			h.status = r.Status
 		}
+		for i := range r.Funds {
+			h.mark(&r.Funds[i].Request)
+		}
 		h.asked = append(h.asked, r.Funds...)
 		if h.silent {
 			h.pending = append(h.pending, r.Funds...)
@@ -149,13 +154,41 @@ func (h *house) run() {
 	}
 }
 
+// mark adds to a request what who sends it does: the checksum of the frame that it speaks of.
+func (h *house) mark(q *bus.FundsRequest) {
+	if q.Mark != nil {
+		m := *q.Mark
+		m.Sum = h.sum(m.Seq)
+		q.Mark = &m
+	}
+}
+
+// sum is the checksum of a frame of the hub's journal; none, if there is no such frame.
+func (h *house) sum(seq uint64) ledger.Sum {
+	if seq == 0 || seq > uint64(len(h.frames)) {
+		return ledger.Sum{}
+	}
+	return ledger.SumOf(ledger.AppendFrame(nil, &h.frames[seq-1]))
+}
+
 // treasury answers as the design says: at least Least or nothing, at most half of what is left unless Least
 // needs more.
 func (h *house) treasury(f Funds) *bus.FundsReply {
 	q := f.Request
 	r := &bus.FundsReply{ID: q.ID, Client: q.Client}
+	if m := q.Mark; m != nil && (h.marked == nil || m.Seq > h.marked.Seq) {
+		h.marked = m
+	}
+	if h.sure {
+		r.Journal = ledger.Sum{9}
+		r.Mark = &ledger.Mark{Journal: r.Journal, Seq: uint64(len(h.grants) + len(h.back) + 1),
+			Sum: ledger.Sum{8}}
+	}
 	switch f.Op {
 	case bus.OpAllotted:
+		if h.sure && h.marked != nil {
+			r.Known, r.Here = h.marked, h.sum(h.marked.Seq)
+		}
 		r.Returned, r.Ended = h.taken, h.ended
 		for _, g := range h.grants {
 			if g.Number > q.After {

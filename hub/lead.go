@@ -27,7 +27,7 @@ func (n *Node) Begin(r *bus.FundsReply) (begins bool, err error) {
 	if isSilence(r) || n.outOfDate(r.Epoch) {
 		return false, nil
 	}
-	if len(r.Grants) > 0 || r.Returned > 0 || r.Code == bus.CodeBadRequest {
+	if len(r.Grants) > 0 || r.Returned > 0 || r.Known != nil || r.Code == bus.CodeBadRequest {
 		why := r.Message
 		if why == "" {
 			why = fmt.Sprintf("the treasury has allotted money to one of that name and has taken %d "+
@@ -75,6 +75,7 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 		n.listen(a)
 	}
 	n.timers.set(&n.treasury.sweep.timer, n.now.Add(n.cfg.PurseIdle))
+	n.chargedBefore()
 	n.requestMissed()
 	return nil
 }

@@ -34,6 +34,7 @@ type Ready struct {
 	// and say what follows from what is durable now: answers, acknowledgements, cancels
 	Letters []Letter
 	Funds   []Funds     // ask the treasury; each is answered by a FundsReply with the same id
+	Settle  Settled     // and remember, if it is not AsItWas
 	Status  *bus.Status // nil if there is no news
 	Faults  []error     // what should never happen, and did: log it loudly
 	Wake    time.Time   // Tick then, if nothing arrives before; zero: no need
@@ -88,7 +89,8 @@ type Placed struct {
 // Empty reports whether there is nothing to do but wait.
 func (r *Ready) Empty() bool {
 	return len(r.Frames) == 0 && len(r.Dispatches) == 0 && len(r.Letters) == 0 && len(r.Funds) == 0 &&
-		len(r.Probes)+len(r.Touches) == 0 && r.Status == nil && len(r.Faults) == 0
+		len(r.Probes)+len(r.Touches) == 0 && r.Status == nil && len(r.Faults) == 0 &&
+		r.Settle == AsItWas
 }
 
 // Node is a hub without its wires. Its effects depend only on its configuration, its journal, its seed, and
@@ -113,7 +115,7 @@ type Node struct {
 	leading  bool
 	draining bool
 	full     bool   // the journal takes no new holds
-	stale    bool   // the journal lacks what it once held: see judgeJournal
+	doubt    string // why the journal may not be the newest, and nothing is taken in: see marks.go; ""
 	closing  bool   // the hub ends: see Close
 	notEnded string // why the treasury has not ended it
 
@@ -159,6 +161,7 @@ type Node struct {
 	purses   map[string]*purse
 	opened   uint64 // purses, so far
 	treasury treasury
+	marks    heardOf
 
 	status statusState
 	stats  Stats
@@ -184,7 +187,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		askers:   newRecent[taskKey, []doorAsks](maxAsked),
 		prefixes: prefix.NewIndex(cfg.Prefix),
 		early:    map[string]bool{},
-		treasury: newTreasury(), sales: map[string]*sale{},
+		treasury: newTreasury(), marks: heardOf{among: map[string]bool{}}, sales: map[string]*sale{},
 		inquiry: &inquiry{commons: map[string]int32{},
 			fastest: map[*fastest]least{}},
 		rests: rests{scale: 1, wanted: map[string]int{}}, stats: newStats(), explore: newExplores(seed),
@@ -313,7 +316,7 @@ func (n *Node) Ready() Ready {
 		for again := true; again; again = n.sow() || n.roam() {
 			n.batch.Look(n.now)
 			n.lookApart()
-			for !n.full && !n.stale && n.batch.Due(n.now, n.onOffer(n.batch.Len())) {
+			for !n.full && n.doubt == "" && n.batch.Due(n.now, n.onOffer(n.batch.Len())) {
 				n.clear()
 			}
 		}
@@ -333,10 +336,10 @@ func (n *Node) Ready() Ready {
 // wake is when there is next something to do.
 func (n *Node) wake() time.Time {
 	at := n.timers.next()
-	if !n.full && !n.stale && n.batch.Len() > 0 && n.onOffer(1) > 0 {
+	if !n.full && n.doubt == "" && n.batch.Len() > 0 && n.onOffer(1) > 0 {
 		at = earlier(at, n.batch.Deadline())
 	}
-	if !n.full && !n.stale && n.batch.Held() && n.freeSlots(1) > 0 {
+	if !n.full && n.doubt == "" && n.batch.Held() && n.freeSlots(1) > 0 {
 		at = earlier(at, n.batch.Rested())
 	}
 	return earlier(at, n.status.next)
@@ -374,6 +377,7 @@ func (n *Node) at(from time.Duration) int64 { return n.nano + from.Nanoseconds()
 // commit makes one frame of records and puts it first among what is to be done, or changes nothing.
 func (n *Node) commit(records ...ledger.Record) error {
 	seq, epoch, last := n.book.Last()
+	records = n.withMark(records)
 	f := ledger.Frame{
 		Version: ledger.FrameVersion, Epoch: max(n.epoch, epoch), Seq: seq + 1,
 		Time: max(n.now.UnixNano(), last), Records: records,

@@ -98,7 +98,7 @@ func (p *purse) due(n *Node) {
 	if p.open > 0 || n.purses[p.client] != p {
 		return
 	}
-	if n.leading && !n.stale {
+	if n.leading && n.doubt == "" {
 		keep := times(p.largest, lowWaterHolds)
 		if many {
 			keep = 0

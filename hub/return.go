@@ -3,7 +3,6 @@ package hub
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"souk/bus"
@@ -44,8 +43,7 @@ func (n *Node) returnSpare() {
 		records = nil
 		return true
 	}
-	for _, b := range n.book.Balances("client:*:avail") {
-		client := strings.TrimSuffix(strings.TrimPrefix(b.Account, "client:"), ":avail")
+	for _, client := range n.clients() {
 		amount := n.spare(client)
 		if amount <= 0 {
 			continue
@@ -95,7 +93,7 @@ func (n *Node) recall(m *bus.Recall) error {
 	if m.Number > 0 {
 		return n.distribute(m)
 	}
-	if !m.Look && !n.stale {
+	if !m.Look && n.doubt == "" {
 		n.returnAbove(m.Client, 0)
 		if p := n.purses[m.Client]; p != nil {
 			p.notAhead = n.now.Add(aheadAgain) // others want it
@@ -129,14 +127,14 @@ func (s *sweep) stop() { s.clients, s.begun = nil, false }
 
 // due implements timed.
 func (s *sweep) due(n *Node) {
-	if !n.leading || n.draining || n.stale {
+	if !n.leading || n.draining || n.doubt != "" {
 		return
 	}
 	if !s.begun {
 		s.begun = true
-		for _, b := range n.book.Balances("client:*:avail") {
-			client := strings.TrimSuffix(strings.TrimPrefix(b.Account, "client:"), ":avail")
-			if p := n.purses[client]; b.Amount > 0 && (p == nil || p.open == 0 && p.timer.place == 0) {
+		for _, client := range n.clients() {
+			p := n.purses[client]
+			if n.book.Avail(client) > 0 && (p == nil || p.open == 0 && p.timer.place == 0) {
 				s.clients = append(s.clients, client)
 			}
 		}
@@ -210,25 +208,4 @@ func (n *Node) tellReturns(taken uint64) {
 		return true
 	})
 	n.sendReturns()
-}
-
-const journalStale = "the hub's journal lacks its end: an older copy stands in its place"
-
-// judgeJournal reports whether the treasury took in a return that this journal does not have. Then the
-// journal is an older copy: money that it shows as available went back, or was spent, after the copy was
-// made. Such a hub settles what runs and takes nothing more.
-func (n *Node) judgeJournal(m *bus.FundsReply) bool {
-	own := n.book.LastReturn(n.cfg.Journal)
-	if m.Code != "" || m.Returned <= own {
-		return n.stale
-	}
-	if !n.stale {
-		n.stale = true
-		n.status.changed = true
-		n.fault(fmt.Errorf("%s: the treasury has taken in return %d of hub %s, and its last here is %d: "+
-			"nothing is awarded until the newer journal is back",
-			journalStale, m.Returned, n.cfg.Journal, own))
-		n.refuseWaiting(bus.CodeUnavailable, journalStale, againStale)
-	}
-	return true
 }

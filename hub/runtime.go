@@ -296,7 +296,8 @@ func (n *Node) do(e *runtimepolicy.Effect) bool {
 		if runtimepolicy.IDOf(a.id) != e.Agent {
 			continue
 		}
-		if !a.open(n) || a.seats == nil || !a.touches() || n.full || n.stale || n.draining || a.free(n) < 2 ||
+		if !a.open(n) || a.seats == nil || !a.touches() || n.full || n.doubt != "" || n.draining ||
+			a.free(n) < 2 ||
 			!n.seats.table.MayTouch(n.clock(), a.seats) {
 			return false
 		}

@@ -41,6 +41,7 @@ import (
 //	hub full, hub has room     of its journal's disk
 //	settings KEY=VALUE...      of the domain, in the registry; settings gone
 //	hub starts again frames=N  from a copy of its journal that ends there
+//	treasury keeps marks       it says how far its journal is, and how far it knows the hub's
 //	treasury has C AMOUNT, treasury falls silent, treasury says CODE to all that it was asked since
 //	treasury speaks            it answers what it was asked since; last first; unheard: the answers are lost
 //	treasury recalls C [look]  money of client C
@@ -196,6 +197,8 @@ func (s *scene) happens(what, who string, word options) {
 		n.Room(what == "hub has room")
 	case "settings gone":
 		s.error(n.Configure(now, nil))
+	case "treasury keeps marks":
+		s.h.sure = true
 	case "treasury falls silent":
 		s.h.silent = true
 	case "treasury speaks", "treasury speaks, last first", "treasury speaks, unheard":

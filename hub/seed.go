@@ -118,7 +118,8 @@ func (n *Node) sow() bool {
 	s := &n.seeds
 	t := s.asked
 	s.asked = nil
-	if t == nil || t.msg == nil || len(t.msg.Body) == 0 || n.waiting > 0 || n.draining || n.full || n.stale ||
+	if t == nil || t.msg == nil || len(t.msg.Body) == 0 || n.waiting > 0 || n.draining || n.full ||
+		n.doubt != "" ||
 		n.nano < s.next || s.under != nil && s.under.state != done {
 		return false
 	}

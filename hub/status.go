@@ -116,8 +116,11 @@ func (n *Node) refuses() (why string, again time.Duration) {
 	switch {
 	case n.draining:
 		return "the hub is stopping", againSoon
-	case n.stale:
-		return journalStale, againStale
+	case n.doubt != "":
+		if n.marks.awaits {
+			return n.doubt, againSoon
+		}
+		return n.doubt, againStale
 	case n.full:
 		return diskFull, againFull
 	}

@@ -83,7 +83,7 @@ func (a *agent) touches() bool { return slices.Contains(a.reg.Features, bus.Touc
 // nobody else waits for the agent.
 func (n *Node) touch(t *task, h *hold, need int) {
 	s, a := n.seats.table, h.agent
-	if !n.cfg.Seats.Touches || !a.touches() || n.full || n.stale || n.draining ||
+	if !n.cfg.Seats.Touches || !a.touches() || n.full || n.doubt != "" || n.draining ||
 		!s.MayTouch(n.clock(), a.seats) {
 		return
 	}
@@ -370,6 +370,9 @@ func (n *Node) settleTab(x *tab) {
 		n.fault(fmt.Errorf("end of hold %s, for touches, which is tried again: %w", x.id, err))
 		n.timers.set(&x.timer, n.now.Add(endAgain))
 		return
+	}
+	if cost > 0 {
+		n.charged(x.rec.Client)
 	}
 	for _, t := range x.sent {
 		delete(a.touchesNow, t.session)

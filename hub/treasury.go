@@ -92,6 +92,10 @@ func (n *Node) forgetRequests() {
 func (n *Node) post(a *request) {
 	a.req.Hub, a.req.Domain, a.req.Epoch = n.cfg.Journal, n.cfg.Domain, n.epoch
 	a.timer.owner = a
+	switch a.op {
+	case bus.OpAllotted, bus.OpReturn, bus.OpClose:
+		a.req.Mark = n.mark()
+	}
 	n.treasury.requests[a.req.ID] = a
 	n.launch(a)
 }

@@ -159,8 +159,10 @@ func tellBook(b *Book) []byte { return b.appendBook(nil) }
 func TestAWriteOffIsExact(t *testing.T) {
 	for n := range 60 {
 		seed := rand.Uint64()
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { writeOff(t, rand.New(rand.NewPCG(seed,
-			uint64(n)))) })
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			writeOff(t, rand.New(rand.NewPCG(seed,
+				uint64(n))))
+		})
 	}
 }
 
@@ -182,7 +184,7 @@ func TestAWriteOffOfMoreThanThereIs(t *testing.T) {
 			r.WriteOff.Back,
 			r.WriteOff.Lost)
 	}
-	for _, l := range r.Legs[1:13] { // the same of each, which had the same but for what one in four gave back
+	for _, l := range r.Legs[1:13] { // the same of each, which had the same but for what some gave back
 		if cut := 100_000*market.Credit - l.Amount; cut < left/12 || cut > left/12+2*market.Credit {
 			t.Errorf("%s gets %s", l.Account, l.Amount)
 		}

@@ -113,6 +113,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 		}
 		return ""
 	})
+	p.Lacks(s.Foreign)
 	if err := s.Run(ctx); err != nil {
 		return err
 	}

@@ -257,6 +257,11 @@ func (l *Link) Distribute(ctx context.Context, hub, clientID string, amount mark
 		Client: clientID, Amount: amount})
 }
 
+// WriteOff ends a hub whose journal is gone for good, if sure, or says what that would come to.
+func (l *Link) WriteOff(ctx context.Context, hub string, sure bool) (bus.FundsReply, error) {
+	return l.insist(ctx, bus.OpWriteOff, bus.FundsRequest{ID: "writeoff-" + hub, Hub: hub, Sure: sure})
+}
+
 // insist asks the treasury again as long as it says that it is to be asked again.
 func (l *Link) insist(ctx context.Context, op string, r bus.FundsRequest) (bus.FundsReply, error) {
 	var last error

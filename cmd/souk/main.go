@@ -66,7 +66,8 @@ stands for one US dollar.`,
 	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(quoteCommand(&s)),
 		s.reach(replayCommand(&s)),
 		s.reach(loadCommand(&s)), s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)),
-		s.reach(payoutCommand(&s)), keyCommand(&s), s.reach(distributeCommand(&s)), cli.WhyCommand(&s.data),
+		s.reach(payoutCommand(&s)), keyCommand(&s), s.reach(distributeCommand(&s)),
+		s.reach(writeOffCommand(&s)), cli.WhyCommand(&s.data),
 		engineCommand(),
 		infraCommand(&s), clusterCommand(&s), authCommand(&s), versionCommand())
 	return c

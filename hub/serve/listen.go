@@ -3,6 +3,7 @@ package serve
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -205,7 +206,11 @@ func (s *Server) answer(ctx context.Context, f hub.Funds) *bus.FundsReply {
 	ctx, cancel := context.WithTimeout(ctx, hub.TreasuryTimeout)
 	defer cancel()
 	reply := new(bus.FundsReply)
-	data, err := bus.Encode(&f.Request)
+	err := s.mark(&f.Request)
+	var data []byte
+	if err == nil {
+		data, err = bus.Encode(&f.Request)
+	}
 	if err == nil {
 		var m bus.Msg
 		if m, err = s.deps.Bus.Request(ctx,
@@ -221,7 +226,27 @@ func (s *Server) answer(ctx context.Context, f hub.Funds) *bus.FundsReply {
 		s.log.Info("treasury answers again")
 	}
 	reply.ID = f.Request.ID
+	if m := reply.Known; m != nil {
+		var err error
+		if reply.Here, _, err = s.deps.Journal.Sum(m.Seq); err != nil {
+			s.log.Error("the treasury's word on this hub's journal cannot be judged", "err", err)
+		}
+	}
 	return reply
+}
+
+// mark adds the checksum of the frame that a request says the hub's journal has. It is durable by now.
+func (s *Server) mark(q *bus.FundsRequest) error {
+	if q.Mark == nil {
+		return nil
+	}
+	m := *q.Mark // the Node may send the request once more
+	sum, ok, err := s.deps.Journal.Sum(m.Seq)
+	if m.Sum = sum; err == nil && !ok {
+		err = fmt.Errorf("journal %s has no frame %d", s.cfg.Journal, m.Seq)
+	}
+	q.Mark = &m
+	return err
 }
 
 func (s *Server) unanswered(f hub.Funds, err error) {

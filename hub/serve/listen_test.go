@@ -191,6 +191,9 @@ func TestAnAnswerThatFindsTheQueueFull(t *testing.T) {
 						r, _ := s.turn(in)
 						in = input{}
 						dispatched += len(r.Dispatches)
+						if err := s.deps.Journal.Append(r.Frames...); err != nil {
+							t.Fatal(err)
+						}
 						for _, f := range r.Funds {
 							if f.Op == lost && dropped == 0 {
 								dropped++

@@ -165,6 +165,13 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // is its own.
 func (s *Server) Leading() bool { return s.leading.Load() }
 
+// Foreign says that another journal speaks for the treasury than this hub holds grants of; "": none does.
+func (s *Server) Foreign() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.node.Foreign()
+}
+
 // Refuses is why the hub takes no task now, whoever sends it; "": it does.
 func (s *Server) Refuses() string {
 	s.mu.Lock()
@@ -278,7 +285,14 @@ func (s *Server) replay() error {
 	}
 	s.mu.Lock()
 	err := s.node.Restore()
+	if s.deps.Journal.Moved() {
+		s.node.Await()
+	}
+	waits := s.node.Refuses()
 	s.mu.Unlock()
+	if waits != "" {
+		s.log.Warn(waits)
+	}
 	if seq, _, _ := s.node.Book().Last(); seq > 0 && err == nil {
 		s.log.Info("replayed", "frames", seq, "open_holds", s.node.Book().OpenCount(),
 			"took", time.Since(begin).Round(time.Millisecond))

@@ -136,6 +136,12 @@ func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
 			s.log.Debug("status not sent", "err", err)
 		}
 	}
+	if r.Settle != hub.AsItWas {
+		s.deps.Journal.Settle(r.Settle == hub.Own)
+		if r.Settle == hub.Own {
+			s.log.Info("the hub's journal is the newest, by what the treasury says")
+		}
+	}
 	for _, err := range r.Faults {
 		s.log.Error("must not happen", "err", err)
 	}

@@ -34,6 +34,7 @@ type economy struct {
 
 	books    map[string]*ledger.Book // fed with what is durable
 	frames   map[string][]ledger.Frame
+	bytes    map[string][][]byte // of these
 	deposits map[string]market.Credits
 	paid     map[string]market.Credits
 	payouts  map[string]market.Credits // by id, asked for
@@ -89,9 +90,10 @@ func newEconomy(t *testing.T, seed uint64, hubs int, deposits map[string]market.
 	e := &economy{
 		t: t, r: rand.New(rand.NewPCG(seed, 9)), now: time.Unix(1_800_000_000, 0),
 		delay: 5 * time.Millisecond,
-		books: map[string]*ledger.Book{}, frames: map[string][]ledger.Frame{}, deposits: deposits,
-		paid:    map[string]market.Credits{},
-		payouts: map[string]market.Credits{}, came: map[string]time.Time{}, empty: map[[2]string]time.Time{},
+		books: map[string]*ledger.Book{}, frames: map[string][]ledger.Frame{}, bytes: map[string][][]byte{},
+		deposits: deposits,
+		paid:     map[string]market.Credits{},
+		payouts:  map[string]market.Credits{}, came: map[string]time.Time{}, empty: map[[2]string]time.Time{},
 		answers: map[string]string{}, told: map[string]string{}, waiting: map[string]bool{},
 		shared: map[string]market.Credits{}, shares: map[string]string{}, given: map[string]string{},
 	}
@@ -178,6 +180,7 @@ func (e *economy) durable(journal string, f ledger.Frame) {
 		e.t.Fatalf("journal %s: %v", journal, err)
 	}
 	e.frames[journal] = append(e.frames[journal], f)
+	e.bytes[journal] = append(e.bytes[journal], ledger.AppendFrame(nil, &f))
 	for i := range f.Records {
 		if r := &f.Records[i]; r.Kind == ledger.KindPayout {
 			e.paid[r.Transfer.Client] += r.Transfer.Amount
@@ -198,10 +201,13 @@ func (e *economy) settle() {
 		}
 		e.durable(ledger.Treasury, f)
 	}
+	stored := e.bytes[ledger.Treasury]
 	for _, a := range r.Answers {
 		reply := a.Reply
 		if to, ok := a.To.(asker); ok {
 			if to.hub != nil {
+				reply.Mark = markOf(e.bank.Book(), e.bank.Closed(), stored)
+				reply = *asAnswered(reply, e.bytes[to.hub.name])
 				e.judge(to.hub, to.op, to.req, &reply)
 			}
 			e.say(func() { to.hear(&reply) })
@@ -258,6 +264,7 @@ func (e *economy) ask(h *shop, op string, q bus.FundsRequest, hear func(*bus.Fun
 		if h != nil {
 			h.heard = e.now
 		}
+		q := asHeard(q, e.bytes[ledger.Treasury])
 		e.bank.Handle(op, &q, asker{h, op, q, hear}, true)
 		e.settle()
 	})
@@ -279,7 +286,7 @@ func (e *economy) turn(h *shop) {
 				e.turn(h)
 			}
 		}
-		e.ask(h, f.Op, f.Request, hear)
+		e.ask(h, f.Op, marked(f.Request, e.bytes[h.name]), hear)
 		// the shell has waited for long enough; what it says may find the queue full
 		e.at(2*time.Second, func() {
 			if e.r.Float64() >= e.loss {

@@ -418,7 +418,8 @@ func (w *whole) chunk(from *part, subject string, c func() *bus.Chunk) {
 
 // funds asks the treasury for a hub.
 func (w *whole) funds(h *hubPart, f hub.Funds, then func(*bus.FundsReply)) {
-	q, l := copied(w, &f.Request), h.lead
+	request := marked(f.Request, h.frames)
+	q, l := copied(w, &request), h.lead
 	w.ask(h.part, []*part{w.bank.part}, true, hub.TreasuryTimeout, func(_ *part, inbox string) bool {
 		w.bank.take(f.Op, q(), inbox, false)
 		return true
@@ -428,7 +429,7 @@ func (w *whole) funds(h *hubPart, f hub.Funds, then func(*bus.FundsReply)) {
 			r = &bus.FundsReply{Code: bus.CodeUnavailable}
 		}
 		if r.ID = f.Request.ID; h.lead == l { // else it waited for its answer before it gave up the lead
-			then(r)
+			then(asAnswered(*r, h.frames))
 		}
 	})
 }

@@ -137,7 +137,11 @@ func (b *bankPart) serve() {
 	b.on(sync, func() {
 		b.durable()
 		var effects []func()
+		mark := markOf(b.bank.Book(), b.bank.Closed(), b.frames)
 		for _, a := range r.Answers {
+			if a.To.(paper).req.Hub != "" {
+				a.Reply.Mark = mark
+			}
 			c := copied(w, &a.Reply)
 			effects = append(effects, func() {
 				w.answer(b.part, a.To.(paper).inbox, true, func() bus.Message { return c() })
@@ -176,11 +180,12 @@ func (b *bankPart) handle(p paper) {
 	w := b.w
 	ended := p.op == bus.OpReturn && b.bank.Book().Closed(p.req.Hub)
 	if !ended && !b.bank.Doubts(p.op, p.req) {
-		b.bank.Handle(p.op, p.req, p, true)
+		q := asHeard(*p.req, b.frames)
+		b.bank.Handle(p.op, &q, p, true)
 		return
 	}
 	if p.asked {
-		b.bank.Doubted(p.req, p)
+		b.bank.Doubted(p.op, p.req, p)
 		return
 	}
 	b.on(20*time.Millisecond, func() {

@@ -137,7 +137,7 @@ func (t *Treasury) ofBudget(client string) string {
 
 // tend does for all budgets what is due.
 func (t *Treasury) tend() {
-	if !t.room {
+	if !t.room || t.own.closed != "" {
 		return
 	}
 	if !t.now.Before(t.tending.at) {
@@ -353,6 +353,9 @@ func (t *Treasury) backs(client string) {
 
 // share lets budgets have their part of money that came to a client.
 func (t *Treasury) share(client string) {
+	if t.own.closed != "" {
+		return
+	}
 	if a, ok := t.book.Allowance(client); ok && a.Ended {
 		t.backs(client)
 	}
@@ -367,7 +370,7 @@ func (t *Treasury) share(client string) {
 
 // tendWake is when there is next something to do for budgets.
 func (t *Treasury) tendWake(soon func(time.Time)) {
-	if !t.room {
+	if !t.room || t.own.closed != "" {
 		return // the next request says when there is some
 	}
 	if at := t.tending.at; !at.IsZero() {

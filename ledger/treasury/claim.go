@@ -206,7 +206,7 @@ func (t *Treasury) settle(c *claims, q *claim, err error) {
 
 // fulfil does what a claim asks for, if there is the money now.
 func (t *Treasury) fulfil(q *claim, others bool) (bool, error) {
-	if prepaid, _ := t.book.Prepaid(q.req.Client); !t.room || need(&q.req) > prepaid {
+	if prepaid, _ := t.book.Prepaid(q.req.Client); !t.room || t.own.closed != "" || need(&q.req) > prepaid {
 		return false, nil
 	}
 	if q.op == bus.OpAllot {

@@ -1,7 +1,6 @@
 package treasury
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,8 +129,6 @@ func (t *Treasury) canTell(req *bus.FundsRequest) error {
 	last := t.book.LastGrant(req.Hub)
 	switch list := t.grants[req.Hub]; {
 	case req.After > last:
-		t.ready.Stale = fmt.Sprintf("hub %s has taken in %d of its grants, and this journal has made %d", req.Hub,
-			req.After, last)
 		return refuse(bus.CodeBadRequest,
 			"hub %s has accepted %d grants and was given %d: its journal and the treasury's are not of "+
 				"one market", req.Hub, req.After, last)

@@ -52,6 +52,7 @@ type word struct {
 	at     time.Time
 	domain string // empty: it hears no questions
 	clock  clock
+	spoken spoken
 }
 
 // round is one question to several hubs.
@@ -126,7 +127,9 @@ func (t *Treasury) hear(hub, domain string) {
 		}
 		t.last = t.now
 	}
-	t.heard[hub] = word{t.now, domain, t.heard[hub].clock}
+	w := t.heard[hub]
+	w.at, w.domain = t.now, domain
+	t.heard[hub] = w
 }
 
 // done reports whether a hub did as asked, and what it gave back has come.

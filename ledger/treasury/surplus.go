@@ -41,7 +41,11 @@ func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
 		}
 	}
 	if t.book.Closed(req.Hub) {
-		return refuse(bus.CodeBadRequest, "hub %s has ended: its surplus has left", req.Hub)
+		why := "its surplus has left"
+		if t.book.WrittenOff(req.Hub) {
+			why = "its journal was written off, and its surplus is lost"
+		}
+		return refuse(bus.CodeBadRequest, "hub %s has ended: %s", req.Hub, why)
 	}
 	t.counted++
 	r := &round{id: strconv.FormatUint(t.counted, 10), client: req.Hub, look: true,
@@ -70,6 +74,8 @@ func (t *Treasury) distributed(l *look) {
 	last, _, _ := t.book.LastDistribute(hub)
 	n, reply := last+1, bus.FundsReply{Number: last + 1}
 	switch m := l.round.hubs[0].reply; {
+	case t.own.closed != "":
+		err = refuse(bus.CodeUnavailable, "%s", bus.Clip(t.own.closed, bus.MaxText))
 	case l.req.Amount > 0 && made <= last: // as somebody else asked for it, too
 		reply.Number = made
 		err = t.apply(ledger.NewDistribute(hub, made, l.req.Client, l.req.Amount, "", true, t.salt()))

@@ -19,7 +19,7 @@ type Ready struct {
 	Records []ledger.Record // make durable first, as one frame
 	Answers []Answer        // then send
 	Recalls []Recall        // and ask hubs; each answer is for Said
-	Stale   string          // why the journal may be an old copy, or another market's, as a hub says; ""
+	Settle  Settled         // and remember, if it is not AsItWas
 	Wake    time.Time       // Tick then, if nothing arrives before; zero: no need
 }
 
@@ -38,6 +38,7 @@ type Treasury struct {
 	asked  map[string]bus.Grant // by id of the allot request, while the grant is remembered
 	grants map[string][]bus.Grant
 	early  early
+	own    journal
 	// of each hub that the registry has named: its leadership's, the highest so far
 	epochs    map[string]int64
 	domains   map[string][]string       // which domains name each of them as their hub
@@ -68,6 +69,7 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 		asked: map[string]bus.Grant{}, grants: map[string][]bus.Grant{},
 		early: newEarly(), epochs: map[string]int64{}, domains: map[string][]string{},
 		keys: map[string]*bus.VouchKeys{}, heard: map[string]word{}, room: true,
+		own:    journal{settled: true},
 		claims: map[string]*claims{}, rounds: map[string]*round{},
 		tending: newTending(),
 	}
@@ -163,6 +165,12 @@ func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 	case op == bus.OpBudget:
 		req = &bus.FundsRequest{ID: req.ID, Client: req.To}
 	}
+	if op == bus.OpAllotted {
+		if known, _ := t.book.Marked(req.Hub); !known.Zero() {
+			reply.Known = &known
+		}
+		reply.Lost = t.book.WrittenOff(req.Hub)
+	}
 	t.answer(to, req, reply)
 }
 
@@ -179,7 +187,7 @@ func (t *Treasury) answer(to any, req *bus.FundsRequest, reply bus.FundsReply) {
 	if to == nobody {
 		return
 	}
-	reply.ID, reply.Client = req.ID, req.Client
+	reply.ID, reply.Client, reply.Journal = req.ID, req.Client, t.book.ID()
 	if req.Client != "" {
 		reply.Prepaid, _ = t.book.Prepaid(req.Client)
 		reply.Allotted = t.book.Allotted(req.Client, "")
@@ -208,6 +216,15 @@ func (t *Treasury) made(op string, req *bus.FundsRequest) bool {
 // errLater: the answer comes with a later request.
 var errLater = errors.New("later")
 
+// asksAsHub reports whether it is a hub that asks for such a thing.
+func asksAsHub(op string) bool {
+	switch op {
+	case bus.OpAllot, bus.OpReturn, bus.OpAllotted, bus.OpClose:
+		return true
+	}
+	return false
+}
+
 func refuse(code bus.Code, format string, args ...any) error {
 	return &bus.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
@@ -218,11 +235,11 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 		if err := bus.CheckID("client", req.Client); err != nil {
 			return refuse(bus.CodeBadRequest, "%v", err)
 		}
-	case bus.OpAllotted, bus.OpDistribute, bus.OpClose:
+	case bus.OpAllotted, bus.OpDistribute, bus.OpClose, bus.OpWriteOff:
 	default:
 		return refuse(bus.CodeBadRequest, "unknown operation %.40q: use one of %s", op, strings.Join(
 			[]string{bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpBudget, bus.OpBalance, bus.OpAllot,
-				bus.OpReturn, bus.OpAllotted, bus.OpDistribute, bus.OpClose}, ", "))
+				bus.OpReturn, bus.OpAllotted, bus.OpDistribute, bus.OpClose, bus.OpWriteOff}, ", "))
 	}
 	switch op {
 	case bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpAllot, bus.OpReturn:
@@ -236,14 +253,22 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 					"every operation and the same when one is repeated", req.ID)
 		}
 	}
-	switch op {
-	case bus.OpAllot, bus.OpReturn, bus.OpAllotted, bus.OpClose:
+	if asksAsHub(op) {
 		if err := t.checkHub(req); err != nil {
 			return err
 		}
 	}
 	if op == bus.OpAllotted {
 		t.hearClock(req.Hub, req.AtMS)
+		t.judge(req)
+	}
+	if why := t.own.closed; why != "" && op != bus.OpBalance {
+		return refuse(bus.CodeUnavailable, "%s", bus.Clip(why, bus.MaxText))
+	}
+	if asksAsHub(op) {
+		if err := t.denied(req.Hub); err != nil {
+			return err
+		}
 	}
 	if !room && slices.Contains([]string{bus.OpDeposit, bus.OpAllot, bus.OpPayout, bus.OpMove, bus.OpBudget},
 		op) && !t.made(op, req) {
@@ -264,13 +289,18 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 	case bus.OpAllot:
 		return t.allot(req, to)
 	case bus.OpReturn:
-		return t.giveBack(req, to)
+		err := t.giveBack(req, to)
+		t.note(op, req)
+		return err
 	case bus.OpAllotted:
+		t.note(op, req)
 		return t.canTell(req)
 	case bus.OpDistribute:
 		return t.distribute(req, to)
 	case bus.OpClose:
 		return t.close(req)
+	case bus.OpWriteOff:
+		return t.writeOff(req, to)
 	}
 	if err := t.known(req.Client); err != nil || !req.Hubs {
 		return err
@@ -293,6 +323,10 @@ func (t *Treasury) checkHub(req *bus.FundsRequest) error {
 		}
 	}
 	t.hear(req.Hub, req.Domain)
+	if t.book.WrittenOff(req.Hub) {
+		return refuse(bus.CodeBadRequest, "the journal of hub %s was written off, and clients have back what they had "+
+			"there: nothing of it is taken in any more; start this hub with a journal of another name", req.Hub)
+	}
 	return nil
 }
 
@@ -333,15 +367,16 @@ func (t *Treasury) Leads(hub, domain string, epoch int64) {
 // Doubts reports whether a request comes of a later epoch of its hub than the registry is known to have
 // named.
 func (t *Treasury) Doubts(op string, req *bus.FundsRequest) bool {
-	switch op {
-	case bus.OpAllot, bus.OpReturn, bus.OpAllotted, bus.OpClose:
-		return req.Epoch > t.epochs[req.Hub]
-	}
-	return false
+	return asksAsHub(op) && req.Epoch > t.epochs[req.Hub]
 }
 
 // Doubted refuses a request of an epoch that the registry does not name.
-func (t *Treasury) Doubted(req *bus.FundsRequest, to any) {
+func (t *Treasury) Doubted(op string, req *bus.FundsRequest, to any) {
+	if op == bus.OpWriteOff {
+		t.answer(to, req, refusal(refuse(bus.CodeUnavailable, "the registry does not say which hubs lead, and one that "+
+			"does is not written off: ask again")))
+		return
+	}
 	t.answer(to, req, bus.FundsReply{Code: bus.CodeUnavailable, Message: fmt.Sprintf(
 		"the registry does not name epoch %d as that of hub %s: a hub asks again once it leads its domain",
 		req.Epoch, clip(req.Hub))})

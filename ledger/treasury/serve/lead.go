@@ -83,6 +83,8 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 	case <-lost:
 	case <-ctx.Done():
 	}
+	s.name(ctx)
+	prover.Go(func() { s.names(proving) })
 	s.d.Log.Info("treasury open", "journal", s.cfg.Journal, "epoch", l.Epoch())
 	s.once.Do(func() { close(s.ready) })
 	err = s.loop(ctx, lost, pulse.gap)
@@ -106,6 +108,8 @@ func (s *Server) loop(ctx context.Context, lost, gap <-chan struct{}) error {
 		case m := <-s.said:
 			wake, err = s.serve(nil, m)
 		case <-timer.C:
+			wake, err = s.serve(nil)
+		case <-s.nudge:
 			wake, err = s.serve(nil)
 		case <-lost:
 			err = errLost
@@ -143,9 +147,9 @@ func (s *Server) drain(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	s.t.Stop()
-	ready := s.t.Ready()
+	ready, closed := s.t.Ready(), s.t.Closed()
 	s.mu.Unlock()
-	if err := s.act(ready); err != nil {
+	if err := s.act(ready, closed); err != nil {
 		return unlessLost(err)
 	}
 	if err := s.d.Bus.Flush(ctx); err != nil {
@@ -178,7 +182,17 @@ func (s *Server) begin() error {
 	if err != nil {
 		return fmt.Errorf("treasury: %w", err)
 	}
-	return s.commit(ready)
+	if err := s.commit(ready); err != nil {
+		return err
+	}
+	// One that is new, or that holds nothing yet, may have been begun beside another.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last, _, _ := s.t.Book().Last(); !s.led && (s.d.Journal.Moved() || last <= 1) {
+		s.t.Await()
+	}
+	s.led = true
+	return nil
 }
 
 // forget drops what was asked of an earlier leadership, and waits for nobody: whoever asked has no answer,

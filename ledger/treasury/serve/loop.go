@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/ledger"
 	"souk/ledger/treasury"
 )
 
@@ -33,9 +34,9 @@ func (s *Server) serve(first *request, said ...*bus.RecallReply) (time.Time, err
 		default:
 		}
 	}
-	ready := s.t.Ready()
+	ready, closed := s.t.Ready(), s.t.Closed()
 	s.mu.Unlock()
-	return ready.Wake, s.act(ready)
+	return ready.Wake, s.act(ready, closed)
 }
 
 // hasRoom reports whether the journal's disk has room for new money, and names in the log when it has none.
@@ -52,23 +53,29 @@ func (s *Server) hasRoom() bool {
 	return has
 }
 
-// act does what the treasury wants done. One whose lease was lost meanwhile tells nobody.
-func (s *Server) act(ready treasury.Ready) error {
+// act does what the treasury wants done. One whose lease was lost meanwhile tells nobody. closed is why
+// nothing is done for anybody.
+func (s *Server) act(ready treasury.Ready, closed string) error {
 	if err := s.commit(ready); err != nil {
 		return err
 	}
 	if !s.Leading() {
 		return errLost
 	}
-	if ready.Stale != "" && s.stale.Failed(time.Now(), "journal") {
-		s.d.Log.Error("the journal may be an old copy, or another market's: stop, and start on the one that this "+
-			"market's treasury wrote last; what is paid in meanwhile stands here alone", "why", ready.Stale)
-	}
+	s.settle(ready.Settle, closed)
+	var mark *ledger.Mark // of what is durable now
 	for _, a := range ready.Answers {
 		if a.Reply.Code != "" {
 			s.refused.Add(1)
 		}
-		s.send(a.To.(request), a.Reply)
+		r := a.To.(request)
+		if closed == "" && r.req.Hub != "" {
+			if mark == nil {
+				mark = s.mark()
+			}
+			a.Reply.Mark = mark
+		}
+		s.send(r, a.Reply)
 	}
 	for _, r := range ready.Recalls {
 		r.Ask.Epoch = s.epoch.Load()
@@ -89,7 +96,8 @@ func (s *Server) act(ready treasury.Ready) error {
 // is taken in only if it leads now: then somebody else ended it.
 func (s *Server) handle(r request, room bool) {
 	ended := r.op == bus.OpReturn && s.t.Book().Closed(r.req.Hub)
-	if ended && !r.leads || r.asked != away && s.t.Doubts(r.op, &r.req) {
+	unknown := r.op == bus.OpWriteOff && r.asked != answered // whether it leads
+	if unknown || ended && !r.leads || r.asked != away && s.t.Doubts(r.op, &r.req) {
 		if r.asked == notAsked {
 			select {
 			case s.doubt <- r:
@@ -98,10 +106,13 @@ func (s *Server) handle(r request, room bool) {
 			}
 		}
 		s.requests.Add(1)
-		s.t.Doubted(&r.req, r)
+		s.t.Doubted(r.op, &r.req, r)
 		return
 	}
 	s.requests.Add(1)
+	if r.op == bus.OpAllotted {
+		s.here(&r.req)
+	}
 	s.t.Handle(r.op, &r.req, r, room)
 }
 

@@ -62,7 +62,7 @@ func (s *Server) prove(ctx context.Context) {
 		}
 		for _, r := range wait {
 			epoch, named := leads[r.req.Hub]
-			r.asked, r.leads = came, named && epoch == r.req.Epoch
+			r.asked, r.leads, r.req.Leads = came, named && epoch == r.req.Epoch, named
 			select {
 			case s.queue <- r:
 			case <-ctx.Done():

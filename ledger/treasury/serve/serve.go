@@ -41,6 +41,7 @@ type Server struct {
 	pulse  atomic.Pointer[pulse]           // of the leadership
 	ready  chan struct{}
 	once   sync.Once // closes ready
+	led    bool      // this process has, before
 	queue  chan request
 	doubt  chan request // whose epochs are to be proven
 	inbox  string       // hubs answer below it, each under its own name and a word that it alone is told
@@ -49,7 +50,12 @@ type Server struct {
 	disk   bus.Outage // of the room on it; of serve alone
 	away   bus.Outage // of the registry, as an election begins; of Run alone
 	stale  bus.Outage // of the journal being this market's newest; likewise
-	vouch  bus.Outage // of the registry's saying doors' keys; of their follower alone
+	why    string     // nothing is done, as was said last; likewise
+	denied string     // hubs that are refused, likewise
+	hidden bus.Outage // of the registry, which is asked for hubs; of names alone
+	nudge  chan struct{}
+	reads  map[string]reading // by hub
+	vouch  bus.Outage         // of the registry's saying doors' keys; of their follower alone
 
 	requests, refused, dropped, frames, records atomic.Int64
 	mu                                          sync.Mutex // of t, for Stats
@@ -76,6 +82,7 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	s := &Server{
 		cfg: cfg, d: d, ready: make(chan struct{}), queue: make(chan request, cfg.MaxPending),
 		doubt: make(chan request, cfg.MaxPending), said: make(chan *bus.RecallReply, cfg.MaxPending),
+		nudge: make(chan struct{}, 1), reads: map[string]reading{},
 		inbox: bus.InboxOf(cfg.Journal) + "." + bus.LastToken(d.Bus.Inbox()), words: []byte(rand.Text()),
 	}
 	s.t = treasury.New(cfg, salt)

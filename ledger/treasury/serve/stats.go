@@ -18,6 +18,8 @@ type Stats struct {
 	Epoch    int64
 	Ended    int              // hubs whose journals are closed
 	Balances []ledger.Balance // of all accounts
+	Closed   string           // why nothing is taken in, granted or paid out; "": all is
+	Denied   []string         // hubs that contradict the treasury's journal alone, and are refused
 }
 
 // Stats is a snapshot.
@@ -30,5 +32,6 @@ func (s *Server) Stats() Stats {
 		Frames: s.frames.Load(), Records: s.records.Load(), Pending: len(s.queue),
 		Seq: seq, Epoch: s.epoch.Load(), Leading: s.Leading(), Awaited: s.stands.Awaited(),
 		Ended: s.t.Book().EndedHubs(), Balances: s.t.Book().Balances("*"),
+		Closed: s.t.Closed(), Denied: s.t.Denied(),
 	}
 }

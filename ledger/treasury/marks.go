@@ -1,0 +1,210 @@
+package treasury
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"souk/bus"
+	"souk/ledger"
+)
+
+// A treasury may be started on a copy of its journal that lacks the end, on another market's, or on none.
+// Then what is paid in stands in the wrong place, and is gone when the right journal comes back. Hubs know
+// better: each has kept how far the treasury's journal was when they last spoke. So a treasury whose journal
+// may not be the newest hears them first, and one that they contradict does nothing at all.
+
+// journal is what is known of the treasury's own journal being the one that was written last.
+type journal struct {
+	waits   bool            // it may not be: hubs are heard first
+	settled bool            // that it is has been said to whoever keeps the journal
+	named   map[string]bool // the hubs that the registry names; nil: it has not said
+	closed  string          // why nothing is taken in, granted or paid out; "": all is
+}
+
+// spoken is what a hub has said of the treasury's journal.
+type spoken struct {
+	heard    bool
+	confirms bool   // it has kept a mark, and the journal has it
+	denies   string // why the journal cannot be the one that the hub has dealt with
+	spentAt  uint64 // frame of the hub's journal that what clients have spent there was told at last
+}
+
+// Await has the treasury hear hubs first: its journal was moved, or is new. Named is to follow.
+func (t *Treasury) Await() {
+	last, _, _ := t.book.Last()
+	t.own.waits = t.cfg.Believe == 0 || t.cfg.Believe != last
+	t.own.settled = false
+	t.reckon()
+}
+
+// Named says which hubs the registry names: those that lead, and those that did of late.
+func (t *Treasury) Named(hubs []string) {
+	t.own.named = map[string]bool{}
+	for _, hub := range hubs {
+		if hub != t.cfg.Journal && ledger.ValidID(hub) && len(t.own.named) < t.cfg.MaxHubs {
+			t.own.named[hub] = true
+		}
+	}
+	t.reckon()
+}
+
+// Closed is why nothing is taken in, granted or paid out; "": all is.
+func (t *Treasury) Closed() string { return t.own.closed }
+
+// Waits reports whether hubs are still to say that the journal is the newest.
+func (t *Treasury) Waits() bool { return t.own.waits }
+
+// judge takes in what a hub says of the treasury's journal.
+func (t *Treasury) judge(req *bus.FundsRequest) {
+	w := t.heard[req.Hub]
+	last, _, _ := t.book.Last()
+	switch m := req.Known; {
+	case m == nil:
+		w.spoken.heard, w.spoken.confirms, w.spoken.denies = true, false, ""
+	case m.Journal == t.book.ID() && m.Seq <= last && req.Here == ledger.Sum{}:
+		return // the frame could not be read: it is asked again
+	default:
+		w.spoken.denies = ledger.Doubt(t.book.ID(), last, req.Here, *m)
+		w.spoken.heard, w.spoken.confirms = true, w.spoken.denies == ""
+	}
+	t.heard[req.Hub] = w
+	t.reckon()
+}
+
+// reckon finds out whether the treasury may work. One hub alone that contradicts harms itself: it is refused,
+// and shown. Where as many contradict as confirm, the journal is doubted.
+func (t *Treasury) reckon() {
+	o := &t.own
+	confirm, deny, why := 0, 0, ""
+	for _, hub := range slices.Sorted(maps.Keys(t.heard)) {
+		switch s := t.heard[hub].spoken; {
+		case s.denies != "":
+			if deny++; why == "" {
+				why = fmt.Sprintf("hub %s says: %s", hub, s.denies)
+			}
+		case s.confirms:
+			confirm++
+		}
+	}
+	if deny > 1 {
+		why += fmt.Sprintf(" (and %d more hubs)", deny-1)
+	}
+	was := o.closed
+	missing := ""
+	if o.waits {
+		if missing = t.missing(); missing == "" {
+			o.waits = false
+		}
+	}
+	switch o.closed = ""; {
+	case deny > 0 && deny >= confirm:
+		o.closed = "the treasury's journal is doubted, and does nothing until the right one is in its place: " + why
+	case o.waits:
+		o.closed = missing
+	}
+	switch {
+	case o.closed != "" && (was == "" || o.settled):
+		o.settled = false
+		t.ready.Settle = Unsure
+	case o.closed == "" && !o.settled:
+		o.settled = true
+		t.ready.Settle = Own
+	}
+}
+
+// missing says whose word a treasury waits for that may be on an older copy; "": nobody's.
+func (t *Treasury) missing() string {
+	last, _, _ := t.book.Last()
+	const may = "the treasury's journal may be an older copy, or was begun beside another: "
+	if t.own.named == nil {
+		return may + "the registry has not said which hubs there are"
+	}
+	var silent []string
+	for _, hub := range slices.Sorted(maps.Keys(t.own.named)) {
+		if !t.heard[hub].spoken.heard && !t.book.Closed(hub) {
+			silent = append(silent, hub)
+		}
+	}
+	spoke := false
+	for _, hub := range t.book.Hubs() {
+		spoke = spoke || t.heard[hub].spoken.heard && !t.book.Closed(hub)
+	}
+	whom := ""
+	switch more := len(silent) - maxNamed; {
+	case more > 0:
+		whom = fmt.Sprintf("of %s and %d more hubs", strings.Join(silent[:maxNamed], ", "), more)
+	case len(silent) > 0:
+		whom = "of hub " + strings.Join(silent, ", hub ")
+	case !spoke && t.book.Dealings() > t.book.EndedHubs():
+		whom = "of any hub that it has dealt with"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("%sit waits for the word %s; a hub that does not run is waited for until the registry has "+
+		"forgotten it (%v); if this is the newest journal there is, start the treasury with believe: %d, its last "+
+		"frame", may, whom, bus.LedFor, last)
+}
+
+// denied refuses a hub that has dealt with another journal than this, where most others have not.
+func (t *Treasury) denied(hub string) error {
+	if why := t.heard[hub].spoken.denies; why != "" {
+		return refuse(bus.CodeUnavailable, "hub %s has dealt with another journal of the treasury than the other hubs "+
+			"have, and is refused: %s", hub, why)
+	}
+	return nil
+}
+
+// Denied lists the hubs that contradict the others, with what they say.
+func (t *Treasury) Denied() (all []string) {
+	for _, hub := range slices.Sorted(maps.Keys(t.heard)) {
+		if why := t.heard[hub].spoken.denies; why != "" {
+			all = append(all, fmt.Sprintf("hub %s: %s", hub, why))
+		}
+	}
+	return all
+}
+
+// note keeps how far a hub's journal is, and what clients have spent there. What cannot be is left out: the
+// hub is told what is known of its journal, and judges itself.
+func (t *Treasury) note(op string, req *bus.FundsRequest) {
+	m, hub := req.Mark, req.Hub
+	if m == nil || t.book.ID() == m.Journal || !t.book.Knows(hub) || t.book.Closed(hub) {
+		return
+	}
+	was, n := t.book.Marked(hub)
+	if !was.Zero() && (m.Journal != was.Journal || m.Seq == was.Seq && *m != was) {
+		return
+	}
+	w := t.heard[hub]
+	mark := was
+	if m.Seq > was.Seq {
+		mark = *m
+	}
+	var spent []ledger.Spent
+	if op == bus.OpAllotted && m.Seq >= w.spoken.spentAt { // else a word that was overtaken
+		w.spoken.spentAt = m.Seq
+		t.heard[hub] = w
+		for _, s := range req.Spent {
+			if s.Amount != t.book.Spent(s.Client, hub) && s.Amount <= t.book.Allotted(s.Client, hub) {
+				spent = append(spent, s)
+			}
+		}
+		slices.SortFunc(spent, func(a, b ledger.Spent) int { return strings.Compare(a.Client, b.Client) })
+		spent = slices.CompactFunc(spent, func(a, b ledger.Spent) bool { return a.Client == b.Client })
+	}
+	if mark != was || len(spent) > 0 {
+		_ = t.apply(ledger.NewMark(hub, n+1, mark, spent, t.salt()))
+	}
+}
+
+// Settled is what whoever keeps the journal is to remember of it.
+type Settled int
+
+// What there is to remember.
+const (
+	AsItWas Settled = iota
+	Own             // it is the one that was written last
+	Unsure          // it may not be
+)

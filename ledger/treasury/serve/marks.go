@@ -1,0 +1,155 @@
+package serve
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"souk/bus"
+	"souk/bus/follow"
+	"souk/ledger"
+	"souk/ledger/treasury"
+)
+
+// namesEvery is how often the registry is asked which hubs there are, as long as the treasury waits for their
+// word.
+const namesEvery = time.Second
+
+// names tells the treasury which hubs the registry names, until it knows that its journal is the newest.
+func (s *Server) names(ctx context.Context) {
+	for s.waits() && follow.Pause(ctx, namesEvery) {
+		s.name(ctx)
+	}
+}
+
+// name does so once.
+func (s *Server) name(ctx context.Context) {
+	if !s.waits() {
+		return
+	}
+	hubs, err := s.hubs(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err == nil:
+		s.hidden.Works(time.Now(), "hubs")
+	default:
+		if s.hidden.Failed(time.Now(), "hubs") {
+			s.d.Log.Warn("the registry does not say which hubs there are, and the treasury waits for "+
+				"their word; "+
+				"trying on", "err", err)
+		}
+		return
+	}
+	s.mu.Lock()
+	s.t.Named(hubs)
+	s.mu.Unlock()
+	select {
+	case s.nudge <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+func (s *Server) waits() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.t.Waits()
+}
+
+// hubs are the journals of the hubs that lead, or did of late.
+func (s *Server) hubs(ctx context.Context) (all []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, proveWithin)
+	defer cancel()
+	for _, prefix := range []string{bus.HubsPrefix, bus.LedPrefix} {
+		kvs, err := s.d.Registry.Get(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		for _, kv := range kvs {
+			var e bus.HubEntry
+			if bus.DecodeEntry(kv.Value, &e) == nil {
+				all = append(all, e.Journal)
+			}
+		}
+	}
+	return all, nil
+}
+
+// Closed is why nothing is taken in, granted or paid out; "": all is.
+func (s *Server) Closed() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.t.Closed()
+}
+
+// settle remembers what is known of the journal being the one that was written last, and says so.
+func (s *Server) settle(is treasury.Settled, closed string) {
+	switch is {
+	case treasury.Own:
+		s.d.Journal.Settle(true)
+		s.d.Log.Info("the treasury's journal is the newest, by what hubs and the registry say")
+	case treasury.Unsure:
+		s.d.Journal.Settle(false)
+	}
+	if closed == "" {
+		s.stale.Works(time.Now(), "journal")
+	} else if again := s.stale.Failed(time.Now(), "journal"); again || closed != s.why {
+		s.d.Log.Error("nothing is taken in, granted or paid out", "why", closed)
+	}
+	s.why = closed
+	s.mu.Lock()
+	denied := strings.Join(s.t.Denied(), "; ")
+	s.mu.Unlock()
+	if denied != s.denied && denied != "" {
+		s.d.Log.Warn("refused is who contradicts what the treasury's journal and other hubs say", "hubs",
+			denied)
+	}
+	s.denied = denied
+}
+
+// readAgain is how soon a hub may have another frame's checksum read from the disk: it can name any.
+const readAgain = time.Second
+
+// reading is what a hub had read last.
+type reading struct {
+	seq uint64
+	at  time.Time
+}
+
+// here finds what the treasury's journal has where a hub says what it had.
+func (s *Server) here(req *bus.FundsRequest) {
+	m, now := req.Known, time.Now()
+	if m == nil {
+		return
+	}
+	last := s.reads[req.Hub]
+	if m.Seq != last.seq {
+		if now.Sub(last.at) < readAgain {
+			return
+		}
+		if len(s.reads) >= s.cfg.MaxHubs {
+			clear(s.reads)
+		}
+		s.reads[req.Hub] = reading{m.Seq, now}
+	}
+	sum, _, err := s.d.Journal.Sum(m.Seq)
+	if err != nil {
+		s.d.Log.Error("a hub's word on the treasury's journal cannot be judged", "hub", req.Hub, "err", err)
+	}
+	req.Here = sum
+}
+
+// mark is how far the journal is; nil if that cannot be read.
+func (s *Server) mark() *ledger.Mark {
+	s.mu.Lock()
+	m := ledger.Mark{Journal: s.t.Book().ID(), Seq: s.t.Book().Said()}
+	s.mu.Unlock()
+	sum, ok, err := s.d.Journal.Sum(m.Seq)
+	if err != nil {
+		s.d.Log.Error("hubs are not told how far the treasury's journal is", "err", err)
+	}
+	if m.Sum = sum; !ok || err != nil {
+		return nil
+	}
+	return &m
+}

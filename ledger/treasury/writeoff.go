@@ -1,0 +1,76 @@
+package treasury
+
+import (
+	"strings"
+	"time"
+
+	"souk/bus"
+	"souk/ledger"
+)
+
+// writeOff ends a hub whose journal is gone for good, or says what that would come to. What clients had there
+// comes back to them, as far as the hub's last mark does not have it spent.
+func (t *Treasury) writeOff(req *bus.FundsRequest, to any) error {
+	hub := req.Hub
+	no := func(format string, args ...any) error { return refuse(bus.CodeBadRequest, format, args...) }
+	switch {
+	case t.book.WrittenOff(hub):
+		t.answer(to, req, bus.FundsReply{Gone: t.book.Balance(ledger.Lost(hub)), Lost: true})
+		return errLater
+	case !t.book.Knows(hub):
+		return no("hub: the treasury never dealt with a hub %.80q: it has another name, which is that of its journal, "+
+			"or nobody has had money there yet", hub)
+	case t.book.Closed(hub):
+		return no("hub %s has ended, and has given back what clients had there: there is nothing to write off", hub)
+	}
+	lives := t.lives(req)
+	if req.Sure && lives != nil {
+		return lives
+	}
+	r := t.book.NewWriteOff(hub, t.salt())
+	reply := bus.FundsReply{Back: r.WriteOff.Back, Gone: r.WriteOff.Lost}
+	if known, _ := t.book.Marked(hub); !known.Zero() {
+		reply.Known = &known
+	}
+	var clients []string
+	for _, l := range r.Legs {
+		if client, ok := strings.CutSuffix(l.Account, ":prepaid"); ok {
+			clients = append(clients, strings.TrimPrefix(client, "client:"))
+		}
+	}
+	reply.Number = uint64(len(clients))
+	switch {
+	case req.Sure:
+		if err := t.apply(r); err != nil {
+			return err
+		}
+		reply.Lost = true
+		t.dropClaims(hub)
+		t.richer = append(t.richer, clients...)
+	case lives != nil:
+		reply.Message = bus.MessageOf(lives)
+	}
+	t.answer(to, req, reply)
+	return errLater
+}
+
+// lives says why a hub cannot be taken for lost: it leads, or speaks, or might.
+func (t *Treasury) lives(req *bus.FundsRequest) error {
+	hub, w := req.Hub, t.heard[req.Hub]
+	switch {
+	case req.Leads:
+		return refuse(bus.CodeBadRequest, "hub %s leads its domain, as the registry has it: it is not "+
+			"lost. Stop it for good first; if it has "+
+			"died, the registry forgets it once its lease is over", hub)
+	case !w.at.IsZero() && t.now.Sub(w.at) < lively:
+		return refuse(bus.CodeBadRequest, "hub %s was heard of %v ago: it is not lost. Stop it for good "+
+			"first, and wait %v", hub,
+			t.now.Sub(w.at).Round(time.Second), lively)
+	case t.now.Sub(t.since) < lively:
+		return refuse(bus.CodeUnavailable, "the treasury has listened for %v, and hubs speak every %v: "+
+			"ask again in %v, when it knows that hub %s is silent", t.now.Sub(t.since).Round(time.Second),
+			bus.FundsEvery,
+			(lively - t.now.Sub(t.since)).Round(time.Second), hub)
+	}
+	return nil
+}
