@@ -18,8 +18,8 @@ const (
 	// maxDomains of a hub are remembered: it has one, and another's hub may name it by mistake.
 	maxDomains = 4
 	maxDoors   = 4096 // with keys, in a market
-	// doorLines of one door are remembered for a client at a hub, those on which something was granted last. A
-	// voucher of a line before them counts no more.
+	// doorLines of one door are remembered for a client at a hub, those on which something was granted last.
+	// A voucher of a line before them counts no more.
 	doorLines = 3
 	// maxLines of a client at a hub are remembered: those of doors that are gone make room.
 	maxLines = 128
@@ -51,8 +51,8 @@ func (t *Treasury) owns(hub, client string) bool {
 	})
 }
 
-// backing is what stands behind a grant: what the hub gave back, and what doors vouched for, as far as nothing
-// was granted on it.
+// backing is what stands behind a grant: what the hub gave back, and what doors vouched for, as far as
+// nothing was granted on it.
 type backing struct {
 	was   ledger.Vouched
 	lines []ledger.DoorTotal // what is left of each
@@ -133,8 +133,8 @@ func (b *backing) linesOf(door string) (from, own int) {
 	return from, own
 }
 
-// grant is what stands behind a grant of so much, and what is left after it. What the hub gave back goes first:
-// what doors vouched for is worth nothing once they have other keys.
+// grant is what stands behind a grant of so much, and what is left after it. What the hub gave back goes
+// first: what doors vouched for is worth nothing once they have other keys.
 func (b *backing) grant(amount market.Credits) *ledger.Vouched {
 	returned := min(b.was.Left, amount)
 	b.was.Left -= returned
