@@ -37,11 +37,11 @@ func ShareOf(role Role, agents int) Share {
 		// answer costs the server once for each subscription that hears it, so all together they are few. A
 		// request is a body and its headers. A thousand streams, the most that a door has of one client, say
 		// fifty times a second what is new, and are acknowledged some times a second.
-		s.Subscriptions, s.Listens, s.Connections = 64, 128, 8
+		s.Subscriptions, s.Listens, s.Connections = 32, 64, 8
 		s.Payload, s.Pending = MaxBody+64<<10, 16<<20
 		s.Says, s.Hears = Traffic{5000, 32 << 20}, Traffic{100_000, 64 << 20}
 	case RoleViewer:
-		s.Subscriptions, s.Listens, s.Connections = 64, 128, 8
+		s.Subscriptions, s.Listens, s.Connections = 32, 64, 8
 		s.Payload, s.Pending = 64<<10, 8<<20
 		s.Says, s.Hears = Traffic{2000, 1 << 20}, Traffic{50_000, 32 << 20}
 	case RoleOperator:

@@ -59,7 +59,7 @@ func (t *trouble) alarmed(rev int64) {
 	t.full = rev
 }
 
-// diagnose asks etcd how it is until ctx ends. An etcd that is out of reach says nothing, and nothing changes.
+// diagnose asks etcd how it is until ctx ends. An etcd that is out of reach says nothing: nothing changes.
 func (r *Registry) diagnose(ctx context.Context, probe string, often time.Duration) {
 	every := time.NewTicker(often)
 	defer every.Stop()

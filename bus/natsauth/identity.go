@@ -29,10 +29,9 @@ type Identity struct {
 	Account string    // the market's account, which vouches for it
 	Expires time.Time // zero: never
 
-	jwt     string
-	key     nkeys.KeyPair
-	say     []string // what it may publish
-	payload int64    // bytes of a message of its; below 0 or 0: as many as the server takes
+	jwt string
+	key nkeys.KeyPair
+	say []string // what it may publish
 }
 
 func (i *Identity) String() string {
@@ -71,19 +70,18 @@ func Shown(token string) (*Identity, error) {
 	return identity(claims, token, nil), nil
 }
 
-// Share is how much of a server it may take.
-func (i *Identity) Share() bus.Share {
-	agents := 0
+// Agents are those that an agentd may speak for.
+func (i *Identity) Agents() (agents []string) {
 	for _, p := range i.say {
-		if strings.HasPrefix(p, bus.SummarySubject("*", "")) {
-			agents++
+		if a, ok := strings.CutPrefix(p, bus.SummarySubject("*", "")); ok {
+			agents = append(agents, a)
 		}
 	}
-	return bus.ShareOf(i.Role, agents)
+	return agents
 }
 
-// MaxPayload is the largest message that it may send, where its creds say so; else 0.
-func (i *Identity) MaxPayload() int { return int(max(0, i.payload)) }
+// Share is how much of a server it may take.
+func (i *Identity) Share() bus.Share { return bus.ShareOf(i.Role, len(i.Agents())) }
 
 func day(t time.Time) string {
 	if t.IsZero() {
@@ -152,7 +150,7 @@ const roleTag = "role:"
 
 func identity(claims *jwt.UserClaims, token string, key nkeys.KeyPair) *Identity {
 	i := &Identity{Name: claims.Name, Account: claims.IssuerAccount, jwt: token, key: key,
-		say: claims.Pub.Allow, payload: claims.Limits.Payload}
+		say: claims.Pub.Allow}
 	for _, tag := range claims.Tags {
 		if role, ok := strings.CutPrefix(tag, roleTag); ok {
 			i.Role = bus.Role(role)

@@ -32,6 +32,6 @@ func root() *cobra.Command {
 	c.SetVersionTemplate("lab {{.Version}}\n")
 	c.SetFlagErrorFunc(console.FlagError)
 	c.AddCommand(benchCommand(), soakCommand(), crowdCommand(), cliffCommand(), experimentCommand(),
-		floorCommand())
+		floorCommand(), floodCommand())
 	return c
 }

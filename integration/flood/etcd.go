@@ -30,8 +30,8 @@ func (f Etcd) Run(ctx context.Context) Did {
 	for i := range f.Connections {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				c, err := clientv3.New(clientv3.Config{Endpoints: []string{f.Endpoint}, TLS: f.TLS, Context: ctx,
-					DialTimeout: time.Second, Logger: zap.NewNop()})
+				c, err := clientv3.New(clientv3.Config{Endpoints: []string{f.Endpoint}, TLS: f.TLS,
+					Context: ctx, DialTimeout: time.Second, Logger: zap.NewNop()})
 				if err != nil {
 					d.refused.Add(1)
 					continue

@@ -175,7 +175,8 @@ func TestAnAgentFloodsEtcd(t *testing.T) {
 	}
 	ok(t, etcdreg.Admit(t.Context(), etcdreg.Config{Endpoints: []string{s.Endpoint()},
 		TLS: secure(natsauth.Root)}, users))
-	hub, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{s.Endpoint()}, TLS: secure("math")})
+	hub, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{s.Endpoint()},
+		TLS: secure("math")})
 	ok(t, err)
 	defer hub.Close()
 	lead, err := hub.Elect(t.Context(), bus.HubKey("math"), []byte("h"), time.Minute)

@@ -25,6 +25,8 @@ type NATS struct {
 
 	Connections, Subscriptions int // that read nothing
 	Askers                     int // connections that ask
+
+	Again time.Duration // how soon one that was closed comes again; 0: at once
 }
 
 // Did is what a flood came to.
@@ -106,6 +108,10 @@ func (f NATS) Run(ctx context.Context) Did {
 				}
 				if ctx.Err() == nil {
 					d.closed.Add(1)
+				}
+				select {
+				case <-time.After(f.Again):
+				case <-ctx.Done():
 				}
 			}
 		})
