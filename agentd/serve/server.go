@@ -265,6 +265,17 @@ func (a *agent) run(ctx context.Context) error {
 			sub.Stop()
 		}
 	}()
+	// Until it has the id it answers nobody, and follows no claim: another may have it, which this one would
+	// speak for. Who asks before that asks again.
+	once := func(h bus.Handler) bus.Handler {
+		return func(m bus.Msg) {
+			select {
+			case <-a.registered:
+				h(m)
+			default:
+			}
+		}
+	}
 	for _, l := range []struct {
 		subject string
 		h       bus.Handler
@@ -274,7 +285,7 @@ func (a *agent) run(ctx context.Context) error {
 		{bus.StreamSubject(a.cfg.ID, "*"), a.onReader},
 		{bus.CallSubject(a.cfg.ID, "*"), a.onCall},
 	} {
-		sub, err := a.deps.Bus.Subscribe(l.subject, "", l.h)
+		sub, err := a.deps.Bus.Subscribe(l.subject, "", once(l.h))
 		if err != nil {
 			return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
 		}
@@ -294,7 +305,13 @@ func (a *agent) run(ctx context.Context) error {
 			close(lost)
 		}
 	})
-	wg.Go(func() { a.watchClaim(life) })
+	wg.Go(func() {
+		select {
+		case <-a.registered:
+			a.watchClaim(life)
+		case <-life.Done():
+		}
+	})
 	wg.Go(func() { a.watchEngine(life) })
 	wg.Go(func() { a.engine.Events(life, a.onEvents) })
 	wg.Go(func() { a.loop(life) })

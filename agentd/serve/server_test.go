@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -987,8 +988,8 @@ func TestALeaseOfAnEarlierLife(t *testing.T) {
 	})
 }
 
-// Twenty nodes are started on copies of the directory of one that lives. None ends its lease: each says once
-// what it waits for and why, and ends as it sees that the first one lives.
+// Twenty nodes are started on copies of the directory of one that lives. None ends its lease or answers for
+// it: each says once what it waits for and why, and ends as it sees that the first one lives.
 func TestTwentyTwinsOfANode(t *testing.T) {
 	data := t.TempDir()
 	living := openHome(t, data, "n1")
@@ -1007,6 +1008,11 @@ func TestTwentyTwinsOfANode(t *testing.T) {
 		key := bus.AgentKey("a1")
 		before, err := o.reg.Get(t.Context(), key)
 		must(t, err)
+		epoch := o.claim()
+		synctest.Wait()
+		var replies atomic.Int64
+		_, err = o.hub.Subscribe("souk.v1.hub.math.taken.*.a1", "", func(bus.Msg) { replies.Add(1) })
+		must(t, err)
 		for i, h := range copies {
 			time.Sleep(time.Millisecond) // no two processes begin at once
 			var log bytes.Buffer
@@ -1015,7 +1021,20 @@ func TestTwentyTwinsOfANode(t *testing.T) {
 					Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine }, Home: h,
 					Log: slog.New(slog.NewTextHandler(&log, nil))})
 			must(t, err)
-			if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "already registered") {
+			ended := make(chan error, 1)
+			go func() { ended <- s.Run(t.Context()) }()
+			pass(time.Second)
+			replies.Store(0)
+			d := dispatch(fmt.Sprint("h-", i))
+			d.Epoch, d.Boot = epoch, o.server.boot
+			if r := o.dispatch(d); r.Code != "" {
+				t.Errorf("beside twin %d a dispatch is refused: %+v", i, r)
+			}
+			pass(time.Second)
+			if n := replies.Load(); n != 1 {
+				t.Errorf("beside twin %d a dispatch has %d replies", i, n)
+			}
+			if err := <-ended; err == nil || !strings.Contains(err.Error(), "already registered") {
 				t.Errorf("twin %d ended with %v", i, err)
 			}
 			if got := log.String(); strings.Count(got, "waiting for the lease") != 1 ||

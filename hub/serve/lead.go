@@ -12,9 +12,14 @@ import (
 )
 
 // standBy waits for the leadership. Meanwhile the hub settles what it awarded when it led last, and says
-// again what it has settled: nobody else can, for the money is held in its journal. The second error ends the
-// hub.
+// again what it has settled: nobody else can, for the money is held in its journal. One whose journal may be a
+// copy does not: agents that it answered would not tell the hub that has the newer one. The second error ends
+// the hub.
 func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership, err, fatal error) {
+	if s.deps.Journal.Moved() {
+		lead, err = s.elect(ctx, entry)
+		return lead, err, nil
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	type outcome struct {
@@ -29,9 +34,7 @@ func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership
 	s.mu.Lock()
 	rounds, _ := s.node.Book().LastRound()
 	s.mu.Unlock()
-	// Agents may repeat completions that it has taken: it alone can say so. Not where the journal may be a
-	// copy, though: whom that answers never tells the hub that has the newer one.
-	if rounds > 0 && !s.deps.Journal.Moved() {
+	if rounds > 0 { // agents may repeat completions that it has taken: it alone can say so
 		sub, err := s.deps.Bus.Subscribe(bus.CompletionSubject(s.cfg.Domain, "*"), "", s.completions())
 		if err != nil {
 			stop()
