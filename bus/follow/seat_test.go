@@ -189,7 +189,8 @@ func TestASeatThatIsPermittedNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		registry := forbidding{Registry: membus.New(1).Registry(), from: time.Now().Add(time.Second)}
-		s := &follow.Seat{Registry: registry, Key: "k", Who: "door d", TTL: 3 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))}
+		s := &follow.Seat{Registry: registry, Key: "k", Who: "door d", TTL: 3 * time.Second,
+			Log: slog.New(slog.NewTextHandler(&log, nil))}
 		if err := s.Take(t.Context()); err != nil {
 			t.Fatal(err)
 		}

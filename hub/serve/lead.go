@@ -12,9 +12,9 @@ import (
 )
 
 // standBy waits for the leadership. Meanwhile the hub settles what it awarded when it led last, and says
-// again what it has settled: nobody else can, for the money is held in its journal. One whose journal may be a
-// copy does not: agents that it answered would not tell the hub that has the newer one. The second error ends
-// the hub.
+// again what it has settled: nobody else can, for the money is held in its journal. One whose journal may be
+// a copy does not: agents that it answered would not tell the hub that has the newer one. The second error
+// ends the hub.
 func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership, err, fatal error) {
 	if s.deps.Journal.Moved() {
 		lead, err = s.elect(ctx, entry)
