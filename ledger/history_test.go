@@ -214,6 +214,13 @@ func FuzzHistory(f *testing.F) {
 	f.Add(snapshotOf(f, historyOf(f, allOfIt, store(treasury.frames))))
 	treasury.must(treasury.book.NewWriteOff(hub.name, [16]byte{4}))
 	f.Add(snapshotOf(f, historyOf(f, allOfIt, store(treasury.frames))))
+	covered := newDesk(f, Treasury, RoleTreasury)
+	covered.must(NewDeposit("d", "ann", 100, "", [16]byte{5}))
+	grant := NewGrant("h", 1, "ann", 9, "", [16]byte{6})
+	grant.Transfer.Vouched = &Vouched{Doors: []DoorTotal{{"a", 1, 5}, {"b", 7, 4}}}
+	covered.must(grant)
+	covered.must(NewReclaim("h", 1, "ann", 3, [16]byte{7}))
+	f.Add(snapshotOf(f, historyOf(f, allOfIt, store(covered.frames))))
 	b := newBazaar(f, 2)
 	frames := store(hub.frames)
 	for _, n := range []int{1, 20, len(frames)} {

@@ -296,8 +296,8 @@ func (d *decoder) hubs(b *Book) {
 	for n := d.Count(4); n > 0 && d.Fault == ""; n-- {
 		k, amount := [2]string{d.name(), d.name()}, d.Credits()
 		if v := d.vouched(); v != nil {
-			if v.Left < 0 || v.Left > market.MaxCredits || len(v.Doors) > MaxVouched {
-				d.Fail("no amount that doors vouched for")
+			if v.Left < 0 || v.Left > market.MaxCredits || len(v.Doors) > MaxVouched || v.odd() != nil {
+				d.Fail("nothing that doors vouched for")
 			}
 			b.vouched[k] = v
 		}

@@ -39,6 +39,17 @@ func (v *Vouched) Find(door string, line uint64) (int, bool) {
 	return slices.BinarySearchFunc(v.Doors, DoorTotal{Door: door, Line: line}, compareLines)
 }
 
+// odd is a line that cannot be, or stands where it does not belong; nil: there is none.
+func (v *Vouched) odd() *DoorTotal {
+	for i := range v.Doors {
+		if d := &v.Doors[i]; !ValidID(d.Door) || d.Total <= 0 || d.Total > market.MaxCredits ||
+			i > 0 && compareLines(v.Doors[i-1], *d) >= 0 {
+			return d
+		}
+	}
+	return nil
+}
+
 // more adds up to what an amount may be.
 func more(a, b market.Credits) market.Credits { return min(a, market.MaxCredits-b) + b }
 
@@ -72,12 +83,11 @@ func (b *Book) applyVouched(r *Record) error {
 	if old == nil {
 		old = &Vouched{}
 	}
+	if d := v.odd(); d != nil {
+		return wrong("lines of doors in order, each above 0", "%q %d: %s", clip(d.Door), d.Line, d.Total)
+	}
 	left := old.Left
-	for i, d := range v.Doors {
-		if !ValidID(d.Door) || d.Total <= 0 || d.Total > market.MaxCredits ||
-			i > 0 && compareLines(v.Doors[i-1], d) >= 0 {
-			return wrong("lines of doors in order, each above 0", "%q %d: %s", clip(d.Door), d.Line, d.Total)
-		}
+	for _, d := range v.Doors {
 		before := market.Credits(0)
 		if at, found := old.Find(d.Door, d.Line); found {
 			before = old.Doors[at].Total

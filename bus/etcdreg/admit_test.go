@@ -306,6 +306,29 @@ func TestRolesDoTheirWork(t *testing.T) {
 	}
 	ok(t, operator.Delete(ctx, bus.APIKeyKey("k1")))
 	next(keys, "/souk/v1/keys/k1=")
+	vouch := watch(treasury, bus.VouchPrefix)
+	for range 2 {
+		ok(t, door.PutFor(ctx, bus.VouchKey("door-1"), []byte("v"), time.Minute))
+		next(vouch, "/souk/v1/vouch/door-1=v")
+	}
+	if kvs, err := door.Get(ctx, bus.VouchKey("door-1")); err != nil || len(kvs) != 1 {
+		t.Errorf("a door sees its own key as %v, %v", kvs, err)
+	}
+	if err := door.PutFor(ctx, bus.VouchKey("door-2"), []byte("v"), time.Minute); !errors.Is(err,
+		bus.ErrForbidden) {
+		t.Errorf("a door vouches as another: %v", err)
+	}
+	for name, r := range map[string]*etcdreg.Registry{"a hub": hub, "a gateway": gate, "an operator": operator} {
+		for _, key := range []string{bus.VouchKey("door-1"), bus.VouchPrefix} {
+			if kvs, err := r.Get(ctx, key); !errors.Is(err, bus.ErrForbidden) {
+				t.Errorf("%s reads what a door proves its word with: %v, %v", name, kvs, err)
+			}
+		}
+		if err := r.PutFor(ctx, bus.VouchKey("door-1"), []byte("v"), time.Minute); !errors.Is(err,
+			bus.ErrForbidden) {
+			t.Errorf("%s vouches as a door: %v", name, err)
+		}
+	}
 
 	// a hub's lease is nobody's to end but a hub's of its domain, and nobody can hang a key on it
 	root, other := g.raw(t, natsauth.Root), g.raw(t, "node-1")
