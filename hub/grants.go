@@ -46,6 +46,7 @@ func (n *Node) missed(a *request, m *bus.FundsReply) {
 	if m.Code != "" || m.Mark == nil {
 		n.untold(a.req.Spent)
 	} else {
+		n.toldMark(a.req.Mark)
 		defer n.writeMark()
 	}
 	if m.Code == "" {

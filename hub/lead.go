@@ -76,6 +76,7 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 	}
 	n.timers.set(&n.treasury.sweep.timer, n.now.Add(n.cfg.PurseIdle))
 	n.chargedBefore()
+	n.marks.told, n.marks.quiet = 0, false
 	n.requestMissed()
 	return nil
 }

@@ -22,6 +22,8 @@ type heardOf struct {
 	written time.Time   // when a frame was last written for such a mark alone
 	awaits  bool        // the treasury's first word is waited for, as the journal was moved
 	foreign string      // another journal speaks for the treasury
+	told    uint64      // frame of the hub's own mark that the treasury was told last
+	quiet   bool        // nothing had come since the time before
 	changed []string    // clients whose charges the treasury has not been told of
 	among   map[string]bool
 }
@@ -170,6 +172,26 @@ func (n *Node) writeMark() {
 	n.marks.written = n.now
 	if err := n.commit(); err != nil {
 		n.fault(fmt.Errorf("mark of the treasury's journal: %w", err))
+	}
+}
+
+// markSoon is how soon the treasury is told of the first frame after a time without any: a copy that lacks what
+// came in the seconds before a crash is found, too.
+const markSoon = time.Second
+
+// wrote has the treasury told of a frame soon, where it had been told all before.
+func (n *Node) wrote(f *ledger.Frame) {
+	if t := &n.treasury; n.marks.quiet && n.leading && t.missed == nil && f.Says() {
+		n.marks.quiet = false
+		n.timers.set(&t.again, n.now.Add(markSoon))
+	}
+}
+
+// toldMark notes what the treasury has heard of the hub's journal.
+func (n *Node) toldMark(m *ledger.Mark) {
+	if m != nil {
+		n.marks.quiet = n.marks.told == 0 || n.marks.told == m.Seq
+		n.marks.told = m.Seq
 	}
 }
 

@@ -386,6 +386,7 @@ func (n *Node) commit(records ...ledger.Record) error {
 		return err
 	}
 	n.out.Frames = append(n.out.Frames, f)
+	n.wrote(&f)
 	return nil
 }
 

@@ -262,7 +262,7 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 		t.hearClock(req.Hub, req.AtMS)
 		t.judge(req)
 	}
-	if why := t.own.closed; why != "" && op != bus.OpBalance {
+	if why := t.own.closed; why != "" {
 		return refuse(bus.CodeUnavailable, "%s", bus.Clip(why, bus.MaxText))
 	}
 	if asksAsHub(op) {
