@@ -175,8 +175,8 @@ func (n *Node) writeMark() {
 	}
 }
 
-// markSoon is how soon the treasury is told of the first frame after a time without any: a copy that lacks what
-// came in the seconds before a crash is found, too.
+// markSoon is how soon the treasury is told of the first frame after a time without any: a copy that lacks
+// what came in the seconds before a crash is found, too.
 const markSoon = time.Second
 
 // wrote has the treasury told of a frame soon, where it had been told all before.
