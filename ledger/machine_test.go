@@ -295,7 +295,8 @@ func FuzzDecodeFrame(f *testing.F) {
 			Hold: &Hold{Client: "ann", Task: "t", Agent: "a", Reader: "g1", Token: "k1"}}}}))
 	grant := NewGrant("h", 1, "ann", 9, "", [16]byte{6})
 	grant.Transfer.Vouched = &Vouched{Doors: []DoorTotal{{"a", 1, 5}, {"b", 7, 4}}, Left: 3}
-	f.Add(AppendFrame(nil, &Frame{Version: FrameVersion, Epoch: 1, Seq: 1, Time: 1, Records: []Record{grant}}))
+	f.Add(AppendFrame(nil,
+		&Frame{Version: FrameVersion, Epoch: 1, Seq: 1, Time: 1, Records: []Record{grant}}))
 	f.Add([]byte{1, 1, 1, 1, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		frame, err := DecodeFrame(data)
