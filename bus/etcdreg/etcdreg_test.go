@@ -231,3 +231,38 @@ func BenchmarkClaim(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+// Whose key is deleted has lost its lease, also where etcd was compacted beyond what it had seen.
+func TestALeaseSurvivesCompaction(t *testing.T) {
+	s := server(t, "127.0.0.1:0")
+	n := sockets{s, map[string]*proxy.Proxy{}, nil}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r := n.Connect(t, "r")
+	lease, err := r.Register(ctx, "/agents/1", []byte("x"), 30*time.Second)
+	ok(t, err)
+	events, err := r.Watch(ctx, "/agents/")
+	ok(t, err)
+	state(t, events)
+	n.Cut("r")
+	c := s.Client()
+	var last int64
+	for i := range 20 {
+		put, err := c.Put(ctx, "/w/n", fmt.Sprint(i))
+		ok(t, err)
+		last = put.Header.Revision
+	}
+	_, err = c.Compact(ctx, last)
+	ok(t, err)
+	n.Heal("r")
+	state(t, events)
+	bustest.Eventually(t, "it may be updated again", func() bool { return lease.Update(ctx, []byte("y")) == nil })
+	select {
+	case <-lease.Lost():
+		t.Fatal("it is lost although its key is there")
+	default:
+	}
+	_, err = c.Delete(ctx, "/agents/1")
+	ok(t, err)
+	bustest.Receive1(t, "a lease whose key was deleted is lost", lease.Lost())
+}

@@ -204,28 +204,46 @@ func (l *lease) take(ctx context.Context, value []byte) (won bool, at int64, err
 	return true, l.epoch, nil
 }
 
-// watchKey loses the lease when somebody deletes its key.
+// watchKey loses the lease when somebody deletes its key. The first change that it is to hear of is told to
+// etcd before it returns.
 func (l *lease) watchKey() {
 	ctx, cancel := context.WithCancel(context.Background())
-	gone := l.registry.changes(ctx, l.key, clientv3.WithRev(l.epoch+1), clientv3.WithFilterPut())
+	gone := l.goneFrom(ctx, l.epoch+1)
+	go func() {
+		<-l.done
+		cancel()
+	}()
 	go func() {
 		defer cancel()
 		for {
-			select {
-			case <-l.done:
+			batch, ok := <-gone
+			switch {
+			case ctx.Err() != nil:
 				return
-			case batch, ok := <-gone:
-				if ok && len(batch.Events) > 0 {
-					l.lose()
-					l.stop()
-					return
-				}
-				if !ok || batch.Err() != nil {
-					return // compacted far ahead: the fenced transactions still tell
-				}
+			case ok && len(batch.Events) > 0:
+				l.lose()
+				l.stop()
+				return
+			case ok && batch.Err() == nil:
+				continue
 			}
+			// what was said meanwhile is compacted: the state says what came of it
+			state := l.registry.read(ctx, l.key)
+			if state == nil {
+				return
+			}
+			if len(state.Kvs) == 0 || state.Kvs[0].CreateRevision != l.epoch {
+				l.lose()
+				l.stop()
+				return
+			}
+			gone = l.goneFrom(ctx, state.Header.Revision+1)
 		}
 	}()
+}
+
+func (l *lease) goneFrom(ctx context.Context, rev int64) clientv3.WatchChan {
+	return l.registry.changes(ctx, l.key, clientv3.WithRev(rev), clientv3.WithFilterPut())
 }
 
 func (l *lease) Epoch() int64          { return l.epoch }
