@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -300,6 +301,8 @@ func (h *house) join(group string, members ...string) {
 
 // withinFile has what tasks were quoted, given and billed while everybody shared one cache.
 const withinFile = "testdata/within.txt"
+
+var update = flag.Bool("update", false, "write "+withinFile)
 
 // Within a group nothing changes: three clients of one, and one who is in none, with dialogues that begin
 // alike, are quoted, given and billed, by the agent that serves all, what they were when there were no

@@ -1,5 +1,4 @@
-// Package hostile plays one hostile client against a whole market in memory, and honest ones against markets
-// of which some parts are of the version before.
+// Package hostile plays one hostile client against a whole market in memory.
 package hostile
 
 import (

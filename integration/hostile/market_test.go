@@ -264,9 +264,8 @@ func (h *house) runNode(name string) {
 	h.run(name, node.Run, node.Ready())
 }
 
-// agentOf is the agent of a node, and nodeOf the other way round.
+// agentOf is the agent of a node.
 func agentOf(node string) string { return strings.Replace(node, "node-", "a-", 1) }
-func nodeOf(agent string) string { return strings.Replace(agent, "a-", "node-", 1) }
 
 // connect gives a part its ways to the others.
 func (h *house) connect(part string) (bus.Bus, bus.Registry) {
