@@ -9,8 +9,8 @@ import (
 	"souk/market"
 )
 
-// A voucher proves what it says of one client at one hub, by one door with one key, and nothing else: not where
-// any bit of it is another, nor where names run together.
+// A voucher proves what it says of one client at one hub, by one door with one key, and nothing else: not
+// where any bit of it is another, nor where names run together.
 func TestAVoucherProvesOneThing(t *testing.T) {
 	key, other := bytes.Repeat([]byte{1}, VouchKeyBytes), bytes.Repeat([]byte{2}, VouchKeyBytes)
 	v := NewVoucher(key, "door", "ann", "j", 1<<60, market.MaxCredits, 7)
@@ -38,7 +38,8 @@ func TestAVoucherProvesOneThing(t *testing.T) {
 		}
 	}
 	for _, short := range []Voucher{nil, {}, v[:len(v)-1], append(bytes.Clone(v), 0)} {
-		if short.Proves(key, "door", "ann", "j") || short.Line() != 0 || short.Total() != 0 || short.Most() != 0 {
+		if short.Proves(key, "door", "ann", "j") || short.Line() != 0 || short.Total() != 0 ||
+			short.Most() != 0 {
 			t.Errorf("%d bytes say something", len(short))
 		}
 	}
@@ -49,7 +50,8 @@ func TestAVoucherProvesOneThing(t *testing.T) {
 	}
 }
 
-// A door's keys are three at most, the last first, each once; what is none is refused, and no log shows one.
+// A door's keys are three at most, the last first, each once; what is none is refused, and no log shows
+// one.
 func TestVouchKeys(t *testing.T) {
 	k := &VouchKeys{}
 	for i := range byte(5) {

@@ -13,9 +13,9 @@ import (
 	"souk/classifier"
 )
 
-// What a door vouches for can be proved at once and for a turn of its keys at least, also after the door has
-// died, or another life of it has begun; and half an hour later it is worth nothing. No life's lines are those
-// of another, and nothing of a key is in a log.
+// What a door vouches for can be proved at once and for a turn of its keys at least, also after the door
+// has died, or another life of it has begun; and half an hour later it is worth nothing. No life's lines
+// are those of another, and nothing of a key is in a log.
 func TestVouchersAreProvedAndFade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, log := membus.New(1), new(said)
