@@ -318,7 +318,8 @@ func TestRolesDoTheirWork(t *testing.T) {
 		bus.ErrForbidden) {
 		t.Errorf("a door vouches as another: %v", err)
 	}
-	for name, r := range map[string]*etcdreg.Registry{"a hub": hub, "a gateway": gate, "an operator": operator} {
+	for name, r := range map[string]*etcdreg.Registry{"a hub": hub, "a gateway": gate,
+		"an operator": operator} {
 		for _, key := range []string{bus.VouchKey("door-1"), bus.VouchPrefix} {
 			if kvs, err := r.Get(ctx, key); !errors.Is(err, bus.ErrForbidden) {
 				t.Errorf("%s reads what a door proves its word with: %v, %v", name, kvs, err)
