@@ -40,7 +40,8 @@ var parts = []struct {
 	{"crowd", crowdBars}, {"virtual", virtualBars}, {"audit", auditBars},
 	{"forecast", forecastBars},
 	{"regime", regimeBars}, {"guard", guardBars}, {"cachesage", cachesageBars},
-	{"flood", floodBars}, {"processes", processBars}, {"streams", streamBars}, {"memory", memoryBars}, {"failover", failoverBars},
+	{"flood", floodBars},
+	{"processes", processBars}, {"streams", streamBars}, {"memory", memoryBars}, {"failover", failoverBars},
 }
 
 // Parts are the names that Options.Only takes, in the order in which they are measured.

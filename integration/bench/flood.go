@@ -24,11 +24,11 @@ const (
 	floodTimes  = 2                // of the 99th percentile without it
 	floodMemory = 512              // MB
 	floodFor    = time.Minute      // as long as who floods NATS is kept away once
-	floodCalm   = 10 * time.Second // before it, and, once it has ended and as long again has gone by, after it
+	floodCalm   = 10 * time.Second // before it, and beginning as long after it
 )
 
-// floodBars replays what one client's creds, and one agent's certificate, did to NATS and etcd: `souk infra` is
-// a process, whoever floods and the others are in this one.
+// floodBars replays what one client's creds, and one agent's certificate, did to NATS and etcd. `souk infra`
+// and whoever floods are processes; the others are in this one.
 func floodBars(ctx context.Context, o Options) ([]Bar, error) {
 	type attack struct {
 		name string
@@ -36,7 +36,8 @@ func floodBars(ctx context.Context, o Options) ([]Bar, error) {
 	}
 	var bars []Bar
 	for _, a := range []attack{
-		{"NATS, by a client's 60 connections", (*servers).floodNATS}, {"etcd, by an agent's 20", (*servers).floodEtcd},
+		{"NATS, by a client's 60 connections", (*servers).floodNATS},
+		{"etcd, by an agent's 20", (*servers).floodEtcd},
 	} {
 		var said string
 		x, err := repeat(o, "a flood of "+a.name, func() ([]float64, error) {
@@ -65,8 +66,8 @@ func floodBars(ctx context.Context, o Options) ([]Bar, error) {
 			ratio(of+"others' p99", floodTimes, "without it", "ms", x[0], x[1], said),
 			ratio(of+"and 10 s after it", floodTimes, "without it", "ms", x[2], x[1], ""),
 			Bar{Name: of + "others without an answer", Asked: "0", Measured: median(x[4]), Runs: x[4]},
-			Bar{Name: of + "resident memory", Asked: fmt.Sprintf("under %d MB", floodMemory), Limit: floodMemory,
-				Measured: median(x[3]), Unit: "MB", Runs: x[3]})
+			Bar{Name: of + "resident memory", Asked: fmt.Sprintf("under %d MB", floodMemory),
+				Limit: floodMemory, Measured: median(x[3]), Unit: "MB", Runs: x[3]})
 	}
 	return bars, nil
 }
