@@ -72,7 +72,7 @@ func (n *Node) doubts(why string) {
 	n.doubt = bus.Clip(why, bus.MaxText)
 	n.status.changed = true
 	n.out.Settle = Unsure
-	n.fault(fmt.Errorf("hub %s takes no task and no money until this is mended: %s", n.cfg.Journal, why))
+	n.stats.Faults++
 	n.refuseWaiting(bus.CodeUnavailable, n.doubt, againStale)
 }
 

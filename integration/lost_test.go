@@ -405,6 +405,14 @@ func TestOldCopiesOfAHub(t *testing.T) {
 			}
 		}
 		bank.kill() // the right one needs nobody's word
+		for _, with := range []string{copies[3], s.dir("general")} {
+			sum, err := inspect.Check(context.Background(), []string{s.copied(s.dir("treasury")), with},
+				inspect.Options{Level: ledger.MaxLevel})
+			if old := with == copies[3]; err != nil || old == (sum.Count == 0) ||
+				old && !strings.Contains(sum.Findings[0].Found, "older copy") {
+				t.Errorf("ledger check of %s: %v, %v", with, err, sum.Findings)
+			}
+		}
 		h = s.hub("general", s.dir("general"))
 		s.must("general", "ann")
 		h.kill()

@@ -53,13 +53,51 @@ func (m *moves) note(role string, r *Record) {
 
 // Mark notes how far a hub's journal has come, for Across.
 func (a *Audit) Mark() {
-	a.marked = &mark{accepted: len(a.moves.in[a.journal()]), paid: maps.Clone(a.paid)}
+	known, _ := a.book.Marked(Treasury)
+	a.marked = &mark{accepted: len(a.moves.in[a.journal()]), paid: maps.Clone(a.paid), treasurys: known}
 }
 
 // mark is a hub's journal at one moment.
 type mark struct {
-	accepted int
-	paid     map[string]market.Credits
+	accepted  int
+	paid      map[string]market.Credits
+	treasurys Mark // as noted there
+}
+
+// Witness is what one journal has noted of how far another was.
+type Witness struct {
+	Of, By string
+	Mark   Mark
+}
+
+// Witnesses lists what the journals of a market have noted of one another, but for those written off. They
+// are read in the order that [Across] wants.
+func Witnesses(treasury *Audit, hubs []*Audit) (all []Witness) {
+	for _, h := range hubs {
+		if treasury.book.WrittenOff(h.journal()) {
+			continue
+		}
+		if m, n := treasury.book.Marked(h.journal()); n > 0 {
+			all = append(all, Witness{h.journal(), treasury.journal(), m})
+		}
+		if h.marked != nil && !h.marked.treasurys.Zero() {
+			all = append(all, Witness{treasury.journal(), h.journal(), h.marked.treasurys})
+		}
+	}
+	return all
+}
+
+// Doubt compares what was noted of the journal with what it is; here is the checksum of the frame that is
+// named, zero if there is none. It is nil if the journal can be the one that was written last.
+func (a *Audit) Doubt(w Witness, here Sum) *Finding {
+	last, _, _ := a.book.Last()
+	why := Doubt(a.book.ID(), last, here, w.Mark)
+	if why == "" {
+		return nil
+	}
+	return &Finding{Level: LevelAcross, Invariant: "I13", Journal: w.Of,
+		Expected: fmt.Sprintf("%s, as %s has noted", w.Mark, w.By), Found: why,
+		Show: fmt.Sprintf("ledger print --journal %s --kind mark", w.By)}
 }
 
 // Across compares the journals of one market (level 5): every accept has its grant, every reclaim its return,

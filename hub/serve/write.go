@@ -140,6 +140,8 @@ func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
 		s.deps.Journal.Settle(r.Settle == hub.Own)
 		if r.Settle == hub.Own {
 			s.log.Info("the hub's journal is the newest, by what the treasury says")
+		} else {
+			s.log.Error("no task and no money is taken until this is mended", "why", s.Refuses())
 		}
 	}
 	for _, err := range r.Faults {

@@ -183,6 +183,11 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 				fmt.Sprintf("level 5: %d journals of a treasury: check one market at a time", treasuries))
 		}
 	}
+	if sum.Across {
+		if err := sum.witnessed(sources, audits, ledger.Witnesses(treasury, hubs)); err != nil {
+			return Summary{}, err
+		}
+	}
 	if o.Level >= ledger.LevelAcross && treasuries <= 1 {
 		sum.absent(sources, ledger.Absent(treasury, hubs), whole, o.Elsewhere)
 	}
@@ -192,6 +197,31 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 	}
 	sum.Took = time.Since(start)
 	return sum, nil
+}
+
+// witnessed compares journals with what others have noted of them: one that is an older copy is found by
+// that.
+func (s *Summary) witnessed(sources []*Source, audits []*ledger.Audit, all []ledger.Witness) error {
+	for _, w := range all {
+		i := slices.IndexFunc(sources, func(s *Source) bool { return s.Name == w.Of })
+		if i < 0 || sources[i].err != nil || sources[i].reader == nil {
+			continue
+		}
+		var here ledger.Sum
+		if w.Mark.Seq <= sources[i].last {
+			var err error
+			switch here, err = journal.SumAt(sources[i].Dir, w.Mark.Seq); {
+			case errors.Is(err, journal.ErrDamaged): // which was found
+				continue
+			case err != nil:
+				return err
+			}
+		}
+		if f := audits[i].Doubt(w, here); f != nil {
+			s.add(named(sources, w.By), 1, *f)
+		}
+	}
+	return nil
 }
 
 // absent notes the journals that are named and not here: missing where all journals are meant to be, else out

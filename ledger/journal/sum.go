@@ -65,7 +65,7 @@ func (j *Journal) Sum(seq uint64) (sum ledger.Sum, ok bool, err error) {
 	if ok {
 		return sum, true, nil
 	}
-	if sum, err = sumOf(j.dir, seq); err != nil {
+	if sum, err = SumAt(j.dir, seq); err != nil {
 		return sum, false, fmt.Errorf("journal %s: checksum of frame %d: %w", j.dir, seq, err)
 	}
 	j.mu.Lock()
@@ -74,8 +74,8 @@ func (j *Journal) Sum(seq uint64) (sum ledger.Sum, ok bool, err error) {
 	return sum, true, nil
 }
 
-// sumOf reads a frame's checksum.
-func sumOf(dir string, seq uint64) (ledger.Sum, error) {
+// SumAt reads the checksum of a frame of the journal in dir.
+func SumAt(dir string, seq uint64) (ledger.Sum, error) {
 	r, err := readerAt(dir, seq)
 	for err == nil {
 		var e Entry
