@@ -256,7 +256,8 @@ func TestALeaseSurvivesCompaction(t *testing.T) {
 	ok(t, err)
 	n.Heal("r")
 	state(t, events)
-	bustest.Eventually(t, "it may be updated again", func() bool { return lease.Update(ctx, []byte("y")) == nil })
+	bustest.Eventually(t, "it may be updated again",
+		func() bool { return lease.Update(ctx, []byte("y")) == nil })
 	select {
 	case <-lease.Lost():
 		t.Fatal("it is lost although its key is there")

@@ -16,8 +16,8 @@ import (
 	"souk/integration/flood"
 )
 
-// floodCommand is the process that floods where bench measures what others notice: a client with its creds, or
-// an agentd with its certificate. It gives way to everybody else, as if it were on another machine.
+// floodCommand is the process that floods where bench measures what others notice: a client with its creds,
+// or an agentd with its certificate. It gives way to everybody else, as if it were on another machine.
 func floodCommand() *cobra.Command {
 	var nats, etcd, creds string
 	var lasts, again time.Duration
