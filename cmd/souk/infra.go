@@ -16,6 +16,7 @@ import (
 	"souk/bus"
 	"souk/bus/embedded"
 	"souk/bus/natsauth"
+	"souk/bus/regular"
 	"souk/cmd/internal/console"
 	"souk/cmd/internal/daemon"
 	"souk/cmd/local"
@@ -118,7 +119,9 @@ const none = "none"
 
 // unkept says where another directory is named, if it is the directory that failed.
 func unkept(err error) error {
-	if at := (*os.PathError)(nil); errors.As(err, &at) && !errors.Is(err, natsauth.ErrDamaged) {
+	at := (*os.PathError)(nil)
+	files := errors.As(err, &at) || errors.Is(err, regular.ErrNot) || errors.Is(err, regular.ErrLong)
+	if files && !errors.Is(err, natsauth.ErrDamaged) {
 		return fmt.Errorf("the keys cannot be kept: %w (the directory is data in the file, or SOUK_DATA)",
 			err)
 	}
