@@ -18,7 +18,7 @@ import (
 // treasury reads the same out of the journal.
 func TestNothingThatIsSaidMakesMoney(t *testing.T) {
 	kinds := []ledger.Kind{ledger.KindGrant, ledger.KindReclaim, ledger.KindDistribute,
-		ledger.KindClose, ledger.KindMove, ledger.KindBudget}
+		ledger.KindClose, ledger.KindMove, ledger.KindBudget, ledger.KindMark, ledger.KindWriteOff}
 	made := map[ledger.Kind]int{}
 	missing := func() int { return slices.IndexFunc(kinds, func(k ledger.Kind) bool { return made[k] == 0 }) }
 	// Twelve storms make every kind of record nineteen times of twenty; the storms go on until they have.
@@ -109,9 +109,19 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 		if r.IntN(2) == 0 {
 			q.Least = 0
 		}
+		if r.IntN(2) == 0 { // of one journal mostly, going on, or of any frame
+			seq := [...]uint64{uint64(i), uint64(i), uint64(i), 1, 1 << 53, 1 << 63}[r.IntN(6)]
+			q.Mark = &ledger.Mark{Journal: ledger.Sum{1 + byte(r.IntN(20)/19)}, Seq: seq,
+				Sum: ledger.Sum{byte(1 + i)}}
+			for range r.IntN(4) {
+				q.Spent = append(q.Spent, ledger.Spent{Client: pick("ann", "bob", "zoe", "k-1"),
+					Amount: market.Credits(r.IntN(80))})
+			}
+		}
+		q.Sure, q.Leads = r.IntN(2) == 0, r.IntN(2) == 0
 		op := pick(bus.OpDeposit, bus.OpPayout, bus.OpAllot, bus.OpAllot, bus.OpReturn, bus.OpReturn,
 			bus.OpMove, bus.OpBudget, bus.OpBudget, bus.OpAllotted, bus.OpBalance, bus.OpDistribute,
-			bus.OpDistribute, bus.OpClose, "none",
+			bus.OpDistribute, bus.OpClose, bus.OpWriteOff, "none",
 			"lie", "lie", "lie")
 		switch {
 		case op == bus.OpClose && r.IntN(200) > 0:
