@@ -44,7 +44,8 @@ func (e *env) checkCommand() *cobra.Command {
   level 4  auctions      the certificate of every round (one with bundles is cleared again), that its holds
                          are its awards, and that what waiting is worth is charged a recorded slot price
   level 5  across        grants and accepts, returns and reclaims, surplus that left, one to one; of a hub
-                         that ended nothing in flight; a journal that another names is here
+                         that ended nothing in flight; a journal that another names is here, unless it was
+                         written off, and goes as far as the others have noted
   level 6  metering      quote = predicted tokens x price card, cost = usage x price card; agents whose
                          account cannot be true
 
