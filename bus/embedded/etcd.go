@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -97,6 +98,9 @@ func StartEtcd(config EtcdConfig) (*Etcd, error) {
 // silence and for ever.
 func lockDir(dir string) (*fileutil.LockedFile, error) {
 	path := filepath.Join(dir, "souk.lock")
+	if err := regular.Check(path); err != nil {
+		return nil, fmt.Errorf("embedded etcd: %w", err)
+	}
 	lock, err := fileutil.TryLockFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
 		return nil, fmt.Errorf("embedded etcd: %s is in use by another process: stop that one, or choose "+
@@ -165,10 +169,42 @@ func start(c *embed.Config) (e *embed.Etcd, err error) {
 				errFiles, said, c.Dir)
 		}
 	}()
+	if err := regulars(c.Dir); err != nil {
+		return nil, fmt.Errorf("%w: %w", errFiles, err)
+	}
 	if err := whole(filepath.Join(c.Dir, "member", "snap", "db")); err != nil {
 		return nil, err
 	}
 	return embed.StartEtcd(c)
+}
+
+// Bounds of etcd's files: of a segment of its log, which has 64 MB where somebody else ran it and 4 where we
+// do, and a record more; and of its database, of which etcd itself advises no more.
+const (
+	mostSegment  = 256 << 20
+	mostDatabase = 8 << 30
+)
+
+// regulars wants all that is in etcd's directory to be files, of no more than these. For a pipe etcd waits,
+// and for all of a segment it makes room on the disk, whether anybody wrote it or not.
+func regulars(dir string) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return nil // for etcd to make, or to judge
+		}
+		most := int64(mostDatabase)
+		if filepath.Base(filepath.Dir(path)) == "wal" {
+			most = mostSegment
+		}
+		f, err := regular.Open(path, most)
+		if err == nil {
+			return f.Close()
+		}
+		if errors.Is(err, regular.ErrNot) || errors.Is(err, regular.ErrLong) {
+			return err
+		}
+		return nil
+	})
 }
 
 // whole reads etcd's database through, if there is one. Of one that is damaged etcd says so by a panic on a
