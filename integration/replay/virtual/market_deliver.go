@@ -65,6 +65,7 @@ func (m *Market) deliver(r *hub.Ready) {
 		m.letter(l)
 	}
 	for _, f := range r.Funds {
+		f.Request.Mark = nil // a journal that is never copied needs nobody who keeps how far it is
 		say(m, bus.LedgerSubject(f.Op, domain), &f.Request,
 			func(q *bus.FundsRequest) { m.treasury(f.Op, q) })
 	}
