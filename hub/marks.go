@@ -76,6 +76,15 @@ func (n *Node) doubts(why string) {
 	n.refuseWaiting(bus.CodeUnavailable, n.doubt, againStale)
 }
 
+// Doubted is why the journal is known not to be the newest; "": it is not known. Who leads on such a journal
+// keeps out who has a better one.
+func (n *Node) Doubted() string {
+	if n.marks.awaits {
+		return ""
+	}
+	return n.doubt
+}
+
 // hearWord takes in what the treasury says of the hub's journal.
 func (n *Node) hearWord(m *bus.FundsReply) {
 	last, _, _ := n.book.Last()

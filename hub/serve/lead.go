@@ -83,8 +83,18 @@ func (s *Server) elect(ctx context.Context, entry []byte) (bus.Leadership, error
 	return s.stands.Elect(ctx)
 }
 
-// lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed, or the journal's
-// error.
+// errDoubted ends a leadership whose hub has been told that its journal is not the newest.
+var errDoubted = errors.New("the journal is not the newest")
+
+// doubted is why the journal is known not to be the newest; "": it is not known.
+func (s *Server) doubted() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.node.Doubted()
+}
+
+// lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed, errDoubted when
+// another is to lead, or the journal's error.
 func (s *Server) lead(ctx context.Context, l bus.Leadership, entry []byte) error {
 	for _, before := range []func() error{
 		func() error { return s.begins(ctx, l) }, func() error { return s.firstLed(ctx, l, entry) },
@@ -133,7 +143,7 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership, entry []byte) error
 	s.node.Depose(time.Now())
 	rest := s.node.Ready()
 	s.mu.Unlock()
-	if err == nil || errors.Is(err, bus.ErrLost) {
+	if err == nil || errors.Is(err, bus.ErrLost) || errors.Is(err, errDoubted) {
 		s.work <- todo{Ready: rest}
 		s.settleDown()
 	}

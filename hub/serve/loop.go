@@ -30,7 +30,8 @@ const (
 	maxGroups = 64  // turns whose frames are made durable by one sync
 )
 
-// loop steps the Node until the leadership is lost, the journal breaks, or ctx has ended and nothing runs.
+// loop steps the Node until the leadership is lost, the journal breaks or is doubted, or ctx has ended and
+// nothing runs.
 func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscription) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -73,6 +74,9 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 			case err := <-s.broken:
 				return err
 			}
+		}
+		if s.doubted() != "" {
+			return errDoubted
 		}
 		if ending, closed, why := s.ends(); closed {
 			return nil

@@ -257,6 +257,9 @@ func (s *Server) leadAlways(ctx context.Context) (err error) {
 			wait = 100 * time.Millisecond
 			deposed.Works(time.Now(), "lead") // lead says so
 			err = s.lead(ctx, lead, entry)
+			if errors.Is(err, errDoubted) {
+				return s.standBack(ctx)
+			}
 			if ctx.Err() != nil || s.closed() || err != nil && !errors.Is(err, bus.ErrLost) {
 				return err
 			}
@@ -270,6 +273,24 @@ func (s *Server) leadAlways(ctx context.Context) (err error) {
 		if !follow.Pause(ctx, wait) {
 			return nil
 		}
+	}
+}
+
+// standBack leaves the domain to whoever has a better journal, the hub's own newest or that of one that
+// stands by, until ctx ends. What the old journal has open is not settled: agents that it answered would not
+// tell the newest.
+func (s *Server) standBack(ctx context.Context) error {
+	s.why = s.doubted()
+	s.log.Error("the leadership is given back, and this hub stands for it again only when it is started anew",
+		"why", s.why)
+	if s.deps.Close {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-s.broken:
+		return err
 	}
 }
 
