@@ -172,13 +172,13 @@ func (e *Engine) Info(ctx context.Context) (agentd.Info, error) {
 	return info, nil
 }
 
-// saltless reports whether a release of vLLM is known to leave cache_salt unread: in completions, by which
-// answers go on and caches are touched, it is read since 0.10.1.
+// saltless reports whether a vLLM is known to leave cache_salt unread: in completions, by which answers go on
+// and caches are touched, it is read since 0.10.1. One between two releases names the later of them
+// (0.9.2.dev7); one that was built without tags names none, by two numbers (0.1.dev1).
 func saltless(version string) bool {
 	var major, minor, patch int
 	n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
-	released := n == 3 && !strings.Contains(version, "dev")
-	return released && major == 0 && (minor < 10 || minor == 10 && patch < 1)
+	return n == 3 && major == 0 && (minor < 10 || minor == 10 && patch < 1)
 }
 
 // adapt has the server load an adapter, which it then serves under its name until it ends.

@@ -59,11 +59,13 @@ func FuzzMetrics(f *testing.F) {
 	})
 }
 
-// A release that would keep no cache apart is not served; one that is not known is taken at its word.
+// A vLLM that would keep no cache apart is not served, be it one between releases; one of which nothing is
+// known is taken at its word.
 func TestAnEngineThatReadsNoSalt(t *testing.T) {
 	for version, old := range map[string]bool{"0.9.2": true, "0.10.0": true, "0.8.5.post1": true,
 		"0.10.1": false, "0.10.1rc1": false, "0.11.0": false, "0.32.0": false, "1.0.0": false,
-		"0.1.dev1+g1234": false, "0.9.2.dev7": false, "": false, "sglang": false, "0.9": false} {
+		"0.1.dev1+g1234": false, "0.9.2.dev7": true, "0.10.0.dev12+gabc": true, "0.10.2.dev3": false,
+		"": false, "sglang": false, "0.9": false} {
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
 			case "/v1/models":
