@@ -15,9 +15,10 @@ func DecodeFrame(data []byte) (Frame, error) {
 	f := Frame{}
 	n := d.header(&f)
 	if d.Fault == "" && n > 0 {
-		f.Records = make([]Record, n)
-		for i := range f.Records {
-			if d.record(&f.Records[i], nil); d.Fault != "" {
+		f.Records = make([]Record, 0, min(n, 4096)) // more, once so many have been there
+		for range n {
+			f.Records = append(f.Records, Record{})
+			if d.record(&f.Records[len(f.Records)-1], nil); d.Fault != "" {
 				break
 			}
 		}
