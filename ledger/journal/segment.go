@@ -292,8 +292,8 @@ func judgeTail(b []byte, at int64, last uint64, gap *fault) *Damage {
 		return nil
 	}
 	// Records start at multiples of 8. A frame found behind the gap says where its Append began: if that
-	// is behind the gap too, then what is missing had been synced before. What looks like frames may overlap by
-	// chance, a little; where all of it does, somebody has it looked at for days.
+	// is behind the gap too, then what is missing had been synced before. What looks like frames may overlap
+	// by chance, a little; where all of it does, somebody has it looked at for days.
 	looked := 0
 	for i := 8; i+8 <= len(b); i += 8 {
 		if b[i+8-1]&0x78 != 0 || binary.LittleEndian.Uint64(b[i:]) == 0 || len(b) < i+10 || b[i+8] != 0x08 ||
@@ -310,7 +310,7 @@ func judgeTail(b []byte, at int64, last uint64, gap *fault) *Damage {
 		}
 		if looked += len(e.Data); looked > 4*len(b) {
 			return &Damage{Offset: at, After: last,
-				Found: gap.why + ", and behind it frames begin within one another, as no write leaves them"}
+				Found: gap.why + ", and behind it frames within one another, as no write leaves them"}
 		}
 		if f, err := ledger.DecodeFrame(e.Data); err == nil && f.Seq == e.Seq {
 			return &Damage{Offset: at, After: last,
