@@ -33,7 +33,8 @@ func TestFramesWithinFrames(t *testing.T) {
 	b[end-1] = endMark
 	const seq = 1 << 40
 	five := func(n int) []byte { // a number, not as short as it can be
-		return []byte{byte(n) | 0x80, byte(n>>7) | 0x80, byte(n>>14) | 0x80, byte(n>>21) | 0x80, byte(n >> 28)}
+		return []byte{byte(n) | 0x80, byte(n>>7) | 0x80, byte(n>>14) | 0x80, byte(n>>21) | 0x80,
+			byte(n >> 28)}
 	}
 	n := 0
 	for i := at + 8; i+64 < end; i += 56 {
