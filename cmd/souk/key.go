@@ -100,7 +100,7 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 	mayJoin := func(client, group string) error {
 		switch group {
 		case "":
-			return errors.New("--cache-group: write its name, or leave it out, and the client has a cache of its own")
+			return errors.New("cache group: the name is empty: write one; without a group a client has a cache of its own")
 		case client:
 			return fmt.Errorf("cache group %s: that is the client's own name, and its own cache needs none: "+
 				"choose another name for one that several share", group)
@@ -211,6 +211,7 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 						return err
 					}
 					look(c, k.Client)
+					tellGroup(ctx, c.ErrOrStderr(), r, k.Client)
 					return nil
 				}
 				link, err := reach() // before anything is written
@@ -235,7 +236,8 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 	f.StringSliceVar(&k.Models, "models", nil, "models that it may ask for, auto among them; default: all")
 	f.StringVar(&budget, "budget", "", "credits of the client that it may spend; default: all that there are")
 	f.StringVar(&group, "cache-group", "",
-		"name of the cache group that its client shares with others; default: a cache of its own")
+		"name of the cache group that its client shares with others; default: the one it is in, or a cache "+
+			"of its own")
 	f.StringVar(&every, "every", "", "fill the budget up every day, week or month; default: once")
 	given(f, &k.MaxPrice, market.ParseCredits, "max-price",
 		"`credits` that a request may cost at most, whatever it says")
@@ -245,6 +247,16 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 	f.DurationVar(&expires, "expires", 0, "how long it is good, as 2160h; default: until it is revoked")
 	f.StringVar(&file, "file", "", "write it there, for its owner's eyes alone, and show the path")
 	return c
+}
+
+// tellGroup says of a client that shares its cache that it does, whichever key it shows: with a key of its own
+// nobody expects that, least of all where the client was put into the group long ago.
+func tellGroup(ctx context.Context, w io.Writer, r bus.Registry, client string) {
+	of, err := local.Groups(ctx, r)
+	if group := of[client]; err == nil && group != "" {
+		fmt.Fprintf(w, "client %s shares its cache with cache group %s, whatever key or creds it shows; `souk key "+
+			"group %s --own` ends that\n", client, group, client)
+	}
 }
 
 // tellPoor says of a client that has no money how it gets some, where the treasury and hubs answer: a key is

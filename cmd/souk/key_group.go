@@ -20,7 +20,7 @@ func groupKeys(with withRegistry, mayJoin func(client, group string) error) *cob
 		Short: "Put a client into a cache group, or with --own take it out",
 		Long: `Puts a client into a cache group, whatever keys or creds it has; with --own its cache is its own
 again. ` + "`souk key new --help`" + ` says what the members of a group can learn of one another. Doors hear of it
-within a second. What engines hold of the client's prompts under the group before is not found any more, not
+within a second, those that etcd reaches; another goes by what it knew until then. What engines hold of the client's prompts under the group before is not found any more, not
 even by itself: its next prompts are computed anew. Members of the group before keep what they have. Without
 GROUP it says which group the client is in.`,
 		Example: `  souk key group alice alice-and-co

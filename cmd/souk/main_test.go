@@ -82,7 +82,7 @@ func TestWrongArgumentsAreShownTheLine(t *testing.T) {
 		"key new ann --expires 0s":       "--expires: 0s is over already",
 		"key new ann --rate 0":           "--rate: 0 ",
 		"key new ann --open 0":           "--open: 0 ",
-		"key new ann --cache-group=":     "--cache-group: write its name",
+		"key new ann --cache-group=":     "cache group: the name is empty",
 		"key new ann --cache-group ann":  "cache group ann: that is the client's own name",
 		"key group ann ann":              "cache group ann: that is the client's own name",
 		"key group ann team --own":       "--own: takes the client out",
