@@ -249,13 +249,13 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 	return c
 }
 
-// tellGroup says of a client that shares its cache that it does, whichever key it shows: with a key of its own
-// nobody expects that, least of all where the client was put into the group long ago.
+// tellGroup says of a client that shares its cache that it does, whichever key it shows: with a key of its
+// own nobody expects that, least of all where the client was put into the group long ago.
 func tellGroup(ctx context.Context, w io.Writer, r bus.Registry, client string) {
 	of, err := local.Groups(ctx, r)
 	if group := of[client]; err == nil && group != "" {
-		fmt.Fprintf(w, "client %s shares its cache with cache group %s, whatever key or creds it shows; `souk key "+
-			"group %s --own` ends that\n", client, group, client)
+		fmt.Fprintf(w, "client %s shares its cache with cache group %s, whatever key or creds it shows; "+
+			"`souk key group %s --own` ends that\n", client, group, client)
 	}
 }
 

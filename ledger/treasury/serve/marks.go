@@ -97,6 +97,9 @@ func (s *Server) settle(is treasury.Settled, closed string) {
 		s.d.Log.Error("nothing is taken in, granted or paid out", "why", closed)
 	}
 	s.why = closed
+	if closed != "" { // nobody is refused in particular
+		return
+	}
 	s.mu.Lock()
 	denied := strings.Join(s.t.Denied(), "; ")
 	s.mu.Unlock()
