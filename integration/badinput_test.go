@@ -221,7 +221,7 @@ func TestMessagesBeyondThePayloadNeverEnter(t *testing.T) {
 		time.Second); err == nil {
 		t.Error("a message beyond max_payload was taken")
 	}
-	if nc.MaxPayload() != bus.MaxMessage {
-		t.Errorf("max_payload is %d, want %d", nc.MaxPayload(), bus.MaxMessage)
+	if want := int64(bus.ShareOf(bus.RoleClient, 0).Payload); nc.MaxPayload() != want {
+		t.Errorf("max_payload is %d, want %d", nc.MaxPayload(), want)
 	}
 }
