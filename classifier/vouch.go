@@ -56,7 +56,7 @@ func (v *vouching) add(now time.Time, client, journal string, most market.Credit
 	return Vouched{journal, v.line, total + most, most}
 }
 
-// of is what was said last, with a task that may cost so much.
+// of returns what was said last, for a task that may cost so much.
 func (v *vouching) of(now time.Time, client, journal string, most market.Credits) Vouched {
 	total, known := v.totals[pair{client, journal}]
 	if !known {
@@ -83,5 +83,5 @@ func (c *Config) Most(t *bus.Task) market.Credits {
 	return max(1, min(market.Price{Miss: c.Worth, Out: c.Worth}.Cost(tokens), market.MaxWorth))
 }
 
-// leastTokens is what a shorter task counts as, as it does at a hub.
+// leastTokens is the least number of tokens that a task counts as, as at a hub.
 const leastTokens = 512

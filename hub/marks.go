@@ -222,7 +222,7 @@ func (n *Node) charged(client string) {
 	}
 }
 
-// clients are those who ever had money here.
+// clients returns the names of all clients that ever had money here.
 func (n *Node) clients() (all []string) {
 	for _, b := range n.book.Balances("client:*:avail") {
 		all = append(all, strings.TrimSuffix(strings.TrimPrefix(b.Account, "client:"), ":avail"))

@@ -64,7 +64,7 @@ type mark struct {
 	treasurys Mark // as noted there
 }
 
-// Witness is what one journal has noted of how far another was.
+// Witness says how far a journal was, as another journal has noted.
 type Witness struct {
 	Of, By string
 	Mark   Mark

@@ -98,7 +98,7 @@ type Noted struct {
 	Spent []Spent
 }
 
-// Spent is what a client has been charged at a hub, in all.
+// Spent is the sum of all charges of a client at a hub.
 type Spent struct {
 	Client string         `json:"client" msgpack:"client"`
 	Amount market.Credits `json:"amount" msgpack:"amount"`
@@ -121,7 +121,7 @@ func says(records []Record) bool {
 // Says reports whether a frame says more than how far another journal is.
 func (f *Frame) Says() bool { return says(f.Records) }
 
-// noted is what a book knows of another journal.
+// noted holds what a book knows of another journal.
 type noted struct {
 	number uint64
 	mark   Mark

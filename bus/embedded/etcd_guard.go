@@ -39,7 +39,7 @@ func newGuard(limits EtcdLimits, etcd *etcdserver.EtcdServer, named bool, log *s
 		refusals: map[string]*done{}}
 }
 
-// member is what one name has of the server.
+// member counts what one name holds of the server.
 type member struct {
 	name  string
 	slots chan struct{} // of requests at work
@@ -63,7 +63,7 @@ func (g *guard) member(name string) *member {
 	return m
 }
 
-// of is who asks; nil if nothing binds it.
+// of finds the member who asks; nil if no limit binds it.
 func (g *guard) of(ctx context.Context) *member {
 	if !g.named {
 		return nil
@@ -129,7 +129,7 @@ func allowed(method string, request any) bool {
 	return strings.HasPrefix(method, "/etcdserverpb.Lease/") || method == "/etcdserverpb.Watch/Watch"
 }
 
-// cost is what a request is to etcd.
+// cost weighs a request by the load that it puts on etcd.
 type cost struct{ writes, bytes int }
 
 // judge says what a request costs, and refuses a value or a key that is too large.
@@ -179,7 +179,7 @@ func (g *guard) judgeOp(m *member, op *pb.RequestOp) (cost, error) {
 	return cost{}, nil
 }
 
-// unary is what stands before each request.
+// unary admits or refuses each request before etcd sees it.
 func (g *guard) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
 	handle grpc.UnaryHandler) (any, error) {
 	m := g.of(ctx)
@@ -278,7 +278,7 @@ func (g *guard) mayLease(m *member) error {
 	return nil
 }
 
-// living are those of some leases that are not over.
+// living returns those of the given leases that are not over.
 func (g *guard) living(of map[int64]bool) map[int64]bool {
 	all, err := g.etcd.LeaseLeases(asRoot(context.Background()), &pb.LeaseLeasesRequest{})
 	if err != nil {
@@ -309,7 +309,7 @@ func (g *guard) after(m *member, request, out any) {
 	}
 }
 
-// stream is what stands before each stream.
+// stream admits or refuses each stream before etcd sees it.
 func (g *guard) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo,
 	handle grpc.StreamHandler) error {
 	m := g.of(s.Context())

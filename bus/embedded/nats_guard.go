@@ -74,7 +74,7 @@ func newNATSGuard(s *server.Server, market string, log *slog.Logger) *natsGuard 
 		shut: func(connection uint64) { s.DisconnectClientByID(connection) }}
 }
 
-// guest is one connection.
+// guest counts what one connection uses.
 type guest struct {
 	of   *host // nil: it has not said who it is
 	free bool  // nobody of the market: it is not counted
@@ -83,7 +83,7 @@ type guest struct {
 	inMsgs, outMsgs, inBytes, outBytes int64
 }
 
-// host is one name.
+// host counts what all connections of one name use.
 type host struct {
 	name  string
 	share bus.Share

@@ -16,7 +16,7 @@ const (
 	askWithin    = 3 * time.Second
 )
 
-// trouble is what is wrong with an etcd that answers.
+// trouble notes the faults of an etcd that answers.
 type trouble struct {
 	mu       sync.Mutex
 	full     int64 // the revision at which it took no more; 0: it takes what is written

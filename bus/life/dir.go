@@ -68,7 +68,7 @@ func Take(path string) (*Dir, error) {
 	return d, nil
 }
 
-// holder is what the process that has a lock has written there.
+// holder reads the process id that the holder of a lock has written into it.
 func holder(name string) string {
 	text, _ := regular.Read(name, 20)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))

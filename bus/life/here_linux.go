@@ -48,7 +48,7 @@ func digest(kind, text string) string {
 	return base32.StdEncoding.EncodeToString(sum[:digestLen*5/8])
 }
 
-// stamp is what an open file is, by device, inode and birth, and when it was changed last.
+// stamp identifies an open file by device, inode and birth, and says when it was changed last.
 func stamp(f *os.File) (id [3]uint64, changed uint64, known bool) {
 	var s unix.Statx_t
 	const mask = unix.STATX_BASIC_STATS | unix.STATX_BTIME

@@ -70,7 +70,7 @@ func Shown(token string) (*Identity, error) {
 	return identity(claims, token, nil), nil
 }
 
-// Agents are those that an agentd may speak for.
+// Agents lists the agents that an agentd may speak for.
 func (i *Identity) Agents() (agents []string) {
 	for _, p := range i.say {
 		if a, ok := strings.CutPrefix(p, bus.SummarySubject("*", "")); ok {

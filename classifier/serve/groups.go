@@ -25,10 +25,10 @@ type groups struct {
 	known map[string]*group // of clients that asked of late
 }
 
-// mostKnown is of how many clients that is kept.
+// mostKnown bounds the clients whose group is kept.
 const mostKnown = 1 << 14
 
-// group is what a door needs of one for each of its tasks.
+// group has the keys of a cache group that a door needs for each task.
 type group struct {
 	name string
 	key  []byte                // of all hashes of its prompts: none says that another group has the same text

@@ -50,7 +50,7 @@ func (s *Server) newVouchKeys() *vouchKeys {
 	return k
 }
 
-// voucher is what the door vouches for.
+// voucher proves to the treasury what the door vouches for.
 func (k *vouchKeys) voucher(client string, v *classifier.Vouched) bus.Voucher {
 	return bus.NewVoucher(*k.key.Load(), k.door, client, v.Journal, v.Line, v.Total, v.Most)
 }

@@ -29,7 +29,7 @@ type NATS struct {
 	Again time.Duration // how soon one that was closed comes again; 0: at once
 }
 
-// Did is what a flood came to.
+// Did counts what a flood opened, sent and was refused.
 type Did struct {
 	Opened, Closed int64 // connections: opened, and closed by the server
 	Asked          int64 // requests

@@ -23,7 +23,7 @@ type journal struct {
 	closed  string          // why nothing is taken in, granted or paid out; "": all is
 }
 
-// spoken is what a hub has said of the treasury's journal.
+// spoken holds a hub's last word on the treasury's journal.
 type spoken struct {
 	heard    bool
 	confirms bool   // it has kept a mark, and the journal has it

@@ -113,7 +113,7 @@ func (s *Server) settle(is treasury.Settled, closed string) {
 // readAgain is how soon a hub may have another frame's checksum read from the disk: it can name any.
 const readAgain = time.Second
 
-// reading is what a hub had read last.
+// reading notes which frame was last read from the disk for a hub, and when.
 type reading struct {
 	seq uint64
 	at  time.Time
