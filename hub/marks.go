@@ -32,16 +32,6 @@ type heardOf struct {
 // hub without tasks writes no more often, and one with tasks has frames of its own.
 const markEvery = time.Minute
 
-// Settled is what whoever keeps the journal is to remember of it.
-type Settled int
-
-// What there is to remember.
-const (
-	AsItWas Settled = iota
-	Own             // it is the one that was written last
-	Unsure          // it may not be
-)
-
 // Await has the hub hear the treasury before it takes a task: its journal was moved. An empty one asks before
 // it begins.
 func (n *Node) Await() {
@@ -71,7 +61,7 @@ func (n *Node) doubts(why string) {
 	}
 	n.doubt = bus.Clip(why, bus.MaxText)
 	n.status.changed = true
-	n.out.Settle = Unsure
+	n.out.Settle = ledger.Unsure
 	n.stats.Faults++
 	n.refuseWaiting(bus.CodeUnavailable, n.doubt, againStale)
 }
@@ -109,7 +99,7 @@ func (n *Node) hearWord(m *bus.FundsReply) {
 	if n.marks.awaits {
 		n.marks.awaits, n.doubt = false, ""
 		n.status.changed = true
-		n.out.Settle = Own
+		n.out.Settle = ledger.Own
 		n.timers.set(&n.treasury.sweep.timer, n.now.Add(n.cfg.PurseIdle))
 	}
 }

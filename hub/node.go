@@ -33,15 +33,15 @@ type Ready struct {
 	Dispatches []bus.Dispatch // then hand the tasks to their agents; each is answered by a DispatchReply
 	// and say what follows from what is durable now: answers, acknowledgements, cancels
 	Letters []Letter
-	Funds   []Funds     // ask the treasury; each is answered by a FundsReply with the same id
-	Settle  Settled     // and remember, if it is not AsItWas
-	Status  *bus.Status // nil if there is no news
-	Faults  []error     // what should never happen, and did: log it loudly
-	Wake    time.Time   // Tick then, if nothing arrives before; zero: no need
-	Probes  []string    // quiet agents: ask whether anybody listens there, and Step an Absent if not
-	Placed  []Placed    // beside Dispatches: whom each is for, and what there is to measure of it
-	Rounds  int         // how many were cleared for this
-	Touches []Touch     // before Dispatches: what is to be used again, or would be dropped for these
+	Funds   []Funds        // ask the treasury; each is answered by a FundsReply with the same id
+	Settle  ledger.Settled // and remember, if it is not AsItWas
+	Status  *bus.Status    // nil if there is no news
+	Faults  []error        // what should never happen, and did: log it loudly
+	Wake    time.Time      // Tick then, if nothing arrives before; zero: no need
+	Probes  []string       // quiet agents: ask whether anybody listens there, and Step an Absent if not
+	Placed  []Placed       // beside Dispatches: whom each is for, and what there is to measure of it
+	Rounds  int            // how many were cleared for this
+	Touches []Touch        // before Dispatches: what is to be used again, or would be dropped for these
 }
 
 // Touch is the dispatch of a touch, and the agent that it is for. Only a Completion answers it.
@@ -90,7 +90,7 @@ type Placed struct {
 func (r *Ready) Empty() bool {
 	return len(r.Frames) == 0 && len(r.Dispatches) == 0 && len(r.Letters) == 0 && len(r.Funds) == 0 &&
 		len(r.Probes)+len(r.Touches) == 0 && r.Status == nil && len(r.Faults) == 0 &&
-		r.Settle == AsItWas
+		r.Settle == ledger.AsItWas
 }
 
 // Node is a hub without its wires. Its effects depend only on its configuration, its journal, its seed, and

@@ -88,6 +88,16 @@ func Doubt(journal Sum, last uint64, here Sum, m Mark) string {
 	return ""
 }
 
+// Settled tells the keeper of a journal whether to remember it as the one that was written last.
+type Settled int
+
+// The values of Settled.
+const (
+	AsItWas Settled = iota // nothing new
+	Own                    // it is the one that was written last
+	Unsure                 // it may not be
+)
+
 // Noted is a record of how far another journal is. The treasury notes of a hub what each client has spent
 // there, too.
 type Noted struct {

@@ -136,9 +136,9 @@ func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
 			s.log.Debug("status not sent", "err", err)
 		}
 	}
-	if r.Settle != hub.AsItWas {
-		s.deps.Journal.Settle(r.Settle == hub.Own)
-		if r.Settle == hub.Own {
+	if r.Settle != ledger.AsItWas {
+		s.deps.Journal.Settle(r.Settle == ledger.Own)
+		if r.Settle == ledger.Own {
 			s.log.Info("the hub's journal is the newest, by what the treasury says")
 		} else {
 			s.log.Error("no task and no money is taken until this is mended", "why", s.Refuses())

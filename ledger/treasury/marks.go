@@ -107,10 +107,10 @@ func (t *Treasury) reckon() {
 	switch {
 	case o.closed != "" && (was == "" || o.settled):
 		o.settled = false
-		t.ready.Settle = Unsure
+		t.ready.Settle = ledger.Unsure
 	case o.closed == "" && !o.settled:
 		o.settled = true
-		t.ready.Settle = Own
+		t.ready.Settle = ledger.Own
 	}
 }
 
@@ -198,13 +198,3 @@ func (t *Treasury) note(op string, req *bus.FundsRequest) {
 		_ = t.apply(ledger.NewMark(hub, n+1, mark, spent, t.salt()))
 	}
 }
-
-// Settled is what whoever keeps the journal is to remember of it.
-type Settled int
-
-// What there is to remember.
-const (
-	AsItWas Settled = iota
-	Own             // it is the one that was written last
-	Unsure          // it may not be
-)

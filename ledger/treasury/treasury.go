@@ -19,7 +19,7 @@ type Ready struct {
 	Records []ledger.Record // make durable first, as one frame
 	Answers []Answer        // then send
 	Recalls []Recall        // and ask hubs; each answer is for Said
-	Settle  Settled         // and remember, if it is not AsItWas
+	Settle  ledger.Settled  // and remember, if it is not AsItWas
 	Wake    time.Time       // Tick then, if nothing arrives before; zero: no need
 }
 

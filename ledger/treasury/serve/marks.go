@@ -8,7 +8,6 @@ import (
 	"souk/bus"
 	"souk/bus/follow"
 	"souk/ledger"
-	"souk/ledger/treasury"
 )
 
 // namesEvery is how often the registry is asked which hubs there are, as long as the treasury waits for their
@@ -83,12 +82,12 @@ func (s *Server) Closed() string {
 }
 
 // settle remembers what is known of the journal being the one that was written last, and says so.
-func (s *Server) settle(is treasury.Settled, closed string) {
+func (s *Server) settle(is ledger.Settled, closed string) {
 	switch is {
-	case treasury.Own:
+	case ledger.Own:
 		s.d.Journal.Settle(true)
 		s.d.Log.Info("the treasury's journal is the newest, by what hubs and the registry say")
-	case treasury.Unsure:
+	case ledger.Unsure:
 		s.d.Journal.Settle(false)
 	}
 	if closed == "" {
