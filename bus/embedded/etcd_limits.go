@@ -44,7 +44,7 @@ func DefaultEtcdLimits() EtcdLimits {
 	return EtcdLimits{
 		Connections: 64, Streams: 1024, Watches: 2048, Leases: 1024, LeaseTTL: time.Hour,
 		InFlight: 16, Waiting: 128,
-		Requests: Rate{500, 10_000}, Writes: Rate{100, 2000}, Written: Rate{1 << 20, 8 << 20},
+		Requests: Rate{500, 10_000}, Writes: Rate{100, 2000}, Written: Rate{256 << 10, 4 << 20},
 		Read: Rate{16 << 20, 256 << 20}, MaxDelay: 3 * time.Second,
 		Strangers: 256, ShakeIn: shakeWithin, AllInAll: 4096,
 		QuotaBytes: 256 << 20, GrowBytes: 32 << 20, WasteBytes: 64 << 20, Revisions: 10_000,

@@ -46,6 +46,7 @@ type NATSConfig struct {
 type NATS struct {
 	server *server.Server
 	guard  *guarding // nil: it asks nobody who is there
+	knock  *slowly   // who is refused
 	url    string
 }
 
@@ -104,7 +105,8 @@ func startNATS(config NATSConfig) (*NATS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS: %w", err)
 	}
-	log := &natsLog{log: config.Log, fatal: make(chan string, 1)}
+	knock := &slowly{end: make(chan struct{})}
+	log := &natsLog{log: config.Log, knock: knock, fatal: make(chan string, 1)}
 	s.SetLogger(log, false, false)
 
 	started := make(chan struct{})
@@ -115,9 +117,9 @@ func startNATS(config NATSConfig) (*NATS, error) {
 		s.WaitForShutdown()
 		return nil, fmt.Errorf("embedded NATS: listen on %s: %w", config.Listen, err)
 	}
-	n := &NATS{server: s}
+	n := &NATS{server: s, knock: knock}
 	if a := config.Auth; a != nil {
-		n.guard = newNATSGuard(s, a.Market, config.Log).start()
+		n.guard = newNATSGuard(s, a.Market, knock, config.Log).start()
 	}
 	if config.Listen != "" {
 		n.url = "nats://" + s.Addr().String()
@@ -166,6 +168,7 @@ func (n *NATS) URL() string { return n.url }
 // Close ends all connections and the server.
 func (n *NATS) Close() {
 	n.guard.end()
+	n.knock.stop()
 	n.server.Shutdown()
 	n.server.WaitForShutdown()
 }
@@ -174,6 +177,7 @@ func (n *NATS) Close() {
 // clients do that they may not there can be any number of lines: so many are written in a second.
 type natsLog struct {
 	log   *slog.Logger
+	knock *slowly // nil: who is refused is told so at once
 	once  sync.Once
 	fatal chan string
 
@@ -200,18 +204,28 @@ func (l *natsLog) Noticef(string, ...any) {}
 func (l *natsLog) Debugf(string, ...any)  {}
 func (l *natsLog) Tracef(string, ...any)  {}
 
-func (l *natsLog) Warnf(format string, args ...any)  { l.write(slog.LevelWarn, format, args) }
-func (l *natsLog) Errorf(format string, args ...any) { l.write(slog.LevelError, format, args) }
+func (l *natsLog) Warnf(format string, args ...any) {
+	l.write(slog.LevelWarn, fmt.Sprintf(format, args...))
+}
+
+// Errorf is also where whoever is refused waits: the server calls it on that connection's own goroutine,
+// with no lock held, and has no other hook before it answers.
+func (l *natsLog) Errorf(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	l.write(slog.LevelError, text)
+	if strings.Contains(text, server.ErrAuthentication.Error()) {
+		l.knock.wait()
+	}
+}
 
 func (l *natsLog) Fatalf(format string, args ...any) {
 	l.once.Do(func() { l.fatal <- fmt.Sprintf(format, args...) })
 }
 
-func (l *natsLog) write(level slog.Level, format string, args []any) {
+func (l *natsLog) write(level slog.Level, text string) {
 	if l.log == nil {
 		return
 	}
-	text := fmt.Sprintf(format, args...)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if kind, ok := doneBy(text); ok && level == slog.LevelError {

@@ -3,6 +3,8 @@ package embedded
 import (
 	"fmt"
 	"math"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -16,7 +18,35 @@ type bars struct {
 	market string // the account
 
 	until map[string]time.Time // by key
+
+	knock *slowly
 }
+
+// slowly has whoever is refused wait for the answer while anybody is kept away: who is barred comes again as
+// soon as he has heard, and to find out once more that his creds are void takes a third of a millisecond. He
+// waits on his own connection, which ends after [shakeWithin] in any case.
+type slowly struct {
+	on   atomic.Bool
+	end  chan struct{} // closed: nobody waits any more
+	once sync.Once
+}
+
+// answerIn is how long that is: others who are refused meanwhile, for creds that are revoked, wait with them.
+const answerIn = 5 * time.Second
+
+func (s *slowly) wait() {
+	if s == nil || !s.on.Load() {
+		return
+	}
+	t := time.NewTimer(answerIn)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.end:
+	}
+}
+
+func (s *slowly) stop() { s.once.Do(func() { close(s.end) }) }
 
 // add bars keys.
 func (b *bars) add(keys map[string]bool, until time.Time) error {
@@ -62,5 +92,6 @@ func (b *bars) apply() error {
 		claims.Revocations[key] = math.MaxInt64 // whenever it was made
 	}
 	b.server.UpdateAccountClaims(account, claims)
+	b.knock.on.Store(len(b.until) > 0)
 	return nil
 }

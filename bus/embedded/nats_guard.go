@@ -37,7 +37,8 @@ const (
 	lookBusy  = 25 * time.Millisecond  // where so much came meanwhile
 	busyAt    = 1000                   // messages, from one name
 	lookEach  = 200 * time.Microsecond // and later for each of them, which takes a microsecond or two
-	lookUp    = 256                    // connections of which is asked whose they are, in one look
+	most      = 2 * maxConnections     // of which a look hears
+	lookUp    = 256                    // that are new, of which is asked whose they are, in one look
 
 	glanceEvery = 20 * time.Millisecond // whether there are more connections, or many more subscriptions
 	glanceSubs  = 64
@@ -67,19 +68,18 @@ type natsGuard struct {
 	shut func(connection uint64)
 }
 
-func newNATSGuard(s *server.Server, market string, log *slog.Logger) *natsGuard {
+func newNATSGuard(s *server.Server, market string, knock *slowly, log *slog.Logger) *natsGuard {
 	return &natsGuard{server: s, market: market, log: log,
 		guests: map[uint64]*guest{}, names: map[string]*host{},
-		bars: bars{server: s, market: market, until: map[string]time.Time{}},
+		bars: bars{server: s, market: market, until: map[string]time.Time{}, knock: knock},
 		shut: func(connection uint64) { s.DisconnectClientByID(connection) }}
 }
 
 // guest counts what one connection uses.
 type guest struct {
-	of   *host // nil: it has not said who it is
-	free bool  // nobody of the market: it is not counted
+	of   *host // nil: nobody who has a share
+	seen bool  // by this look
 
-	seen                               bool // by this look
 	inMsgs, outMsgs, inBytes, outBytes int64
 }
 
@@ -128,7 +128,7 @@ func (g *natsGuard) run(ctx context.Context) {
 
 // look counts once, and closes what is beyond.
 func (g *natsGuard) look(now time.Time) {
-	z, err := g.server.Connz(&server.ConnzOptions{Limit: 2 * maxConnections})
+	z, err := g.server.Connz(&server.ConnzOptions{Account: g.market, Limit: most})
 	if err != nil {
 		return
 	}
@@ -136,26 +136,18 @@ func (g *natsGuard) look(now time.Time) {
 		h.conns, h.pending, h.listens, h.came = h.conns[:0], 0, 0, 0
 	}
 	g.busy = false
-	var strangers []*server.ConnInfo
-	asked := 0
-	all := 0
+	came := 0
 	for _, c := range z.Conns { // by age
-		all += c.Pending
 		p := g.guests[c.Cid]
 		if p == nil {
-			p = &guest{}
+			if came++; came > lookUp {
+				break // the others with the next look
+			}
+			p = &guest{of: g.whose(c.Cid)}
 			g.guests[c.Cid] = p
 		}
 		p.seen = true
-		if p.of == nil && !p.free && asked < lookUp {
-			asked++
-			g.ask(p, c.Cid)
-		}
-		switch {
-		case p.free:
-		case p.of == nil:
-			strangers = append(strangers, c)
-		default:
+		if p.of != nil {
 			p.of.count(p, c, now)
 		}
 	}
@@ -165,11 +157,8 @@ func (g *natsGuard) look(now time.Time) {
 		}
 		p.seen = false
 	}
-	if more := len(strangers) - maxStrangers; more > 0 {
-		for _, c := range strangers[:more] {
-			g.shut(c.Cid)
-		}
-		g.say("connections that show no creds are closed", "", more, "there are more than", maxStrangers)
+	if g.server.NumClients()-len(z.Conns) > maxStrangers {
+		g.dismiss()
 	}
 	for name, h := range g.names {
 		g.busy = g.busy || h.came > busyAt && h.share.Says.Messages > 0
@@ -178,29 +167,41 @@ func (g *natsGuard) look(now time.Time) {
 			delete(g.names, name)
 		}
 	}
-	if all > maxPendingAll {
-		g.relieve(all, now)
-	}
+	g.relieve(now)
 	if err := g.bars.end(now); err != nil && g.log != nil {
 		g.log.Error("whose time is over is not let in again", "err", err, "server", "nats")
 	}
 }
 
-// ask asks whose a connection is. It is somebody's once the server has found its creds good, and is in the
-// account.
-func (g *natsGuard) ask(p *guest, cid uint64) {
-	z, err := g.server.Connz(&server.ConnzOptions{CID: cid, Username: true})
-	if err != nil || len(z.Conns) == 0 || z.Conns[0].Account == "" {
+// dismiss closes connections that have not shown who they are and so are in no account, where there are too
+// many: those that have waited longest.
+func (g *natsGuard) dismiss() {
+	z, err := g.server.Connz(&server.ConnzOptions{Username: true, Limit: most})
+	if err != nil {
 		return
+	}
+	strangers := slices.DeleteFunc(z.Conns, func(c *server.ConnInfo) bool { return c.Account != "" })
+	more := len(strangers) - maxStrangers
+	if more <= 0 {
+		return
+	}
+	for _, c := range strangers[:more] {
+		g.shut(c.Cid)
+	}
+	g.say("connections that show no creds are closed", "", more, "there are more than", maxStrangers)
+}
+
+// whose says who a connection of the market's account is, whose creds the server has found good; nil for
+// nobody who has a share. It takes a tenth of a millisecond.
+func (g *natsGuard) whose(cid uint64) *host {
+	z, err := g.server.Connz(&server.ConnzOptions{CID: cid, Username: true})
+	if err != nil || len(z.Conns) == 0 {
+		return nil // it has gone
 	}
 	c := z.Conns[0]
-	if p.free = c.Account != g.market; p.free {
-		return
-	}
 	i, err := natsauth.Shown(c.JWT)
 	if err != nil {
-		p.free = true
-		return
+		return nil
 	}
 	h := g.names[i.Name]
 	if h == nil {
@@ -208,7 +209,8 @@ func (g *natsGuard) ask(p *guest, cid uint64) {
 		g.names[i.Name] = h
 	}
 	h.keys[c.AuthorizedUser] = true
-	h.share, p.of = i.Share(), h
+	h.share = i.Share()
+	return h
 }
 
 // count adds a connection to what its name has.
@@ -314,7 +316,7 @@ func (g *natsGuard) close(h *host, i int) {
 // bar closes all connections of a name, and keeps it away for a while. What it owes is forgotten then.
 func (g *natsGuard) bar(h *host, now time.Time, what string, most int) {
 	h.closed += len(h.conns)
-	h.conns = h.conns[:0]
+	h.conns, h.pending, h.listens = h.conns[:0], 0, 0
 	h.says, h.saysBytes, h.hears, h.hearsBytes, h.closes = bucket{}, bucket{}, bucket{}, bucket{}, bucket{}
 	if err := g.bars.add(h.keys, now.Add(barredFor)); err != nil && g.log != nil {
 		g.log.Error("a name cannot be kept away", "name", h.name, "err", err, "server", "nats")
@@ -323,11 +325,14 @@ func (g *natsGuard) bar(h *host, now time.Time, what string, most int) {
 	g.tell(h, now, what, most, "barred", barredFor)
 }
 
-// relieve closes connections of those for whom most waits, until it is no more than the server has room for.
-func (g *natsGuard) relieve(all int, now time.Time) {
+// relieve closes connections of those for whom most waits, until what waits on those that are left is no more
+// than the server has room for.
+func (g *natsGuard) relieve(now time.Time) {
 	var by []*host
+	all := 0
 	for _, h := range g.names {
 		by = append(by, h)
+		all += h.pending
 	}
 	slices.SortFunc(by, func(a, b *host) int {
 		return cmp.Or(cmp.Compare(b.pending, a.pending), cmp.Compare(a.name, b.name))

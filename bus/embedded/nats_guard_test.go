@@ -36,7 +36,7 @@ func keyed(t testing.TB) (*NATS, *natsGuard, *natsauth.Store) {
 	}
 	t.Cleanup(n.Close)
 	n.guard.end()
-	return n, newNATSGuard(n.server, auth.Market, nil), keys
+	return n, newNATSGuard(n.server, auth.Market, n.knock, nil), keys
 }
 
 func come(t testing.TB, n *NATS, keys *natsauth.Store, role bus.Role, name string) (*nats.Conn, error) {
@@ -55,6 +55,7 @@ func come(t testing.TB, n *NATS, keys *natsauth.Store, role bus.Role, name strin
 // Who owes is kept away for as long as is said, under its key, and others are not; then it is let in.
 func TestWhoIsBarredComesAgain(t *testing.T) {
 	n, g, keys := keyed(t)
+	n.knock.stop() // who is refused hears it at once
 	if _, err := come(t, n, keys, bus.RoleClient, "ada"); err != nil {
 		t.Fatal(err)
 	}
@@ -135,9 +136,24 @@ func TestWhatALookCloses(t *testing.T) {
 		h.count(&guest{}, conn(uint64(name[0]), 1, pending), time.Now())
 		g.names[name] = h
 	}
-	g.relieve(150<<20, time.Now())
+	g.relieve(time.Now())
 	if len(shut) != 1 || shut[0] != 'b' {
 		t.Errorf("of all that wait it closes %v", shut)
+	}
+	// what waits for one who is barred is gone with him, and nobody else is closed for it
+	shut = nil
+	mallory := &host{name: "m", share: bus.Share{Says: bus.Traffic{Messages: 1}}, keys: map[string]bool{}}
+	mallory.count(&guest{}, conn('m', 1, 0), time.Now())
+	c := conn('m', 1, 140<<20)
+	c.InMsgs = 1000
+	mallory.conns = nil
+	mallory.count(&guest{}, c, time.Now())
+	g.names = map[string]*host{"m": mallory, "a": {name: "a"}}
+	g.names["a"].count(&guest{}, conn('a', 1, 100), time.Now())
+	g.bound(mallory, time.Now())
+	g.relieve(time.Now())
+	if len(shut) != 0 { // the bar itself ends his
+		t.Errorf("beside one who is barred it closes %v", shut)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 	"souk/bus"
 	"souk/bus/natsauth"
 	"souk/integration/flood"
+	"souk/integration/load/proc"
 )
 
 // floodCommand is the process that floods where bench measures what others notice: a client with its creds,
@@ -39,7 +39,7 @@ func floodCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19); err != nil {
+			if err := proc.Yield(); err != nil {
 				return err
 			}
 			ctx, stop := context.WithTimeout(c.Context(), lasts)

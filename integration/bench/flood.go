@@ -52,8 +52,8 @@ func floodBars(ctx context.Context, o Options) ([]Bar, error) {
 			if err != nil {
 				return nil, err
 			}
-			said = fmt.Sprintf("before: %v; during %v of it: %v (%v); after it: %v; who floods is a process of "+
-				"the lowest priority", p.before, floodFor, p.during, strings.TrimSpace(p.did), p.after)
+			said = fmt.Sprintf("before: %v; during %v of it: %v (%v); after it: %v; who floods runs on "+
+				"what processor time nobody else wants", p.before, floodFor, p.during, strings.TrimSpace(p.did), p.after)
 			ms := func(o flood.Others) float64 { return o.Quantile(0.99).Seconds() * 1000 }
 			return []float64{ms(p.during), ms(p.before), ms(p.after), memory,
 				float64(p.during.Failed + p.after.Failed)}, nil
