@@ -21,7 +21,8 @@ const (
 	// doorLines of one door are remembered for a client at a hub, those on which something was granted last.
 	// A voucher of a line before them counts no more.
 	doorLines = 3
-	// maxLines of a client at a hub are remembered: those of doors that are gone make room.
+	// maxLines of a client at a hub are remembered, of all doors. The lowest makes room, and a voucher of a
+	// line below all of them counts no more.
 	maxLines = 128
 )
 
@@ -67,14 +68,6 @@ func (t *Treasury) vouchedFor(req *bus.FundsRequest, least market.Credits) (*bac
 	}
 	b := &backing{was: t.book.Vouched(req.Client, req.Hub)}
 	b.all = b.was.Left
-	if len(b.was.Doors) >= maxLines {
-		last := b.was.Doors[:1:1] // a grant names one at least
-		b.was.Doors = slices.DeleteFunc(slices.Clone(b.was.Doors),
-			func(d ledger.DoorTotal) bool { return t.keys[d.Door] == nil })
-		if len(b.was.Doors) == 0 {
-			b.was.Doors = last
-		}
-	}
 	for i := range req.Vouchers {
 		if s := &req.Vouchers[i]; t.proven(s, req) {
 			b.count(s)
@@ -105,7 +98,8 @@ func (b *backing) count(s *bus.DoorVoucher) {
 	if i, known := b.was.Find(s.Door, line); known {
 		used = b.was.Doors[i].Total
 	} else if from, own := b.linesOf(s.Door); own >= doorLines && line < b.was.Doors[from].Line ||
-		own < doorLines && len(b.was.Doors) >= maxLines {
+		len(b.was.Doors) >= maxLines &&
+			byLine(ledger.DoorTotal{Door: s.Door, Line: line}, b.was.Doors[b.lowest()]) < 0 {
 		return
 	}
 	left := s.Voucher.Total() - used
@@ -124,6 +118,22 @@ func (b *backing) count(s *bus.DoorVoucher) {
 	}
 }
 
+// byLine compares lines of all doors.
+func byLine(x, y ledger.DoorTotal) int {
+	return cmp.Or(cmp.Compare(x.Line, y.Line), cmp.Compare(x.Door, y.Door))
+}
+
+// lowest is where the lowest line stands.
+func (b *backing) lowest() int {
+	at := 0
+	for i := range b.was.Doors {
+		if byLine(b.was.Doors[i], b.was.Doors[at]) < 0 {
+			at = i
+		}
+	}
+	return at
+}
+
 // linesOf is where a door's lines begin, and how many there are.
 func (b *backing) linesOf(door string) (from, own int) {
 	from, _ = b.was.Find(door, 0)
@@ -139,7 +149,7 @@ func (b *backing) grant(amount market.Credits) *ledger.Vouched {
 	returned := min(b.was.Left, amount)
 	b.was.Left -= returned
 	amount -= returned
-	slices.SortFunc(b.lines, func(x, y ledger.DoorTotal) int { return cmp.Compare(x.Line, y.Line) })
+	slices.SortFunc(b.lines, byLine)
 	for _, l := range b.lines {
 		take := min(l.Total, amount)
 		if take == 0 {
@@ -147,11 +157,15 @@ func (b *backing) grant(amount market.Credits) *ledger.Vouched {
 		}
 		amount -= take
 		i, known := b.was.Find(l.Door, l.Line)
-		if from, own := b.linesOf(l.Door); !known && own >= doorLines {
-			b.was.Doors = slices.Delete(b.was.Doors, from, from+1)
-			i, _ = b.was.Find(l.Door, l.Line)
-		}
 		if !known {
+			gone, own := b.linesOf(l.Door)
+			if own < doorLines {
+				gone = b.lowest()
+			}
+			if own >= doorLines || len(b.was.Doors) >= maxLines {
+				b.was.Doors = slices.Delete(b.was.Doors, gone, gone+1)
+				i, _ = b.was.Find(l.Door, l.Line)
+			}
 			b.was.Doors = slices.Insert(b.was.Doors, i, ledger.DoorTotal{Door: l.Door, Line: l.Line})
 		}
 		b.was.Doors[i].Total += take

@@ -216,14 +216,15 @@ func TestVouchersOfManyDoors(t *testing.T) {
 	for i := range 3 * maxLines {
 		door, key := fmt.Sprint("pod-", i), bytes.Repeat([]byte{byte(i)}, bus.VouchKeyBytes)
 		o.tr.Vouches(door, &bus.VouchKeys{Keys: [][]byte{key}})
-		if s := ask(door, key, 1, 10); s != 10 {
+		line := uint64(100 + i)
+		if s := ask(door, key, line, 10); s != 10 {
 			t.Fatalf("door %d: %d", i, s)
 		}
 		o.tr.Vouches(door, nil)
-		if s := ask(door, key, 1, 20); s != 0 {
+		if s := ask(door, key, line, 20); s != 0 {
 			t.Fatalf("door %d is gone, and its voucher counts: %d", i, s)
 		}
-		if lines := len(o.tr.Book().Vouched("ann", "h").Doors); lines > maxLines+bus.MaxVouchers {
+		if lines := len(o.tr.Book().Vouched("ann", "h").Doors); lines > maxLines {
 			t.Fatalf("%d lines are remembered", lines)
 		}
 	}
@@ -241,5 +242,87 @@ func TestVouchersOfManyDoors(t *testing.T) {
 	o.reopen()
 	if v := o.tr.Book().Vouched("ann", "h"); len(v.Doors) > ledger.MaxVouched || v.Left != 0 {
 		t.Errorf("after a start %+v", v)
+	}
+}
+
+// keyed is a door of so many, with a key of its own.
+func keyed(i int) (string, []byte) {
+	return fmt.Sprint("door-", i), bytes.Repeat([]byte{byte(i), byte(i >> 8)}, bus.VouchKeyBytes/2)
+}
+
+// A treasury that starts may not know yet which doors there are. A voucher that counted counts no more when
+// their keys come, however many doors there are.
+func TestVouchersCountOnceWhenKeysComeLate(t *testing.T) {
+	o := open(t)
+	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: market.Credit})
+	tell := func() {
+		for i := range maxLines {
+			door, key := keyed(int(i))
+			o.tr.Vouches(door, &bus.VouchKeys{Keys: [][]byte{key}})
+		}
+	}
+	n := 0
+	ask := func(i int) market.Credits {
+		n++
+		req := bus.FundsRequest{ID: fmt.Sprint("a", n), Client: "ann", Hub: "h", Amount: 10,
+			Vouchers: []bus.DoorVoucher{}}
+		if i >= 0 {
+			door, key := keyed(i)
+			req.Vouchers = []bus.DoorVoucher{{Door: door,
+				Voucher: bus.NewVoucher(key, door, "ann", "h", 1, 10, 10)}}
+		}
+		sum := market.Credits(0)
+		for _, g := range o.ask(bus.OpAllot, req).Grants {
+			sum += g.Amount
+		}
+		return sum
+	}
+	tell()
+	for i := range maxLines {
+		if s := ask(i); s != 10 {
+			t.Fatalf("door %d: %d", i, s)
+		}
+	}
+	r := o.ask(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID("h", 1), Client: "ann", Hub: "h", Amount: 1})
+	if r.Code != "" {
+		t.Fatal(r)
+	}
+	o.reopen()
+	if s := ask(-1); s != 1 {
+		t.Fatalf("of what came back: %d", s)
+	}
+	tell()
+	for i := range maxLines {
+		if s := ask(i); s != 0 {
+			t.Fatalf("the voucher of door %d counts twice, with %d", i, s)
+		}
+	}
+}
+
+// However many doors live, each is heard, and none counts twice.
+func TestNoDoorIsOneTooMany(t *testing.T) {
+	o := open(t)
+	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: market.Credit})
+	const many = uint64(maxLines + 40)
+	n := 0
+	for round := range uint64(4) {
+		for i := range many {
+			door, key := keyed(int(i))
+			o.tr.Vouches(door, &bus.VouchKeys{Keys: [][]byte{key}})
+			for again := range 2 {
+				for old := range round + 1 {
+					n++
+					v := bus.NewVoucher(key, door, "ann", "h", (round-old)*many+uint64(i)+1, 10, 10)
+					r := o.ask(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("a", n), Client: "ann", Hub: "h",
+						Amount: 10, Vouchers: []bus.DoorVoucher{{Door: door, Voucher: v}}})
+					if first := again == 0 && old == 0; first != (len(r.Grants) == 1) {
+						t.Fatalf("round %d, door %d, %d lines ago, again %d: %+v", round, i, old, again, r)
+					}
+				}
+			}
+		}
+		if lines := len(o.tr.Book().Vouched("ann", "h").Doors); lines > ledger.MaxVouched {
+			t.Fatalf("%d lines are remembered", lines)
+		}
 	}
 }
