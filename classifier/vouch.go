@@ -16,10 +16,17 @@ const maxVouched = 1 << 16
 // pair is a client at the hub of a journal.
 type pair struct{ client, journal string }
 
-// vouching counts what the door has vouched for, since its line began.
+// vouching counts what the door has vouched for, since its line began. A client that uses up its count at a
+// hub goes on in a line of its own.
 type vouching struct {
-	line   uint64
-	totals map[pair]market.Credits // nil: the line is to be begun
+	line   uint64         // the last
+	totals map[pair]count // nil: the line is to be begun
+}
+
+// count is what the door has vouched for of a client at a hub, in a line.
+type count struct {
+	line  uint64
+	total market.Credits
 }
 
 // Line is the last line in which the door vouches, or one of its lives before did.
@@ -46,23 +53,29 @@ type Vouched struct {
 // add vouches for one more task, which may cost so much.
 func (v *vouching) add(now time.Time, client, journal string, most market.Credits) Vouched {
 	p := pair{client, journal}
-	total := v.totals[p]
-	if _, known := v.totals[p]; v.totals == nil || !known && len(v.totals) >= maxVouched ||
-		total > market.MaxCredits-most {
+	n, known := v.totals[p]
+	switch {
+	case v.totals == nil, !known && len(v.totals) >= maxVouched:
+		v.totals = map[pair]count{}
+		fallthrough
+	case n.total > market.MaxCredits-most:
 		v.line = max(v.line+1, uint64(max(0, now.UnixMilli()))) // no life of the door has had it
-		v.totals, total = map[pair]market.Credits{}, 0
+		n = count{line: v.line}
+	case !known:
+		n.line = v.line
 	}
-	v.totals[p] = total + most
-	return Vouched{journal, v.line, total + most, most}
+	n.total += most
+	v.totals[p] = n
+	return Vouched{journal, n.line, n.total, most}
 }
 
 // of returns what was said last, for a task that may cost so much.
 func (v *vouching) of(now time.Time, client, journal string, most market.Credits) Vouched {
-	total, known := v.totals[pair{client, journal}]
+	n, known := v.totals[pair{client, journal}]
 	if !known {
 		return v.add(now, client, journal, most)
 	}
-	return Vouched{journal, v.line, total, most}
+	return Vouched{journal, n.line, n.total, most}
 }
 
 // Most is what a task may cost at most: what its client says, or else what its tokens are worth by

@@ -89,6 +89,28 @@ func TestLinesOfVouchers(t *testing.T) {
 	}
 }
 
+// A client whose tasks may cost all there is uses up its own count at a hub, and no other client's.
+func TestTheDearestTasksLeaveOthersTheirLine(t *testing.T) {
+	now := time.UnixMilli(5000)
+	var v vouching
+	first := v.add(now, "ann", "j", 9)
+	last := uint64(0)
+	for i := range 50 {
+		dear := v.add(now, "rich", "j", market.MaxCredits)
+		if dear.Line <= last || dear.Total != market.MaxCredits {
+			t.Fatalf("task %d: %+v, after line %d", i, dear, last)
+		}
+		last = dear.Line
+		want := Vouched{"j", first.Line, market.Credits(10 + i), 1}
+		if got := v.add(now, "ann", "j", 1); got != want {
+			t.Fatalf("%+v, want %+v", got, want)
+		}
+		if got := v.of(now, "ann", "j", 1); got != want {
+			t.Fatalf("again: %+v, want %+v", got, want)
+		}
+	}
+}
+
 // What a task may cost is its client's word; or, where there is none, what the door's own price says of its
 // tokens, which a client cannot make any larger than what models have context for.
 func TestWhatATaskMayCost(t *testing.T) {
