@@ -108,10 +108,11 @@ func (n *Node) Drain(now time.Time) {
 	}
 }
 
-// Retire hands unspent allotments back to the treasury; for a hub that has drained.
+// Retire hands unspent allotments back to the treasury; for a hub that has drained. What a journal has that
+// may be an older copy may be spent.
 func (n *Node) Retire(now time.Time) {
 	n.advance(now)
-	if n.leading && n.draining {
+	if n.leading && n.draining && n.doubt == "" {
 		n.returnSpare()
 	}
 }

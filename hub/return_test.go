@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"souk/bus"
@@ -70,5 +71,32 @@ func TestReturnsOfManyClients(t *testing.T) {
 					len(h.asked))
 			}
 		})
+	}
+}
+
+// A hub whose journal was moved gives nothing back when it is stopped before the treasury has spoken: what an
+// older copy has may be spent.
+func TestAnOlderCopyThatIsStoppedGivesNothingBack(t *testing.T) {
+	h := newHouse(t, nil)
+	h.must(h.n.commit(ledger.NewAccept("hub-math", 1, "ann", market.Credit, h.n.salt())))
+	h.run()
+	for _, moved := range []bool{true, false} {
+		again, err := NewNode(testConfig(), [32]byte{2})
+		h.must(err)
+		for _, f := range h.frames {
+			h.must(again.Replay(f))
+		}
+		if moved {
+			again.Await()
+		}
+		h.n, h.asked, h.silent = again, nil, true
+		h.must(again.Lead(h.now, 8))
+		again.Drain(h.now)
+		again.Retire(h.now)
+		h.run()
+		told := slices.ContainsFunc(h.asked, func(f Funds) bool { return f.Op == bus.OpReturn })
+		if back := h.replica.Avail("ann") == 0; back == moved || told == moved {
+			t.Errorf("moved %v: it gave back %v, and told the treasury %v", moved, back, told)
+		}
 	}
 }
