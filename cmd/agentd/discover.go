@@ -15,7 +15,7 @@ import (
 	"souk/agentd"
 	agentserve "souk/agentd/serve"
 	"souk/bus"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 	"souk/market"
 )
 

@@ -11,7 +11,7 @@ import (
 	agentserve "souk/agentd/serve"
 	"souk/agentd/vllm"
 	"souk/bus"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 )
 
 // version is set by the linker; see the Makefile.

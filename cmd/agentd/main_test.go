@@ -12,7 +12,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus/policy"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 )
 
 func run(ctx context.Context, args []string, out, errs io.Writer) int {

@@ -15,7 +15,7 @@ import (
 	"souk/bus/bustest/servers"
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 	"souk/integration/vllmsim"
 	"souk/market"
 )

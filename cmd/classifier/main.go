@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 )
 
 // version is set by the linker; see the Makefile.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 )
 
 func TestMain(m *testing.M) {

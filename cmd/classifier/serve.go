@@ -14,7 +14,7 @@ import (
 	"souk/classifier"
 	"souk/classifier/model"
 	door "souk/classifier/serve"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 )
 
 // config is the door's file.

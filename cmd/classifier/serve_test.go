@@ -19,7 +19,7 @@ import (
 	"souk/bus/bustest/servers"
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 )
 
 // The whole command before real servers: it is discovered, asked in JSON by a plain NATS client, hands the

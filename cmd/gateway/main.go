@@ -14,7 +14,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/gateway"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 )
 
 // version is set by the linker; see the Makefile.

@@ -19,7 +19,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 	"souk/cmd/local"
 )
 

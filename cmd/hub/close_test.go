@@ -16,7 +16,7 @@ import (
 	"souk/bus/bustest/servers"
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 	"souk/cmd/local"
 	"souk/ledger"
 	"souk/ledger/inspect"

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 	"souk/hub"
 	hubserve "souk/hub/serve"
 	"souk/ledger/journal"

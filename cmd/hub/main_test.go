@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"souk/bus/bustest"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 	hubserve "souk/hub/serve"
 )
 

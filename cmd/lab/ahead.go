@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"souk/cmd/internal/console"
+	"souk/cmd/console"
 	"souk/integration/ahead"
 )
 

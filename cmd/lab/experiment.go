@@ -8,7 +8,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"souk/cmd/internal/console"
+	"souk/cmd/console"
 	"souk/integration/economics"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 	"souk/integration/bench/floor"
 )
 

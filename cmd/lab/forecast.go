@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"souk/cmd/internal/console"
+	"souk/cmd/console"
 	"souk/integration/forecast"
 	"souk/integration/prose"
 )

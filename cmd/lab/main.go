@@ -4,8 +4,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"souk/cmd/internal/console"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/console"
+	"souk/cmd/daemon"
 )
 
 // version is set by the linker; see the Makefile.

@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 	"souk/cmd/ledger/cli"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/regular"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 	"souk/market"
 )
 

@@ -14,7 +14,7 @@ import (
 	"souk/bus"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 )
 
 // Operator is the name under which commands pay in and out.

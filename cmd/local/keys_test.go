@@ -7,7 +7,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/natsauth"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 )
 
 // What a command says goes to other machines by TLS alone, as what a daemon says does: prompts, and the

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 )
 
 // part is one of the market's servers as it runs.

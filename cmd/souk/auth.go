@@ -14,7 +14,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/natsauth"
-	"souk/cmd/internal/console"
+	"souk/cmd/console"
 	"souk/cmd/local"
 )
 

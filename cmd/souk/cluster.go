@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
-	"souk/cmd/internal/console"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/console"
+	"souk/cmd/daemon"
 	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/market"

@@ -19,7 +19,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/natsauth"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 	"souk/integration/parts"
 )
 

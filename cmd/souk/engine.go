@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 	"souk/integration/vllmsim"
 )
 

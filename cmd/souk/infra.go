@@ -17,8 +17,8 @@ import (
 	"souk/bus/embedded"
 	"souk/bus/natsauth"
 	"souk/bus/regular"
-	"souk/cmd/internal/console"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/console"
+	"souk/cmd/daemon"
 	"souk/cmd/local"
 )
 

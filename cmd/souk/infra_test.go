@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"souk/bus"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 )
 
 // Names of a file that cannot belong to those that it gives them to are found as it is judged, and not when

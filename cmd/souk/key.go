@@ -17,8 +17,8 @@ import (
 	"souk/bus"
 	"souk/bus/etcdreg"
 	"souk/bus/natsauth"
-	"souk/cmd/internal/console"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/console"
+	"souk/cmd/daemon"
 	"souk/cmd/local"
 	"souk/market"
 )

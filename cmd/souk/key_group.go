@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
-	"souk/cmd/internal/console"
+	"souk/cmd/console"
 	"souk/cmd/local"
 )
 

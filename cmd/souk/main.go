@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
-	"souk/cmd/internal/console"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/console"
+	"souk/cmd/daemon"
 	"souk/cmd/ledger/cli"
 	"souk/cmd/local"
 )

@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"souk/cmd/internal/console"
+	"souk/cmd/console"
 	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/market"

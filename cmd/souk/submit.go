@@ -20,7 +20,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/natsbus"
-	"souk/cmd/internal/console"
+	"souk/cmd/console"
 	"souk/cmd/local"
 	"souk/integration/replay"
 	"souk/market"

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/classifier"
-	"souk/cmd/internal/console"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/console"
+	"souk/cmd/daemon"
 	"souk/cmd/local"
 )
 

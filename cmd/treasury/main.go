@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 	"souk/ledger/journal"
 	"souk/ledger/treasury"
 	bank "souk/ledger/treasury/serve"

@@ -14,7 +14,7 @@ import (
 	"souk/bus/bustest"
 	"souk/bus/bustest/servers"
 	"souk/bus/natsbus"
-	"souk/cmd/internal/daemon"
+	"souk/cmd/daemon"
 	"souk/ledger"
 	"souk/ledger/journal"
 	"souk/market"

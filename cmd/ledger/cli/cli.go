@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"souk/cmd/internal/console"
+	"souk/cmd/console"
 	"souk/ledger"
 	"souk/ledger/inspect"
 	"souk/ledger/journal"
