@@ -72,7 +72,7 @@ ALONE += bus bus/openai bus/policy bus/reader bus/recency classifier classifier/
 ALONE += hub hub/batch hub/congest hub/line hub/policy hub/policy/ahead hub/policy/cachesage hub/policy/fair
 ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/seat ledger
 ALONE += ledger/treasury market/certify market/flow integration/ahead integration/prose
-ALONE += integration/machines integration/vllmsim/kv
+ALONE += integration/machines agentd/vllmsim/kv
 
 # These start some only to clear, or to play, several rounds or runs side by side, which share nothing. That they
 # do share nothing is what a test of each named SideBySide has the race detector look for; the others go without.

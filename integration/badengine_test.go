@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/bustest"
-	"souk/integration/vllmsim"
 )
 
 // event is one event of a stream, as vLLM writes it.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/cmd/local"
-	"souk/integration/vllmsim"
 )
 
 // Whatever a client sends, it is told what was wrong by a code that never changes, and nobody else notices.

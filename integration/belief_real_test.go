@@ -15,7 +15,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/integration/soak"
 	"souk/ledger"
 )

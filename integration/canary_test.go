@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
+	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/cmd/local"
-	"souk/integration/vllmsim"
 )
 
 // D7: keys, creds and prompts are in no log, at the most talkative level, in no error, in no count, and in no

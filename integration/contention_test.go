@@ -10,7 +10,7 @@ import (
 
 	"souk/bus"
 	"souk/cmd/local"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/market"
 )
 

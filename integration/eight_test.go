@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"souk/agentd/vllmsim"
 	"souk/bus"
-	"souk/integration/replay"
-	"souk/integration/vllmsim"
+	"souk/cmd/replay"
 )
 
 // eight is a market of eight like agents, with no more slots than there are clients: a slow machine may make

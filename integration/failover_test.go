@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/cmd/local"
-	"souk/integration/replay"
-	"souk/integration/vllmsim"
+	"souk/cmd/replay"
 	"souk/market"
 )
 

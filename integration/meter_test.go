@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/cmd/local"
-	"souk/integration/vllmsim"
 	"souk/market"
 )
 

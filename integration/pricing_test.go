@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"souk/cmd/local"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/ledger"
 	"souk/ledger/journal"
 	"souk/market"

@@ -15,11 +15,11 @@ import (
 	"souk/agentd"
 	agentserve "souk/agentd/serve"
 	"souk/agentd/vllm"
+	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/etcdreg"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
-	"souk/integration/vllmsim"
 )
 
 // `nats request souk.v1.task.dev '{...}'` gets the whole answer, and what it cost, as one JSON object.

@@ -17,7 +17,7 @@ import (
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/cmd/local"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/ledger"
 	"souk/ledger/journal"
 )

@@ -15,8 +15,8 @@ import (
 	"souk/agentd"
 	"souk/agentd/kvevent"
 	"souk/agentd/vllm/zmtp"
+	"souk/agentd/vllmsim"
 	"souk/bus/bustest"
-	"souk/integration/vllmsim"
 )
 
 // belief is what a listener makes of an engine's events: of each block, how many copies there are.

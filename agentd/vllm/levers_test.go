@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"souk/agentd"
+	"souk/agentd/vllmsim"
 	"souk/bus"
-	"souk/integration/vllmsim"
 )
 
 // What is not a task tells the engine that it can wait, where the engine goes by that; a task tells nothing.

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"souk/agentd"
+	"souk/agentd/vllmsim"
 	"souk/bus"
-	"souk/integration/vllmsim"
 )
 
 // A touch by the tokens of prompt and answer finds all that the engine holds of them, keeps it from being

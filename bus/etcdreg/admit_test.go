@@ -15,10 +15,10 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest"
+	"souk/bus/bustest/proxy"
 	"souk/bus/embedded"
 	"souk/bus/etcdreg"
 	"souk/bus/natsauth"
-	"souk/integration/proxy"
 )
 
 func ok(t testing.TB, err error) {

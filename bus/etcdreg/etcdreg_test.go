@@ -14,9 +14,9 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest"
+	"souk/bus/bustest/proxy"
 	"souk/bus/embedded"
 	"souk/bus/etcdreg"
-	"souk/integration/proxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

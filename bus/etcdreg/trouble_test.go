@@ -9,9 +9,9 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest"
+	"souk/bus/bustest/proxy"
 	"souk/bus/embedded"
 	"souk/bus/etcdreg"
-	"souk/integration/proxy"
 )
 
 // An etcd that takes nothing more says so to every part, with what mends it, until it is mended.

@@ -16,10 +16,10 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest"
+	"souk/bus/bustest/proxy"
 	"souk/bus/embedded"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
-	"souk/integration/proxy"
 )
 
 // keyed is a server that asks who is there, and the keys that it knows.

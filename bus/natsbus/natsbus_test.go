@@ -13,10 +13,10 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest"
+	"souk/bus/bustest/proxy"
 	"souk/bus/embedded"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
-	"souk/integration/proxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -14,10 +14,10 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest"
+	"souk/bus/bustest/proxy"
 	"souk/bus/embedded"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
-	"souk/integration/proxy"
 )
 
 // certificates are those of a market, made once.

@@ -11,10 +11,10 @@ import (
 
 	"souk/agentd"
 	agentserve "souk/agentd/serve"
+	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/membus"
-	"souk/integration/parts"
-	"souk/integration/vllmsim"
+	"souk/cmd/parts"
 	"souk/market"
 )
 

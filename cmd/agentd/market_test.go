@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/bus/bustest/servers"
 	"souk/bus/etcdreg"
 	"souk/bus/natsbus"
 	"souk/cmd/daemon"
-	"souk/integration/vllmsim"
 	"souk/market"
 )
 

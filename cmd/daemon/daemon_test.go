@@ -20,7 +20,7 @@ import (
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/bus/embedded"
-	"souk/integration/parts"
+	"souk/cmd/parts"
 )
 
 func write(t *testing.T, text string) string {

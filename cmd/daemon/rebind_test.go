@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"souk/integration/parts"
+	"souk/cmd/parts"
 )
 
 // A web page that has its own name resolve to 127.0.0.1 reads nothing of a daemon: not what it counts, not

@@ -15,8 +15,8 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest"
+	"souk/bus/bustest/proxy"
 	"souk/cmd/local"
-	"souk/integration/proxy"
 )
 
 // asProcess names the file of a gateway that this test's own binary is started as.

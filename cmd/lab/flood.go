@@ -12,8 +12,8 @@ import (
 
 	"souk/bus"
 	"souk/bus/natsauth"
+	"souk/cmd/load/proc"
 	"souk/integration/flood"
-	"souk/integration/load/proc"
 )
 
 // floodCommand is the process that floods where bench measures what others notice: a client with its creds,

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/ledger"
 	"souk/ledger/journal"
 )

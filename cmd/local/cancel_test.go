@@ -10,7 +10,7 @@ import (
 	"souk/bus"
 	"souk/bus/client"
 	"souk/bus/membus"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // scene is a link, and a scripted door, hub and agent, on virtual time.

@@ -10,9 +10,9 @@ import (
 
 	"souk/agentd"
 	"souk/agentd/vllm"
+	"souk/agentd/vllmsim"
 	"souk/bus"
-	"souk/integration/replay"
-	"souk/integration/vllmsim"
+	"souk/cmd/replay"
 )
 
 // Profiles names the profiles of simulated engines.

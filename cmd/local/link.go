@@ -11,7 +11,7 @@ import (
 	"souk/bus"
 	"souk/bus/client"
 	"souk/bus/natsbus"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/market"
 )
 

@@ -11,15 +11,15 @@ import (
 	"time"
 
 	agentserve "souk/agentd/serve"
+	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/etcdreg"
 	"souk/bus/gateway"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
 	door "souk/classifier/serve"
+	"souk/cmd/replay"
 	hubserve "souk/hub/serve"
-	"souk/integration/replay"
-	"souk/integration/vllmsim"
 	"souk/ledger/journal"
 	"souk/market"
 )

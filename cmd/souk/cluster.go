@@ -19,7 +19,7 @@ import (
 	"souk/cmd/console"
 	"souk/cmd/daemon"
 	"souk/cmd/local"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/market"
 )
 

@@ -20,7 +20,7 @@ import (
 	"souk/bus"
 	"souk/bus/natsauth"
 	"souk/cmd/daemon"
-	"souk/integration/parts"
+	"souk/cmd/parts"
 )
 
 // inEffect is what the plan needs of a daemon's configuration, as it prints it itself.

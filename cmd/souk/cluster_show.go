@@ -14,7 +14,7 @@ import (
 
 	"souk/bus"
 	"souk/cmd/local"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // show funds the clients, plays dialogues and checks the ledgers; its error is the verdict.

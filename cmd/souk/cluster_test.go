@@ -23,7 +23,7 @@ import (
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/bus/natsauth"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // The deployment with the commands as they are built: files, services, containers, and the cluster itself.

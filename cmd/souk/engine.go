@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"souk/agentd/vllmsim"
 	"souk/cmd/daemon"
-	"souk/integration/vllmsim"
 )
 
 func engineCommand() *cobra.Command {

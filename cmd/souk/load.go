@@ -14,9 +14,9 @@ import (
 
 	"souk/bus"
 	"souk/cmd/console"
+	"souk/cmd/load"
 	"souk/cmd/local"
-	"souk/integration/load"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/market"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"souk/cmd/console"
 	"souk/cmd/local"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/market"
 )
 

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"souk/integration/parts"
+	"souk/cmd/parts"
 )
 
 // process is one that a cluster starts.

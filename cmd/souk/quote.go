@@ -12,7 +12,7 @@ import (
 	"souk/bus"
 	"souk/cmd/console"
 	"souk/cmd/local"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 func quoteCommand(s *shared) *cobra.Command {

@@ -13,7 +13,7 @@ import (
 	"souk/bus"
 	"souk/cmd/console"
 	"souk/cmd/local"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/market"
 )
 

@@ -12,7 +12,7 @@ import (
 	"souk/bus"
 	"souk/cmd/console"
 	"souk/cmd/local"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // The two parts of a run. The crowd is several times what the default market has slots for, so that tasks

@@ -9,7 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"souk/cmd/local"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // heading prints a numbered step, with one sentence on what it is.

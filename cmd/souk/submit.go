@@ -22,7 +22,7 @@ import (
 	"souk/bus/natsbus"
 	"souk/cmd/console"
 	"souk/cmd/local"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/market"
 )
 

@@ -18,11 +18,11 @@ import (
 	"souk/bus/etcdreg"
 	"souk/bus/follow"
 	"souk/bus/natsauth"
+	"souk/cmd/load"
 	"souk/cmd/local"
+	"souk/cmd/replay"
 	"souk/integration/bench/floor"
 	"souk/integration/fleet"
-	"souk/integration/load"
-	"souk/integration/replay"
 	"souk/market"
 )
 

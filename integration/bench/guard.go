@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"souk/agentd/policy/guard"
+	"souk/agentd/vllmsim"
+	"souk/cmd/replay"
 	"souk/integration/policies"
-	"souk/integration/replay"
-	"souk/integration/vllmsim"
 )
 
 // guardBars are of the policy that looks for patterns in answers: what a token of the recorded answers costs,

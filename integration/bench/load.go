@@ -20,8 +20,8 @@ import (
 	"souk/bus"
 	"souk/bus/natsbus"
 	"souk/cmd/local"
+	"souk/cmd/replay"
 	"souk/integration/bench/floor"
-	"souk/integration/replay"
 	"souk/market"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // Bar is one thing asked, and what was measured.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"souk/bus/policy"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // Call is one call of a model, as every rule sees it.

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/cmd/local"
-	"souk/integration/vllmsim"
 )
 
 // calls is an engine's answer with a tool call, as vLLM writes it.

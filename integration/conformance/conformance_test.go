@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"souk/agentd/kvevent"
-	"souk/integration/vllmsim"
+	"souk/agentd/vllmsim"
 )
 
 // TestStandIn judges the stand-in, at two of its speeds and with other flags.
@@ -62,7 +62,7 @@ var update = flag.Bool("update", false, "write DIFFERENCES.md anew")
 
 // TestDifferencesPage keeps the page what the table says.
 func TestDifferencesPage(t *testing.T) {
-	const file = "../vllmsim/DIFFERENCES.md"
+	const file = "../../agentd/vllmsim/DIFFERENCES.md"
 	if *update {
 		if err := os.WriteFile(file, []byte(Page()), 0o644); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ type Difference struct {
 }
 
 // Differences are all that are known. The suite reads its expectations of the stand-in from here, and
-// integration/vllmsim/DIFFERENCES.md is made from it.
+// agentd/vllmsim/DIFFERENCES.md is made from it.
 var Differences = []Difference{
 	{
 		What: "text", Real: "what the model says, sampled",

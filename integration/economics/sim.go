@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/market"
 )
 

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"souk/agentd/vllmsim"
 	"souk/cmd/local"
-	"souk/integration/replay"
-	"souk/integration/vllmsim"
+	"souk/cmd/replay"
 	"souk/market"
 )
 

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest/proxy"
 	"souk/bus/client"
-	"souk/integration/proxy"
 )
 
 // Build makes the commands in dir, as static programs.

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest/proxy"
 	"souk/bus/client"
 	"souk/bus/follow"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
 	"souk/cmd/local"
-	"souk/integration/parts"
-	"souk/integration/proxy"
+	"souk/cmd/parts"
 	"souk/ledger"
 	"souk/market"
 )

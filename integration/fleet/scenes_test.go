@@ -12,8 +12,8 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest"
+	"souk/bus/bustest/proxy"
 	"souk/bus/follow"
-	"souk/integration/proxy"
 	"souk/market"
 )
 

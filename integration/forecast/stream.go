@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"souk/agentd/vllmsim"
 	"souk/integration/replay/virtual"
-	"souk/integration/vllmsim"
 )
 
 // The files keep the licences of their sources: data/NOTICE.md.

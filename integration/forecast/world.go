@@ -8,9 +8,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"souk/agentd/vllmsim/kv"
 	"souk/hub/predict"
 	"souk/integration/replay/virtual"
-	"souk/integration/vllmsim/kv"
 	"souk/market"
 )
 

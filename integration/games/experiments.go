@@ -6,10 +6,10 @@ import (
 	"math"
 	"time"
 
+	"souk/agentd/vllmsim"
 	"souk/hub/regime"
 	"souk/integration/replay/virtual"
 	"souk/integration/runs"
-	"souk/integration/vllmsim"
 )
 
 // job is one rule under one load, played with every seed.

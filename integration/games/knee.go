@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"souk/agentd/vllmsim"
 	"souk/integration/replay/virtual"
-	"souk/integration/vllmsim"
 )
 
 // Crowd is so many like engines in front of which the market stands, with so many slots each. Each serves a

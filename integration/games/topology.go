@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"souk/agentd/vllmsim"
 	"souk/integration/replay/virtual"
-	"souk/integration/vllmsim"
 )
 
 // Topology is so many engines that compute prompts, one after another, before so many that answer.

@@ -11,9 +11,9 @@ import (
 
 	"souk/agentd/holdings"
 	"souk/agentd/kvevent"
+	"souk/agentd/vllmsim/kv"
 	"souk/bus"
 	"souk/hub/prefix"
-	"souk/integration/vllmsim/kv"
 )
 
 const block = 16

@@ -8,9 +8,9 @@ import (
 
 	"souk/agentd/holdings"
 	"souk/agentd/kvevent"
+	"souk/agentd/vllmsim/kv"
 	"souk/bus"
 	"souk/hub/prefix"
-	"souk/integration/vllmsim/kv"
 )
 
 // turned is how much of what an engine found a hub believed to be there, before the key of marks turned,

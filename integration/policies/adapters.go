@@ -13,11 +13,11 @@ import (
 
 	agentpolicy "souk/agentd/policy"
 	"souk/agentd/policy/adapter"
+	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/policy"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/integration/replay/virtual"
-	"souk/integration/vllmsim"
 )
 
 // Panel is a workload on an engine that keeps fewer adapters ready than it serves.

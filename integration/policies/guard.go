@@ -6,7 +6,7 @@ import (
 	"regexp"
 
 	"souk/agentd/policy/guard"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // GuardPatterns are what is looked for in the recorded answers, none of which holds any.

@@ -13,12 +13,12 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"souk/agentd/vllmsim"
 	"souk/bus/follow"
+	"souk/cmd/load"
 	"souk/cmd/local"
-	"souk/integration/load"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/integration/replay/virtual"
-	"souk/integration/vllmsim"
 )
 
 // HedgeFigures are what clients had of a market of which one engine said nothing for a while.

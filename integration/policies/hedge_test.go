@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"souk/integration/vllmsim"
+	"souk/agentd/vllmsim"
 )
 
 // What engines computed is read from what they say of it, prompts and answers.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"souk/bus/client"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/integration/replay/virtual"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"souk/agentd/policy/guard"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // In the answers of all dialogues that come with the program nothing is cut; with a string planted into each,

@@ -25,7 +25,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"souk/bus"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/market"
 )
 

@@ -11,12 +11,12 @@ import (
 	"sync"
 	"time"
 
+	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/follow"
 	"souk/bus/openai"
 	"souk/cmd/local"
 	"souk/integration/replay/virtual"
-	"souk/integration/vllmsim"
 	"souk/market"
 )
 

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"souk/integration/replay"
+	"souk/agentd/vllmsim"
+	"souk/cmd/replay"
 	"souk/integration/replay/virtual"
-	"souk/integration/vllmsim"
 )
 
 func setting(t *testing.T) virtual.Setting {

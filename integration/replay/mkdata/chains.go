@@ -9,7 +9,7 @@ import (
 	"os"
 	"slices"
 
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // chains reads a trace that says of each request which blocks its prompt consists of, and not what text.

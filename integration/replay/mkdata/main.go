@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 func main() {

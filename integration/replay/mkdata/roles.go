@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // rows reads the lines of a set.

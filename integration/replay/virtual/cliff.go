@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"souk/integration/replay"
-	"souk/integration/vllmsim"
+	"souk/agentd/vllmsim"
+	"souk/cmd/replay"
 )
 
 // Cliffs are traces whose open sessions need more than the caches hold, or nearly so.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // runCliff plays a trace under a rule for a while.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"souk/integration/vllmsim"
+	"souk/agentd/vllmsim"
 )
 
 // As many tasks are in flight as there are callers, from moment to moment; who is one too many plays its

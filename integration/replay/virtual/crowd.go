@@ -11,10 +11,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"souk/agentd/vllmsim"
+	"souk/cmd/replay"
 	"souk/hub"
-	"souk/integration/replay"
 	"souk/integration/runs"
-	"souk/integration/vllmsim"
 	"souk/market"
 )
 

@@ -4,9 +4,9 @@ import (
 	"math"
 	"time"
 
-	"souk/integration/vllmsim"
-	"souk/integration/vllmsim/kv"
-	"souk/integration/vllmsim/sched"
+	"souk/agentd/vllmsim"
+	"souk/agentd/vllmsim/kv"
+	"souk/agentd/vllmsim/sched"
 )
 
 // EngineConfig is the size and the speed of an engine.

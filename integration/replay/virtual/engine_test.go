@@ -15,8 +15,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"souk/integration/replay"
-	"souk/integration/vllmsim"
+	"souk/agentd/vllmsim"
+	"souk/cmd/replay"
 )
 
 func profile(t testing.TB, name string) vllmsim.Profile {
@@ -170,7 +170,7 @@ func TestEngineCachesAsTheStandIn(t *testing.T) {
 // An engine takes as long as the measured one: 300 requests that a real vLLM served under overload.
 func TestEngineTakesWhatWasMeasured(t *testing.T) {
 	p := profile(t, "rtxpro6000-llama-3.1-8b")
-	data, err := os.ReadFile("../../vllmsim/testdata/perf/" + p.Name + ".csv")
+	data, err := os.ReadFile("../../../agentd/vllmsim/testdata/perf/" + p.Name + ".csv")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package virtual
 import (
 	"time"
 
-	"souk/integration/vllmsim/kv"
+	"souk/agentd/vllmsim/kv"
 	"souk/market"
 )
 

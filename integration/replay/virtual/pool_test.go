@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"souk/integration/vllmsim"
+	"souk/agentd/vllmsim"
 )
 
 // alone is one dialogue of two questions on one engine, in steps of 1 ms and 10 us for a token of a prompt.

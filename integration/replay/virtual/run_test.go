@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"souk/integration/replay"
-	"souk/integration/vllmsim"
+	"souk/agentd/vllmsim"
+	"souk/cmd/replay"
 )
 
 var scripts = sync.OnceValues(func() ([]*Script, error) {

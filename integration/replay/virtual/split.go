@@ -3,7 +3,7 @@ package virtual
 import (
 	"time"
 
-	"souk/integration/vllmsim"
+	"souk/agentd/vllmsim"
 )
 
 // mixed is two kinds of work on so many engines of an 8B: long prompts with short answers, and short prompts

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"souk/agentd/vllmsim"
+	"souk/agentd/vllmsim/kv"
 	"souk/bus"
-	"souk/integration/replay"
-	"souk/integration/vllmsim"
-	"souk/integration/vllmsim/kv"
+	"souk/cmd/replay"
 	"souk/market"
 )
 

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"souk/agentd/vllmsim/kv"
+	"souk/agentd/vllmsim/sched"
 	"souk/bus/policy"
-	"souk/integration/vllmsim/kv"
-	"souk/integration/vllmsim/sched"
 )
 
 // complete serves a chat or a completion.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 	"souk/market"
 )
 

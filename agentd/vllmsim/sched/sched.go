@@ -8,7 +8,7 @@ package sched
 import (
 	"slices"
 
-	"souk/integration/vllmsim/kv"
+	"souk/agentd/vllmsim/kv"
 )
 
 // Request is what is known of a request here.

@@ -12,7 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"souk/bus"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // Report is what a load measured. Times are in milliseconds; rates, shares, times and CPU are of the time

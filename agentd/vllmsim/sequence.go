@@ -6,9 +6,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"souk/agentd/vllmsim/kv"
+	"souk/agentd/vllmsim/sched"
 	"souk/bus/policy"
-	"souk/integration/vllmsim/kv"
-	"souk/integration/vllmsim/sched"
 )
 
 // sequence is one answer in the making. A request with n > 1 or several prompts is several sequences.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/integration/replay"
+	"souk/cmd/replay"
 )
 
 // Arrivals yields when tasks are sent in an open loop, counted from the start, for so long: a Poisson process

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"souk/agentd/vllmsim/kv"
+	"souk/agentd/vllmsim/sched"
 	"souk/bus/policy"
-	"souk/integration/vllmsim/kv"
-	"souk/integration/vllmsim/sched"
 )
 
 // engine is vLLM's core as a state machine: package sched says what each step computes, and the profile how

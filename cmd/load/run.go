@@ -12,8 +12,8 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
-	"souk/integration/load/proc"
-	"souk/integration/replay"
+	"souk/cmd/load/proc"
+	"souk/cmd/replay"
 )
 
 // Market asks one task, calls each with every chunk of its answer, and returns the last word. An error means
