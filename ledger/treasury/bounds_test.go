@@ -110,7 +110,7 @@ func TestNamesOfHubsAreBounded(t *testing.T) {
 		o.ask(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("y", i), Client: "ann", Hub: fmt.Sprint("n", i),
 			Amount: 1})
 	}
-	if n := len(o.tr.epochs); n > 2*Default().MaxHubs {
+	if n := len(o.tr.heard); n > 2*Default().MaxHubs {
 		t.Errorf("%d hubs are known", n)
 	}
 }

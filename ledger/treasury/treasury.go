@@ -32,16 +32,14 @@ type Answer struct {
 // Treasury is the treasury's state: its book, and what it remembers of requests. A pure state machine: not
 // for use by several goroutines at once.
 type Treasury struct {
-	cfg    Config
-	past   *ledger.History // until Restore
-	book   *ledger.Book
-	asked  map[string]bus.Grant // by id of the allot request, while the grant is remembered
-	grants map[string][]bus.Grant
-	early  early
-	own    journal
-	// of each hub that the registry has named: its leadership's, the highest so far
-	epochs    map[string]int64
-	domains   map[string][]string       // which domains name each of them as their hub
+	cfg       Config
+	past      *ledger.History // until Restore
+	book      *ledger.Book
+	asked     map[string]bus.Grant // by id of the allot request, while the grant is remembered
+	grants    map[string][]bus.Grant
+	early     early
+	own       journal
+	leads     map[string]led            // by domain, as the registry had it last
 	keys      map[string]*bus.VouchKeys // of doors
 	heard     map[string]word           // what each hub said of itself last
 	strangers []string                  // of them, those that were without dealings when they came
@@ -67,7 +65,7 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 	return &Treasury{
 		cfg: cfg, past: past, book: past.Book(), salt: salt,
 		asked: map[string]bus.Grant{}, grants: map[string][]bus.Grant{},
-		early: newEarly(), epochs: map[string]int64{}, domains: map[string][]string{},
+		early: newEarly(), leads: map[string]led{},
 		keys: map[string]*bus.VouchKeys{}, heard: map[string]word{}, room: true,
 		own:    journal{settled: true},
 		claims: map[string]*claims{}, rounds: map[string]*round{},
@@ -313,7 +311,7 @@ func (t *Treasury) checkHub(req *bus.FundsRequest) error {
 	if !ledger.ValidID(req.Hub) || req.Hub == t.cfg.Journal {
 		return refuse(bus.CodeBadRequest, "hub: %.80q is not the name of a hub's journal", req.Hub)
 	}
-	if seen := t.epochs[req.Hub]; req.Epoch < seen {
+	if seen := t.epochOf(req); req.Epoch < seen {
 		return refuse(bus.CodeStaleEpoch, "epoch %d of hub %s is over: epoch %d leads", req.Epoch, req.Hub,
 			seen)
 	}
@@ -343,8 +341,6 @@ func (t *Treasury) admit(hub string) error {
 	t.strangers = append(t.strangers, hub)
 	for len(t.strangers) > t.cfg.MaxHubs {
 		if first := t.strangers[0]; !t.book.Knows(first) {
-			delete(t.epochs, first)
-			delete(t.domains, first)
 			delete(t.heard, first)
 		}
 		t.strangers = t.strangers[1:]
@@ -352,22 +348,43 @@ func (t *Treasury) admit(hub string) error {
 	return nil
 }
 
-// Leads says which epoch of a hub leads which domain, as the registry has it. No other number is remembered:
-// one that a request names might be a mistake, and would make the hub stale for ever.
+// led is who leads a domain: the journal that it names, and the epoch.
+type led struct {
+	hub   string
+	epoch int64
+}
+
+// Leads says which hub leads a domain, and in which epoch, as the registry has it. No other number is
+// remembered: one that a request names might be a mistake, and would make the hub stale for ever.
 func (t *Treasury) Leads(hub, domain string, epoch int64) {
-	if _, ok := t.epochs[hub]; ledger.ValidID(hub) && (ok || len(t.epochs) < t.cfg.MaxHubs) {
-		t.epochs[hub] = max(t.epochs[hub], epoch)
-		if !slices.Contains(t.domains[hub], domain) {
-			list := append(t.domains[hub], domain)
-			t.domains[hub] = list[max(0, len(list)-maxDomains):]
+	was, known := t.leads[domain]
+	if ledger.ValidID(hub) && epoch >= was.epoch && (known || len(t.leads) < t.cfg.MaxHubs) {
+		t.leads[domain] = led{hub, epoch}
+	}
+}
+
+// epochOf is the epoch that the registry names for a request's hub: in the domain that it speaks for, as
+// another domain's may name it, too. One that speaks for none yet may lead any.
+func (t *Treasury) epochOf(req *bus.FundsRequest) (epoch int64) {
+	if l := t.leads[req.Domain]; l.hub == req.Hub {
+		return l.epoch
+	}
+	for _, l := range t.leads {
+		switch {
+		case l.hub != req.Hub:
+		case l.epoch == req.Epoch:
+			return l.epoch
+		case epoch == 0 || l.epoch < epoch:
+			epoch = l.epoch
 		}
 	}
+	return epoch
 }
 
 // Doubts reports whether a request comes of a later epoch of its hub than the registry is known to have
 // named.
 func (t *Treasury) Doubts(op string, req *bus.FundsRequest) bool {
-	return asksAsHub(op) && req.Epoch > t.epochs[req.Hub]
+	return asksAsHub(op) && req.Epoch > t.epochOf(req)
 }
 
 // Doubted refuses a request of an epoch that the registry does not name.

@@ -381,3 +381,50 @@ func TestAnotherJournalIsRefused(t *testing.T) {
 func (t *Treasury) Replay(f ledger.Frame) error {
 	return t.past.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
 }
+
+// Each domain's hub writes in the registry which journal it has, and one may name another's. That neither
+// makes the other stale nor has it doubted, whichever was elected last, and pushes no other out.
+func TestNoHubMakesAnotherStale(t *testing.T) {
+	o := open(t)
+	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "probe-maths", Amount: 1000})
+	n := 0
+	ask := func(op, domain string, epoch int64) bus.Code {
+		n++
+		req := bus.FundsRequest{ID: fmt.Sprint("a", n), Client: "probe-maths", Hub: "h", Domain: domain,
+			Epoch: epoch, Amount: 1, After: o.tr.Book().LastGrant("h"), Vouchers: []bus.DoorVoucher{}}
+		if o.tr.Doubts(op, &req) {
+			return "doubted"
+		}
+		return o.ask(op, req).Code
+	}
+	epoch := int64(5)
+	for i := range int64(20) {
+		for _, evil := range []int64{epoch + 1, epoch - 1, epoch + 3*i} {
+			for j := range int64(6) {
+				o.tr.Leads("h", fmt.Sprint("evil-", j), evil)
+			}
+			o.tr.Leads("h", "maths", epoch)
+			if code := ask(bus.OpAllot, "maths", epoch); code != "" {
+				t.Fatalf("it leads in epoch %d, another names it in %d: %q", epoch, evil, code)
+			}
+			if code := ask(bus.OpAllotted, "", epoch); code != "" { // before its first frame
+				t.Fatalf("it begins in epoch %d, another names it in %d: %q", epoch, evil, code)
+			}
+			if code := ask(bus.OpAllot, "maths", epoch-1); code != bus.CodeStaleEpoch {
+				t.Fatalf("it was deposed before epoch %d: %q", epoch, code)
+			}
+			if code := ask(bus.OpAllot, "maths", epoch+1); code != "doubted" {
+				t.Fatalf("it may lead since epoch %d: %q", epoch, code)
+			}
+		}
+		epoch += 4 + i
+	}
+	for i := range 3 * Default().MaxHubs { // each a name that nobody has
+		o.tr.Leads(fmt.Sprint("ghost-", i), "evil-0", int64(i)+epoch)
+	}
+	o.tr.Leads("new", "law", epoch)
+	req := bus.FundsRequest{ID: "new", Client: "ann", Hub: "new", Domain: "law", Epoch: epoch, Amount: 1}
+	if o.tr.Doubts(bus.OpAllot, &req) {
+		t.Error("a hub is not known for all those that another has named")
+	}
+}

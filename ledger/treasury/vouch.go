@@ -15,9 +15,7 @@ import (
 // it is shown.
 
 const (
-	// maxDomains of a hub are remembered: it has one, and another's hub may name it by mistake.
-	maxDomains = 4
-	maxDoors   = 4096 // with keys, in a market
+	maxDoors = 4096 // with keys, in a market
 	// doorLines of one door are remembered for a client at a hub, those on which something was granted last.
 	// A voucher of a line before them counts no more.
 	doorLines = 3
@@ -41,15 +39,16 @@ func (t *Treasury) Vouches(door string, keys *bus.VouchKeys) bool {
 	return true
 }
 
-// owns reports whether a client is the one that a hub's own tasks are paid by: it needs nobody's word.
-func (t *Treasury) owns(hub, client string) bool {
-	return slices.ContainsFunc(t.domains[hub], func(domain string) bool {
-		own := t.cfg.Probers[domain]
-		if own == "" {
-			own = bus.ProberOf(domain)
-		}
-		return client == own
-	})
+// owns reports whether a request is for the money that a hub's own tasks are paid by: it needs nobody's word.
+func (t *Treasury) owns(req *bus.FundsRequest) bool {
+	if t.leads[req.Domain].hub != req.Hub {
+		return false
+	}
+	own := t.cfg.Probers[req.Domain]
+	if own == "" {
+		own = bus.ProberOf(req.Domain)
+	}
+	return req.Client == own
 }
 
 // backing is what stands behind a grant: what the hub gave back, and what doors vouched for, as far as
@@ -63,7 +62,7 @@ type backing struct {
 // vouchedFor is what stands behind a grant of at least so much, or why not as much does. It is nil for a
 // hub's own client.
 func (t *Treasury) vouchedFor(req *bus.FundsRequest, least market.Credits) (*backing, error) {
-	if t.owns(req.Hub, req.Client) {
+	if t.owns(req) {
 		return nil, nil
 	}
 	b := &backing{was: t.book.Vouched(req.Client, req.Hub)}
