@@ -456,9 +456,4 @@ func TestFlagsThatDoNotFit(t *testing.T) {
 			t.Errorf("%+v was taken", c)
 		}
 	}
-	for _, o := range []Options{{Profile: "instant", Policy: "lifo"}, {Profile: "instant", Evict: "magic"}} {
-		if err := RunCommand(t.Context(), o, t.Output()); err == nil {
-			t.Errorf("%+v was run", o)
-		}
-	}
 }

@@ -1,8 +1,6 @@
 package vllmsim
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -203,54 +201,6 @@ func TestBadInput(t *testing.T) {
 	s := start(t, Config{MaxBody: 100})
 	if code, body := post(t, s, "/v1/completions", `{"prompt":"`+strings.Repeat("x", 200)+`"}`); code != 413 {
 		t.Errorf("a body that is too large: %d %s", code, body)
-	}
-}
-
-func TestCommand(t *testing.T) {
-	c := Command()
-	var help strings.Builder
-	c.SetOut(&help)
-	c.SetArgs([]string{"--help"})
-	if err := c.Execute(); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"--max-num-seqs", "--speedup", "instant", "rtxpro6000-llama-3.1-8b"} {
-		if !strings.Contains(help.String(), want) {
-			t.Errorf("--help does not mention %s", want)
-		}
-	}
-	for _, args := range [][]string{{"--profile", "nonsense"}, {"--port", "99999"}, {"--max-model-len", "-5"},
-		{"extra"}} {
-		c := Command()
-		c.SetArgs(args)
-		c.SetOut(io.Discard)
-		if err := c.Execute(); err == nil {
-			t.Errorf("%v: no error", args)
-		}
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	out, in := io.Pipe()
-	done := make(chan error, 1)
-	run := Command()
-	run.SetArgs([]string{"--port", "0", "--model", "llama", "--profile", "steady"})
-	run.SetOut(in)
-	go func() { done <- run.ExecuteContext(ctx) }()
-	url, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.Get(strings.TrimSpace(url) + "/v1/models")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, _ := io.ReadAll(r.Body)
-	_ = r.Body.Close()
-	if !strings.Contains(string(b), `"id":"llama"`) {
-		t.Errorf("/v1/models: %s", b)
-	}
-	stop()
-	if err := <-done; err != nil {
-		t.Errorf("it ended with %v", err)
 	}
 }
 
