@@ -12,8 +12,8 @@ import (
 
 // A hub may be started on a copy of its journal that lacks the end: money that the copy has may have been
 // spent, or have gone back. The treasury has kept how far the journal was. So a hub whose journal may not be
-// the newest hears the treasury before it takes a task, and one that the treasury contradicts settles what
-// runs and takes nothing more.
+// the newest hears the treasury before it takes a task, and one that the treasury contradicts takes nothing
+// more. Neither settles anything: agents that it answered would not tell the hub that has the newest.
 
 // heardOf is what the hub knows of the treasury's journal beyond its own journal, and what it has to tell of
 // its own.
@@ -66,14 +66,9 @@ func (n *Node) doubts(why string) {
 	n.refuseWaiting(bus.CodeUnavailable, n.doubt, againStale)
 }
 
-// Doubted is why the journal is known not to be the newest; "": it is not known. Who leads on such a journal
-// keeps out who has a better one.
-func (n *Node) Doubted() string {
-	if n.marks.awaits {
-		return ""
-	}
-	return n.doubt
-}
+// Doubt is why the journal may not be the newest, and whether the treasury's first word is only waited for;
+// "": nothing says so. Who leads on such a journal keeps out who has a better one.
+func (n *Node) Doubt() (why string, waits bool) { return n.doubt, n.marks.awaits }
 
 // hearWord takes in what the treasury says of the hub's journal.
 func (n *Node) hearWord(m *bus.FundsReply) {

@@ -242,6 +242,9 @@ func (n *Node) step(m bus.Message) error {
 		}
 		return n.admit(m)
 	case *bus.Completion:
+		if n.doubt != "" { // the newest journal may have the hold, or more of it: the agent says it again
+			return fmt.Errorf("completion of %s on hold %s is not taken: %s", m.Agent, m.Hold, n.doubt)
+		}
 		if err != nil {
 			return n.unfit(m, err)
 		}

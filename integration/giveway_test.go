@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,10 @@ func TestAnOldCopyKeepsNobodyOut(t *testing.T) {
 		if copied.hub.Leading() || !strings.Contains(copied.log.String(), "the leadership is given back") {
 			t.Fatalf("it keeps the leadership: %s", copied.log.String())
 		}
+		if why := copied.hub.Unready(); !strings.HasPrefix(why, "no task is taken: the journal of hub general is not "+
+			"the newest") || strings.Contains(why, "another") && !strings.Contains(why, "another history") {
+			t.Errorf("it is not ready for %q", why)
+		}
 		time.Sleep(time.Minute)
 		if kvs, err := s.world.Registry().Get(s.ctx, bus.HubKey("general")); err != nil || len(kvs) > 0 {
 			t.Fatalf("it stands again: %v, %v", kvs, err)
@@ -38,4 +43,167 @@ func TestAnOldCopyKeepsNobodyOut(t *testing.T) {
 		s.must("general-b", "ann")
 		copied.kill()
 	})
+}
+
+// A copy of the treasury's journal wins the election while the right one is down. It gives way as soon as a
+// hub contradicts it, and once a minute from then on; so the right one leads within a minute of its start,
+// and keeps the leadership. The copy says so once, and does not end.
+func TestADoubtedTreasuryGivesWay(t *testing.T) {
+	inStall(t, func(s *stall) {
+		right := s.treasury(s.dir("treasury"), nil)
+		s.fund("ann", 40*market.Credit)
+		s.hub("general", s.dir("general"))
+		s.must("general", "ann")
+		old := s.copied(s.dir("treasury"))
+		s.fund("ann", 5*market.Credit)
+		time.Sleep(6 * time.Second) // the hub hears of it
+		right.kill()
+		copied := s.treasury(old, nil)
+		time.Sleep(6 * time.Second)
+		if why := copied.bank.Closed(); !strings.Contains(why, "bring back the one that has frame") {
+			t.Fatalf("the copy is closed for %q", why)
+		}
+		time.Sleep(5*time.Minute + 10*time.Second)
+		if log := copied.log.String(); !copied.bank.Leading() || strings.Count(log, "the leadership is given back") != 1 ||
+			strings.Count(log, "treasury open") > 2 {
+			t.Errorf("the only treasury there is leads %v, and says\n%s", copied.bank.Leading(), log)
+		}
+		for range 120 { // it gives way meanwhile
+			if why := copied.bank.Unready(); !strings.Contains(why, "bring back the one that has frame") {
+				t.Errorf("the only treasury there is is not ready for %q", why)
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		right = s.treasury(s.dir("treasury"), nil)
+		time.Sleep(time.Minute)
+		if !right.bank.Leading() || right.bank.Closed() != "" {
+			t.Fatalf("a minute after its start the right one leads %v, and is closed for %q", right.bank.Leading(),
+				right.bank.Closed())
+		}
+		if why := right.bank.Unready(); why != "" {
+			t.Errorf("the right one is not ready for %q", why)
+		}
+		s.fund("ann", market.Credit)
+		s.must("general", "ann")
+		time.Sleep(5 * time.Minute)
+		if !right.bank.Leading() || copied.bank.Leading() {
+			t.Error("the right one has lost the leadership to the copy")
+		}
+	})
+}
+
+// A copy that still waits for its hubs' word gives way, too. Where it is the only treasury there is, it
+// works once the hub is back, though it gave way meanwhile.
+func TestATreasuryThatWaitsGivesWay(t *testing.T) {
+	for _, name := range []string{"the right one comes", "the hub comes back"} {
+		inStall(t, func(s *stall) {
+			right := s.treasury(s.dir("treasury"), nil)
+			s.fund("ann", 40*market.Credit)
+			h := s.hub("general", s.dir("general"))
+			s.must("general", "ann")
+			time.Sleep(6 * time.Second)
+			h.kill()
+			right.kill()
+			copied := s.treasury(s.copied(s.dir("treasury")), nil)
+			time.Sleep(3*time.Minute + 30*time.Second)
+			if why := copied.bank.Closed(); !strings.Contains(why, "waits for the word of hub general") ||
+				strings.Count(copied.log.String(), "the leadership is given back") != 1 {
+				t.Errorf("%s: the copy is closed for %q, and says\n%s", name, why, copied.log)
+			}
+			if name == "the hub comes back" {
+				s.hub("general", s.dir("general"))
+				time.Sleep(10 * time.Second)
+				if why := copied.bank.Closed(); why != "" || !copied.bank.Leading() {
+					t.Errorf("confirmed, it leads %v, and is closed for %q", copied.bank.Leading(), why)
+				}
+				s.must("general", "ann")
+				return
+			}
+			right = s.treasury(s.dir("treasury"), nil)
+			time.Sleep(time.Minute)
+			if !right.bank.Leading() || right.bank.Closed() != "" || copied.bank.Leading() {
+				t.Errorf("the right one leads %v, and is closed for %q; the copy leads %v", right.bank.Leading(),
+					right.bank.Closed(), copied.bank.Leading())
+			}
+			if why := copied.bank.Unready(); !strings.HasPrefix(why, "another treasury leads") {
+				t.Errorf("the copy is not ready for %q", why)
+			}
+		})
+	}
+}
+
+// A treasury that may be on a copy hears hubs each time it is elected: another may have led, and sold, since
+// they confirmed its journal.
+func TestACopyHearsHubsEachTime(t *testing.T) {
+	inStall(t, func(s *stall) {
+		right := s.treasury(s.dir("treasury"), nil)
+		s.fund("ann", 40*market.Credit)
+		one := s.hub("general", s.dir("general"))
+		s.must("general", "ann")
+		time.Sleep(6 * time.Second)
+		one.kill()
+		two := s.hub("general-b", s.dir("general-b"))
+		s.must("general-b", "ann")
+		time.Sleep(6 * time.Second)
+		right.kill()
+		copied := s.treasury(s.copied(s.dir("treasury")), nil)
+		time.Sleep(6 * time.Second) // one of the two confirms it
+		right = s.treasury(s.dir("treasury"), nil)
+		time.Sleep(time.Minute)
+		if !right.bank.Leading() {
+			t.Fatalf("the right one does not lead: %s", right.log)
+		}
+		s.fund("ann", 5*market.Credit)
+		time.Sleep(6 * time.Second)
+		two.kill()
+		right.kill()
+		time.Sleep(10 * time.Second) // the copy leads again; the hub that had confirmed it is down
+		s.hub("general", s.dir("general"))
+		time.Sleep(6 * time.Second)
+		if why := copied.bank.Closed(); !copied.bank.Leading() || !strings.Contains(why, "hub general-b") {
+			t.Errorf("it leads %v, and is closed for %q: it lacks a deposit that hub general-b knows of",
+				copied.bank.Leading(), why)
+		}
+	})
+}
+
+// A hub on a copy of its journal, or on none, waits for the treasury's first word, and gives way to the right
+// one meanwhile.
+func TestAHubThatWaitsGivesWay(t *testing.T) {
+	for _, name := range []string{"a copy", "nothing"} {
+		inStall(t, func(s *stall) {
+			bank := s.treasury(s.dir("treasury"), nil)
+			s.fund("ann", 40*market.Credit)
+			right := s.hub("general", s.dir("general"))
+			s.must("general", "ann")
+			time.Sleep(6 * time.Second)
+			right.kill()
+			bank.kill()
+			dir := filepath.Join(t.TempDir(), "general")
+			if name == "a copy" {
+				dir = s.copied(s.dir("general"))
+			}
+			waits := s.hub("general", dir)
+			time.Sleep(3*time.Minute + 30*time.Second)
+			for range 120 { // it gives way meanwhile
+				if why := waits.hub.Unready(); !strings.Contains(why, "treasury") ||
+					strings.Contains(why, "another") {
+					t.Errorf("%s: it is not ready for %q", name, why)
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+			if log := waits.log.String(); strings.Count(log, "the leadership is given back") != 1 {
+				t.Errorf("%s: it says\n%s", name, log)
+			}
+			right = s.hub("general", s.dir("general"))
+			time.Sleep(time.Minute)
+			if !right.hub.Leading() || waits.hub.Leading() {
+				t.Fatalf("%s: a minute after its start the right one leads %v", name, right.hub.Leading())
+			}
+			if why := waits.hub.Unready(); !strings.HasPrefix(why, "the domain is led by another hub") {
+				t.Errorf("%s: beside the right one it is not ready for %q", name, why)
+			}
+			s.must("general", "ann")
+		})
+	}
 }

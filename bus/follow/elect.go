@@ -23,9 +23,17 @@ type Candidate struct {
 	Moved    func() bool                                // its journal may be a copy, see ledger.Journal
 	Asked    func(err error)                            // hears whether the registry answers; nil: nobody
 	Log      *slog.Logger
+	// for Lead alone: what speaks against the journal, and what a log says of one that is not elected
+	Doubt func() Doubt
+	Idle  string
 
 	awaited atomic.Int64
 	said    int64 // epoch of the leadership that was named last
+	// why it gives way; when it did last, and whether it was contradicted then; why, until one leads
+	gives        Doubt
+	gave         time.Time
+	contradicted bool
+	pausing      atomic.Pointer[string]
 }
 
 // Awaited is how often a leadership was waited for whose holder nothing proved to have ended.
@@ -56,6 +64,9 @@ func (c *Candidate) Elect(ctx context.Context) (bus.Leadership, error) {
 		})
 		if c.Asked != nil && ctx.Err() == nil {
 			c.Asked(err)
+		}
+		if err != nil || why != "" { // one gives way no more where another leads
+			c.pausing.Store(nil)
 		}
 		if err != nil {
 			Pause(ctx, evictAgain)

@@ -106,13 +106,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 	}
 	p.Serving(s.Ready(), func() any { return s.Stats() })
 	p.Gauges(func() []daemon.Gauge { return gauges(s.Stats()) })
-	p.Needs("the domain is led by another hub, or nobody can say by whom: standing by", s.Leading)
-	p.Lacks(func() string {
-		if why := s.Refuses(); why != "" {
-			return "no task is taken: " + why
-		}
-		return ""
-	})
+	p.Lacks(s.Unready)
 	p.Lacks(s.Foreign)
 	if err := s.Run(ctx); err != nil {
 		return err

@@ -75,9 +75,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	if err != nil {
 		return err
 	}
-	p.Needs("another treasury leads, or etcd does not say who does: standing by, and answering nobody", s.Leading)
+	p.Lacks(s.Unready)
 	p.Serving(s.Ready(), func() any { return s.Stats() })
-	p.Lacks(s.Closed)
 	p.Needs("the journal's disk is nearly full, and no money is taken in or allotted: free some space", j.HasRoom)
 	return s.Run(ctx)
 }

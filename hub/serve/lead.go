@@ -83,21 +83,31 @@ func (s *Server) elect(ctx context.Context, entry []byte) (bus.Leadership, error
 	return s.stands.Elect(ctx)
 }
 
-// errDoubted ends a leadership whose hub has been told that its journal is not the newest.
-var errDoubted = errors.New("the journal is not the newest")
-
-// doubted is why the journal is known not to be the newest; "": it is not known.
-func (s *Server) doubted() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.node.Doubted()
+// contradicted is what the treasury says against the journal being the newest; "": nothing.
+func (s *Server) contradicted() string {
+	if d := s.doubts(); !d.Waits {
+		return d.Why
+	}
+	return ""
 }
 
-// lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed, errDoubted when
-// another is to lead, or the journal's error.
-func (s *Server) lead(ctx context.Context, l bus.Leadership, entry []byte) error {
+// doubts is what speaks against the journal being the newest.
+func (s *Server) doubts() follow.Doubt {
+	if why := s.unknown.Load(); why != nil {
+		return follow.Doubt{Why: *why, Waits: true}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	why, waits := s.node.Doubt()
+	return follow.Doubt{Why: why, Waits: waits}
+}
+
+// lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed,
+// follow.ErrGivesWay after yield was closed, or the journal's error.
+func (s *Server) lead(ctx context.Context, l bus.Leadership, entry []byte, yield <-chan struct{}) error {
+	r := reign{l, yield}
 	for _, before := range []func() error{
-		func() error { return s.begins(ctx, l) }, func() error { return s.firstLed(ctx, l, entry) },
+		func() error { return s.begins(ctx, r) }, func() error { return s.firstLed(ctx, r, entry) },
 	} {
 		if err := before(); err != nil || ctx.Err() != nil {
 			s.resign(l)
@@ -111,7 +121,9 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership, entry []byte) error
 		l.Close(context.WithoutCancel(ctx))
 		return err
 	}
-	s.log.Info("leading", "epoch", l.Epoch(), "instance", s.cfg.Hub)
+	if !s.stands.Resumes() {
+		s.log.Info("leading", "epoch", l.Epoch(), "instance", s.cfg.Hub)
+	}
 	tasks, others, err := s.listen()
 	if err != nil {
 		s.resign(l)
@@ -126,7 +138,7 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership, entry []byte) error
 	roster.Go(func() { s.stayLed(inner, entry) })
 	roster.Go(func() { s.heed(inner) })
 	roster.Go(func() { s.watchBus(inner) })
-	err = s.loop(ctx, l, tasks)
+	err = s.loop(ctx, r, tasks)
 	s.leading.Store(false)
 	stop()
 	roster.Wait()
@@ -143,7 +155,7 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership, entry []byte) error
 	s.node.Depose(time.Now())
 	rest := s.node.Ready()
 	s.mu.Unlock()
-	if err == nil || errors.Is(err, bus.ErrLost) || errors.Is(err, errDoubted) {
+	if err == nil || errors.Is(err, bus.ErrLost) || errors.Is(err, follow.ErrGivesWay) {
 		s.work <- todo{Ready: rest}
 		s.settleDown()
 	}
@@ -151,47 +163,61 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership, entry []byte) error
 	return err
 }
 
+// reign is a leadership, and when it is to be given back.
+type reign struct {
+	bus.Leadership
+	yield <-chan struct{}
+}
+
 // begins waits until the treasury has said that the hub may begin, where its journal is empty.
-func (s *Server) begins(ctx context.Context, l bus.Leadership) error {
+func (s *Server) begins(ctx context.Context, r reign) error {
 	s.mu.Lock()
-	f, ask := s.node.First(l.Epoch())
+	f, ask := s.node.First(r.Epoch())
 	s.mu.Unlock()
+	defer s.unknown.Store(nil)
 	said := false
 	for wait := 50 * time.Millisecond; ask; wait = min(2*wait, time.Second) {
-		r := s.answer(ctx, f)
+		m := s.answer(ctx, f)
 		s.mu.Lock()
-		begins, err := s.node.Begin(r)
+		begins, err := s.node.Begin(m)
 		s.mu.Unlock()
 		if begins || err != nil {
 			return err
 		}
-		if r.Code != bus.CodeUnavailable && !said {
+		why := "the hub's journal is empty, and the treasury has not said whether it knows one of its name"
+		if m.Message != "" {
+			why += "; it says: " + bus.Clip(m.Message, bus.MaxText)
+		}
+		s.unknown.Store(&why)
+		if m.Code != bus.CodeUnavailable && !said {
 			said = true
 			s.log.Warn("the treasury does not say whether it knows this journal; asking again every second",
-				"journal", s.cfg.Journal, "code", r.Code, "why", r.Message)
+				"journal", s.cfg.Journal, "code", m.Code, "why", m.Message)
 		}
-		if err := s.stillLeads(ctx, l, wait); err != nil || ctx.Err() != nil {
+		if err := s.stillLeads(ctx, r, wait); err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// stillLeads pauses while the hub leads. It returns early when ctx ends, and with bus.ErrLost when another
-// leads.
-func (s *Server) stillLeads(ctx context.Context, l bus.Leadership, pause time.Duration) error {
+// stillLeads pauses while the hub leads. It returns early when ctx ends, and with an error when another leads
+// or is to.
+func (s *Server) stillLeads(ctx context.Context, r reign, pause time.Duration) error {
 	select {
 	case <-time.After(pause):
 	case <-ctx.Done():
-	case <-l.Lost():
+	case <-r.Lost():
 		return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
+	case <-r.yield:
+		return follow.ErrGivesWay
 	}
 	return nil
 }
 
 // firstLed has the registry remember that this hub has led, before it takes a task. One whose users are of an
 // earlier version does not let it.
-func (s *Server) firstLed(ctx context.Context, l bus.Leadership, entry []byte) error {
+func (s *Server) firstLed(ctx context.Context, r reign, entry []byte) error {
 	for {
 		err := s.led(ctx, entry)
 		if errors.Is(err, bus.ErrForbidden) {
@@ -202,7 +228,7 @@ func (s *Server) firstLed(ctx context.Context, l bus.Leadership, entry []byte) e
 		if err == nil || errors.Is(err, bus.ErrForbidden) {
 			return nil
 		}
-		if err := s.stillLeads(ctx, l, ledAgain); err != nil || ctx.Err() != nil {
+		if err := s.stillLeads(ctx, r, ledAgain); err != nil || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/hub"
 )
 
@@ -30,9 +31,9 @@ const (
 	maxGroups = 64  // turns whose frames are made durable by one sync
 )
 
-// loop steps the Node until the leadership is lost, the journal breaks or is doubted, or ctx has ended and
-// nothing runs.
-func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscription) error {
+// loop steps the Node until the leadership is lost or to be given back, the journal breaks, or ctx has ended
+// and nothing runs.
+func (s *Server) loop(ctx context.Context, l reign, tasks bus.Subscription) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	stopping := ctx.Done()
@@ -64,6 +65,8 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 			return nil
 		case <-l.Lost():
 			return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
+		case <-l.yield:
+			return follow.ErrGivesWay
 		case err := <-s.broken:
 			return err
 		}
@@ -74,9 +77,6 @@ func (s *Server) loop(ctx context.Context, l bus.Leadership, tasks bus.Subscript
 			case err := <-s.broken:
 				return err
 			}
-		}
-		if s.doubted() != "" {
-			return errDoubted
 		}
 		if ending, closed, why := s.ends(); closed {
 			return nil

@@ -57,9 +57,10 @@ type Server struct {
 	dropped atomic.Int64
 	running atomic.Bool
 	leading atomic.Bool
-	why     string     // what a hub that ends waited for last
-	trouble trouble    // with the registry
-	disk    bus.Outage // of the room on it; of the loop alone
+	unknown atomic.Pointer[string] // why the hub may not begin its journal yet; nil: it has begun
+	why     string                 // what a hub that ends waited for last
+	trouble trouble                // with the registry
+	disk    bus.Outage             // of the room on it; of the loop alone
 
 	stands   follow.Candidate
 	watchdog follow.Watchdog
@@ -122,6 +123,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 			s.fails("leader", "who leads the domain is not known", err)
 		}
 	}
+	s.stands.Doubt, s.stands.Idle = s.doubts, "not leading: nothing is awarded until the domain is led again"
 	node.Watch(s.watchdog.Enters)
 	return s, nil
 }
@@ -179,6 +181,23 @@ func (s *Server) Refuses() string {
 	s.mu.Unlock()
 	if why == "" && !s.deps.Journal.HasRoom() {
 		why = "the journal's disk is nearly full: free some space"
+	}
+	return why
+}
+
+// Unready is why the hub does not sell: what the treasury says against its journal, that it does not lead, or
+// what keeps it from taking tasks; "": it sells.
+func (s *Server) Unready() string {
+	why := s.contradicted()
+	if why == "" && !s.Leading() {
+		d := s.doubts()
+		if s.unknown.Load() != nil {
+			return d.Why
+		}
+		return s.stands.Standing("the domain is led by another hub, or nobody can say by whom: standing by")
+	}
+	if why = cmp.Or(why, s.Refuses()); why != "" {
+		why = "no task is taken: " + why
 	}
 	return why
 }
@@ -247,40 +266,25 @@ func (s *Server) leadAlways(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
 	}
-	var deposed bus.Outage
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		lead, err, fatal := s.standBy(ctx, entry)
-		if fatal != nil {
-			return fatal
-		}
-		if err == nil {
-			wait = 100 * time.Millisecond
-			deposed.Works(time.Now(), "lead") // lead says so
-			err = s.lead(ctx, lead, entry)
-			if errors.Is(err, errDoubted) {
-				return s.standBack(ctx)
-			}
-			if ctx.Err() != nil || s.closed() || err != nil && !errors.Is(err, bus.ErrLost) {
-				return err
-			}
-		}
-		if ctx.Err() != nil {
+	return s.stands.Lead(ctx, func(ctx context.Context) (bus.Leadership, error, error) {
+		return s.standBy(ctx, entry)
+	}, func(ctx context.Context, l bus.Leadership, yield <-chan struct{}) error {
+		err := s.lead(ctx, l, entry, yield)
+		switch {
+		case errors.Is(err, follow.ErrGivesWay) && s.contradicted() != "":
+			return s.standBack(ctx)
+		case errors.Is(err, bus.ErrLost) && s.closed():
 			return nil
 		}
-		if deposed.Failed(time.Now(), "lead") {
-			s.log.Warn("not leading: nothing is awarded until the domain is led again", "err", err)
-		}
-		if !follow.Pause(ctx, wait) {
-			return nil
-		}
-	}
+		return err
+	})
 }
 
 // standBack leaves the domain to whoever has a better journal, the hub's own newest or that of one that
 // stands by, until ctx ends. What the old journal has open is not settled: agents that it answered would not
 // tell the newest.
 func (s *Server) standBack(ctx context.Context) error {
-	s.why = s.doubted()
+	s.why = s.contradicted()
 	s.log.Error("the leadership is given back, and this hub stands for it again only when it is started anew",
 		"why", s.why)
 	if s.deps.Close {

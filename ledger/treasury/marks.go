@@ -21,6 +21,7 @@ type journal struct {
 	settled bool            // that it is has been said to whoever keeps the journal
 	named   map[string]bool // the hubs that the registry names; nil: it has not said
 	closed  string          // why nothing is taken in, granted or paid out; "": all is
+	denied  bool            // as hubs contradict it
 }
 
 // spoken holds a hub's last word on the treasury's journal.
@@ -31,8 +32,15 @@ type spoken struct {
 	spentAt  uint64 // frame of the hub's journal that what clients have spent there was told at last
 }
 
-// Await has the treasury hear hubs first: its journal was moved, or is new. Named is to follow.
+// Await has the treasury hear hubs first: its journal was moved, or is new. Named is to follow. Hubs that
+// said before that it is the newest are heard again, for another may have led since; what they said against
+// it stays.
 func (t *Treasury) Await() {
+	for hub, w := range t.heard {
+		w.spoken.heard, w.spoken.confirms = w.spoken.denies != "", false
+		t.heard[hub] = w
+	}
+	t.own.named = nil
 	last, _, _ := t.book.Last()
 	t.own.waits = t.cfg.Believe == 0 || t.cfg.Believe != last
 	t.own.settled = false
@@ -52,6 +60,9 @@ func (t *Treasury) Named(hubs []string) {
 
 // Closed is why nothing is taken in, granted or paid out; "": all is.
 func (t *Treasury) Closed() string { return t.own.closed }
+
+// Contradicted reports whether it is closed for what hubs say against its journal.
+func (t *Treasury) Contradicted() bool { return t.own.denied }
 
 // Waits reports whether hubs are still to say that the journal is the newest.
 func (t *Treasury) Waits() bool { return t.own.waits }
@@ -98,8 +109,9 @@ func (t *Treasury) reckon() {
 			o.waits = false
 		}
 	}
+	o.denied = deny > 0 && deny >= confirm
 	switch o.closed = ""; {
-	case deny > 0 && deny >= confirm:
+	case o.denied:
 		o.closed = "the treasury's journal is doubted, and does nothing until the right one is in its place: " + why
 	case o.waits:
 		o.closed = missing

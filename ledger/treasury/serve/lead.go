@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 )
 
 const (
 	leaseTTL = 5 * time.Second // how long one that died keeps others out
 	resignIn = time.Second     // the registry may take to hear that it leaves
-	// how soon it stands again after it was not elected, or lost that
-	againLeast, againMost = 100 * time.Millisecond, 5 * time.Second
 )
 
 // asked notes whether the registry says who leads.
@@ -43,9 +42,9 @@ func (s *Server) Leading() bool {
 	}
 }
 
-// lead is one time of leadership. It returns nil after draining, bus.ErrLost when its lease was lost, or the
-// journal's error.
-func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
+// lead is one time of leadership. It returns nil after draining, bus.ErrLost when its lease was lost,
+// follow.ErrGivesWay after yield was closed, or the journal's error.
+func (s *Server) lead(ctx context.Context, l bus.Leadership, yield <-chan struct{}) error {
 	defer s.resign(l)
 	s.forget()
 	lost := l.Lost()
@@ -85,18 +84,23 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership) error {
 	}
 	s.name(ctx)
 	prover.Go(func() { s.names(proving) })
-	s.d.Log.Info("treasury open", "journal", s.cfg.Journal, "epoch", l.Epoch())
+	if !s.stands.Resumes() {
+		s.d.Log.Info("treasury open", "journal", s.cfg.Journal, "epoch", l.Epoch())
+	}
 	s.once.Do(func() { close(s.ready) })
-	err = s.loop(ctx, lost, pulse.gap)
+	err = s.loop(ctx, lost, pulse.gap, yield)
 	requests.Stop() // no take begins after this
-	if err != nil {
+	if err != nil && !errors.Is(err, follow.ErrGivesWay) {
 		return err
 	}
-	return s.drain(context.WithoutCancel(ctx))
+	if unsaid := s.drain(context.WithoutCancel(ctx)); unsaid != nil {
+		return unsaid
+	}
+	return err
 }
 
 // loop serves until ctx ends, or with an error.
-func (s *Server) loop(ctx context.Context, lost, gap <-chan struct{}) error {
+func (s *Server) loop(ctx context.Context, lost, gap, yield <-chan struct{}) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -115,6 +119,8 @@ func (s *Server) loop(ctx context.Context, lost, gap <-chan struct{}) error {
 			err = errLost
 		case <-gap:
 			err = errLost
+		case <-yield:
+			err = follow.ErrGivesWay
 		case <-ctx.Done():
 			continue
 		}
@@ -185,10 +191,11 @@ func (s *Server) begin() error {
 	if err := s.commit(ready); err != nil {
 		return err
 	}
-	// One that is new, or that holds nothing yet, may have been begun beside another.
+	// One that is new, or that holds nothing yet, may have been begun beside another. One that may be a copy
+	// hears hubs each time: another may have led since they spoke.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last, _, _ := s.t.Book().Last(); !s.led && (s.d.Journal.Moved() || last <= 1) {
+	if last, _, _ := s.t.Book().Last(); s.d.Journal.Moved() || !s.led && last <= 1 {
 		s.t.Await()
 	}
 	s.led = true

@@ -81,6 +81,27 @@ func (s *Server) Closed() string {
 	return s.t.Closed()
 }
 
+// Unready is why this treasury does nothing for anybody: what hubs say against its journal, that it does not
+// lead, or whom it waits for; "": it works.
+func (s *Server) Unready() string {
+	d := s.doubts()
+	switch {
+	case d.Why != "" && !d.Waits:
+		return d.Why
+	case !s.Leading():
+		return s.stands.Standing("another treasury leads, or etcd does not say who does: standing by, and " +
+			"answering nobody")
+	}
+	return d.Why
+}
+
+// doubts is what speaks against the journal being the newest.
+func (s *Server) doubts() follow.Doubt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return follow.Doubt{Why: s.t.Closed(), Waits: !s.t.Contradicted()}
+}
+
 // settle remembers what is known of the journal being the one that was written last, and says so.
 func (s *Server) settle(is ledger.Settled, closed string) {
 	switch is {

@@ -97,7 +97,8 @@ func New(cfg treasury.Config, d Deps) (*Server, error) {
 	s.stands.Registry, s.stands.Key, s.stands.TTL = d.Registry, bus.TreasuryKey, d.LeaseTTL
 	s.stands.Who, s.stands.Life, s.stands.Ended = "treasury", d.Journal.Life(), d.Journal.Ended
 	s.stands.Moved = d.Journal.Moved
-	s.stands.Log, s.stands.Asked = d.Log, s.asked
+	s.stands.Log, s.stands.Asked, s.stands.Doubt = d.Log, s.asked, s.doubts
+	s.stands.Idle = "silent: nothing is taken in or allotted until the registry has elected this treasury"
 	e := bus.TreasuryEntry{Journal: cfg.Journal, Host: host, PID: os.Getpid(), Life: d.Journal.Life()}
 	if s.stands.Value, err = bus.EncodeEntry(&e); err != nil {
 		return nil, fmt.Errorf("treasury: %w", err)
@@ -115,31 +116,13 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Run stands for the market's only treasury, and is it whenever it is elected, until ctx ends; then it
 // answers what has arrived within Config.Drain and returns nil. Where its lease is lost it falls silent, and
-// stands anew. An error means that the journal takes nothing more: whether the last changes were written is
-// not known, nobody was told of them, and only a restart can tell; or that its frames are of a later epoch
-// than the registry gives.
+// stands anew; one whose journal may not be the newest gives the leadership back now and then. An error means
+// that the journal takes nothing more: whether the last changes were written is not known, nobody was told of
+// them, and only a restart can tell; or that its frames are of a later epoch than the registry gives.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.d.Journal.Follow(func() ledger.Replica { return treasury.NewHistory(s.cfg) })()
-	var deposed bus.Outage
-	for wait := againLeast; ; wait = min(2*wait, againMost) {
-		l, err := s.stands.Elect(ctx)
-		if err == nil {
-			wait = againLeast
-			deposed.Works(time.Now(), "lead") // lead says so
-			err = s.lead(ctx, l)
-			if ctx.Err() != nil || !errors.Is(err, bus.ErrLost) {
-				return err
-			}
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if deposed.Failed(time.Now(), "lead") {
-			s.d.Log.Warn("silent: nothing is taken in or allotted until the registry has elected this treasury",
-				"err", err)
-		}
-		if !follow.Pause(ctx, wait) {
-			return nil
-		}
-	}
+	return s.stands.Lead(ctx, func(ctx context.Context) (l bus.Leadership, err, fatal error) {
+		l, err = s.stands.Elect(ctx)
+		return l, err, nil
+	}, s.lead)
 }
