@@ -11,9 +11,8 @@ import (
 	"souk/market"
 )
 
-// won is an award of a round: which of its tasks it is, on which agent, and what that was quoted there.
+// won is an award of a round: a task, its agent, and what it was quoted there.
 type won struct {
-	at    int
 	task  *task
 	agent *agent
 	quote quote
@@ -31,7 +30,7 @@ func (n *Node) winners(r *market.Round, o *market.Outcome) []won {
 			i++
 		}
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		s.won = append(s.won, won{i, t, a, n.quote(t, a, n.burden(a), n.heldBy(t, a)), nil})
+		s.won = append(s.won, won{t, a, n.quote(t, a, n.burden(a), n.heldBy(t, a)), nil})
 	}
 	return s.won
 }
@@ -42,7 +41,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	all := n.winners(r, o)
 	records := make([]ledger.Record, 1, 1+len(all))
 	records[0] = ledger.NewRound(n.cfg.Journal, *r, *o, n.salt())
-	records[0].Round.Seen = n.expected(r, s.left, all)
+	records[0].Round.Seen = n.expected(r, s.left)
 	records[0].Round.Set = n.regimeSets(r, n.runtime.set(r))
 	n.out.Dispatches = slices.Grow(n.out.Dispatches, len(all))
 	n.out.Placed = slices.Grow(n.out.Placed, len(all))

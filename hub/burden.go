@@ -58,8 +58,8 @@ func (n *Node) queue(h *hold) {
 	if !ok {
 		work = a.predictor.Work(f.Counted-cached, cached)
 	}
-	h.said = a.predictor.Along(a.predictor.Forecast(*f), a.queue.Path(a.predictor, n.nano, f.Counted, cached))
-	h.queued = a.queue.Sent(n.nano, f.Counted, cached, work, h.said.First(), h.rec.Output, n.itl(a))
+	h.said = a.predictor.Forecast(*f)
+	h.queued = a.queue.Sent(n.nano, f.Counted, cached, work, time.Duration(float64(h.said.TTFT)/float64(time.Millisecond)/1000*float64(time.Second)), h.rec.Output, n.itl(a))
 }
 
 // length is how many tokens the answer to a task is expected to have.

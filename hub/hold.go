@@ -23,18 +23,18 @@ type hold struct {
 	timeout  time.Duration // what the agent was given
 	expires  time.Time
 	features predict.Features
-	said     predict.Said  // when it was dispatched
-	most     int           // prompt tokens that it covers; 0: it is known from the journal alone
-	implied  int           // tokens that the agent is believed to hold, as far as the same text implies it
-	ttft     time.Duration // expected
-	output   int           // tokens that its answer is expected to have, asked anew; 0: as when it was sent
-	queued   uint64        // its number in its agent's queue; 0: it is in none
-	run      *prefix.Run   // of it, in what its agent is believed to hold
-	spent    int64         // by all tasks of its agent, when it was handed out
-	first    time.Duration // the latest that the first token was quoted to come, from dispatch
-	watch    time.Duration // its agent says so if none has come by then; 0: it need not
-	asked    int64         // by Node.nano: when the agent was asked to give it up for that
-	given    bool          // it was
+	said     predict.Forecast // when it was dispatched
+	most     int              // prompt tokens that it covers; 0: it is known from the journal alone
+	implied  int              // tokens that the agent is believed to hold, as far as the same text implies it
+	ttft     time.Duration    // expected
+	output   int              // tokens that its answer is expected to have, asked anew; 0: as when it was sent
+	queued   uint64           // its number in its agent's queue; 0: it is in none
+	run      *prefix.Run      // of it, in what its agent is believed to hold
+	spent    int64            // by all tasks of its agent, when it was handed out
+	first    time.Duration    // the latest that the first token was quoted to come, from dispatch
+	watch    time.Duration    // its agent says so if none has come by then; 0: it need not
+	asked    int64            // by Node.nano: when the agent was asked to give it up for that
+	given    bool             // it was
 
 	then placing // as it was then
 
@@ -521,9 +521,6 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		// first task of an engine that was started again finds it cold.
 		WarmUp: t.only != nil || a.restarted,
 		Said:   h.said,
-	}
-	if c.Outcome == bus.OutcomeDone {
-		o.Between = a.queue.Answered(n.nano, h.queued, o.TTFT, o.ITL, o.Output)
 	}
 	a.restarted = false
 	a.predictor.Learn(h.features, o)

@@ -1,9 +1,6 @@
 package hub
 
 import (
-	"cmp"
-	"slices"
-
 	"souk/ledger"
 	"souk/market"
 )
@@ -16,9 +13,8 @@ type seenAt struct {
 }
 
 // expected is what was expected of each edge of a round, for whoever asks later why a task went where it
-// went: of those that are awarded, by the steps of their engines where that errs less. The tasks stand in the
-// round's order.
-func (n *Node) expected(r *market.Round, tasks []*task, won []won) []ledger.Seen {
+// went. The tasks stand in the round's order.
+func (n *Node) expected(r *market.Round, tasks []*task) []ledger.Seen {
 	all := make([]ledger.Seen, 0, len(r.Edges)+len(r.Others))
 	seen := n.round.seen[:0]
 	for i := range r.Agents {
@@ -37,25 +33,7 @@ func (n *Node) expected(r *market.Round, tasks []*task, won []won) []ledger.Seen
 				Evidence: x.evidence, First: f.TTFT, Least: f.Low, Most: f.High}.Rounded())
 		}
 	}
-	for k := range won {
-		w := &won[k]
-		at := slices.IndexFunc(seen, func(x seenAt) bool { return x.agent == w.agent })
-		edge, ok := slices.BinarySearchFunc(r.Edges, market.Edge{Task: w.at, Agent: at}, byPair)
-		if !ok {
-			continue
-		}
-		a, q := w.agent, &w.quote
-		path := a.queue.Path(a.predictor, n.nano, q.prompt, q.features.Cached)
-		f := a.predictor.Along(q.forecast, path)
-		all[edge] = ledger.Seen{Prompt: q.prompt, Cached: q.features.Cached, Output: f.Output,
-			Evidence: seen[at].evidence, First: f.TTFT, Least: f.Low, Most: f.High}.Rounded()
-	}
 	return all
-}
-
-// byPair is the order of a round's edges.
-func byPair(a, b market.Edge) int {
-	return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Agent, b.Agent))
 }
 
 // evidence is what the belief about an agent's cache rests on.

@@ -103,13 +103,11 @@ type AskedStats struct {
 }
 
 // TreeStats says of the trees on what forecasts leave over how many there are for first tokens, of how many
-// of them it is added now, and how often that began; the same of that for lengths of answers; and of how many
-// classes first tokens are forecast by the steps of their engines, and how often that began.
+// of them it is added now, and how often that began; and the same of that for lengths of answers.
 type TreeStats struct {
 	Firsts, FirstsOpen, FirstsOpened int
 	LengthsOpen                      bool
 	LengthsOpened                    int
-	Steps, StepsBegan                int
 }
 
 // AgentStats counts what one agent did.
@@ -203,7 +201,6 @@ func (n *Node) Stats() Stats {
 	s.Seats.Seats, s.Seats.Taken, s.Seats.Blocks = x.Seats()
 	s.Policies, s.Owed = n.runtime.host.States(n.now), n.owed()
 	s.Trees.Firsts, s.Trees.FirstsOpen, s.Trees.FirstsOpened = n.classes.Gates()
-	s.Trees.Steps, s.Trees.StepsBegan = n.classes.Stepped()
 	s.Trees.LengthsOpen, s.Trees.LengthsOpened = n.outputs.Gate()
 	s.Regime = n.regimeStats()
 	s.agents = nil

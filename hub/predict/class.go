@@ -133,15 +133,14 @@ type Class struct {
 	every   int     // so many are fitted together: where much was seen, one changes little
 	faded   int     // observations that what was seen before has not faded for yet
 
-	spread  spread // of what comes by what is forecast
-	rest    *rest  // nil: it has none
-	stepped stepped
+	spread spread // of what comes by what is forecast
+	rest   *rest  // nil: it has none
 
 	own []float64 // scratch
 	all sums
 }
 
-func newClass(p Prior) *Class { return &Class{prior: p, stepped: stepped{coef: p.steps()}} }
+func newClass(p Prior) *Class { return &Class{prior: p} }
 
 func (c *Class) enter(m *Means) {
 	if m.class != nil {
@@ -231,7 +230,6 @@ func (c *Class) fit() {
 	if c.differ() {
 		c.coef = c.line(&assumed, weight)
 	}
-	c.steps(weight)
 	for _, m := range c.members {
 		if alone := m.differs && !m.tried; alone != m.alone {
 			if m.alone = alone; !m.moved { // it is judged by another line from now on
@@ -345,18 +343,6 @@ func (c *Class) hinted() float64 {
 		c.own = append(c.own, m.base)
 	}
 	return c.median()
-}
-
-// steps fits what a step takes, of the members that are like the others.
-func (c *Class) steps(weight float64) {
-	c.all = sums{}
-	for _, m := range c.members {
-		if m.credible && !m.differs {
-			c.all.add(&m.seen.steps, say(m.seen.line.weight(), c.weight))
-		}
-	}
-	assumed := c.prior.steps()
-	c.stepped.coef = c.all.fit(&assumed, weight, &c.stepped.coef)
 }
 
 // line is fitted to what is assumed and what was seen of the members that are like the others.
@@ -476,5 +462,4 @@ func (c *Class) settle() {
 		m.moved = false
 	}
 	c.rest.mute()
-	c.stepped.mute()
 }

@@ -64,34 +64,19 @@ func (s *spread) group(forecast float64) *ratios {
 	return &s.groups[2]
 }
 
-// within is between what and what times a forecast an answer is expected of an agent that was so far off of
-// late, and whether enough were seen to say.
-func (s *spread) within(forecast, off float64) (least, top float64, known bool) {
+// within is between what and what times a forecast an answer is expected, and whether enough were seen to say.
+func (s *spread) within(forecast float64) (least, top float64, known bool) {
 	g := s.group(forecast)
 	if g.top == 0 {
 		return 1.0 / unsure, unsure, false
 	}
-	by := room(off)
-	return max(0, 1+float64((g.least-1)*by)), max(0, 1+float64((g.top-1)*by)), true
+	return max(0, 1+(g.least-1)), max(0, 1+(g.top-1)), true
 }
-
-// room is by how much more answers of an agent are off that was so far off of late; 0: it is not counted.
-func room(off float64) float64 {
-	if off == 0 {
-		return 1
-	}
-	return roomLeast + off
-}
-
-// roomLeast is the part that an agent which was right of late is off by all the same.
-const roomLeast = 0.1
 
 // said is an answer beside what was said of it when it was dispatched, in milliseconds.
 type said struct {
 	observed, forecast float64
 	low, high          float64 // both 0: no width was known
-	by                 float64 // how far off its agent was of late, where that counts: see room
-	fresh              bool    // see Path
 }
 
 // outside reports whether it is not within what was said.
@@ -102,10 +87,13 @@ func (a *said) outlies() bool {
 	return a.observed > unsure*a.forecast || unsure*a.observed < a.forecast
 }
 
-// beside is an answer beside what was promised.
-func (p *promise) beside(ttft float64) said {
-	return said{observed: ttft, forecast: max(p.first, 1e-3), low: p.least, high: p.most, by: p.by,
-		fresh: p.fresh}
+// beside is an answer beside what was forecast.
+func (f *Forecast) beside(ttft float64) said {
+	a := said{observed: ttft, forecast: max(ms(f.TTFT), 1e-3)}
+	if !f.wide {
+		a.low, a.high = ms(f.Low), ms(f.High)
+	}
+	return a
 }
 
 // count takes in an answer.
@@ -152,7 +140,7 @@ func (g *ratios) count(a *said) {
 		g.level += float64(adapts * outside)
 	}
 	g.level = min(max(g.level, leastLevel), mostLevel)
-	g.add(1 + (a.observed/a.forecast-1)/room(a.by))
+	g.add(1 + (a.observed/a.forecast - 1))
 }
 
 // add takes in how many times what was forecast came.

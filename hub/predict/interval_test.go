@@ -137,8 +137,7 @@ func TestAnAnswerIsJudgedByWhatWasSaid(t *testing.T) {
 	e.serve(all, 300, nil)
 	spread := &all[0].class.spread
 	f, o := e.task()
-	say := func() { o.Said = all[0].Along(all[0].Forecast(f), Path{}) }
-	say()
+	o.Said = all[0].Forecast(f)
 	o.TTFT = o.Said.TTFT
 	level := func() (sum float64) {
 		for i := range spread.groups {
@@ -152,7 +151,7 @@ func TestAnAnswerIsJudgedByWhatWasSaid(t *testing.T) {
 		t.Errorf("an answer came as was forecast, and the level went from %v to %v", before, within)
 	}
 	before = level()
-	o.Said.line.least, o.Said.line.most = o.Said.line.first+1, o.Said.line.first+2
+	o.Said.Low, o.Said.High = o.Said.TTFT+time.Millisecond, o.Said.TTFT+2*time.Millisecond
 	all[0].Learn(f, o)
 	if beyond := level(); beyond >= before {
 		t.Errorf("an answer came sooner than was said, and the level went from %v to %v", before, beyond)
@@ -202,7 +201,7 @@ func TestFarAnswersCountInTheEnd(t *testing.T) {
 func TestOneGroupWidensAll(t *testing.T) {
 	var s spread
 	answer := func(forecast, times float64) {
-		least, top, known := s.within(forecast, 0)
+		least, top, known := s.within(forecast)
 		a := said{observed: times * forecast, forecast: forecast}
 		if known {
 			a.low, a.high = least*forecast, top*forecast

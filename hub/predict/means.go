@@ -84,8 +84,7 @@ type Means struct {
 	drift  drift
 	anchor line    // what it is drawn to while it has moved
 	apart  *spread // where it differs from its class, of its own forecasts
-	lately float64 // how far its first tokens are off what is said by steps, by that
-	doubts []doubt // its last answers, where they are far off: whether it has turned is not known yet
+	doubts []said  // its last answers, where they are far off: whether it has turned is not known yet
 }
 
 // evidence is the decayed sums of what was seen.
@@ -96,7 +95,6 @@ type evidence struct {
 
 	ratio, share, itl mean // itl in seconds; quotes read these, so they come first
 	line, token       sums // of TTFT, and of the time between tokens
-	steps             sums // of both, by steps of the engine
 }
 
 // mean is a mean of what was seen.
@@ -110,7 +108,6 @@ func (e *evidence) forget(most float64) {
 	if n := e.line.weight(); n > most {
 		e.gone += n - most
 		e.line.fade(most / n)
-		e.steps.fade(most / n)
 	}
 }
 
@@ -120,7 +117,6 @@ func (e *evidence) fade(keep float64) {
 	e.gone, e.real = e.gone*keep, e.real*keep
 	e.line.fade(keep)
 	e.token.fade(keep)
-	e.steps.fade(keep)
 	for _, m := range []*mean{&e.ratio, &e.share, &e.itl} {
 		m.sum, m.weight = m.sum*keep, m.weight*keep
 	}
@@ -183,16 +179,15 @@ func (m *Means) Beside(f Features, delay Delay) Forecast {
 // Timed is Beside but for the time between tokens, of a task that Idle has told of.
 func (m *Means) Timed(first time.Duration, work float64, output int, delay Delay) Forecast {
 	to := Forecast{TTFT: m.Later(first, work, delay), Output: output}
-	m.around(&to, m.seenRanges(), 0)
+	m.around(&to)
 	return to
 }
 
-// around is within what an answer is expected that is forecast so, by the ranges of such forecasts and how
-// far off the agent was of late: see room.
-func (m *Means) around(to *Forecast, ranges *spread, by float64) {
-	least, top, known := ranges.within(ms(to.TTFT), by)
+// around is within what an answer is expected that is forecast so.
+func (m *Means) around(to *Forecast) {
+	least, top, known := m.seenRanges().within(ms(to.TTFT))
 	if !known {
-		least, top, known = m.class.spread.within(ms(to.TTFT), 0)
+		least, top, known = m.class.spread.within(ms(to.TTFT))
 	}
 	if to.wide = !known; m.drift.fresh > 0 {
 		least, top, to.wide = max(0, 2*least-1), 2*top-1, true
@@ -284,9 +279,9 @@ func (m *Means) ranges() *spread {
 // compare takes in an answer beside what was said of it. One that is far off counts once another was not: if
 // the agent has turned, it says nothing of what its class's answers come within, nor of the agent's from now
 // on.
-func (m *Means) compare(to *Said, ttft float64) {
-	a := doubt{to.line.beside(ttft), to.steps.beside(ttft)}
-	far := a.line.outlies()
+func (m *Means) compare(to *Forecast, ttft float64) {
+	a := to.beside(ttft)
+	far := a.outlies()
 	if far {
 		m.doubts = append(m.doubts, a)
 		if len(m.doubts) <= mostDoubts {
@@ -298,20 +293,10 @@ func (m *Means) compare(to *Said, ttft float64) {
 		}
 	}
 	for i := range m.doubts {
-		m.counts(&m.doubts[i])
+		m.ranges().count(&m.doubts[i])
 	}
 	if m.doubts = m.doubts[:0]; !far {
-		m.counts(&a)
-	}
-}
-
-// doubt is an answer beside what either way said.
-type doubt struct{ line, steps said }
-
-func (m *Means) counts(a *doubt) {
-	m.ranges().count(&a.line)
-	if a.steps.forecast > 1e-3 && m.ofClass() {
-		m.class.stepped.ranges(a.steps.fresh).count(&a.steps)
+		m.ranges().count(&a)
 	}
 }
 
@@ -385,8 +370,8 @@ func span(seconds float64) time.Duration {
 func (m *Means) Learn(f Features, o Observation) {
 	m.class.age()
 	e := &m.seen
-	if o.TTFT > 0 && o.Said.line.first <= 0 {
-		o.Said = m.Along(m.Forecast(f), Path{})
+	if o.TTFT > 0 && o.Said.TTFT <= 0 {
+		o.Said = m.Forecast(f)
 	}
 	e.count++
 	if f.Prompt > 0 && o.Prompt > 0 {
@@ -443,7 +428,6 @@ func (m *Means) Learn(f Features, o Observation) {
 			(m.credible || e.line.weight() == 0) {
 			c.rest.learn(&c.coef, &x, ttft-expected, weight*say(e.line.weight(), c.weight))
 		}
-		m.steps(&f, &o, cached, ttft, weight)
 		e.line.enter(&x, ttft, weight)
 	}
 	m.class.learned(m)

@@ -36,7 +36,5 @@ type Observation struct {
 	// Asked by a hub to learn, of an engine with nothing else to do: it counts half, and lowers no forecast
 	// until a client's task was answered.
 	WarmUp bool
-	Said   Said // when it was dispatched; nothing: what is forecast now
-	// what a step computed while it answered, on the mean: see [Queue.Answered]
-	Between Path
+	Said   Forecast // when it was dispatched; nothing: what is forecast now
 }

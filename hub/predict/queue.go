@@ -22,18 +22,6 @@ type Queue struct {
 	last int64  // when the last first token came that is known
 	sent uint64 // dispatches in all
 	says bool   // the agent says which tasks have no first token
-
-	// of its engine; nil: nothing was sent there. Apart, as no quote reads it: what quotes read of many
-	// agents is to be near together.
-	steps *steps
-}
-
-// engine is where its engine stands.
-func (q *Queue) engine() *steps {
-	if q.steps == nil {
-		q.steps = &steps{}
-	}
-	return q.steps
 }
 
 type job struct {
@@ -89,7 +77,6 @@ func (q *Queue) Sent(now int64, prompt, cached int, work, ttft time.Duration, ou
 	q.jobs = append(q.jobs, job{number: q.sent, sent: now, first: now + int64(max(0, ttft)),
 		work: max(0, work), part: 1, uncached: max(1, prompt-cached), resident: prompt, token: itl,
 		most: output})
-	q.engine().sent(now, q.sent, prompt, cached)
 	return q.sent
 }
 
@@ -103,7 +90,6 @@ func (q *Queue) Ended(number uint64, ttft time.Duration) {
 		q.last = max(q.last, q.jobs[i].sent+int64(ttft))
 	}
 	q.jobs = slices.Delete(q.jobs, i, i+1)
-	q.engine().ended(0, number, 0)
 }
 
 // Said takes in how many tasks have no first token yet and how many tokens of their prompts are still to be
@@ -115,7 +101,6 @@ func (q *Queue) Ended(number uint64, ttft time.Duration) {
 // What an agent says moves its own forecasts alone. One that never said that a task waits may be of a version
 // that does not say so: nothing is taken to have begun by its word.
 func (q *Queue) Said(now, before int64, prefills, ahead int) {
-	q.engine().said(now, before, prefills)
 	q.says = q.says || prefills > 0
 	waiting, fresh := 0, 0
 	for i := range q.jobs {

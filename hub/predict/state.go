@@ -171,7 +171,6 @@ func (m *Means) state(c *coder) {
 	c.floats(&e.count, &e.gone, &e.real)
 	e.line.state(c)
 	e.token.state(c)
-	e.steps.state(c)
 	for _, x := range []*mean{&e.ratio, &e.share, &e.itl} {
 		c.floats(&x.sum, &x.weight)
 	}
@@ -197,17 +196,14 @@ func (m *Means) state(c *coder) {
 		}
 		m.apart.state(c)
 	}
-	c.floats(&m.lately)
 	n := len(m.doubts)
 	c.count(&n, mostDoubts)
 	if !c.writes {
-		m.doubts = make([]doubt, n)
+		m.doubts = make([]said, n)
 	}
 	for i := range m.doubts {
-		for _, a := range []*said{&m.doubts[i].line, &m.doubts[i].steps} {
-			c.floats(&a.observed, &a.forecast, &a.low, &a.high, &a.by)
-			c.flag(&a.fresh)
-		}
+		a := &m.doubts[i]
+		c.floats(&a.observed, &a.forecast, &a.low, &a.high)
 	}
 }
 
@@ -226,16 +222,6 @@ func (s *spread) state(c *coder) {
 	for i := range s.groups {
 		s.groups[i].state(c)
 	}
-}
-
-func (s *stepped) state(c *coder) {
-	c.line(&s.coef)
-	c.floats(&s.off[0], &s.off[1], &s.line, &s.steps)
-	c.count(&s.judged, stepsAfter)
-	c.flag(&s.open)
-	c.count(&s.openings, math.MaxInt32)
-	s.spread.state(c)
-	s.fresh.state(c)
 }
 
 func (g *ratios) state(c *coder) {
@@ -275,7 +261,6 @@ func (k *Class) state(c *coder) {
 	c.count(&k.every, mostWaits)
 	c.count(&k.faded, mostWaits)
 	k.spread.state(c)
-	k.stepped.state(c)
 	has := k.rest != nil
 	if c.flag(&has); has {
 		if !c.writes {

@@ -15,8 +15,7 @@ import (
 // history is agents that change their classes and serve whatever comes, and answers of a few clients.
 type history struct {
 	*rand.Rand
-	l   Learned
-	all []*Means
+	l Learned
 }
 
 func newHistory(seed uint64) *history {

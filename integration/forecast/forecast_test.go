@@ -72,27 +72,6 @@ func TestSecondsLeftForecastBetter(t *testing.T) {
 	}
 }
 
-// A hub that counts the steps of its engines errs less than by its lines alone, also on streams that this was
-// not tuned on, and never much more.
-func TestAHubCountsSteps(t *testing.T) {
-	o := small("short", "azure", "mooncake")
-	o.Tasks = 4000
-	for _, r := range judged(t, o) {
-		by := map[string]Score{}
-		for _, s := range r.Scores {
-			by[s.Name] = s
-		}
-		hub, line := by[asHub], by["hub-line"]
-		if hub.TTFT > 0.85*line.TTFT || hub.Steps == 0 || hub.Stepped < 0.5 {
-			t.Errorf("%s: a hub errs by %.3f, and by lines alone by %.3f; by steps it went %d times, for %.2f of "+
-				"the tasks", r.Stream, hub.TTFT, line.TTFT, hub.Steps, hub.Stepped)
-		}
-		if line.Steps != 0 || line.Stepped != 0 {
-			t.Errorf("%s: without steps: %+v", r.Stream, line)
-		}
-	}
-}
-
 // Every stream is of plays that fit the engines and begin as they say.
 func TestStreams(t *testing.T) {
 	for _, s := range Streams {

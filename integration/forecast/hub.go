@@ -14,7 +14,6 @@ type own struct {
 	queues  []predict.Queue
 	outputs *predict.Outputs
 	sent    map[int]uint64 // by task, its number in the queue
-	line    bool           // it goes by lines alone, and not by the steps of engines
 }
 
 // asHub is its name among the ways.
@@ -28,13 +27,6 @@ func newOwn(agents int) *own {
 		o.classes.Enter(predict.Key{}, m)
 		o.agents = append(o.agents, m)
 	}
-	return o
-}
-
-// newLine is the same without the steps of engines.
-func newLine(agents int) *own {
-	o := newOwn(agents)
-	o.line = true
 	return o
 }
 
@@ -57,14 +49,10 @@ func (o *own) features(v *View, agent int, t *Task) predict.Features {
 func (o *own) Forecast(v *View, agent int, t *Task) Expected {
 	f := o.features(v, agent, t)
 	m := o.agents[agent]
-	var p predict.Path
-	if !o.line {
-		p = o.queues[agent].Path(m, int64(v.Now), t.Prompt, t.Believed)
-	}
-	e := m.Along(m.Forecast(f), p)
+	e := m.Forecast(f)
 	return Expected{TTFT: e.TTFT.Seconds(), Output: float64(e.Output),
 		Cost: price(t, t.Believed, float64(e.Output)),
-		Open: o.open(), asked: f, said: e, forecast: e.Forecast}
+		Open: o.open(), asked: f, forecast: e}
 }
 
 func (o *own) open() bool {
@@ -79,27 +67,18 @@ func (o *own) Openings() (firsts, lengths int) {
 	return firsts, lengths
 }
 
-// Stepped is how often first tokens began to be forecast by the steps of engines.
-func (o *own) Stepped() int {
-	_, began := o.classes.Stepped()
-	return began
-}
-
 func (o *own) Sent(v *View, t *Task, e Expected) {
 	m := o.agents[t.Agent]
 	o.sent[t.ID] = o.queues[t.Agent].Sent(int64(v.Now), t.Prompt, t.Believed,
-		m.Work(t.Prompt-t.Believed, t.Believed),
-		e.said.First(), e.forecast.Output, e.forecast.ITL)
+		m.Work(t.Prompt-t.Believed, t.Believed), e.forecast.TTFT, e.forecast.Output, e.forecast.ITL)
 }
 
 func (o *own) Ended(v *View, t *Task, e Expected) {
 	ttft := time.Duration(t.TTFT * 1e9)
-	between := o.queues[t.Agent].Answered(int64(v.Now), o.sent[t.ID], ttft, t.ITL, t.Output)
 	o.queues[t.Agent].Ended(o.sent[t.ID], ttft)
 	delete(o.sent, t.ID)
 	o.agents[t.Agent].Learn(e.asked, predict.Observation{Prompt: t.Prompt, Cached: t.Cached, Output: t.Output,
-		TTFT: ttft, ITL: t.ITL, Said: e.said,
-		Between: between})
+		TTFT: ttft, ITL: t.ITL, Said: e.forecast})
 	o.outputs.Learn(sourceOf(t), t.Output, o.agents[t.Agent].Usual(t.MaxTokens))
 }
 

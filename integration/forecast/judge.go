@@ -83,16 +83,13 @@ type Score struct {
 	Openings int     `json:"openings"`        // of its gate for first tokens
 	Lengths  int     `json:"length_openings"` // of its gate for lengths of answers
 	Open     float64 `json:"open"`            // share of tasks for which its gate was open
-	// how often a hub began to go by the steps of engines, and the share of tasks that it did for
-	Steps   int     `json:"steps_openings,omitempty"`
-	Stepped float64 `json:"stepped,omitempty"`
 }
 
 // judge keeps the score of one way.
 type judge struct {
 	off, came, costOff, cost, bias float64
 	band                           band
-	tasks, open, stepped           int
+	tasks, open                    int
 	given, own                     counts
 	pending                        map[int]promise
 }
@@ -147,9 +144,6 @@ func (j *judge) ended(t *Task, e Expected) {
 	if e.Open {
 		j.open++
 	}
-	if e.said.BySteps() {
-		j.stepped++
-	}
 	covered := t.TTFT >= p.low && t.TTFT <= p.high
 	j.band.learn(p.group, e.TTFT, t.TTFT, covered)
 	j.given.count(covered)
@@ -166,9 +160,6 @@ func (j *judge) score(name string, f Forecaster) Score {
 	s.OwnCovered, s.OwnWindows = j.own.shares()
 	if g, ok := f.(interface{ Openings() (firsts, lengths int) }); ok {
 		s.Openings, s.Lengths = g.Openings()
-	}
-	if g, ok := f.(interface{ Stepped() int }); ok {
-		s.Steps, s.Stepped = g.Stepped(), float64(j.stepped)/n
 	}
 	return s
 }

@@ -170,9 +170,8 @@ mirror of what was sent.
 func (p Page) least(w io.Writer) {
 	fmt.Fprint(w, "## What chance leaves\n\nOf first tokens: a task waits for the end of the step that its engine "+
 		"is at. Who knows all else, but not where that\nstands, is off by so much where all that is in the step answers: "+
-		"by a quarter of it on the mean. `hub` hears where\nsteps end, as an answer ends with one, and counts on from "+
-		"there: it may err less. The engines of these streams\nalways take the same for a step with the same tasks in "+
-		"it; where that varies, less is known. Of cost: lengths of\nanswers are drawn, and who knows how, the median of "+
+		"by a quarter of it on the mean. The engines of\nthese streams always take the same for a step with the same "+
+		"tasks in it; where that varies, less is known. Of cost:\nlengths of answers are drawn, and who knows how, the median of "+
 		"the role, the session's answers before and what is cached, is\noff by so much with the guess that errs least; no "+
 		"forecast can be expected to be better than that. `told` is `hub`\nif it had known what was cached; the rest is "+
 		"belief, which is by a mirror of what was sent, a twentieth smaller\nthan the cache. By seed; -: lengths are "+
@@ -198,8 +197,7 @@ func (p Page) least(w io.Writer) {
 
 func (p Page) verdicts(w io.Writer) {
 	fmt.Fprintf(w, "## What pays\n\nBeside `%s`, on the streams that nothing was tuned on. A part that does not pay "+
-		"has no place in a hub.\nHow a hub counts the steps of engines was chosen on other seeds of all streams but "+
-		"`agents`, which alone nothing of\nit was chosen on.\n\n", Baseline)
+		"has no place in a hub.\n\n", Baseline)
 	_, ways := names(p.Results)
 	heading(w, "", "first token", "cost")
 	for _, way := range ways {
@@ -238,15 +236,13 @@ func (p Page) intervals(w io.Writer) {
 
 func (p Page) gates(w io.Writer) {
 	fmt.Fprint(w, "## Gates\n\nHow often the gates of a hub and of `gated` opened in a stream, and the share of tasks for "+
-		"which that of first tokens was open;\nand how often a hub began to forecast first tokens by the steps of "+
-		"engines in place of its lines, and the share of\ntasks that it did for. It does so while that errs less.\n\n")
-	heading(w, "stream", "seed", "way", "first tokens", "open", "lengths of answers", "by steps", "share")
+		"which that of first tokens was open.\n\n")
+	heading(w, "stream", "seed", "way", "first tokens", "open", "lengths of answers")
 	for _, r := range p.Results {
 		for _, s := range r.Scores {
 			if s.Name == asHub || s.Name == "gated" {
 				row(w, "`"+r.Stream+"`", fmt.Sprint(r.Seed), "`"+s.Name+"`", fmt.Sprint(s.Openings),
-					fmt.Sprintf("%.2f", s.Open), fmt.Sprint(s.Lengths), fmt.Sprint(s.Steps),
-					fmt.Sprintf("%.2f", s.Stepped))
+					fmt.Sprintf("%.2f", s.Open), fmt.Sprint(s.Lengths))
 			}
 		}
 	}

@@ -146,8 +146,6 @@ var Ways = []Way{
 		func(n int) Forecaster { return newState(n) }},
 	{Baseline, "the seconds-left line; answers by means of session, role and all; cost by the card",
 		func(n int) Forecaster { return newSeconds(n) }},
-	{"hub-line", "`hub` without the steps of engines: by its lines and their trees",
-		func(n int) Forecaster { return newLine(n) }},
 	{asHub, "a hub's own predictor (`hub/predict`), as it is delivered", func(n int) Forecaster { return newOwn(n) }},
 	{"gated", "`seconds`, with trees on what it leaves over, behind gates",
 		func(n int) Forecaster { return newGated(n) }},

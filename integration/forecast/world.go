@@ -56,7 +56,6 @@ type Expected struct {
 
 	asked    predict.Features // of the hub's own predictor
 	forecast predict.Forecast
-	said     predict.Said
 }
 
 // Forecaster is a way to expect what tasks need, of all agents of a hub.
