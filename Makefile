@@ -10,10 +10,11 @@ STREAMTIME ?= 60s
 RUNTIME    ?= 2m
 EVENTTIME  ?= 5m
 COMMANDS   := $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
-IMAGE      := $(filter-out ./cmd/lab,$(COMMANDS:%=./cmd/%))
+# What measures a market is a module of its own: who runs one neither links nor fetches its plots.
+LAB        := integration/lab
 VERSION    := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
 LDFLAGS    := -s -w -X main.version=$(VERSION)
-SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum
+SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum $(LAB)/go.mod $(LAB)/go.sum
 
 # The race detector needs cgo, and cgo a C compiler; everything else does without.
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
@@ -30,21 +31,28 @@ run: build ## bring a market up, play dialogues through it, check its ledger; AR
 cluster: build ## the same with every part a process of its own, from the files in deploy/local; ARGS=--exit ends then with the verdict
 	@bin/souk cluster $(ARGS)
 
-build: $(COMMANDS:%=bin/%) ## every command into bin/, static
+build: $(COMMANDS:%=bin/%) bin/lab ## every command into bin/, static
 
 bin/%: $(SOURCES)
 	@mkdir -p bin
 	@echo "building $@"
 	@$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
+bin/lab: $(SOURCES)
+	@mkdir -p bin
+	@echo "building $@"
+	@$(GO) -C $(LAB) build -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/$@ .
+
 cross: ## build every command for linux on amd64 and arm64, into bin/ARCH
 	@for arch in amd64 arm64; do echo "linux/$$arch"; mkdir -p bin/$$arch; \
-	  GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/$$arch/ ./cmd/... || exit 1; done
+	  GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/$$arch/ ./cmd/... || exit 1; \
+	  GOOS=linux GOARCH=$$arch $(GO) -C $(LAB) build -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/$$arch/ . || exit 1; \
+	done
 
 image: ARCH := $(shell $(GO) env GOHOSTARCH)
 image: ## an image of every command but lab from deploy/Dockerfile, nothing fetched; ARCH=arm64 for another machine, BUILDER=docker|podman|buildah
 	@mkdir -p bin/image/$(ARCH)
-	@GOOS=linux GOARCH=$(ARCH) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/image/$(ARCH)/ $(IMAGE)
+	@GOOS=linux GOARCH=$(ARCH) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/image/$(ARCH)/ $(COMMANDS:%=./cmd/%)
 	@deploy/image.sh $(ARCH) bin/image/$(ARCH) souk
 
 deployment: build ## judge deploy/: systemd units, the compose file, and a market of containers from it; what has no tool here is skipped
@@ -71,23 +79,31 @@ ALONE := agentd agentd/holdings agentd/kvevent agentd/policy agentd/policy/adapt
 ALONE += bus bus/openai bus/policy bus/reader bus/recency classifier classifier/model classifier/train
 ALONE += hub hub/batch hub/congest hub/line hub/policy hub/policy/ahead hub/policy/cachesage hub/policy/fair
 ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/seat ledger
-ALONE += ledger/treasury market/certify market/flow integration/ahead integration/prose
-ALONE += integration/machines agentd/vllmsim/kv
+ALONE += ledger/treasury market/certify market/flow integration/machines agentd/vllmsim/kv
+LAB_ALONE := ahead prose
 
 # These start some only to clear, or to play, several rounds or runs side by side, which share nothing. That they
 # do share nothing is what a test of each named SideBySide has the race detector look for; the others go without.
-SIDE := integration/cachesage integration/economics integration/forecast integration/games integration/hints
-SIDE += integration/replay/virtual market
+SIDE := market
+LAB_SIDE := cachesage economics forecast games hints virtual
 
-test: ## go vet and every test; what has goroutines under the race detector, where a C compiler is found
+# $(call race,FOLDER,MODULE,ALONE,SIDE): the tests of a module.
+define race
+$(GO) -C $(1) test -timeout 10m $(addprefix ./,$(3) $(4))
+CGO_ENABLED=1 $(GO) -C $(1) test -race -timeout 10m -run SideBySide $(addprefix ./,$(4))
+CGO_ENABLED=1 $(GO) -C $(1) test -race -timeout 10m $(filter-out $(addprefix $(2)/,$(3) $(4)),$(shell $(GO) -C $(1) list ./...))
+endef
+
+test: ## go vet and every test, of the lab, too; what has goroutines under the race detector, where a C compiler is found
 	$(GO) vet ./...
+	$(GO) -C $(LAB) vet ./...
 ifeq ($(CC_FOUND),)
 	@echo "no C compiler found: the tests run without the race detector"
 	$(GO) test -timeout 10m ./...
+	$(GO) -C $(LAB) test -timeout 10m ./...
 else
-	$(GO) test -timeout 10m $(ALONE:%=./%) $(SIDE:%=./%)
-	CGO_ENABLED=1 $(GO) test -race -timeout 10m -run SideBySide $(SIDE:%=./%)
-	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(filter-out $(ALONE:%=souk/%) $(SIDE:%=souk/%),$(shell $(GO) list ./...))
+	$(call race,.,souk,$(ALONE),$(SIDE))
+	$(call race,$(LAB),souk/$(LAB),$(LAB_ALONE),$(LAB_SIDE))
 endif
 
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
@@ -125,14 +141,15 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 	  dir=$$(dirname "$$file"); \
 	  for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
 	    echo "$$dir $$target"; \
-	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir"; \
+	    $(GO) -C "$$dir" test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .; \
 	  done; \
 	done
 
 lint: ## gofmt, go vet, and staticcheck where it is installed
 	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "not formatted: $$bad"; exit 1; fi
 	$(GO) vet ./...
-	@if command -v staticcheck >/dev/null; then staticcheck ./...; else echo "staticcheck is not installed: skipped"; fi
+	$(GO) -C $(LAB) vet ./...
+	@if command -v staticcheck >/dev/null; then staticcheck ./... && cd $(LAB) && staticcheck ./...; else echo "staticcheck is not installed: skipped"; fi
 
 clean: ## remove bin/
 	rm -rf bin

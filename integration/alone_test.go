@@ -57,14 +57,20 @@ func TestNoGoroutine(t *testing.T) {
 
 var sideBySide = regexp.MustCompile(`(?m)^func Test\w*SideBySide\(`)
 
-// listed are the packages of a list in the Makefile.
+// listed are the packages of a list in the Makefile, and of the lab's list of that name.
 func listed(t *testing.T, list string) (packages []string) {
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range regexp.MustCompile(`(?m)^`+list+` [:+]= (.+)$`).FindAllSubmatch(makefile, -1) {
-		packages = append(packages, strings.Fields(string(line[1]))...)
+	lines := regexp.MustCompile(`(?m)^(LAB_)?` + list + ` [:+]= (.+)$`)
+	for _, line := range lines.FindAllSubmatch(makefile, -1) {
+		for _, pkg := range strings.Fields(string(line[2])) {
+			if len(line[1]) > 0 {
+				pkg = lab + "/" + pkg
+			}
+			packages = append(packages, pkg)
+		}
 	}
 	if len(packages) == 0 {
 		t.Fatalf("the Makefile has no list %s", list)

@@ -16,7 +16,7 @@ import (
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/cmd/replay"
-	"souk/integration/soak"
+	"souk/integration/fleet"
 	"souk/ledger"
 )
 
@@ -146,12 +146,12 @@ agents:
 	}
 	bustest.Eventually(t, "the journal has every turn", func() bool {
 		n := 0
-		err := soak.Captured(dir, func(*ledger.Hold, *ledger.Capture, bool) { n++ })
+		err := fleet.Captured(dir, func(*ledger.Hold, *ledger.Capture, bool) { n++ })
 		return err == nil && n == turnsAsked
 	})
 
 	judged, sum, believed, both, over, events := 0, 0, 0, 0, 0, 0
-	err = soak.Captured(dir, func(h *ledger.Hold, c *ledger.Capture, told bool) {
+	err = fleet.Captured(dir, func(h *ledger.Hold, c *ledger.Capture, told bool) {
 		found := found[c.Hold]
 		judged, sum, believed, both = judged+1, sum+found, believed+h.Cached, both+min(found, h.Cached)
 		if told {

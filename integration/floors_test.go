@@ -19,6 +19,9 @@ import (
 
 const module = "souk/"
 
+// lab is the folder of the module that measures markets.
+const lab = "integration/lab"
+
 // floors lists the packages from the top floor down. A package may import only packages of the floors below
 // its own; on one floor nobody imports a neighbour, unless the floor says so. The packages of a pure floor
 // are values in, values out: time and randomness are arguments, and whatever waits, locks, sends, writes or
@@ -82,14 +85,14 @@ var owners = map[string][]string{
 	"github.com/nats-io/jwt":         {"bus/natsauth", "bus/embedded"},
 	"github.com/nats-io/nkeys":       {"bus/natsauth"},
 	"go.etcd.io/etcd/server":         {"bus/embedded", "ledger/journal"},
-	"github.com/nats-io/nats.go": {"bus/natsbus", "bus/embedded", "integration/bench/floor",
+	"github.com/nats-io/nats.go": {"bus/natsbus", "bus/embedded", "integration/lab/bench/floor",
 		"integration/flood"},
 	"go.etcd.io/etcd/client": {"bus/etcdreg", "bus/embedded", "ledger/journal", "bus/life",
 		"integration/flood"},
 	"github.com/vmihailenco/msgpack": {"bus"},
 	"souk/bus/rawconn":               {"bus/natsbus", "agentd/vllm", "bus/gateway"},
 	"souk/bus/reader":                {"bus/client", "classifier", "classifier/serve"},
-	"gonum.org/v1/plot":              {"integration/economics"},
+	"gonum.org/v1/plot":              {"integration/lab/economics"},
 	"souk/agentd/vllmsim":            {"cmd/local", "cmd/souk", "integration/..."},
 	"souk/cmd/local":                 {"cmd/souk", "integration/..."},
 	"souk/cmd/replay":                {"cmd/load", "cmd/local", "cmd/souk", "integration/..."},

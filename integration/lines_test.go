@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"souk/integration/prose"
 )
 
 // lastColumn is where lines of Go end, a tab counted as four columns.
@@ -58,53 +56,6 @@ func TestLinesEnd(t *testing.T) {
 			t.Errorf("%q: lines %v, want %d", code, got, want)
 		}
 	}
-}
-
-// Lines of prose end there too, but for tables, comments, what stands between fences, and a word that is
-// longer. With -update they are ended.
-func TestLinesOfProseEnd(t *testing.T) {
-	eachFile(t, ".md", 20, func(path string, data []byte) {
-		text := string(data)
-		if *update {
-			text = prose.Wrap(text)
-			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, line := range tooWide(text) {
-			t.Errorf("%s:%d ends beyond column %d: go test ./integration -run LinesOfProse -update ends it, where "+
-				"it is no code", path, line, prose.LastColumn)
-		}
-	})
-	wide := strings.Repeat("a ", prose.LastColumn)
-	for page, want := range map[string]int{
-		"# H\n\n" + wide: 3, "    " + wide: 1, "| " + wide: 0, "```\n" + wide + "\n```\nx": 0,
-		"<!-- " + wide + "-->": 0, "x\n" + strings.Repeat("a", 2*prose.LastColumn): 0,
-	} {
-		got := tooWide(page)
-		if len(got) > 1 || len(got) == 1 && got[0] != want || len(got) == 0 && want != 0 {
-			t.Errorf("%q: lines %v, want %d", page, got, want)
-		}
-	}
-}
-
-// tooWide returns the lines of a page that go on beyond the last column and could end before it.
-func tooWide(page string) (lines []int) {
-	fence, n := false, 0
-	for line := range strings.Lines(page) {
-		n++
-		line = strings.TrimRight(line, "\n")
-		text := strings.TrimSpace(line)
-		if strings.HasPrefix(text, "```") {
-			fence = !fence
-		}
-		data := fence || strings.HasPrefix(text, "|") || strings.HasPrefix(text, "<!--") ||
-			!strings.Contains(text, " ")
-		if !data && utf8.RuneCountInString(line) > prose.LastColumn {
-			lines = append(lines, n)
-		}
-	}
-	return lines
 }
 
 // tooLong returns the lines of Go code that go on beyond the last column and hold no data: no string, or part

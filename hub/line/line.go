@@ -16,7 +16,7 @@ import (
 )
 
 // Params say what a hub does about the crowd in front of it. Each is off at 0. The figures are measured, not
-// derived: cmd/lab crowd shows what each does on recorded dialogues, and on some that none was tuned on.
+// derived: `lab crowd` shows what each does on recorded dialogues, and on some that none was tuned on.
 type Params struct {
 	// a task may prefer a full agent to a free one
 	Waiting bool `yaml:"waiting"`

@@ -191,3 +191,35 @@ func (f *Fleet) Judge(a *Account, words []Word) (unknown int, err error) {
 	}
 	return unknown, errors.Join(errs...)
 }
+
+// Captured shows each hold of the journals in a directory that ended in payment, and whether what was
+// believed to be cached for it was so by what its engine publishes.
+func Captured(dir string, show func(h *ledger.Hold, c *ledger.Capture, events bool)) error {
+	paths, err := journal.Find(dir)
+	if err == nil && len(paths) == 0 {
+		err = fmt.Errorf("%s: no journal", dir)
+	}
+	for _, path := range paths {
+		holds, events := map[string]*ledger.Hold{}, map[string]bool{}
+		var round *ledger.Round
+		read := journal.Read(path, func(f ledger.Frame) error {
+			for i := range f.Records {
+				switch r := &f.Records[i]; {
+				case r.Round != nil:
+					round = r.Round
+				case r.Hold != nil:
+					holds[r.ID] = r.Hold
+					s := round.Expected(&round.Outcome.Awards[r.Hold.Slot])
+					events[r.ID] = s != nil && s.Evidence == ledger.EvidenceEvents
+				case r.Capture != nil:
+					show(holds[r.Capture.Hold], r.Capture, events[r.Capture.Hold])
+				}
+			}
+			return nil
+		})
+		if read != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", path, read))
+		}
+	}
+	return err
+}

@@ -1,4 +1,0 @@
-package fleet
-
-// Commands are built once for all tests, of both packages.
-var Commands = commands

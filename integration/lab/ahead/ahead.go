@@ -1,0 +1,196 @@
+// Package ahead measures the runtime policy ahead: what it is worth to have an answer computed as the next
+// prompt will have it, on engines whose template leaves reasoning out.
+package ahead
+
+import (
+	"encoding/csv"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/stat"
+
+	"souk/integration/lab/prose"
+	"souk/integration/lab/virtual"
+	"souk/market"
+)
+
+// Options say how much is played.
+type Options struct {
+	Callers, Thought, Tasks, Seeds int
+	Said                           func() // hears of each run; may be nil
+}
+
+// DefaultOptions are those of the page.
+func DefaultOptions() Options { return Options{Callers: 8, Thought: 300, Tasks: 1500, Seeds: 5} }
+
+// Figures are of the turns of a run that are not their session's first.
+type Figures struct {
+	TTFT, P99 float64 // ms
+	Cached    float64 // share of the tokens of prompts
+	Touches   float64 // a turn
+	Cost      float64 // of texts computed ahead and used again, in per cent of what clients pay by the card
+}
+
+func (f *Figures) all() []*float64 {
+	return []*float64{&f.TTFT, &f.P99, &f.Cached, &f.Touches, &f.Cost}
+}
+
+// Row is what a trace came to, by the policy of the hook keep.
+type Row struct {
+	Trace, About, Policy string
+	Mean, Off            Figures // Off: how far the mean may be off (95 %)
+	Gain, GainOff        float64 // of TTFT against no policy, in per cent, from paired runs
+}
+
+// policies are compared: none first.
+var policies = []string{"", "ahead"}
+
+// Runs is how many runs there are.
+func (o *Options) Runs() int { return o.Seeds * len(policies) * len(virtual.AheadSettings(0, 0)) }
+
+// Compare plays all traces with and without the policy.
+func Compare(o Options) (rows []Row, err error) {
+	for _, t := range virtual.AheadSettings(o.Callers, o.Thought) {
+		var base []float64
+		for _, p := range policies {
+			row := Row{Trace: t.Name, About: t.About, Policy: p}
+			var runs []Figures
+			var gains []float64
+			for seed := range o.Seeds {
+				f, err := o.play(&t, p, uint64(seed+1))
+				if err != nil {
+					return nil, err
+				}
+				if runs = append(runs, f); p == "" {
+					base = append(base, f.TTFT)
+				}
+				gains = append(gains, 100*(base[seed]-f.TTFT)/base[seed])
+			}
+			for i := range row.Mean.all() {
+				var all []float64
+				for k := range runs {
+					all = append(all, *runs[k].all()[i])
+				}
+				e := virtual.NewEstimate(all)
+				*row.Mean.all()[i], *row.Off.all()[i] = e.Mean, e.Within
+			}
+			gain := virtual.NewEstimate(gains)
+			row.Gain, row.GainOff = gain.Mean, gain.Within
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+func (o *Options) play(t *virtual.Trace, policy string, seed uint64) (f Figures, err error) {
+	s, err := t.Setting(2)
+	if err != nil {
+		return f, err
+	}
+	s.Seed, s.Warm, s.Length, s.Tasks = seed, 0, 0, o.Tasks
+	all, v, err := virtual.PlayKept(s, policy, func(m *virtual.MarketOptions) {
+		m.Hub.MaxTokens += o.Thought
+	})
+	if err != nil {
+		return f, fmt.Errorf("ahead: %s: %w", t.Name, err)
+	}
+	if o.Said != nil {
+		o.Said()
+	}
+	var waits []float64
+	prompt, cached, paid := 0, 0, market.Credits(0)
+	for _, r := range all {
+		paid += virtual.Card.Cost(market.Usage{Prompt: r.Prompt, Cached: r.Cached, Output: r.Output})
+		if r.Turn == 0 || r.Refused {
+			continue
+		}
+		waits = append(waits, float64((r.First-r.Arrived).Microseconds())/1000)
+		prompt, cached = prompt+r.Prompt, cached+r.Cached
+	}
+	slices.Sort(waits)
+	f = Figures{TTFT: stat.Mean(waits, nil), P99: stat.Quantile(0.99, stat.Empirical, waits, nil),
+		Cached: float64(cached) / float64(prompt), Touches: float64(v.Touches) / float64(len(all)),
+		Cost: 100 * float64(v.TouchCost()) / float64(paid)}
+	return f, nil
+}
+
+const head = `# Answers computed ahead
+
+Where a chat template leaves reasoning out of later prompts, what an engine holds of an answer follows that
+reasoning, and the session's next prompt finds none of it. The policy ` + "`ahead`" + ` has prompt and answer
+computed as the next prompt will have them, once, within a second of a turn's end, paid by the hub's own
+client as touches are. Here the real hub and agents play recorded sessions in virtual time, with simulated
+engines and seats and touches on, once without a policy and once with it. **TTFT** is of turns that are not
+their session's first, from the question to the first token; **cached** is of the tokens of these prompts;
+**paid ahead** is what the hub paid for touches and for texts computed ahead, in per cent of what clients pay
+by the card; **gain** is of TTFT, from paired runs; ± says with 95 % how far the mean may be off. No engine
+served any of it: on a real one it takes a template that drops reasoning, and token ids (return_token_ids).
+That vLLM reports the ids of reasoning as it does those of an answer, and which of them end it, was not tried:
+the model of the real servers here has no reasoning.
+`
+
+// Page is the page of rows, which a command has made.
+func Page(command string, o Options, rows []Row) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nMade by `%s`: %d runs of each, %d turns a run, %d sessions at a time on two engines, %d tokens "+
+		"of reasoning before each answer.\n", head, command, o.Seeds, o.Tasks, o.Callers, o.Thought)
+	trace := ""
+	for _, r := range rows {
+		if r.Trace != trace {
+			trace = r.Trace
+			fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| keep | TTFT ms | p99 ms | cached | touches a turn | paid ahead %% | "+
+				"gain %% |\n|---|---|---|---|---|---|---|\n", trace, r.About)
+		}
+		name, gain := "none", "-"
+		if r.Policy != "" {
+			name, gain = r.Policy, fmt.Sprintf("%+.1f ± %.1f", r.Gain, r.GainOff)
+		}
+		fmt.Fprintf(&b, "| %s | %.1f ± %.1f | %.0f ± %.0f | %.3f | %.2f | %.2f | %s |\n", name, r.Mean.TTFT, r.Off.TTFT,
+			r.Mean.P99, r.Off.P99, r.Mean.Cached, r.Mean.Touches, r.Mean.Cost, gain)
+	}
+	b.WriteString("\nIt is worth it where TTFT falls by a tenth: ")
+	var worth []string
+	for _, r := range rows {
+		if r.Policy != "" && r.Gain-r.GainOff >= 10 {
+			worth = append(worth, r.Trace)
+		}
+	}
+	if len(worth) == 0 {
+		b.WriteString("on none of these. It is off by default.\n")
+	} else {
+		fmt.Fprintf(&b, "on %s. It is off by default, since it is the template that decides.\n",
+			strings.Join(worth, " and "))
+	}
+	return prose.Wrap(b.String())
+}
+
+// Write writes rows as ahead.csv and ahead.md into a directory.
+func Write(dir, command string, o Options, rows []Row) error {
+	var table strings.Builder
+	c := csv.NewWriter(&table)
+	c.Write([]string{"trace", "keep", "ttft_ms", "ttft_off", "p99_ms", "cached", "touches", "paid_percent",
+		"gain_percent",
+		"gain_off"})
+	for _, r := range rows {
+		line := []string{r.Trace, r.Policy}
+		for _, x := range []float64{r.Mean.TTFT, r.Off.TTFT, r.Mean.P99, r.Mean.Cached, r.Mean.Touches,
+			r.Mean.Cost,
+			r.Gain, r.GainOff} {
+			line = append(line, fmt.Sprintf("%.4f", x))
+		}
+		c.Write(line)
+	}
+	if c.Flush(); c.Error() != nil {
+		return c.Error()
+	}
+	for name, text := range map[string]string{"ahead.csv": table.String(), "ahead.md": Page(command, o,
+		rows)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package games
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/hub/regime"
+	"souk/integration/lab/virtual"
+)
+
+// Behind a real hub twice the knee is seen within 15 s, whatever comes before, by few slots as by many.
+func TestTwiceTheKneeIsSeenByTheHub(t *testing.T) {
+	for _, c := range []Crowd{Pair, Four, Eight} {
+		for seed := range uint64(2) {
+			if after, err := c.Detection(seed); err != nil || after <= 0 || after > 15*time.Second {
+				t.Errorf("%v, seed %d: seen after %v: %v", c, seed, after, err)
+			}
+		}
+	}
+}
+
+// A detector that says nothing at all is not the fastest one.
+func TestWhatIsNeverSeenIsLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		seen map[string][]float64
+		want time.Duration
+	}{
+		"seen":        {map[string][]float64{"acts": {7.5}, "ttft": {1}}, 7500 * time.Millisecond},
+		"by others":   {map[string][]float64{"ttft": {1}}, kneeWatched},
+		"never":       {map[string][]float64{}, kneeWatched},
+		"not watched": {nil, kneeWatched},
+	} {
+		if got := detected([]Row{{Seen: c.seen}}); got != c.want {
+			t.Errorf("%s: after %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// Behind a real hub no signal of time calls 0.8 of the knee more than that, however few the slots are.
+func TestNothingChangesBelowTheKneeOfTheHub(t *testing.T) {
+	j := Pair.job("", times{0.8, 10 * time.Minute})
+	rows, err := j.run(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, signal := range []string{"acts", "slowdown", "ttft", "backlog"} {
+		if worst := regime.State(rows[0].Worst[signal][0]); worst != regime.Below {
+			t.Errorf("%s says %s, first after %.0f s", signal, worst, rows[0].Seen[signal])
+		}
+	}
+}
+
+// The paper's router takes the least of its costs, or draws by them.
+func TestTheRouterDraws(t *testing.T) {
+	costs := []float64{30, 10, 20}
+	share := func(tau float64) (of [3]float64) {
+		d := newDynamo(3, regime.Params{Temperature: tau, Overlap: 1}, 1)
+		for range 20_000 {
+			of[d.draw(costs)] += 1.0 / 20_000
+		}
+		return of
+	}
+	if got := share(0); got[1] < 0.999 {
+		t.Errorf("at temperature 0: %v", got)
+	}
+	got := share(0.5)
+	a, b, c := math.Exp(-1/0.5), 1.0, math.Exp(-0.5/0.5)
+	for i, want := range []float64{a, b, c} {
+		if want /= a + b + c; math.Abs(got[i]-want) > 0.02 {
+			t.Errorf("at temperature 0.5: %v, want %v of engine %d", got, want, i)
+		}
+	}
+}
+
+// The paper's controller goes up on a sustained rise, and down again.
+func TestThePublishedController(t *testing.T) {
+	a := &adaptive{}
+	now := virtual.Start
+	feed := func(first time.Duration, readings int) regime.State {
+		for range readings {
+			for range 50 {
+				a.first(first)
+			}
+			now = now.Add(regime.Every)
+			a.read(now)
+		}
+		return a.state
+	}
+	a.read(now)
+	if s := feed(50*time.Millisecond, 20); s != regime.Below {
+		t.Errorf("%s at 50 ms", s)
+	}
+	if s := feed(time.Second, 1); s != regime.Below {
+		t.Errorf("%s after one reading above", s)
+	}
+	if s := feed(time.Second, 8); s != regime.Transition {
+		t.Errorf("%s at a second", s)
+	}
+	if s := feed(10*time.Second, 8); s != regime.Saturated {
+		t.Errorf("%s at ten", s)
+	}
+	if s := feed(50*time.Millisecond, 30); s != regime.Below {
+		t.Errorf("%s at 50 ms again", s)
+	}
+}
+
+// The window of the paper's estimate explains its plateaus: 2.46 s an answer are 7.5 with two engines and
+// 14.8 with five.
+func TestThePlateausOfThePaper(t *testing.T) {
+	for engines, want := range map[int]float64{2: 7.47, 5: 14.7} {
+		var done []*virtual.Request
+		for i := range 320 {
+			r := &virtual.Request{ID: i, Engine: i % engines, Done: 2460 * time.Millisecond}
+			r.Prompt, r.Cached = 128, 128
+			done = append(done, r)
+		}
+		if got := counted(done, engines); math.Abs(got/want-1) > 0.02 {
+			t.Errorf("%d engines: %.2f, the paper has %v", engines, got, want)
+		}
+	}
+}
+
+// Runs that go side by side share nothing: they give what they give one after the other.
+func TestRunsSideBySide(t *testing.T) {
+	short := job{topology: Five, rule: theirs, load: "16", setting: Five.steady(16, 5*time.Second),
+		parts: []part{{"", span{ramp, ramp + 5*time.Second}}}, watched: span{0, ramp}}
+	e := Experiment{Name: "short", jobs: func() []job { return []job{short} }}
+	side, err := e.Run(t.Context(), []uint64{1, 2}, func(int) {}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var alone []Row
+	for seed := uint64(1); seed <= 2; seed++ {
+		rows, err := short.run(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone = append(alone, rows...)
+	}
+	alone[0].join(&alone[1])
+	if !reflect.DeepEqual(side, alone[:1]) {
+		t.Errorf("side by side %+v, alone %+v", side, alone[:1])
+	}
+}
+
+// The same seed gives the same figures, and the page has a table of what was played.
+func TestARunIsThePagesTable(t *testing.T) {
+	job := job{topology: Five, rule: theirs, load: "16", setting: Five.steady(16, 20*time.Second),
+		parts: []part{{"", span{ramp, ramp + 20*time.Second}}}, watched: span{0, ramp}}
+	one, err := job.run(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := job.run(1); err != nil || !reflect.DeepEqual(one, again) {
+		t.Errorf("the same seed gives %+v and %+v: %v", one, again, err)
+	}
+	if f := one[0].Seeds[0]; math.Abs(f.InFlight-16) > 0.2 || math.Abs(f.Rate*f.Latency-16) > 0.5 ||
+		f.PoA < 1 {
+		t.Errorf("by Little's law %+v is not of 16 callers", f)
+	}
+	dir := t.TempDir()
+	if err := Write(dir, "2", Made{Command: "lab", Seeds: 1, Rows: one}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "games.md"))
+	if err != nil || !strings.Contains(string(page), "| 1P/5D | dynamo, adaptive | 16 |") {
+		t.Errorf("the page has no such row: %v", err)
+	}
+}

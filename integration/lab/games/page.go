@@ -1,0 +1,318 @@
+package games
+
+import (
+	_ "embed"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"souk/integration/lab/prose"
+	"souk/integration/lab/virtual"
+)
+
+// Made is what an experiment found, as its file has it.
+type Made struct {
+	Command string `json:"command"`
+	Seeds   int    `json:"seeds"`
+	Rows    []Row  `json:"rows"`
+}
+
+// Write puts what an experiment found into a directory, as JSON and CSV, and makes the page there anew of all
+// that lie there.
+func Write(dir, name string, m Made) error {
+	data, err := json.Marshal(m)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "games-"+name+".json"), data, 0o644)
+	}
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	w := csv.NewWriter(&text)
+	head := []string{"topology", "rule", "load", "part"}
+	all := all
+	if len(m.Rows) > 0 && m.Rows[0].Chance != nil {
+		all, head = nil, append(head, "served", "enough", "soonest", "hours", "rises", "seen after",
+			"seen after 0.8", "wrong after 0.5")
+	}
+	for _, c := range all {
+		head = append(head, c.name, c.name+" within")
+	}
+	rows := [][]string{head}
+	for i := range m.Rows {
+		r := &m.Rows[i]
+		line := []string{r.Topology, r.Rule, r.Load, r.Part}
+		for _, c := range all {
+			e := r.estimate(c)
+			line = append(line, exact(e.Mean), exact(e.Within))
+		}
+		if c := r.Chance; c != nil {
+			line = append(line, exact(c.Rate), exact(c.Enough), exact(c.Soonest), exact(c.Hours),
+				fmt.Sprint(c.Rises), fmt.Sprint(c.Sees), fmt.Sprint(c.Later), fmt.Sprint(c.Wrong))
+		}
+		rows = append(rows, line)
+	}
+	if err := w.WriteAll(rows); err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "games-"+name+".csv")
+	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+		return err
+	}
+	return WritePage(dir)
+}
+
+func exact(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
+
+//go:embed page.md
+var pageText string
+
+// WritePage makes games.md of the files beside it. An experiment that was not played yet has no table.
+func WritePage(dir string) error {
+	of := map[string]*Made{}
+	for _, e := range Experiments {
+		data, err := os.ReadFile(filepath.Join(dir, "games-"+e.Name+".json"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		m := &Made{}
+		if err == nil {
+			err = json.Unmarshal(data, m)
+		}
+		if err != nil {
+			return err
+		}
+		of[e.Name] = m
+	}
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"table": func(name, columns string, filter ...string) string {
+			return tableOf(of[name], columns, filter)
+		},
+		"seen": func(name string) string { return seenOf(of[name]) },
+		"grid": func(name, topology, rule, column string) string {
+			return gridOf(of[name], topology, rule, column)
+		},
+		"spread":  func(name string) string { return spreadOf(of[name]) },
+		"chance":  func() string { return chanceOf(of["chance"]) },
+		"splits":  func() string { return splitsOf(of["game1"]) },
+		"command": func(name string) string { return commandOf(of[name]) },
+	}).Parse(pageText)
+	if err != nil {
+		return err
+	}
+	var out strings.Builder
+	if err := t.Execute(&out, nil); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "games.md"), []byte(prose.Wrap(out.String())), 0o644)
+}
+
+const notPlayed = "Not played yet.\n"
+
+func commandOf(m *Made) string {
+	if m == nil {
+		return notPlayed
+	}
+	return fmt.Sprintf("Made by `%s`.\n", m.Command)
+}
+
+// all are the columns by which figures are kept.
+var all = append(slices.Clone(columns),
+	column{"refused", 0, func(f *Figures) float64 { return f.Refused }},
+	column{"cached", 3, func(f *Figures) float64 { return f.Cached }},
+	column{"bound", 3, func(f *Figures) float64 { return f.Bound }},
+	column{"late first", 3, func(f *Figures) float64 { return f.Late }},
+	column{"late token", 3, func(f *Figures) float64 { return f.Slow }},
+	column{"computed by bound", 2, func(f *Figures) float64 { return (1 - f.Cached) / (1 - f.Bound) }})
+
+func columnNamed(name string) column {
+	for _, c := range all {
+		if c.name == name {
+			return c
+		}
+	}
+	panic("games: no figure is named " + name)
+}
+
+func (r *Row) estimate(c column) virtual.Estimate {
+	var of []float64
+	for i := range r.Seeds {
+		if x := c.of(&r.Seeds[i]); !math.IsNaN(x) && !math.IsInf(x, 0) {
+			of = append(of, x)
+		}
+	}
+	if len(of) == 0 {
+		return virtual.Estimate{}
+	}
+	return virtual.NewEstimate(of)
+}
+
+func (r *Row) cell(c column) string {
+	e := r.estimate(c)
+	cell := strconv.FormatFloat(e.Mean, 'f', c.digits, 64)
+	if len(r.Seeds) > 1 {
+		cell += " ± " + strconv.FormatFloat(e.Within, 'f', c.digits, 64)
+	}
+	return cell
+}
+
+// tableOf has a line for each row that has all the words of a filter among its names.
+func tableOf(m *Made, names string, filter []string) string {
+	if m == nil {
+		return notPlayed
+	}
+	var b strings.Builder
+	b.WriteString("| engines | rule | load | part |")
+	columns := strings.Split(names, ",")
+	for _, c := range columns {
+		b.WriteString(" " + c + " |")
+	}
+	b.WriteString("\n|---|---|---|---|" + strings.Repeat("---|", len(columns)) + "\n")
+	for i := range m.Rows {
+		r := &m.Rows[i]
+		is := []string{r.Topology, r.Rule, r.Load, r.Part}
+		if slices.ContainsFunc(filter, func(f string) bool { return !slices.Contains(is, f) }) {
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |", r.Topology, r.Rule, r.Load, r.Part)
+		for _, c := range columns {
+			b.WriteString(" " + r.cell(columnNamed(c)) + " |")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// seenOf says when each signal saw a load, and the highest state that it came to.
+func seenOf(m *Made) string {
+	if m == nil {
+		return notPlayed
+	}
+	signals := []string{"acts", "slowdown", "ttft", "price", "backlog"}
+	var b strings.Builder
+	b.WriteString("| engines | rule | load | " + strings.Join(signals, " | ") + " |\n|---|---|---|" +
+		strings.Repeat("---|", len(signals)) + "\n")
+	var said []string
+	for i := range m.Rows {
+		r := &m.Rows[i]
+		name := r.Topology + r.Rule + r.Load
+		if slices.Contains(said, name) {
+			continue
+		}
+		said = append(said, name)
+		if r.Worst == nil || strings.HasPrefix(r.Rule, "dynamo") && !strings.Contains(r.Rule, "adaptive") {
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |", r.Topology, r.Rule, r.Load)
+		for _, s := range signals {
+			worst, at := r.Worst[s], r.Seen[s]
+			if s != "acts" && strings.HasPrefix(r.Rule, "dynamo") {
+				b.WriteString(" |")
+				continue
+			}
+			cell := []string{"below", "transition", "saturated"}[slices.Max(worst)]
+			if len(at) > 0 {
+				e := virtual.NewEstimate(at)
+				cell += fmt.Sprintf(", %.0f ± %.0f s, %d of %d", e.Mean, e.Within, len(at), len(r.Seeds))
+			}
+			b.WriteString(" " + cell + " |")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// gridOf is one figure by temperature, downward, and weight.
+func gridOf(m *Made, topology, rule, name string) string {
+	if m == nil {
+		return notPlayed
+	}
+	c := columnNamed(name)
+	var b strings.Builder
+	steps := []string{"0", "0.3", "0.7", "1"}
+	fmt.Fprintf(&b, "%s, %s, %s:\n\n| tau \\ weight | %s |\n|---|---|---|---|---|\n", topology, rule, name,
+		strings.Join(steps, " | "))
+	for _, tau := range steps {
+		fmt.Fprintf(&b, "| %s |", tau)
+		for _, omega := range steps {
+			for i := range m.Rows {
+				if r := &m.Rows[i]; r.Topology == topology && r.Rule == rule && r.Load == tau+" "+omega {
+					b.WriteString(" " + r.cell(c) + " |")
+				}
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// spreadOf is how far the cells of a grid are apart, beside how far the seeds of one are.
+func spreadOf(m *Made) string {
+	if m == nil {
+		return notPlayed
+	}
+	var b strings.Builder
+	b.WriteString("| engines | rule | figure | least | most | most by least | of one cell, ± |\n" +
+		"|---|---|---|---|---|---|---|\n")
+	type key struct{ topology, rule string }
+	var keys []key
+	for i := range m.Rows {
+		if k := (key{m.Rows[i].Topology, m.Rows[i].Rule}); !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	for _, k := range keys {
+		for _, name := range []string{"rps", "TTFT p99", "ITL p99", "PoA", "PoA window"} {
+			c := columnNamed(name)
+			least, most, within, n := math.Inf(1), 0.0, 0.0, 0.0
+			for i := range m.Rows {
+				if r := &m.Rows[i]; r.Topology == k.topology && r.Rule == k.rule {
+					e := r.estimate(c)
+					least, most, within, n = min(least, e.Mean), max(most, e.Mean), within+e.Within, n+1
+				}
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %.1f | %.1f | %.3f | %.1f |\n", k.topology, k.rule, name, least,
+				most, most/least, within/n)
+		}
+	}
+	return b.String()
+}
+
+// splitsOf is the marginals of Eq. 5: what another engine of either kind takes off the share of late tasks.
+func splitsOf(m *Made) string {
+	if m == nil {
+		return notPlayed
+	}
+	late := map[string][2]virtual.Estimate{}
+	var rates []string
+	for i := range m.Rows {
+		r := &m.Rows[i]
+		late[r.Topology+" "+r.Load] = [2]virtual.Estimate{r.estimate(columnNamed("late first")),
+			r.estimate(columnNamed("late token"))}
+		if !slices.Contains(rates, r.Load) {
+			rates = append(rates, r.Load)
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| tasks/s | split | late first tokens | late tokens | off by one more to compute | " +
+		"off by one more to answer |\n|---|---|---|---|---|---|\n")
+	for _, rate := range rates {
+		for _, s := range [][2]int{{2, 1}, {1, 2}, {3, 3}} {
+			name := func(p, d int) string { return Topology{Prefill: p, Decode: d}.String() + " " + rate }
+			here := late[name(s[0], s[1])]
+			fmt.Fprintf(&b, "| %s | %dP/%dD | %.3f ± %.3f | %.3f ± %.3f | %.3f | %.3f |\n", rate, s[0], s[1],
+				here[0].Mean, here[0].Within, here[1].Mean, here[1].Within,
+				here[0].Mean-late[name(s[0]+1, s[1])][0].Mean, here[1].Mean-late[name(s[0], s[1]+1)][1].Mean)
+		}
+	}
+	return b.String()
+}

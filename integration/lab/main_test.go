@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"lab": main})
+}
+
+// The command as people use it: testdata/script/*.txtar.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
+}
+
+var update = flag.Bool("update", false, "write the goldens of TestFigures anew")
+
+// The figures of one seed, byte for byte, on every machine and by every build: who means to change nothing of
+// the market changes none of them, and who changes something shows here what.
+func TestFigures(t *testing.T) {
+	for _, c := range []struct{ name, command, traces, rules, tasks string }{
+		{"crowd", "crowd", "mtrag,rag,long,crowd,spread,slow,open", "two-block,dynamo,market", "300"},
+		{"cliff", "cliff", "ring,chat-2", "two-block,market:seats", "100"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "figures.json")
+			lab := root()
+			lab.SetArgs([]string{c.command, "--seeds", "1", "--tasks", c.tasks, "--traces", c.traces,
+				"--rules", c.rules, "--json", file})
+			lab.SetOut(io.Discard)
+			lab.SetErr(io.Discard)
+			if err := lab.ExecuteContext(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", c.name+".json")
+			if *update {
+				if err := os.WriteFile(golden, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				was := filepath.Join(os.TempDir(), "souk-"+c.name+".json")
+				_ = os.WriteFile(was, got, 0o644)
+				t.Errorf("%s is not %s: compare the two; where the change is meant, go test -run Figures -update "+
+					"writes it anew", was, golden)
+			}
+		})
+	}
+}
