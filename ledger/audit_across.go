@@ -251,9 +251,14 @@ func Absent(treasury *Audit, hubs []*Audit) (all []Absence) {
 
 // Finding is the absence as a violation (level 5).
 func (x Absence) Finding() Finding {
+	found := fmt.Sprintf("no journal of that name: it is missing, or another machine keeps it (--elsewhere %s)",
+		x.Journal)
+	if x.Journal != Treasury {
+		found += fmt.Sprintf("; one that is lost for good is written off: souk writeoff %s (deploy/runbook.md: a "+
+			"hub's journal is lost)", x.Journal)
+	}
 	return Finding{Level: LevelAcross, Invariant: "I11", Journal: x.By, Record: x.Record,
 		Expected: fmt.Sprintf("the journal %s beside this one, which %s", x.Journal, x.Did),
-		Found: fmt.Sprintf("no journal of that name: it is missing, or another machine keeps it "+
-			"(--elsewhere %s)", x.Journal),
-		Show: fmt.Sprintf("ledger print --journal %s --id %s", x.By, x.Record)}
+		Found:    found,
+		Show:     fmt.Sprintf("ledger print --journal %s --id %s", x.By, x.Record)}
 }

@@ -384,7 +384,13 @@ func (a *agent) loop(ctx context.Context) {
 			a.send(bus.HoldingsSubject(r.Domain, a.cfg.ID), &r.Holdings[i])
 		}
 		for _, c := range r.Completions {
-			a.reports.Go(func() { a.report(c) })
+			a.reports.Go(func() {
+				select { // another may have the id: then what a copied spool has is its to send
+				case <-a.registered:
+					a.report(c)
+				case <-ctx.Done():
+				}
+			})
 		}
 		a.tell(r.Heard)
 		for _, e := range r.Effects {

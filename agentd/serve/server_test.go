@@ -1051,6 +1051,53 @@ func TestTwentyTwinsOfANode(t *testing.T) {
 	})
 }
 
+// A node on a copy of another's directory sends nothing of the copied spool while the other has the id: that
+// is the other's to send.
+func TestATwinSendsNothingOfTheSpool(t *testing.T) {
+	data := t.TempDir()
+	h := openHome(t, data, "n1")
+	synctest.Test(t, func(t *testing.T) {
+		o := newTownAt(t, h)
+		<-o.server.Ready()
+		o.mu.Lock()
+		ack := o.ack
+		o.ack = func(bus.Completion) *bus.CompletionAck { return nil }
+		o.mu.Unlock()
+		d := dispatch("h")
+		d.Epoch = o.claim()
+		synctest.Wait()
+		if r := o.dispatch(d); r.Code != "" {
+			t.Fatalf("%+v", r)
+		}
+		pass(time.Second)
+		to := t.TempDir()
+		if out, err := exec.Command("cp", "-a", data+"/.", to).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		o.mu.Lock()
+		o.ack = ack
+		o.mu.Unlock()
+		pass(10 * time.Second) // the living one is acknowledged
+		n := len(o.done())
+		var log bytes.Buffer
+		s, err := NewServer(agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}},
+			Deps{Bus: o.world.Bus("twin"), Registry: o.world.Registry(),
+				Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine },
+				Home:   openHome(t, to, "n1"), Log: slog.New(slog.NewTextHandler(&log, nil))})
+		must(t, err)
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "already registered") {
+			t.Errorf("it ended with %v", err)
+		}
+		if got := log.String(); !strings.Contains(got, "completions of an earlier life") {
+			t.Errorf("its spool is empty: %s", got)
+		}
+		if more := len(o.done()) - n; more > 0 {
+			t.Errorf("a twin that has not the id sends %d completions", more)
+		}
+		o.close()
+	})
+}
+
 // What was served and not acknowledged is sent by the next life, under the name of the one that served it;
 // and its hub is told to wait for it.
 func TestCompletionsOfAnEarlierLife(t *testing.T) {

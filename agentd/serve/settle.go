@@ -25,7 +25,7 @@ func (a *agent) openSpool() ([]agentd.Report, error) {
 		a.log.Error("spool is damaged: completions of an earlier life may be lost", "err", note)
 	}
 	if len(left) > 0 {
-		a.log.Info("completions of an earlier life are sent", "n", len(left))
+		a.log.Info("completions of an earlier life are sent once it is registered", "n", len(left))
 	}
 	s.Failed = func(err error) {
 		a.log.Warn("completions of which no hub has heard are not synced: "+

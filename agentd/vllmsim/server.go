@@ -91,12 +91,15 @@ func (s *Server) newEngine() *engine {
 }
 
 // Start listens on addr ("127.0.0.1:0" for a free port) and serves until Close.
-func (s *Server) Start(addr string) error {
+func (s *Server) Start(addr string) error { return s.StartBehind(addr, s) }
+
+// StartBehind is Start with a handler before the server, which hands on to it what it lets through.
+func (s *Server) StartBehind(addr string, guard http.Handler) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("vllmsim: %w", err)
 	}
-	h := &http.Server{Handler: s, IdleTimeout: idleTimeout, ReadHeaderTimeout: 30 * time.Second,
+	h := &http.Server{Handler: guard, IdleTimeout: idleTimeout, ReadHeaderTimeout: 30 * time.Second,
 		ErrorLog: log.New(io.Discard, "", 0)}
 	s.mu.Lock()
 	if s.closed {

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"souk/bus"
+	"souk/bus/regular"
 )
 
 // Store is a directory of keys, for its owner's eyes alone:
@@ -176,6 +177,9 @@ func (s *Store) open() error {
 	info, err := os.Stat(s.dir)
 	if err != nil {
 		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is a %s, and not a directory", s.dir, regular.Kind(info.Mode()))
 	}
 	if info.Mode().Perm()&0o007 != 0 {
 		return fmt.Errorf("%s: %w (mode %v): chmod 700 it", s.dir, ErrOpen, info.Mode().Perm())

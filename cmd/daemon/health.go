@@ -21,7 +21,7 @@ import (
 //	/stats   its counts as JSON
 //	/metrics what of it Prometheus is to watch, as text
 //
-// It listens on loopback, and answers to loopback's names alone; see [byLoopbackName].
+// It listens on loopback, and answers to loopback's names alone; see [ByLoopbackName].
 type health struct {
 	name, version string
 	began         time.Time
@@ -231,7 +231,7 @@ func (h *health) listen(address string) error {
 		}
 	})
 	h.listener = l
-	h.server = &http.Server{Handler: byLoopbackName(mux), ReadHeaderTimeout: 5 * time.Second,
+	h.server = &http.Server{Handler: ByLoopbackName(mux), ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10}
 	go h.server.Serve(l)
 	return nil

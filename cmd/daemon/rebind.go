@@ -9,11 +9,11 @@ import (
 	"souk/bus"
 )
 
-// byLoopbackName answers requests whose Host is a name of loopback, with any port, as a tunnel may bring it.
+// ByLoopbackName answers requests whose Host is a name of loopback, with any port, as a tunnel may bring it.
 // A web page can have a name of its own resolve to 127.0.0.1 (DNS rebinding); its browser then takes what
 // listens there for the page's own server, and lets the page read it. The Host is still the page's name. No
 // browser leaves it out; an HTTP/1.0 probe may.
-func byLoopbackName(h http.Handler) http.Handler {
+func ByLoopbackName(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin") // no other page may embed it
 		w.Header().Set("X-Content-Type-Options", "nosniff")

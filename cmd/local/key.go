@@ -230,6 +230,9 @@ func ReadKey(path string) (string, error) {
 // refused, since they could have taken it.
 func (m *Market) firstKey(ctx context.Context, r bus.Registry) error {
 	m.keyFile = m.dir.Key(FirstClient)
+	if err := regular.Check(m.keyFile); err != nil {
+		return fmt.Errorf("key: %w", err)
+	}
 	if info, err := os.Stat(m.keyFile); err == nil && info.Mode().Perm()&0o007 != 0 {
 		return fmt.Errorf("key %s: %w (mode %v): chmod 600 it; if they may have read it, have `souk key rotate` "+
 			"give it a new secret, with --keep 0s and --file %s", m.keyFile, natsauth.ErrOpen,

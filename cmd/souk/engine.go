@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/agentd/vllmsim"
+	"souk/bus"
 	"souk/bus/policy"
 	"souk/cmd/daemon"
 	"souk/hub/policy/cachesage"
@@ -164,7 +166,11 @@ func runEngine(ctx context.Context, o engineOptions, out io.Writer) error {
 		return err
 	}
 	defer s.Close()
-	if err := s.Start(net.JoinHostPort(o.Host, strconv.Itoa(o.Port))); err != nil {
+	guard := http.Handler(s)
+	if bus.IsLoopback(o.Host) { // no web page is to read what an engine was asked, see the check
+		guard = daemon.ByLoopbackName(s)
+	}
+	if err := s.StartBehind(net.JoinHostPort(o.Host, strconv.Itoa(o.Port)), guard); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, s.URL())

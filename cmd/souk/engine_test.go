@@ -52,6 +52,18 @@ func TestEngine(t *testing.T) {
 	if !strings.Contains(string(b), `"id":"llama"`) {
 		t.Errorf("/v1/models: %s", b)
 	}
+	page, err := http.NewRequest(http.MethodGet, strings.TrimSpace(url)+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page.Host = "page.example"
+	if r, err = http.DefaultClient.Do(page); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Body.Close()
+	if r.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("a web page that calls itself %s is answered %s", page.Host, r.Status)
+	}
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("it ended with %v", err)

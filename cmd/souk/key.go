@@ -421,10 +421,27 @@ func revokeKey(with withRegistry, bank local.Treasurer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID",
 		Short: "Take a key away; answers that it has in hand end, and what is left of its budget goes back",
-		Args:  takesKeyID,
+		Long: `Takes a key away: answers that it has in hand end, and what is left of its budget goes back. Its
+client stays in the cache group that it was put into, with its other keys or creds and with later ones, and the
+command says so; ` + "`souk key group CLIENT --own`" + ` takes it out.`,
+		Args: takesKeyID,
 		RunE: func(c *cobra.Command, args []string) error {
 			return with(c, func(ctx context.Context, r bus.Registry) error {
-				return local.RevokeKey(ctx, r, bank, args[0])
+				client := ""
+				if all, err := local.Keys(ctx, r); err == nil { // else nothing is said of the group
+					for _, k := range all {
+						if k.ID == args[0] {
+							client = k.Client
+						}
+					}
+				}
+				if err := local.RevokeKey(ctx, r, bank, args[0]); err != nil {
+					return err
+				}
+				if client != "" {
+					tellGroup(ctx, c.ErrOrStderr(), r, client)
+				}
+				return nil
 			})
 		},
 	}
