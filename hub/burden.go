@@ -59,7 +59,7 @@ func (n *Node) queue(h *hold) {
 		work = a.predictor.Work(f.Counted-cached, cached)
 	}
 	h.said = a.predictor.Forecast(*f)
-	h.queued = a.queue.Sent(n.nano, f.Counted, cached, work, time.Duration(float64(h.said.TTFT)/float64(time.Millisecond)/1000*float64(time.Second)), h.rec.Output, n.itl(a))
+	h.queued = a.queue.Sent(n.nano, f.Counted, cached, work, h.said.TTFT, h.rec.Output, n.itl(a))
 }
 
 // length is how many tokens the answer to a task is expected to have.

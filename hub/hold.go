@@ -27,11 +27,11 @@ type hold struct {
 	most     int              // prompt tokens that it covers; 0: it is known from the journal alone
 	implied  int              // tokens that the agent is believed to hold, as far as the same text implies it
 	ttft     time.Duration    // expected
-	output   int              // tokens that its answer is expected to have, asked anew; 0: as when it was sent
+	output   int              // tokens that its answer is expected to have, asked anew; 0: as when sent
 	queued   uint64           // its number in its agent's queue; 0: it is in none
 	run      *prefix.Run      // of it, in what its agent is believed to hold
 	spent    int64            // by all tasks of its agent, when it was handed out
-	first    time.Duration    // the latest that the first token was quoted to come, from dispatch
+	first    time.Duration    // the latest that its first token was quoted to come
 	watch    time.Duration    // its agent says so if none has come by then; 0: it need not
 	asked    int64            // by Node.nano: when the agent was asked to give it up for that
 	given    bool             // it was

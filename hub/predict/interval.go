@@ -64,13 +64,14 @@ func (s *spread) group(forecast float64) *ratios {
 	return &s.groups[2]
 }
 
-// within is between what and what times a forecast an answer is expected, and whether enough were seen to say.
+// within is between what and what times a forecast an answer is expected, and whether enough were seen to
+// say.
 func (s *spread) within(forecast float64) (least, top float64, known bool) {
 	g := s.group(forecast)
 	if g.top == 0 {
 		return 1.0 / unsure, unsure, false
 	}
-	return max(0, 1+(g.least-1)), max(0, 1+(g.top-1)), true
+	return max(0, g.least), max(0, g.top), true
 }
 
 // said is an answer beside what was said of it when it was dispatched, in milliseconds.
@@ -140,7 +141,7 @@ func (g *ratios) count(a *said) {
 		g.level += float64(adapts * outside)
 	}
 	g.level = min(max(g.level, leastLevel), mostLevel)
-	g.add(1 + (a.observed/a.forecast - 1))
+	g.add(a.observed / a.forecast)
 }
 
 // add takes in how many times what was forecast came.
