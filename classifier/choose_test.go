@@ -456,29 +456,6 @@ func TestOneForgedStatus(t *testing.T) {
 	}
 }
 
-func TestRecentIsBounded(t *testing.T) {
-	r := newRecent(100)
-	for i := range uint64(10_000) {
-		r.put(i, "h")
-		r.get(5) // used all the time
-		if n := len(r.young) + len(r.old); n > 201 {
-			t.Fatalf("%d names kept, at most 200 wanted", n)
-		}
-	}
-	if r.get(5) == "" {
-		t.Error("the name in use was forgotten")
-	}
-	if r.get(9_950) == "" {
-		t.Error("one of the last 100 was forgotten")
-	}
-	if r.get(4_000) != "" {
-		t.Error("an old name was kept")
-	}
-	if r.drop(5); r.get(5) != "" {
-		t.Error("a dropped name came back")
-	}
-}
-
 // Who waits for a minute asks other doors, or the same one, four times more: that is one request, refused
 // once.
 func TestWhoAsksAgainIsCountedOnce(t *testing.T) {

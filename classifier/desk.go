@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bounded"
 )
 
 // Desk is what the door remembers of clients: how much they have in hand, and where their sessions and ids
@@ -16,11 +17,14 @@ type Desk struct {
 	tasks    hall
 	quotes   hall
 	ends     ends
-	sessions recent
-	ids      recent
+	sessions *places
+	ids      *places
 	vouching vouching
 	stats    Stats
 }
+
+// places are names of hubs, by client and a key of what of it went there.
+type places = bounded.Cache[string, uint64, string]
 
 // NewDesk returns a desk that remembers nobody. The seed keys what it remembers.
 func NewDesk(c *Config, seed maphash.Seed) *Desk {
@@ -28,8 +32,9 @@ func NewDesk(c *Config, seed maphash.Seed) *Desk {
 		c: c, seed: seed, quotes: hall{all: quotesMost, each: quotesEach, clients: map[string]load{}},
 		tasks: hall{all: load{c.MaxOpen, c.MaxOpenBytes},
 			each: load{c.MaxOpenPerClient, c.MaxOpenBytesPerClient}, clients: map[string]load{}},
-		ends: ends{clients: map[string]int{}}, sessions: newRecent(c.MaxSessions),
-		ids: newRecent(c.MaxSessions), stats: newStats(),
+		ends:     ends{clients: map[string]int{}},
+		sessions: bounded.New[string, uint64, string](c.MaxSessions, 0),
+		ids:      bounded.New[string, uint64, string](c.MaxSessions, 0), stats: newStats(),
 	}
 }
 
@@ -140,22 +145,26 @@ func (d *Desk) key(kind byte, client, name string) uint64 {
 // past is where a task's session and id went before.
 func (d *Desk) past(client, session, id string) (hub, pinned string) {
 	if session != "" {
-		hub = d.sessions.get(d.key('s', client, session))
+		if v := d.sessions.Get(d.key('s', client, session)); v != nil {
+			hub = *v
+		}
 	}
 	if id != "" {
-		pinned = d.ids.get(d.key('t', client, id))
+		if v := d.ids.Get(d.key('t', client, id)); v != nil {
+			pinned = *v
+		}
 	}
 	return hub, pinned
 }
 
 // pin notes that a hub has been given an id; unpin, that it said it did not take it.
-func (d *Desk) pin(client, id, hub string) { d.ids.put(d.key('t', client, id), hub) }
-func (d *Desk) unpin(client, id string)    { d.ids.drop(d.key('t', client, id)) }
+func (d *Desk) pin(client, id, hub string) { d.ids.Put(client, d.key('t', client, id), hub, 1) }
+func (d *Desk) unpin(client, id string)    { d.ids.Drop(d.key('t', client, id)) }
 
 // settle notes where a session is.
 func (d *Desk) settle(client, session, hub string) {
 	if session != "" {
-		d.sessions.put(d.key('s', client, session), hub)
+		d.sessions.Put(client, d.key('s', client, session), hub, 1)
 	}
 }
 

@@ -33,7 +33,9 @@ func (d *Desk) Quoters(t *bus.Task, label string, confidence float64, hubs *Tabl
 	w := d.c.label(t, label, confidence)
 	w.Terms = bus.Terms{}
 	if t.Session != "" {
-		w.Session = d.sessions.see(d.key('s', t.Client, t.Session))
+		if v := d.sessions.Peek(d.key('s', t.Client, t.Session)); v != nil {
+			w.Session = *v
+		}
 	}
 	for len(names) < bus.MaxQuoteHubs {
 		name, no := hubs.Choose(d.c, &w, now, names)

@@ -43,10 +43,10 @@ func (n *Node) whether(t *task, m *bus.Task) {
 	} else {
 		n.stats.Arrived++
 		key := taskKey{m.Client, m.ID}
-		list, _ := n.askers.get(key)
-		list = slices.DeleteFunc(slices.Clone(list),
+		list, _ := n.askers.Add(m.Client, key)
+		*list = slices.DeleteFunc(*list,
 			func(a doorAsks) bool { return a.door == m.Door || n.now.Sub(a.at) > askedFor })
-		n.askers.put(key, append(list[max(0, len(list)-moreInboxes+1):], doorAsks{m.Door, n.now}))
+		*list = append((*list)[max(0, len(*list)-moreInboxes+1):], doorAsks{m.Door, n.now})
 	}
 	count(n.stats.Tasks, r.Code)
 	n.send(m.Inbox, &bus.Answer{Result: r, Look: &bus.HeardStatus{Epoch: n.epoch, Seq: n.status.seq}})
@@ -73,9 +73,12 @@ func (n *Node) disputed(m *bus.Task) bool {
 	if m.Heard == nil { // of an earlier door, or nobody can ask another for it
 		return false
 	}
-	list, _ := n.askers.get(taskKey{m.Client, m.ID})
+	list := n.askers.Peek(taskKey{m.Client, m.ID})
+	if list == nil {
+		return false
+	}
 	has, first := false, ""
-	for _, a := range list {
+	for _, a := range *list {
 		switch {
 		case n.now.Sub(a.at) > askedFor:
 		case a.door == m.Door:

@@ -62,7 +62,7 @@ func (n *Node) unfit(c *bus.Completion, why error) error {
 	}
 	h.agent.speaks(n)
 	n.stats.agent(h.agent.id).Failed++
-	n.acks.put(h.id, bus.CodeLate)
+	n.acks.Put(h.task.key.client, h.id, bus.CodeLate, 1)
 	n.fail(h, bus.CodeBadRequest, bus.CodeAgentFailed,
 		fmt.Sprintf("agent %s: its account of the task is none: %v", h.agent.id, why))
 	if n.holds[c.Hold] == nil {

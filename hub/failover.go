@@ -50,7 +50,7 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 	if code == bus.CodeLateFirst {
 		n.hedged(h)
 	}
-	n.acks.put(h.id, bus.CodeMoved)
+	n.acks.Put(h.task.key.client, h.id, bus.CodeMoved, 1)
 	n.stats.Moved++
 	t.failedHold = n.receipt(h)
 	t.earlier = append(t.earlier, h.id)
@@ -96,7 +96,8 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	}
 	if h.state == withdrawn && c.Unsaid {
 		if n.void(h, code, code, "the agent stopped before it began"); t.state != done {
-			n.acks.put(h.id, bus.CodeMoved) // else it would tell the reader that it failed
+			// else it would tell the reader that it failed
+			n.acks.Put(h.task.key.client, h.id, bus.CodeMoved, 1)
 		}
 		return
 	}

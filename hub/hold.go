@@ -310,7 +310,7 @@ func (h *hold) due(n *Node) {
 			n.timers.set(&h.timer, n.now.Add(endAgain))
 			return
 		}
-		n.acks.put(h.id, bus.CodeLate)
+		n.acks.Put(h.task.key.client, h.id, bus.CodeLate, 1)
 		n.stats.agent(h.agent.id).Expired++
 	case h.state.taken():
 		n.timers.set(&h.timer, h.expires)
@@ -360,7 +360,7 @@ func (n *Node) handOn(h *hold) bool {
 	n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed,
 		fmt.Sprintf("agent %s did not answer, and says nothing", h.agent.id))
 	if t.state != done {
-		n.acks.put(h.id, bus.CodeMoved) // else it would tell the reader that it failed
+		n.acks.Put(h.task.key.client, h.id, bus.CodeMoved, 1) // else it would tell the reader that it failed
 	}
 	return true
 }
@@ -381,8 +381,11 @@ func (n *Node) complete(c *bus.Completion) error {
 	}
 	h := n.holds[c.Hold]
 	if h == nil {
-		code, ok := n.acks.get(c.Hold)
-		if !ok && n.book.Ended(c.Hold) != ledger.KindCapture || code == bus.CodeMoved &&
+		code, known := bus.Code(""), n.acks.Peek(c.Hold)
+		if known != nil {
+			code = *known
+		}
+		if known == nil && n.book.Ended(c.Hold) != ledger.KindCapture || code == bus.CodeMoved &&
 			c.Outcome != bus.OutcomeFailed { // it was served after all, and nothing is due
 			code = bus.CodeLate
 		}
@@ -399,15 +402,18 @@ func (n *Node) complete(c *bus.Completion) error {
 	}
 	h.agent.speaks(n)
 	n.learn(h, c)
-	n.acks.put(h.id, "")
+	n.acks.Put(h.task.key.client, h.id, "", 1)
 	if c.Outcome == bus.OutcomeFailed {
 		n.failed(h, c)
 	} else {
 		n.capture(h, c, c.Outcome)
 	}
 	if n.holds[c.Hold] == nil {
-		code, _ := n.acks.get(c.Hold)
-		n.send(c.Inbox, &bus.CompletionAck{Hold: c.Hold, Code: code})
+		ack := bus.CompletionAck{Hold: c.Hold}
+		if code := n.acks.Peek(c.Hold); code != nil {
+			ack.Code = *code
+		}
+		n.send(c.Inbox, &ack)
 	}
 	return nil
 }

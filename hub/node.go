@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bounded"
 	"souk/hub/batch"
 	"souk/hub/congest"
 	"souk/hub/policy"
@@ -154,8 +155,8 @@ type Node struct {
 
 	holds    map[string]*hold
 	touched  touched
-	acks     recent[string, bus.Code]    // of ended holds
-	askers   recent[taskKey, []doorAsks] // of tasks that are not known
+	acks     *bounded.Cache[string, string, bus.Code]    // of ended holds, by client
+	askers   *bounded.Cache[string, taskKey, []doorAsks] // of tasks that are not known
 	timers   timers
 	sales    map[string]*sale // under pricing tariff, by class
 	purses   map[string]*purse
@@ -183,8 +184,8 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
 		touched:  touched{tabs: map[string]*tab{}},
-		acks:     newRecent[string, bus.Code](cfg.MaxKnown),
-		askers:   newRecent[taskKey, []doorAsks](maxAsked),
+		acks:     bounded.New[string, string, bus.Code](cfg.MaxKnown, 0),
+		askers:   bounded.New[string, taskKey, []doorAsks](maxAsked, 0),
 		prefixes: prefix.NewIndex(cfg.Prefix),
 		early:    map[string]bool{},
 		treasury: newTreasury(), marks: heardOf{among: map[string]bool{}}, sales: map[string]*sale{},
@@ -198,7 +199,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n.runtime.tick.owner = &n.runtime
 	n.crowd.again.owner, n.touched.old.timer.owner = &n.crowd, &n.touched.old
 	n.seats.table, n.seats.sweep.owner = seat.New(cfg.Seats, cfg.MaxKnown), &n.seats
-	n.seeds.uses = newRecent[uint64, uses](usesKept)
+	n.seeds.uses = bounded.New[uint64, uint64, uses](usesKept, 0)
 	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep
 	return n, nil
 }

@@ -63,23 +63,6 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-func TestRecentForgetsTheOldest(t *testing.T) {
-	r := newRecent[int, string](3)
-	for i, v := range []string{"a", "b", "c", "d"} {
-		r.put(i, v)
-	}
-	r.put(2, "C")
-	r.put(9, "e")
-	for k, want := range map[int]string{0: "", 1: "", 2: "C", 3: "d", 9: "e"} {
-		if got, ok := r.get(k); got != want || ok != (want != "") {
-			t.Errorf("%d: %q, want %q", k, got, want)
-		}
-	}
-	if len(r.m) != 3 || len(r.ring) != 3 {
-		t.Errorf("%d entries, %d keys", len(r.m), len(r.ring))
-	}
-}
-
 func TestConfig(t *testing.T) {
 	if err := testConfig().Validate(); err != nil {
 		t.Error(err)

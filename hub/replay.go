@@ -33,7 +33,7 @@ func (n *Node) Restore() error {
 			bus.Code(p.Void.Reason) == bus.CodeBadRequest) {
 			code = bus.CodeLate // its agent's account came too late, or was none
 		}
-		n.acks.put(ledger.HoldID(n.cfg.Journal, p.Hold.Round, p.Hold.Slot), code)
+		n.acks.Put(p.Hold.Client, ledger.HoldID(n.cfg.Journal, p.Hold.Round, p.Hold.Slot), code, 1)
 	})
 	if err != nil {
 		return err

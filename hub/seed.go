@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bounded"
 	"souk/hub/predict"
 	"souk/market"
 )
@@ -62,12 +63,12 @@ func (c Config) Prober() string {
 
 // seeds are what the hub knows of texts that many begin with.
 type seeds struct {
-	uses  recent[uint64, uses] // by the last mark that such a text has
-	asked *task                // the last to be given to an agent that began as many do
-	at    int32                // its last mark that any agent held, then
-	each  float64              // dialogues that an agent would have of those that begin so
-	under *task                // the seed that is on its way, or was last
-	next  int64                // by Node.nano: when there may be another
+	uses  *bounded.Cache[uint64, uint64, uses] // by the last mark that such a text has
+	asked *task                                // the last to be given to an agent that began as many do
+	at    int32                                // its last mark that any agent held, then
+	each  float64                              // dialogues that an agent would have of those that begin so
+	under *task                                // the seed that is on its way, or was last
+	next  int64                                // by Node.nano: when there may be another
 	made  int
 }
 
@@ -98,7 +99,7 @@ func (n *Node) noteUse(t *task) {
 		return
 	}
 	mark := t.msg.Prompt.Marks[depth-1].Hash
-	u, _ := s.uses.get(mark)
+	u, _ := s.uses.Add(mark, mark)
 	if span := n.nano / int64(n.cfg.Seed.Within); span != u.span {
 		if u.before = 0; span == u.span+1 {
 			u.before = u.now
@@ -106,7 +107,6 @@ func (n *Node) noteUse(t *task) {
 		u.span, u.now = span, 0
 	}
 	u.now++
-	s.uses.put(mark, u)
 	if again := max(u.now, u.before) - 1; again > 0 && holders < len(n.roster) {
 		s.asked, s.at, s.each = t, depth, float64(again)/float64(len(n.roster))
 	}

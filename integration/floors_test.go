@@ -62,7 +62,7 @@ var floors = []floor{
 	{name: "the ledger", packages: []string{"ledger"}, pure: true},
 	{name: "the mechanism", packages: []string{"market"}, pure: true},
 	{name: "leaves on plain numbers", packages: []string{
-		"market/flow", "market/certify", "hub/predict/tree", "bus/recency", "agentd/vllmsim/kv",
+		"market/flow", "market/certify", "hub/predict/tree", "bus/bounded", "agentd/vllmsim/kv",
 	}, pure: true},
 }
 

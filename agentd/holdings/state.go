@@ -9,7 +9,7 @@ import (
 
 	"souk/agentd/kvevent"
 	"souk/bus"
-	"souk/bus/recency"
+	"souk/bus/bounded"
 )
 
 // State is what is known of one engine. Not for concurrent use.
@@ -40,7 +40,7 @@ type State struct {
 	path   []int32
 
 	clock uint32 // of a mirror: prompts so far
-	use   recency.Order
+	use   bounded.Order
 
 	say
 }
@@ -117,7 +117,7 @@ func (s *State) clear() {
 	s.tree, s.engine, s.copies, s.came = newTree(s.secret), map[kvevent.Key]copies{}, 0, 0
 	s.unnamed = 0
 	s.marks = marks{by: map[uint64]int32{}, lost: s.marks.lost}
-	s.pinned, s.use = nil, recency.Empty()
+	s.pinned, s.use = nil, bounded.Empty()
 	s.reset = true
 }
 
@@ -446,7 +446,7 @@ func (s *State) evict() {
 	s.drop(k)
 }
 
-func (s *State) neighbours(k int32) *recency.Place { return &s.nodes[k].place }
+func (s *State) neighbours(k int32) *bounded.Place { return &s.nodes[k].place }
 
 // push makes a block the one that was used last.
 func (s *State) push(k int32) {

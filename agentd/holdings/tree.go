@@ -6,7 +6,7 @@ import (
 	"github.com/minio/highwayhash"
 
 	"souk/agentd/kvevent"
-	"souk/bus/recency"
+	"souk/bus/bounded"
 )
 
 // tree has the blocks of an engine's cache by the text that they end: each block follows another, and so has
@@ -40,11 +40,11 @@ type node struct {
 
 	// Of a mirror: when it was last used, and its neighbours in that order.
 	used  uint32
-	place recency.Place
+	place bounded.Place
 }
 
 // none is no node and no mark.
-const none = recency.None
+const none = bounded.None
 
 func newTree(secret [32]byte) tree {
 	return tree{secret: secret, byKey: map[uint64]int32{}, nodes: []node{{parent: none, kid: none, next: none,

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bounded"
 	"souk/bus/reader"
 	"souk/market"
 )
@@ -43,8 +44,8 @@ type Reader struct {
 	bank atomic.Int64 // the highest epoch of a treasury that has answered
 
 	mu      sync.Mutex
-	streams map[string]*Stream // by token
-	doubts  map[string]doubt   // likewise
+	streams map[string]*Stream                    // by token
+	doubts  *bounded.Cache[string, string, doubt] // likewise
 }
 
 // NewReader subscribes to what comes for a name.
@@ -67,7 +68,7 @@ func (r *Reader) treasury(epoch int64) (highest int64) {
 
 func newReader(name string, b bus.Bus) *Reader {
 	return &Reader{name: name, bus: b, acks: acks{bus: b}, streams: map[string]*Stream{},
-		doubts: map[string]doubt{}}
+		doubts: bounded.New[string, string, doubt](maxDoubts, 0)}
 }
 
 func (r *Reader) listen() (err error) {

@@ -25,45 +25,30 @@ type doubt struct {
 
 // doubted says how a task is sent, by its token: 0 for one of which nothing is in doubt. The lock is held.
 func (r *Reader) doubted(token string, now time.Time) int {
-	d := r.doubts[token]
-	if now.Sub(d.at) > doubtFor {
-		delete(r.doubts, token)
+	d := r.doubts.Peek(token)
+	if d == nil || now.Sub(d.at) > doubtFor {
+		r.doubts.Drop(token)
 		return 0
 	}
 	return d.again
 }
 
-// settle notes how a stream has ended.
-func (r *Reader) settle(token string, m *reader.Stream, code bus.Code, now time.Time) {
+// settle notes how a stream of a client has ended.
+func (r *Reader) settle(client, token string, m *reader.Stream, code bus.Code, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch _, before := r.doubts[token]; {
+	switch before := r.doubts.Peek(token); {
 	case code == bus.CodeUnknown:
 		again := bus.AgainUnheard
 		if m.Taken() {
 			again = bus.AgainHeard
 		}
-		if len(r.doubts) >= maxDoubts && !before {
-			r.dropDoubt(now)
+		if before != nil {
+			again = max(again, before.again)
 		}
-		r.doubts[token] = doubt{now, max(again, r.doubts[token].again)}
+		r.doubts.Put(client, token, doubt{now, again}, 1)
 	case code == bus.CodeUnavailable, code == bus.CodeDraining, code == bus.CodeDuplicate: // as it was
-	case before:
-		delete(r.doubts, token)
-	}
-}
-
-// dropDoubt makes room for one more: those that are old go, else the oldest.
-func (r *Reader) dropDoubt(now time.Time) {
-	oldest := ""
-	for token, d := range r.doubts {
-		if now.Sub(d.at) > doubtFor {
-			delete(r.doubts, token)
-		} else if oldest == "" || d.at.Before(r.doubts[oldest].at) {
-			oldest = token
-		}
-	}
-	if len(r.doubts) >= maxDoubts {
-		delete(r.doubts, oldest)
+	default:
+		r.doubts.Drop(token)
 	}
 }

@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"cmp"
-	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"souk/bus/bounded"
 )
 
 // Memo remembers results of tools, so that a call that an agent makes again is answered without the tool.
@@ -26,9 +27,7 @@ type Memo struct {
 	c MemoConfig
 
 	mu     sync.Mutex
-	by     map[memoKey]*list.Element
-	used   *list.List // of *memo, used last first
-	bytes  int
+	kept   *bounded.Cache[string, memoKey, memo] // by scope
 	flight map[*flight]bool
 	stats  MemoStats
 }
@@ -37,8 +36,8 @@ type Memo struct {
 type MemoConfig struct {
 	Tools   map[string]Tool
 	Entries int // results at most, and
-	// of all of them, arguments included; beyond either the one used longest ago goes. 0: 4096, 16 MB.
-	// What is larger than all may be is not remembered; below 0 nothing is.
+	// of all of them, arguments included; beyond either the scope with most forgets what it used longest ago.
+	// 0: 4096, 16 MB. What is larger than all may be is not remembered; below 0 nothing is.
 	Bytes int
 }
 
@@ -55,12 +54,12 @@ type MemoStats struct{ Calls, Hits, Forgotten int64 }
 type memoKey struct{ scope, tool, args string }
 
 type memo struct {
-	memoKey
 	result []byte
 	until  time.Time
 }
 
-func (m *memo) size() int { return len(m.scope) + len(m.tool) + len(m.args) + len(m.result) + 160 }
+// memoCost is what one takes beside its bytes, about.
+const memoCost = 160
 
 // flight is a call under way whose result is to be remembered, unless something is written meanwhile.
 type flight struct {
@@ -71,7 +70,8 @@ type flight struct {
 // NewMemo remembers nothing yet.
 func NewMemo(c MemoConfig) *Memo {
 	c.Entries, c.Bytes = cmp.Or(c.Entries, 4096), cmp.Or(c.Bytes, 16<<20)
-	return &Memo{c: c, by: map[memoKey]*list.Element{}, used: list.New(), flight: map[*flight]bool{}}
+	return &Memo{c: c, kept: bounded.New[string, memoKey, memo](c.Bytes, 0),
+		flight: map[*flight]bool{}}
 }
 
 // Stats are the counts so far.
@@ -118,7 +118,7 @@ func (m *Memo) Call(ctx context.Context, scope, tool string, args []byte,
 		delete(m.flight, f)
 		m.wrote(scope, writes)
 		if ended && keeps && err == nil && !f.stale {
-			m.put(&memo{key, bytes.Clone(result), time.Now().Add(of.Keep)})
+			m.put(key, memo{bytes.Clone(result), time.Now().Add(of.Keep)})
 		}
 	}()
 	result, err = call(ctx)
@@ -128,36 +128,23 @@ func (m *Memo) Call(ctx context.Context, scope, tool string, args []byte,
 
 // find is what is remembered and still holds.
 func (m *Memo) find(key memoKey, now time.Time) ([]byte, bool) {
-	e, ok := m.by[key]
-	if !ok {
+	x := m.kept.Get(key)
+	if x != nil && !now.Before(x.until) {
+		m.kept.Drop(key)
+		x = nil
+	}
+	if x == nil {
 		return nil, false
 	}
-	x := e.Value.(*memo)
-	if !now.Before(x.until) {
-		m.drop(e)
-		return nil, false
-	}
-	m.used.MoveToFront(e)
 	return x.result, true
 }
 
-func (m *Memo) put(x *memo) {
-	if e, ok := m.by[x.memoKey]; ok {
-		m.drop(e)
+func (m *Memo) put(key memoKey, x memo) {
+	m.kept.Put(key.scope, key, x, len(key.scope)+len(key.tool)+len(key.args)+len(x.result)+memoCost)
+	for m.kept.Len() > max(0, m.c.Entries) {
+		next, _ := m.kept.Next()
+		m.kept.Drop(next)
 	}
-	if x.size() > m.c.Bytes || m.c.Entries < 1 {
-		return
-	}
-	m.by[x.memoKey] = m.used.PushFront(x)
-	for m.bytes += x.size(); m.bytes > m.c.Bytes || m.used.Len() > m.c.Entries; {
-		m.drop(m.used.Back())
-	}
-}
-
-func (m *Memo) drop(e *list.Element) {
-	x := m.used.Remove(e).(*memo)
-	delete(m.by, x.memoKey)
-	m.bytes -= x.size()
 }
 
 // wrote forgets what a call changes.
@@ -171,13 +158,11 @@ func (m *Memo) wrote(scope string, tools []string) {
 	for f := range m.flight {
 		f.stale = f.stale || changes(f.scope, f.tool)
 	}
-	for e := m.used.Front(); e != nil; {
-		x, next := e.Value.(*memo), e.Next()
-		if changes(x.scope, x.tool) {
+	for key := range m.kept.Of(scope) {
+		if changes(scope, key.tool) {
 			m.stats.Forgotten++
-			m.drop(e)
+			m.kept.Drop(key)
 		}
-		e = next
 	}
 }
 

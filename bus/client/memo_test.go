@@ -124,14 +124,14 @@ func TestAMemoIsBounded(t *testing.T) {
 	for i := range 100_000 {
 		n := 0
 		m.Call(t.Context(), fmt.Sprint(i%7), "get", fmt.Appendf(nil, `{"i":%d}`, i%900), counted(&n))
-		if m.used.Len() > 100 || m.bytes > 20_000 || len(m.by) != m.used.Len() {
-			t.Fatalf("%d results of %d bytes", m.used.Len(), m.bytes)
+		if m.kept.Len() > 100 || m.kept.Weight() > 20_000 {
+			t.Fatalf("%d results of %d bytes", m.kept.Len(), m.kept.Weight())
 		}
 	}
 	huge := func(context.Context) ([]byte, error) { return make([]byte, 1<<20), nil }
 	m.Call(t.Context(), "a", "get", []byte(`{}`), huge)
-	if m.bytes > 20_000 {
-		t.Errorf("%d bytes after a large result", m.bytes)
+	if m.kept.Weight() > 20_000 {
+		t.Errorf("%d bytes after a large result", m.kept.Weight())
 	}
 	func() {
 		defer func() { recover() }()

@@ -334,7 +334,7 @@ func (s *Stream) wakeAt(due, now time.Time) {
 // finish lets go of everything that holds the stream. It may be called again. The lock is held.
 func (s *Stream) finish() {
 	if s.cl.forget(s); !s.ended && s.m.Over() {
-		s.cl.reader.settle(s.token, s.m, bus.CodeOf(s.end()), time.Now())
+		s.cl.reader.settle(s.cl.c.ID, s.token, s.m, bus.CodeOf(s.end()), time.Now())
 	}
 	if s.timer != nil {
 		s.timer.Stop()

@@ -34,7 +34,7 @@ type Server struct {
 	d     Deps
 	keys  *keyring
 	awake *awake
-	items items
+	items *items
 	ready chan struct{}
 
 	payers    *payers
@@ -91,14 +91,13 @@ func New(c Config, d Deps) (*Server, error) {
 		d.Log = slog.Default()
 	}
 	s := &Server{c: c, d: d, keys: newKeyring(c, d.Log), awake: newAwake(d.Log),
-		items: items{keep: c.KeepItems, mostKey: c.MaxItemsKey, most: c.MaxItems,
-			keys: map[string]*keyItems{}}, ready: make(chan struct{}),
-		hubs: map[string]heard{}, open: map[*answer]struct{}{},
+		ready: make(chan struct{}),
+		hubs:  map[string]heard{}, open: map[*answer]struct{}{},
 		kept: map[keptKey]*answer{}, idle: make(chan struct{}),
 		stats: Stats{Requests: map[string]int64{}, Refused: map[bus.Code]int64{}, Cut: map[bus.Code]int64{}},
 	}
 	s.memory.most = int64(c.MaxMemory - c.MaxConns*connCost) // connections have theirs from the start
-	s.items.taken = s.memory.add
+	s.items = newItems(c.KeepItems, c.MaxItemsKey, c.MaxItems, s.memory.add)
 	s.payers = newPayers(mostPayers, func(id string) (*client.Client, error) {
 		return s.reader.Client(client.Config{ID: id, BufferBytes: c.MaxUnread * 4,
 			MaxStreams: c.MaxOpen * openai.MaxAnswers, Grown: s.grown})

@@ -14,8 +14,8 @@ func TestItemsAreBounded(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	taken := 0
-	s := items{keep: time.Hour, mostKey: 8 << 10, most: 20 << 10, keys: map[string]*keyItems{},
-		taken: func(n int) { taken += n }}
+	const mostKey, most = 8 << 10, 20 << 10
+	s := newItems(time.Hour, mostKey, most, func(n int) { taken += n })
 	now := time.Unix(1000, 0)
 	for n := range 5000 {
 		key, id := fmt.Sprint("k", rng.IntN(6)), fmt.Sprint("i", rng.IntN(400))
@@ -31,25 +31,21 @@ func TestItemsAreBounded(t *testing.T) {
 		default:
 			s.put(now, key, id, make([]byte, rng.IntN(3000)))
 		}
-		sum := 0
-		for name, k := range s.keys {
-			size := 0
-			for _, item := range k.byID {
-				size += len(item) + itemCost
-			}
-			if size != k.size || size > s.mostKey || len(k.byID) != len(k.order) || len(k.order) == 0 {
-				t.Fatalf("step %d: key %s has %d bytes in %d items, counted as %d", n, name, size,
-					len(k.byID), k.size)
-			}
-			sum += size
+		sum, of := 0, map[string]int{}
+		for k, x := range s.all.All() {
+			sum, of[k.key] = sum+len(x.data)+itemCost, of[k.key]+len(x.data)+itemCost
 		}
-		if sum != s.size || sum > s.most || sum != taken {
-			t.Fatalf("step %d: %d bytes, counted as %d", n, sum, s.size)
+		for key, size := range of {
+			if size > mostKey {
+				t.Fatalf("step %d: key %s has %d bytes", n, key, size)
+			}
+		}
+		if sum != s.all.Weight() || sum > most || sum != taken {
+			t.Fatalf("step %d: %d bytes, counted as %d, %d taken", n, sum, s.all.Weight(), taken)
 		}
 	}
 
-	s = items{keep: time.Hour, mostKey: 1 << 20, most: 1 << 20, keys: map[string]*keyItems{},
-		taken: func(int) {}}
+	s = newItems(time.Hour, 1<<20, 1<<20, func(int) {})
 	s.put(now, "a", "x", []byte("said"))
 	if v, ok := s.get(now.Add(time.Hour-1), "a", "x"); !ok || string(v) != "said" {
 		t.Errorf("%q, %v", v, ok)
@@ -60,9 +56,9 @@ func TestItemsAreBounded(t *testing.T) {
 	if _, ok := s.get(now.Add(time.Hour), "a", "x"); ok {
 		t.Error("it is found after its time")
 	}
-	s = items{keys: map[string]*keyItems{}, taken: func(int) {}, keep: time.Hour}
+	s = newItems(time.Hour, 0, 0, func(int) {})
 	s.put(now, "a", "x", nil)
-	if len(s.keys) != 0 {
+	if s.all.Len() != 0 {
 		t.Error("with no room something is kept")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bounded"
 	"souk/bus/openai"
 )
 
@@ -19,7 +20,7 @@ type keyring struct {
 
 	mu    sync.Mutex
 	keys  map[string]*key
-	wrong map[string]*bucket // wrong keys, by address
+	wrong *bounded.Cache[string, string, bucket] // wrong keys, by address
 }
 
 // key is one of them. Its limits outlive changes of what the registry says.
@@ -59,7 +60,8 @@ func (b *bucket) take(now time.Time, rate float64) (wait time.Duration, ok bool)
 const maxAddresses = 4096
 
 func newKeyring(c Config, log *slog.Logger) *keyring {
-	return &keyring{c: c, log: log, keys: map[string]*key{}, wrong: map[string]*bucket{}}
+	return &keyring{c: c, log: log, keys: map[string]*key{},
+		wrong: bounded.New[string, string, bucket](maxAddresses, 0)}
 }
 
 // set takes in what the registry says of a key. One that cannot be read is none.
@@ -117,24 +119,9 @@ func (r *keyring) admit(now time.Time, p *shown, address string) (*key, error) {
 	if k := r.keys[p.id]; p.whole && k != nil && k.AdmitsHash(p.hash, now.UnixMilli()) {
 		return k, nil
 	}
-	b := r.wrong[address]
-	if b == nil {
-		if len(r.wrong) >= maxAddresses {
-			for a, b := range r.wrong {
-				if now.Sub(b.at) >= time.Second {
-					delete(r.wrong, a)
-				}
-			}
-		}
-		if len(r.wrong) < maxAddresses {
-			b = &bucket{}
-			r.wrong[address] = b
-		}
-	}
-	if b != nil {
-		if wait, ok := b.take(now, float64(r.c.WrongKeys)); !ok {
-			return nil, again(openai.CodeRateLimited, wait, "too many wrong keys come from this address")
-		}
+	b, _ := r.wrong.Add(address, address)
+	if wait, ok := b.take(now, float64(r.c.WrongKeys)); !ok {
+		return nil, again(openai.CodeRateLimited, wait, "too many wrong keys come from this address")
 	}
 	switch {
 	case p.secret == "":

@@ -48,6 +48,15 @@ func IDOf(name string) ID {
 	return max(1, xxhash.Sum64String(name))
 }
 
+// Mixed spreads the bits of an id (splitmix64).
+func Mixed(x ID) ID {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
 // EventKind says what has happened.
 type EventKind uint8
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"souk/bus"
+	"souk/bus/bounded"
 	"souk/bus/follow"
 )
 
@@ -21,8 +22,8 @@ type groups struct {
 	session string // begins the keys of all
 
 	mu    sync.RWMutex
-	named map[string]string // by client
-	known map[string]*group // of clients that asked of late
+	named map[string]string                      // by client
+	known *bounded.Cache[string, string, *group] // of clients that asked of late
 }
 
 // mostKnown bounds the clients whose group is kept.
@@ -55,25 +56,22 @@ func (g *group) salt(keys *bus.MarkKeys, own string) string {
 
 func newGroups(registry bus.Registry, session string, log *slog.Logger) *groups {
 	return &groups{registry: registry, session: session, log: log, named: map[string]string{},
-		known: map[string]*group{}}
+		known: bounded.New[string, string, *group](mostKnown, 0)}
 }
 
 // of is a client's group.
 func (g *groups) of(client string) *group {
 	g.mu.RLock()
-	x := g.known[client]
+	known := g.known.Peek(client)
 	g.mu.RUnlock()
-	if x != nil {
-		return x
+	if known != nil {
+		return *known
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.known) >= mostKnown {
-		clear(g.known)
-	}
 	name := bus.GroupOf(client, g.named[client])
-	x = &group{name: name, key: []byte(g.session + "\x00" + name)}
-	g.known[client] = x
+	x := &group{name: name, key: []byte(g.session + "\x00" + name)}
+	g.known.Put(client, client, x, 1)
 	return x
 }
 
@@ -110,7 +108,7 @@ func (g *groups) set(kv bus.KV) {
 func (g *groups) put(client, group string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.known, client)
+	g.known.Drop(client)
 	if group == "" {
 		delete(g.named, client)
 	} else {

@@ -4,15 +4,16 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bounded"
 	"souk/bus/policy"
 	"souk/market"
 )
 
 // memory is what is remembered of sessions between their turns, and of how true a client's word is.
 type memory struct {
-	sessions policy.Kept[session]
-	words    policy.Kept[word]
-	askers   policy.Kept[string] // names of clients, by the session that they said comes next
+	sessions *bounded.Cache[policy.ID, policy.ID, session]
+	words    *bounded.Cache[policy.ID, [2]policy.ID, word] // by client and tool, which agents name
+	askers   *bounded.Cache[policy.ID, policy.ID, string]  // names, by the session said to come next
 }
 
 // session is what is remembered of one.
@@ -33,8 +34,9 @@ const mostWords = 4096
 const mostAsked = 1024
 
 func newMemory(sessions int) memory {
-	return memory{policy.NewKept[session](sessions), policy.NewKept[word](mostWords),
-		policy.NewKept[string](mostAsked)}
+	return memory{bounded.New[policy.ID, policy.ID, session](max(1, sessions), 0),
+		bounded.New[policy.ID, [2]policy.ID, word](mostWords, 0),
+		bounded.New[policy.ID, policy.ID, string](mostAsked, 0)}
 }
 
 // Turn is a turn of a session as its hub knows it.
@@ -89,7 +91,7 @@ func (h *Host) Arrived(now time.Time, t *Turn) {
 		// A parent that is the session itself, or that has it for a parent, is none: nobody walks along them
 		// further than to the next, so no ring of them does harm.
 		if p := own(t.Client, t.Parent); p != 0 && p != t.Key {
-			if o := h.memory.sessions.Get(p, false); o == nil || o.parent != t.Key {
+			if o := h.memory.sessions.Peek(p); o == nil || o.parent != t.Key {
 				s.parent = p
 			}
 		}
@@ -116,7 +118,7 @@ func (h *Host) Placed(now time.Time, t *Turn, u market.Usage) {
 
 // known adds to an event what is remembered of its session.
 func (h *Host) known(e *policy.Event) *session {
-	s := h.memory.sessions.Get(e.Session, true)
+	s := h.memory.sessions.Get(e.Session)
 	if s != nil {
 		e.Turn, e.Role, e.Parent = int(s.turns), s.role, s.parent
 	}
@@ -148,7 +150,7 @@ func (h *Host) next(now time.Time, t *Turn) {
 	e := h.event(now, policy.Next, t)
 	e.Parent = t.Key
 	if key := own(t.Client, t.Next); key != t.Key {
-		if s := h.memory.sessions.Get(key, false); s != nil {
+		if s := h.memory.sessions.Peek(key); s != nil {
 			e.Session, e.Role = key, s.role
 			by, _ := h.memory.askers.Add(e.Client, key)
 			*by = t.Client
@@ -163,7 +165,7 @@ func (h *Host) next(now time.Time, t *Turn) {
 // Asker is the client that said last that a session of its own comes next, and has not been asked for since;
 // "": nobody.
 func (h *Host) Asker(key policy.ID) (client string) {
-	if by := h.memory.askers.Get(key, false); by != nil {
+	if by := h.memory.askers.Peek(key); by != nil {
 		client = *by
 		h.memory.askers.Drop(key)
 	}
@@ -218,17 +220,13 @@ const (
 	wordFade            = 0.9
 )
 
-// wordKey spreads a client's tools. Agents say which tool was called, and could find one whose number is that
-// of another client's word: so a word is looked up as its client's.
-func wordKey(client, tool policy.ID) policy.ID { return client ^ policy.Mixed(tool+1) }
-
 // heard is a pause as a client says it, scaled by how long its pauses with that tool were that it said
 // before; 0 where it is not believed.
 func (m *memory) heard(client, tool policy.ID, said time.Duration) time.Duration {
 	if said <= 0 {
 		return 0
 	}
-	w := m.words.Of(client, wordKey(client, tool), false)
+	w := m.words.Peek([2]policy.ID{client, tool})
 	switch {
 	case w == nil:
 		return said
@@ -240,7 +238,7 @@ func (m *memory) heard(client, tool policy.ID, said time.Duration) time.Duration
 
 // learn compares what a client said with what came.
 func (m *memory) learn(client, tool policy.ID, said, came time.Duration) {
-	w, _ := m.words.AddOf(client, wordKey(client, tool))
+	w, _ := m.words.Add(client, [2]policy.ID{client, tool})
 	w.said = float32(w.said*wordFade) + float32(said.Seconds())
 	w.came = float32(w.came*wordFade) + float32(came.Seconds())
 	if w.deaf > 1 {

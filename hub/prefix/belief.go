@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/recency"
+	"souk/bus/bounded"
 )
 
 // Belief is what one agent is believed to hold. It mirrors the engine's cache: texts that begin alike are
@@ -23,7 +23,7 @@ type Belief struct {
 	spare         []int32
 	byHash        names
 	most          int           // marks that are remembered of it
-	use           recency.Order // of what no task that runs needs
+	use           bounded.Order // of what no task that runs needs
 	tokens        int           // of all nodes and answers, and of tasks that run
 	clock, births uint32        // ends of tasks, and nodes made, so far
 	changes       uint64        // of what a prompt is expected to need and to find
@@ -43,7 +43,7 @@ type Belief struct {
 type node struct {
 	hash   uint64
 	parent int32
-	place  recency.Place // by last use; a parent is always newer
+	place  bounded.Place // by last use; a parent is always newer
 	kids   int16
 	runs   uint16 // tasks that run and need it: then it is not among those that may go
 	ends   int16  // sessions whose last prompt ends here
@@ -59,7 +59,7 @@ type node struct {
 }
 
 // none is no node.
-const none = recency.None
+const none = bounded.None
 
 type session struct {
 	key     uint64
@@ -75,7 +75,7 @@ type session struct {
 // New returns an empty belief about an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
 func (x *Index) New(block, capacity int) *Belief {
 	return x.settle(&Belief{index: x, block: max(1, block), capacity: max(0, capacity),
-		byHash: names{by: x.spread}, most: x.limits.marks(capacity), use: recency.Empty(),
+		byHash: names{by: x.spread}, most: x.limits.marks(capacity), use: bounded.Empty(),
 		sessions: map[uint64]*list.Element{}, recent: list.New()})
 }
 

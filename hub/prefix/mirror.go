@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"souk/bus"
-	"souk/bus/recency"
+	"souk/bus/bounded"
 )
 
 // put finds a prompt's marks among the nodes, makes those that are missing, and returns the last. Each node
@@ -164,7 +164,7 @@ func (b *Belief) answer(i int32, tokens int) {
 	n.answer = int16(tokens)
 }
 
-func (b *Belief) neighbours(i int32) *recency.Place { return &b.nodes[i].place }
+func (b *Belief) neighbours(i int32) *bounded.Place { return &b.nodes[i].place }
 
 // push makes a node the newest of those that may go.
 func (b *Belief) push(i int32) {

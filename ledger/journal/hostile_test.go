@@ -34,8 +34,8 @@ func sparse(path string, size int64) error {
 	return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, size))
 }
 
-// bounded runs what must come back within seconds and take no memory to speak of.
-func bounded(t *testing.T, what string, f func() error) error {
+// withinBounds runs what must come back within seconds and take no memory to speak of.
+func withinBounds(t *testing.T, what string, f func() error) error {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -98,12 +98,12 @@ func TestWhatStandsInAFilesPlace(t *testing.T) {
 						t.Errorf("%s: it is not named: %v", what, err)
 					}
 				}
-				err := bounded(t, "reading", func() error { _, _, err := examined(dir); return err })
+				err := withinBounds(t, "reading", func() error { _, _, err := examined(dir); return err })
 				named("read", err)
 				if c.damage && !errors.Is(err, ErrDamaged) {
 					t.Errorf("read: %v, want damage", err)
 				}
-				err = bounded(t, "a start", func() error { return startOn(dir) })
+				err = withinBounds(t, "a start", func() error { return startOn(dir) })
 				named("started", err)
 				// of a segment before the snapshot a start sees what it is alone, not how long
 				unread := c.place == segment(0) || c.place == segment(1) && len(segs) > 3

@@ -120,7 +120,7 @@ func open(dir string, cfg Config) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{dir: dir, cfg: cfg, home: home, free: cfg.Free}
+	j := &Journal{dir: dir, cfg: cfg, home: home, free: cfg.Free, sums: newSums()}
 	if err := j.start(); err != nil {
 		home.Close()
 		return nil, err

@@ -61,7 +61,7 @@ func TestFramesWithinFrames(t *testing.T) {
 		"reading": func() error { _, _, err := examined(dir); return err },
 		"a start": func() error { return startOn(dir) },
 	} {
-		if err := bounded(t, what, f); !errors.Is(err, ErrDamaged) {
+		if err := withinBounds(t, what, f); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v, want damage", what, err)
 		}
 	}

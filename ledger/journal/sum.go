@@ -3,8 +3,8 @@ package journal
 import (
 	"fmt"
 	"io"
-	"slices"
 
+	"souk/bus/bounded"
 	"souk/ledger"
 )
 
@@ -13,24 +13,15 @@ const maxSums = 1 << 12
 
 // sums are checksums of frames that were asked for.
 type sums struct {
-	all   map[uint64]ledger.Sum
-	order []uint64 // they were put in
-	seq   uint64   // of the tail
-	tail  []byte   // bytes of the last frame that says more than marks, appended by this process
+	all  *bounded.Cache[struct{}, uint64, ledger.Sum]
+	seq  uint64 // of the tail
+	tail []byte // bytes of the last frame that says more than marks, appended by this process
 }
 
+func newSums() sums { return sums{all: bounded.New[struct{}, uint64, ledger.Sum](maxSums, 0)} }
+
 func (s *sums) put(seq uint64, sum ledger.Sum) {
-	if s.all == nil {
-		s.all = map[uint64]ledger.Sum{}
-	}
-	if _, has := s.all[seq]; !has {
-		s.order = append(s.order, seq)
-	}
-	s.all[seq] = sum
-	if len(s.order) > maxSums {
-		delete(s.all, s.order[0])
-		s.order = slices.Delete(s.order, 0, 1)
-	}
+	s.all.Put(struct{}{}, seq, sum, 1)
 }
 
 // keepTail keeps the bytes of the last of these frames that says more than marks: its checksum is what is
@@ -56,8 +47,10 @@ func (j *Journal) Sum(seq uint64) (sum ledger.Sum, ok bool, err error) {
 		j.mu.Unlock()
 		return sum, false, nil
 	}
-	sum, ok = j.sums.all[seq]
-	if !ok && seq == j.sums.seq && len(j.sums.tail) > 0 {
+	known := j.sums.all.Peek(seq)
+	if ok = known != nil; ok {
+		sum = *known
+	} else if seq == j.sums.seq && len(j.sums.tail) > 0 {
 		sum, ok = ledger.SumOf(j.sums.tail), true
 		j.sums.put(seq, sum)
 	}

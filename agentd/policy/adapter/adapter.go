@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"souk/bus/bounded"
 	"souk/bus/policy"
 )
 
@@ -29,12 +30,16 @@ func Default(ready int) Params { return Params{Ready: ready, Margin: 0.25} }
 // Adapter is the policy.
 type Adapter struct {
 	Params
-	sessions policy.Kept[session]
-	states   policy.Kept[state]
+	sessions *bounded.Cache[policy.ID, owned, session]
+	states   *bounded.Cache[policy.ID, owned, state]
 	all      []adapter // that there are, the one used last at the end
 
 	wants []float64 // scratch: of all
 }
+
+// owned is a client's session or state: agents tell the numbers of both, and two clients may have one of the
+// same number, each its own.
+type owned struct{ client, key policy.ID }
 
 // session is what is remembered of one.
 type session struct {
@@ -84,8 +89,8 @@ const (
 
 // New knows no sessions.
 func New(p Params) *Adapter {
-	return &Adapter{Params: p, sessions: policy.NewKept[session](mostSessions),
-		states: policy.NewKept[state](mostStates)}
+	return &Adapter{Params: p, sessions: bounded.New[policy.ID, owned, session](mostSessions, 0),
+		states: bounded.New[policy.ID, owned, state](mostStates, 0)}
 }
 
 // Observe implements policy.Policy.
@@ -98,7 +103,7 @@ func (a *Adapter) Observe(e policy.Event) {
 	case policy.Arrived:
 		a.used(e.Agent, 1, at)
 		if e.Session != 0 {
-			s, made := a.sessions.AddOf(e.Client, e.Session)
+			s, made := a.sessions.Add(e.Client, owned{e.Client, e.Session})
 			if !made && !s.busy && s.state != 0 {
 				pause := max(0, at-s.at).Seconds()
 				a.follows(e.Client, s.state, e.Agent, pause)
@@ -112,13 +117,13 @@ func (a *Adapter) Observe(e policy.Event) {
 		}
 	case policy.Served, policy.Failed:
 		a.used(e.Agent, -1, at)
-		s := a.sessions.Of(e.Client, e.Session, true)
+		s := a.sessions.Get(owned{e.Client, e.Session})
 		if s == nil || !s.busy {
 			return
 		}
 		s.at, s.busy = at, false
 		for _, key := range s.keys() {
-			x, _ := a.states.AddOf(e.Client, key)
+			x, _ := a.states.Add(e.Client, owned{e.Client, key})
 			if x.turns++; x.turns >= mostTurns {
 				x.turns /= 2
 				for i := range x.next {
@@ -127,7 +132,7 @@ func (a *Adapter) Observe(e policy.Event) {
 			}
 		}
 	case policy.Ended:
-		if s := a.sessions.Of(e.Client, e.Session, false); s != nil {
+		if s := a.sessions.Peek(owned{e.Client, e.Session}); s != nil {
 			*s = session{}
 		}
 	case policy.Touched:
@@ -167,7 +172,7 @@ func (a *Adapter) used(agent policy.ID, runs int32, at time.Duration) {
 
 // follows notes that an agent came next in a state, so many seconds after its turn's end.
 func (a *Adapter) follows(client, key, agent policy.ID, pause float64) {
-	x, _ := a.states.AddOf(client, key)
+	x, _ := a.states.Add(client, owned{client, key})
 	x.pause += float32((pause - float64(x.pause)) / float64(min(max(x.turns, 1), 32)))
 	least := 0
 	for i := range x.next {
@@ -184,10 +189,10 @@ func (a *Adapter) follows(client, key, agent policy.ID, pause float64) {
 
 // chances adds how likely it is of each adapter that it serves a session's next turn.
 func (a *Adapter) chances(client policy.ID, s *session, to []float64) {
-	one := a.states.Of(client, s.state, false)
+	one := a.states.Peek(owned{client, s.state})
 	weight := 1.0
 	if s.prior != 0 { // by what came before, too, as far as that was seen
-		if two := a.states.Of(client, after(s.prior, s.state), false); two != nil {
+		if two := a.states.Peek(owned{client, after(s.prior, s.state)}); two != nil {
 			weight = backOff / float64(backOff+float64(two.turns))
 			a.add(two, 1/float64(backOff+float64(two.turns)), to)
 		}
@@ -221,7 +226,7 @@ func (a *Adapter) open(now time.Time, client policy.ID, s *session) bool {
 	if s.busy {
 		return idle < longestRun
 	}
-	x := a.states.Of(client, s.state, false)
+	x := a.states.Peek(owned{client, s.state})
 	if x == nil {
 		return false
 	}
@@ -242,19 +247,20 @@ func (a *Adapter) want(now time.Time, work *policy.Work) bool {
 		}
 	}
 	ok := true
-	a.sessions.All(func(client, _ policy.ID, s *session) bool {
+	for of, s := range a.sessions.All() {
+		client := of.client
 		if !a.open(now, client, s) {
-			return true
+			continue
 		}
 		if ok = work.Take(1 + n/4); !ok {
-			return false
+			break
 		}
 		clear(next)
 		clear(then)
 		a.chances(client, s, next)
 		for i, p := range next {
 			if key := a.all[i].last; p > leastChance && key != 0 {
-				if x := a.states.Of(client, key, false); x != nil {
+				if x := a.states.Peek(owned{client, key}); x != nil {
 					a.add(x, float64(p*nextTurn)/float64(max(x.turns, 1)+1), then)
 				}
 			}
@@ -263,8 +269,7 @@ func (a *Adapter) want(now time.Time, work *policy.Work) bool {
 			p := min(1, next[i]+then[i])
 			a.wants[i] = 1 - float64((1-a.wants[i])*(1-p))
 		}
-		return true
-	})
+	}
 	for i := range a.all {
 		if a.all[i].runs > 0 {
 			a.wants[i] = math.Inf(1) // it is used at each step

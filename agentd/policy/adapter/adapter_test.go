@@ -144,9 +144,7 @@ func TestNobodysTurn(t *testing.T) {
 	c.say(policy.Arrived, 1, 0)
 	c.say(policy.Served, 1, 0)
 	c.say(policy.Arrived, 0, 1)
-	n := 0
-	c.sessions.All(func(policy.ID, policy.ID, *session) bool { n++; return true })
-	if len(c.all) != 1 || n != 0 {
+	if n := c.sessions.Len(); len(c.all) != 1 || n != 0 {
 		t.Errorf("%d adapters, %d sessions", len(c.all), n)
 	}
 }
@@ -207,7 +205,7 @@ func TestNonsense(t *testing.T) {
 	if a.sessions.Len() > mostSessions || a.states.Len() > mostStates || len(a.all) > mostAdapters {
 		t.Errorf("%d sessions, %d states, %d adapters", a.sessions.Len(), a.states.Len(), len(a.all))
 	}
-	if a.sessions.Of(9, 9, false) == nil {
+	if a.sessions.Peek(owned{9, 9}) == nil {
 		t.Error("another client's session is forgotten")
 	}
 	if _, again := play(); !reflect.DeepEqual(again, effects) {

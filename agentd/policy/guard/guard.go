@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"souk/bus"
+	"souk/bus/bounded"
 	"souk/bus/policy"
 )
 
@@ -73,7 +74,7 @@ type Guard struct {
 	after    []*regexp.Regexp // and each as it is after a rune that is no part of it, as its first group
 	domains  map[string]*pair // that patterns name
 	others   *pair            // of all other domains
-	risks    policy.Kept[risk]
+	risks    *risks
 }
 
 // pair is what is looked for in a domain: what cuts, and what flags.
@@ -84,6 +85,9 @@ type search struct {
 	*automaton
 	of []int
 }
+
+// risks are those of each client, by it and a role.
+type risks = bounded.Cache[policy.ID, [2]policy.ID, risk]
 
 // risk is what became of the answers to one role of a client.
 type risk struct {
@@ -99,7 +103,8 @@ const (
 
 // New makes the tables of patterns that are valid.
 func New(all []Pattern) (*Guard, error) {
-	g := &Guard{patterns: all, domains: map[string]*pair{}, risks: policy.NewKept[risk](mostRisks)}
+	g := &Guard{patterns: all, domains: map[string]*pair{},
+		risks: bounded.New[policy.ID, [2]policy.ID, risk](mostRisks, 0)}
 	for _, p := range all {
 		re, err := regexp.Compile(p.Pattern)
 		if err != nil {
@@ -156,7 +161,7 @@ func (g *Guard) Observe(e policy.Event) {
 	if e.Kind != policy.Served {
 		return
 	}
-	r, _ := g.risks.AddOf(e.Client, e.Client^policy.Mixed(e.Role+1))
+	r, _ := g.risks.Add(e.Client, [2]policy.ID{e.Client, e.Role})
 	r.role = e.Role
 	if r.answers++; e.Caught {
 		r.caught++
@@ -176,9 +181,9 @@ const mostForecasts = 8
 // that is, with one answer that was and one that was not as if seen before.
 func (g *Guard) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
 	from := len(to)
-	g.risks.All(func(_, _ policy.ID, r *risk) bool {
+	for _, r := range g.risks.All() {
 		if r.caught == 0 {
-			return true
+			continue
 		}
 		p := float64(r.caught+1) / float64(r.answers+2)
 		at := len(to)
@@ -189,8 +194,7 @@ func (g *Guard) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []po
 			to = slices.Insert(to[:min(len(to), from+mostForecasts-1)], at, policy.Forecast{Role: r.role,
 				P: p})
 		}
-		return true
-	})
+	}
 	return to
 }
 

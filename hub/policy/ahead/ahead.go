@@ -6,13 +6,15 @@ package ahead
 import (
 	"time"
 
+	"souk/bus/bounded"
 	"souk/bus/policy"
 )
 
 // Ahead is the policy. It has no opinion and no forecast.
 type Ahead struct {
-	turns policy.Kept[turn] // that have ended, and of which nothing was said yet, by session
-	from  int               // where Act goes on
+	// that have ended, and of which nothing was said yet, by session
+	turns *bounded.Cache[policy.ID, policy.ID, turn]
+	from  int // where Act goes on
 }
 
 // turn is one that has ended.
@@ -28,7 +30,9 @@ type turn struct {
 const expects = 30 * time.Second
 
 // New remembers so many turns.
-func New(turns int) *Ahead { return &Ahead{turns: policy.NewKept[turn](turns)} }
+func New(turns int) *Ahead {
+	return &Ahead{turns: bounded.New[policy.ID, policy.ID, turn](turns, 0)}
+}
 
 // Observe implements policy.Policy.
 func (a *Ahead) Observe(e policy.Event) {

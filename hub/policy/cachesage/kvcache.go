@@ -3,6 +3,7 @@ package cachesage
 import (
 	"time"
 
+	"souk/bus/bounded"
 	"souk/bus/policy"
 )
 
@@ -11,8 +12,8 @@ import (
 // touch costs and whom it would save, the hub knows better (hub/seat).
 type KVCache struct {
 	sage *Sage
-	next policy.Kept[hint] // by session
-	from int               // where Act goes on
+	next *bounded.Cache[policy.ID, policy.ID, hint] // by session
+	from int                                        // where Act goes on
 }
 
 // hint is a session that is said to come next.
@@ -26,7 +27,7 @@ const (
 
 // NewKVCache remembers so many sessions.
 func NewKVCache(p Params, sessions int) *KVCache {
-	return &KVCache{sage: New(p, sessions), next: policy.NewKept[hint](mostHints)}
+	return &KVCache{sage: New(p, sessions), next: bounded.New[policy.ID, policy.ID, hint](mostHints, 0)}
 }
 
 // Observe implements policy.Policy.
@@ -49,20 +50,19 @@ func (k *KVCache) Score(now time.Time, i policy.Item) float64 { return k.sage.Sc
 // Predict implements policy.Policy: of the sessions whose turns ended last.
 func (k *KVCache) Predict(now time.Time, within time.Duration, to []policy.Forecast) []policy.Forecast {
 	from, room := len(to), cap(to)-len(to)
-	k.sage.sessions.All(func(_, key policy.ID, x *session) bool {
+	for key, x := range k.sage.sessions.All() {
 		if len(to)-from >= max(room, 64) {
-			return false
+			break
 		}
 		if x.agent == 0 {
-			return true
+			continue
 		}
 		at := len(to)
 		to = k.sage.Predict(now, key, to)
 		for i := at; i < len(to); i++ {
 			to[i].Agent, to[i].Within = x.agent, within
 		}
-		return true
-	})
+	}
 	return to
 }
 

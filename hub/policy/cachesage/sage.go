@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"time"
 
+	"souk/bus/bounded"
 	"souk/bus/policy"
 	"souk/hub/seat"
 )
@@ -29,7 +30,7 @@ type Sage struct {
 	Params
 	graph
 	shares   *seat.Shares
-	sessions policy.Kept[session]
+	sessions *bounded.Cache[policy.ID, policy.ID, session]
 	swept    int // how many sessions were looked at in this round of them
 	tools    [tools]policy.ID
 	begun    uint32
@@ -80,8 +81,8 @@ func New(p Params, sessions int) *Sage {
 		p.Token, p.Before = 4e-5, 2e-9
 	}
 	s := &Sage{Params: p, shares: seat.NewShares(paces + tools),
-		sessions: policy.NewKept[session](sessions)}
-	s.sessions.Gone = func(x *session) { // nobody knows what becomes of it
+		sessions: bounded.New[policy.ID, policy.ID, session](max(1, sessions), 0)}
+	s.sessions.Gone = func(_ policy.ID, x *session) { // nobody knows what becomes of it
 		s.refresh(x)
 		s.weigh(x, 0)
 	}
@@ -89,8 +90,12 @@ func New(p Params, sessions int) *Sage {
 }
 
 // session is what is remembered of one; nil: nothing is.
-func (s *Sage) session(key policy.ID, use bool) *session {
-	x := s.sessions.Get(key, use)
+func (s *Sage) session(key policy.ID, use bool) (x *session) {
+	if use {
+		x = s.sessions.Get(key)
+	} else {
+		x = s.sessions.Peek(key)
+	}
 	if x != nil {
 		s.refresh(x)
 	}

@@ -14,13 +14,14 @@ import (
 	"slices"
 	"time"
 
+	"souk/bus/bounded"
 	"souk/bus/policy"
 	"souk/hub/seat"
 )
 
 // Fair is the policy.
 type Fair struct {
-	clients policy.Kept[client]
+	clients *bounded.Cache[policy.ID, policy.ID, client]
 	active  []policy.ID // clients that want slots, or wanted some of late
 	running int32       // tasks of all
 	swept   int
@@ -54,7 +55,7 @@ const (
 
 // New knows nobody.
 func New() *Fair {
-	return &Fair{clients: policy.NewKept[client](mostClients)}
+	return &Fair{clients: bounded.New[policy.ID, policy.ID, client](mostClients, 0)}
 }
 
 // Observe implements policy.Policy.
@@ -133,7 +134,7 @@ func (f *Fair) sweep(now int64) {
 			}
 		}
 		id := f.active[f.swept]
-		c := f.clients.Get(id, false)
+		c := f.clients.Peek(id)
 		if c != nil {
 			if f.look(c, now); c.most >= least {
 				continue
@@ -157,7 +158,7 @@ func (f *Fair) recount() {
 	f.gone, f.running = false, 0
 	slices.Sort(f.active)
 	f.active = slices.DeleteFunc(slices.Compact(f.active), func(id policy.ID) bool {
-		c := f.clients.Get(id, false)
+		c := f.clients.Peek(id)
 		if c != nil {
 			f.running += c.running
 		}
@@ -179,7 +180,7 @@ func (f *Fair) share(now int64, slots int) float64 {
 	f.since, f.of, f.when = 0, slots, max(f.when, now)
 	f.wants = f.wants[:0]
 	for _, id := range f.active {
-		if c := f.clients.Get(id, false); c != nil {
+		if c := f.clients.Peek(id); c != nil {
 			if most := c.mostBy(now); most >= least {
 				f.wants = append(f.wants, float64(most))
 			}
@@ -203,7 +204,7 @@ func (f *Fair) share(now int64, slots int) float64 {
 // its tasks that came before this, it says that the task stays out of the round; of a share, how many seconds
 // of slots a client wanted and was owed, and did not have.
 func (f *Fair) Score(now time.Time, i policy.Item) float64 {
-	c := f.clients.Get(i.Client, false)
+	c := f.clients.Peek(i.Client)
 	switch {
 	case c == nil:
 		return 0

@@ -124,7 +124,7 @@ func TestWhatIsOwedFades(t *testing.T) {
 func TestATaskThatMovesWaitsAgain(t *testing.T) {
 	x := town{New(), start}
 	x.all(1, 1, policy.Arrived, policy.Placed, policy.Failed, policy.Again)
-	c := x.clients.Get(1, false)
+	c := x.clients.Peek(1)
 	if c.running != 0 || c.waiting != 1 {
 		t.Errorf("while it waits %d of its tasks run and %d wait", c.running, c.waiting)
 	}

@@ -10,6 +10,7 @@ package pd
 import (
 	"time"
 
+	"souk/bus/bounded"
 	"souk/bus/policy"
 )
 
@@ -30,7 +31,7 @@ func Default() Params { return Params{Ratio: 8, Tokens: 512, Late: time.Second} 
 // PD is the policy.
 type PD struct {
 	Params
-	roles policy.Kept[role]
+	roles *bounded.Cache[policy.ID, policy.ID, role]
 }
 
 // role is what a role needed of late, in 16 bytes.
@@ -49,7 +50,9 @@ const (
 )
 
 // New knows no roles.
-func New(p Params) *PD { return &PD{Params: p, roles: policy.NewKept[role](mostRoles)} }
+func New(p Params) *PD {
+	return &PD{Params: p, roles: bounded.New[policy.ID, policy.ID, role](mostRoles, 0)}
+}
 
 // Observe implements policy.Policy.
 func (p *PD) Observe(e policy.Event) {
@@ -82,7 +85,7 @@ func (p *PD) Observe(e policy.Event) {
 
 // Score implements policy.Policy: of a pair of a role and an engine of the other kind it says never.
 func (p *PD) Score(_ time.Time, i policy.Item) float64 {
-	r := p.roles.Get(i.Role, false)
+	r := p.roles.Peek(i.Role)
 	if i.Kind != policy.Pair || r == nil || r.seen < enough || r.late || i.Age >= p.Late ||
 		r.prompts == i.Split {
 		return 0

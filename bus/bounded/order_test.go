@@ -1,4 +1,4 @@
-package recency
+package bounded
 
 import (
 	"math/rand/v2"

@@ -1,11 +1,10 @@
-// Package recency keeps things in the order of their last use. They lie in a list of their owner's, which
-// names them by their index there and has a place in the order in each of them, so nothing is allocated.
-package recency
+package bounded
 
 // None is no index.
 const None int32 = -1
 
-// Order is of some of the things in a list.
+// Order is the order of last use of some of the things in a list. The list names them by their index there
+// and has a place in the order in each of them, so nothing is allocated.
 type Order struct{ Newest, Oldest int32 }
 
 // Place is a thing's among its neighbours. It says something only while the thing is in the order.
