@@ -22,6 +22,18 @@ type trouble struct {
 	full     int64 // the revision at which it took no more; 0: it takes what is written
 	rev      int64 // the highest revision seen
 	wentBack int64 // and the one, below it, of an etcd that was restored; 0: it was not
+
+	count Troubles
+}
+
+// Troubles counts how often etcd was found to have a fault that it had not before.
+type Troubles struct{ Full, WentBack int64 }
+
+// Troubles is what it counted since the start.
+func (r *Registry) Troubles() Troubles {
+	r.trouble.mu.Lock()
+	defer r.trouble.mu.Unlock()
+	return r.trouble.count
 }
 
 // Trouble says what is wrong with etcd although it answers, and how it is mended; nil if nothing is.
@@ -45,17 +57,22 @@ func (r *Registry) Trouble() error {
 func (t *trouble) heard(rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.wentBack = 0
-	if rev < t.rev {
-		t.wentBack = rev
-	} else {
-		t.rev = rev
+	if rev >= t.rev {
+		t.rev, t.wentBack = rev, 0
+		return
 	}
+	if t.wentBack == 0 {
+		t.count.WentBack++
+	}
+	t.wentBack = rev
 }
 
 func (t *trouble) alarmed(rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.full == 0 && rev > 0 {
+		t.count.Full++
+	}
 	t.full = rev
 }
 

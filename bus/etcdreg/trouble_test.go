@@ -39,6 +39,9 @@ func TestAFullEtcdIsNamed(t *testing.T) {
 		ok(t, r.Delete(t.Context(), bus.ClaimKey(fmt.Sprint("a", i))))
 	}
 	bustest.Eventually(t, "it is well again", func() bool { return r.Trouble() == nil })
+	if got := r.Troubles(); got.Full != 1 || got.WentBack != 0 {
+		t.Errorf("it counts %+v, want one that is full", got)
+	}
 	ok(t, r.Put(t.Context(), bus.ClaimKey("a"), nil))
 }
 
@@ -76,4 +79,7 @@ func TestAnOlderEtcdIsNamed(t *testing.T) {
 		ok(t, err)
 	}
 	bustest.Eventually(t, "it is ahead again", func() bool { return r.Trouble() == nil })
+	if got := r.Troubles(); got.Full != 0 || got.WentBack != 1 {
+		t.Errorf("it counts %+v, want one that went back", got)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -33,7 +34,7 @@ type health struct {
 	awaits   func() string
 	draining bool
 	stats    func() any
-	gauges   func() []Gauge
+	gauges   []func() []Gauge
 
 	listener net.Listener
 	server   *http.Server
@@ -95,11 +96,11 @@ func (g *Gauge) write(to io.Writer) {
 		number(w.Sum.Seconds()))
 }
 
-// Gauges says what /metrics shows.
+// Gauges adds to what /metrics shows.
 func (p *Process) Gauges(now func() []Gauge) {
 	p.health.mu.Lock()
 	defer p.health.mu.Unlock()
-	p.health.gauges = now
+	p.health.gauges = append(p.health.gauges, now)
 }
 
 // Awaits has the daemon say what it waits for as long as it does not serve; "" is nothing in particular.
@@ -220,14 +221,13 @@ func (h *health) listen(address string) error {
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		h.mu.Lock()
-		gauges := h.gauges
+		gauges := slices.Clone(h.gauges)
 		h.mu.Unlock()
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		if gauges == nil {
-			return
-		}
-		for _, g := range gauges() {
-			g.write(w)
+		for _, now := range gauges {
+			for _, g := range now() {
+				g.write(w)
+			}
 		}
 	})
 	h.listener = l

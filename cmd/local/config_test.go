@@ -165,6 +165,20 @@ func TestOneMarketPerDirectory(t *testing.T) {
 		!strings.Contains(err.Error(), fmt.Sprintf("process %d brings it up", os.Getpid())) {
 		t.Errorf("a market that is not up yet has the state %v", err)
 	}
+	first.Waits("no task is taken: the hub's journal is an older copy")
+	if _, err := ReadState(path); !errors.Is(err, errStarting) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("process %d brings it up, and says: no task is taken",
+			os.Getpid())) {
+		t.Errorf("one that waits for the right journal has the state %v", err)
+	}
+	if _, err := OpenDir(path); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("process %d:", os.Getpid())) {
+		t.Errorf("a second market on the directory: %v", err)
+	}
+	first.Waits("")
+	if _, err := ReadState(path); err == nil || strings.Contains(err.Error(), "and says") {
+		t.Errorf("once it waits for nothing in particular it has the state %v", err)
+	}
 	if err := first.Publish(State{Version: 1, PID: os.Getpid(), NATS: "nats://127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}

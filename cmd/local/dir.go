@@ -16,7 +16,7 @@ import (
 
 // Dir is a market's data directory:
 //
-//	DIR/lock            held by the market that runs here; its process id
+//	DIR/lock            held by the market that runs here; its process id, and why it is not up yet
 //	DIR/market.json     where that market can be reached (State)
 //	DIR/auth/           keys, creds and certificates
 //	DIR/etcd/           leases, claims, elections
@@ -25,8 +25,9 @@ import (
 //	DIR/auth/           who may come to NATS (natsauth.Store)
 //	DIR/keys/CLIENT     a client's key for HTTP, for its owner's eyes alone
 type Dir struct {
-	path string
-	lock *os.File
+	path  string
+	lock  *os.File
+	waits string // why it is not up yet, as it stands in the lock
 }
 
 // ErrInUse marks a data directory on which a market runs already.
@@ -86,7 +87,7 @@ func OpenDir(path string) (*Dir, error) {
 		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	}
 	if err != nil {
-		holder := lockedBy(path)
+		holder, _ := lockedBy(path)
 		lock.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("%s: %w by the market of %s: stop that one, or give another --data", path,
@@ -102,18 +103,42 @@ func OpenDir(path string) (*Dir, error) {
 	return d, nil
 }
 
-// lockedBy is who wrote its name into the lock last.
-func lockedBy(dir string) string {
-	pid, err := regular.Read(filepath.Join(dir, "lock"), 64)
-	if err != nil || len(strings.TrimSpace(string(pid))) == 0 {
-		return "another process"
+// lockedBy is who wrote its name into the lock last, and why it is not up yet, "" if it does not say.
+func lockedBy(dir string) (who, why string) {
+	text, err := regular.Read(filepath.Join(dir, "lock"), maxLock)
+	pid, why, _ := strings.Cut(string(text), "\n")
+	if err != nil || strings.TrimSpace(pid) == "" {
+		return "another process", ""
 	}
-	return "process " + strings.TrimSpace(string(pid))
+	return "process " + strings.TrimSpace(pid), strings.TrimSpace(why)
+}
+
+// maxLock bounds the lock file: a process id, and a reason.
+const maxLock = 4 << 10
+
+// Waits says why the market is not up yet, for other commands; "": nothing in particular. That it cannot be
+// written is no harm.
+func (d *Dir) Waits(why string) {
+	why = why[:min(len(why), maxLock-64)]
+	if why != d.waits && d.writeLock(why) == nil {
+		d.waits = why
+	}
+}
+
+func (d *Dir) writeLock(why string) error {
+	text := strconv.Itoa(os.Getpid()) + "\n"
+	if why != "" {
+		text += why + "\n"
+	}
+	if _, err := d.lock.WriteAt([]byte(text), 0); err != nil {
+		return err
+	}
+	return d.lock.Truncate(int64(len(text)))
 }
 
 // starting reports whether a process has a data directory on which no market is up.
 func starting(dir string) bool {
-	lock, err := regular.Open(filepath.Join(dir, "lock"), 64)
+	lock, err := regular.Open(filepath.Join(dir, "lock"), maxLock)
 	if err != nil {
 		return false
 	}
@@ -139,11 +164,7 @@ func (d *Dir) begin() error {
 	if err := os.Remove(d.stateFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := d.lock.Truncate(0); err != nil {
-		return err
-	}
-	_, err = d.lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return err
+	return d.writeLock("")
 }
 
 // Path is the directory itself.
@@ -200,8 +221,12 @@ func ReadState(dir string) (State, error) {
 	b, err := regular.Read(stateFile(dir), MaxConfig)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && starting(dir):
+		who, why := lockedBy(dir)
+		if why != "" {
+			return State{}, fmt.Errorf("%s: %w: %s brings it up, and says: %s", dir, errStarting, who, why)
+		}
 		return State{}, fmt.Errorf("%s: %w: %s brings it up: try again shortly, or see what that one says", dir,
-			errStarting, lockedBy(dir))
+			errStarting, who)
 	case errors.Is(err, os.ErrNotExist):
 		return State{}, fmt.Errorf("%s: %w: start one with `souk up --data %s`", dir, ErrNoMarket, dir)
 	}

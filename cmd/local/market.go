@@ -190,7 +190,7 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	return nil
 }
 
-// lookEvery is how often the disk is looked at while it lacks room.
+// lookEvery is how often the disk is looked at while it lacks room, and a part asked why it is not ready.
 const lookEvery = 250 * time.Millisecond
 
 // awaitRoom waits until the disk has room for new money. Meanwhile what was in hand at the last stop is

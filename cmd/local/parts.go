@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"souk/cmd/daemon"
 )
@@ -42,7 +43,11 @@ func (m *Market) run(ctx context.Context, name string, servers ...server) error 
 		}()
 	}
 	for _, s := range servers {
-		if err := m.await(ctx, name+" is ready", s.Ready()); err != nil {
+		var why func() string
+		if u, ok := s.(interface{ Unready() string }); ok {
+			why = u.Unready
+		}
+		if err := m.awaitWhy(ctx, name+" is ready", s.Ready(), why); err != nil {
 			return err
 		}
 	}
@@ -51,13 +56,31 @@ func (m *Market) run(ctx context.Context, name string, servers ...server) error 
 
 // await waits for something, or for the first failure.
 func (m *Market) await(ctx context.Context, what string, ready <-chan struct{}) error {
-	select {
-	case <-ready:
-		return nil
-	case <-m.failed.Done():
-		return m.Err()
-	case <-ctx.Done():
-		return fmt.Errorf("the market did not come up: waited until %s: %w", what, context.Cause(ctx))
+	return m.awaitWhy(ctx, what, ready, nil)
+}
+
+// awaitWhy is await for what can say why it is not so yet; other commands say that, too.
+func (m *Market) awaitWhy(ctx context.Context, what string, ready <-chan struct{}, why func() string) error {
+	if why == nil {
+		why = func() string { return "" }
+	}
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	defer m.dir.Waits("")
+	for {
+		select {
+		case <-ready:
+			return nil
+		case <-look.C:
+			m.dir.Waits(why())
+		case <-m.failed.Done():
+			return m.Err()
+		case <-ctx.Done():
+			if says := why(); says != "" {
+				what += " (" + says + ")"
+			}
+			return fmt.Errorf("the market did not come up: waited until %s: %w", what, context.Cause(ctx))
+		}
 	}
 }
 
