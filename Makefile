@@ -20,7 +20,7 @@ SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum $
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test fleet soak proofs bench crowd cliff forecast cachesage fuzz lint build cross image deployment arm64 clean
+.PHONY: help run cluster test fleet soak proofs bench crowd cliff forecast cachesage goldens fuzz lint build cross image deployment arm64 clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -135,6 +135,14 @@ forecast: build ## the page integration/results/forecast.md anew: what a hub exp
 
 cachesage: build ## the page integration/results/cachesage.md anew: which blocks of agents' prompts an engine should keep, in a simulation of its cache; a quarter of an hour
 	@bin/lab experiment cachesage --seeds 5 --first 2001 --out integration/results $(ARGS)
+
+# Tests that compare with files in testdata which -update writes anew.
+GOLDEN := market market/flow ledger hub hub/regime hub/congest hub/predict hub/predict/tree hub/policy/cachesage
+GOLDEN += bus/reader classifier
+
+goldens: ## what tests compare with, written anew: hashes, bytes, scripts, figures; git diff shows what changed
+	$(GO) test -count=1 $(GOLDEN:%=./%) -run 'EveryMachine|BytesOf|Explanation$$|AsText|Scripts|Placing' -update
+	cd $(LAB) && $(GO) test -count=1 . -run Figures -update
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \

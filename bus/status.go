@@ -1,10 +1,6 @@
 package bus
 
-import (
-	"encoding/json"
-
-	"souk/market"
-)
+import "souk/market"
 
 // HubEntry is the live hub of a domain (JSON, election value). Epoch is the create revision of its key.
 type HubEntry struct {
@@ -126,7 +122,4 @@ type MarketConfig struct {
 	Tariffs  map[string]market.Credits `json:"tariffs,omitempty"` // under pricing posted, by class
 	Ceiling  *market.Credits           `json:"ceiling,omitempty"` // under pricing tariff
 	Ceilings map[string]market.Credits `json:"ceilings,omitempty"`
-
-	// Of hubs that placed tasks in bundles: ignored.
-	BundleTokens json.RawMessage `json:"bundle_tokens,omitempty"`
 }

@@ -74,8 +74,8 @@ func TestARefusedAccountIsAnsweredAfterARestart(t *testing.T) {
 	h.audited()
 }
 
-// Every hold's quote is its card on the tokens that it records: under each pricing rule, for what a bundle
-// shares, and for the rest of an answer that broke off.
+// Every hold's quote is its card on the tokens that it records: under each pricing rule, and for the rest of
+// an answer that broke off.
 func TestEveryQuoteIsItsCardOnItsTokens(t *testing.T) {
 	for _, pricing := range []string{market.PricingVCG, market.PricingPosted, market.PricingTariff} {
 		h := liars(t, pricing, market.SettleMetered, 0)

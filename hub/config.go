@@ -113,9 +113,6 @@ type Config struct {
 	LeaseTTL     time.Duration `yaml:"lease_ttl"`     // of the hub's election and claims
 	DrainTimeout time.Duration `yaml:"drain_timeout"` // a stopping hub waits so long for what runs
 	Queue        int           `yaml:"queue"`         // messages taken off the bus and not yet looked at
-
-	// Of files written for hubs that placed tasks in bundles: ignored, with a warning.
-	BundleTokens *int `yaml:"bundle_tokens,omitempty"`
 }
 
 // Terms are a hub's default terms. Worth is a price per million tokens of prompt and possible answer

@@ -169,7 +169,7 @@ func TestNotEverybodyWaitsForTheBetterAgent(t *testing.T) {
 func TestAClientAloneIsInNobodysWay(t *testing.T) {
 	for _, clients := range []int{1, 2} {
 		h := crowdHouse(t, 100, func(c *Config) { c.Crowd = line.Default() })
-		for i := range 3 {
+		for i := range 2 {
 			h.join(fmt.Sprint("a-", i), "llama", 2, 0.9, card(1, 1, 4))
 		}
 		tolls, served := 0, 0

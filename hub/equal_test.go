@@ -1,17 +1,14 @@
 package hub
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"souk/bus"
 	"souk/bus/openai"
-	"souk/ledger"
 	"souk/market"
 )
 
@@ -74,40 +71,4 @@ func TestPromptsThatMeetLate(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A hub goes on from a journal with rounds in bundles, as hubs wrote it when they still made them.
-func TestAnOldJournalWithBundlesIsReplayed(t *testing.T) {
-	text, err := os.ReadFile("../ledger/testdata/bundles.frames")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := NewNode(testConfig(), [32]byte{2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &house{t: t, n: n, now: start.Add(time.Hour), replica: ledger.NewBook(), holds: map[string]bool{},
-		prepaid: map[string]market.Credits{"ann": market.Credit}}
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if fields[0] == "#" {
-			continue
-		}
-		data, err := base64.RawStdEncoding.DecodeString(fields[2])
-		h.must(err)
-		f, err := ledger.DecodeFrame(data)
-		h.must(err)
-		h.must(n.Replay(f))
-		h.must(h.replica.ApplyFrame(f))
-		h.frames = append(h.frames, f)
-	}
-	h.must(n.Restore())
-	h.must(n.Lead(h.now, 9))
-	h.run()
-	h.join("a-0", "llama", 4, 0.8, card(10, 1, 4))
-	h.must(h.step(h.task("ann", "next", worth(market.Credit/10))))
-	if d := h.take("ann", "next"); d.Round != 4 {
-		t.Errorf("served in round %d, want 4, behind the three of the journal", d.Round)
-	}
-	h.audited()
 }

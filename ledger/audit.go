@@ -54,12 +54,10 @@ func (f Finding) String() string {
 
 // Report is what an audit of one journal says.
 type Report struct {
-	Journal Open
-	Frames  uint64
-	Records uint64
-	Rounds  uint64
-	// of them, at level 4, those with bundles: they have no certificate, and were cleared again
-	Again    uint64
+	Journal  Open
+	Frames   uint64
+	Records  uint64
+	Rounds   uint64
 	Distant  uint64         // waits, at level 4, whose price lies too far back to be compared
 	Open     int            // holds that have not ended
 	Overdue  int            // of them, those past their time when the last frame was written
@@ -77,7 +75,7 @@ type Report struct {
 // nothing but the bytes. Not for use by several goroutines at once.
 type Audit struct {
 	// Rounds, if not nil, is given every round of level 4 to check, perhaps elsewhere and later; what it
-	// finds is handed to Add and Again. The RoundCheck is the receiver's to keep.
+	// finds is handed to Add. The RoundCheck is the receiver's to keep.
 	Rounds func(RoundCheck)
 
 	name  string
@@ -268,9 +266,6 @@ func (a *Audit) flush() {
 		for _, f := range a.check.Findings() {
 			a.Add(f)
 		}
-		if a.check.Again {
-			a.Again(1)
-		}
 	} else {
 		a.Rounds(a.check.clone())
 	}
@@ -314,9 +309,6 @@ func (a *Audit) journal() string {
 	}
 	return a.name
 }
-
-// Again counts rounds that were cleared again, as a receiver of Rounds found.
-func (a *Audit) Again(rounds uint64) { a.out.Again += rounds }
 
 // Add takes a finding in, with its journal and command filled in where they are not.
 func (a *Audit) Add(f Finding) {

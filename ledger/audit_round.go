@@ -17,12 +17,9 @@ type RoundCheck struct {
 	Domain  string // of the journal
 	Round   []byte // canonical bytes
 	Outcome []byte
-	Seen    []byte          // what was expected, and what policies set, as in the record; empty: nothing
+	Seen    []byte          // what was expected, and what policies set, as in the record
 	Holds   []Hold          // that follow in its frame, in order
 	Tariffs []market.Tariff // in force, by class
-
-	// Again is set by Findings: the round has bundles, which no certificate proves, so it was cleared again.
-	Again bool
 }
 
 func (c *RoundCheck) clone() RoundCheck {
@@ -33,8 +30,8 @@ func (c *RoundCheck) clone() RoundCheck {
 }
 
 // Findings checks the round: its outcome has the greatest welfare and the least prices (market.Check, without
-// solving; a round with bundles is cleared again), its tasks are priced as those of the clients that they are
-// of, and its holds are its awards, premium by premium.
+// solving), its tasks are priced as those of the clients that they are of, and its holds are its awards,
+// premium by premium.
 func (c *RoundCheck) Findings() []Finding {
 	var out []Finding
 	r, err := market.DecodeRound(c.Round)
@@ -46,7 +43,7 @@ func (c *RoundCheck) Findings() []Finding {
 	var sets []Set
 	if err == nil {
 		d := decode(c.Seen)
-		seen, sets = d.rest(&r)
+		seen, sets = d.seen(&r), d.sets()
 		err = d.end()
 	}
 	if err != nil {
@@ -60,7 +57,6 @@ func (c *RoundCheck) Findings() []Finding {
 			Expected: expected, Found: fmt.Sprintf(format, args...),
 			Show: fmt.Sprintf("ledger round %d --explain --journal %s", r.Number, c.Journal)})
 	}
-	c.Again = len(r.Bundles) > 0
 	if err := market.Check(r, o); err != nil {
 		add("I6", id, "the certified outcome", "%v", err)
 		seen = nil

@@ -49,13 +49,7 @@ func (d *decoder) header(f *Frame) int {
 		d.Fail(fmt.Sprintf("more than %d bytes", MaxFrame))
 		return 0
 	}
-	switch f.Version = d.Byte(); {
-	case f.Version > FrameVersion:
-		d.Fail(fmt.Sprintf("version %d, and this release of souk reads up to %d: take a later one", f.Version,
-			FrameVersion))
-	case f.Version < FrameVersion:
-		d.Fail(fmt.Sprintf("version %d, want %d", f.Version, FrameVersion))
-	}
+	f.Version = d.Version(FrameVersion)
 	f.Epoch = d.positive()
 	f.Seq = d.Uvarint()
 	f.Time = d.positive()
@@ -109,7 +103,9 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 			d.At = len(d.Data)
 			return
 		}
-		d.round(r, round, outcome)
+		if d.round(r, round, outcome); d.Fault == "" {
+			r.Round.Seen, r.Round.Set = d.seen(&r.Round.Round), d.sets()
+		}
 	case KindHold:
 		h := d.newHold()
 		d.hold(h)
@@ -138,12 +134,7 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 		r.Void = v
 	case KindDeposit, KindPayout, KindGrant, KindAccept, KindReturn, KindReclaim, KindDistribute:
 		r.Transfer = &Transfer{Client: d.name(), Hub: d.name(), Note: d.Text(), Number: d.Uvarint(),
-			Amount: d.Credits()}
-		if d.At < len(d.Data) && d.Fault == "" {
-			if r.Transfer.Vouched = d.vouched(); r.Transfer.Vouched == nil {
-				d.Fail("nothing, where a grant says what doors vouched for")
-			}
-		}
+			Amount: d.Credits(), Vouched: d.vouched()}
 	case KindRefund, KindReverse:
 		r.Correction = &Correction{Of: d.Text(), Payer: d.name(), Reason: d.Text(), Amount: d.Credits()}
 	case KindSeal, KindTariff:
@@ -190,9 +181,6 @@ func (d *decoder) round(r *Record, round, outcome []byte) {
 	if err != nil {
 		d.Fail(err.Error())
 	}
-	if d.Fault == "" {
-		r.Round.Seen, r.Round.Set = d.rest(&r.Round.Round)
-	}
 }
 
 func (d *decoder) epoch(r *Record) {
@@ -235,26 +223,7 @@ func (d *decoder) hold(h *Hold) {
 	h.Prompt, h.Cached, h.Output, h.MaxTokens = d.Int(), d.Int(), d.Int(), d.Int()
 	h.Expires, h.Boot = d.Varint(), d.Varint()
 	d.Fill(h.Digest[:])
-	h.Tariff, h.Reader, h.Token, h.Claimed = 0, "", "", 0
-	more := func() bool { return d.Fault == "" && d.At < len(d.Data) }
-	if !more() {
-		return
-	}
-	if h.Tariff = d.Credits(); !more() {
-		if h.Tariff == 0 {
-			d.Fail("a tariff of 0 is not written")
-		}
-		return
-	}
-	if h.Reader, h.Token = d.name(), d.Text(); !more() {
-		if h.Reader == "" && h.Token == "" {
-			d.Fail("a reader and a token that are empty are not written")
-		}
-		return
-	}
-	if h.Claimed = d.Int(); h.Claimed == 0 {
-		d.Fail("a claim of 0 tokens is not written")
-	}
+	h.Tariff, h.Reader, h.Token, h.Claimed = d.Credits(), d.name(), d.Text(), d.Int()
 }
 
 // roundHead reads what a book needs of a round's and an outcome's canonical bytes without decoding them.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// The layout of a frame, final. An integer is an unsigned varint, or a zigzag varint where marked ±, in its
+// The layout of a frame. An integer is an unsigned varint, or a zigzag varint where marked ±, in its
 // shortest form; a string is its length and its bytes; a list is its count and its items. Every value has
 // exactly one encoding, and the decoder takes no other, so that hashes over stored bytes mean something.
 //
@@ -24,18 +24,17 @@ import (
 //	          part        by kind, to the end of the record:
 //
 //	open      journal, role, domain strings; scale ±
-//	round     length and canonical bytes of market.Round; the same of market.Outcome; where it is not
-//	          empty the list of what was expected, see appendSeen, and of what policies set, see appendSets
+//	round     length and canonical bytes of market.Round; the same of market.Outcome; lists of what was
+//	          expected, see appendSeen, and of what policies set, see appendSets
 //	hold      client, task, agent, model, kind, settle strings; attempt ±; round; slot ±;
 //	          amount ±, premium ±, fee ±, quoted ±; price miss ±, hit ±, out ±;
 //	          prompt ±, cached ±, output ±, max tokens ±; expires ±; boot ±;
-//	          digest 16 bytes; tariff ±, and after it reader, token strings, and after them claimed ±:
-//	          each only where it, or what follows it, is not 0 or empty
+//	          digest 16 bytes; tariff ±; reader, token strings; claimed ±
 //	capture   hold, outcome, finish strings; cost ±; usage prompt ±, cached ±, output ±; ttft ±;
 //	          flags 1 byte: 1 unmetered, 2 no cache report, 4 a claim follows: prompt ±, cached ±, output ±,
 //	          relayed ±, most ±, cost ±
 //	void      hold, reason strings
-//	transfer  client, hub, note strings; number; amount ±
+//	transfer  client, hub, note strings; number; amount ±; what doors vouched for, see appendVouched
 //	correction of, payer, reason strings; amount ±
 //	epoch     length and canonical bytes of market.Epoch; of a seal: slots list of ±, peak ±;
 //	          of a tariff: length and canonical bytes of market.Tariff
@@ -92,12 +91,7 @@ func appendPart(b []byte, r *Record) []byte {
 		b = slices.Grow(b, 256+32*(len(x.Tasks)+len(x.Edges)+len(x.Others)+len(r.Round.Outcome.Awards)))
 		b = appendSized(b, x.AppendCanonical)
 		b = appendSized(b, r.Round.Outcome.AppendCanonical)
-		if len(r.Round.Seen)+len(r.Round.Set) > 0 {
-			b = appendSeen(b, r.Round.Seen)
-		}
-		if len(r.Round.Set) > 0 {
-			b = appendSets(b, r.Round.Set)
-		}
+		b = appendSets(appendSeen(b, r.Round.Seen), r.Round.Set)
 	case r.Hold != nil:
 		b = appendHold(b, r.Hold)
 	case r.Capture != nil:
@@ -116,10 +110,7 @@ func appendPart(b []byte, r *Record) []byte {
 		t := r.Transfer
 		b = appendStrings(b, t.Client, t.Hub, t.Note)
 		b = binary.AppendUvarint(b, t.Number)
-		b = binary.AppendVarint(b, int64(t.Amount))
-		if t.Vouched != nil {
-			b = appendVouched(b, t.Vouched)
-		}
+		b = appendVouched(binary.AppendVarint(b, int64(t.Amount)), t.Vouched)
 	case r.Correction != nil:
 		c := r.Correction
 		b = appendStrings(b, c.Of, c.Payer, c.Reason)
@@ -158,18 +149,8 @@ func appendHold(b []byte, h *Hold) []byte {
 	b = appendInts(b, int64(h.Slot), int64(h.Amount), int64(h.Premium), int64(h.Fee), int64(h.Quoted),
 		int64(h.Price.Miss), int64(h.Price.Hit), int64(h.Price.Out),
 		int64(h.Prompt), int64(h.Cached), int64(h.Output), int64(h.MaxTokens), h.Expires, h.Boot)
-	b = append(b, h.Digest[:]...)
-	read := h.Reader != "" || h.Token != "" || h.Claimed != 0
-	if h.Tariff != 0 || read {
-		b = binary.AppendVarint(b, int64(h.Tariff))
-	}
-	if read {
-		b = appendStrings(b, h.Reader, h.Token)
-	}
-	if h.Claimed != 0 {
-		b = binary.AppendVarint(b, int64(h.Claimed))
-	}
-	return b
+	b = binary.AppendVarint(append(b, h.Digest[:]...), int64(h.Tariff))
+	return binary.AppendVarint(appendStrings(b, h.Reader, h.Token), int64(h.Claimed))
 }
 
 func appendBudget(b []byte, u *Budget) []byte {

@@ -302,30 +302,3 @@ func next(frames []Frame, from int) [32]byte {
 	}
 	return [32]byte{}
 }
-
-// What stands in old journals has no tariff, and its bytes are what they were; with one there is one
-// encoding.
-func TestHoldsWithTariff(t *testing.T) {
-	h := Hold{Client: "ann", Task: "t", Agent: "a", Settle: "metered", Amount: 9, Quoted: 5,
-		Digest: [16]byte{15: 1}}
-	plain := Record{Kind: KindHold, ID: "x", Hold: &h}
-	without := AppendRecord(nil, &plain)
-	if without[len(without)-1] != 1 {
-		t.Errorf("bytes behind the digest of a hold without tariff: %x", without)
-	}
-	with := h
-	with.Tariff = 4
-	for _, r := range []Record{plain, {Kind: KindHold, ID: "x", Hold: &with}} {
-		f := Frame{Version: FrameVersion, Epoch: 1, Seq: 1, Time: 1, Records: []Record{r}}
-		back, err := DecodeFrame(AppendFrame(nil, &f))
-		if err != nil || *back.Records[0].Hold != *r.Hold {
-			t.Errorf("%+v, %v", back.Records[0].Hold, err)
-		}
-	}
-	f := Frame{Version: FrameVersion, Epoch: 1, Seq: 1, Time: 1, Records: []Record{plain}}
-	data := append(AppendFrame(nil, &f), 0) // a tariff of 0
-	data[len(data)-1-len(without)-1]++      // the record is one byte longer
-	if _, err := DecodeFrame(data); err == nil || !strings.Contains(err.Error(), "tariff of 0") {
-		t.Errorf("a second encoding: %v", err)
-	}
-}

@@ -2,17 +2,17 @@ package ledger
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"slices"
 
 	"souk/market"
 )
 
-// The layout of a history in a snapshot, as that of its book:
+// The layout of a history in a snapshot. One of another version is ignored, and its journal is read from the
+// first frame.
 //
 //	version   1 byte
-//	book
+//	book      see appendBook
 //	ends      list, the oldest first, of: length in bytes; held, ended; earlier, list of strings; length and
 //	          bytes of the hold; kind 1 byte; capture or void, as in a frame
 //	open      for each open hold of the book, in its order: held; earlier, list of strings; task, agent
@@ -20,7 +20,7 @@ import (
 //	          the toll is for load ±, age ±, running beside others ±
 //	returns   list, the oldest first, of: number; client; amount ±
 //	grants    list, by hub, of: hub; list, the oldest first, of: number; client; amount ±; note
-const historyVersion = 2
+const historyVersion = 1
 
 // Snapshot implements [Replica].
 func (h *History) Snapshot() ([]byte, error) {
@@ -71,9 +71,7 @@ func (h *History) Load(snapshot []byte) error {
 	}
 	d := decode(snapshot)
 	d.intern = h.dec.intern
-	if version := d.Byte(); version != historyVersion {
-		d.Fail(fmt.Sprintf("a history of version %d, want %d", version, historyVersion))
-	}
+	d.Version(historyVersion)
 	*h.book = *d.book()
 	h.load(d)
 	err := d.end()

@@ -74,8 +74,8 @@ func stepped(d time.Duration) time.Duration {
 	return (d + SeenStep/2) / SeenStep * SeenStep
 }
 
-// A round's list of Seen follows the outcome, and is left out where it is empty. Of each edge, in the order
-// of market.Round.Edges and then of Others:
+// A round's list of Seen is empty, or says of each edge, in the order of market.Round.Edges and then of
+// Others:
 //
 //	prompt ± less that before; four times cached and the evidence; output ± less that before;
 //	first token, in steps of 100 us; by how much the least is less; by how much the most is more
@@ -102,10 +102,10 @@ const maxSeen = 1 << 31
 
 func (d *decoder) seen(r *market.Round) []Seen {
 	n := d.Count(6)
-	if d.Fault == "" && (n == 0 || n != len(r.Edges)+len(r.Others)) {
+	if n > 0 && n != len(r.Edges)+len(r.Others) {
 		d.Fail("what was expected is not of the round's edges")
 	}
-	if d.Fault != "" {
+	if n == 0 || d.Fault != "" {
 		return nil
 	}
 	bounded := func(x uint64) int64 {

@@ -32,8 +32,7 @@ func compareSet(a, b Set) int {
 // SortSets puts them in the order of a journal.
 func SortSets(all []Set) { slices.SortFunc(all, compareSet) }
 
-// A round's list of Set follows that of Seen, which is written then even where it is empty, and is left out
-// where it is empty itself: task, agent, policy strings; toll ±.
+// A round's list of Set is of: task, agent, policy strings; toll ±.
 func appendSets(b []byte, all []Set) []byte {
 	b = binary.AppendUvarint(b, uint64(len(all)))
 	for i := range all {
@@ -45,10 +44,7 @@ func appendSets(b []byte, all []Set) []byte {
 
 func (d *decoder) sets() []Set {
 	n := d.Count(4)
-	if d.Fault == "" && n == 0 {
-		d.Fail("what policies set is not written where they set nothing")
-	}
-	if d.Fault != "" {
+	if n == 0 {
 		return nil
 	}
 	all := make([]Set, n)
@@ -66,21 +62,6 @@ func (d *decoder) sets() []Set {
 		all[i] = s
 	}
 	return all
-}
-
-// rest reads what a round's record says after round and outcome.
-func (d *decoder) rest(r *market.Round) (seen []Seen, sets []Set) {
-	if d.At == len(d.Data) {
-		return nil, nil
-	}
-	if d.Data[d.At] == 0 { // none, and sets follow
-		d.Byte()
-		return nil, d.sets()
-	}
-	if seen = d.seen(r); d.Fault == "" && d.At < len(d.Data) {
-		sets = d.sets()
-	}
-	return seen, sets
 }
 
 // judge says what is wrong with what policies are said to have set in a round.

@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,8 +11,7 @@ import (
 )
 
 // The layout of a book in a snapshot: integers and strings as in a frame, lists in one order only, so that
-// equal books have equal bytes. It is not final: a snapshot of another version is ignored, and its journal is
-// read from the first frame.
+// equal books have equal bytes.
 //
 //	head      journal, role, domain strings; closed 1 byte; its checksum 16 bytes; sequence, and that of its
 //	          own mark; epoch; time; round; its hash 32 bytes; its awards
@@ -32,12 +30,11 @@ import (
 //	          it; due ±; parts that went back
 //	marks     list, by journal, of: journal; number; mark as in a frame
 //	spent     list, by client and hub, of: client, hub, amount ±
-const bookVersion = 4
 
 // appendBook appends what the book holds to dst.
 func (b *Book) appendBook(dst []byte) []byte {
 	h := &b.head
-	dst = appendStrings(append(dst, bookVersion), h.journal, h.role, h.domain)
+	dst = appendStrings(dst, h.journal, h.role, h.domain)
 	dst = append(dst, flag(h.closed, 1))
 	dst = append(dst, h.id[:]...)
 	for _, n := range [...]uint64{h.seq, h.said, uint64(h.epoch), uint64(h.time), h.round} {
@@ -148,9 +145,6 @@ func appendUse(dst []byte, u market.ClassUse) []byte {
 // nothing of the journal, but no account is short, and every hold is covered.
 func (d *decoder) book() *Book {
 	b := NewBook()
-	if version := d.Byte(); version != bookVersion {
-		d.Fail(fmt.Sprintf("a book of version %d, want %d", version, bookVersion))
-	}
 	h := &b.head
 	h.journal, h.role, h.domain = d.Text(), d.Text(), d.Text()
 	h.closed = d.bit()

@@ -97,7 +97,7 @@ func TestTheBytesOfWhatIsVouched(t *testing.T) {
 	r.Transfer.Vouched = &Vouched{}
 	f := Frame{Version: FrameVersion, Epoch: 1, Seq: 1, Time: 1, Records: []Record{r}}
 	_, err := DecodeFrame(AppendFrame(nil, &f))
-	if err == nil || !strings.Contains(err.Error(), "nothing") {
+	if err == nil || !strings.Contains(err.Error(), "bytes after the end") {
 		t.Errorf("a second encoding: %v", err)
 	}
 }

@@ -14,8 +14,7 @@ var ErrOutcome = errors.New("wrong outcome")
 // the least (so payments are exactly Clarke's, see the package comment), ties are broken by the round's seed,
 // and every sum of every award is right. It takes time linear in the edges, which it reads once, and once
 // more for each client whose several tasks are priced together. Of a posted round it verifies that every
-// client got what suits it best of what was left. A round with bundles has no such proof, so it is cleared
-// again. The errors are ErrOutcome, or those of [Clear].
+// client got what suits it best of what was left. The errors are ErrOutcome, or those of [Clear].
 func Check(r Round, o Outcome) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -33,9 +32,6 @@ func checkValid(r *Round, o *Outcome) error {
 	case r.Rule.Pricing == PricingPosted:
 		other := *r // the usual round stays off the heap
 		err = ws.checkPosted(&other, o)
-	case len(r.Bundles) > 0:
-		other := *r
-		err = ws.checkBundled(&other, o)
 	default:
 		err = ws.checkAssigned(r, o)
 	}

@@ -101,9 +101,8 @@ var ErrStopped = flow.ErrStopped
 
 // Clear decides who is served where and what everyone owes (iemas Eq. 7 and 8, with an outside option): the
 // awards of greatest welfare, each at its slot price, with the proof that [Check] reads. Under pricing posted
-// clients are served in a line instead, and where an old round has bundles they stay together. The same Round
-// gives the same Outcome on every machine. It fails only on a round that [Round.Validate] refuses, or whose
-// bundles would take too long.
+// clients are served in a line instead. The same Round gives the same Outcome on every machine. It fails only
+// on a round that [Round.Validate] refuses.
 func Clear(r Round) (Outcome, error) { return ClearUntil(r, nil) }
 
 // ClearUntil is a Clear that can be stopped. It calls stop after about every 65,536 edges read; once stop
@@ -141,9 +140,6 @@ func clearValid(r *Round, stop func() bool) (Outcome, error) {
 	case r.Rule.Pricing == PricingPosted:
 		other := *r // the usual round stays off the heap
 		o, err = ws.posted(&other)
-	case len(r.Bundles) > 0:
-		other := *r
-		o, err = ws.bundled(&other)
 	default:
 		o, err = ws.assigned(r, stop)
 	}

@@ -53,6 +53,16 @@ func (d *Decoder) Byte() byte {
 	return 0
 }
 
+// Version reads a version, and refuses any other than want.
+func (d *Decoder) Version(want byte) byte {
+	v := d.Byte()
+	if v != want {
+		d.Fail(fmt.Sprintf("version %d, and this release of souk reads version %d alone: take the one that "+
+			"wrote it", v, want))
+	}
+	return v
+}
+
 // Sized reads a number of bytes, and then these.
 func (d *Decoder) Sized() []byte { return d.Bytes(d.Uvarint()) }
 
@@ -121,14 +131,6 @@ func (d *decoder) end(what string) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
-}
-
-func (d *decoder) version(least, most byte) byte {
-	v := d.Byte()
-	if v < least || v > most {
-		d.Fail(fmt.Sprintf("version %d, want %d to %d", v, least, most))
-	}
-	return v
 }
 
 // decodeList reads a count and then that many elements, of at least least bytes each.

@@ -2,8 +2,6 @@ package market
 
 import "encoding/binary"
 
-const epochVersion = 1
-
 // AppendCanonical appends the epoch's canonical bytes to b.
 func (e *Epoch) AppendCanonical(b []byte) []byte {
 	b = append(b, epochVersion)
@@ -28,7 +26,7 @@ func (e *Epoch) AppendCanonical(b []byte) []byte {
 // DecodeEpoch reads what [Epoch.AppendCanonical] wrote. It judges only the form. Errors are ErrEncoding.
 func DecodeEpoch(data []byte) (Epoch, error) {
 	d := decode(data)
-	d.version(epochVersion, epochVersion)
+	d.Version(epochVersion)
 	e := Epoch{Class: d.Text(), Number: d.Uvarint()}
 	d.Fill(e.Prev[:])
 	e.Ceiling, e.Winners = d.Credits(), d.Int()
@@ -58,7 +56,7 @@ func (t *Tariff) AppendCanonical(b []byte) []byte {
 // DecodeTariff reads what [Tariff.AppendCanonical] wrote. It judges only the form. Errors are ErrEncoding.
 func DecodeTariff(data []byte) (Tariff, error) {
 	d := decode(data)
-	d.version(epochVersion, epochVersion)
+	d.Version(epochVersion)
 	t := Tariff{Class: d.Text(), Epoch: d.Uvarint(), Amount: d.Credits(),
 		Winners: decodeList(d, 1, d.Text)}
 	t.Standby = decodeList(d, 1, d.Text)

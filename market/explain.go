@@ -2,7 +2,6 @@ package market
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -13,7 +12,6 @@ type Explanation struct {
 	Number  uint64
 	Rule    Rule
 	Welfare Credits
-	Again   bool // it has bundles, which no certificate proves: it was cleared again
 	Pruned  Pruned
 	Tasks   []TaskExplanation
 	Clients []ClientExplanation
@@ -32,11 +30,9 @@ type TaskExplanation struct {
 	Task  TaskID
 	Award *Award
 
-	Place  int      // in the line of clients, from 1; 0 unless pricing posted
-	Line   int      // clients in the line
-	Bundle []TaskID // that it stays with, itself left out
-	plain  bool     // there are no slot prices common to all tasks
-	fee    Credits  // the flat fee
+	Place int     // in the line of clients, from 1; 0 unless pricing posted
+	Line  int     // clients in the line
+	fee   Credits // the flat fee
 
 	Shared Credits // the part of the slot price that the client is not billed, >= 0; 0 unless clarke: client
 
@@ -66,7 +62,7 @@ type Option struct {
 	Price   Credits // slot price
 	Utility Credits // value - cost + toll - slot price
 	// of a task left out: with any larger value here, all else equal, it would have been served; not under
-	// posted or with bundles
+	// posted
 	Needed Credits
 	Tariff Credits // part of Cost
 	Gone   bool    // under posted: no slot was left here when its turn came
@@ -90,7 +86,7 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 		return Explanation{}, err
 	}
 	x := Explanation{Domain: r.Domain, Number: r.Number, Rule: r.Rule, Welfare: o.Welfare,
-		Again: len(r.Bundles) > 0, Pruned: r.Pruned}
+		Pruned: r.Pruned}
 	var l layout
 	l.of(&r)
 	price := make([]Credits, len(l.seats))
@@ -100,13 +96,13 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 	used := make([]int, len(l.seats))
 	posted := r.Rule.Pricing == PricingPosted
 	var entry []Credits
-	if !posted && len(r.Bundles) == 0 {
+	if !posted {
 		entry = l.entries(&r, &o)
 	}
 	awards := o.Awards
 	edges, others := r.Edges, r.Others
 	for j, t := range r.Tasks {
-		tx := TaskExplanation{Task: t.ID, Wait: t.Wait, plain: entry == nil, fee: r.Fee}
+		tx := TaskExplanation{Task: t.ID, Wait: t.Wait, fee: r.Fee}
 		if len(awards) > 0 && awards[0].Task == t.ID {
 			tx.Award, awards = &awards[0], awards[1:]
 		}
@@ -133,7 +129,6 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 			tx.Payment = a.Cost + a.Premium
 			tx.PaperPj = a.Cost + a.SlotPrice
 			tx.Shared = a.SlotPrice - a.Toll - a.Premium
-			tx.Bundle = r.siblings(j)
 		}
 		x.Tasks = append(x.Tasks, tx)
 	}
@@ -168,20 +163,6 @@ func (r *Round) option(l *layout, e Edge, price, entry []Credits) Option {
 		}
 	}
 	return best
-}
-
-// siblings are the other tasks of a task's bundle.
-func (r *Round) siblings(task int) (ids []TaskID) {
-	for _, b := range r.Bundles {
-		if slices.Contains(b.Tasks, task) {
-			for _, j := range b.Tasks {
-				if j != task {
-					ids = append(ids, r.Tasks[j].ID)
-				}
-			}
-		}
-	}
-	return ids
 }
 
 // line says of each task at which place its client was served and which agents had no slot left by then.
@@ -269,8 +250,6 @@ func (x *Explanation) seats(r *Round, o *Outcome, l *layout, price []Credits, us
 		switch {
 		case r.Rule.Pricing == PricingPosted:
 			sx.Why = "prices are posted: whoever comes first takes it"
-		case len(r.Bundles) > 0:
-			sx.Why = "there are bundles: each award pays what its own place costs the others"
 		case sx.Used < sx.Slots:
 			sx.Why = "it has a free slot, so its slots are worth nothing to others"
 		case sx.Price == 0:
@@ -311,10 +290,6 @@ func (x Explanation) String() string {
 	fmt.Fprintf(&b, "round %s-%d: welfare %s (pricing %s%s, settle %s, clarke %s)\n", x.Domain, x.Number,
 		x.Welfare,
 		x.Rule.Pricing, instead, x.Rule.Settle, x.Rule.Clarke)
-	if x.Again {
-		b.WriteString("cleared again: no certificate proves a round with bundles; the same search found " +
-			"the same\n")
-	}
 	if p := x.Pruned; p != (Pruned{}) {
 		fmt.Fprintf(&b, "left out, by the hub's word and beyond the proof: %s outbid wherever they could "+
 			"have gone, %d that rather wait, %d that came after the round was full; %s that could not "+
@@ -341,20 +316,14 @@ func (x Explanation) String() string {
 
 func (t *TaskExplanation) write(b *strings.Builder) {
 	a := t.Award
-	where := ""
-	if t.Place > 0 {
+	where, posted := "", t.Place > 0 // then there are no slot prices
+	if posted {
 		where = fmt.Sprintf("; its client is %d of %d in the line", t.Place, t.Line)
 	}
 	if a == nil {
 		fmt.Fprintf(b, "\n%s: left out, pays nothing%s\n", t.Task, where)
 	} else {
 		fmt.Fprintf(b, "\n%s: served by %s, tier %d%s\n", t.Task, a.Agent, a.Tier, where)
-		for i, id := range t.Bundle {
-			fmt.Fprintf(b, "%s %s", []string{"  it shares a prefix with", ","}[min(i, 1)], id)
-		}
-		if len(t.Bundle) > 0 {
-			b.WriteString(": whoever of them is served is served there\n")
-		}
 		fmt.Fprintf(b, "  premium %s = slot price %s", a.Premium, a.SlotPrice)
 		if t.Shared > 0 {
 			fmt.Fprintf(b, " - %s, priced with the client's other tasks", t.Shared)
@@ -375,11 +344,11 @@ func (t *TaskExplanation) write(b *strings.Builder) {
 	}
 	t.writeWait(b)
 	for _, op := range t.Options {
-		op.write(b, "", t.plain)
+		op.write(b, "", posted)
 		switch {
 		case op.Gone:
 			b.WriteString("; no slot was left there\n")
-		case t.plain && (a == nil || op.Agent != a.Agent):
+		case posted && (a == nil || op.Agent != a.Agent):
 			b.WriteString("\n")
 		case a != nil && op.Agent == a.Agent:
 			b.WriteString("  < here\n")
@@ -395,7 +364,7 @@ func (t *TaskExplanation) write(b *strings.Builder) {
 		op.writeNote(b)
 	}
 	for _, op := range t.Others {
-		op.write(b, "beyond the proof, ", t.plain)
+		op.write(b, "beyond the proof, ", posted)
 		b.WriteString("\n")
 		op.writeNote(b)
 	}
@@ -407,12 +376,12 @@ func (t *TaskExplanation) write(b *strings.Builder) {
 	}
 }
 
-func (op *Option) write(b *strings.Builder, mark string, plain bool) {
+func (op *Option) write(b *strings.Builder, mark string, posted bool) {
 	tariff, price := "", ""
 	if op.Tariff > 0 {
 		tariff = fmt.Sprintf(" (tariff %s in it)", op.Tariff)
 	}
-	if !plain {
+	if !posted {
 		price = fmt.Sprintf(" - slot price %s", op.Price)
 	}
 	fmt.Fprintf(b, "  %s%s: value %s - cost %s%s - toll %s%s = %s", mark, op.Agent, op.Value, op.Cost, tariff,

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"souk/bus/bustest/golden"
 )
 
 // What Explain tells a loser is true to the nano-credit: with one more it is served, with one less it is not
@@ -79,39 +79,7 @@ func TestExplanation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `round math-42: welfare 25 (pricing vcg, settle metered, clarke client)
-
-alice/1: served by b, tier 0
-  premium 1 = slot price 0 + congestion charge 0 + regime toll 0 + fee 1
-  as quoted it pays 3 = cost 2 + premium 1, of a value of 14, and keeps 11 (the paper's p_j, Eq. 8: 2)
-  a: value 20 - cost 2 - toll 2 - slot price 5 = 11; at these prices as good
-  b: value 14 - cost 2 - toll 1 - slot price 0 = 11  < here
-
-alice/2: served by a, tier 0
-  premium 5 = slot price 5 - 1, priced with the client's other tasks + congestion charge 0 + regime toll 0 + fee 1
-  as quoted it pays 7 = cost 2 + premium 5, of a value of 12, and keeps 5 (the paper's p_j, Eq. 8: 7)
-  a: value 12 - cost 2 - toll 1 - slot price 5 = 4  < here
-
-bob/1: served by a, tier 1
-  premium 6 = slot price 3 + congestion charge 2 + regime toll 0 + fee 1
-  as quoted it pays 8 = cost 2 + premium 6, of a value of 10, and keeps 2 (the paper's p_j, Eq. 8: 5)
-  a: value 10 - cost 2 - toll 3 - slot price 3 = 2  < here
-
-bob/2: left out, pays nothing
-  a: value 7 - cost 2 - toll 1 - slot price 5 = -1; a value above 10 would have won it
-
-clients with several tasks, priced together
-  alice: its tasks together cost the others 4, one by one they would have paid 5 for their slots
-  bob: its tasks together cost the others 3, one by one they would have paid 3 for their slots
-
-slots
-  a tier 0: 1 of 1 used, slot price 5: alice/1 would move here from b tier 0 (slot price 0): one more slot here adds that price and what the move gains
-  a tier 1: 1 of 1 used, slot price 3: alice/1 would move here from b tier 0 (slot price 0): one more slot here adds that price and what the move gains
-  b tier 0: 1 of 1 used, slot price 0: it is full, and one more slot would add nothing
-`
-	if d := cmp.Diff(want, x.String()); d != "" {
-		t.Error(d)
-	}
+	golden.Check(t, "explanation", x.String())
 	o.Welfare++
 	if _, err := Explain(r, o); !errors.Is(err, ErrOutcome) {
 		t.Errorf("a false outcome is explained: %v", err)

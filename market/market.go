@@ -108,7 +108,6 @@ type Round struct {
 	// under tariff and posted: one for each of Agents. The edges' costs include their tariffs. Nil: there are
 	// no tariffs
 	Sellers []Seller
-	Bundles []Bundle // of old rounds: tasks that stay together, by their first task; nil: none
 
 	// Others are edges that a [Pruner] took out because they cannot change the outcome. The proof does not
 	// cover them. [Explain] shows them: what a task might have had instead. Sorted as Edges are.

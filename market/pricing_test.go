@@ -94,7 +94,7 @@ func mutatePosted(rng *rand.Rand, r *Round, m *Outcome) {
 	}
 }
 
-// What only version 2 can say comes back as it was, and there is one encoding of it.
+// What rounds of the other pricings say comes back as it was, and there is one encoding of it.
 func TestEncodingOfMore(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 61))
@@ -112,24 +112,11 @@ func TestEncodingOfMore(t *testing.T) {
 			for i := range r.Edges {
 				r.Edges[i].Cost += 3
 			}
-		case PricingVCG:
-			r.Bundles = randomBundles(rng, &r)
 		}
 		data := r.AppendCanonical(nil)
 		got, err := DecodeRound(data)
 		if err != nil || !cmp.Equal(got, r) {
 			t.Fatalf("seed %d: %v\n%s", seed, err, cmp.Diff(r, got))
-		}
-		if version := data[0]; (version == roundMore) != (r.Rule.Instead != "" || r.Sellers != nil ||
-			r.Bundles != nil) {
-			t.Fatalf("version %d of %+v", version, r)
-		}
-		if r.version() == roundVersion {
-			more := slices.Clone(data)
-			more[0] = roundMore
-			if _, err := DecodeRound(append(more, 0, 0, 0)); !errors.Is(err, ErrEncoding) {
-				t.Fatalf("a second encoding: %v", err)
-			}
 		}
 		o, err := Clear(r)
 		if err != nil {
@@ -184,11 +171,6 @@ func TestSellers(t *testing.T) {
 			r.Rule.Pricing = PricingPosted
 			clear(r.Sellers)
 		},
-		"bundles under pricing": func(r *Round) {
-			r.Rule.Pricing, r.Sellers = PricingPosted, nil
-			r.Tasks = append(r.Tasks, Task{ID: "q", Client: "c"})
-			r.Bundles = []Bundle{{[]int{0, 1}}}
-		},
 	} {
 		r := good()
 		spoil(&r)
@@ -198,7 +180,7 @@ func TestSellers(t *testing.T) {
 	}
 }
 
-// What a posted round, one with bundles and one with tariffs say of themselves.
+// What a posted round and one with tariffs say of themselves.
 func TestExplanationOfOtherPricings(t *testing.T) {
 	r := Round{Domain: "math", Number: 1,
 		Rule: Rule{Pricing: PricingPosted, Settle: SettleMetered, Clarke: ClarkeClient,
@@ -209,9 +191,6 @@ func TestExplanationOfOtherPricings(t *testing.T) {
 	tariff := r
 	tariff.Rule = Rule{Pricing: PricingTariff, Settle: SettleMetered, Clarke: ClarkeClient}
 	tariff.Sellers = []Seller{{"o", "h200", 1}, {"w", "h200", 1}}
-	bundled := r
-	bundled.Rule = DefaultRule
-	bundled.Bundles = []Bundle{{[]int{0, 1}}}
 	for _, c := range []struct {
 		round Round
 		says  []string
@@ -220,8 +199,6 @@ func TestExplanationOfOtherPricings(t *testing.T) {
 			"; its client is 1 of 2 in the line", "; its client is 2 of 2 in the line",
 			"prices are posted: whoever comes first takes it"}},
 		{tariff, []string{"pricing tariff,", "cost 0.000000002 (tariff 0.000000001 in it)"}},
-		{bundled, []string{"cleared again: no certificate proves a round with bundles",
-			"there are bundles: each award pays what its own place costs the others"}},
 	} {
 		o, err := Clear(c.round)
 		if err != nil {

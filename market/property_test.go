@@ -57,7 +57,7 @@ func shuffled(rng *rand.Rand, r Round) Round {
 		s.Edges[i].Task, s.Edges[i].Agent = task[e.Task], agent[e.Agent]
 	}
 	rng.Shuffle(len(s.Edges), func(i, j int) { s.Edges[i], s.Edges[j] = s.Edges[j], s.Edges[i] })
-	s.Sellers, s.Bundles = slices.Clone(r.Sellers), nil
+	s.Sellers = slices.Clone(r.Sellers)
 	for i, x := range r.Sellers {
 		s.Sellers[agent[i]] = x
 	}

@@ -62,7 +62,7 @@ func (e Edge) Weight(tier Tier, fee Credits) Credits {
 }
 
 // Sort brings a round into canonical order: tasks and agents by id, edges by (task, agent), their indices
-// rewritten. It leaves bundles as they are, and edges whose indices are out of range to [Round.Validate].
+// rewritten. It leaves edges whose indices are out of range to [Round.Validate].
 func (r *Round) Sort() {
 	task := sortTasks(r.Tasks)
 	var moved [2 * few]int // most rounds are of one task, and need no memory
@@ -268,13 +268,6 @@ func (r *Round) validate() error {
 		return err
 	}
 	if err := r.validateSellers(); err != nil {
-		return err
-	}
-	if len(r.Bundles) > 0 && r.Rule.Pricing == PricingPosted {
-		return fmt.Errorf("%d bundles under pricing %q: clients choose for themselves",
-			len(r.Bundles), PricingPosted)
-	}
-	if err := validateBundles(r.Bundles, len(r.Tasks)); err != nil {
 		return err
 	}
 	if err := r.validateRest(); err != nil {

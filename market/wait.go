@@ -54,8 +54,6 @@ func (r *Round) validateWait(w *Wait) error {
 	switch {
 	case r.Rule.Pricing == PricingPosted:
 		return fmt.Errorf("has one under pricing %q, which weighs no waiting", PricingPosted)
-	case len(r.Bundles) > 0:
-		return fmt.Errorf("has one in a round with bundles")
 	case w.Agent == "" || len(w.Agent) > MaxID:
 		return fmt.Errorf("agent has %d bytes, want 1 to %d", len(w.Agent), MaxID)
 	case w.Time < 0:

@@ -153,10 +153,6 @@ func TestExampleIsAConfiguration(t *testing.T) {
 		return out.String()
 	}
 	once := check("a.yaml", example)
-	if old := check("old.yaml", strings.Replace(example, "hub:  ", "hub:\n  bundle_tokens: 1024\n ",
-		1)); !strings.Contains(old, "bundle_tokens: 1024") {
-		t.Errorf("a file of a hub that placed tasks in bundles:\n%s", old)
-	}
 	if again := check("b.yaml", once); again != once {
 		t.Errorf("read back:\n%s\nwant:\n%s", again, once)
 	}

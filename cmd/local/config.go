@@ -79,12 +79,6 @@ type Engine struct {
 	RelayEvery time.Duration `yaml:"relay_every"` // as an agentd's engine.relay_every
 }
 
-// bundles reports whether the file is of a market that placed tasks in bundles.
-func (c *Config) bundles() bool {
-	return c.Market.BundleTokens != nil || slices.ContainsFunc(c.Domains,
-		func(d Domain) bool { return d.Market.BundleTokens != nil })
-}
-
 // Limits of one process; beyond them run the parts as processes of their own.
 const (
 	MaxDomains = 32

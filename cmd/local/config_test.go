@@ -1,10 +1,8 @@
 package local
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,19 +112,6 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 			!strings.HasPrefix(err.Error(), "small.yaml:") {
 			t.Errorf("%s: got %v\nwant it to hold %q", c.to, err, c.want)
 		}
-	}
-	old, err := ParseConfig("small.yaml", []byte(strings.Replace(small, "domains:",
-		"market: {bundle_tokens: 256}\ndomains:", 1)))
-	if err != nil || !old.bundles() {
-		t.Errorf("a file of a market that placed tasks in bundles: %v", err)
-	}
-	// It is told once, and not taken for a reason to refuse the file.
-	said := new(bytes.Buffer)
-	_, err = Start(t.Context(), Options{Config: old,
-		Log: slog.New(slog.NewTextHandler(said, nil))})
-	if err == nil || strings.Contains(err.Error(), "bundle") ||
-		strings.Count(said.String(), "bundle_tokens is ignored") != 1 {
-		t.Errorf("a market of such a file without a directory: %v\n%s", err, said)
 	}
 	twice := small + strings.Join(strings.Split(small, "\n")[3:], "\n")
 	if _, err := ParseConfig("small.yaml", []byte(twice)); err == nil ||

@@ -95,9 +95,6 @@ func Start(ctx context.Context, o Options) (*Market, error) {
 	if o.Connect == nil {
 		o.Connect = natsbus.Connect
 	}
-	if o.Config.bundles() {
-		o.Log.Warn("bundle_tokens is ignored: tasks are placed one by one now; take it out of the file")
-	}
 	o.Journal.Log = o.Log
 	dir, err := OpenDir(o.Dir)
 	if err != nil {

@@ -18,15 +18,14 @@ type Rules struct {
 	Eager    *bool          `yaml:"eager"`
 	Fee      market.Credits `yaml:"fee"` // flat, of every award
 
-	Pricing      string                    `yaml:"pricing"` // vcg, tariff or posted
-	Settle       string                    `yaml:"settle"`  // metered or quoted
-	Clarke       string                    `yaml:"clarke"`  // client or task
-	SolveLimit   time.Duration             `yaml:"solve_limit"`
-	Tariffs      map[string]market.Credits `yaml:"tariffs"`       // under posted, by class
-	Ceiling      market.Credits            `yaml:"ceiling"`       // under tariff
-	Ceilings     map[string]market.Credits `yaml:"ceilings"`      // by class
-	Judges       []string                  `yaml:"judges"`        // clients whose gold is believed
-	BundleTokens *int                      `yaml:"bundle_tokens"` // ignored, with a warning
+	Pricing    string                    `yaml:"pricing"` // vcg, tariff or posted
+	Settle     string                    `yaml:"settle"`  // metered or quoted
+	Clarke     string                    `yaml:"clarke"`  // client or task
+	SolveLimit time.Duration             `yaml:"solve_limit"`
+	Tariffs    map[string]market.Credits `yaml:"tariffs"`  // under posted, by class
+	Ceiling    market.Credits            `yaml:"ceiling"`  // under tariff
+	Ceilings   map[string]market.Credits `yaml:"ceilings"` // by class
+	Judges     []string                  `yaml:"judges"`   // clients whose gold is believed
 }
 
 // apply sets what the rules say of a hub.

@@ -107,7 +107,7 @@ func (r *roster) drop(ctx context.Context, agent string) {
 // heed follows the domain's settings in the registry until ctx ends. An entry that is not understood leaves
 // those in force.
 func (s *Server) heed(ctx context.Context) {
-	key, warned := bus.MarketKey(s.cfg.Domain), false
+	key := bus.MarketKey(s.cfg.Domain)
 	apply := func(c *bus.MarketConfig) { s.pass(ctx, input{at: time.Now(), set: &setting{c}}) }
 	follow.Run(ctx, s.deps.Registry, key, follow.Follower{
 		Set: func(kv bus.KV) {
@@ -117,10 +117,6 @@ func (s *Server) heed(ctx context.Context) {
 				s.log.Warn("settings not understood", "key", key, "err", err)
 				return
 			}
-			if c.BundleTokens != nil && !warned {
-				warned = true
-				s.log.Warn(noBundles, "where", "the registry", "key", key)
-			}
 			apply(c)
 		},
 		Gone:   func(string) { apply(nil) },
@@ -128,6 +124,3 @@ func (s *Server) heed(ctx context.Context) {
 		Works:  func() { s.works("settings") },
 	})
 }
-
-// noBundles is the warning about a setting of hubs that placed tasks in bundles.
-const noBundles = "bundle_tokens is ignored: tasks are placed one by one now; take it out"

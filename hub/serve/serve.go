@@ -104,9 +104,6 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	node.Limit = stopAfter(cfg.SolveLimit)
 	node.SetCanaries(deps.Canaries)
 	log := deps.Log
-	if cfg.BundleTokens != nil {
-		log.Warn(noBundles, "where", "the configuration", "hub", cfg.Domain)
-	}
 	s := &Server{
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,
 		in: make(chan input, cfg.Queue), work: make(chan todo, maxGroups), broken: make(chan error, 1),

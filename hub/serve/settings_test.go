@@ -13,7 +13,6 @@ import (
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/hub"
-	"souk/ledger/journal"
 )
 
 // What is put into the registry, in any order, is told as settings or as none; what is not understood is
@@ -119,39 +118,3 @@ func (w *lines) Handle(_ context.Context, r slog.Record) error {
 
 func (w *lines) Enabled(context.Context, slog.Level) bool { return true }
 func (w *lines) WithAttrs([]slog.Attr) slog.Handler       { return w }
-
-// bundle_tokens in a file or in the registry is of hubs of before: it is ignored with one warning each,
-// whatever it says, and what stands beside it holds.
-func TestBundleTokensIsIgnored(t *testing.T) {
-	tn := newTown(t)
-	log := &lines{level: slog.LevelWarn, word: "bundle_tokens is ignored"}
-	j, err := journal.Open(tn.dir, journal.Config{MinFree: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer j.Close()
-	cfg, tokens := testConfig(), -7
-	cfg.BundleTokens = &tokens
-	s, err := New(cfg, Deps{Bus: tn.world.Bus(cfg.Journal), Registry: tn.world.Registry(), Journal: j,
-		Log: slog.New(log)})
-	if err != nil || log.n.Load() != 1 {
-		t.Fatalf("%v, %d warnings of the file, want 1", err, log.n.Load())
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go s.heed(ctx)
-	for i, v := range []string{`{"domain":"math","max_batch":3,"bundle_tokens":256}`,
-		`{"domain":"math","max_batch":4,"bundle_tokens":"no"}`} {
-		if err := tn.world.Registry().Put(t.Context(), bus.MarketKey("math"), []byte(v)); err != nil {
-			t.Fatal(err)
-		}
-		in := <-s.in
-		if in.set == nil || in.set.config == nil || in.set.config.MaxBatch != 3+i ||
-			s.node.Configure(time.Now(), in.set.config) != nil {
-			t.Errorf("settings %d: %+v", i, in)
-		}
-	}
-	if n := log.n.Load(); n != 2 {
-		t.Errorf("%d warnings in all, want one of the file and one of the registry", n)
-	}
-}

@@ -41,19 +41,15 @@ type Summary struct {
 
 // Line says in one line what was checked.
 func (s *Summary) Line() string {
-	var frames, records, rounds, again uint64
+	var frames, records, rounds uint64
 	open, overdue, closed, lost := 0, 0, 0, 0
 	for _, r := range s.Reports {
 		if r.Closed {
 			closed++
 		}
 		lost += r.Lost
-		frames, records, rounds, again, open, overdue = frames+r.Frames, records+r.Records, rounds+r.Rounds,
-			again+r.Again, open+r.Open, overdue+r.Overdue
-	}
-	cleared := fmt.Sprintf("%d rounds", rounds)
-	if again > 0 {
-		cleared += fmt.Sprintf(" (%d with bundles, which no certificate proves: cleared again)", again)
+		frames, records, rounds, open, overdue = frames+r.Frames, records+r.Records, rounds+r.Rounds,
+			open+r.Open, overdue+r.Overdue
 	}
 	holds := fmt.Sprintf("%d open holds", open)
 	if overdue > 0 {
@@ -72,8 +68,8 @@ func (s *Summary) Line() string {
 	} else if s.Count > 1 {
 		what = fmt.Sprintf("%d findings", s.Count)
 	}
-	return fmt.Sprintf("%s: %s, %d frames, %d records, %s, %s, %s", what, journals, frames, records,
-		cleared, holds, s.Took.Round(time.Millisecond))
+	return fmt.Sprintf("%s: %s, %d frames, %d records, %d rounds, %s, %s", what, journals, frames, records,
+		rounds, holds, s.Took.Round(time.Millisecond))
 }
 
 // Check audits the journals at paths, which are as [Open] takes them. An error means that they could not be
@@ -323,19 +319,15 @@ func (c *checker) auctions(a *ledger.Audit) (wait func()) {
 	const chunk = 64 // rounds handed over at once
 	jobs := make(chan []ledger.RoundCheck, 2*workers)
 	var mu sync.Mutex
-	var again uint64
 	var found []ledger.Finding
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
 			for job := range jobs {
 				for i := range job {
-					if f := job[i].Findings(); len(f) > 0 || job[i].Again {
+					if f := job[i].Findings(); len(f) > 0 {
 						mu.Lock()
 						found = append(found, f...)
-						if job[i].Again {
-							again++
-						}
 						mu.Unlock()
 					}
 				}
@@ -358,6 +350,5 @@ func (c *checker) auctions(a *ledger.Audit) (wait func()) {
 		for _, f := range found {
 			a.Add(f)
 		}
-		a.Again(again)
 	}
 }

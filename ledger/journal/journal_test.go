@@ -342,11 +342,12 @@ func TestAFlippedBitIsFoundEverywhere(t *testing.T) {
 		t.Fatal(len(want), err)
 	}
 	path, b, end := used(t, dir)
-	found := 0
+	found, tried := 0, 0
 	for bit := range end * 8 {
 		if bit%3 == 1 && testing.Short() {
 			continue
 		}
+		tried++
 		mutant := slices.Clone(b[:end+4096])
 		mutant[bit/8] ^= 1 << (bit % 8)
 		r := &Reader{wal: walDir(dir), segs: []segment{{path: path}}, buf: mutant}
@@ -362,8 +363,8 @@ func TestAFlippedBitIsFoundEverywhere(t *testing.T) {
 			t.Fatalf("bit %d of %d (byte %d): read %d of 4 frames, %v", bit, end*8, bit/8, n, err)
 		}
 	}
-	if found < end*8*9/10 {
-		t.Errorf("only %d of %d flips found", found, end*8)
+	if found < tried*9/10 {
+		t.Errorf("only %d of %d flips found", found, tried)
 	}
 	// The same on disk: a writer refuses, and says where.
 	b[end-20] ^= 4
@@ -657,8 +658,8 @@ func TestAJournalWithoutItsSegments(t *testing.T) {
 	}
 }
 
-// What a later release wrote is not damage, and no copy would help.
-func TestALaterRelease(t *testing.T) {
+// What another release wrote is not damage, and no copy would help.
+func TestAnotherRelease(t *testing.T) {
 	dir := t.TempDir()
 	j := mustOpen(t, dir)
 	mustAppend(t, j, frame(1, 10))
@@ -677,7 +678,8 @@ func TestALaterRelease(t *testing.T) {
 		"opened": func() error { _, err := Open(dir, Config{}); return err },
 	} {
 		if err := read(); err == nil || errors.Is(err, ErrDamaged) ||
-			!strings.Contains(err.Error(), "take a later one") || strings.Contains(err.Error(), "copy") {
+			!strings.Contains(err.Error(), "take the one that wrote it") ||
+			strings.Contains(err.Error(), "copy") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -170,7 +170,8 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 		}
 	case typeMetadata:
 		if strings.HasPrefix(string(rec.data), metadataOf) && string(rec.data) != metadata {
-			return e, false, fmt.Errorf("%s is a %.40q, and this release of souk reads %q: take a later one",
+			return e, false, fmt.Errorf("%s is a %.40q, and this release of souk reads %q alone: take the one "+
+				"that wrote it",
 				r.segs[r.cur].path, rec.data, metadata)
 		}
 		if string(rec.data) != metadata {
@@ -303,7 +304,7 @@ func (e Entry) Frame() (ledger.Frame, error) {
 
 // undecodable is what it means that an entry is no frame.
 func (e Entry) undecodable(err error) error {
-	if len(e.Data) > 0 && e.Data[0] > ledger.FrameVersion {
+	if len(e.Data) > 0 && e.Data[0] != ledger.FrameVersion {
 		return fmt.Errorf("%s at byte %d: frame %d: %w", e.Segment, e.Offset, e.Seq, err)
 	}
 	return &Damage{Segment: e.Segment, Offset: e.Offset, After: e.Seq - 1, Found: err.Error()}

@@ -99,9 +99,6 @@ func (r *Reader) whole(size int64) error {
 	if size >= segmentBytes {
 		return nil
 	}
-	if _, err := os.Stat(path + tornEnd); err == nil { // an older release cut the file when it trimmed
-		return nil
-	}
 	return &Damage{Segment: path, Offset: size, After: r.last,
 		Found: fmt.Sprintf("the end of the file, where %d bytes were allocated: what was behind is not here",
 			segmentBytes)}

@@ -3,16 +3,15 @@
 package script
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-)
 
-var update = flag.Bool("update", false, "write what the scripts print into testdata")
+	"souk/bus/bustest/golden"
+)
 
 // most bounds how often a scene is woken between two lines.
 const most = 20_000
@@ -47,13 +46,13 @@ func Run(t *testing.T, files string, start time.Time, open func(t *testing.T, sa
 			title, _, _ := strings.Cut(strings.TrimPrefix(want, "name: "), "\n")
 			got := want
 			t.Run(filepath.Base(path)+"/"+title, func(t *testing.T) {
-				if got = play(t, want, start, open); got != want && !*update {
+				if got = play(t, want, start, open); got != want && !*golden.Update {
 					t.Errorf("want\n%s\ngot\n%s", want, got)
 				}
 			})
 			out = append(out, got)
 		}
-		if *update {
+		if *golden.Update {
 			if err := os.WriteFile(path, []byte(strings.Join(out, "\n\n")+"\n"), 0o666); err != nil {
 				t.Fatal(err)
 			}

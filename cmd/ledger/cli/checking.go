@@ -41,8 +41,8 @@ func (e *env) checkCommand() *cobra.Command {
   level 1  Merkle        roots and checkpoints (journals have none yet)
   level 2  state         every record legal, no account below zero, a hold ends once, capture within its hold
   level 3  conservation  payments = payouts + surplus + fees, per record, round and journal
-  level 4  auctions      the certificate of every round (one with bundles is cleared again), that its holds
-                         are its awards, and that what waiting is worth is charged a recorded slot price
+  level 4  auctions      the certificate of every round, that its holds are its awards, and that what
+                         waiting is worth is charged a recorded slot price
   level 5  across        grants and accepts, returns and reclaims, surplus that left, one to one; of a hub
                          that ended nothing in flight; a journal that another names is here, unless it was
                          written off, and goes as far as the others have noted
@@ -147,11 +147,11 @@ func (e *env) writeFindings(w io.Writer, sum *inspect.Summary) error {
 
 func reportObjects(reports []ledger.Report) []object {
 	s := sheet{columns: []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue",
-		"payments", "payouts", "surplus", "fees", "findings", "cleared again", "closed"}}
+		"payments", "payouts", "surplus", "fees", "findings", "closed"}}
 	for _, r := range reports {
 		s.rows = append(s.rows,
 			[]any{r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open,
-				r.Overdue, r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count, r.Again, r.Closed})
+				r.Overdue, r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count, r.Closed})
 	}
 	return s.objects()
 }

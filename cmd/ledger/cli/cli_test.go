@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -55,11 +54,6 @@ func TestScripts(t *testing.T) {
 					fraud = args[2]
 				}
 				ts.Check(writeMarket(ts.MkAbs(args[0]), rounds, fraud))
-			},
-			// old DIR: writes the journal of a hub that placed tasks in bundles, frame by frame as that wrote
-			// it.
-			"old": func(ts *testscript.TestScript, _ bool, args []string) {
-				ts.Check(writeOld(ts.MkAbs(args[0])))
 			},
 			// flip FILE PART/PARTS: flips a bit there in the used part of a segment.
 			"flip": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -170,35 +164,6 @@ func writeMarket(data string, rounds int, fraud string) error {
 		}
 	}
 	return nil
-}
-
-func writeOld(data string) error {
-	oldFrames, err := os.ReadFile("../../../ledger/testdata/bundles.frames")
-	if err != nil {
-		return err
-	}
-	j, err := journal.Open(filepath.Join(data, "journal", "hub-math"), journal.Config{MinFree: -1})
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(string(oldFrames)) {
-		fields := strings.Fields(line)
-		if fields[0] == "#" {
-			continue
-		}
-		b, err := base64.RawStdEncoding.DecodeString(fields[2])
-		if err != nil {
-			return err
-		}
-		f, err := ledger.DecodeFrame(b)
-		if err == nil {
-			err = j.Append(f)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return j.Close()
 }
 
 func errorOf(errs ...error) error {

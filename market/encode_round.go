@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// Version 3 of a round is used for crowded rounds. It also takes fewer bytes for what versions 1 and 2 say.
-// After the hash of the previous round it has the following; ± marks an integer that may be negative.
+// The canonical bytes of a round. ± marks an integer that may be negative.
 //
-//	rule      1 byte: four times its number, 2 if a task has a wait, and 1 if more follows at the end; of
-//	          number 0, three strings follow
+//	version   1 byte
+//	domain, number, hash of the previous round (32 bytes)
+//	rule      1 byte: twice its number, and 1 if a task has a wait; of number 0, three strings follow;
+//	          instead, a string
 //	fee ±
 //	tasks     list of: id string; twice (0 if the client is what the id has before its first "/", else 1 and
 //	          the length of the client's name, which follows) and 1 if it has a wait
-//	agents    as in version 1
+//	agents    list of: id string; list of tiers: slots ±, toll ±
 //	names     where a task has a wait: list of those waited for that are not among the agents, ascending
 //	waits     of the tasks that have one: place of the agent, names after agents; loss ± less its sum;
 //	          time ±; value ±; cost ±; toll ±; charge ±; price ±; how many rounds ago; what is missing
@@ -25,13 +26,8 @@ import (
 //	edges     list of: task ± less the edge's before; agent ±; value ±; cost ±; toll ±
 //	others    the same
 //	pruned    tasks ±, edges ±, waiting ±, beyond ±
-//	parts     of the tolls: list of: line ±, age ±, load ±
-//	more      instead, sellers, bundles, as in version 2
-
-// weighed reports whether the round says what only version 3 can.
-func (r *Round) weighed() bool {
-	return len(r.Others) > 0 || len(r.Parts) > 0 || r.Pruned != Pruned{} || r.waits()
-}
+//	parts     of the tolls: list of: load ±, age ±, running beside others ±
+//	sellers   list of: owner, class strings; tariff ±
 
 // waits reports whether some task has a wait.
 func (r *Round) waits() bool {
@@ -53,51 +49,36 @@ func Crowded(round, outcome []byte) bool {
 	if d.Uvarint() > 0 {
 		return true
 	}
-	if d = decode(round); d.Byte() != roundWeighed {
-		return false
-	}
+	d = decode(round)
+	d.Byte()  // version
 	d.Sized() // domain
 	d.Uvarint()
 	d.Bytes(uint64(len(Round{}.Prev)))
 	return d.Byte()&headWaits != 0
 }
 
-// The first byte of a rule in version 3.
+// The first byte of a rule.
 const (
-	headMore   = 1
-	headWaits  = 2
-	headNumber = 4
+	headWaits  = 1
+	headNumber = 2
 )
 
-var rulePricings = [...]string{PricingVCG, PricingTariff, PricingPosted}
+// rules are those that have a number, counted from 1.
+var rules = func() (all []Rule) {
+	for _, pricing := range []string{PricingVCG, PricingTariff, PricingPosted} {
+		for _, settle := range []string{SettleMetered, SettleQuoted} {
+			for _, clarke := range []string{ClarkeTask, ClarkeClient} {
+				all = append(all, Rule{Pricing: pricing, Settle: settle, Clarke: clarke})
+			}
+		}
+	}
+	return all
+}()
 
-// number is 1 to 12 for a rule that has a number, else 0.
+// number is that of a rule among rules, whatever it stands in for; 0: it has none.
 func (r Rule) number() byte {
-	p := slices.Index(rulePricings[:], r.Pricing)
-	if p < 0 || r.Settle != SettleMetered && r.Settle != SettleQuoted ||
-		r.Clarke != ClarkeTask && r.Clarke != ClarkeClient {
-		return 0
-	}
-	n := byte(1 + 4*p)
-	if r.Settle == SettleQuoted {
-		n += 2
-	}
-	if r.Clarke == ClarkeClient {
-		n++
-	}
-	return n
-}
-
-// numbered is the rule with a number from 1 to 12.
-func numbered(n byte) Rule {
-	r := Rule{Pricing: rulePricings[(n-1)/4], Settle: SettleMetered, Clarke: ClarkeTask}
-	if (n-1)&2 != 0 {
-		r.Settle = SettleQuoted
-	}
-	if (n-1)&1 != 0 {
-		r.Clarke = ClarkeClient
-	}
-	return r
+	r.Instead = ""
+	return byte(1 + slices.Index(rules, r))
 }
 
 // prefixed reports whether the client is what the id has before its first "/", as in a hub's tasks.
@@ -106,22 +87,21 @@ func (t *Task) prefixed() bool {
 	return ok && before == t.Client
 }
 
-func (r *Round) hasMore() bool {
-	return r.Rule.Instead != "" || len(r.Sellers) > 0 || len(r.Bundles) > 0
-}
-
-func (r *Round) appendWeighed(b []byte) []byte {
-	n, more, waits := r.Rule.number(), r.hasMore(), r.waits()
+// AppendCanonical appends the round's canonical bytes to b.
+func (r *Round) AppendCanonical(b []byte) []byte {
+	b = append(b, roundVersion)
+	b = appendString(b, r.Domain)
+	b = binary.AppendUvarint(b, r.Number)
+	b = append(b, r.Prev[:]...)
+	n, waits := r.Rule.number(), r.waits()
 	head := headNumber * n
-	if more {
-		head |= headMore
-	}
 	if waits {
 		head |= headWaits
 	}
 	if b = append(b, head); n == 0 {
 		b = appendString(appendString(appendString(b, r.Rule.Pricing), r.Rule.Settle), r.Rule.Clarke)
 	}
+	b = appendString(b, r.Rule.Instead)
 	b = binary.AppendVarint(b, int64(r.Fee))
 	b = appendCount(b, len(r.Tasks))
 	for i := range r.Tasks {
@@ -137,7 +117,14 @@ func (r *Round) appendWeighed(b []byte) []byte {
 			b = append(binary.AppendUvarint(b, head+2*uint64(1+len(t.Client))), t.Client...)
 		}
 	}
-	b = appendSupplies(b, r.Agents)
+	b = appendCount(b, len(r.Agents))
+	for _, a := range r.Agents {
+		b = appendString(b, string(a.Agent))
+		b = appendCount(b, len(a.Tiers))
+		for _, t := range a.Tiers {
+			b = appendInts(b, int64(t.Slots), int64(t.Toll))
+		}
+	}
 	if waits {
 		b = r.appendWaits(b)
 	}
@@ -148,8 +135,9 @@ func (r *Round) appendWeighed(b []byte) []byte {
 	for _, t := range r.Parts {
 		b = appendInts(b, int64(t.Load), int64(t.Age), int64(t.Beside))
 	}
-	if more {
-		b = r.appendMore(b)
+	b = appendCount(b, len(r.Sellers))
+	for _, s := range r.Sellers {
+		b = binary.AppendVarint(appendString(appendString(b, s.Owner), s.Class), int64(s.Tariff))
 	}
 	return b
 }
@@ -205,8 +193,13 @@ func appendEdges(b []byte, edges []Edge) []byte {
 	return b
 }
 
-// weighed reads what version 3 has after the hash of the previous round.
-func (d *decoder) weighed(r *Round) {
+// DecodeRound reads what [Round.AppendCanonical] wrote. It judges only the form; [Round.Validate] judges the
+// content. Lists that are empty come back nil. Errors are ErrEncoding.
+func DecodeRound(data []byte) (Round, error) {
+	d := decode(data)
+	d.Version(roundVersion)
+	r := Round{Domain: d.Text(), Number: d.Uvarint()}
+	d.Fill(r.Prev[:])
 	head := d.Byte()
 	switch n := head / headNumber; {
 	case n == 0:
@@ -214,11 +207,12 @@ func (d *decoder) weighed(r *Round) {
 		if r.Rule.number() != 0 {
 			d.Fail("a rule that has a number")
 		}
-	case n <= 12:
-		r.Rule = numbered(n)
+	case int(n) <= len(rules):
+		r.Rule = rules[n-1]
 	default:
 		d.Fail("unknown number of a rule")
 	}
+	r.Rule.Instead = d.Text()
 	r.Fee = d.Credits()
 	r.Tasks = decodeList(d, 2, func() Task {
 		t := Task{ID: TaskID(d.Text())}
@@ -236,21 +230,26 @@ func (d *decoder) weighed(r *Round) {
 		}
 		return t
 	})
-	r.Agents = d.supplies()
-	if r.waits() {
-		d.waits(r)
+	r.Agents = decodeList(d, 2, func() Supply {
+		return Supply{
+			Agent: AgentID(d.Text()),
+			Tiers: decodeList(d, 2, func() Tier { return Tier{Slots: d.Int(), Toll: d.Credits()} }),
+		}
+	})
+	waits := r.waits()
+	if waits != (head&headWaits != 0) {
+		d.Fail("whether a task has a wait, and not what the tasks say")
+	}
+	if waits {
+		d.waits(&r)
 	}
 	r.Edges, r.Others = d.edges(), d.edges()
 	r.Pruned = Pruned{Tasks: d.Int(), Edges: d.Int(), Waiting: d.Int(), Beyond: d.Int()}
 	r.Parts = decodeList(d, 3,
 		func() Toll { return Toll{Load: d.Credits(), Age: d.Credits(), Beside: d.Credits()} })
-	if head&headMore != 0 {
-		d.more(r)
-	}
-	if d.Fault == "" && (r.hasMore() != (head&headMore != 0) || r.waits() != (head&headWaits != 0) ||
-		!r.weighed()) {
-		d.Fail("version 3 of a round that an earlier one can say")
-	}
+	r.Sellers = decodeList(d, 3,
+		func() Seller { return Seller{Owner: d.Text(), Class: d.Text(), Tariff: d.Credits()} })
+	return r, d.end("round")
 }
 
 func (d *decoder) waits(r *Round) {
