@@ -1,4 +1,4 @@
-package guard_test
+package integration
 
 import (
 	"math/rand/v2"
