@@ -12,7 +12,7 @@ import (
 	"souk/agentd/kvevent"
 	"souk/agentd/policy"
 	"souk/bus"
-	"souk/hub/congest"
+	"souk/bus/congest"
 	"souk/market"
 )
 

@@ -11,7 +11,6 @@ import (
 	"souk/agentd/policy/guard"
 	"souk/bus"
 	runtimepolicy "souk/bus/policy"
-	hubpolicy "souk/hub/policy"
 )
 
 // Runtime policies see what becomes of an agent's tasks, and may look at answers while they are streamed.
@@ -55,7 +54,7 @@ func (a *Agent) turnOf(d *bus.Dispatch) policy.Turn {
 		declared = d.Task.Role
 	}
 	return policy.Turn{Client: d.Task.Client, Session: d.Task.Session, Agent: a.cfg.ID,
-		Role: hubpolicy.RoleOf(d.Task.Client, declared, &d.Task.Prompt)}
+		Role: bus.RoleKey(d.Task.Client, declared, &d.Task.Prompt)}
 }
 
 func (a *Agent) hearArrived(d *bus.Dispatch) {

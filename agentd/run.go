@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/likeness"
 	"souk/bus/openai"
-	"souk/hub/quality"
 	"souk/market"
 )
 
@@ -321,7 +321,7 @@ func (r *Run) End(a Answer, err error) Ending {
 		}
 	}
 	if d.Sketch != 0 && err == nil && d.Task.Resume == nil {
-		c.Sketch = quality.NewSketch(r.words.String(), d.Sketch)
+		c.Sketch = likeness.NewSketch(r.words.String(), d.Sketch)
 	}
 	billed := c.Usage
 	if c.Outcome != bus.OutcomeFailed && !c.Unused() {

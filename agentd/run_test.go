@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub/quality"
+	"souk/bus/likeness"
 	"souk/market"
 )
 
@@ -111,11 +111,11 @@ func TestAnAnswerIsSketched(t *testing.T) {
 			}
 		}
 		e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 48, Output: 3}}, c.why)
-		var want quality.Sketch
+		var want likeness.Sketch
 		if c.want {
-			want = quality.NewSketch("It is Paris, the capital.", c.key)
+			want = likeness.NewSketch("It is Paris, the capital.", c.key)
 		}
-		if got := quality.Sketch(e.Completion.Sketch); !slices.Equal(got, want) {
+		if got := likeness.Sketch(e.Completion.Sketch); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 		if err := e.Completion.Validate(); err != nil {

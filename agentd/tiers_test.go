@@ -3,7 +3,7 @@ package agentd
 import (
 	"testing"
 
-	"souk/hub/congest"
+	"souk/bus/congest"
 	"souk/market"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
-	"souk/ledger"
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -108,16 +108,16 @@ func full() []Message {
 			Least: 1, After: 3,
 			Returned: 4, Distributed: 5, Domain: "math", AtMS: 6, Ahead: true, Hubs: true, Needs: 9,
 			Vouchers: []DoorVoucher{{Door: "door", Voucher: task.Voucher}},
-			Mark:     &ledger.Mark{Journal: ledger.Sum{1}, Seq: 2, Sum: ledger.Sum{3}},
-			Known:    &ledger.Mark{Journal: ledger.Sum{4}, Seq: 5, Sum: ledger.Sum{6}},
-			Spent:    []ledger.Spent{{Client: "ada", Amount: 7}}, Sure: true},
+			Mark:     &tip.Mark{Journal: tip.Sum{1}, Seq: 2, Sum: tip.Sum{3}},
+			Known:    &tip.Mark{Journal: tip.Sum{4}, Seq: 5, Sum: tip.Sum{6}},
+			Spent:    []tip.Spent{{Client: "ada", Amount: 7}}, Sure: true},
 		&FundsReply{ID: "f", Epoch: 7, Code: CodeUnknownClient, Message: "who", Client: "ada", Prepaid: 1,
 			Allotted: 2,
 			Grants:   []Grant{{Number: 1, Client: "ada", Hub: "j", Amount: 5}}, Returned: 3, Ended: true,
-			Unmade: true, RetryMS: 250, Number: 6, Surplus: 7, Journal: ledger.Sum{9}, Lost: true, Back: 8,
+			Unmade: true, RetryMS: 250, Number: 6, Surplus: 7, Journal: tip.Sum{9}, Lost: true, Back: 8,
 			Gone:  9,
-			Mark:  &ledger.Mark{Journal: ledger.Sum{1}, Seq: 2, Sum: ledger.Sum{3}},
-			Known: &ledger.Mark{Journal: ledger.Sum{4}, Seq: 5, Sum: ledger.Sum{6}},
+			Mark:  &tip.Mark{Journal: tip.Sum{1}, Seq: 2, Sum: tip.Sum{3}},
+			Known: &tip.Mark{Journal: tip.Sum{4}, Seq: 5, Sum: tip.Sum{6}},
 			Hubs: []HubFunds{{Hub: "j", Domain: "math", Allotted: 9, Avail: 5, Held: 2, Reserved: 1,
 				AtMS: 7, HeardMS: 8}}},
 		&Recall{ID: "4", Epoch: 7, Hub: "j", Client: "ada", Granted: 9, Look: true, Number: 1, Amount: 2,

@@ -108,7 +108,7 @@ type Completion struct {
 	// whether the answer kept the form that its request asks for: FormKept, FormBroken, or nothing where it
 	// asks for none or that cannot be told
 	Form string `msgpack:"form,omitempty"`
-	// of the dispatch's Sketch: least hashes of the answer's words, see quality.Sketch
+	// of the dispatch's Sketch: least hashes of the answer's words, see likeness.Sketch
 	Sketch []uint32 `msgpack:"sketch,omitempty"`
 	Tool   uint64   `msgpack:"tool,omitempty"` // of the first tool that the answer calls: see [ToolKey]
 	// output tokens that the engine's template leaves out of later prompts: reasoning

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"souk/ledger"
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -67,12 +67,12 @@ type FundsRequest struct {
 	// allotted: what the hub's clock says
 	AtMS int64 `json:"at_ms,omitempty" msgpack:"at_ms,omitempty"`
 	// How far the hub's journal is; nil: it may be an older copy, and so the hub says nothing of it.
-	Mark *ledger.Mark `json:"mark,omitempty" msgpack:"mark,omitempty"`
+	Mark *tip.Mark `json:"mark,omitempty" msgpack:"mark,omitempty"`
 	// allotted: the highest mark of the treasury's journal that the hub's has
-	Known *ledger.Mark `json:"known,omitempty" msgpack:"known,omitempty"`
+	Known *tip.Mark `json:"known,omitempty" msgpack:"known,omitempty"`
 	// allotted: what clients were charged there in all, of those for whom that has changed since it was taken
 	// in
-	Spent []ledger.Spent `json:"spent,omitempty" msgpack:"spent,omitempty"`
+	Spent []tip.Spent `json:"spent,omitempty" msgpack:"spent,omitempty"`
 	// allot: no task waits for it, so no hub is asked to give money back for it
 	Ahead bool `json:"ahead,omitempty" msgpack:"ahead,omitempty"`
 	// allot: what doors vouched for
@@ -83,8 +83,8 @@ type FundsRequest struct {
 	Sure bool `json:"sure,omitempty" msgpack:"sure,omitempty"`
 	// found by who takes the request: the checksum of frame Known.Seq in its own journal, and that the
 	// registry names a hub that is to be written off as leading
-	Here  ledger.Sum `json:"-" msgpack:"-"`
-	Leads bool       `json:"-" msgpack:"-"`
+	Here  tip.Sum `json:"-" msgpack:"-"`
+	Leads bool    `json:"-" msgpack:"-"`
 }
 
 // Grant is an allotment of a client's money to a hub. Number counts from 1 for each hub without gaps.
@@ -119,16 +119,16 @@ type FundsReply struct {
 	Number  uint64         `json:"number,omitempty" msgpack:"number,omitempty"`
 	Surplus market.Credits `json:"surplus,omitempty" msgpack:"surplus,omitempty"`
 	// The treasury's journal, which every grant of it is of, and how far it is; nil: it may be an older copy.
-	Journal ledger.Sum   `json:"journal,omitzero" msgpack:"journal"`
-	Mark    *ledger.Mark `json:"mark,omitempty" msgpack:"mark,omitempty"`
+	Journal tip.Sum   `json:"journal,omitzero" msgpack:"journal"`
+	Mark    *tip.Mark `json:"mark,omitempty" msgpack:"mark,omitempty"`
 	// allotted: the highest mark of the hub's journal that the treasury's has; whether it was written off
-	Known *ledger.Mark `json:"known,omitempty" msgpack:"known,omitempty"`
-	Lost  bool         `json:"lost,omitempty" msgpack:"lost,omitempty"`
+	Known *tip.Mark `json:"known,omitempty" msgpack:"known,omitempty"`
+	Lost  bool      `json:"lost,omitempty" msgpack:"lost,omitempty"`
 	// writeoff: what comes back to so many clients (Number), and what is lost
 	Back market.Credits `json:"back,omitempty" msgpack:"back,omitempty"`
 	Gone market.Credits `json:"gone,omitempty" msgpack:"gone,omitempty"`
 	// found by who takes the reply: the checksum of frame Known.Seq in its own journal
-	Here ledger.Sum `json:"-" msgpack:"-"`
+	Here tip.Sum `json:"-" msgpack:"-"`
 	// balance: of all hubs that were granted more than they returned
 	Hubs []HubFunds `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
 }
@@ -211,7 +211,7 @@ func (f *FundsRequest) Validate() error {
 	}
 	p.mark("mark", f.Mark)
 	p.mark("known", f.Known)
-	p.list("spent", len(f.Spent), ledger.MaxSpent)
+	p.list("spent", len(f.Spent), tip.MaxSpent)
 	for i := range f.Spent {
 		p.id("spent.client", f.Spent[i].Client)
 		p.within("spent.amount", int64(f.Spent[i].Amount), 0, math.MaxInt64)
@@ -220,10 +220,10 @@ func (f *FundsRequest) Validate() error {
 }
 
 // mark wants one that can be, or none.
-func (p *problems) mark(field string, m *ledger.Mark) {
+func (p *problems) mark(field string, m *tip.Mark) {
 	if m != nil && !m.Valid() {
 		p.add("%s: %s is no mark: want a frame from 1 to %d, and two checksums", field, m,
-			uint64(ledger.MaxSeq))
+			uint64(tip.MaxSeq))
 	}
 }
 

@@ -238,3 +238,20 @@ func SessionKey(client, session string) uint64 {
 	sum := sha256.Sum256(name)
 	return max(1, binary.BigEndian.Uint64(sum[:]))
 }
+
+// RoleKey is the role of a task: what its client declared, among that client's own, or else the text that its
+// prompt begins with, tools and system prompt, whoever of its cache group sends it.
+func RoleKey(client, declared string, p *Prompt) uint64 {
+	if declared != "" {
+		return SessionKey(client, "\x00"+declared) // as no session is called
+	}
+	if p.Anchor == 0 {
+		return 0
+	}
+	for i := range p.Marks {
+		if p.Marks[i].Bytes == p.Anchor {
+			return max(1, p.Marks[i].Hash)
+		}
+	}
+	return 0
+}

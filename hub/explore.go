@@ -10,6 +10,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"souk/bus"
+	"souk/bus/likeness"
 	"souk/hub/quality"
 )
 
@@ -60,7 +61,7 @@ type shadow struct {
 	domain   string
 	agents   []string // that have answered
 	owners   []string
-	sketches [3]quality.Sketch
+	sketches [3]likeness.Sketch
 	until    int64
 }
 
@@ -102,7 +103,7 @@ func (n *Node) explored(h *hold, c *bus.Completion) {
 	if t.sketch == 0 || t.msg == nil {
 		return
 	}
-	sketch := quality.Sketch(c.Sketch)
+	sketch := likeness.Sketch(c.Sketch)
 	good := c.Outcome == bus.OutcomeDone && c.Finish == "stop" && len(sketch) > 0 && sketch.Valid() &&
 		h.rec.Boot == h.agent.reg.Boot
 	switch u := x.under; {
@@ -131,13 +132,13 @@ func (n *Node) explored(h *hold, c *bus.Completion) {
 // answered judges the answer to a canary. One without a sketch, or with one that no answer of its length has,
 // is none: else whoever does not know would say nothing of it. One that the question's own bound cut short
 // may have been about to say it.
-func (n *Node) answered(h *hold, c *bus.Completion, u *exploring, sketch quality.Sketch) {
+func (n *Node) answered(h *hold, c *bus.Completion, u *exploring, sketch likeness.Sketch) {
 	if c.Outcome != bus.OutcomeDone || h.rec.Boot != h.agent.reg.Boot {
 		return
 	}
 	has, ok := false, true
 	if len(sketch) > 0 && sketch.Of(c.Usage.Output) {
-		has, ok = sketch.Has(quality.NewSketch(u.canary.Answer, u.task.sketch))
+		has, ok = sketch.Has(likeness.NewSketch(u.canary.Answer, u.task.sketch))
 		ok = ok && (has || c.Finish != "length" || c.Usage.Output < h.rec.MaxTokens)
 	}
 	share := 0.0
@@ -150,7 +151,7 @@ func (n *Node) answered(h *hold, c *bus.Completion, u *exploring, sketch quality
 }
 
 // heard takes in an agent's answer. It reports whether there are three.
-func (s *shadow) heard(a *agent, sketch quality.Sketch) bool {
+func (s *shadow) heard(a *agent, sketch likeness.Sketch) bool {
 	s.sketches[len(s.agents)] = sketch
 	s.agents, s.owners = append(s.agents, a.id), append(s.owners, a.owner)
 	return len(s.agents) == len(s.sketches)
@@ -158,7 +159,7 @@ func (s *shadow) heard(a *agent, sketch quality.Sketch) bool {
 
 // vote has three answers to one task judge each other.
 func (n *Node) vote(s *shadow) {
-	votes, ok := quality.Votes(s.sketches)
+	votes, ok := likeness.Votes(s.sketches)
 	if !ok {
 		return
 	}

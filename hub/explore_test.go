@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/likeness"
 	"souk/hub/quality"
 	"souk/market"
 )
@@ -48,7 +49,7 @@ func (h *explored) answer() {
 		}
 		c := completion(id, d, market.Usage{Prompt: 100, Output: 9})
 		if d.Sketch != 0 {
-			c.Sketch = quality.NewSketch(h.says[id], d.Sketch)
+			c.Sketch = likeness.NewSketch(h.says[id], d.Sketch)
 		}
 		h.accept(d)
 		h.must(h.step(c))
@@ -187,7 +188,7 @@ func TestNoAgentIsAskedTheSameTwice(t *testing.T) {
 		for ; len(h.dispatched) > 0; h.dispatched = h.dispatched[1:] {
 			d := h.dispatched[0]
 			c := completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 9})
-			if c.Sketch = quality.NewSketch("Paris", d.Sketch); d.Task.Client == h.n.cfg.Prober() {
+			if c.Sketch = likeness.NewSketch("Paris", d.Sketch); d.Task.Client == h.n.cfg.Prober() {
 				c.Finish = "length"
 				asked++
 			}
@@ -268,12 +269,14 @@ func TestCanariesAreNotEvaded(t *testing.T) {
 		"none":    func(c *bus.Completion, _ uint64) { c.Sketch = nil },
 		"made-up": func(c *bus.Completion, _ uint64) { c.Sketch = []uint32{}; fill(&c.Sketch) },
 		"short": func(c *bus.Completion, key uint64) {
-			c.Sketch, c.Finish = quality.NewSketch("It is", key), "length"
+			c.Sketch, c.Finish = likeness.NewSketch("It is", key), "length"
 		},
 		"bounded": func(c *bus.Completion, key uint64) {
-			c.Sketch, c.Finish, c.Usage.Output = quality.NewSketch("It is", key), "length", 64
+			c.Sketch, c.Finish, c.Usage.Output = likeness.NewSketch("It is", key), "length", 64
 		},
-		"knows": func(c *bus.Completion, key uint64) { c.Sketch = quality.NewSketch("forty two it is", key) },
+		"knows": func(c *bus.Completion, key uint64) {
+			c.Sketch = likeness.NewSketch("forty two it is", key)
+		},
 	}
 	for id := range ways {
 		h.agent(id, "llama", id, "")
@@ -300,7 +303,7 @@ func TestCanariesAreNotEvaded(t *testing.T) {
 
 // fill is a sketch that hides every word: all of its hashes are less.
 func fill(s *[]uint32) {
-	for i := range uint32(quality.SketchWords) {
+	for i := range uint32(likeness.SketchWords) {
 		*s = append(*s, i)
 	}
 }
@@ -378,7 +381,7 @@ func TestQuestionsComeByTheirPeriod(t *testing.T) {
 			h.dispatched = h.dispatched[1:]
 			h.asked = append(h.asked, d)
 			c := completion("a-1", d, market.Usage{Prompt: 100, Output: 9})
-			c.Sketch = quality.NewSketch(h.says["a-1"], d.Sketch)
+			c.Sketch = likeness.NewSketch(h.says["a-1"], d.Sketch)
 			h.accept(d)
 			h.must(h.step(c))
 		}

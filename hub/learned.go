@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 
-	"souk/hub/congest"
+	"souk/bus/congest"
 	"souk/hub/predict"
 	"souk/hub/quality"
 )

@@ -13,8 +13,8 @@ import (
 
 	"souk/bus"
 	"souk/bus/bounded"
+	"souk/bus/congest"
 	"souk/hub/batch"
-	"souk/hub/congest"
 	"souk/hub/policy"
 	"souk/hub/predict"
 	"souk/hub/prefix"

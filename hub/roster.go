@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub/congest"
+	"souk/bus/congest"
 	"souk/hub/predict"
 	"souk/hub/prefix"
 	"souk/hub/quality"

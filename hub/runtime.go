@@ -86,7 +86,7 @@ func (n *Node) hearArrived(t *task) {
 	if t.msg.Declared {
 		declared = t.msg.Role
 	}
-	t.role = policy.RoleOf(t.key.client, declared, &t.msg.Prompt)
+	t.role = bus.RoleKey(t.key.client, declared, &t.msg.Prompt)
 	x := n.turnOf(t, nil)
 	n.runtime.host.Arrived(n.now, &x)
 	if n.runtime.tick.place == 0 {

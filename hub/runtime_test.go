@@ -70,7 +70,7 @@ func TestHintsReachPolicies(t *testing.T) {
 	if got, want := s.heard(), "arrived placed served next arrived placed"; got != want {
 		t.Fatalf("heard %s, want %s", got, want)
 	}
-	writer := policy.RoleOf("ann", "writer", &bus.Prompt{})
+	writer := bus.RoleKey("ann", "writer", &bus.Prompt{})
 	key := bus.SessionKey("ann", "s")
 	first, served, next, again := s.events[0], s.events[2], s.events[3], s.events[4]
 	if first.Role != writer || first.Session != key || first.Parent != bus.SessionKey("ann", "boss") ||
@@ -81,7 +81,7 @@ func TestHintsReachPolicies(t *testing.T) {
 		served.Stop != runtimepolicy.StopTool || served.Agent != runtimepolicy.IDOf("a-1") {
 		t.Errorf("served: %+v", served)
 	}
-	if next.Role != policy.RoleOf("ann", "critic", &bus.Prompt{}) {
+	if next.Role != bus.RoleKey("ann", "critic", &bus.Prompt{}) {
 		t.Errorf("next: %+v", next)
 	}
 	if again.Role != writer || again.Back != 2*time.Second || again.Claimed != 2500*time.Millisecond ||

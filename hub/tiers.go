@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub/congest"
+	"souk/bus/congest"
 )
 
 // An agent's slots cost the more, the more of them are taken: one more task slows those that run beside it.

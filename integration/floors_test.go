@@ -53,16 +53,18 @@ var floors = []floor{
 		"agentd/policy/adapter",
 	}, pure: true},
 	{name: "parts of a machine", packages: []string{
-		"hub/batch", "hub/congest", "hub/line", "hub/prefix", "hub/predict", "hub/quality", "hub/regime",
-		"hub/seat", "agentd/kvevent", "agentd/vllmsim/sched", "classifier/model",
+		"hub/batch", "hub/line", "hub/prefix", "hub/predict", "hub/quality", "hub/regime",
+		"hub/seat", "agentd/kvevent", "agentd/vllmsim/sched", "bus/congest", "classifier/model",
 	}, pure: true},
 	{name: "bodies of requests, and what a policy sees", packages: []string{"bus/openai", "bus/policy"},
 		pure: true},
 	{name: "the language", packages: []string{"bus"}, pure: true},
 	{name: "the ledger", packages: []string{"ledger"}, pure: true},
+	{name: "how far a journal is", packages: []string{"bus/tip"}, pure: true},
 	{name: "the mechanism", packages: []string{"market"}, pure: true},
 	{name: "leaves on plain numbers", packages: []string{
-		"market/flow", "market/certify", "hub/predict/tree", "bus/bounded", "agentd/vllmsim/kv",
+		"market/flow", "market/certify", "hub/predict/tree", "bus/bounded", "bus/likeness",
+		"agentd/vllmsim/kv",
 	}, pure: true},
 }
 

@@ -150,7 +150,7 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 		if n := d.Count(2); n > 0 && d.Fault == "" {
 			r.Noted.Spent = make([]Spent, n)
 			for i := range r.Noted.Spent {
-				r.Noted.Spent[i] = Spent{d.name(), d.Credits()}
+				r.Noted.Spent[i] = Spent{Client: d.name(), Amount: d.Credits()}
 			}
 		}
 	case KindWriteOff:

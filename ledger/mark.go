@@ -1,13 +1,11 @@
 package ledger
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -15,55 +13,21 @@ import (
 // comes back with an older copy of its journal, or with one that went another way since, is told by the
 // other, before it takes a task or a deposit.
 
-// Sum is a checksum: the first half of the SHA-256 of some bytes. A frame's records carry 16 random bytes
-// each, so equal sums of two frames mean one history up to there.
-type Sum [16]byte
+// Sum, Mark and Spent are what messages say of journals, too.
+type (
+	Sum   = tip.Sum
+	Mark  = tip.Mark
+	Spent = tip.Spent
+)
+
+// Bounds of what is said, see package tip.
+const (
+	MaxSeq   = tip.MaxSeq
+	MaxSpent = tip.MaxSpent
+)
 
 // SumOf is the checksum of a frame's bytes.
-func SumOf(data []byte) (s Sum) {
-	full := sha256.Sum256(data)
-	copy(s[:], full[:])
-	return s
-}
-
-// String is the sum in hexadecimal digits.
-func (s Sum) String() string { return hex.EncodeToString(s[:]) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (s Sum) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, s[:]), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (s *Sum) UnmarshalText(text []byte) error {
-	if len(text) != 2*len(s) {
-		return fmt.Errorf("a checksum of %d characters, want %d hexadecimal digits", len(text), 2*len(s))
-	}
-	_, err := hex.Decode(s[:], text)
-	return err
-}
-
-// Mark is how far a journal is: the last frame in it that says more than how far another one is, so that two
-// journals without news do not keep each other writing.
-type Mark struct {
-	Journal Sum    `json:"journal" msgpack:"journal"` // which one, see [Book.ID]
-	Seq     uint64 `json:"seq" msgpack:"seq"`         // of the frame; 0: no mark
-	Sum     Sum    `json:"sum" msgpack:"sum"`         // of its bytes
-}
-
-// MaxSeq bounds the sequence of a frame that anyone may speak of.
-const MaxSeq = math.MaxInt64 >> 10
-
-// Zero reports whether there is none.
-func (m Mark) Zero() bool { return m == Mark{} }
-
-// Valid reports whether there can be such a mark.
-func (m Mark) Valid() bool {
-	return m.Seq > 0 && m.Seq <= MaxSeq && m.Journal != Sum{} && m.Sum != Sum{}
-}
-
-// String names it as people do, by the first digits of its checksums.
-func (m Mark) String() string {
-	return fmt.Sprintf("frame %d (%.8s) of journal %.8s", m.Seq, m.Sum, m.Journal)
-}
+func SumOf(data []byte) Sum { return tip.SumOf(data) }
 
 // Doubt compares a journal, whose last frame is last and whose frame m.Seq has the checksum here, with the
 // highest mark m that another process has kept of it. It says, in words for an operator, why the journal
@@ -107,15 +71,6 @@ type Noted struct {
 	// treasury: of the clients whose sums have changed, sorted; what they were charged at the hub in all
 	Spent []Spent
 }
-
-// Spent is the sum of all charges of a client at a hub.
-type Spent struct {
-	Client string         `json:"client" msgpack:"client"`
-	Amount market.Credits `json:"amount" msgpack:"amount"`
-}
-
-// MaxSpent bounds the clients of one record, and of one message.
-const MaxSpent = 512
 
 // NewMark notes how far another journal is: the n-th note about it.
 func NewMark(journal string, n uint64, m Mark, spent []Spent, salt [16]byte) Record {

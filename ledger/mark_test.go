@@ -14,12 +14,20 @@ import (
 	"souk/market"
 )
 
+// at is a mark.
+func at(journal Sum, seq uint64, sum Sum) Mark { return Mark{Journal: journal, Seq: seq, Sum: sum} }
+
+// spent is what one client was charged.
+func spent(client string, amount market.Credits) []Spent {
+	return []Spent{{Client: client, Amount: amount}}
+}
+
 // mark is how far a desk's journal is.
 func (d *desk) mark() Mark {
 	seq := d.book.Said()
 	for i := range d.frames {
 		if d.frames[i].Seq == seq {
-			return Mark{d.book.ID(), seq, SumOf(AppendFrame(nil, &d.frames[i]))}
+			return at(d.book.ID(), seq, SumOf(AppendFrame(nil, &d.frames[i])))
 		}
 	}
 	return Mark{}
@@ -30,7 +38,7 @@ func (d *desk) charges() (all []Spent) {
 	for _, b := range d.book.Balances("client:*:avail") {
 		client := strings.TrimSuffix(strings.TrimPrefix(b.Account, "client:"), ":avail")
 		if c := d.book.Charged(client); c > 0 {
-			all = append(all, Spent{client, c})
+			all = append(all, Spent{Client: client, Amount: c})
 		}
 	}
 	slices.SortFunc(all, func(x, y Spent) int { return strings.Compare(x.Client, y.Client) })
@@ -53,11 +61,11 @@ func TestDoubt(t *testing.T) {
 	}{
 		{"nothing is known", Mark{}, ""},
 		{"its end", here, ""},
-		{"an earlier frame", Mark{here.Journal, 3, sums[3]}, ""},
-		{"a later frame", Mark{here.Journal, last + 1, here.Sum}, fmt.Sprintf("ends with frame %d", last)},
-		{"a frame that never was", Mark{here.Journal, MaxSeq, here.Sum}, "an older copy"},
-		{"another frame 3", Mark{here.Journal, 3, sums[4]}, "another history"},
-		{"another journal", Mark{Sum{1}, 3, sums[3]}, "another was dealt with under its name"},
+		{"an earlier frame", at(here.Journal, 3, sums[3]), ""},
+		{"a later frame", at(here.Journal, last+1, here.Sum), fmt.Sprintf("ends with frame %d", last)},
+		{"a frame that never was", at(here.Journal, MaxSeq, here.Sum), "an older copy"},
+		{"another frame 3", at(here.Journal, 3, sums[4]), "another history"},
+		{"another journal", at(Sum{1}, 3, sums[3]), "another was dealt with under its name"},
 	} {
 		got := Doubt(here.Journal, last, sums[c.m.Seq], c.m)
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
@@ -75,7 +83,7 @@ func TestAMarkIsNoNews(t *testing.T) {
 	if after := hub.mark(); after != before || !after.Valid() {
 		t.Errorf("%s, was %s", after, before)
 	}
-	hub.must(NewMark(Treasury, 2, Mark{treasury.book.ID(), treasury.mark().Seq + 1, Sum{9}}, nil,
+	hub.must(NewMark(Treasury, 2, at(treasury.book.ID(), treasury.mark().Seq+1, Sum{9}), nil,
 		hub.nextSalt()),
 		NewAccept(hub.name, 13, "client-0", 1, hub.nextSalt()))
 	if last, _, _ := hub.book.Last(); hub.mark().Seq != last {
@@ -93,39 +101,39 @@ func TestMarksThatCannotBe(t *testing.T) {
 	hub, treasury := trade(t, 1, 60)
 	m := hub.mark()
 	treasury.must(NewMark(hub.name, 1, m, nil, treasury.nextSalt()))
-	later := func(by uint64) Mark { return Mark{m.Journal, m.Seq + by, Sum{byte(by)}} }
+	later := func(by uint64) Mark { return at(m.Journal, m.Seq+by, Sum{byte(by)}) }
 	all := treasury.book.Allotted("client-1", hub.name)
 	var many []Spent
 	for i := range MaxSpent + 1 {
-		many = append(many, Spent{fmt.Sprint("c", i), 1})
+		many = append(many, Spent{Client: fmt.Sprint("c", i), Amount: 1})
 	}
-	ann := []Spent{{"client-1", 5}}
+	ann := spent("client-1", 5)
 	for _, c := range []struct {
 		name string
 		r    Record
 		err  error
 	}{
-		{"of a frame 0", NewMark(hub.name, 2, Mark{m.Journal, 0, m.Sum}, nil, m.Sum), ErrIllegal},
-		{"of frame 2^63", NewMark(hub.name, 2, Mark{m.Journal, 1 << 63, m.Sum}, nil, m.Sum), ErrIllegal},
-		{"of no checksum", NewMark(hub.name, 2, Mark{m.Journal, m.Seq + 1, Sum{}}, nil, m.Sum), ErrIllegal},
+		{"of a frame 0", NewMark(hub.name, 2, at(m.Journal, 0, m.Sum), nil, m.Sum), ErrIllegal},
+		{"of frame 2^63", NewMark(hub.name, 2, at(m.Journal, 1<<63, m.Sum), nil, m.Sum), ErrIllegal},
+		{"of no checksum", NewMark(hub.name, 2, at(m.Journal, m.Seq+1, Sum{}), nil, m.Sum), ErrIllegal},
 		{"of this journal", NewMark(hub.name, 2, treasury.mark(), nil, m.Sum), ErrIllegal},
 		{"of a stranger", NewMark("nobody", 1, later(1), nil, m.Sum), ErrIllegal},
-		{"of an earlier frame", NewMark(hub.name, 2, Mark{m.Journal, m.Seq - 1, m.Sum}, nil, m.Sum),
+		{"of an earlier frame", NewMark(hub.name, 2, at(m.Journal, m.Seq-1, m.Sum), nil, m.Sum),
 			ErrConflict},
-		{"with another checksum", NewMark(hub.name, 2, Mark{m.Journal, m.Seq, Sum{7}}, nil, m.Sum),
+		{"with another checksum", NewMark(hub.name, 2, at(m.Journal, m.Seq, Sum{7}), nil, m.Sum),
 			ErrConflict},
-		{"of another journal", NewMark(hub.name, 2, Mark{Sum{8}, m.Seq + 1, m.Sum}, nil, m.Sum), ErrConflict},
+		{"of another journal", NewMark(hub.name, 2, at(Sum{8}, m.Seq+1, m.Sum), nil, m.Sum), ErrConflict},
 		{"with a gap", NewMark(hub.name, 3, later(1), nil, m.Sum), ErrOrder},
 		{"once more", NewMark(hub.name, 1, later(1), nil, m.Sum), ErrConflict},
 		{"that is no news", NewMark(hub.name, 2, m, nil, m.Sum), ErrConflict},
-		{"of more than went there", NewMark(hub.name, 2, later(1), []Spent{{"client-1", all + 1}}, m.Sum),
+		{"of more than went there", NewMark(hub.name, 2, later(1), spent("client-1", all+1), m.Sum),
 			ErrIllegal},
-		{"of less than nothing", NewMark(hub.name, 2, later(1), []Spent{{"client-1", -1}}, m.Sum),
+		{"of less than nothing", NewMark(hub.name, 2, later(1), spent("client-1", -1), m.Sum),
 			ErrIllegal},
-		{"of a client that never was", NewMark(hub.name, 2, later(1), []Spent{{"zoe", 1}}, m.Sum),
+		{"of a client that never was", NewMark(hub.name, 2, later(1), spent("zoe", 1), m.Sum),
 			ErrIllegal},
 		{"of a client twice", NewMark(hub.name, 2, later(1), append(ann, ann...), m.Sum), ErrIllegal},
-		{"of a sum that is the same", NewMark(hub.name, 2, later(1), []Spent{{"client-1", 0}}, m.Sum),
+		{"of a sum that is the same", NewMark(hub.name, 2, later(1), spent("client-1", 0), m.Sum),
 			ErrConflict},
 		{"of too many", NewMark(hub.name, 2, later(1), many, m.Sum), ErrIllegal},
 	} {
@@ -372,12 +380,12 @@ func TestAWriteOffIsTheBooks(t *testing.T) {
 
 // A checksum is text in JSON, and nothing else is one.
 func TestASumAsText(t *testing.T) {
-	data, err := json.Marshal(Mark{Sum{1}, 2, Sum{255}})
+	data, err := json.Marshal(at(Sum{1}, 2, Sum{255}))
 	var back Mark
 	if err == nil {
 		err = json.Unmarshal(data, &back)
 	}
-	if err != nil || back != (Mark{Sum{1}, 2, Sum{255}}) || !strings.Contains(string(data), `"sum":"ff00`) {
+	if err != nil || back != at(Sum{1}, 2, Sum{255}) || !strings.Contains(string(data), `"sum":"ff00`) {
 		t.Errorf("%s: %v, %v", data, back, err)
 	}
 	for _, bad := range []string{`""`, `"ff"`, `"zz000000000000000000000000000000"`, `7`} {

@@ -10,7 +10,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
-	"souk/hub/quality"
+	"souk/bus/likeness"
 )
 
 // Answer is what came of one turn.
@@ -20,7 +20,7 @@ type Answer struct {
 	TTFT   time.Duration // from asking to the first text, as the client saw it; 0 if there was none
 
 	// how it compares with the answer that was recorded; nil where none was, or it did not end well
-	Likeness *quality.Likeness
+	Likeness *likeness.Likeness
 }
 
 // Market asks one task and returns when its answer has ended. A refusal is a Result with a code, not
@@ -141,7 +141,7 @@ func playOne(ctx context.Context, d Dialogue, i int, cfg Config, market Market) 
 		}
 		a, err := ask(ctx, task, cfg, market, func(a Answer) {
 			if t.Answer != "" && a.Result.Code == "" {
-				l := quality.Compare(a.Text, t.Answer)
+				l := likeness.Compare(a.Text, t.Answer)
 				if a.Likeness = &l; cfg.Judge != nil {
 					cfg.Judge(a)
 				}

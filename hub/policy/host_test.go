@@ -196,7 +196,7 @@ func TestSenselessHints(t *testing.T) {
 	a.Next = "victim"
 	h.Served(start, a, served("stop", ""))
 	if e := l.last(policy.Next); e.Session == theirs.Key || e.Session != a.Key || e.Role == theirs.Role ||
-		e.Role != RoleOf("ann", "victim", &bus.Prompt{}) {
+		e.Role != bus.RoleKey("ann", "victim", &bus.Prompt{}) {
 		t.Errorf("bob's session is next of ann's: %+v", e)
 	}
 	a.Next = "b"
@@ -205,11 +205,12 @@ func TestSenselessHints(t *testing.T) {
 	if e := l.last(policy.Next); e.Session != b.Key || e.Role != 7 || e.Parent != a.Key {
 		t.Errorf("of her own: %+v", e)
 	}
-	if RoleOf("ann", "critic", &bus.Prompt{}) == RoleOf("bob", "critic", &bus.Prompt{}) {
+	if bus.RoleKey("ann", "critic", &bus.Prompt{}) == bus.RoleKey("bob", "critic", &bus.Prompt{}) {
 		t.Error("two clients share the role that each declares")
 	}
 	p := bus.Prompt{Bytes: 900, Anchor: 512, Marks: []bus.Mark{{Bytes: 512, Hash: 9}, {Bytes: 900, Hash: 10}}}
-	if RoleOf("ann", "", &p) != 9 || RoleOf("bob", "", &p) != 9 || RoleOf("bob", "", &bus.Prompt{}) != 0 {
+	if bus.RoleKey("ann", "", &p) != 9 || bus.RoleKey("bob", "", &p) != 9 ||
+		bus.RoleKey("bob", "", &bus.Prompt{}) != 0 {
 		t.Error("who declares none has the role that the prompt begins with")
 	}
 }

@@ -49,23 +49,6 @@ type Turn struct {
 	Agent           string
 }
 
-// RoleOf is the role of a task: what its client declared, among that client's own, or else the text that its
-// prompt begins with, tools and system prompt, whoever of its cache group sends it.
-func RoleOf(client, declared string, p *bus.Prompt) policy.ID {
-	if declared != "" {
-		return bus.SessionKey(client, "\x00"+declared) // as no session is called
-	}
-	if p.Anchor == 0 {
-		return 0
-	}
-	for i := range p.Marks {
-		if p.Marks[i].Bytes == p.Anchor {
-			return max(1, p.Marks[i].Hash)
-		}
-	}
-	return 0
-}
-
 // own is the key of a client's session by its name. A name of another client's is a key that nobody has.
 func own(client, session string) policy.ID {
 	if session == "" {
@@ -158,7 +141,7 @@ func (h *Host) next(now time.Time, t *Turn) {
 			return
 		}
 	}
-	e.Role = RoleOf(t.Client, t.Next, &bus.Prompt{})
+	e.Role = bus.RoleKey(t.Client, t.Next, &bus.Prompt{})
 	h.Observe(e)
 }
 

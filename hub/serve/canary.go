@@ -8,17 +8,17 @@ import (
 	"strings"
 
 	"souk/bus"
+	"souk/bus/likeness"
 	"souk/bus/openai"
 	"souk/bus/regular"
 	"souk/hub"
-	"souk/hub/quality"
 )
 
 // Bounds of a file of questions.
 const (
 	mostQuestions = 10_000
 	mostQuestion  = 64 << 10 // bytes of a line
-	mostAnswer    = quality.SketchWords / 2
+	mostAnswer    = likeness.SketchWords / 2
 )
 
 // question is a line of such a file.
@@ -72,7 +72,7 @@ func canary(c hub.Config, line []byte) (x hub.Canary, err error) {
 	if err := d.Decode(&q); err != nil {
 		return x, fmt.Errorf(`want {"question": "...", "answer": "..."}: %w`, err)
 	}
-	words := len(quality.Words(q.Answer))
+	words := len(likeness.Words(q.Answer))
 	switch {
 	case strings.TrimSpace(q.Question) == "":
 		return x, errors.New("question: it is empty")

@@ -1,4 +1,5 @@
-package quality
+// Package likeness compares answers by their words: as texts, and as sketches that tell no word.
+package likeness
 
 import (
 	"strings"
