@@ -97,6 +97,7 @@ func TestTheLinesOfTheAPI(t *testing.T) {
 		if err := nc.LastError(); err != nil {
 			t.Errorf("%s %s: %v", verb, subject, err)
 		}
+		nc.Close() // as the command does: a name has so many connections at once
 	}
 	for _, role := range []struct { // all that they may say has a line
 		role bus.Role
