@@ -154,11 +154,12 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 	  done; \
 	done
 
-lint: ## gofmt, go vet, and staticcheck where it is installed
+lint: ## gofmt, go vet, staticcheck where it is installed, and how much code there is
 	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "not formatted: $$bad"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) -C $(LAB) vet ./...
 	@if command -v staticcheck >/dev/null; then staticcheck ./... && cd $(LAB) && staticcheck ./...; else echo "staticcheck is not installed: skipped"; fi
+	@$(GO) test -count=1 -run 'TestSize$$' -v ./integration | sed -n 's/.*size_test.go:[0-9]*: //p;/^FAIL/q1'
 
 clean: ## remove bin/
 	rm -rf bin

@@ -28,6 +28,7 @@ var own = map[string]string{
 	"cmd/parts/parts.go":           "logs of parts that it starts",
 	"cmd/load/proc/proc.go":        "what the system says of a process",
 	"bus/bustest/script/script.go": "a script, for tests",
+	"bus/bustest/golden/golden.go": "what a test expects",
 }
 
 // Every daemon opens files by bus/regular.
