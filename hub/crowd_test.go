@@ -194,38 +194,6 @@ func TestAClientAloneIsInNobodysWay(t *testing.T) {
 	}
 }
 
-// Long after a crowd has gone nobody is charged for it, also if it went unserved.
-func TestACrowdIsForgottenWhileNobodyAsks(t *testing.T) {
-	after := func(idle time.Duration) float64 {
-		h := crowdHouse(t, 100, func(c *Config) { c.Silence, c.Batch.Apart = time.Hour, 0 })
-		running := h.busy("a-1", "llama", 2)
-		var crowd []*bus.Task
-		for i := range 40 {
-			client := fmt.Sprint("c-", i%10)
-			h.prepaid[client] = 100 * market.Credit
-			crowd = append(crowd, h.task(client, fmt.Sprint("t", i), worth(market.Credit)))
-			h.must(h.step(crowd[i]))
-		}
-		done := completion("a-1", running[0], market.Usage{Prompt: 100, Output: 10})
-		h.must(h.step(done))
-		h.pass(2 * time.Second)
-		for _, m := range crowd {
-			h.must(h.n.Step(h.now, &bus.Cancel{Client: m.Client, Task: m.ID}))
-		}
-		h.run()
-		h.must(h.step(completion("a-1", running[1], market.Usage{Prompt: 100, Output: 10})))
-		h.pass(idle)
-		h.must(h.step(h.task("bob", "after", worth(market.Credit))))
-		return h.n.purses["bob"].pressure
-	}
-	if soon := after(time.Second); soon == 0 {
-		t.Errorf("right after a crowd nobody is charged for it: the test sees nothing")
-	}
-	if late := after(time.Hour / 2); late > 0.01 {
-		t.Errorf("half an hour after a crowd %v tasks wait for each slot", late)
-	}
-}
-
 // What a task does in one round by its terms, as if it did not want the slot at its home, takes tolls off
 // others in the next, never off the task itself. So no client does better over both rounds by other terms
 // than the true ones, but by chance and little: another's task that pays less there may leave it a slot

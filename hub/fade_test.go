@@ -12,7 +12,7 @@ import (
 // A charge for those who wait falls as they go, and by time alone. Whom it kept from a free slot is looked at
 // again then, though nothing else happens.
 func TestWhomTheCrowdKeptOutIsLookedAtAgain(t *testing.T) {
-	h := crowdHouse(t, 2048, func(c *Config) { c.Silence = time.Hour })
+	h := crowdHouse(t, 2048, func(c *Config) { c.Silence, c.Crowd.Compute = time.Hour, 24 })
 	for _, a := range [][2]string{{"fast", "llama"}, {"slow", "qwen"}} {
 		reg := registration(a[0], a[1], 1, 0.9, card(1, 1, 4))
 		reg.Class = "h200" // slower agents of other classes are not charged for being slow
@@ -20,13 +20,13 @@ func TestWhomTheCrowdKeptOutIsLookedAtAgain(t *testing.T) {
 		h.run()
 	}
 	of := func(model string) func(*bus.Task) { return func(m *bus.Task) { m.Model = model } }
-	for i := range 20 { // what a token takes there is seen
+	for i := range 20 { // what a prompt takes there is seen
 		for model, itl := range map[string]int64{"llama": 1_000, "qwen": 50_000} {
 			id := fmt.Sprint(model, i)
 			h.must(h.step(h.task("ann", id, of(model))))
 			d := h.take("ann", id)
 			c := completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 40})
-			c.ITLUS = itl
+			c.TTFTUS, c.ITLUS = 100*itl, itl
 			h.accept(d)
 			h.must(h.step(c))
 			h.pass(time.Second)

@@ -35,7 +35,7 @@ type inquiry struct {
 	first      string  // the model of the first agent that is joined
 	ofFirst    []int32 // how many marks each of that model holds
 	ofModel    []int32 // likewise of another
-	fastest    map[*fastest]least
+	fastest    map[*fastest]time.Duration
 	models     []prize // by model
 	idles      []idle  // quotes of agents that have nothing in hand
 	// where in sights the last agent of a kind, a load and a share held stands; beyond their end: nowhere
@@ -133,8 +133,7 @@ func (q *inquiry) read(m *bus.Task) *bus.Result {
 	return nil
 }
 
-// lineUp finds out who waits for whom, and the pressure on the task, as Node.lineUp does. Whom no round has
-// looked at stands in nobody's line yet, and whoever waits elsewhere waits where its last round left it.
+// lineUp finds out who waits for whom, as Node.lineUp does. Whom no round has looked at stands in nobody's line yet, and whoever waits elsewhere waits where its last round left it.
 func (q *inquiry) lineUp(now *crowd) {
 	n, c := q.n, &q.n.crowd
 	q.depths = n.prefixes.Depths(q.depths, q.t.msg.Prompt.Marks)
@@ -153,9 +152,6 @@ func (q *inquiry) lineUp(now *crowd) {
 	p := purse{client: q.t.key.client, round: now.round} // a copy, that this may change
 	if had := n.purses[p.client]; had != nil {
 		p = *had
-	}
-	if p.round != now.round {
-		p.own.Gone()
 	}
 	clients := now.clients
 	if p.open == 0 {
@@ -190,9 +186,7 @@ func (q *inquiry) lineUp(now *crowd) {
 	if c.free == 0 {
 		q.others = n.batch.All() // a slot that comes free is news for all
 	}
-	pressure, worths, stakes := now.pressure, now.worths, now.stakes // copies, too
-	mean := pressure.Add(n.now, line.Per(c.board.Waiting(), 1, c.free, c.slots))
-	p.pressure = c.pressureOn(&p, n.now, mean)
+	worths, stakes := now.worths, now.stakes // copies, too
 	q.t.purse = &p
 	c.tolls = line.Tolls{Params: n.cfg.Crowd, Worth: worths.Mean(n.now), Stake: stakes.Mean(n.now)}
 	for k := range c.stands {
@@ -297,9 +291,9 @@ func (q *inquiry) look() *bus.Result {
 		x.ttft, x.queue = x.quote.forecast.TTFT, s.burden.Queue
 		x.early = x.ttft - a.predictor.Half(x.ttft)
 		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
-		took := least{x.service, x.quote.computes}
+		took := x.quote.computes
 		if other, ok := q.fastest[a.fastest]; ok {
-			took = took.or(other)
+			took = min(took, other)
 		}
 		q.fastest[a.fastest] = took
 		q.sights = append(q.sights, x)
@@ -417,7 +411,7 @@ func (q *inquiry) weigh(x *sight) {
 	n, c := q.n, &q.n.crowd
 	s := &c.stands[x.seat]
 	a := s.agent
-	x.load = c.over(least{x.service, x.quote.computes}, q.fastest[a.fastest], q.t.purse.pressure)
+	x.load = c.tolls.Computed(x.quote.computes - q.fastest[a.fastest])
 	saved := a.saves(x.quote.prompt, x.quote.forecast.Output, x.quote.cost)
 	toll := x.load + x.beside + n.params().Toll(0, 0, 0, saved) - n.cfg.Fee
 	if s.room > 0 {

@@ -196,11 +196,11 @@ func TestATaskThatStopsLookingJudgesDeadlinesByTheMedian(t *testing.T) {
 func (n *Node) bestOf(t *task) (best market.Wait, usual map[*agent]market.Credits) {
 	c := &n.crowd
 	type offered struct {
-		quote             quote
-		held              held
-		service, computes time.Duration
+		quote    quote
+		held     held
+		computes time.Duration
 	}
-	all, least, shortest := map[int]offered{}, map[*fastest]time.Duration{}, map[*fastest]time.Duration{}
+	all, shortest := map[int]offered{}, map[*fastest]time.Duration{}
 	for k := range c.stands {
 		s := &c.stands[k]
 		a := s.agent
@@ -209,11 +209,7 @@ func (n *Node) bestOf(t *task) (best market.Wait, usual map[*agent]market.Credit
 			continue
 		}
 		o := offered{quote: n.quote(t, a, s.burden, held), held: held}
-		o.service = n.service(a, o.quote.forecast.TTFT, o.quote.forecast.Output)
 		o.computes = a.predictor.Work(o.quote.prompt-held.cached, held.cached)
-		if was, ok := least[a.fastest]; !ok || o.service < was {
-			least[a.fastest] = o.service
-		}
 		if was, ok := shortest[a.fastest]; !ok || o.computes < was {
 			shortest[a.fastest] = o.computes
 		}
@@ -242,8 +238,7 @@ func (n *Node) bestOf(t *task) (best market.Wait, usual map[*agent]market.Credit
 			w := market.Wait{Value: worth, Cost: q.cost, Charge: s.charge, Time: at,
 				Agent: market.AgentID(a.id),
 				Share: line.LeftOf(t.waited, t.terms.Patience),
-				Toll: c.tolls.Avoidable(o.service-least[a.fastest], t.purse.pressure) +
-					c.tolls.Computed(o.computes-shortest[a.fastest]) + n.besideOthers(s, t)}
+				Toll:  c.tolls.Computed(o.computes-shortest[a.fastest]) + n.besideOthers(s, t)}
 			w.Price, w.Round = n.priceBefore(a, t.since)
 			w.Loss = w.Sum(n.cfg.Fee)
 			early := q.forecast.TTFT - a.predictor.Half(q.forecast.TTFT)

@@ -190,7 +190,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		early:    map[string]bool{},
 		treasury: newTreasury(), marks: heardOf{among: map[string]bool{}}, sales: map[string]*sale{},
 		inquiry: &inquiry{commons: map[string]int32{},
-			fastest: map[*fastest]least{}},
+			fastest: map[*fastest]time.Duration{}},
 		rests: rests{scale: 1, wanted: map[string]int{}}, stats: newStats(), explore: newExplores(seed),
 	}
 	n.prefixes.Spread(secretOf(seed, "marks"))

@@ -110,7 +110,7 @@ func (h *holding) of(a *agent, t *task, round uint64) held {
 func (n *Node) prospects(t *task) {
 	c := &n.crowd
 	c.asked++
-	c.looked, c.pressed = t, t.purse.pressure
+	c.looked = t
 	c.rows, c.apart, c.offers = slices.Grow(c.rows[:0], len(c.stands)+len(c.groups)), c.apart[:0],
 		c.offers[:0]
 	holds := n.heldOf(t)
@@ -135,18 +135,15 @@ func (n *Node) prospects(t *task) {
 	n.fastest()
 }
 
-// takes is how long the task and its prompt take there.
-func (x *prospect) takes() least { return least{x.service, x.quote.computes} }
-
-// fastest finds out how long the task takes where it takes least in a class, and how long its prompt does.
+// fastest finds out how long the task's prompt takes to compute where it takes least in a class.
 func (n *Node) fastest() {
 	c := &n.crowd
 	takes := func(a *agent, x *prospect) {
 		f := a.fastest
 		if f.asked != c.asked {
-			f.asked, f.least = c.asked, x.takes()
+			f.asked, f.computes = c.asked, x.quote.computes
 		} else {
-			f.least = f.or(x.takes())
+			f.computes = min(f.computes, x.quote.computes)
 		}
 	}
 	for i := range c.rows {
@@ -168,13 +165,8 @@ func (n *Node) fastest() {
 			if c.toldOf(g) == g.size {
 				continue
 			}
-			if f, p := g.first.fastest, g.first.predictor; f.asked == c.asked && f.computes <= o.computes {
-				if o.stays+p.Soonest(o.first, g.burden.All) >= f.service {
-					break // the others of the lane delay it more
-				}
-				if o.stays+c.least(g, o) >= f.service {
-					continue
-				}
+			if f := g.first.fastest; f.asked == c.asked && f.computes <= o.computes {
+				break // the others of the lane take as long
 			}
 			if x := n.others(g); x.serves {
 				takes(g.first, x)
@@ -215,12 +207,12 @@ func (n *Node) others(g *group) *prospect {
 	return &c.rows[g.row]
 }
 
-// loads is the toll for the time that a task takes longer than elsewhere, and its prompt does.
+// loads is the toll for the time that a task's prompt takes longer than elsewhere.
 func (c *crowd) loads(x *prospect) market.Credits {
 	if !x.loaded {
 		x.loaded = true
 		if x.serves {
-			x.load = c.over(x.takes(), c.groups[x.group].first.fastest.least, c.pressed)
+			x.load = c.tolls.Computed(x.quote.computes - c.groups[x.group].first.fastest.computes)
 		}
 	}
 	return x.load

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub/line"
 	"souk/market"
 )
 
@@ -19,8 +18,6 @@ type purse struct {
 	client   string
 	round    uint64            // in which a task of it stood in a line last
 	number   int               // of the client among those of that round
-	own      line.Pressure     // of its own tasks
-	pressure float64           // on its tasks in that round, of other clients'
 	open     int               // tasks
 	waiting  int               // of them, those that wait for a slot
 	reserved market.Credits    // by tasks that wait: not yet held

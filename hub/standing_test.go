@@ -14,7 +14,7 @@ func TestWhoFindsAllDearIsNotOutbid(t *testing.T) {
 	for _, pricing := range []string{market.PricingVCG, market.PricingPosted} {
 		h := newHouse(t, func(c *Config) {
 			c.Pricing, c.Batch.Eager, c.Crowd.Waiting = pricing, false, false
-			c.Crowd.Load, c.Crowd.Age = 0, 0
+			c.Crowd.Age = 0
 		})
 		h.joinTiers("a-1", 0.9, market.Tier{Slots: 1}, market.Tier{Slots: 2, Toll: -market.Credit / 10})
 		h.must(h.step(h.task("ann", "first")))

@@ -183,9 +183,7 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	case waiting:
 		n.noteUnserved(t, r.Code)
 		n.wait(t, -1)
-		if n.batch.Remove(t); n.batch.All() == 0 {
-			n.crowd.pressure.Add(n.now, 0)
-		}
+		n.batch.Remove(t)
 	case done:
 		return
 	}

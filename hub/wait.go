@@ -26,12 +26,11 @@ import (
 type crowd struct {
 	clients int // that have open tasks
 
-	worths   line.Worths
-	stakes   line.Worths
-	pressure line.Pressure
-	board    line.Board
-	tolls    line.Tolls
-	again    timer // somebody who rather waits is to look again
+	worths line.Worths
+	stakes line.Worths
+	board  line.Board
+	tolls  line.Tolls
+	again  timer // somebody who rather waits is to look again
 
 	everybody []*task // who waits, by arrival, whether they are in the round or wait for news
 
@@ -46,37 +45,23 @@ type crowd struct {
 	roomy       []int32 // groups where slots are free
 	slots, free int     // of all
 	// of the task that is looked at
-	looked  *task
-	alike   bool // agents of a group are alike to it, but those that it tells apart
-	rows    []prospect
-	rough   prospect // what it would have at best of the group that is looked at
-	offers  []*offer
-	apart   []int32 // the agents that it tells from others of their group
-	pressed float64 // the pressure on it
+	looked *task
+	alike  bool // agents of a group are alike to it, but those that it tells apart
+	rows   []prospect
+	rough  prospect // what it would have at best of the group that is looked at
+	offers []*offer
+	apart  []int32 // the agents that it tells from others of their group
 
 	classes map[string]*fastest // of agents
 	asked   uint64              // how often prospects were looked at
 }
 
-// fastest is what agents of a class share: how long a task takes on the one where it takes least, and how
-// many tasks they have.
+// fastest is what agents of a class share: how long a task's prompt takes to compute where it takes least,
+// and how many tasks they have.
 type fastest struct {
-	least
-	asked uint64 // in which prospects
-	loads loads
-}
-
-// least is how long a task and its prompt take where each takes least.
-type least struct{ service, computes time.Duration }
-
-// or is the least of it and of another.
-func (l least) or(o least) least {
-	return least{min(l.service, o.service), min(l.computes, o.computes)}
-}
-
-// over is the toll for what a task and its prompt take longer than that, under a pressure.
-func (c *crowd) over(l least, than least, pressure float64) market.Credits {
-	return c.tolls.Avoidable(l.service-than.service, pressure) + c.tolls.Computed(l.computes-than.computes)
+	computes time.Duration
+	asked    uint64 // in which prospects
+	loads    loads
 }
 
 // fastestOf is what agents of a class share. It forgets classes that no agent of the roster is of, once there
@@ -115,7 +100,7 @@ func (n *Node) itl(a *agent) time.Duration {
 	return cmp.Or(a.predictor.ITL(), n.cfg.Prior.Slowest/4)
 }
 
-// lineUp finds out who waits for whom: the lines of all who wait, also for news, and the pressure on them.
+// lineUp finds out who waits for whom: the lines of all who wait, also for news.
 func (n *Node) lineUp() {
 	c, s := &n.crowd, &n.round
 	share := line.Share(c.slots, c.clients)
@@ -148,10 +133,7 @@ func (n *Node) lineUp() {
 		}
 		p := t.purse
 		if p.round != c.round {
-			if p.round+1 != c.round {
-				p.own.Gone()
-			}
-			p.round, p.number, p.pressure = c.round, c.board.Clients(), -1
+			p.round, p.number = c.round, c.board.Clients()
 		}
 		t.place = c.board.Join(k, line.Claim{Client: p.number, Age: t.waited, Who: i}, claims)
 		if k >= 0 && !c.quiet {
@@ -159,15 +141,8 @@ func (n *Node) lineUp() {
 		}
 		n.overdue(t, k, moves)
 	}
-	now := line.Per(c.board.Waiting(), 1, c.free, c.slots)
-	mean := c.pressure.Add(n.now, now)
-	for _, t := range c.everybody {
-		if p := t.purse; p.pressure < 0 {
-			p.pressure = c.pressureOn(p, n.now, mean)
-		}
-	}
 	c.tolls = line.Tolls{Params: n.cfg.Crowd}
-	if c.quiet = c.quiet && max(mean, now) == 0 && c.tolls.Beside == 0 && c.tolls.Compute == 0; !c.quiet {
+	if c.quiet = c.quiet && c.tolls.Beside == 0 && c.tolls.Compute == 0; !c.quiet {
 		c.tolls.Worth, c.tolls.Stake = c.worths.Mean(n.now), c.stakes.Mean(n.now)
 	}
 	for k := range c.stands {
@@ -201,13 +176,6 @@ func (n *Node) overdue(t *task, k int, moved bool) {
 		}
 	}
 	t.over = max(0, t.waited-t.expected)
-}
-
-// pressureOn is the pressure of others on a client's tasks, where the mean of all is so much.
-func (c *crowd) pressureOn(p *purse, now time.Time, mean float64) float64 {
-	own := c.board.Counted(p.number)
-	return max(0, line.Per(c.board.Waiting(), own, c.free, c.slots),
-		mean-p.own.Add(now, line.Per(own, 0, 0, c.slots)))
 }
 
 // gather lists everybody who waits, by arrival: those of the round, and the others of a batch.

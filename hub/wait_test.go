@@ -25,7 +25,7 @@ func crowdedHouse(t *testing.T, seed uint64) *house {
 		c.Fee, c.Crowd.Beside = market.Credits(rng.IntN(1000)), time.Duration(rng.IntN(2))*time.Millisecond
 		c.Crowd.Compute = 4 * float64(rng.IntN(2))
 		c.Tiers = rng.IntN(2) == 0
-		c.Crowd.Load, c.Crowd.Age = float64(rng.IntN(3))*12, float64(rng.IntN(3))*2
+		c.Crowd.Age = float64(rng.IntN(3)) * 2
 	})
 	slots := 0
 	for i := range 2 + rng.IntN(3) {
@@ -543,7 +543,7 @@ func TestTheCrowdAtEveryEdge(t *testing.T) {
 	for n := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, n))
 		h := newHouse(t, func(c *Config) {
-			c.Crowd = line.Params{Waiting: true, Load: 1000, Compute: 1000, Age: 1000,
+			c.Crowd = line.Params{Waiting: true, Compute: 1000, Age: 1000,
 				Beside: time.Second}
 			c.Deadline = time.Minute
 		})

@@ -119,8 +119,7 @@ type Round struct {
 // Toll splits up [Edge.Toll]. Each part is <= 0, and the rest is the regime's toll. The parts explain a toll;
 // they change no outcome.
 type Toll struct {
-	// for the seconds by which this agent takes longer than another would: those of a slot, while others wait
-	// for one, and those of computing the prompt
+	// for the seconds by which this agent takes longer to compute the prompt than another would
 	Load Credits `json:"load" msgpack:"load"`
 	// for being served before tasks that have waited longer for this agent
 	Age Credits `json:"age" msgpack:"age"`

@@ -185,8 +185,8 @@ func place(section, path string, body ast.Node, from map[string]string, err erro
 	return errors.Join(out...)
 }
 
-// fieldsNamed are the fields that a verdict may begin with, the most precise first: of "crowd: load: -1 is"
-// crowd.load, of "terms: delta is" terms.delta, and of both what comes before the first colon.
+// fieldsNamed are the fields that a verdict may begin with, the most precise first: of "crowd: age: -1 is"
+// crowd.age, of "terms: delta is" terms.delta, and of both what comes before the first colon.
 func fieldsNamed(line string) (names []string) {
 	joined := ""
 	for part := range strings.SplitSeq(line, ": ") {

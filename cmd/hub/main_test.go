@@ -57,8 +57,8 @@ func TestBadInput(t *testing.T) {
 			`hub.yaml:4: tariffs: they mean something under pricing "posted" alone, and pricing is "vcg"`},
 		{"ceilings under posted", "data: d\nhub: {domain: math, pricing: posted, ceilings: {h200: 0.001}}\n",
 			"--config FILE --check-config", `ceilings: they mean something under pricing "tariff" alone`},
-		{"a crowd's load", "data: d\nhub:\n  domain: math\n  crowd: {load: -1}\n",
-			"--config FILE --check-config", "hub.yaml:4: crowd: load: -1 is not from 0 to 1000"},
+		{"a crowd's compute", "data: d\nhub:\n  domain: math\n  crowd: {compute: -1}\n",
+			"--config FILE --check-config", "hub.yaml:4: crowd: compute: -1 is not from 0 to 1000"},
 		{"a crowd's age and beside", "data: d\nhub:\n  domain: math\n  crowd:\n    age: 2000\n    beside: 1m\n",
 			"--config FILE --check-config", "hub.yaml:6: crowd: beside: 1m0s is not from 0 to 1s"},
 		{"a delta of terms", "data: d\nhub:\n  domain: math\n  terms:\n    worth: 5\n    delta: 7\n",
@@ -67,8 +67,8 @@ func TestBadInput(t *testing.T) {
 			"--config FILE --check-config", "hub.yaml:5: prefix: marks is -1: it must be at least 1"},
 		{"a crowd that waits twice", "data: d\nhub: {domain: math, crowd: {waiting: 2}}\n",
 			"--config FILE --check-config", "hub.yaml:2"},
-		{"an unknown toll", "data: d\nhub:\n  domain: math\n  crowd:\n    laod: 3\n",
-			"--config FILE --check-config", `hub.yaml:5: unknown field "hub.crowd.laod": write load`},
+		{"an unknown toll", "data: d\nhub:\n  domain: math\n  crowd:\n    aeg: 3\n",
+			"--config FILE --check-config", `hub.yaml:5: unknown field "hub.crowd.aeg": write age`},
 		{"seeds by a client without an id", "data: d\nhub: {domain: math, seed: {client: \"probe:math\"}}\n",
 			"--config FILE --check-config", `client: "probe:math"`},
 		{"seeds too often", "data: d\nhub:\n  domain: math\n  seed: {every: 1ms}\n",
@@ -118,7 +118,7 @@ func TestAVariableOfASectionIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for variable, says := range map[string]string{
-		"SOUK_HUB_CROWD_LOAD=-1":                "crowd: load: -1 is not from 0 to 1000",
+		"SOUK_HUB_CROWD_AGE=-1":                 "crowd: age: -1 is not from 0 to 1000",
 		"SOUK_HUB_TERMS_DELTA=7":                "terms: delta is 7, want 0 to 1",
 		"SOUK_HUB_REGIMES_SATURATED_OVERLAP=-1": "regimes: saturated: overlap: -1 is not from 0 to 1",
 		"SOUK_HUB_PREFIX_MARKS=-1":              "prefix: marks is -1: it must be at least 1",

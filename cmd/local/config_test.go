@@ -83,7 +83,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{"domains:", "hub: {seats: {touches: true}}\ndomains:",
 			"domains[0], or market and hub of all: hub: seats: touches: sessions"},
 		{"domains:", "hub: {domain: other}\ndomains:", "domain, hub, journal, labels and general are those"},
-		{"general: true", "general: true, hub: {crowd: {load: -1}}", "of all: hub: crowd: load: -1"},
+		{"general: true", "general: true, hub: {crowd: {compute: -1}}", "of all: hub: crowd: compute: -1"},
 		{"general: true", "general: true, hub: 3", "domain general: hub: "},
 		{"model: m", "model: m, agentd: {toches: true}", `agents[0].agentd: [4:32] unknown field "toches"`},
 		{"model: m", "model: m, slots: 1, agentd: {touches: true}", "agents[0]: touches: an agent of one slot"},

@@ -2,7 +2,7 @@ package line
 
 import "time"
 
-// Share is how many tasks of one client count among those who wait, in every line and in all: its part of
+// Share is how many tasks of one client count among those who wait, in every line: its part of
 // the slots, at least one. Tasks that nobody would serve cost their client nothing, so however many it sends,
 // they lengthen lines by no more than this.
 func Share(slots, clients int) int { return max(1, slots/max(1, clients)) }
@@ -14,7 +14,6 @@ type Board struct {
 	claims  [][]Claim  // by agent: of these, those that claim their turn, oldest first
 	homes   []int      // by agent: of how many it is the home, whether they count or not
 	clients []standing // by client
-	waiting int
 }
 
 // Claim is the turn of one who waits in a line: whoever goes before it is charged for that.
@@ -25,10 +24,7 @@ type Claim struct {
 }
 
 // standing is where tasks of one client count.
-type standing struct {
-	in  []counted
-	all int
-}
+type standing struct{ in []counted }
 
 type counted struct{ agent, tasks int }
 
@@ -36,7 +32,7 @@ type counted struct{ agent, tasks int }
 func (b *Board) Reset(agents, share int) {
 	for i := range b.clients {
 		c := &b.clients[i]
-		c.in, c.all = c.in[:0], 0
+		c.in = c.in[:0]
 	}
 	b.clients = b.clients[:0]
 	for len(b.claims) < agents {
@@ -45,7 +41,7 @@ func (b *Board) Reset(agents, share int) {
 	for k := range b.claims {
 		b.claims[k], b.lens[k], b.homes[k] = b.claims[k][:0], 0, 0
 	}
-	b.share, b.waiting = share, 0
+	b.share = share
 }
 
 // of is where tasks of a client count. The memory of clients of former rounds is used again.
@@ -78,24 +74,14 @@ func (b *Board) Len(agent int) int { return b.lens[agent] }
 // Homes is how many have an agent for their home, whether they count or not.
 func (b *Board) Homes(agent int) int { return b.homes[agent] }
 
-// Waiting is how many wait in all.
-func (b *Board) Waiting() int { return b.waiting }
-
 // Clients is how many have joined: the number of the next.
 func (b *Board) Clients() int { return len(b.clients) }
-
-// Counted is how many of a client's tasks count among those who wait.
-func (b *Board) Counted(client int) int { return b.clients[client].all }
 
 // Join has the next task wait, in the line of its home, or in none where home is below 0. It claims its turn
 // there, or lets others go first. Join returns how many stand before it. Clients are numbered from 0 as they
 // come.
 func (b *Board) Join(home int, t Claim, claims bool) (place int) {
 	c := b.of(t.Client)
-	if c.all < b.share {
-		c.all++
-		b.waiting++
-	}
 	if home < 0 {
 		return 0
 	}

@@ -20,9 +20,6 @@ import (
 type Params struct {
 	// a task may prefer a full agent to a free one
 	Waiting bool `yaml:"waiting"`
-	// charge for each second of a slot that a task would not take elsewhere: so many times what a second is
-	// worth, for each task that waits for a slot
-	Load float64 `yaml:"load"`
 	// charge for each second of computing its prompt that a task would not take elsewhere: so many times what
 	// a second is worth, as others wait behind it and find less in the cache
 	Compute float64 `yaml:"compute"`
@@ -34,15 +31,12 @@ type Params struct {
 
 // Default keeps as much cache in use where slots or caches are short as where they are not.
 func Default() Params {
-	return Params{Waiting: true, Load: 24, Compute: 4, Age: 2.5, Beside: 1500 * time.Microsecond}
+	return Params{Waiting: true, Compute: 4, Age: 2.5, Beside: 1500 * time.Microsecond}
 }
 
 // Validate judges parameters and changes nothing.
 func (p Params) Validate() error {
 	var errs []error
-	if !(p.Load >= 0 && p.Load <= 1000) {
-		errs = append(errs, fmt.Errorf("load: %v is not from 0 to 1000", p.Load))
-	}
 	if !(p.Compute >= 0 && p.Compute <= 1000) {
 		errs = append(errs, fmt.Errorf("compute: %v is not from 0 to 1000", p.Compute))
 	}
@@ -60,12 +54,6 @@ type Tolls struct {
 	Params
 	Worth market.Credits // of a second that a task waits, by those served lately: Worths.Mean
 	Stake market.Credits // what a task has to lose by waiting, by the same
-}
-
-// Avoidable charges for time of a slot that the task would not take elsewhere, where so many tasks of other
-// clients wait for each slot.
-func (t *Tolls) Avoidable(extra time.Duration, pressure float64) market.Credits {
-	return t.toll(t.Load*pressure, extra)
 }
 
 // Computed charges for time to compute a prompt that the task would not take elsewhere.
@@ -91,37 +79,6 @@ func (t *Tolls) toll(times float64, d time.Duration) market.Credits {
 		return 0
 	}
 	return -market.Credits(min(float64(t.Worth)*times*d.Seconds(), float64(market.MaxWorth)))
-}
-
-// pressureTau is how long a crowd is remembered: a line that is gone for a moment comes back.
-const pressureTau = 3 * time.Second
-
-// Pressure is how many tasks wait for each slot: now, and on the mean of late.
-type Pressure struct {
-	mean, last float64
-	at         time.Time
-}
-
-// Add takes in what it is from now on, and returns the mean.
-func (p *Pressure) Add(now time.Time, of float64) float64 {
-	if dt := now.Sub(p.at); !p.at.IsZero() && dt > 0 {
-		share := dt.Seconds() / (dt + pressureTau).Seconds()
-		p.mean += float64((p.last - p.mean) * share)
-	}
-	p.at, p.last = now, of
-	return p.mean
-}
-
-// Gone says that nobody was left to wait where it was taken in last.
-func (p *Pressure) Gone() { p.last = 0 }
-
-// Per is how many wait for each slot, where so many do and slots are free. A task does not wait for itself,
-// nor for others of its client: own of those who wait.
-func Per(waiting, own, free, slots int) float64 {
-	if slots <= 0 {
-		return 0
-	}
-	return float64(max(0, waiting-own-free)) / float64(slots)
 }
 
 // Far is a wait without an end in sight.

@@ -106,9 +106,9 @@ func TestBoard(t *testing.T) {
 			t.Errorf("task %d stands at place %d, want %d", i, place, test.place)
 		}
 	}
-	if b.Len(0) != 4 || b.Len(1) != 1 || b.Waiting() != 5 || b.Homes(0) != 5 || b.Homes(1) != 1 {
-		t.Errorf("lines of %d and %d, of %d and %d, %d wait: want 4 and 1, of 5 and 1, 5 wait", b.Len(0),
-			b.Len(1), b.Homes(0), b.Homes(1), b.Waiting())
+	if b.Len(0) != 4 || b.Len(1) != 1 || b.Homes(0) != 5 || b.Homes(1) != 1 {
+		t.Errorf("lines of %d and %d, of %d and %d: want 4 and 1, of 5 and 1", b.Len(0), b.Len(1), b.Homes(0),
+			b.Homes(1))
 	}
 	for _, test := range []struct {
 		agent, free int
@@ -126,7 +126,7 @@ func TestBoard(t *testing.T) {
 	}
 	b.Reset(3, 1)
 	if b.Len(0) != 0 || b.Len(2) != 0 ||
-		b.Homes(0) != 0 || b.Waiting() != 0 || b.Join(0, Claim{7, second, 0}, true) != 0 {
+		b.Homes(0) != 0 || b.Join(0, Claim{7, second, 0}, true) != 0 {
 		t.Error("a board that was reset is not empty")
 	}
 }
@@ -159,9 +159,6 @@ func TestShare(t *testing.T) {
 				t.Fatalf("client %d counts %d times in line %d, want at most %d", c, in[k][c], k, share)
 			}
 		}
-		if b.Waiting() > max(slots, clients) {
-			t.Fatalf("%d count as waiting, of %d clients for %d slots", b.Waiting(), clients, slots)
-		}
 	}
 	if Share(0, 0) != 1 || Share(64, 128) != 1 || Share(64, 0) != 64 || Share(64, 3) != 21 {
 		t.Error("shares are not slots by clients, at least one")
@@ -186,14 +183,13 @@ func TestHome(t *testing.T) {
 }
 
 func TestTolls(t *testing.T) {
-	tolls := Tolls{Params{Load: 24, Age: 4, Beside: 1500 * time.Microsecond}, market.Credit / 1000,
+	tolls := Tolls{Params{Compute: 4, Age: 4, Beside: 1500 * time.Microsecond}, market.Credit / 1000,
 		market.Credit}
-	usual := &Tolls{tolls.Params, market.Credit, market.Credit}
 	low := &Tolls{tolls.Params, market.Credit / 1000, 4 * market.Credit / 1000}
 	dear := &Tolls{tolls.Params, 10 * market.MaxWorth, market.MaxWorth}
 	for name, test := range map[string]struct{ got, want market.Credits }{
-		"too long by a second":    {tolls.Avoidable(second, 0.5), -12 * market.Credit / 1000},
-		"none too long":           {tolls.Avoidable(0, 0.5), 0},
+		"too long by a second":    {tolls.Computed(second), -4 * market.Credit / 1000},
+		"none too long":           {tolls.Computed(0), 0},
 		"two seconds ahead":       {tolls.Ahead(2 * second), -8 * market.Credit / 1000},
 		"behind":                  {tolls.Ahead(-second), 0},
 		"an hour ahead":           {tolls.Ahead(time.Hour), tolls.Ahead(10 * second)},
@@ -202,35 +198,13 @@ func TestTolls(t *testing.T) {
 		"where nothing is lost":   {(&Tolls{tolls.Params, market.Credit, 0}).Ahead(second), 0},
 		"beside eight":            {tolls.Among(8), -12 * market.Credit / 1e6},
 		"beside none":             {tolls.Among(0), 0},
-		"a dear second of a year": {dear.Avoidable(1e17, 1e9), -market.MaxWorth},
-		"nobody was served yet":   {(&Tolls{tolls.Params, 0, 0}).Avoidable(second, 1e9), 0},
-		"nobody waits":            {usual.Avoidable(second, 0), 0},
-		"switched off":            {(&Tolls{Params{}, market.Credit, market.Credit}).Avoidable(second, 1), 0},
+		"a dear second of a year": {dear.Computed(1e17), -market.MaxWorth},
+		"nobody was served yet":   {(&Tolls{tolls.Params, 0, 0}).Computed(second), 0},
+		"switched off":            {(&Tolls{Params{}, market.Credit, market.Credit}).Computed(second), 0},
 		"off, and eight running":  {(&Tolls{Params{}, market.Credit, market.Credit}).Among(8), 0},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: toll %s, want %s", name, test.got, test.want)
-		}
-	}
-}
-
-func TestPressure(t *testing.T) {
-	var p Pressure
-	now := time.Unix(0, 0)
-	for _, test := range []struct {
-		after                time.Duration
-		waiting, free, slots int
-		least, most          float64
-	}{
-		{0, 1, 1, 8, 0, 0}, {0, 17, 0, 8, 2, 2}, {0, 1, 0, 8, 0, 0}, // a crowd of no time
-		{second, 17, 8, 8, 1, 1}, {3 * second, 0, 8, 8, 0.45, 0.55}, // half of 1 after as long as the memory
-		{9 * second, 0, 8, 8, 0.1, 0.15}, {-second, 0, 0, 8, 0.1, 0.15}, {time.Hour, 0, 8, 8, 0, 0.001},
-		{0, 5, 0, 0, 0, 0.001}, // no slots
-	} {
-		now = now.Add(test.after)
-		of := Per(test.waiting, 1, test.free, test.slots)
-		if got := max(p.Add(now, of), of); got < test.least || got > test.most {
-			t.Errorf("%+v: pressure %v", test, got)
 		}
 	}
 }
@@ -366,8 +340,8 @@ func TestParams(t *testing.T) {
 	if err := Default().Validate(); err != nil {
 		t.Error(err)
 	}
-	err := Params{Load: -1, Age: math.NaN(), Beside: time.Minute}.Validate()
-	for _, field := range []string{"load: -1", "age: NaN", "beside: 1m0s"} {
+	err := Params{Compute: -1, Age: math.NaN(), Beside: time.Minute}.Validate()
+	for _, field := range []string{"compute: -1", "age: NaN", "beside: 1m0s"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v does not name %q", err, field)
 		}

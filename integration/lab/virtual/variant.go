@@ -31,7 +31,7 @@ var words = map[string][]string{
 	"seats":    {"seats.sessions=true"},
 	"depth":    {"seats.depth=1s"},
 	"touches":  {"seats.touches=true"},
-	"untolled": {"crowd.load=0", "crowd.compute=0", "crowd.age=0"},
+	"untolled": {"crowd.compute=0", "crowd.age=0"},
 }
 
 // variant is the market that a rule's name asks for; false if it asks for another rule.
