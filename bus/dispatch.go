@@ -48,8 +48,6 @@ type Dispatch struct {
 	// of the hub's claim, see [Claim]; 0: the hub knows of none
 	Fence int64 `msgpack:"fence,omitempty"`
 
-	// Of hubs of earlier versions these are 0: nothing is known of the prompt, and a cancel ends the task
-	// at once.
 	PromptMost int `msgpack:"prompt_most,omitempty"` // prompt tokens that the hold covers
 	// prompt tokens that the agent holds by the very same text
 	Cached  int   `msgpack:"cached,omitempty"`

@@ -143,8 +143,7 @@ func (k *MarkKey) hashes(sums []byte) Hashes {
 	return list
 }
 
-// Hashes are those of a prompt's marks, the highest byte of each first: as numbers some of them would be
-// beyond what earlier versions read.
+// Hashes are those of a prompt's marks, the highest byte of each first.
 type Hashes []byte
 
 const hashBytes = 8

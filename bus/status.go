@@ -33,19 +33,19 @@ type Status struct {
 	Free    int      `json:"free" msgpack:"free"`
 	Waiting int      `json:"waiting" msgpack:"waiting"` // tasks not yet placed
 	Room    int      `json:"room" msgpack:"room"`       // tasks it would still admit
-	// why it admits none however few wait; "": it does, or is of an earlier version
+	// why it admits none however few wait; "": it does
 	Closed string `json:"closed,omitempty" msgpack:"closed,omitempty"`
 	// after so many milliseconds it may admit some again; 0: it does not say
 	ClosedMS        int64         `json:"closed_ms,omitempty" msgpack:"closed_ms,omitempty"`
 	Models          []ModelStatus `json:"models" msgpack:"models"`
 	MaxPromptTokens int           `json:"max_prompt_tokens" msgpack:"max_prompt_tokens"`
-	// runtime policies that are on, or would be; none: of a hub without, or of an earlier version
+	// runtime policies that are on, or would be
 	Policies []PolicyStatus `json:"policies,omitempty" msgpack:"policies,omitempty"`
 	// tasks that another agent got because their first token was late, and those of them whose first agent
 	// turned out to be well
 	Hedged      int64 `json:"hedged,omitempty" msgpack:"hedged,omitempty"`
 	HedgedFalse int64 `json:"hedged_false,omitempty" msgpack:"hedged_false,omitempty"`
-	// nil: of a hub that admits every session, or of an earlier version
+	// nil: the hub admits every session
 	Seats *SeatStatus `json:"seats,omitempty" msgpack:"seats,omitempty"`
 	// how full it is: below the knee, in transition or saturated; "": it does not say
 	Regime string `json:"regime,omitempty" msgpack:"regime,omitempty"`
@@ -79,7 +79,7 @@ type ModelStatus struct {
 	TTFTUS      int64          `json:"ttft_us" msgpack:"ttft_us"`       // least measured
 	SlotPrice   market.Credits `json:"slot_price" msgpack:"slot_price"` // last round's least
 	MaxModelLen int            `json:"max_model_len" msgpack:"max_model_len"`
-	Cards       *Cards         `json:"cards,omitempty" msgpack:"cards,omitempty"` // nil: of an older hub
+	Cards       Cards          `json:"cards" msgpack:"cards"`
 	// what was said of answers of the agent of that Quality, by source; none: its registered score is all
 	// that is known
 	Heard []Heard `json:"heard,omitempty" msgpack:"heard,omitempty"`

@@ -3,7 +3,7 @@ package bus
 import "souk/market"
 
 // Summary is what an agent tells its hub about itself: on change, at most every 100 ms, at least every
-// second. What its engine holds is said by Holdings; agents of earlier versions list sessions here.
+// second. What its engine holds is said by Holdings.
 type Summary struct {
 	Agent string `msgpack:"agent"`
 	Boot  int64  `msgpack:"boot"`
@@ -13,12 +13,10 @@ type Summary struct {
 	// its slots by congestion charge; none: one tier without charge
 	Tiers []market.Tier `msgpack:"tiers,omitempty"`
 	// by its own measure, not by its operator: a hub that measures takes its own
-	Measured bool           `msgpack:"measured,omitempty"`
-	InFlight int            `msgpack:"in_flight"`
-	Price    market.Price   `msgpack:"price"`
-	TTFTUS   int64          `msgpack:"ttft_us"`            // running mean; 0 = none yet
-	Sessions []SessionState `msgpack:"sessions,omitempty"` // most recent first, bounded
-	Coverage float64        `msgpack:"coverage"`           // share of the sessions held that Sessions lists
+	Measured bool         `msgpack:"measured,omitempty"`
+	InFlight int          `msgpack:"in_flight"`
+	Price    market.Price `msgpack:"price"`
+	TTFTUS   int64        `msgpack:"ttft_us"` // running mean; 0 = none yet
 	// tasks that run and of which no token has come yet, and their tokens that are still to be computed, as
 	// far as the agent knows what is cached
 	Prefills int `msgpack:"prefills,omitempty"`
@@ -82,10 +80,4 @@ func EachMark(list []byte, do func(short uint64)) {
 		do(uint64(list[0])<<40 | uint64(list[1])<<32 | uint64(list[2])<<24 | uint64(list[3])<<16 |
 			uint64(list[4])<<8 | uint64(list[5]))
 	}
-}
-
-// SessionState says that an agent served a session, and how deep. Key is the keyed hash of the session.
-type SessionState struct {
-	Key    uint64 `msgpack:"k"`
-	Tokens int    `msgpack:"n"` // prompt and output tokens of its last turn
 }

@@ -64,7 +64,7 @@ type Task struct {
 	Resume *Resume `json:"-" msgpack:"resume,omitempty"`
 	// for doors alone: the door that had it says nothing, so a hub may have it. AgainUnheard or AgainHeard
 	Again int `json:"-" msgpack:"again,omitempty"`
-	// of a door, where the task's reader may ask another one; nil: of an earlier version, or no reader may
+	// of a door, where the task's reader may ask another one; nil: its reader may not
 	Heard *HeardStatus `json:"-" msgpack:"heard,omitempty"`
 
 	// Filled in by the door; whatever a client puts here is overwritten.
@@ -171,7 +171,7 @@ type Prompt struct {
 	Former Hashes `msgpack:"former,omitempty"`
 	Next   Hashes `msgpack:"next,omitempty"`
 
-	// What bounds its tokens, see [Template.Bound]. Doors of earlier versions leave it out.
+	// What bounds its tokens, see [Template.Bound].
 	// bytes of it, with room for how a template may write them; 0: not counted
 	Text   int `msgpack:"text,omitempty"`
 	Wide   int `msgpack:"wide,omitempty"`   // of them, bytes beyond ASCII
@@ -180,7 +180,7 @@ type Prompt struct {
 	Loose  int `msgpack:"loose,omitempty"` // whether that says it: LooseNone, LooseCounted or LooseMedia
 
 	// where the tools and the system messages before all else end, in bytes, at one of the marks; 0: there
-	// are none, or an earlier door read it
+	// are none
 	Anchor int `msgpack:"anchor,omitempty"`
 }
 

@@ -400,10 +400,6 @@ func (s *Summary) Validate() error {
 	p.within("in_flight", int64(s.InFlight), 0, MaxSlots)
 	p.price("price", s.Price)
 	p.micros("ttft_us", s.TTFTUS)
-	for i := range s.Sessions {
-		p.count("sessions.n", s.Sessions[i].Tokens)
-	}
-	p.share("coverage", s.Coverage)
 	p.within("prefills", int64(s.Prefills), 0, MaxSlots)
 	p.within("ahead", int64(s.Ahead), 0, maxCount)
 	p.list("late", len(s.Late), MaxLate)
@@ -465,10 +461,8 @@ func (s *Status) Validate() error {
 		p.count("models.free", m.Free)
 		p.share("models.quality", m.Quality)
 		p.price("models.price", m.Price)
-		if m.Cards != nil {
-			p.price("models.cards.least", m.Cards.Least)
-			p.price("models.cards.most", m.Cards.Most)
-		}
+		p.price("models.cards.least", m.Cards.Least)
+		p.price("models.cards.most", m.Cards.Most)
 		p.list("models.heard", len(m.Heard), maxEntries)
 		for _, h := range m.Heard {
 			p.name("models.heard.source", h.Source, MaxID)

@@ -24,7 +24,7 @@ func TestOneClientDoesNotFillTheRoom(t *testing.T) {
 		"as it is set":            {func(c *Config) { c.MaxWaitingPerClient = 60 }, 2048, 60},
 		"few open tasks":          {func(c *Config) { c.MaxOpen = 160 }, 40, 512},
 		"open tasks as set":       {func(c *Config) { c.MaxPerClient = 30 }, 30, 512},
-		"a file of hubs of old":   {func(c *Config) { c.MaxPerClient = 4096 }, 4096, 512},
+		"as many as all clients":  {func(c *Config) { c.MaxPerClient = 4096 }, 4096, 512},
 		"the money is on its way": {func(c *Config) { c.MaxWaiting = 80 }, 2048, 20},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -70,7 +70,7 @@ func (t *task) refused() bool {
 
 // disputed reports whether the door that sends a task, which is not known here, is to ask for it once more.
 func (n *Node) disputed(m *bus.Task) bool {
-	if m.Heard == nil { // of an earlier door, or nobody can ask another for it
+	if m.Heard == nil { // nobody can ask another door for it
 		return false
 	}
 	list := n.askers.Peek(taskKey{m.Client, m.ID})

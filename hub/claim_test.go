@@ -262,9 +262,7 @@ func FuzzWhatAnAgentSays(f *testing.F) {
 						{Slots: s.number(), Toll: -market.Credits(s.number())}}[:s.next()%3],
 					InFlight: s.number(), Price: market.Price{Miss: market.Credits(s.number()) * 1000,
 						Hit: market.Credits(s.number()), Out: market.Credits(s.number()) * 1000},
-					TTFTUS:   int64(s.number()),
-					Sessions: []bus.SessionState{{Key: bus.SessionKey("ann", "s-t0"), Tokens: s.number()}},
-					Coverage: float64(s.next()) / 200})
+					TTFTUS: int64(s.number())})
 			case 2:
 				h.pass(time.Duration(s.next()) * 20 * time.Millisecond)
 				h.asks(func(m *bus.Ask) {

@@ -48,7 +48,7 @@ func TestASharedSystemPromptMakesNobodyHome(t *testing.T) {
 	}
 	for i := range agents {
 		p := prompt(i, 1)
-		h.n.lookup(fmt.Sprint("a-", i)).belief.Served(h.now, nil, uint64(i+1), p, p.Tokens, 10, -1)
+		h.n.lookup(fmt.Sprint("a-", i)).belief.Served(nil, uint64(i+1), p, p.Tokens, 10, -1)
 		homes, warm := look(prompt(100, 1))
 		want := i + 1
 		if want >= 7 { // of eight

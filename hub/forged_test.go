@@ -19,8 +19,7 @@ func TestOneForgedMessage(t *testing.T) {
 	forgeries := map[string]func(h *house, d bus.Dispatch) bus.Message{
 		"summary": func(h *house, d bus.Dispatch) bus.Message {
 			return &bus.Summary{Agent: "a-1", Boot: 1, Seq: 9, State: bus.StateReady, Slots: 2, InFlight: 1,
-				Price: card(1, 1, 4), TTFTUS: 50_000,
-				Sessions: []bus.SessionState{{Key: 7, Tokens: 90}}}
+				Price: card(1, 1, 4), TTFTUS: 50_000}
 		},
 		"holdings": func(h *house, d bus.Dispatch) bus.Message {
 			return &bus.Holdings{Agent: "a-1", Boot: 1, Seq: 9, Base: 9, Parts: 1, Life: 1, Coverage: 1,

@@ -540,7 +540,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.firstCame(h, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.answeredSeat(t, h, c)
-	a.belief.Served(n.now, h.run, t.session, &t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached)
+	a.belief.Served(h.run, t.session, &t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached)
 	h.run = nil
 }
 

@@ -376,7 +376,7 @@ func TestAQuoteSeesAgentsAsARoundDoes(t *testing.T) {
 func (h *house) hearAll() {
 	for _, a := range h.n.roster {
 		h.must(h.step(&bus.Summary{Agent: a.id, Boot: a.reg.Boot, Seq: a.seq + 1, State: bus.StateReady,
-			Slots: a.slots, Tiers: a.tiers, InFlight: len(a.holds), Price: a.price, Coverage: 1}))
+			Slots: a.slots, Tiers: a.tiers, InFlight: len(a.holds), Price: a.price}))
 	}
 }
 

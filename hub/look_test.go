@@ -8,9 +8,9 @@ import (
 	"souk/bus"
 )
 
-// A hub takes a task from a door that has heard of it lately, or that says nothing of that, as doors of
-// earlier versions. Any other is to ask all hubs first, and its task is taken with the number that it is then
-// given. It is this hub's clock alone that counts.
+// A hub takes a task from a door that has heard of it lately, or that says nothing of that, as its reader
+// cannot ask another. Any other is to ask all hubs first, and its task is taken with the number that it is
+// then given. It is this hub's clock alone that counts.
 func TestADoorThatIsOutOfStep(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
@@ -29,7 +29,7 @@ func TestADoorThatIsOutOfStep(t *testing.T) {
 		}
 	}
 	last := func() *bus.HeardStatus { return &bus.HeardStatus{Epoch: 7, Seq: h.n.status.seq} }
-	expect("of an earlier version", nil, "")
+	expect("that no other door can have", nil, "")
 	expect("the last status", last(), "")
 	expect("none", &bus.HeardStatus{}, "unavailable")
 	expect("of another epoch", &bus.HeardStatus{Epoch: 6, Seq: 1 << 40}, "unavailable")

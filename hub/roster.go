@@ -302,9 +302,6 @@ func (n *Node) summarised(s *bus.Summary) error {
 	}
 	n.setTiers(a)
 	a.predictor.Hint(time.Duration(s.TTFTUS) * time.Microsecond)
-	if len(s.Sessions) > 0 || s.Coverage > 0 { // of an agent that does not say what it holds
-		a.belief.Listed(s.Sessions, s.Coverage >= 1, n.now.Add(-n.cfg.Settling))
-	}
 	a.correct(n.now, s.InFlight, n.cfg.Settling, first)
 	n.inHand(a)
 	a.queue.Said(n.nano, n.nano-int64(hearsWithin), s.Prefills, s.Ahead)

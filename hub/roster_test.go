@@ -66,16 +66,6 @@ func TestSessionsStayWhereTheirPrefixIs(t *testing.T) {
 	if rec.Cached != 2096 { // 2000 of the prompt and 100 of the answer, in whole blocks of 16
 		t.Errorf("%d tokens expected in the cache, want 2096", rec.Cached)
 	}
-	h.serve(d, market.Usage{Prompt: 2200, Cached: 2096, Output: 10})
-
-	// The agent's own complete list no longer names the session: it is not counted on.
-	h.pass(3 * time.Second)
-	h.must(h.summary("a-1", 1, func(s *bus.Summary) { s.Coverage = 1 }))
-	h.must(h.summary("a-2", 1, func(s *bus.Summary) { s.Coverage = 1 }))
-	h.must(h.step(turn("three", second)))
-	if got := h.agentOf(h.take("ann", "three")); got != "a-2" {
-		t.Errorf("the third turn went to %s, which has dropped the session", got)
-	}
 }
 
 // Whoever has a task for a hub that takes none is told why, not that too many wait.

@@ -40,8 +40,8 @@ const (
 	sayEvery = 250 * time.Millisecond
 )
 
-// unsure reports whether a task that a door places here may be with another hub by now. A door of an earlier
-// version does not say what it heard, and is believed.
+// unsure reports whether a task that a door places here may be with another hub by now. A door that says
+// nothing of what it heard has a task for which its reader cannot ask another.
 func (n *Node) unsure(m *bus.Task) bool {
 	h := m.Heard
 	if h == nil || h.Epoch != n.epoch {
@@ -177,7 +177,7 @@ func (n *Node) Status() *bus.Status {
 		if !ok {
 			s.Models = slices.Insert(s.Models, i,
 				bus.ModelStatus{Model: a.reg.Model, Price: a.price, TTFTUS: ttft, SlotPrice: a.slotPrice,
-					Cards: &bus.Cards{Least: a.price, Most: a.price}})
+					Cards: bus.Cards{Least: a.price, Most: a.price}})
 		}
 		m := &s.Models[i]
 		m.Agents++
@@ -191,7 +191,7 @@ func (n *Node) Status() *bus.Status {
 		m.TTFTUS = min(m.TTFTUS, ttft)
 		m.SlotPrice = min(m.SlotPrice, a.slotPrice)
 		m.MaxModelLen = max(m.MaxModelLen, a.reg.MaxModelLen)
-		*m.Cards = m.Cards.With(bus.Cards{Least: a.price, Most: a.price})
+		m.Cards = m.Cards.With(bus.Cards{Least: a.price, Most: a.price})
 		if a.price.Miss+a.price.Out < m.Price.Miss+m.Price.Out {
 			m.Price = a.price
 		}

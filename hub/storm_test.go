@@ -269,7 +269,7 @@ func (s *storm) event() {
 					market.Tier{Slots: 1, Toll: market.Credits(-k * (1 + s.r.IntN(3)) * 50_000)})
 			}
 			s.give(&bus.Summary{Agent: id, Boot: s.boots[id], Seq: s.seqs[id], State: state, Slots: slots,
-				Tiers: tiers, InFlight: s.r.IntN(4), Price: p, Coverage: 1})
+				Tiers: tiers, InFlight: s.r.IntN(4), Price: p})
 		}
 	case k < 86:
 		s.n.Leave(s.now, id)

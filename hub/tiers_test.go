@@ -108,8 +108,7 @@ func TestTiersFromSummaries(t *testing.T) {
 }
 
 // A hub that measures charges an agent, and those of its class, for what answers beside others took by its
-// own count and clock, whatever the agent says of its tiers; but an operator's tiers rule, and so do those of
-// an agent of an earlier version.
+// own count and clock, whatever the agent says of its tiers; but an operator's tiers rule.
 func TestTiersAreMeasuredByTheHub(t *testing.T) {
 	own := []market.Tier{{Slots: 1}, {Slots: 7, Toll: -5}}
 	last := map[string]map[bool]market.Credits{}

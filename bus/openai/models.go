@@ -54,22 +54,18 @@ func Models(hubs []bus.Status, allowed []string) []Model {
 				continue
 			}
 			ttft := float64(m.TTFTUS) / 1000
-			asked := bus.Cards{Least: m.Price, Most: m.Price}
-			if m.Cards != nil {
-				asked = *m.Cards
-			}
 			to := by[m.Model]
 			if to == nil {
 				to = &Model{ID: m.Model, Object: "model", Owner: "souk",
 					Souk: &ModelDeal{SlotPrice: m.SlotPrice, TTFTMS: ttft}}
-				by[m.Model], cards[m.Model] = to, asked
+				by[m.Model], cards[m.Model] = to, m.Cards
 				names = append(names, m.Model)
 			}
 			d := to.Souk
 			to.Longest = max(to.Longest, m.MaxModelLen)
 			d.Domains = append(d.Domains, h.Domain)
 			d.Agents, d.Free = d.Agents+m.Agents, d.Free+m.Free
-			cards[m.Model] = cards[m.Model].With(asked)
+			cards[m.Model] = cards[m.Model].With(m.Cards)
 			d.SlotPrice = min(d.SlotPrice, m.SlotPrice)
 			if ttft > 0 && (d.TTFTMS == 0 || ttft < d.TTFTMS) {
 				d.TTFTMS = ttft

@@ -27,9 +27,9 @@ func (s *says) unnamed(blocks int) {
 func TestWhatAnAgentServedBeforeItsRestartIsBelieved(t *testing.T) {
 	x, b, other, s := heard()
 	first, later := chat(text(0, 400)), chat(text(1, 400))
-	serve(b, t0, 1, &first, 400, 0, 0)
+	serve(b, 1, &first, 400, 0, 0)
 	x.Advance(2 * second)
-	serve(b, t0, 2, &later, 400, 0, 0)
+	serve(b, 2, &later, 400, 0, 0)
 	s.whole(1, first.Marks, later.Marks)
 	x.Advance(10 * second)
 	b.Again()
@@ -60,7 +60,7 @@ func TestWhatAnAgentServedBeforeItsRestartIsBelieved(t *testing.T) {
 		t.Error("what came was asked for by somebody else")
 	}
 	// what is served anew goes by what the agent says of it
-	serve(b, t0, 2, &later, 400, 0, 384)
+	serve(b, 2, &later, 400, 0, 384)
 	x.Advance(30 * second)
 	if s.unnamed(60); overlap(b, &later) != 0 {
 		t.Error("it was served in this life, and the agent does not name it")
@@ -77,7 +77,7 @@ func TestWhatAnAgentServedBeforeItsRestartIsBelieved(t *testing.T) {
 func TestNothingIsBelievedOfAnEngineThatBeganAnew(t *testing.T) {
 	x, b, _, s := heard()
 	p := chat(text(0, 400))
-	serve(b, t0, 1, &p, 400, 0, 0)
+	serve(b, 1, &p, 400, 0, 0)
 	s.whole(1, p.Marks)
 	x.Advance(10 * second)
 	s = again(b, 0)
@@ -88,7 +88,7 @@ func TestNothingIsBelievedOfAnEngineThatBeganAnew(t *testing.T) {
 	if s.unnamed(60); overlap(b, &p) != 0 {
 		t.Error("what came is of somebody else")
 	}
-	serve(b, t0, 1, &p, 400, 0, 0)
+	serve(b, 1, &p, 400, 0, 0)
 	if s = again(b, 60); overlap(b, &p) != 384 {
 		t.Error("it was restarted beside an engine that was not")
 	}
@@ -103,7 +103,7 @@ func TestNothingIsBelievedOfAnEngineThatBeganAnew(t *testing.T) {
 func TestHearingAnEngineMakesItNoOther(t *testing.T) {
 	x, b, _, s := heard()
 	p := chat(text(0, 400))
-	serve(b, t0, 1, &p, 400, 0, 0)
+	serve(b, 1, &p, 400, 0, 0)
 	s.whole(1, p.Marks)
 	x.Advance(10 * second)
 	b.Again()

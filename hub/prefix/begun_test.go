@@ -30,7 +30,7 @@ func TestAPromptThatRanOnAnEngineThatBeganAnew(t *testing.T) {
 	x.Advance(second)
 	b := x.New(16, 0)
 	old, p := chat(text(1, 400)), chat(text(0, 400))
-	serve(b, t0, 1, &old, 400, 0, 0)
+	serve(b, 1, &old, 400, 0, 0)
 	again := b.Sent(&old, 400, 0, second)
 	run := b.Sent(&p, 400, 0, second)
 	if overlap(b, &p) != 384 || overlap(b, &old) != 384 {
@@ -44,7 +44,7 @@ func TestAPromptThatRanOnAnEngineThatBeganAnew(t *testing.T) {
 	if b.Ended(again); overlap(b, &old) != 0 {
 		t.Error("nothing is known of what it left")
 	}
-	if b.Served(t0, run, 2, &p, 400, 0, 0); overlap(b, &p) != 384 {
+	if b.Served(run, 2, &p, 400, 0, 0); overlap(b, &p) != 384 {
 		t.Error("it was served")
 	}
 	if err := sound(b); err != nil {
@@ -61,7 +61,7 @@ func TestWhatWasServedFadesWheneverItWasExpected(t *testing.T) {
 		p := chat(text(0, 400))
 		run := b.Sent(&p, 400, 0, first)
 		x.Advance(4 * second)
-		b.Served(t0, run, 1, &p, 400, 0, 0)
+		b.Served(run, 1, &p, 400, 0, 0)
 		if x.Advance(5 * second); overlap(b, &p) != 384 {
 			t.Errorf("first token at %d s: it was served just now", first/second)
 		}

@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"slices"
 	"sort"
-	"time"
 
 	"souk/bus"
 	"souk/bus/bounded"
@@ -62,14 +61,13 @@ type node struct {
 const none = bounded.None
 
 type session struct {
-	key     uint64
-	end     int32
-	born    uint32
-	bytes   int // of the prompt
-	prompt  int // tokens of the prompt
-	output  int // tokens of the answer
-	used    uint32
-	learned time.Time
+	key    uint64
+	end    int32
+	born   uint32
+	bytes  int // of the prompt
+	prompt int // tokens of the prompt
+	output int // tokens of the answer
+	used   uint32
 }
 
 // New returns an empty belief about an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
@@ -259,7 +257,7 @@ func (b *Belief) fits(p *bus.Prompt) bool {
 // need. cached is what the engine reported to have found, or -1 if it reports nothing. An engine that found
 // nothing, or much less than it held for certain, has dropped what it did not find, and, as it drops the
 // least recently used first, whatever was used before that: this is forgotten.
-func (b *Belief) Served(now time.Time, r *Run, key uint64, p *bus.Prompt, prompt, output, cached int) {
+func (b *Belief) Served(r *Run, key uint64, p *bus.Prompt, prompt, output, cached int) {
 	end, lost, short := none, uint32(0), false
 	runs := b.of(r)
 	if runs {
@@ -317,7 +315,7 @@ func (b *Belief) Served(now time.Time, r *Run, key uint64, p *bus.Prompt, prompt
 		}
 		if key != 0 {
 			b.note(&session{key: key, end: end, born: n.born, bytes: p.Bytes, prompt: prompt, output: output,
-				used: b.clock, learned: now})
+				used: b.clock})
 		}
 	}
 	b.fit()
@@ -374,58 +372,6 @@ func (b *Belief) lost(r *Run, cached int) (used uint32, any bool) {
 		}
 	}
 	return used, any
-}
-
-// Listed takes an agent's own list of sessions. Where it is complete, a session that it does not name is gone
-// if it was learned of before settled: the list was made a little earlier than it is read. One listed with
-// fewer tokens than believed is gone beyond these. What other sessions hold of their texts stays, unless none
-// is named: then the engine began anew.
-func (b *Belief) Listed(states []bus.SessionState, complete bool, settled time.Time) {
-	// Lists come several times a second and are short; what is remembered may be long.
-	for _, listed := range states {
-		if e, ok := b.sessions[listed.Key]; ok {
-			s := e.Value.(*session)
-			if s.learned.Before(settled) && listed.Tokens < s.prompt+s.output {
-				b.cut(e, listed.Tokens)
-			}
-		}
-	}
-	if !complete || len(b.sessions) == 0 {
-		return
-	}
-	named := make(map[uint64]struct{}, len(states))
-	for _, s := range states {
-		named[s.Key] = struct{}{}
-	}
-	for e := b.recent.Front(); e != nil; {
-		next := e.Next()
-		s := e.Value.(*session)
-		if _, ok := named[s.key]; !ok && s.learned.Before(settled) {
-			b.cut(e, 0)
-			for len(states) == 0 && b.use.Oldest != none && b.nodes[b.use.Oldest].used <= s.used {
-				b.free(b.use.Oldest)
-			}
-		}
-		e = next
-	}
-}
-
-// cut forgets a session beyond so many tokens: what no other session or task has of its text.
-func (b *Belief) cut(e *list.Element, tokens int) {
-	s := b.remove(e)
-	if !b.alive(s) {
-		return
-	}
-	b.answer(s.end, min(int(b.nodes[s.end].answer), max(0, tokens-s.prompt)))
-	for i := s.end; i != none; {
-		n := &b.nodes[i]
-		if n.kids > 0 || n.runs > 0 || n.ends > 0 || int(n.upto) <= tokens {
-			break
-		}
-		up := n.parent
-		b.free(i)
-		i = up
-	}
 }
 
 // note remembers a session's last prompt.

@@ -6,12 +6,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"souk/bus"
 )
-
-var t0 = time.Unix(1000, 0)
 
 // chat builds a prompt from messages as the door does: a mark at the end of every message and every MarkEvery
 // bytes inside it, each with the hash of all text before it; four bytes a token.
@@ -37,8 +34,8 @@ func text(seed byte, tokens int) string {
 }
 
 // serve has an agent serve a prompt of a session.
-func serve(b *Belief, now time.Time, key uint64, p *bus.Prompt, prompt, output, cached int) {
-	b.Served(now, b.Sent(p, prompt, output, 0), key, p, prompt, output, cached)
+func serve(b *Belief, key uint64, p *bus.Prompt, prompt, output, cached int) {
+	b.Served(b.Sent(p, prompt, output, 0), key, p, prompt, output, cached)
 }
 
 // overlap is what the agent is believed to hold of a prompt.
@@ -65,7 +62,7 @@ func TestOverlap(t *testing.T) {
 		for _, key := range []uint64{7, 0} {
 			x := NewIndex(DefaultLimits())
 			b, other := x.New(16, 0), x.New(16, 0)
-			serve(b, t0, key, &first, 128, 64, 0)
+			serve(b, key, &first, 128, 64, 0)
 			if got := overlap(b, &c.prompt); got != c.want {
 				t.Errorf("%s: %d tokens, want %d", c.name, got, c.want)
 			}
@@ -100,7 +97,7 @@ func TestDepthsAgainstBytes(t *testing.T) {
 		}
 		x := NewIndex(DefaultLimits())
 		agent := x.New(1, 0)
-		serve(agent, t0, 1, &pa, pa.Tokens, 0, 0)
+		serve(agent, 1, &pa, pa.Tokens, 0, 0)
 		at := 0
 		if n := x.Depths(nil, pb.Marks)[agent.Place()]; n > 0 {
 			at = pb.Marks[n-1].Bytes
@@ -124,7 +121,7 @@ func TestTokensAreThoseCounted(t *testing.T) {
 	if got := expect(first); got != 128 {
 		t.Errorf("%d tokens of what nobody has seen, want the estimate", got)
 	}
-	serve(b, t0, 1, &first, 300, 64, 0)
+	serve(b, 1, &first, 300, 64, 0)
 	if got := expect(first); got != 300 {
 		t.Errorf("%d tokens of what was counted, want 300", got)
 	}
@@ -135,7 +132,7 @@ func TestTokensAreThoseCounted(t *testing.T) {
 	if got := overlap(b, &other); got != 224 { // three quarters of 300
 		t.Errorf("%d tokens of the system prompt, want 224 by a guess", got)
 	}
-	serve(b, t0, 2, &other, 280, 10, 192)
+	serve(b, 2, &other, 280, 10, 192)
 	other = chat(system, answer)
 	other.Tokens = 1000
 	if got := overlap(b, &other); got != 192 {
@@ -149,7 +146,7 @@ func TestForgetting(t *testing.T) {
 	var p [5]bus.Prompt
 	for key := range p {
 		p[key] = chat(text(byte(key), 64))
-		serve(b, t0, uint64(key+1), &p[key], 64, 0, 0)
+		serve(b, uint64(key+1), &p[key], 64, 0, 0)
 	}
 	held := func() (s string) {
 		for key := range p {
@@ -164,36 +161,9 @@ func TestForgetting(t *testing.T) {
 	}
 
 	// 2 was counted and was not found: whatever was used before it is gone as well.
-	serve(b, t0, 3, &p[2], 64, 0, 0)
+	serve(b, 3, &p[2], 64, 0, 0)
 	if got := held(); got != "234" {
 		t.Errorf("after a miss: %s, want 234", got)
-	}
-
-	// A partial list drops nothing, a complete one drops what it leaves out, and only if that is old news.
-	b.Listed([]bus.SessionState{{Key: 5, Tokens: 64}}, false, t0.Add(time.Second))
-	if got := held(); got != "234" {
-		t.Errorf("a partial list dropped: %s", got)
-	}
-	serve(b, t0.Add(5*time.Second), 2, &p[1], 64, 0, 0)
-	b.Listed([]bus.SessionState{{Key: 5, Tokens: 64}}, true, t0.Add(time.Second))
-	if got := held(); got != "14" {
-		t.Errorf("a complete list: %s, want 14", got)
-	}
-
-	// Listed with fewer tokens: what two sessions hold of one text stays.
-	long, longer := chat(text(7, 200), text(8, 100)), chat(text(7, 200), text(9, 100))
-	serve(b, t0, 6, &long, 300, 0, 0)
-	serve(b, t0, 7, &longer, 300, 0, 192)
-	b.Listed([]bus.SessionState{{Key: 7, Tokens: 250}}, false, t0.Add(time.Second))
-	if one, other := overlap(b, &long), overlap(b, &longer); one != 288 || other != 192 {
-		t.Errorf("%d and %d tokens are believed, want 288 and the system prompt's 192", one, other)
-	}
-
-	serve(b, t0, 7, &p[3], 64, 0, 0) // the session goes on with another text
-	b.Listed(nil, true, t0.Add(time.Minute))
-	if len(b.sessions) != 0 || b.byHash.n != 0 || b.tokens != 0 || x.own.holders.n != 0 {
-		t.Errorf("an agent that says it holds nothing: %d sessions, %d marks, %d tokens", len(b.sessions),
-			b.byHash.n, b.tokens)
 	}
 }
 
@@ -204,7 +174,7 @@ func TestSharedTextTakesRoomOnce(t *testing.T) {
 	var p [8]bus.Prompt
 	for i := range p {
 		p[i] = chat(text(0, 800), text(byte(1+i), 32))
-		serve(b, t0, uint64(i+1), &p[i], 832, 0, min(800, 800*i))
+		serve(b, uint64(i+1), &p[i], 832, 0, min(800, 800*i))
 	}
 	for i := range p {
 		want := 816
@@ -224,7 +194,7 @@ func TestWhatRunsHasRoom(t *testing.T) {
 	b := x.New(16, 1000)
 	x.Advance(10)
 	old, other := chat(text(0, 400)), chat(text(1, 400))
-	serve(b, t0, 1, &old, 400, 0, 0)
+	serve(b, 1, &old, 400, 0, 0)
 	run := b.Sent(&other, 400, 100, 20)
 	if overlap(b, &old) == 0 || overlap(b, &other) != 0 {
 		t.Error("both fit, and the other is not computed yet")
@@ -244,11 +214,11 @@ func TestWhatRunsHasRoom(t *testing.T) {
 	if b.tokens != 500 || overlap(b, &third) != 0 {
 		t.Errorf("%d tokens, want those of one that runs", b.tokens)
 	}
-	b.Served(t0, run, 2, &other, 400, 50, 0)
+	b.Served(run, 2, &other, 400, 50, 0)
 	if b.tokens != 450 || overlap(b, &other) != 384 {
 		t.Errorf("%d tokens, want 450 of the one that was served", b.tokens)
 	}
-	b.Served(t0, b.Sent(&third, 400, 100, 99), 3, &third, 400, 50, 0) // sooner than was expected
+	b.Served(b.Sent(&third, 400, 100, 99), 3, &third, 400, 50, 0) // sooner than was expected
 	x.Advance(99)
 	if b.tokens != 900 || overlap(b, &third) != 384 {
 		t.Errorf("%d tokens, want 900", b.tokens)
@@ -263,7 +233,7 @@ func TestWhatWasNotFoundIsGone(t *testing.T) {
 		p := []bus.Prompt{chat(text(0, 100), text(1, 20)), chat(text(2, 400), text(3, 400)),
 			chat(text(0, 100), text(4, 20))}
 		for i := range p {
-			serve(b, t0, uint64(i+1), &p[i], p[i].Tokens, 0, 0)
+			serve(b, uint64(i+1), &p[i], p[i].Tokens, 0, 0)
 		}
 		return b, p
 	}
@@ -278,7 +248,7 @@ func TestWhatWasNotFoundIsGone(t *testing.T) {
 	}
 	b, p := fresh()
 	long := next(p[1])
-	serve(b, t0, 2, &long, long.Tokens, 0, 400)
+	serve(b, 2, &long, long.Tokens, 0, 400)
 	if overlap(b, &p[0]) != 96 || overlap(b, &p[2]) == 0 {
 		t.Error("its first half was found, and what was used since is forgotten")
 	}
@@ -288,7 +258,7 @@ func TestWhatWasNotFoundIsGone(t *testing.T) {
 	b, p = fresh()
 	other := chat(text(0, 100), text(6, 20))
 	run := b.Sent(&other, 120, 0, 0)
-	b.Served(t0, run, 4, &other, 120, 0, 48) // 96 by a guess
+	b.Served(run, 4, &other, 120, 0, 48) // 96 by a guess
 	if overlap(b, &p[1]) == 0 {
 		t.Error("a guess that was off by a few blocks made the agent's belief go")
 	}
@@ -296,7 +266,7 @@ func TestWhatWasNotFoundIsGone(t *testing.T) {
 	cold := chat(text(7, 300), text(8, 20))
 	both := []*Run{b.Sent(&cold, 320, 0, 0), b.Sent(&cold, 320, 0, 0)}
 	for _, r := range both {
-		b.Served(t0, r, 0, &cold, 320, 0, 0)
+		b.Served(r, 0, &cold, 320, 0, 0)
 	}
 	if overlap(b, &p[0]) == 0 || overlap(b, &p[1]) == 0 {
 		t.Error("two that computed one text side by side made the agent's belief go")
@@ -308,8 +278,8 @@ func TestDrop(t *testing.T) {
 	x := NewIndex(DefaultLimits())
 	a, b := x.New(16, 0), x.New(16, 0)
 	p := chat(text(0, 200))
-	serve(a, t0, 1, &p, 200, 0, 0)
-	serve(b, t0, 1, &p, 200, 0, 0)
+	serve(a, 1, &p, 200, 0, 0)
+	serve(b, 1, &p, 200, 0, 0)
 	run := a.Sent(&p, 200, 0, 0)
 	a.Drop()
 	c := x.New(16, 0)
@@ -332,8 +302,8 @@ func TestAGuessIsCorrectedByWhatWasFound(t *testing.T) {
 	for i, dense := range []int{40, 400, 4000} { // tokens of the rest, which takes as many bytes
 		b := NewIndex(DefaultLimits()).New(16, 0)
 		p, q, r := chat(system, text(1, 100)), chat(system, text(2, 100)), chat(system, text(3, 100))
-		serve(b, t0, 1, &p, 200+dense, 10, 0)
-		serve(b, t0, 2, &q, 200+100, 10, 192)
+		serve(b, 1, &p, 200+dense, 10, 0)
+		serve(b, 2, &q, 200+100, 10, 192)
 		got := overlap(b, &r)
 		if i == 0 {
 			first = got
@@ -359,7 +329,7 @@ func TestImplied(t *testing.T) {
 	}
 	b := NewIndex(DefaultLimits()).New(16, 0)
 	first := marks(1000, 2000)
-	serve(b, t0, 1, &first, 800, 3000, 0)
+	serve(b, 1, &first, 800, 3000, 0)
 	for _, c := range []struct {
 		name string
 		key  uint64
@@ -388,12 +358,12 @@ func TestAnswersThatAreReadOtherwise(t *testing.T) {
 	turns := func(seed byte, finds bool) (believed, found int) {
 		first := chat(system, text(seed, 32), ask)
 		second := chat(system, text(seed, 32), ask, answer, text(9, 32)) // 160 and 64 and 32 tokens
-		serve(b, t0, uint64(seed), &first, 160, 64, overlap(b, &first))
+		serve(b, uint64(seed), &first, 160, 64, overlap(b, &first))
 		believed, found = overlap(b, &second), 160
 		if finds {
 			found = 224
 		}
-		serve(b, t0, uint64(seed), &second, 256, 16, found)
+		serve(b, uint64(seed), &second, 256, 16, found)
 		return believed, found
 	}
 	for i, c := range []struct {
@@ -422,7 +392,7 @@ func TestAnswersThatAreReadOtherwiseNowAndThen(t *testing.T) {
 			ask, answer := text(byte(i%64), 32), text(2, 64)
 			first := chat(text(0, 96), text(byte(i/64), 32), ask)
 			second := chat(text(0, 96), text(byte(i/64), 32), ask, answer, text(9, 32))
-			serve(b, t0, uint64(i), &first, 160, 64, overlap(b, &first))
+			serve(b, uint64(i), &first, 160, 64, overlap(b, &first))
 			found := 160
 			if r.Float64() < c.found {
 				found = 224
@@ -433,7 +403,7 @@ func TestAnswersThatAreReadOtherwiseNowAndThen(t *testing.T) {
 			case got < found:
 				under++
 			}
-			serve(b, t0, uint64(i), &second, 256, 16, found)
+			serve(b, uint64(i), &second, 256, 16, found)
 		}
 		if o, u := float64(over)/turns, float64(under)/turns; o > c.over || u > c.under {
 			t.Errorf("%v are found: %.3f of turns are believed to find more, %.3f less", c.found, o, u)

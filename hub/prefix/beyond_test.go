@@ -19,7 +19,7 @@ func TestBeyondSomeMarks(t *testing.T) {
 		}
 		all := chat(messages...)
 		served := chat(messages[:1+r.IntN(len(messages))]...)
-		serve(b, t0, 1, &served, served.Tokens, 0, 0)
+		serve(b, 1, &served, served.Tokens, 0, 0)
 		cached, depth, before := overlap(b, &all), int(b.Depth(&all)), 0
 		if depth != len(served.Marks) {
 			t.Fatalf("%d marks of %d are held", depth, len(served.Marks))

@@ -78,7 +78,7 @@ func TestWhatIsKeptIsTrueUntilSomethingChanged(t *testing.T) {
 				if op < 12 {
 					a.b.Ended(a.runs[i])
 				} else {
-					a.b.Served(t0.Add(time.Duration(now)), a.runs[i], uint64(r.IntN(9)), a.of[i],
+					a.b.Served(a.runs[i], uint64(r.IntN(9)), a.of[i],
 						a.of[i].Tokens, r.IntN(90), cached)
 				}
 				a.runs, a.of = slices.Delete(a.runs, i, i+1), slices.Delete(a.of, i, i+1)
@@ -95,9 +95,6 @@ func TestWhatIsKeptIsTrueUntilSomethingChanged(t *testing.T) {
 				a.b.Used(uint64(r.IntN(9)))
 			case op == 30:
 				a.b.Judge(100, r.IntN(200)-1)
-			case op == 31:
-				a.b.Listed([]bus.SessionState{{Key: uint64(r.IntN(9)), Tokens: r.IntN(500)}}, r.IntN(2) == 0,
-					t0.Add(time.Duration(now)))
 			case op == 32:
 				a.b.Resize(200 * r.IntN(20))
 			case op == 33 && r.IntN(4) == 0:

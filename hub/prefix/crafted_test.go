@@ -2,7 +2,6 @@ package prefix
 
 import (
 	"testing"
-	"time"
 
 	"souk/bus"
 )
@@ -35,7 +34,7 @@ func TestCraftedMarksStandAtTheirPlaces(t *testing.T) {
 			for i := range uint64(100) {
 				p.Marks = append(p.Marks, bus.Mark{Bytes: int(i+1) * 1000, Hash: craft(100*k + i)})
 			}
-			b.Served(time.Unix(0, 0), b.Sent(p, 25_000, 10, 0), k, p, 25_000, 10, 0)
+			b.Served(b.Sent(p, 25_000, 10, 0), k, p, 25_000, 10, 0)
 		}
 		far := func(at, from, of int) int { return (at - from + of) % of }
 		most, found := 0, 0

@@ -14,9 +14,9 @@ func TestATextBehindPicturesHidesNobody(t *testing.T) {
 	s.whole(0.95)
 	plain, pictured := chat(text(0, 400), text(1, 50)), chat(text(0, 400), text(2, 400))
 	pictured.Loose = bus.LooseMedia
-	serve(other, t0, 1, &plain, plain.Tokens, 0, 0)
-	serve(b, t0, 2, &pictured, pictured.Tokens, 0, 0)
-	serve(b, t0, 3, &plain, plain.Tokens, 0, 400)
+	serve(other, 1, &plain, plain.Tokens, 0, 0)
+	serve(b, 2, &pictured, pictured.Tokens, 0, 0)
+	serve(b, 3, &plain, plain.Tokens, 0, 400)
 	was := other.Depth(&pictured)
 	if x.Advance(10 * second); !b.Rules() || was == 0 {
 		t.Fatal("the test sees nothing")
@@ -37,8 +37,8 @@ func TestWhatPicturesBeginWith(t *testing.T) {
 	begins, plain := chat(text(0, 400)), chat(text(0, 400), text(1, 50))
 	pictured := chat(text(0, 400), text(2, 400))
 	pictured.Loose = bus.LooseMedia
-	serve(b, t0, 2, &pictured, pictured.Tokens, 0, 0)
-	serve(b, t0, 3, &plain, plain.Tokens, 0, 400)
+	serve(b, 2, &pictured, pictured.Tokens, 0, 0)
+	serve(b, 3, &plain, plain.Tokens, 0, 400)
 	for _, c := range []struct {
 		name            string
 		says            []bus.Mark
@@ -84,7 +84,7 @@ func TestALiarThatIsRestartedHidesNobody(t *testing.T) {
 		for i := range prompts {
 			p := &prompts[i]
 			if i%2 == 0 {
-				serve(other, t0, 0, p, p.Tokens, 0, 0)
+				serve(other, 0, p, p.Tokens, 0, 0)
 			}
 		}
 		for i := range prompts {
@@ -92,7 +92,7 @@ func TestALiarThatIsRestartedHidesNobody(t *testing.T) {
 		}
 		for range 30 {
 			p := &prompts[r.IntN(len(prompts))]
-			serve(b, t0, uint64(r.IntN(5)), p, 1+r.IntN(2*p.Tokens), r.IntN(50), r.IntN(p.Tokens+1))
+			serve(b, uint64(r.IntN(5)), p, 1+r.IntN(2*p.Tokens), r.IntN(50), r.IntN(p.Tokens+1))
 		}
 		b.Again()
 		for seq := range uint64(10) {
@@ -123,13 +123,13 @@ func TestALiarThatIsRestartedHidesNobody(t *testing.T) {
 func TestAnOldTextHidesNobody(t *testing.T) {
 	x, b, other, s := heard()
 	begins, before := chat(text(0, 400), text(1, 50)), chat(text(0, 400), text(2, 400))
-	serve(other, t0, 1, &begins, begins.Tokens, 0, 0)
-	serve(b, t0, 2, &before, before.Tokens, 0, 0)
+	serve(other, 1, &begins, begins.Tokens, 0, 0)
+	serve(b, 2, &before, before.Tokens, 0, 0)
 	b.Again()
 	s.seq = 1
 	b.Told(&bus.Holdings{Seq: 1, Base: 1, Parts: 1, Coverage: 0.95, Evidence: bus.EvidenceEvents,
 		Blocks: 100, Unnamed: 100})
-	serve(b, t0, 3, &begins, begins.Tokens, 0, -1)
+	serve(b, 3, &begins, begins.Tokens, 0, -1)
 	was := other.Depth(&before)
 	if !b.Rules() || was == 0 || overlap(b, &before) != 784 {
 		t.Fatalf("rules %v, %d and %d are believed: the test sees nothing", b.Rules(), was,

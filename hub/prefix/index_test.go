@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"souk/bus"
 )
@@ -114,7 +113,7 @@ func FuzzIndex(f *testing.F) {
 			data = data[1:]
 			return int(c)
 		}
-		reports, lists, broken := next()&1 > 0, next()&3 == 0, next()&7 == 0
+		reports, broken := next()&1 > 0, next()&7 == 0
 		turns := next()&3 == 0 // of keys
 		limits := Limits{Sessions: 1 + next()%6, Marks: 1 + next()%40, Told: next() % 40}
 		x := NewIndex(limits)
@@ -159,7 +158,7 @@ func FuzzIndex(f *testing.F) {
 			tokens int
 		}
 		var runs []sent
-		exact := !reports && !lists && !broken && !turns
+		exact := !reports && !broken && !turns
 		for len(data) > 0 {
 			clock++
 			i := next() % len(beliefs)
@@ -171,7 +170,7 @@ func FuzzIndex(f *testing.F) {
 				if reports {
 					cached = next()
 				}
-				b.Served(t0.Add(time.Duration(clock)), b.Sent(&p, p.Tokens, 0, 0), uint64(next()%10), &p,
+				b.Served(b.Sent(&p, p.Tokens, 0, 0), uint64(next()%10), &p,
 					p.Tokens, 0,
 					cached)
 				if exact && len(runs) == 0 {
@@ -190,16 +189,10 @@ func FuzzIndex(f *testing.F) {
 				if next()&1 > 0 {
 					beliefs[s.i].Ended(s.r)
 				} else {
-					beliefs[s.i].Served(t0.Add(time.Duration(clock)), s.r, uint64(next()%10), &s.p, next()*8,
+					beliefs[s.i].Served(s.r, uint64(next()%10), &s.p, next()*8,
 						next(),
 						next()-1)
 				}
-			case op == 13 && lists:
-				var states []bus.SessionState
-				for range next() % 4 {
-					states = append(states, bus.SessionState{Key: uint64(next() % 10), Tokens: next() * 4})
-				}
-				b.Listed(states, next()&1 > 0, t0.Add(time.Duration(clock-next()%4)))
 			case op == 15:
 				x.Advance(x.now + int64(next())*3e7)
 				h := &bus.Holdings{Life: b.told.life + uint64(next()%32/31), Seq: b.told.seq + 1,
@@ -433,7 +426,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	for round := range 3 * limits.Marks / 64 {
 		for i, b := range beliefs {
 			p := long(round*agents+i, 8, 64)
-			serve(b, t0, 0, &p, p.Tokens, 10, -1)
+			serve(b, 0, &p, p.Tokens, 10, -1)
 		}
 	}
 	marks := 0
@@ -458,7 +451,7 @@ func BenchmarkLookUp(b *testing.B) {
 		beliefs[i] = x.New(16, 0)
 		for k := range 8 {
 			p := long(i*8+k, 40, 100+r.IntN(700))
-			serve(beliefs[i], t0, 0, &p, p.Tokens, 100, -1)
+			serve(beliefs[i], 0, &p, p.Tokens, 100, -1)
 		}
 	}
 	tasks := make([]bus.Prompt, 16)
@@ -491,7 +484,7 @@ func BenchmarkUpdate(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		p := &prompts[n%len(prompts)]
-		serve(beliefs[n%len(beliefs)], t0, uint64(n), p, p.Tokens, 100, -1)
+		serve(beliefs[n%len(beliefs)], uint64(n), p, p.Tokens, 100, -1)
 		n++
 	}
 	b.ReportMetric(float64(n*marks)/b.Elapsed().Seconds(), "marks/s")

@@ -9,7 +9,7 @@ func TestWhatWasServedLongAgoIsClaimed(t *testing.T) {
 	p := chat(text(0, 400), text(1, 400))
 	next := chat(text(0, 400), text(1, 400), text(2, 100))
 	s.whole(0.95, p.Marks)
-	serve(b, t0, 1, &p, 800, 300, 0)
+	serve(b, 1, &p, 800, 300, 0)
 	if got := b.Claimed(&p, 800); got != 0 {
 		t.Errorf("%d tokens are claimed of what was served just now", got)
 	}
@@ -29,7 +29,7 @@ func TestWhatWasServedLongAgoIsClaimed(t *testing.T) {
 			t.Fatalf("%d tokens are claimed, where it said that it holds 800: of an answer it said nothing", got)
 		}
 		b.Judge(claimed, 0)
-		serve(b, t0, 1, &p, 800, 300, 0)
+		serve(b, 1, &p, 800, 300, 0)
 	}
 	if misses != 3 {
 		t.Errorf("%d lies are believed, want 3", misses)

@@ -29,8 +29,8 @@ func hashes(p bus.Prompt) (list bus.Hashes) {
 func TestMarksThatHaveOtherHashes(t *testing.T) {
 	x, b, other, s := heard()
 	served, runs, said := chat(text(0, 400)), chat(text(0, 400), text(1, 400)), chat(text(2, 400))
-	serve(b, t0, 1, &served, 400, 0, 0)
-	serve(other, t0, 2, &served, 400, 0, 0)
+	serve(b, 1, &served, 400, 0, 0)
+	serve(other, 2, &served, 400, 0, 0)
 	x.Advance(2)
 	run := b.Sent(&runs, 800, 10, 5)
 	s.whole(0.5, said.Marks)
@@ -57,7 +57,7 @@ func TestMarksThatHaveOtherHashes(t *testing.T) {
 	if x.Advance(6); overlap(b, &more) == 0 {
 		t.Error("what runs is not found")
 	}
-	b.Served(t0, run, 1, &runs, 800, 10, 400) // as the hub sent it
+	b.Served(run, 1, &runs, 800, 10, 400) // as the hub sent it
 	if x.Advance(7); overlap(b, &more) != 784 || b.Implied(1, &more) != 800 {
 		t.Errorf("%d tokens of what ran then, %d implied", overlap(b, &more), b.Implied(1, &more))
 	}

@@ -22,9 +22,9 @@ func idle(b *Belief) (all []string) {
 func TestIdleSessionsInTheOrderTheyGo(t *testing.T) {
 	b := NewIndex(DefaultLimits()).New(16, 1000)
 	one, two, three := chat(text(0, 100)), chat(text(1, 200)), chat(text(2, 300))
-	serve(b, t0, 1, &one, 100, 20, 0)
-	serve(b, t0, 2, &two, 200, 20, 0)
-	serve(b, t0, 3, &three, 300, 20, 0)
+	serve(b, 1, &one, 100, 20, 0)
+	serve(b, 2, &two, 200, 20, 0)
+	serve(b, 3, &three, 300, 20, 0)
 	if got, want := idle(b), []string{"1:120", "2:220", "3:320"}; !slices.Equal(got, want) {
 		t.Errorf("idle: %v, want %v", got, want)
 	}
@@ -42,7 +42,7 @@ func TestIdleSessionsInTheOrderTheyGo(t *testing.T) {
 	b.Ended(run)
 	b.Used(2)
 	four := chat(text(3, 400))
-	serve(b, t0, 4, &four, 400, 0, 0)
+	serve(b, 4, &four, 400, 0, 0)
 	// 3 was used least recently, so its end is gone; 1 was used again, and is not
 	if got, want := idle(b), []string{"1:120", "2:220", "4:400"}; !slices.Equal(got, want) {
 		t.Errorf("idle after 400 more were needed: %v, want %v", got, want)
@@ -55,7 +55,7 @@ func TestIdleSessionsInTheOrderTheyGo(t *testing.T) {
 func TestATextThatAllNeed(t *testing.T) {
 	b := NewIndex(DefaultLimits()).New(16, 1<<20)
 	one := chat(text(0, 100))
-	serve(b, t0, 1, &one, 100, 20, 0)
+	serve(b, 1, &one, 100, 20, 0)
 	var runs []*Run
 	for range bus.MaxSlots + 4 {
 		runs = append(runs, b.Sent(&one, 100, 0, 0))

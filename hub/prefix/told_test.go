@@ -75,7 +75,7 @@ const second = int64(time.Second)
 func TestWhatIsToldRules(t *testing.T) {
 	x, b, other, s := heard()
 	old, fresh, known := chat(text(0, 400)), chat(text(1, 400)), chat(text(2, 400))
-	serve(b, t0, 1, &old, 400, 0, 0)
+	serve(b, 1, &old, 400, 0, 0)
 	x.Advance(10 * second)
 	if s.whole(0.95, known.Marks); !b.Rules() || overlap(b, &old) != 0 || overlap(b, &known) != 384 {
 		t.Errorf("rules %v: %d of what it does not hold, %d of what it holds", b.Rules(), overlap(b, &old),
@@ -89,7 +89,7 @@ func TestWhatIsToldRules(t *testing.T) {
 		t.Error("it has begun")
 	}
 	x.Advance(40 * second)
-	b.Served(t0, run, 1, &fresh, 400, 100, 0)
+	b.Served(run, 1, &fresh, 400, 100, 0)
 	if x.Advance(41 * second); overlap(b, &fresh) != 384 {
 		t.Error("it was served just now")
 	}
@@ -110,7 +110,7 @@ func TestWhatIsToldRules(t *testing.T) {
 	}
 	for i := range 3 { // it was served long ago, and is told of no more
 		p := chat(text(byte(3+i), 400))
-		serve(b, t0, 1, &p, 400, 0, 0)
+		serve(b, 1, &p, 400, 0, 0)
 	}
 	s.change(0.95, nil, nil)
 	if x.Advance(50 * second); overlap(b, &old) != 0 || overlap(b, &fresh) == 0 {
@@ -151,7 +151,7 @@ func TestWhatIsToldExpires(t *testing.T) {
 	} {
 		x, b, _, s := heard()
 		p, served := chat(text(0, 400)), chat(text(1, 400))
-		serve(b, t0, 1, &served, 400, 0, 0)
+		serve(b, 1, &served, 400, 0, 0)
 		if s.whole(0.95, p.Marks); overlap(b, &p) != 384 {
 			t.Fatal(c.name)
 		}
@@ -193,7 +193,7 @@ func TestALiarMovesNobodyElse(t *testing.T) {
 		others = append(others, x.New(16, 0))
 		for k := range 4 {
 			p := long(i*4+k, 20, 40+r.IntN(100))
-			serve(others[i], t0, uint64(k), &p, p.Tokens, 100, -1)
+			serve(others[i], uint64(k), &p, p.Tokens, 100, -1)
 			prompts = append(prompts, p)
 		}
 	}
@@ -254,7 +254,7 @@ func TestWhoMissesIsNotHeard(t *testing.T) {
 		t.Errorf("%d tokens are claimed of 800, all of them guessed", claimed)
 	}
 	next := chat(text(0, 400), text(1, 400), text(2, 100))
-	serve(b, t0, 1, &p, 800, 10, 800)
+	serve(b, 1, &p, 800, 10, 800)
 	if got := b.Claimed(&p, 800); got != 0 {
 		t.Errorf("%d tokens are claimed of what was served there", got)
 	}
@@ -338,7 +338,7 @@ func takesLess(t *testing.T, talks bool) {
 	serveAt := func(i, session int, p bus.Prompt) {
 		now += int64(time.Millisecond)
 		x.Advance(now)
-		serve(beliefs[i], t0, uint64(session+1), &p, p.Tokens, 10, -1)
+		serve(beliefs[i], uint64(session+1), &p, p.Tokens, 10, -1)
 	}
 	x.Advance(now)
 	for i := range beliefs {

@@ -57,7 +57,7 @@ func turnKey(seed uint64, says, both bool) turned {
 		_, whole := read(append(dialogue[:len(dialogue):len(dialogue)], answer))
 		events, hit := e.serve(whole, len(ids))
 		run := b.Sent(&p, len(ids), answer.tokens, now.UnixNano())
-		b.Served(now, run, uint64(k+1), &p, len(ids), answer.tokens, hit)
+		b.Served(run, uint64(k+1), &p, len(ids), answer.tokens, hit)
 		s.Apply(now, kvevent.Batch{Events: events})
 		s.Ended(now, s.Heard(), s.Prompt(&p, ids, ""), len(ids), hit)
 		sessions[k] = append(dialogue, answer)

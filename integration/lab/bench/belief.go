@@ -84,7 +84,7 @@ func sayAll(b *prefix.Belief, list []byte) {
 }
 
 func serve(b *prefix.Belief, session uint64, p *bus.Prompt) {
-	b.Served(time.Unix(1_800_000_000, 0), b.Sent(p, p.Tokens, 0, 0), session, p, p.Tokens, 100, -1)
+	b.Served(b.Sent(p, p.Tokens, 0, 0), session, p, p.Tokens, 100, -1)
 }
 
 // lookUps finds the prompts of a round with 100 agents.
