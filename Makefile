@@ -10,6 +10,7 @@ STREAMTIME ?= 60s
 RUNTIME    ?= 2m
 EVENTTIME  ?= 5m
 COMMANDS   := $(notdir $(patsubst %/main.go,%,$(wildcard cmd/*/main.go)))
+PROGRAMS   := $(COMMANDS:%=bin/%)
 # What measures a market is a module of its own: who runs one neither links nor fetches its plots.
 LAB        := integration/lab
 VERSION    := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
@@ -25,13 +26,13 @@ CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: build ## bring a market up, play dialogues through it, check its ledger; ARGS=--exit ends then, ARGS="--vllm URL" uses real engines
+run: $(PROGRAMS) ## bring a market up, play dialogues through it, check its ledger; ARGS=--exit ends then, ARGS="--vllm URL" uses real engines
 	@bin/souk run $(ARGS)
 
-cluster: build ## the same with every part a process of its own, from the files in deploy/local; ARGS=--exit ends then with the verdict
+cluster: $(PROGRAMS) ## the same with every part a process of its own, from the files in deploy/local; ARGS=--exit ends then with the verdict
 	@bin/souk cluster $(ARGS)
 
-build: $(COMMANDS:%=bin/%) bin/lab ## every command into bin/, static
+build: $(PROGRAMS) bin/lab ## every command into bin/, static
 
 bin/%: $(SOURCES)
 	@mkdir -p bin
@@ -55,7 +56,7 @@ image: ## an image of every command but lab from deploy/Dockerfile, nothing fetc
 	@GOOS=linux GOARCH=$(ARCH) CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/image/$(ARCH)/ $(COMMANDS:%=./cmd/%)
 	@deploy/image.sh $(ARCH) bin/image/$(ARCH) souk
 
-deployment: build ## judge deploy/: systemd units, the compose file, and a market of containers from it; what has no tool here is skipped
+deployment: $(PROGRAMS) ## judge deploy/: systemd units, the compose file, and a market of containers from it; what has no tool here is skipped
 	@if deploy/image.sh --builder >/dev/null; then $(MAKE) --no-print-directory image; fi
 	@for what in units compose play; do deploy/check.sh $$what bin || [ $$? -eq 77 ] || exit 1; done
 
