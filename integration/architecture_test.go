@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -107,8 +108,12 @@ func TestArchitectureDrawsTheFloors(t *testing.T) {
 	for _, complaint := range misdrawn(floors, drawnPackages(drawn)) {
 		t.Error(complaint)
 	}
-	for _, pkg := range roomless(load(t, ".."), rooms) {
+	files := load(t, "..")
+	for _, pkg := range roomless(files, rooms) {
 		t.Errorf("package %s has no row in ARCHITECTURE's table of rooms", pkg)
+	}
+	for _, pkg := range gone(files, rooms) {
+		t.Errorf("ARCHITECTURE's table of rooms has a row of %s, and there is no such package", pkg)
 	}
 }
 
@@ -133,6 +138,9 @@ func TestArchitectureDrawsTheFloorsComplains(t *testing.T) {
 	}
 	if got := roomless([]*source{s}, "| `bus` | of the `hub` |"); len(got) != 1 || got[0] != "hub" {
 		t.Errorf("without a row: %v", got)
+	}
+	if got := gone([]*source{s}, "| `hub` `bus` | of the `ledger` |"); len(got) != 1 || got[0] != "bus" {
+		t.Errorf("of no package: %v", got)
 	}
 }
 
@@ -190,9 +198,8 @@ func misdrawn(house []floor, drawn []string) (complaints []string) {
 	return complaints
 }
 
-// roomless are the packages that no row of a table begins with; of cmd and integration, that are not within
-// one that has a row either.
-func roomless(files []*source, rooms string) (all []string) {
+// rowsOf are the packages that rows of a table begin with.
+func rowsOf(rooms string) map[string]bool {
 	named := map[string]bool{}
 	for line := range strings.Lines(rooms) {
 		if cells := strings.Split(line, "|"); len(cells) > 2 {
@@ -201,6 +208,23 @@ func roomless(files []*source, rooms string) (all []string) {
 			}
 		}
 	}
+	return named
+}
+
+// gone are the packages that rows of a table begin with, and that there are none of.
+func gone(files []*source, rooms string) (all []string) {
+	for pkg := range rowsOf(rooms) {
+		if !slices.ContainsFunc(files, func(s *source) bool { return s.pkg == pkg }) {
+			all = append(all, pkg)
+		}
+	}
+	return all
+}
+
+// roomless are the packages that no row of a table begins with; of cmd and integration, that are not within
+// one that has a row either.
+func roomless(files []*source, rooms string) (all []string) {
+	named := rowsOf(rooms)
 	seen := map[string]bool{}
 	for _, s := range files {
 		if seen[s.pkg] || s.test || s.file.Name.Name == "main" {
