@@ -19,7 +19,7 @@ func TestAPartThatFailsIsNamedOnce(t *testing.T) {
 		"treasury east: full": "treasury east: full",
 		"no disk":             "treasury: no disk",
 	} {
-		m := &Market{}
+		m := &Market{dir: new(Dir)}
 		m.failed, m.fail = context.WithCancelCause(t.Context())
 		if err := m.run(t.Context(), "treasury", said); err == nil || err.Error() != want {
 			t.Errorf("of %q it says %v", string(said), err)
