@@ -25,7 +25,7 @@ func Encode(m Message) ([]byte, error) {
 }
 
 // Decode reads one message of the bus into v, which should be zero: fields that data does not name
-// keep their values, and members that v does not have are ignored, so that versions can mix.
+// keep their values, and members that v does not have are ignored, so that a release may add some.
 //
 // Whoever can send bytes can send hostile ones, and the msgpack library can be killed by eleven of
 // them. So: the size, then [Check], then the decoder, then v.Validate. Any error is an *Error, with

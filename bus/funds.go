@@ -159,7 +159,7 @@ type Recall struct {
 	Granted uint64 `msgpack:"granted,omitempty"` // number of the last grant to the hub
 	Look    bool   `msgpack:"look,omitempty"`    // say what is there; give nothing back
 	// Number asks for a distribution of the hub's surplus instead: so much, to a client or, for "", outside;
-	// an amount of 0 asks what there is. A hub that knows none finds a look for the client of its own name.
+	// an amount of 0 asks what there is.
 	Number uint64         `msgpack:"number,omitempty"`
 	Amount market.Credits `msgpack:"amount,omitempty"`
 	Payee  string         `msgpack:"payee,omitempty"`

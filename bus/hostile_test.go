@@ -180,6 +180,8 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&Holdings{Agent: "a", Seq: 4, Base: 4, Blocks: -1, Evidence: "events"}, "blocks"},
 		{&Holdings{Agent: "a", Seq: 4, Base: 4, Blocks: 1, Unnamed: 2, Evidence: "events"}, "unnamed"},
 		{&Completion{Agent: "a", Hold: "h", Outcome: OutcomeDone, Claimed: -1}, "claimed"},
+		{&Completion{Agent: "a", Hold: "h", Outcome: OutcomeDone, NoCacheReport: true,
+			Usage: market.Usage{Prompt: 9, Cached: 1}}, "no_cache_report"},
 		{&Result{Client: "ada", Task: "t", Congestion: 1}, "congestion"},
 		{&Status{Domain: "math", Labels: []string{"a b"}}, "labels"},
 		{&FundsRequest{Amount: -1}, "amount"},

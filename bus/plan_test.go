@@ -102,7 +102,7 @@ func FuzzPlan(f *testing.F) {
 	}
 	for _, s := range []string{
 		"\x83\xa1t\xc0\xa1k\xc0\xa1r\xc0", // nil everywhere
-		// a field of a later version
+		// a field that is not known
 		"\x82\xa1t\xa1t\xa5later\x81\xa1x\x01",
 		"\x82\xa1h\xcf\xff\xff\xff\xff\xff\xff\xff\xff\xa4task\xa1t",                  // one that is a hash
 		"\x82\xa1t\x01\xa1n\xa1n",                                                     // other types

@@ -318,6 +318,9 @@ func (c *Completion) Validate() error {
 	p.name("code", string(c.Code), MaxID)
 	p.name("finish", c.Finish, MaxName)
 	p.usage(c.Usage)
+	if c.NoCacheReport && c.Usage.Cached > 0 {
+		p.add("no_cache_report: with %d cached tokens, which somebody reported", c.Usage.Cached)
+	}
 	p.count("relayed", c.Relayed)
 	p.count("claimed", c.Claimed)
 	p.number("tool", c.Tool)

@@ -14,10 +14,6 @@ import (
 // counted from what was relayed are no more than that. Then claim is the account word for word. It is kept
 // beside the record, so that the audit names it, too.
 //
-// An agent of an older release may report cached tokens and also say that its engine reported none: it
-// believed them to be there. The number stays, since it can only lower what the client pays, and the other
-// word is dropped.
-//
 // An agent that got the task because it said that it holds some of the prompt is paid for that much as
 // cached, whatever its engine found: the quote that won was made of its word, so it pays for what was not
 // true, and the client does not.
@@ -32,7 +28,7 @@ func (h *hold) settle(c *bus.Completion) (fair *bus.Completion, cost market.Cred
 	}
 	fair = c
 	billed := bus.Billed(c.Usage, max(h.rec.Claimed, c.Claimed))
-	if output != c.Usage.Output || billed != c.Usage || c.NoCacheReport && c.Usage.Cached > 0 {
+	if output != c.Usage.Output || billed != c.Usage {
 		f := *c
 		f.Usage = billed
 		f.Usage.Output, f.NoCacheReport = output, c.NoCacheReport && billed.Cached == 0

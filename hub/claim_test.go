@@ -12,21 +12,6 @@ import (
 	"souk/market"
 )
 
-// An agent of an older release that reports cached tokens and says that its engine reported none is paid
-// what it asks for, and its word is no contradiction in the journal.
-func TestCachedTokensThatNoEngineReported(t *testing.T) {
-	h, d := oneRunning(t)
-	h.accept(d)
-	m := completion("a-1", d, market.Usage{Prompt: 100, Cached: 64, Output: 10})
-	m.NoCacheReport = true
-	h.must(h.step(m))
-	if got := h.replica.Balance(ledger.Payable("a-1")); got != m.Cost || h.ack(d.Hold) != "ack " ||
-		len(h.faults) > 0 {
-		t.Errorf("paid %s of %s, %s, %v", got, m.Cost, h.ack(d.Hold), h.faults)
-	}
-	h.audited()
-}
-
 // What cannot be is settled at what can, and level 6 names agent and hold; the levels below have nothing to
 // say.
 func TestAnAccountThatCannotBeIsNamed(t *testing.T) {

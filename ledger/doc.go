@@ -33,6 +33,13 @@
 // found by the other side ([Doubt]), and of a hub's journal that is gone it is known what each client had
 // spent there: the treasury writes it off, and the rest comes back ([WriteOff]).
 //
+// # Bytes
+//
+// What is written begins with its version, and there is one: 1 of frames, rounds, outcomes, epochs and tariffs,
+// and of the history in a snapshot. Each value has exactly one encoding. A decoder takes no other and refuses
+// every other version. The bytes are final from the first tag on, and not before: until then a build may refuse
+// what another one wrote.
+//
 // # Once
 //
 // Ids are made from (journal, round, slot, kind) or the operation's own id, never from time or chance. The

@@ -2,7 +2,7 @@ package ledger
 
 import "souk/market"
 
-// Kind says what a record is about. Numbers are final: they stand in journals.
+// Kind says what a record is about. The numbers stand in journals.
 type Kind uint8
 
 const (

@@ -118,7 +118,7 @@ func (s *Seat) Take(ctx context.Context) error {
 		// a name that was made a moment ago is not let in at once
 		case errors.Is(err, bus.ErrForbidden) && since(&forbidden, now) > s.TTL:
 			s.Log.Warn("a second "+s.Who+" would not be noticed: etcd does not let this one hold its key: the "+
-				"certificate shown is of another name, or etcd was told its users by an earlier version "+
+				"certificate shown is of another name, or etcd was not told of this user "+
 				"(souk auth init --etcd HOST:PORT tells it anew, as a start of souk infra does)", "key", s.Key,
 				"err", err)
 			return nil

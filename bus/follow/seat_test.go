@@ -145,16 +145,16 @@ func (f forbidding) Register(ctx context.Context, key string, value []byte, ttl 
 	return f.Registry.Register(ctx, key, value, ttl)
 }
 
-// Whose registry was told of its users before there was such a key runs without the seat, and says so; a user
-// that is new there is let in a moment later, and has it.
+// Whom the registry does not let hold its key runs without the seat, and says so; a user that is new there is
+// let in a moment later, and has it.
 func TestASeatThatIsNotPermitted(t *testing.T) {
 	for name, c := range map[string]struct {
 		after time.Duration // it is permitted
 		took  time.Duration
 		has   int
 	}{
-		"a new user":        {time.Second, time.Second, 1},
-		"an older registry": {time.Hour, 3 * time.Second, 0},
+		"a new user":     {time.Second, time.Second, 1},
+		"one never told": {time.Hour, 3 * time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

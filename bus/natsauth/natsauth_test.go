@@ -66,9 +66,9 @@ func TestCreds(t *testing.T) {
 	}
 }
 
-// Creds of an earlier version let a server keep reply subjects and any number of subscriptions. They are good
-// still, and a process that makes its own has them made anew.
-func TestCredsOfAnEarlierVersionAreMadeAnew(t *testing.T) {
+// Creds that let a server keep reply subjects, or any number of subscriptions, say more than their role may: a
+// process that makes its own has them made anew.
+func TestCredsThatSayTooMuchAreMadeAnew(t *testing.T) {
 	s := store(t)
 	now, ids := time.Now(), bus.IDs{Name: "node", Agents: []string{"a1"}}
 	path := may[string](t)(s.Ensure(bus.RoleAgentd, ids, now))

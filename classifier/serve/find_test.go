@@ -345,8 +345,8 @@ func TestAHubHasAllOfThemAsked(t *testing.T) {
 
 // A hub that had a task in its line for a while, where nobody else asked for it, has no room for it after
 // all. Until it said so nobody else had the task, so the next hub is given it at once, as a fresh one: no hub
-// is asked for it, and one that does not answer is in nobody's way. One that was asked for it by others, or
-// belongs to an earlier version, does not say so: then all hubs are asked.
+// is asked for it, and one that does not answer is in nobody's way. One that was asked for it by others
+// does not say so: then all hubs are asked.
 func TestATaskThatWaitedGoesOn(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		inWorld(t, nil, func(t *testing.T, w *world) {
@@ -577,8 +577,7 @@ func TestATaskMayBeWithAHubThatLeftBefore(t *testing.T) {
 	}
 }
 
-// A registry whose users were made by an earlier version does not let a door read which hubs have led: it
-// opens all the same.
+// A registry that was not told of a door does not let it read which hubs have led: it opens all the same.
 func TestADoorThatMayNotReadWhoHasLed(t *testing.T) {
 	forbid := func(w *world) { w.forbidden = bus.LedPrefix }
 	inWorldAfter(t, nil, forbid, func(t *testing.T, w *world) {

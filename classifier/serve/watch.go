@@ -17,8 +17,8 @@ func (s *Server) watch(ctx context.Context, synced func()) {
 }
 
 // memory follows the hubs that have led of late: one that had left before this door began may have a task.
-// known is closed once they are known, or cannot be: a registry whose users were made by an earlier version
-// does not show them to doors. What is known stays known.
+// known is closed once they are known, or cannot be: a registry that was not told of this door does not show
+// them to it. What is known stays known.
 func (s *Server) memory(ctx context.Context, known func()) {
 	said := false
 	f := follow.Follower{Synced: known, Works: func() {}, Log: s.d.Log, Set: func(kv bus.KV) {

@@ -75,7 +75,7 @@ func firstDeposit(err error, client string) error {
 // showBalance prints a balance. What a hub that did not answer has is not known, so it is in no sum.
 func showBalance(w io.Writer, r bus.FundsReply) error {
 	atHubs, silent := market.Credits(0), market.Credits(0)
-	unasked := r.Allotted // all of it, where a treasury of an earlier version answers
+	unasked := r.Allotted // that of hubs that are not named, as there are too many
 	for _, h := range r.Hubs {
 		unasked -= h.Allotted
 		if h.AtMS == 0 {

@@ -43,8 +43,8 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-// A treasury of an earlier version names no hubs: what it has granted to them is not passed over.
-func TestBalanceOfAnEarlierTreasury(t *testing.T) {
+// A treasury does not name more hubs than there is room for: what it has granted to them is not passed over.
+func TestBalanceAtHubsThatAreNotNamed(t *testing.T) {
 	var out strings.Builder
 	err := showBalance(&out, bus.FundsReply{Client: "ann", Prepaid: 5 * market.Credit,
 		Allotted: 2 * market.Credit})

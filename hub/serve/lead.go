@@ -215,8 +215,8 @@ func (s *Server) stillLeads(ctx context.Context, r reign, pause time.Duration) e
 	return nil
 }
 
-// firstLed has the registry remember that this hub has led, before it takes a task. One whose users are of an
-// earlier version does not let it.
+// firstLed has the registry remember that this hub has led, before it takes a task. One that was not told of
+// this hub does not let it.
 func (s *Server) firstLed(ctx context.Context, r reign, entry []byte) error {
 	for {
 		err := s.led(ctx, entry)

@@ -32,7 +32,7 @@ func (t *Treasury) today() time.Time { return t.now.Add(-t.tending.ahead) }
 // hearClock takes in what a hub's clock said when it asked.
 func (t *Treasury) hearClock(hub string, atMS int64) {
 	w := t.heard[hub]
-	if atMS <= 0 { // it says nothing of that, as older ones do
+	if atMS <= 0 { // it does not say
 		t.tending.compared = t.now
 		return
 	}

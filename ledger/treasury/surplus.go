@@ -81,8 +81,6 @@ func (t *Treasury) distributed(l *look) {
 		err = t.apply(ledger.NewDistribute(hub, made, l.req.Client, l.req.Amount, "", true, t.salt()))
 	case m == nil:
 		err = refuse(bus.CodeUnavailable, "hub %s does not answer: ask again with the same id", hub)
-	case m.Next == 0:
-		err = refuse(bus.CodeBadRequest, "hub %s is of an older version, which distributes no surplus", hub)
 	case m.Next == n+1:
 		reply.Surplus = m.Surplus
 		err = t.apply(ledger.NewDistribute(hub, n, m.Payee, m.Amount, "", true, t.salt()))
