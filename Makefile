@@ -139,7 +139,7 @@ cachesage: build ## the page integration/results/cachesage.md anew: which blocks
 	@bin/lab experiment cachesage --seeds 5 --first 2001 --out integration/results $(ARGS)
 
 # Tests that compare with files in testdata which -update writes anew.
-GOLDEN := market market/flow ledger hub hub/regime hub/congest hub/predict hub/predict/tree hub/policy/cachesage
+GOLDEN := market market/flow ledger hub hub/regime bus/congest hub/predict hub/predict/tree hub/policy/cachesage
 GOLDEN += bus/reader classifier
 
 goldens: ## what tests compare with, written anew: hashes, bytes, scripts, figures; git diff shows what changed
