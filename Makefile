@@ -77,7 +77,7 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 # These start no goroutine, nor do their tests (TestNoGoroutine): the race detector has nothing to find in them,
 # and takes five to fifteen times as long.
 ALONE := agentd agentd/holdings agentd/kvevent agentd/policy agentd/policy/adapter agentd/policy/guard
-ALONE += bus bus/congest bus/likeness bus/openai bus/policy bus/reader bus/bounded
+ALONE += bus bus/congest bus/likeness bus/openai bus/policy bus/reader bus/bounded bus/learned
 ALONE += classifier classifier/model classifier/train
 ALONE += hub hub/batch hub/line hub/policy hub/policy/ahead hub/policy/cachesage hub/policy/fair
 ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/seat ledger

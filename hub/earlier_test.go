@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"souk/hub/predict"
+	"souk/bus/learned"
 )
 
 // A hub that knows more agents than it keeps forgets those of its earlier life that do not come back before
@@ -14,12 +14,12 @@ func TestAgentsOfAnEarlierLifeAreForgottenFirst(t *testing.T) {
 	for i := range 10 {
 		before.join(fmt.Sprint("old-", i), "llama", 1, 0.9, card(1, 1, 4))
 	}
-	learned, err := before.n.Learned(nil)
+	data, err := before.n.Learned(nil)
 	before.must(err)
-	learned, err = predict.Sealed(learned)
+	data, err = learned.Sealed(data)
 	before.must(err)
 	h := newHouse(t, func(c *Config) { c.MaxAgents = 2 })
-	h.must(h.n.Relearn(learned))
+	h.must(h.n.Relearn(data))
 	for range 20 {
 		h.join("new", "llama", 1, 0.9, card(1, 1, 4))
 		h.n.Leave(h.now, "new")

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"souk/hub/predict"
+	"souk/bus/learned"
 	"souk/market"
 )
 
@@ -36,7 +36,7 @@ func TestAHubGoesOnWithWhatItLearned(t *testing.T) {
 	}
 	data, err := h.n.Learned(nil)
 	h.must(err)
-	data, err = predict.Sealed(data)
+	data, err = learned.Sealed(data)
 	h.must(err)
 	quoted := func(h *house, id string) quote {
 		next := &task{key: taskKey{"bob", "next"}, msg: h.task("bob", "next"),

@@ -63,7 +63,7 @@ var floors = []floor{
 	{name: "how far a journal is", packages: []string{"bus/tip"}, pure: true},
 	{name: "the mechanism", packages: []string{"market"}, pure: true},
 	{name: "leaves on plain numbers", packages: []string{
-		"market/flow", "market/certify", "hub/predict/tree", "bus/bounded", "bus/likeness",
+		"market/flow", "market/certify", "hub/predict/tree", "bus/bounded", "bus/learned", "bus/likeness",
 		"agentd/vllmsim/kv",
 	}, pure: true},
 }

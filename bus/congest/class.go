@@ -23,8 +23,8 @@ type Class struct {
 // Agent is what was seen of one agent.
 type Agent struct {
 	class *Class
-	line  Line
-	seen  int // answers, as many as enough at most
+	Line  Line
+	Seen  int // answers, as many as enough at most
 	off   bool
 
 	running int   // tasks that are in hand
@@ -114,12 +114,12 @@ func (a *Agent) Learn(now int64, s Served) bool {
 			itl = by
 		}
 	}
-	if a.seen >= enough {
-		f := a.line.at(others)
+	if a.Seen >= enough {
+		f := a.Line.at(others)
 		itl = min(max(itl, f/absurd), float64(f*absurd))
 	}
-	a.line.Learn(others, itl, s.Output)
-	a.seen = min(a.seen+1, enough)
+	a.Line.Learn(others, itl, s.Output)
+	a.Seen = min(a.Seen+1, enough)
 	c := a.class
 	if c == nil {
 		return false
@@ -132,16 +132,16 @@ func (a *Agent) Learn(now int64, s Served) bool {
 
 // at is how long the time between tokens is beside so many.
 func (c *Line) at(others float64) float64 {
-	det := float64(c.n*c.xx) - float64(c.x*c.x)
-	if c.n == 0 || det <= 1e-9*c.n*c.xx {
-		return c.y / max(1, c.n)
+	det := float64(c.N*c.XX) - float64(c.X*c.X)
+	if c.N == 0 || det <= 1e-9*c.N*c.XX {
+		return c.Y / max(1, c.N)
 	}
-	rise := (float64(c.n*c.xy) - float64(c.x*c.y)) / det
-	alone := (float64(c.y*c.xx) - float64(c.x*c.xy)) / det
+	rise := (float64(c.N*c.XY) - float64(c.X*c.Y)) / det
+	alone := (float64(c.Y*c.XX) - float64(c.X*c.XY)) / det
 	if f := alone + float64(rise*others); f > 0 && rise >= 0 {
 		return f
 	}
-	return c.y / c.n
+	return c.Y / c.N
 }
 
 // Agents that are nearly equal have equal tiers, and these change seldom: what is measured is taken in steps,
@@ -179,8 +179,8 @@ func (c *Class) judge() bool {
 	c.since = 0
 	slopes, outputs := []float64{priorSlope}, []float64(nil)
 	for _, a := range c.members {
-		if a.seen >= enough {
-			slopes, outputs = append(slopes, a.line.Slope()), append(outputs, a.line.Output())
+		if a.Seen >= enough {
+			slopes, outputs = append(slopes, a.Line.Slope()), append(outputs, a.Line.Output())
 		}
 	}
 	if len(outputs) == 0 {
@@ -193,8 +193,8 @@ func (c *Class) judge() bool {
 	changed := slope != c.slope || output != c.output
 	c.slope, c.output = slope, output
 	for _, a := range c.members {
-		s := a.line.Slope()
-		off := a.seen >= enough && len(slopes) > 2 &&
+		s := a.Line.Slope()
+		off := a.Seen >= enough && len(slopes) > 2 &&
 			(s > float64(far*slope)+priorSlope/2 || s*far < slope-priorSlope/2)
 		changed = changed || off != a.off || off
 		a.off = off
@@ -229,7 +229,7 @@ func (a *Agent) Slope() float64 {
 	case a.class == nil:
 		return stepped(priorSlope)
 	case a.off:
-		return stepped(a.line.Slope())
+		return stepped(a.Line.Slope())
 	}
 	return a.class.slope
 }

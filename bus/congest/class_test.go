@@ -1,12 +1,12 @@
 package congest
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"souk/bus/learned"
 	"souk/market"
 )
 
@@ -125,12 +125,16 @@ func TestWhateverIsSaid(t *testing.T) {
 			runs, s := r.IntN(300), Served{Spent: int64(long()), Took: long(), TTFT: long(), ITL: long(),
 				Output: r.IntN(1 << r.IntN(20))}
 			if i == 50 {
-				c, rest, err := Read(append(a.Append(nil), 7))
-				if err != nil || len(rest) != 1 {
-					t.Fatalf("read: %v, %d bytes are left", err, len(rest))
+				data, err := learned.Append(nil, a)
+				if err == nil {
+					data, err = learned.Sealed(data)
 				}
-				if !bytes.Equal(c.Append(nil), a.Append(nil)) {
-					t.Fatal("it is written otherwise than it was read")
+				var c Agent
+				if err == nil {
+					err = learned.Read(data, &c)
+				}
+				if err != nil || !c.Valid() {
+					t.Fatalf("read: %v, valid: %v", err, c.Valid())
 				}
 				b.Leave()
 				c.running, c.at, c.spent = b.running, b.at, b.spent
@@ -180,28 +184,4 @@ func TestSteps(t *testing.T) {
 	if stepped(0) != 0 || stepped(-1) != 0 || stepped(math.NaN()) != 0 {
 		t.Error("nothing is something")
 	}
-}
-
-func FuzzRead(f *testing.F) {
-	e := engines(0.1)[0]
-	e.serve(rand.New(rand.NewPCG(1, 1)), 30, 8)
-	f.Add(e.Append(nil))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		a, rest, err := Read(data)
-		if err != nil {
-			return
-		}
-		var cs Classes[int]
-		cs.Enter(1, &a)
-		for range 2 * enough {
-			a.Learn(1e9, Served{Took: time.Second, ITL: 9e6, Output: 100})
-		}
-		tiers := a.Tiers(8, market.Credit)
-		if _, err := market.ValidateTiers(tiers); err != nil {
-			t.Fatalf("%v: %v", tiers, err)
-		}
-		if len(rest) >= len(data) {
-			t.Fatal("nothing was read")
-		}
-	})
 }

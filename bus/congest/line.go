@@ -17,16 +17,16 @@ import (
 // newcomer itself waits is in its quote. What is measured fades over some 200 tasks, so that a line follows
 // its engine.
 type Line struct {
-	n, x, xx, y, xy float64 // decayed sums over tasks: of 1, others, others^2, ITL, others * ITL
-	output          mean    // tokens of an answer
+	N, X, XX, Y, XY float64 // decayed sums over tasks: of 1, others, others^2, ITL, others * ITL
+	Lengths         mean    // tokens of an answer
 }
 
 // mean is a running mean over about the last 32 values.
-type mean struct{ n, x float64 }
+type mean struct{ N, X float64 }
 
 func (m *mean) add(x float64) {
-	m.n = min(32, m.n+1)
-	m.x += (x - m.x) / m.n
+	m.N = min(32, m.N+1)
+	m.X += (x - m.X) / m.N
 }
 
 const (
@@ -41,39 +41,39 @@ const (
 // Learn takes a task's mean ITL and output tokens, and how many others ran beside it, on average.
 func (c *Line) Learn(others, itl float64, output int) {
 	if output > 0 {
-		c.output.add(float64(output))
+		c.Lengths.add(float64(output))
 	}
 	if !(itl > 0 && others >= 0) {
 		return
 	}
-	if c.n == 0 {
+	if c.N == 0 {
 		alone := itl / (1 + float64(priorSlope*others))
 		for _, x := range []float64{0, 8} {
 			c.enter(x, alone*(1+float64(priorSlope*x)), priorWeight/2)
 		}
 	}
-	c.n, c.x, c.xx, c.y, c.xy = c.n*keepSlope, c.x*keepSlope, c.xx*keepSlope, c.y*keepSlope, c.xy*keepSlope
+	c.N, c.X, c.XX, c.Y, c.XY = c.N*keepSlope, c.X*keepSlope, c.XX*keepSlope, c.Y*keepSlope, c.XY*keepSlope
 	c.enter(others, itl, 1)
 }
 
 func (c *Line) enter(x, y, weight float64) {
 	// The conversions keep the compiler from fusing products into sums: charges are the same on every
 	// machine.
-	c.n += weight
-	c.x += float64(weight * x)
-	c.xx += float64(weight * x * x)
-	c.y += float64(weight * y)
-	c.xy += float64(weight * x * y)
+	c.N += weight
+	c.X += float64(weight * x)
+	c.XX += float64(weight * x * x)
+	c.Y += float64(weight * y)
+	c.XY += float64(weight * x * y)
 }
 
 // Slope is the share by which one more task beside it lengthens a task that would run alone, 0 to maxSlope.
 func (c *Line) Slope() float64 {
-	det := float64(c.n*c.xx) - float64(c.x*c.x)
-	if c.n == 0 || det <= 1e-9*c.n*c.xx {
+	det := float64(c.N*c.XX) - float64(c.X*c.X)
+	if c.N == 0 || det <= 1e-9*c.N*c.XX {
 		return priorSlope
 	}
-	rise := (float64(c.n*c.xy) - float64(c.x*c.y)) / det
-	alone := (float64(c.y*c.xx) - float64(c.x*c.xy)) / det
+	rise := (float64(c.N*c.XY) - float64(c.X*c.Y)) / det
+	alone := (float64(c.Y*c.XX) - float64(c.X*c.XY)) / det
 	switch {
 	case rise <= 0:
 		return 0 // more tasks never make an engine faster
@@ -85,8 +85,8 @@ func (c *Line) Slope() float64 {
 
 // Output is how many tokens an answer has.
 func (c *Line) Output() float64 {
-	if c.output.n > 0 {
-		return c.output.x
+	if c.Lengths.N > 0 {
+		return c.Lengths.X
 	}
 	return priorOutput
 }

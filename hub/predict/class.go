@@ -48,7 +48,7 @@ func (cs *Classes) Enter(k Key, m *Means) {
 	c := cs.by[k]
 	if c == nil {
 		c = newClass(cs.prior)
-		c.key, c.spread = k, m.class.spread.clone()
+		c.Key, c.Spread = k, m.class.Spread.clone()
 		if cs.rests < mostRests {
 			c.rest = newRest()
 			cs.rests++
@@ -70,11 +70,11 @@ func (cs *Classes) Leave(m *Means) {
 func (cs *Classes) leave(m *Means) {
 	c := m.class
 	c.members = slices.DeleteFunc(c.members, func(o *Means) bool { return o == m })
-	c.fits++ // m is forecast otherwise from now on
+	c.Fits++ // m is forecast otherwise from now on
 	if len(c.members) > 0 {
 		c.fit()
-	} else if cs.by[c.key] == c {
-		delete(cs.by, c.key)
+	} else if cs.by[c.Key] == c {
+		delete(cs.by, c.Key)
 		if c.rest != nil {
 			cs.rests--
 		}
@@ -115,25 +115,25 @@ func (cs *Classes) Gates() (all, open, openings int) {
 // twice as long.
 type Class struct {
 	prior   Prior
-	key     Key
+	Key     Key
 	members []*Means
 
-	coef              line // of TTFT
-	token             line // of the time between tokens
-	ratio, share, itl float64
-	least, most       float64 // of the members' shares, those that are believed
+	Coef              line // of TTFT
+	Token             line // of the time between tokens
+	Ratio, Share, ITL float64
+	Least, Most       float64 // of the members' shares, those that are believed
 
-	shrinks float64 // see differ
-	weight  float64 // TTFTs that the last fit was made of
-	active  int     // agents that they are of
-	keep    float64 // what an observation counts when the next one comes
-	taught  uint64  // observations in all
-	fits    uint64  // how often it was fitted
-	since   int     // observations since the last fit
-	every   int     // so many are fitted together: where much was seen, one changes little
-	faded   int     // observations that what was seen before has not faded for yet
+	Shrinks float64 // see differ
+	Weight  float64 // TTFTs that the last fit was made of
+	Active  int     // agents that they are of
+	Keep    float64 // what an observation counts when the next one comes
+	Taught  uint64  // observations in all
+	Fits    uint64  // how often it was fitted
+	Since   int     // observations since the last fit
+	Every   int     // so many are fitted together: where much was seen, one changes little
+	Faded   int     // observations that what was seen before has not faded for yet
 
-	spread spread // of what comes by what is forecast
+	Spread spread // of what comes by what is forecast
 	rest   *rest  // nil: it has none
 
 	own []float64 // scratch
@@ -144,47 +144,47 @@ func newClass(p Prior) *Class { return &Class{prior: p} }
 
 func (c *Class) enter(m *Means) {
 	if m.class != nil {
-		c.fits = max(c.fits, m.class.fits) // whoever is forecast by itself is taught something new, too
+		c.Fits = max(c.Fits, m.class.Fits) // whoever is forecast by itself is taught something new, too
 	}
-	m.class, m.tried, m.failed, m.tries, m.taught, m.moved = c, false, false, 0, c.taught, false
+	m.class, m.Tried, m.Failed, m.Tries, m.Taught, m.Moved = c, false, false, 0, c.Taught, false
 	c.members = append(c.members, m)
 	c.fit()
 }
 
 // age lets what was seen fade, before something new is.
 func (c *Class) age() {
-	if c.since > 0 || c.faded == 0 {
+	if c.Since > 0 || c.Faded == 0 {
 		return
 	}
 	keep := 1.0
-	for range c.faded {
-		keep *= c.keep
+	for range c.Faded {
+		keep *= c.Keep
 	}
-	c.faded = 0
+	c.Faded = 0
 	for _, m := range c.members {
-		m.seen.fade(keep)
+		m.Seen.fade(keep)
 	}
 }
 
 // learned fits the class again when there is enough that is new, or news of an agent that was tried.
 func (c *Class) learned(m *Means) {
-	c.since++
-	c.faded++
-	c.taught++
-	m.taught = c.taught
-	news := m.failed || m.drift.fresh > 0
-	if m.failed {
-		m.tried, m.failed = false, false
-		c.fits++ // it is forecast by its own line again
+	c.Since++
+	c.Faded++
+	c.Taught++
+	m.Taught = c.Taught
+	news := m.Failed || m.Drift.Fresh > 0
+	if m.Failed {
+		m.Tried, m.Failed = false, false
+		c.Fits++ // it is forecast by its own line again
 	}
-	if c.since >= c.every || news && c.since > len(c.members)/many {
+	if c.Since >= c.Every || news && c.Since > len(c.members)/many {
 		c.fit()
 	}
 }
 
 // believed is what a TTFT of m counts as that was forecast otherwise. Of two nobody knows who is wrong.
 func (c *Class) believed(m *Means, ttft, forecast float64) float64 {
-	if c.weight-m.seen.line.weight() < enough || c.active < 3 {
+	if c.Weight-m.Seen.Line.weight() < enough || c.Active < 3 {
 		return ttft
 	}
 	forecast = max(forecast, 1) // a forecast of nothing must be able to grow
@@ -195,11 +195,11 @@ func (c *Class) believed(m *Means, ttft, forecast float64) float64 {
 // nothing is learned of how long such a one takes. One that had a hundred times as many would outweigh all
 // that the others say.
 func (c *Class) odd(m *Means, expected, prompt int) bool {
-	others, times := c.weight-m.seen.line.weight(), doubtful
+	others, times := c.Weight-m.Seen.Line.weight(), doubtful
 	switch {
 	case others < 1 || expected <= 0:
 		return false
-	case others < enough || c.active < 3:
+	case others < enough || c.Active < 3:
 		times = mostRatio
 	}
 	return prompt > times*expected+oddTokens || times*(prompt+oddTokens) < expected
@@ -207,44 +207,44 @@ func (c *Class) odd(m *Means, expected, prompt int) bool {
 
 // fit makes the class's forecast of what was seen of its members.
 func (c *Class) fit() {
-	c.fits++
-	c.since = 0
-	count, active := c.seen(func(e *evidence) float64 { return e.count })
-	c.keep = 1 - 1/(c.prior.Memory*float64(active))
-	c.every = max(1, int(count)/64, len(c.members)/many)
+	c.Fits++
+	c.Since = 0
+	count, active := c.seen(func(e *evidence) float64 { return e.Count })
+	c.Keep = 1 - 1/(c.prior.Memory*float64(active))
+	c.Every = max(1, int(count)/64, len(c.members)/many)
 
-	c.ratio = min(mostRatio, c.mean(1, c.prior.Weight, func(e *evidence) *mean { return &e.ratio }))
-	share := func(e *evidence) *mean { return &e.share }
-	c.share = c.mean(c.prior.Share, c.prior.Weight, share)
-	c.least, c.most = c.bounds(share)
-	c.itl = c.mean(0, 0, func(e *evidence) *mean { return &e.itl })
-	c.token = c.tokens()
+	c.Ratio = min(mostRatio, c.mean(1, c.prior.Weight, func(e *evidence) *mean { return &e.Ratio }))
+	share := func(e *evidence) *mean { return &e.Share }
+	c.Share = c.mean(c.prior.Share, c.prior.Weight, share)
+	c.Least, c.Most = c.bounds(share)
+	c.ITL = c.mean(0, 0, func(e *evidence) *mean { return &e.ITL })
+	c.Token = c.tokens()
 
-	c.weight, c.active = c.seen(func(e *evidence) float64 { return e.line.weight() + e.gone })
+	c.Weight, c.Active = c.seen(func(e *evidence) float64 { return e.Line.weight() + e.Gone })
 	c.settle()
 	assumed := c.prior.line(c.hinted())
 	// What was not seen at all is as assumed for good.
-	weight := c.prior.Weight * max(0.01, c.left(c.weight, c.active))
+	weight := c.prior.Weight * max(0.01, c.left(c.Weight, c.Active))
 	c.credit()
-	c.coef = c.line(&assumed, weight)
+	c.Coef = c.line(&assumed, weight)
 	if c.differ() {
-		c.coef = c.line(&assumed, weight)
+		c.Coef = c.line(&assumed, weight)
 	}
 	for _, m := range c.members {
-		if alone := m.differs && !m.tried; alone != m.alone {
-			if m.alone = alone; !m.moved { // it is judged by another line from now on
-				m.drift = drift{off: m.drift.off, seen: m.drift.seen, fresh: m.drift.fresh}
+		if alone := m.Differs && !m.Tried; alone != m.Alone {
+			if m.Alone = alone; !m.Moved { // it is judged by another line from now on
+				m.Drift = drift{Off: m.Drift.Off, Seen: m.Drift.Seen, Fresh: m.Drift.Fresh}
 			}
 		}
-		if m.differs && !m.tried {
-			if m.moved {
-				m.own = m.seen.line.fit(&m.anchor, 1, &m.anchor)
+		if m.Differs && !m.Tried {
+			if m.Moved {
+				m.Own = m.Seen.Line.fit(&m.Anchor, 1, &m.Anchor)
 				continue
 			}
-			n := m.seen.line.weight()
-			own := m.seen.line.fit(&c.coef, c.prior.Weight, &c.coef)
+			n := m.Seen.Line.weight()
+			own := m.Seen.Line.fit(&c.Coef, c.prior.Weight, &c.Coef)
 			for i, x := range own {
-				m.own[i] = c.coef[i] + float64((x-c.coef[i])*n/(n+c.shrinks))
+				m.Own[i] = c.Coef[i] + float64((x-c.Coef[i])*n/(n+c.Shrinks))
 			}
 		}
 	}
@@ -258,7 +258,7 @@ func (p *Prior) line(base float64) line {
 // seen is how much of something was seen of all members, and of how many at all.
 func (c *Class) seen(pick func(*evidence) float64) (all float64, active int) {
 	for _, m := range c.members {
-		w := pick(&m.seen)
+		w := pick(&m.Seen)
 		if all += w; w >= 1 {
 			active++
 		}
@@ -281,13 +281,13 @@ func say(own, all float64) float64 {
 
 // mean is the mean of what the members' own means say, and of what is assumed at so much weight.
 func (c *Class) mean(assumed, weight float64, pick func(*evidence) *mean) float64 {
-	all, active := c.seen(func(e *evidence) float64 { return pick(e).weight })
+	all, active := c.seen(func(e *evidence) float64 { return pick(e).Weight })
 	weight *= c.left(all, active)
 	least, most := c.bounds(pick)
 	sum := float64(assumed * weight)
 	for _, m := range c.members {
-		if o := pick(&m.seen); o.weight > 0 {
-			w := float64(o.weight * say(o.weight, all))
+		if o := pick(&m.Seen); o.Weight > 0 {
+			w := float64(o.Weight * say(o.Weight, all))
 			sum += float64(w * min(max(o.value(), least), most))
 			weight += w
 		}
@@ -300,17 +300,17 @@ func (c *Class) mean(assumed, weight float64, pick func(*evidence) *mean) float6
 
 // tokens is the line of the time between tokens, of the members whose mean is believed.
 func (c *Class) tokens() line {
-	mean := func(e *evidence) *mean { return &e.itl }
-	all, _ := c.seen(func(e *evidence) float64 { return e.itl.weight })
+	mean := func(e *evidence) *mean { return &e.ITL }
+	all, _ := c.seen(func(e *evidence) float64 { return e.ITL.Weight })
 	least, most := c.bounds(mean)
 	c.all = sums{}
 	for _, m := range c.members {
-		o := &m.seen.itl
-		if o.weight > 0 && o.value() >= least && o.value() <= most {
-			c.all.add(&m.seen.token, say(o.weight, all))
+		o := &m.Seen.ITL
+		if o.Weight > 0 && o.value() >= least && o.value() <= most {
+			c.all.add(&m.Seen.Token, say(o.Weight, all))
 		}
 	}
-	return c.all.fit(&line{1000 * c.itl}, 1, &c.token)
+	return c.all.fit(&line{1000 * c.ITL}, 1, &c.Token)
 }
 
 // bounds are those within which what a member says is believed: a quarter around the median where three have
@@ -319,7 +319,7 @@ func (c *Class) bounds(pick func(*evidence) *mean) (least, most float64) {
 	for _, b := range []struct{ weight, factor float64 }{{enough, 1.25}, {1, doubtful}} {
 		c.own = c.own[:0]
 		for _, m := range c.members {
-			if o := pick(&m.seen); o.weight >= b.weight {
+			if o := pick(&m.Seen); o.Weight >= b.weight {
 				c.own = append(c.own, o.value())
 			}
 		}
@@ -340,7 +340,7 @@ func (c *Class) median() float64 {
 func (c *Class) hinted() float64 {
 	c.own = c.own[:0]
 	for _, m := range c.members {
-		c.own = append(c.own, m.base)
+		c.own = append(c.own, m.Base)
 	}
 	return c.median()
 }
@@ -349,14 +349,14 @@ func (c *Class) hinted() float64 {
 func (c *Class) line(assumed *line, weight float64) line {
 	c.all = sums{}
 	for _, m := range c.members {
-		if m.credible && !m.differs {
-			c.all.add(&m.seen.line, say(m.seen.line.weight(), c.weight))
+		if m.Credible && !m.Differs {
+			c.all.add(&m.Seen.Line, say(m.Seen.Line.weight(), c.Weight))
 		}
 	}
 	if c.all.weight() == 0 { // all have turned
 		for _, m := range c.members {
-			if m.credible {
-				c.all.add(&m.seen.line, 1)
+			if m.Credible {
+				c.all.add(&m.Seen.Line, 1)
 			}
 		}
 	}
@@ -368,20 +368,20 @@ func (c *Class) line(assumed *line, weight float64) line {
 func (c *Class) credit() {
 	usual := c.prior.line(ms(c.prior.Base))
 	taken := func(m *Means) (mean, square float64) {
-		s := &m.seen.line
+		s := &m.Seen.Line
 		expected := 0.0
 		for i, b := range usual {
-			expected += float64(b * s.xx[0][i])
+			expected += float64(b * s.XX[0][i])
 		}
 		if expected == 0 {
-			expected = s.xx[0][0]
+			expected = s.XX[0][0]
 		}
-		return s.xy[0] / expected, math.Sqrt(s.yy*s.xx[0][0]) / expected
+		return s.XY[0] / expected, math.Sqrt(s.YY*s.XX[0][0]) / expected
 	}
 	c.own = c.own[:0]
 	for _, m := range c.members {
-		m.differs, m.credible = false, false
-		if m.seen.line.weight() > 0 {
+		m.Differs, m.Credible = false, false
+		if m.Seen.Line.weight() > 0 {
 			mean, _ := taken(m)
 			c.own = append(c.own, mean)
 		}
@@ -391,9 +391,9 @@ func (c *Class) credit() {
 	}
 	median := c.median()
 	for _, m := range c.members {
-		if m.seen.line.weight() > 0 {
+		if m.Seen.Line.weight() > 0 {
 			mean, square := taken(m)
-			m.credible = mean >= median/doubtful && square <= median*doubtful
+			m.Credible = mean >= median/doubtful && square <= median*doubtful
 		}
 	}
 }
@@ -405,11 +405,11 @@ func (c *Class) differ() (any bool) {
 	moved := 0
 	c.own = c.own[:0]
 	for _, m := range c.members {
-		if m.seen.line.weight() >= enough {
-			off, _ := m.seen.line.off(&c.coef)
+		if m.Seen.Line.weight() >= enough {
+			off, _ := m.Seen.Line.off(&c.Coef)
 			c.own = append(c.own, off)
 		}
-		if m.moved {
+		if m.Moved {
 			moved++
 		}
 	}
@@ -422,25 +422,25 @@ func (c *Class) differ() (any bool) {
 	}
 	within, between := 0.0, 0.0
 	for _, m := range c.members {
-		if m.seen.line.weight() < enough && !m.moved {
+		if m.Seen.Line.weight() < enough && !m.Moved {
 			continue
 		}
-		off, deviates := m.seen.line.off(&c.coef)
+		off, deviates := m.Seen.Line.off(&c.Coef)
 		by := math.Abs(off - median)
-		within += float64(deviates * deviates * m.seen.line.weight())
+		within += float64(deviates * deviates * m.Seen.Line.weight())
 		between += float64(by * by)
-		if by <= 3*deviates && m.seen.line.weight() >= enough || by <= c.coef[0]/10 {
-			m.tried, m.tries, m.moved = false, 0, false
+		if by <= 3*deviates && m.Seen.Line.weight() >= enough || by <= c.Coef[0]/10 {
+			m.Tried, m.Tries, m.Moved = false, 0, false
 			continue
 		}
-		m.differs, any = true, true
-		if after := uint64(enough*c.active) << m.tries; !m.tried && c.taught-m.taught >= after {
-			m.tried, m.tries = true, min(m.tries+1, mostTries)
+		m.Differs, any = true, true
+		if after := uint64(enough*c.Active) << m.Tries; !m.Tried && c.Taught-m.Taught >= after {
+			m.Tried, m.Tries = true, min(m.Tries+1, mostTries)
 		}
 	}
 	// An agent is drawn to its class by as many answers as it takes for what tells agents apart to exceed
 	// what tells one agent's answers apart.
-	c.shrinks = min(max(within/max(between, 1e-9), leastPrior), mostPrior)
+	c.Shrinks = min(max(within/max(between, 1e-9), leastPrior), mostPrior)
 	return any
 }
 
@@ -448,18 +448,18 @@ func (c *Class) differ() (any bool) {
 func (c *Class) settle() {
 	moved := 0
 	for _, m := range c.members {
-		if m.moved {
+		if m.Moved {
 			moved++
 		}
 	}
-	if 2*moved < c.active || c.active == 2 { // of two nobody knows who is as the class is
+	if 2*moved < c.Active || c.Active == 2 { // of two nobody knows who is as the class is
 		return
 	}
 	for _, m := range c.members {
-		if !m.moved {
-			m.seen.forget(1) // it was forecast by what the class was, or the others would not be most
+		if !m.Moved {
+			m.Seen.forget(1) // it was forecast by what the class was, or the others would not be most
 		}
-		m.moved = false
+		m.Moved = false
 	}
 	c.rest.mute()
 }

@@ -103,7 +103,7 @@ func TestEqualEnginesAreForecastAlike(t *testing.T) {
 	for range 300 {
 		e.serve(all, 1, func(i int, o *Observation) { o.TTFT += time.Duration(i) * 100 * time.Microsecond })
 		for _, m := range all {
-			if m.differs {
+			if m.Differs {
 				differ++
 			}
 		}
@@ -399,8 +399,8 @@ func TestAnAgentThatWasSlowIsTried(t *testing.T) {
 	for range 20 {
 		serve(5)
 	}
-	if alike() || slow.tries > 1 {
-		t.Errorf("slow again, it is forecast like the others; %d tries", slow.tries)
+	if alike() || slow.Tries > 1 {
+		t.Errorf("slow again, it is forecast like the others; %d tries", slow.Tries)
 	}
 }
 

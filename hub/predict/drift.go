@@ -8,12 +8,12 @@ import (
 // drift notices that an agent does not answer as it did: by the test of Page and Hinkley on the logarithm of
 // what was observed by what was forecast.
 type drift struct {
-	mean         float64 // of the logarithms of late
-	seen         float64 // observations that it is of, at most steady
-	above, below float64 // beyond the mean and the slack, summed up
-	off          float64 // how far they are from it, on the mean
-	last         [5]float64
-	fresh        int // answers since the last alarm, down from settling
+	Mean         float64 // of the logarithms of late
+	Seen         float64 // observations that it is of, at most steady
+	Above, Below float64 // beyond the mean and the slack, summed up
+	Off          float64 // how far they are from it, on the mean
+	Last         [5]float64
+	Fresh        int // answers since the last alarm, down from settling
 }
 
 const (
@@ -35,24 +35,24 @@ const (
 // unlucky does not.
 func (d *drift) count(observed, forecast float64) (times float64, news bool) {
 	x := min(max(ln(max(observed, 1e-3)/max(forecast, 1e-3)), -ln10), ln10)
-	copy(d.last[:], d.last[1:])
-	d.last[len(d.last)-1] = x
-	d.fresh = max(0, d.fresh-1)
-	if d.seen >= enough {
-		d.above = max(0, d.above+x-d.mean-slack)
-		d.below = max(0, d.below+d.mean-x-slack)
+	copy(d.Last[:], d.Last[1:])
+	d.Last[len(d.Last)-1] = x
+	d.Fresh = max(0, d.Fresh-1)
+	if d.Seen >= enough {
+		d.Above = max(0, d.Above+x-d.Mean-slack)
+		d.Below = max(0, d.Below+d.Mean-x-slack)
 	}
-	latest := d.last
+	latest := d.Last
 	slices.Sort(latest[:])
 	middle := latest[len(latest)/2]
-	by := min(max(far, 5*d.off), 2)
-	if d.above > alarm && middle-d.mean > by || d.below > alarm && d.mean-middle > by {
-		*d = drift{mean: d.mean, off: d.off, seen: d.seen, fresh: settling}
+	by := min(max(far, 5*d.Off), 2)
+	if d.Above > alarm && middle-d.Mean > by || d.Below > alarm && d.Mean-middle > by {
+		*d = drift{Mean: d.Mean, Off: d.Off, Seen: d.Seen, Fresh: settling}
 		return exp(middle), true
 	}
-	d.seen = min(d.seen+1, steady)
-	d.off += (math.Abs(x-d.mean) - d.off) / d.seen
-	d.mean += (x - d.mean) / d.seen
+	d.Seen = min(d.Seen+1, steady)
+	d.Off += (math.Abs(x-d.Mean) - d.Off) / d.Seen
+	d.Mean += (x - d.Mean) / d.Seen
 	return 1, false
 }
 

@@ -75,11 +75,11 @@ func TestAnAlarmWidensTheInterval(t *testing.T) {
 				o.TTFT *= 10
 			}
 		})
-		if all[0].drift.fresh == 0 {
+		if all[0].Drift.Fresh == 0 {
 			t.Fatal("no alarm after four answers that took ten times as long")
 		}
 		got := width(all[0])
-		all[0].drift.fresh = 0
+		all[0].Drift.Fresh = 0
 		if later := width(all[0]); got < 1.6*later {
 			t.Errorf("the width is %.2f of the forecast, and will be %.2f", got, later)
 		}
@@ -103,10 +103,10 @@ func TestNoiseIsNoAlarm(t *testing.T) {
 			}
 		})
 		for i, m := range all {
-			if m.drift.fresh > turned[i] {
+			if m.Drift.Fresh > turned[i] {
 				alarms++
 			}
-			turned[i] = m.drift.fresh
+			turned[i] = m.Drift.Fresh
 		}
 	}
 	if alarms > 30 {
@@ -123,7 +123,7 @@ func TestARunIsNoAlarm(t *testing.T) {
 	for run := range 20 {
 		for range 10 {
 			e.serve(all, 1, func(_ int, o *Observation) { o.TTFT = time.Duration(2.3 * float64(o.TTFT)) })
-			if all[0].drift.fresh > 0 {
+			if all[0].Drift.Fresh > 0 {
 				t.Fatalf("an alarm in run %d", run)
 			}
 		}
@@ -162,7 +162,7 @@ func TestWarmUpsLowerNothing(t *testing.T) {
 	if got := m.Forecast(cold).TTFT; got < before*95/100 {
 		t.Errorf("warm-ups lowered %v to %v", before, got)
 	}
-	if w := m.seen.line.weight(); w > 10.5 {
+	if w := m.Seen.Line.weight(); w > 10.5 {
 		t.Errorf("twenty warm-ups count as %v answers", w)
 	}
 	for range 20 {

@@ -9,19 +9,19 @@ import (
 // forecast lately, in three groups by what was forecast, the middle nine tenths. Where fewer or more come
 // within what was said of them, the level is moved until they do.
 type spread struct {
-	groups [3]ratios
-	bounds [2]float64 // between the groups: thirds of what is forecast, in milliseconds
+	Groups [3]ratios
+	Bounds [2]float64 // between the groups: thirds of what is forecast, in milliseconds
 	// The share of late that came beyond what was said, over all groups: when engines turn to be otherwise
 	// all forecasts are off at once. 0: nothing was seen.
-	beyond float64
+	Beyond float64
 }
 
 type ratios struct {
-	ring       []float64 // as they came, from next on
-	next       int
+	Ring       []float64 // as they came, from next on
+	Next       int
 	sorted     []float64
-	level      float64 // that is left out
-	least, top float64 // what is within it; 0: too few were seen
+	Level      float64 // that is left out
+	Least, Top float64 // what is within it; 0: too few were seen
 	middle     float64 // half of all are at most that; 0: too few were seen
 }
 
@@ -46,9 +46,9 @@ const (
 // clone is a copy.
 func (s *spread) clone() spread {
 	c := *s
-	for i := range c.groups {
-		g := &c.groups[i]
-		g.ring, g.sorted = slices.Clone(g.ring), slices.Clone(g.sorted)
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		g.Ring, g.sorted = slices.Clone(g.Ring), slices.Clone(g.sorted)
 	}
 	return c
 }
@@ -56,65 +56,65 @@ func (s *spread) clone() spread {
 // group is that of a forecast in milliseconds.
 func (s *spread) group(forecast float64) *ratios {
 	switch {
-	case forecast < s.bounds[0]:
-		return &s.groups[0]
-	case forecast < s.bounds[1]:
-		return &s.groups[1]
+	case forecast < s.Bounds[0]:
+		return &s.Groups[0]
+	case forecast < s.Bounds[1]:
+		return &s.Groups[1]
 	}
-	return &s.groups[2]
+	return &s.Groups[2]
 }
 
 // within is between what and what times a forecast an answer is expected, and whether enough were seen to
 // say.
 func (s *spread) within(forecast float64) (least, top float64, known bool) {
 	g := s.group(forecast)
-	if g.top == 0 {
+	if g.Top == 0 {
 		return 1.0 / unsure, unsure, false
 	}
-	return max(0, g.least), max(0, g.top), true
+	return max(0, g.Least), max(0, g.Top), true
 }
 
 // said is an answer beside what was said of it when it was dispatched, in milliseconds.
 type said struct {
-	observed, forecast float64
-	low, high          float64 // both 0: no width was known
+	Observed, Forecast float64
+	Low, High          float64 // both 0: no width was known
 }
 
 // outside reports whether it is not within what was said.
-func (a *said) outside() bool { return a.observed < a.low || a.observed > a.high }
+func (a *said) outside() bool { return a.Observed < a.Low || a.Observed > a.High }
 
 // outlies reports whether it is so far off that its agent may not be as it was.
 func (a *said) outlies() bool {
-	return a.observed > unsure*a.forecast || unsure*a.observed < a.forecast
+	return a.Observed > unsure*a.Forecast || unsure*a.Observed < a.Forecast
 }
 
 // beside is an answer beside what was forecast.
 func (f *Forecast) beside(ttft float64) said {
-	a := said{observed: ttft, forecast: max(ms(f.TTFT), 1e-3)}
+	a := said{Observed: ttft, Forecast: max(ms(f.TTFT), 1e-3)}
 	if !f.wide {
-		a.low, a.high = ms(f.Low), ms(f.High)
+		a.Low, a.High = ms(f.Low), ms(f.High)
 	}
 	return a
 }
 
 // count takes in an answer.
 func (s *spread) count(a *said) {
-	by := max(a.forecast, 1e-3)
-	if s.bounds[0] == 0 {
-		s.bounds = [2]float64{by, by}
+	by := max(a.Forecast, 1e-3)
+	if s.Bounds[0] == 0 {
+		s.Bounds = [2]float64{by, by}
 	}
 	switch {
-	case s.beyond == 0:
-		s.beyond = outside
-	case a.high == 0:
+	case s.Beyond == 0:
+		s.Beyond = outside
+	case a.High == 0:
 	case a.outside():
-		s.beyond += float64((1 - s.beyond) * beyonds)
+		s.Beyond += float64((1 - s.Beyond) * beyonds)
 	default:
-		s.beyond -= float64(s.beyond * beyonds)
+		s.Beyond -= float64(s.Beyond * beyonds)
 	}
 	s.group(by).count(a)
-	for i := range s.groups {
-		s.groups[i].set(s.beyond)
+	for i := range s.Groups {
+		s.Groups[i].set(s.Beyond)
 	}
 	lift := func(b *float64, up, down float64) {
 		if by > *b {
@@ -124,36 +124,36 @@ func (s *spread) count(a *said) {
 		}
 		*b = min(max(*b, 1e-3), 1e7)
 	}
-	lift(&s.bounds[0], shift, twice)
-	lift(&s.bounds[1], twice, shift)
-	s.bounds[1] = max(s.bounds[0], s.bounds[1])
+	lift(&s.Bounds[0], shift, twice)
+	lift(&s.Bounds[1], twice, shift)
+	s.Bounds[1] = max(s.Bounds[0], s.Bounds[1])
 }
 
 // count takes in an answer.
 func (g *ratios) count(a *said) {
 	switch {
-	case g.top == 0:
-		g.level = outside
-	case a.high == 0:
+	case g.Top == 0:
+		g.Level = outside
+	case a.High == 0:
 	case a.outside():
-		g.level += float64(adapts * (outside - 1))
+		g.Level += float64(adapts * (outside - 1))
 	default:
-		g.level += float64(adapts * outside)
+		g.Level += float64(adapts * outside)
 	}
-	g.level = min(max(g.level, leastLevel), mostLevel)
-	g.add(a.observed / a.forecast)
+	g.Level = min(max(g.Level, leastLevel), mostLevel)
+	g.add(a.Observed / a.Forecast)
 }
 
 // add takes in how many times what was forecast came.
 func (g *ratios) add(r float64) {
 	r = min(max(r, -1e4), 1e4)
-	if len(g.ring) < ratiosOf {
-		g.ring = append(g.ring, r)
+	if len(g.Ring) < ratiosOf {
+		g.Ring = append(g.Ring, r)
 	} else {
-		i := sort.SearchFloat64s(g.sorted, g.ring[g.next])
+		i := sort.SearchFloat64s(g.sorted, g.Ring[g.Next])
 		g.sorted = slices.Delete(g.sorted, i, i+1)
-		g.ring[g.next] = r
-		g.next = (g.next + 1) % ratiosOf
+		g.Ring[g.Next] = r
+		g.Next = (g.Next + 1) % ratiosOf
 	}
 	i := sort.SearchFloat64s(g.sorted, r)
 	g.sorted = slices.Insert(g.sorted, i, r)
@@ -189,9 +189,9 @@ func (g *ratios) rare() (thousandth float64, known bool) {
 // set finds what is within the level, where of all groups such a share came beyond what was said.
 func (g *ratios) set(beyond float64) {
 	if n := len(g.sorted); n >= few {
-		level := min(max(g.level-float64(pulls*(beyond-outside)), leastLevel), mostLevel)
+		level := min(max(g.Level-float64(pulls*(beyond-outside)), leastLevel), mostLevel)
 		out := int(float64(level * float64(n) / 2))
-		g.least, g.top = g.sorted[out], g.sorted[n-1-out]
+		g.Least, g.Top = g.sorted[out], g.sorted[n-1-out]
 	}
 }
 

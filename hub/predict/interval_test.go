@@ -68,8 +68,8 @@ func TestALiarWidensNoInterval(t *testing.T) {
 				}
 			})
 			far := 0
-			for i := range all[0].class.spread.groups {
-				for _, r := range all[0].class.spread.groups[i].ring {
+			for i := range all[0].class.Spread.Groups {
+				for _, r := range all[0].class.Spread.Groups[i].Ring {
 					if r > unsure || r < 1.0/unsure {
 						far++
 					}
@@ -135,13 +135,13 @@ func TestAnAnswerIsJudgedByWhatWasSaid(t *testing.T) {
 	e := newEngine(t)
 	_, all := fleet(2)
 	e.serve(all, 300, nil)
-	spread := &all[0].class.spread
+	spread := &all[0].class.Spread
 	f, o := e.task()
 	o.Said = all[0].Forecast(f)
 	o.TTFT = o.Said.TTFT
 	level := func() (sum float64) {
-		for i := range spread.groups {
-			sum += spread.groups[i].level
+		for i := range spread.Groups {
+			sum += spread.Groups[i].Level
 		}
 		return sum
 	}
@@ -165,8 +165,8 @@ func TestFarAnswersCountInTheEnd(t *testing.T) {
 	_, all := fleet(3)
 	e.serve(all, 300, nil)
 	count := func() (n int) {
-		for i := range all[0].class.spread.groups {
-			for _, r := range all[0].class.spread.groups[i].ring {
+		for i := range all[0].class.Spread.Groups {
+			for _, r := range all[0].class.Spread.Groups[i].Ring {
 				if r > 3 {
 					n++
 				}
@@ -190,8 +190,8 @@ func TestFarAnswersCountInTheEnd(t *testing.T) {
 	}
 	for range 20 {
 		e.serve(all, 1, far)
-		if len(all[0].doubts) > mostDoubts {
-			t.Fatalf("%d answers are held back", len(all[0].doubts))
+		if len(all[0].Doubts) > mostDoubts {
+			t.Fatalf("%d answers are held back", len(all[0].Doubts))
 		}
 	}
 }
@@ -202,9 +202,9 @@ func TestOneGroupWidensAll(t *testing.T) {
 	var s spread
 	answer := func(forecast, times float64) {
 		least, top, known := s.within(forecast)
-		a := said{observed: times * forecast, forecast: forecast}
+		a := said{Observed: times * forecast, Forecast: forecast}
 		if known {
-			a.low, a.high = least*forecast, top*forecast
+			a.Low, a.High = least*forecast, top*forecast
 		}
 		s.count(&a)
 	}
@@ -216,13 +216,13 @@ func TestOneGroupWidensAll(t *testing.T) {
 			u := (float64(turn*37%200)+0.5)/200 - 0.5
 			answer(10*math.Pow(100, part), 1+4*u*u*u) // half as much to half as much again
 		}
-		return s.groups[0].top - s.groups[0].least
+		return s.Groups[0].Top - s.Groups[0].Least
 	}
 	before := usual(6000)
 	for i := range 40 {
 		answer(1000, 3+float64(i)) // each beyond all before
 	}
-	if after := s.groups[0].top - s.groups[0].least; after < 1.1*before {
+	if after := s.Groups[0].Top - s.Groups[0].Least; after < 1.1*before {
 		t.Errorf("after forty answers of another group beyond what was said, the width is %.3f, was %.3f", after, before)
 	}
 	if again := usual(1000); again > 1.1*before {

@@ -47,56 +47,56 @@ var usual = point{1, 2, 4, 1e4, 8, 64}
 
 // sums are those of the normal equations of TTFT.
 type sums struct {
-	xx [terms][terms]float64 // the upper half
-	xy [terms]float64
-	yy float64
+	XX [terms][terms]float64 // the upper half
+	XY [terms]float64
+	YY float64
 }
 
-func (s *sums) weight() float64 { return s.xx[0][0] }
+func (s *sums) weight() float64 { return s.XX[0][0] }
 
 // enter adds an observation.
 func (s *sums) enter(x *point, y, weight float64) {
 	for i := range x {
 		w := weight * x[i]
 		for j := i; j < terms; j++ {
-			s.xx[i][j] += float64(w * x[j])
+			s.XX[i][j] += float64(w * x[j])
 		}
-		s.xy[i] += float64(w * y)
+		s.XY[i] += float64(w * y)
 	}
-	s.yy += float64(weight * y * y)
+	s.YY += float64(weight * y * y)
 }
 
 // add adds another's sums, as so much of themselves.
 func (s *sums) add(o *sums, share float64) {
-	for i := range s.xx {
+	for i := range s.XX {
 		for j := i; j < terms; j++ {
-			s.xx[i][j] += float64(share * o.xx[i][j])
+			s.XX[i][j] += float64(share * o.XX[i][j])
 		}
-		s.xy[i] += float64(share * o.xy[i])
+		s.XY[i] += float64(share * o.XY[i])
 	}
-	s.yy += float64(share * o.yy)
+	s.YY += float64(share * o.YY)
 }
 
 // fade makes what was seen count less.
 func (s *sums) fade(keep float64) {
-	for i := range s.xx {
+	for i := range s.XX {
 		for j := i; j < terms; j++ {
-			s.xx[i][j] *= keep
+			s.XX[i][j] *= keep
 		}
-		s.xy[i] *= keep
+		s.XY[i] *= keep
 	}
-	s.yy *= keep
+	s.YY *= keep
 }
 
 // follow makes what was seen lie on a line.
 func (s *sums) follow(b *line) {
-	s.yy = 0
+	s.YY = 0
 	for i := range b {
-		s.xy[i] = 0
+		s.XY[i] = 0
 		for j := range b {
-			s.xy[i] += float64(s.xx[min(i, j)][max(i, j)] * b[j])
+			s.XY[i] += float64(s.XX[min(i, j)][max(i, j)] * b[j])
 		}
-		s.yy += float64(b[i] * s.xy[i])
+		s.YY += float64(b[i] * s.XY[i])
 	}
 }
 
@@ -109,15 +109,15 @@ const mostRounds = 24
 func (s *sums) fit(assumed *line, weight float64, from *line) line {
 	var e equations
 	for i := range terms {
-		ridge := float64(weight*usual[i]) + float64(1e-9*s.xx[i][i])
-		e.scale[i] = 1 / math.Sqrt(s.xx[i][i]+ridge)
-		e.right[i] = (s.xy[i] + float64(ridge*assumed[i])) * e.scale[i]
+		ridge := float64(weight*usual[i]) + float64(1e-9*s.XX[i][i])
+		e.scale[i] = 1 / math.Sqrt(s.XX[i][i]+ridge)
+		e.right[i] = (s.XY[i] + float64(ridge*assumed[i])) * e.scale[i]
 	}
 	var b line
 	for i := range terms {
 		e.full[i][i] = 1
 		for j := i + 1; j < terms; j++ {
-			e.full[i][j] = s.xx[i][j] * e.scale[i] * e.scale[j]
+			e.full[i][j] = s.XX[i][j] * e.scale[i] * e.scale[j]
 			e.full[j][i] = e.full[i][j]
 		}
 		if b[i] = from[i] / e.scale[i]; b[i] > 0 {
@@ -227,15 +227,15 @@ func (e *equations) let(b *line) bool {
 // off is how far the observations are off a line in the mean, and the standard error of that.
 func (s *sums) off(b *line) (mean, deviates float64) {
 	n := s.weight()
-	fitted, squares := 0.0, s.yy
+	fitted, squares := 0.0, s.YY
 	for i := range b {
-		fitted += float64(b[i] * s.xx[0][i])
-		squares -= float64(2 * b[i] * s.xy[i])
-		squares += float64(b[i] * b[i] * s.xx[i][i])
+		fitted += float64(b[i] * s.XX[0][i])
+		squares -= float64(2 * b[i] * s.XY[i])
+		squares += float64(b[i] * b[i] * s.XX[i][i])
 		for j := i + 1; j < terms; j++ {
-			squares += float64(2 * b[i] * b[j] * s.xx[i][j])
+			squares += float64(2 * b[i] * b[j] * s.XX[i][j])
 		}
 	}
-	mean = (s.xy[0] - fitted) / n
+	mean = (s.XY[0] - fitted) / n
 	return mean, math.Sqrt(max(0, squares/n-float64(mean*mean)) / n)
 }

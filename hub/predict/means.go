@@ -64,67 +64,67 @@ func (p Prior) Validate() error {
 type Means struct {
 	// what every quote reads stands first, and so together in memory
 	class    *Class
-	credible bool // its TTFTs are not far from the others'
-	differs  bool // from its class: own is the line that it is forecast by, unless it is tried
-	tried    bool // it is forecast as its class is, as long as it answers so
-	failed   bool // it was tried, and answered as it did before
-	alone    bool // it is forecast by its own line
-	moved    bool // it does not answer as it did, and not as the others of its class
+	Credible bool // its TTFTs are not far from the others'
+	Differs  bool // from its class: own is the line that it is forecast by, unless it is tried
+	Tried    bool // it is forecast as its class is, as long as it answers so
+	Failed   bool // it was tried, and answered as it did before
+	Alone    bool // it is forecast by its own line
+	Moved    bool // it does not answer as it did, and not as the others of its class
 
 	prior Prior
-	seen  evidence
+	Seen  evidence
 
-	base    float64 // the height of the line that it says it has, in milliseconds
-	tries   int     // so often since it was like its class
-	taught  uint64  // of the class's observations, its last
-	own     line    // the class's, drawn to what was seen of the agent before it was tried
-	slowest float64 // seconds
+	Base    float64 // the height of the line that it says it has, in milliseconds
+	Tries   int     // so often since it was like its class
+	Taught  uint64  // of the class's observations, its last
+	Own     line    // the class's, drawn to what was seen of the agent before it was tried
+	Slowest float64 // seconds
 
-	pace   ratios // of its times between tokens by what was forecast
-	drift  drift
-	anchor line    // what it is drawn to while it has moved
-	apart  *spread // where it differs from its class, of its own forecasts
-	doubts []said  // its last answers, where they are far off: whether it has turned is not known yet
+	Pace   ratios // of its times between tokens by what was forecast
+	Drift  drift
+	Anchor line    // what it is drawn to while it has moved
+	Apart  *spread // where it differs from its class, of its own forecasts
+	Doubts []said  // its last answers, where they are far off: whether it has turned is not known yet
 }
 
 // evidence is the decayed sums of what was seen.
 type evidence struct {
-	count float64 // observations
-	gone  float64 // of TTFTs, that an alarm has forgotten: the prior does not count more for it
-	real  float64 // of TTFTs, but warm-ups
+	Count float64 // observations
+	Gone  float64 // of TTFTs, that an alarm has forgotten: the prior does not count more for it
+	Real  float64 // of TTFTs, but warm-ups
 
-	ratio, share, itl mean // itl in seconds; quotes read these, so they come first
-	line, token       sums // of TTFT, and of the time between tokens
+	Ratio, Share, ITL mean // itl in seconds; quotes read these, so they come first
+	Line, Token       sums // of TTFT, and of the time between tokens
 }
 
 // mean is a mean of what was seen.
-type mean struct{ sum, weight float64 }
+type mean struct{ Sum, Weight float64 }
 
-func (m *mean) add(x float64)  { m.sum, m.weight = m.sum+x, m.weight+1 }
-func (m *mean) value() float64 { return m.sum / m.weight }
+func (m *mean) add(x float64)  { m.Sum, m.Weight = m.Sum+x, m.Weight+1 }
+func (m *mean) value() float64 { return m.Sum / m.Weight }
 
 // forget leaves what was seen of first tokens the weight of so many answers.
 func (e *evidence) forget(most float64) {
-	if n := e.line.weight(); n > most {
-		e.gone += n - most
-		e.line.fade(most / n)
+	if n := e.Line.weight(); n > most {
+		e.Gone += n - most
+		e.Line.fade(most / n)
 	}
 }
 
 // fade makes what was seen count less.
 func (e *evidence) fade(keep float64) {
-	e.count *= keep
-	e.gone, e.real = e.gone*keep, e.real*keep
-	e.line.fade(keep)
-	e.token.fade(keep)
-	for _, m := range []*mean{&e.ratio, &e.share, &e.itl} {
-		m.sum, m.weight = m.sum*keep, m.weight*keep
+	e.Count *= keep
+	e.Gone, e.Real = e.Gone*keep, e.Real*keep
+	e.Line.fade(keep)
+	e.Token.fade(keep)
+	for _, m := range []*mean{&e.Ratio, &e.Share, &e.ITL} {
+		m.Sum, m.Weight = m.Sum*keep, m.Weight*keep
 	}
 }
 
 // NewMeans returns a predictor that knows nothing but its prior, in a class of its own.
 func NewMeans(p Prior) *Means {
-	m := &Means{prior: p, base: ms(p.Base), slowest: p.Slowest.Seconds()}
+	m := &Means{prior: p, Base: ms(p.Base), Slowest: p.Slowest.Seconds()}
 	newClass(p).enter(m)
 	return m
 }
@@ -140,7 +140,7 @@ func (c *Class) prompt(estimate int) int {
 	if estimate <= 0 {
 		return 0
 	}
-	return max(1, int(math.Floor(0.5+float64(float64(estimate)*c.ratio))))
+	return max(1, int(math.Floor(0.5+float64(float64(estimate)*c.Ratio))))
 }
 
 // Forecast is what a task with these features is expected to need.
@@ -159,13 +159,13 @@ type Delay struct{ All, Queue time.Duration }
 // Typical reports whether the agent's answers are about as long as those of the others of its class: else
 // they say nothing of those who ask.
 func (m *Means) Typical() bool {
-	o := &m.seen.share
-	return o.weight == 0 || o.value() >= m.class.least && o.value() <= m.class.most
+	o := &m.Seen.Share
+	return o.Weight == 0 || o.value() >= m.class.Least && o.value() <= m.class.Most
 }
 
 // Usual is how many tokens an answer of so many at most has at agents of the class.
 func (m *Means) Usual(most int) int {
-	return min(max(int(math.Round(m.class.share*float64(most))), min(1, most)), most)
+	return min(max(int(math.Round(m.class.Share*float64(most))), min(1, most)), most)
 }
 
 // Beside is what it is expected to need where what the agent has in hand delays it by so much.
@@ -187,9 +187,9 @@ func (m *Means) Timed(first time.Duration, work float64, output int, delay Delay
 func (m *Means) around(to *Forecast) {
 	least, top, known := m.seenRanges().within(ms(to.TTFT))
 	if !known {
-		least, top, known = m.class.spread.within(ms(to.TTFT))
+		least, top, known = m.class.Spread.within(ms(to.TTFT))
 	}
-	if to.wide = !known; m.drift.fresh > 0 {
+	if to.wide = !known; m.Drift.Fresh > 0 {
 		least, top, to.wide = max(0, 2*least-1), 2*top-1, true
 	}
 	seconds := to.TTFT.Seconds()
@@ -217,7 +217,7 @@ func (m *Means) idle(f *Features) (first time.Duration, work float64) {
 // of. It grows with what there is to compute and with what is in hand.
 func (m *Means) Later(first time.Duration, work float64, delay Delay) time.Duration {
 	to := min(first+max(0, delay.All), time.Hour)
-	if b := m.line(); b == &m.class.coef {
+	if b := m.line(); b == &m.class.Coef {
 		return together(to, m.class.rest.add(b, work, delay))
 	}
 	return to
@@ -226,7 +226,7 @@ func (m *Means) Later(first time.Duration, work float64, delay Delay) time.Durat
 // Least is at most what Later says, and found sooner.
 func (m *Means) Least(first time.Duration, work float64, delay Delay) time.Duration {
 	to := min(first+max(0, delay.All), time.Hour)
-	if b := m.line(); b == &m.class.coef {
+	if b := m.line(); b == &m.class.Coef {
 		return together(to, m.class.rest.least(b, work, delay))
 	}
 	return to
@@ -242,22 +242,22 @@ func together(line, added time.Duration) time.Duration {
 // says.
 func (m *Means) Soonest(first, all time.Duration) time.Duration {
 	to := min(first+max(0, all), time.Hour)
-	if m.line() == &m.class.coef && m.class.rest.opened() {
+	if m.line() == &m.class.Coef && m.class.rest.opened() {
 		return to / mostTimes
 	}
 	return to
 }
 
 // ofClass reports whether what comes of the agent is held against the forecasts of its class.
-func (m *Means) ofClass() bool { return !m.alone && (m.credible || m.seen.line.weight() == 0) }
+func (m *Means) ofClass() bool { return !m.Alone && (m.Credible || m.Seen.Line.weight() == 0) }
 
 // seenRanges are those of the forecasts that are made of the agent.
 func (m *Means) seenRanges() *spread {
 	switch {
 	case m.ofClass():
-		return &m.class.spread
-	case m.apart != nil:
-		return m.apart
+		return &m.class.Spread
+	case m.Apart != nil:
+		return m.Apart
 	}
 	return &unseen
 }
@@ -268,12 +268,12 @@ var unseen spread
 // ranges are those that an answer of the agent counts for.
 func (m *Means) ranges() *spread {
 	if m.ofClass() {
-		return &m.class.spread
+		return &m.class.Spread
 	}
-	if m.apart == nil {
-		m.apart = new(spread)
+	if m.Apart == nil {
+		m.Apart = new(spread)
 	}
-	return m.apart
+	return m.Apart
 }
 
 // compare takes in an answer beside what was said of it. One that is far off counts once another was not: if
@@ -283,19 +283,19 @@ func (m *Means) compare(to *Forecast, ttft float64) {
 	a := to.beside(ttft)
 	far := a.outlies()
 	if far {
-		m.doubts = append(m.doubts, a)
-		if len(m.doubts) <= mostDoubts {
+		m.Doubts = append(m.Doubts, a)
+		if len(m.Doubts) <= mostDoubts {
 			return
 		}
-		if m.ofClass() && m.class.active > 2 { // the class goes by its others until an answer is not far off
-			m.doubts = slices.Delete(m.doubts, 0, 1)
+		if m.ofClass() && m.class.Active > 2 { // the class goes by its others until an answer is not far off
+			m.Doubts = slices.Delete(m.Doubts, 0, 1)
 			return
 		}
 	}
-	for i := range m.doubts {
-		m.ranges().count(&m.doubts[i])
+	for i := range m.Doubts {
+		m.ranges().count(&m.Doubts[i])
 	}
-	if m.doubts = m.doubts[:0]; !far {
+	if m.Doubts = m.Doubts[:0]; !far {
 		m.ranges().count(&a)
 	}
 }
@@ -307,16 +307,16 @@ const mostDoubts = 5
 // turned takes in that the agent takes so many times as long as was forecast: that counts as a few answers,
 // and what was seen before no more.
 func (m *Means) turned(times float64) {
-	m.doubts = m.doubts[:0]
-	m.anchor = *m.line()
-	for i := range m.anchor { // what none of its tasks shows would grow with each turn, and without end
-		m.anchor[i] = min(float64(m.anchor[i]*times), 3.6e6/usual[i])
+	m.Doubts = m.Doubts[:0]
+	m.Anchor = *m.line()
+	for i := range m.Anchor { // what none of its tasks shows would grow with each turn, and without end
+		m.Anchor[i] = min(float64(m.Anchor[i]*times), 3.6e6/usual[i])
 	}
-	m.seen.forget(kept)
-	m.seen.line.follow(&m.anchor)
-	m.moved = true
-	m.class.since = max(m.class.since, m.class.every) // it is fitted anew
-	if m.class.active <= 2 {
+	m.Seen.forget(kept)
+	m.Seen.Line.follow(&m.Anchor)
+	m.Moved = true
+	m.class.Since = max(m.class.Since, m.class.Every) // it is fitted anew
+	if m.class.Active <= 2 {
 		m.class.rest.mute()
 	}
 }
@@ -331,12 +331,12 @@ func (m *Means) Delay(l Load) Delay {
 
 // Token is the time between tokens beside such a load, at agents of the class; 0 while none was measured.
 func (m *Means) Token(l Load) time.Duration {
-	if m.class.itl == 0 {
+	if m.class.ITL == 0 {
 		return 0
 	}
 	x := at(0, 0, l)
 	x[3] = 0
-	return span(m.class.token.along(&x) / 1000)
+	return span(m.class.Token.along(&x) / 1000)
 }
 
 // Work is how long it takes to compute so many tokens behind so many that are cached.
@@ -348,10 +348,10 @@ func (m *Means) Work(uncached, cached int) time.Duration {
 
 // line is the one that the agent is forecast by.
 func (m *Means) line() *line {
-	if m.differs && !m.tried {
-		return &m.own
+	if m.Differs && !m.Tried {
+		return &m.Own
 	}
-	return &m.class.coef
+	return &m.class.Coef
 }
 
 // span turns seconds into a duration between 0 and an hour, which is what no number is taken for: nothing
@@ -369,28 +369,28 @@ func span(seconds float64) time.Duration {
 // Learn takes in how such a task went.
 func (m *Means) Learn(f Features, o Observation) {
 	m.class.age()
-	e := &m.seen
+	e := &m.Seen
 	if o.TTFT > 0 && o.Said.TTFT <= 0 {
 		o.Said = m.Forecast(f)
 	}
-	e.count++
+	e.Count++
 	if f.Prompt > 0 && o.Prompt > 0 {
-		e.ratio.add(min(mostRatio, float64(o.Prompt)/float64(f.Prompt)))
+		e.Ratio.add(min(mostRatio, float64(o.Prompt)/float64(f.Prompt)))
 	}
 	if f.MaxTokens > 0 && !o.Cut {
-		e.share.add(min(1, float64(max(0, o.Output))/float64(f.MaxTokens)))
+		e.Share.add(min(1, float64(max(0, o.Output))/float64(f.MaxTokens)))
 	}
 	if o.ITL > 0 {
 		s := min(o.ITL.Seconds(), 60)
 		if token := m.Token(f.Load); token > 0 {
-			m.pace.add(s / token.Seconds())
+			m.Pace.add(s / token.Seconds())
 		}
 		// The slowest fades towards the prior, so that one stall does not hold money back for ever.
-		m.slowest = max(s, m.prior.Slowest.Seconds(), m.slowest*(1-1/m.prior.Memory))
-		e.itl.add(s)
+		m.Slowest = max(s, m.prior.Slowest.Seconds(), m.Slowest*(1-1/m.prior.Memory))
+		e.ITL.add(s)
 		x := at(0, 0, f.Load)
 		x[3] = 0
-		e.token.enter(&x, 1000*s, 1)
+		e.Token.enter(&x, 1000*s, 1)
 	}
 	if o.TTFT > 0 {
 		cached := o.Cached
@@ -404,31 +404,31 @@ func (m *Means) Learn(f Features, o Observation) {
 		weight := 1.0
 		if o.WarmUp {
 			weight = 0.5
-			if e.real == 0 {
+			if e.Real == 0 {
 				ttft = max(ttft, expected)
 			}
 		} else {
-			e.real++
-			if !odd || e.line.weight() > 0 {
+			e.Real++
+			if !odd || e.Line.weight() > 0 {
 				m.compare(&o.Said, ttft)
 			}
-			if times, news := m.drift.count(ttft, expected); news && e.line.weight() >= enough {
+			if times, news := m.Drift.count(ttft, expected); news && e.Line.weight() >= enough {
 				m.turned(times)
 			}
 		}
-		if m.tried {
-			own, others := m.own.along(&x), m.class.coef.along(&x)
-			m.failed = math.Abs(ttft-own) <= math.Abs(ttft-others)
+		if m.Tried {
+			own, others := m.Own.along(&x), m.class.Coef.along(&x)
+			m.Failed = math.Abs(ttft-own) <= math.Abs(ttft-others)
 		}
 		if odd {
 			m.class.learned(m)
 			return
 		}
-		if c := m.class; c.rest != nil && m.drift.fresh == 0 && m.line() == &c.coef &&
-			(m.credible || e.line.weight() == 0) {
-			c.rest.learn(&c.coef, &x, ttft-expected, weight*say(e.line.weight(), c.weight))
+		if c := m.class; c.rest != nil && m.Drift.Fresh == 0 && m.line() == &c.Coef &&
+			(m.Credible || e.Line.weight() == 0) {
+			c.rest.learn(&c.Coef, &x, ttft-expected, weight*say(e.Line.weight(), c.Weight))
 		}
-		e.line.enter(&x, ttft, weight)
+		e.Line.enter(&x, ttft, weight)
 	}
 	m.class.learned(m)
 }
@@ -442,8 +442,8 @@ func (m *Means) Hint(ttft time.Duration) {
 	if ttft > 0 { // of a middling prompt: the prior's line is moved to pass through it at 500 tokens
 		base = max(0, min(ms(ttft), 3.6e6)-float64(ms(m.prior.PerToken)*500))
 	}
-	if base != m.base && (m.class.weight == 0 || base < m.base/4) {
-		m.base = base
+	if base != m.Base && (m.class.Weight == 0 || base < m.Base/4) {
+		m.Base = base
 		m.class.fit()
 	}
 }
@@ -456,7 +456,7 @@ type Line struct {
 
 // Line is the one that m is forecast by. It says the same until [Means.Fits] changes.
 func (m *Means) Line() Line {
-	if m.differs && !m.tried {
+	if m.Differs && !m.Tried {
 		return Line{m.class, m}
 	}
 	return Line{m.class, nil}
@@ -464,21 +464,21 @@ func (m *Means) Line() Line {
 
 // Stands reports whether it is still what an agent is forecast by that had so many Fits when it was asked
 // for.
-func (l Line) Stands(fits uint64) bool { return l.class != nil && l.class.fits == fits }
+func (l Line) Stands(fits uint64) bool { return l.class != nil && l.class.Fits == fits }
 
 // Tokens is [Means.Tokens] of those who are forecast so.
 func (l Line) Tokens(estimate int) int { return l.class.prompt(estimate) }
 
 // Fits counts how often what m is forecast by was made anew.
-func (m *Means) Fits() uint64 { return m.class.fits }
+func (m *Means) Fits() uint64 { return m.class.Fits }
 
 // SlowestITL is the slowest time between tokens seen lately: it bounds how long an answer may take.
-func (m *Means) SlowestITL() time.Duration { return span(m.slowest) }
+func (m *Means) SlowestITL() time.Duration { return span(m.Slowest) }
 
 // SlowestToken is what one in a hundred of the agent's answers takes between tokens at most beside such a
 // load, once two hundred were seen. It is by the line of its class and its own answers.
 func (m *Means) SlowestToken(l Load) (time.Duration, bool) {
-	most, _, known := m.pace.most()
+	most, _, known := m.Pace.most()
 	token := m.Token(l)
 	return span(token.Seconds() * max(1, most)), known && token > 0
 }
@@ -495,7 +495,7 @@ func (m *Means) LatestFirst(forecast time.Duration) (time.Duration, bool) {
 func (m *Means) Watch(forecast time.Duration) (time.Duration, bool) {
 	g := m.seenRanges().group(ms(forecast))
 	times, known := g.rare()
-	if m.drift.fresh > 0 {
+	if m.Drift.Fresh > 0 {
 		times *= 2
 	}
 	return span(forecast.Seconds() * max(1, times)), known
@@ -505,7 +505,7 @@ func (m *Means) Watch(forecast time.Duration) (time.Duration, bool) {
 func (m *Means) Half(forecast time.Duration) time.Duration {
 	g := m.seenRanges().group(ms(forecast))
 	if g.middle == 0 {
-		g = m.class.spread.group(ms(forecast))
+		g = m.class.Spread.group(ms(forecast))
 	}
 	if g.middle == 0 {
 		return forecast
@@ -514,12 +514,12 @@ func (m *Means) Half(forecast time.Duration) time.Duration {
 }
 
 // ITL is the mean time between tokens of the class; 0 while none was measured.
-func (m *Means) ITL() time.Duration { return span(m.class.itl) }
+func (m *Means) ITL() time.Duration { return span(m.class.ITL) }
 
 // OwnITL is that of the agent alone; 0 while none was measured.
 func (m *Means) OwnITL() time.Duration {
-	if m.seen.itl.weight == 0 {
+	if m.Seen.ITL.Weight == 0 {
 		return 0
 	}
-	return span(m.seen.itl.value())
+	return span(m.Seen.ITL.value())
 }

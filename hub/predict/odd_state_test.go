@@ -1,11 +1,12 @@
 package predict
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"math"
+	"reflect"
 	"testing"
 	"time"
+
+	"souk/bus/learned"
 )
 
 // Whatever numbers are in a file, it is refused, or what is forecast by it is a time and not below none.
@@ -25,14 +26,20 @@ func TestAFileOfOddNumbers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := data[:len(data)-sha256.Size]
 	taken, refused := 0, 0
-	for at := len(stateMagic); at+8 <= len(body); at++ {
-		for _, odd := range []float64{math.Inf(1), -1, 1e39} {
-			b := append([]byte(nil), body...)
-			binary.LittleEndian.PutUint64(b[at:], math.Float64bits(odd))
-			sum := sha256.Sum256(b)
-			read, err := ReadLearned(p, append(b, sum[:]...))
+	for at, all := 0, 1; at < all; at++ {
+		for _, odd := range []float64{math.Inf(1), math.NaN(), -1, 1e39} {
+			var s Saved
+			if err := learned.Read(data, &s); err != nil {
+				t.Fatal(err)
+			}
+			all = 0
+			floats(reflect.ValueOf(&s), func(v reflect.Value) {
+				if all++; all == at+1 {
+					v.SetFloat(odd)
+				}
+			})
+			read, err := s.Restore(p)
 			if err != nil {
 				refused++
 				continue
@@ -44,7 +51,7 @@ func TestAFileOfOddNumbers(t *testing.T) {
 					c := a.Means.Forecast(f)
 					if c.TTFT < 0 || c.Low < 0 || c.High < c.TTFT || c.ITL < 0 || c.Output < 0 ||
 						c.Output > 500 {
-						t.Fatalf("byte %d is that of %v, and it forecasts %+v", at, odd, c)
+						t.Fatalf("number %d is %v, and it forecasts %+v", at, odd, c)
 					}
 					a.Means.Learn(f, Observation{Prompt: 1000, Output: 9, TTFT: time.Second, ITL: 1e7})
 				}
@@ -53,5 +60,27 @@ func TestAFileOfOddNumbers(t *testing.T) {
 	}
 	if taken == 0 || refused == 0 {
 		t.Errorf("%d files were taken, %d refused: the test sees nothing", taken, refused)
+	}
+}
+
+// floats visits every number of a struct.
+func floats(v reflect.Value, visit func(reflect.Value)) {
+	switch v.Kind() {
+	case reflect.Float64:
+		visit(v)
+	case reflect.Pointer:
+		if !v.IsNil() {
+			floats(v.Elem(), visit)
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			floats(v.Index(i), visit)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				floats(v.Field(i), visit)
+			}
+		}
 	}
 }

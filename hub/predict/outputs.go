@@ -1,9 +1,11 @@
 package predict
 
 import (
-	"container/list"
 	"math"
+	"slices"
 
+	"souk/bus/bounded"
+	"souk/bus/learned"
 	"souk/hub/predict/tree"
 )
 
@@ -46,29 +48,46 @@ type Outputs struct {
 	rest     *tree.Gate
 	hub      mean
 	kinds    map[[2]string]*mean
-	clients  map[string]*speaker
-	order    *list.List // of the speakers, whose answer came last first
-	sessions int
+	clients  *bounded.Cache[struct{}, string, *speaker]
+	sessions *bounded.Cache[string, sessionOf, mean] // by client
+}
+
+type sessionOf struct {
+	client string
+	key    uint64
 }
 
 // speaker is a client.
 type speaker struct {
-	name     string
-	at       *list.Element
-	all      mean
-	kinds    map[[2]string]*mean
-	kind     [2]string // that was asked for last
-	ofKind   *mean     // of kinds; nil: it was not found
-	roles    map[string]*mean
-	sessions map[uint64]*mean
-	ring     []uint64 // the sessions, by when they were first seen, from next on
-	next     int
+	Name  string
+	All   mean
+	Kinds []entry[[2]string] // by domain and kind
+	Roles []entry[string]
+}
+
+// entry is a mean of a list of a few.
+type entry[K comparable] struct {
+	Key  K
+	Mean mean
+}
+
+// of is the mean of a key; nil: there is none.
+func of[K comparable](list []entry[K], key K) *mean {
+	for i := range list {
+		if list[i].Key == key {
+			return &list[i].Mean
+		}
+	}
+	return nil
 }
 
 // NewOutputs has seen no answer.
 func NewOutputs() *Outputs {
-	return &Outputs{rest: newGate(outputFeatures), kinds: map[[2]string]*mean{},
-		clients: map[string]*speaker{}, order: list.New()}
+	o := &Outputs{rest: newGate(outputFeatures), kinds: map[[2]string]*mean{},
+		clients:  bounded.New[struct{}, string, *speaker](clientsKept, 0),
+		sessions: bounded.New[string, sessionOf, mean](sessionsKept, sessionsEach)}
+	o.clients.Gone = func(name string, _ **speaker) { o.sessions.DropOwner(name) }
+	return o
 }
 
 // drawn is a mean that begins as another at the weight of so many answers.
@@ -76,7 +95,7 @@ func (m *mean) drawn(to, weight float64) float64 {
 	if m == nil {
 		return to
 	}
-	return (m.sum + float64(weight*to)) / (m.weight + weight)
+	return (m.Sum + float64(weight*to)) / (m.Weight + weight)
 }
 
 // Expect is how many tokens the answer to a task is expected to have, where so many are assumed of an answer
@@ -96,7 +115,7 @@ func (o *Outputs) Expect(s Source, assumed int) int {
 const young = 64
 
 // Young reports whether so few answers were heard of that what is expected now is mostly what was assumed.
-func (o *Outputs) Young() bool { return o.hub.weight < young }
+func (o *Outputs) Young() bool { return o.hub.Weight < young }
 
 // outputFeatures are what the tree of the lengths goes by: tokens of the prompt, the turn, the most tokens
 // that the answer may have, and how many are expected without it.
@@ -114,10 +133,10 @@ func (o *Outputs) Gate() (open bool, openings int) { return o.rest.Open(), o.res
 func (o *Outputs) means(s *Source, assumed int) float64 {
 	at := o.hub.drawn(float64(assumed), pseudo)
 	at = o.kinds[[2]string{s.Domain, s.Kind}].drawn(at, pseudo)
-	if c := o.clients[s.Client]; c != nil {
-		at = c.roles[s.Role].drawn(at, pseudo)
+	if c := o.clients.Peek(s.Client); c != nil {
+		at = of((*c).Roles, s.Role).drawn(at, pseudo)
 		if s.Session != 0 {
-			at = c.sessions[s.Session].drawn(at, ofSession)
+			at = o.sessions.Peek(sessionOf{s.Client, s.Session}).drawn(at, ofSession)
 		}
 	}
 	return at
@@ -126,61 +145,49 @@ func (o *Outputs) means(s *Source, assumed int) float64 {
 // count takes in an answer.
 func (m *mean) count(tokens float64) {
 	const keep = 1 - 1.0/answersKept
-	m.sum, m.weight = float64(m.sum*keep)+tokens, float64(m.weight*keep)+1
+	m.Sum, m.Weight = float64(m.Sum*keep)+tokens, float64(m.Weight*keep)+1
 }
 
 // Learn takes in how many tokens an answer had, where so many would be assumed.
 func (o *Outputs) Learn(s Source, tokens, assumed int) {
-	if max(len(s.Client), len(s.Role), len(s.Domain), len(s.Kind)) > mostName {
+	if max(len(s.Client), len(s.Role), len(s.Domain), len(s.Kind)) > learned.MostName {
 		return
 	}
 	n := float64(min(max(0, tokens), 1e7))
 	c := o.speaker(s.Client)
 	at := o.means(&s, assumed)
 	x := s.points(at)
-	o.rest.Learn(x[:], nil, n-at, say(c.all.weight, o.hub.weight))
-	c.all.count(n)
-	o.hub = o.clientsMean(func(c *speaker) *mean { return &c.all })
+	o.rest.Learn(x[:], nil, n-at, say(c.All.Weight, o.hub.Weight))
+	c.All.count(n)
+	o.hub = o.clientsMean(func(c *speaker) *mean { return &c.All })
 	kind := [2]string{s.Domain, s.Kind}
-	if k := counted(c.kinds, kind, kindsEach, n); k != nil {
+	if k := counted(&c.Kinds, kind, kindsEach, n); k != nil {
 		if all := o.kinds[kind]; all != nil || len(o.kinds) < kindsKept {
 			if all == nil {
 				all = new(mean)
 				o.kinds[kind] = all
 			}
 			if *all = o.hub; len(o.kinds) > 1 { // else every answer that was counted was of this one
-				*all = o.clientsMean(func(c *speaker) *mean { return c.of(kind) })
+				*all = o.clientsMean(func(c *speaker) *mean { return of(c.Kinds, kind) })
 			}
 		}
 	}
 	c.role(s.Role, n)
 	if s.Session != 0 {
-		o.session(c, s.Session).count(n)
+		m, _ := o.sessions.Add(s.Client, sessionOf{s.Client, s.Session})
+		m.count(n)
 	}
-	for o.sessions > sessionsKept || len(o.clients) > clientsKept {
-		last := o.order.Remove(o.order.Back()).(*speaker)
-		delete(o.clients, last.name)
-		o.sessions -= len(last.sessions)
-	}
-}
-
-// of is a client's mean of a kind; nil: it has none. Most have answers of one kind alone.
-func (c *speaker) of(kind [2]string) *mean {
-	if c.ofKind == nil || c.kind != kind {
-		c.kind, c.ofKind = kind, c.kinds[kind]
-	}
-	return c.ofKind
 }
 
 // counted takes in an answer for the mean of a key, of so many at most; nil: there are as many.
-func counted[K comparable](of map[K]*mean, key K, most int, tokens float64) *mean {
-	m := of[key]
+func counted[K comparable](list *[]entry[K], key K, most int, tokens float64) *mean {
+	m := of(*list, key)
 	if m == nil {
-		if len(of) >= most {
+		if len(*list) >= most {
 			return nil
 		}
-		m = new(mean)
-		of[key] = m
+		*list = append(*list, entry[K]{Key: key})
+		m = &(*list)[len(*list)-1].Mean
 	}
 	m.count(tokens)
 	return m
@@ -190,72 +197,49 @@ func counted[K comparable](of map[K]*mean, key K, most int, tokens float64) *mea
 // that counts least, and all others count a little less: so those that are asked for no more make room in the
 // end, and those that are asked for once take no other's place.
 func (c *speaker) role(name string, tokens float64) {
-	if c.roles[name] == nil && len(c.roles) >= rolesEach {
-		least, of := "", (*mean)(nil)
-		for r, m := range c.roles {
-			if of == nil || m.weight < of.weight || m.weight == of.weight && r < least {
-				least, of = r, m
+	if of(c.Roles, name) == nil && len(c.Roles) >= rolesEach {
+		least := 0
+		for i, r := range c.Roles {
+			if l := &c.Roles[least]; r.Mean.Weight < l.Mean.Weight ||
+				r.Mean.Weight == l.Mean.Weight && r.Key < l.Key {
+				least = i
 			}
 		}
-		delete(c.roles, least)
-		for _, m := range c.roles {
-			m.sum, m.weight = m.sum*roleKeep, m.weight*roleKeep
+		c.Roles = slices.Delete(c.Roles, least, least+1)
+		for i := range c.Roles {
+			m := &c.Roles[i].Mean
+			m.Sum, m.Weight = m.Sum*roleKeep, m.Weight*roleKeep
 		}
 	}
-	counted(c.roles, name, rolesEach, tokens)
+	counted(&c.Roles, name, rolesEach, tokens)
 }
 
 // clientsMean is the mean of what the means say of the clients that were heard of last. It has the weight of
 // all their answers.
 func (o *Outputs) clientsMean(pick func(*speaker) *mean) (all mean) {
-	weight := 0.0
-	e := o.order.Front()
-	for range latest {
-		if e == nil {
+	weight, heard := 0.0, 0
+	for _, c := range o.clients.Of(struct{}{}) {
+		if m := pick(*c); m != nil && m.Weight > 0 {
+			w := min(m.Weight, countsMost)
+			weight += w
+			all.Sum += float64(w * m.value())
+			all.Weight += m.Weight
+		}
+		if heard++; heard >= latest {
 			break
 		}
-		if m := pick(e.Value.(*speaker)); m != nil && m.weight > 0 {
-			w := min(m.weight, countsMost)
-			weight += w
-			all.sum += float64(w * m.value())
-			all.weight += m.weight
-		}
-		e = e.Next()
 	}
 	if weight > 0 {
-		all.sum *= all.weight / weight
+		all.Sum *= all.Weight / weight
 	}
 	return all
 }
 
 // speaker is a client, who is the last now that was heard of.
 func (o *Outputs) speaker(name string) *speaker {
-	c := o.clients[name]
-	if c == nil {
-		c = &speaker{name: name, kinds: map[[2]string]*mean{}, roles: map[string]*mean{},
-			sessions: map[uint64]*mean{}}
-		c.at = o.order.PushFront(c)
-		o.clients[name] = c
+	c, made := o.clients.Add(struct{}{}, name)
+	if made {
+		*c = &speaker{Name: name}
 	}
-	o.order.MoveToFront(c.at)
-	return c
-}
-
-// session is a client's session, in the place of its oldest where it has too many.
-func (o *Outputs) session(c *speaker, key uint64) *mean {
-	m := c.sessions[key]
-	if m != nil {
-		return m
-	}
-	m = new(mean)
-	c.sessions[key] = m
-	if len(c.ring) < sessionsEach {
-		c.ring = append(c.ring, key)
-		o.sessions++
-		return m
-	}
-	delete(c.sessions, c.ring[c.next])
-	c.ring[c.next] = key
-	c.next = (c.next + 1) % sessionsEach
-	return m
+	return *c
 }

@@ -110,17 +110,16 @@ func TestAClientWithManySessions(t *testing.T) {
 	if got := o.Expect(quiet, 400); got < 33 || got > 250 {
 		t.Errorf("ann's session is expected to answer %d tokens", got)
 	}
-	if b := o.clients["bob"]; len(b.sessions) > sessionsEach || len(b.ring) > sessionsEach ||
-		len(b.roles) > rolesEach || len(o.kinds) > kindsKept || o.sessions != len(b.sessions)+1 {
-		t.Errorf("kept are %d sessions, %d roles, %d kinds; counted %d", len(b.sessions), len(b.roles),
-			len(o.kinds), o.sessions)
+	if b := *o.clients.Peek("bob"); o.sessions.Len() != sessionsEach+1 || len(b.Roles) > rolesEach ||
+		len(o.kinds) > kindsKept {
+		t.Errorf("kept are %d sessions, %d roles, %d kinds", o.sessions.Len(), len(b.Roles), len(o.kinds))
 	}
 	for i := range 2 * clientsKept {
 		o.Learn(Source{Client: fmt.Sprint("c", i), Session: 9}, 10, 400)
 		o.Learn(Source{Client: fmt.Sprint("c", i), Session: 10}, 10, 400)
 	}
-	if len(o.clients) > clientsKept || o.sessions > sessionsKept || o.order.Len() != len(o.clients) {
-		t.Errorf("%d clients, %d of them in order, %d sessions", len(o.clients), o.order.Len(), o.sessions)
+	if c, s := o.clients.Len(), o.sessions.Len(); c != clientsKept || s > 2*c {
+		t.Errorf("%d clients and %d sessions", c, s)
 	}
 }
 
@@ -175,7 +174,7 @@ func TestAClientWhoseRolesChange(t *testing.T) {
 		}
 	}
 	says("beside five thousand that came once")
-	if n := len(o.clients["ann"].roles); n != rolesEach {
+	if n := len((*o.clients.Peek("ann")).Roles); n != rolesEach {
 		t.Errorf("%d roles are kept", n)
 	}
 }
@@ -191,7 +190,7 @@ func TestKindsAreOfTheirClients(t *testing.T) {
 			s := Source{Client: fmt.Sprint(r.IntN(90)), Domain: "d", Kind: fmt.Sprint(r.IntN(most))}
 			o.Learn(s, r.IntN(2000), 100)
 			kind := [2]string{s.Domain, s.Kind}
-			want := o.clientsMean(func(c *speaker) *mean { return c.kinds[kind] })
+			want := o.clientsMean(func(c *speaker) *mean { return of(c.Kinds, kind) })
 			if got := *o.kinds[kind]; got != want {
 				t.Fatalf("answers of kind %s are like %+v, want %+v", s.Kind, got, want)
 			}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"souk/bus/bustest/golden"
+	"souk/bus/learned"
+	"souk/hub/predict/tree"
 )
 
 // odd is a task of an engine that no line describes: it computes a prompt in chunks, each of which takes
@@ -229,12 +231,19 @@ func TestWhatWasAddedLastStands(t *testing.T) {
 		case k == 0:
 			x.mute()
 		case k == 1:
-			state, err := x.gate.MarshalBinary()
-			if err != nil {
-				t.Fatal(err)
+			state, err := learned.Append(nil, x.gate.Saved())
+			if err == nil {
+				state, err = learned.Sealed(state)
 			}
 			x.learn(&b, &at, 5000, 1)
-			if err := x.gate.UnmarshalBinary(state); err != nil {
+			var s tree.Saved
+			if err == nil {
+				err = learned.Read(state, &s)
+			}
+			if err == nil {
+				err = x.gate.Restore(&s)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		case k < 2000:

@@ -92,7 +92,7 @@ func TestWhateverBecameOfThemTheSameIsSaidOnceRestored(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l, err := ReadLearned(DefaultPrior(), data)
+			l, err := readLearned(data)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/bus/learned"
 	"souk/market"
 )
 
@@ -32,11 +33,20 @@ func newHistory(seed uint64) *history {
 
 // written is what stands in the file.
 func written(l *Learned) ([]byte, error) {
-	data, err := l.Append(nil)
+	data, err := learned.Append(nil, l.Saved())
 	if err != nil {
 		return nil, err
 	}
-	return Sealed(data)
+	return learned.Sealed(data)
+}
+
+// readLearned reads it.
+func readLearned(data []byte) (*Learned, error) {
+	var s Saved
+	if err := learned.Read(data, &s); err != nil {
+		return nil, err
+	}
+	return s.Restore(DefaultPrior())
 }
 
 // goes on and says what is forecast.
@@ -85,7 +95,7 @@ func TestTheSameForecastsRestoredOrNot(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l, err := ReadLearned(DefaultPrior(), data)
+			l, err := readLearned(data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +126,7 @@ func TestDamagedLearnedIsRefused(t *testing.T) {
 		other := bytes.Clone(data)
 		other[i] ^= 4
 		for what, bad := range map[string][]byte{"damaged": other, "cut": data[:i]} {
-			if _, err := ReadLearned(DefaultPrior(), bad); err == nil {
+			if _, err := readLearned(bad); err == nil {
 				t.Errorf("%s at %d of %d bytes, it was read", what, i, len(data))
 			}
 		}
@@ -127,7 +137,7 @@ func TestDamagedLearnedIsRefused(t *testing.T) {
 // of those most that were heard of last.
 func TestManyClientsFit(t *testing.T) {
 	o := NewOutputs()
-	long := strings.Repeat("x", mostName-8)
+	long := strings.Repeat("x", learned.MostName-8)
 	for i := range 2500 {
 		for r := range rolesEach {
 			o.Learn(Source{Client: fmt.Sprint("c", i), Role: fmt.Sprint(long, r), Session: 1}, 100, 400)
@@ -135,23 +145,26 @@ func TestManyClientsFit(t *testing.T) {
 	}
 	l := Learned{Classes: NewClasses(DefaultPrior()), Outputs: o}
 	data, err := written(&l)
-	if err != nil || len(data) > mostClients+mostGate+1<<20 {
+	if err != nil || len(data) > mostClients+2<<20 {
 		t.Fatalf("%d bytes: %v", len(data), err)
 	}
-	again, err := ReadLearned(DefaultPrior(), data)
+	again, err := readLearned(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := Source{Client: "c2499", Session: 1}
-	if n := len(again.Outputs.clients); n < 1000 || n == 2500 ||
+	if n := again.Outputs.clients.Len(); n < 1000 || n == 2500 ||
 		again.Outputs.Expect(last, 400) != o.Expect(last, 400) {
 		t.Errorf("%d clients were read, of the last %d tokens are expected, want %d", n,
 			again.Outputs.Expect(last, 400), o.Expect(last, 400))
 	}
-	if _, err := Sealed(make([]byte, MostLearned)); err == nil {
+	if _, err := learned.Sealed(make([]byte, learned.Most)); err == nil {
 		t.Error("more is sealed than is read")
 	}
 }
+
+// bodyAt is where what stands before the numbers ends.
+const bodyAt = len("souk learned\n") + sha256.Size
 
 // Whatever bytes with a right sum say, they are read or refused; what was read forecasts, learns and is
 // written.
@@ -162,13 +175,19 @@ func FuzzReadLearned(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(data[len(stateMagic) : len(data)-sha256.Size])
+		f.Add(data[bodyAt : len(data)-sha256.Size])
 		h.goes(60)
 	}
+	first, err := written(&h.l)
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		data := append([]byte(stateMagic), body...)
-		sum := sha256.Sum256(data)
-		l, err := ReadLearned(DefaultPrior(), append(data, sum[:]...))
+		data, err := learned.Sealed(append(first[:bodyAt:bodyAt], body...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := readLearned(data)
 		if err != nil {
 			return
 		}

@@ -26,7 +26,7 @@ func TestAnAgentThatTurnsAgainAndAgain(t *testing.T) {
 		m := all[3]
 		m.Learn(Features{Prompt: 500, MaxTokens: 100},
 			Observation{Prompt: 500, Output: 50, TTFT: time.Duration(ttft * 1e6), ITL: 10 * time.Millisecond})
-		if m.drift.fresh == settling {
+		if m.Drift.Fresh == settling {
 			turns++
 		}
 	}
@@ -48,10 +48,10 @@ func TestAnAgentThatTurnsAgainAndAgain(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after %d turns of one agent nothing is written down: %v", turns, err)
 	}
-	if _, err := ReadLearned(DefaultPrior(), data); err != nil {
+	if _, err := readLearned(data); err != nil {
 		t.Fatalf("after %d turns of one agent nothing is read: %v", turns, err)
 	}
-	for i, b := range all[3].own {
+	for i, b := range all[3].Own {
 		if most := 3.6e6 / usual[i]; b > most {
 			t.Errorf("term %d of its line is %v, at most %v is an hour of a task", i, b, most)
 		}

@@ -64,62 +64,62 @@ var memory = [Sources]float64{Gold: 200, Format: 200, Feedback: Prior, Shadow: P
 
 // Score is what was said of an agent's answers in one domain. The zero Score has heard nothing.
 type Score struct {
-	said   [Sources]tally // but of Feedback
-	voices []voice        // by client
+	Said   [Sources]tally // but of Feedback
+	Voices []voice        // by client
 }
 
 // tally is a mean of what was said of late.
 type tally struct {
-	weight, sum float64
-	count       uint64 // in all
+	Weight, Sum float64
+	Count       uint64 // in all
 }
 
 func (t *tally) add(of, most float64) {
 	keep := 1 - 1/most
-	t.weight = float64(t.weight*keep) + 1
-	t.sum = float64(t.sum*keep) + of
-	t.count++
+	t.Weight = float64(t.Weight*keep) + 1
+	t.Sum = float64(t.Sum*keep) + of
+	t.Count++
 }
 
 // voice is a client that paid for answers.
 type voice struct {
-	client      string
-	paid        float64
-	weight, sum float64 // of its judgements
+	Client      string
+	Paid        float64
+	Weight, Sum float64 // of its judgements
 }
 
 // Judge takes in a judgement, from 0 to 1, of a source other than Feedback.
-func (s *Score) Judge(of Source, share float64) { s.said[of].add(share, memory[of]) }
+func (s *Score) Judge(of Source, share float64) { s.Said[of].add(share, memory[of]) }
 
 // Paid takes in that a client has paid for an answer.
 func (s *Score) Paid(client string, cost float64) {
-	for i := range s.voices {
-		v := &s.voices[i]
-		v.paid, v.weight = float64(v.paid*paidKeep), float64(v.weight*paidKeep)
-		v.sum = float64(v.sum * paidKeep)
+	for i := range s.Voices {
+		v := &s.Voices[i]
+		v.Paid, v.Weight = float64(v.Paid*paidKeep), float64(v.Weight*paidKeep)
+		v.Sum = float64(v.Sum * paidKeep)
 	}
 	i, ok := s.find(client)
 	if !ok {
-		if len(s.voices) == voicesKept {
+		if len(s.Voices) == voicesKept {
 			least := 0
-			for k := range s.voices {
-				if s.voices[k].paid < s.voices[least].paid {
+			for k := range s.Voices {
+				if s.Voices[k].Paid < s.Voices[least].Paid {
 					least = k
 				}
 			}
-			s.voices = slices.Delete(s.voices, least, least+1)
+			s.Voices = slices.Delete(s.Voices, least, least+1)
 			i, _ = s.find(client)
 		}
-		s.voices = slices.Insert(s.voices, i, voice{client: client})
+		s.Voices = slices.Insert(s.Voices, i, voice{Client: client})
 	}
-	s.voices[i].paid += cost
+	s.Voices[i].Paid += cost
 }
 
 const paidKeep = 1 - 1.0/paidKept
 
 func (s *Score) find(client string) (int, bool) {
-	return slices.BinarySearchFunc(s.voices, client,
-		func(v voice, id string) int { return cmp.Compare(v.client, id) })
+	return slices.BinarySearchFunc(s.Voices, client,
+		func(v voice, id string) int { return cmp.Compare(v.Client, id) })
 }
 
 // Say takes in what a client says of one answer that it paid for. It reports whether that counts: it does not
@@ -127,9 +127,9 @@ func (s *Score) find(client string) (int, bool) {
 func (s *Score) Say(client string, share float64) bool {
 	i, ok := s.find(client)
 	if ok {
-		v := &s.voices[i]
-		v.weight, v.sum = v.weight+1, v.sum+share
-		s.said[Feedback].count++
+		v := &s.Voices[i]
+		v.Weight, v.Sum = v.Weight+1, v.Sum+share
+		s.Said[Feedback].Count++
 	}
 	return ok
 }
@@ -137,29 +137,29 @@ func (s *Score) Say(client string, share float64) bool {
 // feedback is what clients' judgements count together, and the sum of them as they count.
 func (s *Score) feedback() (weight, sum float64) {
 	total := 0.0
-	for i := range s.voices {
-		total += s.voices[i].paid
+	for i := range s.Voices {
+		total += s.Voices[i].Paid
 	}
 	// A client that pays less than half of what clients pay on the mean is not counted as one, or many of
 	// next to nothing would leave the others next to no part.
-	clients, least := 0, total/float64(2*max(1, len(s.voices)))
-	for i := range s.voices {
-		if s.voices[i].paid >= least {
+	clients, least := 0, total/float64(2*max(1, len(s.Voices)))
+	for i := range s.Voices {
+		if s.Voices[i].Paid >= least {
 			clients++
 		}
 	}
-	for i := range s.voices {
-		v := &s.voices[i]
-		if v.weight <= 0 {
+	for i := range s.Voices {
+		v := &s.Voices[i]
+		if v.Weight <= 0 {
 			continue
 		}
 		part := 1 / float64(max(1, clients))
 		if total > 0 {
-			part = min(part, v.paid/total)
+			part = min(part, v.Paid/total)
 		}
-		w := min(v.weight, memory[Feedback]*part)
+		w := min(v.Weight, memory[Feedback]*part)
 		weight += w
-		sum += float64(w * (v.sum / v.weight))
+		sum += float64(w * (v.Sum / v.Weight))
 	}
 	return weight, sum
 }
@@ -177,14 +177,14 @@ func (s *Score) heard(of Source) (weight, sum float64) {
 	if of == Feedback {
 		return s.feedback()
 	}
-	return s.said[of].weight, s.said[of].sum
+	return s.Said[of].Weight, s.Said[of].Sum
 }
 
 // Heard lists what the sources said that said anything, in their order.
 func (s *Score) Heard() (list []Heard) {
 	for of := range Source(Sources) {
 		if weight, sum := s.heard(of); weight > 0 {
-			list = append(list, Heard{of.String(), s.said[of].count, weight, sum / weight})
+			list = append(list, Heard{of.String(), s.Said[of].Count, weight, sum / weight})
 		}
 	}
 	return list
@@ -204,18 +204,18 @@ func (s *Score) Q(registered float64, use [Sources]bool) float64 {
 	}
 	q := sum / weight
 	for _, of := range []Source{Format, Shadow} {
-		if f := &s.said[of]; use[of] {
-			q *= 1 - (f.weight-f.sum)/(Prior+f.weight)
+		if f := &s.Said[of]; use[of] {
+			q *= 1 - (f.Weight-f.Sum)/(Prior+f.Weight)
 		}
 	}
 	return min(1, max(0, q))
 }
 
 // Agent is what was said of an agent's answers, by domain.
-type Agent struct{ domains []inDomain }
+type Agent struct{ Domains []inDomain }
 
 type inDomain struct {
-	domain string
+	Domain string
 	Score
 }
 
@@ -223,23 +223,23 @@ type inDomain struct {
 func (a *Agent) In(domain string) *Score {
 	i, ok := a.find(domain)
 	if !ok {
-		if len(a.domains) >= domainsKept {
+		if len(a.Domains) >= domainsKept {
 			return nil
 		}
-		a.domains = slices.Insert(a.domains, i, inDomain{domain: domain})
+		a.Domains = slices.Insert(a.Domains, i, inDomain{Domain: domain})
 	}
-	return &a.domains[i].Score
+	return &a.Domains[i].Score
 }
 
 // Find is what was said in a domain; nil where nothing was.
 func (a *Agent) Find(domain string) *Score {
 	if i, ok := a.find(domain); ok {
-		return &a.domains[i].Score
+		return &a.Domains[i].Score
 	}
 	return nil
 }
 
 func (a *Agent) find(domain string) (int, bool) {
-	return slices.BinarySearchFunc(a.domains, domain,
-		func(d inDomain, name string) int { return cmp.Compare(d.domain, name) })
+	return slices.BinarySearchFunc(a.Domains, domain,
+		func(d inDomain, name string) int { return cmp.Compare(d.Domain, name) })
 }

@@ -1,11 +1,12 @@
 package quality
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"souk/bus/learned"
 )
 
 // all uses every source.
@@ -186,9 +187,9 @@ func TestManyNamesOfOnePurse(t *testing.T) {
 				s.Say(name, says)
 			}
 		}
-		for _, v := range s.voices {
-			if v.client[0] == 'c' {
-				honest += v.paid
+		for _, v := range s.Voices {
+			if v.Client[0] == 'c' {
+				honest += v.Paid
 			}
 		}
 		return s.Q(0.5, all), honest
@@ -242,8 +243,8 @@ func TestWhoHasPaidIsHeard(t *testing.T) {
 	if is := s.Q(0.8, all); is <= was || is < 0.799 {
 		t.Errorf("Q is still %v, and was %v", is, was)
 	}
-	if len(s.voices) > voicesKept {
-		t.Errorf("%d clients are kept", len(s.voices))
+	if len(s.Voices) > voicesKept {
+		t.Errorf("%d clients are kept", len(s.Voices))
 	}
 	var a Agent
 	for i := range 2 * domainsKept {
@@ -265,13 +266,16 @@ func TestWrittenDownAndReadAgain(t *testing.T) {
 				x.to(a.In(fmt.Sprint("d-", d)))
 			}
 		}
-		data := a.Append(nil)
-		b, rest, err := Read(append(data, "more"...))
-		if err != nil || string(rest) != "more" {
-			t.Fatalf("read: %v, and %q is left", err, rest)
+		data, err := learned.Append(nil, &a)
+		if err == nil {
+			data, err = learned.Sealed(data)
 		}
-		if again := b.Append(nil); !bytes.Equal(again, data) {
-			t.Fatal("it is written otherwise than it was read")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b Agent
+		if err := learned.Read(data, &b); err != nil || !b.Valid() {
+			t.Fatalf("read: %v, valid: %v", err, b.Valid())
 		}
 		for d := range 5 {
 			for _, x := range history(r, 20) {
@@ -283,40 +287,5 @@ func TestWrittenDownAndReadAgain(t *testing.T) {
 				}
 			}
 		}
-		for cut := range data {
-			if _, _, err := Read(data[:cut]); err == nil {
-				t.Fatalf("%d of %d bytes are taken for all", cut, len(data))
-			}
-		}
 	}
-}
-
-func FuzzRead(f *testing.F) {
-	var a Agent
-	a.In("math").Paid("ann", 2)
-	a.In("math").Say("ann", 0.5)
-	a.In("code").Judge(Gold, 1)
-	f.Add(a.Append(nil))
-	f.Add([]byte{1, 1, 'x'})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		a, rest, err := Read(data)
-		if err != nil {
-			return
-		}
-		for i := range a.domains {
-			for of := range Source(Sources) {
-				if of != Feedback {
-					a.domains[i].Judge(of, 0.5)
-				}
-			}
-			a.domains[i].Paid("ann", 1)
-			a.domains[i].Say("ann", 1)
-			if q := a.domains[i].Q(0.7, all); !(q >= 0 && q <= 1) {
-				t.Fatalf("Q is %v", q)
-			}
-		}
-		if len(rest) > len(data) {
-			t.Fatal("more is left than there was")
-		}
-	})
 }

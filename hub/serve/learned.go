@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"souk/bus/learned"
 	"souk/bus/regular"
-	"souk/hub/predict"
 )
 
 // rememberEvery is how often what the hub has learned is written down. What it learns in between is lost with
@@ -20,7 +20,7 @@ func (s *Server) relearn() {
 	if s.deps.Learned == "" {
 		return
 	}
-	data, err := regular.Read(s.deps.Learned, predict.MostLearned)
+	data, err := regular.Read(s.deps.Learned, learned.Most)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -73,7 +73,7 @@ func (s *Server) writeLearned(room []byte) []byte {
 	s.mu.Unlock()
 	path, room := s.deps.Learned, data
 	if err == nil {
-		data, err = predict.Sealed(data)
+		data, err = learned.Sealed(data)
 	}
 	if err == nil {
 		err = regular.Replace(path, data)

@@ -94,36 +94,3 @@ func (g *Gate) Openings() int { return g.openings }
 
 // Size is how many bytes of memory it takes, with its tree.
 func (g *Gate) Size() int { return 64 + g.tree.Size() }
-
-// MarshalBinary writes gate and tree down.
-func (g *Gate) MarshalBinary() ([]byte, error) {
-	p := pen{version, aGate}
-	p.floats(g.alone, g.added)
-	p.int(g.judged)
-	p.flag(g.open)
-	p.int(g.openings)
-	tree, err := g.tree.MarshalBinary()
-	return append(p, tree...), err
-}
-
-// UnmarshalBinary restores a gate that was written down, into one that was made as that was.
-func (g *Gate) UnmarshalBinary(data []byte) error {
-	r := &reader{data: data}
-	if v, kind := r.byte(), r.byte(); v != version || kind != aGate {
-		r.fault("version %d of %q is no gate that is known", v, kind)
-	}
-	g.changes++ // a tree that cannot be read may be half read
-	read := Gate{tree: g.tree, changes: g.changes, alone: r.weight(), added: r.weight(),
-		judged: r.int(0, patience), open: r.flag(), openings: r.int(0, math.MaxInt32)}
-	if read.open && read.judged < patience {
-		r.fault("a gate is open that has judged %d forecasts", read.judged)
-	}
-	if r.err != nil {
-		return r.err
-	}
-	if err := g.tree.UnmarshalBinary(r.data); err != nil {
-		return err
-	}
-	*g = read
-	return nil
-}

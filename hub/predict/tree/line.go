@@ -5,11 +5,11 @@ import "math"
 // line is a plane by least squares over what was seen, each feature on a scale of its own. It keeps means and
 // products of what lies off them, so that large numbers which differ little lose nothing.
 type line struct {
-	n    float64
-	mean []float64 // of the features, then of y
-	off  []float64 // products of what is off the means, of each and those up to it: a triangle
-	coef []float64
-	news int // observations since the last fit
+	N    float64
+	Mean []float64 // of the features, then of y
+	Off  []float64 // products of what is off the means, of each and those up to it: a triangle
+	Coef []float64
+	News int // observations since the last fit
 }
 
 // refit is after how many observations a plane is fitted again.
@@ -19,7 +19,7 @@ func newLine(features int) line {
 	d := features + 1
 	all := make([]float64, d+features+d*(d+1)/2) // what is read most stands together
 	mean, coef, off := all[:d:d], all[d:d+features:d+features], all[d+features:]
-	return line{mean: mean, off: off, coef: coef}
+	return line{Mean: mean, Off: off, Coef: coef}
 }
 
 // lineSize is what the numbers of one take.
@@ -41,27 +41,27 @@ func newScratch(features int) *scratch {
 func (s *scratch) size() int { return 8 * (len(s.delta) + len(s.scale) + len(s.a) + len(s.b)) }
 
 func (l *line) add(s *scratch, x []float64, y, weight float64) {
-	before := l.n
-	l.n += weight
-	share := weight / l.n
-	for i := range l.mean {
+	before := l.N
+	l.N += weight
+	share := weight / l.N
+	for i := range l.Mean {
 		v := y
 		if i < len(x) {
 			v = x[i]
 		}
-		s.delta[i] = v - l.mean[i]
-		l.mean[i] += float64(s.delta[i] * share)
+		s.delta[i] = v - l.Mean[i]
+		l.Mean[i] += float64(s.delta[i] * share)
 	}
 	factor, k := share*before, 0
 	for i, a := range s.delta {
 		a *= factor
 		for _, b := range s.delta[:i+1] {
-			l.off[k] += float64(a * b)
+			l.Off[k] += float64(a * b)
 			k++
 		}
 	}
-	if l.news++; l.news >= refit {
-		l.news = 0
+	if l.News++; l.News >= refit {
+		l.News = 0
 		l.fit(s)
 	}
 }
@@ -69,20 +69,20 @@ func (l *line) add(s *scratch, x []float64, y, weight float64) {
 // fit solves the equations by Cholesky's way. A feature that never varied has no part; one observation's
 // worth of ridge keeps those that vary together from tearing at each other.
 func (l *line) fit(s *scratch) {
-	d := len(l.coef)
-	clear(l.coef)
-	y := l.off[d*(d+1)/2:]
+	d := len(l.Coef)
+	clear(l.Coef)
+	y := l.Off[d*(d+1)/2:]
 	for i := range d {
 		s.scale[i] = 0
-		if v := l.off[i*(i+1)/2+i]; v > 1e-12*(1+float64(l.mean[i]*l.mean[i]))*l.n {
+		if v := l.Off[i*(i+1)/2+i]; v > 1e-12*(1+float64(l.Mean[i]*l.Mean[i]))*l.N {
 			s.scale[i] = 1 / math.Sqrt(v)
 		}
 	}
-	ridge := 1 / l.n
+	ridge := 1 / l.N
 	for i := range d {
 		row := s.a[i*d : i*d+d]
 		for j := range i + 1 {
-			sum := l.off[i*(i+1)/2+j] * s.scale[i] * s.scale[j]
+			sum := l.Off[i*(i+1)/2+j] * s.scale[i] * s.scale[j]
 			if i == j {
 				sum = 1 + ridge
 			}
@@ -94,7 +94,7 @@ func (l *line) fit(s *scratch) {
 				continue
 			}
 			if sum <= 0 {
-				clear(l.coef)
+				clear(l.Coef)
 				return
 			}
 			row[i] = math.Sqrt(sum)
@@ -111,27 +111,27 @@ func (l *line) fit(s *scratch) {
 			sum -= float64(s.a[k*d+i] * s.b[k])
 		}
 		s.b[i] = sum / s.a[i*d+i]
-		l.coef[i] = s.b[i] * s.scale[i]
+		l.Coef[i] = s.b[i] * s.scale[i]
 	}
 }
 
 func (l *line) value(x []float64) float64 {
-	d := len(l.coef)
-	sum := l.mean[d]
-	for i, c := range l.coef {
-		sum += float64(c * (x[i] - l.mean[i]))
+	d := len(l.Coef)
+	sum := l.Mean[d]
+	for i, c := range l.Coef {
+		sum += float64(c * (x[i] - l.Mean[i]))
 	}
 	return sum
 }
 
 // heir is a copy that counts as so much at most.
 func (l *line) heir(weight float64) line {
-	h := newLine(len(l.coef))
-	copy(h.mean, l.mean)
-	copy(h.coef, l.coef)
-	h.n = min(l.n, weight)
-	for i, v := range l.off {
-		h.off[i] = v * (h.n / l.n)
+	h := newLine(len(l.Coef))
+	copy(h.Mean, l.Mean)
+	copy(h.Coef, l.Coef)
+	h.N = min(l.N, weight)
+	for i, v := range l.Off {
+		h.Off[i] = v * (h.N / l.N)
 	}
 	return h
 }

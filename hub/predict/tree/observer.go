@@ -8,31 +8,31 @@ const (
 )
 
 // moments are what a variance is made of.
-type moments struct{ n, sum, squares float64 }
+type moments struct{ N, Sum, Squares float64 }
 
 func (m *moments) add(y, weight float64) {
-	m.n += weight
-	m.sum += float64(weight * y)
-	m.squares += float64(weight * y * y)
+	m.N += weight
+	m.Sum += float64(weight * y)
+	m.Squares += float64(weight * y * y)
 }
 
-func (m *moments) plus(o moments) { m.n, m.sum, m.squares = m.n+o.n, m.sum+o.sum, m.squares+o.squares }
+func (m *moments) plus(o moments) { m.N, m.Sum, m.Squares = m.N+o.N, m.Sum+o.Sum, m.Squares+o.Squares }
 
 func (m moments) less(o moments) moments {
-	return moments{m.n - o.n, m.sum - o.sum, m.squares - o.squares}
+	return moments{m.N - o.N, m.Sum - o.Sum, m.Squares - o.Squares}
 }
 
 // spread is the variance by the weight.
-func (m moments) spread() float64 { return max(0, m.squares-float64(m.sum*m.sum)/m.n) }
+func (m moments) spread() float64 { return max(0, m.Squares-float64(m.Sum*m.Sum)/m.N) }
 
 // observer is what a leaf gathers to be split: y by the value of each feature, in bins between the values
 // that came first. All y count from the first one on, for precision.
 type observer struct {
-	center float64
-	all    moments
-	rows   []float64   // the first observations: features, y, weight; none once there are bins
-	edges  [][]float64 // of a feature: where its second bin begins, and so on
-	bins   [][]moments
+	Center float64
+	All    moments
+	Rows   []float64   // the first observations: features, y, weight; none once there are bins
+	Edges  [][]float64 // of a feature: where its second bin begins, and so on
+	Bins   [][]moments
 }
 
 // observerSize is what one takes, the first observations or the bins, whichever is more.
@@ -43,28 +43,28 @@ func observerSize(features int) int {
 }
 
 func (o *observer) add(x []float64, y, weight float64) {
-	if o.all.n == 0 {
-		o.center = y
+	if o.All.N == 0 {
+		o.Center = y
 	}
-	y -= o.center
-	o.all.add(y, weight)
-	if o.edges != nil {
+	y -= o.Center
+	o.All.add(y, weight)
+	if o.Edges != nil {
 		o.count(x, y, weight)
 		return
 	}
-	if o.rows == nil {
-		o.rows = make([]float64, 0, first*(len(x)+2))
+	if o.Rows == nil {
+		o.Rows = make([]float64, 0, first*(len(x)+2))
 	}
-	o.rows = append(append(o.rows, x...), y, weight)
-	if len(o.rows) < first*(len(x)+2) {
+	o.Rows = append(append(o.Rows, x...), y, weight)
+	if len(o.Rows) < first*(len(x)+2) {
 		return
 	}
 	d := len(x)
-	o.edges, o.bins = make([][]float64, d), make([][]moments, d)
+	o.Edges, o.Bins = make([][]float64, d), make([][]moments, d)
 	var values [first]float64
 	for f := range d {
 		for i := range values {
-			values[i] = o.rows[i*(d+2)+f]
+			values[i] = o.Rows[i*(d+2)+f]
 		}
 		slices.Sort(values[:])
 		var edges [bins - 1]float64
@@ -75,16 +75,16 @@ func (o *observer) add(x []float64, y, weight float64) {
 				n++
 			}
 		}
-		o.edges[f], o.bins[f] = slices.Clone(edges[:n]), make([]moments, n+1)
+		o.Edges[f], o.Bins[f] = slices.Clone(edges[:n]), make([]moments, n+1)
 	}
-	for i := 0; i < len(o.rows); i += d + 2 {
-		o.count(o.rows[i:i+d], o.rows[i+d], o.rows[i+d+1])
+	for i := 0; i < len(o.Rows); i += d + 2 {
+		o.count(o.Rows[i:i+d], o.Rows[i+d], o.Rows[i+d+1])
 	}
-	o.rows = nil
+	o.Rows = nil
 }
 
 func (o *observer) count(x []float64, y, weight float64) {
-	for f, edges := range o.edges {
+	for f, edges := range o.Edges {
 		bin := 0
 		for lo, hi := 0, len(edges); lo < hi; bin = lo {
 			if mid := (lo + hi) / 2; edges[mid] <= x[f] {
@@ -93,22 +93,22 @@ func (o *observer) count(x []float64, y, weight float64) {
 				hi = mid
 			}
 		}
-		o.bins[f][bin].add(y, weight)
+		o.Bins[f][bin].add(y, weight)
 	}
 }
 
 // split is the split that leaves the least variance, with so much weight on either side.
 func (o *observer) split(least float64) (b best) {
-	whole := o.all.spread() / o.all.n
-	for f, edges := range o.edges {
+	whole := o.All.spread() / o.All.N
+	for f, edges := range o.Edges {
 		c, left := choice{feature: f}, moments{}
 		for i, at := range edges {
-			left.plus(o.bins[f][i])
-			right := o.all.less(left)
-			if left.n < least || right.n < least {
+			left.plus(o.Bins[f][i])
+			right := o.All.less(left)
+			if left.N < least || right.N < least {
 				continue
 			}
-			if merit := whole - (left.spread()+right.spread())/o.all.n; merit > c.merit {
+			if merit := whole - (left.spread()+right.spread())/o.All.N; merit > c.merit {
 				c.at, c.merit = at, merit
 			}
 		}
@@ -119,11 +119,11 @@ func (o *observer) split(least float64) (b best) {
 
 // sides are what lies on the two sides of a split.
 func (o *observer) sides(c choice) (left, right moments) {
-	for i, at := range o.edges[c.feature] {
+	for i, at := range o.Edges[c.feature] {
 		if at > c.at {
 			break
 		}
-		left.plus(o.bins[c.feature][i])
+		left.plus(o.Bins[c.feature][i])
 	}
-	return left, o.all.less(left)
+	return left, o.All.less(left)
 }

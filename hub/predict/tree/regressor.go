@@ -35,14 +35,14 @@ type said struct {
 
 // leaf is where observations end up.
 type leaf struct {
-	n, sum    float64 // of y, with what its branch brought along
-	low, high float64 // of y, between which it was
-	since     float64 // weight since it was looked at
-	off       [2]float64
+	N, Sum    float64 // of y, with what its branch brought along
+	Low, High float64 // of y, between which it was
+	Since     float64 // weight since it was looked at
+	Off       [2]float64
 	depth     int
-	deepest   bool // never split
-	line      line
-	watch     *observer // nil: it sleeps
+	Deepest   bool // never split
+	Line      line
+	Watch     *observer // nil: it sleeps
 }
 
 // NewRegressor has seen nothing, and expects 0.
@@ -54,8 +54,8 @@ func NewRegressor(cfg Config, features int) (*Regressor, error) {
 		return nil, fmt.Errorf("tree: %d features, want 1 to %d", features, MaxFeatures)
 	}
 	t := &Regressor{cfg: cfg, features: features, branches: trunk(), scratch: newScratch(features)}
-	t.leaves = []*leaf{{line: newLine(features)}}
-	t.leaves[0].deepest = cfg.Depth == 0
+	t.leaves = []*leaf{{Line: newLine(features)}}
+	t.leaves[0].Deepest = cfg.Depth == 0
 	t.settle()
 	return t, nil
 }
@@ -67,7 +67,7 @@ func (t *Regressor) Predict(x []float64) float64 {
 	}
 	_, i := t.branches.leaf(x)
 	mean, plane := t.leaves[i].both(x)
-	if t.leaves[i].off[1] < t.leaves[i].off[0] {
+	if t.leaves[i].Off[1] < t.leaves[i].Off[0] {
 		return plane
 	}
 	return mean
@@ -113,10 +113,10 @@ func (t *Regressor) prepare() {
 	}
 	t.tops = slices.Grow(t.tops[:0], len(t.branches))[:len(t.branches)]
 	for i, n := range slices.Backward(t.branches) {
-		if n.feature < 0 {
-			t.tops[i] = t.said[n.left].top()
+		if n.Feature < 0 {
+			t.tops[i] = t.said[n.Left].top()
 		} else {
-			t.tops[i] = max(t.tops[n.left], t.tops[n.right])
+			t.tops[i] = max(t.tops[n.Left], t.tops[n.Right])
 		}
 	}
 }
@@ -127,17 +127,17 @@ const mostRising = 8
 func (t *Regressor) rise(node int, x, slopes, at []float64) float64 {
 	n := &t.branches[node]
 	switch was := 0.0; {
-	case n.feature < 0:
-		return lowered(t.said[n.left].value(at, slopes), x, slopes, at)
-	case at[n.feature] < n.at:
-		return t.rise(int(n.left), x, slopes, at)
+	case n.Feature < 0:
+		return lowered(t.said[n.Left].value(at, slopes), x, slopes, at)
+	case at[n.Feature] < n.At:
+		return t.rise(int(n.Left), x, slopes, at)
 	default:
-		y := t.rise(int(n.right), x, slopes, at)
-		was, at[n.feature] = at[n.feature], n.at
-		if lowered(t.tops[n.left], x, slopes, at) > y { // else no leaf there says more
-			y = max(y, t.rise(int(n.left), x, slopes, at))
+		y := t.rise(int(n.Right), x, slopes, at)
+		was, at[n.Feature] = at[n.Feature], n.At
+		if lowered(t.tops[n.Left], x, slopes, at) > y { // else no leaf there says more
+			y = max(y, t.rise(int(n.Left), x, slopes, at))
 		}
-		at[n.feature] = was
+		at[n.Feature] = was
 		return y
 	}
 }
@@ -153,16 +153,16 @@ func lowered(y float64, x, slopes, at []float64) float64 {
 
 // says is what the leaf says where nothing may fall.
 func (l *leaf) says() (s said) {
-	if l.n == 0 {
+	if l.N == 0 {
 		return s
 	}
-	room := float64((l.high - l.low) / 2)
-	s = said{mean: min(max(l.sum/l.n, l.low), l.high), least: l.low - room, most: l.high + room,
-		plane: l.off[1] < l.off[0] && len(l.line.coef) <= mostRising}
-	for i, c := range l.line.coef[:min(len(l.line.coef), mostRising)] {
-		s.to[i].coef, s.to[i].at = c, l.line.mean[i]
+	room := float64((l.High - l.Low) / 2)
+	s = said{mean: min(max(l.Sum/l.N, l.Low), l.High), least: l.Low - room, most: l.High + room,
+		plane: l.Off[1] < l.Off[0] && len(l.Line.Coef) <= mostRising}
+	for i, c := range l.Line.Coef[:min(len(l.Line.Coef), mostRising)] {
+		s.to[i].coef, s.to[i].at = c, l.Line.Mean[i]
 	}
-	s.height = l.line.mean[len(l.line.coef)]
+	s.height = l.Line.Mean[len(l.Line.Coef)]
 	return s
 }
 
@@ -187,15 +187,15 @@ func (s *said) value(x, slopes []float64) float64 {
 
 // both are the mean, and what the plane says within what was seen, and as much again on both sides together.
 func (l *leaf) both(x []float64) (mean, plane float64) {
-	if l.n == 0 {
+	if l.N == 0 {
 		return 0, 0
 	}
-	mean = min(max(l.sum/l.n, l.low), l.high)
-	if plane = l.line.value(x); math.IsNaN(plane) {
+	mean = min(max(l.Sum/l.N, l.Low), l.High)
+	if plane = l.Line.value(x); math.IsNaN(plane) {
 		return mean, mean
 	}
-	room := float64((l.high - l.low) / 2)
-	return mean, min(max(plane, l.low-room), l.high+room)
+	room := float64((l.High - l.Low) / 2)
+	return mean, min(max(plane, l.Low-room), l.High+room)
 }
 
 // Learn takes in an observation that counts as so many. What is no finite number is none.
@@ -205,24 +205,24 @@ func (t *Regressor) Learn(x []float64, y, weight float64) {
 	}
 	at, i := t.branches.leaf(x)
 	l := t.leaves[i]
-	if mean, plane := l.both(x); l.n > 0 {
-		l.off[0] = float64(fade*l.off[0]) + float64((1-fade)*math.Abs(y-mean))
-		l.off[1] = float64(fade*l.off[1]) + float64((1-fade)*math.Abs(y-plane))
-		l.low, l.high = min(l.low, y), max(l.high, y)
+	if mean, plane := l.both(x); l.N > 0 {
+		l.Off[0] = float64(fade*l.Off[0]) + float64((1-fade)*math.Abs(y-mean))
+		l.Off[1] = float64(fade*l.Off[1]) + float64((1-fade)*math.Abs(y-plane))
+		l.Low, l.High = min(l.Low, y), max(l.High, y)
 	} else {
-		l.low, l.high = y, y
+		l.Low, l.High = y, y
 	}
-	l.n += weight
-	l.sum += float64(weight * y)
-	l.line.add(t.scratch, x, y, weight)
-	if l.watch != nil {
-		l.watch.add(x, y, weight)
+	l.N += weight
+	l.Sum += float64(weight * y)
+	l.Line.add(t.scratch, x, y, weight)
+	if l.Watch != nil {
+		l.Watch.add(x, y, weight)
 	}
 	if t.tops = t.tops[:0]; len(t.said) > 0 {
 		t.said[i] = l.says()
 	}
-	if l.since += weight; l.since >= t.cfg.Grace && !l.deepest {
-		l.since = 0
+	if l.Since += weight; l.Since >= t.cfg.Grace && !l.Deepest {
+		l.Since = 0
 		t.look(at, i)
 		t.settle()
 	}
@@ -231,21 +231,21 @@ func (t *Regressor) Learn(x []float64, y, weight float64) {
 // look splits a leaf if it is clear how.
 func (t *Regressor) look(at, i int) {
 	l := t.leaves[i]
-	if l.watch == nil || l.watch.edges == nil {
+	if l.Watch == nil || l.Watch.Edges == nil {
 		return
 	}
-	b := l.watch.split(t.cfg.Least)
-	bound := t.cfg.bound(1, l.watch.all.n)
+	b := l.Watch.split(t.cfg.Least)
+	bound := t.cfg.bound(1, l.Watch.All.N)
 	if b.merit <= 0 || bound >= t.cfg.Tie && b.second >= b.merit*(1-bound) {
 		return
 	}
 	if t.least()+t.leafSize() > t.cfg.Bytes {
-		l.deepest = true
+		l.Deepest = true
 		l.sleep()
 		return
 	}
 	t.said = t.said[:0]
-	left, right := l.watch.sides(b.choice)
+	left, right := l.Watch.sides(b.choice)
 	t.leaves[i] = l.heir(left, t.cfg)
 	t.leaves = append(t.leaves, l.heir(right, t.cfg))
 	t.branches.split(at, b.feature, b.at, len(t.leaves)-1)
@@ -253,25 +253,25 @@ func (t *Regressor) look(at, i int) {
 
 // heir is a leaf behind a split, where so much came before.
 func (l *leaf) heir(seen moments, cfg Config) *leaf {
-	h := &leaf{n: seen.n, sum: seen.sum + float64(seen.n*l.watch.center), low: l.low, high: l.high,
-		off: l.off, depth: l.depth + 1, line: l.line.heir(cfg.Least)}
-	h.deepest = h.depth >= cfg.Depth
-	if !h.deepest {
+	h := &leaf{N: seen.N, Sum: seen.Sum + float64(seen.N*l.Watch.Center), Low: l.Low, High: l.High,
+		Off: l.Off, depth: l.depth + 1, Line: l.Line.heir(cfg.Least)}
+	h.Deepest = h.depth >= cfg.Depth
+	if !h.Deepest {
 		h.wake()
 	}
 	return h
 }
 
-func (l *leaf) awake() bool    { return l.watch != nil }
-func (l *leaf) open() bool     { return !l.deepest }
-func (l *leaf) worth() float64 { return min(l.off[0], l.off[1]) * l.n }
-func (l *leaf) sleep()         { l.watch = nil }
-func (l *leaf) wake()          { l.watch = &observer{} }
+func (l *leaf) awake() bool    { return l.Watch != nil }
+func (l *leaf) open() bool     { return !l.Deepest }
+func (l *leaf) worth() float64 { return min(l.Off[0], l.Off[1]) * l.N }
+func (l *leaf) sleep()         { l.Watch = nil }
+func (l *leaf) wake()          { l.Watch = &observer{} }
 
 func (l *leaf) size() int {
-	n := int(unsafe.Sizeof(*l)) + 8 + lineSize(len(l.line.coef))
-	if l.watch != nil {
-		n += observerSize(len(l.line.coef))
+	n := int(unsafe.Sizeof(*l)) + 8 + lineSize(len(l.Line.Coef))
+	if l.Watch != nil {
+		n += observerSize(len(l.Line.Coef))
 	}
 	return n
 }

@@ -89,32 +89,32 @@ func sound(weight float64, xs ...float64) bool {
 
 // node is a split, or where a leaf is.
 type node struct {
-	feature     int32 // -1: a leaf
-	left, right int32 // nodes; of a leaf, left is its number
-	at          float64
+	Feature     int32 // -1: a leaf
+	Left, Right int32 // nodes; of a leaf, left is its number
+	At          float64
 }
 
 // branches are the splits of a tree. A node comes after the one that leads to it.
 type branches []node
 
-func trunk() branches { return branches{{feature: -1}} }
+func trunk() branches { return branches{{Feature: -1}} }
 
 // leaf is the node and the number of the leaf where x belongs.
 func (b branches) leaf(x []float64) (at, leaf int) {
-	for b[at].feature >= 0 {
-		if n := &b[at]; x[n.feature] < n.at {
-			at = int(n.left)
+	for b[at].Feature >= 0 {
+		if n := &b[at]; x[n.Feature] < n.At {
+			at = int(n.Left)
 		} else {
-			at = int(n.right)
+			at = int(n.Right)
 		}
 	}
-	return at, int(b[at].left)
+	return at, int(b[at].Left)
 }
 
 // split makes a leaf's node a split: what is less goes on to the leaf that was there, the rest to a new one.
 func (b *branches) split(at, feature int, where float64, fresh int) {
 	n := int32(len(*b))
-	*b = append(*b, node{feature: -1, left: (*b)[at].left}, node{feature: -1, left: int32(fresh)})
+	*b = append(*b, node{Feature: -1, Left: (*b)[at].Left}, node{Feature: -1, Left: int32(fresh)})
 	(*b)[at] = node{int32(feature), n, n + 1, where}
 }
 

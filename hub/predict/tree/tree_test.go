@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"souk/bus/bustest/golden"
+	"souk/bus/learned"
 )
 
 func regressor(t testing.TB, cfg Config, features int) *Regressor {
@@ -72,8 +73,8 @@ func TestSplitsWhereItMatters(t *testing.T) {
 		r.Learn(x, y+rng.NormFloat64()*0.2, 1)
 	}
 	root := r.branches[0]
-	if root.feature != 1 || math.Abs(root.at-600) > 60 {
-		t.Errorf("the first split is of feature %d at %v, want 1 near 600", root.feature, root.at)
+	if root.Feature != 1 || math.Abs(root.At-600) > 60 {
+		t.Errorf("the first split is of feature %d at %v, want 1 near 600", root.Feature, root.At)
 	}
 	for _, c := range []struct{ x, want float64 }{{100, 1}, {900, 5}} {
 		if got := r.Predict([]float64{0.5, c.x, 0.5}); math.Abs(got-c.want) > 0.3 {
@@ -145,7 +146,7 @@ func TestSplitIsTheBest(t *testing.T) {
 		}
 		want := 0.0
 		for f := range d {
-			for _, at := range o.edges[f] {
+			for _, at := range o.Edges[f] {
 				var left, right []float64
 				for i, x := range xs {
 					if x[f] < at {
@@ -171,8 +172,8 @@ func TestSplitIsTheBest(t *testing.T) {
 					count++
 				}
 			}
-			if left.n != count || left.n+right.n != float64(n) {
-				t.Errorf("%v and %v on the two sides of %d, want %v on the left", left.n, right.n, n, count)
+			if left.N != count || left.N+right.N != float64(n) {
+				t.Errorf("%v and %v on the two sides of %d, want %v on the left", left.N, right.N, n, count)
 			}
 		}
 	})
@@ -215,17 +216,17 @@ func TestBounds(t *testing.T) {
 			}
 			awake, real := 0, 0
 			for _, l := range r.leaves {
-				real += 8 * (cap(l.line.mean) + cap(l.line.off) + cap(l.line.coef) + 7)
+				real += 8 * (cap(l.Line.Mean) + cap(l.Line.Off) + cap(l.Line.Coef) + 7)
 				if l.depth > cfg.Depth {
 					t.Fatalf("a leaf is %d deep", l.depth)
 				}
-				if l.watch != nil {
+				if l.Watch != nil {
 					awake++
-					real += 8 * cap(l.watch.rows)
-					for f := range l.watch.edges {
-						real += 8*cap(l.watch.edges[f]) + 24*cap(l.watch.bins[f])
+					real += 8 * cap(l.Watch.Rows)
+					for f := range l.Watch.Edges {
+						real += 8*cap(l.Watch.Edges[f]) + 24*cap(l.Watch.Bins[f])
 					}
-				} else if !l.deepest {
+				} else if !l.Deepest {
 					slept = true
 				}
 			}
@@ -307,7 +308,13 @@ func TestNoNumberIsNoObservation(t *testing.T) {
 		c.Learn(x, i%3, 1)
 		g.Learn(x, nil, float64(i), 1)
 	}
-	before := written(t, r, c, g)
+	classes := func() (all []float64) {
+		for i := range 21 {
+			all = c.Predict(all, []float64{float64(i % 7), float64(i % 3)})
+		}
+		return all
+	}
+	before, said := append(written(t, &Gate{tree: r}), written(t, g)...), classes()
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, bad := range []struct {
 		x         []float64
@@ -331,46 +338,55 @@ func TestNoNumberIsNoObservation(t *testing.T) {
 	}
 	c.Learn([]float64{1, 1}, 3, 1)
 	c.Learn([]float64{1, 1}, -1, 1)
-	if !bytes.Equal(before, written(t, r, c, g)) {
+	if !bytes.Equal(before, append(written(t, &Gate{tree: r}), written(t, g)...)) ||
+		!slices.Equal(said, classes()) {
 		t.Error("something was learned")
 	}
 }
 
-func written(t testing.TB, all ...interface{ MarshalBinary() ([]byte, error) }) (out []byte) {
+// written is a gate as it is written down.
+func written(t testing.TB, g *Gate) []byte {
 	t.Helper()
-	for _, x := range all {
-		data, err := x.MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, data...)
+	data, err := learned.Append(nil, g.Saved())
+	if err == nil {
+		data, err = learned.Sealed(data)
 	}
-	return out
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// restore reads a gate that was written down.
+func restore(g *Gate, data []byte) error {
+	var s Saved
+	if err := learned.Read(data, &s); err != nil {
+		return err
+	}
+	if err := learned.Check(&s, 1e60); err != nil {
+		return err
+	}
+	return g.Restore(&s)
 }
 
 // A tree that was written down and read again goes on as one that was not, bit by bit.
 func TestRestoredGoesOn(t *testing.T) {
+	data := func(g *Gate) []byte { return written(t, g) }
 	rapid.Check(t, func(t *rapid.T) {
 		cfg, features := quick(), rapid.IntRange(1, 5).Draw(t, "features")
 		cfg.Leaves = rapid.IntRange(1, 4).Draw(t, "leaves")
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		var gates [2]*Gate
-		var classes [2]*Classifier
 		for i := range gates {
 			var err error
 			if gates[i], err = NewGate(cfg, features); err != nil {
 				t.Fatal(err)
 			}
-			if classes[i], err = NewClassifier(cfg, features, 3); err != nil {
-				t.Fatal(err)
-			}
 		}
 		for n := range rapid.IntRange(1, 1500).Draw(t, "observations") {
 			x, y := drawn(rng, features)
-			k := min(2, int(max(0, y)))
 			for i := range gates {
 				gates[i].Learn(x, nil, y, 1)
-				classes[i].Learn(x, k, 1)
 			}
 			if rng.IntN(400) == 0 {
 				gates[0].Mute()
@@ -379,47 +395,22 @@ func TestRestoredGoesOn(t *testing.T) {
 			if n%97 > 0 {
 				continue
 			}
-			gate, class, err := reread(gates[1], classes[1], cfg, features)
+			gate, err := NewGate(cfg, features)
+			if err == nil {
+				err = restore(gate, data(gates[1]))
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			gates[1], classes[1] = gate, class
+			gates[1] = gate
 			x, _ = drawn(rng, features)
 			a, b := gates[0], gates[1]
 			if a.Add(x, nil) != b.Add(x, nil) || a.tree.Predict(x) != b.tree.Predict(x) ||
 				a.Size() != b.Size() || a.Openings() != b.Openings() || a.Open() != b.Open() {
 				t.Fatalf("after %d: %v and %v", n, a.tree.Predict(x), b.tree.Predict(x))
 			}
-			one, two := classes[0].Predict(nil, x), classes[1].Predict(nil, x)
-			if fmt.Sprint(one) != fmt.Sprint(two) {
-				t.Fatalf("after %d: %v and %v", n, one, two)
-			}
 		}
 	})
-}
-
-func reread(g *Gate, c *Classifier, cfg Config, features int) (*Gate, *Classifier, error) {
-	gate, err := NewGate(cfg, features)
-	if err != nil {
-		return nil, nil, err
-	}
-	class, err := NewClassifier(cfg, features, c.classes)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, x := range []struct {
-		from interface{ MarshalBinary() ([]byte, error) }
-		to   interface{ UnmarshalBinary([]byte) error }
-	}{{g, gate}, {c, class}} {
-		data, err := x.from.MarshalBinary()
-		if err == nil {
-			err = x.to.UnmarshalBinary(data)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	return gate, class, nil
 }
 
 // What a gate adds to a line falls nowhere where there is more of a feature, beside what the line rises; and
@@ -479,10 +470,11 @@ func TestRiseIsTheMostOfAllLeaves(t *testing.T) {
 			x := []float64{10 * rng.Float64(), 10 * rng.Float64(), 10 * rng.Float64()}
 			r.Learn(x, up*x[0]*x[2]+wave*math.Sin(x[1])+rng.NormFloat64(), 1)
 			if i == 3000 {
-				from := written(t, r)
-				if r = regressor(t, quick(), 3); r.UnmarshalBinary(from) != nil {
-					t.Fatal("it is not restored")
+				from, to := written(t, &Gate{tree: r}), Gate{tree: regressor(t, quick(), 3)}
+				if err := restore(&to, from); err != nil {
+					t.Fatal(err)
 				}
+				r = to.tree
 			}
 			for range 3 {
 				x := []float64{12 * rng.Float64(), 12 * rng.Float64(), 12*rng.Float64() - 1}
@@ -503,16 +495,16 @@ func TestRiseIsTheMostOfAllLeaves(t *testing.T) {
 // slow is rise with a look at every leaf that may say more.
 func (t *Regressor) slow(node int, x, slopes, at []float64) (y float64) {
 	n := &t.branches[node]
-	if n.feature < 0 {
-		s := t.leaves[n.left].says()
+	if n.Feature < 0 {
+		s := t.leaves[n.Left].says()
 		return lowered(s.value(at, slopes), x, slopes, at)
 	}
-	if at[n.feature] < n.at {
-		return t.slow(int(n.left), x, slopes, at)
+	if at[n.Feature] < n.At {
+		return t.slow(int(n.Left), x, slopes, at)
 	}
 	left := slices.Clone(at)
-	left[n.feature] = n.at
-	return max(t.slow(int(n.right), x, slopes, at), t.slow(int(n.left), x, slopes, left))
+	left[n.Feature] = n.At
+	return max(t.slow(int(n.Right), x, slopes, at), t.slow(int(n.Left), x, slopes, left))
 }
 
 // A tree made otherwise is not restored, and what is not restored changes nothing.
@@ -523,26 +515,44 @@ func TestOtherIsNotRestored(t *testing.T) {
 		x, y := drawn(rng, 3)
 		r.Learn(x, y, 1)
 	}
-	data := written(t, r)
+	from := Gate{tree: r}
 	other := quick()
 	other.Depth++
 	for name, to := range map[string]*Regressor{"features": regressor(t, quick(), 4),
 		"settings": regressor(t, other, 3)} {
-		if err := to.UnmarshalBinary(data); err != ErrOther {
+		if err := restore(&Gate{tree: to}, written(t, &from)); err != ErrOther {
 			t.Errorf("of other %s: %v", name, err)
 		}
 	}
-	to := regressor(t, quick(), 3)
-	before := written(t, to)
-	for _, cut := range []int{0, 1, 7, len(data) / 2, len(data) - 1} {
-		if err := to.UnmarshalBinary(data[:cut]); err == nil {
-			t.Errorf("the first %d bytes of %d are restored", cut, len(data))
+	to := Gate{tree: regressor(t, quick(), 3)}
+	before := written(t, &to)
+	for name, spoil := range map[string]func(s *Saved){
+		"a leaf too few":     func(s *Saved) { s.Leaves = s.Leaves[1:] },
+		"no leaf":            func(s *Saved) { s.Leaves[0] = nil },
+		"no node":            func(s *Saved) { s.Nodes = nil },
+		"a ring of nodes":    func(s *Saved) { s.Nodes[0].Left = 0 },
+		"a feature too many": func(s *Saved) { s.Nodes[0].Feature = 3 },
+		"a leaf twice": func(s *Saved) {
+			s.Nodes[len(s.Nodes)-1].Left = s.Nodes[len(s.Nodes)-2].Left
+		},
+		"a plane of no features": func(s *Saved) { s.Leaves[0].Line.Coef = nil },
+		"a weight below 0":       func(s *Saved) { s.Leaves[0].N = -1 },
+		"an open gate":           func(s *Saved) { s.Open = true },
+		"bins of no feature":     func(s *Saved) { s.Leaves[0].Watch = &observer{Edges: [][]float64{}} },
+		"edges that descend": func(s *Saved) {
+			s.Leaves[0].Watch = &observer{Edges: [][]float64{{2, 1}, {}, {}},
+				Bins: [][]moments{make([]moments, 3), {{}}, {{}}}}
+		},
+	} {
+		var s Saved
+		if err := learned.Read(written(t, &from), &s); err != nil {
+			t.Fatal(err)
+		}
+		if spoil(&s); to.Restore(&s) == nil {
+			t.Errorf("%s: it is restored", name)
 		}
 	}
-	if err := to.UnmarshalBinary(append(bytes.Clone(data), 0)); err == nil {
-		t.Error("a byte too many is restored")
-	}
-	if !bytes.Equal(before, written(t, to)) {
+	if !bytes.Equal(before, written(t, &to)) {
 		t.Error("a tree changed that was not restored")
 	}
 }
@@ -555,50 +565,33 @@ func FuzzRestore(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	c := classifier(f, cfg, 2, 3)
 	for n := range 700 {
 		x, y := drawn(rng, 2)
-		g.Learn(x, nil, y, 1)
-		c.Learn(x, min(2, int(max(0, y))), 1)
-		if n%200 == 30 {
-			f.Add(written(f, g))
-			f.Add(written(f, g.tree))
-			f.Add(written(f, c))
+		if g.Learn(x, nil, y, 1); n%200 == 30 {
+			data := written(f, g)
+			f.Add(data[bodyAt : len(data)-sha256.Size])
 		}
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Fuzz(func(t *testing.T, body []byte) {
 		g, err := NewGate(cfg, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, c := regressor(t, cfg, 2), classifier(t, cfg, 2, 3)
-		for _, x := range []struct {
-			of interface {
-				UnmarshalBinary([]byte) error
-				MarshalBinary() ([]byte, error)
-			}
-			try func(x []float64) []float64
-		}{
-			{g, func(x []float64) []float64 { g.Learn(x, nil, 3, 1); return []float64{g.Add(x, nil)} }},
-			{r, func(x []float64) []float64 { r.Learn(x, 3, 1); return []float64{r.Predict(x)} }},
-			{c, func(x []float64) []float64 { c.Learn(x, 2, 1); return c.Predict(nil, x) }},
-		} {
-			if x.of.UnmarshalBinary(data) != nil {
-				continue
-			}
-			if again := written(t, x.of); !bytes.Equal(again, data) {
-				t.Fatalf("%x is written down as %x", data, again)
-			}
-			for i := range 300 {
-				for _, p := range x.try([]float64{float64(i % 9), float64(i)}) {
-					if math.IsNaN(p) || math.IsInf(p, 0) {
-						t.Fatalf("%v is expected", p)
-					}
-				}
+		data, err := learned.Sealed(append(written(t, g)[:bodyAt:bodyAt], body...))
+		if err != nil || restore(g, data) != nil {
+			return
+		}
+		for i := range 300 {
+			x := []float64{float64(i % 9), float64(i)}
+			if g.Learn(x, nil, 3, 1); math.IsNaN(g.Add(x, nil)) || math.IsInf(g.Add(x, nil), 0) {
+				t.Fatalf("%v is expected", g.Add(x, nil))
 			}
 		}
 	})
 }
+
+// bodyAt is where what stands before the numbers ends.
+const bodyAt = len("souk learned\n") + sha256.Size
 
 // The same observations give the same trees on machines that fuse a product into a sum and on those that do
 // not.
@@ -631,7 +624,6 @@ func TestSameOnEveryMachine(t *testing.T) {
 				}
 			}
 		}
-		h.Write(written(t, g, c))
 	}
 	golden.Check(t, "trees", fmt.Sprintf("%x", h.Sum(nil)))
 }

@@ -1,0 +1,136 @@
+// Package learned writes down plain structs, and reads them again: what a hub has learned, down to the last
+// bit. What other structs were written as is refused, so nobody reads what an earlier build meant otherwise.
+package learned
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"unicode/utf8"
+)
+
+// Most is how many bytes are read at most, and MostName bounds each name among them.
+const (
+	Most     = 64 << 20
+	MostName = 1 << 10
+)
+
+// magic begins what is written; then comes the sum of what the structs are like, what they hold, and the sum
+// of all.
+const magic = "souk learned\n"
+
+// Append writes a struct down, by a pointer to it. The sum of all, which takes longest, is left to [Sealed].
+func Append(to []byte, v any) ([]byte, error) {
+	b := bytes.NewBuffer(append(to, head(v)...))
+	err := gob.NewEncoder(b).Encode(v)
+	return b.Bytes(), err
+}
+
+// Sealed is what was written down with its sum at the end.
+func Sealed(data []byte) ([]byte, error) {
+	if n := len(data) + sha256.Size; n > Most {
+		return nil, fmt.Errorf("it has %d bytes, and at most %d are read", n, Most)
+	}
+	sum := sha256.Sum256(data)
+	return append(data, sum[:]...), nil
+}
+
+// Read reads a sealed struct into one that is empty, by a pointer to it. Only that numbers are what their
+// fields can hold is sure then: see [Check].
+func Read(data []byte, v any) error {
+	head, end := head(v), len(data)-sha256.Size
+	switch {
+	case len(data) > Most:
+		return fmt.Errorf("it has %d bytes, and at most %d are read", len(data), Most)
+	case !bytes.HasPrefix(data, []byte(head)):
+		return errors.New("it is of another build, or of another program")
+	case end < len(head):
+		return errors.New("it ends too early")
+	}
+	if sum := sha256.Sum256(data[:end]); !bytes.Equal(sum[:], data[end:]) {
+		return errors.New("it is damaged: its sum is another")
+	}
+	rest := bytes.NewReader(data[len(head):end])
+	if err := gob.NewDecoder(rest).Decode(v); err != nil {
+		return err
+	}
+	if rest.Len() > 0 {
+		return fmt.Errorf("%d bytes follow its end", rest.Len())
+	}
+	return nil
+}
+
+// head is what stands before a struct.
+func head(v any) string {
+	sum := sha256.New()
+	layout(sum.Write, reflect.TypeOf(v), map[reflect.Type]bool{})
+	return magic + string(sum.Sum(nil))
+}
+
+// layout writes what a type is like.
+func layout(write func([]byte) (int, error), t reflect.Type, known map[reflect.Type]bool) {
+	write([]byte(t.Kind().String() + " "))
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		layout(write, t.Elem(), known)
+	case reflect.Array:
+		write(fmt.Append(nil, t.Len(), " "))
+		layout(write, t.Elem(), known)
+	case reflect.Struct:
+		write([]byte(t.String() + "{"))
+		for i := 0; i < t.NumField() && !known[t]; i++ {
+			if f := t.Field(i); f.IsExported() {
+				write([]byte(f.Name + " "))
+				inner := maps.Clone(known)
+				inner[t] = true
+				layout(write, f.Type, inner)
+			}
+		}
+		write([]byte("}"))
+	}
+}
+
+// Check reports what of a struct's numbers nobody can reckon with: floats that are none, or beyond so much,
+// and ints below 0 or beyond 2^31. Names are bounded, too.
+func Check(v any, most float64) error { return check(reflect.ValueOf(v), most) }
+
+func check(v reflect.Value, most float64) error {
+	switch v.Kind() {
+	case reflect.Float64:
+		if x := v.Float(); !(math.Abs(x) <= most) {
+			return fmt.Errorf("%v is no number to reckon with", x)
+		}
+	case reflect.Int:
+		if x := v.Int(); x < 0 || x > math.MaxInt32 {
+			return fmt.Errorf("%d is not from 0 to %d", x, math.MaxInt32)
+		}
+	case reflect.String:
+		if v.Len() > MostName || !utf8.ValidString(v.String()) {
+			return fmt.Errorf("%.40q is no name of at most %d bytes", v.String(), MostName)
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return check(v.Elem(), most)
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if err := check(v.Index(i), most); err != nil {
+				return err
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				if err := check(v.Field(i), most); err != nil {
+					return fmt.Errorf("%s: %w", f.Name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
