@@ -8,8 +8,8 @@ import (
 
 // The canonical bytes of rounds and outcomes are our own: journals keep them and hashes cover them, so there
 // is exactly one encoding of each value and decoding refuses every other. They are final from the first tag
-// on, as package ledger says. Integers are varints (zigzag where
-// they may be negative) in their shortest form, strings carry their length, lists their count.
+// on, as package ledger says. Integers are varints (zigzag where they may be negative) in their shortest
+// form, strings carry their length, lists their count.
 
 // Versions of the encodings. Bytes of any other are refused.
 const (

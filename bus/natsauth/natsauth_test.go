@@ -66,8 +66,8 @@ func TestCreds(t *testing.T) {
 	}
 }
 
-// Creds that let a server keep reply subjects, or any number of subscriptions, say more than their role may: a
-// process that makes its own has them made anew.
+// Creds that let a server keep reply subjects, or any number of subscriptions, say more than their role may:
+// a process that makes its own has them made anew.
 func TestCredsThatSayTooMuchAreMadeAnew(t *testing.T) {
 	s := store(t)
 	now, ids := time.Now(), bus.IDs{Name: "node", Agents: []string{"a1"}}
