@@ -21,9 +21,6 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		return h.reply, false
 	}
 	code, why := a.judge(domain, d)
-	if d.Kind == bus.DispatchPrefetch {
-		return a.refusal(d, bus.CodeUnsupportedField, "kind: a touch is no task"), false
-	}
 	if code == bus.CodeNotClaimed {
 		return a.refusal(d, code, why), false
 	}
@@ -79,8 +76,6 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 		return bus.CodeBadRequest, fmt.Sprintf("domain: %s says that it is %s", domain, d.Domain)
 	case d.Task.Reply == "" && d.Kind == bus.DispatchTask || d.Task.Reply != "" && !names(d.Task.Reply):
 		return bus.CodeBadRequest, fmt.Sprintf("reply: %.80q is not a subject for answers", d.Task.Reply)
-	case d.Kind == bus.DispatchPrefetch && !a.cfg.Touches:
-		return bus.CodeUnsupportedField, "kind: this agent does not prefetch"
 	case d.MaxTokens < 1:
 		return bus.CodeBadRequest, "max_tokens: a dispatch always sets it"
 	case d.Model != "" && d.Model != a.cfg.Model:
@@ -112,8 +107,8 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 		return bus.CodeBadRequest, fmt.Sprintf("tier: %d, an agent has at most %d", d.Tier, market.MaxTiers)
 	case a.state != bus.StateReady:
 		return bus.CodeNoSlot, "the engine is unhealthy"
-	case a.running >= a.cfg.sold():
-		return bus.CodeNoSlot, fmt.Sprintf("all %d slots are taken", a.cfg.sold())
+	case a.running >= a.cfg.Slots:
+		return bus.CodeNoSlot, fmt.Sprintf("all %d slots are taken", a.cfg.Slots)
 	case len(a.pending)+a.running >= a.lim.MaxCompletions:
 		return bus.CodeNoSlot, fmt.Sprintf("%d completions are not acknowledged", len(a.pending))
 	}
@@ -193,9 +188,6 @@ func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
 		}
 		h.ahead, a.news = -1, true
 		a.watched = slices.DeleteFunc(a.watched, func(w watched) bool { return w.id == d.Hold })
-	}
-	if a.cfg.Touches && len(prompt) > 0 {
-		h.keep(d, prompt)
 	}
 	if d.Task.Resume == nil { // else an answer is part of it
 		h.expected = a.engine.Prompt(&d.Task.Prompt, prompt, d.Task.Salt)

@@ -20,6 +20,7 @@ type adapters struct {
 	// the last loads failed: none is tried before then, and how long that was after the last
 	failed time.Time
 	apart  time.Duration
+	loads  int // under way
 }
 
 // mostHeard bounds what waits to be told. Beyond it the oldest is not: who is told of a beginning must be
@@ -46,7 +47,8 @@ func (a *Agent) Overhear(e runtimepolicy.Event) { a.policies.Overhear(e) }
 // LoadBegins reports whether a token may be asked for to have the agent's adapter ready: the engine is well,
 // has a sequence that no task has, and the last load has not failed just now. Then it counts until LoadOver.
 func (a *Agent) LoadBegins(now time.Time) bool {
-	if a.state == bus.StateReady && !a.draining && !now.Before(a.failed) && a.TouchBegins() {
+	if a.state == bus.StateReady && !a.draining && !now.Before(a.failed) && a.running+a.loads < a.cfg.Slots {
+		a.loads++
 		return true
 	}
 	a.Undone()
@@ -59,12 +61,12 @@ func (a *Agent) Undone() { a.counts.LoadsUndone++ }
 // LoadRequest is what the engine is asked.
 func (a *Agent) LoadRequest() Request {
 	return Request{ID: "load-" + a.cfg.ID, Kind: bus.KindCompletion, Body: json.RawMessage(`{"prompt":"."}`),
-		Model: a.cfg.Model, MaxTokens: 1, Prompt: 1, Priority: PriorityTouch}
+		Model: a.cfg.Model, MaxTokens: 1, Prompt: 1, Priority: PriorityLoad}
 }
 
 // LoadOver ends one that began, and returns what the policy is to hear of it.
 func (a *Agent) LoadOver(now time.Time, err error) (heard []runtimepolicy.Event) {
-	a.TouchOver()
+	a.loads--
 	if err != nil {
 		a.Undone()
 		a.apart = min(max(time.Second, 2*a.apart), time.Minute)

@@ -42,8 +42,6 @@ type Agent struct {
 	order    []string         // of holds, oldest first
 	pending  []*pendingReport // not acknowledged
 	engine   *holdings.State  // what its cache holds
-	texts    texts
-	touching int // touches that the engine works on
 	ttft     mean
 	congest  congest.Line
 	policies *policy.Host
@@ -77,9 +75,6 @@ type hold struct {
 	expected     holdings.Expected
 	heard        uint64 // of the engine's events, when it was accepted
 	former       bool   // an earlier life served it: only its completion is left
-	// of prompt and answer so far, where they are kept for touches
-	ids    []uint32
-	prompt int // of these, the prompt's
 }
 
 // watched is a hold of which no token has come yet, and whose hub wants to hear if none comes in time.
@@ -121,7 +116,7 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64, secret [32]
 	}
 	a := &Agent{cfg: cfg, lim: limits, info: info, boot: boot, secret: secret, open: open,
 		state: bus.StateReady,
-		texts: newTexts(textsKept), holds: map[string]*hold{}, news: true,
+		holds: map[string]*hold{}, news: true,
 		policies: policy.New(limits.Policies, limits.knownPolicies(&cfg.Engine)),
 		counts:   Counts{Refused: map[bus.Code]int64{}}}
 	blocks := sha256.Sum256(append(secret[:], "names of blocks"...))
@@ -338,7 +333,6 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	c.Boot = a.boot
 	if h := a.holds[d.Hold]; h != nil {
 		h.state = pending
-		a.kept(d, h)
 		if c.Outcome == bus.OutcomeDone && !c.Unmetered && !c.NoCacheReport {
 			a.engine.Ended(a.now, h.heard, h.expected, c.Usage.Prompt, c.Usage.Cached)
 		}
@@ -360,7 +354,7 @@ func (a *Agent) tiers() []market.Tier {
 	if len(a.cfg.Tiers) > 0 {
 		return a.cfg.Tiers
 	}
-	return a.congest.Tiers(a.cfg.sold(), a.cfg.Price.Out)
+	return a.congest.Tiers(a.cfg.Slots, a.cfg.Price.Out)
 }
 
 // Acked says that a hub has acknowledged a completion. CodeLate means that the hold had ended and nothing was

@@ -60,8 +60,6 @@ type AgentConfig struct {
 	// wanted for a task beside its metered cost, where the domain's pricing is tariff
 	Ask      market.Credits `yaml:"ask"`
 	Features []string       `yaml:"features"`
-	// it uses again what its engine holds of a session, where a hub has it do so; then it sells one slot less
-	Touches bool `yaml:"touches"`
 }
 
 // Default is a node without agents.
@@ -254,9 +252,6 @@ func (a AgentConfig) faults() (errs []error) {
 	} else {
 		found(a.validateTiers())
 	}
-	if a.Touches && a.Slots == 1 {
-		wrong("touches: an agent of one slot has none for them: give it two, or leave touches out")
-	}
 	found(a.Price.Validate())
 	if a.Ask < 0 || a.Ask > market.MaxWorth {
 		wrong("ask: %s is not within 0 and %s credits", a.Ask, market.MaxWorth)
@@ -283,8 +278,8 @@ func (a AgentConfig) validateTiers() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("tiers: %w", err)
-	case slots != a.sold():
-		return fmt.Errorf("tiers: %d slots together, want the agent's %d", slots, a.sold())
+	case slots != a.Slots:
+		return fmt.Errorf("tiers: %d slots together, want the agent's %d", slots, a.Slots)
 	case a.Tiers[0].Toll != 0:
 		return fmt.Errorf("tiers: tier 0 has toll %s, want 0: a task that comes alone slows nobody",
 			a.Tiers[0].Toll)
@@ -298,13 +293,10 @@ func (a AgentConfig) registration(node string, boot int64, info Info, state stri
 	if info.Parsers && !slices.Contains(features, bus.Parsers) {
 		features = append(features, bus.Parsers)
 	}
-	if a.Touches && !slices.Contains(features, bus.Touches) {
-		features = append(features, bus.Touches)
-	}
 	return &bus.Registration{
 		Agent: a.ID, Boot: boot, Node: node, Model: a.Model, Scale: a.Scale, Domains: a.Domains,
 		MaxModelLen: info.MaxModelLen, BlockSize: info.BlockSize, KVTokens: info.KVTokens,
-		Slots: a.sold(), Price: a.Price, Owner: a.Owner, Class: a.Class, Features: features, State: state,
+		Slots: a.Slots, Price: a.Price, Owner: a.Owner, Class: a.Class, Features: features, State: state,
 		Engine:   info.Version,
 		Template: info.Template,
 	}

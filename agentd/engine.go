@@ -46,7 +46,7 @@ type Load struct {
 const (
 	PriorityTask     = 0
 	PriorityPrefetch = 1 // a text is computed that no task has asked for yet
-	PriorityTouch    = 2
+	PriorityLoad     = 2 // an adapter is loaded
 )
 
 // Request is what an engine is asked.
@@ -64,7 +64,6 @@ type Request struct {
 	// of the engine's cache, whatever Body says: prompts of one find nothing of another. "": of the hub's own
 	Salt string
 
-	IDs []uint32 // instead of Body: the tokens of the prompt
 }
 
 // Resume is what was delivered of an answer that broke off at another engine of the same model. The engine is
@@ -147,7 +146,7 @@ type EngineConfig struct {
 	// of a busy engine, a stream that is faster than this is read so often; 1ns: as it comes
 	RelayEvery    time.Duration `yaml:"relay_every"`
 	MaxEventBytes int           `yaml:"max_event_bytes"` // longest line of a stream
-	// it runs with --scheduling-policy priority, so that tasks go before what is computed ahead and touches
+	// it runs with --scheduling-policy priority, so that tasks go before what is computed ahead of any
 	Priority bool `yaml:"priority"`
 	// LoRA adapters that it keeps ready (--max-cpu-loras), where it serves more: for the policy of adapters
 	Adapters int `yaml:"adapters"`

@@ -29,12 +29,6 @@ type Counts struct {
 	Unmetered int64          `json:"unmetered"` // answers without the engine's usage
 	Earned    market.Credits `json:"earned"`    // costs claimed, acknowledged or not
 
-	// of what hubs had used again, lest the engine drop it
-	Touches        int64              `json:"touches,omitempty"`
-	TouchesRefused map[bus.Code]int64 `json:"touches_refused,omitempty"`
-	TouchedPrompt  int64              `json:"touched_prompt_tokens,omitempty"`
-	TouchedCached  int64              `json:"touched_cached_tokens,omitempty"`
-
 	// of its adapter, which a policy had loaded or used again; undone: the engine had no room or failed, or
 	// another one was being loaded
 	Loads       int64 `json:"loads,omitempty"`
@@ -117,7 +111,7 @@ type Stats struct {
 
 // Stats returns a snapshot.
 func (a *Agent) Stats() AgentStats {
-	s := AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: a.State(), Slots: a.cfg.sold(),
+	s := AgentStats{Agent: a.cfg.ID, Model: a.cfg.Model, State: a.State(), Slots: a.cfg.Slots,
 		InFlight: a.running,
 		Pending:  len(a.pending), Counts: a.counts, EvictAge: a.evicts.age,
 		Cache: CacheStats{Evidence: a.engine.Evidence(), Coverage: a.engine.Coverage(),
@@ -132,7 +126,7 @@ func (a *Agent) Stats() AgentStats {
 	}
 	s.Counts.ttft = nil
 	s.Refused, s.Failed = maps.Clone(s.Refused), maps.Clone(s.Failed)
-	s.TouchesRefused, s.Caught = maps.Clone(s.TouchesRefused), maps.Clone(s.Caught)
+	s.Caught = maps.Clone(s.Caught)
 	s.Policies, s.Risks = a.policies.States(a.now), a.policies.Risks(a.now)
 	return s
 }

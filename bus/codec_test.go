@@ -60,7 +60,6 @@ func full() []Message {
 			Quoted: 4, Tariff: 2, CostCap: 5, TimeoutMS: 1000, Whole: 70,
 			Earlier: []string{"j/8/0"}, Boot: 8, Fence: 41,
 			PromptMost: 990, Cached: 64, FirstMS: 2500, Claimed: 48, WatchMS: 700,
-			Session: 1 << 60, Tokens: 320,
 			Sketch: 77},
 		&Call{Agent: "a1", Class: "h200", Epoch: 4, Lead: 3, Open: true},
 		&Ask{Agent: "a1", Class: "h200", Epoch: 4, Seal: bytes.Repeat([]byte{7}, 32), Amount: 5,

@@ -4,11 +4,10 @@ import "souk/market"
 
 // Dispatch kinds.
 const (
-	DispatchTask     = "task"
-	DispatchWarmup   = "warm-up"
-	DispatchPrefetch = "prefetch"
-	DispatchShadow   = "shadow"
-	DispatchCanary   = "canary"
+	DispatchTask   = "task"
+	DispatchWarmup = "warm-up"
+	DispatchShadow = "shadow"
+	DispatchCanary = "canary"
 )
 
 // Dispatch hands an awarded task to its agent. The hold it names is durable.
@@ -59,11 +58,6 @@ type Dispatch struct {
 	Claimed int `msgpack:"claimed,omitempty"`
 	// the hub wants the answer's words sketched by this key; 0: it does not
 	Sketch uint64 `msgpack:"sketch,omitempty"`
-
-	// Of kind prefetch, with no text: the session, by [SessionKey], whose last prompt and answer are to be
-	// used again, as far as so many tokens go. A Completion alone answers it.
-	Session uint64 `msgpack:"k,omitempty"`
-	Tokens  int    `msgpack:"tokens,omitempty"`
 }
 
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.

@@ -21,10 +21,6 @@ const Parsers = "parsers"
 // over keys and values.
 const Split = "split"
 
-// Touches is the feature of an agent that uses again what its engine holds of a session, where a hub has it
-// do so (DispatchPrefetch).
-const Touches = "touches"
-
 // Text is the feature of an agent whose engine reads text alone: tasks with pictures or sound go to others.
 const Text = "text"
 

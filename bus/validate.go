@@ -165,7 +165,7 @@ func (a *Answer) Validate() error {
 
 func (d *Dispatch) Validate() error {
 	var p problems
-	p.oneOf("kind", d.Kind, DispatchTask, DispatchWarmup, DispatchPrefetch, DispatchShadow, DispatchCanary)
+	p.oneOf("kind", d.Kind, DispatchTask, DispatchWarmup, DispatchShadow, DispatchCanary)
 	p.id("domain", d.Domain)
 	p.epoch("epoch", d.Epoch)
 	p.epoch("boot", d.Boot)
@@ -201,7 +201,6 @@ func (d *Dispatch) Validate() error {
 	p.within("first_ms", d.FirstMS, 0, MaxPatient)
 	p.within("watch_ms", d.WatchMS, 0, MaxPatient)
 	p.count("claimed", d.Claimed)
-	p.count("tokens", d.Tokens)
 	p.earlier(d.Earlier)
 	return p.err
 }

@@ -49,8 +49,6 @@ func (h *hold) settle(c *bus.Completion) (fair *bus.Completion, cost market.Cred
 func (n *Node) unfit(c *bus.Completion, why error) error {
 	h := n.holds[c.Hold]
 	switch {
-	case n.touched.tabs[c.Hold] != nil: // it is as if the touch were not answered: nothing is due
-		return why
 	case h == nil && (&bus.CompletionAck{Hold: c.Hold}).Validate() == nil:
 		return n.complete(c) // it has ended: who says so again is told again
 	case h == nil || c.Agent != h.agent.id || c.Boot != h.rec.Boot:

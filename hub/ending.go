@@ -45,9 +45,9 @@ func (n *Node) Waits() string {
 	switch left := n.book.Balance(ledger.Surplus); {
 	case n.doubt != "":
 		return n.doubt
-	case n.heldHere() > 0:
+	case len(n.holds) > 0:
 		return fmt.Sprintf("%d holds are open: their tasks run, or their agents have not said how they ended",
-			n.heldHere())
+			len(n.holds))
 	case !t.told || len(t.returns)+len(t.pending) > 0 || n.hasMoney():
 		return "the treasury has not taken back everything that clients have here"
 	case left > 0 && !t.ended:
@@ -69,7 +69,7 @@ func (n *Node) hasMoney() bool {
 // a hub that counts as ended no surplus leaves: it stays on record.
 func (n *Node) empty() bool {
 	t := &n.treasury
-	return t.told && n.heldHere()+len(t.returns)+len(t.pending) == 0 && !n.hasMoney() &&
+	return t.told && len(n.holds)+len(t.returns)+len(t.pending) == 0 && !n.hasMoney() &&
 		(t.ended || n.book.Balance(ledger.Surplus) == 0)
 }
 
@@ -90,7 +90,7 @@ func (n *Node) toldEnded() {
 // closeOn makes the next step of the end.
 func (n *Node) closeOn() {
 	t := &n.treasury
-	if !n.closing || !n.leading || n.doubt != "" || n.Closed() || n.heldHere() > 0 {
+	if !n.closing || !n.leading || n.doubt != "" || n.Closed() || len(n.holds) > 0 {
 		return
 	}
 	if len(t.returns) == 0 && n.hasMoney() {

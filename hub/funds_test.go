@@ -250,26 +250,3 @@ func TestWhatAHoldLeavesLetsOthersIn(t *testing.T) {
 	}
 	h.audited()
 }
-
-// Money that was held for touches and comes back is there for those of its client that wait for it, also
-// while the treasury says nothing.
-func TestWhatTouchesLeaveLetsOthersIn(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Silence, c.Seed.Every = time.Hour, 0 })
-	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
-	h.prepaid["ann"] = market.Credit / 20
-	h.must(h.step(h.task("ann", "t0", worth(market.Credit/20))))
-	h.serve(h.take("ann", "t0"), market.Usage{Prompt: 100, Output: 10})
-	h.silent = true
-	x := h.n.holdTouches(h.n.lookup("a-1"), "ann", "next", h.n.spare("ann"),
-		market.Usage{Prompt: 17, Cached: 16, Output: 1}, 0)
-	h.run()
-	h.must(h.step(h.task("ann", "t1", worth(market.Credit/50))))
-	if parked := len(h.n.purses["ann"].parked); x == nil || parked != 1 {
-		t.Fatalf("%d tasks are parked, want one", parked)
-	}
-	h.pass(tabGrace + 20*time.Millisecond)
-	if got := h.running(); got != "ann/t1>a-1" {
-		t.Errorf("handed out: %q, with %s to spare", got, money(h.n.spare("ann")))
-	}
-	h.audited()
-}

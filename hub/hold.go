@@ -89,9 +89,6 @@ const (
 // replied takes an agent's answer to a dispatch.
 func (n *Node) replied(m *bus.DispatchReply) error {
 	h := n.holds[m.Hold]
-	if h == nil && n.touched.tabs[m.Hold] != nil {
-		return nil // nobody heard it, or it could not be read: it is not answered
-	}
 	if h == nil {
 		return fmt.Errorf("reply of %s on hold %s, which is not open", m.Agent, m.Hold)
 	}
@@ -376,9 +373,6 @@ func (n *Node) complete(c *bus.Completion) error {
 	if !strings.HasPrefix(c.Hold, n.cfg.Journal+"/") {
 		return fmt.Errorf("completion of %s on hold %s, which its own hub settles", c.Agent, c.Hold)
 	}
-	if x := n.touched.tabs[c.Hold]; x != nil {
-		return n.touchEnded(x, c)
-	}
 	h := n.holds[c.Hold]
 	if h == nil {
 		code, known := bus.Code(""), n.acks.Peek(c.Hold)
@@ -485,6 +479,9 @@ func short(s string) string {
 	}
 	return s
 }
+
+// endAgain is how soon the end of a hold is tried again that could not be recorded.
+const endAgain = time.Second
 
 // clocksDiffer is how much longer something may take by an agent's clock than by the hub's.
 const clocksDiffer = time.Second

@@ -133,7 +133,8 @@ func (q *inquiry) read(m *bus.Task) *bus.Result {
 	return nil
 }
 
-// lineUp finds out who waits for whom, as Node.lineUp does. Whom no round has looked at stands in nobody's line yet, and whoever waits elsewhere waits where its last round left it.
+// lineUp finds out who waits for whom, as Node.lineUp does. Whom no round has looked at stands in nobody's
+// line yet, and whoever waits elsewhere waits where its last round left it.
 func (q *inquiry) lineUp(now *crowd) {
 	n, c := q.n, &q.n.crowd
 	q.depths = n.prefixes.Depths(q.depths, q.t.msg.Prompt.Marks)

@@ -64,7 +64,6 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 			return err
 		}
 	}
-	n.voidTabs()
 	for _, class := range slices.Sorted(maps.Keys(n.sales)) { // of an earlier leadership
 		n.timers.set(&n.sales[class].timer, time.Time{})
 	}
@@ -118,7 +117,7 @@ func (n *Node) Retire(now time.Time) {
 }
 
 // Idle reports whether nothing runs and nothing is asked of the treasury.
-func (n *Node) Idle() bool { return n.heldHere() == 0 && n.treasury.idle() }
+func (n *Node) Idle() bool { return len(n.holds) == 0 && n.treasury.idle() }
 
 // refuseWaiting refuses every task that holds no money yet. Those without their money come first: what
 // another leaves would let them in.

@@ -14,6 +14,7 @@ import (
 	"souk/bus"
 	"souk/bus/bounded"
 	"souk/bus/congest"
+	runtimepolicy "souk/bus/policy"
 	"souk/hub/batch"
 	"souk/hub/policy"
 	"souk/hub/predict"
@@ -42,20 +43,16 @@ type Ready struct {
 	Probes  []string       // quiet agents: ask whether anybody listens there, and Step an Absent if not
 	Placed  []Placed       // beside Dispatches: whom each is for, and what there is to measure of it
 	Rounds  int            // how many were cleared for this
-	Touches []Touch        // before Dispatches: what is to be used again, or would be dropped for these
-}
-
-// Touch is the dispatch of a touch, and the agent that it is for. Only a Completion answers it.
-type Touch struct {
-	Agent    string
-	Dispatch bus.Dispatch
+	// what policies want engines to do: no agent can be told that, so a hub's process passes them by; the lab
+	// has simulated engines do them, to see what they are worth
+	Wishes []runtimepolicy.Effect
 }
 
 // Presses reports whether this turn must be done at once. One that has frames, and beside them nothing but
 // acknowledgements and status, can wait a little to share its sync with the next.
 // A turn without frames needs no sync, so it never waits.
 func (r *Ready) Presses() bool {
-	if len(r.Frames) == 0 || len(r.Dispatches)+len(r.Touches) > 0 || len(r.Funds) > 0 || len(r.Probes) > 0 {
+	if len(r.Frames) == 0 || len(r.Dispatches) > 0 || len(r.Funds) > 0 || len(r.Probes) > 0 {
 		return true
 	}
 	for _, l := range r.Letters {
@@ -90,7 +87,7 @@ type Placed struct {
 // Empty reports whether there is nothing to do but wait.
 func (r *Ready) Empty() bool {
 	return len(r.Frames) == 0 && len(r.Dispatches) == 0 && len(r.Letters) == 0 && len(r.Funds) == 0 &&
-		len(r.Probes)+len(r.Touches) == 0 && r.Status == nil && len(r.Faults) == 0 &&
+		len(r.Probes)+len(r.Wishes) == 0 && r.Status == nil && len(r.Faults) == 0 &&
 		r.Settle == ledger.AsItWas
 }
 
@@ -154,7 +151,6 @@ type Node struct {
 	waiting int // in batch
 
 	holds    map[string]*hold
-	touched  touched
 	acks     *bounded.Cache[string, string, bus.Code]    // of ended holds, by client
 	askers   *bounded.Cache[string, taskKey, []doorAsks] // of tasks that are not known
 	timers   timers
@@ -183,7 +179,6 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		kinds: kinds{all: map[kindOf]*kind{}},
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
-		touched:  touched{tabs: map[string]*tab{}},
 		acks:     bounded.New[string, string, bus.Code](cfg.MaxKnown, 0),
 		askers:   bounded.New[string, taskKey, []doorAsks](maxAsked, 0),
 		prefixes: prefix.NewIndex(cfg.Prefix),
@@ -197,7 +192,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n.regimes.watch = regime.NewWatch(cfg.Regimes)
 	n.runtime.host = policy.New(cfg.Policies, &knownPolicies, cfg.MaxKnown)
 	n.runtime.tick.owner = &n.runtime
-	n.crowd.again.owner, n.touched.old.timer.owner = &n.crowd, &n.touched.old
+	n.crowd.again.owner = &n.crowd
 	n.seats.table, n.seats.sweep.owner = seat.New(cfg.Seats, cfg.MaxKnown), &n.seats
 	n.seeds.uses = bounded.New[uint64, uint64, uses](usesKept, 0)
 	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep
@@ -329,7 +324,7 @@ func (n *Node) Ready() Ready {
 		n.policyFaults()
 		n.report()
 		n.out.Wake = n.wake()
-	} else if n.heldHere() > 0 {
+	} else if len(n.holds) > 0 {
 		n.out.Wake = n.timers.next()
 	}
 	out := n.out

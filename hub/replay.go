@@ -17,9 +17,6 @@ func (n *Node) Restore() error {
 	}
 	n.history = nil
 	err := h.Ended(func(p ledger.Past, known bool) {
-		if p.Hold.Kind == bus.DispatchPrefetch {
-			return
-		}
 		if known {
 			n.past = true
 			n.advance(time.Unix(0, p.Held))
@@ -43,10 +40,6 @@ func (n *Node) Restore() error {
 		return err
 	}
 	for i := range open {
-		if open[i].Hold.Kind == bus.DispatchPrefetch {
-			n.touched.old.holds = append(n.touched.old.holds, open[i].Hold)
-			continue
-		}
 		n.past = true
 		n.advance(time.Unix(0, open[i].Held))
 		n.replayHold(&open[i])

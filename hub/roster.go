@@ -77,16 +77,12 @@ type agent struct {
 	missed    uint64 // of its words on what it holds: the last, where a summary told of it first; 0: none
 	missedAt  int64  // by Node.nano: when it did
 	rate      seat.Rate
-	touching  int // blocks of touches that it has not answered
-	// the sessions of these: no task that comes meanwhile has them touched again
-	touchesNow map[uint64]bool
-	tab        *tab // of this second's touches; nil: there were none
-	deeper     deeper
-	answers    quality.Agent // what was said of them
-	rated      []float64     // how good they are expected to be, by registered domain
-	scores     string        // the registered ones, and these
-	prices     []priced      // slot prices of late, by round
-	priceAt    int           // among them, the one that was asked for last
+	deeper    deeper
+	answers   quality.Agent // what was said of them
+	rated     []float64     // how good they are expected to be, by registered domain
+	scores    string        // the registered ones, and these
+	prices    []priced      // slot prices of late, by round
+	priceAt   int           // among them, the one that was asked for last
 }
 
 func (n *Node) find(id string) (int, bool) {

@@ -12,7 +12,6 @@ import (
 	"souk/hub/policy/cachesage"
 	"souk/hub/policy/fair"
 	"souk/hub/policy/pd"
-	"souk/hub/seat"
 	"souk/ledger"
 	"souk/market"
 )
@@ -275,50 +274,19 @@ func (x *runtime) due(n *Node) {
 	if !n.leading || n.draining {
 		return
 	}
-	for _, e := range x.host.Act(n.now) {
-		if !n.do(&e) {
-			n.stats.Undone++
-		}
-	}
+	n.out.Wishes = append(n.out.Wishes, n.useful(x.host.Act(n.now))...)
 	n.timers.set(&x.tick, n.now.Add(actEvery))
 }
 
-// do does what a policy wants, where there is nothing better to do: on an agent that takes tasks, that nobody
-// waits for, and that has the slot to spare.
-func (n *Node) do(e *runtimepolicy.Effect) bool {
-	if e.Kind != runtimepolicy.Touch && e.Kind != runtimepolicy.Warm {
-		return false
+// useful are the effects that may still be of use: of a session, for an agent, not too late. None is where
+// tasks wait, which need the engines more.
+func (n *Node) useful(all []runtimepolicy.Effect) []runtimepolicy.Effect {
+	if n.batch.Len() > 0 {
+		return nil
 	}
-	if !e.Until.IsZero() && n.now.After(e.Until) || e.Session == 0 || e.Tokens == 0 || n.batch.Len() > 0 {
-		return false
-	}
-	for _, a := range n.roster {
-		if runtimepolicy.IDOf(a.id) != e.Agent {
-			continue
-		}
-		if !a.open(n) || a.seats == nil || !a.touches() || n.full || n.doubt != "" || n.draining ||
-			a.free(n) < 2 ||
-			!n.seats.table.MayTouch(n.clock(), a.seats) {
-			return false
-		}
-		blocks := e.Tokens / max(1, a.reg.BlockSize)
-		if blocks == 0 { // nothing of it is in a cache
-			return false
-		}
-		if e.Why == runtimepolicy.ByHint {
-			return n.prefetch(a, n.runtime.host.Asker(e.Session), seat.Touch{Key: e.Session, Blocks: blocks})
-		}
-		warm := e.Kind == runtimepolicy.Warm
-		if n.sendTouches(a, []seat.Touch{{Key: uint64(e.Session), Blocks: blocks, Warm: warm,
-			Held: e.Held / max(1, a.reg.BlockSize)}}) == 0 {
-			return false
-		}
-		if warm {
-			n.stats.Warmed++
-		}
-		return true
-	}
-	return false
+	return slices.DeleteFunc(all, func(e runtimepolicy.Effect) bool {
+		return !e.Until.IsZero() && n.now.After(e.Until) || e.Session == 0 || e.Tokens == 0 || e.Agent == 0
+	})
 }
 
 // policyFaults says which policies were turned off.

@@ -111,29 +111,6 @@ func TestPoliciesHearTheEndOfWhatNobodyServed(t *testing.T) {
 	}
 }
 
-// What has less than a block is in no cache: nobody is asked to use it again, and no hold is made for that.
-func TestNoTouchOfNoBlocks(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Seats.Sessions, c.Seats.Touches = true, true })
-	s := &spy{act: func(_ runtimepolicy.Room, to []runtimepolicy.Effect) []runtimepolicy.Effect {
-		return append(to, runtimepolicy.Effect{Kind: runtimepolicy.Touch, Agent: runtimepolicy.IDOf("a-1"),
-			Session: bus.SessionKey("ann", "s-t1"), Tokens: 5})
-	}}
-	h.n.runtime.host.Set(policy.Keep, "spy", s)
-	reg := registration("a-1", "llama", 4, 0.9, card(1, 1, 4))
-	reg.BlockSize, reg.KVTokens, reg.Features = 16, 16_000, append(reg.Features, bus.Touches)
-	h.must(h.n.Join(h.now, reg))
-	h.run()
-	h.prepaid[h.n.cfg.Prober()] = 1000 * market.Credit
-	h.must(h.step(h.task("ann", "t1")))
-	h.serve(h.take("ann", "t1"), market.Usage{Prompt: 100, Output: 3})
-	for range 20 {
-		h.pass(time.Second)
-	}
-	if st := h.n.Stats(); st.Touches != 0 || st.Touched.Unfunded != 0 || st.Undone < 10 {
-		t.Errorf("%d touches, %d without money, %d not done", st.Touches, st.Touched.Unfunded, st.Undone)
-	}
-}
-
 // A policy that panics is off for a minute: the log, the status and the counts say which, and the hub goes
 // on.
 func TestAPolicyThatPanicsIsNamed(t *testing.T) {
@@ -265,11 +242,10 @@ func TestBidsMoveNoPolicy(t *testing.T) {
 	}
 }
 
-// What a policy wants done is done where nothing better is: not while somebody waits, not on an agent that is
-// full, gone or unknown, not too late; and it is counted either way.
-func TestEffectsAreBounded(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Seats.Sessions, c.Seats.Touches = true, true })
-	h.prepaid["probe-math"] = 1000 * market.Credit
+// What a policy wants done is passed on where it may be of use: not while somebody waits, not too late, and
+// not of no session.
+func TestWishesArePassedOn(t *testing.T) {
+	h := newHouse(t, nil)
 	var want []runtimepolicy.Effect
 	h.n.runtime.host.Set(policy.Keep, "spy", &spy{act: func(_ runtimepolicy.Room,
 		to []runtimepolicy.Effect) []runtimepolicy.Effect {
@@ -277,50 +253,32 @@ func TestEffectsAreBounded(t *testing.T) {
 		want = nil
 		return to
 	}})
-	var touched []Touch
-	h.tell = func(r *Ready) { touched = append(touched, r.Touches...) }
-	for i, slots := range []int{2, 1} {
-		reg := registration(fmt.Sprint("a-", i+1), "llama", slots, 0.9-0.7*float64(i), card(1, 1, 4))
-		reg.BlockSize, reg.KVTokens, reg.Features = 16, 8000, []string{bus.Touches}
-		h.must(h.n.Join(h.now, reg))
-	}
-	h.run()
+	var passed []runtimepolicy.Effect
+	h.tell = func(r *Ready) { passed = append(passed, r.Wishes...) }
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "t1")))
 	h.serve(h.take("ann", "t1"), market.Usage{Prompt: 100, Output: 3})
 	e := runtimepolicy.Effect{Kind: runtimepolicy.Touch, Agent: runtimepolicy.IDOf("a-1"), Session: 5,
 		Tokens: 64}
-	late, full, nobody, none := e, e, e, e
-	late.Until = h.now
-	full.Agent, nobody.Agent, none.Session = runtimepolicy.IDOf("a-2"), 77, 0
-	load := e // which agents do for themselves
-	load.Kind = runtimepolicy.Load
+	late, nobody, none, empty := e, e, e, e
+	late.Until, nobody.Agent, none.Session, empty.Tokens = h.now, 0, 0, 0
 	warm := e
 	warm.Kind, warm.Until = runtimepolicy.Warm, h.now.Add(time.Hour)
-	want = []runtimepolicy.Effect{e}
-	h.pass(actEvery + time.Millisecond) // the hub asks for money to pay touches with
-	want = []runtimepolicy.Effect{late, e, full, nobody, none, load, warm}
+	want = []runtimepolicy.Effect{late, e, nobody, none, empty, warm}
 	h.pass(actEvery + time.Millisecond)
-	if len(touched) != 2 {
-		t.Errorf("touched %+v", touched)
+	if !slices.Equal(passed, []runtimepolicy.Effect{e, warm}) {
+		t.Errorf("passed on: %+v", passed)
 	}
-	for _, x := range touched {
-		if d := &x.Dispatch; x.Agent != "a-1" || d.Session != 5 || d.Tokens != 64 ||
-			d.Kind != bus.DispatchPrefetch {
-			t.Errorf("touched %+v", x)
-		}
+	h.must(h.step(h.task("ann", "runs")))
+	h.accept(h.take("ann", "runs"))
+	h.must(h.step(h.task("ann", "waits")))
+	passed, want = nil, []runtimepolicy.Effect{warm}
+	h.pass(actEvery + time.Millisecond)
+	if len(passed) > 0 || h.n.waiting != 1 {
+		t.Errorf("%d wait, and passed on is %+v", h.n.waiting, passed)
 	}
-	if st := h.n.Stats(); st.Touches != 2 || st.Warmed != 1 || st.Undone != 6 || st.Policies[0].Wanted != 8 {
-		t.Errorf("counted %d, %d, %d of %+v", st.Touches, st.Warmed, st.Undone, st.Policies)
-	}
-	// what was to be computed ahead is not missed where it is not there; what was held is
-	for i, missed := range []int64{0, 1} {
-		h.must(h.step(touchedBy(touched[1-i], 65, 0)))
-		if s := h.n.Stats().Touched; s.Missed != missed || s.Found != 0 {
-			t.Errorf("%d missed, %d found after %d answers, want %d missed", s.Missed, s.Found, i+1, missed)
-		}
-	}
-	if len(h.faults) > 0 {
-		t.Errorf("faults %v", h.faults)
+	if p := h.n.Stats().Policies; p[0].Wanted != 7 || len(h.faults) > 0 {
+		t.Errorf("counted %+v; %v", p, h.faults)
 	}
 }
 
@@ -395,161 +353,23 @@ func TestSilentPoliciesChangeNoRecord(t *testing.T) {
 	}
 }
 
-// The policy kvcache, named in the configuration, hears of turns, and has what comes next used again.
+// The policy kvcache, named in the configuration, hears of turns, and wants what comes next used again.
 func TestKVCacheInAHub(t *testing.T) {
-	h := newHouse(t, func(c *Config) {
-		c.Policies.Keep, c.Seats.Sessions, c.Seats.Touches = "kvcache", true, true
-	})
-	var touched []Touch
-	h.tell = func(r *Ready) { touched = append(touched, r.Touches...) }
-	h.prepaid["probe-math"] = 1000 * market.Credit
-	reg := registration("a-1", "llama", 4, 0.9, card(1, 1, 4))
-	reg.BlockSize, reg.KVTokens, reg.Features = 1, 8000, []string{bus.Touches}
-	h.must(h.n.Join(h.now, reg))
-	h.run()
+	h := newHouse(t, func(c *Config) { c.Policies.Keep = "kvcache" })
+	var wishes []runtimepolicy.Effect
+	h.tell = func(r *Ready) { wishes = append(wishes, r.Wishes...) }
+	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
 	for i, s := range []string{"boss", "child"} {
 		h.must(h.step(h.task("ann", fmt.Sprint("t", i), func(m *bus.Task) { m.Session, m.Next = s, "boss" })))
 		h.serve(h.take("ann", fmt.Sprint("t", i)), market.Usage{Prompt: 100, Output: 3})
 	}
-	h.n.fundTouches("probe-math", market.Credit, 1)
-	h.run()
 	h.pass(actEvery + time.Millisecond)
-	if len(touched) != 1 || touched[0].Dispatch.Session != bus.SessionKey("ann", "boss") ||
-		touched[0].Dispatch.Tokens != 103 {
-		t.Errorf("touched %+v", touched)
+	if len(wishes) != 1 || wishes[0].Session != bus.SessionKey("ann", "boss") || wishes[0].Tokens != 103 ||
+		wishes[0].Why != runtimepolicy.ByHint {
+		t.Errorf("wishes: %+v", wishes)
 	}
 	if p := h.n.Stats().Policies; len(p) != 1 || p[0].Policy != "kvcache" || p[0].Observed < 6 ||
 		len(h.faults) > 0 {
 		t.Errorf("%+v, %v", p, h.faults)
 	}
-}
-
-// What an agent is not given now, as it has enough to compute, is no slot that is short: fair holds nobody
-// for a client that is away where most slots are free.
-func TestFairCountsSlotsThatAreFree(t *testing.T) {
-	h := newHouse(t, func(c *Config) {
-		c.Policies.Place, c.Seats.Depth, c.Seed.Every = "fair", 100*time.Millisecond, 0
-	})
-	h.join("a-1", "llama", 8, 0.9, card(1, 1, 4))
-	long := func(m *bus.Task) { m.Prompt.Tokens, m.Prompt.Bytes = 6000, 24000 }
-	h.must(h.step(h.task("bob", "b1")))
-	h.serve(h.take("bob", "b1"), market.Usage{Prompt: 100, Output: 5})
-	h.must(h.step(h.task("ann", "t1", long)))
-	h.must(h.step(h.task("ann", "t2", long)))
-	h.accept(h.take("ann", "t1"))
-	h.pass(2 * time.Second) // its prompt is computed, and its answer is not at its end
-	h.take("ann", "t2")
-}
-
-// A task that its agent refuses or gives up waits again, and policies hear so: who counts what waits and what
-// runs counts right.
-func TestPoliciesHearThatATaskWaitsAgain(t *testing.T) {
-	h := taught(t, 2, 8, nil)
-	s := &spy{}
-	h.n.runtime.host.Set(policy.Keep, "spy", s)
-	h.must(h.step(h.task("ann", "t1")))
-	first := h.take("ann", "t1")
-	h.refuse(first, bus.CodeNoSlot)
-	h.pass(time.Second)
-	if got, want := s.heard(), "arrived placed failed again placed"; got != want {
-		t.Fatalf("refused: heard %s, want %s", got, want)
-	}
-	d := h.take("ann", "t1")
-	h.accept(d)
-	h.give(d, h.agentOf(d))
-	h.pass(time.Second)
-	if got, want := s.heard(), "arrived placed failed again placed failed again placed"; got != want {
-		t.Errorf("given up: heard %s, want %s", got, want)
-	}
-}
-
-// Whoever waits although it has less than its share is named with what it is owed.
-func TestDeficitsAreShown(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Policies.Place = "fair" })
-	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
-	for _, x := range [][2]string{{"ann", "t1"}, {"ann", "t2"}, {"bob", "t3"}} {
-		h.must(h.step(h.task(x[0], x[1])))
-	}
-	h.accept(h.take("ann", "t1"))
-	h.accept(h.take("ann", "t2"))
-	if all := h.n.Stats().Owed; len(all) > 0 {
-		t.Errorf("at once: %+v", all)
-	}
-	h.must(h.step(h.task("bob", "t4")))
-	h.pass(2 * time.Second)
-	h.must(h.step(h.task("bob", "t5")))
-	all := h.n.Stats().Owed
-	if len(all) != 1 || all[0].Client != "bob" || all[0].Seconds < 1 || all[0].Seconds > 2.1 {
-		t.Errorf("bob waits for one of two slots for two seconds, and is owed %+v", all)
-	}
-}
-
-// Of a thousand clients the policy is asked about those that wait.
-func TestWhoDoesNotWaitIsOwedNothing(t *testing.T) {
-	asked := map[runtimepolicy.ID]int{}
-	h := newHouse(t, nil)
-	h.n.runtime.host.Set(policy.Place, "spy", &spy{score: func(i runtimepolicy.Item) float64 {
-		if i.Kind != runtimepolicy.Share {
-			return 0
-		}
-		asked[i.Client]++
-		return 1
-	}})
-	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
-	for i := range 1000 {
-		client := fmt.Sprint("c-", i)
-		h.prepaid[client] = market.Credit
-		h.must(h.step(h.task(client, "t")))
-		h.serve(h.take(client, "t"), market.Usage{Prompt: 100, Output: 9})
-	}
-	for i := range 6 {
-		h.must(h.step(h.task("ann", fmt.Sprint("t", i))))
-	}
-	all := h.n.Stats().Owed
-	if len(asked) != 1 || asked[runtimepolicy.IDOf("ann")] != 1 || len(all) != 1 || all[0].Client != "ann" {
-		t.Errorf("asked about %d clients, %d times about ann, who waits; owed: %+v", len(asked),
-			asked[runtimepolicy.IDOf("ann")], all)
-	}
-}
-
-// However many clients wait, who is owed something is found in memory that is there.
-func TestDeficitsAreAskedForInTheSameMemory(t *testing.T) {
-	h := newHouse(t, nil)
-	h.n.runtime.host.Set(policy.Place, "spy", &spy{score: func(runtimepolicy.Item) float64 { return 0 }})
-	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
-	for i := range 200 {
-		client := fmt.Sprint("c-", i)
-		h.prepaid[client] = market.Credit
-		h.must(h.step(h.task(client, "t")))
-	}
-	if n := h.n.batch.All(); n < 150 {
-		t.Fatalf("%d tasks wait", n)
-	}
-	if n := testing.AllocsPerRun(10, func() { h.n.owed() }); n > 4 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-// What a policy says of a task may be something else a moment later, by what it has heard of others. Who was
-// kept from a free slot is asked about again each second, though nothing happens that has a round held.
-func TestWhoAPolicyKeptOutIsAskedAboutAgain(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Silence, c.Suspect, c.Seed.Every = time.Hour, time.Hour, 0 })
-	says := runtimepolicy.Hold
-	h.n.runtime.host.Set(policy.Place, "spy",
-		&spy{score: func(runtimepolicy.Item) float64 { return says }})
-	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
-	h.must(h.step(h.task("ann", "t1")))
-	h.pass(1500 * time.Millisecond)
-	if h.n.waiting != 1 {
-		t.Fatalf("%d wait: the policy keeps nobody out", h.n.waiting)
-	}
-	says = 0
-	at := h.now
-	for h.n.waiting > 0 && h.wake.Sub(at) < 30*time.Second {
-		h.pass(max(0, h.wake.Sub(h.now)))
-	}
-	if waited := h.now.Sub(at); h.running() != "ann/t1>a-1" || waited > actEvery+lookAgain {
-		t.Errorf("%v later it is handed %q", waited, h.running())
-	}
-	h.audited()
 }

@@ -298,7 +298,6 @@ func (n *Node) seated(t *task, h *hold) {
 	}
 	need := max(1, a.blocks(h.rec.Prompt+h.rec.Output))
 	takes := a.prefill(h.rec.Prompt, h.rec.Cached)
-	n.touch(t, h, need)
 	n.seats.table.Award(n.clock(), &t.turn, a.seats, need, takes)
 }
 

@@ -27,7 +27,7 @@ type Seeding struct {
 	Client string        `yaml:"client"`
 	Every  time.Duration `yaml:"every"`  // least time between two; 0: nothing is seeded
 	Within time.Duration `yaml:"within"` // as many dialogues are expected to begin alike as last so long
-	// an agent gets none of that client's money, for seeds, touches or questions, that asks more for them
+	// an agent gets none of that client's money, for seeds or questions, that asks more for them
 	// than so many times what the median of its model's agents of other owners does; 0: it may ask what it
 	// likes
 	Dearest float64 `yaml:"dearest"`

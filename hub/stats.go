@@ -47,13 +47,8 @@ type Stats struct {
 	OldTreasury  int64 // words of a treasury of an earlier epoch than one that had spoken
 
 	Unseated int64 // tasks whose session found no seat in time
-	Touches  int64 // of sessions, lest what agents hold of them be dropped
-	Touched  TouchStats
-	Asked    AskedStats
 
 	Policies []policy.State // runtime policies, by where they are asked
-	Undone   int64          // effects that they wanted and nobody could do: see [Node.do]
-	Warmed   int64          // texts of roles that agents computed ahead for them
 	Owed     []Owed         // clients that wait, by the policy that shares slots; at most mostOwed
 
 	Open, Waiting, Holds int // now
@@ -81,25 +76,6 @@ type SeatStats struct {
 	Freed         int // in the last minute
 	Waiting       int // tasks that wait for one
 	Sessions      int // remembered
-}
-
-// TouchStats says what came of touches.
-type TouchStats struct {
-	Found      int64 // those of which the agent held all that it was believed to
-	Missed     int64 // and less
-	Refused    int64 // by the agent: a task came, or it knows the text no more
-	Unanswered int64
-	Unfunded   int64          // not sent, as the hub's client had no money
-	TooDear    int64          // not sent, as the agent asks far more than others
-	Cost       market.Credits // paid for them by the hub's client
-}
-
-// AskedStats count what agents used again as its client said that it comes next, and paid for.
-type AskedStats struct {
-	Sent     int64 // see Touches and Touched, too
-	Unfunded int64 // not sent, as the client had no money left here
-	TooDear  int64 // not sent, as the agent asks far more than others
-	Cost     market.Credits
 }
 
 // TreeStats says of the trees on what forecasts leave over how many there are for first tokens, of how many

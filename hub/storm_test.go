@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,8 +36,6 @@ type storm struct {
 	lost     map[string]bool
 	taken    map[string]ledger.Hold // the last that an agent took, by task
 	calls    []*bus.Call            // for asks, not answered
-	touches  []Touch                // not answered
-	touched  int                    // in all
 }
 
 func newStorm(t *testing.T, seed uint64, restart bool) *storm {
@@ -53,19 +50,18 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 		c.Fee = market.Credits(seed%3) * 10_000
 		c.Settle = []string{market.SettleMetered, market.SettleQuoted}[seed/3%2]
 		c.Batch.Eager = seed/6%4 > 0
-		if seed%8 == 1 { // else the payer of touches pays for seeds, too
+		if seed%8 == 1 {
 			c.Seed.Every = 0
 		}
 		s.reprice(&c.Rule)
 		if seed%4 < 2 {
-			c.Seats.Sessions, c.Seats.Touches = true, true
+			c.Seats.Sessions = true
 		}
 		if seed%2 == 0 { // a small room, which one client can fill
 			c.MaxWaiting, c.MaxWaitingPerClient = 8, 8
 		}
 	})
 	s.tell = func(r *Ready) {
-		s.touches, s.touched = append(s.touches, r.Touches...), s.touched+len(r.Touches)
 		for _, f := range r.Frames {
 			for _, rec := range f.Records {
 				if rec.Round == nil || rec.Round.Round.Pruned.Tasks == 0 {
@@ -165,8 +161,8 @@ func (s *storm) register(id string, boot int64) {
 	r := registration(id, []string{"llama", "qwen"}[len(id)*int(id[2])%2], 1+int(id[2])%3,
 		0.5+float64(id[2]%5)/10, card(1+market.Credits(id[2]%3), 1, 4))
 	r.Boot = boot
-	if s.n.cfg.Seats.Touches {
-		r.KVTokens, r.Features = 20_000, []string{bus.Touches}
+	if s.n.cfg.Seats.Sessions {
+		r.KVTokens = 20_000
 	}
 	s.boots[id], s.seqs[id] = boot, 0
 	s.n.Join(s.now, r)
@@ -237,8 +233,6 @@ func (s *storm) event() {
 		if s.r.IntN(4) > 0 {
 			s.handed = append(s.handed[:i], s.handed[i+1:]...)
 		}
-	case k < 76 && len(s.touches) > 0:
-		s.touch()
 	case k < 77 && len(s.calls) > 0:
 		for _, c := range s.calls {
 			s.reply(c)
@@ -295,33 +289,6 @@ func (s *storm) event() {
 	default:
 		s.now = s.now.Add(time.Duration(s.r.ExpFloat64() * float64(300*time.Millisecond)))
 		s.n.Tick(s.now)
-	}
-}
-
-// touch answers a few touches, honestly or not, or does not.
-func (s *storm) touch() {
-	for range 1 + s.r.IntN(20) {
-		if len(s.touches) == 0 {
-			return
-		}
-		i := s.r.IntN(len(s.touches))
-		x := s.touches[i]
-		s.touches = slices.Delete(s.touches, i, i+1)
-		c := touchedBy(x, x.Dispatch.Tokens+1, s.r.IntN(x.Dispatch.Tokens+1))
-		switch s.r.IntN(6) {
-		case 0:
-			c.Outcome, c.Usage = bus.OutcomeFailed, market.Usage{}
-			c.Code = []bus.Code{bus.CodeNoSlot, bus.CodeAnswerGone, bus.CodeEngineFailed}[s.r.IntN(3)]
-		case 1:
-			c.Usage.Prompt, c.Cost = 1_000_000, market.Credit
-		case 2:
-			c.Agent = s.agents()[s.r.IntN(4)]
-		case 3:
-			continue
-		}
-		if s.give(c); s.r.IntN(3) == 0 {
-			s.give(c)
-		}
 	}
 }
 
@@ -470,7 +437,7 @@ func (s *storm) startFrom(epoch int64, behind int) *Node {
 // atStart is all that a hub knows before it leads.
 func atStart(n *Node) []any {
 	return []any{n.known, n.ended, n.holds, n.open, n.acks, n.purses, n.roster, n.timers, n.treasury, n.now,
-		n.nano, n.past, n.touched,
+		n.nano, n.past,
 		n.book.Balances("*"), n.book.OpenHolds(), n.book.Tariffs()}
 }
 
@@ -603,7 +570,7 @@ func (s *storm) check() {
 		s.t.Fatalf("%d wait, of one client %d; counted as %d", n.waiting, most, n.room.most)
 	}
 	if n.waiting != count[waiting] || n.waiting != n.batch.All() || n.open != all ||
-		n.heldHere() != n.book.OpenCount() || agents != len(n.holds) || count[running] != len(n.holds) {
+		len(n.holds) != n.book.OpenCount() || agents != len(n.holds) || count[running] != len(n.holds) {
 		s.t.Fatalf("counts: waiting %d/%d/%d, open %d/%d, %d holds, %d in the book, %d on agents, %d running",
 			n.waiting, count[waiting], n.batch.All(), n.open, all, len(n.holds),
 			n.book.OpenCount(), agents, count[running])
@@ -629,7 +596,6 @@ func (s *storm) heal() {
 		}
 	}
 	// Every credit is somewhere (I5, I18).
-	cost, captures, voids := s.paidFor()
 	spent := market.Credits(0)
 	for _, f := range s.frames {
 		for i := range f.Records {
@@ -642,9 +608,8 @@ func (s *storm) heal() {
 			}
 		}
 	}
-	if cost > spent || s.n.cfg.Seed.Every == 0 && cost != spent {
-		s.t.Fatalf("touches cost %s (%d captures, %d voids), and their payer paid %s", cost, captures, voids,
-			spent)
+	if s.n.cfg.Seed.Every == 0 && spent != 0 {
+		s.t.Fatalf("nothing is seeded, and its payer paid %s", spent)
 	}
 	sum := market.Credits(0)
 	for _, c := range s.prepaid {
@@ -661,12 +626,6 @@ func (s *storm) heal() {
 }
 
 func TestStorm(t *testing.T) {
-	touched := 0
-	defer func() {
-		if !t.Failed() && touched == 0 {
-			t.Error("not one session was touched: the test sees nothing of touches")
-		}
-	}()
 	for i := range 60 {
 		seed := rand.Uint64()
 		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -684,7 +643,6 @@ func TestStorm(t *testing.T) {
 			s.run()
 			s.check()
 			s.heal()
-			touched += s.touched
 			for _, f := range s.findings(ledger.MaxLevel) {
 				if f.Level < ledger.LevelMetering || !strings.HasPrefix(f.Expected, "an account of agent ") {
 					s.t.Errorf("the audit finds %s", f) // agents that lie are named; nothing else is

@@ -14,7 +14,7 @@ import (
 )
 
 // everything is a market with every runtime policy on: in one domain what places tasks fairly and learns who
-// comes back, in the other what places by prompts and answers and computes ahead, and in both seats, touches,
+// comes back, in the other what places by prompts and answers and computes ahead, and in both seats,
 // shadows, moves of silent tasks, regimes that set tolls, patterns that are looked for in answers, and
 // adapters, of which its engines have none.
 const everything = `
@@ -22,7 +22,7 @@ listen: 127.0.0.1:0
 domains:
   - {name: general, general: true, labels: [general, humanities, social, law, medicine, code], hub: {policies: {place: fair, keep: kvcache}}}
   - {name: math, labels: [math, science, finance], hub: {policies: {place: pd, keep: ahead}}}
-hub: {seats: {sessions: true, touches: true}, quality: {shadow: 0.1, every: 10ms}, regimes: {adapt: true}, learn_tiers: true}
+hub: {seats: {sessions: true}, quality: {shadow: 0.1, every: 10ms}, regimes: {adapt: true}, learn_tiers: true}
 speedup: 20
 clients: {dev: 1000, other: 1000, probe-general: 10, probe-math: 10}
 agents:
@@ -37,7 +37,7 @@ func everythingOn() string {
 			features = "[split]"
 		}
 		fmt.Fprintf(&b, "  - {id: agent-%d, model: gpt-oss-20b, price_row: fireworks/gpt-oss-20b, scores: "+
-			"[{domain: %s, score: 0.7}], slots: 3, engine: {profile: steady}, agentd: {touches: true, features: "+
+			"[{domain: %s, score: 0.7}], slots: 3, engine: {profile: steady}, agentd: {features: "+
 			"%s}}\n", i+1, domain, features)
 	}
 	b.WriteString(`
@@ -118,7 +118,7 @@ func TestEveryPolicyAtOnce(t *testing.T) {
 	}
 	for i, h := range m.Hubs() {
 		s := h.Stats()
-		t.Logf("%d touches, %+v; policies %+v; regime %s", s.Touches, s.Touched, s.Policies, s.Regime.State)
+		t.Logf("policies %+v; regime %s", s.Policies, s.Regime.State)
 		on(fmt.Sprint("hub ", i), s.Policies)
 	}
 	for _, a := range m.Node().Stats().Agents {

@@ -140,5 +140,4 @@ func (a *agent) load(ctx context.Context, request *agentd.Request) {
 		a.log.Debug("adapter not loaded", "err", err)
 	}
 	a.tell(heard)
-	a.beginTouches()
 }

@@ -42,10 +42,6 @@ func (a *agent) onDispatch(m bus.Msg) {
 	}
 	d.Task.Trace = bus.TraceOf(m.Header)
 	domain, to := bus.LastToken(m.Subject), m.Reply
-	if d.Kind == bus.DispatchPrefetch {
-		a.onTouch(domain, d)
-		return
-	}
 	reply, s := a.accept((*agentd.Agent).Dispatch, domain, d)
 	if reply.Code == bus.CodeNotClaimed {
 		decide := func() {
@@ -74,7 +70,6 @@ func (a *agent) accept(judge func(*agentd.Agent, string, *bus.Dispatch) (bus.Dis
 	s := agentd.NewStream(time.Now(), d, a.core.Begin(d), a.Server.cfg.KeepStream)
 	a.streams.Add(s)
 	a.runs.Add(1)
-	a.touches.yield()
 	return reply, s
 }
 
@@ -127,7 +122,6 @@ func (a *agent) relay(s *agentd.Stream, c agentd.Chunk) error {
 	if begins = begins && s.Began(); begins {
 		a.core.Began(s.Dispatch(), c.PromptIDs)
 	}
-	a.core.Said(s.Dispatch(), c.Tokens, c.Thought)
 	a.mu.Unlock()
 	if begins {
 		nudge(a.kick)

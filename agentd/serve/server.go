@@ -158,7 +158,6 @@ type agent struct {
 	mu      sync.Mutex
 	core    *agentd.Agent // nil until the engine is ready
 	streams agentd.Streams
-	touches touches
 	adapters
 	heard   time.Time // when the engine last said anything of any answer
 	suspect bool      // the engine went silent, or failed with a 500: only an answer clears it

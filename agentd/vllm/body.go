@@ -106,15 +106,3 @@ func ours(name []byte) bool {
 	}
 	return false
 }
-
-// promptOf is the body of a completion whose prompt is tokens.
-func promptOf(r agentd.Request) ([]byte, error) {
-	return json.Marshal(struct {
-		Model     string          `json:"model"`
-		Prompt    []uint32        `json:"prompt"`
-		MaxTokens int             `json:"max_tokens"`
-		Stream    bool            `json:"stream"`
-		Options   map[string]bool `json:"stream_options"`
-		Salt      string          `json:"cache_salt,omitempty"`
-	}{r.Model, r.IDs, r.MaxTokens, true, map[string]bool{"include_usage": true}, r.Salt})
-}

@@ -94,8 +94,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Whatever an engine is asked to compute, a task, a touch, or the rest of an answer, it keeps under the salt
-// of the dispatch, once and no other, whatever the body says; without one, under none.
+// Whatever an engine is asked to compute, a task or the rest of an answer, it keeps under the salt of the
+// dispatch, once and no other, whatever the body says; without one, under none.
 func TestEveryPromptIsKeptUnderItsSalt(t *testing.T) {
 	for _, body := range []string{`{"prompt":"x"}`, `{"prompt":"x","cache_salt":"mine"}`,
 		`{"cache\u005fsalt":"mine","prompt":"x","cache_salt":null}`, `{"prompt":"x","cache_salt":{"a":[1]}}`} {
@@ -113,12 +113,7 @@ func TestEveryPromptIsKeptUnderItsSalt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.IDs = []uint32{1, 2}
-			touch, err := promptOf(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for what, said := range map[string][]byte{"task": task, "rest": rest, "touch": touch} {
+			for what, said := range map[string][]byte{"task": task, "rest": rest} {
 				var all []string
 				s := openai.Scan(said)
 				if !s.Object(func(key openai.Span) bool {

@@ -93,13 +93,6 @@ func (e *Engine) complete(ctx context.Context, r agentd.Request,
 			return agentd.Answer{Unmetered: true}, err
 		}
 	}
-	if len(r.IDs) > 0 {
-		body, err := promptOf(r)
-		if err != nil {
-			return agentd.Answer{Unmetered: true}, cannot(err)
-		}
-		return e.send(ctx, r, "/v1/completions", body, 0, false, token)
-	}
 	body, asks, err := rewrite(make([]byte, 0, len(r.Body)+len(r.Model)+160), r.Body, r)
 	if err != nil {
 		return agentd.Answer{Unmetered: true},

@@ -25,7 +25,7 @@ func TestPriorityIsTold(t *testing.T) {
 		t.Cleanup(s.Close)
 		e := New(agentd.EngineConfig{URL: s.URL, Priority: on})
 		t.Cleanup(e.Close)
-		for _, p := range []int{agentd.PriorityTask, agentd.PriorityPrefetch, agentd.PriorityTouch} {
+		for _, p := range []int{agentd.PriorityTask, agentd.PriorityPrefetch, agentd.PriorityLoad} {
 			_, _ = e.Complete(context.Background(), agentd.Request{Kind: bus.KindCompletion, Model: "m",
 				MaxTokens: 1, Body: json.RawMessage(`{"prompt":"x"}`), Priority: p},
 				func(agentd.Chunk) error { return nil })
@@ -55,12 +55,13 @@ func TestTheAgeOfWhatIsGivenUp(t *testing.T) {
 		e := New(agentd.EngineConfig{URL: s.URL()})
 		t.Cleanup(e.Close)
 		for i := range 6 {
-			ids := make([]uint32, 200)
-			for k := range ids {
-				ids[k] = uint32(300 + i)
+			ids := slices.Repeat([]int{300 + i}, 200)
+			body, err := json.Marshal(map[string]any{"prompt": ids})
+			if err != nil {
+				t.Fatal(err)
 			}
 			if _, err := e.Complete(t.Context(), agentd.Request{Kind: bus.KindCompletion, Model: "tiny",
-				MaxTokens: 1, IDs: ids}, func(agentd.Chunk) error { return nil }); err != nil {
+				MaxTokens: 1, Body: body}, func(agentd.Chunk) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}

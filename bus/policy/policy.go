@@ -76,8 +76,7 @@ const (
 	Ended
 	// Next: the client says that Role, of the same session or of Session's child, comes next.
 	Next
-	// Touched: an agent used again what it held of a session. Usage.Prompt is how many tokens of it were
-	// meant, Usage.Cached how many were there.
+	// Touched: the engine of Agent has what its tasks need ready, as a policy wanted: see Load.
 	Touched
 	// Again: the turn waits for another agent, as the one that Failed names gave it up. As Arrived.
 	Again
@@ -172,8 +171,8 @@ type Forecast struct {
 // EffectKind says what is to be done. The list is closed: a host does these, within bounds, or nothing.
 type EffectKind uint8
 
-// The kinds of effects. Touch and Warm are dispatches of kind prefetch, which carry no text, end where a task
-// wants the slot, and are paid for by the hub, or ByHint by the client that gave the hint.
+// The kinds of effects. Touch and Warm are wishes: a hub passes them on, and no agent can be told them. The
+// lab has simulated engines do them, to see what they are worth.
 const (
 	Touch EffectKind = 1 + iota // Agent uses again Tokens that it holds of Session, so that they stay
 	// Agent computes the first Tokens of Session, the anchor of Role, which it lacks

@@ -80,13 +80,11 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{"model: m", "model: m, slots: 2, tiers: [{slots: 3}]",
 			"agents[0]: tiers: 3 slots together, want the agent's 2"},
 		{"domains:", "hub: {seats: {session: true}}\ndomains:", `hub: [2:15] unknown field "session"`},
-		{"domains:", "hub: {seats: {touches: true}}\ndomains:",
-			"domains[0], or market and hub of all: hub: seats: touches: sessions"},
+		{"domains:", "hub: {seats: {touches: true}}\ndomains:", `hub: [2:15] unknown field "touches"`},
 		{"domains:", "hub: {domain: other}\ndomains:", "domain, hub, journal, labels and general are those"},
 		{"general: true", "general: true, hub: {crowd: {compute: -1}}", "of all: hub: crowd: compute: -1"},
 		{"general: true", "general: true, hub: 3", "domain general: hub: "},
-		{"model: m", "model: m, agentd: {toches: true}", `agents[0].agentd: [4:32] unknown field "toches"`},
-		{"model: m", "model: m, slots: 1, agentd: {touches: true}", "agents[0]: touches: an agent of one slot"},
+		{"model: m", "model: m, agentd: {touches: true}", `agents[0].agentd: [4:32] unknown field "touches"`},
 		{"model: m", "model: m, agentd: {id: b}", "id, model, slots, price, domains and engine.url stand"},
 		{"domain: general", "domain: law", `agents[0].scores: there is no domain "law"`},
 		{`{url: "http://127.0.0.1:8000"}`, "{profile: h200}",
@@ -224,7 +222,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("clients: {dev: 1e400}"))
 	f.Add([]byte("a: &a [*a]"))
 	f.Add([]byte("\x00"))
-	f.Add([]byte(strings.Replace(small, "score: 0.5}]", "score: 0.5}], agentd: {touches: true}", 1) +
+	f.Add([]byte(strings.Replace(small, "score: 0.5}]", "score: 0.5}], agentd: {ask: 1}", 1) +
 		"hub: {seats: {sessions: true}}\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := ParseConfig("fuzz.yaml", b)
@@ -250,27 +248,27 @@ market: {max_batch: 100, fee: 0.000001}
 hub: {seats: {sessions: true}, batch: {max_batch: 200}}
 domains:
   - {name: general, general: true}
-  - {name: math, hub: {seats: {touches: true}, max_agents: 7}}
+  - {name: math, hub: {seats: {depth: 1s}, max_agents: 7}}
 agents:
   - {id: a, model: m, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.5}], slots: 4,
-     engine: {url: "http://127.0.0.1:8000", relay_every: 5ms}, agentd: {touches: true, engine: {suspect: 3s}}}
+     engine: {url: "http://127.0.0.1:8000", relay_every: 5ms}, agentd: {ask: 1, engine: {suspect: 3s}}}
 agentd: {keep_stream: 4096, policies: {guard: patterns}, patterns: [{name: p, pattern: abc, action: cut}]}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	general, err := c.hub(c.Domains[0])
-	if err != nil || !general.Seats.Sessions || general.Seats.Touches || general.Batch.MaxBatch != 200 ||
-		general.Fee != 1000 {
+	if err != nil || !general.Seats.Sessions || general.Seats.Depth == time.Second ||
+		general.Batch.MaxBatch != 200 || general.Fee != 1000 {
 		t.Errorf("general: %+v, %v", general, err)
 	}
 	math, err := c.hub(c.Domains[1])
-	if err != nil || !math.Seats.Sessions || !math.Seats.Touches || math.MaxAgents != 7 ||
+	if err != nil || !math.Seats.Sessions || math.Seats.Depth != time.Second || math.MaxAgents != 7 ||
 		math.Hub != "math-1" {
 		t.Errorf("math: %+v, %v", math, err)
 	}
 	a, err := c.Agents[0].config("http://engine", "m")
-	if err != nil || !a.Touches || a.Slots != 4 || a.Engine.URL != "http://engine" ||
+	if err != nil || a.Ask != market.Credit || a.Slots != 4 || a.Engine.URL != "http://engine" ||
 		a.Engine.Suspect != 3*time.Second || a.Engine.RelayEvery != 5*time.Millisecond {
 		t.Errorf("agent: %+v, %v", a, err)
 	}

@@ -13,7 +13,6 @@ import (
 type memory struct {
 	sessions *bounded.Cache[policy.ID, policy.ID, session]
 	words    *bounded.Cache[policy.ID, [2]policy.ID, word] // by client and tool, which agents name
-	askers   *bounded.Cache[policy.ID, policy.ID, string]  // names, by the session said to come next
 }
 
 // session is what is remembered of one.
@@ -30,13 +29,9 @@ type session struct {
 // mostWords is how many pairs of a client and a tool are remembered: what was said of them, and what came.
 const mostWords = 4096
 
-// mostAsked is how many sessions are remembered that are said to come next.
-const mostAsked = 1024
-
 func newMemory(sessions int) memory {
 	return memory{bounded.New[policy.ID, policy.ID, session](max(1, sessions), 0),
-		bounded.New[policy.ID, [2]policy.ID, word](mostWords, 0),
-		bounded.New[policy.ID, policy.ID, string](mostAsked, 0)}
+		bounded.New[policy.ID, [2]policy.ID, word](mostWords, 0)}
 }
 
 // Turn is a turn of a session as its hub knows it.
@@ -135,24 +130,12 @@ func (h *Host) next(now time.Time, t *Turn) {
 	if key := own(t.Client, t.Next); key != t.Key {
 		if s := h.memory.sessions.Peek(key); s != nil {
 			e.Session, e.Role = key, s.role
-			by, _ := h.memory.askers.Add(e.Client, key)
-			*by = t.Client
 			h.Observe(e)
 			return
 		}
 	}
 	e.Role = bus.RoleKey(t.Client, t.Next, &bus.Prompt{})
 	h.Observe(e)
-}
-
-// Asker is the client that said last that a session of its own comes next, and has not been asked for since;
-// "": nobody.
-func (h *Host) Asker(key policy.ID) (client string) {
-	if by := h.memory.askers.Peek(key); by != nil {
-		client = *by
-		h.memory.askers.Drop(key)
-	}
-	return client
 }
 
 // Failed says that it has ended without payment.
@@ -176,14 +159,6 @@ func (h *Host) Ended(now time.Time, key uint64) {
 		return // nothing of it is remembered
 	}
 	h.memory.sessions.Drop(key)
-	h.Observe(e)
-}
-
-// Touched says that an agent used again what it held of a session: so many tokens of those that were meant.
-func (h *Host) Touched(now time.Time, agent string, key uint64, meant, found int) {
-	e := policy.Event{Kind: policy.Touched, At: now, Agent: policy.IDOf(agent), Session: key,
-		Usage: market.Usage{Prompt: meant, Cached: found}}
-	h.known(&e)
 	h.Observe(e)
 }
 

@@ -33,8 +33,7 @@ func TestWhatAnAgentServedBeforeItsRestartIsBelieved(t *testing.T) {
 	s.whole(1, first.Marks, later.Marks)
 	x.Advance(10 * second)
 	b.Again()
-	if overlap(b, &first) != 0 || overlap(b, &later) != 0 || b.Speaks() || b.Implied(2, &later) != 0 ||
-		b.Session(2) != 0 {
+	if overlap(b, &first) != 0 || overlap(b, &later) != 0 || b.Speaks() || b.Implied(2, &later) != 0 {
 		t.Error("it has said nothing since, and its engine may be another one")
 	}
 	s = &says{b: b}
@@ -42,7 +41,7 @@ func TestWhatAnAgentServedBeforeItsRestartIsBelieved(t *testing.T) {
 		t.Error("it has heard nothing yet")
 	}
 	if s.unnamed(30); overlap(b, &first) != 0 || overlap(b, &later) != 384 || !b.Rules() ||
-		b.Implied(2, &later) != 400 || b.Session(2) != 400 || b.Session(1) != 0 {
+		b.Implied(2, &later) != 400 {
 		t.Errorf("of 30 blocks: %d of what was used first, %d of what was used last", overlap(b, &first),
 			overlap(b, &later))
 	}

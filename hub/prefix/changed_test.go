@@ -91,8 +91,6 @@ func TestWhatIsKeptIsTrueUntilSomethingChanged(t *testing.T) {
 				a.says.seq++ // one is lost
 			case op == 28:
 				a.says.life++
-			case op == 29:
-				a.b.Used(uint64(r.IntN(9)))
 			case op == 30:
 				a.b.Judge(100, r.IntN(200)-1)
 			case op == 32:

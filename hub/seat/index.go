@@ -196,26 +196,6 @@ func bestRates(stay, kept *[bins]float64) (best [bins]float64) {
 // known reports whether enough was seen.
 func (x *Index) known() bool { return x.returns >= firstReturns }
 
-// of is the index of a session of a class that has been idle for so long.
-func (x *Index) of(class int, idle time.Duration) float64 {
-	if !x.known() {
-		return 1 / (1 + idle.Seconds())
-	}
-	b := binOf(idle)
-	if b == bins {
-		return 0
-	}
-	return x.best[class][b]
-}
-
-// freshOne is the index of a session that has just had its first turn.
-func (x *Index) freshOne() float64 {
-	if !x.known() {
-		return 1
-	}
-	return x.fresh
-}
-
 // gone reports whether one that has been idle for so long is not worth a seat: less than a tenth of a fresh
 // one.
 func (x *Index) gone(class int, idle time.Duration) bool {

@@ -162,3 +162,15 @@ func TestBinOf(t *testing.T) {
 		}
 	}
 }
+
+// of is the index of a session of a class that has been idle for so long.
+func (x *Index) of(class int, idle time.Duration) float64 {
+	if !x.known() {
+		return 1 / (1 + idle.Seconds())
+	}
+	b := binOf(idle)
+	if b == bins {
+		return 0
+	}
+	return x.best[class][b]
+}

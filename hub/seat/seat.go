@@ -16,8 +16,6 @@ import (
 // Params say what a hub does where sessions outgrow the caches. Each part is off alone.
 type Params struct {
 	Sessions bool `yaml:"sessions"` // a session's first turn waits for a seat
-	// what is worth keeping is used again before something else takes its place
-	Touches bool `yaml:"touches"`
 
 	// an agent that has to compute prompts for so long is given no other, as the next may find a better one
 	// meanwhile; 0: however long
@@ -57,9 +55,6 @@ func (p Params) Validate() error {
 	}
 	if !(p.Full >= 0 && p.Full <= 2) {
 		errs = append(errs, fmt.Errorf("full: %v is not from 0 to 2", p.Full))
-	}
-	if p.Touches && !p.Sessions {
-		errs = append(errs, errors.New("touches: sessions must be on, as they say who comes back"))
 	}
 	return errors.Join(errs...)
 }

@@ -5,25 +5,22 @@ import (
 	"time"
 )
 
-// session is what is remembered of one, in 60 bytes, and 4 to find it.
+// session is what is remembered of one, in 48 bytes, and 4 to find it.
 type session struct {
-	key       uint64
-	ended     time.Duration // of its last turn; of one with an open turn, of the turn before
-	client    int32
-	next      int32 // in its bucket
-	older     int32 // of its client's idle ones, by the end of the last turn
-	newer     int32
-	chain     int32  // blocks of its last prompt and answer
-	blocks    int32  // that its seat counts
-	refreshed int32  // milliseconds after its end: what it has cached was used then
-	seat      uint16 // agent, from 1; 0: none
-	last      uint16 // agent of its last turn
-	open      uint16 // turns that wait or run
-	turns     uint8  // that were served, up to 255
-	gap       uint8  // class of the last pause
-	bin       uint8  // of its idle time: what was before is in the index
-	over      bool   // it said that it has ended
-	used      bool   // the place is taken
+	key    uint64
+	ended  time.Duration // of its last turn; of one with an open turn, of the turn before
+	client int32
+	next   int32 // in its bucket
+	older  int32 // of its client's idle ones, by the end of the last turn
+	newer  int32
+	blocks int32  // that its seat counts
+	seat   uint16 // agent, from 1; 0: none
+	open   uint16 // turns that wait or run
+	turns  uint8  // that were served, up to 255
+	gap    uint8  // class of the last pause
+	bin    uint8  // of its idle time: what was before is in the index
+	over   bool   // it said that it has ended
+	used   bool   // the place is taken
 }
 
 // client is who has sessions here.

@@ -40,10 +40,6 @@ type Agent struct {
 
 	running int // blocks of the tasks that run
 	tasks   int // that run
-	price   float64
-	pause   time.Duration // until then nothing is touched
-	misses  uint32        // of the last touches, the latest in the lowest bit
-	short   int           // hundredths of a block that touches found missing, beyond what caches miss
 }
 
 // New returns a table that remembers so many sessions.
@@ -55,7 +51,7 @@ const margin = 20
 
 // Enter makes an agent known whose cache has so many blocks, 0 if it does not say.
 func (t *Table) Enter(now time.Duration, blocks int) *Agent {
-	a := &Agent{at: now, back: now, price: firstPrice}
+	a := &Agent{at: now, back: now}
 	n := slices.Index(t.agents, nil)
 	if n < 0 {
 		n = len(t.agents)
@@ -78,12 +74,7 @@ func (t *Table) Resize(a *Agent, blocks int) {
 // their seats, and may take them with them to another agent.
 func (t *Table) Renew(a *Agent, now time.Duration) {
 	a.pass(now)
-	a.back, a.pause, a.misses, a.short = now, 0, 0, 0
-	for i := range t.all {
-		if t.all[i].last == a.number {
-			t.all[i].last = 0
-		}
-	}
+	a.back = now
 }
 
 // Leave says that an agent has left. Its sessions have no seats any more.
@@ -95,9 +86,6 @@ func (t *Table) Leave(a *Agent, now time.Duration) {
 		x := &t.all[i]
 		if x.seat == a.number {
 			t.vacate(now, x)
-		}
-		if x.last == a.number {
-			x.last = 0
 		}
 	}
 	t.total -= a.room
@@ -404,8 +392,7 @@ func (t *Table) Served(now time.Duration, r *Turn, blocks int) {
 	if x == nil || a == nil {
 		return
 	}
-	x.chain = int32(min(max(0, blocks), math.MaxInt32))
-	x.last, x.turns, x.refreshed, x.bin = a.number, counted(x.turns), 0, 0
+	x.turns, x.bin = counted(x.turns), 0
 	if x.seat != 0 && x.seat == a.number {
 		t.count(x, blocks)
 	}

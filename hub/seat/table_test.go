@@ -11,7 +11,7 @@ import (
 // on are parameters of a hub that does all that it can.
 func on() Params {
 	p := Default()
-	p.Sessions, p.Touches, p.Depth = true, true, time.Second
+	p.Sessions, p.Depth = true, time.Second
 	return p
 }
 

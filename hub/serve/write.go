@@ -97,12 +97,6 @@ func (s *Server) gather(group []todo, linger *time.Timer) []todo {
 // deliver sends what a turn wants said; its frames are durable. Acknowledgements of completions are left
 // for later: it returns acks with those of the turn.
 func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
-	for i := range r.Touches {
-		t := &r.Touches[i]
-		if err := s.handOut(t.Agent, &t.Dispatch); err != nil { // it stays unanswered
-			s.log.Debug("touch not sent", "agent", t.Agent, "err", err)
-		}
-	}
 	for i := range r.Dispatches {
 		d := &r.Dispatches[i]
 		agent := r.Placed[i].Agent

@@ -55,7 +55,6 @@ func Run(t *testing.T, baseURL string, o Options) {
 	t.Run("continuation", s.continuation)
 	t.Run("request ids", s.requestIDs)
 	t.Run("prefix cache", s.prefixCache)
-	t.Run("touches", s.touches)
 	t.Run("kv events", s.kvEvents)
 	t.Run("metrics", s.metrics)
 	t.Run("a client leaves", s.leave)

@@ -21,7 +21,6 @@ type settled struct {
 	holds, open, captures int
 	paid                  market.Credits
 	receipt               string // of the capture
-	touch                 bool   // of a session that was said to be next, of which its client hears nothing
 }
 
 // Account is what the journals of a fleet say, all together.
@@ -84,7 +83,6 @@ func (a *Account) take(held map[string]*ledger.Hold, r *ledger.Record) {
 		s := a.of(r.Hold.Client, r.Hold.Task)
 		s.holds++
 		s.open++
-		s.touch = r.Hold.Kind == bus.DispatchPrefetch
 		a.Holds++
 		a.Open++
 	case ledger.KindCapture:
@@ -176,7 +174,7 @@ func (f *Fleet) Judge(a *Account, words []Word) (unknown int, err error) {
 		if s.open != 0 {
 			wrong("%s/%s has %d open holds", key[0], key[1], s.open)
 		}
-		if !told[key] && !s.touch && !f.Vanished[key[0]] {
+		if !told[key] && !f.Vanished[key[0]] {
 			wrong("%s/%s stands in a journal, and its client was told nothing", key[0], key[1])
 		}
 	}

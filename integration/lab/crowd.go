@@ -68,7 +68,7 @@ common, under rules as under the market:
   market:events           where engines publish what becomes of their blocks, and agents say what they hold
   market:unsized          where agents do not say how many blocks their engines have
   market:room=0.8         where they say so many of each that there are
-  market:seats, depth, touches    with these parts of the block seats: of its hub's file
+  market:seats, depth     with these parts of the block seats: of its hub's file
   market:untolled         without the tolls for computing and age of the block crowd:
 
 ` + virtual.Legend,

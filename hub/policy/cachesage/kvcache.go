@@ -8,8 +8,7 @@ import (
 )
 
 // KVCache is the runtime policy kvcache: it scores what engines hold by what a [Sage] has learned, says which
-// role comes next, and wants used again what a client says that comes next. It has no other wish: what a
-// touch costs and whom it would save, the hub knows better (hub/seat).
+// role comes next, and wants used again what a client says that comes next. It has no other wish.
 type KVCache struct {
 	sage *Sage
 	next *bounded.Cache[policy.ID, policy.ID, hint] // by session

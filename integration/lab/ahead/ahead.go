@@ -30,12 +30,12 @@ func DefaultOptions() Options { return Options{Callers: 8, Thought: 300, Tasks: 
 type Figures struct {
 	TTFT, P99 float64 // ms
 	Cached    float64 // share of the tokens of prompts
-	Touches   float64 // a turn
-	Cost      float64 // of texts computed ahead and used again, in per cent of what clients pay by the card
+	Made      float64 // texts computed ahead, a turn
+	Cost      float64 // of these by the card, in per cent of what clients pay
 }
 
 func (f *Figures) all() []*float64 {
-	return []*float64{&f.TTFT, &f.P99, &f.Cached, &f.Touches, &f.Cost}
+	return []*float64{&f.TTFT, &f.P99, &f.Cached, &f.Made, &f.Cost}
 }
 
 // Row is what a trace came to, by the policy of the hook keep.
@@ -93,6 +93,7 @@ func (o *Options) play(t *virtual.Trace, policy string, seed uint64) (f Figures,
 	s.Seed, s.Warm, s.Length, s.Tasks = seed, 0, 0, o.Tasks
 	all, v, err := virtual.PlayKept(s, policy, func(m *virtual.MarketOptions) {
 		m.Hub.MaxTokens += o.Thought
+		m.Wishes = true
 	})
 	if err != nil {
 		return f, fmt.Errorf("ahead: %s: %w", t.Name, err)
@@ -112,8 +113,8 @@ func (o *Options) play(t *virtual.Trace, policy string, seed uint64) (f Figures,
 	}
 	slices.Sort(waits)
 	f = Figures{TTFT: stat.Mean(waits, nil), P99: stat.Quantile(0.99, stat.Empirical, waits, nil),
-		Cached: float64(cached) / float64(prompt), Touches: float64(v.Touches) / float64(len(all)),
-		Cost: 100 * float64(v.TouchCost()) / float64(paid)}
+		Cached: float64(cached) / float64(prompt), Made: float64(v.Wished) / float64(len(all)),
+		Cost: 100 * float64(v.WishCost) / float64(paid)}
 	return f, nil
 }
 
@@ -121,15 +122,13 @@ const head = `# Answers computed ahead
 
 Where a chat template leaves reasoning out of later prompts, what an engine holds of an answer follows that
 reasoning, and the session's next prompt finds none of it. The policy ` + "`ahead`" + ` has prompt and answer
-computed as the next prompt will have them, once, within a second of a turn's end, paid by the hub's own
-client as touches are. Here the real hub and agents play recorded sessions in virtual time, with simulated
-engines and seats and touches on, once without a policy and once with it. **TTFT** is of turns that are not
-their session's first, from the question to the first token; **cached** is of the tokens of these prompts;
-**paid ahead** is what the hub paid for touches and for texts computed ahead, in per cent of what clients pay
-by the card; **gain** is of TTFT, from paired runs; ± says with 95 % how far the mean may be off. No engine
-served any of it: on a real one it takes a template that drops reasoning, and token ids (return_token_ids).
-That vLLM reports the ids of reasoning as it does those of an answer, and which of them end it, was not tried:
-the model of the real servers here has no reasoning.
+computed as the next prompt will have them, once, within a second of a turn's end. A hub that runs it says so
+(` + "`Wanted`" + ` in its ` + "`/stats`" + `) and has nobody do it: only here engines do, where a slot is free and nobody waits,
+and nobody pays. The real hub and agents play recorded sessions in virtual time, with simulated engines and
+seats, once without a policy and once with it. **TTFT** is of turns that are not their session's first, from
+the question to the first token; **cached** is of the tokens of these prompts; **ahead** is what the texts
+computed ahead would cost, in per cent of what clients pay by the card; **gain** is of TTFT, from paired runs;
+± says with 95 % how far the mean may be off.
 `
 
 // Page is the page of rows, which a command has made.
@@ -141,7 +140,7 @@ func Page(command string, o Options, rows []Row) string {
 	for _, r := range rows {
 		if r.Trace != trace {
 			trace = r.Trace
-			fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| keep | TTFT ms | p99 ms | cached | touches a turn | paid ahead %% | "+
+			fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| keep | TTFT ms | p99 ms | cached | texts a turn | ahead %% | "+
 				"gain %% |\n|---|---|---|---|---|---|---|\n", trace, r.About)
 		}
 		name, gain := "none", "-"
@@ -149,7 +148,7 @@ func Page(command string, o Options, rows []Row) string {
 			name, gain = r.Policy, fmt.Sprintf("%+.1f ± %.1f", r.Gain, r.GainOff)
 		}
 		fmt.Fprintf(&b, "| %s | %.1f ± %.1f | %.0f ± %.0f | %.3f | %.2f | %.2f | %s |\n", name, r.Mean.TTFT, r.Off.TTFT,
-			r.Mean.P99, r.Off.P99, r.Mean.Cached, r.Mean.Touches, r.Mean.Cost, gain)
+			r.Mean.P99, r.Off.P99, r.Mean.Cached, r.Mean.Made, r.Mean.Cost, gain)
 	}
 	b.WriteString("\nIt is worth it where TTFT falls by a tenth: ")
 	var worth []string
@@ -171,12 +170,12 @@ func Page(command string, o Options, rows []Row) string {
 func Write(dir, command string, o Options, rows []Row) error {
 	var table strings.Builder
 	c := csv.NewWriter(&table)
-	c.Write([]string{"trace", "keep", "ttft_ms", "ttft_off", "p99_ms", "cached", "touches", "paid_percent",
+	c.Write([]string{"trace", "keep", "ttft_ms", "ttft_off", "p99_ms", "cached", "texts", "ahead_percent",
 		"gain_percent",
 		"gain_off"})
 	for _, r := range rows {
 		line := []string{r.Trace, r.Policy}
-		for _, x := range []float64{r.Mean.TTFT, r.Off.TTFT, r.Mean.P99, r.Mean.Cached, r.Mean.Touches,
+		for _, x := range []float64{r.Mean.TTFT, r.Off.TTFT, r.Mean.P99, r.Mean.Cached, r.Mean.Made,
 			r.Mean.Cost,
 			r.Gain, r.GainOff} {
 			line = append(line, fmt.Sprintf("%.4f", x))

@@ -2,15 +2,15 @@ package ahead
 
 import "testing"
 
-// With the policy, texts are computed ahead, more of later prompts is found, and somebody pays; without it,
-// or without reasoning, nothing is.
+// With the policy texts are computed ahead, and more of later prompts is found; without it, or without
+// reasoning, nothing is.
 func TestPlay(t *testing.T) {
 	with := Options{Callers: 4, Thought: 300, Tasks: 150, Seeds: 1}
 	rows, err := Compare(with)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if off, on := rows[0].Mean, rows[1].Mean; on.Touches <= off.Touches || on.Cached <= off.Cached ||
+	if off, on := rows[0].Mean, rows[1].Mean; on.Made <= off.Made || on.Cached <= off.Cached ||
 		on.Cost <= 0 {
 		t.Errorf("without %+v, with %+v", off, on)
 	}

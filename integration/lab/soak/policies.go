@@ -17,11 +17,11 @@ import (
 
 // everyPolicy has a fleet run every runtime policy that there is: in its first domain those that place tasks
 // fairly and learn who comes back, in the second those that place by prompts and answers and compute ahead,
-// and in both seats, touches and shadows, which the hubs' own clients pay, and tolls that follow the regime.
+// and in both seats, shadows, which the hubs' own clients pay, and tolls that follow the regime.
 // Engines serve two adapters beside their model, of which one is ready at a time, and in answers patterns are
 // looked for.
 func everyPolicy(p *fleet.Plan) {
-	p.Hub = `  seats: {sessions: true, touches: true}
+	p.Hub = `  seats: {sessions: true}
   quality: {shadow: 0.02}
   regimes: {adapt: true}
   learn_tiers: true
@@ -39,7 +39,7 @@ func everyPolicy(p *fleet.Plan) {
 		if n > p.Agents/2 {
 			split = bus.Split
 		}
-		return fmt.Sprintf("      touches: true\n      features: [%s]\n", split)
+		return fmt.Sprintf("      features: [%s]\n", split)
 	}
 	p.Vanished = map[string]bool{}
 	for _, d := range p.Domains {
@@ -83,7 +83,6 @@ func (r *Report) policies(ctx context.Context, f *fleet.Fleet, o Options) error 
 		case "hub":
 			var s hub.Stats
 			errs = append(errs, p.Stats(ctx, &s))
-			count("touches", s.Touches)
 			count("moved for a late first token", s.Hedged)
 			all = s.Policies
 		case "agentd":

@@ -39,7 +39,7 @@ var Cliffs = []Trace{
 
 // CliffRules are those that are compared there.
 var CliffRules = []string{"two-block", "sticky", "sticky-until-saturated", "by-seconds", MarketName,
-	"market:seats", "market:seats:touches"}
+	"market:seats"}
 
 // cliff is what is asked of engines whose caches are too small.
 type cliff struct {

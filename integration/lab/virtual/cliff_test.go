@@ -63,26 +63,6 @@ func TestSeatsChangeNothingWhereThereIsRoom(t *testing.T) {
 	}
 }
 
-// Where sessions come back at regular times and need twice what the caches hold, nothing is found: each
-// pushes out the one that comes next. Touches keep a part of them, for a few milliseconds of an engine's
-// time each, also where engines have little time to spare.
-func TestTouchesKeepWhatWouldBeDropped(t *testing.T) {
-	for trace, least := range map[string]float64{"spare-2": 0.12, "chat-2": 0.04} {
-		for rule, touched := range map[string]bool{"market:seats": false, "market:seats:touches": true} {
-			all, m := runCliff(t, trace, rule, 2, 4*time.Minute)
-			late := slices.DeleteFunc(all, func(r *Request) bool { return r.Arrived < 2*time.Minute })
-			f := Measure(late, 2)
-			t.Logf("%s, %s: share %.3f, %d touches: %+v", trace, rule, f.Share, m.Touches, m.node.Stats().Touched)
-			if !touched && f.Share > 0.02 || touched && f.Share < least {
-				t.Errorf("%s, %s: share %.3f", trace, rule, f.Share)
-			}
-			if s := m.node.Stats().Touched; touched && (s.Found < 100 || s.Missed > s.Found/50) {
-				t.Errorf("%s: of the touches %d found what they were for, %d did not", trace, s.Found, s.Missed)
-			}
-		}
-	}
-}
-
 // Where prefill is saturated a hub tells whoever finds no seat soon to come back: a long line is let in at
 // once where an agent has a moment to spare, and pushes out what the others hold.
 func TestAShortLineForSeatsKeepsCaches(t *testing.T) {

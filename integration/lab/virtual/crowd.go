@@ -285,7 +285,7 @@ func play(s Setting, rule string, named bool) (f Figures, err error) {
 	}
 	f = s.Figures(all)
 	f.Journal = float64(m.Bytes) / float64(len(all))
-	f.Seeds, f.Touches = float64(m.Seeds), float64(m.Touches)/float64(len(all))
+	f.Seeds = float64(m.Seeds)
 	f.Welfare -= float64(m.SeedCost) / float64(market.Credit) * 1000 / float64(len(all))
 	return f, nil
 }
@@ -316,7 +316,6 @@ var columns = []column{
 	{"sc", "refused", 0, func(f *Figures) float64 { return f.Refused }},
 	{"c", "cold", 2, func(f *Figures) float64 { return f.Cold }},
 	{"c", "again", 2, func(f *Figures) float64 { return f.Again }},
-	{"c", "touches", 2, func(f *Figures) float64 { return f.Touches }},
 }
 
 func (row *Row) sum() {
@@ -343,7 +342,7 @@ starved  tasks that waited longer than 10 s for their first token
 first    mean time to the first token of a session's first turn, in ms
 waiting  tasks that wait for their first token, on the mean, whenever they were asked
 cold     of sessions, those that found less than a fifth of what they could have found cached
-again    times a task that callers were told to come back later, and touches, of cached prompts, a task
+again    times a task that callers were told to come back later
 `
 
 // Write prints a table for each trace.

@@ -31,6 +31,7 @@ type MarketOptions struct {
 	Quiet     time.Duration // agents speak no more often than that, if that is longer than usual
 	Context   int           // tokens that a prompt and its answer may have; 0: 8192
 	Thought   int           // of them, reasoning that each answer begins with
+	Wishes    bool          // engines do what policies want, see [hub.Ready]
 	Seed      uint64
 	Split     []int              // agents that say that others compute their prompts
 	Journal   func(frame []byte) // gets each frame that is written; may be nil
@@ -86,8 +87,8 @@ type Market struct {
 	requests map[string]*Request // under way, by task id
 	texts    map[uint64]*Request // by the last mark of the prompt: texts that the hub may put on idle engines
 	sales    map[*Request]*sale
-	last     map[uint64]*Request // by session, its last request
-	touches  map[*Request]touching
+	last     map[uint64]*Request  // by session, its last request
+	wished   map[*Request]*seller // what policies want engines to do, under way
 	placed   []Placed
 	grants   uint64
 	probes   market.Credits // what the hub was allotted of its own client's money
@@ -100,7 +101,8 @@ type Market struct {
 
 	Bytes    int             // of the journal
 	Late     map[string]bool // holds that the hub took for late, and wanted to give to other agents
-	Touches  int             // times that an engine used again what it holds of a session
+	Wished   int             // times that an engine did what a policy wanted
+	WishCost market.Credits  // what that would cost, by the card
 	Seeds    int             // texts that the hub put on idle engines
 	SeedCost market.Credits  // what it paid for them
 }
@@ -113,13 +115,6 @@ type seller struct {
 	wake time.Time
 
 	blocks kvevent.Batch // what became of its engine's, and it has not heard
-}
-
-// touching is a touch that an agent's engine works on.
-type touching struct {
-	agent *seller
-	d     *bus.Dispatch
-	began time.Time
 }
 
 // sale is a task that runs at an agent.
@@ -147,7 +142,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	}
 	m := &Market{MarketOptions: o, now: Start, node: node, door: []byte("door"),
 		requests: map[string]*Request{}, texts: map[uint64]*Request{}, sales: map[*Request]*sale{},
-		last: map[uint64]*Request{}, touches: map[*Request]touching{},
+		last: map[uint64]*Request{}, wished: map[*Request]*seller{},
 		byID: map[string]*seller{}, Late: map[string]bool{},
 		audit: ledger.NewAudit(journal, ledger.MaxLevel)}
 	const epoch = 1
@@ -168,7 +163,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	for i := range o.Agents {
 		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: o.Engine.Slots,
 			Price: Card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
-			Domains: []bus.DomainScore{{Domain: domain, Score: Score}}, Touches: o.Hub.Seats.Touches}
+			Domains: []bus.DomainScore{{Domain: domain, Score: Score}}}
 		if slices.Contains(o.Split, i) {
 			cfg.Features = []string{bus.Split}
 		}
@@ -245,7 +240,7 @@ func (m *Market) First(now time.Time, r *Request, _ *View) {
 	m.now = now
 	s := m.sales[r]
 	if s == nil {
-		return // a touch
+		return // a wish
 	}
 	s.first = now
 	m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Prompt: r.Prompt, Count: 1, Events: 1})
@@ -273,12 +268,9 @@ func (m *Market) fault(err error) {
 // Done ends an answer: the agent tells its reader the end, and the hub what was used.
 func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	m.now = now
-	if t, ok := m.touches[r]; ok {
-		delete(m.touches, r)
-		m.Touches++
-		t.agent.core.TouchOver()
-		c := t.agent.core.Touched(t.d, agentd.Answer{Usage: usage, TTFT: now.Sub(t.began)}, nil)
-		m.report(t.agent, t.d.Domain, *c)
+	if m.wished[r] != nil {
+		delete(m.wished, r)
+		m.Wished, m.WishCost = m.Wished+1, m.WishCost+Card.Cost(usage)
 		return
 	}
 	s := m.sales[r]

@@ -7,6 +7,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/policy"
 	"souk/hub"
 	"souk/ledger"
 	"souk/market"
@@ -51,10 +52,10 @@ func (m *Market) sync() {
 
 // deliver sends the messages of a turn. Probes get no answer: every agent is there.
 func (m *Market) deliver(r *hub.Ready) {
-	for i := range r.Touches {
-		a := m.seller(r.Touches[i].Agent)
-		say(m, bus.DispatchSubject(a.id, domain), &r.Touches[i].Dispatch,
-			func(d *bus.Dispatch) { m.touch(a, d) })
+	if m.MarketOptions.Wishes {
+		for i := range r.Wishes {
+			m.wish(&r.Wishes[i])
+		}
 	}
 	for i := range r.Dispatches {
 		a := m.seller(r.Placed[i].Agent)
@@ -112,22 +113,33 @@ func (m *Market) seed(d *bus.Dispatch) *Request {
 			Prompt: of.Prompt, Output: d.MaxTokens}}
 }
 
-// touch has an engine use again what it holds of a session. Of what its agent would keep for that, this
-// engine's jobs have the hashes alone.
-func (m *Market) touch(a *seller, d *bus.Dispatch) {
-	of, size := m.last[d.Session], m.Engine.BlockSize
-	c := a.core.Touch(domain, d, len(m.touches))
-	if c == nil && (of == nil || !a.core.TouchBegins()) {
-		c = a.core.Touched(d, agentd.Answer{}, agentd.ErrYields)
+// wish has an engine do what a policy wants, where a slot is free: one token after what it is to use again,
+// or to compute ahead, of a session. No hub's process can have that done: here it is seen what it would be
+// worth.
+func (m *Market) wish(e *policy.Effect) {
+	i := slices.IndexFunc(m.agents, func(a *seller) bool { return policy.IDOf(a.id) == e.Agent })
+	of, size := m.last[e.Session], m.Engine.BlockSize
+	if i < 0 || of == nil || e.Kind != policy.Touch && e.Kind != policy.Warm {
+		return
 	}
-	if c != nil {
-		m.report(a, domain, *c)
+	a, taken := m.agents[i], 0
+	for _, s := range m.sales {
+		if s.agent == a {
+			taken++
+		}
+	}
+	for _, by := range m.wished {
+		if by == a {
+			taken++
+		}
+	}
+	if taken >= m.Engine.Slots {
 		return
 	}
 	r := &Request{ID: -1, Play: of.Play, Turn: of.Turn, Group: of.Group, script: of.script, own: true,
 		Job: Job{Hashes: of.script.blocksOf(of.Play, of.Turn, size, of.Group, nil), Output: 1}}
-	r.Prompt = min(d.Tokens/size, len(r.Hashes))*size + 1
-	m.touches[r] = touching{a, d, m.now}
+	r.Prompt = min(e.Tokens/size, len(r.Hashes))*size + 1
+	m.wished[r] = a
 	m.placed = append(m.placed, Placed{Request: r, Engine: a.i})
 }
 
@@ -168,9 +180,6 @@ func (m *Market) letter(l hub.Letter) {
 
 // Probes is the money that the hub may spend in a run on texts that it puts on idle engines.
 const Probes = market.Credit
-
-// TouchCost is what the hub has paid for touches, and for texts that were computed ahead.
-func (m *Market) TouchCost() market.Credits { return m.node.Stats().Touched.Cost }
 
 // treasury answers the hub once its question is durable. Callers have as much money as is asked for; the
 // hub's own client has Probes.

@@ -28,7 +28,6 @@ type Figures struct {
 	Refused    float64 `json:"refused"`
 	Journal    float64 `json:"journal_bytes,omitempty"` // of a market, a task
 	Seeds      float64 `json:"seeds,omitempty"`         // texts that it put on idle engines
-	Touches    float64 `json:"touches,omitempty"`       // a task
 
 	First float64 `json:"ttft_first"` // mean, of first turns
 	Cold  float64 `json:"cold"`       // of sessions, those that found less than a fifth of what they could

@@ -30,7 +30,6 @@ const (
 var words = map[string][]string{
 	"seats":    {"seats.sessions=true"},
 	"depth":    {"seats.depth=1s"},
-	"touches":  {"seats.touches=true"},
 	"untolled": {"crowd.compute=0", "crowd.age=0"},
 }
 
@@ -79,7 +78,7 @@ func variant(rule string) (o MarketOptions, ok bool, err error) {
 func set(cfg *hub.Config, setting string) error {
 	path, value, ok := strings.Cut(setting, "=")
 	if !ok {
-		return fmt.Errorf("%q is neither PATH=VALUE nor %s, %s, %s, %s, %s0.8, seats, depth, touches, untolled",
+		return fmt.Errorf("%q is neither PATH=VALUE nor %s, %s, %s, %s, %s0.8, seats, depth, untolled",
 			setting,
 			named, ends, events, unsized, room)
 	}
