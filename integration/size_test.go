@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 111_000
-	mostHub     = 27_000
+	mostProduct = 108_500
+	mostHub     = 24_600
 )
 
 // size is how much code there is: lines, those of comments and empty ones included, and statements.
