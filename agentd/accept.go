@@ -87,16 +87,14 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 	case a.draining:
 		return bus.CodeDraining, "the agent is shutting down"
 	// its hub has not heard yet that the agent was started again; when it does, it voids such holds
-	case d.Boot != 0 && d.Boot != a.boot:
+	case d.Boot != a.boot:
 		return bus.CodeStaleEpoch, "the dispatch is for another start of this agent"
-	case d.Fence != 0 && d.Fence < a.fence:
+	case d.Fence < a.fence:
 		return bus.CodeStaleEpoch,
 			fmt.Sprintf("fence: claim %d has been followed by claim %d", d.Fence, a.fence)
 	case a.claim == nil:
 		return bus.CodeNotClaimed, "no hub sells this agent's slots"
-	case a.claim.Domain == domain && d.Epoch < a.claim.Epoch: // from a hub that knows no fences
-		return bus.CodeStaleEpoch, fmt.Sprintf("epoch: %d has been followed by %d", d.Epoch, a.claim.Epoch)
-	case d.Fence != 0 && d.Fence != a.claim.Fence:
+	case d.Fence != a.claim.Fence:
 		return bus.CodeNotClaimed,
 			fmt.Sprintf("the slots are sold by %s under claim %d", a.claim.Domain, a.claim.Fence)
 	case a.claim.Domain != domain || a.claim.Epoch != d.Epoch:
@@ -162,7 +160,7 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 func (a *Agent) mustCount(d *bus.Dispatch) bool {
 	p, template := &d.Task.Prompt, a.info.Template
 	switch {
-	case d.PromptMost == 0 || p.Text == 0: // an earlier hub or door
+	case d.PromptMost == 0 || p.Text == 0: // nobody knows
 		return false
 	case template == nil || p.Loose == bus.LooseMedia: // it cannot
 		return false

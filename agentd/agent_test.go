@@ -50,7 +50,7 @@ func TestAcceptOrRefuse(t *testing.T) {
 		{"from a hub that names another domain", nil, dispatch("h"), "code", bus.CodeBadRequest,
 			"code says that it is math"},
 		{"of an epoch that is over", nil, change(func(d *bus.Dispatch) { d.Epoch = 4 }), "math",
-			bus.CodeStaleEpoch, "4 has been followed by 5"},
+			bus.CodeNotClaimed, "epoch 5"},
 		{"for an earlier life of the agent", nil, change(func(d *bus.Dispatch) { d.Boot = 6 }), "math",
 			bus.CodeStaleEpoch, "another start"},
 		{"for this life of the agent", nil, change(func(d *bus.Dispatch) { d.Boot = 7 }), "math", "", ""},
@@ -163,7 +163,7 @@ func TestSameHoldAgain(t *testing.T) {
 	}
 	// A claim that was not known is no final answer.
 	next := dispatch("next")
-	next.Epoch = 6
+	next.Epoch, next.Fence = 6, 106
 	if r, _ := a.Dispatch("math", next); r.Code != bus.CodeNotClaimed {
 		t.Errorf("%+v", r)
 	}
@@ -521,11 +521,10 @@ func TestADispatchBeforeItsClaim(t *testing.T) {
 	}
 }
 
-// sells is a hub's claim, and a dispatch under it. Hubs of before know of no fences.
+// sells is a hub's claim, and a dispatch under it.
 type sells struct {
 	domain       string
 	epoch, fence int64
-	old          bool
 }
 
 func (s sells) claim() *bus.Claim {
@@ -535,73 +534,59 @@ func (s sells) claim() *bus.Claim {
 func (s sells) dispatch(hold string) *bus.Dispatch {
 	d := dispatch(hold)
 	d.Domain, d.Epoch, d.Fence = s.domain, s.epoch, s.fence
-	if s.old {
-		d.Fence = 0
-	}
 	return d
 }
 
 // An agent moves from hub to hub, whichever was elected first, and serves the one that has claimed it; one
 // that had it before is refused, whatever its epoch.
 func TestAnAgentMovesBetweenHubs(t *testing.T) {
-	for _, old := range []bool{false, true} {
-		for _, epochs := range [][2]int64{{5, 90}, {90, 5}} {
-			t.Run(fmt.Sprintf("epochs %v, without fences %v", epochs, old), func(t *testing.T) {
-				a := newTestAgent(100, Config{})
-				fence, before := int64(1000), sells{}
-				for i := range 6 {
-					fence += 7
-					now := sells{[]string{"math", "code"}[i%2], epochs[i%2], fence, old}
-					a.Claimed(nil)
-					a.Claimed(now.claim())
-					if r, _ := a.Dispatch(now.domain, now.dispatch(fmt.Sprint("h", i))); r.Code != "" {
-						t.Fatalf("move %d, to %s: %+v", i, now.domain, r)
-					}
-					if i == 0 {
-						before = now
-						continue
-					}
-					want := bus.CodeStaleEpoch
-					if old {
-						want = bus.CodeNotClaimed
-					}
-					if r, _ := a.Dispatch(before.domain,
-						before.dispatch(fmt.Sprint("late", i))); r.Code != want {
-						t.Errorf("move %d: the hub before gets %+v, want %s", i, r, want)
-					}
-					before = now
+	for _, epochs := range [][2]int64{{5, 90}, {90, 5}} {
+		t.Run(fmt.Sprintf("epochs %v", epochs), func(t *testing.T) {
+			a := newTestAgent(100, Config{})
+			fence, before := int64(1000), sells{}
+			for i := range 6 {
+				fence += 7
+				now := sells{[]string{"math", "code"}[i%2], epochs[i%2], fence}
+				a.Claimed(nil)
+				a.Claimed(now.claim())
+				if r, _ := a.Dispatch(now.domain, now.dispatch(fmt.Sprint("h", i))); r.Code != "" {
+					t.Fatalf("move %d, to %s: %+v", i, now.domain, r)
 				}
-			})
-		}
+				late := before.dispatch(fmt.Sprint("late", i))
+				if r, _ := a.Dispatch(before.domain, late); i > 0 && r.Code != bus.CodeStaleEpoch {
+					t.Errorf("move %d: the hub before gets %+v", i, r)
+				}
+				before = now
+			}
+		})
 	}
 }
 
-// A hub that was deposed within its domain is refused: by its fence, and by its epoch where it has none. A
-// number that nobody has claimed under is not believed, however high it is.
+// A hub that was deposed within its domain is refused by its fence. A number that nobody has claimed under is
+// not believed, however high it is; nor is none.
 func TestDeposedHubs(t *testing.T) {
-	for _, old := range []bool{false, true} {
-		a := newTestAgent(2, Config{})
-		first, next := sells{"math", 5, 100, old}, sells{"math", 90, 101, old}
-		a.Claimed(first.claim())
-		a.Claimed(next.claim())
-		a.Claimed(first.claim()) // news that were overtaken
-		a.Unclaimed(100)
-		for _, high := range []sells{{"math", 1 << 50, 101, old}, {"math", 90, 1 << 50, false},
-			{"code", 1 << 50, 1 << 50, old}} {
-			if r, _ := a.Dispatch(high.domain, high.dispatch("high")); r.Code != bus.CodeNotClaimed {
-				t.Errorf("%+v: %+v", high, r)
-			}
+	a := newTestAgent(2, Config{})
+	first, next := sells{"math", 5, 100}, sells{"math", 90, 101}
+	a.Claimed(first.claim())
+	a.Claimed(next.claim())
+	a.Claimed(first.claim()) // news that were overtaken
+	a.Unclaimed(100)
+	for _, high := range []sells{{"math", 1 << 50, 101}, {"math", 90, 1 << 50}, {"code", 1 << 50, 1 << 50}} {
+		if r, _ := a.Dispatch(high.domain, high.dispatch("high")); r.Code != bus.CodeNotClaimed {
+			t.Errorf("%+v: %+v", high, r)
 		}
-		if r, _ := a.Dispatch("math", first.dispatch("late")); r.Code != bus.CodeStaleEpoch {
+	}
+	for _, late := range []sells{first, {"math", 90, 0}} {
+		if r, _ := a.Dispatch("math", late.dispatch("late")); r.Code != bus.CodeStaleEpoch {
 			t.Errorf("the deposed hub gets %+v", r)
 		}
-		if r, _ := a.Dispatch("math", next.dispatch("h")); r.Code != "" {
-			t.Errorf("the hub that leads gets %+v", r)
-		}
-		a.Unclaimed(102)
-		if r, _ := a.Dispatch("math", next.dispatch("h2")); r.Code != bus.CodeNotClaimed {
-			t.Errorf("with the claim gone: %+v", r)
-		}
+	}
+	if r, _ := a.Dispatch("math", next.dispatch("h")); r.Code != "" {
+		t.Errorf("the hub that leads gets %+v", r)
+	}
+	a.Unclaimed(102)
+	if r, _ := a.Dispatch("math", next.dispatch("h2")); r.Code != bus.CodeNotClaimed {
+		t.Errorf("with the claim gone: %+v", r)
 	}
 }
 
@@ -629,7 +614,7 @@ func TestAgentUnderRandomClaims(t *testing.T) {
 				epochs[domain] = rev
 				rev++
 			}
-			claims, held = append(claims, sells{domain, epochs[domain], rev, rng.IntN(3) == 0}), true
+			claims, held = append(claims, sells{domain, epochs[domain], rev}), true
 			moves++
 		case 1:
 			held = false
@@ -652,7 +637,7 @@ func TestAgentUnderRandomClaims(t *testing.T) {
 				continue
 			}
 			if r.Code != "" || running[hold] || before == nil || before.Domain != from.domain ||
-				before.Epoch != from.epoch || !from.old && before.Fence != from.fence {
+				before.Epoch != from.epoch || before.Fence != from.fence {
 				t.Fatalf("step %d: %+v served under %+v", i, from, before)
 			}
 			running[hold] = true

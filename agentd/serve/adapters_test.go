@@ -42,7 +42,7 @@ func TestTheNextAdapterIsLoaded(t *testing.T) {
 					if d.Model = agent; k == 0 {
 						d.Model = "tiny"
 					}
-					r, err := bustest.Hand(t.Context(), o.hub, "math", agent, d, nil)
+					r, err := bustest.Hand(t.Context(), o.hub, "math", agent, o.under(agent, d), nil)
 					if err != nil || r.Code != "" {
 						t.Fatal(r, err)
 					}
@@ -96,7 +96,7 @@ func TestOneMissingAdapterKeepsNoOtherFromTheirs(t *testing.T) {
 			for _, agent := range agents[1:] {
 				d := dispatch(string(rune('a'+i)) + agent)
 				d.Epoch, d.Task.ID, d.Task.Session, d.Model = epoch, d.Hold, string(rune('a'+i)), agent
-				r, err := bustest.Hand(t.Context(), o.hub, "math", agent, d, nil)
+				r, err := bustest.Hand(t.Context(), o.hub, "math", agent, o.under(agent, d), nil)
 				if err != nil || r.Code != "" {
 					t.Fatal(r, err)
 				}

@@ -196,8 +196,26 @@ func (o *town) decode(m bus.Msg, v bus.Message) {
 // claim elects a hub and gives it the agent; it returns the epoch.
 func (o *town) claim() int64 { return o.claimAll("a1") }
 
+// under has a dispatch name the claim that the registry has of an agent, and this start of the node.
+func (o *town) under(agent string, d *bus.Dispatch) *bus.Dispatch {
+	kvs, err := o.reg.Get(context.Background(), bus.ClaimKey(agent))
+	if err != nil {
+		o.t.Error(err)
+	}
+	d.Boot = o.server.boot
+	for _, kv := range kvs {
+		d.Fence = kv.Create
+	}
+	return d
+}
+
+// dispatch hands an agent a dispatch under the claim that the registry has, unless it names one of its own.
 func (o *town) dispatch(d *bus.Dispatch) bus.DispatchReply {
 	o.t.Helper()
+	if d.Fence == dispatch("").Fence {
+		own := *d
+		d = o.under("a1", &own)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	r, err := bustest.Hand(ctx, o.hub, "math", "a1", d,
@@ -1505,6 +1523,7 @@ func TestAnAgentGoesToAnotherHubAndBack(t *testing.T) {
 				for _, j := range []int{i, 1 - i} {
 					d := dispatch(fmt.Sprintf("h-%d-%d", n, j))
 					d.Task.ID, d.Domain, d.Epoch, d.Fence = d.Hold, domains[j], leads[j].Epoch(), fences[j]
+					d.Boot = o.server.boot
 					r, err := bustest.Hand(t.Context(), o.hub, domains[j], "a1", d, nil)
 					if err != nil {
 						t.Fatal(err)

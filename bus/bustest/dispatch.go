@@ -12,10 +12,12 @@ import (
 // Card is the price list of an agent in tests, in credits per million tokens.
 var Card = market.Price{Miss: market.Credit, Hit: market.Credit / 10, Out: 4 * market.Credit}
 
-// Dispatch is one as hub "math" sends it to agent "a1" in epoch 5, for a task of client "ann".
+// Dispatch is one as hub "math" sends it to agent "a1", begun the seventh time, in epoch 5 by [Claim], for a
+// task of client "ann".
 func Dispatch(hold string) *bus.Dispatch {
 	return &bus.Dispatch{
-		Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Journal: "math", Round: 3, Hold: hold,
+		Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Fence: 105, Boot: 7, Journal: "math", Round: 3,
+		Hold:  hold,
 		Model: "tiny", MaxTokens: 100, Price: Card, Premium: 11, SlotPrice: 9, Toll: -2, Fee: 2,
 		Settle: market.SettleMetered, Quoted: 300, CostCap: market.Credit,
 		Task: bus.Task{Client: "ann", ID: "t-" + hold, Session: "s-" + hold, Stream: true,

@@ -83,7 +83,8 @@ agentd:
 		t.Fatal(err)
 	}
 	claim, _ := bus.EncodeEntry(&bus.Claim{Agent: "a1", Domain: "math", Epoch: lead.Epoch()})
-	if _, err := lead.Claim(ctx, bus.ClaimKey("a1"), claim); err != nil {
+	fence, err := lead.Claim(ctx, bus.ClaimKey("a1"), claim)
+	if err != nil {
 		t.Fatal(err)
 	}
 
@@ -111,7 +112,7 @@ agentd:
 		hub.Publish(bus.Msg{Subject: m.Reply, Data: ack})
 		completions <- c
 	})
-	d := bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: lead.Epoch(), Journal: "math", Round: 1,
+	d := bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: lead.Epoch(), Fence: fence, Boot: r.Boot, Journal: "math", Round: 1,
 		Hold: "math/1/0", Model: "tiny", MaxTokens: 24,
 		Price: r.Price, Premium: 5, Settle: market.SettleMetered, CostCap: market.Credit,
 		Task: bus.Task{Client: "ann", ID: "t1", Stream: true, Reply: "souk.v1.reply.ann.t1",

@@ -119,12 +119,25 @@ func BenchmarkRelayedToken(b *testing.B) {
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	<-s.Ready()
+	sold, err := registry.Get(ctx, bus.ClaimKey("a1"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	listed, err := registry.Get(ctx, bus.AgentKey("a1"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var r bus.Registration
+	if err := bus.DecodeEntry(listed[0].Value, &r); err != nil {
+		b.Fatal(err)
+	}
 	before := cpu()
 	b.ResetTimer()
 	for i := range streams {
 		id := fmt.Sprint("t", i)
-		d := bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Journal: "math", Round: 1,
-			Hold: id, Model: "tiny", MaxTokens: each + 1, Price: price, CostCap: market.Credit,
+		d := bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Fence: sold[0].Create, Boot: r.Boot, Journal: "math",
+			Round: 1,
+			Hold:  id, Model: "tiny", MaxTokens: each + 1, Price: price, CostCap: market.Credit,
 			Task: bus.Task{Client: "ann", ID: id, Stream: true, Reply: "souk.v1.reply.ann." + id,
 				Body: []byte(`{"messages":[]}`)}}
 		ended.Add(1)
