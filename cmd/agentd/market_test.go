@@ -112,7 +112,8 @@ agentd:
 		hub.Publish(bus.Msg{Subject: m.Reply, Data: ack})
 		completions <- c
 	})
-	d := bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: lead.Epoch(), Fence: fence, Boot: r.Boot, Journal: "math", Round: 1,
+	d := bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: lead.Epoch(), Fence: fence, Boot: r.Boot,
+		Journal: "math", Round: 1,
 		Hold: "math/1/0", Model: "tiny", MaxTokens: 24,
 		Price: r.Price, Premium: 5, Settle: market.SettleMetered, CostCap: market.Credit,
 		Task: bus.Task{Client: "ann", ID: "t1", Stream: true, Reply: "souk.v1.reply.ann.t1",
