@@ -1,7 +1,6 @@
 package prefix
 
 import (
-	"container/list"
 	"slices"
 	"sort"
 
@@ -29,9 +28,8 @@ type Belief struct {
 	again         int8          // below 0: answers were not found with the texts that repeat them; see reread
 
 	// What was last served of each session, as an account of what the same text implies.
-	sessions map[uint64]*list.Element
-	recent   *list.List // of *session, most recent first
-	sum      int        // of their tokens
+	sessions *bounded.Cache[struct{}, uint64, session]
+	sum      int // of their tokens
 
 	olds    int  // nodes that are old
 	told    told // by the agent
@@ -74,7 +72,7 @@ type session struct {
 func (x *Index) New(block, capacity int) *Belief {
 	return x.settle(&Belief{index: x, block: max(1, block), capacity: max(0, capacity),
 		byHash: names{by: x.spread}, most: x.limits.marks(capacity), use: bounded.Empty(),
-		sessions: map[uint64]*list.Element{}, recent: list.New()})
+		sessions: bounded.New[struct{}, uint64, session](x.limits.Sessions+1, 0)})
 }
 
 // Drop forgets the agent. Its runs end as if they had been in vain.
@@ -229,11 +227,10 @@ func (b *Belief) BeyondAt(p *bus.Prompt, depth, marks int32, estimate int) int {
 // which also expects what is likely: that the answer given then is part of the new prompt, and that half
 // a text has half its tokens. Whoever wrote the prompts may have seen to it that neither is so.
 func (b *Belief) Implied(key uint64, p *bus.Prompt) int {
-	e, ok := b.sessions[key]
-	if !ok {
+	s := b.sessions.Peek(key)
+	if s == nil {
 		return 0
 	}
-	s := e.Value.(*session)
 	i := sort.Search(len(p.Marks), func(i int) bool { return p.Marks[i].Bytes >= s.bytes })
 	switch {
 	case i == len(p.Marks) || !b.alive(s) || !b.nodes[s.end].held || p.Marks[i].Bytes != s.bytes ||
@@ -376,24 +373,23 @@ func (b *Belief) lost(r *Run, cached int) (used uint32, any bool) {
 
 // note remembers a session's last prompt.
 func (b *Belief) note(s *session) {
-	if e, ok := b.sessions[s.key]; ok {
-		b.remove(e)
+	if old := b.sessions.Peek(s.key); old != nil {
+		b.remove(old)
 	}
-	b.sessions[s.key] = b.recent.PushFront(s)
+	b.sessions.Put(struct{}{}, s.key, *s, 1)
 	b.nodes[s.end].ends++
 	b.sum += s.prompt + s.output
-	for len(b.sessions) > b.index.limits.Sessions ||
-		b.capacity > 0 && b.sum > b.capacity && len(b.sessions) > 1 {
-		b.remove(b.recent.Back())
+	for b.sessions.Len() > b.index.limits.Sessions ||
+		b.capacity > 0 && b.sum > b.capacity && b.sessions.Len() > 1 {
+		_, last := b.sessions.Next()
+		b.remove(last)
 	}
 }
 
-func (b *Belief) remove(e *list.Element) *session {
-	s := b.recent.Remove(e).(*session)
-	delete(b.sessions, s.key)
+func (b *Belief) remove(s *session) {
 	b.sum -= s.prompt + s.output
 	if b.alive(s) {
 		b.nodes[s.end].ends--
 	}
-	return s
+	b.sessions.Drop(s.key)
 }

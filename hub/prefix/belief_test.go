@@ -156,8 +156,8 @@ func TestForgetting(t *testing.T) {
 		}
 		return s
 	}
-	if got := held(); got != "01234" || len(b.sessions) != 4 {
-		t.Errorf("held: %s, of %d sessions", got, len(b.sessions))
+	if got := held(); got != "01234" || b.sessions.Len() != 4 {
+		t.Errorf("held: %s, of %d sessions", got, b.sessions.Len())
 	}
 
 	// 2 was counted and was not found: whatever was used before it is gone as well.

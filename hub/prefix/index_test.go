@@ -14,8 +14,8 @@ import (
 // sound compares all that is kept of an agent with what it is made of.
 func sound(b *Belief) error {
 	tokens, nodes, kids, ends := 0, 0, map[int32]int16{}, map[int32]int16{}
-	for e := b.recent.Front(); e != nil; e = e.Next() {
-		if s := e.Value.(*session); b.alive(s) {
+	for _, s := range b.sessions.All() {
+		if b.alive(s) {
 			ends[s.end]++
 		}
 	}
@@ -255,11 +255,11 @@ func FuzzIndex(f *testing.F) {
 						told[short][b.Place()] = true
 					}
 				}
-				if len(b.sessions) > limits.Sessions || b.byHash.n > 2*limits.Marks ||
+				if b.sessions.Len() > limits.Sessions || b.byHash.n > 2*limits.Marks ||
 					len(runs) == 0 && (b.byHash.n > limits.Marks ||
 						b.capacity > 0 && b.tokens > b.capacity) {
 					t.Fatalf("step %d, agent %d: %d sessions, %d marks, %d tokens of %d", clock, i,
-						len(b.sessions), b.byHash.n, b.tokens, b.capacity)
+						b.sessions.Len(), b.byHash.n, b.tokens, b.capacity)
 				}
 				for j := range b.nodes {
 					if n := &b.nodes[j]; n.shown {

@@ -232,8 +232,8 @@ func (t *told) forget(b *Belief) {
 // Forget forgets all that the agent is believed to hold: its engine began anew. What tasks need that run is
 // computed again, if they go on at all.
 func (b *Belief) Forget() {
-	for e := b.recent.Front(); e != nil; e = b.recent.Front() {
-		b.remove(e)
+	for _, s := range b.sessions.All() {
+		b.remove(s)
 	}
 	for b.use.Oldest != none {
 		b.free(b.use.Oldest)

@@ -359,13 +359,13 @@ func takesLess(t *testing.T, talks bool) {
 	x.Advance(now + int64(3*settled))
 	each := (memory() - before) / agents
 	t.Logf("%d KB an agent: %d marks, %d told, %d sessions", each>>10, beliefs[3].byHash.n,
-		len(beliefs[3].told.marks), len(beliefs[3].sessions))
+		len(beliefs[3].told.marks), beliefs[3].sessions.Len())
 	marks, told := limits.Marks, 0
 	if talks {
 		marks, told = limits.Marks/2, limits.Told
 	}
 	if each > 1<<20 || beliefs[3].byHash.n < marks || len(beliefs[3].told.marks) < told ||
-		len(beliefs[3].sessions) < limits.Sessions {
+		beliefs[3].sessions.Len() < limits.Sessions {
 		t.Errorf("%d bytes an agent", each)
 	}
 	runtime.KeepAlive(beliefs)
