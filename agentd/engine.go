@@ -63,7 +63,6 @@ type Request struct {
 	Priority  int
 	// of the engine's cache, whatever Body says: prompts of one find nothing of another. "": of the hub's own
 	Salt string
-
 }
 
 // Resume is what was delivered of an answer that broke off at another engine of the same model. The engine is
