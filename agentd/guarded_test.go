@@ -319,7 +319,7 @@ func TestWhatPoliciesHear(t *testing.T) {
 	d.Task.Role, d.Task.Declared = "critic", true
 	take(t, a, d, said("secret-123", 1))
 	own := dispatch("h2")
-	own.Kind = bus.DispatchShadow
+	own.Kind = bus.DispatchWarmup
 	take(t, a, own, said("ok", 1))
 	if len(heard) != 2 || heard[0].Kind != runtimepolicy.Arrived || heard[1].Kind != runtimepolicy.Served ||
 		!heard[1].Caught || heard[1].Client != runtimepolicy.IDOf("ann") || heard[1].Role == 0 ||

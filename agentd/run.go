@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/likeness"
 	"souk/bus/openai"
 	"souk/market"
 )
@@ -52,14 +51,10 @@ type Run struct {
 	bytes     int    // of text and extra collected
 	out       bus.Chunk
 	gathered  gathered
-	words     strings.Builder // of the answer, where these are to be sketched
-	form      *openai.Form    // that the answer is asked for in; nil: none, or it cannot be told
-	watch     *watch          // what a policy looks at; nil: none does
-	now       time.Time       // when the engine sent what is taken now
+	form      *openai.Form // that the answer is asked for in; nil: none, or it cannot be told
+	watch     *watch       // what a policy looks at; nil: none does
+	now       time.Time    // when the engine sent what is taken now
 }
-
-// mostSketched bounds how much of an answer is sketched, in bytes.
-const mostSketched = 64 << 10
 
 // NewRun begins to serve d at an engine that caches blocks of so many tokens.
 func NewRun(d *bus.Dispatch, agent, model string, blockSize int) *Run {
@@ -141,9 +136,6 @@ func (r *Run) Take(c Chunk) (*bus.Chunk, error) {
 	}
 	if r.form != nil {
 		r.form.Add(c.Text, c.Extra)
-	}
-	if r.d.Sketch != 0 && r.words.Len()+len(c.Text) <= mostSketched {
-		r.words.WriteString(c.Text)
 	}
 	var caught error
 	if r.watch != nil {
@@ -319,9 +311,6 @@ func (r *Run) End(a Answer, err error) Ending {
 				c.Form = bus.FormKept
 			}
 		}
-	}
-	if d.Sketch != 0 && err == nil && d.Task.Resume == nil {
-		c.Sketch = likeness.NewSketch(r.words.String(), d.Sketch)
 	}
 	billed := c.Usage
 	if c.Outcome != bus.OutcomeFailed && !c.Unused() {

@@ -4,13 +4,11 @@ import (
 	"errors"
 	"io"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"souk/bus"
-	"souk/bus/likeness"
 	"souk/market"
 )
 
@@ -87,39 +85,6 @@ func TestTheFormOfAnAnswerIsSaid(t *testing.T) {
 			if got := e.Completion.Form; got != c.want {
 				t.Errorf("%s, stream %v: %q, want %q", name, stream, got, c.want)
 			}
-		}
-	}
-}
-
-// A hub that wants an answer's words sketched is told them by no more than that, and nobody else is.
-func TestAnAnswerIsSketched(t *testing.T) {
-	for name, c := range map[string]struct {
-		key  uint64
-		why  error
-		from *bus.Resume
-		want bool
-	}{
-		"wanted": {7, nil, nil, true}, "not wanted": {0, nil, nil, false},
-		"cancelled": {7, ErrCancelled, nil, false}, "begun by another": {7, nil, &bus.Resume{}, false},
-	} {
-		d := dispatch("h")
-		d.Sketch, d.Task.Resume = c.key, c.from
-		r := NewRun(d, "a1", "tiny", 16)
-		for _, piece := range []string{"It is Par", "is, the ", "capital."} {
-			if _, err := r.Take(Chunk{Text: piece, Count: 1, Events: 1}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		e := r.End(Answer{Finish: "stop", Usage: market.Usage{Prompt: 48, Output: 3}}, c.why)
-		var want likeness.Sketch
-		if c.want {
-			want = likeness.NewSketch("It is Paris, the capital.", c.key)
-		}
-		if got := likeness.Sketch(e.Completion.Sketch); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
-		if err := e.Completion.Validate(); err != nil {
-			t.Error(err)
 		}
 	}
 }

@@ -6,8 +6,6 @@ import "souk/market"
 const (
 	DispatchTask   = "task"
 	DispatchWarmup = "warm-up"
-	DispatchShadow = "shadow"
-	DispatchCanary = "canary"
 )
 
 // Dispatch hands an awarded task to its agent. The hold it names is durable.
@@ -56,8 +54,6 @@ type Dispatch struct {
 	// prompt tokens that are billed as cached, whatever the engine finds: the task was given to the agent
 	// because it said in its Holdings that they are
 	Claimed int `msgpack:"claimed,omitempty"`
-	// the hub wants the answer's words sketched by this key; 0: it does not
-	Sketch uint64 `msgpack:"sketch,omitempty"`
 }
 
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
@@ -100,9 +96,7 @@ type Completion struct {
 	// whether the answer kept the form that its request asks for: FormKept, FormBroken, or nothing where it
 	// asks for none or that cannot be told
 	Form string `msgpack:"form,omitempty"`
-	// of the dispatch's Sketch: least hashes of the answer's words, see likeness.Sketch
-	Sketch []uint32 `msgpack:"sketch,omitempty"`
-	Tool   uint64   `msgpack:"tool,omitempty"` // of the first tool that the answer calls: see [ToolKey]
+	Tool uint64 `msgpack:"tool,omitempty"` // of the first tool that the answer calls: see [ToolKey]
 	// output tokens that the engine's template leaves out of later prompts: reasoning
 	Thought int            `msgpack:"thought,omitempty"`
 	Cost    market.Credits `msgpack:"cost"`

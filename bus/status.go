@@ -85,7 +85,7 @@ type ModelStatus struct {
 	Heard []Heard `json:"heard,omitempty" msgpack:"heard,omitempty"`
 }
 
-// Heard is what one source says of an agent's answers: gold, format, feedback, shadow or canary.
+// Heard is what one source says of an agent's answers: gold, format or feedback.
 type Heard struct {
 	Source string  `json:"source" msgpack:"source"`
 	Weight float64 `json:"weight" msgpack:"weight"` // in answers; the registered score counts as 20

@@ -165,7 +165,7 @@ func (a *Answer) Validate() error {
 
 func (d *Dispatch) Validate() error {
 	var p problems
-	p.oneOf("kind", d.Kind, DispatchTask, DispatchWarmup, DispatchShadow, DispatchCanary)
+	p.oneOf("kind", d.Kind, DispatchTask, DispatchWarmup)
 	p.id("domain", d.Domain)
 	p.epoch("epoch", d.Epoch)
 	p.epoch("boot", d.Boot)
@@ -328,7 +328,6 @@ func (c *Completion) Validate() error {
 	p.micros("ttft_us", c.TTFTUS)
 	p.micros("itl_us", c.ITLUS)
 	p.name("form", c.Form, MaxID)
-	p.list("sketch", len(c.Sketch), maxEntries)
 	return p.err
 }
 

@@ -66,7 +66,6 @@ func (n *Node) admit(m *bus.Task) error {
 	t.timer.owner = t
 	t.since, _ = n.book.LastRound()
 	n.read(t, m)
-	n.draws(t)
 	if r := n.judgeTime(t); r != nil {
 		return n.refuseWith(m, r)
 	}

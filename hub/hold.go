@@ -448,7 +448,6 @@ func (n *Node) capture(h *hold, c *bus.Completion, outcome string) {
 	n.close(h, true)
 	n.stats.captured(s, h, c, cost)
 	n.noteAnswer(h, c, cost)
-	n.explored(h, c)
 	t := h.task
 	r := n.paid(h, &rec)
 	r.ITLUS = c.ITLUS

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"souk/bus"
 	"souk/hub/quality"
@@ -20,17 +19,11 @@ type Judging struct {
 	Feedback bool `yaml:"feedback"` // of clients
 	// clients whose word of a reference answer (gold, in a feedback) is believed; of others it is a feedback
 	Judges []string `yaml:"judges"`
-
-	// What the hub finds out by itself costs its own client money, see Config.Prober: it is off at 0.
-	Shadow    float64       `yaml:"shadow"`    // share of tasks that two other agents are asked as well
-	Canaries  time.Duration `yaml:"canaries"`  // time between questions whose answers are known
-	Questions string        `yaml:"questions"` // file of these
-	Every     time.Duration `yaml:"every"`     // least time between two of either
 }
 
-// DefaultJudging listens to all that costs nothing.
+// DefaultJudging listens to all.
 func DefaultJudging() Judging {
-	return Judging{Gold: true, Format: true, Feedback: true, Every: time.Second}
+	return Judging{Gold: true, Format: true, Feedback: true}
 }
 
 // mostJudges bounds who may be named as judges.
@@ -46,26 +39,12 @@ func (j Judging) validate() error {
 			errs = append(errs, err)
 		}
 	}
-	if !(j.Shadow >= 0 && j.Shadow <= 0.1) {
-		errs = append(errs, fmt.Errorf("shadow: %v is not a share from 0 to 0.1", j.Shadow))
-	}
-	if j.Canaries != 0 && (j.Canaries < 100*time.Millisecond || j.Canaries > 24*time.Hour) {
-		errs = append(errs, fmt.Errorf("canaries: %v is neither 0 nor from 100ms to 24h", j.Canaries))
-	}
-	if (j.Canaries != 0) != (j.Questions != "") {
-		errs = append(errs, fmt.Errorf("questions: %q, and canaries %v: one wants the other", j.Questions,
-			j.Canaries))
-	}
-	if j.Every < 10*time.Millisecond || j.Every > time.Hour {
-		errs = append(errs, fmt.Errorf("every: %v is not from 10ms to 1h", j.Every))
-	}
 	return errors.Join(errs...)
 }
 
 // uses are the sources that count.
 func (j Judging) uses() (use [quality.Sources]bool) {
 	use[quality.Gold], use[quality.Format], use[quality.Feedback] = j.Gold, j.Format, j.Feedback
-	use[quality.Shadow], use[quality.Canary] = j.Shadow > 0, j.Canaries > 0
 	return use
 }
 

@@ -6,6 +6,8 @@
 package hub
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -125,7 +127,6 @@ type Node struct {
 	prefixes *prefix.Index // what they are believed to hold
 	commons  commons
 	seeds    seeds
-	explore  explores
 	seats    seats
 	kinds    kinds
 	runtime  runtime
@@ -186,7 +187,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		treasury: newTreasury(), marks: heardOf{among: map[string]bool{}}, sales: map[string]*sale{},
 		inquiry: &inquiry{commons: map[string]int32{},
 			fastest: map[*fastest]time.Duration{}},
-		rests: rests{scale: 1, wanted: map[string]int{}}, stats: newStats(), explore: newExplores(seed),
+		rests: rests{scale: 1, wanted: map[string]int{}}, stats: newStats(),
 	}
 	n.prefixes.Spread(secretOf(seed, "marks"))
 	n.regimes.watch = regime.NewWatch(cfg.Regimes)
@@ -312,7 +313,7 @@ func (n *Node) Tick(now time.Time) {
 func (n *Node) Ready() Ready {
 	if n.leading {
 		before := n.stats.Rounds
-		for again := true; again; again = n.sow() || n.roam() {
+		for again := true; again; again = n.sow() {
 			n.batch.Look(n.now)
 			n.lookApart()
 			for !n.full && n.doubt == "" && n.batch.Due(n.now, n.onOffer(n.batch.Len())) {
@@ -423,3 +424,9 @@ func codeOr(err error, code bus.Code) bus.Code {
 
 // money says an amount for people.
 func money(c market.Credits) string { return c.String() + " credits" }
+
+// secretOf is a number by a hub's seed, for one use.
+func secretOf(seed [32]byte, use string) uint64 {
+	sum := sha256.Sum256(append([]byte(use), seed[:]...))
+	return binary.LittleEndian.Uint64(sum[:])
+}

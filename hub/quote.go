@@ -265,7 +265,7 @@ func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 	}
 	d.PromptMost, d.Cached, d.FirstMS = n.covered(t, h), h.implied, min(h.first.Milliseconds(), d.TimeoutMS)
 	d.WatchMS = min(h.watch.Milliseconds(), d.TimeoutMS)
-	d.Claimed, d.Sketch = h.rec.Claimed, t.sketch
+	d.Claimed = h.rec.Claimed
 	d.Task.Inbox, d.Task.Voucher, d.Earlier = "", nil, t.earlier
 	if t.carried() > 0 {
 		d.Whole = t.whole

@@ -27,7 +27,7 @@ type Seeding struct {
 	Client string        `yaml:"client"`
 	Every  time.Duration `yaml:"every"`  // least time between two; 0: nothing is seeded
 	Within time.Duration `yaml:"within"` // as many dialogues are expected to begin alike as last so long
-	// an agent gets none of that client's money, for seeds or questions, that asks more for them
+	// an agent gets none of that client's money, for seeds that asks more for them
 	// than so many times what the median of its model's agents of other owners does; 0: it may ask what it
 	// likes
 	Dearest float64 `yaml:"dearest"`
@@ -84,11 +84,7 @@ const usesKept = 1024
 // noteUse counts a task that goes to an agent among those that begin as it does.
 func (n *Node) noteUse(t *task) {
 	s := &n.seeds
-	switch u := n.explore.under; { // there was money
-	case t.only == nil:
-	case u != nil && u.task == t:
-		n.explore.next = n.at(n.cfg.Quality.Every - n.now.Sub(t.arrived))
-	default:
+	if t.only != nil { // there was money
 		s.next = n.at(n.cfg.Seed.Every)
 	}
 	if n.cfg.Seed.Every == 0 || t.only != nil || t.carried() > 0 || t.msg.Prompt.Loose == bus.LooseMedia {

@@ -119,7 +119,6 @@ type task struct {
 	closed     time.Time   // when it was done
 	domain     string      // its agent's, in which its answer is judged; "": in none
 	judged     bool        // its client has said how good that was
-	sketch     uint64      // its answer's words are sketched by this key; 0: they are not
 	until      time.Time   // when done: to be forgotten
 	forgotten  bool        // it is
 }

@@ -229,7 +229,7 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 
 // What an agent is dispatched, a client's task or what its hub sends, and what of it is paid.
 var (
-	holdKinds = []string{"task", "warm-up", "shadow", "canary"}
+	holdKinds = []string{"task", "warm-up"}
 	outcomes  = []string{"done", "cancelled"}
 )
 

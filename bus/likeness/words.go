@@ -1,4 +1,4 @@
-// Package likeness compares answers by their words: as texts, and as sketches that tell no word.
+// Package likeness compares answers by their words.
 package likeness
 
 import (

@@ -92,14 +92,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 		return err
 	}
 	defer l.Close()
-	var canaries []hub.Canary
-	if path := c.Hub.Quality.Questions; path != "" {
-		if canaries, err = hubserve.ReadCanaries(c.Hub, path); err != nil {
-			return fmt.Errorf("hub.quality.questions: %w", err)
-		}
-	}
 	s, err := hubserve.New(c.Hub, hubserve.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log,
-		Close: closing, Canaries: canaries, Learned: filepath.Join(c.Data, c.Hub.Journal+".learned"),
+		Close: closing, Learned: filepath.Join(c.Data, c.Hub.Journal+".learned"),
 		Hung: filepath.Join(c.Data, c.Hub.Journal+".hung")})
 	if err != nil {
 		return err

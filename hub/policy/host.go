@@ -49,7 +49,6 @@ type Host struct {
 	policy.Hosted[Hook]
 	memory memory
 
-	items  []policy.Item
 	scores []float64
 }
 

@@ -1,25 +1,20 @@
 // Package quality learns how good an agent's answers are, in each domain, from what others say of them.
 //
-// Five sources say something, and each is kept apart:
+// Three sources say something, and each is kept apart:
 //
 //	gold      answers that were compared with a reference, by who the operator trusts with that
 //	format    answers that kept, or broke, the form they were asked for in
 //	feedback  clients' judgements of answers that they paid for
-//	shadow    answers that those of two other agents to the same task agree with, or contradict
-//	canary    answers to questions of the operator's own, whose answers are known
 //
 // With s the registered score, which counts as Prior answers, m the mean of what a source said, and w what
 // that counts,
 //
-//	Q = (Prior*s + sum of w*m over gold, feedback, canary) / (Prior + sum of w)
-//	    * (1 - broken) * (1 - contradicted)
-//	broken       = answers that broke their form / (Prior + answers)
-//	contradicted = answers that two others contradict, by how far / (Prior + answers compared)
+//	Q = (Prior*s + sum of w*m over gold, feedback) / (Prior + sum of w) * (1 - broken)
+//	broken = answers that broke their form / (Prior + answers)
 //
 // What a source said fades, so w has a bound (see memory), and so has what any source can do. Q is from 0 to
 // 1, and no better judgement lowers it. Format only ever lowers it: who judges is the agent's own side, which
-// has nothing to gain by calling an answer well-formed. So does shadow: that three agents agree is no reason
-// to think more of them than their operators do.
+// has nothing to gain by calling an answer well-formed.
 //
 // Of feedback one client has at most its share: the weight of all clients' together, memory, is shared out,
 // and a client has at most one part of as many as there are clients, and at most its part of what was paid.
@@ -38,13 +33,11 @@ const (
 	Gold Source = iota
 	Format
 	Feedback
-	Shadow
-	Canary
 
-	Sources = 5
+	Sources = 3
 )
 
-var names = [Sources]string{"gold", "format", "feedback", "shadow", "canary"}
+var names = [Sources]string{"gold", "format", "feedback"}
 
 func (s Source) String() string { return names[s] }
 
@@ -58,9 +51,8 @@ const (
 	paidKept = 1000
 )
 
-// memory is what a source counts at most, in answers. What one agent's answers have in common with those of
-// others says least.
-var memory = [Sources]float64{Gold: 200, Format: 200, Feedback: Prior, Shadow: Prior, Canary: 200}
+// memory is what a source counts at most, in answers.
+var memory = [Sources]float64{Gold: 200, Format: 200, Feedback: Prior}
 
 // Score is what was said of an agent's answers in one domain. The zero Score has heard nothing.
 type Score struct {
@@ -195,7 +187,7 @@ func (s *Score) Heard() (list []Heard) {
 func (s *Score) Q(registered float64, use [Sources]bool) float64 {
 	weight, sum := float64(Prior), float64(Prior*registered)
 	for of := range Source(Sources) {
-		if of == Format || of == Shadow || !use[of] {
+		if of == Format || !use[of] {
 			continue
 		}
 		w, x := s.heard(of)
@@ -203,10 +195,8 @@ func (s *Score) Q(registered float64, use [Sources]bool) float64 {
 		sum += x
 	}
 	q := sum / weight
-	for _, of := range []Source{Format, Shadow} {
-		if f := &s.Said[of]; use[of] {
-			q *= 1 - (f.Weight-f.Sum)/(Prior+f.Weight)
-		}
+	if f := &s.Said[Format]; use[Format] {
+		q *= 1 - (f.Weight-f.Sum)/(Prior+f.Weight)
 	}
 	return min(1, max(0, q))
 }

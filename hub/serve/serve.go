@@ -27,7 +27,6 @@ type Deps struct {
 	Journal  ledger.Journal // of this hub alone; replayed by Run, not closed
 	Log      *slog.Logger   // nil: slog.Default
 	Seed     [32]byte       // of the salts; zero: random, as it must be outside simulations
-	Canaries []hub.Canary   // questions whose answers are known
 	Learned  string         // a file of what the hub has learned of its agents; "": it begins anew each time
 	Close    bool           // the hub ends: see [hub.Node.Close]
 	// a file that names runtime policies in which a life of the hub hung: they are off; "": none is kept
@@ -102,7 +101,6 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 		return nil, err
 	}
 	node.Limit = stopAfter(cfg.SolveLimit)
-	node.SetCanaries(deps.Canaries)
 	log := deps.Log
 	s := &Server{
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,

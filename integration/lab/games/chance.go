@@ -29,12 +29,12 @@ type stay struct{ until, took float64 }
 type line struct {
 	Queue
 	*regime.Watch
-	rng         *rand.Rand
-	now, read   float64
-	next        float64
-	busy        []stay
-	queue       []float64 // since when
-	rises, told int
+	rng       *rand.Rand
+	now, read float64
+	next      float64
+	busy      []stay
+	queue     []float64 // since when
+	rises     int
 }
 
 func (q Queue) play(seed uint64) *line {

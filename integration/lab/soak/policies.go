@@ -17,12 +17,11 @@ import (
 
 // everyPolicy has a fleet run every runtime policy that there is: in its first domain those that place tasks
 // fairly and learn who comes back, in the second those that place by prompts and answers and compute ahead,
-// and in both seats, shadows, which the hubs' own clients pay, and tolls that follow the regime.
+// and in both seats, and tolls that follow the regime.
 // Engines serve two adapters beside their model, of which one is ready at a time, and in answers patterns are
 // looked for.
 func everyPolicy(p *fleet.Plan) {
 	p.Hub = `  seats: {sessions: true}
-  quality: {shadow: 0.02}
   regimes: {adapt: true}
   learn_tiers: true
 `
