@@ -89,7 +89,7 @@ func forecastBars(ctx context.Context, o Options) ([]Bar, error) {
 		return nil, err
 	}
 	return []Bar{
-		bar("forecast: first token, short prompts", 0.10, recordedShort, ttft),
+		bar("forecast: first token, short prompts", 0.12, recordedShort, ttft),
 		bar("forecast: first token, long prompts", 0.15, recordedLong, ttft),
 		bar("forecast: cost, short prompts", 0.09, recordedShort, cost),
 		bar("forecast: cost, long prompts", 0.09, recordedLong, cost),
