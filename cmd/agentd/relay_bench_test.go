@@ -135,8 +135,8 @@ func BenchmarkRelayedToken(b *testing.B) {
 	b.ResetTimer()
 	for i := range streams {
 		id := fmt.Sprint("t", i)
-		d := bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Fence: sold[0].Create, Boot: r.Boot,
-			Journal: "math", Round: 1,
+		d := bus.Dispatch{Kind: bus.DispatchTask, Domain: "math", Epoch: 5,
+			Fence: sold[0].Create, Boot: r.Boot, Journal: "math", Round: 1,
 			Hold: id, Model: "tiny", MaxTokens: each + 1, Price: price, CostCap: market.Credit,
 			Task: bus.Task{Client: "ann", ID: id, Stream: true, Reply: "souk.v1.reply.ann." + id,
 				Body: []byte(`{"messages":[]}`)}}
