@@ -73,8 +73,8 @@ func TestWhatConnectionsDoIsSaidOnceAMinute(t *testing.T) {
 	})
 }
 
-// While somebody is kept away, whoever is refused hears so five seconds later, and at once where nobody is or
-// the server ends.
+// While somebody is kept away, whoever is refused hears so a while later, and at once where nobody is or the
+// server ends.
 func TestWhoIsRefusedWaitsWhileSomebodyIsBarred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &natsLog{knock: &slowly{end: make(chan struct{})}}

@@ -24,7 +24,7 @@ type bars struct {
 
 // slowly has whoever is refused wait for the answer while anybody is kept away: who is barred comes again as
 // soon as he has heard, and to find out once more that his creds are void takes a third of a millisecond. He
-// waits on his own connection, which ends after [shakeWithin] in any case.
+// waits on his own connection.
 type slowly struct {
 	on   atomic.Bool
 	end  chan struct{} // closed: nobody waits any more
@@ -32,7 +32,8 @@ type slowly struct {
 }
 
 // answerIn is how long that is: others who are refused meanwhile, for creds that are revoked, wait with them.
-const answerIn = 5 * time.Second
+// After two seconds the server asks whether somebody is still there, and its clients take that for no answer.
+const answerIn = 1500 * time.Millisecond
 
 func (s *slowly) wait() {
 	if s == nil || !s.on.Load() {
@@ -91,7 +92,7 @@ func (b *bars) apply() error {
 	for key := range b.until {
 		claims.Revocations[key] = math.MaxInt64 // whenever it was made
 	}
-	b.server.UpdateAccountClaims(account, claims)
 	b.knock.on.Store(len(b.until) > 0)
+	b.server.UpdateAccountClaims(account, claims)
 	return nil
 }

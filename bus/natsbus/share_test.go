@@ -131,6 +131,12 @@ func TestWhoSaysTooMuchIsKeptAway(t *testing.T) {
 	if err := mallory.Refused(); err == nil || !strings.Contains(err.Error(), "took more than its share") {
 		t.Errorf("it is told %v", err)
 	}
+	// and who comes then hears it, too
+	_, err := natsbus.Connect(natsbus.Config{URL: s.URL(), Name: "mallory",
+		Creds: creds(t)(keys.Ensure(bus.RoleClient, bus.IDs{Name: "mallory"}, time.Now()))})
+	if err == nil || !strings.Contains(err.Error(), "took more than its share") {
+		t.Errorf("at the door it is told %v", err)
+	}
 	if err := ada.Flush(ctx); err != nil {
 		t.Error(err)
 	}
