@@ -36,7 +36,7 @@ func OpenHome(data, node string) (*Home, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node's directory %s: %w", dir, err)
 	}
-	had.Begin()
+	had.Begin(0)
 	return &Home{dir, had}, nil
 }
 

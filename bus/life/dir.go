@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
@@ -25,9 +26,9 @@ const (
 )
 
 // Dir is a directory that this process has, as it holds the lock on the file LOCK in it. The file LIVES
-// beside it has a line for each of the last lives: its text, and when LOCK was changed last as that life
-// began, which no copy onto it can repeat. It ends with a word where what is in the directory may be an older
-// copy all the same.
+// beside it has a line for each of the last lives: its text, when that life changed LOCK last, which no copy
+// onto it can repeat, and how much had been written in the directory then. It ends with a word where what is
+// in the directory may be an older copy all the same.
 type Dir struct {
 	path  string
 	lock  *fileutil.LockedFile
@@ -35,6 +36,9 @@ type Dir struct {
 	past  []string // texts of earlier lives, the last one last
 	lived bool
 	moved atomic.Bool
+
+	mu    sync.Mutex
+	wrote uint64
 }
 
 // Take locks a directory, which must be there. ErrTaken if another process has it. Begin is to follow.
@@ -61,11 +65,16 @@ func Take(path string) (*Dir, error) {
 	}
 	d.own = begin(what, id)
 	d.read(changed)
-	pid := []byte(strconv.Itoa(os.Getpid()) + "\n") // for whoever is kept out; a full disk forgets it
-	if _, err := lock.WriteAt(pid, 0); err == nil {
-		_ = lock.Truncate(int64(len(pid)))
-	}
+	d.touch()
 	return d, nil
+}
+
+// touch writes the process id into the lock, for whoever is kept out; a full disk forgets it.
+func (d *Dir) touch() {
+	pid := []byte(strconv.Itoa(os.Getpid()) + "\n")
+	if _, err := d.lock.WriteAt(pid, 0); err == nil {
+		_ = d.lock.Truncate(int64(len(pid)))
+	}
 }
 
 // holder reads the process id that the holder of a lock has written into it.
@@ -82,49 +91,78 @@ func holder(name string) string {
 func (d *Dir) read(changed uint64) {
 	text, err := regular.Read(filepath.Join(d.path, "LIVES"), maxLIVES)
 	d.lived = !errors.Is(err, os.ErrNotExist)
-	past, here := d.lines(string(text), changed)
-	d.past = past
+	past, wrote, here := d.lines(string(text), changed)
+	d.past, d.wrote = past, wrote
 	d.moved.Store(d.lived && !here)
 }
 
-// lines are the lives that LIVES names, whatever is in it. here reports whether the last line is of one that
-// was here, and left LOCK as it is.
-func (d *Dir) lines(text string, changed uint64) (past []string, here bool) {
+// lines are the lives that LIVES names, whatever is in it, and how much the last of them had written. here
+// reports whether that one was here, and left LOCK as it is.
+func (d *Dir) lines(text string, changed uint64) (past []string, wrote uint64, here bool) {
 	for line := range strings.Lines(text) {
-		name, at, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		name, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		l, err := Parse(name)
 		if here = false; err != nil {
 			continue
 		}
 		past = append(past, name)
-		at, doubt, _ := strings.Cut(at, " ")
+		at, rest, _ := strings.Cut(rest, " ")
+		much, doubt, _ := strings.Cut(rest, " ")
 		then, err := strconv.ParseUint(at, 16, 64)
-		here = err == nil && then == changed && doubt == "" && d.differs(l) == ""
+		count, wrong := strconv.ParseUint(much, 10, 64)
+		wrote = count
+		here = err == nil && wrong == nil && then == changed && doubt == "" && d.differs(l) == ""
 	}
-	return past[max(0, len(past)-maxLives):], here
+	return past[max(0, len(past)-maxLives):], wrote, here
 }
 
-// Begin remembers this life in the directory. A disk that is full forgets it: then a later one cannot prove
-// that this one has ended, which costs it some seconds.
-func (d *Dir) Begin() { d.remember() }
+// Begin remembers this life in the directory, where so much is written; 0 where nobody counts. If that is
+// less than the life before had written, an older copy was put behind LOCK and LIVES. A disk that is full
+// forgets it: then a later one cannot prove that this one has ended, which costs it some seconds.
+func (d *Dir) Begin(wrote uint64) {
+	if wrote < d.wrote || wrote > 0 && !d.lived {
+		d.moved.Store(true)
+	}
+	d.wrote = wrote
+	d.remember(true)
+}
+
+// Wrote remembers how much is written by now. It changes LOCK, so that a copy of the directory that was made
+// before has another, by the time that programs go by which put back what differs. It is not synced: after a
+// power cut the machine starts anew, and then nothing is proven anyway.
+func (d *Dir) Wrote(wrote uint64) {
+	d.mu.Lock()
+	d.wrote = wrote
+	d.mu.Unlock()
+	d.touch()
+	d.remember(false)
+}
 
 // Settle says whether what is in the directory is known to be what was written there last. As long as it is
 // not, later lives find the directory moved, too.
 func (d *Dir) Settle(own bool) {
 	d.moved.Store(!own)
-	d.remember()
+	d.remember(true)
 }
 
-func (d *Dir) remember() {
-	_ = d.lock.Sync() // a network file system says only then when it was changed
+func (d *Dir) remember(sync bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if sync {
+		_ = d.lock.Sync() // a network file system says only then when it was changed
+	}
 	_, changed, _ := stamp(d.lock.File)
-	path := filepath.Join(d.path, "LIVES")
-	line := d.own.String() + " " + strconv.FormatUint(changed, 16)
+	line := fmt.Sprintf("%s %x %d", d.own, changed, d.wrote)
 	if d.moved.Load() {
 		line += " moved"
 	}
-	lines := append(slices.Clone(d.past), line)
-	_ = regular.Replace(path, []byte(strings.Join(lines, "\n")+"\n"))
+	text := []byte(strings.Join(append(slices.Clone(d.past), line), "\n") + "\n")
+	path := filepath.Join(d.path, "LIVES")
+	if sync {
+		_ = regular.Replace(path, text)
+	} else if regular.Write(path+".new", text) == nil {
+		_ = os.Rename(path+".new", path)
+	}
 }
 
 // Life names this life.

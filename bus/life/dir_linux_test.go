@@ -18,7 +18,7 @@ func take(t *testing.T, path string) *Dir {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Begin()
+	d.Begin(0)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -236,7 +236,8 @@ func TestLivesFromElsewhere(t *testing.T) {
 	} {
 		own := d.own
 		change(&own)
-		if err := os.WriteFile(filepath.Join(path, "LIVES"), []byte(own.String()+" 0\n"), 0o600); err != nil {
+		line := []byte(own.String() + " 0 0\n")
+		if err := os.WriteFile(filepath.Join(path, "LIVES"), line, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		d.Close()

@@ -1,6 +1,7 @@
 package life
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -72,14 +73,14 @@ func FuzzLIVES(f *testing.F) {
 		f.Fatal(err)
 	}
 	d := &Dir{own: own}
-	f.Add(sample + " 7\n")
-	f.Add(sample + " 7 moved\n")
-	f.Add(strings.Repeat(sample+" 7\n", 2*maxLives))
+	f.Add(sample + " 7 9\n")
+	f.Add(sample + " 7 9 moved\n")
+	f.Add(strings.Repeat(sample+" 7 9\n", 2*maxLives))
 	for _, text := range hostile {
-		f.Add(text + " 7\n" + text)
+		f.Add(text + " 7 9\n" + text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		past, here := d.lines(text, 7)
+		past, wrote, here := d.lines(text, 7)
 		if len(past) > maxLives {
 			t.Errorf("%d lives", len(past))
 		}
@@ -91,7 +92,8 @@ func FuzzLIVES(f *testing.F) {
 		last := text[strings.LastIndexByte(strings.TrimSuffix(text, "\n"), '\n')+1:]
 		last = strings.TrimSuffix(last, "\n")
 		if here && (len(past) == 0 || !strings.HasPrefix(last, past[len(past)-1]+" ") ||
-			!strings.HasSuffix(strings.TrimSuffix(last, " "), "7")) {
+			!strings.HasSuffix(strings.TrimRight(strings.TrimSuffix(last, " "), "0123456789"), "7 ") ||
+			!strings.Contains(last, strconv.FormatUint(wrote, 10))) {
 			t.Errorf("%q says that it is here", last)
 		}
 	})

@@ -9,7 +9,9 @@
 //	DIR/journal/NAME/snapshots   what the frames up to one came to, of two such frames; may be deleted
 //
 // LIVES and LOCK say whether an earlier opening has ended, and whether the journal is where it was opened
-// last ([Journal.Ended], [Journal.Moved]): a copy brings LIVES along, and has another LOCK.
+// last ([Journal.Ended], [Journal.Moved]): a copy brings LIVES along, and has another LOCK. LIVES also says
+// how many frames there were when the journal was closed, or a second before its writer was killed: where
+// there are fewer, an older copy was put behind the two.
 //
 // A frame is one entry of the log: index = the frame's sequence, term = its epoch, data =
 //

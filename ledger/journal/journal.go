@@ -71,6 +71,7 @@ type Journal struct {
 	broken   error // once set, nothing more is taken
 	appended bool
 	last     ledger.Frame // header of the last frame
+	noted    int64        // time of the last frame that LIVES says of
 	buf      []byte
 	entries  []*raftpb.Entry
 	pool     []raftpb.Entry
@@ -125,9 +126,8 @@ func open(dir string, cfg Config) (*Journal, error) {
 		home.Close()
 		return nil, err
 	}
-	if home.Begin(); !home.Lived() && j.last.Seq > 0 {
-		home.Settle(false)
-	}
+	home.Begin(j.last.Seq)
+	j.noted = j.last.Time
 	return j, nil
 }
 
@@ -304,11 +304,24 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 		j.last.Records = nil
 		frames = frames[n:]
 	}
+	if j.last.Time-j.noted >= noteEvery {
+		j.note()
+	}
 	const keep = 1 << 20 // one rare large frame must not pin its memory
 	if cap(j.buf) > keep {
 		j.buf = nil
 	}
 	return nil
+}
+
+// noteEvery is how seldom LIVES is told how many frames there are, in nanoseconds: where the writer was
+// killed, it does not find out a copy that lacks less.
+const noteEvery = 1e9
+
+// note has LIVES say how many frames there are.
+func (j *Journal) note() {
+	j.home.Wrote(j.last.Seq)
+	j.noted = j.last.Time
 }
 
 // holdsMoney reports whether any record sets new money aside or moves it; ends of holds do not.
@@ -396,6 +409,9 @@ func (j *Journal) Close() error {
 	}
 	err := j.store.Close()
 	j.store = nil
+	if j.noted != j.last.Time {
+		j.note()
+	}
 	if lockErr := j.home.Close(); err == nil {
 		err = lockErr
 	}

@@ -13,8 +13,9 @@ func (j *Journal) Life() string { return j.home.Life() }
 // not, it says why nothing proves that; see package life.
 func (j *Journal) Ended(life string) (ended bool, why string) { return j.home.Ended(life) }
 
-// Moved reports whether the journal was opened last on another file, machine or boot, or was written over
-// since, or whether that is not known, and nobody has settled that: what is in it may then be an older copy.
+// Moved reports whether the journal was opened last on another file, machine or boot, was written over since,
+// or has lost frames, or whether that is not known, and nobody has settled that: what is in it may then be an
+// older copy.
 func (j *Journal) Moved() bool { return j.home.Moved() }
 
 // hasLived reports whether the journal in dir was ever opened for writing.

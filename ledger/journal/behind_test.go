@@ -1,0 +1,130 @@
+package journal
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"souk/ledger"
+)
+
+// An older copy is put back behind LOCK and LIVES, which stay the very files: a backup seldom has a lock, and
+// rsync leaves alone what has not changed since. It is taken for no newest journal all the same, whether the
+// writer was stopped or killed.
+func TestAnOlderCopyBehindTheLock(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("nothing is proven here")
+	}
+	at := func(seq uint64, seconds int64) ledger.Frame {
+		f := frame(seq, 10)
+		f.Time = seconds * int64(time.Second)
+		return f
+	}
+	for name, restore := range map[string]func(t *testing.T, from, to string){
+		"the segments alone": func(t *testing.T, from, to string) {
+			to = filepath.Join(to, "wal")
+			try(t, os.RemoveAll(to))
+			overwrite(t, filepath.Join(from, "wal"), to, true)
+		},
+		"segments in place": func(t *testing.T, from, to string) {
+			overwrite(t, filepath.Join(from, "wal"), filepath.Join(to, "wal"), false)
+		},
+		"what rsync copies": func(t *testing.T, from, to string) { overwrite(t, from, to, true) },
+	} {
+		for i := range 4 {
+			killed, late := i&1 > 0, i&2 > 0 // whether the copy was made in the last life
+			dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+			open := func() *Journal {
+				t.Helper()
+				j, err := Open(dir, Config{MinFree: -1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { j.Close() })
+				return j
+			}
+			end := func(j *Journal) {
+				if killed {
+					try(t, j.store.Close(), j.home.Close())
+				} else {
+					try(t, j.Close())
+				}
+			}
+			j := open()
+			mustAppend(t, j, at(1, 1))
+			end(j)
+			j = open()
+			mustAppend(t, j, at(2, 3))
+			overwrite(t, dir, backup, true)
+			for seq := range uint64(20) { // longer than a tick of the clock by which files change
+				mustAppend(t, j, at(3+seq, 5+2*int64(seq)))
+			}
+			end(j)
+			if j = open(); j.Moved() {
+				t.Fatalf("%s, killed %v: nothing was done yet", name, killed)
+			}
+			if late {
+				try(t, os.RemoveAll(backup))
+				overwrite(t, dir, backup, true)
+			}
+			for seq := range uint64(20) {
+				mustAppend(t, j, at(23+seq, 50+2*int64(seq)))
+			}
+			end(j)
+			restore(t, backup, dir)
+			j = open()
+			if seq, _, _ := j.Last(); (seq != 2) != late || seq > 22 || !j.Moved() {
+				t.Errorf("%s, killed %v, late %v: a journal of %d frames, of which 42 were written, may be an older "+
+					"copy: %v", name, killed, late, seq, j.Moved())
+			}
+			end(j)
+			if j = open(); !j.Moved() {
+				t.Errorf("%s, killed %v, late %v: the next start forgets it", name, killed, late)
+			}
+		}
+	}
+}
+
+func try(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// overwrite makes the files of one directory those of another: in place, or, where they differ in size or
+// time, by others, as rsync does.
+func overwrite(t *testing.T, from, to string, anew bool) {
+	t.Helper()
+	try(t, filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) == ".tmp" { // a spare segment comes and goes
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		data, err := os.ReadFile(path)
+		if err = errors.Join(err, os.MkdirAll(filepath.Dir(target), 0o700)); err != nil {
+			return err
+		}
+		if !anew {
+			return os.WriteFile(target, data, 0o600)
+		}
+		was, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		is, err := os.Stat(target)
+		if err == nil && is.Size() == was.Size() && is.ModTime().Equal(was.ModTime()) {
+			return nil
+		}
+		return errors.Join(os.WriteFile(target+".rsync", data, 0o600),
+			os.Chtimes(target+".rsync", was.ModTime(), was.ModTime()), os.Rename(target+".rsync", target))
+	}))
+}
