@@ -21,7 +21,7 @@ type groups struct {
 
 	session string // begins the keys of all
 
-	mu    sync.RWMutex
+	mu    sync.Mutex
 	named map[string]string                      // by client
 	known *bounded.Cache[string, string, *group] // of clients that asked of late
 }
@@ -61,14 +61,11 @@ func newGroups(registry bus.Registry, session string, log *slog.Logger) *groups 
 
 // of is a client's group.
 func (g *groups) of(client string) *group {
-	g.mu.RLock()
-	known := g.known.Peek(client)
-	g.mu.RUnlock()
-	if known != nil {
-		return *known
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if known := g.known.Get(client); known != nil {
+		return *known
+	}
 	name := bus.GroupOf(client, g.named[client])
 	x := &group{name: name, key: []byte(g.session + "\x00" + name)}
 	g.known.Put(client, client, x, 1)
