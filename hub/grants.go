@@ -43,9 +43,11 @@ func (n *Node) missed(a *request, m *bus.FundsReply) {
 		}
 		return
 	}
-	if m.Code != "" || m.Mark == nil {
+	overtaken := m.Known != nil && a.req.Mark != nil && m.Known.Seq > a.req.Mark.Seq
+	if m.Code != "" || m.Mark == nil || overtaken { // of an overtaken word the treasury takes no charges
 		n.untold(a.req.Spent)
-	} else {
+	}
+	if m.Code == "" && m.Mark != nil {
 		n.toldMark(a.req.Mark)
 		defer n.writeMark()
 	}

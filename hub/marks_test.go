@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"souk/bus"
+	"souk/ledger"
 	"souk/market"
 )
 
@@ -41,5 +42,42 @@ func TestACopyThatLeadsAcknowledgesNothing(t *testing.T) {
 	h.run()
 	if got := h.ack(d.Hold); got != "ack " {
 		t.Errorf("once the journal is the newest: %s", got)
+	}
+}
+
+// Of a word that another has overtaken the treasury takes in no charges: they are told again.
+func TestChargesAreToldAgain(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 4, 0.9, market.Price{Miss: market.Credit, Hit: market.Credit, Out: market.Credit})
+	h.must(h.step(h.task("ann", "t", worth(market.Credit))))
+	d := h.take("ann", "t")
+	h.accept(d)
+	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 10})))
+	h.run()
+	id, charged := h.n.book.ID(), h.n.book.Charged("ann")
+	last, _, _ := h.n.book.Last()
+	if charged <= 0 || last < 2 {
+		t.Fatalf("%d was charged, in %d frames", charged, last)
+	}
+	for _, c := range []struct {
+		known uint64
+		again bool
+	}{{last - 1, false}, {last, true}} {
+		h.n.marks.changed, h.n.treasury.missed = nil, nil
+		clear(h.n.marks.among)
+		h.n.out.Funds = nil
+		a := &request{op: bus.OpAllotted, req: bus.FundsRequest{
+			Mark:  &ledger.Mark{Journal: id, Seq: last - 1},
+			Spent: []ledger.Spent{{Client: "ann", Amount: charged}}}}
+		h.n.missed(a, &bus.FundsReply{Known: &ledger.Mark{Journal: id, Seq: c.known},
+			Mark: &ledger.Mark{Journal: ledger.Sum{9}, Seq: 3}})
+		again := false
+		for _, f := range h.n.out.Funds {
+			s := f.Request.Spent
+			again = again || f.Op == bus.OpAllotted && len(s) == 1 && s[0].Amount == charged
+		}
+		if again != c.again {
+			t.Errorf("the treasury knows frame %d, and was told of frame %d: told again %v", c.known, last-1, again)
+		}
 	}
 }

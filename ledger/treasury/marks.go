@@ -29,7 +29,6 @@ type spoken struct {
 	heard    bool
 	confirms bool   // it has kept a mark, and the journal has it
 	denies   string // why the journal cannot be the one that the hub has dealt with
-	spentAt  uint64 // frame of the hub's journal that what clients have spent there was told at last
 }
 
 // Await has the treasury hear hubs first: its journal was moved, or is new. Named is to follow. Hubs that
@@ -189,15 +188,12 @@ func (t *Treasury) note(op string, req *bus.FundsRequest) {
 	if !was.Zero() && (m.Journal != was.Journal || m.Seq == was.Seq && *m != was) {
 		return
 	}
-	w := t.heard[hub]
 	mark := was
 	if m.Seq > was.Seq {
 		mark = *m
 	}
 	var spent []ledger.Spent
-	if op == bus.OpAllotted && m.Seq >= w.spoken.spentAt { // else a word that was overtaken
-		w.spoken.spentAt = m.Seq
-		t.heard[hub] = w
+	if op == bus.OpAllotted && m.Seq >= was.Seq { // else a word that was overtaken, or an older copy's
 		for _, s := range req.Spent {
 			if s.Amount != t.book.Spent(s.Client, hub) && s.Amount <= t.book.Allotted(s.Client, hub) {
 				spent = append(spent, s)
