@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 108_500
-	mostHub     = 24_600
+	mostProduct = 107_800
+	mostHub     = 24_100
 )
 
 // size is how much code there is: lines, those of comments and empty ones included, and statements.

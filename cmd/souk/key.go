@@ -162,6 +162,9 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 			k.Client = args[0]
 			f := c.Flags()
 			switch {
+			case strings.HasPrefix(k.Client, bus.ProberOf("")):
+				return fmt.Errorf("client %q is a hub's own, which pays for what the hub puts on engines of "+
+					"others' prompts: give another name", k.Client)
 			case f.Changed("models") && len(k.Models) == 0:
 				return errors.New("--models: names none: leave it out, and the key may ask for all")
 			case slices.ContainsFunc(k.Models, func(m string) bool { return strings.TrimSpace(m) == "" }):
