@@ -28,7 +28,6 @@ type Candidate struct {
 	Idle  string
 
 	awaited atomic.Int64
-	twin    bool  // another on a journal of our name led while this one stood by
 	said    int64 // epoch of the leadership that was named last
 	// why it gives way; when it did last, and whether it was contradicted then; why, until one leads
 	gives        Doubt
@@ -39,13 +38,6 @@ type Candidate struct {
 
 // Awaited is how often a leadership was waited for whose holder nothing proved to have ended.
 func (c *Candidate) Awaited() int64 { return c.awaited.Load() }
-
-// Twin reports whether another process on a journal of this name led since this was asked last: a copy, or
-// the one that ours is a copy of. Then what it wrote is not here. It is for who was elected.
-func (c *Candidate) Twin() (led bool) {
-	led, c.twin = c.twin, false
-	return led
-}
 
 // evictAgain is how soon a registry is asked again that did not answer.
 const evictAgain = 200 * time.Millisecond
@@ -89,9 +81,7 @@ func (c *Candidate) Elect(ctx context.Context) (bus.Leadership, error) {
 				"lease ends by itself", "within", c.TTL, "why", why, "led_by", h.String(), "epoch", epoch)
 			c.awaited.Add(1)
 		}
-		own := holderOf(c.Value)
-		c.twin = c.twin || why != "" && h.Journal == own.Journal
-		if why == "" || !c.Moved() || h.Journal != own.Journal {
+		if own := holderOf(c.Value); why == "" || !c.Moved() || h.Journal != own.Journal {
 			break
 		}
 		c.awaitGone(ctx)

@@ -192,11 +192,10 @@ func (s *Server) begin() error {
 		return err
 	}
 	// One that is new, or that holds nothing yet, may have been begun beside another. One that may be a copy
-	// hears hubs each time: another may have led since they spoke. So does one beside which another led.
+	// hears hubs each time: another may have led since they spoke.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	twin := s.stands.Twin()
-	if last, _, _ := s.t.Book().Last(); twin || s.d.Journal.Moved() || !s.led && last <= 1 {
+	if last, _, _ := s.t.Book().Last(); s.d.Journal.Moved() || !s.led && last <= 1 {
 		s.t.Await()
 	}
 	s.led = true

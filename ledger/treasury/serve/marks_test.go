@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"souk/bus"
 	"souk/bus/bustest"
@@ -156,40 +155,4 @@ func TestAHubThatContradictsAlone(t *testing.T) {
 		t.Errorf("a mark of 2^63: %q %s", r.Code, r.Message)
 	}
 	bustest.Eventually(t, "it is well", func() bool { return h.srv.Closed() == "" })
-}
-
-// A treasury that lost its lease to another on a journal of the same name, and leads again, hears hubs first:
-// what the other took in and paid out is not here.
-func TestATreasuryBesideWhichATwinLed(t *testing.T) {
-	h := start(t, filepath.Join(t.TempDir(), "journal", "treasury"), nil)
-	lead := h.elect("maths")
-	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 1000})
-	h.ask(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "hub-maths", Epoch: lead.Epoch(),
-		Amount: 100})
-	known := h.word("hub-maths", lead, nil).Mark
-	value, err := bus.EncodeEntry(&bus.TreasuryEntry{Journal: "treasury", Host: "elsewhere", PID: 7})
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := h.world.Registry()
-	if err := other.Delete(t.Context(), bus.TreasuryKey); err != nil {
-		t.Fatal(err)
-	}
-	twin, err := other.Elect(t.Context(), bus.TreasuryKey, value, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	said := func(what string, times int) {
-		t.Helper()
-		bustest.Eventually(t, what, func() bool { return strings.Count(h.said.String(), what) == times })
-	}
-	said("standing by", 1)
-	if err := twin.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	said("treasury open", 2)
-	h.takesNothing("waits for the word of hub hub-maths")
-	if r := h.word("hub-maths", lead, known); r.Code != "" || h.srv.Closed() != "" {
-		t.Errorf("on the right journal: %s, %s", r.Message, h.srv.Closed())
-	}
 }
