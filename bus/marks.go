@@ -143,7 +143,7 @@ func (k *MarkKey) hashes(sums []byte) Hashes {
 	return list
 }
 
-// Hashes are those of a prompt's marks, the highest byte of each first.
+// Hashes lists the hashes of a prompt's marks, the highest byte of each first.
 type Hashes []byte
 
 const hashBytes = 8

@@ -23,7 +23,7 @@ type vouching struct {
 	totals map[pair]count // nil: the line is to be begun
 }
 
-// count is what the door has vouched for of a client at a hub, in a line.
+// count sums what the door has vouched for of a client at a hub, in a line.
 type count struct {
 	line  uint64
 	total market.Credits

@@ -63,7 +63,7 @@ const (
 	headNumber = 2
 )
 
-// rules are those that have a number, counted from 1.
+// rules lists the rules by their number in a record, counted from 1.
 var rules = func() (all []Rule) {
 	for _, pricing := range []string{PricingVCG, PricingTariff, PricingPosted} {
 		for _, settle := range []string{SettleMetered, SettleQuoted} {
@@ -75,7 +75,7 @@ var rules = func() (all []Rule) {
 	return all
 }()
 
-// number is that of a rule among rules, whatever it stands in for; 0: it has none.
+// number finds a rule's number in a record, whatever the rule stands in for; 0: it has none.
 func (r Rule) number() byte {
 	r.Instead = ""
 	return byte(1 + slices.Index(rules, r))

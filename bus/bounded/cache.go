@@ -35,7 +35,7 @@ type entry[O, K comparable, V any] struct {
 	value  V
 }
 
-// owner is one that has entries.
+// owner counts what one owner has.
 type owner[O comparable] struct {
 	Order
 	of     O
@@ -166,7 +166,7 @@ func (c *Cache[O, K, V]) DropOwner(of O) {
 	}
 }
 
-// Next is what goes first where room is made for somebody who has nothing yet; nil: there is nothing.
+// Next names the entry that makes room first for an owner who has nothing yet; nil: there is none.
 func (c *Cache[O, K, V]) Next() (key K, v *V) {
 	if len(c.heaviest) == 0 {
 		return key, nil

@@ -58,7 +58,7 @@ type memo struct {
 	until  time.Time
 }
 
-// memoCost is what one takes beside its bytes, about.
+// memoCost is about how many bytes a result takes beside its own.
 const memoCost = 160
 
 // flight is a call under way whose result is to be remembered, unless something is written meanwhile.

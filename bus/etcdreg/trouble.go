@@ -29,7 +29,7 @@ type trouble struct {
 // Troubles counts how often etcd was found to have a fault that it had not before.
 type Troubles struct{ Full, WentBack int64 }
 
-// Troubles is what it counted since the start.
+// Troubles returns how often etcd had each fault since the registry was opened.
 func (r *Registry) Troubles() Troubles {
 	r.trouble.mu.Lock()
 	defer r.trouble.mu.Unlock()

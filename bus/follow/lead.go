@@ -11,7 +11,7 @@ import (
 // A leader's journal may be a copy that lacks what came last. Then it does nothing, and keeps out who has the
 // newest. So it gives the leadership back now and then: whoever stands by leads then, and keeps it.
 
-// Doubt is what is known against a leader's journal being the newest.
+// Doubt says why a leader's journal may not be the newest.
 type Doubt struct {
 	Why   string // "": nothing
 	Waits bool   // nobody contradicts it: it waits for somebody's word
@@ -72,7 +72,7 @@ func (c *Candidate) Lead(ctx context.Context,
 	}
 }
 
-// once is one time of leadership.
+// once leads one time, and watches meanwhile whether to give way.
 func (c *Candidate) once(ctx context.Context, l bus.Leadership,
 	lead func(context.Context, bus.Leadership, <-chan struct{}) error) error {
 	looks, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -31,7 +31,7 @@ func Append(to []byte, v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Sealed is what was written down with its sum at the end.
+// Sealed appends the sum of what was written down.
 func Sealed(data []byte) ([]byte, error) {
 	if n := len(data) + sha256.Size; n > Most {
 		return nil, fmt.Errorf("it has %d bytes, and at most %d are read", n, Most)
@@ -65,7 +65,7 @@ func Read(data []byte, v any) error {
 	return nil
 }
 
-// head is what stands before a struct.
+// head begins the bytes of a struct: the magic, and the sum of the struct's layout.
 func head(v any) string {
 	sum := sha256.New()
 	layout(sum.Write, reflect.TypeOf(v), map[reflect.Type]bool{})

@@ -51,7 +51,7 @@ const (
 	paidKept = 1000
 )
 
-// memory is what a source counts at most, in answers.
+// memory bounds how many answers a source counts for.
 var memory = [Sources]float64{Gold: 200, Format: 200, Feedback: Prior}
 
 // Score is what was said of an agent's answers in one domain. The zero Score has heard nothing.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// session is what is remembered of one, in 48 bytes, and 4 to find it.
+// session has 48 bytes, and 4 to find it by.
 type session struct {
 	key    uint64
 	ended  time.Duration // of its last turn; of one with an open turn, of the turn before

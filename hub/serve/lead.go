@@ -83,7 +83,7 @@ func (s *Server) elect(ctx context.Context, entry []byte) (bus.Leadership, error
 	return s.stands.Elect(ctx)
 }
 
-// contradicted is what the treasury says against the journal being the newest; "": nothing.
+// contradicted says by which word the treasury contradicts that the journal is the newest; "": by none.
 func (s *Server) contradicted() string {
 	if d := s.doubts(); !d.Waits {
 		return d.Why
@@ -91,7 +91,7 @@ func (s *Server) contradicted() string {
 	return ""
 }
 
-// doubts is what speaks against the journal being the newest.
+// doubts says why the journal may not be the newest.
 func (s *Server) doubts() follow.Doubt {
 	if why := s.unknown.Load(); why != nil {
 		return follow.Doubt{Why: *why, Waits: true}
@@ -102,7 +102,7 @@ func (s *Server) doubts() follow.Doubt {
 	return follow.Doubt{Why: why, Waits: waits}
 }
 
-// lead is one time of leadership. It returns nil after draining, bus.ErrLost when deposed,
+// lead serves for one time of leadership. It returns nil after draining, bus.ErrLost when deposed,
 // follow.ErrGivesWay after yield was closed, or the journal's error.
 func (s *Server) lead(ctx context.Context, l bus.Leadership, entry []byte, yield <-chan struct{}) error {
 	r := reign{l, yield}

@@ -86,7 +86,7 @@ type search struct {
 	of []int
 }
 
-// risks are those of each client, by it and a role.
+// risks counts for each client and role how often the answers to it were caught to be bad.
 type risks = bounded.Cache[policy.ID, [2]policy.ID, risk]
 
 // risk is what became of the answers to one role of a client.

@@ -42,7 +42,7 @@ func (s *Server) Leading() bool {
 	}
 }
 
-// lead is one time of leadership. It returns nil after draining, bus.ErrLost when its lease was lost,
+// lead serves for one time of leadership. It returns nil after draining, bus.ErrLost when its lease was lost,
 // follow.ErrGivesWay after yield was closed, or the journal's error.
 func (s *Server) lead(ctx context.Context, l bus.Leadership, yield <-chan struct{}) error {
 	defer s.resign(l)

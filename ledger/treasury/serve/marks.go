@@ -95,7 +95,7 @@ func (s *Server) Unready() string {
 	return d.Why
 }
 
-// doubts is what speaks against the journal being the newest.
+// doubts says why the journal may not be the newest.
 func (s *Server) doubts() follow.Doubt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
