@@ -144,7 +144,7 @@ func (a *Agent) room() int { return a.lim.part(&a.cfg, a.info.KVTokens) }
 // Model is what the agent sells: as configured, else what its engine serves.
 func (a *Agent) Model() string { return a.cfg.Model }
 
-// Fence is that of the latest claim ever seen.
+// Fence returns the fence of the latest claim ever seen.
 func (a *Agent) Fence() int64 { return a.fence }
 
 // State is what the registry and summaries say.

@@ -57,7 +57,7 @@ func NewSpool(agent string, left []Report) (*Spool, error) {
 	return s, nil
 }
 
-// Size is that of the file.
+// Size returns the bytes of the file.
 func (s *Spool) Size() int64 { return s.size }
 
 // Full reports whether the file is to be begun anew before the next completion.

@@ -18,7 +18,7 @@ type MarkKeys struct {
 	Salt []byte `json:"salt"`
 }
 
-// MarkKey is one of them.
+// MarkKey is a key, and when it begins to count.
 type MarkKey struct {
 	From int64  `json:"from"` // Unix seconds: marks are said under it from then on
 	Key  []byte `json:"key"`
@@ -127,7 +127,7 @@ func (m *MarkKeys) Name(p *Prompt, now time.Time) {
 // mark's plain hash, would have one name under every key, whoever knows it.
 const SumBytes = 55 - markKeyBytes
 
-// hashes are those of sums under the key.
+// hashes returns the hash of each sum under the key.
 func (k *MarkKey) hashes(sums []byte) Hashes {
 	if k == nil || len(sums) == 0 {
 		return nil
@@ -148,7 +148,7 @@ type Hashes []byte
 
 const hashBytes = 8
 
-// At is one of them.
+// At returns hash i, counted from 0.
 func (h Hashes) At(i int) uint64 { return binary.BigEndian.Uint64(h[hashBytes*i:]) }
 
 // Of reports whether they are those of so many marks.

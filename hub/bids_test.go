@@ -140,7 +140,7 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 	return b
 }
 
-// slotTolls are those of each slot of an offer.
+// slotTolls returns the toll of each slot of an offer.
 func slotTolls(tiers []market.Tier) (all []market.Credits) {
 	for _, x := range tiers {
 		for range x.Slots {

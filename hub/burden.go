@@ -21,7 +21,7 @@ func (n *Node) load(a *agent) predict.Load {
 	return l
 }
 
-// burden is that of a task which comes to an agent now, or as soon as it has a slot.
+// burden returns the burden of a task that comes to an agent now, or as soon as it has a slot.
 func (n *Node) burden(a *agent) burden {
 	if len(a.holds)+a.stuck+a.queue.Len() == 0 {
 		return burden{}

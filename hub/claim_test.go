@@ -179,7 +179,7 @@ func (s *draws) next() int {
 	return int(b)
 }
 
-// number is one of those near which something changes, or any.
+// number draws a number near one at which something changes, or any.
 func (s *draws) number(near ...int) int {
 	near = append(near, 0, 1, 100, bus.MaxTokens)
 	switch k := s.next(); {

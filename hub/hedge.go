@@ -38,7 +38,7 @@ func (h Hedging) validate() error {
 	return nil
 }
 
-// hedges are those of a hub.
+// hedges counts the tasks that a hub asked a second agent for.
 type hedges struct {
 	spent float64 // tasks that were asked for, less what was earned by dispatches since
 }

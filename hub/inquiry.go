@@ -195,7 +195,7 @@ func (q *inquiry) lineUp(now *crowd) {
 	}
 }
 
-// numbers are those of clients, by their purses. They stand in no purse, as an inquiry changes nothing, and
+// numbers numbers clients, by their purses. The numbers stand in no purse, as an inquiry changes nothing, and
 // in no map, as there may be thousands.
 type numbers struct {
 	slots []struct {

@@ -68,7 +68,7 @@ type kindOf struct {
 	settle   string
 }
 
-// kinds are those of the agents of the roster, and what tasks need to be quoted on them.
+// kinds holds the kinds of the agents of the roster, and what tasks need to be quoted on them.
 type kinds struct {
 	all    map[kindOf]*kind
 	next   int
@@ -116,7 +116,7 @@ func (a *agent) line() predict.Line {
 	return a.predictor.Line()
 }
 
-// notes are those of a task.
+// notes returns the notes of a task.
 func (n *Node) notes(t *task) *notes {
 	if t.notes == nil {
 		if k, last := &n.kinds, len(n.kinds.spare)-1; last >= 0 {

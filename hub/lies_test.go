@@ -124,8 +124,8 @@ func TestWhatOtherNamesAreWorth(t *testing.T) {
 }
 
 // Tasks that cannot win lengthen lines by their client's share of the slots. So under one name they cost
-// others hardly anything; each of many names counts as a client. Whoever sends them has nothing of it. The
-// bounds are those of market/doc.go.
+// others hardly anything; each of many names counts as a client. Whoever sends them has nothing of it.
+// market/doc.go gives the bounds.
 func TestWhatAFloodOfNamesIsWorth(t *testing.T) {
 	for names, least := range map[int]float64{0: 0.99, 20: 0.93, 300: 0.88} { // 0: its own
 		var own, others, ownWith, with float64

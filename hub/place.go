@@ -22,7 +22,7 @@ type spread struct {
 	seen    int     // of all, those that the task at hand looks at
 }
 
-// spreads are those of a round.
+// spreads groups the agents of a round.
 type spreads struct {
 	any    bool
 	list   []spread

@@ -131,7 +131,7 @@ func (n *Node) tariff(a *agent) {
 	}
 }
 
-// sellers are those of a round's agents, nil where there are no tariffs.
+// sellers returns who sells each of a round's agents, nil where there are no tariffs.
 func (n *Node) sellers(agents []*agent) []market.Seller {
 	if n.cfg.Pricing == market.PricingVCG || n.cfg.Pricing == market.PricingPosted &&
 		len(n.cfg.Tariffs) == 0 {

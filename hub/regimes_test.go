@@ -136,7 +136,7 @@ func TestNoBidMovesARegime(t *testing.T) {
 	}
 }
 
-// states are those of a line of readings.
+// states returns the states in a line of readings.
 func states(line string) (all string) {
 	for part := range strings.SplitSeq(line, "; ") {
 		if words := strings.Fields(part); len(words) > 1 {

@@ -12,7 +12,7 @@ import (
 // Where sessions need more than the caches hold, a hub admits sessions rather than tasks: see package seat.
 // Who has a seat is known before any bid of a round is read.
 
-// seats are those of the sessions that have turns here.
+// seats holds the seats of the sessions that have turns here.
 type seats struct {
 	table   *seat.Table
 	sweep   timer // looks after who stays away, and who has waited for too long

@@ -262,7 +262,7 @@ func (n *Node) pass(t *task, a *agent) {
 	}
 }
 
-// besideOthers is that of a task.
+// besideOthers returns the toll of a task for what it keeps from other clients.
 func (n *Node) besideOthers(s *stand, t *task) market.Credits {
 	if t.purse.open == t.purse.waiting { // none of its client's runs
 		return s.beside
@@ -468,7 +468,7 @@ func (n *Node) priceBefore(a *agent, round uint64) (market.Credits, uint64) {
 	return n.priceOf(a, i)
 }
 
-// priceOf is one of those slot prices that are kept, unless it is too old to reckon with.
+// priceOf returns slot price i of those that are kept, unless it is too old to reckon with.
 func (n *Node) priceOf(a *agent, i int) (market.Credits, uint64) {
 	if last, _ := n.book.LastRound(); i < 0 || a.prices[i].round+ledger.WaitRounds <= last {
 		return 0, 0

@@ -79,7 +79,7 @@ func crowdTerms(rng *rand.Rand) func(*bus.Task) {
 	}
 }
 
-// sharedSession is one of a few, as long as some blocks.
+// sharedSession gives a task a session of a few, whose text is as long as some blocks.
 func sharedSession(rng *rand.Rand) func(*bus.Task) {
 	s, tokens := fmt.Sprint("s-", rng.IntN(6)), 60+rng.IntN(300)
 	return func(m *bus.Task) {

@@ -1,11 +1,13 @@
 package integration
 
 import (
+	"bytes"
 	"go/scanner"
 	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -54,6 +56,24 @@ func TestLinesEnd(t *testing.T) {
 		got := tooLong([]byte(code))
 		if len(got) > 1 || len(got) == 1 && got[0] != want || len(got) == 0 && want != 0 {
 			t.Errorf("%q: lines %v, want %d", code, got, want)
+		}
+	}
+}
+
+// A comment says what a thing is or does. One that begins "X is one of them" or "X are those of Y" has its
+// reader find out first what they are.
+func TestCommentsSayWhatAThingIs(t *testing.T) {
+	riddle := regexp.MustCompile(`(?m)^\s*// \w+ (is|are) (one|those|that) of\b`)
+	eachFile(t, ".go", 100, func(path string, data []byte) {
+		for _, at := range riddle.FindAllIndex(data, -1) {
+			t.Errorf("%s:%d: %s ...: say what it is or does",
+				path, 1+bytes.Count(data[:at[0]], []byte("\n")), bytes.TrimSpace(data[at[0]:at[1]]))
+		}
+	})
+	for comment, want := range map[string]bool{"// key is one of them.": true, "\t// sums are those of a fit": true,
+		"// key is an API key.": false, "// one of them is a key": false} {
+		if riddle.MatchString(comment) != want {
+			t.Errorf("%q is a riddle: %v, want %v", comment, !want, want)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 // budgets are what the audit of a treasury's journal keeps of clients with budgets, for level 5.
 type budgets map[string]*spender
 
-// spender is one of them: what came to it less what left it but for hubs, and the most that it must have
-// spent for an allowance to have been as large as it was.
+// spender is a client with a budget: what came to it less what left it but for hubs, and the most that it
+// must have spent for an allowance to have been as large as it was.
 type spender struct{ net, spent market.Credits }
 
 func (s budgets) note(r *Record) {

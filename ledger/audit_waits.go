@@ -23,7 +23,7 @@ type priced struct {
 	price market.Credits
 }
 
-// prices are those of the last rounds.
+// prices remembers the slot prices of the last rounds.
 type prices struct {
 	last  queue[priced]
 	known uint64 // those of every later round are here

@@ -222,7 +222,7 @@ var kindNames = [...]string{
 	KindMark: "mark", KindWriteOff: "writeoff",
 }
 
-// KindNames are those of all kinds, as String has them.
+// KindNames lists the names of all kinds, as String has them.
 func KindNames() []string { return slices.Clone(kindNames[KindOpen:]) }
 
 // String names a kind in lower case, as commands print it.

@@ -33,7 +33,7 @@ import (
 // or S + 1, are assigned, and would add more in j's place. Where the third rule drops it, an agent that is
 // better for j has a free slot. So no best assignment uses the edge: not in the round, not with one slot
 // more, and not without the tasks of one client. Letting the infinitesimals go to 0, welfare, slot prices and
-// bills are those of the whole round, and the awards are among its best. Among the best assignments that
+// bills stay the whole round's, and the awards are among its best. Among the best assignments that
 // remain the round's seed chooses.
 //
 // The exception for one client is needed under [ClarkeClient]: its bill is found in the round without its

@@ -22,7 +22,7 @@ const (
 	maxTied    = 8
 )
 
-// marks are those of an engine's texts.
+// marks lists what is known of the marks of an engine's texts.
 type marks struct {
 	all   []mark
 	spare []int32

@@ -57,7 +57,7 @@ func SpaceOf(adapter, salt string) (first, behind Space) {
 	return first, behind
 }
 
-// adapterSpace is that of an adapter, by its name or number as they are written. No salt is written so.
+// adapterSpace is the space of an adapter's blocks, by its name or number as written. No salt is written so.
 func adapterSpace(name []byte) Space { return Space{}.with(append([]byte{0xc1}, name...)) }
 
 // with is a space within a space; never the one of tokens alone.

@@ -100,8 +100,8 @@ func generated(page []byte) (n *int64) {
 	return n
 }
 
-// samples are those of one name on a page in Prometheus' text format. Lines that cannot be read are passed
-// over.
+// samples returns the samples of one name on a page in Prometheus' text format. It skips lines that cannot be
+// read.
 func samples(page []byte, name string) (all []*dto.Metric) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	for line := range bytes.Lines(page) {

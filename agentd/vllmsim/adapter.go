@@ -39,7 +39,7 @@ func (a Adapters) Validate(model string) error {
 	return nil
 }
 
-// adapters are those of an engine.
+// adapters holds what an engine has loaded.
 type adapters struct {
 	Adapters
 	loaded []int32 // the one used last at the end

@@ -26,7 +26,7 @@ type evictor struct {
 	filled uint64 // ranks that have blocks
 }
 
-// ranks are those of scores: none, and from a nanosecond on.
+// ranks counts the ranks of scores: none, and from a nanosecond on.
 const ranks = 64
 
 // ranked is a block's place.

@@ -49,8 +49,8 @@ func (c *call) headers(h http.Header) {
 	c.session = cmp.Or(c.session, h.Get("X-Session-ID"))
 }
 
-// role is that of a chat, the tokens of its tools and of its system messages before all else, and how many
-// these are; 0 if there are none.
+// role returns the role of a chat, which is a hash of the tokens of its tools and of the system messages that
+// come first, and how many tokens these are; 0 if there are none.
 func (c *call) role() (id policy.ID, tokens int) {
 	head := *c
 	head.messages, head.noGeneration, head.continueFinal = nil, true, false

@@ -107,7 +107,7 @@ func (s *Server) script(c *call, i, k int, ids []uint32) (out script) {
 	return out
 }
 
-// key is that of the dialogue, which for a completion is read from the prompt, or is the prompt.
+// key names the dialogue: a completion's is read from its prompt, or is the prompt.
 func (s *Server) key(c *call, i int, head []uint32) uint64 {
 	switch {
 	case c.chat:

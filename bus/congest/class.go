@@ -13,7 +13,7 @@ import (
 // nobody has measured is taken for. An agent that is far from its class is believed to be as it showed.
 type Classes[K comparable] struct{ by map[K]*Class }
 
-// Class is one of them.
+// Class is what was seen of the agents that should be equal.
 type Class struct {
 	slope, output float64 // of all its members, in steps
 	members       []*Agent

@@ -120,7 +120,7 @@ type lease struct {
 	lost chan struct{}
 }
 
-// seconds are those of a lease, which etcd grants whole.
+// seconds rounds a lease's time up, as etcd grants whole seconds.
 func seconds(ttl time.Duration) int64 { return int64(math.Ceil(ttl.Seconds())) }
 
 // grant asks for a lease and keeps it alive.

@@ -23,7 +23,7 @@ type keyring struct {
 	wrong *bounded.Cache[string, string, bucket] // wrong keys, by address
 }
 
-// key is one of them. Its limits outlive changes of what the registry says.
+// key is an API key with its limits, which outlive changes of what the registry says.
 type key struct {
 	bus.APIKey
 	rate   bucket

@@ -81,10 +81,10 @@ func (f Files) Named() string {
 	return pair.Leaf.Subject.CommonName
 }
 
-// ServerFiles are those of the servers, made or not.
+// ServerFiles names the files of the servers' certificate, made or not.
 func ServerFiles(dir string) Files { return pair(dir, serverFile) }
 
-// ClientFiles are those of a name, made or not.
+// ClientFiles names the files of a client's certificate, made or not.
 func ClientFiles(dir, name string) Files { return pair(dir, filepath.Join(certsDir, name)) }
 
 // Beside are the files that lie beside a file of creds where both were made: a client's are the CA alone;

@@ -20,7 +20,7 @@ import (
 	"souk/bus/natsbus"
 )
 
-// certificates are those of a market, made once.
+// certificates makes a market's certificates, once.
 var certificates = sync.OnceValue(func() (c struct{ server, client *tls.Config }) {
 	dir, err := os.MkdirTemp("", "natsbus-")
 	if err != nil {

@@ -93,7 +93,7 @@ func (h *Hosted[H]) Faults() (all []error) {
 	return all
 }
 
-// States are those of all policies.
+// States returns the state of every policy.
 func (h *Hosted[H]) States(now time.Time) (all []State) {
 	for i := range h.guards {
 		if g := &h.guards[i]; g.Name() != "" {

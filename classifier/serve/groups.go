@@ -41,7 +41,7 @@ type salts struct {
 	salt string
 }
 
-// salt is that of a client's own cache_salt, by its hash, or "".
+// salt returns the group's salt, or another where the client has a cache_salt of its own, by its hash.
 func (g *group) salt(keys *bus.MarkKeys, own string) string {
 	if own != "" {
 		return keys.SaltedBy(g.name, own)

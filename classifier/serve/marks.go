@@ -50,7 +50,7 @@ func freshKey() []byte {
 // name says a prompt's marks under the keys of now.
 func (m *markKeys) name(p *bus.Prompt) { m.keys.Load().Name(p, time.Now()) }
 
-// salt is that of a group, with a client's own, by its hash, or "".
+// salt returns the salt of a group, with a client's own cache_salt by its hash, or "".
 func (m *markKeys) salt(g *group, own string) string { return g.salt(m.keys.Load(), own) }
 
 // follow keeps the keys as the registry has them, and makes those that are due.

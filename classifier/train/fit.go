@@ -23,7 +23,7 @@ type Params struct {
 	Seed   uint64  // of the order of the samples
 }
 
-// DefaultParams are those of the shipped model.
+// DefaultParams has the parameters of the shipped model.
 var DefaultParams = Params{Epochs: 12, Rate: 0.1, Decay: 1e-4, Prior: 0.2, Seed: 1}
 
 type row = [model.MaxLabels]float32

@@ -93,7 +93,7 @@ func redactedIn(list string) string {
 	return ""
 }
 
-// files are those of TLS: as written, or else those that souk auth made beside the creds.
+// files names the TLS files: as written, or else those that souk auth made beside the creds.
 func (m Market) files() natsauth.Files {
 	if f := (natsauth.Files{CA: m.CA, Cert: m.Cert, Key: m.Key}); f != (natsauth.Files{}) {
 		return f
@@ -226,7 +226,7 @@ func (m Market) Named() string {
 	return ""
 }
 
-// creds are those of the file that the configuration names, and the name that the process has by them.
+// creds opens the creds that the configuration names, and returns the name that the process has by them.
 func (m Market) creds(role bus.Role, ids bus.IDs) (name string, creds natsauth.Source, err error) {
 	if m.Creds == "" {
 		return ids.Name, nil, nil // the server says whether it wants some

@@ -54,7 +54,7 @@ type State struct {
 	Processes []Process `json:"processes,omitempty"` // of which it is made, where it is not one alone
 }
 
-// Process is one of a market's processes.
+// Process is a process of a market.
 type Process struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"`

@@ -10,7 +10,7 @@ import (
 	"souk/cmd/daemon"
 )
 
-// part is one of the market's servers as it runs.
+// part is a server of the market as it runs.
 type part struct {
 	name string
 	stop context.CancelFunc

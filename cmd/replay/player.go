@@ -104,7 +104,7 @@ func Play(ctx context.Context, ds []Dialogue, cfg Config, market Market) (Played
 	return done, context.Cause(ctx)
 }
 
-// Message is one of an OpenAI chat.
+// Message is a message of an OpenAI chat.
 type Message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`

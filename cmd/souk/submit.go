@@ -77,7 +77,7 @@ func (q *question) flags(f *pflag.FlagSet) {
 	f.IntVar(&q.maxTokens, "max-tokens", 0, "longest answer; 0 leaves it to the market")
 }
 
-// termsFlags are those of terms. A term whose flag is not given stays nil. when says when the flags count.
+// termsFlags adds the flags of terms. A term whose flag is not given stays nil. when says when they count.
 func termsFlags(f *pflag.FlagSet, t *bus.Terms, when string) {
 	given(f, &t.Worth, market.ParseCredits, "worth", "`credits` that a perfect answer at once would be worth"+when)
 	given(f, &t.Delta, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }, "delta",

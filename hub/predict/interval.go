@@ -53,7 +53,7 @@ func (s *spread) clone() spread {
 	return c
 }
 
-// group is that of a forecast in milliseconds.
+// group returns the group of a forecast in milliseconds.
 func (s *spread) group(forecast float64) *ratios {
 	switch {
 	case forecast < s.Bounds[0]:

@@ -45,7 +45,7 @@ func (b *line) along(x *point) float64 {
 // usual is how large each term is, squared, in the tasks that an assumed line stands for.
 var usual = point{1, 2, 4, 1e4, 8, 64}
 
-// sums are those of the normal equations of TTFT.
+// sums holds the sums of the normal equations of TTFT.
 type sums struct {
 	XX [terms][terms]float64 // the upper half
 	XY [terms]float64

@@ -251,7 +251,7 @@ func (m *Means) Soonest(first, all time.Duration) time.Duration {
 // ofClass reports whether what comes of the agent is held against the forecasts of its class.
 func (m *Means) ofClass() bool { return !m.Alone && (m.Credible || m.Seen.Line.weight() == 0) }
 
-// seenRanges are those of the forecasts that are made of the agent.
+// seenRanges returns the ranges of the forecasts that are made of the agent.
 func (m *Means) seenRanges() *spread {
 	switch {
 	case m.ofClass():
@@ -516,7 +516,7 @@ func (m *Means) Half(forecast time.Duration) time.Duration {
 // ITL is the mean time between tokens of the class; 0 while none was measured.
 func (m *Means) ITL() time.Duration { return span(m.class.ITL) }
 
-// OwnITL is that of the agent alone; 0 while none was measured.
+// OwnITL is the mean time between tokens of the agent alone; 0 while none was measured.
 func (m *Means) OwnITL() time.Duration {
 	if m.Seen.ITL.Weight == 0 {
 		return 0

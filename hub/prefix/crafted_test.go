@@ -6,7 +6,7 @@ import (
 	"souk/bus"
 )
 
-// inverse is that of an odd number, modulo 2^64.
+// inverse returns the inverse of an odd number modulo 2^64.
 func inverse(odd uint64) uint64 {
 	x := odd
 	for range 6 {

@@ -33,8 +33,8 @@ type Window struct {
 	Slots []int // of each agent
 }
 
-// Constants are those of what a task is said to take on an agent where n run and which holds the share o of
-// its prompt: PerTask*n + Least + Pole/(slots-n)^2 - Overlap*o seconds (anarchy, 6.4). Slots 0: the agent's.
+// Constants says how long a task takes on an agent where n run and which holds the share o of its prompt:
+// PerTask*n + Least + Pole/(slots-n)^2 - Overlap*o seconds (anarchy, 6.4). Slots 0: the agent's.
 type Constants struct {
 	PerTask, Least, Pole, Overlap float64
 	Slots                         float64

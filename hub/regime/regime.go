@@ -41,7 +41,7 @@ func (p Params) Validate() error {
 // Idle reports whether every toll would be 0.
 func (p Params) Idle() bool { return p.Temperature == 0 && p.Overlap == 1 }
 
-// Seed is that of a round's draws: a hash of what was before the round, and of no bid in it.
+// Seed returns the seed of a round's draws: a hash of what was before the round, and of no bid in it.
 func Seed(prev [32]byte, number uint64) [32]byte {
 	b := append(prev[:], "toll"...)
 	return sha256.Sum256(binary.BigEndian.AppendUint64(b, number))

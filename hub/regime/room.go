@@ -40,7 +40,7 @@ const (
 	quotes  = 8    // times an idle agent's quote may be too short
 )
 
-// loads are those of the stories, of what can be served: twice of it, calm, and less.
+// loads lists the stories' loads as shares of what can be served: twice of it, calm, and less.
 var loads = [...]load{{twice, ln(twice)}, {calm, ln(calm)}, {0.57, ln(0.57)}, {0.4, ln(0.4)},
 	{0.28, ln(0.28)}, {0.2, ln(0.2)}, {0.1, ln(0.1)}}
 

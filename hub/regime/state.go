@@ -74,7 +74,7 @@ func (c Control) Validate() error {
 	return nil
 }
 
-// Params are those of a state, where so they are below the knee.
+// Params returns the parameters of a state, given those that hold below the knee.
 func (c Control) Params(s State, below Params) Params {
 	switch {
 	case !c.Adapt || s == Below:

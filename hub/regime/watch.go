@@ -361,7 +361,7 @@ func (w *Watch) times(at *waits) (slow, first float64) {
 	return slowdowns.quantile(tail), firsts.quantile(tail)
 }
 
-// quietest is that of the quietest tenth of an hour, of which first is a reading.
+// quietest returns the first token's time in the quietest tenth of an hour, of which first is a reading.
 func (w *Watch) quietest(first float64) float64 {
 	if !math.IsNaN(first) {
 		if len(w.lows) < hour {

@@ -58,7 +58,7 @@ func (s *tally) Snapshot() ([]byte, error) {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, s.frames), s.sum), nil
 }
 
-// wholeTally is that of all frames, read from the first.
+// wholeTally tallies all frames, read from the first.
 func wholeTally(t *testing.T, dir string) *tally {
 	t.Helper()
 	j := &Journal{dir: dir}

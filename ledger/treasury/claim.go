@@ -7,7 +7,7 @@ import (
 	"souk/bus"
 )
 
-// claims are those of one client, first come first.
+// claims holds the claims of one client, first come first.
 type claims struct {
 	client string
 	queue  []*claim

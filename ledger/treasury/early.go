@@ -24,7 +24,7 @@ type early struct {
 	next  time.Time // when some may have been kept for too long
 }
 
-// earlyReturn is one of them.
+// earlyReturn is a return that waits for the ones before it.
 type earlyReturn struct {
 	to     any
 	client string

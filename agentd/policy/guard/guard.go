@@ -201,7 +201,7 @@ func (g *Guard) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []po
 // Act implements policy.Policy: it wants nothing done.
 func (*Guard) Act(_ time.Time, _ policy.Room, to []policy.Effect) []policy.Effect { return to }
 
-// Lane is one of the texts that an answer has, each of which is read by itself.
+// Lane numbers the texts that an answer has, each of which is read by itself.
 type Lane int
 
 // The lanes of an answer.

@@ -124,7 +124,7 @@ func since(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
 // that had none, then each longer by three quarters of a doubling, from two seconds on.
 const paces = 20
 
-// class is that of a session whose turn has ended.
+// class returns the class of a session whose turn has ended.
 func (s *Sage) class(x *session, tool policy.ID) uint8 {
 	if tool != 0 {
 		i := policy.Mixed(tool) % tools

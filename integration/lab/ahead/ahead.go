@@ -23,7 +23,7 @@ type Options struct {
 	Said                           func() // hears of each run; may be nil
 }
 
-// DefaultOptions are those of the page.
+// DefaultOptions returns the page's options.
 func DefaultOptions() Options { return Options{Callers: 8, Thought: 300, Tasks: 1500, Seeds: 5} }
 
 // Figures are of the turns of a run that are not their session's first.

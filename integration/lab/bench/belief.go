@@ -178,8 +178,8 @@ func named() func() error {
 	}
 }
 
-// agentMemory is that of an agent which says as much as is remembered, and has served as much, in MB. A
-// thousand tasks a second are served: what was served lately is listed apart for a while.
+// agentMemory returns the MB that a hub keeps of an agent which says as much as is remembered, and has served
+// as much. A thousand tasks a second are served: what was served lately is listed apart for a while.
 func agentMemory() float64 {
 	const agents = 20
 	limits := prefix.DefaultLimits()

@@ -106,7 +106,7 @@ func (l *lateness) stream() (next func(now time.Time, tokens int), end func()) {
 		}
 }
 
-// p99 is that of all tokens, in milliseconds.
+// p99 returns how late tokens are, in milliseconds.
 func (l *lateness) p99() float64 { return micros(quantile(l.all, 0.99)) / 1000 }
 
 // read is the reading of one stream over HTTP.

@@ -320,7 +320,7 @@ func open(calls []Call, whole bool) float64 {
 	return sum / float64(len(calls))
 }
 
-// lengths are those of the prompts of a bundled set, in tokens, and of the workflows of Who&When, in steps.
+// lengths returns how long the prompts of a bundled set are, in tokens, and Who&When's workflows, in steps.
 func lengths(file string) func() []int {
 	return func() (out []int) {
 		all, err := replay.BundledSet(file)

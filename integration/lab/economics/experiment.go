@@ -18,7 +18,7 @@ type Options struct {
 	Progress func(what string, done, total int)
 }
 
-// DefaultOptions are those of the committed results.
+// DefaultOptions returns the options of the committed results.
 func DefaultOptions() Options { return Options{Seed: 1, Rounds: 300, Markets: 16} }
 
 // Limits of a run: beyond them it would take hours and say nothing new.
@@ -108,7 +108,7 @@ func each[T any](ctx context.Context, o Options, what string, n int, run func(i 
 	}, run)
 }
 
-// seed is that of one of many markets.
+// seed returns the seed of market i.
 func (o Options) seed(i int) uint64 { return o.Seed*1_000_003 + uint64(i) }
 
 // micro is money in millionths of a credit, as tables show it.

@@ -8,7 +8,7 @@ import (
 	"souk/market"
 )
 
-// strategies are those of the paper: what a client claims where v is the truth.
+// strategies lists the paper's: what a client claims where v is the truth.
 var strategies = []struct {
 	name  string
 	claim func(rng *rand.Rand, v market.Credits) market.Credits

@@ -27,7 +27,7 @@ type Options struct {
 	Progress func(done, total int)
 }
 
-// DefaultOptions are those of the committed page.
+// DefaultOptions returns the options of the committed page.
 func DefaultOptions() Options {
 	return Options{Streams: StreamNames(), Seeds: []uint64{1, 2}, Agents: 4, Tasks: 24_000, Explore: 0.05,
 		Gap: true, Script: "integration/lab/forecast/river/eq5.py"}

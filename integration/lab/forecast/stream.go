@@ -104,7 +104,7 @@ type turn struct {
 // source gives plays for ever.
 type source interface{ next() *play }
 
-// lengths are those of made-up sessions, log-normal within bounds.
+// lengths says how long made-up sessions are: log-normal within bounds.
 type lengths struct {
 	first, more     float64 // tokens: medians of the first question, and of a later one
 	least, most     int     // of a prompt

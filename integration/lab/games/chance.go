@@ -188,7 +188,7 @@ func (q Queue) String() string {
 	return name
 }
 
-// queues are those of the page: few slots and many, of short tasks and of long ones.
+// queues lists the page's queues: few slots and many, of short tasks and of long ones.
 func queues() (all []job) {
 	for _, hold := range []time.Duration{2 * time.Second, 10 * time.Second} {
 		for _, slots := range []int{1, 2, 4, 8, 16, 64} {

@@ -133,7 +133,7 @@ func (a *adaptive) read(now time.Time) regime.State {
 	return a.state
 }
 
-// quantile is that of durations.
+// quantile returns quantile q of durations.
 func quantile(all []time.Duration, q float64) time.Duration {
 	if len(all) == 0 {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"souk/integration/lab/virtual"
 )
 
-// Figures are those of one run within a time. Times are ms, but for Latency.
+// Figures says what happened in one run within a time. Times are ms, but for Latency.
 type Figures struct {
 	Rate     float64 `json:"rps"`
 	TTFT50   float64 `json:"ttft_p50"`

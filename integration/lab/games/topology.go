@@ -22,7 +22,7 @@ var (
 
 func (t Topology) String() string { return fmt.Sprintf("%dP/%dD", t.Prefill, t.Decode) }
 
-// profile is that of engines that answer.
+// profile names the profile of engines that answer.
 const profile = "b200x4-llama-3.1-70b"
 
 const blockSize = 16

@@ -95,7 +95,7 @@ type Options struct {
 	Said    func() // hears of each run that has ended; may be nil
 }
 
-// DefaultOptions are those of the page.
+// DefaultOptions returns the page's options.
 func DefaultOptions() Options { return Options{Callers: 4, Turns: 1000, Seeds: 5} }
 
 // Row is what a lie is worth.
@@ -174,7 +174,7 @@ func Compare(ctx context.Context, o Options, lies []Lie) (rows []Row, err error)
 	return rows, nil
 }
 
-// mean is that of all, and how far it may be off with 95 %; NaN with one.
+// mean returns the mean of all, and how far it may be off with 95 %: NaN with one.
 func mean(all []float64) (mean, off float64) {
 	e := virtual.NewEstimate(all)
 	if len(all) < 2 {

@@ -30,7 +30,7 @@ type Panel struct {
 	roles       func(lots *rand.Rand, i int) []int // of a session's turns: each needs an adapter of its own
 }
 
-// AdapterPanels are those of the page.
+// AdapterPanels returns the page's panels.
 func AdapterPanels() []Panel {
 	hand, generated := recorded("whowhen-hand.jsonl.gz"), recorded("whowhen-generated.jsonl.gz")
 	chain := func(*rand.Rand, int) (all []int) {

@@ -92,7 +92,7 @@ func filled(block []string) []string {
 	return append(out, line)
 }
 
-// words are those of a text. Short code is one of them, and so is a mark with the word before it.
+// words splits a text into its words. Short code counts as a word; a mark belongs to the word before it.
 func words(text string) (all []string) {
 	for _, w := range strings.Fields(text) {
 		if n := len(all); n > 0 {

@@ -230,7 +230,7 @@ func one(ctx context.Context, c *client.Client, id string, random *rand.Rand, hi
 	})
 }
 
-// sessions are those of a client, of which any task may be one's next turn.
+// sessions counts those that a client has; any task may be the next turn of one.
 const sessions = 500
 
 func sessionOf(random *rand.Rand) string { return fmt.Sprintf("s-%d", random.IntN(sessions)) }

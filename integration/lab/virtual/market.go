@@ -60,7 +60,7 @@ var Card = market.Price{Miss: market.Credit / 50, Hit: market.Credit / 500, Out:
 // Score is the quality of every engine: they are equal.
 const Score = 0.7
 
-// NewMarketOptions are those of a market with default settings.
+// NewMarketOptions returns the options of a market with default settings.
 func NewMarketOptions(s Setting) MarketOptions {
 	var split []int
 	for _, p := range s.Pools {
@@ -213,7 +213,7 @@ func (m *Market) Watch(engines []*Engine) {
 	}
 }
 
-// tokens are those of blocks, which are known by their hashes alone: others for each block.
+// tokens makes up the tokens of blocks, which are known by their hashes alone: others for each block.
 func tokens(blocks []uint64, size int) []uint32 {
 	ids := make([]uint32, 0, len(blocks)*size)
 	for _, hash := range blocks {

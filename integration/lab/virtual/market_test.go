@@ -148,7 +148,7 @@ func TestMarketTellsFaults(t *testing.T) {
 	}
 }
 
-// Figures are those of what happened.
+// A run's figures say what happened.
 func TestMeasure(t *testing.T) {
 	req := func(engine int, arrived, first time.Duration, prompt, cached, output int) *Request {
 		r := &Request{Engine: engine, Arrived: arrived, First: arrived + first, Done: 10 * time.Second,

@@ -21,7 +21,7 @@ type Pool struct {
 	Link    float64       // bytes a second that an engine which computes can send, one prompt after another
 }
 
-// pools are those of a run.
+// pools holds the state of a run's pools.
 type pools struct {
 	of    []int           // by engine that answers: its pool, from 1
 	first []int           // by pool, the place of its first engine that computes

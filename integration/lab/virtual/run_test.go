@@ -165,7 +165,7 @@ func TestPlaysShareNothing(t *testing.T) {
 	}
 }
 
-// Blocks are those of the text that is asked: all plays share a system prompt that all dialogues have, and
+// A play has the blocks of the text that it asks: all share a system prompt that all dialogues have, and
 // nothing else; each turn's prompt begins with the one before and its answer.
 func TestScripts(t *testing.T) {
 	for file, shared := range map[string]bool{"mtrag.jsonl.gz": false, "tau.jsonl.gz": true} {
