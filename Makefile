@@ -78,11 +78,11 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 # and takes five to fifteen times as long.
 ALONE := agentd agentd/holdings agentd/kvevent agentd/policy agentd/policy/adapter agentd/policy/guard
 ALONE += bus bus/congest bus/likeness bus/openai bus/policy bus/reader bus/bounded bus/learned
-ALONE += classifier classifier/model classifier/train
+ALONE += classifier classifier/model
 ALONE += hub hub/batch hub/line hub/policy hub/policy/ahead hub/policy/cachesage hub/policy/fair
 ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/seat ledger
 ALONE += ledger/treasury market/certify market/flow integration/machines agentd/vllmsim/kv
-LAB_ALONE := ahead prose
+LAB_ALONE := ahead prose train
 
 # These start some only to clear, or to play, several rounds or runs side by side, which share nothing. That they
 # do share nothing is what a test of each named SideBySide has the race detector look for; the others go without.

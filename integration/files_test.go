@@ -22,7 +22,6 @@ var own = map[string]string{
 	"ledger/journal/snapshot.go":   "a directory, to sync it",
 	"agentd/serve/spool.go":        "a directory, to sync it",
 	"cmd/local/dir.go":             "a lock, judged before",
-	"cmd/classifier/model.go":      "what is trained with, named on a command line",
 	"cmd/souk/auth.go":             "what is written where a command line says",
 	"cmd/replay/dialogue.go":       "dialogues, named on a command line",
 	"cmd/parts/parts.go":           "logs of parts that it starts",

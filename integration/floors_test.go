@@ -43,7 +43,7 @@ var floors = []floor{
 	{name: "how files are opened; a connection that tests cut", packages: []string{"bus/regular",
 		"bus/bustest/proxy"}},
 	{name: "the machines", packages: []string{
-		"hub", "classifier", "classifier/train", "agentd", "ledger/treasury",
+		"hub", "classifier", "agentd", "ledger/treasury",
 	}, pure: true},
 	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}, pure: true},
 	{name: "what an engine holds, by its events", packages: []string{"agentd/holdings"}, pure: true},

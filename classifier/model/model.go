@@ -1,7 +1,7 @@
 // Package model names the domain of a task from its text.
 //
 // The model is a softmax regression over hashed n-grams, quantised to one byte a weight, so that a task
-// costs microseconds and no network. Package souk/classifier/train makes it; data/MODEL.md says from what.
+// costs microseconds and no network. `lab train` makes it; data/MODEL.md says from what.
 package model
 
 import (
@@ -129,83 +129,25 @@ func (m *Model) logits(features []uint32, out *[MaxLabels]float64) {
 	}
 }
 
-// Weights of one bucket, in logits, in the order of Labels: what it speaks for and against.
-func (m *Model) Weights(bucket uint32) (w [MaxLabels]float64) {
-	row := m.rows[bucket%Buckets]
-	for l := range m.Labels {
-		w[l] = float64(int32(row[l/8]>>(8*(l%8))&0xff)-128) * m.step[l]
-	}
-	return w
-}
+// Magic opens a weights file; its last character is the version of features and layout together.
+const Magic = "SOUKDOM1"
 
-// New quantises a softmax regression. Row f holds the weights of bucket f.
-func New(labels []string, bias [MaxLabels]float32, rows [][MaxLabels]float32, temperature float64) (*Model,
-	error) {
-	if len(labels) < 2 || len(labels) > MaxLabels || len(rows) != Buckets {
-		return nil, fmt.Errorf("model: %d labels and %d rows: want 2 to %d labels and %d rows", len(labels),
-			len(rows), MaxLabels, Buckets)
-	}
-	m := &Model{Labels: labels, Temperature: float64(float32(temperature)), rows: make([][2]uint64, Buckets)}
-	for l := range labels {
-		top := float32(1e-6)
-		for f := range rows {
-			top = max(top, rows[f][l], -rows[f][l])
-		}
-		m.bias[l] = float64(bias[l])
-		m.step[l] = float64(top / 127)
-	}
-	for f := range rows {
-		for l := range MaxLabels {
-			q := 128
-			if l < len(labels) {
-				q += int(math.RoundToEven(float64(rows[f][l]) / m.step[l]))
-			}
-			m.rows[f][l/8] |= uint64(q) << (8 * (l % 8))
-		}
-	}
-	return m, nil
-}
+// MostBytes is how long a weights file can be.
+const MostBytes = int64(len(Magic)) + 1 + MaxLabels*256 + 4*(1+2*MaxLabels) + Buckets*MaxLabels
 
-// magic opens a weights file; its last character is the version of features and layout together.
-const magic = "SOUKDOM1"
-
-// Encode returns the weights file: magic, number of labels, each label with its length, then little endian
-// temperature, biases and steps as float32, then one byte a weight, label by label of each bucket.
-func (m *Model) Encode() []byte {
-	b := append([]byte(magic), byte(len(m.Labels)))
-	for _, l := range m.Labels {
-		b = append(append(b, byte(len(l))), l...)
-	}
-	float := func(v float64) { b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v))) }
-	float(m.Temperature)
-	for l := range m.Labels {
-		float(m.bias[l])
-	}
-	for l := range m.Labels {
-		float(m.step[l])
-	}
-	for f := range m.rows {
-		for l := range m.Labels {
-			b = append(b, byte(m.rows[f][l/8]>>(8*(l%8))))
-		}
-	}
-	return b
-}
-
-// MostBytes is how long what Encode writes can be.
-const MostBytes = int64(len(magic)) + 1 + MaxLabels*256 + 4*(1+2*MaxLabels) + Buckets*MaxLabels
-
-// Decode reads what Encode wrote. The model does not refer to data.
+// Decode reads a weights file: Magic, number of labels, each label with its length, then little endian
+// temperature, biases and steps as float32, then one byte a weight, 128 above its value, label by label of
+// each bucket. The model does not refer to data.
 func Decode(data []byte) (*Model, error) {
 	bad := func(what string) (*Model, error) {
 		return nil,
-			fmt.Errorf("weights: %s: not a %s file", what, magic)
+			fmt.Errorf("weights: %s: not a %s file", what, Magic)
 	}
-	if len(data) < len(magic)+1 || string(data[:len(magic)]) != magic {
+	if len(data) < len(Magic)+1 || string(data[:len(Magic)]) != Magic {
 		return bad("wrong first bytes")
 	}
-	n := int(data[len(magic)])
-	data = data[len(magic)+1:]
+	n := int(data[len(Magic)])
+	data = data[len(Magic)+1:]
 	if n < 2 || n > MaxLabels {
 		return bad(fmt.Sprintf("%d labels", n))
 	}

@@ -20,17 +20,7 @@ func TestMain(m *testing.M) {
 
 // The commands as people type them: testdata/*.txtar.
 func TestScripts(t *testing.T) {
-	data, err := filepath.Abs("../../classifier/data")
-	if err != nil {
-		t.Fatal(err)
-	}
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
-		Setup: func(e *testscript.Env) error {
-			e.Setenv("DATA", data)
-			return nil
-		},
-	})
+	testscript.Run(t, testscript.Params{Dir: "testdata"})
 }
 
 func TestTheExampleIsAConfiguration(t *testing.T) {
@@ -39,8 +29,8 @@ func TestTheExampleIsAConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	if code := daemon.Run(t.Context(), root(), []string{"--config", path, "--check-config"}, &out,
-		&errs); code != daemon.ExitOK || !strings.Contains(out.String(), "id: door-a") {
+	if code := daemon.Run(t.Context(), daemon.Command(role()), []string{"--config", path, "--check-config"},
+		&out, &errs); code != daemon.ExitOK || !strings.Contains(out.String(), "id: door-a") {
 		t.Errorf("exit code %d: %s%s", code, &out, &errs)
 	}
 }
@@ -57,19 +47,14 @@ func TestDoorsChooseTheirIDs(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
-	data := "../../classifier/data/domain_prompts.jsonl.gz"
 	for _, c := range []struct {
 		args string
 		want int
 	}{
-		{"eval --part test --min-f1 0.5 " + data, daemon.ExitOK},
-		{"eval --part test --min-f1 0.999 " + data, daemon.ExitWrong},
-		{"eval no-such-file", daemon.ExitUsage},
-		{"eval --no-such-flag", daemon.ExitUsage},
 		{"no-such-command", daemon.ExitUsage},
 		{"--config no-such-file", daemon.ExitUsage},
 	} {
-		if got := daemon.Run(t.Context(), root(), strings.Fields(c.args), io.Discard,
+		if got := daemon.Run(t.Context(), daemon.Command(role()), strings.Fields(c.args), io.Discard,
 			io.Discard); got != c.want {
 			t.Errorf("classifier %s: exit code %d, want %d", c.args, got, c.want)
 		}

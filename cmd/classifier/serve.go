@@ -21,14 +21,14 @@ import (
 type config struct {
 	daemon.Common `yaml:",inline"`
 	Market        daemon.Market `yaml:"market"`
-	// weights made by `classifier train`; empty: the shipped ones
+	// weights made by `lab train`; empty: the shipped ones
 	Model      string            `yaml:"model"`
 	Classifier classifier.Config `yaml:"classifier"`
 }
 
 // example is what --help shows; a test reads it as a configuration.
 const example = daemon.MarketExample +
-	`model: ""                         # weights made by "classifier train"; empty: the shipped ones
+	`model: ""                         # weights made by "lab train"; empty: the shipped ones
 classifier:                       # every field has a default, see below
   id: door-a                      # the name in its creds if not given
   min_confidence: 0.4             # below it a task goes to the general hub

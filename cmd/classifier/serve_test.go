@@ -35,7 +35,9 @@ func TestServe(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	code := make(chan int, 1)
-	go func() { code <- daemon.Run(ctx, root(), []string{"--config", path}, os.Stdout, os.Stderr) }()
+	go func() {
+		code <- daemon.Run(ctx, daemon.Command(role()), []string{"--config", path}, os.Stdout, os.Stderr)
+	}()
 
 	b, err := natsbus.Connect(natsbus.Config{URL: ns.URL(), Name: "hub"})
 	if err != nil {
@@ -145,7 +147,9 @@ func TestTheOnlyDoorOfItsID(t *testing.T) {
 	defer stop()
 	var first, second bustest.Buffer
 	code := make(chan int, 1)
-	go func() { code <- daemon.Run(ctx, root(), []string{"--config", path}, io.Discard, &first) }()
+	go func() {
+		code <- daemon.Run(ctx, daemon.Command(role()), []string{"--config", path}, io.Discard, &first)
+	}()
 	bustest.Eventually(t, "the door is open",
 		func() bool { return strings.Contains(first.String(), "door open") })
 	if said := first.String(); strings.Count(said, "waiting to be the market's only door front: ") != 1 ||
@@ -159,7 +163,7 @@ func TestTheOnlyDoorOfItsID(t *testing.T) {
 	}
 	within, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c := daemon.Run(within, root(), []string{"--config", path}, io.Discard, &second)
+	c := daemon.Run(within, daemon.Command(role()), []string{"--config", path}, io.Discard, &second)
 	if c != daemon.ExitWrong ||
 		!strings.Contains(second.String(), fmt.Sprintf("\nclassifier: the market has a door front already, "+
 			"process %d on ", os.Getpid())) ||
@@ -193,7 +197,9 @@ func TestTheOnlyDoorOfItsID(t *testing.T) {
 	var third bustest.Buffer
 	ctx, stop = context.WithCancel(t.Context())
 	defer stop()
-	go func() { code <- daemon.Run(ctx, root(), []string{"--config", path}, io.Discard, &third) }()
+	go func() {
+		code <- daemon.Run(ctx, daemon.Command(role()), []string{"--config", path}, io.Discard, &third)
+	}()
 	bustest.Eventually(t, "the door is open again",
 		func() bool { return strings.Contains(third.String(), "door open") })
 	if said := third.String(); strings.Contains(said, "waiting to be") ||

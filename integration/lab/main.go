@@ -24,7 +24,8 @@ func root() *cobra.Command {
   lab crowd                    the market beside published rules where slots are short
   lab cliff                    the same where open sessions need more than the caches hold
   lab experiment all           the market as a game: tables, and a page of figures
-  lab experiment forecast      what a hub expects of its agents, beside what came`,
+  lab experiment forecast      what a hub expects of its agents, beside what came
+  lab train                    the classifier's model, made and judged anew`,
 		Version:       daemon.Version(version),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -32,6 +33,6 @@ func root() *cobra.Command {
 	c.SetVersionTemplate("lab {{.Version}}\n")
 	c.SetFlagErrorFunc(console.FlagError)
 	c.AddCommand(benchCommand(), soakCommand(), crowdCommand(), cliffCommand(), experimentCommand(),
-		floorCommand(), floodCommand())
+		floorCommand(), floodCommand(), trainCommand(), evalCommand())
 	return c
 }

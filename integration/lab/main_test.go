@@ -17,7 +17,14 @@ func TestMain(m *testing.M) {
 
 // The command as people use it: testdata/script/*.txtar.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
+	data, err := filepath.Abs("../../classifier/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
+		e.Setenv("DATA", data)
+		return nil
+	}})
 }
 
 var update = flag.Bool("update", false, "write the goldens of TestFigures anew")

@@ -10,8 +10,8 @@ import (
 
 	"souk/classifier"
 	"souk/classifier/model"
-	"souk/classifier/train"
 	"souk/cmd/local"
+	"souk/integration/lab/train"
 	"souk/ledger/journal"
 )
 

@@ -10,8 +10,9 @@ import (
 )
 
 // Train learns a model from rows; temperature comes from predictions on rows that the predicting model had
-// not learned from. The same rows in the same order and the same Params give the same model.
-func Train(rows []Row, p Params) (*model.Model, error) {
+// not learned from. It returns the weights file. The same rows in the same order and the same Params give the
+// same bytes.
+func Train(rows []Row, p Params) ([]byte, error) {
 	labels := LabelsOf(rows)
 	if len(labels) < 2 || len(labels) > model.MaxLabels {
 		return nil, fmt.Errorf("train: rows have %d labels, want 2 to %d", len(labels), model.MaxLabels)
@@ -23,7 +24,7 @@ func Train(rows []Row, p Params) (*model.Model, error) {
 		scores = append(scores, w.scores(out, labels)...)
 	}
 	w := Fit(Samples(rows, labels), len(labels), p)
-	return model.New(labels, w.Bias, w.Rows, Temperature(scores, len(labels)))
+	return w.Encode(labels, Temperature(scores, len(labels)))
 }
 
 // Score is a prediction before calibration, and the truth.

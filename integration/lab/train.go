@@ -9,8 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"souk/bus/regular"
 	"souk/classifier/model"
-	"souk/classifier/train"
+	"souk/integration/lab/train"
 )
 
 // defaultMerge is how the door renames labels unless configured otherwise.
@@ -21,15 +22,15 @@ func trainCommand() *cobra.Command {
 	p := train.DefaultParams
 	cmd := &cobra.Command{
 		Use:   "train",
-		Short: "Learn the model from labelled prompts and write its weights and data statement",
-		Long: "Learn the model from labelled prompts. Rows are lines of JSON with \"domain\", \"prompt\" " +
+		Short: "Learn the classifier's model from labelled prompts, and write its weights and data statement",
+		Long: "Learn the classifier's model from labelled prompts. Rows are lines of JSON with \"domain\", \"prompt\" " +
 			"and, where there is one, \"system\";\n" +
 			"gzip is recognised. Rows whose prompt's hash falls in the test part are never learned from. " +
 			"The same files and flags give\n" +
 			"the same weights, byte for byte, on one architecture. Takes about a minute, most of it for " +
 			"the figures.",
-		Example: "  classifier train                    # in the repository: makes again what is shipped\n" +
-			"  classifier train --prompts mine.jsonl.gz --chat '' --out mine.weights --statement mine.md",
+		Example: "  lab train                    # in the repository: makes again what is shipped\n" +
+			"  lab train --prompts mine.jsonl.gz --chat '' --out mine.weights --statement mine.md",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rename, err := train.ParseRename(merge)
@@ -46,13 +47,13 @@ func trainCommand() *cobra.Command {
 					return err
 				}
 			}
-			m, figures, err := train.Measure(rows, chatRows, rename, p)
+			weights, figures, err := train.Measure(rows, chatRows, rename, p)
 			if err != nil {
 				return err
 			}
 			var page bytes.Buffer
 			figures.Write(&page)
-			if err := os.WriteFile(out, m.Encode(), 0o644); err != nil {
+			if err := os.WriteFile(out, weights, 0o644); err != nil {
 				return err
 			}
 			cmd.OutOrStdout().Write(page.Bytes())
@@ -78,8 +79,8 @@ func trainCommand() *cobra.Command {
 	return cmd
 }
 
-// figuresMark divides a data statement: people write above it, `classifier train` below.
-const figuresMark = "<!-- figures: written by `classifier train` -->\n"
+// figuresMark divides a data statement: people write above it, `lab train` below.
+const figuresMark = "<!-- figures: written by `lab train` -->\n"
 
 func putFigures(path string, figures []byte) error {
 	old, err := os.ReadFile(path)
@@ -114,13 +115,13 @@ func evalCommand() *cobra.Command {
 	var bar float64
 	cmd := &cobra.Command{
 		Use:   "eval FILE",
-		Short: "Judge the model on labelled prompts: accuracy, macro-F1, confusion table",
-		Long: "Judge the model on lines of JSON with \"domain\", \"prompt\" and, where there is one, " +
+		Short: "Judge the classifier's model on labelled prompts: accuracy, macro-F1, confusion table",
+		Long: "Judge the classifier's model on lines of JSON with \"domain\", \"prompt\" and, where there is one, " +
 			"\"system\"; gzip is recognised.\n" +
 			"On files that the model was trained with, --part test judges only the rows it has not learned " +
 			"from.\n" +
-			"Exit codes: 0 judged, 1 macro-F1 is below --min-f1, 2 something cannot be read.",
-		Example: "  classifier eval --part test classifier/data/domain_prompts.jsonl.gz\n  classifier eval " +
+			"Exit status 1 if macro-F1 is below --min-f1.",
+		Example: "  lab eval --part test classifier/data/domain_prompts.jsonl.gz\n  lab eval " +
 			"--merge '' other.jsonl",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -130,8 +131,12 @@ func evalCommand() *cobra.Command {
 			}
 			m := model.Default()
 			if weights != "" {
-				if m, err = readModel(weights); err != nil {
+				data, err := regular.Read(weights, model.MostBytes)
+				if err != nil {
 					return err
+				}
+				if m, err = model.Decode(data); err != nil {
+					return fmt.Errorf("%s: %w", weights, err)
 				}
 			}
 			rows, err := readRows(args[0])
@@ -154,13 +159,13 @@ func evalCommand() *cobra.Command {
 					merged.Accuracy(), merged.MacroF1(), merged.Rows())
 			}
 			if merged.MacroF1() < bar {
-				return fmt.Errorf("macro-F1 %.3f: %w of %.3f", merged.MacroF1(), errBar, bar)
+				return fmt.Errorf("macro-F1 %.3f: below the bar of %.3f", merged.MacroF1(), bar)
 			}
 			return nil
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&weights, "model", "", "weights made by `classifier train`; the shipped ones if not given")
+	f.StringVar(&weights, "model", "", "weights made by `lab train`; the shipped ones if not given")
 	f.StringVar(&merge, "merge", defaultMerge, "labels counted as others; '' for none")
 	f.StringVar(&part, "part", "all", "rows to judge: all, test (held out of the shipped model) or training")
 	f.Float64Var(&bar, "min-f1", 0, "fail if the merged macro-F1 is below")

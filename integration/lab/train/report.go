@@ -41,12 +41,16 @@ type LeftOut struct {
 	Alone  int  // rows whose label no other source has: nothing could name them
 }
 
-// Measure trains on the training part of both sets of rows and judges the rest.
-func Measure(rows, chat []Row, rename map[string]string, p Params) (*model.Model, *Figures, error) {
+// Measure trains on the training part of both sets of rows, judges the rest, and returns the weights file.
+func Measure(rows, chat []Row, rename map[string]string, p Params) ([]byte, *Figures, error) {
 	training, test := Split(rows)
 	chatTraining, chatTest := Split(chat)
 	all := slices.Concat(training, chatTraining)
-	m, err := Train(all, p)
+	weights, err := Train(all, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := model.Decode(weights)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -68,7 +72,7 @@ func Measure(rows, chat []Row, rename map[string]string, p Params) (*model.Model
 		}
 		f.LeftOut = append(f.LeftOut, left)
 	}
-	return m, f, nil
+	return weights, f, nil
 }
 
 // leaveOut trains without a source and judges it.
@@ -92,7 +96,11 @@ func leaveOut(all, rows []Row, source string, rename map[string]string, temperat
 func predict(training, rows []Row, rename map[string]string, temperature float64, p Params) (Both, error) {
 	labels := LabelsOf(training)
 	w := Fit(Samples(training, labels), len(labels), p)
-	m, err := model.New(labels, w.Bias, w.Rows, temperature)
+	weights, err := w.Encode(labels, temperature)
+	if err != nil {
+		return Both{}, err
+	}
+	m, err := model.Decode(weights)
 	if err != nil {
 		return Both{}, err
 	}
