@@ -2,6 +2,8 @@ package embedded
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -126,7 +128,17 @@ func allowed(method string, request any) bool {
 		r, ok := request.(*pb.AlarmRequest)
 		return ok && r.Action == pb.AlarmRequest_GET
 	}
-	return strings.HasPrefix(method, "/etcdserverpb.Lease/") || method == "/etcdserverpb.Watch/Watch"
+	return strings.HasPrefix(method, "/etcdserverpb.Lease/") && method != "/etcdserverpb.Lease/LeaseLeases" ||
+		method == "/etcdserverpb.Watch/Watch"
+}
+
+// number gives a lease a number that nobody guesses. Those of etcd count up, and under a lease that has no
+// key yet, as that of a hub that waits to lead, whoever knows its number puts a key of his own: then its
+// holder, who may not write that key, can neither use it nor keep it alive.
+func number(r *pb.LeaseGrantRequest) {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	r.ID = int64(binary.BigEndian.Uint64(b[:])>>1 | 1)
 }
 
 // cost weighs a request by the load that it puts on etcd.
@@ -148,7 +160,9 @@ func (g *guard) judge(m *member, request any) (c cost, err error) {
 		c = cost{writes: 1}
 	case *pb.LeaseGrantRequest:
 		c = cost{writes: 1}
-		if most := int64(g.limits.LeaseTTL.Seconds()); r.TTL > most {
+		if most := int64(g.limits.LeaseTTL.Seconds()); r.ID != 0 {
+			err = g.refuse(codes.InvalidArgument, m, "lease %x: numbers are given here: leave it out", r.ID)
+		} else if r.TTL > most {
 			err = g.refuse(codes.InvalidArgument, m, "a lease of %d seconds: at most %d are granted", r.TTL, most)
 		}
 	case *pb.LeaseRevokeRequest:
@@ -186,6 +200,9 @@ func (g *guard) unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 	c, err := g.judge(m, request)
 	if err != nil {
 		return nil, err
+	}
+	if r, ok := request.(*pb.LeaseGrantRequest); ok {
+		number(r)
 	}
 	if m == nil {
 		return handle(ctx, request)
