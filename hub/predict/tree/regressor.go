@@ -235,7 +235,7 @@ func (t *Regressor) look(at, i int) {
 		return
 	}
 	b := l.Watch.split(t.cfg.Least)
-	bound := t.cfg.bound(1, l.Watch.All.N)
+	bound := t.cfg.bound(l.Watch.All.N)
 	if b.merit <= 0 || bound >= t.cfg.Tie && b.second >= b.merit*(1-bound) {
 		return
 	}
@@ -262,11 +262,13 @@ func (l *leaf) heir(seen moments, cfg Config) *leaf {
 	return h
 }
 
-func (l *leaf) awake() bool    { return l.Watch != nil }
-func (l *leaf) open() bool     { return !l.Deepest }
+func (l *leaf) awake() bool { return l.Watch != nil }
+func (l *leaf) open() bool  { return !l.Deepest } // it may be split yet
+func (l *leaf) sleep()      { l.Watch = nil }
+func (l *leaf) wake()       { l.Watch = &observer{} }
+
+// worth is its error by its weight.
 func (l *leaf) worth() float64 { return min(l.Off[0], l.Off[1]) * l.N }
-func (l *leaf) sleep()         { l.Watch = nil }
-func (l *leaf) wake()          { l.Watch = &observer{} }
 
 func (l *leaf) size() int {
 	n := int(unsafe.Sizeof(*l)) + 8 + lineSize(len(l.Line.Coef))
@@ -276,9 +278,36 @@ func (l *leaf) size() int {
 	return n
 }
 
-// settle has as many leaves awake as may be.
+// settle has leaves sleep until as many as may be are awake, those worth least first, and others wake where
+// there is room. A sleeper that is worth twice what the least of those awake is takes its place.
 func (t *Regressor) settle() {
-	settle(&t.cfg, t.leaves, t.fixed(), observerSize(t.features))
+	all, used, watched := t.leaves, t.Size(), observerSize(t.features)
+	for {
+		awake, least, dear := 0, -1, -1
+		for i, l := range all {
+			switch {
+			case l.awake():
+				if awake++; least < 0 || l.worth() < all[least].worth() {
+					least = i
+				}
+			case l.open() && (dear < 0 || l.worth() > all[dear].worth()):
+				dear = i
+			}
+		}
+		switch {
+		case awake > 0 && (awake > t.cfg.Leaves || used > t.cfg.Bytes):
+			all[least].sleep()
+			used -= watched
+		case dear >= 0 && awake < t.cfg.Leaves && used+watched <= t.cfg.Bytes:
+			all[dear].wake()
+			used += watched
+		case dear >= 0 && least >= 0 && all[dear].worth() > 2*all[least].worth():
+			all[least].sleep()
+			all[dear].wake()
+		default:
+			return
+		}
+	}
 }
 
 func (t *Regressor) fixed() int {

@@ -3,9 +3,9 @@
 // paper's predictors, iemas 4.1).
 //
 // The same observations in the same order give the same answers, bit by bit, on every machine, whether the
-// tree was written down and read in between or not. So nothing walks a map, logarithms and exponentials are
-// computed here, and a product that goes into a sum is converted, though it is a float already: it keeps the
-// compiler from fusing the two, which rounds differently.
+// tree was written down and read in between or not. So nothing walks a map, logarithms are computed here, and
+// a product that goes into a sum is converted, though it is a float already: it keeps the compiler from fusing
+// the two, which rounds differently.
 //
 // A tree is not for concurrent use.
 package tree
@@ -42,7 +42,6 @@ func River() Config {
 // Bounds of what a tree takes.
 const (
 	MaxFeatures = 64
-	MaxClasses  = 64
 	maxDepth    = 64
 	maxLeaves   = 4096
 	maxBytes    = 1 << 30
@@ -69,10 +68,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// bound is Hoeffding's, of what ranges over so much, after so many observations.
-func (c *Config) bound(over, n float64) float64 {
-	return over * math.Sqrt(-ln(c.Delta)/(2*n))
-}
+// bound is Hoeffding's, of what ranges over 1, after so many observations.
+func (c *Config) bound(n float64) float64 { return math.Sqrt(-ln(c.Delta) / (2 * n)) }
 
 // sound reports whether numbers are an observation.
 func sound(weight float64, xs ...float64) bool {
@@ -141,50 +138,5 @@ func (b *best) offer(c choice) {
 		b.choice, b.second = c, b.merit
 	case c.merit > b.second:
 		b.second = c.merit
-	}
-}
-
-// watcher is a leaf that may gather what a split needs.
-type watcher interface {
-	awake() bool
-	open() bool     // it may be split yet
-	worth() float64 // error by weight
-	sleep()
-	wake()
-	size() int
-}
-
-// settle has leaves sleep until as many as may be are awake, those worth least first, and others wake where
-// there is room. watched is what one takes that is awake beside one that sleeps. A sleeper that is worth
-// twice what the least of those awake is takes its place.
-func settle[L watcher](c *Config, all []L, used, watched int) {
-	for _, l := range all {
-		used += l.size()
-	}
-	for {
-		awake, least, dear := 0, -1, -1
-		for i, l := range all {
-			switch {
-			case l.awake():
-				if awake++; least < 0 || l.worth() < all[least].worth() {
-					least = i
-				}
-			case l.open() && (dear < 0 || l.worth() > all[dear].worth()):
-				dear = i
-			}
-		}
-		switch {
-		case awake > 0 && (awake > c.Leaves || used > c.Bytes):
-			all[least].sleep()
-			used -= watched
-		case dear >= 0 && awake < c.Leaves && used+watched <= c.Bytes:
-			all[dear].wake()
-			used += watched
-		case dear >= 0 && least >= 0 && all[dear].worth() > 2*all[least].worth():
-			all[least].sleep()
-			all[dear].wake()
-		default:
-			return
-		}
 	}
 }

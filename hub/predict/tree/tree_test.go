@@ -25,15 +25,6 @@ func regressor(t testing.TB, cfg Config, features int) *Regressor {
 	return r
 }
 
-func classifier(t testing.TB, cfg Config, features, classes int) *Classifier {
-	t.Helper()
-	c, err := NewClassifier(cfg, features, classes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // quick is a configuration under which small tests see splits.
 func quick() Config {
 	c := Default()
@@ -46,16 +37,6 @@ func TestLogarithmsAsMath(t *testing.T) {
 		1e300} {
 		if got, want := ln(x), math.Log(x); math.Abs(got-want) > 1e-14*(1+math.Abs(want)) {
 			t.Errorf("ln(%v) = %v, want %v", x, got, want)
-		}
-	}
-	for x := -60.0; x < 60; x += 0.37 {
-		if got, want := exp(x), math.Exp(x); math.Abs(got/want-1) > 1e-13 {
-			t.Errorf("exp(%v) = %v, want %v", x, got, want)
-		}
-	}
-	for z := -6.0; z < 6; z += 0.11 {
-		if got, want := below(z), math.Erfc(-z/math.Sqrt2)/2; math.Abs(got-want) > 1e-7 {
-			t.Errorf("below(%v) = %v, want %v", z, got, want)
 		}
 	}
 }
@@ -92,9 +73,9 @@ func TestEqualSplitsWait(t *testing.T) {
 		x := rng.Float64()
 		y := math.Floor(2*x) + rng.NormFloat64()*0.1
 		r.Learn([]float64{x, x}, y, 1)
-		tie := cfg.bound(1, float64(n)) < cfg.Tie
+		tie := cfg.bound(float64(n)) < cfg.Tie
 		if r.Leaves() > 1 && !tie {
-			t.Fatalf("split after %d, where the bound is %v", n, cfg.bound(1, float64(n)))
+			t.Fatalf("split after %d, where the bound is %v", n, cfg.bound(float64(n)))
 		}
 	}
 	if r.Leaves() < 2 {
@@ -239,51 +220,42 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// sleeper is a leaf as settle sees it.
-type sleeper struct {
-	up, shut bool
-	price    float64
-}
-
-func (s *sleeper) awake() bool    { return s.up }
-func (s *sleeper) open() bool     { return !s.shut }
-func (s *sleeper) worth() float64 { return s.price }
-func (s *sleeper) sleep()         { s.up = false }
-func (s *sleeper) wake()          { s.up = true }
-func (s *sleeper) size() int {
-	if s.up {
-		return 15
-	}
-	return 5
-}
-
 // Those of least error by weight sleep; one wakes where there is room, or where it is worth twice another.
 func TestTheLeastSleeps(t *testing.T) {
+	const plenty = 99
 	for _, c := range []struct {
-		bytes, leaves int
+		fit, leaves   int    // that may be awake by the bytes, and by their number
 		before, after string // of each: awake, sleeping or done
 		prices        []float64
 	}{
-		{1000, 2, "www", "wsw", []float64{3, 1, 2}},
-		{1000, 2, "wss", "wsw", []float64{3, 1, 2}},
-		{40, 9, "www", "wss", []float64{3, 1, 2}},
-		{1000, 2, "wws", "wsw", []float64{3, 1, 2.1}},
-		{1000, 2, "wws", "wws", []float64{3, 1, 1.9}},
-		{1000, 2, "wdd", "wdd", []float64{1, 9, 9}},
-		{1, 2, "sss", "sss", []float64{1, 2, 3}},
+		{plenty, 2, "www", "wsw", []float64{3, 1, 2}},
+		{plenty, 2, "wss", "wsw", []float64{3, 1, 2}},
+		{1, 9, "www", "wss", []float64{3, 1, 2}},
+		{plenty, 2, "wws", "wsw", []float64{3, 1, 2.1}},
+		{plenty, 2, "wws", "wws", []float64{3, 1, 1.9}},
+		{plenty, 2, "wdd", "wdd", []float64{1, 9, 9}},
+		{0, 2, "sss", "sss", []float64{1, 2, 3}},
 	} {
-		cfg := Config{Leaves: c.leaves, Bytes: c.bytes}
-		var all []*sleeper
+		r := regressor(t, Default(), 2)
+		r.leaves = nil
 		for i, k := range c.before {
-			all = append(all, &sleeper{k == 'w', k == 'd', c.prices[i]})
+			l := &leaf{N: 1, Off: [2]float64{c.prices[i], 100}, Deepest: k == 'd'}
+			l.Line.Coef = make([]float64, 2)
+			r.leaves = append(r.leaves, l)
 		}
-		settle(&cfg, all, 10, 10)
+		r.cfg.Leaves, r.cfg.Bytes = c.leaves, r.Size()+c.fit*observerSize(2)
+		for i, k := range c.before {
+			if k == 'w' {
+				r.leaves[i].wake()
+			}
+		}
+		r.settle()
 		after := ""
-		for _, s := range all {
+		for _, l := range r.leaves {
 			switch {
-			case s.up:
+			case l.awake():
 				after += "w"
-			case s.shut:
+			case !l.open():
 				after += "d"
 			default:
 				after += "s"
@@ -297,7 +269,7 @@ func TestTheLeastSleeps(t *testing.T) {
 
 // What is no number is no observation, nor is one with more or fewer features, or without weight.
 func TestNoNumberIsNoObservation(t *testing.T) {
-	r, c := regressor(t, quick(), 2), classifier(t, quick(), 2, 3)
+	r := regressor(t, quick(), 2)
 	g, err := NewGate(quick(), 2)
 	if err != nil {
 		t.Fatal(err)
@@ -305,16 +277,9 @@ func TestNoNumberIsNoObservation(t *testing.T) {
 	for i := range 200 {
 		x := []float64{float64(i % 7), float64(i % 3)}
 		r.Learn(x, float64(i), 1)
-		c.Learn(x, i%3, 1)
 		g.Learn(x, nil, float64(i), 1)
 	}
-	classes := func() (all []float64) {
-		for i := range 21 {
-			all = c.Predict(all, []float64{float64(i % 7), float64(i % 3)})
-		}
-		return all
-	}
-	before, said := append(written(t, &Gate{tree: r}), written(t, g)...), classes()
+	before := append(written(t, &Gate{tree: r}), written(t, g)...)
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, bad := range []struct {
 		x         []float64
@@ -326,20 +291,13 @@ func TestNoNumberIsNoObservation(t *testing.T) {
 		{[]float64{1, 1}, 1, nan}, {[]float64{1, 1}, 1, inf}} {
 		r.Learn(bad.x, bad.y, bad.weight)
 		g.Learn(bad.x, nil, bad.y, bad.weight)
-		if !sound(1, bad.x...) || len(bad.x) != 2 || !sound(bad.weight) {
-			c.Learn(bad.x, 1, bad.weight)
-		}
-		for _, p := range append(c.Predict(nil, bad.x), r.Predict(bad.x), g.Add(bad.x, nil),
-			g.Add(bad.x, []float64{1, 1})) {
+		for _, p := range []float64{r.Predict(bad.x), g.Add(bad.x, nil), g.Add(bad.x, []float64{1, 1})} {
 			if math.IsNaN(p) || math.IsInf(p, 0) {
 				t.Errorf("%v is expected of %v", p, bad.x)
 			}
 		}
 	}
-	c.Learn([]float64{1, 1}, 3, 1)
-	c.Learn([]float64{1, 1}, -1, 1)
-	if !bytes.Equal(before, append(written(t, &Gate{tree: r}), written(t, g)...)) ||
-		!slices.Equal(said, classes()) {
+	if !bytes.Equal(before, append(written(t, &Gate{tree: r}), written(t, g)...)) {
 		t.Error("something was learned")
 	}
 }
@@ -604,7 +562,6 @@ func TestSameOnEveryMachine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := classifier(t, quick(), features, 3)
 		for range 2500 {
 			// drawn without the functions of package math that differ between machines
 			var x []float64
@@ -617,8 +574,7 @@ func TestSameOnEveryMachine(t *testing.T) {
 			}
 			y += float64(rng.IntN(100)) / 8
 			g.Learn(x, nil, y, 1+float64(rng.IntN(2)))
-			c.Learn(x, min(2, int(y/20)), 1)
-			for _, p := range append(c.Predict(nil, x), g.Add(x, nil), g.tree.Predict(x)) {
+			for _, p := range []float64{g.Add(x, nil), g.tree.Predict(x)} {
 				if err := binary.Write(h, binary.LittleEndian, p); err != nil {
 					t.Fatal(err)
 				}
@@ -677,37 +633,6 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// A class that lies where two features are large is found.
-func TestClassifies(t *testing.T) {
-	rng := rand.New(rand.NewPCG(11, 12))
-	c := classifier(t, Default(), 3, 2)
-	right, counted := 0, 0
-	for n := range 6000 {
-		x := []float64{rng.Float64(), rng.Float64() * 50, rng.Float64()}
-		k := 0
-		if x[0] > 0.5 && x[1] > 25 {
-			k = 1
-		}
-		if n >= 4000 {
-			counted++
-			p := c.Predict(nil, x)
-			if likeliest(p) == k {
-				right++
-			}
-			if sum := p[0] + p[1]; math.Abs(sum-1) > 1e-12 || p[0] < 0 || p[1] < 0 {
-				t.Fatalf("%v are no chances", p)
-			}
-		}
-		c.Learn(x, k, 1)
-	}
-	if c.Leaves() < 3 || float64(right) < 0.93*float64(counted) {
-		t.Errorf("%d leaves, %d of %d right", c.Leaves(), right, counted)
-	}
-	if c.Size() > Default().Bytes {
-		t.Errorf("%d bytes", c.Size())
-	}
-}
-
 func TestConfig(t *testing.T) {
 	for _, c := range []Config{Default(), River()} {
 		if err := c.Validate(); err != nil {
@@ -723,9 +648,6 @@ func TestConfig(t *testing.T) {
 	}
 	if _, err := NewRegressor(Default(), 0); err == nil {
 		t.Error("no features are taken")
-	}
-	if _, err := NewClassifier(Default(), 3, 1); err == nil {
-		t.Error("one class is taken")
 	}
 }
 
