@@ -84,7 +84,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 	}
 	h.ttft, h.first = q.forecast.TTFT, a.worstFirst(t, q)
 	h.watch = n.watchOf(a, h)
-	h.then = n.placing(t, a, q)
+	h.idle, _, _ = a.predictor.Idle(q.features)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
 		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
 	}

@@ -36,7 +36,8 @@ type hold struct {
 	asked    int64            // by Node.nano: when the agent was asked to give it up for that
 	given    bool             // it was
 
-	then placing // as it was then
+	// to its first token on its agent, had that nothing else in hand, as was thought; 0: not known
+	idle time.Duration
 
 	congestion market.Credits // the tier's part of its toll, <= 0
 	crowd      *market.Toll   // the crowd's; nil: none

@@ -16,27 +16,10 @@ import (
 // earlier rounds.
 type regimes struct {
 	watch *regime.Watch
-	done  []finished // that were served last, the oldest at the index next
-	next  int
 	roomy []*agent // scratch
 
 	unserved   int   // tasks that ended unserved at unservedAt, by Node.nano
 	unservedAt int64 // for which roomy is still what it was
-}
-
-// finished is a task that was served, for [Node.Window].
-type finished struct {
-	agent   string
-	at      int64 // by Node.nano
-	seconds float64
-	beside  int
-	shares  [regime.MostShares]shareOf
-}
-
-// shareOf is how much of a task's prompt an agent was believed to hold when the task was placed.
-type shareOf struct {
-	agent *agent
-	of    float64
 }
 
 // Regime is how full the domain is, by the signal that acts.
@@ -115,8 +98,8 @@ func (n *Node) waitForTokens(w *regime.Watch) {
 		}
 		k := min(a.queue.Load(n.nano).Waiting, len(a.holds))
 		for _, h := range a.holds[len(a.holds)-k:] {
-			if h.then.idle > 0 && h.task.only == nil {
-				w.Waits(h.sent.Sub(h.task.arrived), n.now.Sub(h.sent), h.then.idle, 1)
+			if h.idle > 0 && h.task.only == nil {
+				w.Waits(h.sent.Sub(h.task.arrived), n.now.Sub(h.sent), h.idle, 1)
 			}
 		}
 	}
@@ -146,89 +129,12 @@ func (n *Node) idleFirst(t *task) time.Duration {
 
 // noteServed takes in how long a task took, and its first token, that was served.
 func (n *Node) noteServed(h *hold, c *bus.Completion) {
-	t, x := h.task, &n.regimes
+	t := h.task
 	if t.only != nil || t.msg == nil || t.carried() > 0 {
 		return
 	}
 	first := min(time.Duration(max(0, c.TTFTUS))*time.Microsecond, n.now.Sub(h.sent)+clocksDiffer)
-	x.watch.Served(max(0, h.sent.Sub(t.arrived)), first, h.then.idle)
-	f := finished{h.agent.id, n.nano, n.now.Sub(t.arrived).Seconds(), h.then.beside, h.then.shares}
-	if len(x.done) < regime.MostDone {
-		x.done = append(x.done, f)
-		return
-	}
-	x.done[x.next] = f
-	x.next = (x.next + 1) % len(x.done)
-}
-
-// placing is what a round knew of a task that it placed; nothing of one that the journal alone tells of.
-type placing struct {
-	idle   time.Duration // to its first token, where nothing else is in hand
-	beside int           // tasks that ran on its agent
-	shares [regime.MostShares]shareOf
-}
-
-// placing says it of a task that is placed in this round.
-func (n *Node) placing(t *task, a *agent, q *quote) (p placing) {
-	p.idle, _, _ = a.predictor.Idle(q.features)
-	p.beside = len(a.holds)
-	c, k := &n.crowd, 0
-	holds := n.heldOf(t)
-	for i := range holds {
-		h := &holds[i]
-		if k == len(p.shares) || int(h.Place) >= len(c.places) || c.places[h.Place] == 0 {
-			continue
-		}
-		a := c.stands[c.places[h.Place]-1].agent
-		if held := h.of(a, t, c.round); held.cached > 0 {
-			p.shares[k] = shareOf{a, float64(held.cached) / float64(held.tokens)}
-			k++
-		}
-	}
-	return p
-}
-
-// Windows is how long the window of [Node.Window] is.
-const Windows = time.Minute
-
-// Window is what was served of late, for an estimate of what a better assignment would have saved. It is made
-// for whoever estimates that elsewhere: no decision reads it.
-func (n *Node) Window() (w regime.Window) {
-	numbers := map[string]int{}
-	for i := range n.regimes.done {
-		f := &n.regimes.done[i]
-		if f.at < n.nano-int64(Windows) {
-			continue
-		}
-		k, ok := numbers[f.agent]
-		if !ok {
-			a := n.lookup(f.agent)
-			if a == nil || len(numbers) == regime.MostAgents {
-				continue
-			}
-			k = len(numbers)
-			numbers[f.agent] = k
-			w.Slots = append(w.Slots, max(1, a.slots))
-		}
-		w.Done = append(w.Done, regime.Done{Agent: k, Seconds: f.seconds, Beside: f.beside})
-	}
-	done := 0
-	for i := range n.regimes.done {
-		f := &n.regimes.done[i]
-		if _, ok := numbers[f.agent]; !ok || f.at < n.nano-int64(Windows) {
-			continue
-		}
-		for k, s := range f.shares {
-			if s.agent == nil {
-				break
-			}
-			if number, ok := numbers[s.agent.id]; ok {
-				w.Done[done].Shares[k] = regime.Share{Agent: int32(number), Of: float32(s.of)}
-			}
-		}
-		done++
-	}
-	return w
+	n.regimes.watch.Served(max(0, h.sent.Sub(t.arrived)), first, h.idle)
 }
 
 // regimeSets adds to what policies set in a round what the regime charged, where it follows the load: with

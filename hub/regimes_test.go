@@ -83,10 +83,6 @@ func TestARegimeIsSeenAndSaid(t *testing.T) {
 	if s := h.n.Stats().Regime; s.State != h.n.Regime().String() || s.Rho <= 0 || s.Temperature != 0 {
 		t.Errorf("stats %+v", s)
 	}
-	w := h.n.Window()
-	if len(w.Done) < 200 || len(w.Slots) != 2 || !(w.PoA(regime.Theirs) > 1) {
-		t.Errorf("%d tasks on %d agents: %v", len(w.Done), len(w.Slots), w.PoA(regime.Theirs))
-	}
 }
 
 // Whose tasks are worth how much moves no signal but that of slot prices: terms are dealt out otherwise, and

@@ -127,10 +127,6 @@ func gauges(st hubserve.Stats) []daemon.Gauge {
 			Value: r.Temperature},
 		{Name: "game_rho", Help: "Tokens of tasks that run and wait, by those that the agents' caches hold.",
 			Value: r.Rho},
-		{Name: "game_poa", Help: "What the last minute's tasks took by the least that they could have, by the " +
-			"paper's constants; 0: nothing was served.", Value: st.Anarchy.Theirs},
-		{Name: "game_poa_fitted", Help: "The same by constants that explain these tasks.",
-			Value: st.Anarchy.Fitted},
 		{Name: "game_routing_cost", Help: "Seconds that a round takes: quotes, clearing, check and records.",
 			Within: &rounds},
 	}

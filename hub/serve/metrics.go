@@ -24,7 +24,6 @@ type Stats struct {
 	Sync     Quantiles // append and sync
 	Quote    Quantiles // one quote, which a round may have to wait for
 	Quotes   map[bus.Code]int64
-	Anarchy  Anarchy
 }
 
 // Quantiles sums up durations.
@@ -119,6 +118,32 @@ func (s *Server) Stats() Stats {
 	st.Decision, st.Wait = quantiles(m.decision), quantiles(m.wait)
 	st.Round, st.Sync, st.Quote = quantiles(m.round), quantiles(m.sync), quantiles(m.quote)
 	st.Quotes = maps.Clone(m.quotes)
-	st.Rounds, st.Anarchy = within(m.round), s.anarchy.now()
+	st.Rounds = within(m.round)
 	return st
+}
+
+// Within counts durations up to each of some bounds.
+type Within struct {
+	Bounds []time.Duration
+	Counts []int64 // up to each
+	Sum    time.Duration
+	Count  int64
+}
+
+// bounds are those of the time that a round takes.
+var bounds = []time.Duration{50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond,
+	500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
+	10 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond}
+
+func within(h *hdrhistogram.Histogram) Within {
+	w := Within{Bounds: bounds, Counts: make([]int64, len(bounds)), Count: h.TotalCount(),
+		Sum: time.Duration(h.Mean() * float64(h.TotalCount()))}
+	for _, bar := range h.Distribution() {
+		for i, most := range bounds {
+			if bar.Count > 0 && bar.To <= int64(most) {
+				w.Counts[i] += bar.Count
+			}
+		}
+	}
+	return w
 }

@@ -72,7 +72,6 @@ type Server struct {
 	quoteFrom time.Time // of onQuote alone: when the next may be taken in, or how long since it might
 
 	measures measures
-	anarchy  anarchy
 }
 
 // New returns a hub that is not running yet.
@@ -249,7 +248,6 @@ func (s *Server) leadAlways(ctx context.Context) (err error) {
 	defer s.deps.Journal.Follow(func() ledger.Replica { return hub.NewHistory(s.cfg) })()
 	s.relearn()
 	defer s.remember(ctx)()
-	defer s.estimate(ctx)()
 	var writer sync.WaitGroup
 	writer.Go(s.write)
 	defer writer.Wait()

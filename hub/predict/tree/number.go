@@ -2,8 +2,8 @@ package tree
 
 import "math"
 
-// ln is the natural logarithm of a number above 0, as near as 1e-15 of it. That of package math differs in the
-// last bit between machines; this one is made of operations that IEEE 754 defines to the bit.
+// ln is the natural logarithm of a number above 0, as near as 1e-15 of it. That of package math differs in
+// the last bit between machines; this one is made of operations that IEEE 754 defines to the bit.
 func ln(x float64) float64 {
 	m, e := math.Frexp(x) // x = m 2^e, m from a half to 1
 	if m < math.Sqrt2/2 {

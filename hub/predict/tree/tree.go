@@ -4,8 +4,8 @@
 //
 // The same observations in the same order give the same answers, bit by bit, on every machine, whether the
 // tree was written down and read in between or not. So nothing walks a map, logarithms are computed here, and
-// a product that goes into a sum is converted, though it is a float already: it keeps the compiler from fusing
-// the two, which rounds differently.
+// a product that goes into a sum is converted, though it is a float already: it keeps the compiler from
+// fusing the two, which rounds differently.
 //
 // A tree is not for concurrent use.
 package tree

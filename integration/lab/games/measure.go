@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"souk/hub/regime"
 	"souk/integration/lab/virtual"
 )
 
@@ -116,29 +115,29 @@ func besides(all []*virtual.Request, engines int) map[*virtual.Request]int {
 }
 
 // window is tasks as the estimate takes them. Every engine holds all prompts but for their last block.
-func window(done []*virtual.Request, engines int, beside func(*virtual.Request) int) (w regime.Window) {
+func window(done []*virtual.Request, engines int, beside func(*virtual.Request) int) (w Window) {
 	for range engines {
-		w.Slots = append(w.Slots, int(regime.Theirs.Slots))
+		w.Slots = append(w.Slots, int(Theirs.Slots))
 	}
 	for _, r := range done {
-		d := regime.Done{Agent: r.Engine, Seconds: (r.Done - r.Arrived).Seconds(), Beside: beside(r)}
-		for k := range min(engines, regime.MostShares) {
-			d.Shares[k] = regime.Share{Agent: int32(k), Of: float32(r.Cached) / float32(r.Prompt)}
+		d := Done{Agent: r.Engine, Seconds: (r.Done - r.Arrived).Seconds(), Beside: beside(r)}
+		for k := range min(engines, MostShares) {
+			d.Shares[k] = Share{Agent: int32(k), Of: float32(r.Cached) / float32(r.Prompt)}
 		}
 		w.Done = append(w.Done, d)
 	}
 	return w
 }
 
-// poa is the mean over windows of as many tasks as a hub takes.
+// poa is the mean over windows of [MostDone] tasks.
 func poa(done []*virtual.Request, engines int, beside map[*virtual.Request]int) (theirs, fitted float64) {
 	n := 0.0
-	for part := range slices.Chunk(done, regime.MostDone) {
+	for part := range slices.Chunk(done, MostDone) {
 		if len(part) < 20 {
 			continue
 		}
 		w := window(part, engines, func(r *virtual.Request) int { return beside[r] })
-		theirs, fitted, n = theirs+w.PoA(regime.Theirs), fitted+w.PoA(w.Fit()), n+1
+		theirs, fitted, n = theirs+w.PoA(Theirs), fitted+w.PoA(w.Fit()), n+1
 	}
 	return theirs / max(1, n), fitted / max(1, n)
 }
@@ -158,9 +157,9 @@ func counted(done []*virtual.Request, engines int) float64 {
 			served[r.Engine]++
 		}
 		w := window(part, engines, func(r *virtual.Request) int {
-			return min(served[r.Engine], int(regime.Theirs.Slots)-1) - 1
+			return min(served[r.Engine], int(Theirs.Slots)-1) - 1
 		})
-		sum, n = sum+w.PoA(regime.Theirs), n+1
+		sum, n = sum+w.PoA(Theirs), n+1
 	}
 	return sum / max(1, n)
 }

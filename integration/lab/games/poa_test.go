@@ -1,4 +1,4 @@
-package regime
+package games
 
 import (
 	"math"
@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// window draws one.
-func window(rng *rand.Rand, tasks, agents int) Window {
+// drawn is a window by chance.
+func drawn(rng *rand.Rand, tasks, agents int) Window {
 	w := Window{}
 	for range agents {
 		w.Slots = append(w.Slots, 64)
@@ -29,7 +29,7 @@ func TestPoAAgainstTryingEverything(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for range 200 {
 		tasks, agents := 1+rng.IntN(6), 1+rng.IntN(3)
-		w := window(rng, tasks, agents)
+		w := drawn(rng, tasks, agents)
 		c := Theirs
 		if rng.IntN(2) == 0 {
 			c = Constants{PerTask: rng.Float64(), Least: rng.Float64(), Pole: rng.Float64(),
@@ -85,7 +85,7 @@ func TestFit(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	want := Constants{PerTask: 0.02, Least: 1.5, Pole: 3, Overlap: 0.4}
-	w := window(rng, MostDone, 4)
+	w := drawn(rng, MostDone, 4)
 	for i := range w.Done {
 		d := &w.Done[i]
 		d.Seconds = want.takes(want.terms(float64(d.Beside+1), 64, d.share(d.Agent)))
@@ -109,7 +109,7 @@ func TestFit(t *testing.T) {
 
 // BenchmarkPoA is of a full window on eight agents, by both constants.
 func BenchmarkPoA(b *testing.B) {
-	w := window(rand.New(rand.NewPCG(1, 1)), MostDone, 8)
+	w := drawn(rand.New(rand.NewPCG(1, 1)), MostDone, 8)
 	for b.Loop() {
 		w.PoA(Theirs)
 		w.PoA(w.Fit())

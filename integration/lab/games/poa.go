@@ -1,4 +1,4 @@
-package regime
+package games
 
 import (
 	"math"
