@@ -1,17 +1,13 @@
 package replay
 
 import (
-	"bufio"
-	"compress/gzip"
 	"embed"
 	"fmt"
-	"strconv"
-	"time"
 )
 
 // The files keep the licences of their sources: data/NOTICE.md.
 //
-//go:embed data/*.jsonl data/*.jsonl.gz data/*.txt.gz data/NOTICE.md
+//go:embed data/*.jsonl data/*.jsonl.gz data/NOTICE.md
 var files embed.FS
 
 // bundled lists the bundled files in the order in which they are played, with a word for the report.
@@ -50,31 +46,6 @@ func BundledSet(file string) ([]Dialogue, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return ds, nil
-}
-
-// BundledArrivals returns when requests came to a real service, in bursts, from the first one on.
-func BundledArrivals() (out []time.Duration, err error) {
-	f, err := files.Open("data/azure-code.txt.gz")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := gzip.NewReader(f)
-	if err != nil {
-		return nil, err
-	}
-	at := time.Duration(0)
-	for lines := bufio.NewScanner(text); ; {
-		if !lines.Scan() {
-			return out, lines.Err()
-		}
-		after, err := strconv.Atoi(lines.Text())
-		if err != nil {
-			return nil, err
-		}
-		at += time.Duration(after) * time.Millisecond
-		out = append(out, at)
-	}
 }
 
 // interleave deals the sets out so that after any number of dialogues each has given its share.

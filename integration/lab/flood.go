@@ -12,7 +12,6 @@ import (
 
 	"souk/bus"
 	"souk/bus/natsauth"
-	"souk/cmd/load/proc"
 	"souk/integration/flood"
 )
 
@@ -39,7 +38,7 @@ func floodCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := proc.Yield(); err != nil {
+			if err := yield(); err != nil {
 				return err
 			}
 			ctx, stop := context.WithTimeout(c.Context(), lasts)

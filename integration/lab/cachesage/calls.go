@@ -10,6 +10,7 @@ import (
 
 	"souk/bus/policy"
 	"souk/cmd/replay"
+	"souk/integration/lab/traces"
 )
 
 // Call is one call of a model, as every rule sees it.
@@ -95,7 +96,7 @@ func schedule(sessions [][]Call, slots int) (all []Call) {
 }
 
 // workflow makes the calls of a log in which each role has all that was said before behind its own anchor.
-func workflow(w *replay.Workflow, session uint64, block int, anchor func(role string) int,
+func workflow(w *traces.Workflow, session uint64, block int, anchor func(role string) int,
 	pause func(tool string) time.Duration) (calls []Call) {
 	said, at := 0, time.Duration(0)
 	for _, s := range w.Steps {
@@ -144,23 +145,23 @@ func idOf(name string) (h uint64) {
 // quick is a framework that calls the next role at once.
 func quick(string) time.Duration { return 50 * time.Millisecond }
 
-// star are workflows of a [replay.Star], whose chances are drawn once for a panel.
+// star are workflows of a [traces.Star], whose chances are drawn once for a panel.
 func star(prompts []int, steps []int, tasks int) func(rng *rand.Rand) [][]Call {
 	return func(rng *rand.Rand) (all [][]Call) {
-		s := replay.NewStar(rand.New(rand.NewPCG(11, 1))) // the workload; rng is the run
+		s := traces.NewStar(rand.New(rand.NewPCG(11, 1))) // the workload; rng is the run
 		anchors := map[string]int{"supervisor": 180}
 		for i := range 5 {
 			anchors[fmt.Sprint("worker ", i)] = 140 + 20*i
 		}
 		for t := range tasks {
-			w := replay.Workflow{Steps: []replay.Step{{Tokens: prompts[rng.IntN(len(prompts))]}}}
+			w := traces.Workflow{Steps: []traces.Step{{Tokens: prompts[rng.IntN(len(prompts))]}}}
 			s.Again()
 			for range 1 + steps[rng.IntN(len(steps))]/2 {
 				to := s.Next(rng)
-				w.Steps = append(w.Steps, replay.Step{Role: "supervisor", Tokens: 10 + rng.IntN(20)},
-					replay.Step{Role: fmt.Sprint("worker ", to), Tokens: 30 + rng.IntN(60)})
+				w.Steps = append(w.Steps, traces.Step{Role: "supervisor", Tokens: 10 + rng.IntN(20)},
+					traces.Step{Role: fmt.Sprint("worker ", to), Tokens: 30 + rng.IntN(60)})
 			}
-			w.Steps = append(w.Steps, replay.Step{Role: "supervisor", Tokens: 20 + rng.IntN(40)})
+			w.Steps = append(w.Steps, traces.Step{Role: "supervisor", Tokens: 20 + rng.IntN(40)})
 			all = append(all, workflow(&w, mix(3, uint64(t)), 16,
 				func(role string) int { return anchors[role] }, quick))
 		}
@@ -172,10 +173,10 @@ func star(prompts []int, steps []int, tasks int) func(rng *rand.Rand) [][]Call {
 func chain(tasks int) func(rng *rand.Rand) [][]Call {
 	return func(rng *rand.Rand) (all [][]Call) {
 		for t := range tasks {
-			w := replay.Workflow{Steps: []replay.Step{{Tokens: 60 + rng.IntN(100)}}}
+			w := traces.Workflow{Steps: []traces.Step{{Tokens: 60 + rng.IntN(100)}}}
 			for i := range 24 {
 				w.Steps = append(w.Steps,
-					replay.Step{Role: fmt.Sprint("role ", i%12), Tokens: 20 + rng.IntN(40)})
+					traces.Step{Role: fmt.Sprint("role ", i%12), Tokens: 20 + rng.IntN(40)})
 			}
 			all = append(all, workflow(&w, mix(4, uint64(t)), 16, func(string) int { return 400 }, quick))
 		}
@@ -187,7 +188,7 @@ func chain(tasks int) func(rng *rand.Rand) [][]Call {
 func logs(file string, anchor int, pause func(rng *rand.Rand) func(string) time.Duration) func(
 	rng *rand.Rand) [][]Call {
 	return func(rng *rand.Rand) (all [][]Call) {
-		list, err := replay.BundledWorkflows(file)
+		list, err := traces.Workflows(file)
 		if err != nil {
 			panic(err) // they are part of the program
 		}
@@ -226,9 +227,9 @@ func atOnce(*rand.Rand) func(string) time.Duration { return quick }
 func chained(files []string, most, turns, coarse int,
 	role func(session int) policy.ID) func(rng *rand.Rand) [][]Call {
 	return func(rng *rand.Rand) (all [][]Call) {
-		var list []replay.Chain
+		var list []traces.Chain
 		for _, file := range files {
-			more, err := replay.BundledChains(file)
+			more, err := traces.Chains(file)
 			if err != nil {
 				panic(err)
 			}
@@ -337,7 +338,7 @@ func lengths(file string) func() []int {
 }
 
 func stepsOf(file string) (out []int) {
-	all, err := replay.BundledWorkflows(file)
+	all, err := traces.Workflows(file)
 	if err != nil {
 		panic(err)
 	}

@@ -10,10 +10,11 @@ import (
 	"slices"
 
 	"souk/cmd/replay"
+	"souk/integration/lab/traces"
 )
 
 // chains reads a trace that says of each request which blocks its prompt consists of, and not what text.
-func chains(file, format string, n int) ([]replay.Chain, error) {
+func chains(file, format string, n int) ([]traces.Chain, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -28,7 +29,7 @@ func chains(file, format string, n int) ([]replay.Chain, error) {
 	if format == "mooncake" {
 		return mooncake(lines, n)
 	}
-	var all []replay.Chain
+	var all []traces.Chain
 	for lines.Scan() {
 		var in struct {
 			ID       string `json:"id"`
@@ -44,7 +45,7 @@ func chains(file, format string, n int) ([]replay.Chain, error) {
 		if err := json.Unmarshal(lines.Bytes(), &in); err != nil {
 			return nil, err
 		}
-		c := replay.Chain{ID: in.ID, Block: in.Block}
+		c := traces.Chain{ID: in.ID, Block: in.Block}
 		for _, r := range in.Requests {
 			if r.Type == "subagent" { // which has a context of its own
 				continue
@@ -59,7 +60,7 @@ func chains(file, format string, n int) ([]replay.Chain, error) {
 			all = append(all, c)
 		}
 	}
-	slices.SortFunc(all, func(a, b replay.Chain) int { return compare(hash(a.ID), hash(b.ID)) })
+	slices.SortFunc(all, func(a, b traces.Chain) int { return compare(hash(a.ID), hash(b.ID)) })
 	return all[:min(n, len(all))], lines.Err()
 }
 
@@ -75,7 +76,7 @@ func compare(a, b uint64) int {
 
 // mooncake puts the first n requests into sessions: one goes on from the last whose whole prompt it begins
 // with, but for its last block.
-func mooncake(lines *bufio.Scanner, n int) (all []replay.Chain, err error) {
+func mooncake(lines *bufio.Scanner, n int) (all []traces.Chain, err error) {
 	ends := map[int]int{} // session by the last full block of its last prompt
 	for i := 0; i < n && lines.Scan(); i++ {
 		var r struct {
@@ -104,7 +105,7 @@ func mooncake(lines *bufio.Scanner, n int) (all []replay.Chain, err error) {
 			}
 		}
 		if session == len(all) {
-			all = append(all, replay.Chain{ID: fmt.Sprint(session), Block: 512, Timed: true})
+			all = append(all, traces.Chain{ID: fmt.Sprint(session), Block: 512, Timed: true})
 		}
 		all[session].Turns = append(all[session].Turns, turn)
 		if full := r.In / 512; full >= 2 {

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"souk/cmd/replay"
+	"souk/integration/lab/traces"
 )
 
 // rows reads the lines of a set.
@@ -38,9 +38,9 @@ func rows(file string, each func(line []byte) error) error {
 func tokensOf(s string) int { return (len(s) + 3) / 4 }
 
 // workflows reads logs of agents that work together: who said something, and how long it was.
-func workflows(file, format string) (all []replay.Workflow, err error) {
+func workflows(file, format string) (all []traces.Workflow, err error) {
 	err = rows(file, func(line []byte) error {
-		var w replay.Workflow
+		var w traces.Workflow
 		if format == "taubench-calls" {
 			w, err = tauCalls(line)
 		} else {
@@ -53,7 +53,7 @@ func workflows(file, format string) (all []replay.Workflow, err error) {
 }
 
 // whoAndWhen reads a log of Who&When. What a person, a terminal or a program says is no answer of a model.
-func whoAndWhen(line []byte) (w replay.Workflow, err error) {
+func whoAndWhen(line []byte) (w traces.Workflow, err error) {
 	var in struct {
 		File    string
 		History []struct{ Content, Name, Role string }
@@ -78,13 +78,13 @@ func whoAndWhen(line []byte) (w replay.Workflow, err error) {
 		case "human", "user", "computerterminal":
 			name = ""
 		}
-		w.Steps = append(w.Steps, replay.Step{Role: name, Tokens: tokensOf(h.Content)})
+		w.Steps = append(w.Steps, traces.Step{Role: name, Tokens: tokensOf(h.Content)})
 	}
 	return w, nil
 }
 
 // tauCalls reads a conversation of tau-bench with the tools that were called.
-func tauCalls(line []byte) (w replay.Workflow, err error) {
+func tauCalls(line []byte) (w traces.Workflow, err error) {
 	var in struct {
 		Task  int `json:"task_id"`
 		Trial int
@@ -101,7 +101,7 @@ func tauCalls(line []byte) (w replay.Workflow, err error) {
 	}
 	w.ID = fmt.Sprintf("tau-%d-%d", in.Task, in.Trial)
 	for _, m := range in.Traj {
-		s := replay.Step{Tokens: tokensOf(m.Content)}
+		s := traces.Step{Tokens: tokensOf(m.Content)}
 		if m.Role == "system" {
 			w.Anchors = map[string]int{"assistant": s.Tokens}
 			continue
@@ -119,7 +119,7 @@ func tauCalls(line []byte) (w replay.Workflow, err error) {
 }
 
 // calls reads a trace that has the text of each prompt, and numbers its blocks.
-func calls(file string) ([]replay.Chain, error) {
+func calls(file string) ([]traces.Chain, error) {
 	const block, text = 16, 64 // tokens and bytes
 	type call struct {
 		Timestamp     int64
@@ -137,13 +137,13 @@ func calls(file string) ([]replay.Chain, error) {
 	slices.SortStableFunc(all, func(a, b call) int { return cmp.Compare(a.Timestamp, b.Timestamp) })
 	numbers := map[string]int{}
 	of := map[string]int{}
-	var out []replay.Chain
+	var out []traces.Chain
 	for _, c := range all {
 		i, ok := of[c.Session]
 		if !ok {
 			i = len(out)
 			of[c.Session] = i
-			out = append(out, replay.Chain{ID: c.Session, Block: block, Timed: true})
+			out = append(out, traces.Chain{ID: c.Session, Block: block, Timed: true})
 		}
 		turn := []int{int((c.Timestamp - all[0].Timestamp) / 1000), tokensOf(c.Input), tokensOf(c.Output)}
 		for at := text; at <= len(c.Input); at += text {
@@ -162,5 +162,5 @@ func calls(file string) ([]replay.Chain, error) {
 			out[i].Turns = append(out[i].Turns, turn)
 		}
 	}
-	return slices.DeleteFunc(out, func(c replay.Chain) bool { return len(c.Turns) == 0 }), nil
+	return slices.DeleteFunc(out, func(c traces.Chain) bool { return len(c.Turns) == 0 }), nil
 }

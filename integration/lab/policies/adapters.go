@@ -16,7 +16,7 @@ import (
 	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/policy"
-	"souk/cmd/replay"
+	"souk/integration/lab/traces"
 	"souk/integration/lab/virtual"
 )
 
@@ -62,7 +62,7 @@ func AdapterPanels() []Panel {
 
 // recorded are the roles of logged workflows, which a run begins anywhere.
 func recorded(file string) func(lots *rand.Rand, i int) []int {
-	list, err := replay.BundledWorkflows(file)
+	list, err := traces.Workflows(file)
 	if err != nil {
 		panic(err) // they are part of the program
 	}
@@ -88,7 +88,7 @@ func recorded(file string) func(lots *rand.Rand, i int) []int {
 
 // star are the turns of a supervisor, 0, and of those whom it chooses. The chances are the same in all runs.
 func star(lots *rand.Rand, _ int) (all []int) {
-	s := replay.NewStar(rand.New(rand.NewPCG(11, 1)))
+	s := traces.NewStar(rand.New(rand.NewPCG(11, 1)))
 	for range 6 {
 		all = append(all, 0, 1+s.Next(lots))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"souk/agentd/vllmsim"
 	"souk/cmd/replay"
+	"souk/integration/lab/traces"
 )
 
 // Cliffs are traces whose open sessions need more than the caches hold, or nearly so.
@@ -89,7 +90,7 @@ func (c cliff) setting(engines int) (s Setting, err error) {
 	switch c.kind {
 	case "agents.jsonl.gz", "mooncake.jsonl.gz":
 		s.Engine.BlockSize = largeBlock
-		all, err := replay.BundledChains(c.kind)
+		all, err := traces.Chains(c.kind)
 		if err != nil {
 			return s, err
 		}
@@ -147,7 +148,7 @@ func (s *Setting) meanBlocks() float64 {
 }
 
 // chained is a session of which the blocks are known, as blocks of another size.
-func chained(c *replay.Chain, size int) *Script {
+func chained(c *traces.Chain, size int) *Script {
 	s := &Script{}
 	for i, t := range c.Turns {
 		at := time.Duration(t[0]) * time.Millisecond
@@ -184,7 +185,7 @@ func mixture(random *rand.Rand) (all []*Script) {
 		case p < 0.6:
 			turns = 20
 		}
-		c := replay.Chain{Block: blockSize}
+		c := traces.Chain{Block: blockSize}
 		prompt, alike := 1536, random.IntN(3) == 0
 		for range turns {
 			prompt += 50 + random.IntN(300)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/cmd/replay"
+	"souk/integration/lab/traces"
 )
 
 // runCliff plays a trace under a rule for a while.
@@ -108,7 +108,7 @@ func TestThePromptsOfChainsAreSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	long := replay.Chain{Block: largeBlock, Turns: [][]int{{0, bus.MaxCanonical, 1, 1,
+	long := traces.Chain{Block: largeBlock, Turns: [][]int{{0, bus.MaxCanonical, 1, 1,
 		bus.MaxCanonical / largeBlock}}}
 	r := &Request{script: chained(&long, largeBlock), Job: Job{Prompt: bus.MaxCanonical}}
 	m.Arrive(Start, r, nil)
@@ -122,7 +122,7 @@ func TestThePromptsOfChainsAreSaid(t *testing.T) {
 
 // A chain's turn has the blocks of the turn before as far as the trace says, and its answer's are nobody's.
 func TestChains(t *testing.T) {
-	c := replay.Chain{Block: 64, Turns: [][]int{
+	c := traces.Chain{Block: 64, Turns: [][]int{
 		{0, 1100, 100, 1, 18},
 		{5000, 1700, 50, 1, 26},
 		{90_000, 1100, 9000, 1, 8, 50, 10},

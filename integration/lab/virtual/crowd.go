@@ -15,6 +15,7 @@ import (
 	"souk/cmd/replay"
 	"souk/hub"
 	"souk/integration/lab/runs"
+	"souk/integration/lab/traces"
 	"souk/market"
 )
 
@@ -145,7 +146,7 @@ func (l load) setting(engines int) (Setting, error) {
 	}
 	var arrive []time.Duration
 	if l.recorded {
-		if arrive, err = replay.BundledArrivals(); err != nil {
+		if arrive, err = traces.Arrivals(); err != nil {
 			return Setting{}, err
 		}
 		for i := range arrive {

@@ -1,11 +1,6 @@
-package replay
+package traces
 
-import (
-	"bufio"
-	"compress/gzip"
-	"encoding/json"
-	"fmt"
-)
+import "fmt"
 
 // Chain is a session of a trace that says which blocks its prompts consist of, and not what text.
 type Chain struct {
@@ -27,9 +22,9 @@ func (c *Chain) Blocks(turn int) (all []int) {
 	return all
 }
 
-// BundledChains returns the sessions of one of the files that come with the program.
-func BundledChains(file string) ([]Chain, error) {
-	all, err := bundledLines[Chain](file)
+// Chains returns the sessions of one of the files of this package.
+func Chains(file string) ([]Chain, error) {
+	all, err := read[Chain](file)
 	for _, c := range all {
 		for i, t := range c.Turns {
 			if len(t) < 5 || len(t)%2 == 0 || c.Block < 1 {
@@ -38,27 +33,4 @@ func BundledChains(file string) ([]Chain, error) {
 		}
 	}
 	return all, err
-}
-
-// bundledLines reads one of the packed files that come with the program, of a value in JSON a line.
-func bundledLines[T any](file string) (all []T, err error) {
-	f, err := files.Open("data/" + file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return nil, err
-	}
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, MaxLine)
-	for lines.Scan() {
-		var one T
-		if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		all = append(all, one)
-	}
-	return all, lines.Err()
 }

@@ -1,4 +1,4 @@
-package proc
+package main
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Yield has this process run where no other wants to: each of its threads, and those that they start, by
+// yield has this process run where no other wants to: each of its threads, and those that they start, by
 // SCHED_IDLE of sched(7). A nice value would bind the calling thread alone, and let it keep a processor for
 // some milliseconds that others wait for.
-func Yield() error {
+func yield() error {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return err

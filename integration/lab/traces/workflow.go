@@ -1,4 +1,4 @@
-package replay
+package traces
 
 // Workflow is a log of agents that work together: who said something, and how long it was, without the text.
 type Workflow struct {
@@ -15,5 +15,5 @@ type Step struct {
 	Tool   string `json:"tool,omitempty"` // that it calls
 }
 
-// BundledWorkflows returns the logs of one of the files that come with the program.
-func BundledWorkflows(file string) ([]Workflow, error) { return bundledLines[Workflow](file) }
+// Workflows returns the logs of one of the files of this package.
+func Workflows(file string) ([]Workflow, error) { return read[Workflow](file) }
