@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"souk/bus"
 	"souk/ledger"
@@ -18,6 +19,8 @@ import (
 // journal is what is known of the treasury's own journal being the one that was written last.
 type journal struct {
 	waits   bool            // it may not be: hubs are heard first
+	moved   bool            // it was not when this began, and the journal is no new one
+	first   time.Time       // when a hub was heard first since; zero: none was
 	settled bool            // that it is has been said to whoever keeps the journal
 	named   map[string]bool // the hubs that the registry names; nil: it has not said
 	closed  string          // why nothing is taken in, granted or paid out; "": all is
@@ -29,7 +32,12 @@ type spoken struct {
 	heard    bool
 	confirms bool   // it has kept a mark, and the journal has it
 	denies   string // why the journal cannot be the one that the hub has dealt with
+	early    bool   // it said so among the first: then it is enough by itself
 }
+
+// firstFor is how long after the first word each hub counts as one of the first: twice as long as one that
+// runs is silent.
+const firstFor = 2 * bus.FundsEvery
 
 // Await has the treasury hear hubs first: its journal was moved, or is new. Named is to follow. Hubs that
 // said before that it is the newest are heard again, for another may have led since; what they said against
@@ -43,6 +51,7 @@ func (t *Treasury) Await() {
 	last, _, _ := t.book.Last()
 	t.own.waits = t.cfg.Believe == 0 || t.cfg.Believe != last
 	t.own.settled = false
+	t.own.moved, t.own.first = t.own.waits && last > 1, time.Time{}
 	t.reckon()
 }
 
@@ -70,6 +79,9 @@ func (t *Treasury) Waits() bool { return t.own.waits }
 func (t *Treasury) judge(req *bus.FundsRequest) {
 	w := t.heard[req.Hub]
 	last, _, _ := t.book.Last()
+	if t.own.first.IsZero() {
+		t.own.first = t.now
+	}
 	switch m := req.Known; {
 	case m == nil:
 		w.spoken.heard, w.spoken.confirms, w.spoken.denies = true, false, ""
@@ -79,18 +91,21 @@ func (t *Treasury) judge(req *bus.FundsRequest) {
 		w.spoken.denies = ledger.Doubt(t.book.ID(), last, req.Here, *m)
 		w.spoken.heard, w.spoken.confirms = true, w.spoken.denies == ""
 	}
+	w.spoken.early = w.spoken.denies != "" && (w.spoken.early || t.own.moved && t.now.Sub(t.own.first) < firstFor)
 	t.heard[req.Hub] = w
 	t.reckon()
 }
 
 // reckon finds out whether the treasury may work. One hub alone that contradicts harms itself: it is refused,
-// and shown. Where as many contradict as confirm, the journal is doubted.
+// and shown. Where as many contradict as confirm, the journal is doubted; and where one of the first does that
+// a treasury hears whose journal was moved, since those that confirm it may be copies of the same moment.
 func (t *Treasury) reckon() {
 	o := &t.own
-	confirm, deny, why := 0, 0, ""
+	confirm, deny, early, why := 0, 0, false, ""
 	for _, hub := range slices.Sorted(maps.Keys(t.heard)) {
 		switch s := t.heard[hub].spoken; {
 		case s.denies != "":
+			early = early || s.early
 			if deny++; why == "" {
 				why = fmt.Sprintf("hub %s says: %s", hub, s.denies)
 			}
@@ -108,7 +123,7 @@ func (t *Treasury) reckon() {
 			o.waits = false
 		}
 	}
-	o.denied = deny > 0 && deny >= confirm
+	o.denied = early || deny > 0 && deny >= confirm
 	switch o.closed = ""; {
 	case o.denied:
 		o.closed = "the treasury's journal is doubted, and does nothing until the right one is in its place: " + why

@@ -1,7 +1,9 @@
 package treasury
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"souk/bus"
 	"souk/ledger"
@@ -41,4 +43,65 @@ func TestAnOlderWordLowersNothing(t *testing.T) {
 	want("by a word that was overtaken by a start of the treasury", 30)
 	told(21, 31)
 	want("at last", 31)
+}
+
+// Two hubs that were put back together with the treasury confirm its older journal, as each is a copy of the
+// same moment. A third one that was not put back is believed all the same, where it speaks within ten seconds of
+// the first: before them or after them, and whatever they say later. A treasury that was not moved, or has run
+// for longer, goes by the greater number, so that one hub that lies does not stop it.
+func TestOneOfTheFirstThatContradictsIsEnough(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		moved, before bool
+		after         time.Duration
+		closed        bool
+	}{
+		{"at once, before them", true, true, 0, true},
+		{"at once", true, false, 0, true},
+		{"after a round of words", true, false, 2*bus.FundsEvery - 1, true},
+		{"later", true, false, 2 * bus.FundsEvery, false},
+		{"not moved, before them", false, true, 0, false},
+		{"not moved", false, false, 0, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBank(t)
+			b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 100})
+			b.take()
+			sum := func(seq uint64) ledger.Sum { return ledger.Sum{byte(seq)} }
+			word := func(hub string, seq uint64) {
+				m := &ledger.Mark{Journal: b.tr.Book().ID(), Seq: seq, Sum: sum(seq)}
+				b.put(bus.OpAllotted, bus.FundsRequest{ID: "w-" + hub, Hub: hub, Epoch: 1, Known: m, Here: sum(seq)})
+			}
+			if test.moved {
+				b.tr.Await()
+				b.tr.Named(nil)
+			}
+			last, _, _ := b.tr.Book().Last()
+			if test.before {
+				word("new", last+1)
+			}
+			word("old-1", last)
+			word("old-2", last)
+			b.now = b.now.Add(test.after)
+			if !test.before {
+				word("new", last+1)
+			}
+			for range 3 {
+				b.now = b.now.Add(bus.FundsEvery)
+				word("old-1", last)
+				word("old-2", last)
+				word("new", last+1)
+			}
+			if why := b.tr.Closed(); (why != "") != test.closed || test.closed &&
+				!strings.Contains(why, "hub new says: this journal ends with frame") {
+				t.Errorf("closed: %q, want %v", why, test.closed)
+			}
+			if test.closed { // until that hub says otherwise
+				word("new", last)
+				if why := b.tr.Closed(); why != "" {
+					t.Errorf("it is still closed: %s", why)
+				}
+			}
+		})
+	}
 }
