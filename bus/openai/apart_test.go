@@ -82,6 +82,35 @@ func TestNothingIsSharedAcrossKeys(t *testing.T) {
 	}
 }
 
+// A client that speaks for several people keeps them apart by salts: of two, as of two groups, nothing that is
+// made of a text is one, so that no quote under one tells how long the answers under another were. In whatever
+// spelling a salt comes, it is the same.
+func TestNothingIsSharedAcrossSalts(t *testing.T) {
+	text := strings.Repeat("Be brief. ", 100)
+	read := func(salt string) *bus.Task {
+		return mustDecode(t, `{"messages":[{"role":"system","content":"`+text+`"},{"role":"user",`+
+			`"content":"The PIN is 4711"}],"cache_salt":`+salt+`}`, nil)
+	}
+	none, one, other := read(`null`), read(`"a"`), read(`"b"`)
+	for _, x := range [][2]*bus.Task{{none, one}, {none, other}, {one, other}} {
+		a, b := x[0], x[1]
+		if a.Session == "" || a.Session == b.Session || a.Role == "" || a.Role == b.Role {
+			t.Errorf("salts %q and %q: sessions %s and %s, roles %s and %s", a.Salt, b.Salt, a.Session, b.Session,
+				a.Role, b.Role)
+		}
+		for i, m := range a.Prompt.Marks {
+			if m.Hash == b.Prompt.Marks[i].Hash {
+				t.Errorf("salts %q and %q share mark %d", a.Salt, b.Salt, i)
+			}
+		}
+	}
+	if again := read(`"\u0061"`); again.Session != one.Session || again.Role != one.Role ||
+		!reflect.DeepEqual(again.Prompt, one.Prompt) {
+		t.Errorf("in another spelling the session is %s, the role %s, the marks %v; they were %s, %s and %v",
+			again.Session, again.Role, again.Prompt.Marks, one.Session, one.Role, one.Prompt.Marks)
+	}
+}
+
 // No part of a message names what somebody else may have sent to the engine.
 func TestPicturesHaveNoNames(t *testing.T) {
 	const body = `{"messages":[{"role":"user","content":[{"type":"text","text":"uuid"},` +

@@ -20,7 +20,7 @@ func Measure(data []byte) (bus.Prompt, error) {
 		return bus.Prompt{}, err
 	}
 	b.canonical()
-	p := b.prompt(nil)
+	p := b.prompt(b.salted(nil))
 	b.bound(&p)
 	return p, nil
 }

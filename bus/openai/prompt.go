@@ -261,10 +261,19 @@ func (b *body) prompt(key []byte) bus.Prompt {
 		Marks: slices.Clone(b.marks), Sums: slices.Clone(b.sums), Anchor: b.anchor}
 }
 
+// salted is a key together with the body's cache_salt. Of two salts, as of two keys, nothing that is made of a
+// text is one, so that a client can keep apart the people that it speaks for.
+func (b *body) salted(key []byte) []byte {
+	if b.salt == "" {
+		return key
+	}
+	return slices.Concat(key, []byte{0}, []byte(b.salt))
+}
+
 // apart begins the hash of a prompt which an engine does not take from its cache although another of the
-// same text is there: one of another key, with a salt, cut off at some length, or with arguments that a
-// template may write before all else. Whoever sends a text again and again, each time apart, has it computed
-// each time. No canonical text begins with the separators that are written here.
+// same text is there: one of another key, cut off at some length, or with arguments that a template may write
+// before all else. Whoever sends a text again and again, each time apart, has it computed each time. No
+// canonical text begins with the separators that are written here.
 func (b *body) apart(h hash.Hash, key []byte) {
 	write := func(what byte, said []byte) {
 		b.head = binary.LittleEndian.AppendUint32(append(b.head[:0], endOfPart, what), uint32(len(said)))
@@ -272,8 +281,7 @@ func (b *body) apart(h hash.Hash, key []byte) {
 		h.Write(said)
 	}
 	write(0xff, key)
-	for i, which := range [...]int{atSalt, atTruncate, atSpecial, atKwargs, atEffort, atToolChoice,
-		atFormat} {
+	for i, which := range [...]int{atTruncate, atSpecial, atKwargs, atEffort, atToolChoice, atFormat} {
 		if !b.has(which) {
 			continue
 		}

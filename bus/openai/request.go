@@ -27,8 +27,8 @@ type Opening struct{ System, User string }
 //
 // The Task comes back judged and complete but for what needs more than the request: ID where the client
 // gave none, Domain and Reply. Client is client, whatever the request says. Body is a copy of the OpenAI
-// body without the member "souk". Session and Role, where not given, are hashes keyed by key of how the
-// conversation begins, so that every turn of it has the same.
+// body without the member "souk". Session and Role, where not given, are hashes keyed by key, and by the
+// body's cache_salt, of how the conversation begins, so that every turn of it has the same.
 func DecodeRequest(data []byte, header bus.Header, client string, key []byte) (t *bus.Task, o Opening,
 	no *bus.Error) {
 	if len(data) > bus.MaxMessage {
@@ -339,6 +339,7 @@ func (b *body) complete(t *bus.Task, key []byte) error {
 	case b.blank:
 		return refusal(bus.CodeEmptyPrompt, "messages: they are empty: give at least one message with content")
 	}
+	key = b.salted(key)
 	t.Prompt, t.Salt = b.prompt(key), b.salt
 	b.bound(&t.Prompt)
 	if t.Session == "" {
