@@ -82,9 +82,9 @@ func TestNothingIsSharedAcrossKeys(t *testing.T) {
 	}
 }
 
-// A client that speaks for several people keeps them apart by salts: of two, as of two groups, nothing that is
-// made of a text is one, so that no quote under one tells how long the answers under another were. In whatever
-// spelling a salt comes, it is the same.
+// A client that speaks for several people keeps them apart by salts: of two, as of two groups, nothing that
+// is made of a text is one, so that no quote under one tells how long the answers under another were. In
+// whatever spelling a salt comes, it is the same.
 func TestNothingIsSharedAcrossSalts(t *testing.T) {
 	text := strings.Repeat("Be brief. ", 100)
 	read := func(salt string) *bus.Task {
@@ -95,8 +95,8 @@ func TestNothingIsSharedAcrossSalts(t *testing.T) {
 	for _, x := range [][2]*bus.Task{{none, one}, {none, other}, {one, other}} {
 		a, b := x[0], x[1]
 		if a.Session == "" || a.Session == b.Session || a.Role == "" || a.Role == b.Role {
-			t.Errorf("salts %q and %q: sessions %s and %s, roles %s and %s", a.Salt, b.Salt, a.Session, b.Session,
-				a.Role, b.Role)
+			t.Errorf("salts %q and %q: sessions %s and %s, roles %s and %s", a.Salt, b.Salt, a.Session,
+				b.Session, a.Role, b.Role)
 		}
 		for i, m := range a.Prompt.Marks {
 			if m.Hash == b.Prompt.Marks[i].Hash {

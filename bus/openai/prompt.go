@@ -261,8 +261,8 @@ func (b *body) prompt(key []byte) bus.Prompt {
 		Marks: slices.Clone(b.marks), Sums: slices.Clone(b.sums), Anchor: b.anchor}
 }
 
-// salted is a key together with the body's cache_salt. Of two salts, as of two keys, nothing that is made of a
-// text is one, so that a client can keep apart the people that it speaks for.
+// salted is a key together with the body's cache_salt. Of two salts, as of two keys, nothing that is made of
+// a text is one, so that a client can keep apart the people that it speaks for.
 func (b *body) salted(key []byte) []byte {
 	if b.salt == "" {
 		return key
