@@ -3,9 +3,7 @@
 package replay
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,98 +41,68 @@ func (t *Turn) UnmarshalJSON(b []byte) error {
 
 // Limits of what is read, so that a wrong file is an error and not a full memory.
 const (
-	MaxLine      = 8 << 20 // bytes of one line; the longest of the public sets is 60 KB
 	MaxTurns     = 1000    // of one dialogue
 	MaxDialogues = 100_000 // of one file
-	MaxUnpacked  = 1 << 30 // bytes of one file, unpacked
 )
 
 // Reader yields the dialogues of a file one after another.
 type Reader struct {
-	lines  *bufio.Reader
+	lines  *Lines
 	decode func(row []byte) (Dialogue, error)
-	line   int // of the row read last, from 1
 	n      int
 	seen   map[string]int // id -> line, to refuse a second use
 }
 
 // NewReader reads rows of the given format from r, plain or packed by gzip.
 func NewReader(r io.Reader, f Format) (*Reader, error) {
+	lines, err := NewLines(r)
+	if err != nil {
+		return nil, err
+	}
+	return ReadLines(lines, f)
+}
+
+// ReadLines reads rows of the given format, from the next line on.
+func ReadLines(lines *Lines, f Format) (*Reader, error) {
 	decode := f.decoder()
 	if decode == nil {
 		return nil, fmt.Errorf("unknown format %q: use one of %s", string(f),
 			strings.Join(FormatNames(), ", "))
 	}
-	b := bufio.NewReaderSize(r, 64<<10)
-	if magic, _ := b.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
-		z, err := gzip.NewReader(b)
-		if err != nil {
-			return nil, fmt.Errorf("gzip: %w", err)
-		}
-		b = bufio.NewReaderSize(z, 64<<10)
-	}
-	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" { // editors on Windows begin files with it
-		_, _ = b.Discard(3)
-	}
-	return &Reader{lines: bufio.NewReaderSize(&capped{b, MaxUnpacked}, 64<<10), decode: decode,
-		seen: map[string]int{}}, nil
+	return &Reader{lines: lines, decode: decode, seen: map[string]int{}}, nil
 }
 
 // Next returns the next dialogue, or io.EOF. Any other error names the line, and the field where one is
 // at fault; reading cannot go on after it. Empty lines are passed over.
 func (r *Reader) Next() (Dialogue, error) {
 	for {
-		row, err := r.readLine()
+		row, err := r.lines.Next()
 		if err != nil {
-			if err == io.EOF {
-				return Dialogue{}, err
-			}
-			return Dialogue{}, fmt.Errorf("line %d: %w", r.line+1, err)
+			return Dialogue{}, err
 		}
-		r.line++
 		if len(row) == 0 {
 			continue
 		}
 		if r.n++; r.n > MaxDialogues {
 			return Dialogue{},
-				fmt.Errorf("line %d: more than %d dialogues: split the file", r.line, MaxDialogues)
+				fmt.Errorf("line %d: more than %d dialogues: split the file", r.lines.Number, MaxDialogues)
 		}
 		d, err := r.decode(row)
 		if err == nil {
 			err = d.check()
 		}
 		if err != nil {
-			return Dialogue{}, fmt.Errorf("line %d: %w", r.line, err)
+			return Dialogue{}, fmt.Errorf("line %d: %w", r.lines.Number, err)
 		}
 		if d.ID == "" {
-			d.ID = fmt.Sprintf("line-%d", r.line)
+			d.ID = fmt.Sprintf("line-%d", r.lines.Number)
 		}
 		if first, twice := r.seen[d.ID]; twice {
 			return Dialogue{},
-				fmt.Errorf("line %d: id: %.80q was used on line %d already", r.line, d.ID, first)
+				fmt.Errorf("line %d: id: %.80q was used on line %d already", r.lines.Number, d.ID, first)
 		}
-		r.seen[d.ID] = r.line
+		r.seen[d.ID] = r.lines.Number
 		return d, nil
-	}
-}
-
-// readLine returns the next line without its end and the white space around it.
-func (r *Reader) readLine() ([]byte, error) {
-	var long []byte
-	for {
-		part, err := r.lines.ReadSlice('\n')
-		switch {
-		case len(long)+len(part) > MaxLine:
-			return nil, fmt.Errorf("longer than %d MB: one dialogue stands on one line", MaxLine>>20)
-		case errors.Is(err, bufio.ErrBufferFull):
-			long = append(long, part...)
-			continue
-		case err == io.EOF && len(long)+len(part) == 0:
-			return nil, io.EOF
-		case err != nil && err != io.EOF:
-			return nil, err
-		}
-		return bytes.TrimSpace(append(long, part...)), nil
 	}
 }
 
@@ -188,22 +156,4 @@ func ReadAll(src io.Reader, f Format) ([]Dialogue, error) {
 		}
 		ds = append(ds, d)
 	}
-}
-
-// capped ends with an error, not silently, where a source is longer than it may be.
-type capped struct {
-	r    io.Reader
-	left int64
-}
-
-func (c *capped) Read(p []byte) (int, error) {
-	if c.left <= 0 {
-		return 0, fmt.Errorf("more than %d MB unpacked", MaxUnpacked>>20)
-	}
-	if int64(len(p)) > c.left {
-		p = p[:c.left]
-	}
-	n, err := c.r.Read(p)
-	c.left -= int64(n)
-	return n, err
 }

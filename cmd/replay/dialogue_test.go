@@ -78,7 +78,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 			`line 2: id: "x" was used on line 1 already`},
 		{Souk, "", "no dialogue in it"},
 		{Souk, `{"turns":["` + strings.Repeat("a", MaxLine) + `"]}`,
-			"line 1: longer than 8 MB: one dialogue stands on one line"},
+			"line 1: longer than 8 MB: one row stands on one line"},
 		{CoQA, `{"turns":[{"question":"a"}]}`, "line 1: story: missing or empty; is this CoQA?"},
 		{QuAC, `{"story":"a","turns":[]}`, "line 1: context: missing or empty; is this QuAC?"},
 		{HotpotQA, `{"question":"a","context":[["title"]]}`,

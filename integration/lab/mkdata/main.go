@@ -19,7 +19,7 @@ import (
 
 func main() {
 	format := flag.String("format", "souk", "one of "+strings.Join(replay.FormatNames(), ", ")+
-		"; or mooncake, kvcache or lmcache, traces of blocks; or whowhen or taubench-calls, logs of agents")
+		"; or chains or lmcache, traces of blocks; or whowhen or taubench-calls, logs of agents")
 	n := flag.Int("n", 50, "dialogues to keep: those with the smallest hash of their id, in that order")
 	maxBytes := flag.Int("max-bytes", 8000, "pass over dialogues with more text than this")
 	answers := flag.Bool("answers", true, "keep the recorded answers")
@@ -30,8 +30,8 @@ func main() {
 		os.Exit(2)
 	}
 	switch *format {
-	case "mooncake", "kvcache":
-		write(chains(flag.Arg(0), *format, *n))
+	case "chains":
+		write(chains(flag.Arg(0), *n))
 		return
 	case "lmcache":
 		write(calls(flag.Arg(0)))

@@ -1,15 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
 
+	"souk/cmd/replay"
 	"souk/integration/lab/traces"
 )
 
@@ -20,18 +20,17 @@ func rows(file string, each func(line []byte) error) error {
 		return err
 	}
 	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return err
-	}
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, 1<<24)
-	for lines.Scan() {
-		if err := each(lines.Bytes()); err != nil {
-			return err
+	lines, err := replay.NewLines(f)
+	for err == nil {
+		var line []byte
+		if line, err = lines.Next(); err == nil {
+			err = each(line)
 		}
 	}
-	return lines.Err()
+	if err == io.EOF {
+		return nil
+	}
+	return err
 }
 
 // tokensOf is how many tokens a text has, as nobody has counted them.

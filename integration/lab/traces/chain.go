@@ -24,7 +24,7 @@ func (c *Chain) Blocks(turn int) (all []int) {
 
 // Chains returns the sessions of one of the files of this package.
 func Chains(file string) ([]Chain, error) {
-	all, err := read[Chain](file)
+	all, err := bundled[Chain](file)
 	for _, c := range all {
 		for i, t := range c.Turns {
 			if len(t) < 5 || len(t)%2 == 0 || c.Block < 1 {

@@ -16,4 +16,4 @@ type Step struct {
 }
 
 // Workflows returns the logs of one of the files of this package.
-func Workflows(file string) ([]Workflow, error) { return read[Workflow](file) }
+func Workflows(file string) ([]Workflow, error) { return bundled[Workflow](file) }
