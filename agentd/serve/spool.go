@@ -101,11 +101,19 @@ func (s *Spool) syncFile(file *os.File) error {
 	return s.sync(dir)
 }
 
+// there reports whether the path leads to the file that is written. Where a copy was put in its place the file
+// is begun anew, with all that is pending.
+func (s *Spool) there() bool {
+	own, err := s.file.Stat()
+	now, err2 := os.Stat(s.path)
+	return err != nil || err2 != nil && !errors.Is(err2, os.ErrNotExist) || err2 == nil && os.SameFile(own, now)
+}
+
 // Add writes a completion down, with one write. One that could not be written whole is taken back.
 func (s *Spool) Add(r agentd.Report) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state.Full() {
+	if s.state.Full() || !s.there() {
 		if err := s.renew(); err != nil {
 			return err
 		}

@@ -46,6 +46,24 @@ func openSpool(t *testing.T, h *Home, want string) *Spool {
 	return s
 }
 
+// While a node runs, an older copy of its spool is put in its place, or it is removed. What comes after that is
+// there after a kill, and what came before it.
+func TestASpoolThatACopyReplaced(t *testing.T) {
+	data := t.TempDir()
+	h := openHome(t, data, "n1")
+	s := openSpool(t, h, "")
+	must(t, s.Add(report("j/1/0")))
+	old, err := os.ReadFile(s.path)
+	must(t, err)
+	must(t, s.Add(report("j/2/0")))
+	must(t, os.WriteFile(s.path+".copy", old, 0o600))
+	must(t, os.Rename(s.path+".copy", s.path))
+	must(t, s.Add(report("j/3/0")))
+	must(t, os.Remove(s.path))
+	must(t, s.Add(report("j/4/0")))
+	openSpool(t, h, "j/1/0 j/2/0 j/3/0 j/4/0") // the first was not closed
+}
+
 // What was added is there after a kill, in its order, until it is acknowledged.
 func TestASpoolKeepsWhatIsNotAcknowledged(t *testing.T) {
 	h := openHome(t, t.TempDir(), "n1")

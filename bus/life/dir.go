@@ -127,6 +127,23 @@ func (d *Dir) Begin(wrote uint64) {
 	d.remember(true)
 }
 
+// ErrReplaced: what is in the directory is not what this process holds.
+var ErrReplaced = errors.New("the directory was moved away, or a copy was put in its place")
+
+// Held returns ErrReplaced if the directory's path does not lead to the file any more whose lock this process
+// has. What it writes then is read by nobody who starts there.
+func (d *Dir) Held() error {
+	own, err := d.lock.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Stat(filepath.Join(d.path, "LOCK"))
+	if errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(own, there) {
+		return ErrReplaced
+	}
+	return nil
+}
+
 // Wrote remembers how much is written by now. It changes LOCK, so that a copy of the directory that was made
 // before has another, by the time that programs go by which put back what differs. It is not synced: after a
 // power cut the machine starts anew, and then nothing is proven anyway.
@@ -148,6 +165,9 @@ func (d *Dir) Settle(own bool) {
 func (d *Dir) remember(sync bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.Held() != nil {
+		return // LIVES there is another's
+	}
 	if sync {
 		_ = d.lock.Sync() // a network file system says only then when it was changed
 	}

@@ -72,6 +72,7 @@ type Journal struct {
 	appended bool
 	last     ledger.Frame // header of the last frame
 	noted    int64        // time of the last frame that LIVES says of
+	tail     tail         // the segment that is written, when it was looked at last
 	buf      []byte
 	entries  []*raftpb.Entry
 	pool     []raftpb.Entry
@@ -128,6 +129,9 @@ func open(dir string, cfg Config) (*Journal, error) {
 	}
 	home.Begin(j.last.Seq)
 	j.noted = j.last.Time
+	if err := j.held(); err != nil {
+		return nil, errors.Join(err, j.store.Close(), home.Close())
+	}
 	return j, nil
 }
 
@@ -287,6 +291,13 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 		free, needed := j.Room()
 		return fmt.Errorf("journal %s: %w: %d MB are free, and %d MB are needed: free some space; open holds "+
 			"still end", j.dir, ledger.ErrDiskFull, free>>20, needed>>20)
+	}
+	if frames[len(frames)-1].Time-j.noted >= noteEvery {
+		if err := j.held(); err != nil {
+			j.broken = fmt.Errorf("journal %s: nothing more is taken: %w: what this process wrote since is in files "+
+				"that no start reads; start it where the newest journal is", j.dir, err)
+			return j.broken
+		}
 	}
 	j.appended = true
 	for len(frames) > 0 {

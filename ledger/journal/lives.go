@@ -1,8 +1,13 @@
 package journal
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"souk/bus/life"
 )
 
 // Life names this opening of the journal. Whoever writes under it holds the journal's lock.
@@ -17,6 +22,38 @@ func (j *Journal) Ended(life string) (ended bool, why string) { return j.home.En
 // or has lost frames, or whether that is not known, and nobody has settled that: what is in it may then be an
 // older copy.
 func (j *Journal) Moved() bool { return j.home.Moved() }
+
+// tail is the last segment, by name and file.
+type tail struct {
+	name string
+	file os.FileInfo
+}
+
+// held returns life.ErrReplaced if the journal's files are no longer those under their names, as after a copy
+// was put in their place. The writer has its segment open and would not notice.
+func (j *Journal) held() error {
+	if err := j.home.Held(); err != nil {
+		return err
+	}
+	var now tail
+	entries, err := os.ReadDir(walDir(j.dir)) // sorted by name, as segments are
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".wal") {
+			now.name = e.Name()
+		}
+	}
+	if err == nil && now.name != "" {
+		now.file, err = os.Stat(filepath.Join(walDir(j.dir), now.name))
+	}
+	switch gone := errors.Is(err, os.ErrNotExist); {
+	case err != nil && !gone:
+		return nil // nobody can say
+	case gone, now.name < j.tail.name, now.name == j.tail.name && !os.SameFile(now.file, j.tail.file):
+		return fmt.Errorf("%w: segment %s is not the one that it writes", life.ErrReplaced, j.tail.name)
+	}
+	j.tail = now
+	return nil
+}
 
 // hasLived reports whether the journal in dir was ever opened for writing.
 func hasLived(dir string) bool {

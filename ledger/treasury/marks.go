@@ -91,14 +91,15 @@ func (t *Treasury) judge(req *bus.FundsRequest) {
 		w.spoken.denies = ledger.Doubt(t.book.ID(), last, req.Here, *m)
 		w.spoken.heard, w.spoken.confirms = true, w.spoken.denies == ""
 	}
-	w.spoken.early = w.spoken.denies != "" && (w.spoken.early || t.own.moved && t.now.Sub(t.own.first) < firstFor)
+	among := t.own.moved && t.now.Sub(t.own.first) < firstFor
+	w.spoken.early = w.spoken.denies != "" && (w.spoken.early || among)
 	t.heard[req.Hub] = w
 	t.reckon()
 }
 
 // reckon finds out whether the treasury may work. One hub alone that contradicts harms itself: it is refused,
-// and shown. Where as many contradict as confirm, the journal is doubted; and where one of the first does that
-// a treasury hears whose journal was moved, since those that confirm it may be copies of the same moment.
+// and shown. Where as many contradict as confirm, the journal is doubted; and where it was moved, by one of the
+// first to be heard, since those that confirm it may be copies of the same moment.
 func (t *Treasury) reckon() {
 	o := &t.own
 	confirm, deny, early, why := 0, 0, false, ""
