@@ -3,6 +3,7 @@ package vllm
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -43,32 +44,24 @@ func TestPriorityIsTold(t *testing.T) {
 // An engine that watches its blocks tells how long nobody had asked for those that it gives up; one that does
 // not tells nothing.
 func TestTheAgeOfWhatIsGivenUp(t *testing.T) {
-	for _, watched := range []float64{1, 0} {
-		s, err := vllmsim.New(vllmsim.Config{NumGPUBlocks: 40, MaxModelLen: 512, Watched: watched})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.Close() })
-		if err := s.Start("127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
-		e := New(agentd.EngineConfig{URL: s.URL()})
+	const of = `{engine="0",model_name="m"} `
+	for page, want := range map[string]agentd.Load{
+		"vllm:kv_block_idle_before_evict_seconds_count" + of + "5.0\n" +
+			"vllm:kv_block_idle_before_evict_seconds_sum" + of + "120.0\n": {Evicted: 5, Idle: 120},
+		"": {},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/metrics" {
+				_, _ = io.WriteString(w, "vllm:generation_tokens_total"+of+"6.0\n"+page)
+			}
+		}))
+		t.Cleanup(s.Close)
+		e := New(agentd.EngineConfig{URL: s.URL})
 		t.Cleanup(e.Close)
-		for i := range 6 {
-			ids := slices.Repeat([]int{300 + i}, 200)
-			body, err := json.Marshal(map[string]any{"prompt": ids})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := e.Complete(t.Context(), agentd.Request{Kind: bus.KindCompletion, Model: "tiny",
-				MaxTokens: 1, Body: body}, func(agentd.Chunk) error { return nil }); err != nil {
-				t.Fatal(err)
-			}
-		}
 		load, err := e.Load(t.Context())
-		if err != nil || load.Generated == nil || *load.Generated != 6 ||
-			(load.Evicted > 0) != (watched > 0) || (load.Idle > 0) != (watched > 0) {
-			t.Errorf("watched %v: %+v, %v", watched, load, err)
+		if err != nil || load.Generated == nil || *load.Generated != 6 || load.Evicted != want.Evicted ||
+			load.Idle != want.Idle {
+			t.Errorf("%q: %+v, %v", page, load, err)
 		}
 	}
 	for page, want := range map[string]float64{"x 1\nx{engine=\"0\"} 3\n": 4, "y 1\n": 0, "x NaN\n": 0,

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-
-	"souk/bus/policy"
 )
 
 // Version is the vLLM version whose wire the stand-in has.
@@ -33,13 +31,7 @@ type Config struct {
 
 	KVEvents KVEvents // what is published of the cache
 
-	Priority bool     // --scheduling-policy priority
 	Adapters Adapters // LoRA
-	// says which blocks are given up, of those that nobody uses; nil: those that were let go longest ago
-	Evict policy.Policy
-	// share of the blocks whose lives are told, from 0 to 1: --kv-cache-metrics and -sample
-	Watched float64
-	Pool    Pool // engines that share the work
 }
 
 const maxSpeedup = 1e6
@@ -54,7 +46,6 @@ func (c Config) withDefaults() Config {
 	p.MaxNumBatchedTokens = cmp.Or(p.MaxNumBatchedTokens, 8192)
 	c.BlockSize, c.AnswerTokens = cmp.Or(c.BlockSize, 16), cmp.Or(c.AnswerTokens, 128)
 	c.NumGPUBlocks = cmp.Or(c.NumGPUBlocks, p.NumGPUBlocks, 16384)
-	c.Pool.Token, c.Pool.Link = cmp.Or(c.Pool.Token, TokenOf8B), cmp.Or(c.Pool.Link, Link400)
 	return c
 }
 
@@ -84,11 +75,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("max-model-len is %d, but %d blocks of %d tokens (one is reserved) hold only %d: "+
 			"raise num-gpu-blocks-override or lower max-model-len",
 			c.MaxModelLen, c.NumGPUBlocks, c.BlockSize, (c.NumGPUBlocks-1)*c.BlockSize)
-	case !(c.Watched >= 0 && c.Watched <= 1):
-		return fmt.Errorf("kv-cache-metrics-sample is %v; it must be from 0 to 1", c.Watched)
-	case c.Pool.Prefill > 0 && (c.KVEvents.On || c.Evict != nil || c.Watched > 0):
-		return errors.New("a pool of engines (sim-prefill) has several caches: kv-events-config, sim-evict and " +
-			"kv-cache-metrics are for one engine")
 	}
-	return errors.Join(c.Adapters.Validate(c.Model), c.Pool.Validate(), c.KVEvents.Validate())
+	return errors.Join(c.Adapters.Validate(c.Model), c.KVEvents.Validate())
 }

@@ -124,13 +124,7 @@ const listensWithin = 5 * time.Second
 func (s *Server) Held() map[uint64]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held := map[uint64]int{}
-	for _, e := range s.engine.members() {
-		for hash, n := range e.Cache.Held() {
-			held[hash] += n
-		}
-	}
-	return held
+	return s.engine.Cache.Held()
 }
 
 // Inside is what an engine knows of its cache: beliefs are judged by it.

@@ -88,10 +88,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) resetCache(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
-	ok := len(s.engine.all()) == 0
-	for _, e := range s.engine.members() {
-		ok = e.Cache.Reset() && ok
-	}
+	ok := len(s.engine.all()) == 0 && s.engine.Cache.Reset()
 	if v := s.engine.events; ok && v != nil {
 		v.cleared() // published with the next step, as a real server does
 	}
@@ -137,14 +134,7 @@ func (s *Server) page() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.engine
-	g := gauges{blocks: s.cfg.NumGPUBlocks, block: s.cfg.BlockSize, lives: e.lives, adapters: &e.adapters}
-	members := e.members()
-	used, capacity := 0, 0
-	for _, m := range members {
-		g.running, g.waiting = g.running+len(m.Running), g.waiting+len(m.Waiting)
-		g.active, g.queued = append(g.active, m.Running...), append(g.queued, m.Waiting...)
-		used, capacity = used+m.Cache.Used(), capacity+m.Cache.Capacity()
-	}
-	g.kvUsage = float64(used) / float64(capacity)
-	return render(nil, s.cfg.Model, s.started, e.stats, g)
+	return render(nil, s.cfg.Model, s.started, e.stats, gauges{blocks: s.cfg.NumGPUBlocks,
+		block: s.cfg.BlockSize, adapters: &e.adapters, running: e.Running, waiting: e.Waiting,
+		kvUsage: float64(e.Cache.Used()) / float64(e.Cache.Capacity())})
 }

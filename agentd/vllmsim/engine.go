@@ -7,7 +7,6 @@ import (
 
 	"souk/agentd/vllmsim/kv"
 	"souk/agentd/vllmsim/sched"
-	"souk/bus/policy"
 )
 
 // engine is vLLM's core as a state machine: package sched says what each step computes, and the profile how
@@ -22,63 +21,26 @@ type engine struct {
 	finish   time.Time // when the batch is done; zero if none is being computed
 	stats    *stats
 	adapters adapters
-	evictor  *evictor // nil: blocks go by their age
-	lives    *lives   // nil: nobody watches them
-	pool     *pool    // the engines that share its work; nil: it does all
-	// takes over a sequence whose prompt is computed; nil: it is answered here
-	hands func(now time.Time, s *sequence)
-	now   time.Time
+	now      time.Time
 }
 
 type engineConfig struct {
 	profile    Profile
 	maxSeqs    int // sequences that run at once
 	maxBatched int // tokens in a step
-	byPriority bool
 	adapters   Adapters
-	evict      policy.Policy
-	watched    float64 // share of blocks whose lives are told
 }
 
 func newEngine(cfg engineConfig, blocks, blockSize int, seed uint64) *engine {
 	st := newStats()
 	e := &engine{profile: cfg.profile, stats: &st, random: *rand.NewPCG(seed, 1),
 		Scheduler: sched.Scheduler[*sequence]{Slots: cfg.maxSeqs, Batched: cfg.maxBatched,
-			Cache: kv.New(blocks, blockSize), ByPriority: cfg.byPriority}}
+			Cache: kv.New(blocks, blockSize)}}
 	if len(cfg.adapters.Names) > 0 || cfg.adapters.Updates {
 		e.adapters = newAdapters(cfg.adapters)
 		e.Adapters = e.adapters.AtOnce
 	}
-	clock := func() time.Time { return e.now }
-	if cfg.evict != nil {
-		e.evictor = newEvictor(cfg.evict, blocks, clock)
-		e.Cache.Order, e.Stored = e.evictor, e.stored
-	}
-	if cfg.watched > 0 {
-		e.lives = newLives(cfg.watched, seed, clock)
-		e.Cache.Watch = e.lives
-	}
 	return e
-}
-
-// stored hears that blocks of a sequence can be found from now on.
-func (e *engine) stored(s *sequence, from, to int) {
-	if e.evictor != nil {
-		for i := from; i < to; i++ {
-			e.evictor.items[s.run.Blocks[i]] = s.item(i)
-		}
-	}
-	if e.events != nil {
-		e.events.filled(s, from, to)
-	}
-}
-
-// members are the engines that it stands for.
-func (e *engine) members() []*engine {
-	if e.pool != nil {
-		return e.pool.engines()
-	}
-	return []*engine{e}
 }
 
 // unfinished is the number of requests that run or wait.
@@ -87,40 +49,20 @@ func (e *engine) unfinished() int { return len(e.all()) }
 // add queues a sequence.
 func (e *engine) add(s *sequence, now time.Time) {
 	e.now = now
-	s.arrived, s.block, s.at = now, e.Cache.Size(), e
-	if e.evictor != nil {
-		e.evictor.guard.Observe(s.told(policy.Arrived, now))
-	}
-	if e.pool != nil {
-		e.pool.add(s, now)
-		return
-	}
+	s.arrived, s.block = now, e.Cache.Size()
 	e.Add(s, s.prompt)
 }
 
 // abort drops a sequence wherever it is; its blocks are free at once.
 func (e *engine) abort(s *sequence) {
 	if !s.ended {
-		if s.at != nil {
-			s.at.Drop(s)
-		}
+		e.Drop(s)
 		s.finish("abort")
-		e.over(s, e.now)
-	}
-}
-
-// over tells who learns from it that a sequence has ended.
-func (e *engine) over(s *sequence, now time.Time) {
-	if e.evictor != nil {
-		e.evictor.guard.Observe(s.told(policy.Served, now))
 	}
 }
 
 // all are the sequences that run or wait.
 func (e *engine) all() []*sequence {
-	if e.pool != nil {
-		return e.pool.all()
-	}
 	return append(slices.Clone(e.Running), e.Waiting...)
 }
 
@@ -131,14 +73,6 @@ const lag = 50 * time.Millisecond
 // step brings the engine to now: it ends the step that is due, appends to out the sequences that got
 // something, and starts the next one. It returns when to call again; zero when there is nothing to do.
 func (e *engine) step(now time.Time, out []*sequence) (time.Time, []*sequence) {
-	if e.pool != nil {
-		return e.pool.step(now, out)
-	}
-	return e.turn(now, out)
-}
-
-// turn is step of one engine alone.
-func (e *engine) turn(now time.Time, out []*sequence) (time.Time, []*sequence) {
 	e.now = now
 	start := now
 	if !e.finish.IsZero() {
@@ -183,14 +117,7 @@ func (e *engine) complete(now time.Time, out []*sequence) []*sequence {
 		if s.run.Computed < s.run.Tokens {
 			continue // more of the prompt to come
 		}
-		if e.hands != nil {
-			e.hands(now, s)
-			continue
-		}
 		if s.run.Tokens == s.prompt {
-			if s.run.Handed > 0 {
-				s.run.Cached = s.found
-			}
 			e.stats.prefilled(s)
 			tokens += s.prompt
 		}
@@ -199,7 +126,6 @@ func (e *engine) complete(now time.Time, out []*sequence) []*sequence {
 		if s.ended {
 			e.Drop(s)
 			e.stats.ended(s, now)
-			e.over(s, now)
 		}
 		out = append(out, s)
 	}

@@ -64,7 +64,7 @@ type events struct {
 // newEvents has an engine's cache watched.
 func newEvents(cfg KVEvents, e *engine) *events {
 	v := &events{KVEvents: cfg, block: e.Cache.Size(), kind: cfg.SpecKind}
-	e.Cache.Forgotten, e.Stored = v.removed, e.stored
+	e.Cache.Forgotten, e.Stored = v.removed, v.filled
 	return v
 }
 

@@ -20,12 +20,10 @@ type page struct {
 
 // gauges are what is true at the moment of a scrape.
 type gauges struct {
-	running, waiting int
+	running, waiting []*sequence
 	kvUsage          float64 // share of blocks that running requests hold
 	blocks, block    int
-	lives            *lives
 	adapters         *adapters
-	active, queued   []*sequence
 }
 
 func render(b []byte, model string, born time.Time, st *stats, g gauges) []byte {
@@ -35,19 +33,10 @@ func render(b []byte, model string, born time.Time, st *stats, g gauges) []byte 
 	p.gauges(g)
 	p.counters()
 	p.histograms()
-	if l := g.lives; l != nil {
-		p.histogram("vllm:kv_block_lifetime_seconds", "Histogram of KV cache block lifetime from allocation to "+
-			"eviction. Sampled metrics (controlled by --kv-cache-metrics-sample).", &l.lifetime)
-		p.histogram("vllm:kv_block_idle_before_evict_seconds", "Histogram of idle time before KV cache block "+
-			"eviction. Sampled metrics (controlled by --kv-cache-metrics-sample).", &l.idle)
-		p.histogram("vllm:kv_block_reuse_gap_seconds", "Histogram of time gaps between consecutive KV cache "+
-			"block accesses. Only the most recent accesses are recorded (ring buffer). Sampled metrics "+
-			"(controlled by --kv-cache-metrics-sample).", &l.gaps)
-	}
 	if a := g.adapters; len(a.Names) > 0 {
 		p.head("vllm:lora_requests_info", "gauge", "Running stats on lora requests.")
 		p.sample("vllm:lora_requests_info", `max_lora="`+strconv.Itoa(a.AtOnce)+`",running_lora_adapters="`+
-			labelValue(a.named(g.active))+`",waiting_lora_adapters="`+labelValue(a.named(g.queued))+`"`,
+			labelValue(a.named(g.running))+`",waiting_lora_adapters="`+labelValue(a.named(g.waiting))+`"`,
 			seconds(time.Now()))
 	}
 	p.config(g)
@@ -120,11 +109,11 @@ func (p *page) with(label, value string, v int) labelled {
 }
 
 func (p *page) gauges(g gauges) {
-	p.gauge("vllm:num_requests_running", "Number of requests in model execution batches.", float64(g.running))
-	p.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.", float64(g.waiting))
+	p.gauge("vllm:num_requests_running", "Number of requests in model execution batches.", float64(len(g.running)))
+	p.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.", float64(len(g.waiting)))
 	p.head("vllm:num_requests_waiting_by_reason", "gauge",
 		"Number of waiting requests by reason. Sum of all reasons equals vllm:num_requests_waiting.")
-	p.sample("vllm:num_requests_waiting_by_reason", p.labels+`,reason="capacity"`, float64(g.waiting))
+	p.sample("vllm:num_requests_waiting_by_reason", p.labels+`,reason="capacity"`, float64(len(g.waiting)))
 	p.sample("vllm:num_requests_waiting_by_reason", p.labels+`,reason="deferred"`, 0)
 	p.head("vllm:engine_sleep_state", "gauge",
 		"Engine sleep state; awake = 0 means engine is sleeping; awake = 1 means engine is awake.")

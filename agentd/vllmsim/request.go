@@ -1,13 +1,9 @@
 package vllmsim
 
 import (
-	"cmp"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
-
-	"souk/bus/policy"
 )
 
 // call is a request's body, as far as the stand-in looks at it. Unknown fields are accepted, as vLLM accepts
@@ -35,36 +31,7 @@ type call struct {
 	noSpecial                     bool    // add_special_tokens: false
 	tokenStrings                  bool    // return_token_strs
 	begin                         *string // chat_template_kwargs.bos_token: the template's, named anew
-	priority                      optional
-	session                       string
 	unsupported                   string
-}
-
-// headers reads what else says of a request how it is served. A priority there goes before that of the body,
-// the name of a session behind it.
-func (c *call) headers(h http.Header) {
-	if n, err := strconv.Atoi(strings.TrimSpace(h.Get("X-Vllm-Priority"))); err == nil {
-		c.priority = optional{n, true}
-	}
-	c.session = cmp.Or(c.session, h.Get("X-Session-ID"))
-}
-
-// role returns the role of a chat, which is a hash of the tokens of its tools and of the system messages that
-// come first, and how many tokens these are; 0 if there are none.
-func (c *call) role() (id policy.ID, tokens int) {
-	head := *c
-	head.messages, head.noGeneration, head.continueFinal = nil, true, false
-	for _, m := range c.messages {
-		if m.Role != "system" {
-			break
-		}
-		head.messages = append(head.messages, m)
-	}
-	if !c.chat || len(head.messages) == 0 && c.tools == "" {
-		return 0, 0
-	}
-	ids := chatTokens(nil, &head)
-	return max(1, hashOf(ids)), len(ids)
 }
 
 // Message is one message of a chat.
@@ -178,10 +145,6 @@ func (c *call) field(r *reader, key string) {
 		if s, ok := r.maybeText(key); ok {
 			c.salt = &s
 		}
-	case "priority":
-		c.priority = r.integer(key)
-	case "session_id":
-		c.session = r.text(key)
 	case "request_id":
 		c.requestID = r.text(key)
 	case "add_generation_prompt":

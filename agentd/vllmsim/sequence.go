@@ -8,7 +8,6 @@ import (
 
 	"souk/agentd/vllmsim/kv"
 	"souk/agentd/vllmsim/sched"
-	"souk/bus/policy"
 )
 
 // sequence is one answer in the making. A request with n > 1 or several prompts is several sequences.
@@ -26,11 +25,6 @@ type sequence struct {
 	run   sched.Request
 	block int // tokens of a block of the cache
 	ended bool
-	at    *engine // where it is; nil: on its way from one to another
-	found int     // of a prompt that was computed elsewhere: what was cached there
-
-	session, role policy.ID // as an evictor knows it
-	anchor        int       // tokens that the prompts of its role begin with
 
 	text   []byte  // of the output; a cut character may be at its end
 	shown  int     // how much of text may be seen: less than all while a stop string may be about to end

@@ -7,7 +7,6 @@ import (
 
 	"souk/agentd/vllmsim/kv"
 	"souk/agentd/vllmsim/sched"
-	"souk/bus/policy"
 )
 
 // complete serves a chat or a completion.
@@ -24,7 +23,6 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		p = c.check(s.named(c.model), s.cfg.MaxModelLen)
 	}
 	if p == nil {
-		c.headers(r.Header)
 		a.choices, p = s.sequences(c, len(body))
 	}
 	if p == nil {
@@ -65,10 +63,6 @@ func (s *Server) sequences(c *call, size int) ([]*sequence, *problem) {
 	if number > 0 {
 		adapter, root = c.model, s.cfg.Model+"\x00"+c.model
 	}
-	role, anchor := policy.ID(0), 0
-	if s.cfg.Evict != nil {
-		role, anchor = c.role()
-	}
 	n := c.n.or(1)
 	var out []*sequence
 	for i, ids := range prompts {
@@ -81,8 +75,7 @@ func (s *Server) sequences(c *call, size int) ([]*sequence, *problem) {
 			}
 			out = append(out, &sequence{
 				tokens: ids, prompt: len(ids), root: kv.Root(root, salt), salt: salt, adapter: adapter,
-				run:     sched.Request{Priority: c.priority.or(0), Adapter: number},
-				session: nameID(c.session), role: role, anchor: anchor,
+				run:    sched.Request{Adapter: number},
 				limits: s.limits(c, len(ids)),
 				script: s.script(c, i, k, ids), index: i*n + k, ready: make(chan struct{}, 1),
 			})

@@ -73,17 +73,10 @@ func New(cfg Config) (*Server, error) {
 
 func (s *Server) newEngine() *engine {
 	s.adapters.Store(&s.cfg.Adapters.Names) // what was loaded by demand is gone with the former engine
-	one := func(seed uint64) *engine {
-		return newEngine(engineConfig{
-			profile: s.cfg.Profile, maxSeqs: s.cfg.MaxNumSeqs, maxBatched: s.cfg.Profile.MaxNumBatchedTokens,
-			byPriority: s.cfg.Priority, adapters: s.cfg.Adapters, evict: s.cfg.Evict, watched: s.cfg.Watched,
-		}, s.cfg.NumGPUBlocks, s.cfg.BlockSize, seed)
-	}
-	e := one(s.cfg.Seed)
-	if s.cfg.Pool.Prefill > 0 {
-		seed := s.cfg.Seed
-		newPool(s.cfg.Pool, e, func() *engine { seed++; return one(seed) })
-	}
+	e := newEngine(engineConfig{
+		profile: s.cfg.Profile, maxSeqs: s.cfg.MaxNumSeqs, maxBatched: s.cfg.Profile.MaxNumBatchedTokens,
+		adapters: s.cfg.Adapters,
+	}, s.cfg.NumGPUBlocks, s.cfg.BlockSize, s.cfg.Seed)
 	if s.cfg.KVEvents.On {
 		e.events = newEvents(s.cfg.KVEvents, e)
 	}

@@ -20,18 +20,13 @@ import (
 
 	"souk/agentd/vllmsim"
 	"souk/bus"
-	"souk/bus/policy"
 	"souk/cmd/daemon"
-	"souk/hub/policy/cachesage"
 )
 
 // engineOptions are the flags of `souk engine`.
 type engineOptions struct {
 	vllmsim.Config
 	Profile string
-	Policy  string // fcfs or priority
-	Evict   string // name of a policy
-	Watch   bool
 	Modules []string // NAME or NAME=PATH
 	Events  string   // JSON
 	Host    string
@@ -84,39 +79,15 @@ Profiles:
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of answers and of noise in step times")
 	f.StringVar(&o.Events, "kv-events-config", "", "publish what the cache holds: JSON, as vLLM's; in "+
 		"addition arrays, bytes: true say it as older servers did")
-	f.StringVar(&o.Policy, "scheduling-policy", "fcfs", "fcfs, or priority: who waits goes by the field "+
-		"priority or the header X-Vllm-Priority, the lower the sooner")
-	f.BoolVar(&o.Watch, "kv-cache-metrics", false, "show how long blocks live, and idle until they are given up")
-	f.Float64Var(&o.Watched, "kv-cache-metrics-sample", 0.01, "share of the blocks that are watched for that")
 	f.StringSliceVar(&o.Modules, "lora-modules", nil, "adapters that are served under names of their own: "+
 		"NAME or NAME=PATH, separated by commas")
 	f.IntVar(&o.Adapters.AtOnce, "max-loras", 1, "different adapters in a step")
 	f.IntVar(&o.Adapters.Loaded, "max-cpu-loras", 0, "adapters that stay loaded (default: max-loras)")
 	f.DurationVar(&o.Adapters.Load, "sim-adapter-load", 0, "how much longer a step takes for an adapter that is "+
 		"not loaded")
-	f.StringVar(&o.Evict, "sim-evict", "", "policy that says which blocks are given up: kvcache, or paper, its "+
-		"published score (default: those let go longest ago, as vLLM does)")
-	f.IntVar(&o.Pool.Prefill, "sim-prefill", 0, "engines that compute prompts, behind this server")
-	f.IntVar(&o.Pool.Decode, "sim-decode", 0, "engines that answer what those hand over")
-	f.IntVar(&o.Pool.Token, "sim-kv-token", vllmsim.TokenOf8B, "bytes of keys and values of a token that is handed over")
-	f.Float64Var(&o.Pool.Link, "sim-kv-link", vllmsim.Link400, "bytes a second that each engine can hand over")
 	f.BoolVar(&o.Admin, "admin", false, "serve POST /sim/fault, which makes requests fail on "+
 		"demand, and GET /sim/cache, which tells what is cached")
 	return c
-}
-
-// evictBy makes a policy by its name.
-func evictBy(name string) (policy.Policy, error) {
-	const sessions = 1 << 16
-	switch name {
-	case "":
-		return nil, nil
-	case "kvcache":
-		return cachesage.NewKVCache(cachesage.Params{}, sessions), nil
-	case "paper":
-		return cachesage.NewKVCache(cachesage.Params{Paper: true}, sessions), nil
-	}
-	return nil, fmt.Errorf("--sim-evict %s: it must be kvcache or paper", name)
 }
 
 func engineProfiles() string {
@@ -138,15 +109,6 @@ func runEngine(ctx context.Context, o engineOptions, out io.Writer) error {
 	}
 	cfg := o.Config
 	cfg.Profile = p
-	if cfg.Priority = o.Policy == "priority"; !cfg.Priority && o.Policy != "fcfs" && o.Policy != "" {
-		return fmt.Errorf("--scheduling-policy %s: it must be fcfs or priority", o.Policy)
-	}
-	if cfg.Evict, err = evictBy(o.Evict); err != nil {
-		return err
-	}
-	if !o.Watch {
-		cfg.Watched = 0
-	}
 	// as vLLM reads it
 	cfg.Adapters.Updates = slices.Contains([]string{"1", "true"},
 		strings.ToLower(os.Getenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING")))

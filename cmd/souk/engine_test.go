@@ -24,7 +24,7 @@ func TestEngine(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"--profile", "nonsense"}, {"--port", "99999"}, {"--max-model-len", "-5"},
-		{"extra"}, {"--scheduling-policy", "lifo"}, {"--sim-evict", "magic"}} {
+		{"extra"}, {"--kv-events-config", "{}"}} {
 		c := engineCommand()
 		c.SetArgs(args)
 		c.SetOut(io.Discard)

@@ -24,8 +24,7 @@ func TestStandIn(t *testing.T) {
 		"blocks of 32": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, BlockSize: 32,
 			Model: "other", MaxModelLen: 4096, KVEvents: vllmsim.KVEvents{On: true, Arrays: true, Bytes: true,
 				Endpoint: "tcp://*:0", Replay: "tcp://127.0.0.1:0"}}, Options{}},
-		"a small cache, by priority": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, Priority: true,
-			NumGPUBlocks: 513, Watched: 1}, Options{}},
+		"a small cache": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, NumGPUBlocks: 513}, Options{}},
 		"without the details": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, NoPromptDetails: true},
 			Options{NoDetails: true}},
 	} {

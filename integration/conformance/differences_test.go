@@ -62,13 +62,6 @@ var Differences = []Difference{
 		Real: "served where the model and flags allow", StandIn: "not there",
 	},
 	{
-		What: "which blocks are given up, of those that nobody uses",
-		Real: "those that were let go longest ago, the end of a prompt first; there is no hook",
-		StandIn: "the same; with Config.Evict (--sim-evict) a runtime policy says it, which knows sessions by " +
-			"session_id or X-Session-ID, and roles by tools and system messages: figures of that are of a " +
-			"stand-in's hook",
-	},
-	{
 		What: "LoRA adapters",
 		Real: "weights, which change the text; they are read from a disk into --max-cpu-loras, and from there " +
 			"into --max-loras",
@@ -78,17 +71,7 @@ var Differences = []Difference{
 			"the answer comes at once, and the next step takes the time",
 	},
 	{
-		What: "prefill and decode apart",
-		Real: "servers of two kinds, a proxy and a connector (NIXL); blocks are kept until they were sent, and " +
-			"room is made before; cached_tokens of the one that answers has what was sent",
-		StandIn: "one server with --sim-prefill and --sim-decode engines of the same size; blocks are free when a " +
-			"prompt is computed, room is made when keys and values have come, after --sim-kv-token bytes a " +
-			"token over --sim-kv-link bytes a second, one prompt of an engine after another; cached_tokens is " +
-			"what was cached where the prompt was computed, which knows no answers. No KV events",
-	},
-	{
-		What: "sampled lives of blocks (--kv-cache-metrics)", Real: "drawn by Python's random",
-		StandIn: "drawn by the server's seed",
+		What: "--scheduling-policy priority, --kv-cache-metrics", Real: "served", StandIn: "not there",
 	},
 	{
 		What: "KV block hashes", Real: "SHA-256 over tokens and extra keys",

@@ -2,7 +2,6 @@
 package kv
 
 import (
-	"cmp"
 	"encoding/binary"
 
 	"github.com/cespare/xxhash/v2"
@@ -16,15 +15,12 @@ import (
 // block.
 type Cache struct {
 	Forgotten func(hash uint64) // is told of each block whose content is given up; may be nil
-	Order     Order             // says which one that is; nil: the one that was let go longest ago
-	Watch     Watch             // is told what becomes of blocks; may be nil
 
 	size   int // tokens in a block
 	blocks []block
 	index  map[uint64]int32 // hash -> newest block that holds it
 	// blocks on the free list, a ring through block 0, which is never used, as in vLLM
-	free  int
-	freed []int32 // scratch
+	free int
 }
 
 type block struct {
@@ -33,24 +29,6 @@ type block struct {
 	refs         int32
 	prev, next   int32 // in the free list
 	older, newer int32 // other blocks with this hash, 0 if none
-}
-
-// Order says which of the blocks that can be found, and that nobody uses, is given up first.
-type Order interface {
-	// Freed says that blocks are let go, those that follow others before them.
-	Freed(blocks []int32)
-	// Held says that one is used again, or given up.
-	Held(block int32)
-	// First is the block to give up; 0: no opinion.
-	First() int32
-}
-
-// Watch is told what becomes of blocks: one is taken for something new, found for a request, and what it
-// held is given up.
-type Watch interface {
-	Taken(block int32)
-	Found(block int32)
-	Evicted(block int32)
 }
 
 // New is an empty cache of so many blocks, of which block 0 is never used, each of size tokens.
@@ -118,14 +96,8 @@ func (c *Cache) Hold(blocks []int32) {
 	for _, b := range blocks {
 		if c.blocks[b].refs == 0 {
 			c.takeFree(b)
-			if c.Order != nil {
-				c.Order.Held(b)
-			}
 		}
 		c.blocks[b].refs++
-		if c.Watch != nil {
-			c.Watch.Found(b)
-		}
 	}
 }
 
@@ -133,20 +105,9 @@ func (c *Cache) Hold(blocks []int32) {
 func (c *Cache) Take(out []int32, n int) []int32 {
 	for range n {
 		b := c.blocks[0].next
-		if c.Order != nil && c.blocks[b].full {
-			b = cmp.Or(c.Order.First(), b)
-		}
 		c.takeFree(b)
 		if c.blocks[b].full {
-			if c.forget(b); c.Order != nil {
-				c.Order.Held(b)
-			}
-			if c.Watch != nil {
-				c.Watch.Evicted(b)
-			}
-		}
-		if c.Watch != nil {
-			c.Watch.Taken(b)
+			c.forget(b)
 		}
 		c.blocks[b].refs = 1
 		out = append(out, b)
@@ -171,7 +132,6 @@ func (c *Cache) Fill(b int32, hash uint64) {
 // Release drops one reference on each block, the last block first.
 func (c *Cache) Release(blocks []int32) {
 	empty := int32(0) // the last at the head of the list
-	freed := c.freed[:0]
 	for i := len(blocks) - 1; i >= 0; i-- {
 		b := blocks[i]
 		switch p := &c.blocks[b]; {
@@ -180,19 +140,12 @@ func (c *Cache) Release(blocks []int32) {
 		case p.full:
 			p.refs = 0
 			c.putFree(b, c.blocks[0].prev)
-			if c.Order != nil {
-				freed = append(freed, b)
-			}
 		default:
 			p.refs = 0
 			c.putFree(b, empty)
 			empty = b
 		}
 	}
-	if len(freed) > 0 {
-		c.Order.Freed(freed)
-	}
-	c.freed = freed
 }
 
 // Reset forgets all content. It reports false, and does nothing, while any block is in use.
@@ -202,9 +155,6 @@ func (c *Cache) Reset() bool {
 	}
 	clear(c.index)
 	for i := range c.blocks {
-		if c.blocks[i].full && c.Order != nil {
-			c.Order.Held(int32(i))
-		}
 		c.blocks[i].full = false
 	}
 	return true

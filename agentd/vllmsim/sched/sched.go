@@ -1,8 +1,7 @@
 // Package sched decides what an engine computes in its next step, as vLLM does
-// (vllm/v1/core/sched/scheduler.py): requests wait first come, first served, or by a priority; each step
-// gives every running request its next token, or part of its prompt, within a budget of tokens; a request
-// that finds no free block pushes out the newest one, or the one that matters least, which starts again
-// later. It knows no time.
+// (vllm/v1/core/sched/scheduler.py): requests wait first come, first served; each step gives every running
+// request its next token, or part of its prompt, within a budget of tokens; a request that finds no free block
+// pushes out the newest one, which starts again later. It knows no time.
 package sched
 
 import (
@@ -21,16 +20,8 @@ type Request struct {
 	Preempted int
 
 	// Whoever asks sets these before Add.
-	Priority int   // the lower, the sooner, where the scheduler goes by that
-	Adapter  int32 // that it needs; 0: none
-	Handed   int   // tokens whose keys and values come from another engine, and are not computed here
-
-	arrived int // the lower, the sooner
-}
-
-// before reports whether a request goes before another by priority.
-func (r *Request) before(o *Request) bool {
-	return r.Priority < o.Priority || r.Priority == o.Priority && r.arrived < o.arrived
+	Adapter int32 // that it needs; 0: none
+	Handed  int   // tokens whose keys and values come from another engine, and are not computed here
 }
 
 // Sequence is a request with its text, of which the hashes of the first n full blocks are needed.
@@ -49,12 +40,10 @@ type Work[S Sequence] struct {
 
 // Scheduler is what waits and runs on an engine.
 type Scheduler[S Sequence] struct {
-	Slots   int // sequences that run at once
-	Batched int // tokens in a step
-	Cache   *kv.Cache
-	// who waits goes by its priority, and whose is worst is pushed out first
-	ByPriority bool
-	Adapters   int // different ones in a step at most; 0: however many
+	Slots    int // sequences that run at once
+	Batched  int // tokens in a step
+	Cache    *kv.Cache
+	Adapters int // different ones in a step at most; 0: however many
 	// is told which of a sequence's blocks can be found from now on; may be nil
 	Stored func(s S, from, to int)
 
@@ -62,21 +51,14 @@ type Scheduler[S Sequence] struct {
 	Batch            []Work[S]
 	Preempted        int
 
-	arrivals int
-	spare    []int32 // scratch for prefix lookups
+	spare []int32 // scratch for prefix lookups
 }
 
 // Add queues a new sequence of so many tokens.
 func (c *Scheduler[S]) Add(s S, prompt int) {
 	r := s.Sched()
-	c.arrivals++
-	*r = Request{Prompt: prompt, Tokens: prompt, Cached: -1, Priority: r.Priority, Adapter: r.Adapter,
-		Handed: r.Handed, arrived: c.arrivals}
-	at := len(c.Waiting)
-	for c.ByPriority && at > 0 && r.before(c.Waiting[at-1].Sched()) {
-		at--
-	}
-	c.Waiting = slices.Insert(c.Waiting, at, s)
+	*r = Request{Prompt: prompt, Tokens: prompt, Cached: -1, Adapter: r.Adapter, Handed: r.Handed}
+	c.Waiting = append(c.Waiting, s)
 }
 
 // Drop takes a sequence away wherever it is; its blocks are free at once.
@@ -114,12 +96,9 @@ func (c *Scheduler[S]) Schedule() (pushed bool) {
 		n := min(s.Sched().Tokens-s.Sched().Computed, budget)
 		out := false
 		for !out && !c.Room(s, n, nil) {
-			worst := c.worst()
-			if worst < i {
-				i--
-			}
-			out, pushed = c.Running[worst] == s, true
-			budget += c.preempt(c.Running[worst])
+			newest := c.Running[len(c.Running)-1]
+			out, pushed = newest == s, true
+			budget += c.preempt(newest)
 		}
 		if out {
 			break
@@ -139,20 +118,6 @@ func (c *Scheduler[S]) Schedule() (pushed bool) {
 		budget -= n
 	}
 	return pushed
-}
-
-// worst is the place of the sequence that is pushed out first: the newest, or the one that goes last by its
-// priority.
-func (c *Scheduler[S]) worst() int {
-	worst := len(c.Running) - 1
-	if c.ByPriority {
-		for i, s := range c.Running {
-			if c.Running[worst].Sched().before(s.Sched()) {
-				worst = i
-			}
-		}
-	}
-	return worst
 }
 
 // adapts reports whether a sequence may run beside those that do, as far as adapters go.
@@ -251,8 +216,7 @@ func (c *Scheduler[S]) Pairs() (n int) {
 	return n
 }
 
-// preempt pushes s out: it gives back its blocks and goes to the head of the queue, or to where its priority
-// says. What it had computed may still be in the cache when its turn comes again; what was handed over is
+// preempt pushes s out: it gives back its blocks and goes to the head of the queue. What it had computed may still be in the cache when its turn comes again; what was handed over is
 // computed here then. It returns how many tokens of it were to be computed in this step.
 func (c *Scheduler[S]) preempt(s S) (tokens int) {
 	c.Batch = slices.DeleteFunc(c.Batch, func(w Work[S]) bool {
@@ -267,10 +231,6 @@ func (c *Scheduler[S]) preempt(s S) (tokens int) {
 	r.Computed, r.Handed = 0, 0
 	r.Preempted++
 	c.Preempted++
-	at := 0
-	for c.ByPriority && at < len(c.Waiting) && c.Waiting[at].Sched().before(r) {
-		at++
-	}
-	c.Waiting = slices.Insert(c.Waiting, at, s)
+	c.Waiting = slices.Insert(c.Waiting, 0, s)
 	return tokens
 }

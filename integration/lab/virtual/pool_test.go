@@ -85,7 +85,7 @@ func TestPools(t *testing.T) {
 		for i := range decode {
 			all = append(all, i)
 		}
-		s.Pools = []Pool{{Prefill: prefill, Decode: all, Token: vllmsim.TokenOf8B, Link: vllmsim.Link400}}
+		s.Pools = []Pool{{Prefill: prefill, Decode: all, Token: tokenOf8B, Link: link400}}
 		out, engines := routed(t, s, "least-loaded")
 		if again, _ := routed(t, s, "least-loaded"); digest(t, out) != digest(t, again) {
 			t.Errorf("%dP/%dD: the same seed gave another run", prefill, decode)
@@ -120,7 +120,7 @@ func TestPushedOutInAPool(t *testing.T) {
 	s := small(t, 5)
 	s.Engines, s.Callers, s.Tasks, s.Engine.Slots = 1, 8, 60, 8
 	s.Engine.Blocks = 300
-	s.Pools = []Pool{{Prefill: 1, Decode: []int{0}, Token: vllmsim.TokenOf8B, Link: vllmsim.Link400}}
+	s.Pools = []Pool{{Prefill: 1, Decode: []int{0}, Token: tokenOf8B, Link: link400}}
 	all, engines := routed(t, s, "least-loaded")
 	if engines[0].Preempted == 0 {
 		t.Error("nobody was pushed out")
@@ -134,7 +134,7 @@ func TestPushedOutInAPool(t *testing.T) {
 func TestAMarketOfPools(t *testing.T) {
 	s := small(t, 6)
 	s.Tasks = 120
-	s.Pools = []Pool{{Prefill: 1, Decode: []int{0, 1}, Token: vllmsim.TokenOf8B, Link: vllmsim.Link400}}
+	s.Pools = []Pool{{Prefill: 1, Decode: []int{0, 1}, Token: tokenOf8B, Link: link400}}
 	m, err := NewMarket(NewMarketOptions(s))
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,11 @@ import (
 	"souk/agentd/vllmsim"
 )
 
+const (
+	tokenOf8B = 32 * 2 * 8 * 128 * 2 // bytes of keys and values of a token of Llama 3.1 8B, at 16 bits
+	link400   = 400e9 / 8            // bytes a second of a network of 400 Gbit/s
+)
+
 // mixed is two kinds of work on so many engines of an 8B: long prompts with short answers, and short prompts
 // with long answers, a half of each, of which so many come in a second. Of the engines the last of each pool
 // answers what the pool's others compute.
@@ -30,7 +35,7 @@ func mixed(engines int, pools []int, rate float64, seed uint64) (Setting, error)
 	for _, prefill := range pools {
 		s.Engines -= prefill
 		s.Pools = append(s.Pools, Pool{Prefill: prefill, Decode: []int{s.Engines - 1 - len(s.Pools)},
-			Token: vllmsim.TokenOf8B, Link: vllmsim.Link400})
+			Token: tokenOf8B, Link: link400})
 	}
 	return s, nil
 }
