@@ -19,6 +19,33 @@ type inquiry struct {
 	reply string
 }
 
+// quoting deals out the quotes of a hub.
+type quoting struct {
+	next  time.Time      // when the next may be given, or how long since it might
+	since time.Time      // it was counted, at most a second ago
+	given map[string]int // by client
+	all   int
+}
+
+// take gives a client one, or says how long there is none. Where none is left whoever had less than others
+// has one in advance, for which those wait.
+func (q *quoting) take(now time.Time, client string) (wait time.Duration) {
+	if now.Sub(q.since) >= time.Second {
+		q.since, q.given, q.all = now, map[string]int{}, 0
+	}
+	if first := now.Add(-(quoteBurst - 1) * quoteEvery); q.next.Before(first) {
+		q.next = first
+	}
+	wait = q.next.Sub(now)
+	if had := q.given[client] * len(q.given); wait > quoteBurst*quoteEvery || wait > 0 && had >= q.all {
+		return wait + quoteEvery
+	}
+	q.next = q.next.Add(quoteEvery)
+	q.given[client]++
+	q.all++
+	return 0
+}
+
 // onQuote takes a question in. The loop answers it between two turns, unless there are too many.
 func (s *Server) onQuote(m bus.Msg) {
 	now := time.Now()
@@ -29,20 +56,15 @@ func (s *Server) onQuote(m bus.Msg) {
 	if s.misled(m) {
 		return
 	}
-	at := s.quoteFrom
-	if first := now.Add(-(quoteBurst - 1) * quoteEvery); at.Before(first) {
-		at = first
-	}
-	if wait := at.Sub(now); wait > 0 {
-		s.refuseQuote(m.Reply, errManyQuotes, wait+quoteEvery)
-		return
-	}
 	t := new(bus.Task)
 	if err := bus.Decode(m.Data, t); err != nil {
 		s.refuseQuote(m.Reply, err, 0)
 		return
 	}
-	s.quoteFrom = at.Add(quoteEvery)
+	if wait := s.quotes.take(now, t.Client); wait > 0 {
+		s.refuseQuote(m.Reply, errManyQuotes, wait)
+		return
+	}
 	select {
 	case s.inquiries <- inquiry{now, t, m.Reply}:
 	default:

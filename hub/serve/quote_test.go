@@ -131,3 +131,38 @@ func TestAHubGivesSoManyQuotesASecond(t *testing.T) {
 		stop()
 	})
 }
+
+// Whoever asks for more quotes than a hub gives is refused, and not those who ask beside it now and then: each
+// has one for as long as others had more.
+func TestOneClientTakesNobodysQuotes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tn := newTown(t)
+		tn.agent("a-1", 64, nil)
+		_, stop := tn.hub(func(c *hub.Config) { c.Silence, c.Suspect = time.Hour, time.Hour })
+		given := map[string]int{}
+		ask := func(client string) {
+			if q := tn.quote(encoded(t, task(client, "q"))); q.Code == "" {
+				given[client]++
+			} else if q.Code != bus.CodeNoRoom || q.RetryMS < 5 || q.RetryMS > 1000 {
+				t.Errorf("%s hears %+v", client, q)
+			}
+		}
+		for i := range 10_000 { // in ten seconds
+			if ask("eve"); i%2 == 0 {
+				ask("mallory")
+			}
+			if i%100 == 50 {
+				ask("ann")
+			}
+			time.Sleep(time.Millisecond) // virtual
+		}
+		if given["ann"] != 100 {
+			t.Errorf("beside two who flood it, a hub gives ann %d of 100 quotes", given["ann"])
+		}
+		all := given["ann"] + given["eve"] + given["mallory"]
+		if all < 1950 || all > 2000+2*quoteBurst+5 || given["mallory"] < 600 || given["eve"] < 600 {
+			t.Errorf("in ten seconds it gives %v", given)
+		}
+		stop()
+	})
+}

@@ -69,7 +69,7 @@ type Server struct {
 	counter chan struct{}  // a place for each of those under way
 
 	inquiries chan inquiry
-	quoteFrom time.Time // of onQuote alone: when the next may be taken in, or how long since it might
+	quotes    quoting // of onQuote alone
 
 	measures measures
 }
@@ -105,7 +105,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,
 		in: make(chan input, cfg.Queue), work: make(chan todo, maxGroups), broken: make(chan error, 1),
 		ready: make(chan struct{}), counter: make(chan struct{}, hub.MaxRequests),
-		inquiries: make(chan inquiry, quoteBurst), measures: newMeasures(),
+		inquiries: make(chan inquiry, 2*quoteBurst), measures: newMeasures(),
 	}
 	s.stands.Registry, s.stands.Key, s.stands.TTL = deps.Registry, bus.HubKey(cfg.Domain), cfg.LeaseTTL
 	s.stands.Who, s.stands.Life, s.stands.Ended = "hub", deps.Journal.Life(), deps.Journal.Ended
