@@ -1,7 +1,7 @@
 // Package sched decides what an engine computes in its next step, as vLLM does
 // (vllm/v1/core/sched/scheduler.py): requests wait first come, first served; each step gives every running
-// request its next token, or part of its prompt, within a budget of tokens; a request that finds no free block
-// pushes out the newest one, which starts again later. It knows no time.
+// request its next token, or part of its prompt, within a budget of tokens; a request that finds no free
+// block pushes out the newest one, which starts again later. It knows no time.
 package sched
 
 import (
@@ -216,8 +216,8 @@ func (c *Scheduler[S]) Pairs() (n int) {
 	return n
 }
 
-// preempt pushes s out: it gives back its blocks and goes to the head of the queue. What it had computed may still be in the cache when its turn comes again; what was handed over is
-// computed here then. It returns how many tokens of it were to be computed in this step.
+// preempt pushes s out: it gives back its blocks and goes to the head of the queue. What it had computed may
+// still be in the cache when its turn comes again; what was handed over is computed here then. It returns how many tokens of it were to be computed in this step.
 func (c *Scheduler[S]) preempt(s S) (tokens int) {
 	c.Batch = slices.DeleteFunc(c.Batch, func(w Work[S]) bool {
 		if w.Seq == s {

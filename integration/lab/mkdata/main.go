@@ -1,6 +1,6 @@
 // Command mkdata makes one of the bundled files from a public set: it reads the set's own rows, keeps a
-// deterministic selection, and writes it in the form of souk replay or of package traces. The NOTICE.md beside
-// the files has the commands.
+// deterministic selection, and writes it in the form of souk replay or of package traces. The NOTICE.md
+// beside the files has the commands.
 package main
 
 import (
