@@ -10,15 +10,15 @@ import (
 // subject that ends in the name of its sender. Nobody but Hub and Agent has anything to say there, and whom
 // Hub names later.
 type Accepted struct {
-	Client string `json:"client" msgpack:"client"`
-	Task   string `json:"task" msgpack:"task"`
-	Hub    string `json:"hub" msgpack:"hub"`
-	Agent  string `json:"agent" msgpack:"agent"`
+	Client string `json:"client" msgpack:"client" want:"id"`
+	Task   string `json:"task" msgpack:"task" want:"id"`
+	Hub    string `json:"hub" msgpack:"hub" want:"id"`
+	Agent  string `json:"agent" msgpack:"agent" want:"id"`
 	Model  string `json:"model" msgpack:"model"`
-	Reply  string `json:"reply" msgpack:"reply"`
+	Reply  string `json:"reply" msgpack:"reply" want:"reply"`
 	Round  uint64 `json:"round" msgpack:"round"`
 	// of its chunks: what comes of an earlier one is of an agent that was given up, perhaps the same
-	Attempt int `json:"attempt,omitempty" msgpack:"attempt,omitempty"`
+	Attempt int `json:"attempt,omitempty" msgpack:"attempt,omitempty" want:"attempt"`
 }
 
 // Answer is what the door says to a request, once: Accepted for a stream that was taken, else the
@@ -37,21 +37,21 @@ type Answer struct {
 // Chunk is a piece of an answer on the reply subject. Chunks of one attempt are numbered from 0
 // without gaps; a heartbeat carries the number of the next chunk and consumes none.
 type Chunk struct {
-	Task    string `json:"task" msgpack:"t"`
-	Attempt int    `json:"attempt,omitempty" msgpack:"a,omitempty"`
+	Task    string `json:"task" msgpack:"t" want:"id"`
+	Attempt int    `json:"attempt,omitempty" msgpack:"a,omitempty" want:"attempt"`
 	Seq     uint64 `json:"seq" msgpack:"n"`
-	Text    string `json:"text,omitempty" msgpack:"x,omitempty"`
+	Text    string `json:"text,omitempty" msgpack:"x,omitempty" want:"answer"`
 	// ids the engine reported for Text; empty if it reports none
-	Tokens []uint32 `json:"token_ids,omitempty" msgpack:"k,omitempty"`
+	Tokens []uint32 `json:"token_ids,omitempty" msgpack:"k,omitempty" want:"most:16384"`
 	// output tokens in this chunk, as far as known
 	Count int `json:"tokens,omitempty" msgpack:"c,omitempty"`
 	// engine events that say more than plain text
-	Extra []Extra `json:"extra,omitempty" msgpack:"e,omitempty"`
+	Extra []Extra `json:"extra,omitempty" msgpack:"e,omitempty" want:"most:16384"`
 	// the engine said that the answer ends here
 	Finish    bool `json:"finish,omitempty" msgpack:"f,omitempty"`
 	Heartbeat bool `json:"heartbeat,omitempty" msgpack:"h,omitempty"`
 	// in heartbeats of a later attempt: who serves now
-	Agent string `json:"agent,omitempty" msgpack:"g,omitempty"`
+	Agent string `json:"agent,omitempty" msgpack:"g,omitempty" want:"id?"`
 	// of a hub: nobody listens any more where Agent did. A reader that has not had the end is to say so, by
 	// asking for the rest; the hub does not know whether it has
 	Gone bool `json:"gone,omitempty" msgpack:"o,omitempty"`
@@ -76,27 +76,28 @@ type Receipt struct {
 	Round   uint64 `json:"round" msgpack:"round"`
 	Epoch   int64  `json:"epoch" msgpack:"epoch"`
 	// ids of earlier holds of the task, void: their agents failed
-	Earlier []string `json:"earlier,omitempty" msgpack:"earlier,omitempty"`
+	Earlier []string `json:"earlier,omitempty" msgpack:"earlier,omitempty" want:"most:64"`
 }
 
 // Result is the last word on a task: an answer with what was paid, or why there is none.
 type Result struct {
-	Client  string `json:"client" msgpack:"client"`
-	Task    string `json:"task" msgpack:"task"`
-	Session string `json:"session,omitempty" msgpack:"session,omitempty"`
-	Hub     string `json:"hub,omitempty" msgpack:"hub,omitempty"`
-	Agent   string `json:"agent,omitempty" msgpack:"agent,omitempty"`
+	Client  string `json:"client" msgpack:"client" want:"id?"`
+	Task    string `json:"task" msgpack:"task" want:"id?"`
+	Session string `json:"session,omitempty" msgpack:"session,omitempty" want:"id?"`
+	Hub     string `json:"hub,omitempty" msgpack:"hub,omitempty" want:"id?"`
+	Agent   string `json:"agent,omitempty" msgpack:"agent,omitempty" want:"id?"`
 	Model   string `json:"model,omitempty" msgpack:"model,omitempty"`
 
 	Code    Code   `json:"code,omitempty" msgpack:"code,omitempty"` // empty: served to the end
-	Message string `json:"message,omitempty" msgpack:"message,omitempty"`
+	Message string `json:"message,omitempty" msgpack:"message,omitempty" want:"text"`
 	// > 0: worth trying again after so long
-	RetryMS int64 `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty"`
+	RetryMS int64 `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty" want:"ms"`
 
-	Text   string          `json:"text,omitempty" msgpack:"text,omitempty"`   // of a collected answer
-	Extra  []Extra         `json:"extra,omitempty" msgpack:"extra,omitempty"` // of a collected answer
+	// of a collected answer
+	Text   string          `json:"text,omitempty" msgpack:"text,omitempty" want:"answer"`
+	Extra  []Extra         `json:"extra,omitempty" msgpack:"extra,omitempty" want:"most:16384"`
 	Finish string          `json:"finish_reason,omitempty" msgpack:"finish,omitempty"`
-	Stop   json.RawMessage `json:"stop_reason,omitempty" msgpack:"stop,omitempty"`
+	Stop   json.RawMessage `json:"stop_reason,omitempty" msgpack:"stop,omitempty" want:"text"`
 	// numbered chunks before this one
 	Chunks uint64 `json:"chunks,omitempty" msgpack:"chunks,omitempty"`
 
@@ -109,18 +110,18 @@ type Result struct {
 	// the engine sent no usage: counted from what was relayed
 	Unmetered bool `json:"unmetered,omitempty" msgpack:"unmetered,omitempty"`
 	// at the agent, from dispatch to first token
-	TTFTUS int64 `json:"ttft_us,omitempty" msgpack:"ttft_us,omitempty"`
-	ITLUS  int64 `json:"itl_us,omitempty" msgpack:"itl_us,omitempty"` // mean
+	TTFTUS int64 `json:"ttft_us,omitempty" msgpack:"ttft_us,omitempty" want:"us"`
+	ITLUS  int64 `json:"itl_us,omitempty" msgpack:"itl_us,omitempty" want:"us"` // mean
 
 	Cost      market.Credits `json:"cost" msgpack:"cost"`
-	Premium   market.Credits `json:"premium" msgpack:"premium"`
-	SlotPrice market.Credits `json:"slot_price" msgpack:"slot_price"`
-	Toll      market.Credits `json:"toll" msgpack:"toll"` // all of it, the fee included
+	Premium   market.Credits `json:"premium" msgpack:"premium" want:"signed"`
+	SlotPrice market.Credits `json:"slot_price" msgpack:"slot_price" want:"signed"`
+	Toll      market.Credits `json:"toll" msgpack:"toll" want:"signed"` // all of it, the fee included
 	Fee       market.Credits `json:"fee" msgpack:"fee"`
 	Receipt   *Receipt       `json:"receipt,omitempty" msgpack:"receipt,omitempty"`
 
 	// the tier's charge, part of Toll; what is left of it beside Crowd and Fee is the regime's
-	Congestion market.Credits `json:"congestion,omitempty" msgpack:"congestion,omitempty"`
+	Congestion market.Credits `json:"congestion,omitempty" msgpack:"congestion,omitempty" want:"toll"`
 	// what else of Toll is for those who wait and run; nil: nothing
 	Crowd *market.Toll `json:"crowd,omitempty" msgpack:"crowd,omitempty"`
 }
@@ -148,8 +149,10 @@ func (r *Result) NotNow() bool {
 // StreamControl is what the reader of an answer, whom its subject names, says to the agent that serves it:
 // exactly one of the fields beside Token is set.
 type StreamControl struct {
-	Token  string  `json:"task" msgpack:"task"`                         // of the answer: see Task
-	Resume *uint64 `json:"resume,omitempty" msgpack:"resume,omitempty"` // send again from this chunk number on
-	Ack    *uint64 `json:"ack,omitempty" msgpack:"ack,omitempty"`       // everything below this number has arrived
+	Token string `json:"task" msgpack:"task" want:"id"` // of the answer: see Task
+	// send again from this chunk number on
+	Resume *uint64 `json:"resume,omitempty" msgpack:"resume,omitempty"`
+	// everything below this number has arrived
+	Ack    *uint64 `json:"ack,omitempty" msgpack:"ack,omitempty"`
 	Cancel bool    `json:"cancel,omitempty" msgpack:"cancel,omitempty"`
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/crc32"
-	"math"
 	"strings"
 
 	"souk/market"
@@ -15,26 +14,29 @@ import (
 
 // APIKey is what the registry knows of a key with which a client comes over HTTP: never the key itself.
 type APIKey struct {
-	ID     string    `json:"id"`
-	Client string    `json:"client"` // who pays
-	Hashes []KeyHash `json:"hashes"` // of secrets that are good: while one takes another's place, two
+	ID     string `json:"id" want:"id"`
+	Client string `json:"client" want:"id"` // who pays
+	// of secrets that are good: while one takes another's place, two
+	Hashes []KeyHash `json:"hashes"`
 
-	ExpiresMS int64    `json:"expires_ms,omitempty"` // Unix milliseconds; 0: never
-	Models    []string `json:"models,omitempty"`     // that may be asked for; none: all
-	Terms     Terms    `json:"terms,omitzero"`       // where a request says nothing
+	ExpiresMS int64    `json:"expires_ms,omitempty" want:"unix"` // Unix milliseconds; 0: never
+	Models    []string `json:"models,omitempty" want:"most:256"` // that may be asked for; none: all
+	Terms     Terms    `json:"terms,omitzero"`                   // where a request says nothing
 	// whatever a request says it pays at most this, for all of its answers together
 	MaxPrice *market.Credits `json:"max_price,omitempty"`
-	Rate     float64         `json:"rate,omitempty"` // requests a second; 0: as many as the gateway takes
-	Open     int             `json:"open,omitempty"` // answers at once; 0: as many as the gateway gives a key
-	Budget   *KeyBudget      `json:"budget,omitempty"`
+	// requests a second; 0: as many as the gateway takes
+	Rate float64 `json:"rate,omitempty" want:"any"`
+	// answers at once; 0: as many as the gateway gives a key
+	Open   int        `json:"open,omitempty" want:"turn"`
+	Budget *KeyBudget `json:"budget,omitempty"`
 }
 
 // KeyBudget is what of a client's money a key may spend: it is a client of its own, whose money the treasury
 // fills up. What stands here is for reading; what counts is the treasury's.
 type KeyBudget struct {
-	Of     string         `json:"of"` // whose money it is
+	Of     string         `json:"of" want:"id"` // whose money it is
 	Amount market.Credits `json:"amount"`
-	Every  string         `json:"every,omitempty"` // "day", "week", "month"; "" once
+	Every  string         `json:"every,omitempty" want:"every"`
 }
 
 // BudgetClient is the client that a key with a budget is.
@@ -42,8 +44,8 @@ func BudgetClient(of, key string) string { return of + "-" + key }
 
 // KeyHash is the SHA-256 of a secret. A secret is random, so that nothing slower is needed.
 type KeyHash struct {
-	SHA256  string `json:"sha256"`             // hexadecimal
-	UntilMS int64  `json:"until_ms,omitempty"` // Unix milliseconds; 0: as long as the key
+	SHA256  string `json:"sha256"`                         // hexadecimal
+	UntilMS int64  `json:"until_ms,omitempty" want:"unix"` // Unix milliseconds; 0: as long as the key
 }
 
 // KeyPrefix is what every key begins with: sk-souk-ID-SECRET.
@@ -115,47 +117,28 @@ func (k *APIKey) Rotate(key string, untilMS int64) {
 const MaxKeyModels = 256
 
 func (k *APIKey) Validate() error {
-	var p problems
-	p.id("id", k.ID)
-	if strings.Contains(k.ID, "-") {
-		p.add("id: %q: an id of a key has no '-', which ends it in the key", k.ID)
-	}
-	p.id("client", k.Client)
-	if len(k.Hashes) < 1 || len(k.Hashes) > 2 {
-		p.add("hashes: %d, want 1, or 2 while a key is replaced", len(k.Hashes))
+	switch {
+	case strings.Contains(k.ID, "-"):
+		return fmt.Errorf("id: %q: an id of a key has no '-', which ends it in the key", k.ID)
+	case len(k.Hashes) < 1 || len(k.Hashes) > 2:
+		return fmt.Errorf("hashes: %d, want 1, or 2 while a key is replaced", len(k.Hashes))
+	case k.MaxPrice != nil && *k.MaxPrice <= 0:
+		return fmt.Errorf("max_price: %s: a key that may pay nothing buys nothing", *k.MaxPrice)
+	case !(k.Rate >= 0 && k.Rate <= 1e6):
+		return fmt.Errorf("rate: %v requests a second is not within 0 and a million", k.Rate)
 	}
 	for _, h := range k.Hashes {
 		if b, err := hex.DecodeString(h.SHA256); err != nil || len(b) != sha256.Size {
-			p.add("hashes.sha256: %.80q is not the hexadecimal SHA-256 of a key", h.SHA256)
-		}
-		p.within("hashes.until_ms", h.UntilMS, 0, maxUnixMS)
-	}
-	p.within("expires_ms", k.ExpiresMS, 0, maxUnixMS)
-	p.list("models", len(k.Models), MaxKeyModels)
-	for _, m := range k.Models {
-		p.name("models", m, MaxName)
-	}
-	if p.err == nil {
-		if err := k.Terms.Validate(); err != nil {
-			p.err = fmt.Errorf("terms: %w", err)
+			return fmt.Errorf("hashes.sha256: %.80q is not the hexadecimal SHA-256 of a key", h.SHA256)
 		}
 	}
-	if k.MaxPrice != nil && *k.MaxPrice <= 0 {
-		p.add("max_price: %s: a key that may pay nothing buys nothing", *k.MaxPrice)
-	}
-	if !(k.Rate >= 0 && k.Rate <= 1e6) || math.IsInf(k.Rate, 0) {
-		p.add("rate: %v requests a second is not within 0 and a million", k.Rate)
-	}
-	p.within("open", int64(k.Open), 0, 1<<20)
 	if b := k.Budget; b != nil {
-		p.id("budget.of", b.Of)
 		if want := BudgetClient(b.Of, k.ID); k.Client != want {
-			p.add("client: %.80q: a key with a budget is the client %.140s", k.Client, want)
+			return fmt.Errorf("client: %.80q: a key with a budget is the client %.140s", k.Client, want)
 		}
-		if b.Amount <= 0 || b.Amount > market.MaxCredits {
-			p.add("budget.amount: %s is not above 0 and at most %s", b.Amount, market.MaxCredits)
+		if b.Amount <= 0 {
+			return fmt.Errorf("budget.amount: %s is not above 0", b.Amount)
 		}
-		p.oneOf("budget.every", b.Every, "", "day", "week", "month")
 	}
-	return p.err
+	return judge(k)
 }

@@ -15,10 +15,11 @@ const (
 // Template is what a model's chat template and tokenizer make of a prompt beside what its client wrote,
 // as the agent measured it.
 type Template struct {
-	Fixed int `json:"fixed"`           // tokens around any prompt
-	Each  int `json:"each"`            // and around each of its pieces
-	Tools int `json:"tools,omitempty"` // and what introduces tools; below 0: not measured
-	Wide  int `json:"wide"`            // most tokens of a byte beyond ASCII, where text is normalised
+	Fixed int `json:"fixed"`                      // tokens around any prompt
+	Each  int `json:"each"`                       // and around each of its pieces
+	Tools int `json:"tools,omitempty" want:"any"` // and what introduces tools; below 0: not measured
+	// most tokens of a byte beyond ASCII, where text is normalised
+	Wide int `json:"wide" want:"any"`
 }
 
 // maxWide is the most that any normal form of Unicode makes of a byte of UTF-8: one Arabic ligature of

@@ -2,34 +2,38 @@ package bus
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"sync"
-
-	"github.com/vmihailenco/msgpack/v5"
 )
 
 // Encode returns m as msgpack.
 func Encode(m Message) ([]byte, error) {
-	e := encoders.Get().(*encoder)
-	defer encoders.Put(e)
-	if err := e.encode(m); err != nil {
-		return nil, err
+	v := reflect.Indirect(reflect.ValueOf(m))
+	if !v.CanAddr() || plans[v.Type()] == nil {
+		return nil, fmt.Errorf("encode %T: it is no message", m)
 	}
-	out := bytes.Clone(e.out.b)
-	if cap(e.out.b) > maxPooled {
-		e.out.b = nil
+	p := plans[v.Type()]
+	room := rooms.Get().(*[]byte)
+	defer rooms.Put(room)
+	*room = p.append((*room)[:0], v)
+	out := bytes.Clone(*room)
+	if cap(*room) > maxPooled {
+		*room = nil
 	}
 	return out, nil
 }
 
+// rooms are used again: how long a message is, is known once it is written.
+var rooms = sync.Pool{New: func() any { return new([]byte) }}
+
 // Decode reads one message of the bus into v, which should be zero: fields that data does not name
 // keep their values, and members that v does not have are ignored, so that a release may add some.
 //
-// Whoever can send bytes can send hostile ones, and the msgpack library can be killed by eleven of
-// them. So: the size, then [Check], then the decoder, then v.Validate. Any error is an *Error, with
-// CodeTooLarge or CodeBadRequest where the message does not say better.
+// Whoever can send bytes can send hostile ones. So: the size, then [Check], then the plan, then v.Validate.
+// Any error is an *Error, with CodeTooLarge or CodeBadRequest where the message does not say better.
 //
 // Cancel, Feedback, FundsRequest and SessionEnd, which people write by hand, may be JSON as well.
 func Decode(data []byte, v Message) error {
@@ -65,21 +69,17 @@ func decodeUnchecked(data []byte, v Message) error {
 	if err := Check(data); err != nil {
 		return err
 	}
-	if p, to := plans[reflect.TypeOf(v).Elem()], reflect.ValueOf(v).Elem(); p != nil {
-		return p.read(&cursor{data: data}, to)
+	to := reflect.ValueOf(v).Elem()
+	p := plans[to.Type()]
+	if p == nil {
+		return fmt.Errorf("%T is no message", v)
 	}
-	d := decoders.Get().(*decoder)
-	defer decoders.Put(d)
-	d.in.Reset(data)
-	d.dec.Reset(&d.in)
-	err := d.dec.Decode(v)
-	d.in.Reset(nil)
-	return err
+	return p.read(&cursor{data: data}, to)
 }
 
 // refusal gives err a code if it has none.
 func refusal(err error) error {
-	if e, ok := err.(*Error); ok {
+	if e := (*Error)(nil); errors.As(err, &e) {
 		return e
 	}
 	return &Error{Code: CodeBadRequest, Message: err.Error()}
@@ -119,47 +119,3 @@ func isMap(c byte) bool { return c&0xf0 == 0x80 || c == 0xde || c == 0xdf }
 // maxPooled is the largest buffer kept for reuse, in bytes: more would pin the memory of one rare
 // large message for ever.
 const maxPooled = 64 << 10
-
-type encoder struct {
-	out sink
-	enc *msgpack.Encoder
-}
-
-func (e *encoder) encode(m Message) error {
-	e.out.b = e.out.b[:0]
-	if v := reflect.ValueOf(m); !v.IsNil() {
-		if p := plans[v.Type().Elem()]; p != nil {
-			e.out.b = p.append(e.out.b, v.Elem())
-			return nil
-		}
-	}
-	e.enc.Reset(&e.out)
-	e.enc.UseCompactInts(true)
-	if err := e.enc.Encode(m); err != nil {
-		return fmt.Errorf("encode %T: %w", m, err)
-	}
-	return nil
-}
-
-// sink is a growing slice that msgpack writes to without further wrapping.
-type sink struct{ b []byte }
-
-func (s *sink) Write(p []byte) (int, error) { s.b = append(s.b, p...); return len(p), nil }
-func (s *sink) WriteByte(c byte) error      { s.b = append(s.b, c); return nil }
-
-type decoder struct {
-	in  bytes.Reader
-	dec *msgpack.Decoder
-}
-
-var encoders = sync.Pool{New: func() any {
-	e := &encoder{}
-	e.enc = msgpack.NewEncoder(&e.out)
-	return e
-}}
-
-var decoders = sync.Pool{New: func() any {
-	d := &decoder{}
-	d.dec = msgpack.NewDecoder(&d.in)
-	return d
-}}

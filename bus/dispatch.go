@@ -10,36 +10,36 @@ const (
 
 // Dispatch hands an awarded task to its agent. The hold it names is durable.
 type Dispatch struct {
-	Kind      string         `msgpack:"kind"`
-	Domain    string         `msgpack:"domain"`
+	Kind      string         `msgpack:"kind" want:"dispatch"`
+	Domain    string         `msgpack:"domain" want:"id"`
 	Epoch     int64          `msgpack:"epoch"` // of the hub; it compares with epochs of the same domain alone
 	Journal   string         `msgpack:"journal"`
 	Round     uint64         `msgpack:"round"`
-	Hold      string         `msgpack:"hold"` // id of the hold record, unique for ever
-	Tier      int            `msgpack:"tier,omitempty"`
+	Hold      string         `msgpack:"hold" want:"needed"` // id of the hold record, unique for ever
+	Tier      int            `msgpack:"tier,omitempty" want:"slots"`
 	Task      Task           `msgpack:"task"`
 	Model     string         `msgpack:"model"`      // what the engine is asked for
 	MaxTokens int            `msgpack:"max_tokens"` // always sent to the engine
 	Price     market.Price   `msgpack:"price"`      // the card the quote was made from
-	Premium   market.Credits `msgpack:"premium"`
-	SlotPrice market.Credits `msgpack:"slot_price"`
-	Toll      market.Credits `msgpack:"toll"`
+	Premium   market.Credits `msgpack:"premium" want:"signed"`
+	SlotPrice market.Credits `msgpack:"slot_price" want:"signed"`
+	Toll      market.Credits `msgpack:"toll" want:"signed"`
 	Fee       market.Credits `msgpack:"fee"`
-	Settle    string         `msgpack:"settle"`           // "metered" or "quoted"
-	Quoted    market.Credits `msgpack:"quoted"`           // cost as quoted
-	Tariff    market.Credits `msgpack:"tariff,omitempty"` // part of Quoted: due beside the metered cost
+	Settle    string         `msgpack:"settle" want:"settle"` // "metered" or "quoted"
+	Quoted    market.Credits `msgpack:"quoted"`               // cost as quoted
+	Tariff    market.Credits `msgpack:"tariff,omitempty"`     // part of Quoted: due beside the metered cost
 	// hold less premium: the stream is cut where the metered cost would pass it
 	CostCap   market.Credits `msgpack:"cost_cap"`
-	TimeoutMS int64          `msgpack:"timeout_ms"` // from receipt; relative, since clocks differ
+	TimeoutMS int64          `msgpack:"timeout_ms" want:"ms"` // from receipt; relative, since clocks differ
 	// with Task.Resume: max_tokens of the whole answer, what was delivered included
 	Whole int `msgpack:"whole,omitempty"`
 	// holds of this task that ended without payment because their agents failed
-	Earlier []string `msgpack:"earlier,omitempty"`
+	Earlier []string `msgpack:"earlier,omitempty" want:"most:64"`
 
 	// of the agent, as registered: a later start of it refuses what was meant for an earlier one
 	Boot int64 `msgpack:"boot,omitempty"`
 	// the tier's part of Toll; what is left of it beside Crowd and Fee is the regime's
-	Congestion market.Credits `msgpack:"congestion,omitempty"`
+	Congestion market.Credits `msgpack:"congestion,omitempty" want:"toll"`
 	// what else of Toll is for those who wait and run; nil: nothing
 	Crowd *market.Toll `msgpack:"crowd,omitempty"`
 	// of the hub's claim, see [Claim]; 0: the hub knows of none
@@ -48,9 +48,9 @@ type Dispatch struct {
 	PromptMost int `msgpack:"prompt_most,omitempty"` // prompt tokens that the hold covers
 	// prompt tokens that the agent holds by the very same text
 	Cached  int   `msgpack:"cached,omitempty"`
-	FirstMS int64 `msgpack:"first_ms,omitempty"` // from receipt: how late the first token may come
+	FirstMS int64 `msgpack:"first_ms,omitempty" want:"ms"` // from receipt: how late the first token may come
 	// from receipt: where no token has come by then the agent says so, see [Summary]; 0: it need not
-	WatchMS int64 `msgpack:"watch_ms,omitempty"`
+	WatchMS int64 `msgpack:"watch_ms,omitempty" want:"ms"`
 	// prompt tokens that are billed as cached, whatever the engine finds: the task was given to the agent
 	// because it said in its Holdings that they are
 	Claimed int `msgpack:"claimed,omitempty"`
@@ -58,10 +58,10 @@ type Dispatch struct {
 
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
 type DispatchReply struct {
-	Agent   string `msgpack:"agent"`
+	Agent   string `msgpack:"agent" want:"id"`
 	Hold    string `msgpack:"hold"`
 	Code    Code   `msgpack:"code,omitempty"` // CodeNoSlot, CodeStaleEpoch, CodeNotClaimed, CodeDraining, ...
-	Message string `msgpack:"message,omitempty"`
+	Message string `msgpack:"message,omitempty" want:"text"`
 }
 
 // Completion outcomes.
@@ -74,12 +74,12 @@ const (
 // Completion is an agent's account of a dispatch. It is repeated until the hub has made its effect
 // durable and acknowledged it.
 type Completion struct {
-	Agent   string       `msgpack:"agent"`
+	Agent   string       `msgpack:"agent" want:"id"`
 	Boot    int64        `msgpack:"boot"` // the agent's boot epoch
-	Hold    string       `msgpack:"hold"`
-	Client  string       `msgpack:"client"`
-	Task    string       `msgpack:"task"`
-	Outcome string       `msgpack:"outcome"`
+	Hold    string       `msgpack:"hold" want:"needed"`
+	Client  string       `msgpack:"client" want:"id?"`
+	Task    string       `msgpack:"task" want:"id?"`
+	Outcome string       `msgpack:"outcome" want:"outcome"`
 	Code    Code         `msgpack:"code,omitempty"`
 	Finish  string       `msgpack:"finish,omitempty"`
 	Usage   market.Usage `msgpack:"usage"`
@@ -100,8 +100,8 @@ type Completion struct {
 	// output tokens that the engine's template leaves out of later prompts: reasoning
 	Thought int            `msgpack:"thought,omitempty"`
 	Cost    market.Credits `msgpack:"cost"`
-	TTFTUS  int64          `msgpack:"ttft_us"`
-	ITLUS   int64          `msgpack:"itl_us"`
+	TTFTUS  int64          `msgpack:"ttft_us" want:"us"`
+	ITLUS   int64          `msgpack:"itl_us" want:"us"`
 	Inbox   string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
 }
 

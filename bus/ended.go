@@ -7,32 +7,15 @@ package bus
 // To a door it is a request, on [EndSubject]; a door passes it on to every hub, on [HubEndSubject]. With a
 // task it is said by [Task.SessionEnd].
 type SessionEnd struct {
-	Client  string `json:"client,omitempty" msgpack:"client,omitempty"` // said by a door alone; else the sender
-	Session string `json:"session" msgpack:"session"`
+	// said by a door alone; else the sender
+	Client  string `json:"client,omitempty" msgpack:"client,omitempty" want:"id?"`
+	Session string `json:"session" msgpack:"session" want:"id"`
 }
 
 // SessionEnded is a door's answer to a SessionEnd.
 type SessionEnded struct {
-	Session string `json:"session,omitempty" msgpack:"session,omitempty"`
+	Session string `json:"session,omitempty" msgpack:"session,omitempty" want:"id?"`
 	Hubs    int    `json:"hubs" msgpack:"hubs"` // that were told
 	Code    Code   `json:"code,omitempty" msgpack:"code,omitempty"`
-	Message string `json:"message,omitempty" msgpack:"message,omitempty"`
-}
-
-func (*SessionEnd) message()   {}
-func (*SessionEnded) message() {}
-
-func (e *SessionEnd) Validate() error {
-	var p problems
-	p.optionalID("client", e.Client)
-	p.id("session", e.Session)
-	return p.err
-}
-
-func (e *SessionEnded) Validate() error {
-	var p problems
-	p.optionalID("session", e.Session)
-	p.within("hubs", int64(e.Hubs), 0, MaxItems)
-	p.refusal(e.Code, e.Message, 0)
-	return p.err
+	Message string `json:"message,omitempty" msgpack:"message,omitempty" want:"text"`
 }

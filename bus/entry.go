@@ -3,8 +3,9 @@ package bus
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
+	"slices"
 )
 
 // MaxEntry is the largest value in the registry, in bytes: four times what the largest of ours has, an API
@@ -75,101 +76,32 @@ func decodeJSON(data []byte, v any, strict bool) error {
 }
 
 func (r *Registration) Validate() error {
-	var p problems
-	p.id("agent", r.Agent)
-	p.epoch("boot", r.Boot)
-	p.name("node", r.Node, MaxName)
-	if r.Model == "" {
-		p.add("model: a registration names the model that the engine serves")
+	if err := judge(r); err != nil {
+		return err
 	}
-	p.name("model", r.Model, MaxName)
-	if !(r.Scale >= 0 && r.Scale <= 1e6) || math.IsInf(r.Scale, 0) {
-		p.add("scale: %v billion parameters is not within 0 and 1e6", r.Scale)
+	if !(r.Scale >= 0 && r.Scale <= 1e6) {
+		return fmt.Errorf("scale: %v billion parameters is not within 0 and 1e6", r.Scale)
 	}
 	if len(r.Domains) == 0 {
-		p.add("domains: a registration names at least one domain; the first decides which hub the " +
-			"agent joins")
+		return errors.New("domains: a registration names at least one domain; the first decides which hub " +
+			"the agent joins")
 	}
-	p.list("domains", len(r.Domains), maxEntries)
 	for i, d := range r.Domains {
-		p.id("domains.domain", d.Domain)
-		p.share("domains.score", d.Score)
-		for _, earlier := range r.Domains[:i] {
-			if earlier.Domain == d.Domain {
-				p.add("domains: %s stands twice", d.Domain)
-			}
+		if slices.ContainsFunc(r.Domains[:i], func(e DomainScore) bool { return e.Domain == d.Domain }) {
+			return fmt.Errorf("domains: %s stands twice", d.Domain)
 		}
 	}
-	p.count("max_model_len", r.MaxModelLen)
-	p.count("block_size", r.BlockSize)
-	p.within("kv_tokens", int64(r.KVTokens), 0, 1<<32)
-	p.within("slots", int64(r.Slots), 0, MaxSlots)
-	p.tiers(r.Tiers, r.Slots)
-	p.price("price", r.Price)
-	p.name("owner", r.Owner, MaxName)
-	p.name("class", r.Class, MaxName)
-	p.list("features", len(r.Features), maxEntries)
-	for _, f := range r.Features {
-		p.name("features", f, MaxName)
-	}
-	p.oneOf("state", r.State, StateReady, StateDraining, StateUnhealthy)
-	p.name("engine", r.Engine, MaxName)
-	if t := r.Template; t != nil {
-		p.count("template.fixed", t.Fixed)
-		p.count("template.each", t.Each)
-		p.within("template.tools", int64(t.Tools), -1, MaxTokens)
-		p.within("template.wide", int64(t.Wide), 1, maxWide)
-	}
-	p.name("life", r.Life, MaxName)
-	p.list("former", len(r.Former), maxEntries)
-	for _, boot := range r.Former {
-		p.epoch("former", boot)
-	}
-	return p.err
+	return tiers(r.Tiers, r.Slots)
 }
 
-func (c *Claim) Validate() error {
-	var p problems
-	p.id("agent", c.Agent)
-	p.id("domain", c.Domain)
-	p.name("hub", c.Hub, MaxName)
-	p.epoch("epoch", c.Epoch)
-	return p.err
-}
-
-func (h *HubEntry) Validate() error {
-	var p problems
-	p.id("domain", h.Domain)
-	p.labels(h.Labels)
-	p.name("hub", h.Hub, MaxName)
-	p.name("journal", h.Journal, MaxName)
-	p.name("life", h.Life, MaxName)
-	return p.err
-}
-
-func (e *TreasuryEntry) Validate() error {
-	var p problems
-	p.id("journal", e.Journal)
-	p.name("host", e.Host, MaxName)
-	p.within("pid", int64(e.PID), 0, math.MaxInt32)
-	p.name("life", e.Life, MaxName)
-	return p.err
-}
-
-func (m *MarketConfig) Validate() error {
-	var p problems
-	p.id("domain", m.Domain)
-	p.within("max_batch", int64(m.MaxBatch), 0, MaxSlots)
-	if m.MaxWaitMS != nil {
-		p.within("max_wait_ms", *m.MaxWaitMS, 0, 60_000)
+// Validate: tools below 0 were not measured.
+func (t *Template) Validate() error {
+	switch {
+	case min(t.Fixed, t.Each, t.Tools+1) < 0 || max(t.Fixed, t.Each, t.Tools) > MaxTokens:
+		return fmt.Errorf("fixed %d, each %d, tools %d: not within 0 and %d tokens", t.Fixed, t.Each, t.Tools,
+			MaxTokens)
+	case t.Wide < 1 || t.Wide > maxWide:
+		return fmt.Errorf("wide: %d is not within 1 and %d", t.Wide, maxWide)
 	}
-	p.oneOf("pricing", m.Pricing, "", "vcg", "tariff", "posted")
-	p.oneOf("settle", m.Settle, "", "metered", "quoted")
-	p.oneOf("clarke", m.Clarke, "", "client", "task")
-	if m.Ceiling != nil {
-		p.credits("ceiling", *m.Ceiling)
-	}
-	p.amounts("tariffs", m.Tariffs)
-	p.amounts("ceilings", m.Ceilings)
-	return p.err
+	return nil
 }

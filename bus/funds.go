@@ -1,7 +1,6 @@
 package bus
 
 import (
-	"math"
 	"strconv"
 	"time"
 
@@ -44,13 +43,13 @@ func DistributeID(hub string, n uint64) string {
 // the first answer again; the same id with other content gives CodeIDConflict.
 type FundsRequest struct {
 	ID     string `json:"id" msgpack:"id"`
-	Client string `json:"client,omitempty" msgpack:"client,omitempty"`
+	Client string `json:"client,omitempty" msgpack:"client,omitempty" want:"id?"`
 	// journal of the asking hub, as the subject names it; distribute: of whose surplus it is
 	Hub    string         `json:"hub,omitempty" msgpack:"hub,omitempty"`
 	Epoch  int64          `json:"epoch,omitempty" msgpack:"epoch,omitempty"`
 	Amount market.Credits `json:"amount,omitempty" msgpack:"amount,omitempty"` // > 0
 	// move, budget: the client that gets it
-	To    string `json:"to,omitempty" msgpack:"to,omitempty"`
+	To    string `json:"to,omitempty" msgpack:"to,omitempty" want:"id?"`
 	Every string `json:"every,omitempty" msgpack:"every,omitempty"` // budget: "", "day", "week" or "month"
 	// allot: what is needed at least; less is of no use
 	Least market.Credits `json:"least,omitempty" msgpack:"least,omitempty"`
@@ -63,20 +62,20 @@ type FundsRequest struct {
 	Returned    uint64 `json:"returned,omitempty" msgpack:"returned,omitempty"`
 	Distributed uint64 `json:"distributed,omitempty" msgpack:"distributed,omitempty"`
 	// of the asking hub, where it hears a Recall; empty: it knows none
-	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty"`
+	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty" want:"id?"`
 	// allotted: what the hub's clock says
-	AtMS int64 `json:"at_ms,omitempty" msgpack:"at_ms,omitempty"`
+	AtMS int64 `json:"at_ms,omitempty" msgpack:"at_ms,omitempty" want:"unix"`
 	// How far the hub's journal is; nil: it may be an older copy, and so the hub says nothing of it.
 	Mark *tip.Mark `json:"mark,omitempty" msgpack:"mark,omitempty"`
 	// allotted: the highest mark of the treasury's journal that the hub's has
 	Known *tip.Mark `json:"known,omitempty" msgpack:"known,omitempty"`
 	// allotted: what clients were charged there in all, of those for whom that has changed since it was taken
 	// in
-	Spent []tip.Spent `json:"spent,omitempty" msgpack:"spent,omitempty"`
+	Spent []tip.Spent `json:"spent,omitempty" msgpack:"spent,omitempty" want:"most:512"`
 	// allot: no task waits for it, so no hub is asked to give money back for it
 	Ahead bool `json:"ahead,omitempty" msgpack:"ahead,omitempty"`
 	// allot: what doors vouched for
-	Vouchers []DoorVoucher `json:"vouchers,omitempty" msgpack:"vouchers,omitempty"`
+	Vouchers []DoorVoucher `json:"vouchers,omitempty" msgpack:"vouchers,omitempty" want:"most:16"`
 	// balance: ask the client's hubs, too
 	Hubs bool `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
 	// writeoff: do it; else say what would be done
@@ -90,7 +89,7 @@ type FundsRequest struct {
 // Grant is an allotment of a client's money to a hub. Number counts from 1 for each hub without gaps.
 type Grant struct {
 	Number uint64         `json:"number" msgpack:"number"`
-	Client string         `json:"client" msgpack:"client"`
+	Client string         `json:"client" msgpack:"client" want:"id"`
 	Hub    string         `json:"hub" msgpack:"hub"`
 	Amount market.Credits `json:"amount" msgpack:"amount"`
 }
@@ -101,11 +100,11 @@ type FundsReply struct {
 	// of the treasury's leadership: whoever has heard a higher one takes no word of a lower; 0: of none
 	Epoch    int64          `json:"epoch" msgpack:"epoch,omitempty"`
 	Code     Code           `json:"code,omitempty" msgpack:"code,omitempty"`
-	Message  string         `json:"message,omitempty" msgpack:"message,omitempty"`
-	Client   string         `json:"client,omitempty" msgpack:"client,omitempty"`
-	Prepaid  market.Credits `json:"prepaid" msgpack:"prepaid"`   // left with the treasury
-	Allotted market.Credits `json:"allotted" msgpack:"allotted"` // granted to hubs less returned
-	Grants   []Grant        `json:"grants,omitempty" msgpack:"grants,omitempty"`
+	Message  string         `json:"message,omitempty" msgpack:"message,omitempty" want:"text"`
+	Client   string         `json:"client,omitempty" msgpack:"client,omitempty" want:"id?"`
+	Prepaid  market.Credits `json:"prepaid" msgpack:"prepaid" want:"sum"`   // left with the treasury
+	Allotted market.Credits `json:"allotted" msgpack:"allotted" want:"sum"` // granted to hubs less returned
+	Grants   []Grant        `json:"grants,omitempty" msgpack:"grants,omitempty" want:"most:16384"`
 	// beside a Code that says to come back: nothing was made under this id, and nothing will be unless it is
 	// asked for again
 	Unmade bool `json:"unmade,omitempty" msgpack:"unmade,omitempty"`
@@ -114,10 +113,10 @@ type FundsReply struct {
 	// allotted: the hub counts as ended, and is granted nothing more
 	Ended bool `json:"ended,omitempty" msgpack:"ended,omitempty"`
 	// with CodeAllotmentPending: when to ask again, with the same id
-	RetryMS int64 `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty"`
+	RetryMS int64 `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty" want:"ms"`
 	// distribute: which one was made, or comes next, and what is left of the hub's surplus
 	Number  uint64         `json:"number,omitempty" msgpack:"number,omitempty"`
-	Surplus market.Credits `json:"surplus,omitempty" msgpack:"surplus,omitempty"`
+	Surplus market.Credits `json:"surplus,omitempty" msgpack:"surplus,omitempty" want:"sum"`
 	// The treasury's journal, which every grant of it is of, and how far it is; nil: it may be an older copy.
 	Journal tip.Sum   `json:"journal,omitzero" msgpack:"journal"`
 	Mark    *tip.Mark `json:"mark,omitempty" msgpack:"mark,omitempty"`
@@ -125,8 +124,8 @@ type FundsReply struct {
 	Known *tip.Mark `json:"known,omitempty" msgpack:"known,omitempty"`
 	Lost  bool      `json:"lost,omitempty" msgpack:"lost,omitempty"`
 	// writeoff: what comes back to so many clients (Number), and what is lost
-	Back market.Credits `json:"back,omitempty" msgpack:"back,omitempty"`
-	Gone market.Credits `json:"gone,omitempty" msgpack:"gone,omitempty"`
+	Back market.Credits `json:"back,omitempty" msgpack:"back,omitempty" want:"sum"`
+	Gone market.Credits `json:"gone,omitempty" msgpack:"gone,omitempty" want:"sum"`
 	// found by who takes the reply: the checksum of frame Known.Seq in its own journal
 	Here tip.Sum `json:"-" msgpack:"-"`
 	// balance: of all hubs that were granted more than they returned
@@ -136,16 +135,17 @@ type FundsReply struct {
 // HubFunds is what a hub has of a client's money.
 type HubFunds struct {
 	Hub    string `json:"hub" msgpack:"hub"` // its journal
-	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty"`
+	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty" want:"id?"`
 	// granted less returned: what was spent is in it
-	Allotted market.Credits `json:"allotted" msgpack:"allotted"`
-	Avail    market.Credits `json:"avail" msgpack:"avail"`       // not held
-	Held     market.Credits `json:"held" msgpack:"held"`         // for tasks that run
-	Reserved market.Credits `json:"reserved" msgpack:"reserved"` // of Avail, for tasks that wait for a slot
+	Allotted market.Credits `json:"allotted" msgpack:"allotted" want:"sum"`
+	Avail    market.Credits `json:"avail" msgpack:"avail" want:"sum"` // not held
+	Held     market.Credits `json:"held" msgpack:"held" want:"sum"`   // for tasks that run
+	// of Avail, for tasks that wait for a slot
+	Reserved market.Credits `json:"reserved" msgpack:"reserved" want:"sum"`
 	// Unix time of its answer, by the treasury's clock; 0: it did not answer, and the four above say nothing
-	AtMS int64 `json:"at_ms" msgpack:"at_ms"`
+	AtMS int64 `json:"at_ms" msgpack:"at_ms" want:"unix"`
 	// when it last said anything; 0: never since the treasury's start
-	HeardMS int64 `json:"heard_ms" msgpack:"heard_ms"`
+	HeardMS int64 `json:"heard_ms" msgpack:"heard_ms" want:"unix"`
 }
 
 // Recall asks a hub to give back what it has of a client's money that is neither held nor reserved, on
@@ -154,149 +154,31 @@ type HubFunds struct {
 type Recall struct {
 	ID      string `msgpack:"id"`
 	Epoch   int64  `msgpack:"epoch,omitempty"` // of the treasury's leadership
-	Hub     string `msgpack:"hub"`             // the journal that is meant: a domain may have had others
-	Client  string `msgpack:"client"`
+	Hub     string `msgpack:"hub" want:"id"`   // the journal that is meant: a domain may have had others
+	Client  string `msgpack:"client" want:"id"`
 	Granted uint64 `msgpack:"granted,omitempty"` // number of the last grant to the hub
 	Look    bool   `msgpack:"look,omitempty"`    // say what is there; give nothing back
 	// Number asks for a distribution of the hub's surplus instead: so much, to a client or, for "", outside;
 	// an amount of 0 asks what there is.
 	Number uint64         `msgpack:"number,omitempty"`
 	Amount market.Credits `msgpack:"amount,omitempty"`
-	Payee  string         `msgpack:"payee,omitempty"`
+	Payee  string         `msgpack:"payee,omitempty" want:"id?"`
 	Inbox  string         `msgpack:"-"` // where the answer goes
 }
 
 // RecallReply is a hub's answer to a Recall; what it gave back is durable there, and on its way as a return.
 type RecallReply struct {
 	ID       string         `msgpack:"id"`
-	Hub      string         `msgpack:"hub"`
-	Client   string         `msgpack:"client"`
-	Avail    market.Credits `msgpack:"avail"` // left, not held
-	Held     market.Credits `msgpack:"held"`
-	Reserved market.Credits `msgpack:"reserved"`           // of Avail
-	Accepted uint64         `msgpack:"accepted,omitempty"` // number of the last grant taken in
-	Returned uint64         `msgpack:"returned,omitempty"` // number of the last return made
+	Hub      string         `msgpack:"hub" want:"id"`
+	Client   string         `msgpack:"client" want:"id"`
+	Avail    market.Credits `msgpack:"avail" want:"sum"` // left, not held
+	Held     market.Credits `msgpack:"held" want:"sum"`
+	Reserved market.Credits `msgpack:"reserved" want:"sum"` // of Avail
+	Accepted uint64         `msgpack:"accepted,omitempty"`  // number of the last grant taken in
+	Returned uint64         `msgpack:"returned,omitempty"`  // number of the last return made
 	// to a question for a distribution: the number of the next, never 0; the last one; and the surplus left
 	Next    uint64         `msgpack:"next,omitempty"`
 	Amount  market.Credits `msgpack:"amount,omitempty"`
-	Payee   string         `msgpack:"payee,omitempty"`
-	Surplus market.Credits `msgpack:"surplus,omitempty"`
-}
-
-func (*FundsRequest) message() {}
-func (*FundsReply) message()   {}
-func (*Recall) message()       {}
-func (*RecallReply) message()  {}
-
-func (f *FundsRequest) Validate() error {
-	var p problems
-	p.name("id", f.ID, MaxName)
-	p.optionalID("client", f.Client)
-	p.optionalID("to", f.To)
-	p.name("every", f.Every, MaxID)
-	p.name("hub", f.Hub, MaxName)
-	p.epoch("epoch", f.Epoch)
-	p.credits("amount", f.Amount)
-	p.credits("least", f.Least)
-	p.credits("needs", f.Needs)
-	p.number("after", f.After)
-	p.number("returned", f.Returned)
-	p.number("distributed", f.Distributed)
-	p.optionalID("domain", f.Domain)
-	p.within("at_ms", f.AtMS, 0, maxUnixMS)
-	p.list("vouchers", len(f.Vouchers), MaxVouchers)
-	for i := range f.Vouchers {
-		p.id("vouchers.door", f.Vouchers[i].Door)
-		f.Vouchers[i].Voucher.problems(&p, "vouchers.voucher")
-	}
-	p.mark("mark", f.Mark)
-	p.mark("known", f.Known)
-	p.list("spent", len(f.Spent), tip.MaxSpent)
-	for i := range f.Spent {
-		p.id("spent.client", f.Spent[i].Client)
-		p.within("spent.amount", int64(f.Spent[i].Amount), 0, math.MaxInt64)
-	}
-	return p.err
-}
-
-// mark wants one that can be, or none.
-func (p *problems) mark(field string, m *tip.Mark) {
-	if m != nil && !m.Valid() {
-		p.add("%s: %s is no mark: want a frame from 1 to %d, and two checksums", field, m,
-			uint64(tip.MaxSeq))
-	}
-}
-
-func (f *FundsReply) Validate() error {
-	var p problems
-	p.name("id", f.ID, MaxName)
-	p.epoch("epoch", f.Epoch)
-	p.name("code", string(f.Code), MaxID)
-	p.text("message", len(f.Message), MaxText)
-	p.optionalID("client", f.Client)
-	// what many operations made, each of at most market.MaxCredits
-	p.within("prepaid", int64(f.Prepaid), 0, math.MaxInt64)
-	p.within("allotted", int64(f.Allotted), 0, math.MaxInt64)
-	p.number("returned", f.Returned)
-	p.list("grants", len(f.Grants), maxGrants)
-	for i := range f.Grants {
-		g := &f.Grants[i]
-		p.number("grants.number", g.Number)
-		p.id("grants.client", g.Client)
-		p.name("grants.hub", g.Hub, MaxName)
-		p.credits("grants.amount", g.Amount)
-	}
-	p.within("retry_ms", f.RetryMS, 0, MaxPatient)
-	p.number("number", f.Number)
-	p.within("surplus", int64(f.Surplus), 0, math.MaxInt64)
-	p.mark("mark", f.Mark)
-	p.mark("known", f.Known)
-	p.within("back", int64(f.Back), 0, math.MaxInt64)
-	p.within("gone", int64(f.Gone), 0, math.MaxInt64)
-	p.list("hubs", len(f.Hubs), maxEntries)
-	for i := range f.Hubs {
-		h := &f.Hubs[i]
-		p.name("hubs.hub", h.Hub, MaxName)
-		p.optionalID("hubs.domain", h.Domain)
-		p.funds("hubs.", h.Avail, h.Held, h.Reserved)
-		p.within("hubs.allotted", int64(h.Allotted), 0, math.MaxInt64)
-		p.within("hubs.at_ms", h.AtMS, 0, maxUnixMS)
-		p.within("hubs.heard_ms", h.HeardMS, 0, maxUnixMS)
-	}
-	return p.err
-}
-
-// funds are what a hub has of a client's money.
-func (p *problems) funds(where string, avail, held, reserved market.Credits) {
-	p.within(where+"avail", int64(avail), 0, math.MaxInt64)
-	p.within(where+"held", int64(held), 0, math.MaxInt64)
-	p.within(where+"reserved", int64(reserved), 0, int64(max(0, avail)))
-}
-
-func (r *Recall) Validate() error {
-	var p problems
-	p.name("id", r.ID, MaxName)
-	p.epoch("epoch", r.Epoch)
-	p.id("hub", r.Hub)
-	p.id("client", r.Client)
-	p.number("granted", r.Granted)
-	p.number("number", r.Number)
-	p.credits("amount", r.Amount)
-	p.optionalID("payee", r.Payee)
-	return p.err
-}
-
-func (r *RecallReply) Validate() error {
-	var p problems
-	p.name("id", r.ID, MaxName)
-	p.id("hub", r.Hub)
-	p.id("client", r.Client)
-	p.funds("", r.Avail, r.Held, r.Reserved)
-	p.number("accepted", r.Accepted)
-	p.number("returned", r.Returned)
-	p.number("next", r.Next)
-	p.credits("amount", r.Amount)
-	p.optionalID("payee", r.Payee)
-	p.within("surplus", int64(r.Surplus), 0, math.MaxInt64)
-	return p.err
+	Payee   string         `msgpack:"payee,omitempty" want:"id?"`
+	Surplus market.Credits `msgpack:"surplus,omitempty" want:"sum"`
 }

@@ -15,8 +15,8 @@ import (
 
 // CacheGroup is the group that a client was put into, in the registry at GroupKey. Who is in none is one.
 type CacheGroup struct {
-	Client string `json:"client"`
-	Group  string `json:"group"` // its name, in a namespace of its own
+	Client string `json:"client" want:"id"`
+	Group  string `json:"group" want:"id"` // its name, in a namespace of its own
 }
 
 // GroupOf names the group of a client, where joined is the one that it was put into, or "". No client's own
@@ -26,13 +26,6 @@ func GroupOf(client, joined string) string {
 		return "group/" + joined
 	}
 	return "client/" + client
-}
-
-func (g *CacheGroup) Validate() error {
-	var p problems
-	p.id("client", g.Client)
-	p.id("group", g.Group)
-	return p.err
 }
 
 // SaltedBy is the salt under which engines keep what a group sends, together with the client's own cache_salt

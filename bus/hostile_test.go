@@ -192,9 +192,10 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&FundsRequest{Vouchers: []DoorVoucher{{Door: "a.b"}}}, "vouchers.door"},
 		{&FundsRequest{Vouchers: []DoorVoucher{{Door: "d", Voucher: make([]byte, 39)}}}, "a voucher has 40"},
 		{&Task{Voucher: make([]byte, 41)}, "a voucher has 40"},
-		{&Task{Voucher: NewVoucher(nil, "d", "c", "j", 1<<63, 1, 1)}, "voucher.line"},
-		{&Task{Voucher: NewVoucher(nil, "d", "c", "j", 1, -1, 1)}, "voucher.total"},
-		{&Task{Voucher: NewVoucher(nil, "d", "c", "j", 1, 1, market.MaxCredits+1)}, "voucher.most"},
+		{&Task{Voucher: NewVoucher(nil, "d", "c", "j", 1<<63, 1, 1)}, "voucher: line"},
+		{&Task{Voucher: NewVoucher(nil, "d", "c", "j", 1, -1, 1)}, "voucher: total"},
+		{&Task{Voucher: NewVoucher(nil, "d", "c", "j", 1, 1, market.MaxCredits+1)},
+			"voucher: total 0.000000001, most 1"},
 		{&FundsReply{RetryMS: -1}, "retry_ms"},
 		{&FundsReply{Hubs: []HubFunds{{Hub: "h", Avail: 1, Reserved: 2}}}, "hubs.reserved"},
 		{&Recall{Hub: "h", Client: "a.b"}, "client"},
@@ -214,6 +215,54 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		if err := Decode(data, v); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%+v: got %v, want %q", test.m, err, test.says)
 		}
+	}
+}
+
+// Whatever field of a message somebody fills beyond measure, the message is refused.
+func TestEveryFieldIsBounded(t *testing.T) {
+	free := map[string]bool{"bus.Mark.Hash": true, "bus.Heard.Weight": true, "bus.Extra.Choice": true}
+	var beyond func(m Message, v reflect.Value, path string)
+	beyond = func(m Message, v reflect.Value, path string) {
+		was := reflect.New(v.Type()).Elem()
+		was.Set(v)
+		defer v.Set(was)
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				f := v.Type().Field(i)
+				name := v.Type().String() + "." + f.Name
+				if f.IsExported() && f.Tag.Get("msgpack") != "-" && !free[name] {
+					beyond(m, v.Field(i), name)
+				}
+			}
+			return
+		case reflect.Pointer:
+			if !v.IsNil() {
+				beyond(m, v.Elem(), path)
+			}
+			return
+		case reflect.String:
+			v.SetString(strings.Repeat("x", MaxMessage))
+		case reflect.Int, reflect.Int64:
+			v.SetInt(math.MinInt64)
+		case reflect.Uint64:
+			v.SetUint(math.MaxUint64)
+		case reflect.Float64:
+			v.SetFloat(math.Inf(1))
+		case reflect.Slice:
+			if v.Len() > 0 && v.Type().Elem().Kind() != reflect.Uint8 {
+				beyond(m, v.Index(0), path)
+			}
+			v.Set(reflect.MakeSlice(v.Type(), 1<<20, 1<<20))
+		default:
+			return
+		}
+		if m.Validate() == nil {
+			t.Errorf("%T is taken with %s beyond measure", m, path)
+		}
+	}
+	for _, m := range full() {
+		beyond(m, reflect.ValueOf(m).Elem(), "")
 	}
 }
 
@@ -249,7 +298,7 @@ func TestEntriesOfTheRegistry(t *testing.T) {
 		t.Errorf("%s: %+v, %v", data, got, err)
 	}
 	for bad, says := range map[string]string{
-		`{`: "JSON", `{"agent":"a.b"}`: "agent", `{"agent":"a1","model":"m"}`: "domains",
+		`{`: "JSON", `{"agent":"a.b"}`: "agent", `{"agent":"a1","model":"m","state":"ready"}`: "domains",
 		`{"agent":"a1","model":"m","state":"ready","domains":[{"domain":"math"}],"price":{"miss":1,"hit":2,"out":3}}`: "hit is 2",
 		`{"agent":"a1","model":"m","state":"ready","domains":[{"domain":"math"},{"domain":"math"}]}`:                  "twice",
 		`{"agent":"a1","model":"m","state":"ready","domains":[{"domain":"math","score":7}]}`:                          "score",

@@ -42,25 +42,24 @@ func (MarkKeys) Format(f fmt.State, _ rune) { f.Write([]byte(Redacted)) }
 func (MarkKey) Format(f fmt.State, _ rune)  { f.Write([]byte(Redacted)) }
 
 func (m *MarkKeys) Validate() error {
-	var p problems
 	if len(m.Keys) < 1 || len(m.Keys) > 2 {
-		p.add("keys: %d: there are one or two", len(m.Keys))
+		return fmt.Errorf("keys: %d: there are one or two", len(m.Keys))
 	}
 	if len(m.Salt) != markKeyBytes {
-		p.add("salt: %d bytes, it has %d", len(m.Salt), markKeyBytes)
+		return fmt.Errorf("salt: %d bytes, it has %d", len(m.Salt), markKeyBytes)
 	}
 	last := int64(0)
-	for i := range m.Keys {
-		k := &m.Keys[i]
-		if len(k.Key) != markKeyBytes {
-			p.add("keys[%d].key: %d bytes, it has %d", i, len(k.Key), markKeyBytes)
-		}
-		if p.within("keys.from", k.From, 0, 1<<40); k.From < last {
-			p.add("keys[%d].from: before that of the key before it", i)
+	for i, k := range m.Keys {
+		switch {
+		case len(k.Key) != markKeyBytes:
+			return fmt.Errorf("keys[%d].key: %d bytes, it has %d", i, len(k.Key), markKeyBytes)
+		case k.From < last || k.From > 1<<40:
+			return fmt.Errorf("keys[%d].from: %d is not within that of the key before it and %d", i, k.From,
+				int64(1)<<40)
 		}
 		last = k.From
 	}
-	return p.err
+	return nil
 }
 
 // After is what the keys are to be from now on, with a fresh one; nil: as they are, for now. m may be nil,

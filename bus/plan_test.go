@@ -44,6 +44,10 @@ func fill(rng *rand.Rand, v reflect.Value, some int) {
 		for i := range n {
 			fill(rng, v.Index(i), some)
 		}
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(rng, v.Index(i), some)
+		}
 	case reflect.String:
 		v.SetString(strings.Repeat("é", rng.IntN(1<<rng.IntN(17))))
 	case reflect.Bool:
@@ -85,8 +89,8 @@ func TestPlansOfEmptyMessages(t *testing.T) {
 			t.Errorf("%s: %x, %v; the library writes %x", typ, got, err, byTheBook(t, m))
 		}
 		none := reflect.Zero(reflect.PointerTo(typ)).Interface().(Message)
-		if got, err := Encode(none); err != nil || !bytes.Equal(got, byTheBook(t, none)) {
-			t.Errorf("no %s: %x, %v", typ, got, err)
+		if got, err := Encode(none); err == nil {
+			t.Errorf("no %s is written as %x", typ, got)
 		}
 	}
 }

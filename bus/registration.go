@@ -26,19 +26,20 @@ const Text = "text"
 
 // Registration is an agent's entry in the registry (JSON), under its lease.
 type Registration struct {
-	Agent string `json:"agent"`
+	Agent string `json:"agent" want:"id"`
 	// names this start of the agentd: its time, but clocks may be set back
-	Boot        int64         `json:"boot"`
-	Node        string        `json:"node,omitempty"`
-	Model       string        `json:"model"`           // as clients and the engine name it
-	Scale       float64       `json:"scale,omitempty"` // parameters, in billions
-	Domains     []DomainScore `json:"domains"`         // the first decides which hub the agent joins
-	MaxModelLen int           `json:"max_model_len"`   // tokens
-	BlockSize   int           `json:"block_size"`      // tokens per KV block
-	KVTokens    int           `json:"kv_tokens"`       // KV capacity, tokens
-	Slots       int           `json:"slots"`
+	Boot  int64   `json:"boot"`
+	Node  string  `json:"node,omitempty"`
+	Model string  `json:"model" want:"needed"`        // as clients and the engine name it
+	Scale float64 `json:"scale,omitempty" want:"any"` // parameters, in billions
+	// the first decides which hub the agent joins
+	Domains     []DomainScore `json:"domains"`
+	MaxModelLen int           `json:"max_model_len"`        // tokens
+	BlockSize   int           `json:"block_size"`           // tokens per KV block
+	KVTokens    int           `json:"kv_tokens" want:"any"` // KV capacity, tokens
+	Slots       int           `json:"slots" want:"slots"`
 	// its slots by congestion charge, until the first Summary says more
-	Tiers    []market.Tier `json:"tiers,omitempty"`
+	Tiers    []market.Tier `json:"tiers,omitempty" want:"any"`
 	Measured bool          `json:"measured,omitempty"` // see Summary
 	Price    market.Price  `json:"price"`
 	// whose it is: asks of one owner count as one. Empty: Node
@@ -46,7 +47,7 @@ type Registration struct {
 	// model, precision, hardware: agents of one class are paid one tariff. Empty: Model
 	Class    string   `json:"class,omitempty"`
 	Features []string `json:"features,omitempty"`
-	State    string   `json:"state"`
+	State    string   `json:"state" want:"state"`
 	Engine   string   `json:"engine,omitempty"` // version
 	// what its chat template adds to a prompt; nil: not measured
 	Template *Template `json:"template,omitempty"`
@@ -59,7 +60,7 @@ type Registration struct {
 
 // DomainScore is an agent's benchmark score in a domain, 0 to 1: Q until something is learned.
 type DomainScore struct {
-	Domain string  `json:"domain"`
+	Domain string  `json:"domain" want:"id"`
 	Score  float64 `json:"score"`
 }
 
@@ -67,8 +68,8 @@ type DomainScore struct {
 // higher with every claim of the agent, whichever hub makes it; the agent obeys no hub of a lower one than it
 // has seen. From a hub that knows of no fences it compares epochs, within the domain.
 type Claim struct {
-	Agent  string `json:"agent"`
-	Domain string `json:"domain"`
+	Agent  string `json:"agent" want:"id"`
+	Domain string `json:"domain" want:"id"`
 	Hub    string `json:"hub"`
 	Epoch  int64  `json:"epoch"`
 	Fence  int64  `json:"-"` // set by the reader, see above
@@ -77,7 +78,7 @@ type Claim struct {
 // Call is a hub's wish for an agent's ask in an epoch of its class, sealed first, and open once the sealing
 // is on record.
 type Call struct {
-	Agent string `msgpack:"agent"`
+	Agent string `msgpack:"agent" want:"id"`
 	Class string `msgpack:"class"`
 	Epoch uint64 `msgpack:"epoch"` // of the class
 	// epoch of the hub's leadership: only who has claimed the agent is told its ask
@@ -88,7 +89,7 @@ type Call struct {
 // Ask is an agent's answer to a Call, on its hub's subject: what its owner wants for a task beside the
 // metered cost.
 type Ask struct {
-	Agent  string         `msgpack:"agent"` // from the subject
+	Agent  string         `msgpack:"agent" want:"id"` // from the subject
 	Class  string         `msgpack:"class"`
 	Epoch  uint64         `msgpack:"epoch"`
 	Seal   []byte         `msgpack:"seal,omitempty"` // market.Ask.Seal, while it is sealed

@@ -4,9 +4,9 @@ import "souk/market"
 
 // HubEntry is the live hub of a domain (JSON, election value). Epoch is the create revision of its key.
 type HubEntry struct {
-	Domain  string   `json:"domain"`
-	Labels  []string `json:"labels"` // classifier labels it serves
-	Hub     string   `json:"hub"`    // instance
+	Domain  string   `json:"domain" want:"id"`
+	Labels  []string `json:"labels" want:"id"` // classifier labels it serves
+	Hub     string   `json:"hub"`              // instance
 	Journal string   `json:"journal"`
 	General bool     `json:"general,omitempty"` // takes tasks of low confidence
 	// names the process: who holds its journal now knows the names of those that did
@@ -15,7 +15,7 @@ type HubEntry struct {
 
 // TreasuryEntry is the market's treasury (JSON, election value). Epoch is the create revision of its key.
 type TreasuryEntry struct {
-	Journal string `json:"journal"`
+	Journal string `json:"journal" want:"id"`
 	Host    string `json:"host,omitempty"`
 	PID     int    `json:"pid,omitempty"`
 	Life    string `json:"life,omitempty"` // as HubEntry's
@@ -23,8 +23,8 @@ type TreasuryEntry struct {
 
 // Status is what a hub says of itself to anyone: on change, at most every 50 ms, at least every second.
 type Status struct {
-	Domain  string   `json:"domain" msgpack:"domain"`
-	Labels  []string `json:"labels" msgpack:"labels"`
+	Domain  string   `json:"domain" msgpack:"domain" want:"id"`
+	Labels  []string `json:"labels" msgpack:"labels" want:"id"`
 	General bool     `json:"general" msgpack:"general"`
 	Epoch   int64    `json:"epoch" msgpack:"epoch"`
 	Seq     uint64   `json:"seq" msgpack:"seq"`
@@ -34,9 +34,9 @@ type Status struct {
 	Waiting int      `json:"waiting" msgpack:"waiting"` // tasks not yet placed
 	Room    int      `json:"room" msgpack:"room"`       // tasks it would still admit
 	// why it admits none however few wait; "": it does
-	Closed string `json:"closed,omitempty" msgpack:"closed,omitempty"`
+	Closed string `json:"closed,omitempty" msgpack:"closed,omitempty" want:"text"`
 	// after so many milliseconds it may admit some again; 0: it does not say
-	ClosedMS        int64         `json:"closed_ms,omitempty" msgpack:"closed_ms,omitempty"`
+	ClosedMS        int64         `json:"closed_ms,omitempty" msgpack:"closed_ms,omitempty" want:"ms"`
 	Models          []ModelStatus `json:"models" msgpack:"models"`
 	MaxPromptTokens int           `json:"max_prompt_tokens" msgpack:"max_prompt_tokens"`
 	// runtime policies that are on, or would be
@@ -65,8 +65,8 @@ type PolicyStatus struct {
 	Hook   string `json:"hook" msgpack:"hook"` // where it is asked
 	Policy string `json:"policy" msgpack:"policy"`
 	// it is off for so long yet; 0: it is on
-	OffMS int64  `json:"off_ms,omitempty" msgpack:"off_ms,omitempty"`
-	Why   string `json:"why,omitempty" msgpack:"why,omitempty"`
+	OffMS int64  `json:"off_ms,omitempty" msgpack:"off_ms,omitempty" want:"ms"`
+	Why   string `json:"why,omitempty" msgpack:"why,omitempty" want:"text"`
 }
 
 // ModelStatus sums up the agents of one model in a hub.
@@ -74,10 +74,10 @@ type ModelStatus struct {
 	Model       string         `json:"model" msgpack:"model"`
 	Agents      int            `json:"agents" msgpack:"agents"`
 	Free        int            `json:"free" msgpack:"free"`
-	Quality     float64        `json:"quality" msgpack:"quality"`       // best, as quotes have it
-	Price       market.Price   `json:"price" msgpack:"price"`           // cheapest card
-	TTFTUS      int64          `json:"ttft_us" msgpack:"ttft_us"`       // least measured
-	SlotPrice   market.Credits `json:"slot_price" msgpack:"slot_price"` // last round's least
+	Quality     float64        `json:"quality" msgpack:"quality"`           // best, as quotes have it
+	Price       market.Price   `json:"price" msgpack:"price"`               // cheapest card
+	TTFTUS      int64          `json:"ttft_us" msgpack:"ttft_us" want:"us"` // least measured
+	SlotPrice   market.Credits `json:"slot_price" msgpack:"slot_price"`     // last round's least
 	MaxModelLen int            `json:"max_model_len" msgpack:"max_model_len"`
 	Cards       Cards          `json:"cards" msgpack:"cards"`
 	// what was said of answers of the agent of that Quality, by source; none: its registered score is all
@@ -87,9 +87,10 @@ type ModelStatus struct {
 
 // Heard is what one source says of an agent's answers: gold, format or feedback.
 type Heard struct {
-	Source string  `json:"source" msgpack:"source"`
-	Weight float64 `json:"weight" msgpack:"weight"` // in answers; the registered score counts as 20
-	Mean   float64 `json:"mean" msgpack:"mean"`     // 0 to 1
+	Source string `json:"source" msgpack:"source"`
+	// in answers; the registered score counts as 20
+	Weight float64 `json:"weight" msgpack:"weight" want:"any"`
+	Mean   float64 `json:"mean" msgpack:"mean"` // 0 to 1
 }
 
 // Cards are the least and the most that the cards of several agents ask, each part by itself.
@@ -111,13 +112,13 @@ func (c Cards) With(o Cards) Cards {
 // MarketConfig is a domain's settings in the registry (JSON), in force until changed. What is left out is as
 // the hub's own file says.
 type MarketConfig struct {
-	Domain    string `json:"domain"`
-	MaxBatch  int    `json:"max_batch,omitempty"`
-	MaxWaitMS *int64 `json:"max_wait_ms,omitempty"`
+	Domain    string `json:"domain" want:"id"`
+	MaxBatch  int    `json:"max_batch,omitempty" want:"slots"`
+	MaxWaitMS *int64 `json:"max_wait_ms,omitempty" want:"minute"`
 	Eager     *bool  `json:"eager,omitempty"`
-	Pricing   string `json:"pricing,omitempty"`
-	Settle    string `json:"settle,omitempty"`
-	Clarke    string `json:"clarke,omitempty"`
+	Pricing   string `json:"pricing,omitempty" want:"pricing"`
+	Settle    string `json:"settle,omitempty" want:"settle"`
+	Clarke    string `json:"clarke,omitempty" want:"clarke"`
 
 	Tariffs  map[string]market.Credits `json:"tariffs,omitempty"` // under pricing posted, by class
 	Ceiling  *market.Credits           `json:"ceiling,omitempty"` // under pricing tariff

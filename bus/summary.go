@@ -5,25 +5,25 @@ import "souk/market"
 // Summary is what an agent tells its hub about itself: on change, at most every 100 ms, at least every
 // second. What its engine holds is said by Holdings.
 type Summary struct {
-	Agent string `msgpack:"agent"`
+	Agent string `msgpack:"agent" want:"id"`
 	Boot  int64  `msgpack:"boot"`
 	Seq   uint64 `msgpack:"seq"` // rises with every summary of a boot
-	State string `msgpack:"state"`
-	Slots int    `msgpack:"slots"`
+	State string `msgpack:"state" want:"state"`
+	Slots int    `msgpack:"slots" want:"slots"`
 	// its slots by congestion charge; none: one tier without charge
-	Tiers []market.Tier `msgpack:"tiers,omitempty"`
+	Tiers []market.Tier `msgpack:"tiers,omitempty" want:"any"`
 	// by its own measure, not by its operator: a hub that measures takes its own
 	Measured bool         `msgpack:"measured,omitempty"`
-	InFlight int          `msgpack:"in_flight"`
+	InFlight int          `msgpack:"in_flight" want:"slots"`
 	Price    market.Price `msgpack:"price"`
-	TTFTUS   int64        `msgpack:"ttft_us"` // running mean; 0 = none yet
+	TTFTUS   int64        `msgpack:"ttft_us" want:"us"` // running mean; 0 = none yet
 	// tasks that run and of which no token has come yet, and their tokens that are still to be computed, as
 	// far as the agent knows what is cached
-	Prefills int `msgpack:"prefills,omitempty"`
-	Ahead    int `msgpack:"ahead,omitempty"`
+	Prefills int `msgpack:"prefills,omitempty" want:"slots"`
+	Ahead    int `msgpack:"ahead,omitempty" want:"ever"`
 	// holds of which no token has come in the time that their dispatches name, the oldest first, at most
 	// MaxLate: the hub may have them served elsewhere, by HoldControl
-	Late []string `msgpack:"late,omitempty"`
+	Late []string `msgpack:"late,omitempty" want:"most:64"`
 	// Seq of the last Holdings that the agent has said; 0: it has said none in this boot. Who has not heard
 	// that soon after has missed it.
 	Held uint64 `msgpack:"held,omitempty"`
@@ -36,21 +36,21 @@ const MaxLate = 64
 // every token is there. All of it is said in parts, and then what has changed. Who misses one of them asks
 // for all of it again, by HoldControl.
 type Holdings struct {
-	Agent string `msgpack:"agent"`
+	Agent string `msgpack:"agent" want:"id"`
 	Boot  int64  `msgpack:"boot"`
 	// of the engine, counted in this boot: where it rises, nothing is left of what was held before
 	Life uint64 `msgpack:"life,omitempty"`
 	Seq  uint64 `msgpack:"seq"`  // rises by one with each of a boot
 	Base uint64 `msgpack:"base"` // Seq of the first part of what this goes on from, or is part of
 	// which of how many parts; Parts is 0 where this says what has changed
-	Part  int `msgpack:"part,omitempty"`
-	Parts int `msgpack:"parts,omitempty"`
+	Part  int `msgpack:"part,omitempty" want:"parts"`
+	Parts int `msgpack:"parts,omitempty" want:"parts"`
 	// share of what the engine holds that the agent knows of and has said
 	Coverage float64 `msgpack:"coverage,omitempty"`
 	Blocks   int     `msgpack:"blocks,omitempty"` // of the engine's cache that the agent knows of
 	// of these, blocks of whose text it knows nothing, as where it was restarted and its engine was not
 	Unnamed  int    `msgpack:"unnamed,omitempty"`
-	Evidence string `msgpack:"evidence"` // how it knows: one of the below
+	Evidence string `msgpack:"evidence" want:"evidence"` // how it knows: one of the below
 	// marks, MarkBytes each: those held from now on, and first those held no longer
 	Add  []byte `msgpack:"add,omitempty"`
 	Drop []byte `msgpack:"drop,omitempty"`

@@ -22,11 +22,11 @@ const (
 // As JSON the request is the OpenAI body itself with one more member, "souk", that holds the fields
 // below; as msgpack it is this struct. Client is always taken from the subject, whatever the body says.
 type Task struct {
-	Client string `json:"-" msgpack:"client,omitempty"`
+	Client string `json:"-" msgpack:"client,omitempty" want:"id?"`
 	// unique per client; made by the door when empty
-	ID string `json:"task,omitempty" msgpack:"task,omitempty"`
+	ID string `json:"task,omitempty" msgpack:"task,omitempty" want:"id?"`
 	// KindChat or KindCompletion; from the body when empty
-	Kind string `json:"kind,omitempty" msgpack:"kind,omitempty"`
+	Kind string `json:"kind,omitempty" msgpack:"kind,omitempty" want:"kind"`
 	// the OpenAI body as given, at most 512 KB
 	Body json.RawMessage `json:"-" msgpack:"body,omitempty"`
 	// chunks on the reply subject, else one whole Result
@@ -37,46 +37,47 @@ type Task struct {
 	// for then the first chunk need not come at once either
 	Tail bool `json:"-" msgpack:"tail,omitempty"`
 	// names the answer to its reader among all that it reads; the task's id where it is empty
-	Token string `json:"reply_token,omitempty" msgpack:"token,omitempty"`
+	Token string `json:"reply_token,omitempty" msgpack:"token,omitempty" want:"id?"`
 
 	Terms Terms `json:"terms,omitzero" msgpack:"terms,omitempty"`
 	// Unix milliseconds; after it the task is worth nothing. 0: the hub's default
-	DeadlineMS int64  `json:"deadline_ms,omitempty" msgpack:"deadline_ms,omitempty"`
-	Session    string `json:"session,omitempty" msgpack:"session,omitempty"`
+	DeadlineMS int64  `json:"deadline_ms,omitempty" msgpack:"deadline_ms,omitempty" want:"unix"`
+	Session    string `json:"session,omitempty" msgpack:"session,omitempty" want:"id?"`
 	// this turn is the session's last: see [SessionEnd]
 	SessionEnd bool `json:"session_end,omitempty" msgpack:"session_end,omitempty"`
 	// hints of what the client does next, checked against what comes and never paid for: the session's next
 	// turn comes so long after this one's end; another session of the client's began this one; and after this
 	// turn a role of the client's comes, or a session of its
-	BackMS int64  `json:"back_ms,omitempty" msgpack:"back_ms,omitempty"`
-	Parent string `json:"parent,omitempty" msgpack:"parent,omitempty"`
+	BackMS int64  `json:"back_ms,omitempty" msgpack:"back_ms,omitempty" want:"ms"`
+	Parent string `json:"parent,omitempty" msgpack:"parent,omitempty" want:"id?"`
 	Next   string `json:"next,omitempty" msgpack:"next,omitempty"`
-	Turn   int    `json:"turn,omitempty" msgpack:"turn,omitempty"` // counts from 0
-	Role   string `json:"role,omitempty" msgpack:"role,omitempty"` // the caller's part in a workflow
+	Turn   int    `json:"turn,omitempty" msgpack:"turn,omitempty" want:"turn"` // counts from 0
+	// the caller's part in a workflow
+	Role   string `json:"role,omitempty" msgpack:"role,omitempty"`
 	Source string `json:"source,omitempty" msgpack:"source,omitempty"`
 	Run    string `json:"run,omitempty" msgpack:"run,omitempty"`
 	// the hub named by an earlier Result of the session; honoured while it has room
-	Hub      string `json:"hub,omitempty" msgpack:"hub,omitempty"`
-	Failover string `json:"failover,omitempty" msgpack:"failover,omitempty"` // "" or "off"
+	Hub      string `json:"hub,omitempty" msgpack:"hub,omitempty" want:"id?"`
+	Failover string `json:"failover,omitempty" msgpack:"failover,omitempty" want:"failover"` // "" or "off"
 	// 0 is the first; the hub counts
-	Attempt int `json:"-" msgpack:"attempt,omitempty"`
+	Attempt int `json:"-" msgpack:"attempt,omitempty" want:"attempt"`
 	// the answer broke off: go on from here
 	Resume *Resume `json:"-" msgpack:"resume,omitempty"`
 	// for doors alone: the door that had it says nothing, so a hub may have it. AgainUnheard or AgainHeard
-	Again int `json:"-" msgpack:"again,omitempty"`
+	Again int `json:"-" msgpack:"again,omitempty" want:"again"`
 	// of a door, where the task's reader may ask another one; nil: its reader may not
 	Heard *HeardStatus `json:"-" msgpack:"heard,omitempty"`
 
 	// Filled in by the door; whatever a client puts here is overwritten.
-	Model     string `json:"-" msgpack:"model,omitempty"`      // "" = any model of the hub
-	Domain    string `json:"-" msgpack:"domain,omitempty"`     // the classifier's label
-	Reply     string `json:"-" msgpack:"reply,omitempty"`      // where the answer goes: see ReplyTo
-	MaxTokens int    `json:"-" msgpack:"max_tokens,omitempty"` // of the body; 0 = none given
+	Model     string `json:"-" msgpack:"model,omitempty"`              // "" = any model of the hub
+	Domain    string `json:"-" msgpack:"domain,omitempty" want:"id?"`  // the classifier's label
+	Reply     string `json:"-" msgpack:"reply,omitempty" want:"reply"` // where the answer goes: see ReplyTo
+	MaxTokens int    `json:"-" msgpack:"max_tokens,omitempty"`         // of the body; 0 = none given
 	Prompt    Prompt `json:"-" msgpack:"prompt,omitempty"`
 	Declared  bool   `json:"-" msgpack:"declared,omitempty"` // Role is the client's word, and not derived
 	// of the engine's cache, see MarkKeys.SaltedBy; until a door makes that, the hash of the body's
 	// cache_salt
-	Salt string `json:"-" msgpack:"salt,omitempty"`
+	Salt string `json:"-" msgpack:"salt,omitempty" want:"id?"`
 	// for the treasury: what the door vouches for, the task included
 	Voucher Voucher `json:"-" msgpack:"voucher,omitempty"`
 	Trace   Trace   `json:"-" msgpack:"-"` // travels in headers
@@ -147,22 +148,22 @@ type HeardStatus struct {
 // Resume is what a reader has of an answer that broke off. It comes with the task as it was first sent, so
 // that another agent of the same model can go on: from zero where nothing was delivered.
 type Resume struct {
-	Agent  string   `msgpack:"agent"`            // that broke off
-	Seq    uint64   `msgpack:"seq,omitempty"`    // number of the next chunk
-	Tokens []uint32 `msgpack:"tokens,omitempty"` // output tokens delivered
-	Text   string   `msgpack:"text,omitempty"`   // and their text
+	Agent  string   `msgpack:"agent" want:"id"`                    // that broke off
+	Seq    uint64   `msgpack:"seq,omitempty"`                      // number of the next chunk
+	Tokens []uint32 `msgpack:"tokens,omitempty" want:"most:16384"` // output tokens delivered
+	Text   string   `msgpack:"text,omitempty" want:"any"`          // and their text
 
 	// Likewise, what parsers of the engine's made of the tokens.
-	Reasoning string   `msgpack:"reasoning,omitempty"`
-	Calls     []string `msgpack:"calls,omitempty"` // ids of the tool calls that have begun
+	Reasoning string   `msgpack:"reasoning,omitempty" want:"any"`
+	Calls     []string `msgpack:"calls,omitempty" want:"any"` // ids of the tool calls that have begun
 }
 
 // Prompt is what a hub needs to know of a prompt without reading it.
 type Prompt struct {
-	Bytes    int    `msgpack:"bytes"`    // of canonical text: roles, contents, tools
-	Messages int    `msgpack:"messages"` // 1 for a completion
-	Tokens   int    `msgpack:"tokens"`   // estimate
-	Marks    []Mark `msgpack:"marks,omitempty"`
+	Bytes    int    `msgpack:"bytes" want:"canonical"`   // of canonical text: roles, contents, tools
+	Messages int    `msgpack:"messages" want:"messages"` // 1 for a completion
+	Tokens   int    `msgpack:"tokens"`                   // estimate
+	Marks    []Mark `msgpack:"marks,omitempty" want:"any"`
 	// of the same marks, SumBytes of each text's SHA-256: only where it was read, until it is named
 	Sums []byte `msgpack:"-"`
 	// Hashes of the same marks under the key before, or under that which comes next: for some time around
@@ -177,7 +178,8 @@ type Prompt struct {
 	Wide   int `msgpack:"wide,omitempty"`   // of them, bytes beyond ASCII
 	Pieces int `msgpack:"pieces,omitempty"` // messages, parts, tools, calls: a template adds to each
 	Tools  int `msgpack:"tools,omitempty"`
-	Loose  int `msgpack:"loose,omitempty"` // whether that says it: LooseNone, LooseCounted or LooseMedia
+	// whether that says it: LooseNone, LooseCounted or LooseMedia
+	Loose int `msgpack:"loose,omitempty" want:"loose"`
 
 	// where the tools and the system messages before all else end, in bytes, at one of the marks; 0: there
 	// are none
@@ -206,15 +208,15 @@ type Terms struct {
 
 // Cancel is a client's wish to end its task, said by itself or by who sent the task for it.
 type Cancel struct {
-	Client string `json:"client,omitempty" msgpack:"client,omitempty"` // empty: the sender
-	Task   string `json:"task" msgpack:"task"`
+	Client string `json:"client,omitempty" msgpack:"client,omitempty" want:"id?"` // empty: the sender
+	Task   string `json:"task" msgpack:"task" want:"id"`
 	Sender string `json:"-" msgpack:"-"` // from the subject
 }
 
 // Feedback is a client's judgement of an answer.
 type Feedback struct {
-	Client  string  `json:"client,omitempty" msgpack:"client,omitempty"`
-	Task    string  `json:"task" msgpack:"task"`
+	Client  string  `json:"client,omitempty" msgpack:"client,omitempty" want:"id?"`
+	Task    string  `json:"task" msgpack:"task" want:"id"`
 	Quality float64 `json:"quality" msgpack:"quality"` // 0 to 1
 	// by a reference answer: a hub believes that of those alone who its operator names as judges
 	Gold   bool   `json:"gold,omitempty" msgpack:"gold,omitempty"`

@@ -84,21 +84,24 @@ func (v Voucher) proof(key []byte, door, client, journal string) [sha256.Size]by
 	return sha256.Sum256(outer[:])
 }
 
-func (v Voucher) problems(p *problems, field string) {
+// Validate: an empty one says nothing.
+func (v Voucher) Validate() error {
+	most := market.MaxCredits
 	switch {
 	case len(v) == 0:
 	case len(v) != voucherBytes:
-		p.add("%s: %d bytes, a voucher has %d", field, len(v), voucherBytes)
-	default:
-		p.number(field+".line", v.Line())
-		p.credits(field+".total", v.Total())
-		p.credits(field+".most", v.Most())
+		return fmt.Errorf("%d bytes, a voucher has %d", len(v), voucherBytes)
+	case v.Line() > uint64(maxCount):
+		return fmt.Errorf("line %d is above %d", v.Line(), maxCount)
+	case min(v.Total(), v.Most()) < 0 || max(v.Total(), v.Most()) > most:
+		return fmt.Errorf("total %s, most %s: not within 0 and %s", v.Total(), v.Most(), most)
 	}
+	return nil
 }
 
 // DoorVoucher is a voucher and the door that gave it.
 type DoorVoucher struct {
-	Door    string  `json:"door" msgpack:"door"`
+	Door    string  `json:"door" msgpack:"door" want:"id"`
 	Voucher Voucher `json:"voucher" msgpack:"voucher"`
 }
 
@@ -125,17 +128,15 @@ func (k *VouchKeys) With(key []byte, line uint64) *VouchKeys {
 }
 
 func (k *VouchKeys) Validate() error {
-	var p problems
 	if n := len(k.Keys); n < 1 || n > maxVouchKeys {
-		p.add("keys: %d: there are 1 to %d", n, maxVouchKeys)
+		return fmt.Errorf("keys: %d: there are 1 to %d", n, maxVouchKeys)
 	}
 	for i := range k.Keys {
 		if n := len(k.Keys[i]); n != VouchKeyBytes {
-			p.add("keys[%d]: %d bytes, it has %d", i, n, VouchKeyBytes)
+			return fmt.Errorf("keys[%d]: %d bytes, it has %d", i, n, VouchKeyBytes)
 		}
 	}
-	p.number("line", k.Line)
-	return p.err
+	return judge(k)
 }
 
 // ProberOf is the client that pays for what the hub of a domain does of its own accord: the only one for

@@ -120,11 +120,11 @@ type Round struct {
 // they change no outcome.
 type Toll struct {
 	// for the seconds by which this agent takes longer to compute the prompt than another would
-	Load Credits `json:"load" msgpack:"load"`
+	Load Credits `json:"load" msgpack:"load" want:"toll"`
 	// for being served before tasks that have waited longer for this agent
-	Age Credits `json:"age" msgpack:"age"`
+	Age Credits `json:"age" msgpack:"age" want:"toll"`
 	// for slowing the tasks that run on this agent
-	Beside Credits `json:"beside" msgpack:"beside"`
+	Beside Credits `json:"beside" msgpack:"beside" want:"toll"`
 }
 
 // Pruned counts what a [Pruner] took out of a round.

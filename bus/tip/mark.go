@@ -55,6 +55,14 @@ func (m Mark) Valid() bool {
 	return m.Seq > 0 && m.Seq <= MaxSeq && m.Journal != Sum{} && m.Sum != Sum{}
 }
 
+// Validate says what is to be in a mark that is none.
+func (m Mark) Validate() error {
+	if m.Valid() {
+		return nil
+	}
+	return fmt.Errorf("%s is no mark: want a frame from 1 to %d, and two checksums", m, uint64(MaxSeq))
+}
+
 // String names it as people do, by the first digits of its checksums.
 func (m Mark) String() string {
 	return fmt.Sprintf("frame %d (%.8s) of journal %.8s", m.Seq, m.Sum, m.Journal)
@@ -62,8 +70,8 @@ func (m Mark) String() string {
 
 // Spent is the sum of all charges of a client at a hub.
 type Spent struct {
-	Client string         `json:"client" msgpack:"client"`
-	Amount market.Credits `json:"amount" msgpack:"amount"`
+	Client string         `json:"client" msgpack:"client" want:"id"`
+	Amount market.Credits `json:"amount" msgpack:"amount" want:"sum"`
 }
 
 // MaxSpent bounds the clients of one record, and of one message.
