@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -20,9 +21,10 @@ import (
 func crowdCommand() *cobra.Command {
 	c := compareCommand("crowd", virtual.Traces, append(virtual.RuleNames(), virtual.MarketName), 5)
 	c.Example = "  lab crowd --page integration/results/crowd.md\n" +
-		"  lab crowd --traces crowd --rules two-block,market\n" +
+		"  lab crowd --only open --fleet mixed --terms tempers --rate 16\n" +
+		"  lab crowd --only crowd --rules two-block,greedy-first:2,market\n" +
 		"  lab crowd --rules market,market:terms.worth=20:terms.patience=2s --seeds 3,7,9\n" +
-		"  lab crowd --seeds 1 --engines 16 --length 1h --rules market --traces crowd"
+		"  lab crowd --seeds 1 --engines 16 --length 1h --rules market --only crowd"
 	return c
 }
 
@@ -30,38 +32,82 @@ func cliffCommand() *cobra.Command {
 	c := compareCommand("cliff", virtual.Cliffs, virtual.CliffRules, 1)
 	c.Short = "Compare them where the open sessions outgrow the caches"
 	c.Example = "  lab cliff --page integration/results/cliff.md\n" +
-		"  lab cliff --traces agents --rules two-block,market:seats --engines 2"
+		"  lab cliff --only agents --rules two-block,market:seats --engines 2"
 	return c
 }
 
-// compareCommand compares rules on traces.
-func compareCommand(name string, traces []virtual.Trace, rules []string, runs uint) *cobra.Command {
-	o := virtual.CrowdOptions{Engines: 8, Rules: rules}
-	seeds := []uint{runs}
-	var jsonFile, page, profile string
-	var real bool
+// worldFlags are the flags of what is played; withFleet reads them.
+func worldFlags(c *cobra.Command, w *virtual.World) (fleet *string) {
+	f := c.Flags()
+	fleet = f.String("fleet", "alike", "the engines: a name, or a file; see above")
+	f.IntVar(&w.Engines, "engines", 8, "how many engines, of a fleet alike")
+	f.StringVar((*string)(&w.Terms), "terms", "", "what callers say: none, tempers or spread; nothing: the trace's")
+	f.StringVar((*string)(&w.Callers), "callers", string(virtual.OwnKeys),
+		"whose tasks they are: own, each caller a client, or one-key, all of them one")
+	f.Float64Var(&w.Rate, "rate", 0, "arrivals: so many dialogues begin in a second, at random")
+	f.IntVar(&w.Sessions, "sessions", 0, "instead: so many callers, who ask when they have been answered")
+	f.IntVar(&w.Tasks, "tasks", 3000, "tasks of one run")
+	f.DurationVar(&w.Length, "length", 0, "virtual time of one run, instead of --tasks")
+	f.BoolVar(&w.Named, "named", false, "callers tell the market the names of their sessions")
+	return fleet
+}
+
+// withFleet finds a world's fleet, and checks what else its flags said.
+func withFleet(w *virtual.World, fleet string) (err error) {
+	switch {
+	case w.Engines < 1 || w.Tasks < 1:
+		return errors.New("--engines and --tasks are at least 1")
+	case w.Rate > 0 && w.Sessions > 0:
+		return errors.New("--rate is of arrivals and --sessions of callers who ask again: one of them")
+	case w.Length > 0:
+		w.Tasks = 0
+	}
+	if w.Fleet, err = virtual.FleetNamed(fleet); err != nil {
+		return fmt.Errorf("--fleet: %w", err)
+	}
+	return nil
+}
+
+// seedsOf are so many seeds, or those that were named.
+func seedsOf(said []uint) (seeds []uint64, err error) {
+	if slices.Contains(said, 0) || len(said) == 0 {
+		return nil, errors.New("--seeds are at least 1")
+	}
+	if len(said) == 1 {
+		for i := range said[0] {
+			seeds = append(seeds, uint64(i+1))
+		}
+		return seeds, nil
+	}
+	for _, seed := range said {
+		seeds = append(seeds, uint64(seed))
+	}
+	return seeds, nil
+}
+
+// worldUsage lists what can be played.
+func worldUsage(traces []virtual.Trace) string {
 	var list strings.Builder
+	list.WriteString("\nFleets; a file is {\"engines\": [{\"name\", \"count\", \"model\", \"profile\", \"slots\", \"blocks\",\n" +
+		"\"context\", \"score\", \"recorded\", \"card\": {\"miss\", \"hit\", \"out\"}}]}:\n")
+	for _, f := range virtual.Fleets {
+		fmt.Fprintf(&list, "  %-23s %s\n", f.Name, f.About)
+	}
+	list.WriteString("\nTraces:\n")
 	for _, t := range traces {
-		o.Traces = append(o.Traces, t.Name)
 		fmt.Fprintf(&list, "  %-23s %s\n", t.Name, t.About)
 	}
-	fmt.Fprintln(&list, "\nRules:")
-	for _, r := range virtual.Rules {
+	list.WriteString("\nRules; one with a knob is played at each of its values, or as RULE:VALUE:\n")
+	for _, r := range virtual.Rules() {
 		fmt.Fprintf(&list, "  %-23s %s\n", r.Name, r.About)
+		if r.Source != "" {
+			fmt.Fprintf(&list, "  %-23s   %s\n", "", r.Source)
+		}
+		if r.Knob != "" {
+			fmt.Fprintf(&list, "  %-23s   %v: %s\n", "", r.Values, r.Knob)
+		}
 	}
-	c := &cobra.Command{
-		Use:   name + " [--page FILE [TABLE]...]",
-		Short: "Compare the market with published rules for sharing engines, in virtual time",
-		Long: `Plays recorded dialogues on simulated engines (Llama 3.1 8B on an RTX PRO 6000, as measured;
-8 slots each), turn by turn, once with every rule in front and once with the market: the real hub and agents,
-their messages encoded and their journal audited. No time passes: an hour takes minutes. One seed gives the
-same figures on any machine.
-
-Traces, for eight engines; others have callers in proportion. Callers share one cache group, as if they were
-one client; TRACE@4 puts them into four in turn, and with TRACE@own each is one, which is how a market keeps
-clients apart unless its operator joins some. Engines, indexes and marks of different groups have nothing in
-common, under rules as under the market:
-` + list.String() + `  market                  this market, as it is delivered
+	return list.String() + `  market                  this market, as it is delivered
   market:PATH=VALUE:...   with other settings of its hub, by their path in the hub's file
   market:named            where callers tell it the names of their sessions
   market:ends             where they tell with the last turn of a session that it is the last
@@ -70,7 +116,31 @@ common, under rules as under the market:
   market:room=0.8         where they say so many of each that there are
   market:seats, depth     with these parts of the block seats: of its hub's file
   market:untolled         without the tolls for computing and age of the block crowd:
+`
+}
 
+// compareCommand compares rules on traces.
+func compareCommand(name string, traces []virtual.Trace, rules []string, runs uint) *cobra.Command {
+	o := virtual.CrowdOptions{Rules: rules, Loads: []float64{0.6, 0.9, 1.1}}
+	seeds := []uint{runs}
+	var jsonFile, page, profile string
+	var fleet *string
+	var real bool
+	for _, t := range traces {
+		o.Traces = append(o.Traces, t.Name)
+	}
+	c := &cobra.Command{
+		Use:   name + " [--page FILE [TABLE]...]",
+		Short: "Compare the market with published rules for sharing engines, in virtual time",
+		Long: `Plays recorded dialogues on simulated engines, turn by turn, once with every rule in front and once with
+the market: the real hub and agents, their messages encoded and their journal audited. Rules see what a hub
+sees. No time passes: an hour takes minutes. One seed gives the same figures on any machine.
+
+Traces whose callers are not half again as many as the slots are played with arrivals: at each of --loads, a
+part of what the engines can serve; or as --rate or --sessions say. Callers share one cache group, as if they
+were one client; TRACE@4 puts them into four in turn, and with TRACE@own each is one, which is how a market
+keeps clients apart unless its operator joins some.
+` + worldUsage(traces) + `
 ` + virtual.Legend,
 		Args: func(_ *cobra.Command, tables []string) error {
 			if page == "" && len(tables) > 0 {
@@ -78,30 +148,24 @@ common, under rules as under the market:
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, tables []string) error {
+		RunE: func(c *cobra.Command, tables []string) (err error) {
 			if page != "" {
 				return writePage(c.Context(), page, tables)
 			}
-			if slices.Contains(seeds, 0) || len(seeds) == 0 || o.Engines < 1 || o.Tasks < 1 {
-				return fmt.Errorf("--seeds, --engines and --tasks are at least 1")
+			if err := withFleet(&o.World, *fleet); err != nil {
+				return err
 			}
-			if o.Length > 0 {
-				o.Tasks = 0
+			if o.Seeds, err = seedsOf(seeds); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(o.Loads, func(x float64) bool { return !(x > 0 && x <= 10) }) {
+				return errors.New("--loads are above 0, and at most 10")
 			}
 			if real {
-				o.Play = func(s virtual.Setting, rule string, named bool) (virtual.Figures, error) {
+				o.Loads = nil
+				o.Play = func(s virtual.Setting, rule string, named bool) (virtual.Measures, error) {
 					return clock.Play(c.Context(), s, rule, named)
 				}
-			}
-			if len(seeds) == 1 {
-				n := seeds[0]
-				seeds = nil
-				for i := range n {
-					seeds = append(seeds, i+1)
-				}
-			}
-			for _, seed := range seeds {
-				o.Seeds = append(o.Seeds, uint64(seed))
 			}
 			debug.SetGCPercent(1000) // a run is short and small, and makes much that it soon forgets
 			if profile != "" {
@@ -127,11 +191,7 @@ common, under rules as under the market:
 				return err
 			}
 			if jsonFile != "" {
-				data, err := json.MarshalIndent(rows, "", "\t")
-				if err != nil {
-					return err
-				}
-				if err := os.WriteFile(jsonFile, append(data, '\n'), 0o644); err != nil {
+				if err := writeJSON(jsonFile, rows); err != nil {
 					return err
 				}
 			}
@@ -140,14 +200,12 @@ common, under rules as under the market:
 		},
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.Traces, "traces", o.Traces, "what is asked")
+	f.StringSliceVar(&o.Traces, "only", o.Traces, "what is asked: these traces")
 	f.StringSliceVar(&o.Rules, "rules", o.Rules, "who decides which engine serves it")
+	f.Float64SliceVar(&o.Loads, "loads", o.Loads, "arrivals of a trace that has none: of what the engines can serve")
 	f.UintSliceVar(&seeds, "seeds", seeds,
 		"how many runs of each rule on each trace, from seeds 1, 2, ...; or several seeds: 3,7,9")
-	f.IntVar(&o.Engines, "engines", o.Engines, "engines, all alike")
-	f.IntVar(&o.Tasks, "tasks", 3000, "tasks of one run")
-	f.DurationVar(&o.Length, "length", 0, "virtual time of one run, instead of --tasks")
-	f.BoolVar(&o.Named, "named", false, "callers tell the market the names of their sessions")
+	fleet = worldFlags(c, &o.World)
 	f.BoolVar(&real, "real", false, "by the clock: on stand-in engines over HTTP, behind a whole market in "+
 		"this process or a router that follows the rule")
 	f.StringVar(&page, "page", "", "make the tables of this page anew, each by the command that stands "+
@@ -156,4 +214,13 @@ common, under rules as under the market:
 	f.StringVar(&profile, "profile", "",
 		"also write where the processor's time went to this file, for go tool pprof")
 	return c
+}
+
+// writeJSON writes figures to a file.
+func writeJSON(file string, v any) error {
+	data, err := json.MarshalIndent(v, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(data, '\n'), 0o644)
 }

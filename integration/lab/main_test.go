@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -32,16 +33,19 @@ var update = flag.Bool("update", false, "write the goldens of TestFigures anew")
 // The figures of one seed, byte for byte, on every machine and by every build: who means to change nothing of
 // the market changes none of them, and who changes something shows here what.
 func TestFigures(t *testing.T) {
-	for _, c := range []struct{ name, command, traces, rules, tasks string }{
-		{"crowd", "crowd", "mtrag,rag,long,crowd,spread,slow,open", "two-block,dynamo,market", "300"},
+	for _, c := range []struct{ name, command, only, rules, tasks string }{
+		{"crowd", "crowd", "rag,long,crowd,spread,open --loads 0.9",
+			"two-block,greedy-first:4,dynamo,market", "300"},
+		{"fleet", "crowd", "mtrag --fleet mixed --terms tempers --loads 1.1",
+			"greedy,posted,capped:30,market", "400"},
 		{"cliff", "cliff", "ring,chat-2", "two-block,market:seats", "100"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "figures.json")
 			lab := root()
-			lab.SetArgs([]string{c.command, "--seeds", "1", "--tasks", c.tasks, "--traces", c.traces,
-				"--rules", c.rules, "--json", file})
+			lab.SetArgs(append([]string{c.command, "--seeds", "1", "--tasks", c.tasks, "--rules", c.rules,
+				"--json", file, "--only"}, strings.Fields(c.only)...))
 			lab.SetOut(io.Discard)
 			lab.SetErr(io.Discard)
 			if err := lab.ExecuteContext(t.Context()); err != nil {

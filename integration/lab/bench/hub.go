@@ -326,7 +326,7 @@ const crowdSeeds = 20
 
 // crowdBars play the crowd in virtual time, where figures depend on nothing but the seed.
 func crowdBars(ctx context.Context, o Options) ([]Bar, error) {
-	play := virtual.CrowdOptions{Traces: []string{"crowd", "spread"}, Engines: 8, Tasks: 3000,
+	play := virtual.CrowdOptions{Traces: []string{"crowd", "spread"}, World: virtual.World{Tasks: 3000},
 		Rules: []string{"two-block", virtual.MarketName}, Progress: func(int, int) {}}
 	for i := range crowdSeeds {
 		play.Seeds = append(play.Seeds, uint64(i+1))
@@ -336,7 +336,7 @@ func crowdBars(ctx context.Context, o Options) ([]Bar, error) {
 	if err != nil {
 		return nil, err
 	}
-	each := func(trace int, of func(rule, market *virtual.Figures) float64) (xs []float64) {
+	each := func(trace int, of func(rule, market *virtual.Measures) float64) (xs []float64) {
 		for i := range play.Seeds {
 			xs = append(xs, of(&rows[2*trace].Seeds[i], &rows[2*trace+1].Seeds[i]))
 		}
@@ -348,7 +348,7 @@ func crowdBars(ctx context.Context, o Options) ([]Bar, error) {
 		return b
 	}
 	const even, spread = 0, 1 // traces
-	type f = virtual.Figures
+	type f = virtual.Measures
 	return []Bar{
 		beside("crowd: cached share, less two-block's", "at least -0.005", -0.005, true,
 			each(even, func(a, b *f) float64 { return b.Share - a.Share }),
@@ -359,8 +359,6 @@ func crowdBars(ctx context.Context, o Options) ([]Bar, error) {
 			"ms", ""),
 		beside("crowd: work max/mean, less two-block's", "at most 0.1", 0.1, false,
 			each(even, func(a, b *f) float64 { return b.Work - a.Work }), ""),
-		beside("crowd: fewest tasks on an engine", "at least half the mean", 0.5, true,
-			each(even, func(_, b *f) float64 { return b.Fewest }), ""),
 		beside("crowd: welfare, by two-block's", "at least 0.97", 0.97, true,
 			each(even, func(a, b *f) float64 { return b.Welfare / a.Welfare }), ""),
 		beside("crowd, worths a hundredfold: the same", "at least 1", 1, true,

@@ -23,7 +23,8 @@ func virtualBars(ctx context.Context, o Options) ([]Bar, error) {
 		return func() ([]float64, error) {
 			begun := cpu()
 			_, err := virtual.Crowd(ctx, virtual.CrowdOptions{Traces: []string{trace}, Rules: []string{rule},
-				Seeds: []uint64{1}, Engines: 16, Length: playedOfHour, Progress: func(int, int) {}})
+				Seeds: []uint64{1}, World: virtual.World{Engines: 16, Length: playedOfHour},
+				Progress: func(int, int) {}})
 			used := cpu() - begun
 			return []float64{used.Seconds() * float64(time.Hour/playedOfHour)}, err
 		}

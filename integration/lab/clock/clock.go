@@ -21,7 +21,7 @@ import (
 )
 
 // Play is one run of a setting whose callers ask one question after another; see [virtual.CrowdOptions].
-func Play(ctx context.Context, s virtual.Setting, rule string, named bool) (f virtual.Figures, err error) {
+func Play(ctx context.Context, s virtual.Setting, rule string, named bool) (f virtual.Measures, err error) {
 	if s.Callers < 1 || s.Tasks < 1 {
 		return f, errors.New("by the clock there are callers, who ask a number of tasks in all")
 	}
@@ -59,9 +59,7 @@ func Play(ctx context.Context, s virtual.Setting, rule string, named bool) (f vi
 	if err = errors.Join(err, end()); err != nil {
 		return f, err
 	}
-	f = s.Figures(all)
-	f.Belief = -1 // what a market believed nobody asks it here
-	return f, nil
+	return s.Measure(all), nil
 }
 
 // engines are stand-ins of the setting's size.

@@ -34,7 +34,7 @@ func TestPlay(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", rule, err)
 		}
-		if f.Refused > 0 || f.Fewest <= 0 || f.Median <= 0 || f.Longest < f.P99 || f.Throughput <= 0 ||
+		if f.Refused > 0 || f.P50 <= 0 || f.Longest < f.P99 || f.Throughput <= 0 ||
 			f.Share <= 0 {
 			t.Errorf("%s: %+v", rule, f)
 		}
@@ -80,7 +80,7 @@ func TestStreamErrors(t *testing.T) {
 // pauses.
 func TestQuestionsAreThoseOfVirtualTime(t *testing.T) {
 	s := setting(t)
-	s.Think, s.Spread, s.Scrape = 100*time.Millisecond, true, time.Second
+	s.Think, s.Say, s.Scrape = 100*time.Millisecond, virtual.Spread, time.Second
 	rule, err := virtual.NewRule("round-robin", 1)
 	if err != nil {
 		t.Fatal(err)

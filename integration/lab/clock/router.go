@@ -41,7 +41,12 @@ func (p *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the header "+header+" names no request", http.StatusBadRequest)
 		return
 	}
-	q.Engine = p.rule.Arrive(time.Now(), q, p.view)
+	if q.Engine = p.rule.Arrive(time.Now(), q, p.view); q.Engine == virtual.Wait {
+		p.mu.Unlock()
+		http.Error(w, "the rule keeps tasks until a slot is free: it is played in virtual time alone",
+			http.StatusServiceUnavailable)
+		return
+	}
 	p.view.Sent(q)
 	p.mu.Unlock()
 	began := sync.OnceFunc(func() { p.tell(func() { p.view.Began(q) }) })
@@ -83,7 +88,7 @@ func (h *heard) Read(b []byte) (int, error) {
 // when it was asked.
 func throughRouter(s *virtual.Setting, urls []string, rule string) (
 	ask func(context.Context, *virtual.Request) error, end func() error, err error) {
-	p := &router{view: virtual.NewView(s.Engines, s.Engine),
+	p := &router{view: virtual.NewView(s),
 		known: map[string]*virtual.Request{}}
 	if p.rule, err = virtual.NewRule(rule, s.Seed); err != nil {
 		return nil, nil, err

@@ -78,7 +78,7 @@ func TestAHubHearsWhatEnginesHold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		off[i] = Measure(all, len(engines)).Belief
+		_, _, off[i] = measured(all, len(engines))
 		holds := m.agents[0].core.Stats().Cache
 		t.Logf("%s: off by %.1f tokens a task; %+v", rule, off[i], holds)
 		if (holds.Evidence == bus.EvidenceEvents) != o.Events ||

@@ -8,7 +8,7 @@ import (
 // takes the same requests in the same order, and one cache as large as those of all engines together, which
 // always drops the blocks that will be asked for last, as no real cache can know (Belady 1966). Requests take
 // no time.
-func Bound(all []*Request, engines int, cfg EngineConfig) float64 {
+func Bound(all []*Request, s *Setting) float64 {
 	next := make([]int, len(all)) // by request, the index of the next request of its dialogue
 	last := map[int]int{}
 	for i := len(all) - 1; i >= 0; i-- {
@@ -18,8 +18,10 @@ func Bound(all []*Request, engines int, cfg EngineConfig) float64 {
 		}
 		last[all[i].Play] = i
 	}
-	size := cfg.BlockSize
-	room := engines * (cfg.Blocks - 1)
+	size, room := s.Engine.BlockSize, 0
+	for i := range s.Engines {
+		room += s.engine(i).Blocks - 1
+	}
 	var farthest queue[end]
 	held := map[int]int{} // by play, its cached blocks without those that its group shares
 	prompts, cached := 0, 0

@@ -4,19 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"souk/agentd/vllmsim"
 	"souk/cmd/replay"
 	"souk/hub"
 	"souk/integration/lab/runs"
 	"souk/integration/lab/traces"
-	"souk/market"
 )
 
 // Trace is a load on which rules and the market are compared.
@@ -47,7 +44,7 @@ var Traces = []Trace{
 		load{callers: 32, passages: 8000, blocks: 640}.setting},
 	{"crowd", "mtrag with 128 callers for 64 slots", load{callers: 128}.setting},
 	{"spread", "crowd, where callers tell worths that differ a hundredfold",
-		load{callers: 128, spread: true}.setting},
+		load{callers: 128, say: Spread}.setting},
 	{"sized", "crowd, where all are patient for ten seconds: a second costs a task the more, the longer it is",
 		load{callers: 128, terms: asPatient()}.setting},
 	{"open", "mtrag, 12 conversations begin in a second, at random", load{rate: 12}.setting},
@@ -124,7 +121,7 @@ type load struct {
 	recorded bool    // instead of callers: dialogues begin at recorded times
 	profile  string  // of the engines
 	blocks   int     // of an engine's cache; more than is used at once
-	spread   bool
+	say      Terms
 	terms    hub.Terms
 }
 
@@ -164,7 +161,7 @@ func (l load) setting(engines int) (Setting, error) {
 	}
 	return Setting{Engines: engines, Scripts: NewScripts(ds, l.shared, blockSize),
 		Callers: l.callers * engines / 8, Rate: l.rate * float64(engines) / 8, Arrive: arrive,
-		Spread: l.spread, Terms: l.terms,
+		Say: l.say, Unsaid: l.terms,
 		Engine: EngineConfig{Profile: profile, Slots: slots, MaxBatched: profile.MaxNumBatchedTokens,
 			Blocks: cmp.Or(l.blocks, blocks), BlockSize: blockSize},
 		Think: 200 * time.Millisecond, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second}, nil
@@ -172,74 +169,140 @@ func (l load) setting(engines int) (Setting, error) {
 
 // CrowdOptions say what is compared.
 type CrowdOptions struct {
-	Traces, Rules []string // by name; for markets among the rules see MarketName
+	World                   // but for its trace and seed
+	Traces, Rules []string  // by name; for markets among the rules see MarketName
+	Loads         []float64 // instead of Rate and Load, where a trace has no arrivals that count; see [Crowd]
 	Seeds         []uint64
-	Engines       int
-	Tasks         int
-	Length        time.Duration // instead of Tasks
-	Named         bool          // callers name their sessions
 	Progress      func(done, total int)
 	// plays one run, instead of virtual time; runs then follow one another
-	Play func(s Setting, rule string, named bool) (Figures, error)
+	Play func(s Setting, rule string, named bool) (Measures, error)
 }
 
 // Row is what one rule did on one trace.
 type Row struct {
 	Trace string              `json:"trace"`
+	Fleet string              `json:"fleet"`
+	Terms Terms               `json:"terms,omitempty"`
+	Load  float64             `json:"load,omitempty"` // of what the fleet can serve
+	Rate  float64             `json:"rate,omitempty"` // dialogues that begin in a second
 	Rule  string              `json:"rule"`
-	Seeds []Figures           `json:"seeds"`
+	Knob  string              `json:"knob,omitempty"` // with its value that was best
+	Seeds []Measures          `json:"seeds"`
 	All   map[string]Estimate `json:"all"`
+	// by temper, as All
+	Tempers map[string]map[string]Estimate `json:"tempers,omitempty"`
 }
 
-// Crowd runs every rule on every trace with every seed. The seeds of a row run in parallel: runs share
-// nothing.
+// Crowd runs every rule on every trace with every seed. A trace whose callers do not outnumber the slots by
+// half is played with arrivals, at each of Loads, unless the options say how tasks come: in a closed loop who
+// is served sooner asks sooner, and welfare a second then says who asked. The seeds of a row run in parallel:
+// runs share nothing. A rule with a knob stands there with the value at which welfare was greatest.
 func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
 	for _, rule := range o.Rules {
-		_, ok, err := variant(rule)
-		if !ok {
-			_, err = NewRule(rule, 0)
-		}
-		if err != nil {
+		if _, err := played(rule); err != nil {
 			return nil, err
 		}
 	}
+	var worlds []World
 	for _, trace := range o.Traces {
-		if _, _, err := traceNamed(trace); err != nil {
-			return nil, err
-		}
-	}
-	for _, trace := range o.Traces {
-		of, _, _ := traceNamed(trace)
-		s, err := of.setting(o.Engines)
+		of, _, err := traceNamed(trace)
 		if err != nil {
 			return nil, err
 		}
-		if o.Length > 0 || s.Tasks == 0 && s.Length == 0 {
-			s.Tasks, s.Length = o.Tasks, o.Length
+		w := o.World
+		w.Trace = of
+		loads, err := w.loads(o.Loads)
+		if err != nil {
+			return nil, err
 		}
-		for _, rule := range o.Rules {
-			if err := ctx.Err(); err != nil {
+		for _, w.Load = range loads {
+			worlds = append(worlds, w)
+		}
+	}
+	for _, w := range worlds {
+		if w.Load > 0 {
+			most, err := w.Capacity()
+			if err != nil {
 				return nil, err
 			}
-			row := Row{Trace: trace, Rule: rule}
-			most, one := 0, play
-			if o.Play != nil {
-				most, one = 1, o.Play // by the clock, one at a time
-			}
-			row.Seeds, err = runs.Each(ctx, len(o.Seeds), most, nil, func(i int) (Figures, error) {
-				own := s
-				own.Seed, own.Arrive = o.Seeds[i], from(s.Arrive, o.Seeds[i])
-				return one(own, rule, o.Named)
-			})
+			w.Rate = w.Load * most
+		}
+		for _, rule := range o.Rules {
+			row, err := o.row(ctx, w, rule)
 			if err != nil {
-				return nil, fmt.Errorf("%s on %s: %w", rule, trace, err)
+				return nil, err
 			}
-			row.sum()
 			rows = append(rows, row)
-			o.Progress(len(rows), len(o.Traces)*len(o.Rules))
+			o.Progress(len(rows), len(worlds)*len(o.Rules))
 		}
 	}
 	return rows, nil
+}
+
+// loads are those at which a world is played: 0 where it says itself how tasks come.
+func (w *World) loads(all []float64) ([]float64, error) {
+	if w.Rate > 0 || w.Sessions > 0 || len(all) == 0 {
+		return []float64{w.Load}, nil
+	}
+	own := *w
+	own.Load = 0
+	s, err := own.Setting()
+	if err != nil {
+		return nil, err
+	}
+	if s.Callers == 0 || 2*s.Callers >= 3*s.slots() {
+		return []float64{0}, nil
+	}
+	return all, nil
+}
+
+// played are the names under which a rule or a market is played, one for each value of its knob.
+func played(rule string) ([]string, error) {
+	if _, market, err := variant(rule); market || err != nil {
+		return []string{rule}, err
+	}
+	_, names, err := turned(rule)
+	return names, err
+}
+
+// row plays a rule at each value of its knob, from every seed.
+func (o *CrowdOptions) row(ctx context.Context, w World, rule string) (best Row, err error) {
+	names, err := played(rule)
+	if err != nil {
+		return best, err
+	}
+	load := w.Load
+	w.Load = 0 // it is a rate by now
+	s, err := w.Setting()
+	if err != nil {
+		return best, err
+	}
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return best, err
+		}
+		row := Row{Trace: w.Trace.Name, Fleet: w.Fleet.Name, Terms: w.Terms, Load: load, Rate: w.Rate,
+			Rule: rule}
+		most, one := 0, play
+		if o.Play != nil {
+			most, one = 1, o.Play // by the clock, one at a time
+		}
+		row.Seeds, err = runs.Each(ctx, len(o.Seeds), most, nil, func(i int) (Measures, error) {
+			own := s
+			own.Seed, own.Arrive = o.Seeds[i], from(s.Arrive, o.Seeds[i])
+			return one(own, name, o.Named)
+		})
+		if err != nil {
+			return best, fmt.Errorf("%s on %s: %w", name, w.Trace.Name, err)
+		}
+		if row.sum(); name != rule {
+			row.Knob = name
+		}
+		if best.All == nil || row.All["welfare"].Mean > best.All["welfare"].Mean {
+			best = row
+		}
+	}
+	return best, nil
 }
 
 // from rotates recorded arrivals: the seed says with which one they begin, and those before it come last.
@@ -258,143 +321,33 @@ func from(arrive []time.Duration, seed uint64) (out []time.Duration) {
 }
 
 // play is one run.
-func play(s Setting, rule string, named bool) (f Figures, err error) {
+func play(s Setting, rule string, named bool) (m Measures, err error) {
 	like, ok, err := variant(rule)
 	if err != nil {
-		return f, err
+		return m, err
 	}
 	if !ok {
 		p, err := NewRule(rule, s.Seed)
 		if err != nil {
-			return f, err
+			return m, err
 		}
 		all, _, err := Run(s, p)
 		if err != nil {
-			return f, err
+			return m, fmt.Errorf("rule %q: %w", rule, err)
 		}
-		return s.Figures(all), nil
+		return s.Measure(all), nil
 	}
 	o := NewMarketOptions(s)
 	o.Hub, o.Named, o.Ends, o.Events = like.Hub, named || like.Named, like.Ends, like.Events
 	o.Room = like.Room
-	o.Hub.Terms = cmp.Or(s.Terms, o.Hub.Terms)
+	o.Hub.Terms = cmp.Or(s.Unsaid, o.Hub.Terms)
 	o.Hub.Deadline, o.Hub.MaxDeadline = max(s.Patient, o.Hub.Deadline), max(s.Patient, o.Hub.MaxDeadline)
 	o.Quiet = s.Quiet
-	all, _, m, err := playMarket(s, o)
+	all, _, market, err := playMarket(s, o)
 	if err != nil {
-		return f, err
+		return m, err
 	}
-	f = s.Figures(all)
-	f.Journal = float64(m.Bytes) / float64(len(all))
-	f.Seeds = float64(m.Seeds)
-	f.Welfare -= float64(m.SeedCost) / float64(market.Credit) * 1000 / float64(len(all))
-	return f, nil
-}
-
-// columns are the figures by name, in the order of the table, with the digits that are shown of each.
-// A column is shown where slots are short, s, or caches, c.
-type column struct {
-	where, name string
-	digits      int
-	of          func(*Figures) float64
-}
-
-var columns = []column{
-	{"sc", "share", 3, func(f *Figures) float64 { return f.Share }},
-	{"sc", "bound", 3, func(f *Figures) float64 { return f.Bound }},
-	{"sc", "belief", 0, func(f *Figures) float64 { return f.Belief }},
-	{"sc", "work", 2, func(f *Figures) float64 { return f.Work }},
-	{"s", "fewest", 2, func(f *Figures) float64 { return f.Fewest }},
-	{"sc", "p50", 0, func(f *Figures) float64 { return f.Median }},
-	{"sc", "p99", 0, func(f *Figures) float64 { return f.P99 }},
-	{"sc", "mean", 0, func(f *Figures) float64 { return f.Mean }},
-	{"s", "longest", 0, func(f *Figures) float64 { return f.Longest }},
-	{"c", "waiting", 1, func(f *Figures) float64 { return f.Waiting }},
-	{"c", "first", 0, func(f *Figures) float64 { return f.First }},
-	{"sc", "tasks/s", 1, func(f *Figures) float64 { return f.Throughput }},
-	{"s", "welfare", 2, func(f *Figures) float64 { return f.Welfare }},
-	{"s", "starved", 0, func(f *Figures) float64 { return f.Starved }},
-	{"sc", "refused", 0, func(f *Figures) float64 { return f.Refused }},
-	{"c", "cold", 2, func(f *Figures) float64 { return f.Cold }},
-	{"c", "again", 2, func(f *Figures) float64 { return f.Again }},
-}
-
-func (row *Row) sum() {
-	row.All = map[string]Estimate{}
-	for _, c := range columns {
-		var of []float64
-		for i := range row.Seeds {
-			of = append(of, c.of(&row.Seeds[i]))
-		}
-		row.All[c.name] = NewEstimate(of)
-	}
-}
-
-// Legend says what the columns of the table are.
-const Legend = `Each figure is the median of the seeds, and half of the 95 % interval of their mean.
-share    of prompt tokens, those found in a cache
-bound    the share in one cache of that size for all, which knew what is asked next (Belady)
-belief   tokens a task that were believed to be cached and were not, or were and were not believed to be
-work     tokens computed on the engine that computed most, by the mean
-fewest   tasks on the engine that had fewest, by the mean
-p50, p99, mean, longest   time to the first token in ms, as callers see it
-welfare  of a task, in thousandths of a credit: what it was worth as it was served, less its cost
-starved  tasks that waited longer than 10 s for their first token
-first    mean time to the first token of a session's first turn, in ms
-waiting  tasks that wait for their first token, on the mean, whenever they were asked
-cold     of sessions, those that found less than a fifth of what they could have found cached
-again    times a task that callers were told to come back later
-`
-
-// Write prints a table for each trace.
-func Write(w io.Writer, rows []Row) {
-	for from := 0; from < len(rows); {
-		to := from
-		for to < len(rows) && rows[to].Trace == rows[from].Trace {
-			to++
-		}
-		of, cliff, _ := traceNamed(rows[from].Trace)
-		fmt.Fprintf(w, "\n%s: %s\n", of.Name, of.About)
-		table(w, rows[from:to], cliff)
-		from = to
-	}
-	fmt.Fprint(w, "\n"+Legend)
-}
-
-// table prints rows below each other, figures to the right.
-func table(w io.Writer, rows []Row, cliff bool) {
-	cells := [][]string{{""}}
-	columns := slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
-		unknown := func(r Row) bool { return r.All[c.name].Median < 0 }
-		return !strings.Contains(c.where, map[bool]string{false: "s", true: "c"}[cliff]) ||
-			(c.name == "belief" || c.name == "waiting") && slices.ContainsFunc(rows, unknown)
-	})
-	for _, c := range columns {
-		cells[0] = append(cells[0], c.name)
-	}
-	for _, row := range rows {
-		line := []string{row.Rule}
-		for _, c := range columns {
-			e := row.All[c.name]
-			cell := strconv.FormatFloat(e.Median, 'f', c.digits, 64)
-			if len(row.Seeds) > 1 {
-				cell += "±" + strconv.FormatFloat(e.Within, 'f', c.digits, 64)
-			}
-			line = append(line, cell)
-		}
-		cells = append(cells, line)
-	}
-	width := make([]int, len(cells[0]))
-	for _, line := range cells {
-		for i, cell := range line {
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, line := range cells {
-		fmt.Fprintf(w, "%-*s", width[0], line[0])
-		for i, cell := range line[1:] {
-			fmt.Fprintf(w, "  %*s", width[i+1], cell)
-		}
-		fmt.Fprintln(w)
-	}
+	m = s.Measure(all)
+	m.Journal = float64(market.Bytes) / float64(len(all))
+	return m, nil
 }

@@ -3,6 +3,7 @@ package virtual
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ import (
 // Figures are the same however many processors there are, and a row that names nothing else is the market as
 // it is delivered.
 func TestSameRowsSideBySide(t *testing.T) {
-	o := CrowdOptions{Traces: []string{"small"}, Seeds: []uint64{3, 9}, Engines: 2, Tasks: 150,
+	o := CrowdOptions{Traces: []string{"small"}, Seeds: []uint64{3, 9}, World: World{Engines: 2, Tasks: 150},
 		Rules: []string{"two-block", "market", "market:max_known=65536"}, Progress: func(int, int) {}}
 	rows := func(processors int) []byte {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
@@ -24,13 +25,14 @@ func TestSameRowsSideBySide(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(rows) != 3 || len(rows[0].Seeds) != 2 || rows[0].Seeds[0] == rows[0].Seeds[1] {
+		if len(rows) != 3 || len(rows[0].Seeds) != 2 ||
+			reflect.DeepEqual(rows[0].Seeds[0], rows[0].Seeds[1]) {
 			t.Errorf("%+v", rows)
 		}
 		if f := rows[1].Seeds[0]; f.Bound < f.Share || f.Bound >= 1 || f.Journal < 100 {
 			t.Errorf("%+v", f)
 		}
-		if !slices.Equal(rows[1].Seeds, rows[2].Seeds) {
+		if !reflect.DeepEqual(rows[1].Seeds, rows[2].Seeds) {
 			t.Error("a setting that is what it was before makes a difference")
 		}
 		data, err := json.Marshal(rows)
@@ -112,15 +114,16 @@ func TestBound(t *testing.T) {
 	all := []*Request{ask(1, 0), ask(2, 0), ask(3, 0), ask(2, 1), ask(3, 1), ask(1, 1)}
 	cfg := EngineConfig{Blocks: 4, BlockSize: 16} // one of which is reserved
 	// Two engines hold six blocks. The third play needs three: those of the first go, asked for last.
-	if got, want := Bound(all, 2, cfg), float64(6*16)/float64(3*33+3*65); got != want {
+	two, three := &Setting{Engines: 2, Engine: cfg}, &Setting{Engines: 3, Engine: cfg}
+	if got, want := Bound(all, two), float64(6*16)/float64(3*33+3*65); got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got, want := Bound(all, 3, cfg), float64(9*16)/float64(3*33+3*65); got != want {
+	if got, want := Bound(all, three), float64(9*16)/float64(3*33+3*65); got != want {
 		t.Errorf("of nine blocks: %v, want %v", got, want)
 	}
 	// One block that all begin with: the first finds nothing, and it is held once.
 	script.common = 1
-	if got, want := Bound(all, 2, cfg), float64(10*16)/float64(3*33+3*65); got != want {
+	if got, want := Bound(all, two), float64(10*16)/float64(3*33+3*65); got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -25,6 +25,8 @@ type Job struct {
 	Prompt, Output int      // tokens, at least one of each
 	Cached         int      // prompt tokens found in the cache when it began
 
+	Began time.Duration // when its engine gave it a slot
+
 	run   sched.Request
 	found int // of a prompt that was computed on another engine: Cached there
 }
@@ -189,6 +191,11 @@ func (e *Engine) schedule() {
 		return
 	}
 	s := &e.step
+	for _, w := range e.Batch {
+		if w.Seq.Began == 0 {
+			w.Seq.Began = time.Duration(s.begin / picos)
+		}
+	}
 	prompt, decoding, resident := e.Sums()
 	s.first = e.base + int64(prompt)*e.prefill + int64(decoding)*e.decode + int64(resident)*e.resident +
 		int64(e.Pairs())*e.attention

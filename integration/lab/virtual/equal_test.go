@@ -23,9 +23,10 @@ func TestEqualEnginesHaveEqualWork(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s, seed %d: %v", trace, seed, err)
 		}
-		if f := Measure(all, len(engines)); f.Fewest < 0.5 || f.Refused > 0 {
+		fewest, _, _ := measured(all, len(engines))
+		if m := s.Measure(all); fewest < 0.5 || m.Refused > 0 {
 			t.Errorf("%s, seed %d: an engine has %.2f times the mean of tasks, %v are refused", trace, seed,
-				f.Fewest, f.Refused)
+				fewest, m.Refused)
 		}
 	}
 }
@@ -37,18 +38,19 @@ func TestEqualEnginesHaveEqualWork(t *testing.T) {
 func TestSeedsGiveIdleEnginesWork(t *testing.T) {
 	const plays = 4
 	seed := rand.Uint64()
-	play := func(seed uint64, every time.Duration, to *Figures) *Market {
+	type figures struct{ work, fewest, mean float64 }
+	play := func(seed uint64, every time.Duration, to *figures) *Market {
 		s, err := Traces[slices.Index(TraceNames(), "begin")].setting(8)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Seed, s.Length = seed, 2*time.Minute
 		all, m, _ := sell(t, s, func(o *MarketOptions) { o.Hub.Seed.Every = every })
-		f := Measure(all, s.Engines)
-		to.Work, to.Fewest, to.Mean = to.Work+f.Work, to.Fewest+f.Fewest, to.Mean+f.Mean
+		fewest, mean, _ := measured(all, s.Engines)
+		to.work, to.fewest, to.mean = to.work+s.Measure(all).Work, to.fewest+fewest, to.mean+mean
 		return m
 	}
-	var with, without Figures // sums
+	var with, without figures // sums
 	for n := range uint64(plays) {
 		none, m := play(seed+n, 0, &without), play(seed+n, hub.DefaultSeeding().Every, &with)
 		if none.Seeds != 0 || m.Seeds == 0 || m.Seeds > 7 || m.SeedCost > Probes {
@@ -57,9 +59,9 @@ func TestSeedsGiveIdleEnginesWork(t *testing.T) {
 		}
 	}
 	t.Logf("seed %d: work %.2f, fewest %.2f, mean TTFT %.1f ms; without %.2f, %.2f, %.1f", seed,
-		with.Work/plays, with.Fewest/plays, with.Mean/plays, without.Work/plays, without.Fewest/plays,
-		without.Mean/plays)
-	if with.Fewest < 0.5*plays || with.Work > without.Work || with.Mean > without.Mean {
+		with.work/plays, with.fewest/plays, with.mean/plays, without.work/plays, without.fewest/plays,
+		without.mean/plays)
+	if with.fewest < 0.5*plays || with.work > without.work || with.mean > without.mean {
 		t.Errorf("seed %d: %+v, and without seeds %+v", seed, with, without)
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // inGroups plays tau, whose dialogues all begin with one system prompt, in cache groups.
-func inGroups(t *testing.T, groups, rule string) (Setting, []*Request, Figures) {
+func inGroups(t *testing.T, groups, rule string) (Setting, []*Request, Measures) {
 	t.Helper()
 	of, _, err := traceNamed("tau" + groups)
 	if err != nil {
@@ -26,7 +26,7 @@ func inGroups(t *testing.T, groups, rule string) (Setting, []*Request, Figures) 
 	} else {
 		all, _ = routed(t, s, rule)
 	}
-	return s, all, s.Figures(all)
+	return s, all, s.Measure(all)
 }
 
 // Nobody finds, and nobody is believed to find, what another group alone has sent, under the market and under

@@ -19,9 +19,10 @@ import (
 
 // MarketOptions configure a market in virtual time.
 type MarketOptions struct {
-	Hub    hub.Config // NewMarket fills in its names
-	Engine EngineConfig
-	Agents int
+	Hub     hub.Config // NewMarket fills in its names
+	Setting *Setting   // whose engines its agents have
+	Engine  EngineConfig
+	Agents  int
 
 	Hop, Sync time.Duration // how long a message takes, and how long making frames durable
 	Named     bool          // callers name their sessions
@@ -37,7 +38,7 @@ type MarketOptions struct {
 	Journal   func(frame []byte) // gets each frame that is written; may be nil
 
 	Status func(now time.Time, s *bus.Status) // hears what the hub says of itself; may be nil
-	Client func(caller int) string            // whose a caller's tasks are; nil: its own
+	Client func(caller int) string            // whose a caller's tasks are
 	Hints  func(r *Request, t *bus.Task)      // what a caller says beside; nil: nothing
 	Paid   func(r *Request, paid *bus.Result) // how an answer ended; may be nil
 }
@@ -66,8 +67,9 @@ func NewMarketOptions(s Setting) MarketOptions {
 	for _, p := range s.Pools {
 		split = append(split, p.Decode...)
 	}
-	return MarketOptions{Hub: hub.Default(), Split: split, Engine: s.Engine, Agents: s.Engines,
-		Context: s.Context, Thought: s.Thought, Hop: s.Hop, Sync: time.Millisecond, Seed: s.Seed}
+	return MarketOptions{Hub: hub.Default(), Split: split, Setting: &s, Engine: s.Engine, Agents: s.Engines,
+		Client: s.client, Context: s.Context, Thought: s.Thought, Hop: s.Hop, Sync: time.Millisecond,
+		Seed: s.Seed}
 }
 
 // Market is the real market as a Policy. It reads each request as a door does, and has a hub.Node, and an
@@ -151,19 +153,23 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	}
 	limits := agentd.Default()
 	limits.SummaryGap = max(o.Quiet, limits.SummaryGap)
-	info := agentd.Info{Models: []string{model}, Version: "virtual", MaxModelLen: cmp.Or(o.Context, 8192),
-		BlockSize: o.Engine.BlockSize, KVTokens: (o.Engine.Blocks - 1) * o.Engine.BlockSize,
-		Forgets: o.Thought > 0}
-	switch {
-	case o.Room < 0:
-		info.KVTokens = 0
-	case o.Room > 0:
-		info.KVTokens = int(o.Room*float64(o.Engine.Blocks)) * o.Engine.BlockSize
-	}
 	for i := range o.Agents {
-		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: o.Engine.Slots,
-			Price: Card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
-			Domains: []bus.DomainScore{{Domain: domain, Score: Score}}}
+		engine, offer := o.Setting.engine(i), o.Setting.offer(i)
+		info := agentd.Info{Models: []string{cmp.Or(offer.Model, model)}, Version: "virtual",
+			MaxModelLen: cmp.Or(offer.Context, o.Context, usualContext), BlockSize: engine.BlockSize,
+			KVTokens: (engine.Blocks - 1) * engine.BlockSize, Forgets: o.Thought > 0}
+		switch {
+		case o.Room < 0:
+			info.KVTokens = 0
+		case o.Room > 0:
+			info.KVTokens = int(o.Room*float64(engine.Blocks)) * engine.BlockSize
+		}
+		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: engine.Slots,
+			Price: offer.Card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
+			Domains: []bus.DomainScore{{Domain: domain, Score: offer.Score}}}
+		if o.Setting.Fleet != nil { // engines of one speed and one model are a class
+			cfg.Class = offer.Model + " " + offer.Profile
+		}
 		if slices.Contains(o.Split, i) {
 			cfg.Features = []string{bus.Split}
 		}
@@ -270,7 +276,7 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	m.now = now
 	if m.wished[r] != nil {
 		delete(m.wished, r)
-		m.Wished, m.WishCost = m.Wished+1, m.WishCost+Card.Cost(usage)
+		m.Wished, m.WishCost = m.Wished+1, m.WishCost+m.Setting.offer(r.Engine).Card.Cost(usage)
 		return
 	}
 	s := m.sales[r]
@@ -281,7 +287,7 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	}
 	d := s.stream.Dispatch()
 	if r.own {
-		m.Seeds, m.SeedCost = m.Seeds+1, m.SeedCost+Card.Cost(usage)
+		m.Seeds, m.SeedCost = m.Seeds+1, m.SeedCost+m.Setting.offer(r.Engine).Card.Cost(usage)
 	}
 	if h, ok := m.node.Book().Hold(d.Hold); ok {
 		r.believed = h.Cached
@@ -292,6 +298,7 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	}
 	e, _, err := s.stream.End(now, answer, nil, bus.MaxMessage)
 	m.fault(err)
+	r.Paid = e.Result.Paid()
 	m.hear(s.agent)
 	if m.Paid != nil && !r.own {
 		m.Paid(r, &e.Result)
@@ -347,10 +354,7 @@ func (m *Market) tell(a *seller) {
 // Arrive reads a request as a door does and sends it to the hub.
 func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 	m.now = now
-	client := fmt.Sprintf("caller-%d", r.Caller)
-	if m.Client != nil {
-		client = m.Client(r.Caller)
-	}
+	client := m.Client(r.Caller)
 	t, _, refusal := openai.DecodeRequest(r.Body(m.Named), nil, client, m.keyOf(r.Group))
 	if refusal == nil && r.script.chains != nil {
 		t.Prompt = r.prompt(m.Engine.BlockSize)
@@ -385,6 +389,11 @@ func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 	})
 	return Wait
 }
+
+// callerName is the client that a caller is, and oneKey the one that all are.
+func callerName(caller int) string { return fmt.Sprintf("caller-%d", caller) }
+
+const oneKey = "application"
 
 // keyOf is the key by which the door hashes what a cache group sends, so that its marks are no other's.
 func (m *Market) keyOf(group int) []byte {

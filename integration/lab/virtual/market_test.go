@@ -41,7 +41,7 @@ func TestMarketServesAll(t *testing.T) {
 	for _, other := range []bool{false, true} {
 		s := small(t, 1)
 		if other { // two dialogues, and nothing after their last answers
-			s.Spread, s.Callers, s.Arrive = true, 0, []time.Duration{time.Second, 2 * time.Second}
+			s.Say, s.Callers, s.Arrive = Spread, 0, []time.Duration{time.Second, 2 * time.Second}
 		}
 		all, m, report := sell(t, s, func(o *MarketOptions) { o.Named = other })
 		due := market.Credits(0)
@@ -116,8 +116,8 @@ func TestMarketRefuses(t *testing.T) {
 	if refused == 0 || refused == len(all) {
 		t.Errorf("%d of %d are refused", refused, len(all))
 	}
-	if f := Measure(all, 3); f.Refused != float64(refused) {
-		t.Errorf("%v are counted", f.Refused)
+	if m := s.Measure(all); m.Refused != float64(refused)/float64(len(all)) {
+		t.Errorf("%v are counted", m.Refused)
 	}
 }
 
@@ -145,63 +145,6 @@ func TestMarketTellsFaults(t *testing.T) {
 		} else if lines := strings.Count(err.Error(), "\n"); lines > 5 {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-// A run's figures say what happened.
-func TestMeasure(t *testing.T) {
-	req := func(engine int, arrived, first time.Duration, prompt, cached, output int) *Request {
-		r := &Request{Engine: engine, Arrived: arrived, First: arrived + first, Done: 10 * time.Second,
-			Job: Job{Prompt: prompt, Cached: cached, Output: output}}
-		r.Terms.Terms = market.Terms{Worth: market.Credit / 1000, Delta: 1, Patience: time.Second}
-		return r
-	}
-	refused := &Request{Engine: Wait, Refused: true}
-	f := Measure([]*Request{req(0, 0, 10*time.Millisecond, 100, 0, 100),
-		req(0, 1, 20*time.Millisecond, 100, 100, 100),
-		req(1, 2, 12*time.Second, 100, 50, 50), refused}, 2)
-	due := Card.Cost(market.Usage{Prompt: 300, Cached: 150, Output: 250})
-	cost := float64(due) / float64(market.Credit) * 1000
-	want := Figures{Share: 0.5, Median: 20, P99: 12_000, Mean: 12_030.0 / 3, Longest: 12_000,
-		Work: 300.0 / 200, Fewest: 1 / 1.5, Throughput: 0.3, Welfare: (3*Score - cost) / 4,
-		Starved: 1, Refused: 1, Belief: 50}
-	if d := f.Welfare - want.Welfare; d > 1e-6 || d < -1e-6 {
-		t.Errorf("welfare %v, want %v", f.Welfare, want.Welfare)
-	}
-	if f.Welfare = want.Welfare; f != want {
-		t.Errorf("got  %+v\nwant %+v", f, want)
-	}
-}
-
-// Of a run that has a beginning which does not count, and in which nobody asks any more at last, the first
-// tokens of the time between count, and whoever waits in it, though asked before it, served after it or
-// refused.
-func TestWhoWaitsIsCountedWhileItLasts(t *testing.T) {
-	second := time.Second
-	req := func(arrived, first time.Duration) *Request {
-		r := &Request{Arrived: arrived, First: first, Done: first + second,
-			script: &Script{turns: []turn{{}}}}
-		r.Prompt, r.Output = 10, 1
-		return r
-	}
-	refused := req(12*second, 14*second)
-	refused.Refused, refused.Engine = true, Wait
-	s := Setting{Engines: 1, Warm: 10 * second, Length: 20 * second,
-		Engine: EngineConfig{Blocks: 10, BlockSize: 16}}
-	f := s.Figures([]*Request{
-		req(0, 9*second),          // before
-		req(second, 13*second),    // three seconds of twelve
-		req(11*second, 12*second), // one
-		req(15*second, 40*second), // five of twenty-five, and its first token comes after all
-		req(1*second, 50*second),  // all ten
-		refused,                   // two
-	})
-	if f.Throughput != 0.2 || f.Waiting != 2.1 {
-		t.Errorf("%v first tokens a second, and %v waited; want 0.2 and 2.1", f.Throughput, f.Waiting)
-	}
-	s.Warm = 0
-	if f := s.Figures([]*Request{req(0, second)}); f.Waiting >= 0 || f.Throughput != 0.5 {
-		t.Errorf("where all counts: %v first tokens a second, %v waited", f.Throughput, f.Waiting)
 	}
 }
 
@@ -233,16 +176,3 @@ func BenchmarkCrowdMarket(b *testing.B) {
 }
 
 func BenchmarkCrowdTwoBlock(b *testing.B) { routed(b, crowded(b), "two-block") }
-
-// Where nobody knows what was believed no table says it.
-func TestABeliefThatIsNotKnownIsNotShown(t *testing.T) {
-	for belief, shown := range map[float64]bool{-1: false, 0: true, 3: true} {
-		rows := []Row{{Trace: "crowd", Rule: "market", Seeds: []Figures{{Belief: belief}}}}
-		rows[0].sum()
-		var b strings.Builder
-		table(&b, rows, false)
-		if strings.Contains(b.String(), "belief") != shown {
-			t.Errorf("of %v:\n%s", belief, &b)
-		}
-	}
-}

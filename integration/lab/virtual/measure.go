@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -11,160 +12,256 @@ import (
 	"souk/market"
 )
 
-// Figures are the results of a run. Times are milliseconds, from the moment a caller asks to the moment it
-// hears the first token.
-type Figures struct {
-	Share      float64 `json:"cached_share"` // of prompt tokens that were found in a cache, 0 to 1
-	Bound      float64 `json:"cached_share_bound"`
-	Median     float64 `json:"ttft_p50"`
+// Measures are the results of a run. What is a second is of the time between the first and the last tenth
+// of arrivals, so that neither the beginning counts, when all slots are free, nor the end. Times are
+// milliseconds, from the moment a caller asks to the moment it hears the first token. A task that is
+// refused adds nothing to welfare; how long it waited until it was told counts for Longest.
+type Measures struct {
+	Welfare    float64 `json:"welfare"` // a second, in thousandths of a credit: value as served less cost
+	Uncounted  bool    `json:"uncounted,omitempty"`
+	P50        float64 `json:"ttft_p50"`
 	P99        float64 `json:"ttft_p99"`
-	Mean       float64 `json:"ttft_mean"`
-	Longest    float64 `json:"ttft_longest"`
-	Work       float64 `json:"work_max_mean"` // tokens computed: the most on one engine divided by the mean
-	Fewest     float64 `json:"fewest_mean"`   // tasks: the fewest on one engine divided by the mean
+	Longest    float64 `json:"longest"`
+	Refused    float64 `json:"refused"` // of tasks
 	Throughput float64 `json:"tasks_per_second"`
-	Welfare    float64 `json:"welfare"` // per task, in thousandths of a credit: value as served less cost
-	Starved    float64 `json:"starved"` // tasks whose first token took longer than Starving
-	Refused    float64 `json:"refused"`
-	Journal    float64 `json:"journal_bytes,omitempty"` // of a market, a task
-	Seeds      float64 `json:"seeds,omitempty"`         // texts that it put on idle engines
+	Bill       float64 `json:"bill"`    // what was paid, by the card
+	Dearest    float64 `json:"dearest"` // the same of the client that paid most beside its card
+	// slots that stand idle, on the mean of that time, while somebody waits who would pay for one
+	Idle    float64 `json:"idle"`
+	Quality float64 `json:"quality"`      // mean
+	Share   float64 `json:"cached_share"` // of prompt tokens that were found in a cache, 0 to 1
+	Bound   float64 `json:"cached_share_bound"`
+	Work    float64 `json:"work_max_mean"`           // tokens computed: the most of an engine by the mean
+	Journal float64 `json:"journal_bytes,omitempty"` // of a market, a task
 
-	First float64 `json:"ttft_first"` // mean, of first turns
-	Cold  float64 `json:"cold"`       // of sessions, those that found less than a fifth of what they could
-	// tokens a task, between those believed to be cached and those found; below 0: that is not known
-	Belief float64 `json:"belief_error"`
-
-	Again float64 `json:"again"` // times a task that callers were told to come back later
-	// tasks whose first token is waited for, on the mean of the time that counts; below 0: that has no end
-	Waiting float64 `json:"waiting"`
+	Tempers []Group `json:"tempers,omitempty"` // where callers have tempers
+	Clients []Group `json:"clients,omitempty"` // those that paid most beside their cards, at most MostClients
 }
 
-// Starving is how long nobody should have to wait for a first token.
-const Starving = 10 * time.Second
+// Group is what some tasks had, as [Measures] say it.
+type Group struct {
+	Name    string  `json:"name"`
+	Tasks   int     `json:"tasks"`
+	Refused int     `json:"refused"`
+	P50     float64 `json:"ttft_p50"`
+	P99     float64 `json:"ttft_p99"`
+	Longest float64 `json:"longest"`
+	Welfare float64 `json:"welfare"` // a task, in thousandths of a credit
+	Bill    float64 `json:"bill"`
+}
 
-// Measure computes the figures of a run. All engines are paid by Card and have the quality Score.
-func Measure(all []*Request, engines int) (f Figures) {
-	var ttft []float64
-	tasks := make([]float64, engines)
-	work := make([]float64, engines)
-	prompt, cached := 0, 0
-	end := time.Duration(0)
-	for _, r := range all {
-		end = max(end, r.Done)
+// MostClients is how many [Measures.Clients] there are at most.
+const MostClients = 8
+
+// millis is a time in milliseconds.
+func millis(d time.Duration) float64 { return float64(d) / 1e6 }
+
+// quantile of sorted figures; 0 where there are none.
+func quantile(p float64, sorted []float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return stat.Quantile(p, stat.Empirical, sorted, nil)
+}
+
+// quality is how good the answer of an engine is: as recorded for the question, or the engine's score.
+func (s *Setting) quality(r *Request, engine int) float64 {
+	o := s.offer(engine)
+	if r.script != nil {
+		if q, ok := r.script.quality[o.Recorded]; ok && o.Recorded != "" {
+			return q
+		}
+	}
+	return o.Score
+}
+
+// welfare is what a task was worth that was served, less its cost, in credits.
+func (s *Setting) welfare(r *Request) market.Credits {
+	cost := s.offer(r.Engine).Card.Cost(usage(r))
+	return r.Terms.Value(market.Quote{TTFT: r.First - r.Arrived, Cost: cost,
+		Quality: s.quality(r, r.Engine)}) - cost
+}
+
+// thousandths of a credit.
+func thousandths(c market.Credits) float64 { return float64(c) / float64(market.Credit) * 1000 }
+
+// Measure computes what came of a run of the setting.
+func (s *Setting) Measure(all []*Request) (m Measures) {
+	counted := slices.DeleteFunc(slices.Clone(all), func(r *Request) bool { return r.Arrived < s.Warm })
+	if len(counted) == 0 {
+		return m
+	}
+	from, to := tenths(counted)
+	tasks, work := make([]float64, s.Engines), make([]float64, s.Engines)
+	prompt, cached, served := 0, 0, 0.0
+	for _, r := range counted {
 		if r.Refused {
-			f.Refused++
+			m.Refused++
 			continue
 		}
-		wait := r.First - r.Arrived
-		ttft = append(ttft, float64(wait)/1e6)
-		if wait > Starving {
-			f.Starved++
-		}
+		served++
 		tasks[r.Engine]++
 		work[r.Engine] += float64(r.Prompt - r.Cached + r.Output)
 		prompt, cached = prompt+r.Prompt, cached+r.Cached
-		f.Belief += math.Abs(float64(r.believed - r.Cached))
-		cost := Card.Cost(usage(r))
-		value := r.Terms.Value(market.Quote{TTFT: wait, Cost: cost, Quality: Score})
-		f.Welfare += float64(value-cost) / float64(market.Credit) * 1000
-	}
-	f.Welfare /= float64(max(1, len(all)))
-	if len(ttft) == 0 {
-		return f
-	}
-	slices.Sort(ttft)
-	f.Belief /= float64(len(ttft))
-	f.Share = float64(cached) / float64(prompt)
-	f.Median = stat.Quantile(0.5, stat.Empirical, ttft, nil)
-	f.P99 = stat.Quantile(0.99, stat.Empirical, ttft, nil)
-	f.Mean, f.Longest = stat.Mean(ttft, nil), ttft[len(ttft)-1]
-	f.Work, f.Fewest = slices.Max(work)/stat.Mean(work, nil), slices.Min(tasks)/stat.Mean(tasks, nil)
-	f.Throughput = float64(len(ttft)) / end.Seconds()
-	return f
-}
-
-// Figures computes the figures of a run of the setting, with the bound on its share of cached tokens.
-func (s *Setting) Figures(all []*Request) Figures {
-	counted := all
-	if s.Warm > 0 {
-		counted = slices.Clone(all)
-		counted = slices.DeleteFunc(counted, func(r *Request) bool { return r.Arrived < s.Warm })
-	}
-	f := Measure(counted, s.Engines)
-	f.Waiting = -1
-	if s.Warm > 0 && s.Length > s.Warm {
-		f.Throughput, f.Waiting = s.inside(all)
-	}
-	f.Bound = Bound(all, s.Engines, s.Engine)
-	f.First, f.Cold, f.Again = s.sessions(counted)
-	return f
-}
-
-// inside is how many first tokens came in a second while what is asked counts, and how many were waited for
-// on the mean. Whoever asked before, or is served after, counts for as long as that was then, so that nobody
-// who waits all the time is left out; pauses of those who were told to come back later are among it.
-func (s *Setting) inside(all []*Request) (rate, waiting float64) {
-	for _, r := range all {
-		if !r.Refused && r.First >= s.Warm && r.First < s.Length {
-			rate++
+		m.Quality += s.quality(r, r.Engine)
+		if r.First >= from && r.First < to {
+			m.Welfare += thousandths(s.welfare(r))
+			m.Throughput++
 		}
-		waiting += max(0, min(r.First, s.Length)-max(r.Arrived, s.Warm)).Seconds()
 	}
-	span := (s.Length - s.Warm).Seconds()
-	return rate / span, waiting / span
+	span := max(to-from, 1).Seconds()
+	m.Welfare, m.Throughput, m.Refused = m.Welfare/span, m.Throughput/span, m.Refused/float64(len(counted))
+	m.Uncounted = s.Callers > 0 && 2*s.Callers < 3*s.slots()
+	m.Share, m.Quality = float64(cached)/float64(max(1, prompt)), m.Quality/max(1, served)
+	if served > 0 {
+		m.Work = slices.Max(work) / stat.Mean(work, nil)
+	}
+	m.Bound, m.Idle = Bound(all, s), s.idle(all, from, to)
+	whole := s.had("", counted)
+	m.P50, m.P99, m.Longest, m.Bill = whole.P50, whole.P99, whole.Longest, whole.Bill
+	m.Tempers = s.hadBy(counted, func(r *Request) string { return r.Temper })
+	if len(m.Tempers) < 2 {
+		m.Tempers = nil
+	}
+	m.Clients = s.hadBy(counted, func(r *Request) string { return s.client(r.Caller) })
+	slices.SortStableFunc(m.Clients, func(a, b Group) int { return cmp.Compare(b.Bill, a.Bill) })
+	m.Clients = m.Clients[:min(len(m.Clients), MostClients)]
+	m.Dearest = m.Clients[0].Bill
+	return m
 }
 
-// coldShare is the share of what a session could find cached, below which it went cold.
-const coldShare = 0.2
-
-// sessions says how long first turns waited, how many sessions went cold, and how often a task was sent away
-// for later.
-func (s *Setting) sessions(all []*Request) (first, cold, again float64) {
-	type reuse struct{ could, did int }
-	by := map[int]*reuse{}
-	firsts := 0
+// tenths are when the first tenth of tasks had come, and when the last tenth began to.
+func tenths(all []*Request) (from, to time.Duration) {
+	var at []time.Duration
 	for _, r := range all {
-		again += float64(r.Refusals)
+		at = append(at, r.Arrived)
+	}
+	slices.Sort(at)
+	return at[len(at)/10], at[len(at)*9/10]
+}
+
+// hadBy are the tasks by a name, in the order of names.
+func (s *Setting) hadBy(all []*Request, of func(*Request) string) (out []Group) {
+	by := map[string][]*Request{}
+	for _, r := range all {
+		by[of(r)] = append(by[of(r)], r)
+	}
+	var names []string
+	for name := range by {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		out = append(out, s.had(name, by[name]))
+	}
+	return out
+}
+
+func (s *Setting) had(name string, all []*Request) Group {
+	g := Group{Name: name, Tasks: len(all)}
+	var first []float64
+	var paid, cost market.Credits
+	for _, r := range all {
+		g.Longest = max(g.Longest, millis(r.First-r.Arrived))
 		if r.Refused {
+			g.Refused++
 			continue
 		}
-		if r.Turn == 0 {
-			first += float64(r.First-r.Arrived) / 1e6
-			firsts++
-		}
-		if by[r.Play] == nil {
-			by[r.Play] = &reuse{}
-		}
-		if r.Turn > r.joined {
-			of := by[r.Play]
-			of.could += r.script.reusable(r.Turn, s.Engine.BlockSize)
-			of.did += r.Cached
-		}
+		first = append(first, millis(r.First-r.Arrived))
+		paid, cost = paid+r.Paid, cost+s.offer(r.Engine).Card.Cost(usage(r))
+		g.Welfare += thousandths(s.welfare(r))
 	}
-	several := 0
-	for _, of := range by {
-		if of.could > 0 {
-			several++
-			if float64(of.did) < coldShare*float64(of.could) {
-				cold++
-			}
-		}
-	}
-	return first / float64(max(1, firsts)), cold / float64(max(1, several)), again / float64(max(1, len(all)))
+	slices.Sort(first)
+	g.P50, g.P99 = quantile(0.5, first), quantile(0.99, first)
+	g.Welfare /= float64(len(all))
+	g.Bill = float64(paid) / float64(max(1, cost))
+	return g
 }
 
-// reusable is how many tokens of a turn's prompt the turn before had.
-func (s *Script) reusable(turn, size int) int {
-	t := s.turns[turn]
-	if s.chains == nil {
-		before := s.turns[turn-1]
-		return min(before.prompt+before.output-1, t.prompt-1) / size * size
+// client is whose a caller's tasks are.
+func (s *Setting) client(caller int) string {
+	if s.OneKey {
+		return oneKey
 	}
-	n := 0
-	for a, b := s.chains[turn-1], s.chains[turn]; n < len(a) && n < len(b) && a[n] == b[n]; {
-		n++
+	return callerName(caller)
+}
+
+// idle is how many slots stand idle between two times, on the mean, while somebody waits who would pay for
+// one: to whom an answer is worth more than it costs, with nothing of the prompt cached, if it began there
+// then.
+func (s *Setting) idle(all []*Request, from, to time.Duration) float64 {
+	const comes, begins, ends = 0, 1, 2
+	type event struct {
+		at   time.Duration
+		what int
+		r    *Request
 	}
-	return n * size
+	var events []event
+	for _, r := range all {
+		if events = append(events, event{r.Arrived, comes, r}); r.Refused {
+			events = append(events, event{r.Done, begins, r})
+			continue
+		}
+		events = append(events, event{cmp.Or(r.Began, r.First), begins, r}, event{r.Done, ends, r})
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+	free := make([]int, s.Engines)
+	var profiles []EngineConfig
+	for i := range free {
+		profiles = append(profiles, s.engine(i))
+		free[i] = profiles[i].Slots
+	}
+	var waiting []*Request
+	sum := 0.0
+	for k, e := range events {
+		switch {
+		case e.what == comes:
+			waiting = append(waiting, e.r)
+		case e.what == ends:
+			free[e.r.Engine]++
+		default:
+			waiting = slices.DeleteFunc(waiting, func(r *Request) bool { return r == e.r })
+			if !e.r.Refused {
+				free[e.r.Engine]--
+			}
+		}
+		if k+1 == len(events) || len(waiting) == 0 {
+			continue
+		}
+		dt := min(events[k+1].at, to) - max(e.at, from)
+		if dt <= 0 {
+			continue
+		}
+		wanted, payers := make([]bool, s.Engines), 0
+		for _, r := range waiting {
+			pays := false
+			for i := range free {
+				if free[i] > 0 && s.wouldPay(r, i, &profiles[i], e.at) {
+					wanted[i], pays = true, true
+				}
+			}
+			if pays {
+				payers++
+			}
+		}
+		slots := 0
+		for i := range free {
+			if wanted[i] {
+				slots += free[i]
+			}
+		}
+		sum += dt.Seconds() * float64(min(slots, payers))
+	}
+	return sum / max(to-from, 1).Seconds()
+}
+
+// wouldPay reports whether a task would have more than it costs if an engine began with it at a time.
+func (s *Setting) wouldPay(r *Request, engine int, c *EngineConfig, at time.Duration) bool {
+	o := s.offer(engine)
+	cost := o.Card.Cost(market.Usage{Prompt: r.Prompt, Output: r.Output})
+	first := time.Duration((c.Profile.Base + float64(r.Prompt)*c.Profile.Prefill) * float64(time.Microsecond))
+	return r.Prompt < cmp.Or(o.Context, usualContext) && r.Terms.Value(market.Quote{
+		TTFT: at - r.Arrived + first, Cost: cost, Quality: s.quality(r, engine)}) > cost
 }
 
 // Estimate is a figure over several seeds.

@@ -92,7 +92,7 @@ func Splits(ctx context.Context, seeds []uint64, said func(runs int)) (rows []Sp
 				}
 				good := s.goodput(all)
 				goods[slices.Index(seeds, seed)] = good
-				return []float64{good, Measure(all, s.Engines).P99}, nil
+				return []float64{good, s.Measure(all).P99}, nil
 			})
 			if err != nil {
 				return nil, err

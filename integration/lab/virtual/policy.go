@@ -1,8 +1,11 @@
 package virtual
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
+	"souk/agentd/vllmsim"
 	"souk/agentd/vllmsim/kv"
 	"souk/market"
 )
@@ -34,12 +37,19 @@ type Placed struct {
 	Again   time.Duration // then its caller comes back after so long; 0: never
 }
 
-// View is what a rule knows: what it sent and what has passed it, the engines' metrics when they were last
-// read, and an index of what each engine holds. The index is made of what was sent there: a prompt from its
-// first token on, an answer from its end on. A policy that is Near finds the metrics here, and nothing else.
+// View is what a rule knows: the engines and what they ask, what it sent and what has passed it, the
+// engines' metrics when they were last read, an index of what each engine holds, and forecasts made of
+// these. The index is made of what was sent there: a prompt from its first token on, an answer from its
+// end on. A hub has as much. A policy that is Near finds the metrics here, and nothing else.
 type View struct {
 	Engines []EngineView
-	block   int
+
+	now   time.Time
+	block int
+	able  []int // engines that the request which is asked fits; nil: all
+	known map[*Request]sent
+	said  map[int]mean // tokens of answers, by caller
+	every mean         // of all callers
 }
 
 // EngineView is what a rule knows of one engine.
@@ -49,12 +59,35 @@ type EngineView struct {
 	Ahead    int // prompt tokens not expected in the cache, of requests without a first token
 	Blocks   int // of prompts in flight
 
-	Rate      float64 // prompt tokens a second, on an idle engine
+	Slots   int
+	Room    int // blocks of its cache
+	Context int // tokens that a prompt may have
+	Card    market.Price
+	Score   float64
+	Profile vllmsim.Profile // how long a step takes
+
 	Scrape    Scrape
 	ScrapedAt time.Time
 
-	index *kv.Cache
-	cold  map[*Request]int // by request without a first token
+	index   *kv.Cache
+	service mean // seconds that a request holds a slot
+}
+
+// sent is what is known of a request that was sent.
+type sent struct {
+	at   time.Time
+	cold int // prompt tokens not expected in the cache, until its first token
+}
+
+// mean is a moving mean: of its first values the plain one.
+type mean struct{ of, n float64 }
+
+// meanOf is how many values a moving mean reaches back, more or less.
+const meanOf = 50
+
+func (m *mean) add(x float64) {
+	m.n = min(m.n+1, meanOf)
+	m.of += (x - m.of) / m.n
 }
 
 // Scrape is the metrics of an engine.
@@ -64,15 +97,31 @@ type Scrape struct {
 	Output           int     // tokens so far
 }
 
+// Before anything has ended a task is expected to hold a slot so long, and to get an answer of so many
+// tokens.
+const (
+	firstService = 3   // seconds
+	firstOutput  = 200 // tokens
+)
+
+// usualContext is how many tokens a prompt and its answer may have where nobody says.
+const usualContext = 8192
+
 // NewView is the view before anything was sent.
-func NewView(engines int, cfg EngineConfig) *View {
-	v := &View{Engines: make([]EngineView, engines), block: cfg.BlockSize}
+func NewView(s *Setting) *View {
+	v := &View{Engines: make([]EngineView, s.Engines), block: s.Engine.BlockSize, known: map[*Request]sent{},
+		said: map[int]mean{}, every: mean{of: firstOutput}}
 	for i := range v.Engines {
-		v.Engines[i] = EngineView{Rate: 1e6 / cfg.Profile.Prefill,
-			index: kv.New(cfg.Blocks, cfg.BlockSize), cold: map[*Request]int{}}
+		c, o := s.engine(i), s.offer(i)
+		v.Engines[i] = EngineView{Slots: c.Slots, Room: c.Blocks - 1,
+			Context: cmp.Or(o.Context, usualContext), Card: o.Card, Score: o.Score, Profile: c.Profile,
+			index: kv.New(c.Blocks, c.BlockSize), service: mean{of: firstService}}
 	}
 	return v
 }
+
+// Block is how many tokens a block has.
+func (v *View) Block() int { return v.block }
 
 // Need is the number of full blocks of r's prompt.
 func (v *View) Need(r *Request) int { return len(r.Blocks(v.block)) }
@@ -85,21 +134,91 @@ func (v *View) Match(engine int, r *Request) int {
 // Tree is how many blocks an engine holds, by the index.
 func (v *View) Tree(engine int) int { return v.Engines[engine].index.Known() }
 
+// Fits reports whether a prompt is not too long for an engine.
+func (v *View) Fits(engine int, r *Request) bool { return r.Prompt < v.Engines[engine].Context }
+
+// Able are the engines that may serve the request which is asked.
+func (v *View) Able() []int {
+	if v.able != nil {
+		return v.able
+	}
+	all := make([]int, len(v.Engines))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// look finds the engines that may serve a request, and reports whether there is one.
+func (v *View) look(r *Request) bool {
+	v.able = nil
+	for i := range v.Engines {
+		if !v.Fits(i, r) {
+			v.able = slices.DeleteFunc(v.Able(), func(i int) bool { return !v.Fits(i, r) })
+			return len(v.able) > 0
+		}
+	}
+	return true
+}
+
+// Cold is how many tokens of r's prompt an engine would have to compute.
+func (v *View) Cold(engine int, r *Request) int { return r.Prompt - v.Match(engine, r)*v.block }
+
+// Service is how long a request is expected to hold a slot of an engine, in seconds.
+func (v *View) Service(engine int) float64 { return v.Engines[engine].service.of }
+
+// ofOthers is how many answers to its own caller the mean of all counts as, in a forecast.
+const ofOthers = 8
+
+// Output is how many tokens the answer is expected to have: a mean of what its caller got, and all others.
+func (v *View) Output(r *Request) int {
+	own := v.said[r.Caller]
+	return int((own.of*own.n + v.every.of*ofOthers) / (own.n + ofOthers))
+}
+
+// Cost is what r is expected to cost on an engine, by its card.
+func (v *View) Cost(engine int, r *Request) market.Credits {
+	return v.Engines[engine].Card.Cost(market.Usage{Prompt: r.Prompt, Cached: v.Match(engine, r) * v.block,
+		Output: v.Output(r)})
+}
+
+// First is how long after now the first token of r is expected, if an engine begins with it now: half a step
+// is under way, and what was sent before is computed before.
+func (v *View) First(engine int, r *Request) time.Duration {
+	e := &v.Engines[engine]
+	us := 1.5*e.Profile.Base + float64(e.Ahead+v.Cold(engine, r))*e.Profile.Prefill
+	return time.Duration(us * float64(time.Microsecond))
+}
+
+// Value is what the answer is worth by the terms of r, if an engine begins with it so long after now.
+func (v *View) Value(now time.Time, engine int, r *Request, after time.Duration) market.Credits {
+	return r.Terms.Value(market.Quote{TTFT: now.Sub(Start) - r.Arrived + after + v.First(engine, r),
+		Cost: v.Cost(engine, r), Quality: v.Engines[engine].Score})
+}
+
+// Gain is that value less the cost.
+func (v *View) Gain(now time.Time, engine int, r *Request, after time.Duration) market.Credits {
+	return v.Value(now, engine, r, after) - v.Cost(engine, r)
+}
+
+// Free is how many slots of an engine nothing was sent to.
+func (v *View) Free(engine int) int { return v.Engines[engine].Slots - v.Engines[engine].InFlight }
+
 // Sent notes that a request was sent to its engine.
 func (v *View) Sent(r *Request) {
 	e := &v.Engines[r.Engine]
-	cold := r.Prompt - v.Match(r.Engine, r)*v.block
+	cold := v.Cold(r.Engine, r)
 	r.believed = r.Prompt - cold
 	e.InFlight, e.Tokens, e.Blocks = e.InFlight+1, e.Tokens+r.Prompt, e.Blocks+v.Need(r)
 	e.Ahead += cold
-	e.cold[r] = cold
+	v.known[r] = sent{v.now, cold}
 }
 
 // Began notes that its first token came.
 func (v *View) Began(r *Request) {
-	e := &v.Engines[r.Engine]
-	e.Ahead -= e.cold[r]
-	delete(e.cold, r)
+	e, k := &v.Engines[r.Engine], v.known[r]
+	e.Ahead -= k.cold
+	v.known[r] = sent{at: k.at}
 	e.index.Put(r.Blocks(v.block))
 }
 
@@ -108,4 +227,10 @@ func (v *View) Ended(r *Request) {
 	e := &v.Engines[r.Engine]
 	e.InFlight, e.Tokens, e.Blocks = e.InFlight-1, e.Tokens-r.Prompt, e.Blocks-v.Need(r)
 	e.index.Put(r.Hashes[:(r.Prompt+r.Output-1)/v.block])
+	e.service.add(v.now.Sub(v.known[r].at).Seconds())
+	delete(v.known, r)
+	own := v.said[r.Caller]
+	own.add(float64(r.Output))
+	v.said[r.Caller] = own
+	v.every.add(float64(r.Output))
 }

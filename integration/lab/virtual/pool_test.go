@@ -104,7 +104,7 @@ func TestPools(t *testing.T) {
 				t.Errorf("%dP/%dD: engine %d is not idle at the end", prefill, decode, i)
 			}
 		}
-		return Measure(out, decode).Throughput
+		return s.Measure(out).Throughput
 	}
 	if two, one := rate(2, 1, 20), rate(1, 2, 20); two < 1.3*one {
 		t.Errorf("where prompts take long: %.2f tasks/s with 2P/1D, %.2f with 1P/2D", two, one)

@@ -7,9 +7,9 @@ import (
 
 // engines is a view of as many as are given, whose profile computes 1,000 prompt tokens a second.
 func engines(of ...EngineView) *View {
-	cfg := EngineConfig{Slots: 8, Blocks: 1000, BlockSize: 16}
-	cfg.Profile.Prefill = 1000
-	v := NewView(len(of), cfg)
+	s := Setting{Engines: len(of), Engine: EngineConfig{Slots: 8, Blocks: 1000, BlockSize: 16}}
+	s.Engine.Profile.Prefill = 1000
+	v := NewView(&s)
 	for i, e := range of {
 		w := &v.Engines[i]
 		w.InFlight, w.Tokens, w.Ahead, w.Blocks = e.InFlight, e.Tokens, e.Ahead, e.Blocks

@@ -16,6 +16,7 @@ import (
 type Setting struct {
 	Engines int
 	Engine  EngineConfig
+	Fleet   []FleetEngine // the engines, where they differ: as many
 	Scripts []*Script
 	Pools   []Pool // engines whose prompts others compute
 
@@ -50,8 +51,9 @@ type Setting struct {
 	Slow  []Slowdown // engines that are slower than the others for some time
 	Flood Flood      // one client that asks far more than the others, beside them
 
-	Spread bool      // callers state what answers are worth, which differs by up to a hundred times
-	Terms  hub.Terms // the hub's terms for tasks that state none; zero: its defaults
+	Say    Terms     // what callers say of what answers are worth; "": nothing
+	Unsaid hub.Terms // the hub's terms for tasks that state none; zero: its defaults
+	OneKey bool      // all callers are one client
 	Seed   uint64
 
 	Hop    time.Duration // how long a message takes
@@ -161,7 +163,8 @@ type run struct {
 	Setting
 	plan
 	policy  Policy
-	far     bool // the policy is not Near
+	fault   error // of the policy
+	far     bool  // the policy is not Near
 	engines []*Engine
 	due     []time.Duration // when each engine has something to do next; -1: nothing is planned
 	wake    time.Time       // when the policy wants to wake
@@ -199,10 +202,10 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 	if err := s.validate(); err != nil {
 		return nil, nil, err
 	}
-	r := &run{Setting: s, policy: p, far: !p.Near(), view: NewView(s.Engines, s.Engine),
+	r := &run{Setting: s, policy: p, far: !p.Near(), view: NewView(&s),
 		random: rand.New(rand.NewPCG(s.Seed, 0x706c6179)), byJob: map[*Job]*Request{}}
-	for range s.Engines {
-		r.engines, r.due = append(r.engines, NewEngine(s.Engine)), append(r.due, -1)
+	for i := range s.Engines {
+		r.engines, r.due = append(r.engines, NewEngine(s.engine(i))), append(r.due, -1)
 	}
 	r.addPools()
 	for _, x := range s.Slow {
@@ -220,8 +223,12 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 	r.add(0, r.scrape)
 	for len(r.agenda) > 0 && (r.open > 0 || r.asking > 0) {
 		o := r.plan.next()
+		r.view.now = Start.Add(o.at)
 		o.do(o.at)
 		r.look(o.at)
+		if r.fault != nil {
+			return nil, nil, r.fault
+		}
 	}
 	if r.open > 0 {
 		return nil, nil, fmt.Errorf("virtual: %d requests wait, and nothing will happen any more", r.open)
@@ -230,13 +237,11 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 }
 
 func (s *Setting) validate() error {
-	capacity := (s.Engine.Blocks - 1) * s.Engine.BlockSize
 	switch {
 	case s.Engines < 1 || len(s.Scripts) == 0:
 		return errors.New("virtual: a run needs an engine and a dialogue")
-	case s.Engine.Slots < 1 || s.Engine.MaxBatched < s.Engine.Slots:
-		return fmt.Errorf("virtual: %d slots and %d tokens in a step: each slot needs one", s.Engine.Slots,
-			s.Engine.MaxBatched)
+	case len(s.Fleet) > 0 && len(s.Fleet) != s.Engines:
+		return fmt.Errorf("virtual: a fleet of %d for %d engines", len(s.Fleet), s.Engines)
 	case s.Tasks < 1 && s.Length <= 0:
 		return errors.New("virtual: a run needs an end: a number of tasks, or a length")
 	case s.Callers < 1 && len(s.Crews) == 0 && s.Rate <= 0 && len(s.Arrive) == 0 && s.Timed <= 0:
@@ -248,10 +253,18 @@ func (s *Setting) validate() error {
 	case s.Scrape <= 0:
 		return errors.New("virtual: engines are looked at in an interval above 0")
 	}
-	for i, d := range s.Scripts {
-		if last := d.turns[len(d.turns)-1]; last.prompt+last.output > capacity {
-			return fmt.Errorf("virtual: dialogue %d has %d tokens, an engine's cache room for %d", i,
-				last.prompt+last.output, capacity)
+	for e := range s.Engines {
+		c := s.engine(e)
+		capacity := (c.Blocks - 1) * c.BlockSize
+		if c.Slots < 1 || c.MaxBatched < c.Slots {
+			return fmt.Errorf("virtual: %d slots and %d tokens in a step: each slot needs one", c.Slots,
+				c.MaxBatched)
+		}
+		for i, d := range s.Scripts {
+			if last := d.turns[len(d.turns)-1]; last.prompt+last.output > capacity {
+				return fmt.Errorf("virtual: dialogue %d has %d tokens, engine %d's cache room for %d", i,
+					last.prompt+last.output, e, capacity)
+			}
 		}
 	}
 	return s.validatePools()
@@ -321,7 +334,7 @@ func (s *Setting) Questions(caller, plays int) (out []*Request) {
 func (s *Setting) ask(q *Request) {
 	t := q.script.turns[q.Turn]
 	q.Prompt, q.Output, q.Engine = t.prompt, t.output+s.Thought, Wait
-	q.Terms = s.terms(q)
+	q.Terms, q.Temper = s.terms(q)
 }
 
 // thinks is how long a caller thinks before its next question.
@@ -385,7 +398,6 @@ func (r *run) play(at time.Duration, caller int, lots *rand.Rand) {
 	q := &Request{Caller: caller, Play: play, script: script, lots: lots}
 	if r.Midway && play <= r.Callers {
 		q.Turn = lots.IntN(len(script.turns))
-		q.joined = q.Turn
 	}
 	r.turn(at, q)
 }
@@ -444,18 +456,31 @@ func (r *run) turn(at time.Duration, q *Request) {
 		r.all = append(r.all, q)
 		r.byJob[&q.Job] = q
 		r.open++
-		if engine := r.policy.Arrive(Start.Add(now), q, r.view); engine != Wait {
-			r.place(now, Placed{Request: q, Engine: engine})
-		}
+		r.hear(now, q)
 	})
 }
 
-func (s *Setting) terms(q *Request) Terms {
-	if s.Spread {
-		return spread(q.lots)
+// hear has the policy know of a request. One that no engine has the room for is refused before a rule
+// hears of it; a market refuses it itself.
+func (r *run) hear(now time.Duration, q *Request) {
+	if r.far && !r.view.look(q) {
+		r.place(now, Placed{Request: q, Engine: Wait})
+		return
+	}
+	if engine := r.policy.Arrive(Start.Add(now), q, r.view); engine != Wait {
+		r.place(now, Placed{Request: q, Engine: engine})
+	}
+}
+
+func (s *Setting) terms(q *Request) (t Stated, kind string) {
+	switch s.Say {
+	case Spread:
+		return spread(q.lots), ""
+	case Tempers:
+		return temper(q.Caller)
 	}
 	c := hub.Default() // the terms that a hub gives a task without any
-	return Terms{cmp.Or(s.Terms, c.Terms).Of(q.Prompt, c.MaxTokens), false}
+	return Stated{cmp.Or(s.Unsaid, c.Terms).Of(q.Prompt, c.MaxTokens), false}, ""
 }
 
 // hop is how long a message between policy and engines takes.
@@ -474,9 +499,7 @@ func (r *run) place(now time.Duration, p Placed) {
 		r.asking++
 		r.add(now+r.Hop+p.Again, func(now time.Duration) {
 			r.asking--
-			if engine := r.policy.Arrive(Start.Add(now), q, r.view); engine != Wait {
-				r.place(now, Placed{Request: q, Engine: engine})
-			}
+			r.hear(now, q)
 		})
 		return
 	}
@@ -484,6 +507,10 @@ func (r *run) place(now time.Duration, p Placed) {
 		q.Refused, q.First, q.Done = true, now+r.Hop, now+r.Hop
 		r.open--
 		r.end(q)
+		return
+	}
+	if err := r.check(p); err != nil {
+		r.fault = err
 		return
 	}
 	q.Engine = p.Engine
@@ -502,6 +529,27 @@ func (r *run) place(now time.Duration, p Placed) {
 		e.Ask(now, &q.Job)
 		r.step(now, q.Engine)
 	})
+}
+
+// check says what is wrong with where a policy sends a request.
+func (r *run) check(p Placed) error {
+	if p.Engine < 0 || p.Engine >= r.Engines {
+		return fmt.Errorf("sends task %d to engine %d of %d, numbered from 0", p.Request.ID, p.Engine,
+			r.Engines)
+	}
+	if !r.far {
+		return nil
+	}
+	e := &r.view.Engines[p.Engine]
+	if !r.view.Fits(p.Engine, p.Request) {
+		return fmt.Errorf("sends task %d, of %d tokens, to engine %d, which takes %d", p.Request.ID,
+			p.Request.Prompt, p.Engine, e.Context)
+	}
+	if h, ok := r.policy.(interface{ Holds() bool }); ok && h.Holds() && e.InFlight >= e.Slots {
+		return fmt.Errorf("sends task %d to engine %d, whose %d slots are taken", p.Request.ID, p.Engine,
+			e.Slots)
+	}
+	return nil
 }
 
 // step advances an engine, and plans when it has something to do next.
@@ -525,6 +573,9 @@ func (r *run) step(now time.Duration, i int) {
 		}
 		if s.Last {
 			q.Done = now + r.Hop
+			if b, ok := r.policy.(*blind); ok {
+				q.Paid = b.charge(r.offer(i).Card.Cost(usage(q)))
+			}
 			r.add(now+r.hop(), func(now time.Duration) {
 				if r.far {
 					r.view.Ended(q)

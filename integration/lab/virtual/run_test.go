@@ -80,7 +80,7 @@ func TestSameSeedSameRun(t *testing.T) {
 func TestSameQuestionsUnderAnyPolicy(t *testing.T) {
 	asked := func(name string) map[int][]string {
 		s := small(t, 4)
-		s.Spread = true
+		s.Say = Spread
 		all, _ := routed(t, s, name)
 		by := map[int][]string{}
 		for _, r := range all {
@@ -210,7 +210,7 @@ func TestScripts(t *testing.T) {
 // Bodies are what clients send.
 func TestBody(t *testing.T) {
 	s := small(t, 1)
-	s.Spread = true
+	s.Say = Spread
 	all, _ := routed(t, s, "random")
 	var b struct {
 		Messages []struct{ Role, Content string }
@@ -239,7 +239,7 @@ func TestSettings(t *testing.T) {
 	} {
 		s := small(t, 1)
 		change(&s)
-		if _, _, err := Run(s, &rule{}); err == nil {
+		if _, _, err := Run(s, &choice{}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

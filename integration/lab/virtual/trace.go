@@ -35,6 +35,8 @@ type Script struct {
 	inSystem bool     // the number stands in the system prompt, else in the first question
 	texts    [][]byte // as JSON without its quotes: of the system prompt, each question and each answer
 
+	quality map[string]float64 // of the answers that models gave, as recorded, by the model's name
+
 	number int        // of a template
 	chains [][]uint64 // instead of all texts: the full blocks of each turn's prompt
 	role   string     // that its caller declares; "": none
@@ -166,24 +168,25 @@ type Request struct {
 	ID, Caller int
 	Play, Turn int
 	Group      int // of its caller: whose blocks it can find
-	Terms      Terms
+	Terms      Stated
+	Temper     string        // the word for its terms, where callers have tempers
 	Think      time.Duration // pause before it was asked; set by Setting.Questions alone
 
 	Arrived, First, Done time.Duration // First and Done are when its caller hears them
 	Engine               int           // that served it; -1: none
 	Refused              bool
-	Refusals             int // how often it was told to come back, and did
+	Refusals             int            // how often it was told to come back, and did
+	Paid                 market.Credits // by its client
 
 	believed int // tokens of the prompt that its engine was believed to hold, when it was sent there
-	joined   int // the turn that its caller's first dialogue began with
 
 	own    bool // sent by the policy itself: no caller asked, and none hears of it
 	script *Script
 	lots   *rand.Rand // its caller's
 }
 
-// Terms say what an answer is worth to its caller.
-type Terms struct {
+// Stated is what an answer is worth to its caller.
+type Stated struct {
 	market.Terms
 	Told bool // the caller states them; else they are the market's defaults
 }
@@ -277,12 +280,12 @@ func quoted(text string) []byte {
 func (r *Request) Blocks(size int) []uint64 { return r.Hashes[:(r.Prompt-1)/size] }
 
 // spread are terms whose worth is drawn from 1 to 100 thousandths of a credit.
-func spread(random *rand.Rand) Terms {
+func spread(random *rand.Rand) Stated {
 	worth, err := market.Quantise(0.001 * math.Pow(100, random.Float64()))
 	if err != nil {
 		panic("virtual: a worth of the table is no amount")
 	}
-	return Terms{market.Terms{Worth: worth, Delta: 0.5, Patience: 3 * time.Second}, true}
+	return Stated{market.Terms{Worth: worth, Delta: 0.5, Patience: 3 * time.Second}, true}
 }
 
 // passages is that many bytes of the dialogues' own system prompts, beginning with the i-th.

@@ -1,0 +1,210 @@
+package virtual
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Column stands in a table of measures.
+type Column struct {
+	Name   string
+	Digits int
+	Of     func(*Measures) float64
+}
+
+// Columns stand in every table, in this order.
+var Columns = []Column{
+	{"welfare", 1, func(m *Measures) float64 { return m.Welfare }},
+	{"p50", 0, func(m *Measures) float64 { return m.P50 }},
+	{"p99", 0, func(m *Measures) float64 { return m.P99 }},
+	{"longest", 0, func(m *Measures) float64 { return m.Longest }},
+	{"refused", 3, func(m *Measures) float64 { return m.Refused }},
+	{"tasks/s", 1, func(m *Measures) float64 { return m.Throughput }},
+	{"bill", 2, func(m *Measures) float64 { return m.Bill }},
+	{"dearest", 2, func(m *Measures) float64 { return m.Dearest }},
+	{"idle", 2, func(m *Measures) float64 { return m.Idle }},
+	{"quality", 3, func(m *Measures) float64 { return m.Quality }},
+	{"share", 3, func(m *Measures) float64 { return m.Share }},
+	{"bound", 3, func(m *Measures) float64 { return m.Bound }},
+	{"work", 2, func(m *Measures) float64 { return m.Work }},
+}
+
+// groupColumns stand in a table by temper.
+var groupColumns = []struct {
+	name   string
+	digits int
+	of     func(*Group) float64
+}{
+	{"welfare", 2, func(g *Group) float64 { return g.Welfare }},
+	{"p50", 0, func(g *Group) float64 { return g.P50 }},
+	{"p99", 0, func(g *Group) float64 { return g.P99 }},
+	{"longest", 0, func(g *Group) float64 { return g.Longest }},
+	{"refused", 3, func(g *Group) float64 { return float64(g.Refused) / float64(g.Tasks) }},
+	{"bill", 2, func(g *Group) float64 { return g.Bill }},
+}
+
+// Legend says what the columns of the tables are.
+const Legend = `Each figure is the mean of the seeds, and half of its 95 % interval.
+welfare  a second, in thousandths of a credit, between the first and the last tenth of arrivals: what answers
+         were worth as they were served, less their cost; who is refused adds nothing. By temper: a task.
+         -: a closed loop whose callers do not outnumber the slots by half, where it says who asked
+p50, p99 time to the first token in ms, as callers see it
+longest  the longest wait in ms for a first token, or to be refused
+refused  of tasks
+bill     what was paid, by the card; dearest: the same of the client that paid most beside its card
+idle     slots that stand idle, on the mean, while somebody waits who would pay for one
+share    of prompt tokens, those found in a cache
+bound    the share in one cache of that size for all, which knew what is asked next (Belady)
+work     tokens computed on the engine that computed most, by the mean
+`
+
+// sum makes the means of a row.
+func (row *Row) sum() {
+	row.All = map[string]Estimate{}
+	for _, c := range Columns {
+		var of []float64
+		for i := range row.Seeds {
+			of = append(of, c.Of(&row.Seeds[i]))
+		}
+		row.All[c.Name] = NewEstimate(of)
+	}
+	by := map[string]map[string][]float64{}
+	for i := range row.Seeds {
+		for k := range row.Seeds[i].Tempers {
+			g := &row.Seeds[i].Tempers[k]
+			if by[g.Name] == nil {
+				by[g.Name] = map[string][]float64{}
+			}
+			for _, c := range groupColumns {
+				by[g.Name][c.name] = append(by[g.Name][c.name], c.of(g))
+			}
+		}
+	}
+	for name, columns := range by {
+		if row.Tempers == nil {
+			row.Tempers = map[string]map[string]Estimate{}
+		}
+		row.Tempers[name] = map[string]Estimate{}
+		for column, of := range columns {
+			row.Tempers[name][column] = NewEstimate(of)
+		}
+	}
+}
+
+// Label is the row's rule, with the value of its knob where it has one.
+func (row *Row) Label() string {
+	if row.Knob != "" {
+		return row.Knob
+	}
+	return row.Rule
+}
+
+// same reports whether two rows stand in one table.
+func (row *Row) same(other *Row) bool {
+	return row.Trace == other.Trace && row.Fleet == other.Fleet && row.Terms == other.Terms &&
+		row.Rate == other.Rate
+}
+
+// Title says what was played.
+func (row *Row) Title() string {
+	of, _, _ := traceNamed(row.Trace)
+	about := of.Name + ": " + of.About
+	if row.Rate > 0 {
+		about += fmt.Sprintf("; %.2f dialogues begin in a second", row.Rate)
+		if row.Load > 0 {
+			about += fmt.Sprintf(", %.2f of what the engines can serve", row.Load)
+		}
+	}
+	if row.Fleet != "" {
+		about += "; fleet " + row.Fleet
+	}
+	if row.Terms != "" {
+		about += "; terms " + string(row.Terms)
+	}
+	return about
+}
+
+// Write prints a table for each world.
+func Write(w io.Writer, rows []Row) {
+	for from := 0; from < len(rows); {
+		to := from
+		for to < len(rows) && rows[to].same(&rows[from]) {
+			to++
+		}
+		fmt.Fprintf(w, "\n%s\n", rows[from].Title())
+		table(w, rows[from:to])
+		from = to
+	}
+	fmt.Fprint(w, "\n"+Legend)
+}
+
+// table prints rows below each other, figures to the right, and below them those by temper.
+func table(w io.Writer, rows []Row) {
+	cells := [][]string{{""}}
+	for _, c := range Columns {
+		cells[0] = append(cells[0], c.Name)
+	}
+	for _, row := range rows {
+		line := []string{row.Label()}
+		for _, c := range Columns {
+			cell := figure(row.All[c.Name], c.Digits, len(row.Seeds))
+			if c.Name == "welfare" && row.Seeds[0].Uncounted {
+				cell = "-"
+			}
+			line = append(line, cell)
+		}
+		cells = append(cells, line)
+	}
+	write(w, cells)
+	cells = [][]string{{"", "temper"}}
+	for _, c := range groupColumns {
+		cells[0] = append(cells[0], c.name)
+	}
+	for _, row := range rows {
+		var names []string
+		for name := range row.Tempers {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			line := []string{row.Label(), name}
+			for _, c := range groupColumns {
+				line = append(line, figure(row.Tempers[name][c.name], c.digits, len(row.Seeds)))
+			}
+			cells = append(cells, line)
+		}
+	}
+	if len(cells) > 1 {
+		fmt.Fprintln(w)
+		write(w, cells)
+	}
+}
+
+// figure is a mean with its interval.
+func figure(e Estimate, digits, seeds int) string {
+	cell := strconv.FormatFloat(e.Mean, 'f', digits, 64)
+	if seeds > 1 {
+		cell += "±" + strconv.FormatFloat(e.Within, 'f', digits, 64)
+	}
+	return cell
+}
+
+// write prints lines of cells below each other, all but the first of a line to the right.
+func write(w io.Writer, cells [][]string) {
+	width := make([]int, len(cells[0]))
+	for _, line := range cells {
+		for i, cell := range line {
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, line := range cells {
+		fmt.Fprintf(w, "%-*s", width[0], line[0])
+		for i, cell := range line[1:] {
+			fmt.Fprintf(w, "  %*s", width[i+1], cell)
+		}
+		fmt.Fprintln(w)
+	}
+}

@@ -1,0 +1,162 @@
+package virtual
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"souk/cmd/replay"
+	"souk/hub"
+	"souk/market"
+)
+
+// Terms is what callers say of what an answer is worth to them.
+type Terms string
+
+// The choices of terms; "" is the trace's.
+const (
+	NoTerms Terms = "none"    // nothing: the hub's own hold
+	Tempers Terms = "tempers" // hurried, exacting, balanced and thrifty in turn, as the clients of souk run
+	Spread  Terms = "spread"  // worths that differ a hundredfold
+)
+
+// AllTerms are the choices.
+var AllTerms = []Terms{NoTerms, Tempers, Spread}
+
+// Callers is whose the tasks are.
+type Callers string
+
+// The choices of callers; "" is OwnKeys.
+const (
+	OwnKeys Callers = "own"     // each caller is a client
+	OneKey  Callers = "one-key" // all stand behind the key of one application, which is the client
+)
+
+// AllCallers are the choices.
+var AllCallers = []Callers{OwnKeys, OneKey}
+
+// World is what is played: a trace before a fleet, what callers say, whose they are, and how fast they come.
+type World struct {
+	Trace   Trace
+	Fleet   Fleet // none: eight engines as the trace has them, or Engines
+	Engines int   // of a fleet alike; 0: eight
+	Terms   Terms
+	Callers Callers
+	Seed    uint64
+
+	// How tasks come; all 0: as the trace has them. One at most.
+	Rate     float64 // dialogues that begin in a second, at random (Poisson)
+	Load     float64 // the same, as a part of what the fleet can serve, see [World.Capacity]
+	Sessions int     // callers of a closed loop: each asks its next question when the last is answered
+
+	Tasks  int           // of a run, where the trace has no end of its own
+	Length time.Duration // instead of Tasks
+	Named  bool          // callers tell the market the names of their sessions
+}
+
+// tempers are the clients of souk run, the same for every seed.
+var tempers = replay.Mix(7, 512)
+
+// temper is what a caller says whose temper is drawn by its number.
+func temper(caller int) (Stated, string) {
+	c := &tempers[caller%len(tempers)]
+	return Stated{market.Terms{Worth: *c.Terms.Worth, Delta: *c.Terms.Delta,
+		Patience: time.Duration(*c.Terms.PatienceMS) * time.Millisecond}, true}, c.Kind
+}
+
+// Setting is the world as it is run.
+func (w *World) Setting() (s Setting, err error) {
+	if len(w.Fleet.Engines) > 0 {
+		if err := w.Fleet.Validate(); err != nil {
+			return s, fmt.Errorf("fleet %s: %w", w.Fleet.Name, err)
+		}
+	}
+	if !slices.Contains(AllTerms, cmp.Or(w.Terms, NoTerms)) {
+		return s, fmt.Errorf("terms %q are none of %v", w.Terms, AllTerms)
+	}
+	if !slices.Contains(AllCallers, cmp.Or(w.Callers, OwnKeys)) {
+		return s, fmt.Errorf("callers %q are none of %v", w.Callers, AllCallers)
+	}
+	if w.Rate < 0 || w.Load < 0 || w.Sessions < 0 || w.Tasks < 0 || w.Length < 0 || w.Engines < 0 {
+		return s, fmt.Errorf("a rate of %v, a load of %v, %d sessions, %d tasks, %v and %d engines: none may be "+
+			"below 0", w.Rate, w.Load, w.Sessions, w.Tasks, w.Length, w.Engines)
+	}
+	engines := cmp.Or(len(w.Fleet.Engines), w.Engines, 8)
+	if s, err = w.Trace.setting(engines); err != nil {
+		return s, fmt.Errorf("trace %s: %w", w.Trace.Name, err)
+	}
+	s.Seed, s.Arrive = w.Seed, from(s.Arrive, w.Seed)
+	w.Fleet.behind(&s)
+	if w.Terms != "" {
+		s.Say, s.Unsaid = w.Terms, hub.Terms{}
+	}
+	s.OneKey = w.Callers == OneKey
+	if w.Length > 0 || w.Tasks > 0 && s.Tasks == 0 && s.Length == 0 {
+		s.Tasks, s.Length = w.Tasks, w.Length
+	}
+	rate := w.Rate
+	if w.Load > 0 {
+		most, err := w.Capacity()
+		if err != nil {
+			return s, err
+		}
+		rate = w.Load * most
+	}
+	switch {
+	case rate > 0:
+		s.Callers, s.Ring, s.Arrive, s.Timed, s.Midway, s.Rate = 0, 0, nil, 0, false, rate
+	case w.Sessions > 0:
+		s.Callers, s.Ring, s.Arrive, s.Timed, s.Rate = w.Sessions, 0, nil, 0, 0
+	}
+	return s, nil
+}
+
+// Capacity is how many dialogues of the trace can begin in a second so that the fleet serves them all:
+// what it serves when twice as many callers as it has slots ask without a pause, under the rule
+// least-loaded.
+func (w *World) Capacity() (float64, error) {
+	full := World{Trace: w.Trace, Fleet: w.Fleet, Engines: w.Engines, Terms: w.Terms, Seed: capacitySeed}
+	s, err := full.Setting()
+	if err != nil {
+		return 0, err
+	}
+	s.Callers, s.Ring, s.Arrive, s.Timed, s.Rate, s.Think = 2*s.slots(), 0, nil, 0, 0, 0
+	s.Midway, s.Warm, s.Tasks, s.Length = false, 0, capacityTasks*s.slots(), 0
+	p, err := NewRule("least-loaded", s.Seed)
+	if err != nil {
+		return 0, err
+	}
+	all, _, err := Run(s, p)
+	if err != nil {
+		return 0, fmt.Errorf("what the fleet can serve of %s: %w", w.Trace.Name, err)
+	}
+	// what begins and ends with slots that stand empty does not count
+	var done []time.Duration
+	for _, r := range all {
+		done = append(done, r.Done)
+	}
+	slices.Sort(done)
+	from, to := len(done)/5, len(done)*4/5
+	tasks := float64(to-from) / (done[to] - done[from]).Seconds()
+	turns := 0
+	for _, x := range s.Scripts {
+		turns += len(x.turns)
+	}
+	return tasks * float64(len(s.Scripts)) / float64(turns), nil
+}
+
+// Of a fleet's capacity: how many tasks a slot serves until it is known, and from which seed.
+const (
+	capacityTasks = 20
+	capacitySeed  = 1
+)
+
+// Play plays a world once under a rule, or in a market, whose name begins with MarketName.
+func Play(w World, rule string) (Measures, error) {
+	s, err := w.Setting()
+	if err != nil {
+		return Measures{}, err
+	}
+	return play(s, rule, w.Named)
+}
