@@ -7,8 +7,7 @@ type Share struct {
 	Subscriptions int // of a connection
 	Payload       int // bytes of a message, with its headers
 
-	Connections int // at once
-	Listens     int // subscriptions of all connections: a message that all of them hear is sent as often
+	Connections int // at once: a message that all their subscriptions hear is sent as often
 	Pending     int // bytes that wait at the server until they are read, of all connections
 
 	Says, Hears Traffic // what goes out from it, and what comes to it
@@ -30,30 +29,29 @@ const MaxPending = 32 << 20
 func ShareOf(role Role, agents int) Share {
 	// The parts of the market have one subscription for each kind of what they hear, and one connection for
 	// each process; a name may have several processes, of which one stands by.
-	s := Share{Subscriptions: 1024, Listens: 2048, Payload: MaxMessage, Connections: 16, Pending: MaxPending}
+	s := Share{Subscriptions: 128, Payload: MaxMessage, Connections: 16, Pending: MaxPending}
 	switch role {
 	case RoleClient:
 		// bus/client needs three subscriptions, other clients one for each answer that they wait for. Each
 		// answer costs the server once for each subscription that hears it, so all together they are few. A
 		// request is a body and its headers. A thousand streams, the most that a door has of one client, say
 		// fifty times a second what is new, and are acknowledged some times a second.
-		s.Subscriptions, s.Listens, s.Connections = 32, 64, 8
+		s.Subscriptions, s.Connections = 16, 8
 		s.Payload, s.Pending = MaxBody+64<<10, 16<<20
 		s.Says, s.Hears = Traffic{5000, 32 << 20}, Traffic{100_000, 64 << 20}
 	case RoleViewer:
-		s.Subscriptions, s.Listens, s.Connections = 32, 64, 8
+		s.Subscriptions, s.Connections = 16, 8
 		s.Payload, s.Pending = 64<<10, 8<<20
 		s.Says, s.Hears = Traffic{2000, 1 << 20}, Traffic{50_000, 32 << 20}
 	case RoleOperator:
 		// each of its commands is a connection, and scripts run many at once
-		s.Subscriptions, s.Listens, s.Connections = 64, 256, 64
+		s.Subscriptions, s.Connections = 16, 64
 		s.Payload, s.Pending = 64<<10, 16<<20
 		s.Says, s.Hears = Traffic{10_000, 32 << 20}, Traffic{50_000, 32 << 20}
 	case RoleAgentd:
 		// four subscriptions for each agent; what an agent says is what its streams bring, and a summary a
 		// second
-		s.Subscriptions += 16 * agents
-		s.Listens += 32 * agents
+		s.Subscriptions += 8 * agents
 		s.Connections = 8
 		s.Says = Traffic{20_000 + 1000*agents, (64 + 8*agents) << 20}
 		s.Hears = s.Says

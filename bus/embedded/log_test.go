@@ -72,27 +72,3 @@ func TestWhatConnectionsDoIsSaidOnceAMinute(t *testing.T) {
 		}
 	})
 }
-
-// While somebody is kept away, whoever is refused hears so a while later, and at once where nobody is or the
-// server ends.
-func TestWhoIsRefusedWaitsWhileSomebodyIsBarred(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &natsLog{knock: &slowly{end: make(chan struct{})}}
-		refuse := func() time.Duration {
-			began := time.Now()
-			l.Errorf("%s - %s", "127.0.0.1:60880 - cid:17", "authentication error")
-			return time.Since(began)
-		}
-		if took := refuse(); took != 0 {
-			t.Errorf("nobody is barred, and it waits for %v", took)
-		}
-		l.knock.on.Store(true)
-		if took := refuse(); took != answerIn {
-			t.Errorf("it waits for %v, want %v", took, answerIn)
-		}
-		l.knock.stop()
-		if took := refuse(); took != 0 {
-			t.Errorf("the server ends, and it waits for %v", took)
-		}
-	})
-}

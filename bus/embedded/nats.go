@@ -46,7 +46,6 @@ type NATSConfig struct {
 type NATS struct {
 	server *server.Server
 	guard  *guarding // nil: it asks nobody who is there
-	knock  *slowly   // who is refused
 	url    string
 }
 
@@ -78,6 +77,7 @@ func startNATS(config NATSConfig) (*NATS, error) {
 		MaxConn: maxConnections, MaxSubTokens: maxSubTokens,
 		PingInterval: serverPing, MaxPingsOut: serverPings,
 	}
+	var guard *natsGuard
 	if a := config.Auth; a != nil {
 		accounts := &server.MemAccResolver{}
 		for account, token := range a.Accounts {
@@ -87,6 +87,8 @@ func startNATS(config NATSConfig) (*NATS, error) {
 		}
 		options.TrustedOperators, options.SystemAccount = []*jwt.OperatorClaims{a.Operator}, a.System
 		options.AccountResolver, options.MaxControlLine = accounts, natsauth.MaxControlLine
+		guard = newNATSGuard(a, config.Log)
+		options.CustomClientAuthentication = guard
 	}
 	if config.Listen != "" {
 		host, port, err := splitAddress(config.Listen)
@@ -105,8 +107,10 @@ func startNATS(config NATSConfig) (*NATS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS: %w", err)
 	}
-	knock := &slowly{end: make(chan struct{})}
-	log := &natsLog{log: config.Log, knock: knock, fatal: make(chan string, 1)}
+	if guard != nil {
+		guard.server = s
+	}
+	log := &natsLog{log: config.Log, fatal: make(chan string, 1)}
 	s.SetLogger(log, false, false)
 
 	started := make(chan struct{})
@@ -117,9 +121,9 @@ func startNATS(config NATSConfig) (*NATS, error) {
 		s.WaitForShutdown()
 		return nil, fmt.Errorf("embedded NATS: listen on %s: %w", config.Listen, err)
 	}
-	n := &NATS{server: s, knock: knock}
-	if a := config.Auth; a != nil {
-		n.guard = newNATSGuard(s, a.Market, knock, config.Log).start()
+	n := &NATS{server: s}
+	if guard != nil {
+		n.guard = guard.start()
 	}
 	if config.Listen != "" {
 		n.url = "nats://" + s.Addr().String()
@@ -168,7 +172,6 @@ func (n *NATS) URL() string { return n.url }
 // Close ends all connections and the server.
 func (n *NATS) Close() {
 	n.guard.end()
-	n.knock.stop()
 	n.server.Shutdown()
 	n.server.WaitForShutdown()
 }
@@ -177,7 +180,6 @@ func (n *NATS) Close() {
 // clients do that they may not there can be any number of lines: so many are written in a second.
 type natsLog struct {
 	log   *slog.Logger
-	knock *slowly // nil: who is refused is told so at once
 	once  sync.Once
 	fatal chan string
 
@@ -208,14 +210,8 @@ func (l *natsLog) Warnf(format string, args ...any) {
 	l.write(slog.LevelWarn, fmt.Sprintf(format, args...))
 }
 
-// Errorf is also where whoever is refused waits: the server calls it on that connection's own goroutine,
-// with no lock held, and has no other hook before it answers.
 func (l *natsLog) Errorf(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	l.write(slog.LevelError, text)
-	if strings.Contains(text, server.ErrAuthentication.Error()) {
-		l.knock.wait()
-	}
+	l.write(slog.LevelError, fmt.Sprintf(format, args...))
 }
 
 func (l *natsLog) Fatalf(format string, args ...any) {

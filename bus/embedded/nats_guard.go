@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -38,47 +39,43 @@ const (
 	busyAt    = 1000                   // messages, from one name
 	lookEach  = 200 * time.Microsecond // and later for each of them, which takes a microsecond or two
 	most      = 2 * maxConnections     // of which a look hears
-	lookUp    = 256                    // that are new, of which is asked whose they are, in one look
-
-	glanceEvery = 20 * time.Millisecond // whether there are more connections, or many more subscriptions
-	glanceSubs  = 64
 )
 
-// Who has said or heard more than its share, or comes again so often within a look's share of a second after
-// its connections were closed, is kept away for a while: to cut it off does not help where it is there again
-// at once.
-const (
-	barredFor  = time.Minute
-	comesAgain = 30.0 // times a second, on average of ten: a process of ours comes twice
-)
+// Who has said or heard more than its share is kept away for a while: to cut it off does not help where it is
+// there again at once.
+const barredFor = time.Minute
 
-// natsGuard keeps each name within its share: it counts what its connections have, and closes those that are
-// beyond. NATS itself bounds connections by account, which is the whole market here, and what waits by
-// connection.
+// natsGuard keeps each name within its share. It says who may come, and how many connections of a name; and
+// it looks at what they have said, heard and not read, and closes those that are beyond. NATS itself bounds
+// connections by account, which is the whole market here, and what waits by connection.
 type natsGuard struct {
 	server *server.Server
-	market string // the account whose users it counts
+	auth   *natsauth.Server
 	log    *slog.Logger
 
+	mu     sync.Mutex
 	guests map[uint64]*guest // by connection
 	names  map[string]*host  // by who it is
-	bars   bars
-	busy   bool // by the last look
+	shown  map[token]*host   // by what it showed, and was found good
 
+	busy bool // by the last look
+	now  func() time.Time
 	shut func(connection uint64)
+
+	closing chan struct{} // nobody who is refused waits any more
+	once    sync.Once
 }
 
-func newNATSGuard(s *server.Server, market string, knock *slowly, log *slog.Logger) *natsGuard {
-	return &natsGuard{server: s, market: market, log: log,
-		guests: map[uint64]*guest{}, names: map[string]*host{},
-		bars: bars{server: s, market: market, until: map[string]time.Time{}, knock: knock},
-		shut: func(connection uint64) { s.DisconnectClientByID(connection) }}
+func newNATSGuard(auth *natsauth.Server, log *slog.Logger) *natsGuard {
+	g := &natsGuard{auth: auth, log: log, guests: map[uint64]*guest{}, names: map[string]*host{},
+		shown: map[token]*host{}, now: time.Now, closing: make(chan struct{})}
+	g.shut = func(connection uint64) { g.server.DisconnectClientByID(connection) }
+	return g
 }
 
 // guest counts what one connection uses.
 type guest struct {
-	of   *host // nil: nobody who has a share
-	seen bool  // by this look
+	of *host
 
 	inMsgs, outMsgs, inBytes, outBytes int64
 }
@@ -87,14 +84,15 @@ type guest struct {
 type host struct {
 	name  string
 	share bus.Share
-	keys  map[string]bool // of its creds
+	shown []token   // the last that were found good
+	here  []uint64  // its connections, and some that have gone
+	until time.Time // it is kept away
 
-	conns   []*server.ConnInfo // of this look, the oldest first
+	conns   []*server.ConnInfo // of this look
 	pending int
-	listens int
 	came    int64 // messages from it since the last look
 
-	says, saysBytes, hears, hearsBytes, closes bucket
+	says, saysBytes, hears, hearsBytes bucket
 
 	closed int       // connections since it was told
 	told   time.Time // in the log
@@ -102,75 +100,56 @@ type host struct {
 
 // run looks until ctx ends.
 func (g *natsGuard) run(ctx context.Context) {
-	t := time.NewTicker(glanceEvery)
+	t := time.NewTimer(lookEvery)
 	defer t.Stop()
-	var last time.Time
-	var conns, subs int
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		now := time.Now()
-		c, s := g.server.NumClients(), int(g.server.NumSubscriptions())
+		g.look(time.Now())
 		every := lookEvery
 		if g.busy {
 			every = lookBusy
 		}
-		if c > conns || s > subs+glanceSubs || now.Sub(last) >= every+time.Duration(c)*lookEach {
-			g.look(now)
-			last = now
-		}
-		conns, subs = c, s
+		t.Reset(every + time.Duration(g.server.NumClients())*lookEach)
 	}
 }
 
 // look counts once, and closes what is beyond.
 func (g *natsGuard) look(now time.Time) {
-	z, err := g.server.Connz(&server.ConnzOptions{Account: g.market, Limit: most})
+	z, err := g.server.Connz(&server.ConnzOptions{Account: g.auth.Market, Limit: most})
 	if err != nil {
 		return
-	}
-	for _, h := range g.names {
-		h.conns, h.pending, h.listens, h.came = h.conns[:0], 0, 0, 0
-	}
-	g.busy = false
-	came := 0
-	for _, c := range z.Conns { // by age
-		p := g.guests[c.Cid]
-		if p == nil {
-			if came++; came > lookUp {
-				break // the others with the next look
-			}
-			p = &guest{of: g.whose(c.Cid)}
-			g.guests[c.Cid] = p
-		}
-		p.seen = true
-		if p.of != nil {
-			p.of.count(p, c, now)
-		}
-	}
-	for cid, p := range g.guests {
-		if !p.seen {
-			delete(g.guests, cid)
-		}
-		p.seen = false
 	}
 	if g.server.NumClients()-len(z.Conns) > maxStrangers {
 		g.dismiss()
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, h := range g.names {
+		h.conns, h.pending, h.came = h.conns[:0], 0, 0
+		h.here = slices.DeleteFunc(h.here, g.gone)
+	}
+	maps.DeleteFunc(g.guests, func(cid uint64, _ *guest) bool { return g.gone(cid) })
+	for _, c := range z.Conns {
+		if p := g.guests[c.Cid]; p != nil {
+			p.of.count(p, c, now)
+		}
+	}
+	g.busy = false
 	for name, h := range g.names {
 		g.busy = g.busy || h.came > busyAt && h.share.Says.Messages > 0
 		g.bound(h, now)
-		if len(h.conns) == 0 && h.rested(now) {
+		if len(h.here) == 0 && h.rested(now) {
 			delete(g.names, name)
+			for _, t := range h.shown {
+				delete(g.shown, t)
+			}
 		}
 	}
 	g.relieve(now)
-	if err := g.bars.end(now); err != nil && g.log != nil {
-		g.log.Error("whose time is over is not let in again", "err", err, "server", "nats")
-	}
 }
 
 // dismiss closes connections that have not shown who they are and so are in no account, where there are too
@@ -191,33 +170,10 @@ func (g *natsGuard) dismiss() {
 	g.say("connections that show no creds are closed", "", more, "there are more than", maxStrangers)
 }
 
-// whose says who a connection of the market's account is, whose creds the server has found good; nil for
-// nobody who has a share. It takes a tenth of a millisecond.
-func (g *natsGuard) whose(cid uint64) *host {
-	z, err := g.server.Connz(&server.ConnzOptions{CID: cid, Username: true})
-	if err != nil || len(z.Conns) == 0 {
-		return nil // it has gone
-	}
-	c := z.Conns[0]
-	i, err := natsauth.Shown(c.JWT)
-	if err != nil {
-		return nil
-	}
-	h := g.names[i.Name]
-	if h == nil {
-		h = &host{name: i.Name, keys: map[string]bool{}}
-		g.names[i.Name] = h
-	}
-	h.keys[c.AuthorizedUser] = true
-	h.share = i.Share()
-	return h
-}
-
 // count adds a connection to what its name has.
 func (h *host) count(p *guest, c *server.ConnInfo, now time.Time) {
 	h.conns = append(h.conns, c)
 	h.pending += c.Pending
-	h.listens += int(c.NumSubs)
 	h.came += c.InMsgs - p.inMsgs
 	for _, t := range []struct {
 		b    *bucket
@@ -260,34 +216,18 @@ func (h *host) owes(now time.Time) (what string, most int) {
 // rested reports whether nothing need be remembered of a name.
 func (h *host) rested(now time.Time) bool {
 	what, _ := h.owes(now)
-	return what == "" && now.Sub(h.told) > bus.SayAgain
+	return what == "" && now.Sub(h.told) > bus.SayAgain && !now.Before(h.until)
 }
 
-// bound closes what of a name's connections is beyond its share: the last that came, of what there are too
-// many, and those for which most waits.
+// bound keeps a name away that owes, and closes of its connections those for which most waits.
 func (g *natsGuard) bound(h *host, now time.Time) {
-	if len(h.conns) == 0 {
-		return
-	}
-	h.closes.fill(now, Rate{comesAgain, 10 * comesAgain})
-	if what, most := h.owes(now); what != "" {
+	if what, most := h.owes(now); what != "" && len(h.conns) > 0 {
 		g.bar(h, now, what, most)
 		return
-	}
-	for len(h.conns) > h.share.Connections {
-		g.close(h, len(h.conns)-1)
-		g.tell(h, now, "connections", h.share.Connections)
-	}
-	for h.listens > h.share.Listens && len(h.conns) > 0 {
-		g.close(h, len(h.conns)-1)
-		g.tell(h, now, "subscriptions of all connections", h.share.Listens)
 	}
 	for h.pending > h.share.Pending && len(h.conns) > 0 {
 		g.close(h, h.slowest())
 		g.tell(h, now, "bytes that it does not read", h.share.Pending)
-	}
-	if h.closes.left < 0 {
-		g.bar(h, now, "connections, which come again at once", h.share.Connections)
 	}
 }
 
@@ -307,21 +247,19 @@ func (g *natsGuard) close(h *host, i int) {
 	c := h.conns[i]
 	h.conns = slices.Delete(h.conns, i, i+1)
 	h.pending -= c.Pending
-	h.listens -= int(c.NumSubs)
 	h.closed++
-	h.closes.left--
 	g.shut(c.Cid)
 }
 
 // bar closes all connections of a name, and keeps it away for a while. What it owes is forgotten then.
 func (g *natsGuard) bar(h *host, now time.Time, what string, most int) {
-	h.closed += len(h.conns)
-	h.conns, h.pending, h.listens = h.conns[:0], 0, 0
-	h.says, h.saysBytes, h.hears, h.hearsBytes, h.closes = bucket{}, bucket{}, bucket{}, bucket{}, bucket{}
-	if err := g.bars.add(h.keys, now.Add(barredFor)); err != nil && g.log != nil {
-		g.log.Error("a name cannot be kept away", "name", h.name, "err", err, "server", "nats")
+	for _, cid := range h.here {
+		g.shut(cid)
 	}
-	h.told = time.Time{}
+	h.closed += len(h.here)
+	h.here, h.conns, h.pending = nil, h.conns[:0], 0
+	h.says, h.saysBytes, h.hears, h.hearsBytes = bucket{}, bucket{}, bucket{}, bucket{}
+	h.until, h.told = now.Add(barredFor), time.Time{}
 	g.tell(h, now, what, most, "barred", barredFor)
 }
 
@@ -362,15 +300,16 @@ func (g *natsGuard) say(what, name string, closed int, more ...any) {
 	}
 }
 
-// guarding is a guard that runs.
+// guarding is a guard that looks.
 type guarding struct {
+	*natsGuard
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
 func (g *natsGuard) start() *guarding {
 	ctx, stop := context.WithCancel(context.Background())
-	out := &guarding{stop: stop}
+	out := &guarding{natsGuard: g, stop: stop}
 	out.done.Go(func() { g.run(ctx) })
 	return out
 }
@@ -379,5 +318,6 @@ func (g *guarding) end() {
 	if g != nil {
 		g.stop()
 		g.done.Wait()
+		g.once.Do(func() { close(g.closing) })
 	}
 }

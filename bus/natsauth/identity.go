@@ -61,15 +61,6 @@ func (i *Identity) Speaks(agent string) bool {
 	return slices.Contains(i.say, bus.SummarySubject("*", agent))
 }
 
-// Shown is whose JWT a server was shown, and found good.
-func Shown(token string) (*Identity, error) {
-	claims, err := jwt.DecodeUserClaims(token)
-	if err != nil {
-		return nil, err
-	}
-	return identity(claims, token, nil), nil
-}
-
 // Agents lists the agents that an agentd may speak for.
 func (i *Identity) Agents() (agents []string) {
 	for _, p := range i.say {

@@ -91,7 +91,7 @@ func TestCredsThatSayTooMuchAreMadeAnew(t *testing.T) {
 		may[string](t)(s.Ensure(bus.RoleAgentd, ids, now))
 		got := may[*Identity](t)(ReadFile(path))
 		now := may[*jwt.UserClaims](t)(jwt.DecodeUserClaims(got.JWT()))
-		if now.Resp != nil || now.Limits.Subs != 1024+16 {
+		if now.Resp != nil || now.Limits.Subs != int64(bus.ShareOf(bus.RoleAgentd, 1).Subscriptions) {
 			t.Errorf("%s: %+v remains", what, now.Permissions)
 		}
 		if same := now.Subject == claims.Subject; same != (what == "neither") {

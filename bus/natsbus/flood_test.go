@@ -141,7 +141,7 @@ func TestAnAnswerIsOfWhoWasAsked(t *testing.T) {
 
 // A connection has so many subscriptions, as its role needs, and then no more.
 func TestSubscriptionsAreBounded(t *testing.T) {
-	const tried, most = 3000, 32
+	const tried, most = 3000, 16
 	s, keys := keyed(t, "127.0.0.1:0")
 	path, err := keys.Ensure(bus.RoleClient, bus.IDs{Name: "dev"}, time.Now())
 	if err != nil {

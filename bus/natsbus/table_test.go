@@ -146,20 +146,22 @@ func everyPair(t *testing.T, url string, keys *natsauth.Store) {
 		}
 
 		heard := map[string]*nats.Subscription{}
-		for _, subject := range slices.Concat(all, []string{">", "souk.>", "souk.v1.>", "_INBOX.>",
+		ncs := []*nats.Conn{nc, plain(t, url, w.ids.Name, natsauth.File(path))} // one has few subscriptions
+		for i, subject := range slices.Concat(all, []string{">", "souk.>", "souk.v1.>", "_INBOX.>",
 			"_INBOX.*.*",
 			"souk.v1.reply.>", "souk.v1.reply.*.x.x", "souk.v1.agent.*.dispatch.*", "souk.v1.*.*"}) {
-			if heard[subject], err = nc.SubscribeSync(subject); err != nil {
+			if heard[subject], err = ncs[i%len(ncs)].SubscribeSync(subject); err != nil {
 				t.Fatal(err)
 			}
 		}
-		flushed(nc)
+		flushed(ncs...)
 		for _, subject := range all {
 			if err := everyone.Publish(subject, []byte("x")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		flushed(everyone, nc)
+		flushed(everyone)
+		flushed(ncs...)
 		for subject, sub := range heard {
 			n, _, _ := sub.Pending()
 			want := covered(p.Subscribe, subject) // of patterns none is wider than what is allowed
