@@ -97,7 +97,7 @@ var owners = map[string][]string{
 	"gonum.org/v1/plot":              {"integration/lab/economics"},
 	"souk/agentd/vllmsim":            {"cmd/local", "cmd/souk", "integration/..."},
 	"souk/cmd/local":                 {"cmd/souk", "integration/..."},
-	"souk/cmd/replay":                {"cmd/load", "cmd/local", "cmd/souk", "integration/..."},
+	"souk/cmd/replay":                {"cmd/local", "cmd/souk", "integration/..."},
 }
 
 // drivers are made by cmd and integration alone, and handed to whoever needs one as a port; who reads
@@ -268,7 +268,7 @@ func TestFloorsComplain(t *testing.T) {
 		"market/certify_x.go": "package market\nimport _ \"souk/market/certify\"",
 		"bus/x.go": "package bus\nimport \"math/rand/v2\"\nvar r = " +
 			"rand.New(rand.NewPCG(1, 2))",
-		"cmd/load/x.go": "package load\nimport _ \"souk/cmd/replay\"",
+		"cmd/souk/x.go": "package main\nimport _ \"souk/cmd/replay\"",
 	} {
 		s, err := parse(path, []byte(text))
 		if err != nil {

@@ -47,7 +47,6 @@ exactly, every sale recorded.
   souk fund alice 5            give another client money; souk balance alice says what is left
   souk key new alice           a key with which that client comes over HTTP, as to any OpenAI server
   souk replay FILE             play recorded dialogues through it
-  souk load --rate 50          measure it under load
   souk why RECEIPT             where a task went and why, the forecast and what came (submit prints its receipt)
 
 submit and the commands after it find the market by its data directory (--data), so run them in the directory
@@ -65,7 +64,7 @@ stands for one US dollar.`,
 	c.SetFlagErrorFunc(console.FlagError)
 	c.AddCommand(upCommand(&s), runCommand(&s), s.reach(submitCommand(&s)), s.reach(quoteCommand(&s)),
 		s.reach(replayCommand(&s)),
-		s.reach(loadCommand(&s)), s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)),
+		s.reach(fundCommand(&s)), s.reach(balanceCommand(&s)),
 		s.reach(payoutCommand(&s)), keyCommand(&s), s.reach(distributeCommand(&s)),
 		s.reach(writeOffCommand(&s)), cli.WhyCommand(&s.data),
 		engineCommand(),

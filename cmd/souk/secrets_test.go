@@ -134,8 +134,7 @@ func showsNoPassword(t *testing.T, bin string) {
 		run(what, environ, want, append([]string{"souk", "--log-level", "debug"}, args...)...)
 	}
 	for _, a := range slices.Concat(reachable[:3], wrong) {
-		for _, c := range [][]string{{"submit", "hello"}, {"replay", "--limit", "1"}, {"load", "--duration",
-			"3s"}, {"fund", "ann", "1"}} {
+		for _, c := range [][]string{{"submit", "hello"}, {"replay", "--limit", "1"}, {"fund", "ann", "1"}} {
 			souk("by flag", nil, "souk", append(slices.Clone(c), "--nats", a)...)
 			souk("by variable", []string{"SOUK_MARKET_NATS=" + a}, "souk", c...)
 		}

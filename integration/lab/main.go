@@ -25,6 +25,7 @@ func root() *cobra.Command {
   lab cliff                    the same where open sessions need more than the caches hold
   lab experiment all           the market as a game: tables, and a page of figures
   lab experiment forecast      what a hub expects of its agents, beside what came
+  lab load                     latencies and CPU of a market that runs elsewhere, as its clients see it
   lab train                    the classifier's model, made and judged anew`,
 		Version:       daemon.Version(version),
 		SilenceUsage:  true,
@@ -33,6 +34,6 @@ func root() *cobra.Command {
 	c.SetVersionTemplate("lab {{.Version}}\n")
 	c.SetFlagErrorFunc(console.FlagError)
 	c.AddCommand(benchCommand(), soakCommand(), crowdCommand(), cliffCommand(), experimentCommand(),
-		floorCommand(), floodCommand(), trainCommand(), evalCommand())
+		floorCommand(), floodCommand(), trainCommand(), evalCommand(), loadCommand())
 	return c
 }

@@ -217,7 +217,8 @@ func (c *Scheduler[S]) Pairs() (n int) {
 }
 
 // preempt pushes s out: it gives back its blocks and goes to the head of the queue. What it had computed may
-// still be in the cache when its turn comes again; what was handed over is computed here then. It returns how many tokens of it were to be computed in this step.
+// still be in the cache when its turn comes again; what was handed over is computed here then. It returns
+// how many tokens of it were to be computed in this step.
 func (c *Scheduler[S]) preempt(s S) (tokens int) {
 	c.Batch = slices.DeleteFunc(c.Batch, func(w Work[S]) bool {
 		if w.Seq == s {

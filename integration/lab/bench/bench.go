@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"souk/bus/follow"
-	"souk/cmd/load/proc"
 	"souk/cmd/local"
+	"souk/integration/lab/load/proc"
 )
 
 // Options say how much is measured.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/cmd/load/proc"
 	"souk/cmd/local"
+	"souk/integration/lab/load/proc"
 )
 
 const (

@@ -18,11 +18,11 @@ import (
 	"souk/bus/etcdreg"
 	"souk/bus/follow"
 	"souk/bus/natsauth"
-	"souk/cmd/load"
 	"souk/cmd/local"
 	"souk/cmd/replay"
 	"souk/integration/fleet"
 	"souk/integration/lab/bench/floor"
+	"souk/integration/lab/load"
 	"souk/market"
 )
 

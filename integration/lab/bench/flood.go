@@ -14,9 +14,9 @@ import (
 	"souk/bus/etcdreg"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
-	"souk/cmd/load/proc"
 	process "souk/cmd/parts"
 	"souk/integration/flood"
+	"souk/integration/lab/load/proc"
 )
 
 // What others may notice of a flood, and what the servers may take for it.

@@ -20,9 +20,9 @@ import (
 	"souk/bus"
 	"souk/bus/follow"
 	"souk/bus/natsauth"
-	"souk/cmd/load/proc"
 	"souk/cmd/local"
 	"souk/integration/lab/bench/floor"
+	"souk/integration/lab/load/proc"
 )
 
 // Bars of the gateway, in multiples of what net/http takes of the same alone. The design has them in times,

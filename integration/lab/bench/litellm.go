@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"souk/cmd/load/proc"
 	"souk/cmd/local"
+	"souk/integration/lab/load/proc"
 )
 
 // besideLiteLLM asks the same engine through a whole market and through LiteLLM's proxy, in turn, each one

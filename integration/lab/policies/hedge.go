@@ -15,9 +15,9 @@ import (
 
 	"souk/agentd/vllmsim"
 	"souk/bus/follow"
-	"souk/cmd/load"
 	"souk/cmd/local"
 	"souk/cmd/replay"
+	"souk/integration/lab/load"
 	"souk/integration/lab/virtual"
 )
 

@@ -20,9 +20,9 @@ import (
 	"souk/bus"
 	"souk/bus/client"
 	"souk/bus/follow"
-	"souk/cmd/load/proc"
 	"souk/cmd/replay"
 	"souk/integration/fleet"
+	"souk/integration/lab/load/proc"
 	"souk/market"
 )
 

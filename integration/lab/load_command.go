@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,15 +15,17 @@ import (
 
 	"souk/bus"
 	"souk/cmd/console"
-	"souk/cmd/load"
+	"souk/cmd/ledger/cli"
 	"souk/cmd/local"
 	"souk/cmd/replay"
+	"souk/integration/lab/load"
 	"souk/market"
 )
 
-// loadFlags are what `souk load` is told.
+// loadFlags are what `lab load` is told.
 type loadFlags struct {
 	load.Config
+	market            local.Reach
 	dialogues, format string
 	clients           int
 	mixed             bool // they name terms
@@ -37,8 +40,10 @@ type loadFlags struct {
 // openMost is the most tasks of an open loop under way at once, where no other number is given.
 const openMost = 4096
 
-func loadCommand(s *shared) *cobra.Command {
-	var f loadFlags
+func loadCommand() *cobra.Command {
+	f := loadFlags{market: local.Reach{Data: cli.Data(), NATS: os.Getenv("SOUK_MARKET_NATS"),
+		CA: os.Getenv("SOUK_MARKET_CA")}}
+	creds := os.Getenv("SOUK_MARKET_CREDS")
 	c := &cobra.Command{
 		Use:   "load",
 		Short: "Put a running market under load, and measure latencies, goodput and CPU",
@@ -54,18 +59,24 @@ of the --ramp is measured.
 Questions are the turns of dialogues with the recorded answers before them, each dialogue a session;
 after the last they begin anew in other sessions. A frame that is missing or comes twice is a failure:
 exit status 1. Ctrl-C cancels what runs and reports what was measured so far.`,
-		Example: `  souk load --concurrency 64 --duration 30s
-  souk load --rate 50 --ramp 10s --duration 1m --slo-ttft 500ms --slo-itl 50ms
-  souk load --nats nats://127.0.0.1:4222 --pid hub=4711 --json --concurrency 16`,
+		Example: `  lab load --concurrency 64 --duration 30s
+  lab load --rate 50 --ramp 10s --duration 1m --slo-ttft 500ms --slo-itl 50ms
+  lab load --nats nats://127.0.0.1:4222 --pid hub=4711 --json --concurrency 16`,
 		Args: console.Takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if creds != "" {
+				f.market.Creds = strings.Split(creds, ",")
+			}
+			if c.Flags().Changed("data") && !c.Flags().Changed("nats") {
+				f.market.NATS = ""
+			}
 			if f.Rate > 0 && !c.Flags().Changed("concurrency") {
 				f.Concurrency = openMost
 			}
 			if err := f.Validate(); err != nil {
 				return fmt.Errorf("%w: see --rate, --concurrency, --ramp and --duration", err)
 			}
-			link, err := f.dial(s)
+			link, err := f.dial()
 			if err != nil {
 				return err
 			}
@@ -74,6 +85,12 @@ exit status 1. Ctrl-C cancels what runs and reports what was measured so far.`,
 		},
 	}
 	g := c.Flags()
+	g.StringVar(&f.market.Data, "data", f.market.Data, "data directory of the market (environment: SOUK_DATA)")
+	g.StringVar(&f.market.NATS, "nats", f.market.NATS,
+		"NATS server of a market of daemons or containers; without, the market of --data is meant "+
+			"(environment: SOUK_MARKET_NATS)")
+	g.StringVar(&creds, "creds", creds, "files of creds, separated by commas; without, the keys in --data have "+
+		"them or make them (environment: SOUK_MARKET_CREDS)")
 	g.Float64Var(&f.Rate, "rate", 0, "open loop: tasks sent a second; 0: a closed loop")
 	g.IntVar(&f.Concurrency, "concurrency", 16,
 		fmt.Sprintf("callers of the closed loop; of an open one the most tasks under way (default there %d)",
@@ -85,11 +102,12 @@ exit status 1. Ctrl-C cancels what runs and reports what was measured so far.`,
 	g.DurationVar(&f.SLO.ITL, "slo-itl", 0,
 		"a good answer's mean time between tokens is within it; 0: whatever")
 	g.StringVar(&f.dialogues, "dialogues", "", "file of dialogues (default: the bundled ones)")
-	g.StringVar(&f.format, "format", string(replay.Souk), formatHelp())
-	g.IntVar(&f.clients, "clients", runClients, "clients that ask")
+	g.StringVar(&f.format, "format", string(replay.Souk),
+		"how the rows are written: "+strings.Join(replay.FormatNames(), ", "))
+	g.IntVar(&f.clients, "clients", 12, "clients that ask")
 	g.BoolVar(&f.mixed, "mixed", false,
 		"they name terms, of four kinds in turn, as those of souk run; without, tasks have the market's own")
-	g.IntVar(&f.maxTokens, "max-tokens", runMaxTokens, "of one answer; 0 leaves it to the market")
+	g.IntVar(&f.maxTokens, "max-tokens", 200, "of one answer; 0 leaves it to the market")
 	g.BoolVar(&f.whole, "ignore-eos", false, "every answer has --max-tokens, whatever the engine would say")
 	g.StringVar(&f.model, "model", "", "ask for this model alone")
 	g.StringVar(&f.deposit, "deposit", (100 * market.Credit).String(), "credits each client is funded with")
@@ -101,7 +119,7 @@ exit status 1. Ctrl-C cancels what runs and reports what was measured so far.`,
 }
 
 // dial connects to the market and finds its processes.
-func (f *loadFlags) dial(s *shared) (*local.Link, error) {
+func (f *loadFlags) dial() (*local.Link, error) {
 	for _, p := range f.pids {
 		name, number, named := strings.Cut(p, "=")
 		if !named {
@@ -114,12 +132,12 @@ func (f *loadFlags) dial(s *shared) (*local.Link, error) {
 		}
 		f.Processes = append(f.Processes, load.Process{Name: name, PID: pid})
 	}
-	link, err := s.dial(bus.RoleGateway, "souk-load")
+	link, err := f.market.Dial(bus.RoleGateway, "souk-load")
 	if err != nil {
 		return nil, err
 	}
-	if len(f.pids) == 0 && s.nats == "" {
-		f.Processes = processesOf(s.data, link.State())
+	if len(f.pids) == 0 && f.market.NATS == "" {
+		f.Processes = processesOf(f.market.Data, link.State())
 	}
 	return link, nil
 }
@@ -157,16 +175,19 @@ func withoutFailover(m load.Market) load.Market {
 }
 
 func (f *loadFlags) run(c *cobra.Command, link *local.Link) error {
-	ds, err := dialogues(f.dialogues, f.format)
+	ds, err := replay.Bundled()
+	if f.dialogues != "" {
+		ds, err = replay.ReadFile(f.dialogues, replay.Format(f.format))
+	}
 	if err != nil {
 		return err
 	}
 	if f.clients < 1 {
 		return errors.New("--clients is at least 1")
 	}
-	credits, err := amountOf("--deposit", "deposit", f.deposit)
-	if err != nil {
-		return err
+	credits, err := market.ParseCredits(f.deposit)
+	if err != nil || credits <= 0 {
+		return fmt.Errorf("--deposit %s: write an amount above 0, as 2.50", f.deposit)
 	}
 	run := fmt.Sprintf("load-%x", time.Now().UnixNano())
 	shape := load.Shape{Clients: f.payers(), Model: f.model, MaxTokens: f.maxTokens,
@@ -175,8 +196,10 @@ func (f *loadFlags) run(c *cobra.Command, link *local.Link) error {
 	if err != nil {
 		return err
 	}
-	if err := fundAll(c.Context(), link, shape.Clients, credits, run); err != nil {
-		return err
+	for _, x := range shape.Clients {
+		if _, err := link.Fund(c.Context(), x.ID, credits, run+"-"+x.ID); err != nil {
+			return fmt.Errorf("fund %s: %w", x.ID, err)
+		}
 	}
 	done := f.progress(c.ErrOrStderr())
 	ask := load.Market(link.AskWith)
@@ -189,7 +212,9 @@ func (f *loadFlags) run(c *cobra.Command, link *local.Link) error {
 		return err
 	}
 	if f.asJSON {
-		if err := writeJSON(c.OutOrStdout(), r); err != nil {
+		e := json.NewEncoder(c.OutOrStdout())
+		e.SetIndent("", "  ")
+		if err := e.Encode(r); err != nil {
 			return err
 		}
 	} else {
@@ -209,7 +234,7 @@ func (f *loadFlags) run(c *cobra.Command, link *local.Link) error {
 // payers are the clients that ask.
 func (f *loadFlags) payers() []replay.Client {
 	if f.mixed {
-		return replay.Mix(mixSeed, f.clients)
+		return replay.Mix(1, f.clients)
 	}
 	all := make([]replay.Client, f.clients)
 	for i := range all {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"souk/cmd/load/proc"
+	"souk/integration/lab/load/proc"
 )
 
 // What this process has used lies between what it says of itself before and after.

@@ -12,8 +12,8 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
-	"souk/cmd/load/proc"
 	"souk/cmd/replay"
+	"souk/integration/lab/load/proc"
 )
 
 // Market asks one task, calls each with every chunk of its answer, and returns the last word. An error means
