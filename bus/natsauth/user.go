@@ -263,6 +263,25 @@ func (s *Store) Account() (subject, token string, err error) {
 	return "$SYS.REQ.ACCOUNT." + s.account + ".CLAIMS.UPDATE", token, err
 }
 
+// Lacks counts the revocations in an account's JWT, as a server has it, that these keys do not know, and that
+// still keep somebody out: then these are an older copy of the market's keys.
+func (s *Store) Lacks(token string, now time.Time) (count int, err error) {
+	own, err := s.claims(accountJWT)
+	if err != nil {
+		return 0, err
+	}
+	there, err := jwt.DecodeAccountClaims(token)
+	if err != nil {
+		return 0, err
+	}
+	for key, until := range there.Revocations {
+		if until > now.Unix() && own.Revocations[key] < until {
+			count++
+		}
+	}
+	return count, nil
+}
+
 // give makes a key and the creds of a user.
 func (s *Store) give(n names, role bus.Role, ids bus.IDs, now time.Time, valid time.Duration) error {
 	if valid < time.Second || valid > maxValid {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -113,6 +114,29 @@ func (b *Bus) Refused() error {
 // pushWithin bounds how long a server may take to answer that it knows of a revocation.
 const pushWithin = 5 * time.Second
 
+// ErrOlderKeys: the server knows of revocations that the keys do not.
+var ErrOlderKeys = errors.New("these keys are an older copy of the market's")
+
+// newest refuses to take back what was revoked since the keys were copied. A server that does not say what it
+// has is told all the same.
+func newest(ctx context.Context, b *Bus, subject string, keys *natsauth.Store) error {
+	var said struct {
+		Data struct {
+			JWT string `json:"jwt"`
+		} `json:"data"`
+	}
+	m, err := b.Request(ctx, bus.Msg{Subject: subject})
+	if err != nil || json.Unmarshal(m.Data, &said) != nil || said.Data.JWT == "" {
+		return nil
+	}
+	lacks, err := keys.Lacks(said.Data.JWT, time.Now())
+	if err == nil && lacks > 0 {
+		err = fmt.Errorf("%w: the server has %d revocations that they lack, and would let those in again: nothing "+
+			"was told; do it where the newest keys are (%s here)", ErrOlderKeys, lacks, keys.Dir())
+	}
+	return err
+}
+
 // PushAccount tells the servers behind a connection what the keys say of their account now, so that whoever
 // was revoked is cut off at once. config says where they are; who tells them is the keys' matter.
 func PushAccount(ctx context.Context, config Config, keys *natsauth.Store) error {
@@ -128,6 +152,9 @@ func PushAccount(ctx context.Context, config Config, keys *natsauth.Store) error
 	defer b.Close()
 	ctx, cancel := context.WithTimeout(ctx, pushWithin)
 	defer cancel()
+	if err := newest(ctx, b, strings.TrimSuffix(subject, "CLAIMS.UPDATE")+"INFO", keys); err != nil {
+		return fmt.Errorf("push: %w", err)
+	}
 	m, err := b.Request(ctx, bus.Msg{Subject: subject, Data: []byte(token)})
 	if err != nil {
 		return fmt.Errorf("push: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -178,6 +179,43 @@ func push(t *testing.T, url string, keys *natsauth.Store) {
 	if err := natsbus.PushAccount(t.Context(), natsbus.Config{URL: url}, keys); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Who pushes from an older copy of the keys lets nobody in again who was revoked since: it is refused, and
+// says what to do. The newest keys go on.
+func TestAnOlderCopyOfTheKeysRevokesNothing(t *testing.T) {
+	s, keys := keyed(t, "127.0.0.1:0")
+	now := time.Now()
+	gone := creds(t)(keys.Add(bus.RoleClient, bus.IDs{Name: "gone"}, now, natsauth.Valid))
+	creds(t)(keys.Add(bus.RoleClient, bus.IDs{Name: "other"}, now, natsauth.Valid))
+	dir := filepath.Join(t.TempDir(), "auth")
+	if out, err := exec.Command("cp", "-a", keys.Dir(), dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	older, err := natsauth.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keys.Revoke("gone", now); err != nil {
+		t.Fatal(err)
+	}
+	push(t, s.URL(), keys)
+	if err := older.Revoke("other", now); err != nil {
+		t.Fatal(err)
+	}
+	err = natsbus.PushAccount(t.Context(), natsbus.Config{URL: s.URL()}, older)
+	if !errors.Is(err, natsbus.ErrOlderKeys) || !strings.Contains(err.Error(), "1 revocations that they") {
+		t.Errorf("an older copy is let push: %v", err)
+	}
+	_, err = natsbus.Connect(natsbus.Config{URL: s.URL(), Name: "gone", Creds: gone})
+	if !errors.Is(err, natsbus.ErrRefused) {
+		t.Errorf("who was revoked is let in again: %v", err)
+	}
+	push(t, s.URL(), keys)
+	if err := keys.Revoke("other", now); err != nil {
+		t.Fatal(err)
+	}
+	push(t, s.URL(), keys)
 }
 
 // A revocation cuts its user at once, while questions of it are open; others are not disturbed, and may
