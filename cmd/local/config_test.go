@@ -179,12 +179,18 @@ func TestOneMarketPerDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after the first has ended: %v", err)
 	}
-	// A market that was killed leaves its file behind: it is not mistaken for one that runs.
-	if err := second.Publish(State{Version: 1, PID: 1 << 30, NATS: "nats://127.0.0.1:1"}); err != nil {
+	// A copy of its directory is not mistaken for it, nor what a killed market leaves behind, whoever has its
+	// number now.
+	if err := second.Publish(State{Version: 1, PID: os.Getpid(), NATS: "nats://127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadState(path); err == nil || !strings.Contains(err.Error(), "has ended") {
-		t.Errorf("the state of a killed market: %v", err)
+	twin := t.TempDir()
+	if err := os.CopyFS(twin, os.DirFS(path)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := ReadState(twin)
+	if !errors.Is(err, ErrNoMarket) || !strings.Contains(err.Error(), "is a copy of") {
+		t.Errorf("a copy has the state %+v, %v", s, err)
 	}
 	if err := os.WriteFile(stateFile(path), []byte("garbage"), 0o600); err != nil {
 		t.Fatal(err)

@@ -136,8 +136,8 @@ func (d *Dir) writeLock(why string) error {
 	return d.lock.Truncate(int64(len(text)))
 }
 
-// starting reports whether a process has a data directory on which no market is up.
-func starting(dir string) bool {
+// inUse reports whether a process has a data directory: its market runs, or is not up yet.
+func inUse(dir string) bool {
 	lock, err := regular.Open(filepath.Join(dir, "lock"), maxLock)
 	if err != nil {
 		return false
@@ -220,7 +220,7 @@ func ReadState(dir string) (State, error) {
 	}
 	b, err := regular.Read(stateFile(dir), MaxConfig)
 	switch {
-	case errors.Is(err, os.ErrNotExist) && starting(dir):
+	case errors.Is(err, os.ErrNotExist) && inUse(dir):
 		who, why := lockedBy(dir)
 		if why != "" {
 			return State{}, fmt.Errorf("%s: %w: %s brings it up, and says: %s", dir, errStarting, who, why)
@@ -241,9 +241,9 @@ func ReadState(dir string) (State, error) {
 	if s.Version != 1 {
 		return State{}, fmt.Errorf("%s: version %d; this program knows 1", stateFile(dir), s.Version)
 	}
-	if syscall.Kill(s.PID, 0) == syscall.ESRCH { // a market that was killed leaves the file behind
-		return State{}, fmt.Errorf("%s: %w any more (process %d has ended): start it again with `souk up "+
-			"--data %s`", dir, ErrNoMarket, s.PID, dir)
+	if !inUse(dir) { // a market that was killed leaves the file behind, and a copy of the directory has it
+		return State{}, fmt.Errorf("%s: %w: process %d, which had it, has ended, or has the directory that this is "+
+			"a copy of: go there, or start this one with `souk up --data %s`", dir, ErrNoMarket, s.PID, dir)
 	}
 	return s, nil
 }
