@@ -101,12 +101,15 @@ func (s *Spool) syncFile(file *os.File) error {
 	return s.sync(dir)
 }
 
-// there reports whether the path leads to the file that is written. Where a copy was put in its place the file
+// there reports whether the path leads to the file that is written. Where a copy was put in its place, that
 // is begun anew, with all that is pending.
 func (s *Spool) there() bool {
 	own, err := s.file.Stat()
-	now, err2 := os.Stat(s.path)
-	return err != nil || err2 != nil && !errors.Is(err2, os.ErrNotExist) || err2 == nil && os.SameFile(own, now)
+	now, lost := os.Stat(s.path)
+	if err != nil || lost != nil {
+		return !errors.Is(lost, os.ErrNotExist)
+	}
+	return os.SameFile(own, now)
 }
 
 // Add writes a completion down, with one write. One that could not be written whole is taken back.

@@ -46,8 +46,8 @@ func openSpool(t *testing.T, h *Home, want string) *Spool {
 	return s
 }
 
-// While a node runs, an older copy of its spool is put in its place, or it is removed. What comes after that is
-// there after a kill, and what came before it.
+// While a node runs, an older copy of its spool is put in its place, or it is removed. What comes after that
+// is there after a kill, and what came before it.
 func TestASpoolThatACopyReplaced(t *testing.T) {
 	data := t.TempDir()
 	h := openHome(t, data, "n1")

@@ -36,6 +36,8 @@ type Config struct {
 	Market  Rules                     `yaml:"market"`
 	Hub     Block                     `yaml:"hub"`    // of all hubs: whatever a hub's own file may say
 	Agentd  Block                     `yaml:"agentd"` // of all agents' node, but for the agents
+
+	Treasury Block `yaml:"treasury"` // whatever the treasury's own file may say
 }
 
 // Domain is one hub.
@@ -249,6 +251,9 @@ func (c Config) Validate() error {
 		}
 	}
 	if _, err := c.node(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := c.treasury(); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -95,3 +95,24 @@ func TestASlipInABlock(t *testing.T) {
 		}
 	}
 }
+
+// What a treasury's own file may say a market's file may, as after a start of the machine on which no hub of
+// before runs any more; but not which market's it is.
+func TestABlockOfTheTreasury(t *testing.T) {
+	c, err := readMarket(t, "treasury: {believe: 103}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tr, err := c.treasury(); err != nil || tr.Believe != 103 || tr.Probers["math"] != "probe-math" {
+		t.Errorf("it is %+v, %v", tr, err)
+	}
+	for block, want := range map[string]string{"{journal: other}": "leave them out",
+		"{probers: {math: ann}}": "leave them out", "{beleive: 1}": "unknown field",
+		"{max_hubs: -1}": "max_hubs"} {
+		if c, err := readMarket(t, "treasury: "+block); err != nil {
+			t.Fatal(err)
+		} else if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", block, err, want)
+		}
+	}
+}

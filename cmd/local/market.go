@@ -67,8 +67,9 @@ type Market struct {
 
 	keyFile, credsFile string // the first client's
 
-	opened   []func() error // what to close at the end, last first
-	parts    []*part        // what runs, in the order in which it is stopped
+	opened   []func() error  // what to close at the end, last first
+	parts    []*part         // what runs, in the order in which it is stopped
+	whys     []func() string // of those of them that can say why they are not ready
 	hubs     []*hubserve.Server
 	door     *door.Server
 	gateway  *gateway.Server
@@ -224,11 +225,12 @@ func (m *Market) awaitRoom(ctx context.Context, patient bool) error {
 
 // open waits until the market sells, and makes the first deposits.
 func (m *Market) open(ctx context.Context) error {
-	if err := m.await(ctx, "the hubs have their agents", m.statuses.complete(m.expected())); err != nil {
+	if err := m.awaitWhy(ctx, "the hubs have their agents", m.statuses.complete(m.expected()),
+		m.unready); err != nil {
 		return err
 	}
 	// The door listens for itself, and sends nobody to a hub of which it last heard that it has no agents.
-	if err := m.await(ctx, "the door has heard of them", m.doorSells(ctx)); err != nil {
+	if err := m.awaitWhy(ctx, "the door has heard of them", m.doorSells(ctx), m.unready); err != nil {
 		return err
 	}
 	deposits := map[string]market.Credits{}

@@ -46,12 +46,23 @@ func (m *Market) run(ctx context.Context, name string, servers ...server) error 
 		var why func() string
 		if u, ok := s.(interface{ Unready() string }); ok {
 			why = u.Unready
+			m.whys = append(m.whys, why)
 		}
 		if err := m.awaitWhy(ctx, name+" is ready", s.Ready(), why); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unready is why the first part is not ready that says so.
+func (m *Market) unready() string {
+	for _, why := range m.whys {
+		if says := why(); says != "" {
+			return says
+		}
+	}
+	return ""
 }
 
 // await waits for something, or for the first failure.

@@ -8,6 +8,8 @@ import (
 	"souk/agentd"
 	"souk/bus"
 	"souk/hub"
+	"souk/ledger"
+	"souk/ledger/treasury"
 	"souk/market"
 )
 
@@ -75,6 +77,26 @@ func (c Config) hub(d Domain) (hub.Config, error) {
 		return h, fmt.Errorf("domain %s: hub: %w", d.Name, err)
 	}
 	return h, nil
+}
+
+// treasury is the treasury as the market's file wants it; the domains are valid.
+func (c Config) treasury() (treasury.Config, error) {
+	t := treasury.Default()
+	if err := c.Treasury.over(&t); err != nil {
+		return t, fmt.Errorf("treasury: %w", err)
+	}
+	if t.Journal != ledger.Treasury || t.Probers != nil {
+		return t, errors.New("treasury: journal and probers are those of the market: leave them out")
+	}
+	t.Probers = map[string]string{}
+	for _, d := range c.Domains {
+		h, err := c.hub(d)
+		if err != nil {
+			return t, err
+		}
+		t.Probers[d.Name] = h.Prober()
+	}
+	return t, t.Validate()
 }
 
 // node is the node of all agents as the market's file wants it, without them.

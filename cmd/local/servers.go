@@ -24,7 +24,6 @@ import (
 	hubserve "souk/hub/serve"
 	"souk/ledger"
 	"souk/ledger/journal"
-	"souk/ledger/treasury"
 	bank "souk/ledger/treasury/serve"
 )
 
@@ -106,14 +105,9 @@ func (m *Market) startTreasury(ctx context.Context, join joiner, registry bus.Re
 	if err != nil {
 		return err
 	}
-	c := treasury.Default()
-	c.Probers = map[string]string{}
-	for _, d := range m.cfg.Domains {
-		h, err := m.cfg.hub(d)
-		if err != nil {
-			return err
-		}
-		c.Probers[d.Name] = h.Prober()
+	c, err := m.cfg.treasury()
+	if err != nil {
+		return err
 	}
 	s, err := bank.New(c, bank.Deps{Bus: b, Registry: registry, Journal: j, Log: m.log})
 	if err != nil {

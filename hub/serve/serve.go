@@ -308,8 +308,8 @@ func (s *Server) replay() error {
 	}
 	waits := s.node.Refuses()
 	s.mu.Unlock()
-	if waits != "" {
-		s.log.Warn(waits)
+	if waits != "" { // as after each start of the machine: if it lasts, it gives way, and says so
+		s.log.Info(waits)
 	}
 	if seq, _, _ := s.node.Book().Last(); seq > 0 && err == nil {
 		s.log.Info("replayed", "frames", seq, "open_holds", s.node.Book().OpenCount(),

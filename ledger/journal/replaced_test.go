@@ -12,8 +12,8 @@ import (
 	"souk/ledger"
 )
 
-// While a journal is written, a copy is put in its place, or it is moved away. The writer goes on in files that
-// no name leads to: so it takes nothing more, a second later at most, and writes nothing beside the copy.
+// While a journal is written, a copy is put in its place, or it is moved away. The writer goes on in files
+// that no name leads to: so it takes nothing more, a second later at most, and writes nothing beside a copy.
 func TestACopyPutInThePlaceOfALivingJournal(t *testing.T) {
 	at := func(seq uint64, seconds int64) ledger.Frame {
 		f := frame(seq, 10)
@@ -47,7 +47,8 @@ func TestACopyPutInThePlaceOfALivingJournal(t *testing.T) {
 			put(t, backup, dir)
 			was, _ := os.ReadFile(filepath.Join(dir, "LIVES"))
 			err = j.Append(at(3, 3))
-			if !errors.Is(err, life.ErrReplaced) || !strings.Contains(err.Error(), "where the newest journal is") {
+			const want = "where the newest journal is"
+			if !errors.Is(err, life.ErrReplaced) || !strings.Contains(err.Error(), want) {
 				t.Errorf("a frame is taken: %v", err)
 			}
 			if again := j.Append(at(3, 3)); again == nil {

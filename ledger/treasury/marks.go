@@ -98,8 +98,8 @@ func (t *Treasury) judge(req *bus.FundsRequest) {
 }
 
 // reckon finds out whether the treasury may work. One hub alone that contradicts harms itself: it is refused,
-// and shown. Where as many contradict as confirm, the journal is doubted; and where it was moved, by one of the
-// first to be heard, since those that confirm it may be copies of the same moment.
+// and shown. Where as many contradict as confirm, the journal is doubted; and where it was moved, by any of
+// the first to be heard, since those that confirm it may be copies of the same moment.
 func (t *Treasury) reckon() {
 	o := &t.own
 	confirm, deny, early, why := 0, 0, false, ""
@@ -158,20 +158,21 @@ func (t *Treasury) missing() string {
 	for _, hub := range t.book.Hubs() {
 		spoke = spoke || t.heard[hub].spoken.heard && !t.book.Closed(hub)
 	}
+	gone := fmt.Sprintf("; a hub that does not run is waited for until the registry has forgotten it (%v)",
+		bus.LedFor)
 	whom := ""
 	switch more := len(silent) - maxNamed; {
 	case more > 0:
-		whom = fmt.Sprintf("of %s and %d more hubs", strings.Join(silent[:maxNamed], ", "), more)
+		whom = fmt.Sprintf("of %s and %d more hubs%s", strings.Join(silent[:maxNamed], ", "), more, gone)
 	case len(silent) > 0:
-		whom = "of hub " + strings.Join(silent, ", hub ")
+		whom = "of hub " + strings.Join(silent, ", hub ") + gone
 	case !spoke && t.book.Dealings() > t.book.EndedHubs():
-		whom = "of any hub that it has dealt with"
+		whom = "of any hub that it has dealt with: start one"
 	default:
 		return ""
 	}
-	return fmt.Sprintf("%sit waits for the word %s; a hub that does not run is waited for until the registry has "+
-		"forgotten it (%v); if this is the newest journal there is, start the treasury with believe: %d, its last "+
-		"frame", may, whom, bus.LedFor, last)
+	return fmt.Sprintf("%sit waits for the word %s; if this is the newest journal there is, start the treasury with "+
+		"believe: %d, its last frame", may, whom, last)
 }
 
 // denied refuses a hub that has dealt with another journal than this, where most others have not.

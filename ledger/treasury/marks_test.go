@@ -70,7 +70,8 @@ func TestOneOfTheFirstThatContradictsIsEnough(t *testing.T) {
 			sum := func(seq uint64) ledger.Sum { return ledger.Sum{byte(seq)} }
 			word := func(hub string, seq uint64) {
 				m := &ledger.Mark{Journal: b.tr.Book().ID(), Seq: seq, Sum: sum(seq)}
-				b.put(bus.OpAllotted, bus.FundsRequest{ID: "w-" + hub, Hub: hub, Epoch: 1, Known: m, Here: sum(seq)})
+				b.put(bus.OpAllotted, bus.FundsRequest{ID: "w-" + hub, Hub: hub, Epoch: 1, Known: m,
+					Here: sum(seq)})
 			}
 			if test.moved {
 				b.tr.Await()

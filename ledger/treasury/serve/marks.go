@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -114,7 +115,11 @@ func (s *Server) settle(is ledger.Settled, closed string) {
 	if closed == "" {
 		s.stale.Works(time.Now(), "journal")
 	} else if again := s.stale.Failed(time.Now(), "journal"); again || closed != s.why {
-		s.d.Log.Error("nothing is taken in, granted or paid out", "why", closed)
+		level := slog.LevelError
+		if s.doubts().Waits { // as after each start of the machine: if it lasts, it gives way, and says so
+			level = slog.LevelInfo
+		}
+		s.d.Log.Log(context.Background(), level, "nothing is taken in, granted or paid out", "why", closed)
 	}
 	s.why = closed
 	if closed != "" { // nobody is refused in particular
