@@ -113,6 +113,16 @@ type Config struct {
 	LeaseTTL     time.Duration `yaml:"lease_ttl"`     // of the hub's election and claims
 	DrainTimeout time.Duration `yaml:"drain_timeout"` // a stopping hub waits so long for what runs
 	Queue        int           `yaml:"queue"`         // messages taken off the bus and not yet looked at
+
+	Parts Parts `yaml:"-"` // what the file chooses by name
+}
+
+// Parts are what a hub may be told to run, and knows by these interfaces alone. Package cmd/choices has them
+// all. Without them there is no policy, no toll follows a regime, and forecasts go by lines and means alone.
+type Parts struct {
+	Policies policy.Known
+	Toll     Toll
+	Gates    predict.Gates
 }
 
 // Terms are a hub's default terms. Worth is a price per million tokens of prompt and possible answer
@@ -241,7 +251,7 @@ func (c Config) Validate() error {
 		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
 		{"regime", c.Regime.Validate()}, {"crowd", c.Crowd.Validate()}, {"terms", c.Terms.validate()},
 		{"seed", c.Seed.validate()}, {"seats", c.Seats.Validate()}, {"quality", c.Quality.validate()},
-		{"policies", c.Policies.Validate(&knownPolicies)}, {"hedge", c.Hedge.validate()},
+		{"policies", c.Policies.Validate(&c.Parts.Policies)}, {"hedge", c.Hedge.validate()},
 		{"regimes", c.Regimes.Validate()},
 	} {
 		all := []error{part.err}
@@ -256,6 +266,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.Rule.Validate(); err != nil {
 		errs = append(errs, err)
+	}
+	if c.Parts.Toll == nil && (c.Regimes.Adapt || !c.Regime.Idle()) {
+		wrong("regime and regimes.adapt: this program has no toll that follows them")
 	}
 	if c.Fee < 0 || c.Fee > market.MaxWorth {
 		wrong("fee: %s is not from 0 to %s credits", c.Fee, market.MaxWorth)

@@ -8,6 +8,14 @@ import (
 	"time"
 
 	"souk/bus"
+	runtimepolicy "souk/bus/policy"
+	"souk/hub/policy"
+	"souk/hub/policy/cachesage"
+	"souk/hub/policy/fair"
+	"souk/hub/policy/pd"
+	"souk/hub/predict"
+	"souk/hub/predict/tree"
+	"souk/hub/regime/router"
 	"souk/ledger"
 	"souk/market"
 )
@@ -47,6 +55,27 @@ type house struct {
 	tell       func(*Ready) // hears first what the Node wants
 }
 
+// testParts are as a market has them.
+var testParts = Parts{
+	Policies: policy.Known{
+		policy.Place: {
+			"fair": func() runtimepolicy.Policy { return fair.New() },
+			"pd":   func() runtimepolicy.Policy { return pd.New(pd.Default()) },
+		},
+		policy.Keep: {"kvcache": func() runtimepolicy.Policy {
+			return cachesage.NewKVCache(cachesage.Params{}, 1<<16)
+		}},
+	},
+	Toll: router.Router{},
+	Gates: func(features int) predict.Gate {
+		g, err := tree.NewGate(tree.Default(), features)
+		if err != nil {
+			panic(err)
+		}
+		return g
+	},
+}
+
 func testConfig() Config {
 	c := Default()
 	c.Domain, c.Hub, c.Journal = "math", "hub-1", "hub-math"
@@ -54,6 +83,7 @@ func testConfig() Config {
 	c.DrainTimeout = 2 * time.Second
 	// few agents of tests have tiers, and what a test says of premiums is to be simple
 	c.Crowd.Beside, c.Crowd.Compute = 0, 0
+	c.Parts = testParts
 	c.Seats.Depth = 0 // nor are agents to be given less than they have slots for
 	return c
 }

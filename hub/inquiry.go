@@ -414,7 +414,7 @@ func (q *inquiry) weigh(x *sight) {
 	a := s.agent
 	x.load = c.tolls.Computed(x.quote.computes - q.fastest[a.fastest])
 	saved := a.saves(x.quote.prompt, x.quote.forecast.Output, x.quote.cost)
-	toll := x.load + x.beside + n.params().Toll(0, 0, 0, saved) - n.cfg.Fee
+	toll := x.load + x.beside + n.toll(0, 0, 0, saved) - n.cfg.Fee
 	if s.room > 0 {
 		now := toll + c.tolls.Ahead(c.board.Ahead(x.seat, s.room, q.t.purse.number, 0, false))
 		if n.cfg.Tiers {

@@ -27,7 +27,10 @@ func (n *Node) Learned(to []byte) ([]byte, error) {
 			Means: a.predictor})
 		all.Answers, all.Loads = append(all.Answers, a.answers), append(all.Loads, a.load)
 	}
-	all.Forecasts = l.Saved()
+	var err error
+	if all.Forecasts, err = l.Saved(); err != nil {
+		return nil, err
+	}
 	return learned.Append(to, &all)
 }
 
@@ -55,7 +58,7 @@ func (n *Node) Relearn(data []byte) error {
 			return fmt.Errorf("what is known of agent %q does not fit together", a.ID)
 		}
 	}
-	l, err := all.Forecasts.Restore(n.cfg.Prior)
+	l, err := all.Forecasts.Restore(n.cfg.Prior, n.cfg.Parts.Gates)
 	if err != nil {
 		return err
 	}

@@ -176,7 +176,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n := &Node{
 		cfg: cfg, file: settings{cfg.Batch, cfg.Rule}, history: past, book: past.Book(),
 		salts:   rand.NewChaCha8(seed),
-		classes: predict.NewClasses(cfg.Prior), outputs: predict.NewOutputs(),
+		classes: predict.NewClasses(cfg.Prior, cfg.Parts.Gates), outputs: predict.NewOutputs(cfg.Parts.Gates),
 		kinds: kinds{all: map[kindOf]*kind{}},
 		batch: batch.New[*task](cfg.Batch),
 		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
@@ -191,7 +191,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	}
 	n.prefixes.Spread(secretOf(seed, "marks"))
 	n.regimes.watch = regime.NewWatch(cfg.Regimes)
-	n.runtime.host = policy.New(cfg.Policies, &knownPolicies, cfg.MaxKnown)
+	n.runtime.host = policy.New(cfg.Policies, &cfg.Parts.Policies, cfg.MaxKnown)
 	n.runtime.tick.owner = &n.runtime
 	n.crowd.again.owner = &n.crowd
 	n.seats.table, n.seats.sweep.owner = seat.New(cfg.Seats, cfg.MaxKnown), &n.seats

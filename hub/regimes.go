@@ -30,6 +30,25 @@ func (n *Node) params() regime.Params {
 	return n.cfg.Regimes.Params(n.Regime(), n.cfg.Regime)
 }
 
+// Toll charges a task for an agent beside what the market itself does: at most 0, and never by a bid. Package
+// hub/regime/router has one.
+type Toll interface {
+	// Draw is a number for a task on an agent in a round of such a seed.
+	Draw(seed [32]byte, task, agent string) float64
+	// Of is the charge where the task costs scale in the mean of its agents, most is the largest of its
+	// draws, and what the agent has cached saves it so much. None of these follows a bid.
+	Of(p regime.Params, scale market.Credits, draw, most float64, saved market.Credits) market.Credits
+}
+
+// toll is the regime's charge.
+func (n *Node) toll(scale market.Credits, draw, most float64, saved market.Credits) market.Credits {
+	p := n.params()
+	if p.Idle() {
+		return 0
+	}
+	return n.cfg.Parts.Toll.Of(p, scale, draw, most, saved)
+}
+
 // mostWaiting is how many of those who wait a reading looks at, as evenly as it can: 1 ms.
 const mostWaiting = 256
 

@@ -310,8 +310,8 @@ func resized[T any](list []T, n int) []T {
 // which do, and bids must not decide tolls. Nor does it matter which other tasks are in the round: one that
 // bids below any cost is not.
 func (n *Node) tolls() {
-	s, p := &n.round, n.params()
-	if len(s.pairs) == 0 {
+	s := &n.round
+	if len(s.pairs) == 0 || n.params().Idle() {
 		return
 	}
 	last, prev := n.book.LastRound()
@@ -323,7 +323,7 @@ func (n *Node) tolls() {
 		sum, count := market.Credits(0), market.Credits(0)
 		draws = draws[:0]
 		for _, x := range pairs {
-			draws = append(draws, regime.Draw(s.seed, string(s.tasks[i].id), s.agents[x.agent].id))
+			draws = append(draws, n.cfg.Parts.Toll.Draw(s.seed, string(s.tasks[i].id), s.agents[x.agent].id))
 			if total, ok := sum.Add(x.cost); ok {
 				sum, count = total, count+1
 			}
@@ -331,7 +331,7 @@ func (n *Node) tolls() {
 		scale, most := sum/max(1, count), slices.Max(draws)
 		s.scales[i], s.most[i] = scale, most
 		for k := range pairs {
-			pairs[k].toll = p.Toll(scale, draws[k], most, pairs[k].saved)
+			pairs[k].toll = n.toll(scale, draws[k], most, pairs[k].saved)
 		}
 	})
 }

@@ -8,10 +8,6 @@ import (
 	"souk/bus"
 	runtimepolicy "souk/bus/policy"
 	"souk/hub/policy"
-	"souk/hub/policy/ahead"
-	"souk/hub/policy/cachesage"
-	"souk/hub/policy/fair"
-	"souk/hub/policy/pd"
 	"souk/ledger"
 	"souk/market"
 )
@@ -19,18 +15,6 @@ import (
 // Runtime policies see what becomes of sessions, set bits and tolls of a round before any bid is read, and
 // may want agents to use texts again. Package hub/policy hosts them; here is what a Node tells that host and
 // does for it. Without a policy none of this says or does anything.
-
-// knownPolicies are the policies that a hub may be told to run.
-var knownPolicies = policy.Known{
-	policy.Place: {
-		"fair": func() runtimepolicy.Policy { return fair.New() },
-		"pd":   func() runtimepolicy.Policy { return pd.New(pd.Default()) },
-	},
-	policy.Keep: {
-		"kvcache": func() runtimepolicy.Policy { return cachesage.NewKVCache(cachesage.Params{}, 1<<16) },
-		"ahead":   func() runtimepolicy.Policy { return ahead.New(1 << 14) },
-	},
-}
 
 // runtime is what a Node has for its policies.
 type runtime struct {

@@ -9,7 +9,6 @@ import (
 
 	"souk/hub/batch"
 	"souk/hub/line"
-	"souk/hub/regime"
 	"souk/ledger"
 	"souk/market"
 )
@@ -420,12 +419,12 @@ func (n *Node) consider(f *search, x *prospect, seat int, d time.Duration, most 
 
 // drawn is the regime's toll on a task at an agent that need not have room now.
 func (n *Node) drawn(i int32, a *agent, q *offer) market.Credits {
-	s, p := &n.round, n.params()
-	if p.Idle() {
+	s := &n.round
+	if n.params().Idle() {
 		return 0
 	}
-	draw := regime.Draw(s.seed, string(s.tasks[i].id), a.id)
-	return p.Toll(s.scales[i], min(draw, s.most[i]), s.most[i], a.saves(q.prompt, q.output, q.cost))
+	draw := n.cfg.Parts.Toll.Draw(s.seed, string(s.tasks[i].id), a.id)
+	return n.toll(s.scales[i], min(draw, s.most[i]), s.most[i], a.saves(q.prompt, q.output, q.cost))
 }
 
 // priced is an agent's slot price from a round on, up to the next.

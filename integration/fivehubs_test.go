@@ -12,7 +12,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/membus"
-	"souk/hub"
+	"souk/cmd/choices"
 	hubserve "souk/hub/serve"
 	"souk/ledger"
 	"souk/ledger/journal"
@@ -127,7 +127,7 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			c := hub.Default()
+			c := choices.Hub()
 			c.Domain, c.Hub, c.Journal = domain, domain, domain
 			c.Silence, c.Suspect = time.Hour, time.Hour // the agents say nothing of themselves
 			s, err := hubserve.New(c,

@@ -49,11 +49,11 @@ var floors = []floor{
 	{name: "what an engine holds, by its events", packages: []string{"agentd/holdings"}, pure: true},
 	{name: "hosts of policies, and policies", packages: []string{"hub/policy", "agentd/policy"}, pure: true},
 	{name: "what policies learn, and look for", packages: []string{
-		"hub/policy/cachesage", "hub/policy/ahead", "hub/policy/fair", "hub/policy/pd", "agentd/policy/guard",
-		"agentd/policy/adapter",
+		"hub/policy/cachesage", "hub/policy/ahead", "hub/policy/fair", "hub/policy/pd", "hub/regime/router",
+		"agentd/policy/guard", "agentd/policy/adapter",
 	}, pure: true},
 	{name: "parts of a machine", packages: []string{
-		"hub/batch", "hub/line", "hub/prefix", "hub/predict", "hub/quality", "hub/regime",
+		"hub/batch", "hub/line", "hub/prefix", "hub/predict", "hub/predict/tree", "hub/quality", "hub/regime",
 		"hub/seat", "agentd/kvevent", "agentd/vllmsim/sched", "bus/congest", "classifier/model",
 	}, pure: true},
 	{name: "bodies of requests, and what a policy sees", packages: []string{"bus/openai", "bus/policy"},
@@ -63,7 +63,7 @@ var floors = []floor{
 	{name: "how far a journal is", packages: []string{"bus/tip"}, pure: true},
 	{name: "the mechanism", packages: []string{"market"}, pure: true},
 	{name: "leaves on plain numbers", packages: []string{
-		"market/flow", "market/certify", "hub/predict/tree", "bus/bounded", "bus/learned", "bus/likeness",
+		"market/flow", "market/certify", "bus/bounded", "bus/learned", "bus/likeness",
 		"agentd/vllmsim/kv",
 	}, pure: true},
 }
@@ -98,6 +98,12 @@ var owners = map[string][]string{
 	"souk/agentd/vllmsim":            {"cmd/local", "cmd/souk", "integration/..."},
 	"souk/cmd/local":                 {"cmd/souk", "integration/..."},
 	"souk/cmd/replay":                {"cmd/local", "cmd/souk", "integration/..."},
+	"souk/hub/policy/ahead":          {"cmd/choices", "integration/..."},
+	"souk/hub/policy/cachesage":      {"cmd/choices", "integration/..."},
+	"souk/hub/policy/fair":           {"cmd/choices", "integration/..."},
+	"souk/hub/policy/pd":             {"cmd/choices", "integration/..."},
+	"souk/hub/predict/tree":          {"cmd/choices", "integration/..."},
+	"souk/hub/regime/router":         {"cmd/choices", "integration/..."},
 }
 
 // drivers are made by cmd and integration alone, and handed to whoever needs one as a port; who reads
@@ -194,6 +200,8 @@ func TestFloorsComplain(t *testing.T) {
 			"hub/serve/x.go:2: only bus/embedded may import"},
 		{"hub/serve/x.go", "package serve\nimport _ \"souk/bus/rawconn\"",
 			"hub/serve/x.go:2: only bus/natsbus and agentd/vllm and bus/gateway may"},
+		{"hub/x.go", "package hub\nimport _ \"souk/hub/policy/fair\"",
+			"hub/x.go:2: only cmd/choices and integration/... may import"},
 		{"ledger/x.go", "package ledger\nimport _ \"go.etcd.io/etcd/server/v3/storage/wal\"",
 			"ledger/x.go:2: only bus/embedded and ledger/journal may import"},
 		{"hub/x.go", "package hub\nimport \"time\"\nvar t = time.Now()", "hub/x.go:3: uses time.Now"},

@@ -20,7 +20,7 @@ import (
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/bus/membus"
-	"souk/hub"
+	"souk/cmd/choices"
 	hubserve "souk/hub/serve"
 	"souk/ledger"
 	"souk/ledger/inspect"
@@ -195,7 +195,7 @@ func (s *stall) treasury(dir string, change func(*treasury.Config)) *process {
 func (s *stall) hub(name, dir string) *process {
 	return s.start(dir, func(p *process, j ledger.Journal, log *slog.Logger) (func(context.Context) error,
 		<-chan struct{}) {
-		c := hub.Default()
+		c := choices.Hub()
 		c.Domain, c.Hub, c.Journal = "general", name, name
 		c.Silence, c.Suspect = time.Hour, time.Hour // the agent says nothing of itself
 		c.DrainTimeout = time.Second

@@ -55,7 +55,16 @@ func Read(data []byte, v any) error {
 	if sum := sha256.Sum256(data[:end]); !bytes.Equal(sum[:], data[end:]) {
 		return errors.New("it is damaged: its sum is another")
 	}
-	rest := bytes.NewReader(data[len(head):end])
+	return ReadPart(data[:end], v)
+}
+
+// ReadPart reads a struct that was appended and not sealed, as it is part of what was.
+func ReadPart(data []byte, v any) error {
+	data, ok := bytes.CutPrefix(data, []byte(head(v)))
+	if !ok {
+		return errors.New("it is of another build, or of another program")
+	}
+	rest := bytes.NewReader(data)
 	if err := gob.NewDecoder(rest).Decode(v); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/cmd/choices"
 	"souk/cmd/daemon"
 	"souk/hub"
 	hubserve "souk/hub/serve"
@@ -72,7 +73,7 @@ ledger bal 'agent:*'.`,
 		Example: example,
 		Version: version,
 		New: func() daemon.Config {
-			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), Hub: hub.Default()}
+			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), Hub: choices.Hub()}
 		},
 		Serve: func(ctx context.Context, p *daemon.Process,
 			c daemon.Config) error {

@@ -7,6 +7,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/cmd/choices"
 	"souk/hub"
 	"souk/ledger"
 	"souk/ledger/treasury"
@@ -66,7 +67,7 @@ func (c Config) Rule(d Domain) hub.Rule {
 
 // hub is one domain's hub as the market's file wants it.
 func (c Config) hub(d Domain) (hub.Config, error) {
-	h := hub.Default()
+	h := choices.Hub()
 	h.Domain, h.Hub, h.Journal, h.Labels, h.General = d.Name, d.Name+"-1", d.Name, d.Labels, d.General
 	c.Market.apply(&h)
 	if err := c.Hub.overHub(&h); err != nil {

@@ -37,11 +37,14 @@ type Key struct {
 type Classes struct {
 	prior Prior
 	by    map[Key]*Class
-	rests int // classes that have a tree
+	gates Gates
+	rests int // classes that have a gate
 }
 
 // NewClasses returns none.
-func NewClasses(p Prior) *Classes { return &Classes{prior: p, by: map[Key]*Class{}} }
+func NewClasses(p Prior, gates Gates) *Classes {
+	return &Classes{prior: p, gates: gates, by: map[Key]*Class{}}
+}
 
 // Enter puts an agent into the class of a key. What was seen of it comes along.
 func (cs *Classes) Enter(k Key, m *Means) {
@@ -49,8 +52,8 @@ func (cs *Classes) Enter(k Key, m *Means) {
 	if c == nil {
 		c = newClass(cs.prior)
 		c.Key, c.Spread = k, m.class.Spread.clone()
-		if cs.rests < mostRests {
-			c.rest = newRest()
+		if cs.gates != nil && cs.rests < mostRests {
+			c.rest = newRest(cs.gates)
 			cs.rests++
 		}
 		cs.by[k] = c

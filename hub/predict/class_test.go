@@ -12,7 +12,7 @@ import (
 
 // fleet is agents of one class.
 func fleet(n int) (cs *Classes, all []*Means) {
-	cs = NewClasses(DefaultPrior())
+	cs = NewClasses(DefaultPrior(), trees)
 	for range n {
 		m := NewMeans(DefaultPrior())
 		cs.Enter(Key{Model: "llama"}, m)
@@ -303,7 +303,7 @@ func TestHostileClasses(t *testing.T) {
 	for range 30 {
 		p := DefaultPrior()
 		p.Memory, p.Weight, p.Share = 1+float64(e.IntN(100)), 0.1+e.Float64(), e.Float64()*float64(e.IntN(2))
-		cs := NewClasses(p)
+		cs := NewClasses(p, trees)
 		var all []*Means
 		for range 1 + e.IntN(40) {
 			all = append(all, NewMeans(p))
@@ -406,7 +406,7 @@ func TestAnAgentThatWasSlowIsTried(t *testing.T) {
 
 // What an agent is forecast by stands until its Fits change, also where it goes to another class.
 func TestALineStands(t *testing.T) {
-	classes := NewClasses(DefaultPrior())
+	classes := NewClasses(DefaultPrior(), trees)
 	a, b := NewMeans(DefaultPrior()), NewMeans(DefaultPrior())
 	classes.Enter(Key{Model: "tiny"}, a)
 	classes.Enter(Key{Model: "large"}, b)

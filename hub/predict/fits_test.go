@@ -24,7 +24,7 @@ func TestFitsTellWhenALineSaysOtherwise(t *testing.T) {
 	asked := []Features{cold, warm, {Prompt: 90, MaxTokens: 9},
 		{Prompt: 30_000, Cached: 100, MaxTokens: 3000}}
 	for range 20 {
-		cs := NewClasses(DefaultPrior())
+		cs := NewClasses(DefaultPrior(), trees)
 		keys := []Key{{Model: "llama"}, {Model: "qwen"}}
 		var all []*Means
 		for i := range 4 {

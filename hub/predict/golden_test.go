@@ -16,7 +16,7 @@ func TestSameForecastsOnEveryMachine(t *testing.T) {
 	rng := rand.New(rand.NewPCG(20, 28))
 	h := sha256.New()
 	for range 40 {
-		cs := NewClasses(DefaultPrior())
+		cs := NewClasses(DefaultPrior(), trees)
 		var all []*Means
 		for range 1 + rng.IntN(6) {
 			m := NewMeans(DefaultPrior())

@@ -12,7 +12,7 @@ import (
 // Whatever numbers are in a file, it is refused, or what is forecast by it is a time and not below none.
 func TestAFileOfOddNumbers(t *testing.T) {
 	p := DefaultPrior()
-	l := &Learned{Classes: NewClasses(p), Outputs: NewOutputs()}
+	l := &Learned{Classes: NewClasses(p, trees), Outputs: NewOutputs(trees)}
 	for _, id := range []string{"a-1", "a-2"} {
 		m := NewMeans(p)
 		l.Classes.Enter(Key{Model: "llama"}, m)
@@ -39,7 +39,7 @@ func TestAFileOfOddNumbers(t *testing.T) {
 					v.SetFloat(odd)
 				}
 			})
-			read, err := s.Restore(p)
+			read, err := s.Restore(p, trees)
 			if err != nil {
 				refused++
 				continue

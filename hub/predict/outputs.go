@@ -6,7 +6,6 @@ import (
 
 	"souk/bus/bounded"
 	"souk/bus/learned"
-	"souk/hub/predict/tree"
 )
 
 // Source is whose task one is and what it is like, as far as that says how long its answer may be.
@@ -42,10 +41,11 @@ const (
 )
 
 // Outputs expects how long answers are: by those of the session before, drawn to those of its client's role,
-// to those of its domain and kind, to those of the hub. What that leaves over a tree expects, behind a gate,
-// by what the task is like. Not for concurrent use.
+// to those of its domain and kind, to those of the hub. What that leaves over a gate adds, by what the task
+// is like. Not for concurrent use.
 type Outputs struct {
-	rest     *tree.Gate
+	rest     Gate                    // nil: none
+	x        [outputFeatures]float64 // scratch
 	hub      mean
 	kinds    map[[2]string]*mean
 	clients  *bounded.Cache[struct{}, string, *speaker]
@@ -82,10 +82,13 @@ func of[K comparable](list []entry[K], key K) *mean {
 }
 
 // NewOutputs has seen no answer.
-func NewOutputs() *Outputs {
-	o := &Outputs{rest: newGate(outputFeatures), kinds: map[[2]string]*mean{},
+func NewOutputs(gates Gates) *Outputs {
+	o := &Outputs{kinds: map[[2]string]*mean{},
 		clients:  bounded.New[struct{}, string, *speaker](clientsKept, 0),
 		sessions: bounded.New[string, sessionOf, mean](sessionsKept, sessionsEach)}
+	if gates != nil {
+		o.rest = gates(outputFeatures)
+	}
 	o.clients.Gone = func(name string, _ **speaker) { o.sessions.DropOwner(name) }
 	return o
 }
@@ -102,9 +105,8 @@ func (m *mean) drawn(to, weight float64) float64 {
 // that nothing is known of.
 func (o *Outputs) Expect(s Source, assumed int) int {
 	at := o.means(&s, assumed)
-	if o.rest.Open() {
-		x := s.points(at)
-		if at += o.rest.Add(x[:], nil); s.Most > 0 {
+	if o.rest != nil && o.rest.Open() {
+		if at += o.rest.Add(o.points(&s, at), nil); s.Most > 0 {
 			at = min(at, float64(s.Most))
 		}
 	}
@@ -117,19 +119,25 @@ const young = 64
 // Young reports whether so few answers were heard of that what is expected now is mostly what was assumed.
 func (o *Outputs) Young() bool { return o.hub.Weight < young }
 
-// outputFeatures are what the tree of the lengths goes by: tokens of the prompt, the turn, the most tokens
+// outputFeatures are what the gate of the lengths goes by: tokens of the prompt, the turn, the most tokens
 // that the answer may have, and how many are expected without it.
 const outputFeatures = 4
 
-func (s *Source) points(means float64) [outputFeatures]float64 {
+func (o *Outputs) points(s *Source, means float64) []float64 {
 	bounded := func(n int) float64 { return float64(min(max(0, n), 1e7)) }
-	return [...]float64{bounded(s.Prompt), bounded(s.Turn), bounded(s.Most), means}
+	o.x = [...]float64{bounded(s.Prompt), bounded(s.Turn), bounded(s.Most), means}
+	return o.x[:]
 }
 
-// Gate reports whether what the tree says is added now, and how often that began.
-func (o *Outputs) Gate() (open bool, openings int) { return o.rest.Open(), o.rest.Openings() }
+// Gate reports whether anything is added to the means now, and how often that began.
+func (o *Outputs) Gate() (open bool, openings int) {
+	if o.rest == nil {
+		return false, 0
+	}
+	return o.rest.Open(), o.rest.Openings()
+}
 
-// means are what is expected without the tree.
+// means are what is expected with nothing added.
 func (o *Outputs) means(s *Source, assumed int) float64 {
 	at := o.hub.drawn(float64(assumed), pseudo)
 	at = o.kinds[[2]string{s.Domain, s.Kind}].drawn(at, pseudo)
@@ -156,8 +164,9 @@ func (o *Outputs) Learn(s Source, tokens, assumed int) {
 	n := float64(min(max(0, tokens), 1e7))
 	c := o.speaker(s.Client)
 	at := o.means(&s, assumed)
-	x := s.points(at)
-	o.rest.Learn(x[:], nil, n-at, say(c.All.Weight, o.hub.Weight))
+	if o.rest != nil {
+		o.rest.Learn(o.points(&s, at), nil, n-at, say(c.All.Weight, o.hub.Weight))
+	}
 	c.All.count(n)
 	o.hub = o.clientsMean(func(c *speaker) *mean { return &c.All })
 	kind := [2]string{s.Domain, s.Kind}

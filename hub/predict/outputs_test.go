@@ -11,7 +11,7 @@ import (
 // An answer is expected to be as long as those of its session were, and where that has few, as those of its
 // client's role, then of its domain and kind, then of the hub.
 func TestOutputsByWhoseTheyAre(t *testing.T) {
-	o := NewOutputs()
+	o := NewOutputs(trees)
 	s := Source{Client: "ann", Role: "coder", Domain: "code", Kind: "chat", Session: 7}
 	expects := func(why string, s Source, least, most int) {
 		t.Helper()
@@ -41,7 +41,7 @@ func TestOutputsByWhoseTheyAre(t *testing.T) {
 // What newcomers' answers are expected to be is the mean of clients, not of answers: one of whom there are
 // hundreds of long ones counts like the others.
 func TestAClientCountsOnce(t *testing.T) {
-	o := NewOutputs()
+	o := NewOutputs(trees)
 	for range 200 {
 		o.Learn(Source{Client: "bob", Domain: "code", Kind: "chat"}, 2000, 400)
 	}
@@ -68,7 +68,7 @@ func TestALengthThatGoesWithThePrompt(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 9))
-	o := NewOutputs()
+	o := NewOutputs(trees)
 	task := func() (Source, int) {
 		s := Source{Client: fmt.Sprint("c", r.IntN(20)), Prompt: 100 + r.IntN(4000), Most: 2048}
 		if s.Prompt < 1500 {
@@ -98,7 +98,7 @@ func TestALengthThatGoesWithThePrompt(t *testing.T) {
 // A client with any number of sessions, roles or domains costs no memory beyond a bound, and no other client
 // what is known of it.
 func TestAClientWithManySessions(t *testing.T) {
-	o := NewOutputs()
+	o := NewOutputs(trees)
 	quiet := Source{Client: "ann", Session: 1}
 	for range 20 {
 		o.Learn(quiet, 33, 400)
@@ -150,7 +150,7 @@ func TestTheTimeBetweenTokens(t *testing.T) {
 // A client whose roles change is known by those that it has now, however many it had; and one role of many
 // answers keeps its place where the others are asked for once each.
 func TestAClientWhoseRolesChange(t *testing.T) {
-	o := NewOutputs()
+	o := NewOutputs(trees)
 	long, short := Source{Client: "ann", Role: "writer"}, Source{Client: "ann", Role: "judge"}
 	says := func(when string) {
 		t.Helper()
@@ -185,7 +185,7 @@ func TestKindsAreOfTheirClients(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range 50 {
-		o, most := NewOutputs(), 1+r.IntN(3)
+		o, most := NewOutputs(trees), 1+r.IntN(3)
 		for range 300 {
 			s := Source{Client: fmt.Sprint(r.IntN(90)), Domain: "d", Kind: fmt.Sprint(r.IntN(most))}
 			o.Learn(s, r.IntN(2000), 100)

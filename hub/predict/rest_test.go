@@ -10,9 +10,17 @@ import (
 	"time"
 
 	"souk/bus/bustest/golden"
-	"souk/bus/learned"
 	"souk/hub/predict/tree"
 )
+
+// trees are the gates that a hub is given.
+func trees(features int) Gate {
+	g, err := tree.NewGate(tree.Default(), features)
+	if err != nil {
+		panic(err)
+	}
+	return g
+}
 
 // odd is a task of an engine that no line describes: it computes a prompt in chunks, each of which takes
 // longer the more decodes beside it, and long prompts it computes at another pace.
@@ -62,7 +70,7 @@ func TestWhatALineLeavesOver(t *testing.T) {
 	if all[0].Line() == all[4].Line() && seen.TTFT != fresh.TTFT {
 		t.Errorf("%v of one that was seen, and %v of one that was not", seen.TTFT, fresh.TTFT)
 	}
-	if n := all[0].class.rest.gate.Size(); n > 192<<10 {
+	if n := all[0].class.rest.gate.(*tree.Gate).Size(); n > 192<<10 {
 		t.Errorf("it takes %d bytes", n)
 	}
 	serve(100, 10)
@@ -179,7 +187,7 @@ func TestALiarAndTheTree(t *testing.T) {
 
 // No more classes have trees than there may be, and one that is gone makes room.
 func TestTreesAreFew(t *testing.T) {
-	cs := NewClasses(DefaultPrior())
+	cs := NewClasses(DefaultPrior(), trees)
 	var all []*Means
 	for i := range 2 * mostRests {
 		m := NewMeans(DefaultPrior())
@@ -202,7 +210,7 @@ func TestSameTreesOnEveryMachine(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	h := sha256.New()
 	cs, all := fleet(3)
-	out := NewOutputs()
+	out := NewOutputs(trees)
 	for range 3000 {
 		m := all[r.IntN(3)]
 		f, o := odd(r)
@@ -222,7 +230,7 @@ func TestWhatWasAddedLastStands(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	x, b := newRest(), line{10, 100, 1, 1, 1, 1}
+	x, b := newRest(trees), line{10, 100, 1, 1, 1, 1}
 	times := []time.Duration{0, time.Millisecond, 40 * time.Millisecond, time.Second}
 	asked, opened := 0, false
 	for i := range 20000 {
@@ -231,17 +239,10 @@ func TestWhatWasAddedLastStands(t *testing.T) {
 		case k == 0:
 			x.mute()
 		case k == 1:
-			state, err := learned.Append(nil, x.gate.Saved())
-			if err == nil {
-				state, err = learned.Sealed(state)
-			}
+			state, err := x.gate.Saved()
 			x.learn(&b, &at, 5000, 1)
-			var s tree.Saved
 			if err == nil {
-				err = learned.Read(state, &s)
-			}
-			if err == nil {
-				err = x.gate.Restore(&s)
+				err = x.gate.Restore(state)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -253,10 +254,10 @@ func TestWhatWasAddedLastStands(t *testing.T) {
 			in.Queue = min(in.All, times[r.IntN(4)])
 			b[1] = 100 + float64(i/1000)
 			u := float64(1 + r.IntN(3))
-			p, s := x.points(u, ms(in.Queue), ms(in.All-in.Queue)), x.slopes(&b)
+			p, s := x.points(&b, u, ms(in.Queue), ms(in.All-in.Queue))
 			want := time.Duration(0)
 			if x.opened() {
-				want, opened = within(x.gate.Add(p[:], s[:])), true
+				want, opened = within(x.gate.Add(p, s)), true
 			}
 			if got := x.add(&b, u, in); got != want {
 				t.Fatalf("at %d: %v are added, and %v would be", i, got, want)

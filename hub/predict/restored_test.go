@@ -21,7 +21,7 @@ var fleetKeys = []Key{{Model: "llama", Hardware: "h100", Context: 8192}, {Model:
 
 func newFleetOf(seed uint64) *fleetOf {
 	f := &fleetOf{Rand: rand.New(rand.NewPCG(seed, 21)),
-		l: Learned{Classes: NewClasses(DefaultPrior()), Outputs: NewOutputs()}}
+		l: Learned{Classes: NewClasses(DefaultPrior(), trees), Outputs: NewOutputs(trees)}}
 	for i := range 7 {
 		m := NewMeans(DefaultPrior())
 		f.l.Classes.Enter(fleetKeys[i%2], m)

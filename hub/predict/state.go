@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"souk/bus/learned"
-	"souk/hub/predict/tree"
 )
 
 // Learned is all that a hub has learned of its agents and its clients' answers. It is written down as [Saved]
@@ -31,7 +30,7 @@ type Saved struct {
 	Agents  []Learner
 	Classes []savedClass
 
-	Lengths *tree.Saved // of answers
+	Lengths []byte // of the gate of answers
 	Answers mean
 	Kinds   []entry[[2]string] // of answers, by domain and kind
 	Clients []savedClient      // that was heard of last comes last
@@ -39,9 +38,9 @@ type Saved struct {
 
 type savedClass struct {
 	Class   *Class
-	Named   bool        // agents may yet enter it
-	Rest    *tree.Saved // nil: it has none
-	Members []int       // among the agents, in the order in which they came
+	Named   bool   // agents may yet enter it
+	Rest    []byte // of its gate
+	Members []int  // among the agents, in the order in which they came
 }
 
 type savedClient struct {
@@ -59,8 +58,13 @@ const (
 
 // Saved is what was learned until now. It shares what it has with the rest, so it is to be written down at
 // once.
-func (l *Learned) Saved() *Saved {
-	s := &Saved{Agents: l.Agents, Lengths: l.Outputs.rest.Saved(), Answers: l.Outputs.hub}
+func (l *Learned) Saved() (s *Saved, err error) {
+	s = &Saved{Agents: l.Agents, Answers: l.Outputs.hub}
+	if g := l.Outputs.rest; g != nil {
+		if s.Lengths, err = g.Saved(); err != nil {
+			return nil, err
+		}
+	}
 	numbers := map[*Means]int{}
 	for i, a := range l.Agents {
 		numbers[a.Means] = i
@@ -78,7 +82,9 @@ func (l *Learned) Saved() *Saved {
 		}
 		x := savedClass{Class: &c, Named: l.Classes.by[k.Key] == k}
 		if k.rest != nil {
-			x.Rest = k.rest.gate.Saved()
+			if x.Rest, err = k.rest.gate.Saved(); err != nil {
+				return nil, err
+			}
 		}
 		for _, m := range k.members {
 			if i, ok := numbers[m]; ok {
@@ -104,7 +110,7 @@ func (l *Learned) Saved() *Saved {
 		s.Clients = append(s.Clients, x)
 	}
 	slices.Reverse(s.Clients)
-	return s
+	return s, nil
 }
 
 // size is how many bytes are written of a client, about.
@@ -121,11 +127,11 @@ func (c *savedClient) size() int {
 
 // Restore makes what was learned of what was saved, for a hub of such a prior, and keeps what that has. What
 // does not fit together is an error.
-func (s *Saved) Restore(p Prior) (*Learned, error) {
+func (s *Saved) Restore(p Prior, gates Gates) (*Learned, error) {
 	if err := learned.Check(s, 1e40); err != nil {
 		return nil, err
 	}
-	l := &Learned{Agents: s.Agents, Classes: NewClasses(p), Outputs: NewOutputs()}
+	l := &Learned{Agents: s.Agents, Classes: NewClasses(p, gates), Outputs: NewOutputs(gates)}
 	if len(s.Agents) > mostAgents {
 		return nil, fmt.Errorf("%d agents, at most %d are known", len(s.Agents), mostAgents)
 	}
@@ -158,8 +164,8 @@ func (l *Learned) class(s *savedClass) error {
 	if k.prior = l.Classes.prior; k.Most == noMost {
 		k.Most = math.Inf(1)
 	}
-	if s.Rest != nil {
-		k.rest = newRest()
+	if gates := l.Classes.gates; s.Rest != nil && gates != nil {
+		k.rest = newRest(gates)
 		if err := k.rest.gate.Restore(s.Rest); err != nil {
 			return err
 		}
@@ -205,8 +211,10 @@ func (g *ratios) restore() bool {
 }
 
 func (o *Outputs) restore(s *Saved) error {
-	if err := o.rest.Restore(s.Lengths); err != nil {
-		return err
+	if o.rest != nil {
+		if err := o.rest.Restore(s.Lengths); err != nil {
+			return err
+		}
 	}
 	if len(s.Kinds) > kindsKept || len(s.Clients) > clientsKept {
 		return fmt.Errorf("%d clients and %d kinds of answers, at most %d and %d are known", len(s.Clients),

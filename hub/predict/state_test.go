@@ -21,7 +21,7 @@ type history struct {
 
 func newHistory(seed uint64) *history {
 	h := &history{Rand: rand.New(rand.NewPCG(seed, 12)),
-		l: Learned{Classes: NewClasses(DefaultPrior()), Outputs: NewOutputs()}}
+		l: Learned{Classes: NewClasses(DefaultPrior(), trees), Outputs: NewOutputs(trees)}}
 	for i := range 6 {
 		m := NewMeans(DefaultPrior())
 		h.l.Classes.Enter(Key{Model: "llama", Price: market.Price{Out: market.Credits(i / 4)}}, m)
@@ -33,7 +33,11 @@ func newHistory(seed uint64) *history {
 
 // written is what stands in the file.
 func written(l *Learned) ([]byte, error) {
-	data, err := learned.Append(nil, l.Saved())
+	s, err := l.Saved()
+	if err != nil {
+		return nil, err
+	}
+	data, err := learned.Append(nil, s)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +50,7 @@ func readLearned(data []byte) (*Learned, error) {
 	if err := learned.Read(data, &s); err != nil {
 		return nil, err
 	}
-	return s.Restore(DefaultPrior())
+	return s.Restore(DefaultPrior(), trees)
 }
 
 // goes on and says what is forecast.
@@ -136,14 +140,14 @@ func TestDamagedLearnedIsRefused(t *testing.T) {
 // However many clients there are, and whatever names their roles have, what is written can be read, and says
 // of those most that were heard of last.
 func TestManyClientsFit(t *testing.T) {
-	o := NewOutputs()
+	o := NewOutputs(trees)
 	long := strings.Repeat("x", learned.MostName-8)
 	for i := range 2500 {
 		for r := range rolesEach {
 			o.Learn(Source{Client: fmt.Sprint("c", i), Role: fmt.Sprint(long, r), Session: 1}, 100, 400)
 		}
 	}
-	l := Learned{Classes: NewClasses(DefaultPrior()), Outputs: o}
+	l := Learned{Classes: NewClasses(DefaultPrior(), trees), Outputs: o}
 	data, err := written(&l)
 	if err != nil || len(data) > mostClients+2<<20 {
 		t.Fatalf("%d bytes: %v", len(data), err)

@@ -12,7 +12,7 @@ import (
 func TestAnAgentThatTurnsAgainAndAgain(t *testing.T) {
 	e := newEngine(t)
 	cs, all := fleet(4)
-	l := &Learned{Classes: cs, Outputs: NewOutputs()}
+	l := &Learned{Classes: cs, Outputs: NewOutputs(trees)}
 	for i, m := range all {
 		l.Agents = append(l.Agents, Learner{string(rune('a' + i)), "llama", m})
 	}

@@ -1,5 +1,5 @@
-// Package regime acts on a round through the one door that there is for it, the toll of an edge: at most
-// zero, never a function of a bid, and charged.
+// Package regime tells how full a domain is, and by which parameters a toll follows that. Package router has
+// the toll, the one door through which a regime acts on a round.
 package regime
 
 import (
@@ -7,10 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-
-	"github.com/cespare/xxhash/v2"
-
-	"souk/market"
 )
 
 // Params are the two parameters by which a router follows its load (anarchy, section 6).
@@ -47,24 +43,10 @@ func Seed(prev [32]byte, number uint64) [32]byte {
 	return sha256.Sum256(binary.BigEndian.AppendUint64(b, number))
 }
 
-// Draw is a number from the Gumbel distribution for a task on an agent: who adds such draws to utilities and
-// takes the best has drawn from their softmax.
-func Draw(seed [32]byte, task, agent string) float64 {
-	var d xxhash.Digest
-	d.ResetWithSeed(binary.BigEndian.Uint64(seed[:]))
-	d.Write(seed[:])
-	d.WriteString(task)
-	d.Write([]byte{0})
-	d.WriteString(agent)
-	// The middle of one of 2^53 equal parts of (0, 1), so that both logarithms are of something.
-	u := (float64(d.Sum64()>>11) + 0.5) / (1 << 53)
-	return -ln(-ln(u))
-}
-
-// ln is the natural logarithm of a positive number, to the last bit but one, and the same on every machine:
+// Ln is the natural logarithm of a positive number, to the last bit but one, and the same on every machine:
 // math.Log is assembly on some and has its products fused into sums on others. The method is FreeBSD's
 // e_log.c: x = 2^k (1+f), and a polynomial in s = f/(2+f).
-func ln(x float64) float64 {
+func Ln(x float64) float64 {
 	f, e := math.Frexp(x)
 	if f < math.Sqrt2/2 {
 		f, e = 2*f, e-1
@@ -86,26 +68,4 @@ func ln(x float64) float64 {
 	half := float64(0.5 * f * f)
 	const high, low = 6.93147180369123816490e-01, 1.90821492927058770002e-10 // of ln 2
 	return float64(k*high) - ((half - (float64(s*(half+r)) + float64(k*low))) - f)
-}
-
-// Toll is what an agent's edge of a task bears (mechanism, 8):
-//
-//	temperature * scale * (draw - most) - (1 - overlap) * saved
-//
-// scale is the mean of what the task would cost, draw the agent's and most the largest of the task's draws,
-// saved the cost that the cached prefix avoids there. It is from -[market.MaxWorth] to 0. scale, draws and
-// saved must be the same whatever clients bid.
-func (p Params) Toll(scale market.Credits, draw, most float64, saved market.Credits) market.Credits {
-	// The conversions keep the compiler from fusing a product into the sum, which would round differently
-	// elsewhere.
-	nano := float64(p.Temperature*float64(max(0, scale))*(draw-most)) - float64((1-p.Overlap)*float64(max(0,
-		saved)))
-	if nano >= 0 || math.IsNaN(nano) {
-		return 0
-	}
-	toll, err := market.Quantise(nano / float64(market.Credit))
-	if err != nil {
-		return -market.MaxWorth
-	}
-	return max(toll, -market.MaxWorth)
 }

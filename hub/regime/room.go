@@ -25,7 +25,7 @@ const (
 	calm  = 0.8 // of what can be served: what chance does there is no regime
 	twice = 2.0 // that, too, is what is told apart from it
 
-	lnSurely = 4.605170185988091 // ln(100)
+	lnSurely = 4.605170185988091 // Ln(100)
 	keeps    = 0.997             // of what was, from one reading to the next: half after nineteen minutes
 	// how far evidence falls before what was enough is so no more, or before it has to be
 	slack = 4.0
@@ -41,8 +41,8 @@ const (
 )
 
 // loads lists the stories' loads as shares of what can be served: twice of it, calm, and less.
-var loads = [...]load{{twice, ln(twice)}, {calm, ln(calm)}, {0.57, ln(0.57)}, {0.4, ln(0.4)},
-	{0.28, ln(0.28)}, {0.2, ln(0.2)}, {0.1, ln(0.1)}}
+var loads = [...]load{{twice, Ln(twice)}, {calm, Ln(calm)}, {0.57, Ln(0.57)}, {0.4, Ln(0.4)},
+	{0.28, Ln(0.28)}, {0.2, Ln(0.2)}, {0.1, Ln(0.1)}}
 
 type load struct{ of, ln float64 }
 
@@ -176,7 +176,7 @@ func (w *Watch) Room(now int64, slots int) {
 		// the mean wait of those who wait, times what makes it so seldom (Erlang, Pollaczek, Khinchin,
 		// Kingman)
 		mean := (squares/held + float64((r.burst-1)*mean)) / 2 / (float64(slots) * (1 - calm))
-		r.forgiven = time.Duration(float64(mean*ln(looks)) * float64(time.Second))
+		r.forgiven = time.Duration(float64(mean*Ln(looks)) * float64(time.Second))
 	}
 }
 
@@ -192,12 +192,12 @@ func (w *Watch) Serves() (rate, evidence float64) {
 // Told is how much evidence for twice as many a task is that can be served, in the mean, where twice as many
 // come, and before came so many of these: no test that is wrong as seldom sees them sooner than after
 // Fewest/Told of them (Lorden).
-func Told(before float64) float64 { return float64(twice*ln(twice/before)) - (twice - before) }
+func Told(before float64) float64 { return float64(twice*Ln(twice/before)) - (twice - before) }
 
 // Fewest is how much evidence is enough where so many tasks can be served in a second: as much as chance
 // comes to at 0.8 of that once in a hundred hours: Page's test does after e to its power tasks or so.
 func Fewest(rate float64) float64 {
-	return max(slack, ln(seldom*Every.Seconds()*rate))
+	return max(slack, Ln(seldom*Every.Seconds()*rate))
 }
 
 // without is the share of tasks that find none of so many slots free where they come at random, and keep all

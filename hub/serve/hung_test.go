@@ -9,6 +9,9 @@ import (
 
 	"souk/bus/follow"
 	"souk/bus/membus"
+	runtimepolicy "souk/bus/policy"
+	"souk/hub/policy"
+	"souk/hub/policy/ahead"
 	"souk/ledger/journal"
 )
 
@@ -26,6 +29,9 @@ func TestAHubStartsWithoutThePolicyThatHung(t *testing.T) {
 		t.Cleanup(func() { j.Close() })
 		cfg := testConfig()
 		cfg.Policies.Keep = "kvcache"
+		cfg.Parts.Policies[policy.Keep] = runtimepolicy.Known{"kvcache": func() runtimepolicy.Policy {
+			return ahead.New(1)
+		}}
 		b := membus.New(1).Bus(cfg.Journal)
 		t.Cleanup(func() { b.Close() })
 		code := 0

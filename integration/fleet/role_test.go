@@ -21,6 +21,7 @@ import (
 	"souk/bus/etcdreg"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
+	"souk/cmd/choices"
 	"souk/hub"
 	hubserve "souk/hub/serve"
 	"souk/ledger"
@@ -52,7 +53,7 @@ func play(role string) int {
 	roles := map[string]func(context.Context, roleFile, bus.Bus, bus.Registry) error{
 		"hub-dies": hubThatDies, "agentd-clock": agentdWithAClockOff, "reader": readerThatVanishes,
 	}
-	f := roleFile{Hub: hub.Default(), Agentd: agentd.Default()}
+	f := roleFile{Hub: choices.Hub(), Agentd: agentd.Default()}
 	err := func() error {
 		text, err := os.ReadFile(os.Getenv(fileEnv))
 		if err == nil {

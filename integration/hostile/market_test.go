@@ -19,7 +19,7 @@ import (
 	"souk/bus/membus"
 	"souk/classifier"
 	doorserve "souk/classifier/serve"
-	"souk/hub"
+	"souk/cmd/choices"
 	hubserve "souk/hub/serve"
 	"souk/ledger"
 	"souk/ledger/treasury"
@@ -241,7 +241,7 @@ func (h *house) runHub() {
 // newHub makes a hub that has what earlier ones left in its journal, and ends if it is told so.
 func (h *house) newHub(ends bool) {
 	h.t.Helper()
-	cfg := hub.Default()
+	cfg := choices.Hub()
 	cfg.Domain, cfg.Hub, cfg.Journal, cfg.General = "general", "hub-1", "hub", true
 	b, r := h.connect("hub")
 	var err error

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/cmd/choices"
 	"souk/hub"
 	"souk/ledger"
 	"souk/ledger/treasury"
@@ -112,7 +113,7 @@ func newEconomy(t *testing.T, seed uint64, hubs int, deposits map[string]market.
 	e.settle()
 	for i := range hubs {
 		name := fmt.Sprint("hub-", i)
-		c := hub.Default()
+		c := choices.Hub()
 		c.Domain, c.Hub, c.Journal = fmt.Sprint("d", i), name, name
 		c.Silence, c.Suspect = time.Hour, time.Hour // its agent says nothing of itself
 		n, err := hub.NewNode(c, [32]byte{byte(i + 1)})

@@ -7,7 +7,7 @@ import (
 
 	"souk/bus"
 	"souk/classifier"
-	"souk/hub"
+	"souk/cmd/choices"
 	"souk/market"
 )
 
@@ -17,7 +17,7 @@ func TestDoorsVouchForWhatHubsNeed(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 6))
-	door, c := classifier.Default(), hub.Default()
+	door, c := classifier.Default(), choices.Hub()
 	for range 10_000 {
 		m := bus.Task{MaxTokens: r.IntN(1 << r.IntN(18)),
 			Prompt: bus.Prompt{Tokens: 1 + r.IntN(1<<r.IntN(18))}}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/cmd/choices"
 	"souk/hub"
 	"souk/ledger"
 )
@@ -36,7 +37,7 @@ type hubPart struct {
 
 func (w *whole) newHub(domain, name string) *hubPart {
 	h := &hubPart{part: w.newPart(name), domain: domain, book: ledger.NewBook()}
-	h.cfg = hub.Default()
+	h.cfg = choices.Hub()
 	h.cfg.Domain, h.cfg.Hub, h.cfg.Journal, h.cfg.General = domain, name, name, true
 	h.cfg.PurseIdle = 20 * time.Second
 	w.hubs = append(w.hubs, h)

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"souk/bus/learned"
 )
 
-// Saved is a gate with its tree as plain numbers, to be written down: what else there is is made of them.
-type Saved struct {
+// saved is a gate with its tree as plain numbers, to be written down: what else there is is made of them.
+type saved struct {
 	Config       Config
 	Features     int
 	Alone, Added float64
@@ -21,17 +23,23 @@ type Saved struct {
 // ErrOther says that what is to be restored was made in another way: with other features, or settings.
 var ErrOther = errors.New("tree: it was made with other features or settings")
 
-// Saved is the gate as it is now. It shares what it has with the gate.
-func (g *Gate) Saved() *Saved {
+// Saved implements predict.Gate.
+func (g *Gate) Saved() ([]byte, error) {
 	t := g.tree
-	return &Saved{Config: t.cfg, Features: t.features, Alone: g.alone, Added: g.added, Judged: g.judged,
-		Open: g.open, Openings: g.openings, Nodes: t.branches, Leaves: t.leaves}
+	return learned.Append(nil, &saved{Config: t.cfg, Features: t.features, Alone: g.alone, Added: g.added,
+		Judged: g.judged, Open: g.open, Openings: g.openings, Nodes: t.branches, Leaves: t.leaves})
 }
 
-// Restore makes the gate one that was saved, and keeps what that has. It was to be made in the same way, and
-// its numbers are finite. On an error the gate is as it was.
-func (g *Gate) Restore(s *Saved) error {
-	if s == nil || s.Config != g.tree.cfg || s.Features != g.tree.features {
+// Restore implements predict.Gate. The gate that was saved was to be made in the same way.
+func (g *Gate) Restore(data []byte) error {
+	var s saved
+	if err := learned.ReadPart(data, &s); err != nil {
+		return err
+	}
+	if err := learned.Check(&s, 1e40); err != nil {
+		return err
+	}
+	if s.Config != g.tree.cfg || s.Features != g.tree.features {
 		return ErrOther
 	}
 	if !(s.Alone >= 0 && s.Added >= 0) || s.Judged > patience || s.Open && s.Judged < patience {

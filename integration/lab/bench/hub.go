@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/cmd/choices"
 	"souk/hub"
 	"souk/integration/lab/virtual"
 	"souk/ledger"
@@ -25,7 +26,7 @@ type desk struct {
 }
 
 func newDesk(agents, slots int) (*desk, error) {
-	cfg := hub.Default()
+	cfg := choices.Hub()
 	cfg.Domain, cfg.Hub, cfg.Journal, cfg.General = "general", "hub-1", "hub-general", true
 	cfg.Silence = time.Hour // no summaries here
 	// nor first tokens: a round may give an agent as many prompts at once as it has slots for

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"souk/cmd/choices"
 	"souk/hub/predict"
 )
 
@@ -20,8 +21,9 @@ type own struct {
 const asHub = "hub"
 
 func newOwn(agents int) *own {
-	o := &own{queues: make([]predict.Queue, agents), outputs: predict.NewOutputs(), sent: map[int]uint64{}}
-	o.classes = predict.NewClasses(predict.DefaultPrior())
+	o := &own{queues: make([]predict.Queue, agents), outputs: predict.NewOutputs(choices.Trees),
+		sent: map[int]uint64{}}
+	o.classes = predict.NewClasses(predict.DefaultPrior(), choices.Trees)
 	for range agents {
 		m := predict.NewMeans(predict.DefaultPrior())
 		o.classes.Enter(predict.Key{}, m)

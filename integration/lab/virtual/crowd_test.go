@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/cmd/choices"
 	"souk/hub"
 	"souk/market"
 )
@@ -57,7 +58,7 @@ func TestVariant(t *testing.T) {
 		},
 		"market:max_waiting=7": func(c *hub.Config, _ *bool) { c.MaxWaiting = 7 },
 	} {
-		expected, expectedNames := hub.Default(), false
+		expected, expectedNames := choices.Hub(), false
 		complete(&expected)
 		want(&expected, &expectedNames)
 		o, ok, err := variant(rule)

@@ -12,6 +12,7 @@ import (
 	"souk/agentd/kvevent"
 	"souk/bus"
 	"souk/bus/openai"
+	"souk/cmd/choices"
 	"souk/hub"
 	"souk/ledger"
 	"souk/market"
@@ -67,7 +68,7 @@ func NewMarketOptions(s Setting) MarketOptions {
 	for _, p := range s.Pools {
 		split = append(split, p.Decode...)
 	}
-	return MarketOptions{Hub: hub.Default(), Split: split, Setting: &s, Engine: s.Engine, Agents: s.Engines,
+	return MarketOptions{Hub: choices.Hub(), Split: split, Setting: &s, Engine: s.Engine, Agents: s.Engines,
 		Client: s.client, Context: s.Context, Thought: s.Thought, Hop: s.Hop, Sync: time.Millisecond,
 		Seed: s.Seed}
 }

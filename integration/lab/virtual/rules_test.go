@@ -40,7 +40,7 @@ func (v *View) holds(engine, text, blocks int) *View {
 	return v
 }
 
-func choices(t *testing.T, name string, r *Request, v *View) (out map[int]int) {
+func chosen(t *testing.T, name string, r *Request, v *View) (out map[int]int) {
 	t.Helper()
 	p, err := NewRule(name, 1)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestRules(t *testing.T) {
 		{"sticky-until-saturated", "18 s behind are too much", prompt(1, 10), engines(
 			EngineView{Tokens: 18_002}, EngineView{Tokens: 1}).holds(0, 1, 8), []int{1}},
 	} {
-		got := choices(t, c.name, c.r, c.v)
+		got := chosen(t, c.name, c.r, c.v)
 		for _, i := range c.want {
 			if got[i] == 0 {
 				t.Errorf("%s, %s: engine %d was never chosen: %v", c.name, c.what, i, got)
@@ -117,7 +117,7 @@ func TestSticky(t *testing.T) {
 
 // Of 300 requests round-robin gives each of three engines a hundred.
 func TestRoundRobin(t *testing.T) {
-	if got := choices(t, "round-robin", prompt(1, 9), busy(5, 0, 0)); got[0] != 100 || got[1] != 100 {
+	if got := chosen(t, "round-robin", prompt(1, 9), busy(5, 0, 0)); got[0] != 100 || got[1] != 100 {
 		t.Errorf("chosen %v", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"souk/cmd/choices"
 	"souk/hub"
 )
 
@@ -39,7 +40,7 @@ func variant(rule string) (o MarketOptions, ok bool, err error) {
 	if settings[0] != MarketName {
 		return o, false, nil
 	}
-	o.Hub = hub.Default()
+	o.Hub = choices.Hub()
 	for _, s := range settings[1:] {
 		switch all, word := words[s]; {
 		case s == named:

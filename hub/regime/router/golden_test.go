@@ -1,4 +1,4 @@
-package regime
+package router
 
 import (
 	"crypto/sha256"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"souk/bus/bustest/golden"
+	"souk/hub/regime"
 	"souk/market"
 )
 
@@ -15,10 +16,10 @@ func TestSameTollsOnEveryMachine(t *testing.T) {
 	rng := rand.New(rand.NewPCG(20, 29))
 	h := sha256.New()
 	for n := range uint64(20_000) {
-		seed := Seed([32]byte{1}, n)
-		a, b := Draw(seed, "ann/t", "a-1"), Draw(seed, "ann/t", "a-2")
-		p := Params{4 * rng.Float64(), rng.Float64()}
-		fmt.Fprintln(h, int64(p.Toll(market.Credits(rng.Int64N(1<<40)), a, max(a, b),
+		seed := regime.Seed([32]byte{1}, n)
+		a, b := r.Draw(seed, "ann/t", "a-1"), r.Draw(seed, "ann/t", "a-2")
+		p := params(4*rng.Float64(), rng.Float64())
+		fmt.Fprintln(h, int64(r.Of(p, market.Credits(rng.Int64N(1<<40)), a, max(a, b),
 			market.Credits(rng.Int64N(1<<40)))))
 	}
 	golden.Check(t, "tolls", fmt.Sprintf("%x", h.Sum(nil)))
