@@ -64,7 +64,7 @@ func (b *body) ask(t *bus.Task, data []byte, header bus.Header) error {
 	if err := b.read(data); err != nil {
 		return err
 	}
-	if b.has(atSouk) {
+	if b.has("souk") {
 		if err := b.decodeTerms(t); err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (b *body) ask(t *bus.Task, data []byte, header bus.Header) error {
 	if err := b.judge(); err != nil {
 		return err
 	}
-	chat := b.has(atMessages)
+	chat := b.has("messages")
 	if kind == "" {
 		if kind = bus.KindCompletion; chat {
 			kind = bus.KindChat
@@ -90,11 +90,11 @@ func (b *body) ask(t *bus.Task, data []byte, header bus.Header) error {
 	case t.Kind != kind:
 		return bad("souk.kind: %.40q, but the endpoint is that of a %s", t.Kind, kind)
 	}
-	if b.has(atCacheKey) && t.Session == "" {
-		if b.data[b.of[atCacheKey].From] != '"' {
+	if b.has("prompt_cache_key") && t.Session == "" {
+		if b.data[b.of["prompt_cache_key"].From] != '"' {
 			return bad("prompt_cache_key: a string is expected")
 		}
-		t.Session = SessionOf(string(b.AppendString(nil, b.of[atCacheKey])))
+		t.Session = SessionOf(string(b.AppendString(nil, b.of["prompt_cache_key"])))
 	}
 	return nil
 }
@@ -128,13 +128,13 @@ func (b *body) fan(a *Asked, t bus.Task) error {
 			return refusal(bus.CodeEmptyPrompt, "prompt[%d]: it is empty: give it some text, or leave it out", i)
 		}
 	}
-	seed, seeded := int64(0), b.has(atSeed) && n > 1
+	seed, seeded := int64(0), b.has("seed") && n > 1
 	if seeded {
 		var err error
-		if seed, err = strconv.ParseInt(string(b.Text(b.of[atSeed])), 10, 64); err != nil || seed < 0 ||
+		if seed, err = strconv.ParseInt(string(b.Text(b.of["seed"])), 10, 64); err != nil || seed < 0 ||
 			seed > 1<<62 {
 			return bad("seed: %.40s is not a whole number from 0 on; n answers need seeds that count up",
-				b.Text(b.of[atSeed]))
+				b.Text(b.of["seed"]))
 		}
 	}
 	for i := range count {
@@ -143,13 +143,13 @@ func (b *body) fan(a *Asked, t bus.Task) error {
 			edits = append(edits, edit{at: b.soukAndComma()})
 		}
 		if b.n > 1 {
-			edits = append(edits, edit{b.of[atN], "1"})
+			edits = append(edits, edit{b.of["n"], "1"})
 		}
 		if len(b.prompts) > 1 {
 			edits = append(edits, edit{b.promptAll, string(b.Text(b.prompts[i/n]))})
 		}
 		if seeded {
-			edits = append(edits, edit{b.of[atSeed], strconv.FormatInt(seed+int64(i%n), 10)})
+			edits = append(edits, edit{b.of["seed"], strconv.FormatInt(seed+int64(i%n), 10)})
 		}
 		one := t
 		if i%n > 0 && !seeded {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -19,8 +20,7 @@ const deepest = 128
 // canonical text of its prompt.
 type body struct {
 	Scanner
-	seen [len(members)]bool
-	of   [len(members)]Span // what stands there, unless it is null
+	of map[string]Span // what stands there, by member; none where it is null
 
 	model     string
 	stream    bool
@@ -57,83 +57,44 @@ type turn struct {
 	from, to      int // its other members, in rest: pairs of key and value
 }
 
-// members are those that are read; each may stand only once, since engines take the last of two.
-var members = [...]string{"model", "messages", "prompt", "stream", "max_tokens", "max_completion_tokens", "n",
-	"best_of",
-	"use_beam_search", "tools", "input", "souk", "stream_options", "return_token_ids", "echo",
-	"prompt_logprobs", "prompt_embeds",
-	"priority", "kv_transfer_params", "ec_transfer_params", "vllm_xargs", "documents", "chat_template",
-	"chat_template_kwargs", "tool_choice",
-	"response_format", "reasoning_effort", "cache_salt", "truncate_prompt_tokens",
-	"add_special_tokens", "seed", "prompt_cache_key", "functions", "function_call",
-	"modalities", "audio", "web_search_options", "moderation"}
-
-const (
-	atModel = iota
-	atMessages
-	atPrompt
-	atStream
-	atMaxTokens
-	atMaxCompletionTokens
-	atN
-	atBestOf
-	atBeam
-	atTools
-	atInput
-	atSouk
-	atStreamOptions
-	atTokenIDs
-	atEcho
-	atPromptLogprobs
-	atPromptEmbeds
-	atPriority
-	atKVTransfer
-	atECTransfer
-	atXArgs
-	atDocuments
-	atTemplate
-	atKwargs
-	atToolChoice
-	atFormat
-	atEffort
-	atSalt
-	atTruncate
-	atSpecial
-	atSeed
-	atCacheKey
-	atFunctions
-	atFunctionCall
-	atModalities
-	atAudio
-	atWebSearch
-	atModeration
-)
-
 // refused are members that are taken at no value but one, and why.
-var refused = map[int]struct{ but, why string }{
-	atInput: {"", "not taken here, but by /v1/responses of a gateway alone; send messages or prompt (embeddings " +
+var refused = map[string]struct{ but, why string }{
+	"input": {"", "not taken here, but by /v1/responses of a gateway alone; send messages or prompt (embeddings " +
 		"are not served)"},
 	// engines give them with whole answers alone, and are always asked for streams
-	atPromptLogprobs: {"", "not served here; leave it out"},
-	atPromptEmbeds:   {"", "not taken; send text"},
-	atPriority:       {"0", "who goes first is settled by souk.terms; leave it out"},
-	atKVTransfer:     {"", "engines say this to one another, clients may not; leave it out"},
-	atECTransfer:     {"", "engines say this to one another, clients may not; leave it out"},
+	"prompt_logprobs":    {"", "not served here; leave it out"},
+	"prompt_embeds":      {"", "not taken; send text"},
+	"priority":           {"0", "who goes first is settled by souk.terms; leave it out"},
+	"kv_transfer_params": {"", "engines say this to one another, clients may not; leave it out"},
+	"ec_transfer_params": {"", "engines say this to one another, clients may not; leave it out"},
 	// transfers between engines again, and hits that are published as if they were stored once more
-	atXArgs: {"", "switches inside the engine, which its owner sets; leave it out"},
+	"vllm_xargs": {"", "switches inside the engine, which its owner sets; leave it out"},
 	// engines that know them no more ignore them, and answer as if there were none
-	atFunctions:    {"[]", "send tools"},
-	atFunctionCall: {"", "send tool_choice"},
+	"functions":     {"[]", "send tools"},
+	"function_call": {"", "send tool_choice"},
 	// OpenAI's own: engines do not know them, and would answer as if there were none
-	atAudio:      {"", "answers are text; leave it out"},
-	atWebSearch:  {"", "nobody searches for a model here; send tools, and run them"},
-	atModeration: {"", "nobody judges here what is said; leave it out"},
-	atDocuments:  {"[]", "a template may make anything of them; put their text into a message"},
-	atTemplate:   {"", "the model's own is used, as it was measured; leave it out"},
+	"audio":              {"", "answers are text; leave it out"},
+	"web_search_options": {"", "nobody searches for a model here; send tools, and run them"},
+	"moderation":         {"", "nobody judges here what is said; leave it out"},
+	"documents":          {"[]", "a template may make anything of them; put their text into a message"},
+	"chat_template":      {"", "the model's own is used, as it was measured; leave it out"},
 }
 
+// members are those that are read; each may stand only once, since engines take the last of two.
+var members = func() map[string]string {
+	all := map[string]string{}
+	for _, name := range slices.AppendSeq([]string{"model", "messages", "prompt", "stream", "max_tokens",
+		"max_completion_tokens", "n", "best_of", "use_beam_search", "tools", "souk", "stream_options",
+		"return_token_ids", "echo", "chat_template_kwargs", "tool_choice", "response_format", "reasoning_effort",
+		"cache_salt", "truncate_prompt_tokens", "add_special_tokens", "seed", "prompt_cache_key", "modalities",
+	}, maps.Keys(refused)) {
+		all[name] = name
+	}
+	return all
+}()
+
 // has reports whether a member stands in the body and is not null.
-func (b *body) has(which int) bool { return b.of[which] != (Span{}) }
+func (b *body) has(which string) bool { return b.of[which] != (Span{}) }
 
 // read scans the whole body once.
 func (b *body) read(data []byte) error {
@@ -141,6 +102,9 @@ func (b *body) read(data []byte) error {
 		return err
 	}
 	b.Scanner = Scanner{Deepest: deepest, Paired: true, data: data}
+	if b.of == nil {
+		b.of = map[string]Span{}
+	}
 	if b.Next() != '{' {
 		return bad("the body is not a JSON object: send one like " +
 			`{"messages": [{"role": "user", "content": "Hello"}]}`)
@@ -164,21 +128,21 @@ func isText(data []byte) error {
 
 // member reads one member of the body; the scanner stands on its value.
 func (b *body) member(key Span) bool {
-	which := b.which(key)
-	if which < 0 {
+	which, known := members[string(b.Name(key))]
+	if !known {
 		if name := b.Text(key); bytes.EqualFold(name, []byte(`"souk"`)) {
 			b.refuse(bad("%s: the member is written souk", name))
 		}
 		_, ok := b.Value()
 		return ok
 	}
-	if b.seen[which] {
-		return b.fail("member " + members[which] + " stands twice")
+	if _, twice := b.of[which]; twice {
+		return b.fail("member " + which + " stands twice")
 	}
-	b.seen[which] = true
+	b.of[which] = Span{}
 	first := b.Next() // 0 where the body ends too soon
 	from := b.at
-	if which == atMessages && first == '[' {
+	if which == "messages" && first == '[' {
 		if !b.Array(b.message) {
 			return false
 		}
@@ -190,67 +154,67 @@ func (b *body) member(key Span) bool {
 		return false
 	}
 	if string(b.Text(v)) == "null" { // as if it were not there
-		if which == atSouk {
+		if which == "souk" {
 			b.cut = Span{key.From, v.To}
 		}
 		return true
 	}
 	b.of[which] = v
 	switch which {
-	case atModel:
+	case "model":
 		b.model = b.stringOf(which, v)
-	case atMessages:
+	case "messages":
 		b.refuse(bad(`messages: an array is expected, as [{"role": "user", "content": "Hello"}]`))
-	case atPrompt:
+	case "prompt":
 		b.of[which] = b.onePrompt(v)
-	case atStream:
+	case "stream":
 		b.stream = b.boolOf(which, v)
-	case atMaxTokens:
-		if n := b.intOf(which, v, 1, bus.MaxTokens); !b.seen[atMaxCompletionTokens] || b.maxTokens == 0 {
+	case "max_tokens":
+		if n := b.intOf(which, v, 1, bus.MaxTokens); b.maxTokens == 0 { // the other goes before it
 			b.maxTokens = n
 		}
-	case atMaxCompletionTokens:
+	case "max_completion_tokens":
 		b.maxTokens = b.intOf(which, v, 1, bus.MaxTokens)
-	case atN, atBestOf:
-		if which == atN && b.several {
+	case "n", "best_of":
+		if which == "n" && b.several {
 			b.n = b.intOf(which, v, 1, MaxAnswers)
 		} else if n := b.intOf(which, v, 1, 1<<20); n > 1 {
-			b.refuse(unsupported("%s: %d answers to one task; send as many tasks", members[which], n))
+			b.refuse(unsupported("%s: %d answers to one task; send as many tasks", which, n))
 		}
-	case atBeam:
+	case "use_beam_search":
 		if b.boolOf(which, v) {
 			b.refuse(unsupported("use_beam_search: not served here; leave it out"))
 		}
-	case atTools:
+	case "tools":
 		if b.data[v.From] != '[' {
 			b.refuse(bad("tools: an array is expected"))
 		}
-	case atSouk:
+	case "souk":
 		if b.data[v.From] != '{' {
 			b.refuse(bad("souk: an object is expected"))
 		}
 		b.cut = Span{key.From, v.To}
-	case atStreamOptions:
+	case "stream_options":
 		b.streamOptions(v)
-	case atTokenIDs:
+	case "return_token_ids":
 		b.tokenIDs = b.boolOf(which, v)
 	// vLLM gives a completion either its echo or token ids, which are always asked for; a chat's would be
 	// taken for an answer
-	case atEcho:
+	case "echo":
 		if b.boolOf(which, v) {
 			b.refuse(unsupported("echo: an answer comes without its prompt; leave it out"))
 		}
-	case atKwargs:
+	case "chat_template_kwargs":
 		b.judgeKwargs(v)
-	case atSalt:
+	case "cache_salt":
 		b.salt = b.saltOf(v)
-	case atModalities:
+	case "modalities":
 		if !b.textAlone(v) {
 			b.refuse(unsupported(`modalities: answers are text; leave it out, or send ["text"]`))
 		}
 	default:
 		if no, ok := refused[which]; ok && string(b.Text(v)) != no.but {
-			b.refuse(unsupported("%s: %s", members[which], no.why))
+			b.refuse(unsupported("%s: %s", which, no.why))
 		}
 	}
 	return true
@@ -340,48 +304,37 @@ func (b *body) refuse(err error) {
 	}
 }
 
-// which returns the index in members, or -1. "mode\u006c" is model, too.
-func (b *body) which(key Span) int {
-	name := b.Name(key)
-	for i := range members {
-		if string(name) == members[i] {
-			return i
-		}
-	}
-	return -1
-}
-
-func (b *body) stringOf(which int, v Span) string {
+func (b *body) stringOf(which string, v Span) string {
 	if b.data[v.From] != '"' {
-		b.refuse(bad("%s: a string is expected", members[which]))
+		b.refuse(bad("%s: a string is expected", which))
 		return ""
 	}
 	if v.To-v.From > 6*bus.MaxName {
-		b.refuse(bad("%s: longer than %d bytes", members[which], bus.MaxName))
+		b.refuse(bad("%s: longer than %d bytes", which, bus.MaxName))
 		return ""
 	}
 	return string(b.AppendString(nil, v))
 }
 
-func (b *body) boolOf(which int, v Span) bool {
+func (b *body) boolOf(which string, v Span) bool {
 	switch string(b.Text(v)) {
 	case "true":
 		return true
 	case "false":
 	default:
-		b.refuse(bad("%s: true or false is expected", members[which]))
+		b.refuse(bad("%s: true or false is expected", which))
 	}
 	return false
 }
 
-func (b *body) intOf(which int, v Span, least, most int) int {
+func (b *body) intOf(which string, v Span, least, most int) int {
 	n, err := strconv.Atoi(string(b.Text(v)))
 	if f, e := strconv.ParseFloat(string(b.Text(v)), 64); err != nil && e == nil && f == math.Trunc(f) &&
 		math.Abs(f) <= 1<<53 {
 		n, err = int(f), nil // 64.0, as engines take it
 	}
 	if err != nil || n < least || n > most {
-		b.refuse(bad("%s: %.40s is not a whole number from %d to %d", members[which], b.Text(v), least, most))
+		b.refuse(bad("%s: %.40s is not a whole number from %d to %d", which, b.Text(v), least, most))
 		return 0
 	}
 	return n
@@ -521,7 +474,7 @@ func (b *body) judgeParts(i int, v Span) {
 
 // judge says whether the members go together.
 func (b *body) judge() error {
-	chat, completion := b.has(atMessages), b.has(atPrompt)
+	chat, completion := b.has("messages"), b.has("prompt")
 	switch {
 	case chat && completion:
 		return bad("the body has both messages and prompt: send one")

@@ -42,21 +42,22 @@ func (b *body) bound(p *bus.Prompt) {
 	room := func(v Span) {
 		text += spread(b.Text(v)) + 2*int64(wide(b.Text(v))) // as \u escapes, at worst
 	}
-	p.Pieces, p.Tools = max(1, len(b.chat)), b.items(b.of[atTools])
-	if b.has(atTools) {
-		room(b.of[atTools])
-		p.Wide += escapes(b.Text(b.of[atTools]))
+	p.Pieces, p.Tools = max(1, len(b.chat)), b.items(b.of["tools"])
+	if b.has("tools") {
+		room(b.of["tools"])
+		p.Wide += escapes(b.Text(b.of["tools"]))
 	}
 	p.Pieces += p.Tools
-	for _, which := range [...]int{atToolChoice, atFormat, atEffort} { // no part of the canonical text
+	// no part of the canonical text
+	for _, which := range [...]string{"tool_choice", "response_format", "reasoning_effort"} {
 		if v := b.of[which]; b.has(which) {
 			text += int64(v.To - v.From)
 			p.Wide += wide(b.Text(v)) + escapes(b.Text(v))
 			room(v)
 		}
 	}
-	if b.has(atKwargs) {
-		text += int64(len(b.Text(b.of[atKwargs])))
+	if b.has("chat_template_kwargs") {
+		text += int64(len(b.Text(b.of["chat_template_kwargs"])))
 		b.loose = max(b.loose, b.kwargsLoose())
 	}
 	for i := range b.chat {
@@ -168,7 +169,7 @@ func (b *body) judgeKwargs(v Span) {
 // kwargsLoose says what a template may make of chat_template_kwargs. Agents measure their templates with
 // thinking on and off.
 func (b *body) kwargsLoose() (loose int) {
-	again := b.within(b.of[atKwargs])
+	again := b.within(b.of["chat_template_kwargs"])
 	again.Object(func(key Span) bool {
 		value, ok := again.Value()
 		v, name := string(b.Text(value)), string(again.Name(key))

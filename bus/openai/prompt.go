@@ -43,12 +43,12 @@ const (
 func (b *body) canonical() {
 	b.blank = true
 	b.ends, b.anchor = b.ends[:0], 0
-	if !b.has(atMessages) {
+	if !b.has("messages") {
 		b.canonicalPrompt()
 		return
 	}
-	if b.has(atTools) {
-		b.buf = appendCompact(b.buf, b.Text(b.of[atTools]))
+	if b.has("tools") {
+		b.buf = appendCompact(b.buf, b.Text(b.of["tools"]))
 		b.end()
 		b.anchor = len(b.buf)
 	}
@@ -121,7 +121,7 @@ func (b *body) roleOf(v Span) string {
 }
 
 func (b *body) canonicalPrompt() {
-	b.write(b.of[atPrompt], "")
+	b.write(b.of["prompt"], "")
 	if opens(b.buf) != "" {
 		b.buf = slices.Insert(b.buf, 0, endOfMessage)
 	}
@@ -254,7 +254,7 @@ func (b *body) prompt(key []byte) bus.Prompt {
 		mark(end)
 	}
 	messages := len(b.chat)
-	if !b.has(atMessages) {
+	if !b.has("messages") {
 		messages = 1
 	}
 	return bus.Prompt{Bytes: len(b.buf), Messages: messages, Tokens: b.tokens(),
@@ -281,11 +281,11 @@ func (b *body) apart(h hash.Hash, key []byte) {
 		h.Write(said)
 	}
 	write(0xff, key)
-	for i, which := range [...]int{atTruncate, atSpecial, atKwargs, atEffort, atToolChoice, atFormat} {
-		if !b.has(which) {
-			continue
+	for i, which := range [...]string{"truncate_prompt_tokens", "add_special_tokens", "chat_template_kwargs",
+		"reasoning_effort", "tool_choice", "response_format"} {
+		if b.has(which) {
+			write(byte(i), b.Text(b.of[which]))
 		}
-		write(byte(i), b.Text(b.of[which]))
 	}
 }
 

@@ -74,11 +74,11 @@ func (b *body) request(t *bus.Task, data []byte, header bus.Header) error {
 		return err
 	}
 	switch {
-	case asJSON && b.has(atSouk):
+	case asJSON && b.has("souk"):
 		if err := b.decodeTerms(t); err != nil {
 			return err
 		}
-	case b.has(atSouk):
+	case b.has("souk"):
 		return bad("body: the member souk belongs in requests in JSON; in msgpack its fields are those of " +
 			"the task")
 	}
@@ -111,10 +111,10 @@ var (
 // decodeTerms reads the member souk. Unlike other parts of the market it refuses members that it does
 // not know, and those that stand twice: people write them by hand, and a slip must not cost them money.
 func (b *body) decodeTerms(t *bus.Task) error {
-	if err := b.onlyOnce("souk", b.of[atSouk], soukMembers); err != nil {
+	if err := b.onlyOnce("souk", b.of["souk"], soukMembers); err != nil {
 		return err
 	}
-	err := json.Unmarshal(b.Text(b.of[atSouk]), t)
+	err := json.Unmarshal(b.Text(b.of["souk"]), t)
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case err == nil:
@@ -321,7 +321,7 @@ func (b *body) complete(t *bus.Task, key []byte) error {
 		return err
 	}
 	kind := bus.KindChat
-	if !b.has(atMessages) {
+	if !b.has("messages") {
 		kind = bus.KindCompletion
 	}
 	if t.Kind != "" && t.Kind != kind {
@@ -365,7 +365,8 @@ func (b *body) release() {
 	if cap(b.buf) > maxPooled || cap(b.rest)+cap(b.chat) > maxPooled/16 {
 		return
 	}
-	*b = body{buf: b.buf[:0], chat: b.chat[:0], rest: b.rest[:0], marks: b.marks[:0], sums: b.sums[:0],
+	clear(b.of)
+	*b = body{of: b.of, buf: b.buf[:0], chat: b.chat[:0], rest: b.rest[:0], marks: b.marks[:0], sums: b.sums[:0],
 		ends: b.ends[:0], head: b.head[:0]}
 	bodies.Put(b)
 }
