@@ -21,36 +21,8 @@ type requests struct {
 	inboxes map[string]string // by who asks: what begins its reply subjects; made by its first request
 }
 
-type answer struct {
-	msg bus.Msg
-	err error
-}
-
 // waiter is given the one answer to a request, and does not wait.
-type waiter interface{ take(answer) }
-
-// channel is one with a place for it.
-type channel chan answer
-
-func (c channel) take(a answer) { c <- a }
-
-// channels are used again: each request would else allocate one.
-var channels = sync.Pool{New: func() any { return make(channel, 1) }}
-
-// question is one that nobody waits for.
-type question struct {
-	bus     *Bus
-	said    func(bus.Msg, error)
-	subject string
-	size    int
-}
-
-func (q *question) take(a answer) {
-	if a.err != nil {
-		a.err = q.bus.unanswered(q.subject, q.size, a.err)
-	}
-	q.said(a.msg, a.err)
-}
+type waiter func(bus.Msg, error)
 
 func (r *requests) init(own string) {
 	r.own, r.waiting, r.inboxes = own, map[string]waiter{}, map[string]string{}
@@ -58,52 +30,42 @@ func (r *requests) init(own string) {
 
 // Request fails with ErrDisconnected if the connection is lost while it waits: whether the request has
 // arrived is then unknown. Where the connection is known to be lost it fails with ErrNotSent.
-func (b *Bus) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
-	out, err := b.request(ctx, m)
-	if err != nil {
-		return bus.Msg{}, b.unanswered(m.Subject, len(m.Data), err)
+func (b *Bus) Request(ctx context.Context, m bus.Msg) (answer bus.Msg, err error) {
+	if err := ctx.Err(); err != nil {
+		return bus.Msg{}, fmt.Errorf("request %s: %w", m.Subject, err)
 	}
-	return out, nil
-}
-
-func (b *Bus) unanswered(subject string, size int, err error) error {
-	return fmt.Errorf("request %s: %w", subject, b.translate(err, size))
+	done := make(chan struct{})
+	cut := b.Ask(m, func(a bus.Msg, wrong error) {
+		answer, err = a, wrong
+		close(done)
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+		cut(ctx.Err())
+		<-done
+	}
+	return answer, err
 }
 
 // Ask implements [bus.Asker].
 func (b *Bus) Ask(m bus.Msg, answered func(bus.Msg, error)) (cut func(why error)) {
-	q := &question{bus: b, said: answered, subject: m.Subject, size: len(m.Data)}
-	token, err := b.send(m, q)
+	subject, size := m.Subject, len(m.Data)
+	said := func(a bus.Msg, err error) {
+		if err != nil {
+			err = fmt.Errorf("request %s: %w", subject, b.translate(err, size))
+		}
+		answered(a, err)
+	}
+	token, err := b.send(m, said)
 	if err != nil {
-		go q.take(answer{err: err})
+		go said(bus.Msg{}, err)
 		return func(error) {}
 	}
 	return func(why error) {
 		if b.requests.forget(token) {
-			go q.take(answer{err: why})
+			go said(bus.Msg{}, why)
 		}
-	}
-}
-
-func (b *Bus) request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
-	if err := ctx.Err(); err != nil {
-		return bus.Msg{}, err
-	}
-	ch := channels.Get().(channel)
-	token, err := b.send(m, ch)
-	if err != nil {
-		channels.Put(ch)
-		return bus.Msg{}, err
-	}
-	select {
-	case a := <-ch:
-		channels.Put(ch) // whoever sent has taken it out of waiting
-		return a.msg, a.err
-	case <-ctx.Done():
-		if b.requests.forget(token) {
-			channels.Put(ch)
-		}
-		return bus.Msg{}, ctx.Err()
 	}
 }
 
@@ -150,17 +112,17 @@ func (b *Bus) await(who string, w waiter) (inbox, token string, err error) {
 
 // take hands an answer to its request; later answers, and those nobody waits for any more, are lost.
 func (r *requests) take(m *nats.Msg) {
-	a := answer{msg: bus.Msg{Subject: m.Subject, Reply: m.Reply, Header: bus.Header(m.Header), Data: m.Data}}
-	if len(m.Data) == 0 && m.Header != nil && m.Header.Get("Status") == "503" {
-		a = answer{err: bus.ErrNoResponders}
-	}
 	token := bus.LastToken(m.Subject)
 	r.mu.Lock()
 	w := r.waiting[token]
 	delete(r.waiting, token)
 	r.mu.Unlock()
-	if w != nil {
-		w.take(a)
+	switch {
+	case w == nil:
+	case len(m.Data) == 0 && m.Header != nil && m.Header.Get("Status") == "503":
+		w(bus.Msg{}, bus.ErrNoResponders)
+	default:
+		w(bus.Msg{Subject: m.Subject, Reply: m.Reply, Header: bus.Header(m.Header), Data: m.Data}, nil)
 	}
 }
 
@@ -180,6 +142,6 @@ func (r *requests) abandon() {
 	r.waiting = map[string]waiter{}
 	r.mu.Unlock()
 	for _, w := range waiting {
-		w.take(answer{err: bus.ErrDisconnected})
+		w(bus.Msg{}, bus.ErrDisconnected)
 	}
 }
