@@ -33,25 +33,13 @@ func TraceOf(h Header) Trace {
 	if len(h) == 0 {
 		return Trace{}
 	}
-	return TraceFrom(w3c.Extract(context.Background(), carrier(h)))
-}
-
-// TraceFrom returns the trace context of the span in ctx, zero if there is none.
-func TraceFrom(ctx context.Context) Trace {
+	ctx := w3c.Extract(context.Background(), carrier(h))
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return Trace{}
 	}
 	c := carrier{}
 	w3c.Inject(ctx, c)
 	return Trace{Parent: c.Get("traceparent"), State: c.Get("tracestate")}
-}
-
-// Context returns ctx with t as the remote parent of spans that begin in it.
-func (t Trace) Context(ctx context.Context) context.Context {
-	if t.Parent == "" {
-		return ctx
-	}
-	return w3c.Extract(ctx, carrier{"traceparent": {t.Parent}, "tracestate": {t.State}})
 }
 
 // Header returns h with t in it. It makes a header where h is nil, and none for a zero Trace.

@@ -1,10 +1,7 @@
 package bus
 
 import (
-	"context"
 	"testing"
-
-	"go.opentelemetry.io/otel/trace"
 )
 
 const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -41,20 +38,5 @@ func TestMalformedTracesAreDropped(t *testing.T) {
 	if got := TraceOf(Header{"traceparent": {parent},
 		"tracestate": {"=,="}}); got != (Trace{Parent: parent}) {
 		t.Errorf("a malformed state: %+v", got)
-	}
-}
-
-func TestTraceGoesThroughAContext(t *testing.T) {
-	want := Trace{Parent: parent, State: "vendor=1"}
-	ctx := want.Context(context.Background())
-	if span := trace.SpanContextFromContext(ctx); !span.IsRemote() ||
-		span.SpanID().String() != "00f067aa0ba902b7" {
-		t.Errorf("the span in the context is %+v", span)
-	}
-	if got := TraceFrom(ctx); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if got := TraceFrom((Trace{}).Context(context.Background())); got != (Trace{}) {
-		t.Errorf("no trace became %+v", got)
 	}
 }

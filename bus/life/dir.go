@@ -222,8 +222,5 @@ func (d *Dir) differs(l Life) string {
 // What is in it may then be an older copy. It is false where nothing was ever here.
 func (d *Dir) Moved() bool { return d.moved.Load() }
 
-// Lived reports whether any life was here before.
-func (d *Dir) Lived() bool { return d.lived }
-
 // Close lets another have the directory.
 func (d *Dir) Close() error { return d.lock.Close() }

@@ -51,7 +51,7 @@ func ended(t *testing.T, d *Dir, life string) bool {
 func TestADirectoryThatIsOpenedAgain(t *testing.T) {
 	path := t.TempDir()
 	first := take(t, path)
-	if first.Moved() || first.Lived() {
+	if first.Moved() || first.lived {
 		t.Error("a new directory is an old one")
 	}
 	if _, err := Take(path); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "process ") {
@@ -64,7 +64,7 @@ func TestADirectoryThatIsOpenedAgain(t *testing.T) {
 	for range 2 * maxLives {
 		first.Close()
 		first = take(t, path)
-		if first.Moved() || !first.Lived() {
+		if first.Moved() || !first.lived {
 			t.Error("it moved, and stayed where it was")
 		}
 		for i, life := range lives {
@@ -278,7 +278,7 @@ func TestLivesFromElsewhere(t *testing.T) {
 			}
 		}
 		d.Close()
-		if d = take(t, path); !d.Moved() || !d.Lived() || len(d.past) > 0 {
+		if d = take(t, path); !d.Moved() || !d.lived || len(d.past) > 0 {
 			t.Errorf("%s is read: moved %v, lives %q", name, d.Moved(), d.past)
 		}
 	}

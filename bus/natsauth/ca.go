@@ -106,14 +106,6 @@ func Beside(creds string) Files {
 	return f
 }
 
-// EnsureCA makes the market's CA where there is none.
-func EnsureCA(dir string, now time.Time) error {
-	return locked(dir, func() error {
-		_, _, err := ca(dir, now)
-		return err
-	})
-}
-
 // locked keeps all processes but one from changing what is in a folder of keys.
 func locked(dir string, change func() error) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

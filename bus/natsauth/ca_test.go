@@ -165,7 +165,7 @@ func TestServerCertIsRenewed(t *testing.T) {
 // A process that runs shows what was renewed under it, and does not start on what cannot be shown.
 func TestCertificatesAreReadAtEachConnect(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, EnsureCA(dir, time.Now().Add(-2*CertLife)))
+	ok(t, ensureCA(dir, time.Now().Add(-2*CertLife)))
 	server, err := ServerCert(dir, nil, time.Now())
 	ok(t, err)
 	files, err := ClientCert(dir, "door-1", time.Now().Add(-CertLife+time.Minute))
@@ -192,7 +192,7 @@ func TestCertificatesAreReadAtEachConnect(t *testing.T) {
 
 func TestWhatIsWrongWithAFile(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
-	ok(t, EnsureCA(dir, now.Add(-2*CertLife)))
+	ok(t, ensureCA(dir, now.Add(-2*CertLife)))
 	good, err := ClientCert(dir, "a", now)
 	ok(t, err)
 	other, err := ClientCert(dir, "b", now)
@@ -269,7 +269,7 @@ func TestAnotherCA(t *testing.T) {
 func TestTheCAIsMadeOnce(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	files := pair(dir, caFile)
-	ok(t, EnsureCA(dir, now))
+	ok(t, ensureCA(dir, now))
 	first, err := os.ReadFile(files.Cert)
 	ok(t, err)
 	b, _ := pem.Decode(first)
@@ -278,11 +278,11 @@ func TestTheCAIsMadeOnce(t *testing.T) {
 	if !c.IsCA || !c.MaxPathLenZero || c.KeyUsage != x509.KeyUsageCertSign {
 		t.Errorf("the CA may do %v, path %d", c.KeyUsage, c.MaxPathLen)
 	}
-	ok(t, EnsureCA(dir, now.Add(time.Hour)))
+	ok(t, ensureCA(dir, now.Add(time.Hour)))
 	if again, err := os.ReadFile(files.Cert); err != nil || string(again) != string(first) {
 		t.Errorf("the CA was made again: %v", err)
 	}
-	want(t, "a CA whose time is over", EnsureCA(dir, now.Add(caLife+time.Hour)), "has expired")
+	want(t, "a CA whose time is over", ensureCA(dir, now.Add(caLife+time.Hour)), "has expired")
 
 	// the certificate of a client is no CA
 	_, err = ClientCert(dir, "a", now)
@@ -294,13 +294,13 @@ func TestTheCAIsMadeOnce(t *testing.T) {
 		ok(t, err)
 		ok(t, os.WriteFile(filepath.Join(other, to), text, 0o600))
 	}
-	want(t, "a client's certificate as CA", EnsureCA(other, now), "is not a CA")
+	want(t, "a client's certificate as CA", ensureCA(other, now), "is not a CA")
 
 	ok(t, os.Rename(files.Key, files.Key+".safe"))
-	want(t, "a CA without its key", EnsureCA(dir, now), "restore it")
+	want(t, "a CA without its key", ensureCA(dir, now), "restore it")
 	ok(t, os.Rename(files.Key+".safe", files.Key))
 	ok(t, os.Remove(files.Cert))
-	want(t, "a key without its CA", EnsureCA(dir, now), "no such file")
+	want(t, "a key without its CA", ensureCA(dir, now), "no such file")
 }
 
 // Whoever is in etcd has a certificate beside its creds, made and renewed with them, and nobody else has.
@@ -364,4 +364,12 @@ func TestUsersHaveCertificates(t *testing.T) {
 	}
 	_, err = s.Add(bus.RoleGateway, bus.IDs{Name: Root}, now, Valid)
 	want(t, "the name that may do anything", err, "choose another")
+}
+
+// ensureCA makes the market's CA where there is none.
+func ensureCA(dir string, now time.Time) error {
+	return locked(dir, func() error {
+		_, _, err := ca(dir, now)
+		return err
+	})
 }

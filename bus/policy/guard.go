@@ -62,9 +62,6 @@ func (g *Guard) Fault() error {
 	return g.fault
 }
 
-// Counts are those so far.
-func (g *Guard) Counts() Counts { return g.counts }
-
 // State is what became of the policy of a hook.
 type State struct {
 	Hook, Policy string

@@ -89,13 +89,13 @@ func TestGuardTurnsOff(t *testing.T) {
 		}
 		g.Act(now.Add(OffFor-1), room())
 		g.Observe(Event{Kind: Arrived, At: now.Add(OffFor - 1)})
-		if calls != 1 || g.Counts().Observed != 0 {
-			t.Errorf("%s: called %d times, %d events, while it is off", name, calls, g.Counts().Observed)
+		if calls != 1 || g.counts.Observed != 0 {
+			t.Errorf("%s: called %d times, %d events, while it is off", name, calls, g.counts.Observed)
 		}
 		if g.Act(now.Add(OffFor), room()); calls != 2 {
 			t.Errorf("%s: it stays off", name)
 		}
-		if k := g.Counts(); k.Panics+k.Overruns != 2 || k.Wanted != 0 {
+		if k := g.counts; k.Panics+k.Overruns != 2 || k.Wanted != 0 {
 			t.Errorf("%s: counted %+v", name, k)
 		}
 	}
@@ -146,8 +146,8 @@ func TestGuardScores(t *testing.T) {
 			t.Errorf("item %d has %v of a policy that panicked", i, got)
 		}
 	}
-	if g.On(now) || g.Counts().Panics != 1 || g.Counts().Scored != 2*3 {
-		t.Errorf("%+v", g.Counts())
+	if g.On(now) || g.counts.Panics != 1 || g.counts.Scored != 2*3 {
+		t.Errorf("%+v", g.counts)
 	}
 }
 

@@ -43,7 +43,8 @@ func TestCheckConfigReadsTheFilesOfKeys(t *testing.T) {
 	none := filepath.Join(dir, "none")
 	files := natsauth.ClientFiles(keys.Dir(), "math")
 	old := t.TempDir()
-	ok(natsauth.EnsureCA(old, now.Add(-2*natsauth.CertLife)))
+	_, made := natsauth.ServerCert(old, nil, now.Add(-2*natsauth.CertLife))
+	ok(made)
 	lateCert, err := natsauth.ClientCert(old, "late", now.Add(-natsauth.CertLife-time.Hour))
 	ok(err)
 	for _, c := range []struct {
