@@ -29,7 +29,7 @@ func batches(t *testing.T) (all [5][]kvevent.Batch, ids []uint32) {
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
 			t.Fatal(err)
 		}
-		b, err := kvevent.Decode(m.Frames[2])
+		b, err := new(kvevent.Decoder).Decode(m.Frames[2])
 		if err != nil || len(b.Events) != 1 {
 			t.Fatal(b, err)
 		}

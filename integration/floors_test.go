@@ -91,7 +91,7 @@ var owners = map[string][]string{
 		"integration/flood"},
 	"go.etcd.io/etcd/client": {"bus/etcdreg", "bus/embedded", "ledger/journal", "bus/life",
 		"integration/flood"},
-	"github.com/vmihailenco/msgpack": {"bus"},
+	"github.com/vmihailenco/msgpack": {"bus", "agentd/vllmsim"},
 	"souk/bus/rawconn":               {"bus/natsbus", "agentd/vllm", "bus/gateway"},
 	"souk/bus/reader":                {"bus/client", "classifier", "classifier/serve"},
 	"gonum.org/v1/plot":              {"integration/lab/economics"},

@@ -205,7 +205,7 @@ func TestUnknownMembersOfAnyKind(t *testing.T) {
 		if extra == 1 {
 			w.value(2)
 		}
-		got, err := Decode(w.b)
+		got, err := new(Decoder).Decode(w.b)
 		up := int64(-256)
 		want := Batch{Events: []Event{{Kind: Stored, Blocks: []Key{7, 200}, Parent: Key(up), HasParent: true,
 			Tokens: []uint32{1, 256, 65536, 4}, BlockSize: 2}}}
@@ -213,7 +213,7 @@ func TestUnknownMembersOfAnyKind(t *testing.T) {
 			t.Fatalf("%x: %+v, %v", w.b, got, err)
 		}
 	}
-	if _, err := Decode(bytes.Repeat([]byte{0x91}, 100)); err == nil {
+	if _, err := new(Decoder).Decode(bytes.Repeat([]byte{0x91}, 100)); err == nil {
 		t.Error("a batch of one member is taken")
 	}
 }

@@ -11,20 +11,14 @@ import (
 // MaxPayload is the largest batch that is read, in bytes: some 100,000 blocks.
 const MaxPayload = 16 << 20
 
-// Decode reads one batch: an array of a time, a list of events, and more that is of no use here. An event is
-// a map, or, of a server from before mid-2026, an array; both with members that are unknown, and without
-// those that have their default. It fails where the payload is no msgpack or no batch. An event that makes no
-// sense is counted and the others are read. Whatever is given, it takes memory of a few times its size.
-func Decode(payload []byte) (Batch, error) { return new(Decoder).Decode(payload) }
-
 // An event that is told apart into many has fewer than one for so many bytes of the payload, beside a few.
 const (
 	perEvent  = 32
 	fewEvents = 1 << 10
 )
 
-// Decoder is Decode for one server after another batch: it remembers which of the engine's groups of layers
-// is which, since a removal does not say.
+// Decoder reads one batch of a server after another: it remembers which of the engine's groups of layers is
+// which, since a removal does not say.
 type Decoder struct {
 	one   int64           // one more than the group that is followed; 0: none yet
 	other map[uint64]bool // groups of layers that see only part of a prompt
@@ -33,7 +27,11 @@ type Decoder struct {
 // maxGroups bounds what is remembered of groups that are not followed.
 const maxGroups = 64
 
-// Decode reads the next batch.
+// Decode reads the next batch: an array of a time, a list of events, and more that is of no use here. An
+// event is a map, or, of a server from before mid-2026, an array; both with members that are unknown, and
+// without those that have their default. It fails where the payload is no msgpack or no batch. An event that
+// makes no sense is counted and the others are read. Whatever is given, it takes memory of a few times its
+// size.
 func (d *Decoder) Decode(payload []byte) (b Batch, err error) {
 	if len(payload) > MaxPayload {
 		return b, fmt.Errorf("a batch of %d bytes: at most %d are taken", len(payload), MaxPayload)

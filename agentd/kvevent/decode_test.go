@@ -84,7 +84,7 @@ func TestDecodeRecordings(t *testing.T) {
 			if err := json.Unmarshal(m.Decoded.Payload[1], &events); err != nil {
 				t.Fatal(err)
 			}
-			got, err := Decode(m.payload())
+			got, err := new(Decoder).Decode(m.payload())
 			if err != nil || got.Unknown+got.Bad > 0 || got.Lost {
 				t.Fatalf("%s: %+v %v", name, got, err)
 			}
@@ -188,7 +188,7 @@ func encoded(t testing.TB, v any) []byte {
 
 func decoded(t testing.TB, v any) Batch {
 	t.Helper()
-	b, err := Decode(encoded(t, v))
+	b, err := new(Decoder).Decode(encoded(t, v))
 	if err != nil {
 		t.Fatalf("%v: %v", v, err)
 	}
@@ -323,7 +323,7 @@ func TestSpaceOf(t *testing.T) {
 	at := 0
 	want := []Space{plain, plain, law, law, lawSalted, law, tax, tax, plainSalted, plain, law}
 	for _, m := range recorded(t, "adapters") {
-		b, err := Decode(m.payload())
+		b, err := new(Decoder).Decode(m.payload())
 		if err != nil || b.Bad+b.Unknown > 0 {
 			t.Fatal(b, err)
 		}
@@ -417,7 +417,7 @@ func TestGroups(t *testing.T) {
 func TestDecodeBroken(t *testing.T) {
 	whole := recorded(t, "cold")[0].payload()
 	for n := range whole {
-		if _, err := Decode(whole[:n]); err == nil && n < len(whole)-1 {
+		if _, err := new(Decoder).Decode(whole[:n]); err == nil && n < len(whole)-1 {
 			t.Fatalf("%d of %d bytes are taken", n, len(whole))
 		}
 	}
@@ -431,10 +431,10 @@ func TestDecodeBroken(t *testing.T) {
 		"deep":                deep,
 		"too large":           make([]byte, MaxPayload+1),
 	} {
-		if _, err := Decode(payload); err == nil {
+		if _, err := new(Decoder).Decode(payload); err == nil {
 			t.Errorf("%s is taken", name)
 		}
-		if n := testing.AllocsPerRun(3, func() { _, _ = Decode(payload) }); n > 8 {
+		if n := testing.AllocsPerRun(3, func() { _, _ = new(Decoder).Decode(payload) }); n > 8 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
@@ -451,7 +451,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(encoded(f, []any{0.5, []any{with(dict{"extra_keys": []any{[]any{"a"}, nil}, "group_idx": 1}),
 		[]any{"BlockRemoved", []any{int64(-5), make([]byte, 32)}, "CPU", 1}, []any{"AllBlocksCleared"}}, 3}))
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		b, err := Decode(payload)
+		b, err := new(Decoder).Decode(payload)
 		if err != nil && (b.Events != nil || strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%+v %v", b, err)
 		}

@@ -24,7 +24,7 @@ func TestBlocksToldApartTakeLittleMemory(t *testing.T) {
 		b = append(b, 1, 0xc0, 0xc0, 0xc0)
 		list(func(i int) byte { return byte(i % 2) })
 		b = append(append(b, 0x91, 0xb0), "AllBlocksCleared"...)
-		got, err := Decode(b)
+		got, err := new(Decoder).Decode(b)
 		want, bad := blocks+1, 0
 		if blocks > fewEvents {
 			want, bad = 1, 1

@@ -1,11 +1,15 @@
 package vllmsim
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
 
 	"souk/agentd/kvevent"
 )
@@ -56,8 +60,7 @@ var eventFaults = []EventFault{EventsSilent, EventsLost, EventsDouble, EventsFal
 type events struct {
 	KVEvents
 	block int
-	batch []byte // of events, in msgpack
-	n     int
+	batch []any
 	kind  string // kv_cache_spec_kind
 }
 
@@ -79,148 +82,114 @@ func (v *events) filled(s *sequence, from, to int) {
 		s.run.Adapter)
 }
 
-// field is a member of an event: its name, and its value in msgpack.
-type field struct {
+// member has the name of a field of an event, and what stands in it.
+type member struct {
 	name  string
-	value []byte
+	value any
 }
 
 // event adds one: a map, or an array of the values alone.
-func (v *events) event(fields ...field) {
-	v.n++
-	if v.Arrays {
-		v.batch = packHead(v.batch, 0x90, len(fields))
-	} else {
-		v.batch = packHead(v.batch, 0x80, len(fields))
+func (v *events) event(members ...member) {
+	if !v.Arrays {
+		v.batch = append(v.batch, named(members))
+		return
 	}
-	for _, f := range fields {
-		if !v.Arrays {
-			v.batch = packText(v.batch, f.name)
-		}
-		v.batch = append(v.batch, f.value...)
+	values := make([]any, len(members))
+	for i, m := range members {
+		values[i] = m.value
 	}
+	v.batch = append(v.batch, values)
 }
 
-var packNil = []byte{0xc0}
+// named is an event as a map, its members in order.
+type named []member
+
+// EncodeMsgpack implements msgpack.CustomEncoder.
+func (n named) EncodeMsgpack(e *msgpack.Encoder) error {
+	err := e.EncodeMapLen(len(n))
+	for _, m := range n {
+		err = errors.Join(err, e.EncodeString(m.name), e.Encode(m.value))
+	}
+	return err
+}
 
 func (v *events) removed(hash uint64) {
-	v.event(field{"type", packText(nil, "BlockRemoved")}, field{"block_hashes", v.hashes([]uint64{hash})},
-		field{"medium", packText(nil, "GPU")}, field{"group_idx", []byte{0}})
+	v.event(member{"type", "BlockRemoved"}, member{"block_hashes", v.hashes([]uint64{hash})},
+		member{"medium", "GPU"}, member{"group_idx", 0})
 }
 
-func (v *events) cleared() { v.event(field{"type", packText(nil, "AllBlocksCleared")}) }
+func (v *events) cleared() { v.event(member{"type", "AllBlocksCleared"}) }
 
 // stored adds blocks; a salt is said of the first block of a prompt, an adapter of all.
 func (v *events) stored(hashes []uint64, follows bool, parent uint64, tokens []uint32, salt, adapter string,
 	number int32) {
-	before := packNil
+	var before, lora, loraName any
 	if follows {
-		before = v.hash(nil, parent)
+		before = v.hash(parent)
 	}
-	ids := packHead(nil, 0x90, len(tokens))
-	for _, id := range tokens {
-		ids = packUint(ids, uint64(id))
-	}
-	keys := packHead(nil, 0x90, len(hashes))
-	lora, loraName := packNil, packNil
 	if adapter != "" {
-		lora, loraName = packUint(nil, uint64(number)), packText(nil, adapter)
+		lora, loraName = number, adapter
 	}
-	for i := range hashes {
-		salted := i == 0 && !follows && salt != ""
-		switch {
-		case adapter != "" && salted:
-			keys = packText(packText(packHead(keys, 0x90, 2), adapter), salt)
-		case adapter != "":
-			keys = packText(packHead(keys, 0x90, 1), adapter)
-		case salted:
-			keys = packText(packHead(keys, 0x90, 1), salt)
-		default:
-			keys = append(keys, packNil...)
+	keys := make([]any, len(hashes))
+	for i := range keys {
+		var of []string
+		if adapter != "" {
+			of = append(of, adapter)
+		}
+		if i == 0 && !follows && salt != "" {
+			of = append(of, salt)
+		}
+		if of != nil {
+			keys[i] = of
 		}
 	}
-	kind := v.kind
-	if kind == "" {
-		kind = "full_attention"
-	}
-	v.event(field{"type", packText(nil, "BlockStored")}, field{"block_hashes", v.hashes(hashes)},
-		field{"parent_block_hash", before}, field{"token_ids", ids},
-		field{"block_size", packUint(nil, uint64(v.block))}, field{"lora_id", lora},
-		field{"medium", packText(nil, "GPU")}, field{"lora_name", loraName}, field{"extra_keys", keys},
-		field{"group_idx", []byte{0}}, field{"kv_cache_spec_kind", packText(nil, kind)})
+	v.event(member{"type", "BlockStored"}, member{"block_hashes", v.hashes(hashes)},
+		member{"parent_block_hash", before}, member{"token_ids", slices.Clone(tokens)},
+		member{"block_size", v.block}, member{"lora_id", lora}, member{"medium", "GPU"},
+		member{"lora_name", loraName}, member{"extra_keys", keys}, member{"group_idx", 0},
+		member{"kv_cache_spec_kind", cmp.Or(v.kind, "full_attention")})
 }
 
 // take is the batch of a step; nil if nothing happened.
 func (v *events) take(now time.Time, fault EventFault) []byte {
-	if v.n == 0 {
+	if len(v.batch) == 0 {
 		return nil
 	}
 	switch fault {
 	case EventsDouble:
-		v.batch, v.n = append(v.batch, v.batch...), 2*v.n
+		v.batch = append(v.batch, v.batch...)
 	case EventsFalse:
 		hash := uint64(now.UnixNano())
 		v.stored([]uint64{hash, hash + 1}, false, 0, make([]uint32, 2*v.block), "", "", 0)
 	}
-	out := binary.BigEndian.AppendUint64([]byte{0x93, 0xcb},
-		math.Float64bits(float64(now.UnixNano())/1e9))
-	out = append(packHead(out, 0x90, v.n), v.batch...)
-	v.batch, v.n = v.batch[:0], 0
-	return append(out, 0)
-}
-
-func (v *events) hashes(list []uint64) []byte {
-	b := packHead(nil, 0x90, len(list))
-	for _, h := range list {
-		b = v.hash(b, h)
+	var out bytes.Buffer
+	e := msgpack.NewEncoder(&out)
+	e.UseCompactInts(true)
+	if err := e.Encode([]any{float64(now.UnixNano()) / 1e9, v.batch, 0}); err != nil {
+		panic("vllmsim: " + err.Error())
 	}
-	return b
+	v.batch = v.batch[:0]
+	return out.Bytes()
 }
 
-func (v *events) hash(b []byte, h uint64) []byte {
+func (v *events) hashes(list []uint64) []any {
+	out := make([]any, len(list))
+	for i, h := range list {
+		out[i] = v.hash(h)
+	}
+	return out
+}
+
+// hash is a number, or 32 bytes of which it is the last 8.
+func (v *events) hash(h uint64) any {
 	if !v.Bytes {
-		return packUint(b, h)
+		return h
 	}
-	b = append(b, 0xc4, 32)
+	b := make([]byte, 0, 32)
 	for i := range uint64(4) {
 		b = binary.BigEndian.AppendUint64(b, h^(3-i)<<40)
 	}
 	return b
-}
-
-// packHead is the head of an array (0x90) or of a map (0x80).
-func packHead(b []byte, fix byte, n int) []byte {
-	long := map[byte]byte{0x90: 0xdc, 0x80: 0xde}[fix]
-	switch {
-	case n < 16:
-		return append(b, fix|byte(n))
-	case n < 1<<16:
-		return binary.BigEndian.AppendUint16(append(b, long), uint16(n))
-	}
-	return binary.BigEndian.AppendUint32(append(b, long+1), uint32(n))
-}
-
-func packUint(b []byte, n uint64) []byte {
-	switch {
-	case n < 1<<7:
-		return append(b, byte(n))
-	case n < 1<<8:
-		return append(b, 0xcc, byte(n))
-	case n < 1<<16:
-		return binary.BigEndian.AppendUint16(append(b, 0xcd), uint16(n))
-	case n < 1<<32:
-		return binary.BigEndian.AppendUint32(append(b, 0xce), uint32(n))
-	}
-	return binary.BigEndian.AppendUint64(append(b, 0xcf), n)
-}
-
-func packText(b []byte, s string) []byte {
-	if len(s) < 32 {
-		b = append(b, 0xa0|byte(len(s)))
-	} else {
-		b = binary.BigEndian.AppendUint16(append(b, 0xda), uint16(len(s)))
-	}
-	return append(b, s...)
 }
 
 // FaultEvents makes the next batches of events, so many of them, what a fault says.
@@ -240,7 +209,7 @@ func (s *Server) FaultEvents(f EventFault, times int) error {
 // happened is the batch of the step that has just been scheduled, and what goes wrong with it.
 func (s *Server) happened() (batch []byte, fault EventFault) {
 	v := s.engine.events
-	if v == nil || v.n == 0 {
+	if v == nil || len(v.batch) == 0 {
 		return nil, ""
 	}
 	if s.eventTimes > 0 {

@@ -8,8 +8,8 @@ import (
 )
 
 // page appends what /metrics shows: vLLM's names, labels, bucket edges and order, in the text format of
-// Python's Prometheus client. Engine-side only: the web framework's own http_* and Python's process_* are not
-// imitated.
+// Python's Prometheus client, without its lines of help. Engine-side only: the web framework's own http_* and
+// Python's process_* are not imitated.
 type page struct {
 	b      []byte
 	labels string // engine and model
@@ -34,7 +34,7 @@ func render(b []byte, model string, born time.Time, st *stats, g gauges) []byte 
 	p.counters()
 	p.histograms()
 	if a := g.adapters; len(a.Names) > 0 {
-		p.head("vllm:lora_requests_info", "gauge", "Running stats on lora requests.")
+		p.head("vllm:lora_requests_info", "gauge")
 		p.sample("vllm:lora_requests_info", `max_lora="`+strconv.Itoa(a.AtOnce)+`",running_lora_adapters="`+
 			labelValue(a.named(g.running))+`",waiting_lora_adapters="`+labelValue(a.named(g.waiting))+`"`,
 			seconds(time.Now()))
@@ -47,10 +47,8 @@ func labelValue(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
 }
 
-func (p *page) head(name, kind, help string) {
-	p.b = append(p.b, "# HELP "...)
-	p.b = append(append(append(p.b, name...), ' '), help...)
-	p.b = append(p.b, "\n# TYPE "...)
+func (p *page) head(name, kind string) {
+	p.b = append(p.b, "# TYPE "...)
 	p.b = append(append(append(append(p.b, name...), ' '), kind...), '\n')
 }
 
@@ -73,8 +71,8 @@ func appendFloat(b []byte, v float64) []byte {
 	return strconv.AppendFloat(b, v, 'g', -1, 64)
 }
 
-func (p *page) gauge(name, help string, v float64) {
-	p.head(name, "gauge", help)
+func (p *page) gauge(name string, v float64) {
+	p.head(name, "gauge")
 	p.sample(name, p.labels, v)
 }
 
@@ -85,12 +83,13 @@ type labelled struct {
 	value  int
 }
 
-func (p *page) counter(name, help string, values ...labelled) {
-	p.head(name+"_total", "counter", help)
+func (p *page) counter(name string, values ...labelled) {
+	name = "vllm:" + name
+	p.head(name+"_total", "counter")
 	for _, v := range values {
 		p.sample(name+"_total", v.labels, float64(v.value))
 	}
-	p.head(name+"_created", "gauge", help)
+	p.head(name+"_created", "gauge")
 	for _, v := range values {
 		p.sample(name+"_created", v.labels, seconds(p.born))
 	}
@@ -109,93 +108,64 @@ func (p *page) with(label, value string, v int) labelled {
 }
 
 func (p *page) gauges(g gauges) {
-	p.gauge("vllm:num_requests_running", "Number of requests in model execution batches.", float64(len(g.running)))
-	p.gauge("vllm:num_requests_waiting", "Number of requests waiting to be processed.", float64(len(g.waiting)))
-	p.head("vllm:num_requests_waiting_by_reason", "gauge",
-		"Number of waiting requests by reason. Sum of all reasons equals vllm:num_requests_waiting.")
+	p.gauge("vllm:num_requests_running", float64(len(g.running)))
+	p.gauge("vllm:num_requests_waiting", float64(len(g.waiting)))
+	p.head("vllm:num_requests_waiting_by_reason", "gauge")
 	p.sample("vllm:num_requests_waiting_by_reason", p.labels+`,reason="capacity"`, float64(len(g.waiting)))
 	p.sample("vllm:num_requests_waiting_by_reason", p.labels+`,reason="deferred"`, 0)
-	p.head("vllm:engine_sleep_state", "gauge",
-		"Engine sleep state; awake = 0 means engine is sleeping; awake = 1 means engine is awake.")
+	p.head("vllm:engine_sleep_state", "gauge")
 	for i, state := range []string{"awake", "weights_offloaded", "discard_all"} {
 		p.sample("vllm:engine_sleep_state", p.labels+`,sleep_state="`+state+`"`, float64(max(0, 1-i)))
 	}
-	p.gauge("vllm:kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", g.kvUsage)
+	p.gauge("vllm:kv_cache_usage_perc", g.kvUsage)
 }
 
 func (p *page) counters() {
 	s := p.stats
-	p.counter("vllm:prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.",
-		p.plain(s.queries))
-	p.counter("vllm:prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.",
-		p.plain(s.hits))
-	p.counter("vllm:external_prefix_cache_queries",
-		"External prefix cache queries from KV connector cross-instance cache sharing, in terms of number "+
-			"of queried tokens.", p.plain(0))
-	p.counter("vllm:external_prefix_cache_hits",
-		"External prefix cache hits from KV connector cross-instance cache sharing, in terms of number of "+
-			"cached tokens.", p.plain(0))
-	p.counter("vllm:mm_cache_queries", "Multi-modal cache queries, in terms of number of queried items.",
-		p.plain(0))
-	p.counter("vllm:mm_cache_hits", "Multi-modal cache hits, in terms of number of cached items.", p.plain(0))
-	p.counter("vllm:num_preemptions", "Cumulative number of preemption from the engine.",
-		p.plain(s.preemptions))
-	p.counter("vllm:prompt_tokens", "Number of prefill tokens processed.", p.plain(s.promptTokens))
-	p.counter("vllm:prompt_tokens_by_source", "Number of prompt tokens by source.",
-		p.with("source", "local_compute", s.promptTokens-s.cachedTokens),
+	p.counter("prefix_cache_queries", p.plain(s.queries))
+	p.counter("prefix_cache_hits", p.plain(s.hits))
+	p.counter("external_prefix_cache_queries", p.plain(0))
+	p.counter("external_prefix_cache_hits", p.plain(0))
+	p.counter("mm_cache_queries", p.plain(0))
+	p.counter("mm_cache_hits", p.plain(0))
+	p.counter("num_preemptions", p.plain(s.preemptions))
+	p.counter("prompt_tokens", p.plain(s.promptTokens))
+	p.counter("prompt_tokens_by_source", p.with("source", "local_compute", s.promptTokens-s.cachedTokens),
 		p.with("source", "local_cache_hit", s.cachedTokens), p.with("source", "external_kv_transfer", 0))
-	p.counter("vllm:prompt_tokens_cached", "Number of cached prompt tokens (local + external).",
-		p.plain(s.cachedTokens))
-	p.counter("vllm:prompt_tokens_cached_by_source",
-		"Prefix-cache hit tokens by the cache tier that supplied them.",
-		p.with("source", "device", s.hits), p.with("source", "host", 0), p.with("source", "p2p", 0),
-		p.with("source", "disk", 0), p.with("source", "external_unspecified", 0))
-	p.counter("vllm:generation_tokens", "Number of generation tokens processed.", p.plain(s.generated))
-	p.counter("vllm:request_success", "Count of successfully processed requests.",
-		p.with("finished_reason", "stop", s.stop), p.with("finished_reason", "length", s.length),
-		p.with("finished_reason", "abort", 0),
+	p.counter("prompt_tokens_cached", p.plain(s.cachedTokens))
+	p.counter("prompt_tokens_cached_by_source", p.with("source", "device", s.hits),
+		p.with("source", "host", 0), p.with("source", "p2p", 0), p.with("source", "disk", 0),
+		p.with("source", "external_unspecified", 0))
+	p.counter("generation_tokens", p.plain(s.generated))
+	p.counter("request_success", p.with("finished_reason", "stop", s.stop),
+		p.with("finished_reason", "length", s.length), p.with("finished_reason", "abort", 0),
 		p.with("finished_reason", "error", 0), p.with("finished_reason", "repetition", 0))
-	p.counter("vllm:admission_rejections",
-		"Number of admission attempts rejected by a queue limit, by reason.",
-		labelled{p.model + `,reason="max_num_queued_reqs"`, s.rejected},
+	p.counter("admission_rejections", labelled{p.model + `,reason="max_num_queued_reqs"`, s.rejected},
 		labelled{p.model + `,reason="max_num_queued_tokens"`, 0})
 }
 
 func (p *page) histograms() {
 	s := p.stats
 	for _, h := range []struct {
-		name, help string
-		h          *histogram
+		name string
+		h    *histogram
 	}{
-		{"request_prompt_tokens", "Number of prefill tokens processed.", &s.promptSize},
-		{"request_generation_tokens", "Number of generation tokens processed.", &s.outputSize},
-		{"iteration_tokens_total", "Histogram of number of tokens per engine_step.", &s.iterationTokens},
-		{"request_max_num_generation_tokens", "Histogram of maximum number of requested generation tokens.",
-			&s.maxOutput},
-		{"request_params_n", "Histogram of the n request parameter.", &s.paramN},
-		{"request_params_max_tokens", "Histogram of the max_tokens request parameter.", &s.paramMax},
-		{"time_to_first_token_seconds", "Histogram of time to first token in seconds.", &s.ttft},
-		{"inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", &s.itl},
-		{"request_time_per_output_token_seconds", "Histogram of time_per_output_token_seconds per request.",
-			&s.perToken},
-		{"e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.", &s.e2e},
-		{"request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", &s.queue},
-		{"request_inference_time_seconds", "Histogram of time spent in RUNNING phase for request.",
-			&s.inference},
-		{"request_prefill_time_seconds", "Histogram of time spent in PREFILL phase for request.", &s.prefill},
-		{"request_decode_time_seconds", "Histogram of time spent in DECODE phase for request.", &s.decode},
-		{"request_num_preemptions", "Histogram of the number of times a request was preempted.",
-			&s.preemptedTimes},
-		{"request_prefill_kv_computed_tokens",
-			"Histogram of new KV tokens computed during prefill (excluding cached tokens).",
-			&s.computedTokens},
+		{"request_prompt_tokens", &s.promptSize}, {"request_generation_tokens", &s.outputSize},
+		{"iteration_tokens_total", &s.iterationTokens}, {"request_max_num_generation_tokens", &s.maxOutput},
+		{"request_params_n", &s.paramN}, {"request_params_max_tokens", &s.paramMax},
+		{"time_to_first_token_seconds", &s.ttft}, {"inter_token_latency_seconds", &s.itl},
+		{"request_time_per_output_token_seconds", &s.perToken}, {"e2e_request_latency_seconds", &s.e2e},
+		{"request_queue_time_seconds", &s.queue}, {"request_inference_time_seconds", &s.inference},
+		{"request_prefill_time_seconds", &s.prefill}, {"request_decode_time_seconds", &s.decode},
+		{"request_num_preemptions", &s.preemptedTimes},
+		{"request_prefill_kv_computed_tokens", &s.computedTokens},
 	} {
-		p.histogram("vllm:"+h.name, h.help, h.h)
+		p.histogram("vllm:"+h.name, h.h)
 	}
 }
 
-func (p *page) histogram(name, help string, h *histogram) {
-	p.head(name, "histogram", help)
+func (p *page) histogram(name string, h *histogram) {
+	p.head(name, "histogram")
 	sum := 0
 	for i, n := range h.counts {
 		sum += n
@@ -208,14 +178,14 @@ func (p *page) histogram(name, help string, h *histogram) {
 	}
 	p.sample(name+"_count", p.labels, float64(h.count))
 	p.sample(name+"_sum", p.labels, h.sum)
-	p.head(name+"_created", "gauge", help)
+	p.head(name+"_created", "gauge")
 	p.sample(name+"_created", p.labels, seconds(p.born))
 }
 
 // config is vllm:cache_config_info with the labels that say something about the stand-in.
 func (p *page) config(g gauges) {
 	n := strconv.Itoa
-	p.head("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig")
+	p.head("vllm:cache_config_info", "gauge")
 	p.sample("vllm:cache_config_info", `block_size="`+n(g.block)+
 		`",cache_dtype="auto",enable_prefix_caching="True",engine="0",kv_cache_size_tokens="`+n(g.blocks*g.block)+`",num_cpu_blocks="None",num_gpu_blocks="`+
 		n(g.blocks)+

@@ -13,34 +13,21 @@ import (
 	"time"
 
 	"souk/agentd"
+	"souk/agentd/kvevent"
 	agentserve "souk/agentd/serve"
 	"souk/bus"
 	"souk/cmd/daemon"
-	"souk/market"
 )
 
 // discover says on which ports of this machine engines are looked for, and how those found are sold.
 type discover struct {
 	Ports []string      `yaml:"ports"` // "8000-8007", "8100"; usualPorts where agent is given
 	Every time.Duration `yaml:"every"` // between two looks
-	Agent template      `yaml:"agent"`
+	// how each is sold; id and engine.url follow from its port. Without a model each is sold for what it
+	// serves first, now and after an upgrade
+	Agent agentd.AgentConfig `yaml:"agent"`
 
 	numbers []int // the ports, once judged
-}
-
-// template is an agent but for what its engine says and what follows from its port.
-type template struct {
-	// sell only engines that serve this one; empty: each what it serves first, now and after an upgrade
-	Model    string            `yaml:"model"`
-	Scale    float64           `yaml:"scale"`
-	Domains  []bus.DomainScore `yaml:"domains"`
-	Slots    int               `yaml:"slots"`
-	Tiers    []market.Tier     `yaml:"tiers"`
-	Price    market.Price      `yaml:"price"`
-	Owner    string            `yaml:"owner"`
-	Class    string            `yaml:"class"`
-	Ask      market.Credits    `yaml:"ask"`
-	Features []string          `yaml:"features"`
 }
 
 // usualPorts are vLLM's own default and those that people count on from there, one for each GPU of a node.
@@ -93,6 +80,10 @@ func (d *discover) complete(node agentd.Config) ([]int, error) {
 			}
 		}
 	}
+	if e := d.Agent.Engine; d.Agent.ID != "" || e.URL != "" || e.KVEvents != (kvevent.Source{}) {
+		wrong("agent: id, engine.url and engine.kv_events are of one engine, and follow from its port or what it " +
+			"says: leave them out")
+	}
 	if err := d.sold(node.Node, 8000).Validate(); err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			wrong("agent.%s", line)
@@ -103,14 +94,9 @@ func (d *discover) complete(node agentd.Config) ([]int, error) {
 
 // sold is the agent of the engine on a port.
 func (d discover) sold(node string, port int) agentd.AgentConfig {
-	at := strconv.Itoa(port)
-	return agentd.AgentConfig{
-		ID:     daemon.AgentAt(node, at),
-		Engine: agentd.EngineConfig{URL: "http://127.0.0.1:" + at},
-		Model:  d.Agent.Model, Scale: d.Agent.Scale, Domains: d.Agent.Domains, Slots: d.Agent.Slots,
-		Tiers: d.Agent.Tiers, Price: d.Agent.Price,
-		Owner: d.Agent.Owner, Class: d.Agent.Class, Ask: d.Agent.Ask, Features: d.Agent.Features,
-	}
+	at, a := strconv.Itoa(port), d.Agent
+	a.ID, a.Engine.URL = daemon.AgentAt(node, at), "http://127.0.0.1:"+at
+	return a
 }
 
 // node runs the agents of the file and those whose engines are found, each lot as a server of its own on one

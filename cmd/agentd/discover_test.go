@@ -42,7 +42,7 @@ func TestEnginesAreFound(t *testing.T) {
 	engine(ports[0], "tiny")
 	engine(ports[1], "tiny")
 
-	sold := template{Domains: []bus.DomainScore{{Domain: "math", Score: 0.5}}, Slots: 4,
+	sold := agentd.AgentConfig{Domains: []bus.DomainScore{{Domain: "math", Score: 0.5}}, Slots: 4,
 		Price: market.Price{Miss: market.Credit, Hit: market.Credit, Out: market.Credit}}
 	own := agentd.AgentConfig{ID: "own",
 		Engine: agentd.EngineConfig{URL: fmt.Sprintf("http://127.0.0.1:%d", ports[0])}, Domains: sold.Domains,

@@ -48,6 +48,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"slots: 32", "slots: -1", "agentd.yaml:17: agents[0].slots"},
 		{`ports: ["8000-8007"]`, `ports: ["8000-7000"]`,
 			`agentd.yaml:23: discover.ports[0]: "8000-7000": write a port`},
+		{"    slots: 8\n", "    slots: 8\n    id: own\n", "discover.agent: id, engine.url and engine.kv_events are of"},
 		{`ports: ["8000-8007"]`, `ports: ["1-60000"]`, "more than 256 ports"},
 		{"nats://127.0.0.1:4222", "nats://10.0.0.7:4222",
 			"is not on loopback, and may only be reached by TLS"},

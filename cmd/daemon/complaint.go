@@ -87,18 +87,8 @@ func rather(t reflect.Type, err error) string {
 	return yaml.FormatError(err, false, false)
 }
 
-// retired are fields that files had once, and what has taken their place.
-var retired = map[string]string{
-	"market.allow_remote": "it is gone: NATS and etcd beyond this machine are reached by TLS, " +
-		"at tls://host:port and with market.ca, market.cert and market.key, which `souk auth` makes: take it " +
-		"out",
-}
-
 // instead says what to write for a key that is not known.
 func instead(key, at string, known []field, root reflect.Type) string {
-	if why := retired[at+"."+key]; why != "" {
-		return why
-	}
 	best, least := "", max(1, len(key)/3)+1
 	for _, f := range known {
 		if d := distance(key, f.name); d < least {

@@ -121,9 +121,6 @@ func TestWhatToWriteInstead(t *testing.T) {
 			"fair.yaml:1: market.cert: it goes with key"},
 		{"a key without its certificate", "fair:", "market: {key: x}\nfair:",
 			"market.cert: it goes with key"},
-		{"what TLS has replaced", "fair:", "market: {allow_remote: true}\nfair:",
-			`fair.yaml:1: unknown field "market.allow_remote": it is gone: NATS and etcd beyond this ` +
-				"machine are reached by TLS, at tls://host:port and with market.ca, market.cert and market.key"},
 		{"no address", "fair:", "market: {etcd: [here]}\nfair:",
 			`fair.yaml:1: market.etcd: "here": write host:port`},
 		{"impatient", "fair:", "market: {connect_within: 1ms}\nfair:",
@@ -225,11 +222,6 @@ func TestRemoteByTLS(t *testing.T) {
 		"etcd: [\"10.1.2.4:2379\"], ca: ca.pem, cert: a.pem, key: a.key}\n"
 	if err := decode("fair", "fair.yaml", []byte(text), nil, f); err != nil {
 		t.Fatal(err)
-	}
-	environ := []string{"SOUK_MARKET_ALLOW_REMOTE=true"}
-	if err := decode("fair", "fair.yaml", []byte(text), environ, newFair()); err == nil ||
-		!strings.Contains(err.Error(), "SOUK_MARKET_ALLOW_REMOTE: it is gone: NATS and etcd") {
-		t.Errorf("what TLS has replaced, as a variable: %v", err)
 	}
 }
 

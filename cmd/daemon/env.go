@@ -115,12 +115,6 @@ func override(section string, environ []string, cfg Config) (map[string]string, 
 	})
 	var known []string
 	everyValue(root, "", func(path string, _ reflect.Value) { known = append(known, variable(path)) })
-	for path, why := range retired {
-		if _, there := set[variable(path)]; there {
-			delete(set, variable(path))
-			errs = append(errs, fmt.Errorf("%s: %s", variable(path), why))
-		}
-	}
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		for _, f := range fields(root.Type()) {
 			if !strings.HasPrefix(name, variable(f.name)+"_") || !nested(f.t) {

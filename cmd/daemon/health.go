@@ -110,18 +110,7 @@ func (p *Process) Awaits(what func() string) {
 	p.health.awaits = what
 }
 
-// Needs says what the daemon must be for what it does beyond its connections: as long as ok is false it is
-// not ready, for the reason why.
-func (p *Process) Needs(why string, ok func() bool) {
-	p.Lacks(func() string {
-		if ok() {
-			return ""
-		}
-		return why
-	})
-}
-
-// Lacks is Needs where the reason is not always the same: as long as what it says is not "".
+// Lacks says why the daemon is not ready beyond its connections: as long as what it says is not "".
 func (p *Process) Lacks(what func() string) {
 	p.health.mu.Lock()
 	defer p.health.mu.Unlock()

@@ -77,7 +77,12 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	}
 	p.Lacks(s.Unready)
 	p.Serving(s.Ready(), func() any { return s.Stats() })
-	p.Needs("the journal's disk is nearly full, and no money is taken in or allotted: free some space", j.HasRoom)
+	p.Lacks(func() string {
+		if j.HasRoom() {
+			return ""
+		}
+		return "the journal's disk is nearly full, and no money is taken in or allotted: free some space"
+	})
 	return s.Run(ctx)
 }
 

@@ -100,7 +100,7 @@ var Differences = []Difference{
 		What: "/reset_prefix_cache", Real: "in development mode only", StandIn: "always",
 	},
 	{
-		What: "HTTP, process and Python metrics, estimated FLOPs and bytes, tool parser invocations",
+		What: "HTTP, process and Python metrics, estimated FLOPs and bytes, tool parser invocations, lines of help",
 		Real: "on /metrics", StandIn: "missing",
 		metrics: []string{"vllm:estimated_", "vllm:tool_call_parser_", "http_", "process_", "python_"},
 	},
