@@ -9,6 +9,7 @@ import (
 
 	"souk/bus"
 	runtimepolicy "souk/bus/policy"
+	"souk/bus/tip"
 	"souk/hub/policy"
 	"souk/hub/policy/cachesage"
 	"souk/hub/policy/fair"
@@ -39,7 +40,7 @@ type house struct {
 	ended   bool                 // it counts the hub as ended
 	taken   uint64               // returns that it says it has
 	sure    bool                 // it says how far its own journal is, and how far it knows the hub's
-	marked  *ledger.Mark         // the highest mark of the hub's journal
+	marked  *tip.Mark            // the highest mark of the hub's journal
 	back    map[string]bool      // returns that it took in
 	asked   []Funds
 	pending []Funds // of these, not answered
@@ -194,11 +195,11 @@ func (h *house) mark(q *bus.FundsRequest) {
 }
 
 // sum is the checksum of a frame of the hub's journal; none, if there is no such frame.
-func (h *house) sum(seq uint64) ledger.Sum {
+func (h *house) sum(seq uint64) tip.Sum {
 	if seq == 0 || seq > uint64(len(h.frames)) {
-		return ledger.Sum{}
+		return tip.Sum{}
 	}
-	return ledger.SumOf(ledger.AppendFrame(nil, &h.frames[seq-1]))
+	return tip.SumOf(ledger.AppendFrame(nil, &h.frames[seq-1]))
 }
 
 // treasury answers as the design says: at least Least or nothing, at most half of what is left unless Least
@@ -210,9 +211,9 @@ func (h *house) treasury(f Funds) *bus.FundsReply {
 		h.marked = m
 	}
 	if h.sure {
-		r.Journal = ledger.Sum{9}
-		r.Mark = &ledger.Mark{Journal: r.Journal, Seq: uint64(len(h.grants) + len(h.back) + 1),
-			Sum: ledger.Sum{8}}
+		r.Journal = tip.Sum{9}
+		r.Mark = &tip.Mark{Journal: r.Journal, Seq: uint64(len(h.grants) + len(h.back) + 1),
+			Sum: tip.Sum{8}}
 	}
 	switch f.Op {
 	case bus.OpAllotted:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/ledger"
 )
 
@@ -18,13 +19,13 @@ import (
 // heardOf is what the hub knows of the treasury's journal beyond its own journal, and what it has to tell of
 // its own.
 type heardOf struct {
-	mark    ledger.Mark // the highest heard
-	written time.Time   // when a frame was last written for such a mark alone
-	awaits  bool        // the treasury's first word is waited for, as the journal was moved
-	foreign string      // another journal speaks for the treasury
-	told    uint64      // frame of the hub's own mark that the treasury was told last
-	quiet   bool        // nothing had come since the time before
-	changed []string    // clients whose charges the treasury has not been told of
+	mark    tip.Mark  // the highest heard
+	written time.Time // when a frame was last written for such a mark alone
+	awaits  bool      // the treasury's first word is waited for, as the journal was moved
+	foreign string    // another journal speaks for the treasury
+	told    uint64    // frame of the hub's own mark that the treasury was told last
+	quiet   bool      // nothing had come since the time before
+	changed []string  // clients whose charges the treasury has not been told of
 	among   map[string]bool
 }
 
@@ -82,7 +83,7 @@ func (n *Node) hearWord(m *bus.FundsReply) {
 		n.putOff(m.Message)
 		return
 	case known == nil:
-	case known.Journal == n.book.ID() && known.Seq <= last && m.Here == ledger.Sum{}:
+	case known.Journal == n.book.ID() && known.Seq <= last && m.Here == tip.Sum{}:
 		n.putOff("frame " + fmt.Sprint(known.Seq) + " of this journal could not be read")
 		return
 	default:
@@ -128,7 +129,7 @@ func (n *Node) isForeign(m *bus.FundsReply) bool {
 func (n *Node) Foreign() string { return n.marks.foreign }
 
 // treasurys is the highest mark of the treasury's journal that the hub knows.
-func (n *Node) treasurys() ledger.Mark {
+func (n *Node) treasurys() tip.Mark {
 	if m, _ := n.book.Marked(ledger.Treasury); m.Seq > n.marks.mark.Seq {
 		return m
 	}
@@ -136,7 +137,7 @@ func (n *Node) treasurys() ledger.Mark {
 }
 
 // hearMark takes in how far the treasury's journal is. It is kept with the hub's next frame.
-func (n *Node) hearMark(m *ledger.Mark) {
+func (n *Node) hearMark(m *tip.Mark) {
 	mine := n.treasurys()
 	if m != nil && m.Valid() && m.Journal != n.book.ID() && m.Seq > mine.Seq &&
 		(mine.Zero() || m.Journal == mine.Journal) {
@@ -182,7 +183,7 @@ func (n *Node) wrote(f *ledger.Frame) {
 }
 
 // toldMark notes what the treasury has heard of the hub's journal.
-func (n *Node) toldMark(m *ledger.Mark) {
+func (n *Node) toldMark(m *tip.Mark) {
 	if m != nil {
 		n.marks.quiet = n.marks.told == 0 || n.marks.told == m.Seq
 		n.marks.told = m.Seq
@@ -191,11 +192,11 @@ func (n *Node) toldMark(m *ledger.Mark) {
 
 // mark is how far the hub's journal is, without the checksum, which who sends it adds; nil where it may be an
 // older copy.
-func (n *Node) mark() *ledger.Mark {
+func (n *Node) mark() *tip.Mark {
 	if n.doubt != "" || n.book.Said() == 0 {
 		return nil
 	}
-	return &ledger.Mark{Journal: n.book.ID(), Seq: n.book.Said()}
+	return &tip.Mark{Journal: n.book.ID(), Seq: n.book.Said()}
 }
 
 // charged notes that a client was charged, which the treasury is told.
@@ -225,15 +226,15 @@ func (n *Node) chargedBefore() {
 }
 
 // spent takes what the treasury is to be told of, as far as one message holds it.
-func (n *Node) spent() []ledger.Spent {
+func (n *Node) spent() []tip.Spent {
 	k := &n.marks
 	if n.doubt != "" {
 		return nil
 	}
-	count := min(len(k.changed), ledger.MaxSpent)
-	all := make([]ledger.Spent, count)
+	count := min(len(k.changed), tip.MaxSpent)
+	all := make([]tip.Spent, count)
 	for i, client := range k.changed[:count] {
-		all[i] = ledger.Spent{Client: client, Amount: n.book.Charged(client)}
+		all[i] = tip.Spent{Client: client, Amount: n.book.Charged(client)}
 		delete(k.among, client)
 	}
 	k.changed = slices.Clone(k.changed[count:])
@@ -241,7 +242,7 @@ func (n *Node) spent() []ledger.Spent {
 }
 
 // untold puts back what the treasury did not take in.
-func (n *Node) untold(all []ledger.Spent) {
+func (n *Node) untold(all []tip.Spent) {
 	for _, s := range all {
 		n.charged(s.Client)
 	}

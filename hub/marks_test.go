@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"souk/bus"
-	"souk/ledger"
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -67,10 +67,10 @@ func TestChargesAreToldAgain(t *testing.T) {
 		clear(h.n.marks.among)
 		h.n.out.Funds = nil
 		a := &request{op: bus.OpAllotted, req: bus.FundsRequest{
-			Mark:  &ledger.Mark{Journal: id, Seq: last - 1},
-			Spent: []ledger.Spent{{Client: "ann", Amount: charged}}}}
-		h.n.missed(a, &bus.FundsReply{Known: &ledger.Mark{Journal: id, Seq: c.known},
-			Mark: &ledger.Mark{Journal: ledger.Sum{9}, Seq: 3}})
+			Mark:  &tip.Mark{Journal: id, Seq: last - 1},
+			Spent: []tip.Spent{{Client: "ann", Amount: charged}}}}
+		h.n.missed(a, &bus.FundsReply{Known: &tip.Mark{Journal: id, Seq: c.known},
+			Mark: &tip.Mark{Journal: tip.Sum{9}, Seq: 3}})
 		again := false
 		for _, f := range h.n.out.Funds {
 			s := f.Request.Spent

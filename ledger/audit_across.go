@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -61,13 +62,13 @@ func (a *Audit) Mark() {
 type mark struct {
 	accepted  int
 	paid      map[string]market.Credits
-	treasurys Mark // as noted there
+	treasurys tip.Mark // as noted there
 }
 
 // Witness says how far a journal was, as another journal has noted.
 type Witness struct {
 	Of, By string
-	Mark   Mark
+	Mark   tip.Mark
 }
 
 // Witnesses lists what the journals of a market have noted of one another, but for those written off. They
@@ -89,7 +90,7 @@ func Witnesses(treasury *Audit, hubs []*Audit) (all []Witness) {
 
 // Doubt compares what was noted of the journal with what it is; here is the checksum of the frame that is
 // named, zero if there is none. It is nil if the journal can be the one that was written last.
-func (a *Audit) Doubt(w Witness, here Sum) *Finding {
+func (a *Audit) Doubt(w Witness, here tip.Sum) *Finding {
 	last, _, _ := a.book.Last()
 	why := Doubt(a.book.ID(), last, here, w.Mark)
 	if why == "" {

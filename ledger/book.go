@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -56,7 +57,7 @@ type Book struct {
 type head struct {
 	journal, role, domain string
 	closed                bool
-	id                    Sum
+	id                    tip.Sum
 
 	seq   uint64
 	said  uint64 // the last frame that says more than marks

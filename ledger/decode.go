@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -148,9 +149,9 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 	case KindMark:
 		r.Noted = &Noted{Journal: d.name(), Number: d.Uvarint(), Mark: d.mark()}
 		if n := d.Count(2); n > 0 && d.Fault == "" {
-			r.Noted.Spent = make([]Spent, n)
+			r.Noted.Spent = make([]tip.Spent, n)
 			for i := range r.Noted.Spent {
-				r.Noted.Spent[i] = Spent{Client: d.name(), Amount: d.Credits()}
+				r.Noted.Spent[i] = tip.Spent{Client: d.name(), Amount: d.Credits()}
 			}
 		}
 	case KindWriteOff:
@@ -165,7 +166,7 @@ func (d *decoder) budget(u *Budget) {
 	*u = Budget{Client: d.name(), Of: d.name(), Every: d.name(), Number: d.Uvarint(), Amount: d.Credits()}
 }
 
-func (d *decoder) mark() (m Mark) {
+func (d *decoder) mark() (m tip.Mark) {
 	d.Fill(m.Journal[:])
 	m.Seq = d.Uvarint()
 	d.Fill(m.Sum[:])

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"souk/bus/tip"
 	"strconv"
 )
 
@@ -158,7 +159,7 @@ func appendBudget(b []byte, u *Budget) []byte {
 	return binary.AppendVarint(b, int64(u.Amount))
 }
 
-func appendMark(b []byte, m Mark) []byte {
+func appendMark(b []byte, m tip.Mark) []byte {
 	b = binary.AppendUvarint(append(b, m.Journal[:]...), m.Seq)
 	return append(b, m.Sum[:]...)
 }

@@ -13,26 +13,10 @@ import (
 // comes back with an older copy of its journal, or with one that went another way since, is told by the
 // other, before it takes a task or a deposit.
 
-// Sum, Mark and Spent are what messages say of journals, too.
-type (
-	Sum   = tip.Sum
-	Mark  = tip.Mark
-	Spent = tip.Spent
-)
-
-// Bounds of what is said, see package tip.
-const (
-	MaxSeq   = tip.MaxSeq
-	MaxSpent = tip.MaxSpent
-)
-
-// SumOf is the checksum of a frame's bytes.
-func SumOf(data []byte) Sum { return tip.SumOf(data) }
-
 // Doubt compares a journal, whose last frame is last and whose frame m.Seq has the checksum here, with the
 // highest mark m that another process has kept of it. It says, in words for an operator, why the journal
 // cannot be the one that was written last, and what to bring; "" if it can be.
-func Doubt(journal Sum, last uint64, here Sum, m Mark) string {
+func Doubt(journal tip.Sum, last uint64, here tip.Sum, m tip.Mark) string {
 	switch {
 	case m.Zero():
 		return ""
@@ -67,13 +51,13 @@ const (
 type Noted struct {
 	Journal string // its name
 	Number  uint64 // of the notes about that journal, from 1 without gaps
-	Mark    Mark
+	Mark    tip.Mark
 	// treasury: of the clients whose sums have changed, sorted; what they were charged at the hub in all
-	Spent []Spent
+	Spent []tip.Spent
 }
 
 // NewMark notes how far another journal is: the n-th note about it.
-func NewMark(journal string, n uint64, m Mark, spent []Spent, salt [16]byte) Record {
+func NewMark(journal string, n uint64, m tip.Mark, spent []tip.Spent, salt [16]byte) Record {
 	return Record{Kind: KindMark, ID: numbered(journal, KindMark.String(), n), Salt: salt,
 		Noted: &Noted{Journal: journal, Number: n, Mark: m, Spent: spent}}
 }
@@ -89,22 +73,22 @@ func (f *Frame) Says() bool { return says(f.Records) }
 // noted holds what a book knows of another journal.
 type noted struct {
 	number uint64
-	mark   Mark
+	mark   tip.Mark
 }
 
 // ID names the journal: the checksum of its first record. No two journals have one, whatever they are called.
-func (b *Book) ID() Sum { return b.head.id }
+func (b *Book) ID() tip.Sum { return b.head.id }
 
 // Said is the sequence of the last frame that says more than how far another journal is: that of the
 // journal's own mark.
 func (b *Book) Said() uint64 { return b.head.said }
 
 // Marked is the highest mark of another journal that was noted, and how often one was.
-func (b *Book) Marked(journal string) (m Mark, n uint64) {
+func (b *Book) Marked(journal string) (m tip.Mark, n uint64) {
 	if x := b.marks[journal]; x != nil {
 		return x.mark, x.number
 	}
-	return Mark{}, 0
+	return tip.Mark{}, 0
 }
 
 // Spent is what the treasury's journal has noted that a client was charged at a hub, in all.
@@ -180,9 +164,9 @@ func (b *Book) applyMark(r *Record) error {
 // spentMay judges what clients are said to have spent at a hub.
 func (b *Book) spentMay(r *Record) error {
 	n := r.Noted
-	if b.head.role == RoleHub && len(n.Spent) > 0 || len(n.Spent) > MaxSpent {
+	if b.head.role == RoleHub && len(n.Spent) > 0 || len(n.Spent) > tip.MaxSpent {
 		return broken(ErrIllegal, "I15", r.ID,
-			fmt.Sprintf("sums of at most %d clients, at the treasury alone", MaxSpent), "%d", len(n.Spent))
+			fmt.Sprintf("sums of at most %d clients, at the treasury alone", tip.MaxSpent), "%d", len(n.Spent))
 	}
 	before := ""
 	for _, s := range n.Spent {
@@ -203,7 +187,7 @@ func (b *Book) spentMay(r *Record) error {
 	return nil
 }
 
-func (b *Book) noteSpent(hub string, all []Spent) {
+func (b *Book) noteSpent(hub string, all []tip.Spent) {
 	for _, s := range all {
 		b.setSpent([2]string{s.Client, hub}, s.Amount)
 	}

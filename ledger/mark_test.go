@@ -11,37 +11,40 @@ import (
 	"strings"
 	"testing"
 
+	"souk/bus/tip"
 	"souk/market"
 )
 
 // at is a mark.
-func at(journal Sum, seq uint64, sum Sum) Mark { return Mark{Journal: journal, Seq: seq, Sum: sum} }
+func at(journal tip.Sum, seq uint64, sum tip.Sum) tip.Mark {
+	return tip.Mark{Journal: journal, Seq: seq, Sum: sum}
+}
 
 // spent is what one client was charged.
-func spent(client string, amount market.Credits) []Spent {
-	return []Spent{{Client: client, Amount: amount}}
+func spent(client string, amount market.Credits) []tip.Spent {
+	return []tip.Spent{{Client: client, Amount: amount}}
 }
 
 // mark is how far a desk's journal is.
-func (d *desk) mark() Mark {
+func (d *desk) mark() tip.Mark {
 	seq := d.book.Said()
 	for i := range d.frames {
 		if d.frames[i].Seq == seq {
-			return at(d.book.ID(), seq, SumOf(AppendFrame(nil, &d.frames[i])))
+			return at(d.book.ID(), seq, tip.SumOf(AppendFrame(nil, &d.frames[i])))
 		}
 	}
-	return Mark{}
+	return tip.Mark{}
 }
 
 // charges are what clients were charged at a hub, those that were at all.
-func (d *desk) charges() (all []Spent) {
+func (d *desk) charges() (all []tip.Spent) {
 	for _, b := range d.book.Balances("client:*:avail") {
 		client := strings.TrimSuffix(strings.TrimPrefix(b.Account, "client:"), ":avail")
 		if c := d.book.Charged(client); c > 0 {
-			all = append(all, Spent{Client: client, Amount: c})
+			all = append(all, tip.Spent{Client: client, Amount: c})
 		}
 	}
-	slices.SortFunc(all, func(x, y Spent) int { return strings.Compare(x.Client, y.Client) })
+	slices.SortFunc(all, func(x, y tip.Spent) int { return strings.Compare(x.Client, y.Client) })
 	return all
 }
 
@@ -50,22 +53,22 @@ func TestDoubt(t *testing.T) {
 	hub, _ := trade(t, 1, 60)
 	here := hub.mark()
 	last, _, _ := hub.book.Last()
-	sums := map[uint64]Sum{}
+	sums := map[uint64]tip.Sum{}
 	for i := range hub.frames {
-		sums[hub.frames[i].Seq] = SumOf(AppendFrame(nil, &hub.frames[i]))
+		sums[hub.frames[i].Seq] = tip.SumOf(AppendFrame(nil, &hub.frames[i]))
 	}
 	for _, c := range []struct {
 		name string
-		m    Mark
+		m    tip.Mark
 		want string
 	}{
-		{"nothing is known", Mark{}, ""},
+		{"nothing is known", tip.Mark{}, ""},
 		{"its end", here, ""},
 		{"an earlier frame", at(here.Journal, 3, sums[3]), ""},
 		{"a later frame", at(here.Journal, last+1, here.Sum), fmt.Sprintf("ends with frame %d", last)},
-		{"a frame that never was", at(here.Journal, MaxSeq, here.Sum), "an older copy"},
+		{"a frame that never was", at(here.Journal, tip.MaxSeq, here.Sum), "an older copy"},
 		{"another frame 3", at(here.Journal, 3, sums[4]), "another history"},
-		{"another journal", at(Sum{1}, 3, sums[3]), "another was dealt with under its name"},
+		{"another journal", at(tip.Sum{1}, 3, sums[3]), "another was dealt with under its name"},
 	} {
 		got := Doubt(here.Journal, last, sums[c.m.Seq], c.m)
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
@@ -83,7 +86,7 @@ func TestAMarkIsNoNews(t *testing.T) {
 	if after := hub.mark(); after != before || !after.Valid() {
 		t.Errorf("%s, was %s", after, before)
 	}
-	hub.must(NewMark(Treasury, 2, at(treasury.book.ID(), treasury.mark().Seq+1, Sum{9}), nil,
+	hub.must(NewMark(Treasury, 2, at(treasury.book.ID(), treasury.mark().Seq+1, tip.Sum{9}), nil,
 		hub.nextSalt()),
 		NewAccept(hub.name, 13, "client-0", 1, hub.nextSalt()))
 	if last, _, _ := hub.book.Last(); hub.mark().Seq != last {
@@ -101,11 +104,11 @@ func TestMarksThatCannotBe(t *testing.T) {
 	hub, treasury := trade(t, 1, 60)
 	m := hub.mark()
 	treasury.must(NewMark(hub.name, 1, m, nil, treasury.nextSalt()))
-	later := func(by uint64) Mark { return at(m.Journal, m.Seq+by, Sum{byte(by)}) }
+	later := func(by uint64) tip.Mark { return at(m.Journal, m.Seq+by, tip.Sum{byte(by)}) }
 	all := treasury.book.Allotted("client-1", hub.name)
-	var many []Spent
-	for i := range MaxSpent + 1 {
-		many = append(many, Spent{Client: fmt.Sprint("c", i), Amount: 1})
+	var many []tip.Spent
+	for i := range tip.MaxSpent + 1 {
+		many = append(many, tip.Spent{Client: fmt.Sprint("c", i), Amount: 1})
 	}
 	ann := spent("client-1", 5)
 	for _, c := range []struct {
@@ -115,14 +118,14 @@ func TestMarksThatCannotBe(t *testing.T) {
 	}{
 		{"of a frame 0", NewMark(hub.name, 2, at(m.Journal, 0, m.Sum), nil, m.Sum), ErrIllegal},
 		{"of frame 2^63", NewMark(hub.name, 2, at(m.Journal, 1<<63, m.Sum), nil, m.Sum), ErrIllegal},
-		{"of no checksum", NewMark(hub.name, 2, at(m.Journal, m.Seq+1, Sum{}), nil, m.Sum), ErrIllegal},
+		{"of no checksum", NewMark(hub.name, 2, at(m.Journal, m.Seq+1, tip.Sum{}), nil, m.Sum), ErrIllegal},
 		{"of this journal", NewMark(hub.name, 2, treasury.mark(), nil, m.Sum), ErrIllegal},
 		{"of a stranger", NewMark("nobody", 1, later(1), nil, m.Sum), ErrIllegal},
 		{"of an earlier frame", NewMark(hub.name, 2, at(m.Journal, m.Seq-1, m.Sum), nil, m.Sum),
 			ErrConflict},
-		{"with another checksum", NewMark(hub.name, 2, at(m.Journal, m.Seq, Sum{7}), nil, m.Sum),
+		{"with another checksum", NewMark(hub.name, 2, at(m.Journal, m.Seq, tip.Sum{7}), nil, m.Sum),
 			ErrConflict},
-		{"of another journal", NewMark(hub.name, 2, at(Sum{8}, m.Seq+1, m.Sum), nil, m.Sum), ErrConflict},
+		{"of another journal", NewMark(hub.name, 2, at(tip.Sum{8}, m.Seq+1, m.Sum), nil, m.Sum), ErrConflict},
 		{"with a gap", NewMark(hub.name, 3, later(1), nil, m.Sum), ErrOrder},
 		{"once more", NewMark(hub.name, 1, later(1), nil, m.Sum), ErrConflict},
 		{"that is no news", NewMark(hub.name, 2, m, nil, m.Sum), ErrConflict},
@@ -250,7 +253,7 @@ func writeOff(t *testing.T, r *rand.Rand) {
 			}
 		default:
 			m, n := treasury.book.Marked("h")
-			var changed []Spent
+			var changed []tip.Spent
 			for _, s := range hub.charges() {
 				if s.Amount != treasury.book.Spent(s.Client, "h") && r.IntN(4) > 0 { // the rest comes later
 					changed = append(changed, s)
@@ -380,12 +383,12 @@ func TestAWriteOffIsTheBooks(t *testing.T) {
 
 // A checksum is text in JSON, and nothing else is one.
 func TestASumAsText(t *testing.T) {
-	data, err := json.Marshal(at(Sum{1}, 2, Sum{255}))
-	var back Mark
+	data, err := json.Marshal(at(tip.Sum{1}, 2, tip.Sum{255}))
+	var back tip.Mark
 	if err == nil {
 		err = json.Unmarshal(data, &back)
 	}
-	if err != nil || back != at(Sum{1}, 2, Sum{255}) || !strings.Contains(string(data), `"sum":"ff00`) {
+	if err != nil || back != at(tip.Sum{1}, 2, tip.Sum{255}) || !strings.Contains(string(data), `"sum":"ff00`) {
 		t.Errorf("%s: %v, %v", data, back, err)
 	}
 	for _, bad := range []string{`""`, `"ff"`, `"zz000000000000000000000000000000"`, `7`} {

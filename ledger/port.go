@@ -1,6 +1,10 @@
 package ledger
 
-import "errors"
+import (
+	"errors"
+
+	"souk/bus/tip"
+)
 
 // ErrDiskFull: the disk is nearly full, nothing was written, and the journal takes no new holds. What ends
 // holds (captures, voids, returns) is still taken.
@@ -45,7 +49,7 @@ type Journal interface {
 	Ended(life string) (ended bool, why string)
 	Moved() bool
 	Settle(own bool)
-	Sum(seq uint64) (sum Sum, ok bool, err error)
+	Sum(seq uint64) (sum tip.Sum, ok bool, err error)
 	Close() error
 }
 

@@ -3,6 +3,7 @@ package ledger
 import (
 	"crypto/sha256"
 	"fmt"
+	"souk/bus/tip"
 	"strings"
 )
 
@@ -163,7 +164,7 @@ func (b *Book) applyOpen(r *Record) error {
 	}
 	h.journal, h.role, h.domain = o.Journal, o.Role, o.Domain
 	b.scratch = AppendRecord(b.scratch[:0], r)
-	h.id = SumOf(b.scratch)
+	h.id = tip.SumOf(b.scratch)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -155,7 +156,7 @@ func (d *decoder) book() *Book {
 	h.awards = int(min(d.Uvarint(), maxSlots+1))
 	h.held = h.awards
 	if d.Fault == "" && (!ValidID(h.journal) || h.role != RoleHub && h.role != RoleTreasury ||
-		len(h.domain) > maxText || h.seq == 0 || h.said == 0 || h.said > h.seq || h.id == Sum{} ||
+		len(h.domain) > maxText || h.seq == 0 || h.said == 0 || h.said > h.seq || h.id == tip.Sum{} ||
 		h.round > maxRound || h.awards > maxSlots) {
 		d.Fail("no journal's head")
 	}

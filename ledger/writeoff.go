@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -17,7 +18,7 @@ import (
 // WriteOff ends a hub whose journal is gone.
 type WriteOff struct {
 	Hub  string         // its journal
-	Mark Mark           // the last that was noted of it; zero: none ever was
+	Mark tip.Mark       // the last that was noted of it; zero: none ever was
 	Back market.Credits // to clients, together
 	Lost market.Credits // what is left
 }

@@ -17,6 +17,7 @@ import (
 	agentserve "souk/agentd/serve"
 	"souk/bus"
 	"souk/bus/membus"
+	"souk/bus/tip"
 	"souk/classifier"
 	doorserve "souk/classifier/serve"
 	"souk/cmd/choices"
@@ -45,13 +46,13 @@ func (m *memory) Life() string                              { return "" }
 func (m *memory) Ended(string) (bool, string)               { return false, "it has no lives" }
 func (m *memory) Moved() bool                               { return false }
 func (m *memory) Settle(bool)                               {}
-func (m *memory) Sum(seq uint64) (ledger.Sum, bool, error) {
+func (m *memory) Sum(seq uint64) (tip.Sum, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if seq == 0 || seq > uint64(len(m.frames)) {
-		return ledger.Sum{}, false, nil
+		return tip.Sum{}, false, nil
 	}
-	return ledger.SumOf(ledger.AppendFrame(nil, &m.frames[seq-1])), true, nil
+	return tip.SumOf(ledger.AppendFrame(nil, &m.frames[seq-1])), true, nil
 }
 
 func (m *memory) Restore(r ledger.Replica) error {

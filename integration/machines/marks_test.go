@@ -2,17 +2,18 @@ package machines
 
 import (
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/ledger"
 )
 
 // What the shells of hub and treasury add to what these say of journals, by the frames that are durable.
 
 // sumAt is the checksum of a frame; none, if there is no such frame.
-func sumAt(frames [][]byte, seq uint64) ledger.Sum {
+func sumAt(frames [][]byte, seq uint64) tip.Sum {
 	if seq == 0 || seq > uint64(len(frames)) {
-		return ledger.Sum{}
+		return tip.Sum{}
 	}
-	return ledger.SumOf(frames[seq-1])
+	return tip.SumOf(frames[seq-1])
 }
 
 // marked adds to a hub's request how far its journal is.
@@ -26,8 +27,8 @@ func marked(q bus.FundsRequest, frames [][]byte) bus.FundsRequest {
 }
 
 // markOf is how far the treasury's journal is; nil where it says nothing of that.
-func markOf(b *ledger.Book, closed string, frames [][]byte) *ledger.Mark {
-	m := ledger.Mark{Journal: b.ID(), Seq: b.Said(), Sum: sumAt(frames, b.Said())}
+func markOf(b *ledger.Book, closed string, frames [][]byte) *tip.Mark {
+	m := tip.Mark{Journal: b.ID(), Seq: b.Said(), Sum: sumAt(frames, b.Said())}
 	if closed != "" || !m.Valid() {
 		return nil
 	}

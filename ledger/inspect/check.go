@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode"
 
+	"souk/bus/tip"
 	"souk/ledger"
 	"souk/ledger/journal"
 )
@@ -203,7 +204,7 @@ func (s *Summary) witnessed(sources []*Source, audits []*ledger.Audit, all []led
 		if i < 0 || sources[i].err != nil || sources[i].reader == nil {
 			continue
 		}
-		var here ledger.Sum
+		var here tip.Sum
 		if w.Mark.Seq <= sources[i].last {
 			var err error
 			switch here, err = journal.SumAt(sources[i].Dir, w.Mark.Seq); {

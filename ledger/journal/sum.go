@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"souk/bus/bounded"
+	"souk/bus/tip"
 	"souk/ledger"
 )
 
@@ -13,14 +14,14 @@ const maxSums = 1 << 12
 
 // sums are checksums of frames that were asked for.
 type sums struct {
-	all  *bounded.Cache[struct{}, uint64, ledger.Sum]
+	all  *bounded.Cache[struct{}, uint64, tip.Sum]
 	seq  uint64 // of the tail
 	tail []byte // bytes of the last frame that says more than marks, appended by this process
 }
 
-func newSums() sums { return sums{all: bounded.New[struct{}, uint64, ledger.Sum](maxSums, 0)} }
+func newSums() sums { return sums{all: bounded.New[struct{}, uint64, tip.Sum](maxSums, 0)} }
 
-func (s *sums) put(seq uint64, sum ledger.Sum) {
+func (s *sums) put(seq uint64, sum tip.Sum) {
 	s.all.Put(struct{}{}, seq, sum, 1)
 }
 
@@ -32,7 +33,7 @@ func (j *Journal) keepTail(frames []ledger.Frame) {
 			j.sums.seq = frames[i].Seq
 			j.sums.tail = append(j.sums.tail[:0], j.buf[j.starts[i]:j.ends[i]-1]...) // without the end mark
 			if cap(j.sums.tail) > 1<<20 {
-				j.sums.put(j.sums.seq, ledger.SumOf(j.sums.tail))
+				j.sums.put(j.sums.seq, tip.SumOf(j.sums.tail))
 				j.sums.tail = nil // one rare large frame must not pin its memory
 			}
 			return
@@ -41,7 +42,7 @@ func (j *Journal) keepTail(frames []ledger.Frame) {
 }
 
 // Sum is the checksum of a stored frame; see [ledger.Journal].
-func (j *Journal) Sum(seq uint64) (sum ledger.Sum, ok bool, err error) {
+func (j *Journal) Sum(seq uint64) (sum tip.Sum, ok bool, err error) {
 	j.mu.Lock()
 	if seq == 0 || seq > j.last.Seq {
 		j.mu.Unlock()
@@ -51,7 +52,7 @@ func (j *Journal) Sum(seq uint64) (sum ledger.Sum, ok bool, err error) {
 	if ok = known != nil; ok {
 		sum = *known
 	} else if seq == j.sums.seq && len(j.sums.tail) > 0 {
-		sum, ok = ledger.SumOf(j.sums.tail), true
+		sum, ok = tip.SumOf(j.sums.tail), true
 		j.sums.put(seq, sum)
 	}
 	j.mu.Unlock()
@@ -68,18 +69,18 @@ func (j *Journal) Sum(seq uint64) (sum ledger.Sum, ok bool, err error) {
 }
 
 // SumAt reads the checksum of a frame of the journal in dir.
-func SumAt(dir string, seq uint64) (ledger.Sum, error) {
+func SumAt(dir string, seq uint64) (tip.Sum, error) {
 	r, err := readerAt(dir, seq)
 	for err == nil {
 		var e Entry
 		if e, err = r.Next(); err == nil && e.Seq == seq {
-			return ledger.SumOf(e.Data), nil
+			return tip.SumOf(e.Data), nil
 		}
 	}
 	if err == io.EOF {
 		err = fmt.Errorf("the log ends before it")
 	}
-	return ledger.Sum{}, err
+	return tip.Sum{}, err
 }
 
 // Settle says whether the journal is known to be the one that was written last; see [ledger.Journal].

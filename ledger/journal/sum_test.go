@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"souk/bus/tip"
 	"souk/ledger"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestSums(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "j")
 	j := mustOpen(t, dir)
-	want := map[uint64]ledger.Sum{}
+	want := map[uint64]tip.Sum{}
 	check := func(j *Journal) {
 		t.Helper()
 		for seq := uint64(1); seq <= uint64(len(want)); seq++ {
@@ -37,7 +38,7 @@ func TestSums(t *testing.T) {
 		if err := book.ApplyFrame(f); err != nil {
 			t.Fatal(err)
 		}
-		want[f.Seq] = ledger.SumOf(ledger.AppendFrame(nil, &f))
+		want[f.Seq] = tip.SumOf(ledger.AppendFrame(nil, &f))
 		return f
 	}
 	deposit := func(n byte) ledger.Record {
@@ -51,7 +52,7 @@ func TestSums(t *testing.T) {
 	}
 	write(next(ledger.NewOpen("treasury", ledger.RoleTreasury, "", [16]byte{})))
 	write(next(deposit(1)), next(deposit(2)), next(ledger.NewGrant("h", 1, "ann", 5, "", [16]byte{})))
-	m := ledger.Mark{Journal: ledger.Sum{1}, Seq: 1, Sum: ledger.Sum{2}}
+	m := tip.Mark{Journal: tip.Sum{1}, Seq: 1, Sum: tip.Sum{2}}
 	write(next(ledger.NewMark("h", 1, m, nil, [16]byte{})))
 	if got, ok, err := j.Sum(book.Said()); book.Said() != 4 || got != want[4] || !ok || err != nil {
 		t.Errorf("the journal's own mark is frame %d: %s, %v, %v", book.Said(), got, ok, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/ledger"
 )
 
@@ -85,7 +86,7 @@ func (t *Treasury) judge(req *bus.FundsRequest) {
 	switch m := req.Known; {
 	case m == nil:
 		w.spoken.heard, w.spoken.confirms, w.spoken.denies = true, false, ""
-	case m.Journal == t.book.ID() && m.Seq <= last && req.Here == ledger.Sum{}:
+	case m.Journal == t.book.ID() && m.Seq <= last && req.Here == tip.Sum{}:
 		return // the frame could not be read: it is asked again
 	default:
 		w.spoken.denies = ledger.Doubt(t.book.ID(), last, req.Here, *m)
@@ -209,15 +210,15 @@ func (t *Treasury) note(op string, req *bus.FundsRequest) {
 	if m.Seq > was.Seq {
 		mark = *m
 	}
-	var spent []ledger.Spent
+	var spent []tip.Spent
 	if op == bus.OpAllotted && m.Seq >= was.Seq { // else a word that was overtaken, or an older copy's
 		for _, s := range req.Spent {
 			if s.Amount != t.book.Spent(s.Client, hub) && s.Amount <= t.book.Allotted(s.Client, hub) {
 				spent = append(spent, s)
 			}
 		}
-		slices.SortFunc(spent, func(a, b ledger.Spent) int { return strings.Compare(a.Client, b.Client) })
-		spent = slices.CompactFunc(spent, func(a, b ledger.Spent) bool { return a.Client == b.Client })
+		slices.SortFunc(spent, func(a, b tip.Spent) int { return strings.Compare(a.Client, b.Client) })
+		spent = slices.CompactFunc(spent, func(a, b tip.Spent) bool { return a.Client == b.Client })
 	}
 	if mark != was || len(spent) > 0 {
 		_ = t.apply(ledger.NewMark(hub, n+1, mark, spent, t.salt()))

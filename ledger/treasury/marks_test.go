@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/ledger"
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -18,8 +18,8 @@ func TestAnOlderWordLowersNothing(t *testing.T) {
 	told := func(seq uint64, spent int64) {
 		t.Helper()
 		o.ask(bus.OpAllotted, bus.FundsRequest{ID: "w", Hub: "maths", Epoch: 1, After: 1,
-			Mark:  &ledger.Mark{Journal: ledger.Sum{1}, Seq: seq, Sum: ledger.Sum{byte(seq)}},
-			Spent: []ledger.Spent{{Client: "ann", Amount: market.Credits(spent)}}})
+			Mark:  &tip.Mark{Journal: tip.Sum{1}, Seq: seq, Sum: tip.Sum{byte(seq)}},
+			Spent: []tip.Spent{{Client: "ann", Amount: market.Credits(spent)}}})
 	}
 	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 100})
 	if r := o.ask(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "maths", Amount: 50,
@@ -67,9 +67,9 @@ func TestOneOfTheFirstThatContradictsIsEnough(t *testing.T) {
 			b := newBank(t)
 			b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 100})
 			b.take()
-			sum := func(seq uint64) ledger.Sum { return ledger.Sum{byte(seq)} }
+			sum := func(seq uint64) tip.Sum { return tip.Sum{byte(seq)} }
 			word := func(hub string, seq uint64) {
-				m := &ledger.Mark{Journal: b.tr.Book().ID(), Seq: seq, Sum: sum(seq)}
+				m := &tip.Mark{Journal: b.tr.Book().ID(), Seq: seq, Sum: sum(seq)}
 				b.put(bus.OpAllotted, bus.FundsRequest{ID: "w-" + hub, Hub: hub, Epoch: 1, Known: m,
 					Here: sum(seq)})
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/ledger"
 	"souk/market"
 )
@@ -111,10 +112,10 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 		}
 		if r.IntN(2) == 0 { // of one journal mostly, going on, or of any frame
 			seq := [...]uint64{uint64(i), uint64(i), uint64(i), 1, 1 << 53, 1 << 63}[r.IntN(6)]
-			q.Mark = &ledger.Mark{Journal: ledger.Sum{1 + byte(r.IntN(20)/19)}, Seq: seq,
-				Sum: ledger.Sum{byte(1 + i)}}
+			q.Mark = &tip.Mark{Journal: tip.Sum{1 + byte(r.IntN(20)/19)}, Seq: seq,
+				Sum: tip.Sum{byte(1 + i)}}
 			for range r.IntN(4) {
-				q.Spent = append(q.Spent, ledger.Spent{Client: pick("ann", "bob", "zoe", "k-1"),
+				q.Spent = append(q.Spent, tip.Spent{Client: pick("ann", "bob", "zoe", "k-1"),
 					Amount: market.Credits(r.IntN(80))})
 			}
 		}

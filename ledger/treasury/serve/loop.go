@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/ledger"
+	"souk/bus/tip"
 	"souk/ledger/treasury"
 )
 
@@ -63,7 +63,7 @@ func (s *Server) act(ready treasury.Ready, closed string) error {
 		return errLost
 	}
 	s.settle(ready.Settle, closed)
-	var mark *ledger.Mark // of what is durable now
+	var mark *tip.Mark // of what is durable now
 	for _, a := range ready.Answers {
 		if a.Reply.Code != "" {
 			s.refused.Add(1)

@@ -8,6 +8,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/bus/tip"
 	"souk/ledger"
 )
 
@@ -168,9 +169,9 @@ func (s *Server) here(req *bus.FundsRequest) {
 }
 
 // mark is how far the journal is; nil if that cannot be read.
-func (s *Server) mark() *ledger.Mark {
+func (s *Server) mark() *tip.Mark {
 	s.mu.Lock()
-	m := ledger.Mark{Journal: s.t.Book().ID(), Seq: s.t.Book().Said()}
+	m := tip.Mark{Journal: s.t.Book().ID(), Seq: s.t.Book().Said()}
 	s.mu.Unlock()
 	sum, ok, err := s.d.Journal.Sum(m.Seq)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest"
-	"souk/ledger"
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -25,7 +25,7 @@ func copied(t testing.TB, dir string) string {
 }
 
 // word is what a hub says of the treasury's journal each few seconds.
-func (h *house) word(hub string, lead bus.Leadership, known *ledger.Mark) bus.FundsReply {
+func (h *house) word(hub string, lead bus.Leadership, known *tip.Mark) bus.FundsReply {
 	return h.ask(bus.OpAllotted, bus.FundsRequest{ID: "w", Hub: hub, Epoch: lead.Epoch(), Domain: "maths",
 		Known: known})
 }
@@ -106,7 +106,7 @@ func TestAnOldCopyOfTheTreasuryTakesNothing(t *testing.T) {
 // the hub holds grants of another journal, and begins if it holds none. Its first frame alone makes the
 // journal no other.
 func TestATreasuryOnAnEmptyJournalHearsHubsFirst(t *testing.T) {
-	foreign := &ledger.Mark{Journal: ledger.Sum{7}, Seq: 4, Sum: ledger.Sum{8}}
+	foreign := &tip.Mark{Journal: tip.Sum{7}, Seq: 4, Sum: tip.Sum{8}}
 	dir := filepath.Join(t.TempDir(), "journal", "treasury")
 	for range 2 {
 		h := start(t, dir, nil, "maths")
@@ -133,8 +133,8 @@ func TestAHubThatContradictsAlone(t *testing.T) {
 		h.ask(bus.OpAllotted, bus.FundsRequest{ID: "w", Hub: hub, Epoch: lead.Epoch(), Known: mark})
 	}
 	rob := h.elect("rob")
-	for _, m := range []ledger.Mark{{Journal: mark.Journal, Seq: ledger.MaxSeq, Sum: mark.Sum},
-		{Journal: mark.Journal, Seq: mark.Seq, Sum: ledger.Sum{1}}, {Journal: ledger.Sum{1}, Seq: 1,
+	for _, m := range []tip.Mark{{Journal: mark.Journal, Seq: tip.MaxSeq, Sum: mark.Sum},
+		{Journal: mark.Journal, Seq: mark.Seq, Sum: tip.Sum{1}}, {Journal: tip.Sum{1}, Seq: 1,
 			Sum: mark.Sum}} {
 		r := h.ask(bus.OpAllotted, bus.FundsRequest{ID: "w", Hub: "hub-rob", Epoch: rob.Epoch(), Known: &m})
 		if r.Code != bus.CodeUnavailable || r.Mark == nil || !strings.Contains(r.Message,
@@ -150,7 +150,7 @@ func TestAHubThatContradictsAlone(t *testing.T) {
 			t.Errorf("another hub: %q %s", r.Code, r.Message)
 		}
 	}
-	m := ledger.Mark{Journal: mark.Journal, Seq: 1 << 63, Sum: mark.Sum}
+	m := tip.Mark{Journal: mark.Journal, Seq: 1 << 63, Sum: mark.Sum}
 	if r := h.word("hub-law", law, &m); r.Code != bus.CodeBadRequest {
 		t.Errorf("a mark of 2^63: %q %s", r.Code, r.Message)
 	}
