@@ -458,6 +458,7 @@ func (o options) registration(id string) bus.Registration {
 	r.MaxModelLen = int(o.whole("context", 8192))
 	r.Domains[0].Domain = o.word("domain", "math")
 	r.Class, r.Owner = o.word("class", ""), o.word("owner", "")
+	r.Moved = o.has("moved")
 	if o.has("former") {
 		r.Former = []int64{o.whole("former", 0)}
 	}

@@ -1,12 +1,15 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 
+	"souk/bus"
+	"souk/bus/follow"
 	"souk/bus/life"
 )
 
@@ -55,6 +58,19 @@ func (h *Home) Ended(life string) (ended bool, why string) {
 		return false, "a node without a directory cannot tell"
 	}
 	return h.had.Ended(life)
+}
+
+// Moved reports whether the directory may be an older copy, so that other lives of the node may have served
+// what its spools do not say.
+func (h *Home) Moved() bool { return h != nil && h.had.Moved() }
+
+// outlive waits until no hold is open that another life may have served. Then the directory is the node's own.
+func (h *Home) outlive(ctx context.Context) (over bool) {
+	if !h.Moved() || !follow.Pause(ctx, bus.LedFor) {
+		return false
+	}
+	h.had.Settle(true)
+	return true
 }
 
 // hung is the file that names policies in which a life hung; "": none is kept.

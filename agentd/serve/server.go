@@ -109,6 +109,13 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		close(s.ready)
 	})
+	wg.Go(func() {
+		if s.deps.Home.outlive(ctx) {
+			for _, a := range s.agents {
+				nudge(a.changed)
+			}
+		}
+	})
 	whole, end := context.WithCancel(context.WithoutCancel(ctx)) // draining needs the bus, too
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watchBus(whole) })
