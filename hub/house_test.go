@@ -11,8 +11,8 @@ import (
 	runtimepolicy "souk/bus/policy"
 	"souk/bus/tip"
 	"souk/hub/policy"
-	"souk/hub/policy/cachesage"
 	"souk/hub/policy/fair"
+	"souk/hub/policy/kvcache"
 	"souk/hub/policy/pd"
 	"souk/hub/predict"
 	"souk/hub/predict/tree"
@@ -63,9 +63,7 @@ var testParts = Parts{
 			"fair": func() runtimepolicy.Policy { return fair.New() },
 			"pd":   func() runtimepolicy.Policy { return pd.New(pd.Default()) },
 		},
-		policy.Keep: {"kvcache": func() runtimepolicy.Policy {
-			return cachesage.NewKVCache(cachesage.Params{}, 1<<16)
-		}},
+		policy.Keep: {"kvcache": func() runtimepolicy.Policy { return kvcache.New(1 << 16) }},
 	},
 	Toll: router.Router{},
 	Gates: func(features int) predict.Gate {

@@ -49,7 +49,7 @@ var floors = []floor{
 	{name: "what an engine holds, by its events", packages: []string{"agentd/holdings"}, pure: true},
 	{name: "hosts of policies, and policies", packages: []string{"hub/policy", "agentd/policy"}, pure: true},
 	{name: "what policies learn, and look for", packages: []string{
-		"hub/policy/cachesage", "hub/policy/ahead", "hub/policy/fair", "hub/policy/pd", "hub/regime/router",
+		"hub/policy/kvcache", "hub/policy/ahead", "hub/policy/fair", "hub/policy/pd", "hub/regime/router",
 		"agentd/policy/guard", "agentd/policy/adapter",
 	}, pure: true},
 	{name: "parts of a machine", packages: []string{
@@ -99,7 +99,7 @@ var owners = map[string][]string{
 	"souk/cmd/local":                 {"cmd/souk", "integration/..."},
 	"souk/cmd/replay":                {"cmd/local", "cmd/souk", "integration/..."},
 	"souk/hub/policy/ahead":          {"cmd/choices", "integration/..."},
-	"souk/hub/policy/cachesage":      {"cmd/choices", "integration/..."},
+	"souk/hub/policy/kvcache":        {"cmd/choices", "integration/..."},
 	"souk/hub/policy/fair":           {"cmd/choices", "integration/..."},
 	"souk/hub/policy/pd":             {"cmd/choices", "integration/..."},
 	"souk/hub/predict/tree":          {"cmd/choices", "integration/..."},

@@ -7,8 +7,8 @@ import (
 	"souk/hub"
 	"souk/hub/policy"
 	"souk/hub/policy/ahead"
-	"souk/hub/policy/cachesage"
 	"souk/hub/policy/fair"
+	"souk/hub/policy/kvcache"
 	"souk/hub/policy/pd"
 	"souk/hub/predict"
 	"souk/hub/predict/tree"
@@ -37,7 +37,7 @@ var policies = policy.Known{
 		"pd":   func() runtime.Policy { return pd.New(pd.Default()) },
 	},
 	policy.Keep: {
-		"kvcache": func() runtime.Policy { return cachesage.NewKVCache(cachesage.Params{}, 1<<16) },
+		"kvcache": func() runtime.Policy { return kvcache.New(1 << 16) },
 		"ahead":   func() runtime.Policy { return ahead.New(1 << 14) },
 	},
 }

@@ -172,7 +172,7 @@ func (x *Index) rank(class int, all *[bins]float64) (best [bins]float64) {
 		stay[b], kept[b] = 1, span
 		if all[b] > 0 {
 			hazard := (x.events[class][b] + pseudo) / (x.exposure[class][b] + pseudo/all[b])
-			stay[b] = exp(-min(600, float64(hazard*span)))
+			stay[b] = Exp(-min(600, float64(hazard*span)))
 			kept[b] = (1 - stay[b]) / hazard
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 func TestExp(t *testing.T) {
 	for x := -650.0; x <= 650; x += 0.37 {
-		if got, want := exp(x), math.Exp(x); math.Abs(got-want) > 1e-11*want {
-			t.Errorf("exp(%v) = %v, want %v", x, got, want)
+		if got, want := Exp(x), math.Exp(x); math.Abs(got-want) > 1e-11*want {
+			t.Errorf("Exp(%v) = %v, want %v", x, got, want)
 		}
 	}
 }

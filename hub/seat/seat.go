@@ -59,10 +59,10 @@ func (p Params) Validate() error {
 	return errors.Join(errs...)
 }
 
-// exp is e^x for x from -700 to 700, the same on every machine, which math.Exp is not.
-func exp(x float64) float64 {
+// Exp is e^x for x from -700 to 700, the same on every machine, which math.Exp is not.
+func Exp(x float64) float64 {
 	if x < 0 {
-		return 1 / exp(-x)
+		return 1 / Exp(-x)
 	}
 	halved := 0
 	for ; x > 0.25; halved++ {

@@ -521,7 +521,7 @@ func (a *Agent) pass(now time.Duration) {
 // time that has passed; or nothing.
 func (a *Agent) mean(span time.Duration, first float64, busy bool) {
 	d, tau := span.Seconds(), loadTau.Seconds()
-	keep := exp(-min(600, d/tau))
+	keep := Exp(-min(600, d/tau))
 	load := float64(first * (1 - keep))
 	if busy {
 		load -= d - float64(tau*(1-keep))

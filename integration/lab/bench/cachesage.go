@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"souk/bus/policy"
-	"souk/hub/policy/cachesage"
+	"souk/integration/lab/cachesage/sage"
 )
 
-// cachesageBars are of the policy that learns which session is back and which role runs: what an event and
+// cachesageBars are of what learns which session is back and which role runs: what an event and
 // a score cost with 10,000 sessions of 50 roles, beside a fixed loop of the processor. The loop took 14 us
 // where an event was to take 1 us and a score 0.1 us.
 func cachesageBars(_ context.Context, o Options) ([]Bar, error) {
 	const sessions, rolesOf, many = 10_000, 50, 1024
-	k, now, n := cachesage.NewKVCache(cachesage.Params{}, sessions), time.Unix(1_800_000_000, 0), uint64(0)
+	k, now, n := sage.New(sage.Params{}, sessions), time.Unix(1_800_000_000, 0), uint64(0)
 	rng := rand.New(rand.NewPCG(1, 1))
 	observe := func() {
 		n++
@@ -32,7 +32,7 @@ func cachesageBars(_ context.Context, o Options) ([]Bar, error) {
 		observe()
 	}
 	reference := newReference()
-	values, err := repeat(o, "what the policy kvcache learns and scores", func() ([]float64, error) {
+	values, err := repeat(o, "what cachesage learns and scores", func() ([]float64, error) {
 		heard, loop, err := reference.beside(100*time.Millisecond, func() error {
 			for range many / 2 {
 				observe()
@@ -46,7 +46,7 @@ func cachesageBars(_ context.Context, o Options) ([]Bar, error) {
 			for range many {
 				n++
 				k.Score(now, policy.Item{Kind: policy.Tail, Session: 1 + n%sessions, Role: 1 + n%rolesOf,
-					Tokens: 160})
+					Tokens: 160}, 0)
 			}
 			return nil
 		})

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"souk/bus/policy"
-	"souk/hub/policy/cachesage"
+	"souk/integration/lab/cachesage/sage"
 )
 
 // node is a block in the cache. Those of a prompt are a chain; what begins alike is there once.
@@ -348,7 +348,7 @@ func (b belady) victim(*cache) *node            { return nil }
 
 // scored gives up what a Sage thinks is worth least.
 type scored struct {
-	sage  *cachesage.Sage
+	sage  *sage.Sage
 	block int // tokens
 	// what recency counts beside a role, in the published score
 	recency float64

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"souk/bus/policy"
-	"souk/hub/policy/cachesage"
+	"souk/integration/lab/cachesage/sage"
 )
 
 // A cache never holds more than its room unless calls in flight do, gives up nothing that is in use and no
@@ -185,7 +185,7 @@ func TestWholeSessions(t *testing.T) {
 func TestTheEndedGoFirst(t *testing.T) {
 	for name, make := range map[string]func(p *player){
 		toldRule: func(p *player) { p.by(told{}) },
-		"ours":   func(p *player) { p.learn(cachesage.Params{}, true); p.duel = -1 },
+		"ours":   func(p *player) { p.learn(sage.Params{}, true); p.duel = -1 },
 	} {
 		p := &player{panel: &Panel{Block: 16, Blocks: 6}}
 		make(p)

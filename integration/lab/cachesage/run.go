@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"souk/bus/policy"
-	"souk/hub/policy/cachesage"
+	"souk/integration/lab/cachesage/sage"
 )
 
 // Figures are what a rule came to on a panel.
@@ -34,7 +34,7 @@ type player struct {
 	panel  *Panel
 	calls  []Call
 	order  []moment
-	sage   *cachesage.Sage
+	sage   *sage.Sage
 	caches []*cache // the first is the engine's, the others are ghosts
 	duel   float64
 	warms  bool // computes ahead the anchor of the likeliest next role
@@ -223,31 +223,31 @@ var Rules = []Rule{
 	{"ttl-600", "the same, 600 s", ttlRule(600)},
 	{"ttl-best", "the best of 1, 3, 10, 30, 120 and 600 s, chosen afterwards: Continuum's optimum", nil},
 	{"paper", "CacheSage as published: hops from the role that ran last, and recency",
-		func(p *player) { p.learn(cachesage.Params{Paper: true}, false) }},
+		func(p *player) { p.learn(sage.Params{Paper: true}, false) }},
 	{"paper+prefetch", "and the anchor of the likeliest next role computed ahead",
-		func(p *player) { p.learn(cachesage.Params{Paper: true}, false); p.warms = true }},
+		func(p *player) { p.learn(sage.Params{Paper: true}, false); p.warms = true }},
 	{"paper-far", "CacheSage as published, with 12 hops that count instead of 4",
-		func(p *player) { p.learn(cachesage.Params{Paper: true, Far: 12}, false) }},
+		func(p *player) { p.learn(sage.Params{Paper: true, Far: 12}, false) }},
 	{"paper-roles", "as published, with a hundredth of the weight of recency", func(p *player) {
-		p.learn(cachesage.Params{Paper: true}, false)
+		p.learn(sage.Params{Paper: true}, false)
 		s := p.caches[0].by.(scored)
 		s.recency = 0.01
 		p.caches[0].by = s
 	}},
 	{"ours", "anchors by the chance that their role runs, the rest by that of its session; a duel " +
 		"against lru, which is told of ends, too",
-		func(p *player) { p.learn(cachesage.Params{}, true) }},
-	{"ours-duel", "without the duel", func(p *player) { p.learn(cachesage.Params{}, false) }},
-	{"ours-live", "every session goes on", func(p *player) { p.learn(cachesage.Params{NoLive: true}, true) }},
+		func(p *player) { p.learn(sage.Params{}, true) }},
+	{"ours-duel", "without the duel", func(p *player) { p.learn(sage.Params{}, false) }},
+	{"ours-live", "every session goes on", func(p *player) { p.learn(sage.Params{NoLive: true}, true) }},
 	{"ours-tails", "all of a role is worth as much as its anchor",
-		func(p *player) { p.learn(cachesage.Params{NoTails: true}, true) }},
+		func(p *player) { p.learn(sage.Params{NoTails: true}, true) }},
 	{"ours-pairs", "roles follow by the last one alone",
-		func(p *player) { p.learn(cachesage.Params{NoPairs: true}, true) }},
+		func(p *player) { p.learn(sage.Params{NoPairs: true}, true) }},
 	{"ours-rest", "how long a call in flight has taken says nothing",
-		func(p *player) { p.learn(cachesage.Params{NoRest: true}, true) }},
+		func(p *player) { p.learn(sage.Params{NoRest: true}, true) }},
 	{"ours-before", "ours that has heard all these calls once before: what there is to learn at most",
 		func(p *player) {
-			p.learn(cachesage.Params{}, true)
+			p.learn(sage.Params{}, true)
 			p.rehearse()
 		}},
 	{"belady", "what is used again last, leaf first, blocks in flight stay: a bound", func(p *player) {
@@ -264,9 +264,9 @@ func ttlRule(s time.Duration) func(p *player) {
 // by has the engine's cache follow a rule.
 func (p *player) by(r rule) { p.caches = []*cache{newCache(p.panel.Blocks, r)} }
 
-func (p *player) learn(o cachesage.Params, duel bool) {
+func (p *player) learn(o sage.Params, duel bool) {
 	o.Token, o.Before = perToken, 0
-	p.sage = cachesage.New(o, 1<<16)
+	p.sage = sage.New(o, 1<<16)
 	s := scored{sage: p.sage, block: p.panel.Block, at: &chosen{}, recency: 1}
 	p.by(s)
 	if duel {

@@ -1,9 +1,30 @@
-package seat
+package sage
 
-import "time"
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"souk/hub/seat"
+)
+
+const (
+	bins       = 36
+	refitEvery = 50   // returns
+	halveEvery = 5000 // returns
+	thought     = 3    // events of all that a class is thought to have had
+)
+
+// edges are the ends of the bins: 0.05 s, and each half as long again as the one before.
+var edges = func() (e [bins]time.Duration) {
+	for i, at := 0, 0.05; i < bins; i, at = i+1, float64(at*1.5) {
+		e[i] = time.Duration(at * float64(time.Second))
+	}
+	return e
+}()
 
 // Shares says which share of several classes of idle sessions comes back that have been idle for so long. It
-// has the ages of [Index], and is learned in the same way, class by class, each shrunk towards all.
+// has the ages of [seat.Index], and is learned in the same way, class by class, each shrunk towards all.
 type Shares struct {
 	of      []shares
 	all     [bins]float64 // returns a bin of waiting, of all classes together, at the last fit
@@ -22,9 +43,6 @@ const parts = 8
 
 // NewShares knows nothing of so many classes.
 func NewShares(classes int) *Shares { return &Shares{of: make([]shares, classes)} }
-
-// Exp is e^x for x from -700 to 700, the same on every machine, which math.Exp is not.
-func Exp(x float64) float64 { return exp(x) }
 
 // Waited says that a session of a class was idle from one age to another. Whole parts of bins alone are taken
 // in; it returns up to which age that was, and so from where to go on.
@@ -133,6 +151,45 @@ func (x *Shares) stays(c *shares, b int) float64 {
 	if x.all[b] <= 0 {
 		return 1
 	}
-	hazard := (float64(c.events[b]) + pseudo*parts) / (float64(c.exposure[b]) + pseudo*parts/x.all[b])
-	return exp(-min(600, hazard))
+	hazard := (float64(c.events[b]) + thought*parts) / (float64(c.exposure[b]) + thought*parts/x.all[b])
+	return seat.Exp(-min(600, hazard))
+}
+
+// youngest is the bin of the youngest age of so many bits.
+var youngest = func() (l [65]uint8) {
+	for n := 1; n < 64; n++ {
+		for l[n] = l[n-1]; l[n] < bins && edges[l[n]] <= 1<<(n-1); l[n]++ {
+		}
+	}
+	return l
+}()
+
+// oldest are the oldest ages of the bins. Twice as old as the youngest age of so many bits is at most two
+// bins further, as three would be older, so two comparisons find the bin, without a branch that is hard to
+// guess.
+var oldest = func() (l [bins + 2]time.Duration) {
+	for b := range l {
+		if l[b] = math.MaxInt64; b < bins {
+			l[b] = edges[b] - 1
+		}
+	}
+	return l
+}()
+
+// binOf is the bin of an age; bins of one beyond them all.
+func binOf(age time.Duration) int {
+	if age <= 0 {
+		return 0
+	}
+	b := int(youngest[bits.Len64(uint64(age))])
+	b += int(uint64(oldest[b]-age) >> 63)
+	return b + int(uint64(oldest[b]-age)>>63)
+}
+
+// begin is where a bin begins.
+func begin(b int) time.Duration {
+	if b == 0 {
+		return 0
+	}
+	return edges[b-1]
 }

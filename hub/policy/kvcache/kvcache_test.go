@@ -1,4 +1,4 @@
-package cachesage
+package kvcache
 
 import (
 	"testing"
@@ -8,10 +8,12 @@ import (
 	"souk/market"
 )
 
+var start = time.Unix(1_800_000_000, 0)
+
 // What a client says that comes next is used again where it is, once, unless it has come already, ended, or
 // is not known; and no more of it than there is room for.
 func TestWhatIsSaidToComeNext(t *testing.T) {
-	k := NewKVCache(Params{}, 100)
+	k := New(100)
 	now := start
 	turn := func(session policy.ID) {
 		e := policy.Event{Kind: policy.Arrived, At: now, Client: 1, Session: session, Role: 5}
@@ -57,15 +59,12 @@ func TestWhatIsSaidToComeNext(t *testing.T) {
 	if all := act(); len(all) > 2 {
 		t.Errorf("of a million hints: wanted %d", len(all))
 	}
-	if f := k.Predict(now, time.Minute, make([]policy.Forecast, 0, 4)); len(f) == 0 || f[0].Agent == 0 {
-		t.Errorf("forecasts %+v", f)
-	}
 }
 
 // Of ten thousand sessions as many are said to come next as are remembered, and then what is to be done is
 // asked for until none is left: each is looked at once.
 func BenchmarkAct(b *testing.B) {
-	k := NewKVCache(Params{}, 10_000)
+	k := New(10_000)
 	for s := range policy.ID(10_000) {
 		for _, kind := range []policy.EventKind{policy.Arrived, policy.Served} {
 			k.Observe(policy.Event{Kind: kind, At: start, Client: 1, Agent: 1, Session: s + 1, Role: 5,

@@ -1,4 +1,4 @@
-package cachesage
+package sage
 
 import (
 	"crypto/sha256"
@@ -339,7 +339,7 @@ func TestMemory(t *testing.T) {
 	}
 	const sessions = 1 << 16
 	before := used()
-	s := NewKVCache(Params{}, sessions)
+	s := New(Params{}, sessions)
 	empty := used()
 	for i := range policy.ID(sessions) {
 		s.Observe(policy.Event{Kind: policy.Arrived, At: start, Client: 1, Session: 1 + i, Role: 1 + i%9})

@@ -1,4 +1,4 @@
-package cachesage
+package sage
 
 import (
 	"math"

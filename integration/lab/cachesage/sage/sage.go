@@ -1,4 +1,4 @@
-package cachesage
+package sage
 
 import (
 	"math/bits"
@@ -29,7 +29,7 @@ type Params struct {
 type Sage struct {
 	Params
 	graph
-	shares   *seat.Shares
+	shares   *Shares
 	sessions *bounded.Cache[policy.ID, policy.ID, session]
 	swept    int // how many sessions were looked at in this round of them
 	tools    [tools]policy.ID
@@ -80,7 +80,7 @@ func New(p Params, sessions int) *Sage {
 	if p.Token == 0 {
 		p.Token, p.Before = 4e-5, 2e-9
 	}
-	s := &Sage{Params: p, shares: seat.NewShares(paces + tools),
+	s := &Sage{Params: p, shares: NewShares(paces + tools),
 		sessions: bounded.New[policy.ID, policy.ID, session](max(1, sessions), 0)}
 	s.sessions.Gone = func(_ policy.ID, x *session) { // nobody knows what becomes of it
 		s.refresh(x)
@@ -226,14 +226,6 @@ func (s *Sage) done(now time.Duration, e *policy.Event) {
 	x.class = s.class(x, e.Tool)
 	x.at, x.waited, x.phase, x.back = now, 0, idle, millis(e.Claimed)
 	s.weigh(x, float32(s.liveOf(x, now)))
-}
-
-// served is a session of which an agent has served a turn; nil: there is none.
-func (s *Sage) served(key policy.ID) *session {
-	if x := s.session(key, false); x != nil && x.agent != 0 {
-		return x
-	}
-	return nil
 }
 
 // end takes a session out that has ended.

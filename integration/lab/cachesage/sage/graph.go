@@ -1,7 +1,7 @@
-// Package cachesage learns which role of an agentic workflow runs next and which session comes back, and says
+// Package sage learns which role of an agentic workflow runs next and which session comes back, and says
 // how much each text in a cache is worth keeping: the chance that it is used again soon, times the seconds
 // that it takes to compute it anew (runtime-layer, section 3, with another score).
-package cachesage
+package sage
 
 import (
 	"encoding/binary"
