@@ -172,8 +172,14 @@ func start(c *embed.Config) (e *embed.Etcd, err error) {
 	if err := regulars(c.Dir); err != nil {
 		return nil, fmt.Errorf("%w: %w", errFiles, err)
 	}
-	if err := whole(filepath.Join(c.Dir, "member", "snap", "db")); err != nil {
+	db, log := filepath.Join(c.Dir, "member", "snap", "db"), filepath.Join(c.Dir, "member", "wal")
+	used, err := whole(db)
+	if err != nil {
 		return nil, err
+	}
+	if used && !wal.Exist(log) { // another one begun beside it would be passed over as far as that one went
+		return nil, fmt.Errorf("%w: %s is there, and its log in %s is not: restore the directory from a copy",
+			errFiles, db, log)
 	}
 	return embed.StartEtcd(c)
 }
@@ -207,18 +213,18 @@ func regulars(dir string) error {
 	})
 }
 
-// whole reads etcd's database through, if there is one. Of one that is damaged etcd says so by a panic on a
-// goroutine of its own, which nobody can make an error of.
-func whole(path string) (err error) {
+// whole reads etcd's database through, if there is one, and reports whether anything of a log is in it. Of one
+// that is damaged etcd says so by a panic on a goroutine of its own, which nobody can make an error of.
+func whole(path string) (used bool, err error) {
 	if err := regular.Check(path); err != nil {
-		return fmt.Errorf("%w: %w", errFiles, err)
+		return false, fmt.Errorf("%w: %w", errFiles, err)
 	}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0: // etcd makes a new one
-		return nil
+		return false, nil
 	case err != nil:
-		return fmt.Errorf("%w: %w", errFiles, err)
+		return false, fmt.Errorf("%w: %w", errFiles, err)
 	}
 	// the file is mapped: what it says may lead anywhere
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -235,10 +241,10 @@ func whole(path string) (err error) {
 	}()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer db.Close()
-	return db.View(func(tx *bbolt.Tx) error {
+	err = db.View(func(tx *bbolt.Tx) error {
 		if tx.Size() > info.Size() {
 			return fmt.Errorf("it should have %d bytes, and has %d", tx.Size(), info.Size())
 		}
@@ -249,10 +255,12 @@ func whole(path string) (err error) {
 					return fmt.Errorf("the keys of %q are not in order", name)
 				}
 				last = k
+				used = used || string(k) == "consistent_index"
 				return nil
 			})
 		})
 	})
+	return used, err
 }
 
 func etcdConfig(config EtcdConfig, limits EtcdLimits) *embed.Config {

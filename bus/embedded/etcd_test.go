@@ -205,3 +205,38 @@ func TestADatabaseThatIsNoFile(t *testing.T) {
 		}
 	}
 }
+
+// A database whose log is gone, or is a link to itself, is named at once: etcd would begin another log beside
+// it, and never come up.
+func TestADatabaseWithoutItsLog(t *testing.T) {
+	for name, damage := range map[string]func(log string) error{
+		"gone": os.RemoveAll,
+		"a link to itself": func(log string) error {
+			return errors.Join(os.RemoveAll(log), os.Symlink(log, log))
+		},
+		"empty": func(log string) error { return errors.Join(os.RemoveAll(log), os.Mkdir(log, 0o700)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			e, err := StartEtcd(EtcdConfig{Dir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+			log := filepath.Join(dir, "etcd", "member", "wal")
+			if err := damage(log); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			e, err = StartEtcd(EtcdConfig{Dir: dir, Listen: "127.0.0.1:0", OrAny: true})
+			if err == nil {
+				e.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), log) || time.Since(begun) > 10*time.Second {
+				t.Errorf("after %v: %v", time.Since(begun), err)
+			}
+		})
+	}
+}
