@@ -163,7 +163,7 @@ func (h *Hub) offer(c *Config, w *Want, worth market.Credits) offer {
 		if w.Model != "" && m.Model != w.Model || m.Agents == 0 {
 			continue
 		}
-		price := m.Price.Cost(w.usage(c)) + max(0, m.SlotPrice)
+		price := m.Price.Cost(w.usage()) + max(0, m.SlotPrice)
 		u := terms.Value(market.Quote{TTFT: h.ttft(m), Quality: m.Quality}) - price
 		affordable := w.Terms.MaxPrice == nil || price <= *w.Terms.MaxPrice
 		if affordable && !o.affordable || affordable == o.affordable && u > o.utility {
@@ -184,10 +184,17 @@ func (h *Hub) ttft(m *bus.ModelStatus) time.Duration {
 	return d * time.Duration(2+h.Status.Waiting/h.Status.Slots)
 }
 
-func (w *Want) usage(c *Config) market.Usage {
+// What hubs are compared by where a client does not say: the length of the usual answer, which is shorter
+// than max_tokens, and worth as a multiple of the dearest published cost.
+const (
+	usualAnswer = 256
+	worthFactor = 4
+)
+
+func (w *Want) usage() market.Usage {
 	out := w.OutputTokens
-	if out == 0 || out > c.OutputTokens {
-		out = c.OutputTokens // max_tokens is a bound; the usual answer is shorter
+	if out == 0 || out > usualAnswer {
+		out = usualAnswer
 	}
 	return market.Usage{Prompt: w.PromptTokens, Output: out}
 }
@@ -201,14 +208,14 @@ func (t *Table) defaultWorth(c *Config, w *Want, now time.Time) market.Credits {
 	for i := range t.hubs {
 		if h := &t.hubs[i]; h.Status != nil && h.fresh(c, now) {
 			for j := range h.Status.Models {
-				dearest = max(dearest, h.Status.Models[j].Price.Cost(w.usage(c)))
+				dearest = max(dearest, h.Status.Models[j].Price.Cost(w.usage()))
 			}
 		}
 	}
 	if dearest == 0 {
 		return market.Credit // where nothing costs anything, any scale will do
 	}
-	worth, err := market.Quantise(float64(dearest) / float64(market.Credit) * c.WorthFactor)
+	worth, err := market.Quantise(float64(dearest) / float64(market.Credit) * worthFactor)
 	if err != nil {
 		return dearest
 	}

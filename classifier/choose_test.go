@@ -488,7 +488,6 @@ func TestConfig(t *testing.T) {
 		"max_payload":         func(c *Config) { c.MaxPayload = 0 },
 		"max_tries":           func(c *Config) { c.MaxTries = 99 },
 		"silence":             func(c *Config) { c.Silence = -1 },
-		"worth_factor":        func(c *Config) { c.WorthFactor = 0 },
 		"max_open_per_client": func(c *Config) { c.MaxOpenPerClient = -1 },
 	} {
 		c := good

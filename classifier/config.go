@@ -44,15 +44,13 @@ type Config struct {
 
 	// What a task without terms is taken to want, where hubs of one domain compete for it. The hub that
 	// takes the task applies its own defaults.
-	Delta       float64       `yaml:"delta"`        // 0 to 1: weight of quality against latency
-	Patience    time.Duration `yaml:"patience"`     // a TTFT at which the latency term is fully spent
-	WorthFactor float64       `yaml:"worth_factor"` // worth as a multiple of the dearest published cost
+	Delta    float64       `yaml:"delta"`    // 0 to 1: weight of quality against latency
+	Patience time.Duration `yaml:"patience"` // a TTFT at which the latency term is fully spent
 	// The most that a task may cost whose client names neither max_price nor worth: so much per million
 	// tokens of prompt and possible answer. The door vouches for no more, so hubs charge no more. A market
 	// whose hubs' terms.worth is higher has this as high.
 	Worth        market.Credits `yaml:"worth"`
 	AnswerTokens int            `yaml:"answer_tokens"` // of a possible answer whose max_tokens is not given
-	OutputTokens int            `yaml:"output_tokens"` // length of an answer whose max_tokens is not given
 }
 
 // Default returns the limits of a door that serves one market.
@@ -84,10 +82,8 @@ func Default() Config {
 
 		Delta:        0.5,
 		Patience:     2 * time.Second,
-		WorthFactor:  4,
 		Worth:        100 * market.Credit, // a hub's default
 		AnswerTokens: 1024,                // likewise
-		OutputTokens: 256,
 	}
 }
 
@@ -117,9 +113,6 @@ func (c Config) Validate() error {
 			wrong("%s: %v is not within 0 and 1", share.name, share.v)
 		}
 	}
-	if !(c.WorthFactor > 0 && c.WorthFactor <= 1000) {
-		wrong("worth_factor: %v is not within 0 (excluded) and 1000", c.WorthFactor)
-	}
 	if c.Worth <= 0 || c.Worth > market.MaxPrice {
 		wrong("worth: %s is not above 0 and at most %s credits per million tokens", c.Worth, market.MaxPrice)
 	}
@@ -135,7 +128,7 @@ func (c Config) Validate() error {
 		{"max_open_bytes_per_client", c.MaxOpenBytesPerClient, 1 << 40},
 		{"max_tries", c.MaxTries, 16},
 		{"max_sessions", c.MaxSessions, 1 << 24},
-		{"output_tokens", c.OutputTokens, bus.MaxTokens}, {"answer_tokens", c.AnswerTokens, bus.MaxTokens},
+		{"answer_tokens", c.AnswerTokens, bus.MaxTokens},
 	} {
 		if n.v < 1 || n.v > n.to {
 			wrong("%s: %d is not within 1 and %d", n.name, n.v, n.to)

@@ -8,10 +8,10 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"souk/agentd"
-	"souk/agentd/vllmsim"
 	"souk/bus"
 )
 
@@ -76,18 +76,31 @@ func TestTheAgeOfWhatIsGivenUp(t *testing.T) {
 // anew; one that loads none by demand says what to do.
 func TestAnAdapterIsLoaded(t *testing.T) {
 	for _, allowed := range []bool{true, false} {
-		s, err := vllmsim.New(vllmsim.Config{Adapters: vllmsim.Adapters{Updates: allowed}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.Close() })
-		if err := s.Start("127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
-		e := New(agentd.EngineConfig{URL: s.URL(), Adapter: agentd.Adapter{Name: "law",
-			Path: "/adapters/law"}})
+		var loaded atomic.Bool
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == "/health":
+			case r.URL.Path == "/v1/models" && loaded.Load():
+				_, _ = io.WriteString(w, `{"data":[{"id":"tiny"},{"id":"law","parent":"tiny"}]}`)
+			case r.URL.Path == "/v1/models":
+				_, _ = io.WriteString(w, `{"data":[{"id":"tiny"}]}`)
+			case r.URL.Path == "/v1/load_lora_adapter" && allowed:
+				var asked struct{ Lora_name, Lora_path string }
+				if json.NewDecoder(r.Body).Decode(&asked) != nil || asked.Lora_name != "law" ||
+					asked.Lora_path != "/adapters/law" || loaded.Swap(true) {
+					w.WriteHeader(http.StatusBadRequest)
+				}
+			default:
+				w.WriteHeader(http.StatusNotFound)
+			}
+		}))
+		t.Cleanup(s.Close)
+		e := New(agentd.EngineConfig{URL: s.URL, Adapter: agentd.Adapter{Name: "law", Path: "/adapters/law"}})
 		t.Cleanup(e.Close)
-		for range 2 { // the second time it is there
+		for i := range 3 { // the second time it is there, the third the engine was started anew
+			if i == 2 {
+				loaded.Store(false)
+			}
 			info, err := e.Info(t.Context())
 			if !allowed {
 				if err == nil || !strings.Contains(err.Error(), "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1") {
@@ -95,23 +108,10 @@ func TestAnAdapterIsLoaded(t *testing.T) {
 				}
 				continue
 			}
-			if err != nil || !slices.Equal(info.Models, []string{"tiny", "law"}) {
-				t.Errorf("%+v, %v", info, err)
+			if err != nil || !slices.Equal(info.Models, []string{"tiny", "law"}) ||
+				!slices.Equal(info.Adapters, []string{"law"}) {
+				t.Errorf("%d: %+v, %v", i, info, err)
 			}
-		}
-		if !allowed {
-			continue
-		}
-		if err := s.Restart(0); err != nil {
-			t.Fatal(err)
-		}
-		if info, err := e.Info(t.Context()); err != nil || len(info.Models) != 2 {
-			t.Errorf("started anew: %+v, %v", info, err)
-		}
-		r := agentd.Request{Kind: bus.KindCompletion, Model: "law", MaxTokens: 1,
-			Body: json.RawMessage(`{"prompt":"."}`)}
-		if a, err := e.Complete(t.Context(), r, func(agentd.Chunk) error { return nil }); err != nil {
-			t.Errorf("%+v, %v", a, err)
 		}
 	}
 }

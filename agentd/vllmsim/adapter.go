@@ -1,9 +1,7 @@
 package vllmsim
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -17,9 +15,6 @@ type Adapters struct {
 	// that stay loaded, those used last (--max-cpu-loras); default AtOnce
 	Loaded int
 	Load   time.Duration // that a step takes longer for each one that is not loaded
-	// POST /v1/load_lora_adapter and unload_lora_adapter, as vLLM has them with
-	// VLLM_ALLOW_RUNTIME_LORA_UPDATING
-	Updates bool
 }
 
 // Validate says what is wrong with them.
@@ -44,7 +39,6 @@ type adapters struct {
 	Adapters
 	loaded []int32 // the one used last at the end
 	loads  int
-	due    time.Duration // that the next step takes longer, for what was loaded by demand
 }
 
 func newAdapters(a Adapters) adapters {
@@ -70,15 +64,9 @@ func (a *adapters) use(x int32) (longer time.Duration) {
 	return longer
 }
 
-// gone is in the place of an adapter that was unloaded: the others keep their numbers.
-const gone = "\x00"
-
 // adapter is the number of a name, from 1; 0: it is none.
 func (s *Server) adapter(name string) int32 {
-	if name == gone {
-		return 0
-	}
-	return int32(slices.Index(*s.adapters.Load(), name) + 1)
+	return int32(slices.Index(s.cfg.Adapters.Names, name) + 1)
 }
 
 // named is the name of what answers who asks for a model: that of the adapter, or else of the model.
@@ -89,80 +77,12 @@ func (s *Server) named(asked string) string {
 	return s.cfg.Model
 }
 
-// mostAdapters bounds those that were ever loaded: one that is unloaded keeps its number.
-const mostAdapters = 4096
-
-// update loads or unloads an adapter by demand. The step that follows takes as long as loading does.
-func (s *Server) update(load bool) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		body, p := s.body(w, r)
-		var asked struct {
-			Name string `json:"lora_name"`
-			Path string `json:"lora_path"`
-		}
-		switch {
-		case p != nil:
-		case json.Unmarshal(body, &asked) != nil:
-			p = invalid("json_invalid", "body", "JSON decode error", "{}")
-		case load && (asked.Name == "" || asked.Path == "" || asked.Name == gone):
-			p = userInput("Both 'lora_name' and 'lora_path' must be provided.")
-		case asked.Name == "" || asked.Name == gone:
-			p = userInput("'lora_name' needs to be provided to unload a LoRA adapter.")
-		default:
-			p = s.updated(asked.Name, load)
-		}
-		if p != nil {
-			refuse(w, p)
-			return
-		}
-		done := "removed"
-		if load {
-			done = "added"
-		}
-		fmt.Fprintf(w, "Success: LoRA adapter '%s' %s successfully.", asked.Name, done)
-	}
-}
-
-// userInput is how vLLM refuses an adapter.
-func userInput(format string, args ...any) *problem {
-	return &problem{400, fmt.Sprintf(format, args...), "InvalidUserInput", ""}
-}
-
-func (s *Server) updated(name string, load bool) *problem {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	names := slices.Clone(*s.adapters.Load())
-	i := slices.Index(names, name)
-	switch {
-	case load && name == s.cfg.Model:
-		return userInput("The lora adapter '%s' conflicts with a served base model.", name)
-	case load && i >= 0:
-		return userInput("The lora adapter '%s' has already been loaded. If you want to load the adapter in place, "+
-			"set 'load_inplace' to True.", name)
-	case !load && i < 0:
-		return &problem{404, fmt.Sprintf("The lora adapter '%s' cannot be found.", name), "NotFoundError", ""}
-	case load && len(names) >= mostAdapters:
-		return badRequest("lora_name", "%d adapters have been loaded since the server began, and it counts no "+
-			"further", len(names))
-	case load:
-		names = append(names, name)
-	default:
-		names[i] = gone
-	}
-	s.adapters.Store(&names)
-	s.engine.adapters.Names = names
-	if load {
-		s.engine.adapters.due += s.engine.adapters.use(int32(len(names)))
-	}
-	return nil
-}
-
 // named are the names of the adapters that sequences use, as vllm:lora_requests_info has them.
 func (a *adapters) named(all []*sequence) string {
 	var out []string
 	for i, name := range a.Names {
 		uses := func(q *sequence) bool { return int(q.run.Adapter) == i+1 }
-		if name != gone && slices.ContainsFunc(all, uses) {
+		if slices.ContainsFunc(all, uses) {
 			out = append(out, name)
 		}
 	}

@@ -20,30 +20,12 @@ func (s *Server) Inject(f Fault) error {
 	return nil
 }
 
-// Heal undoes Inject, FaultMetrics, FaultEvents and Freeze. Requests that fail already go on failing.
+// Heal undoes Inject, FaultEvents and Freeze. Requests that fail already go on failing.
 func (s *Server) Heal() {
 	s.mu.Lock()
-	s.faults.list = nil
-	s.metricsFault, s.stale, s.eventTimes = MetricsLive, nil, 0
+	s.faults.list, s.eventTimes = nil, 0
 	s.mu.Unlock()
 	s.Freeze(false)
-}
-
-// FaultMetrics makes /metrics stale or dead, or well again.
-func (s *Server) FaultMetrics(m MetricsFault) error {
-	page := s.page()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch m {
-	case MetricsStale:
-		s.stale = page
-	case MetricsLive, MetricsDead:
-		s.stale = nil
-	default:
-		return fmt.Errorf("vllmsim: metrics fault %q is none of live, stale, dead", m)
-	}
-	s.metricsFault = m
-	return nil
 }
 
 // Freeze stops the engine and leaves everything around it alive, as a hung GPU does: /health is well,
@@ -166,16 +148,15 @@ func (s *Server) inside(w http.ResponseWriter, _ *http.Request) {
 	answer(w, 200, in)
 }
 
-// admin serves POST /sim/fault: {"kind": ...}, {"metrics": "stale"}, {"events": "lost", "times": 3},
-// {"freeze": true}, {"restart_ms": 500}, {"heal": true}.
+// admin serves POST /sim/fault: {"kind": ...}, {"events": "lost", "times": 3}, {"freeze": true},
+// {"restart_ms": 500}, {"heal": true}.
 func (s *Server) admin(w http.ResponseWriter, r *http.Request) {
 	var order struct {
 		Fault
-		Metrics   MetricsFault `json:"metrics"`
-		Events    EventFault   `json:"events"`
-		Freeze    *bool        `json:"freeze"`
-		RestartMS *int         `json:"restart_ms"`
-		Heal      bool         `json:"heal"`
+		Events    EventFault `json:"events"`
+		Freeze    *bool      `json:"freeze"`
+		RestartMS *int       `json:"restart_ms"`
+		Heal      bool       `json:"heal"`
 	}
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16))
 	d.DisallowUnknownFields()
@@ -185,9 +166,6 @@ func (s *Server) admin(w http.ResponseWriter, r *http.Request) {
 	}
 	if err == nil && order.Kind != "" {
 		err = s.Inject(order.Fault)
-	}
-	if err == nil && order.Metrics != "" {
-		err = s.FaultMetrics(order.Metrics)
 	}
 	if err == nil && order.Events != "" {
 		err = s.FaultEvents(order.Events, order.Times)

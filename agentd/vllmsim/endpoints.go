@@ -17,10 +17,7 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 		Raw(`,"allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,`).
 		Raw(`"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,"organization":"*",`).
 		Raw(`"group":null,"is_blocking":false}]}`)
-	for _, name := range *s.adapters.Load() {
-		if name == gone {
-			continue
-		}
+	for _, name := range s.cfg.Adapters.Names {
 		o = o.Raw(`,{"id":`).Str(name).Raw(`,"object":"model","created":`).Int(int(s.born.Unix())).
 			Raw(`,"owned_by":"vllm","root":`).Str(adapterPath(name)).Raw(`,"parent":`).Str(s.cfg.Model).
 			Raw(`,"max_model_len":null,"permission":[{"id":"modelperm-`).Raw(randomHex(8)).
@@ -115,18 +112,8 @@ func (s *Server) eventSources(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
-	s.mu.Lock()
-	page, dead := s.stale, s.metricsFault == MetricsDead
-	s.mu.Unlock()
-	if dead {
-		http.Error(w, "Internal Server Error", http.StatusInternalServerError)
-		return
-	}
-	if page == nil {
-		page = s.page()
-	}
 	w.Header().Set("Content-Type", "text/plain; version=1.0.0; charset=utf-8")
-	_, _ = w.Write(page)
+	_, _ = w.Write(s.page())
 }
 
 // page is /metrics as it is now.

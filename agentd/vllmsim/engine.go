@@ -36,7 +36,7 @@ func newEngine(cfg engineConfig, blocks, blockSize int, seed uint64) *engine {
 	e := &engine{profile: cfg.profile, stats: &st, random: *rand.NewPCG(seed, 1),
 		Scheduler: sched.Scheduler[*sequence]{Slots: cfg.maxSeqs, Batched: cfg.maxBatched,
 			Cache: kv.New(blocks, blockSize)}}
-	if len(cfg.adapters.Names) > 0 || cfg.adapters.Updates {
+	if len(cfg.adapters.Names) > 0 {
 		e.adapters = newAdapters(cfg.adapters)
 		e.Adapters = e.adapters.AtOnce
 	}
@@ -91,8 +91,7 @@ func (e *engine) step(now time.Time, out []*sequence) (time.Time, []*sequence) {
 	if len(e.Batch) == 0 {
 		return time.Time{}, out
 	}
-	loads := e.adapters.due
-	e.adapters.due = 0
+	var loads time.Duration
 	for _, w := range e.Batch {
 		if w.Seq.scheduled.IsZero() {
 			w.Seq.scheduled = start

@@ -3,7 +3,6 @@ package vllmsim
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Fault is something that goes wrong with a request.
@@ -42,11 +41,7 @@ var faultKinds = []FaultKind{Hang, Stall, Reset, Status, Broken, Abort}
 func (f Fault) Validate() error {
 	switch {
 	case !slices.Contains(faultKinds, f.Kind):
-		names := make([]string, len(faultKinds))
-		for i, k := range faultKinds {
-			names[i] = string(k)
-		}
-		return fmt.Errorf("fault kind %q is none of %s", f.Kind, strings.Join(names, ", "))
+		return fmt.Errorf("fault kind %q is none of %v", f.Kind, faultKinds)
 	case f.After < 0:
 		return fmt.Errorf("fault after is %d; it must not be negative", f.After)
 	case f.Times < 0:
@@ -56,15 +51,6 @@ func (f Fault) Validate() error {
 	}
 	return nil
 }
-
-// MetricsFault is what is wrong with /metrics.
-type MetricsFault string
-
-const (
-	MetricsLive  MetricsFault = "live"  // nothing
-	MetricsStale MetricsFault = "stale" // the page stays as it was
-	MetricsDead  MetricsFault = "dead"  // 500
-)
 
 // faults is the queue of what goes wrong next.
 type faults struct{ list []Fault }

@@ -248,41 +248,19 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-func TestMetricsFaults(t *testing.T) {
+func TestOrders(t *testing.T) {
 	s := start(t, Config{Admin: true})
-	get := func() (int, string) {
-		r, err := http.Get(s.URL() + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Body.Close()
-		b, _ := io.ReadAll(r.Body)
-		return r.StatusCode, string(b)
-	}
-	order := func(body string, want int) {
-		t.Helper()
-		if code, text := post(t, s, "/sim/fault", body); code != want {
-			t.Fatalf("%s: %d %s, want %d", body, code, text, want)
+	for _, order := range []struct {
+		body string
+		want int
+	}{
+		{`{"heal":true}`, 200}, {`{"kind":"odd"}`, 400}, {`{"knid":"hang"}`, 400}, {`{"events":"odd"}`, 400},
+		{`{"kind":"status","code":503,"times":1}`, 200},
+	} {
+		if code, text := post(t, s, "/sim/fault", order.body); code != order.want {
+			t.Errorf("%s: %d %s, want %d", order.body, code, text, order.want)
 		}
 	}
-	_, before := get()
-	order(`{"metrics":"stale"}`, 200)
-	read(t, s, longStream)
-	if _, page := get(); page != before {
-		t.Error("a stale page changed")
-	}
-	order(`{"metrics":"dead"}`, 200)
-	if code, _ := get(); code != 500 {
-		t.Errorf("a dead page: %d", code)
-	}
-	order(`{"heal":true}`, 200)
-	if code, page := get(); code != 200 || page == before {
-		t.Error("the page is not live again")
-	}
-	order(`{"metrics":"odd"}`, 400)
-	order(`{"kind":"odd"}`, 400)
-	order(`{"knid":"hang"}`, 400)
-	order(`{"kind":"status","code":503,"times":1}`, 200)
 	if code, _, _, _ := read(t, s, longStream); code != 503 {
 		t.Errorf("an ordered fault: %d, want 503", code)
 	}

@@ -91,52 +91,6 @@ func TestAdapters(t *testing.T) {
 	}
 }
 
-// Adapters are loaded and unloaded by demand where that is allowed: then they are on the list and answer, the
-// next step takes as long as loading does, and a restart forgets them.
-func TestAdaptersByDemand(t *testing.T) {
-	off := start(t, Config{})
-	if code, _ := post(t, off, "/v1/load_lora_adapter", `{"lora_name":"law","lora_path":"/law"}`); code != 404 {
-		t.Errorf("without leave: %d", code)
-	}
-	s := start(t, Config{Adapters: Adapters{Names: []string{"tax"}, Updates: true,
-		Load: 50 * time.Millisecond}})
-	for i, step := range []struct {
-		path, body string
-		code       int
-		said       string
-	}{
-		{"load", `{"lora_name":"law"}`, 400, "must be provided"},
-		{"load", `{"lora_name":"law","lora_path":"/law"}`, 200, "Success: LoRA adapter 'law' added successfully."},
-		{"load", `{"lora_name":"law","lora_path":"/law"}`, 400, "has already been loaded"},
-		{"load", `{"lora_name":"tiny","lora_path":"/law"}`, 400, "conflicts with a served base model"},
-		{"load", `{`, 400, "JSON decode error"},
-		{"unload", `{"lora_name":"art"}`, 404, "cannot be found"},
-		{"unload", `{"lora_name":"tax"}`, 200, "Success: LoRA adapter 'tax' removed successfully."},
-		{"unload", `{"lora_name":"\u0000"}`, 400, "needs to be provided to unload"},
-	} {
-		code, said := post(t, s, "/v1/"+step.path+"_lora_adapter", step.body)
-		if code != step.code || !strings.Contains(said, step.said) {
-			t.Errorf("%d: %d %s", i, code, said)
-		}
-	}
-	begun := time.Now()
-	for model, want := range map[string]int{"law": 200, "tax": 404, "\\u0000": 404} {
-		code, said := post(t, s, "/v1/completions", `{"model":"`+model+`","max_tokens":1,"prompt":"a word"}`)
-		if code != want {
-			t.Errorf("%q: %d %s", model, code, said)
-		}
-	}
-	if took := time.Since(begun); took < 50*time.Millisecond {
-		t.Errorf("an adapter was loaded in %v", took)
-	}
-	if err := s.Restart(0); err != nil {
-		t.Fatal(err)
-	}
-	if s.adapter("law") != 0 || s.adapter("tax") != 1 {
-		t.Error("a server that starts again serves what it is told to")
-	}
-}
-
 func TestFlagsThatDoNotFit(t *testing.T) {
 	for _, c := range []Config{
 		{Adapters: Adapters{Names: []string{"tiny"}}}, {Adapters: Adapters{Names: []string{"a", "a"}}},

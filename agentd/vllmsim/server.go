@@ -34,20 +34,16 @@ type Server struct {
 	closed   bool
 	frozen   bool
 
-	faults       faults
-	metricsFault MetricsFault
-	stale        []byte // what a stale /metrics shows
-	publisher    *publisher
-	eventFault   EventFault
-	eventTimes   int // batches it still happens to
-	ended        []Found
+	faults     faults
+	publisher  *publisher
+	eventFault EventFault
+	eventTimes int // batches it still happens to
+	ended      []Found
 
 	kick chan struct{}
 	quit chan struct{}
 	done chan struct{}
 	open atomic.Int64 // requests being served: /load
-
-	adapters atomic.Pointer[[]string] // that are served now, by number from 1
 
 	http *http.Server
 	addr net.Addr
@@ -72,7 +68,6 @@ func New(cfg Config) (*Server, error) {
 }
 
 func (s *Server) newEngine() *engine {
-	s.adapters.Store(&s.cfg.Adapters.Names) // what was loaded by demand is gone with the former engine
 	e := newEngine(engineConfig{
 		profile: s.cfg.Profile, maxSeqs: s.cfg.MaxNumSeqs, maxBatched: s.cfg.Profile.MaxNumBatchedTokens,
 		adapters: s.cfg.Adapters,
@@ -248,10 +243,6 @@ func (s *Server) routes() {
 	handle("GET /metrics", s.metrics)
 	handle("POST /reset_prefix_cache", s.resetCache)
 	handle("GET /kv_event_sources", s.eventSources)
-	if s.cfg.Adapters.Updates {
-		handle("POST /v1/load_lora_adapter", s.update(true))
-		handle("POST /v1/unload_lora_adapter", s.update(false))
-	}
 	if s.cfg.Admin {
 		handle("POST /sim/fault", s.admin)
 		handle("GET /sim/cache", s.inside)

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -109,9 +108,6 @@ func runEngine(ctx context.Context, o engineOptions, out io.Writer) error {
 	}
 	cfg := o.Config
 	cfg.Profile = p
-	// as vLLM reads it
-	cfg.Adapters.Updates = slices.Contains([]string{"1", "true"},
-		strings.ToLower(os.Getenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING")))
 	for _, m := range o.Modules {
 		name, _, _ := strings.Cut(m, "=")
 		cfg.Adapters.Names = append(cfg.Adapters.Names, name)

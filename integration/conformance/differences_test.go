@@ -66,9 +66,7 @@ var Differences = []Difference{
 		Real: "weights, which change the text; they are read from a disk into --max-cpu-loras, and from there " +
 			"into --max-loras",
 		StandIn: "names of --lora-modules, caches of their own and other seeds of prose; a step in which one is " +
-			"used that is not among the last --max-cpu-loras takes --sim-adapter-load longer. With " +
-			"VLLM_ALLOW_RUNTIME_LORA_UPDATING adapters are loaded and unloaded on demand, whatever their path: " +
-			"the answer comes at once, and the next step takes the time",
+			"used that is not among the last --max-cpu-loras takes --sim-adapter-load longer. None is loaded on demand",
 	},
 	{
 		What: "--scheduling-policy priority, --kv-cache-metrics", Real: "served", StandIn: "not there",
