@@ -132,8 +132,8 @@ func TestAHubGivesSoManyQuotesASecond(t *testing.T) {
 	})
 }
 
-// Whoever asks for more quotes than a hub gives is refused, and not those who ask beside it now and then: each
-// has one for as long as others had more.
+// Whoever asks for more quotes than a hub gives is refused, and not those who ask beside it now and then:
+// each has one for as long as others had more.
 func TestOneClientTakesNobodysQuotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTown(t)
