@@ -64,7 +64,7 @@ func (h *Home) Ended(life string) (ended bool, why string) {
 // what its spools do not say.
 func (h *Home) Moved() bool { return h != nil && h.had.Moved() }
 
-// outlive waits until no hold is open that another life may have served. Then the directory is the node's own.
+// outlive waits until no hold is open that another life may have served. Then the directory is the node's.
 func (h *Home) outlive(ctx context.Context) (over bool) {
 	if !h.Moved() || !follow.Pause(ctx, bus.LedFor) {
 		return false

@@ -33,7 +33,7 @@ import (
 //	NAME.MACHINE.BOOT.WHAT-A-B-C
 //
 // where NAME is random, MACHINE and BOOT are digests, WHAT is "f" for a file of device A, inode B and birth
-// C, or "p" for a process of the namespace A and number B that began at C. "NAME" alone is a life of which
+// C, or "p" for a process of the namespaces A and number B that began at C. "NAME" alone is a life of which
 // nothing is known, where the system tells too little.
 type Life struct {
 	Name          string

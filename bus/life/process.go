@@ -5,8 +5,8 @@ import "os"
 // Process is the life of this process, for one that has no directory.
 func Process() string { return ofProcess(os.Getpid()).String() }
 
-// ofProcess is the life of a process as this system tells of it: the namespace that its number is of, the
-// number, and when it began.
+// ofProcess is the life of a process as this system tells of it: the namespaces that its number and time are
+// of, the number, and when it began.
 func ofProcess(pid int) Life {
 	space, err := spaceOf()
 	began, err2 := beganAt(pid)

@@ -10,13 +10,27 @@ import (
 	"syscall"
 )
 
-// spaceOf is the namespace that numbers of processes are of, from "pid:[4026531836]".
+// spaceOf is the namespaces that numbers of processes and the times of their beginnings are of: in another one
+// of time the same process began at another time. A system without those has one.
 func spaceOf() (uint64, error) {
-	text, err := os.Readlink("/proc/self/ns/pid")
+	pid, err := namespace("pid")
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseUint(strings.TrimSuffix(strings.TrimPrefix(text, "pid:["), "]"), 10, 64)
+	time, err := namespace("time")
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return pid<<32 | time, err
+}
+
+// namespace is the number of a namespace of this process, from "pid:[4026531836]".
+func namespace(kind string) (uint64, error) {
+	text, err := os.Readlink("/proc/self/ns/" + kind)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(strings.TrimSuffix(strings.TrimPrefix(text, kind+":["), "]"), 10, 32)
 }
 
 // beganAt is when a process began, in ticks since the machine did: field 22 of /proc/PID/stat, see proc(5).

@@ -1,6 +1,7 @@
 package life
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,5 +103,25 @@ func TestAProcessThatIsHidden(t *testing.T) {
 		t.Error(text)
 	case !strings.Contains(text, "--- PASS"):
 		t.Skipf("nothing can be hidden here: %v: %s", err, text)
+	}
+}
+
+// A process that runs is seen from another namespace of time as one that began at another time. It is not taken
+// for another process, whose number it has now.
+func TestAnotherNamespaceOfTime(t *testing.T) {
+	if text := os.Getenv("SOUK_TEST_LIFE"); text != "" {
+		ended, why := ProcessEnded(text)
+		fmt.Printf("ended %v: %s\n", ended, why)
+		return
+	}
+	c := exec.Command("unshare", "--time", "--boottime", "100000", "--fork", os.Args[0],
+		"-test.run", "^TestAnotherNamespaceOfTime$")
+	c.Env = append(os.Environ(), "SOUK_TEST_LIFE="+Process())
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Skipf("no other namespace can be had: %v: %s", err, out)
+	}
+	if !strings.Contains(string(out), "ended false: it began in another container") {
+		t.Errorf("from there it says %s", out)
 	}
 }
