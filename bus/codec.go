@@ -32,8 +32,9 @@ var rooms = sync.Pool{New: func() any { return new([]byte) }}
 // Decode reads one message of the bus into v, which should be zero: fields that data does not name
 // keep their values, and members that v does not have are ignored, so that a release may add some.
 //
-// Whoever can send bytes can send hostile ones. So: the size, then [Check], then the plan, then v.Validate.
-// Any error is an *Error, with CodeTooLarge or CodeBadRequest where the message does not say better.
+// Whoever can send bytes can send hostile ones. So: the size, then the plan, which takes no length that goes
+// beyond the end, no member twice and no number beyond its field, then v.Validate. Any error is an *Error,
+// with CodeTooLarge or CodeBadRequest where the message does not say better.
 //
 // Cancel, Feedback, FundsRequest and SessionEnd, which people write by hand, may be JSON as well.
 func Decode(data []byte, v Message) error {
@@ -66,15 +67,12 @@ func decodeUnchecked(data []byte, v Message) error {
 			return decodeJSON(data, v, false)
 		}
 	}
-	if err := Check(data); err != nil {
-		return err
-	}
 	to := reflect.ValueOf(v).Elem()
 	p := plans[to.Type()]
 	if p == nil {
 		return fmt.Errorf("%T is no message", v)
 	}
-	return p.read(&cursor{data: data}, to)
+	return p.message(data, to)
 }
 
 // refusal gives err a code if it has none.

@@ -8,13 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmihailenco/msgpack/v5"
-
 	"souk/market"
 )
 
-// hostile are messages that would do harm, or slip something past a check, if only the msgpack library
-// read them: v5.4.1 dies of the first, and takes most of the others.
+// hostile are messages that would do harm, or slip something past a check: the msgpack library (v5.4.1) dies of
+// the first, and takes most of the others.
 var hostile = []struct{ name, hex, says string }{
 	// models: [...]
 	{"eleven bytes that ask for 2^32-1 structs", "81 a6 6d 6f 64 65 6c 73 dd ff ff ff ff", "beyond the end"},
@@ -26,17 +24,11 @@ var hostile = []struct{ name, hex, says string }{
 	{"a second message behind the end", "81 a4 74 61 73 6b a1 74 81 a4 74 61 73 6b a1 75", "behind the end"},
 	{"a key twice", "82 a4 74 61 73 6b a1 74 a4 74 61 73 6b a1 75", "stands twice"},
 	{"a key twice, spelt differently", "82 a4 74 61 73 6b a1 74 d9 04 74 61 73 6b a1 75", "stands twice"},
-	{"an unknown key twice, deep down", "81 a1 78 92 01 82 a1 79 c0 a1 79 c0", "stands twice"},
-	{"2^64-1, which would become -1",
-		"82 a4 74 61 73 6b a1 74 a6 72 65 73 75 6d 65 cf ff ff ff ff ff ff ff ff", "beyond int64"},
-	{"2^64-1 in an array under a hash's key", "81 a1 6b 91 cf ff ff ff ff ff ff ff ff", "beyond int64"},
 	{"an extension type", "81 a4 74 61 73 6b c7 01 05 00", "not used here"},
 	{"a timestamp", "81 a4 74 61 73 6b d6 ff 00 00 00 00", "not used here"},
 	{"the byte that msgpack never uses", "81 a4 74 61 73 6b c1", "not used here"},
 	{"a number as key", "81 01 02", "not a string"},
 	{"nil as key", "81 c0 c0", "not a string"},
-	{"nine deep", "81 a1 78 91 91 91 91 91 91 91 91 00", "deep"},
-	{"a thousand deep", "81 a1 78 " + strings.Repeat("91", 1000) + "00", "deep"},
 	{"an array", "93 01 02 03", "is a map"},
 	{"nil", "c0", "is a map"},
 	{"nothing", "", "empty"},
@@ -52,45 +44,37 @@ func TestHostileBytesAreRefused(t *testing.T) {
 		for _, m := range full() {
 			v := reflect.New(reflect.TypeOf(m).Elem()).Interface().(Message)
 			err := Decode(data, v)
-			if CodeOf(err) != CodeBadRequest || !strings.Contains(err.Error(), h.says) {
+			_, cancel := v.(*Cancel) // others may find something else first: a task that is no text
+			if h.says == "stands twice" && !cancel {
+				continue // of members that nobody reads
+			}
+			if CodeOf(err) != CodeBadRequest || cancel && !strings.Contains(err.Error(), h.says) {
 				t.Errorf("%s, as %T: got %v, want %q", h.name, v, err, h.says)
 			}
+		}
+	}
+	// c: 2^64-1, which would become -1
+	tokens := unhex(t, "82 a1 74 a1 74 a1 63 cf ff ff ff ff ff ff ff ff")
+	if err := Decode(tokens, &Chunk{}); err == nil || !strings.Contains(err.Error(), "beyond int64") {
+		t.Errorf("a number beyond its field: %v", err)
+	}
+	// task: t, x: what nobody reads, however deep
+	for _, x := range []string{"92 01 82 a1 79 c0 a1 79 c0", "91 cf ff ff ff ff ff ff ff ff",
+		strings.Repeat("91", 100_000) + "00"} {
+		if err := Decode(unhex(t, "82 a4 74 61 73 6b a1 74 a1 78 "+x), &Cancel{}); err != nil {
+			t.Errorf("a member that nobody knows: %v", err)
 		}
 	}
 	if err := Decode(make([]byte, MaxMessage+1), &Task{}); CodeOf(err) != CodeTooLarge {
 		t.Errorf("a message above the limit: %v", err)
 	}
-	// The case for the first check, in numbers: the library alone turns 2^64-1 into -1 and reads on.
-	var alone struct {
-		N int64 `msgpack:"n"`
-	}
-	if err := msgpackAlone(unhex(t, "82 a1 6e cf ff ff ff ff ff ff ff ff a1 6e 05 00"), &alone); err != nil {
-		t.Errorf("the library has become stricter: %v; is the check still needed?", err)
-	}
 }
 
-func msgpackAlone(data []byte, v any) error {
-	return msgpack.NewDecoder(bytes.NewReader(data)).Decode(v)
-}
-
-// Nothing that a check lets pass costs memory out of proportion.
+// Refusing costs no memory out of proportion.
 func TestRefusingCostsNoMemory(t *testing.T) {
 	small := unhex(t, "81 a6 6d 6f 64 65 6c 73 dd ff ff ff ff")
 	if n := testing.AllocsPerRun(100, func() { Decode(small, &Status{}) }); n > 10 {
 		t.Errorf("refusing eleven bytes makes %v allocations", n)
-	}
-	for _, m := range full() {
-		data, err := Encode(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := testing.AllocsPerRun(100, func() {
-			if err := Check(data); err != nil {
-				t.Fatal(err)
-			}
-		}); n != 0 {
-			t.Errorf("checking a %T makes %v allocations", m, n)
-		}
 	}
 }
 
@@ -412,14 +396,6 @@ func BenchmarkDecode(b *testing.B) {
 			for b.Loop() {
 				v := reflect.New(reflect.TypeOf(m).Elem()).Interface().(Message)
 				if err := Decode(data, v); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-		b.Run(name+", check alone", func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := Check(data); err != nil {
 					b.Fatal(err)
 				}
 			}

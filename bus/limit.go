@@ -1,5 +1,12 @@
 package bus
 
+// Limits of a message's structure.
+const (
+	MaxMessage = 1 << 20 // bytes: the payload limit of the servers
+	MaxItems   = 1 << 14 // of one array: a hostile byte may become a whole struct of a slice
+	MaxMembers = 64      // of one map; our largest struct has half as many
+)
+
 // Limits of a prompt.
 const (
 	// bytes of an OpenAI body: prompts travel inline, and must leave room in a message

@@ -3,6 +3,7 @@ package bus
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -215,32 +216,165 @@ func appendInt(dst []byte, n int64) []byte {
 	return appendBig(append(dst, 0xd0+byte(k)), uint64(n), k)
 }
 
-// cursor reads bytes that [Check] has passed: every length in them fits.
+// cursor reads bytes that anybody may have sent: nothing goes beyond their end, or is made larger than they
+// can hold.
 type cursor struct {
 	data []byte
 	at   int
 }
 
-func (c *cursor) wrong(want string) error {
-	return fmt.Errorf("byte 0x%02x at %d is no %s", c.data[c.at], c.at, want)
+// The kinds of values.
+const (
+	nothing = iota
+	truth
+	number
+	fraction
+	text // or bytes
+	list
+	table
+)
+
+// head is what a value begins with.
+type head struct {
+	kind int
+	n    int    // of text its bytes, which follow; of a list its items, of a table its members
+	bits uint64 // of a number, in two's complement; of a fraction, as a float64
+	big  bool   // a number beyond int64
+}
+
+// wide is how many bytes of a length, or of a number, follow the first byte of a value.
+var wide = [...]int{0xc4: 1, 0xc5: 2, 0xc6: 4, 0xca: 4, 0xcb: 8, 0xcc: 1, 0xcd: 2, 0xce: 4, 0xcf: 8, 0xd0: 1,
+	0xd1: 2, 0xd2: 4, 0xd3: 8, 0xd9: 1, 0xda: 2, 0xdb: 4, 0xdc: 2, 0xdd: 4, 0xde: 2, 0xdf: 4}
+
+func (c *cursor) head() (h head, err error) {
+	if c.at >= len(c.data) {
+		return h, c.short()
+	}
+	b := c.data[c.at]
+	c.at++
+	var n uint64
+	if int(b) < len(wide) {
+		if wide[b] > len(c.data)-c.at {
+			return h, c.short()
+		}
+		for range wide[b] {
+			n = n<<8 | uint64(c.data[c.at])
+			c.at++
+		}
+	}
+	switch {
+	case b <= 0x7f || b >= 0xe0:
+		return head{kind: number, bits: uint64(int8(b))}, nil
+	case b >= 0xcc && b <= 0xcf:
+		return head{kind: number, bits: n, big: n > math.MaxInt64}, nil
+	case b >= 0xd0 && b <= 0xd3:
+		unused := 64 - 8*wide[b]
+		return head{kind: number, bits: uint64(int64(n<<unused) >> unused)}, nil
+	case b == 0xc0:
+		return head{}, nil
+	case b == 0xc2 || b == 0xc3:
+		return head{kind: truth, bits: uint64(b & 1)}, nil
+	case b == 0xca:
+		return head{kind: fraction, bits: math.Float64bits(float64(math.Float32frombits(uint32(n))))}, nil
+	case b == 0xcb:
+		return head{kind: fraction, bits: n}, nil
+	case b <= 0x8f:
+		h, n = head{kind: table}, uint64(b&0x0f)
+	case b <= 0x9f:
+		h, n = head{kind: list}, uint64(b&0x0f)
+	case b <= 0xbf:
+		h, n = head{kind: text}, uint64(b&0x1f)
+	case b <= 0xc6 && b >= 0xc4 || b >= 0xd9 && b <= 0xdb:
+		h.kind = text
+	case b == 0xdc || b == 0xdd:
+		h.kind = list
+	case b >= 0xde:
+		h.kind = table
+	default:
+		return h, c.bad("type 0x%02x is not used here", b)
+	}
+	h.n = int(n)
+	switch left := len(c.data) - c.at; {
+	case h.n > left || h.kind == table && 2*h.n > left:
+		return h, c.short()
+	case h.kind == table && h.n > MaxMembers:
+		return h, c.bad("map of %d members: at most %d are taken", h.n, MaxMembers)
+	case h.kind == list && h.n > MaxItems:
+		return h, c.bad("array of %d items: at most %d are taken", h.n, MaxItems)
+	}
+	return h, nil
+}
+
+// take returns the bytes of a text whose head has been read.
+func (c *cursor) take(h head) []byte {
+	c.at += h.n
+	return c.data[c.at-h.n : c.at]
+}
+
+// skip passes over a value, whatever is in it.
+func (c *cursor) skip() error {
+	for left := 1; left > 0; left-- {
+		h, err := c.head()
+		switch {
+		case err != nil:
+			return err
+		case h.kind == text:
+			c.at += h.n
+		case h.kind == list:
+			left += h.n
+		case h.kind == table:
+			left += 2 * h.n
+		}
+	}
+	return nil
+}
+
+func (c *cursor) short() error {
+	return c.bad("a length is declared that goes beyond the end of the message (%d bytes)", len(c.data))
+}
+
+func (c *cursor) bad(format string, args ...any) error {
+	return fmt.Errorf("msgpack at byte %d: "+format, append([]any{c.at}, args...)...)
+}
+
+// message reads all of a message.
+func (p *plan) message(data []byte, v reflect.Value) error {
+	c := &cursor{data: data}
+	h, err := c.head()
+	switch {
+	case len(data) == 0:
+		return errors.New("empty message")
+	case err == nil && h.kind != table:
+		return c.bad("a message is a map")
+	case err == nil:
+		err = p.read(c, h, v)
+	}
+	if err == nil && c.at < len(data) {
+		return c.bad("%d bytes behind the end of the message", len(data)-c.at)
+	}
+	return err
 }
 
 // read fills a struct. What the map does not name keeps its value; names that the struct does not have are
 // passed over.
-func (p *plan) read(c *cursor, v reflect.Value) error {
-	if c.isNil() {
+func (p *plan) read(c *cursor, h head, v reflect.Value) error {
+	switch {
+	case h.kind == nothing:
 		v.SetZero()
 		return nil
+	case h.kind != table:
+		return c.bad("a map is expected")
 	}
-	n, ok := c.length(0x80, 0x0f, 0xde, 1)
-	if !ok {
-		return c.wrong("map")
-	}
-	for next := 0; n > 0; n-- {
-		name, err := c.bytes("name of a member")
+	var seen uint64
+	for next, n := 0, h.n; n > 0; n-- {
+		h, err := c.head()
 		if err != nil {
 			return err
 		}
+		if h.kind != text {
+			return c.bad("a map key is not a string")
+		}
+		name := c.take(h)
 		// Members mostly come in the order of the fields.
 		for next < len(p.fields) && p.fields[next].omit && p.fields[next].name != string(name) {
 			next++
@@ -250,185 +384,78 @@ func (p *plan) read(c *cursor, v reflect.Value) error {
 			i, known = p.byName[string(name)]
 		}
 		if !known {
-			c.skip()
+			if err := c.skip(); err != nil {
+				return err
+			}
 			next = 0
 			continue
 		}
+		if seen&(1<<i) != 0 {
+			return c.bad("key %.40q stands twice", name)
+		}
+		seen |= 1 << i
 		next = i + 1
 		f := &p.fields[i]
-		if err := f.value.read(c, v.Field(f.index)); err != nil {
+		if h, err = c.head(); err == nil {
+			err = f.value.read(c, h, v.Field(f.index))
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
 	return nil
 }
 
-func (s *shape) read(c *cursor, v reflect.Value) error {
-	switch s.kind {
-	case reflect.String:
-		b, err := c.bytes("text")
-		if err == nil {
-			v.SetString(string(b))
-		}
-		return err
-	case reflect.Bool:
-		switch b := c.data[c.at]; b {
-		case 0xc0, 0xc2, 0xc3:
-			c.at++
-			v.SetBool(b == 0xc3)
-			return nil
-		}
-		return c.wrong("true or false")
-	case reflect.Int, reflect.Int64:
-		n, err := c.integer()
-		if err == nil {
-			v.SetInt(int64(n))
-		}
-		return err
-	case reflect.Uint32, reflect.Uint64:
-		n, err := c.integer()
-		if err == nil && s.kind == reflect.Uint32 {
-			n = uint64(uint32(n))
-		}
-		if err == nil {
-			v.SetUint(n)
-		}
-		return err
-	case reflect.Float64:
-		x, err := c.float()
-		if err == nil {
-			v.SetFloat(x)
-		}
-		return err
-	case reflect.Struct:
-		return s.to.read(c, v)
-	case reflect.Array:
-		b, err := c.bytes("checksum")
-		if err == nil && len(b) != 2*v.Len() {
-			return fmt.Errorf("%d hexadecimal digits, want %d", len(b), 2*v.Len())
-		}
-		if err == nil {
-			_, err = hex.Decode(v.Bytes(), b)
-		}
-		return err
-	}
-	if c.isNil() {
-		v.SetZero()
-		return nil
-	}
+// read fills a field with a value whose head has been read. Nothing is the same as zero.
+func (s *shape) read(c *cursor, h head, v reflect.Value) error {
 	switch {
+	case s.kind == reflect.Struct:
+		return s.to.read(c, h, v)
+	case h.kind == nothing:
+		v.SetZero()
 	case s.kind == reflect.Pointer:
 		if v.IsNil() {
 			v.Set(reflect.New(v.Type().Elem()))
 		}
-		return s.elem.read(c, v.Elem())
-	case s.raw:
-		b, err := c.bytes("bytes")
-		if err == nil {
-			v.SetBytes(append(make([]byte, 0, len(b)), b...))
+		return s.elem.read(c, h, v.Elem())
+	case s.kind == reflect.String && h.kind == text:
+		v.SetString(string(c.take(h)))
+	case s.raw && h.kind == text:
+		b := c.take(h)
+		v.SetBytes(append(make([]byte, 0, len(b)), b...))
+	case s.kind == reflect.Array && h.kind == text:
+		if h.n != 2*v.Len() {
+			return c.bad("%d hexadecimal digits, want %d", h.n, 2*v.Len())
 		}
+		_, err := hex.Decode(v.Bytes(), c.take(h))
 		return err
-	}
-	n, ok := c.length(0x90, 0x0f, 0xdc, 1)
-	if !ok {
-		return c.wrong("list")
-	}
-	v.Set(reflect.MakeSlice(v.Type(), n, n))
-	for i := range n {
-		if err := s.elem.read(c, v.Index(i)); err != nil {
-			return fmt.Errorf("%d: %w", i, err)
+	case s.kind == reflect.Bool && h.kind == truth:
+		v.SetBool(h.bits == 1)
+	case v.CanInt() && h.big:
+		return c.bad("number %d is beyond int64 (%d)", h.bits, int64(math.MaxInt64))
+	case v.CanInt() && h.kind == number:
+		v.SetInt(int64(h.bits))
+	case v.CanUint() && h.kind == number:
+		v.SetUint(h.bits << (64 - v.Type().Bits()) >> (64 - v.Type().Bits()))
+	case v.CanFloat() && h.kind == fraction:
+		v.SetFloat(math.Float64frombits(h.bits))
+	case v.CanFloat() && h.big:
+		v.SetFloat(float64(h.bits))
+	case v.CanFloat() && h.kind == number:
+		v.SetFloat(float64(int64(h.bits)))
+	case s.elem != nil && h.kind == list:
+		v.Set(reflect.MakeSlice(v.Type(), h.n, h.n))
+		for i := range h.n {
+			h, err := c.head()
+			if err == nil {
+				err = s.elem.read(c, h, v.Index(i))
+			}
+			if err != nil {
+				return fmt.Errorf("%d: %w", i, err)
+			}
 		}
+	default:
+		return c.bad("a %s is expected", s.kind)
 	}
 	return nil
-}
-
-func (c *cursor) isNil() bool {
-	if c.data[c.at] != 0xc0 {
-		return false
-	}
-	c.at++
-	return true
-}
-
-// length reads what appendLen writes: mask is of the bits beside fix.
-func (c *cursor) length(fix, mask, long byte, k int) (n int, ok bool) {
-	b := c.data[c.at]
-	if b&^mask == fix {
-		c.at++
-		return int(b & mask), true
-	}
-	if b < long || int(b-long) > 2-k {
-		return 0, false
-	}
-	c.at++
-	return int(c.big(k + int(b-long))), true
-}
-
-// big reads 1<<k bytes, the highest first.
-func (c *cursor) big(k int) (n uint64) {
-	for _, b := range c.data[c.at : c.at+1<<k] {
-		n = n<<8 | uint64(b)
-	}
-	c.at += 1 << k
-	return n
-}
-
-// bytes reads text or bytes, of which it returns the original.
-func (c *cursor) bytes(want string) ([]byte, error) {
-	if c.isNil() {
-		return nil, nil
-	}
-	n, ok := c.length(0xa0, 0x1f, 0xd9, 0)
-	if !ok {
-		n, ok = c.length(0, 0, 0xc4, 0)
-	}
-	if !ok {
-		return nil, c.wrong(want)
-	}
-	c.at += n
-	return c.data[c.at-n : c.at], nil
-}
-
-// integer reads a number, negative ones in two's complement.
-func (c *cursor) integer() (uint64, error) {
-	b := c.data[c.at]
-	switch {
-	case b <= 0x7f, b >= 0xe0:
-		c.at++
-		return uint64(int8(b)), nil
-	case b >= 0xcc && b <= 0xcf:
-		c.at++
-		return c.big(int(b - 0xcc)), nil
-	case b >= 0xd0 && b <= 0xd3:
-		c.at++
-		unused := 64 - 8<<(b-0xd0)
-		return uint64(int64(c.big(int(b-0xd0))<<unused) >> unused), nil
-	case c.isNil():
-		return 0, nil
-	}
-	return 0, c.wrong("whole number")
-}
-
-func (c *cursor) float() (float64, error) {
-	b := c.data[c.at]
-	switch b {
-	case 0xca:
-		c.at++
-		return float64(math.Float32frombits(uint32(c.big(2)))), nil
-	case 0xcb:
-		c.at++
-		return math.Float64frombits(c.big(3)), nil
-	}
-	n, err := c.integer()
-	if b >= 0xcc && b <= 0xcf {
-		return float64(n), err
-	}
-	return float64(int64(n)), err
-}
-
-// skip passes over a value, which is in order.
-func (c *cursor) skip() {
-	past := checker{data: c.data, at: c.at}
-	past.run()
-	c.at = past.at
 }
