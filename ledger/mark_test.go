@@ -388,7 +388,8 @@ func TestASumAsText(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(data, &back)
 	}
-	if err != nil || back != at(tip.Sum{1}, 2, tip.Sum{255}) || !strings.Contains(string(data), `"sum":"ff00`) {
+	if err != nil || back != at(tip.Sum{1}, 2, tip.Sum{255}) ||
+		!strings.Contains(string(data), `"sum":"ff00`) {
 		t.Errorf("%s: %v, %v", data, back, err)
 	}
 	for _, bad := range []string{`""`, `"ff"`, `"zz000000000000000000000000000000"`, `7`} {

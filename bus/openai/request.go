@@ -366,7 +366,7 @@ func (b *body) release() {
 		return
 	}
 	clear(b.of)
-	*b = body{of: b.of, buf: b.buf[:0], chat: b.chat[:0], rest: b.rest[:0], marks: b.marks[:0], sums: b.sums[:0],
-		ends: b.ends[:0], head: b.head[:0]}
+	*b = body{of: b.of, buf: b.buf[:0], chat: b.chat[:0], rest: b.rest[:0], marks: b.marks[:0],
+		sums: b.sums[:0], ends: b.ends[:0], head: b.head[:0]}
 	bodies.Put(b)
 }
