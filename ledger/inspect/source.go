@@ -33,9 +33,18 @@ type Source struct {
 }
 
 // Open finds and opens the journals at paths, or only that of a name. A path is a data directory (with
-// journal/NAME in it), the directory of several journals, or that of one.
+// journal/NAME in it), the directory of several journals, or that of one. Two of one name are refused, since
+// what is in a copy would count twice.
 func Open(paths []string, name string) ([]*Source, error) {
 	all, _, err := open(paths, name, false)
+	dirs := map[string]string{}
+	for _, s := range all {
+		if other := dirs[s.Name]; other != "" {
+			return nil, fmt.Errorf("%s and %s are both journal %s: one of them is a copy: name the one that is "+
+				"meant, or take the other away", other, s.Dir, s.Name)
+		}
+		dirs[s.Name] = s.Dir
+	}
 	return all, err
 }
 
