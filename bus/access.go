@@ -28,7 +28,8 @@ func AccessOf(role Role, ids IDs) (Access, error) {
 	case RoleGateway:
 		return Access{Write: []string{GatewayKey(ids.Name)}, Read: []string{HubsPrefix, KeysPrefix}}, nil
 	case RoleTreasury:
-		return Access{Write: []string{TreasuryKey}, Read: []string{HubsPrefix, LedPrefix, VouchPrefix}}, nil
+		return Access{Write: []string{TreasuryKey, TreasuryLedKey},
+			Read: []string{HubsPrefix, LedPrefix, VouchPrefix}}, nil
 	case RoleOperator:
 		return Access{Write: []string{MarketPrefix, KeysPrefix, GroupsPrefix}}, nil
 	}

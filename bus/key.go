@@ -17,6 +17,7 @@ const (
 	MarksKey       = "/souk/v1/marks"     // MarkKeys, which doors alone know
 	VouchPrefix    = "/souk/v1/vouch/"    // <door>: VouchKeys, which that door and the treasury alone know
 	TreasuryKey    = "/souk/v1/treasury"  // TreasuryEntry, by election
+	TreasuryLedKey = "/souk/v1/ledby"     // TreasuryEntry of who led, and worked, last; it stays
 	DoorsPrefix    = "/souk/v1/doors/"    // <id>: the process that is the only door of that id, on its lease
 	GatewaysPrefix = "/souk/v1/gateways/" // <id>: likewise of gateways
 )

@@ -21,7 +21,8 @@ import (
 type heardOf struct {
 	mark    tip.Mark  // the highest heard
 	written time.Time // when a frame was last written for such a mark alone
-	awaits  bool      // the treasury's first word is waited for, as the journal was moved
+	awaits  bool      // the treasury's first word is waited for
+	whence  string    // why
 	foreign string    // another journal speaks for the treasury
 	told    uint64    // frame of the hub's own mark that the treasury was told last
 	quiet   bool      // nothing had come since the time before
@@ -33,21 +34,27 @@ type heardOf struct {
 // hub without tasks writes no more often, and one with tasks has frames of its own.
 const markEvery = time.Minute
 
-// Await has the hub hear the treasury before it takes a task: its journal was moved. An empty one asks before
-// it begins.
-func (n *Node) Await() {
-	if n.book.Journal().Journal == "" {
+// Await has the hub hear the treasury before it takes a task, and says whence its journal may be an older copy:
+// it was moved, or another led since. An empty one asks before it begins.
+func (n *Node) Await(whence string) {
+	if n.book.Journal().Journal == "" || n.doubt != "" {
 		return
 	}
-	n.marks.awaits = true
+	n.marks.awaits, n.marks.whence = true, whence
 	n.doubt = n.awaiting("")
 }
+
+// Why a hub hears the treasury first.
+const (
+	WasMoved = "the hub's journal was moved"
+	LedSince = "another hub has led on a journal of this name since this one did"
+)
 
 // awaiting is why a hub takes nothing that waits for the treasury.
 func (n *Node) awaiting(said string) string {
 	last, _, _ := n.book.Last()
-	why := fmt.Sprintf("the hub's journal was moved, and may be an older copy: with its %d frames it waits for the "+
-		"treasury's word that none is missing", last)
+	why := fmt.Sprintf("%s, and it may be an older copy: with its %d frames it waits for the treasury's word that "+
+		"none is missing", n.marks.whence, last)
 	if said != "" {
 		why += "; the treasury says: " + said
 	}

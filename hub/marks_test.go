@@ -32,7 +32,7 @@ func TestACopyThatLeadsAcknowledgesNothing(t *testing.T) {
 			}
 		}
 	}
-	h.n.Await()
+	h.n.Await(WasMoved)
 	refused("before the treasury's word")
 	h.n.marks.awaits, h.n.doubt = false, ""
 	h.n.doubts("behind")

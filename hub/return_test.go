@@ -87,7 +87,7 @@ func TestAnOlderCopyThatIsStoppedGivesNothingBack(t *testing.T) {
 			h.must(again.Replay(f))
 		}
 		if moved {
-			again.Await()
+			again.Await(WasMoved)
 		}
 		h.n, h.asked, h.silent = again, nil, true
 		h.must(again.Lead(h.now, 8))

@@ -207,3 +207,72 @@ func TestAHubThatWaitsGivesWay(t *testing.T) {
 		})
 	}
 }
+
+// A copy of the treasury's journal, which hubs have confirmed, takes money in and ends. The right one has its
+// own file, and lacks what the copy took in: it hears the hubs that lead before it pays anything out, and takes
+// nothing from then on. It waits for none that does not run.
+func TestATreasuryBesideWhichACopyLed(t *testing.T) {
+	for _, runs := range []bool{true, false} {
+		inStall(t, func(s *stall) {
+			right := s.treasury(s.dir("treasury"), nil)
+			s.fund("ann", 40*market.Credit)
+			h := s.hub("general", s.dir("general"))
+			s.must("general", "ann")
+			time.Sleep(6 * time.Second)
+			right.kill()
+			copied := s.treasury(s.copied(s.dir("treasury")), nil)
+			time.Sleep(6 * time.Second) // the hub confirms it
+			s.fund("ann", 5*market.Credit)
+			time.Sleep(6 * time.Second) // and hears of that
+			copied.kill()
+			if !runs {
+				h.kill()
+				time.Sleep(10 * time.Second)
+			}
+			right = s.treasury(s.dir("treasury"), nil)
+			r := s.ask(bus.OpPayout, bus.FundsRequest{ID: "p", Client: "ann", Amount: market.Credit})
+			if !runs {
+				if r.Code != "" {
+					t.Errorf("where no hub runs it pays nothing out: %s %s", r.Code, r.Message)
+				}
+				return
+			}
+			if r.Code != bus.CodeUnavailable || !strings.Contains(r.Message, "waits for the word of hub general") &&
+				!strings.Contains(r.Message, "older copy") {
+				t.Errorf("it pays out: %q %s", r.Code, r.Message)
+			}
+			time.Sleep(6 * time.Second)
+			if why := right.bank.Closed(); !strings.Contains(why, "bring back the one that has frame") {
+				t.Errorf("once the hub has spoken it is closed for %q", why)
+			}
+		})
+	}
+}
+
+// Likewise of a hub: a copy of its journal sells, and ends. The right one hears the treasury before it sells
+// anything, and sells nothing from then on.
+func TestAHubBesideWhichACopyLed(t *testing.T) {
+	inStall(t, func(s *stall) {
+		bank := s.treasury(s.dir("treasury"), nil)
+		s.fund("ann", 40*market.Credit)
+		right := s.hub("general", s.dir("general"))
+		s.must("general", "ann")
+		time.Sleep(6 * time.Second)
+		right.kill()
+		copied := s.hub("general", s.copied(s.dir("general")))
+		time.Sleep(6 * time.Second)
+		s.must("general", "ann") // the treasury has confirmed it
+		time.Sleep(6 * time.Second)
+		copied.kill()
+		bank.kill()
+		right = s.hub("general", s.dir("general"))
+		if why := s.spend("general", "ann"); !strings.Contains(why, "older copy") {
+			t.Errorf("it sells what may have been sold: %q", why)
+		}
+		s.treasury(s.dir("treasury"), nil)
+		time.Sleep(6 * time.Second)
+		if why := right.hub.Refuses(); !strings.Contains(why, "is not the newest") {
+			t.Errorf("once the treasury has spoken it refuses for %q", why)
+		}
+	})
+}

@@ -9,6 +9,8 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/hub"
+	"souk/ledger"
 )
 
 // standBy waits for the leadership. Meanwhile the hub settles what it awarded when it led last, and says
@@ -215,11 +217,17 @@ func (s *Server) stillLeads(ctx context.Context, r reign, pause time.Duration) e
 	return nil
 }
 
-// firstLed has the registry remember that this hub has led, before it takes a task. One that was not told of
-// this hub does not let it.
+// firstLed has the registry remember that this hub has led, before it takes a task, and finds out whether
+// another on a journal of its name did since it last led. One that was not told of this hub does not let it.
 func (s *Server) firstLed(ctx context.Context, r reign, entry []byte) error {
 	for {
-		err := s.led(ctx, entry)
+		err := s.since(ctx)
+		if err == nil && s.doubts().Why != "" {
+			return nil // it takes none before it is settled; see settled
+		}
+		if err == nil {
+			err = s.led(ctx, entry)
+		}
 		if errors.Is(err, bus.ErrForbidden) {
 			s.log.Warn("doors that begin after this hub has left will not know that it may have tasks: "+
 				"`souk auth list` shows whether it may write its key", "key", bus.LedKey(s.cfg.Journal),
@@ -232,6 +240,38 @@ func (s *Server) firstLed(ctx context.Context, r reign, entry []byte) error {
 			return err
 		}
 	}
+}
+
+// since has the hub hear the treasury first where another led, and took tasks, since.
+func (s *Server) since(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, ledAgain)
+	defer cancel()
+	by, err := s.stands.Since(ctx, bus.LedKey(s.cfg.Journal))
+	if err != nil && !errors.Is(err, bus.ErrForbidden) {
+		s.fails("led", "the registry does not say who has led", err)
+	}
+	if by == "" {
+		return err
+	}
+	s.mu.Lock()
+	s.node.Await(hub.LedSince)
+	waits := s.node.Refuses()
+	s.mu.Unlock()
+	s.deps.Journal.Settle(false)
+	s.log.Warn(waits, "led_by", by)
+	return nil
+}
+
+// settled notes whether the journal is the newest. The registry hears that it is before anybody is told what
+// this hub takes.
+func (s *Server) settled(is ledger.Settled) {
+	s.deps.Journal.Settle(is == ledger.Own)
+	if is != ledger.Own {
+		s.log.Error("no task and no money is taken until this is mended", "why", s.Refuses())
+		return
+	}
+	s.log.Info("the hub's journal is the newest, by what the treasury says")
+	_ = s.led(context.Background(), s.stands.Value) // else within seconds; the log says so
 }
 
 // ledAgain is how soon a registry is told again that did not answer, and how long it has for that.
@@ -252,6 +292,9 @@ func (s *Server) led(ctx context.Context, entry []byte) error {
 // stayLed has the registry remember it for as long as it leads.
 func (s *Server) stayLed(ctx context.Context, entry []byte) {
 	for pause := bus.LedEvery; follow.Pause(ctx, pause); {
+		if s.doubts().Why != "" {
+			continue
+		}
 		pause = bus.LedEvery
 		if err := s.led(ctx, entry); err != nil && !errors.Is(err, bus.ErrForbidden) {
 			pause = ledAgain

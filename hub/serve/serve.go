@@ -304,7 +304,7 @@ func (s *Server) replay() error {
 	s.mu.Lock()
 	err := s.node.Restore()
 	if s.deps.Journal.Moved() {
-		s.node.Await()
+		s.node.Await(hub.WasMoved)
 	}
 	waits := s.node.Refuses()
 	s.mu.Unlock()

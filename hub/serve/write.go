@@ -97,6 +97,9 @@ func (s *Server) gather(group []todo, linger *time.Timer) []todo {
 // deliver sends what a turn wants said; its frames are durable. Acknowledgements of completions are left
 // for later: it returns acks with those of the turn.
 func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
+	if r.Settle != ledger.AsItWas {
+		s.settled(r.Settle)
+	}
 	for i := range r.Dispatches {
 		d := &r.Dispatches[i]
 		agent := r.Placed[i].Agent
@@ -128,14 +131,6 @@ func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
 	if r.Status != nil {
 		if err := s.publish(bus.Msg{Subject: bus.StatusSubject(s.cfg.Domain)}, r.Status); err != nil {
 			s.log.Debug("status not sent", "err", err)
-		}
-	}
-	if r.Settle != ledger.AsItWas {
-		s.deps.Journal.Settle(r.Settle == ledger.Own)
-		if r.Settle == ledger.Own {
-			s.log.Info("the hub's journal is the newest, by what the treasury says")
-		} else {
-			s.log.Error("no task and no money is taken until this is mended", "why", s.Refuses())
 		}
 	}
 	for _, err := range r.Faults {

@@ -74,7 +74,7 @@ func TestOneOfTheFirstThatContradictsIsEnough(t *testing.T) {
 					Here: sum(seq)})
 			}
 			if test.moved {
-				b.tr.Await()
+				b.tr.Await(true)
 				b.tr.Named(nil)
 			}
 			last, _, _ := b.tr.Book().Last()

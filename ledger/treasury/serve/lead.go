@@ -14,6 +14,7 @@ import (
 const (
 	leaseTTL = 5 * time.Second // how long one that died keeps others out
 	resignIn = time.Second     // the registry may take to hear that it leaves
+	ledIn    = time.Second     // and to say who led, or hear that this one does
 )
 
 // asked notes whether the registry says who leads.
@@ -53,8 +54,17 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership, yield <-chan struct
 	s.pulse.Store(pulse)
 	s.lost.Store(&lost)
 	defer s.lost.Store(nil)
+	asks := func(what func(context.Context) error) error { return s.registry(ctx, what, lost, yield) }
+	if err := asks(s.since); err != nil || ctx.Err() != nil {
+		return err
+	}
 	if err := s.begin(); err != nil {
 		return err
+	}
+	if s.Closed() == "" { // else it is remembered once it works
+		if err := asks(s.remember); err != nil || ctx.Err() != nil {
+			return err
+		}
 	}
 	requests, err := s.d.Bus.Subscribe(bus.LedgerSubjects, "", s.take)
 	if err != nil {
@@ -172,6 +182,47 @@ func unlessLost(err error) error {
 	return err
 }
 
+// since finds out who else led, and worked, since this treasury did.
+func (s *Server) since(ctx context.Context) error {
+	by, err := s.stands.Since(ctx, bus.TreasuryLedKey)
+	if by != "" {
+		s.beside = by
+		s.d.Log.Warn("another treasury has led since this one did: hubs are heard first", "led_by", by)
+	}
+	return err
+}
+
+// remember has the registry know that this treasury leads, and works.
+func (s *Server) remember(ctx context.Context) error {
+	return s.d.Registry.Put(ctx, bus.TreasuryLedKey, s.stands.Value)
+}
+
+// registry asks the registry until it answers. One that does not let this treasury ask is not asked again.
+func (s *Server) registry(ctx context.Context, what func(context.Context) error, lost, yield <-chan struct{}) error {
+	for wait := time.Duration(0); ; wait = ledIn {
+		select {
+		case <-time.After(wait):
+		case <-lost:
+			return errLost
+		case <-yield:
+			return follow.ErrGivesWay
+		case <-ctx.Done():
+			return nil
+		}
+		within, cancel := context.WithTimeout(ctx, ledIn)
+		err := what(within)
+		cancel()
+		if errors.Is(err, bus.ErrForbidden) {
+			s.d.Log.Warn("whether another treasury leads meanwhile will not be known: `souk auth list` shows "+
+				"whether this one may write its key", "key", bus.TreasuryLedKey, "err", err)
+			return nil
+		}
+		if s.asked(err); err == nil {
+			return nil
+		}
+	}
+}
+
 // begin judges the epoch, and writes the first frame of an empty journal.
 func (s *Server) begin() error {
 	s.mu.Lock()
@@ -192,13 +243,16 @@ func (s *Server) begin() error {
 		return err
 	}
 	// One that is new, or that holds nothing yet, may have been begun beside another. One that may be a copy
-	// hears hubs each time: another may have led since they spoke.
+	// hears hubs each time: another may have led since they spoke. One on its own file hears those that lead,
+	// where another did lead.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last, _, _ := s.t.Book().Last(); s.d.Journal.Moved() || !s.led && last <= 1 {
-		s.t.Await()
+	frames, _, _ := s.t.Book().Last()
+	all := s.d.Journal.Moved() || !s.led && frames <= 1
+	if all || s.beside != "" {
+		s.t.Await(all)
 	}
-	s.led = true
+	s.led, s.beside = true, ""
 	return nil
 }
 

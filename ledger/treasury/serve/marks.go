@@ -57,11 +57,17 @@ func (s *Server) waits() bool {
 	return s.t.Waits()
 }
 
-// hubs are the journals of the hubs that lead, or did of late.
+// hubs are the journals of the hubs that lead, and, where their word is waited for, of those that did of late.
 func (s *Server) hubs(ctx context.Context) (all []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, proveWithin)
 	defer cancel()
-	for _, prefix := range []string{bus.HubsPrefix, bus.LedPrefix} {
+	prefixes := []string{bus.HubsPrefix}
+	s.mu.Lock()
+	if s.t.WaitsForAll() {
+		prefixes = append(prefixes, bus.LedPrefix)
+	}
+	s.mu.Unlock()
+	for _, prefix := range prefixes {
 		kvs, err := s.d.Registry.Get(ctx, prefix)
 		if err != nil {
 			return nil, err
@@ -110,6 +116,9 @@ func (s *Server) settle(is ledger.Settled, closed string) {
 	case ledger.Own:
 		s.d.Journal.Settle(true)
 		s.d.Log.Info("the treasury's journal is the newest, by what hubs and the registry say")
+		ctx, cancel := context.WithTimeout(context.Background(), ledIn) // nobody is answered yet
+		s.asked(s.remember(ctx))
+		cancel()
 	case ledger.Unsure:
 		s.d.Journal.Settle(false)
 	}

@@ -42,6 +42,7 @@ type Server struct {
 	ready  chan struct{}
 	once   sync.Once // closes ready
 	led    bool      // this process has, before
+	beside string    // who led since this treasury did, and hubs were not heard yet; "": nobody
 	queue  chan request
 	doubt  chan request // whose epochs are to be proven
 	inbox  string       // hubs answer below it, each under its own name and a word that it alone is told
