@@ -61,7 +61,7 @@ type Report struct {
 	Distant  uint64         // waits, at level 4, whose price lies too far back to be compared
 	Open     int            // holds that have not ended
 	Overdue  int            // of them, those past their time when the last frame was written
-	Payments market.Credits // by clients, refunds taken off
+	Payments market.Credits // by clients
 	Payouts  market.Credits // to agents
 	Surplus  market.Credits
 	Fees     market.Credits

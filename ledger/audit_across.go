@@ -180,8 +180,7 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 			all[client] += paid
 		}
 		for client, paid := range h.marked.paid {
-			// refunds may have come since, and have been returned
-			charged[client] += min(paid, h.paid[client])
+			charged[client] += paid
 		}
 	}
 	for _, c := range slices.Sorted(maps.Keys(charged)) {

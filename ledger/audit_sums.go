@@ -86,11 +86,10 @@ func (a *Audit) conserve(seq uint64, hold *Hold, applied bool) {
 	switch r.Kind {
 	case KindHold:
 		a.quote(seq, r.Hold)
-	case KindCapture, KindVoid:
+	case KindVoid:
 		a.realise(seq, hold, &f)
-	}
-	switch r.Kind {
-	case KindCapture, KindRefund, KindReverse:
+	case KindCapture:
+		a.realise(seq, hold, &f)
 		if !a.tally(&f) {
 			a.wrong(LevelConservation, seq, "I15", r.ID, "sums of the journal within 64 bits", "more")
 		}

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"syscall"
@@ -456,48 +455,6 @@ func TestFindingsAreBounded(t *testing.T) {
 	}
 	if r := a.Finish(); len(r.Findings) != MaxFindings || r.Count != 5000 {
 		t.Errorf("%d findings kept of %d", len(r.Findings), r.Count)
-	}
-}
-
-func TestRefundAndReverse(t *testing.T) {
-	d := newDesk(t, "hub-maths", RoleHub)
-	d.must(NewAccept(d.name, 1, "ann", 1_000_000, d.nextSalt()))
-	var captures []Capture
-	var holds []Hold
-	for i := range 2 {
-		d.must(d.oneRound(1, market.Task{ID: market.TaskID(fmt.Sprint("ann/t", i)), Client: "ann"})...)
-		h := d.book.OpenHolds()[0]
-		c := Capture{Outcome: "done", Cost: 1000, Usage: market.Usage{Prompt: 500}}
-		d.must(NewCapture(d.name, h, c, d.nextSalt()))
-		holds, captures = append(holds, h), append(captures, c)
-	}
-	id := HoldID(d.name, 1, 0)
-	before := d.book.Avail("ann")
-	for _, step := range []struct {
-		what string
-		r    Record
-		ok   bool
-	}{
-		{"more than was paid", NewRefund(id, 1, "ann", Payable("a"), 1006, "", d.nextSalt()), false},
-		{"out of a stranger's account", NewRefund(id, 1, "ann", Avail("bob"), 100, "", d.nextSalt()), false},
-		{"part of it", NewRefund(id, 1, "ann", Payable("a"), 600, "bad answer", d.nextSalt()), true},
-		{"the second first", NewRefund(id, 3, "ann", Payable("a"), 1, "", d.nextSalt()), false},
-		{"more than is left", NewRefund(id, 2, "ann", Payable("a"), 500, "", d.nextSalt()), false},
-		{"the rest", NewRefund(id, 2, "ann", Payable("a"), 400, "", d.nextSalt()), true},
-		{"reversed after a refund", NewReverse(d.name, holds[0], captures[0], "", d.nextSalt()), false},
-		{"reversed", NewReverse(d.name, holds[1], captures[1], "wrong card", d.nextSalt()), true},
-		{"reversed twice", NewReverse(d.name, holds[1], captures[1], "wrong card", d.nextSalt()), false},
-		{"refunded after", NewRefund(HoldID(d.name, 2, 0), 1, "ann", Fee, 1, "", d.nextSalt()), false},
-	} {
-		if err := d.try(step.r); (err == nil) != step.ok {
-			t.Errorf("%s: %v", step.what, err)
-		}
-	}
-	if got, want := d.book.Avail("ann")-before, market.Credits(1000+1005); got != want {
-		t.Errorf("ann got %d back, want %d", got, want)
-	}
-	if r := audit("h", MaxLevel, store(d.frames)).Finish(); r.Count != 0 {
-		t.Errorf("found %v", r.Findings[0])
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 // what is forgotten is refused, never applied twice.
 const (
 	// RememberEnded is how many ended holds stay known, so that a repeated completion is answered as the
-	// first and a capture can be refunded: minutes of a busy hub, in 8 MB. Uniqueness needs no memory,
-	// because rounds rise and each slot of a round is held once.
+	// first: minutes of a busy hub, in 2 MB. Uniqueness needs no memory, because rounds rise and each slot of
+	// a round is held once.
 	RememberEnded = 1 << 16
 	// RememberOps is how many transfers stay known by id, in about 30 MB. A deposit whose id comes back
 	// after so many others would count again; other transfers are numbered and refused.

@@ -136,8 +136,6 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 	case KindDeposit, KindPayout, KindGrant, KindAccept, KindReturn, KindReclaim, KindDistribute:
 		r.Transfer = &Transfer{Client: d.name(), Hub: d.name(), Note: d.Text(), Number: d.Uvarint(),
 			Amount: d.Credits(), Vouched: d.vouched()}
-	case KindRefund, KindReverse:
-		r.Correction = &Correction{Of: d.Text(), Payer: d.name(), Reason: d.Text(), Amount: d.Credits()}
 	case KindSeal, KindTariff:
 		d.epoch(r)
 	case KindMove:

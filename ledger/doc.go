@@ -23,8 +23,6 @@
 //	hold      premium (fee included) + worst case, in the frame of its round: durable before the dispatch
 //	capture   min(cost, worst case) + premium; the rest is released in the same record
 //	void      nothing is charged, for a reason that is recorded
-//	refund    some of a capture goes back, out of an account that it names; at most what was captured
-//	reverse   all of it
 //
 // A client's money comes to a hub by grant (treasury) and accept (hub), and goes back by return (hub) and
 // reclaim (treasury), each recorded on both sides, numbered, never taken back by timeout.

@@ -36,7 +36,6 @@ import (
 //	          relayed ±, most ±, cost ±
 //	void      hold, reason strings
 //	transfer  client, hub, note strings; number; amount ±; what doors vouched for, see appendVouched
-//	correction of, payer, reason strings; amount ±
 //	epoch     length and canonical bytes of market.Epoch; of a seal: slots list of ±, peak ±;
 //	          of a tariff: length and canonical bytes of market.Tariff
 //	move      from, to strings; period; part; amount ±; rest ±
@@ -112,10 +111,6 @@ func appendPart(b []byte, r *Record) []byte {
 		b = appendStrings(b, t.Client, t.Hub, t.Note)
 		b = binary.AppendUvarint(b, t.Number)
 		b = appendVouched(binary.AppendVarint(b, int64(t.Amount)), t.Vouched)
-	case r.Correction != nil:
-		c := r.Correction
-		b = appendStrings(b, c.Of, c.Payer, c.Reason)
-		b = binary.AppendVarint(b, int64(c.Amount))
 	case r.Epoch != nil:
 		b = appendSized(b, r.Epoch.Epoch.AppendCanonical)
 		if r.Kind == KindTariff {
@@ -215,7 +210,7 @@ func flag(set bool, bit byte) byte {
 
 var kindNames = [...]string{
 	KindOpen: "open", KindRound: "round", KindHold: "hold", KindCapture: "capture", KindVoid: "void",
-	KindRefund: "refund", KindReverse: "reverse", KindDeposit: "deposit", KindPayout: "payout",
+	KindDeposit: "deposit", KindPayout: "payout",
 	KindGrant:  "grant",
 	KindAccept: "accept", KindReturn: "return", KindReclaim: "reclaim", KindDistribute: "distribute",
 	KindClose: "close",

@@ -137,17 +137,6 @@ func captureLegs(dst []Leg, avail, held, payable string, h *Hold, c *Capture) []
 	return leg(dst, avail, h.Amount-c.Cost-h.Premium)
 }
 
-func refundLegs(dst []Leg, avail string, c *Correction) []Leg {
-	return leg(leg(dst, c.Payer, -c.Amount), avail, c.Amount)
-}
-
-func reverseLegs(dst []Leg, avail, payable string, cost, premium, fee market.Credits) []Leg {
-	dst = leg(dst, payable, -cost)
-	dst = leg(dst, Surplus, -(premium - fee))
-	dst = leg(dst, Fee, -fee)
-	return leg(dst, avail, cost+premium)
-}
-
 // transferLegs is from whom to whom a transfer goes, the payer first.
 func transferLegs(dst []Leg, k Kind, atTreasury bool, t *Transfer) []Leg {
 	var from, to string

@@ -160,21 +160,3 @@ func audit(name string, level int, frames []stored) *Audit {
 	}
 	return a
 }
-
-// NewRefund gives amount of capture of back to the client that paid it, out of account payer. n counts
-// the refunds of one capture from 1.
-func NewRefund(hold string, n uint64, client, payer string, amount market.Credits, reason string,
-	salt [16]byte) Record {
-	c := Correction{Of: CaptureID(hold), Payer: payer, Amount: amount, Reason: reason}
-	return Record{Kind: KindRefund, ID: numbered(hold, KindRefund.String(), n), Salt: salt, Correction: &c,
-		Legs: refundLegs(nil, Avail(client), &c)}
-}
-
-// NewReverse takes back the whole payment of hold h's capture c. The hold stays ended.
-func NewReverse(journal string, h Hold, c Capture, reason string, salt [16]byte) Record {
-	hold := HoldID(journal, h.Round, h.Slot)
-	of := CaptureID(hold)
-	return Record{Kind: KindReverse, ID: of + "/reverse", Salt: salt,
-		Correction: &Correction{Of: of, Amount: c.Cost + h.Premium, Reason: reason},
-		Legs:       reverseLegs(nil, Avail(h.Client), Payable(h.Agent), c.Cost, h.Premium, h.Fee)}
-}

@@ -94,7 +94,7 @@ func (b *Book) Marked(journal string) (m tip.Mark, n uint64) {
 // Spent is what the treasury's journal has noted that a client was charged at a hub, in all.
 func (b *Book) Spent(client, hub string) market.Credits { return b.spent[[2]string{client, hub}] }
 
-// Charged is, in a hub's book, what a client was charged there in all, refunds taken off: what came, less
+// Charged is, in a hub's book, what a client was charged there in all: what came, less
 // what went back, is here, is held or was charged.
 func (b *Book) Charged(client string) market.Credits {
 	n := b.clientNames(client)

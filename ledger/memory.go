@@ -4,15 +4,9 @@ import "souk/market"
 
 // ended is what is remembered of a hold after its end.
 type ended struct {
-	key           slotKey
-	client, agent string
-	cost          market.Credits
-	premium, fee  market.Credits
-	refunded      market.Credits
-	refunds       uint64
-	digest        uint64 // of the record that ended it
-	kind          Kind
-	reversed      bool
+	key    slotKey
+	digest uint64 // of the record that ended it
+	kind   Kind
 }
 
 // undo takes one change back: of an account, of a hold's beginning (opened) or end (hold), or any other.

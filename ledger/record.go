@@ -11,8 +11,6 @@ const (
 	KindHold       Kind = 3  // money set aside for an award, before its dispatch
 	KindCapture    Kind = 4  // a hold ends in payment
 	KindVoid       Kind = 5  // a hold ends without, with a reason
-	KindRefund     Kind = 6  // money of a capture goes back
-	KindReverse    Kind = 7  // an earlier record is undone by its opposite
 	KindDeposit    Kind = 8  // treasury: money from outside
 	KindPayout     Kind = 9  // treasury: money to outside
 	KindGrant      Kind = 10 // treasury: allotment of a client's money to a hub
@@ -37,18 +35,17 @@ type Record struct {
 	Salt [16]byte // hides a record from its neighbours' proofs; an argument, seeded in simulation
 	Legs []Leg
 
-	Open       *Open
-	Round      *Round
-	Hold       *Hold
-	Capture    *Capture
-	Void       *Void
-	Transfer   *Transfer   // Deposit, Payout, Grant, Accept, Return, Reclaim, Distribute
-	Correction *Correction // Refund, Reverse
-	Epoch      *Epoch      // Seal, Tariff
-	Move       *Move
-	Budget     *Budget
-	Noted      *Noted // Mark
-	WriteOff   *WriteOff
+	Open     *Open
+	Round    *Round
+	Hold     *Hold
+	Capture  *Capture
+	Void     *Void
+	Transfer *Transfer // Deposit, Payout, Grant, Accept, Return, Reclaim, Distribute
+	Epoch    *Epoch    // Seal, Tariff
+	Move     *Move
+	Budget   *Budget
+	Noted    *Noted // Mark
+	WriteOff *WriteOff
 }
 
 // Leg adds Amount to Account. Accounts are those of the design: "client:<id>:avail", "client:<id>:held",
@@ -148,14 +145,6 @@ type Transfer struct {
 	Note   string
 	// what stands behind a grant; nil: nothing, as behind those to a hub's own client
 	Vouched *Vouched `json:",omitempty"`
-}
-
-// Correction names the record that it corrects.
-type Correction struct {
-	Of     string
-	Payer  string // account that gives the money back
-	Amount market.Credits
-	Reason string
 }
 
 // Frame is what is made durable together: all its records or none.

@@ -38,8 +38,6 @@ func (b *Book) apply(r *Record, round *roundHead) error {
 		return b.applyHold(r)
 	case KindCapture, KindVoid:
 		return b.applyEnd(r)
-	case KindRefund, KindReverse:
-		return b.applyCorrection(r)
 	case KindSeal, KindTariff:
 		return b.applyEpoch(r)
 	case KindClose:
@@ -97,8 +95,7 @@ func (k Kind) at(role string) bool {
 func (r *Record) shape(lazyRound bool) error {
 	n := 0
 	for _, set := range [...]bool{r.Open != nil, r.Round != nil ||
-		lazyRound, r.Hold != nil, r.Capture != nil, r.Void != nil, r.Transfer != nil, r.Correction != nil,
-		r.Epoch != nil, r.Move != nil, r.Budget != nil, r.Noted != nil, r.WriteOff != nil} {
+		lazyRound, r.Hold != nil, r.Capture != nil, r.Void != nil, r.Transfer != nil, r.Epoch != nil, r.Move != nil, r.Budget != nil, r.Noted != nil, r.WriteOff != nil} {
 		if set {
 			n++
 		}
@@ -117,8 +114,6 @@ func (r *Record) shape(lazyRound bool) error {
 		ok = r.Void != nil
 	case KindDeposit, KindPayout, KindGrant, KindAccept, KindReturn, KindReclaim, KindDistribute:
 		ok = r.Transfer != nil
-	case KindRefund, KindReverse:
-		ok = r.Correction != nil
 	case KindSeal, KindTariff:
 		ok = r.Epoch != nil
 	case KindMove:

@@ -9,7 +9,7 @@ import (
 	"souk/market"
 )
 
-// The life of a settlement: a hold, then a capture or a void, perhaps refunds or a reversal.
+// The life of a settlement: a hold, then a capture or a void.
 
 func (b *Book) applyHold(r *Record) error {
 	h, head := r.Hold, &b.head
@@ -95,26 +95,25 @@ func (b *Book) applyEnd(r *Record) error {
 	}
 	h := b.open[k]
 	if h == nil {
-		e, known := b.remembered(k)
-		switch {
-		case known && e.kind == r.Kind && e.digest == b.digest(r):
-			return ErrRepeat
-		case known && e.kind == r.Kind:
+		at, known := b.ended[k]
+		if !known {
+			return broken(ErrEnded, "I3", r.ID, "an open hold",
+				"none: it was never made, or ended more than %d holds ago", RememberEnded)
+		}
+		switch e := b.past.at(at); {
+		case e.kind != r.Kind:
+			return broken(ErrEnded, "I3", r.ID, "an open hold", "it ended by a %s", e.kind)
+		case e.digest != b.digest(r):
 			return broken(ErrConflict, "I10", r.ID, "the same "+r.Kind.String()+" as the first",
 				"other content")
-		case known:
-			return broken(ErrEnded, "I3", r.ID, "an open hold", "it ended by a %s", e.kind)
 		}
-		return broken(ErrEnded, "I3", r.ID, "an open hold",
-			"none: it was never made, or ended more than %d holds ago", RememberEnded)
+		return ErrRepeat
 	}
 	if err := r.validEnd(h); err != nil {
 		return err
 	}
 	n := b.clientNames(h.Client)
-	e := ended{key: k, client: h.Client, agent: h.Agent, kind: r.Kind, digest: b.digest(r)}
 	if c := r.Capture; c != nil {
-		e.cost, e.premium, e.fee = c.Cost, h.Premium, h.Fee
 		b.legs = captureLegs(b.legs[:0], n.avail, n.held, b.payable(h.Agent), h, c)
 	} else {
 		b.legs = voidLegs(b.legs[:0], n.avail, n.held, h)
@@ -124,18 +123,9 @@ func (b *Book) applyEnd(r *Record) error {
 	}
 	delete(b.open, k)
 	b.justEnded = h
-	b.ended[k] = b.past.push(e)
+	b.ended[k] = b.past.push(ended{key: k, kind: r.Kind, digest: b.digest(r)})
 	b.undo = append(b.undo, undo{hold: h})
 	return nil
-}
-
-// remembered is what is still known of an ended hold.
-func (b *Book) remembered(k slotKey) (ended, bool) {
-	at, known := b.ended[k]
-	if !known {
-		return ended{}, false
-	}
-	return *b.past.at(at), true
 }
 
 // validEnd judges a capture or void against its hold.
@@ -197,62 +187,6 @@ func (q *Claim) Lies(h *Hold, unmetered bool, cost market.Credits) (lies []strin
 		lies = append(lies, fmt.Sprintf("a cost of %s, where %s is due", q.Cost, cost))
 	}
 	return lies
-}
-
-func (b *Book) applyCorrection(r *Record) error {
-	c := r.Correction
-	hold, ok := strings.CutSuffix(c.Of, "/capture")
-	k, ok2 := b.key(hold)
-	e, known := b.remembered(k)
-	if !ok || !ok2 || !known || e.kind != KindCapture {
-		return broken(ErrEnded, "I4", r.ID,
-			fmt.Sprintf("a capture among the last %d settlements", RememberEnded), "%q", clip(c.Of))
-	}
-	paid := e.cost + e.premium
-	switch {
-	case len(c.Reason) > maxText:
-		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("a reason of at most %d bytes", maxText), "%d",
-			len(c.Reason))
-	case e.reversed:
-		return broken(ErrConflict, "I4", r.ID, "a capture that stands", "it was reversed")
-	case c.Amount <= 0:
-		return broken(ErrIllegal, "I2", r.ID, "an amount above 0", "%s", c.Amount)
-	case c.Amount > paid-e.refunded:
-		return broken(ErrIllegal, "I4", r.ID,
-			fmt.Sprintf("at most %s, what is left of the capture", paid-e.refunded), "%s", c.Amount)
-	}
-	after := e
-	n := b.clientNames(e.client)
-	if r.Kind == KindRefund {
-		if want := numbered(hold, KindRefund.String(), e.refunds+1); r.ID != want {
-			return broken(ErrConflict, "I10", r.ID, "id "+want, "%q", clip(r.ID))
-		}
-		if c.Payer != Payable(e.agent) && c.Payer != Surplus && c.Payer != Fee {
-			return broken(ErrIllegal, "I2", r.ID, "payer "+Payable(e.agent)+", surplus or fee", "%q",
-				clip(c.Payer))
-		}
-		after.refunded += c.Amount
-		after.refunds++
-		b.legs = refundLegs(b.legs[:0], n.avail, c)
-	} else {
-		if r.ID != c.Of+"/reverse" {
-			return broken(ErrIllegal, "I10", r.ID, "id "+clip(c.Of)+"/reverse", "%q", clip(r.ID))
-		}
-		if e.refunded != 0 || c.Amount != paid {
-			return broken(ErrIllegal, "I4", r.ID,
-				fmt.Sprintf("the whole of %s, nothing of it refunded", paid), "%s, %s refunded", c.Amount,
-				e.refunded)
-		}
-		after.reversed = true
-		b.legs = reverseLegs(b.legs[:0], n.avail, Payable(e.agent), e.cost, e.premium, e.fee)
-	}
-	if err := b.post(r, b.legs); err != nil {
-		return err
-	}
-	at := b.ended[k]
-	*b.past.at(at) = after
-	b.undo = append(b.undo, undo{do: func() { *b.past.at(at) = e }})
-	return nil
 }
 
 // digest names a capture's or void's content, without its salt, for telling a repeat from a conflict.

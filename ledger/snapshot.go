@@ -18,8 +18,7 @@ import (
 //	          own mark; epoch; time; round; its hash 32 bytes; its awards
 //	accounts  list, by name, of: name, amount ±
 //	open      list, by round and slot, of: length in bytes, hold as in a frame
-//	ended     list, the oldest first, of: round and slot packed; client, agent; cost ±, premium ±, fee ±,
-//	          refunded ±; refunds; digest 8 bytes; kind 1 byte; reversed 1 byte
+//	ended     list, the oldest first, of: round and slot packed; digest 8 bytes; kind 1 byte
 //	transfers list, the oldest first, of: id; kind 1 byte; client; amount ±; note 8 bytes
 //	hubs      list, by name, of: name; last grant, return and distribution; the last one's client and
 //	          amount ±; ended 1 byte, 2 where it was written off
@@ -55,10 +54,8 @@ func (b *Book) appendBook(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(b.past.len()))
 	for p := b.past.first; p < b.past.next; p++ {
 		e := b.past.at(p)
-		dst = appendStrings(binary.AppendUvarint(dst, uint64(e.key)), e.client, e.agent)
-		dst = appendInts(dst, int64(e.cost), int64(e.premium), int64(e.fee), int64(e.refunded))
-		dst = binary.LittleEndian.AppendUint64(binary.AppendUvarint(dst, e.refunds), e.digest)
-		dst = append(dst, byte(e.kind), flag(e.reversed, 1))
+		dst = binary.LittleEndian.AppendUint64(binary.AppendUvarint(dst, uint64(e.key)), e.digest)
+		dst = append(dst, byte(e.kind))
 	}
 	dst = binary.AppendUvarint(dst, uint64(b.opsQ.len()))
 	for _, id := range b.opsQ.items[b.opsQ.first:] {
@@ -231,22 +228,15 @@ func (d *decoder) holds(b *Book) {
 }
 
 func (d *decoder) ended(b *Book) {
-	n := d.Count(18)
+	n := d.Count(10)
 	if n > RememberEnded {
 		d.Fail("too many ended holds")
 	}
 	for ; n > 0 && d.Fault == ""; n-- {
-		e := ended{key: slotKey(d.Uvarint()), client: d.name(), agent: d.name(), cost: d.Credits(),
-			premium: d.Credits(), fee: d.Credits(), refunded: d.Credits(), refunds: d.Uvarint(),
-			digest: d.word()}
-		e.kind = Kind(d.Byte())
-		e.reversed = d.bit()
+		e := ended{slotKey(d.Uvarint()), d.word(), Kind(d.Byte())}
 		_, again := b.ended[e.key]
-		paid, ok := e.cost.Add(e.premium)
 		if b.open[e.key] != nil || again || e.kind != KindCapture && e.kind != KindVoid ||
-			e.key.round() > b.head.round || e.key.slot() >= maxSlots ||
-			!ValidID(e.client) || !ValidID(e.agent) || !ok || e.cost < 0 || e.fee < 0 || e.premium < e.fee ||
-			e.refunded < 0 || e.refunded > paid {
+			e.key.round() > b.head.round || e.key.slot() >= maxSlots {
 			d.Fail("a hold that cannot have ended so")
 			return
 		}

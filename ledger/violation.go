@@ -43,7 +43,7 @@ var Invariants = []struct{ Name, Rule string }{
 	{"I1", "every record sums to zero"},
 	{"I2", "avail, held, prepaid, payable, surplus and fee are never negative"},
 	{"I3", "a hold ends once"},
-	{"I4", "a capture is at most its hold, refunds at most their capture"},
+	{"I4", "a capture is at most its hold"},
 	{"I5", "payments = payouts + surplus + fees in every round"},
 	{"I6", "a premium is the certified price, and the price of waiting one that was recorded before"},
 	{"I7", "no gaps, epochs rise, one writer per epoch"},

@@ -80,8 +80,6 @@ func sentence(r *ledger.Record) string {
 			}
 		}
 		return s
-	case r.Correction != nil:
-		return fmt.Sprintf("%s of %s: %s", r.Correction.Amount, r.Correction.Of, r.Correction.Reason)
 	case r.Move != nil:
 		m := r.Move
 		s := fmt.Sprintf("%s of %s to %s", m.Amount, m.From, m.To)

@@ -131,9 +131,6 @@ func (t *tracer) record(f *ledger.Frame, r *ledger.Record) error {
 		mine = t.holds[r.Capture.Hold]
 	case r.Void != nil:
 		mine = t.holds[r.Void.Hold]
-	case r.Correction != nil:
-		hold, _, _ := strings.Cut(r.Correction.Of, "/capture")
-		mine = t.holds[hold]
 	}
 	if !mine {
 		return nil
