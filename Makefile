@@ -109,7 +109,7 @@ else
 endif
 
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
-	SOUK_FLEET=1 $(GO) test -count=1 -timeout 15m ./integration/fleet
+	SOUK_FLEET=1 $(GO) -C $(LAB) test -count=1 -timeout 15m ./fleet
 
 soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages, and as long with every policy on; dialogues for RUNTIME (2m), restarting the market; EVENTTIME (5m) of beliefs held against caches; fifty dead hubs; 120,000 guesses at others' prompts
 	bin/lab bench --only streams --streaming $(STREAMTIME) --runs 1
@@ -117,7 +117,7 @@ soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed 
 	bin/lab soak --duration $(SOAKTIME) --outages --policies $(ARGS)
 	bin/souk run --exit --soak $(RUNTIME)
 	bin/lab soak --duration $(EVENTTIME) --events
-	SOUK_SOAK=1 $(GO) test -count=1 -timeout 30m ./integration/fleet
+	SOUK_SOAK=1 $(GO) -C $(LAB) test -count=1 -timeout 30m ./fleet
 	SOUK_SOAK=1 $(GO) test -count=1 -run TestNobodyLearns ./integration/hostile
 
 proofs: ## the mechanism's property tests a hundred times over: a million rounds by brute force, three million forged outcomes and more

@@ -20,8 +20,8 @@ import (
 	"souk/bus/natsauth"
 	"souk/cmd/local"
 	"souk/cmd/replay"
-	"souk/integration/fleet"
 	"souk/integration/lab/bench/floor"
+	"souk/integration/lab/fleet"
 	"souk/integration/lab/load"
 	"souk/market"
 )

@@ -15,7 +15,7 @@ import (
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
 	process "souk/cmd/parts"
-	"souk/integration/flood"
+	"souk/integration/lab/flood"
 	"souk/integration/lab/load/proc"
 )
 

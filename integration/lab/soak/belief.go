@@ -23,7 +23,7 @@ import (
 	"souk/bus/client"
 	"souk/bus/follow"
 	"souk/cmd/replay"
-	"souk/integration/fleet"
+	"souk/integration/lab/fleet"
 	"souk/ledger"
 	"souk/market"
 )

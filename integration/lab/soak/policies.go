@@ -11,7 +11,7 @@ import (
 	"souk/bus"
 	"souk/bus/policy"
 	"souk/hub"
-	"souk/integration/fleet"
+	"souk/integration/lab/fleet"
 	"souk/market"
 )
 

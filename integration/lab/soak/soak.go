@@ -21,7 +21,7 @@ import (
 	"souk/bus/client"
 	"souk/bus/follow"
 	"souk/cmd/replay"
-	"souk/integration/fleet"
+	"souk/integration/lab/fleet"
 	"souk/integration/lab/load/proc"
 	"souk/market"
 )

@@ -17,7 +17,7 @@ import (
 	"souk/bus/etcdreg"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
-	"souk/integration/flood"
+	"souk/integration/lab/flood"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -21,7 +21,8 @@ import (
 
 // Build makes the commands in dir, as static programs.
 func Build(ctx context.Context, dir string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", dir, "souk/cmd/...")
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", dir, "./cmd/...")
+	build.Dir = "../../.." // the module of the market
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)

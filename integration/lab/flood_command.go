@@ -12,7 +12,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/natsauth"
-	"souk/integration/flood"
+	"souk/integration/lab/flood"
 )
 
 // floodCommand is the process that floods where bench measures what others notice: a client with its creds,

@@ -1,7 +1,9 @@
-package integration
+package fleet
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,8 +17,8 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest"
+	"souk/cmd/local"
 	"souk/cmd/replay"
-	"souk/integration/fleet"
 	"souk/ledger"
 )
 
@@ -76,7 +78,20 @@ agents:
 		}
 	}
 	dir := t.TempDir()
-	m := startIn(t, dir, yaml)
+	cfg, err := local.ParseConfig("test.yaml", []byte(yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := local.Start(t.Context(), local.Options{Dir: dir, Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := errors.Join(m.Err(), m.Close(), local.CheckLedger(context.Background(), dir, t.Output()))
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	free := func() bool { return m.Free() == 8*len(at) }
 
 	all, err := replay.BundledSet("mtrag.jsonl.gz")
@@ -146,12 +161,12 @@ agents:
 	}
 	bustest.Eventually(t, "the journal has every turn", func() bool {
 		n := 0
-		err := fleet.Captured(dir, func(*ledger.Hold, *ledger.Capture, bool) { n++ })
+		err := Captured(dir, func(*ledger.Hold, *ledger.Capture, bool) { n++ })
 		return err == nil && n == turnsAsked
 	})
 
 	judged, sum, believed, both, over, events := 0, 0, 0, 0, 0, 0
-	err = fleet.Captured(dir, func(h *ledger.Hold, c *ledger.Capture, told bool) {
+	err = Captured(dir, func(h *ledger.Hold, c *ledger.Capture, told bool) {
 		found := found[c.Hold]
 		judged, sum, believed, both = judged+1, sum+found, believed+h.Cached, both+min(found, h.Cached)
 		if told {
