@@ -198,7 +198,8 @@ func (s *Server) remember(ctx context.Context) error {
 }
 
 // registry asks the registry until it answers. One that does not let this treasury ask is not asked again.
-func (s *Server) registry(ctx context.Context, what func(context.Context) error, lost, yield <-chan struct{}) error {
+func (s *Server) registry(ctx context.Context, what func(context.Context) error,
+	lost, yield <-chan struct{}) error {
 	for wait := time.Duration(0); ; wait = ledIn {
 		select {
 		case <-time.After(wait):

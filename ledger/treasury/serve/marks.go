@@ -57,7 +57,8 @@ func (s *Server) waits() bool {
 	return s.t.Waits()
 }
 
-// hubs are the journals of the hubs that lead, and, where their word is waited for, of those that did of late.
+// hubs are the journals of the hubs that lead, and, where their word is waited for, of those that did of
+// late.
 func (s *Server) hubs(ctx context.Context) (all []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, proveWithin)
 	defer cancel()
