@@ -29,7 +29,8 @@ func crowdCommand() *cobra.Command {
 }
 
 func cliffCommand() *cobra.Command {
-	c := compareCommand("cliff", virtual.Cliffs, virtual.CliffRules, 1)
+	c := compareCommand("cliff", virtual.Cliffs,
+		append(virtual.RuleNames(), virtual.MarketName, "market:seats"), 1)
 	c.Short = "Compare them where the open sessions outgrow the caches"
 	c.Example = "  lab cliff --page integration/results/cliff.md\n" +
 		"  lab cliff --only agents --rules two-block,market:seats --engines 2"
@@ -85,6 +86,14 @@ func seedsOf(said []uint) (seeds []uint64, err error) {
 	return seeds, nil
 }
 
+// loadsOf checks loads.
+func loadsOf(loads []float64) error {
+	if len(loads) == 0 || slices.ContainsFunc(loads, func(x float64) bool { return !(x > 0 && x <= 10) }) {
+		return errors.New("--loads are above 0, and at most 10")
+	}
+	return nil
+}
+
 // worldUsage lists what can be played.
 func worldUsage(traces []virtual.Trace) string {
 	var list strings.Builder
@@ -95,7 +104,11 @@ func worldUsage(traces []virtual.Trace) string {
 	}
 	list.WriteString("\nTraces:\n")
 	for _, t := range traces {
-		fmt.Fprintf(&list, "  %-23s %s\n", t.Name, t.About)
+		about := t.About
+		if t.Callers > 0 {
+			about += fmt.Sprintf("; %d callers for eight engines", t.Callers)
+		}
+		fmt.Fprintf(&list, "  %-23s %s\n", t.Name, about)
 	}
 	list.WriteString("\nRules; one with a knob is played at each of its values, or as RULE:VALUE:\n")
 	for _, r := range virtual.Rules() {
@@ -158,8 +171,8 @@ keeps clients apart unless its operator joins some.
 			if o.Seeds, err = seedsOf(seeds); err != nil {
 				return err
 			}
-			if slices.ContainsFunc(o.Loads, func(x float64) bool { return !(x > 0 && x <= 10) }) {
-				return errors.New("--loads are above 0, and at most 10")
+			if err := loadsOf(o.Loads); err != nil {
+				return err
 			}
 			if real {
 				o.Loads = nil

@@ -23,6 +23,7 @@ func root() *cobra.Command {
   lab soak                     load while parts are killed, and an account of everything at the end
   lab crowd                    the market beside published rules where slots are short
   lab cliff                    the same where open sessions need more than the caches hold
+  lab frontier                 welfare against first tokens, each rule over its own knob
   lab experiment all           the market as a game: tables, and a page of figures
   lab experiment forecast      what a hub expects of its agents, beside what came
   lab load                     latencies and CPU of a market that runs elsewhere, as its clients see it
@@ -33,7 +34,7 @@ func root() *cobra.Command {
 	}
 	c.SetVersionTemplate("lab {{.Version}}\n")
 	c.SetFlagErrorFunc(console.FlagError)
-	c.AddCommand(benchCommand(), soakCommand(), crowdCommand(), cliffCommand(), experimentCommand(),
-		floorCommand(), floodCommand(), trainCommand(), evalCommand(), loadCommand())
+	c.AddCommand(benchCommand(), soakCommand(), crowdCommand(), cliffCommand(), frontierCommand(),
+		experimentCommand(), floorCommand(), floodCommand(), trainCommand(), evalCommand(), loadCommand())
 	return c
 }

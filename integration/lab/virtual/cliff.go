@@ -13,34 +13,30 @@ import (
 
 // Cliffs are traces whose open sessions need more than the caches hold, or nearly so.
 var Cliffs = []Trace{
-	{"ring", "mtRAG without passages, 200 conversations in turn, 32 at a time, caches of 207 blocks",
+	NewTrace("ring", "mtRAG without passages, 200 conversations in turn, 32 at a time, caches of 207 blocks",
 		cliff{kind: "mtrag.jsonl.gz", ring: 200, callers: 32, blocks: 208,
-			profile: "rtxpro6000-llama-3.1-8b"}.setting},
-	{"agents", "coding agents, 200 sessions that need 2.75 times what the caches hold, 40 us a token",
-		agentic(2.75)},
-	{"agents-1", "the same, once", agentic(1)},
-	{"agents-half", "the same, half of it", agentic(0.5)},
-	{"chat-1", "RAG chat, 400 sessions that need once what the caches hold, 10 s between turns, regular",
-		chatting(1, 0.2, 100)},
-	{"chat-2", "the same, twice", chatting(2, 0.2, 100)},
-	{"spare-1", "chat-1 on engines that take 36 us for a token: half of their time is to spare",
-		chatting(1, 0.2, 36)},
-	{"spare-2", "the same, twice what the caches hold", chatting(2, 0.2, 36)},
-	{"people-half", "RAG chat, people's pauses, half of what the caches hold", chatting(0.5, 1, 100)},
-	{"people-1", "the same, once", chatting(1, 1, 100)},
-	{"people-2", "the same, twice", chatting(2, 1, 100)},
-	{"busy", "people-2 on engines that take 500 us for a token", chatting(2, 1, 500)},
-	{"mooncake", "conversations of Mooncake, four times as fast, caches of 596 blocks",
-		cliff{kind: "mooncake.jsonl.gz", blocks: 597, prefill: 40}.setting},
-	{"mooncake-4", "the same, caches of 2,384 blocks",
-		cliff{kind: "mooncake.jsonl.gz", blocks: 2385, prefill: 40}.setting},
-	{"mix", "half of the sessions have one turn, a tenth twenty, a third begin alike; twice the caches",
-		cliff{kind: "mix", callers: 400, pressure: 2, sigma: 1, prefill: 100}.setting},
+			profile: "rtxpro6000-llama-3.1-8b"}.setting),
+	NewTrace("agents", "coding agents, 200 sessions that need 2.75 times what the caches hold, 40 us a token",
+		agentic(2.75)),
+	NewTrace("agents-1", "the same, once", agentic(1)),
+	NewTrace("agents-half", "the same, half of it", agentic(0.5)),
+	NewTrace("chat-1", "RAG chat, 400 sessions that need once what the caches hold, 10 s between turns, regular",
+		chatting(1, 0.2, 100)),
+	NewTrace("chat-2", "the same, twice", chatting(2, 0.2, 100)),
+	NewTrace("spare-1", "chat-1 on engines that take 36 us for a token: half of their time is to spare",
+		chatting(1, 0.2, 36)),
+	NewTrace("spare-2", "the same, twice what the caches hold", chatting(2, 0.2, 36)),
+	NewTrace("people-half", "RAG chat, people's pauses, half of what the caches hold", chatting(0.5, 1, 100)),
+	NewTrace("people-1", "the same, once", chatting(1, 1, 100)),
+	NewTrace("people-2", "the same, twice", chatting(2, 1, 100)),
+	NewTrace("busy", "people-2 on engines that take 500 us for a token", chatting(2, 1, 500)),
+	NewTrace("mooncake", "conversations of Mooncake, four times as fast, caches of 596 blocks",
+		cliff{kind: "mooncake.jsonl.gz", blocks: 597, prefill: 40}.setting),
+	NewTrace("mooncake-4", "the same, caches of 2,384 blocks",
+		cliff{kind: "mooncake.jsonl.gz", blocks: 2385, prefill: 40}.setting),
+	NewTrace("mix", "half of the sessions have one turn, a tenth twenty, a third begin alike; twice the caches",
+		cliff{kind: "mix", callers: 400, pressure: 2, sigma: 1, prefill: 100}.setting),
 }
-
-// CliffRules are those that are compared there.
-var CliffRules = []string{"two-block", "sticky", "sticky-until-saturated", "by-seconds", MarketName,
-	"market:seats"}
 
 // cliff is what is asked of engines whose caches are too small.
 type cliff struct {

@@ -16,10 +16,18 @@ import (
 	"souk/integration/lab/traces"
 )
 
-// Trace is a load on which rules and the market are compared.
+// Trace is what is asked, on which rules and the market are compared.
 type Trace struct {
 	Name, About string
-	setting     func(engines int) (Setting, error)
+	// of a closed loop, before eight engines: who asks, if nobody says that tasks come otherwise; 0: they
+	// come
+	Callers int
+	setting func(engines int) (Setting, error)
+}
+
+// NewTrace is a trace that is made for so many engines.
+func NewTrace(name, about string, setting func(engines int) (Setting, error)) Trace {
+	return Trace{name, about, 0, setting}
 }
 
 // Sizes of the engines: each runs eight requests at once, and its cache holds several times what those need.
@@ -31,31 +39,30 @@ const (
 
 // Traces are those where slots are short.
 var Traces = []Trace{
-	{"mtrag", "conversations of mtRAG without passages, 32 callers", load{callers: 32}.setting},
-	{"rag", "the same behind 8,000 bytes of passages each, 32 callers",
-		load{callers: 32, passages: 8000}.setting},
-	{"tau", "tool calls of tau-bench behind one system prompt of 6 KB, 32 callers",
-		load{file: "tau.jsonl.gz", shared: true, callers: 32}.setting},
-	{"long", "mtrag behind one system prompt of 16,000 bytes, 32 callers",
-		load{callers: 32, passages: 16000, shared: true}.setting},
-	{"new", "long, where 4 conversations begin in a second, at random, each its caller's only one",
-		load{rate: 4, passages: 16000, shared: true}.setting},
-	{"small", "rag on engines whose cache holds two or three conversations, 32 callers",
-		load{callers: 32, passages: 8000, blocks: 640}.setting},
-	{"crowd", "mtrag with 128 callers for 64 slots", load{callers: 128}.setting},
-	{"spread", "crowd, where callers tell worths that differ a hundredfold",
-		load{callers: 128, say: Spread}.setting},
-	{"sized", "crowd, where all are patient for ten seconds: a second costs a task the more, the longer it is",
-		load{callers: 128, terms: asPatient()}.setting},
-	{"open", "mtrag, 12 conversations begin in a second, at random", load{rate: 12}.setting},
-	{"quac", "questions about an article each, QuAC, 64 callers",
-		load{file: "quac.jsonl", callers: 64}.setting},
-	{"begin", "tau, where one dialogue begins in a second, at random",
-		load{file: "tau.jsonl.gz", shared: true, rate: 1}.setting},
-	{"bursts", "quac, conversations begin as requests of Azure's code trace of 2023 came, four times as fast",
-		load{file: "quac.jsonl", recorded: true}.setting},
-	{"slow", "rag on slower engines, Qwen3 32B on two H100 each, 64 callers for 64 slots",
-		load{callers: 64, passages: 8000, profile: "h100x2-qwen3-32b"}.setting},
+	load{callers: 32}.trace("mtrag", "conversations of mtRAG without passages"),
+	load{callers: 32, passages: 8000}.trace("rag", "the same behind 8,000 bytes of passages each"),
+	load{file: "tau.jsonl.gz", shared: true, callers: 32}.trace("tau",
+		"tool calls of tau-bench behind one system prompt of 6 KB"),
+	load{callers: 32, passages: 16000, shared: true}.trace("long",
+		"mtrag behind one system prompt of 16,000 bytes"),
+	load{callers: 32, passages: 8000, blocks: 640}.trace("small",
+		"rag on engines whose cache holds two or three conversations"),
+	load{callers: 64, passages: 8000, profile: "h100x2-qwen3-32b"}.trace("slow",
+		"rag on slower engines, Qwen3 32B on two H100 each"),
+	load{file: "quac.jsonl", callers: 64}.trace("quac", "questions about an article each, QuAC"),
+	load{file: routedFile, callers: 32}.trace("routed",
+		"questions of eleven benchmarks, with how good the answers of each model were"),
+	load{callers: 128}.trace("crowd", "mtrag with twice as many callers as slots"),
+	load{callers: 128, say: Spread}.trace("spread", "crowd, where callers tell worths that differ a hundredfold"),
+	load{callers: 128, terms: asPatient()}.trace("sized",
+		"crowd, where all are patient for ten seconds: a second costs a task the more, the longer it is"),
+	load{rate: 12}.trace("open", "mtrag, 12 conversations begin in a second, at random"),
+	load{rate: 4, passages: 16000, shared: true}.trace("new",
+		"long, where 4 conversations begin in a second, at random, each its caller's only one"),
+	load{file: "tau.jsonl.gz", shared: true, rate: 1}.trace("begin",
+		"tau, where one dialogue begins in a second, at random"),
+	load{file: "quac.jsonl", recorded: true}.trace("bursts",
+		"quac, conversations begin as requests of Azure's code trace of 2023 came, four times as fast"),
 }
 
 // TraceNames are their names.
@@ -101,7 +108,7 @@ func traceNamed(name string) (of Trace, cliff bool, err error) {
 		}
 	}
 	with := of.setting
-	return Trace{name, of.About + ", " + about, func(engines int) (Setting, error) {
+	return Trace{name, of.About + ", " + about, of.Callers, func(engines int) (Setting, error) {
 		s, err := with(engines)
 		s.Groups = groups
 		return s, err
@@ -132,7 +139,21 @@ func asPatient() hub.Terms {
 	return t
 }
 
+// routedFile stands for the questions of which answers were recorded by model.
+const routedFile = "routed"
+
+func (l load) trace(name, about string) Trace { return Trace{name, about, l.callers, l.setting} }
+
 func (l load) setting(engines int) (Setting, error) {
+	if l.file == routedFile {
+		own := l
+		own.file = ""
+		s, err := own.setting(engines)
+		if err == nil {
+			s.Scripts, err = questions()
+		}
+		return s, err
+	}
 	ds, err := replay.BundledSet(cmp.Or(l.file, "mtrag.jsonl.gz"))
 	if err != nil {
 		return Setting{}, err
@@ -167,37 +188,71 @@ func (l load) setting(engines int) (Setting, error) {
 		Think: 200 * time.Millisecond, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second}, nil
 }
 
+// questions makes a script of each question of which answers were recorded by model.
+func questions() (all []*Script, err error) {
+	asked, err := traces.Questions()
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range asked {
+		s := &Script{chains: [][]uint64{nil}, recorded: map[string]recorded{}}
+		t := turn{}
+		for model, x := range q.Models {
+			t.prompt, t.output = max(t.prompt, int(x[1])), max(t.output, int(x[2]))
+			s.recorded[model] = recorded{x[0], int(x[2])}
+		}
+		s.turns = []turn{t}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
 // CrowdOptions say what is compared.
 type CrowdOptions struct {
 	World                   // but for its trace and seed
 	Traces, Rules []string  // by name; for markets among the rules see MarketName
-	Loads         []float64 // instead of Rate and Load, where a trace has no arrivals that count; see [Crowd]
+	Loads         []float64 // of what the fleet can serve: see [Crowd]
 	Seeds         []uint64
 	Progress      func(done, total int)
 	// plays one run, instead of virtual time; runs then follow one another
 	Play func(s Setting, rule string, named bool) (Measures, error)
 }
 
-// Row is what one rule did on one trace.
+// Row is what one rule did in one world.
 type Row struct {
-	Trace string              `json:"trace"`
-	Fleet string              `json:"fleet"`
-	Terms Terms               `json:"terms,omitempty"`
-	Load  float64             `json:"load,omitempty"` // of what the fleet can serve
-	Rate  float64             `json:"rate,omitempty"` // dialogues that begin in a second
-	Rule  string              `json:"rule"`
-	Knob  string              `json:"knob,omitempty"` // with its value that was best
-	Seeds []Measures          `json:"seeds"`
-	All   map[string]Estimate `json:"all"`
-	// by temper, as All
-	Tempers map[string]map[string]Estimate `json:"tempers,omitempty"`
+	Trace   string  `json:"trace"`
+	About   string  `json:"about"`
+	Fleet   string  `json:"fleet"`
+	Terms   Terms   `json:"terms,omitempty"`
+	Callers Callers `json:"callers,omitempty"`
+	Load    float64 `json:"load,omitempty"` // of what the fleet can serve
+	Rate    float64 `json:"rate,omitempty"` // dialogues that begin in a second
+	Loop    int     `json:"loop,omitempty"` // callers of a closed loop
+	Rule    string  `json:"rule"`
+	Knob    string  `json:"knob,omitempty"` // the rule with the value of its knob that was played
+
+	Seeds   []Measures                     `json:"seeds"`
+	All     map[string]Estimate            `json:"all"`
+	Tempers map[string]map[string]Estimate `json:"tempers,omitempty"` // by temper, as All
 }
 
-// Crowd runs every rule on every trace with every seed. A trace whose callers do not outnumber the slots by
-// half is played with arrivals, at each of Loads, unless the options say how tasks come: in a closed loop who
-// is served sooner asks sooner, and welfare a second then says who asked. The seeds of a row run in parallel:
-// runs share nothing. A rule with a knob stands there with the value at which welfare was greatest.
+// Crowd runs every rule on every trace with every seed. A trace whose callers do not outnumber the slots
+// by half is played with arrivals, at each of Loads, unless the options say how tasks come: in a closed
+// loop who is served sooner asks sooner, and welfare a second then says who asked. A rule with a knob
+// stands there with the value at which welfare was greatest.
 func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
+	return o.compare(ctx, (*World).loads, false)
+}
+
+// Frontier runs every rule, at every value of its knob, on every trace at each of Loads, with every seed:
+// where welfare a second stands against the first token that one in a hundred waits for.
+func Frontier(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
+	return o.compare(ctx, func(_ *World, loads []float64) ([]float64, error) { return loads, nil }, true)
+}
+
+// compare plays traces at the loads that are chosen for each, and of each rule all values or the best.
+func (o *CrowdOptions) compare(ctx context.Context, choose func(*World, []float64) ([]float64, error),
+	each bool) (rows []Row, err error) {
 	for _, rule := range o.Rules {
 		if _, err := played(rule); err != nil {
 			return nil, err
@@ -205,35 +260,43 @@ func Crowd(ctx context.Context, o CrowdOptions) (rows []Row, err error) {
 	}
 	var worlds []World
 	for _, trace := range o.Traces {
-		of, _, err := traceNamed(trace)
-		if err != nil {
-			return nil, err
-		}
 		w := o.World
-		w.Trace = of
-		loads, err := w.loads(o.Loads)
+		if w.Trace, _, err = traceNamed(trace); err != nil {
+			return nil, err
+		}
+		loads, err := choose(&w, o.Loads)
 		if err != nil {
 			return nil, err
 		}
-		for _, w.Load = range loads {
-			worlds = append(worlds, w)
+		all, err := w.At(loads)
+		if err != nil {
+			return nil, err
 		}
+		worlds = append(worlds, all...)
 	}
-	for _, w := range worlds {
-		if w.Load > 0 {
-			most, err := w.Capacity()
+	return o.play(ctx, worlds, each)
+}
+
+// Compare runs every rule in every world with every seed; a rule with a knob stands there with the value at
+// which welfare was greatest. Traces, Loads and the world of the options do not count.
+func Compare(ctx context.Context, worlds []World, o CrowdOptions) (rows []Row, err error) {
+	return o.play(ctx, worlds, false)
+}
+
+func (o *CrowdOptions) play(ctx context.Context, worlds []World, each bool) (rows []Row, err error) {
+	for i := range worlds {
+		for k, rule := range o.Rules {
+			all, err := o.rows(ctx, &worlds[i], rule)
 			if err != nil {
 				return nil, err
 			}
-			w.Rate = w.Load * most
-		}
-		for _, rule := range o.Rules {
-			row, err := o.row(ctx, w, rule)
-			if err != nil {
-				return nil, err
+			if !each {
+				all = []Row{slices.MaxFunc(all, func(a, b Row) int {
+					return cmp.Compare(a.All["welfare"].Mean, b.All["welfare"].Mean)
+				})}
 			}
-			rows = append(rows, row)
-			o.Progress(len(rows), len(worlds)*len(o.Rules))
+			rows = append(rows, all...)
+			o.Progress(i*len(o.Rules)+k+1, len(worlds)*len(o.Rules))
 		}
 	}
 	return rows, nil
@@ -250,11 +313,14 @@ func (w *World) loads(all []float64) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Callers == 0 || 2*s.Callers >= 3*s.slots() {
+	if s.Ring > 0 || !s.few() { // dialogues of a ring are many because few callers ask them in turn
 		return []float64{0}, nil
 	}
 	return all, nil
 }
+
+// few reports whether callers do not outnumber the slots by half.
+func (s *Setting) few() bool { return s.Callers > 0 && 2*s.Callers < 3*s.slots() }
 
 // played are the names under which a rule or a market is played, one for each value of its knob.
 func played(rule string) ([]string, error) {
@@ -265,24 +331,27 @@ func played(rule string) ([]string, error) {
 	return names, err
 }
 
-// row plays a rule at each value of its knob, from every seed.
-func (o *CrowdOptions) row(ctx context.Context, w World, rule string) (best Row, err error) {
+// rows plays a rule at each value of its knob, from every seed. The seeds of a row run in parallel: runs
+// share nothing.
+func (o *CrowdOptions) rows(ctx context.Context, w *World, rule string) (all []Row, err error) {
 	names, err := played(rule)
 	if err != nil {
-		return best, err
+		return nil, err
 	}
-	load := w.Load
-	w.Load = 0 // it is a rate by now
 	s, err := w.Setting()
 	if err != nil {
-		return best, err
+		return nil, err
 	}
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
-			return best, err
+			return nil, err
 		}
-		row := Row{Trace: w.Trace.Name, Fleet: w.Fleet.Name, Terms: w.Terms, Load: load, Rate: w.Rate,
+		row := Row{Trace: w.Trace.Name, About: w.Trace.About, Fleet: w.Fleet.Name, Terms: w.Terms,
+			Callers: w.Callers, Load: w.Load, Rate: s.Rate, Loop: s.Callers,
 			Rule: rule}
+		if base, _, _ := strings.Cut(name, ":"); base != MarketName && base != name {
+			row.Rule, row.Knob = base, name
+		}
 		most, one := 0, play
 		if o.Play != nil {
 			most, one = 1, o.Play // by the clock, one at a time
@@ -290,19 +359,15 @@ func (o *CrowdOptions) row(ctx context.Context, w World, rule string) (best Row,
 		row.Seeds, err = runs.Each(ctx, len(o.Seeds), most, nil, func(i int) (Measures, error) {
 			own := s
 			own.Seed, own.Arrive = o.Seeds[i], from(s.Arrive, o.Seeds[i])
-			return one(own, name, o.Named)
+			return one(own, name, w.Named)
 		})
 		if err != nil {
-			return best, fmt.Errorf("%s on %s: %w", name, w.Trace.Name, err)
+			return nil, fmt.Errorf("%s on %s: %w", name, w.Trace.Name, err)
 		}
-		if row.sum(); name != rule {
-			row.Knob = name
-		}
-		if best.All == nil || row.All["welfare"].Mean > best.All["welfare"].Mean {
-			best = row
-		}
+		row.sum()
+		all = append(all, row)
 	}
-	return best, nil
+	return all, nil
 }
 
 // from rotates recorded arrivals: the seed says with which one they begin, and those before it come last.

@@ -42,10 +42,10 @@ func HintsSetting(callers int) (Setting, error) {
 // begins with so many tokens of reasoning, which later prompts leave out.
 func AheadSettings(callers, thought int) (all []Trace) {
 	for _, t := range []Trace{
-		{"chat", "mtRAG without passages, people's pauses of 10 s on the mean, 100 us a token", cliff{
-			kind: "mtrag.jsonl.gz", callers: 4 * callers, pressure: 0.5, sigma: 1, prefill: 100}.setting},
-		{"agents", "coding agents with their recorded pauses, 40 us a token", cliff{
-			kind: "agents.jsonl.gz", callers: 4 * callers, pressure: 0.5, prefill: 40}.setting},
+		NewTrace("chat", "mtRAG without passages, people's pauses of 10 s on the mean, 100 us a token", cliff{
+			kind: "mtrag.jsonl.gz", callers: 4 * callers, pressure: 0.5, sigma: 1, prefill: 100}.setting),
+		NewTrace("agents", "coding agents with their recorded pauses, 40 us a token", cliff{
+			kind: "agents.jsonl.gz", callers: 4 * callers, pressure: 0.5, prefill: 40}.setting),
 	} {
 		of := t.setting
 		t.setting = func(engines int) (Setting, error) {

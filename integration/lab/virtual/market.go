@@ -293,7 +293,11 @@ func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	if h, ok := m.node.Book().Hold(d.Hold); ok {
 		r.believed = h.Cached
 	}
-	answer := agentd.Answer{Finish: "stop", Usage: usage, TTFT: s.first.Sub(s.began)}
+	finish := "stop"
+	if r.Cut {
+		finish = "length"
+	}
+	answer := agentd.Answer{Finish: finish, Usage: usage, TTFT: s.first.Sub(s.began)}
 	if usage.Output > 1 {
 		answer.ITL = now.Sub(s.first) / time.Duration(usage.Output-1)
 	}

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -94,6 +95,7 @@ func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
 		if d.Task.Client == m.Hub.Prober() {
 			r = m.seed(d)
 		}
+		r.most = payable(d, m.Engine.BlockSize)
 		s := &sale{r: r, agent: a, began: m.now,
 			stream: agentd.NewStream(m.now, d, a.core.Begin(d), 0)}
 		m.sales[s.r] = s
@@ -102,6 +104,16 @@ func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
 	}
 	say(m, bus.DispatchSubject(a.id, domain), &reply, func(got *bus.DispatchReply) { m.step(got) })
 	m.tell(a)
+}
+
+// payable is how many tokens of an answer an agent relays, by what a dispatch says at most and by its
+// price cap.
+func payable(d *bus.Dispatch, block int) int {
+	held := max(0, min(d.Cached, d.Task.Prompt.Tokens-1)) / block * block
+	return max(1, sort.Search(d.MaxTokens, func(n int) bool {
+		u := market.Usage{Prompt: d.Task.Prompt.Tokens, Cached: held, Output: n + 1}
+		return d.Price.Cost(u)+d.Tariff > d.CostCap
+	}))
 }
 
 // seed is the request for a text that the hub puts on an idle engine.

@@ -64,12 +64,16 @@ func quantile(p float64, sorted []float64) float64 {
 	return stat.Quantile(p, stat.Empirical, sorted, nil)
 }
 
-// quality is how good the answer of an engine is: as recorded for the question, or the engine's score.
+// quality is how good the answer of an engine is: as recorded for the question, or the engine's score; 0
+// of one that was cut.
 func (s *Setting) quality(r *Request, engine int) float64 {
 	o := s.offer(engine)
+	if r.Cut {
+		return 0
+	}
 	if r.script != nil {
-		if q, ok := r.script.quality[o.Recorded]; ok && o.Recorded != "" {
-			return q
+		if a, ok := r.script.recorded[o.Recorded]; ok {
+			return a.score
 		}
 	}
 	return o.Score
@@ -111,7 +115,7 @@ func (s *Setting) Measure(all []*Request) (m Measures) {
 	}
 	span := max(to-from, 1).Seconds()
 	m.Welfare, m.Throughput, m.Refused = m.Welfare/span, m.Throughput/span, m.Refused/float64(len(counted))
-	m.Uncounted = s.Callers > 0 && 2*s.Callers < 3*s.slots()
+	m.Uncounted = s.few()
 	m.Share, m.Quality = float64(cached)/float64(max(1, prompt)), m.Quality/max(1, served)
 	if served > 0 {
 		m.Work = slices.Max(work) / stat.Mean(work, nil)

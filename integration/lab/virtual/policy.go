@@ -201,6 +201,16 @@ func (v *View) Gain(now time.Time, engine int, r *Request, after time.Duration) 
 	return v.Value(now, engine, r, after) - v.Cost(engine, r)
 }
 
+// Worth reports whether the answer is worth its cost on some engine, if that begins with it now.
+func (v *View) Worth(now time.Time, r *Request) bool {
+	for i := range v.Engines {
+		if v.Fits(i, r) && v.Gain(now, i, r, 0) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Free is how many slots of an engine nothing was sent to.
 func (v *View) Free(engine int) int { return v.Engines[engine].Slots - v.Engines[engine].InFlight }
 

@@ -1,9 +1,6 @@
 package virtual
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Each task, as it comes, goes to the engine where what it has is greatest: value less cost, by a forecast of
 // its wait there. That is what one can do without prices: it sees what others have asked for, and not what
@@ -13,11 +10,14 @@ func greedily(l *Line, now time.Time, r *Request, v *View) int {
 	return l.Least(v.Able(), func(i int) float64 { return -float64(l.Gain(now, i, r, l.After(i))) })
 }
 
+// beyondAll is more than a second costs anybody.
+const beyondAll = 1e100
+
 // loses is what a second costs a task, in credits; after so long in line everybody goes before the others.
 func loses(most time.Duration) func(now time.Time, r *Request) float64 {
 	return func(now time.Time, r *Request) float64 {
 		if waited := now.Sub(Start) - r.Arrived; waited > most {
-			return math.MaxFloat64/2 + waited.Seconds()*math.MaxFloat64/1e12
+			return beyondAll * (1 + waited.Seconds())
 		}
 		return float64(r.Terms.Worth) * (1 - r.Terms.Delta) / r.Terms.Patience.Seconds()
 	}

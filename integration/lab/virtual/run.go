@@ -163,8 +163,9 @@ type run struct {
 	Setting
 	plan
 	policy  Policy
-	fault   error // of the policy
-	far     bool  // the policy is not Near
+	fault   error         // of the policy
+	moved   time.Duration // when a request was placed or ended last
+	far     bool          // the policy is not Near
 	engines []*Engine
 	due     []time.Duration // when each engine has something to do next; -1: nothing is planned
 	wake    time.Time       // when the policy wants to wake
@@ -494,6 +495,7 @@ func (r *run) hop() time.Duration {
 // place sends a request to its engine, or ends it if it is refused.
 func (r *run) place(now time.Duration, p Placed) {
 	q := p.Request
+	r.moved = now
 	if p.Engine == Wait && r.Returns && p.Again > 0 && q.Refusals < mostRefusals {
 		q.Refusals++
 		r.asking++
@@ -514,6 +516,12 @@ func (r *run) place(now time.Duration, p Placed) {
 		return
 	}
 	q.Engine = p.Engine
+	if a, ok := q.script.recorded[r.offer(q.Engine).Recorded]; ok {
+		q.Output = a.output
+	}
+	if q.most > 0 && q.Output > q.most {
+		q.Output, q.Cut = q.most, true
+	}
 	if q.own {
 		r.byJob[&q.Job] = q
 		r.open++
@@ -572,6 +580,7 @@ func (r *run) step(now time.Duration, i int) {
 			})
 		}
 		if s.Last {
+			r.moved = now
 			q.Done = now + r.Hop
 			if b, ok := r.policy.(*blind); ok {
 				q.Paid = b.charge(r.offer(i).Card.Cost(usage(q)))
@@ -669,7 +678,13 @@ func (r *run) look(now time.Duration) {
 	}
 }
 
+// longestStill is how long nothing may happen to those who wait.
+const longestStill = time.Hour
+
 func (r *run) scrape(now time.Duration) {
+	if r.open > 0 && now-r.moved > longestStill {
+		r.fault = fmt.Errorf("%d tasks wait, and none of them was sent anywhere for %v", r.open, longestStill)
+	}
 	for i, e := range r.engines[:r.Engines] {
 		v := &r.view.Engines[i]
 		v.Scrape = Scrape{len(e.Running), len(e.Waiting), e.Usage(), e.Output}

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -95,43 +96,56 @@ func (row *Row) sum() {
 }
 
 // Label is the row's rule, with the value of its knob where it has one.
-func (row *Row) Label() string {
-	if row.Knob != "" {
-		return row.Knob
-	}
-	return row.Rule
-}
+func (row *Row) Label() string { return cmp.Or(row.Knob, row.Rule) }
 
-// same reports whether two rows stand in one table.
-func (row *Row) same(other *Row) bool {
+// Same reports whether two rows are of one world, and so stand in one table.
+func (row *Row) Same(other *Row) bool {
 	return row.Trace == other.Trace && row.Fleet == other.Fleet && row.Terms == other.Terms &&
-		row.Rate == other.Rate
+		row.Callers == other.Callers && row.Rate == other.Rate && row.Loop == other.Loop
 }
 
 // Title says what was played.
 func (row *Row) Title() string {
-	of, _, _ := traceNamed(row.Trace)
-	about := of.Name + ": " + of.About
+	about := row.Trace + ": " + row.About
 	if row.Rate > 0 {
 		about += fmt.Sprintf("; %.2f dialogues begin in a second", row.Rate)
 		if row.Load > 0 {
 			about += fmt.Sprintf(", %.2f of what the engines can serve", row.Load)
 		}
 	}
-	if row.Fleet != "" {
+	if row.Loop > 0 {
+		about += fmt.Sprintf("; %d callers", row.Loop)
+	}
+	if row.Fleet != "" && row.Fleet != Fleets[0].Name {
 		about += "; fleet " + row.Fleet
 	}
 	if row.Terms != "" {
 		about += "; terms " + string(row.Terms)
 	}
+	if row.Callers == OneKey {
+		about += "; all callers behind one key"
+	}
 	return about
+}
+
+// Undominated says of rows of one world which have a greater welfare than each that has as short a p99.
+func Undominated(rows []Row) []bool {
+	out := make([]bool, len(rows))
+	for i := range rows {
+		out[i] = !slices.ContainsFunc(rows, func(r Row) bool {
+			w, p := r.All["welfare"].Mean, r.All["p99"].Mean
+			own, wait := rows[i].All["welfare"].Mean, rows[i].All["p99"].Mean
+			return w >= own && p <= wait && (w > own || p < wait)
+		})
+	}
+	return out
 }
 
 // Write prints a table for each world.
 func Write(w io.Writer, rows []Row) {
 	for from := 0; from < len(rows); {
 		to := from
-		for to < len(rows) && rows[to].same(&rows[from]) {
+		for to < len(rows) && rows[to].Same(&rows[from]) {
 			to++
 		}
 		fmt.Fprintf(w, "\n%s\n", rows[from].Title())

@@ -35,7 +35,7 @@ type Script struct {
 	inSystem bool     // the number stands in the system prompt, else in the first question
 	texts    [][]byte // as JSON without its quotes: of the system prompt, each question and each answer
 
-	quality map[string]float64 // of the answers that models gave, as recorded, by the model's name
+	recorded map[string]recorded // of the one answer, by the model that gave it
 
 	number int        // of a template
 	chains [][]uint64 // instead of all texts: the full blocks of each turn's prompt
@@ -46,6 +46,12 @@ type turn struct {
 	prompt, output int           // tokens
 	think          time.Duration // before it is asked, as recorded; 0: as the setting says
 	at             time.Duration // when it is asked, as recorded: whether or not the one before was answered
+}
+
+// recorded is how good an answer was, and how many tokens it had.
+type recorded struct {
+	score  float64
+	output int
 }
 
 // NewScripts prepares dialogues. shared says that all have the same system prompt.
@@ -177,9 +183,11 @@ type Request struct {
 	Refused              bool
 	Refusals             int            // how often it was told to come back, and did
 	Paid                 market.Credits // by its client
+	Cut                  bool           // the answer ended where its agent may ask no more for it
 
 	believed int // tokens of the prompt that its engine was believed to hold, when it was sent there
 
+	most   int  // tokens that its answer may have; 0: all
 	own    bool // sent by the policy itself: no caller asked, and none hears of it
 	script *Script
 	lots   *rand.Rand // its caller's

@@ -45,10 +45,10 @@ type World struct {
 	Callers Callers
 	Seed    uint64
 
-	// How tasks come; all 0: as the trace has them. One at most.
+	// How tasks come; both 0: as the trace has them. One at most.
 	Rate     float64 // dialogues that begin in a second, at random (Poisson)
-	Load     float64 // the same, as a part of what the fleet can serve, see [World.Capacity]
 	Sessions int     // callers of a closed loop: each asks its next question when the last is answered
+	Load     float64 // for the page: what part Rate is of what the fleet can serve, see [World.At]
 
 	Tasks  int           // of a run, where the trace has no end of its own
 	Length time.Duration // instead of Tasks
@@ -78,9 +78,10 @@ func (w *World) Setting() (s Setting, err error) {
 	if !slices.Contains(AllCallers, cmp.Or(w.Callers, OwnKeys)) {
 		return s, fmt.Errorf("callers %q are none of %v", w.Callers, AllCallers)
 	}
-	if w.Rate < 0 || w.Load < 0 || w.Sessions < 0 || w.Tasks < 0 || w.Length < 0 || w.Engines < 0 {
-		return s, fmt.Errorf("a rate of %v, a load of %v, %d sessions, %d tasks, %v and %d engines: none may be "+
-			"below 0", w.Rate, w.Load, w.Sessions, w.Tasks, w.Length, w.Engines)
+	if !(w.Rate >= 0 && w.Rate <= mostRate) ||
+		min(w.Sessions, w.Tasks, w.Engines, int(w.Length)) < 0 {
+		return s, fmt.Errorf("a rate of %v, %d sessions, %d tasks, %v and %d engines: none may be below 0, and a "+
+			"rate is at most %.0f", w.Rate, w.Sessions, w.Tasks, w.Length, w.Engines, mostRate)
 	}
 	engines := cmp.Or(len(w.Fleet.Engines), w.Engines, 8)
 	if s, err = w.Trace.setting(engines); err != nil {
@@ -95,21 +96,34 @@ func (w *World) Setting() (s Setting, err error) {
 	if w.Length > 0 || w.Tasks > 0 && s.Tasks == 0 && s.Length == 0 {
 		s.Tasks, s.Length = w.Tasks, w.Length
 	}
-	rate := w.Rate
-	if w.Load > 0 {
-		most, err := w.Capacity()
-		if err != nil {
-			return s, err
-		}
-		rate = w.Load * most
-	}
 	switch {
-	case rate > 0:
-		s.Callers, s.Ring, s.Arrive, s.Timed, s.Midway, s.Rate = 0, 0, nil, 0, false, rate
+	case w.Rate > 0:
+		s.Callers, s.Ring, s.Arrive, s.Timed, s.Midway, s.Rate = 0, 0, nil, 0, false, w.Rate
 	case w.Sessions > 0:
 		s.Callers, s.Ring, s.Arrive, s.Timed, s.Rate = w.Sessions, 0, nil, 0, 0
 	}
 	return s, nil
+}
+
+// mostRate is more dialogues a second than an engine has microseconds for.
+const mostRate = 1e6
+
+// At is the world with arrivals at each load, a part of what the fleet can serve; 0 is as the trace has them.
+func (w *World) At(loads []float64) (all []World, err error) {
+	most := 0.0
+	for _, load := range loads {
+		if load > 0 && most == 0 {
+			if most, err = w.Capacity(); err != nil {
+				return nil, err
+			}
+		}
+		at := *w
+		if load > 0 {
+			at.Rate, at.Load = load*most, load
+		}
+		all = append(all, at)
+	}
+	return all, nil
 }
 
 // Capacity is how many dialogues of the trace can begin in a second so that the fleet serves them all:
