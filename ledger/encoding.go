@@ -219,7 +219,9 @@ var kindNames = [...]string{
 }
 
 // KindNames lists the names of all kinds, as String has them.
-func KindNames() []string { return slices.Clone(kindNames[KindOpen:]) }
+func KindNames() []string {
+	return slices.DeleteFunc(slices.Clone(kindNames[:]), func(name string) bool { return name == "" })
+}
 
 // String names a kind in lower case, as commands print it.
 func (k Kind) String() string {

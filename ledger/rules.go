@@ -3,8 +3,10 @@ package ledger
 import (
 	"crypto/sha256"
 	"fmt"
-	"souk/bus/tip"
+	"math/bits"
 	"strings"
+
+	"souk/bus/tip"
 )
 
 // roundHead is what the book needs of a round.
@@ -14,44 +16,87 @@ type roundHead struct {
 	awards     int
 }
 
+// partSet is which parts of a record are set.
+type partSet uint16
+
+const (
+	partOpen partSet = 1 << iota
+	partRound
+	partHold
+	partCapture
+	partVoid
+	partTransfer
+	partEpoch
+	partMove
+	partBudget
+	partNoted
+	partWriteOff
+)
+
+// rule says of a kind which part its records have, whose journals may hold them, and how a book takes them
+// in.
+type rule struct {
+	part          partSet
+	hub, treasury bool
+	apply         func(*Book, *Record) error
+}
+
+var rules = [...]rule{
+	KindOpen:       {partOpen, true, true, (*Book).applyOpen},
+	KindRound:      {partRound, true, false, nil}, // with its head
+	KindHold:       {partHold, true, false, (*Book).applyHold},
+	KindCapture:    {partCapture, true, false, (*Book).applyEnd},
+	KindVoid:       {partVoid, true, false, (*Book).applyEnd},
+	KindDeposit:    {partTransfer, false, true, (*Book).applyTransfer},
+	KindPayout:     {partTransfer, false, true, (*Book).applyTransfer},
+	KindGrant:      {partTransfer, false, true, (*Book).applyTransfer},
+	KindAccept:     {partTransfer, true, false, (*Book).applyTransfer},
+	KindReturn:     {partTransfer, true, false, (*Book).applyTransfer},
+	KindReclaim:    {partTransfer, false, true, (*Book).applyTransfer},
+	KindDistribute: {partTransfer, true, true, (*Book).applyTransfer},
+	KindClose:      {0, true, true, (*Book).applyClose},
+	KindSeal:       {partEpoch, true, false, (*Book).applyEpoch},
+	KindTariff:     {partEpoch, true, false, (*Book).applyEpoch},
+	KindMove:       {partMove, false, true, (*Book).applyMove},
+	KindBudget:     {partBudget, false, true, (*Book).applyBudget},
+	KindMark:       {partNoted, true, true, (*Book).applyMark},
+	KindWriteOff:   {partWriteOff, false, true, (*Book).applyWriteOff},
+}
+
 // apply judges a record and applies it. Checks come first and changes last; changes go to b.undo. round is
 // the head of a round whose body was not decoded, else nil.
 func (b *Book) apply(r *Record, round *roundHead) error {
-	if err := r.shape(round != nil); err != nil {
-		return err
+	if int(r.Kind) >= len(rules) || !rules[r.Kind].hub && !rules[r.Kind].treasury ||
+		r.parts(round != nil) != rules[r.Kind].part {
+		return broken(ErrIllegal, "I7", r.ID, "a known kind with its own part and no other",
+			"%s with %d parts", r.Kind, bits.OnesCount16(uint16(r.parts(round != nil))))
 	}
-	h := &b.head
+	h, of := &b.head, &rules[r.Kind]
 	switch {
 	case r.Kind == KindOpen:
-		return b.applyOpen(r)
 	case h.journal == "":
 		return broken(ErrOrder, "I7", r.ID, "an open record first", "%s", r.Kind)
 	case h.closed:
 		return broken(ErrOrder, "I7", r.ID, "nothing after the journal was closed", "%s", r.Kind)
-	case !r.Kind.at(h.role):
+	case h.role == RoleHub && !of.hub, h.role == RoleTreasury && !of.treasury:
 		return broken(ErrIllegal, "I7", r.ID, "a record of a "+h.role, "%s", r.Kind)
 	}
-	switch r.Kind {
-	case KindRound:
+	if r.Kind == KindRound {
 		return b.applyRound(r, round)
-	case KindHold:
-		return b.applyHold(r)
-	case KindCapture, KindVoid:
-		return b.applyEnd(r)
-	case KindSeal, KindTariff:
-		return b.applyEpoch(r)
-	case KindClose:
-		return b.applyClose(r)
-	case KindMove:
-		return b.applyMove(r)
-	case KindBudget:
-		return b.applyBudget(r)
-	case KindMark:
-		return b.applyMark(r)
-	case KindWriteOff:
-		return b.applyWriteOff(r)
 	}
-	return b.applyTransfer(r)
+	return of.apply(b, r)
+}
+
+// parts are those that are set.
+func (r *Record) parts(lazyRound bool) (all partSet) {
+	for i, set := range [...]bool{r.Open != nil, r.Round != nil || lazyRound, r.Hold != nil, r.Capture != nil,
+		r.Void != nil, r.Transfer != nil, r.Epoch != nil, r.Move != nil, r.Budget != nil, r.Noted != nil,
+		r.WriteOff != nil} {
+		if set {
+			all |= 1 << i
+		}
+	}
+	return all
 }
 
 // applyClose ends the journal, or at the treasury a hub.
@@ -76,60 +121,6 @@ func (b *Book) applyClose(r *Record) error {
 	default:
 		c.ended = true
 		b.undo = append(b.undo, undo{do: func() { c.ended = false }})
-	}
-	return nil
-}
-
-// at reports whether a journal of that role may hold such records.
-func (k Kind) at(role string) bool {
-	switch k {
-	case KindDistribute, KindClose, KindMark:
-		return true
-	case KindDeposit, KindPayout, KindGrant, KindReclaim, KindMove, KindBudget, KindWriteOff:
-		return role == RoleTreasury
-	}
-	return role == RoleHub
-}
-
-// shape checks that exactly the part that Kind names is set.
-func (r *Record) shape(lazyRound bool) error {
-	n := 0
-	for _, set := range [...]bool{r.Open != nil, r.Round != nil ||
-		lazyRound, r.Hold != nil, r.Capture != nil, r.Void != nil, r.Transfer != nil, r.Epoch != nil, r.Move != nil, r.Budget != nil, r.Noted != nil, r.WriteOff != nil} {
-		if set {
-			n++
-		}
-	}
-	want, ok := 1, false
-	switch r.Kind {
-	case KindOpen:
-		ok = r.Open != nil
-	case KindRound:
-		ok = r.Round != nil || lazyRound
-	case KindHold:
-		ok = r.Hold != nil
-	case KindCapture:
-		ok = r.Capture != nil
-	case KindVoid:
-		ok = r.Void != nil
-	case KindDeposit, KindPayout, KindGrant, KindAccept, KindReturn, KindReclaim, KindDistribute:
-		ok = r.Transfer != nil
-	case KindSeal, KindTariff:
-		ok = r.Epoch != nil
-	case KindMove:
-		ok = r.Move != nil
-	case KindBudget:
-		ok = r.Budget != nil
-	case KindMark:
-		ok = r.Noted != nil
-	case KindWriteOff:
-		ok = r.WriteOff != nil
-	case KindClose:
-		ok, want = true, 0
-	}
-	if !ok || n != want {
-		return broken(ErrIllegal, "I7", r.ID, "a known kind with its own part and no other",
-			"%s with %d parts", r.Kind, n)
 	}
 	return nil
 }
