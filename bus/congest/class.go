@@ -132,16 +132,11 @@ func (a *Agent) Learn(now int64, s Served) bool {
 
 // at is how long the time between tokens is beside so many.
 func (c *Line) at(others float64) float64 {
-	det := float64(c.N*c.XX) - float64(c.X*c.X)
-	if c.N == 0 || det <= 1e-9*c.N*c.XX {
-		return c.Y / max(1, c.N)
-	}
-	rise := (float64(c.N*c.XY) - float64(c.X*c.Y)) / det
-	alone := (float64(c.Y*c.XX) - float64(c.X*c.XY)) / det
+	alone, rise, _ := c.fit()
 	if f := alone + float64(rise*others); f > 0 && rise >= 0 {
 		return f
 	}
-	return c.Y / c.N
+	return c.Y / max(1, c.N)
 }
 
 // Agents that are nearly equal have equal tiers, and these change seldom: what is measured is taken in steps,

@@ -66,15 +66,22 @@ func (c *Line) enter(x, y, weight float64) {
 	c.XY += float64(weight * x * y)
 }
 
-// Slope is the share by which one more task beside it lengthens a task that would run alone, 0 to maxSlope.
-func (c *Line) Slope() float64 {
+// fit is the line: the time between tokens of a task that runs alone, and by how much each other one makes it
+// longer; ok is false where too little was seen.
+func (c *Line) fit() (alone, rise float64, ok bool) {
 	det := float64(c.N*c.XX) - float64(c.X*c.X)
 	if c.N == 0 || det <= 1e-9*c.N*c.XX {
-		return priorSlope
+		return 0, 0, false
 	}
-	rise := (float64(c.N*c.XY) - float64(c.X*c.Y)) / det
-	alone := (float64(c.Y*c.XX) - float64(c.X*c.XY)) / det
+	return (float64(c.Y*c.XX) - float64(c.X*c.XY)) / det, (float64(c.N*c.XY) - float64(c.X*c.Y)) / det, true
+}
+
+// Slope is the share by which one more task beside it lengthens a task that would run alone, 0 to maxSlope.
+func (c *Line) Slope() float64 {
+	alone, rise, ok := c.fit()
 	switch {
+	case !ok:
+		return priorSlope
 	case rise <= 0:
 		return 0 // more tasks never make an engine faster
 	case !(alone > 0) || rise >= maxSlope*alone:

@@ -291,7 +291,7 @@ func load(files Files) (*x509.Certificate, any, error) {
 const maxPEM = 1 << 20
 
 func readPair(files Files) (*tls.Certificate, error) {
-	cert, err := readFile(files.Cert, maxPEM)
+	cert, err := regular.Read(files.Cert, maxPEM)
 	if err != nil {
 		return nil, err
 	}
@@ -325,7 +325,7 @@ func current(c *x509.Certificate, path string, now time.Time) error {
 func TLSOf(files Files) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS13}
 	if files.CA != "" {
-		text, err := readFile(files.CA, maxPEM)
+		text, err := regular.Read(files.CA, maxPEM)
 		if err != nil {
 			return nil, fmt.Errorf("ca: %w", err)
 		}

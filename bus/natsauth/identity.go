@@ -10,6 +10,7 @@ package natsauth
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -176,30 +177,19 @@ func (s Source) As(role bus.Role, name string) Source {
 var ErrRole = errors.New("the creds are another's")
 
 // readSecret reads a file that only its owner, and perhaps its group, may read.
-func readSecret(path string, most int64) ([]byte, error) { return read(path, most, true) }
-
-// readFile reads one that is no secret.
-func readFile(path string, most int64) ([]byte, error) { return read(path, most, false) }
-
-func read(path string, most int64, secret bool) ([]byte, error) {
+func readSecret(path string, most int64) ([]byte, error) {
 	f, err := regular.Open(path, most)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	switch {
-	case err != nil:
+	if err == nil && info.Mode().Perm()&0o007 != 0 {
+		err = fmt.Errorf("%s: %w (mode %v): chmod 600 it, and renew what is in it if they may have read it", path,
+			ErrOpen, info.Mode().Perm())
+	}
+	if err != nil {
 		return nil, err
-	case secret && info.Mode().Perm()&0o007 != 0:
-		return nil,
-			fmt.Errorf("%s: %w (mode %v): chmod 600 it, and renew what is in it if they may have read "+
-				"it", path, ErrOpen, info.Mode().Perm())
 	}
-	text := make([]byte, info.Size())
-	n, err := f.ReadAt(text, 0)
-	if n == len(text) {
-		err = nil
-	}
-	return text[:n], err
+	return io.ReadAll(io.LimitReader(f, most))
 }

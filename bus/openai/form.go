@@ -128,7 +128,7 @@ func (f *Form) Kept(finish string) (kept, ok bool) {
 		return false, false
 	}
 	budget := mostSteps
-	var tools map[string]*schema
+	var tools map[string]any
 	if len(f.made) > 0 {
 		tools = readTools(f.tools)
 	}
@@ -156,7 +156,7 @@ func (f *Form) Kept(finish string) (kept, ok bool) {
 }
 
 // readTools are the schemas of tools' arguments, by the tools' names.
-func readTools(data json.RawMessage) map[string]*schema {
+func readTools(data json.RawMessage) map[string]any {
 	var list []struct {
 		Function struct {
 			Name       string
@@ -166,149 +166,96 @@ func readTools(data json.RawMessage) map[string]*schema {
 	if json.Unmarshal(data, &list) != nil {
 		return nil
 	}
-	tools := map[string]*schema{}
+	tools := map[string]any{}
 	for _, t := range list {
 		tools[t.Function.Name] = readSchema(t.Function.Parameters)
 	}
 	return tools
 }
 
+// readSchema reads a JSON schema; nil where it says nothing that is looked at.
+func readSchema(data json.RawMessage) (schema any) {
+	if json.Unmarshal(data, &schema) == nil && (schema == false || rulesOf(schema, 0) != nil) {
+		return schema
+	}
+	return nil
+}
+
+// rulesOf is what stands in a schema; nil: nothing that is looked at.
+func rulesOf(schema any, depth int) map[string]any {
+	m, ok := schema.(map[string]any)
+	if !ok || depth >= mostDepth || m["$ref"] != nil {
+		return nil
+	}
+	return m
+}
+
 // fitsObject reports whether data is one JSON object that fits a schema.
-func fitsObject(data []byte, s *schema, budget *int) bool {
+func fitsObject(data []byte, schema any, budget *int) bool {
 	var v any
 	if json.Unmarshal(data, &v) != nil {
 		return false
 	}
-	if s == nil {
+	if schema == nil {
 		_, object := v.(map[string]any)
 		return object
 	}
-	return s.fits(v, budget)
+	return fits(schema, v, 0, budget)
 }
 
-// schema is as much of a JSON schema as is looked at. What else stands in one is taken to be kept to.
-type schema struct {
-	never    bool
-	types    []string
-	members  map[string]*schema
-	required []string
-	closed   bool // no other members
-	items    *schema
-	enum     []any
-	anyOf    []*schema
-
-	least, most          *float64 // of a number
-	minLength, maxLength *float64
-	minItems, maxItems   *float64
-}
-
-// readSchema reads one; nil where it says nothing that is looked at.
-func readSchema(data json.RawMessage) *schema {
-	var v any
-	if len(data) == 0 || json.Unmarshal(data, &v) != nil {
-		return nil
-	}
-	return schemaOf(v, 0)
-}
-
-func schemaOf(v any, depth int) *schema {
-	if no, ok := v.(bool); ok && !no {
-		return &schema{never: true}
-	}
-	m, ok := v.(map[string]any)
-	if !ok || depth >= mostDepth || m["$ref"] != nil {
-		return nil
-	}
-	s := &schema{closed: m["additionalProperties"] == false && m["patternProperties"] == nil}
-	switch t := m["type"].(type) {
-	case string:
-		s.types = []string{t}
-	case []any:
-		for _, x := range t {
-			if name, ok := x.(string); ok {
-				s.types = append(s.types, name)
-			}
-		}
-	}
-	if members, ok := m["properties"].(map[string]any); ok {
-		s.members = map[string]*schema{}
-		for name, x := range members {
-			s.members[name] = schemaOf(x, depth+1)
-		}
-	}
-	if list, ok := m["required"].([]any); ok {
-		for _, x := range list {
-			if name, ok := x.(string); ok {
-				s.required = append(s.required, name)
-			}
-		}
-	}
-	s.items = schemaOf(m["items"], depth+1)
-	s.enum, _ = m["enum"].([]any)
-	if x, ok := m["const"]; ok {
-		s.enum = []any{x}
-	}
-	if list, ok := m["anyOf"].([]any); ok {
-		for _, x := range list {
-			s.anyOf = append(s.anyOf, schemaOf(x, depth+1))
-		}
-	}
-	for name, at := range map[string]**float64{"minimum": &s.least, "maximum": &s.most,
-		"minLength": &s.minLength, "maxLength": &s.maxLength, "minItems": &s.minItems,
-		"maxItems": &s.maxItems} {
-		if x, ok := m[name].(float64); ok {
-			*at = &x
-		}
-	}
-	return s
-}
-
-// fits reports whether a value fits; false once budget is used up.
-func (s *schema) fits(v any, budget *int) bool {
-	if *budget--; *budget <= 0 {
+// fits reports whether a value fits a schema, as far as that is looked at: types, members, items, enum,
+// const, anyOf and bounds. What else stands in one is taken to be kept to. It is false once budget is used up.
+func fits(schema, v any, depth int, budget *int) bool {
+	if *budget--; *budget <= 0 || schema == false {
 		return false
 	}
-	if s == nil {
+	m := rulesOf(schema, depth)
+	if m == nil {
 		return true
 	}
-	typed := func(t string) bool { return isOf(v, t) }
-	if s.never || len(s.types) > 0 && !slices.ContainsFunc(s.types, typed) {
+	list := func(name string) []any { all, _ := m[name].([]any); return all }
+	inner := func(schema, v any) bool { return fits(schema, v, depth+1, budget) }
+	is := func(t any) bool { name, ok := t.(string); return !ok || isOf(v, name) }
+	same := func(x any) bool { return equal(x, v, budget) }
+	taken := func(s any) bool { return inner(s, v) }
+	if x, ok := m["const"]; ok && !same(x) || !is(m["type"]) ||
+		len(list("type")) > 0 && !slices.ContainsFunc(list("type"), is) ||
+		len(list("enum")) > 0 && !slices.ContainsFunc(list("enum"), same) ||
+		len(list("anyOf")) > 0 && !slices.ContainsFunc(list("anyOf"), taken) {
 		return false
 	}
-	if len(s.enum) > 0 && !slices.ContainsFunc(s.enum, func(x any) bool { return equal(x, v, budget) }) {
-		return false
-	}
-	if len(s.anyOf) > 0 && !slices.ContainsFunc(s.anyOf, func(x *schema) bool { return x.fits(v, budget) }) {
-		return false
-	}
-	within := func(x float64, least, most *float64) bool {
-		return (least == nil || x >= *least) && (most == nil || x <= *most)
+	within := func(x float64, least, most string) bool {
+		from, below := m[least].(float64)
+		to, above := m[most].(float64)
+		return (!below || x >= from) && (!above || x <= to)
 	}
 	switch v := v.(type) {
 	case float64:
-		return within(v, s.least, s.most)
+		return within(v, "minimum", "maximum")
 	case string:
-		return within(float64(utf8.RuneCountInString(v)), s.minLength, s.maxLength)
+		return within(float64(utf8.RuneCountInString(v)), "minLength", "maxLength")
 	case []any:
-		if !within(float64(len(v)), s.minItems, s.maxItems) {
-			return false
-		}
-		return s.items == nil || !slices.ContainsFunc(v, func(x any) bool { return !s.items.fits(x, budget) })
+		return within(float64(len(v)), "minItems", "maxItems") && (m["items"] == nil ||
+			!slices.ContainsFunc(v, func(x any) bool { return !inner(m["items"], x) }))
 	case map[string]any:
-		for _, name := range s.required {
-			if _, ok := v[name]; !ok {
+		for _, name := range list("required") {
+			if name, ok := name.(string); ok && !has(v, name) {
 				return false
 			}
 		}
+		members, _ := m["properties"].(map[string]any)
+		closed := m["additionalProperties"] == false && m["patternProperties"] == nil
 		for name, x := range v {
-			of, known := s.members[name]
-			if !known && s.closed || known && !of.fits(x, budget) {
+			of, known := members[name]
+			if !known && closed || known && !inner(of, x) {
 				return false
 			}
 		}
 	}
 	return true
 }
+
+func has(m map[string]any, name string) bool { _, ok := m[name]; return ok }
 
 func isOf(v any, t string) bool {
 	switch v := v.(type) {
