@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -56,30 +57,16 @@ func (c Config) filled() (Config, error) {
 		return c, err
 	}
 	d := Default(c.ID)
-	for _, f := range []struct{ v, or *int }{{&c.Buffer, &d.Buffer}, {&c.BufferBytes, &d.BufferBytes},
-		{&c.MaxStreams, &d.MaxStreams}} {
-		if *f.v < 0 {
-			return c, errors.New("client: negative limit")
-		}
-		if *f.v == 0 {
-			*f.v = *f.or
-		}
+	if min(c.Buffer, c.BufferBytes, c.MaxStreams) < 0 || min(c.Heartbeat, c.ResumeEvery, c.ResumeWait,
+		c.MaxOutage, c.MaxAbsence, c.MaxWait, c.Grace) < 0 {
+		return c, errors.New("client: negative limit or time")
 	}
-	for _, f := range []struct{ v, or *time.Duration }{
-		{&c.Heartbeat, &d.Heartbeat}, {&c.ResumeEvery, &d.ResumeEvery}, {&c.ResumeWait, &d.ResumeWait},
-		{&c.MaxOutage, &d.MaxOutage}, {&c.MaxAbsence, &d.MaxAbsence}, {&c.MaxWait, &d.MaxWait},
-		{&c.Grace, &d.Grace},
-	} {
-		if *f.v < 0 {
-			return c, errors.New("client: negative time")
-		}
-		if *f.v == 0 {
-			*f.v = *f.or
-		}
-	}
-	if c.AckEvery == 0 {
-		c.AckEvery = d.AckEvery
-	}
+	c.Buffer, c.BufferBytes = cmp.Or(c.Buffer, d.Buffer), cmp.Or(c.BufferBytes, d.BufferBytes)
+	c.MaxStreams, c.AckEvery = cmp.Or(c.MaxStreams, d.MaxStreams), cmp.Or(c.AckEvery, d.AckEvery)
+	c.Heartbeat = cmp.Or(c.Heartbeat, d.Heartbeat)
+	c.ResumeEvery, c.ResumeWait = cmp.Or(c.ResumeEvery, d.ResumeEvery), cmp.Or(c.ResumeWait, d.ResumeWait)
+	c.MaxOutage, c.MaxAbsence = cmp.Or(c.MaxOutage, d.MaxOutage), cmp.Or(c.MaxAbsence, d.MaxAbsence)
+	c.MaxWait, c.Grace = cmp.Or(c.MaxWait, d.MaxWait), cmp.Or(c.Grace, d.Grace)
 	return c, nil
 }
 

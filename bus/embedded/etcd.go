@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -264,10 +265,7 @@ func whole(path string) (used bool, err error) {
 }
 
 func etcdConfig(config EtcdConfig, limits EtcdLimits) *embed.Config {
-	tick := config.Tick
-	if tick == 0 {
-		tick = 10 * time.Millisecond
-	}
+	tick := cmp.Or(config.Tick, 10*time.Millisecond)
 	c := embed.NewConfig()
 	c.Name = "souk"
 	c.Dir = filepath.Join(config.Dir, "etcd")

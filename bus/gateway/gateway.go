@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -115,15 +116,8 @@ func (s *Server) Stats() Stats {
 	out := s.stats
 	out.Open, out.Kept = len(s.open), len(s.kept)
 	out.Memory, out.MemoryLimit = s.memory.used.Load(), s.memory.most
-	out.Requests, out.Refused, out.Cut = clone(s.stats.Requests), clone(s.stats.Refused), clone(s.stats.Cut)
-	return out
-}
-
-func clone[K comparable](m map[K]int64) map[K]int64 {
-	out := make(map[K]int64, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
+	out.Requests, out.Refused, out.Cut = maps.Clone(s.stats.Requests),
+		maps.Clone(s.stats.Refused), maps.Clone(s.stats.Cut)
 	return out
 }
 

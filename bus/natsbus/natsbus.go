@@ -2,6 +2,7 @@
 package natsbus
 
 import (
+	"cmp"
 	"context"
 	crypto "crypto/rand"
 	"crypto/tls"
@@ -69,8 +70,8 @@ func (c Config) withDefaults() (Config, error) {
 			return c, err
 		}
 	}
-	set(&c.PingEvery, 5*time.Second)
-	set(&c.ReconnectWait, 250*time.Millisecond)
+	c.PingEvery = cmp.Or(c.PingEvery, 5*time.Second)
+	c.ReconnectWait = cmp.Or(c.ReconnectWait, 250*time.Millisecond)
 	return c, nil
 }
 
@@ -104,13 +105,6 @@ func (c Config) hint(err error) string {
 		return "name the file of the CA that its certificate is from, as market.ca or in SOUK_MARKET_CA"
 	}
 	return "it speaks TLS: write tls:// in place of nats://"
-}
-
-func set[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Bus is a connection to NATS. It implements bus.Bus.

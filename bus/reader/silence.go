@@ -28,15 +28,7 @@ func (h *hearing) noticeSleep(now time.Time, doze time.Duration) {
 }
 
 // since is when silence begins to count: a reader that could not hear calls nobody silent.
-func (h *hearing) since() time.Time {
-	t := h.heard
-	for _, u := range []time.Time{h.bus, h.awake} {
-		if u.After(t) {
-			t = u
-		}
-	}
-	return t
-}
+func (h *hearing) since() time.Time { return later(later(h.heard, h.bus), h.awake) }
 
 // fillGap asks for missing chunks, at most once in ResumeEvery.
 func (s *Stream) fillGap(now time.Time) {
