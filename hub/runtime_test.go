@@ -364,8 +364,7 @@ func TestKVCacheInAHub(t *testing.T) {
 		h.serve(h.take("ann", fmt.Sprint("t", i)), market.Usage{Prompt: 100, Output: 3})
 	}
 	h.pass(actEvery + time.Millisecond)
-	if len(wishes) != 1 || wishes[0].Session != bus.SessionKey("ann", "boss") || wishes[0].Tokens != 103 ||
-		wishes[0].Why != runtimepolicy.ByHint {
+	if len(wishes) != 1 || wishes[0].Session != bus.SessionKey("ann", "boss") || wishes[0].Tokens != 103 {
 		t.Errorf("wishes: %+v", wishes)
 	}
 	if p := h.n.Stats().Policies; len(p) != 1 || p[0].Policy != "kvcache" || p[0].Observed < 6 ||

@@ -123,20 +123,17 @@ func (r *keyring) admit(now time.Time, p *shown, address string) (*key, error) {
 	if wait, ok := b.take(now, float64(r.c.WrongKeys)); !ok {
 		return nil, again(openai.CodeRateLimited, wait, "too many wrong keys come from this address")
 	}
+	why := "the key is not known here: it has expired, was revoked or belongs to another market"
 	switch {
 	case p.secret == "":
-		return nil, &bus.Error{Code: openai.CodeInvalidKey,
-			Message: "no key: send the header Authorization: Bearer " + bus.KeyPrefix + "..."}
+		why = "no key: send the header Authorization: Bearer " + bus.KeyPrefix + "..."
 	case !strings.HasPrefix(p.secret, bus.KeyPrefix): // of another server, as in OPENAI_API_KEY
-		return nil, &bus.Error{Code: openai.CodeInvalidKey,
-			Message: "that is no key of this market: its keys begin with " + bus.KeyPrefix +
-				", and `souk key new` makes them"}
+		why = "that is no key of this market: its keys begin with " + bus.KeyPrefix +
+			", and `souk key new` makes them"
 	case !p.whole:
-		return nil, &bus.Error{Code: openai.CodeInvalidKey,
-			Message: "that is no key of this market: a key is whole only with its last character"}
+		why = "that is no key of this market: a key is whole only with its last character"
 	}
-	return nil, &bus.Error{Code: openai.CodeInvalidKey,
-		Message: "the key is not known here: it has expired, was revoked or belongs to another market"}
+	return nil, &bus.Error{Code: openai.CodeInvalidKey, Message: why}
 }
 
 // begin counts an answer as open, if the key may have one more.

@@ -193,8 +193,6 @@ func (d *Dir) Life() string { return d.own.String() }
 func (d *Dir) Ended(text string) (ended bool, why string) {
 	l, err := Parse(text)
 	switch {
-	case text == "":
-		return false, "it says nothing of itself"
 	case err != nil:
 		return false, err.Error()
 	case text == d.own.String():

@@ -61,7 +61,10 @@ var errNone = errors.New("what it says of itself is no name of a run")
 
 // Parse reads the text of a life.
 func Parse(text string) (Life, error) {
-	if len(text) > maxText {
+	switch {
+	case text == "":
+		return Life{}, errors.New("it says nothing of itself")
+	case len(text) > maxText:
 		return Life{}, errNone
 	}
 	fields := strings.Split(text, ".")

@@ -138,7 +138,7 @@ func fill(dir string) error {
 	if _, _, err := ca(dir, time.Now()); err != nil {
 		return err
 	}
-	return writeNames(dir, names{Version: 1, Names: map[string]*name{}})
+	return writeNames(dir, names{Names: map[string]*name{}})
 }
 
 // public is a key's public half. It fails for none that was just made or read.
@@ -268,8 +268,7 @@ func (s *Store) claims(file string) (*jwt.AccountClaims, error) {
 
 // names is names.json.
 type names struct {
-	Version int              `json:"version"`
-	Names   map[string]*name `json:"names"`
+	Names map[string]*name `json:"names"`
 }
 
 // name is what a name belongs to, for ever, and the keys that it has had.
@@ -298,8 +297,8 @@ func readNames(dir string) (n names, err error) {
 	if err := json.Unmarshal(text, &n); err != nil {
 		return n, fmt.Errorf("%s: %w", namesFile, err)
 	}
-	if n.Version != 1 || n.Names == nil {
-		return n, fmt.Errorf("%s: version %d; this program knows 1", namesFile, n.Version)
+	if n.Names == nil {
+		return n, fmt.Errorf("%s: it has no names", namesFile)
 	}
 	for id, e := range n.Names {
 		if e == nil || !e.Role.Valid() || !bus.ValidID(id) {

@@ -188,22 +188,9 @@ type Effect struct {
 	Kind    EffectKind
 	Agent   ID
 	Session ID
-	Role    ID
 	Tokens  int
-	Held    int       // of a Warm's tokens, those that the agent is thought to hold
 	Until   time.Time // of no use later; zero: whenever
-	Why     Why
 }
-
-// Why is the reason for an effect, for logs and counts.
-type Why uint8
-
-// The reasons for effects.
-const (
-	BySession Why = 1 + iota // the session is expected to be back
-	ByRole                   // the role is expected to run
-	ByHint                   // a client said so
-)
 
 // Room is what Act may ask for, in counts and not in time, so that the same events have the same effects on
 // any machine. Who asks for more is turned off for a while.
@@ -241,8 +228,6 @@ func (k EventKind) String() string {
 func (k ItemKind) String() string { return name(k, "pair", "anchor", "tail", "share") }
 
 func (k EffectKind) String() string { return name(k, "touch", "warm", "load") }
-
-func (w Why) String() string { return name(w, "session", "role", "hint") }
 
 // name is the word for a kind, which counts from 1.
 func name[K ~uint8](k K, words ...string) string {

@@ -50,11 +50,7 @@ func (s *Stream) dueAgain() (due time.Time) {
 	case a.times >= maxAgain:
 		return due
 	}
-	due = a.asked
-	for _, t := range []time.Time{a.heard, s.hearing.bus, s.hearing.awake} {
-		due = later(due, t)
-	}
-	due = due.Add(s.c.Silence << a.times)
+	due = later(later(a.asked, a.heard), later(s.hearing.bus, s.hearing.awake)).Add(s.c.Silence << a.times)
 	if !a.chunk.IsZero() {
 		if named := later(a.asked, a.chunk).Add(s.c.AskAgain << a.times); named.Before(due) {
 			due = named

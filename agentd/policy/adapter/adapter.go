@@ -325,6 +325,5 @@ func (a *Adapter) Act(now time.Time, r policy.Room, to []policy.Effect) []policy
 }
 
 func (a *Adapter) load(to []policy.Effect, i int, now time.Time) []policy.Effect {
-	return append(to, policy.Effect{Kind: policy.Load, Agent: a.all[i].agent, Until: now.Add(leastWait),
-		Why: policy.ByRole})
+	return append(to, policy.Effect{Kind: policy.Load, Agent: a.all[i].agent, Until: now.Add(leastWait)})
 }

@@ -72,7 +72,7 @@ func (a *Ahead) Act(now time.Time, r policy.Room, to []policy.Effect) []policy.E
 		if until := time.Unix(0, int64(t.until)); now.Before(until) && t.tokens <= tokens {
 			tokens -= t.tokens
 			to = append(to, policy.Effect{Kind: policy.Warm, Agent: t.agent, Session: key, Tokens: t.tokens,
-				Held: t.prompt, Until: until, Why: policy.BySession})
+				Until: until})
 		}
 		a.turns.Drop(key)
 	}

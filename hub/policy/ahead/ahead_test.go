@@ -33,8 +33,7 @@ func TestTurnsThatReasonedAreComputedAhead(t *testing.T) {
 	a.Observe(served(6, 1000, 300, 200))
 	a.Observe(policy.Event{Kind: policy.Ended, At: start, Session: 6})
 	all := a.Act(start.Add(time.Second), room(), nil)
-	want := policy.Effect{Kind: policy.Warm, Agent: 5, Session: 1, Tokens: 1100, Until: start.Add(expects),
-		Why: policy.BySession}
+	want := policy.Effect{Kind: policy.Warm, Agent: 5, Session: 1, Tokens: 1100, Until: start.Add(expects)}
 	if len(all) != 1 || all[0].Kind != want.Kind || all[0].Session != 1 || all[0].Tokens != want.Tokens ||
 		all[0].Agent != 5 || !all[0].Until.Equal(want.Until) {
 		t.Errorf("%+v", all)

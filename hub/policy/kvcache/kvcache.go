@@ -84,7 +84,7 @@ func (k *KVCache) Act(now time.Time, r policy.Room, to []policy.Effect) []policy
 		if x != nil && now.Before(h.until) && x.tokens > 0 && x.tokens <= tokens {
 			tokens -= x.tokens
 			to = append(to, policy.Effect{Kind: policy.Touch, Agent: x.agent, Session: key,
-				Tokens: x.tokens, Until: now.Add(hinted), Why: policy.ByHint})
+				Tokens: x.tokens, Until: now.Add(hinted)})
 		}
 		k.next.Drop(key)
 	}
