@@ -80,10 +80,10 @@ type FundsRequest struct {
 	Hubs bool `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
 	// writeoff: do it; else say what would be done
 	Sure bool `json:"sure,omitempty" msgpack:"sure,omitempty"`
-	// found by who takes the request: the checksum of frame Known.Seq in its own journal, and that the
-	// registry names a hub that is to be written off as leading
-	Here  tip.Sum `json:"-" msgpack:"-"`
-	Leads bool    `json:"-" msgpack:"-"`
+	// found by who takes the request: the checksum of frame Known.Seq in its own journal, and the domains
+	// that a hub leads, by the registry, which is to be written off
+	Here  tip.Sum  `json:"-" msgpack:"-"`
+	Leads []string `json:"-" msgpack:"-"`
 }
 
 // Grant is an allotment of a client's money to a hub. Number counts from 1 for each hub without gaps.

@@ -176,8 +176,9 @@ func (c *Config) Judge(t *bus.Task, now time.Time) *bus.Error {
 		return refusal(bus.CodePromptTooLong,
 			"prompt of about %d tokens: at most %d are taken", t.Prompt.Tokens, c.MaxPromptTokens)
 	case t.Again == 0 && t.DeadlineMS > 0 && t.DeadlineMS <= now.UnixMilli():
-		return refusal(bus.CodePastDeadline,
-			"deadline_ms: the deadline has passed; it is Unix time in milliseconds")
+		return refusal(bus.CodePastDeadline, "deadline_ms: it passed %v ago by this door's clock, which says %s; it is "+
+			"Unix time in milliseconds: if the clock is wrong, set it (deploy/runbook.md: clocks)",
+			now.Sub(time.UnixMilli(t.DeadlineMS)).Round(time.Millisecond), now.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -34,8 +34,8 @@ type heardOf struct {
 // hub without tasks writes no more often, and one with tasks has frames of its own.
 const markEvery = time.Minute
 
-// Await has the hub hear the treasury before it takes a task, and says whence its journal may be an older copy:
-// it was moved, or another led since. An empty one asks before it begins.
+// Await has the hub hear the treasury before it takes a task, and says whence its journal may be an older
+// copy: it was moved, or another led since. An empty one asks before it begins.
 func (n *Node) Await(whence string) {
 	if n.book.Journal().Journal == "" || n.doubt != "" {
 		return

@@ -209,8 +209,8 @@ func TestAHubThatWaitsGivesWay(t *testing.T) {
 }
 
 // A copy of the treasury's journal, which hubs have confirmed, takes money in and ends. The right one has its
-// own file, and lacks what the copy took in: it hears the hubs that lead before it pays anything out, and takes
-// nothing from then on. It waits for none that does not run.
+// own file, and lacks what the copy took in: it hears the hubs that lead before it pays anything out, and
+// takes nothing from then on. It waits for none that does not run.
 func TestATreasuryBesideWhichACopyLed(t *testing.T) {
 	for _, runs := range []bool{true, false} {
 		inStall(t, func(s *stall) {

@@ -358,7 +358,7 @@ func TestALostHub(t *testing.T) {
 			t.Errorf("a second time: %+v", again)
 		}
 		if r := s.ask(bus.OpWriteOff, bus.FundsRequest{ID: "v", Hub: "general-b", Sure: true}); r.Code !=
-			bus.CodeBadRequest || !strings.Contains(r.Message, "leads its domain") {
+			bus.CodeBadRequest || !strings.Contains(r.Message, "leads domain general") {
 			t.Errorf("a hub that lives is written off: %q %s", r.Code, r.Message)
 		}
 		for client, had := range map[string]market.Credits{"ann": 40 * market.Credit,

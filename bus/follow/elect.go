@@ -90,9 +90,9 @@ func (c *Candidate) Elect(ctx context.Context) (bus.Leadership, error) {
 	return c.Registry.Elect(ctx, c.Key, c.Value, c.TTL)
 }
 
-// Since says who led last, by a key that outlives who writes it, where that was neither this process nor an earlier
-// life of its own: a copy of its journal, or what it is a copy of. What that one wrote is not here. "": nobody
-// else did.
+// Since says who led last, by a key that outlives who writes it, where that was neither this process nor an
+// earlier life of its own: a copy of its journal, or what it is a copy of. What that one wrote is not here.
+// "": nobody else did.
 func (c *Candidate) Since(ctx context.Context, key string) (by string, err error) {
 	kv, err := Get(ctx, c.Registry, key)
 	if err != nil || kv.Value == nil {

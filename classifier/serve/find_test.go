@@ -475,7 +475,9 @@ func TestATaskIsFoundAfterItsDeadline(t *testing.T) {
 			t.Errorf("answered %+v", a)
 		}
 		fresh := func(t *bus.Task) { t.ID, t.DeadlineMS = "t2", time.Now().Add(-time.Minute).UnixMilli() }
-		if a := w.again(0, fresh); a.Result == nil || a.Result.Code != bus.CodePastDeadline {
+		if a := w.again(0, fresh); a.Result == nil || a.Result.Code != bus.CodePastDeadline ||
+			!strings.Contains(a.Result.Message, "1m0s ago by this door's clock, which says "+
+				time.Now().UTC().Format(time.RFC3339)) {
 			t.Errorf("a task that nobody had before is answered %+v", a)
 		}
 	})

@@ -119,7 +119,9 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 					Amount: market.Credits(r.IntN(80))})
 			}
 		}
-		q.Sure, q.Leads = r.IntN(2) == 0, r.IntN(2) == 0
+		if q.Sure = r.IntN(2) == 0; r.IntN(2) == 0 {
+			q.Leads = []string{"maths"}
+		}
 		op := pick(bus.OpDeposit, bus.OpPayout, bus.OpAllot, bus.OpAllot, bus.OpReturn, bus.OpReturn,
 			bus.OpMove, bus.OpBudget, bus.OpBudget, bus.OpAllotted, bus.OpBalance, bus.OpDistribute,
 			bus.OpDistribute, bus.OpClose, bus.OpWriteOff, "none",

@@ -1,6 +1,7 @@
 package treasury
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -58,10 +59,12 @@ func (t *Treasury) writeOff(req *bus.FundsRequest, to any) error {
 func (t *Treasury) lives(req *bus.FundsRequest) error {
 	hub, w := req.Hub, t.heard[req.Hub]
 	switch {
-	case req.Leads:
-		return refuse(bus.CodeBadRequest, "hub %s leads its domain, as the registry has it: it is not "+
-			"lost. Stop it for good first; if it has "+
-			"died, the registry forgets it once its lease is over", hub)
+	case len(req.Leads) > 0:
+		domain := slices.Min(req.Leads)
+		return refuse(bus.CodeBadRequest, "hub %s leads domain %s, by what stands in etcd at %s: it is not lost. Stop "+
+			"it for good first; if it has died, etcd forgets it once its lease is over. If the hub of that domain has "+
+			"another journal, and names this one there, stop that hub and shut it out (souk auth revoke)", hub, domain,
+			bus.HubKey(domain))
 	case !w.at.IsZero() && t.now.Sub(w.at) < lively:
 		return refuse(bus.CodeBadRequest, "hub %s was heard of %v ago: it is not lost. Stop it for good "+
 			"first, and wait %v", hub,

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"souk/bus"
 	"souk/bus/bustest"
@@ -155,4 +156,39 @@ func TestAHubThatContradictsAlone(t *testing.T) {
 		t.Errorf("a mark of 2^63: %q %s", r.Code, r.Message)
 	}
 	bustest.Eventually(t, "it is well", func() bool { return h.srv.Closed() == "" })
+}
+
+// A hub that names another's journal at its own key in etcd keeps that one from being written off. The
+// refusal names the key, so that an operator knows whom to stop; then it is done.
+func TestAWriteOffSaysWhoNamesTheJournal(t *testing.T) {
+	h := start(t, filepath.Join(t.TempDir(), "journal", "treasury"), nil)
+	lead := h.elect("maths")
+	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 1000})
+	h.ask(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "hub-maths", Epoch: lead.Epoch(),
+		Amount: 100})
+	if err := lead.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	entry, err := bus.EncodeEntry(&bus.HubEntry{Domain: "law", Labels: []string{"law"}, Hub: "h",
+		Journal: "hub-maths"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	liar, err := h.world.Registry().Elect(t.Context(), bus.HubKey("law"), entry, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeOff := func() bus.FundsReply {
+		return h.ask(bus.OpWriteOff, bus.FundsRequest{ID: "w", Hub: "hub-maths", Sure: true})
+	}
+	if r := writeOff(); r.Code != bus.CodeBadRequest || !strings.Contains(r.Message, bus.HubKey("law")) ||
+		!strings.Contains(r.Message, "shut it out") {
+		t.Errorf("it is answered %q %s", r.Code, r.Message)
+	}
+	if err := liar.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := writeOff(); strings.Contains(r.Message, "leads domain") {
+		t.Errorf("once that hub is stopped: %q %s", r.Code, r.Message)
+	}
 }

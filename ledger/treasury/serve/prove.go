@@ -46,7 +46,7 @@ func (s *Server) prove(ctx context.Context) {
 		for len(s.doubt) > 0 && len(wait) < s.cfg.MaxPending {
 			wait = append(wait, <-s.doubt)
 		}
-		came, leads := away, map[string][]int64{}
+		came, leads := away, map[string]leading{}
 		if lost.IsZero() || time.Since(lost) >= proveWithin { // else whoever waits has waited long enough
 			var err error
 			leads, err = s.leaders(ctx)
@@ -62,8 +62,8 @@ func (s *Server) prove(ctx context.Context) {
 			}
 		}
 		for _, r := range wait {
-			epochs := leads[r.req.Hub]
-			r.asked, r.leads, r.req.Leads = came, slices.Contains(epochs, r.req.Epoch), len(epochs) > 0
+			l := leads[r.req.Hub]
+			r.asked, r.leads, r.req.Leads = came, slices.Contains(l.epochs, r.req.Epoch), l.domains
 			select {
 			case s.queue <- r:
 			case <-ctx.Done():
@@ -76,22 +76,29 @@ func (s *Server) prove(ctx context.Context) {
 	}
 }
 
-// leaders takes in which hubs lead, and returns their epochs by journal. A domain may name another's.
-func (s *Server) leaders(ctx context.Context) (map[string][]int64, error) {
+// leading is where a journal leads, by the registry: in one domain, or in several, where one names another's.
+type leading struct {
+	domains []string
+	epochs  []int64
+}
+
+// leaders takes in which hubs lead, and returns where, by journal.
+func (s *Server) leaders(ctx context.Context) (map[string]leading, error) {
 	ctx, cancel := context.WithTimeout(ctx, proveWithin)
 	defer cancel()
 	kvs, err := s.d.Registry.Get(ctx, bus.HubsPrefix)
 	if err != nil {
 		return nil, err
 	}
-	leads := map[string][]int64{}
+	leads := map[string]leading{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, kv := range kvs {
 		var e bus.HubEntry
 		if bus.DecodeEntry(kv.Value, &e) == nil && e.Journal != s.cfg.Journal {
-			s.t.Leads(e.Journal, bus.LastElement(kv.Key), kv.Create) // the key is the domain's alone to write
-			leads[e.Journal] = append(leads[e.Journal], kv.Create)
+			domain, l := bus.LastElement(kv.Key), leads[e.Journal]
+			s.t.Leads(e.Journal, domain, kv.Create) // the key is the domain's alone to write
+			leads[e.Journal] = leading{append(l.domains, domain), append(l.epochs, kv.Create)}
 		}
 	}
 	return leads, nil
