@@ -151,7 +151,7 @@ func TestWhatAnEngineRefusesWithinItsStream(t *testing.T) {
 // snapshot is what the books say of clients and agents, and how many rounds there were.
 func snapshot(t *testing.T, m *local.Market) map[string]string {
 	t.Helper()
-	books, err := m.Books()
+	books, err := books(m)
 	if err != nil {
 		t.Fatal(err)
 	}

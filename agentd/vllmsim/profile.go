@@ -15,30 +15,16 @@ type Profile struct {
 	Origin string // the measurements it was fitted to, with their licence
 
 	// A step with p prompt tokens, d decoding sequences and k tokens in the KV cache of all of them takes
-	// Base + p*Prefill + d*Decode + k*Resident microseconds, and Attention for each pair of a prompt's token
-	// and one that it attends to: nothing but where Attends gave it.
+	// Base + p*Prefill + d*Decode + k*Resident microseconds.
 	Base, Prefill, Decode, Resident float64
-	Attention                       float64
 	Noise                           float64 // sigma of the log of a factor on each step
 
 	// Defaults for the flags of the same names.
 	MaxNumSeqs, MaxNumBatchedTokens, NumGPUBlocks int
 }
 
-// attention is what Llama 3.1 8B takes for a pair of tokens on an RTX PRO 6000: 32 layers of what its kernels
-// take, measured by LLMServingSim (see Origin) over prompts in pieces of 2,048 tokens.
-const attention = 0.0019
-
-// Attends is the profile with attention to what came before, which grows with the square of a prompt. The
-// fitted profiles are straight lines: see PROFILES.md.
-func (p Profile) Attends() Profile {
-	p.Name, p.Attention = p.Name+"+attention", attention
-	return p
-}
-
-func (p *Profile) stepTime(prefill, decoding, resident, pairs int, random *rand.PCG) time.Duration {
-	us := p.Base + float64(prefill)*p.Prefill + float64(decoding)*p.Decode + float64(resident)*p.Resident +
-		float64(pairs)*p.Attention
+func (p *Profile) stepTime(prefill, decoding, resident int, random *rand.PCG) time.Duration {
+	us := p.Base + float64(prefill)*p.Prefill + float64(decoding)*p.Decode + float64(resident)*p.Resident
 	if p.Noise > 0 {
 		us *= math.Exp(p.Noise * rand.New(random).NormFloat64())
 	}

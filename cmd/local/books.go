@@ -9,20 +9,6 @@ import (
 	"souk/ledger/journal"
 )
 
-// Books builds the books of all journals of a data directory, while the market runs or after it.
-func Books(dir string) ([]*ledger.Book, error) {
-	var books []*ledger.Book
-	err := eachJournal(dir, func(path string) error {
-		b := ledger.NewBook()
-		books = append(books, b)
-		return journal.Read(path, b.ApplyFrame)
-	})
-	return books, err
-}
-
-// Books builds the books of the market's journals.
-func (m *Market) Books() ([]*ledger.Book, error) { return Books(m.dir.Path()) }
-
 func eachJournal(dir string, f func(path string) error) error {
 	paths, err := journal.Find(dir)
 	if err != nil {

@@ -225,12 +225,12 @@ func (m *Market) awaitRoom(ctx context.Context, patient bool) error {
 
 // open waits until the market sells, and makes the first deposits.
 func (m *Market) open(ctx context.Context) error {
-	if err := m.awaitWhy(ctx, "the hubs have their agents", m.statuses.complete(m.expected()),
+	if err := m.await(ctx, "the hubs have their agents", m.statuses.complete(m.expected()),
 		m.unready); err != nil {
 		return err
 	}
 	// The door listens for itself, and sends nobody to a hub of which it last heard that it has no agents.
-	if err := m.awaitWhy(ctx, "the door has heard of them", m.doorSells(ctx), m.unready); err != nil {
+	if err := m.await(ctx, "the door has heard of them", m.doorSells(ctx), m.unready); err != nil {
 		return err
 	}
 	deposits := map[string]market.Credits{}

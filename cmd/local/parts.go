@@ -48,7 +48,7 @@ func (m *Market) run(ctx context.Context, name string, servers ...server) error 
 			why = u.Unready
 			m.whys = append(m.whys, why)
 		}
-		if err := m.awaitWhy(ctx, name+" is ready", s.Ready(), why); err != nil {
+		if err := m.await(ctx, name+" is ready", s.Ready(), why); err != nil {
 			return err
 		}
 	}
@@ -65,13 +65,9 @@ func (m *Market) unready() string {
 	return ""
 }
 
-// await waits for something, or for the first failure.
-func (m *Market) await(ctx context.Context, what string, ready <-chan struct{}) error {
-	return m.awaitWhy(ctx, what, ready, nil)
-}
-
-// awaitWhy is await for what can say why it is not so yet; other commands say that, too.
-func (m *Market) awaitWhy(ctx context.Context, what string, ready <-chan struct{}, why func() string) error {
+// await waits for something, or for the first failure. why says, to other commands too, why it is not so yet;
+// nil: nothing does.
+func (m *Market) await(ctx context.Context, what string, ready <-chan struct{}, why func() string) error {
 	if why == nil {
 		why = func() string { return "" }
 	}

@@ -45,7 +45,7 @@ var Differences = []Difference{
 	{
 		What:    "time of a step",
 		Real:    "kernels; attention of a prompt grows with the square of its length",
-		StandIn: "a straight line of what is in the step (PROFILES.md); with Profile.Attends that square, too",
+		StandIn: "a straight line of what is in the step (PROFILES.md)",
 	},
 	{
 		What: "tokens", Real: "the model's tokenizer and chat template",

@@ -206,16 +206,6 @@ func (c *Scheduler[S]) Sums() (prompt, decoding, resident int) {
 	return prompt, decoding, resident
 }
 
-// Pairs is how often a token of a prompt in the batch attends to one before it.
-func (c *Scheduler[S]) Pairs() (n int) {
-	for _, w := range c.Batch {
-		if w.Prompt {
-			n += w.Tokens*w.Seq.Sched().Computed + w.Tokens*w.Tokens/2
-		}
-	}
-	return n
-}
-
 // preempt pushes s out: it gives back its blocks and goes to the head of the queue. What it had computed may
 // still be in the cache when its turn comes again; what was handed over is computed here then. It returns
 // how many tokens of it were to be computed in this step.

@@ -17,6 +17,8 @@ type EngineConfig struct {
 	MaxBatched int // tokens in a step: max_num_batched_tokens
 	Blocks     int // of the KV cache; one is reserved
 	BlockSize  int // tokens in a block
+	// microseconds beside the profile's for each pair of a prompt's token and one that it attends to
+	Attention float64
 }
 
 // Job is one request as its engine sees it: the lengths of prompt and answer, and the blocks that they fill.
@@ -79,7 +81,7 @@ func NewEngine(cfg EngineConfig) *Engine {
 	return &Engine{Scheduler: sched.Scheduler[*Job]{Slots: cfg.Slots, Batched: cfg.MaxBatched,
 		Cache: kv.New(cfg.Blocks, cfg.BlockSize)},
 		base: picoseconds(p.Base), prefill: picoseconds(p.Prefill), decode: picoseconds(p.Decode),
-		resident: picoseconds(p.Resident), attention: picoseconds(p.Attention), times: 1}
+		resident: picoseconds(p.Resident), attention: picoseconds(cfg.Attention), times: 1}
 }
 
 // Usage is the share of the cache that running requests hold, 0 to 1.
@@ -197,8 +199,14 @@ func (e *Engine) schedule() {
 		}
 	}
 	prompt, decoding, resident := e.Sums()
+	pairs := 0
+	for _, w := range e.Batch {
+		if w.Prompt {
+			pairs += w.Tokens*w.Seq.run.Computed + w.Tokens*w.Tokens/2
+		}
+	}
 	s.first = e.base + int64(prompt)*e.prefill + int64(decoding)*e.decode + int64(resident)*e.resident +
-		int64(e.Pairs())*e.attention
+		int64(pairs)*e.attention
 	s.first *= e.times
 	s.rise = int64(decoding) * e.resident * e.times
 	s.n = 1

@@ -294,11 +294,7 @@ func TestEngineSlowsWithLoad(t *testing.T) {
 // one that is cached attends to it nonetheless.
 func TestAttentionOfAPrompt(t *testing.T) {
 	p := vllmsim.Profile{Base: 1000, Prefill: 10}
-	if p.Attends().Attention <= 0 {
-		t.Fatal("a profile that attends takes no time for it")
-	}
-	p.Attention = 0.5
-	cfg := EngineConfig{Profile: p, Slots: 4, MaxBatched: 64, Blocks: 100, BlockSize: 16}
+	cfg := EngineConfig{Profile: p, Slots: 4, MaxBatched: 64, Blocks: 100, BlockSize: 16, Attention: 0.5}
 	var hashes []uint64
 	for i := range 20 {
 		hashes = append(hashes, mix(uint64(i)))
