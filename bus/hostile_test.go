@@ -11,8 +11,8 @@ import (
 	"souk/market"
 )
 
-// hostile are messages that would do harm, or slip something past a check: the msgpack library (v5.4.1) dies of
-// the first, and takes most of the others.
+// hostile are messages that would do harm, or slip something past a check: the msgpack library (v5.4.1) dies
+// of the first, and takes most of the others.
 var hostile = []struct{ name, hex, says string }{
 	// models: [...]
 	{"eleven bytes that ask for 2^32-1 structs", "81 a6 6d 6f 64 65 6c 73 dd ff ff ff ff", "beyond the end"},

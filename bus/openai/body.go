@@ -87,7 +87,8 @@ var members = func() map[string]string {
 		"max_completion_tokens", "n", "best_of", "use_beam_search", "tools", "souk", "stream_options",
 		"return_token_ids", "echo", "chat_template_kwargs", "tool_choice", "response_format",
 		"reasoning_effort",
-		"cache_salt", "truncate_prompt_tokens", "add_special_tokens", "seed", "prompt_cache_key", "modalities",
+		"cache_salt", "truncate_prompt_tokens", "add_special_tokens", "seed", "prompt_cache_key",
+		"modalities",
 	}, maps.Keys(refused)) {
 		all[name] = name
 	}

@@ -204,7 +204,7 @@ func fitsObject(data []byte, schema any, budget *int) bool {
 }
 
 // fits reports whether a value fits a schema, as far as that is looked at: types, members, items, enum,
-// const, anyOf and bounds. What else stands in one is taken to be kept to. It is false once budget is used up.
+// const, anyOf and bounds. What else stands in one is taken to be kept to. False once budget is used up.
 func fits(schema, v any, depth int, budget *int) bool {
 	if *budget--; *budget <= 0 || schema == false {
 		return false
