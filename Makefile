@@ -21,7 +21,7 @@ SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum $
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test fleet soak proofs bench crowd cliff forecast cachesage goldens fuzz lint build cross image deployment arm64 clean
+.PHONY: help run cluster test fleet soak proofs bench pages goldens fuzz lint build cross image deployment arm64 clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -126,17 +126,8 @@ proofs: ## the mechanism's property tests a hundred times over: a million rounds
 bench: build ## measure, and end with one table: a row per bar, asked and measured
 	@bin/lab bench $(ARGS)
 
-crowd: build ## the tables of integration/results/crowd.md anew: the market beside published rules, in virtual time and by the clock; ARGS="TABLE ..." makes these
-	@bin/lab crowd --page integration/results/crowd.md $(ARGS)
-
-cliff: build ## the tables of integration/results/cliff.md anew: the same where open sessions need more than the caches hold; ARGS="TABLE ..." makes these
-	@bin/lab cliff --page integration/results/cliff.md $(ARGS)
-
-forecast: build ## the page integration/results/forecast.md anew: what a hub expects beside what came, in virtual time; ARGS=--python=PATH has river's trees
-	@bin/lab experiment forecast --page integration/results/forecast.md --csv integration/results/forecast.csv $(ARGS)
-
-cachesage: build ## the page integration/results/cachesage.md anew: which blocks of agents' prompts an engine should keep, in a simulation of its cache; a quarter of an hour
-	@bin/lab experiment cachesage --seeds 5 --first 2001 --out integration/results $(ARGS)
+pages: build ## every page of integration/results anew, and the front page: an hour on two cores; ARGS="--only crowd,games" makes these, ARGS=--clock also those by the clock
+	@bin/lab pages $(ARGS)
 
 # Tests that compare with files in testdata which -update writes anew.
 GOLDEN := market market/flow ledger hub hub/regime bus/congest hub/predict hub/predict/tree hub/policy/cachesage

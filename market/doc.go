@@ -122,7 +122,7 @@
 // A client may say what comes next in its sessions: that one ends, when it is back, what it began, what is
 // next, in which role. No price reads that, and what follows from it is fixed before any bid is read. What
 // false hints gain was measured over 1,000 turns of one client, five times, against the same client telling
-// the truth, under metered settlement and under "quoted" ("lab experiment hints"). A hint that is always
+// the truth, under metered settlement and under "quoted" ("lab hints"). A hint that is always
 // false gains nothing that can be told from nothing: each lies between -0.02 and +0.04 % of what the client
 // has, with 95 %. A single false one gains less than 0.01 %. A session named as next is used again, and so is
 // kept where others' are not: its client pays for that. What can be gained is gained elsewhere: under

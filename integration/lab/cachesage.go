@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,8 +11,9 @@ import (
 )
 
 func cachesageCommand() *cobra.Command {
-	out, names, rules := "lab-experiment", []string{}, []string{}
-	seeds, first := uint(5), uint64(1)
+	var out output
+	var only, rules []string
+	seeds, first := uint(5), uint64(2001)
 	var list strings.Builder
 	panels := cachesage.Panels()
 	for _, p := range panels {
@@ -29,29 +28,21 @@ func cachesageCommand() *cobra.Command {
 		Use:   "cachesage",
 		Short: "Compare rules by which an engine gives up blocks of its cache",
 		Long: `Plays the calls of agents that work together, recorded and drawn, on a simulated cache, once by
-every rule, and writes cachesage.md, .csv and .json. The same seed gives the same figures on any machine.
+every rule. The same seed gives the same figures on any machine.
 
-Panels, each also by the beginning of its name:
+Panels:
 ` + list.String(),
-		Example: "  lab experiment cachesage --out integration/results\n" +
-			"  lab experiment cachesage --panels star,coding-P5 --rules lru,ours,belady --seeds 1",
+		Example: "  lab cachesage --out integration/results\n" +
+			"  lab cachesage --only chain,coding-P5,lru,ours,belady --seeds 1",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if len(names) > 0 {
-				panels = slices.DeleteFunc(panels, func(p *cachesage.Panel) bool {
-					return !slices.ContainsFunc(names,
-						func(n string) bool { return strings.HasPrefix(p.Name, n) })
-				})
+			panels, rules, err := both(only, panels, func(p *cachesage.Panel) string { return p.Name }, rules)
+			if err != nil {
+				return err
 			}
-			if len(panels) == 0 || seeds < 1 {
-				return fmt.Errorf("--panels %v, --seeds %d: nothing to play", names, seeds)
-			}
-			if err := os.MkdirAll(out, 0o755); err != nil {
-				return fmt.Errorf("--out: %w", err)
-			}
-			var from []uint64
-			for i := range seeds {
-				from = append(from, first+uint64(i))
+			from, err := seedsFrom(first, seeds)
+			if err != nil {
+				return err
 			}
 			done, total := 0, 0
 			for _, p := range panels {
@@ -69,29 +60,11 @@ Panels, each also by the beginning of its name:
 			if err != nil {
 				return err
 			}
-			command := fmt.Sprintf("lab experiment cachesage --seeds %d --first %d --out %s", seeds, first, out)
-			if len(names) > 0 {
-				command += " --panels " + strings.Join(names, ",")
-			}
-			if len(rules) < len(cachesage.Rules) {
-				command += " --rules " + strings.Join(rules, ",")
-			}
-			if err := cachesage.Write(out, "cachesage", command, panels, rows, len(from)); err != nil {
-				return err
-			}
-			for _, p := range panels {
-				gap, ok := cachesage.Gap(rows, p.Name, "ours")
-				if ok {
-					fmt.Fprintf(c.OutOrStdout(), "%s: ours goes %.2f of the way from lru to belady\n", p.Name,
-						gap)
-				}
-			}
-			return nil
+			return out.put(c, cachesage.Page(made(c), panels, rows, len(from)))
 		},
 	}
-	c.Flags().StringVar(&out, "out", out, "directory for the page, the CSV and the JSON file")
-	c.Flags().StringSliceVar(&names, "panels", nil, "only panels whose names begin so")
-	c.Flags().StringSliceVar(&rules, "rules", rules, "rules to compare")
+	out.flag(c.Flags(), "cachesage")
+	onlyFlag(c.Flags(), &only, "panels to play and rules to play them by")
 	c.Flags().UintVar(&seeds, "seeds", seeds, "runs of each rule on each panel, from seeds one after another")
 	c.Flags().Uint64Var(&first, "first", first, "the first of the seeds")
 	return c

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,33 +17,50 @@ import (
 
 	"souk/cmd/console"
 	"souk/integration/lab/clock"
+	"souk/integration/lab/compare"
 	"souk/integration/lab/virtual"
 )
 
 func crowdCommand() *cobra.Command {
-	c := compareCommand("crowd", virtual.Traces, append(virtual.RuleNames(), virtual.MarketName), 5)
-	c.Example = "  lab crowd --page integration/results/crowd.md\n" +
+	c := compareCommand(comparison{name: "crowd", title: "When slots are short", about: crowdAbout,
+		traces: virtual.Traces, rules: append(virtual.RuleNames(), virtual.MarketName), seeds: 5,
+		loads: []float64{0.6, 0.9, 1.1}, engines: 8, more: crowdMore})
+	c.Example = "  lab crowd --out integration/results\n" +
 		"  lab crowd --only open --fleet mixed --terms tempers --rate 16\n" +
-		"  lab crowd --only crowd --rules two-block,greedy-first:2,market\n" +
-		"  lab crowd --rules market,market:terms.worth=20:terms.patience=2s --seeds 3,7,9\n" +
-		"  lab crowd --seeds 1 --engines 16 --length 1h --rules market --only crowd"
+		"  lab crowd --only crowd,two-block,greedy-first:2,market\n" +
+		"  lab crowd --only market,market:terms.worth=20:terms.patience=2s --seeds 3,7,9\n" +
+		"  lab crowd --seeds 1 --engines 16 --length 1h --only crowd,market"
 	return c
 }
 
 func cliffCommand() *cobra.Command {
-	c := compareCommand("cliff", virtual.Cliffs,
-		append(virtual.RuleNames(), virtual.MarketName, "market:seats"), 1)
+	c := compareCommand(comparison{name: "cliff", title: "When sessions outgrow the caches", about: cliffAbout,
+		traces: virtual.Cliffs, rules: append(virtual.RuleNames(), virtual.MarketName,
+			virtual.MarketName+":seats"),
+		seeds: 3, loads: []float64{0.9}, engines: 2})
 	c.Short = "Compare them where the open sessions outgrow the caches"
-	c.Example = "  lab cliff --page integration/results/cliff.md\n" +
-		"  lab cliff --only agents --rules two-block,market:seats --engines 2"
+	c.Example = "  lab cliff --out integration/results\n" +
+		"  lab cliff --only agents,two-block,market:seats"
 	return c
+}
+
+// comparison is a command that compares rules on traces.
+type comparison struct {
+	name, title, about string
+	traces             []virtual.Trace
+	rules              []string
+	seeds              uint
+	loads              []float64
+	engines            int
+	// what stands on the page beside the traces; nil: nothing
+	more func(ctx context.Context, o virtual.CrowdOptions) ([]virtual.Row, []compare.Section, error)
 }
 
 // worldFlags are the flags of what is played; withFleet reads them.
 func worldFlags(c *cobra.Command, w *virtual.World) (fleet *string) {
 	f := c.Flags()
 	fleet = f.String("fleet", "alike", "the engines: a name, or a file; see above")
-	f.IntVar(&w.Engines, "engines", 8, "how many engines, of a fleet alike")
+	f.IntVar(&w.Engines, "engines", cmp.Or(w.Engines, 8), "how many engines, of a fleet alike")
 	f.StringVar((*string)(&w.Terms), "terms", "", "what callers say: none, tempers or spread; nothing: the trace's")
 	f.StringVar((*string)(&w.Callers), "callers", string(virtual.OwnKeys),
 		"whose tasks they are: own, each caller a client, or one-key, all of them one")
@@ -133,38 +152,31 @@ func worldUsage(traces []virtual.Trace) string {
 }
 
 // compareCommand compares rules on traces.
-func compareCommand(name string, traces []virtual.Trace, rules []string, runs uint) *cobra.Command {
-	o := virtual.CrowdOptions{Rules: rules, Loads: []float64{0.6, 0.9, 1.1}}
-	seeds := []uint{runs}
-	var jsonFile, page, profile string
+func compareCommand(what comparison) *cobra.Command {
+	o := virtual.CrowdOptions{Rules: what.rules, Loads: what.loads,
+		World: virtual.World{Engines: what.engines}}
+	seeds := []uint{what.seeds}
+	var only []string
+	var out output
+	var jsonFile, profile string
 	var fleet *string
 	var real bool
-	for _, t := range traces {
-		o.Traces = append(o.Traces, t.Name)
-	}
 	c := &cobra.Command{
-		Use:   name + " [--page FILE [TABLE]...]",
+		Use:   what.name,
 		Short: "Compare the market with published rules for sharing engines, in virtual time",
 		Long: `Plays recorded dialogues on simulated engines, turn by turn, once with every rule in front and once with
 the market: the real hub and agents, their messages encoded and their journal audited. Rules see what a hub
 sees. No time passes: an hour takes minutes. One seed gives the same figures on any machine.
 
-Traces whose callers are not half again as many as the slots are played with arrivals: at each of --loads, a
-part of what the engines can serve; or as --rate or --sessions say. Callers share one cache group, as if they
-were one client; TRACE@4 puts them into four in turn, and with TRACE@own each is one, which is how a market
-keeps clients apart unless its operator joins some.
-` + worldUsage(traces) + `
+--only names traces and rules: all traces where it names none, and all rules where it names none. Traces
+whose callers are not half again as many as the slots are played with arrivals: at each of --loads, a part of
+what the engines can serve; or as --rate or --sessions say. Callers share one cache group, as if they were one
+client; TRACE@4 puts them into four in turn, and with TRACE@own each is one, which is how a market keeps
+clients apart unless its operator joins some.
+` + worldUsage(what.traces) + `
 ` + virtual.Legend,
-		Args: func(_ *cobra.Command, tables []string) error {
-			if page == "" && len(tables) > 0 {
-				return fmt.Errorf("%q: tables are named where --page is given", tables)
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, tables []string) (err error) {
-			if page != "" {
-				return writePage(c.Context(), page, tables)
-			}
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if err := withFleet(&o.World, *fleet); err != nil {
 				return err
 			}
@@ -174,59 +186,128 @@ keeps clients apart unless its operator joins some.
 			if err := loadsOf(o.Loads); err != nil {
 				return err
 			}
+			if o.Traces, o.Rules, err = tracesAndRules(only, what.traces, what.rules); err != nil {
+				return err
+			}
+			page := compare.Made{Name: what.name, Title: what.title, Command: made(c), About: what.about}
 			if real {
+				page.Name, page.Title = "clock", "By the clock"
+				page.About, page.Clock = clockAbout, "figures differ from run to run"
 				o.Loads = nil
 				o.Play = func(s virtual.Setting, rule string, named bool) (virtual.Measures, error) {
 					return clock.Play(c.Context(), s, rule, named)
 				}
 			}
 			debug.SetGCPercent(1000) // a run is short and small, and makes much that it soon forgets
-			if profile != "" {
-				file, err := os.Create(profile)
-				if err != nil {
-					return err
-				}
-				defer file.Close()
-				if err := pprof.StartCPUProfile(file); err != nil {
-					return err
-				}
-				defer pprof.StopCPUProfile()
-			}
-			var progress *progressbar.ProgressBar
-			o.Progress = func(done, total int) {
-				if progress == nil {
-					progress = console.Bar(total, "runs")
-				}
-				_ = progress.Set(done)
-			}
-			rows, err := virtual.Crowd(c.Context(), o)
+			stop, err := profiled(profile)
 			if err != nil {
 				return err
 			}
+			defer stop()
+			o.Progress = progressOf("runs")
+			if page.Rows, err = virtual.Crowd(c.Context(), o); err != nil {
+				return err
+			}
+			if what.more != nil && whole(c) {
+				more, sections, err := what.more(c.Context(), o)
+				if err != nil {
+					return err
+				}
+				page.Rows, page.Sections = append(page.Rows, more...), sections
+			}
 			if jsonFile != "" {
-				if err := writeJSON(jsonFile, rows); err != nil {
+				if err := writeJSON(jsonFile, page.Rows); err != nil {
 					return err
 				}
 			}
-			virtual.Write(c.OutOrStdout(), rows)
-			return nil
+			if out.dir == "" {
+				virtual.Write(c.OutOrStdout(), page.Rows)
+				return nil
+			}
+			return out.put(c, page.Page())
 		},
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.Traces, "only", o.Traces, "what is asked: these traces")
-	f.StringSliceVar(&o.Rules, "rules", o.Rules, "who decides which engine serves it")
+	out.flag(f, what.name)
+	onlyFlag(f, &only, "traces to play, and rules to play them by")
 	f.Float64SliceVar(&o.Loads, "loads", o.Loads, "arrivals of a trace that has none: of what the engines can serve")
 	f.UintSliceVar(&seeds, "seeds", seeds,
 		"how many runs of each rule on each trace, from seeds 1, 2, ...; or several seeds: 3,7,9")
 	fleet = worldFlags(c, &o.World)
 	f.BoolVar(&real, "real", false, "by the clock: on stand-in engines over HTTP, behind a whole market in "+
-		"this process or a router that follows the rule")
-	f.StringVar(&page, "page", "", "make the tables of this page anew, each by the command that stands "+
-		"before it; those named as arguments, or all")
+		"this process or a router that follows the rule; the page is named clock")
 	f.StringVar(&jsonFile, "json", "", "also write the figures of every run to this file")
 	f.StringVar(&profile, "profile", "",
 		"also write where the processor's time went to this file, for go tool pprof")
 	return c
+}
+
+// whole says whether a command was told nothing of what to play, so that all of its page is asked for.
+func whole(c *cobra.Command) bool {
+	for _, name := range []string{"only", "fleet", "terms", "callers", "rate", "sessions", "loads", "length",
+		"named",
+		"real"} {
+		if c.Flags().Changed(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// tracesAndRules are those that were asked for by their names, in the order in which they were named. A
+// rule's knob and a market's settings stand behind its name and a colon, a trace's cache groups behind an @.
+func tracesAndRules(only []string, all []virtual.Trace, rules []string) (traces, by []string, err error) {
+	known := append(virtual.RuleNames(), virtual.MarketName)
+	for _, name := range only {
+		if base, _, _ := strings.Cut(name, ":"); slices.Contains(known, base) {
+			by = append(by, name)
+		} else {
+			traces = append(traces, name)
+		}
+	}
+	if traces == nil {
+		for _, t := range all {
+			traces = append(traces, t.Name)
+		}
+	}
+	if by == nil {
+		by = rules
+	}
+	for _, name := range traces {
+		if _, err := virtual.TraceNamed(name); err != nil {
+			return nil, nil, fmt.Errorf("--only %s: it is none of the rules %v, and %w", name, known, err)
+		}
+	}
+	return traces, by, nil
+}
+
+// profiled writes where the processor's time goes to a file until stop is called, if one is named.
+func profiled(file string) (stop func(), err error) {
+	if file == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(file)
+	if err == nil {
+		err = pprof.StartCPUProfile(f)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--profile: %w", err)
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = f.Close()
+	}, nil
+}
+
+// progressOf shows how much is done.
+func progressOf(what string) func(done, total int) {
+	var bar *progressbar.ProgressBar
+	return func(done, total int) {
+		if bar == nil {
+			bar = console.Bar(total, what)
+		}
+		_ = bar.Set(done)
+	}
 }
 
 // writeJSON writes figures to a file.

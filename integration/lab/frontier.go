@@ -7,19 +7,19 @@ import (
 	"io"
 	"slices"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"souk/cmd/console"
+	"souk/integration/lab/compare"
 	"souk/integration/lab/virtual"
 )
 
 // frontierCommand plays every rule over its own knob.
 func frontierCommand() *cobra.Command {
-	o := virtual.CrowdOptions{Traces: []string{"mtrag"},
-		Rules: append(virtual.RuleNames(), virtual.MarketName),
+	o := virtual.CrowdOptions{Rules: append(virtual.RuleNames(), virtual.MarketName),
 		Loads: []float64{0.33, 0.5, 0.7, 0.85, 1, 1.1, 1.25}}
 	seeds := []uint{3}
+	var out output
+	var only []string
 	var jsonFile string
 	c := &cobra.Command{
 		Use:   "frontier",
@@ -29,8 +29,9 @@ at each value of its knob and under the market. A table for each load says what 
 how long one in a hundred waited for a first token; * marks the rules beside which no other has as much of the
 one and of the other. The same seeds give the same figures on any machine.
 ` + worldUsage(virtual.Traces),
-		Example: "  lab frontier --fleet mixed --terms tempers --json frontier.json",
-		Args:    cobra.NoArgs,
+		Example: "  lab frontier --out integration/results\n" +
+			"  lab frontier --only mtrag,greedy-first,market --fleet mixed --terms tempers",
+		Args: cobra.NoArgs,
 	}
 	fleet := worldFlags(c, &o.World)
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
@@ -46,13 +47,10 @@ one and of the other. The same seeds give the same figures on any machine.
 		if err := loadsOf(o.Loads); err != nil {
 			return err
 		}
-		var progress *progressbar.ProgressBar
-		o.Progress = func(done, total int) {
-			if progress == nil {
-				progress = console.Bar(total, "rules")
-			}
-			_ = progress.Set(done)
+		if o.Traces, o.Rules, err = tracesAndRules(only, virtual.Traces[:1], o.Rules); err != nil {
+			return err
 		}
+		o.Progress = progressOf("rules")
 		rows, err := virtual.Frontier(c.Context(), o)
 		if err != nil {
 			return err
@@ -62,12 +60,15 @@ one and of the other. The same seeds give the same figures on any machine.
 				return err
 			}
 		}
+		if out.dir != "" {
+			return out.put(c, compare.Frontier(made(c), rows))
+		}
 		writeFrontier(c.OutOrStdout(), rows)
 		return nil
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.Traces, "only", o.Traces, "what is asked: these traces")
-	f.StringSliceVar(&o.Rules, "rules", o.Rules, "who decides which engine serves it")
+	out.flag(f, "frontier")
+	onlyFlag(f, &only, "traces to play (default mtrag), and rules to play them by")
 	f.Float64SliceVar(&o.Loads, "loads", o.Loads, "arrivals, of what the engines can serve")
 	f.UintSliceVar(&seeds, "seeds", seeds, "how many runs of each, from seeds 1, 2, ...; or several seeds: 3,7,9")
 	f.StringVar(&jsonFile, "json", "", "also write the figures of every run to this file")

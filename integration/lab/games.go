@@ -2,73 +2,67 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"souk/cmd/console"
 	"souk/integration/lab/games"
+	"souk/integration/lab/page"
 )
 
 func gamesCommand() *cobra.Command {
-	out, seeds := "lab-experiment", uint(5)
-	var names []string
+	var out output
+	var only []string
+	seeds := uint(5)
 	var list strings.Builder
 	for _, e := range games.Experiments {
 		fmt.Fprintf(&list, "  %-8s %s\n", e.Name, e.Title)
 	}
 	c := &cobra.Command{
 		Use:   "games",
-		Short: "Play the experiments of the paper on the price of anarchy, and write a page",
+		Short: "Play the experiments of the paper on the price of anarchy",
 		Long: `Plays the experiments of "The Price of Anarchy in Disaggregated Inference" in virtual time, with its
-router and with the market in front of the same engines, and writes games.md beside a JSON and a CSV file for
-each:
+router and with the market in front of the same engines:
 
 ` + list.String() + `
-The page is made anew of all files that lie in the directory, so it can be made in pieces. The same seed gives
-the same figures on any machine.`,
-		Example: "  lab experiment games --out integration/results\n  lab experiment games --only 3,4b --seeds 2",
+With --only the others stay on the page in --out as they were made, so it can be made in pieces. The same seed
+gives the same figures on any machine.`,
+		Example: "  lab games --out integration/results\n  lab games --only 3,4b --seeds 2",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if seeds < 1 {
-				return fmt.Errorf("--seeds %d: nothing to play", seeds)
+			chosen, err := pick(only, games.Experiments, func(e games.Experiment) string { return e.Name })
+			if err != nil {
+				return err
 			}
-			for _, name := range names {
-				if !slices.ContainsFunc(games.Experiments,
-					func(e games.Experiment) bool { return e.Name == name }) {
-					return fmt.Errorf("--only %s: there is no such experiment: see --help", name)
+			from, err := seedsFrom(1, seeds)
+			if err != nil {
+				return err
+			}
+			made := map[string]*games.Made{}
+			if out.dir != "" && len(only) > 0 {
+				if _, err := page.Load(out.dir, "games", &made); err != nil {
+					return err
 				}
 			}
-			if err := os.MkdirAll(out, 0o755); err != nil {
-				return fmt.Errorf("--out: %w", err)
-			}
-			var from []uint64
-			for i := range seeds {
-				from = append(from, uint64(i+1))
-			}
-			for i := range games.Experiments {
-				e := &games.Experiments[i]
-				if len(names) > 0 && !slices.Contains(names, e.Name) {
-					continue
-				}
+			for _, e := range chosen {
 				began, done := counting(e.Name)
 				rows, err := e.Run(c.Context(), from, began, done)
 				if err != nil {
 					return err
 				}
-				made := games.Made{Command: fmt.Sprintf("lab experiment games --only %s --seeds %d --out %s",
-					e.Name, seeds, out), Seeds: int(seeds), Rows: rows}
-				if err := games.Write(out, e.Name, made); err != nil {
-					return err
-				}
+				made[e.Name] = &games.Made{Command: fmt.Sprintf("lab games --only=%s --seeds=%d", e.Name, seeds),
+					Seeds: int(seeds), Rows: rows}
 			}
-			return games.WritePage(out)
+			p, err := games.Page(fmt.Sprintf("lab games --seeds=%d", seeds), made)
+			if err != nil {
+				return err
+			}
+			return out.put(c, p)
 		},
 	}
-	c.Flags().StringVar(&out, "out", out, "directory for the page, and the JSON and CSV files")
-	c.Flags().StringSliceVar(&names, "only", nil, "experiments to play; default all")
+	out.flag(c.Flags(), "games")
+	onlyFlag(c.Flags(), &only, "experiments to play")
 	c.Flags().UintVar(&seeds, "seeds", seeds, "runs of each case, from seeds 1, 2, ...")
 	return c
 }

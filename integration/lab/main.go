@@ -19,15 +19,15 @@ func root() *cobra.Command {
 		Short: "Measure a market: what it costs, what it bears, how it plays as a game",
 		Long: `Measures markets that it starts itself, from the commands that stand beside this one.
 
-  lab bench                    what a task, a token and a round cost, beside what nobody can avoid
-  lab soak                     load while parts are killed, and an account of everything at the end
-  lab crowd                    the market beside published rules where slots are short
-  lab cliff                    the same where open sessions need more than the caches hold
-  lab frontier                 welfare against first tokens, each rule over its own knob
-  lab experiment all           the market as a game: tables, and a page of figures
-  lab experiment forecast      what a hub expects of its agents, beside what came
-  lab load                     latencies and CPU of a market that runs elsewhere, as its clients see it
-  lab train                    the classifier's model, made and judged anew`,
+  lab bench        what a task, a token and a round cost, beside what nobody can avoid
+  lab soak         load while parts are killed, and an account of everything at the end
+  lab crowd        the market beside published rules where slots are short
+  lab cliff        the same where open sessions need more than the caches hold
+  lab frontier     welfare against first tokens, each rule over its own knob
+  lab replay FILE  anybody's trace under every rule and the market
+  lab pages        every page of results anew
+  lab load         latencies and CPU of a market that runs elsewhere, as its clients see it
+  lab train        the classifier's model, made and judged anew`,
 		Version:       daemon.Version(version),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -35,6 +35,8 @@ func root() *cobra.Command {
 	c.SetVersionTemplate("lab {{.Version}}\n")
 	c.SetFlagErrorFunc(console.FlagError)
 	c.AddCommand(benchCommand(), soakCommand(), crowdCommand(), cliffCommand(), frontierCommand(),
-		experimentCommand(), floorCommand(), floodCommand(), trainCommand(), evalCommand(), loadCommand())
+		replayCommand(), gamesCommand(), forecastCommand(), cachesageCommand(), policiesCommand(),
+		hedgeCommand(), economicsCommand(), hintsCommand(), aheadCommand(), pagesCommand(), floorCommand(),
+		floodCommand(), trainCommand(), evalCommand(), loadCommand())
 	return c
 }

@@ -22,8 +22,13 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	samples, err := filepath.Abs("traces/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
 		e.Setenv("DATA", data)
+		e.Setenv("TRACES", samples)
 		return nil
 	}})
 }
@@ -33,19 +38,18 @@ var update = flag.Bool("update", false, "write the goldens of TestFigures anew")
 // The figures of one seed, byte for byte, on every machine and by every build: who means to change nothing of
 // the market changes none of them, and who changes something shows here what.
 func TestFigures(t *testing.T) {
-	for _, c := range []struct{ name, command, only, rules, tasks string }{
-		{"crowd", "crowd", "rag,long,crowd,spread,open --loads 0.9",
-			"two-block,greedy-first:4,dynamo,market", "300"},
-		{"fleet", "crowd", "mtrag --fleet mixed --terms tempers --loads 1.1",
-			"greedy,posted,capped:30,market", "400"},
-		{"cliff", "cliff", "ring,chat-2", "two-block,market:seats", "100"},
+	for _, c := range []struct{ name, command, only, tasks string }{
+		{"crowd", "crowd", "rag,long,crowd,spread,open,two-block,greedy-first:4,dynamo,market --loads 0.9", "300"},
+		{"fleet", "crowd", "mtrag,greedy,posted,capped:30,market --fleet mixed --terms tempers --loads 1.1", "400"},
+		{"cliff", "cliff", "ring,chat-2,two-block,market:seats --engines 8 --loads 0.6,0.9,1.1", "100"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "figures.json")
 			lab := root()
-			lab.SetArgs(append([]string{c.command, "--seeds", "1", "--tasks", c.tasks, "--rules", c.rules,
-				"--json", file, "--only"}, strings.Fields(c.only)...))
+			lab.SetArgs(append([]string{c.command, "--seeds", "1", "--tasks", c.tasks, "--json", file,
+				"--only"},
+				strings.Fields(c.only)...))
 			lab.SetOut(io.Discard)
 			lab.SetErr(io.Discard)
 			if err := lab.ExecuteContext(t.Context()); err != nil {

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -54,5 +57,34 @@ func TestAStrangersRuleIsOnEveryPage(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// It stands on the pages themselves, too, and where anybody's trace is played.
+func TestAStrangersRuleIsWritten(t *testing.T) {
+	dir := t.TempDir()
+	for name, command := range map[string]string{
+		"crowd":    "crowd --only mtrag --loads 0.5 --tasks 20 --seeds 1 --out " + dir,
+		"cliff":    "cliff --only ring --loads 0.5 --tasks 20 --seeds 1 --out " + dir,
+		"frontier": "frontier --loads 0.5 --tasks 20 --seeds 1 --out " + dir,
+		"games":    "games --only rules --seeds 1 --out " + dir,
+	} {
+		lab := root()
+		lab.SetArgs(strings.Fields(command))
+		lab.SetOut(io.Discard)
+		lab.SetErr(io.Discard)
+		if err := lab.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		page, err := os.ReadFile(filepath.Join(dir, name+".md"))
+		if err != nil || !bytes.Contains(page, []byte("| stranger |")) {
+			t.Errorf("%s does not have the stranger's rule: %v", name, err)
+		}
+	}
+	lab, out := root(), &bytes.Buffer{}
+	lab.SetArgs(strings.Fields("replay traces/testdata/azure.csv --tasks 20 --seeds 1"))
+	lab.SetOut(out)
+	if err := lab.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "\nstranger ") {
+		t.Errorf("a replay does not have the stranger's rule: %v\n%s", err, out)
 	}
 }

@@ -3,16 +3,13 @@
 package ahead
 
 import (
-	"encoding/csv"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"gonum.org/v1/gonum/stat"
 
-	"souk/integration/lab/prose"
+	"souk/integration/lab/page"
 	"souk/integration/lab/virtual"
 	"souk/market"
 )
@@ -118,9 +115,7 @@ func (o *Options) play(t *virtual.Trace, policy string, seed uint64) (f Figures,
 	return f, nil
 }
 
-const head = `# Answers computed ahead
-
-Where a chat template leaves reasoning out of later prompts, what an engine holds of an answer follows that
+const head = `Where a chat template leaves reasoning out of later prompts, what an engine holds of an answer follows that
 reasoning, and the session's next prompt finds none of it. The policy ` + "`ahead`" + ` has prompt and answer
 computed as the next prompt will have them, once, within a second of a turn's end. A hub that runs it says so
 (` + "`Wanted`" + ` in its ` + "`/stats`" + `) and has nobody do it: only here engines do, where a slot is free and nobody waits,
@@ -132,64 +127,46 @@ computed ahead would cost, in per cent of what clients pay by the card; **gain**
 `
 
 // Page is the page of rows, which a command has made.
-func Page(command string, o Options, rows []Row) string {
+func Page(command string, o Options, rows []Row) *page.Page {
+	p := &page.Page{Name: "ahead", Title: "Answers computed ahead", Command: command,
+		Plots: map[string]page.Plot{}}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nMade by `%s`: %d runs of each, %d turns a run, %d sessions at a time on two engines, %d tokens "+
-		"of reasoning before each answer.\n", head, command, o.Seeds, o.Tasks, o.Callers, o.Thought)
-	trace := ""
-	for _, r := range rows {
-		if r.Trace != trace {
-			trace = r.Trace
-			fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| keep | TTFT ms | p99 ms | cached | texts a turn | ahead %% | "+
-				"gain %% |\n|---|---|---|---|---|---|---|\n", trace, r.About)
+	fmt.Fprintf(&b, "%s\nOf each there are %d runs of %d turns, with %d sessions at a time on two engines and %d tokens "+
+		"of reasoning before each answer.\n", head, o.Seeds, o.Tasks, o.Callers, o.Thought)
+	var worth []string
+	for from := 0; from < len(rows); {
+		trace := rows[from].Trace
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n", trace, rows[from].About)
+		plot := page.Plot{Title: trace, Y: "mean first token, ms", Series: []page.Series{{}}}
+		var table [][]string
+		for ; from < len(rows) && rows[from].Trace == trace; from++ {
+			r := &rows[from]
+			name, gain := "none", "-"
+			if r.Policy != "" {
+				name, gain = r.Policy, fmt.Sprintf("%+.1f ± %.1f", r.Gain, r.GainOff)
+				if r.Gain-r.GainOff >= 10 {
+					worth = append(worth, r.Trace)
+				}
+			}
+			table = append(table, []string{name, fmt.Sprintf("%.1f ± %.1f", r.Mean.TTFT, r.Off.TTFT),
+				fmt.Sprintf("%.0f ± %.0f", r.Mean.P99, r.Off.P99), fmt.Sprintf("%.3f", r.Mean.Cached),
+				fmt.Sprintf("%.2f", r.Mean.Made), fmt.Sprintf("%.2f", r.Mean.Cost), gain})
+			plot.Series[0].Add(float64(len(plot.Groups)), r.Mean.TTFT, r.Off.TTFT)
+			plot.Groups = append(plot.Groups, name)
 		}
-		name, gain := "none", "-"
-		if r.Policy != "" {
-			name, gain = r.Policy, fmt.Sprintf("%+.1f ± %.1f", r.Gain, r.GainOff)
-		}
-		fmt.Fprintf(&b, "| %s | %.1f ± %.1f | %.0f ± %.0f | %.3f | %.2f | %.2f | %s |\n", name, r.Mean.TTFT, r.Off.TTFT,
-			r.Mean.P99, r.Off.P99, r.Mean.Cached, r.Mean.Made, r.Mean.Cost, gain)
+		b.WriteString(page.Table([]string{"keep", "TTFT ms", "p99 ms", "cached", "texts a turn", "ahead %",
+			"gain %"},
+			table))
+		p.Plots[trace] = plot
+		b.WriteString(page.Place(trace))
 	}
 	b.WriteString("\nIt is worth it where TTFT falls by a tenth: ")
-	var worth []string
-	for _, r := range rows {
-		if r.Policy != "" && r.Gain-r.GainOff >= 10 {
-			worth = append(worth, r.Trace)
-		}
-	}
 	if len(worth) == 0 {
 		b.WriteString("on none of these. It is off by default.\n")
 	} else {
 		fmt.Fprintf(&b, "on %s. It is off by default, since it is the template that decides.\n",
 			strings.Join(worth, " and "))
 	}
-	return prose.Wrap(b.String())
-}
-
-// Write writes rows as ahead.csv and ahead.md into a directory.
-func Write(dir, command string, o Options, rows []Row) error {
-	var table strings.Builder
-	c := csv.NewWriter(&table)
-	c.Write([]string{"trace", "keep", "ttft_ms", "ttft_off", "p99_ms", "cached", "texts", "ahead_percent",
-		"gain_percent",
-		"gain_off"})
-	for _, r := range rows {
-		line := []string{r.Trace, r.Policy}
-		for _, x := range []float64{r.Mean.TTFT, r.Off.TTFT, r.Mean.P99, r.Mean.Cached, r.Mean.Made,
-			r.Mean.Cost,
-			r.Gain, r.GainOff} {
-			line = append(line, fmt.Sprintf("%.4f", x))
-		}
-		c.Write(line)
-	}
-	if c.Flush(); c.Error() != nil {
-		return c.Error()
-	}
-	for name, text := range map[string]string{"ahead.csv": table.String(), "ahead.md": Page(command, o,
-		rows)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	p.Text = b.String()
+	return p
 }

@@ -2,17 +2,12 @@ package cachesage
 
 import (
 	"context"
-	"encoding/csv"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"souk/integration/lab/prose"
+	"souk/integration/lab/page"
 	"souk/integration/lab/runs"
 )
 
@@ -105,44 +100,7 @@ func Gap(rows []Row, panel, rule string) (float64, bool) {
 	return (share(rule) - share("lru")) / way, way > 0.002
 }
 
-// Write writes rows as NAME.csv, NAME.json and a page, NAME.md, into a directory.
-func Write(dir, name, command string, panels []*Panel, rows []Row, seeds int) error {
-	data, err := json.MarshalIndent(rows, "", "\t")
-	if err != nil {
-		return err
-	}
-	var table strings.Builder
-	if err := writeCSV(&table, rows); err != nil {
-		return err
-	}
-	for file, text := range map[string]string{".json": string(data) + "\n", ".csv": table.String(),
-		".md": page(command, panels, rows, seeds)} {
-		if err := os.WriteFile(filepath.Join(dir, name+file), []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func writeCSV(w io.Writer, rows []Row) error {
-	c := csv.NewWriter(w)
-	c.Write([]string{"panel", "rule", "blocks", "share", "share_off", "net", "prefill_s", "ttft_ms",
-		"turns_s", "worst", "next", "over_points", "over_off", "over_least"})
-	for _, r := range rows {
-		line := []string{r.Panel, r.Rule, fmt.Sprint(r.Blocks)}
-		for _, x := range []float64{r.Mean.Share, r.Off.Share, r.Mean.Net, r.Mean.Prefill, r.Mean.TTFT,
-			r.Mean.Turns, r.Mean.Worst, r.Mean.Next, r.Over, r.OverOff, r.Least} {
-			line = append(line, fmt.Sprintf("%.4f", x))
-		}
-		c.Write(line)
-	}
-	c.Flush()
-	return c.Error()
-}
-
-const head = `# Which blocks an engine keeps
-
-What rules keep of the prompts of agents that work together, in a simulation of the cache alone: every rule
+const head = `What rules keep of the prompts of agents that work together, in a simulation of the cache alone: every rule
 sees the same calls at the same times, blocks of calls in flight stay, and a chain of blocks is given up
 from its end. **share** is of the tokens of prompts, found in the cache; **net** is the same less what was
 computed ahead, so that nothing is counted that somebody computed; **prefill** is the seconds that the
@@ -247,39 +205,52 @@ func bars(b *strings.Builder, panels []*Panel, rows []Row) {
 	}
 }
 
-func page(command string, panels []*Panel, rows []Row, seeds int) string {
+// Page is the page of rows, which a command has made.
+func Page(command string, panels []*Panel, rows []Row, seeds int) *page.Page {
+	p := &page.Page{Name: "cachesage", Title: "Which blocks an engine keeps", Command: command,
+		Plots: map[string]page.Plot{}}
 	var b strings.Builder
-	runs := fmt.Sprintf("means of %d runs, ± with 95 %%", seeds)
+	runs := fmt.Sprintf("Figures are means of %d runs, ± with 95 %%", seeds)
 	if seeds == 1 {
-		runs = "one run, so nothing is said of how far the figures are off"
+		runs = "Figures are those of one run, so nothing is said of how far they are off"
 	}
-	fmt.Fprintf(&b, "%s\nMade by `%s`: %s.\n\nRules:\n\n", head, command, runs)
+	fmt.Fprintf(&b, "%s\n%s.\n\nRules:\n\n", head, runs)
 	for _, r := range Rules {
 		if slices.ContainsFunc(rows, func(x Row) bool { return x.Rule == r.Name }) {
 			fmt.Fprintf(&b, "* `%s`: %s\n", r.Name, r.About)
 		}
 	}
 	bars(&b, panels, rows)
-	for _, p := range panels {
-		fmt.Fprintf(&b, "\n## %s\n\n%s.", p.Name, p.About)
-		if p.fill == 0 {
-			fmt.Fprintf(&b, " %d blocks of %d tokens.", p.Blocks, p.Block)
+	for _, panel := range panels {
+		fmt.Fprintf(&b, "\n## %s\n\n%s.", panel.Name, panel.About)
+		if panel.fill == 0 {
+			fmt.Fprintf(&b, " %d blocks of %d tokens.", panel.Blocks, panel.Block)
 		}
-		b.WriteString("\n\n| rule | share | over lru | net | gap | prefill s | TTFT ms | turns/s | worst " +
-			"|\n|---|---|---|---|---|---|---|---|---|\n")
+		b.WriteString("\n\n")
+		var table [][]string
+		plot := page.Plot{Title: panel.Name, Y: "share of prompts' tokens found in the cache",
+			Series: []page.Series{{}}}
 		for _, r := range rows {
-			if r.Panel != p.Name {
+			if r.Panel != panel.Name {
 				continue
 			}
 			gap := "-"
-			if g, ok := Gap(rows, p.Name, r.Rule); ok {
+			if g, ok := Gap(rows, panel.Name, r.Rule); ok {
 				gap = fmt.Sprintf("%.2f", g)
 			}
 			m := r.Mean
-			fmt.Fprintf(&b, "| %s | %.3f ± %.3f | %+.2f ± %.2f | %.3f | %s | %.1f | %.1f | %.2f | %.3f |\n",
-				r.Rule, m.Share, r.Off.Share, r.Over, r.OverOff, m.Net, gap, m.Prefill, m.TTFT,
-				m.Turns, m.Worst)
+			table = append(table, []string{r.Rule, fmt.Sprintf("%.3f ± %.3f", m.Share, r.Off.Share),
+				fmt.Sprintf("%+.2f ± %.2f", r.Over, r.OverOff), fmt.Sprintf("%.3f", m.Net), gap,
+				fmt.Sprintf("%.1f", m.Prefill), fmt.Sprintf("%.1f", m.TTFT), fmt.Sprintf("%.2f", m.Turns),
+				fmt.Sprintf("%.3f", m.Worst)})
+			plot.Series[0].Add(float64(len(plot.Groups)), m.Share, r.Off.Share)
+			plot.Groups = append(plot.Groups, r.Rule)
 		}
+		b.WriteString(page.Table([]string{"rule", "share", "over lru", "net", "gap", "prefill s", "TTFT ms",
+			"turns/s", "worst"}, table))
+		p.Plots[panel.Name] = plot
+		b.WriteString(page.Place(panel.Name))
 	}
-	return prose.Wrap(b.String())
+	p.Text = b.String()
+	return p
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"souk/integration/lab/page"
 	"souk/market"
 )
 
@@ -77,22 +78,21 @@ func clusters(ctx context.Context, src *source, o Options) (Result, error) {
 	ks := []int{1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 50}
 	rounds, markets := max(o.Rounds/15, 1), max(o.Markets/4, 1)
 	alone := o
-	t := Table{Name: "clusters",
+	t := Table{
 		Columns: []string{"clusters K", "cut", "welfare a turn", "of K = 1", "turns served",
 			"clearing, all clusters (ms)", "clearing, slowest cluster (ms)"},
 		Note: "Clearing: assignment, every price and its proof, not the check; the median over rounds of " +
 			"the least of three tries, one core, on the machine of the run. Welfare in micro-credits a " +
 			"turn asked."}
-	welfare := Plot{Title: "Welfare against the number of clusters", X: "clusters K",
-		Y: "% of the welfare of one market", Marks: true, LogX: true}
-	times := Plot{Title: "Time to clear against the number of clusters", X: "clusters K", Y: "ms a round",
-		Marks: true, LogX: true, LogY: true}
+	welfare := page.Plot{Title: "Welfare against the number of clusters", X: "clusters K",
+		Y: "% of the welfare of one market", LogX: true, OwnX: true}
+	times := page.Plot{Title: "Time to clear against the number of clusters", X: "clusters K", Y: "ms a round", LogX: true, OwnX: true, LogY: true}
 	var findings []string
 	var whole float64
 	for _, aligned := range []bool{true, false} {
 		name := map[bool]string{true: "by domain", false: "at random"}[aligned]
-		lw, lt, ls := Line{Name: name}, Line{Name: "all clusters, one after another"},
-			Line{Name: "slowest cluster (hubs side by side)"}
+		lw, lt, ls := page.Series{Name: name}, page.Series{Name: "all clusters, one after another"},
+			page.Series{Name: "slowest cluster (hubs side by side)"}
 		for i, k := range ks {
 			var c cutting
 			for m := range markets {
@@ -116,9 +116,9 @@ func clusters(ctx context.Context, src *source, o Options) (Result, error) {
 			all, slow := median(c.together), median(c.longest)
 			t.Rows = append(t.Rows,
 				[]any{k, name, c.welfare, Percent(c.welfare / whole), Percent(c.served), all, slow})
-			lw.add(float64(k), 100*c.welfare/whole)
-			lt.add(float64(k), all)
-			ls.add(float64(k), slow)
+			lw.Add(float64(k), 100*c.welfare/whole, 0)
+			lt.Add(float64(k), all, 0)
+			ls.Add(float64(k), slow, 0)
 			if k == 6 {
 				findings = append(findings,
 					fmt.Sprintf("Six clusters cut %s keep %.1f %% of the welfare of one market; the "+
@@ -130,9 +130,9 @@ func clusters(ctx context.Context, src *source, o Options) (Result, error) {
 						"and proofs: time is no reason to cut it.", large.agents, large.clients, all))
 			}
 		}
-		welfare.Lines = append(welfare.Lines, lw)
+		welfare.Series = append(welfare.Series, lw)
 		if aligned {
-			times.Lines = append(times.Lines, lt, ls)
+			times.Series = append(times.Series, lt, ls)
 		}
 	}
 	return Result{
@@ -140,7 +140,7 @@ func clusters(ctx context.Context, src *source, o Options) (Result, error) {
 			"markets over %d rounds for each K. Agents and clients stand in a line, by domain or at "+
 			"random, and the line is cut into K equal parts.", large.agents, large.slots, large.clients,
 			markets, rounds)},
-		Findings: findings, Tables: []Table{t}, Plots: []Plot{welfare, times},
+		Findings: findings, Tables: []Table{t}, Plots: []page.Plot{welfare, times},
 	}, nil
 }
 
@@ -222,18 +222,18 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	t := Table{Name: "schemes",
+	t := Table{
 		Columns: []string{"scheme", "rule", "welfare a turn", "client utility", "premiums", "turns lost",
 			"served below zero", "clients below zero"},
 		Note: "As things came to be, micro-credits a turn asked. Served below zero: turns whose client " +
 			"paid more than the answer was worth to it."}
-	bars := Plot{Title: "Welfare a turn", Y: "micro-credits"}
-	below := Plot{Title: "Served turns below zero", Y: "% of served turns"}
+	bars := page.Plot{Title: "Welfare a turn", Y: "micro-credits"}
+	below := page.Plot{Title: "Served turns below zero", Y: "% of served turns"}
 	for _, l := range list {
 		bars.Groups, below.Groups = append(bars.Groups, l.name), append(below.Groups, l.name)
 	}
 	for range rules {
-		bars.Lines, below.Lines = append(bars.Lines, Line{}), append(below.Lines, Line{})
+		bars.Series, below.Series = append(bars.Series, page.Series{}), append(below.Series, page.Series{})
 	}
 	var welfare [4]float64
 	for cell := range n {
@@ -246,9 +246,9 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 				Percent(float64(s.unhappy) / float64(s.clients))})
 		x := float64(cell / len(rules))
 		at := cell % len(rules)
-		bars.Lines[at].Name, below.Lines[at].Name = rl.name, rl.name
-		bars.Lines[at].add(x, s.welfare/asked)
-		below.Lines[at].add(x, 100*float64(s.below)/served)
+		bars.Series[at].Name, below.Series[at].Name = rl.name, rl.name
+		bars.Series[at].Add(x, s.welfare/asked, 0)
+		below.Series[at].Add(x, 100*float64(s.below)/served, 0)
 		if at == 0 {
 			welfare[cell/len(rules)] = s.welfare / asked
 		}
@@ -263,6 +263,6 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 		Findings: []string{fmt.Sprintf("Under souk, against Full-Mix: Ideal %+.1f %% welfare, Task-Mix "+
 			"%+.1f %%, Agent-Mix %+.1f %%.", 100*(welfare[1]/welfare[0]-1), 100*(welfare[2]/welfare[0]-1),
 			100*(welfare[3]/welfare[0]-1))},
-		Tables: []Table{t}, Plots: []Plot{bars, below},
+		Tables: []Table{t}, Plots: []page.Plot{bars, below},
 	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"souk/integration/lab/page"
 	"souk/integration/lab/runs"
 	"souk/market"
 )
@@ -45,7 +46,7 @@ type Result struct {
 	About    []string // paragraphs: what was done
 	Findings []string // sentences made from the figures
 	Tables   []Table
-	Plots    []Plot
+	Plots    []page.Plot
 }
 
 // Experiment is one question and how it is answered.

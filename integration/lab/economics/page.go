@@ -1,14 +1,11 @@
 package economics
 
 import (
-	_ "embed"
-	"encoding/csv"
 	"fmt"
-	"html/template"
-	"io"
-	"os"
-	"path/filepath"
 	"strconv"
+	"strings"
+
+	"souk/integration/lab/page"
 )
 
 // Percent is a share, 0 to 1, that pages show in per cent.
@@ -16,7 +13,6 @@ type Percent float64
 
 // Table is figures with names. A cell is a string, an int, a float64 or a [Percent].
 type Table struct {
-	Name    string // of its file: "<experiment>-<name>.csv"
 	Columns []string
 	Rows    [][]any
 	Note    string
@@ -41,71 +37,43 @@ func cell(v any) string {
 	return fmt.Sprint(v)
 }
 
-// exact is a figure as a file keeps it: shares as numbers from 0 to 1.
-func exact(v any) string {
-	switch v := v.(type) {
-	case Percent:
-		return strconv.FormatFloat(float64(v), 'g', 6, 64)
-	case float64:
-		return strconv.FormatFloat(v, 'g', 6, 64)
-	}
-	return fmt.Sprint(v)
-}
+const about = `Simulated clients and agents, cleared by the market's own code; every outcome was checked by its
+certificate before it was counted. Conversations, price cards and prefill speeds are real; the quality of
+models in domains is assumed. A millionth of a credit is a micro-credit; one credit is one US dollar in the
+price cards.
+`
 
-// WriteCSV writes the table with a heading.
-func (t Table) WriteCSV(w io.Writer) error {
-	rows := [][]string{t.Columns}
-	for _, row := range t.Rows {
-		var out []string
-		for _, v := range row {
-			out = append(out, exact(v))
-		}
-		rows = append(rows, out)
-	}
-	return csv.NewWriter(w).WriteAll(rows)
-}
-
-//go:embed page.html
-var pageText string
-
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"cell":    cell,
-	"numeric": func(v any) bool { _, text := v.(string); return !text },
-	"svg": func(p Plot) (template.HTML, error) {
-		s, err := p.SVG()
-		return template.HTML(s), err // the plot library escapes its text
-	},
-}).Parse(pageText))
-
-// Write puts a page that needs nothing else, index.html, and every table as CSV into a directory, which it
-// makes if there is none, and returns the path of the page. command is what a reader types to make it again.
-func Write(dir, command string, results []Result) (string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	write := func(name string, content func(io.Writer) error) error {
-		f, err := os.Create(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		if err := content(f); err != nil {
-			f.Close()
-			return fmt.Errorf("%s: %w", f.Name(), err)
-		}
-		return f.Close()
-	}
+// Page is the page of results, which a command has made.
+func Page(command string, results []Result) *page.Page {
+	p := &page.Page{Name: "economics", Title: "The market as a game", Command: command,
+		Plots: map[string]page.Plot{}}
+	var b strings.Builder
+	b.WriteString(about)
 	for _, r := range results {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", r.Title, strings.Join(r.About, "\n\n"))
+		for _, f := range r.Findings {
+			fmt.Fprintf(&b, "* %s\n", f)
+		}
+		for i, plot := range r.Plots {
+			name := fmt.Sprintf("%s-%d", r.Name, i+1)
+			p.Plots[name] = plot
+			b.WriteString(page.Place(name))
+		}
 		for _, t := range r.Tables {
-			if err := write(r.Name+"-"+t.Name+".csv", t.WriteCSV); err != nil {
-				return "", err
+			var rows [][]string
+			for _, row := range t.Rows {
+				var out []string
+				for _, v := range row {
+					out = append(out, cell(v))
+				}
+				rows = append(rows, out)
 			}
+			fmt.Fprintf(&b, "\n%s\n%s\n", page.Table(t.Columns, rows), t.Note)
+		}
+		if r.Name == "clusters" {
+			p.Clock = "times to clear differ, all else comes out the same"
 		}
 	}
-	err := write("index.html", func(w io.Writer) error {
-		return page.Execute(w, struct {
-			Command string
-			Results []Result
-		}{command, results})
-	})
-	return filepath.Join(dir, "index.html"), err
+	p.Text = b.String()
+	return p
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"souk/integration/lab/page"
 	"souk/market"
 )
 
@@ -53,15 +54,15 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	t := Table{Name: "pricing",
+	t := Table{
 		Columns: []string{"clients per slot", "pricing", "owners that sell", "welfare a turn",
 			"client utility", "owners' gain", "surplus", "turns served", "rounds with a deficit"},
 		Note: "At the quote, settled as quoted, micro-credits a turn asked. Welfare: value less metered " +
 			"cost and less what serving truly cost the owner. Clients, owners and surplus add up to it."}
 	slots := owners.agents * owners.slots
-	bars := Plot{Title: fmt.Sprintf("Who gets the welfare, at %.1f clients per slot",
+	bars := page.Plot{Title: fmt.Sprintf("Who gets the welfare, at %.1f clients per slot",
 		float64(loads[2])/float64(slots)), Y: "micro-credits a turn asked",
-		Lines: []Line{{Name: "clients"}, {Name: "owners"}, {Name: "surplus"}}}
+		Series: []page.Series{{Name: "clients"}, {Name: "owners"}, {Name: "surplus"}}}
 	deficits := 0
 	for cell := range len(loads) * len(ways) {
 		p := runs[cell]
@@ -76,7 +77,7 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 			x := float64(len(bars.Groups))
 			bars.Groups = append(bars.Groups, w.short)
 			for i, v := range []market.Credits{p.clients, p.owned, p.surplus} {
-				bars.Lines[i].add(x, micro(v)/n)
+				bars.Series[i].Add(x, micro(v)/n, 0)
 			}
 		}
 	}
@@ -98,18 +99,18 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	l := Table{Name: "owners",
+	l := Table{
 		Columns: []string{"pricing", "asks beyond the truth", "owner's gain", "against the truth",
 			"lies tried", "lies that paid"},
 		Note: "One owner asks more or less than the truth for one epoch, all others are honest; the same " +
 			"market, seed and clients. Micro-credits an epoch, means over markets and loads. An ask below " +
 			"0 counts as 0."}
-	plotted := Plot{Title: "What an owner gains by asking more or less than the truth",
-		X: "asks beyond the truth (micro-credits a task)", Y: "milli-credits an epoch", Marks: true}
+	plotted := page.Plot{Title: "What an owner gains by asking more or less than the truth",
+		X: "asks beyond the truth (micro-credits a task)", Y: "milli-credits an epoch"}
 	var findings []string
 	honest := slices.Index(shifts, 0)
 	for k, kind := range kinds {
-		line := Line{Name: kind}
+		line := page.Series{Name: kind}
 		tried, pays := 0, 0
 		best := 0.0
 		for s, by := range shifts {
@@ -129,9 +130,9 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 			gain := micro(more) / float64(len(loads)*o.Markets)
 			best = max(best, gain)
 			l.Rows = append(l.Rows, []any{kind, micro(by), mean, gain, n, won})
-			line.add(micro(by), gain/1000)
+			line.Add(micro(by), gain/1000, 0)
 		}
-		plotted.Lines = append(plotted.Lines, line)
+		plotted.Series = append(plotted.Series, line)
 		findings = append(findings,
 			fmt.Sprintf("Under %s %d of %d owners' lies paid; the best shift gains %.0f micro-credits an "+
 				"epoch on average.", kind, pays, tried, best))
@@ -148,7 +149,7 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 				"asked, or the ceiling of %.0f. posted: owners who take %.0f a task sell, and clients are "+
 				"served one after another.", micro(ceiling), micro(announce)),
 		},
-		Findings: findings, Tables: []Table{t, l}, Plots: []Plot{bars, plotted},
+		Findings: findings, Tables: []Table{t, l}, Plots: []page.Plot{bars, plotted},
 	}, nil
 }
 

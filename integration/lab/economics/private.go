@@ -13,7 +13,7 @@ import (
 // private asks what a client gains by knowing more than the mechanism does: its own length of answer, and by
 // warming a cache with a prefill that nobody needs.
 func private(ctx context.Context, src *source, o Options) (Result, error) {
-	t := Table{Name: "lengths",
+	t := Table{
 		Columns: []string{"settle", "lies tried", "lies that paid", "share", "mean gain of a lie",
 			"largest gain"},
 		Note: "One client in turn knows the length of its next answer and claims what makes the round " +
@@ -34,7 +34,7 @@ func private(ctx context.Context, src *source, o Options) (Result, error) {
 			fmt.Sprintf("Settled as %s, %d of %d lies by a client that knows its length paid.", settle,
 				sum.pays, sum.tried))
 	}
-	d := Table{Name: "dummies",
+	d := Table{
 		Columns: []string{"settle", "honest: utility a round", "with dummy prefills", "difference",
 			"standard error"},
 		Note: "One client in four sends, before each conversation, a prefill of its first prompt to the " +

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"souk/integration/lab/page"
 	"souk/market"
 )
 
@@ -50,14 +51,16 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	t := Table{Name: "settlement",
+	t := Table{
 		Columns: []string{"settle", "predictor", "client utility", "agent gain", "agent gain, deviation",
 			"agent paid too little", "surplus", "clients below zero", "rounds with a deficit"},
 		Note: "Means over served turns, micro-credits. Agent gain: what it was paid less the price card on " +
 			"real usage. Below zero: served turns for which the client paid more than the answer was " +
 			"worth to it."}
-	gains := map[string]*Line{market.SettleMetered: {Name: "metered"}, market.SettleQuoted: {Name: "quoted"}}
-	below := map[string]*Line{market.SettleMetered: {Name: "metered"}, market.SettleQuoted: {Name: "quoted"}}
+	gains := map[string]*page.Series{market.SettleMetered: {Name: "metered"},
+		market.SettleQuoted: {Name: "quoted"}}
+	below := map[string]*page.Series{market.SettleMetered: {Name: "metered"},
+		market.SettleQuoted: {Name: "quoted"}}
 	deficits, rounds := 0, 0
 	for i, c := range cells {
 		b := runs[i]
@@ -69,8 +72,8 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 				Percent(float64(b.below) / n), b.deficits})
 		deficits, rounds = deficits+b.deficits, rounds+o.Rounds*o.Markets
 		if c.bias > 0 {
-			gains[c.settle].add(c.bias, mean)
-			below[c.settle].add(c.bias, 100*float64(b.below)/n)
+			gains[c.settle].Add(c.bias, mean, 0)
+			below[c.settle].Add(c.bias, 100*float64(b.below)/n, 0)
 		}
 	}
 	return Result{
@@ -85,13 +88,13 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 			"Under quoted the agent carries the error of the prediction, under metered the client does.",
 		},
 		Tables: []Table{t},
-		Plots: []Plot{
+		Plots: []page.Plot{
 			{Title: "What an agent gains by errors of prediction",
-				X: "cost as quoted, times the unbiased one", Y: "micro-credits a turn", LogX: true,
-				Lines: []Line{*gains[market.SettleMetered], *gains[market.SettleQuoted]}, Marks: true},
+				X: "cost as quoted, times the unbiased one", Y: "micro-credits a turn", LogX: true, OwnX: true,
+				Series: []page.Series{*gains[market.SettleMetered], *gains[market.SettleQuoted]}},
 			{Title: "Served turns that left their client below zero",
-				X: "cost as quoted, times the unbiased one", Y: "% of served turns", LogX: true,
-				Lines: []Line{*below[market.SettleMetered], *below[market.SettleQuoted]}, Marks: true},
+				X: "cost as quoted, times the unbiased one", Y: "% of served turns", LogX: true, OwnX: true,
+				Series: []page.Series{*below[market.SettleMetered], *below[market.SettleQuoted]}},
 		},
 	}, nil
 }

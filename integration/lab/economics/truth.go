@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"souk/integration/lab/page"
 	"souk/market"
 )
 
@@ -47,13 +48,13 @@ func truth(ctx context.Context, src *source, o Options) (Result, error) {
 			"every fifth client in turn lies alone and for one round, and the round is cleared again for " +
 			"each strategy; utilities are of the same client in the same round.",
 	}}
-	t := Table{Name: "strategies",
+	t := Table{
 		Columns: []string{"strategy", "mixed: utility per client and round", "mixed: turns served",
 			"alone: utility per client and round", "lies tried", "lies that paid"},
 		Note: "Utility is true value - cost - premium at the quote, in micro-credits."}
-	mixed := Plot{Title: "All strategies in one market", X: "round",
+	mixed := page.Plot{Title: "All strategies in one market", X: "round",
 		Y: "utility of a client, added up (milli-credits)"}
-	alone := Plot{Title: "One liar among honest clients", X: "round",
+	alone := page.Plot{Title: "One liar among honest clients", X: "round",
 		Y: "utility of a client, added up (milli-credits)"}
 	perMixed := float64(usual.clients) / float64(len(strategies))
 	perAlone := float64((usual.clients + 4) / 5)
@@ -61,7 +62,7 @@ func truth(ctx context.Context, src *source, o Options) (Result, error) {
 	for s, strategy := range strategies {
 		var m, a, served float64
 		tried, pays := 0, 0
-		lineM, lineA := Line{Name: strategy.name}, Line{Name: strategy.name}
+		lineM, lineA := page.Series{Name: strategy.name}, page.Series{Name: strategy.name}
 		for n := range o.Rounds {
 			var sumM, sumA float64
 			for _, run := range runs {
@@ -71,19 +72,19 @@ func truth(ctx context.Context, src *source, o Options) (Result, error) {
 			if (n+1)%max(1, o.Rounds/100) != 0 {
 				continue // a hundred points are a line
 			}
-			lineM.add(float64(n+1), m/1000)
-			lineA.add(float64(n+1), a/1000)
+			lineM.Add(float64(n+1), m/1000, 0)
+			lineA.Add(float64(n+1), a/1000, 0)
 		}
 		for _, run := range runs {
 			served += run.served[s] / float64(o.Markets)
 			tried, pays = tried+run.tried[s], pays+run.pays[s]
 		}
 		paid += pays
-		mixed.Lines, alone.Lines = append(mixed.Lines, lineM), append(alone.Lines, lineA)
+		mixed.Series, alone.Series = append(mixed.Series, lineM), append(alone.Series, lineA)
 		t.Rows = append(t.Rows,
 			[]any{strategy.name, m / float64(o.Rounds), Percent(served), a / float64(o.Rounds), tried, pays})
 	}
-	r.Tables, r.Plots = []Table{t}, []Plot{mixed, alone}
+	r.Tables, r.Plots = []Table{t}, []page.Plot{mixed, alone}
 	r.Findings = []string{fmt.Sprintf("%d of %d lies paid.", paid, sumInts(t, 4))}
 	return r, nil
 }

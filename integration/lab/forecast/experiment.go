@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -220,21 +219,4 @@ func Figure(results []Result, stream, way string, of func(Score) float64) (mean 
 		}
 	}
 	return mean / float64(max(1, n)), n > 0
-}
-
-// WriteCSV writes a line for each way on each stream with each seed.
-func WriteCSV(w io.Writer, results []Result) error {
-	if _, err := fmt.Fprintln(w, "stream,seed,way,ttft_nmae,cost_nmae,covered,windows,bias,openings,"+
-		"length_openings,open"); err != nil {
-		return err
-	}
-	for _, r := range results {
-		for _, s := range r.Scores {
-			if _, err := fmt.Fprintf(w, "%s,%d,%s,%.6f,%.6f,%.6f,%.6f,%.6f,%d,%d,%.6f\n", r.Stream, r.Seed, s.Name,
-				s.TTFT, s.Cost, s.Covered, s.Windows, s.Bias, s.Openings, s.Lengths, s.Open); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

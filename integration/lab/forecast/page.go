@@ -5,23 +5,20 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"souk/integration/lab/page"
 )
 
-// Page is what a page of results says.
-type Page struct {
-	Command string // that made it
+// Said is what a page of results says.
+type Said struct {
 	Options Options
 	Results []Result
 	River   string // why river's trees are left out; "": they are there
 }
 
-// cell is a mean over seeds, and how far the seeds lie from it at most.
-func cell(results []Result, stream, way string, of func(Score) float64) string {
-	mean, ok := Figure(results, stream, way, of)
-	if !ok {
-		return "-"
-	}
-	far := 0.0
+// spread is a mean over seeds, and how far the seeds lie from it at most.
+func spread(results []Result, stream, way string, of func(Score) float64) (mean, far float64, ok bool) {
+	mean, ok = Figure(results, stream, way, of)
 	for _, r := range results {
 		for _, s := range r.Scores {
 			if r.Stream == stream && s.Name == way {
@@ -29,10 +26,35 @@ func cell(results []Result, stream, way string, of func(Score) float64) string {
 			}
 		}
 	}
-	if far == 0 {
+	return mean, far, ok
+}
+
+func cell(results []Result, stream, way string, of func(Score) float64) string {
+	mean, far, ok := spread(results, stream, way, of)
+	switch {
+	case !ok:
+		return "-"
+	case far == 0:
 		return fmt.Sprintf("%.3f", mean)
 	}
 	return fmt.Sprintf("%.3f ±%.3f", mean, far)
+}
+
+// plot has a series for each stream, a group for each way.
+func (p Said) plot(title string, of func(Score) float64) page.Plot {
+	out := page.Plot{Title: title, Y: "NMAE"}
+	streams, ways := names(p.Results)
+	out.Groups = ways
+	for _, stream := range streams {
+		s := page.Series{Name: stream}
+		for i, way := range ways {
+			if mean, far, ok := spread(p.Results, stream, way, of); ok {
+				s.Add(float64(i), mean, far)
+			}
+		}
+		out.Series = append(out.Series, s)
+	}
+	return out
 }
 
 func names(results []Result) (streams, ways []string) {
@@ -57,7 +79,7 @@ func heading(w io.Writer, cells ...string) {
 }
 
 // byWay prints a table of ways by streams.
-func (p Page) byWay(w io.Writer, of func(Score) float64) {
+func (p Said) byWay(w io.Writer, of func(Score) float64) {
 	streams, ways := names(p.Results)
 	heading(w, append([]string{""}, streams...)...)
 	for _, way := range ways {
@@ -71,7 +93,7 @@ func (p Page) byWay(w io.Writer, of func(Score) float64) {
 }
 
 // gains are by how many per cent a way errs less than the baseline, of all streams not tuned on.
-func (p Page) gains(way string, of func(Score) float64) (least, greatest float64, known bool) {
+func (p Said) gains(way string, of func(Score) float64) (least, greatest float64, known bool) {
 	for _, s := range Streams {
 		base, ok1 := Figure(p.Results, s.Name, Baseline, of)
 		own, ok2 := Figure(p.Results, s.Name, way, of)
@@ -88,7 +110,7 @@ func (p Page) gains(way string, of func(Score) float64) (least, greatest float64
 }
 
 // pays says in words what a way is worth beside the baseline.
-func (p Page) pays(way string, of func(Score) float64) string {
+func (p Said) pays(way string, of func(Score) float64) string {
 	least, greatest, known := p.gains(way, of)
 	switch {
 	case !known:
@@ -107,21 +129,27 @@ func (p Page) pays(way string, of func(Score) float64) string {
 func ttftOf(s Score) float64 { return s.TTFT }
 func costOf(s Score) float64 { return s.Cost }
 
-// Write prints the page.
-func (p Page) Write(w io.Writer) {
+// Page is the page that a command has made.
+func (p Said) Page(command string) *page.Page {
+	var text strings.Builder
+	p.write(&text)
+	made := &page.Page{Name: "forecast", Title: "What a hub expects, and what came", Command: command,
+		Text: text.String(), Plots: map[string]page.Plot{
+			"ttft": p.plot("First tokens: error of each way", ttftOf),
+			"cost": p.plot("Cost: error of each way", costOf)}}
+	return made
+}
+
+func (p Said) write(w io.Writer) {
 	o := p.Options
-	fmt.Fprintf(w, `# What a hub expects, and what came
-
-Made by `+"`%s`"+` in virtual time; do not edit. The same seed gives the same figures.
-
-Each stream is %d tasks on %d simulated engines (Llama 3.1 8B on an RTX PRO 6000, as measured), at a load that is drawn
+	fmt.Fprintf(w, `Each stream is %d tasks on %d simulated engines (Llama 3.1 8B on an RTX PRO 6000, as measured), at a load that is drawn
 anew every 45 s from 0.2 to 1.2 times what the engines bear; %.0f %% of the tasks go to an agent by lot, the others to
 the one that should begin first. All ways hear of the same tasks: they forecast when one is sent, and learn once
 it has ended. NMAE is the sum of what forecasts were off, by the sum of what came; of several seeds (here %d) the mean,
 and how far the farthest is from it. A prompt's tokens are known before; what is cached of it is believed, by a
-mirror of what was sent.
+mirror of what was sent. All of it is in virtual time.
 
-`, p.Command, o.Tasks, o.Agents, 100*o.Explore, len(o.Seeds))
+`, o.Tasks, o.Agents, 100*o.Explore, len(o.Seeds))
 	heading(w, "stream", "what", "formulas chosen on it", "TTFT, mean", "prompt, mean", "cached")
 	streams, _ := names(p.Results)
 	for _, s := range Streams {
@@ -155,9 +183,11 @@ mirror of what was sent.
 		fmt.Fprintf(w, "Eq. 5 by the river library is left out: %s.\n\n", p.River)
 	}
 	fmt.Fprint(w, "## Time to the first token: NMAE\n\n")
+	fmt.Fprint(w, page.Place("ttft"))
 	p.byWay(w, ttftOf)
 	p.least(w)
 	fmt.Fprint(w, "## Cost: NMAE\n\n")
+	fmt.Fprint(w, page.Place("cost"))
 	p.byWay(w, costOf)
 	p.verdicts(w)
 	p.intervals(w)
@@ -167,7 +197,7 @@ mirror of what was sent.
 }
 
 // least says what no way can be better than.
-func (p Page) least(w io.Writer) {
+func (p Said) least(w io.Writer) {
 	fmt.Fprint(w, "## What chance leaves\n\nOf first tokens: a task waits for the end of the step that its engine "+
 		"is at. Who knows all else, but not where that\nstands, is off by so much where all that is in the step answers: "+
 		"by a quarter of it on the mean. The engines of\nthese streams always take the same for a step with the same "+
@@ -195,7 +225,7 @@ func (p Page) least(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-func (p Page) verdicts(w io.Writer) {
+func (p Said) verdicts(w io.Writer) {
 	fmt.Fprintf(w, "## What pays\n\nBeside `%s`, on the streams that nothing was tuned on. A part that does not pay "+
 		"has no place in a hub.\n\n", Baseline)
 	_, ways := names(p.Results)
@@ -208,7 +238,7 @@ func (p Page) verdicts(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-func (p Page) intervals(w io.Writer) {
+func (p Said) intervals(w io.Writer) {
 	fmt.Fprint(w, "## Intervals of 90 %\n\nShare covered, by the ratio of what came to what was forecast, of the last 200 "+
 		"in three groups by\nforecast, the level adapted by 0.01; and of windows of 500 tasks the share in which 0.86 to "+
 		"0.94 were covered. Last, by the intervals that a hub says itself: the same way, as it learns.\n\n")
@@ -234,7 +264,7 @@ func (p Page) intervals(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-func (p Page) gates(w io.Writer) {
+func (p Said) gates(w io.Writer) {
 	fmt.Fprint(w, "## Gates\n\nHow often the gates of a hub and of `gated` opened in a stream, and the share of tasks for "+
 		"which that of first tokens was open.\n\n")
 	heading(w, "stream", "seed", "way", "first tokens", "open", "lengths of answers")
@@ -249,7 +279,7 @@ func (p Page) gates(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-func (p Page) gaps(w io.Writer) {
+func (p Said) gaps(w io.Writer) {
 	if !p.Options.Gap {
 		return
 	}
@@ -282,7 +312,7 @@ func (p Page) gaps(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-func (p Page) belief(w io.Writer) {
+func (p Said) belief(w io.Writer) {
 	fmt.Fprint(w, "## Belief\n\nTokens of a task by which what the hub believed cached was off what the engine reported. "+
 		"By the mirror of what\nwas sent; and what the engine held when the task was sent, which is the best that events "+
 		"could say: what goes\nbetween then and the first step no event tells in time. A hub that hears events is not in "+

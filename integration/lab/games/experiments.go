@@ -57,6 +57,7 @@ var Experiments = []Experiment{
 	{"1", "14 loads", one}, {"2", "9 loads, with detectors", two}, {"3", "a spike: 32, 128, 32", three},
 	{"4a", "temperatures and weights at 64 callers", func() []job { return grid(64) }},
 	{"4b", "the same at 128", func() []job { return grid(128) }},
+	{"rules", "every rule at 128 callers", everyRule},
 	{"game1", "engines that compute prompts against engines that answer", gameOne},
 	{"game2", "caches from far too small to large enough", gameTwo},
 	{"knee16", "regimes at 0.8, 1 and 2 times what 16 slots serve", Pair.knees},
@@ -126,6 +127,18 @@ func three() (all []job) {
 	}
 	all = append(all, spike(Five, ours, 128), spike(Five, adapted, 128))
 	return all
+}
+
+// everyRule plays every rule there is, with every value of its knob.
+func everyRule() (jobs []job) {
+	for _, other := range virtual.Rules() {
+		for _, name := range other.Turned() {
+			jobs = append(jobs, job{topology: Five, rule: rule{name: name, other: true}, load: "128",
+				setting: Five.steady(128, hold/3), parts: []part{{"", span{ramp, ramp + hold/3}}}})
+		}
+	}
+	return append(jobs, job{topology: Five, rule: ours, load: "128", setting: Five.steady(128, hold/3),
+		parts: []part{{"", span{ramp, ramp + hold/3}}}})
 }
 
 func grid(callers int) (all []job) {

@@ -2,14 +2,13 @@ package games
 
 import (
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"souk/hub/regime"
+	"souk/integration/lab/page"
 	"souk/integration/lab/virtual"
 )
 
@@ -163,12 +162,22 @@ func TestARunIsThePagesTable(t *testing.T) {
 		f.PoA < 1 {
 		t.Errorf("by Little's law %+v is not of 16 callers", f)
 	}
-	dir := t.TempDir()
-	if err := Write(dir, "2", Made{Command: "lab", Seeds: 1, Rows: one}); err != nil {
+	p, err := Page("lab games", map[string]*Made{"2": {Command: "lab games --only 2", Seeds: 1, Rows: one}})
+	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(filepath.Join(dir, "games.md"))
-	if err != nil || !strings.Contains(string(page), "| 1P/5D | dynamo, adaptive | 16 |") {
-		t.Errorf("the page has no such row: %v", err)
+	if md := p.Markdown(); !strings.Contains(md, "| 1P/5D | dynamo, adaptive | 16 |") ||
+		!strings.Contains(md, "lab games --only 2") || !strings.Contains(md, notPlayed) {
+		t.Errorf("the page has no such row:\n%s", md)
+	}
+	if html, err := p.HTML(); err != nil || !strings.Contains(string(html), "Experiment 2: first tokens by load") {
+		t.Errorf("the page has no plot: %v", err)
+	}
+	dir, back := t.TempDir(), map[string]*Made{}
+	if err := p.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := page.Load(dir, p.Name, &back); !ok || err != nil || len(back["2"].Rows) != len(one) {
+		t.Errorf("the page that is made in pieces lost some: %v, %v", back, err)
 	}
 }

@@ -2,97 +2,31 @@ package games
 
 import (
 	_ "embed"
-	"encoding/csv"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"text/template"
 
-	"souk/integration/lab/prose"
+	"souk/integration/lab/page"
 	"souk/integration/lab/virtual"
 )
 
-// Made is what an experiment found, as its file has it.
+// Made is what an experiment found.
 type Made struct {
 	Command string `json:"command"`
 	Seeds   int    `json:"seeds"`
 	Rows    []Row  `json:"rows"`
 }
 
-// Write puts what an experiment found into a directory, as JSON and CSV, and makes the page there anew of all
-// that lie there.
-func Write(dir, name string, m Made) error {
-	data, err := json.Marshal(m)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "games-"+name+".json"), data, 0o644)
-	}
-	if err != nil {
-		return err
-	}
-	var text strings.Builder
-	w := csv.NewWriter(&text)
-	head := []string{"topology", "rule", "load", "part"}
-	all := all
-	if len(m.Rows) > 0 && m.Rows[0].Chance != nil {
-		all, head = nil, append(head, "served", "enough", "soonest", "hours", "rises", "seen after",
-			"seen after 0.8", "wrong after 0.5")
-	}
-	for _, c := range all {
-		head = append(head, c.name, c.name+" within")
-	}
-	rows := [][]string{head}
-	for i := range m.Rows {
-		r := &m.Rows[i]
-		line := []string{r.Topology, r.Rule, r.Load, r.Part}
-		for _, c := range all {
-			e := r.estimate(c)
-			line = append(line, exact(e.Mean), exact(e.Within))
-		}
-		if c := r.Chance; c != nil {
-			line = append(line, exact(c.Rate), exact(c.Enough), exact(c.Soonest), exact(c.Hours),
-				fmt.Sprint(c.Rises), fmt.Sprint(c.Sees), fmt.Sprint(c.Later), fmt.Sprint(c.Wrong))
-		}
-		rows = append(rows, line)
-	}
-	if err := w.WriteAll(rows); err != nil {
-		return err
-	}
-	file := filepath.Join(dir, "games-"+name+".csv")
-	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
-		return err
-	}
-	return WritePage(dir)
-}
-
-func exact(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
-
 //go:embed page.md
 var pageText string
 
-// WritePage makes games.md of the files beside it. An experiment that was not played yet has no table.
-func WritePage(dir string) error {
-	of := map[string]*Made{}
-	for _, e := range Experiments {
-		data, err := os.ReadFile(filepath.Join(dir, "games-"+e.Name+".json"))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		m := &Made{}
-		if err == nil {
-			err = json.Unmarshal(data, m)
-		}
-		if err != nil {
-			return err
-		}
-		of[e.Name] = m
-	}
+// Page is the page of experiments by their names. One that was not played yet has no table.
+func Page(command string, of map[string]*Made) (*page.Page, error) {
+	p := &page.Page{Name: "games", Title: "The price of anarchy, played again", Command: command,
+		Plots: map[string]page.Plot{}, Figures: of}
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"table": func(name, columns string, filter ...string) string {
 			return tableOf(of[name], columns, filter)
@@ -101,24 +35,64 @@ func WritePage(dir string) error {
 		"grid": func(name, topology, rule, column string) string {
 			return gridOf(of[name], topology, rule, column)
 		},
-		"spread":  func(name string) string { return spreadOf(of[name]) },
-		"chance":  func() string { return chanceOf(of["chance"]) },
-		"splits":  func() string { return splitsOf(of["game1"]) },
-		"command": func(name string) string { return commandOf(of[name]) },
+		"spread": func(name string) string { return spreadOf(of[name]) },
+		"chance": func() string { return chanceOf(of["chance"]) },
+		"splits": func() string { return splitsOf(of["game1"]) },
+		"made":   func(name string) string { return madeOf(of[name]) },
+		"plot": func(name, title, column, axis string, series ...int) string {
+			plot, ok := plotOf(of[name], title, column, axis, series)
+			if !ok {
+				return ""
+			}
+			p.Plots[title] = plot
+			return page.Place(title)
+		},
 	}).Parse(pageText)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var out strings.Builder
 	if err := t.Execute(&out, nil); err != nil {
-		return err
+		return nil, err
 	}
-	return os.WriteFile(filepath.Join(dir, "games.md"), []byte(prose.Wrap(out.String())), 0o644)
+	p.Text = out.String()
+	return p, nil
+}
+
+// plotOf shows a column by load, with a series for each name that rows have, of those that are asked for: 0
+// the engines, 1 the rule, 2 the load, 3 the part. Where load is among them it is in groups, by these names.
+func plotOf(m *Made, title, name, axis string, by []int) (out page.Plot, ok bool) {
+	if m == nil || len(m.Rows) == 0 {
+		return out, false
+	}
+	c := columnNamed(name)
+	out = page.Plot{Title: title, X: axis, Y: name, LogY: strings.Contains(name, "TTFT"),
+		LogX: axis == "callers", OwnX: axis == "callers"}
+	for i := range m.Rows {
+		r := &m.Rows[i]
+		is := []string{r.Topology, r.Rule, r.Load, r.Part}
+		var of []string
+		for _, k := range by {
+			of = append(of, is[k])
+		}
+		label, e := strings.TrimSuffix(strings.Join(of, ", "), ", "), r.estimate(c)
+		if slices.Contains(by, 2) || axis == "" {
+			out.LogX = false
+			out.Put(label, "", e.Mean, e.Within)
+			continue
+		}
+		load, err := strconv.ParseFloat(strings.Fields(r.Load)[0], 64)
+		if err != nil {
+			return out, false
+		}
+		out.Of(label).Add(load, e.Mean, e.Within)
+	}
+	return out, true
 }
 
 const notPlayed = "Not played yet.\n"
 
-func commandOf(m *Made) string {
+func madeOf(m *Made) string {
 	if m == nil {
 		return notPlayed
 	}

@@ -16,6 +16,7 @@ import (
 type rule struct {
 	name    string
 	market  bool
+	other   bool // one of package virtual, by its name
 	params  regime.Params
 	control regime.Control // of a market
 	adapts  bool           // the paper's controller
@@ -57,6 +58,13 @@ func play(t Topology, s virtual.Setting, r rule) (p played, err error) {
 	lots := rand.New(rand.NewPCG(s.Seed, 0x67616d65))
 	jitter := func() float64 { return math.Exp(0.03 * lots.NormFloat64()) }
 	p.engines = s.Engines
+	if r.other {
+		other, err := virtual.NewRule(r.name, s.Seed)
+		if err == nil {
+			p.all, _, err = virtual.Run(s, t.before(other, jitter))
+		}
+		return p, err
+	}
 	if !r.market {
 		d := newDynamo(s.Engines, r.params, s.Seed)
 		if r.adapts {

@@ -1,14 +1,11 @@
 package hints
 
 import (
-	"encoding/csv"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 
-	"souk/integration/lab/prose"
+	"souk/integration/lab/page"
 	"souk/market"
 )
 
@@ -24,9 +21,7 @@ func (r *Row) Holds() bool {
 	return r.Gain+r.Off <= mostOnce
 }
 
-const head = `# What false hints are worth
-
-A client says with its turns what comes next: [hints](../../deploy/api.md#hints). Here it lies in one of
+const head = `A client says with its turns what comes next: [hints](../../deploy/api.md#hints). Here it lies in one of
 them, in a market that hears them: seats for sessions, and the policy kvcache. Everybody else tells
 the truth. The hub and the agents are the real ones, in virtual time; engines are simulated; the sessions
 are recorded ones of coding agents, with their recorded pauses, on two engines whose caches hold as much as
@@ -46,10 +41,12 @@ gain by a role whose answers are forecast to be shorter.
 `
 
 // Page is the page of rows, which a command has made.
-func Page(command string, o Options, rows []Row) string {
+func Page(command string, o Options, rows []Row) *page.Page {
+	p := &page.Page{Name: "hints", Title: "What false hints are worth", Command: command,
+		Plots: map[string]page.Plot{}}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nMade by `%s`: %d runs from seeds of their own for each row and for the truth, %d sessions at a "+
-		"time, %d turns of the liar each.\n", head, command, o.Seeds, o.Callers, o.Turns)
+	fmt.Fprintf(&b, "%s\nFor each row and for the truth there are %d runs from seeds of their own, with %d sessions at "+
+		"a time and %d turns of the liar each.\n", head, o.Seeds, o.Callers, o.Turns)
 	var bad []string
 	for _, x := range []struct {
 		settle string
@@ -64,8 +61,9 @@ func Page(command string, o Options, rows []Row) string {
 		if x.settle == market.SettleQuoted {
 			title += ", settled as quoted"
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| lie | what it says | told in a run | gain %% | others %% | holds |\n"+
-			"|---|---|---|---|---|---|\n", title, what)
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", title, what)
+		var table [][]string
+		plot := page.Plot{Title: title, Y: "gain of the liar, % a turn", Series: []page.Series{{}}}
 		for _, r := range rows {
 			if r.Always != x.always || r.Settle != x.settle {
 				continue
@@ -81,8 +79,16 @@ func Page(command string, o Options, rows []Row) string {
 					about = l.About
 				}
 			}
-			fmt.Fprintf(&b, "| %s | %s | %.0f | %+.2f ± %s | %+.2f | %s |\n", r.Lie, about, r.Told, r.Gain, digits(r.Off),
-				r.Others, holds)
+			table = append(table, []string{r.Lie, about, fmt.Sprintf("%.0f", r.Told),
+				fmt.Sprintf("%+.2f ± %s", r.Gain, digits(r.Off)), fmt.Sprintf("%+.2f", r.Others), holds})
+			plot.Series[0].Add(float64(len(plot.Groups)), r.Gain, known(r.Off))
+			plot.Groups = append(plot.Groups, r.Lie)
+		}
+		b.WriteString(page.Table([]string{"lie", "what it says", "told in a run", "gain %", "others %",
+			"holds"}, table))
+		if len(plot.Groups) > 0 {
+			p.Plots[title] = plot
+			b.WriteString(page.Place(title))
 		}
 	}
 	if b.WriteString("\n"); len(bad) > 0 {
@@ -91,7 +97,16 @@ func Page(command string, o Options, rows []Row) string {
 	} else {
 		b.WriteString("No lie is above its bound.\n")
 	}
-	return prose.Wrap(b.String())
+	p.Text = b.String()
+	return p
+}
+
+// known is an interval that a plot shows; one that nobody knows it does not.
+func known(off float64) float64 {
+	if math.IsNaN(off) {
+		return 0
+	}
+	return off
 }
 
 func digits(x float64) string {
@@ -99,25 +114,4 @@ func digits(x float64) string {
 		return "unknown"
 	}
 	return fmt.Sprintf("%.2f", x)
-}
-
-// Write writes rows as hints.csv and hints.md into a directory.
-func Write(dir, command string, o Options, rows []Row) error {
-	var table strings.Builder
-	c := csv.NewWriter(&table)
-	c.Write([]string{"lie", "settle", "always", "told", "gain_percent", "gain_off", "others_percent"})
-	for _, r := range rows {
-		c.Write([]string{r.Lie, r.Settle, fmt.Sprint(r.Always), fmt.Sprintf("%.1f", r.Told),
-			fmt.Sprintf("%.4f", r.Gain), fmt.Sprintf("%.4f", r.Off), fmt.Sprintf("%.4f", r.Others)})
-	}
-	if c.Flush(); c.Error() != nil {
-		return c.Error()
-	}
-	for name, text := range map[string]string{"hints.csv": table.String(), "hints.md": Page(command, o,
-		rows)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"souk/cmd/local"
 	"souk/cmd/replay"
 	"souk/integration/lab/load"
+	"souk/integration/lab/page"
 	"souk/integration/lab/virtual"
 )
 
@@ -158,10 +159,7 @@ func computedBy(s *vllmsim.Server) (tokens int, err error) {
 	return tokens, nil
 }
 
-const hedgeHead = `
-## hedge
-
-A market by the clock: four simulated engines of eight slots, a token every 10 ms, and twenty tasks a second that come
+const hedgeHead = `A market by the clock: four simulated engines of eight slots, a token every 10 ms, and twenty tasks a second that come
 at random, of 60 tokens each. One engine says nothing for 7 s of them, in the way of a GPU that hangs: its server
 answers and takes requests. Without the policy a task waits until its agent finds that the engine hangs; with it
 until its first token is later than one in a thousand is, which the hub knows of 20 s before: in its first seconds, of
@@ -175,16 +173,19 @@ cent of what was.
 |---|---|---|---|---|---|---|---|
 `
 
-// hedgePage is the section about hedge, and what the policy is worth.
-func hedgePage(ctx context.Context, seeds []uint64, said func(runs int)) (text, worth string, err error) {
-	text = hedgeHead
+// HedgePage plays it, and returns the page about it, which a command has asked for.
+func HedgePage(ctx context.Context, command string, seeds []uint64, said func(runs int)) (*page.Page, error) {
+	p := &page.Page{Name: "hedge", Title: "A task whose engine falls silent", Command: command,
+		Clock: "figures differ from run to run, by the intervals that they have"}
+	plot := page.Plot{Title: "The latest first token", Y: "s"}
+	text := hedgeHead
 	first := map[string]virtual.Estimate{}
 	for _, rule := range HedgeRules {
 		var of [][]float64
 		for _, seed := range seeds { // one by one: they are timed
 			f, err := PlayHedge(ctx, rule, seed)
 			if err != nil {
-				return "", "", err
+				return nil, err
 			}
 			of = append(of, f.columns())
 			said(1)
@@ -198,11 +199,15 @@ func hedgePage(ctx context.Context, seeds []uint64, said func(runs int)) (text, 
 			e = append(e, virtual.NewEstimate(x))
 		}
 		first[rule] = e[0]
+		plot.Put(rule, "", e[0].Median, e[0].Within)
 		text += fmt.Sprintf("| %s | %.1f ± %.1f | %.1f ± %.1f | %.0f ± %.0f | %.0f of %.0f | %.0f | %.0f | "+
 			"%.1f ± %.1f |\n", rule, e[0].Median, e[0].Within, e[1].Median, e[1].Within, e[2].Median,
 			e[2].Within, e[3].Median, e[7].Median, e[4].Median, e[5].Median, e[6].Median, e[6].Within)
 	}
 	on, off := first["hedge"], first["none"]
-	return text, fmt.Sprintf("a task whose engine falls silent has its first token after %.1f ± %.1f s at the most in "+
-		"place of %.1f ± %.1f, against the agent's own watch", on.Median, on.Within, off.Median, off.Within), nil
+	p.Plots = map[string]page.Plot{"first": plot}
+	p.Text = text + page.Place("first") + fmt.Sprintf("A task whose engine falls silent has its first token after "+
+		"%.1f ± %.1f s at the most in place of %.1f ± %.1f, against the agent's own watch.\n", on.Median, on.Within,
+		off.Median, off.Within)
+	return p, nil
 }

@@ -5,21 +5,18 @@ import (
 	"fmt"
 	"strings"
 
-	"souk/integration/lab/prose"
+	"souk/integration/lab/page"
 	"souk/integration/lab/runs"
 	"souk/integration/lab/virtual"
 )
 
 // Runs is how many runs [Page] makes for each seed.
 func Runs() int {
-	return virtual.PolicyRuns() + len(AdapterPanels())*len(AdapterRules) + len(HedgeRules)
+	return virtual.PolicyRuns() + len(AdapterPanels())*len(AdapterRules)
 }
 
-const head = `# Runtime policies, on against off
-
-Made by ` + "`%s`" + `: medians of %d runs, ± half of the 95 %% interval of their mean.
-
-Each of the nine, with its default and the page of its figures. **Constant** is the policy with all that it scores,
+const head = `Figures are medians of %d runs, ± half of the 95 %% interval of their mean. Each of the nine has its
+default here, and the page of its figures. **Constant** is the policy with all that it scores,
 predicts and wants replaced by a constant. One whose constant does as well as it does has no effect on its page,
 says so and is off.
 
@@ -34,7 +31,7 @@ const elsewhere = `| ` + "`kvcache`" + ` | off: ` + "`policies.keep`" + ` | on s
 | ` + "`admit`" + ` | off: ` + "`seats.sessions`" + ` | where open sessions need more than caches hold, against taking all: ` +
 	`[cliff](cliff.md) | the rows without seats |
 | ` + "`ahead`" + ` | off: ` + "`policies.keep`" + ` | where templates drop reasoning, against nothing: [ahead](ahead.md) | its rows ` +
-	"`none` |\n"
+	"`none` |\n" + "| `hedge` | on | a task whose engine falls silent, by the clock: `lab hedge` | `hedge: {on: false}` |\n"
 
 const fairHead = `
 ## fair
@@ -78,38 +75,43 @@ No trace says which adapters agents use: that each role has one is assumed.
 `
 
 // Page plays all and returns the page about it, which a command has asked for.
-func Page(ctx context.Context, command string, seeds []uint64, said func(runs int)) (string, error) {
+func Page(ctx context.Context, command string, seeds []uint64, said func(runs int)) (*page.Page, error) {
+	p := &page.Page{Name: "policies", Title: "Runtime policies, on against off", Command: command,
+		Plots: map[string]page.Plot{}}
 	var rows, text strings.Builder
-	fmt.Fprintf(&rows, head, command, len(seeds))
+	fmt.Fprintf(&rows, head, len(seeds))
 	rows.WriteString(elsewhere)
-	hedge, worthOf, err := hedgePage(ctx, seeds, said)
-	if err != nil {
-		return "", err
-	}
-	fmt.Fprintf(&rows, "| `hedge` | on | %s | `hedge: {on: false}` |\n", worthOf)
 
 	floods, err := virtual.Floods(ctx, seeds, said)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	text.WriteString(fairHead)
+	plot := page.Plot{Title: "What the others had of a flooded market", X: "the flood, times all others",
+		Y: "p99 of first tokens, ms", LogY: true}
 	for _, r := range floods {
+		plot.Of(r.Policy).Add(r.Times, r.P99.Median, r.P99.Within)
 		fmt.Fprintf(&text, "| %.0f times | %s | %.0f ± %.0f | %.0f ± %.0f | %.0f of %.0f | %.0f of %.0f |\n",
 			r.Times, r.Policy, r.P50.Median, r.P50.Within, r.P99.Median, r.P99.Within, r.Refused.Median,
 			r.Tasks.Median, r.FloodServed.Median, r.FloodOf.Median)
 	}
+	p.Plots["fair"] = plot
+	text.WriteString(page.Place("fair"))
 	off, on := floods[len(floods)-2], floods[len(floods)-1]
 	fmt.Fprintf(&rows, "| `fair` | off: `policies.place` | a flood of ten times all others leaves these a p99 of %.0f ms in "+
 		"place of %.0f, against first come, first served | as none, byte for byte |\n", on.P99.Median, off.P99.Median)
 
 	splits, err := virtual.Splits(ctx, seeds, said)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	text.WriteString(pdHead)
 	var worth []string
 	var alone []float64 // by seed, of the engines that do both, at this rate
+	plot = page.Plot{Title: "Prompts computed apart", X: "tasks a second that come",
+		Y: "tasks a second served well"}
 	for _, r := range splits {
+		plot.Of(strings.TrimSuffix(r.Fleet+", "+r.Policy, ", none")).Add(r.Rate, r.Good.Median, r.Good.Within)
 		fmt.Fprintf(&text, "| %.0f | %s | %s | %.1f ± %.1f | %.0f ± %.0f |\n", r.Rate, r.Fleet, r.Policy,
 			r.Good.Median, r.Good.Within, r.P99.Median, r.P99.Within)
 		switch {
@@ -124,21 +126,25 @@ func Page(ctx context.Context, command string, seeds []uint64, said func(runs in
 			worth = append(worth, fmt.Sprintf("%+.0f ± %.0f %% at %.0f/s", e.Mean, e.Within, r.Rate))
 		}
 	}
+	p.Plots["pd"] = plot
+	text.WriteString(page.Place("pd"))
 	fmt.Fprintf(&rows, "| `pd` | off: `policies.place` | good tasks a second on three engines and 2P/1D against six engines "+
 		"that do both, from paired runs: %s. Worth it where the six are too few | as none, byte for byte |\n",
 		strings.Join(worth, ", "))
 
-	part, adapted, err := adapterPage(ctx, seeds, said)
+	plot = page.Plot{Title: "Adapters", Y: "ms that a turn waits for them"}
+	part, adapted, err := adapterPage(ctx, seeds, said, &plot)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	text.WriteString(part)
+	p.Plots["adapter"] = plot
+	text.WriteString(part + page.Place("adapter"))
 	fmt.Fprintf(&rows, "| `adapter` | off: agentd's `policies.adapter: next` | waits for adapters against the engine's own "+
 		"rule: %s | as none |\n", adapted)
 
 	part, gain, err := memoPage()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	text.WriteString(part)
 	effect := "of 10 that would be worth it"
@@ -148,17 +154,19 @@ func Page(ctx context.Context, command string, seeds []uint64, said func(runs in
 	fmt.Fprintf(&rows, "| `memo` | off: a program asks for it | %.1f ± %.1f %% of calls on tau-bench, %s | remembers "+
 		"nothing |\n", gain.Mean, gain.Within, effect)
 	if part, err = guardPage(seeds); err != nil {
-		return "", err
+		return nil, err
 	}
 	text.WriteString(part)
-	text.WriteString(hedge)
 	rows.WriteString("| `guard` | off: agentd's `policies.guard: patterns` | every planted string, none without cause, " +
 		"against looking at each piece by itself | finds nothing |\n")
-	return prose.Wrap(rows.String() + text.String()), nil
+	p.Text = rows.String() + text.String()
+	return p, nil
 }
 
 // adapterPage is the section about adapters, and what the policy is worth by workload.
-func adapterPage(ctx context.Context, seeds []uint64, said func(runs int)) (text, worth string, err error) {
+func adapterPage(ctx context.Context, seeds []uint64, said func(runs int), plot *page.Plot) (text,
+	worth string,
+	err error) {
 	text = adapterHead
 	var all []string
 	for _, p := range AdapterPanels() {
@@ -179,6 +187,7 @@ func adapterPage(ctx context.Context, seeds []uint64, said func(runs int)) (text
 				e := virtual.NewEstimate(of)
 				if k == 0 {
 					waits[rule] = e
+					plot.Put(p.Name, rule, e.Median, e.Within)
 				}
 				line += fmt.Sprintf(" %.1f ± %.1f |", e.Median, e.Within)
 			}

@@ -1,6 +1,6 @@
-// Package traces has what was asked of models elsewhere, to be asked again. It reads files of others: dialogues
-// with their text, and traces that say when a request came, how long it was and which blocks its prompt had.
-// And it brings recorded sessions along, without their text.
+// Package traces has what was asked of models elsewhere, to be asked again. It reads files of others:
+// dialogues with their text, and traces that say when a request came, how long it was and which blocks its
+// prompt had. And it brings recorded sessions along, without their text.
 package traces
 
 import (

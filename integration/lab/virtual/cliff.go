@@ -91,7 +91,9 @@ func (c cliff) setting(engines int) (s Setting, err error) {
 			return s, err
 		}
 		for i := range all {
-			if x := chained(&all[i], largeBlock); x.longest() <= longestPrompt {
+			x := chained(&all[i], largeBlock)
+			x.cut()
+			if x.longest() <= longestPrompt {
 				s.Scripts = append(s.Scripts, x)
 			}
 		}
@@ -124,6 +126,14 @@ func (c cliff) setting(engines int) (s Setting, err error) {
 	return s, nil
 }
 
+// cut has no answer be longer than is usual, and no pause.
+func (s *Script) cut() {
+	for i := range s.turns {
+		t := &s.turns[i]
+		t.output, t.think = min(t.output, longestSaid), min(t.think, longestIdle)
+	}
+}
+
 // longest is the most tokens that a turn and its answer have.
 func (s *Script) longest() (most int) {
 	for _, t := range s.turns {
@@ -148,11 +158,11 @@ func chained(c *traces.Chain, size int) *Script {
 	s := &Script{}
 	for i, t := range c.Turns {
 		at := time.Duration(t[0]) * time.Millisecond
-		out := turn{prompt: max(1, t[1]), output: min(max(1, t[2]), longestSaid)}
+		out := turn{prompt: max(1, t[1]), output: max(1, t[2])}
 		if c.Timed {
 			out.at = at
 		} else if i > 0 {
-			out.think = max(time.Millisecond, min(at, longestIdle))
+			out.think = max(time.Millisecond, at)
 		}
 		var chain []uint64
 		parent := uint64(0)
@@ -164,7 +174,8 @@ func chained(c *traces.Chain, size int) *Script {
 		}
 		s.turns, s.chains = append(s.turns, out), append(s.chains, chain)
 	}
-	if c.Timed {
+	if known := func(chain []uint64) bool { return len(chain) > 0 }; c.Timed && slices.ContainsFunc(s.chains,
+		known) {
 		s.common = 1 << 30 // blocks are the same whoever asks
 	}
 	return s

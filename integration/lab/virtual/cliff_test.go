@@ -137,7 +137,10 @@ func TestChains(t *testing.T) {
 		[]int{2, 3, 2}) {
 		t.Errorf("full blocks of 512: %v, want 2, 3, 2", got)
 	}
-	if s.turns[1].think != 5*time.Second || s.turns[2].think != longestIdle ||
+	if s.turns[2].think != 90*time.Second || s.turns[2].output != 9000 {
+		t.Errorf("turns as recorded: %+v", s.turns)
+	}
+	if s.cut(); s.turns[1].think != 5*time.Second || s.turns[2].think != longestIdle ||
 		s.turns[2].output != longestSaid {
 		t.Errorf("turns %+v", s.turns)
 	}

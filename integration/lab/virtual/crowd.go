@@ -115,6 +115,12 @@ func traceNamed(name string) (of Trace, cliff bool, err error) {
 	}}, cliff, nil
 }
 
+// TraceNamed finds a trace.
+func TraceNamed(name string) (Trace, error) {
+	t, _, err := traceNamed(name)
+	return t, err
+}
+
 // mostGroups is more than there are callers.
 const mostGroups = 10_000
 
@@ -407,7 +413,7 @@ func play(s Setting, rule string, named bool) (m Measures, err error) {
 	o.Room = like.Room
 	o.Hub.Terms = cmp.Or(s.Unsaid, o.Hub.Terms)
 	o.Hub.Deadline, o.Hub.MaxDeadline = max(s.Patient, o.Hub.Deadline), max(s.Patient, o.Hub.MaxDeadline)
-	o.Quiet = s.Quiet
+	o.Quiet, o.Hub.MaxTokens = s.Quiet, s.maxTokens()
 	all, _, market, err := playMarket(s, o)
 	if err != nil {
 		return m, err

@@ -27,11 +27,14 @@ type Setting struct {
 	Groups  int             // cache groups that callers are put into in turn; 0: all share one; or Own
 	Arrive  []time.Duration // instead: when dialogues begin, as recorded
 	Think   time.Duration   // mean pause before the next question, exponential; 0: none
+	Hurried bool            // nobody pauses as long as was recorded
 	Sigma   float64         // instead of exponential: log-normal, of the same mean, with this sigma
 	// callers share so many dialogues, and each asks the one that was asked longest ago
 	Ring   int
 	Midway bool    // the first dialogue of each caller goes on from somewhere in its middle
 	Timed  float64 // every turn is asked when that was recorded, so many times as fast
+	// where Timed has more than Tasks, it begins with a turn that the seed chooses
+	Anywhere bool
 
 	Warm    time.Duration // what is asked before then does not count
 	Patient time.Duration // how long a task waits for a slot, where that is longer than is usual
@@ -428,10 +431,14 @@ func (r *run) rest(q *Request) {
 
 // timed plans all turns when they were recorded.
 func (r *run) timed() {
+	begins := r.stretch()
 	for i, script := range r.Scripts {
 		r.plays++
 		for turn, t := range script.turns {
-			r.turn(time.Duration(float64(t.at)/r.Timed), &Request{Caller: i, Play: r.plays, Turn: turn,
+			if t.at < begins {
+				continue
+			}
+			r.turn(time.Duration(float64(t.at-begins)/r.Timed), &Request{Caller: i, Play: r.plays, Turn: turn,
 				script: script, lots: r.lots(i)})
 		}
 	}
@@ -481,7 +488,7 @@ func (s *Setting) terms(q *Request) (t Stated, kind string) {
 		return temper(q.Caller)
 	}
 	c := hub.Default() // the terms that a hub gives a task without any
-	return Stated{cmp.Or(s.Unsaid, c.Terms).Of(q.Prompt, c.MaxTokens), false}, ""
+	return Stated{cmp.Or(s.Unsaid, c.Terms).Of(q.Prompt, s.maxTokens()), false}, ""
 }
 
 // hop is how long a message between policy and engines takes.
@@ -635,7 +642,7 @@ func (r *run) end(q *Request) {
 		return
 	}
 	at := q.Done + r.thinks(q.lots)
-	if q.Turn+1 < len(q.script.turns) && q.script.turns[q.Turn+1].think > 0 {
+	if q.Turn+1 < len(q.script.turns) && q.script.turns[q.Turn+1].think > 0 && !r.Hurried {
 		at = q.Done + q.script.turns[q.Turn+1].think
 	}
 	if r.Ring > 0 {

@@ -136,6 +136,7 @@ func (w *World) Capacity() (float64, error) {
 		return 0, err
 	}
 	s.Callers, s.Ring, s.Arrive, s.Timed, s.Rate, s.Think = 2*s.slots(), 0, nil, 0, 0, 0
+	s.Hurried = true
 	s.Midway, s.Warm, s.Tasks, s.Length = false, 0, capacityTasks*s.slots(), 0
 	p, err := NewRule("least-loaded", s.Seed)
 	if err != nil {

@@ -1,0 +1,151 @@
+package compare
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"souk/integration/lab/page"
+	"souk/integration/lab/virtual"
+)
+
+// row is a rule in a world, with the welfare and the p99 of each seed.
+func row(world, rule string, welfare, p99 []float64) virtual.Row {
+	r := virtual.Row{Trace: world, Rule: rule, All: map[string]virtual.Estimate{}}
+	for i := range welfare {
+		r.Seeds = append(r.Seeds, virtual.Measures{Welfare: welfare[i], P99: p99[i]})
+	}
+	for _, c := range virtual.Columns {
+		var of []float64
+		for i := range r.Seeds {
+			of = append(of, c.Of(&r.Seeds[i]))
+		}
+		r.All[c.Name] = virtual.NewEstimate(of)
+	}
+	return r
+}
+
+var rows = []virtual.Row{
+	// wins by what each seed has more, though the seeds differ more than that
+	row("wins", "two-block", []float64{100, 200, 300}, []float64{50, 50, 50}),
+	row("wins", "market", []float64{110, 211, 309}, []float64{90, 90, 90}),
+	// loses a tenth
+	row("loses", "greedy", []float64{100, 101, 102}, []float64{50, 50, 50}),
+	row("loses", "sticky", []float64{50, 50, 50}, []float64{20, 20, 20}),
+	row("loses", "market", []float64{90, 91, 92}, []float64{50, 50, 50}),
+	// is as good, and is waited for longer
+	row("later", "greedy", []float64{100, 102, 101}, []float64{50, 51, 52}),
+	row("later", "market", []float64{102, 100, 101}, []float64{80, 81, 82}),
+	row("level", "greedy", []float64{100, 102, 101}, []float64{50, 51, 52}),
+	row("level", "market", []float64{102, 100, 101}, []float64{53, 52, 54}),
+	row("alone", "market", []float64{1}, []float64{1}),
+}
+
+func TestLossesComeFirst(t *testing.T) {
+	want := []struct {
+		world   string
+		verdict Verdict
+		best    string
+	}{{"loses", Loses, "greedy"}, {"later", Loses, "greedy"}, {"level", Level, "greedy"},
+		{"wins", Wins, "two-block"}}
+	all := Standings(rows)
+	if len(all) != len(want) {
+		t.Fatalf("%d standings, want %d: %+v", len(all), len(want), all)
+	}
+	for i, w := range want {
+		s := &all[i]
+		if !strings.HasPrefix(s.World, w.world) || s.Verdict() != w.verdict || s.Best != w.best {
+			t.Errorf("place %d: %s %s beside %s, want %+v", i, s.World, s.Verdict(), s.Best, w)
+		}
+	}
+	if s := all[0]; s.Soonest != "sticky" || s.LeastP99 != 20 || s.More > -9.8 || s.More < -10 ||
+		s.Within > 0.001 {
+		t.Errorf("the loss is %+v, want a tenth of greedy, and sticky as the soonest", s)
+	}
+}
+
+// Where callers do not outnumber the slots by half, welfare says who asked: first tokens alone count.
+func TestAClosedLoopIsJudgedByWaits(t *testing.T) {
+	of := []virtual.Row{row("few", "greedy", []float64{100, 100}, []float64{10, 11}),
+		row("few", "slow", []float64{900, 900}, []float64{90, 90}), row("few", "market", []float64{50, 50},
+			[]float64{5, 6})}
+	for i := range of {
+		for k := range of[i].Seeds {
+			of[i].Seeds[k].Uncounted = true
+		}
+	}
+	all := Standings(of)
+	if len(all) != 1 || all[0].Best != "greedy" || !all[0].Waits || all[0].Verdict() != Wins {
+		t.Errorf("%+v; want the market to win beside greedy, by waits", all)
+	}
+	m := Made{Name: "x", Title: "X", Command: "lab x", Rows: of}
+	if md := m.Page().Markdown(); strings.Contains(md, "900.0") {
+		t.Errorf("welfare that says who asked is on the page:\n%s", md)
+	}
+}
+
+// The front page is made of the pages that lie there, and says which do not.
+func TestFrontPage(t *testing.T) {
+	dir := t.TempDir()
+	m := Made{Name: "crowd", Title: "When slots are short", Command: "lab crowd", Rows: rows,
+		Sections: []Section{{Title: "More", About: "Text.", Rows: rows[:2]}}}
+	if err := m.Page().Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Front(dir, []Entry{{Name: "crowd", About: "slots", Command: "`lab crowd`", Standings: true},
+		{Name: "cliff", About: "caches", Command: "`lab cliff`", Standings: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	md := p.Markdown()
+	for _, want := range []string{"Of 4 worlds the market loses 2, is level in 1 and wins 1", "Not made yet: cliff.",
+		"[crowd](crowd.md): loses", "| [crowd](crowd.md) | slots |"} {
+		if !strings.Contains(md, want) {
+			t.Errorf("no %q on the front page:\n%s", want, md)
+		}
+	}
+	if strings.Index(md, "Where the market loses") > strings.Index(md, "Where the market wins") {
+		t.Error("losses are not first")
+	}
+	if err := p.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"README.md", "index.html"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cliff.html"), []byte("<html>"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Front(dir, []Entry{{Name: "cliff", Standings: true}}); err == nil ||
+		!strings.Contains(err.Error(), "cliff.html: it has no figures: make it anew") {
+		t.Errorf("a page without figures: %v", err)
+	}
+}
+
+func TestFrontier(t *testing.T) {
+	of := []virtual.Row{row("w", "posted", []float64{10, 11}, []float64{20, 20}),
+		row("w", "posted", []float64{12, 13}, []float64{40, 40}),
+		row("w", "random", []float64{1, 1}, []float64{90, 90}), row("w", "market", []float64{9, 9}, []float64{10, 10})}
+	of[0].Knob, of[1].Knob = "posted:1", "posted:2"
+	p := Frontier("lab frontier", of)
+	html, err := p.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"posted:2", ">others</text>", ">market</text>", `"best":"posted:2"`} {
+		if !strings.Contains(string(html), want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+	var back []Standing
+	dir := t.TempDir()
+	if err := p.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := page.Load(dir, "frontier", &back); !ok || err != nil || len(back) != 1 {
+		t.Errorf("standings read back: %v, %v, %v", back, ok, err)
+	}
+}

@@ -1,0 +1,144 @@
+package compare
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"souk/integration/lab/page"
+	"souk/integration/lab/virtual"
+)
+
+const frontierAbout = `Arrivals from a third of what the engines can serve to a quarter above it. Each rule is played at each value
+of its knob, and a line joins these. The higher and the further to the left, the better: welfare a second in
+thousandths of a credit against the first token that one in a hundred waits for. Rules beside which another has
+as much of both, and more of one, are grey. [crowd](crowd.md) says what the market and the engines are.
+`
+
+// Frontier is the page of rows that were played at every load and with every value of knobs.
+func Frontier(command string, rows []virtual.Row) *page.Page {
+	standings := Standings(rows)
+	p := &page.Page{Name: "frontier", Title: "Welfare against first tokens", Command: command,
+		Plots: map[string]page.Plot{}, Figures: standings}
+	var b strings.Builder
+	b.WriteString(frontierAbout)
+	fmt.Fprintf(&b, "\n## How the market stands\n\n%s\n%s", explained, Table(standings, false))
+	all := worlds(rows)
+	byLoad(p, &b, all)
+	for _, of := range all {
+		front := virtual.Undominated(of)
+		plot := page.Plot{Title: of[0].Trace + at(&of[0]), X: "p99 of first tokens, ms",
+			Y: "welfare a second", LogX: true}
+		var cells [][]string
+		for i := range of {
+			r := &of[i]
+			mark := ""
+			if front[i] {
+				mark = "yes"
+			}
+			cells = append(cells, []string{r.Label(), mark, cell(r, virtual.Columns[0]), waits(r),
+				fmt.Sprintf("%.3f", r.All["refused"].Mean), fmt.Sprintf("%.2f", r.All["bill"].Mean)})
+			name := r.Rule
+			if !shown(of, front, r.Rule) {
+				name = "others"
+			}
+			w, p99 := r.All["welfare"], r.All["p99"]
+			if name != "others" {
+				s := plot.Of(name)
+				s.Points = append(s.Points, page.Point{X: p99.Mean, Y: w.Mean, Within: w.Within,
+					XWithin: p99.Within})
+			}
+		}
+		others := page.Series{Name: "others", Loose: true}
+		for i := range of {
+			if r := &of[i]; !shown(of, front, r.Rule) {
+				others.Add(r.All["p99"].Mean, r.All["welfare"].Mean, 0)
+			}
+		}
+		if len(others.Points) > 0 {
+			plot.Series = append(plot.Series, others)
+		}
+		fmt.Fprintf(&b, "\n## %s%s\n\nPlayed are %s.\n", of[0].Trace, at(&of[0]), of[0].Title())
+		name := fmt.Sprint(len(p.Plots) + 1)
+		p.Plots[name] = plot
+		b.WriteString(page.Place(name) + page.Table([]string{"rule", "none has more of both", "welfare",
+			"p99 ms",
+			"refused", "bill"}, cells))
+	}
+	p.Text = b.String()
+	return p
+}
+
+// shown says whether a rule stands out in a world: the market does, and who has a value that none is beyond.
+func shown(rows []virtual.Row, front []bool, rule string) bool {
+	if isMarket(rule) {
+		return true
+	}
+	for i := range rows {
+		if front[i] && rows[i].Rule == rule {
+			return true
+		}
+	}
+	return false
+}
+
+func waits(r *virtual.Row) string {
+	e := r.All["p99"]
+	if len(r.Seeds) == 1 {
+		return fmt.Sprintf("%.0f", e.Mean)
+	}
+	return fmt.Sprintf("%.0f ± %.0f", e.Mean, e.Within)
+}
+
+// byLoad shows the market over loads, and the rules that have the greatest welfare at one of them, each at
+// the value of its knob that is best there.
+func byLoad(p *page.Page, b *strings.Builder, all [][]virtual.Row) {
+	var names []string
+	for _, of := range all {
+		best := slices.MaxFunc(slices.DeleteFunc(slices.Clone(of),
+			func(r virtual.Row) bool { return isMarket(r.Rule) }),
+			less)
+		if !slices.Contains(names, best.Rule) {
+			names = append(names, best.Rule)
+		}
+	}
+	plots := map[string]*[2]page.Plot{}
+	var order []string
+	for _, of := range all {
+		world := of[0].Trace + strings.TrimPrefix(at(&of[0]), fmt.Sprintf(" at %.2f", of[0].Load))
+		if plots[world] == nil {
+			order = append(order, world)
+			plots[world] = &[2]page.Plot{{Title: world, X: "load, of what the engines can serve", Y: "welfare a second"},
+				{Title: world, X: "load, of what the engines can serve", Y: "p99 of first tokens, ms", LogY: true}}
+		}
+		for _, rule := range append([]string{virtual.MarketName}, names...) {
+			mine := slices.DeleteFunc(slices.Clone(of), func(r virtual.Row) bool { return r.Rule != rule })
+			if len(mine) == 0 {
+				continue
+			}
+			best := slices.MaxFunc(mine, less)
+			for k, name := range []string{"welfare", "p99"} {
+				e := best.All[name]
+				plots[world][k].Of(rule).Add(best.Load, e.Mean, e.Within)
+			}
+		}
+	}
+	b.WriteString("\n## By load\n\nThe market, and the rules that are best at some load, at the best value of their knobs.\n")
+	for _, world := range order {
+		for k := range 2 {
+			name := fmt.Sprint(len(p.Plots) + 1)
+			p.Plots[name] = plots[world][k]
+			b.WriteString(page.Place(name))
+		}
+	}
+}
+
+func less(a, b virtual.Row) int {
+	switch x, y := a.All["welfare"].Mean, b.All["welfare"].Mean; {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,38 @@
+package main
+
+import "souk/integration/lab/compare"
+
+// entries are the pages of results, as the front page lists them.
+var entries = []compare.Entry{
+	{Name: "crowd", About: "the market beside every rule where slots are short; fleets, terms, callers, cache groups",
+		Command: "`lab crowd`", Standings: true},
+	{Name: "cliff", About: "the same where open sessions need more than the caches hold", Command: "`lab cliff`",
+		Standings: true},
+	{Name: "frontier", About: "welfare against first tokens, each rule over its own knob, from a third of what " +
+		"engines can serve to a quarter above it", Command: "`lab frontier`", Standings: true},
+	{Name: "games", About: "the experiments of the paper on the price of anarchy, its router, and every rule",
+		Command: "`lab games`"},
+	{Name: "forecast", About: "what a hub expects of its agents, beside what came", Command: "`lab forecast`"},
+	{Name: "cachesage", About: "which blocks of agents' prompts an engine should keep", Command: "`lab cachesage`"},
+	{Name: "policies", About: "runtime policies, on against off, beside the simpler rule",
+		Command: "`lab policies`"},
+	{Name: "economics", About: "the market as a game: lies, settlement, pricings, clusters",
+		Command: "`lab economics`", Clock: true},
+	{Name: "hints", About: "what a client gains that lies in one of its hints", Command: "`lab hints`"},
+	{Name: "ahead", About: "answers computed ahead where templates drop reasoning", Command: "`lab ahead`"},
+	{Name: "hedge", About: "a task whose engine falls silent", Command: "`lab hedge`", Clock: true},
+	{Name: "clock", About: "the market and rules over HTTP, beside virtual time", Command: "`lab crowd --real`",
+		Clock: true},
+	{Name: "bench", About: "what the market costs, and where the time goes", Command: "`make bench`", Clock: true},
+	{Name: "load", About: "a market under load", Command: "named there", Clock: true},
+	{Name: "engines", About: "belief at real vLLM servers, on a CPU", Command: "a test, named there", Clock: true},
+}
+
+// front makes the front page of a directory anew.
+func front(dir string) error {
+	p, err := compare.Front(dir, entries)
+	if err != nil {
+		return err
+	}
+	return p.Write(dir)
+}

@@ -1,0 +1,140 @@
+package page
+
+import (
+	"encoding/xml"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func sample() *Page {
+	lines := Plot{Title: "Waits", X: "load", Y: "p99, ms", LogY: true, Series: []Series{
+		{"market", false, []Point{{0.3, 20, 2, 0}, {0.9, 300, 40, 0.1}, {1.2, 4000, 4500, 0}}},
+		{"two-block <1>", false, []Point{{0.3, 22, 1, 0}, {0.9, 800, 100, 0}, {1.2, 0, 0, 0}}}}}
+	dots := Plot{Title: "Welfare", Y: "a second", Groups: []string{"market", "two-block", "sticky"},
+		Series: []Series{{"", false, []Point{{0, 5, 1, 0}, {1, 4, 0.5, 0}, {2, -3, 0.1, 0}}}}}
+	return &Page{Name: "sample", Title: "A sample & more", Command: "lab sample --seeds 2",
+		Text: "What it is, see [the other](other.md#part).\n" + Place("waits") + "## First part\n\n" +
+			Table([]string{"rule", "welfare"}, [][]string{{"a|b", "1.5 ± 0.2"}, {"<script>x</script>",
+				"2"}}) +
+			Place("welfare") + "## Second\n\nText.\n\n## Third\n\nMore.\n",
+		Plots:   map[string]Plot{"waits": lines, "welfare": dots},
+		Figures: map[string][]float64{"a</script>": {1, 2.5}}}
+}
+
+// A page is one file that needs no other: well-formed pictures, no address it fetches from, its figures
+// inside.
+func TestPageNeedsNothingElse(t *testing.T) {
+	dir, p := t.TempDir(), sample()
+	if err := p.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "sample.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	html := string(data)
+	for _, want := range []string{"<h1>A sample &amp; more</h1>", `href="other.html#part"`, `<h2 id="first-part">`,
+		`<a href="#second">Second</a>`, "<td>a|b</td>", "&lt;script&gt;x&lt;/script&gt;", "currentColor",
+		"prefers-color-scheme:dark", "two-block &lt;1&gt;", `<a href="index.html">`} {
+		if !strings.Contains(html, want) {
+			t.Errorf("no %q in\n%s", want, html)
+		}
+	}
+	for _, bad := range []string{"src=", "@import", "url(", "<script>", "[plot", "#010203", "Liberation",
+		"NaN"} {
+		if strings.Contains(html, bad) {
+			t.Errorf("%q in the page", bad)
+		}
+	}
+	pictures := strings.Split(html, "<svg")[1:]
+	if len(pictures) != 2 {
+		t.Fatalf("%d pictures, want 2", len(pictures))
+	}
+	for _, s := range pictures {
+		body, _, _ := strings.Cut(s, "</svg>")
+		d := xml.NewDecoder(strings.NewReader("<svg" + body + "</svg>"))
+		for {
+			if _, err := d.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("a picture is not well-formed: %v", err)
+			}
+		}
+	}
+	figures := map[string][]float64{}
+	if ok, err := Load(dir, "sample", &figures); !ok || err != nil || cmp.Diff(p.Figures,
+		any(figures)) != "" {
+		t.Errorf("read back %v, %v, %v; want %v", figures, ok, err, p.Figures)
+	}
+	if ok, err := Load(dir, "none", &figures); ok || err != nil {
+		t.Errorf("figures of no page: %v, %v", ok, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cut.html"), data[:len(data)-200], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(dir, "cut", &figures); err == nil || !strings.Contains(err.Error(), "cut.html") {
+		t.Errorf("a page that was cut off: %v", err)
+	}
+}
+
+func TestMarkdownHasNoPlots(t *testing.T) {
+	md := sample().Markdown()
+	for _, want := range []string{"# A sample & more\n", "[sample.html](sample.html)",
+		"| a\\|b | 1.5 ± 0.2 |\n",
+		"Made by `lab sample --seeds 2`"} {
+		if !strings.Contains(md, want) {
+			t.Errorf("no %q in\n%s", want, md)
+		}
+	}
+	if strings.Contains(md, "[plot") || strings.Contains(md, "\n\n\n") {
+		t.Errorf("lines of plots are left in\n%s", md)
+	}
+}
+
+// The same figures make the same bytes.
+func TestPageIsTheSameAgain(t *testing.T) {
+	one, err := sample().HTML()
+	other, err2 := sample().HTML()
+	if err != nil || err2 != nil || string(one) != string(other) {
+		t.Errorf("two pages of one: %v, %v", err, err2)
+	}
+}
+
+func TestPlotsHaveTheirLines(t *testing.T) {
+	p := sample()
+	p.Text += Place("luck")
+	if _, err := p.HTML(); err == nil || !strings.Contains(err.Error(), "[plot luck]") {
+		t.Errorf("a line without a plot: %v", err)
+	}
+	p = sample()
+	p.Plots["more"] = p.Plots["waits"]
+	if _, err := p.HTML(); err == nil || !strings.Contains(err.Error(), `"more" has no line`) {
+		t.Errorf("a plot without a line: %v", err)
+	}
+	empty := Plot{Title: "Nothing", Series: []Series{{"a", false, nil}}}
+	if _, err := empty.SVG(); err == nil || !strings.Contains(err.Error(), `plot "Nothing": it has no point`) {
+		t.Errorf("a plot of nothing: %v", err)
+	}
+}
+
+// One point, and points that are all the same, are drawn on every scale.
+func TestOnePointIsDrawn(t *testing.T) {
+	for _, log := range []bool{false, true} {
+		p := Plot{Title: "One", LogX: log, LogY: log, Series: []Series{{Name: "a", Points: []Point{{X: 1,
+			Y: 1}}}}}
+		if _, err := p.SVG(); err != nil {
+			t.Errorf("log %v: %v", log, err)
+		}
+		p = Plot{Title: "Same", LogY: log}
+		p.Put("a", "", 1, 0)
+		p.Put("b", "", 1, 0)
+		if _, err := p.SVG(); err != nil {
+			t.Errorf("groups, log %v: %v", log, err)
+		}
+	}
+}

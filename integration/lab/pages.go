@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// pageCommand makes a page of results; its --out is left out.
+type pageCommand struct {
+	name  string
+	args  []string
+	clock bool // by the clock alone
+}
+
+// pageCommands are those that make the pages, in order.
+var pageCommands = []pageCommand{
+	{"crowd", []string{"crowd"}, false}, {"cliff", []string{"cliff"}, false},
+	{"frontier", []string{"frontier"}, false}, {"games", []string{"games"}, false},
+	{"forecast", []string{"forecast"}, false}, {"cachesage", []string{"cachesage"}, false},
+	{"policies", []string{"policies"}, false}, {"hints", []string{"hints"}, false},
+	{"ahead", []string{"ahead"}, false}, {"economics", []string{"economics"}, false},
+	{"hedge", []string{"hedge"}, true},
+	{"clock", []string{"crowd", "--real", "--seeds", "1", "--tasks", "300", "--only",
+		"mtrag,rag,tau,small,crowd,two-block,sticky,least-loaded,round-robin,market"}, true},
+}
+
+func pagesCommand() *cobra.Command {
+	var only []string
+	out, clock := "integration/results", false
+	var list strings.Builder
+	for _, p := range pageCommands {
+		again := ""
+		if p.clock {
+			again = "   (by the clock)"
+		}
+		fmt.Fprintf(&list, "  %-10s lab %s%s\n", p.name, strings.Join(p.args, " "), again)
+	}
+	c := &cobra.Command{
+		Use:   "pages",
+		Short: "Make the pages of results anew, and the front page",
+		Long: `Makes the pages of results anew, one after another, each by its own command, and the front page of all; from the
+root of the repository, where no --out is given. Within an hour on two processors. The same build makes the same
+bytes, but for pages by the clock, which are made where --clock or their name asks for them.
+
+` + list.String(),
+		Example: "  lab pages\n  lab pages --only crowd,games --out /tmp/results",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			chosen, err := pick(only, pageCommands, func(p pageCommand) string { return p.name })
+			if err != nil {
+				return err
+			}
+			for _, p := range chosen {
+				if p.clock && !clock && len(only) == 0 {
+					continue
+				}
+				began := time.Now()
+				one := root()
+				one.SetArgs(append(p.args[:len(p.args):len(p.args)], "--out", out))
+				one.SetOut(c.OutOrStdout())
+				one.SetErr(c.ErrOrStderr())
+				if err := one.ExecuteContext(c.Context()); err != nil {
+					return fmt.Errorf("page %s: %w", p.name, err)
+				}
+				fmt.Fprintf(c.ErrOrStderr(), "%s: made in %v\n", p.name, time.Since(began).Round(time.Second))
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&out, "out", out, "directory for the pages")
+	f.BoolVar(&clock, "clock", clock, "those by the clock, too")
+	onlyFlag(f, &only, "pages to make")
+	return c
+}
