@@ -167,12 +167,11 @@ func TestEventsAreTheCache(t *testing.T) {
 			return vllmsim.KVEvents{Endpoint: "tcp://*:0", Replay: "tcp://127.0.0.1:0"}
 		},
 		"tcp, it connects": func() vllmsim.KVEvents {
-			return vllmsim.KVEvents{Endpoint: free(), Replay: "tcp://*:0", Topic: "kv", Arrays: true}
+			return vllmsim.KVEvents{Endpoint: free(), Replay: "tcp://*:0", Topic: "kv"}
 		},
 		"ipc": func() vllmsim.KVEvents {
 			dir := t.TempDir()
-			return vllmsim.KVEvents{Endpoint: "ipc://" + dir + "/kv", Replay: "ipc://" + dir + "/again",
-				Bytes: true}
+			return vllmsim.KVEvents{Endpoint: "ipc://" + dir + "/kv", Replay: "ipc://" + dir + "/again"}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,8 +2,6 @@ package vllmsim
 
 import (
 	"bytes"
-	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +12,7 @@ import (
 	"souk/agentd/kvevent"
 )
 
-// KVEvents is vLLM's --kv-events-config, and how the stand-in says what a real server says in one way only.
+// KVEvents is vLLM's --kv-events-config.
 type KVEvents struct {
 	On          bool   `json:"enable_kv_cache_events"`
 	Publisher   string `json:"publisher"` // zmq, the only one
@@ -22,10 +20,6 @@ type KVEvents struct {
 	Replay      string `json:"replay_endpoint"`
 	BufferSteps int    `json:"buffer_steps"` // batches that the replay has; default 10,000
 	Topic       string `json:"topic"`
-
-	Arrays   bool   `json:"arrays,omitempty"`    // events are arrays, as before mid-2026, rather than maps
-	Bytes    bool   `json:"bytes,omitempty"`     // hashes are 32 bytes rather than numbers
-	SpecKind string `json:"spec_kind,omitempty"` // kv_cache_spec_kind; default full_attention
 }
 
 // Validate says what is wrong with them.
@@ -64,9 +58,12 @@ type events struct {
 	kind  string // kv_cache_spec_kind
 }
 
+// fullAttention is the kind of layers that see whole prompts.
+const fullAttention = "full_attention"
+
 // newEvents has an engine's cache watched.
 func newEvents(cfg KVEvents, e *engine) *events {
-	v := &events{KVEvents: cfg, block: e.Cache.Size(), kind: cfg.SpecKind}
+	v := &events{KVEvents: cfg, block: e.Cache.Size(), kind: fullAttention}
 	e.Cache.Forgotten, e.Stored = v.removed, v.filled
 	return v
 }
@@ -88,18 +85,8 @@ type member struct {
 	value any
 }
 
-// event adds one: a map, or an array of the values alone.
-func (v *events) event(members ...member) {
-	if !v.Arrays {
-		v.batch = append(v.batch, named(members))
-		return
-	}
-	values := make([]any, len(members))
-	for i, m := range members {
-		values[i] = m.value
-	}
-	v.batch = append(v.batch, values)
-}
+// event adds one.
+func (v *events) event(members ...member) { v.batch = append(v.batch, named(members)) }
 
 // named is an event as a map, its members in order.
 type named []member
@@ -114,7 +101,7 @@ func (n named) EncodeMsgpack(e *msgpack.Encoder) error {
 }
 
 func (v *events) removed(hash uint64) {
-	v.event(member{"type", "BlockRemoved"}, member{"block_hashes", v.hashes([]uint64{hash})},
+	v.event(member{"type", "BlockRemoved"}, member{"block_hashes", []uint64{hash}},
 		member{"medium", "GPU"}, member{"group_idx", 0})
 }
 
@@ -125,7 +112,7 @@ func (v *events) stored(hashes []uint64, follows bool, parent uint64, tokens []u
 	number int32) {
 	var before, lora, loraName any
 	if follows {
-		before = v.hash(parent)
+		before = parent
 	}
 	if adapter != "" {
 		lora, loraName = number, adapter
@@ -143,11 +130,11 @@ func (v *events) stored(hashes []uint64, follows bool, parent uint64, tokens []u
 			keys[i] = of
 		}
 	}
-	v.event(member{"type", "BlockStored"}, member{"block_hashes", v.hashes(hashes)},
+	v.event(member{"type", "BlockStored"}, member{"block_hashes", slices.Clone(hashes)},
 		member{"parent_block_hash", before}, member{"token_ids", slices.Clone(tokens)},
 		member{"block_size", v.block}, member{"lora_id", lora}, member{"medium", "GPU"},
 		member{"lora_name", loraName}, member{"extra_keys", keys}, member{"group_idx", 0},
-		member{"kv_cache_spec_kind", cmp.Or(v.kind, "full_attention")})
+		member{"kv_cache_spec_kind", v.kind})
 }
 
 // take is the batch of a step; nil if nothing happened.
@@ -170,26 +157,6 @@ func (v *events) take(now time.Time, fault EventFault) []byte {
 	}
 	v.batch = v.batch[:0]
 	return out.Bytes()
-}
-
-func (v *events) hashes(list []uint64) []any {
-	out := make([]any, len(list))
-	for i, h := range list {
-		out[i] = v.hash(h)
-	}
-	return out
-}
-
-// hash is a number, or 32 bytes of which it is the last 8.
-func (v *events) hash(h uint64) any {
-	if !v.Bytes {
-		return h
-	}
-	b := make([]byte, 0, 32)
-	for i := range uint64(4) {
-		b = binary.BigEndian.AppendUint64(b, h^(3-i)<<40)
-	}
-	return b
 }
 
 // FaultEvents makes the next batches of events, so many of them, what a fault says.
@@ -218,7 +185,7 @@ func (s *Server) happened() (batch []byte, fault EventFault) {
 	}
 	batch = v.take(time.Now(), fault)
 	if s.eventTimes == 0 {
-		v.kind = v.SpecKind
+		v.kind = fullAttention
 	}
 	return batch, fault
 }

@@ -76,8 +76,7 @@ Profiles:
 	f.StringVar(&o.APIKey, "api-key", "", "key that requests under /v1 must bear")
 	f.IntVar(&o.AnswerTokens, "answer-tokens", 128, "mean length of an answer, in tokens")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of answers and of noise in step times")
-	f.StringVar(&o.Events, "kv-events-config", "", "publish what the cache holds: JSON, as vLLM's; in "+
-		"addition arrays, bytes: true say it as older servers did")
+	f.StringVar(&o.Events, "kv-events-config", "", "publish what the cache holds: JSON, as vLLM's")
 	f.StringSliceVar(&o.Modules, "lora-modules", nil, "adapters that are served under names of their own: "+
 		"NAME or NAME=PATH, separated by commas")
 	f.IntVar(&o.Adapters.AtOnce, "max-loras", 1, "different adapters in a step")

@@ -22,7 +22,7 @@ func TestStandIn(t *testing.T) {
 		"limited": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, MaxNumQueuedReqs: 6,
 			APIKey: "secret"}, Options{QueueLimit: 6, APIKey: "secret"}},
 		"blocks of 32": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, BlockSize: 32,
-			Model: "other", MaxModelLen: 4096, KVEvents: vllmsim.KVEvents{On: true, Arrays: true, Bytes: true,
+			Model: "other", MaxModelLen: 4096, KVEvents: vllmsim.KVEvents{On: true,
 				Endpoint: "tcp://*:0", Replay: "tcp://127.0.0.1:0"}}, Options{}},
 		"a small cache": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, NumGPUBlocks: 513}, Options{}},
 		"without the details": {vllmsim.Config{Profile: vllmsim.Steady, Speedup: 20, NoPromptDetails: true},

@@ -78,9 +78,8 @@ var Differences = []Difference{
 	{
 		What: "KV events", Real: "with --kv-events-config; tcp://*:PORT listens on all interfaces; session_id; " +
 			"a hit is published again if vllm_xargs asks for it",
-		StandIn: "the same flag; it listens on loopback alone; none of these. In addition events as arrays, " +
-			"as before mid-2026 (arrays: true), hashes of 32 bytes (bytes: true), another " +
-			"kv_cache_spec_kind; and events that are silent, lost, double, false or alien on demand",
+		StandIn: "the same flag; it listens on loopback alone; none of these. In addition events that are " +
+			"silent, lost, double, false or alien on demand",
 	},
 	{
 		What: "HTTP chunks of a stream", Real: "one event each",
