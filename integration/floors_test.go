@@ -94,7 +94,7 @@ var owners = map[string][]string{
 	"github.com/vmihailenco/msgpack": {"bus", "agentd/vllmsim"},
 	"souk/bus/rawconn":               {"bus/natsbus", "agentd/vllm", "bus/gateway"},
 	"souk/bus/reader":                {"bus/client", "classifier", "classifier/serve"},
-	"gonum.org/v1/plot":              {"integration/lab/economics"},
+	"gonum.org/v1/plot":              {"integration/lab/page"},
 	"souk/agentd/vllmsim":            {"cmd/local", "cmd/souk", "integration/..."},
 	"souk/cmd/local":                 {"cmd/souk", "integration/..."},
 	"souk/cmd/replay":                {"cmd/local", "cmd/souk", "integration/..."},

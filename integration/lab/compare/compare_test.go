@@ -128,7 +128,8 @@ func TestFrontPage(t *testing.T) {
 func TestFrontier(t *testing.T) {
 	of := []virtual.Row{row("w", "posted", []float64{10, 11}, []float64{20, 20}),
 		row("w", "posted", []float64{12, 13}, []float64{40, 40}),
-		row("w", "random", []float64{1, 1}, []float64{90, 90}), row("w", "market", []float64{9, 9}, []float64{10, 10})}
+		row("w", "random", []float64{1, 1}, []float64{90, 90}),
+		row("w", "market", []float64{9, 9}, []float64{10, 10})}
 	of[0].Knob, of[1].Knob = "posted:1", "posted:2"
 	p := Frontier("lab frontier", of)
 	html, err := p.HTML()
