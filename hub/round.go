@@ -422,7 +422,7 @@ func (n *Node) prune() *market.Round {
 	s := &n.round
 	r := &s.rest
 	s.pruner.Clients = s.clients
-	s.kept = s.pruner.Prune(r, nil, n.cfg.Batch.MaxBatch, shown)
+	s.kept = s.pruner.Prune(r, n.cfg.Batch.MaxBatch, shown)
 	if r.Rule.Pricing != market.PricingPosted { // whose rounds say nothing of what was pruned
 		r.Pruned.Edges += s.spared
 	}

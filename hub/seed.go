@@ -134,28 +134,16 @@ func (n *Node) sow() bool {
 	return false
 }
 
-// seed is a task that has an agent compute the prompt of another; nil if the uses of what they begin with
-// save less than it costs, or the client that pays for it is at a limit.
+// seed is a task of the hub's own, which has an agent compute the prompt of another for an answer of one
+// token; nil if the uses of what they begin with save less than it costs, or the client that pays for it is
+// at a limit.
 func (n *Node) seed(of *task, a *agent) *task {
-	s := &n.seeds
-	t, q := n.ownTask(*of.msg, "seed", 1, a)
-	p := &t.msg.Prompt
-	shared := int(int64(q.prompt) * int64(p.Marks[s.at-1].Bytes) / int64(max(1, p.Bytes)))
-	if n.saves(a, q.features, shared) <= q.cost+n.cfg.Fee || !n.afford(t, &q) {
-		return nil
-	}
-	s.next = n.at(n.cfg.Seed.Within) // or less, once it has a slot: an empty purse is not asked all the time
-	return t
-}
-
-// ownTask is a task of the hub's own, made of another, for one agent and an answer of so many tokens; and
-// what it is quoted.
-func (n *Node) ownTask(m bus.Task, kind string, tokens int, a *agent) (*task, quote) {
-	m.Client, m.ID = n.cfg.Prober(), fmt.Sprintf("%s-%d-%d", kind, n.epoch, n.seeds.made)
+	s, m := &n.seeds, *of.msg
+	m.Client, m.ID = n.cfg.Prober(), fmt.Sprintf("seed-%d-%d", n.epoch, s.made)
 	m.Session, m.Turn, m.Role, m.Source, m.Run, m.Inbox = "", 0, "", "", "", ""
 	m.SessionEnd, m.BackMS, m.Parent, m.Next, m.Declared = false, 0, "", "", false
 	m.Reply = bus.ReplyTo(m.Client, m.ID) // where nobody listens
-	m.Attempt, m.Failover, m.MaxTokens, m.Model, m.Terms = 0, "off", tokens, a.reg.Model, bus.Terms{}
+	m.Attempt, m.Failover, m.MaxTokens, m.Model, m.Terms = 0, "off", 1, a.reg.Model, bus.Terms{}
 	t := &task{key: taskKey{m.Client, m.ID}, id: market.TaskID(m.Client + "/" + m.ID),
 		digest: m.Content(), arrived: n.now, deadline: n.now.Add(n.cfg.FundsWait), only: a,
 		terms: market.Terms{Worth: 1, Delta: 1, Patience: 1}}
@@ -163,7 +151,13 @@ func (n *Node) ownTask(m bus.Task, kind string, tokens int, a *agent) (*task, qu
 	n.read(t, &m)
 	q := n.quoted(t, a, burden{})
 	n.unquote(t) // which was by a worth of nothing
-	return t, q
+	p := &t.msg.Prompt
+	shared := int(int64(q.prompt) * int64(p.Marks[s.at-1].Bytes) / int64(max(1, p.Bytes)))
+	if n.saves(a, q.features, shared) <= q.cost+n.cfg.Fee || !n.afford(t, &q) {
+		return nil
+	}
+	s.next = n.at(n.cfg.Seed.Within) // or less, once it has a slot: an empty purse is not asked all the time
+	return t
 }
 
 // fair reports whether an agent may have the money of the hub's own client for so many tokens. No client said

@@ -54,7 +54,7 @@ func crowd(t *testing.T, seed uint64, rounds int, lie func(n int, w *market.Wait
 			}
 		}
 		r.Sort()
-		p.Prune(&r, nil, 512, 3)
+		p.Prune(&r, 512, 3)
 		o := clearRound(t, r)
 		frame := []Record{NewRound(d.name, r, o, d.nextSalt())}
 		var ends []Record

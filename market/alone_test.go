@@ -150,7 +150,7 @@ func TestATaskAloneGoesWhereItIsWorthMost(t *testing.T) {
 			}
 		}
 		show := rng.IntN(5)
-		kept := pruner.Prune(&mixed, nil, 1+rng.IntN(3), show)
+		kept := pruner.Prune(&mixed, 1+rng.IntN(3), show)
 		mixed.Sort()
 		if len(best) == 0 {
 			if len(mixed.Tasks)+len(mixed.Edges)+len(mixed.Agents)+len(kept.Tasks) > 0 {

@@ -139,7 +139,7 @@ func BenchmarkPrune(b *testing.B) {
 			start := cpu()
 			for b.Loop() {
 				r = whole
-				p.Prune(&r, nil, 512, 3)
+				p.Prune(&r, 512, 3)
 			}
 			b.ReportMetric(float64(cpu()-start)/float64(b.N), "cpu-ns/op")
 			b.ReportMetric(float64(len(r.Tasks)), "tasks")
@@ -150,7 +150,7 @@ func BenchmarkPrune(b *testing.B) {
 			start := cpu()
 			for b.Loop() {
 				r = whole
-				p.Prune(&r, nil, 512, 3)
+				p.Prune(&r, 512, 3)
 				o, err := Clear(r)
 				if err == nil {
 					err = Check(r, o)

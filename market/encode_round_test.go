@@ -19,7 +19,7 @@ import (
 func weighedRound(rng *rand.Rand, n int) Round {
 	r := crowdRound(rng, n)
 	var p Pruner
-	p.Prune(&r, nil, 1+rng.IntN(8), rng.IntN(4))
+	p.Prune(&r, 1+rng.IntN(8), rng.IntN(4))
 	if len(r.Tasks) == 0 || rng.IntN(2) == 0 {
 		return r
 	}
@@ -102,7 +102,7 @@ func TestBytesOfOneTask(t *testing.T) {
 		before := r
 		before.Tasks = slices.Clone(r.Tasks)
 		before.Tasks[0].Wait = nil
-		p.Prune(&r, nil, 512, 3)
+		p.Prune(&r, 512, 3)
 		if err := r.Validate(); err != nil {
 			t.Fatal(err)
 		}

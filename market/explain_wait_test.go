@@ -21,7 +21,7 @@ func TestExplanationOfACrowdedRound(t *testing.T) {
 		task.Wait.Loss = task.Wait.Sum(r.Fee)
 	}
 	var p Pruner
-	p.Prune(&r, nil, 512, 3)
+	p.Prune(&r, 512, 3)
 	o, err := Clear(r)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestWhatAWaitingTaskIsTold(t *testing.T) {
 	for n := range times(1500) {
 		whole := crowdRound(rng, n)
 		r := whole
-		k := p.Prune(&r, nil, 64, 3)
+		k := p.Prune(&r, 64, 3)
 		kept := slices.Clone(k.Tasks)
 		o, err := Clear(r)
 		if err != nil {

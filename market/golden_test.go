@@ -92,7 +92,7 @@ func TestSameCrowdsOnEveryMachine(t *testing.T) {
 	var p Pruner
 	for n := range 1000 {
 		r := crowdRound(rng, n)
-		p.Prune(&r, nil, 1+rng.IntN(9), 3)
+		p.Prune(&r, 1+rng.IntN(9), 3)
 		o, err := Clear(r)
 		if err != nil {
 			t.Fatal(err)

@@ -36,7 +36,7 @@ func TestLoneTasksGoTheShortWay(t *testing.T) {
 		}
 		limit, show := 1+rng.IntN(2), rng.IntN(4)
 		got, want := lone, lone
-		kept := *short.Prune(&got, nil, limit, show)
+		kept := *short.Prune(&got, limit, show)
 		long.round = &want
 		long.weigh()
 		if live := long.lone(limit, show); live {

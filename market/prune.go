@@ -1,9 +1,6 @@
 package market
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // Pruner takes out of a round what cannot change its outcome. So a hub may consider all tasks that wait, and
 // still solve, record and prove a small round. It reads every edge about once, and sorts no more edges than
@@ -44,12 +41,9 @@ type Pruner struct {
 	Clients []int32
 
 	round     *Round
-	arrived   []int64
 	everybody bool // under posted: those stay, too, that find every slot dear
 	kept      Kept
 
-	order  []int32 // tasks by arrival, where there are more than the limit
-	place  []int32 // of every task, its place among them
 	client []int32 // of every task, numbered
 	agents []offered
 	own    places
@@ -101,30 +95,26 @@ type Kept struct {
 	Beyond               []int32 // dropped: the round was at its limit
 }
 
-// Prune reduces r to what can change its outcome. r is sorted by [Round.Sort], or has its tasks and agents in
-// another order, which Prune keeps. Prune sets Others, to the show best of the dropped edges of each task
-// that is kept, and Pruned; everything else is set before. The lists of r are new afterwards, and share no
-// memory with the old ones.
+// Prune reduces r to what can change its outcome. The tasks of r are in the order in which they came, and its
+// agents in any; Prune keeps both. It sets Others, to the show best of the dropped edges of each task that is
+// kept, and Pruned; everything else is set before. The lists of r are new afterwards, and share no memory
+// with the old ones.
 //
 // At most limit tasks are kept. Where pruning leaves more, the tasks that came last are taken out of the
-// whole round until limit are left, whatever they bid. arrived has a number for every task, larger for one
-// that came later. Of equal numbers, and where arrived is nil, the tasks later in the list go. Under pricing
-// posted nothing is pruned, since all clients are served in a line, and no task has a wait: where there are
-// more than limit, the first limit stay of those that find a slot worth what it costs.
-func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
-	p.round, p.arrived = r, arrived
+// whole round until limit are left, whatever they bid. Under pricing posted nothing is pruned, since all
+// clients are served in a line, and no task has a wait: where there are more than limit, the first limit stay
+// of those that find a slot worth what it costs.
+func (p *Pruner) Prune(r *Round, limit, show int) *Kept {
+	p.round = r
 	p.weigh()
 	if p.lone(limit, show) {
-		p.round, p.arrived = nil, nil
+		p.round = nil
 		return &p.kept
 	}
 	p.number()
 	first := len(r.Tasks)
 	p.everybody = first <= limit
 	for tries := 0; p.within(first) > limit; tries++ {
-		if tries == 0 {
-			p.sortArrivals()
-		}
 		// The tasks up to the last one that has room stay. Some that were dropped because of later ones
 		// return.
 		if first = p.through(limit); tries == maxTries {
@@ -132,7 +122,7 @@ func (p *Pruner) Prune(r *Round, arrived []int64, limit, show int) *Kept {
 		}
 	}
 	p.finish(first, show)
-	p.round, p.arrived = nil, nil
+	p.round = nil
 	return &p.kept
 }
 
@@ -212,13 +202,10 @@ func (p *Pruner) weigh() {
 	}
 }
 
-// number numbers tasks and their clients.
+// number numbers the clients of the tasks.
 func (p *Pruner) number() {
 	r := p.round
-	p.place, p.client = resize(p.place, len(r.Tasks)), resize(p.client, len(r.Tasks))
-	for t := range p.place {
-		p.place[t] = int32(t)
-	}
+	p.client = resize(p.client, len(r.Tasks))
 	p.taken = p.taken[:0]
 	if r.Rule.Clarke != ClarkeClient {
 		return
@@ -254,27 +241,13 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-func (p *Pruner) sortArrivals() {
-	p.order = resize(p.order, len(p.round.Tasks))
-	for t := range p.order {
-		p.order[t] = int32(t)
-	}
-	if p.arrived != nil {
-		slices.SortStableFunc(p.order,
-			func(a, b int32) int { return cmp.Compare(p.arrived[a], p.arrived[b]) })
-	}
-	for i, t := range p.order {
-		p.place[t] = int32(i)
-	}
-}
-
 // through is how many tasks have come by the time that the limit-th of the kept ones came.
 func (p *Pruner) through(limit int) int {
-	p.index = resize(p.index, len(p.place))
+	p.index = resize(p.index, len(p.round.Tasks))
 	clear(p.index)
 	for t, row := range p.rows() {
 		if slices.Contains(p.keep[row[0]:row[1]], true) {
-			p.index[p.place[t]] = 1
+			p.index[t] = 1
 		}
 	}
 	for i, kept := range p.index {
@@ -282,7 +255,7 @@ func (p *Pruner) through(limit int) int {
 			return i + 1
 		}
 	}
-	return len(p.place)
+	return len(p.index)
 }
 
 // within prunes among the tasks that came first. It returns how many of these keep an edge.
@@ -290,7 +263,7 @@ func (p *Pruner) within(first int) (tasks int) {
 	r := p.round
 	if r.Rule.Pricing == PricingPosted {
 		for t, row := range p.rows() {
-			keep := int(p.place[t]) < first && (p.everybody || slices.Max(p.weight[row[0]:row[1]]) >= 0)
+			keep := t < first && (p.everybody || slices.Max(p.weight[row[0]:row[1]]) >= 0)
 			for i := row[0]; i < row[1]; i++ {
 				p.keep[i] = keep
 			}
@@ -340,7 +313,7 @@ func (p *Pruner) rows() func(func(int, [2]int) bool) {
 func (p *Pruner) live(first int) {
 	edges := p.round.Edges
 	for i := range edges {
-		p.keep[i] = p.weight[i] >= 0 && int(p.place[edges[i].Task]) < first
+		p.keep[i] = p.weight[i] >= 0 && edges[i].Task < first
 	}
 }
 
@@ -373,20 +346,12 @@ func (p *Pruner) byAgent() {
 	for i := range r.Edges {
 		if p.keep[i] {
 			at := &p.head[r.Edges[i].Agent]
-			p.items[*at] = item{weight: p.weight[i], order: p.arrival(r.Edges[i].Task), edge: int32(i)}
+			p.items[*at] = item{weight: p.weight[i], order: int64(r.Edges[i].Task), edge: int32(i)}
 			*at++
 		}
 	}
 	copy(p.head[1:], p.head) // each now says where the next begins
 	p.head[0] = 0
-}
-
-// arrival is a number that is larger for a task that came later.
-func (p *Pruner) arrival(task int) int64 {
-	if p.arrived == nil {
-		return int64(task)
-	}
-	return p.arrived[task]
 }
 
 // agent drops the edges to one agent that rank too low: the second rule.

@@ -171,13 +171,7 @@ func TestPrunedRoundsAreTheWholeOnes(t *testing.T) {
 	for n := range times(1500) {
 		r := crowdRound(rng, n)
 		pruned := r
-		var arrived []int64
-		if n%2 == 0 { // some at the same time
-			for range r.Tasks {
-				arrived = append(arrived, rng.Int64N(1+int64(len(r.Tasks))))
-			}
-		}
-		kept := p.Prune(&pruned, arrived, len(r.Tasks), 3)
+		kept := p.Prune(&pruned, len(r.Tasks), 3)
 		dropped += pruned.Pruned.Edges
 		o, err := Clear(pruned)
 		if err != nil {
@@ -305,7 +299,7 @@ func TestMostKept(t *testing.T) {
 		}
 		most := MostKept(r.Rule.Clarke, agents, slots)
 		got := r
-		if k := p.Prune(&got, nil, len(r.Tasks), 0); len(k.Tasks) > most {
+		if k := p.Prune(&got, len(r.Tasks), 0); len(k.Tasks) > most {
 			t.Fatalf("seed %d, round %d: %d tasks are kept, at most %d were to be\n%+v", seed, n, len(k.Tasks),
 				most, r)
 		} else if len(k.Tasks) == most {
@@ -326,33 +320,29 @@ func TestPruneAtTheLimit(t *testing.T) {
 	beyond, returned := 0, 0
 	for n := range times(2000) {
 		r := crowdRound(rng, n)
-		arrived := make([]int64, len(r.Tasks))
-		for i, at := range rng.Perm(len(r.Tasks)) {
-			arrived[i] = int64(1000 + at)
-		}
 		limit, show := 1+rng.IntN(len(r.Tasks)), rng.IntN(3)
 		got := r
-		k := p.Prune(&got, arrived, limit, show)
+		k := p.Prune(&got, limit, show)
 		if len(got.Tasks) > limit || len(got.Tasks) != len(k.Tasks) || len(got.Agents) != len(k.Agents) ||
 			len(got.Edges) != len(k.Edges) || got.Pruned.Beyond != len(k.Beyond) ||
 			got.Pruned.Tasks != len(k.Outbid) || got.Pruned.Waiting != len(k.Waiting) {
 			t.Fatalf("seed %d, round %d: limit %d, %+v\n%+v", seed, n, limit, got, k)
 		}
-		first := int64(1 << 40) // when the first of those beyond came
+		first := len(r.Tasks) // of those beyond
 		for _, j := range k.Beyond {
-			first = min(first, arrived[j])
+			first = min(first, int(j))
 		}
 		some := r
 		some.Edges, some.Parts = nil, nil
 		for i, e := range r.Edges {
-			if arrived[e.Task] < first {
+			if e.Task < first {
 				some.Edges = append(some.Edges, e)
 				if r.Parts != nil {
 					some.Parts = append(some.Parts, r.Parts[i])
 				}
 			}
 		}
-		q.Prune(&some, arrived, len(r.Tasks), show)
+		q.Prune(&some, len(r.Tasks), show)
 		some.Pruned.Beyond = got.Pruned.Beyond
 		if d := gocmp.Diff(some, got); d != "" {
 			t.Fatalf("seed %d, round %d: limit %d, -as if the others had not come +got\n%s", seed, n, limit,
@@ -361,7 +351,7 @@ func TestPruneAtTheLimit(t *testing.T) {
 		if len(k.Beyond) > 0 {
 			beyond++
 			all := r
-			q.Prune(&all, nil, len(r.Tasks), 0)
+			q.Prune(&all, len(r.Tasks), 0)
 			if len(got.Tasks) > 0 && got.Pruned.Tasks < all.Pruned.Tasks {
 				returned++
 			}
@@ -398,7 +388,7 @@ func TestPrunedTasksAreAccountedFor(t *testing.T) {
 		r := crowdRound(rng, n)
 		show := rng.IntN(4)
 		got := r
-		k := p.Prune(&got, nil, 1+rng.IntN(9), show)
+		k := p.Prune(&got, 1+rng.IntN(9), show)
 		if err := got.Validate(); err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, n, err)
 		}
@@ -485,7 +475,7 @@ func TestPruneUnderPosted(t *testing.T) {
 		r := crowdRound(rng, n)
 		r.Rule.Pricing, r.Rule.Instead = PricingPosted, PricingVCG
 		got := r
-		k := p.Prune(&got, nil, 4, 3)
+		k := p.Prune(&got, 4, 3)
 		want := 0
 		for _, e := range r.Edges {
 			if slices.Contains(k.Tasks, int32(e.Task)) {
@@ -567,7 +557,7 @@ func TestPrunedCrowdsAreTheWholeOnes(t *testing.T) {
 		}
 		r.Sort()
 		pruned := r
-		p.Prune(&pruned, nil, len(r.Tasks), 0)
+		p.Prune(&pruned, len(r.Tasks), 0)
 		dropped += pruned.Pruned.Edges
 		whole, err := Clear(r)
 		if err != nil {

@@ -20,7 +20,7 @@ func (p *Pruner) finish(first, show int) {
 	others := p.row[:0]
 	for t, row := range p.rows() {
 		lo, hi := row[0], row[1]
-		if int(p.place[t]) >= first {
+		if t >= first {
 			k.Beyond = append(k.Beyond, int32(t))
 			continue
 		}

@@ -49,7 +49,7 @@ func TestWhoFindsAllDearTakesNoPlaceUnderPosted(t *testing.T) {
 			}
 		}
 		got := r
-		k := p.Prune(&got, nil, limit, 3)
+		k := p.Prune(&got, limit, 3)
 		o, err := Clear(got)
 		by, failed := Clear(want)
 		if err != nil || failed != nil || !reflect.DeepEqual(o.Awards, by.Awards) {

@@ -88,7 +88,7 @@ func (s *scene) clear(t *testing.T, p *Pruner, said []Terms) (Round, Outcome) {
 				Edge{Task: j, Agent: k, Value: said[j].Value(q), Cost: q.Cost, Toll: s.toll[at]})
 		}
 	}
-	p.Prune(&r, nil, 64, 3)
+	p.Prune(&r, 64, 3)
 	o, err := Clear(r)
 	if err == nil {
 		err = Check(r, o)
