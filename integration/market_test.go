@@ -198,7 +198,7 @@ const passage = "Once upon a time, in a barn near a farm house, there lived a li
 	"with her mommy and five other sisters. All of her sisters were cute and fluffy, like Cotton. But she " +
 	"was the only white one in the bunch."
 
-// books are those of a market's journals.
+// books reads the journals of a market into a book each.
 func books(m *local.Market) (all []*ledger.Book, err error) {
 	paths, err := journal.Find(m.Reach().Data)
 	for _, path := range paths {

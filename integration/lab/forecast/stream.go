@@ -56,8 +56,8 @@ func StreamNames() (names []string) {
 const blockSize = 64 // tokens
 
 // attention is what Llama 3.1 8B takes for a pair of tokens on an RTX PRO 6000, in microseconds: 32 layers of
-// what its kernels take, measured by LLMServingSim (5daddb21a545, MIT) over prompts in pieces of 2,048 tokens.
-// The fitted profiles are straight lines.
+// what its kernels take, measured by LLMServingSim (5daddb21a545, MIT) over prompts in pieces of 2,048
+// tokens. The fitted profiles are straight lines.
 const attention = 0.0019
 
 func (s *Stream) engine() virtual.EngineConfig {
