@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 107_800
-	mostHub     = 24_100
+	mostProduct = 101_000
+	mostHub     = 22_400
 )
 
 // size is how much code there is: lines, those of comments and empty ones included, and statements.
