@@ -79,7 +79,7 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 ALONE := agentd agentd/holdings agentd/kvevent agentd/policy agentd/policy/adapter agentd/policy/guard
 ALONE += bus bus/congest bus/likeness bus/openai bus/policy bus/reader bus/bounded bus/learned
 ALONE += classifier classifier/model
-ALONE += hub hub/batch hub/line hub/policy hub/policy/ahead hub/policy/cachesage hub/policy/fair
+ALONE += hub hub/batch hub/line hub/policy hub/policy/ahead hub/policy/fair
 ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/seat ledger
 ALONE += ledger/treasury market/certify market/flow integration/machines agentd/vllmsim/kv
 LAB_ALONE := ahead prose traces train
@@ -130,7 +130,7 @@ pages: build ## every page of integration/results anew, and the front page: an h
 	@bin/lab pages $(ARGS)
 
 # Tests that compare with files in testdata which -update writes anew.
-GOLDEN := market market/flow ledger hub hub/regime bus/congest hub/predict hub/predict/tree hub/policy/cachesage
+GOLDEN := market market/flow ledger hub hub/regime bus/congest hub/predict hub/predict/tree
 GOLDEN += bus/reader classifier
 
 goldens: ## what tests compare with, written anew: hashes, bytes, scripts, figures; git diff shows what changed
