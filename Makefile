@@ -79,9 +79,9 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 ALONE := agentd agentd/holdings agentd/kvevent agentd/policy agentd/policy/adapter agentd/policy/guard
 ALONE += bus bus/congest bus/likeness bus/openai bus/policy bus/reader bus/bounded bus/learned
 ALONE += classifier classifier/model
-ALONE += hub hub/batch hub/line hub/policy hub/policy/ahead hub/policy/fair
-ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/seat ledger
-ALONE += ledger/treasury market/certify market/flow integration/machines agentd/vllmsim/kv
+ALONE += hub hub/batch hub/line hub/policy hub/policy/ahead hub/policy/kvcache hub/policy/fair
+ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/regime/router hub/seat
+ALONE += ledger ledger/treasury market/certify market/flow integration/machines agentd/vllmsim/kv
 LAB_ALONE := ahead prose traces train
 
 # These start some only to clear, or to play, several rounds or runs side by side, which share nothing. That they
@@ -130,12 +130,12 @@ pages: build ## every page of integration/results anew, and the front page: an h
 	@bin/lab pages $(ARGS)
 
 # Tests that compare with files in testdata which -update writes anew.
-GOLDEN := market market/flow ledger hub hub/regime bus/congest hub/predict hub/predict/tree
+GOLDEN := market market/flow ledger hub hub/regime/router bus/congest hub/predict hub/predict/tree
 GOLDEN += bus/reader classifier
 
 goldens: ## what tests compare with, written anew: hashes, bytes, scripts, figures; git diff shows what changed
 	$(GO) test -count=1 $(GOLDEN:%=./%) -run 'EveryMachine|BytesOf|Explanation$$|AsText|Scripts|Placing' -update
-	cd $(LAB) && $(GO) test -count=1 . -run Figures -update
+	cd $(LAB) && $(GO) test -count=1 . ./cachesage/sage -run 'Figures|EveryMachine' -update
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
