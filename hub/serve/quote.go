@@ -27,8 +27,8 @@ type quoting struct {
 	all   int
 }
 
-// take gives a client one, or says how long there is none. Where none is left whoever had less than others
-// has one in advance, for which those wait.
+// take gives a client one, or says how long there is none. Where none is left, whoever had none this second,
+// or less than others, has one in advance, for which those wait.
 func (q *quoting) take(now time.Time, client string) (wait time.Duration) {
 	if now.Sub(q.since) >= time.Second {
 		q.since, q.given, q.all = now, map[string]int{}, 0
@@ -37,7 +37,8 @@ func (q *quoting) take(now time.Time, client string) (wait time.Duration) {
 		q.next = first
 	}
 	wait = q.next.Sub(now)
-	if had := q.given[client] * len(q.given); wait > quoteBurst*quoteEvery || wait > 0 && had >= q.all {
+	had := q.given[client] * len(q.given)
+	if wait > quoteBurst*quoteEvery || wait > 0 && had > 0 && had >= q.all {
 		return wait + quoteEvery
 	}
 	q.next = q.next.Add(quoteEvery)

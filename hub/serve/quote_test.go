@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -165,4 +166,24 @@ func TestOneClientTakesNobodysQuotes(t *testing.T) {
 		}
 		stop()
 	})
+}
+
+// So it is at any moment, also as a second begins in which nobody had any yet.
+func TestAQuoteIsThereAtAnyMoment(t *testing.T) {
+	const seed = 1
+	r := rand.New(rand.NewPCG(seed, seed))
+	var q quoting
+	now := time.Now()
+	refused, next := 0, now
+	for end := now.Add(time.Hour); now.Before(end); now = now.Add(time.Duration(r.IntN(int(5 * time.Millisecond)))) {
+		q.take(now, "eve")
+		if !now.Before(next) {
+			if next = now.Add(time.Duration(100+r.IntN(100)) * time.Millisecond); q.take(now, "ann") > 0 {
+				refused++
+			}
+		}
+	}
+	if refused > 0 {
+		t.Errorf("beside one who floods it, a hub refuses %d of some 24,000 quotes of ann (seed %d)", refused, seed)
+	}
 }
