@@ -53,10 +53,16 @@ func TestHostileBytesAreRefused(t *testing.T) {
 			}
 		}
 	}
-	// c: 2^64-1, which would become -1
-	tokens := unhex(t, "82 a1 74 a1 74 a1 63 cf ff ff ff ff ff ff ff ff")
-	if err := Decode(tokens, &Chunk{}); err == nil || !strings.Contains(err.Error(), "beyond int64") {
-		t.Errorf("a number beyond its field: %v", err)
+	for number, says := range map[string]string{
+		"63 cf ff ff ff ff ff ff ff ff":    "beyond int64",  // c: 2^64-1, which would become -1
+		"6b 91 ce ff ff ff ff":             "",              // k: [2^32-1]
+		"6b 91 cf 00 00 00 01 00 00 00 05": "beyond uint32", // 2^32+5, which would become 5
+		"6b 91 ff":                         "beyond uint32", // -1, which would become 2^32-1
+	} {
+		err := Decode(unhex(t, "82 a1 74 a1 74 a1 "+number), &Chunk{})
+		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%s: got %v, want %q", number, err, says)
+		}
 	}
 	// task: t, x: what nobody reads, however deep
 	for _, x := range []string{"92 01 82 a1 79 c0 a1 79 c0", "91 cf ff ff ff ff ff ff ff ff",

@@ -435,8 +435,10 @@ func (s *shape) read(c *cursor, h head, v reflect.Value) error {
 		return c.bad("number %d is beyond int64 (%d)", h.bits, int64(math.MaxInt64))
 	case v.CanInt() && h.kind == number:
 		v.SetInt(int64(h.bits))
+	case v.CanUint() && h.kind == number && (v.OverflowUint(h.bits) || !h.big && int64(h.bits) < 0):
+		return c.bad("number beyond %s", s.kind)
 	case v.CanUint() && h.kind == number:
-		v.SetUint(h.bits << (64 - v.Type().Bits()) >> (64 - v.Type().Bits()))
+		v.SetUint(h.bits)
 	case v.CanFloat() && h.kind == fraction:
 		v.SetFloat(math.Float64frombits(h.bits))
 	case v.CanFloat() && h.big:
