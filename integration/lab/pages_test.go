@@ -1,0 +1,43 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"souk/integration/lab/compare"
+)
+
+// Every page is made by a command that there is, with flags that it has, and stands on the front page.
+func TestPagesHaveTheirCommands(t *testing.T) {
+	for _, p := range pageCommands {
+		c, rest, err := root().Find(append(p.args[:len(p.args):len(p.args)], "--out", "x"))
+		if err != nil {
+			t.Errorf("%s: %v", p.name, err)
+			continue
+		}
+		if err := c.ParseFlags(rest); err != nil || c.Flags().NArg() > 0 {
+			t.Errorf("lab %s: %v, and %q", strings.Join(p.args, " "), err, c.Flags().Args())
+		}
+		if !slices.ContainsFunc(entries, func(e compare.Entry) bool { return e.Name == p.name }) {
+			t.Errorf("%s is not on the front page", p.name)
+		}
+	}
+	for _, e := range entries {
+		made := slices.ContainsFunc(pageCommands, func(p pageCommand) bool { return p.name == e.Name })
+		if hand := slices.Contains([]string{"bench", "load", "engines"}, e.Name); made == hand {
+			t.Errorf("%s: made by lab pages: %v", e.Name, made)
+		}
+	}
+}
+
+// Parts are named by one flag in every command that has some.
+func TestOneNameForOneFlag(t *testing.T) {
+	for _, c := range root().Commands() {
+		for _, old := range []string{"rules", "panels", "streams", "lies", "traces", "page", "csv"} {
+			if c.Flags().Lookup(old) != nil {
+				t.Errorf("lab %s --%s: parts are named by --only", c.Name(), old)
+			}
+		}
+	}
+}
