@@ -82,7 +82,7 @@ ALONE += classifier classifier/model
 ALONE += hub hub/batch hub/line hub/policy hub/policy/ahead hub/policy/kvcache hub/policy/fair
 ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/regime/router hub/seat
 ALONE += ledger ledger/treasury market/certify market/flow integration/machines agentd/vllmsim/kv
-LAB_ALONE := ahead prose traces train
+LAB_ALONE := ahead cachesage/sage prose traces train
 
 # These start some only to clear, or to play, several rounds or runs side by side, which share nothing. That they
 # do share nothing is what a test of each named SideBySide has the race detector look for; the others go without.

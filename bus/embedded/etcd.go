@@ -214,8 +214,8 @@ func regulars(dir string) error {
 	})
 }
 
-// whole reads etcd's database through, if there is one, and reports whether anything of a log is in it. Of one
-// that is damaged etcd says so by a panic on a goroutine of its own, which nobody can make an error of.
+// whole reads etcd's database through, if there is one, and reports whether anything of a log is in it. A
+// damaged one has etcd panic on a goroutine of its own, which nobody can make an error of.
 func whole(path string) (used bool, err error) {
 	if err := regular.Check(path); err != nil {
 		return false, fmt.Errorf("%w: %w", errFiles, err)

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// spaceOf is the namespaces that numbers of processes and the times of their beginnings are of: in another one
-// of time the same process began at another time. A system without those has one.
+// spaceOf is the namespaces that numbers of processes and the times of their beginnings belong to: in another
+// one of time the same process began at another time. A system without those has one.
 func spaceOf() (uint64, error) {
 	pid, err := namespace("pid")
 	if err != nil {

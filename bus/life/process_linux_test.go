@@ -106,8 +106,8 @@ func TestAProcessThatIsHidden(t *testing.T) {
 	}
 }
 
-// A process that runs is seen from another namespace of time as one that began at another time. It is not taken
-// for another process, whose number it has now.
+// A process that runs is seen from another namespace of time as one that began at another time. It is not
+// taken for another process, whose number it has now.
 func TestAnotherNamespaceOfTime(t *testing.T) {
 	if text := os.Getenv("SOUK_TEST_LIFE"); text != "" {
 		ended, why := ProcessEnded(text)

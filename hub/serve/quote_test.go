@@ -175,7 +175,8 @@ func TestAQuoteIsThereAtAnyMoment(t *testing.T) {
 	var q quoting
 	now := time.Now()
 	refused, next := 0, now
-	for end := now.Add(time.Hour); now.Before(end); now = now.Add(time.Duration(r.IntN(int(5 * time.Millisecond)))) {
+	const step = int(5 * time.Millisecond)
+	for end := now.Add(time.Hour); now.Before(end); now = now.Add(time.Duration(r.IntN(step))) {
 		q.take(now, "eve")
 		if !now.Before(next) {
 			if next = now.Add(time.Duration(100+r.IntN(100)) * time.Millisecond); q.take(now, "ann") > 0 {
