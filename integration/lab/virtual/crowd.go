@@ -291,8 +291,12 @@ func Compare(ctx context.Context, worlds []World, o CrowdOptions) (rows []Row, e
 
 func (o *CrowdOptions) play(ctx context.Context, worlds []World, each bool) (rows []Row, err error) {
 	for i := range worlds {
+		s, err := worlds[i].Setting()
+		if err != nil {
+			return nil, err
+		}
 		for k, rule := range o.Rules {
-			all, err := o.rows(ctx, &worlds[i], rule)
+			all, err := o.rows(ctx, &worlds[i], &s, rule)
 			if err != nil {
 				return nil, err
 			}
@@ -339,12 +343,8 @@ func played(rule string) ([]string, error) {
 
 // rows plays a rule at each value of its knob, from every seed. The seeds of a row run in parallel: runs
 // share nothing.
-func (o *CrowdOptions) rows(ctx context.Context, w *World, rule string) (all []Row, err error) {
+func (o *CrowdOptions) rows(ctx context.Context, w *World, s *Setting, rule string) (all []Row, err error) {
 	names, err := played(rule)
-	if err != nil {
-		return nil, err
-	}
-	s, err := w.Setting()
 	if err != nil {
 		return nil, err
 	}
@@ -363,7 +363,7 @@ func (o *CrowdOptions) rows(ctx context.Context, w *World, rule string) (all []R
 			most, one = 1, o.Play // by the clock, one at a time
 		}
 		row.Seeds, err = runs.Each(ctx, len(o.Seeds), most, nil, func(i int) (Measures, error) {
-			own := s
+			own := *s
 			own.Seed, own.Arrive = o.Seeds[i], from(s.Arrive, o.Seeds[i])
 			return one(own, name, w.Named)
 		})
