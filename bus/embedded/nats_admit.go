@@ -25,9 +25,9 @@ const answerIn = 1500 * time.Millisecond
 // Check reports whether a connection is let in. The server asks on that connection's own goroutine, with no
 // lock held, and reads nothing more from it before it is told.
 func (g *natsGuard) Check(c server.ClientAuthentication) bool {
-	o, cid, now := c.GetOpts(), c.GetID(), g.now()
+	o, cid := c.GetOpts(), c.GetID()
 	seen := token(sha256.Sum256([]byte(o.JWT)))
-	if !g.hasRoom(seen, cid, now) {
+	if !g.hasRoom(seen, cid) {
 		g.wait()
 		return false
 	}
@@ -43,7 +43,7 @@ func (g *natsGuard) Check(c server.ClientAuthentication) bool {
 	if err != nil {
 		return false
 	}
-	if of == g.auth.Market && !g.admit(who, seen, cid, now) {
+	if of == g.auth.Market && !g.admit(who, seen, cid) {
 		g.wait()
 		return false
 	}
@@ -75,15 +75,15 @@ func (g *natsGuard) account(key string) (a natsauth.Account, ok bool) {
 
 // hasRoom reports whether a connection may show who it is: what it shows was not found good before, or that
 // name has room.
-func (g *natsGuard) hasRoom(seen token, cid uint64, now time.Time) bool {
+func (g *natsGuard) hasRoom(seen token, cid uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h := g.shown[seen]
-	return h == nil || g.room(h, cid, now)
+	return h == nil || g.room(h, cid)
 }
 
 // admit counts a connection to its name, if there is room.
-func (g *natsGuard) admit(who *natsauth.Identity, seen token, cid uint64, now time.Time) bool {
+func (g *natsGuard) admit(who *natsauth.Identity, seen token, cid uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h := g.names[who.Name]
@@ -93,7 +93,7 @@ func (g *natsGuard) admit(who *natsauth.Identity, seen token, cid uint64, now ti
 	}
 	h.share = who.Share()
 	g.remember(h, seen)
-	if !g.room(h, cid, now) {
+	if !g.room(h, cid) {
 		return false
 	}
 	p := g.guests[cid] // it may show something else later on
@@ -110,7 +110,8 @@ func (g *natsGuard) admit(who *natsauth.Identity, seen token, cid uint64, now ti
 
 // room reports whether a name may have one more connection, beside those that are there. A server knows of
 // one that has gone before another can come.
-func (g *natsGuard) room(h *host, cid uint64, now time.Time) bool {
+func (g *natsGuard) room(h *host, cid uint64) bool {
+	now := g.now()
 	if !now.Before(h.until) {
 		h.here = slices.DeleteFunc(h.here, func(c uint64) bool { return c == cid || g.gone(c) })
 		if len(h.here) < h.share.Connections {

@@ -92,14 +92,14 @@ func TestWhoShowsCredsTwiceIsOne(t *testing.T) {
 	g.mu.Unlock()
 	ada := &natsauth.Identity{Name: "ada", Role: bus.RoleClient}
 	for range 3 {
-		if !g.admit(ada, token{1}, cid, time.Now()) {
+		if !g.admit(ada, token{1}, cid) {
 			t.Fatal("it is refused")
 		}
 	}
 	if here := g.names["ada"].here; len(here) != 1 {
 		t.Errorf("it is counted as %d", len(here))
 	}
-	if !g.admit(&natsauth.Identity{Name: "bob", Role: bus.RoleClient}, token{2}, cid, time.Now()) {
+	if !g.admit(&natsauth.Identity{Name: "bob", Role: bus.RoleClient}, token{2}, cid) {
 		t.Fatal("it is refused")
 	}
 	a, b := g.names["ada"].here, g.names["bob"].here
@@ -107,7 +107,7 @@ func TestWhoShowsCredsTwiceIsOne(t *testing.T) {
 		t.Errorf("it is counted to ada %d times, to bob %d times", len(a), len(b))
 	}
 	for i := range 100 {
-		g.admit(ada, token{3, byte(i)}, cid, time.Now())
+		g.admit(ada, token{3, byte(i)}, cid)
 	}
 	if len(g.shown) > 2*maxTokens {
 		t.Errorf("of two names %d tokens are remembered", len(g.shown))
