@@ -12,7 +12,7 @@ const (
 	bins       = 36
 	refitEvery = 50   // returns
 	halveEvery = 5000 // returns
-	thought     = 3    // events of all that a class is thought to have had
+	thought    = 3    // events of all that a class is thought to have had
 )
 
 // edges are the ends of the bins: 0.05 s, and each half as long again as the one before.
