@@ -21,10 +21,10 @@ SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum $
 CC_FOUND   := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster test fleet soak proofs bench pages goldens fuzz lint build cross image deployment arm64 clean
+.PHONY: help run cluster test test-short fleet soak proofs bench pages goldens fuzz lint build cross image deployment arm64 clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(PROGRAMS) ## bring a market up, play dialogues through it, check its ledger; ARGS=--exit ends then, ARGS="--vllm URL" uses real engines
 	@bin/souk run $(ARGS)
@@ -89,24 +89,39 @@ LAB_ALONE := ahead cachesage/sage prose traces train
 SIDE := market
 LAB_SIDE := cachesage economics forecast games hints virtual
 
-# $(call race,FOLDER,MODULE,ALONE,SIDE): the tests of a module.
+# In these what is long starts no goroutine: it is left out of their short tests, which the race detector has, and
+# runs without it.
+LONG := ledger/journal
+
+# The longest first, that none of them is waited for alone at the end.
+FIRST := integration integration/gateway cmd/souk
+
+# Each package is vetted once, where it runs in full. Tests of what has goroutines wait more than they compute:
+# four packages of them run at once, on two cores, too.
+TEST := test -vet=all -timeout 10m
+RACE := test -race -timeout 10m -p 4
+
+# $(call race,FOLDER,MODULE,ALONE,SIDE,LONG,FIRST): the tests of a module.
 define race
-$(GO) -C $(1) test -timeout 10m $(addprefix ./,$(3) $(4))
-CGO_ENABLED=1 $(GO) -C $(1) test -race -timeout 10m -run SideBySide $(addprefix ./,$(4))
-CGO_ENABLED=1 $(GO) -C $(1) test -race -timeout 10m $(filter-out $(addprefix $(2)/,$(3) $(4)),$(shell $(GO) -C $(1) list ./...))
+$(GO) -C $(1) $(TEST) $(addprefix ./,$(5) $(4) $(3))
+CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=off -run SideBySide $(addprefix ./,$(4))
+$(if $(5),CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=off -short $(addprefix ./,$(5)))
+CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=all $(addprefix $(2)/,$(6)) $(filter-out $(addprefix $(2)/,$(3) $(4) $(5) $(6)),$(shell $(GO) -C $(1) list ./...))
 endef
 
 test: ## go vet and every test, of the lab, too; what has goroutines under the race detector, where a C compiler is found
-	$(GO) vet ./...
-	$(GO) -C $(LAB) vet ./...
 ifeq ($(CC_FOUND),)
 	@echo "no C compiler found: the tests run without the race detector"
-	$(GO) test -timeout 10m ./...
-	$(GO) -C $(LAB) test -timeout 10m ./...
+	$(GO) $(TEST) ./...
+	$(GO) -C $(LAB) $(TEST) ./...
 else
-	$(call race,.,souk,$(ALONE),$(SIDE))
+	$(call race,.,souk,$(ALONE),$(SIDE),$(LONG),$(FIRST))
 	$(call race,$(LAB),souk/$(LAB),$(LAB_ALONE),$(LAB_SIDE))
 endif
+
+test-short: ## the same without the race detector and without what is long; each package has a part in it
+	$(GO) $(TEST) -short ./...
+	$(GO) -C $(LAB) $(TEST) -short ./...
 
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
 	SOUK_FLEET=1 $(GO) -C $(LAB) test -count=1 -timeout 15m ./fleet

@@ -57,6 +57,7 @@ func withinBounds(t *testing.T, what string, f func() error) error {
 // Whatever stands in the place of a journal's file, who reads the journal or starts on it comes back at once,
 // and names it where it is in the way.
 func TestWhatStandsInAFilesPlace(t *testing.T) {
+	alone(t)
 	whole := long(t, 300<<10)
 	segs, err := segments(walDir(whole))
 	if err != nil || len(segs) < 3 {
@@ -164,6 +165,7 @@ func tear(t *testing.T, path string) {
 
 // More frames than one sync may write are written by several: no segment is longer than a reader takes.
 func TestFramesOfManySyncs(t *testing.T) {
+	alone(t)
 	dir := t.TempDir()
 	j := mustOpen(t, dir)
 	const size = 9 << 20

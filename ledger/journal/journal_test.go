@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,15 @@ func frames(first, n uint64, size int) (list []ledger.Frame) {
 	return list
 }
 
+// alone leaves out a test that is long and starts no goroutine where tests are to be short. They are under the
+// race detector, which has nothing to find in it; without that `make test` runs it, too.
+func alone(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long, and on one goroutine")
+	}
+}
+
 func mustOpen(t testing.TB, dir string) *Journal {
 	t.Helper()
 	j, err := Open(dir, Config{})
@@ -68,6 +78,7 @@ func readAll(dir string) (list []ledger.Frame, err error) {
 }
 
 func TestWhatIsAppendedIsRead(t *testing.T) {
+	alone(t)
 	dir := filepath.Join(t.TempDir(), "hub-maths")
 	want := frames(1, 40, 300_000) // 12 MB: four segments
 	j := mustOpen(t, dir)
@@ -290,6 +301,7 @@ func rewrite(t *testing.T, path string, b []byte, size int) {
 }
 
 func TestATornTailIsTrimmedAtEveryByte(t *testing.T) {
+	alone(t)
 	dir := t.TempDir()
 	j := mustOpen(t, dir)
 	want := frames(1, 2, 10)
@@ -447,6 +459,7 @@ func TestMissingSectors(t *testing.T) {
 }
 
 func TestDamageInAnOldSegment(t *testing.T) {
+	alone(t)
 	dir := t.TempDir()
 	j := mustOpen(t, dir)
 	for seq := uint64(1); seq <= 30; seq++ {
@@ -566,9 +579,15 @@ func TestKill(t *testing.T) {
 	}
 	dir := t.TempDir()
 	taken := 0
-	for round := range 5 {
+	rounds := 5
+	if testing.Short() {
+		rounds = 2
+	}
+	for round := range rounds {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKill$")
 		cmd.Env = append(os.Environ(), "SOUK_JOURNAL_WRITER="+dir)
+		var said bytes.Buffer
+		cmd.Stderr = &said
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -589,6 +608,9 @@ func TestKill(t *testing.T) {
 			}
 		}
 		cmd.Wait()
+		if said.Len() > 0 { // as by the race detector
+			t.Fatalf("round %d: the writer says %s", round, &said)
+		}
 		list, err := readAll(dir)
 		if err != nil || uint64(len(list)) < acknowledged || acknowledged == 0 {
 			t.Fatalf("round %d: %d frames, %v; %d were acknowledged", round, len(list), err, acknowledged)

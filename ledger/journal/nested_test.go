@@ -10,6 +10,7 @@ import (
 // Where what looks like a frame begins at every few bytes behind a gap, each of them up to the end of the
 // segment and with as many records as there may be in so much, whoever reads comes back at once.
 func TestFramesWithinFrames(t *testing.T) {
+	alone(t)
 	dir := copyOf(t, long(t, 2000))
 	segs, err := segments(walDir(dir))
 	if err != nil {

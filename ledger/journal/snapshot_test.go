@@ -125,6 +125,7 @@ func copyOf(t *testing.T, dir string) string {
 // A start reads the snapshot and the segments from its frame on. What is wrong in those before is for whoever
 // checks the journal.
 func TestAStartFromASnapshot(t *testing.T) {
+	alone(t)
 	dir := long(t, 450_000)
 	segs, err := segments(walDir(dir))
 	if err != nil || len(segs) < 4 || segs[2].first > 30 {
@@ -162,6 +163,7 @@ func TestAStartFromASnapshot(t *testing.T) {
 
 // A snapshot that does not fit is named once and ignored: the one before it serves, or the whole journal.
 func TestSnapshotsThatDoNotFit(t *testing.T) {
+	alone(t)
 	other := filepath.Join(t.TempDir(), "other")
 	j := mustOpen(t, other)
 	mustAppend(t, j, frames(1, 29, 10)...)

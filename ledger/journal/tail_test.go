@@ -64,6 +64,7 @@ func wellKept(t *testing.T, size int, n uint64) (dir string) {
 // Every byte of a small journal is changed, one at a time and in several ways: behind the last frame, too.
 // Each change is found, with the file and a place at or before it.
 func TestEveryChangedByteIsFound(t *testing.T) {
+	alone(t)
 	for _, n := range []uint64{2, 5} {
 		dir := wellKept(t, 10, n)
 		path, b, end := used(t, dir)
@@ -146,6 +147,7 @@ func TestEveryTruncationIsFound(t *testing.T) {
 // A journal of several segments: a segment that is missing, named otherwise, cut off, or changed where none
 // is written any more.
 func TestSegmentsAreWhatTheyWere(t *testing.T) {
+	alone(t)
 	dir := wellKept(t, 900_000, 11)
 	segs, err := segments(walDir(dir))
 	if err != nil || len(segs) != 3 {
@@ -241,6 +243,7 @@ func TestSegmentsAreWhatTheyWere(t *testing.T) {
 // openings, and segments that were allocated and not used. Those are made anew by a start, whatever is in
 // them.
 func TestFilesThatSayNothingOfFrames(t *testing.T) {
+	alone(t)
 	dir := wellKept(t, 10, 4)
 	for _, name := range []string{"LOCK", "LIVES", "wal/0.tmp", "wal/1.tmp"} {
 		path := filepath.Join(dir, name)
