@@ -19,7 +19,8 @@ import (
 
 func main() {
 	format := flag.String("format", "souk", "one of "+strings.Join(replay.FormatNames(), ", ")+
-		"; or chains or lmcache, traces of blocks; or whowhen or taubench-calls, logs of agents")
+		"; or chains or lmcache, traces of blocks; or whowhen or taubench-calls, logs of agents; or "+
+		"questions, of RouteProfile")
 	n := flag.Int("n", 50, "dialogues to keep: those with the smallest hash of their id, in that order")
 	maxBytes := flag.Int("max-bytes", 8000, "pass over dialogues with more text than this")
 	answers := flag.Bool("answers", true, "keep the recorded answers")
@@ -38,6 +39,10 @@ func main() {
 		return
 	case "whowhen", "taubench-calls":
 		write(workflows(flag.Arg(0), *format))
+		return
+	}
+	if *format == "questions" {
+		write(questions(flag.Arg(0)))
 		return
 	}
 	ds, err := replay.ReadFile(flag.Arg(0), replay.Format(*format))

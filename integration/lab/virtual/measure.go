@@ -254,7 +254,7 @@ func (s *Setting) idle(all []*Request, from, to time.Duration) float64 {
 				slots += free[i]
 			}
 		}
-		sum += dt.Seconds() * float64(min(slots, payers))
+		sum += float64(dt.Seconds() * float64(min(slots, payers)))
 	}
 	return sum / max(to-from, 1).Seconds()
 }
@@ -263,7 +263,7 @@ func (s *Setting) idle(all []*Request, from, to time.Duration) float64 {
 func (s *Setting) wouldPay(r *Request, engine int, c *EngineConfig, at time.Duration) bool {
 	o := s.offer(engine)
 	cost := o.Card.Cost(market.Usage{Prompt: r.Prompt, Output: r.Output})
-	first := time.Duration((c.Profile.Base + float64(r.Prompt)*c.Profile.Prefill) * float64(time.Microsecond))
+	first := time.Duration((c.Profile.Base + float64(float64(r.Prompt)*c.Profile.Prefill)) * 1000)
 	return r.Prompt < cmp.Or(o.Context, usualContext) && r.Terms.Value(market.Quote{
 		TTFT: at - r.Arrived + first, Cost: cost, Quality: s.quality(r, engine)}) > cost
 }

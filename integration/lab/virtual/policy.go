@@ -171,9 +171,11 @@ func (v *View) Service(engine int) float64 { return v.Engines[engine].service.of
 const ofOthers = 8
 
 // Output is how many tokens the answer is expected to have: a mean of what its caller got, and all others.
+// The conversions here and in [View.First] keep the compiler from fusing a product into a sum, which would
+// round differently on other machines.
 func (v *View) Output(r *Request) int {
 	own := v.said[r.Caller]
-	return int((own.of*own.n + v.every.of*ofOthers) / (own.n + ofOthers))
+	return int((float64(own.of*own.n) + float64(v.every.of*ofOthers)) / (own.n + ofOthers))
 }
 
 // Cost is what r is expected to cost on an engine, by its card.
@@ -186,7 +188,7 @@ func (v *View) Cost(engine int, r *Request) market.Credits {
 // is under way, and what was sent before is computed before.
 func (v *View) First(engine int, r *Request) time.Duration {
 	e := &v.Engines[engine]
-	us := 1.5*e.Profile.Base + float64(e.Ahead+v.Cold(engine, r))*e.Profile.Prefill
+	us := float64(1.5*e.Profile.Base) + float64(float64(e.Ahead+v.Cold(engine, r))*e.Profile.Prefill)
 	return time.Duration(us * float64(time.Microsecond))
 }
 

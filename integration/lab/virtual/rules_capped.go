@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -15,8 +16,8 @@ type capped struct {
 	idle  time.Duration
 	view  *View
 	seats map[int]*seat // by play
-	used  []int         // blocks, by engine
 	line  []*Request
+	next  time.Time // when to look again, if nothing comes or ends before
 }
 
 type seat struct { // of a session
@@ -31,58 +32,52 @@ func init() {
 		New: func(_ uint64, s float64) Policy { return &capped{idle: seconds(s), seats: map[int]*seat{}} }})
 }
 
-// leave takes a session's place away.
-func (c *capped) leave(play int) {
-	c.used[c.seats[play].engine] -= c.seats[play].blocks
-	delete(c.seats, play)
-}
-
 // admit finds a place for a request; false: there is none.
 func (c *capped) admit(now time.Time, r *Request) (engine int, ok bool) {
 	need := (r.Prompt + c.view.Output(r)) / c.view.Block()
 	if s := c.seats[r.Play]; s != nil && !c.view.Fits(s.engine, r) {
-		c.leave(r.Play)
-	}
-	if c.seats[r.Play] == nil {
-		best := Wait
-		for i := range c.view.Engines {
-			room := c.view.Engines[i].Room * 19 / 20 // the rest is for what runs longer than was expected
-			fits := c.view.Fits(i, r) && (c.used[i]+need <= room || c.used[i] == 0)
-			if fits && (best == Wait || c.used[i] < c.used[best]) {
-				best = i
-			}
-		}
-		if best == Wait {
-			return Wait, false
-		}
-		c.seats[r.Play] = &seat{engine: best}
+		delete(c.seats, r.Play)
 	}
 	s := c.seats[r.Play]
-	c.used[s.engine] += need - s.blocks
+	if s == nil {
+		s = &seat{engine: Wait}
+		used := make([]int, len(c.view.Engines)) // blocks
+		for _, other := range c.seats {
+			used[other.engine] += other.blocks
+		}
+		for i, n := range used {
+			room := c.view.Engines[i].Room * 19 / 20 // the rest is for what runs longer than was expected
+			fits := c.view.Fits(i, r) && (n+need <= room || n == 0)
+			if fits && (s.engine == Wait || n < used[s.engine]) {
+				s.engine = i
+			}
+		}
+		if s.engine == Wait {
+			return Wait, false
+		}
+		c.seats[r.Play] = s
+	}
 	s.blocks, s.last, s.running = need, now, s.running+1
 	return s.engine, true
 }
 
 func (c *capped) Arrive(_ time.Time, r *Request, v *View) int {
-	if c.view = v; c.used == nil {
-		c.used = make([]int, len(v.Engines))
-	}
-	c.line = append(c.line, r)
+	c.view, c.line, c.next = v, append(c.line, r), time.Time{}
 	return Wait
 }
 
 func (c *capped) Done(now time.Time, r *Request, _ market.Usage, _ *View) {
+	c.next = time.Time{}
 	if s := c.seats[r.Play]; s != nil && s.engine == r.Engine {
 		s.running, s.last = s.running-1, now
 	}
 }
 
 func (c *capped) Wake(now time.Time) (out []Placed, next time.Time) {
-	for play, s := range c.seats {
-		if s.running == 0 && now.Sub(s.last) > c.idle {
-			c.leave(play)
-		}
+	if len(c.line) == 0 || now.Before(c.next) {
+		return nil, c.next
 	}
+	maps.DeleteFunc(c.seats, func(_ int, s *seat) bool { return s.running == 0 && now.Sub(s.last) > c.idle })
 	c.line = slices.DeleteFunc(c.line, func(r *Request) bool {
 		i, ok := Wait, next.IsZero() || c.seats[r.Play] != nil // who has a place goes before
 		if ok && c.view.Worth(now, r) {
@@ -95,5 +90,6 @@ func (c *capped) Wake(now time.Time) (out []Placed, next time.Time) {
 		}
 		return ok
 	})
+	c.next = next
 	return out, next
 }
