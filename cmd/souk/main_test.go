@@ -72,7 +72,6 @@ func TestWrongArgumentsAreShownTheLine(t *testing.T) {
 		"why":                           "write souk why TASK",
 		"why one two":                   "write souk why TASK",
 		"replay one two":                "arguments: 2 instead of 0 or 1: write souk replay [FILE]",
-		"load --duration 1s":            "--ramp",
 		// what a script left empty is no key without a limit
 		"key new ann --budget=":          "--budget: ",
 		"key new ann --models=":          "--models: names none",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"strings"
 	"testing"
 
 	"souk/bus"
@@ -57,5 +58,16 @@ func TestWhoLoads(t *testing.T) {
 		if len(names) != f.clients {
 			t.Errorf("mixed %v: %d clients", mixed, len(names))
 		}
+	}
+}
+
+// Nothing is measured of a load that ends before all of it has begun.
+func TestLoadShorterThanItsRamp(t *testing.T) {
+	lab := root()
+	lab.SetArgs([]string{"load", "--data", t.TempDir(), "--duration", "1s"})
+	lab.SetOut(io.Discard)
+	lab.SetErr(io.Discard)
+	if err := lab.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--ramp") {
+		t.Errorf("%v", err)
 	}
 }
