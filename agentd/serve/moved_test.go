@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -23,11 +24,15 @@ func TestANodeOnACopySaysSo(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	must(t, first.Close())
+	boots := time.Duration(0)
 	says := func(data string, after time.Duration) (moved bool) {
 		h := openHome(t, data, "n1")
 		defer h.Close()
 		synctest.Test(t, func(t *testing.T) {
 			o := newTownAt(t, h)
+			o.engine.set(func() { o.engine.infoErr = errors.New("it boots") })
+			pass(boots)
+			o.engine.set(func() { o.engine.infoErr = nil })
 			<-o.server.Ready()
 			pass(after)
 			kvs, err := o.reg.Get(t.Context(), bus.AgentKey("a1"))
@@ -45,6 +50,11 @@ func TestANodeOnACopySaysSo(t *testing.T) {
 	if !says(to, time.Second) || !says(to, bus.LedFor-time.Minute) {
 		t.Error("a copy does not say so")
 	}
+	boots = bus.LedFor + time.Minute // meanwhile another life may have the agent
+	if !says(to, time.Second) || !says(to, bus.LedFor-time.Minute) {
+		t.Error("it says so no more before it has its agent for long")
+	}
+	boots = 0
 	if says(to, bus.LedFor+time.Minute) || says(to, time.Second) {
 		t.Error("it says so for ever")
 	}

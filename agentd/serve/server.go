@@ -108,8 +108,6 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		}
 		close(s.ready)
-	})
-	wg.Go(func() {
 		if s.deps.Home.outlive(ctx) {
 			for _, a := range s.agents {
 				nudge(a.changed)
