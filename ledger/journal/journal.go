@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/storage/wal"
@@ -41,6 +42,8 @@ type Config struct {
 	Log *slog.Logger
 	// SnapshotEvery so many frames Follow makes a snapshot. 0: 131072, which a start reads in half a second.
 	SnapshotEvery uint64
+
+	now func() time.Time // nil: time.Now
 }
 
 const (
@@ -71,7 +74,8 @@ type Journal struct {
 	broken   error // once set, nothing more is taken
 	appended bool
 	last     ledger.Frame // header of the last frame
-	noted    int64        // time of the last frame that LIVES says of
+	noted    uint64       // the last frame that LIVES says of
+	looked   time.Time    // when it was told
 	tail     tail         // the segment that is written, when it was looked at last
 	buf      []byte
 	entries  []*raftpb.Entry
@@ -105,6 +109,9 @@ func open(dir string, cfg Config) (*Journal, error) {
 	if cfg.SnapshotEvery == 0 {
 		cfg.SnapshotEvery = defaultSnapshotEvery
 	}
+	if cfg.now == nil {
+		cfg.now = time.Now
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -128,7 +135,7 @@ func open(dir string, cfg Config) (*Journal, error) {
 		return nil, err
 	}
 	home.Begin(j.last.Seq)
-	j.noted = j.last.Time
+	j.noted, j.looked = j.last.Seq, cfg.now()
 	if err := j.held(); err != nil {
 		return nil, errors.Join(err, j.store.Close(), home.Close())
 	}
@@ -292,7 +299,9 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 		return fmt.Errorf("journal %s: %w: %d MB are free, and %d MB are needed: free some space; open holds "+
 			"still end", j.dir, ledger.ErrDiskFull, free>>20, needed>>20)
 	}
-	if frames[len(frames)-1].Time-j.noted >= noteEvery {
+	now := j.cfg.now()
+	due := now.Sub(j.looked) >= noteEvery // by no frame's time: that stands still where a clock was ahead once
+	if due {
 		if err := j.held(); err != nil {
 			j.broken = fmt.Errorf("journal %s: nothing more is taken: %w: what this process wrote since is in files "+
 				"that no start reads; start it where the newest journal is", j.dir, err)
@@ -315,8 +324,9 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 		j.last.Records = nil
 		frames = frames[n:]
 	}
-	if j.last.Time-j.noted >= noteEvery {
+	if due {
 		j.note()
+		j.looked = now
 	}
 	const keep = 1 << 20 // one rare large frame must not pin its memory
 	if cap(j.buf) > keep {
@@ -325,14 +335,14 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 	return nil
 }
 
-// noteEvery is how seldom LIVES is told how many frames there are, in nanoseconds: where the writer was
-// killed, it does not find out a copy that lacks less.
-const noteEvery = 1e9
+// noteEvery is how seldom LIVES is told how many frames there are: where the writer was killed, it does not
+// find out a copy that lacks less.
+const noteEvery = time.Second
 
 // note has LIVES say how many frames there are.
 func (j *Journal) note() {
 	j.home.Wrote(j.last.Seq)
-	j.noted = j.last.Time
+	j.noted = j.last.Seq
 }
 
 // holdsMoney reports whether any record sets new money aside or moves it; ends of holds do not.
@@ -420,7 +430,7 @@ func (j *Journal) Close() error {
 	}
 	err := j.store.Close()
 	j.store = nil
-	if j.noted != j.last.Time {
+	if j.noted != j.last.Seq {
 		j.note()
 	}
 	if lockErr := j.home.Close(); err == nil {

@@ -9,17 +9,11 @@ import (
 	"time"
 
 	"souk/bus/life"
-	"souk/ledger"
 )
 
 // While a journal is written, a copy is put in its place, or it is moved away. The writer goes on in files
 // that no name leads to: so it takes nothing more, a second later at most, and writes nothing beside a copy.
 func TestACopyPutInThePlaceOfALivingJournal(t *testing.T) {
-	at := func(seq uint64, seconds int64) ledger.Frame {
-		f := frame(seq, 10)
-		f.Time = seconds * int64(time.Second)
-		return f
-	}
 	for name, put := range map[string]func(t *testing.T, backup, dir string){
 		"all files, one by one": func(t *testing.T, backup, dir string) { overwrite(t, backup, dir, true) },
 		"segments, one by one": func(t *testing.T, backup, dir string) {
@@ -37,21 +31,21 @@ func TestACopyPutInThePlaceOfALivingJournal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, backup := filepath.Join(t.TempDir(), "j"), filepath.Join(t.TempDir(), "backup")
-			j, err := Open(dir, Config{MinFree: -1})
+			j, err := Open(dir, Config{MinFree: -1, now: ticking()})
 			if err != nil {
 				t.Fatal(err)
 			}
-			mustAppend(t, j, at(1, 1))
+			mustAppend(t, j, still(1))
 			overwrite(t, dir, backup, true)
-			mustAppend(t, j, at(2, 2))
+			mustAppend(t, j, still(2))
 			put(t, backup, dir)
 			was, _ := os.ReadFile(filepath.Join(dir, "LIVES"))
-			err = j.Append(at(3, 3))
+			err = j.Append(still(3))
 			const want = "where the newest journal is"
 			if !errors.Is(err, life.ErrReplaced) || !strings.Contains(err.Error(), want) {
 				t.Errorf("a frame is taken: %v", err)
 			}
-			if again := j.Append(at(3, 3)); again == nil {
+			if again := j.Append(still(3)); again == nil {
 				t.Error("another is taken")
 			}
 			try(t, j.Close())
@@ -66,7 +60,7 @@ func TestACopyPutInThePlaceOfALivingJournal(t *testing.T) {
 // A directory that is moved away and back is what it was.
 func TestAJournalThatIsMovedAwayAndBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "j")
-	j, err := Open(dir, Config{MinFree: -1})
+	j, err := Open(dir, Config{MinFree: -1, now: ticking()})
 	if err != nil {
 		t.Fatal(err)
 	}
