@@ -20,6 +20,7 @@ const (
 	TreasuryLedKey = "/souk/v1/ledby"     // TreasuryEntry of who led, and worked, last; it stays
 	DoorsPrefix    = "/souk/v1/doors/"    // <id>: the process that is the only door of that id, on its lease
 	GatewaysPrefix = "/souk/v1/gateways/" // <id>: likewise of gateways
+	RevokedPrefix  = "/souk/v1/revoked/"  // <public key of creds>: until when they are void; root's alone
 )
 
 // A hub that leads a domain writes its key below LedPrefix before it takes a task, and each LedEvery after

@@ -123,6 +123,7 @@ func startNATS(config NATSConfig) (*NATS, error) {
 	}
 	n := &NATS{server: s}
 	if guard != nil {
+		_, _ = s.LookupAccount(config.Auth.Market) // what it does not know of, it is told nothing of
 		n.guard = guard.start()
 	}
 	if config.Listen != "" {

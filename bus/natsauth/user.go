@@ -21,6 +21,8 @@ var (
 	ErrTaken   = errors.New("the name is taken")
 	ErrNoName  = errors.New("there is no such name")
 	ErrRevoked = errors.New("the creds were revoked")
+	// ErrOlderKeys: a server knows of revocations that the keys do not.
+	ErrOlderKeys = errors.New("these keys are an older copy of the market's")
 )
 
 // maxValid bounds how long creds may be good.
@@ -263,23 +265,33 @@ func (s *Store) Account() (subject, token string, err error) {
 	return "$SYS.REQ.ACCOUNT." + s.account + ".CLAIMS.UPDATE", token, err
 }
 
-// Lacks counts the revocations in an account's JWT, as a server has it, that these keys do not know, and that
-// still keep somebody out: then these are an older copy of the market's keys.
-func (s *Store) Lacks(token string, now time.Time) (count int, err error) {
+// Revocations are the keys of creds that an account's JWT voids, each until its time.
+func Revocations(token string) (map[string]int64, error) {
+	a, err := jwt.DecodeAccountClaims(token)
+	if err != nil {
+		return nil, err
+	}
+	return a.Revocations, nil
+}
+
+// Newest returns ErrOlderKeys if a server knows of revocations that these keys do not, and that still keep
+// somebody out: then these are an older copy of the market's keys.
+func (s *Store) Newest(there map[string]int64, now time.Time) error {
 	own, err := s.claims(accountJWT)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	there, err := jwt.DecodeAccountClaims(token)
-	if err != nil {
-		return 0, err
-	}
-	for key, until := range there.Revocations {
+	lacks := 0
+	for key, until := range there {
 		if until > now.Unix() && own.Revocations[key] < until {
-			count++
+			lacks++
 		}
 	}
-	return count, nil
+	if lacks == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: the server has %d revocations that they lack, and would let those in again: nothing "+
+		"was told; do it where the newest keys are (%s here)", ErrOlderKeys, lacks, s.dir)
 }
 
 // give makes a key and the creds of a user.

@@ -114,27 +114,31 @@ func (b *Bus) Refused() error {
 // pushWithin bounds how long a server may take to answer that it knows of a revocation.
 const pushWithin = 5 * time.Second
 
-// ErrOlderKeys: the server knows of revocations that the keys do not.
-var ErrOlderKeys = errors.New("these keys are an older copy of the market's")
-
 // newest refuses to take back what was revoked since the keys were copied. A server that does not say what it
 // has is told all the same.
-func newest(ctx context.Context, b *Bus, subject string, keys *natsauth.Store) error {
+func newest(ctx context.Context, b *Bus, account string, keys *natsauth.Store) error {
+	there, err := natsauth.Revocations(b.accountJWT(ctx, account))
+	if err != nil {
+		return nil
+	}
+	return keys.Newest(there, time.Now())
+}
+
+// accountJWT is what a server has of an account: what it keeps on its disk, else, where it keeps none, what it
+// goes by. One that keeps some does not go by them before somebody of the account has come.
+func (b *Bus) accountJWT(ctx context.Context, account string) string {
+	if m, err := b.Request(ctx, bus.Msg{Subject: account + "CLAIMS.LOOKUP"}); err == nil && len(m.Data) > 0 {
+		return string(m.Data)
+	}
 	var said struct {
 		Data struct {
 			JWT string `json:"jwt"`
 		} `json:"data"`
 	}
-	m, err := b.Request(ctx, bus.Msg{Subject: subject})
-	if err != nil || json.Unmarshal(m.Data, &said) != nil || said.Data.JWT == "" {
-		return nil
+	if m, err := b.Request(ctx, bus.Msg{Subject: account + "INFO"}); err == nil {
+		_ = json.Unmarshal(m.Data, &said)
 	}
-	lacks, err := keys.Lacks(said.Data.JWT, time.Now())
-	if err == nil && lacks > 0 {
-		err = fmt.Errorf("%w: the server has %d revocations that they lack, and would let those in again: nothing "+
-			"was told; do it where the newest keys are (%s here)", ErrOlderKeys, lacks, keys.Dir())
-	}
-	return err
+	return said.Data.JWT
 }
 
 // PushAccount tells the servers behind a connection what the keys say of their account now, so that whoever
@@ -152,7 +156,7 @@ func PushAccount(ctx context.Context, config Config, keys *natsauth.Store) error
 	defer b.Close()
 	ctx, cancel := context.WithTimeout(ctx, pushWithin)
 	defer cancel()
-	if err := newest(ctx, b, strings.TrimSuffix(subject, "CLAIMS.UPDATE")+"INFO", keys); err != nil {
+	if err := newest(ctx, b, strings.TrimSuffix(subject, "CLAIMS.UPDATE"), keys); err != nil {
 		return fmt.Errorf("push: %w", err)
 	}
 	m, err := b.Request(ctx, bus.Msg{Subject: subject, Data: []byte(token)})

@@ -181,6 +181,20 @@ func push(t *testing.T, url string, keys *natsauth.Store) {
 	}
 }
 
+// copied is a copy of keys.
+func copied(t *testing.T, keys *natsauth.Store) *natsauth.Store {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "auth")
+	if out, err := exec.Command("cp", "-a", keys.Dir(), dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	c, err := natsauth.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // Who pushes from an older copy of the keys lets nobody in again who was revoked since: it is refused, and
 // says what to do. The newest keys go on.
 func TestAnOlderCopyOfTheKeysRevokesNothing(t *testing.T) {
@@ -188,14 +202,7 @@ func TestAnOlderCopyOfTheKeysRevokesNothing(t *testing.T) {
 	now := time.Now()
 	gone := creds(t)(keys.Add(bus.RoleClient, bus.IDs{Name: "gone"}, now, natsauth.Valid))
 	creds(t)(keys.Add(bus.RoleClient, bus.IDs{Name: "other"}, now, natsauth.Valid))
-	dir := filepath.Join(t.TempDir(), "auth")
-	if out, err := exec.Command("cp", "-a", keys.Dir(), dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	older, err := natsauth.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	older := copied(t, keys)
 	if err := keys.Revoke("gone", now); err != nil {
 		t.Fatal(err)
 	}
@@ -203,8 +210,8 @@ func TestAnOlderCopyOfTheKeysRevokesNothing(t *testing.T) {
 	if err := older.Revoke("other", now); err != nil {
 		t.Fatal(err)
 	}
-	err = natsbus.PushAccount(t.Context(), natsbus.Config{URL: s.URL()}, older)
-	if !errors.Is(err, natsbus.ErrOlderKeys) || !strings.Contains(err.Error(), "1 revocations that they") {
+	err := natsbus.PushAccount(t.Context(), natsbus.Config{URL: s.URL()}, older)
+	if !errors.Is(err, natsauth.ErrOlderKeys) || !strings.Contains(err.Error(), "1 revocations that they") {
 		t.Errorf("an older copy is let push: %v", err)
 	}
 	_, err = natsbus.Connect(natsbus.Config{URL: s.URL(), Name: "gone", Creds: gone})

@@ -1,6 +1,7 @@
 package natsbus_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,7 +20,13 @@ import (
 // writes.
 func fromFile(t *testing.T, keys *natsauth.Store) (url string) {
 	t.Helper()
-	dir := t.TempDir()
+	url, _ = fromFileIn(t, keys, t.TempDir())
+	return url
+}
+
+// fromFileIn starts one that keeps what it is told in a directory.
+func fromFileIn(t *testing.T, keys *natsauth.Store, dir string) (url string, stop func()) {
+	t.Helper()
 	config, err := keys.ServerConfig(filepath.Join(dir, "jwts"))
 	if err != nil {
 		t.Fatal(err)
@@ -38,11 +45,31 @@ func fromFile(t *testing.T, keys *natsauth.Store) (url string) {
 		t.Fatal(err)
 	}
 	go s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	stop = func() { s.Shutdown(); s.WaitForShutdown() }
+	t.Cleanup(stop)
 	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
-	return "nats://" + s.Addr().String()
+	return "nats://" + s.Addr().String(), stop
+}
+
+// A server that keeps what it was told, and was started again, goes by that once somebody has come. Before that,
+// too, an older copy of the keys voids none of it.
+func TestAServerStartedAgainKeepsRevocations(t *testing.T) {
+	keys, dir := store(t), t.TempDir()
+	creds(t)(keys.Add(bus.RoleClient, bus.IDs{Name: "gone"}, time.Now(), natsauth.Valid))
+	older := copied(t, keys)
+	if err := keys.Revoke("gone", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	url, stop := fromFileIn(t, keys, dir)
+	push(t, url, keys)
+	stop()
+	url, _ = fromFileIn(t, older, dir)
+	err := natsbus.PushAccount(t.Context(), natsbus.Config{URL: url}, older)
+	if !errors.Is(err, natsauth.ErrOlderKeys) {
+		t.Errorf("an older copy is let push: %v", err)
+	}
 }
 
 // A NATS server with the file that souk auth init writes knows our users, and nobody else.

@@ -3,8 +3,11 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
+	"strconv"
+	"strings"
 	"time"
 
 	"souk/bus"
@@ -42,7 +45,54 @@ func admit(ctx context.Context, keys *natsauth.Store, names []natsauth.User, etc
 	if err != nil {
 		return err
 	}
-	return etcdreg.Admit(ctx, etcdreg.Config{Endpoints: etcd, TLS: root}, users)
+	config := etcdreg.Config{Endpoints: etcd, TLS: root, Probe: bus.RevokedPrefix}
+	if err := rememberRevoked(ctx, keys, config); err != nil {
+		return err
+	}
+	return etcdreg.Admit(ctx, config, users)
+}
+
+// rememberRevoked has an etcd know of the keys' revocations. It lets nobody in who was revoked since the keys
+// were copied: an etcd that knows of revocations which they lack is told nothing.
+func rememberRevoked(ctx context.Context, keys *natsauth.Store, config etcdreg.Config) error {
+	_, token, err := keys.Account()
+	if err != nil {
+		return err
+	}
+	own, err := natsauth.Revocations(token)
+	if err != nil {
+		return err
+	}
+	r, err := etcdreg.Dial(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	kvs, err := r.Get(ctx, bus.RevokedPrefix)
+	if err != nil {
+		return err
+	}
+	there, now := map[string]int64{}, time.Now()
+	for _, kv := range kvs {
+		key := strings.TrimPrefix(kv.Key, bus.RevokedPrefix)
+		if there[key], err = strconv.ParseInt(string(kv.Value), 10, 64); err != nil {
+			return fmt.Errorf("etcd: %s: %w", kv.Key, err)
+		}
+	}
+	if err := keys.Newest(there, now); err != nil {
+		return err
+	}
+	for key, until := range there {
+		if until <= now.Unix() { // nobody comes by them any more
+			err = errors.Join(err, r.Delete(ctx, bus.RevokedPrefix+key))
+		}
+	}
+	for key, until := range own {
+		if until > now.Unix() && there[key] != until {
+			err = errors.Join(err, r.Put(ctx, bus.RevokedPrefix+key, strconv.AppendInt(nil, until, 10)))
+		}
+	}
+	return err
 }
 
 // How soon a new name may use etcd, or one that was revoked may no more; and how often the servers'

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +47,7 @@ func TestAuthTellsEtcd(t *testing.T) {
 		secure, err := natsauth.TLSOf(natsauth.ClientFiles(keys, name))
 		ok(err)
 		r, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{etcd.Endpoint()}, TLS: secure,
-			Probe: map[string]string{"math": bus.AgentsPrefix, "gate": bus.KeysPrefix}[name]})
+			Probe: map[string]string{"math": bus.AgentsPrefix, "gate": bus.KeysPrefix, "other": bus.KeysPrefix}[name]})
 		ok(err)
 		t.Cleanup(func() { r.Close() })
 		return r
@@ -57,9 +60,34 @@ func TestAuthTellsEtcd(t *testing.T) {
 		!strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("a gateway writes the hub's key: %v", err)
 	}
+	older := filepath.Join(t.TempDir(), "data")
+	ok(exec.Command("cp", "-a", data, older).Run())
+	ok(auth("add", "gateway", "other"))
 	_ = auth("revoke", "gate") // no server of NATS is told, which it says
 	if _, err := gate.Get(ctx, bus.KeysPrefix); err == nil {
 		t.Error("who was revoked may read on")
 	}
 	ok(hub.Put(ctx, bus.HubKey("math"), nil))
+
+	// An older copy of the keys lets nobody in again, and takes nobody's rights away who came since.
+	newest := data
+	data = older
+	if err := auth("init"); !errors.Is(err, natsauth.ErrOlderKeys) ||
+		!strings.Contains(err.Error(), "1 revocations that they lack") {
+		t.Errorf("an older copy of the keys is believed: %v", err)
+	}
+	if _, err := gate.Get(ctx, bus.KeysPrefix); err == nil {
+		t.Error("an older copy of the keys lets in who was revoked")
+	}
+	_, err = as("other").Get(ctx, bus.KeysPrefix)
+	ok(err)
+	data = newest
+	ok(auth("init"))
+	ok(auth("renew", "gate"))
+	_, err = as("gate").Get(ctx, bus.KeysPrefix)
+	ok(err)
+	data = older
+	if err := auth("init"); !errors.Is(err, natsauth.ErrOlderKeys) {
+		t.Errorf("an older copy of the keys is believed once who was revoked is in again: %v", err)
+	}
 }
