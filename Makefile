@@ -87,7 +87,7 @@ LAB_ALONE := ahead cachesage/sage prose traces train
 # These start some only to clear, or to play, several rounds or runs side by side, which share nothing. That they
 # do share nothing is what a test of each named SideBySide has the race detector look for; the others go without.
 SIDE := market
-LAB_SIDE := cachesage economics forecast games hints virtual
+LAB_SIDE := . cachesage economics forecast games hints virtual
 
 # In these what is long starts no goroutine: it is left out of their short tests, which the race detector has, and
 # runs without it.
@@ -106,7 +106,7 @@ define race
 $(GO) -C $(1) $(TEST) $(addprefix ./,$(5) $(4) $(3))
 CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=off -run SideBySide $(addprefix ./,$(4))
 $(if $(5),CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=off -short $(addprefix ./,$(5)))
-CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=all $(addprefix $(2)/,$(6)) $(filter-out $(addprefix $(2)/,$(3) $(4) $(5) $(6)),$(shell $(GO) -C $(1) list ./...))
+CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=all $(addprefix $(2)/,$(6)) $(filter-out $(patsubst %/.,%,$(addprefix $(2)/,$(3) $(4) $(5) $(6))),$(shell $(GO) -C $(1) list ./...))
 endef
 
 test: ## go vet and every test, of the lab, too; what has goroutines under the race detector, where a C compiler is found
@@ -120,8 +120,8 @@ else
 endif
 
 test-short: ## the same without the race detector and without what is long; each package has a part in it
-	$(GO) $(TEST) -short ./...
-	$(GO) -C $(LAB) $(TEST) -short ./...
+	$(GO) $(TEST) -p 4 -short $(addprefix ./,$(FIRST)) ./...
+	$(GO) -C $(LAB) $(TEST) -p 4 -short ./...
 
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
 	SOUK_FLEET=1 $(GO) -C $(LAB) test -count=1 -timeout 15m ./fleet

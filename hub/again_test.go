@@ -10,6 +10,9 @@ import (
 // Where nothing happens any more, nobody stands for more than a second beside a slot that it would take if it
 // were looked at, whether tolls, seats or what it was worth to wait kept it from that before.
 func TestNobodyStandsBesideASlotThatItWouldTake(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	// awards is when rounds were held for so long; looked, whether one is held if all are looked at then.
 	awards := func(h *house, long time.Duration) (at []time.Duration, looked bool) {
 		h.n.cfg.Silence, h.n.cfg.Suspect = time.Hour, time.Hour

@@ -12,6 +12,9 @@ import (
 // More wait for an agent that is full than a round can look at beside the many agents that are free. Those
 // behind them are met in the next round of the same moment, also while something ends each millisecond.
 func TestWhoARoundCouldNotMeetIsMetBeforeTheNextNews(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	const agents, full, others = 512, maxLooks/512 + 20, 520
 	h := newHouse(t, func(c *Config) {
 		c.Deadline, c.Silence, c.Seed.Every = 10*time.Minute, time.Hour, 0

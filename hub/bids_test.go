@@ -155,6 +155,9 @@ func slotTolls(tiers []market.Tier) (all []market.Credits) {
 // dealt out otherwise. A bid decides the weight of its own task's edges; one of negative weight is left out,
 // and no other.
 func TestNoBidDecidesWhoMayMeet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 8))

@@ -13,6 +13,9 @@ import (
 // What rounds and quotes read of every agent stands beside it, copied from what it says: after whatever
 // happens it is what it was copied from.
 func TestWhatStandsBesideAnAgentIsTrue(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	seen := map[string]int{}
 	for range 12 {
 		seed := rand.Uint64()

@@ -199,6 +199,9 @@ func TestAClientAloneIsInNobodysWay(t *testing.T) {
 // than the true ones, but by chance and little: another's task that pays less there may leave it a slot
 // elsewhere.
 func TestNoLieAboutTermsPaysOverTwoRounds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	tried, yields, eased, gains := 0, 0, 0, 0

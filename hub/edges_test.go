@@ -30,6 +30,9 @@ func (h *house) lastWords() map[bus.Code]int {
 // 2,048 tasks wait, of one client or each of another, and are served as slots come free, each once; whoever
 // is not by its deadline is told so. Nobody is left, and the journal is sound.
 func TestTwoThousandTasksHaveAnEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	const tasks = 2048
 	for _, clients := range []int{1, tasks} {
 		h := crowdHouse(t, tasks, func(c *Config) { c.Crowd, c.Silence = Default().Crowd, time.Hour })

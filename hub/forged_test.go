@@ -15,6 +15,9 @@ import (
 // its agents, its client and its treasury go on. When an agent that is no longer heard would count as silent,
 // tasks are served.
 func TestOneForgedMessage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	const after, within = 8 * time.Second, 12 * time.Second
 	forgeries := map[string]func(h *house, d bus.Dispatch) bus.Message{
 		"summary": func(h *house, d bus.Dispatch) bus.Message {

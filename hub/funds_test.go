@@ -12,6 +12,9 @@ import (
 
 // More clients than the hub keeps purses for: it forgets those that are idle, and strands no money of them.
 func TestManyIdlePurses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	h := newHouse(t, func(c *Config) { c.MaxOpen, c.MaxWaiting = 1<<15, 1<<15 })
 	h.join("a-1", "llama", 4096, 0.8, card(1, 1, 4))
 	const clients = idlePurses + 200

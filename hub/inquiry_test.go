@@ -126,6 +126,9 @@ func (h *house) print() uint64 { return printOf(reflect.ValueOf(h.n)) }
 // say the same to the byte and write the same journal, and no quote changes anything that the hub remembers,
 // caches and marks of what was last looked at among it.
 func TestQuotesChangeNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	asked, sold := 0, 0
 	for range 12 {
 		seed := rand.Uint64()
@@ -216,6 +219,9 @@ func TestQuotesChangeNoContendedRound(t *testing.T) {
 // Where nobody else wants a slot a quote says what then happens: whether the task is served, at which agent's
 // cost and time, and what it owes beside the cost.
 func TestAQuoteIsWhatALoneTaskIsGiven(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	served, refused, exact := 0, 0, 0
 	for range 1200 {
 		seed := rand.Uint64()

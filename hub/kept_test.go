@@ -77,6 +77,9 @@ func TestNothingThatIsKeptChangesARound(t *testing.T) {
 // A task that looks at agents as their slots come, and stops where none can be better, waits where it would
 // if it had looked at each of them; and where it would rather be, no agent is worth more to it.
 func TestATaskThatStopsLookingMissesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 45))
 	waited, elsewhere, groups := 0, 0, 0

@@ -64,6 +64,9 @@ func (h *house) lied(rng *rand.Rand, client string, own []*task, lies int, worth
 // and what it has by lying where each task is priced by itself: how much, of what it has by the truth under
 // one name. The bounds are those of market/doc.go.
 func TestWhatOtherNamesAreWorth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	const houses, lies = 150, 30
 	for _, c := range []struct {
 		name           string
@@ -127,6 +130,9 @@ func TestWhatOtherNamesAreWorth(t *testing.T) {
 // others hardly anything; each of many names counts as a client. Whoever sends them has nothing of it.
 // market/doc.go gives the bounds.
 func TestWhatAFloodOfNamesIsWorth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for names, least := range map[int]float64{0: 0.99, 20: 0.93, 300: 0.88} { // 0: its own
 		var own, others, ownWith, with float64
 		for n := range uint64(60) {
@@ -179,6 +185,9 @@ func TestWhatAFloodOfNamesIsWorth(t *testing.T) {
 // That is no bid, so nothing says that it cannot pay: where others then stand further ahead in their lines
 // they rather wait, and leave it a slot. On the whole it loses. The bounds are those of market/doc.go.
 func TestWhatAskingAgainIsWorth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, lies := range []int{0, 20} {
 		var sum, truthful float64
 		paid, tried := 0, 0

@@ -81,6 +81,9 @@ func (h *house) fund() {
 // Tasks that have a place of their own on idle agents look at no others, and what comes of their round is
 // what would if each had looked at every agent: welfare, the price of every slot, and what each client gains.
 func TestOwnPlacesAreWorthTheWholeFleet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 43))
 	spared, told := 0, 0

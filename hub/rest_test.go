@@ -33,6 +33,9 @@ func besideTheDear(t *testing.T, tasks, agents int, terms ...func(*bus.Task)) (*
 // However often there are news, and however many wait beside slots that they cannot pay, looking at these
 // leaves the hub half of its time.
 func TestLooksLeaveTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, c := range []struct{ tasks, agents int }{{300, 20}, {1000, 60}, {2000, 100}} {
 		h, _ := besideTheDear(t, c.tasks, c.agents)
 		spent, longest, turns := time.Duration(0), time.Duration(0), 0
@@ -217,6 +220,9 @@ func TestWhoWaitsForASeatLeavesOthersToRest(t *testing.T) {
 // Those who rest keep no others from slots that they themselves cannot have: few who wait for another model
 // compete for its slot at once. Many rest, too, and so do all where some name no model.
 func TestManyOfOneModelKeepNobodyFromAnothers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, c := range []struct {
 		waiting int
 		rest    bool
@@ -300,6 +306,9 @@ func TestFewOfManyModelsAreNotLookedAtAtOnce(t *testing.T) {
 // A slot of an agent that had enough to compute when all were asked was declined by nobody: who comes before
 // they are asked again does not have it.
 func TestNobodyHasDeclinedWhatWasNotOffered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	h, running := besideTheDear(t, 2000, 100)
 	h.prepaid["bob"] = 1000 * market.Credit
 	for _, d := range running[1:5] { // so that what is charged for going before others is by what these offer
@@ -441,6 +450,9 @@ func TestRestsReadNoBid(t *testing.T) {
 
 // A hub on a slow machine has those who wait rest longer, by what it took, and less again where it is fast.
 func TestASlowHubRestsLonger(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	h, _ := besideTheDear(t, 1000, 60, func(m *bus.Task) {
 		m.DeadlineMS = start.Add(50 * time.Minute).UnixMilli()
 	})

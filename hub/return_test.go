@@ -14,6 +14,9 @@ import (
 // returns in their order, so one that it never heard of would strand the money of all that follow: at the
 // next start each is told again, but for those that the treasury has.
 func TestReturnsOfManyClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	const clients = 5000
 	for _, taken := range []uint64{0, clients - 3} {
 		t.Run(fmt.Sprint(taken, " of them were heard"), func(t *testing.T) {

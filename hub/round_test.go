@@ -132,6 +132,9 @@ func TestADearBidIsServedNext(t *testing.T) {
 // So is each of many, though what was served lately was as dear: no slot goes to one of 2,000 cheap tasks
 // that have waited for long while a dear one waits, be the dear ones of one client or of many.
 func TestDearBidsAreServedNextOneAfterAnother(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, c := range []struct {
 		clients, each, cheap int // of the dear, what each has, and clients of the cheap
 		patience             int64

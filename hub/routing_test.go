@@ -56,6 +56,9 @@ func recordedAnswers(t *testing.T) (models []string, all []question) {
 // judgements of a client that has reference answers, the hub comes to send the questions of each domain to
 // models that answer them well.
 func TestQualityByRecordedAnswers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	models, all := recordedAnswers(t)
 	served := map[string]float64{}
 	all = all[:1500]

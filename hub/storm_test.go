@@ -626,7 +626,11 @@ func (s *storm) heal() {
 }
 
 func TestStorm(t *testing.T) {
-	for i := range 60 {
+	storms := 60
+	if testing.Short() {
+		storms = 6
+	}
+	for i := range storms {
 		seed := rand.Uint64()
 		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := newStorm(t, seed, i%2 == 0)

@@ -224,6 +224,9 @@ func lie(rng *rand.Rand, t market.Terms) market.Terms {
 // A forecast of waits that is wrong is worth something to liars: how much, of what a client has by the truth.
 // The bound is that of market/doc.go.
 func TestWhatABiasedForecastIsWorth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	const seed = 1
 	for _, bias := range []float64{0.25, 0.5, 2, 4} {
 		var sum, most, truthful float64

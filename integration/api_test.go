@@ -23,6 +23,9 @@ var byHand = regexp.MustCompile(`(?m)^    nats --creds F (?:--inbox-prefix _INBO
 // Every line of the nats command that the page of the request API shows works as it stands there: requests
 // are answered without a refusal of what they say, and what is published a door or hub understands.
 func TestTheLinesOfTheAPI(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	page, err := os.ReadFile("../deploy/api.md")
 	if err != nil {
 		t.Fatal(err)

@@ -98,6 +98,9 @@ func receiverName(x ast.Expr) string {
 // ARCHITECTURE draws the floors as the floors' test has them, each below those above, and its table of rooms
 // names every package but commands, which README and deploy/README show, and packages within one of them.
 func TestArchitectureDrawsTheFloors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	text, err := os.ReadFile("../ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,9 @@ import (
 // file but those meant for them: a seed is in its own file, a client's key and creds in theirs, the key of
 // cache marks in the registry's, a prompt nowhere.
 func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	const prompt = "canary-3f9c1 in the souk"
 	dir, log := t.TempDir(), new(bustest.Buffer)
 	cfg := local.Default()
@@ -112,6 +115,9 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 // An engine may say its request again in whatever it says of it: vLLM quotes it where it refuses one. The
 // client reads that, since the words are its own. They are in no log, and in no file.
 func TestWhatAnEngineSaysOfAPromptIsNotLogged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	const prompt = "canary-77ab2"
 	engine, err := vllmsim.New(vllmsim.Config{Model: "gpt-oss-20b"})
 	if err != nil {

@@ -15,6 +15,9 @@ import (
 // alone; and none imports the lab, which is a module of its own: who runs a market links and fetches nothing
 // that only measures one.
 func TestFoldersAreNoCircle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	for _, complaint := range circles(load(t, "..")) {
 		t.Error(complaint)
 	}

@@ -92,6 +92,9 @@ func fill(t *testing.T, m *local.Market) (end func()) {
 
 // A task that never gets a slot before its deadline is told that others were worth more.
 func TestUnplacedTasksAreToldWhy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m := start(t, slow)
 	end := fill(t, m)
 	a, err := m.Ask(t.Context(), chat("I am in a hurry.", func(b *bus.Task) {
@@ -112,6 +115,9 @@ func TestUnplacedTasksAreToldWhy(t *testing.T) {
 // A task that comes beside others pays for slowing them: its receipt, the record and its explanation say how
 // much, apart from slot price and fee.
 func TestCongestionIsChargedAndShown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	dir := t.TempDir()
 	m := startIn(t, dir, strings.Replace(slow, "slots: 2,",
 		"slots: 2, tiers: [{slots: 1}, {slots: 1, toll: -0.00012}],", 1)+"market: {fee: 0.00001}\n")

@@ -201,6 +201,9 @@ func (d *stopped) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 // A door that goes on after seconds, in which its task's reader has asked another door, does not have the
 // task served a second time, however short before the sending it stopped.
 func TestADoorThatStopsServesNothingTwice(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	t.Parallel()
 	m := start(t, rivals)
 	d := &stopped{serves: make(chan bus.Subscription, 1), began: make(chan struct{}),

@@ -41,6 +41,9 @@ var noMarket = []bus.Code{bus.CodeNoHub, bus.CodeUnavailable, bus.CodeUnknownMod
 // sees an error, a gap or a short answer. `lab bench` measures the same with 32 clients, for longer, with a
 // process for each part.
 func TestOneEngineOfEightFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	const clients, each, tokens = 16, 4, 30
 	inject := func(f vllmsim.Fault) func(*testing.T, *vllmsim.Server) {
 		return func(t *testing.T, s *vllmsim.Server) {

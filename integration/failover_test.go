@@ -74,6 +74,9 @@ func with(members string) func(*bus.Task) {
 // one gives: the text, the chunks' numbers, the usage, one receipt. An answer that is given whole, of which
 // nothing had gone out yet, begins anew, and comes with its end. The agent that failed is paid nothing.
 func TestAnAnswerGoesOnAtEveryToken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m := start(t, two, hard)
 	whole, err := m.Ask(t.Context(), chat(hard.Turns[0].User))
 	if err != nil || whole.Text != hard.Turns[0].Answer || whole.Result.Agent != "first" {
@@ -129,6 +132,9 @@ func TestAnAnswerGoesOnAtEveryToken(t *testing.T) {
 
 // A stop string that stands across the seam ends the answer where it would have ended it without the seam.
 func TestStopStringsAcrossTheSeam(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m := start(t, two, hard)
 	for _, stop := range []string{"coffee", "talk 👍", "馆 — is a place", ". It is"} {
 		members := `"stop":[` + fmt.Sprintf("%q", stop) + `,"never there at all"]`
@@ -151,6 +157,9 @@ func TestStopStringsAcrossTheSeam(t *testing.T) {
 
 // max_tokens is of the whole answer, wherever it is cut.
 func TestMaxTokensOfAnAnswerThatGoesOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m := start(t, two, hard)
 	ten := func(b *bus.Task) {
 		b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`, `"max_tokens":10`, 1))
@@ -169,6 +178,9 @@ func TestMaxTokensOfAnAnswerThatGoesOn(t *testing.T) {
 
 // What must not be continued begins anew as long as nothing was delivered, and else ends with the reason.
 func TestWhatCannotGoOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m := start(t, two, hard)
 	constrained := with(`"presence_penalty":0.5,"repetition_penalty":1.1`)
 	for name, c := range map[string]struct {
@@ -219,6 +231,9 @@ func TestAnAnswerGoesOnOnce(t *testing.T) {
 // A hung engine is recognised by its counters, whatever /health says, and sells nothing until it says a
 // token.
 func TestAHungEngine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m := start(t, strings.Replace(two, "speedup: 20", "speedup: 2", 1), hard)
 	first := m.Engine("first")
 	frozen := false
@@ -239,6 +254,9 @@ func TestAHungEngine(t *testing.T) {
 // It may be the task that kills engines: a few agents are lost to it, and not all of the market's, whether it
 // fails before its first token or after it, and however its reader has the answer.
 func TestATaskThatKillsEnginesKillsFew(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	const agents = 7
 	head, rest, _ := strings.Cut(one, "  - {id: only")
 	_, rest, _ = strings.Cut(rest, "\n")

@@ -31,6 +31,9 @@ var own = map[string]string{
 
 // Every daemon opens files by bus/regular.
 func TestFilesAreOpenedInOnePlace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	used := map[string]bool{}
 	for _, s := range load(t, "..") {
 		if s.test || strings.HasPrefix(s.path, "integration/") {

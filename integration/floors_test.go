@@ -167,6 +167,9 @@ func complaintsOf(s *source) []string {
 }
 
 func TestFloors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	files := load(t, "..")
 	if len(files) < 20 {
 		t.Fatalf("only %d Go files found: is this the module?", len(files))
@@ -291,6 +294,9 @@ func TestFloorsComplain(t *testing.T) {
 // Whatever a pure package may not have is planted in a copy of each one's own text: it is named, with file
 // and line.
 func TestFloorsComplainOfWhatIsPlanted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	plants := []struct{ imports, text, want string }{
 		{"sync", "var plantedLock planted.Mutex", "uses planted.Mutex"},
 		{"sync", "var plantedOnce = planted.OnceValue(func() int { return 1 })", "uses planted.OnceValue"},

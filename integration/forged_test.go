@@ -15,6 +15,9 @@ import (
 // that name another agent, an acceptance. Nothing of it is read, by who reads a stream or by the door that
 // collects.
 func TestForgedChunksAreNotRead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m := start(t, two, hard)
 	eve := rawOf(t, m, bus.RoleAgentd, bus.IDs{Name: "agentd-eve", Agents: []string{"eve"}})
 	var forged atomic.Int64

@@ -27,6 +27,9 @@ func long(b *bus.Task) {
 }
 
 func TestASecondStartGoesOnWhereTheFirstEnded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	dir := t.TempDir()
 	m := startIn(t, dir, one)
 	a, err := m.Ask(t.Context(), chat("Hello"))
@@ -56,6 +59,9 @@ func TestASecondStartGoesOnWhereTheFirstEnded(t *testing.T) {
 // A market that was killed leaves leases behind. Nobody else can hold any in its directory, so the next one
 // does not wait for them to expire.
 func TestAKilledMarketsLeasesAreNotWaitedFor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	dir := t.TempDir()
 	m := startIn(t, dir, one)
 	if err := m.Close(); err != nil {
@@ -113,6 +119,9 @@ func TestAMarketWithoutItsRegistryIsRefused(t *testing.T) {
 }
 
 func TestPortsAreChosenAnewWhenTaken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m := start(t, one)
 	taken := strings.Replace(one, "127.0.0.1:0", strings.TrimPrefix(m.State().NATS, "nats://"), 1)
 	if other := start(t, taken); other.State().NATS == m.State().NATS {
@@ -146,6 +155,9 @@ func TestCancel(t *testing.T) {
 }
 
 func TestShutdownLetsRunningTasksEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	dir := t.TempDir()
 	cfg, _ := local.ParseConfig("slow.yaml", []byte(slow))
 	// of which the task needs three seconds

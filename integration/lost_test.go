@@ -314,6 +314,9 @@ func (s *stall) book(dir string) *ledger.Book {
 // mark, to the last unit, the rest is booked as lost, the audit is clean without the journal, and another hub
 // goes on. Should the journal turn up after all, nothing of it is taken.
 func TestALostHub(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	inStall(t, func(s *stall) {
 		s.treasury(s.dir("treasury"), nil)
 		s.fund("ann", 40*market.Credit)
@@ -391,6 +394,9 @@ func TestALostHub(t *testing.T) {
 // of them are started twice. Each takes no task, does not lead after the treasury's word, and says what is
 // missing. The right one then goes on, at once.
 func TestOldCopiesOfAHub(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	inStall(t, func(s *stall) {
 		bank := s.treasury(s.dir("treasury"), nil)
 		s.fund("ann", 300*market.Credit)
@@ -437,6 +443,9 @@ func TestOldCopiesOfAHub(t *testing.T) {
 // Twenty treasuries are started on older copies of the journal, on none, or on another market's. None takes a
 // deposit, and each says why. The right one then has all the money.
 func TestOldCopiesOfATreasury(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	inStall(t, func(s *stall) {
 		bank := s.treasury(s.dir("treasury"), nil)
 		s.fund("ann", 10*market.Credit)

@@ -71,6 +71,9 @@ func metered(t *testing.T, cfg vllmsim.Config) (*local.Market, *vllmsim.Server, 
 // Whatever a client writes into a prompt, the agent is paid its card for what the engine computed of it,
 // or the engine computed nothing.
 func TestAgentsArePaidForWhatTheirEnginesCompute(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m, _, url, card := metered(t, vllmsim.Config{})
 	for _, c := range []struct {
 		name, body string
@@ -123,6 +126,9 @@ func TestAgentsArePaidForWhatTheirEnginesCompute(t *testing.T) {
 // A client that cancels the same prompt again and again, before the first token or after any, has none of
 // it for nothing: each time the agent is paid its card for the prompt as the engine computed it.
 func TestACancelAtAnyMomentPaysForThePrompt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 8))

@@ -53,6 +53,9 @@ agentd:
 // With every policy on and hints on every turn, false ones too, everybody is answered, the policies are on at
 // the end, and the ledger's check, which start has at the end of every market, finds nothing.
 func TestEveryPolicyAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m := start(t, everythingOn())
 	memo := client.NewMemo(client.MemoConfig{})
 	roles := []string{"planner", "reader", "writer"}

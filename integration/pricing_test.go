@@ -80,6 +80,9 @@ func dialogues(t *testing.T, m *local.Market, n int) (all []replay.Answer) {
 // Real dialogues in a domain under each pricing: every client pays the card and its agent's tariff, and the
 // ledger is clean.
 func TestDialoguesUnderEachPricing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	card, err := local.Card("fireworks/gpt-oss-20b")
 	if err != nil {
 		t.Fatal(err)

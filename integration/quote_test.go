@@ -85,6 +85,9 @@ func TestAQuoteThroughTheWholeHouse(t *testing.T) {
 // While every slot is taken a quote says how long the wait is, and whether the terms bear it; once they are
 // free it is gone.
 func TestAQuoteOfAFullAgent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m := start(t, slow)
 	free, err := askQuote(t, m, "dev", chat("I am in a hurry."))
 	before := only(t, free, err)
@@ -111,6 +114,9 @@ func TestAQuoteOfAFullAgent(t *testing.T) {
 // Whatever is asked about, by whom, and how many at once, everybody is told something, nobody's task suffers,
 // and the service is found by who looks for it.
 func TestQuotesThatAreNone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m := start(t, one)
 	nc := raw(t, m)
 	hello := `"messages":[{"role":"user","content":"Hello"}]`

@@ -13,6 +13,9 @@ import (
 // takes to find that an engine hangs: its client has the answer of another agent, and pays that alone. The
 // silent one sells nothing until it has said a token.
 func TestATaskLeavesASilentEngine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m := start(t, strings.Replace(two, "speedup: 20", "speedup: 4", 1), hard)
 	for range 30 { // so that the hub knows what to expect
 		if a, err := m.Ask(t.Context(), chat("Say yes.")); err != nil || a.Result.Agent != "first" {

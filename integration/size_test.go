@@ -39,6 +39,9 @@ func (s *size) add(t size) {
 // What people have to read of a market is counted without tests and without the lab, generated files and
 // integration included; `make lint` shows it.
 func TestSize(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	var product, hub, tests, measures size
 	for _, s := range load(t, "..") {
 		text, err := os.ReadFile(filepath.Join("..", s.path))

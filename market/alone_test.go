@@ -81,6 +81,9 @@ func weight(r *market.Round, e market.Edge) (w market.Credits, ok bool) {
 // A task alone goes where it is worth most, to the first tier, for its toll and the fee: whether its round is
 // cleared whole or pruned first. By looking at each agent, with nothing of the solver.
 func TestATaskAloneGoesWhereItIsWorthMost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var pruner market.Pruner

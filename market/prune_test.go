@@ -164,6 +164,9 @@ func (w *whole) from(t int, free []byte) plan {
 // bills, under either Clarke rule: found by trying every assignment of the whole round, without each client,
 // and with a slot more at every place.
 func TestPrunedRoundsAreTheWholeOnes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 70))
 	var p Pruner

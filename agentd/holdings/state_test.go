@@ -547,6 +547,9 @@ func TestAgentsAreSpread(t *testing.T) {
 // Whatever an engine says, its agent says less than 4 KB a second of it: over any minute, from the first word
 // to a hub on.
 func TestFourKilobytesASecond(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	for _, c := range []struct {
@@ -629,6 +632,9 @@ func TestFourKilobytesASecond(t *testing.T) {
 
 // Nothing grows without bound: ten million marks, and a client with 100,000 sessions.
 func TestMemoryIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	s := New(16, 670_000, 1, [32]byte{1})
 	s.Listen()
 	s.Restarted()

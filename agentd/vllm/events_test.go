@@ -154,6 +154,9 @@ func post(t *testing.T, s *vllmsim.Server, path string) {
 // Over whatever connection, in whatever form: what is believed is what the cache holds, across evictions, a
 // reset, a restart, and for who comes late.
 func TestEventsAreTheCache(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	free := func() string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

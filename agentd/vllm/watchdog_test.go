@@ -91,6 +91,9 @@ func TestHangOfSeveralStreams(t *testing.T) {
 // For the first logprobs, the first grammar, an engine compiles for seconds and does nothing else: neither
 // that request nor those that run are taken for hanging. The second one says nothing new.
 func TestTheFirstRequestOfAKindMayTakeLonger(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	const suspect = 40 * time.Millisecond
 	compiled, has := make(chan struct{}, 2), make(chan struct{}, 2)
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -153,6 +156,9 @@ func TestTheFirstRequestOfAKindMayTakeLonger(t *testing.T) {
 
 // The readings lie within the silence that is suspicious, and add nothing to what it costs.
 func TestAHangIsKnownByTheEndOfTheSilence(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	const suspect = 1600 * time.Millisecond
 	var mu sync.Mutex
 	var said time.Time

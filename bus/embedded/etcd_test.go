@@ -98,6 +98,9 @@ func TestADamagedDatabase(t *testing.T) {
 // An etcd whose quota is used up takes values again by itself, as soon as what was said earlier is let go of;
 // also one that was stopped so.
 func TestAQuotaThatIsUsedUpHeals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	limits := DefaultEtcdLimits()
 	limits.QuotaBytes, limits.GrowBytes, limits.WasteBytes = 8<<20, 1<<40, 1<<40 // nothing is let go of
 	dir := t.TempDir()

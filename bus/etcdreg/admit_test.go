@@ -116,6 +116,9 @@ func (g guarded) name(t testing.TB, name string) *etcdreg.Registry {
 
 // Each role, at each key of the market and beside it, against what the table says in words of its own.
 func TestRolesEndWhereTheirKeysDo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	g := guard(t)
 	keys := []string{
 		"agents/a1", "agents/a2", "agents/a11", "agents/b", "claims/a1", "claims/b", "hubs/math",
@@ -483,6 +486,9 @@ func TestWhoIsNotLetIn(t *testing.T) {
 
 // The suite of a registry, by TLS and under a name.
 func TestRegistryOverTLS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	bustest.Registry(t, func(t *testing.T) bustest.Network[bus.Registry] {
 		g := guard(t)
 		g.admit(t, []etcdreg.User{{Name: "all", Access: bus.Access{Write: []string{"/"}}}})

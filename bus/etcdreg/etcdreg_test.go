@@ -65,6 +65,9 @@ func (s sockets) Cut(name string)  { s.proxies[name].Cut() }
 func (s sockets) Heal(name string) { s.proxies[name].Heal() }
 
 func TestRegistryOverSockets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	bustest.Registry(t, func(t *testing.T) bustest.Network[bus.Registry] {
 		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, nil}
 	})
@@ -89,6 +92,9 @@ func (n inProcess) Cut(string)  { panic("nothing to cut") }
 func (n inProcess) Heal(string) { panic("nothing to heal") }
 
 func TestRegistryInProcess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	bustest.Registry(t, func(t *testing.T) bustest.Network[bus.Registry] {
 		return inProcess{server(t, "")}
 	})
@@ -165,6 +171,9 @@ func TestAWatchSurvivesCompaction(t *testing.T) {
 // An etcd that comes back with nothing, or with an older state, is believed: its revisions are lower
 // than those seen, and a watch that waited for the next would wait in silence.
 func TestAnEtcdThatLostItsData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	first := server(t, "127.0.0.1:0")
 	target := first.Endpoint()
 	proxy, err := proxy.New(target)

@@ -98,6 +98,9 @@ func TestValuesAreBounded(t *testing.T) {
 
 // One member may hold so many leases, watches, streams and connections, and others have theirs beside it.
 func TestWhatAMemberHoldsIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	limits := embedded.DefaultEtcdLimits()
 	limits.Connections, limits.Streams, limits.Watches, limits.Leases = 4, 10, 30, 20
 	g := guardWith(t, limits)
@@ -171,6 +174,9 @@ func TestWhatAMemberHoldsIsBounded(t *testing.T) {
 // A member that writes its own key without a pause, on many connections, leaves the database small and
 // others' requests as they were, and it waits itself.
 func TestAFloodOfValuesIsLetGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	limits := embedded.DefaultEtcdLimits()
 	limits.QuotaBytes, limits.GrowBytes, limits.WasteBytes = 12<<20, 2<<20, 4<<20
 	limits.Written = embedded.Rate{Each: 16 << 20, Burst: 24 << 20} // more than the quota takes, at once

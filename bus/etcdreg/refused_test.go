@@ -36,6 +36,9 @@ func (r *readable) Get(ctx context.Context, key string, opts ...clientv3.OpOptio
 
 // A name loses a key while it watches: what it may watch goes on, and it can be closed.
 func TestAWatchThatIsRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	g := guard(t)
 	g.admit(t, users(t))
 	client, root := g.raw(t, "node-1"), g.raw(t, natsauth.Root)

@@ -89,6 +89,9 @@ func anything(t testing.TB, keys *natsauth.Store, name string) natsauth.Source {
 
 // The suite, over sockets, by TLS and in process, for users with JWTs.
 func TestBusOverTLSWithKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
 		keys := store(t)
 		auth, err := keys.Server()
@@ -101,6 +104,9 @@ func TestBusOverTLSWithKeys(t *testing.T) {
 }
 
 func TestBusWithKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
 		s, keys := keyed(t, "127.0.0.1:0")
 		return sockets{s, map[string]*proxy.Proxy{}, nil, keys}
@@ -108,6 +114,9 @@ func TestBusWithKeys(t *testing.T) {
 }
 
 func TestBusInProcessWithKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
 		s, keys := keyed(t, "")
 		return inProcess{s, map[string]*wire{}, keys}
@@ -292,6 +301,9 @@ func TestARevocationCutsAtOnce(t *testing.T) {
 // Creds that end while answers are due: the connection is cut, reads the file again, and goes on with what
 // stands there then; where nothing better does, it says that they are over.
 func TestCredsThatExpireWhileAnswersAreDue(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	s, keys := keyed(t, "127.0.0.1:0")
 	now := time.Now()
 	dev := connect(t, natsbus.Config{URL: s.URL(), Name: "dev", ReconnectWait: 10 * time.Millisecond,

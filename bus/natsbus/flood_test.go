@@ -27,6 +27,9 @@ func held() uint64 {
 // A server keeps nothing of a question but what is on its way: whoever asks with reply subjects as long as a
 // server takes them, on every subject that its role may ask, and is answered nowhere, does not fill it.
 func TestAFloodOfQuestionsIsNotKept(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	const questions, length, most = 160, 64 << 10, 4 << 20 // 10 MB of reply subjects
 	s, keys := keyed(t, "127.0.0.1:0")
 	for _, c := range []struct {

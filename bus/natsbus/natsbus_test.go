@@ -67,6 +67,9 @@ func (s sockets) Cut(name string)  { s.proxies[name].Cut() }
 func (s sockets) Heal(name string) { s.proxies[name].Heal() }
 
 func TestBusOverSockets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
 		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, nil, nil}
 	})
@@ -131,6 +134,9 @@ func (n inProcess) Cut(name string)  { n.wires[name].set(true) }
 func (n inProcess) Heal(name string) { n.wires[name].set(false) }
 
 func TestBusInProcess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
 		return inProcess{server(t, ""), map[string]*wire{}, nil}
 	})

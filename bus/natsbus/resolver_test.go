@@ -74,6 +74,9 @@ func TestAServerStartedAgainKeepsRevocations(t *testing.T) {
 
 // A NATS server with the file that souk auth init writes knows our users, and nobody else.
 func TestAServerWithTheResolverFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	keys := store(t)
 	url := fromFile(t, keys)
 

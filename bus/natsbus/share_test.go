@@ -40,6 +40,9 @@ func TestPayloadsAreBounded(t *testing.T) {
 
 // A name has so many connections, however it opens them: those that were there first.
 func TestConnectionsOfANameAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	s, keys := keyed(t, "127.0.0.1:0")
 	as := creds(t)(keys.Ensure(bus.RoleClient, bus.IDs{Name: "mallory"}, time.Now()))
 	most := bus.ShareOf(bus.RoleClient, 0).Connections
@@ -72,6 +75,9 @@ func TestConnectionsOfANameAreBounded(t *testing.T) {
 
 // Who says more than its share is kept away, and hears why; others are not.
 func TestWhoSaysTooMuchIsKeptAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	s, keys := keyed(t, "127.0.0.1:0")
 	join := func(name string) *natsbus.Bus {
 		return connect(t, natsbus.Config{URL: s.URL(), Name: name,

@@ -51,6 +51,9 @@ func covered(patterns []string, subject string) bool {
 // with the file of souk auth init, with the creds as a market makes them: what is in the table passes, and
 // nothing else does, neither said nor heard, nor as an answer.
 func TestEveryPairOfRoleAndSubject(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	s, keys := keyed(t, "127.0.0.1:0")
 	t.Run("embedded", func(t *testing.T) { everyPair(t, s.URL(), keys) })
 	keys = store(t)

@@ -43,6 +43,9 @@ var certificates = sync.OnceValue(func() (c struct{ server, client *tls.Config }
 })
 
 func TestBusOverTLS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
 		s := serverWith(t, embedded.NATSConfig{Listen: "127.0.0.1:0", TLS: certificates().server})
 		return sockets{s, map[string]*proxy.Proxy{}, certificates().client, nil}

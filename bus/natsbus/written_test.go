@@ -112,6 +112,9 @@ func (m member) bears(word, id string) bool {
 // file of souk auth init: who is named there is heard, with whatever ids in the other places, and nobody else
 // is; what one hears nobody else does, by whatever pattern, alone or in a queue group.
 func TestTheTableAsWritten(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	keys, err := natsauth.Init(filepath.Join(t.TempDir(), "auth"))
 	if err != nil {
 		t.Fatal(err)

@@ -80,6 +80,9 @@ func keyed(m *markKeys, hash uint64) (this, former, next uint64) {
 // Doors name marks alike, whichever of them comes first and whichever makes a new key, for as many days as
 // they run, and one that is started again does, too. Nothing of a key is in a log.
 func TestDoorsShareTheKeysOfMarks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w, log := membus.New(1), new(said)
 		text := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -132,6 +135,9 @@ func TestDoorsShareTheKeysOfMarks(t *testing.T) {
 // Salts are the same at all doors and on all days, whichever of them comes and goes, until somebody takes the
 // secret away: then all have another.
 func TestSaltsStay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := membus.New(1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -175,6 +181,9 @@ func TestSaltsStay(t *testing.T) {
 // A door that may not read the keys, or not make them, or does not understand what is there, serves all the
 // same, with a key of its own, and says so once; as soon as it may, it has those of the others.
 func TestADoorThatCannotHaveTheKeysOfMarks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	for _, c := range []struct {
 		name        string
 		read, write bool

@@ -245,6 +245,9 @@ func TestAQuoteGoesToNobodyElse(t *testing.T) {
 // Ten thousand at once: a client has 64 quotes in hand, all clients 256, and who asks for more is told so at
 // once. Tasks find room all the while.
 func TestManyQuotesAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		math, _ := twoHubs(w)
 		math.quotes(func(m bus.Msg) {}) // silent, so that each is in hand for 100 ms

@@ -128,6 +128,9 @@ func TestServe(t *testing.T) {
 // A second door of one id ends, and says what to do; one that was killed is waited for, no longer than its
 // lease, and no other.
 func TestTheOnlyDoorOfItsID(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	ns, etcd := servers.Start(t)
 	path := filepath.Join(t.TempDir(), "classifier.yaml")
 	config := fmt.Sprintf("market: {nats: %q, etcd: [%q]}\nclassifier: {id: front, drain: 1s}\n", ns.URL(),

@@ -139,6 +139,9 @@ func TestAnErrorNamesTheDaemonOnce(t *testing.T) {
 
 // A daemon that does not drain is ended at the time stated, and says so.
 func TestItEndsInTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	ctx, sigterm := context.WithCancel(t.Context())
 	stuck := make(chan struct{})
 	defer close(stuck)

@@ -17,6 +17,9 @@ import (
 // Creds of one name beside the certificate of another end every daemon before it is connected to anything:
 // etcd would take it for the one, and NATS for the other. Another CA's names need not be a market's.
 func TestCredsAndCertificateAreOfOneName(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	dir := t.TempDir()
 	keys, err := natsauth.Init(natsauth.Dir(dir))
 	if err != nil {

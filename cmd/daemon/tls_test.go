@@ -20,6 +20,9 @@ import (
 
 // A daemon reaches NATS and etcd by TLS, as the name in its certificate; and where it cannot, it says why.
 func TestAMarketByTLS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	keys, now := t.TempDir(), time.Now()
 	ok := func(err error) {
 		t.Helper()

@@ -82,6 +82,9 @@ func scrape(t *testing.T, health string) map[string]*dto.MetricFamily {
 
 // The daemon beside a market serves the market's keys, says that it is ready, and drains.
 func TestServe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	cfg := local.Default()
 	cfg.Listen, *cfg.HTTP = "127.0.0.1:0", "127.0.0.1:0"
 	m, err := local.Start(t.Context(), local.Options{Dir: t.TempDir(), Config: cfg})

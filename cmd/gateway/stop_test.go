@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 // A gateway that was stopped for seconds, as a container or a machine may be, serves nobody by a key that was
 // revoked meanwhile, however many requests wait for it. Others it serves.
 func TestAGatewayThatStopsServesNoRevokedKey(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	cfg := local.Default()
 	cfg.Listen, *cfg.HTTP = "127.0.0.1:0", "127.0.0.1:0"
 	m, err := local.Start(t.Context(), local.Options{Dir: t.TempDir(), Config: cfg})

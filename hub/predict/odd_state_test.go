@@ -11,6 +11,9 @@ import (
 
 // Whatever numbers are in a file, it is refused, or what is forecast by it is a time and not below none.
 func TestAFileOfOddNumbers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	p := DefaultPrior()
 	l := &Learned{Classes: NewClasses(p, trees), Outputs: NewOutputs(trees)}
 	for _, id := range []string{"a-1", "a-2"} {

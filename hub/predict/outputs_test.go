@@ -98,6 +98,9 @@ func TestALengthThatGoesWithThePrompt(t *testing.T) {
 // A client with any number of sessions, roles or domains costs no memory beyond a bound, and no other client
 // what is known of it.
 func TestAClientWithManySessions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	o := NewOutputs(trees)
 	quiet := Source{Client: "ann", Session: 1}
 	for range 20 {

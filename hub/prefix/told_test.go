@@ -316,6 +316,9 @@ func TestMoreIsToldThanIsRemembered(t *testing.T) {
 // An agent of which all is remembered that the limits allow takes less than 1 MB, whether it says what it
 // holds or not.
 func TestAnAgentTakesLessThanAMegabyte(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, talks := range []bool{false, true} {
 		takesLess(t, talks)
 	}

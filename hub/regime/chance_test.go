@@ -14,6 +14,9 @@ import (
 // One in a hundred hours is meant. In two thousand hours of each of these it was between .2 and 3, so that
 // all of this comes to 3.2 in the mean; what is asked is missed by chance less than once in a million times.
 func TestChanceIsNoRegime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	const each, all = 11, 16
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -50,6 +53,9 @@ func TestChanceIsNoRegime(t *testing.T) {
 // Twice of what few slots serve is seen soon where half of it came before, and seldom where eight tenths of
 // it come.
 func TestFewSlotsAreSeenToBeFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	for _, c := range []struct {

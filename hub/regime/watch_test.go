@@ -74,6 +74,9 @@ var fleets = []struct {
 // Twice what can be served is seen within 15 s by the slowdown; by the others it is seen, too, where they can
 // tell. What has begun does not end within 30 s.
 func TestTwiceTheKneeIsSeen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	for _, f := range fleets {

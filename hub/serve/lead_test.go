@@ -53,6 +53,9 @@ func TestAJournalOfAnotherDomain(t *testing.T) {
 // The registry remembers a hub from before it takes a task until some minutes after it has left, so that a
 // door that begins then knows of it; where it is not let write that, it leads all the same.
 func TestTheRegistryRemembersWhoHasLed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	tn := newTown(t)
 	leads := func(r *remembers) {
 		j, err := journal.Open(tn.dir, journal.Config{MinFree: -1})
@@ -173,6 +176,9 @@ func (c called) Name() string { return c.name }
 // Twenty hubs are started on copies of the directory of one that lives. None ends its leadership: each stands
 // by, and says once why; the first goes on.
 func TestTwentyTwinsOfAHub(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	tn := newTown(t)
 	tn.agent("a-1", 4, nil)
 	first, _ := tn.hub(nil)
@@ -224,6 +230,9 @@ func TestTwentyTwinsOfAHub(t *testing.T) {
 // A copy of a journal settles nothing while it stands by: an agent that it answered would not tell the hub
 // that has the newer one what it served.
 func TestACopySettlesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	tn := newTown(t)
 	held := make(chan bus.Dispatch, 1)
 	tn.agent("a-1", 4, func(d bus.Dispatch) bool {

@@ -88,6 +88,9 @@ func TestAHubQuotes(t *testing.T) {
 // However many ask at once, a hub gives 200 quotes a second and some at once; the rest are told when to come
 // again, and tasks between them are served.
 func TestAHubGivesSoManyQuotesASecond(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTown(t)
 		tn.agent("a-1", 64, nil)

@@ -33,6 +33,9 @@ func raw(t *testing.T, h *house, text string) net.Conn {
 // Whoever promises a body and sends none has its answer in the time for bodies, with no key as well: such
 // connections do not add up.
 func TestABodyThatNeverComes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h, _, _ := start(t, one).with(func(c *gateway.Config) { c.BodyWithin = 200 * time.Millisecond })
 	for _, x := range []struct{ line, header, want string }{
 		{"POST /v1/chat/completions", "Authorization: Bearer wrong\r\nContent-Length: 1000", " 401 "},
@@ -51,6 +54,9 @@ func TestABodyThatNeverComes(t *testing.T) {
 
 // A body that does not say how long it is may be as long as any other, and no longer.
 func TestABodyOfUnknownLength(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	for size, want := range map[int]int{10: 200, bus.MaxBody - len(chat("")): 400, bus.MaxBody: 413,
 		bus.MaxBody + 64<<10: 413} {
@@ -71,6 +77,9 @@ func TestABodyOfUnknownLength(t *testing.T) {
 
 // A key that is revoked while its request is still on the way has no answer.
 func TestAKeyIsRevokedBeforeItsBodyIsThere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	key := h.newKey(bus.APIKey{ID: "late", Client: "other"})
 	body := chat("")
@@ -101,6 +110,9 @@ func TestAKeyIsRevokedBeforeItsBodyIsThere(t *testing.T) {
 
 // A stream that was given up ends with an error for whoever comes back too late: it is not whole.
 func TestComingBackTooLate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h, s, _ := start(t, slowly).with(func(c *gateway.Config) { c.ResumeWithin = 50 * time.Millisecond })
 	r, leave := h.reading(long(`,"stream":true`), h.key, "X-Souk-Resume", "on")
 	leave()
@@ -114,6 +126,9 @@ func TestComingBackTooLate(t *testing.T) {
 
 // Who reads a stream that another request takes over is told so: it must not take its part for the whole.
 func TestAStreamIsTakenOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, slowly)
 	first, _ := h.reading(long(`,"stream":true`), h.key, "X-Souk-Resume", "on")
 	second := raw(t, h, fmt.Sprintf("GET /v1/streams/%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+
@@ -130,6 +145,9 @@ func TestAStreamIsTakenOver(t *testing.T) {
 
 // An answer that is kept does not keep what was asked.
 func TestWhatIsKeptIsSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h, s, _ := start(t, one).with(func(c *gateway.Config) { c.KeepFor = time.Hour }) // however slow they are
 	body := `{"messages":[{"role":"user","content":"What is a souk?"}],"max_tokens":1,"n":8,"x":"` +
 		strings.Repeat("x", 400<<10) + `"}`
@@ -154,6 +172,9 @@ func TestWhatIsKeptIsSmall(t *testing.T) {
 
 // A request that was refused is forgotten at once: whoever is refused often fills nobody's memory.
 func TestARefusedRequestIsForgotten(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	body := `{"messages":[{"role":"user","content":"What is a souk?"}],"model":"none-such","x":"` +
 		strings.Repeat("x", 400<<10) + `"}`
@@ -177,6 +198,9 @@ func TestARefusedRequestIsForgotten(t *testing.T) {
 // Of several answers one has no room while another is served, and paid as far as it came: no client may be
 // told that it can ask again and nothing was paid.
 func TestSeveralAnswersPartlyServed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, strings.Replace(slowly, "slots: 8", "slots: 1", 1))
 	told := market.Credits(0)
 	for _, stream := range []string{``, `,"stream":true`} {
@@ -218,6 +242,9 @@ func TestAWholeAnswerIsCutByTheEnd(t *testing.T) {
 
 // Of two who wait for the same whole answer one leaves: the other has it all the same.
 func TestOneOfTwoWhoWaitLeaves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h, s, _ := start(t, slowly).with(func(c *gateway.Config) { c.ResumeWithin = 50 * time.Millisecond })
 	body := strings.Replace(long(""), "3000", "400", 1)
 	done := make(chan reply, 1)
@@ -237,6 +264,9 @@ func TestOneOfTwoWhoWaitLeaves(t *testing.T) {
 // A key of a client that has the gateway's own name is refused at once, and not by a wait for an answer that
 // nobody gives.
 func TestAClientWithTheGatewaysName(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	key := h.newKey(bus.APIKey{Client: "gateway"})
 	for _, try := range [][3]string{{"POST", "/v1/chat/completions", chat("")}, {"GET", "/v1/balance", ""}} {

@@ -35,6 +35,9 @@ func (h *house) purse(client string, millionths int64) string {
 // Of several answers a client's money does for some at once, as each sets aside what it may cost at most: the
 // others are held back until it does, and all are given.
 func TestAnswersWaitForTheirMoney(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, sold(falseEngine(t)))
 	for i, more := range []string{``, `,"stream":true`, `,"seed":5`} {
 		client := fmt.Sprintf("saver%d", i)
@@ -51,6 +54,9 @@ func TestAnswersWaitForTheirMoney(t *testing.T) {
 // What the client's money does not do for in the end is refused, as it is where it has none left: with what
 // was paid all the same, and once under an Idempotency-Key.
 func TestMoneyThatDoesNotDoForAll(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, sold(falseEngine(t)))
 	key := h.purse("short", 800)
 	ask := func() reply {
@@ -71,6 +77,9 @@ func TestMoneyThatDoesNotDoForAll(t *testing.T) {
 // A request whose deadline comes while some of it is held back is refused then, and for want of money; what
 // was served is paid.
 func TestMoneyThatComesTooLate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, sold(falseEngine(t)))
 	key := h.purse("late", 8000)
 	begun := time.Now()
@@ -86,6 +95,9 @@ func TestMoneyThatComesTooLate(t *testing.T) {
 
 // So it is where the deadline is only so near that no agent would begin in time.
 func TestMoneyThatComesTooLateForAnyAgent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/v1/models":
@@ -145,6 +157,9 @@ func TestMoneyThatOtherRequestsHold(t *testing.T) {
 // Who leaves while some of it is held back has the rest neither served nor paid; and a gateway that ends does
 // not wait for it.
 func TestWhoLeavesWhileSomeIsHeldBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, sold(falseEngine(t)))
 	second, s, stop := h.with(func(c *gateway.Config) { c.Drain = 100 * time.Millisecond })
 	free := h.Free()

@@ -38,6 +38,9 @@ func toldAtTheEnd(t *testing.T, stream string) (market.Credits, bool) {
 // A stream that breaks off, whatever the reason is, says with its last event what was paid for all of its
 // request: what the journal says.
 func TestAStreamThatBreaksOffSaysWhatIsPaid(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, sold(falseEngine(t)))
 	const chats, responses = "/v1/chat/completions", "/v1/responses"
 	words := func(more string) string {
@@ -128,6 +131,9 @@ func TestAHalfClosedStreamSaysWhatIsPaid(t *testing.T) {
 
 // Where nobody has said what it costs, the last event does not say that nothing is paid.
 func TestAStreamThatBreaksOffAndWhatIsPaidIsNotKnown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, sold(falseEngine(t)))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

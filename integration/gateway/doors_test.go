@@ -81,6 +81,9 @@ func (r reply) paid(t testing.TB) (sum market.Credits) {
 // D3: one request is one task, however often it comes under one Idempotency-Key, at however many gateways,
 // and whether or not whoever asked stays.
 func TestD3OneRequestIsOneTask(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	second, _, _ := h.with(func(*gateway.Config) {})
 	for range 5 {
@@ -121,6 +124,9 @@ func TestD3OneRequestIsOneTask(t *testing.T) {
 // Of several answers that another gateway has given, a gateway knows what the first cost: it does not say
 // that this is all.
 func TestSeveralAnswersOfAnotherGateway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	second, _, _ := h.with(func(*gateway.Config) {})
 	for _, of := range []string{`,"n":3`, `,"n":3,"stream":true`} {
@@ -156,6 +162,9 @@ func TestD4ADisconnectFreesItsSlots(t *testing.T) {
 // D5: what a client is told that it paid is what the journals have, to the nano-credit, over streams, whole
 // answers, several at once, repeats and answers that are refused or cut in part.
 func TestD5PaidIsCaptured(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, strings.Replace(one, "slots: 8", "slots: 3", 1))
 	var mu sync.Mutex
 	told, seen, by := market.Credits(0), map[string]bool{}, map[string]string{}
@@ -214,6 +223,9 @@ func TestD5PaidIsCaptured(t *testing.T) {
 // D6: a key with a budget spends no more than that, however many gateways and hubs it comes to at once; its
 // owner's other money is not touched; and what is left goes back when the key is revoked.
 func TestD6NoBudgetIsExceeded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	const three = `
 listen: 127.0.0.1:0
 domains: [{name: general, general: true, labels: [general, humanities, social, law]}, {name: math, labels: [math, science, finance]}, {name: code, labels: [code, medicine]}]

@@ -23,6 +23,9 @@ import (
 // whole, or says that the gateway ended. Each client is told what it paid, but for what was cut within a
 // stream, where that is known only later; and nothing is paid that nobody asked for.
 func TestADrainUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, slowly)
 	second, s, stop := h.with(func(c *gateway.Config) { c.Drain = 300 * time.Millisecond })
 	var mu sync.Mutex
@@ -116,6 +119,9 @@ func (b mute) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 // Of a task on which the market has not said a word when the gateway ends, nobody knows whether it is paid:
 // its client is not told to ask again.
 func TestATaskOfWhichNothingIsKnown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, slowly)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -194,6 +200,9 @@ func (b cutOff) Request(ctx context.Context, m bus.Msg) (bus.Msg, error) {
 
 // So has who comes to a gateway that the market is out of reach of: others may reach it.
 func TestAGatewayThatIsCutOffLetsGoOfConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

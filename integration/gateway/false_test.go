@@ -52,6 +52,9 @@ func sold(engine string) string {
 // An answer that the gateway breaks off, since its agent says what no engine says, is paid as far as it was
 // served. Its client hears what that was, and no status that clients repeat by themselves.
 func TestWhatIsPaidOfAnAnswerThatLies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, sold(falseEngine(t)))
 	told := market.Credits(0)
 	for _, more := range []string{``, `,"n":2`, `,"stream":true`} {

@@ -229,6 +229,9 @@ func said(list []object) string {
 }
 
 func TestAWholeAnswer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	r := h.do("POST", "/v1/chat/completions", chat(``), h.key)
 	o := r.object(t)

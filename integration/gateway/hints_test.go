@@ -18,6 +18,9 @@ var nonsense = []string{"", " ", "\t", "0", "-1", "+1", "1e3", "0x10", "1_000", 
 // Whatever stands in a header X-Souk-*, the answer is a result or a refusal that names what is wrong, by the
 // header or by the field that it fills. What is refused costs nothing, and what follows is served.
 func TestHeadersThatMakeNoSense(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	fields := map[string]string{"dialogue-id": "session", "session-id": "session", "run-id": "run",
 		"turn-number": "turn", "deadline": "deadline_ms"}

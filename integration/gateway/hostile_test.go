@@ -106,6 +106,9 @@ func (h *house) post(body string) string {
 }
 
 func TestRefusals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	const chats, invalid, unknown = "/v1/chat/completions", "invalid_request_error", "authentication_error"
 	h := start(t, one)
 	h.newKey(bus.APIKey{ID: "nobody", Client: "nobody"})
@@ -170,6 +173,9 @@ func TestRefusals(t *testing.T) {
 
 // What comes too slowly, or is too much, is cut off, and holds nobody else up.
 func TestSlowAndHugeRequests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h, _, _ := start(t, one).with(func(c *gateway.Config) {
 		c.HeaderWithin, c.BodyWithin = 300*time.Millisecond, 300*time.Millisecond
 	})
@@ -229,6 +235,9 @@ func (h *house) reading(body, key string, header ...string) (r *http.Response, l
 
 // Who leaves frees the slot within a second, whether it closes its connection or a half of it.
 func TestWhoLeavesCancels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, slowly)
 	free := h.Free()
 	for name, leave := range map[string]func() func(){
@@ -261,6 +270,9 @@ func TestWhoLeavesCancels(t *testing.T) {
 // A key that is revoked, or whose time is over, ends what it has in hand within a second, everywhere; and so
 // does a secret when the time is over for which it was kept beside the one in its place.
 func TestAKeyIsRevokedInTheMiddleOfAStream(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, slowly)
 	second, _, _ := h.with(func(*gateway.Config) {})
 	for name, k := range map[string]bus.APIKey{
@@ -306,6 +318,9 @@ func TestAKeyIsRevokedInTheMiddleOfAStream(t *testing.T) {
 
 // A new secret is good at once, and the one before for as long as was said.
 func TestAKeyIsRotated(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	before := h.newKey(bus.APIKey{ID: "k", Client: "dev"})
 	status := func(key string) int { return h.do("GET", "/v1/models", "", key).status }
@@ -360,6 +375,9 @@ func TestWhatAKeyAllows(t *testing.T) {
 
 // The key that a client's environment has for OpenAI is no broken one of this market.
 func TestAKeyOfAnotherServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	for key, says := range map[string]string{"sk-proj-abc": "its keys begin with sk-souk-",
 		h.key[:len(h.key)-1]: "whole only with its last character"} {
@@ -407,6 +425,9 @@ func (p piped) Addr() net.Addr { return &net.TCPAddr{} }
 // Who reads a byte a second is cut off, with no more of its answer kept than stated: when it has too much
 // unread, or when it has taken nothing for too long.
 func TestAReaderOfOneByteASecond(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	for name, c := range map[string]struct {
 		change func(*gateway.Config)
@@ -433,6 +454,9 @@ func TestAReaderOfOneByteASecond(t *testing.T) {
 
 // The same request under one Idempotency-Key is served and paid once; nobody else sees it.
 func TestServedOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, slowly)
 	other := h.newKey(bus.APIKey{ID: "other", Client: "other"})
 	once := []string{"Idempotency-Key", "order 66"}
@@ -477,6 +501,9 @@ func TestServedOnce(t *testing.T) {
 // An Idempotency-Key that comes with other terms is refused, wherever they stand. What clients change by
 // themselves when they repeat a request is none: how often, when and by which secret of the key.
 func TestServedOnceOnItsTerms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, slowly)
 	secret := h.newKey(bus.APIKey{ID: "turning", Client: "other"})
 	ask := func(secret, body string, header ...string) reply {
@@ -534,6 +561,9 @@ func TestServedOnceOnItsTerms(t *testing.T) {
 
 // A stream that was left goes on where its reader says that it was, until it is forgotten.
 func TestAStreamGoesOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, slowly)
 	body := strings.Replace(long(`,"stream":true,"temperature":0`), "3000", "60", 1)
 	r, leave := h.reading(body, h.key, "X-Souk-Resume", "on")
@@ -565,6 +595,9 @@ func TestAStreamGoesOn(t *testing.T) {
 
 // A gateway that ends refuses what is new, and ends what does not end by itself with an error.
 func TestAGatewayEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h, s, stop := start(t, slowly).with(func(c *gateway.Config) { c.Drain = 500 * time.Millisecond })
 	r, _ := h.reading(long(`,"stream":true`), h.key)
 	stop()
@@ -584,6 +617,9 @@ func TestAGatewayEnds(t *testing.T) {
 
 // The first byte comes when the market has not said a word for too long, and a refusal is an event then.
 func TestAWordThatIsLate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h, _, _ := start(t, strings.Replace(slowly, "slots: 8", "slots: 1", 1)).with(func(c *gateway.Config) {
 		c.VerdictWithin, c.CommentEvery = 50*time.Millisecond, 20*time.Millisecond
 	})
@@ -598,6 +634,9 @@ func TestAWordThatIsLate(t *testing.T) {
 
 // What was paid, by what clients are told, is what the hubs have taken.
 func TestPaidIsTaken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	var paid market.Credits
 	for i := range 6 {
@@ -634,6 +673,9 @@ func TestPaidIsTaken(t *testing.T) {
 
 // Nothing is left behind, whatever was asked.
 func TestNothingRunsOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	before := goleak.IgnoreCurrent()
 	t.Run("house", func(t *testing.T) {
 		h := start(t, slowly)

@@ -38,6 +38,9 @@ func (h *house) halfClosed(t *testing.T, request string, when func()) (status in
 // what the handler writes then still reaches it. So who still reads is never given an empty 200: it is told
 // that its answer is cancelled, and what of it was paid; or has what does not wait for a market.
 func TestAHalfClosedClientIsToldTheTruth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	alone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		w.WriteHeader(http.StatusTeapot)
@@ -151,6 +154,9 @@ func (b deaf) Subscribe(subject, queue string, hear bus.Handler) (bus.Subscripti
 // An agent may say what a task costs that was cancelled only once its engine has: who still reads does not
 // wait for that, and is told that it is not known yet, and where it will be.
 func TestACostThatIsNotKnownYet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, slowly)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

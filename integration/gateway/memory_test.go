@@ -262,6 +262,9 @@ func small(c *gateway.Config) {
 // D8, exactness: whatever is asked, however it ends, and whoever leaves when, what is counted is never below
 // 0, never above the bound, and 0 in the end.
 func TestMemoryIsCountedExactly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	onStage(t, small, func(t *testing.T, st *stage) {
@@ -391,6 +394,9 @@ func heap() int64 {
 // stated. Meanwhile a new request is refused before its body is read, and may come again; and when they have
 // gone it is served.
 func TestD8MemoryIsBoundedWithAllLimitsReached(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	const most = 16 << 20
 	onStage(t, small, func(t *testing.T, st *stage) {
 		st.will(func(j *job) {

@@ -74,6 +74,9 @@ func (s *stall) left() string {
 // What a body says twice, or with a value that means nothing, is refused in a sentence that names it, at
 // every endpoint alike; nothing is paid for it.
 func TestABodyThatSaysTwoThings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	s := openStall(t)
 	const chats, responses, quotes = "/v1/chat/completions", "/v1/responses", "/v1/quote"
 	chat := func(more string) string {

@@ -168,6 +168,9 @@ func TestARefusalOfTheEngineIsKept(t *testing.T) {
 // Of three answers the money is there for one until the deadline, when it is cut and paid in part. A repeat
 // under the same Idempotency-Key cannot have it whole any more: it buys nothing, and is told the same.
 func TestWhatWasServedInPartIsNotBoughtAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, strings.Replace(slowly, "other: 10", "other: 0.001", 1))
 	key := h.newKey(bus.APIKey{ID: "small", Client: "other"})
 	for _, stream := range []string{``, `,"stream":true`} {

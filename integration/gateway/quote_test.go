@@ -61,6 +61,9 @@ func TestAQuoteOverHTTP(t *testing.T) {
 
 // What a quote cannot be of has the status and the code that a request for the answer would have.
 func TestAQuoteOverHTTPIsRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	tied := h.newKey(bus.APIKey{ID: "tied1", Client: "dev", Models: []string{"other"}})
 	slow := h.newKey(bus.APIKey{ID: "slow1", Client: "dev", Rate: 0.01})

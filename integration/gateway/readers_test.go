@@ -10,6 +10,9 @@ import (
 // Two ask for a stream of which nothing has come yet: the later one reads it, and the earlier one is told so
 // at once, not when a word of the answer is overdue.
 func TestBothWhoReadAreTold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, strings.Replace(slowly, "slots: 8", "slots: 1", 1))
 	_, leave := h.reading(long(`,"stream":true`), h.key)
 	defer leave()

@@ -12,6 +12,9 @@ const picture = `{"model":"auto","max_tokens":20,"messages":[{"role":"user","con
 // A picture goes to an agent that reads it, also at the hub of another domain; where there is none its client
 // is told so, and not to ask again.
 func TestWhoReadsPictures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	const blind = `scores: [{domain: general, score: 0.7}], slots: 8, engine: {profile: steady}`
 	eye := strings.Replace(blind, "general", "math", 1)
 	two := strings.NewReplacer("math, ", "", "}]\nagents:", "}, {name: math, "+

@@ -156,6 +156,9 @@ func TestResponsesRefused(t *testing.T) {
 // What a reader is told that leaves, or is displaced, is its own: whoever reads on has every event of the
 // response, numbered without a gap, to its true end.
 func TestAResponseGoesOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, slowly)
 	for name, leaves := range map[string]bool{"its reader left": true, "its reader was displaced": false} {
 		ctx, leave := context.WithCancel(t.Context())

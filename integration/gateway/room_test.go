@@ -12,6 +12,9 @@ import (
 // A hub may have room for some of several answers at once, and for all of them one after another: none is
 // refused for that, and all are given, and paid once.
 func TestAnswersWaitForRoom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	for name, limits := range map[string]string{
 		"tasks of one client":              "hub: {max_per_client: 3}",
 		"tasks of one client in the queue": "hub: {max_waiting_per_client: 2}",

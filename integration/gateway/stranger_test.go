@@ -52,6 +52,9 @@ func TestAnIdempotencyKeyThatSaysNothing(t *testing.T) {
 
 // A body that breaks off, or whose chunks are none, is told apart from one that is late.
 func TestABodyThatIsNone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h, _, _ := start(t, one).with(func(c *gateway.Config) { c.BodyWithin = 500 * time.Millisecond })
 	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + h.key + "\r\n"
 	chunked := head + "Transfer-Encoding: chunked\r\n\r\n"

@@ -16,6 +16,9 @@ import (
 // Asked again at a gateway that knows nothing of it, and when all could be bought, nothing more is: the first
 // is gone, and without it nobody is given the others.
 func TestWhatWasRefusedInPartIsNotBoughtAtAnotherGateway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, strings.Replace(slowly, "other: 10", "a: 0.0003, b: 0.0003, c: 0.0003", 1))
 	second, _, _ := h.with(func(*gateway.Config) {})
 	for client, c := range map[string]struct{ body, header, name string }{
@@ -49,6 +52,9 @@ func TestWhatWasRefusedInPartIsNotBoughtAtAnotherGateway(t *testing.T) {
 // Several answers that are asked for at two gateways at once, under one Idempotency-Key, are given by one of
 // them: it is not so that each buys some of them, and refuses all.
 func TestTwoGatewaysDoNotShareAnAnswer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, one)
 	second, _, _ := h.with(func(*gateway.Config) {})
 	for i := range 20 {

@@ -14,6 +14,9 @@ import (
 // Who is answered before its body was read hears so at once, however long a body may take: the answer must
 // not wait for a body that stops, nor be lost because the time to write it was over by then.
 func TestAnAnswerDoesNotWaitForABody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h, _, _ := start(t, one).with(func(c *gateway.Config) {
 		c.BodyWithin, c.WriteWithin = 8*time.Second, 8*time.Second
 	})

@@ -38,6 +38,9 @@ var update = flag.Bool("update", false, "write the goldens of TestFigures anew")
 // The figures of one seed, byte for byte, on every machine and by every build: who means to change nothing of
 // the market changes none of them, and who changes something shows here what.
 func TestFigures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, c := range []struct{ name, command, only, tasks string }{
 		{"crowd", "crowd", "rag,long,crowd,spread,open,two-block,greedy-first:4,dynamo,market --loads 0.9", "300"},
 		{"fleet", "crowd", "mtrag,greedy,posted,capped:30,market --fleet mixed --terms tempers --loads 1.1", "400"},

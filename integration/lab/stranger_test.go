@@ -28,7 +28,7 @@ func (stranger) Arrive(_ time.Time, _ *virtual.Request, v *virtual.View) int {
 }
 
 // A rule that was added stands in the table of every page that compares rules, and in its help.
-func TestAStrangersRuleIsOnEveryPage(t *testing.T) {
+func TestAStrangersRuleIsOnPagesMadeSideBySide(t *testing.T) {
 	for _, line := range []string{
 		"crowd --only open,routed --loads 0.5 --tasks 30 --seeds 1 --engines 2",
 		"cliff --only ring --tasks 30 --seeds 1 --engines 2",
@@ -36,6 +36,7 @@ func TestAStrangersRuleIsOnEveryPage(t *testing.T) {
 		"crowd --help", "cliff --help", "frontier --help",
 	} {
 		t.Run(line, func(t *testing.T) {
+			t.Parallel()
 			var out strings.Builder
 			lab := root()
 			lab.SetArgs(strings.Fields(line))
@@ -62,6 +63,9 @@ func TestAStrangersRuleIsOnEveryPage(t *testing.T) {
 
 // It stands on the pages themselves, too, and where anybody's trace is played.
 func TestAStrangersRuleIsWritten(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	dir := t.TempDir()
 	for name, command := range map[string]string{
 		"crowd":    "crowd --only mtrag --loads 0.5 --tasks 20 --seeds 1 --out " + dir,

@@ -617,6 +617,9 @@ func moneyFindsItsWay(t *testing.T, seed uint64) *economy {
 // Many tasks of a client want what is left of its money, at all hubs at once, until there is none: each is
 // served or told so in good time, though each hub has a part of it, and would need those of others.
 func TestAllThatIsLeftIsWantedEverywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	const within = 30 * time.Second
 	for range 40 {
 		seed := rand.Uint64()

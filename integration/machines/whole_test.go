@@ -306,6 +306,9 @@ func (w *whole) task(n int) {
 // task is paid twice or otherwise than its reader was told, nothing waits, is held or is on its way any more,
 // and every level of the audit is clean.
 func TestAWholeMarketWhateverIsLost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	if *wholeSeed != 0 {
 		playWhole(t, *wholeSeed)
 		return

@@ -18,6 +18,9 @@ func heap() int64 {
 // Hubs that say returns out of turn, by mistake or by intent, and never the one that is due, cost the
 // treasury a few megabytes altogether; an honest hub is served all the same.
 func TestReturnsOutOfTurnAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	const hubs, each = 24, 15_000
 	o := open(t)
 	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 1_000_000})
@@ -79,6 +82,9 @@ func TestAReturnOutOfTurnOfWhatIsNotThere(t *testing.T) {
 // Whoever asks under ever new names neither grows the treasury nor keeps a hub with money, or a new one, from
 // being served.
 func TestNamesOfHubsAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	o := open(t)
 	o.ask(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 1_000_000})
 	o.ask(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "h", Epoch: 5, Amount: 40})

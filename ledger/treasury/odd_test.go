@@ -83,6 +83,9 @@ func TestAPayoutOfAnotherAmountWhileOneWaits(t *testing.T) {
 // Whoever asks for balances of many clients, for money that is not there and for names of hubs that never
 // were, leaves nothing behind.
 func TestAFloodLeavesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	b := newBank(t)
 	spread(b, 100, "h-1")
 	for i := range maxClients + 76 {

@@ -350,6 +350,9 @@ func TestABalanceAsksTheHubs(t *testing.T) {
 
 // Who waits is told when the treasury stops, and what waits is bounded whoever asks.
 func TestWhatWaitsIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	b := newBank(t)
 	spread(b, 50, "g")
 	for i := range 3 * maxClaims {

@@ -53,6 +53,9 @@ type voucherOf struct {
 // again, a hub is never granted more of a client's money than doors vouched for and it gave back; and where
 // the last vouchers of living doors are shown, it may have all of that.
 func TestGrantsNeverExceedVouchers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for range 20 {
 		seed := rand.Uint64()
 		if !t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { playVouchers(t, seed) }) {

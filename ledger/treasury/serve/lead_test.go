@@ -189,6 +189,9 @@ func TestATreasuryStandsBy(t *testing.T) {
 // Twenty treasuries are started on copies of the directory of one that lives. None ends it: each waits for
 // the lease, and says so once, and why; the first goes on.
 func TestTwentyTwinsOfATreasury(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	w := newTown(1)
 	dir := filepath.Join(t.TempDir(), "treasury")
 	first := stand(t, w, dir, nil)

@@ -161,6 +161,9 @@ func (h *house) elect(domain string) bus.Leadership {
 // Nobody makes a hub stale by a number: the epochs that count are the registry's. One that was deposed is
 // refused; while the registry is away hubs are served.
 func TestEpochsAreProven(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, filepath.Join(t.TempDir(), "journal", "treasury"), nil)
 	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 1000})
 	n := 0
@@ -215,6 +218,9 @@ func TestEpochsAreProven(t *testing.T) {
 // A hub that somebody ended in its name gives clients' money back as long as it leads; in the name of one
 // that leads no more nobody can.
 func TestAHubEndedInItsNameGivesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	h := start(t, filepath.Join(t.TempDir(), "journal", "treasury"), nil)
 	h.ask(bus.OpDeposit, bus.FundsRequest{ID: "d1", Client: "ann", Amount: 1000})
 	lead := h.elect("maths")
