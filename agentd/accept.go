@@ -38,7 +38,7 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 			a.watched = append(a.watched, watched{id: d.Hold,
 				within: time.Duration(d.WatchMS) * time.Millisecond})
 		}
-		if h.unsure = a.engine.Marks() == 0; h.unsure {
+		if h.unsure = a.engine.Prefixes() == 0; h.unsure {
 			a.unsure++
 		}
 		a.news = true

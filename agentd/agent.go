@@ -172,7 +172,7 @@ func (a *Agent) Claimed(c *bus.Claim) {
 	a.claim, a.news = c, true
 	if c != nil && c.Fence > a.fence { // a new hub has missed what was sent before
 		a.dueNow()
-		a.engine.Claimed()
+		a.engine.NewHub()
 		a.fence = c.Fence
 	}
 }
@@ -246,7 +246,7 @@ func (a *Agent) Returned(info Info) error {
 // restarted is for an engine that started anew, and so holds nothing. One that says what it stores says that,
 // too, and may have said more since.
 func (a *Agent) restarted() {
-	if a.news = true; a.engine.Evidence() == bus.EvidenceMirror {
+	if a.news = true; a.engine.Evidence() == bus.EvidenceInferred {
 		a.engine.Restarted()
 	}
 }

@@ -191,7 +191,8 @@ func TestSummariesSayWhatIsAhead(t *testing.T) {
 	}
 	end(a, "w")
 	a.engine = holdings.New(16, 16_000, 1, [32]byte{1})
-	a.engine.Prompt(&bus.Prompt{Bytes: 64, Tokens: 32, Marks: []bus.Mark{{Bytes: 64, Hash: 1 << 60}}},
+	a.engine.Prompt(&bus.Prompt{Bytes: 64, Tokens: 32, Prefixes: []bus.PrefixHash{{Bytes: 64,
+		Hash: 1 << 60}}},
 		make([]uint32, 32), "")
 	d := dispatch("x")
 	d.Task.Prompt.Tokens = 900
@@ -383,12 +384,12 @@ func TestHoldings(t *testing.T) {
 	}
 	heard("nobody sells it", 0)
 	a.Claimed(claim(5))
-	if h := heard("claimed", 1); h.Evidence != bus.EvidenceMirror || h.Coverage != 0 || h.Parts != 1 {
+	if h := heard("claimed", 1); h.Evidence != bus.EvidenceInferred || h.Coverage != 0 || h.Parts != 1 {
 		t.Errorf("%+v", h)
 	}
 	d := dispatch("h")
 	d.Task.Prompt = bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100,
-		Marks: []bus.Mark{{Bytes: 200, Hash: 7 << 32}, {Bytes: 400, Hash: 8 << 32}}}
+		Prefixes: []bus.PrefixHash{{Bytes: 200, Hash: 7 << 32}, {Bytes: 400, Hash: 8 << 32}}}
 	ids := make([]uint32, 100)
 	serve := func(hold string) {
 		d.Hold = hold
@@ -397,7 +398,7 @@ func TestHoldings(t *testing.T) {
 		end(a, hold)
 	}
 	serve("h")
-	if s := a.Stats().Cache; s.Marks != 2 || s.Blocks != 6 {
+	if s := a.Stats().Cache; s.Prefixes != 2 || s.Blocks != 6 {
 		t.Errorf("without events: %+v", s)
 	}
 	a.Healthy(new(int64(500)))
@@ -415,7 +416,7 @@ func TestHoldings(t *testing.T) {
 	serve("i")
 	said := heard("it says what it stores", 1)
 	if said.Life != 2 || said.Evidence != bus.EvidenceEvents || said.Coverage != 1 || said.Blocks != 6 ||
-		len(said.Add) != 2*bus.MarkBytes {
+		len(said.Add) != 2*bus.ShortHashBytes {
 		t.Errorf("%+v", said)
 	}
 	d.Task.Prompt.Tokens = 100
@@ -433,7 +434,7 @@ func TestHoldings(t *testing.T) {
 		t.Error("said to a hub that has not claimed it")
 	}
 	a.Asked("math")
-	if h := heard("its hub missed something", 1); h.Parts != 1 || len(h.Add) != 2*bus.MarkBytes {
+	if h := heard("its hub missed something", 1); h.Parts != 1 || len(h.Add) != 2*bus.ShortHashBytes {
 		t.Errorf("%+v", h)
 	}
 	a.Events(now, kvevent.Update{Blind: true})

@@ -314,7 +314,7 @@ func (r *Run) End(a Answer, err error) Ending {
 	}
 	billed := c.Usage
 	if c.Outcome != bus.OutcomeFailed && !c.Unused() {
-		billed, c.Claimed = bus.Billed(c.Usage, d.Claimed), d.Claimed
+		billed, c.Asserted = bus.Billed(c.Usage, d.Asserted), d.Asserted
 		c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, billed, d.CostCap)
 		res.Cost, res.Premium, res.SlotPrice = c.Cost, d.Premium, d.SlotPrice
 		res.Toll, res.Fee, res.Congestion, res.Crowd = d.Toll, d.Fee, d.Congestion, d.Crowd

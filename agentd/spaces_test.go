@@ -46,7 +46,7 @@ func TestHeldOfItsOwnAdapterAndSalt(t *testing.T) {
 		{"tiny", "pepper"}}
 	info := Info{Models: []string{"tiny", "law", "tax"}, Adapters: []string{"law", "tax"}, BlockSize: 32,
 		KVTokens: 19_168}
-	text := bus.Prompt{Bytes: 128, Tokens: 32, Marks: []bus.Mark{{Bytes: 128, Hash: 1 << 60}}}
+	text := bus.Prompt{Bytes: 128, Tokens: 32, Prefixes: []bus.PrefixHash{{Bytes: 128, Hash: 1 << 60}}}
 	for i, said := range heard {
 		for j, of := range asked {
 			cfg := oneAgent("a1", 4)

@@ -94,10 +94,10 @@ type AgentStats struct {
 
 // CacheStats is what is known of what an engine holds, and how.
 type CacheStats struct {
-	Evidence string  `json:"evidence"` // bus.EvidenceEvents or bus.EvidenceMirror
+	Evidence string  `json:"evidence"` // bus.EvidenceEvents or bus.EvidenceInferred
 	Coverage float64 `json:"coverage"` // share that is known by events
 	Blocks   int     `json:"blocks"`
-	Marks    int     `json:"marks"` // of texts
+	Prefixes int     `json:"prefixes"` // of texts
 	// events are expected, prompts were computed, and not one event applies
 	Deaf bool `json:"deaf"`
 	holdings.Counts
@@ -115,7 +115,7 @@ func (a *Agent) Stats() AgentStats {
 		InFlight: a.running,
 		Pending:  len(a.pending), Counts: a.counts, EvictAge: a.evicts.age,
 		Cache: CacheStats{Evidence: a.engine.Evidence(), Coverage: a.engine.Coverage(),
-			Blocks: a.engine.Blocks(), Marks: a.engine.Marks(), Deaf: a.engine.Deaf(),
+			Blocks: a.engine.Blocks(), Prefixes: a.engine.Prefixes(), Deaf: a.engine.Deaf(),
 			Counts: a.engine.Counts()}}
 	if a.claim != nil {
 		s.Domain = a.claim.Domain

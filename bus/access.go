@@ -23,7 +23,7 @@ func AccessOf(role Role, ids IDs) (Access, error) {
 		return Access{Write: []string{HubKey(ids.Domain), ClaimsPrefix, LedKey(ids.Name)},
 			Read: []string{AgentsPrefix, MarketKey(ids.Domain)}}, nil
 	case RoleDoor:
-		return Access{Write: []string{MarksKey, DoorKey(ids.Name), VouchKey(ids.Name)},
+		return Access{Write: []string{PrefixKeysKey, DoorKey(ids.Name), VouchKey(ids.Name)},
 			Read: []string{HubsPrefix, LedPrefix, GroupsPrefix}}, nil
 	case RoleGateway:
 		return Access{Write: []string{GatewayKey(ids.Name)}, Read: []string{HubsPrefix, KeysPrefix}}, nil

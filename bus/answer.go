@@ -28,10 +28,10 @@ type Answer struct {
 	Result   *Result   `json:"result,omitempty" msgpack:"result,omitempty"`
 	// of a hub to a door, beside a Result: the hub does not know the task, and the door's word that no other
 	// does is too old. It is to ask all hubs, and then to name this status
-	Look *HeardStatus `json:"-" msgpack:"look,omitempty"`
+	Lookup *LastStatus `json:"-" msgpack:"lookup,omitempty"`
 	// of a hub to a door, beside a Result: nobody else asked for the task while it was here, and no other hub
 	// had it until this was said
-	Alone bool `json:"-" msgpack:"alone,omitempty"`
+	SoleOwner bool `json:"-" msgpack:"sole_owner,omitempty"`
 }
 
 // Chunk is a piece of an answer on the reply subject. Chunks of one attempt are numbered from 0
@@ -54,7 +54,7 @@ type Chunk struct {
 	Agent string `json:"agent,omitempty" msgpack:"g,omitempty" want:"id?"`
 	// of a hub: nobody listens any more where Agent did. A reader that has not had the end is to say so, by
 	// asking for the rest; the hub does not know whether it has
-	Gone bool `json:"gone,omitempty" msgpack:"o,omitempty"`
+	Dead bool `json:"dead,omitempty" msgpack:"o,omitempty"`
 	// the end frame. What it has beside that, of a task with Tail, is the last of the answer, and comes after
 	// the numbered chunks
 	Result *Result `json:"result,omitempty" msgpack:"r,omitempty"`

@@ -53,7 +53,7 @@ type Dispatch struct {
 	WatchMS int64 `msgpack:"watch_ms,omitempty" want:"ms"`
 	// prompt tokens that are billed as cached, whatever the engine finds: the task was given to the agent
 	// because it said in its Holdings that they are
-	Claimed int `msgpack:"claimed,omitempty"`
+	Asserted int `msgpack:"asserted,omitempty"`
 }
 
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
@@ -92,7 +92,7 @@ type Completion struct {
 	// CodeMoved
 	Unsaid bool `msgpack:"unsaid,omitempty"`
 	// of the dispatch: Cost is for no fewer cached tokens, and Usage is what the engine found
-	Claimed int `msgpack:"claimed,omitempty"`
+	Asserted int `msgpack:"asserted,omitempty"`
 	// whether the answer kept the form that its request asks for: FormKept, FormBroken, or nothing where it
 	// asks for none or that cannot be told
 	Form string `msgpack:"form,omitempty"`
@@ -115,10 +115,10 @@ const (
 	FormBroken = "broken"
 )
 
-// Billed is usage as it is paid for: claimed prompt tokens, that an agent said it holds, are paid for as
+// Billed is usage as it is paid for: asserted prompt tokens, that an agent said it holds, are paid for as
 // cached whatever its engine found.
-func Billed(u market.Usage, claimed int) market.Usage {
-	u.Cached = max(u.Cached, min(claimed, u.Prompt))
+func Billed(u market.Usage, asserted int) market.Usage {
+	u.Cached = max(u.Cached, min(asserted, u.Prompt))
 	return u
 }
 

@@ -23,7 +23,8 @@ func CheckValue(value []byte) error {
 
 // Entry is a value of the registry, kept as JSON.
 type Entry interface {
-	*Registration | *Claim | *HubEntry | *TreasuryEntry | *MarketConfig | *APIKey | *MarkKeys | *CacheGroup |
+	*Registration | *Claim | *HubEntry | *TreasuryEntry | *MarketConfig | *APIKey | *PrefixKeys |
+		*CacheGroup |
 		*VouchKeys
 	Validate() error
 }

@@ -10,8 +10,8 @@ import (
 // Who finds a text in a cache that somebody else put there learns that somebody sent it: by the price, by a
 // quote, by how soon the first token comes. So caches are kept apart by cache group, and what is known or
 // believed of them is: a group is one client, unless the operator has several share one. Doors alone know the
-// groups. They hash a prompt's marks together with its group, so that marks of two groups have nothing in
-// common, and give each task the salt of its group for the engine's cache.
+// groups. They hash a prompt's prefixes together with its group, so that prefixes of two groups have nothing
+// in common, and give each task the salt of its group for the engine's cache.
 
 // CacheGroup is the group that a client was put into, in the registry at GroupKey. Who is in none is one.
 type CacheGroup struct {
@@ -30,7 +30,7 @@ func GroupOf(client, joined string) string {
 
 // SaltedBy is the salt under which engines keep what a group sends, together with the client's own cache_salt
 // if there is one. Whoever knows a salt can make no other of it, and sent as a client's own it is another.
-func (m *MarkKeys) SaltedBy(group, own string) string {
+func (m *PrefixKeys) SaltedBy(group, own string) string {
 	h := hmac.New(sha256.New, m.Salt)
 	var size [4]byte
 	binary.LittleEndian.PutUint32(size[:], uint32(len(group)))

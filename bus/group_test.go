@@ -10,7 +10,7 @@ import (
 // and others under another key. No group that an operator can name is the group that a client is, and a salt
 // that somebody heard is, sent as one's own, another one.
 func TestSalts(t *testing.T) {
-	key := func(b byte) *MarkKeys { return &MarkKeys{Salt: []byte(strings.Repeat(string(b), 32))} }
+	key := func(b byte) *PrefixKeys { return &PrefixKeys{Salt: []byte(strings.Repeat(string(b), 32))} }
 	seen := map[string]string{}
 	put := func(what, salt string) {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestCacheGroupsOfTheRegistry(t *testing.T) {
 }
 
 func BenchmarkSalt(b *testing.B) {
-	k := &MarkKeys{Salt: make([]byte, 32)}
+	k := &PrefixKeys{Salt: make([]byte, 32)}
 	for b.Loop() {
 		k.SaltedBy("client/ann", "")
 	}

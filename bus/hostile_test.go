@@ -103,14 +103,14 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&Task{Parent: "a.b"}, "parent"},
 		{&Task{Next: "a\x00b"}, "next"},
 		{&Task{Next: strings.Repeat("x", MaxName+1)}, "next"},
-		{&Task{Prompt: Prompt{Bytes: 10, Anchor: 11}}, "anchor"},
+		{&Task{Prompt: Prompt{Bytes: 10, SystemBoundary: 11}}, "system_boundary"},
 		{&Completion{Agent: "a", Hold: "h", Outcome: OutcomeDone, Tool: 1 << 62}, "tool"},
 		{&Completion{Agent: "a", Hold: "h", Outcome: OutcomeDone, Thought: -1}, "thought"},
 		{&Task{Role: "a\xffb"}, "UTF-8"},
 		{&Task{Terms: Terms{Delta: &nan}}, "delta"},
 		{&Task{Terms: Terms{PatienceMS: &minus}}, "patience_ms"},
-		{&Task{Prompt: Prompt{Bytes: 10, Marks: []Mark{{Bytes: 5}, {Bytes: 3}}}}, "marks[1]"},
-		{&Task{Prompt: Prompt{Bytes: 10, Marks: []Mark{{Bytes: 11}}}}, "marks[0]"},
+		{&Task{Prompt: Prompt{Bytes: 10, Prefixes: []PrefixHash{{Bytes: 5}, {Bytes: 3}}}}, "prefixes[1]"},
+		{&Task{Prompt: Prompt{Bytes: 10, Prefixes: []PrefixHash{{Bytes: 11}}}}, "prefixes[0]"},
 		{&Answer{}, "exactly one"},
 		{&Answer{Accepted: &Accepted{}, Result: &Result{}}, "exactly one"},
 		{&Dispatch{Kind: "order"}, "kind"},
@@ -169,7 +169,7 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 		{&Holdings{Agent: "a", Seq: 4, Base: 4, Coverage: nan, Evidence: "events"}, "coverage"},
 		{&Holdings{Agent: "a", Seq: 4, Base: 4, Blocks: -1, Evidence: "events"}, "blocks"},
 		{&Holdings{Agent: "a", Seq: 4, Base: 4, Blocks: 1, Unnamed: 2, Evidence: "events"}, "unnamed"},
-		{&Completion{Agent: "a", Hold: "h", Outcome: OutcomeDone, Claimed: -1}, "claimed"},
+		{&Completion{Agent: "a", Hold: "h", Outcome: OutcomeDone, Asserted: -1}, "asserted"},
 		{&Completion{Agent: "a", Hold: "h", Outcome: OutcomeDone, NoCacheReport: true,
 			Usage: market.Usage{Prompt: 9, Cached: 1}}, "no_cache_report"},
 		{&Result{Client: "ada", Task: "t", Congestion: 1}, "congestion"},
@@ -210,7 +210,7 @@ func TestMeaninglessMessagesAreRefused(t *testing.T) {
 
 // Whatever field of a message somebody fills beyond measure, the message is refused.
 func TestEveryFieldIsBounded(t *testing.T) {
-	free := map[string]bool{"bus.Mark.Hash": true, "bus.Heard.Weight": true, "bus.Extra.Choice": true}
+	free := map[string]bool{"bus.PrefixHash.Hash": true, "bus.Heard.Weight": true, "bus.Extra.Choice": true}
 	var beyond func(m Message, v reflect.Value, path string)
 	beyond = func(m Message, v reflect.Value, path string) {
 		was := reflect.New(v.Type()).Elem()

@@ -14,7 +14,7 @@ const (
 	MarketPrefix   = "/souk/v1/market/"   // <domain>: MarketConfig
 	KeysPrefix     = "/souk/v1/keys/"     // <id>: APIKey
 	GroupsPrefix   = "/souk/v1/groups/"   // <client>: CacheGroup, where it shares one
-	MarksKey       = "/souk/v1/marks"     // MarkKeys, which doors alone know
+	PrefixKeysKey  = "/souk/v1/prefixes"  // PrefixKeys, which doors alone know
 	VouchPrefix    = "/souk/v1/vouch/"    // <door>: VouchKeys, which that door and the treasury alone know
 	TreasuryKey    = "/souk/v1/treasury"  // TreasuryEntry, by election
 	TreasuryLedKey = "/souk/v1/ledby"     // TreasuryEntry of who led, and worked, last; it stays

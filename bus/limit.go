@@ -13,12 +13,12 @@ const (
 	MaxBody      = 512 << 10
 	MaxMessages  = 4096        // of one chat
 	MaxCanonical = 2 * MaxBody // bytes of canonical text: its framing adds a few for each message
-	MaxMarks     = MaxCanonical/MarkEvery + MaxMessages
+	MaxPrefixes  = MaxCanonical/PrefixEvery + MaxMessages
 )
 
 // Limits of what an agent says it holds.
 const (
-	MaxPart  = 64 << 10 // bytes of marks in one message
+	MaxPart  = 64 << 10 // bytes of prefix hashes in one message
 	maxParts = 16
 )
 

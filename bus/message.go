@@ -17,7 +17,7 @@ var (
 		&RecallReply{}, &SessionEnd{}, &SessionEnded{},
 	}
 	entries = []any{
-		&Registration{}, &Claim{}, &HubEntry{}, &TreasuryEntry{}, &MarketConfig{}, &APIKey{}, &MarkKeys{},
+		&Registration{}, &Claim{}, &HubEntry{}, &TreasuryEntry{}, &MarketConfig{}, &APIKey{}, &PrefixKeys{},
 		&CacheGroup{}, &VouchKeys{},
 	}
 	parts = []any{&Prompt{}, &Resume{}}

@@ -32,7 +32,7 @@ type Summary struct {
 // MaxLate is how many holds a summary names that are late.
 const MaxLate = 64
 
-// Holdings says which texts an agent's engine holds in its cache, as marks of prompts: up to each of them,
+// Holdings says which texts an agent's engine holds in its cache, as prefix hashes: up to the end of each,
 // every token is there. All of it is said in parts, and then what has changed. Who misses one of them asks
 // for all of it again, by HoldControl.
 type Holdings struct {
@@ -51,32 +51,32 @@ type Holdings struct {
 	// of these, blocks of whose text it knows nothing, as where it was restarted and its engine was not
 	Unnamed  int    `msgpack:"unnamed,omitempty"`
 	Evidence string `msgpack:"evidence" want:"evidence"` // how it knows: one of the below
-	// marks, MarkBytes each: those held from now on, and first those held no longer
+	// prefix hashes, ShortHashBytes each: those held from now on, and first those held no longer
 	Add  []byte `msgpack:"add,omitempty"`
 	Drop []byte `msgpack:"drop,omitempty"`
 }
 
 // How an agent knows what its engine holds.
 const (
-	EvidenceEvents = "events" // the engine says it
-	EvidenceMirror = "mirror" // it is reckoned from what was served
+	EvidenceEvents   = "events"   // the engine says it
+	EvidenceInferred = "inferred" // it follows from what was served
 )
 
-// MarkBytes is how long a mark is in Holdings: the top 48 bits of its hash, the highest byte first. Of a
-// million marks held, one prompt in 350,000 finds one that is none of its own.
-const MarkBytes = 6
+// ShortHashBytes is how long a prefix hash is in Holdings: its top 48 bits, the highest byte first. Of a
+// million prefixes held, one prompt in 350,000 finds one that is none of its own.
+const ShortHashBytes = 6
 
-// AppendMark appends a mark as Holdings has it, and ShortMark is what is left of its hash there.
-func AppendMark(dst []byte, short uint64) []byte {
+// AppendShortHash appends a prefix hash as Holdings has it, and ShortHash is what is left of it there.
+func AppendShortHash(dst []byte, short uint64) []byte {
 	return append(dst, byte(short>>40), byte(short>>32), byte(short>>24), byte(short>>16), byte(short>>8),
 		byte(short))
 }
 
-func ShortMark(hash uint64) uint64 { return hash >> 16 }
+func ShortHash(hash uint64) uint64 { return hash >> 16 }
 
-// EachMark calls do with each mark of a list.
-func EachMark(list []byte, do func(short uint64)) {
-	for ; len(list) >= MarkBytes; list = list[MarkBytes:] {
+// EachShortHash calls do with each hash of a list.
+func EachShortHash(list []byte, do func(short uint64)) {
+	for ; len(list) >= ShortHashBytes; list = list[ShortHashBytes:] {
 		do(uint64(list[0])<<40 | uint64(list[1])<<32 | uint64(list[2])<<24 | uint64(list[3])<<16 |
 			uint64(list[4])<<8 | uint64(list[5]))
 	}

@@ -66,7 +66,7 @@ type Task struct {
 	// for doors alone: the door that had it says nothing, so a hub may have it. AgainUnheard or AgainHeard
 	Again int `json:"-" msgpack:"again,omitempty" want:"again"`
 	// of a door, where the task's reader may ask another one; nil: its reader may not
-	Heard *HeardStatus `json:"-" msgpack:"heard,omitempty"`
+	LastStatus *LastStatus `json:"-" msgpack:"last_status,omitempty"`
 
 	// Filled in by the door; whatever a client puts here is overwritten.
 	Model     string `json:"-" msgpack:"model,omitempty"`              // "" = any model of the hub
@@ -75,7 +75,7 @@ type Task struct {
 	MaxTokens int    `json:"-" msgpack:"max_tokens,omitempty"`         // of the body; 0 = none given
 	Prompt    Prompt `json:"-" msgpack:"prompt,omitempty"`
 	Declared  bool   `json:"-" msgpack:"declared,omitempty"` // Role is the client's word, and not derived
-	// of the engine's cache, see MarkKeys.SaltedBy; until a door makes that, the hash of the body's
+	// of the engine's cache, see PrefixKeys.SaltedBy; until a door makes that, the hash of the body's
 	// cache_salt
 	Salt string `json:"-" msgpack:"salt,omitempty" want:"id?"`
 	// for the treasury: what the door vouches for, the task included
@@ -137,10 +137,10 @@ const (
 	AgainHeard   = 2
 )
 
-// HeardStatus is the last status of a hub that a door had heard when it last knew that nobody else had the
+// LastStatus is the last status of a hub that a door had heard when it last knew that nobody else had the
 // task that it sends there. The hub knows when it said the next one, and so, by its own clock alone, for how
 // long the door may have missed that somebody has. Zero: the door had heard none.
-type HeardStatus struct {
+type LastStatus struct {
 	Epoch int64  `msgpack:"e,omitempty"`
 	Seq   uint64 `msgpack:"s,omitempty"`
 }
@@ -160,13 +160,13 @@ type Resume struct {
 
 // Prompt is what a hub needs to know of a prompt without reading it.
 type Prompt struct {
-	Bytes    int    `msgpack:"bytes" want:"canonical"`   // of canonical text: roles, contents, tools
-	Messages int    `msgpack:"messages" want:"messages"` // 1 for a completion
-	Tokens   int    `msgpack:"tokens"`                   // estimate
-	Marks    []Mark `msgpack:"marks,omitempty" want:"any"`
-	// of the same marks, SumBytes of each text's SHA-256: only where it was read, until it is named
-	Sums []byte `msgpack:"-"`
-	// Hashes of the same marks under the key before, or under that which comes next: for some time around
+	Bytes    int          `msgpack:"bytes" want:"canonical"`   // of canonical text: roles, contents, tools
+	Messages int          `msgpack:"messages" want:"messages"` // 1 for a completion
+	Tokens   int          `msgpack:"tokens"`                   // estimate
+	Prefixes []PrefixHash `msgpack:"prefixes,omitempty" want:"any"`
+	// of the same prefixes, DigestBytes of each text's SHA-256: only where it was read, until it is named
+	Digests []byte `msgpack:"-"`
+	// Hashes of the same prefixes under the key before, or under that which comes next: for some time around
 	// when that is due. Where a text is known by the former ones, it is to be known by its own from now on;
 	// where it is by the next ones, the prompt means these.
 	Former Hashes `msgpack:"former,omitempty"`
@@ -181,15 +181,15 @@ type Prompt struct {
 	// whether that says it: LooseNone, LooseCounted or LooseMedia
 	Loose int `msgpack:"loose,omitempty" want:"loose"`
 
-	// where the tools and the system messages before all else end, in bytes, at one of the marks; 0: there
-	// are none
-	Anchor int `msgpack:"anchor,omitempty"`
+	// where the tools and the system messages before all else end, in bytes, as one of the prefixes does; 0:
+	// there are none
+	SystemBoundary int `msgpack:"system_boundary,omitempty"`
 }
 
-// Mark is a point in a prompt's canonical text with the chained hash of its cache group and everything before
-// it, under a key that doors alone have: see MarkKeys. Marks stand at the end of every message and every
-// MarkEvery bytes; two prompts of a group share the text up to their last common mark.
-type Mark struct {
+// PrefixHash is the chained hash of a prompt's cache group and of a prefix of its canonical text, under a key
+// that doors alone have: see PrefixKeys. A prefix ends with every message and every PrefixEvery bytes; two
+// prompts of a group share the text up to the end of their last common one.
+type PrefixHash struct {
 	Bytes int    `msgpack:"b"`
 	Hash  uint64 `msgpack:"h"`
 }
@@ -247,12 +247,12 @@ func RoleKey(client, declared string, p *Prompt) uint64 {
 	if declared != "" {
 		return SessionKey(client, "\x00"+declared) // as no session is called
 	}
-	if p.Anchor == 0 {
+	if p.SystemBoundary == 0 {
 		return 0
 	}
-	for i := range p.Marks {
-		if p.Marks[i].Bytes == p.Anchor {
-			return max(1, p.Marks[i].Hash)
+	for i := range p.Prefixes {
+		if p.Prefixes[i].Bytes == p.SystemBoundary {
+			return max(1, p.Prefixes[i].Hash)
 		}
 	}
 	return 0

@@ -14,8 +14,8 @@ import (
 // tracestate. Every part passes on what it was given.
 type Trace struct{ Parent, State string }
 
-// MarkEvery is the distance in bytes between marks inside a long message.
-const MarkEvery = 512
+// PrefixEvery is the distance in bytes between prefixes that end inside a long message.
+const PrefixEvery = 512
 
 // w3c reads and writes trace contexts (W3C Trace Context, level 1).
 var w3c propagation.TraceContext

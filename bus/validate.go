@@ -38,27 +38,27 @@ func (t *Task) Validate() error {
 	return judge(t)
 }
 
-// Validate wants marks in order, and hashes of each.
+// Validate wants prefixes in order, and hashes of each.
 func (m *Prompt) Validate() error {
-	if len(m.Marks) > MaxMarks {
-		return fmt.Errorf("marks: %d entries, at most %d are taken", len(m.Marks), MaxMarks)
+	if len(m.Prefixes) > MaxPrefixes {
+		return fmt.Errorf("prefixes: %d entries, at most %d are taken", len(m.Prefixes), MaxPrefixes)
 	}
 	for _, list := range []Hashes{m.Former, m.Next} {
-		if n := len(list); n != 0 && n != hashBytes*len(m.Marks) {
-			return fmt.Errorf("former, next: %d bytes of the hashes of %d marks", n, len(m.Marks))
+		if n := len(list); n != 0 && n != hashBytes*len(m.Prefixes) {
+			return fmt.Errorf("former, next: %d bytes of the hashes of %d prefixes", n, len(m.Prefixes))
 		}
 	}
 	last := 0
-	for i := range m.Marks {
-		at := m.Marks[i].Bytes
+	for i := range m.Prefixes {
+		at := m.Prefixes[i].Bytes
 		if at < last || at > m.Bytes {
-			return fmt.Errorf("marks[%d]: byte %d is not within the mark before (%d) and the end (%d)", i, at,
+			return fmt.Errorf("prefixes[%d]: byte %d is not within the one before (%d) and the end (%d)", i, at,
 				last, m.Bytes)
 		}
 		last = at
 	}
-	if m.Anchor > max(0, m.Bytes) {
-		return fmt.Errorf("anchor: byte %d is beyond the end (%d)", m.Anchor, m.Bytes)
+	if m.SystemBoundary > max(0, m.Bytes) {
+		return fmt.Errorf("system_boundary: byte %d is beyond the end (%d)", m.SystemBoundary, m.Bytes)
 	}
 	return judge(m)
 }
@@ -201,9 +201,9 @@ func (h *Holdings) Validate() error {
 }
 
 func held(field string, list []byte) error {
-	if len(list) > MaxPart || len(list)%MarkBytes != 0 {
-		return fmt.Errorf("%s: %d bytes, at most %d are taken, %d for each mark", field, len(list), MaxPart,
-			MarkBytes)
+	if len(list) > MaxPart || len(list)%ShortHashBytes != 0 {
+		return fmt.Errorf("%s: %d bytes, at most %d are taken, %d for each prefix", field, len(list), MaxPart,
+			ShortHashBytes)
 	}
 	return nil
 }

@@ -31,14 +31,14 @@ func SameQuestion(a, b *bus.Task) bool {
 	return (a.Resume == nil) == (b.Resume == nil) && a.Attempt == b.Attempt && a.Content() == b.Content()
 }
 
-// Question asks a hub whether it knows a task: it has the ids of the task and no prompt, so that no hub takes
-// it, and whoever knows the id says that its content was another.
-func Question(t *bus.Task) *bus.Task { return &bus.Task{Client: t.Client, ID: t.ID} }
+// OwnerLookup asks a hub whether it knows a task: it has the ids of the task and no prompt, so that no hub
+// takes it, and whoever knows the id says that its content was another.
+func OwnerLookup(t *bus.Task) *bus.Task { return &bus.Task{Client: t.Client, ID: t.ID} }
 
-// Knows reads the answer of a hub, as the table has it, to a Question; sure is false if it says neither yes
-// nor no, or comes from a hub that has led before and does not know yet that another does.
+// Knows reads the answer of a hub, as the table has it, to an OwnerLookup; sure is false if it says neither
+// yes nor no, or comes from a hub that has led before and does not know yet that another does.
 func (h *Hub) Knows(a *bus.Answer) (known, sure bool) {
-	if a.Result == nil || a.Look != nil && a.Look.Epoch != h.Epoch {
+	if a.Result == nil || a.Lookup != nil && a.Lookup.Epoch != h.Epoch {
 		return false, false
 	}
 	return a.Result.Code == bus.CodeIDConflict,

@@ -189,9 +189,9 @@ func (p *Placing) Step(now time.Time, t *Table, a *bus.Answer, err error) {
 			p.cancelHub = hub
 		}
 		p.answer(a)
-	case err == nil && a.Look != nil && p.looks == maxLooks:
+	case err == nil && a.Lookup != nil && p.looks == maxLooks:
 		p.answer(&bus.Answer{Result: a.Result})
-	case err == nil && a.Look != nil:
+	case err == nil && a.Lookup != nil:
 		p.looks++
 		p.state, p.out.Find = looking, true
 		if p.repeat { // it was sent it before, which may reach it yet

@@ -122,7 +122,7 @@ func (s *placingScene) Do(now time.Time, what string) {
 	case "accepted":
 		s.p.Step(now, s.table, &bus.Answer{Accepted: &bus.Accepted{Agent: word[1], Hub: s.p.Awaits()}}, nil)
 	case "unsure":
-		s.p.Step(now, s.table, &bus.Answer{Look: &bus.HeardStatus{Epoch: 1, Seq: 9},
+		s.p.Step(now, s.table, &bus.Answer{Lookup: &bus.LastStatus{Epoch: 1, Seq: 9},
 			Result: &bus.Result{Code: bus.CodeUnavailable, Message: "said " + s.p.Awaits()}}, nil)
 	case "found":
 		hub := word[1]
@@ -238,7 +238,7 @@ func TestATaskIsNeverWithTwoHubs(t *testing.T) {
 					now = now.Add(time.Duration(rng.IntN(2000)+1) * time.Millisecond)
 					p.Tick(now, table)
 				case event == 10 && holds != hub:
-					says(&bus.Answer{Look: &bus.HeardStatus{},
+					says(&bus.Answer{Lookup: &bus.LastStatus{},
 						Result: &bus.Result{Code: bus.CodeUnavailable}}, nil)
 				case event == 3:
 					holds = hub

@@ -137,7 +137,7 @@ func (t *Table) Hub(domain string) (Hub, bool) {
 }
 
 // Heard is the last status of a hub that was heard; the zero value: none.
-func (t *Table) Heard(domain string) (h bus.HeardStatus) {
+func (t *Table) LastStatus(domain string) (h bus.LastStatus) {
 	if i, found := t.find(domain); found && t.hubs[i].Status != nil {
 		h.Epoch, h.Seq = t.hubs[i].Epoch, t.hubs[i].Status.Seq
 	}
@@ -149,7 +149,7 @@ func (t *Table) Heard(domain string) (h bus.HeardStatus) {
 func (t *Table) HasHeard(later *Table) bool {
 	for i := range later.hubs {
 		h := &later.hubs[i]
-		if h.Status != nil && t.Heard(h.Entry.Domain).Epoch != h.Epoch {
+		if h.Status != nil && t.LastStatus(h.Entry.Domain).Epoch != h.Epoch {
 			return false
 		}
 	}

@@ -4,41 +4,41 @@ import "time"
 
 // An agent that dies does not say so, and its lease lives for seconds more. But the bus knows at once that
 // nobody listens where the agent did. So the hub sends a probe, a message that needs no reply, to an agent
-// that has been quiet for longer than it should. If the bus says twice that nobody heard, long enough apart
-// for a cut connection to be made again, the agent is gone, and is sold again when it speaks. It may have
+// that is suspect, as it has said nothing for longer than it should. If the bus says twice that nobody heard,
+// long enough apart for a cut connection to be made again, the agent is dead, until it speaks. It may have
 // died, or be cut off and serve on; either way it may have told a reader before that the answer has ended,
 // and its account of that not have come here. So the readers of what it was serving are asked, and that whose
 // end none of them has is void.
 
 const (
-	probeEvery = 250 * time.Millisecond // while an agent is quiet
+	probeEvery = 250 * time.Millisecond // while an agent is suspect
 	// from the first time that nobody heard: connections are made again within 200 ms, later within 500 ms
-	goneAfter = 500 * time.Millisecond
+	deadAfter = 500 * time.Millisecond
 	// an agent that stays away is looked after again so late at most, as long as anything may run there
-	goneAgain = 30 * time.Second
+	deadAgain = 30 * time.Second
 )
 
 // lookout watches one agent.
 type lookout struct {
-	agent *agent
-	timer timer
-	heard time.Time // when the agent last said anything, or we began to listen
-	empty time.Time // when nobody first heard us since; zero: somebody did, or was not asked
-	gone  int       // how often the agent was held to be gone, and has said nothing since
+	agent  *agent
+	timer  timer
+	heard  time.Time // when the agent last said anything, or we began to listen
+	empty  time.Time // when nobody first heard us since; zero: somebody did, or was not asked
+	deaths int       // how often the agent was held to be dead, and has said nothing since
 }
 
-// speaks notes a word of an agent.
-func (a *agent) speaks(n *Node) {
-	a.watch.heard, a.watch.empty, a.watch.gone = n.now, time.Time{}, 0
+// alive notes a word of an agent.
+func (a *agent) alive(n *Node) {
+	a.watch.heard, a.watch.empty, a.watch.deaths = n.now, time.Time{}, 0
 }
 
 // listen begins to watch an agent from now on.
 func (n *Node) listen(a *agent) {
-	a.speaks(n)
+	a.alive(n)
 	n.timers.set(&a.watch.timer, n.now.Add(n.cfg.Suspect))
 }
 
-// due implements timed: the agent may be quiet for too long.
+// due implements timed: the agent may be suspect.
 func (l *lookout) due(n *Node) {
 	a := l.agent
 	if !n.leading || !a.joined && len(a.holds) == 0 {
@@ -87,7 +87,7 @@ const repeatWithin = 8 * time.Second
 // served in time: they repeat their completions, and no hold expires before they have had time to.
 func (n *Node) deaf() { n.hears = n.now.Add(repeatWithin) }
 
-// Absent says that nobody heard a probe of an agent. It reports whether the agent is held to be gone from now
+// Absent says that nobody heard a probe of an agent. It reports whether the agent is held to be dead from now
 // on.
 func (n *Node) Absent(now time.Time, id string) bool {
 	n.advance(now)
@@ -100,9 +100,9 @@ func (n *Node) Absent(now time.Time, id string) bool {
 	if l.empty.IsZero() {
 		l.empty = n.now
 	}
-	if n.now.Sub(l.empty) < goneAfter {
+	if n.now.Sub(l.empty) < deadAfter {
 		return false
 	}
-	n.gone(a)
-	return l.gone == 1
+	n.died(a)
+	return l.deaths == 1
 }

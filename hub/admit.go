@@ -22,11 +22,12 @@ func (n *Node) admit(m *bus.Task) error {
 	}
 	key, digest := taskKey{m.Client, m.ID}, m.Content()
 	t := n.known[key]
-	if t != nil && (asks(m) || !slices.Contains(t.doors, m.Door)) { // a door that sends it again is no other
+	// a door that sends it again is no other
+	if t != nil && (isLookup(m) || !slices.Contains(t.doors, m.Door)) {
 		t.shared = true
 	}
-	if asks(m) {
-		n.whether(t, m)
+	if isLookup(m) {
+		n.answerLookup(t, m)
 		return nil
 	}
 	n.hearVoucher(m)
@@ -86,7 +87,7 @@ func (n *Node) admit(m *bus.Task) error {
 	n.known[key] = t
 	n.come(t)
 	n.hearArrived(t)
-	n.openPurse(key.client)
+	n.openAccount(key.client)
 	n.hearVoucher(m)
 	t.inboxes = append(t.inboxes, m.Inbox)
 	n.fund(t, need)
@@ -97,13 +98,13 @@ func (n *Node) admit(m *bus.Task) error {
 func (n *Node) haveLooked(m *bus.Task, why string) {
 	n.stats.Looks++
 	r := n.refusal(m, bus.CodeUnavailable, time.Second, "%s: try again", why)
-	n.send(m.Inbox, &bus.Answer{Result: r, Look: &bus.HeardStatus{Epoch: n.epoch, Seq: n.status.seq}})
+	n.send(m.Inbox, &bus.Answer{Result: r, Lookup: &bus.LastStatus{Epoch: n.epoch, Seq: n.status.seq}})
 }
 
 // read makes a request the task's own, and fills in what it leaves to the hub.
 func (n *Node) read(t *task, m *bus.Task) {
 	t.msg = m
-	m.Token, m.Heard = "", nil // Reply says it; and it was judged
+	m.Token, m.LastStatus = "", nil // Reply says it; and it was judged
 	n.prefixes.Resolve(&m.Prompt)
 	t.media = m.Prompt.Loose == bus.LooseMedia
 	t.from(m)
@@ -148,7 +149,7 @@ func (n *Node) judgeTime(t *task) *bus.Result {
 
 // judgeRoom keeps to the hub's limits.
 func (n *Node) judgeRoom(t *task) *bus.Result {
-	p := n.purses[t.key.client]
+	p := n.accounts[t.key.client]
 	if r := n.judgeHub(t, p); r != nil || p == nil {
 		return r
 	}
@@ -156,24 +157,24 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 	case p.open >= n.cfg.openPerClient():
 		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
 			"client %s has %d open tasks, the most it may have here (max_per_client)", t.key.client, p.open)
-	case p.has() >= n.cfg.waitingPerClient() && !n.passing(t, p):
+	case p.tasks() >= n.cfg.waitingPerClient() && !n.passing(t, p):
 		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
 			"%d tasks of client %s wait for its money or a slot, the most that may wait here "+
 				"(max_waiting_per_client)",
-			p.has(), t.key.client)
+			p.tasks(), t.key.client)
 	}
 	return nil
 }
 
-// judgeHub says whether the hub takes any task now, of a client with such a purse.
-func (n *Node) judgeHub(t *task, p *purse) *bus.Result {
+// judgeHub says whether the hub takes any task now, of a client with such an account.
+func (n *Node) judgeHub(t *task, p *account) *bus.Result {
 	why, again := n.refuses()
 	switch {
 	case n.draining:
 		return n.refusal(t.msg, bus.CodeDraining, again, "%s; try again", why)
 	case why != "":
 		return n.refusal(t.msg, bus.CodeUnavailable, again, "%s", why)
-	case n.open >= n.cfg.MaxOpen || n.waiting >= n.cfg.MaxWaiting && !n.room.squeezes(p.has()):
+	case n.open >= n.cfg.MaxOpen || n.waiting >= n.cfg.MaxWaiting && !n.room.squeezes(p.tasks()):
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"%d tasks wait and %d are open: the queue is full", n.waiting, n.open)
 	}
@@ -183,7 +184,7 @@ func (n *Node) judgeHub(t *task, p *purse) *bus.Result {
 // passing reports whether t would hardly wait: no round has left a task of its client waiting, and there is a
 // free slot for it and for all that the next rounds take before it. Many that come at once to as many free
 // slots do not fill the room.
-func (n *Node) passing(t *task, p *purse) bool {
+func (n *Node) passing(t *task, p *account) bool {
 	if n.batch.AnyLeft(func(l *task) bool { return l.key.client == p.client }) {
 		return false
 	}
@@ -193,7 +194,7 @@ func (n *Node) passing(t *task, p *purse) bool {
 			free += a.free(n)
 		}
 	}
-	return n.batch.Len()+len(p.parked) < free
+	return n.batch.Len()+len(p.awaiting) < free
 }
 
 // setTerms fills in the hub's defaults. The default worth grows with the task, so that it never cuts an
@@ -253,13 +254,13 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	worst, least := market.MaxCredits, market.MaxCredits
 	n.kinds.visits++
 	p, s := &m.Prompt, &n.round
-	s.depths = n.prefixes.Depths(s.depths, p.Marks)
+	s.depths = n.prefixes.Depths(s.depths, p.Prefixes)
 	for _, a := range n.roster {
 		if !could.serves(t, a) {
 			continue
 		}
 		held := a.expectAt(p, s.depths[a.place])
-		if n.kind(a).equals(n.kinds.visits, a, 0, 0, burden{}, held) > 0 {
+		if n.kind(a).equals(n.kinds.visits, a, 0, 0, backlog{}, held) > 0 {
 			continue // it has nothing to add
 		}
 		q := n.firstQuoted(t, a, held)

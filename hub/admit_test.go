@@ -50,7 +50,7 @@ func TestOneClientDoesNotFillTheRoom(t *testing.T) {
 			}
 			h.must(h.step(h.task("ann", "more", llama)))
 			h.want("inbox.ann.more", "too_many_tasks")
-			last := h.letters[len(h.letters)-1].Message.(*bus.Answer).Result
+			last := h.messages[len(h.messages)-1].Body.(*bus.Answer).Result
 			if !strings.Contains(last.Message, "("+said+")") {
 				t.Errorf("it is told %q, want %s", last.Message, said)
 			}

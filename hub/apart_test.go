@@ -69,7 +69,8 @@ func TestAnIdleFleetHidesNobodyWhoMayNotGoThere(t *testing.T) {
 	for name, change := range map[string]func(*bus.Task){
 		"of another model": of("llama"),
 		"of less context": func(m *bus.Task) {
-			m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Marks = 9000, 36_000, []bus.Mark{{Bytes: 36_000}}
+			m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Prefixes = 9000, 36_000,
+				[]bus.PrefixHash{{Bytes: 36_000}}
 		},
 	} {
 		h := crowdHouse(t, 2048, func(c *Config) { c.Silence = time.Hour })

@@ -30,7 +30,7 @@ func (n *Node) winners(r *market.Round, o *market.Outcome) []won {
 			i++
 		}
 		t, a := s.left[i], n.lookup(string(aw.Agent))
-		s.won = append(s.won, won{t, a, n.quote(t, a, n.burden(a), n.heldBy(t, a)), nil})
+		s.won = append(s.won, won{t, a, n.quote(t, a, n.backlog(a), n.heldBy(t, a)), nil})
 	}
 	return s.won
 }
@@ -86,7 +86,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 	h.watch = n.watchOf(a, h)
 	h.idle, _, _ = a.predictor.Idle(q.features)
 	if t.session != 0 && t.msg.Prompt.Loose != bus.LooseMedia { // pictures and sound have names alone
-		h.implied = a.belief.Implied(t.session, &t.msg.Prompt)
+		h.verified = a.cache.Verified(t.session, &t.msg.Prompt)
 	}
 	h.timer.owner = h
 	service := n.answerWithin(a, q)
@@ -100,7 +100,7 @@ func (n *Node) newHold(t *task, a *agent, q *quote, round uint64, slot int, aw *
 		Price:  a.price,
 		Prompt: q.prompt, Cached: q.features.Cached, Output: q.forecast.Output, MaxTokens: q.maxTokens,
 		Expires: h.expires.UnixNano(), Boot: a.reg.Boot, Digest: t.digest,
-		Claimed: a.belief.Claimed(&t.msg.Prompt, a.predictor.Tokens(t.msg.Prompt.Tokens)),
+		Asserted: a.cache.Asserted(&t.msg.Prompt, a.predictor.Tokens(t.msg.Prompt.Tokens)),
 	}
 	h.rec.Reader, h.rec.Token, _ = bus.ReaderOf(t.msg.Reply)
 	if h.rec.Reader == h.rec.Client && h.rec.Token == h.rec.Task {
@@ -138,7 +138,7 @@ func (n *Node) handOut(h *hold) {
 	h.kept = false
 	n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
 	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, &h.award))
-	undelayed := t.free && t.rounds+t.beyond+t.dear+t.patient+t.refusals == 0 && h.again == 0
+	undelayed := t.free && t.rounds+t.overLimit+t.tooExpensive+t.deferred+t.refusals == 0 && h.again == 0
 	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, undelayed})
 }
 

@@ -100,12 +100,12 @@ func benchTask(i int) *bus.Task {
 	return &bus.Task{Client: fmt.Sprintf("c-%d", i%16), ID: fmt.Sprintf("t-%d", i), Kind: bus.KindChat,
 		Stream: true, MaxTokens: 256,
 		Body: benchBody, Session: fmt.Sprintf("s-%d", i%500), Inbox: "inbox",
-		Prompt: bus.Prompt{Bytes: 2000, Messages: 3, Tokens: 500, Marks: benchMarks}}
+		Prompt: bus.Prompt{Bytes: 2000, Messages: 3, Tokens: 500, Prefixes: benchPrefixes}}
 }
 
 var (
-	benchBody  = make([]byte, 2000)
-	benchMarks = []bus.Mark{{Bytes: 512, Hash: 1}, {Bytes: 1024, Hash: 2}, {Bytes: 1536, Hash: 3},
+	benchBody     = make([]byte, 2000)
+	benchPrefixes = []bus.PrefixHash{{Bytes: 512, Hash: 1}, {Bytes: 1024, Hash: 2}, {Bytes: 1536, Hash: 3},
 		{Bytes: 2000, Hash: 4}}
 )
 
@@ -161,7 +161,7 @@ func BenchmarkRoundAlone(b *testing.B) {
 		if err == nil {
 			err = n.award(r, &o)
 		}
-		n.noteFates(true)
+		n.noteOutcomes(true)
 		n.settle(true)
 		awarded = append(awarded, time.Since(begin))
 		if err != nil || len(o.Awards) != 1 {
@@ -285,7 +285,7 @@ func BenchmarkOneSlotFree(b *testing.B) {
 				m := benchTask(i)
 				m.Client = fmt.Sprintf("c-%d", i%1000)
 				m.Prompt.Tokens = 300 + i*7919%400
-				m.Prompt.Marks = []bus.Mark{{Bytes: 2000, Hash: uint64(i)}}
+				m.Prompt.Prefixes = []bus.PrefixHash{{Bytes: 2000, Hash: uint64(i)}}
 				if err := l.n.Step(l.now, m); err != nil {
 					b.Fatal(err)
 				}

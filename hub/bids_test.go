@@ -88,8 +88,9 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 			m.DeadlineMS = h.now.Add(time.Duration(40+r.IntN(400)) * time.Millisecond).UnixMilli()
 			m.Model = []string{"", "", "llama", "qwen"}[r.IntN(4)]
 			if r.IntN(3) > 0 { // a long prompt that others begin with, too
-				m.Prompt = bus.Prompt{Bytes: 6000, Messages: 2, Tokens: 1500, Marks: []bus.Mark{{Bytes: 5000,
-					Hash: uint64(r.IntN(2))}, {Bytes: 6000, Hash: uint64(100 + i)}}}
+				m.Prompt = bus.Prompt{Bytes: 6000, Messages: 2, Tokens: 1500,
+					Prefixes: []bus.PrefixHash{{Bytes: 5000,
+						Hash: uint64(r.IntN(2))}, {Bytes: 6000, Hash: uint64(100 + i)}}}
 			}
 		})
 		tasks = append(tasks, m)
@@ -106,7 +107,7 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 			continue // refused: no agent has its model, say, or its bid is below any cost
 		}
 		for _, a := range h.n.roster {
-			q := h.n.quoted(k, a, h.n.burden(a))
+			q := h.n.quoted(k, a, h.n.backlog(a))
 			q.value = q.within(k.reserved)
 			b.pairs[string(k.id)+">"+a.id] = pairing{
 				usable: h.n.usable(k, a) && a.free(h.n) > 0,
@@ -248,7 +249,7 @@ func TestACutByPriceTeachesNoLength(t *testing.T) {
 		a := h.n.lookup("a-1")
 		next := &task{msg: h.task("bob", "next"), deadline: h.now.Add(time.Minute),
 			terms: market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
-		before := h.n.quoted(next, a, burden{})
+		before := h.n.quoted(next, a, backlog{})
 		for i := range 20 {
 			h.must(h.step(h.task("ann", fmt.Sprint("t", i), worth(market.Credit))))
 			d := h.take("ann", fmt.Sprint("t", i))
@@ -257,7 +258,7 @@ func TestACutByPriceTeachesNoLength(t *testing.T) {
 			h.accept(d)
 			h.must(h.step(done))
 		}
-		after := h.n.quoted(next, a, burden{})
+		after := h.n.quoted(next, a, backlog{})
 		if (after.forecast.Output != before.forecast.Output) != c.learned {
 			t.Errorf("%s: %d tokens are expected, %d before", name, after.forecast.Output,
 				before.forecast.Output)

@@ -34,7 +34,7 @@ func TestARegimeThatEndsIsNewsToWhoeverItCharged(t *testing.T) {
 		delta, ms, most := 0.9, int64(600_000), 10*market.Credit
 		h.must(h.step(h.task("ann", id, func(m *bus.Task) {
 			m.Session, m.Prompt.Tokens, m.Prompt.Bytes, m.MaxTokens = "s", 6000, 24_000, 10
-			m.Prompt.Marks = []bus.Mark{{Bytes: 23_000, Hash: 77}}
+			m.Prompt.Prefixes = []bus.PrefixHash{{Bytes: 23_000, Hash: 77}}
 			m.Terms = bus.Terms{Worth: &w, Delta: &delta, PatienceMS: &ms, MaxPrice: &most}
 			m.DeadlineMS = h.now.Add(10 * time.Minute).UnixMilli()
 		})))

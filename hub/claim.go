@@ -27,7 +27,7 @@ func (h *hold) settle(c *bus.Completion) (fair *bus.Completion, cost market.Cred
 		output = min(output, c.Relayed)
 	}
 	fair = c
-	billed := bus.Billed(c.Usage, max(h.rec.Claimed, c.Claimed))
+	billed := bus.Billed(c.Usage, max(h.rec.Asserted, c.Asserted))
 	if output != c.Usage.Output || billed != c.Usage {
 		f := *c
 		f.Usage = billed
@@ -54,7 +54,7 @@ func (n *Node) unfit(c *bus.Completion, why error) error {
 	case h == nil || c.Agent != h.agent.id || c.Boot != h.rec.Boot:
 		return why
 	}
-	h.agent.speaks(n)
+	h.agent.alive(n)
 	n.stats.agent(h.agent.id).Failed++
 	n.acks.Put(h.task.key.client, h.id, bus.CodeLate, 1)
 	n.fail(h, bus.CodeBadRequest, bus.CodeAgentFailed,

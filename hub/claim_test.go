@@ -51,7 +51,7 @@ func TestARefusedAccountIsAnsweredAfterARestart(t *testing.T) {
 		h.must(n.Replay(f))
 	}
 	h.must(n.Restore())
-	h.n, h.letters = n, nil
+	h.n, h.messages = n, nil
 	h.must(n.Lead(h.now, 8))
 	if h.step(m); h.ack(d.Hold) != "ack late" {
 		t.Error(h.ack(d.Hold))
@@ -68,7 +68,7 @@ func TestEveryQuoteIsItsCardOnItsTokens(t *testing.T) {
 			h.must(h.step(h.task([]string{"ann", "bob"}[i%2], fmt.Sprint("s", i), worth(market.Credit),
 				func(m *bus.Task) {
 					m.Prompt = bus.Prompt{Bytes: 8800, Messages: 2, Tokens: 2200,
-						Marks: []bus.Mark{{Bytes: 8000, Hash: 77}, {Bytes: 8800, Hash: uint64(i)}}}
+						Prefixes: []bus.PrefixHash{{Bytes: 8000, Hash: 77}, {Bytes: 8800, Hash: uint64(i)}}}
 					m.Session = "again"
 				})))
 			h.pass(20 * time.Millisecond)
@@ -141,12 +141,12 @@ func liars(t *testing.T, pricing, settle string, fee market.Credits) *house {
 	return h
 }
 
-// asks answers the calls for asks that are in the letters, as an honest agent does; change makes it
+// asks answers the calls for asks that are in the messages, as an honest agent does; change makes it
 // another.
 func (h *house) asks(change func(*bus.Ask)) {
 	var calls []*bus.Call
-	h.letters = slices.DeleteFunc(h.letters, func(l Letter) bool {
-		c, ok := l.Message.(*bus.Call)
+	h.messages = slices.DeleteFunc(h.messages, func(l Message) bool {
+		c, ok := l.Body.(*bus.Call)
 		if ok {
 			calls = append(calls, c)
 		}
@@ -320,9 +320,9 @@ func (h *house) account(s *draws, agent string, d bus.Dispatch, want map[string]
 	if k&96 == 96 {
 		c.Boot, c.TTFTUS = int64(s.number()), int64(s.number())
 	}
-	h.letters = slices.DeleteFunc(h.letters, func(l Letter) bool {
+	h.messages = slices.DeleteFunc(h.messages, func(l Message) bool {
 		_,
-			ack := l.Message.(*bus.CompletionAck)
+			ack := l.Body.(*bus.CompletionAck)
 		return ack
 	})
 	wrong := c.Validate()

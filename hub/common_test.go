@@ -16,11 +16,11 @@ func TestASharedSystemPromptMakesNobodyHome(t *testing.T) {
 	prompt := func(session, turns int) *bus.Prompt {
 		p := &bus.Prompt{Messages: 2 * turns, Bytes: system}
 		for at := 512; at <= system; at += 512 {
-			p.Marks = append(p.Marks, bus.Mark{Bytes: at, Hash: uint64(at)})
+			p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: at, Hash: uint64(at)})
 		}
 		for turn := range turns {
 			p.Bytes += 400
-			p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: uint64(1e6*session + turn)})
+			p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: p.Bytes, Hash: uint64(1e6*session + turn)})
 		}
 		p.Tokens = p.Bytes / 4
 		return p
@@ -48,7 +48,7 @@ func TestASharedSystemPromptMakesNobodyHome(t *testing.T) {
 	}
 	for i := range agents {
 		p := prompt(i, 1)
-		h.n.lookup(fmt.Sprint("a-", i)).belief.Served(nil, uint64(i+1), p, p.Tokens, 10, -1)
+		h.n.lookup(fmt.Sprint("a-", i)).cache.Served(nil, uint64(i+1), p, p.Tokens, 10, -1)
 		homes, warm := look(prompt(100, 1))
 		want := i + 1
 		if want >= 7 { // of eight

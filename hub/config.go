@@ -82,7 +82,7 @@ type Config struct {
 	FundsWait       time.Duration `yaml:"funds_wait"` // a task waits so long for its client's allotment
 	// the hub gives back most of the allotment of a client that had no open task for so long; it is longer
 	// than the pauses of a dialogue, so that its turns do not wait for the treasury
-	PurseIdle time.Duration `yaml:"purse_idle"`
+	AccountIdle time.Duration `yaml:"account_idle"`
 	// a hold outlives the slowest possible answer by so much: the ledger's rule
 	HoldGrace time.Duration `yaml:"hold_grace"`
 	// most time for a token: slower than anyone reads; see slowest
@@ -197,7 +197,7 @@ func Default() Config {
 		Linger:          5 * time.Millisecond,
 		DispatchTimeout: 2 * time.Second,
 		FundsWait:       3 * time.Second,
-		PurseIdle:       60 * time.Second,
+		AccountIdle:     60 * time.Second,
 		HoldGrace:       60 * time.Second,
 		MaxITL:          time.Second,
 		Suspect:         1100 * time.Millisecond, // an agent speaks every second
@@ -298,7 +298,7 @@ func (c Config) Validate() error {
 		{"linger", c.Linger, 0, 100 * time.Millisecond},
 		{"dispatch_timeout", c.DispatchTimeout, time.Millisecond, time.Minute},
 		{"funds_wait", c.FundsWait, time.Millisecond, time.Minute},
-		{"purse_idle", c.PurseIdle, time.Second, 24 * time.Hour},
+		{"account_idle", c.AccountIdle, time.Second, 24 * time.Hour},
 		{"hold_grace", c.HoldGrace, time.Second, time.Hour},
 		{"max_itl", c.MaxITL, time.Millisecond, time.Minute},
 		{"suspect", c.Suspect, 100 * time.Millisecond, time.Hour},

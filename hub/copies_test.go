@@ -37,7 +37,7 @@ func TestWhatStandsBesideAnAgentIsTrue(t *testing.T) {
 				if i > 0 && s.n.roster[i-1].id >= a.id {
 					t.Fatalf("seed %d, event %d: the roster is out of order at %s", seed, n, a.id)
 				}
-				wrong(a, "place", a.place, int32(a.belief.Place()))
+				wrong(a, "place", a.place, int32(a.cache.Place()))
 				if other, ok := places[a.place]; ok {
 					t.Fatalf("seed %d, event %d: %s and %s have one place", seed, n, other, a.id)
 				}

@@ -16,7 +16,7 @@ import (
 func on(text uint64) func(*bus.Task) {
 	return func(m *bus.Task) {
 		m.Session, m.Prompt.Tokens, m.Prompt.Bytes = fmt.Sprint("s-", text), 400, 1600
-		m.Prompt.Marks = []bus.Mark{{Bytes: 1600, Hash: text}}
+		m.Prompt.Prefixes = []bus.PrefixHash{{Bytes: 1600, Hash: text}}
 	}
 }
 

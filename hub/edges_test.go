@@ -14,8 +14,8 @@ import (
 // lastWords counts the last words on tasks, by code; "" is who was accepted.
 func (h *house) lastWords() map[bus.Code]int {
 	last, codes := map[string]bus.Code{}, map[bus.Code]int{}
-	for _, l := range h.letters {
-		if a, ok := l.Message.(*bus.Answer); ok {
+	for _, l := range h.messages {
+		if a, ok := l.Body.(*bus.Answer); ok {
 			if last[l.Subject] = ""; a.Result != nil {
 				last[l.Subject] = a.Result.Code
 			}

@@ -94,7 +94,7 @@ func (n *Node) closeOn() {
 		return
 	}
 	if len(t.returns) == 0 && n.hasMoney() {
-		n.returnSpare()
+		n.returnAvailable()
 	}
 	id := n.cfg.Journal + "-close"
 	a := t.requests[id]

@@ -30,13 +30,13 @@ func contest(h *house) {
 // distribute puts the treasury's command to the hub and returns its answer, which follows the record.
 func (h *house) distribute(n uint64, payee string, amount market.Credits) *bus.RecallReply {
 	h.t.Helper()
-	h.letters = nil
+	h.messages = nil
 	h.must(h.step(&bus.Recall{ID: "r", Hub: "hub-math", Client: "hub-math", Look: true, Number: n,
 		Amount: amount, Payee: payee, Inbox: "inbox.bank"}))
-	if len(h.letters) != 1 || h.letters[0].Subject != "inbox.bank" {
-		h.t.Fatalf("said %+v", h.letters)
+	if len(h.messages) != 1 || h.messages[0].Subject != "inbox.bank" {
+		h.t.Fatalf("said %+v", h.messages)
 	}
-	return h.letters[0].Message.(*bus.RecallReply)
+	return h.messages[0].Body.(*bus.RecallReply)
 }
 
 // Surplus leaves by its number, once; more than there is, or out of turn, does not leave.

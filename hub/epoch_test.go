@@ -46,8 +46,8 @@ func (o *owners) ask(id string, number uint64) market.Ask {
 
 // answer says what agents say to the calls that came since it was last asked to.
 func (o *owners) answer() {
-	for ; o.read < len(o.letters); o.read++ {
-		c, ok := o.letters[o.read].Message.(*bus.Call)
+	for ; o.read < len(o.messages); o.read++ {
+		c, ok := o.messages[o.read].Body.(*bus.Call)
 		if !ok || o.mute[c.Agent] {
 			continue
 		}

@@ -33,16 +33,17 @@ func (h *house) parsed(client, id string, messages ...string) *bus.Task {
 }
 
 // Whatever clients make equal, in text or in the hash of it, a round of both is cleared: a message with the
-// separator of messages in it beside two messages, and marks that meet late, as those of texts with equal
+// separator of messages in it beside two messages, and prefixes that meet late, as those of texts with equal
 // hashes do.
 func TestPromptsThatMeetLate(t *testing.T) {
 	const long = 4096 // of canonical text: where prompts began to be told apart by their beginnings
 	text := strings.Repeat("x", long-len("user\na\x1euser\n\x1e"))
-	marks := func(first uint64) func(*bus.Task) {
+	prefixes := func(first uint64) func(*bus.Task) {
 		return func(m *bus.Task) {
 			m.Prompt = bus.Prompt{Bytes: 2 * long, Messages: 2, Tokens: long / 2,
-				Marks: []bus.Mark{{Bytes: 100, Hash: first}, {Bytes: 200, Hash: first}, {Bytes: 2 * long,
-					Hash: 7}}}
+				Prefixes: []bus.PrefixHash{{Bytes: 100, Hash: first}, {Bytes: 200, Hash: first},
+					{Bytes: 2 * long,
+						Hash: 7}}}
 		}
 	}
 	for name, tasks := range map[string]func(h *house) []*bus.Task{
@@ -50,8 +51,8 @@ func TestPromptsThatMeetLate(t *testing.T) {
 			return []*bus.Task{h.parsed("ann", "one", "a\x1euser\n"+text), h.parsed("bob", "two", "a", text)}
 		},
 		"equal hashes": func(h *house) []*bus.Task {
-			return []*bus.Task{h.task("ann", "one", worth(market.Credit), marks(1)), h.task("bob", "two",
-				worth(market.Credit), marks(2))}
+			return []*bus.Task{h.task("ann", "one", worth(market.Credit), prefixes(1)), h.task("bob", "two",
+				worth(market.Credit), prefixes(2))}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

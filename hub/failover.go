@@ -116,48 +116,48 @@ func (n *Node) failed(h *hold, c *bus.Completion) {
 	n.news()
 }
 
-// gone deals with what ran on an agent that is no longer there. What nobody can have heard of ends. A reader
+// died deals with what ran on an agent that is no longer there. What nobody can have heard of ends. A reader
 // that was told of the agent may have the end of its answer, of which the hub has no account yet: it is
 // asked, and the hold stays open until the reader says that it has not, by asking for the rest; until the
 // account comes after all; or until the hold's time is over. While the agent stays away its readers are asked
 // again, as the question may be lost.
-func (n *Node) gone(a *agent) {
-	times := a.watch.gone
+func (n *Node) died(a *agent) {
+	times := a.watch.deaths
 	if times == 0 {
-		n.stats.agent(a.id).Gone++
+		n.stats.agent(a.id).Dead++
 	}
 	a.silentFrom = 0
 	n.news() // who waits for it may do better now
 	for _, h := range slices.Clone(a.holds) {
 		switch t := h.task; {
 		case t.only != nil || t.accepted == nil && h.state != replayed:
-			n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, agentGone)
+			n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, agentDead)
 		case t.next != nil:
 			n.givenUp(h)
 		default:
 			h.inquired = n.now
-			n.sendReader(t.reply, &bus.Chunk{Task: t.key.id, Attempt: t.attempt(), Agent: a.id, Gone: true})
+			n.sendReader(t.reply, &bus.Chunk{Task: t.key.id, Attempt: t.attempt(), Agent: a.id, Dead: true})
 		}
 	}
 	n.listen(a)
-	a.watch.gone = times + 1
-	n.timers.set(&a.watch.timer, n.now.Add(min(n.cfg.Suspect<<min(times, 10), goneAgain)))
+	a.watch.deaths = times + 1
+	n.timers.set(&a.watch.timer, n.now.Add(min(n.cfg.Suspect<<min(times, 10), deadAgain)))
 }
 
 const (
-	agentGone = "the agent is gone"
+	agentDead = "the agent is dead"
 	// after which a reader that asks for the rest answers that question no more, where its agent is back: a
 	// door may have died with the answer, and the reader asks another after six seconds
-	goneFor = 15 * time.Second
+	deadFor = 15 * time.Second
 )
 
 // left reports whether a reader that asks for the rest of what a hold is for says by that that it has not had
 // the end.
 func (n *Node) left(h *hold) bool {
-	return !h.inquired.IsZero() && (h.agent.watch.gone > 0 || n.now.Sub(h.inquired) < goneFor)
+	return !h.inquired.IsZero() && (h.agent.watch.deaths > 0 || n.now.Sub(h.inquired) < deadFor)
 }
 
-// givenUp ends what ran on an agent that is gone, as its reader has not had the end. Of which nothing was
+// givenUp ends what ran on an agent that is dead, as its reader has not had the end. Of which nothing was
 // delivered, the task goes to another agent.
 func (n *Node) givenUp(h *hold) {
 	t := h.task
@@ -165,7 +165,7 @@ func (n *Node) givenUp(h *hold) {
 		n.moved(h, &bus.Completion{Code: bus.CodeAgentFailed, Unsaid: true}) {
 		return
 	}
-	if n.fail(h, bus.CodeAgentFailed, bus.CodeAgentFailed, agentGone); t.state != done { // it is not recorded
+	if n.fail(h, bus.CodeAgentFailed, bus.CodeAgentFailed, agentDead); t.state != done { // it is not recorded
 		n.timers.set(&t.timer, n.now.Add(lookEvery))
 	}
 }
@@ -319,7 +319,7 @@ func (n *Node) admitRest(old *task, m *bus.Task) {
 	n.stats.Continued++
 	n.known[t.key] = t
 	n.come(t)
-	n.openPurse(t.key.client)
+	n.openAccount(t.key.client)
 	n.hearVoucher(m)
 	t.inboxes = append(t.inboxes, m.Inbox)
 	n.fund(t, need)

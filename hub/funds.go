@@ -20,21 +20,21 @@ const (
 // to spare, or has called some of it back.
 const aheadAgain = 5 * time.Second
 
-// fund reserves what a task needs, or parks it while more is asked for.
+// fund reserves what a task needs, or has it await funds while more is asked for.
 func (n *Node) fund(t *task, need market.Credits) {
-	p := n.purse(t.key.client)
-	t.purse = p
+	p := n.account(t.key.client)
+	t.account = p
 	p.largest = max(need, p.largest-p.largest/8)
 	t.wanted = need
-	if len(p.parked) == 0 && need <= n.spare(p.client) {
+	if len(p.awaiting) == 0 && need <= n.available(p.client) {
 		p.reserved += need
 		t.reserved = need
 		n.enqueue(t)
 		n.requestAhead(p)
 		return
 	}
-	t.state = parked
-	p.parked = append(p.parked, t)
+	t.state = awaitingFunds
+	p.awaiting = append(p.awaiting, t)
 	n.timers.set(&t.timer, earlier(t.deadline, n.now.Add(n.cfg.FundsWait)))
 	n.requestFor(p)
 }
@@ -59,7 +59,7 @@ func (n *Node) enqueue(t *task) {
 
 // wait counts a task in or out that waits for a slot.
 func (n *Node) wait(t *task, by int) {
-	p := n.purses[t.key.client]
+	p := n.accounts[t.key.client]
 	n.room.move(p.waiting, p.waiting+by)
 	n.waiting += by
 	p.waiting += by
@@ -68,26 +68,26 @@ func (n *Node) wait(t *task, by int) {
 // release gives a task's reservation back.
 func (n *Node) release(t *task) {
 	if t.reserved > 0 {
-		n.purses[t.key.client].reserved -= t.reserved
+		n.accounts[t.key.client].reserved -= t.reserved
 		t.reserved = 0
 	}
 }
 
-// requestFor asks the treasury for what the first parked task lacks, and more, so that the next need not
-// wait.
-func (n *Node) requestFor(p *purse) {
-	n.letIn(p)
-	if p.request != nil || len(p.parked) == 0 || n.treasury.gap {
+// requestFor asks the treasury for what the first task that awaits funds lacks, and more, so that the next
+// need not wait.
+func (n *Node) requestFor(p *account) {
+	n.admitFunded(p)
+	if p.request != nil || len(p.awaiting) == 0 || n.treasury.gap {
 		return
 	}
-	needs := p.parked[0].wanted
-	least := needs - n.spare(p.client)
+	needs := p.awaiting[0].wanted
+	least := needs - n.available(p.client)
 	n.allot(p, max(least, times(p.largest, chunkHolds)), least, needs)
 }
 
 // requestAhead asks before a task needs it, if little is left.
-func (n *Node) requestAhead(p *purse) {
-	if p.request == nil && !n.treasury.gap && n.spare(p.client) < times(p.largest, lowWaterHolds) &&
+func (n *Node) requestAhead(p *account) {
+	if p.request == nil && !n.treasury.gap && n.available(p.client) < times(p.largest, lowWaterHolds) &&
 		!n.now.Before(p.notAhead) && p.largest > 0 {
 		n.allot(p, times(p.largest, chunkHolds), p.largest, 0)
 	}
@@ -104,7 +104,7 @@ func times(c market.Credits, k int64) market.Credits {
 
 // allot asks for money of a client, of which least is missing for a task that needs so much; 0: no task waits
 // for it.
-func (n *Node) allot(p *purse, amount, least, needs market.Credits) {
+func (n *Node) allot(p *account, amount, least, needs market.Credits) {
 	p.request = &request{op: bus.OpAllot, client: p.client, least: least, ahead: needs == 0,
 		req: bus.FundsRequest{ID: n.requestID(), Client: p.client, Amount: amount, Least: least, Needs: needs,
 			Returned: n.book.LastReturn(n.cfg.Journal), Ahead: needs == 0}}
@@ -142,16 +142,16 @@ func (n *Node) funded(m *bus.FundsReply) error {
 	return nil
 }
 
-// letIn lets parked tasks in that can be funded now, first come first.
-func (n *Node) letIn(p *purse) {
+// admitFunded admits tasks that can be funded now, first come first.
+func (n *Node) admitFunded(p *account) {
 	if p == nil {
 		return
 	}
-	for len(p.parked) > 0 && p.parked[0].wanted <= n.spare(p.client) {
-		t := p.parked[0]
-		p.parked = p.parked[1:]
+	for len(p.awaiting) > 0 && p.awaiting[0].wanted <= n.available(p.client) {
+		t := p.awaiting[0]
+		p.awaiting = p.awaiting[1:]
 		if t.sought { // it asked for little, and there may be more
-			t.within(t.share(n.spare(p.client), 1+len(p.parked)))
+			t.within(t.share(n.available(p.client), 1+len(p.awaiting)))
 			t.sought = false
 		}
 		t.reserved = t.wanted
@@ -163,12 +163,12 @@ func (n *Node) letIn(p *purse) {
 // allotted takes the answer to a request for a client's money, and deals with those who wait for it.
 func (n *Node) allotted(a *request, m *bus.FundsReply) {
 	more := n.accept(m.Grants)
-	p := n.purses[a.client]
-	if p != nil && m.Code == bus.CodeAllotmentPending && !a.ahead && len(p.parked) > 0 {
-		// Other hubs are giving back what they have. Whoever is parked waits for it, and we ask again.
+	p := n.accounts[a.client]
+	if p != nil && m.Code == bus.CodeAllotmentPending && !a.ahead && len(p.awaiting) > 0 {
+		// Other hubs are giving back what they have. Whoever awaits funds waits for it, and we ask again.
 		p.pending = n.now
 		n.requestLater(a, min(max(time.Duration(m.RetryMS)*time.Millisecond, backEvery), comeBackMost))
-		n.letIn(p)
+		n.admitFunded(p)
 		return
 	}
 	n.over(a)
@@ -178,7 +178,7 @@ func (n *Node) allotted(a *request, m *bus.FundsReply) {
 	if p == nil {
 		return
 	}
-	n.letIn(p)
+	n.admitFunded(p)
 	switch m.Code {
 	case "":
 		if !more && len(n.treasury.pending) == 0 {
@@ -189,11 +189,11 @@ func (n *Node) allotted(a *request, m *bus.FundsReply) {
 	case bus.CodeUnknownClient, bus.CodeInsufficientFunds, bus.CodeAllotmentPending:
 		p.notAhead = n.now.Add(aheadAgain)
 		if a.ahead && m.Code != bus.CodeUnknownClient {
-			break // for money ahead of need no hub is asked to give back: for a parked task it is, next
+			break // for money ahead of need no hub is asked to give back: for one that waits it is, next
 		}
 		var poor []*task
-		for _, t := range p.parked {
-			if m.Code == bus.CodeUnknownClient || t.wanted-n.spare(p.client) >= a.least {
+		for _, t := range p.awaiting {
+			if m.Code == bus.CodeUnknownClient || t.wanted-n.available(p.client) >= a.least {
 				poor = append(poor, t)
 			}
 		}
@@ -202,11 +202,11 @@ func (n *Node) allotted(a *request, m *bus.FundsReply) {
 				n.end(t, n.broke(t, p, m))
 			}
 		}
-		n.letIn(p)
+		n.admitFunded(p)
 	default:
 		p.notAhead = n.now.Add(aheadAgain)
-		for len(p.parked) > 0 {
-			t := p.parked[0]
+		for len(p.awaiting) > 0 {
+			t := p.awaiting[0]
 			n.end(t, n.refusal(t.msg, bus.CodeAllotmentPending, time.Second, "the treasury said %s: %s",
 				m.Code, m.Message))
 		}
@@ -219,7 +219,7 @@ func (n *Node) allotted(a *request, m *bus.FundsReply) {
 
 // isRecalled reports whether other hubs are giving back money of a client for whom a task waits here.
 func (n *Node) isRecalled(client string) bool {
-	p := n.purses[client]
+	p := n.accounts[client]
 	return p != nil && p.request != nil && !p.pending.IsZero() && n.now.Sub(p.pending) < noAnswer+comeBackMost
 }
 
@@ -229,8 +229,8 @@ func (n *Node) isRecalled(client string) bool {
 // waits for these: no bid says which of the two it is. Where too little is known of, the treasury is asked
 // for just what is enough: it calls no money back from other hubs where more is asked for than they have. It
 // reports whether the task may still be served.
-func (n *Node) lower(t *task, p *purse, m *bus.FundsReply, among int) bool {
-	free, all := total(max(0, n.spare(p.client)), m.Prepaid), n.all(p, m)
+func (n *Node) lower(t *task, p *account, m *bus.FundsReply, among int) bool {
+	free, all := total(max(0, n.available(p.client)), m.Prepaid), n.all(p, m)
 	if m.Code != bus.CodeInsufficientFunds || t.wanted <= free ||
 		t.only != nil { // an agent would be judged by an answer that it was not paid for
 		return false
@@ -253,14 +253,14 @@ func (t *task) seek(most market.Credits, m *bus.FundsReply) bool {
 // lowerHere has a task pay at most what is free of its client's money at this hub, as the treasury says
 // nothing, if its answer need not be cut for that. It reports whether the task waits for a slot now.
 func (n *Node) lowerHere(t *task) bool {
-	p := n.purses[t.key.client]
-	spare := n.spare(p.client)
-	if t.only != nil || t.worst > spare || !t.within(t.share(spare, len(p.parked))) {
+	p := n.accounts[t.key.client]
+	available := n.available(p.client)
+	if t.only != nil || t.worst > available || !t.within(t.share(available, len(p.awaiting))) {
 		return false
 	}
 	p.drop(t)
-	p.parked = slices.Insert(p.parked, 0, t)
-	n.letIn(p)
+	p.awaiting = slices.Insert(p.awaiting, 0, t)
+	n.admitFunded(p)
 	return true
 }
 
@@ -283,8 +283,8 @@ func (t *task) within(most market.Credits) bool {
 }
 
 // all is what a client has once none of its tasks here holds anything: at the hub, and at the treasury.
-func (n *Node) all(p *purse, m *bus.FundsReply) market.Credits {
-	return total(max(0, n.spare(p.client)), n.book.Held(p.client), p.reserved, m.Prepaid)
+func (n *Node) all(p *account, m *bus.FundsReply) market.Credits {
+	return total(max(0, n.available(p.client)), n.book.Held(p.client), p.reserved, m.Prepaid)
 }
 
 // total adds up within what an amount may be.
@@ -300,7 +300,7 @@ func total(list ...market.Credits) (sum market.Credits) {
 
 // broke is the refusal of a task that its client cannot pay for. What its other tasks here hold comes back
 // when they end: where that would do, the task may come again then.
-func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
+func (n *Node) broke(t *task, p *account, m *bus.FundsReply) *bus.Result {
 	if m.Code == bus.CodeUnknownClient {
 		return n.refusal(t.msg, m.Code, 0, "the treasury knows no client %s: make a deposit first", p.client)
 	}
@@ -308,7 +308,7 @@ func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 	if elsewhere == "" {
 		elsewhere = money(m.Prepaid) + " are left with the treasury"
 	}
-	spare, held := max(0, n.spare(p.client)), n.book.Held(p.client)+p.reserved
+	available, held := max(0, n.available(p.client)), n.book.Held(p.client)+p.reserved
 	code, retry, advice := m.Code, time.Duration(0), ""
 	all, least := n.all(p, m), t.least
 	if t.worst <= all {
@@ -321,5 +321,5 @@ func (n *Node) broke(t *task, p *purse, m *bus.FundsReply) *bus.Result {
 		"the task may cost %s, and at least %s must be free for it; client %s has %s to spend at this hub, "+
 			"and %s are held for its other tasks here; %s: %sdeposit more, or, where that is the budget of "+
 			"a key, wait until it is filled up",
-		money(t.wanted), money(least), p.client, money(spare), money(held), elsewhere, advice)
+		money(t.wanted), money(least), p.client, money(available), money(held), elsewhere, advice)
 }

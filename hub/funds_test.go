@@ -10,29 +10,29 @@ import (
 	"souk/market"
 )
 
-// More clients than the hub keeps purses for: it forgets those that are idle, and strands no money of them.
-func TestManyIdlePurses(t *testing.T) {
+// More clients than the hub keeps accounts for: it forgets those that are idle, and strands no money of them.
+func TestManyIdleAccounts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of computing")
 	}
 	h := newHouse(t, func(c *Config) { c.MaxOpen, c.MaxWaiting = 1<<15, 1<<15 })
 	h.join("a-1", "llama", 4096, 0.8, card(1, 1, 4))
-	const clients = idlePurses + 200
+	const clients = idleAccounts + 200
 	for i := range clients {
 		c := fmt.Sprint("c", i)
 		h.prepaid[c] = market.Credit
 		h.must(h.step(h.task(c, "t")))
 		h.serve(h.take(c, "t"), market.Usage{Prompt: 10, Output: 5})
 	}
-	h.pass(h.n.cfg.PurseIdle + time.Second)
+	h.pass(h.n.cfg.AccountIdle + time.Second)
 	h.pass(time.Second)
-	if n := len(h.n.purses); n > idlePurses {
-		t.Errorf("%d purses are kept", n)
+	if n := len(h.n.accounts); n > idleAccounts {
+		t.Errorf("%d accounts are kept", n)
 	}
 	for i := range clients {
 		c := fmt.Sprint("c", i)
-		if p := h.n.purses[c]; p == nil && h.replica.Avail(c) != 0 {
-			t.Fatalf("%s has %v here and no purse", c, h.replica.Avail(c))
+		if p := h.n.accounts[c]; p == nil && h.replica.Avail(c) != 0 {
+			t.Fatalf("%s has %v here and no account", c, h.replica.Avail(c))
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestARefusalAheadOfNeedRefusesNobody(t *testing.T) {
 	h.join("a-1", "llama", 4, 0.8, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "t1")))
 	h.silent = true
-	p := h.n.purse("ann")
+	p := h.n.account("ann")
 	h.n.allot(p, p.largest, p.largest, 0)
 	h.run()
 	ask := h.asked[len(h.asked)-1]
@@ -51,8 +51,8 @@ func TestARefusalAheadOfNeedRefusesNobody(t *testing.T) {
 		t.Fatalf("asked %+v", ask)
 	}
 	h.must(h.step(h.task("ann", "t3", worth(8*market.Credit))))
-	if h.n.known[taskKey{"ann", "t3"}].state != parked {
-		t.Fatal("t3 is not parked: the test's money is wrong")
+	if h.n.known[taskKey{"ann", "t3"}].state != awaitingFunds {
+		t.Fatal("t3 does not await funds: the test's money is wrong")
 	}
 	h.must(h.step(&bus.FundsReply{ID: ask.Request.ID, Code: bus.CodeInsufficientFunds}))
 	h.want("inbox.ann.t3", "")
@@ -224,8 +224,8 @@ func TestATaskThatMovesMayCostWhatItMight(t *testing.T) {
 
 // said is the last word to a client's task, and nil if there was none.
 func (h *house) said(who string) *bus.Result {
-	for _, l := range h.letters {
-		if a, ok := l.Message.(*bus.Answer); ok && l.Subject == "inbox."+who && a.Result != nil {
+	for _, l := range h.messages {
+		if a, ok := l.Body.(*bus.Answer); ok && l.Subject == "inbox."+who && a.Result != nil {
 			return a.Result
 		}
 	}
@@ -244,12 +244,12 @@ func TestWhatAHoldLeavesLetsOthersIn(t *testing.T) {
 	h.silent = true
 	h.must(h.n.Step(h.now, h.task("ann", "t1", worth(market.Credit/20-market.Credit/2000))))
 	h.must(h.n.Step(h.now, h.task("ann", "t2", worth(market.Credit/100))))
-	if parked := len(h.n.purses["ann"].parked); parked != 1 || h.n.waiting != 1 {
-		t.Fatalf("%d tasks wait and %d are parked, want one of each", h.n.waiting, parked)
+	if awaiting := len(h.n.accounts["ann"].awaiting); awaiting != 1 || h.n.waiting != 1 {
+		t.Fatalf("%d tasks wait and %d await funds, want one of each", h.n.waiting, awaiting)
 	}
 	h.run()
 	if got := h.running(); got != "ann/t1>cheap ann/t2>cheap" {
-		t.Errorf("handed out: %q, with %s to spare", got, money(h.n.spare("ann")))
+		t.Errorf("handed out: %q, with %s available", got, money(h.n.available("ann")))
 	}
 	h.audited()
 }

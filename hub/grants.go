@@ -79,7 +79,7 @@ func (n *Node) missed(a *request, m *bus.FundsReply) {
 				n.book.LastGrant(n.cfg.Journal)+1))
 		}
 	default:
-		for _, p := range n.sortedPurses() {
+		for _, p := range n.sortedAccounts() {
 			n.requestFor(p)
 		}
 	}
@@ -131,8 +131,8 @@ func (n *Node) accept(grants []bus.Grant) (more bool) {
 	}
 	n.treasury.gap = false
 	for _, c := range clients {
-		p := n.purse(c)
-		n.letIn(p)
+		p := n.account(c)
+		n.admitFunded(p)
 		n.startIdle(p)
 	}
 	return true

@@ -42,10 +42,10 @@ func (h *house) late(agent string, holds ...string) {
 		InFlight: len(a.holds), Price: a.price, Late: holds}))
 }
 
-// askedFor are the holds that agents were asked to give up, taken from the letters.
+// lookupFor are the holds that agents were asked to give up, taken from the messages.
 func (h *house) askedFor() (holds []string) {
-	h.letters = slices.DeleteFunc(h.letters, func(l Letter) bool {
-		c, ok := l.Message.(*bus.HoldControl)
+	h.messages = slices.DeleteFunc(h.messages, func(l Message) bool {
+		c, ok := l.Body.(*bus.HoldControl)
 		if ok && c.Late {
 			holds = append(holds, c.Hold)
 		}

@@ -25,7 +25,7 @@ type hold struct {
 	features predict.Features
 	said     predict.Forecast // when it was dispatched
 	most     int              // prompt tokens that it covers; 0: it is known from the journal alone
-	implied  int              // tokens that the agent is believed to hold, as far as the same text implies it
+	verified int              // tokens that the agent holds for certain, by what it served of the same text
 	ttft     time.Duration    // expected
 	output   int              // tokens that its answer is expected to have, asked anew; 0: as when sent
 	queued   uint64           // its number in its agent's queue; 0: it is in none
@@ -98,7 +98,7 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 	}
 	t := h.task
 	if m.Code != bus.CodeUnavailable { // which the bus says, or we do
-		h.agent.speaks(n)
+		h.agent.alive(n)
 	}
 	if m.Code == "" {
 		switch h.state {
@@ -281,8 +281,8 @@ func (n *Node) close(h *hold, had bool) {
 		n.regimes.watch.Ended(n.now.Sub(h.sent))
 	}
 	a.queue.Ended(h.queued, 0)
-	n.deepen(a)
-	a.belief.Ended(h.run)
+	n.updateSaturation(a)
+	a.cache.Ended(h.run)
 	n.seats.table.Back(n.clock(), &h.task.turn)
 	for i, o := range a.holds {
 		if o == h {
@@ -395,7 +395,7 @@ func (n *Node) complete(c *bus.Completion) error {
 		return fmt.Errorf("completion of %s, boot %d, on hold %s, which was handed to boot %d", c.Agent,
 			c.Boot, c.Hold, h.rec.Boot)
 	}
-	h.agent.speaks(n)
+	h.agent.alive(n)
 	n.learn(h, c)
 	n.acks.Put(h.task.key.client, h.id, "", 1)
 	if c.Outcome == bus.OutcomeFailed {
@@ -486,7 +486,7 @@ const endAgain = time.Second
 // clocksDiffer is how much longer something may take by an agent's clock than by the hub's.
 const clocksDiffer = time.Second
 
-// learn teaches the predictor and the belief about the agent's cache.
+// learn teaches the predictor, and what is known of the agent's cache.
 func (n *Node) learn(h *hold, c *bus.Completion) {
 	t, a := h.task, h.agent
 	if c.Outcome == bus.OutcomeFailed && c.Code == bus.CodeTimeout && h.rec.Boot == a.reg.Boot {
@@ -501,8 +501,8 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	if c.NoCacheReport || c.Unmetered {
 		cached = -1
 	}
-	if h.rec.Claimed > 0 && (cached >= 0 || c.Outcome == bus.OutcomeDone) {
-		a.belief.Judge(h.rec.Claimed, cached)
+	if h.rec.Asserted > 0 && (cached >= 0 || c.Outcome == bus.OutcomeDone) {
+		a.cache.Judge(h.rec.Asserted, cached)
 	}
 	if t.msg == nil || t.carried() > 0 {
 		return
@@ -537,7 +537,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.firstCame(h, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.answeredSeat(t, h, c)
-	a.belief.Served(h.run, t.session, &t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached)
+	a.cache.Served(h.run, t.session, &t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached)
 	h.run = nil
 }
 
@@ -546,11 +546,11 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 func (n *Node) takes(t *task, h *hold) {
 	a := h.agent
 	n.queue(h)
-	n.deepen(a)
+	n.updateSaturation(a)
 	h.spent = a.load.Spent(n.nano)
 	a.holds = append(a.holds, h)
 	a.declined = max(0, a.declined-1)
 	n.inHand(a)
 	n.seated(t, h)
-	h.run = a.belief.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output, n.at(h.ttft))
+	h.run = a.cache.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output, n.at(h.ttft))
 }

@@ -48,7 +48,7 @@ type house struct {
 	dispatched []bus.Dispatch // not yet answered
 	again      []bus.Dispatch // that had been dispatched before
 	holds      map[string]bool
-	letters    []Letter
+	messages   []Message
 	status     *bus.Status
 	faults     []error
 	probes     []string
@@ -147,12 +147,12 @@ func (h *house) run() {
 			h.holds[d.Hold] = true
 			h.dispatched = append(h.dispatched, d)
 		}
-		for _, l := range r.Letters {
-			if err := l.Message.Validate(); err != nil {
-				h.t.Fatalf("letter to %s: %v", l.Subject, err)
+		for _, l := range r.Messages {
+			if err := l.Body.Validate(); err != nil {
+				h.t.Fatalf("message to %s: %v", l.Subject, err)
 			}
 		}
-		h.letters = append(h.letters, r.Letters...)
+		h.messages = append(h.messages, r.Messages...)
 		h.faults = append(h.faults, r.Faults...)
 		h.probes = append(h.probes, r.Probes...)
 		if r.Status != nil {
@@ -299,13 +299,14 @@ func (h *house) task(client, id string, change ...func(*bus.Task)) *bus.Task {
 	m := &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`), Stream: true,
 		MaxTokens: 100,
 		Session:   "s-" + id, Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100,
-			Marks: []bus.Mark{{Bytes: 400}}},
+			Prefixes: []bus.PrefixHash{{Bytes: 400}}},
 		Inbox: "inbox." + client + "." + id}
 	for _, c := range change {
 		c(m)
 	}
-	if marks := m.Prompt.Marks; len(marks) == 1 && marks[0].Hash == 0 { // every session has its own text
-		marks[0].Hash = bus.SessionKey(client, m.Session)
+	// every session has its own text
+	if prefixes := m.Prompt.Prefixes; len(prefixes) == 1 && prefixes[0].Hash == 0 {
+		prefixes[0].Hash = bus.SessionKey(client, m.Session)
 	}
 	return m
 }
@@ -314,8 +315,8 @@ func worth(c market.Credits) func(*bus.Task) { return func(m *bus.Task) { m.Term
 
 // answerTo is the last word that the inbox of a task got: "accepted by a-1", or a code.
 func (h *house) answerTo(inbox string) string {
-	for _, l := range slices.Backward(h.letters) {
-		if a, ok := l.Message.(*bus.Answer); ok && l.Subject == inbox {
+	for _, l := range slices.Backward(h.messages) {
+		if a, ok := l.Body.(*bus.Answer); ok && l.Subject == inbox {
 			if a.Accepted != nil {
 				return "accepted by " + a.Accepted.Agent
 			}
@@ -397,8 +398,8 @@ func (h *house) serve(d bus.Dispatch, u market.Usage) *bus.Completion {
 
 // ack is the code of the last acknowledgement of a hold; "none" if there is none.
 func (h *house) ack(hold string) string {
-	for _, l := range slices.Backward(h.letters) {
-		if a, ok := l.Message.(*bus.CompletionAck); ok && a.Hold == hold {
+	for _, l := range slices.Backward(h.messages) {
+		if a, ok := l.Body.(*bus.CompletionAck); ok && a.Hold == hold {
 			return "ack " + string(a.Code)
 		}
 	}

@@ -91,9 +91,9 @@ func TestASlotIsOfferedAgainOnceAnswersAreShorter(t *testing.T) {
 	cut := completion("a-1", d, market.Usage{Prompt: 100, Output: 10}) // which says nothing of lengths
 	cut.Finish = "length"
 	h.must(h.step(cut))
-	if h.n.waiting != 1 || waits[0].fate != dear {
+	if h.n.waiting != 1 || waits[0].outcome != tooExpensive {
 		t.Fatalf("%d wait, the last round meant %d to the task: the test sees nothing", h.n.waiting,
-			waits[0].fate)
+			waits[0].outcome)
 	}
 	came := h.now
 	for h.n.waiting > 0 && h.wake.Sub(came) < 20*time.Second {

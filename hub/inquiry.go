@@ -26,14 +26,14 @@ type inquiry struct {
 
 	// memory that the next one uses again
 	crowd      crowd   // of the copy, in which no task, agent or kind is looked up by what it keeps of rounds
-	depths     []int32 // how many marks of the prompt are held, by the place of an agent
+	depths     []int32 // how many prefixes of the prompt are held, by the place of an agent
 	seats      []int32 // of agents that are open, counted from 1, by their places
 	numbers    numbers
 	sights     []sight
 	candidates []line.Candidate
 	commons    map[string]int32
 	first      string  // the model of the first agent that is joined
-	ofFirst    []int32 // how many marks each of that model holds
+	ofFirst    []int32 // how many prefixes each of that model holds
 	ofModel    []int32 // likewise of another
 	fastest    map[*fastest]time.Duration
 	models     []prize // by model
@@ -124,7 +124,7 @@ func (q *inquiry) read(m *bus.Task) *bus.Result {
 	if no := n.judgeTime(t); no != nil {
 		return no
 	}
-	if no := n.judgeHub(t, n.purses[m.Client]); no != nil {
+	if no := n.judgeHub(t, n.accounts[m.Client]); no != nil {
 		return no
 	}
 	if err := n.setTerms(t); err != nil {
@@ -137,7 +137,7 @@ func (q *inquiry) read(m *bus.Task) *bus.Result {
 // line yet, and whoever waits elsewhere waits where its last round left it.
 func (q *inquiry) lineUp(now *crowd) {
 	n, c := q.n, &q.n.crowd
-	q.depths = n.prefixes.Depths(q.depths, q.t.msg.Prompt.Marks)
+	q.depths = n.prefixes.Depths(q.depths, q.t.msg.Prompt.Prefixes)
 	q.seats = resized(q.seats, len(q.depths))
 	c.round++
 	c.stands, c.slots, c.free = c.stands[:0], 0, 0
@@ -150,8 +150,8 @@ func (q *inquiry) lineUp(now *crowd) {
 			c.slots, c.free = c.slots+a.slots, c.free+s.room
 		}
 	}
-	p := purse{client: q.t.key.client, round: now.round} // a copy, that this may change
-	if had := n.purses[p.client]; had != nil {
+	p := account{client: q.t.key.client, round: now.round} // a copy, that this may change
+	if had := n.accounts[p.client]; had != nil {
 		p = *had
 	}
 	clients := now.clients
@@ -162,9 +162,9 @@ func (q *inquiry) lineUp(now *crowd) {
 	p.number = -1
 	q.numbers.reset(n.batch.All(), now.board.Clients()) // those of the last round keep their numbers
 	n.batch.Each(func(t *task, arrived time.Time) {
-		from := t.purse
+		from := t.account
 		if from == nil {
-			from = n.purses[t.key.client]
+			from = n.accounts[t.key.client]
 		}
 		number := from.number
 		if from.round != now.round {
@@ -188,18 +188,18 @@ func (q *inquiry) lineUp(now *crowd) {
 		q.others = n.batch.All() // a slot that comes free is news for all
 	}
 	worths, stakes := now.worths, now.stakes // copies, too
-	q.t.purse = &p
+	q.t.account = &p
 	c.tolls = line.Tolls{Params: n.cfg.Crowd, Worth: worths.Mean(n.now), Stake: stakes.Mean(n.now)}
 	for k := range c.stands {
 		c.stands[k].beside = n.beside(&c.stands[k], 0)
 	}
 }
 
-// numbers numbers clients, by their purses. The numbers stand in no purse, as an inquiry changes nothing, and
-// in no map, as there may be thousands.
+// numbers numbers clients, by their accounts. The numbers stand in no account, as an inquiry changes nothing,
+// and in no map, as there may be thousands.
 type numbers struct {
 	slots []struct {
-		serial uint64 // of the purse; 0: none
+		serial uint64 // of the account; 0: none
 		number int
 	}
 	next int
@@ -211,8 +211,8 @@ func (x *numbers) reset(most, next int) {
 	x.next = next
 }
 
-// of is the number of a purse, the next where it has none.
-func (x *numbers) of(p *purse) int {
+// of is the number of an account, the next where it has none.
+func (x *numbers) of(p *account) int {
 	for i := p.serial; ; i++ {
 		switch s := &x.slots[i&uint64(len(x.slots)-1)]; s.serial {
 		case p.serial:
@@ -288,8 +288,8 @@ func (q *inquiry) look() *bus.Result {
 		x := sight{kind: kind, held: held, seat: seat, beside: beside}
 		x.serves = true
 		x.quote = q.idle(a, held)
-		x.quote.beside(t, a, s.burden)
-		x.ttft, x.queue = x.quote.forecast.TTFT, s.burden.Queue
+		x.quote.beside(t, a, s.backlog)
+		x.ttft, x.queue = x.quote.forecast.TTFT, s.backlog.Queue
 		x.early = x.ttft - a.predictor.Half(x.ttft)
 		x.service = n.service(a, x.ttft, x.quote.forecast.Output)
 		took := x.quote.computes
@@ -337,7 +337,7 @@ func (q *inquiry) home() {
 	for i := range q.sights {
 		k := q.sights[i].seat
 		a := c.stands[k].agent
-		own := a.belief.BeyondAt(p, q.depths[a.place], q.common(a.model),
+		own := a.cache.BeyondAt(p, q.depths[a.place], q.common(a.model),
 			a.line().Tokens(p.Tokens))
 		if own < 2*max(1, a.reg.BlockSize) {
 			own = 0
@@ -350,12 +350,12 @@ func (q *inquiry) home() {
 	}
 }
 
-// common is how many marks of the prompt most agents of a model hold: see Node.common.
+// common is how many prefixes of the prompt most agents of a model hold: see Node.common.
 func (q *inquiry) common(model string) int32 {
-	marks, ok := q.commons[model]
+	prefixes, ok := q.commons[model]
 	if !ok && model == q.first && len(q.ofFirst) > 0 {
-		marks = prefix.Common(q.ofFirst)
-		q.commons[model] = marks
+		prefixes = prefix.Common(q.ofFirst)
+		q.commons[model] = prefixes
 	} else if !ok {
 		q.ofModel = q.ofModel[:0]
 		for _, a := range q.n.roster {
@@ -363,10 +363,10 @@ func (q *inquiry) common(model string) int32 {
 				q.ofModel = append(q.ofModel, q.depths[a.place])
 			}
 		}
-		marks = prefix.Common(q.ofModel)
-		q.commons[model] = marks
+		prefixes = prefix.Common(q.ofModel)
+		q.commons[model] = prefixes
 	}
-	return marks
+	return prefixes
 }
 
 // saw reports whether an agent with a free slot, in front of whom nobody stands, is as one that was looked
@@ -384,7 +384,7 @@ func (q *inquiry) saw(seat int, line predict.Line, held held, beside market.Cred
 		o := &c.stands[y.seat]
 		b := o.agent
 		if y.kind == a.kind && y.held == held && y.beside == beside && b.fastest == a.fastest &&
-			o.room == s.room && o.running == s.running && b.stuck == a.stuck && o.burden == s.burden &&
+			o.room == s.room && o.running == s.running && b.stuck == a.stuck && o.backlog == s.backlog &&
 			q.kept(o) == q.kept(s) && (q.others == 0 && !q.kept(s) || b.slotPrice == a.slotPrice) &&
 			slices.Equal(a.tiers, b.tiers) {
 			return a.kind, true
@@ -416,7 +416,7 @@ func (q *inquiry) weigh(x *sight) {
 	saved := a.saves(x.quote.prompt, x.quote.forecast.Output, x.quote.cost)
 	toll := x.load + x.beside + n.toll(0, 0, 0, saved) - n.cfg.Fee
 	if s.room > 0 {
-		now := toll + c.tolls.Ahead(c.board.Ahead(x.seat, s.room, q.t.purse.number, 0, false))
+		now := toll + c.tolls.Ahead(c.board.Ahead(x.seat, s.room, q.t.account.number, 0, false))
 		if n.cfg.Tiers {
 			now += market.TierAt(a.tiers, a.slots-a.idle()).Toll
 		}

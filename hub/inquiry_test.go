@@ -44,9 +44,9 @@ func bytesOf(t *testing.T, r *Ready) (b []byte) {
 	for i := range r.Dispatches {
 		add(&r.Dispatches[i])
 	}
-	for _, l := range r.Letters {
+	for _, l := range r.Messages {
 		b = append(b, l.Subject...)
-		add(l.Message)
+		add(l.Body)
 	}
 	for i := range r.Funds {
 		b = append(b, r.Funds[i].Op...)
@@ -124,7 +124,7 @@ func (h *house) print() uint64 { return printOf(reflect.ValueOf(h.n)) }
 
 // D9: two hubs live the same random life, and one of them is asked for quotes between all that happens. They
 // say the same to the byte and write the same journal, and no quote changes anything that the hub remembers,
-// caches and marks of what was last looked at among it.
+// caches and prefixes of what was last looked at among it.
 func TestQuotesChangeNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of computing")
@@ -276,7 +276,7 @@ func TestAQuoteIsWhatALoneTaskIsGiven(t *testing.T) {
 				d = &h.dispatched[i]
 			}
 		}
-		if d != nil && in.dear > 0 {
+		if d != nil && in.tooExpensive > 0 {
 			d = nil // a later round took it, as what runs beside it had come nearer to its end
 		}
 		takes := d != nil || rather // for the slot of an agent that is full
@@ -310,7 +310,7 @@ func TestAQuoteIsWhatALoneTaskIsGiven(t *testing.T) {
 func (h *house) waitsFor(t *task) bool {
 	h.n.prospects(t)
 	_, a := h.n.better(int32(slices.Index(h.n.round.tasks, t)), 0)
-	if t.patient > 0 && a == nil {
+	if t.deferred > 0 && a == nil {
 		h.t.Fatal("who rather waits would take nothing")
 	}
 	return a != nil
@@ -399,9 +399,9 @@ func TestBidsMoveNoQuote(t *testing.T) {
 		session := sharedSession(r)
 		var first *bus.HubQuote
 		for i := range 8 {
-			m := h.task("c1", "q", func(m *bus.Task) { m.Session, m.Prompt.Marks = "s", nil })
+			m := h.task("c1", "q", func(m *bus.Task) { m.Session, m.Prompt.Prefixes = "s", nil })
 			session(m)
-			m.Prompt.Marks = []bus.Mark{{Bytes: 400, Hash: bus.SessionKey("c1", "s")}}
+			m.Prompt.Prefixes = []bus.PrefixHash{{Bytes: 400, Hash: bus.SessionKey("c1", "s")}}
 			if i > 0 {
 				m.Terms = randomTerms(r)
 			}
@@ -476,8 +476,8 @@ func TestAQuoteIsRefusedAsTheTaskWouldBe(t *testing.T) {
 		{"no prompt", agent, func(m *bus.Task) { m.Prompt.Tokens = 0 }, bus.CodeEmptyPrompt, false},
 		{"terms", agent, func(m *bus.Task) { m.Terms.Delta = new(float64) }, bus.CodeBadTerms, false},
 		{"out of bounds", agent, func(m *bus.Task) { m.Turn = -1 }, bus.CodeBadRequest, false},
-		{"marks that go back", agent, func(m *bus.Task) {
-			m.Prompt.Marks = []bus.Mark{{Bytes: 300, Hash: 1}, {Bytes: 200, Hash: 2}}
+		{"prefixes that go back", agent, func(m *bus.Task) {
+			m.Prompt.Prefixes = []bus.PrefixHash{{Bytes: 300, Hash: 1}, {Bytes: 200, Hash: 2}}
 		}, bus.CodeBadRequest, false},
 		{"no client", agent, func(m *bus.Task) { m.Client = "" }, bus.CodeBadRequest, false},
 		{"the rest of an answer", agent, func(m *bus.Task) { m.Resume = &bus.Resume{Agent: "a-1"} },
@@ -513,7 +513,7 @@ func TestAQuoteOfEachModel(t *testing.T) {
 	h.join("b-2", "qwen", 2, 0.3, card(10, 1, 4))
 	shared := func(m *bus.Task) {
 		m.Prompt = bus.Prompt{Bytes: 8000, Messages: 2, Tokens: 2000,
-			Marks: []bus.Mark{{Bytes: 7900, Hash: 5}, {Bytes: 8000, Hash: uint64(len(m.ID))}}}
+			Prefixes: []bus.PrefixHash{{Bytes: 7900, Hash: 5}, {Bytes: 8000, Hash: uint64(len(m.ID))}}}
 	}
 	cold := h.quote(h.task("bob", "q", shared))
 	if len(cold.Models) != 2 || cold.Models[0].Model != "llama" || cold.Models[1].Model != "qwen" {
@@ -567,9 +567,9 @@ func FuzzQuote(f *testing.F) {
 		h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.Model = "qwen" })))
 		m := new(bus.Task)
 		bus.DecodeForm(data, m) // what the codec refuses a careless caller may still ask
-		said := len(h.letters) + len(h.frames) + len(h.dispatched)
+		said := len(h.messages) + len(h.frames) + len(h.dispatched)
 		h.quote(m)
-		if r := h.n.Ready(); !r.Empty() || said != len(h.letters)+len(h.frames)+len(h.dispatched) {
+		if r := h.n.Ready(); !r.Empty() || said != len(h.messages)+len(h.frames)+len(h.dispatched) {
 			t.Errorf("a quote makes the hub say %+v", r)
 		}
 	})

@@ -211,7 +211,7 @@ func (n *Node) bestOf(t *task) (best market.Wait, usual map[*agent]market.Credit
 		if !a.suits(t) || !a.takes(held.tokens+t.carried()) {
 			continue
 		}
-		o := offered{quote: n.quote(t, a, s.burden, held), held: held}
+		o := offered{quote: n.quote(t, a, s.backlog, held), held: held}
 		o.computes = a.predictor.Work(o.quote.prompt-held.cached, held.cached)
 		if was, ok := shortest[a.fastest]; !ok || o.computes < was {
 			shortest[a.fastest] = o.computes
@@ -228,7 +228,7 @@ func (n *Node) bestOf(t *task) (best market.Wait, usual map[*agent]market.Credit
 		}
 		q := &o.quote
 		value := func(terms market.Terms, d time.Duration) (market.Credits, time.Duration) {
-			at := line.Stretch(d, t.over) + q.forecast.TTFT - min(d, s.burden.Queue)
+			at := line.Stretch(d, t.over) + q.forecast.TTFT - min(d, s.backlog.Queue)
 			worth := terms.Value(market.Quote{TTFT: at, Cost: q.cost, Quality: a.quality(t.msg.Domain)})
 			return min(worth, q.room(t.reserved)), at
 		}

@@ -28,7 +28,7 @@ type kind struct {
 type met struct {
 	agent         *agent
 	running, free int
-	burden        burden
+	backlog       backlog
 	held          held
 	count         int
 }
@@ -37,13 +37,13 @@ type met struct {
 const mostMet = 16
 
 // equals is how many agents equal to a were looked at on this visit.
-func (k *kind) equals(visit uint64, a *agent, running, free int, in burden, held held) int {
+func (k *kind) equals(visit uint64, a *agent, running, free int, in backlog, held held) int {
 	if k.visit != visit {
 		k.visit, k.met = visit, k.met[:0]
 	}
 	for i := range k.met {
 		m := &k.met[i]
-		if m.running == running && m.free == free && m.burden == in && m.held == held &&
+		if m.running == running && m.free == free && m.backlog == in && m.held == held &&
 			m.agent.stuck == a.stuck && slices.Equal(m.agent.tiers, a.tiers) {
 			m.count++
 			return m.count - 1
@@ -55,7 +55,7 @@ func (k *kind) equals(visit uint64, a *agent, running, free int, in burden, held
 	return 0
 }
 
-// kindOf is all that a quote reads of an agent beside its belief and its load.
+// kindOf is all that a quote reads of an agent beside its cache and its load.
 type kindOf struct {
 	line     predict.Line
 	model    string

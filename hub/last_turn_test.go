@@ -77,7 +77,7 @@ func TestNoSeatIsSaidTruly(t *testing.T) {
 	h := seatedHouse(t, 1, 3, func(c *Config) { c.Seats.Wait = 3 * time.Second })
 	h.turn("ann", "t0", "s0")
 	h.must(h.step(h.task("bob", "large", func(m *bus.Task) { // it needs most of what there is
-		m.Session, m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Marks[0].Bytes = "large", 450, 1800, 1800
+		m.Session, m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Prefixes[0].Bytes = "large", 450, 1800, 1800
 	})))
 	h.pass(20 * time.Millisecond)
 	for i := 1; h.answerTo("inbox.bob.large") == "" && i < 100; i++ {
@@ -91,8 +91,8 @@ func TestNoSeatIsSaidTruly(t *testing.T) {
 	if h.n.seats.table.Freed(h.n.clock()) == 0 {
 		t.Fatal("no seat came free: the test sees nothing")
 	}
-	for _, l := range h.letters {
-		if a, ok := l.Message.(*bus.Answer); ok && a.Result != nil && a.Result.Task == "large" &&
+	for _, l := range h.messages {
+		if a, ok := l.Body.(*bus.Answer); ok && a.Result != nil && a.Result.Task == "large" &&
 			strings.Contains(a.Result.Message, "none of them ended") {
 			t.Error(a.Result.Message)
 		}

@@ -73,7 +73,7 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 	for _, a := range n.roster {
 		n.listen(a)
 	}
-	n.timers.set(&n.treasury.sweep.timer, n.now.Add(n.cfg.PurseIdle))
+	n.timers.set(&n.treasury.sweep.timer, n.now.Add(n.cfg.AccountIdle))
 	n.chargedBefore()
 	n.marks.told, n.marks.quiet = 0, false
 	n.requestMissed()
@@ -112,7 +112,7 @@ func (n *Node) Drain(now time.Time) {
 func (n *Node) Retire(now time.Time) {
 	n.advance(now)
 	if n.leading && n.draining && n.doubt == "" {
-		n.returnSpare()
+		n.returnAvailable()
 	}
 }
 
@@ -120,11 +120,11 @@ func (n *Node) Retire(now time.Time) {
 func (n *Node) Idle() bool { return len(n.holds) == 0 && n.treasury.idle() }
 
 // refuseWaiting refuses every task that holds no money yet. Those without their money come first: what
-// another leaves would let them in.
+// another leaves would fund them.
 func (n *Node) refuseWaiting(code bus.Code, why string, again time.Duration) {
-	for _, p := range n.sortedPurses() {
-		for len(p.parked) > 0 {
-			n.end(p.parked[0], n.refusal(p.parked[0].msg, code, again, "%s", why))
+	for _, p := range n.sortedAccounts() {
+		for len(p.awaiting) > 0 {
+			n.end(p.awaiting[0], n.refusal(p.awaiting[0].msg, code, again, "%s", why))
 		}
 	}
 	n.batch.Wake()

@@ -74,11 +74,11 @@ func TestReadyCountsItsRounds(t *testing.T) {
 	h, d := oneRunning(t)
 	h.accept(d)
 	h.must(h.n.Step(h.now, completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 10})))
-	if r := h.n.Ready(); r.Rounds != 0 || len(r.Frames) == 0 || r.Presses() {
-		t.Errorf("a settlement: %d rounds, %d frames, presses %v", r.Rounds, len(r.Frames), r.Presses())
+	if r := h.n.Ready(); r.Rounds != 0 || len(r.Frames) == 0 || r.Urgent() {
+		t.Errorf("a settlement: %d rounds, %d frames, urgent %v", r.Rounds, len(r.Frames), r.Urgent())
 	}
 	h.must(h.n.Step(h.now, h.task("ann", "t2")))
-	if r := h.n.Ready(); r.Rounds != 1 || len(r.Dispatches) != 1 || !r.Presses() {
-		t.Errorf("a task: %d rounds, %d dispatches, presses %v", r.Rounds, len(r.Dispatches), r.Presses())
+	if r := h.n.Ready(); r.Rounds != 1 || len(r.Dispatches) != 1 || !r.Urgent() {
+		t.Errorf("a task: %d rounds, %d dispatches, urgent %v", r.Rounds, len(r.Dispatches), r.Urgent())
 	}
 }

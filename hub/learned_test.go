@@ -43,7 +43,7 @@ func TestAHubGoesOnWithWhatItLearned(t *testing.T) {
 			deadline: h.now.Add(time.Minute),
 			terms:    market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
 		a := h.n.lookup(id)
-		return h.n.quote(next, a, h.n.burden(a), held{tokens: a.predictor.Tokens(100)})
+		return h.n.quote(next, a, h.n.backlog(a), held{tokens: a.predictor.Tokens(100)})
 	}
 	again := newHouse(t, nil)
 	again.now = h.now

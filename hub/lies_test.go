@@ -27,11 +27,11 @@ func (h *house) renamed(own []*task) (restore func()) {
 	was := make([]string, len(own))
 	for i, x := range own {
 		was[i], x.key.client = x.key.client, fmt.Sprint(x.key.client, "-as-", i)
-		h.n.openPurse(x.key.client)
+		h.n.openAccount(x.key.client)
 	}
 	return func() {
 		for i, x := range own {
-			h.n.closePurse(x.key.client)
+			h.n.closeAccount(x.key.client)
 			x.key.client = was[i]
 		}
 	}

@@ -103,7 +103,7 @@ func (n *Node) hearWord(m *bus.FundsReply) {
 		n.marks.awaits, n.doubt = false, ""
 		n.status.changed = true
 		n.out.Settle = ledger.Own
-		n.timers.set(&n.treasury.sweep.timer, n.now.Add(n.cfg.PurseIdle))
+		n.timers.set(&n.treasury.sweep.timer, n.now.Add(n.cfg.AccountIdle))
 	}
 }
 

@@ -20,7 +20,7 @@ func TestOfPicturesNoWordIsBelieved(t *testing.T) {
 	for i := range 8 {
 		x := h.task("ann", fmt.Sprint("t", i), wide(uint64(i/2), 20), worth(10*market.Credit))
 		x.Prompt.Loose = bus.LooseMedia
-		h.must(s.say(1, 0.95, x.Prompt.Marks, nil))
+		h.must(s.say(1, 0.95, x.Prompt.Prefixes, nil))
 		h.must(h.step(x))
 		d := h.take("ann", x.ID)
 		h.accept(d)

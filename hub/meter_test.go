@@ -136,7 +136,7 @@ func TestAMaxPriceBelowThePrompt(t *testing.T) {
 	m.Terms.MaxPrice = &limit
 	h.must(h.step(m))
 	h.want("inbox.ann.t1", "not_worth_it")
-	said := h.letters[len(h.letters)-1].Message.(*bus.Answer).Result.Message
+	said := h.messages[len(h.messages)-1].Body.(*bus.Answer).Result.Message
 	if !strings.Contains(said, need.String()) {
 		t.Errorf("it says %q, want the %s that would do", said, need)
 	}

@@ -36,39 +36,39 @@ type Ready struct {
 	Frames     []ledger.Frame // make durable first: an award nobody recorded never happened
 	Dispatches []bus.Dispatch // then hand the tasks to their agents; each is answered by a DispatchReply
 	// and say what follows from what is durable now: answers, acknowledgements, cancels
-	Letters []Letter
-	Funds   []Funds        // ask the treasury; each is answered by a FundsReply with the same id
-	Settle  ledger.Settled // and remember, if it is not AsItWas
-	Status  *bus.Status    // nil if there is no news
-	Faults  []error        // what should never happen, and did: log it loudly
-	Wake    time.Time      // Tick then, if nothing arrives before; zero: no need
-	Probes  []string       // quiet agents: ask whether anybody listens there, and Step an Absent if not
-	Placed  []Placed       // beside Dispatches: whom each is for, and what there is to measure of it
-	Rounds  int            // how many were cleared for this
+	Messages []Message
+	Funds    []Funds        // ask the treasury; each is answered by a FundsReply with the same id
+	Settle   ledger.Settled // and remember, if it is not AsItWas
+	Status   *bus.Status    // nil if there is no news
+	Faults   []error        // what should never happen, and did: log it loudly
+	Wake     time.Time      // Tick then, if nothing arrives before; zero: no need
+	Probes   []string       // suspect agents: ask whether anybody listens there, and Step an Absent if not
+	Placed   []Placed       // beside Dispatches: whom each is for, and what there is to measure of it
+	Rounds   int            // how many were cleared for this
 	// what policies want engines to do: no agent can be told that, so a hub's process passes them by; the lab
 	// has simulated engines do them, to see what they are worth
 	Wishes []runtimepolicy.Effect
 }
 
-// Presses reports whether this turn must be done at once. One that has frames, and beside them nothing but
+// Urgent reports whether this turn must be done at once. One that has frames, and beside them nothing but
 // acknowledgements and status, can wait a little to share its sync with the next.
 // A turn without frames needs no sync, so it never waits.
-func (r *Ready) Presses() bool {
+func (r *Ready) Urgent() bool {
 	if len(r.Frames) == 0 || len(r.Dispatches) > 0 || len(r.Funds) > 0 || len(r.Probes) > 0 {
 		return true
 	}
-	for _, l := range r.Letters {
-		if _, ack := l.Message.(*bus.CompletionAck); !ack {
+	for _, l := range r.Messages {
+		if _, ack := l.Body.(*bus.CompletionAck); !ack {
 			return true
 		}
 	}
 	return false
 }
 
-// Letter is a message to a subject.
-type Letter struct {
+// Message is what is said to a subject.
+type Message struct {
 	Subject string
-	Message bus.Message
+	Body    bus.Message
 }
 
 // Funds is a request to the treasury.
@@ -88,7 +88,7 @@ type Placed struct {
 
 // Empty reports whether there is nothing to do but wait.
 func (r *Ready) Empty() bool {
-	return len(r.Frames) == 0 && len(r.Dispatches) == 0 && len(r.Letters) == 0 && len(r.Funds) == 0 &&
+	return len(r.Frames) == 0 && len(r.Dispatches) == 0 && len(r.Messages) == 0 && len(r.Funds) == 0 &&
 		len(r.Probes)+len(r.Wishes) == 0 && r.Status == nil && len(r.Faults) == 0 &&
 		r.Settle == ledger.AsItWas
 }
@@ -152,12 +152,12 @@ type Node struct {
 	waiting int // in batch
 
 	holds    map[string]*hold
-	acks     *bounded.Cache[string, string, bus.Code]    // of ended holds, by client
-	askers   *bounded.Cache[string, taskKey, []doorAsks] // of tasks that are not known
+	acks     *bounded.Cache[string, string, bus.Code]      // of ended holds, by client
+	lookups  *bounded.Cache[string, taskKey, []doorLookup] // of tasks that are not known
 	timers   timers
 	sales    map[string]*sale // under pricing tariff, by class
-	purses   map[string]*purse
-	opened   uint64 // purses, so far
+	accounts map[string]*account
+	opened   uint64 // accounts, so far
 	treasury treasury
 	marks    heardOf
 
@@ -179,9 +179,9 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		classes: predict.NewClasses(cfg.Prior, cfg.Parts.Gates), outputs: predict.NewOutputs(cfg.Parts.Gates),
 		kinds: kinds{all: map[kindOf]*kind{}},
 		batch: batch.New[*task](cfg.Batch),
-		known: map[taskKey]*task{}, holds: map[string]*hold{}, purses: map[string]*purse{},
+		known: map[taskKey]*task{}, holds: map[string]*hold{}, accounts: map[string]*account{},
 		acks:     bounded.New[string, string, bus.Code](cfg.MaxKnown, 0),
-		askers:   bounded.New[string, taskKey, []doorAsks](maxAsked, 0),
+		lookups:  bounded.New[string, taskKey, []doorLookup](maxLookups, 0),
 		prefixes: prefix.NewIndex(cfg.Prefix),
 		early:    map[string]bool{},
 		treasury: newTreasury(), marks: heardOf{among: map[string]bool{}}, sales: map[string]*sale{},
@@ -262,7 +262,7 @@ func (n *Node) step(m bus.Message) error {
 			n.stats.BadSummaries++
 			return err
 		}
-		return n.told(m)
+		return n.reported(m)
 	case *bus.Ask:
 		if err != nil {
 			return err
@@ -395,10 +395,10 @@ func (n *Node) salt() (s [16]byte) {
 	return s
 }
 
-// send adds a letter.
+// send adds a message.
 func (n *Node) send(subject string, m bus.Message) {
 	if subject != "" {
-		n.out.Letters = append(n.out.Letters, Letter{subject, m})
+		n.out.Messages = append(n.out.Messages, Message{subject, m})
 	}
 }
 

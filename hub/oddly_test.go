@@ -10,7 +10,7 @@ import (
 )
 
 // How late a first token may come is not made of what is believed to be cached: a client that sees to it that
-// the belief is wrong would cancel, and have all that was computed until then for nothing.
+// what is inferred is wrong would cancel, and have all that was computed until then for nothing.
 func TestTheFirstTokensWorstCaseBelievesNothing(t *testing.T) {
 	h := newHouse(t, nil)
 	r := registration("a-1", "llama", 1, 0.9, card(1, 1, 4))
@@ -44,7 +44,7 @@ func TestTheFirstTokensWorstCaseBelievesNothing(t *testing.T) {
 }
 
 // An engine finds nothing in its cache of a text that it is given with other arguments of the template, or
-// under another salt; so nothing is implied.
+// under another salt; so nothing is verified.
 func TestTheSameTextUnderAnotherSaltIsNotCached(t *testing.T) {
 	long := strings.Repeat("the quick brown fox ", 200)
 	for name, more := range map[string]string{

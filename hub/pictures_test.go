@@ -64,8 +64,8 @@ func TestPicturesInACrowd(t *testing.T) {
 		if seen < pictures {
 			t.Errorf("seed %d: of %d pictures %d were served", seed, pictures, seen)
 		}
-		for _, l := range h.letters {
-			if a, ok := l.Message.(*bus.Answer); ok && a.Result != nil &&
+		for _, l := range h.messages {
+			if a, ok := l.Body.(*bus.Answer); ok && a.Result != nil &&
 				slices.Contains([]bus.Code{bus.CodeUnsupportedField, bus.CodeUnknownModel}, a.Result.Code) {
 				t.Fatalf("seed %d: %s: %s", seed, a.Result.Task, a.Result.Message)
 			}

@@ -99,7 +99,7 @@ func (x *spreads) alike(n *Node, k int, a *agent) int32 {
 	w := &x.list[i]
 	w.all++
 	// nor may anybody be charged for going there before another
-	if _, claimed := c.board.Next(a.seat, s.free[k]); !claimed && stand.told != c.round {
+	if _, asserted := c.board.Next(a.seat, s.free[k]); !asserted && stand.told != c.round {
 		w.members = append(w.members, int32(k))
 	}
 	return int32(i) + 1

@@ -166,7 +166,10 @@ func TestAnAgentOfAnEarlierPortionTakesMore(t *testing.T) {
 		for i := range 10 {
 			all = append(all, h.busy(fmt.Sprint("n-", i), "llama", 8)...)
 		}
-		short := func(m *bus.Task) { m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Marks[0].Bytes = 10, 40, 40 }
+		short := func(m *bus.Task) {
+			m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Prefixes[0].Bytes = 10, 40,
+				40
+		}
 		h.queue(700, worth(market.Credit/100), short)
 		h.pass(time.Second)
 		for i := range dear {
@@ -225,7 +228,7 @@ func TestWhoComesAtOnceGoesHome(t *testing.T) {
 			h.prepaid[client] = 1e5 * market.Credit
 			h.must(h.n.Step(h.now, h.task(client, fmt.Sprint("t-", number, "-", i), func(m *bus.Task) {
 				m.Session = fmt.Sprint("s", i)
-				m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Marks[0].Bytes = 4000, 16000, 16000
+				m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Prefixes[0].Bytes = 4000, 16000, 16000
 			})))
 		}
 		h.run()

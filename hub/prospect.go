@@ -57,7 +57,7 @@ type notes struct {
 type holding struct {
 	prefix.Holder
 	known         bool   // held is of these:
-	changes, fits uint64 // of the agent's belief, and of its predictor
+	changes, fits uint64 // of the agent's cache, and of its predictor
 	round         uint64 // in which it was found to be so
 	held          held
 }
@@ -68,10 +68,10 @@ func (n *Node) heldOf(t *task) []holding {
 	if k.looked && k.since == x.Changes() {
 		return k.holds
 	}
-	if p := &t.msg.Prompt; !k.looked || x.Changed(p.Marks, k.since) {
+	if p := &t.msg.Prompt; !k.looked || x.Changed(p.Prefixes, k.since) {
 		x.Resolve(p)
 		k.looked, k.holds = true, k.holds[:0]
-		k.found = x.Holders(k.found[:0], p.Marks)
+		k.found = x.Holders(k.found[:0], p.Prefixes)
 		for _, f := range k.found {
 			k.holds = append(k.holds, holding{Holder: f})
 		}
@@ -91,17 +91,17 @@ func (n *Node) heldBy(t *task, a *agent) held {
 	return a.cold(t)
 }
 
-// of is what an agent holds. No belief changes in a round before it is awarded.
+// of is what an agent holds. No cache changes in a round before it is awarded.
 func (h *holding) of(a *agent, t *task, round uint64) held {
 	if h.round == round {
 		return h.held
 	}
 	h.round = round
-	changes, fits := a.belief.Changes(), a.predictor.Fits()
+	changes, fits := a.cache.Changes(), a.predictor.Fits()
 	if !h.known || h.changes != changes || h.fits != fits {
 		p := &t.msg.Prompt
 		h.known, h.changes, h.fits = true, changes, fits
-		h.held.tokens, h.held.cached = a.belief.ExpectAt(p, h.Depth, a.predictor.Tokens(p.Tokens))
+		h.held.tokens, h.held.cached = a.cache.ExpectAt(p, h.Depth, a.predictor.Tokens(p.Tokens))
 	}
 	return h.held
 }
@@ -189,7 +189,7 @@ func (c *crowd) toldAll(l *lane) bool { return l.asked == c.asked && l.apart == 
 // least is at most how long a first token takes of a slot of a group, where nothing of the prompt is held.
 func (c *crowd) least(g *group, o *offer) time.Duration {
 	if c.toldOf(g); g.least < 0 {
-		g.least = g.first.predictor.Least(o.first, o.work, g.burden)
+		g.least = g.first.predictor.Least(o.first, o.work, g.backlog)
 	}
 	return g.least
 }
@@ -293,14 +293,14 @@ func (n *Node) row(a *agent, g *group, o *offer) int32 {
 	i := int32(len(c.rows))
 	c.rows = c.rows[:i+1]
 	x := &c.rows[i]
-	*x = prospect{group: c.stands[a.seat].group, before: g.rows, quote: o, queue: g.burden.Queue}
+	*x = prospect{group: c.stands[a.seat].group, before: g.rows, quote: o, queue: g.backlog.Queue}
 	g.rows = i
 	suits := o.suits
 	if !c.alike || t.parses || t.media {
 		suits = a.suits(t)
 	}
 	if x.serves = suits && o.takes; x.serves {
-		x.ttft = a.predictor.Later(o.first, o.work, g.burden)
+		x.ttft = a.predictor.Later(o.first, o.work, g.backlog)
 		x.service, x.early = o.stays+x.ttft, x.ttft-a.predictor.Half(x.ttft)
 	}
 	return i

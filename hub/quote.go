@@ -31,12 +31,12 @@ type quote struct {
 	maxTokens int              // what the engine is told, within its context
 	most      int              // prompt tokens that the worst case covers
 	features  predict.Features // but for the load
-	delay     burden           // of what is in hand
+	delay     backlog          // of what is in hand
 }
 
 // quote prices t on a, where so much of its prompt is held and there is so much in hand. What it reads of the
 // agent otherwise is its [kind].
-func (n *Node) quote(t *task, a *agent, in burden, held held) quote {
+func (n *Node) quote(t *task, a *agent, in backlog, held held) quote {
 	q := n.idleQuote(t, a, held)
 	q.beside(t, a, in)
 	return q
@@ -74,7 +74,7 @@ func (q *quote) worst(a *agent) market.Credits {
 }
 
 // beside makes it what it is beside what the agent has in hand.
-func (q *quote) beside(t *task, a *agent, in burden) {
+func (q *quote) beside(t *task, a *agent, in backlog) {
 	q.delay = in
 	q.forecast = a.predictor.Timed(q.first, q.work, q.output, in)
 	q.forecast.ITL = a.predictor.Token(q.features.Load)
@@ -126,24 +126,24 @@ func (n *Node) firstQuoted(t *task, a *agent, held held) quote {
 	k, q := n.kind(a), n.idleQuote(t, a, held)
 	*n.notes(t).of(k, held) = noted{k, a.predictor.Fits(), held, t.length.good(), q.features.Answer,
 		q.brief}
-	q.forecast.TTFT = a.predictor.Later(q.first, q.work, burden{})
+	q.forecast.TTFT = a.predictor.Later(q.first, q.work, backlog{})
 	q.value = t.stated().Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: q.quality})
 	return q
 }
 
 // quoted is what t is quoted on a while it has so much in hand.
-func (n *Node) quoted(t *task, a *agent, in burden) quote { return n.quote(t, a, in, a.expect(t)) }
+func (n *Node) quoted(t *task, a *agent, in backlog) quote { return n.quote(t, a, in, a.expect(t)) }
 
 // held is how many tokens a prompt is expected to have on an agent, and how many of them it is believed to
 // hold.
 type held struct{ tokens, cached int }
 
-func (a *agent) expect(t *task) held { return a.expectAt(&t.msg.Prompt, a.belief.Depth(&t.msg.Prompt)) }
+func (a *agent) expect(t *task) held { return a.expectAt(&t.msg.Prompt, a.cache.Depth(&t.msg.Prompt)) }
 
-// expectAt says it of a prompt of which it is believed to hold so many marks.
+// expectAt says it of a prompt of which it is believed to hold so many prefixes.
 func (a *agent) expectAt(p *bus.Prompt, depth int32) (h held) {
 	if h.tokens = a.line().Tokens(p.Tokens); depth > 0 {
-		h.tokens, h.cached = a.belief.ExpectAt(p, depth, h.tokens)
+		h.tokens, h.cached = a.cache.ExpectAt(p, depth, h.tokens)
 	}
 	return h
 }
@@ -213,8 +213,8 @@ func (h *hold) covers(most int) int {
 }
 
 // worstFirst is how long the first token of an answer may take: several times what is expected, for a queue
-// or another's long prompt. It assumes that nothing is cached, as the client may know that the belief is
-// wrong. It assumes the most tokens for a picture, as nobody knows how many it has before it was computed.
+// or another's long prompt. It assumes that nothing is cached, as the client may know that what is inferred
+// is wrong. It assumes the most tokens for a picture, as nobody knows how many it has before it was computed.
 // Where enough of about that length were seen it is what one in a thousand takes, if that is less.
 func (a *agent) worstFirst(t *task, q *quote) time.Duration {
 	f := q.features
@@ -263,9 +263,9 @@ func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 		Quoted: aw.Cost, Tariff: h.rec.Tariff, CostCap: h.rec.Amount - h.rec.Premium,
 		TimeoutMS: min(max(1, h.timeout.Milliseconds()), bus.MaxPatient),
 	}
-	d.PromptMost, d.Cached, d.FirstMS = n.covered(t, h), h.implied, min(h.first.Milliseconds(), d.TimeoutMS)
+	d.PromptMost, d.Cached, d.FirstMS = n.covered(t, h), h.verified, min(h.first.Milliseconds(), d.TimeoutMS)
 	d.WatchMS = min(h.watch.Milliseconds(), d.TimeoutMS)
-	d.Claimed = h.rec.Claimed
+	d.Asserted = h.rec.Asserted
 	d.Task.Inbox, d.Task.Voucher, d.Earlier = "", nil, t.earlier
 	if t.carried() > 0 {
 		d.Whole = t.whole

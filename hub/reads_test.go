@@ -18,7 +18,7 @@ func TestAPairIsChargedByItsOwnQuote(t *testing.T) {
 		return func(m *bus.Task) {
 			m.Session, m.Model = "s", "llama"
 			m.Prompt.Tokens, m.Prompt.Bytes = tokens, 4*tokens
-			m.Prompt.Marks = []bus.Mark{{Bytes: 32_000, Hash: 7}}
+			m.Prompt.Prefixes = []bus.PrefixHash{{Bytes: 32_000, Hash: 7}}
 		}
 	}
 	h.must(h.step(h.task("ann", "first", long(8000))))

@@ -83,7 +83,7 @@ func (n *Node) replayHold(p *ledger.Past) {
 	h.timer.owner = h
 	t.hold = h
 	n.known[t.key] = t
-	n.openPurse(rec.Client)
+	n.openAccount(rec.Client)
 	n.holds[id] = h
 	a.holds = append(a.holds, h)
 	n.inHand(a)
@@ -108,7 +108,7 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	t.inboxes = append(t.inboxes, m.Inbox)
 	a := h.agent
 	a.holds = slices.DeleteFunc(a.holds, func(o *hold) bool { return o == h }) // it is not beside itself
-	q := n.quoted(t, a, n.burden(a))
+	q := n.quoted(t, a, n.backlog(a))
 	h.features, h.ttft, h.first = q.features, q.forecast.TTFT, a.worstFirst(t, &q)
 	h.watch = n.watchOf(a, h)
 	h.state = dispatched

@@ -172,7 +172,7 @@ func TestThereIsRestBesideAgentsThatAreGivenFew(t *testing.T) {
 	h.n.cfg.Seats.Depth = 300 * time.Millisecond
 	h.prepaid["bob"] = 1000 * market.Credit
 	long := func(m *bus.Task) {
-		m.Prompt.Bytes, m.Prompt.Tokens, m.Prompt.Marks = 8000, 2000, []bus.Mark{{Bytes: 8000}}
+		m.Prompt.Bytes, m.Prompt.Tokens, m.Prompt.Prefixes = 8000, 2000, []bus.PrefixHash{{Bytes: 8000}}
 	}
 	h.n.news()
 	h.run()
@@ -323,7 +323,7 @@ func TestNobodyHasDeclinedWhatWasNotOffered(t *testing.T) {
 	cheap := h.n.lookup("cheap")
 	h.now = h.now.Add(300 * time.Millisecond)
 	h.must(h.n.Step(h.now, completion("cheap", running[0], market.Usage{Prompt: 100, Output: 10})))
-	cheap.deepUntil = h.n.at(50 * time.Millisecond)
+	cheap.saturatedUntil = h.n.at(50 * time.Millisecond)
 	h.run() // all look
 	h.n.news()
 	if !h.n.batch.Held() || cheap.free(h.n) > 0 || cheap.idle() != 1 || len(h.dispatched) > 0 {

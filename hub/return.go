@@ -24,8 +24,8 @@ type giveBack struct {
 // here.
 const returnsPerFrame = 256
 
-// returnSpare hands back what no task needs, client by client: a stopping hub strands no money.
-func (n *Node) returnSpare() {
+// returnAvailable hands back what no task needs, client by client: a stopping hub strands no money.
+func (n *Node) returnAvailable() {
 	number := n.book.LastReturn(n.cfg.Journal)
 	var records []ledger.Record
 	record := func() bool {
@@ -44,7 +44,7 @@ func (n *Node) returnSpare() {
 		return true
 	}
 	for _, client := range n.clients() {
-		amount := n.spare(client)
+		amount := n.available(client)
 		if amount <= 0 {
 			continue
 		}
@@ -64,7 +64,7 @@ func given(r *ledger.Record) giveBack {
 
 // returnAbove hands back what is above an amount of a client's money that is neither held nor reserved.
 func (n *Node) returnAbove(client string, keep market.Credits) {
-	amount := n.spare(client) - keep
+	amount := n.available(client) - keep
 	if amount <= 0 {
 		return
 	}
@@ -75,7 +75,7 @@ func (n *Node) returnAbove(client string, keep market.Credits) {
 	}
 	n.treasury.returns = append(n.treasury.returns, given(&r))
 	n.sendReturns()
-	if p := n.purses[client]; p != nil && p.request != nil && !p.request.ahead {
+	if p := n.accounts[client]; p != nil && p.request != nil && !p.request.ahead {
 		p.request.least = max(p.request.least, p.request.req.Needs-keep) // see bus.FundsRequest.Needs
 	}
 }
@@ -95,7 +95,7 @@ func (n *Node) recall(m *bus.Recall) error {
 	}
 	if !m.Look && n.doubt == "" {
 		n.returnAbove(m.Client, 0)
-		if p := n.purses[m.Client]; p != nil {
+		if p := n.accounts[m.Client]; p != nil {
 			p.notAhead = n.now.Add(aheadAgain) // others want it
 		}
 	}
@@ -133,7 +133,7 @@ func (s *sweep) due(n *Node) {
 	if !s.begun {
 		s.begun = true
 		for _, client := range n.clients() {
-			p := n.purses[client]
+			p := n.accounts[client]
 			if n.book.Avail(client) > 0 && (p == nil || p.open == 0 && p.timer.place == 0) {
 				s.clients = append(s.clients, client)
 			}
@@ -142,7 +142,7 @@ func (s *sweep) due(n *Node) {
 	step := s.clients[:min(len(s.clients), sweepStep)]
 	s.clients = s.clients[len(step):]
 	for _, client := range step {
-		if p := n.purses[client]; p == nil {
+		if p := n.accounts[client]; p == nil {
 			n.returnAbove(client, 0)
 		} else if p.open == 0 {
 			n.returnAbove(client, times(p.largest, lowWaterHolds))

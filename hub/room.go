@@ -35,7 +35,7 @@ func (r *room) squeezes(has int) bool { return has+1 < r.most }
 func (n *Node) makeRoom() {
 	for n.waiting > n.cfg.MaxWaiting {
 		t, _ := n.batch.Latest(func(t *task) bool {
-			return n.purses[t.key.client].waiting == n.room.most
+			return n.accounts[t.key.client].waiting == n.room.most
 		})
 		n.end(t, n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"the room for %d waiting tasks is full, and no client has more in it than %s, with %d: its last "+

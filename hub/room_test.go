@@ -25,11 +25,11 @@ func fullHouse(t *testing.T, waiting int) *house {
 // comes sends a task a moment after the last, and says what was refused for it: client, task and why.
 func (h *house) comes(client, id string, change ...func(*bus.Task)) (refused []string) {
 	h.t.Helper()
-	from := len(h.letters)
+	from := len(h.messages)
 	h.now = h.now.Add(time.Microsecond)
 	h.must(h.step(h.task(client, id, change...)))
-	for _, l := range h.letters[from:] {
-		if a, ok := l.Message.(*bus.Answer); ok && a.Result != nil {
+	for _, l := range h.messages[from:] {
+		if a, ok := l.Body.(*bus.Answer); ok && a.Result != nil {
 			refused = append(refused, fmt.Sprintf("%s/%s %s", a.Result.Client, a.Result.Task, a.Result.Code))
 		}
 	}
@@ -71,9 +71,9 @@ func TestAFullRoomIsShared(t *testing.T) {
 			t.Fatalf("task %d of a third: %v", i, got)
 		}
 	}
-	last := h.letters[len(h.letters)-1].Message
-	for _, l := range h.letters {
-		if a, ok := l.Message.(*bus.Answer); ok && a.Result != nil && a.Result.Task == "t1023" {
+	last := h.messages[len(h.messages)-1].Body
+	for _, l := range h.messages {
+		if a, ok := l.Body.(*bus.Answer); ok && a.Result != nil && a.Result.Task == "t1023" {
 			last = a
 		}
 	}
@@ -121,13 +121,13 @@ func TestWhoCannotPayTakesNobodysPlace(t *testing.T) {
 		t.Fatalf("%v; %d wait", got, h.n.waiting)
 	}
 	h.silent = false
-	from := len(h.letters)
+	from := len(h.messages)
 	pending := h.pending
 	h.pending = nil
 	for _, f := range pending {
 		h.must(h.step(h.treasury(f)))
 	}
-	if len(h.letters) == from || h.answerTo("inbox.c0.t3") != "no_room" || h.n.waiting != 4 ||
+	if len(h.messages) == from || h.answerTo("inbox.c0.t3") != "no_room" || h.n.waiting != 4 ||
 		h.n.known[taskKey{"c1", "late"}] == nil {
 		t.Errorf("%d wait, c0's last was told %q", h.n.waiting, h.answerTo("inbox.c0.t3"))
 	}

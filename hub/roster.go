@@ -19,20 +19,20 @@ import (
 // run on it.
 type agent struct {
 	// what rounds and quotes read of every agent stands first, and so together in memory
-	joined     bool  // registered, and claimed by this hub
-	sells      bool  // its owner won the epoch of its class, where there are epochs
-	ready      bool  // by its last summary
-	listed     bool  // as ready, by its registration
-	parses     bool  // its engine lends its parsers, by its features
-	text       bool  // its engine reads text alone, by its features
-	place      int32 // of its belief
-	silentFrom int64 // by Node.nano: when its last summary is too old
-	avoidUntil int64 // by Node.nano: before then it gets no tasks
-	deepUntil  int64 // by Node.nano: so long it is given nothing, see Node.deep
-	slots      int
-	stuck      int // of these, by the agent's count where it was higher than the hub's own for a while
-	declined   int // of these, so many are for who comes while others rest: see Node.allAsked
-	seat       int // in crowd.stands, where it is in it
+	joined         bool  // registered, and claimed by this hub
+	sells          bool  // its owner won the epoch of its class, where there are epochs
+	ready          bool  // by its last summary
+	listed         bool  // as ready, by its registration
+	parses         bool  // its engine lends its parsers, by its features
+	text           bool  // its engine reads text alone, by its features
+	place          int32 // of its cache
+	silentFrom     int64 // by Node.nano: when its last summary is too old
+	avoidUntil     int64 // by Node.nano: before then it gets no tasks
+	saturatedUntil int64 // by Node.nano: so long it is given nothing, see Node.saturated
+	slots          int
+	stuck          int // of these, by the agent's count where it was higher than the hub's own for a while
+	declined       int // of these, so many are for who comes while others rest: see Node.allAsked
+	seat           int // in crowd.stands, where it is in it
 
 	holds     []*hold // under way, in the order of their rounds: the hub's own count is the load
 	kind      *kind   // nil: to be found
@@ -46,11 +46,11 @@ type agent struct {
 	tiers     []market.Tier  // of the slots, by congestion charge; none: one without
 	slotPrice market.Credits // in the last round it was in
 
-	queue  predict.Queue
-	seats  *seat.Agent // nil while it is not joined
-	belief *prefix.Belief
-	id     string
-	reg    bus.Registration
+	queue predict.Queue
+	seats *seat.Agent // nil while it is not joined
+	cache *prefix.Cache
+	id    string
+	reg   bus.Registration
 
 	seq   uint64
 	said  time.Time // when its last summary came; zero: none has since it joined
@@ -69,20 +69,20 @@ type agent struct {
 	timer    timer // the end of avoid
 	watch    lookout
 
-	learned   string // the model that this is of, where it was read from a file
-	life      uint64 // of its engine in this boot, as it says
-	restarted bool   // nothing was answered since
-	lateness  lateness
-	askFrom   int64  // by Node.nano: before then it is not asked again what it holds
-	missed    uint64 // of its words on what it holds: the last, where a summary told of it first; 0: none
-	missedAt  int64  // by Node.nano: when it did
-	rate      seat.Rate
-	deeper    deeper
-	answers   quality.Agent // what was said of them
-	rated     []float64     // how good they are expected to be, by registered domain
-	scores    string        // the registered ones, and these
-	prices    []priced      // slot prices of late, by round
-	priceAt   int           // among them, the one that was asked for last
+	learned    string // the model that this is of, where it was read from a file
+	life       uint64 // of its engine in this boot, as it says
+	restarted  bool   // nothing was answered since
+	lateness   lateness
+	askFrom    int64  // by Node.nano: before then it is not asked again what it holds
+	missed     uint64 // of its words on what it holds: the last, where a summary told of it first; 0: none
+	missedAt   int64  // by Node.nano: when it did
+	rate       seat.Rate
+	saturation saturation
+	answers    quality.Agent // what was said of them
+	rated      []float64     // how good they are expected to be, by registered domain
+	scores     string        // the registered ones, and these
+	prices     []priced      // slot prices of late, by round
+	priceAt    int           // among them, the one that was asked for last
 }
 
 func (n *Node) find(id string) (int, bool) {
@@ -102,17 +102,17 @@ func (n *Node) enrol(id string) *agent {
 	i, ok := n.find(id)
 	if !ok {
 		a := &agent{id: id, predictor: predict.NewMeans(n.cfg.Prior)}
-		a.believe(n.prefixes.New(1, 0))
+		a.setCache(n.prefixes.New(1, 0))
 		a.timer.owner, a.watch.agent = a, a
 		a.watch.timer.owner = &a.watch
-		a.deeper.agent, a.deeper.timer.owner = a, &a.deeper
+		a.saturation.agent, a.saturation.timer.owner = a, &a.saturation
 		n.roster = slices.Insert(n.roster, i, a)
 	}
 	return n.roster[i]
 }
 
-// believe has another belief of an agent's cache than the last.
-func (a *agent) believe(b *prefix.Belief) { a.belief, a.place = b, int32(b.Place()) }
+// setCache has another cache stand for the agent's than the last.
+func (a *agent) setCache(b *prefix.Cache) { a.cache, a.place = b, int32(b.Place()) }
 
 // modelName is the name of a model in the memory of the agents that have it: where all names are one, who
 // compares many of them reads it once.
@@ -140,13 +140,13 @@ func (n *Node) drop(a *agent) {
 	}
 	if i, ok := n.find(a.id); ok {
 		n.roster = slices.Delete(n.roster, i, i+1)
-		a.belief.Drop()
+		a.cache.Drop()
 	}
 	n.classes.Leave(a.predictor)
 	a.load.Leave()
 	n.timers.set(&a.timer, time.Time{})
 	n.timers.set(&a.watch.timer, time.Time{})
-	n.timers.set(&a.deeper.timer, time.Time{})
+	n.timers.set(&a.saturation.timer, time.Time{})
 }
 
 // classify puts an agent into the class of those that are forecast like it.
@@ -193,12 +193,12 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	// an engine upgraded to another model has none of the last one's cache, or speed
 	switch same := reg.Model == a.reg.Model && reg.BlockSize == a.reg.BlockSize; {
 	case fresh && same && a.reg.KVTokens == reg.KVTokens:
-		a.belief.Again()
+		a.cache.Again()
 	case fresh || !same:
-		a.belief.Drop()
-		a.believe(n.prefixes.New(reg.BlockSize, reg.KVTokens))
+		a.cache.Drop()
+		a.setCache(n.prefixes.New(reg.BlockSize, reg.KVTokens))
 	case a.reg.KVTokens != reg.KVTokens: // it was started again with other flags, beside its agentd
-		a.belief.Resize(reg.KVTokens)
+		a.cache.Resize(reg.KVTokens)
 	}
 	if reg.Model != cmp.Or(a.reg.Model, a.learned) {
 		n.classes.Leave(a.predictor)
@@ -286,7 +286,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 		return fmt.Errorf("summary %d of %s (boot %d) is old", s.Seq, s.Agent, s.Boot)
 	}
 	before, price, tiers, open := a.free(n), a.price, a.tiers, a.open(n)
-	a.speaks(n)
+	a.alive(n)
 	first := a.said.IsZero()
 	a.seq, a.said, a.silentFrom = s.Seq, n.now, n.at(n.cfg.Silence)
 	a.ready = s.State == bus.StateReady
@@ -306,7 +306,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	a.queue.Said(n.nano, n.nano-int64(hearsWithin), s.Prefills, s.Ahead)
 	n.heardLate(a, s.Late)
 	n.missedWord(a, s.Held)
-	n.deepen(a)
+	n.updateSaturation(a)
 	switch after := a.free(n); {
 	case after > before, open && !a.open(n), after > 0 && (a.price != price || !slices.Equal(a.tiers, tiers)):
 		n.news()
@@ -320,7 +320,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 const askAgain = 5 * time.Second
 
 // told takes an agent's word about what it holds.
-func (n *Node) told(h *bus.Holdings) error {
+func (n *Node) reported(h *bus.Holdings) error {
 	a := n.lookup(h.Agent)
 	if a == nil || !a.joined || h.Boot != a.reg.Boot {
 		if a == nil || !a.joined {
@@ -328,11 +328,11 @@ func (n *Node) told(h *bus.Holdings) error {
 		}
 		return fmt.Errorf("holdings of %s (boot %d), which is not sold here", h.Agent, h.Boot)
 	}
-	a.speaks(n)
+	a.alive(n)
 	if h.Life > a.life {
 		a.life, a.restarted = h.Life, a.restarted || a.life > 0
 	}
-	if a.belief.Told(h) {
+	if a.cache.Reported(h) {
 		n.askAll(a)
 	}
 	return nil
@@ -342,13 +342,13 @@ func (n *Node) told(h *bus.Holdings) error {
 // is the number of that, by a summary. What is lost on its way and followed by nothing would be missed for a
 // minute otherwise. A summary may overtake what was said before it, so a later one has to say so, too.
 func (n *Node) missedWord(a *agent, held uint64) {
-	switch heard := a.belief.Heard(); {
+	switch heard := a.cache.Heard(); {
 	case held <= heard:
 		a.missed = 0
 	case a.missed <= heard:
 		a.missed, a.missedAt = held, n.nano
 	case n.nano-a.missedAt >= int64(hearsWithin):
-		a.belief.Missed()
+		a.cache.Missed()
 		n.askAll(a)
 	}
 }
@@ -396,7 +396,7 @@ func (a *agent) free(n *Node) int {
 	if !a.open(n) {
 		return 0
 	}
-	if _, deep := n.deep(a); deep {
+	if _, saturated := n.saturated(a); saturated {
 		return 0
 	}
 	return a.idle()

@@ -27,12 +27,12 @@ func TestAnUpgradedEngine(t *testing.T) {
 	h.must(h.n.Join(h.now, reg))
 	before := *h.n.lookup("a-1")
 	h.must(h.n.Join(h.now, reg))
-	if a := h.n.lookup("a-1"); a.belief != before.belief || a.predictor != before.predictor {
+	if a := h.n.lookup("a-1"); a.cache != before.cache || a.predictor != before.predictor {
 		t.Error("registering again made the hub forget the agent")
 	}
 	reg.Model = "qwen"
 	h.must(h.n.Join(h.now, reg))
-	if a := h.n.lookup("a-1"); a.belief == before.belief || a.predictor == before.predictor ||
+	if a := h.n.lookup("a-1"); a.cache == before.cache || a.predictor == before.predictor ||
 		a.reg.Model != "qwen" {
 		t.Errorf("of %s the hub still believes what it learnt of llama", a.reg.Model)
 	}
@@ -47,9 +47,9 @@ func TestSessionsStayWhereTheirPrefixIs(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 2, 0.8, card(10, 1, 10))
 	first := bus.Prompt{Bytes: 8000, Messages: 2, Tokens: 2000,
-		Marks: []bus.Mark{{Bytes: 4000, Hash: 1}, {Bytes: 8000, Hash: 2}}}
+		Prefixes: []bus.PrefixHash{{Bytes: 4000, Hash: 1}, {Bytes: 8000, Hash: 2}}}
 	second := bus.Prompt{Bytes: 8800, Messages: 4, Tokens: 2200,
-		Marks: []bus.Mark{{Bytes: 4000, Hash: 1}, {Bytes: 8000, Hash: 2}, {Bytes: 8400, Hash: 3},
+		Prefixes: []bus.PrefixHash{{Bytes: 4000, Hash: 1}, {Bytes: 8000, Hash: 2}, {Bytes: 8400, Hash: 3},
 			{Bytes: 8800, Hash: 4}}}
 	turn := func(id string, p bus.Prompt) *bus.Task {
 		return h.task("ann", id, worth(market.Credit/20), func(m *bus.Task) { m.Session, m.Prompt = "s", p })

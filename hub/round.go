@@ -32,7 +32,7 @@ type scratch struct {
 	anew    bool    // some were in an earlier round
 	all     bool    // they are all who wait
 	from    []int   // of tasks: the first of their pairs
-	depths  []int32 // how many marks of a prompt agents hold, by the place of their belief
+	depths  []int32 // how many prefixes of a prompt agents hold, by the place of their cache
 
 	// of the regime's tolls, where it is not idle
 	seed   [32]byte
@@ -113,7 +113,7 @@ func (n *Node) clear() {
 func (n *Node) sell() bool {
 	s := &n.round
 	for _, t := range s.tasks {
-		t.fate = unmet
+		t.outcome = unmet
 	}
 	r := n.assemble()
 	var o market.Outcome
@@ -129,7 +129,7 @@ func (n *Node) sell() bool {
 		s.kept = nil
 	}
 	sold := err == nil && len(o.Awards) > 0
-	n.noteFates(sold)
+	n.noteOutcomes(sold)
 	n.lookLater()
 	return sold
 }
@@ -279,7 +279,7 @@ func (n *Node) pairWith(i, k int) {
 	}
 	if stand := &c.stands[a.seat]; idle && len(s.tasks) < len(s.agents) &&
 		c.board.Homes(a.seat) == 0 && n.besideOthers(stand, t) == stand.beside &&
-		c.kindOf(stand).equals(n.kinds.visits, a, len(a.holds), s.free[k], stand.burden,
+		c.kindOf(stand).equals(n.kinds.visits, a, len(a.holds), s.free[k], stand.backlog,
 			x.quote.held) >= len(s.tasks) {
 		s.spared++
 		return
@@ -374,7 +374,7 @@ func (n *Node) assemble() *market.Round {
 			continue
 		}
 		if p.value-p.cost-n.cfg.Fee < 0 {
-			t.fate = dear
+			t.outcome = tooExpensive
 			continue
 		}
 		if p.task != before {
@@ -384,7 +384,7 @@ func (n *Node) assemble() *market.Round {
 				x.Wait = wait
 			}
 			w.Tasks, s.edged, s.index = append(w.Tasks, x), append(s.edged, t), append(s.index, p.task)
-			s.clients = append(s.clients, int32(t.purse.number))
+			s.clients = append(s.clients, int32(t.account.number))
 		}
 		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
 			Cost: p.cost, Toll: p.toll})
@@ -436,36 +436,37 @@ func (n *Node) prune() *market.Round {
 	return r
 }
 
-// fate is what a round meant to a task that it did not place.
-type fate uint8
+// taskOutcome is what a round meant to a task that it did not place.
+type taskOutcome uint8
 
 const (
-	unmet   fate = iota // there was no free agent that could serve it in time
-	dear                // no free slot was worth what it charged
-	patient             // waiting was worth more than any
-	outbid              // the slots went to others
-	beyond              // the round was at its limit
+	unmet        taskOutcome = iota // there was no free agent that could serve it in time
+	tooExpensive                    // no free slot was worth what it charged
+	deferred                        // waiting was worth more than any
+	outbid                          // the slots went to others
+	overLimit                       // the round was at its limit
 )
 
-// noteFates says what the round meant to each task that it did not place. sold says whether slots went to
+// noteOutcomes says what the round meant to each task that it did not place. sold says whether slots went to
 // anybody.
-func (n *Node) noteFates(sold bool) {
+func (n *Node) noteOutcomes(sold bool) {
 	s := &n.round
 	if k := s.kept; k != nil {
 		for _, t := range s.edged {
-			t.fate = dear
+			t.outcome = tooExpensive
 		}
 		if sold { // else nobody lost to another
 			for _, i := range k.Tasks {
-				s.edged[i].fate = outbid
+				s.edged[i].outcome = outbid
 			}
 		}
 		for _, set := range []struct {
-			tasks []int32
-			fate  fate
-		}{{k.Dear, dear}, {k.Outbid, outbid}, {k.Waiting, patient}, {k.Beyond, beyond}} {
+			tasks   []int32
+			outcome taskOutcome
+		}{{k.TooExpensive, tooExpensive}, {k.Outbid, outbid}, {k.Waiting, deferred}, {k.OverLimit,
+			overLimit}} {
 			for _, i := range set.tasks {
-				s.edged[i].fate = set.fate
+				s.edged[i].outcome = set.outcome
 			}
 		}
 	}
@@ -473,16 +474,16 @@ func (n *Node) noteFates(sold bool) {
 		if t.state != waiting {
 			continue
 		}
-		switch t.fate {
+		switch t.outcome {
 		case outbid:
 			t.rounds++
-		case dear:
-			t.dear++
-		case patient:
-			t.patient++
-		case beyond:
+		case tooExpensive:
+			t.tooExpensive++
+		case deferred:
+			t.deferred++
+		case overLimit:
 			if t.again = true; sold {
-				t.beyond++
+				t.overLimit++
 			}
 		}
 	}
@@ -508,6 +509,6 @@ func (n *Node) settle(sold bool) {
 	}
 	n.refuseTooLarge()
 	for _, t := range s.placed {
-		n.letIn(t.purse) // its hold may be less than was reserved
+		n.admitFunded(t.account) // its hold may be less than was reserved
 	}
 }

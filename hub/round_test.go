@@ -182,7 +182,7 @@ func TestDearBidsAreServedNextOneAfterAnother(t *testing.T) {
 func TestWhatARoundMeansToThoseItLeaves(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	fates, smaller := map[fate]int{}, 0
+	outcomes, smaller := map[taskOutcome]int{}, 0
 	for n := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, n))
 		h := newHouse(t, func(c *Config) {
@@ -226,20 +226,20 @@ func TestWhatARoundMeansToThoseItLeaves(t *testing.T) {
 			if task.state != waiting {
 				continue
 			}
-			want := dear
+			want := tooExpensive
 			if gain[task] {
 				want = outbid
 			}
-			if task.fate != want || (task.rounds > 0) != (want == outbid) ||
-				(task.dear > 0) != (want == dear) {
+			if task.outcome != want || (task.rounds > 0) != (want == outbid) ||
+				(task.tooExpensive > 0) != (want == tooExpensive) {
 				t.Fatalf("round %d: to %s it meant %d, want %d; it lost %d rounds, and %d were too dear", n,
-					task.id, task.fate, want, task.rounds, task.dear)
+					task.id, task.outcome, want, task.rounds, task.tooExpensive)
 			}
-			fates[want]++
+			outcomes[want]++
 		}
 	}
-	if fates[outbid] == 0 || fates[dear] == 0 || smaller == 0 {
-		t.Errorf("fates %v, %d records of less than half: the test sees little", fates, smaller)
+	if outcomes[outbid] == 0 || outcomes[tooExpensive] == 0 || smaller == 0 {
+		t.Errorf("outcomes %v, %d records of less than half: the test sees little", outcomes, smaller)
 	}
 }
 

@@ -18,10 +18,11 @@ import (
 )
 
 // The scripts of testdata read as a manual of the hub. A line says what happens, the lines below it are what
-// the hub wants done: frames to make durable, dispatches, letters, requests to the treasury. A hold's name is
-// its round and its place in it. Agents say each second that they are well, and the treasury answers at once;
-// ann and bob have 100 credits at the hub and as much with the treasury. A task has a prompt of 100 tokens,
-// at most 100 tokens of answer, and a session of its own; money is in credits, prices for a million tokens.
+// the hub wants done: frames to make durable, dispatches, messages, requests to the treasury. A hold's name
+// is its round and its place in it. Agents say each second that they are well, and the treasury answers at
+// once; ann and bob have 100 credits at the hub and as much with the treasury. A task has a prompt of 100
+// tokens, at most 100 tokens of answer, and a session of its own; money is in credits, prices for a million
+// tokens.
 //
 //	hub KEY=VALUE...           first of all: what its configuration says otherwise; poor: nobody has money
 //	A joins KEY=VALUE...       agent A is registered and claimed: score, slots, price=MISS/HIT/OUT, tiers
@@ -432,11 +433,11 @@ func (o options) configure(c *Config) {
 	if !o.has("crowd") { // else who competes for a slot may rather wait for another
 		c.Crowd = line.Params{}
 	}
-	idle, err := time.ParseDuration(o.word("purse_idle", "1h")) // else every long script is full of returns
+	idle, err := time.ParseDuration(o.word("account_idle", "1h")) // else every long script is full of returns
 	if err != nil {
 		panic(err)
 	}
-	c.PurseIdle = idle
+	c.AccountIdle = idle
 }
 
 func (o options) settings() *bus.MarketConfig {
@@ -570,8 +571,8 @@ func (s *scene) tell(r *Ready) {
 		}
 		s.say("%s%s", text, again)
 	}
-	for _, l := range r.Letters {
-		s.letter(l)
+	for _, l := range r.Messages {
+		s.message(l)
 	}
 	for _, f := range r.Funds {
 		switch q := f.Request; {
@@ -653,7 +654,7 @@ func tellTiers(tiers []market.Tier) string {
 	return strings.Join(parts, "+")
 }
 
-func (s *scene) letter(l Letter) {
+func (s *scene) message(l Message) {
 	to := strings.TrimPrefix(strings.TrimPrefix(l.Subject, "inbox."), "souk.v1.")
 	result := func(r *bus.Result) {
 		again := ""
@@ -662,7 +663,7 @@ func (s *scene) letter(l Letter) {
 		}
 		s.say("to %s: %s: %s%s", to, r.Code, r.Message, again)
 	}
-	switch m := l.Message.(type) {
+	switch m := l.Body.(type) {
 	case *bus.Answer:
 		if m.Accepted == nil {
 			result(m.Result)
@@ -673,8 +674,8 @@ func (s *scene) letter(l Letter) {
 		switch {
 		case m.Result != nil:
 			result(m.Result)
-		case m.Gone:
-			s.say("to %s: attempt %d: %s is gone", to, m.Attempt, m.Agent)
+		case m.Dead:
+			s.say("to %s: attempt %d: %s is dead", to, m.Attempt, m.Agent)
 		case m.Agent != "":
 			s.say("to %s: heartbeat, attempt %d is with %s", to, m.Attempt, m.Agent)
 		default:
@@ -697,6 +698,6 @@ func (s *scene) letter(l Letter) {
 	case *bus.Call:
 		s.say("to %s: call for the asks of %s, epoch %d, open %v", to, m.Class, m.Epoch, m.Open)
 	default:
-		s.t.Fatalf("a %T to %s", l.Message, to)
+		s.t.Fatalf("a %T to %s", l.Body, to)
 	}
 }

@@ -73,28 +73,29 @@ func (n *Node) come(t *task) {
 	}
 }
 
-// deep reports whether an agent is given nothing now, as it has enough to compute, and how long that lasts.
-func (n *Node) deep(a *agent) (time.Duration, bool) {
-	return time.Duration(max(0, a.deepUntil-n.nano)), n.nano < a.deepUntil
+// saturated reports whether an agent is given nothing now, as it has enough to compute, and how long that
+// lasts.
+func (n *Node) saturated(a *agent) (time.Duration, bool) {
+	return time.Duration(max(0, a.saturatedUntil-n.nano)), n.nano < a.saturatedUntil
 }
 
-// deepen finds out anew how long that lasts, as what the agent has to compute has changed, or what is known
-// of it: by what was sent to it, what came back, and what it says.
-func (n *Node) deepen(a *agent) {
+// updateSaturation finds out anew how long that lasts, as what the agent has to compute has changed, or what
+// is known of it: by what was sent to it, what came back, and what it says.
+func (n *Node) updateSaturation(a *agent) {
 	ahead := n.cfg.Seats.Ahead()
-	if a.deepUntil = 0; ahead <= 0 {
+	if a.saturatedUntil = 0; ahead <= 0 {
 		return
 	}
 	if left := n.load(a).Left - ahead; left >= 0 {
-		a.deepUntil = n.at(left + 1)
-		n.timers.set(&a.deeper.timer, n.now.Add(left+1))
+		a.saturatedUntil = n.at(left + 1)
+		n.timers.set(&a.saturation.timer, n.now.Add(left+1))
 	}
 }
 
 // roomOf is how many tasks an agent takes in one round that has so many slots free: no more than it then has
 // little more to compute than it may have ahead. None of them knows of the others when it is quoted.
 func (n *Node) roomOf(a *agent, free int) int {
-	if _, deep := n.deep(a); deep {
+	if _, saturated := n.saturated(a); saturated {
 		return 0
 	}
 	ahead := n.cfg.Seats.Ahead()
@@ -106,8 +107,8 @@ func (n *Node) roomOf(a *agent, free int) int {
 	return min(free, most)
 }
 
-// more is when an agent takes another task that is given so many now, and has a slot for one more.
-func (n *Node) more(a *agent, given int) time.Duration {
+// availableAt is when an agent takes another task that is given so many now, and has a slot for one more.
+func (n *Node) availableAt(a *agent, given int) time.Duration {
 	usual := min(a.seats.Usual(), time.Hour)
 	return max(0, n.load(a).Left+time.Duration(given)*usual-n.cfg.Seats.Ahead())
 }
@@ -301,16 +302,16 @@ func (n *Node) seated(t *task, h *hold) {
 	n.seats.table.Award(n.clock(), &t.turn, a.seats, need, takes)
 }
 
-// deeper wakes those who wait when an agent has less to compute.
-type deeper struct {
+// saturation wakes those who wait when an agent has less to compute.
+type saturation struct {
 	agent *agent
 	timer timer
 }
 
 // due implements timed.
-func (d *deeper) due(n *Node) {
-	n.deepen(d.agent)
-	if _, deep := n.deep(d.agent); !deep {
+func (d *saturation) due(n *Node) {
+	n.updateSaturation(d.agent)
+	if _, saturated := n.saturated(d.agent); !saturated {
 		n.news()
 	}
 }

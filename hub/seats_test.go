@@ -239,8 +239,8 @@ func TestWhoFindsNoSeatIsTold(t *testing.T) {
 	if waited := h.now.Sub(asked); waited > 10*time.Second || waited < 8*time.Second {
 		t.Errorf("it was told after %v, want within 10s", waited)
 	}
-	for _, l := range h.letters {
-		if a, ok := l.Message.(*bus.Answer); ok && a.Result != nil && a.Result.RetryMS < 300_000 {
+	for _, l := range h.messages {
+		if a, ok := l.Body.(*bus.Answer); ok && a.Result != nil && a.Result.RetryMS < 300_000 {
 			t.Errorf("no seat came free, and it is to come back in %d ms", a.Result.RetryMS)
 		}
 	}
@@ -276,8 +276,8 @@ func TestATaskLargerThanAnySeat(t *testing.T) {
 			!strings.HasPrefix(c.want, got[:min(8, len(got))]) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-		for _, l := range h.letters {
-			if a, ok := l.Message.(*bus.Answer); ok && a.Result != nil && (a.Result.RetryMS == 0 ||
+		for _, l := range h.messages {
+			if a, ok := l.Body.(*bus.Answer); ok && a.Result != nil && (a.Result.RetryMS == 0 ||
 				!strings.Contains(a.Result.Message, "need 304 blocks")) {
 				t.Errorf("%s: it is told %+v", name, a.Result)
 			}

@@ -63,9 +63,9 @@ func (c Config) Prober() string {
 
 // seeds are what the hub knows of texts that many begin with.
 type seeds struct {
-	uses  *bounded.Cache[uint64, uint64, uses] // by the last mark that such a text has
+	uses  *bounded.Cache[uint64, uint64, uses] // by the last prefix that such a text has
 	asked *task                                // the last to be given to an agent that began as many do
-	at    int32                                // its last mark that any agent held, then
+	at    int32                                // its last prefix that any agent held, then
 	each  float64                              // dialogues that an agent would have of those that begin so
 	under *task                                // the seed that is on its way, or was last
 	next  int64                                // by Node.nano: when there may be another
@@ -94,8 +94,8 @@ func (n *Node) noteUse(t *task) {
 	if depth == 0 {
 		return
 	}
-	mark := t.msg.Prompt.Marks[depth-1].Hash
-	u, _ := s.uses.Add(mark, mark)
+	prefix := t.msg.Prompt.Prefixes[depth-1].Hash
+	u, _ := s.uses.Add(prefix, prefix)
 	if span := n.nano / int64(n.cfg.Seed.Within); span != u.span {
 		if u.before = 0; span == u.span+1 {
 			u.before = u.now
@@ -122,8 +122,8 @@ func (n *Node) sow() bool {
 	s.next = n.at(n.cfg.Seed.Every)
 	p := &t.msg.Prompt
 	for _, a := range n.roster {
-		if a.free(n) == 0 || len(a.holds) > 0 || !n.usable(t, a) || a.belief.Depth(p) >= s.at ||
-			a.belief.Had(p, 0, s.at) == s.at { // nor is one paid again that says it has lost what it had
+		if a.free(n) == 0 || len(a.holds) > 0 || !n.usable(t, a) || a.cache.Depth(p) >= s.at ||
+			a.cache.Had(p, 0, s.at) == s.at { // nor is one paid again that says it has lost what it had
 			continue
 		}
 		if seed := n.seed(t, a); seed != nil {
@@ -149,14 +149,15 @@ func (n *Node) seed(of *task, a *agent) *task {
 		terms: market.Terms{Worth: 1, Delta: 1, Patience: 1}}
 	t.timer.owner = t
 	n.read(t, &m)
-	q := n.quoted(t, a, burden{})
+	q := n.quoted(t, a, backlog{})
 	n.unquote(t) // which was by a worth of nothing
 	p := &t.msg.Prompt
-	shared := int(int64(q.prompt) * int64(p.Marks[s.at-1].Bytes) / int64(max(1, p.Bytes)))
+	shared := int(int64(q.prompt) * int64(p.Prefixes[s.at-1].Bytes) / int64(max(1, p.Bytes)))
 	if n.saves(a, q.features, shared) <= q.cost+n.cfg.Fee || !n.afford(t, &q) {
 		return nil
 	}
-	s.next = n.at(n.cfg.Seed.Within) // or less, once it has a slot: an empty purse is not asked all the time
+	// or less, once it has a slot: an empty account is not asked over and over
+	s.next = n.at(n.cfg.Seed.Within)
 	return t
 }
 
@@ -197,7 +198,7 @@ func (n *Node) afford(t *task, q *quote) bool {
 	}
 	n.seeds.made++
 	n.known[t.key] = t
-	n.openPurse(t.key.client)
+	n.openAccount(t.key.client)
 	n.fund(t, need)
 	return true
 }

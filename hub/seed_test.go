@@ -32,7 +32,7 @@ func seeding(t *testing.T, slow bool, change func(*Config),
 			append([]func(*bus.Task){worth(market.Credit), func(m *bus.Task) {
 				m.Salt = "of-ann"
 				m.Prompt = bus.Prompt{Bytes: 6400, Messages: 2, Tokens: 1600,
-					Marks: []bus.Mark{{Bytes: 6000, Hash: 1}, {Bytes: 6400, Hash: uint64(100 + i)}}}
+					Prefixes: []bus.PrefixHash{{Bytes: 6000, Hash: 1}, {Bytes: 6400, Hash: uint64(100 + i)}}}
 			}}, terms...)...)
 	}
 	for i := range 6 {
@@ -77,7 +77,7 @@ func TestATextThatManyBeginWithIsSeeded(t *testing.T) {
 	if h.prepaid["ann"] != before || len(h.faults) > 0 {
 		t.Errorf("ann has %v, had %v; faults: %v", h.prepaid["ann"], before, h.faults)
 	}
-	if out := h.n.quoted(next, a, burden{}).forecast.Output; out < 10 {
+	if out := h.n.quoted(next, a, backlog{}).forecast.Output; out < 10 {
 		t.Errorf("%d tokens are expected of an answer: one token that was asked for teaches no length", out)
 	}
 	h.pass(2 * time.Second)
@@ -140,9 +140,9 @@ func TestWhenATextIsSeeded(t *testing.T) {
 func TestHowOftenSeedsAreTried(t *testing.T) {
 	h, _ := seeding(t, false, func(c *Config) { c.Seed.Client, c.Silence = "poor", time.Hour })
 	h.serve(h.take("ann", "t6"), market.Usage{Prompt: 1600, Output: 20})
-	asks := func(id string, marks ...bus.Mark) (asked int) {
+	asks := func(id string, prefixes ...bus.PrefixHash) (asked int) {
 		h.must(h.step(h.task("ann", id, worth(market.Credit), func(m *bus.Task) {
-			m.Prompt = bus.Prompt{Bytes: 6400, Messages: 2, Tokens: 1600, Marks: marks}
+			m.Prompt = bus.Prompt{Bytes: 6400, Messages: 2, Tokens: 1600, Prefixes: prefixes}
 		})))
 		h.serve(h.take("ann", id), market.Usage{Prompt: 1600, Output: 20})
 		h.pass(time.Second)
@@ -154,22 +154,22 @@ func TestHowOftenSeedsAreTried(t *testing.T) {
 		return asked
 	}
 	for i := range 30 {
-		if n := asks(fmt.Sprint("more-", i), bus.Mark{Bytes: 6000, Hash: 1}); n != 1 {
+		if n := asks(fmt.Sprint("more-", i), bus.PrefixHash{Bytes: 6000, Hash: 1}); n != 1 {
 			t.Fatalf("the treasury is asked %d times, want once", n)
 		}
 	}
 	h.pass(time.Minute)
-	var own []bus.Mark
+	var own []bus.PrefixHash
 	for i := range 30 {
-		own = append(own, bus.Mark{Bytes: 3000 + 100*i, Hash: uint64(400 + i)})
+		own = append(own, bus.PrefixHash{Bytes: 3000 + 100*i, Hash: uint64(400 + i)})
 		if n := asks(fmt.Sprint("turn-", i), own...); n != 1 {
 			t.Fatalf("the %d. turn of a dialogue would be seeded", i+1)
 		}
 	}
 	for i := range 9 {
-		asks(fmt.Sprint("again-", i), bus.Mark{Bytes: 6000, Hash: 2})
+		asks(fmt.Sprint("again-", i), bus.PrefixHash{Bytes: 6000, Hash: 2})
 	}
-	if n := asks("again", bus.Mark{Bytes: 6000, Hash: 2}); n != 2 {
+	if n := asks("again", bus.PrefixHash{Bytes: 6000, Hash: 2}); n != 2 {
 		t.Errorf("a minute later it was asked %d times, want twice", n)
 	}
 }
@@ -180,7 +180,7 @@ func TestNothingIsSeededBesideTasks(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		h, ds := seeding(t, true, nil)
 		seed := h.n.seeds.under
-		if len(ds) != 1 || seed == nil || seed.state != parked {
+		if len(ds) != 1 || seed == nil || seed.state != awaitingFunds {
 			t.Fatalf("%d dispatches; the seed: %+v", len(ds), seed)
 		}
 		a := h.n.lookup("a-2")
@@ -188,7 +188,7 @@ func TestNothingIsSeededBesideTasks(t *testing.T) {
 			k := &task{key: taskKey{"ann", "w"}, id: "ann/w", msg: h.task("ann", "w"), arrived: h.now,
 				deadline: h.now.Add(time.Minute), terms: seed.terms, only: &agent{}}
 			h.n.known[k.key] = k
-			h.n.openPurse("ann")
+			h.n.openAccount("ann")
 			h.n.enqueue(k)
 		} else {
 			a.holds = append(a.holds, h.n.holds[ds[0].Hold])

@@ -8,7 +8,7 @@ import (
 // seenAt is an agent of a round, and what is expected there.
 type seenAt struct {
 	agent    *agent
-	burden   burden
+	backlog  backlog
 	evidence ledger.Evidence
 }
 
@@ -19,7 +19,7 @@ func (n *Node) expected(r *market.Round, tasks []*task) []ledger.Seen {
 	seen := n.round.seen[:0]
 	for i := range r.Agents {
 		a := n.lookup(string(r.Agents[i].Agent))
-		seen = append(seen, seenAt{a, n.burden(a), a.evidence()})
+		seen = append(seen, seenAt{a, n.backlog(a), a.evidence()})
 	}
 	n.round.seen = seen
 	for _, edges := range [2][]market.Edge{r.Edges, r.Others} {
@@ -28,7 +28,7 @@ func (n *Node) expected(r *market.Round, tasks []*task) []ledger.Seen {
 			t := tasks[edges[i].Task]
 			held := n.heldBy(t, x.agent)
 			q := n.noted(t, x.agent, held)
-			f := x.agent.predictor.Timed(q.first, q.work, q.output, x.burden)
+			f := x.agent.predictor.Timed(q.first, q.work, q.output, x.backlog)
 			all = append(all, ledger.Seen{Prompt: q.prompt, Cached: held.cached, Output: f.Output,
 				Evidence: x.evidence, First: f.TTFT, Least: f.Low, Most: f.High}.Rounded())
 		}
@@ -36,12 +36,12 @@ func (n *Node) expected(r *market.Round, tasks []*task) []ledger.Seen {
 	return all
 }
 
-// evidence is what the belief about an agent's cache rests on.
+// evidence is what is expected of an agent's cache rests on.
 func (a *agent) evidence() ledger.Evidence {
 	switch {
-	case a.belief.Rules():
+	case a.cache.Rules():
 		return ledger.EvidenceEvents
-	case a.belief.Speaks():
+	case a.cache.Speaks():
 		return ledger.EvidencePartly
 	}
 	return ledger.EvidenceSent

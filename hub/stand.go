@@ -17,7 +17,7 @@ import (
 type stand struct {
 	agent         *agent
 	room, running int // slots that are free; tasks that a task would run beside
-	burden        burden
+	backlog       backlog
 	runs          int // tasks that run
 	group         int32
 	told          uint64         // the last round in which an agent was told from the others of its group
@@ -36,11 +36,11 @@ type stand struct {
 
 // group is open agents that are alike but for what they hold and who waits for them.
 type group struct {
-	first  *agent
-	lane   int32
-	burden burden
-	size   int
-	most   market.Credits // of its agents' tolls and charges, together
+	first   *agent
+	lane    int32
+	backlog backlog
+	size    int
+	most    market.Credits // of its agents' tolls and charges, together
 
 	stands []int32 // by the wait of one more, where it was asked for
 	sorted uint64  // in which round that was
@@ -64,7 +64,7 @@ type lane struct {
 	kind    *kind
 	parses  bool
 	text    bool
-	longest time.Duration // of their burdens
+	longest time.Duration // of their backlogs
 	size    int           // agents
 	calm    []int32       // the groups, those first that delay a task least
 	soon    []int32       // those first whose slots come soonest: see group.later
@@ -91,7 +91,7 @@ func (n *Node) standUp() {
 		s := &c.stands[a.seat]
 		n.stand(s, a)
 		c.slots, c.free, c.full = c.slots+a.slots, c.free+s.room, c.full || s.room == 0
-		s.group = n.groupOf(a, s.burden)
+		s.group = n.groupOf(a, s.backlog)
 		g := &c.groups[s.group]
 		g.size, g.stands, g.most = g.size+1, append(g.stands, int32(a.seat)), 0
 		c.lanes[g.lane].size++
@@ -110,10 +110,10 @@ func (n *Node) standUp() {
 	for i := range c.lanes {
 		l := &c.lanes[i]
 		slices.SortFunc(l.calm, func(a, b int32) int {
-			return cmp.Compare(c.groups[a].burden.All, c.groups[b].burden.All)
+			return cmp.Compare(c.groups[a].backlog.All, c.groups[b].backlog.All)
 		})
 		l.soon = append(l.soon[:0], l.calm...)
-		l.longest = c.groups[l.calm[len(l.calm)-1]].burden.All
+		l.longest = c.groups[l.calm[len(l.calm)-1]].backlog.All
 	}
 }
 
@@ -123,7 +123,7 @@ func (n *Node) stand(s *stand, a *agent) {
 	s.room = n.roomOf(a, s.room)
 	s.runs = len(a.holds)
 	s.running = min(s.runs, max(0, a.slots-1)) // where there is no room it will be one task less
-	s.burden = n.burden(a)
+	s.backlog = n.backlog(a)
 	if k := len(a.tiers); n.cfg.Tiers && k > 0 {
 		s.charge = a.tiers[k-1].Toll
 	}
@@ -139,7 +139,7 @@ func again[T any](list []T) []T {
 }
 
 // groupOf is the group of an open agent.
-func (n *Node) groupOf(a *agent, in burden) int32 {
+func (n *Node) groupOf(a *agent, in backlog) int32 {
 	c, k := &n.crowd, n.kind(a)
 	if k.round != c.round {
 		k.round, k.groups = c.round, k.groups[:0]
@@ -151,7 +151,7 @@ func (n *Node) groupOf(a *agent, in burden) int32 {
 			c.lanes[g.lane].text != a.text {
 			continue
 		}
-		if g.burden == in {
+		if g.backlog == in {
 			return i
 		}
 		into = g.lane
@@ -166,7 +166,7 @@ func (n *Node) groupOf(a *agent, in burden) int32 {
 	i := int32(len(c.groups))
 	c.groups = again(c.groups)
 	g := &c.groups[i]
-	g.first, g.lane, g.burden, g.size, g.most = a, into, in, 0, 0
+	g.first, g.lane, g.backlog, g.size, g.most = a, into, in, 0, 0
 	g.stands, g.sorted, g.rooms, g.free, g.later = g.stands[:0], 0, g.rooms[:0], 0, in.All
 	g.asked = 0
 	k.groups = append(k.groups, i)

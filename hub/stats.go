@@ -99,7 +99,7 @@ type AgentStats struct {
 	Unanswered int64
 	Failed     int64
 	Expired    int64
-	Gone       int64 // times that nobody listened any more where it had
+	Dead       int64 // times that nobody listened any more where it had
 	Differing  int64 // claims that the rule did not bear out
 	Judged     int64
 	Quality    float64 // sum of judgements

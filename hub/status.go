@@ -43,7 +43,7 @@ const (
 // unsure reports whether a task that a door places here may be with another hub by now. A door that says
 // nothing of what it heard has a task for which its reader cannot ask another.
 func (n *Node) unsure(m *bus.Task) bool {
-	h := m.Heard
+	h := m.LastStatus
 	if h == nil || h.Epoch != n.epoch {
 		return h != nil
 	}

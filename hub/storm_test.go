@@ -32,7 +32,7 @@ type storm struct {
 	boots    map[string]int64
 	seqs     map[string]uint64
 	deposits market.Credits
-	read     struct{ letters, frames int }
+	read     struct{ messages, frames int }
 	lost     map[string]bool
 	taken    map[string]ledger.Hold // the last that an agent took, by task
 	calls    []*bus.Call            // for asks, not answered
@@ -105,7 +105,8 @@ func (s *storm) task() *bus.Task {
 	if s.r.IntN(3) == 0 { // some begin alike
 		family := uint64(s.next / 8)
 		m.Prompt = bus.Prompt{Bytes: 8800, Messages: 2, Tokens: 2200,
-			Marks: []bus.Mark{{Bytes: 8000, Hash: family + 1<<40}, {Bytes: 8800, Hash: uint64(s.next)}}}
+			Prefixes: []bus.PrefixHash{{Bytes: 8000, Hash: family + 1<<40}, {Bytes: 8800,
+				Hash: uint64(s.next)}}}
 	}
 	m.Session = fmt.Sprint("s", s.r.IntN(20))
 	m.Model = []string{"", "", "llama", "qwen", "auto", "none"}[s.r.IntN(6)]
@@ -350,7 +351,7 @@ func (s *storm) weather() {
 func (s *storm) nobodyWaits() {
 	s.t.Helper()
 	for _, t := range s.n.known {
-		if t.state == waiting || t.state == parked {
+		if t.state == waiting || t.state == awaitingFunds {
 			s.t.Fatalf("task %s still waits", t.id)
 		}
 	}
@@ -436,7 +437,7 @@ func (s *storm) startFrom(epoch int64, behind int) *Node {
 
 // atStart is all that a hub knows before it leads.
 func atStart(n *Node) []any {
-	return []any{n.known, n.ended, n.holds, n.open, n.acks, n.purses, n.roster, n.timers, n.treasury, n.now,
+	return []any{n.known, n.ended, n.holds, n.open, n.acks, n.accounts, n.roster, n.timers, n.treasury, n.now,
 		n.nano, n.past,
 		n.book.Balances("*"), n.book.OpenHolds(), n.book.Tariffs()}
 }
@@ -444,9 +445,9 @@ func atStart(n *Node) []any {
 // check is what must hold after every event.
 func (s *storm) check() {
 	s.t.Helper()
-	for _, l := range s.letters[s.read.letters:] {
+	for _, l := range s.messages[s.read.messages:] {
 		var last *bus.Result // its reader has the last word: what comes after is another answer
-		switch m := l.Message.(type) {
+		switch m := l.Body.(type) {
 		case *bus.Chunk:
 			last = m.Result
 		case *bus.Answer:
@@ -483,11 +484,11 @@ func (s *storm) check() {
 		}
 	}
 	s.read.frames = len(s.frames)
-	for _, l := range s.letters[s.read.letters:] {
-		if c, ok := l.Message.(*bus.Call); ok {
+	for _, l := range s.messages[s.read.messages:] {
+		if c, ok := l.Body.(*bus.Call); ok {
 			s.calls = append(s.calls, c)
 		}
-		a, ok := l.Message.(*bus.Answer)
+		a, ok := l.Body.(*bus.Answer)
 		if !ok {
 			continue
 		}
@@ -503,7 +504,7 @@ func (s *storm) check() {
 			s.t.Fatalf("%s is told that %s is unknown (I19)", l.Subject, a.Result.Client)
 		}
 	}
-	s.read.letters = len(s.letters)
+	s.read.messages = len(s.messages)
 	for _, d := range s.dispatched {
 		limit := market.Terms{Worth: d.Premium + d.CostCap}.Worth
 		if m := s.sent[d.Task.Inbox]; m != nil && m.Terms.MaxPrice != nil && *m.Terms.MaxPrice > 0 &&
@@ -539,10 +540,10 @@ func (s *storm) check() {
 			s.t.Fatalf("task %s waits with %v reserved", t.key.id, t.reserved)
 		}
 	}
-	for c, p := range n.purses {
+	for c, p := range n.accounts {
 		if p.reserved != reserved[c] || p.open != open[c] || p.waiting != waits[c] ||
 			n.book.Avail(c) < p.reserved {
-			s.t.Fatalf("purse of %s: %v reserved (tasks say %v), %d open (%d), %d waiting (%d), %v available",
+			s.t.Fatalf("account of %s: %v reserved (tasks say %v), %d open (%d), %d waiting (%d), %v available",
 				c, p.reserved, reserved[c], p.open, open[c], p.waiting, waits[c], n.book.Avail(c))
 		}
 	}
@@ -563,7 +564,7 @@ func (s *storm) check() {
 		agents += len(a.holds)
 	}
 	most := 0
-	for _, p := range n.purses {
+	for _, p := range n.accounts {
 		most = max(most, p.waiting)
 	}
 	if n.waiting > n.cfg.MaxWaiting || n.room.most != most {
@@ -664,7 +665,7 @@ func TestDeterminism(t *testing.T) {
 	const enough = 60 // frames, for the comparison to mean something
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	play := func() (frames, letters []byte) {
+	play := func() (frames, messages []byte) {
 		s := newStorm(t, seed, false)
 		// one seed in 300 writes little in 1,500 events
 		for i := 0; i < 1500 || len(s.frames) < enough && i < 50_000; i++ {
@@ -677,16 +678,16 @@ func TestDeterminism(t *testing.T) {
 		for i := range s.frames {
 			frames = ledger.AppendFrame(frames, &s.frames[i])
 		}
-		for _, l := range s.letters {
-			data, err := bus.Encode(l.Message)
+		for _, l := range s.messages {
+			data, err := bus.Encode(l.Body)
 			s.must(err)
-			letters = append(append(letters, l.Subject...), data...)
+			messages = append(append(messages, l.Subject...), data...)
 		}
-		return frames, letters
+		return frames, messages
 	}
 	f1, l1 := play()
 	f2, l2 := play()
 	if !bytes.Equal(f1, f2) || !bytes.Equal(l1, l2) {
-		t.Errorf("%d and %d bytes of frames, %d and %d of letters differ", len(f1), len(f2), len(l1), len(l2))
+		t.Errorf("%d and %d bytes of frames, %d and %d of messages differ", len(f1), len(f2), len(l1), len(l2))
 	}
 }

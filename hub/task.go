@@ -14,15 +14,15 @@ type taskKey struct{ client, id string }
 
 // taskState is where an admitted task is.
 //
-//	state    means                                    ends
-//	fresh    admitted this moment                     parked or waiting: fund
-//	parked   waits for its client's money             waiting: letIn, when the money is there
-//	                                                  done: the treasury refuses, or time is up
-//	waiting  waits for a slot, its money reserved     running: a round awards it a slot
-//	                                                  done: its deadline passes
-//	running  an agent has it, or may: see holdState   parked or waiting: its hold is void: tried again
-//	                                                  done: its hold ends otherwise
-//	done     has its last word
+//	state          means                                    ends
+//	fresh          admitted this moment                     awaitingFunds or waiting: fund
+//	awaitingFunds  waits for its client's money             waiting: admitFunded, when the money is there
+//	                                                        done: the treasury refuses, or time is up
+//	waiting        waits for a slot, its money reserved     running: a round awards it a slot
+//	                                                        done: its deadline passes
+//	running        an agent has it, or may: see holdState   either again: its hold is void
+//	                                                        done: its hold ends otherwise
+//	done           has its last word
 //
 // A task that holds no money is also done by its client's cancel, and when the hub sends away what waits. One
 // that ends under a hold is remembered; only then may the rest of its answer be a new task of the same id.
@@ -30,7 +30,7 @@ type taskState uint8
 
 const (
 	fresh taskState = iota
-	parked
+	awaitingFunds
 	waiting
 	running
 	done
@@ -38,52 +38,53 @@ const (
 
 // task is a request from its admission until it is forgotten.
 type task struct {
-	key      taskKey
-	id       market.TaskID
-	digest   [16]byte
-	state    taskState
-	msg      *bus.Task // nil once done, and of tasks known from the journal alone
-	arrived  time.Time
-	deadline time.Time
-	terms    market.Terms
-	usual    market.Terms     // what these are where a client says nothing
-	valued   [2]market.Judged // both, as they were last asked for
-	session  uint64
-	inboxes  []string       // who waits for the answer
-	shared   bool           // somebody else asked for it since it came
-	doors    []string       // who sent it here
-	reserved market.Credits // of its client's money, while it waits
-	wanted   market.Credits // to be reserved: no outcome takes more
-	worst    market.Credits // of that, for an answer of the cheapest agent that is not cut short
-	least    market.Credits // for less no agent serves it
-	sought   bool           // it asks for just what is enough, which other hubs may have
-	free     bool           // a slot was free when it came, and nobody before it wanted one
-	rounds   int            // it was in and lost
-	beyond   int            // rounds at their limit, whose slots went to those who came first
-	dear     int            // rounds in which nothing was worth what it charged
-	refusals int            // of agents
-	notes    *notes         // while it waits
-	length   length         // of its answer; the same
-	fate     fate           // in the last round
-	met      bool           // a round has looked at it
-	again    bool           // a round of the last moment was at its limit: it is in the next
-	short    bool           // a slot was free, with which its first token would have come too late
-	patient  int            // rounds in which waiting was worth more to it than any free slot
-	home     *agent         // whose line it stands in, while it waits
-	roams    bool           // no agent held more of its prompt than others when that was chosen
-	place    int            // in that line, in the last round
-	waited   time.Duration  // since it arrived, in the last round
-	over     time.Duration  // of that, longer than was forecast
-	expected time.Duration  // after its arrival: when a slot was forecast for it, when it first stood in line
-	expects  *agent         // there
-	left     time.Duration  // and to its deadline
-	guest    *agent         // where it would rather wait, as of its last round: see Node.rather
+	key          taskKey
+	id           market.TaskID
+	digest       [16]byte
+	state        taskState
+	msg          *bus.Task // nil once done, and of tasks known from the journal alone
+	arrived      time.Time
+	deadline     time.Time
+	terms        market.Terms
+	usual        market.Terms     // what these are where a client says nothing
+	valued       [2]market.Judged // both, as they were last asked for
+	session      uint64
+	inboxes      []string       // who waits for the answer
+	shared       bool           // somebody else asked for it since it came
+	doors        []string       // who sent it here
+	reserved     market.Credits // of its client's money, while it waits
+	wanted       market.Credits // to be reserved: no outcome takes more
+	worst        market.Credits // of that, for an answer of the cheapest agent that is not cut short
+	least        market.Credits // for less no agent serves it
+	sought       bool           // it asks for just what is enough, which other hubs may have
+	free         bool           // a slot was free when it came, and nobody before it wanted one
+	rounds       int            // it was in and lost
+	overLimit    int            // rounds at their limit, whose slots went to those who came first
+	tooExpensive int            // rounds in which nothing was worth what it charged
+	refusals     int            // of agents
+	notes        *notes         // while it waits
+	length       length         // of its answer; the same
+	outcome      taskOutcome    // in the last round
+	met          bool           // a round has looked at it
+	again        bool           // a round of the last moment was at its limit: it is in the next
+	short        bool           // a slot was free, with which its first token would have come too late
+	deferred     int            // rounds in which waiting was worth more to it than any free slot
+	home         *agent         // whose line it stands in, while it waits
+	roams        bool           // no agent held more of its prompt than others when that was chosen
+	place        int            // in that line, in the last round
+	waited       time.Duration  // since it arrived, in the last round
+	over         time.Duration  // of that, longer than was forecast
+	// after its arrival: when a slot was forecast for it, when it first stood in line
+	expected time.Duration
+	expects  *agent        // there
+	left     time.Duration // and to its deadline
+	guest    *agent        // where it would rather wait, as of its last round: see Node.rather
 	// When its home last had a free slot it did not want that, even had nobody come before it: it was not
 	// worth what it charged, or less than to wait elsewhere. So who goes first takes nothing from it.
-	yields bool
-	passed bool   // another of its client had its turn
-	purse  *purse // of its client, once its money was asked for; nil: to be found
-	since  uint64 // the last round before it came
+	yields  bool
+	passed  bool     // another of its client had its turn
+	account *account // of its client, once its money was asked for; nil: to be found
+	since   uint64   // the last round before it came
 	// where it may go in this round, by the place of open agents, as far as seats say; nil: anywhere
 	may      []bool
 	unseated time.Time // since then its session has found no seat; zero: it has one, or needs none
@@ -177,8 +178,8 @@ func (n *Node) end(t *task, r *bus.Result) { n.finish(t, r, true) }
 // the result where the chunks come.
 func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	switch t.state {
-	case parked:
-		n.purses[t.key.client].drop(t)
+	case awaitingFunds:
+		n.accounts[t.key.client].drop(t)
 	case waiting:
 		n.noteUnserved(t, r.Code)
 		n.wait(t, -1)
@@ -198,15 +199,15 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 		n.endSession(t.session) // else its last turn is still to come: sent again, or as the rest of this one
 	}
 	n.timers.set(&t.timer, time.Time{})
-	n.letIn(n.purses[t.key.client]) // what this one leaves may be enough for another
-	n.closePurse(t.key.client)
+	n.admitFunded(n.accounts[t.key.client]) // what this one leaves may be enough for another
+	n.closeAccount(t.key.client)
 	if t.only == nil { // nobody sent what the hub seeds
 		count(n.stats.Tasks, r.Code)
 	}
 	n.status.changed = true
 	waited := len(t.inboxes) > 0
 	if waited {
-		n.answer(t, &bus.Answer{Result: r, Alone: n.exclusive(t)})
+		n.answer(t, &bus.Answer{Result: r, SoleOwner: n.exclusive(t)})
 	}
 	if tell && t.reply != "" && (!waited || t.moves > 0) {
 		n.sendReader(t.reply, &bus.Chunk{Task: t.key.id, Attempt: t.attempt(), Result: r})
@@ -326,16 +327,16 @@ func (n *Node) repeat(t *task, m *bus.Task, digest [16]byte) {
 // due implements timed: a task that waited until its deadline is told what stood in its way.
 func (t *task) due(n *Node) {
 	switch {
-	case t.state == parked && n.now.Before(t.deadline) && n.isRecalled(t.key.client):
+	case t.state == awaitingFunds && n.now.Before(t.deadline) && n.isRecalled(t.key.client):
 		n.timers.set(&t.timer, earlier(t.deadline, n.now.Add(n.cfg.FundsWait)))
-	case t.state == parked && n.now.Before(t.deadline) && n.lowerHere(t):
-	case t.state == parked && n.now.Before(t.deadline):
+	case t.state == awaitingFunds && n.now.Before(t.deadline) && n.lowerHere(t):
+	case t.state == awaitingFunds && n.now.Before(t.deadline):
 		why := "the treasury has not yet said whether " + t.key.client + " has the money"
-		if p := n.purses[t.key.client]; p.request != nil && p.request.why != "" {
+		if p := n.accounts[t.key.client]; p.request != nil && p.request.why != "" {
 			why = "the treasury said: " + p.request.why
 		}
 		n.end(t, n.refusal(t.msg, bus.CodeAllotmentPending, time.Second, "%s: try again", why))
-	case t.state == parked:
+	case t.state == awaitingFunds:
 		n.end(t, n.refusal(t.msg, bus.CodePastDeadline, 0,
 			"the deadline passed while the client's money was on its way"))
 	case t.state == waiting && n.now.Before(t.deadline):
@@ -357,7 +358,7 @@ func (n *Node) unplaced(t *task) *bus.Result {
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"so many tasks wait that slots which came free were kept for a moment, for all of them to "+
 				"compete for, and the deadline came before: give it more time")
-	case t.refusals > 0 && t.rounds+t.beyond+t.dear+t.patient == 0:
+	case t.refusals > 0 && t.rounds+t.overLimit+t.tooExpensive+t.deferred == 0:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"agents refused it %s, and in no other round before the deadline was a slot free that could serve it "+
 				"in time",
@@ -365,19 +366,19 @@ func (n *Node) unplaced(t *task) *bus.Result {
 	case t.rounds > 0:
 		return n.refusal(t.msg, bus.CodeOutbid, time.Second,
 			"in %s the slots went to others: offer more, or wait longer", rounds(t.rounds))
-	case t.beyond > 0:
+	case t.overLimit > 0:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"in %s the slots went to tasks that came before it, as a round holds at most %d (max_batch)",
-			rounds(t.beyond), n.cfg.Batch.MaxBatch)
-	case t.dear > 0 && t.patient > 0:
+			rounds(t.overLimit), n.cfg.Batch.MaxBatch)
+	case t.tooExpensive > 0 && t.deferred > 0:
 		return n.refusal(t.msg, bus.CodeNotWorthIt, time.Second,
 			"in %s no free slot was worth cost and congestion charge, and in %d a slot that was to come free "+
-				"was worth more to it: offer more, or wait longer", rounds(t.dear), t.patient)
-	case t.dear > 0:
+				"was worth more to it: offer more, or wait longer", rounds(t.tooExpensive), t.deferred)
+	case t.tooExpensive > 0:
 		return n.refusal(t.msg, bus.CodeNotWorthIt, time.Second,
 			"what it was worth never reached cost and congestion charge of the slots that were free: offer "+
 				"more, or wait longer")
-	case t.patient > 0:
+	case t.deferred > 0:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"by its terms a slot that was to come free was worth more to it than those that were, and none "+
 				"came free before the deadline")
@@ -396,12 +397,12 @@ func (n *Node) unplaced(t *task) *bus.Result {
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"its first token was expected after the deadline, with every slot that was free: give it more time")
 	}
-	deep := ""
+	saturated := ""
 	if n.cfg.Seats.Ahead() > 0 {
-		deep = "; an agent that has enough to compute is given no task, even beside a free slot"
+		saturated = "; an agent that has enough to compute is given no task, even beside a free slot"
 	}
 	return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
-		"in no round before the deadline was a slot free that could serve it in time%s", deep)
+		"in no round before the deadline was a slot free that could serve it in time%s", saturated)
 }
 
 // rounds says how many.

@@ -37,8 +37,8 @@ func TestATaskTooLargeForASeatLeavesAFullRoom(t *testing.T) {
 	for i := range 3 {
 		h.must(h.step(h.task("bob", fmt.Sprint("b", 1+i))))
 	}
-	if parked := len(h.n.purses["ann"].parked); h.n.waiting != h.n.cfg.MaxWaiting || parked != 3 {
-		t.Fatalf("%d wait and %d are parked: the room is not full", h.n.waiting, parked)
+	if awaiting := len(h.n.accounts["ann"].awaiting); h.n.waiting != h.n.cfg.MaxWaiting || awaiting != 3 {
+		t.Fatalf("%d wait and %d await funds: the room is not full", h.n.waiting, awaiting)
 	}
 	h.pass(time.Second)
 	h.must(h.step(completion("a-1", running, market.Usage{Prompt: 100, Output: 10})))
@@ -51,8 +51,8 @@ func TestATaskTooLargeForASeatLeavesAFullRoom(t *testing.T) {
 		t.Errorf("%d wait of at most %d, %d of them for a seat", h.n.waiting, h.n.cfg.MaxWaiting,
 			h.n.seats.waiting)
 	}
-	for _, l := range h.letters {
-		if a, ok := l.Message.(*bus.Answer); ok && a.Result != nil && l.Subject == "inbox.ann.large" &&
+	for _, l := range h.messages {
+		if a, ok := l.Body.(*bus.Answer); ok && a.Result != nil && l.Subject == "inbox.ann.large" &&
 			!strings.Contains(a.Result.Message, "no agent has seats for more than 80") {
 			t.Errorf("it is told %q", a.Result.Message)
 		}

@@ -81,7 +81,7 @@ func (n *Node) forgetRequests() {
 	}
 	clear(t.requests)
 	clear(t.pending)
-	for _, p := range n.purses {
+	for _, p := range n.accounts {
 		p.request = nil
 	}
 	t.flying, t.line, t.missed, t.gap, t.told = 0, nil, nil, false, false
@@ -107,7 +107,7 @@ func (n *Node) launch(a *request) {
 		t.line = append(t.line, a)
 		return
 	}
-	if p := n.purses[a.client]; p != nil && a.op == bus.OpAllot {
+	if p := n.accounts[a.client]; p != nil && a.op == bus.OpAllot {
 		a.req.Vouchers = slices.Clone(p.vouchers)
 	}
 	t.flying++
@@ -141,7 +141,7 @@ func (n *Node) over(a *request) {
 	if n.treasury.missed == a {
 		n.treasury.missed = nil
 	}
-	if p := n.purses[a.client]; p != nil && p.request == a {
+	if p := n.accounts[a.client]; p != nil && p.request == a {
 		p.request = nil
 	}
 }
@@ -166,7 +166,7 @@ func (a *request) due(n *Node) {
 // unanswered deals with a request that got no answer: the treasury may have heard it or not. The hub does not
 // ask again for money that no task waits for. If it was granted, the next OpAllotted finds it.
 func (n *Node) unanswered(a *request) {
-	if p := n.purses[a.client]; a.op == bus.OpAllot && (p == nil || len(p.parked) == 0) {
+	if p := n.accounts[a.client]; a.op == bus.OpAllot && (p == nil || len(p.awaiting) == 0) {
 		n.over(a)
 		return
 	}

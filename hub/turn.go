@@ -20,7 +20,7 @@ func (n *Node) endsAt(s *stand) *line.Ends {
 			e.Add(h.ttft+time.Duration(h.length())*itl, n.now.Sub(h.sent))
 		}
 		if a := s.agent; s.room < a.slots-len(a.holds)-a.stuck {
-			e.Add(n.more(a, s.room), 0)
+			e.Add(n.availableAt(a, s.room), 0)
 		}
 		e.Done()
 	}
@@ -70,7 +70,7 @@ func (c *crowd) putOff(g *group) {
 	g.later = never
 	if len(g.stands) > 0 {
 		s := &c.stands[g.stands[0]]
-		g.later = s.next - min(s.next, g.burden.Queue) + g.burden.All
+		g.later = s.next - min(s.next, g.backlog.Queue) + g.backlog.All
 	}
 	soon := c.lanes[g.lane].soon
 	i := 0
@@ -125,14 +125,14 @@ func (n *Node) soonest(l *lane, over time.Duration, may func(*group, *prospect, 
 			continue
 		}
 		next, least := &c.stands[g.stands[0]], c.least(g, o)
-		at := line.Stretch(next.next, over) + least - min(next.next, g.burden.Queue)
+		at := line.Stretch(next.next, over) + least - min(next.next, g.backlog.Queue)
 		if at >= o.late {
 			continue
 		}
 		// and no deadline keeps it from being looked at: half of its first tokens may come far
 		// sooner than that
 		c.rough = prospect{group: next.group, quote: o, serves: true, ttft: least, service: o.stays + least,
-			early: never, queue: g.burden.Queue}
+			early: never, queue: g.backlog.Queue}
 		if !may(g, &c.rough, at) {
 			continue
 		}

@@ -22,14 +22,15 @@ func TestARefusalSaysNothingThatOneRoundBelies(t *testing.T) {
 		false []string
 	}{
 		{"waiting was better than slots worth having, and later slots were too dear",
-			task{patient: 2, dear: 3}, bus.CodeNotWorthIt, []string{"never reached", "none came free"}},
+			task{deferred: 2, tooExpensive: 3}, bus.CodeNotWorthIt, []string{"never reached",
+				"none came free"}},
 		{"an agent refused it, and others were too dear",
-			task{refusals: 1, dear: 3}, bus.CodeNotWorthIt, []string{"no other slot came free"}},
+			task{refusals: 1, tooExpensive: 3}, bus.CodeNotWorthIt, []string{"no other slot came free"}},
 		{"an agent refused it, and waiting was better than what was free",
-			task{refusals: 1, patient: 1}, bus.CodeNoRoom, []string{"no other slot came free"}},
-		{"too dear always", task{dear: 3}, bus.CodeNotWorthIt, nil},
+			task{refusals: 1, deferred: 1}, bus.CodeNoRoom, []string{"no other slot came free"}},
+		{"too dear always", task{tooExpensive: 3}, bus.CodeNotWorthIt, nil},
 		{"refused always", task{refusals: 2}, bus.CodeNoRoom, nil},
-		{"lost once", task{rounds: 1, dear: 3, patient: 3, refusals: 1}, bus.CodeOutbid, nil},
+		{"lost once", task{rounds: 1, tooExpensive: 3, deferred: 3, refusals: 1}, bus.CodeOutbid, nil},
 	} {
 		test.task.msg = msg
 		r := h.n.unplaced(&test.task)
@@ -54,8 +55,8 @@ func TestADeadlineWithinTheWindowIsSaidTruly(t *testing.T) {
 	h.run()
 	h.pass(300 * time.Millisecond)
 	h.want("inbox.ann.t1", string(bus.CodeNoRoom))
-	for _, l := range h.letters {
-		if a, ok := l.Message.(*bus.Answer); ok && a.Result != nil &&
+	for _, l := range h.messages {
+		if a, ok := l.Body.(*bus.Answer); ok && a.Result != nil &&
 			!strings.Contains(a.Result.Message, "no round was held") {
 			t.Errorf("it is told %q, and a slot is free all the time", a.Result.Message)
 		}
@@ -99,8 +100,8 @@ func TestWhoCameAfterAFullRoundIsToldSo(t *testing.T) {
 		}
 		h.pass(2 * time.Minute)
 		told := ""
-		for _, l := range h.letters {
-			if a, ok := l.Message.(*bus.Answer); ok && a.Result != nil && l.Subject == "inbox.cat.dear" {
+		for _, l := range h.messages {
+			if a, ok := l.Body.(*bus.Answer); ok && a.Result != nil && l.Subject == "inbox.cat.dear" {
 				told = string(a.Result.Code) + ": " + a.Result.Message
 			}
 		}
@@ -113,8 +114,8 @@ func TestWhoCameAfterAFullRoundIsToldSo(t *testing.T) {
 
 // told is the last that an inbox was told, in words.
 func (h *house) told(inbox string) (words string) {
-	for _, l := range h.letters {
-		if a, ok := l.Message.(*bus.Answer); ok && a.Result != nil && l.Subject == inbox {
+	for _, l := range h.messages {
+		if a, ok := l.Body.(*bus.Answer); ok && a.Result != nil && l.Subject == inbox {
 			words = a.Result.Message
 		}
 	}
@@ -131,7 +132,7 @@ func TestWhoWaitsBesideAFreeSlotIsToldWhy(t *testing.T) {
 		h := newHouse(t, func(c *Config) { c.Silence, c.Seats.Depth = time.Hour, depth })
 		h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
 		h.must(h.step(h.task("ann", "long", func(m *bus.Task) {
-			m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Marks[0].Bytes = 8000, 32_000, 32_000
+			m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Prefixes[0].Bytes = 8000, 32_000, 32_000
 		})))
 		h.must(h.step(h.task("bob", "short", func(m *bus.Task) {
 			m.DeadlineMS = h.now.Add(150 * time.Millisecond).UnixMilli()

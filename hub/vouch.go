@@ -12,7 +12,7 @@ import (
 
 // hearVoucher keeps what a door vouches for with a task, where the client has tasks here.
 func (n *Node) hearVoucher(m *bus.Task) {
-	p, v := n.purses[m.Client], m.Voucher
+	p, v := n.accounts[m.Client], m.Voucher
 	if p == nil || v.Total() <= 0 {
 		return
 	}

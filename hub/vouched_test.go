@@ -38,7 +38,7 @@ func TestAHubShowsWhatDoorsVouchFor(t *testing.T) {
 	place(vouchedBy("d2", j, 4, 40, market.Credit))
 	place(vouchedBy("d1", j, 4, 50, market.Credit))
 	h.must(h.step(h.task("ann", "t1", vouchedBy("d3", j, 1, 60, market.Credit)))) // the same task by another
-	p := h.n.purses["ann"]
+	p := h.n.accounts["ann"]
 	shows := func() string {
 		var s []string
 		for _, v := range p.vouchers {
@@ -117,7 +117,7 @@ func TestATaskThatNobodyVouchedFor(t *testing.T) {
 	h.silent = true
 	h.must(h.step(h.task("ann", "t1", worth(market.Credit))))
 	for range 3 {
-		if a := h.n.purses["ann"].request; a != nil && a.flying {
+		if a := h.n.accounts["ann"].request; a != nil && a.flying {
 			h.must(h.n.Step(h.now, &bus.FundsReply{ID: a.req.ID, Code: bus.CodeUnavailable,
 				Message: "doors vouched for nothing"}))
 		}

@@ -38,7 +38,7 @@ type crowd struct {
 
 	round       uint64
 	stands      []stand // the open agents, by id
-	places      []int32 // of these, from 1, by the place of their belief; 0: none
+	places      []int32 // of these, from 1, by the place of their cache; 0: none
 	groups      []group
 	lanes       []lane
 	roomy       []int32 // groups where slots are free
@@ -127,10 +127,10 @@ func (n *Node) lineUp() {
 		if c.has(t.home) {
 			k = t.home.seat
 		}
-		if t.purse == nil {
-			t.purse = n.purses[t.key.client]
+		if t.account == nil {
+			t.account = n.accounts[t.key.client]
 		}
-		p := t.purse
+		p := t.account
 		if p.round != c.round {
 			p.round, p.number = c.round, c.board.Clients()
 		}
@@ -214,7 +214,8 @@ func (n *Node) charge(i int, pairs []pair) {
 		a := s.agents[p.agent]
 		x := n.prospect(a.seat)
 		p.parts = market.Toll{Load: x.load, Beside: n.besideOthers(&c.stands[a.seat], t),
-			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], t.purse.number, t.waited, t.home == a))}
+			Age: c.tolls.Ahead(c.board.Ahead(a.seat, s.free[p.agent], t.account.number, t.waited,
+				t.home == a))}
 		p.toll += p.parts.Sum()
 		worth := market.Credits(-1)
 		if p.half <= t.left {
@@ -256,14 +257,14 @@ func (n *Node) beside(s *stand, own int) market.Credits {
 func (n *Node) pass(t *task, a *agent) {
 	c := &n.crowd
 	next, ok := c.board.Next(a.seat, c.stands[a.seat].room)
-	if other := c.everybody[next.Who]; ok && other != t && other.purse == t.purse {
+	if other := c.everybody[next.Who]; ok && other != t && other.account == t.account {
 		n.round.passed = append(n.round.passed, other)
 	}
 }
 
 // besideOthers returns the toll of a task for what it keeps from other clients.
 func (n *Node) besideOthers(s *stand, t *task) market.Credits {
-	if t.purse.open == t.purse.waiting { // none of its client's runs
+	if t.account.open == t.account.waiting { // none of its client's runs
 		return s.beside
 	}
 	own := 0
@@ -314,7 +315,7 @@ func (n *Node) better(i int32, floor market.Credits) (market.Wait, *agent) {
 			n.consider(&f, x, int(k), d, n.besideOthers(s, t)+s.charge)
 		}
 	}
-	own := t.purse.open > t.purse.waiting // it may be charged less for running beside its own
+	own := t.account.open > t.account.waiting // it may be charged less for running beside its own
 	most := func(g *group) market.Credits {
 		if own {
 			return 0
@@ -499,7 +500,10 @@ func (n *Node) lookLater() {
 		}
 	}
 	before := at
-	if slices.ContainsFunc(s.tasks, func(t *task) bool { return t.state == waiting && t.fate == dear }) {
+	if slices.ContainsFunc(s.tasks, func(t *task) bool {
+		return t.state == waiting && t.outcome ==
+			tooExpensive
+	}) {
 		at = min(at, n.lessInHand())
 	}
 	if slices.ContainsFunc(n.runtime.kept, func(t *task) bool { return t.state == waiting }) ||
@@ -545,7 +549,7 @@ func (n *Node) lookLater() {
 func (n *Node) lessInHand() time.Duration {
 	at := max(tollsFade, lengthsEvery)
 	for _, a := range n.round.agents {
-		if queue := n.crowd.stands[a.seat].burden.Queue; queue > 0 {
+		if queue := n.crowd.stands[a.seat].backlog.Queue; queue > 0 {
 			at = min(at, queue)
 		}
 	}

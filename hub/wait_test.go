@@ -84,7 +84,7 @@ func sharedSession(rng *rand.Rand) func(*bus.Task) {
 	s, tokens := fmt.Sprint("s-", rng.IntN(6)), 60+rng.IntN(300)
 	return func(m *bus.Task) {
 		m.Session, m.Prompt.Tokens, m.Prompt.Bytes = s, tokens, 4*tokens
-		m.Prompt.Marks = []bus.Mark{{Bytes: 200, Hash: bus.SessionKey("all", s)}}
+		m.Prompt.Prefixes = []bus.PrefixHash{{Bytes: 200, Hash: bus.SessionKey("all", s)}}
 	}
 }
 
@@ -397,7 +397,7 @@ func TestAHomeThatLeavesWith300InLine(t *testing.T) {
 	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
 	text := func(m *bus.Task) {
 		m.Session, m.Prompt.Tokens, m.Prompt.Bytes = "shared", 400, 1600
-		m.Prompt.Marks = []bus.Mark{{Bytes: 1600, Hash: 7}}
+		m.Prompt.Prefixes = []bus.PrefixHash{{Bytes: 1600, Hash: 7}}
 	}
 	for i := range 2 {
 		h.must(h.step(h.task("ann", fmt.Sprint("warm-", i), text)))

@@ -10,43 +10,43 @@ import (
 	"souk/market"
 )
 
-// claimed is a house where a-2 got ann's t1 as it said that it holds the prompt.
-func claimed(t *testing.T) (*house, bus.Dispatch, *bus.Task) {
+// asserted is a house where a-2 got ann's t1 as it said that it holds the prompt.
+func asserted(t *testing.T) (*house, bus.Dispatch, *bus.Task) {
 	t.Helper()
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 1, 0.9, card(100, 10, 40))
 	h.join("a-2", "llama", 1, 0.9, card(100, 10, 40))
 	x := h.task("ann", "t1", wide(1, 20), worth(10*market.Credit))
 	again := *x
-	h.must((&tells{h: h, agent: "a-2"}).say(1, 0.95, x.Prompt.Marks, nil))
+	h.must((&tells{h: h, agent: "a-2"}).say(1, 0.95, x.Prompt.Prefixes, nil))
 	h.must(h.step(x))
 	d := h.take("ann", "t1")
-	if h.agentOf(d) != "a-2" || d.Claimed < 2000 {
-		t.Fatalf("it goes to %s, with %d tokens claimed", h.agentOf(d), d.Claimed)
+	if h.agentOf(d) != "a-2" || d.Asserted < 2000 {
+		t.Fatalf("it goes to %s, with %d tokens asserted", h.agentOf(d), d.Asserted)
 	}
 	return h, d, &again
 }
 
-// A claim stands in the journal, so it is billed after the hub has begun anew, also where its agent leaves it
-// out of its account; whoever has the task sent again finds it in the dispatch.
-func TestAClaimOutlivesItsHub(t *testing.T) {
+// An assertion stands in the journal, so it is billed after the hub has begun anew, also where its agent
+// leaves it out of its account; whoever has the task sent again finds it in the dispatch.
+func TestAnAssertionOutlivesItsHub(t *testing.T) {
 	for _, again := range []bool{false, true} {
-		h, d, x := claimed(t)
+		h, d, x := asserted(t)
 		h.restart()
 		h.must(h.n.Lead(h.now, 8))
 		h.join("a-2", "llama", 1, 0.9, card(100, 10, 40))
 		if again {
 			h.again = nil
 			h.must(h.step(x))
-			if len(h.again) != 1 || h.again[0].Claimed != d.Claimed {
+			if len(h.again) != 1 || h.again[0].Asserted != d.Asserted {
 				t.Fatalf("dispatched again: %+v", h.again)
 			}
 		}
 		u := market.Usage{Prompt: 2560, Output: 50}
 		before := h.replica.Balance("agent:a-2:payable")
-		c := completion("a-2", d, u) // which says nothing of what was claimed
+		c := completion("a-2", d, u) // which says nothing of what was asserted
 		h.must(h.step(c))
-		due := d.Price.Cost(market.Usage{Prompt: 2560, Cached: d.Claimed, Output: 50})
+		due := d.Price.Cost(market.Usage{Prompt: 2560, Cached: d.Asserted, Output: 50})
 		if got := h.replica.Balance("agent:a-2:payable") - before; got != due {
 			t.Errorf("sent again %v: paid %s, want %s", again, money(got), money(due))
 		}
@@ -73,7 +73,7 @@ func TestWhoDoesNotSayWhatItFound(t *testing.T) {
 		lost, paid := 0, market.Credits(0)
 		for i := range 20 {
 			x := h.task("ann", fmt.Sprint("t", i), wide(uint64(i), 20), worth(10*market.Credit))
-			h.must(s.say(1, 0.95, x.Prompt.Marks, nil))
+			h.must(s.say(1, 0.95, x.Prompt.Prefixes, nil))
 			h.must(h.step(x))
 			d := h.take("ann", x.ID)
 			h.accept(d)
@@ -81,9 +81,9 @@ func TestWhoDoesNotSayWhatItFound(t *testing.T) {
 			c := billed(h.agentOf(d), d, u)
 			hide(c)
 			h.must(h.step(c))
-			if d.Claimed > 0 {
+			if d.Asserted > 0 {
 				lost++
-				paid += d.Price.Cost(u) - d.Price.Cost(bus.Billed(u, d.Claimed))
+				paid += d.Price.Cost(u) - d.Price.Cost(bus.Billed(u, d.Asserted))
 			}
 			h.pass(time.Second)
 			h.hearAll()
@@ -96,7 +96,7 @@ func TestWhoDoesNotSayWhatItFound(t *testing.T) {
 
 // The rest of an answer that broke off is quoted with what an agent says that it holds of the prompt, so the
 // agent is paid for that much as cached, and is judged by it.
-func TestTheRestOfAnAnswerIsClaimed(t *testing.T) {
+func TestTheRestOfAnAnswerIsAsserted(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 4, 0.9, card(100, 10, 40))
 	for i := range 3 {
@@ -109,7 +109,7 @@ func TestTheRestOfAnAnswerIsClaimed(t *testing.T) {
 		if i == 0 {
 			h.join("liar", "llama", 4, 0.8, card(100, 10, 40))
 		}
-		h.must((&tells{h: h, agent: "liar", seq: uint64(i)}).say(1, 0.95, x.Prompt.Marks, nil))
+		h.must((&tells{h: h, agent: "liar", seq: uint64(i)}).say(1, 0.95, x.Prompt.Prefixes, nil))
 		failed := completion("a-1", d, market.Usage{})
 		failed.Outcome, failed.Code, failed.Relayed = bus.OutcomeFailed, bus.CodeEngineFailed, 40
 		again.Attempt, again.Resume = 1, &bus.Resume{Agent: "a-1", Seq: 40, Tokens: make([]uint32, 40),
@@ -118,9 +118,9 @@ func TestTheRestOfAnAnswerIsClaimed(t *testing.T) {
 		h.must(h.step(&again))
 		d = h.take("ann", id)
 		rec, _ := h.replica.Hold(d.Hold)
-		if rec.Agent != "liar" || rec.Cached < 2000 || rec.Claimed < 2000 || d.Claimed != rec.Claimed {
-			t.Fatalf("the rest goes to %s, which is expected to hold %d tokens and claims %d (%d)", rec.Agent,
-				rec.Cached, rec.Claimed, d.Claimed)
+		if rec.Agent != "liar" || rec.Cached < 2000 || rec.Asserted < 2000 || d.Asserted != rec.Asserted {
+			t.Fatalf("the rest goes to %s, which is expected to hold %d tokens and asserts %d (%d)", rec.Agent,
+				rec.Cached, rec.Asserted, d.Asserted)
 		}
 		h.accept(d)
 		h.must(h.step(billed("liar", d, market.Usage{Prompt: 2600, Output: 5})))
@@ -128,7 +128,7 @@ func TestTheRestOfAnAnswerIsClaimed(t *testing.T) {
 		h.hearAll()
 	}
 	h.audited()
-	if h.n.lookup("liar").belief.Speaks() {
+	if h.n.lookup("liar").cache.Speaks() {
 		t.Error("it is believed after three misses")
 	}
 }
@@ -161,8 +161,8 @@ func TestATaskThatIsTakenUpAgain(t *testing.T) {
 	}
 	h.accept(d)
 	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 10})))
-	if got := a.belief.Depth(&h.untaken(h.task("ann", "t1")).msg.Prompt); got != 1 || a.queue.Len() != 0 {
-		t.Errorf("%d marks are believed to be held, %d tasks are in the queue", got, a.queue.Len())
+	if got := a.cache.Depth(&h.untaken(h.task("ann", "t1")).msg.Prompt); got != 1 || a.queue.Len() != 0 {
+		t.Errorf("%d prefixes are believed to be held, %d tasks are in the queue", got, a.queue.Len())
 	}
 	h.audited()
 }
@@ -179,13 +179,14 @@ func TestALiarMovesNoSeed(t *testing.T) {
 	dialogue := func(i int) *bus.Task {
 		return h.task("ann", fmt.Sprint("t", i), worth(market.Credit), func(m *bus.Task) {
 			m.Prompt = bus.Prompt{Bytes: 6400, Messages: 2, Tokens: 1600,
-				Marks: []bus.Mark{{Bytes: 6000, Hash: 1 << 40}, {Bytes: 6400, Hash: uint64(100+i) << 40}}}
+				Prefixes: []bus.PrefixHash{{Bytes: 6000, Hash: 1 << 40}, {Bytes: 6400,
+					Hash: uint64(100+i) << 40}}}
 		})
 	}
 	seeded := map[string]int{}
 	ask := func(i int) {
 		x := dialogue(i)
-		h.must(s.say(1, 0.95, x.Prompt.Marks, nil))
+		h.must(s.say(1, 0.95, x.Prompt.Prefixes, nil))
 		h.must(h.step(x))
 		for len(h.dispatched) > 0 {
 			d := h.dispatched[0]
@@ -218,8 +219,8 @@ func TestALiarMovesNoSeed(t *testing.T) {
 		}
 		ask(7 + i)
 	}
-	if a := h.n.lookup("a-2"); seeded["a-2"] != 1 || !a.belief.Rules() || len(h.faults) > 0 {
-		t.Errorf("seeded: %v; its word rules: %v; %v", seeded, a.belief.Rules(), h.faults)
+	if a := h.n.lookup("a-2"); seeded["a-2"] != 1 || !a.cache.Rules() || len(h.faults) > 0 {
+		t.Errorf("seeded: %v; its word rules: %v; %v", seeded, a.cache.Rules(), h.faults)
 	}
 }
 
@@ -240,8 +241,8 @@ func TestPicturesStayBelieved(t *testing.T) {
 			d := h.take("ann", x.ID)
 			rec, _ := h.replica.Hold(d.Hold)
 			expected += rec.Cached
-			if rec.Claimed > 0 {
-				t.Errorf("%d tokens are claimed", rec.Claimed)
+			if rec.Asserted > 0 {
+				t.Errorf("%d tokens are asserted", rec.Asserted)
 			}
 			h.serve(d, market.Usage{Prompt: 2560, Cached: rec.Cached, Output: 50})
 			h.pass(5 * time.Second)
@@ -249,9 +250,9 @@ func TestPicturesStayBelieved(t *testing.T) {
 			h.must(h.step(&bus.Summary{Agent: a.id, Boot: 1, Seq: a.seq + 1, State: bus.StateReady, Slots: 1,
 				Price: a.price})) // which lists no sessions
 		}
-		if !h.n.lookup("a-1").belief.Rules() || (expected > 2*2400) != (loose == bus.LooseMedia) {
+		if !h.n.lookup("a-1").cache.Rules() || (expected > 2*2400) != (loose == bus.LooseMedia) {
 			t.Errorf("loose %d: %d tokens are expected to be cached, its word rules: %v", loose, expected,
-				h.n.lookup("a-1").belief.Rules())
+				h.n.lookup("a-1").cache.Rules())
 		}
 	}
 }

@@ -26,7 +26,7 @@ import (
 
 // D7: keys, creds and prompts are in no log, at the most talkative level, in no error, in no count, and in no
 // file but those meant for them: a seed is in its own file, a client's key and creds in theirs, the key of
-// cache marks in the registry's, a prompt nowhere.
+// prefix hashes in the registry's, a prompt nowhere.
 func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
@@ -56,12 +56,12 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 	if err := m.Reach().Push(t.Context(), m.Keys()); err != nil {
 		t.Fatal(err)
 	}
-	kvs, err := m.Registry().Get(t.Context(), bus.MarksKey)
+	kvs, err := m.Registry().Get(t.Context(), bus.PrefixKeysKey)
 	if err != nil || len(kvs) != 1 {
-		t.Fatalf("the key of cache marks: %d, %v", len(kvs), err)
+		t.Fatalf("the key of prefix hashes: %d, %v", len(kvs), err)
 	}
-	var marks bus.MarkKeys
-	if err := bus.DecodeEntry(kvs[0].Value, &marks); err != nil {
+	var keys bus.PrefixKeys
+	if err := bus.DecodeEntry(kvs[0].Value, &keys); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Close(); err != nil {
@@ -80,11 +80,11 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 	}
 	files["the log"] = log.String()
 	secrets := map[string]string{"canary-3f9c1": ""} // by whose file it may be in
-	for _, secret := range []string{string(marks.Keys[0].Key), fmt.Sprintf("%x", marks.Keys[0].Key),
-		base64.StdEncoding.EncodeToString(marks.Keys[0].Key)} {
+	for _, secret := range []string{string(keys.Keys[0].Key), fmt.Sprintf("%x", keys.Keys[0].Key),
+		base64.StdEncoding.EncodeToString(keys.Keys[0].Key)} {
 		for path, text := range files {
 			if strings.Contains(text, secret) && !strings.HasPrefix(path, filepath.Join(dir, "etcd")) {
-				t.Errorf("the key of cache marks is in %s", path)
+				t.Errorf("the key of prefix hashes is in %s", path)
 			}
 		}
 	}

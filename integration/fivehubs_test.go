@@ -145,7 +145,7 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 			m := bus.Task{Client: "ann", ID: fmt.Sprint("t", i, "-", int64(takes)), Kind: bus.KindChat,
 				Body: []byte(`{"messages":[]}`), MaxTokens: 7900,
 				Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100,
-					Marks: []bus.Mark{{Bytes: 400, Hash: 42}}}}
+					Prefixes: []bus.PrefixHash{{Bytes: 400, Hash: 42}}}}
 			m.Terms.Worth, m.Terms.MaxPrice = &worth, &takes
 			vouched[i] += takes
 			m.Voucher = bus.NewVoucher(doorKey, "door", "ann", fmt.Sprint("d", i), 1, vouched[i], takes)

@@ -269,7 +269,7 @@ func (s *stall) spend(name, client string) string {
 	m := bus.Task{Client: client, ID: fmt.Sprint("t", s.tasks), Kind: bus.KindChat,
 		Body:      []byte(`{"messages":[]}`),
 		MaxTokens: 7900, Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100,
-			Marks: []bus.Mark{{Bytes: 400, Hash: uint64(s.tasks)}}}}
+			Prefixes: []bus.PrefixHash{{Bytes: 400, Hash: uint64(s.tasks)}}}}
 	m.Terms.Worth, m.Terms.MaxPrice = &worth, &takes
 	s.vouched[name+client] += takes
 	m.Voucher = bus.NewVoucher(stallKey, "door", client, name, 1, s.vouched[name+client], takes)

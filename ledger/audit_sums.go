@@ -251,10 +251,10 @@ func (a *Audit) meter(seq uint64, h *Hold) {
 			"%s; it was settled at %s for %d prompt tokens of which %d cached, %d output",
 			strings.Join(lies, "; "), c.Cost, c.Usage.Prompt, c.Usage.Cached, c.Usage.Output)
 	}
-	if least := min(h.Claimed, c.Usage.Prompt); c.Usage.Cached < least {
+	if least := min(h.Asserted, c.Usage.Prompt); c.Usage.Cached < least {
 		a.wrong(LevelMetering, seq, "I5", a.rec.ID,
 			fmt.Sprintf("at least %d cached tokens: agent %s got the task because it said that it holds %d",
-				least, clip(h.Agent), h.Claimed), "%d", c.Usage.Cached)
+				least, clip(h.Agent), h.Asserted), "%d", c.Usage.Cached)
 	}
 	if c.NoCacheReport && c.Usage.Cached != 0 {
 		a.wrong(LevelMetering, seq, "I5", a.rec.ID, "no cached tokens, since the engine reported none", "%d",

@@ -222,7 +222,7 @@ func (d *decoder) hold(h *Hold) {
 	h.Prompt, h.Cached, h.Output, h.MaxTokens = d.Int(), d.Int(), d.Int(), d.Int()
 	h.Expires, h.Boot = d.Varint(), d.Varint()
 	d.Fill(h.Digest[:])
-	h.Tariff, h.Reader, h.Token, h.Claimed = d.Credits(), d.name(), d.Text(), d.Int()
+	h.Tariff, h.Reader, h.Token, h.Asserted = d.Credits(), d.name(), d.Text(), d.Int()
 }
 
 // roundHead reads what a book needs of a round's and an outcome's canonical bytes without decoding them.

@@ -30,7 +30,7 @@ import (
 //	hold      client, task, agent, model, kind, settle strings; attempt ±; round; slot ±;
 //	          amount ±, premium ±, fee ±, quoted ±; price miss ±, hit ±, out ±;
 //	          prompt ±, cached ±, output ±, max tokens ±; expires ±; boot ±;
-//	          digest 16 bytes; tariff ±; reader, token strings; claimed ±
+//	          digest 16 bytes; tariff ±; reader, token strings; asserted ±
 //	capture   hold, outcome, finish strings; cost ±; usage prompt ±, cached ±, output ±; ttft ±;
 //	          flags 1 byte: 1 unmetered, 2 no cache report, 4 a claim follows: prompt ±, cached ±, output ±,
 //	          relayed ±, most ±, cost ±
@@ -146,7 +146,7 @@ func appendHold(b []byte, h *Hold) []byte {
 		int64(h.Price.Miss), int64(h.Price.Hit), int64(h.Price.Out),
 		int64(h.Prompt), int64(h.Cached), int64(h.Output), int64(h.MaxTokens), h.Expires, h.Boot)
 	b = binary.AppendVarint(append(b, h.Digest[:]...), int64(h.Tariff))
-	return binary.AppendVarint(appendStrings(b, h.Reader, h.Token), int64(h.Claimed))
+	return binary.AppendVarint(appendStrings(b, h.Reader, h.Token), int64(h.Asserted))
 }
 
 func appendBudget(b []byte, u *Budget) []byte {

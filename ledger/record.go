@@ -105,7 +105,7 @@ type Hold struct {
 
 	// Prompt tokens that are due as cached, whatever the engine finds: the agent got the task because it said
 	// that it holds them.
-	Claimed int `json:",omitempty"`
+	Asserted int `json:",omitempty"`
 }
 
 // Capture ends a hold in payment: Cost to the agent, Premium - Fee to surplus, Fee to fee, the rest back.

@@ -37,14 +37,16 @@ func TestABookKnowsItsReaders(t *testing.T) {
 	}
 }
 
-// Every word of a hold comes back as it was written, and is part of its bytes; a claim below 0 is refused.
+// Every word of a hold comes back as it was written, and is part of its bytes; an assertion below 0 is
+// refused.
 func TestAHoldIsRead(t *testing.T) {
 	seen := map[string]bool{}
 	for _, tariff := range []market.Credits{0, 7, 400} {
 		for _, reader := range []string{"", "g1"} {
-			for _, claimed := range []int{0, 1, 63, 64, 1 << 20} {
+			for _, asserted := range []int{0, 1, 63, 64, 1 << 20} {
 				h := Hold{Client: "ann", Task: "t", Agent: "a", Settle: "metered", Amount: 9, Quoted: 8,
-					Tariff: tariff, Reader: reader, Token: reader, Claimed: claimed, Digest: [16]byte{15: 1}}
+					Tariff: tariff, Reader: reader, Token: reader, Asserted: asserted,
+					Digest: [16]byte{15: 1}}
 				data := AppendFrame(nil, &Frame{Version: FrameVersion, Epoch: 1, Seq: 1, Time: 1,
 					Records: []Record{{Kind: KindHold, ID: "x", Hold: &h}}})
 				back, err := DecodeFrame(data)
@@ -52,17 +54,17 @@ func TestAHoldIsRead(t *testing.T) {
 					t.Errorf("%+v, %v", back.Records, err)
 				}
 				seen[string(data)] = true
-				if h.Claimed = -1; !errors.Is(h.valid("x"), ErrIllegal) {
-					t.Error("a claim of -1 passes")
+				if h.Asserted = -1; !errors.Is(h.valid("x"), ErrIllegal) {
+					t.Error("an assertion of -1 passes")
 				}
 			}
 		}
 	}
 }
 
-// What an agent claimed is due as cached: an audit names the capture that bills less of it as cached, and no
-// other. A hub finds the claim again after its next start.
-func TestAnAuditKnowsClaims(t *testing.T) {
+// What an agent asserted is due as cached: an audit names the capture that bills less of it as cached, and no
+// other. A hub finds the assertion again after its next start.
+func TestAnAuditKnowsAssertions(t *testing.T) {
 	for _, c := range []struct {
 		prompt, cached int
 		finds          string
@@ -72,10 +74,10 @@ func TestAnAuditKnowsClaims(t *testing.T) {
 		d.must(NewAccept(d.name, 1, "ann", market.Credit, d.nextSalt()))
 		records := d.oneRound(1, market.Task{ID: "ann/t1", Client: "ann"})
 		h := records[1].Hold
-		h.Claimed = 300
+		h.Asserted = 300
 		d.must(records...)
 		open, err := historyOf(t, allOfIt, store(d.frames), 2).Open() // by way of a snapshot
-		if err != nil || len(open) != 1 || open[0].Hold.Claimed != 300 {
+		if err != nil || len(open) != 1 || open[0].Hold.Asserted != 300 {
 			t.Errorf("%+v, %v", open, err)
 		}
 		use := market.Usage{Prompt: c.prompt, Cached: c.cached, Output: 5}

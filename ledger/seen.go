@@ -21,7 +21,7 @@ type Seen struct {
 	First, Least, Most time.Duration
 }
 
-// Evidence is what a belief about a cache rests on.
+// Evidence is what is expected of a cache rests on.
 type Evidence uint8
 
 // The kinds of evidence.

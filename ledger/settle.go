@@ -63,10 +63,10 @@ func (h *Hold) valid(id string) error {
 			h.Premium)
 	case h.Amount > market.MaxCredits:
 		return broken(ErrIllegal, "I15", id, "at most "+market.MaxCredits.String()+" credits", "%s", h.Amount)
-	case h.Attempt < 0 || h.Prompt < 0 || h.Cached < 0 || h.Output < 0 || h.MaxTokens < 0 || h.Claimed < 0:
+	case h.Attempt < 0 || h.Prompt < 0 || h.Cached < 0 || h.Output < 0 || h.MaxTokens < 0 || h.Asserted < 0:
 		return broken(ErrIllegal, "I17", id, "no negative count",
-			"attempt %d, prompt %d, cached %d, output %d, max_tokens %d, claimed %d", h.Attempt, h.Prompt,
-			h.Cached, h.Output, h.MaxTokens, h.Claimed)
+			"attempt %d, prompt %d, cached %d, output %d, max_tokens %d, asserted %d", h.Attempt, h.Prompt,
+			h.Cached, h.Output, h.MaxTokens, h.Asserted)
 	case h.Settle != market.SettleMetered && h.Settle != market.SettleQuoted:
 		return broken(ErrIllegal, "I5", id, "settle metered or quoted", "%q", clip(h.Settle))
 	case len(h.Model) > maxText || len(h.Kind) > maxID:

@@ -51,8 +51,9 @@ func TestLoneTasksGoTheShortWay(t *testing.T) {
 			t.Fatalf("%s: pruned:\n%s", where, diff)
 		}
 		for i, lists := range [][2][]int32{{long.kept.Tasks, kept.Tasks}, {long.kept.Agents, kept.Agents},
-			{long.kept.Edges, kept.Edges}, {long.kept.Dear, kept.Dear}, {long.kept.Outbid, kept.Outbid},
-			{long.kept.Waiting, kept.Waiting}, {long.kept.Beyond, kept.Beyond}} {
+			{long.kept.Edges, kept.Edges}, {long.kept.TooExpensive, kept.TooExpensive}, {long.kept.Outbid,
+				kept.Outbid},
+			{long.kept.Waiting, kept.Waiting}, {long.kept.OverLimit, kept.OverLimit}} {
 			if fmt.Sprint(lists[0]) != fmt.Sprint(lists[1]) {
 				t.Fatalf("%s: list %d of what was kept is %v, want %v", where, i, lists[1], lists[0])
 			}

@@ -89,10 +89,10 @@ const maxTries = 4
 // the next Prune.
 type Kept struct {
 	Tasks, Agents, Edges []int32 // that were kept, including agents that appear in Round.Others alone
-	Dear                 []int32 // of Tasks: under posted, those that find no slot worth what it charges
+	TooExpensive         []int32 // of Tasks: under posted, those that find no slot worth what it charges
 	Outbid               []int32 // dropped: others bid more on every agent that they could have gone to
 	Waiting              []int32 // dropped: waiting was worth more to them than any of these slots
-	Beyond               []int32 // dropped: the round was at its limit
+	OverLimit            []int32 // dropped: the round was at its limit
 }
 
 // Prune reduces r to what can change its outcome. The tasks of r are in the order in which they came, and its
@@ -146,7 +146,8 @@ func (p *Pruner) lone(limit, show int) bool {
 	clear(p.keep)
 	p.keep[best] = true
 	k.Tasks, k.Agents, k.Edges = append(k.Tasks[:0], 0), k.Agents[:0], append(k.Edges[:0], int32(best))
-	k.Dear, k.Outbid, k.Waiting, k.Beyond = k.Dear[:0], k.Outbid[:0], k.Waiting[:0], k.Beyond[:0]
+	k.TooExpensive, k.Outbid, k.Waiting, k.OverLimit = k.TooExpensive[:0], k.Outbid[:0], k.Waiting[:0],
+		k.OverLimit[:0]
 	r.Pruned = Pruned{Edges: len(r.Edges) - 1}
 	p.row = p.others(p.row[:0], 0, len(r.Edges), show)
 	p.index, p.head = resize(p.index, 1+len(r.Agents)), resize(p.head, len(r.Agents))

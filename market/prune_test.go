@@ -327,12 +327,12 @@ func TestPruneAtTheLimit(t *testing.T) {
 		got := r
 		k := p.Prune(&got, limit, show)
 		if len(got.Tasks) > limit || len(got.Tasks) != len(k.Tasks) || len(got.Agents) != len(k.Agents) ||
-			len(got.Edges) != len(k.Edges) || got.Pruned.Beyond != len(k.Beyond) ||
+			len(got.Edges) != len(k.Edges) || got.Pruned.Beyond != len(k.OverLimit) ||
 			got.Pruned.Tasks != len(k.Outbid) || got.Pruned.Waiting != len(k.Waiting) {
 			t.Fatalf("seed %d, round %d: limit %d, %+v\n%+v", seed, n, limit, got, k)
 		}
 		first := len(r.Tasks) // of those beyond
-		for _, j := range k.Beyond {
+		for _, j := range k.OverLimit {
 			first = min(first, int(j))
 		}
 		some := r
@@ -351,7 +351,7 @@ func TestPruneAtTheLimit(t *testing.T) {
 			t.Fatalf("seed %d, round %d: limit %d, -as if the others had not come +got\n%s", seed, n, limit,
 				d)
 		}
-		if len(k.Beyond) > 0 {
+		if len(k.OverLimit) > 0 {
 			beyond++
 			all := r
 			q.Prune(&all, len(r.Tasks), 0)
@@ -411,7 +411,7 @@ func TestPrunedTasksAreAccountedFor(t *testing.T) {
 			}
 			where := ""
 			for name, list := range map[string][]int32{"kept": k.Tasks, "outbid": k.Outbid,
-				"waiting": k.Waiting, "beyond": k.Beyond} {
+				"waiting": k.Waiting, "beyond": k.OverLimit} {
 				if slices.Contains(list, int32(j)) {
 					where += name
 				}
@@ -485,8 +485,8 @@ func TestPruneUnderPosted(t *testing.T) {
 				want++
 			}
 		}
-		if len(got.Edges) != want || len(got.Tasks) > 4 || len(got.Tasks) < 4 && len(k.Beyond) > 0 ||
-			(got.Pruned != Pruned{Beyond: len(k.Beyond)}) || len(got.Others) > 0 {
+		if len(got.Edges) != want || len(got.Tasks) > 4 || len(got.Tasks) < 4 && len(k.OverLimit) > 0 ||
+			(got.Pruned != Pruned{Beyond: len(k.OverLimit)}) || len(got.Others) > 0 {
 			t.Fatalf("seed %d, round %d: %+v", seed, n, got)
 		}
 		o, err := Clear(got)

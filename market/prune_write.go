@@ -7,7 +7,8 @@ func (p *Pruner) finish(first, show int) {
 	r, k := p.round, &p.kept
 	posted := r.Rule.Pricing == PricingPosted
 	k.Tasks, k.Agents, k.Edges = k.Tasks[:0], k.Agents[:0], k.Edges[:0]
-	k.Dear, k.Outbid, k.Waiting, k.Beyond = k.Dear[:0], k.Outbid[:0], k.Waiting[:0], k.Beyond[:0]
+	k.TooExpensive, k.Outbid, k.Waiting, k.OverLimit = k.TooExpensive[:0], k.Outbid[:0], k.Waiting[:0],
+		k.OverLimit[:0]
 	p.index = resize(p.index, len(r.Tasks)+len(r.Agents))
 	task, agent := p.index[:len(r.Tasks)], p.index[len(r.Tasks):]
 	for i := range p.index {
@@ -21,7 +22,7 @@ func (p *Pruner) finish(first, show int) {
 	for t, row := range p.rows() {
 		lo, hi := row[0], row[1]
 		if t >= first {
-			k.Beyond = append(k.Beyond, int32(t))
+			k.OverLimit = append(k.OverLimit, int32(t))
 			continue
 		}
 		live, loss := false, int64(0)
@@ -45,7 +46,7 @@ func (p *Pruner) finish(first, show int) {
 			task[t] = int32(len(k.Tasks))
 			k.Tasks = append(k.Tasks, int32(t))
 			if !live {
-				k.Dear = append(k.Dear, int32(t))
+				k.TooExpensive = append(k.TooExpensive, int32(t))
 			}
 			if !posted {
 				others = p.others(others, lo, hi, show)
@@ -57,7 +58,7 @@ func (p *Pruner) finish(first, show int) {
 		}
 	}
 	p.row = others
-	r.Pruned.Tasks, r.Pruned.Waiting, r.Pruned.Beyond = len(k.Outbid), len(k.Waiting), len(k.Beyond)
+	r.Pruned.Tasks, r.Pruned.Waiting, r.Pruned.Beyond = len(k.Outbid), len(k.Waiting), len(k.OverLimit)
 	for _, x := range others {
 		agent[r.Edges[x.edge].Agent] = 0
 	}

@@ -56,9 +56,9 @@ func TestWhoFindsAllDearTakesNoPlaceUnderPosted(t *testing.T) {
 			t.Fatalf("seed %d, round %d: awards %v, want %v: %v %v", seed, n, o.Awards, by.Awards, err, failed)
 		}
 		for _, i := range k.Tasks {
-			if slices.Contains(k.Dear, i) == serves[i] {
+			if slices.Contains(k.TooExpensive, i) == serves[i] {
 				t.Fatalf("seed %d, round %d: task %d is dear %v, serves %v", seed, n, i,
-					slices.Contains(k.Dear, i), serves[i])
+					slices.Contains(k.TooExpensive, i), serves[i])
 			}
 		}
 		if got.Pruned.Waiting+got.Pruned.Tasks > 0 ||

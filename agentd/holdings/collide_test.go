@@ -61,7 +61,8 @@ func TestNobodyMakesTwoTextsOneBlock(t *testing.T) {
 	sound(t, s)
 	s = New(block, 400, 1, [32]byte{1}) // of an engine that says nothing
 	for i, ids := range [][]uint32{a, b} {
-		p := bus.Prompt{Bytes: 16, Tokens: 5, Marks: []bus.Mark{{Bytes: 16, Hash: uint64(i+1) << 40}}}
+		p := bus.Prompt{Bytes: 16, Tokens: 5, Prefixes: []bus.PrefixHash{{Bytes: 16,
+			Hash: uint64(i+1) << 40}}}
 		s.Prompt(&p, append(ids, 1), "")
 	}
 	if s.Blocks() != 2 {

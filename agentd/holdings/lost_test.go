@@ -17,16 +17,16 @@ func TestAfterALostRemovalNothingIsKnown(t *testing.T) {
 	h := &hub{}
 	out, _ := s.Take(e.now)
 	if h.hear(t, out); len(h.held) == 0 || s.Blocks() != 10 || s.Coverage() != 1 {
-		t.Fatalf("%d marks and %d blocks are held, coverage %v", len(h.held), s.Blocks(), s.Coverage())
+		t.Fatalf("%d prefixes and %d blocks are held, coverage %v", len(h.held), s.Blocks(), s.Coverage())
 	}
 	s.Apply(e.now, kvevent.Batch{Lost: true, Bad: 1})
-	if s.Blocks() != 0 || s.Marks() != 0 || s.Held(&p) != 0 || s.Coverage() != 0 || s.Counts().Blind != 1 {
-		t.Errorf("%d blocks, %d marks, %d tokens are held, coverage %v, %+v", s.Blocks(), s.Marks(),
+	if s.Blocks() != 0 || s.Prefixes() != 0 || s.Held(&p) != 0 || s.Coverage() != 0 || s.Counts().Blind != 1 {
+		t.Errorf("%d blocks, %d prefixes, %d tokens are held, coverage %v, %+v", s.Blocks(), s.Prefixes(),
 			s.Held(&p), s.Coverage(), s.Counts())
 	}
 	out, _ = s.Take(e.now.Add(deltaEvery))
 	if h.hear(t, out); len(h.held) != 0 || h.coverage != 0 {
-		t.Errorf("a hub believes in %d marks, coverage %v", len(h.held), h.coverage)
+		t.Errorf("a hub believes in %d prefixes, coverage %v", len(h.held), h.coverage)
 	}
 	e.store(0, ids, 0, 5)
 	s.Prompt(&p, ids, "")

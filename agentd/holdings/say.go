@@ -18,8 +18,8 @@ const (
 	wholeAgain = 10 * time.Second // where a hub asks for it; the first time at once
 	small      = 1000             // bytes that may be said whatever was said before
 	maxRate    = 4000             // bytes a second
-	overhead   = 200              // bytes of a message beside its marks, on the wire
-	// MaxSaid bounds the marks that a hub is told of: two parts.
+	overhead   = 200              // bytes of a message beside its prefixes, on the wire
+	// MaxSaid bounds the prefixes that a hub is told of: two parts.
 	MaxSaid = 1 << 14
 )
 
@@ -29,7 +29,7 @@ type say struct {
 	life      uint64
 	seq, base uint64
 	unsaid    int  // blocks of unknown text, as they were said last
-	claimed   bool // a hub has heard nothing yet
+	newHub    bool // a hub has heard nothing yet
 	reset     bool // what it heard no longer counts
 	asked     bool // it asks for all
 	unasked   bool // a new hub was told all, and has not asked since: it may have been told too soon
@@ -40,8 +40,8 @@ type say struct {
 	rate      float64   // and so many more each second
 }
 
-// Claimed says that a hub sells the agent that has heard nothing yet.
-func (s *State) Claimed() { s.claimed = true }
+// NewHub says that a hub sells the agent that has heard nothing yet.
+func (s *State) NewHub() { s.newHub = true }
 
 // Asked says that the hub has missed something.
 func (s *State) Asked() { s.asked = true }
@@ -52,14 +52,14 @@ func (s *State) Take(now time.Time) (out []bus.Holdings, wake time.Time) {
 	s.deaf = (s.events || s.wanted) && s.alarm.On(now)
 	news := s.news()
 	switch {
-	case s.claimed, s.asked && (s.unasked || now.Sub(s.said) >= wholeAgain), !now.Before(s.next):
+	case s.newHub, s.asked && (s.unasked || now.Sub(s.said) >= wholeAgain), !now.Before(s.next):
 		out = s.all(now)
 	case !news || now.Sub(s.changed) < deltaEvery:
 	case !s.reset:
 		out = s.delta(now)
 	default: // however often the engine begins anew
 		s.refill(now)
-		if size := s.marks.held * bus.MarkBytes; s.room >= 0 || size <= small {
+		if size := s.prefixes.held * bus.ShortHashBytes; s.room >= 0 || size <= small {
 			out = s.all(now)
 			s.room -= float64(size + overhead)
 		}
@@ -76,7 +76,7 @@ func (s *State) Take(now time.Time) (out []bus.Holdings, wake time.Time) {
 
 // news reports whether there is anything that was not said.
 func (s *State) news() bool {
-	return s.reset || s.events && (len(s.marks.news)+len(s.marks.gone) > 0 || s.unnamed != s.unsaid)
+	return s.reset || s.events && (len(s.prefixes.news)+len(s.prefixes.gone) > 0 || s.unnamed != s.unsaid)
 }
 
 // refill lets more be said as time passes.
@@ -87,7 +87,7 @@ func (s *State) refill(now time.Time) {
 
 // all says all of it.
 func (s *State) all(now time.Time) (out []bus.Holdings) {
-	m := &s.marks
+	m := &s.prefixes
 	var list []byte
 	m.said, m.news, m.gone = 0, m.news[:0], m.gone[:0]
 	for i := range m.all {
@@ -95,12 +95,12 @@ func (s *State) all(now time.Time) (out []bus.Holdings) {
 		a.queued = false
 		a.said = s.events && a.node != none && s.nodes[a.node].whole && m.said < MaxSaid
 		if a.said {
-			list = bus.AppendMark(list, a.short)
+			list = bus.AppendShortHash(list, a.short)
 			m.said++
 		}
 	}
 	m.full = s.events && m.said < m.held
-	const part = bus.MaxPart / bus.MarkBytes * bus.MarkBytes
+	const part = bus.MaxPart / bus.ShortHashBytes * bus.ShortHashBytes
 	parts := max(1, (len(list)+part-1)/part)
 	for i := range parts {
 		h := s.message()
@@ -111,7 +111,7 @@ func (s *State) all(now time.Time) (out []bus.Holdings) {
 	}
 	s.refill(now)
 	s.unsaid = s.unnamed
-	s.claimed, s.reset, s.asked, s.unasked, s.said = false, false, false, s.claimed, now
+	s.newHub, s.reset, s.asked, s.unasked, s.said = false, false, false, s.newHub, now
 	s.seed++
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], s.seed)
@@ -122,17 +122,17 @@ func (s *State) all(now time.Time) (out []bus.Holdings) {
 	return out
 }
 
-// delta says what has changed: first what is held no longer, so that belief errs to the low side.
+// delta says what has changed: first what is held no longer, so that a hub errs to the low side.
 func (s *State) delta(now time.Time) []bus.Holdings {
 	s.refill(now)
-	room := (int(s.room) - overhead) / bus.MarkBytes
+	room := (int(s.room) - overhead) / bus.ShortHashBytes
 	if room <= 0 {
 		return nil
 	}
-	m := &s.marks
+	m := &s.prefixes
 	h := s.message()
 	for len(m.gone) > 0 && room > 0 {
-		h.Drop = bus.AppendMark(h.Drop, m.gone[0])
+		h.Drop = bus.AppendShortHash(h.Drop, m.gone[0])
 		m.gone = m.gone[1:]
 		room--
 	}
@@ -144,7 +144,7 @@ func (s *State) delta(now time.Time) []bus.Holdings {
 		case a.node == none || held == a.said:
 			a.queued = false
 		case !held && room > 0:
-			h.Drop = bus.AppendMark(h.Drop, a.short)
+			h.Drop = bus.AppendShortHash(h.Drop, a.short)
 			a.said, a.queued = false, false
 			m.said--
 			room--
@@ -162,7 +162,7 @@ func (s *State) delta(now time.Time) []bus.Holdings {
 		case m.said >= MaxSaid: // until all is said anew
 			a.queued, m.full = false, true
 		default:
-			h.Add = bus.AppendMark(h.Add, a.short)
+			h.Add = bus.AppendShortHash(h.Add, a.short)
 			a.said, a.queued = true, false
 			m.said++
 			room--
@@ -186,7 +186,7 @@ func (s *State) Said() uint64 {
 	return s.seq
 }
 
-// message is one without marks.
+// message is one without prefixes.
 func (s *State) message() bus.Holdings {
 	s.seq++
 	return bus.Holdings{Life: s.life, Seq: s.seq, Base: s.base, Coverage: s.Coverage(), Blocks: s.held,

@@ -1,6 +1,6 @@
-// Package holdings knows what one engine holds in its cache, and says it in the marks of prompts. The engine
-// says which blocks of tokens it stores and removes; a prompt comes with its marks, which are places in its
-// text, and with its tokens; so each mark is tied to a block. Where the engine says nothing, what it holds is
+// Package holdings knows what one engine holds in its cache, and says it as prefix hashes. The engine says
+// which blocks of tokens it stores and removes; a prompt comes with the hashes of prefixes of its text, and
+// with its tokens; so each prefix is tied to a block. Where the engine says nothing, what it holds is
 // reckoned from what it served. Values in, values out.
 package holdings
 
@@ -20,10 +20,10 @@ type State struct {
 	adapter  string // that all its prompts are computed with
 
 	tree
-	marks  marks
-	engine map[kvevent.Key]copies // what the engine calls a block
-	copies int                    // of all blocks
-	came   int                    // blocks that were stored since the engine held nothing
+	prefixes prefixes
+	engine   map[kvevent.Key]copies // what the engine calls a block
+	copies   int                    // of all blocks
+	came     int                    // blocks that were stored since the engine held nothing
 	// blocks that are held, and of which no prompt that was seen says what text they are: they were computed
 	// before agentd began, or for somebody else
 	unnamed int
@@ -39,7 +39,7 @@ type State struct {
 	at     []int32 // scratch
 	path   []int32
 
-	clock uint32 // of a mirror: prompts so far
+	clock uint32 // where it is inferred what is held: prompts so far
 	use   bounded.Order
 
 	say
@@ -112,11 +112,11 @@ func (s *State) Listen() {
 	}
 }
 
-// clear forgets all blocks, and so all marks.
+// clear forgets all blocks, and so all prefixes.
 func (s *State) clear() {
 	s.tree, s.engine, s.copies, s.came = newTree(s.secret), map[kvevent.Key]copies{}, 0, 0
 	s.unnamed = 0
-	s.marks = marks{by: map[uint64]int32{}, lost: s.marks.lost}
+	s.prefixes = prefixes{by: map[uint64]int32{}, lost: s.prefixes.lost}
 	s.pinned, s.use = nil, bounded.Empty()
 	s.reset = true
 }
@@ -144,7 +144,7 @@ func (s *State) Evidence() string {
 	if s.events {
 		return bus.EvidenceEvents
 	}
-	return bus.EvidenceMirror
+	return bus.EvidenceInferred
 }
 
 // Deaf reports that the engine is to say what it stores, and says nothing of it.
@@ -153,9 +153,9 @@ func (s *State) Deaf() bool { return s.deaf }
 // Counts are what did not come as it should.
 func (s *State) Counts() Counts { return s.counts }
 
-// Marks is how many marks are held, and Blocks how many blocks.
-func (s *State) Marks() int  { return s.marks.held }
-func (s *State) Blocks() int { return s.held }
+// Prefixes is how many prefixes are held, and Blocks how many blocks.
+func (s *State) Prefixes() int { return s.prefixes.held }
+func (s *State) Blocks() int   { return s.held }
 
 // Coverage is the share of what the engine holds that is known here and was said. Of an engine that was
 // heard from its beginning, that is as much as it stored and has room for; of another one, all of its room
@@ -172,8 +172,8 @@ func (s *State) Coverage() float64 {
 		return 1
 	}
 	share := min(1, float64(s.copies)/float64(total))
-	if most := max(s.marks.held, s.marks.said); most > 0 {
-		share *= float64(min(s.marks.held, s.marks.said)) / float64(most)
+	if most := max(s.prefixes.held, s.prefixes.said); most > 0 {
+		share *= float64(min(s.prefixes.held, s.prefixes.said)) / float64(most)
 	}
 	return share
 }
@@ -243,7 +243,7 @@ func (s *State) stored(e *kvevent.Event) {
 		}
 		s.engine[name] = copies{k, c.n + 1}
 		s.copies++
-		s.hold(k, s.markedTurned)
+		s.hold(k, s.prefixesTurned)
 		at = k
 	}
 }
@@ -267,30 +267,30 @@ func (s *State) removed(e *kvevent.Event) {
 // drop takes away a copy of a block.
 func (s *State) drop(k int32) {
 	s.copies--
-	s.letGo(k, s.markedTurned)
+	s.letGo(k, s.prefixesTurned)
 	s.prune(k, s.freed)
 }
 
-// markedTurned notes that the marks of a block are held now, or are no longer.
-func (s *State) markedTurned(k int32) {
+// prefixesTurned notes that the prefixes of a block are held now, or are no longer.
+func (s *State) prefixesTurned(k int32) {
 	n := &s.nodes[k]
 	by := 1
 	if !n.whole {
 		by = -1
 	}
-	s.marks.held += by * int(n.tied)
+	s.prefixes.held += by * int(n.tied)
 	if !n.known {
 		s.unnamed += by
 	}
-	for i := n.marks; i != none; i = s.marks.all[i].next {
+	for i := n.prefixes; i != none; i = s.prefixes.all[i].next {
 		s.turned(i)
 	}
 }
 
-// freed forgets the marks of a block that goes.
+// freed forgets the prefixes of a block that goes.
 func (s *State) freed(n *node) {
-	for n.marks != none {
-		s.forget(n.marks)
+	for n.prefixes != none {
+		s.forget(n.prefixes)
 	}
 }
 
@@ -331,10 +331,10 @@ func (s *State) Prompt(p *bus.Prompt, ids []uint32, salt string) (e Expected) {
 	s.endsIn(path[len(path)-1])
 	s.pin(path[len(path)-1])
 	if !s.events {
-		e = s.mirror(path)
+		e = s.infer(path)
 	}
-	if p.Next.Of(p.Marks) {
-		if _, known := s.marks.by[bus.ShortMark(p.Next.At(0))]; known {
+	if p.Next.Of(p.Prefixes) {
+		if _, known := s.prefixes.by[bus.ShortHash(p.Next.At(0))]; known {
 			turned := *p
 			turned.Turn()
 			p = &turned
@@ -407,8 +407,8 @@ func (s *State) Ended(now time.Time, heard uint64, e Expected, prompt, cached in
 	}
 }
 
-// mirror has the engine hold a prompt, and whatever else was used last that has room beside it.
-func (s *State) mirror(path []int32) (e Expected) {
+// infer has the engine hold a prompt, and whatever else was used last that has room beside it.
+func (s *State) infer(path []int32) (e Expected) {
 	s.clock++
 	if len(path) > 1 && s.nodes[path[1]].copies > 0 {
 		d := 1
@@ -427,7 +427,7 @@ func (s *State) mirror(path []int32) (e Expected) {
 	for _, k := range path[1:] {
 		if s.nodes[k].copies == 0 {
 			s.copies++
-			s.hold(k, s.markedTurned)
+			s.hold(k, s.prefixesTurned)
 		}
 	}
 	most := s.part * 19 / 20 // some of it is of tasks that run, and is no full block

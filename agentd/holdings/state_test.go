@@ -29,13 +29,13 @@ func words(seed, tokens, bytes int) (t text) {
 	return t
 }
 
-// prompt makes of messages what a door says of their text, with a mark at the end of each and, inside, every
-// so many bytes; and the tokens that an engine makes of them.
+// prompt makes of messages what a door says of their text, with a prefix to the end of each and, inside,
+// every so many bytes; and the tokens that an engine makes of them.
 func prompt(every int, messages ...text) (p bus.Prompt, ids []uint32, ends []int) {
 	h := fnv.New64a()
-	mark := func() {
+	prefix := func() {
 		var b [8]byte
-		p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes,
+		p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: p.Bytes,
 			Hash: binary.LittleEndian.Uint64(h.Sum(b[:0])) * 0x9e3779b97f4a7c15})
 		ends = append(ends, len(ids))
 	}
@@ -49,13 +49,13 @@ func prompt(every int, messages ...text) (p bus.Prompt, ids []uint32, ends []int
 			for _, c := range []byte(w) {
 				h.Write([]byte{c})
 				if p.Bytes++; p.Bytes-from == every {
-					mark()
+					prefix()
 					from = p.Bytes
 				}
 			}
 		}
 		if p.Bytes > from {
-			mark()
+			prefix()
 		}
 	}
 	p.Tokens = p.Bytes / 4
@@ -195,13 +195,13 @@ func TestNamespaces(t *testing.T) {
 	sound(t, s)
 }
 
-// depthOf is the block that a mark is tied to, in tokens.
-func depthOf(s *State, m bus.Mark) int {
-	i, ok := s.marks.by[bus.ShortMark(m.Hash)]
+// depthOf is the block that a prefix is tied to, in tokens.
+func depthOf(s *State, m bus.PrefixHash) int {
+	i, ok := s.prefixes.by[bus.ShortHash(m.Hash)]
 	if !ok {
 		return -1
 	}
-	return int(s.nodes[s.marks.all[i].node].depth) * block
+	return int(s.nodes[s.prefixes.all[i].node].depth) * block
 }
 
 // Where a text stands in the tokens is guessed by bytes as long as one prompt alone has it, and known from
@@ -221,13 +221,13 @@ func TestPlacesAreKnownFromTheNextPrompt(t *testing.T) {
 		first, ids, ends := prompt(512, dense, loose)
 		s.Prompt(&first, ids, "")
 		system := slices.Index(ends, len(dense)+1)
-		if got := depthOf(s, first.Marks[system]); got == ends[system] || got > len(ids) {
+		if got := depthOf(s, first.Prefixes[system]); got == ends[system] || got > len(ids) {
 			t.Errorf("%s: at first it stands at %d by a guess, and in truth at %d", c.name, got, ends[system])
 		}
 		next, more, _ := prompt(512, c.next...)
 		s.Prompt(&next, more, "")
 		last := slices.Index(ends, c.tokens)
-		if got, want := depthOf(s, first.Marks[last]), ends[last]/block*block; got != want {
+		if got, want := depthOf(s, first.Prefixes[last]), ends[last]/block*block; got != want {
 			t.Errorf("%s: it stands at %d, want %d", c.name, got, want)
 		}
 		sound(t, s)
@@ -238,7 +238,7 @@ func TestPlacesAreKnownFromTheNextPrompt(t *testing.T) {
 // since, of all that it has room for.
 func TestCoverage(t *testing.T) {
 	s := New(block, 100*block, 1, [32]byte{1})
-	if s.Coverage() != 0 || s.Evidence() != bus.EvidenceMirror {
+	if s.Coverage() != 0 || s.Evidence() != bus.EvidenceInferred {
 		t.Errorf("%v by a %s", s.Coverage(), s.Evidence())
 	}
 	s.Listen()
@@ -300,7 +300,7 @@ func TestAnEngineThatSaysNothing(t *testing.T) {
 	for range 3 {
 		s.Ended(begun, s.Heard(), s.Prompt(&p, ids, ""), 40, 0)
 	}
-	if s.Take(begun.Add(10 * time.Second)); !s.Deaf() || s.Evidence() != bus.EvidenceMirror {
+	if s.Take(begun.Add(10 * time.Second)); !s.Deaf() || s.Evidence() != bus.EvidenceInferred {
 		t.Error("it should have said something, ever")
 	}
 }
@@ -334,7 +334,7 @@ func TestPartOfACache(t *testing.T) {
 }
 
 // Without events what was used last is taken to be held, with a little less room than there is.
-func TestMirror(t *testing.T) {
+func TestInferred(t *testing.T) {
 	s := New(block, 1000, 1, [32]byte{1})
 	p := make([]bus.Prompt, 8)
 	ids := make([][]uint32, 8)
@@ -369,15 +369,15 @@ func TestMirror(t *testing.T) {
 	media := p[5]
 	media.Loose = bus.LooseMedia
 	if s.Prompt(&media, ids[5], ""); s.Held(&media) != 0 {
-		t.Error("what is in a picture has no marks")
+		t.Error("what is in a picture has no prefixes")
 	}
 }
 
-// unseen is a prompt of so many blocks of which nothing is known, with two marks in each.
+// unseen is a prompt of so many blocks of which nothing is known, with two prefixes in each.
 func unseen(r *rand.Rand, blocks int) (p bus.Prompt, ids []uint32) {
 	for i := range 2 * blocks {
 		p.Bytes += 20
-		p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: r.Uint64()})
+		p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: p.Bytes, Hash: r.Uint64()})
 		ids = append(ids, r.Uint32(), uint32(i))
 	}
 	return p, ids
@@ -421,13 +421,13 @@ func (h *hub) hear(t *testing.T, out []bus.Holdings) {
 		case m.Part == 0 && m.Parts > 0:
 			h.held, h.base, h.parts = map[uint64]bool{}, m.Seq, m.Parts
 		}
-		bus.EachMark(m.Drop, func(short uint64) {
+		bus.EachShortHash(m.Drop, func(short uint64) {
 			if !h.held[short] {
 				t.Fatalf("%x is dropped, which was not held", short)
 			}
 			delete(h.held, short)
 		})
-		bus.EachMark(m.Add, func(short uint64) { h.held[short] = true })
+		bus.EachShortHash(m.Add, func(short uint64) { h.held[short] = true })
 	}
 }
 
@@ -435,8 +435,8 @@ func (h *hub) hear(t *testing.T, out []bus.Holdings) {
 func (h *hub) truth(t *testing.T, s *State) {
 	t.Helper()
 	want := map[uint64]bool{}
-	for i := range s.marks.all {
-		if a := &s.marks.all[i]; a.node != none && s.nodes[a.node].whole {
+	for i := range s.prefixes.all {
+		if a := &s.prefixes.all[i]; a.node != none && s.nodes[a.node].whole {
 			want[a.short] = true
 		}
 	}
@@ -446,7 +446,7 @@ func (h *hub) truth(t *testing.T, s *State) {
 		}
 	}
 	if len(want) != len(h.held) {
-		t.Fatalf("the hub believes in %d marks, %d are held", len(h.held), len(want))
+		t.Fatalf("the hub believes in %d prefixes, %d are held", len(h.held), len(want))
 	}
 }
 
@@ -473,7 +473,7 @@ func TestWhatIsSaidAndWhen(t *testing.T) {
 	if take() != 1 || len(h.held) != 0 || h.coverage != 1 || h.life != 1 {
 		t.Errorf("at first: %+v", h)
 	}
-	for i := range 1000 { // forty marks a second
+	for i := range 1000 { // forty prefixes a second
 		now = now.Add(100 * time.Millisecond)
 		p, ids, _ := prompt(512, words(i, 99, 4))
 		s.Prompt(&p, ids, "")
@@ -494,7 +494,7 @@ func TestWhatIsSaidAndWhen(t *testing.T) {
 	if now = now.Add(time.Second); take() != 0 {
 		t.Error("it is asked again at once")
 	}
-	if s.Claimed(); take() != 1 || h.gap {
+	if s.NewHub(); take() != 1 || h.gap {
 		t.Errorf("another hub claims it; a gap in what was said: %v", h.gap)
 	}
 	// what it was told may have come before the new hub sold the agent: that asks once, and waits for nothing
@@ -514,8 +514,8 @@ func TestWhatIsSaidAndWhen(t *testing.T) {
 		s.Prompt(&p, ids, "")
 		e.store(0, ids, 0, 1)
 	}
-	if s.Claimed(); take() != 2 || h.coverage != 1 {
-		t.Errorf("%d marks are said in %d parts, and cover %v", len(h.held), h.parts, h.coverage)
+	if s.NewHub(); take() != 2 || h.coverage != 1 {
+		t.Errorf("%d prefixes are said in %d parts, and cover %v", len(h.held), h.parts, h.coverage)
 	}
 	h.truth(t, s)
 	for i := range 9000 {
@@ -523,8 +523,8 @@ func TestWhatIsSaidAndWhen(t *testing.T) {
 		s.Prompt(&p, ids, "")
 		e.store(0, ids, 0, 1)
 	}
-	if s.Claimed(); take() != 2 || len(h.held) != MaxSaid || h.coverage > 0.95 {
-		t.Errorf("%d marks are said of %d, and cover %v", len(h.held), s.Marks(), h.coverage)
+	if s.NewHub(); take() != 2 || len(h.held) != MaxSaid || h.coverage > 0.95 {
+		t.Errorf("%d prefixes are said of %d, and cover %v", len(h.held), s.Prefixes(), h.coverage)
 	}
 }
 
@@ -623,14 +623,14 @@ func TestFourKilobytesASecond(t *testing.T) {
 			h.hear(t, out)
 			e.now = e.now.Add(250 * time.Millisecond)
 		}
-		if s.Marks() <= MaxSaid {
+		if s.Prefixes() <= MaxSaid {
 			h.truth(t, s)
 		}
 		sound(t, s)
 	}
 }
 
-// Nothing grows without bound: ten million marks, and a client with 100,000 sessions.
+// Nothing grows without bound: ten million prefixes, and a client with 100,000 sessions.
 func TestMemoryIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of computing")
@@ -648,11 +648,11 @@ func TestMemoryIsBounded(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	ids := make([]uint32, 16*20)
 	keys := make([]kvevent.Key, 20)
-	p := bus.Prompt{Bytes: 51200, Marks: make([]bus.Mark, 100)}
-	const marks = 10_000_000
-	for i := 0; i < marks; i += 100 {
-		for k := range p.Marks {
-			p.Marks[k] = bus.Mark{Bytes: 512 * (k + 1), Hash: r.Uint64()}
+	p := bus.Prompt{Bytes: 51200, Prefixes: make([]bus.PrefixHash, 100)}
+	const prefixes = 10_000_000
+	for i := 0; i < prefixes; i += 100 {
+		for k := range p.Prefixes {
+			p.Prefixes[k] = bus.PrefixHash{Bytes: 512 * (k + 1), Hash: r.Uint64()}
 		}
 		for k := range ids {
 			ids[k] = r.Uint32()
@@ -666,13 +666,13 @@ func TestMemoryIsBounded(t *testing.T) {
 		s.Take(begun.Add(time.Duration(i) * time.Millisecond))
 	}
 	if size := heap() - before; size > 32<<20 {
-		t.Errorf("%d MB are kept of %d marks", size>>20, marks)
+		t.Errorf("%d MB are kept of %d prefixes", size>>20, prefixes)
 	} else {
-		t.Logf("%.1f MB are kept of %d marks: %d blocks, %d marks", float64(size)/(1<<20), marks,
-			s.size(), len(s.marks.by))
+		t.Logf("%.1f MB are kept of %d prefixes: %d blocks, %d prefixes", float64(size)/(1<<20), prefixes,
+			s.size(), len(s.prefixes.by))
 	}
-	if s.size() > s.most() || len(s.marks.by) > maxMarks {
-		t.Errorf("%d blocks, %d marks", s.size(), len(s.marks.by))
+	if s.size() > s.most() || len(s.prefixes.by) > maxPrefixes {
+		t.Errorf("%d blocks, %d prefixes", s.size(), len(s.prefixes.by))
 	}
 	runtime.KeepAlive(s)
 }
@@ -686,25 +686,25 @@ func sound(t *testing.T, s *State) {
 		free[k] = true
 	}
 	tied := map[int32]int32{}
-	heldMarks, said := 0, 0
-	for short, i := range s.marks.by {
-		a := &s.marks.all[i]
+	heldPrefixes, said := 0, 0
+	for short, i := range s.prefixes.by {
+		a := &s.prefixes.all[i]
 		if a.short != short || a.node == none || free[a.node] {
-			t.Fatalf("mark %x: %+v", short, a)
+			t.Fatalf("prefix %x: %+v", short, a)
 		}
 		tied[a.node]++
 		if s.nodes[a.node].whole {
-			heldMarks++
+			heldPrefixes++
 		}
 		if a.said {
 			said++
 		}
-		if a.said != s.nodes[a.node].whole && !a.queued && !s.marks.full && s.events {
-			t.Fatalf("mark %x turned and nobody is told: %+v", short, a)
+		if a.said != s.nodes[a.node].whole && !a.queued && !s.prefixes.full && s.events {
+			t.Fatalf("prefix %x turned and nobody is told: %+v", short, a)
 		}
 	}
-	if heldMarks != s.marks.held || said != s.marks.said {
-		t.Fatalf("%d marks held, %d said; want %d and %d", s.marks.held, s.marks.said, heldMarks, said)
+	if heldPrefixes != s.prefixes.held || said != s.prefixes.said {
+		t.Fatalf("%d prefixes held, %d said; want %d and %d", s.prefixes.held, s.prefixes.said, heldPrefixes, said)
 	}
 	pins := map[int32]int32{}
 	for _, k := range s.pinned {
@@ -716,7 +716,7 @@ func sound(t *testing.T, s *State) {
 			continue
 		}
 		if n.tied != tied[int32(k)] || n.pins != pins[int32(k)] {
-			t.Fatalf("block %d: %+v, want %d marks and %d pins", k, n, tied[int32(k)], pins[int32(k)])
+			t.Fatalf("block %d: %+v, want %d prefixes and %d pins", k, n, tied[int32(k)], pins[int32(k)])
 		}
 		if k == 0 {
 			continue
@@ -802,7 +802,7 @@ func FuzzState(f *testing.F) {
 				at := 0
 				for range next() % 6 {
 					at = min(p.Bytes, at+next()%40)
-					p.Marks = append(p.Marks, bus.Mark{Bytes: at, Hash: uint64(next()%16) << 16})
+					p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: at, Hash: uint64(next()%16) << 16})
 				}
 				ids := make([]uint32, next()%40)
 				for i := range ids {
@@ -822,7 +822,7 @@ func FuzzState(f *testing.F) {
 				case 2:
 					s.Asked()
 				case 3:
-					s.Claimed()
+					s.NewHub()
 				case 4:
 					s.Listen()
 				}

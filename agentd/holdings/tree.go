@@ -31,24 +31,24 @@ type node struct {
 	depth      int32 // blocks of the text up to its end
 	copies     int32 // that the engine holds
 	pins       int32 // prompts that await it
-	marks      int32 // the newest that is tied to it
+	prefixes   int32 // the newest that is tied to it
 	tied       int32 // how many are
 	whole      bool  // it is held, and so is all before it
 	seen       bool  // it is of a prompt, not only of an answer
 	ends       bool  // a prompt ended in it or just behind it
 	known      bool  // its text is: it is of a prompt, or of what was answered to one
 
-	// Of a mirror: when it was last used, and its neighbours in that order.
+	// Where it is inferred what is held: when it was last used, and its neighbours in that order.
 	used  uint32
 	place bounded.Place
 }
 
-// none is no node and no mark.
+// none is no node and no prefix.
 const none = bounded.None
 
 func newTree(secret [32]byte) tree {
 	return tree{secret: secret, byKey: map[uint64]int32{}, nodes: []node{{parent: none, kid: none, next: none,
-		prev: none, copies: 1, whole: true, marks: none, seen: true, known: true}}}
+		prev: none, copies: 1, whole: true, prefixes: none, seen: true, known: true}}}
 }
 
 // chain names the block of some tokens that follows another one. space is not zero where something else than
@@ -83,7 +83,7 @@ func (t *tree) follow(parent int32, key uint64) int32 {
 	}
 	up := &t.nodes[parent]
 	t.nodes[k] = node{key: key, parent: parent, kid: none, next: up.kid, prev: none, depth: up.depth + 1,
-		marks: none, known: up.known && (up.ends || !up.seen)}
+		prefixes: none, known: up.known && (up.ends || !up.seen)}
 	if up.kid != none {
 		t.nodes[up.kid].prev = k
 	}

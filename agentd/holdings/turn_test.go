@@ -9,36 +9,36 @@ import (
 	"souk/bus"
 )
 
-// other is a prompt whose marks have other hashes, as under another key.
+// other is a prompt whose prefixes have other hashes, as under another key.
 func other(p bus.Prompt) (q bus.Prompt, former, next bus.Hashes) {
 	q = p
-	q.Marks = nil
-	for _, m := range p.Marks {
+	q.Prefixes = nil
+	for _, m := range p.Prefixes {
 		former = binary.BigEndian.AppendUint64(former, m.Hash)
 		m.Hash ^= 1 << 50
 		next = binary.BigEndian.AppendUint64(next, m.Hash)
-		q.Marks = append(q.Marks, m)
+		q.Prefixes = append(q.Prefixes, m)
 	}
 	return q, former, next
 }
 
 func shorts(list []byte) (all []uint64) {
-	bus.EachMark(list, func(short uint64) { all = append(all, short) })
+	bus.EachShortHash(list, func(short uint64) { all = append(all, short) })
 	slices.Sort(all)
 	return all
 }
 
 func shortsOf(p bus.Prompt) (all []uint64) {
-	for _, m := range p.Marks {
-		all = append(all, bus.ShortMark(m.Hash))
+	for _, m := range p.Prefixes {
+		all = append(all, bus.ShortHash(m.Hash))
 	}
 	slices.Sort(all)
 	return all
 }
 
-// A text whose marks come with other hashes is held as before, where it was exact it stays so, and the hub
+// A text whose prefixes come with other hashes is held as before, where it was exact it stays so, and the hub
 // hears the new hashes in place of the former ones, once. A prompt by a door that is late is the same text.
-func TestMarksThatHaveOtherHashes(t *testing.T) {
+func TestPrefixesThatHaveOtherHashes(t *testing.T) {
 	s := New(block, 400, 1, [32]byte{1})
 	e := newEngine(s)
 	first, second := words(1, 20, 8), words(2, 20, 8)
@@ -49,15 +49,15 @@ func TestMarksThatHaveOtherHashes(t *testing.T) {
 	e.store(0, ids, 5, len(ids)/block)
 	s.Prompt(&p, ids, "")
 	s.Take(e.now)
-	s.Claimed()
+	s.NewHub()
 	out, _ := s.Take(e.now)
 	if !slices.Equal(shorts(out[0].Add), shortsOf(p)) {
 		t.Fatalf("held: %x, want %x", shorts(out[0].Add), shortsOf(p))
 	}
 	held := s.Held(&p)
 	exact := func() (n int) {
-		for i := range s.marks.all {
-			if s.marks.all[i].exact {
+		for i := range s.prefixes.all {
+			if s.prefixes.all[i].exact {
 				n++
 			}
 		}
@@ -65,7 +65,7 @@ func TestMarksThatHaveOtherHashes(t *testing.T) {
 	}
 	before := exact()
 	if held < ends[len(ends)-1]-block || before == 0 {
-		t.Fatalf("%d tokens are held, %d marks are exact", held, before)
+		t.Fatalf("%d tokens are held, %d prefixes are exact", held, before)
 	}
 	late := p
 	q, former, next := other(p)
@@ -83,7 +83,7 @@ func TestMarksThatHaveOtherHashes(t *testing.T) {
 		s.Prompt(&q, ids, "")
 		turned, _, _ := other(p)
 		if s.Held(&turned) != held || s.Held(&p) != 0 || exact() < before {
-			t.Errorf("%d tokens are held by the new hashes, %d by the former, %d marks are exact",
+			t.Errorf("%d tokens are held by the new hashes, %d by the former, %d prefixes are exact",
 				s.Held(&turned), s.Held(&p), exact())
 		}
 		e.now = e.now.Add(time.Second)

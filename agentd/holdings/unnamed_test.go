@@ -39,7 +39,7 @@ func TestBlocksOfUnknownTextAreCounted(t *testing.T) {
 			t.Fatalf("%s: it says %d, not %d", what, out[len(out)-1].Unnamed, want)
 		}
 	}
-	s.Claimed()
+	s.NewHub()
 	said(22, "at its beginning")
 	s.Prompt(&first, ids, "")
 	said(10, "one prompt is known")

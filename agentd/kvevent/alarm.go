@@ -3,7 +3,7 @@ package kvevent
 import "time"
 
 // Alarm finds out that an engine which should publish what it stores does not, or that nothing of what it
-// publishes can be applied: belief is then worth nothing, however it looks.
+// publishes can be applied: what is known of the cache is then worth nothing, however it looks.
 type Alarm struct {
 	heard uint64 // how often events were applied
 	tasks int    // since the last event that was applied

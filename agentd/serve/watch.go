@@ -89,7 +89,7 @@ func (a *agent) onEvents(u kvevent.Update) {
 	switch {
 	case u.Restarted:
 		a.log.Info("the engine says what it caches, from its beginning", "why", u.Why)
-	case u.Blind && a.stats().Cache.Evidence == bus.EvidenceMirror: // it never said anything
+	case u.Blind && a.stats().Cache.Evidence == bus.EvidenceInferred: // it never said anything
 		a.log.Info("the engine does not say what it caches: hubs believe by what was served", "why", u.Why)
 	case u.Blind:
 		a.log.Warn("what the engine caches is not known: hubs believe by what was served", "why", u.Why)

@@ -227,8 +227,9 @@ func TestTheLargestBodyFitsInAMessage(t *testing.T) {
 	defer b.Close()
 	largest := &bus.Dispatch{Kind: bus.DispatchTask,
 		Task: bus.Task{Client: "ada", ID: "t", Body: make([]byte, bus.MaxBody)}}
-	for i := range bus.MaxMarks {
-		largest.Task.Prompt.Marks = append(largest.Task.Prompt.Marks, bus.Mark{Bytes: i, Hash: 1<<64 - 1})
+	for i := range bus.MaxPrefixes {
+		largest.Task.Prompt.Prefixes = append(largest.Task.Prompt.Prefixes, bus.PrefixHash{Bytes: i,
+			Hash: 1<<64 - 1})
 	}
 	data, err := bus.Encode(largest)
 	if err != nil || len(data) > b.MaxPayload() {

@@ -122,7 +122,8 @@ func TestRolesEndWhereTheirKeysDo(t *testing.T) {
 	g := guard(t)
 	keys := []string{
 		"agents/a1", "agents/a2", "agents/a11", "agents/b", "claims/a1", "claims/b", "hubs/math",
-		"hubs/maths", "hubs/law", "market/math", "market/maths", "market/law", "keys/k1", "marks", "marks2",
+		"hubs/maths", "hubs/law", "market/math", "market/maths", "market/law", "keys/k1", "prefixes",
+		"prefixes2",
 		"treasury", "treasury2", "doors/door-1", "doors/door-2", "gateways/gate-1", "gateways/gate-2",
 		"other",
 		"agents/", "claims/", "hubs/", "market/", "keys/",
@@ -141,7 +142,7 @@ func TestRolesEndWhereTheirKeysDo(t *testing.T) {
 		"node-1": {"agents/a1 agents/a2", "claims/ claims/a1 claims/b"},
 		"math": {"hubs/math claims/ claims/a1 claims/b",
 			"agents/ agents/a1 agents/a2 agents/a11 agents/b market/math"},
-		"door-1":   {"marks doors/door-1", "hubs/ hubs/math hubs/maths hubs/law"},
+		"door-1":   {"prefixes doors/door-1", "hubs/ hubs/math hubs/maths hubs/law"},
 		"gate-1":   {"gateways/gate-1", "hubs/ hubs/math hubs/maths hubs/law keys/ keys/k1"},
 		"treasury": {"treasury", "hubs/ hubs/math hubs/maths hubs/law"},
 		"operator": {"market/ market/math market/maths market/law keys/ keys/k1", ""},
@@ -254,7 +255,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 	}
 	agents, settings := watch(hub, bus.AgentsPrefix), watch(hub, bus.MarketKey("math"))
 	claims, doors := watch(node, bus.ClaimKey("a1")), watch(door, bus.HubsPrefix)
-	keys, marks := watch(gate, bus.KeysPrefix), watch(door, bus.MarksKey)
+	keys, prefixes := watch(gate, bus.KeysPrefix), watch(door, bus.PrefixKeysKey)
 
 	lease, err := node.Register(ctx, bus.AgentKey("a1"), []byte("one"), time.Minute)
 	ok(t, err)
@@ -302,9 +303,9 @@ func TestRolesDoTheirWork(t *testing.T) {
 	next(settings, "/souk/v1/market/math={}")
 	ok(t, operator.Put(ctx, bus.APIKeyKey("k1"), []byte("k")))
 	next(keys, "/souk/v1/keys/k1=k")
-	ok(t, door.Swap(ctx, bus.MarksKey, 0, []byte("first"))) // whichever door comes first
-	next(marks, "/souk/v1/marks=first")
-	if err := door.Swap(ctx, bus.MarksKey, 0, []byte("second")); !errors.Is(err, bus.ErrExists) {
+	ok(t, door.Swap(ctx, bus.PrefixKeysKey, 0, []byte("first"))) // whichever door comes first
+	next(prefixes, "/souk/v1/prefixes=first")
+	if err := door.Swap(ctx, bus.PrefixKeysKey, 0, []byte("second")); !errors.Is(err, bus.ErrExists) {
 		t.Errorf("a door that comes later: %v", err)
 	}
 	ok(t, operator.Delete(ctx, bus.APIKeyKey("k1")))

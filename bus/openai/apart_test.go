@@ -11,14 +11,14 @@ import (
 )
 
 // An engine's cache is not found by the text alone: a salt, a length to cut at and a template's arguments
-// make another prompt of it. Such prompts share no mark with one another, nor with the text as it is, so that
-// what is believed to be cached of this text is not believed of them. A switch of thinking counts too: some
-// templates write it at the beginning.
-func TestMarksAreOfWhatACacheIsFoundBy(t *testing.T) {
+// make another prompt of it. Such prompts share no prefix with one another, nor with the text as it is, so
+// that what is believed to be cached of this text is not believed of them. A switch of thinking counts too:
+// some templates write it at the beginning.
+func TestPrefixesAreOfWhatACacheIsFoundBy(t *testing.T) {
 	const chat = `{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hello"}]%s}`
 	const completion = `{"prompt":"Once upon a time"%s}`
 	for _, body := range []string{chat, completion} {
-		seen := map[bus.Mark]string{}
+		seen := map[bus.PrefixHash]string{}
 		for _, more := range []string{
 			``, `,"cache_salt":"a"`, `,"cache_salt":"b"`, `,"truncate_prompt_tokens":7`,
 			`,"truncate_prompt_tokens":8`,
@@ -31,9 +31,9 @@ func TestMarksAreOfWhatACacheIsFoundBy(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", more, err)
 			}
-			for _, m := range p.Marks {
+			for _, m := range p.Prefixes {
 				if other, ok := seen[m]; ok {
-					t.Errorf("%q and %q share the mark of byte %d", other, more, m.Bytes)
+					t.Errorf("%q and %q share the prefix to byte %d", other, more, m.Bytes)
 				}
 				seen[m] = more
 			}
@@ -45,16 +45,16 @@ func TestMarksAreOfWhatACacheIsFoundBy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, m := range p.Marks {
+			for _, m := range p.Prefixes {
 				if other, ok := seen[m]; !ok || other != "" {
-					t.Errorf("%q has other marks than the text alone", more)
+					t.Errorf("%q has other prefixes than the text alone", more)
 				}
 			}
 		}
 	}
 }
 
-// Prompts of two keys have nothing in common that is made of their texts: no mark, no session, no role. Of
+// Prompts of two keys have nothing in common that is made of their texts: no prefix, no session, no role. Of
 // one key they have all of it.
 func TestNothingIsSharedAcrossKeys(t *testing.T) {
 	body := []byte(`{"messages":[{"role":"system","content":"` + strings.Repeat("Be brief. ", 100) +
@@ -68,12 +68,13 @@ func TestNothingIsSharedAcrossKeys(t *testing.T) {
 	}
 	one, other, same := read("ann", "one"), read("ann", "two"), read("bob", "one")
 	if !reflect.DeepEqual(one.Prompt, same.Prompt) || one.Session != same.Session || one.Role != same.Role {
-		t.Errorf("of one key: %+v and %+v", one.Prompt.Marks, same.Prompt.Marks)
+		t.Errorf("of one key: %+v and %+v", one.Prompt.Prefixes, same.Prompt.Prefixes)
 	}
-	for i, m := range one.Prompt.Marks {
-		if at := bus.SumBytes * i; m.Hash == other.Prompt.Marks[i].Hash ||
-			bytes.Equal(one.Prompt.Sums[at:at+bus.SumBytes], other.Prompt.Sums[at:at+bus.SumBytes]) {
-			t.Errorf("of two keys: mark %d", i)
+	for i, m := range one.Prompt.Prefixes {
+		if at := bus.DigestBytes * i; m.Hash == other.Prompt.Prefixes[i].Hash ||
+			bytes.Equal(one.Prompt.Digests[at:at+bus.DigestBytes],
+				other.Prompt.Digests[at:at+bus.DigestBytes]) {
+			t.Errorf("of two keys: prefix %d", i)
 		}
 	}
 	if one.Session == other.Session || one.Role == "" || one.Role == other.Role {
@@ -98,16 +99,16 @@ func TestNothingIsSharedAcrossSalts(t *testing.T) {
 			t.Errorf("salts %q and %q: sessions %s and %s, roles %s and %s", a.Salt, b.Salt, a.Session,
 				b.Session, a.Role, b.Role)
 		}
-		for i, m := range a.Prompt.Marks {
-			if m.Hash == b.Prompt.Marks[i].Hash {
-				t.Errorf("salts %q and %q share mark %d", a.Salt, b.Salt, i)
+		for i, m := range a.Prompt.Prefixes {
+			if m.Hash == b.Prompt.Prefixes[i].Hash {
+				t.Errorf("salts %q and %q share prefix %d", a.Salt, b.Salt, i)
 			}
 		}
 	}
 	if again := read(`"\u0061"`); again.Session != one.Session || again.Role != one.Role ||
 		!reflect.DeepEqual(again.Prompt, one.Prompt) {
-		t.Errorf("in another spelling the session is %s, the role %s, the marks %v; they were %s, %s and %v",
-			again.Session, again.Role, again.Prompt.Marks, one.Session, one.Role, one.Prompt.Marks)
+		t.Errorf("in another spelling the session is %s, the role %s, the prefixes %v; they were %s, %s and %v",
+			again.Session, again.Role, again.Prompt.Prefixes, one.Session, one.Role, one.Prompt.Prefixes)
 	}
 }
 

@@ -43,12 +43,12 @@ type body struct {
 
 	buf          []byte // canonical text
 	head         []byte // scratch
-	marks        []bus.Mark
-	sums         []byte // bus.SumBytes of each mark's text
+	prefixes     []bus.PrefixHash
+	digests      []byte // bus.DigestBytes of each prefix's text
 	system, user []byte // parts of buf
 	blank        bool
 	ends         []int // where the messages end in buf
-	anchor       int   // where the tools and the system messages before all else end
+	boundary     int   // where the tools and the system messages before all else end
 }
 
 // turn is one message of a chat.

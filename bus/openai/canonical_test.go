@@ -349,7 +349,7 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-// These pairs were equal in text, some of them with other marks, before separators were escaped.
+// These pairs were equal in text, some of them with other prefixes, before separators were escaped.
 func TestDifferentBodiesDiffer(t *testing.T) {
 	chat := func(messages string) string { return `{"messages":[` + messages + `]}` }
 	for name, pair := range map[string][2]string{
@@ -376,7 +376,7 @@ func TestDifferentBodiesDiffer(t *testing.T) {
 			chat(`{"role":"user","content":"\u001d^"}`)},
 	} {
 		a, b := mustDecode(t, pair[0], nil), mustDecode(t, pair[1], nil)
-		last := func(p bus.Prompt) bus.Mark { return p.Marks[len(p.Marks)-1] }
+		last := func(p bus.Prompt) bus.PrefixHash { return p.Prefixes[len(p.Prefixes)-1] }
 		if last(a.Prompt).Hash == last(b.Prompt).Hash {
 			t.Errorf("%s: %q is the text of both", name, canonicalOf([]byte(pair[0])))
 		}
@@ -384,47 +384,47 @@ func TestDifferentBodiesDiffer(t *testing.T) {
 }
 
 // Two texts that were made to have one 64-bit hash, all the way to their ends and whatever follows them, have
-// other marks, and other names of them: else an agent that has said that it holds the one would be paid for
-// the other as if it had that in its cache.
+// other prefixes, and other names of them: else an agent that has said that it holds the one would be paid
+// for the other as if it had that in its cache.
 func TestTextsThatCollide(t *testing.T) {
 	texts := []string{"Tell me what a souk is, in as many words as it takes, and please",
 		"N?62fA;rwhat a souk is, in as maJiu2_knb as it takes, and please"}
 	if xxhash.Sum64String(texts[0]) != xxhash.Sum64String(texts[1]) {
 		t.Fatal("these do not collide")
 	}
-	keys := bus.MarkKeys{Keys: []bus.MarkKey{{Key: make([]byte, 32)}}}
+	keys := bus.PrefixKeys{Keys: []bus.PrefixKey{{Key: make([]byte, 32)}}}
 	for _, more := range []string{"", " take your time", strings.Repeat(" go on", 300)} {
-		var all [2][]bus.Mark
+		var all [2][]bus.PrefixHash
 		for i := range texts {
 			p := mustDecode(t, fmt.Sprintf(`{"prompt":%q}`, texts[i]+more), nil).Prompt
-			all[i] = slices.Clone(p.Marks)
+			all[i] = slices.Clone(p.Prefixes)
 			keys.Name(&p, time.Now())
-			all[i] = append(all[i], p.Marks...)
+			all[i] = append(all[i], p.Prefixes...)
 		}
 		for i, m := range all[0] {
 			if m.Hash == all[1][i].Hash {
-				t.Errorf("of %d bytes more the mark at %d is the same", len(more), m.Bytes)
+				t.Errorf("of %d bytes more the prefix at %d is the same", len(more), m.Bytes)
 			}
 		}
 	}
 }
 
-// Ordinary prompts keep their marks from one release to the next, so that what is believed of caches holds
+// Ordinary prompts keep their prefixes from one release to the next, so that what is believed of caches holds
 // on.
-func TestOrdinaryMarksStay(t *testing.T) {
+func TestOrdinaryPrefixesStay(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"messages":[{"role":"system","content":"You are terse."},{"role":"user","content":"Hi é\n","name":"ann"},{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"12"}],"tools":[{"type":"function"}]}`: "[{22 2801453305934978681} {44 10386521933254016950} {66 6855469370223975189} {100 17312694790473354867} {108 15416664410782167753}]",
 		`{"messages":[{"role":"user","content":[{"type":"text","text":"one text"}]}]}`: "[{14 15757703066812817649}]",
 		`{"prompt":"Once upon a time\nthere was"}`:                                     "[{27 4181924937264979663}]",
 	} {
-		if got := fmt.Sprint(mustDecode(t, body, nil).Prompt.Marks); got != want {
-			t.Errorf("%s: marks %s, want %s", body, got, want)
+		if got := fmt.Sprint(mustDecode(t, body, nil).Prompt.Prefixes); got != want {
+			t.Errorf("%s: prefixes %s, want %s", body, got, want)
 		}
 	}
 }
 
-// A prompt that goes on has the marks of the one that it extends, whatever bytes both hold.
-func TestLongerPromptsShareMarks(t *testing.T) {
+// A prompt that goes on has the prefixes of the one that it extends, whatever bytes both hold.
+func TestLongerPromptsSharePrefixes(t *testing.T) {
 	if err := quick.Check(func(seed uint64) bool {
 		r := rand.New(rand.NewPCG(seed, 3))
 		var messages []string
@@ -436,8 +436,8 @@ func TestLongerPromptsShareMarks(t *testing.T) {
 		at := 1 + r.IntN(len(messages)-1)
 		short, long := mustDecode(t, `{"messages":[`+strings.Join(messages[:at], ",")+`]}`, nil),
 			mustDecode(t, `{"messages":[`+strings.Join(messages, ",")+`]}`, nil)
-		n := len(short.Prompt.Marks)
-		return slices.Equal(long.Prompt.Marks[:n], short.Prompt.Marks) && len(long.Prompt.Marks) > n
+		n := len(short.Prompt.Prefixes)
+		return slices.Equal(long.Prompt.Prefixes[:n], short.Prompt.Prefixes) && len(long.Prompt.Prefixes) > n
 	}, &quick.Config{MaxCount: 200}); err != nil {
 		t.Error(err) // names the seed
 	}

@@ -56,8 +56,8 @@ func TestAPartIsTheSameInAnySpelling(t *testing.T) {
 		`{"te\u0078t":"x","text":"\u0061bc","type":"text"}`,
 	} {
 		p := mustDecode(t, `{"messages":[{"role":"user","content":[`+part+`]}]}`, nil).Prompt
-		if p.Marks[0] != plain.Marks[0] {
-			t.Errorf("%s: %+v, want %+v", part, p.Marks, plain.Marks)
+		if p.Prefixes[0] != plain.Prefixes[0] {
+			t.Errorf("%s: %+v, want %+v", part, p.Prefixes, plain.Prefixes)
 		}
 	}
 }

@@ -42,7 +42,7 @@ const (
 // empty array.
 func (b *body) canonical() {
 	b.blank = true
-	b.ends, b.anchor = b.ends[:0], 0
+	b.ends, b.boundary = b.ends[:0], 0
 	if !b.has("messages") {
 		b.canonicalPrompt()
 		return
@@ -50,7 +50,7 @@ func (b *body) canonical() {
 	if b.has("tools") {
 		b.buf = appendCompact(b.buf, b.Text(b.of["tools"]))
 		b.end()
-		b.anchor = len(b.buf)
+		b.boundary = len(b.buf)
 	}
 	opening := true // system messages before anything else
 	systemAt, userAt := Span{}, Span{}
@@ -82,7 +82,7 @@ func (b *body) canonical() {
 		}
 		b.end()
 		if opening && (role == "system" || role == "developer") {
-			b.anchor = len(b.buf)
+			b.boundary = len(b.buf)
 		}
 	}
 	b.system, b.user = b.buf[systemAt.From:systemAt.To], b.buf[userAt.From:userAt.To]
@@ -231,7 +231,7 @@ func (b *body) end() {
 	b.ends = append(b.ends, len(b.buf))
 }
 
-// prompt measures the canonical text and hashes it up to each mark. For whom has another key, or under
+// prompt measures the canonical text and hashes each prefix of it. For whom has another key, or under
 // another setting, an engine has nothing of the same text in its cache, so the hashes are others. Nobody can
 // make two texts that have one hash: whoever could would pay for the second as if an agent that has the first
 // had it, too.
@@ -240,25 +240,25 @@ func (b *body) prompt(key []byte) bus.Prompt {
 	b.apart(h, key)
 	from := 0
 	var sum [sha256.Size]byte
-	mark := func(to int) {
+	hash := func(to int) {
 		h.Write(b.buf[from:to]) // a hash never fails to write
 		from = to
 		h.Sum(sum[:0])
-		b.marks = append(b.marks, bus.Mark{Bytes: to, Hash: binary.BigEndian.Uint64(sum[:])})
-		b.sums = append(b.sums, sum[:bus.SumBytes]...)
+		b.prefixes = append(b.prefixes, bus.PrefixHash{Bytes: to, Hash: binary.BigEndian.Uint64(sum[:])})
+		b.digests = append(b.digests, sum[:bus.DigestBytes]...)
 	}
 	for _, end := range b.ends {
-		for end-from > bus.MarkEvery {
-			mark(from + bus.MarkEvery)
+		for end-from > bus.PrefixEvery {
+			hash(from + bus.PrefixEvery)
 		}
-		mark(end)
+		hash(end)
 	}
 	messages := len(b.chat)
 	if !b.has("messages") {
 		messages = 1
 	}
 	return bus.Prompt{Bytes: len(b.buf), Messages: messages, Tokens: b.tokens(),
-		Marks: slices.Clone(b.marks), Sums: slices.Clone(b.sums), Anchor: b.anchor}
+		Prefixes: slices.Clone(b.prefixes), Digests: slices.Clone(b.digests), SystemBoundary: b.boundary}
 }
 
 // salted is a key together with the body's cache_salt. Of two salts, as of two keys, nothing that is made of
@@ -310,7 +310,7 @@ func (b *body) session(key []byte) string {
 	return hex.EncodeToString(h.Sum(sum[:0])[:16])
 }
 
-// The anchor of a role: blocks of 16 tokens, of about 64 bytes; the first four are the chat template's
+// The system prompt of a role: blocks of 16 tokens, of about 64 bytes; the first four are the chat template's
 // and what all prompts share, the next four lie in the system prompt and tools (runtime-layer 3.2).
 const (
 	blockBytes = 64
@@ -318,7 +318,7 @@ const (
 	takeBlocks = 4
 )
 
-// role is the keyed hash of the prompt's anchor, "" where the prompt is too short to have one.
+// role is the keyed hash of the prompt's system prompt, "" where the prompt is too short to have one.
 func (b *body) role(key []byte) string {
 	const from, to = skipBlocks * blockBytes, (skipBlocks + takeBlocks) * blockBytes
 	if len(b.buf) < to {

@@ -67,7 +67,7 @@ func (b *body) request(t *bus.Task, data []byte, header bus.Header) error {
 			return err
 		}
 		t.Model, t.Domain, t.Reply, t.MaxTokens, t.Prompt, t.Declared = "", "", "", 0, bus.Prompt{}, false
-		t.Heard = nil
+		t.LastStatus = nil
 		data = t.Body
 	}
 	if err := b.read(data); err != nil {
@@ -366,7 +366,7 @@ func (b *body) release() {
 		return
 	}
 	clear(b.of)
-	*b = body{of: b.of, buf: b.buf[:0], chat: b.chat[:0], rest: b.rest[:0], marks: b.marks[:0],
-		sums: b.sums[:0], ends: b.ends[:0], head: b.head[:0]}
+	*b = body{of: b.of, buf: b.buf[:0], chat: b.chat[:0], rest: b.rest[:0], prefixes: b.prefixes[:0],
+		digests: b.digests[:0], ends: b.ends[:0], head: b.head[:0]}
 	bodies.Put(b)
 }

@@ -33,9 +33,12 @@ func mustDecode(t testing.TB, body string, header bus.Header) *bus.Task {
 func TestRequestInJSON(t *testing.T) {
 	task, opening, bad := DecodeRequest([]byte(`{
 		"model": "llama-3", "stream": true, "max_tokens": 5, "max_completion_tokens": 64, "temperature": 0.5,
-		"messages": [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "Hi \u00e9\n"}],
-		"souk": {"task": "t-1", "terms": {"worth": 0.0025, "delta": 0.5, "patience_ms": 900, "max_price": "0.01"}, "session": "s-9", "turn": 2,
-			"role": "critic", "source": "web", "run": "r 7", "hub": "math", "failover": "off", "deadline_ms": 1800000000000}
+		"messages": [{"role": "system", "content": "You are terse."}, {"role": "user",
+			"content": "Hi \u00e9\n"}],
+		"souk": {"task": "t-1", "terms": {"worth": 0.0025, "delta": 0.5, "patience_ms": 900,
+			"max_price": "0.01"}, "session": "s-9", "turn": 2,
+			"role": "critic", "source": "web", "run": "r 7", "hub": "math", "failover": "off",
+				"deadline_ms": 1800000000000}
 	}`), nil, "ada", testKey)
 	if bad != nil {
 		t.Fatal(bad)
@@ -372,32 +375,32 @@ func TestHints(t *testing.T) {
 	}
 	data, err := bus.Encode(&bus.Task{Body: []byte(`{"messages":[{"role":"user","content":"` +
 		strings.Repeat("hi ", 300) + `"}]}`), BackMS: 3, Parent: "p", Next: "n", Declared: true,
-		Prompt: bus.Prompt{Bytes: 9, Anchor: 5}})
+		Prompt: bus.Prompt{Bytes: 9, SystemBoundary: 5}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m, _, no := DecodeRequest(data, nil, "me", []byte("key"))
 	if no != nil || m.BackMS != 3 || m.Parent != "p" || m.Next != "n" || m.Declared || m.Role == "" ||
-		m.Prompt.Anchor != 0 {
+		m.Prompt.SystemBoundary != 0 {
 		t.Errorf("in msgpack: %+v, %v: what the door says nobody else does", m, no)
 	}
 }
 
-// The tools and the system messages that a prompt begins with end at one of its marks, the same in every
-// session.
-func TestAnchor(t *testing.T) {
+// The tools and the system messages that a prompt begins with end where one of its prefixes does, the same in
+// every session.
+func TestSystemBoundary(t *testing.T) {
 	const tools = `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]`
 	at := func(body string) (bytes int, hash uint64) {
 		p := mustDecode(t, body, nil).Prompt
-		for _, m := range p.Marks {
-			if m.Bytes == p.Anchor {
+		for _, m := range p.Prefixes {
+			if m.Bytes == p.SystemBoundary {
 				hash = m.Hash
 			}
 		}
-		if p.Anchor > 0 && hash == 0 {
-			t.Fatalf("no mark at byte %d of %s", p.Anchor, body)
+		if p.SystemBoundary > 0 && hash == 0 {
+			t.Fatalf("no prefix ends at byte %d of %s", p.SystemBoundary, body)
 		}
-		return p.Anchor, hash
+		return p.SystemBoundary, hash
 	}
 	system, user := `{"role":"system","content":"`+strings.Repeat("be kind ", 100)+`"}`,
 		func(s string) string { return `,{"role":"user","content":"` + s + `"}` }
@@ -408,7 +411,7 @@ func TestAnchor(t *testing.T) {
 			tools + `}`,
 	} {
 		if bytes, h := at(body); bytes != one || h != hash {
-			t.Errorf("the anchor of %s ends at %d (%x), want %d (%x)", body, bytes, h, one, hash)
+			t.Errorf("the system prompt of %s ends at %d (%x), want %d (%x)", body, bytes, h, one, hash)
 		}
 	}
 	if bytes, h := at(`{"messages":[` + system + user("a") + `]}`); bytes >= one || h == hash {
@@ -418,7 +421,7 @@ func TestAnchor(t *testing.T) {
 		t.Errorf("with no system prompt it ends at %d", bytes)
 	}
 	if bytes, _ := at(`{"prompt":"once"}`); bytes != 0 {
-		t.Errorf("a completion has an anchor of %d", bytes)
+		t.Errorf("a completion has a system boundary at %d", bytes)
 	}
 }
 
@@ -487,33 +490,33 @@ func TestEveryTurnHasTheSameSessionAndRole(t *testing.T) {
 	}
 }
 
-// Two prompts share their marks up to where they part.
-func TestMarksTellHowFarPromptsAgree(t *testing.T) {
+// Two prompts share their prefixes up to where they part.
+func TestPrefixesTellHowFarPromptsAgree(t *testing.T) {
 	system := strings.Repeat("All of these words are the same in both. ", 100)
 	a, b := mustDecode(t, turns(system, 3), nil),
 		mustDecode(t, strings.Replace(turns(system, 3), "question 2", "Question 2", 1), nil)
 	common := 0
-	for common < min(len(a.Prompt.Marks), len(b.Prompt.Marks)) &&
-		a.Prompt.Marks[common] == b.Prompt.Marks[common] {
+	for common < min(len(a.Prompt.Prefixes), len(b.Prompt.Prefixes)) &&
+		a.Prompt.Prefixes[common] == b.Prompt.Prefixes[common] {
 		common++
 	}
-	if want := len(a.Prompt.Marks) - 1; common != want {
-		t.Errorf("%d marks agree, want all but the last, %d", common, want)
+	if want := len(a.Prompt.Prefixes) - 1; common != want {
+		t.Errorf("%d prefixes agree, want all but the last, %d", common, want)
 	}
 	last := 0
-	for _, m := range a.Prompt.Marks {
-		if m.Bytes <= last || m.Bytes-last > bus.MarkEvery {
-			t.Errorf("a mark at byte %d after one at %d", m.Bytes, last)
+	for _, m := range a.Prompt.Prefixes {
+		if m.Bytes <= last || m.Bytes-last > bus.PrefixEvery {
+			t.Errorf("a prefix ends at byte %d after one at %d", m.Bytes, last)
 		}
 		last = m.Bytes
 	}
 	if last != a.Prompt.Bytes || a.Prompt.Messages != 6 {
-		t.Errorf("the last mark is at byte %d of %+v", last, a.Prompt)
+		t.Errorf("the last prefix ends at byte %d of %+v", last, a.Prompt)
 	}
 	longer := mustDecode(t, turns(system, 4), nil)
-	for i, m := range a.Prompt.Marks[:len(a.Prompt.Marks)-1] {
-		if longer.Prompt.Marks[i] != m {
-			t.Fatalf("the next turn has another mark %d", i)
+	for i, m := range a.Prompt.Prefixes[:len(a.Prompt.Prefixes)-1] {
+		if longer.Prompt.Prefixes[i] != m {
+			t.Fatalf("the next turn has another prefix %d", i)
 		}
 	}
 }
@@ -534,7 +537,8 @@ func TestCanonicalTextIgnoresSpelling(t *testing.T) {
 		`{"messages":[{"role":"user","content":"aé"},{"role":"user","content":"/"}],"tools":[{"type":"function"}]}`,
 	} {
 		if d := mustDecode(t, other,
-			nil); d.Prompt.Marks[len(d.Prompt.Marks)-1].Hash == a.Prompt.Marks[len(a.Prompt.Marks)-1].Hash {
+			nil); d.Prompt.Prefixes[len(d.Prompt.Prefixes)-1].Hash ==
+			a.Prompt.Prefixes[len(a.Prompt.Prefixes)-1].Hash {
 			t.Errorf("%s has the same hash", other)
 		}
 	}
@@ -588,7 +592,8 @@ func FuzzDecodeRequest(f *testing.F) {
 		`"souk":{"back_ms":900,"parent":"s-0","next":"critic","role":"a","session_end":true}}`))
 	share, worth := 0.5, market.Credits(7)
 	data, err := bus.Encode(&bus.Task{
-		BackMS: 1 << 40, Parent: "p", Next: "n", Declared: true, Prompt: bus.Prompt{Bytes: 3, Anchor: 2},
+		BackMS: 1 << 40, Parent: "p", Next: "n", Declared: true, Prompt: bus.Prompt{Bytes: 3,
+			SystemBoundary: 2},
 		Client: "ada", ID: "t-1", Kind: bus.KindChat, Body: []byte(turns("You are terse.", 2)), Stream: true,
 		Terms: bus.Terms{Worth: &worth, Delta: &share}, Session: "s", Turn: 3, Role: "critic", Source: "web",
 		Hub: "math", Failover: "off",
@@ -609,9 +614,9 @@ func FuzzDecodeRequest(f *testing.F) {
 		if err := task.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		if at := task.Prompt.Anchor; at > 0 && !slices.ContainsFunc(task.Prompt.Marks,
-			func(m bus.Mark) bool { return m.Bytes == at }) {
-			t.Fatalf("%q: no mark where the anchor ends, at byte %d", data, at)
+		if at := task.Prompt.SystemBoundary; at > 0 && !slices.ContainsFunc(task.Prompt.Prefixes,
+			func(m bus.PrefixHash) bool { return m.Bytes == at }) {
+			t.Fatalf("%q: no prefix ends at the system boundary, byte %d", data, at)
 		}
 		var body struct {
 			Model               *string

@@ -40,7 +40,7 @@ type failover struct {
 	from   string      // the agent that was given up
 	was    int         // the attempt at which that was
 	failed *bus.Result // its end frame; nil if it was silent
-	gone   bool        // it has none: its hub says that nobody listens there
+	dead   bool        // it has none: its hub says that nobody listens there
 	ends   bool        // nobody is to go on: the hub is asked how the answer ended
 	why    error       // why nobody can
 	back   bool        // it was taken up again, since it had served the answer
@@ -121,9 +121,9 @@ func (s *Stream) leaveTo(now time.Time, t *bus.Task) {
 	s.submitAgain(now)
 }
 
-// gone takes the hub's word that nobody listens any more where the agent did. Whether the answer has ended
+// died takes the hub's word that nobody listens any more where the agent did. Whether the answer has ended
 // only its reader knows: the hold ends without payment once it says that it has not.
-func (s *Stream) gone(now time.Time, c *bus.Chunk) {
+func (s *Stream) died(now time.Time, c *bus.Chunk) {
 	f := &s.failover
 	if f.open() || s.end != nil && !failed(s.end) {
 		return
@@ -137,10 +137,10 @@ func (s *Stream) gone(now time.Time, c *bus.Chunk) {
 	}
 	s.hearing.heard = now
 	if s.failOver(now) {
-		if f.gone = f.failed == nil; f.gone {
+		if f.dead = f.failed == nil; f.dead {
 			f.failed = &bus.Result{Client: f.task.Client, Task: s.task, Session: f.task.Session,
 				Hub: s.accepted.Hub, Agent: f.from, Model: s.accepted.Model, Code: bus.CodeAgentFailed,
-				Message: "the agent is gone"}
+				Message: "the agent is dead"}
 		}
 		return
 	}
@@ -235,13 +235,13 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 			end = s.cannotContinue(end, f.why)
 		}
 		s.endHere(end)
-	case bus.CodeOf(err) == bus.CodeAnswerGone && (f.failed == nil || f.gone) && !f.ends && !f.back:
+	case bus.CodeOf(err) == bus.CodeAnswerGone && (f.failed == nil || f.dead) && !f.ends && !f.back:
 		f.back = true // it keeps for some time what it has sent
 		s.attempt, s.known = f.was, s.next
 		s.serving, s.accepted.Agent = f.from, f.from
 		s.askResend(now)
 	case f.ends:
-		s.fail(now, bus.CodeUnknown, "agent %s is gone, and its hub has not said how the answer ended: %v",
+		s.fail(now, bus.CodeUnknown, "agent %s is dead, and its hub has not said how the answer ended: %v",
 			s.accepted.Agent, err)
 	case s.cancelled && v.Answer != nil && v.Answer.Result != nil:
 		end := *v.Answer.Result
@@ -254,7 +254,7 @@ func (s *Stream) endFailover(now time.Time, v Verdict, a bus.Accepted, err error
 		s.endHere(s.failureEnd(err, v))
 	default:
 		code := bus.CodeUnknown
-		if c := bus.CodeOf(err); c.Broken() { // its hub knows that it is gone, and that nothing is paid
+		if c := bus.CodeOf(err); c.Broken() { // its hub knows that it is dead, and that nothing is paid
 			code = c
 		}
 		s.fail(now, code, "agent %s fell silent, and the answer does not go on elsewhere: %v",
@@ -267,11 +267,11 @@ func (s *Stream) failureEnd(err error, v Verdict) bus.Result {
 	f := &s.failover
 	end := s.cannotContinue(*f.failed, err)
 	code := bus.CodeOf(err)
-	if f.gone && settles(v) {
+	if f.dead && settles(v) {
 		end.Receipt = v.Answer.Result.Receipt
 	}
 	if code == bus.CodeUnknown || f.maybe && (v.Answer == nil || code.Unsaid() || v.notNow()) ||
-		f.gone && !settles(v) {
+		f.dead && !settles(v) {
 		end.Code = bus.CodeUnknown // the rest may be served and paid, and nobody says so
 		return end
 	}

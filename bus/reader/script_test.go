@@ -186,7 +186,7 @@ func (p *scene) chunk(what string) *bus.Chunk {
 	}
 	switch {
 	case word[0] == "gone":
-		c.Gone, c.Agent = true, word[1]
+		c.Dead, c.Agent = true, word[1]
 	case word[0] == "beat":
 		c.Heartbeat, c.Seq, c.Agent = true, number(word[1]), third
 	case word[0] == "end":

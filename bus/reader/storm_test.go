@@ -222,7 +222,7 @@ func (w *storm) gone(a *agent) {
 	}
 	for range 2 {
 		w.in(w.ms(5000), func() {
-			c := bus.Chunk{Task: "t", Attempt: a.attempt, Agent: a.name(), Gone: true}
+			c := bus.Chunk{Task: "t", Attempt: a.attempt, Agent: a.name(), Dead: true}
 			w.carry(func() { w.hear("h", c) })
 		})
 	}

@@ -251,13 +251,13 @@ func (s *Stream) hear(now time.Time, from string, c *bus.Chunk) {
 	}
 	named := ""
 	if from != s.serving {
-		if from != s.accepted.Hub || !c.Heartbeat && !c.Gone && c.Result == nil {
+		if from != s.accepted.Hub || !c.Heartbeat && !c.Dead && c.Result == nil {
 			s.waiting.keep(from, c)
 			s.again.notice(now, c)
 			return
 		}
-		if c.Gone {
-			s.gone(now, c)
+		if c.Dead {
+			s.died(now, c)
 			return
 		}
 		if named = s.hubSaid(c); c.Result != nil { // what was answered it does not know

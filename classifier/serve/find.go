@@ -74,7 +74,7 @@ func (s *Server) Deaf() string {
 func (r *request) find() (hub string, all bool) {
 	s := r.s
 	r.heard = s.table.Load() // what they say is newer
-	data, err := bus.Encode(classifier.Question(r.task))
+	data, err := bus.Encode(classifier.OwnerLookup(r.task))
 	if err != nil {
 		return "", false
 	}

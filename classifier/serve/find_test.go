@@ -316,18 +316,19 @@ func TestAHubHasAllOfThemAsked(t *testing.T) {
 			math, general := twoHubs(w)
 			general.knows(known)
 			w.pass(10 * time.Second)
-			said := bus.HeardStatus{Epoch: 3, Seq: 99}
-			var heard []bus.HeardStatus
+			said := bus.LastStatus{Epoch: 3, Seq: 99}
+			var heard []bus.LastStatus
 			math.answer = func(m bus.Msg, t *bus.Task) {
 				switch {
 				case len(t.Body) == 0:
 					math.says(m, t, bus.CodeEmptyPrompt)
-				case t.Heard == nil:
+				case t.LastStatus == nil:
 					w.t.Error("the door says nothing of what it heard")
-				case *t.Heard != said:
-					heard = append(heard, *t.Heard)
-					w.send(m.Reply, &bus.Answer{Look: &said, Result: &bus.Result{Client: t.Client, Task: t.ID,
-						Hub: "math", Code: bus.CodeUnavailable}})
+				case *t.LastStatus != said:
+					heard = append(heard, *t.LastStatus)
+					w.send(m.Reply, &bus.Answer{Lookup: &said, Result: &bus.Result{Client: t.Client,
+						Task: t.ID,
+						Hub:  "math", Code: bus.CodeUnavailable}})
 				default:
 					math.accept(m, t)
 				}
@@ -360,21 +361,23 @@ func TestATaskThatWaitedGoesOn(t *testing.T) {
 				}
 				go func() {
 					w.pass(5 * time.Second)
-					w.send(m.Reply, &bus.Answer{Alone: alone, Result: &bus.Result{
+					w.send(m.Reply, &bus.Answer{SoleOwner: alone, Result: &bus.Result{
 						Client: t.Client, Task: t.ID,
 						Hub: "math", Code: bus.CodeNoRoom, Message: "no slot came free"}})
 				}()
 			}
 			general.answer = func(m bus.Msg, t *bus.Task) {
 				general.mu.Lock()
-				now := bus.HeardStatus{Epoch: general.status.Epoch, Seq: general.status.Seq}
+				now := bus.LastStatus{Epoch: general.status.Epoch, Seq: general.status.Seq}
 				general.mu.Unlock()
 				switch {
 				case len(t.Body) == 0:
 					general.says(m, t, bus.CodeEmptyPrompt)
-				case t.Heard == nil || t.Heard.Epoch != now.Epoch || now.Seq-t.Heard.Seq > 3: // three seconds
-					w.send(m.Reply, &bus.Answer{Look: &now, Result: &bus.Result{Client: t.Client, Task: t.ID,
-						Hub: "general", Code: bus.CodeUnavailable, Message: "look"}})
+				case t.LastStatus == nil || t.LastStatus.Epoch != now.Epoch ||
+					now.Seq-t.LastStatus.Seq > 3: // three seconds
+					w.send(m.Reply, &bus.Answer{Lookup: &now, Result: &bus.Result{Client: t.Client,
+						Task: t.ID,
+						Hub:  "general", Code: bus.CodeUnavailable, Message: "look"}})
 				default:
 					general.accept(m, t)
 				}
@@ -405,7 +408,7 @@ func TestAFrozenDoorHearsARefusalLate(t *testing.T) {
 			go func() {
 				w.pass(5 * time.Second)
 				w.line.freeze()
-				w.send(m.Reply, &bus.Answer{Alone: true, Result: &bus.Result{Client: t.Client, Task: t.ID,
+				w.send(m.Reply, &bus.Answer{SoleOwner: true, Result: &bus.Result{Client: t.Client, Task: t.ID,
 					Hub: "math", Code: bus.CodeNoRoom, Message: "no slot came free"}})
 				w.pass(8 * time.Second)
 				w.line.thaw()
@@ -414,7 +417,7 @@ func TestAFrozenDoorHearsARefusalLate(t *testing.T) {
 		general.answer = func(m bus.Msg, t *bus.Task) { general.accept(m, t) }
 		w.pass(10 * time.Second)
 		w.again(0)
-		got := general.seen()[0].Heard
+		got := general.seen()[0].LastStatus
 		general.mu.Lock()
 		now := general.status.Seq
 		general.mu.Unlock()
@@ -436,15 +439,15 @@ func TestWhatADoorHasHeard(t *testing.T) {
 		w.pass(2 * time.Second)
 		w.line.thaw()
 		<-answer
-		first := math.seen()[0].Heard
+		first := math.seen()[0].LastStatus
 		w.pass(3 * time.Second)
 		w.ask("bob", stream(mathQuestion, `"task":"t2"`), nil)
-		second := math.seen()[1].Heard
+		second := math.seen()[1].LastStatus
 		if first == nil || second == nil || second.Seq < first.Seq+4 {
 			t.Errorf("heard %+v, and five seconds later %+v", first, second)
 		}
 		w.ask("bob", stream(mathQuestion, ""), nil)
-		if h := math.seen()[2].Heard; h != nil {
+		if h := math.seen()[2].LastStatus; h != nil {
 			t.Errorf("of a task that only this door knows: %+v", h)
 		}
 	})
@@ -457,7 +460,7 @@ func TestADoorSoonHasHeardAHub(t *testing.T) {
 		math, _ := twoHubs(w)
 		w.pass(200 * time.Millisecond)
 		w.ask("bob", stream(mathQuestion, `"task":"t1"`), nil)
-		if h := math.seen()[0].Heard; h == nil || h.Epoch == 0 {
+		if h := math.seen()[0].LastStatus; h == nil || h.Epoch == 0 {
 			t.Errorf("it has heard of a hub that it knows for 200 ms: %+v", h)
 		}
 	})
@@ -655,7 +658,7 @@ func TestAHubThatLedBeforeIsNotBelieved(t *testing.T) {
 			math, general := twoHubs(w)
 			math.knows(false)
 			general.answer = func(m bus.Msg, t *bus.Task) {
-				w.send(m.Reply, &bus.Answer{Look: &bus.HeardStatus{Epoch: general.status.Epoch - 1},
+				w.send(m.Reply, &bus.Answer{Lookup: &bus.LastStatus{Epoch: general.status.Epoch - 1},
 					Result: &bus.Result{Client: t.Client, Task: t.ID, Hub: "general", Code: code}})
 			}
 			if a := w.again(bus.AgainUnheard); a.Result == nil || a.Result.Code != bus.CodeUnavailable {

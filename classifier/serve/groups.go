@@ -37,12 +37,12 @@ type group struct {
 }
 
 type salts struct {
-	keys *bus.MarkKeys
+	keys *bus.PrefixKeys
 	salt string
 }
 
 // salt returns the group's salt, or another where the client has a cache_salt of its own, by its hash.
-func (g *group) salt(keys *bus.MarkKeys, own string) string {
+func (g *group) salt(keys *bus.PrefixKeys, own string) string {
 	if own != "" {
 		return keys.SaltedBy(g.name, own)
 	}

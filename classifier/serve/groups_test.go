@@ -10,8 +10,8 @@ import (
 )
 
 // told is what of a text and its caches a hub is told of one client's task, and of its quote: of each the
-// hash of the last mark, session, role and salt.
-func (w *world) told(h *hub, quotes func() []bus.Task, client, body string) (mark uint64, session, role,
+// hash of the last prefix, session, role and salt.
+func (w *world) told(h *hub, quotes func() []bus.Task, client, body string) (prefix uint64, session, role,
 	salt string) {
 	w.t.Helper()
 	if out := w.ask(client, strings.Replace(body, "{", `{"stream":true,`, 1), nil); out["code"] != nil {
@@ -20,15 +20,15 @@ func (w *world) told(h *hub, quotes func() []bus.Task, client, body string) (mar
 	w.quote(client, body)
 	tasks, asked := h.seen(), quotes()
 	task, quote := tasks[len(tasks)-1], asked[len(asked)-1]
-	if !slices.Equal(task.Prompt.Marks, quote.Prompt.Marks) || task.Session != quote.Session ||
+	if !slices.Equal(task.Prompt.Prefixes, quote.Prompt.Prefixes) || task.Session != quote.Session ||
 		quote.Salt != "" {
 		w.t.Errorf("of a task of %s a hub is told %+v, of its quote %+v", client, task.Prompt, quote.Prompt)
 	}
-	return task.Prompt.Marks[len(task.Prompt.Marks)-1].Hash, task.Session, task.Role, task.Salt
+	return task.Prompt.Prefixes[len(task.Prompt.Prefixes)-1].Hash, task.Session, task.Role, task.Salt
 }
 
 // Of the same text that two clients send no hub is told anything that is the same, nor is an engine: neither
-// in marks, nor in sessions and roles that are made of it, nor in the salt. Of two that the operator put
+// in prefixes, nor in sessions and roles that are made of it, nor in the salt. Of two that the operator put
 // into one group it is told the same, until he takes one out; and a group that is called as a client is is
 // not that client's. A salt of a client's own is another one within its group alone, and one that somebody
 // saw is no way in.
@@ -48,19 +48,19 @@ func TestCacheGroupsAreKeptApart(t *testing.T) {
 		long := strings.Replace(text, "%s", strings.Repeat(" Count to three before you speak.", 20), 1)
 		body := "{" + long + "}"
 		type said struct {
-			mark                uint64
+			prefix              uint64
 			session, role, salt string
 		}
 		tell := func(client, body string) (s said) {
-			s.mark, s.session, s.role, s.salt = w.told(h, quotes, client, body)
-			if s.mark == 0 || s.session == "" || s.role == "" || !bus.ValidID(s.salt) {
+			s.prefix, s.session, s.role, s.salt = w.told(h, quotes, client, body)
+			if s.prefix == 0 || s.session == "" || s.role == "" || !bus.ValidID(s.salt) {
 				t.Errorf("of %s a hub is told %+v", client, s)
 			}
 			return s
 		}
 		apart := func(why string, a, b said) {
 			t.Helper()
-			if a.mark == b.mark || a.session == b.session || a.role == b.role || a.salt == b.salt {
+			if a.prefix == b.prefix || a.session == b.session || a.role == b.role || a.salt == b.salt {
 				t.Errorf("%s: %+v and %+v", why, a, b)
 			}
 		}
@@ -121,8 +121,8 @@ func TestADoorThatMayNotReadGroups(t *testing.T) {
 	inWorldAfter(t, nil, before, func(t *testing.T, w *world) {
 		h := w.hub("math", bus.Status{Labels: []string{"math"}, General: true})
 		quotes := h.quotes(h.of("llama"))
-		mark, _, _, salt := w.told(h, quotes, "ann", chat("hello", ""))
-		if other, _, _, its := w.told(h, quotes, "bob", chat("hello", "")); other == mark || its == salt {
+		prefix, _, _, salt := w.told(h, quotes, "ann", chat("hello", ""))
+		if other, _, _, its := w.told(h, quotes, "bob", chat("hello", "")); other == prefix || its == salt {
 			t.Error("it takes two clients for one group")
 		}
 	})

@@ -35,7 +35,7 @@ type request struct {
 	heard  *classifier.Table
 	looked struct {
 		hub  string
-		said bus.HeardStatus
+		said bus.LastStatus
 	}
 	ownID bool // the client gave the id
 	again bool // when it came, another door might have placed it already
@@ -58,8 +58,8 @@ func (r *request) serve() {
 		return
 	}
 	task.Trace = bus.TraceOf(r.header)
-	s.marks.name(&task.Prompt)
-	task.Salt = s.marks.salt(group, task.Salt)
+	s.prefixKeys.name(&task.Prompt)
+	task.Salt = s.prefixKeys.salt(group, task.Salt)
 	r.data = nil
 	r.task, r.ownID = task, task.ID != ""
 	if !r.ownID {
@@ -163,7 +163,7 @@ func (r *request) place(t *bus.Task) bus.Answer {
 		case out.Answer != nil:
 			return *out.Answer
 		case out.Send != "":
-			t.Heard = r.lastHeard(t, out.Send)
+			t.LastStatus = r.lastStatus(t, out.Send)
 			t.Voucher = s.vouch.voucher(t.Client, &out.Vouch)
 			data, err := bus.Encode(t)
 			if err != nil {
@@ -172,9 +172,9 @@ func (r *request) place(t *bus.Task) bus.Answer {
 			a, err := r.send(out.Until,
 				bus.Msg{Subject: bus.HubTaskSubject(out.Send, s.c.ID), Header: header, Data: data})
 			switch {
-			case err == nil && a.Look != nil:
-				r.looked.hub, r.looked.said = out.Send, *a.Look
-			case err == nil && a.Alone:
+			case err == nil && a.Lookup != nil:
+				r.looked.hub, r.looked.said = out.Send, *a.Lookup
+			case err == nil && a.SoleOwner:
 				r.looked.hub, r.heard = "", r.before
 			}
 			r.step(func(p *classifier.Placing) { p.Step(time.Now(), s.table.Load(), a, err) })
@@ -195,16 +195,16 @@ func (r *request) place(t *bus.Task) bus.Answer {
 	}
 }
 
-// lastHeard is the last status of a hub that was heard when nobody else had the task; nil if its reader
+// lastStatus is the last status of a hub that was heard when nobody else had the task; nil if its reader
 // cannot ask another door for it.
-func (r *request) lastHeard(t *bus.Task, hub string) *bus.HeardStatus {
+func (r *request) lastStatus(t *bus.Task, hub string) *bus.LastStatus {
 	switch {
 	case !classifier.MayBeAsked(t, r.ownID):
 		return nil
 	case r.looked.hub == hub:
 		return &r.looked.said
 	}
-	h := r.heard.Heard(hub)
+	h := r.heard.LastStatus(hub)
 	return &h
 }
 

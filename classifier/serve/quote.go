@@ -75,7 +75,7 @@ func (q *inquiry) serve() *bus.Quote {
 	if no != nil {
 		return classifier.NoQuote(no, q.client)
 	}
-	s.marks.name(&task.Prompt)
+	s.prefixKeys.name(&task.Prompt)
 	task.Body, task.Salt = nil, "" // of these a quote reads no more than the prompt's measures
 	data, err := bus.Encode(task)
 	if err != nil {

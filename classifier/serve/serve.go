@@ -29,14 +29,14 @@ type Deps struct {
 
 // Server is one door. Any number of them share the work.
 type Server struct {
-	c      classifier.Config
-	d      Deps
-	boot   string // part of every reply subject: an answer to an earlier life of this id reaches nobody
-	marks  *markKeys
-	groups *groups
-	vouch  *vouchKeys
-	labels *model.Renamed
-	ready  chan struct{}
+	c          classifier.Config
+	d          Deps
+	boot       string // part of every reply subject: an answer to an earlier life of this id reaches nobody
+	prefixKeys *prefixKeys
+	groups     *groups
+	vouch      *vouchKeys
+	labels     *model.Renamed
+	ready      chan struct{}
 
 	table   atomic.Pointer[classifier.Table]
 	writing sync.Mutex // whoever replaces the table
@@ -79,7 +79,7 @@ func New(c classifier.Config, d Deps) (*Server, error) {
 		ready: make(chan struct{}), crew: follow.NewCrew(), heardNew: make(chan struct{}, 1),
 		inHand: map[taskKey]*request{}, waiting: map[*request]struct{}{}, reading: map[string]*whole{},
 	}
-	s.marks, s.groups = newMarkKeys(d.Registry, d.Log), newGroups(d.Registry, c.SessionKey, d.Log)
+	s.prefixKeys, s.groups = newPrefixKeys(d.Registry, d.Log), newGroups(d.Registry, c.SessionKey, d.Log)
 	s.vouch = s.newVouchKeys()
 	s.desk = classifier.NewDesk(&s.c, maphash.MakeSeed())
 	s.labels = d.Model.Rename(c.Labels)
@@ -125,7 +125,7 @@ func (s *Server) Run(ctx context.Context) error {
 	go s.watch(life, sync.OnceFunc(func() { close(synced) }))
 	go s.memory(life, sync.OnceFunc(func() { close(known) }))
 	go s.groups.follow(life, sync.OnceFunc(func() { close(grouped) }))
-	go s.marks.follow(life)
+	go s.prefixKeys.follow(life)
 	go s.vouch.keep(life)
 	for _, c := range []chan struct{}{synced, known, grouped} {
 		select {
@@ -134,8 +134,8 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	within := time.After(marksWithin)
-	for _, c := range []<-chan struct{}{s.marks.settled, s.vouch.said} {
+	within := time.After(prefixKeysWithin)
+	for _, c := range []<-chan struct{}{s.prefixKeys.settled, s.vouch.said} {
 		select {
 		case <-c:
 		case <-within:

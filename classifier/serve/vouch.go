@@ -101,7 +101,7 @@ func (k *vouchKeys) keep(ctx context.Context) {
 
 // say writes the key that was made last, beside those before it.
 func (k *vouchKeys) say(ctx context.Context, last []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, marksWithin)
+	ctx, cancel := context.WithTimeout(ctx, prefixKeysWithin)
 	defer cancel()
 	kv, err := follow.Get(ctx, k.registry, bus.VouchKey(k.door))
 	if err != nil {

@@ -62,8 +62,8 @@ func TestBadInput(t *testing.T) {
 			"--config FILE --check-config", "hub.yaml:6: crowd: beside: 1m0s is not from 0 to 1s"},
 		{"a delta of terms", "data: d\nhub:\n  domain: math\n  terms:\n    worth: 5\n    delta: 7\n",
 			"--config FILE --check-config", "hub.yaml:6: terms: delta is 7, want 0 to 1"},
-		{"agents that tell nothing", "data: d\nhub:\n  domain: math\n  prefix:\n    marks: -1\n",
-			"--config FILE --check-config", "hub.yaml:5: prefix: marks is -1: it must be at least 1"},
+		{"agents that tell nothing", "data: d\nhub:\n  domain: math\n  prefix:\n    hashes: -1\n",
+			"--config FILE --check-config", "hub.yaml:5: prefix: hashes is -1: it must be at least 1"},
 		{"a crowd that waits twice", "data: d\nhub: {domain: math, crowd: {waiting: 2}}\n",
 			"--config FILE --check-config", "hub.yaml:2"},
 		{"an unknown toll", "data: d\nhub:\n  domain: math\n  crowd:\n    aeg: 3\n",
@@ -120,7 +120,7 @@ func TestAVariableOfASectionIsNamed(t *testing.T) {
 		"SOUK_HUB_CROWD_AGE=-1":                 "crowd: age: -1 is not from 0 to 1000",
 		"SOUK_HUB_TERMS_DELTA=7":                "terms: delta is 7, want 0 to 1",
 		"SOUK_HUB_REGIMES_SATURATED_OVERLAP=-1": "regimes: saturated: overlap: -1 is not from 0 to 1",
-		"SOUK_HUB_PREFIX_MARKS=-1":              "prefix: marks is -1: it must be at least 1",
+		"SOUK_HUB_PREFIX_HASHES=-1":             "prefix: hashes is -1: it must be at least 1",
 	} {
 		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value)

@@ -204,7 +204,8 @@ func TestSenselessHints(t *testing.T) {
 	if bus.RoleKey("ann", "critic", &bus.Prompt{}) == bus.RoleKey("bob", "critic", &bus.Prompt{}) {
 		t.Error("two clients share the role that each declares")
 	}
-	p := bus.Prompt{Bytes: 900, Anchor: 512, Marks: []bus.Mark{{Bytes: 512, Hash: 9}, {Bytes: 900, Hash: 10}}}
+	p := bus.Prompt{Bytes: 900, SystemBoundary: 512, Prefixes: []bus.PrefixHash{{Bytes: 512, Hash: 9},
+		{Bytes: 900, Hash: 10}}}
 	if bus.RoleKey("ann", "", &p) != 9 || bus.RoleKey("bob", "", &p) != 9 ||
 		bus.RoleKey("bob", "", &bus.Prompt{}) != 0 {
 		t.Error("who declares none has the role that the prompt begins with")

@@ -11,16 +11,16 @@ import "time"
 const rehears = 10 * time.Second
 
 // Again says that the agent was restarted, and that its engine may be as it was.
-func (b *Belief) Again() {
-	if w := b.told.watch; w != nil {
+func (b *Cache) Again() {
+	if w := b.reported.watch; w != nil {
 		w.belief = nil
 	}
-	b.told.forget(b)
+	b.reported.forget(b)
 	b.doubt()
 }
 
 // doubt believes nothing of what was served, until the agent says for how much of it there is room.
-func (b *Belief) doubt() {
+func (b *Cache) doubt() {
 	b.olds = 0
 	for i := range b.nodes {
 		n := &b.nodes[i]
@@ -34,13 +34,13 @@ func (b *Belief) doubt() {
 		}
 		b.show(int32(i))
 	}
-	b.told.unnamed = 0
+	b.reported.unnamed = 0
 	b.changes++
 }
 
 // found has the agent hold a node by what it does now. For itself that is believed like what else is served
 // now; where a text goes on from it that is old, it is shown as long as that may be.
-func (b *Belief) found(n *node) {
+func (b *Cache) found(n *node) {
 	n.held = true
 	if n.until == old {
 		b.olds--
@@ -52,8 +52,8 @@ func (b *Belief) found(n *node) {
 }
 
 // trust believes as much of what is old as so many blocks have room for.
-func (b *Belief) trust(blocks int) {
-	t := &b.told
+func (b *Cache) trust(blocks int) {
+	t := &b.reported
 	if b.olds == 0 || !t.events {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // again is an agent that was restarted, and now hears its engine.
-func again(b *Belief, unnamed int) *says {
+func again(b *Cache, unnamed int) *says {
 	b.Again()
 	s := &says{b: b}
 	s.unnamed(unnamed)
@@ -18,7 +18,7 @@ func again(b *Belief, unnamed int) *says {
 func (s *says) unnamed(blocks int) {
 	s.seq++
 	s.base = s.seq
-	s.b.Told(&bus.Holdings{Life: s.life, Seq: s.seq, Base: s.base, Parts: 1, Coverage: 1, Blocks: blocks,
+	s.b.Reported(&bus.Holdings{Life: s.life, Seq: s.seq, Base: s.base, Parts: 1, Coverage: 1, Blocks: blocks,
 		Unnamed: blocks, Evidence: bus.EvidenceEvents})
 }
 
@@ -30,10 +30,10 @@ func TestWhatAnAgentServedBeforeItsRestartIsBelieved(t *testing.T) {
 	serve(b, 1, &first, 400, 0, 0)
 	x.Advance(2 * second)
 	serve(b, 2, &later, 400, 0, 0)
-	s.whole(1, first.Marks, later.Marks)
+	s.whole(1, first.Prefixes, later.Prefixes)
 	x.Advance(10 * second)
 	b.Again()
-	if overlap(b, &first) != 0 || overlap(b, &later) != 0 || b.Speaks() || b.Implied(2, &later) != 0 {
+	if overlap(b, &first) != 0 || overlap(b, &later) != 0 || b.Speaks() || b.Verified(2, &later) != 0 {
 		t.Error("it has said nothing since, and its engine may be another one")
 	}
 	s = &says{b: b}
@@ -41,7 +41,7 @@ func TestWhatAnAgentServedBeforeItsRestartIsBelieved(t *testing.T) {
 		t.Error("it has heard nothing yet")
 	}
 	if s.unnamed(30); overlap(b, &first) != 0 || overlap(b, &later) != 384 || !b.Rules() ||
-		b.Implied(2, &later) != 400 {
+		b.Verified(2, &later) != 400 {
 		t.Errorf("of 30 blocks: %d of what was used first, %d of what was used last", overlap(b, &first),
 			overlap(b, &later))
 	}
@@ -64,7 +64,7 @@ func TestWhatAnAgentServedBeforeItsRestartIsBelieved(t *testing.T) {
 	if s.unnamed(60); overlap(b, &later) != 0 {
 		t.Error("it was served in this life, and the agent does not name it")
 	}
-	if s.whole(1, later.Marks); overlap(b, &later) != 384 || b.olds != 0 {
+	if s.whole(1, later.Prefixes); overlap(b, &later) != 384 || b.olds != 0 {
 		t.Error("it names it", b.olds)
 	}
 	if err := sound(b); err != nil {
@@ -77,7 +77,7 @@ func TestNothingIsBelievedOfAnEngineThatBeganAnew(t *testing.T) {
 	x, b, _, s := heard()
 	p := chat(text(0, 400))
 	serve(b, 1, &p, 400, 0, 0)
-	s.whole(1, p.Marks)
+	s.whole(1, p.Prefixes)
 	x.Advance(10 * second)
 	s = again(b, 0)
 	x.Advance(21 * second)
@@ -103,12 +103,12 @@ func TestHearingAnEngineMakesItNoOther(t *testing.T) {
 	x, b, _, s := heard()
 	p := chat(text(0, 400))
 	serve(b, 1, &p, 400, 0, 0)
-	s.whole(1, p.Marks)
+	s.whole(1, p.Prefixes)
 	x.Advance(10 * second)
 	b.Again()
 	s = &says{b: b}
 	s.seq, s.base = 1, 1
-	b.Told(&bus.Holdings{Seq: 1, Base: 1, Parts: 1, Evidence: bus.EvidenceMirror})
+	b.Reported(&bus.Holdings{Seq: 1, Base: 1, Parts: 1, Evidence: bus.EvidenceInferred})
 	s.life = 1
 	if s.unnamed(60); overlap(b, &p) != 384 {
 		t.Error("it holds what it held")

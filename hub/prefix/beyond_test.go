@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// What lies beyond some marks is what is believed to be there less what stands before them: all of it beyond
-// none, nothing beyond as many as are held, and less the further.
-func TestBeyondSomeMarks(t *testing.T) {
+// What lies beyond some prefixes is what is believed to be there less what stands before them: all of it
+// beyond none, nothing beyond as many as are held, and less the further.
+func TestBeyondSomePrefixes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -21,16 +21,16 @@ func TestBeyondSomeMarks(t *testing.T) {
 		served := chat(messages[:1+r.IntN(len(messages))]...)
 		serve(b, 1, &served, served.Tokens, 0, 0)
 		cached, depth, before := overlap(b, &all), int(b.Depth(&all)), 0
-		if depth != len(served.Marks) {
-			t.Fatalf("%d marks of %d are held", depth, len(served.Marks))
+		if depth != len(served.Prefixes) {
+			t.Fatalf("%d prefixes of %d are held", depth, len(served.Prefixes))
 		}
-		for marks := range len(all.Marks) + 1 {
-			got, want := b.Beyond(&all, int32(marks), all.Tokens), cached
-			if marks > 0 {
-				want = max(0, cached-all.Marks[marks-1].Bytes/4)
+		for prefixes := range len(all.Prefixes) + 1 {
+			got, want := b.Beyond(&all, int32(prefixes), all.Tokens), cached
+			if prefixes > 0 {
+				want = max(0, cached-all.Prefixes[prefixes-1].Bytes/4)
 			}
-			if got != want || marks > 0 && got > before {
-				t.Fatalf("beyond %d of %d marks are %d tokens of %d, want %d", marks, depth, got, cached, want)
+			if got != want || prefixes > 0 && got > before {
+				t.Fatalf("beyond %d of %d prefixes are %d tokens of %d, want %d", prefixes, depth, got, cached, want)
 			}
 			before = got
 		}

@@ -18,11 +18,11 @@ func TestWhatIsKeptIsTrueUntilSomethingChanged(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	kept := 0
 	for range 40 {
-		x := NewIndex(Limits{Sessions: 6, Marks: 60 + r.IntN(200), Told: 20 + r.IntN(100)})
+		x := NewIndex(Limits{Sessions: 6, Hashes: 60 + r.IntN(200), Reported: 20 + r.IntN(100)})
 		now := second
 		x.Advance(now)
 		type talker struct {
-			b    *Belief
+			b    *Cache
 			says says
 			runs []*Run
 			of   []*bus.Prompt
@@ -39,7 +39,7 @@ func TestWhatIsKeptIsTrueUntilSomethingChanged(t *testing.T) {
 			p       bus.Prompt
 			since   uint64
 			holders []Holder
-			expects map[*Belief][3]uint64 // changes, tokens, cached
+			expects map[*Cache][3]uint64 // changes, tokens, cached
 		}
 		prompts := make([]known, 24)
 		for i := range prompts {
@@ -54,8 +54,8 @@ func TestWhatIsKeptIsTrueUntilSomethingChanged(t *testing.T) {
 		}
 		looks := func(k *known) {
 			k.since = x.Changes()
-			k.holders = x.Holders(nil, k.p.Marks)
-			k.expects = map[*Belief][3]uint64{}
+			k.holders = x.Holders(nil, k.p.Prefixes)
+			k.expects = map[*Cache][3]uint64{}
 			for _, h := range k.holders {
 				b := x.agents[h.Place]
 				tokens, cached := b.ExpectAt(&k.p, h.Depth, k.p.Tokens)
@@ -83,10 +83,10 @@ func TestWhatIsKeptIsTrueUntilSomethingChanged(t *testing.T) {
 				}
 				a.runs, a.of = slices.Delete(a.runs, i, i+1), slices.Delete(a.of, i, i+1)
 			case op < 23:
-				a.says.whole(0.8+0.2*r.Float64(), p.Marks, prompts[r.IntN(len(prompts))].p.Marks)
+				a.says.whole(0.8+0.2*r.Float64(), p.Prefixes, prompts[r.IntN(len(prompts))].p.Prefixes)
 			case op < 27:
-				a.says.change(0.8+0.2*r.Float64(), p.Marks[r.IntN(len(p.Marks)):],
-					prompts[r.IntN(len(prompts))].p.Marks)
+				a.says.change(0.8+0.2*r.Float64(), p.Prefixes[r.IntN(len(p.Prefixes)):],
+					prompts[r.IntN(len(prompts))].p.Prefixes)
 			case op == 27:
 				a.says.seq++ // one is lost
 			case op == 28:
@@ -113,7 +113,7 @@ func TestWhatIsKeptIsTrueUntilSomethingChanged(t *testing.T) {
 			for i := range prompts {
 				k := &prompts[i]
 				was, expects := k.holders, k.expects
-				changed := x.Changed(k.p.Marks, k.since)
+				changed := x.Changed(k.p.Prefixes, k.since)
 				looks(k)
 				if changed {
 					continue

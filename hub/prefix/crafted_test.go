@@ -15,7 +15,7 @@ func inverse(odd uint64) uint64 {
 	return x
 }
 
-// Who names its own marks does not choose where they stand: of ten thousand that are made for the number
+// Who makes its own hashes does not choose where they stand: of ten thousand that are made for the number
 // which usually spreads them, none stands far behind its place, neither in what an agent holds nor in the
 // index of who does.
 func TestCraftedMarksStandAtTheirPlaces(t *testing.T) {
@@ -32,7 +32,8 @@ func TestCraftedMarksStandAtTheirPlaces(t *testing.T) {
 		for k := range uint64(100) {
 			p := &bus.Prompt{Bytes: 100 * 1000, Tokens: 25_000}
 			for i := range uint64(100) {
-				p.Marks = append(p.Marks, bus.Mark{Bytes: int(i+1) * 1000, Hash: craft(100*k + i)})
+				p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: int(i+1) * 1000,
+					Hash: craft(100*k + i)})
 			}
 			b.Served(b.Sent(p, 25_000, 10, 0), k, p, 25_000, 10, 0)
 		}
@@ -52,7 +53,7 @@ func TestCraftedMarksStandAtTheirPlaces(t *testing.T) {
 			}
 		}
 		if most > 200 || found < 18_000 {
-			t.Errorf("marks %s: of %d one stands %d places behind its own", name, found, most)
+			t.Errorf("hashes %s: of %d one stands %d places behind its own", name, found, most)
 		}
 	}
 }

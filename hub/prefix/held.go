@@ -2,13 +2,13 @@ package prefix
 
 import "math/bits"
 
-// spread says where a mark's place is. Who sends tasks, or says what it holds, chooses the marks; it does not
-// know the spread, so it cannot have many of them at one place, where each search would pass all of them.
+// spread says where a hash's place is. Who sends tasks, or says what it holds, chooses the hashes; it does
+// not know the spread, so it cannot have many of them at one place, where each search would pass all of them.
 type spread uint64
 
-// place is where a mark's is, of so many.
+// place is where a hash's is, of so many.
 func (s spread) place(key uint64, of int) int {
-	const golden = 0x9e3779b97f4a7c15 // spreads marks that differ in few bits
+	const golden = 0x9e3779b97f4a7c15 // spreads hashes that differ in few bits
 	key ^= uint64(s)
 	key = (key ^ key>>32) * golden
 	key = (key ^ key>>29) * (uint64(s) | 1)
@@ -16,15 +16,15 @@ func (s spread) place(key uint64, of int) int {
 	return int(place)
 }
 
-// byMark is who holds each mark: a map that takes little room however often marks come and go. A mark stands
-// at its place among all, or as soon behind it as there was room.
-type byMark struct {
+// byHash is who holds each prefix: a map that takes little room however often prefixes come and go. A hash
+// stands at its place among all, or as soon behind it as there was room.
+type byHash struct {
 	by  spread
 	all []entry
 	n   int
 }
 
-// entry is a mark and who holds it; nobody: it is free.
+// entry is a prefix hash and who holds it; nobody: it is free.
 type entry struct {
 	key uint64
 	holders
@@ -33,17 +33,17 @@ type entry struct {
 // full is the part of all, in tenths, that are in use when there is room for a quarter more.
 const full = 8
 
-func (m *byMark) begins(key uint64) int { return m.by.place(key, len(m.all)) }
+func (m *byHash) begins(key uint64) int { return m.by.place(key, len(m.all)) }
 
-func (m *byMark) next(at int) int {
+func (m *byHash) next(at int) int {
 	if at++; at == len(m.all) {
 		return 0
 	}
 	return at
 }
 
-// at is where a mark stands, or would.
-func (m *byMark) at(key uint64) int {
+// at is where a hash stands, or would.
+func (m *byHash) at(key uint64) int {
 	at := m.begins(key)
 	for m.all[at].n > 0 && m.all[at].key != key {
 		at = m.next(at)
@@ -51,15 +51,15 @@ func (m *byMark) at(key uint64) int {
 	return at
 }
 
-func (m *byMark) get(key uint64) holders {
+func (m *byHash) get(key uint64) holders {
 	if m.n == 0 {
 		return holders{}
 	}
 	return m.all[m.at(key)].holders
 }
 
-// set says who holds a mark: somebody does.
-func (m *byMark) set(key uint64, h holders) {
+// set says who holds a prefix: somebody does.
+func (m *byHash) set(key uint64, h holders) {
 	if 10*(m.n+1) > full*len(m.all) {
 		before := m.all
 		m.all = make([]entry, max(16, len(before)+len(before)/4))
@@ -76,8 +76,8 @@ func (m *byMark) set(key uint64, h holders) {
 	*e = entry{key, h}
 }
 
-// remove has nobody hold a mark. Those that stand behind it and may stand sooner then move up.
-func (m *byMark) remove(key uint64) {
+// remove has nobody hold a prefix. Those that stand behind it and may stand sooner then move up.
+func (m *byHash) remove(key uint64) {
 	at := m.at(key)
 	m.n--
 	m.all[at] = entry{}

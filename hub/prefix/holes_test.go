@@ -22,10 +22,10 @@ func TestATextBehindPicturesHidesNobody(t *testing.T) {
 		t.Fatal("the test sees nothing")
 	}
 	if got := other.Depth(&pictured); got != was {
-		t.Errorf("the other is believed to hold %d marks, and was %d", got, was)
+		t.Errorf("the other is believed to hold %d prefixes, and was %d", got, was)
 	}
-	if got := other.Depth(&plain); int(got) != len(plain.Marks) {
-		t.Errorf("the other is believed to hold %d of %d marks of what it served", got, len(plain.Marks))
+	if got := other.Depth(&plain); int(got) != len(plain.Prefixes) {
+		t.Errorf("the other is believed to hold %d of %d prefixes of what it served", got, len(plain.Prefixes))
 	}
 }
 
@@ -41,12 +41,12 @@ func TestWhatPicturesBeginWith(t *testing.T) {
 	serve(b, 3, &plain, plain.Tokens, 0, 400)
 	for _, c := range []struct {
 		name            string
-		says            []bus.Mark
+		says            []bus.PrefixHash
 		pictured, plain int
 	}{
 		{"it does not say that it holds the beginning", nil, 784, 0},
-		{"it says so", begins.Marks, 784, 400},
-		{"it says that it holds the plain text", plain.Marks, 784, 448},
+		{"it says so", begins.Prefixes, 784, 400},
+		{"it says that it holds the plain text", plain.Prefixes, 784, 448},
 	} {
 		x.Advance(x.now + 10*second)
 		s.whole(0.95, c.says)
@@ -97,13 +97,13 @@ func TestALiarThatIsRestartedHidesNobody(t *testing.T) {
 		b.Again()
 		for seq := range uint64(10) {
 			n := r.IntN(80)
-			b.Told(&bus.Holdings{Seq: 1 + seq, Base: 1 + seq, Parts: 1, Coverage: 0.5,
+			b.Reported(&bus.Holdings{Seq: 1 + seq, Base: 1 + seq, Parts: 1, Coverage: 0.5,
 				Evidence: bus.EvidenceEvents, Blocks: n, Unnamed: n})
 			now += r.Int64N(3 * second)
 			x.Advance(now)
 			for i := range prompts {
 				if got := other.Depth(&prompts[i]); got != was[i] {
-					t.Fatalf("the other is believed to hold %d marks of prompt %d, and was %d", got, i,
+					t.Fatalf("the other is believed to hold %d prefixes of prompt %d, and was %d", got, i,
 						was[i])
 				}
 			}
@@ -127,7 +127,7 @@ func TestAnOldTextHidesNobody(t *testing.T) {
 	serve(b, 2, &before, before.Tokens, 0, 0)
 	b.Again()
 	s.seq = 1
-	b.Told(&bus.Holdings{Seq: 1, Base: 1, Parts: 1, Coverage: 0.95, Evidence: bus.EvidenceEvents,
+	b.Reported(&bus.Holdings{Seq: 1, Base: 1, Parts: 1, Coverage: 0.95, Evidence: bus.EvidenceEvents,
 		Blocks: 100, Unnamed: 100})
 	serve(b, 3, &begins, begins.Tokens, 0, -1)
 	was := other.Depth(&before)
@@ -137,7 +137,7 @@ func TestAnOldTextHidesNobody(t *testing.T) {
 	}
 	x.Advance(5 * second)
 	if got := other.Depth(&before); got != was {
-		t.Errorf("the other is believed to hold %d marks, and was %d", got, was)
+		t.Errorf("the other is believed to hold %d prefixes, and was %d", got, was)
 	}
 	if overlap(b, &before) != 784 || overlap(b, &begins) != 0 {
 		t.Errorf("%d tokens of the old text are believed, and %d of one that the agent does not say",

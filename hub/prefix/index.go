@@ -11,41 +11,41 @@ import (
 	"souk/bus"
 )
 
-// Limits bounds the belief about one agent.
+// Limits bounds what is known of one agent.
 type Limits struct {
 	Sessions int `yaml:"sessions"` // sessions remembered of one agent
-	// marks remembered of one agent, some 80 bytes each, in maps and with the agent's place in the index: at
-	// most, see Limits.marks; half as many of one that says what it holds
-	Marks int `yaml:"marks"`
-	// marks that one agent may say it holds, some 35 bytes each
-	Told int `yaml:"told"`
+	// prefix hashes remembered of one agent, some 80 bytes each, in maps and with the agent's place in the
+	// index: at most, see Limits.hashes; half as many of one that says what it holds
+	Hashes int `yaml:"hashes"`
+	// and those that one agent may say it holds, some 35 bytes each
+	Reported int `yaml:"reported"`
 }
 
 const (
-	// mostMarks are as many as a megabyte has room for, beside the sessions.
-	mostMarks = 11 << 10
-	// mostSessions are as many as a mark can count, mostTold what nobody needs more of: tens of MB.
+	// mostHashes are as many as a megabyte has room for, beside the sessions.
+	mostHashes = 11 << 10
+	// mostSessions are as many as a prefix can count, mostReported what nobody needs more of: tens of MB.
 	mostSessions = math.MaxInt16
-	mostTold     = 1 << 20
-	// of a cache, the tokens that there is a mark for: fewer than in long messages, as there are short ones
+	mostReported = 1 << 20
+	// of a cache, the tokens that there is a prefix for: fewer than in long messages, as there are short ones
 	tokensEach = 16
 	// of the smallest cache
-	fewestMarks = 2 << 10
+	fewestHashes = 2 << 10
 )
 
-// DefaultLimits remembers of an agent 512 sessions, and as many marks as its cache is large for, up to those
-// of 5.6 MB of text in long messages, which are some 1,400,000 tokens; or half of that, and marks of 7 MB
-// that it says it holds. That is less than 1 MB of memory: see TestAnAgentTakesLessThanAMegabyte.
-func DefaultLimits() Limits { return Limits{Sessions: 512, Marks: mostMarks, Told: 14 << 10} }
+// DefaultLimits remembers of an agent 512 sessions, and as many prefixes as its cache is large for, up to
+// those of 5.6 MB of text in long messages, which are some 1,400,000 tokens; or half of that, and prefixes of
+// 7 MB that it says it holds. That is less than 1 MB of memory: see TestAnAgentTakesLessThanAMegabyte.
+func DefaultLimits() Limits { return Limits{Sessions: 512, Hashes: mostHashes, Reported: 14 << 10} }
 
-// marks is how many are remembered of an agent whose cache has room for so many tokens, 0 if that is not
+// hashes is how many are remembered of an agent whose cache has room for so many tokens, 0 if that is not
 // known.
-func (l Limits) marks(capacity int) int {
-	most := min(l.Marks, mostMarks)
+func (l Limits) hashes(capacity int) int {
+	most := min(l.Hashes, mostHashes)
 	if capacity <= 0 {
 		return most
 	}
-	return min(most, max(fewestMarks, capacity/tokensEach))
+	return min(most, max(fewestHashes, capacity/tokensEach))
 }
 
 // Validate judges limits and changes nothing.
@@ -53,48 +53,49 @@ func (l Limits) Validate() error {
 	switch {
 	case l.Sessions < 1 || l.Sessions > mostSessions:
 		return fmt.Errorf("sessions is %d: 1 to %d are remembered of an agent", l.Sessions, mostSessions)
-	case l.Marks < 1:
-		return fmt.Errorf("marks is %d: it must be at least 1", l.Marks)
-	case l.Told < 0 || l.Told > mostTold:
-		return fmt.Errorf("told is %d: an agent may say 0 to %d marks", l.Told, mostTold)
+	case l.Hashes < 1:
+		return fmt.Errorf("hashes is %d: it must be at least 1", l.Hashes)
+	case l.Reported < 0 || l.Reported > mostReported:
+		return fmt.Errorf("reported is %d: an agent may say 0 to %d prefixes", l.Reported, mostReported)
 	}
 	return nil
 }
 
-// Index says of every mark which agents of a hub are believed to hold the text before it, whoever of its
+// Index says of every prefix which agents of a hub are believed to hold the text before it, whoever of its
 // cache group sent that. Not for concurrent use.
 type Index struct {
-	limits Limits
-	spread spread
-	own    table     // by what was sent to agents and served there
-	told   table     // by what they say, and by the short form of a mark
-	agents []*Belief // by place; nil: it is free
-	ruling int       // agents whose word rules
+	limits   Limits
+	spread   spread
+	own      table    // by what was sent to agents and served there
+	reported table    // by what they say, and by the short form of a prefix
+	agents   []*Cache // by place; nil: it is free
+	ruling   int      // agents whose word rules
 
 	changes uint64              // of who holds what, so far
-	changed [changedKept]uint64 // the last of them, by the mark's short form
+	changed [changedKept]uint64 // the last of them, by the prefix's short form
 
-	way   []int32    // scratch
-	asked []bus.Mark // of the prompt that was last asked for, whose depths are known until a belief changes
+	way []int32 // scratch
+	// of the prompt that was last asked for, whose depths are known until a cache changes
+	asked []bus.PrefixHash
 	known []int32
 	reach reach
 
-	adds, drops, merged []uint64 // scratch of what is told
+	adds, drops, merged []uint64 // scratch of what is reported
 
 	began int64 // when the first Advance was
 	now   int64
 	due   agenda // runs of which something becomes with time
 }
 
-// table is who holds which mark.
+// table is who holds which prefix.
 type table struct {
-	shift   uint // bits that its marks lack of their hashes
-	holders byMark
+	shift   uint // bits that its keys lack of their hashes
+	holders byHash
 	sets    [][]uint64 // of more than few agents, a bit for each
 	unused  []int32    // of these
 }
 
-func (t *table) of(m bus.Mark) holders { return t.holders.get(m.Hash >> t.shift) }
+func (t *table) of(m bus.PrefixHash) holders { return t.holders.get(m.Hash >> t.shift) }
 
 // holders are agents by their places: few by name, more as a set, whose number then stands in their stead.
 type holders struct {
@@ -114,15 +115,15 @@ func (h *holders) toSet(set int32) {
 // changedKept is how many changes are told apart: 32 KB.
 const changedKept = 1 << 12
 
-// Holder is an agent that is believed to hold the first so many of a prompt's marks, by its [Belief.Place].
+// Holder is an agent that is believed to hold the first so many of a prompt's prefixes, by its [Cache.Place].
 type Holder struct{ Place, Depth int32 }
 
-// Holders appends to dst all that hold any of a prompt's marks.
-func (x *Index) Holders(dst []Holder, marks []bus.Mark) []Holder {
-	if len(marks) == 0 || x.own.of(marks[0]).n == 0 && x.told.holders.n == 0 {
+// Holders appends to dst all that hold any of a prompt's prefixes.
+func (x *Index) Holders(dst []Holder, prefixes []bus.PrefixHash) []Holder {
+	if len(prefixes) == 0 || x.own.of(prefixes[0]).n == 0 && x.reported.holders.n == 0 {
 		return dst
 	}
-	x.ask(marks)
+	x.ask(prefixes)
 	for place, depth := range x.known {
 		if depth > 0 {
 			dst = append(dst, Holder{int32(place), depth})
@@ -134,76 +135,76 @@ func (x *Index) Holders(dst []Holder, marks []bus.Mark) []Holder {
 // Changes is how often it changed who holds what.
 func (x *Index) Changes() uint64 { return x.changes }
 
-// Changed reports whether it may have changed who holds any of a prompt's marks, since there were so many
+// Changed reports whether it may have changed who holds any of a prompt's prefixes, since there were so many
 // changes.
-func (x *Index) Changed(marks []bus.Mark, since uint64) bool {
+func (x *Index) Changed(prefixes []bus.PrefixHash, since uint64) bool {
 	if x.changes == since {
 		return false
 	}
-	for i := range marks {
-		if x.changed[bus.ShortMark(marks[i].Hash)%changedKept] > since {
+	for i := range prefixes {
+		if x.changed[bus.ShortHash(prefixes[i].Hash)%changedKept] > since {
 			return true
 		}
 	}
 	return false
 }
 
-// change notes that another holds a mark.
+// change notes that another holds a prefix.
 func (x *Index) change(short uint64) {
 	x.changes++
 	x.changed[short%changedKept] = x.changes
 	x.asked = nil
 }
 
-// Spread has the index find marks by a secret of its hub, so that nobody can make them hard to find. It is
+// Spread has the index find prefixes by a secret of its hub, so that nobody can make them hard to find. It is
 // for an index that knows no agent, and changes nothing that it says.
 func (x *Index) Spread(secret uint64) {
 	x.spread = spread(secret)
-	x.own.holders.by, x.told.holders.by = x.spread, x.spread
+	x.own.holders.by, x.reported.holders.by = x.spread, x.spread
 }
 
 // NewIndex is of a hub that knows no agent.
 func NewIndex(l Limits) *Index {
-	return &Index{limits: l, told: table{shift: 64 - 8*bus.MarkBytes}}
+	return &Index{limits: l, reported: table{shift: 64 - 8*bus.ShortHashBytes}}
 }
 
-// depth is how many of a prompt's marks an agent is believed to hold. Agents are asked for one prompt after
-// the other, so all are looked up at once.
-func (x *Index) depth(marks []bus.Mark, place uint16) int32 {
-	if len(marks) == 0 {
+// depth is how many of a prompt's prefixes an agent is believed to hold. Agents are asked for one prompt
+// after the other, so all are looked up at once.
+func (x *Index) depth(prefixes []bus.PrefixHash, place uint16) int32 {
+	if len(prefixes) == 0 {
 		return 0
 	}
-	x.ask(marks)
+	x.ask(prefixes)
 	return x.known[place]
 }
 
 // ask makes known how deep all agents are.
-func (x *Index) ask(marks []bus.Mark) {
-	if len(x.asked) != len(marks) || &x.asked[0] != &marks[0] {
-		x.known = x.Depths(x.known, marks)
-		x.asked = marks
+func (x *Index) ask(prefixes []bus.PrefixHash) {
+	if len(x.asked) != len(prefixes) || &x.asked[0] != &prefixes[0] {
+		x.known = x.Depths(x.known, prefixes)
+		x.asked = prefixes
 	}
 }
 
-// Deepest is how many of a prompt's marks at least one agent holds by what was served there, whatever agents
-// say, and how many agents hold so many of them.
+// Deepest is how many of a prompt's prefixes at least one agent holds by what was served there, whatever
+// agents say, and how many agents hold so many of them.
 func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
-	if len(p.Marks) == 0 {
+	if len(p.Prefixes) == 0 {
 		return 0, 0
 	}
 	look := func(place int) {
 		b := x.agents[place]
-		if b == nil || !b.hadMark(p, max(0, depth-1)) { // nor any later one
+		if b == nil || !b.hadPrefix(p, max(0, depth-1)) { // nor any later one
 			return
 		}
-		had := b.Had(p, max(1, depth), int32(len(p.Marks)))
+		had := b.Had(p, max(1, depth), int32(len(p.Prefixes)))
 		if had > depth {
 			depth, agents = had, 0
 		}
 		agents++
 	}
 	if x.ruling == 0 { // then the index names all who hold what they served
-		x.own.each(x.own.of(p.Marks[0]), look)
+		x.own.each(x.own.of(p.Prefixes[0]), look)
 		return depth, agents
 	}
 	for place := range x.agents {
@@ -212,16 +213,16 @@ func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
 	return depth, agents
 }
 
-// Depths says how many of a prompt's marks each agent is believed to hold, by its [Belief.Place], in the
+// Depths says how many of a prompt's prefixes each agent is believed to hold, by its [Cache.Place], in the
 // memory of dst.
-func (x *Index) Depths(dst []int32, marks []bus.Mark) []int32 {
+func (x *Index) Depths(dst []int32, prefixes []bus.PrefixHash) []int32 {
 	dst = resized(dst, (len(x.agents)+63)/64*64)
 	clear(dst)
-	if len(marks) == 0 {
+	if len(prefixes) == 0 {
 		return dst
 	}
-	x.own.depths(dst, marks)
-	x.told.deepest(dst, marks, &x.reach)
+	x.own.depths(dst, prefixes)
+	x.reported.deepest(dst, prefixes, &x.reach)
 	return dst
 }
 
@@ -229,19 +230,19 @@ func (x *Index) Depths(dst []int32, marks []bus.Mark) []int32 {
 func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 
 // depths raises the depths of agents to what is said of them here. Whoever holds a text holds all that it
-// begins with, so the sets of holders only shrink along the marks: between two of one size all are equal, and
-// few have to be looked at.
-func (t *table) depths(dst []int32, marks []bus.Mark) {
-	first, last := t.of(marks[0]), t.of(marks[len(marks)-1])
+// begins with, so the sets of holders only shrink along the prefixes: between two of one size all are equal,
+// and few have to be looked at.
+func (t *table) depths(dst []int32, prefixes []bus.PrefixHash) {
+	first, last := t.of(prefixes[0]), t.of(prefixes[len(prefixes)-1])
 	if last.n > 0 {
-		t.each(last, func(place int) { dst[place] = int32(len(marks)) })
+		t.each(last, func(place int) { dst[place] = int32(len(prefixes)) })
 	}
 	if first.n > last.n {
-		t.divide(dst, marks, 1, first, len(marks), last)
+		t.divide(dst, prefixes, 1, first, len(prefixes), last)
 	}
 }
 
-// stride is how many marks are passed over at first where agents say what they hold.
+// stride is how many prefixes are passed over at first where agents say what they hold.
 const stride = 8
 
 // reach is scratch of deepest: of all agents, as sets, who has not been found yet, and of each how far it
@@ -253,10 +254,10 @@ type reach struct {
 }
 
 // deepest raises the depths of agents to what each of them says it holds. What agents say need not begin at
-// the first mark, as some of it is not remembered and some is not true, so no agent's word tells anything of
-// another's. Of each it is the last of every stride's marks that it says, and then, of those up to the next,
-// the last that it says: all of it where it says what it holds from the beginning, and else less.
-func (t *table) deepest(dst []int32, marks []bus.Mark, r *reach) {
+// the first prefix, as some of it is not remembered and some is not true, so no agent's word tells anything
+// of another's. Of each it is the last of every stride's prefixes that it says, and then, of those up to the
+// next, the last that it says: all of it where it says what it holds from the beginning, and else less.
+func (t *table) deepest(dst []int32, prefixes []bus.PrefixHash, r *reach) {
 	if t.holders.n == 0 {
 		return
 	}
@@ -267,8 +268,8 @@ func (t *table) deepest(dst []int32, marks []bus.Mark, r *reach) {
 		r.left[j] = 1<<64 - 1
 	}
 	r.ends = r.ends[:0]
-	for k := len(marks) / stride * stride; k > 0; k -= stride {
-		if t.find(marks[k-1], r, int32(k)) {
+	for k := len(prefixes) / stride * stride; k > 0; k -= stride {
+		if t.find(prefixes[k-1], r, int32(k)) {
 			r.ends = append(r.ends, int32(k))
 		}
 	}
@@ -279,8 +280,8 @@ func (t *table) deepest(dst []int32, marks []bus.Mark, r *reach) {
 				r.left[place/64] |= 1 << (place % 64)
 			}
 		}
-		for i := min(k+stride-1, int32(len(marks))); i > k; i-- {
-			t.find(marks[i-1], r, i)
+		for i := min(k+stride-1, int32(len(prefixes))); i > k; i-- {
+			t.find(prefixes[i-1], r, i)
 		}
 	}
 	for place, depth := range r.depth {
@@ -288,8 +289,8 @@ func (t *table) deepest(dst []int32, marks []bus.Mark, r *reach) {
 	}
 }
 
-// find notes how far those reach who say a mark and were not found yet, and reports whether there are any.
-func (t *table) find(m bus.Mark, r *reach, depth int32) (any bool) {
+// find notes how far those reach who say a prefix and were not found yet, and reports whether there are any.
+func (t *table) find(m bus.PrefixHash, r *reach, depth int32) (any bool) {
 	h := t.of(m)
 	if h.n <= few {
 		for _, place := range h.few[:h.n] {
@@ -309,24 +310,24 @@ func (t *table) find(m bus.Mark, r *reach, depth int32) (any bool) {
 	return any
 }
 
-// divide notes how deep those are who hold low marks and not high ones.
-func (t *table) divide(dst []int32, marks []bus.Mark, low int, at holders, high int, above holders) {
+// divide notes how deep those are who hold low prefixes and not high ones.
+func (t *table) divide(dst []int32, prefixes []bus.PrefixHash, low int, at holders, high int, above holders) {
 	if high-low <= 1 {
 		t.each(at, func(place int) { dst[place] = max(dst[place], int32(low)) })
 		return
 	}
 	mid := (low + high) / 2
-	between := t.of(marks[mid-1])
+	between := t.of(prefixes[mid-1])
 	if between.n > above.n {
-		t.divide(dst, marks, mid, between, high, above)
+		t.divide(dst, prefixes, mid, between, high, above)
 	}
 	if at.n > between.n {
-		t.divide(dst, marks, low, at, mid, between)
+		t.divide(dst, prefixes, low, at, mid, between)
 	}
 }
 
-// Common is how many marks at least four fifths of some agents hold, of which depths says how deep each is.
-// What nearly all have leads a task to none of them. depths is sorted.
+// Common is how many prefixes at least four fifths of some agents hold, of which depths says how deep each
+// is. What nearly all have leads a task to none of them. depths is sorted.
 func Common(depths []int32) int32 {
 	if len(depths) == 0 {
 		return 0
@@ -349,7 +350,7 @@ func (t *table) each(h holders, do func(place int)) {
 	}
 }
 
-// add says that an agent holds a mark, which it did not before.
+// add says that an agent holds a prefix, which it did not before.
 func (t *table) add(key uint64, place uint16) {
 	h := t.holders.get(key)
 	switch {
@@ -369,7 +370,7 @@ func (t *table) add(key uint64, place uint16) {
 	t.holders.set(key, h)
 }
 
-// remove says that an agent no longer holds a mark, which it did before.
+// remove says that an agent no longer holds a prefix, which it did before.
 func (t *table) remove(key uint64, place uint16) {
 	h := t.holders.get(key)
 	h.n--
@@ -415,7 +416,7 @@ func (t *table) set(set int32, place uint16) {
 }
 
 // settle finds a place for an agent.
-func (x *Index) settle(b *Belief) *Belief {
+func (x *Index) settle(b *Cache) *Cache {
 	i := slices.Index(x.agents, nil)
 	if i < 0 {
 		i, x.agents, x.asked = len(x.agents), append(x.agents, nil), nil

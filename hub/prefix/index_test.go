@@ -12,7 +12,7 @@ import (
 )
 
 // sound compares all that is kept of an agent with what it is made of.
-func sound(b *Belief) error {
+func sound(b *Cache) error {
 	tokens, nodes, kids, ends := 0, 0, map[int32]int16{}, map[int32]int16{}
 	for _, s := range b.sessions.All() {
 		if b.alive(s) {
@@ -27,7 +27,7 @@ func sound(b *Belief) error {
 		nodes++
 		tokens += int(n.upto) + int(n.answer)
 		if k, _ := b.find(n.hash); k != int32(i) {
-			return fmt.Errorf("node %d is not found by its mark", i)
+			return fmt.Errorf("node %d is not found by its hash", i)
 		}
 		if n.parent != none {
 			up := &b.nodes[n.parent]
@@ -40,8 +40,8 @@ func sound(b *Belief) error {
 				return fmt.Errorf("node %d is shown, until %d, and its parent is not: %+v", i, n.until, *up)
 			}
 		}
-		vouched := !b.told.rules || n.until > b.index.tick()
-		if b.told.rules && uint64(n.until)+uint64(settled/tick) >= uint64(b.index.tick()) {
+		vouched := !b.reported.rules || n.until > b.index.tick()
+		if b.reported.rules && uint64(n.until)+uint64(settled/tick) >= uint64(b.index.tick()) {
 			vouched = vouched || n.shown // its word may rule since less than that
 		}
 		if !n.sure && n.runs == 0 || n.sure && !n.held && n.until != old || n.shown != (n.held && vouched) {
@@ -49,7 +49,7 @@ func sound(b *Belief) error {
 		}
 	}
 	if nodes != b.byHash.n {
-		return fmt.Errorf("%d nodes, %d of them found by their marks", nodes, b.byHash.n)
+		return fmt.Errorf("%d nodes, %d of them found by their hashes", nodes, b.byHash.n)
 	}
 	listed, newer, place := 0, none, map[int32]int{}
 	for i := b.use.Newest; i != none; i = b.nodes[i].place.Older {
@@ -86,7 +86,8 @@ func sound(b *Belief) error {
 	return nil
 }
 
-// plain is a model of an agent that is slow and simple: marks that it holds, with when they were last used.
+// plain is a model of an agent that is slow and simple: prefixes that it holds, with when they were last
+// used.
 type plain map[uint64]struct {
 	used, depth, tokens int
 }
@@ -115,12 +116,12 @@ func FuzzIndex(f *testing.F) {
 		}
 		reports, broken := next()&1 > 0, next()&7 == 0
 		turns := next()&3 == 0 // of keys
-		limits := Limits{Sessions: 1 + next()%6, Marks: 1 + next()%40, Told: next() % 40}
+		limits := Limits{Sessions: 1 + next()%6, Hashes: 1 + next()%40, Reported: next() % 40}
 		x := NewIndex(limits)
-		beliefs := make([]*Belief, 1+next()%80)
-		models := make([]plain, len(beliefs))
-		for i := range beliefs {
-			beliefs[i], models[i] = x.New(1+next()%16, 100*(next()%30)), plain{}
+		caches := make([]*Cache, 1+next()%80)
+		models := make([]plain, len(caches))
+		for i := range caches {
+			caches[i], models[i] = x.New(1+next()%16, 100*(next()%30)), plain{}
 		}
 		prompt := func() (p bus.Prompt) {
 			h := uint64(0)
@@ -131,14 +132,14 @@ func FuzzIndex(f *testing.F) {
 				if p.Tokens += 10 * (1 + piece); broken && next()&1 > 0 {
 					h = uint64(next() % 8)
 				}
-				p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: h << 20})
+				p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: p.Bytes, Hash: h << 20})
 			}
 			if next()%8 == 0 {
 				p.Loose = bus.LooseMedia
 			}
-			if way := next() % 16; turns && way < 2 { // its marks come with two names
+			if way := next() % 16; turns && way < 2 { // its prefixes come with two names
 				var other bus.Hashes
-				for _, m := range p.Marks {
+				for _, m := range p.Prefixes {
 					other = binary.BigEndian.AppendUint64(other, m.Hash^1<<60)
 				}
 				if way == 0 {
@@ -161,8 +162,8 @@ func FuzzIndex(f *testing.F) {
 		exact := !reports && !broken && !turns
 		for len(data) > 0 {
 			clock++
-			i := next() % len(beliefs)
-			b := beliefs[i]
+			i := next() % len(caches)
+			b := caches[i]
 			switch op := next() % 16; {
 			case op < 6: // served at once
 				p := prompt()
@@ -187,18 +188,18 @@ func FuzzIndex(f *testing.F) {
 				s := runs[k]
 				runs = slices.Delete(runs, k, k+1)
 				if next()&1 > 0 {
-					beliefs[s.i].Ended(s.r)
+					caches[s.i].Ended(s.r)
 				} else {
-					beliefs[s.i].Served(s.r, uint64(next()%10), &s.p, next()*8,
+					caches[s.i].Served(s.r, uint64(next()%10), &s.p, next()*8,
 						next(),
 						next()-1)
 				}
 			case op == 15:
 				x.Advance(x.now + int64(next())*3e7)
-				h := &bus.Holdings{Life: b.told.life + uint64(next()%32/31), Seq: b.told.seq + 1,
-					Base:     b.told.base,
+				h := &bus.Holdings{Life: b.reported.life + uint64(next()%32/31), Seq: b.reported.seq + 1,
+					Base:     b.reported.base,
 					Coverage: float64(next()%2) * 0.95, Evidence: []string{bus.EvidenceEvents,
-						bus.EvidenceEvents, bus.EvidenceMirror}[next()%3]}
+						bus.EvidenceEvents, bus.EvidenceInferred}[next()%3]}
 				if next()%8 == 0 {
 					h.Seq += uint64(next() % 3)
 				}
@@ -208,32 +209,32 @@ func FuzzIndex(f *testing.F) {
 				} else if next()%8 == 0 {
 					h.Part, h.Parts = 1, 2
 				}
-				for _, m := range prompt().Marks {
-					if short := bus.ShortMark(m.Hash); h.Parts == 0 && next()%3 == 0 {
-						h.Drop = bus.AppendMark(h.Drop, short)
+				for _, m := range prompt().Prefixes {
+					if short := bus.ShortHash(m.Hash); h.Parts == 0 && next()%3 == 0 {
+						h.Drop = bus.AppendShortHash(h.Drop, short)
 					} else {
-						h.Add = bus.AppendMark(h.Add, short)
+						h.Add = bus.AppendShortHash(h.Add, short)
 					}
 				}
-				if ask := b.Told(h); ask && b.told.known {
-					t.Fatalf("step %d: what is asked for again is known: %+v", clock, b.told)
+				if ask := b.Reported(h); ask && b.reported.known {
+					t.Fatalf("step %d: what is asked for again is known: %+v", clock, b.reported)
 				}
 				if talks, exact = true, false; next()%16 == 0 {
 					b.Again()
 				}
 				if next()%4 == 0 {
 					p := prompt()
-					if n := b.Claimed(&p, p.Tokens); n < 0 || n >= max(1, 2*p.Tokens) && !broken {
-						t.Fatalf("step %d: %d tokens of %d are claimed", clock, n, p.Tokens)
+					if n := b.Asserted(&p, p.Tokens); n < 0 || n >= max(1, 2*p.Tokens) && !broken {
+						t.Fatalf("step %d: %d tokens of %d are asserted", clock, n, p.Tokens)
 					}
 					b.Judge(next(), next())
 				}
 			case op == 14:
 				b.Drop()
-				beliefs[i], models[i] = x.New(1+next()%16, 100*(next()%30)), plain{}
+				caches[i], models[i] = x.New(1+next()%16, 100*(next()%30)), plain{}
 			}
-			sets, told := map[uint64]map[int]bool{}, map[uint64]map[int]bool{}
-			for i, b := range beliefs {
+			sets, reported := map[uint64]map[int]bool{}, map[uint64]map[int]bool{}
+			for i, b := range caches {
 				pending := b.tokens
 				for _, s := range runs {
 					if s.r.belief == b {
@@ -244,21 +245,21 @@ func FuzzIndex(f *testing.F) {
 					t.Fatalf("step %d, agent %d: %v", clock, i, err)
 				}
 				b.tokens = pending
-				if len(b.told.marks) > limits.Told {
-					t.Fatalf("step %d, agent %d: %d marks are told", clock, i, len(b.told.marks))
+				if len(b.reported.hashes) > limits.Reported {
+					t.Fatalf("step %d, agent %d: %d prefixes are reported", clock, i, len(b.reported.hashes))
 				}
-				for _, short := range b.told.marks {
-					if told[short] == nil && b.told.speaks {
-						told[short] = map[int]bool{}
+				for _, short := range b.reported.hashes {
+					if reported[short] == nil && b.reported.speaks {
+						reported[short] = map[int]bool{}
 					}
-					if b.told.speaks {
-						told[short][b.Place()] = true
+					if b.reported.speaks {
+						reported[short][b.Place()] = true
 					}
 				}
-				if b.sessions.Len() > limits.Sessions || b.byHash.n > 2*limits.Marks ||
-					len(runs) == 0 && (b.byHash.n > limits.Marks ||
+				if b.sessions.Len() > limits.Sessions || b.byHash.n > 2*limits.Hashes ||
+					len(runs) == 0 && (b.byHash.n > limits.Hashes ||
 						b.capacity > 0 && b.tokens > b.capacity) {
-					t.Fatalf("step %d, agent %d: %d sessions, %d marks, %d tokens of %d", clock, i,
+					t.Fatalf("step %d, agent %d: %d sessions, %d prefixes, %d tokens of %d", clock, i,
 						b.sessions.Len(), b.byHash.n, b.tokens, b.capacity)
 				}
 				for j := range b.nodes {
@@ -269,78 +270,78 @@ func FuzzIndex(f *testing.F) {
 						sets[n.hash][b.Place()] = true
 					}
 				}
-				if exact && !slices.Equal(models[i].marks(), held(b)) {
-					t.Fatalf("step %d, agent %d holds %v, want %v", clock, i, held(b), models[i].marks())
+				if exact && !slices.Equal(models[i].hashes(), held(b)) {
+					t.Fatalf("step %d, agent %d holds %v, want %v", clock, i, held(b), models[i].hashes())
 				}
 			}
 			if len(sets) != x.own.holders.n {
-				t.Fatalf("step %d: %d marks in the index, want %d", clock, x.own.holders.n, len(sets))
+				t.Fatalf("step %d: %d prefixes in the index, want %d", clock, x.own.holders.n, len(sets))
 			}
-			if len(told) != x.told.holders.n {
-				t.Fatalf("step %d: %d marks in the index by what is told, want %d", clock,
-					x.told.holders.n,
-					len(told))
+			if len(reported) != x.reported.holders.n {
+				t.Fatalf("step %d: %d prefixes in the index by what is reported, want %d", clock,
+					x.reported.holders.n,
+					len(reported))
 			}
 			p := prompt()
-			depths := x.Depths(nil, p.Marks)
-			served := make([]int, len(p.Marks)+1) // agents, by how much of it they have served and hold
-			for _, b := range beliefs {
+			depths := x.Depths(nil, p.Prefixes)
+			served := make([]int, len(p.Prefixes)+1) // agents, by how much of it they have served and hold
+			for _, b := range caches {
 				k := 0
-				for k < len(p.Marks) {
-					if i, ok := b.find(p.Marks[k].Hash); !ok || !b.nodes[i].held {
+				for k < len(p.Prefixes) {
+					if i, ok := b.find(p.Prefixes[k].Hash); !ok || !b.nodes[i].held {
 						break
 					}
 					k++
 				}
 				served[k]++
 			}
-			most := len(p.Marks)
+			most := len(p.Prefixes)
 			for most > 0 && served[most] == 0 {
 				most--
 			}
 			if served[0] *= min(1, most); !broken {
 				if depth, agents := x.Deepest(&p); int(depth) != most || agents != served[most] {
-					t.Fatalf("step %d: %d agents hold %d marks, want %d and %d", clock, agents, depth,
+					t.Fatalf("step %d: %d agents hold %d prefixes, want %d and %d", clock, agents, depth,
 						served[most], most)
 				}
 			}
-			for _, b := range beliefs {
+			for _, b := range caches {
 				got, want := int(depths[b.Place()]), 0
-				for want < len(p.Marks) && sets[p.Marks[want].Hash][b.Place()] {
+				for want < len(p.Prefixes) && sets[p.Prefixes[want].Hash][b.Place()] {
 					want++
 				}
-				if got != int(x.depth(p.Marks, b.place)) || got < want && !broken ||
+				if got != int(x.depth(p.Prefixes, b.place)) || got < want && !broken ||
 					got > want && !broken && !talks || got < 0 ||
-					got > len(p.Marks) {
+					got > len(p.Prefixes) {
 					t.Fatalf("step %d: depth %d, want %d", clock, got, want)
 				}
 				if n, cached := b.ExpectAt(&p, int32(got), p.Tokens); cached < 0 || cached >= max(1, n) ||
 					n < min(1, p.Tokens) {
 					t.Fatalf("step %d: %d tokens of %d are expected in the cache", clock, cached, n)
 				}
-				b.Implied(uint64(next()%10), &p)
+				b.Verified(uint64(next()%10), &p)
 			}
 		}
 	})
 }
 
 // serve does what a simple cache does.
-func (m plain) serve(b *Belief, p *bus.Prompt, clock int) {
+func (m plain) serve(b *Cache, p *bus.Prompt, clock int) {
 	before, tokens := 0, 0
-	if len(p.Marks) > b.index.limits.Marks { // it needs its room, and is not remembered
+	if len(p.Prefixes) > b.index.limits.Hashes { // it needs its room, and is not remembered
 		tokens = p.Tokens
 		p = &bus.Prompt{}
 	}
-	for i, mark := range p.Marks {
-		n := m[mark.Hash]
-		n.used, n.depth, n.tokens = clock, i, mark.Bytes/4-before
-		m[mark.Hash] = n
-		before = mark.Bytes / 4
+	for i, prefix := range p.Prefixes {
+		n := m[prefix.Hash]
+		n.used, n.depth, n.tokens = clock, i, prefix.Bytes/4-before
+		m[prefix.Hash] = n
+		before = prefix.Bytes / 4
 	}
 	for _, n := range m {
 		tokens += n.tokens
 	}
-	for len(m) > b.index.limits.Marks || b.capacity > 0 && tokens > b.capacity && len(m) > 0 {
+	for len(m) > b.index.limits.Hashes || b.capacity > 0 && tokens > b.capacity && len(m) > 0 {
 		var last uint64
 		for hash, n := range m {
 			if o, ok := m[last]; !ok || n.used < o.used || n.used == o.used && n.depth > o.depth {
@@ -352,7 +353,7 @@ func (m plain) serve(b *Belief, p *bus.Prompt, clock int) {
 	}
 }
 
-func (m plain) marks() (all []uint64) {
+func (m plain) hashes() (all []uint64) {
 	for hash := range m {
 		all = append(all, hash)
 	}
@@ -360,7 +361,7 @@ func (m plain) marks() (all []uint64) {
 	return all
 }
 
-func held(b *Belief) (all []uint64) {
+func held(b *Cache) (all []uint64) {
 	for i := range b.nodes {
 		if n := &b.nodes[i]; n.born != 0 && n.held {
 			all = append(all, n.hash)
@@ -386,22 +387,22 @@ func TestCommon(t *testing.T) {
 		{[]int32{4, 4, 4, 4, 4, 4, 0, 0}, 0},
 	} {
 		if got := Common(slices.Clone(c.depths)); got != c.want {
-			t.Errorf("%v: %d marks are common, want %d", c.depths, got, c.want)
+			t.Errorf("%v: %d prefixes are common, want %d", c.depths, got, c.want)
 		}
 	}
 }
 
-// long is a prompt of so many marks, of which the first few are common to all.
-func long(seed, common, marks int) (p bus.Prompt) {
-	for i := range marks {
+// long is a prompt of so many prefixes, of which the first few are common to all.
+func long(seed, common, prefixes int) (p bus.Prompt) {
+	for i := range prefixes {
 		var b [16]byte
 		if i >= common {
 			binary.LittleEndian.PutUint64(b[:], uint64(seed)+1)
 		}
 		binary.LittleEndian.PutUint64(b[8:], uint64(i))
 		r := rand.NewPCG(binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:]))
-		p.Bytes += bus.MarkEvery
-		p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: r.Uint64()})
+		p.Bytes += bus.PrefixEvery
+		p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: p.Bytes, Hash: r.Uint64()})
 	}
 	p.Tokens = p.Bytes / 4
 	return p
@@ -409,8 +410,8 @@ func long(seed, common, marks int) (p bus.Prompt) {
 
 // What is remembered takes no more memory than the limits say, however much is served.
 func TestMemoryIsBounded(t *testing.T) {
-	const agents, perMark = 100, 90
-	limits := Limits{Sessions: 8192, Marks: 1 << 11}
+	const agents, perHash = 100, 90
+	limits := Limits{Sessions: 8192, Hashes: 1 << 11}
 	x := NewIndex(limits)
 	memory := func() uint64 {
 		runtime.GC()
@@ -419,39 +420,39 @@ func TestMemoryIsBounded(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before := memory()
-	beliefs := make([]*Belief, agents)
-	for i := range beliefs {
-		beliefs[i] = x.New(16, 0)
+	caches := make([]*Cache, agents)
+	for i := range caches {
+		caches[i] = x.New(16, 0)
 	}
-	for round := range 3 * limits.Marks / 64 {
-		for i, b := range beliefs {
+	for round := range 3 * limits.Hashes / 64 {
+		for i, b := range caches {
 			p := long(round*agents+i, 8, 64)
 			serve(b, 0, &p, p.Tokens, 10, -1)
 		}
 	}
-	marks := 0
-	for _, b := range beliefs {
-		marks += b.byHash.n
+	prefixes := 0
+	for _, b := range caches {
+		prefixes += b.byHash.n
 	}
-	each := float64(memory()-before) / float64(marks)
-	t.Logf("%d marks, %.0f bytes each", marks, each)
-	if marks > agents*limits.Marks || each > perMark {
-		t.Errorf("%d marks of %.0f bytes, want at most %d of %d", marks, each, agents*limits.Marks, perMark)
+	each := float64(memory()-before) / float64(prefixes)
+	t.Logf("%d prefixes, %.0f bytes each", prefixes, each)
+	if prefixes > agents*limits.Hashes || each > perHash {
+		t.Errorf("%d prefixes of %.0f bytes, want at most %d of %d", prefixes, each, agents*limits.Hashes, perHash)
 	}
-	runtime.KeepAlive(beliefs)
+	runtime.KeepAlive(caches)
 }
 
-// A round's look-up: 16 tasks with 800 marks each, of which 100 agents hold some; most begin alike, and one
-// or another agent has the dialogue so far.
+// A round's look-up: 16 tasks with 800 prefixes each, of which 100 agents hold some; most begin alike, and
+// one or another agent has the dialogue so far.
 func BenchmarkLookUp(b *testing.B) {
 	x := NewIndex(DefaultLimits())
 	r := rand.New(rand.NewPCG(1, 2))
-	beliefs := make([]*Belief, 100)
-	for i := range beliefs {
-		beliefs[i] = x.New(16, 0)
+	caches := make([]*Cache, 100)
+	for i := range caches {
+		caches[i] = x.New(16, 0)
 		for k := range 8 {
 			p := long(i*8+k, 40, 100+r.IntN(700))
-			serve(beliefs[i], 0, &p, p.Tokens, 100, -1)
+			serve(caches[i], 0, &p, p.Tokens, 100, -1)
 		}
 	}
 	tasks := make([]bus.Prompt, 16)
@@ -462,30 +463,30 @@ func BenchmarkLookUp(b *testing.B) {
 	for b.Loop() {
 		for i := range tasks {
 			p := &tasks[i]
-			for _, a := range beliefs {
+			for _, a := range caches {
 				a.Expect(p, p.Tokens)
 			}
 		}
 	}
 }
 
-// A mark that an agent comes to hold, while the oldest one goes.
+// A prefix that an agent comes to hold, while the oldest one goes.
 func BenchmarkUpdate(b *testing.B) {
 	x := NewIndex(DefaultLimits())
-	beliefs := make([]*Belief, 20)
-	for i := range beliefs {
-		beliefs[i] = x.New(16, 1<<20)
+	caches := make([]*Cache, 20)
+	for i := range caches {
+		caches[i] = x.New(16, 1<<20)
 	}
-	const marks = 200
+	const prefixes = 200
 	prompts := make([]bus.Prompt, 2000)
 	for i := range prompts {
-		prompts[i] = long(i, 40, 40+marks)
+		prompts[i] = long(i, 40, 40+prefixes)
 	}
 	n := 0
 	for b.Loop() {
 		p := &prompts[n%len(prompts)]
-		serve(beliefs[n%len(beliefs)], uint64(n), p, p.Tokens, 100, -1)
+		serve(caches[n%len(caches)], uint64(n), p, p.Tokens, 100, -1)
 		n++
 	}
-	b.ReportMetric(float64(n*marks)/b.Elapsed().Seconds(), "marks/s")
+	b.ReportMetric(float64(n*prefixes)/b.Elapsed().Seconds(), "prefixes/s")
 }

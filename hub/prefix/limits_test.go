@@ -11,18 +11,19 @@ func TestLimitsAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	for name, l := range map[string]Limits{
-		"no session":        {Sessions: 0, Marks: 1},
-		"too many sessions": {Sessions: mostSessions + 1, Marks: 1},
-		"all sessions":      {Sessions: math.MaxInt, Marks: 1},
-		"no mark":           {Sessions: 1, Marks: 0},
-		"fewer than none":   {Sessions: 1, Marks: 1, Told: -1},
-		"told too much":     {Sessions: 1, Marks: 1, Told: mostTold + 1},
+		"no session":        {Sessions: 0, Hashes: 1},
+		"too many sessions": {Sessions: mostSessions + 1, Hashes: 1},
+		"all sessions":      {Sessions: math.MaxInt, Hashes: 1},
+		"no hash":           {Sessions: 1, Hashes: 0},
+		"fewer than none":   {Sessions: 1, Hashes: 1, Reported: -1},
+		"reported too much": {Sessions: 1, Hashes: 1, Reported: mostReported + 1},
 	} {
 		if l.Validate() == nil {
 			t.Errorf("%s: %+v is taken", name, l)
 		}
 	}
-	for _, l := range []Limits{{Sessions: mostSessions, Marks: 1, Told: mostTold}, {Sessions: 1, Marks: 1}} {
+	for _, l := range []Limits{{Sessions: mostSessions, Hashes: 1, Reported: mostReported}, {Sessions: 1,
+		Hashes: 1}} {
 		if err := l.Validate(); err != nil {
 			t.Errorf("%+v: %v", l, err)
 		}

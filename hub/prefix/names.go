@@ -1,19 +1,19 @@
 package prefix
 
-// names finds nodes by their marks. It has the numbers of nodes alone, from 1, as the marks stand in them: a
-// map would take several times as much. A node stands at the place of its mark, or as soon behind it as there
-// was room.
+// names finds nodes by their hashes. It has the numbers of nodes alone, from 1, as the hashes stand in them:
+// a map would take several times as much. A node stands at the place of its hash, or as soon behind it as
+// there was room.
 type names struct {
 	by     spread
 	places []int32 // 0: free; a power of two
 	n      int
 }
 
-// begins is where a mark's place is.
+// begins is where a hash's place is.
 func (x *names) begins(hash uint64) int { return x.by.place(hash, len(x.places)) }
 
-// find is the node of a mark.
-func (b *Belief) find(hash uint64) (int32, bool) {
+// find is the node of a hash.
+func (b *Cache) find(hash uint64) (int32, bool) {
 	x := &b.byHash
 	if x.n == 0 {
 		return none, false
@@ -26,8 +26,8 @@ func (b *Belief) find(hash uint64) (int32, bool) {
 	return none, false
 }
 
-// name has a node found by its mark, which none is yet.
-func (b *Belief) name(k int32) {
+// name has a node found by its hash, which none is yet.
+func (b *Cache) name(k int32) {
 	x := &b.byHash
 	if x.n++; 8*x.n > 7*len(x.places) {
 		before := x.places
@@ -42,7 +42,7 @@ func (b *Belief) name(k int32) {
 }
 
 // settleName puts a node, counted from 1, at the first free place.
-func (b *Belief) settleName(place int32) {
+func (b *Cache) settleName(place int32) {
 	x := &b.byHash
 	at := x.begins(b.nodes[place-1].hash)
 	for x.places[at] != 0 {
@@ -52,7 +52,7 @@ func (b *Belief) settleName(place int32) {
 }
 
 // unname has a node found no more. Those that stand behind it and may stand sooner then move up.
-func (b *Belief) unname(k int32) {
+func (b *Cache) unname(k int32) {
 	x := &b.byHash
 	last := len(x.places) - 1
 	at := x.begins(b.nodes[k].hash)

@@ -2,14 +2,15 @@ package prefix
 
 import "souk/bus"
 
-// Resolve has a prompt and the index agree on the names of its marks, where the key that marks are named by
-// is about to change, or has just changed. Where its text is known by the names that come next, the prompt
-// goes by these; and what agents are believed to hold by its former names they hold by these from now on.
+// Resolve has a prompt and the index agree on the names of its prefixes, where the key that prefixes are
+// named by is about to change, or has just changed. Where its text is known by the names that come next, the
+// prompt goes by these; and what agents are believed to hold by its former names they hold by these from now
+// on.
 func (x *Index) Resolve(p *bus.Prompt) {
-	if p.Next.Of(p.Marks) && x.knows(p.Next.At(0)) {
+	if p.Next.Of(p.Prefixes) && x.knows(p.Next.At(0)) {
 		p.Turn()
 	}
-	if !p.Former.Of(p.Marks) {
+	if !p.Former.Of(p.Prefixes) {
 		return
 	}
 	for _, b := range x.agents {
@@ -20,7 +21,7 @@ func (x *Index) Resolve(p *bus.Prompt) {
 	x.retell(p)
 }
 
-// knows reports whether any agent holds, or computes, a text up to a mark.
+// knows reports whether any agent holds, or computes, a prefix.
 func (x *Index) knows(hash uint64) bool {
 	for _, b := range x.agents {
 		if b == nil {
@@ -30,14 +31,14 @@ func (x *Index) knows(hash uint64) bool {
 			return true
 		}
 	}
-	return x.told.of(bus.Mark{Hash: hash}).n > 0
+	return x.reported.of(bus.PrefixHash{Hash: hash}).n > 0
 }
 
-// rename has the marks of what was sent to the agent go by a prompt's names instead of the former ones.
-func (b *Belief) rename(p *bus.Prompt) {
+// rename has the prefixes of what was sent to the agent go by a prompt's names instead of the former ones.
+func (b *Cache) rename(p *bus.Prompt) {
 	last := none
-	for i := range p.Marks {
-		to := p.Marks[i].Hash
+	for i := range p.Prefixes {
+		to := p.Prefixes[i].Hash
 		if k, known := b.find(to); known {
 			last = k
 			continue
@@ -59,18 +60,18 @@ func (b *Belief) rename(p *bus.Prompt) {
 	}
 }
 
-// retell has the marks that agents say they hold go by a prompt's names instead of the former ones, until
+// retell has the prefixes that agents say they hold go by a prompt's names instead of the former ones, until
 // they say so themselves.
 func (x *Index) retell(p *bus.Prompt) {
 	var adds, drops map[int][]byte // by place
-	for i, m := range p.Marks {
-		old, to := bus.ShortMark(p.Former.At(i)), bus.ShortMark(m.Hash)
-		x.told.each(x.told.holders.get(old), func(place int) {
+	for i, m := range p.Prefixes {
+		old, to := bus.ShortHash(p.Former.At(i)), bus.ShortHash(m.Hash)
+		x.reported.each(x.reported.holders.get(old), func(place int) {
 			if adds == nil {
 				adds, drops = map[int][]byte{}, map[int][]byte{}
 			}
-			adds[place] = bus.AppendMark(adds[place], to)
-			drops[place] = bus.AppendMark(drops[place], old)
+			adds[place] = bus.AppendShortHash(adds[place], to)
+			drops[place] = bus.AppendShortHash(drops[place], old)
 		})
 	}
 	for place, b := range x.agents {

@@ -11,11 +11,11 @@ import (
 // Run is what a task needs of an agent's cache: expected to be computed by some time, and then believed to be
 // held until the task has ended. nil is of none.
 type Run struct {
-	belief *Belief
+	belief *Cache
 	leaf   int32
 	born   uint32 // of the leaf
 	tokens int    // beyond the nodes
-	depth  int32  // marks that were held for certain when it was sent
+	depth  int32  // prefixes that were held for certain when it was sent
 	sure   int    // tokens of these
 	exact  bool   // whose number is exact
 	clock  uint32 // when it was sent
@@ -32,7 +32,7 @@ const (
 	sent     runState = iota // its first token has not come
 	begun                    // it has, or should have
 	over                     // it no longer runs; what it left is vouched for a little longer
-	watching                 // it is of no task: see told
+	watching                 // it is of no task: see reported
 )
 
 // agenda has runs by when something becomes of them.
@@ -80,7 +80,7 @@ func (x *Index) Advance(now int64) {
 }
 
 // list has something become of a run at some time.
-func (b *Belief) list(r *Run, at int64) {
+func (b *Cache) list(r *Run, at int64) {
 	r.at, r.listed = at, true
 	heap.Push(&b.index.due, r)
 }
@@ -102,7 +102,7 @@ const (
 // answer, and to have its first token at some time, as [Index.Advance] has it: then the engine holds the
 // prompt. Room is made for all of it at once, though the engine may do so a little later: what is believed
 // beyond what is there would double where tasks that run need most of the cache.
-func (b *Belief) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
+func (b *Cache) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
 	r := &Run{belief: b, leaf: none, tokens: max(0, output), clock: b.clock,
 		media: p.Loose == bus.LooseMedia}
 	if b.fits(p) && !b.crowded(p) {
@@ -134,16 +134,16 @@ func (b *Belief) Sent(p *bus.Prompt, prompt, output int, first int64) *Run {
 	return r
 }
 
-// crowded reports whether as many tasks run whose prompts have a prompt's first mark as are counted: one more
-// is then of no text, and once the others have ended the agent may hold what it is not believed to. No later
-// mark has as many that this one has not: who runs with a mark runs with all before it.
-func (b *Belief) crowded(p *bus.Prompt) bool {
-	i, ok := b.find(p.Marks[0].Hash)
+// crowded reports whether as many tasks run whose prompts have a prompt's first prefix as are counted: one
+// more is then of no text, and once the others have ended the agent may hold what it is not believed to. No
+// later prefix has as many that this one has not: who runs with a prefix runs with all before it.
+func (b *Cache) crowded(p *bus.Prompt) bool {
+	i, ok := b.find(p.Prefixes[0].Hash)
 	return ok && b.nodes[i].runs == math.MaxUint16
 }
 
 // begin says that a run's first token has come.
-func (b *Belief) begin(r *Run) {
+func (b *Cache) begin(r *Run) {
 	r.state = begun
 	for i := r.leaf; i != none; i = b.nodes[i].parent {
 		n := &b.nodes[i]
@@ -156,9 +156,9 @@ func (b *Belief) begin(r *Run) {
 
 // show has a node in the index where its agent is believed to hold it: not where the agent says what it
 // holds, and has had time to say so.
-func (b *Belief) show(i int32) {
+func (b *Cache) show(i int32) {
 	n := &b.nodes[i]
-	shown := n.held && (!b.told.rules || n.until > b.index.tick())
+	shown := n.held && (!b.reported.rules || n.until > b.index.tick())
 	if shown == n.shown {
 		return
 	}
@@ -167,11 +167,11 @@ func (b *Belief) show(i int32) {
 	} else {
 		b.index.own.remove(n.hash, b.place)
 	}
-	b.index.change(bus.ShortMark(n.hash))
+	b.index.change(bus.ShortHash(n.hash))
 }
 
 // fade has what a run left believed in only as far as its agent says so.
-func (b *Belief) fade(r *Run) {
+func (b *Cache) fade(r *Run) {
 	if r.leaf != none && b.nodes[r.leaf].born == r.born {
 		for i := r.leaf; i != none; i = b.nodes[i].parent {
 			b.show(i)
@@ -181,7 +181,7 @@ func (b *Belief) fade(r *Run) {
 	b.showAll() // some of it is gone
 }
 
-func (b *Belief) showAll() {
+func (b *Cache) showAll() {
 	for i := range b.nodes {
 		if b.nodes[i].born != 0 {
 			b.show(int32(i))
@@ -190,7 +190,7 @@ func (b *Belief) showAll() {
 }
 
 // Ended says that a task no longer runs, and nothing is known of what it left in the cache.
-func (b *Belief) Ended(r *Run) {
+func (b *Cache) Ended(r *Run) {
 	if b.of(r) {
 		b.release(r)
 		b.fit()
@@ -198,10 +198,10 @@ func (b *Belief) Ended(r *Run) {
 }
 
 // of reports whether a run is the agent's, and runs.
-func (b *Belief) of(r *Run) bool { return r != nil && r.belief == b && r.state != over }
+func (b *Cache) of(r *Run) bool { return r != nil && r.belief == b && r.state != over }
 
 // release is Ended, but for what then does not fit.
-func (b *Belief) release(r *Run) {
+func (b *Cache) release(r *Run) {
 	b.tokens -= r.tokens
 	b.clock++
 	until := b.index.tick() + uint32(settled/tick)
@@ -229,7 +229,7 @@ func (b *Belief) release(r *Run) {
 	if r.listed && r.at > r.ends { // its first token was expected later than it was over
 		r = &Run{belief: b, leaf: r.leaf, born: r.born, state: over, ends: r.ends}
 	}
-	if b.told.rules && !r.listed {
+	if b.reported.rules && !r.listed {
 		b.list(r, r.ends)
 	}
 }

@@ -18,7 +18,7 @@
 //
 // Of feedback one client has at most its share: the weight of all clients' together, memory, is shared out,
 // and a client has at most one part of as many as there are clients, and at most its part of what was paid.
-// So what many names of one purse say counts no more than what that purse pays for.
+// So what many names of one account say counts no more than what that account pays for.
 package quality
 
 import (

@@ -171,8 +171,8 @@ func TestAFloodOfOneClientMovesQByItsShare(t *testing.T) {
 	}
 }
 
-// Many names of one purse move Q by no more than one name with all its money, and leave the others theirs.
-func TestManyNamesOfOnePurse(t *testing.T) {
+// Many names of one account move Q by no more than one name with all its money, and leave the others theirs.
+func TestManyNamesOfOneAccount(t *testing.T) {
 	score := func(names int, says float64) (q, honest float64) {
 		var s Score
 		for i := range 3000 {

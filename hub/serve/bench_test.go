@@ -146,11 +146,11 @@ func BenchmarkServerUncontended(b *testing.B) {
 func benchTask(i int) *bus.Task {
 	return &bus.Task{Client: fmt.Sprintf("c-%d", i%16), ID: fmt.Sprintf("t-%d", i), Kind: bus.KindChat,
 		Stream: true, MaxTokens: 256, Body: benchBody, Session: fmt.Sprintf("s-%d", i%500), Inbox: "inbox",
-		Prompt: bus.Prompt{Bytes: 2000, Messages: 3, Tokens: 500, Marks: benchMarks}}
+		Prompt: bus.Prompt{Bytes: 2000, Messages: 3, Tokens: 500, Prefixes: benchPrefixes}}
 }
 
 var (
-	benchBody  = make([]byte, 2000)
-	benchMarks = []bus.Mark{{Bytes: 512, Hash: 1}, {Bytes: 1024, Hash: 2}, {Bytes: 1536, Hash: 3},
+	benchBody     = make([]byte, 2000)
+	benchPrefixes = []bus.PrefixHash{{Bytes: 512, Hash: 1}, {Bytes: 1024, Hash: 2}, {Bytes: 1536, Hash: 3},
 		{Bytes: 2000, Hash: 4}}
 )

@@ -179,7 +179,7 @@ func (s *Server) step(in input) {
 		s.log.Info("agent left", "agent", in.leave)
 	case in.gone != "":
 		if s.node.Absent(in.at, in.gone) {
-			s.log.Warn("agent gone: nobody listens there any more; what its readers have not had the end of is void",
+			s.log.Warn("agent dead: nobody listens there any more; what its readers have not had the end of is void",
 				"agent", in.gone)
 		}
 	case in.again:

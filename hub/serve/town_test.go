@@ -274,7 +274,8 @@ func task(client, id string) *bus.Task {
 	return &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`),
 		Stream:    true,
 		MaxTokens: 100, Session: "s-" + id, Inbox: "inbox." + client + "." + id,
-		Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100, Marks: []bus.Mark{{Bytes: 400, Hash: 42}}}}
+		Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100, Prefixes: []bus.PrefixHash{{Bytes: 400,
+			Hash: 42}}}}
 }
 
 // served is an honest agent's account of what it serves of every dispatch: 10 tokens.

@@ -19,15 +19,15 @@ type todo struct {
 	done chan struct{} // closed when it is; nil: nobody waits
 }
 
-// presses reports whether anyone waits for it.
-func (t *todo) presses() bool { return t.done != nil || t.Presses() }
+// urgent reports whether anyone waits for it.
+func (t *todo) urgent() bool { return t.done != nil || t.Urgent() }
 
 // write is the journal's goroutine: it makes the frames of all turns that have queued up durable with one
 // sync, then sends what follows from them, in order.
 func (s *Server) write() {
 	var group []todo
 	var frames []ledger.Frame
-	var acks []hub.Letter
+	var acks []hub.Message
 	failed := false
 	linger := time.NewTimer(time.Hour)
 	defer linger.Stop()
@@ -65,16 +65,16 @@ func (s *Server) write() {
 	}
 }
 
-// gather adds the turns that have queued up. A group in which nothing presses waits up to Linger for more. An
-// agent repeats a completion until it is acknowledged, so a settlement can wait to share the next round's
+// gather adds the turns that have queued up. A group in which nothing is urgent waits up to Linger for more.
+// An agent repeats a completion until it is acknowledged, so a settlement can wait to share the next round's
 // sync.
 func (s *Server) gather(group []todo, linger *time.Timer) []todo {
-	presses := group[0].presses()
+	urgent := group[0].urgent()
 	linger.Reset(s.cfg.Linger)
 	for len(group) < maxGroups {
 		var r todo
 		ok := false
-		if presses {
+		if urgent {
 			select {
 			case r, ok = <-s.work:
 			default:
@@ -89,14 +89,14 @@ func (s *Server) gather(group []todo, linger *time.Timer) []todo {
 			break
 		}
 		group = append(group, r)
-		presses = presses || r.presses()
+		urgent = urgent || r.urgent()
 	}
 	return group
 }
 
 // deliver sends what a turn wants said; its frames are durable. Acknowledgements of completions are left
 // for later: it returns acks with those of the turn.
-func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
+func (s *Server) deliver(r *todo, acks []hub.Message) []hub.Message {
 	if r.Settle != ledger.AsItWas {
 		s.settled(r.Settle)
 	}
@@ -115,8 +115,8 @@ func (s *Server) deliver(r *todo, acks []hub.Letter) []hub.Letter {
 	if len(r.Placed) > 0 {
 		s.measures.placed(time.Now(), r.Placed)
 	}
-	for _, l := range r.Letters {
-		if _, ack := l.Message.(*bus.CompletionAck); ack {
+	for _, l := range r.Messages {
+		if _, ack := l.Body.(*bus.CompletionAck); ack {
 			acks = append(acks, l)
 		} else {
 			s.send(l)
@@ -149,8 +149,8 @@ func (s *Server) handOut(agent string, d *bus.Dispatch) error {
 	}, d)
 }
 
-func (s *Server) send(l hub.Letter) {
-	err := s.publish(bus.Msg{Subject: l.Subject}, l.Message)
+func (s *Server) send(l hub.Message) {
+	err := s.publish(bus.Msg{Subject: l.Subject}, l.Body)
 	follow.Unsent(s.log, err, "message not sent", "subject", l.Subject)
 }
 

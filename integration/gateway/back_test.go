@@ -22,8 +22,8 @@ func several(n, tokens int, more string) string {
 		tokens, n, more)
 }
 
-// purse is the key of a client that has so many millionths.
-func (h *house) purse(client string, millionths int64) string {
+// account is the key of a client that has so many millionths.
+func (h *house) account(client string, millionths int64) string {
 	h.t.Helper()
 	amount := market.Credits(millionths * 1000)
 	if _, err := h.Fund(h.t.Context(), client, amount, client); err != nil {
@@ -41,7 +41,7 @@ func TestAnswersWaitForTheirMoney(t *testing.T) {
 	h := start(t, sold(falseEngine(t)))
 	for i, more := range []string{``, `,"stream":true`, `,"seed":5`} {
 		client := fmt.Sprintf("saver%d", i)
-		key := h.purse(client, 1600)
+		key := h.account(client, 1600)
 		r := h.do("POST", "/v1/chat/completions", several(8, 20, more), key)
 		if r.status != 200 || strings.Count(r.body, `"finish_reason":"length"`) != 8 {
 			t.Errorf("%s: %d %.900s", more, r.status, r.body)
@@ -58,7 +58,7 @@ func TestMoneyThatDoesNotDoForAll(t *testing.T) {
 		t.Skip("waits for seconds")
 	}
 	h := start(t, sold(falseEngine(t)))
-	key := h.purse("short", 800)
+	key := h.account("short", 800)
 	ask := func() reply {
 		return h.do("POST", "/v1/chat/completions", several(8, 20, ""), key, "Idempotency-Key", "short")
 	}
@@ -81,7 +81,7 @@ func TestMoneyThatComesTooLate(t *testing.T) {
 		t.Skip("waits for seconds")
 	}
 	h := start(t, sold(falseEngine(t)))
-	key := h.purse("late", 8000)
+	key := h.account("late", 8000)
 	begun := time.Now()
 	deadline := fmt.Sprintf(`,"souk":{"deadline_ms":%d}`, begun.Add(1500*time.Millisecond).UnixMilli())
 	r := h.do("POST", "/v1/chat/completions", several(4, 1000, deadline), key)
@@ -126,7 +126,7 @@ func TestMoneyThatComesTooLateForAnyAgent(t *testing.T) {
 			t.Fatalf("%d %s", r.status, r.body)
 		}
 	}
-	key := h.purse("late", 8000)
+	key := h.account("late", 8000)
 	deadline := fmt.Sprintf(`,"souk":{"deadline_ms":%d}`, time.Now().Add(2700*time.Millisecond).UnixMilli())
 	r := h.do("POST", "/v1/chat/completions", several(4, 1000, deadline), key)
 	if r.status != 424 || !strings.Contains(r.body, "allotment_pending: ") || r.paid(t) == 0 {
@@ -138,7 +138,7 @@ func TestMoneyThatComesTooLateForAnyAgent(t *testing.T) {
 // come again.
 func TestMoneyThatOtherRequestsHold(t *testing.T) {
 	h := start(t, sold(falseEngine(t)))
-	key := h.purse("busy", 4000)
+	key := h.account("busy", 4000)
 	ctx, leave := context.WithCancel(t.Context())
 	first, err := http.DefaultClient.Do(h.request(ctx, "POST", "/v1/chat/completions",
 		several(1, 1000, `,"stream":true`), key))
@@ -165,7 +165,7 @@ func TestWhoLeavesWhileSomeIsHeldBack(t *testing.T) {
 	free := h.Free()
 	for i, leaves := range []bool{true, false} {
 		client := fmt.Sprintf("leaver%d", i)
-		key := h.purse(client, 8000)
+		key := h.account(client, 8000)
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
 		r, err := http.DefaultClient.Do(second.request(ctx, "POST", "/v1/chat/completions",

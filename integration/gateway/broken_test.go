@@ -68,7 +68,7 @@ func TestAStreamThatBreaksOffSaysWhatIsPaid(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client := fmt.Sprintf("broken%d", i)
-			key := h.purse(client, 1e6)
+			key := h.account(client, 1e6)
 			second, _, stop := h.with(func(c *gateway.Config) {
 				c.ID, c.Drain = client+"-gw", 10*time.Millisecond
 			})

@@ -168,7 +168,7 @@ var texts = []string{
 	strings.Repeat("the long way home ", 90), strings.Repeat("~^#%", 300), "\"\\", "\u0000",
 }
 
-// page ends, with what stands before it, at a byte where marks of a prompt stand however they are counted.
+// page ends, with what stands before it, at a byte where prefixes of a prompt end however they are counted.
 var page = strings.Repeat("the long way home ", 227)[:4083]
 
 // shape is what decides a task of moveAsk, in the order in which it is read; zero is a plain stream of five

@@ -81,9 +81,10 @@ func read(turns []turn) (p bus.Prompt, ids []uint32) {
 			hash = xxhash.Sum64(b[:])
 			ids = append(ids, uint32(xxhash.Sum64(b[8:])))
 			p.Bytes += bytesEach
-			if i+1 == t.tokens || p.Bytes%bus.MarkEvery == 0 {
-				p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: hash})
-				p.Sums = binary.BigEndian.AppendUint64(append(p.Sums, make([]byte, bus.SumBytes-8)...), hash)
+			if i+1 == t.tokens || p.Bytes%bus.PrefixEvery == 0 {
+				p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: p.Bytes, Hash: hash})
+				p.Digests = binary.BigEndian.AppendUint64(append(p.Digests, make([]byte,
+					bus.DigestBytes-8)...), hash)
 			}
 		}
 	}
@@ -138,7 +139,7 @@ func TestUnderEventsBeliefIsTheTruth(t *testing.T) {
 			x.Advance(now.UnixNano())
 			out, _ := s.Take(now)
 			for i := range out {
-				if b.Told(&out[i]) {
+				if b.Reported(&out[i]) {
 					t.Fatal("it is asked to say all again")
 				}
 			}

@@ -96,7 +96,7 @@ func TestNobodyWhoListensConfirmsAGuess(t *testing.T) {
 			}
 			agent.Apply(time.Now(), kvevent.Batch{Events: []kvevent.Event{stored}})
 			agent.Prompt(&task.Prompt, ids, "")
-			agent.Claimed()
+			agent.NewHub()
 			out, _ := agent.Take(time.Now())
 			for i := range out {
 				out[i].Agent, out[i].Boot = "a-1", 1
@@ -116,11 +116,11 @@ func TestNobodyWhoListensConfirmsAGuess(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 
-		kvs, err := w.Registry().Get(ctx, bus.MarksKey)
+		kvs, err := w.Registry().Get(ctx, bus.PrefixKeysKey)
 		if err != nil || len(kvs) != 1 {
 			t.Fatal(kvs, err)
 		}
-		keys := new(bus.MarkKeys)
+		keys := new(bus.PrefixKeys)
 		if err := bus.DecodeEntry(kvs[0].Value, keys); err != nil {
 			t.Fatal(err)
 		}
@@ -131,23 +131,24 @@ func TestNobodyWhoListensConfirmsAGuess(t *testing.T) {
 		}
 		guess := read.Prompt
 		mine, knows := guess, guess
-		knows.Marks = append([]bus.Mark(nil), guess.Marks...)
+		knows.Prefixes = append([]bus.PrefixHash(nil), guess.Prefixes...)
 		keys.Name(&knows, time.Now())
 		mu.Lock()
 		defer mu.Unlock()
 		for kind, p := range map[string]*bus.Prompt{"whoever guesses": &mine, "whoever has the key": &knows} {
-			for where, least := range map[string]int{"tasks": len(guess.Marks), "quotes": len(guess.Marks),
+			for where, least := range map[string]int{"tasks": len(guess.Prefixes),
+				"quotes":   len(guess.Prefixes),
 				"holdings": 1} {
 				found := 0
-				for _, m := range p.Marks {
+				for _, m := range p.Prefixes {
 					var all [8]byte
 					binary.BigEndian.PutUint64(all[:], m.Hash)
-					if bytes.Contains(heard[where], all[:bus.MarkBytes]) {
+					if bytes.Contains(heard[where], all[:bus.ShortHashBytes]) {
 						found++
 					}
 				}
 				if has := kind == "whoever has the key"; has && found < least || !has && found > 0 {
-					t.Errorf("%s finds %d of %d marks in %d bytes of %s", kind, found, len(p.Marks),
+					t.Errorf("%s finds %d of %d prefixes in %d bytes of %s", kind, found, len(p.Prefixes),
 						len(heard[where]), where)
 				}
 			}

@@ -202,7 +202,7 @@ type follower struct {
 	order   kvevent.Order
 	decoder kvevent.Decoder
 	s       *holdings.State
-	b       *prefix.Belief
+	b       *prefix.Cache
 	x       *prefix.Index
 	now     time.Time
 	bad     bool        // messages are lost, doubled, cut and late
@@ -299,7 +299,7 @@ func (f *follower) speak() {
 			f.t.Fatal(err)
 		}
 		for range 1 + f.r.IntN(2) {
-			if f.b.Told(&read) && !f.chance(4) {
+			if f.b.Reported(&read) && !f.chance(4) {
 				f.s.Asked()
 			}
 		}
@@ -325,7 +325,7 @@ func lossy(t *testing.T, r *rand.Rand) {
 		f.s = holdings.New(block, blocks*block, r.Uint64(), [32]byte{1})
 		f.order, f.decoder = kvevent.Order{Replay: f.order.Replay}, kvevent.Decoder{}
 		f.late, f.told = nil, nil
-		f.s.Claimed()
+		f.s.NewHub()
 		f.apply(f.order.Joined())
 	}
 	f.x = prefix.NewIndex(prefix.DefaultLimits())
@@ -405,7 +405,7 @@ func lossy(t *testing.T, r *rand.Rand) {
 			depth := f.b.Depth(&x.p)
 			at := 0
 			if depth > 0 {
-				at = x.p.Marks[depth-1].Bytes / bytesEach / block * block // as it is counted on
+				at = x.p.Prefixes[depth-1].Bytes / bytesEach / block * block // as it is counted on
 			}
 			held := f.e.held(x.ids)
 			if checks++; at > held+block {

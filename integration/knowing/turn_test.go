@@ -13,14 +13,14 @@ import (
 	"souk/hub/prefix"
 )
 
-// turned is how much of what an engine found a hub believed to be there, before the key of marks turned,
+// turned is how much of what an engine found a hub believed to be there, before the key of prefixes turned,
 // while it did, and for some hours after that; and the share of tasks in that time of which it believed too
 // much.
 type turned struct{ before, while, after, over float64 }
 
 // turnKey runs dialogues through two doors whose clocks are most of an hour apart, over the time when the key
-// of marks turns. The hub believes an agent's word where it says what its engine holds, else what was served
-// there.
+// of prefixes turns. The hub believes an agent's word where it says what its engine holds, else what was
+// served there.
 func turnKey(seed uint64, says, both bool) turned {
 	r := rand.New(rand.NewPCG(seed, 1))
 	const blocks = 4000
@@ -32,7 +32,7 @@ func turnKey(seed uint64, says, both bool) turned {
 	b := x.New(block, (blocks-1)*block)
 	begun := time.Unix(1_800_000_000, 0)
 	due := begun.Add(24 * time.Hour)
-	keys := (*bus.MarkKeys)(nil).After(begun, 0, bytes.Repeat([]byte{1}, 32), make([]byte, 32))
+	keys := (*bus.PrefixKeys)(nil).After(begun, 0, bytes.Repeat([]byte{1}, 32), make([]byte, 32))
 	now := due.Add(-6 * time.Hour)
 	sessions := make([][]turn, 24)
 	var found, right [3]float64
@@ -77,7 +77,7 @@ func turnKey(seed uint64, says, both bool) turned {
 			x.Advance(now.UnixNano())
 			out, _ := s.Take(now)
 			for i := range out {
-				if says && b.Told(&out[i]) {
+				if says && b.Reported(&out[i]) {
 					panic("it is asked to say all again")
 				}
 			}
@@ -90,8 +90,8 @@ func turnKey(seed uint64, says, both bool) turned {
 		float64(over) / float64(tasks)}
 }
 
-// While the key of marks turns, and afterwards, a hub believes as much of what an engine holds as before, by
-// what the agent says and by what it served, though doors' clocks differ by most of an hour. Without the
+// While the key of prefixes turns, and afterwards, a hub believes as much of what an engine holds as before,
+// by what the agent says and by what it served, though doors' clocks differ by most of an hour. Without the
 // hashes under both keys it would not.
 func TestAKeyThatTurnsLosesNoBelief(t *testing.T) {
 	for _, says := range []bool{true, false} {

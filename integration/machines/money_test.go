@@ -311,8 +311,8 @@ func (e *economy) turn(h *shop) {
 			})
 		}
 	}
-	for _, l := range r.Letters {
-		switch m := l.Message.(type) {
+	for _, l := range r.Messages {
+		switch m := l.Body.(type) {
 		case *bus.Answer:
 			if m.Accepted != nil {
 				e.answers[m.Accepted.Task] = "accepted"
@@ -347,15 +347,15 @@ func (e *economy) turn(h *shop) {
 func (e *economy) idle() {
 	for _, h := range e.hubs {
 		for c := range e.deposits {
-			if e.spare(h, c) == 0 {
+			if e.available(h, c) == 0 {
 				e.empty[[2]string{h.name, c}] = e.now
 			}
 		}
 	}
 }
 
-// spare is what a hub has of a client's money that no task needs: what it would say itself.
-func (e *economy) spare(h *shop, client string) market.Credits {
+// available is what a hub has of a client's money that no task needs: what it would say itself.
+func (e *economy) available(h *shop, client string) market.Credits {
 	return h.node.Book().Avail(client) - h.node.Reserved(client)
 }
 
@@ -391,7 +391,7 @@ func (e *economy) judge(h *shop, op string, q bus.FundsRequest, m *bus.FundsRepl
 	e.refused++
 	for _, other := range e.hubs {
 		k := [2]string{other.name, q.Client}
-		if idle := e.spare(other, q.Client); other != h && idle > 0 && e.empty[k].Before(e.came[q.ID]) &&
+		if idle := e.available(other, q.Client); other != h && idle > 0 && e.empty[k].Before(e.came[q.ID]) &&
 			e.now.Sub(other.heard) < lively {
 			e.t.Fatalf("%s is refused %s of %s (%s), and %s has had %s idle since before it asked at %v; "+
 				"now it is %v", h.name, q.Least, q.Client, m.Message, other.name, idle, e.came[q.ID], e.now)
@@ -418,7 +418,7 @@ func (e *economy) task(h *shop, client string, takes market.Credits, deadline ti
 	m := &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`),
 		MaxTokens: 7900,
 		Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100,
-			Marks: []bus.Mark{{Bytes: 400, Hash: 42}}},
+			Prefixes: []bus.PrefixHash{{Bytes: 400, Hash: 42}}},
 		Inbox: "inbox", DeadlineMS: e.now.Add(deadline).UnixMilli()}
 	m.Terms.Worth, m.Terms.MaxPrice = &worth, &takes
 	m.Door, m.Voucher = "door", e.pledged.voucher(client, h.name, takes)
@@ -459,7 +459,7 @@ func (e *economy) conserved() (underWay market.Credits) {
 	return underWay
 }
 
-// arrived: nothing stays under way; a purse may go idle at just this moment.
+// arrived: nothing stays under way; an account may go idle at just this moment.
 func (e *economy) arrived() {
 	e.t.Helper()
 	under := e.conserved()
@@ -566,7 +566,7 @@ func moneyFindsItsWay(t *testing.T, seed uint64) *economy {
 			e.payout("ann", fmt.Sprint("p", e.next, "-", k),
 				1+market.Credits(e.r.Int64N(int64(market.Credit/50))), func(*bus.FundsReply) {})
 		case k < 81:
-			e.run(70 * time.Second) // purses go idle
+			e.run(70 * time.Second) // accounts go idle
 		}
 		e.run(time.Duration(e.r.ExpFloat64() * float64(300*time.Millisecond)))
 		if e.r.IntN(40) == 0 {
@@ -683,7 +683,7 @@ func TestWhatIsIdleElsewhereIsNotWaitedFor(t *testing.T) {
 		e.task(other, "eel", 5*market.Credit, 20*time.Second)
 		for range 300 {
 			e.run(10 * time.Millisecond)
-			if e.books[other.name].Held("eel") == 0 && e.spare(other, "eel") > 0 {
+			if e.books[other.name].Held("eel") == 0 && e.available(other, "eel") > 0 {
 				break
 			}
 		}

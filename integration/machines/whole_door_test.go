@@ -44,7 +44,7 @@ type errand struct {
 	placing *classifier.Placing
 	looked  struct {
 		hub  string
-		said bus.HeardStatus
+		said bus.LastStatus
 	}
 	asked  *question
 	over   bool
@@ -203,7 +203,7 @@ func (e *errand) find(then func(hub string, all bool)) {
 	}
 	for _, h := range hubs {
 		domain := h.Entry.Domain
-		q := classifier.Question(e.t)
+		q := classifier.OwnerLookup(e.t)
 		e.toHub(domain, q, time.Second, func(a *bus.Answer, err error) {
 			left--
 			known, sure := false, false
@@ -244,7 +244,7 @@ func (e *errand) toHub(domain string, t *bus.Task, within time.Duration,
 		v := m()
 		v.Door, v.Inbox = d.name, inbox
 		w.tell("%s hears %s/%s of %s, %d bytes, heard %v", h.name, v.Client, v.ID, d.name, len(v.Body),
-			v.Heard)
+			v.LastStatus)
 		h.step(v)
 		return true
 	}, func(m bus.Message, err error) {
@@ -270,22 +270,22 @@ func (e *errand) goOn() {
 	case out.Answer != nil:
 		e.answer(*out.Answer)
 	case out.Send != "":
-		e.t.Heard = nil
+		e.t.LastStatus = nil
 		e.t.Voucher = d.voucher(e.t, &out.Vouch)
 		if classifier.MayBeAsked(e.t, true) {
-			h := e.heard.Heard(out.Send)
+			h := e.heard.LastStatus(out.Send)
 			if e.looked.hub == out.Send {
 				h = e.looked.said
 			}
-			e.t.Heard = &h
+			e.t.LastStatus = &h
 		}
 		hub := out.Send
 		e.asked = e.toHub(hub, e.t, out.Until.Sub(w.now), func(a *bus.Answer, err error) {
 			e.before = d.before.heard
 			switch {
-			case err == nil && a.Look != nil:
-				e.looked.hub, e.looked.said = hub, *a.Look
-			case err == nil && a.Alone:
+			case err == nil && a.Lookup != nil:
+				e.looked.hub, e.looked.said = hub, *a.Lookup
+			case err == nil && a.SoleOwner:
 				e.looked.hub, e.heard = "", e.before
 			}
 			e.placing.Step(w.now, d.table, a, err)
@@ -326,7 +326,7 @@ func words(a *bus.Answer) string {
 	case a.Accepted != nil:
 		return "accepted by " + a.Accepted.Agent
 	}
-	return fmt.Sprintf("%s %s %v %v", a.Result.Code, a.Result.Message, a.Look, a.Alone)
+	return fmt.Sprintf("%s %s %v %v", a.Result.Code, a.Result.Message, a.Lookup, a.SoleOwner)
 }
 
 func (e *errand) say(a bus.Answer) {

@@ -39,7 +39,7 @@ func (w *whole) newHub(domain, name string) *hubPart {
 	h := &hubPart{part: w.newPart(name), domain: domain, book: ledger.NewBook()}
 	h.cfg = choices.Hub()
 	h.cfg.Domain, h.cfg.Hub, h.cfg.Journal, h.cfg.General = domain, name, name, true
-	h.cfg.PurseIdle = 20 * time.Second
+	h.cfg.AccountIdle = 20 * time.Second
 	w.hubs = append(w.hubs, h)
 	h.news = func(there bool) {
 		if h.leading {
@@ -333,9 +333,9 @@ func (h *hubPart) effects(r hub.Ready) (all []func()) {
 		d, to := r.Dispatches[i], w.agent(r.Placed[i].Agent)
 		all = append(all, func() { h.dispatch(to, &d) })
 	}
-	for i := range r.Letters {
-		l := r.Letters[i]
-		all = append(all, func() { h.letter(l) })
+	for i := range r.Messages {
+		l := r.Messages[i]
+		all = append(all, func() { h.message(l) })
 	}
 	for _, id := range r.Probes {
 		all = append(all, func() { h.probe(w.agent(id)) })
@@ -387,9 +387,9 @@ func (h *hubPart) probe(a *agentPart) {
 	}
 }
 
-func (h *hubPart) letter(l hub.Letter) {
+func (h *hubPart) message(l hub.Message) {
 	w := h.w
-	switch m := l.Message.(type) {
+	switch m := l.Body.(type) {
 	case *bus.Answer:
 		c := copied(w, m)
 		w.answer(h.part, l.Subject, false, func() bus.Message { return c() })

@@ -19,12 +19,12 @@ import (
 
 const (
 	maxBudgets = 1 << 16 // that a treasury ever had
-	maxErrands = 256     // questions to hubs for budgets at a time
+	maxJobs    = 256     // questions to hubs for budgets at a time
 	// hubPatience is how long a budget is not filled up because a hub does not say what it has of it. Then
 	// what the hub last said counts; where it never did, all that it was given.
 	hubPatience = 10 * time.Minute
-	// tendEvery is how often budgets that lack something are looked at again.
-	tendEvery = time.Minute
+	// jobsEvery is how often budgets that lack something are looked at again.
+	jobsEvery = time.Minute
 	// farAhead is how much later than it ever was a clock is not believed at once, and believeAfter when it
 	// is all the same. A period that was filled by a clock that is years ahead is filled, and those before
 	// it, too.
@@ -34,10 +34,10 @@ const (
 	restAgain = 5 * time.Second
 )
 
-// tending is what a Treasury does for budgets.
-type tending struct {
+// budgets is what a Treasury does for budgets.
+type budgets struct {
 	at      time.Time // when all of them are looked at next; zero: now
-	errands map[string]*errand
+	jobs    map[string]*job
 	short   map[string]map[string]bool   // clients that wait for more money of one, by that one
 	spent   map[[2]string]market.Credits // by client and hub: what was spent there at least
 	settled map[string]bool              // ended, and nothing is left anywhere
@@ -50,16 +50,16 @@ type tending struct {
 	leapt    time.Time     // when the clock leapt forward last, or it began
 }
 
-// errand is one client's budget being filled up, or its rest being fetched.
-type errand struct {
+// job is one client's budget being filled up, or its rest being fetched.
+type job struct {
 	client string
-	round  *round
+	poll   *poll
 	since  time.Time
 	after  time.Time // nothing is done before
 }
 
-func newTending() tending {
-	return tending{errands: map[string]*errand{}, short: map[string]map[string]bool{},
+func newBudgets() budgets {
+	return budgets{jobs: map[string]*job{}, short: map[string]map[string]bool{},
 		spent: map[[2]string]market.Credits{}, settled: map[string]bool{}}
 }
 
@@ -103,7 +103,7 @@ func (t *Treasury) budget(req *bus.FundsRequest) error {
 	if err := t.apply(ledger.NewBudget(u, t.salt())); err != nil {
 		return err
 	}
-	t.endErrand(req.To)
+	t.endJob(req.To)
 	t.begin(req.To)
 	return nil
 }
@@ -135,26 +135,26 @@ func (t *Treasury) ofBudget(client string) string {
 	return ", a budget of " + a.Of + "'s money, filled up again on " + next.Format(time.DateOnly)
 }
 
-// tend does for all budgets what is due.
-func (t *Treasury) tend() {
+// runJobs does for all budgets what is due.
+func (t *Treasury) runJobs() {
 	if !t.room || t.own.closed != "" {
 		return
 	}
-	if !t.now.Before(t.tending.at) {
-		t.tending.at = time.Time{}
+	if !t.now.Before(t.budgets.at) {
+		t.budgets.at = time.Time{}
 		for _, client := range t.book.Budgeted() {
 			t.begin(client)
 		}
 	}
-	for _, client := range slices.Sorted(maps.Keys(t.tending.errands)) {
-		t.run(t.tending.errands[client])
+	for _, client := range slices.Sorted(maps.Keys(t.budgets.jobs)) {
+		t.run(t.budgets.jobs[client])
 	}
 }
 
 // doubt looks whether the clock is far ahead of what it said last, to this process or before it in the
 // journal, or was set back.
 func (t *Treasury) doubt(now time.Time) (setBack bool) {
-	w := &t.tending
+	w := &t.budgets
 	last := w.wall
 	if seq, _, at := t.book.Last(); last.IsZero() && seq > 0 {
 		last = time.Unix(0, at)
@@ -173,7 +173,7 @@ func (t *Treasury) doubt(now time.Time) (setBack bool) {
 
 // believes reports whether the clock may be what a period is filled by.
 func (t *Treasury) believes() bool {
-	w := &t.tending
+	w := &t.budgets
 	if !w.doubted.IsZero() && t.now.Sub(w.doubted) >= believeAfter {
 		w.doubted = time.Time{}
 	}
@@ -182,7 +182,7 @@ func (t *Treasury) believes() bool {
 
 // soon has all budgets looked at again by then.
 func (t *Treasury) soon(at time.Time) {
-	if w := &t.tending.at; !at.IsZero() && (w.IsZero() || at.Before(*w)) {
+	if w := &t.budgets.at; !at.IsZero() && (w.IsZero() || at.Before(*w)) {
 		*w = at
 	}
 }
@@ -192,11 +192,11 @@ func (t *Treasury) begin(client string) {
 	a, _ := t.book.Allowance(client)
 	period := ledger.PeriodAt(a.Every, t.today())
 	switch {
-	case t.tending.errands[client] != nil:
+	case t.budgets.jobs[client] != nil:
 		return
 	case a.Ended:
 		t.backs(client)
-		if t.tending.settled[client] || t.book.Allotted(client, "") == 0 {
+		if t.budgets.settled[client] || t.book.Allotted(client, "") == 0 {
 			return
 		}
 	case a.Period >= period:
@@ -204,42 +204,42 @@ func (t *Treasury) begin(client string) {
 		if a.Due > 0 {
 			t.makeUp(client)
 			t.askFor(client)
-			t.soon(t.now.Add(tendEvery))
+			t.soon(t.now.Add(jobsEvery))
 		}
 		return
 	case a.Period > 0 && !t.believes():
-		t.soon(t.now.Add(tendEvery))
+		t.soon(t.now.Add(jobsEvery))
 		return
 	}
-	if len(t.tending.errands) >= maxErrands {
+	if len(t.budgets.jobs) >= maxJobs {
 		t.soon(t.now.Add(recallEvery))
 		return
 	}
-	r, _ := t.newRound(&bus.FundsRequest{Client: client}, !a.Ended)
+	r, _ := t.newPoll(&bus.FundsRequest{Client: client}, !a.Ended)
 	r.exact = true
-	e := &errand{client: client, round: r, since: t.now}
-	t.rounds[r.id], t.tending.errands[client] = r, e
+	e := &job{client: client, poll: r, since: t.now}
+	t.polls[r.id], t.budgets.jobs[client] = r, e
 	t.run(e)
 }
 
-func (t *Treasury) endErrand(client string) {
-	if e := t.tending.errands[client]; e != nil {
-		delete(t.rounds, e.round.id)
-		delete(t.tending.errands, client)
+func (t *Treasury) endJob(client string) {
+	if e := t.budgets.jobs[client]; e != nil {
+		delete(t.polls, e.poll.id)
+		delete(t.budgets.jobs, client)
 	}
 }
 
-// run goes on with an errand.
-func (t *Treasury) run(e *errand) {
+// run goes on with a job.
+func (t *Treasury) run(e *job) {
 	if t.now.Before(e.after) {
 		return
 	}
 	a, _ := t.book.Allowance(e.client)
-	t.say(e.round)
+	t.say(e.poll)
 	left := false
-	for i := range e.round.hubs {
-		g := &e.round.hubs[i]
-		done := t.done(e.round, g)
+	for i := range e.poll.hubs {
+		g := &e.poll.hubs[i]
+		done := t.done(e.poll, g)
 		if done {
 			t.tell(e.client, g)
 		}
@@ -252,18 +252,18 @@ func (t *Treasury) run(e *errand) {
 	case !a.Ended && a.Period > 0 && t.unheard():
 		e.after = t.now.Add(bus.FundsEvery)
 	case !a.Ended:
-		t.endErrand(e.client)
+		t.endJob(e.client)
 		t.fill(&a)
 	case left: // tasks that run there will leave a rest, or what it said is not all
-		t.endErrand(e.client)
-		r, _ := t.newRound(&bus.FundsRequest{Client: e.client}, false)
+		t.endJob(e.client)
+		r, _ := t.newPoll(&bus.FundsRequest{Client: e.client}, false)
 		r.exact = true
-		t.rounds[r.id] = r
-		t.tending.errands[e.client] = &errand{client: e.client, round: r, since: t.now,
+		t.polls[r.id] = r
+		t.budgets.jobs[e.client] = &job{client: e.client, poll: r, since: t.now,
 			after: t.now.Add(restAgain)}
 	default:
-		t.endErrand(e.client)
-		t.tending.settled[e.client] = true
+		t.endJob(e.client)
+		t.budgets.settled[e.client] = true
 	}
 }
 
@@ -284,20 +284,20 @@ func (t *Treasury) tell(client string, g *target) {
 		}
 	}
 	k := [2]string{client, g.hub}
-	t.tending.spent[k] = max(t.tending.spent[k], spent)
+	t.budgets.spent[k] = max(t.budgets.spent[k], spent)
 }
 
 // fill fills a budget up for a new period, as far as there is the money.
 func (t *Treasury) fill(a *ledger.Allowance) {
 	rest, _ := t.book.Prepaid(a.Client)
 	for _, hub := range t.book.Hubs() {
-		rest += max(0, t.book.Allotted(a.Client, hub)-t.tending.spent[[2]string{a.Client, hub}])
+		rest += max(0, t.book.Allotted(a.Client, hub)-t.budgets.spent[[2]string{a.Client, hub}])
 	}
 	prepaid, _ := t.book.Prepaid(a.Of)
 	amount := min(prepaid, max(0, a.Amount-rest))
 	period := ledger.PeriodAt(a.Every, t.today())
 	if t.apply(ledger.NewAllowance(a.Of, a.Client, period, 1, amount, rest, t.salt())) != nil {
-		t.soon(t.now.Add(tendEvery))
+		t.soon(t.now.Add(jobsEvery))
 		return
 	}
 	t.richer = append(t.richer, a.Client)
@@ -315,15 +315,15 @@ func (t *Treasury) makeUp(client string) {
 			a.Due -= amount
 		}
 	}
-	short := t.tending.short[a.Of]
+	short := t.budgets.short[a.Of]
 	switch {
 	case a.Due == 0:
 		delete(short, client)
 		if len(short) == 0 {
-			delete(t.tending.short, a.Of)
+			delete(t.budgets.short, a.Of)
 		}
 	case short == nil:
-		t.tending.short[a.Of] = map[string]bool{client: true}
+		t.budgets.short[a.Of] = map[string]bool{client: true}
 	default:
 		short[client] = true
 	}
@@ -337,8 +337,8 @@ func (t *Treasury) askFor(client string) {
 	}
 	req := &bus.FundsRequest{ID: client + "/" + strconv.FormatUint(a.Period, 10), Client: a.Of, To: client,
 		Amount: a.Due}
-	if err := t.claim(bus.OpBudget, req, nobody); err != nil && err != errLater {
-		t.soon(t.now.Add(tendEvery))
+	if err := t.enqueue(bus.OpBudget, req, nobody); err != nil && err != errLater {
+		t.soon(t.now.Add(jobsEvery))
 	}
 }
 
@@ -359,25 +359,25 @@ func (t *Treasury) share(client string) {
 	if a, ok := t.book.Allowance(client); ok && a.Ended {
 		t.backs(client)
 	}
-	for _, to := range slices.Sorted(maps.Keys(t.tending.short[client])) {
+	for _, to := range slices.Sorted(maps.Keys(t.budgets.short[client])) {
 		if a, _ := t.book.Allowance(to); a.Ended || a.Period != ledger.PeriodAt(a.Every, t.today()) {
-			delete(t.tending.short[client], to)
+			delete(t.budgets.short[client], to)
 		} else {
 			t.makeUp(to)
 		}
 	}
 }
 
-// tendWake is when there is next something to do for budgets.
-func (t *Treasury) tendWake(soon func(time.Time)) {
+// jobsWake is when there is next something to do for budgets.
+func (t *Treasury) jobsWake(soon func(time.Time)) {
 	if !t.room || t.own.closed != "" {
 		return // the next request says when there is some
 	}
-	if at := t.tending.at; !at.IsZero() {
+	if at := t.budgets.at; !at.IsZero() {
 		soon(at)
 	}
-	for _, e := range t.tending.errands {
-		at := e.round.said.Add(recallAgain)
+	for _, e := range t.budgets.jobs {
+		at := e.poll.said.Add(recallAgain)
 		if e.after.After(at) {
 			at = e.after
 		}

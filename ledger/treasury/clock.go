@@ -27,21 +27,21 @@ type clock struct {
 }
 
 // today is what the date of budgets is judged by.
-func (t *Treasury) today() time.Time { return t.now.Add(-t.tending.ahead) }
+func (t *Treasury) today() time.Time { return t.now.Add(-t.budgets.ahead) }
 
 // hearClock takes in what a hub's clock said when it asked.
 func (t *Treasury) hearClock(hub string, atMS int64) {
 	w := t.heard[hub]
 	if atMS <= 0 { // it does not say
-		t.tending.compared = t.now
+		t.budgets.compared = t.now
 		return
 	}
 	before := w.clock
-	t.tending.told = true
+	t.budgets.told = true
 	w.clock = clock{true, t.now.Sub(time.UnixMilli(atMS))}
 	t.heard[hub] = w
 	if apart := (w.clock.behind - before.behind).Abs(); before.said && apart < slip &&
-		t.now.Sub(t.tending.compared).Abs() < bus.FundsEvery {
+		t.now.Sub(t.budgets.compared).Abs() < bus.FundsEvery {
 		return
 	}
 	t.compare()
@@ -55,7 +55,7 @@ func (t *Treasury) compare() {
 			all = append(all, w.clock.behind)
 		}
 	}
-	w := &t.tending
+	w := &t.budgets
 	w.compared = t.now
 	if len(all) == 0 { // as it was
 		return
@@ -75,13 +75,13 @@ func (t *Treasury) compare() {
 // nothing.
 func (t *Treasury) jump(now time.Time) {
 	if t.now.IsZero() || now.Sub(t.now) > hubsSpeak {
-		t.tending.leapt = now
+		t.budgets.leapt = now
 	}
 }
 
 // unheard reports that hubs are still to say what their clocks say, shortly after the start or a leap.
 func (t *Treasury) unheard() bool {
-	w := &t.tending
+	w := &t.budgets
 	return t.now.Sub(w.leapt) < hubsSpeak && t.book.Dealings() > t.book.EndedHubs() &&
 		(w.compared.IsZero() || w.told)
 }
@@ -90,7 +90,7 @@ func (t *Treasury) unheard() bool {
 func (t *Treasury) nextPeriod(every string) time.Time {
 	next := ledger.NextPeriod(every, t.today())
 	if !next.IsZero() {
-		next = next.Add(t.tending.ahead)
+		next = next.Add(t.budgets.ahead)
 	}
 	return next
 }

@@ -29,9 +29,9 @@ func (t *Treasury) allot(req *bus.FundsRequest, to any) error {
 	if _, err := t.vouchedFor(req, need(req)); err != nil {
 		return err
 	}
-	c := t.claims[req.Client]
+	c := t.waitlists[req.Client]
 	if c.find(bus.OpAllot, req) != nil {
-		return t.claim(bus.OpAllot, req, to)
+		return t.enqueue(bus.OpAllot, req, to)
 	}
 	others := c != nil && c.first() != nil
 	if others && req.Ahead {
@@ -44,7 +44,7 @@ func (t *Treasury) allot(req *bus.FundsRequest, to any) error {
 	case req.Ahead:
 		return t.insufficient(req, "")
 	}
-	return t.claim(bus.OpAllot, req, to)
+	return t.enqueue(bus.OpAllot, req, to)
 }
 
 // grant grants what is asked for, but at most half of what is left, so that a small client is not stranded
@@ -74,8 +74,8 @@ func (t *Treasury) grant(req *bus.FundsRequest, others bool) (bool, error) {
 		return false, err
 	}
 	t.remember(grantOf(&r), req.ID)
-	if c := t.claims[req.Client]; c != nil && c.round != nil {
-		c.round.granted(c.first(), req.Hub, t.book.LastGrant(req.Hub))
+	if c := t.waitlists[req.Client]; c != nil && c.poll != nil {
+		c.poll.granted(c.first(), req.Hub, t.book.LastGrant(req.Hub))
 	}
 	return true, nil
 }
@@ -178,7 +178,7 @@ func (t *Treasury) reclaim(req *bus.FundsRequest, n uint64) error {
 	err := t.apply(ledger.NewReclaim(req.Hub, n, req.Client, req.Amount, t.salt()))
 	if err == nil {
 		if !known {
-			t.claims[req.Client].gave(req.Hub, n)
+			t.waitlists[req.Client].gave(req.Hub, n)
 		}
 		t.came(req.Client)
 	}

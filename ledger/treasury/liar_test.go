@@ -60,7 +60,7 @@ func TestNothingIsGrantedToAHubThatEnded(t *testing.T) {
 	}
 	b.giveBack("g", 50)
 	b.answer("g", 0)
-	b.pass(claimFor)
+	b.pass(pendingFor)
 	if got := b.tr.book.LastGrant("k"); got != 0 {
 		t.Errorf("%s of ann's money went to hub k, which has ended", b.tr.book.Allotted("ann", "k"))
 	}

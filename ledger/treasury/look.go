@@ -12,19 +12,19 @@ import (
 type look struct {
 	req   bus.FundsRequest
 	to    any
-	round *round
+	poll  *poll
 	until time.Time
 }
 
 // look asks a client's hubs what they have of its money.
 func (t *Treasury) look(req *bus.FundsRequest, to any) error {
-	r, _ := t.newRound(&bus.FundsRequest{Client: req.Client}, true)
-	l := &look{req: *req, to: to, round: r, until: t.now.Add(answerWithin)}
+	r, _ := t.newPoll(&bus.FundsRequest{Client: req.Client}, true)
+	l := &look{req: *req, to: to, poll: r, until: t.now.Add(answerWithin)}
 	if !t.awaits(r) || len(t.looks) >= maxLooks {
 		t.told(l)
 		return errLater
 	}
-	t.rounds[r.id] = r
+	t.polls[r.id] = r
 	t.looks = append(t.looks, l)
 	t.say(r)
 	return errLater
@@ -32,14 +32,14 @@ func (t *Treasury) look(req *bus.FundsRequest, to any) error {
 
 // told answers a question for a balance, or for a distribution, by what the hubs said.
 func (t *Treasury) told(l *look) {
-	if l.round.share != nil {
+	if l.poll.share != nil {
 		t.distributed(l)
 		return
 	}
-	delete(t.rounds, l.round.id)
+	delete(t.polls, l.poll.id)
 	reply := bus.FundsReply{}
-	for i := range l.round.hubs {
-		g := &l.round.hubs[i]
+	for i := range l.poll.hubs {
+		g := &l.poll.hubs[i]
 		h := bus.HubFunds{Hub: g.hub, Domain: t.heard[g.hub].domain,
 			Allotted: t.book.Allotted(l.req.Client, g.hub)}
 		if w, ok := t.heard[g.hub]; ok {

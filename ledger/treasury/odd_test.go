@@ -99,17 +99,17 @@ func TestAFloodLeavesNothing(t *testing.T) {
 			Amount: 10, Least: 10})
 		b.put(bus.OpReturn, bus.FundsRequest{ID: bus.ReturnID("h-1", uint64(2+i)), Client: c, Hub: "h-1",
 			Domain: "of-h-1", Amount: 10})
-		if len(b.tr.claims) > maxClients || len(b.tr.looks) > maxLooks ||
-			len(b.tr.rounds) > maxClients+maxLooks ||
+		if len(b.tr.waitlists) > maxClients || len(b.tr.looks) > maxLooks ||
+			len(b.tr.polls) > maxClients+maxLooks ||
 			len(b.tr.heard) > 2*b.tr.cfg.MaxHubs || b.tr.early.count > maxEarlyAll {
-			t.Fatalf("after %d: %d claims, %d looks, %d rounds, %d hubs, %d early", i, len(b.tr.claims),
-				len(b.tr.looks), len(b.tr.rounds), len(b.tr.heard), b.tr.early.count)
+			t.Fatalf("after %d: %d pending, %d looks, %d polls, %d hubs, %d early", i, len(b.tr.waitlists),
+				len(b.tr.looks), len(b.tr.polls), len(b.tr.heard), b.tr.early.count)
 		}
 	}
 	b.pass(time.Minute)
-	if n := len(b.tr.claims) + len(b.tr.looks) + len(b.tr.rounds) + b.tr.early.count; n > 0 {
-		t.Errorf("%d claims, %d looks, %d rounds, %d early returns are left", len(b.tr.claims),
-			len(b.tr.looks), len(b.tr.rounds), b.tr.early.count)
+	if n := len(b.tr.waitlists) + len(b.tr.looks) + len(b.tr.polls) + b.tr.early.count; n > 0 {
+		t.Errorf("%d pending, %d looks, %d polls, %d early returns are left", len(b.tr.waitlists),
+			len(b.tr.looks), len(b.tr.polls), b.tr.early.count)
 	}
 }
 

@@ -17,8 +17,8 @@ func (t *Treasury) payout(op string, req *bus.FundsRequest, to any) error {
 	if err := t.known(req.Client); err != nil {
 		return err
 	}
-	// These mean nothing for a payout. A claim would take them for the hub that is not asked, and for an
-	// amount that is enough.
+	// These mean nothing for a payout. A pending request would take them for the hub that is not asked, and
+	// for an amount that is enough.
 	plain := *req
 	plain.Hub, plain.Least = "", 0
 	if req = &plain; op == bus.OpPayout {
@@ -30,7 +30,7 @@ func (t *Treasury) payout(op string, req *bus.FundsRequest, to any) error {
 	}
 	err := t.pay(op, req)
 	if bus.CodeOf(err) == bus.CodeInsufficientFunds {
-		return t.claim(op, req, to)
+		return t.enqueue(op, req, to)
 	}
 	return err
 }

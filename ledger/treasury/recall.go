@@ -16,11 +16,11 @@ import (
 // to give back what it neither holds nor has reserved. Nothing is ever taken by timeout: a hub that does not
 // answer keeps what it has, and who asked is told to come back, as long as that hub lives.
 //
-// Claims of one client are looked at one after another, so that two hubs that want the same money do not take
-// it from each other in turn: each round of questions is for one claim, whose own hub is not asked.
+// Pending requests of one client are looked at one after another, so that two hubs that want the same money
+// do not take it from each other in turn: each poll is for one of them, whose own hub is not asked.
 
 const (
-	// recallEvery is the least time between two rounds for one client: however hubs compete, each hears at
+	// recallEvery is the least time between two polls for one client: however hubs compete, each hears at
 	// most so many questions, and money goes back and forth no more often.
 	recallEvery = 500 * time.Millisecond
 	// recallAgain is how soon a hub that has not done as asked is asked again.
@@ -30,13 +30,13 @@ const (
 	answerWithin = time.Second
 	// askAgain is how soon it is to come back.
 	askAgain = 250 * time.Millisecond
-	// claimFor is how long a claim keeps its place without coming back.
-	claimFor = 5 * time.Second
+	// pendingFor is how long a pending request keeps its place without coming back.
+	pendingFor = 5 * time.Second
 	// lively is how long a hub that says nothing is still waited for.
 	lively = 3 * bus.FundsEvery
 
-	maxClients = 1024 // with claims at a time
-	maxClaims  = 64   // of one client
+	maxClients = 1024 // with pending requests at a time
+	maxPending = 64   // of one client
 	maxLooks   = 256  // questions for balances that wait for hubs
 	maxNamed   = 4    // hubs in a refusal's message
 )
@@ -55,8 +55,8 @@ type word struct {
 	spoken spoken
 }
 
-// round is one question to several hubs.
-type round struct {
+// poll is one question to several hubs.
+type poll struct {
 	id, client string
 	look       bool
 	exact      bool        // what hubs returned must have come, too
@@ -72,11 +72,11 @@ type target struct {
 	at      time.Time // of it
 }
 
-// newRound makes a question to every hub, but the asking one, that was granted more of a client's money than
+// newPoll makes a question to every hub, but the asking one, that was granted more of a client's money than
 // it returned, and says how much that is together. What was spent is part of it.
-func (t *Treasury) newRound(req *bus.FundsRequest, look bool) (*round, market.Credits) {
+func (t *Treasury) newPoll(req *bus.FundsRequest, look bool) (*poll, market.Credits) {
 	t.counted++
-	r := &round{id: strconv.FormatUint(t.counted, 10), client: req.Client, look: look}
+	r := &poll{id: strconv.FormatUint(t.counted, 10), client: req.Client, look: look}
 	most := market.Credits(0)
 	for _, hub := range t.book.Hubs() {
 		switch has := t.book.Allotted(req.Client, hub); {
@@ -92,9 +92,9 @@ func (t *Treasury) newRound(req *bus.FundsRequest, look bool) (*round, market.Cr
 	return r, most
 }
 
-// granted notes that a hub was granted more while a round is under way for q: what it does not need of that
+// granted notes that a hub was granted more while a poll is under way for q: what it does not need of that
 // is asked for, too.
-func (r *round) granted(q *claim, hub string, number uint64) {
+func (r *poll) granted(q *pending, hub string, number uint64) {
 	i := slices.IndexFunc(r.hubs, func(g target) bool { return g.hub == hub })
 	switch {
 	case q != nil && q.req.Hub == hub:
@@ -133,18 +133,18 @@ func (t *Treasury) hear(hub, domain string) {
 }
 
 // done reports whether a hub did as asked, and what it gave back has come.
-func (t *Treasury) done(r *round, g *target) bool {
+func (t *Treasury) done(r *poll, g *target) bool {
 	return g.reply != nil && (r.look || g.reply.Accepted >= g.granted) &&
 		(r.look && !r.exact || t.book.LastReturn(g.hub) >= g.reply.Returned)
 }
 
-// awaits reports whether a round waits for a hub that lives.
-func (t *Treasury) awaits(r *round) bool {
+// awaits reports whether a poll waits for a hub that lives.
+func (t *Treasury) awaits(r *poll) bool {
 	return slices.ContainsFunc(r.hubs, func(g target) bool { return !t.done(r, &g) && t.alive(g.hub) })
 }
 
 // say asks, or asks again, the hubs that have not done as asked.
-func (t *Treasury) say(r *round) {
+func (t *Treasury) say(r *poll) {
 	if !r.said.IsZero() && t.now.Sub(r.said) < recallAgain {
 		return
 	}
@@ -163,7 +163,7 @@ func (t *Treasury) say(r *round) {
 
 // Said takes a hub's answer in. Hub is who answers, as the subject has it.
 func (t *Treasury) Said(m *bus.RecallReply) {
-	r := t.rounds[m.ID]
+	r := t.polls[m.ID]
 	if r == nil || r.client != m.Client {
 		return
 	}
@@ -182,18 +182,18 @@ func (t *Treasury) Said(m *bus.RecallReply) {
 
 // lookOn goes on with everything that waits for hubs.
 func (t *Treasury) lookOn() {
-	for _, client := range slices.Sorted(maps.Keys(t.claims)) {
-		t.advance(t.claims[client])
+	for _, client := range slices.Sorted(maps.Keys(t.waitlists)) {
+		t.advance(t.waitlists[client])
 	}
 	t.looks = slices.DeleteFunc(t.looks, func(l *look) bool {
-		if t.awaits(l.round) && t.now.Before(l.until) {
-			t.say(l.round)
+		if t.awaits(l.poll) && t.now.Before(l.until) {
+			t.say(l.poll)
 			return false
 		}
 		t.told(l)
 		return true
 	})
-	t.tend()
+	t.runJobs()
 }
 
 // wake is when there is next something to do.
@@ -206,10 +206,10 @@ func (t *Treasury) wake() (at time.Time) {
 	if !t.early.next.IsZero() {
 		soon(t.early.next)
 	}
-	for _, c := range t.claims {
+	for _, c := range t.waitlists {
 		switch {
-		case c.round != nil:
-			soon(c.round.said.Add(recallAgain))
+		case c.poll != nil:
+			soon(c.poll.said.Add(recallAgain))
 		case c.first() != nil || len(c.queue) == 0:
 			soon(c.began.Add(recallEvery))
 		}
@@ -217,24 +217,24 @@ func (t *Treasury) wake() (at time.Time) {
 			if q.waits {
 				soon(q.since.Add(answerWithin))
 			} else {
-				soon(q.asked.Add(claimFor))
+				soon(q.asked.Add(pendingFor))
 			}
 		}
 	}
 	for _, l := range t.looks {
 		soon(l.until)
-		soon(l.round.said.Add(recallAgain))
+		soon(l.poll.said.Add(recallAgain))
 	}
-	t.tendWake(soon)
+	t.jobsWake(soon)
 	if !at.IsZero() && !at.After(t.now) {
 		at = t.now.Add(time.Millisecond)
 	}
 	return at
 }
 
-// names says what the hubs of a round keep, what they may have if they need not be asked, and which of them
+// names says what the hubs of a poll keep, what they may have if they need not be asked, and which of them
 // do not answer.
-func (t *Treasury) names(r *round) string {
+func (t *Treasury) names(r *poll) string {
 	var s []string
 	unasked := market.Credits(0)
 	for i := range r.hubs {
@@ -263,8 +263,8 @@ func (t *Treasury) names(r *round) string {
 
 // Stop answers whoever still waits for hubs: it is to ask again.
 func (t *Treasury) Stop() {
-	for _, client := range slices.Sorted(maps.Keys(t.claims)) {
-		for _, q := range t.claims[client].queue {
+	for _, client := range slices.Sorted(maps.Keys(t.waitlists)) {
+		for _, q := range t.waitlists[client].queue {
 			if q.waits {
 				t.reply(q.op, &q.req, q.to,
 					refuse(bus.CodeUnavailable, "the treasury is stopping: ask again with the same id"))
@@ -280,8 +280,8 @@ func (t *Treasury) Stop() {
 // Depose forgets what is asked of hubs and who waits for that, as another may lead; whoever asked asks again.
 // When it leads anew it has heard nobody yet, and budgets are looked at again.
 func (t *Treasury) Depose() {
-	clear(t.claims)
-	clear(t.rounds)
-	clear(t.tending.errands)
-	t.looks, t.tending.at, t.since = nil, time.Time{}, time.Time{}
+	clear(t.waitlists)
+	clear(t.polls)
+	clear(t.budgets.jobs)
+	t.looks, t.budgets.at, t.since = nil, time.Time{}, time.Time{}
 }

@@ -140,15 +140,15 @@ func TestARecallServesWhoAsks(t *testing.T) {
 	b.want("need", "")
 	b.giveBack("h", 20)
 	b.want("need", "granted 60")
-	if b.answer("h", 30); len(b.tr.rounds) != 0 {
-		t.Error("a round is left")
+	if b.answer("h", 30); len(b.tr.polls) != 0 {
+		t.Error("a poll is left")
 	}
 	// The same request again gets the same grant, and the hub that gave is asked no more.
 	n := len(b.asked)
 	b.put(bus.OpAllot, bus.FundsRequest{ID: "need", Client: "ann", Hub: "k", Amount: 80, Least: 60})
 	b.want("need", "granted 60")
-	if b.pass(time.Minute); len(b.asked) != n || len(b.tr.claims) != 0 {
-		t.Errorf("%d more questions, %d claims", len(b.asked)-n, len(b.tr.claims))
+	if b.pass(time.Minute); len(b.asked) != n || len(b.tr.waitlists) != 0 {
+		t.Errorf("%d more questions, %d pending", len(b.asked)-n, len(b.tr.waitlists))
 	}
 }
 
@@ -209,7 +209,7 @@ func TestAGrantUnderWayIsWaitedFor(t *testing.T) {
 }
 
 // Who is granted something while others are asked is asked, too, for what it turns out not to need.
-func TestWhatIsGrantedInARoundIsPartOfIt(t *testing.T) {
+func TestWhatIsGrantedInAPollIsPartOfIt(t *testing.T) {
 	b := newBank(t)
 	spread(b, 50, "g")
 	b.put(bus.OpAllot, bus.FundsRequest{ID: "need", Client: "ann", Hub: "k", Domain: "of-k", Amount: 50,
@@ -339,7 +339,7 @@ func TestABalanceAsksTheHubs(t *testing.T) {
 		r.Hubs[1].AtMS != 0 || r.Hubs[1].HeardMS == 0 || r.Hubs[1].Allotted != 50 {
 		t.Errorf("%+v", r.Hubs)
 	}
-	if len(b.tr.looks) != 0 || len(b.tr.rounds) != 0 {
+	if len(b.tr.looks) != 0 || len(b.tr.polls) != 0 {
 		t.Error("the question is still under way")
 	}
 	b.put(bus.OpBalance, bus.FundsRequest{ID: "plain", Client: "ann"})
@@ -355,17 +355,17 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	}
 	b := newBank(t)
 	spread(b, 50, "g")
-	for i := range 3 * maxClaims {
+	for i := range 3 * maxPending {
 		b.put(bus.OpAllot, bus.FundsRequest{ID: fmt.Sprint("n", i), Client: "ann", Hub: fmt.Sprint("k", i),
 			Amount: 50, Least: 50})
 	}
 	for i := range 2 * maxLooks {
 		b.put(bus.OpBalance, bus.FundsRequest{ID: fmt.Sprint("b", i), Client: "ann", Hubs: true})
 	}
-	if n := len(b.tr.claims["ann"].queue); n != maxClaims || len(b.tr.looks) != maxLooks {
-		t.Errorf("%d claims, %d looks", n, len(b.tr.looks))
+	if n := len(b.tr.waitlists["ann"].queue); n != maxPending || len(b.tr.looks) != maxLooks {
+		t.Errorf("%d pending, %d looks", n, len(b.tr.looks))
 	}
-	b.want(fmt.Sprint("n", maxClaims), "allotment_pending")
+	b.want(fmt.Sprint("n", maxPending), "allotment_pending")
 	b.tr.Stop()
 	b.take()
 	b.want("n0", "unavailable")
@@ -379,14 +379,14 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 			Least: 10})
 		b.put(bus.OpAllot, bus.FundsRequest{ID: "n" + c, Client: c, Hub: "h", Amount: 10, Least: 10})
 	}
-	if len(b.tr.claims) != maxClients {
-		t.Errorf("claims of %d clients", len(b.tr.claims))
+	if len(b.tr.waitlists) != maxClients {
+		t.Errorf("pending requests of %d clients", len(b.tr.waitlists))
 	}
 	for range 40 {
 		b.pass(time.Second)
 	}
-	if len(b.tr.claims) != 0 || len(b.tr.rounds) != 0 || !b.wake.IsZero() {
-		t.Errorf("%d claims, %d rounds are left, it wakes at %v", len(b.tr.claims), len(b.tr.rounds), b.wake)
+	if len(b.tr.waitlists) != 0 || len(b.tr.polls) != 0 || !b.wake.IsZero() {
+		t.Errorf("%d pending, %d polls are left, it wakes at %v", len(b.tr.waitlists), len(b.tr.polls), b.wake)
 	}
 }
 

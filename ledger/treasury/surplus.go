@@ -48,10 +48,10 @@ func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
 		return refuse(bus.CodeBadRequest, "hub %s has ended: %s", req.Hub, why)
 	}
 	t.counted++
-	r := &round{id: strconv.FormatUint(t.counted, 10), client: req.Hub, look: true,
+	r := &poll{id: strconv.FormatUint(t.counted, 10), client: req.Hub, look: true,
 		hubs:  []target{{hub: req.Hub}},
 		share: &bus.Recall{Number: last + 1, Amount: req.Amount, Payee: req.Client}}
-	l := &look{req: *req, to: to, round: r, until: t.now.Add(answerWithin)}
+	l := &look{req: *req, to: to, poll: r, until: t.now.Add(answerWithin)}
 	switch {
 	case len(t.looks) >= maxLooks:
 		return refuse(bus.CodeUnavailable, "%d questions to hubs wait for their answers: ask again with the "+
@@ -60,7 +60,7 @@ func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
 		t.distributed(l)
 		return errLater
 	}
-	t.rounds[r.id] = r
+	t.polls[r.id] = r
 	t.looks = append(t.looks, l)
 	t.say(r)
 	return errLater
@@ -70,10 +70,10 @@ func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
 // that is another distribution, of which the treasury had not heard.
 func (t *Treasury) distributed(l *look) {
 	var err error
-	hub, made := l.req.Hub, l.round.share.Number
+	hub, made := l.req.Hub, l.poll.share.Number
 	last, _, _ := t.book.LastDistribute(hub)
 	n, reply := last+1, bus.FundsReply{Number: last + 1}
-	switch m := l.round.hubs[0].reply; {
+	switch m := l.poll.hubs[0].reply; {
 	case t.own.closed != "":
 		err = refuse(bus.CodeUnavailable, "%s", bus.Clip(t.own.closed, bus.MaxText))
 	case l.req.Amount > 0 && made <= last: // as somebody else asked for it, too
@@ -105,7 +105,7 @@ func (t *Treasury) distributed(l *look) {
 	if err != nil {
 		reply = refusal(err)
 	}
-	delete(t.rounds, l.round.id)
+	delete(t.polls, l.poll.id)
 	t.answer(l.to, &l.req, reply)
 }
 
@@ -123,17 +123,18 @@ func (t *Treasury) close(req *bus.FundsRequest) error {
 				"the treasury's", x.what, req.Hub, x.hub, x.here)
 		}
 	}
-	t.dropClaims(req.Hub)
+	t.dropPending(req.Hub)
 	if !t.book.Knows(req.Hub) { // it never had anything
 		return nil
 	}
 	return t.apply(ledger.NewClose(req.Hub, t.salt()))
 }
 
-// dropClaims forgets the claims of a hub that ends: money that came for them would belong to nobody.
-func (t *Treasury) dropClaims(hub string) {
-	for _, client := range slices.Sorted(maps.Keys(t.claims)) {
-		c := t.claims[client]
+// dropPending forgets the pending requests of a hub that ends: money that came for them would belong to
+// nobody.
+func (t *Treasury) dropPending(hub string) {
+	for _, client := range slices.Sorted(maps.Keys(t.waitlists)) {
+		c := t.waitlists[client]
 		for _, q := range slices.Clone(c.queue) {
 			if q.op != bus.OpAllot || q.req.Hub != hub {
 				continue

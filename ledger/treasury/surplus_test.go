@@ -143,7 +143,7 @@ func TestSurplusThatDoesNotLeave(t *testing.T) {
 		}
 		if len(b.heard[test.req.ID]) != 1 || b.last(test.req.ID) != string(test.code) ||
 			!strings.Contains(b.why(test.req.ID), test.why) || len(b.frames) != frames ||
-			len(b.tr.rounds) > 0 || len(b.tr.looks) > 0 {
+			len(b.tr.polls) > 0 || len(b.tr.looks) > 0 {
 			t.Errorf("%s: %+v", test.name, b.heard)
 		}
 	}

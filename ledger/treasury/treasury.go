@@ -51,12 +51,12 @@ type Treasury struct {
 	last  time.Time // a word of any hub that speaks regularly
 	room  bool      // the disk has some
 
-	claims  map[string]*claims // of clients whose money is looked for at hubs
-	looks   []*look            // questions for balances that wait for hubs
-	rounds  map[string]*round  // of questions to hubs under way, by id
-	counted uint64             // rounds so far
-	tending tending
-	richer  []string // clients that money was moved to, whose claims are still to be looked at
+	waitlists map[string]*waitlist // of clients whose money is looked for at hubs
+	looks     []*look              // questions for balances that wait for hubs
+	polls     map[string]*poll     // of questions to hubs under way, by id
+	counted   uint64               // polls so far
+	budgets   budgets
+	richer    []string // clients that money was moved to, whose pending requests are still to be looked at
 }
 
 // New returns a treasury without money. salt gives 16 random bytes for each record.
@@ -67,9 +67,9 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 		asked: map[string]bus.Grant{}, grants: map[string][]bus.Grant{},
 		early: newEarly(), leads: map[string]led{},
 		keys: map[string]*bus.VouchKeys{}, heard: map[string]word{}, room: true,
-		own:    journal{settled: true},
-		claims: map[string]*claims{}, rounds: map[string]*round{},
-		tending: newTending(),
+		own:       journal{settled: true},
+		waitlists: map[string]*waitlist{}, polls: map[string]*poll{},
+		budgets: newBudgets(),
 	}
 }
 
@@ -270,7 +270,7 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 	}
 	if !room && slices.Contains([]string{bus.OpDeposit, bus.OpAllot, bus.OpPayout, bus.OpMove, bus.OpBudget},
 		op) && !t.made(op, req) {
-		if t.claims[req.Client].find(op, req) != nil { // it is made yet, once there is room
+		if t.waitlists[req.Client].find(op, req) != nil { // it is made yet, once there is room
 			return refuse(bus.CodeUnavailable, "%s", errFull.Message)
 		}
 		return errFull

@@ -46,7 +46,7 @@ func (t *Treasury) writeOff(req *bus.FundsRequest, to any) error {
 			return err
 		}
 		reply.Lost = true
-		t.dropClaims(hub)
+		t.dropPending(hub)
 		t.richer = append(t.richer, clients...)
 	case lives != nil:
 		reply.Message = bus.MessageOf(lives)

@@ -41,8 +41,8 @@ func sentence(r *ledger.Record) string {
 			"tokens (%d cached) and %d output; until %s",
 			h.Client, h.Task, h.Agent, h.Model, h.Premium, h.Fee, h.Amount-h.Premium, h.Quoted, h.Prompt,
 			h.Cached, h.Output, stamp(h.Expires))
-		if h.Claimed > 0 {
-			s += fmt.Sprintf("; its agent says that it holds %d prompt tokens", h.Claimed)
+		if h.Asserted > 0 {
+			s += fmt.Sprintf("; its agent says that it holds %d prompt tokens", h.Asserted)
 		}
 		return s
 	case r.Capture != nil:

@@ -11,15 +11,15 @@ import (
 )
 
 // beliefBars measure what a hub believes that agents hold: how long it takes to find a round's prompts there,
-// to hear of a mark, and how much memory an agent takes; and what naming a prompt's marks takes a door.
+// to hear of a prefix, and how much memory an agent takes; and what naming a prompt's prefixes takes a door.
 func beliefBars(_ context.Context, o Options) ([]Bar, error) {
 	loops := newReference()
 	x, err := repeat(o, "belief", func() (x []float64, err error) {
 		for _, f := range []struct {
 			do   func() error
 			each float64 // of these in a call
-		}{{lookUps(false), 1}, {lookUps(true), 1}, {hears(), 2 * heardMarks}, {serves(), servedMarks},
-			{named(), beliefMarks}} {
+		}{{lookUps(false), 1}, {lookUps(true), 1}, {hears(), 2 * heardPrefixes}, {serves(), servedPrefixes},
+			{named(), beliefPrefixes}} {
 			call, loop, err := loops.beside(200*time.Millisecond, f.do)
 			if err != nil {
 				return nil, err
@@ -31,15 +31,15 @@ func beliefBars(_ context.Context, o Options) ([]Bar, error) {
 	if err != nil {
 		return nil, err
 	}
-	const looked = "0.2 ms are asked; 16 prompts of 800 marks, of which 100 agents hold 40 to 800"
+	const looked = "0.2 ms are asked; 16 prompts of 800 prefixes, of which 100 agents hold 40 to 800"
 	return []Bar{
 		ratio("belief: a round in what was served", lookLimit, "loop", "us", x[0], x[1], looked),
 		ratio("belief: a round in what agents say", lookLimit, "loop", "us", x[2], x[3], looked),
-		ratio("belief: a mark that an agent says", markLimit, "loop", "us", x[4], x[5],
+		ratio("belief: a prefix that an agent says", prefixLimit, "loop", "us", x[4], x[5],
 			"a million a second are asked; in messages of 600, one goes as another comes"),
-		ratio("belief: a mark that an agent has served", markLimit, "loop", "us", x[6], x[7],
+		ratio("belief: a prefix that an agent has served", prefixLimit, "loop", "us", x[6], x[7],
 			"likewise; in prompts of 240, the oldest go"),
-		ratio("door: a mark under the key of the day", nameLimit, "loop", "us", x[8], x[9],
+		ratio("door: a prefix under the key of the day", nameLimit, "loop", "us", x[8], x[9],
 			"0.1 us are asked: SHA-256 of one block"),
 		{Name: "belief: memory of an agent", Asked: "under 1 MB", Limit: 1, Measured: median(x[10]),
 			Unit: "MB", Runs: x[10], Note: "all that limits let be remembered, said and served"},
@@ -48,42 +48,43 @@ func beliefBars(_ context.Context, o Options) ([]Bar, error) {
 
 // Limits are what is asked on the design's machine, whose loop takes some 20 us.
 const (
-	lookLimit   = 10
-	markLimit   = 0.05
-	nameLimit   = 0.008
-	beliefMarks = 800
-	heardMarks  = 300
-	servedMarks = 240
+	lookLimit      = 10
+	prefixLimit    = 0.05
+	nameLimit      = 0.008
+	beliefPrefixes = 800
+	heardPrefixes  = 300
+	servedPrefixes = 240
 )
 
-// marked is a prompt of so many marks, of which the first are those of all others.
-func marked(seed uint64, common, marks int) (p bus.Prompt) {
+// marked is a prompt of so many prefixes, of which the first are those of all others.
+func hashed(seed uint64, common, prefixes int) (p bus.Prompt) {
 	r, all := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(0, 2))
-	for i := range marks {
+	for i := range prefixes {
 		from := r
 		if i < common {
 			from = all
 		}
-		p.Bytes += bus.MarkEvery
-		p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: from.Uint64()})
+		p.Bytes += bus.PrefixEvery
+		p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: p.Bytes, Hash: from.Uint64()})
 	}
 	p.Tokens = p.Bytes / 4
 	return p
 }
 
-func packed(marks []bus.Mark) (list []byte) {
-	for _, m := range marks {
-		list = bus.AppendMark(list, bus.ShortMark(m.Hash))
+func packed(prefixes []bus.PrefixHash) (list []byte) {
+	for _, m := range prefixes {
+		list = bus.AppendShortHash(list, bus.ShortHash(m.Hash))
 	}
 	return list
 }
 
 // sayAll has an agent say all that it holds.
-func sayAll(b *prefix.Belief, list []byte) {
-	b.Told(&bus.Holdings{Seq: 1, Base: 1, Parts: 1, Coverage: 0.95, Evidence: bus.EvidenceEvents, Add: list})
+func sayAll(b *prefix.Cache, list []byte) {
+	b.Reported(&bus.Holdings{Seq: 1, Base: 1, Parts: 1, Coverage: 0.95, Evidence: bus.EvidenceEvents,
+		Add: list})
 }
 
-func serve(b *prefix.Belief, session uint64, p *bus.Prompt) {
+func serve(b *prefix.Cache, session uint64, p *bus.Prompt) {
 	b.Served(b.Sent(p, p.Tokens, 0, 0), session, p, p.Tokens, 100, -1)
 }
 
@@ -96,8 +97,8 @@ func lookUps(says bool) func() error {
 		b := x.New(16, 0)
 		var list []byte
 		for k := range dialogues {
-			p := marked(uint64(i*dialogues+k+1), common, 100+r.IntN(beliefMarks-100))
-			if list = append(list, packed(p.Marks)...); !says {
+			p := hashed(uint64(i*dialogues+k+1), common, 100+r.IntN(beliefPrefixes-100))
+			if list = append(list, packed(p.Prefixes)...); !says {
 				serve(b, 0, &p)
 			}
 		}
@@ -107,30 +108,30 @@ func lookUps(says bool) func() error {
 	}
 	var tasks [16]bus.Prompt
 	for i := range tasks {
-		tasks[i] = marked(1+r.Uint64N(agents*dialogues), common, beliefMarks)
+		tasks[i] = hashed(1+r.Uint64N(agents*dialogues), common, beliefPrefixes)
 	}
 	var depths []int32
 	return func() error {
 		for i := range tasks {
-			depths = x.Depths(depths, tasks[i].Marks)
+			depths = x.Depths(depths, tasks[i].Prefixes)
 		}
 		return nil
 	}
 }
 
-// hears has agents say that they hold some marks, and no longer some others.
+// hears has agents say that they hold some prefixes, and no longer some others.
 func hears() func() error {
 	x := prefix.NewIndex(prefix.DefaultLimits())
 	x.Advance(1)
-	var agents [20]*prefix.Belief
+	var agents [20]*prefix.Cache
 	for i := range agents {
 		agents[i] = x.New(16, 0)
 		sayAll(agents[i], nil)
 	}
 	var lists [64][]byte
 	for i := range lists {
-		p := marked(uint64(i+1), 0, heardMarks)
-		lists[i] = packed(p.Marks)
+		p := hashed(uint64(i+1), 0, heardPrefixes)
+		lists[i] = packed(p.Prefixes)
 	}
 	n := 0
 	return func() error {
@@ -140,7 +141,7 @@ func hears() func() error {
 		if k >= 8 {
 			h.Drop = lists[(k-8)%len(lists)]
 		}
-		agents[n%len(agents)].Told(&h)
+		agents[n%len(agents)].Reported(&h)
 		n++
 		return nil
 	}
@@ -149,13 +150,13 @@ func hears() func() error {
 // serves has agents serve prompts, each of which takes the place of another.
 func serves() func() error {
 	x := prefix.NewIndex(prefix.DefaultLimits())
-	var agents [20]*prefix.Belief
+	var agents [20]*prefix.Cache
 	for i := range agents {
 		agents[i] = x.New(16, 1<<20)
 	}
 	var prompts [1000]bus.Prompt
 	for i := range prompts {
-		prompts[i] = marked(uint64(i+1), 40, servedMarks)
+		prompts[i] = hashed(uint64(i+1), 40, servedPrefixes)
 	}
 	n := 0
 	return func() error {
@@ -165,14 +166,14 @@ func serves() func() error {
 	}
 }
 
-// named has a door name the marks of a prompt.
+// named has a door name the prefixes of a prompt.
 func named() func() error {
 	now := time.Unix(1_800_000_000, 0)
-	keys := (*bus.MarkKeys)(nil).After(now, 0, make([]byte, 32), make([]byte, 32))
-	p := marked(1, 0, beliefMarks)
-	sums := make([]byte, bus.SumBytes*len(p.Marks))
+	keys := (*bus.PrefixKeys)(nil).After(now, 0, make([]byte, 32), make([]byte, 32))
+	p := hashed(1, 0, beliefPrefixes)
+	digests := make([]byte, bus.DigestBytes*len(p.Prefixes))
 	return func() error {
-		p.Sums = sums
+		p.Digests = digests
 		keys.Name(&p, now)
 		return nil
 	}
@@ -194,11 +195,11 @@ func agentMemory() float64 {
 	before, now := heap(), int64(1)
 	for i := range uint64(agents) {
 		b := x.New(16, 0)
-		p := marked(1<<32+i, 0, limits.Told)
-		sayAll(b, packed(p.Marks))
+		p := hashed(1<<32+i, 0, limits.Reported)
+		sayAll(b, packed(p.Prefixes))
 		for k := range uint64(3 * limits.Sessions) {
-			p := marked(2<<32+i<<16+k, 0,
-				limits.Marks/limits.Sessions)
+			p := hashed(2<<32+i<<16+k, 0,
+				limits.Hashes/limits.Sessions)
 			now += int64(time.Millisecond)
 			x.Advance(now)
 			serve(b, k+1, &p)

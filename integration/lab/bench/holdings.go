@@ -34,7 +34,7 @@ func holdingsBars(_ context.Context, o Options) ([]Bar, error) {
 				"such agents at 50 hubs say a thousand times as much, of which each hub hears a fiftieth"},
 		{Name: "agentd: events and holdings at full prefill", Asked: "under 1 % of a core", Limit: 1,
 			Measured: median(x[2]), Unit: "%", Runs: x[2],
-			Note: "events decoded, marks tied, what has changed encoded; without sockets"},
+			Note: "events decoded, prefixes tied, what has changed encoded; without sockets"},
 	}, nil
 }
 
@@ -56,7 +56,7 @@ func prefills(rate int) (bytes, core float64, err error) {
 	now := time.Unix(1_800_000_000, 0)
 	s.Listen()
 	s.Restarted()
-	s.Claimed()
+	s.NewHub()
 	r := rand.New(rand.NewPCG(1, 3))
 	serve := func(i int) (spent time.Duration, err error) {
 		p, ids := prefillPrompt(r)
@@ -115,8 +115,8 @@ func prefills(rate int) (bytes, core float64, err error) {
 func prefillPrompt(r *rand.Rand) (p bus.Prompt, ids []uint32) {
 	for i := range prefillOne {
 		ids = append(ids, r.Uint32N(150_000))
-		if p.Bytes += 4; p.Bytes%bus.MarkEvery == 0 || i == prefillOne-1 {
-			p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: r.Uint64()})
+		if p.Bytes += 4; p.Bytes%bus.PrefixEvery == 0 || i == prefillOne-1 {
+			p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: p.Bytes, Hash: r.Uint64()})
 		}
 	}
 	p.Tokens, p.Messages = prefillOne, 1

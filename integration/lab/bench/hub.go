@@ -67,7 +67,8 @@ func (d *desk) next() *bus.Task {
 		Session: fmt.Sprintf("session-%d", session)}
 	t.Prompt = bus.Prompt{Bytes: (8 + d.asked/sessions%8) * 1024, Messages: 3, Tokens: 2000}
 	for at := 512; at <= t.Prompt.Bytes; at += 512 {
-		t.Prompt.Marks = append(t.Prompt.Marks, bus.Mark{Bytes: at, Hash: uint64(session)<<32 | uint64(at)})
+		t.Prompt.Prefixes = append(t.Prompt.Prefixes, bus.PrefixHash{Bytes: at, Hash: uint64(session)<<32 |
+			uint64(at)})
 	}
 	return t
 }

@@ -385,7 +385,7 @@ func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 	if m.Ends && r.Turn+1 == len(r.script.turns) {
 		m.after(m.Hop, func() { m.node.SessionEnded(m.now, client, t.Session) })
 	}
-	if marks := t.Prompt.Marks; len(marks) > 0 {
+	if marks := t.Prompt.Prefixes; len(marks) > 0 {
 		m.texts[marks[len(marks)-1].Hash] = r
 	}
 	say(m, bus.HubTaskSubject(domain, "door"), t, func(got *bus.Task) {

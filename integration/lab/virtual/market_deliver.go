@@ -63,8 +63,8 @@ func (m *Market) deliver(r *hub.Ready) {
 		say(m, bus.DispatchSubject(a.id, domain), &r.Dispatches[i],
 			func(d *bus.Dispatch) { m.dispatched(a, d) })
 	}
-	for _, l := range r.Letters {
-		m.letter(l)
+	for _, l := range r.Messages {
+		m.message(l)
 	}
 	for _, f := range r.Funds {
 		f.Request.Mark = nil // a journal that is never copied needs nobody who keeps how far it is
@@ -118,7 +118,7 @@ func payable(d *bus.Dispatch, block int) int {
 
 // seed is the request for a text that the hub puts on an idle engine.
 func (m *Market) seed(d *bus.Dispatch) *Request {
-	marks := d.Task.Prompt.Marks
+	marks := d.Task.Prompt.Prefixes
 	of := m.texts[marks[len(marks)-1].Hash]
 	return &Request{ID: -1, Play: of.Play, Turn: of.Turn, Group: of.Group, script: of.script, own: true,
 		Job: Job{Hashes: of.script.blocksOf(of.Play, of.Turn, m.Engine.BlockSize, of.Group, nil),
@@ -155,9 +155,10 @@ func (m *Market) wish(e *policy.Effect) {
 	m.placed = append(m.placed, Placed{Request: r, Engine: a.i})
 }
 
-// letter delivers what the hub says to one receiver: an acknowledgement to an agent, or the answer to a task.
-func (m *Market) letter(l hub.Letter) {
-	switch v := l.Message.(type) {
+// message delivers what the hub says to one receiver: an acknowledgement to an agent, or the answer to a
+// task.
+func (m *Market) message(l hub.Message) {
+	switch v := l.Body.(type) {
 	case *bus.CompletionAck:
 		say(m, l.Subject, v, func(c *bus.CompletionAck) {
 			m.seller(strings.TrimPrefix(l.Subject, acks)).core.Acked(c.Hold, c.Code)

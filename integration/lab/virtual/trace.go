@@ -261,16 +261,16 @@ func (r *Request) Body(named bool) []byte {
 }
 
 // prompt is what a door would have read of one whose blocks alone are known: two bytes a token, as the
-// longest of a trace have more tokens than a prompt may have bytes at four, and a mark at the end of each
+// longest of a trace have more tokens than a prompt may have bytes at four, and a prefix to the end of each
 // block.
 func (r *Request) prompt(size int) bus.Prompt {
 	const bytes = 2
 	p := bus.Prompt{Bytes: bytes * r.Prompt, Messages: 1, Tokens: r.Prompt, Text: bytes * r.Prompt, Pieces: 1}
 	for i, h := range r.script.blocksOf(r.Play, r.Turn, size, r.Group, nil)[:r.Prompt/size] {
-		p.Marks = append(p.Marks, bus.Mark{Bytes: bytes * size * (i + 1), Hash: h})
+		p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: bytes * size * (i + 1), Hash: h})
 	}
 	if r.Prompt%size > 0 {
-		p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: mix(uint64(r.ID) ^ 1<<63)})
+		p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: p.Bytes, Hash: mix(uint64(r.ID) ^ 1<<63)})
 	}
 	return p
 }

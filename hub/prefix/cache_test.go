@@ -10,18 +10,18 @@ import (
 	"souk/bus"
 )
 
-// chat builds a prompt from messages as the door does: a mark at the end of every message and every MarkEvery
-// bytes inside it, each with the hash of all text before it; four bytes a token.
+// chat builds a prompt from messages as the door does: a prefix to the end of every message and every
+// PrefixEvery bytes inside it, each with the hash of all text before it; four bytes a token.
 func chat(messages ...string) bus.Prompt {
 	p := bus.Prompt{Messages: len(messages)}
 	h := fnv.New64a()
 	for _, m := range messages {
 		m += "\x00"
 		for len(m) > 0 {
-			n := min(bus.MarkEvery, len(m))
+			n := min(bus.PrefixEvery, len(m))
 			h.Write([]byte(m[:n]))
 			p.Bytes += n
-			p.Marks = append(p.Marks, bus.Mark{Bytes: p.Bytes, Hash: h.Sum64()})
+			p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: p.Bytes, Hash: h.Sum64()})
 			m = m[n:]
 		}
 	}
@@ -34,12 +34,12 @@ func text(seed byte, tokens int) string {
 }
 
 // serve has an agent serve a prompt of a session.
-func serve(b *Belief, key uint64, p *bus.Prompt, prompt, output, cached int) {
+func serve(b *Cache, key uint64, p *bus.Prompt, prompt, output, cached int) {
 	b.Served(b.Sent(p, prompt, output, 0), key, p, prompt, output, cached)
 }
 
 // overlap is what the agent is believed to hold of a prompt.
-func overlap(b *Belief, p *bus.Prompt) int {
+func overlap(b *Cache, p *bus.Prompt) int {
 	_, cached := b.Expect(p, p.Tokens)
 	return cached
 }
@@ -73,7 +73,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// Marks say how far two texts are the same, to within the distance of two marks.
+// Prefixes say how far two texts are the same, to within the distance of two.
 func TestDepthsAgainstBytes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -99,17 +99,17 @@ func TestDepthsAgainstBytes(t *testing.T) {
 		agent := x.New(1, 0)
 		serve(agent, 1, &pa, pa.Tokens, 0, 0)
 		at := 0
-		if n := x.Depths(nil, pb.Marks)[agent.Place()]; n > 0 {
-			at = pb.Marks[n-1].Bytes
+		if n := x.Depths(nil, pb.Prefixes)[agent.Place()]; n > 0 {
+			at = pb.Prefixes[n-1].Bytes
 		}
-		if at > lcp || lcp-at > bus.MarkEvery {
-			t.Fatalf("marks say %d bytes, texts %d", at, lcp)
+		if at > lcp || lcp-at > bus.PrefixEvery {
+			t.Fatalf("prefixes say %d bytes, texts %d", at, lcp)
 		}
 	}
 }
 
-// What was counted of a text is what the next prompt that begins with it is expected to have; a mark in the
-// middle is guessed by bytes until the engine has found just that.
+// What was counted of a text is what the next prompt that begins with it is expected to have; a prefix that
+// ends in the middle is guessed by bytes until the engine has found just that.
 func TestTokensAreThoseCounted(t *testing.T) {
 	b := NewIndex(DefaultLimits()).New(16, 0)
 	system, ask, answer, again := text(0, 96), text(1, 32), text(2, 64), text(3, 32)
@@ -141,7 +141,7 @@ func TestTokensAreThoseCounted(t *testing.T) {
 }
 
 func TestForgetting(t *testing.T) {
-	x := NewIndex(Limits{Sessions: 4, Marks: 1000})
+	x := NewIndex(Limits{Sessions: 4, Hashes: 1000})
 	b := x.New(16, 0)
 	var p [5]bus.Prompt
 	for key := range p {
@@ -228,7 +228,7 @@ func TestWhatRunsHasRoom(t *testing.T) {
 // An engine that found much less than it held for certain has lost the rest, and what it used before that;
 // not so where the little it was to find may be a guess that is off, or is still being computed.
 func TestWhatWasNotFoundIsGone(t *testing.T) {
-	fresh := func() (*Belief, []bus.Prompt) {
+	fresh := func() (*Cache, []bus.Prompt) {
 		b := NewIndex(DefaultLimits()).New(16, 0)
 		p := []bus.Prompt{chat(text(0, 100), text(1, 20)), chat(text(2, 400), text(3, 400)),
 			chat(text(0, 100), text(4, 20))}
@@ -239,9 +239,10 @@ func TestWhatWasNotFoundIsGone(t *testing.T) {
 	}
 	next := func(p bus.Prompt) bus.Prompt { // the next turn
 		q := chat(text(5, 64))
-		for _, m := range q.Marks {
-			p.Marks = append(p.Marks[:len(p.Marks):len(p.Marks)], bus.Mark{Bytes: m.Bytes + p.Bytes,
-				Hash: m.Hash ^ p.Marks[len(p.Marks)-1].Hash})
+		for _, m := range q.Prefixes {
+			p.Prefixes = append(p.Prefixes[:len(p.Prefixes):len(p.Prefixes)],
+				bus.PrefixHash{Bytes: m.Bytes + p.Bytes,
+					Hash: m.Hash ^ p.Prefixes[len(p.Prefixes)-1].Hash})
 		}
 		p.Bytes, p.Tokens = p.Bytes+q.Bytes, p.Tokens+q.Tokens
 		return p
@@ -252,7 +253,7 @@ func TestWhatWasNotFoundIsGone(t *testing.T) {
 	if overlap(b, &p[0]) != 96 || overlap(b, &p[2]) == 0 {
 		t.Error("its first half was found, and what was used since is forgotten")
 	}
-	if x, ok := b.find(p[0].Marks[len(p[0].Marks)-1].Hash); ok && x != 0 {
+	if x, ok := b.find(p[0].Prefixes[len(p[0].Prefixes)-1].Hash); ok && x != 0 {
 		t.Error("what was used before its second half is still believed in")
 	}
 	b, p = fresh()
@@ -260,7 +261,7 @@ func TestWhatWasNotFoundIsGone(t *testing.T) {
 	run := b.Sent(&other, 120, 0, 0)
 	b.Served(run, 4, &other, 120, 0, 48) // 96 by a guess
 	if overlap(b, &p[1]) == 0 {
-		t.Error("a guess that was off by a few blocks made the agent's belief go")
+		t.Error("a guess that was off by a few blocks made the agent's cache go")
 	}
 	b, p = fresh()
 	cold := chat(text(7, 300), text(8, 20))
@@ -269,7 +270,7 @@ func TestWhatWasNotFoundIsGone(t *testing.T) {
 		b.Served(r, 0, &cold, 320, 0, 0)
 	}
 	if overlap(b, &p[0]) == 0 || overlap(b, &p[1]) == 0 {
-		t.Error("two that computed one text side by side made the agent's belief go")
+		t.Error("two that computed one text side by side made the agent's cache go")
 	}
 }
 
@@ -290,14 +291,14 @@ func TestDrop(t *testing.T) {
 	}
 	b.Drop()
 	if x.own.holders.n != 0 {
-		t.Errorf("%d marks are left", x.own.holders.n)
+		t.Errorf("%d prefixes are left", x.own.holders.n)
 	}
 }
 
-// What an engine found of a text that many prompts begin with corrects what was guessed of all the marks
+// What an engine found of a text that many prompts begin with corrects what was guessed of all the prefixes
 // before its end, so that engines alike are believed to hold as much of it, whichever prompt each had first.
 func TestAGuessIsCorrectedByWhatWasFound(t *testing.T) {
-	system := strings.Repeat("s", 2*bus.MarkEvery+20) // a mark stands shortly before its end
+	system := strings.Repeat("s", 2*bus.PrefixEvery+20) // a prefix ends shortly before its end
 	var first int
 	for i, dense := range []int{40, 400, 4000} { // tokens of the rest, which takes as many bytes
 		b := NewIndex(DefaultLimits()).New(16, 0)
@@ -317,18 +318,18 @@ func TestAGuessIsCorrectedByWhatWasFound(t *testing.T) {
 	}
 }
 
-// What is billed as cached where an engine did not say so is what the same text implies, never what is
+// What is billed as cached where an engine did not say so is what the same text verifies, never what is
 // merely likely.
-func TestImplied(t *testing.T) {
-	marks := func(ends ...int) (p bus.Prompt) {
+func TestVerified(t *testing.T) {
+	prefixes := func(ends ...int) (p bus.Prompt) {
 		for i, at := range ends {
-			p.Marks = append(p.Marks, bus.Mark{Bytes: at, Hash: uint64(at*7 + i)})
+			p.Prefixes = append(p.Prefixes, bus.PrefixHash{Bytes: at, Hash: uint64(at*7 + i)})
 			p.Bytes = at
 		}
 		return p
 	}
 	b := NewIndex(DefaultLimits()).New(16, 0)
-	first := marks(1000, 2000)
+	first := prefixes(1000, 2000)
 	serve(b, 1, &first, 800, 3000, 0)
 	for _, c := range []struct {
 		name string
@@ -336,15 +337,15 @@ func TestImplied(t *testing.T) {
 		p    bus.Prompt
 		want int
 	}{
-		{"the same text", 1, marks(1000, 2000), 800},
+		{"the same text", 1, prefixes(1000, 2000), 800},
 		{"it goes on: not with the answer, and not with the block in which that began", 1,
-			marks(1000, 2000, 9000), 784},
-		{"half of it, which may be as few tokens as one", 1, marks(1000), 0},
+			prefixes(1000, 2000, 9000), 784},
+		{"half of it, which may be as few tokens as one", 1, prefixes(1000), 0},
 		{"another text under the same name", 1,
-			bus.Prompt{Bytes: 2000, Marks: []bus.Mark{{Bytes: 2000, Hash: 5}}}, 0},
-		{"another session", 2, marks(1000, 2000), 0},
+			bus.Prompt{Bytes: 2000, Prefixes: []bus.PrefixHash{{Bytes: 2000, Hash: 5}}}, 0},
+		{"another session", 2, prefixes(1000, 2000), 0},
 	} {
-		if got := b.Implied(c.key, &c.p); got != c.want {
+		if got := b.Verified(c.key, &c.p); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}

@@ -8,16 +8,16 @@ import (
 	"souk/bus"
 )
 
-// told is what an agent says it holds. It raises what is believed of that agent, and of no other; and where
-// it covers nearly all, the agent holds nothing else but what was served just now.
-type told struct {
-	marks []uint64 // short forms, sorted
-	parts []uint64 // of a whole of which not all was said yet
-	seq   uint64   // of the last message
-	base  uint64   // of the last whole, or the one that is being said
-	part  int      // of that, which comes next
-	known bool     // a whole has been said, and nothing was missed since
-	over  bool     // it says more than is remembered
+// reported is what an agent says it holds. It raises what is believed of that agent, and of no other; and
+// where it covers nearly all, the agent holds nothing else but what was served just now.
+type reported struct {
+	hashes []uint64 // short forms, sorted
+	parts  []uint64 // of a whole of which not all was said yet
+	seq    uint64   // of the last message
+	base   uint64   // of the last whole, or the one that is being said
+	part   int      // of that, which comes next
+	known  bool     // a whole has been said, and nothing was missed since
+	over   bool     // it says more than is remembered
 
 	life     uint64 // of its engine
 	since    int64  // when it first said what its engine publishes
@@ -26,11 +26,11 @@ type told struct {
 	events   bool  // its engine says so
 	heard    int64 // when the last whole was said
 	muted    int64 // it is not heard until then
-	watch    *Run  // in the agenda: what was told expires, or is heard again
+	watch    *Run  // in the agenda: what was reported expires, or is heard again
 
-	misses, unsaid uint32 // of the last claims that were judged, the latest in the lowest bit
+	misses, unsaid uint32 // of the last assertions that were judged, the latest in the lowest bit
 
-	speaks bool // it counts: its marks are in the index
+	speaks bool // it counts: its prefixes are in the index
 	rules  bool // and nothing else does
 }
 
@@ -45,14 +45,14 @@ const (
 	mostMiss  = 2
 	mostQuiet = judged / 2 // tasks whose answer was cut, so that its engine reported nothing, are among these
 	notHeard  = 10 * time.Minute
-	doubtful  = 10 // one part of so many, of what is guessed of the tokens up to a mark
+	doubtful  = 10 // one part of so many, of what is guessed of the tokens of a prefix
 	judgedNow = 1<<judged - 1
 )
 
-// Told takes in what the agent says. It reports whether something was missed, so that all is to be said
+// Reported takes in what the agent says. It reports whether something was missed, so that all is to be said
 // again: until then nothing is believed because it was said.
-func (b *Belief) Told(h *bus.Holdings) (ask bool) {
-	t := &b.told
+func (b *Cache) Reported(h *bus.Holdings) (ask bool) {
+	t := &b.reported
 	if h.Seq <= t.seq {
 		return false // it has overtaken this one
 	}
@@ -78,8 +78,8 @@ func (b *Belief) Told(h *bus.Holdings) (ask bool) {
 	switch {
 	case h.Parts == 0:
 		b.change(h.Add, h.Drop)
-	case len(t.parts) <= b.index.limits.Told:
-		t.parts = appendMarks(t.parts, h.Add)
+	case len(t.parts) <= b.index.limits.Reported:
+		t.parts = appendHashes(t.parts, h.Add)
 		fallthrough
 	default:
 		if t.part == h.Parts {
@@ -99,28 +99,28 @@ func (b *Belief) Told(h *bus.Holdings) (ask bool) {
 }
 
 // Heard is the number of the last word that was taken in; 0: none was.
-func (b *Belief) Heard() uint64 { return b.told.seq }
+func (b *Cache) Heard() uint64 { return b.reported.seq }
 
 // Missed says that the agent has said more than was heard: until all is said again nothing is believed
 // because it was said.
-func (b *Belief) Missed() {
-	b.told.known, b.told.part = false, -1
+func (b *Cache) Missed() {
+	b.reported.known, b.reported.part = false, -1
 	b.weigh()
 }
 
-func appendMarks(dst []uint64, list []byte) []uint64 {
-	bus.EachMark(list, func(short uint64) { dst = append(dst, short) })
+func appendHashes(dst []uint64, list []byte) []uint64 {
+	bus.EachShortHash(list, func(short uint64) { dst = append(dst, short) })
 	return dst
 }
 
 // change takes in what is held no longer, and then what is held from now on.
-func (b *Belief) change(add, drop []byte) {
+func (b *Cache) change(add, drop []byte) {
 	x := b.index
-	x.adds, x.drops = appendMarks(x.adds[:0], add), appendMarks(x.drops[:0], drop)
+	x.adds, x.drops = appendHashes(x.adds[:0], add), appendHashes(x.drops[:0], drop)
 	slices.Sort(x.adds)
 	slices.Sort(x.drops)
 	out, adds, drops := x.merged[:0], slices.Compact(x.adds), x.drops
-	for _, short := range b.told.marks {
+	for _, short := range b.reported.hashes {
 		for len(adds) > 0 && adds[0] < short {
 			out, adds = append(out, adds[0]), adds[1:]
 		}
@@ -137,14 +137,14 @@ func (b *Belief) change(add, drop []byte) {
 	b.retell(x.merged)
 }
 
-// retell has the agent hold these marks and no others.
-func (b *Belief) retell(marks []uint64) {
-	t := &b.told
-	if most := b.index.limits.Told; len(marks) > most {
-		marks, t.over = marks[:most], true
+// retell has the agent hold these prefixes and no others.
+func (b *Cache) retell(prefixes []uint64) {
+	t := &b.reported
+	if most := b.index.limits.Reported; len(prefixes) > most {
+		prefixes, t.over = prefixes[:most], true
 	}
 	if t.speaks {
-		old, fresh := t.marks, marks
+		old, fresh := t.hashes, prefixes
 		for len(old)+len(fresh) > 0 {
 			switch {
 			case len(fresh) == 0 || len(old) > 0 && old[0] < fresh[0]:
@@ -158,34 +158,34 @@ func (b *Belief) retell(marks []uint64) {
 			}
 		}
 	}
-	t.marks = append(t.marks[:0], marks...)
+	t.hashes = append(t.hashes[:0], prefixes...)
 	b.changes++
 }
 
-// tell has a mark in the index, or not.
-func (b *Belief) tell(short uint64, holds bool) {
+// tell has a prefix in the index, or not.
+func (b *Cache) tell(short uint64, holds bool) {
 	if holds {
-		b.index.told.add(short, b.place)
+		b.index.reported.add(short, b.place)
 	} else {
-		b.index.told.remove(short, b.place)
+		b.index.reported.remove(short, b.place)
 	}
 	b.index.change(short)
 }
 
-// says reports whether the agent says that it holds a text up to a mark.
-func (b *Belief) says(hash uint64) bool {
-	_, ok := slices.BinarySearch(b.told.marks, bus.ShortMark(hash))
+// says reports whether the agent says that it holds a prefix.
+func (b *Cache) says(hash uint64) bool {
+	_, ok := slices.BinarySearch(b.reported.hashes, bus.ShortHash(hash))
 	return ok
 }
 
 // weigh finds out what the agent's word is worth by now.
-func (b *Belief) weigh() {
-	t, now := &b.told, b.index.now
+func (b *Cache) weigh() {
+	t, now := &b.reported, b.index.now
 	speaks := t.known && t.events && now >= t.muted && now < t.heard+expiry.Nanoseconds()
 	rules := speaks && !t.over && t.coverage >= ruling
 	if speaks != t.speaks {
 		t.speaks = speaks
-		for _, short := range t.marks {
+		for _, short := range t.hashes {
 			b.tell(short, speaks)
 		}
 		b.changes++
@@ -208,8 +208,8 @@ func (b *Belief) weigh() {
 }
 
 // rewatch puts the watch where the agent's word may next be worth more or less because of the time alone.
-func (b *Belief) rewatch() {
-	t, now := &b.told, b.index.now
+func (b *Cache) rewatch() {
+	t, now := &b.reported, b.index.now
 	at := t.heard + expiry.Nanoseconds()
 	if t.muted > now {
 		at = min(at, t.muted)
@@ -223,15 +223,15 @@ func (b *Belief) rewatch() {
 }
 
 // forget is for an agent that goes.
-func (t *told) forget(b *Belief) {
+func (t *reported) forget(b *Cache) {
 	t.known, t.watch = false, nil
 	b.weigh()
-	*t = told{}
+	*t = reported{}
 }
 
 // Forget forgets all that the agent is believed to hold: its engine began anew. What tasks need that run is
 // computed again, if they go on at all.
-func (b *Belief) Forget() {
+func (b *Cache) Forget() {
 	for _, s := range b.sessions.All() {
 		b.remove(s)
 	}
@@ -248,17 +248,17 @@ func (b *Belief) Forget() {
 	b.retell(nil)
 }
 
-// Claimed is how many tokens of a prompt the agent is believed to hold because it said so, and for no other
+// Asserted is how many tokens of a prompt the agent is believed to hold because it said so, and for no other
 // reason. It said a place in the text; how many tokens stand before that may be a guess, and then a part of
 // it is left out, so that nobody pays for what others guess. Of pictures nothing is believed because it is
-// said, so nothing is claimed.
-func (b *Belief) Claimed(p *bus.Prompt, estimate int) int {
-	if !b.told.speaks || p.Loose == bus.LooseMedia {
+// said, so nothing is asserted.
+func (b *Cache) Asserted(p *bus.Prompt, estimate int) int {
+	if !b.reported.speaks || p.Loose == bus.LooseMedia {
 		return 0
 	}
 	depth, own := b.Depth(p), int32(0)
 	for own < depth {
-		i, ok := b.find(p.Marks[own].Hash)
+		i, ok := b.find(p.Prefixes[own].Hash)
 		if !ok || !b.nodes[i].shown { // where its word rules, that it was served there once counts no more
 			break
 		}
@@ -268,7 +268,8 @@ func (b *Belief) Claimed(p *bus.Prompt, estimate int) int {
 		return 0
 	}
 	_, cached := b.ExpectAt(p, depth, estimate)
-	cached = min(cached, b.upto(p, depth, p.Marks[depth-1].Bytes, estimate)) // it said nothing of an answer
+	// it said nothing of an answer
+	cached = min(cached, b.upto(p, depth, p.Prefixes[depth-1].Bytes, estimate))
 	if _, upto, exact := b.counted(p, depth); exact {
 		cached -= max(0, cached-upto) / doubtful
 	} else {
@@ -280,13 +281,13 @@ func (b *Belief) Claimed(p *bus.Prompt, estimate int) int {
 // Judge compares what an agent got a task for with what its engine found, which is -1 where the agent does
 // not say. Of an agent that is wrong too often, or does not say too often, nothing is believed for a while
 // because it says so.
-func (b *Belief) Judge(claimed, found int) {
-	t := &b.told
+func (b *Cache) Judge(asserted, found int) {
+	t := &b.reported
 	t.misses, t.unsaid = t.misses<<1&judgedNow, t.unsaid<<1&judgedNow
 	switch {
 	case found < 0:
 		t.unsaid |= 1
-	case found < claimed-2*b.block:
+	case found < asserted-2*b.block:
 		t.misses |= 1
 	}
 	if bits.OnesCount32(t.misses) > mostMiss || bits.OnesCount32(t.unsaid) > mostQuiet {
@@ -302,5 +303,5 @@ func (b *Belief) Judge(claimed, found int) {
 
 // Speaks reports whether anything is believed of the agent because it says so, and Rules whether nothing else
 // is but what was served just now.
-func (b *Belief) Speaks() bool { return b.told.speaks }
-func (b *Belief) Rules() bool  { return b.told.rules }
+func (b *Cache) Speaks() bool { return b.reported.speaks }
+func (b *Cache) Rules() bool  { return b.reported.rules }

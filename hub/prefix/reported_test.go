@@ -11,35 +11,35 @@ import (
 
 // says is an agent that says which prompts its engine holds.
 type says struct {
-	b    *Belief
+	b    *Cache
 	seq  uint64
 	base uint64
 	life uint64
 }
 
-func short(marks []bus.Mark) (list []byte) {
-	for _, m := range marks {
-		list = bus.AppendMark(list, bus.ShortMark(m.Hash))
+func short(prefixes []bus.PrefixHash) (list []byte) {
+	for _, m := range prefixes {
+		list = bus.AppendShortHash(list, bus.ShortHash(m.Hash))
 	}
 	return list
 }
 
 // whole says all of it, in one part.
-func (s *says) whole(coverage float64, marks ...[]bus.Mark) (ask bool) {
+func (s *says) whole(coverage float64, prefixes ...[]bus.PrefixHash) (ask bool) {
 	s.seq++
 	s.base = s.seq
 	h := &bus.Holdings{Life: s.life, Seq: s.seq, Base: s.base, Parts: 1, Coverage: coverage,
 		Evidence: bus.EvidenceEvents}
-	for _, m := range marks {
+	for _, m := range prefixes {
 		h.Add = append(h.Add, short(m)...)
 	}
-	return s.b.Told(h)
+	return s.b.Reported(h)
 }
 
 // change says what has changed.
-func (s *says) change(coverage float64, drop, add []bus.Mark) (ask bool) {
+func (s *says) change(coverage float64, drop, add []bus.PrefixHash) (ask bool) {
 	s.seq++
-	return s.b.Told(&bus.Holdings{Life: s.life, Seq: s.seq, Base: s.base, Coverage: coverage,
+	return s.b.Reported(&bus.Holdings{Life: s.life, Seq: s.seq, Base: s.base, Coverage: coverage,
 		Evidence: bus.EvidenceEvents, Drop: short(drop), Add: short(add)})
 }
 
@@ -47,13 +47,13 @@ func (s *says) change(coverage float64, drop, add []bus.Mark) (ask bool) {
 func TestWhatIsSaidTwice(t *testing.T) {
 	_, b, _, s := heard()
 	p, q := chat(text(0, 400)), chat(text(1, 400))
-	s.whole(0.95, p.Marks)
+	s.whole(0.95, p.Prefixes)
 	old := bus.Holdings{Seq: s.seq, Base: s.base, Parts: 1, Coverage: 0.95, Evidence: bus.EvidenceEvents}
-	s.change(0.95, nil, q.Marks)
+	s.change(0.95, nil, q.Prefixes)
 	late := bus.Holdings{Seq: s.seq, Base: s.base, Coverage: 0.95, Evidence: bus.EvidenceEvents,
-		Drop: short(q.Marks)}
+		Drop: short(q.Prefixes)}
 	for range 2 {
-		if b.Told(&late) || b.Told(&old) || overlap(b, &p) == 0 || overlap(b, &q) == 0 || !b.Rules() {
+		if b.Reported(&late) || b.Reported(&old) || overlap(b, &p) == 0 || overlap(b, &q) == 0 || !b.Rules() {
 			t.Errorf("%d and %d tokens are believed to be there, rules %v", overlap(b, &p), overlap(b, &q),
 				b.Rules())
 		}
@@ -61,7 +61,7 @@ func TestWhatIsSaidTwice(t *testing.T) {
 }
 
 // heard is an index with an agent that says what it holds, and one that does not.
-func heard() (x *Index, b, other *Belief, s *says) {
+func heard() (x *Index, b, other *Cache, s *says) {
 	x = NewIndex(DefaultLimits())
 	x.Advance(1)
 	b, other = x.New(16, 0), x.New(16, 0)
@@ -72,12 +72,12 @@ const second = int64(time.Second)
 
 // Where an agent says nearly all that its engine holds, nothing else is believed but what was served or has
 // begun just now.
-func TestWhatIsToldRules(t *testing.T) {
+func TestWhatIsReportedRules(t *testing.T) {
 	x, b, other, s := heard()
 	old, fresh, known := chat(text(0, 400)), chat(text(1, 400)), chat(text(2, 400))
 	serve(b, 1, &old, 400, 0, 0)
 	x.Advance(10 * second)
-	if s.whole(0.95, known.Marks); !b.Rules() || overlap(b, &old) != 0 || overlap(b, &known) != 384 {
+	if s.whole(0.95, known.Prefixes); !b.Rules() || overlap(b, &old) != 0 || overlap(b, &known) != 384 {
 		t.Errorf("rules %v: %d of what it does not hold, %d of what it holds", b.Rules(), overlap(b, &old),
 			overlap(b, &known))
 	}
@@ -96,7 +96,7 @@ func TestWhatIsToldRules(t *testing.T) {
 	if x.Advance(43 * second); overlap(b, &fresh) != 0 {
 		t.Error("it was served, and the agent does not say that it holds it")
 	}
-	if s.change(0.95, known.Marks, fresh.Marks); overlap(b, &fresh) == 0 || overlap(b, &known) != 0 {
+	if s.change(0.95, known.Prefixes, fresh.Prefixes); overlap(b, &fresh) == 0 || overlap(b, &known) != 0 {
 		t.Error("what has changed is not believed")
 	}
 	if s.change(0.8, nil, nil); b.Rules() || overlap(b, &old) != 384 || overlap(b, &fresh) == 0 {
@@ -108,7 +108,7 @@ func TestWhatIsToldRules(t *testing.T) {
 	if overlap(other, &fresh) != 0 || overlap(other, &known) != 0 {
 		t.Error("another is believed to hold what this one says")
 	}
-	for i := range 3 { // it was served long ago, and is told of no more
+	for i := range 3 { // it was served long ago, and is reported no more
 		p := chat(text(byte(3+i), 400))
 		serve(b, 1, &p, 400, 0, 0)
 	}
@@ -118,9 +118,9 @@ func TestWhatIsToldRules(t *testing.T) {
 	}
 }
 
-// What was told counts until three wholes did not come, until something was missed, until the engine began
-// anew, and where the engine itself says it.
-func TestWhatIsToldExpires(t *testing.T) {
+// What was reported counts until three wholes did not come, until something was missed, until the engine
+// began anew, and where the engine itself says it.
+func TestWhatIsReportedExpires(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		do   func(x *Index, s *says) (ask bool)
@@ -137,22 +137,22 @@ func TestWhatIsToldExpires(t *testing.T) {
 		}, true, 384},
 		{"a part was missed", func(x *Index, s *says) bool {
 			s.seq++
-			s.b.Told(&bus.Holdings{Seq: s.seq, Base: s.seq, Parts: 3, Evidence: bus.EvidenceEvents})
+			s.b.Reported(&bus.Holdings{Seq: s.seq, Base: s.seq, Parts: 3, Evidence: bus.EvidenceEvents})
 			s.seq += 2
-			return s.b.Told(&bus.Holdings{Seq: s.seq, Base: s.seq - 2, Part: 2, Parts: 3,
+			return s.b.Reported(&bus.Holdings{Seq: s.seq, Base: s.seq - 2, Part: 2, Parts: 3,
 				Evidence: bus.EvidenceEvents})
 		}, true, 384},
 		{"the engine began anew", func(x *Index, s *says) bool { s.life++; return s.whole(1) }, false, 0},
 		{"it no longer hears its engine", func(x *Index, s *says) bool {
 			s.seq++
-			return s.b.Told(&bus.Holdings{Seq: s.seq, Base: s.base, Coverage: 1,
-				Evidence: bus.EvidenceMirror})
+			return s.b.Reported(&bus.Holdings{Seq: s.seq, Base: s.base, Coverage: 1,
+				Evidence: bus.EvidenceInferred})
 		}, false, 384},
 	} {
 		x, b, _, s := heard()
 		p, served := chat(text(0, 400)), chat(text(1, 400))
 		serve(b, 1, &served, 400, 0, 0)
-		if s.whole(0.95, p.Marks); overlap(b, &p) != 384 {
+		if s.whole(0.95, p.Prefixes); overlap(b, &p) != 384 {
 			t.Fatal(c.name)
 		}
 		x.Advance(x.now + 3*second)
@@ -166,7 +166,7 @@ func TestWhatIsToldExpires(t *testing.T) {
 			if s.change(0.95, nil, nil); c.asks && overlap(b, &p) != 0 {
 				t.Errorf("%s: what changes is believed before all is said", c.name)
 			}
-			if s.whole(0.95, p.Marks); overlap(b, &p) != 384 || overlap(b, &served) != 0 {
+			if s.whole(0.95, p.Prefixes); overlap(b, &p) != 384 || overlap(b, &served) != 0 {
 				t.Errorf("%s: all is said again, and %d tokens are believed", c.name, overlap(b, &p))
 			}
 		}
@@ -174,8 +174,8 @@ func TestWhatIsToldExpires(t *testing.T) {
 			t.Error(err)
 		}
 		b.Drop()
-		if x.told.holders.n+x.own.holders.n > 0 {
-			t.Errorf("%s: %d marks are left", c.name, x.told.holders.n+x.own.holders.n)
+		if x.reported.holders.n+x.own.holders.n > 0 {
+			t.Errorf("%s: %d prefixes are left", c.name, x.reported.holders.n+x.own.holders.n)
 		}
 		x.Advance(x.now + 1000*second)
 	}
@@ -187,7 +187,7 @@ func TestALiarMovesNobodyElse(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	x, liar, _, s := heard()
-	var others []*Belief
+	var others []*Cache
 	var prompts []bus.Prompt
 	for i := range 20 {
 		others = append(others, x.New(16, 0))
@@ -197,24 +197,24 @@ func TestALiarMovesNobodyElse(t *testing.T) {
 			prompts = append(prompts, p)
 		}
 	}
-	type view struct{ tokens, cached, claimed, implied int }
+	type view struct{ tokens, cached, asserted, verified int }
 	look := func() (all []view) {
 		for i := range prompts {
 			for _, b := range others {
 				tokens, cached := b.Expect(&prompts[i], prompts[i].Tokens)
-				all = append(all, view{tokens, cached, b.Claimed(&prompts[i], prompts[i].Tokens),
-					b.Implied(1, &prompts[i])})
+				all = append(all, view{tokens, cached, b.Asserted(&prompts[i], prompts[i].Tokens),
+					b.Verified(1, &prompts[i])})
 			}
 		}
 		return all
 	}
 	before := look()
-	lie := func() (marks []bus.Mark) {
+	lie := func() (prefixes []bus.PrefixHash) {
 		for range r.IntN(200) {
 			p := &prompts[r.IntN(len(prompts))]
-			marks = append(marks, p.Marks[:r.IntN(len(p.Marks))]...)
+			prefixes = append(prefixes, p.Prefixes[:r.IntN(len(p.Prefixes))]...)
 		}
-		return marks
+		return prefixes
 	}
 	believed := 0
 	for range 200 {
@@ -238,9 +238,9 @@ func TestALiarMovesNobodyElse(t *testing.T) {
 			}
 		}
 	}
-	if believed == 0 || len(liar.told.marks) > x.limits.Told {
-		t.Errorf("%d tokens believed of it: nothing is shown; %d marks are kept", believed,
-			len(liar.told.marks))
+	if believed == 0 || len(liar.reported.hashes) > x.limits.Reported {
+		t.Errorf("%d tokens believed of it: nothing is shown; %d prefixes are kept", believed,
+			len(liar.reported.hashes))
 	}
 }
 
@@ -248,18 +248,18 @@ func TestALiarMovesNobodyElse(t *testing.T) {
 func TestWhoMissesIsNotHeard(t *testing.T) {
 	x, b, _, s := heard()
 	p := chat(text(0, 400), text(1, 400))
-	s.whole(0.95, p.Marks)
-	claimed := b.Claimed(&p, 800)
-	if claimed < 640 || claimed > 720-16 {
-		t.Errorf("%d tokens are claimed of 800, all of them guessed", claimed)
+	s.whole(0.95, p.Prefixes)
+	asserted := b.Asserted(&p, 800)
+	if asserted < 640 || asserted > 720-16 {
+		t.Errorf("%d tokens are asserted of 800, all of them guessed", asserted)
 	}
 	next := chat(text(0, 400), text(1, 400), text(2, 100))
 	serve(b, 1, &p, 800, 10, 800)
-	if got := b.Claimed(&p, 800); got != 0 {
-		t.Errorf("%d tokens are claimed of what was served there", got)
+	if got := b.Asserted(&p, 800); got != 0 {
+		t.Errorf("%d tokens are asserted of what was served there", got)
 	}
-	if s.change(0.95, nil, next.Marks); b.Claimed(&next, 900) < 860 || b.Claimed(&next, 900) > 900-16 {
-		t.Errorf("%d tokens are claimed, where 800 were counted", b.Claimed(&next, 900))
+	if s.change(0.95, nil, next.Prefixes); b.Asserted(&next, 900) < 860 || b.Asserted(&next, 900) > 900-16 {
+		t.Errorf("%d tokens are asserted, where 800 were counted", b.Asserted(&next, 900))
 	}
 	for i := range 40 { // two in twenty
 		b.Judge(100, 100-100*(i%10/9))
@@ -279,12 +279,12 @@ func TestWhoMissesIsNotHeard(t *testing.T) {
 	for range 3 {
 		b.Judge(100, 0)
 	}
-	if b.Speaks() || b.Claimed(&next, 900) != 0 {
+	if b.Speaks() || b.Asserted(&next, 900) != 0 {
 		t.Error("three misses in twenty")
 	}
 	for range 9 { // it goes on saying all
 		x.Advance(x.now + 60*second)
-		s.whole(0.95, next.Marks)
+		s.whole(0.95, next.Prefixes)
 	}
 	if b.Speaks() {
 		t.Error("it is heard after nine minutes")
@@ -299,17 +299,17 @@ func TestWhoMissesIsNotHeard(t *testing.T) {
 }
 
 // An agent that says more than is remembered is believed as far as that goes, and does not rule.
-func TestMoreIsToldThanIsRemembered(t *testing.T) {
-	x := NewIndex(Limits{Sessions: 10, Marks: 1000, Told: 50})
+func TestMoreIsReportedThanIsRemembered(t *testing.T) {
+	x := NewIndex(Limits{Sessions: 10, Hashes: 1000, Reported: 50})
 	x.Advance(1)
 	b := x.New(16, 0)
 	s := &says{b: b}
 	all := long(1, 0, 80)
-	if s.whole(1, all.Marks); b.Rules() || !b.Speaks() || len(b.told.marks) != 50 {
-		t.Errorf("%d marks are remembered", len(b.told.marks))
+	if s.whole(1, all.Prefixes); b.Rules() || !b.Speaks() || len(b.reported.hashes) != 50 {
+		t.Errorf("%d prefixes are remembered", len(b.reported.hashes))
 	}
-	if s.whole(1, all.Marks[:30]); !b.Rules() || len(b.told.marks) != 30 {
-		t.Errorf("%d marks are remembered", len(b.told.marks))
+	if s.whole(1, all.Prefixes[:30]); !b.Rules() || len(b.reported.hashes) != 30 {
+		t.Errorf("%d prefixes are remembered", len(b.reported.hashes))
 	}
 }
 
@@ -335,47 +335,47 @@ func takesLess(t *testing.T, talks bool) {
 		return m.HeapAlloc
 	}
 	before := memory()
-	beliefs := make([]*Belief, agents)
+	caches := make([]*Cache, agents)
 	prompts := make([]bus.Prompt, agents)
 	now := int64(1)
 	serveAt := func(i, session int, p bus.Prompt) {
 		now += int64(time.Millisecond)
 		x.Advance(now)
-		serve(beliefs[i], uint64(session+1), &p, p.Tokens, 10, -1)
+		serve(caches[i], uint64(session+1), &p, p.Tokens, 10, -1)
 	}
 	x.Advance(now)
-	for i := range beliefs {
-		beliefs[i] = x.New(16, 0)
+	for i := range caches {
+		caches[i] = x.New(16, 0)
 		if talks {
-			prompts[i] = long(1000+i, 0, limits.Told)
-			(&says{b: beliefs[i]}).whole(1, prompts[i].Marks)
+			prompts[i] = long(1000+i, 0, limits.Reported)
+			(&says{b: caches[i]}).whole(1, prompts[i].Prefixes)
 			prompts[i] = bus.Prompt{}
 		}
 		for k := range 3 * limits.Sessions {
-			serveAt(i, k, long(i*10000+k, 0, limits.Marks/limits.Sessions))
+			serveAt(i, k, long(i*10000+k, 0, limits.Hashes/limits.Sessions))
 		}
-		serveAt(i, 0, long(1_000_000+i, 0, limits.Marks/2)) // one that needs half of all marks
+		serveAt(i, 0, long(1_000_000+i, 0, limits.Hashes/2)) // one that needs half of all prefixes
 		for k := range 2 * limits.Sessions {
-			serveAt(i, k, long(2_000_000+i*10000+k, 0, limits.Marks/limits.Sessions))
+			serveAt(i, k, long(2_000_000+i*10000+k, 0, limits.Hashes/limits.Sessions))
 		}
 	}
 	x.Advance(now + int64(3*settled))
 	each := (memory() - before) / agents
-	t.Logf("%d KB an agent: %d marks, %d told, %d sessions", each>>10, beliefs[3].byHash.n,
-		len(beliefs[3].told.marks), beliefs[3].sessions.Len())
-	marks, told := limits.Marks, 0
+	t.Logf("%d KB an agent: %d prefixes, %d reported, %d sessions", each>>10, caches[3].byHash.n,
+		len(caches[3].reported.hashes), caches[3].sessions.Len())
+	prefixes, reported := limits.Hashes, 0
 	if talks {
-		marks, told = limits.Marks/2, limits.Told
+		prefixes, reported = limits.Hashes/2, limits.Reported
 	}
-	if each > 1<<20 || beliefs[3].byHash.n < marks || len(beliefs[3].told.marks) < told ||
-		beliefs[3].sessions.Len() < limits.Sessions {
+	if each > 1<<20 || caches[3].byHash.n < prefixes || len(caches[3].reported.hashes) < reported ||
+		caches[3].sessions.Len() < limits.Sessions {
 		t.Errorf("%d bytes an agent", each)
 	}
-	runtime.KeepAlive(beliefs)
+	runtime.KeepAlive(caches)
 }
 
-// What agents say of marks, in messages of 600: each goes as another comes.
-func BenchmarkTold(b *testing.B) {
+// What agents say of prefixes, in messages of 600: each goes as another comes.
+func BenchmarkReported(b *testing.B) {
 	x := NewIndex(DefaultLimits())
 	x.Advance(1)
 	const each = 300
@@ -387,7 +387,7 @@ func BenchmarkTold(b *testing.B) {
 	lists := make([][]byte, 64)
 	for i := range lists {
 		p := long(i, 0, each)
-		lists[i] = short(p.Marks)
+		lists[i] = short(p.Prefixes)
 	}
 	n := 0
 	b.ReportAllocs()
@@ -400,24 +400,24 @@ func BenchmarkTold(b *testing.B) {
 		if k >= 8 {
 			h.Drop = lists[(k-8)%len(lists)]
 		}
-		s.b.Told(&h)
+		s.b.Reported(&h)
 		n++
 	}
-	b.ReportMetric(2*each*float64(n)/b.Elapsed().Seconds(), "marks/s")
+	b.ReportMetric(2*each*float64(n)/b.Elapsed().Seconds(), "prefixes/s")
 }
 
-// How many marks are remembered of an agent goes by the size of its cache, as far as a megabyte allows; what
-// the operator sets is a bound on that.
+// How many prefixes are remembered of an agent goes by the size of its cache, as far as a megabyte allows;
+// what the operator sets is a bound on that.
 func TestMarksGoByTheCache(t *testing.T) {
 	for _, c := range []struct{ set, tokens, want int }{
-		{DefaultLimits().Marks, 0, mostMarks}, {DefaultLimits().Marks, 1000, fewestMarks},
-		{DefaultLimits().Marks, 80_000, 5000}, {DefaultLimits().Marks, 6_000_000, mostMarks},
-		{3000, 6_000_000, 3000}, {1 << 20, 6_000_000, mostMarks}, {100, 1000, 100},
+		{DefaultLimits().Hashes, 0, mostHashes}, {DefaultLimits().Hashes, 1000, fewestHashes},
+		{DefaultLimits().Hashes, 80_000, 5000}, {DefaultLimits().Hashes, 6_000_000, mostHashes},
+		{3000, 6_000_000, 3000}, {1 << 20, 6_000_000, mostHashes}, {100, 1000, 100},
 	} {
 		l := DefaultLimits()
-		l.Marks = c.set
+		l.Hashes = c.set
 		if b := NewIndex(l).New(16, c.tokens); b.most != c.want {
-			t.Errorf("%d at most, of a cache of %d tokens: %d marks, want %d", c.set, c.tokens, b.most, c.want)
+			t.Errorf("%d at most, of a cache of %d tokens: %d prefixes, want %d", c.set, c.tokens, b.most, c.want)
 		}
 	}
 }

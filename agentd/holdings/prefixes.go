@@ -2,32 +2,31 @@ package holdings
 
 import "souk/bus"
 
-// mark is a place in a text, tied to the last full block before it: the text up to there is held while the
-// block is whole.
-type mark struct {
+// prefix is the beginning of a text, tied to its last full block: it is held while the block is whole.
+type prefix struct {
 	short      uint64
-	node       int32 // none: there is no mark in this place
-	next, prev int32 // among the marks of its block
+	node       int32 // none: there is none in this place
+	next, prev int32 // among the prefixes of its block
 	exact      bool  // where it is was seen in token ids; else it is guessed by bytes
 	said       bool  // the hub has heard that it is held
 	queued     bool  // in news
 }
 
-// Limits of what is remembered of marks. Where they come to it, a mark is not known, and not believed to be
-// held.
+// Limits of what is remembered of prefixes. Where they come to it, a prefix is not known, and not believed to
+// be held.
 const (
-	maxMarks = 1 << 16
+	maxPrefixes = 1 << 16
 	// of the one block before all texts: the beginnings of prompts that are shorter than a block
 	maxShallow = 512
 	maxTied    = 8
 )
 
-// marks lists what is known of the marks of an engine's texts.
-type marks struct {
-	all   []mark
+// prefixes lists what is known of the prefixes of an engine's texts.
+type prefixes struct {
+	all   []prefix
 	spare []int32
 	by    map[uint64]int32
-	held  int      // marks that are
+	held  int      // prefixes that are
 	said  int      // that the hub believes to be
 	full  bool     // some are held that the hub is not told of, as it knows so many
 	news  []int32  // those of which either may not be so
@@ -35,14 +34,14 @@ type marks struct {
 	lost  int      // forgotten, or never known, for want of room
 }
 
-// tie ties a mark to a block, from where it was.
+// tie ties a prefix to a block, from where it was.
 func (s *State) tie(short uint64, k int32, exact bool) {
-	m := &s.marks
+	m := &s.prefixes
 	i, ok := m.by[short]
 	if ok {
 		s.untie(i)
 	} else {
-		if len(m.by) >= maxMarks {
+		if len(m.by) >= maxPrefixes {
 			m.lost++
 			return
 		}
@@ -50,17 +49,17 @@ func (s *State) tie(short uint64, k int32, exact bool) {
 			i, m.spare = m.spare[n-1], m.spare[:n-1]
 		} else {
 			i = int32(len(m.all))
-			m.all = append(m.all, mark{})
+			m.all = append(m.all, prefix{})
 		}
 		m.by[short] = i
-		m.all[i] = mark{short: short, queued: m.all[i].queued}
+		m.all[i] = prefix{short: short, queued: m.all[i].queued}
 	}
 	n, a := &s.nodes[k], &m.all[i]
-	a.node, a.exact, a.next, a.prev = k, exact, n.marks, none
-	if n.marks != none {
-		m.all[n.marks].prev = i
+	a.node, a.exact, a.next, a.prev = k, exact, n.prefixes, none
+	if n.prefixes != none {
+		m.all[n.prefixes].prev = i
 	}
-	n.marks = i
+	n.prefixes = i
 	n.tied++
 	if n.whole {
 		m.held++
@@ -80,15 +79,15 @@ func (s *State) tie(short uint64, k int32, exact bool) {
 	}
 }
 
-// untie takes a mark off its block.
+// untie takes a prefix off its block.
 func (s *State) untie(i int32) {
-	m := &s.marks
+	m := &s.prefixes
 	a := &m.all[i]
 	n := &s.nodes[a.node]
 	if a.prev != none {
 		m.all[a.prev].next = a.next
 	} else {
-		n.marks = a.next
+		n.prefixes = a.next
 	}
 	if a.next != none {
 		m.all[a.next].prev = a.prev
@@ -99,9 +98,9 @@ func (s *State) untie(i int32) {
 	}
 }
 
-// forget is for a mark whose block is no longer in the tree.
+// forget is for a prefix whose block is no longer in the tree.
 func (s *State) forget(i int32) {
-	m := &s.marks
+	m := &s.prefixes
 	s.untie(i)
 	a := &m.all[i]
 	delete(m.by, a.short)
@@ -109,18 +108,18 @@ func (s *State) forget(i int32) {
 		m.gone = append(m.gone, a.short)
 		m.said--
 	}
-	*a = mark{node: none, queued: a.queued}
+	*a = prefix{node: none, queued: a.queued}
 	m.spare = append(m.spare, i)
 }
 
-// rename has marks that are known by a prompt's former names go by its own.
+// rename has prefixes that are known by a prompt's former names go by its own.
 func (s *State) rename(p *bus.Prompt) {
-	m := &s.marks
-	if !p.Former.Of(p.Marks) {
+	m := &s.prefixes
+	if !p.Former.Of(p.Prefixes) {
 		return
 	}
-	for j := range p.Marks {
-		from, to := bus.ShortMark(p.Former.At(j)), bus.ShortMark(p.Marks[j].Hash)
+	for j := range p.Prefixes {
+		from, to := bus.ShortHash(p.Former.At(j)), bus.ShortHash(p.Prefixes[j].Hash)
 		i, ok := m.by[from]
 		if _, known := m.by[to]; !ok || known {
 			continue
@@ -137,32 +136,32 @@ func (s *State) rename(p *bus.Prompt) {
 	}
 }
 
-// turned notes that a mark may no longer be as it was said.
+// turned notes that a prefix may no longer be as it was said.
 func (s *State) turned(i int32) {
-	a := &s.marks.all[i]
+	a := &s.prefixes.all[i]
 	if s.events && !a.queued && a.said != s.nodes[a.node].whole {
 		a.queued = true
-		s.marks.news = append(s.marks.news, i)
+		s.prefixes.news = append(s.prefixes.news, i)
 	}
 }
 
-// place ties the marks of a prompt to the blocks of its tokens, of which path has each full one, and earlier
-// prompts the first so many. Where a mark stands in the tokens is known if an earlier prompt had it, too:
-// both have the same tokens as far as their texts are the same, and no further. So the last mark that is
-// known stands where the tokens part, since texts part at the end of a message. Of the others it is guessed
-// by bytes between those, and rather too late than too early.
+// place ties the prefixes of a prompt to the blocks of its tokens, of which path has each full one, and
+// earlier prompts the first so many. Where a prefix ends in the tokens is known if an earlier prompt had it,
+// too: both have the same tokens as far as their texts are the same, and no further. So the last prefix that
+// is known stands where the tokens part, since texts part at the end of a message. Of the others it is
+// guessed by bytes between those, and rather too late than too early.
 func (s *State) place(p *bus.Prompt, path []int32, tokens int, shared int32) {
 	s.rename(p)
 	at := s.at[:0]
 	steps, deepest, last := 1<<16, int32(0), -1
-	for j, m := range p.Marks {
+	for j, m := range p.Prefixes {
 		d := none
-		if i, ok := s.marks.by[bus.ShortMark(m.Hash)]; ok {
+		if i, ok := s.prefixes.by[bus.ShortHash(m.Hash)]; ok {
 			last = j
-			k := s.marks.all[i].node
+			k := s.prefixes.all[i].node
 			n := s.nodes[k].depth
 			if int(n) < len(path) && path[n] == k {
-				if s.marks.all[i].exact {
+				if s.prefixes.all[i].exact {
 					d = n
 				}
 			} else {
@@ -192,31 +191,32 @@ func (s *State) place(p *bus.Prompt, path []int32, tokens int, shared int32) {
 		}
 		end, upto := p.Bytes, tokens
 		if to < len(at) {
-			end, upto = p.Marks[to].Bytes, int(at[to])*s.block
+			end, upto = p.Prefixes[to].Bytes, int(at[to])*s.block
 		}
 		upto = max(upto, before)
 		for ; j < to; j++ {
-			guess := before + int(int64(upto-before)*int64(p.Marks[j].Bytes-bytes)/int64(max(1, end-bytes)))
+			guess := before + int(int64(upto-before)*int64(p.Prefixes[j].Bytes-bytes)/int64(max(1,
+				end-bytes)))
 			guess = min(upto, guess+(upto-before)/10)
-			s.tie(bus.ShortMark(p.Marks[j].Hash), path[min(guess/s.block, len(path)-1)], false)
+			s.tie(bus.ShortHash(p.Prefixes[j].Hash), path[min(guess/s.block, len(path)-1)], false)
 		}
 		if to < len(at) {
-			s.tie(bus.ShortMark(p.Marks[to].Hash), path[at[to]], true)
+			s.tie(bus.ShortHash(p.Prefixes[to].Hash), path[at[to]], true)
 			bytes, before = end, upto
 			j = to + 1
 		}
 	}
 }
 
-// Held is how many tokens of a prompt are known to be held, by its marks.
+// Held is how many tokens of a prompt are known to be held, by its prefixes.
 func (s *State) Held(p *bus.Prompt) int {
 	depth := int32(0)
-	for _, m := range p.Marks {
-		i, ok := s.marks.by[bus.ShortMark(m.Hash)]
-		if !ok || !s.nodes[s.marks.all[i].node].whole {
+	for _, m := range p.Prefixes {
+		i, ok := s.prefixes.by[bus.ShortHash(m.Hash)]
+		if !ok || !s.nodes[s.prefixes.all[i].node].whole {
 			break
 		}
-		depth = max(depth, s.nodes[s.marks.all[i].node].depth)
+		depth = max(depth, s.nodes[s.prefixes.all[i].node].depth)
 	}
 	return int(depth) * s.block
 }

@@ -7,11 +7,11 @@ import (
 	"souk/hub/predict"
 )
 
-// burden is how long what an agent has in hand keeps a task from its first token, as quotes have it: of all
+// backlog is how long what an agent has in hand keeps a task from its first token, as quotes have it: of all
 // of it, and of the prompts before it alone, which are computed meanwhile where a task waits for a slot.
-// Agents that are nearly as burdened are so equally, so that a task is quoted once on all of them. An idle
-// agent has none.
-type burden = predict.Delay
+// Agents whose backlogs are nearly equal have equal ones, so that a task is quoted once on all of them. An
+// idle agent has none.
+type backlog = predict.Delay
 
 // load is what an agent has in hand, by the hub's own dispatches; of tasks of which it knows no more than
 // that they run, their number.
@@ -21,20 +21,20 @@ func (n *Node) load(a *agent) predict.Load {
 	return l
 }
 
-// burden returns the burden of a task that comes to an agent now, or as soon as it has a slot.
-func (n *Node) burden(a *agent) burden {
+// backlog returns the backlog of a task that comes to an agent now, or as soon as it has a slot.
+func (n *Node) backlog(a *agent) backlog {
 	if len(a.holds)+a.stuck+a.queue.Len() == 0 {
-		return burden{}
+		return backlog{}
 	}
 	l := n.load(a)
 	if over := len(a.holds) + a.stuck - max(0, a.slots-1); over > 0 {
 		l.Decoding = max(0, l.Decoding-over)
 	}
 	if l == (predict.Load{}) {
-		return burden{}
+		return backlog{}
 	}
 	in := a.predictor.Delay(l)
-	return burden{All: nearly(in.All), Queue: nearly(in.Queue)}
+	return backlog{All: nearly(in.All), Queue: nearly(in.Queue)}
 }
 
 // nearly is a time with an eighth of itself rounded up, or half a millisecond.

@@ -7,16 +7,16 @@ import (
 	"souk/bus"
 )
 
-// claims holds the claims of one client, first come first.
-type claims struct {
+// waitlist holds the pending requests of one client, first come first.
+type waitlist struct {
 	client string
-	queue  []*claim
-	round  *round    // for the first that is not judged
-	began  time.Time // of the last round
+	queue  []*pending
+	poll   *poll     // for the first that is not judged
+	began  time.Time // of the last poll
 }
 
-// claim is a request that there is not enough money for.
-type claim struct {
+// pending is a request that there is not enough money for.
+type pending struct {
 	op      string
 	req     bus.FundsRequest
 	to      any
@@ -29,8 +29,8 @@ type claim struct {
 
 // set takes a request as it came. What it needs at least was reckoned beside what its hub had then: once that
 // has been given back it needs the whole. Were it granted the rest alone, the hub would ask anew for what
-// another claim has taken by then, and so on between them.
-func (q *claim) set(req *bus.FundsRequest) {
+// another request has taken by then, and so on between them.
+func (q *pending) set(req *bus.FundsRequest) {
 	q.req = *req
 	if q.gave {
 		q.req.Least = max(req.Least, req.Needs)
@@ -39,7 +39,7 @@ func (q *claim) set(req *bus.FundsRequest) {
 }
 
 // gave says that a hub has given some of a client's money back, by its return of that number.
-func (c *claims) gave(hub string, number uint64) {
+func (c *waitlist) gave(hub string, number uint64) {
 	if c == nil {
 		return
 	}
@@ -51,24 +51,24 @@ func (c *claims) gave(hub string, number uint64) {
 	}
 }
 
-// claim lets a request wait for money that hubs may give back.
-func (t *Treasury) claim(op string, req *bus.FundsRequest, to any) error {
-	c := t.claims[req.Client]
+// enqueue lets a request wait for money that hubs may give back.
+func (t *Treasury) enqueue(op string, req *bus.FundsRequest, to any) error {
+	c := t.waitlists[req.Client]
 	if c == nil {
-		if len(t.claims) >= maxClients {
+		if len(t.waitlists) >= maxClients {
 			return refuse(bus.CodeAllotmentPending,
-				"money of %d clients is being looked for at hubs: ask again", len(t.claims))
+				"money of %d clients is being looked for at hubs: ask again", len(t.waitlists))
 		}
-		c = &claims{client: req.Client}
-		t.claims[req.Client] = c
+		c = &waitlist{client: req.Client}
+		t.waitlists[req.Client] = c
 	}
 	q := c.find(op, req)
 	switch {
-	case q == nil && len(c.queue) >= maxClaims:
+	case q == nil && len(c.queue) >= maxPending:
 		return refuse(bus.CodeAllotmentPending, "%d requests for money of client %s wait: ask again",
 			len(c.queue), req.Client)
 	case q == nil:
-		q = &claim{op: op, req: *req}
+		q = &pending{op: op, req: *req}
 		c.queue = append(c.queue, q)
 	case q.req.Hub != req.Hub || q.req.To != req.To:
 		return refuse(bus.CodeIDConflict, "id %s was that of hub %q, or a move to client %q", req.ID, q.req.Hub,
@@ -94,7 +94,7 @@ func (t *Treasury) claim(op string, req *bus.FundsRequest, to any) error {
 	return errLater
 }
 
-func (c *claims) find(op string, req *bus.FundsRequest) *claim {
+func (c *waitlist) find(op string, req *bus.FundsRequest) *pending {
 	if c == nil {
 		return nil
 	}
@@ -106,15 +106,15 @@ func (c *claims) find(op string, req *bus.FundsRequest) *claim {
 	return nil
 }
 
-// remove takes a claim out of the queue; the round that was for it is over.
-func (t *Treasury) remove(c *claims, q *claim) {
+// remove takes a request off the waitlist; the poll that was for it is over.
+func (t *Treasury) remove(c *waitlist, q *pending) {
 	if q == c.first() {
-		t.endRound(c)
+		t.endPoll(c)
 	}
-	c.queue = slices.DeleteFunc(c.queue, func(other *claim) bool { return other == q })
+	c.queue = slices.DeleteFunc(c.queue, func(other *pending) bool { return other == q })
 }
 
-func (c *claims) first() *claim {
+func (c *waitlist) first() *pending {
 	for _, q := range c.queue {
 		if q.verdict == nil {
 			return q
@@ -123,25 +123,25 @@ func (c *claims) first() *claim {
 	return nil
 }
 
-func (t *Treasury) endRound(c *claims) {
-	if c.round != nil {
-		delete(t.rounds, c.round.id)
-		c.round = nil
+func (t *Treasury) endPoll(c *waitlist) {
+	if c.poll != nil {
+		delete(t.polls, c.poll.id)
+		c.poll = nil
 	}
 }
 
 // came says that there is more of a client's money.
 func (t *Treasury) came(client string) {
-	if c := t.claims[client]; c != nil {
+	if c := t.waitlists[client]; c != nil {
 		t.advance(c)
 	}
 	t.share(client)
 }
 
-// advance does for a client's claims what can be done now.
-func (t *Treasury) advance(c *claims) {
+// advance does for a client's pending requests what can be done now.
+func (t *Treasury) advance(c *waitlist) {
 	for q := c.first(); q != nil; q = c.first() {
-		if !q.waits && t.now.Sub(q.asked) >= claimFor {
+		if !q.waits && t.now.Sub(q.asked) >= pendingFor {
 			t.remove(c, q)
 			continue
 		}
@@ -149,11 +149,11 @@ func (t *Treasury) advance(c *claims) {
 			t.settle(c, q, err)
 			continue
 		}
-		if c.round == nil && !c.began.IsZero() && t.now.Sub(c.began) < recallEvery {
+		if c.poll == nil && !c.began.IsZero() && t.now.Sub(c.began) < recallEvery {
 			break
 		}
-		if c.round == nil {
-			r, most := t.newRound(&q.req, false)
+		if c.poll == nil {
+			r, most := t.newPoll(&q.req, false)
 			if prepaid, _ := t.book.Prepaid(c.client); prepaid+most < need(&q.req) || !t.awaits(r) {
 				if q.waits {
 					t.settle(c, q, t.insufficient(&q.req, t.names(r)))
@@ -162,14 +162,14 @@ func (t *Treasury) advance(c *claims) {
 				}
 				continue
 			}
-			c.round, c.began = r, t.now
-			t.rounds[r.id] = r
+			c.poll, c.began = r, t.now
+			t.polls[r.id] = r
 		}
-		if !t.awaits(c.round) {
-			t.settle(c, q, t.insufficient(&q.req, t.names(c.round)))
+		if !t.awaits(c.poll) {
+			t.settle(c, q, t.insufficient(&q.req, t.names(c.poll)))
 			continue
 		}
-		t.say(c.round)
+		t.say(c.poll)
 		break
 	}
 	for _, q := range c.queue {
@@ -181,22 +181,22 @@ func (t *Treasury) advance(c *claims) {
 			q.waits = false
 		}
 	}
-	c.queue = slices.DeleteFunc(c.queue, func(q *claim) bool {
+	c.queue = slices.DeleteFunc(c.queue, func(q *pending) bool {
 		return q.verdict != nil &&
-			t.now.Sub(q.asked) >= claimFor
+			t.now.Sub(q.asked) >= pendingFor
 	})
 	if len(c.queue) == 0 && t.now.Sub(c.began) >= recallEvery {
-		t.endRound(c)
-		delete(t.claims, c.client)
+		t.endPoll(c)
+		delete(t.waitlists, c.client)
 	}
 }
 
-// settle ends a claim by its answer; one that was told to come back hears it then.
-func (t *Treasury) settle(c *claims, q *claim, err error) {
+// settle ends a pending request by its answer; one that was told to come back hears it then.
+func (t *Treasury) settle(c *waitlist, q *pending, err error) {
 	if q.waits || err == nil {
 		t.remove(c, q)
 	} else {
-		t.endRound(c)
+		t.endPoll(c)
 		q.verdict = err
 	}
 	if q.waits {
@@ -204,8 +204,8 @@ func (t *Treasury) settle(c *claims, q *claim, err error) {
 	}
 }
 
-// fulfil does what a claim asks for, if there is the money now.
-func (t *Treasury) fulfil(q *claim, others bool) (bool, error) {
+// fulfil does what a pending request asks for, if there is the money now.
+func (t *Treasury) fulfil(q *pending, others bool) (bool, error) {
 	if prepaid, _ := t.book.Prepaid(q.req.Client); !t.room || t.own.closed != "" || need(&q.req) > prepaid {
 		return false, nil
 	}

@@ -23,15 +23,15 @@ func TestTwoDoorsThatAskForOneTask(t *testing.T) {
 	}
 	ask := func(h *house, door string) {
 		h.must(h.step(&bus.Task{Client: "ann", ID: "t1", Door: door, Inbox: "inbox." + door}))
-		if a := h.letters[len(h.letters)-1].Message.(*bus.Answer); a.Result.Code != bus.CodeEmptyPrompt ||
-			a.Look == nil || a.Look.Epoch != 7 {
+		if a := h.messages[len(h.messages)-1].Body.(*bus.Answer); a.Result.Code != bus.CodeEmptyPrompt ||
+			a.Lookup == nil || a.Lookup.Epoch != 7 {
 			t.Errorf("a question is answered %+v", a)
 		}
 	}
 	takes := func(h *house, door string) bool {
 		before := h.n.Stats().Looks
 		h.must(h.step(h.task("ann", "t1", func(m *bus.Task) {
-			m.Door, m.Heard = door, &bus.HeardStatus{Epoch: 7, Seq: h.n.status.seq}
+			m.Door, m.LastStatus = door, &bus.LastStatus{Epoch: 7, Seq: h.n.status.seq}
 		})))
 		return h.n.Stats().Looks == before
 	}
@@ -123,15 +123,15 @@ func TestATaskFromBeforeTheHubStoodStill(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
 	h.pass(10 * time.Second)
-	heard := &bus.HeardStatus{Epoch: 7, Seq: h.n.status.seq}
+	heard := &bus.LastStatus{Epoch: 7, Seq: h.n.status.seq}
 	h.now = h.now.Add(6 * time.Second)
 	h.n.Slept(h.now)
-	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.Heard = heard })))
+	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.LastStatus = heard })))
 	if got := h.answerTo("inbox.ann.t1"); got != "unavailable" {
 		t.Fatalf("it is answered %q", got)
 	}
-	l := h.letters[len(h.letters)-1].Message.(*bus.Answer)
-	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.Heard = l.Look })))
+	l := h.messages[len(h.messages)-1].Body.(*bus.Answer)
+	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.LastStatus = l.Lookup })))
 	if h.n.known[taskKey{"ann", "t1"}] == nil {
 		t.Error("it is not taken once its door has asked all hubs")
 	}

@@ -8,32 +8,33 @@ import (
 )
 
 // Two doors may have one task at a time: its reader asked the second as it heard nothing of the first. Each
-// asks all hubs whether they know it. Where their questions cross, or a hub lets the task go between them,
-// each hears that nobody has it. So a hub remembers for a while which doors asked, and takes the task of one
-// of them alone: of the one whose name comes first, and of none that has not asked while another has. The
-// other is to ask once more, and finds the task where the first has put it.
+// looks up the task's owner: it asks all hubs whether they know it. Where two lookups cross, or a hub lets
+// the task go between them, each door hears that nobody has it. So a hub remembers for a while which doors
+// looked it up, and takes the task of one of them alone: of the one whose name comes first, and of none that
+// has not asked while another has. The other is to look it up once more, and finds it where the first has put
+// it.
 
 const (
-	// askedFor is how long a question counts. A door's word that no hub has the task is believed for unheard
+	// lookupFor is how long a lookup counts. A door's word that no hub has the task is believed for unheard
 	// and what lies between two statuses; so is that of the other, which may have asked so much earlier.
-	askedFor = 10 * time.Second
-	maxAsked = 4096 // tasks of which that is remembered
+	lookupFor  = 10 * time.Second
+	maxLookups = 4096 // tasks of which that is remembered
 )
 
-// doorAsks is a door's last question for a task.
-type doorAsks struct {
+// doorLookup is a door's last lookup of a task.
+type doorLookup struct {
 	door string
 	at   time.Time
 }
 
-// asks reports whether a message is a door's question whether a task is known: it has its ids alone.
-func asks(m *bus.Task) bool {
-	return len(m.Body) == 0 && m.Prompt.Tokens == 0 && m.Heard == nil && m.Resume == nil
+// isLookup reports whether a message is a door's lookup of a task: it has its ids alone.
+func isLookup(m *bus.Task) bool {
+	return len(m.Body) == 0 && m.Prompt.Tokens == 0 && m.LastStatus == nil && m.Resume == nil
 }
 
-// whether answers that question. A hub that has lost the lead and does not know it yet answers, too: its
+// answerLookup answers one. A hub that has lost the lead and does not know it yet answers, too: its
 // epoch says so.
-func (n *Node) whether(t *task, m *bus.Task) {
+func (n *Node) answerLookup(t *task, m *bus.Task) {
 	r := n.refusal(m, bus.CodeEmptyPrompt, 0, "the prompt is empty")
 	if t != nil && !t.refused() {
 		n.stats.Repeats++
@@ -43,13 +44,13 @@ func (n *Node) whether(t *task, m *bus.Task) {
 	} else {
 		n.stats.Arrived++
 		key := taskKey{m.Client, m.ID}
-		list, _ := n.askers.Add(m.Client, key)
+		list, _ := n.lookups.Add(m.Client, key)
 		*list = slices.DeleteFunc(*list,
-			func(a doorAsks) bool { return a.door == m.Door || n.now.Sub(a.at) > askedFor })
-		*list = append((*list)[max(0, len(*list)-moreInboxes+1):], doorAsks{m.Door, n.now})
+			func(a doorLookup) bool { return a.door == m.Door || n.now.Sub(a.at) > lookupFor })
+		*list = append((*list)[max(0, len(*list)-moreInboxes+1):], doorLookup{m.Door, n.now})
 	}
 	count(n.stats.Tasks, r.Code)
-	n.send(m.Inbox, &bus.Answer{Result: r, Look: &bus.HeardStatus{Epoch: n.epoch, Seq: n.status.seq}})
+	n.send(m.Inbox, &bus.Answer{Result: r, Lookup: &bus.LastStatus{Epoch: n.epoch, Seq: n.status.seq}})
 }
 
 // refused reports whether a task ended here unpaid for what lies with the hub and its agents: the door that
@@ -70,17 +71,17 @@ func (t *task) refused() bool {
 
 // disputed reports whether the door that sends a task, which is not known here, is to ask for it once more.
 func (n *Node) disputed(m *bus.Task) bool {
-	if m.Heard == nil { // nobody can ask another door for it
+	if m.LastStatus == nil { // nobody can ask another door for it
 		return false
 	}
-	list := n.askers.Peek(taskKey{m.Client, m.ID})
+	list := n.lookups.Peek(taskKey{m.Client, m.ID})
 	if list == nil {
 		return false
 	}
 	has, first := false, ""
 	for _, a := range *list {
 		switch {
-		case n.now.Sub(a.at) > askedFor:
+		case n.now.Sub(a.at) > lookupFor:
 		case a.door == m.Door:
 			has = true
 		case first == "" || a.door < first:

@@ -30,7 +30,7 @@ func TestATaskWaitsForThePromptsBeforeIt(t *testing.T) {
 	}
 	next := &task{msg: h.task("bob", "next"), deadline: h.now.Add(time.Minute),
 		terms: market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
-	first := func(a *agent) time.Duration { return h.n.quoted(next, a, h.n.burden(a)).forecast.TTFT }
+	first := func(a *agent) time.Duration { return h.n.quoted(next, a, h.n.backlog(a)).forecast.TTFT }
 	takes := 8000 * h.n.cfg.Prior.PerToken
 	behind, beside := first(long), first(short)
 	if behind < takes || behind > takes*5/4 || beside > takes/8 {
@@ -49,7 +49,7 @@ func TestATaskWaitsForThePromptsBeforeIt(t *testing.T) {
 
 // What agents have in hand is told apart by an eighth: so a task is quoted on a few groups of agents, and no
 // quote says less than what is expected.
-func TestBurdensAreFew(t *testing.T) {
+func TestBacklogsAreFew(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for d := time.Duration(0); d < 10*time.Second; d += 100 * time.Microsecond {
 		n := nearly(d)
@@ -76,7 +76,7 @@ func TestAnswersAreExpectedByWhoseTheyAre(t *testing.T) {
 	expected := func(client string) int {
 		next := &task{key: taskKey{client, "next"}, msg: h.task(client, "next")}
 		a := h.n.lookup("a-1")
-		return h.n.quoted(next, a, burden{}).forecast.Output
+		return h.n.quoted(next, a, backlog{}).forecast.Output
 	}
 	tokens := map[string]int{"ann": 5, "bob": 60}
 	for i := range 40 {
@@ -125,7 +125,7 @@ func TestWhatAnAgentHasYetToCompute(t *testing.T) {
 		h.must(h.summary("a-1", seq, func(s *bus.Summary) {
 			s.InFlight, s.Slots, s.Prefills, s.Ahead = 2, 4, prefills, ahead
 		}))
-		return h.n.burden(a).Queue, h.n.burden(other).Queue
+		return h.n.backlog(a).Queue, h.n.backlog(other).Queue
 	}
 	both, before := says(2, 16_000)
 	half, after := says(2, 8000)

@@ -8,10 +8,10 @@ import (
 	"souk/bus/bounded"
 )
 
-// Belief is what one agent is believed to hold. It mirrors the engine's cache: texts that begin alike are
-// held once, what a task needs that runs is kept, and of all else the least recently used goes first, from
-// its end. Not for concurrent use.
-type Belief struct {
+// Cache is what one agent is believed to hold: what it reports, and what is inferred from what it was sent.
+// It does as the engine's cache does: texts that begin alike are held once, what a task needs that runs is
+// kept, and of all else the least recently used goes first, from its end. Not for concurrent use.
+type Cache struct {
 	index    *Index
 	place    uint16
 	block    int // tokens of a KV block: only full blocks are reused
@@ -20,23 +20,23 @@ type Belief struct {
 	nodes         []node
 	spare         []int32
 	byHash        names
-	most          int           // marks that are remembered of it
+	most          int           // prefixes that are remembered of it
 	use           bounded.Order // of what no task that runs needs
 	tokens        int           // of all nodes and answers, and of tasks that run
 	clock, births uint32        // ends of tasks, and nodes made, so far
 	changes       uint64        // of what a prompt is expected to need and to find
 	again         int8          // below 0: answers were not found with the texts that repeat them; see reread
 
-	// What was last served of each session, as an account of what the same text implies.
+	// What was last served of each session, which verifies what the same text needs.
 	sessions *bounded.Cache[struct{}, uint64, session]
 	sum      int // of their tokens
 
-	olds    int  // nodes that are old
-	told    told // by the agent
-	dropped bool
+	olds     int      // nodes that are old
+	reported reported // by the agent
+	dropped  bool
 }
 
-// node is a mark whose text the agent holds, or computes. Its parent is the mark before.
+// node is a prefix that the agent holds, or computes. Its parent is the prefix before.
 type node struct {
 	hash   uint64
 	parent int32
@@ -68,16 +68,16 @@ type session struct {
 	used   uint32
 }
 
-// New returns an empty belief about an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
-func (x *Index) New(block, capacity int) *Belief {
-	return x.settle(&Belief{index: x, block: max(1, block), capacity: max(0, capacity),
-		byHash: names{by: x.spread}, most: x.limits.marks(capacity), use: bounded.Empty(),
+// New returns an empty cache of an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
+func (x *Index) New(block, capacity int) *Cache {
+	return x.settle(&Cache{index: x, block: max(1, block), capacity: max(0, capacity),
+		byHash: names{by: x.spread}, most: x.limits.hashes(capacity), use: bounded.Empty(),
 		sessions: bounded.New[struct{}, uint64, session](x.limits.Sessions+1, 0)})
 }
 
 // Drop forgets the agent. Its runs end as if they had been in vain.
-func (b *Belief) Drop() {
-	b.told.forget(b)
+func (b *Cache) Drop() {
+	b.reported.forget(b)
 	for i := range b.nodes {
 		n := &b.nodes[i]
 		n.held = false
@@ -88,35 +88,35 @@ func (b *Belief) Drop() {
 }
 
 // Place is the agent's among the depths of [Index.Depths].
-func (b *Belief) Place() int { return int(b.place) }
+func (b *Cache) Place() int { return int(b.place) }
 
 // Expect is how many tokens a prompt is expected to have, by an estimate of the whole, and how many of them
 // the agent is believed to hold (the numerator of Eq. 4, in tokens rather than characters). Up to the last
-// mark that it holds the prompt has what was counted before; of the estimate it has the rest's share. Where
+// prefix that it holds the prompt has what was counted before; of the estimate it has the rest's share. Where
 // an earlier prompt ended there and the new one goes on, the answer given then is held, too, since an engine
 // caches output blocks like any other, unless texts that went on there did not find theirs. The last token of
 // a prompt is always computed, and only full blocks are reused.
-func (b *Belief) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
+func (b *Cache) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
 	return b.ExpectAt(p, b.Depth(p), estimate)
 }
 
-// ExpectAt is Expect where it is known how many marks the agent is believed to hold.
+// ExpectAt is Expect where it is known how many prefixes the agent is believed to hold.
 // Of a prompt with pictures or sound an agent does not answer for what it says, as nobody can tell from the
-// marks what it comes to: there it is not believed to hold more than was served there.
-func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
+// prefixes what it comes to: there it is not believed to hold more than was served there.
+func (b *Cache) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
 	if p.Loose == bus.LooseMedia {
 		depth = b.Had(p, 0, depth)
 	}
-	if depth <= 0 || int(depth) > len(p.Marks) || p.Bytes <= 0 {
+	if depth <= 0 || int(depth) > len(p.Prefixes) || p.Bytes <= 0 {
 		return estimate, 0
 	}
-	at := p.Marks[depth-1]
+	at := p.Prefixes[depth-1]
 	i, ok := b.find(at.Hash)
-	for p.Loose != bus.LooseMedia && ok && b.nodes[i].until == quiet && b.told.rules && !b.says(at.Hash) {
+	for p.Loose != bus.LooseMedia && ok && b.nodes[i].until == quiet && b.reported.rules && !b.says(at.Hash) {
 		if depth--; depth == 0 { // it is shown for what goes on from it alone
 			return estimate, 0
 		}
-		at = p.Marks[depth-1]
+		at = p.Prefixes[depth-1]
 		i, ok = b.find(at.Hash)
 	}
 	if !ok { // the agent says so, and the rest of what it holds is guessed
@@ -135,7 +135,7 @@ func (b *Belief) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cac
 // reread learns from a text that went on whether the answer that it repeats was found with it. An engine
 // keeps the tokens that it wrote, and a tokenizer may make others of their text, or a template leave out a
 // part. So answers count until a text that tells did not find its own, and again once several have.
-func (b *Belief) reread(depth int, way []int32, prompt, found int) {
+func (b *Cache) reread(depth int, way []int32, prompt, found int) {
 	if found < 0 || depth == 0 || depth >= len(way) {
 		return
 	}
@@ -162,79 +162,80 @@ func (b *Belief) reread(depth int, way []int32, prompt, found int) {
 // it does, and where one in fifty is, one in fifty.
 const rereads = 4
 
-// Had is how many of a prompt's first marks, at most so many, are of what was served there, or has begun, and
-// fits in the cache beside all that was served since, whatever the agent says. It is known that least are.
-func (b *Belief) Had(p *bus.Prompt, least, most int32) int32 {
-	most = min(most, int32(len(p.Marks)))
-	if most <= least || !b.hadMark(p, least) {
+// Had is how many of a prompt's first prefixes, at most so many, are of what was served there, or has begun,
+// and fits in the cache beside all that was served since, whatever the agent says. It is known that least
+// are.
+func (b *Cache) Had(p *bus.Prompt, least, most int32) int32 {
+	most = min(most, int32(len(p.Prefixes)))
+	if most <= least || !b.hadPrefix(p, least) {
 		return min(least, most)
 	}
 	// who holds a text holds all that it begins with
 	least++
-	beyond := func(k int) bool { return !b.hadMark(p, least+int32(k)) }
+	beyond := func(k int) bool { return !b.hadPrefix(p, least+int32(k)) }
 	return least + int32(sort.Search(int(most-least), beyond))
 }
 
-// hadMark reports whether more than so many marks of a prompt are.
-func (b *Belief) hadMark(p *bus.Prompt, mark int32) bool {
-	i, ok := b.find(p.Marks[mark].Hash)
+// hadPrefix reports whether more than so many prefixes of a prompt are.
+func (b *Cache) hadPrefix(p *bus.Prompt, prefix int32) bool {
+	i, ok := b.find(p.Prefixes[prefix].Hash)
 	return ok && b.nodes[i].held
 }
 
-// counted is the last of a prompt's first marks of which it is known how many tokens stand before it, and
+// counted is the last of a prompt's first prefixes of which it is known how many tokens stand before it, and
 // whether they were counted.
-func (b *Belief) counted(p *bus.Prompt, marks int32) (bytes, upto int, exact bool) {
-	k := sort.Search(int(marks), func(i int) bool { _, ok := b.find(p.Marks[i].Hash); return !ok })
+func (b *Cache) counted(p *bus.Prompt, prefixes int32) (bytes, upto int, exact bool) {
+	k := sort.Search(int(prefixes), func(i int) bool { _, ok := b.find(p.Prefixes[i].Hash); return !ok })
 	if k == 0 {
 		return 0, 0, true
 	}
-	i, _ := b.find(p.Marks[k-1].Hash)
+	i, _ := b.find(p.Prefixes[k-1].Hash)
 	n := &b.nodes[i]
-	return p.Marks[k-1].Bytes, int(n.upto), n.exact
+	return p.Prefixes[k-1].Bytes, int(n.upto), n.exact
 }
 
-// upto guesses how many tokens a prompt has up to a byte at or behind so many marks.
-func (b *Belief) upto(p *bus.Prompt, marks int32, to, estimate int) int {
-	bytes, upto, _ := b.counted(p, marks)
+// upto guesses how many tokens a prompt has up to a byte at or behind so many prefixes.
+func (b *Cache) upto(p *bus.Prompt, prefixes int32, to, estimate int) int {
+	bytes, upto, _ := b.counted(p, prefixes)
 	return upto + int(int64(estimate)*int64(to-bytes)/int64(p.Bytes))
 }
 
 // Changes is how often anything changed that Expect reads.
-func (b *Belief) Changes() uint64 { return b.changes }
+func (b *Cache) Changes() uint64 { return b.changes }
 
-// Depth is how many of a prompt's marks the agent is believed to hold.
-func (b *Belief) Depth(p *bus.Prompt) int32 { return b.index.depth(p.Marks, b.place) }
+// Depth is how many of a prompt's prefixes the agent is believed to hold.
+func (b *Cache) Depth(p *bus.Prompt) int32 { return b.index.depth(p.Prefixes, b.place) }
 
-// Beyond is how many of the tokens that Expect finds in the cache lie beyond so many marks.
-func (b *Belief) Beyond(p *bus.Prompt, marks int32, estimate int) int {
-	return b.BeyondAt(p, b.Depth(p), marks, estimate)
+// Beyond is how many of the tokens that Expect finds in the cache lie beyond so many prefixes.
+func (b *Cache) Beyond(p *bus.Prompt, prefixes int32, estimate int) int {
+	return b.BeyondAt(p, b.Depth(p), prefixes, estimate)
 }
 
-// BeyondAt is Beyond where it is known how many marks the agent is believed to hold.
-func (b *Belief) BeyondAt(p *bus.Prompt, depth, marks int32, estimate int) int {
-	if depth <= marks {
+// BeyondAt is Beyond where it is known how many prefixes the agent is believed to hold.
+func (b *Cache) BeyondAt(p *bus.Prompt, depth, prefixes int32, estimate int) int {
+	if depth <= prefixes {
 		return 0
 	}
 	_, cached := b.ExpectAt(p, depth, estimate)
-	if marks > 0 {
-		cached -= b.upto(p, marks, p.Marks[marks-1].Bytes, estimate)
+	if prefixes > 0 {
+		cached -= b.upto(p, prefixes, p.Prefixes[prefixes-1].Bytes, estimate)
 	}
 	return max(0, cached)
 }
 
-// Implied returns how many tokens of a prompt the agent holds by the text alone: those of the session's
-// last prompt, where this one is the same or goes on from all of it. It is less than [Belief.Expect],
+// Verified returns how many tokens of a prompt the agent holds by the text alone: those of the session's
+// last prompt, where this one is the same or goes on from all of it. It is less than [Cache.Expect],
 // which also expects what is likely: that the answer given then is part of the new prompt, and that half
 // a text has half its tokens. Whoever wrote the prompts may have seen to it that neither is so.
-func (b *Belief) Implied(key uint64, p *bus.Prompt) int {
+func (b *Cache) Verified(key uint64, p *bus.Prompt) int {
 	s := b.sessions.Peek(key)
 	if s == nil {
 		return 0
 	}
-	i := sort.Search(len(p.Marks), func(i int) bool { return p.Marks[i].Bytes >= s.bytes })
+	i := sort.Search(len(p.Prefixes), func(i int) bool { return p.Prefixes[i].Bytes >= s.bytes })
 	switch {
-	case i == len(p.Marks) || !b.alive(s) || !b.nodes[s.end].held || p.Marks[i].Bytes != s.bytes ||
-		p.Marks[i].Hash != b.nodes[s.end].hash:
+	case i == len(p.Prefixes) || !b.alive(s) || !b.nodes[s.end].held || p.Prefixes[i].Bytes != s.bytes ||
+		p.Prefixes[i].Hash != b.nodes[s.end].hash:
 		return 0
 	case p.Bytes > s.bytes: // the last block ended with what the template wrote for an answer to begin
 		return max(0, s.prompt/b.block-1) * b.block
@@ -243,18 +244,18 @@ func (b *Belief) Implied(key uint64, p *bus.Prompt) int {
 }
 
 // alive reports whether the agent still holds all of a session's last prompt.
-func (b *Belief) alive(s *session) bool { return b.nodes[s.end].born == s.born }
+func (b *Cache) alive(s *session) bool { return b.nodes[s.end].born == s.born }
 
-// fits reports whether a prompt's marks are remembered.
-func (b *Belief) fits(p *bus.Prompt) bool {
-	return p.Bytes > 0 && len(p.Marks) > 0 && len(p.Marks) <= b.most
+// fits reports whether a prompt's prefixes are remembered.
+func (b *Cache) fits(p *bus.Prompt) bool {
+	return p.Bytes > 0 && len(p.Prefixes) > 0 && len(p.Prefixes) <= b.most
 }
 
 // Served says that the agent has computed a prompt of a session, 0 if of none, with what it was found to
 // need. cached is what the engine reported to have found, or -1 if it reports nothing. An engine that found
 // nothing, or much less than it held for certain, has dropped what it did not find, and, as it drops the
 // least recently used first, whatever was used before that: this is forgotten.
-func (b *Belief) Served(r *Run, key uint64, p *bus.Prompt, prompt, output, cached int) {
+func (b *Cache) Served(r *Run, key uint64, p *bus.Prompt, prompt, output, cached int) {
 	end, lost, short := none, uint32(0), false
 	runs := b.of(r)
 	if runs {
@@ -305,7 +306,7 @@ func (b *Belief) Served(r *Run, key uint64, p *bus.Prompt, prompt, output, cache
 	if runs {
 		b.release(r)
 	}
-	if len(way) == len(p.Marks) {
+	if len(way) == len(p.Prefixes) {
 		n := &b.nodes[end]
 		if n.kids == 0 {
 			b.answer(end, output)
@@ -318,9 +319,9 @@ func (b *Belief) Served(r *Run, key uint64, p *bus.Prompt, prompt, output, cache
 	b.fit()
 }
 
-// measure corrects how many tokens the text is thought to have up to each mark on the way, as the whole is
-// known now, and what the engine found of what it held.
-func (b *Belief) measure(d int, p *bus.Prompt, way []int32, prompt, found int) {
+// measure corrects how many tokens the text is thought to have up to the end of each prefix on the way, as
+// the whole is known now, and what the engine found of what it held.
+func (b *Cache) measure(d int, p *bus.Prompt, way []int32, prompt, found int) {
 	held := 0
 	for held < len(way) && b.nodes[way[held]].sure {
 		held++
@@ -338,12 +339,12 @@ func (b *Belief) measure(d int, p *bus.Prompt, way []int32, prompt, found int) {
 	}
 	bytes, upto := 0, 0
 	if held > 0 {
-		bytes, upto = p.Marks[held-1].Bytes, int(b.nodes[way[held-1]].upto)
+		bytes, upto = p.Prefixes[held-1].Bytes, int(b.nodes[way[held-1]].upto)
 	}
 	for i := held; i < len(way); i++ {
-		b.move(way[i], between(p, p.Marks[i].Bytes, bytes, upto, prompt))
+		b.move(way[i], between(p, p.Prefixes[i].Bytes, bytes, upto, prompt))
 	}
-	if len(way) == len(p.Marks) {
+	if len(way) == len(p.Prefixes) {
 		b.move(way[len(way)-1], prompt)
 		b.nodes[way[len(way)-1]].exact = true
 	}
@@ -351,7 +352,7 @@ func (b *Belief) measure(d int, p *bus.Prompt, way []int32, prompt, found int) {
 
 // lost reports whether the engine found much less for a run than it had held for certain, and when that was
 // last used which it did not find.
-func (b *Belief) lost(r *Run, cached int) (used uint32, any bool) {
+func (b *Cache) lost(r *Run, cached int) (used uint32, any bool) {
 	least := r.sure/4 - 2*b.block
 	switch {
 	case r.exact && cached == 0:
@@ -372,7 +373,7 @@ func (b *Belief) lost(r *Run, cached int) (used uint32, any bool) {
 }
 
 // note remembers a session's last prompt.
-func (b *Belief) note(s *session) {
+func (b *Cache) note(s *session) {
 	if old := b.sessions.Peek(s.key); old != nil {
 		b.remove(old)
 	}
@@ -386,7 +387,7 @@ func (b *Belief) note(s *session) {
 	}
 }
 
-func (b *Belief) remove(s *session) {
+func (b *Cache) remove(s *session) {
 	b.sum -= s.prompt + s.output
 	if b.alive(s) {
 		b.nodes[s.end].ends--

@@ -65,21 +65,22 @@ func (s *said) lines() int {
 	return strings.Count(s.String(), "\n")
 }
 
-func keyed(m *markKeys, hash uint64) (this, former, next uint64) {
-	p := bus.Prompt{Bytes: 1, Marks: []bus.Mark{{Bytes: 1, Hash: hash}}, Sums: make([]byte, bus.SumBytes)}
-	binary.BigEndian.PutUint64(p.Sums, hash)
+func keyed(m *prefixKeys, hash uint64) (this, former, next uint64) {
+	p := bus.Prompt{Bytes: 1, Prefixes: []bus.PrefixHash{{Bytes: 1, Hash: hash}}, Digests: make([]byte,
+		bus.DigestBytes)}
+	binary.BigEndian.PutUint64(p.Digests, hash)
 	if m.name(&p); p.Former != nil {
 		former = p.Former.At(0)
 	}
 	if p.Next != nil {
 		next = p.Next.At(0)
 	}
-	return p.Marks[0].Hash, former, next
+	return p.Prefixes[0].Hash, former, next
 }
 
-// Doors name marks alike, whichever of them comes first and whichever makes a new key, for as many days as
+// Doors hash prefixes alike, whichever of them comes first and whichever makes a new key, for as many days as
 // they run, and one that is started again does, too. Nothing of a key is in a log.
-func TestDoorsShareTheKeysOfMarks(t *testing.T) {
+func TestDoorsShareTheKeysOfPrefixes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
@@ -88,13 +89,13 @@ func TestDoorsShareTheKeysOfMarks(t *testing.T) {
 		text := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		start := func() *markKeys {
-			m := newMarkKeys(w.Registry(), text)
+		start := func() *prefixKeys {
+			m := newPrefixKeys(w.Registry(), text)
 			go m.follow(ctx)
 			<-m.settled
 			return m
 		}
-		var doors []*markKeys
+		var doors []*prefixKeys
 		for range 3 {
 			doors = append(doors, nil)
 			go func() { doors[len(doors)-1] = start() }()
@@ -104,7 +105,7 @@ func TestDoorsShareTheKeysOfMarks(t *testing.T) {
 		for hour := range 24 * 5 {
 			this, former, next := keyed(doors[0], 7)
 			if this == 7 || former == 7 || next == 7 {
-				t.Fatal("a mark is said as it is")
+				t.Fatal("a hash is said as it is")
 			}
 			seen[this] = true
 			for i, m := range append(doors, start()) {
@@ -118,11 +119,11 @@ func TestDoorsShareTheKeysOfMarks(t *testing.T) {
 		if len(seen) != 5 {
 			t.Errorf("%d keys in five days", len(seen))
 		}
-		kvs, err := w.Registry().Get(t.Context(), bus.MarksKey)
+		kvs, err := w.Registry().Get(t.Context(), bus.PrefixKeysKey)
 		if err != nil || len(kvs) != 1 {
 			t.Fatalf("%v, %v", kvs, err)
 		}
-		keys := new(bus.MarkKeys)
+		keys := new(bus.PrefixKeys)
 		if err := bus.DecodeEntry(kvs[0].Value, keys); err != nil || len(keys.Keys) != 2 {
 			t.Fatalf("%d keys, %v", len(keys.Keys), err)
 		}
@@ -142,30 +143,30 @@ func TestSaltsStay(t *testing.T) {
 		w := membus.New(1)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		start := func() *markKeys {
-			m := newMarkKeys(w.Registry(), slog.New(slog.DiscardHandler))
+		start := func() *prefixKeys {
+			m := newPrefixKeys(w.Registry(), slog.New(slog.DiscardHandler))
 			go m.follow(ctx)
 			<-m.settled
 			return m
 		}
-		doors := []*markKeys{start(), start()}
+		doors := []*prefixKeys{start(), start()}
 		ann := newGroups(w.Registry(), "souk", slog.New(slog.DiscardHandler)).of("ann")
-		salt := func(m *markKeys) string { return m.salt(ann, "") }
-		first, marked := salt(doors[0]), map[uint64]bool{}
+		salt := func(m *prefixKeys) string { return m.salt(ann, "") }
+		first, distinct := salt(doors[0]), map[uint64]bool{}
 		for range 24 * 5 {
 			for i, m := range append(doors, start()) {
 				if salt(m) != first {
-					t.Fatalf("after %d keys of marks door %d has another salt", len(marked), i)
+					t.Fatalf("after %d keys of prefixes door %d has another salt", len(distinct), i)
 				}
 			}
 			this, _, _ := keyed(doors[0], 7)
-			marked[this] = true
+			distinct[this] = true
 			time.Sleep(time.Hour)
 		}
-		if len(marked) != 5 {
-			t.Errorf("%d keys of marks", len(marked))
+		if len(distinct) != 5 {
+			t.Errorf("%d keys of prefixes", len(distinct))
 		}
-		if err := w.Registry().Delete(ctx, bus.MarksKey); err != nil {
+		if err := w.Registry().Delete(ctx, bus.PrefixKeysKey); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -180,7 +181,7 @@ func TestSaltsStay(t *testing.T) {
 
 // A door that may not read the keys, or not make them, or does not understand what is there, serves all the
 // same, with a key of its own, and says so once; as soon as it may, it has those of the others.
-func TestADoorThatCannotHaveTheKeysOfMarks(t *testing.T) {
+func TestADoorThatCannotHaveTheKeysOfPrefixes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
@@ -196,29 +197,30 @@ func TestADoorThatCannotHaveTheKeysOfMarks(t *testing.T) {
 			defer cancel()
 			registry := w.Registry()
 			if c.value != "" {
-				if err := registry.Put(ctx, bus.MarksKey, []byte(c.value)); err != nil {
+				if err := registry.Put(ctx, bus.PrefixKeysKey, []byte(c.value)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			b := &barred{Registry: registry, read: c.read, write: c.write}
-			m := newMarkKeys(b, slog.New(slog.NewTextHandler(log, nil)))
+			m := newPrefixKeys(b, slog.New(slog.NewTextHandler(log, nil)))
 			go m.follow(ctx)
 			<-m.settled
-			other := newMarkKeys(w.Registry(), slog.New(slog.DiscardHandler))
+			other := newPrefixKeys(w.Registry(), slog.New(slog.DiscardHandler))
 			own, _, _ := keyed(m, 7)
 			time.Sleep(30 * time.Hour)
 			if now, _, _ := keyed(m, 7); now != own || now == 7 {
 				t.Errorf("%s: it says %x, and said %x", c.name, now, own)
 			}
 			if log.lines() != 1 || !strings.Contains(log.String(), "level=WARN") ||
-				!strings.Contains(log.String(), bus.MarksKey) || strings.Contains(log.String(), "canary") {
+				!strings.Contains(log.String(), bus.PrefixKeysKey) || strings.Contains(log.String(),
+				"canary") {
 				t.Errorf("%s: %d lines: %s", c.name, log.lines(), log.String())
 			}
 			if c.value != "" {
-				if kvs, _ := registry.Get(ctx, bus.MarksKey); string(kvs[0].Value) != c.value {
+				if kvs, _ := registry.Get(ctx, bus.PrefixKeysKey); string(kvs[0].Value) != c.value {
 					t.Errorf("%s: they became %s", c.name, kvs[0].Value)
 				}
-				registry.Delete(ctx, bus.MarksKey)
+				registry.Delete(ctx, bus.PrefixKeysKey)
 			}
 			b.set(false, false)
 			go other.follow(ctx)

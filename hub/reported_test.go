@@ -17,7 +17,7 @@ type tells struct {
 	seq, base uint64
 }
 
-func (s *tells) say(parts int, coverage float64, add, drop []bus.Mark) error {
+func (s *tells) say(parts int, coverage float64, add, drop []bus.PrefixHash) error {
 	s.seq++
 	if parts > 0 {
 		s.base = s.seq
@@ -25,38 +25,39 @@ func (s *tells) say(parts int, coverage float64, add, drop []bus.Mark) error {
 	m := &bus.Holdings{Agent: s.agent, Boot: 1, Seq: s.seq, Base: s.base, Parts: parts, Coverage: coverage,
 		Evidence: bus.EvidenceEvents}
 	for _, x := range add {
-		m.Add = bus.AppendMark(m.Add, bus.ShortMark(x.Hash))
+		m.Add = bus.AppendShortHash(m.Add, bus.ShortHash(x.Hash))
 	}
 	for _, x := range drop {
-		m.Drop = bus.AppendMark(m.Drop, bus.ShortMark(x.Hash))
+		m.Drop = bus.AppendShortHash(m.Drop, bus.ShortHash(x.Hash))
 	}
 	return s.h.step(m)
 }
 
-// wide is a prompt of so many marks, 128 tokens each by its estimate.
-func wide(seed uint64, marks int) func(*bus.Task) {
+// wide is a prompt of so many prefixes, 128 tokens each by its estimate.
+func wide(seed uint64, prefixes int) func(*bus.Task) {
 	return func(m *bus.Task) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		m.Prompt = bus.Prompt{Messages: 1}
-		for range marks {
+		for range prefixes {
 			m.Prompt.Bytes += 512
-			m.Prompt.Marks = append(m.Prompt.Marks, bus.Mark{Bytes: m.Prompt.Bytes, Hash: r.Uint64()})
+			m.Prompt.Prefixes = append(m.Prompt.Prefixes, bus.PrefixHash{Bytes: m.Prompt.Bytes,
+				Hash: r.Uint64()})
 		}
 		m.Prompt.Tokens = m.Prompt.Bytes / 4
 	}
 }
 
-// billed is an honest account of an agent that was told what it claimed.
+// billed is an honest account of an agent that was told what it asserted.
 func billed(agent string, d bus.Dispatch, u market.Usage) *bus.Completion {
 	c := completion(agent, d, u)
-	c.Claimed = d.Claimed
-	c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, bus.Billed(u, d.Claimed), d.CostCap)
+	c.Asserted = d.Asserted
+	c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, bus.Billed(u, d.Asserted), d.CostCap)
 	return c
 }
 
 // A task that an agent got because it said that it holds the prompt is paid for as if it did, whatever its
 // engine found: by the agent, in all that is recorded, and to a hub that began anew meanwhile, too.
-func TestAClaimIsBilled(t *testing.T) {
+func TestAnAssertionIsBilled(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		h := newHouse(t, nil)
 		h.join("a-1", "llama", 1, 0.9, card(100, 10, 40))
@@ -64,11 +65,11 @@ func TestAClaimIsBilled(t *testing.T) {
 		mark := wide(1, 20)
 		x := h.task("ann", "t1", mark, worth(10*market.Credit))
 		s := &tells{h: h, agent: "a-2"}
-		h.must(s.say(1, 0.95, x.Prompt.Marks, nil))
+		h.must(s.say(1, 0.95, x.Prompt.Prefixes, nil))
 		h.must(h.step(x))
 		d := h.take("ann", "t1")
-		if h.agentOf(d) != "a-2" || d.Claimed < 2000 || d.Claimed > 2560 || d.Cached != 0 {
-			t.Fatalf("it goes to %s, with %d tokens claimed of %d", h.agentOf(d), d.Claimed, x.Prompt.Tokens)
+		if h.agentOf(d) != "a-2" || d.Asserted < 2000 || d.Asserted > 2560 || d.Cached != 0 {
+			t.Fatalf("it goes to %s, with %d tokens asserted of %d", h.agentOf(d), d.Asserted, x.Prompt.Tokens)
 		}
 		if again {
 			h.restart()
@@ -81,15 +82,15 @@ func TestAClaimIsBilled(t *testing.T) {
 		before := h.replica.Balance("agent:a-2:payable")
 		c := billed("a-2", d, u)
 		h.must(h.step(c))
-		due := d.Price.Cost(market.Usage{Prompt: 2560, Cached: d.Claimed, Output: 50})
+		due := d.Price.Cost(market.Usage{Prompt: 2560, Cached: d.Asserted, Output: 50})
 		if got := h.replica.Balance("agent:a-2:payable") - before; got != due || due != c.Cost {
 			t.Errorf("hub began anew %v: paid %s, want %s", again, money(got), money(due))
 		}
 		if len(h.faults) > 0 {
 			t.Errorf("hub began anew %v: %v", again, h.faults)
 		}
-		for _, l := range h.letters {
-			if a, ok := l.Message.(*bus.Answer); ok && a.Result != nil && a.Result.Usage.Cached != d.Claimed {
+		for _, l := range h.messages {
+			if a, ok := l.Body.(*bus.Answer); ok && a.Result != nil && a.Result.Usage.Cached != d.Asserted {
 				t.Errorf("its client is told %+v", a.Result.Usage)
 			}
 		}
@@ -105,15 +106,15 @@ func TestALyingAgentPays(t *testing.T) {
 	lost, paid := 0, market.Credits(0)
 	for i := range 12 {
 		x := h.task("ann", fmt.Sprint("t", i), wide(uint64(i), 20), worth(10*market.Credit))
-		h.must(s.say(1, 0.95, x.Prompt.Marks, nil))
+		h.must(s.say(1, 0.95, x.Prompt.Prefixes, nil))
 		h.must(h.step(x))
 		d := h.take("ann", x.ID)
 		h.accept(d)
 		u := market.Usage{Prompt: 2560, Output: 50}
 		h.must(h.step(billed(h.agentOf(d), d, u)))
-		if d.Claimed > 0 {
+		if d.Asserted > 0 {
 			lost++
-			paid += d.Price.Cost(u) - d.Price.Cost(bus.Billed(u, d.Claimed))
+			paid += d.Price.Cost(u) - d.Price.Cost(bus.Billed(u, d.Asserted))
 		}
 		h.pass(time.Second)
 		h.hearAll()
@@ -146,7 +147,7 @@ func TestALyingAgentMovesNoOther(t *testing.T) {
 		for _, id := range []string{"a-1", "a-2"} {
 			a := h.n.lookup(id)
 			for _, x := range probes {
-				q := h.n.quote(x, a, burden{}, a.expect(x))
+				q := h.n.quote(x, a, backlog{}, a.expect(x))
 				all = append(all, fmt.Sprint(q.cost, q.value, q.worst(a), q.forecast, q.features))
 			}
 		}
@@ -155,9 +156,9 @@ func TestALyingAgentMovesNoOther(t *testing.T) {
 	s := &tells{h: h, agent: "liar"}
 	before, moved := look(), 0
 	for range 100 {
-		var lie []bus.Mark
+		var lie []bus.PrefixHash
 		for range r.IntN(8) {
-			lie = append(lie, probes[r.IntN(len(probes))].msg.Prompt.Marks[:1+r.IntN(19)]...)
+			lie = append(lie, probes[r.IntN(len(probes))].msg.Prompt.Prefixes[:1+r.IntN(19)]...)
 		}
 		s.say(r.IntN(2), r.Float64(), lie, nil)
 		for i, q := range look() {
@@ -191,15 +192,15 @@ func TestAHubThatMissedSomethingAsks(t *testing.T) {
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	s := &tells{h: h, agent: "a-1"}
 	asked := func() (n int) {
-		for _, l := range h.letters {
-			if c, ok := l.Message.(*bus.HoldControl); ok && c.Holdings {
+		for _, l := range h.messages {
+			if c, ok := l.Body.(*bus.HoldControl); ok && c.Holdings {
 				if l.Subject != bus.ControlSubject("a-1", "math") {
 					t.Errorf("asked on %s", l.Subject)
 				}
 				n++
 			}
 		}
-		h.letters = nil
+		h.messages = nil
 		return n
 	}
 	s.base = 1
@@ -254,7 +255,7 @@ func TestAHubThatMissedTheLastAsks(t *testing.T) {
 		s := &tells{h: h, agent: on}
 		mark := wide(1, 20)
 		x := h.untaken(h.task("ann", "t1", mark))
-		h.must(s.say(1, 0.95, x.msg.Prompt.Marks, nil))
+		h.must(s.say(1, 0.95, x.msg.Prompt.Prefixes, nil))
 		if c.lost {
 			s.seq++
 		}
@@ -274,8 +275,8 @@ func TestAHubThatMissedTheLastAsks(t *testing.T) {
 		h.pass(hearsWithin)
 		summary(4)
 		asked := 0
-		for _, l := range h.letters {
-			if m, ok := l.Message.(*bus.HoldControl); ok && m.Holdings {
+		for _, l := range h.messages {
+			if m, ok := l.Body.(*bus.HoldControl); ok && m.Holdings {
 				asked++
 			}
 		}
@@ -307,8 +308,8 @@ func TestAHubAsksWhoSpokeTooSoon(t *testing.T) {
 		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 		h.join("a-2", "llama", 1, 0.9, card(1, 1, 4))
 	}
-	for _, l := range h.letters {
-		if c, ok := l.Message.(*bus.HoldControl); ok && c.Holdings {
+	for _, l := range h.messages {
+		if c, ok := l.Body.(*bus.HoldControl); ok && c.Holdings {
 			asked[l.Subject]++
 		}
 	}

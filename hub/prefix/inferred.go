@@ -8,13 +8,13 @@ import (
 	"souk/bus/bounded"
 )
 
-// put finds a prompt's marks among the nodes, makes those that are missing, and returns the last. Each node
-// that is there already is shown to known. A mark that is there behind another text is no mark of this one:
-// there it ends.
-func (b *Belief) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
+// put finds a prompt's prefixes among the nodes, makes those that are missing, and returns the last. Each
+// node that is there already is shown to known. A prefix that is there behind another text is no prefix of
+// this one: there it ends.
+func (b *Cache) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 	last, i := none, 0
-	for ; i < len(p.Marks); i++ {
-		k, ok := b.find(p.Marks[i].Hash)
+	for ; i < len(p.Prefixes); i++ {
+		k, ok := b.find(p.Prefixes[i].Hash)
 		if !ok {
 			break
 		}
@@ -24,23 +24,23 @@ func (b *Belief) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 		known(&b.nodes[k])
 		last = k
 	}
-	if !b.room(len(p.Marks)-i, last) {
+	if !b.room(len(p.Prefixes)-i, last) {
 		return none
 	}
 	bytes, upto := 0, 0
 	if last != none {
-		bytes, upto = p.Marks[i-1].Bytes, int(b.nodes[last].upto)
+		bytes, upto = p.Prefixes[i-1].Bytes, int(b.nodes[last].upto)
 	}
 	before := upto
-	for ; i < len(p.Marks); i++ {
-		if _, twice := b.find(p.Marks[i].Hash); twice {
+	for ; i < len(p.Prefixes); i++ {
+		if _, twice := b.find(p.Prefixes[i].Hash); twice {
 			return last
 		}
-		at := between(p, p.Marks[i].Bytes, bytes, upto, min(prompt, bus.MaxTokens))
+		at := between(p, p.Prefixes[i].Bytes, bytes, upto, min(prompt, bus.MaxTokens))
 		k := b.alloc()
 		b.births++
 		b.changes++
-		b.nodes[k] = node{hash: p.Marks[i].Hash, parent: last, upto: int32(at),
+		b.nodes[k] = node{hash: p.Prefixes[i].Hash, parent: last, upto: int32(at),
 			born: b.births}
 		b.name(k)
 		b.tokens += at - before
@@ -57,8 +57,8 @@ func between(p *bus.Prompt, at, bytes, upto, prompt int) int {
 	return upto + int(int64(max(0, prompt-upto))*int64(at-bytes)/int64(max(1, p.Bytes-bytes)))
 }
 
-// way lists the nodes from the first mark to one, in memory that the next call uses again.
-func (b *Belief) way(end int32) []int32 {
+// way lists the nodes from the first prefix to one, in memory that the next call uses again.
+func (b *Cache) way(end int32) []int32 {
 	way := b.index.way[:0]
 	for i := end; i != none; i = b.nodes[i].parent {
 		way = append(way, i)
@@ -69,18 +69,18 @@ func (b *Belief) way(end int32) []int32 {
 }
 
 // move says that the text has so many tokens up to a node. What follows begins there.
-func (b *Belief) move(i int32, upto int) {
+func (b *Cache) move(i int32, upto int) {
 	b.changes++
 	n := &b.nodes[i]
 	b.tokens += (upto - int(n.upto)) * int(1-n.kids)
 	n.upto = int32(upto)
 }
 
-// room forgets what was used least recently until so many more marks can be remembered beside the text up to
-// a node. It reports false if there is no room for them.
-func (b *Belief) room(marks int, last int32) bool {
-	most := b.marks()
-	if b.byHash.n+marks <= most {
+// room forgets what was used least recently until so many more prefixes can be remembered beside the text up
+// to a node. It reports false if there is no room for them.
+func (b *Cache) room(prefixes int, last int32) bool {
+	most := b.prefixes()
+	if b.byHash.n+prefixes <= most {
 		return true
 	}
 	for i := last; i != none; i = b.nodes[i].parent { // this text is used now
@@ -88,7 +88,7 @@ func (b *Belief) room(marks int, last int32) bool {
 			b.unlink(i)
 		}
 	}
-	for b.use.Oldest != none && b.byHash.n+marks > most {
+	for b.use.Oldest != none && b.byHash.n+prefixes > most {
 		b.free(b.use.Oldest)
 	}
 	way := b.way(last)
@@ -97,18 +97,18 @@ func (b *Belief) room(marks int, last int32) bool {
 			b.use.Push(b.neighbours, i) // as it is used now, it is the newest before long
 		}
 	}
-	return b.byHash.n+marks <= most
+	return b.byHash.n+prefixes <= most
 }
 
-// marks is how many are remembered now: half where the agent says itself what it holds.
-func (b *Belief) marks() int {
-	if b.told.speaks {
+// prefixes is how many are remembered now: half where the agent says itself what it holds.
+func (b *Cache) prefixes() int {
+	if b.reported.speaks {
 		return b.most / 2
 	}
 	return b.most
 }
 
-func (b *Belief) alloc() int32 {
+func (b *Cache) alloc() int32 {
 	if n := len(b.spare); n > 0 {
 		k := b.spare[n-1]
 		b.spare = b.spare[:n-1]
@@ -122,7 +122,7 @@ func (b *Belief) alloc() int32 {
 }
 
 // free forgets a node without kids that no task needs.
-func (b *Belief) free(i int32) {
+func (b *Cache) free(i int32) {
 	b.changes++
 	n := &b.nodes[i]
 	b.tokens -= int(n.upto) + int(n.answer)
@@ -142,8 +142,8 @@ func (b *Belief) free(i int32) {
 }
 
 // fit forgets what was used least recently, until the rest fits. What tasks need that run always does.
-func (b *Belief) fit() {
-	most := b.marks()
+func (b *Cache) fit() {
+	most := b.prefixes()
 	for b.use.Oldest != none && (b.capacity > 0 && b.tokens > b.capacity || b.byHash.n > most) {
 		b.free(b.use.Oldest)
 	}
@@ -151,12 +151,12 @@ func (b *Belief) fit() {
 
 // Resize says that the engine has room for so many tokens from now on, 0 if that is not known: what was used
 // least recently is no longer believed where it does not fit.
-func (b *Belief) Resize(capacity int) {
-	b.capacity, b.most = max(0, capacity), b.index.limits.marks(capacity)
+func (b *Cache) Resize(capacity int) {
+	b.capacity, b.most = max(0, capacity), b.index.limits.hashes(capacity)
 	b.fit()
 }
 
-func (b *Belief) answer(i int32, tokens int) {
+func (b *Cache) answer(i int32, tokens int) {
 	b.changes++
 	n := &b.nodes[i]
 	tokens = min(tokens, math.MaxInt16)
@@ -164,12 +164,12 @@ func (b *Belief) answer(i int32, tokens int) {
 	n.answer = int16(tokens)
 }
 
-func (b *Belief) neighbours(i int32) *bounded.Place { return &b.nodes[i].place }
+func (b *Cache) neighbours(i int32) *bounded.Place { return &b.nodes[i].place }
 
 // push makes a node the newest of those that may go.
-func (b *Belief) push(i int32) {
+func (b *Cache) push(i int32) {
 	b.nodes[i].used = b.clock
 	b.use.Push(b.neighbours, i)
 }
 
-func (b *Belief) unlink(i int32) { b.use.Remove(b.neighbours, i) }
+func (b *Cache) unlink(i int32) { b.use.Remove(b.neighbours, i) }

@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// plain is a prompt whose marks have the hashes of their texts.
+// plain is a prompt whose prefixes have the hashes of their texts.
 func plain(hashes ...uint64) (p Prompt) {
 	for i, h := range hashes {
-		p.Marks = append(p.Marks, Mark{100 * (i + 1), h})
-		p.Sums = binary.BigEndian.AppendUint64(append(p.Sums, make([]byte, SumBytes-8)...), h)
+		p.Prefixes = append(p.Prefixes, PrefixHash{100 * (i + 1), h})
+		p.Digests = binary.BigEndian.AppendUint64(append(p.Digests, make([]byte, DigestBytes-8)...), h)
 	}
 	p.Bytes, p.Tokens = 100*len(hashes), 25*len(hashes)
 	return p
 }
 
-// names are those that a prompt's first mark has.
+// names are those that a prompt's first prefix has.
 func (p *Prompt) firstNames() []uint64 {
-	all := []uint64{p.Marks[0].Hash}
+	all := []uint64{p.Prefixes[0].Hash}
 	if p.Former != nil {
 		all = append(all, p.Former.At(0))
 	}
@@ -36,36 +36,36 @@ func (p *Prompt) firstNames() []uint64 {
 	return all
 }
 
-// A mark is said as SHA-256 of the key and its text's sum, and nothing else of it.
-func TestNamesOfMarks(t *testing.T) {
+// A prefix is hashed as SHA-256 of the key and its text's digest, and nothing else of it.
+func TestNamesOfPrefixes(t *testing.T) {
 	key := bytes.Repeat([]byte{3}, 32)
-	keys := MarkKeys{Keys: []MarkKey{{Key: key}}}
+	keys := PrefixKeys{Keys: []PrefixKey{{Key: key}}}
 	p := plain(5, 6)
 	keys.Name(&p, time.Unix(100, 0))
 	for i, h := range []uint64{5, 6} {
 		sum := sha256.Sum256(binary.BigEndian.AppendUint64(append(slices.Clone(key),
-			make([]byte, SumBytes-8)...), h))
-		if p.Marks[i] != (Mark{100 * (i + 1), binary.BigEndian.Uint64(sum[:])}) {
-			t.Errorf("mark %d is %+v", i, p.Marks[i])
+			make([]byte, DigestBytes-8)...), h))
+		if p.Prefixes[i] != (PrefixHash{100 * (i + 1), binary.BigEndian.Uint64(sum[:])}) {
+			t.Errorf("prefix %d is %+v", i, p.Prefixes[i])
 		}
 	}
-	if p.Former != nil || p.Next != nil || p.Sums != nil {
-		t.Errorf("other names: %v, %v, %v", p.Former, p.Next, p.Sums)
+	if p.Former != nil || p.Next != nil || p.Digests != nil {
+		t.Errorf("other names: %v, %v, %v", p.Former, p.Next, p.Digests)
 	}
 	var none Prompt
-	if keys.Name(&none, time.Unix(100, 0)); none.Marks != nil {
+	if keys.Name(&none, time.Unix(100, 0)); none.Prefixes != nil {
 		t.Errorf("%+v", none)
 	}
 }
 
 // Doors that come and go make a new key for each day, two of which are there at most. Any two of them whose
-// clocks differ by less than an hour have a name in common for each mark, as each of them has with itself a
+// clocks differ by less than an hour have a name in common for each prefix, as each of them has with itself a
 // moment later, so that nobody who keeps to Former and Next loses a text.
 func TestKeysTurn(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	var keys *MarkKeys
+	var keys *PrefixKeys
 	now := time.Unix(1_800_000_000, 0)
 	begun, made, both := now, 0, 0
 	fresh := func() []byte {
@@ -83,7 +83,7 @@ func TestKeysTurn(t *testing.T) {
 				t.Fatal(err)
 			}
 			if keys != nil && !bytes.Equal(next.Salt, keys.Salt) {
-				t.Fatal("with a new key of marks, salts are others, and every cache is empty")
+				t.Fatal("with a new key of prefixes, salts are others, and every cache is empty")
 			}
 			keys = next
 			made++
@@ -103,7 +103,7 @@ func TestKeysTurn(t *testing.T) {
 		for _, other := range []Prompt{there, before} {
 			if common := slices.ContainsFunc(here.firstNames(), func(name uint64) bool {
 				return slices.Contains(other.firstNames(), name)
-			}); !common && made > 1 && other.Marks[0].Hash != before.Marks[0].Hash {
+			}); !common && made > 1 && other.Prefixes[0].Hash != before.Prefixes[0].Hash {
 				t.Fatalf("%v after the beginning %v and %v have no name in common", now.Sub(begun),
 					here.firstNames(), other.firstNames())
 			}
@@ -123,8 +123,8 @@ func TestKeysTurn(t *testing.T) {
 	old := keys.Keys[len(keys.Keys)-1]
 	keys = keys.After(now, day, fresh(), fresh())
 	p, q := plain(7), plain(7)
-	(&MarkKeys{Keys: []MarkKey{old}}).Name(&q, now)
-	if keys.Name(&p, now); p.Marks[0] != q.Marks[0] {
+	(&PrefixKeys{Keys: []PrefixKey{old}}).Name(&q, now)
+	if keys.Name(&p, now); p.Prefixes[0] != q.Prefixes[0] {
 		t.Error("after a pause a key counts that others may not have heard of")
 	}
 }
@@ -139,7 +139,7 @@ func TestOneDoorsClockIsWrong(t *testing.T) {
 	const hour = time.Hour
 	for _, wrong := range []time.Duration{2 * hour, 10 * hour, 40 * hour, 500 * hour, 90000 * hour} {
 		for _, wrong := range []time.Duration{wrong, -wrong} {
-			var keys *MarkKeys
+			var keys *PrefixKeys
 			now := time.Unix(1_800_000_000, 0)
 			since, turned, before, turns := now, now, plain(7), 0
 			var last uint64
@@ -166,11 +166,11 @@ func TestOneDoorsClockIsWrong(t *testing.T) {
 						now.Sub(turned))
 				}
 				at := plain(7)
-				if keys.Name(&at, now); at.Marks[0].Hash != last {
+				if keys.Name(&at, now); at.Prefixes[0].Hash != last {
 					if passed := now.Sub(turned); turns > 0 && passed < 4*hour {
 						t.Fatalf("%v: a key was in use for %v", wrong, passed)
 					}
-					last, turned, turns = at.Marks[0].Hash, now, turns+1
+					last, turned, turns = at.Prefixes[0].Hash, now, turns+1
 				}
 				if passed := now.Sub(turned); passed > 36*hour {
 					t.Fatalf("%v: a key is in use for %v", wrong, passed)
@@ -191,8 +191,8 @@ func TestAPromptTurns(t *testing.T) {
 	was := p
 	p.Next = Hashes{7: 3, 15: 4}
 	p.Turn()
-	if fmt.Sprint(p.Marks, p.Former, p.Next) != "[{100 3} {200 4}] [0 0 0 0 0 0 0 1 0 0 0 0 0 0 0 2] []" ||
-		fmt.Sprint(was.Marks) != "[{100 1} {200 2}]" {
+	if fmt.Sprint(p.Prefixes, p.Former, p.Next) != "[{100 3} {200 4}] [0 0 0 0 0 0 0 1 0 0 0 0 0 0 0 2] []" ||
+		fmt.Sprint(was.Prefixes) != "[{100 1} {200 2}]" {
 		t.Errorf("%+v; it was %+v", p, was)
 	}
 	again := p
@@ -201,10 +201,10 @@ func TestAPromptTurns(t *testing.T) {
 		t.Errorf("without other names: %+v", p)
 	}
 	for _, names := range []Hashes{{7: 1}, {23: 1}, {14: 1}} {
-		for _, p := range []Prompt{{Bytes: 200, Marks: was.Marks, Former: names},
-			{Bytes: 200, Marks: was.Marks, Next: names}} {
+		for _, p := range []Prompt{{Bytes: 200, Prefixes: was.Prefixes, Former: names},
+			{Bytes: 200, Prefixes: was.Prefixes, Next: names}} {
 			if m := (&Task{Client: "ann", ID: "t", Prompt: p}); m.Validate() == nil {
-				t.Errorf("%d bytes of the hashes of 2 marks are taken", len(names))
+				t.Errorf("%d bytes of the hashes of 2 prefixes are taken", len(names))
 			}
 		}
 	}
@@ -213,7 +213,7 @@ func TestAPromptTurns(t *testing.T) {
 // However keys are printed, nothing of them is seen; what is no entry says what is wrong with it.
 func TestKeysAreNotShown(t *testing.T) {
 	key := []byte("canary-canary-canary-canary-can.")
-	keys := &MarkKeys{Keys: []MarkKey{{From: 1, Key: key}}, Salt: key}
+	keys := &PrefixKeys{Keys: []PrefixKey{{From: 1, Key: key}}, Salt: key}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "keys", keys, "all", keys.Keys, "key", keys.Keys[0])
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%x", "%q", "%d"} {
@@ -228,7 +228,7 @@ func TestKeysAreNotShown(t *testing.T) {
 		strings.Replace(string(value), `"from":1`, `"from":-1`, 1),
 		strings.Replace(string(value), `"from"`, `"form`, 1), string(value[:len(value)-1]),
 		strings.Replace(string(value), `":"`, `":"!`, 1)} {
-		if err := DecodeEntry([]byte(wrong), new(MarkKeys)); err == nil {
+		if err := DecodeEntry([]byte(wrong), new(PrefixKeys)); err == nil {
 			t.Errorf("%s is taken", wrong)
 		} else {
 			fmt.Fprintln(&log, err)
@@ -241,20 +241,20 @@ func TestKeysAreNotShown(t *testing.T) {
 			t.Errorf("%q is shown:\n%s", secret, log.String())
 		}
 	}
-	back := new(MarkKeys)
+	back := new(PrefixKeys)
 	if err := DecodeEntry(value, back); err != nil || !bytes.Equal(back.Keys[0].Key, key) {
 		t.Error(err)
 	}
 }
 
-// What a door does for each mark: ns/op is of one.
-func BenchmarkNamesOfMarks(b *testing.B) {
-	keys := (*MarkKeys)(nil).After(time.Unix(0, 0), 0, make([]byte, 32), make([]byte, 32))
-	const marks = 800
-	p := plain(make([]uint64, marks)...)
-	sums := p.Sums
-	for n := 0; n < b.N; n += marks {
-		p.Sums = sums
+// What a door does for each prefix: ns/op is of one.
+func BenchmarkNamesOfPrefixes(b *testing.B) {
+	keys := (*PrefixKeys)(nil).After(time.Unix(0, 0), 0, make([]byte, 32), make([]byte, 32))
+	const prefixes = 800
+	p := plain(make([]uint64, prefixes)...)
+	digests := p.Digests
+	for n := 0; n < b.N; n += prefixes {
+		p.Digests = digests
 		keys.Name(&p, time.Unix(1, 0))
 	}
 }

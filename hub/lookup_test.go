@@ -16,23 +16,23 @@ func TestADoorThatIsOutOfStep(t *testing.T) {
 	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
 	h.pass(10 * time.Second)
 	n := 0
-	give := func(heard *bus.HeardStatus) string {
+	give := func(heard *bus.LastStatus) string {
 		n++
 		id := fmt.Sprint("t", n)
-		h.must(h.step(h.task("ann", id, func(m *bus.Task) { m.Heard = heard })))
+		h.must(h.step(h.task("ann", id, func(m *bus.Task) { m.LastStatus = heard })))
 		return h.answerTo("inbox.ann." + id)
 	}
-	expect := func(what string, heard *bus.HeardStatus, want string) {
+	expect := func(what string, heard *bus.LastStatus, want string) {
 		t.Helper()
 		if got := give(heard); got != want {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
-	last := func() *bus.HeardStatus { return &bus.HeardStatus{Epoch: 7, Seq: h.n.status.seq} }
+	last := func() *bus.LastStatus { return &bus.LastStatus{Epoch: 7, Seq: h.n.status.seq} }
 	expect("that no other door can have", nil, "")
 	expect("the last status", last(), "")
-	expect("none", &bus.HeardStatus{}, "unavailable")
-	expect("of another epoch", &bus.HeardStatus{Epoch: 6, Seq: 1 << 40}, "unavailable")
+	expect("none", &bus.LastStatus{}, "unavailable")
+	expect("of another epoch", &bus.LastStatus{Epoch: 6, Seq: 1 << 40}, "unavailable")
 	old := last()
 	seconds := func(n int) {
 		for range n {
@@ -43,11 +43,11 @@ func TestADoorThatIsOutOfStep(t *testing.T) {
 	expect("of some seconds ago", old, "")
 	seconds(2)
 	expect("of five seconds ago", old, "unavailable")
-	l := h.letters[len(h.letters)-1].Message.(*bus.Answer)
-	if l.Look == nil || *l.Look != *last() || l.Result.RetryMS == 0 {
+	l := h.messages[len(h.messages)-1].Body.(*bus.Answer)
+	if l.Lookup == nil || *l.Lookup != *last() || l.Result.RetryMS == 0 {
 		t.Errorf("it is told %+v", l)
 	}
-	expect("after it has asked", l.Look, "")
+	expect("after it has asked", l.Lookup, "")
 	if looks := h.n.Stats().Looks; looks != 3 {
 		t.Errorf("%d looks are counted", looks)
 	}
@@ -56,7 +56,7 @@ func TestADoorThatIsOutOfStep(t *testing.T) {
 	h.now = h.now.Add(time.Minute)
 	expect("nothing was said since", old, "")
 	// a task that is known is known, whatever its door has heard
-	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.Heard = first })))
+	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.LastStatus = first })))
 	h.want("inbox.ann.t1", "")
 	seconds(100)
 	if len(h.n.status.said) > 16 {
@@ -104,10 +104,10 @@ func TestATaskThatNobodyElseAskedFor(t *testing.T) {
 			for range 40 {
 				h.pass(time.Second)
 			}
-			for _, l := range h.letters {
-				if a, ok := l.Message.(*bus.Answer); ok && l.Subject == "inbox.ann.t1" && a.Result != nil {
-					if a.Alone != c.want {
-						t.Errorf("answered %s, alone %v, want %v", a.Result.Code, a.Alone, c.want)
+			for _, l := range h.messages {
+				if a, ok := l.Body.(*bus.Answer); ok && l.Subject == "inbox.ann.t1" && a.Result != nil {
+					if a.SoleOwner != c.want {
+						t.Errorf("answered %s, alone %v, want %v", a.Result.Code, a.SoleOwner, c.want)
 					}
 					return
 				}
