@@ -64,8 +64,8 @@ func (h *Home) Ended(life string) (ended bool, why string) {
 // what its spools do not say.
 func (h *Home) Moved() bool { return h != nil && h.had.Moved() }
 
-// outlive waits, once all agents are registered and no other life has them, until no hold is open that one may
-// have served. Then the directory is the node's.
+// outlive waits, once all agents are registered and no other life has them, until no hold is open that one
+// may have served. Then the directory is the node's.
 func (h *Home) outlive(ctx context.Context) (over bool) {
 	if !h.Moved() || !follow.Pause(ctx, bus.LedFor) {
 		return false

@@ -124,8 +124,8 @@ func newest(ctx context.Context, b *Bus, account string, keys *natsauth.Store) e
 	return keys.Newest(there, time.Now())
 }
 
-// accountJWT is what a server has of an account: what it keeps on its disk, else, where it keeps none, what it
-// goes by. One that keeps some does not go by them before somebody of the account has come.
+// accountJWT is what a server has of an account: what it keeps on its disk, else, where it keeps none, what
+// it goes by. One that keeps some does not go by them before somebody of the account has come.
 func (b *Bus) accountJWT(ctx context.Context, account string) string {
 	if m, err := b.Request(ctx, bus.Msg{Subject: account + "CLAIMS.LOOKUP"}); err == nil && len(m.Data) > 0 {
 		return string(m.Data)

@@ -53,8 +53,8 @@ func fromFileIn(t *testing.T, keys *natsauth.Store, dir string) (url string, sto
 	return "nats://" + s.Addr().String(), stop
 }
 
-// A server that keeps what it was told, and was started again, goes by that once somebody has come. Before that,
-// too, an older copy of the keys voids none of it.
+// A server that keeps what it was told, and was started again, goes by that once somebody has come. Before
+// that, too, an older copy of the keys voids none of it.
 func TestAServerStartedAgainKeepsRevocations(t *testing.T) {
 	keys, dir := store(t), t.TempDir()
 	creds(t)(keys.Add(bus.RoleClient, bus.IDs{Name: "gone"}, time.Now(), natsauth.Valid))

@@ -42,12 +42,13 @@ func TestAuthTellsEtcd(t *testing.T) {
 	ok(auth("add", "hub", "math", "--etcd", etcd.Endpoint()))
 	t.Setenv("SOUK_MARKET_ETCD", etcd.Endpoint())
 	ok(auth("add", "gateway", "gate"))
+	probes := map[string]string{"math": bus.AgentsPrefix, "gate": bus.KeysPrefix, "other": bus.KeysPrefix}
 	as := func(name string) *etcdreg.Registry {
 		t.Helper()
 		secure, err := natsauth.TLSOf(natsauth.ClientFiles(keys, name))
 		ok(err)
 		r, err := etcdreg.Dial(t.Context(), etcdreg.Config{Endpoints: []string{etcd.Endpoint()}, TLS: secure,
-			Probe: map[string]string{"math": bus.AgentsPrefix, "gate": bus.KeysPrefix, "other": bus.KeysPrefix}[name]})
+			Probe: probes[name]})
 		ok(err)
 		t.Cleanup(func() { r.Close() })
 		return r

@@ -300,7 +300,7 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 			"still end", j.dir, ledger.ErrDiskFull, free>>20, needed>>20)
 	}
 	now := j.cfg.now()
-	due := now.Sub(j.looked) >= noteEvery // by no frame's time: that stands still where a clock was ahead once
+	due := now.Sub(j.looked) >= noteEvery // no frame's time: that stands still after a clock was ahead
 	if due {
 		if err := j.held(); err != nil {
 			j.broken = fmt.Errorf("journal %s: nothing more is taken: %w: what this process wrote since is in files "+

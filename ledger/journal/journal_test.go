@@ -46,8 +46,8 @@ func frames(first, n uint64, size int) (list []ledger.Frame) {
 	return list
 }
 
-// alone leaves out a test that is long and starts no goroutine where tests are to be short. They are under the
-// race detector, which has nothing to find in it; without that `make test` runs it, too.
+// alone leaves out a test that is long and starts no goroutine where tests are to be short. They are under
+// the race detector, which has nothing to find in it; without that `make test` runs it, too.
 func alone(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
