@@ -8,6 +8,9 @@ import (
 // What a search finds is known: how far the nearest towns are by every way there is. It begins at each town
 // in turn, sorts what it says it sorts, and allocates nothing.
 func TestSearchIsFixed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	s := newSearch()
 	for range 5 {
 		got := s.loop()

@@ -101,6 +101,9 @@ func (m market) join(t *testing.T, role bus.Role, name string) *natsbus.Bus {
 // A client that opens sixty connections of a thousand subscriptions each, reads nothing, and asks what is
 // answered to all of them, fills no server, and others are answered as before.
 func TestAClientFloodsNATS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
 	m := open(t)
 	door := m.join(t, bus.RoleDoor, "door")
 	said := make([]byte, 32<<10) // as an answer that is given whole

@@ -9,6 +9,9 @@ import (
 // are drawn: a role's level, and how much sessions and answers vary about it, are those of the whole stream,
 // seen afterwards. Where the hub believes too little of what is cached, that is none of chance's.
 func TestChanceOfCost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	short := Streams[0] // with this seed the mirror, which is a twentieth smaller, forgets what is there
 	type seen struct {
 		role          int

@@ -74,6 +74,9 @@ func TestSecondsLeftForecastBetter(t *testing.T) {
 
 // Every stream is of plays that fit the engines and begin as they say.
 func TestStreams(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, s := range Streams {
 		src, err := s.source(3)
 		if err != nil {

@@ -14,6 +14,9 @@ import (
 
 // Behind a real hub twice the knee is seen within 15 s, whatever comes before, by few slots as by many.
 func TestTwiceTheKneeIsSeenByTheHub(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, c := range []Crowd{Pair, Four, Eight} {
 		for seed := range uint64(2) {
 			if after, err := c.Detection(seed); err != nil || after <= 0 || after > 15*time.Second {
@@ -42,6 +45,9 @@ func TestWhatIsNeverSeenIsLate(t *testing.T) {
 
 // Behind a real hub no signal of time calls 0.8 of the knee more than that, however few the slots are.
 func TestNothingChangesBelowTheKneeOfTheHub(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	j := Pair.job("", times{0.8, 10 * time.Minute})
 	rows, err := j.run(1)
 	if err != nil {

@@ -11,6 +11,9 @@ import (
 
 // Small runs go through: the liar is heard, the truth is worth something, and the same seed gives the same.
 func TestPlay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	o := Options{Callers: 4, Turns: 20, Seeds: 1}
 	truth, err := o.play(1, game{settle: market.SettleMetered})
 	if err != nil {

@@ -6,6 +6,9 @@ import "testing"
 // same conversation, and answered without the tool: far fewer than a tenth, so it is off unless a program
 // asks for it. None of these answers is old.
 func TestAMemoOnTauBench(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	sum := map[string]MemoFigures{}
 	for _, rule := range MemoRules {
 		for rest := range 5 {
@@ -29,6 +32,9 @@ func TestAMemoOnTauBench(t *testing.T) {
 
 // What is planted is found, and nothing else is cut; simpler rules let something through.
 func TestPlayGuard(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, rule := range GuardRules {
 		f, err := PlayGuard(rule, 1)
 		if err != nil {
