@@ -8,7 +8,7 @@ type Message interface {
 	Validate() error
 }
 
-// messages are one of each, and entries are those of the registry.
+// messages has each message once, and entries each entry of the registry.
 var (
 	messages = []any{
 		&Task{}, &Accepted{}, &Answer{}, &Dispatch{}, &DispatchReply{}, &Chunk{}, &Result{}, &Completion{},

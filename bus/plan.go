@@ -86,7 +86,7 @@ func shapeOf(t reflect.Type) shape {
 	return s
 }
 
-// plans are those of all messages.
+// plans has the plan of each message.
 var plans = func() map[reflect.Type]*plan {
 	out := map[reflect.Type]*plan{}
 	for _, m := range messages {

@@ -61,7 +61,7 @@ type fault struct {
 func (f *fault) Error() string { return f.field + ": " + f.err.Error() }
 func (f *fault) Unwrap() error { return f.err }
 
-// rules are those of all that has a Validate, by its type.
+// rules has the rule of each type that has a Validate.
 var rules = func() map[reflect.Type]rule {
 	out := map[reflect.Type]rule{}
 	for _, v := range slices.Concat(entries, messages, parts) {

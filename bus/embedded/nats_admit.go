@@ -58,7 +58,7 @@ func (g *natsGuard) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
-// account is one of the two that a server has.
+// account returns the account of a key, if it is one of the two that a server has.
 func (g *natsGuard) account(key string) (a natsauth.Account, ok bool) {
 	if key != g.auth.Market && key != g.auth.System {
 		return a, false

@@ -130,7 +130,7 @@ type Within struct {
 	Count  int64
 }
 
-// bounds are those of the time that a round takes.
+// bounds divide the times that rounds take.
 var bounds = []time.Duration{50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond,
 	500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
 	10 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond}

@@ -60,7 +60,7 @@ func (s *Standing) Verdict() Verdict {
 	return Level
 }
 
-// Standings are those of the market in each world of some rows, however it is set there, losses first.
+// Standings says how the market stands in each world of some rows, however it is set there, losses first.
 func Standings(rows []virtual.Row) (all []Standing) {
 	for _, of := range worlds(rows) {
 		var rules []*virtual.Row

@@ -139,7 +139,7 @@ func (p *Page) HTML() ([]byte, error) {
 // long is a number with more digits than a page says.
 var long = regexp.MustCompile(`-?\d+\.\d{5,}(e[+-]?\d+)?`)
 
-// figures are those of the page as JSON, to six digits.
+// figures returns the page's figures as JSON, to six digits.
 func (p *Page) figures() (template.JS, error) {
 	if p.Figures == nil {
 		return "", nil

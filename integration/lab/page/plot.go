@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Point is one of a plot, with half of the intervals of Y, and of X; 0: it has none.
+// Point stands in a plot, with half of the intervals of Y, and of X; 0: it has none.
 type Point struct{ X, Y, Within, XWithin float64 }
 
 // Series is points of one name.
@@ -184,7 +184,7 @@ func wide(a *plot.Axis, log bool) {
 // mostDots is how many points of a line are dots, too.
 const mostDots = 40
 
-// points are those of a series, and how far they may be off, as a plotter takes them.
+// points holds a series, and how far it may be off, as a plotter takes it.
 type points struct {
 	plotter.XYs
 	plotter.XErrors

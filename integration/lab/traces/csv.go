@@ -93,7 +93,7 @@ func (t *Trace) alone(ms float64, in, out int) {
 		Turns: [][]int{{int(ms), in, out}}})
 }
 
-// places are those of the known columns among all.
+// places says where the known columns stand among all.
 func places(cells []string, known [3]string, beside []string) (place []int, err error) {
 	is := func(name string) func(string) bool {
 		return func(cell string) bool { return strings.EqualFold(cell, name) }
