@@ -31,6 +31,9 @@ func (b *believing) Done(now time.Time, r *Request, usage market.Usage, v *View)
 // A hub whose callers name no session believes what is there, and nothing else: where many sessions begin
 // alike, and where tasks that run need most of the cache.
 func TestAHubBelievesWhatIsCached(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for name, least := range map[string]float64{"tau": 0.92, "small": 0, "mtrag": 0.86} {
 		s, err := Traces[slices.Index(TraceNames(), name)].setting(8)
 		if err != nil {

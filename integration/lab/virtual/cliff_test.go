@@ -66,6 +66,9 @@ func TestSeatsChangeNothingWhereThereIsRoom(t *testing.T) {
 // Where prefill is saturated a hub tells whoever finds no seat soon to come back: a long line is let in at
 // once where an agent has a moment to spare, and pushes out what the others hold.
 func TestAShortLineForSeatsKeepsCaches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	share := func(rule string) float64 {
 		all, _ := runCliff(t, "busy", rule, 2, 5*time.Minute)
 		cached, prompt := 0, 0

@@ -36,6 +36,9 @@ func TestEqualEnginesHaveEqualWork(t *testing.T) {
 // have like work, and callers wait less. In two minutes there are a hundred dialogues, of which chance alone
 // leaves an engine less than half its part in every thirtieth run; so the mean of four is judged.
 func TestSeedsGiveIdleEnginesWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	const plays = 4
 	seed := rand.Uint64()
 	type figures struct{ work, fewest, mean float64 }
@@ -69,6 +72,9 @@ func TestSeedsGiveIdleEnginesWork(t *testing.T) {
 // An engine that is slower for half a minute has hardly any tasks then, and its part again soon after, though
 // it was idle meanwhile and the others had room for all.
 func TestASlowEngineIsAskedAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, times := range []int64{3, 10} {
 		s, err := Traces[slices.Index(TraceNames(), "rag")].setting(8)
 		if err != nil {

@@ -32,6 +32,9 @@ func inGroups(t *testing.T, groups, rule string) (Setting, []*Request, Measures)
 // Nobody finds, and nobody is believed to find, what another group alone has sent, under the market and under
 // rules; who shares a group does. The more groups there are behind one system prompt, the less is cached.
 func TestGroupsShareNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, rule := range []string{MarketName, "two-block", "dynamo", "sglang", "lmetric", "sticky"} {
 		last := 1.0
 		for _, groups := range []string{"@1", "@4", "@own"} {
@@ -76,6 +79,9 @@ func TestGroupsShareNothing(t *testing.T) {
 
 // One group is what all pages play where they say nothing of groups.
 func TestOneGroupIsNone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for _, rule := range []string{MarketName, "two-block"} {
 		_, none, _ := inGroups(t, "", rule)
 		_, one, _ := inGroups(t, "@1", rule)
@@ -87,6 +93,9 @@ func TestOneGroupIsNone(t *testing.T) {
 
 // What stands behind a trace's name is a number of groups, or own.
 func TestNamesOfGroups(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for name, groups := range map[string]int{"tau": 0, "tau@1": 1, "rag@16": 16, "agents@own": Own} {
 		of, _, err := traceNamed(name)
 		if err != nil {

@@ -9,6 +9,9 @@ import (
 // Of engines that are all well hardly a task is taken for lost: fewer than one in a thousand, whatever is
 // asked, in traces of many kinds.
 func TestHardlyATaskIsLate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	late, tasks := 0, 0
