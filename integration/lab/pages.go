@@ -17,9 +17,10 @@ type pageCommand struct {
 
 // pageCommands are those that make the pages, in order, with as many runs as an hour has for all of them.
 var pageCommands = []pageCommand{
-	{"crowd", []string{"crowd", "--seeds", "3", "--tasks", "1500"}, false},
-	{"cliff", []string{"cliff"}, false},
-	{"frontier", []string{"frontier"}, false}, {"games", []string{"games", "--seeds", "3"}, false},
+	{"crowd", []string{"crowd", "--seeds", "5", "--tasks", "300"}, false},
+	{"cliff", []string{"cliff", "--seeds", "5", "--tasks", "400"}, false},
+	{"frontier", []string{"frontier", "--seeds", "6", "--tasks", "400", "--fleet", "mixed", "--terms", "tempers"}, false},
+	{"games", []string{"games", "--seeds", "3"}, false},
 	{"forecast", []string{"forecast"}, false}, {"cachesage", []string{"cachesage", "--seeds", "3"}, false},
 	{"policies", []string{"policies"}, false}, {"hints", []string{"hints"}, false},
 	{"ahead", []string{"ahead"}, false}, {"economics", []string{"economics"}, false},
