@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -39,7 +40,8 @@ func OpenHome(data, node string) (*Home, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node's directory %s: %w", dir, err)
 	}
-	had.Begin(0)
+	spools, _ := fs.Glob(os.DirFS(dir), "*.spool")
+	had.Begin(uint64(min(1, len(spools)))) // spools without the LIVES that was beside them are a copy
 	return &Home{dir, had}, nil
 }
 

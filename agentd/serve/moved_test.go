@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -57,6 +58,16 @@ func TestANodeOnACopySaysSo(t *testing.T) {
 	boots = 0
 	if says(to, bus.LedFor+time.Minute) || says(to, time.Second) {
 		t.Error("it says so for ever")
+	}
+	node, parts := filepath.Join("agentd", "node-n1"), t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(parts, node), 0o700))
+	out, err := exec.Command("cp", "-a", filepath.Join(data, node, "a1.spool"),
+		filepath.Join(parts, node)).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if !says(parts, time.Second) {
+		t.Error("a copy of the spools alone does not say so")
 	}
 	var none *Home
 	if none.Moved() {
