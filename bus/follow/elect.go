@@ -94,30 +94,15 @@ func (c *Candidate) Elect(ctx context.Context) (bus.Leadership, error) {
 // earlier life of its own: a copy of its journal, or what it is a copy of. What that one wrote is not here.
 // "": nobody else did.
 func (c *Candidate) Since(ctx context.Context, key string) (by string, err error) {
-	h, err := c.other(ctx, key)
-	if h == nil {
-		return "", err
-	}
-	return h.String(), nil
-}
-
-// Beside reports whether a key names another in that way, on a journal of this one's name.
-func (c *Candidate) Beside(ctx context.Context, key string) bool {
-	h, _ := c.other(ctx, key)
-	return h != nil && h.Journal == holderOf(c.Value).Journal
-}
-
-// other is whom a key names that is neither this process nor an earlier life of its own; nil: nobody.
-func (c *Candidate) other(ctx context.Context, key string) (*holder, error) {
 	kv, err := Get(ctx, c.Registry, key)
 	if err != nil || kv.Value == nil {
-		return nil, err
+		return "", err
 	}
 	h := holderOf(kv.Value)
 	if ended, _ := c.Ended(h.Life); ended || h.Life == c.Life {
-		return nil, nil
+		return "", nil
 	}
-	return &h, nil
+	return h.String(), nil
 }
 
 // awaitGone returns when nobody leads, or nobody can say.

@@ -15,11 +15,11 @@ import (
 
 // standBy waits for the leadership. Meanwhile the hub settles what it awarded when it led last, and says
 // again what it has settled: nobody else can, for the money is held in its journal. One whose journal may be
-// a copy does not, nor one beside which a copy works: agents that it answered would not tell the hub that has
-// the newer one. The second error ends the hub.
-func (s *Server) standBy(ctx context.Context) (lead bus.Leadership, err, fatal error) {
-	if s.deps.Journal.Moved() || s.beside(ctx) {
-		lead, err = s.stands.Elect(ctx)
+// a copy does not: agents that it answered would not tell the hub that has the newer one. The second error
+// ends the hub.
+func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership, err, fatal error) {
+	if s.deps.Journal.Moved() {
+		lead, err = s.elect(ctx, entry)
 		return lead, err, nil
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -30,7 +30,7 @@ func (s *Server) standBy(ctx context.Context) (lead bus.Leadership, err, fatal e
 	}
 	won := make(chan outcome, 1)
 	go func() {
-		l, err := s.stands.Elect(ctx)
+		l, err := s.elect(ctx, entry)
 		won <- outcome{l, err}
 	}()
 	s.mu.Lock()
@@ -79,12 +79,10 @@ func (s *Server) standBy(ctx context.Context) (lead bus.Leadership, err, fatal e
 	}
 }
 
-// beside reports whether another leads on a journal of this one's name, or has worked there since this one
-// did. A registry that does not answer knows of none.
-func (s *Server) beside(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, ledAgain)
-	defer cancel()
-	return s.stands.Beside(ctx, s.stands.Key) || s.stands.Beside(ctx, bus.LedKey(s.cfg.Journal))
+// elect wins the domain's election.
+func (s *Server) elect(ctx context.Context, entry []byte) (bus.Leadership, error) {
+	s.stands.Value = entry
+	return s.stands.Elect(ctx)
 }
 
 // contradicted says by which word the treasury contradicts that the journal is the newest; "": by none.

@@ -19,8 +19,8 @@ type pageCommand struct {
 var pageCommands = []pageCommand{
 	{"crowd", []string{"crowd", "--seeds", "5", "--tasks", "300"}, false},
 	{"cliff", []string{"cliff", "--seeds", "5", "--tasks", "400"}, false},
-	{"frontier", []string{"frontier", "--seeds", "6", "--tasks", "400", "--fleet", "mixed", "--terms", "tempers"},
-		false},
+	{"frontier", []string{"frontier", "--seeds", "6", "--tasks", "400", "--fleet", "mixed", "--terms",
+		"tempers"}, false},
 	{"games", []string{"games", "--seeds", "3"}, false},
 	{"forecast", []string{"forecast"}, false}, {"cachesage", []string{"cachesage", "--seeds", "3"}, false},
 	{"policies", []string{"policies"}, false}, {"hints", []string{"hints"}, false},
