@@ -65,6 +65,17 @@ func TestLossesComeFirst(t *testing.T) {
 	}
 }
 
+// Nobody wins by sooner first tokens who has less welfare on the mean, however wide the interval is.
+func TestSoonerIsNoWinWhereWelfareIsLess(t *testing.T) {
+	for worth, want := range map[float64]Verdict{60: Level, 110: Wins} {
+		all := Standings([]virtual.Row{row("wide", "greedy", []float64{100, 100, 100}, []float64{90, 91, 92}),
+			row("wide", "market", []float64{worth, 100, 101}, []float64{10, 11, 12})})
+		if len(all) != 1 || all[0].Verdict() != want {
+			t.Errorf("welfare %v of 100 at one seed: %+v, want %s", worth, all, want)
+		}
+	}
+}
+
 // Where callers do not outnumber the slots by half, welfare says who asked: first tokens alone count.
 func TestAClosedLoopIsJudgedByWaits(t *testing.T) {
 	of := []virtual.Row{row("few", "greedy", []float64{100, 100}, []float64{10, 11}),

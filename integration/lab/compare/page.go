@@ -49,8 +49,9 @@ func (m *Made) Page() *page.Page {
 
 const explained = `Beside the rule of greatest welfare in each world, with its knob where that is best. **more** is the market's
 welfare a second against that rule's, from runs of the same seeds, ± half of the 95 % interval. Where that does
-not tell the two apart, the p99 of first tokens does, if it is a tenth apart. **bill** is what clients of the
-market pay by the card; under a rule they pay the card, or what it posts.
+not tell the two apart, the p99 of first tokens does, if it is a tenth apart; but who has less on the mean does
+not win by that. **bill** is what clients of the market pay by the card; under a rule they pay the card, or what
+it posts.
 `
 
 // Table is of standings; with says that each names its page.

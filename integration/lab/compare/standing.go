@@ -45,7 +45,8 @@ const (
 )
 
 // Verdict judges by welfare, where a difference is beyond its interval; else by the p99 of first tokens,
-// where that is a tenth apart and beyond its interval.
+// where that is a tenth apart and beyond its interval. Sooner first tokens are no win where welfare is less
+// on the mean.
 func (s *Standing) Verdict() Verdict {
 	switch {
 	case !s.Waits && s.More+s.Within < 0:
@@ -54,7 +55,7 @@ func (s *Standing) Verdict() Verdict {
 		return Wins
 	case s.P99 > 1.1*s.RivalP99 && s.Later-s.LaterBy > 0:
 		return Loses
-	case s.P99 < s.RivalP99/1.1 && s.Later+s.LaterBy < 0:
+	case s.P99 < s.RivalP99/1.1 && s.Later+s.LaterBy < 0 && (s.Waits || s.More >= 0):
 		return Wins
 	}
 	return Level
