@@ -12,7 +12,7 @@ import (
 	"souk/market"
 )
 
-// wholeAnswer is one that its reader gives whole, and what of it has gone out.
+// wholeAnswer is an answer that its reader gives whole, and what of it has gone out.
 type wholeAnswer struct {
 	t   *testing.T
 	s   *Stream

@@ -11,7 +11,7 @@ type Streams struct {
 	bytes  int                // of these
 	most   int
 
-	// Running are those that have not ended; also an earlier attempt, which its id no longer finds.
+	// Running holds the streams that have not ended; also an earlier attempt, which its id no longer finds.
 	Running map[*Stream]bool
 
 	resends

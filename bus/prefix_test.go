@@ -24,7 +24,7 @@ func plain(hashes ...uint64) (p Prompt) {
 	return p
 }
 
-// names are those that a prompt's first prefix has.
+// firstNames returns the names that a prompt's first prefix has.
 func (p *Prompt) firstNames() []uint64 {
 	all := []uint64{p.Prefixes[0].Hash}
 	if p.Former != nil {

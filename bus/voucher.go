@@ -32,7 +32,7 @@ const (
 	maxVouchKeys = 3
 )
 
-// NewVoucher is one that a door with such a key gives for a client at the hub of a journal.
+// NewVoucher makes the voucher that a door with such a key gives for a client at the hub of a journal.
 func NewVoucher(key []byte, door, client, journal string, line uint64, total, most market.Credits) Voucher {
 	v := make(Voucher, voucherHead, voucherBytes)
 	binary.LittleEndian.PutUint64(v, line)
@@ -105,7 +105,7 @@ type DoorVoucher struct {
 	Voucher Voucher `json:"voucher" msgpack:"voucher"`
 }
 
-// VouchKeys are those that a door proves its vouchers with, in the registry at [VouchKey]: the last that it
+// VouchKeys has the keys by which a door proves its vouchers, in the registry at [VouchKey]: the last that it
 // made, and those before it, since tasks of theirs may wait for money yet. The door and the treasury alone
 // know them.
 type VouchKeys struct {

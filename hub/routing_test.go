@@ -15,7 +15,7 @@ import (
 	"souk/market"
 )
 
-// question is one that models were asked: its domain, and how well each answered.
+// question is what models were asked: its domain, and how well each answered.
 type question struct {
 	domain string
 	scores []float64

@@ -13,8 +13,8 @@ import (
 	"souk/market"
 )
 
-// seatedHouse is one with seats for so many sessions of some 200 tokens on each of its agents, which never
-// let in more.
+// seatedHouse makes a house with seats for so many sessions of some 200 tokens on each of its agents, which
+// never let in more.
 func seatedHouse(t *testing.T, agents, sessions int, change func(*Config)) *house {
 	h := newHouse(t, func(c *Config) {
 		c.Seats.Sessions, c.Seats.Spare = true, 0

@@ -50,7 +50,7 @@ type treasury struct {
 	refuses  bool // it would not say what it allotted, and that was logged
 }
 
-// request is one to the treasury that is not answered.
+// request is a request to the treasury that is not answered yet.
 type request struct {
 	op      string
 	req     bus.FundsRequest

@@ -45,7 +45,7 @@ type stall struct {
 	buses   map[string]bus.Bus // of processes, by name: a copy has the name of its original
 }
 
-// process is one that can be killed: from then on its disk takes nothing, and it says nothing.
+// process is a part that can be killed: from then on its disk takes nothing, and it says nothing.
 type process struct {
 	t    *testing.T
 	kill func()

@@ -89,7 +89,7 @@ func (b *Book) Epoch(name string) (e market.Epoch, t market.Tariff, ok bool) {
 	return market.Epoch{}, market.Tariff{}, false
 }
 
-// Tariffs are those in force, by class. The slice is never changed.
+// Tariffs returns the tariffs in force, by class. The slice is never changed.
 func (b *Book) Tariffs() []market.Tariff { return b.tariffs }
 
 func (b *Book) applyEpoch(r *Record) error {

@@ -87,7 +87,7 @@ func (b *Book) apply(r *Record, round *roundHead) error {
 	return of.apply(b, r)
 }
 
-// parts are those that are set.
+// parts returns the parts of a record that are set.
 func (r *Record) parts(lazyRound bool) (all partSet) {
 	for i, set := range [...]bool{r.Open != nil, r.Round != nil || lazyRound, r.Hold != nil, r.Capture != nil,
 		r.Void != nil, r.Transfer != nil, r.Epoch != nil, r.Move != nil, r.Budget != nil, r.Noted != nil,

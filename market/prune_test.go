@@ -54,7 +54,7 @@ func crowdRound(rng *rand.Rand, n int) Round {
 	return r
 }
 
-// randomWait is one that Validate passes, nil where waiting would be worth nothing.
+// randomWait returns a Wait that Validate passes, nil where waiting would be worth nothing.
 func randomWait(rng *rand.Rand, scale int64, fee Credits) *Wait {
 	part := func() Credits { return Credits(rng.Int64N(1 + scale/6)) }
 	w := &Wait{Agent: "full", Time: 40_000_000, Value: Credits(rng.Int64N(1 + 3*scale)), Cost: part(),

@@ -186,7 +186,7 @@ func (s *State) Said() uint64 {
 	return s.seq
 }
 
-// message is one without prefixes.
+// message makes a message that has no prefixes yet.
 func (s *State) message() bus.Holdings {
 	s.seq++
 	return bus.Holdings{Life: s.life, Seq: s.seq, Base: s.base, Coverage: s.Coverage(), Blocks: s.held,

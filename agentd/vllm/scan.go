@@ -32,7 +32,7 @@ const (
 	mTokenIDs
 )
 
-// seen are those that an object has had: encoding/json would take the last of two.
+// seen marks the members that an object has had: encoding/json would take the last of two.
 type seen uint32
 
 func (s *seen) once(bit seen) bool {

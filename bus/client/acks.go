@@ -14,7 +14,7 @@ const (
 	ackMost  = 256 // that wait
 )
 
-// acks are those that wait.
+// acks holds the acknowledgements that wait.
 type acks struct {
 	bus bus.Bus
 

@@ -10,7 +10,7 @@ import (
 	"souk/market"
 )
 
-// engine is one that slows by slope with each task beside, of which the hub hears what it lets it say.
+// engine slows by slope with each task beside; the hub hears of it what it is let say.
 type engine struct {
 	*Agent
 	slope, itl float64

@@ -80,7 +80,7 @@ var refused = map[string]struct{ but, why string }{
 	"chat_template":      {"", "the model's own is used, as it was measured; leave it out"},
 }
 
-// members are those that are read; each may stand only once, since engines take the last of two.
+// members lists what is read of a body; each may stand only once, since engines take the last of two.
 var members = func() map[string]string {
 	all := map[string]string{}
 	for _, name := range slices.AppendSeq([]string{"model", "messages", "prompt", "stream", "max_tokens",

@@ -498,7 +498,8 @@ func TestResponsesNameTheirInput(t *testing.T) {
 	}
 }
 
-// Nor is one that sent nothing. An escaped space is one; whatever else an engine reads is to be answered.
+// An item that sent nothing is named, too. An escaped space is a space; whatever else an engine reads is to
+// be answered.
 func TestAnEmptyInputIsNamed(t *testing.T) {
 	item := func(content string) string { return `{"input":[{"role":"user","content":` + content + `}]}` }
 	for _, in := range []string{`{"input":""}`, `{"input":" \n\u0020"}`, item(`""`), item(`[]`),

@@ -32,7 +32,7 @@ const (
 // Config is the file of one daemon. Its fields carry yaml tags; durations, credits and nested structs are
 // read as they are written.
 type Config interface {
-	// Sections are those that every daemon has.
+	// Sections returns the sections that every daemon has.
 	Sections() *Common
 	// Complete fills in what follows from other fields and judges the whole. Errors begin with the field's
 	// path below the role's section or from the top, as in "batch.max_wait: ...".

@@ -224,7 +224,7 @@ func (c *cluster) sold(ctx context.Context, b bus.Bus, g *group) error {
 	}
 }
 
-// processes are those that run, for whoever measures them.
+// processes lists the processes that run, for whoever measures them.
 func (c *cluster) processes(engines []clusterEngine) []local.Process {
 	var out []local.Process
 	for _, p := range slices.Concat(c.stages...) {

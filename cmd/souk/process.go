@@ -12,7 +12,7 @@ import (
 	"souk/cmd/parts"
 )
 
-// process is one that a cluster starts.
+// process is a process that a cluster starts.
 type process struct {
 	parts.Part
 	endpoint string // to show

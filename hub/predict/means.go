@@ -265,7 +265,7 @@ func (m *Means) seenRanges() *spread {
 // unseen are the ranges of an agent that differs from its class, before it has any.
 var unseen spread
 
-// ranges are those that an answer of the agent counts for.
+// ranges returns the ranges that an answer of the agent counts for.
 func (m *Means) ranges() *spread {
 	if m.ofClass() {
 		return &m.class.Spread

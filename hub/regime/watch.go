@@ -156,7 +156,7 @@ type interval struct {
 // longest is a wait, in seconds, and by what an idle agent takes.
 type longest struct{ seconds, slowdown float64 }
 
-// waits are those that are not over.
+// waits counts the waits that are not over.
 type waits struct {
 	slowdowns, firsts counts
 	longest           longest

@@ -536,7 +536,7 @@ func (a *Agent) Load(now time.Duration) (left time.Duration, mean float64) {
 	return max(0, a.back-now), then.load
 }
 
-// Blocks are those that seats have of an agent, and that they may have.
+// Blocks returns how many blocks of an agent seats have, and how many they may have.
 func (a *Agent) Blocks() (used, room int) { return a.used, a.room }
 
 // Usual is what a task took to compute of late; 0: there was none.

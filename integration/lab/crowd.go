@@ -254,7 +254,7 @@ func whole(c *cobra.Command) bool {
 	return true
 }
 
-// tracesAndRules are those that were asked for by their names, in the order in which they were named. A
+// tracesAndRules finds traces and rules by their names, in the order in which they were named. A
 // rule's knob and a market's settings stand behind its name and a colon, a trace's cache groups behind an @.
 func tracesAndRules(only []string, all []virtual.Trace, rules []string) (traces, by []string, err error) {
 	known := append(virtual.RuleNames(), virtual.MarketName)

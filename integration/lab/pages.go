@@ -15,7 +15,8 @@ type pageCommand struct {
 	clock bool // by the clock alone
 }
 
-// pageCommands are those that make the pages, in order, with as many runs as an hour has for all of them.
+// pageCommands lists the commands that make the pages, in order, with as many runs as an hour has for all of
+// them.
 var pageCommands = []pageCommand{
 	{"crowd", []string{"crowd", "--seeds", "5", "--tasks", "300"}, false},
 	{"cliff", []string{"cliff", "--seeds", "5", "--tasks", "400"}, false},

@@ -17,7 +17,7 @@ type Ahead struct {
 	from  int // where Act goes on
 }
 
-// turn is one that has ended.
+// turn is a turn that has ended.
 type turn struct {
 	agent  policy.ID
 	tokens int           // of prompt and answer, as the next prompt has them

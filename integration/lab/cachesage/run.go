@@ -210,7 +210,7 @@ type Rule struct {
 	make        func(p *player)
 }
 
-// Rules are those that are compared, the first first.
+// Rules lists what is compared, in the page's order.
 var Rules = []Rule{
 	{"lru", "what was used longest ago, as engines do", func(p *player) { p.by(lru{}) }},
 	{toldRule, "the same, but what is of sessions that are told to have ended goes before all else",

@@ -14,7 +14,7 @@ import (
 	"souk/market"
 )
 
-// Task is one that is served. What came of it is known once it has ended.
+// Task is a task that is served. What came of it is known once it has ended.
 type Task struct {
 	ID, Session, Turn, Role int // Role -1: not known
 	Prompt, Believed,

@@ -25,7 +25,7 @@ func newDynamo(engines int, p regime.Params, seed uint64) *dynamo {
 	return &dynamo{params: p, random: rand.New(rand.NewPCG(seed, 0x64796e61)), active: make([]int, engines)}
 }
 
-// blocks are those that a request has in use until it ends.
+// blocks returns how many blocks a request has in use until it ends.
 func blocks(r *virtual.Request) int { return (r.Prompt + r.Output + blockSize - 1) / blockSize }
 
 func (d *dynamo) Arrive(now time.Time, r *virtual.Request, v *virtual.View) int {

@@ -32,7 +32,7 @@ type session struct {
 	fresh string // a name that it has not used
 }
 
-// Lies are those that are measured.
+// Lies lists what is measured.
 var Lies = []Lie{
 	{"end-false", "says of each turn that it is its session's last", func(s *session, t *bus.Task) bool {
 		t.SessionEnd = true

@@ -37,7 +37,7 @@ const (
 	blocks    = 4096
 )
 
-// Traces are those where slots are short.
+// Traces lists what is played where slots are short.
 var Traces = []Trace{
 	load{callers: 32}.trace("mtrag", "conversations of mtRAG without passages"),
 	load{callers: 32, passages: 8000}.trace("rag", "the same behind 8,000 bytes of passages each"),
@@ -312,7 +312,7 @@ func (o *CrowdOptions) play(ctx context.Context, worlds []World, each bool) (row
 	return rows, nil
 }
 
-// loads are those at which a world is played: 0 where it says itself how tasks come.
+// loads returns the loads at which a world is played: 0 where it says itself how tasks come.
 func (w *World) loads(all []float64) ([]float64, error) {
 	if w.Rate > 0 || w.Sessions > 0 || len(all) == 0 {
 		return []float64{w.Load}, nil

@@ -34,10 +34,10 @@ type FleetEngine struct {
 	Recorded string
 }
 
-// Fleets are those with a name. Prices are those that providers published in August 2026, as genai-prices
-// has them: of Llama 3.1 8B novita's at Hugging Face, of Qwen3 32B nscale's and nebius's there, of Llama
-// 3.1 70B novita's and avian's. None says what a cached token costs; a tenth is taken, as for models of
-// which some do.
+// Fleets lists the fleets that have a name. Prices are what providers published in August 2026, as
+// genai-prices has them: of Llama 3.1 8B novita's at Hugging Face, of Qwen3 32B nscale's and nebius's there,
+// of Llama 3.1 70B novita's and avian's. None says what a cached token costs; a tenth is taken, as for models
+// of which some do.
 var Fleets = []Fleet{
 	{Name: "alike", About: "engines of one kind, as the trace has them"},
 	{"mixed", "four engines with Llama 8B, two with Qwen 32B, two with Llama 70B, at providers' prices",

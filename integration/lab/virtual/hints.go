@@ -31,13 +31,13 @@ func (r *Request) Back() (pause time.Duration, last bool) {
 	return r.script.turns[r.Turn+1].think, false
 }
 
-// HintsSetting is one in which hints can matter: coding agents with recorded pauses on two engines, whose
-// open sessions need as much as the caches hold.
+// HintsSetting is a setting in which hints can matter: coding agents with recorded pauses on two engines,
+// whose open sessions need as much as the caches hold.
 func HintsSetting(callers int) (Setting, error) {
 	return cliff{kind: "agents.jsonl.gz", callers: 4 * callers, pressure: 1, prefill: 40}.setting(2)
 }
 
-// AheadSettings are those in which texts computed ahead can matter, on two engines whose caches hold twice
+// AheadSettings are settings in which texts computed ahead can matter, on two engines whose caches hold twice
 // what the open sessions need: people who ask about what they have read, and coding agents. Each answer
 // begins with so many tokens of reasoning, which later prompts leave out.
 func AheadSettings(callers, thought int) (all []Trace) {

@@ -24,7 +24,7 @@ type Rule struct {
 	New         func(seed uint64, knob float64) Policy
 }
 
-// rules are those that were added, by name.
+// rules holds the rules that were added, by name.
 var rules []Rule
 
 // Add puts a rule into the table. It panics where the rule cannot be played, as that is a program's mistake.

@@ -11,7 +11,7 @@ import (
 	"souk/bus/follow"
 )
 
-// request is one that has arrived.
+// request is a request that has arrived.
 type request struct {
 	op    string
 	reply string
