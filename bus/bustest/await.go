@@ -1,3 +1,4 @@
+// Package bustest has what tests of several packages need: patience, dispatches, and numbers that are forged.
 package bustest
 
 import (
@@ -34,13 +35,13 @@ func (b *Buffer) Take() string {
 	return b.b.String()
 }
 
-// patience is how long a test waits for what must happen. A slow machine needs it; a fast one does not.
-const patience = time.Minute
+// Patience is how long a test waits for what must happen. A slow machine needs it; a fast one does not.
+const Patience = time.Minute
 
 // Eventually polls until ok, and fails the test if that takes too long.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(Patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -48,7 +49,7 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatalf("after %v still not: %s", patience, what)
+			t.Fatalf("after %v still not: %s", Patience, what)
 		}
 	}
 }
@@ -62,14 +63,15 @@ func Receive[T any](t testing.TB, what string, ch <-chan T) T {
 			t.Fatalf("%s: the channel was closed", what)
 		}
 		return v
-	case <-time.After(patience):
-		t.Fatalf("%s: nothing came in %v", what, patience)
+	case <-time.After(Patience):
+		t.Fatalf("%s: nothing came in %v", what, Patience)
 	}
 	panic("unreachable")
 }
 
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// Within is a context that ends with a test's patience.
+func Within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -281,7 +281,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 	seat, err := treasury.Register(ctx, bus.TreasuryKey, []byte("t"), time.Minute)
 	ok(t, err)
 	ok(t, treasury.Evict(ctx, bus.TreasuryKey, []byte("t"))) // as its next life does
-	bustest.Receive1(t, "the seat is lost", seat.Lost())
+	closes(t, "the seat is lost", seat.Lost())
 	led := watch(door, bus.LedPrefix)
 	for range 2 {
 		ok(t, hub.PutFor(ctx, bus.LedKey("math"), []byte("h"), time.Minute))
@@ -355,7 +355,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 			t.Errorf("node-1 sees what hangs on the hub's lease: %v", err)
 		}
 		ok(t, hub.Evict(ctx, bus.HubKey("math"), []byte("h")))
-		bustest.Receive1(t, "the leadership is lost", l.Lost())
+		closes(t, "the leadership is lost", l.Lost())
 		next(claims, "/souk/v1/claims/a1=")
 	}
 	select {
@@ -490,7 +490,7 @@ func TestRegistryOverTLS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	bustest.Registry(t, func(t *testing.T) bustest.Network[bus.Registry] {
+	keeps(t, func(t *testing.T) network {
 		g := guard(t)
 		g.admit(t, []etcdreg.User{{Name: "all", Access: bus.Access{Write: []string{"/"}}}})
 		return sockets{g.Etcd, map[string]*proxy.Proxy{}, g.as(t, "all").TLS}

@@ -68,7 +68,7 @@ func TestRegistryOverSockets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	bustest.Registry(t, func(t *testing.T) bustest.Network[bus.Registry] {
+	keeps(t, func(t *testing.T) network {
 		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, nil}
 	})
 }
@@ -76,7 +76,7 @@ func TestRegistryOverSockets(t *testing.T) {
 // inProcess gives every registry the server's own client: no wire, nothing to cut.
 type inProcess struct{ server *embedded.Etcd }
 
-var _ bustest.Uncuttable = inProcess{}
+var _ uncuttable = inProcess{}
 
 func (n inProcess) Connect(t *testing.T, _ string) bus.Registry {
 	t.Helper()
@@ -87,7 +87,7 @@ func (n inProcess) Connect(t *testing.T, _ string) bus.Registry {
 	t.Cleanup(func() { r.Close() })
 	return r
 }
-func (n inProcess) Uncuttable() {}
+func (n inProcess) uncuttable() {}
 func (n inProcess) Cut(string)  { panic("nothing to cut") }
 func (n inProcess) Heal(string) { panic("nothing to heal") }
 
@@ -95,7 +95,7 @@ func TestRegistryInProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	bustest.Registry(t, func(t *testing.T) bustest.Network[bus.Registry] {
+	keeps(t, func(t *testing.T) network {
 		return inProcess{server(t, "")}
 	})
 }
@@ -213,7 +213,7 @@ func TestAnEtcdThatLostItsData(t *testing.T) {
 	if got := state(t, events); len(got) != 1 || got["/w/new"] != "1" {
 		t.Errorf("after the loss: %v", got)
 	}
-	bustest.Receive1(t, "a lease that the new etcd does not know is lost", lease.Lost())
+	closes(t, "a lease that the new etcd does not know is lost", lease.Lost())
 	if err := lease.Update(ctx, nil); !errors.Is(err, bus.ErrLost) {
 		t.Errorf("update of a lease that the new etcd does not know: %v", err)
 	}
@@ -274,5 +274,5 @@ func TestALeaseSurvivesCompaction(t *testing.T) {
 	}
 	_, err = c.Delete(ctx, "/agents/1")
 	ok(t, err)
-	bustest.Receive1(t, "a lease whose key was deleted is lost", lease.Lost())
+	closes(t, "a lease whose key was deleted is lost", lease.Lost())
 }

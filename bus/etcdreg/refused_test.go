@@ -66,7 +66,7 @@ func TestAWatchThatIsRefused(t *testing.T) {
 		refused, err := r.Watch(theirs, "/souk/v1/other")
 		ok(t, err)
 		state(t, refused)
-		bustest.Receive1(t, "a refused watch asks again", kv.again)
+		closes(t, "a refused watch asks again", kv.again)
 		stopTheirs()
 		for range refused {
 		}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/bustest"
 	"souk/bus/follow"
 	"souk/bus/membus"
 )
@@ -247,7 +246,7 @@ func TestOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		world := membus.New(1)
-		r := &bustest.Failing{Registry: world.Registry()}
+		r := world.Registry()
 		ctx, stop := context.WithCancel(t.Context())
 		failed, works := 0, 0
 		done := make(chan bool, 2)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/bustest"
 	"souk/bus/follow"
 	"souk/bus/membus"
 )
@@ -20,7 +19,7 @@ import (
 // is had.
 func TestASeatThatIsAwaitedIsNamedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		registry := &bustest.Failing{Registry: membus.New(1).Registry()}
+		registry := membus.New(1).Registry()
 		registry.Away(true)
 		var log bytes.Buffer
 		s := &follow.Seat{Registry: registry, Key: bus.TreasuryKey, Who: "treasury", TTL: 5 * time.Second,
@@ -30,8 +29,8 @@ func TestASeatThatIsAwaitedIsNamedNowAndThen(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := log.String(); strings.Count(got, "waiting to be") != 11 || strings.Count(got, "\n") != 12 ||
-			registry.Calls() < 1000 {
-			t.Errorf("of %d calls that failed in ten minutes it said\n%s", registry.Calls(), got)
+			registry.Failed() < 1000 {
+			t.Errorf("of %d calls that failed in ten minutes it said\n%s", registry.Failed(), got)
 		}
 		if err := s.Hold(t.Context(), func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
@@ -225,7 +224,7 @@ func TestASeatAfterAnOutage(t *testing.T) {
 				t.Fatalf("after %v: %v", time.Since(begin), err)
 			}
 		}
-		failing := &bustest.Failing{Registry: world.Registry()}
+		failing := world.Registry()
 		time.AfterFunc(2*time.Second, func() { failing.Away(true) })
 		time.AfterFunc(20*time.Second, func() { failing.Away(false) })
 		time.AfterFunc(22*time.Second, func() {

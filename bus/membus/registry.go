@@ -121,6 +121,8 @@ type Registry struct {
 	// guarded by store.mu
 	cut    bool
 	online chan struct{} // closed by Heal, remade by Cut
+	away   bool
+	failed int64 // calls, while it is away
 	leases []*lease
 }
 
@@ -172,8 +174,38 @@ func (r *Registry) Heal() {
 	}
 }
 
-// lock waits until the connection is up and takes the store's lock, for what is to be done with a key.
+// Away has calls fail from now on, and watches end, or no more: unlike Cut, which has callers wait. Leases go
+// on.
+func (r *Registry) Away(away bool) {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	r.away = away
+	for _, w := range r.store.watchers {
+		if away && w.registry == r {
+			w.stop()
+		}
+	}
+}
+
+// Failed counts the calls that failed as it was away.
+func (r *Registry) Failed() int64 {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	return r.failed
+}
+
+// lock takes the store's lock, for what is to be done with a key, unless the registry is away.
 func (r *Registry) lock(ctx context.Context, op, key string) error {
+	if err := r.await(ctx, op, key); err != nil || !r.away {
+		return err
+	}
+	defer r.store.mu.Unlock()
+	r.failed++
+	return fmt.Errorf("%s %s: etcdserver: no leader", op, key)
+}
+
+// await waits until the connection is up and takes the store's lock.
+func (r *Registry) await(ctx context.Context, op, key string) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("%s %s: %w", op, key, err)
@@ -312,8 +344,9 @@ func (r *Registry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, 
 		return nil, err
 	}
 	defer r.store.mu.Unlock()
+	ctx, stop := context.WithCancel(ctx)
 	w := &watcher{registry: r, prefix: prefix, out: make(chan bus.Event), wake: make(chan struct{}, 1),
-		resync: true}
+		stop: stop, resync: true}
 	r.store.watchers = append(r.store.watchers, w)
 	go w.run(ctx)
 	return w.out, nil
@@ -363,7 +396,7 @@ func (l *lease) lock(ctx context.Context, op, key string) error {
 		return fmt.Errorf("%s %s: %w", op, key, bus.ErrLost)
 	default:
 	}
-	if err := l.registry.lock(ctx, op, key); err != nil {
+	if err := l.registry.await(ctx, op, key); err != nil {
 		return err
 	}
 	if l.ended {
@@ -386,7 +419,7 @@ func (l *lease) Update(ctx context.Context, value []byte) error {
 }
 
 func (l *lease) Close(ctx context.Context) error {
-	if err := l.registry.lock(ctx, "close lease on", l.key); err != nil {
+	if err := l.registry.await(ctx, "close lease on", l.key); err != nil {
 		return err
 	}
 	defer l.registry.store.mu.Unlock()
@@ -432,6 +465,7 @@ type watcher struct {
 	prefix   string
 	out      chan bus.Event
 	wake     chan struct{}
+	stop     context.CancelFunc
 
 	// guarded by store.mu
 	pending []bus.Event
@@ -461,6 +495,7 @@ func (w *watcher) wakeUp() {
 func (w *watcher) run(ctx context.Context) {
 	s := w.registry.store
 	defer close(w.out)
+	defer w.stop()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

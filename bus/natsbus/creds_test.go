@@ -92,7 +92,7 @@ func TestBusOverTLSWithKeys(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
+	carries(t, func(t *testing.T) network {
 		keys := store(t)
 		auth, err := keys.Server()
 		if err != nil {
@@ -107,7 +107,7 @@ func TestBusWithKeys(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
+	carries(t, func(t *testing.T) network {
 		s, keys := keyed(t, "127.0.0.1:0")
 		return sockets{s, map[string]*proxy.Proxy{}, nil, keys}
 	})
@@ -117,7 +117,7 @@ func TestBusInProcessWithKeys(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
+	carries(t, func(t *testing.T) network {
 		s, keys := keyed(t, "")
 		return inProcess{s, map[string]*wire{}, keys}
 	})
@@ -125,7 +125,7 @@ func TestBusInProcessWithKeys(t *testing.T) {
 
 func TestServicesAreFoundWithKeys(t *testing.T) {
 	s, keys := keyed(t, "127.0.0.1:0")
-	bustest.Discovery(t, sockets{s, map[string]*proxy.Proxy{}, nil, keys})
+	discovered(t, sockets{s, map[string]*proxy.Proxy{}, nil, keys})
 }
 
 func creds(t testing.TB) func(path string, err error) natsauth.Source {

@@ -70,13 +70,13 @@ func TestBusOverSockets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
+	carries(t, func(t *testing.T) network {
 		return sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, nil, nil}
 	})
 }
 
 func TestServicesAreFound(t *testing.T) {
-	bustest.Discovery(t, sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, nil, nil})
+	discovered(t, sockets{server(t, "127.0.0.1:0"), map[string]*proxy.Proxy{}, nil, nil})
 }
 
 // inProcess connects without sockets, through a wire that can be pulled.
@@ -137,7 +137,7 @@ func TestBusInProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
+	carries(t, func(t *testing.T) network {
 		return inProcess{server(t, ""), map[string]*wire{}, nil}
 	})
 }

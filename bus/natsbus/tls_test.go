@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"souk/bus"
-	"souk/bus/bustest"
 	"souk/bus/bustest/proxy"
 	"souk/bus/embedded"
 	"souk/bus/natsauth"
@@ -46,7 +45,7 @@ func TestBusOverTLS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	bustest.Bus(t, func(t *testing.T) bustest.Network[bus.Bus] {
+	carries(t, func(t *testing.T) network {
 		s := serverWith(t, embedded.NATSConfig{Listen: "127.0.0.1:0", TLS: certificates().server})
 		return sockets{s, map[string]*proxy.Proxy{}, certificates().client, nil}
 	})

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/bustest"
 	"souk/bus/membus"
 	"souk/classifier"
 	"souk/classifier/serve"
@@ -68,7 +67,7 @@ type hub struct {
 func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := membus.New(1)
-		registry := &bustest.Failing{Registry: w.Registry()}
+		registry := w.Registry()
 		var mu sync.Mutex
 		var said []string
 		log := slog.New(slog.NewTextHandler(writer(func(line []byte) {
@@ -98,8 +97,8 @@ func TestARegistryThatFailsIsNamedNowAndThen(t *testing.T) {
 		time.Sleep(10*time.Minute + 5*time.Second)
 		if got := take(); len(got) < 10 || len(got) > 11 ||
 			!strings.Contains(got[0], "registry is out of reach") ||
-			registry.Calls() < 1000 {
-			t.Errorf("of %d calls that failed in ten minutes it said %q", registry.Calls(), got)
+			registry.Failed() < 1000 {
+			t.Errorf("of %d calls that failed in ten minutes it said %q", registry.Failed(), got)
 		}
 		registry.Away(false)
 		time.Sleep(5 * time.Second)

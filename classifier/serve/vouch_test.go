@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/bustest"
 	"souk/bus/membus"
 	"souk/classifier"
 )
@@ -107,7 +106,7 @@ func TestVouchersAreProvedAndFade(t *testing.T) {
 func TestADoorThatCannotSayItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(said)
-		registry := &bustest.Failing{Registry: membus.New(1).Registry()}
+		registry := membus.New(1).Registry()
 		registry.Away(true)
 		c := classifier.Default()
 		c.ID = "door"

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/bustest"
 	"souk/bus/membus"
 	"souk/bus/natsauth"
 	"souk/market"
@@ -233,40 +232,40 @@ func TestAKeyOfABudgetThatIsHalfMade(t *testing.T) {
 	ended := func(context.Context, string, string, string, market.Credits) error { return nil }
 	for _, c := range []struct {
 		name string
-		bank func(stop func(), cut *bustest.Failing, set bool) error // what comes of a question
+		bank func(stop func(), cut *membus.Registry, set bool) error // what comes of a question
 		list int
 	}{
-		{"interrupted once the treasury has heard", func(stop func(), _ *bustest.Failing, set bool) error {
+		{"interrupted once the treasury has heard", func(stop func(), _ *membus.Registry, set bool) error {
 			if set {
 				stop()
 			}
 			return nil
 		}, 0},
-		{"the treasury heard, and its answer is lost", func(_ func(), _ *bustest.Failing, set bool) error {
+		{"the treasury heard, and its answer is lost", func(_ func(), _ *membus.Registry, set bool) error {
 			if set {
 				return context.DeadlineExceeded
 			}
 			return nil
 		}, 0},
-		{"the treasury heard, and is away", func(func(), *bustest.Failing, bool) error {
+		{"the treasury heard, and is away", func(func(), *membus.Registry, bool) error {
 			return context.DeadlineExceeded
 		}, 1},
-		{"the registry is away", func(_ func(), cut *bustest.Failing, set bool) error {
+		{"the registry is away", func(_ func(), cut *membus.Registry, set bool) error {
 			cut.Away(set)
 			return nil
 		}, 1},
-		{"revoked before the treasury has heard of it", func(_ func(), cut *bustest.Failing, set bool) error {
+		{"revoked before the treasury has heard of it", func(_ func(), cut *membus.Registry, set bool) error {
 			if set {
 				return RevokeKey(t.Context(), cut, ended, "k1")
 			}
 			return nil
 		}, 0},
-		{"refused", func(func(), *bustest.Failing, bool) error {
+		{"refused", func(func(), *membus.Registry, bool) error {
 			return &bus.Error{Code: bus.CodeInsufficientFunds, Message: "none"}
 		}, 0},
 	} {
 		ctx, stop := context.WithCancel(t.Context())
-		cut := &bustest.Failing{Registry: membus.New(1).Registry()}
+		cut := membus.New(1).Registry()
 		r := heeding{cut}
 		set := false
 		bank := func(ctx context.Context, _, _, _ string, amount market.Credits) error {

@@ -1,4 +1,4 @@
-package bustest
+package natsbus_test
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"souk/bus"
+	"souk/bus/bustest"
 )
 
 // found is what discovery says of a service, as far as it is needed here.
@@ -20,7 +21,7 @@ type found struct {
 
 func ask(t *testing.T, b bus.Bus, subject string) found {
 	t.Helper()
-	m, err := b.Request(within(t), bus.Msg{Subject: subject})
+	m, err := b.Request(bustest.Within(t), bus.Msg{Subject: subject})
 	if err != nil {
 		t.Fatalf("%s: %v", subject, err)
 	}
@@ -44,8 +45,8 @@ func echoService(b bus.Bus) bus.Service {
 	}
 }
 
-// Discovery runs what a bus of the suite must do whose services answer NATS' tools as well.
-func Discovery(t *testing.T, n Network[bus.Bus]) {
+// discovered says what a bus must do whose services answer NATS' tools as well.
+func discovered(t *testing.T, n network) {
 	asker := served(t, n)
 	ping := ask(t, asker, "$SRV.PING")
 	if ping.Type != "io.nats.micro.v1.ping_response" || ping.Name != "echo" || ping.Version != "1.2.3" ||
@@ -70,12 +71,12 @@ func Discovery(t *testing.T, n Network[bus.Bus]) {
 			asker.Publish(bus.Msg{Subject: "$SRV." + verb + who, Reply: "elsewhere.x"})
 			ask(t, asker, "$SRV."+verb+who) // the answer to which comes after
 		}
-		flush(t, asker)
+		flushed(t, asker)
 		if sub.Stop(); len(said) > 0 {
 			t.Errorf("%s is answered to %s, which is no inbox", verb, (<-said).Subject)
 		}
 	}
-	Eventually(t, "STATS counts the request", func() bool {
+	bustest.Eventually(t, "STATS counts the request", func() bool {
 		stats := ask(t, asker, "$SRV.STATS.echo")
 		return len(stats.Endpoints) == 2 && stats.Endpoints[0].Requests == 1 &&
 			stats.Endpoints[1].Requests == 0
@@ -83,23 +84,23 @@ func Discovery(t *testing.T, n Network[bus.Bus]) {
 }
 
 // served has a service answer a request, and returns who asked.
-func served(t *testing.T, n Network[bus.Bus]) (asker bus.Bus) {
-	asker, server := connect(t, n, "asker"), connect(t, n, "server")
+func served(t *testing.T, n network) (asker bus.Bus) {
+	asker, server := join(t, n, "asker"), join(t, n, "server")
 	s, err := server.Serve(echoService(server))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Stop() })
-	flush(t, server)
-	m, err := asker.Request(within(t), bus.Msg{Subject: "say.ada", Data: []byte("hi")})
+	flushed(t, server)
+	m, err := asker.Request(bustest.Within(t), bus.Msg{Subject: "say.ada", Data: []byte("hi")})
 	if err != nil || string(m.Data) != "ada hi" {
 		t.Fatalf("got %q, %v", m.Data, err)
 	}
 	return asker
 }
 
-func serviceStops(t *testing.T, n Network[bus.Bus]) {
-	asker, server := connect(t, n, "asker"), connect(t, n, "server")
+func serviceStops(t *testing.T, n network) {
+	asker, server := join(t, n, "asker"), join(t, n, "server")
 	if _, err := server.Serve(bus.Service{Name: "no dots. or spaces", Version: "1.0.0"}); err == nil {
 		t.Error("a service with a bad name was taken")
 	}
@@ -107,14 +108,14 @@ func serviceStops(t *testing.T, n Network[bus.Bus]) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flush(t, server)
+	flushed(t, server)
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	flush(t, server)
+	flushed(t, server)
 	for _, subject := range []string{"say.ada", "$SRV.PING.echo"} {
-		Eventually(t, subject+" is gone", func() bool {
-			_, err := asker.Request(within(t), bus.Msg{Subject: subject})
+		bustest.Eventually(t, subject+" is gone", func() bool {
+			_, err := asker.Request(bustest.Within(t), bus.Msg{Subject: subject})
 			return errors.Is(err, bus.ErrNoResponders)
 		})
 	}

@@ -1,4 +1,4 @@
-package bustest
+package etcdreg_test
 
 import (
 	"context"
@@ -9,20 +9,45 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/bustest"
+	"souk/bus/membus"
 )
+
+// network makes connections to one shared registry, and cuts them. They end with the test.
+type network interface {
+	Connect(t *testing.T, name string) bus.Registry
+	Cut(name string)
+	Heal(name string)
+}
+
+// inMemory is a network without a server.
+type inMemory struct {
+	world *membus.World
+	made  map[string]*membus.Registry
+}
+
+func (m inMemory) Connect(_ *testing.T, name string) bus.Registry {
+	m.made[name] = m.world.Registry()
+	return m.made[name]
+}
+func (m inMemory) Cut(name string)  { m.made[name].Cut() }
+func (m inMemory) Heal(name string) { m.made[name].Heal() }
+
+func TestRegistryInMemory(t *testing.T) {
+	keeps(t, func(*testing.T) network { return inMemory{membus.New(1), map[string]*membus.Registry{}} })
+}
 
 // ttl is the shortest that etcd grants.
 const ttl = time.Second
 
-// Uncuttable is a network without a wire between its parts; the suite then skips the outages.
-type Uncuttable interface{ Uncuttable() }
+// uncuttable is a network without a wire between its parts; the suite then skips the outages.
+type uncuttable interface{ uncuttable() }
 
-// Registry runs the suite for a registry. Each subtest gets one of its own. Whoever makes connections
-// ends them with the test.
-func Registry(t *testing.T, network func(t *testing.T) Network[bus.Registry]) {
+// keeps says what every registry must do. Each subtest gets one of its own.
+func keeps(t *testing.T, made func(t *testing.T) network) {
 	for _, test := range []struct {
 		name string
-		run  func(t *testing.T, n Network[bus.Registry])
+		run  func(t *testing.T, n network)
 	}{
 		{"keys", keys},
 		{"values have a longest", longest},
@@ -37,11 +62,11 @@ func Registry(t *testing.T, network func(t *testing.T) Network[bus.Registry]) {
 		{"one that has died is evicted with all it held", evicting},
 		{"a deposed leader can claim nothing", fencing},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, network(t)) })
+		t.Run(test.name, func(t *testing.T) { test.run(t, made(t)) })
 	}
 	for _, test := range []struct {
 		name string
-		run  func(t *testing.T, n Network[bus.Registry])
+		run  func(t *testing.T, n network)
 	}{
 		{"an outage longer than the lease", outage},
 		{"an outage shorter than the lease", shortOutage},
@@ -49,8 +74,8 @@ func Registry(t *testing.T, network func(t *testing.T) Network[bus.Registry]) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel() // they mostly wait for leases to run out
-			n := network(t)
-			if _, uncuttable := n.(Uncuttable); uncuttable {
+			n := made(t)
+			if _, whole := n.(uncuttable); whole {
 				t.Skip("nothing to cut")
 			}
 			test.run(t, n)
@@ -75,7 +100,7 @@ func wantErr(t *testing.T, what string, got, want error) {
 // listing is what a prefix holds, as text: "a=1 b=2".
 func listing(t *testing.T, r bus.Registry, prefix string) string {
 	t.Helper()
-	kvs, err := r.Get(within(t), prefix)
+	kvs, err := r.Get(bustest.Within(t), prefix)
 	must(t, err)
 	s := ""
 	for _, kv := range kvs {
@@ -94,8 +119,8 @@ func wantListing(t *testing.T, r bus.Registry, prefix, want string) {
 	}
 }
 
-func keys(t *testing.T, n Network[bus.Registry]) {
-	ctx, r := within(t), n.Connect(t, "r")
+func keys(t *testing.T, n network) {
+	ctx, r := bustest.Within(t), n.Connect(t, "r")
 	for _, key := range []string{"/x/b", "/x/a", "/y/c", "/x/a/z"} {
 		must(t, r.Put(ctx, key, []byte("1")))
 	}
@@ -125,8 +150,8 @@ func keys(t *testing.T, n Network[bus.Registry]) {
 	}
 }
 
-func longest(t *testing.T, n Network[bus.Registry]) {
-	ctx, r := within(t), n.Connect(t, "r")
+func longest(t *testing.T, n network) {
+	ctx, r := bustest.Within(t), n.Connect(t, "r")
 	good, bad := make([]byte, bus.MaxEntry), make([]byte, bus.MaxEntry+1)
 	must(t, r.Put(ctx, "/x/put", good))
 	l, err := r.Elect(ctx, "/x/elected", good, time.Minute)
@@ -150,8 +175,8 @@ func longest(t *testing.T, n Network[bus.Registry]) {
 	must(t, l.Close(ctx))
 }
 
-func swapping(t *testing.T, n Network[bus.Registry]) {
-	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+func swapping(t *testing.T, n network) {
+	ctx, r, other := bustest.Within(t), n.Connect(t, "r"), n.Connect(t, "other")
 	rev := func(key string) int64 {
 		kvs, err := r.Get(ctx, key)
 		must(t, err)
@@ -198,8 +223,8 @@ func swapping(t *testing.T, n Network[bus.Registry]) {
 	}
 }
 
-func registering(t *testing.T, n Network[bus.Registry]) {
-	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+func registering(t *testing.T, n network) {
+	ctx, r, other := bustest.Within(t), n.Connect(t, "r"), n.Connect(t, "other")
 	l, err := r.Register(ctx, "/a/1", []byte("one"), ttl)
 	must(t, err)
 	wantListing(t, other, "/a/", "1=one")
@@ -216,7 +241,7 @@ func registering(t *testing.T, n Network[bus.Registry]) {
 	default:
 	}
 	must(t, l.Close(ctx))
-	Receive1(t, "the end of the lease", l.Lost())
+	closes(t, "the end of the lease", l.Lost())
 	wantListing(t, other, "/a/", "")
 	wantErr(t, "update after Close", l.Update(ctx, []byte("x")), bus.ErrLost)
 	must(t, l.Close(ctx))
@@ -226,43 +251,43 @@ func registering(t *testing.T, n Network[bus.Registry]) {
 	must(t, again.Close(ctx))
 }
 
-// Receive1 waits until a channel is closed.
-func Receive1(t testing.TB, what string, ch <-chan struct{}) {
+// closes waits until a channel is closed.
+func closes(t testing.TB, what string, ch <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-ch:
-	case <-time.After(patience):
-		t.Fatalf("%s: not in %v", what, patience)
+	case <-time.After(bustest.Patience):
+		t.Fatalf("%s: not in %v", what, bustest.Patience)
 	}
 }
 
 // A key that nobody holds is there for its time after it was written last, whoever wrote it.
-func passing(t *testing.T, n Network[bus.Registry]) {
-	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+func passing(t *testing.T, n network) {
+	ctx, r, other := bustest.Within(t), n.Connect(t, "r"), n.Connect(t, "other")
 	must(t, r.PutFor(ctx, "/p/a", []byte("1"), ttl))
 	must(t, r.PutFor(ctx, "/p/b", []byte("1"), ttl))
 	must(t, other.PutFor(ctx, "/p/b", []byte("2"), time.Hour))
 	wantListing(t, r, "/p/", "a=1 b=2")
-	Eventually(t, "its time is over", func() bool { return listing(t, other, "/p/") == "b=2" })
+	bustest.Eventually(t, "its time is over", func() bool { return listing(t, other, "/p/") == "b=2" })
 	must(t, r.PutFor(ctx, "/p/a", []byte("3"), time.Hour))
 	wantListing(t, other, "/p/", "a=3 b=2")
 	must(t, other.Delete(ctx, "/p/a"))
 	wantListing(t, r, "/p/", "b=2")
 }
 
-func deletedKey(t *testing.T, n Network[bus.Registry]) {
-	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+func deletedKey(t *testing.T, n network) {
+	ctx, r, other := bustest.Within(t), n.Connect(t, "r"), n.Connect(t, "other")
 	l, err := r.Register(ctx, "/a/1", []byte("one"), ttl)
 	must(t, err)
 	must(t, other.Delete(ctx, "/a/1"))
-	Receive1(t, "the lease is lost", l.Lost())
+	closes(t, "the lease is lost", l.Lost())
 	wantErr(t, "update", l.Update(ctx, []byte("x")), bus.ErrLost)
 	wantListing(t, other, "/a/", "")
 	must(t, l.Close(ctx))
 }
 
-func evicting(t *testing.T, n Network[bus.Registry]) {
-	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+func evicting(t *testing.T, n network) {
+	ctx, r, other := bustest.Within(t), n.Connect(t, "r"), n.Connect(t, "other")
 	dead, err := r.Elect(ctx, "/hubs/math", []byte("first life"), time.Minute)
 	must(t, err)
 	claimed(t, ctx, dead, "/claims/a", []byte("mine"))
@@ -277,7 +302,7 @@ func evicting(t *testing.T, n Network[bus.Registry]) {
 	if next.Epoch() <= dead.Epoch() {
 		t.Errorf("epoch %d after %d", next.Epoch(), dead.Epoch())
 	}
-	Receive1(t, "the evicted leader learns of it", dead.Lost())
+	closes(t, "the evicted leader learns of it", dead.Lost())
 	must(t, r.Put(ctx, "/free", []byte("x")))
 	wantErr(t, "evict a key without a lease", r.Evict(ctx, "/free", []byte("x")), bus.ErrExists)
 	must(t, next.Close(ctx))
@@ -288,7 +313,7 @@ func follow(t *testing.T, events <-chan bus.Event, prefix string, n int) string 
 	t.Helper()
 	s := ""
 	for range n {
-		ev := Receive(t, "event", events)
+		ev := bustest.Receive(t, "event", events)
 		switch {
 		case ev.Synced:
 			s += ". "
@@ -301,8 +326,8 @@ func follow(t *testing.T, events <-chan bus.Event, prefix string, n int) string 
 	return s
 }
 
-func watching(t *testing.T, n Network[bus.Registry]) {
-	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+func watching(t *testing.T, n network) {
+	ctx, r, other := bustest.Within(t), n.Connect(t, "r"), n.Connect(t, "other")
 	must(t, r.Put(ctx, "/w/b", []byte("1")))
 	must(t, r.Put(ctx, "/w/a", []byte("1")))
 	watch, stop := context.WithCancel(ctx)
@@ -326,14 +351,14 @@ func watching(t *testing.T, n Network[bus.Registry]) {
 		must(t, other.Put(ctx, "/w/n", fmt.Append(nil, i)))
 	}
 	for i := range 500 {
-		ev := Receive(t, "event", events)
+		ev := bustest.Receive(t, "event", events)
 		if string(ev.Value) != fmt.Sprint(i) || ev.Rev <= last || ev.Create > ev.Rev {
 			t.Fatalf("change %d is %+v after revision %d", i, ev, last)
 		}
 		last = ev.Rev
 	}
 	stop()
-	Eventually(t, "the watch has ended", func() bool {
+	bustest.Eventually(t, "the watch has ended", func() bool {
 		select {
 		case _, open := <-events:
 			return !open
@@ -343,8 +368,8 @@ func watching(t *testing.T, n Network[bus.Registry]) {
 	})
 }
 
-func electing(t *testing.T, n Network[bus.Registry]) {
-	ctx := within(t)
+func electing(t *testing.T, n network) {
+	ctx := bustest.Within(t)
 	type won struct {
 		name string
 		l    bus.Leadership
@@ -365,7 +390,7 @@ func electing(t *testing.T, n Network[bus.Registry]) {
 	var names []string
 	epoch := int64(0)
 	for range 3 {
-		w := Receive(t, "a leader", wins)
+		w := bustest.Receive(t, "a leader", wins)
 		names = append(names, w.name)
 		if w.l.Epoch() <= epoch {
 			t.Errorf("epoch %d after %d", w.l.Epoch(), epoch)
@@ -391,15 +416,15 @@ func electing(t *testing.T, n Network[bus.Registry]) {
 	}
 }
 
-func electingGivenUp(t *testing.T, n Network[bus.Registry]) {
-	ctx, a, b := within(t), n.Connect(t, "a"), n.Connect(t, "b")
+func electingGivenUp(t *testing.T, n network) {
+	ctx, a, b := bustest.Within(t), n.Connect(t, "a"), n.Connect(t, "b")
 	l, err := a.Elect(ctx, "/hubs/math", nil, ttl)
 	must(t, err)
 	wait, giveUp := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { _, err := b.Elect(wait, "/hubs/math", nil, ttl); ended <- err }()
 	giveUp()
-	wantErr(t, "a candidate who gave up", Receive(t, "the end", ended), context.Canceled)
+	wantErr(t, "a candidate who gave up", bustest.Receive(t, "the end", ended), context.Canceled)
 	must(t, l.Close(ctx))
 	wantListing(t, a, "/hubs/", "")
 }
@@ -418,8 +443,8 @@ func claimed(t *testing.T, ctx context.Context, l bus.Leadership, key string, va
 	return fence
 }
 
-func claims(t *testing.T, n Network[bus.Registry]) {
-	ctx, a, b := within(t), n.Connect(t, "a"), n.Connect(t, "b")
+func claims(t *testing.T, n network) {
+	ctx, a, b := bustest.Within(t), n.Connect(t, "a"), n.Connect(t, "b")
 	math, err := a.Elect(ctx, "/hubs/math", nil, ttl)
 	must(t, err)
 	law, err := b.Elect(ctx, "/hubs/law", nil, ttl)
@@ -452,8 +477,8 @@ func claims(t *testing.T, n Network[bus.Registry]) {
 	must(t, math.Close(ctx))
 }
 
-func fencing(t *testing.T, n Network[bus.Registry]) {
-	ctx, a, b := within(t), n.Connect(t, "a"), n.Connect(t, "b")
+func fencing(t *testing.T, n network) {
+	ctx, a, b := bustest.Within(t), n.Connect(t, "a"), n.Connect(t, "b")
 	old, err := a.Elect(ctx, "/hubs/math", []byte("old"), ttl)
 	must(t, err)
 	claimed(t, ctx, old, "/claims/1", []byte("old"))
@@ -466,15 +491,15 @@ func fencing(t *testing.T, n Network[bus.Registry]) {
 		wantErr(t, "update by the old leader", old.Update(ctx, []byte("old")), bus.ErrLost)
 	}
 	wantListing(t, b, "/hubs/", "math=late")
-	Receive1(t, "the old leadership is lost", old.Lost())
+	closes(t, "the old leadership is lost", old.Lost())
 	must(t, old.Close(ctx))
 	wantListing(t, b, "/claims/", "")
 	claimed(t, ctx, late, "/claims/2", []byte("late"))
 	must(t, late.Close(ctx))
 }
 
-func outage(t *testing.T, n Network[bus.Registry]) {
-	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+func outage(t *testing.T, n network) {
+	ctx, r, other := bustest.Within(t), n.Connect(t, "r"), n.Connect(t, "other")
 	must(t, other.Put(ctx, "/w/a", []byte("1")))
 	must(t, other.Put(ctx, "/w/b", []byte("1")))
 	events, err := r.Watch(ctx, "/w/")
@@ -491,9 +516,9 @@ func outage(t *testing.T, n Network[bus.Registry]) {
 	if _, err := r.Get(short, "/w/"); err == nil {
 		t.Error("a read while cut off: no error")
 	}
-	Receive1(t, "the lease is lost", l.Lost())
+	closes(t, "the lease is lost", l.Lost())
 	wantErr(t, "update of a lost lease", l.Update(ctx, []byte("y")), bus.ErrLost)
-	Eventually(t, "others see the key go", func() bool { return listing(t, other, "/agents/") == "" })
+	bustest.Eventually(t, "others see the key go", func() bool { return listing(t, other, "/agents/") == "" })
 	must(t, other.Put(ctx, "/w/a", []byte("2")))
 	must(t, other.Delete(ctx, "/w/b"))
 	must(t, other.Put(ctx, "/w/c", []byte("1")))
@@ -502,7 +527,7 @@ func outage(t *testing.T, n Network[bus.Registry]) {
 	// Changes may come first if the connection resumed; the whole state ends in Synced either way.
 	state := map[string]string{"/w/a": "1", "/w/b": "2"}
 	for {
-		ev := Receive(t, "event", events)
+		ev := bustest.Receive(t, "event", events)
 		if ev.Synced {
 			break
 		}
@@ -516,7 +541,9 @@ func outage(t *testing.T, n Network[bus.Registry]) {
 		t.Errorf("the state after the outage is %v", state)
 	}
 	must(t, other.Put(ctx, "/w/d", []byte("1")))
-	Eventually(t, "later changes", func() bool { ev := Receive(t, "event", events); return ev.Key == "/w/d" })
+	bustest.Eventually(t, "later changes", func() bool {
+		return bustest.Receive(t, "event", events).Key == "/w/d"
+	})
 
 	again, err := r.Register(ctx, "/agents/1", []byte("z"), ttl)
 	must(t, err)
@@ -525,8 +552,8 @@ func outage(t *testing.T, n Network[bus.Registry]) {
 	must(t, l.Close(ctx))
 }
 
-func shortOutage(t *testing.T, n Network[bus.Registry]) {
-	ctx, r, other := within(t), n.Connect(t, "r"), n.Connect(t, "other")
+func shortOutage(t *testing.T, n network) {
+	ctx, r, other := bustest.Within(t), n.Connect(t, "r"), n.Connect(t, "other")
 	l, err := r.Elect(ctx, "/hubs/math", []byte("a"), 10*time.Second)
 	must(t, err)
 	n.Cut("r")
@@ -537,7 +564,9 @@ func shortOutage(t *testing.T, n Network[bus.Registry]) {
 		t.Errorf("claim while cut off: %v, want an error that says neither lost nor taken", err)
 	}
 	n.Heal("r")
-	Eventually(t, "the leader goes on", func() bool { return claim(ctx, l, "/claims/1", []byte("a")) == nil })
+	bustest.Eventually(t, "the leader goes on", func() bool {
+		return claim(ctx, l, "/claims/1", []byte("a")) == nil
+	})
 	wantListing(t, other, "/claims/", "1=a")
 	select {
 	case <-l.Lost():
@@ -548,8 +577,8 @@ func shortOutage(t *testing.T, n Network[bus.Registry]) {
 }
 
 // A standby whose own lease runs out while it cannot reach the registry stands again by itself.
-func electingThroughOutage(t *testing.T, n Network[bus.Registry]) {
-	ctx, a, b := within(t), n.Connect(t, "a"), n.Connect(t, "b")
+func electingThroughOutage(t *testing.T, n network) {
+	ctx, a, b := bustest.Within(t), n.Connect(t, "a"), n.Connect(t, "b")
 	first, err := a.Elect(ctx, "/hubs/math", []byte("a"), 30*time.Second)
 	must(t, err)
 	wins := make(chan bus.Leadership, 1)
@@ -565,10 +594,10 @@ func electingThroughOutage(t *testing.T, n Network[bus.Registry]) {
 	witness, err := b.Register(ctx, "/witness", nil, ttl) // of b's leases: it ends when they all have
 	must(t, err)
 	n.Cut("b")
-	Receive1(t, "b's leases are lost", witness.Lost())
+	closes(t, "b's leases are lost", witness.Lost())
 	n.Heal("b")
 	must(t, first.Close(ctx))
-	second := Receive(t, "b leads", wins)
+	second := bustest.Receive(t, "b leads", wins)
 	if second.Epoch() <= first.Epoch() {
 		t.Errorf("epoch %d after %d", second.Epoch(), first.Epoch())
 	}

@@ -1,5 +1,4 @@
-// Package bustest says what every bus and every registry must do, as tests that all of them pass.
-package bustest
+package natsbus_test
 
 import (
 	"errors"
@@ -11,25 +10,36 @@ import (
 	"testing"
 
 	"souk/bus"
+	"souk/bus/bustest"
+	"souk/bus/membus"
 )
 
-// Network makes connections of one shared network, and cuts them.
-type Network[C any] interface {
-	Connect(t *testing.T, name string) C // closed by the test
+// network makes connections of one shared network, and cuts them.
+type network interface {
+	Connect(t *testing.T, name string) bus.Bus // closed by the test
 	Cut(name string)
 	Heal(name string)
 }
 
-// Bus runs the suite for a bus. Each subtest gets a network of its own.
-func Bus(t *testing.T, network func(t *testing.T) Network[bus.Bus]) {
+// inMemory is a network without a server.
+type inMemory struct{ *membus.World }
+
+func (m inMemory) Connect(_ *testing.T, name string) bus.Bus { return m.Bus(name) }
+
+func TestBusInMemory(t *testing.T) {
+	carries(t, func(*testing.T) network { return inMemory{membus.New(1)} })
+}
+
+// carries says what every bus must do. Each subtest gets a network of its own.
+func carries(t *testing.T, made func(t *testing.T) network) {
 	for _, test := range []struct {
 		name string
-		run  func(t *testing.T, n Network[bus.Bus])
+		run  func(t *testing.T, n network)
 	}{
 		{"messages arrive in the order they were sent", inOrder},
 		{"wildcards", wildcards},
 		{"a queue gives each message to one member", queues},
-		{"requests are answered", requests},
+		{"requests are answered", answered},
 		{"a request nobody hears fails at once", noResponders},
 		{"a request waits no longer than its context", requestTimeout},
 		{"many requests at once get their own answers", manyRequests},
@@ -43,16 +53,16 @@ func Bus(t *testing.T, network func(t *testing.T) Network[bus.Bus]) {
 		{"inboxes", inboxes},
 		{"a slow handler loses messages, and that is told", slowHandler},
 		{"close delivers what is pending", closing},
-		{"a service answers", func(t *testing.T, n Network[bus.Bus]) { served(t, n) }},
+		{"a service answers", func(t *testing.T, n network) { served(t, n) }},
 		{"a service ends", serviceStops},
 		{"a cut connection comes back", reconnect},
 		{"close while cut off", closeWhileCut},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, network(t)) })
+		t.Run(test.name, func(t *testing.T) { test.run(t, made(t)) })
 	}
 }
 
-func connect(t *testing.T, n Network[bus.Bus], name string) bus.Bus {
+func join(t *testing.T, n network, name string) bus.Bus {
 	t.Helper()
 	b := n.Connect(t, name)
 	t.Cleanup(func() {
@@ -69,7 +79,7 @@ func subscribe(t *testing.T, b bus.Bus, subject, queue string, h bus.Handler) bu
 	if err != nil {
 		t.Fatalf("subscribe %s: %v", subject, err)
 	}
-	flush(t, b)
+	flushed(t, b)
 	return s
 }
 
@@ -80,9 +90,9 @@ func publish(t *testing.T, b bus.Bus, subject, data string) {
 	}
 }
 
-func flush(t *testing.T, b bus.Bus) {
+func flushed(t *testing.T, b bus.Bus) {
 	t.Helper()
-	if err := b.Flush(within(t)); err != nil {
+	if err := b.Flush(bustest.Within(t)); err != nil {
 		t.Fatalf("flush: %v", err)
 	}
 }
@@ -97,10 +107,10 @@ func answer(t *testing.T, b bus.Bus, subject string, f func(string) string) {
 	})
 }
 
-func echo(s string) string { return "echo " + s }
+func echoed(s string) string { return "echo " + s }
 
-func inOrder(t *testing.T, n Network[bus.Bus]) {
-	from, to := connect(t, n, "from"), connect(t, n, "to")
+func inOrder(t *testing.T, n network) {
+	from, to := join(t, n, "from"), join(t, n, "to")
 	const count = 2000
 	got := make(chan string, count)
 	subscribe(t, to, "numbers", "", func(m bus.Msg) { got <- string(m.Data) })
@@ -108,14 +118,14 @@ func inOrder(t *testing.T, n Network[bus.Bus]) {
 		publish(t, from, "numbers", strconv.Itoa(i))
 	}
 	for i := range count {
-		if s := Receive(t, "number", got); s != strconv.Itoa(i) {
+		if s := bustest.Receive(t, "number", got); s != strconv.Itoa(i) {
 			t.Fatalf("message %d is %s", i, s)
 		}
 	}
 }
 
-func wildcards(t *testing.T, n Network[bus.Bus]) {
-	b := connect(t, n, "b")
+func wildcards(t *testing.T, n network) {
+	b := join(t, n, "b")
 	var mu sync.Mutex
 	got := map[string][]string{}
 	for _, pattern := range []string{"a.b", "a.*", "*.b", "a.>", ">"} {
@@ -136,7 +146,7 @@ func wildcards(t *testing.T, n Network[bus.Bus]) {
 		">":   {"a", "a.b", "a.c", "a.b.c", "x.b"},
 	}
 	for pattern, subjects := range want {
-		Eventually(t, fmt.Sprintf("%s has heard %v", pattern, subjects), func() bool {
+		bustest.Eventually(t, fmt.Sprintf("%s has heard %v", pattern, subjects), func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return slices.Equal(got[pattern], subjects)
@@ -144,13 +154,13 @@ func wildcards(t *testing.T, n Network[bus.Bus]) {
 	}
 }
 
-func queues(t *testing.T, n Network[bus.Bus]) {
-	from := connect(t, n, "from")
+func queues(t *testing.T, n network) {
+	from := join(t, n, "from")
 	const count = 400
 	var each [3]atomic.Int64
 	var all, other atomic.Int64
 	for i := range each {
-		member := connect(t, n, fmt.Sprintf("member%d", i))
+		member := join(t, n, fmt.Sprintf("member%d", i))
 		subscribe(t, member, "work", "q", func(bus.Msg) { each[i].Add(1) })
 		if i == 0 {
 			subscribe(t, member, "work", "", func(bus.Msg) { all.Add(1) })
@@ -160,7 +170,7 @@ func queues(t *testing.T, n Network[bus.Bus]) {
 	for range count {
 		publish(t, from, "work", "x")
 	}
-	Eventually(t, "all have what is theirs", func() bool {
+	bustest.Eventually(t, "all have what is theirs", func() bool {
 		return each[0].Load()+each[1].Load()+each[2].Load() == count && all.Load() == count &&
 			other.Load() == count
 	})
@@ -171,8 +181,8 @@ func queues(t *testing.T, n Network[bus.Bus]) {
 	}
 }
 
-func headers(t *testing.T, n Network[bus.Bus]) {
-	from, to := connect(t, n, "from"), connect(t, n, "to")
+func headers(t *testing.T, n network) {
+	from, to := join(t, n, "from"), join(t, n, "to")
 	got := make(chan bus.Header, 2)
 	subscribe(t, to, "s", "", func(m bus.Msg) { got <- m.Header })
 	sent := bus.Header{"traceparent": {"00-1"}, "X-Souk-Role": {"critic"}, "two": {"a", "b"}}
@@ -180,18 +190,18 @@ func headers(t *testing.T, n Network[bus.Bus]) {
 		t.Fatal(err)
 	}
 	publish(t, from, "s", "")
-	h := Receive(t, "headers", got)
+	h := bustest.Receive(t, "headers", got)
 	if h.Get("Traceparent") != "00-1" || h.Get("x-souk-role") != "critic" ||
 		!slices.Equal(h["two"], []string{"a", "b"}) || h.Get("none") != "" {
 		t.Errorf("sent %v, got %v", sent, h)
 	}
-	if h := Receive(t, "no headers", got); h != nil {
+	if h := bustest.Receive(t, "no headers", got); h != nil {
 		t.Errorf("a message without headers has %v", h)
 	}
 }
 
-func tooLarge(t *testing.T, n Network[bus.Bus]) {
-	from, to := connect(t, n, "from"), connect(t, n, "to")
+func tooLarge(t *testing.T, n network) {
+	from, to := join(t, n, "from"), join(t, n, "to")
 	got := make(chan int, 2)
 	subscribe(t, to, "s", "", func(m bus.Msg) { got <- len(m.Data) })
 	limit := from.MaxPayload()
@@ -202,20 +212,20 @@ func tooLarge(t *testing.T, n Network[bus.Bus]) {
 		bus.ErrTooLarge) {
 		t.Errorf("publish: got %v, want %v", err, bus.ErrTooLarge)
 	}
-	if _, err := from.Request(within(t), bus.Msg{Subject: "s", Data: make([]byte, limit+1)}); !errors.Is(err,
-		bus.ErrTooLarge) {
+	_, err := from.Request(bustest.Within(t), bus.Msg{Subject: "s", Data: make([]byte, limit+1)})
+	if !errors.Is(err, bus.ErrTooLarge) {
 		t.Errorf("request: got %v, want %v", err, bus.ErrTooLarge)
 	}
 	if err := from.Publish(bus.Msg{Subject: "s", Data: make([]byte, limit)}); err != nil {
 		t.Fatal(err)
 	}
-	if size := Receive(t, "the largest message", got); size != limit {
+	if size := bustest.Receive(t, "the largest message", got); size != limit {
 		t.Errorf("a message of %d bytes arrived, not the one of %d", size, limit)
 	}
 }
 
-func badSubjects(t *testing.T, n Network[bus.Bus]) {
-	b := connect(t, n, "b")
+func badSubjects(t *testing.T, n network) {
+	b := join(t, n, "b")
 	for _, subject := range []string{"", "a b", "a\r\nPUB x 0", "a\tb"} {
 		if err := b.Publish(bus.Msg{Subject: subject}); err == nil {
 			t.Errorf("publish %q: no error", subject)
@@ -227,11 +237,11 @@ func badSubjects(t *testing.T, n Network[bus.Bus]) {
 	if _, err := b.Subscribe("a..b", "", func(bus.Msg) {}); err == nil {
 		t.Error("subscribe a..b: no error")
 	}
-	flush(t, b) // the connection has not suffered
+	flushed(t, b) // the connection has not suffered
 }
 
-func stop(t *testing.T, n Network[bus.Bus]) {
-	b := connect(t, n, "b")
+func stop(t *testing.T, n network) {
+	b := join(t, n, "b")
 	var stopped atomic.Bool
 	got := make(chan struct{}, 1000)
 	s := subscribe(t, b, "s", "", func(bus.Msg) {
@@ -241,14 +251,14 @@ func stop(t *testing.T, n Network[bus.Bus]) {
 		got <- struct{}{}
 	})
 	publish(t, b, "s", "")
-	Receive(t, "the message before", got)
+	bustest.Receive(t, "the message before", got)
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	stopped.Store(true)
 	publish(t, b, "s", "")
-	flush(t, b)
-	if _, err := b.Request(within(t), bus.Msg{Subject: "s"}); !errors.Is(err, bus.ErrNoResponders) {
+	flushed(t, b)
+	if _, err := b.Request(bustest.Within(t), bus.Msg{Subject: "s"}); !errors.Is(err, bus.ErrNoResponders) {
 		t.Errorf("after Stop: got %v, want %v", err, bus.ErrNoResponders)
 	}
 	if err := s.Stop(); err != nil {
@@ -256,8 +266,8 @@ func stop(t *testing.T, n Network[bus.Bus]) {
 	}
 }
 
-func stopInHandler(t *testing.T, n Network[bus.Bus]) {
-	b := connect(t, n, "b")
+func stopInHandler(t *testing.T, n network) {
+	b := join(t, n, "b")
 	var calls atomic.Int64
 	done := make(chan error, 1)
 	made := make(chan bus.Subscription, 1)
@@ -273,17 +283,17 @@ func stopInHandler(t *testing.T, n Network[bus.Bus]) {
 	for range 10 {
 		publish(t, b, "s", "")
 	}
-	if err := Receive(t, "Stop", done); err != nil {
+	if err := bustest.Receive(t, "Stop", done); err != nil {
 		t.Fatal(err)
 	}
-	flush(t, b)
+	flushed(t, b)
 	if got := calls.Load(); got != 1 {
 		t.Errorf("%d calls, want 1", got)
 	}
 }
 
-func slowHandler(t *testing.T, n Network[bus.Bus]) {
-	from, to := connect(t, n, "from"), connect(t, n, "to")
+func slowHandler(t *testing.T, n network) {
+	from, to := join(t, n, "from"), join(t, n, "to")
 	wait := make(chan struct{})
 	goOn := sync.OnceFunc(func() { close(wait) })
 	defer goOn()
@@ -296,23 +306,25 @@ func slowHandler(t *testing.T, n Network[bus.Bus]) {
 		// a handler that is slow must not make the network so; on a slow machine the quick one needs time,
 		// too
 		if i%1000 == 999 {
-			flush(t, from)
-			Eventually(t, "the quick handler has all", func() bool { return quick.Load() == int64(i+1) })
+			flushed(t, from)
+			bustest.Eventually(t, "the quick handler has all", func() bool {
+				return quick.Load() == int64(i+1)
+			})
 		}
 	}
 	var h bus.Health
 	for h.Dropped == 0 {
-		h = Receive(t, "news of lost messages", to.Health())
+		h = bustest.Receive(t, "news of lost messages", to.Health())
 	}
 	if !h.Connected || h.Err == nil {
 		t.Errorf("news of lost messages is %+v: want connected, with an error", h)
 	}
 	goOn()
-	Eventually(t, "the slow handler has what was kept", func() bool { return slow.Load() > 1000 })
+	bustest.Eventually(t, "the slow handler has what was kept", func() bool { return slow.Load() > 1000 })
 }
 
-func closing(t *testing.T, n Network[bus.Bus]) {
-	from := connect(t, n, "from")
+func closing(t *testing.T, n network) {
+	from := join(t, n, "from")
 	b := n.Connect(t, "closing")
 	const count = 100
 	var got atomic.Int64
@@ -322,12 +334,12 @@ func closing(t *testing.T, n Network[bus.Bus]) {
 	for range count {
 		publish(t, from, "s", "")
 	}
-	flush(t, from)
-	flush(t, b) // all have arrived, and wait for the first
+	flushed(t, from)
+	flushed(t, b) // all have arrived, and wait for the first
 	ended := make(chan error, 1)
 	go func() { ended <- b.Close() }()
 	close(first)
-	if err := Receive(t, "close", ended); err != nil {
+	if err := bustest.Receive(t, "close", ended); err != nil {
 		t.Fatal(err)
 	}
 	if got.Load() != count {
@@ -336,7 +348,7 @@ func closing(t *testing.T, n Network[bus.Bus]) {
 	if err := b.Publish(bus.Msg{Subject: "s"}); !errors.Is(err, bus.ErrClosed) {
 		t.Errorf("publish after Close: got %v, want %v", err, bus.ErrClosed)
 	}
-	if _, err := b.Request(within(t), bus.Msg{Subject: "s"}); !errors.Is(err, bus.ErrClosed) {
+	if _, err := b.Request(bustest.Within(t), bus.Msg{Subject: "s"}); !errors.Is(err, bus.ErrClosed) {
 		t.Errorf("request after Close: got %v, want %v", err, bus.ErrClosed)
 	}
 	if _, err := b.Subscribe("s", "", func(bus.Msg) {}); !errors.Is(err, bus.ErrClosed) {
@@ -352,10 +364,10 @@ func closing(t *testing.T, n Network[bus.Bus]) {
 	}
 }
 
-func reconnect(t *testing.T, n Network[bus.Bus]) {
-	a, b := connect(t, n, "a"), connect(t, n, "b")
-	answer(t, a, "echo", echo)
-	if h := Receive(t, "first news", a.Health()); !h.Connected {
+func reconnect(t *testing.T, n network) {
+	a, b := join(t, n, "a"), join(t, n, "b")
+	answer(t, a, "echo", echoed)
+	if h := bustest.Receive(t, "first news", a.Health()); !h.Connected {
 		t.Fatalf("first news is %+v", h)
 	}
 	first := a.Connected()
@@ -364,59 +376,59 @@ func reconnect(t *testing.T, n Network[bus.Bus]) {
 	}
 	asked, lost := make(chan bus.Msg, 1), make(chan error, 1)
 	subscribe(t, b, "silent", "", func(m bus.Msg) { asked <- m })
-	flush(t, b)
+	flushed(t, b)
 	go func() {
-		_, err := a.Request(within(t), bus.Msg{Subject: "silent"})
+		_, err := a.Request(bustest.Within(t), bus.Msg{Subject: "silent"})
 		lost <- err
 	}()
-	Receive(t, "a request without an answer", asked)
+	bustest.Receive(t, "a request without an answer", asked)
 	n.Cut("a")
-	if err := Receive(t, "what becomes of it", lost); !errors.Is(err, bus.ErrDisconnected) ||
+	if err := bustest.Receive(t, "what becomes of it", lost); !errors.Is(err, bus.ErrDisconnected) ||
 		errors.Is(err, bus.ErrNotSent) {
 		t.Errorf("a request that was sent before the cut: got %v, want %v", err, bus.ErrDisconnected)
 	}
-	if h := Receive(t, "news of the cut", a.Health()); h.Connected || h.Err == nil {
+	if h := bustest.Receive(t, "news of the cut", a.Health()); h.Connected || h.Err == nil {
 		t.Fatalf("news of the cut is %+v", h)
 	}
 	if since := a.Connected(); !since.IsZero() {
 		t.Errorf("connected since %v while cut off", since)
 	}
-	if _, err := a.Request(within(t), bus.Msg{Subject: "echo"}); !errors.Is(err, bus.ErrNotSent) ||
+	if _, err := a.Request(bustest.Within(t), bus.Msg{Subject: "echo"}); !errors.Is(err, bus.ErrNotSent) ||
 		!errors.Is(err, bus.ErrDisconnected) {
 		t.Errorf("request while cut off: got %v, want %v", err, bus.ErrNotSent)
 	}
-	Eventually(t, "publishing ends in an error", func() bool {
+	bustest.Eventually(t, "publishing ends in an error", func() bool {
 		return errors.Is(a.Publish(bus.Msg{Subject: "s", Data: make([]byte, 1<<10)}), bus.ErrDisconnected)
 	})
-	Eventually(t, "nobody answers", func() bool {
-		_, err := b.Request(within(t), bus.Msg{Subject: "echo"})
+	bustest.Eventually(t, "nobody answers", func() bool {
+		_, err := b.Request(bustest.Within(t), bus.Msg{Subject: "echo"})
 		return errors.Is(err, bus.ErrNoResponders)
 	})
 	n.Heal("a")
-	if h := Receive(t, "news of the return", a.Health()); !h.Connected {
+	if h := bustest.Receive(t, "news of the return", a.Health()); !h.Connected {
 		t.Fatalf("news of the return is %+v", h)
 	}
 	if again := a.Connected(); again.IsZero() || again.Before(first) {
 		t.Errorf("connected since %v, first since %v", again, first)
 	}
-	Eventually(t, "its subscription is back", func() bool {
-		m, err := b.Request(within(t), bus.Msg{Subject: "echo", Data: []byte("again")})
+	bustest.Eventually(t, "its subscription is back", func() bool {
+		m, err := b.Request(bustest.Within(t), bus.Msg{Subject: "echo", Data: []byte("again")})
 		return err == nil && string(m.Data) == "echo again"
 	})
 }
 
-func closeWhileCut(t *testing.T, n Network[bus.Bus]) {
+func closeWhileCut(t *testing.T, n network) {
 	b := n.Connect(t, "b")
 	subscribe(t, b, "s", "", func(bus.Msg) {})
-	Receive(t, "first news", b.Health())
+	bustest.Receive(t, "first news", b.Health())
 	n.Cut("b")
-	Receive(t, "news of the cut", b.Health())
+	bustest.Receive(t, "news of the cut", b.Health())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Close() }()
-	if err := Receive(t, "close", ended); err != nil {
+	if err := bustest.Receive(t, "close", ended); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Request(within(t), bus.Msg{Subject: "s"}); !errors.Is(err, bus.ErrClosed) {
+	if _, err := b.Request(bustest.Within(t), bus.Msg{Subject: "s"}); !errors.Is(err, bus.ErrClosed) {
 		t.Errorf("request after Close: got %v, want %v", err, bus.ErrClosed)
 	}
 }
