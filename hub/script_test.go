@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/bustest/script"
+	"souk/hub"
 	"souk/hub/line"
 	"souk/ledger"
 	"souk/market"
@@ -52,7 +53,7 @@ import (
 func TestScripts(t *testing.T) {
 	script.Run(t, "testdata/*.txt", start, func(t *testing.T, say script.Say) script.Scene {
 		return &scene{t: t, say: say, watch: map[string]bool{}, deaf: map[string]bool{},
-			speaks: map[string]bool{}, seq: 1, dispatches: map[string]bus.Dispatch{}, epoch: 7}
+			speaks: map[string]bool{}, dispatches: map[string]bus.Dispatch{}, epoch: 7}
 	})
 }
 
@@ -66,23 +67,22 @@ type scene struct {
 	deaf       map[string]bool // agents that nobody hears
 	speaks     map[string]bool // agents that say each second that they are well
 	spoke      time.Time
-	seq        uint64
 	asleep     bool
 	epoch      int64
 	dispatches map[string]bus.Dispatch // by the hold's name in scripts
 }
 
 func (s *scene) open(o options) {
-	s.h = newHouse(s.t, func(c *Config) { o.configure(c) })
-	if !o.has("poor") {
+	s.h = newHouse(s.t, func(c *hub.Config) { o.configure(c) }, func(h *house) {
 		for i, c := range []string{"ann", "bob"} {
-			s.h.grants = append(s.h.grants, bus.Grant{Number: uint64(i + 1), Client: c, Hub: "hub-math",
+			if o.has("poor") {
+				break
+			}
+			h.grants = append(h.grants, bus.Grant{Number: uint64(i + 1), Client: c, Hub: "hub-math",
 				Amount: 100 * market.Credit})
-			s.h.prepaid[c] = 100 * market.Credit
+			h.prepaid[c] = 100 * market.Credit
 		}
-		s.h.n.requestMissed()
-		s.h.run()
-	}
+	})
 	s.spoke = start
 	s.h.tell = s.tell
 	s.t.Cleanup(func() { // whatever agents claim, level 6 alone may name them
@@ -97,7 +97,9 @@ func (s *scene) Wake(to time.Time) time.Time {
 	case s.h == nil || s.asleep:
 		return time.Time{}
 	case len(s.speaks) > 0:
-		return earlier(s.h.wake, s.spoke.Add(time.Second))
+		if next := s.spoke.Add(time.Second); s.h.wake.IsZero() || next.Before(s.h.wake) {
+			return next
+		}
 	}
 	return s.h.wake
 }
@@ -107,7 +109,7 @@ func (s *scene) Tick(now time.Time) {
 	if !now.Before(s.spoke.Add(time.Second)) {
 		s.spoke = now
 		for _, id := range slices.Sorted(maps.Keys(s.speaks)) {
-			if a := s.h.n.lookup(id); s.h.n.leading && a != nil && a.joined {
+			if a := s.h.agents[id]; a != nil && a.joined {
 				s.summary(id, nil)
 			}
 		}
@@ -132,18 +134,17 @@ func (s *scene) probes() {
 }
 
 func (s *scene) summary(id string, o options) {
-	a := s.h.n.lookup(id)
-	s.seq++
-	m := &bus.Summary{Agent: id, Boot: o.whole("boot", a.reg.Boot), Seq: s.seq,
-		State: o.word("state", bus.StateReady), Slots: int(o.whole("slots", int64(a.slots))), Tiers: a.tiers,
-		InFlight: int(o.whole("running", int64(len(a.holds)))), Price: o.price(a.price)}
-	if o.has("slots") || o.has("tiers") {
-		m.Tiers = o.tiers()
-	}
-	for _, hold := range strings.FieldsFunc(o.word("late", ""), func(r rune) bool { return r == ',' }) {
-		m.Late = append(m.Late, s.h.n.cfg.Journal+"/"+hold)
-	}
-	s.step(m)
+	s.error(s.h.summary(id, func(m *bus.Summary) {
+		m.Boot, m.State = o.whole("boot", m.Boot), o.word("state", m.State)
+		m.Slots, m.InFlight = int(o.whole("slots", int64(m.Slots))), int(o.whole("running", int64(m.InFlight)))
+		m.Price = o.price(m.Price)
+		if o.has("slots") || o.has("tiers") {
+			m.Tiers = o.tiers()
+		}
+		for _, hold := range strings.FieldsFunc(o.word("late", ""), func(r rune) bool { return r == ',' }) {
+			m.Late = append(m.Late, s.h.n.Config().Journal+"/"+hold)
+		}
+	}))
 }
 
 func (s *scene) step(m bus.Message) { s.error(s.h.step(m)) }
@@ -189,7 +190,7 @@ func (s *scene) happens(what, who string, word options) {
 	case "hub starts again":
 		s.start(len(s.h.frames))
 	case "hub deposed":
-		n.Depose(now)
+		s.h.depose()
 	case "hub drains":
 		n.Drain(now)
 	case "hub retires":
@@ -230,9 +231,9 @@ func (s *scene) happens(what, who string, word options) {
 				s.say("%s %v", b.Account, b.Amount)
 			}
 		}
-		s.say("%d holds open, %d tasks", s.h.replica.OpenCount(), n.open)
-		if n.open == 0 && (n.bodies != 0 || n.waiting != 0) {
-			s.t.Errorf("%d bytes of bodies are kept, and %d tasks wait, of none", n.bodies, n.waiting)
+		s.say("%d holds open, %d tasks", s.h.replica.OpenCount(), n.Stats().Open)
+		if err := n.Sound(); err != nil {
+			s.t.Error(err)
 		}
 	default:
 		switch who + " " + word[0] {
@@ -296,14 +297,14 @@ func (s *scene) says(what, who, verb string, o options) {
 	}
 	switch verb {
 	case "joins":
-		s.error(s.h.n.Join(s.h.now, o.registration(who)))
+		s.error(s.h.register(o.registration(who)))
 		s.speaks[who] = !o.has("silent")
 		if !s.speaks[who] {
 			delete(s.speaks, who)
 		}
 	case "leaves":
 		delete(s.speaks, who)
-		s.h.n.Leave(s.h.now, who)
+		s.h.leave(who)
 	case "falls":
 		delete(s.speaks, who)
 	case "speaks":
@@ -417,7 +418,7 @@ func (o options) tiers() (tiers []market.Tier) {
 	return tiers
 }
 
-func (o options) configure(c *Config) {
+func (o options) configure(c *hub.Config) {
 	c.Fee = amount(o.word("fee", "0"))
 	c.Settle = o.word("settle", c.Settle)
 	c.Pricing = o.word("pricing", c.Pricing)
@@ -534,7 +535,7 @@ func (o options) completion(agent string, failed bool, d bus.Dispatch) *bus.Comp
 }
 
 // tell prints what the hub wants done.
-func (s *scene) tell(r *Ready) {
+func (s *scene) tell(r *hub.Ready) {
 	for _, f := range r.Frames {
 		var said []string
 		for i := range f.Records {
@@ -654,7 +655,7 @@ func tellTiers(tiers []market.Tier) string {
 	return strings.Join(parts, "+")
 }
 
-func (s *scene) message(l Message) {
+func (s *scene) message(l hub.Message) {
 	to := strings.TrimPrefix(strings.TrimPrefix(l.Subject, "inbox."), "souk.v1.")
 	result := func(r *bus.Result) {
 		again := ""

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/ledger"
 	"souk/market"
 )
@@ -36,6 +37,12 @@ type storm struct {
 	lost     map[string]bool
 	taken    map[string]ledger.Hold // the last that an agent took, by task
 	calls    []*bus.Call            // for asks, not answered
+
+	epoch     int64
+	full      bool                   // of the journal's disk
+	rule      hub.Rule               // as it was last set
+	recovered map[string]bool        // holds that an earlier Node dispatched
+	last      map[string]ledger.Hold // of each task
 }
 
 func newStorm(t *testing.T, seed uint64, restart bool) *storm {
@@ -43,9 +50,10 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 		r: rand.New(rand.NewPCG(seed, 0)), restart: restart,
 		sent: map[string]*bus.Task{}, answers: map[string]int{}, rounds: map[string]bool{},
 		lost: map[string]bool{}, taken: map[string]ledger.Hold{},
-		boots: map[string]int64{}, seqs: map[string]uint64{},
+		boots: map[string]int64{}, seqs: map[string]uint64{}, epoch: 7,
+		recovered: map[string]bool{}, last: map[string]ledger.Hold{},
 	}
-	s.house = newHouse(t, func(c *Config) {
+	s.house = newHouse(t, func(c *hub.Config) {
 		c.MaxWaiting, c.MaxPerClient, c.Batch.MaxBatch = 40, 30, 8
 		c.Fee = market.Credits(seed%3) * 10_000
 		c.Settle = []string{market.SettleMetered, market.SettleQuoted}[seed/3%2]
@@ -54,6 +62,7 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 			c.Seed.Every = 0
 		}
 		s.reprice(&c.Rule)
+		s.rule = c.Rule
 		if seed%4 < 2 {
 			c.Seats.Sessions = true
 		}
@@ -61,16 +70,14 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 			c.MaxWaiting, c.MaxWaitingPerClient = 8, 8
 		}
 	})
-	s.tell = func(r *Ready) {
+	s.tell = func(r *hub.Ready) {
 		for _, f := range r.Frames {
 			for _, rec := range f.Records {
 				if rec.Round == nil || rec.Round.Round.Pruned.Tasks == 0 {
 					continue
 				}
-				for _, t := range s.n.known { // TestWhatARoundMeansToThoseItLeaves says which of them
-					if t.rounds > 0 {
-						s.rounds[string(t.id)] = true
-					}
+				for _, id := range s.n.Weighed() { // TestWhatARoundMeansToThoseItLeaves says which of them
+					s.rounds[id] = true
 				}
 			}
 		}
@@ -84,7 +91,7 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 }
 
 // reprice draws how rounds are priced.
-func (s *storm) reprice(r *Rule) {
+func (s *storm) reprice(r *hub.Rule) {
 	r.Clarke = []string{market.ClarkeClient, market.ClarkeTask}[s.r.IntN(2)]
 	r.Pricing, r.Tariffs, r.Ceiling = market.PricingVCG, nil, 100_000
 	switch s.r.IntN(3) {
@@ -162,11 +169,11 @@ func (s *storm) register(id string, boot int64) {
 	r := registration(id, []string{"llama", "qwen"}[len(id)*int(id[2])%2], 1+int(id[2])%3,
 		0.5+float64(id[2]%5)/10, card(1+market.Credits(id[2]%3), 1, 4))
 	r.Boot = boot
-	if s.n.cfg.Seats.Sessions {
+	if s.n.Config().Seats.Sessions {
 		r.KVTokens = 20_000
 	}
 	s.boots[id], s.seqs[id] = boot, 0
-	s.n.Join(s.now, r)
+	s.house.register(r)
 }
 
 // event lets one thing happen.
@@ -200,8 +207,7 @@ func (s *storm) event() {
 		case 2: // its reply is lost
 			s.handed = append(s.handed, d)
 		default:
-			// of a recovered one the hub hears nothing new
-			known := s.n.holds[d.Hold] != nil && s.n.holds[d.Hold].state != replayed
+			known := !s.recovered[d.Hold] // of a recovered one the hub hears nothing new
 			if s.give(&bus.DispatchReply{Agent: rec.Agent, Hold: d.Hold}) == nil && known {
 				s.taken[rec.Client+"/"+rec.Task] = rec
 			}
@@ -243,13 +249,13 @@ func (s *storm) event() {
 		who := []string{"rich", "poor", "some"}[s.r.IntN(3)]
 		s.give(&bus.Cancel{Client: who, Sender: who, Task: fmt.Sprint("t", 1+s.r.IntN(s.next))})
 	case k < 84:
-		if a := s.n.lookup(id); a != nil {
+		if a := s.house.agents[id]; a != nil {
 			s.seqs[id]++
 			state := bus.StateReady
 			if s.r.IntN(6) == 0 {
 				state = []string{bus.StateDraining, bus.StateUnhealthy}[s.r.IntN(2)]
 			}
-			p := a.price
+			p := a.Price
 			switch s.r.IntN(6) {
 			case 0:
 				p.Hit = p.Miss + 1
@@ -263,11 +269,14 @@ func (s *storm) event() {
 				tiers = append(tiers,
 					market.Tier{Slots: 1, Toll: market.Credits(-k * (1 + s.r.IntN(3)) * 50_000)})
 			}
-			s.give(&bus.Summary{Agent: id, Boot: s.boots[id], Seq: s.seqs[id], State: state, Slots: slots,
+			err := s.give(&bus.Summary{Agent: id, Boot: s.boots[id], Seq: s.seqs[id], State: state, Slots: slots,
 				Tiers: tiers, InFlight: s.r.IntN(4), Price: p})
+			if err == nil && p.Validate() == nil {
+				a.Price = p
+			}
 		}
 	case k < 86:
-		s.n.Leave(s.now, id)
+		s.leave(id)
 	case k < 89:
 		s.register(id, s.boots[id]+s.r.Int64N(2))
 	case k < 91:
@@ -276,8 +285,8 @@ func (s *storm) event() {
 			s.answerAll()
 		}
 	case k < 92:
-		r := s.n.file.rule
-		s.reprice(&r)
+		s.reprice(&s.rule)
+		r := s.rule
 		s.must(s.n.Configure(s.now,
 			&bus.MarketConfig{Domain: "math", Pricing: r.Pricing, Clarke: r.Clarke, Tariffs: r.Tariffs,
 				Ceiling: &r.Ceiling}))
@@ -299,7 +308,7 @@ func (s *storm) weather() {
 	case 0: // the leadership is lost, and won again a while later
 		was := s.silent
 		s.silent = true // nobody listens to the treasury's answers
-		s.n.Depose(s.now)
+		s.depose()
 		s.run()
 		s.check()
 		s.nobodyWaits()
@@ -310,23 +319,25 @@ func (s *storm) weather() {
 			s.check()
 		}
 		s.pending, s.silent = nil, was
-		s.must(s.n.Lead(s.now, s.n.epoch+1))
+		s.epoch++
+		s.must(s.n.Lead(s.now, s.epoch))
 		for _, id := range s.agents() {
 			if s.boots[id] > 0 && s.r.IntN(4) > 0 {
 				s.register(id, s.boots[id])
 			}
 		}
 	case 1:
-		if s.n.full {
+		if s.full {
 			return
 		}
-		if s.n.Room(false); s.n.leading {
-			s.nobodyWaits()
-		}
+		s.full = true
+		s.n.Room(false)
+		s.nobodyWaits()
 		for range s.r.IntN(20) {
 			s.event()
 		}
 		s.n.Room(true)
+		s.full = false
 	case 2:
 		s.n.Disconnected(s.now)
 		s.now = s.now.Add(time.Second)
@@ -350,37 +361,26 @@ func (s *storm) weather() {
 // nobodyWaits: whoever had no money held was sent away.
 func (s *storm) nobodyWaits() {
 	s.t.Helper()
-	for _, t := range s.n.known {
-		if t.state == waiting || t.state == awaitingFunds {
-			s.t.Fatalf("task %s still waits", t.id)
-		}
+	if st := s.n.Stats(); st.Open != st.Holds {
+		s.t.Fatalf("%d tasks still wait", st.Open-st.Holds)
 	}
 }
 
 // resume is a reader that wants the rest of an answer from another agent.
 func (s *storm) resume() {
 	again := *s.all[s.r.IntN(len(s.all))]
-	t := s.n.known[taskKey{again.Client, again.ID}]
-	if t == nil || again.Resume != nil {
-		return
-	}
-	agent := ""
-	if t.hold != nil {
-		agent = t.hold.agent.id
-	} else if t.final != nil {
-		agent = t.final.Agent
-	}
-	if agent == "" {
+	last, ok := s.last[again.Client+"/"+again.ID]
+	if !ok || again.Resume != nil {
 		return
 	}
 	s.next++
 	again.Inbox = fmt.Sprint("resume.", s.next)
 	n := s.r.IntN(3)
-	again.Resume = &bus.Resume{Agent: agent, Seq: uint64(n), Tokens: make([]uint32, n)}
+	again.Resume = &bus.Resume{Agent: last.Agent, Seq: uint64(n), Tokens: make([]uint32, n)}
 	if n > 0 {
 		again.Resume.Text = "x"
 	}
-	again.Attempt = t.attempt() + 1
+	again.Attempt = last.Attempt + 1
 	s.sent[again.Inbox] = &again
 	taken := again
 	s.give(&taken)
@@ -401,14 +401,18 @@ func (s *storm) answerAll() {
 
 // startAgain kills the hub and starts another on its journal.
 func (s *storm) startAgain() {
-	epoch := s.n.epoch + 1
-	whole := s.startFrom(epoch, 0)
-	s.n = s.startFrom(epoch, 1+s.r.IntN(len(s.frames)))
-	if !reflect.DeepEqual(atStart(s.n), atStart(whole)) {
+	s.epoch++
+	whole := s.startFrom(s.epoch, 0)
+	s.n = s.startFrom(s.epoch, 1+s.r.IntN(len(s.frames)))
+	if !reflect.DeepEqual(s.n.AtStart(), whole.AtStart()) {
 		s.t.Fatal("a snapshot and what follows it make another hub than the whole journal (I14)")
 	}
 	clear(s.taken) // whether an agent took it is not in the journal
-	s.must(s.n.Lead(s.now, epoch))
+	for _, rec := range s.replica.OpenHolds() {
+		s.recovered[ledger.HoldID("hub-math", rec.Round, rec.Slot)] = true
+	}
+	s.started()
+	s.must(s.n.Lead(s.now, s.epoch))
 	for inbox := range s.sent {
 		s.lost[inbox] = true // may never be answered
 	}
@@ -420,26 +424,20 @@ func (s *storm) startAgain() {
 }
 
 // startFrom makes a hub of the journal, by way of a snapshot behind its first so many frames; 0: of none.
-func (s *storm) startFrom(epoch int64, behind int) *Node {
-	n, err := NewNode(s.n.cfg, [32]byte{byte(epoch)})
+func (s *storm) startFrom(epoch int64, behind int) *hub.Node {
+	n, err := hub.NewNode(s.n.Config(), [32]byte{byte(epoch)})
 	s.must(err)
-	for i, f := range s.frames {
-		s.must(n.Replay(f))
+	for i := range s.frames {
+		f := &s.frames[i]
+		s.must(n.Past().Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, f)))
 		if i+1 == behind {
-			data, err := n.history.Snapshot()
+			data, err := n.Past().Snapshot()
 			s.must(err)
-			s.must(n.history.Load(data))
+			s.must(n.Past().Load(data))
 		}
 	}
 	s.must(n.Restore())
 	return n
-}
-
-// atStart is all that a hub knows before it leads.
-func atStart(n *Node) []any {
-	return []any{n.known, n.ended, n.holds, n.open, n.acks, n.accounts, n.roster, n.timers, n.treasury, n.now,
-		n.nano, n.past,
-		n.book.Balances("*"), n.book.OpenHolds(), n.book.Tariffs()}
 }
 
 // check is what must hold after every event.
@@ -460,6 +458,7 @@ func (s *storm) check() {
 	for _, f := range s.frames[s.read.frames:] {
 		for _, r := range f.Records {
 			if h := r.Hold; h != nil {
+				s.last[h.Client+"/"+h.Task] = *h
 				if was, ok := s.taken[h.Client+"/"+h.Task]; ok && h.Round > was.Round &&
 					h.Attempt <= was.Attempt {
 					s.t.Fatalf("task %s of %s is handed out as attempt %d, which an agent took: its reader "+
@@ -513,68 +512,20 @@ func (s *storm) check() {
 		}
 	}
 
-	n := s.n
-	twice := map[taskKey]bool{}
+	twice := map[string]bool{}
 	for _, h := range s.replica.OpenHolds() {
-		k := taskKey{h.Client, h.Task}
+		k := h.Client + "/" + h.Task
 		if twice[k] {
 			s.t.Fatalf("task %s of %s has two open holds", h.Task, h.Client)
 		}
 		twice[k] = true
 	}
-	reserved, open, waits := map[string]market.Credits{}, map[string]int{}, map[string]int{}
-	count := map[taskState]int{}
-	all := 0
-	for _, t := range n.known {
-		if t.state == done {
-			continue
-		}
-		all++
-		count[t.state]++
-		open[t.key.client]++
-		reserved[t.key.client] += t.reserved
-		if t.state == waiting {
-			waits[t.key.client]++
-		}
-		if (t.state == waiting) != (t.reserved > 0 && t.hold == nil) && t.state == waiting {
-			s.t.Fatalf("task %s waits with %v reserved", t.key.id, t.reserved)
-		}
+	st := s.n.Stats()
+	if st.Holds != s.replica.OpenCount() || st.Waiting > s.n.Config().MaxWaiting {
+		s.t.Fatalf("%d holds, and %d in the book; %d wait", st.Holds, s.replica.OpenCount(), st.Waiting)
 	}
-	for c, p := range n.accounts {
-		if p.reserved != reserved[c] || p.open != open[c] || p.waiting != waits[c] ||
-			n.book.Avail(c) < p.reserved {
-			s.t.Fatalf("account of %s: %v reserved (tasks say %v), %d open (%d), %d waiting (%d), %v available",
-				c, p.reserved, reserved[c], p.open, open[c], p.waiting, waits[c], n.book.Avail(c))
-		}
-	}
-	for _, t := range n.known { // what a task has kept is what it would be quoted now
-		for _, a := range n.roster {
-			if t.state != waiting || a.reg.Agent == "" {
-				continue
-			}
-			held := a.expect(t)
-			kept, now := *n.noted(t, a, held), n.idleQuote(t, a, held).brief
-			if kept != now {
-				s.t.Fatalf("%s on %s: kept is %+v, and it would be quoted %+v", t.id, a.id, kept, now)
-			}
-		}
-	}
-	agents := 0
-	for _, a := range n.roster {
-		agents += len(a.holds)
-	}
-	most := 0
-	for _, p := range n.accounts {
-		most = max(most, p.waiting)
-	}
-	if n.waiting > n.cfg.MaxWaiting || n.room.most != most {
-		s.t.Fatalf("%d wait, of one client %d; counted as %d", n.waiting, most, n.room.most)
-	}
-	if n.waiting != count[waiting] || n.waiting != n.batch.All() || n.open != all ||
-		len(n.holds) != n.book.OpenCount() || agents != len(n.holds) || count[running] != len(n.holds) {
-		s.t.Fatalf("counts: waiting %d/%d/%d, open %d/%d, %d holds, %d in the book, %d on agents, %d running",
-			n.waiting, count[waiting], n.batch.All(), n.open, all, len(n.holds),
-			n.book.OpenCount(), agents, count[running])
+	if err := s.n.Sound(); err != nil {
+		s.t.Fatal(err)
 	}
 }
 
@@ -587,9 +538,9 @@ func (s *storm) heal() {
 		s.pass(30 * time.Second)
 		s.check()
 	}
-	if s.replica.OpenCount() != 0 || s.n.open != 0 || len(s.n.known) != 0 {
-		s.t.Fatalf("left: %d holds (I16), %d open tasks, %d known", s.replica.OpenCount(), s.n.open,
-			len(s.n.known))
+	if st := s.n.Stats(); s.replica.OpenCount() != 0 || st.Open != 0 || s.n.Remembers() != 0 {
+		s.t.Fatalf("left: %d holds (I16), %d open tasks, %d remembered", s.replica.OpenCount(), st.Open,
+			s.n.Remembers())
 	}
 	for inbox := range s.sent {
 		if s.answers[inbox] != 1 && !s.lost[inbox] {
@@ -609,7 +560,7 @@ func (s *storm) heal() {
 			}
 		}
 	}
-	if s.n.cfg.Seed.Every == 0 && spent != 0 {
+	if s.n.Config().Seed.Every == 0 && spent != 0 {
 		s.t.Fatalf("nothing is seeded, and its payer paid %s", spent)
 	}
 	sum := market.Credits(0)
@@ -690,4 +641,158 @@ func TestDeterminism(t *testing.T) {
 	if !bytes.Equal(f1, f2) || !bytes.Equal(l1, l2) {
 		t.Errorf("%d and %d bytes of frames, %d and %d of messages differ", len(f1), len(f2), len(l1), len(l2))
 	}
+}
+
+// D9: two hubs live the same random life, and one of them is asked for quotes between all that happens. They
+// say the same to the byte and write the same journal, and no quote changes anything that the hub remembers,
+// caches and prefixes of what was last looked at among it.
+func TestQuotesChangeNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
+	asked, sold := 0, 0
+	for range 12 {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			var lives [2]*storm
+			var said [2][]byte
+			for k := range lives {
+				s := newStorm(t, seed, false)
+				tell := s.tell
+				s.tell = func(r *hub.Ready) {
+					tell(r)
+					said[k] = append(said[k], r.Bytes()...)
+				}
+				for _, id := range s.agents() {
+					s.register(id, 1)
+				}
+				lives[k] = s
+			}
+			r := rand.New(rand.NewPCG(seed, 9))
+			other := newStorm(t, seed+1, false) // makes the tasks that are asked about
+			for n := range 500 {
+				lives[0].event()
+				lives[1].event()
+				s := lives[1]
+				before := uint64(0)
+				if n%10 == 0 {
+					before = s.n.Print()
+				}
+				for range r.IntN(3) {
+					other.now = s.now
+					m := other.task()
+					was := *m
+					q := s.n.Quote(s.now.Add(time.Duration(r.ExpFloat64()*float64(time.Second))), m)
+					if err := q.Validate(); err != nil {
+						t.Fatalf("quote %+v: %v", q, err)
+					}
+					if !reflect.DeepEqual(*m, was) {
+						t.Fatalf("the task became %+v, and was %+v", *m, was)
+					}
+					asked++
+					sold += min(1, len(q.Models))
+				}
+				if n%10 == 0 && s.n.Print() != before {
+					t.Fatalf("event %d: quotes change what the hub remembers", n)
+				}
+				if r.IntN(3) > 0 {
+					lives[0].run()
+					lives[1].run()
+				}
+				if string(said[0]) != string(said[1]) {
+					t.Fatalf("event %d: what the hub says is not what it says without quotes", n)
+				}
+				said[0], said[1] = said[0][:0], said[1][:0]
+			}
+		})
+	}
+	if asked < 3000 || sold < asked/4 {
+		t.Errorf("of %d quotes %d were of something: nothing is shown", asked, sold)
+	}
+}
+
+// What tasks keep while they wait changes nothing: a node that looks everything up anew before each turn
+// writes the same frames, to the byte.
+func TestNothingThatIsKeptChangesAStorm(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	play := func(seed uint64, anew bool) (frames []byte) {
+		s := newStorm(t, seed, false)
+		for range 600 {
+			if s.event(); anew {
+				s.n.Forget()
+			}
+			s.run()
+		}
+		for i := range s.frames {
+			frames = ledger.AppendFrame(frames, &s.frames[i])
+		}
+		return frames
+	}
+	for i := range uint64(12) {
+		if kept, anew := play(seed+i, false), play(seed+i, true); !bytes.Equal(kept, anew) {
+			t.Fatalf("storm %d: %d bytes of frames, and %d others where nothing is kept", seed+i, len(kept),
+				len(anew))
+		}
+	}
+}
+
+// What rounds and quotes read of every agent stands beside it, copied from what it says: after whatever
+// happens it is what it was copied from.
+func TestWhatStandsBesideAnAgentIsTrue(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
+	seen := map[string]int{}
+	for range 12 {
+		seed := rand.Uint64()
+		s := newStorm(t, seed, true)
+		for n := range 1500 {
+			if s.event(); s.r.IntN(25) == 0 {
+				s.changed(s.agents()[s.r.IntN(4)])
+			}
+			if s.r.IntN(3) > 0 {
+				s.run()
+			}
+			if err := s.n.Copies(seen); err != nil {
+				t.Fatalf("seed %d, event %d: %v", seed, n, err)
+			}
+		}
+	}
+	for _, what := range []string{"line", "kind", "draining", "other model"} {
+		if seen[what] < 500 {
+			t.Errorf("only %d times an agent has a %s: the test sees nothing", seen[what], what)
+		}
+	}
+}
+
+// changed registers an agent as it was not before.
+func (s *storm) changed(id string) {
+	a := s.house.agents[id]
+	if a == nil {
+		return
+	}
+	r := a.Registration
+	switch s.r.IntN(9) {
+	case 8:
+		r.Features = [][]string{nil, {bus.Text}, {bus.Parsers}, {bus.Text, bus.Parsers}}[s.r.IntN(4)]
+	case 0:
+		r.Model = []string{"llama", "qwen", "mistral"}[s.r.IntN(3)]
+	case 1:
+		r.State = []string{bus.StateReady, bus.StateDraining, bus.StateUnhealthy}[s.r.IntN(3)]
+	case 2:
+		r.MaxModelLen = []int{0, 512, 4096, 8192}[s.r.IntN(4)]
+	case 3:
+		r.KVTokens, r.BlockSize = 10_000+s.r.IntN(90_000), 16<<s.r.IntN(2)
+	case 4:
+		r.Price = card(market.Credits(1+s.r.IntN(9)), 1, 4)
+	case 5:
+		r.Domains = []bus.DomainScore{{Domain: "math", Score: s.r.Float64()}, {Domain: "other", Score: 0.5}}
+		r.Domains = r.Domains[:1+s.r.IntN(2)]
+	case 6:
+		r.Template = &bus.Template{Fixed: s.r.IntN(9), Each: s.r.IntN(9)}
+	case 7:
+		r.Slots = s.r.IntN(5) // none: it is refused
+	}
+	s.house.register(r)
 }
