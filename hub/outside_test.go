@@ -24,9 +24,9 @@ import (
 
 var start = time.Unix(1_800_000_000, 0)
 
-// house is a hub as its process sees it: messages go in by Step, and what Ready says is done. A replica of its
-// book is fed only what was made durable, there is a treasury with money, and everything that the Node said is
-// kept, in order. No test of this package can look into a Node.
+// house is a hub as its process sees it: messages go in by Step, and what Ready says is done. A replica of
+// its book is fed only what was made durable, there is a treasury with money, and everything that the Node
+// said is kept, in order. No test of this package can look into a Node.
 type house struct {
 	t       *testing.T
 	n       *hub.Node

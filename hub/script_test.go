@@ -136,7 +136,8 @@ func (s *scene) probes() {
 func (s *scene) summary(id string, o options) {
 	s.error(s.h.summary(id, func(m *bus.Summary) {
 		m.Boot, m.State = o.whole("boot", m.Boot), o.word("state", m.State)
-		m.Slots, m.InFlight = int(o.whole("slots", int64(m.Slots))), int(o.whole("running", int64(m.InFlight)))
+		m.Slots = int(o.whole("slots", int64(m.Slots)))
+		m.InFlight = int(o.whole("running", int64(m.InFlight)))
 		m.Price = o.price(m.Price)
 		if o.has("slots") || o.has("tiers") {
 			m.Tiers = o.tiers()

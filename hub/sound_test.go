@@ -6,8 +6,8 @@ import (
 	"souk/market"
 )
 
-// Sound judges what no message says of a Node: that its counts are those of the tasks, holds and accounts that
-// it has.
+// Sound judges what no message says of a Node: that its counts are those of the tasks, holds and accounts
+// that it has.
 func (n *Node) Sound() error {
 	reserved, open, waits := map[string]market.Credits{}, map[string]int{}, map[string]int{}
 	count := map[taskState]int{}
