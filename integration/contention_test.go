@@ -120,7 +120,7 @@ func TestCongestionIsChargedAndShown(t *testing.T) {
 	}
 	dir := t.TempDir()
 	m := startIn(t, dir, strings.Replace(slow, "slots: 2,",
-		"slots: 2, tiers: [{slots: 1}, {slots: 1, toll: -0.00012}],", 1)+"market: {fee: 0.00001}\n")
+		"slots: 2, tiers: [{slots: 1}, {slots: 1, toll: -0.00012}],", 1)+"hub: {fee: 0.00001}\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	running := make(chan struct{})
 	var wg sync.WaitGroup

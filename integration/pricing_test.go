@@ -20,7 +20,7 @@ domains:
   - name: general
     general: true
     labels: [general, humanities, social, law, medicine, math, science, finance, code]
-    market: ` + rules + `
+    hub: ` + rules + `
 speedup: 20
 clients: {dev: 10, ann: 10, bob: 10, cyd: 10}
 agents:

@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 99_630
-	mostHub     = 22_400
+	mostProduct = 99_520
+	mostHub     = 22_290
 )
 
 // size is how much code there is: lines, those of comments and empty ones included, and statements.

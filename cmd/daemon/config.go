@@ -27,10 +27,6 @@ const MaxFile = 1 << 20
 // load reads a file over the defaults in cfg, applies the environment, and judges the whole. No error shows a
 // secret.
 func load(section, path string, environ []string, cfg Config) error {
-	return discreet(loadAll(section, path, environ, cfg))
-}
-
-func loadAll(section, path string, environ []string, cfg Config) error {
 	var data []byte
 	if path != "" {
 		var err error
@@ -38,7 +34,7 @@ func loadAll(section, path string, environ []string, cfg Config) error {
 			return fmt.Errorf("--config: %w", err)
 		}
 	}
-	return decode(section, path, data, environ, cfg)
+	return discreet(decode(section, path, data, environ, cfg))
 }
 
 // Load reads a strict YAML file into cfg, a pointer to a struct, without an environment. It is for files that
@@ -48,19 +44,13 @@ func Load(section, path string, cfg any) error {
 	if err != nil {
 		return err
 	}
-	_, err = read(section, path, data, cfg)
-	return discreet(err)
+	return Parse(section, path, data, cfg)
 }
 
-// Misfits says which keys of a YAML file the struct behind cfg has no field for, which values do not fit, and
-// what to write instead; nil where all fit, or the file is no YAML.
-func Misfits(path string, data []byte, cfg any) error {
-	file, err := parser.ParseBytes(data, 0)
-	if err != nil || len(file.Docs) == 0 || file.Docs[0].Body == nil {
-		return nil
-	}
-	t := reflect.TypeOf(cfg).Elem()
-	return errors.Join(unfit(path, file.Docs[0].Body, t, t, "", 1)...)
+// Parse reads what stands in a file as Load does.
+func Parse(section, path string, data []byte, cfg any) error {
+	_, err := read(section, path, data, cfg)
+	return discreet(err)
 }
 
 // read parses a file strictly.
@@ -73,7 +63,7 @@ func read(section, path string, data []byte, cfg any) (ast.Node, error) {
 		return nil, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, true))
 	}
 	if len(file.Docs) > 1 {
-		return nil, fmt.Errorf("%s: %d documents: one file describes one daemon", path, len(file.Docs))
+		return nil, fmt.Errorf("%s: %d documents: one is read", path, len(file.Docs))
 	}
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
 		return nil, nil
@@ -108,20 +98,6 @@ func decode(section, path string, data []byte, environ []string, cfg Config) err
 		err = errors.Join(err, cfg.Sections().complete(0))
 	}
 	return place(section, path, body, from, err)
-}
-
-// Foreign refuses a file that was written for another command than the one whose files have that section, and
-// names that. What cannot be read or parsed is for the command's own reader to say.
-func Foreign(section, path string) error {
-	data, err := regular.Read(path, MaxFile)
-	if err != nil {
-		return nil
-	}
-	file, err := parser.ParseBytes(data, 0)
-	if err != nil || len(file.Docs) == 0 || file.Docs[0].Body == nil {
-		return nil
-	}
-	return foreign(section, path, file.Docs[0].Body)
 }
 
 // foreign refuses a file that was written for another command, and names that.

@@ -183,11 +183,15 @@ func TestBadEnvironment(t *testing.T) {
 // A cluster's file is the cluster's, though it has the sections of others.
 func TestTheFileOfACluster(t *testing.T) {
 	path := write(t, "infra: infra.yaml\nhub: [a.yaml]\nagentd: [b.yaml]\nengines: []\n")
-	if err := Foreign("engines", path); err != nil {
+	var cluster struct {
+		Infra                string
+		Hub, Agentd, Engines []string
+	}
+	if err := Load("engines", path, &cluster); err != nil {
 		t.Error(err)
 	}
 	for _, daemon := range []string{"infra", "hub", "agentd", "classifier"} {
-		if err := Foreign(daemon, path); err == nil ||
+		if err := Load(daemon, path, &cluster); err == nil ||
 			!strings.Contains(err.Error(), "run `souk cluster --config") {
 			t.Errorf("%s: %v", daemon, err)
 		}

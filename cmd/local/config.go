@@ -13,10 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"souk/bus"
-	"souk/bus/regular"
 	"souk/cmd/daemon"
 	"souk/market"
 )
@@ -33,9 +30,8 @@ type Config struct {
 	// of simulated engines against the measured ones, above 0; default 1
 	Speedup float64                   `yaml:"speedup"`
 	Clients map[string]market.Credits `yaml:"clients"` // first deposits, in credits
-	Market  Rules                     `yaml:"market"`
-	Hub     Block                     `yaml:"hub"`    // of all hubs: whatever a hub's own file may say
-	Agentd  Block                     `yaml:"agentd"` // of all agents' node, but for the agents
+	Hub     Block                     `yaml:"hub"`     // of all hubs: whatever a hub's own file may say
+	Agentd  Block                     `yaml:"agentd"`  // of all agents' node, but for the agents
 
 	Treasury Block `yaml:"treasury"` // whatever the treasury's own file may say
 }
@@ -45,8 +41,7 @@ type Domain struct {
 	Name    string   `yaml:"name"`
 	Labels  []string `yaml:"labels"`  // of the classifier; default: the name
 	General bool     `yaml:"general"` // takes tasks of low confidence; exactly one domain does
-	Market  Rules    `yaml:"market"`  // of this hub, where they are not those of all
-	Hub     Block    `yaml:"hub"`     // likewise
+	Hub     Block    `yaml:"hub"`     // of this hub, where it is not that of all
 }
 
 // Agent is one engine for sale. Its price is either a card or the name of a published row.
@@ -86,8 +81,6 @@ const (
 	MaxDomains = 32
 	MaxAgents  = 256
 	MaxSlots   = 4096 // of one agent
-
-	MaxConfig = 1 << 20 // bytes of a file: MaxAgents take a twentieth of it
 )
 
 //go:embed market.yaml
@@ -107,34 +100,27 @@ func DefaultYAML() string { return string(defaultMarket) }
 
 // LoadConfig reads a market from a YAML file. Unknown fields are errors that name the line.
 func LoadConfig(path string) (Config, error) {
-	b, err := regular.ReadGiven(path, MaxConfig)
-	if err != nil {
+	var c Config
+	if err := daemon.Load(section, path, &c); err != nil {
 		return Config{}, err
 	}
-	return ParseConfig(path, b)
+	return c.completed(path)
 }
 
 // ParseConfig reads a market from YAML; name stands in errors.
 func ParseConfig(name string, b []byte) (Config, error) {
 	var c Config
-	if len(b) > MaxConfig {
-		return Config{}, fmt.Errorf("%s: %d bytes, more than %d: is this a market?", name, len(b), MaxConfig)
+	if err := daemon.Parse(section, name, b, &c); err != nil {
+		return Config{}, err
 	}
-	if err := yaml.UnmarshalWithOptions(b, &c, yaml.Strict()); err != nil {
-		if better := daemon.Misfits(name, b, &c); better != nil {
-			return Config{}, better
-		}
-		return Config{}, fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true))
-	}
-	c.complete()
-	if err := c.Validate(); err != nil {
-		return Config{}, fmt.Errorf("%s: %w", name, err)
-	}
-	return c, nil
+	return c.completed(name)
 }
 
-// complete fills in what was left out.
-func (c *Config) complete() {
+// section is one that every market's file has.
+const section = "domains"
+
+// completed is a valid market with what its file left out.
+func (c Config) completed(name string) (Config, error) {
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:4222"
 	}
@@ -158,6 +144,10 @@ func (c *Config) complete() {
 			c.Agents[i].Slots = 8
 		}
 	}
+	if err := c.Validate(); err != nil {
+		return Config{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return c, nil
 }
 
 // HTTPAddress is where the gateway is to listen; "": there is none.
@@ -238,16 +228,11 @@ func (c Config) Validate() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	for i, d := range c.Domains { // the hub itself judges its rules
-		for _, r := range []Rules{c.Market, d.Market} {
-			if r.MaxBatch < 0 || r.MaxWait < 0 || r.Fee < 0 {
-				bad("market: max_batch, max_wait and fee are not negative")
-			}
-		}
+	for i, d := range c.Domains { // the hub itself judges its settings
 		if h, err := c.hub(d); err != nil {
 			errs = append(errs, err)
 		} else if err := h.Validate(); err != nil {
-			bad("domains[%d], or market and hub of all: %w", i, err)
+			bad("domains[%d], or hub of all: %w", i, err)
 		}
 	}
 	if _, err := c.node(); err != nil {

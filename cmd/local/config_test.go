@@ -98,10 +98,10 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{"domains:", "speedup: -1\ndomains:", "speedup: -1, want above 0"},
 		{"domains:", "clients: {dev: -5}\ndomains:", "clients: dev: a deposit is above 0"},
 		{"domains:", "clients: {a.b: 5}\ndomains:", "clients: \"a.b\" is not an id"},
-		{"domains:", "market: {settle: later}\ndomains:",
+		{"domains:", "hub: {settle: later}\ndomains:",
 			`of all: hub: settle: "later" is none of metered, quoted`},
-		{"domains:", "market: {pricing: tariff}\ndomains:", `ceiling: pricing "tariff" needs one above 0`},
-		{"domains:", "market: {tariffs: {l4: 0.1}}\ndomains:",
+		{"domains:", "hub: {pricing: tariff}\ndomains:", `ceiling: pricing "tariff" needs one above 0`},
+		{"domains:", "hub: {tariffs: {l4: 0.1}}\ndomains:",
 			`tariffs: they mean something under pricing "posted" alone`},
 	} {
 		changed := strings.Replace(small, c.from, c.to, 1)
@@ -250,8 +250,7 @@ func FuzzParseConfig(f *testing.F) {
 // that of all.
 func TestSettingsOfParts(t *testing.T) {
 	c, err := ParseConfig("parts.yaml", []byte(`
-market: {max_batch: 100, fee: 0.000001}
-hub: {seats: {sessions: true}, batch: {max_batch: 200}}
+hub: {fee: 0.000001, seats: {sessions: true}, batch: {max_batch: 200}}
 domains:
   - {name: general, general: true}
   - {name: math, hub: {seats: {depth: 1s}, max_agents: 7}}

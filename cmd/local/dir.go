@@ -113,8 +113,11 @@ func lockedBy(dir string) (who, why string) {
 	return "process " + strings.TrimSpace(pid), strings.TrimSpace(why)
 }
 
-// maxLock bounds the lock file: a process id, and a reason.
-const maxLock = 4 << 10
+// maxLock bounds the lock file: a process id, and a reason; maxState the one that says where a market is.
+const (
+	maxLock  = 4 << 10
+	maxState = 1 << 20
+)
 
 // Waits says why the market is not up yet, for other commands; "": nothing in particular. That it cannot be
 // written is no harm.
@@ -218,7 +221,7 @@ func ReadState(dir string) (State, error) {
 	if dir == "" {
 		return State{}, errNoDir
 	}
-	b, err := regular.Read(stateFile(dir), MaxConfig)
+	b, err := regular.Read(stateFile(dir), maxState)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && inUse(dir):
 		who, why := lockedBy(dir)

@@ -18,7 +18,7 @@ func readMarket(t *testing.T, text string) (Config, error) {
 // What one domain's block says is of that domain alone, whatever it is laid over.
 func TestABlockIsOfItsDomainAlone(t *testing.T) {
 	c, err := readMarket(t, `
-market: {pricing: tariff, ceiling: 0.01, ceilings: {a: 0.001}}
+hub: {pricing: tariff, ceiling: 0.01, ceilings: {a: 0.001}}
 domains:
   - {name: math, labels: [math, sums], hub: {ceilings: {b: 0.002}, quality: {judges: [x]}}}
   - {name: general, general: true}
@@ -37,9 +37,6 @@ domains:
 				t.Errorf("%s has the ceilings %v", d.Name, h.Ceilings)
 			}
 		}
-	}
-	if len(c.Market.Ceilings) != 1 {
-		t.Errorf("those of all are %v", c.Market.Ceilings)
 	}
 }
 

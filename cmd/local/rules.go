@@ -3,61 +3,13 @@ package local
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"souk/agentd"
-	"souk/bus"
 	"souk/cmd/choices"
 	"souk/hub"
 	"souk/ledger"
 	"souk/ledger/treasury"
-	"souk/market"
 )
-
-// Rules are the hubs' settings. Zero values take the hub's own defaults.
-type Rules struct {
-	MaxBatch int            `yaml:"max_batch"`
-	MaxWait  time.Duration  `yaml:"max_wait"`
-	Eager    *bool          `yaml:"eager"`
-	Fee      market.Credits `yaml:"fee"` // flat, of every award
-
-	Pricing    string                    `yaml:"pricing"` // vcg, tariff or posted
-	Settle     string                    `yaml:"settle"`  // metered or quoted
-	Clarke     string                    `yaml:"clarke"`  // client or task
-	SolveLimit time.Duration             `yaml:"solve_limit"`
-	Tariffs    map[string]market.Credits `yaml:"tariffs"`  // under posted, by class
-	Ceiling    market.Credits            `yaml:"ceiling"`  // under tariff
-	Ceilings   map[string]market.Credits `yaml:"ceilings"` // by class
-	Judges     []string                  `yaml:"judges"`   // clients whose gold is believed
-}
-
-// apply sets what the rules say of a hub.
-func (r Rules) apply(h *hub.Config) {
-	if r.MaxBatch > 0 {
-		h.Batch.MaxBatch = r.MaxBatch
-	}
-	if r.MaxWait > 0 {
-		h.Batch.MaxWait = r.MaxWait
-	}
-	if r.Eager != nil {
-		h.Batch.Eager = *r.Eager
-	}
-	if r.Fee > 0 {
-		h.Fee = r.Fee
-	}
-	if r.SolveLimit != 0 {
-		h.SolveLimit = r.SolveLimit
-	}
-	if r.Judges != nil {
-		h.Quality.Judges = r.Judges
-	}
-	m := bus.MarketConfig{Pricing: r.Pricing, Settle: r.Settle, Clarke: r.Clarke, Tariffs: r.Tariffs,
-		Ceilings: r.Ceilings}
-	if r.Ceiling != 0 {
-		m.Ceiling = &r.Ceiling
-	}
-	h.Rule = h.Rule.Overlay(&m)
-}
 
 // Rule is how a domain's rounds are priced and settled; c is valid.
 func (c Config) Rule(d Domain) hub.Rule {
@@ -69,11 +21,9 @@ func (c Config) Rule(d Domain) hub.Rule {
 func (c Config) hub(d Domain) (hub.Config, error) {
 	h := choices.Hub()
 	h.Domain, h.Hub, h.Journal, h.Labels, h.General = d.Name, d.Name+"-1", d.Name, d.Labels, d.General
-	c.Market.apply(&h)
 	if err := c.Hub.overHub(&h); err != nil {
 		return h, fmt.Errorf("hub: %w", err)
 	}
-	d.Market.apply(&h)
 	if err := d.Hub.overHub(&h); err != nil {
 		return h, fmt.Errorf("domain %s: hub: %w", d.Name, err)
 	}

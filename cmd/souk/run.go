@@ -137,7 +137,7 @@ func (w *show) once(ctx context.Context) error {
 		r := m.Config().Rule(d)
 		fmt.Fprintf(w.out, "%s: pricing %s, settle %s, clarke %s\n", d.Name, r.Pricing, r.Settle, r.Clarke)
 	}
-	fmt.Fprintf(w.out, "Each is a setting of its domain: `market:` under a domain of your file, or its key "+
+	fmt.Fprintf(w.out, "Each is a setting of its domain: `hub:` under a domain of your file, or its key "+
 		"in etcd while it runs.\n")
 
 	verdict := w.play(ctx, m)

@@ -13,7 +13,6 @@ import (
 
 	"souk/classifier"
 	"souk/cmd/console"
-	"souk/cmd/daemon"
 	"souk/cmd/local"
 )
 
@@ -43,9 +42,6 @@ func (f *marketFlags) load() (local.Config, error) {
 	c := local.Default()
 	if f.config != "" {
 		var err error
-		if err := daemon.Foreign("domains", f.config); err != nil {
-			return c, err
-		}
 		if c, err = local.LoadConfig(f.config); err != nil {
 			return c, err
 		}
