@@ -16,14 +16,14 @@ func (n *Node) Restore() error {
 		return nil
 	}
 	n.history = nil
-	err := h.Ended(func(p ledger.Past, known bool) {
+	for p, known := range h.Ended() {
 		if known {
 			n.past = true
 			n.advance(time.Unix(0, p.Held))
-			n.replayHold(&p)
+			n.replayHold(p)
 			n.past = true
 			n.advance(time.Unix(0, p.Ended))
-			n.replayEnd(&p)
+			n.replayEnd(p)
 		}
 		code := bus.Code("")
 		if p.Void != nil && (bus.Code(p.Void.Reason) == bus.CodeTimeout ||
@@ -31,9 +31,6 @@ func (n *Node) Restore() error {
 			code = bus.CodeLate // its agent's account came too late, or was none
 		}
 		n.acks.Put(p.Hold.Client, ledger.HoldID(n.cfg.Journal, p.Hold.Round, p.Hold.Slot), code, 1)
-	})
-	if err != nil {
-		return err
 	}
 	open, err := h.Open()
 	if err != nil {
@@ -61,7 +58,7 @@ func (n *Node) Restore() error {
 // is not in a journal, so it is answered `unknown` until the hold ends, or whoever has the task sends it
 // again.
 func (n *Node) replayHold(p *ledger.Past) {
-	rec := p.Hold
+	rec := *p.Hold
 	a := n.enrol(rec.Agent)
 	t := &task{
 		key: taskKey{rec.Client, rec.Task}, id: market.TaskID(rec.Client + "/" + rec.Task),

@@ -152,7 +152,7 @@ func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 		a.flush()
 		if err := a.book.whole(); err != nil {
 			a.addErr(f.Seq, err)
-			a.book.head.held = a.book.head.awards
+			a.book.head.Held = a.book.head.Awards
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (a *Audit) header(seq uint64, epoch int64, f *Frame) {
 		v.Record = ""
 		a.add(LevelFrames, seq, v)
 		h := &a.book.head
-		h.seq, h.epoch, h.time = f.Seq, f.Epoch, f.Time
+		h.Seq, h.Epoch, h.Time = f.Seq, f.Epoch, f.Time
 	}
 }
 
@@ -211,7 +211,7 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 		switch r.Kind {
 		case KindRound:
 			a.flush()
-			a.check = RoundCheck{Journal: a.journal(), Seq: seq, Domain: a.book.head.domain,
+			a.check = RoundCheck{Journal: a.journal(), Seq: seq, Domain: a.book.head.Domain,
 				Round: lazy.round, Outcome: lazy.outcome, Seen: lazy.seen, Holds: a.check.Holds[:0],
 				Tariffs: a.book.tariffs}
 			if err == nil {
@@ -249,10 +249,10 @@ func (a *Audit) words(seq uint64, r *Record) {
 func (a *Audit) resume(round *roundHead) {
 	h := &a.book.head
 	switch r := &a.rec; {
-	case round != nil && round.number > h.round:
-		h.round, h.hash, h.awards, h.held = round.number, round.hash, round.awards, 0
-	case r.Hold != nil && r.Hold.Round == h.round && r.Hold.Slot == h.held && h.held < h.awards:
-		h.held++
+	case round != nil && round.number > h.Round:
+		h.Round, h.Hash, h.Awards, h.Held = round.number, round.hash, round.awards, 0
+	case r.Hold != nil && r.Hold.Round == h.Round && r.Hold.Slot == h.Held && h.Held < h.Awards:
+		h.Held++
 	}
 }
 
@@ -278,7 +278,7 @@ func (a *Audit) note(r *Record) {
 	case r.Kind == KindRound && a.level < LevelAuctions:
 		a.out.Rounds++
 	case r.Transfer != nil && a.level >= LevelAcross:
-		a.moves.note(a.book.head.role, r)
+		a.moves.note(a.book.head.Role, r)
 	}
 	if a.level >= LevelState && r.Move != nil && r.Move.Period > 0 {
 		a.early(r.Move)
@@ -292,9 +292,9 @@ func (a *Audit) undecodable(seq uint64) {
 	a.Add(Finding{Level: LevelFrames, Invariant: "I17", Seq: seq, Expected: "the encoding of a frame",
 		Found: fmt.Sprintf("%s at byte %d", a.dec.Fault, a.dec.At), Damage: true})
 	// The next frame is judged by itself.
-	a.book.head.seq = seq
+	a.book.head.Seq = seq
 	a.check.Round = nil
-	a.book.head.held = a.book.head.awards
+	a.book.head.Held = a.book.head.Awards
 }
 
 // Damage notes that the journal could not be read beyond frame after.
@@ -304,7 +304,7 @@ func (a *Audit) Damage(after uint64, err error) {
 }
 
 func (a *Audit) journal() string {
-	if j := a.book.head.journal; j != "" {
+	if j := a.book.head.Journal; j != "" {
 		return j
 	}
 	return a.name
@@ -366,9 +366,9 @@ func (a *Audit) Finish() Report {
 	if out.Journal.Journal == "" {
 		out.Journal.Journal = a.name
 	}
-	out.Open, out.Closed, out.Lost = len(a.book.open), a.book.head.closed, len(a.book.Missing())
+	out.Open, out.Closed, out.Lost = len(a.book.open), a.book.head.Closed, len(a.book.Missing())
 	for _, h := range a.book.open {
-		if h.Expires < a.book.head.time {
+		if h.Expires < a.book.head.Time {
 			out.Overdue++
 		}
 	}

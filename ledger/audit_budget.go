@@ -51,8 +51,8 @@ func (a *Audit) early(m *Move) {
 		return
 	}
 	h := &a.book.head
-	if now := PeriodAt(u.Every, time.Unix(0, h.time).Add(paidAhead)); m.Period > now {
-		a.add(LevelState, h.seq, broken(ErrIllegal, "I18", m.id(),
+	if now := PeriodAt(u.Every, time.Unix(0, h.Time).Add(paidAhead)); m.Period > now {
+		a.add(LevelState, h.Seq, broken(ErrIllegal, "I18", m.id(),
 			fmt.Sprintf("the allowance of period %d at the latest", now), "that of period %d", m.Period))
 	}
 }

@@ -179,42 +179,47 @@ func (a *Audit) total() {
 	if a.level < LevelConservation {
 		return
 	}
-	h := &a.book.head
-	all, held := market.Credits(0), map[string]market.Credits{}
-	for _, hold := range a.book.open {
-		held[hold.Client] += hold.Amount
+	seq := a.book.head.Seq
+	agents := a.book.sums(func(level int, invariant, expected, format string, args ...any) {
+		a.wrong(level, seq, invariant, "", expected, format, args...)
+	})
+	if agents != a.out.Payouts {
+		a.wrong(LevelConservation, seq, "I5", "", fmt.Sprintf("agents' accounts = payouts of %s", a.out.Payouts),
+			"%s", agents)
 	}
-	var agents market.Credits
-	for _, b := range a.book.Balances("") {
-		all += b.Amount // it may overflow and come back: only whether the sum is 0 matters
-		if b.Amount < 0 && !MayOwe(b.Account) {
-			a.wrong(LevelConservation, h.seq, "I2", "", b.Account+" of at least 0", "%s", b.Amount)
+}
+
+// sums looks at all accounts together, says what is wrong with them, and returns what is due to agents.
+func (b *Book) sums(wrong func(level int, invariant, expected, format string, args ...any)) (
+	agents market.Credits) {
+	all, held := market.Credits(0), map[string]market.Credits{}
+	for _, h := range b.open {
+		held[Held(h.Client)] += h.Amount
+	}
+	for _, x := range b.Balances("") {
+		all += x.Amount // it may overflow and come back: only whether the sum is 0 matters
+		if x.Amount < 0 && !MayOwe(x.Account) {
+			wrong(LevelConservation, "I2", x.Account+" of at least 0", "%s", x.Amount)
 		}
-		if client, ok := strings.CutSuffix(b.Account, ":held"); ok {
-			client = strings.TrimPrefix(client, "client:")
-			if b.Amount != held[client] {
-				a.wrong(LevelState, h.seq, "I2", "",
-					fmt.Sprintf("%s = the sum of open holds, %s", b.Account, held[client]), "%s", b.Amount)
-			}
-			delete(held, client)
+		if strings.HasSuffix(x.Account, ":held") && x.Amount != held[x.Account] {
+			wrong(LevelState, "I2", fmt.Sprintf("%s = the sum of open holds, %s", x.Account, held[x.Account]), "%s",
+				x.Amount)
 		}
-		if strings.HasPrefix(b.Account, "agent:") {
-			agents += b.Amount
+		delete(held, x.Account)
+		if strings.HasPrefix(x.Account, "agent:") {
+			agents += x.Amount
 		}
 	}
 	if all != 0 {
-		a.wrong(LevelConservation, h.seq, "I1", "", "a sum of 0 over all accounts", "%s", all)
+		wrong(LevelConservation, "I1", "a sum of 0 over all accounts", "%s", all)
 	}
-	for _, client := range slices.Sorted(maps.Keys(held)) {
-		if held[client] != 0 {
-			a.wrong(LevelState, h.seq, "I2", "",
-				fmt.Sprintf("%s = the sum of open holds, %s", Held(client), held[client]), "no such account")
+	for _, account := range slices.Sorted(maps.Keys(held)) {
+		if held[account] != 0 {
+			wrong(LevelState, "I2", fmt.Sprintf("%s = the sum of open holds, %s", account, held[account]),
+				"no such account")
 		}
 	}
-	if agents != a.out.Payouts {
-		a.wrong(LevelConservation, h.seq, "I5", "",
-			fmt.Sprintf("agents' accounts = payouts of %s", a.out.Payouts), "%s", agents)
-	}
+	return agents
 }
 
 // quoted recomputes a hold's quote from the tokens that were predicted and the price card (level 6).

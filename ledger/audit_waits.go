@@ -25,7 +25,7 @@ type priced struct {
 
 // prices remembers the slot prices of the last rounds.
 type prices struct {
-	last  queue[priced]
+	last  []priced
 	known uint64 // those of every later round are here
 }
 
@@ -33,25 +33,24 @@ type prices struct {
 func (p *prices) note(r *market.Round, list []market.SlotPrice, in *interner) {
 	for _, x := range list {
 		if x.Tier == 0 && x.Agent >= 0 && x.Agent < len(r.Agents) {
-			p.last.push(priced{r.Number, in.string([]byte(r.Agents[x.Agent].Agent)), x.Price})
+			p.last = append(p.last, priced{r.Number, in.string([]byte(r.Agents[x.Agent].Agent)), x.Price})
 		}
 	}
-	for p.last.len() > maxPriced {
-		p.known = p.last.pop().round
+	for len(p.last) > maxPriced {
+		p.known, p.last = p.last[0].round, p.last[1:]
 	}
-	for p.last.len() > 0 && p.last.items[p.last.first].round+WaitRounds < r.Number {
-		p.last.pop()
+	for len(p.last) > 0 && p.last[0].round+WaitRounds < r.Number {
+		p.last = p.last[1:]
 	}
 }
 
 // of is the price of an agent in a round; known is false where it was forgotten.
 func (p *prices) of(round uint64, agent string) (price market.Credits, known bool) {
-	list := p.last.items[p.last.first:]
-	i, _ := slices.BinarySearchFunc(list, round,
+	i, _ := slices.BinarySearchFunc(p.last, round,
 		func(x priced, n uint64) int { return cmp.Compare(x.round, n) })
-	for ; i < len(list) && list[i].round == round; i++ {
-		if list[i].agent == agent {
-			return list[i].price, true
+	for ; i < len(p.last) && p.last[i].round == round; i++ {
+		if p.last[i].agent == agent {
+			return p.last[i].price, true
 		}
 	}
 	return 0, round > p.known

@@ -188,14 +188,14 @@ func TestPricesAreKeptForALimitedTime(t *testing.T) {
 	if a.out.Count != 1 || !strings.Contains(a.out.Findings[0].String(), "at most 65,536 rounds old") {
 		t.Fatalf("a round that lies too far back: %+v", a.out)
 	}
-	if n := a.prices.last.len(); n != 1 {
+	if n := len(a.prices.last); n != 1 {
 		t.Errorf("%d prices kept, want 1", n)
 	}
 	const each = 1 << 13
 	for n := range uint64(maxPriced/each + 1) {
 		a.crowded(4, "r", round(5+WaitRounds+n, each, nil))
 	}
-	if n := a.prices.last.len(); n != maxPriced {
+	if n := len(a.prices.last); n != maxPriced {
 		t.Errorf("%d prices kept, want %d", n, maxPriced)
 	}
 	next := 5 + WaitRounds + uint64(maxPriced/each) + 1

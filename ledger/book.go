@@ -30,14 +30,14 @@ const (
 // Not for use by several goroutines at once.
 type Book struct {
 	head     head
-	accounts map[string]*account
+	accounts map[string]*market.Credits
 	names    map[string]*names // by client
 	open     map[slotKey]*Hold
-	payables map[string]string  // account names by agent
-	ended    map[slotKey]uint64 // position in past
-	past     ring
+	payables map[string]string // account names by agent
+	ended    map[slotKey]ended
+	past     []slotKey // of ended, the oldest first
 	ops      map[string]op
-	opsQ     queue[string]
+	opsQ     []string // of ops, the oldest first
 	hubs     map[string]*counters
 	allotted map[[2]string]*market.Credits // by client and hub; and by client alone under hub ""
 	spent    map[[2]string]market.Credits  // treasury: by client and hub, as hubs' marks say
@@ -55,52 +55,50 @@ type Book struct {
 
 // head is the part of a Book that is small enough to be copied before a frame.
 type head struct {
-	journal, role, domain string
-	closed                bool
-	id                    tip.Sum
+	Journal, Role, Domain string
+	Closed                bool
+	ID                    tip.Sum
 
-	seq   uint64
-	said  uint64 // the last frame that says more than marks
-	epoch int64
-	time  int64
+	Seq   uint64
+	Said  uint64 // the last frame that says more than marks
+	Epoch int64
+	Time  int64
 
-	round  uint64
-	hash   [32]byte
-	awards int // of the last round
-	held   int // of them, those with a hold
+	Round  uint64
+	Hash   [32]byte
+	Awards int // of the last round
+	Held   int // of them, those with a hold
 }
-
-type account struct{ amount market.Credits }
 
 // names are a client's account names, made once.
 type names struct{ avail, held string }
 
 // op is what is remembered of a transfer.
 type op struct {
-	kind   Kind
-	client string
-	amount market.Credits
-	note   uint64
+	Kind   Kind
+	Client string
+	Amount market.Credits
+	Note   uint64
 }
 
 // counters are the last numbers of a hub's transfers.
 type counters struct {
-	grant, giveBack, distribute uint64
+	Grant, GiveBack, Distribute uint64
 	// the last distribution of its surplus: to which client, "" for the outside, and how much
-	payee string
-	share market.Credits
-	ended bool // treasury: the hub has ended, and only returns of it are taken in
-	lost  bool // treasury: its journal was written off; it has ended, and nothing of it is taken in
+	Payee string
+	Share market.Credits
+	Ended bool // treasury: the hub has ended, and only returns of it are taken in
+	Lost  bool // treasury: its journal was written off; it has ended, and nothing of it is taken in
 }
 
 // NewBook returns an empty book, before the journal's first record.
 func NewBook() *Book {
 	return &Book{
-		accounts: map[string]*account{},
+		accounts: map[string]*market.Credits{},
 		names:    map[string]*names{},
 		open:     map[slotKey]*Hold{},
 		payables: map[string]string{},
-		ended:    map[slotKey]uint64{},
+		ended:    map[slotKey]ended{},
 		ops:      map[string]op{},
 		hubs:     map[string]*counters{},
 		allotted: map[[2]string]*market.Credits{},
@@ -128,19 +126,22 @@ func (b *Book) Apply(r *Record) error {
 // ApplyFrame applies a frame, or returns why not and changes nothing. The frame must follow on the last
 // one: sequence without a gap, epoch and time not lower. Every award of a round must be held in the
 // round's own frame. A record that was applied before is an error here: a frame holds new facts only.
-func (b *Book) ApplyFrame(f Frame) error {
+func (b *Book) ApplyFrame(f Frame) error { return b.applyFrame(&f, nil) }
+
+// applyFrame also takes the heads of rounds whose bodies were not decoded, in order; nil: all were.
+func (b *Book) applyFrame(f *Frame, heads []roundHead) error {
 	before := b.head
 	err := b.follow(f.Version, f.Epoch, f.Seq, f.Time)
 	if err == nil && len(f.Records) == 0 {
 		err = broken(ErrIllegal, "I7", "frame", "at least one record", "none")
 	}
-	for i := range f.Records {
-		if err != nil {
-			break
+	for i := 0; i < len(f.Records) && err == nil; i++ {
+		r, head := &f.Records[i], (*roundHead)(nil)
+		if r.Kind == KindRound && len(heads) > 0 {
+			head, heads = &heads[0], heads[1:]
 		}
-		if err = b.apply(&f.Records[i], nil); err == ErrRepeat {
-			err = broken(ErrConflict, "I10", f.Records[i].ID, "a record once",
-				"it stands in the journal twice")
+		if err = b.apply(r, head); err == ErrRepeat {
+			err = broken(ErrConflict, "I10", r.ID, "a record once", "it stands in the journal twice")
 		}
 	}
 	if err == nil {
@@ -160,7 +161,7 @@ func (b *Book) ApplyFrame(f Frame) error {
 // last. epoch and now (Unix nanoseconds) must not be lower than the last frame's; a clock that went back
 // is held at the last frame's time.
 func (b *Book) Seal(epoch, now int64, records []Record) (Frame, error) {
-	f := Frame{Version: FrameVersion, Epoch: epoch, Seq: b.head.seq + 1, Time: max(now, b.head.time),
+	f := Frame{Version: FrameVersion, Epoch: epoch, Seq: b.head.Seq + 1, Time: max(now, b.head.Time),
 		Records: records}
 	if len(records) == 0 {
 		return Frame{}, broken(ErrIllegal, "I7", "frame", "at least one record", "none")
@@ -178,7 +179,7 @@ func (b *Book) Seal(epoch, now int64, records []Record) (Frame, error) {
 // framed notes that the last frame is whole.
 func (b *Book) framed(records []Record) {
 	if says(records) {
-		b.head.said = b.head.seq
+		b.head.Said = b.head.Seq
 	}
 }
 
@@ -189,46 +190,46 @@ func (b *Book) follow(version uint8, epoch int64, seq uint64, time int64) error 
 	case version != FrameVersion:
 		return broken(ErrIllegal, "I7", "frame", fmt.Sprintf("version %d", FrameVersion), "version %d",
 			version)
-	case seq != h.seq+1:
-		return broken(ErrOrder, "I7", "frame", fmt.Sprintf("sequence %d", h.seq+1), "%d", seq)
-	case epoch < h.epoch || epoch < 0:
-		return broken(ErrOrder, "I7", "frame", fmt.Sprintf("epoch %d or higher", h.epoch),
+	case seq != h.Seq+1:
+		return broken(ErrOrder, "I7", "frame", fmt.Sprintf("sequence %d", h.Seq+1), "%d", seq)
+	case epoch < h.Epoch || epoch < 0:
+		return broken(ErrOrder, "I7", "frame", fmt.Sprintf("epoch %d or higher", h.Epoch),
 			"%d: a deposed writer", epoch)
-	case time < h.time:
-		return broken(ErrOrder, "I7", "frame", fmt.Sprintf("time %d or later", h.time), "%d", time)
+	case time < h.Time:
+		return broken(ErrOrder, "I7", "frame", fmt.Sprintf("time %d or later", h.Time), "%d", time)
 	}
-	h.seq, h.epoch, h.time = seq, epoch, time
+	h.Seq, h.Epoch, h.Time = seq, epoch, time
 	return nil
 }
 
 // whole checks that every award of the last round has its hold.
 func (b *Book) whole() error {
-	if h := &b.head; h.held != h.awards {
-		return broken(ErrIllegal, "I9", RoundID(h.journal, h.round),
-			fmt.Sprintf("%d holds, one for each award", h.awards), "%d", h.held)
+	if h := &b.head; h.Held != h.Awards {
+		return broken(ErrIllegal, "I9", RoundID(h.Journal, h.Round),
+			fmt.Sprintf("%d holds, one for each award", h.Awards), "%d", h.Held)
 	}
 	return nil
 }
 
 // Journal is whose book it is: the Open record, or zero before it.
 func (b *Book) Journal() Open {
-	if b.head.journal == "" {
+	if b.head.Journal == "" {
 		return Open{}
 	}
-	return Open{Journal: b.head.journal, Role: b.head.role, Domain: b.head.domain, Scale: Scale}
+	return Open{Journal: b.head.Journal, Role: b.head.Role, Domain: b.head.Domain, Scale: Scale}
 }
 
 // Last returns the last frame's sequence, epoch and time; zeros before the first.
-func (b *Book) Last() (seq uint64, epoch, time int64) { return b.head.seq, b.head.epoch, b.head.time }
+func (b *Book) Last() (seq uint64, epoch, time int64) { return b.head.Seq, b.head.Epoch, b.head.Time }
 
 // LastRound returns the number and hash of the last round; zeros before the first. The next round's
 // Prev is that hash.
-func (b *Book) LastRound() (uint64, [32]byte) { return b.head.round, b.head.hash }
+func (b *Book) LastRound() (uint64, [32]byte) { return b.head.Round, b.head.Hash }
 
 // Balance returns what is in an account.
 func (b *Book) Balance(name string) market.Credits {
 	if a := b.accounts[name]; a != nil {
-		return a.amount
+		return *a
 	}
 	return 0
 }
@@ -245,7 +246,7 @@ func (b *Book) Prepaid(client string) (amount market.Credits, known bool) {
 	if a == nil {
 		return 0, false
 	}
-	return a.amount, true
+	return *a, true
 }
 
 // Allotted is what the treasury has granted of a client's money to a hub, less what came back; to all
@@ -268,27 +269,27 @@ func (b *Book) Knows(hub string) bool { return b.hubs[hub] != nil }
 
 // LastGrant is the number of the last grant to a hub: given, in the treasury's book; accepted, in the
 // hub's own.
-func (b *Book) LastGrant(hub string) uint64 { return b.counters(hub).grant }
+func (b *Book) LastGrant(hub string) uint64 { return b.counters(hub).Grant }
 
 // LastReturn is the number of the last return of a hub: made, in its own book; taken in, in the treasury's.
-func (b *Book) LastReturn(hub string) uint64 { return b.counters(hub).giveBack }
+func (b *Book) LastReturn(hub string) uint64 { return b.counters(hub).GiveBack }
 
 // LastDistribute is the number of the last distribution of a hub's surplus, to which client it went, "" for
 // the outside, and how much it was.
 func (b *Book) LastDistribute(hub string) (n uint64, client string, amount market.Credits) {
 	c := b.counters(hub)
-	return c.distribute, c.payee, c.share
+	return c.Distribute, c.Payee, c.Share
 }
 
 // Closed reports whether a journal is closed: this one, or in the treasury's book that of a hub which ended.
 func (b *Book) Closed(journal string) bool {
-	return journal == b.head.journal && b.head.closed || b.counters(journal).ended
+	return journal == b.head.Journal && b.head.Closed || b.counters(journal).Ended
 }
 
 // EndedHubs is how many hubs ended, in the treasury's book.
 func (b *Book) EndedHubs() (n int) {
 	for _, c := range b.hubs {
-		if c.ended {
+		if c.Ended {
 			n++
 		}
 	}
@@ -318,9 +319,7 @@ func (b *Book) Hold(id string) (Hold, bool) {
 // Ended reports how a hold ended, KindCapture or KindVoid, while it is remembered; else 0.
 func (b *Book) Ended(id string) Kind {
 	if k, ok := b.key(id); ok {
-		if at, known := b.ended[k]; known {
-			return b.past.at(at).kind
-		}
+		return b.ended[k].Kind
 	}
 	return 0
 }
@@ -345,7 +344,7 @@ func (b *Book) Balances(glob string) []Balance {
 	var all []Balance
 	for name, a := range b.accounts {
 		if match(glob, name) {
-			all = append(all, Balance{name, a.amount})
+			all = append(all, Balance{name, *a})
 		}
 	}
 	slices.SortFunc(all, func(x, y Balance) int { return cmp.Compare(x.Account, y.Account) })

@@ -13,21 +13,33 @@ import (
 // len(data). The frame shares no memory with data. Errors are ErrEncoding.
 func DecodeFrame(data []byte) (Frame, error) {
 	d := decode(data)
-	f := Frame{}
-	n := d.header(&f)
-	if d.Fault == "" && n > 0 {
-		f.Records = make([]Record, 0, min(n, 4096)) // more, once so many have been there
-		for range n {
-			f.Records = append(f.Records, Record{})
-			if d.record(&f.Records[len(f.Records)-1], nil); d.Fault != "" {
-				break
-			}
-		}
-	}
+	f := d.frame(nil)
 	if err := d.end(); err != nil {
 		return Frame{}, err
 	}
 	return f, nil
+}
+
+// frame reads a frame. Where rounds are asked for, their bytes are left there in place of r.Round.
+func (d *decoder) frame(rounds *[]raw) (f Frame) {
+	var left raw
+	lazy := &left
+	if rounds == nil {
+		lazy = nil
+	}
+	n := d.header(&f)
+	f.Records = make([]Record, 0, min(n, 4096)) // more, once so many have been there
+	for range n {
+		f.Records = append(f.Records, Record{})
+		r := &f.Records[len(f.Records)-1]
+		if d.record(r, lazy); d.Fault != "" {
+			break
+		}
+		if lazy != nil && r.Kind == KindRound {
+			*rounds = append(*rounds, left)
+		}
+	}
+	return f
 }
 
 // minRecord is the least a record takes with its length: kind, salt, empty id, no legs.
@@ -292,4 +304,33 @@ func (d *decoder) name() string {
 		return string(b)
 	}
 	return d.intern.string(b)
+}
+
+// use reads how a class went.
+func (d *decoder) use() (u market.ClassUse) {
+	if n := d.Count(1); n > 0 {
+		u.Slots = make([]int, n)
+		for i := range u.Slots {
+			u.Slots[i] = d.Int()
+		}
+	}
+	u.Peak = d.Int()
+	return u
+}
+
+// within reads what has its length before it, to its end.
+func (d *decoder) within(read func()) {
+	n := d.Count(1)
+	if d.Fault != "" {
+		return
+	}
+	outer := d.Data
+	d.Data = outer[:d.At+n]
+	read()
+	if d.At < len(d.Data) {
+		d.Fail("bytes after the end of a part")
+	}
+	if d.Fault == "" {
+		d.Data = outer
+	}
 }

@@ -34,9 +34,9 @@
 // # Bytes
 //
 // What is written begins with its version, and there is one: 1 of frames, rounds, outcomes, epochs and
-// tariffs, and of the history in a snapshot. Each value has exactly one encoding. A decoder takes no other
-// and refuses every other version. The bytes are final from the first tag on, and not before: until then a
-// build may refuse what another one wrote.
+// tariffs. Each value has exactly one encoding. A decoder takes no other and refuses every other version.
+// The bytes are final from the first tag on, and not before: until then a build may refuse what another one
+// wrote. A snapshot may be left out: each build reads its own alone.
 //
 // # Once
 //

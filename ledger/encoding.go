@@ -116,7 +116,11 @@ func appendPart(b []byte, r *Record) []byte {
 		if r.Kind == KindTariff {
 			return appendSized(b, r.Epoch.Tariff.AppendCanonical)
 		}
-		b = appendUse(b, r.Epoch.Use)
+		b = binary.AppendUvarint(b, uint64(len(r.Epoch.Use.Slots)))
+		for _, n := range r.Epoch.Use.Slots {
+			b = binary.AppendVarint(b, int64(n))
+		}
+		b = binary.AppendVarint(b, int64(r.Epoch.Use.Peak))
 	case r.Move != nil:
 		m := r.Move
 		b = appendStrings(b, m.From, m.To)

@@ -52,13 +52,13 @@ func epochID(journal string, k Kind, e *market.Epoch) string {
 
 // class is what a book knows of a class's epochs.
 type class struct {
-	sealed  market.Epoch // the last one sealed
-	cleared market.Epoch // the last one cleared
-	tariff  market.Tariff
-	past    []market.ClassUse // of the last epochs that were cleared, the newest last
-	use     market.ClassUse   // as the last seal said
+	Sealed  market.Epoch // the last one sealed
+	Cleared market.Epoch // the last one cleared
+	Tariff  market.Tariff
+	Past    []market.ClassUse // of the last epochs that were cleared, the newest last
+	Use     market.ClassUse   // as the last seal said
 	// for the next epoch: hash of the last round when the class's last record was made
-	prev [32]byte
+	Prev [32]byte
 }
 
 // NextEpoch is the epoch of a class that may be sealed next, without its seals: its number, its tie-break and
@@ -66,7 +66,7 @@ type class struct {
 func (b *Book) NextEpoch(name string, use market.ClassUse) market.Epoch {
 	e := market.Epoch{Class: name, Number: 1}
 	if c := b.classes[name]; c != nil {
-		e.Number, e.Prev = c.sealed.Number+1, c.prev
+		e.Number, e.Prev = c.Sealed.Number+1, c.Prev
 		e.Winners = market.NextWinners(c.with(use))
 	}
 	return e
@@ -75,16 +75,16 @@ func (b *Book) NextEpoch(name string, use market.ClassUse) market.Epoch {
 // with returns the past epochs that count, with the one that use describes. Before the first epoch there is
 // none.
 func (c *class) with(use market.ClassUse) []market.ClassUse {
-	if c.cleared.Number == 0 {
+	if c.Cleared.Number == 0 {
 		return nil
 	}
-	return append(slices.Clone(c.past[max(0, len(c.past)-pastEpochs+1):]), use)
+	return append(slices.Clone(c.Past[max(0, len(c.Past)-pastEpochs+1):]), use)
 }
 
 // Epoch is a class's last cleared epoch and its tariff; ok is false where there is none.
 func (b *Book) Epoch(name string) (e market.Epoch, t market.Tariff, ok bool) {
-	if c := b.classes[name]; c != nil && c.cleared.Number > 0 {
-		return c.cleared, c.tariff, true
+	if c := b.classes[name]; c != nil && c.Cleared.Number > 0 {
+		return c.Cleared, c.Tariff, true
 	}
 	return market.Epoch{}, market.Tariff{}, false
 }
@@ -94,7 +94,7 @@ func (b *Book) Tariffs() []market.Tariff { return b.tariffs }
 
 func (b *Book) applyEpoch(r *Record) error {
 	e := &r.Epoch.Epoch
-	if want := epochID(b.head.journal, r.Kind, e); r.ID != want {
+	if want := epochID(b.head.Journal, r.Kind, e); r.ID != want {
 		return broken(ErrIllegal, "I10", r.ID, "id "+clip(want), "%q", clip(r.ID))
 	}
 	if err := e.Validate(); err != nil {
@@ -118,12 +118,12 @@ func (b *Book) applyEpoch(r *Record) error {
 	if err := step(b, r); err != nil {
 		return err
 	}
-	after.prev = b.head.hash
+	after.Prev = b.head.Hash
 	tariffs := b.tariffs
 	b.classes[e.Class] = &after
 	b.undo = append(b.undo, undo{do: func() {
 		b.tariffs = tariffs
-		if b.classes[e.Class] = c; c.sealed.Number == 0 {
+		if b.classes[e.Class] = c; c.Sealed.Number == 0 {
 			delete(b.classes, e.Class)
 		}
 	}})
@@ -132,9 +132,9 @@ func (b *Book) applyEpoch(r *Record) error {
 		i, there := slices.BinarySearchFunc(b.tariffs, e.Class,
 			func(t market.Tariff, class string) int { return cmp.Compare(t.Class, class) })
 		if there {
-			b.tariffs[i] = after.tariff
+			b.tariffs[i] = after.Tariff
 		} else {
-			b.tariffs = slices.Insert(b.tariffs, i, after.tariff)
+			b.tariffs = slices.Insert(b.tariffs, i, after.Tariff)
 		}
 	}
 	return nil
@@ -143,8 +143,8 @@ func (b *Book) applyEpoch(r *Record) error {
 // seal takes a seal record over.
 func (c *class) seal(b *Book, r *Record) error {
 	e, use := &r.Epoch.Epoch, r.Epoch.Use
-	if e.Number == c.sealed.Number && e.Number > 0 {
-		if sameEpoch(e, &c.sealed) && use.Peak == c.use.Peak && slices.Equal(use.Slots, c.use.Slots) {
+	if e.Number == c.Sealed.Number && e.Number > 0 {
+		if sameEpoch(e, &c.Sealed) && use.Peak == c.Use.Peak && slices.Equal(use.Slots, c.Use.Slots) {
 			return ErrRepeat
 		}
 		return broken(ErrConflict, "I10", r.ID, "one sealing of an epoch", "another")
@@ -168,7 +168,7 @@ func (c *class) seal(b *Book, r *Record) error {
 			fmt.Sprintf("some seals, and slots of at most %d owners", market.MaxOwners), "%d, and %d",
 			len(e.Seals), len(use.Slots))
 	}
-	c.sealed, c.use, c.past = *e, use, c.with(use)
+	c.Sealed, c.Use, c.Past = *e, use, c.with(use)
 	return nil
 }
 
@@ -177,18 +177,18 @@ func (c *class) clear(_ *Book, r *Record) error {
 	e := r.Epoch.Epoch
 	sealed := e
 	sealed.Opened, sealed.Lost = nil, nil
-	again := c.cleared.Number == e.Number
+	again := c.Cleared.Number == e.Number
 	switch {
-	case e.Number == 0 || !sameEpoch(&sealed, &c.sealed):
+	case e.Number == 0 || !sameEpoch(&sealed, &c.Sealed):
 		return broken(ErrOrder, "I6", r.ID, "the epoch as it was sealed",
 			"epoch %d of %s with other seals, ceiling, winners or tie-break", e.Number, clip(e.Class))
 	case !again && len(e.Lost) > 0:
 		return broken(ErrOrder, "I6", r.ID, "nobody lost before the epoch began", "%d", len(e.Lost))
-	case again && sameEpoch(&e, &c.cleared) &&
-		bytes.Equal(r.Epoch.Tariff.AppendCanonical(nil), c.tariff.AppendCanonical(nil)):
+	case again && sameEpoch(&e, &c.Cleared) &&
+		bytes.Equal(r.Epoch.Tariff.AppendCanonical(nil), c.Tariff.AppendCanonical(nil)):
 		return ErrRepeat
-	case again && (!slices.Equal(e.Opened, c.cleared.Opened) || len(e.Lost) <= len(c.cleared.Lost) ||
-		!slices.Equal(e.Lost[:len(c.cleared.Lost)], c.cleared.Lost)):
+	case again && (!slices.Equal(e.Opened, c.Cleared.Opened) || len(e.Lost) <= len(c.Cleared.Lost) ||
+		!slices.Equal(e.Lost[:len(c.Cleared.Lost)], c.Cleared.Lost)):
 		return broken(ErrConflict, "I6", r.ID, "the same asks, and one more owner lost",
 			"another epoch %d of %s", e.Number, clip(e.Class))
 	case r.Epoch.Tariff.Class != e.Class || r.Epoch.Tariff.Epoch != e.Number:
@@ -196,7 +196,7 @@ func (c *class) clear(_ *Book, r *Record) error {
 			fmt.Sprintf("the tariff of epoch %d of %s", e.Number, clip(e.Class)), "of %d of %s",
 			r.Epoch.Tariff.Epoch, clip(r.Epoch.Tariff.Class))
 	}
-	c.cleared, c.tariff = e, r.Epoch.Tariff
+	c.Cleared, c.Tariff = e, r.Epoch.Tariff
 	return nil
 }
 

@@ -1,8 +1,8 @@
 package ledger
 
 import (
-	"encoding/binary"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -16,17 +16,14 @@ import (
 type History struct {
 	limits  HistoryLimits
 	book    *Book
-	open    map[slotKey]*past
-	ends    queue[*past]
+	open    map[slotKey]*Past
+	ends    []*Past          // the oldest first
 	forgot  int              // of ends, from the first on: those whose tasks are forgotten
-	last    map[taskOf]*past // the last hold of every task that is not forgotten
+	last    map[taskOf]*Past // the last hold of every task that is not forgotten
 	returns []Transfer
 	grants  map[string][]Transfer // by hub
 
-	dec     decoder
-	rounds  []*won // that nobody refers to any more
-	records []Record
-	scratch []byte
+	dec decoder
 }
 
 // HistoryLimits say how much of the past is kept.
@@ -39,7 +36,7 @@ type HistoryLimits struct {
 
 // Past is a hold as a journal tells it. Capture or Void is set if it has ended, Award if it has not.
 type Past struct {
-	Hold       Hold
+	Hold       *Hold
 	Held       int64    // Unix nanoseconds
 	Earlier    []string // holds of earlier attempts of the task, as far as they were known when it was made
 	Award      *market.Award
@@ -48,35 +45,18 @@ type Past struct {
 	Ended      int64          // Unix nanoseconds
 	Capture    *Capture
 	Void       *Void
-}
 
-// past is a Past as it is kept.
-type past struct {
-	task    taskOf
-	key     slotKey
-	held    int64
-	earlier []string
-	hold    *Hold  // while it is open
-	won     *won   // the same, where a frame made it
-	award   *award // the same, where it was loaded
-	over    int64  // once it has ended: the later of its end and its expiry
-	data    []byte // all of it, encoded
+	won *won // what says its award, until somebody asks for it
 }
 
 type taskOf struct{ client, task string }
 
 // won is a round's bytes.
-type won struct {
-	open           int // holds
-	round, outcome []byte
-}
+type won struct{ round, outcome []byte }
 
-// award is what an open hold's award said.
-type award struct {
-	award      market.Award
-	congestion market.Credits
-	crowd      market.Toll
-}
+func (p *Past) task() taskOf { return taskOf{p.Hold.Client, p.Hold.Task} }
+
+func (p *Past) id(journal string) string { return HoldID(journal, p.Hold.Round, p.Hold.Slot) }
 
 // NewHistory is the history before a journal's first record.
 func NewHistory(limits HistoryLimits) *History {
@@ -87,8 +67,8 @@ func NewHistory(limits HistoryLimits) *History {
 
 func (h *History) clear() {
 	*h.book = *NewBook()
-	h.open, h.last, h.grants = map[slotKey]*past{}, map[taskOf]*past{}, map[string][]Transfer{}
-	h.ends, h.forgot, h.returns = queue[*past]{}, 0, nil
+	h.open, h.last, h.grants = map[slotKey]*Past{}, map[taskOf]*Past{}, map[string][]Transfer{}
+	h.ends, h.forgot, h.returns = nil, 0, nil
 	h.dec = decoder{intern: &interner{all: map[string]string{}}}
 }
 
@@ -101,36 +81,32 @@ func (h *History) Returns() []Transfer { return h.returns }
 // Grants are the last grants to each hub, the oldest first.
 func (h *History) Grants() map[string][]Transfer { return h.grants }
 
-// Apply implements [Replica]. A frame that the book refuses changes nothing. After bytes that are no frame,
-// ErrEncoding, nothing more may be applied. It reads only the part of a round that the book needs.
+// Apply implements [Replica]. A frame that the book refuses changes nothing. It reads only the part of a
+// round that the book needs.
 func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 	d := &h.dec
 	d.Data, d.At, d.Fault = data, 0, ""
-	var f Frame
-	n := d.header(&f)
+	var bytes []raw
+	f := d.frame(&bytes)
+	heads := make([]roundHead, len(bytes))
+	for i := range bytes {
+		heads[i] = d.roundHead(&bytes[i])
+	}
 	if d.Fault == "" && (f.Seq != seq || f.Epoch != epoch) {
 		d.Fail(fmt.Sprintf("frame %d of epoch %d under index %d and term %d", f.Seq, f.Epoch, seq, epoch))
 	}
-	if d.Fault != "" {
-		return d.end()
+	if err := d.end(); err != nil {
+		return err
 	}
-	before := h.book.head
-	rounds, err := h.apply(&f, n)
-	if d.Fault != "" {
-		err = d.end()
+	if err := h.book.applyFrame(&f, heads); err != nil {
+		return err
 	}
-	if err != nil {
-		h.book.rollback()
-		h.book.head = before
-		return fmt.Errorf("frame %d: %w", f.Seq, err)
-	}
-	h.book.framed(h.records)
-	h.book.forget()
 	var round *won
-	for i := range h.records {
-		switch r := &h.records[i]; r.Kind {
+	for i := range f.Records {
+		switch r := &f.Records[i]; r.Kind {
 		case KindRound:
-			round, rounds = rounds[0], rounds[1:]
+			round = &won{slices.Clone(bytes[0].round), slices.Clone(bytes[0].outcome)}
+			bytes = bytes[1:]
 		case KindHold:
 			h.begin(r.Hold, f.Time, round)
 		case KindCapture:
@@ -146,47 +122,7 @@ func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 		}
 	}
 	h.forget(f.Time)
-	if cap(h.records) > 1<<12 {
-		h.records = nil // one rare large frame must not pin its memory
-	}
 	return nil
-}
-
-// apply decodes a frame's records, applies them to the book, and returns the rounds among them.
-func (h *History) apply(f *Frame, n int) (rounds []*won, err error) {
-	d, b := &h.dec, h.book
-	if err := b.follow(f.Version, f.Epoch, f.Seq, f.Time); err != nil {
-		return nil, err
-	}
-	if n == 0 {
-		return nil, broken(ErrIllegal, "I7", "frame", "at least one record", "none")
-	}
-	if h.records = h.records[:0]; cap(h.records) < n {
-		h.records = make([]Record, 0, n)
-	}
-	for range n {
-		h.records = h.records[:len(h.records)+1]
-		r := &h.records[len(h.records)-1]
-		*r = Record{Legs: r.Legs[:0]}
-		var lazy raw
-		var head *roundHead
-		if d.record(r, &lazy); r.Kind == KindRound && d.Fault == "" {
-			rh := d.roundHead(&lazy)
-			head, rounds = &rh, append(rounds, h.won(&lazy))
-		}
-		if d.Fault != "" {
-			return nil, nil
-		}
-		if err := b.apply(r, head); err == ErrRepeat {
-			return nil, broken(ErrConflict, "I10", r.ID, "a record once", "it stands in the journal twice")
-		} else if err != nil {
-			return nil, err
-		}
-	}
-	if d.At < len(d.Data) {
-		d.Fail("bytes after the end")
-	}
-	return rounds, b.whole()
 }
 
 // lastOf cuts a list to the last so many once it has twice as many.
@@ -197,109 +133,85 @@ func lastOf(list []Transfer, most int) []Transfer {
 	return list
 }
 
-// won keeps a round's bytes for its holds, in memory that is used again.
-func (h *History) won(lazy *raw) *won {
-	w := &won{}
-	if n := len(h.rounds); n > 0 {
-		w, h.rounds = h.rounds[n-1], h.rounds[:n-1]
-	}
-	w.open, w.round, w.outcome = 0, append(w.round[:0], lazy.round...), append(w.outcome[:0], lazy.outcome...)
-	return w
-}
-
 func (h *History) begin(hold *Hold, now int64, round *won) {
 	k, _ := keyOf(hold.Round, hold.Slot)
-	p := &past{task: taskOf{hold.Client, hold.Task}, key: k, hold: hold, held: now, won: round}
-	if old := h.last[p.task]; old != nil && hold.Attempt > 0 && old.hold == nil {
-		p.earlier = append(slices.Clone(old.earlier), h.id(old.key))
+	p := &Past{Hold: hold, Held: now, won: round}
+	if old := h.last[p.task()]; old != nil && hold.Attempt > 0 && (old.Capture != nil || old.Void != nil) {
+		p.Earlier = append(slices.Clone(old.Earlier), old.id(h.book.head.Journal))
 	}
-	round.open++
-	h.open[k], h.last[p.task] = p, p
+	h.open[k], h.last[p.task()] = p, p
 }
-
-func (h *History) id(k slotKey) string { return HoldID(h.book.head.journal, k.round(), k.slot()) }
 
 func (h *History) end(id string, r *Record, now int64) {
 	k, _ := h.book.key(id)
 	p := h.open[k]
 	delete(h.open, k)
-	h.scratch = binary.AppendUvarint(binary.AppendUvarint(h.scratch[:0], uint64(p.held)), uint64(now))
-	h.scratch = appendList(h.scratch, p.earlier)
-	h.scratch = appendSized(h.scratch, func(b []byte) []byte { return appendHold(b, p.hold) })
-	h.scratch = appendPart(append(h.scratch, byte(r.Kind)), r)
-	p.over, p.data = max(now, p.hold.Expires), slices.Clone(h.scratch)
-	if w := p.won; w != nil {
-		if w.open--; w.open == 0 {
-			h.rounds = append(h.rounds, w)
-		}
-	}
-	h.book.justEnded, h.dec.spare = nil, append(h.dec.spare, p.hold) // the book has let go of it
-	p.hold, p.won, p.award = nil, nil, nil
+	p.Ended, p.Capture, p.Void = now, r.Capture, r.Void
+	p.Award, p.Congestion, p.Crowd, p.won = nil, 0, market.Toll{}, nil
 	h.keep(p)
 }
 
 // keep adds a hold that ended, and drops the oldest beyond the limit.
-func (h *History) keep(p *past) {
-	h.ends.push(p)
-	for h.ends.len() > h.limits.Ends {
-		switch old := h.ends.pop(); {
-		case h.forgot > 0:
-			h.forgot--
-		default:
-			h.lose(old)
+func (h *History) keep(p *Past) {
+	h.ends = append(h.ends, p)
+	for len(h.ends) > h.limits.Ends {
+		if h.forgot == 0 {
+			h.lose(h.ends[0])
 		}
+		h.forgot, h.ends = max(0, h.forgot-1), h.ends[1:]
 	}
 }
 
 // forget drops the tasks whose time is over. A task that has to be known for long keeps those after it, too.
 func (h *History) forget(now int64) {
-	for list := h.ends.items[h.ends.first:]; h.forgot < len(list) &&
-		now-int64(h.limits.Keep) >= list[h.forgot].over; h.forgot++ {
-		h.lose(list[h.forgot])
-	}
-}
-
-func (h *History) lose(p *past) {
-	if h.last[p.task] == p {
-		delete(h.last, p.task)
-	}
-}
-
-// Ended calls f with the last holds that ended, in that order. known is false where the task is forgotten.
-func (h *History) Ended(f func(p Past, known bool)) error {
-	for i, p := range h.ends.items[h.ends.first:] {
-		d := decode(p.data)
-		d.intern = h.dec.intern
-		full := d.past()
-		if err := d.end(); err != nil {
-			return fmt.Errorf("hold %s, which ended: %w", h.id(p.key), err)
+	for ; h.forgot < len(h.ends); h.forgot++ {
+		p := h.ends[h.forgot]
+		if now-int64(h.limits.Keep) < max(p.Ended, p.Hold.Expires) {
+			break
 		}
-		f(full, i >= h.forgot)
+		h.lose(p)
 	}
-	return nil
+}
+
+func (h *History) lose(p *Past) {
+	if h.last[p.task()] == p {
+		delete(h.last, p.task())
+	}
+}
+
+// Ended yields the last holds that ended, in that order, and whether their tasks are known: false where they
+// are forgotten.
+func (h *History) Ended() iter.Seq2[*Past, bool] {
+	return func(yield func(*Past, bool) bool) {
+		for i, p := range h.ends {
+			if !yield(p, i >= h.forgot) {
+				return
+			}
+		}
+	}
 }
 
 // Open returns the open holds by round and slot. It decodes their rounds, which may be ErrEncoding.
-func (h *History) Open() ([]Past, error) {
-	var all []Past
+func (h *History) Open() (all []Past, err error) {
 	var read *won
-	var round Round
+	var r Round
 	for _, k := range slices.Sorted(maps.Keys(h.open)) {
-		p := h.open[k]
-		a := p.award
+		p := *h.open[k]
 		if p.won != nil {
 			if p.won != read {
-				d, r := decoder{}, Record{}
-				if d.round(&r, p.won.round, p.won.outcome); d.Fault != "" {
-					return nil, fmt.Errorf("round of hold %s: %s: %w", h.id(k), d.Fault, ErrEncoding)
+				read = p.won
+				if r.Round, err = market.DecodeRound(read.round); err == nil {
+					r.Outcome, err = market.DecodeOutcome(read.outcome)
 				}
-				read, round = p.won, *r.Round
+				if err != nil {
+					return nil, fmt.Errorf("round of hold %s: %w: %w", p.id(h.book.head.Journal), ErrEncoding,
+						err)
+				}
 			}
-			a = &award{award: round.Outcome.Awards[k.slot()]}
-			a.congestion, _, a.crowd, _ = round.Round.Tolls(a.award)
+			p.Award, p.won = &r.Outcome.Awards[k.slot()], nil
+			p.Congestion, _, p.Crowd, _ = r.Round.Tolls(*p.Award)
 		}
-		all = append(all, Past{Hold: *p.hold, Held: p.held, Earlier: p.earlier, Award: &a.award,
-			Congestion: a.congestion, Crowd: a.crowd})
+		all = append(all, p)
 	}
 	return all, nil
 }

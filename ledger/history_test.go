@@ -51,8 +51,8 @@ func tellAll(t testing.TB, h *History) []any {
 		t.Fatal(err)
 	}
 	all := []any{open, h.Returns(), h.Grants()}
-	if err := h.Ended(func(p Past, known bool) { all = append(all, p, known) }); err != nil {
-		t.Fatal(err)
+	for p, known := range h.Ended() {
+		all = append(all, *p, known)
 	}
 	return all
 }
@@ -84,14 +84,14 @@ func TestASnapshotIsTheHistory(t *testing.T) {
 				Grants: 1 + rng.IntN(3)}
 		}
 		want := historyOf(t, limits, frames)
-		if !bytes.Equal(want.book.appendBook(nil), live.book.appendBook(nil)) ||
+		if !reflect.DeepEqual(tellBook(want.book), tellBook(live.book)) ||
 			!reflect.DeepEqual(state(want.book), state(live.book)) {
 			t.Fatalf("replayed %v\nlive     %v", state(want.book), state(live.book))
 		}
 		for i := range 5 {
 			cuts := []int{1 + rng.IntN(len(frames)), len(frames) - i*rng.IntN(len(frames)/5)}
 			got := historyOf(t, limits, frames, cuts...)
-			if !bytes.Equal(snapshotOf(t, got), snapshotOf(t, want)) ||
+			if !reflect.DeepEqual(tellBook(got.book), tellBook(want.book)) ||
 				!reflect.DeepEqual(tellAll(t, got), tellAll(t, want)) ||
 				!reflect.DeepEqual(state(got.book), state(want.book)) ||
 				!reflect.DeepEqual(got.book.Tariffs(), want.book.Tariffs()) {
@@ -143,8 +143,8 @@ func TestASnapshotUnderOtherLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := historyOf(t, few, frames); !reflect.DeepEqual(tellAll(t, h)[3:], tellAll(t, want)[3:]) ||
-		h.ends.len() != 10 {
-		t.Errorf("%d ends, want what these limits leave", h.ends.len())
+		len(h.ends) != 10 {
+		t.Errorf("%d ends, want what these limits leave", len(h.ends))
 	}
 }
 
@@ -161,29 +161,29 @@ func TestASnapshotThatIsNone(t *testing.T) {
 			t.Fatalf("%s: %v, want ErrEncoding", name, err)
 		}
 		if !reflect.DeepEqual(state(h.book), state(fresh.book)) ||
-			len(h.last)+len(h.open)+h.ends.len()+len(h.returns) > 0 {
+			len(h.last)+len(h.open)+len(h.ends)+len(h.returns) > 0 {
 			t.Fatalf("%s left something behind", name)
 		}
 		if err := h.Apply(frames[0].seq, frames[0].epoch, frames[0].data); err != nil {
 			t.Fatalf("%s: the first frame after it: %v", name, err)
 		}
 	}
-	for n := range len(good) {
+	for n := 0; n < len(good); n += 1 + n/200 {
 		refused("a part of one", good[:n:n])
 	}
 	refused("one byte more", append(bytes.Clone(good), 0))
 	later := bytes.Clone(good)
 	later[0]++
-	refused("another version", later)
+	refused("of another build", later)
 	rich := NewHistory(allOfIt)
 	if err := rich.Load(good); err != nil {
 		t.Fatal(err)
 	}
-	rich.book.accounts[Avail("client-1")].amount++
+	*rich.book.accounts[Avail("client-1")]++
 	refused("money from nowhere", snapshotOf(t, rich))
-	rich.book.accounts[Surplus].amount--
-	rich.book.accounts[Held("client-1")].amount++
-	rich.book.accounts[Avail("client-1")].amount--
+	*rich.book.accounts[Surplus]--
+	*rich.book.accounts[Held("client-1")]++
+	*rich.book.accounts[Avail("client-1")]--
 	refused("money held for nothing", snapshotOf(t, rich))
 }
 
@@ -211,7 +211,6 @@ func FuzzHistory(f *testing.F) {
 		f.Add(snapshotOf(f, historyOf(f, allOfIt, frames[:n])))
 	}
 	f.Add(snapshotOf(f, historyOf(f, allOfIt, store(b.trade(1)))))
-	f.Add([]byte{historyVersion, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h := NewHistory(allOfIt)
 		if err := h.Load(data); err != nil {
@@ -220,10 +219,11 @@ func FuzzHistory(f *testing.F) {
 			}
 			return
 		}
-		if !bytes.Equal(snapshotOf(t, h), data) {
-			t.Fatal("loaded and written again it differs")
+		again := NewHistory(allOfIt)
+		if err := again.Load(snapshotOf(t, h)); err != nil ||
+			!reflect.DeepEqual(tellAll(t, again), tellAll(t, h)) {
+			t.Fatalf("written and loaded again it differs: %v", err)
 		}
-		tellAll(t, h)
 		seq, epoch, _ := h.book.Last()
 		for _, s := range frames[:min(len(frames), 12)] { // whatever follows is judged without panicking
 			_ = h.Apply(seq+1, epoch, s.data)

@@ -63,7 +63,7 @@ func state(b *Book) any {
 	seq, epoch, time := b.Last()
 	round, hash := b.LastRound()
 	return []any{seq, epoch, time, round, hash, b.Balances("*"), b.OpenHolds(), b.LastGrant("h"),
-		b.LastReturn("h"), len(b.ended), b.past.len(), len(b.ops), b.opsQ.len()}
+		b.LastReturn("h"), len(b.ended), len(b.past), len(b.ops), len(b.opsQ)}
 }
 
 // Random frames, good and bad, against the oracle. A refused frame changes nothing at all; the frames that
@@ -158,7 +158,7 @@ func TestBookAgainstTheOracle(t *testing.T) {
 				if n, _ := b.LastRound(); n == 0 {
 					return
 				}
-				id := HoldID("h", uint64(rapid.IntRange(1, int(b.head.round)).Draw(t, "round")),
+				id := HoldID("h", uint64(rapid.IntRange(1, int(b.head.Round)).Draw(t, "round")),
 					rapid.IntRange(0, 2).Draw(t, "slot"))
 				h, open := p.open[id]
 				if !open {
@@ -251,9 +251,9 @@ func TestWhatIsForgottenIsRefused(t *testing.T) {
 	if err := d.book.Apply(&first); !errors.Is(err, ErrEnded) {
 		t.Errorf("a capture repeated %d holds later: %v, want ErrEnded", RememberEnded, err)
 	}
-	if len(d.book.ended) != RememberEnded || len(d.book.past.items) > 4*RememberEnded {
+	if len(d.book.ended) != RememberEnded || cap(d.book.past) > 4*RememberEnded {
 		t.Errorf("%d ended holds are remembered in %d places, want %d", len(d.book.ended),
-			len(d.book.past.items), RememberEnded)
+			cap(d.book.past), RememberEnded)
 	}
 }
 

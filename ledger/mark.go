@@ -72,21 +72,21 @@ func (f *Frame) Says() bool { return says(f.Records) }
 
 // noted holds what a book knows of another journal.
 type noted struct {
-	number uint64
-	mark   tip.Mark
+	Number uint64
+	Mark   tip.Mark
 }
 
 // ID names the journal: the checksum of its first record. No two journals have one, whatever they are called.
-func (b *Book) ID() tip.Sum { return b.head.id }
+func (b *Book) ID() tip.Sum { return b.head.ID }
 
 // Said is the sequence of the last frame that says more than how far another journal is: that of the
 // journal's own mark.
-func (b *Book) Said() uint64 { return b.head.said }
+func (b *Book) Said() uint64 { return b.head.Said }
 
 // Marked is the highest mark of another journal that was noted, and how often one was.
 func (b *Book) Marked(journal string) (m tip.Mark, n uint64) {
 	if x := b.marks[journal]; x != nil {
-		return x.mark, x.number
+		return x.Mark, x.Number
 	}
 	return tip.Mark{}, 0
 }
@@ -98,13 +98,13 @@ func (b *Book) Spent(client, hub string) market.Credits { return b.spent[[2]stri
 // what went back, is here, is held or was charged.
 func (b *Book) Charged(client string) market.Credits {
 	n := b.clientNames(client)
-	return b.Allotted(client, b.head.journal) - b.Balance(n.avail) - b.Balance(n.held)
+	return b.Allotted(client, b.head.Journal) - b.Balance(n.avail) - b.Balance(n.held)
 }
 
 // applyMark takes over how far another journal is.
 func (b *Book) applyMark(r *Record) error {
 	n, h := r.Noted, &b.head
-	atHub := h.role == RoleHub
+	atHub := h.Role == RoleHub
 	c := b.hubs[n.Journal]
 	switch {
 	case !ValidID(n.Journal) || atHub && n.Journal != Treasury:
@@ -112,13 +112,13 @@ func (b *Book) applyMark(r *Record) error {
 			clip(n.Journal))
 	case !atHub && c == nil:
 		return broken(ErrIllegal, "I10", r.ID, "a hub that there were dealings with", "%q", n.Journal)
-	case !atHub && c.ended:
+	case !atHub && c.Ended:
 		return broken(ErrOrder, "I7", r.ID, "nothing more with hub "+n.Journal+", which has ended", "%s",
 			r.Kind)
 	case r.ID != numbered(n.Journal, r.Kind.String(), n.Number):
 		return broken(ErrIllegal, "I10", r.ID, "id "+numbered(n.Journal, r.Kind.String(), n.Number), "%q",
 			clip(r.ID))
-	case !n.Mark.Valid() || n.Mark.Journal == h.id:
+	case !n.Mark.Valid() || n.Mark.Journal == h.ID:
 		return broken(ErrIllegal, "I17", r.ID, "a mark of another journal, of a frame from 1 to 2^53", "%s",
 			n.Mark)
 	}
@@ -129,14 +129,14 @@ func (b *Book) applyMark(r *Record) error {
 	if was == nil {
 		was = &noted{}
 	}
-	old := was.mark
+	old := was.Mark
 	switch {
-	case n.Number != was.number+1:
+	case n.Number != was.Number+1:
 		err := ErrOrder
-		if n.Number <= was.number {
+		if n.Number <= was.Number {
 			err = ErrConflict
 		}
-		return broken(err, "I13", r.ID, fmt.Sprintf("note %d of %s next", was.number+1, n.Journal), "%d",
+		return broken(err, "I13", r.ID, fmt.Sprintf("note %d of %s next", was.Number+1, n.Journal), "%d",
 			n.Number)
 	case !old.Zero() && n.Mark.Journal != old.Journal:
 		return broken(ErrConflict, "I13", r.ID, fmt.Sprintf("a mark of journal %.8s", old.Journal), "%s",
@@ -154,7 +154,7 @@ func (b *Book) applyMark(r *Record) error {
 	b.noteSpent(n.Journal, n.Spent)
 	b.marks[n.Journal] = &noted{n.Number, n.Mark}
 	b.undo = append(b.undo, undo{do: func() {
-		if b.marks[n.Journal] = was; was.number == 0 {
+		if b.marks[n.Journal] = was; was.Number == 0 {
 			delete(b.marks, n.Journal)
 		}
 	}})
@@ -164,7 +164,7 @@ func (b *Book) applyMark(r *Record) error {
 // spentMay judges what clients are said to have spent at a hub.
 func (b *Book) spentMay(r *Record) error {
 	n := r.Noted
-	if b.head.role == RoleHub && len(n.Spent) > 0 || len(n.Spent) > tip.MaxSpent {
+	if b.head.Role == RoleHub && len(n.Spent) > 0 || len(n.Spent) > tip.MaxSpent {
 		return broken(ErrIllegal, "I15", r.ID,
 			fmt.Sprintf("sums of at most %d clients, at the treasury alone", tip.MaxSpent), "%d", len(n.Spent))
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"souk/bus/learned"
 	"souk/bus/tip"
 	"souk/market"
 )
@@ -161,7 +162,18 @@ func TestMarksThatCannotBe(t *testing.T) {
 }
 
 // tellBook is the whole of a book.
-func tellBook(b *Book) []byte { return b.appendBook(nil) }
+func tellBook(b *Book) (s saved) {
+	h := NewHistory(allOfIt)
+	h.book = b
+	data, err := h.Snapshot()
+	if err == nil {
+		err = learned.ReadPart(data, &s)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
 
 // However money goes to and fro, is spent, and is told of, crashes in between: a write-off gives each client
 // what went to the hub for it and did not come back, less what the last mark had, and not a unit more. The

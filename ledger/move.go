@@ -172,7 +172,7 @@ func (b *Book) applyBudget(r *Record) error {
 	if has == nil {
 		b.budgets[u.Client] = &Allowance{Budget: *u}
 		name := Prepaid(u.Client)
-		b.accounts[name] = &account{}
+		b.accounts[name] = new(market.Credits)
 		b.undo = append(b.undo, undo{do: func() { delete(b.budgets, u.Client); delete(b.accounts, name) }})
 		return nil
 	}
@@ -223,7 +223,7 @@ func (b *Book) applyMove(r *Record) error {
 	if err := b.post(r, b.legs); err != nil {
 		return err
 	}
-	if this.kind != 0 {
+	if this.Kind != 0 {
 		b.remember(r.ID, this)
 	}
 	return nil

@@ -30,17 +30,17 @@ func (b *Book) post(r *Record, want []Leg) error {
 	if err := b.legsAre(r, want); err != nil {
 		return err
 	}
-	var few [8]*account
+	var few [8]*market.Credits
 	at := few[:]
 	if len(want) > len(few) {
-		at = make([]*account, len(want))
+		at = make([]*market.Credits, len(want))
 	}
 	for i, l := range want {
 		a := b.accounts[l.Account]
 		at[i] = a
 		var have market.Credits
 		if a != nil {
-			have = a.amount
+			have = *a
 		}
 		after, ok := have.Add(l.Amount)
 		switch {
@@ -55,13 +55,13 @@ func (b *Book) post(r *Record, want []Leg) error {
 	for i, l := range want {
 		a := at[i]
 		if a == nil {
-			a = &account{}
+			a = new(market.Credits)
 			name := l.Account
 			b.accounts[name] = a
 			b.undo = append(b.undo, undo{do: func() { delete(b.accounts, name) }})
 		}
-		b.undo = append(b.undo, undo{account: a, old: a.amount})
-		a.amount += l.Amount
+		b.undo = append(b.undo, undo{account: a, old: *a})
+		*a += l.Amount
 	}
 	return nil
 }

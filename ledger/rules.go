@@ -74,12 +74,12 @@ func (b *Book) apply(r *Record, round *roundHead) error {
 	h, of := &b.head, &rules[r.Kind]
 	switch {
 	case r.Kind == KindOpen:
-	case h.journal == "":
+	case h.Journal == "":
 		return broken(ErrOrder, "I7", r.ID, "an open record first", "%s", r.Kind)
-	case h.closed:
+	case h.Closed:
 		return broken(ErrOrder, "I7", r.ID, "nothing after the journal was closed", "%s", r.Kind)
-	case h.role == RoleHub && !of.hub, h.role == RoleTreasury && !of.treasury:
-		return broken(ErrIllegal, "I7", r.ID, "a record of a "+h.role, "%s", r.Kind)
+	case h.Role == RoleHub && !of.hub, h.Role == RoleTreasury && !of.treasury:
+		return broken(ErrIllegal, "I7", r.ID, "a record of a "+h.Role, "%s", r.Kind)
 	}
 	if r.Kind == KindRound {
 		return b.applyRound(r, round)
@@ -110,17 +110,17 @@ func (b *Book) applyClose(r *Record) error {
 	}
 	name, ok := strings.CutSuffix(r.ID, "/close")
 	switch c := b.hubs[name]; {
-	case ok && name == h.journal:
-		h.closed = true
-	case !ok || h.role != RoleTreasury:
-		return broken(ErrIllegal, "I10", r.ID, "id "+h.journal+"/close", "%q", clip(r.ID))
+	case ok && name == h.Journal:
+		h.Closed = true
+	case !ok || h.Role != RoleTreasury:
+		return broken(ErrIllegal, "I10", r.ID, "id "+h.Journal+"/close", "%q", clip(r.ID))
 	case c == nil:
 		return broken(ErrIllegal, "I10", r.ID, "a hub that there were dealings with", "%q", clip(name))
-	case c.ended:
+	case c.Ended:
 		return ErrRepeat
 	default:
-		c.ended = true
-		b.undo = append(b.undo, undo{do: func() { c.ended = false }})
+		c.Ended = true
+		b.undo = append(b.undo, undo{do: func() { c.Ended = false }})
 	}
 	return nil
 }
@@ -128,11 +128,11 @@ func (b *Book) applyClose(r *Record) error {
 func (b *Book) applyOpen(r *Record) error {
 	o, h := r.Open, &b.head
 	switch {
-	case h.journal != "":
-		if *o == b.Journal() && r.ID == h.journal {
+	case h.Journal != "":
+		if *o == b.Journal() && r.ID == h.Journal {
 			return ErrRepeat
 		}
-		return broken(ErrConflict, "I10", r.ID, "one open record, of journal "+h.journal, "another, of %q",
+		return broken(ErrConflict, "I10", r.ID, "one open record, of journal "+h.Journal, "another, of %q",
 			clip(o.Journal))
 	case !ValidID(o.Journal) || r.ID != o.Journal:
 		return broken(ErrIllegal, "I10", r.ID, "a journal's name as id: 1 to 64 letters, digits, '-' or '_'",
@@ -148,9 +148,9 @@ func (b *Book) applyOpen(r *Record) error {
 	if err := b.legsAre(r, nil); err != nil {
 		return err
 	}
-	h.journal, h.role, h.domain = o.Journal, o.Role, o.Domain
+	h.Journal, h.Role, h.Domain = o.Journal, o.Role, o.Domain
 	b.scratch = AppendRecord(b.scratch[:0], r)
-	h.id = tip.SumOf(b.scratch)
+	h.ID = tip.SumOf(b.scratch)
 	return nil
 }
 
@@ -162,20 +162,20 @@ func (b *Book) applyRound(r *Record, rh *roundHead) error {
 	}
 	switch {
 	case !b.isRoundID(r.ID, rh.number):
-		return broken(ErrIllegal, "I10", r.ID, "id "+RoundID(h.journal, rh.number), "%q", clip(r.ID))
-	case rh.number <= h.round && rh.number > 0:
-		if rh.number == h.round && b.hashOf(r, rh) == h.hash {
+		return broken(ErrIllegal, "I10", r.ID, "id "+RoundID(h.Journal, rh.number), "%q", clip(r.ID))
+	case rh.number <= h.Round && rh.number > 0:
+		if rh.number == h.Round && b.hashOf(r, rh) == h.Hash {
 			return ErrRepeat
 		}
-		return broken(ErrConflict, "I10", r.ID, fmt.Sprintf("round %d next", h.round+1), "round %d once more",
+		return broken(ErrConflict, "I10", r.ID, fmt.Sprintf("round %d next", h.Round+1), "round %d once more",
 			rh.number)
-	case rh.number != h.round+1:
-		return broken(ErrOrder, "I7", r.ID, fmt.Sprintf("round %d", h.round+1), "%d", rh.number)
+	case rh.number != h.Round+1:
+		return broken(ErrOrder, "I7", r.ID, fmt.Sprintf("round %d", h.Round+1), "%d", rh.number)
 	case rh.number > maxRound:
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("at most %d rounds", uint64(maxRound)), "round %d",
 			rh.number)
-	case rh.prev != h.hash:
-		return broken(ErrOrder, "I12", r.ID, fmt.Sprintf("hash %x of the round before", h.hash), "%x",
+	case rh.prev != h.Hash:
+		return broken(ErrOrder, "I12", r.ID, fmt.Sprintf("hash %x of the round before", h.Hash), "%x",
 			rh.prev)
 	case rh.awards > maxSlots:
 		return broken(ErrIllegal, "I15", r.ID, fmt.Sprintf("at most %d awards", maxSlots), "%d", rh.awards)
@@ -186,7 +186,7 @@ func (b *Book) applyRound(r *Record, rh *roundHead) error {
 	if err := b.legsAre(r, nil); err != nil {
 		return err
 	}
-	h.round, h.hash, h.awards, h.held = rh.number, b.hashOf(r, rh), rh.awards, 0
+	h.Round, h.Hash, h.Awards, h.Held = rh.number, b.hashOf(r, rh), rh.awards, 0
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (b *Book) hashOf(r *Record, rh *roundHead) [32]byte {
 }
 
 func (b *Book) isRoundID(id string, n uint64) bool {
-	j := b.head.journal
+	j := b.head.Journal
 	if len(id) <= len(j) || id[:len(j)] != j || id[len(j)] != '/' {
 		return false
 	}

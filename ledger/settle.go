@@ -15,9 +15,9 @@ func (b *Book) applyHold(r *Record) error {
 	h, head := r.Hold, &b.head
 	k, ok := keyOf(h.Round, h.Slot)
 	if !ok || !b.isID(r.ID, k) {
-		return broken(ErrIllegal, "I10", r.ID, "id "+HoldID(head.journal, h.Round, h.Slot), "%q", clip(r.ID))
+		return broken(ErrIllegal, "I10", r.ID, "id "+HoldID(head.Journal, h.Round, h.Slot), "%q", clip(r.ID))
 	}
-	if h.Round < head.round || h.Round == head.round && h.Slot < head.held {
+	if h.Round < head.Round || h.Round == head.Round && h.Slot < head.Held {
 		if old := b.open[k]; old != nil && *old == *h {
 			return ErrRepeat
 		}
@@ -26,9 +26,9 @@ func (b *Book) applyHold(r *Record) error {
 	if err := h.valid(r.ID); err != nil {
 		return err
 	}
-	if h.Round != head.round || h.Slot != head.held || head.held >= head.awards {
+	if h.Round != head.Round || h.Slot != head.Held || head.Held >= head.Awards {
 		return broken(ErrOrder, "I9", r.ID,
-			fmt.Sprintf("slot %d of %d of round %d", head.held, head.awards, head.round),
+			fmt.Sprintf("slot %d of %d of round %d", head.Held, head.Awards, head.Round),
 			"slot %d of round %d", h.Slot, h.Round)
 	}
 	n := b.clientNames(h.Client)
@@ -36,7 +36,7 @@ func (b *Book) applyHold(r *Record) error {
 	if err := b.post(r, b.legs); err != nil {
 		return err
 	}
-	head.held++
+	head.Held++
 	b.open[k] = h
 	b.undo = append(b.undo, undo{opened: k})
 	return nil
@@ -95,15 +95,15 @@ func (b *Book) applyEnd(r *Record) error {
 	}
 	h := b.open[k]
 	if h == nil {
-		at, known := b.ended[k]
+		e, known := b.ended[k]
 		if !known {
 			return broken(ErrEnded, "I3", r.ID, "an open hold",
 				"none: it was never made, or ended more than %d holds ago", RememberEnded)
 		}
-		switch e := b.past.at(at); {
-		case e.kind != r.Kind:
-			return broken(ErrEnded, "I3", r.ID, "an open hold", "it ended by a %s", e.kind)
-		case e.digest != b.digest(r):
+		switch {
+		case e.Kind != r.Kind:
+			return broken(ErrEnded, "I3", r.ID, "an open hold", "it ended by a %s", e.Kind)
+		case e.Digest != b.digest(r):
 			return broken(ErrConflict, "I10", r.ID, "the same "+r.Kind.String()+" as the first",
 				"other content")
 		}
@@ -123,7 +123,7 @@ func (b *Book) applyEnd(r *Record) error {
 	}
 	delete(b.open, k)
 	b.justEnded = h
-	b.ended[k] = b.past.push(ended{key: k, kind: r.Kind, digest: b.digest(r)})
+	b.ended[k], b.past = ended{r.Kind, b.digest(r)}, append(b.past, k)
 	b.undo = append(b.undo, undo{hold: h})
 	return nil
 }

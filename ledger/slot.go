@@ -20,7 +20,7 @@ func (k slotKey) slot() int     { return int(k & (1<<slotBits - 1)) }
 
 // key finds a hold's key if id is one of this journal's.
 func (b *Book) key(id string) (slotKey, bool) {
-	j := b.head.journal
+	j := b.head.Journal
 	if len(id) <= len(j) || id[:len(j)] != j || id[len(j)] != '/' {
 		return 0, false
 	}
@@ -42,7 +42,7 @@ func (b *Book) key(id string) (slotKey, bool) {
 // isID reports whether id is that of hold k, without making the string.
 func (b *Book) isID(id string, k slotKey) bool {
 	var buf [96]byte
-	s := append(buf[:0], b.head.journal...)
+	s := append(buf[:0], b.head.Journal...)
 	s = append(s, '/')
 	s = strconv.AppendUint(s, k.round(), 10)
 	s = append(s, '/')

@@ -42,7 +42,7 @@ func (b *Book) applyTransfer(r *Record) error {
 			fmt.Sprintf("at most %s, what %s has of %s", b.Allotted(t.Client, t.Hub), t.Hub, t.Client), "%s",
 			t.Amount)
 	}
-	out := r.Kind == KindReclaim || r.Kind == KindDistribute && h.role == RoleTreasury
+	out := r.Kind == KindReclaim || r.Kind == KindDistribute && h.Role == RoleTreasury
 	if has := b.Balance(Clearing(t.Hub)); out && t.Amount > has { // whatever the hub says
 		return broken(ErrFunds, "I18", r.ID,
 			fmt.Sprintf("at most %s, what went to hub %s and has not come back", has, t.Hub), "%s", t.Amount)
@@ -50,7 +50,7 @@ func (b *Book) applyTransfer(r *Record) error {
 	if err := b.applyVouched(r); err != nil {
 		return err
 	}
-	b.legs = transferLegs(b.legs[:0], r.Kind, h.role == RoleTreasury, t)
+	b.legs = transferLegs(b.legs[:0], r.Kind, h.Role == RoleTreasury, t)
 	if err := b.post(r, b.legs); err != nil {
 		return err
 	}
@@ -73,8 +73,8 @@ func (b *Book) known(r *Record, old, this op) error {
 		return ErrRepeat
 	}
 	return broken(ErrConflict, "I10", r.ID,
-		fmt.Sprintf("the %s of %s for %s that has this id", old.kind, old.amount, old.client),
-		"a %s of %s for %q", r.Kind, this.amount, clip(this.client))
+		fmt.Sprintf("the %s of %s for %s that has this id", old.Kind, old.Amount, old.Client),
+		"a %s of %s for %q", r.Kind, this.Amount, clip(this.Client))
 }
 
 // Made reports whether an operation of this id was applied before.
@@ -86,8 +86,8 @@ func (b *Book) Made(id string) bool {
 // remember keeps an operation, so that it is done once.
 func (b *Book) remember(id string, this op) {
 	b.ops[id] = this
-	b.opsQ.push(id)
-	b.undo = append(b.undo, undo{do: func() { b.opsQ.unpush(); delete(b.ops, id) }})
+	b.opsQ = append(b.opsQ, id)
+	b.undo = append(b.undo, undo{do: func() { b.opsQ = b.opsQ[:len(b.opsQ)-1]; delete(b.ops, id) }})
 }
 
 // numberFollows checks a transfer's hub, number and id, and takes the number over.
@@ -103,7 +103,7 @@ func (b *Book) numberFollows(r *Record) error {
 		}
 		return nil
 	}
-	if !ValidID(t.Hub) || h.role == RoleHub && t.Hub != h.journal {
+	if !ValidID(t.Hub) || h.Role == RoleHub && t.Hub != h.Journal {
 		return broken(ErrIllegal, "I11", r.ID, "this hub's own journal, or at the treasury any hub's", "%q",
 			clip(t.Hub))
 	}
@@ -114,19 +114,19 @@ func (b *Book) numberFollows(r *Record) error {
 		b.undo = append(b.undo, undo{do: func() { delete(b.hubs, t.Hub) }}) // a refusal leaves no name behind
 	}
 	// What comes back from a hub that somebody ended in its name is still its clients' money.
-	if c.lost {
+	if c.Lost {
 		return broken(ErrOrder, "I7", r.ID, "nothing of hub "+t.Hub+", whose journal was written off", "%s",
 			r.Kind)
 	}
-	if c.ended && r.Kind != KindReclaim {
+	if c.Ended && r.Kind != KindReclaim {
 		return broken(ErrOrder, "I7", r.ID, "nothing more with hub "+t.Hub+", which has ended", "%s", r.Kind)
 	}
-	n := &c.distribute
+	n := &c.Distribute
 	switch r.Kind {
 	case KindGrant, KindAccept:
-		n = &c.grant
+		n = &c.Grant
 	case KindReturn, KindReclaim:
-		n = &c.giveBack
+		n = &c.GiveBack
 	}
 	if want := numbered(t.Hub, r.Kind.String(), t.Number); r.ID != want {
 		return broken(ErrIllegal, "I10", r.ID, "id "+want, "%q", clip(r.ID))
@@ -141,7 +141,7 @@ func (b *Book) numberFollows(r *Record) error {
 	before := *c
 	b.undo = append(b.undo, undo{do: func() { *c = before }})
 	if *n++; r.Kind == KindDistribute {
-		c.payee, c.share = t.Client, t.Amount
+		c.Payee, c.Share = t.Client, t.Amount
 	}
 	return nil
 }

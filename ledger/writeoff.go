@@ -79,12 +79,12 @@ func (b *Book) clientsAt(hub string) (all []string) {
 }
 
 // WrittenOff reports whether a hub's journal was written off.
-func (b *Book) WrittenOff(hub string) bool { return b.counters(hub).lost }
+func (b *Book) WrittenOff(hub string) bool { return b.counters(hub).Lost }
 
 // Missing lists the hubs that were written off, sorted.
 func (b *Book) Missing() (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(b.hubs)) {
-		if b.hubs[name].lost {
+		if b.hubs[name].Lost {
 			all = append(all, name)
 		}
 	}
@@ -100,9 +100,9 @@ func (b *Book) applyWriteOff(r *Record) error {
 		return broken(ErrIllegal, "I10", r.ID, "a hub's name and /"+r.Kind.String(), "%q", clip(r.ID))
 	case c == nil:
 		return broken(ErrIllegal, "I10", r.ID, "a hub that there were dealings with", "%q", clip(w.Hub))
-	case c.lost:
+	case c.Lost:
 		return ErrRepeat
-	case c.ended:
+	case c.Ended:
 		return broken(ErrOrder, "I7", r.ID, "a hub that has not ended", "%s, whose journal is closed", w.Hub)
 	}
 	want, legs := b.writeOff(w.Hub)
@@ -124,6 +124,6 @@ func (b *Book) applyWriteOff(r *Record) error {
 	}
 	before := *c
 	b.undo = append(b.undo, undo{do: func() { *c = before }})
-	c.ended, c.lost = true, true
+	c.Ended, c.Lost = true, true
 	return nil
 }

@@ -1,5 +1,6 @@
 // Package learned writes down plain structs, and reads them again: what a hub has learned, down to the last
-// bit. What other structs were written as is refused, so nobody reads what an earlier build meant otherwise.
+// bit, and what a journal came to. What other structs were written as is refused, so nobody reads what an
+// earlier build meant otherwise.
 package learned
 
 import (
@@ -86,6 +87,9 @@ func layout(write func([]byte) (int, error), t reflect.Type, known map[reflect.T
 	write([]byte(t.Kind().String() + " "))
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:
+		layout(write, t.Elem(), known)
+	case reflect.Map:
+		layout(write, t.Key(), known)
 		layout(write, t.Elem(), known)
 	case reflect.Array:
 		write(fmt.Append(nil, t.Len(), " "))

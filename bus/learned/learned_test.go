@@ -93,3 +93,20 @@ func TestOddNumbersAreFound(t *testing.T) {
 		}
 	}
 }
+
+// A map is part of a struct, and one of another kind is another struct.
+func TestMapsAreWrittenAndTold(t *testing.T) {
+	type kept struct{ By map[[2]string]*part }
+	some := kept{By: map[[2]string]*part{{"a", "b"}: {Y: 1}, {"a", "c"}: {Y: 2}}}
+	data := written(t, &some)
+	got := kept{By: map[[2]string]*part{}}
+	if err := Read(data, &got); err != nil || !reflect.DeepEqual(got, some) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	{
+		type kept struct{ By map[[2]string]part }
+		if err := Read(data, new(kept)); err == nil {
+			t.Error("a map of other values was read")
+		}
+	}
+}
