@@ -12,7 +12,7 @@ func (c *call) check(model string, maxLen int) *problem {
 	if c.model != "" && c.model != model {
 		return unknownModel(c.model, model)
 	}
-	if c.hasOptions && !c.stream {
+	if c.options != nil && !c.stream {
 		return badValue("stream_options", nil, "Stream options can only be defined when `stream=True`.")
 	}
 	if c.salt != nil {
@@ -27,7 +27,7 @@ func (c *call) check(model string, maxLen int) *problem {
 	if !c.chat && c.emptyPrompt() {
 		return badValue("prompt", nil, "Either prompt or prompt_embeds must be provided and non-empty.")
 	}
-	if c.continueFinal && !c.noGeneration && c.chat {
+	if c.continueFinal && yes(c.generation) && c.chat {
 		return badRequest("", "Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
 	}
 	if c.maxTokens.n > maxLen {

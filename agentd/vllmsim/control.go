@@ -70,7 +70,6 @@ func (s *Server) Restart(boot time.Duration) error {
 	}
 	s.engine = s.newEngine()
 	s.draining = false
-	s.started = time.Now()
 	s.fingerprint = "vllm-" + Version + "-" + randomHex(4)
 	s.mu.Unlock()
 	if addr == "" {

@@ -120,8 +120,5 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) page() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.engine
-	return render(nil, s.cfg.Model, s.started, e.stats, gauges{blocks: s.cfg.NumGPUBlocks,
-		block: s.cfg.BlockSize, adapters: &e.adapters, running: e.Running, waiting: e.Waiting,
-		kvUsage: float64(e.Cache.Used()) / float64(e.Cache.Capacity())})
+	return s.engine.page()
 }

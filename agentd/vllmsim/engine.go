@@ -25,6 +25,7 @@ type engine struct {
 }
 
 type engineConfig struct {
+	model      string
 	profile    Profile
 	maxSeqs    int // sequences that run at once
 	maxBatched int // tokens in a step
@@ -32,14 +33,14 @@ type engineConfig struct {
 }
 
 func newEngine(cfg engineConfig, blocks, blockSize int, seed uint64) *engine {
-	st := newStats()
-	e := &engine{profile: cfg.profile, stats: &st, random: *rand.NewPCG(seed, 1),
+	e := &engine{profile: cfg.profile, random: *rand.NewPCG(seed, 1),
 		Scheduler: sched.Scheduler[*sequence]{Slots: cfg.maxSeqs, Batched: cfg.maxBatched,
 			Cache: kv.New(blocks, blockSize)}}
 	if len(cfg.adapters.Names) > 0 {
 		e.adapters = newAdapters(cfg.adapters)
 		e.Adapters = e.adapters.AtOnce
 	}
+	e.stats = newStats(cfg.model, blocks, blockSize, e.Adapters > 0)
 	return e
 }
 
@@ -87,7 +88,7 @@ func (e *engine) step(now time.Time, out []*sequence) (time.Time, []*sequence) {
 	}
 	before := e.Preempted
 	e.Schedule()
-	e.stats.preemptions += e.Preempted - before
+	e.stats.preemptions.Add(float64(e.Preempted - before))
 	if len(e.Batch) == 0 {
 		return time.Time{}, out
 	}

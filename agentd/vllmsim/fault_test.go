@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"souk/bus/bustest"
 )
 
@@ -26,7 +28,11 @@ func (s *Server) busy() int {
 func (s *Server) made() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.engine.stats.generated
+	var m dto.Metric
+	if err := s.engine.stats.generated.Write(&m); err != nil {
+		panic(err)
+	}
+	return int(m.GetCounter().GetValue())
 }
 
 // read reads a stream until it ends or breaks: its text, how many events had content, and the error.

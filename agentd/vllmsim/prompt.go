@@ -19,9 +19,9 @@ func ChatTokens(messages []Message) []uint32 { return chatTokens(nil, &call{mess
 func chatTokens(out []uint32, c *call) []uint32 {
 	v := Tokens()
 	switch {
-	case c.begin != nil:
-		out = v.Encode(out, *c.begin)
-	case !c.noSpecial:
+	case c.template.Begin != nil:
+		out = v.Encode(out, *c.template.Begin)
+	case yes(c.special):
 		out = append(out, tokenBegin)
 	}
 	if c.tools != "" {
@@ -41,12 +41,15 @@ func chatTokens(out []uint32, c *call) []uint32 {
 		out = append(out, tokenStop)
 		out = v.Encode(out, "\n")
 	}
-	if !c.noGeneration {
+	if yes(c.generation) {
 		out = append(out, tokenStart)
 		out = v.Encode(out, "assistant\n")
 	}
 	return out
 }
+
+// yes is what a flag says that is on unless it is turned off.
+func yes(flag *bool) bool { return flag == nil || *flag }
 
 // begun splits a prompt in which the assistant's message is open: what comes before that message's text, and
 // the part of the text that is there already. So an answer that broke off elsewhere goes on where it stopped,

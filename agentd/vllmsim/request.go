@@ -1,9 +1,13 @@
 package vllmsim
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"souk/bus/openai"
 )
 
 // call is a request's body, as far as the stand-in looks at it. Unknown fields are accepted, as vLLM accepts
@@ -19,19 +23,26 @@ type call struct {
 
 	maxTokens, minTokens, n, seed optional
 	temperature, topP             float64
-	stop                          []string
+	stop                          texts
 	stopIDs                       []uint32
 	ignoreEOS, includeStop        bool
-	stream, includeUsage          bool
-	continuous, hasOptions        bool
+	stream                        bool
+	options                       *streamOptions
 	tokenIDs                      bool
 	salt                          *string
 	requestID                     string
-	noGeneration, continueFinal   bool    // add_generation_prompt: false, continue_final_message
-	noSpecial                     bool    // add_special_tokens: false
-	tokenStrings                  bool    // return_token_strs
-	begin                         *string // chat_template_kwargs.bos_token: the template's, named anew
-	unsupported                   string
+	generation, special           *bool // add_generation_prompt, add_special_tokens; nil: true
+	continueFinal                 bool  // continue_final_message
+	tokenStrings                  bool  // return_token_strs
+	template                      struct {
+		Begin *string `json:"bos_token"` // the template's, named anew
+	}
+	unsupported string
+}
+
+type streamOptions struct {
+	Usage      bool `json:"include_usage"`
+	Continuous bool `json:"continuous_usage_stats"`
 }
 
 // Message is one message of a chat.
@@ -53,10 +64,38 @@ func (o optional) or(n int) int {
 	return n
 }
 
-// reader reads a body; it keeps the first problem.
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *optional) UnmarshalJSON(v []byte) error {
+	o.set = string(v) != "null"
+	return json.Unmarshal(v, &o.n)
+}
+
+// texts is one text or a list of them.
+type texts []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *texts) UnmarshalJSON(v []byte) error {
+	if v[0] == '"' {
+		*t = []string{""}
+		return json.Unmarshal(v, &(*t)[0])
+	}
+	return json.Unmarshal(v, (*[]string)(t))
+}
+
+// reader walks a body a field at a time, without building a tree: an engine that takes no time must not spend
+// the measured machine's time on decoding either. It keeps the first problem.
 type reader struct {
-	scanner
+	openai.Scanner
 	problem *problem
+}
+
+// maxDepth bounds nesting, as Python's recursion limit does.
+const maxDepth = 500
+
+func scan(body []byte) *reader {
+	r := &reader{Scanner: openai.Scan(body)}
+	r.Deepest = maxDepth
+	return r
 }
 
 func (r *reader) reject(p *problem) {
@@ -65,106 +104,121 @@ func (r *reader) reject(p *problem) {
 	}
 }
 
-const noObject = "Input should be a valid dictionary or object to extract fields from"
-
 // parse reads the body of a chat or a completion. It says what vLLM says about a body of the wrong shape.
 func parse(body []byte, chat bool) (*call, *problem) {
 	c := &call{chat: chat, temperature: 1, topP: 1}
-	r := &reader{scanner: scan(body)}
-	if r.Next() != '{' {
-		if r.value(); r.End() {
-			return nil, invalid("model_attributes_type", "body", noObject, describe(body))
-		}
+	r := scan(body)
+	hasMessages, fields := false, 0
+	object := r.Next() == '{'
+	if object {
+		r.Object(func(key openai.Span) bool {
+			name := string(r.Name(key))
+			fields++
+			hasMessages = hasMessages || name == "messages"
+			return c.field(r, name)
+		})
+	} else {
+		r.Value()
 	}
-	hasMessages := false
-	fields := 0
-	r.object(func(key string) {
-		fields++
-		hasMessages = hasMessages || key == "messages"
-		c.field(r, key)
-	})
 	r.End()
-	if wrong, at := r.wrong(); wrong != "" {
+	switch wrong, at := r.Wrong(); {
+	case wrong != "":
+		if wrong == openai.NoValue {
+			wrong = "Expecting value" // as Python's json says it
+		}
 		loc := "body." + strconv.Itoa(at)
 		m := fmt.Sprintf("1 validation error:\n  {'type': 'json_invalid', 'loc': '%s', 'msg': 'JSON decode "+
 			"error', 'input': '<dict of 0 items>', 'ctx': {'error': '%s'}}", loc, wrong)
 		return nil, &problem{400, m, "Bad Request", loc}
+	case !object:
+		return nil, invalid("model_attributes_type", "body",
+			"Input should be a valid dictionary or object to extract fields from", describe(body))
+	case r.problem == nil && chat && !hasMessages:
+		r.problem = invalid("missing", "body.messages", "Field required",
+			fmt.Sprintf("'<dict of %d items>'", fields))
 	}
 	if r.problem != nil {
 		return nil, r.problem
 	}
-	if chat && !hasMessages {
-		return nil, invalid("missing", "body.messages", "Field required",
-			fmt.Sprintf("'<dict of %d items>'", fields))
-	}
 	return c, nil
 }
 
-func (c *call) field(r *reader, key string) {
+// field reads one member, at whose value the scanner is.
+func (c *call) field(r *reader, key string) bool {
 	switch key {
-	case "model":
-		c.model = r.text(key)
 	case "messages":
-		c.messages = r.messages()
+		return r.messages(c)
 	case "prompt":
 		c.hasPrompt = true
-		c.text, c.ids = r.prompts()
+		return r.prompts(c)
+	}
+	p, ok := r.Value()
+	if !ok {
+		return false
+	}
+	v, to := r.Text(p), any(nil)
+	switch key {
+	case "model":
+		to = &c.model
 	case "tools":
-		if v := r.value(); string(v) != "null" && string(v) != "[]" {
+		if string(v) != "null" && string(v) != "[]" {
 			c.tools = string(v)
 		}
+		return true
 	case "max_tokens", "max_completion_tokens":
-		if n := r.integer(key); n.set && (key == "max_completion_tokens" || !c.maxTokens.set) {
+		var n optional
+		if r.into(key, v, &n); n.set && (key == "max_completion_tokens" || !c.maxTokens.set) {
 			c.maxTokens = n
 		}
+		return true
 	case "min_tokens":
-		c.minTokens = r.integer(key)
+		to = &c.minTokens
 	case "n":
-		c.n = r.integer(key)
+		to = &c.n
 	case "seed":
-		c.seed = r.integer(key)
+		to = &c.seed
 	case "temperature":
-		c.temperature = r.number(key, 1)
+		to = &c.temperature
 	case "top_p":
-		c.topP = r.number(key, 1)
+		to = &c.topP
 	case "stop":
-		c.stop = r.strings(key)
+		to = &c.stop
 	case "stop_token_ids":
-		c.stopIDs = r.tokens(key)
+		to = &c.stopIDs
 	case "ignore_eos":
-		c.ignoreEOS = r.boolean(key, false)
+		to = &c.ignoreEOS
 	case "include_stop_str_in_output":
-		c.includeStop = r.boolean(key, false)
+		to = &c.includeStop
 	case "stream":
-		c.stream = r.boolean(key, false)
+		to = &c.stream
 	case "stream_options":
-		c.options(r)
+		to = &c.options
 	case "return_token_ids":
-		c.tokenIDs = r.boolean(key, false)
+		to = &c.tokenIDs
 	case "cache_salt":
-		if s, ok := r.maybeText(key); ok {
-			c.salt = &s
-		}
+		to = &c.salt
 	case "request_id":
-		c.requestID = r.text(key)
+		to = &c.requestID
 	case "add_generation_prompt":
-		c.noGeneration = !r.boolean(key, true)
+		to = &c.generation
 	case "continue_final_message":
-		c.continueFinal = r.boolean(key, false)
+		to = &c.continueFinal
 	case "add_special_tokens":
-		c.noSpecial = !r.boolean(key, true)
+		to = &c.special
 	case "chat_template_kwargs":
-		c.templateArgs(r)
+		to = &c.template
 	case "return_token_strs":
-		c.tokenStrings = r.boolean(key, false)
+		to = &c.tokenStrings
 	default:
-		c.other(r, key)
+		c.other(key, string(v))
+		return true
 	}
+	r.into(key, v, to)
+	return true
 }
 
 // other notes what the stand-in cannot do and must not pretend to.
-func (c *call) other(r *reader, key string) {
-	v := string(r.value())
+func (c *call) other(key, v string) {
 	off := v == "null" || v == "false" || v == "0" || v == "{}" || v == "[]" || v == `""`
 	switch key {
 	case "logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "logit_bias", "structured_outputs",
@@ -182,28 +236,159 @@ func (c *call) other(r *reader, key string) {
 	}
 }
 
-// templateArgs reads the one variable of the template that a client can set.
-func (c *call) templateArgs(r *reader) {
-	r.dict("dict_type", "chat_template_kwargs", "Input should be a valid dictionary", func(key string) {
-		if key != "bos_token" || r.Next() != '"' {
-			r.value()
-			return
+// into reads a small value as encoding/json does, and rejects one of another type as pydantic does.
+func (r *reader) into(key string, v []byte, to any) {
+	if json.Unmarshal(v, to) == nil {
+		return
+	}
+	kind, what := "dict", "dictionary"
+	switch to.(type) {
+	case *string, **string:
+		kind, what = "string", "string"
+	case *optional:
+		kind, what = "int", "integer"
+	case *float64:
+		kind, what = "float", "number"
+	case *bool, **bool:
+		kind, what = "bool", "boolean"
+	case *texts, *[]uint32:
+		kind, what = "list", "list"
+	}
+	msg := "Input should be a valid " + what
+	how := "_type"
+	if v[0] == '"' && kind == "int" {
+		how, msg = "_parsing", msg+", unable to parse string as an integer"
+	}
+	r.reject(invalid(kind+how, "body."+key, msg, describe(v)))
+}
+
+// unlike passes over a value and rejects it.
+func (r *reader) unlike(key, kind, what string) bool {
+	p, ok := r.Value()
+	if ok {
+		r.reject(invalid(kind+"_type", "body."+key, "Input should be a valid "+what, describe(r.Text(p))))
+	}
+	return ok
+}
+
+// prompts reads a string, a list of strings, a list of tokens, or a list of lists of tokens.
+func (r *reader) prompts(c *call) bool {
+	if r.Next() == '"' {
+		s, ok := r.str()
+		c.text = []string{s}
+		return ok
+	}
+	if r.Next() != '[' {
+		return r.unlike("prompt", "string", "string")
+	}
+	var flat []uint32
+	ok := r.Array(func() bool {
+		switch r.Next() {
+		case '"':
+			s, ok := r.str()
+			c.text = append(c.text, s)
+			return ok
+		case '[':
+			var ids []uint32
+			ok := r.Array(func() bool { return r.token(&ids) })
+			c.ids = append(c.ids, ids)
+			return ok
 		}
-		s := r.str()
-		c.begin = &s
+		return r.token(&flat)
+	})
+	if flat != nil {
+		c.ids = append(c.ids, flat)
+	}
+	return ok
+}
+
+// token reads the id of a token.
+func (r *reader) token(to *[]uint32) bool {
+	if c := r.Next(); c < '0' || c > '9' {
+		return r.unlike("prompt", "int", "integer")
+	}
+	n, ok := r.Count()
+	*to = append(*to, uint32(n))
+	return ok
+}
+
+func (r *reader) messages(c *call) bool {
+	if r.Next() != '[' {
+		return r.unlike("messages", "list", "list")
+	}
+	return r.Array(func() bool {
+		at := "messages." + strconv.Itoa(len(c.messages))
+		c.messages = append(c.messages, Message{})
+		m, hasRole := &c.messages[len(c.messages)-1], false
+		if r.Next() != '{' {
+			return r.unlike(at, "dict", "dictionary")
+		}
+		ok := r.Object(func(key openai.Span) bool {
+			if r.Next() == '"' && string(r.Name(key)) == "content" {
+				s, ok := r.str()
+				m.Content = s
+				return ok
+			}
+			p, ok := r.Value()
+			if !ok {
+				return false
+			}
+			switch v := r.Text(p); string(r.Name(key)) {
+			case "role":
+				hasRole = true
+				r.into(at+".role", v, &m.Role)
+			case "content":
+				r.parts(at+".content", v, m)
+			case "tool_calls":
+				if len(v) > 4 {
+					m.Content += "<tool_call>" + string(v) + "</tool_call>"
+				}
+			}
+			return true
+		})
+		if ok && !hasRole {
+			r.reject(invalid("missing", "body."+at+".role", "Field required", "'<dict>'"))
+		}
+		return ok
 	})
 }
 
-func (c *call) options(r *reader) {
-	c.hasOptions = r.Next() == '{'
-	r.dict("model_attributes_type", "stream_options", noObject, func(key string) {
-		switch key {
-		case "include_usage":
-			c.includeUsage = r.boolean("stream_options."+key, true)
-		case "continuous_usage_stats":
-			c.continuous = r.boolean("stream_options."+key, false)
-		default:
-			r.value()
+// parts reads a content that is null or a list of parts, of which only texts are known.
+func (r *reader) parts(at string, v []byte, m *Message) {
+	var parts []struct{ Type, Text string }
+	if json.Unmarshal(v, &parts) != nil {
+		r.into(at, v, new(string))
+	}
+	for i, p := range parts {
+		if p.Type != "text" && p.Type != "" {
+			r.reject(badRequest("", "At most 0 %s(s) may be provided in one prompt.",
+				strings.TrimSuffix(p.Type, "_url")))
 		}
-	})
+		if i > 0 {
+			m.Content += "\n"
+		}
+		m.Content += p.Text
+	}
+}
+
+// str reads a string.
+func (r *reader) str() (string, bool) {
+	p, ok := r.Str()
+	if !ok {
+		return "", false
+	}
+	text := r.Name(p)
+	if !utf8.Valid(text) {
+		return string([]rune(string(text))), true
+	}
+	return string(text), true
+}
+
+// describe shows a value in the words of an error.
+func describe(v []byte) string {
+	var s string
+	if json.Unmarshal(v, &s) == nil {
+		return "'" + s + "'"
+	}
+	return string(v[:min(len(v), 100)])
 }

@@ -32,10 +32,10 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		s := scan([]byte(body))
-		s.value()
+		s.Value()
 		s.End()
-		if wrong, _ := s.wrong(); (wrong == "") != json.Valid([]byte(body)) &&
-			wrong != "maximum nesting depth exceeded" {
+		if wrong, _ := s.Wrong(); (wrong == "") != json.Valid([]byte(body)) &&
+			!strings.HasPrefix(wrong, openai.TooDeep) {
 			t.Fatalf("%q: %q, encoding/json says otherwise", body, wrong)
 		}
 		for _, chat := range []bool{true, false} {
@@ -62,8 +62,7 @@ func TestStringsAsEncodingJSON(t *testing.T) {
 			t.Errorf("%q is written %s, read back %q (%v)", text, openai.Out(nil).Str(text), back, err)
 		}
 		b, _ := json.Marshal(text)
-		s := scan(b)
-		if got := s.str(); got != strings.ToValidUTF8(text, "\uFFFD") {
+		if got, _ := scan(b).str(); got != strings.ToValidUTF8(text, "\uFFFD") {
 			t.Errorf("%s is read as %q", b, got)
 		}
 	}
@@ -73,8 +72,7 @@ func TestStringsAsEncodingJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(raw), &want); err != nil {
 			t.Fatal(err)
 		}
-		s := scan([]byte(raw))
-		if got := s.str(); got != want {
+		if got, _ := scan([]byte(raw)).str(); got != want {
 			t.Errorf("%s is read as %q, want %q", raw, got, want)
 		}
 	}
@@ -83,11 +81,11 @@ func TestStringsAsEncodingJSON(t *testing.T) {
 func TestParse(t *testing.T) {
 	c, p := parse([]byte(bodies[0]), true)
 	if p != nil || c.model != "m" || !reflect.DeepEqual(c.messages, []Message{{"user", "hi"}}) ||
-		c.maxTokens != (optional{5, true}) || !c.stream || !c.includeUsage {
+		c.maxTokens != (optional{5, true}) || !c.stream || !c.options.Usage {
 		t.Errorf("%+v, %v", c, p)
 	}
 	c, p = parse([]byte(bodies[1]), true)
-	if p != nil || c.messages[0].Content != "a\nb" || !reflect.DeepEqual(c.stop, []string{"x", "y"}) ||
+	if p != nil || c.messages[0].Content != "a\nb" || !reflect.DeepEqual(c.stop, texts{"x", "y"}) ||
 		c.n.n != 2 || c.temperature != 0.5 {
 		t.Errorf("%+v, %v", c, p)
 	}

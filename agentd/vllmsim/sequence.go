@@ -110,12 +110,12 @@ func (s *sequence) append(now time.Time, st *stats) {
 }
 
 func (s *sequence) observe(now time.Time, n int, st *stats) {
-	st.generated++
+	st.generated.Inc()
 	if n == 1 {
 		s.first = now
-		st.ttft.observe(now.Sub(s.arrived).Seconds())
+		st.ttft.Observe(now.Sub(s.arrived).Seconds())
 	} else {
-		st.itl.observe(now.Sub(s.last).Seconds())
+		st.itl.Observe(now.Sub(s.last).Seconds())
 	}
 	s.last = now
 }

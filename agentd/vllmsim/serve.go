@@ -156,7 +156,7 @@ func (s *Server) admit(a *answering) *problem {
 	case s.closed || s.draining:
 		return errShutdown
 	case s.cfg.MaxNumQueuedReqs > 0 && s.engine.unfinished() >= s.cfg.MaxNumQueuedReqs:
-		s.engine.stats.rejected++
+		s.engine.stats.rejected.Inc()
 		return errQueueFull
 	}
 	a.fault = s.faults.take()
@@ -202,6 +202,7 @@ func (s *Server) reply(c *call, id string) *reply {
 		chat: c.chat, id: prefix + id, created: time.Now().Unix(), model: s.named(c.model),
 		fingerprint: fingerprint,
 		details:     !s.cfg.NoPromptDetails, tokenIDs: c.tokenIDs,
-		usage: c.includeUsage, continuous: c.includeUsage && c.continuous,
+		usage:      c.options != nil && c.options.Usage,
+		continuous: c.options != nil && c.options.Usage && c.options.Continuous,
 	}
 }

@@ -29,7 +29,6 @@ type Server struct {
 
 	mu       sync.Mutex
 	engine   *engine
-	started  time.Time // of this engine
 	draining bool
 	closed   bool
 	frozen   bool
@@ -61,7 +60,7 @@ func New(cfg Config) (*Server, error) {
 		fingerprint: "vllm-" + Version + "-" + randomHex(4),
 		kick:        make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
-	s.engine, s.started = s.newEngine(), s.born
+	s.engine = s.newEngine()
 	s.routes()
 	go s.run()
 	return s, nil
@@ -69,8 +68,8 @@ func New(cfg Config) (*Server, error) {
 
 func (s *Server) newEngine() *engine {
 	e := newEngine(engineConfig{
-		profile: s.cfg.Profile, maxSeqs: s.cfg.MaxNumSeqs, maxBatched: s.cfg.Profile.MaxNumBatchedTokens,
-		adapters: s.cfg.Adapters,
+		model: s.cfg.Model, profile: s.cfg.Profile, maxSeqs: s.cfg.MaxNumSeqs,
+		maxBatched: s.cfg.Profile.MaxNumBatchedTokens, adapters: s.cfg.Adapters,
 	}, s.cfg.NumGPUBlocks, s.cfg.BlockSize, s.cfg.Seed)
 	if s.cfg.KVEvents.On {
 		e.events = newEvents(s.cfg.KVEvents, e)

@@ -110,6 +110,10 @@ var Differences = []Difference{
 		StandIn: "400, malformed JSON",
 	},
 	{
+		What: "values of a body that are of another type but say the same", Real: "taken: \"5\" and 5.0 as 5",
+		StandIn: "400, in fewer words than pydantic has",
+	},
+	{
 		What: "size of a body; n times the prompts of a request", Real: "no limit; 16,384",
 		StandIn: "413 above 32 MiB; 256",
 	},
