@@ -84,8 +84,8 @@ const ports = "bus/port.go"
 // owners says who alone may import a module, or a package with what lies in it, beside tests.
 var owners = map[string][]string{
 	"github.com/nats-io/nats-server": {"bus/embedded"},
-	"github.com/nats-io/jwt":         {"bus/natsauth", "bus/embedded"},
-	"github.com/nats-io/nkeys":       {"bus/natsauth"},
+	"github.com/nats-io/jwt":         {"bus/natsauth", "bus/embedded", "integration/lab/bench"},
+	"github.com/nats-io/nkeys":       {"bus/natsauth", "integration/lab/bench"},
 	"go.etcd.io/etcd/server":         {"bus/embedded", "ledger/journal"},
 	"github.com/nats-io/nats.go": {"bus/natsbus", "bus/embedded", "integration/lab/bench/floor",
 		"integration/lab/flood"},

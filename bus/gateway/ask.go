@@ -22,21 +22,29 @@ func (s *Server) asking(kind string) func(http.ResponseWriter, *http.Request, *k
 	}
 }
 
-// answering reads a body and gives the answer that ask finds or begins for it. While the body is read as JSON
-// it takes so many times its room.
-func (s *Server) answering(w http.ResponseWriter, r *http.Request, k *key, times int, ask func(data []byte,
-	room *share) (*answer, error)) error {
+// reading reads a body for use. While it is read as JSON it takes so many times its room.
+func (s *Server) reading(w http.ResponseWriter, r *http.Request, k *key, times int,
+	use func(data []byte, room *share) error) error {
 	room := share{of: &s.memory, key: &k.coming}
 	defer func() { room.set(0) }()
 	data, err := s.readBody(w, r, &room)
+	if err == nil {
+		err = room.resize(times * cap(data))
+	}
 	if err != nil {
 		return err
 	}
-	if err := room.resize(times * cap(data)); err != nil {
+	return use(data, &room)
+}
+
+// answering gives the answer that ask finds or begins for a body.
+func (s *Server) answering(w http.ResponseWriter, r *http.Request, k *key, times int,
+	ask func(data []byte, room *share) (*answer, error)) error {
+	var a *answer
+	err := s.reading(w, r, k, times, func(data []byte, room *share) (err error) {
+		a, err = ask(data, room) // it has room of its own
 		return err
-	}
-	a, err := ask(data, &room)
-	room.set(0) // the answer has its own
+	})
 	if err != nil {
 		return err
 	}

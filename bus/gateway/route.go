@@ -20,13 +20,13 @@ func (s *Server) routes() http.Handler {
 		"POST /v1/chat/completions": s.asking(bus.KindChat),
 		"POST /v1/completions":      s.asking(bus.KindCompletion),
 		"POST /v1/responses":        s.responding,
-		"POST /v1/quote":            s.quote,
-		"GET /v1/models":            s.models,
-		"GET /v1/models/{id...}":    s.model,
-		"GET /v1/balance":           s.balance,
 		"GET /v1/streams/{task}":    s.resume,
+		"POST /v1/quote":            s.says(s.quote),
+		"GET /v1/models":            s.says(s.models),
+		"GET /v1/models/{id...}":    s.says(s.model),
+		"GET /v1/balance":           s.says(s.balance),
 
-		"POST /v1/sessions/{session}/end": s.endSession,
+		"POST /v1/sessions/{session}/end": s.says(s.endSession),
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			s.count(func(st *Stats) { st.Requests[pattern]++ })
@@ -167,6 +167,18 @@ func (s *Server) serving() bool {
 	draining := s.draining
 	s.mu.Unlock()
 	return !draining && !s.d.Bus.Connected().IsZero()
+}
+
+// says serves an endpoint that answers with one value, in JSON.
+func (s *Server) says(what func(http.ResponseWriter, *http.Request, *key) ([]byte, error)) func(
+	http.ResponseWriter, *http.Request, *key) error {
+	return func(w http.ResponseWriter, r *http.Request, k *key) error {
+		data, err := what(w, r, k)
+		if err == nil {
+			s.writeJSON(w, data)
+		}
+		return err
+	}
 }
 
 func (s *Server) writeJSON(w http.ResponseWriter, data []byte) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/client"
 	"souk/bus/openai"
 )
 
@@ -30,83 +31,100 @@ func (s *Server) list(k *key) ([]openai.Model, error) {
 	return openai.Models(hubs, s.keys.about(k).Models), nil
 }
 
-func (s *Server) models(w http.ResponseWriter, _ *http.Request, k *key) error {
+func (s *Server) models(_ http.ResponseWriter, _ *http.Request, k *key) ([]byte, error) {
 	all, err := s.list(k)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	data, err := json.Marshal(struct {
+	return json.Marshal(struct {
 		Object string         `json:"object"`
 		Data   []openai.Model `json:"data"`
 	}{"list", append([]openai.Model{}, all...)}) // an empty list is a list
-	if err == nil {
-		s.writeJSON(w, data)
-	}
-	return err
 }
 
-func (s *Server) model(w http.ResponseWriter, r *http.Request, k *key) error {
+func (s *Server) model(_ http.ResponseWriter, r *http.Request, k *key) ([]byte, error) {
 	id, about := r.PathValue("id"), s.keys.about(k)
 	if err := mayAsk(&about, id); err != nil {
-		return err
+		return nil, err
 	}
 	all, err := s.list(k)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	i := slices.IndexFunc(all, func(m openai.Model) bool { return m.ID == id })
 	if i < 0 {
-		return refuse(bus.CodeUnknownModel, "model %.200q is not sold here now", id)
+		return nil, refuse(bus.CodeUnknownModel, "model %.200q is not sold here now", id)
 	}
-	data, err := json.Marshal(all[i])
-	if err == nil {
-		s.writeJSON(w, data)
-	}
-	return err
+	return json.Marshal(all[i])
 }
 
-// treasuryWithin bounds a question to the treasury.
-const treasuryWithin = 5 * time.Second
+// askWithin bounds a question to the market that is no task.
+const askWithin = 5 * time.Second
 
-// balance says what a key's client has, with ?hubs=true also what hubs have of it and what was spent there.
-// Since those are asked it counts as a request of the key.
-func (s *Server) balance(w http.ResponseWriter, r *http.Request, k *key) error {
-	id := s.keys.about(k).Client
-	said, hubs := r.URL.Query()["hubs"], false
-	switch {
-	case len(said) == 0, slices.Equal(said, []string{"false"}):
-	case slices.Equal(said, []string{"true"}):
-		hubs = true
-		if err := s.keys.begin(time.Now(), k); err != nil {
-			return err
-		}
-		defer s.keys.end(k)
-	default:
-		return refuse(bus.CodeBadRequest, "hubs: %.40q: write ?hubs=true or leave it out",
-			strings.Join(said, ","))
+// asks has a key's client ask the market something, which counts as a request of the key. Who has closed its
+// side may still read.
+func (s *Server) asks(r *http.Request, k *key, ask func(context.Context, *payer) error) error {
+	if err := s.keys.begin(time.Now(), k); err != nil {
+		return err
 	}
-	p, err := s.payer(id)
+	defer s.keys.end(k)
+	return s.asksFree(r, k, ask)
+}
+
+// asksFree does so without counting.
+func (s *Server) asksFree(r *http.Request, k *key, ask func(context.Context, *payer) error) error {
+	p, err := s.payer(s.keys.about(k).Client)
 	if err != nil {
 		return err
 	}
 	defer p.leave()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), treasuryWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), askWithin)
 	defer cancel()
-	ask := p.Balance
-	if hubs {
-		ask = p.Holdings
-	}
-	reply, err := ask(ctx, id)
-	switch bus.CodeOf(err) {
-	case "":
-	case bus.CodeUnknown: // nothing was to happen, so it may be asked again
-		return again(bus.CodeUnavailable, time.Second, "the treasury is silent: ask again shortly")
+	return ask(ctx, p)
+}
+
+// balance says what a key's client has, with ?hubs=true also what hubs have of it and what was spent there.
+// Since those are asked it counts as a request of the key.
+func (s *Server) balance(_ http.ResponseWriter, r *http.Request, k *key) ([]byte, error) {
+	asks, ask := s.asksFree, (*client.Client).Balance
+	switch said := r.URL.Query()["hubs"]; {
+	case len(said) == 0, slices.Equal(said, []string{"false"}):
+	case slices.Equal(said, []string{"true"}):
+		asks, ask = s.asks, (*client.Client).Holdings
 	default:
+		return nil, refuse(bus.CodeBadRequest, "hubs: %.40q: write ?hubs=true or leave it out",
+			strings.Join(said, ","))
+	}
+	var id string
+	var reply bus.FundsReply
+	err := asks(r, k, func(ctx context.Context, p *payer) (err error) {
+		id = p.id
+		reply, err = ask(p.Client, ctx, id)
 		return err
+	})
+	if bus.CodeOf(err) == bus.CodeUnknown { // nothing was to happen, so it may be asked again
+		return nil, again(bus.CodeUnavailable, time.Second, "the treasury is silent: ask again shortly")
 	}
-	data, err := openai.EncodeBalance(id, reply)
-	if err == nil {
-		s.writeJSON(w, data)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return openai.EncodeBalance(id, reply)
+}
+
+// endSession says that a session of the key's client has had its last turn. A body is not read.
+func (s *Server) endSession(_ http.ResponseWriter, r *http.Request, k *key) ([]byte, error) {
+	session, hubs := openai.SessionOf(r.PathValue("session")), 0
+	err := s.asks(r, k, func(ctx context.Context, p *payer) (err error) {
+		hubs, err = p.EndSession(ctx, session)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(struct {
+		Object  string `json:"object"`
+		Session string `json:"session"`
+		Ended   bool   `json:"ended"`
+		Hubs    int    `json:"hubs"` // that were told
+	}{"session", session, true, hubs})
 }

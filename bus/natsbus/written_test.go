@@ -199,9 +199,6 @@ func TestTheTableAsWritten(t *testing.T) {
 	}
 	slices.Sort(subjects)
 
-	if err := keys.WriteUnbound("spy", filepath.Join(keys.Dir(), "spy")); err != nil {
-		t.Fatal(err)
-	}
 	connect := func(file, name string) *nats.Conn {
 		nc, err := nats.Connect(s.ClientURL(), nats.UserCredentials(file),
 			nats.Name(name), nats.NoReconnect(),
@@ -212,7 +209,7 @@ func TestTheTableAsWritten(t *testing.T) {
 		t.Cleanup(nc.Close)
 		return nc
 	}
-	spy := connect(filepath.Join(keys.Dir(), "spy"), "spy")
+	spy := connect(unbound(t, keys, "spy"), "spy")
 	all, err := spy.SubscribeSync(">")
 	if err != nil {
 		t.Fatal(err)

@@ -152,7 +152,7 @@ type relay struct {
 // onFloor runs f with a floor beside the market.
 func (s *shop) onFloor(ctx context.Context, nodes int, f func(*relay) error) (err error) {
 	url, creds := "nats://"+s.NATS, filepath.Join(s.Data, "floor.creds")
-	if err := s.Keys.WriteUnbound("souk-floor", creds); err != nil {
+	if err := writeUnbound(s.Keys, "souk-floor", creds); err != nil {
 		return err
 	}
 	r := &relay{parts: []load.Process{{Name: fleet.NATS, PID: s.Part(fleet.NATS).PID()}}}

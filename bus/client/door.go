@@ -1,0 +1,74 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"souk/bus"
+	"souk/bus/reader"
+)
+
+// doorWait is the longest wait for what a door says at once: a quote comes within [bus.QuoteWithin].
+const doorWait = 2 * time.Second
+
+// askDoor asks a door what it says at once, and reads its answer into said; what names that.
+func (cl *Client) askDoor(ctx context.Context, what string, m bus.Msg, said bus.Message) error {
+	waiting, stop := context.WithTimeout(ctx, doorWait)
+	defer stop()
+	m, err := cl.bus.Request(waiting, m)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return cancelled(ctx)
+	case errors.Is(err, bus.ErrNoResponders), errors.Is(err, bus.ErrNotSent), errors.Is(err, bus.ErrTooLarge):
+		return reader.NoVerdict(err, "")
+	case err != nil:
+		return &bus.Error{Code: bus.CodeUnavailable,
+			Message: fmt.Sprintf("no door gave %s (%v); ask again", what, err)}
+	}
+	if err := bus.Decode(m.Data, said); err != nil {
+		return fmt.Errorf("%s, of the door: %w", what, err)
+	}
+	return nil
+}
+
+// Quote asks what a task would be given if it were submitted now. Nothing is bought, reserved or remembered,
+// and what is said is an estimate. Where no hub has a quote the error says why, and the quote what each says.
+func (cl *Client) Quote(ctx context.Context, t bus.Task) (q bus.Quote, err error) {
+	t.Client = cl.c.ID
+	data, err := bus.Encode(&t)
+	if err != nil {
+		return q, err
+	}
+	err = cl.askDoor(ctx, "a quote", bus.Msg{Subject: bus.QuoteSubject(cl.c.ID, cl.gateway()),
+		Header: t.Trace.Header(nil), Data: data}, &q)
+	if err != nil {
+		return bus.Quote{}, err
+	}
+	if q.Code != "" {
+		return q, &bus.Error{Code: q.Code, Message: q.Message}
+	}
+	return q, nil
+}
+
+// EndSession says that a session of the client has had its last turn, and returns how many hubs were told:
+// what is kept for its next turn may go. It changes nothing that was sold; twice is once. With the last turn
+// itself it is said by [bus.Task.SessionEnd]. It waits for a door for some seconds at most.
+func (cl *Client) EndSession(ctx context.Context, session string) (hubs int, err error) {
+	e := &bus.SessionEnd{Session: session}
+	if err := e.Validate(); err != nil {
+		return 0, err
+	}
+	data, err := bus.Encode(e)
+	if err != nil {
+		return 0, err
+	}
+	var said bus.SessionEnded
+	err = cl.askDoor(ctx, "word of the session's end",
+		bus.Msg{Subject: bus.EndSubject(cl.c.ID, cl.gateway()), Data: data}, &said)
+	if err == nil && said.Code != "" {
+		err = &bus.Error{Code: said.Code, Message: said.Message}
+	}
+	return said.Hubs, err
+}
