@@ -1,24 +1,25 @@
 package reader
 
-import "souk/bus"
+import (
+	"slices"
 
-// An agent may be heard before the market has named it. What comes from somebody whom nobody has named yet
-// waits, within limits, and is none of the answer until somebody does.
-const (
-	maxWaiting = 64 << 10 // bytes of one answer
-	maxSenders = 4        // whose chunks wait
+	"souk/bus"
 )
 
-// waiting are the chunks of senders that nobody has named.
+// maxWaiting is how many bytes wait of one answer. An agent may be heard before the market has named it: what
+// comes from somebody whom nobody has named yet waits, and is none of the answer until somebody does.
+const maxWaiting = 64 << 10
+
+// waiting are the chunks of senders that nobody has named, in their order.
 type waiting struct {
-	senders []sender
-	bytes   int
-	lost    bool // there was no room for a chunk: once its sender is named, it is asked for again
+	chunks []unnamed
+	bytes  int
+	lost   bool // there was no room for a chunk: once its sender is named, it is asked for again
 }
 
-type sender struct {
-	name   string
-	chunks []bus.Chunk
+type unnamed struct {
+	from string
+	bus.Chunk
 }
 
 func (w *waiting) keep(from string, c *bus.Chunk) {
@@ -27,34 +28,19 @@ func (w *waiting) keep(from string, c *bus.Chunk) {
 		w.lost = true
 		return
 	}
-	i := 0
-	for i < len(w.senders) && w.senders[i].name != from {
-		i++
-	}
-	switch {
-	case i == maxSenders:
-		w.lost = true
-		return
-	case i == len(w.senders):
-		w.senders = append(w.senders, sender{name: from})
-	}
-	w.senders[i].chunks = append(w.senders[i].chunks, *c)
+	w.chunks = append(w.chunks, unnamed{from, *c})
 	w.bytes += n
 }
 
 // take returns what waits of a sender, which has been named.
 func (w *waiting) take(from string) (chunks []bus.Chunk) {
-	for i := range w.senders {
-		if w.senders[i].name != from {
-			continue
+	w.chunks = slices.DeleteFunc(w.chunks, func(u unnamed) bool {
+		if u.from == from {
+			chunks = append(chunks, u.Chunk)
+			w.bytes -= waitingSize(&u.Chunk)
 		}
-		chunks = w.senders[i].chunks
-		for j := range chunks {
-			w.bytes -= waitingSize(&chunks[j])
-		}
-		w.senders = append(w.senders[:i], w.senders[i+1:]...)
-		break
-	}
+		return u.from == from
+	})
 	return chunks
 }
 

@@ -39,9 +39,8 @@ func asked(s *Stream) (said []string) {
 	return said
 }
 
-// What senders say whom nobody has named takes up to 64 KB, of four of them, however many there are and
-// however much they say; what found no room is asked for again once its sender is named, and is all there
-// then.
+// What senders say whom nobody has named takes up to 64 KB, however many there are and however much they
+// say; what found no room is asked for again once its sender is named, and is all there then.
 func TestWhatStrangersSayIsBounded(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	for _, senders := range []int{1, 3, 4, 1000} {
@@ -56,9 +55,6 @@ func TestWhatStrangersSayIsBounded(t *testing.T) {
 		}
 		if size := s.Size(); size > 64<<10 || size < 4000 {
 			t.Errorf("what %d senders said takes %d bytes", senders, size)
-		}
-		if n := len(s.waiting.senders); n > 4 {
-			t.Errorf("chunks of %d senders are kept", n)
 		}
 		s.Hear(now, "a", chunk(0)) // there is no room
 		s.Step(now, named("a"))
@@ -95,8 +91,8 @@ func TestRoomOfWhoWasNamedIsFreeAgain(t *testing.T) {
 	for n := 40; n < 80; n++ {
 		s.Hear(now, "b", chunk(n))
 	}
-	if kept := s.waiting.senders; len(kept) != 1 || len(kept[0].chunks) != 40 || s.waiting.lost {
-		t.Errorf("there is no room for as much again: %d senders", len(kept))
+	if kept := s.waiting.chunks; len(kept) != 40 || s.waiting.lost {
+		t.Errorf("there is no room for as much again: %d chunks are kept", len(kept))
 	}
 }
 
@@ -106,7 +102,7 @@ func TestChunksOfNobody(t *testing.T) {
 	s := opened(now)
 	s.Hear(now, "", chunk(0))
 	s.Hear(now, "", &bus.Chunk{Task: "t", Seq: 1, Result: &bus.Result{Client: "ada", Task: "t", Chunks: 1}})
-	if len(s.waiting.senders) > 0 {
+	if len(s.waiting.chunks) > 0 {
 		t.Error("it is kept")
 	}
 	s.Step(now, Verdict{Answer: &bus.Answer{Result: &bus.Result{Client: "ada", Task: "t",
