@@ -3,6 +3,7 @@ package membus
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -68,9 +69,7 @@ func (s *store) end(l *lease) {
 	}
 	l.ended = true
 	close(l.lost)
-	if l.expiry != nil {
-		l.expiry.Stop()
-	}
+	l.goOn()
 	var keys []string
 	for key, e := range s.keys {
 		if e.lease == l {
@@ -143,11 +142,7 @@ func (r *Registry) Cut() {
 		}
 	}
 	for _, l := range r.leases {
-		l.expiry = time.AfterFunc(l.ttl, func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.end(l)
-		})
+		l.runOut()
 	}
 }
 
@@ -162,10 +157,7 @@ func (r *Registry) Heal() {
 	r.cut = false
 	close(r.online)
 	for _, l := range r.leases {
-		if l.expiry != nil {
-			l.expiry.Stop()
-			l.expiry = nil
-		}
+		l.goOn()
 	}
 	for _, w := range s.watchers {
 		if w.registry == r {
@@ -194,25 +186,31 @@ func (r *Registry) Failed() int64 {
 	return r.failed
 }
 
-// lock takes the store's lock, for what is to be done with a key, unless the registry is away.
-func (r *Registry) lock(ctx context.Context, op, key string) error {
-	if err := r.await(ctx, op, key); err != nil || !r.away {
-		return err
-	}
-	defer r.store.mu.Unlock()
-	r.failed++
-	return fmt.Errorf("%s %s: etcdserver: no leader", op, key)
+var errAway = errors.New("etcdserver: no leader")
+
+// do does something with a key, and perhaps a value, under the store's lock.
+func (r *Registry) do(ctx context.Context, op, key string, value []byte, f func(s *store) error) error {
+	return r.reach(ctx, op, key, value, func(s *store) error {
+		if r.away {
+			r.failed++
+			return errAway
+		}
+		return f(s)
+	})
 }
 
-// await waits until the connection is up and takes the store's lock.
-func (r *Registry) await(ctx context.Context, op, key string) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("%s %s: %w", op, key, err)
+// reach waits until the connection is up.
+func (r *Registry) reach(ctx context.Context, op, key string, value []byte, f func(s *store) error) error {
+	err := bus.CheckValue(value)
+	for err == nil {
+		if err = ctx.Err(); err != nil {
+			break
 		}
 		r.store.mu.Lock()
 		if !r.cut {
-			return nil
+			err = f(r.store)
+			r.store.mu.Unlock()
+			break
 		}
 		online := r.online
 		r.store.mu.Unlock()
@@ -221,26 +219,26 @@ func (r *Registry) await(ctx context.Context, op, key string) error {
 		case <-ctx.Done():
 		}
 	}
-}
-
-// lockFor is lock for who writes a value.
-func (r *Registry) lockFor(ctx context.Context, op, key string, value []byte) error {
-	if err := bus.CheckValue(value); err != nil {
+	if err != nil {
 		return fmt.Errorf("%s %s: %w", op, key, err)
 	}
-	return r.lock(ctx, op, key)
+	return nil
 }
 
 func (r *Registry) Register(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Lease,
 	error) {
-	if err := r.lockFor(ctx, "register", key, value); err != nil {
+	var l *lease
+	err := r.do(ctx, "register", key, value, func(s *store) error {
+		if s.keys[key] != nil {
+			return bus.ErrExists
+		}
+		l = r.grant(key, value, ttl)
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	defer r.store.mu.Unlock()
-	if r.store.keys[key] != nil {
-		return nil, fmt.Errorf("register %s: %w", key, bus.ErrExists)
-	}
-	return r.grant(key, value, ttl), nil
+	return l, nil
 }
 
 // grant makes a lease and puts its key.
@@ -253,119 +251,102 @@ func (r *Registry) grant(key string, value []byte, ttl time.Duration) *lease {
 }
 
 func (r *Registry) Put(ctx context.Context, key string, value []byte) error {
-	if err := r.lockFor(ctx, "put", key, value); err != nil {
-		return err
-	}
-	defer r.store.mu.Unlock()
-	if e := r.store.keys[key]; e != nil && e.lease != nil {
-		return fmt.Errorf("put %s: it is under a lease: %w", key, bus.ErrExists)
-	}
-	r.store.put(key, value, nil)
-	return nil
+	return r.do(ctx, "put", key, value, func(s *store) error {
+		if e := s.keys[key]; e != nil && e.lease != nil {
+			return fmt.Errorf("it is under a lease: %w", bus.ErrExists)
+		}
+		s.put(key, value, nil)
+		return nil
+	})
 }
 
 func (r *Registry) PutFor(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	if err := r.lockFor(ctx, "put", key, value); err != nil {
-		return err
-	}
-	s := r.store
-	defer s.mu.Unlock()
-	l := &lease{registry: r, key: key, ttl: ttl, lost: make(chan struct{})}
-	if e := s.keys[key]; e != nil {
-		if e.lease != nil && e.lease.expiry != nil {
-			e.lease.expiry.Stop()
+	return r.do(ctx, "put", key, value, func(s *store) error {
+		l := &lease{registry: r, key: key, ttl: ttl, lost: make(chan struct{})}
+		if e := s.keys[key]; e != nil {
+			if e.lease != nil {
+				e.lease.goOn()
+			}
+			e.lease = l
 		}
-		e.lease = l
-	}
-	s.put(key, value, l)
-	l.expiry = time.AfterFunc(ttl, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.end(l)
+		s.put(key, value, l)
+		l.runOut()
+		return nil
 	})
-	return nil
 }
 
 func (r *Registry) Swap(ctx context.Context, key string, rev int64, value []byte) error {
-	if err := r.lockFor(ctx, "swap", key, value); err != nil {
-		return err
-	}
-	defer r.store.mu.Unlock()
-	e, last := r.store.keys[key], int64(0)
-	if e != nil {
-		last = e.kv.Rev
-	}
-	switch {
-	case last != rev || e != nil && e.lease != nil:
-		return fmt.Errorf("swap %s: it is not as it was at revision %d: %w", key, rev, bus.ErrExists)
-	case value == nil:
-		r.store.delete(key)
-	default:
-		r.store.put(key, value, nil)
-	}
-	return nil
+	return r.do(ctx, "swap", key, value, func(s *store) error {
+		e, last := s.keys[key], int64(0)
+		if e != nil {
+			last = e.kv.Rev
+		}
+		switch {
+		case last != rev || e != nil && e.lease != nil:
+			return fmt.Errorf("it is not as it was at revision %d: %w", rev, bus.ErrExists)
+		case value == nil:
+			s.delete(key)
+		default:
+			s.put(key, value, nil)
+		}
+		return nil
+	})
 }
 
-func (r *Registry) Get(ctx context.Context, prefix string) ([]bus.KV, error) {
-	if err := r.lock(ctx, "get", prefix); err != nil {
-		return nil, err
-	}
-	defer r.store.mu.Unlock()
-	return r.store.under(prefix), nil
+func (r *Registry) Get(ctx context.Context, key string) (kvs []bus.KV, err error) {
+	err = r.do(ctx, "get", key, nil, func(s *store) error { kvs = s.under(key); return nil })
+	return kvs, err
 }
 
 func (r *Registry) Delete(ctx context.Context, key string) error {
-	if err := r.lock(ctx, "delete", key); err != nil {
-		return err
-	}
-	defer r.store.mu.Unlock()
-	r.store.delete(key)
-	return nil
+	return r.do(ctx, "delete", key, nil, func(s *store) error { s.delete(key); return nil })
 }
 
 func (r *Registry) Evict(ctx context.Context, key string, value []byte) error {
-	if err := r.lock(ctx, "evict", key); err != nil {
-		return err
-	}
-	defer r.store.mu.Unlock()
-	e := r.store.keys[key]
-	switch {
-	case e == nil:
+	return r.do(ctx, "evict", key, nil, func(s *store) error {
+		e := s.keys[key]
+		switch {
+		case e == nil:
+			return nil
+		case e.lease == nil || !bytes.Equal(e.kv.Value, value):
+			return bus.ErrExists
+		}
+		s.end(e.lease)
 		return nil
-	case e.lease == nil || !bytes.Equal(e.kv.Value, value):
-		return fmt.Errorf("evict %s: %w", key, bus.ErrExists)
-	}
-	r.store.end(e.lease)
-	return nil
+	})
 }
 
-func (r *Registry) Watch(ctx context.Context, prefix string) (<-chan bus.Event, error) {
-	if err := r.lock(ctx, "watch", prefix); err != nil {
-		return nil, err
-	}
-	defer r.store.mu.Unlock()
-	ctx, stop := context.WithCancel(ctx)
-	w := &watcher{registry: r, prefix: prefix, out: make(chan bus.Event), wake: make(chan struct{}, 1),
-		stop: stop, resync: true}
-	r.store.watchers = append(r.store.watchers, w)
-	go w.run(ctx)
-	return w.out, nil
+func (r *Registry) Watch(ctx context.Context, key string) (events <-chan bus.Event, err error) {
+	err = r.do(ctx, "watch", key, nil, func(s *store) error {
+		ctx, stop := context.WithCancel(ctx)
+		w := &watcher{registry: r, prefix: key, out: make(chan bus.Event), wake: make(chan struct{}, 1),
+			stop: stop, resync: true}
+		s.watchers = append(s.watchers, w)
+		go w.run(ctx)
+		events = w.out
+		return nil
+	})
+	return events, err
 }
 
 // Elect waits until key is free and takes it.
 func (r *Registry) Elect(ctx context.Context, key string, value []byte, ttl time.Duration) (bus.Leadership,
 	error) {
 	for {
-		if err := r.lockFor(ctx, "elect", key, value); err != nil {
+		var l *lease
+		var changed chan struct{}
+		err := r.do(ctx, "elect", key, value, func(s *store) error {
+			if changed = s.changed; s.keys[key] == nil {
+				l = r.grant(key, value, ttl)
+			}
+			return nil
+		})
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if r.store.keys[key] == nil {
-			l := r.grant(key, value, ttl)
-			r.store.mu.Unlock()
+		case l != nil:
 			return l, nil
 		}
-		changed := r.store.changed
-		r.store.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -386,77 +367,72 @@ type lease struct {
 	expiry *time.Timer // runs while the connection is cut
 }
 
+// runOut has the lease end after its time, unless it goes on.
+func (l *lease) runOut() {
+	l.expiry = time.AfterFunc(l.ttl, func() {
+		s := l.registry.store
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.end(l)
+	})
+}
+
+func (l *lease) goOn() {
+	if l.expiry != nil {
+		l.expiry.Stop()
+		l.expiry = nil
+	}
+}
+
 func (l *lease) Epoch() int64          { return l.epoch }
 func (l *lease) Lost() <-chan struct{} { return l.lost }
 
-// lock takes the store's lock if the lease lives.
-func (l *lease) lock(ctx context.Context, op, key string) error {
+// do does something with a key, under the store's lock, if the lease lives.
+func (l *lease) do(ctx context.Context, op, key string, value []byte, f func(s *store) error) error {
 	select {
 	case <-l.lost: // known without asking
 		return fmt.Errorf("%s %s: %w", op, key, bus.ErrLost)
 	default:
 	}
-	if err := l.registry.await(ctx, op, key); err != nil {
-		return err
-	}
-	if l.ended {
-		l.registry.store.mu.Unlock()
-		return fmt.Errorf("%s %s: %w", op, key, bus.ErrLost)
-	}
-	return nil
+	return l.registry.reach(ctx, op, key, value, func(s *store) error {
+		if l.ended {
+			return bus.ErrLost
+		}
+		return f(s)
+	})
 }
 
 func (l *lease) Update(ctx context.Context, value []byte) error {
-	if err := bus.CheckValue(value); err != nil {
-		return fmt.Errorf("update %s: %w", l.key, err)
-	}
-	if err := l.lock(ctx, "update", l.key); err != nil {
-		return err
-	}
-	defer l.registry.store.mu.Unlock()
-	l.registry.store.put(l.key, value, l)
-	return nil
+	return l.do(ctx, "update", l.key, value, func(s *store) error { s.put(l.key, value, l); return nil })
 }
 
 func (l *lease) Close(ctx context.Context) error {
-	if err := l.registry.await(ctx, "close lease on", l.key); err != nil {
-		return err
-	}
-	defer l.registry.store.mu.Unlock()
-	l.registry.store.end(l)
-	return nil
+	return l.registry.reach(ctx, "close lease on", l.key, nil, func(s *store) error { s.end(l); return nil })
 }
 
 func (l *lease) Claim(ctx context.Context, key string, value []byte) (fence int64, err error) {
-	if err := bus.CheckValue(value); err != nil {
-		return 0, fmt.Errorf("claim %s: %w", key, err)
-	}
-	if err := l.lock(ctx, "claim", key); err != nil {
-		return 0, err
-	}
-	s := l.registry.store
-	defer s.mu.Unlock()
-	if e := s.keys[key]; e != nil && e.lease != l {
-		return 0, fmt.Errorf("claim %s: %w", key, bus.ErrExists)
-	}
-	return s.put(key, value, l).Create, nil
+	err = l.do(ctx, "claim", key, value, func(s *store) error {
+		if e := s.keys[key]; e != nil && e.lease != l {
+			return bus.ErrExists
+		}
+		fence = s.put(key, value, l).Create
+		return nil
+	})
+	return fence, err
 }
 
 func (l *lease) Release(ctx context.Context, key string) error {
-	if err := l.lock(ctx, "release", key); err != nil {
-		return err
-	}
-	s := l.registry.store
-	defer s.mu.Unlock()
-	e := s.keys[key]
-	switch {
-	case e == nil:
+	return l.do(ctx, "release", key, nil, func(s *store) error {
+		e := s.keys[key]
+		switch {
+		case e == nil:
+			return nil
+		case e.lease != l || key == l.key:
+			return bus.ErrExists
+		}
+		s.delete(key)
 		return nil
-	case e.lease != l || key == l.key:
-		return fmt.Errorf("release %s: %w", key, bus.ErrExists)
-	}
-	s.delete(key)
-	return nil
+	})
 }
 
 // watcher sends one watch's events. It holds at most watchLimit of them.
