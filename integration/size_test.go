@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 98_671
-	mostHub     = 22_290
+	mostProduct = 98_430
+	mostHub     = 22_160
 )
 
 // size is how much code there is: lines, those of comments and empty ones included, and statements.

@@ -70,9 +70,6 @@ func TestWhatALineLeavesOver(t *testing.T) {
 	if all[0].Line() == all[4].Line() && seen.TTFT != fresh.TTFT {
 		t.Errorf("%v of one that was seen, and %v of one that was not", seen.TTFT, fresh.TTFT)
 	}
-	if n := all[0].class.rest.gate.(*tree.Gate).Size(); n > 192<<10 {
-		t.Errorf("it takes %d bytes", n)
-	}
 	serve(100, 10)
 	if _, open, _ := cs.Gates(); open > 0 {
 		t.Error("all engines take ten times as long, and what was learned before is still added")

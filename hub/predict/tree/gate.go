@@ -91,6 +91,3 @@ func (g *Gate) Changes() uint64 { return g.changes }
 // Open reports whether what the tree says is added, and Openings how often that began.
 func (g *Gate) Open() bool    { return g.open }
 func (g *Gate) Openings() int { return g.openings }
-
-// Size is how many bytes of memory it takes, with its tree.
-func (g *Gate) Size() int { return 64 + g.tree.Size() }

@@ -22,12 +22,6 @@ func newLine(features int) line {
 	return line{Mean: mean, Off: off, Coef: coef}
 }
 
-// lineSize is what the numbers of one take.
-func lineSize(features int) int {
-	d := features + 1
-	return 8 * (d + d*(d+1)/2 + features)
-}
-
 // scratch is room for the equations of one fit; a tree has one.
 type scratch struct {
 	delta, scale, a, b []float64
@@ -37,8 +31,6 @@ func newScratch(features int) *scratch {
 	d := features + 1
 	return &scratch{make([]float64, d), make([]float64, d), make([]float64, d*d), make([]float64, d)}
 }
-
-func (s *scratch) size() int { return 8 * (len(s.delta) + len(s.scale) + len(s.a) + len(s.b)) }
 
 func (l *line) add(s *scratch, x []float64, y, weight float64) {
 	before := l.N

@@ -35,13 +35,6 @@ type observer struct {
 	Bins   [][]moments
 }
 
-// observerSize is what one takes, the first observations or the bins, whichever is more.
-func observerSize(features int) int {
-	const head = 32 + 3*24
-	const slice = 2 * 24
-	return head + max(8*first*(features+2), features*(slice+8*(bins-1)+24*bins))
-}
-
 func (o *observer) add(x []float64, y, weight float64) {
 	if o.All.N == 0 {
 		o.Center = y

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"unsafe"
 )
 
 // Regressor expects a number. A leaf expects its mean, or what a plane through what it saw says, whichever
@@ -40,9 +39,8 @@ type leaf struct {
 	Since     float64 // weight since it was looked at
 	Off       [2]float64
 	depth     int
-	Deepest   bool // never split
 	Line      line
-	Watch     *observer // nil: it sleeps
+	Watch     *observer // nil: it is never split
 }
 
 // NewRegressor has seen nothing, and expects 0.
@@ -54,9 +52,7 @@ func NewRegressor(cfg Config, features int) (*Regressor, error) {
 		return nil, fmt.Errorf("tree: %d features, want 1 to %d", features, MaxFeatures)
 	}
 	t := &Regressor{cfg: cfg, features: features, branches: trunk(), scratch: newScratch(features)}
-	t.leaves = []*leaf{{Line: newLine(features)}}
-	t.leaves[0].Deepest = cfg.Depth == 0
-	t.settle()
+	t.leaves = []*leaf{(&leaf{Line: newLine(features)}).watched(cfg)}
 	return t, nil
 }
 
@@ -221,27 +217,21 @@ func (t *Regressor) Learn(x []float64, y, weight float64) {
 	if t.tops = t.tops[:0]; len(t.said) > 0 {
 		t.said[i] = l.says()
 	}
-	if l.Since += weight; l.Since >= t.cfg.Grace && !l.Deepest {
+	if l.Since += weight; l.Since >= t.cfg.Grace && l.Watch != nil {
 		l.Since = 0
 		t.look(at, i)
-		t.settle()
 	}
 }
 
 // look splits a leaf if it is clear how.
 func (t *Regressor) look(at, i int) {
 	l := t.leaves[i]
-	if l.Watch == nil || l.Watch.Edges == nil {
+	if l.Watch.Edges == nil {
 		return
 	}
 	b := l.Watch.split(t.cfg.Least)
 	bound := t.cfg.bound(l.Watch.All.N)
 	if b.merit <= 0 || bound >= t.cfg.Tie && b.second >= b.merit*(1-bound) {
-		return
-	}
-	if t.least()+t.leafSize() > t.cfg.Bytes {
-		l.Deepest = true
-		l.sleep()
 		return
 	}
 	t.said = t.said[:0]
@@ -255,81 +245,13 @@ func (t *Regressor) look(at, i int) {
 func (l *leaf) heir(seen moments, cfg Config) *leaf {
 	h := &leaf{N: seen.N, Sum: seen.Sum + float64(seen.N*l.Watch.Center), Low: l.Low, High: l.High,
 		Off: l.Off, depth: l.depth + 1, Line: l.Line.heir(cfg.Least)}
-	h.Deepest = h.depth >= cfg.Depth
-	if !h.Deepest {
-		h.wake()
+	return h.watched(cfg)
+}
+
+// watched has a leaf gather what it takes to split it, where one may be behind it.
+func (l *leaf) watched(cfg Config) *leaf {
+	if l.depth < cfg.Depth {
+		l.Watch = &observer{}
 	}
-	return h
+	return l
 }
-
-func (l *leaf) awake() bool { return l.Watch != nil }
-func (l *leaf) open() bool  { return !l.Deepest } // it may be split yet
-func (l *leaf) sleep()      { l.Watch = nil }
-func (l *leaf) wake()       { l.Watch = &observer{} }
-
-// worth is its error by its weight.
-func (l *leaf) worth() float64 { return min(l.Off[0], l.Off[1]) * l.N }
-
-func (l *leaf) size() int {
-	n := int(unsafe.Sizeof(*l)) + 8 + lineSize(len(l.Line.Coef))
-	if l.Watch != nil {
-		n += observerSize(len(l.Line.Coef))
-	}
-	return n
-}
-
-// settle has leaves sleep until as many as may be are awake, those worth least first, and others wake where
-// there is room. A sleeper that is worth twice what the least of those awake is takes its place.
-func (t *Regressor) settle() {
-	all, used, watched := t.leaves, t.Size(), observerSize(t.features)
-	for {
-		awake, least, dear := 0, -1, -1
-		for i, l := range all {
-			switch {
-			case l.awake():
-				if awake++; least < 0 || l.worth() < all[least].worth() {
-					least = i
-				}
-			case l.open() && (dear < 0 || l.worth() > all[dear].worth()):
-				dear = i
-			}
-		}
-		switch {
-		case awake > 0 && (awake > t.cfg.Leaves || used > t.cfg.Bytes):
-			all[least].sleep()
-			used -= watched
-		case dear >= 0 && awake < t.cfg.Leaves && used+watched <= t.cfg.Bytes:
-			all[dear].wake()
-			used += watched
-		case dear >= 0 && least >= 0 && all[dear].worth() > 2*all[least].worth():
-			all[least].sleep()
-			all[dear].wake()
-		default:
-			return
-		}
-	}
-}
-
-func (t *Regressor) fixed() int {
-	return int(unsafe.Sizeof(*t)) + t.scratch.size() + t.branches.size() + 8*len(t.leaves)
-}
-
-// leafSize is what a leaf takes that sleeps, with the nodes that lead to it, and room for more of both.
-func (t *Regressor) leafSize() int {
-	return int(unsafe.Sizeof(leaf{})) + lineSize(t.features) + 2*8 + 4*int(unsafe.Sizeof(node{}))
-}
-
-// least is what the tree takes while all its leaves sleep.
-func (t *Regressor) least() int { return t.fixed() + len(t.leaves)*t.leafSize() }
-
-// Size is how many bytes of memory it takes.
-func (t *Regressor) Size() int {
-	n := t.fixed()
-	for _, l := range t.leaves {
-		n += l.size()
-	}
-	return n
-}
-
-// Leaves is how many it has.
-func (t *Regressor) Leaves() int { return len(t.leaves) }

@@ -54,7 +54,6 @@ func (g *Gate) Restore(data []byte) error {
 	if len(depths) != len(t.leaves) {
 		return fmt.Errorf("tree: %d leaves, and branches for %d", len(t.leaves), len(depths))
 	}
-	awake := 0
 	for i, l := range t.leaves {
 		if l == nil {
 			return fmt.Errorf("tree: leaf %d is none", i)
@@ -62,12 +61,6 @@ func (g *Gate) Restore(data []byte) error {
 		if l.depth = depths[i]; !l.fits(&t) {
 			return fmt.Errorf("tree: leaf %d does not fit together", i)
 		}
-		if l.awake() {
-			awake++
-		}
-	}
-	if awake > t.cfg.Leaves || awake > 0 && t.Size() > t.cfg.Bytes {
-		return fmt.Errorf("tree: %d leaves are awake, and all take %d bytes", awake, t.Size())
 	}
 	*g = Gate{tree: &t, changes: g.changes + 1, alone: s.Alone, added: s.Added, judged: s.Judged,
 		open: s.Open, openings: s.Openings}
@@ -108,10 +101,8 @@ func (l *leaf) fits(t *Regressor) bool {
 	d, w := t.features+1, l.Watch
 	p := &l.Line
 	return l.N >= 0 && l.Since >= 0 && l.Low <= l.High && l.Off[0] >= 0 && l.Off[1] >= 0 &&
-		!(l.Deepest && w != nil) && (l.Deepest || l.depth < t.cfg.Depth) &&
-		p.N >= 0 && len(p.Mean) == d && len(p.Coef) == t.features && len(p.Off) == d*(d+1)/2 &&
-		p.News < refit &&
-		(w == nil || w.fits(t.features))
+		(w != nil) == (l.depth < t.cfg.Depth) && p.N >= 0 && len(p.Mean) == d && len(p.Coef) == t.features && len(p.Off) == d*(d+1)/2 &&
+		p.News < refit && (w == nil || w.fits(t.features))
 }
 
 func (o *observer) fits(features int) bool {

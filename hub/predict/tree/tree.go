@@ -14,37 +14,27 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"unsafe"
 )
 
 // Config is how trees grow.
 type Config struct {
-	Grace  float64 // weight that comes to a leaf between two looks at whether to split it
-	Delta  float64 // chance that another split than the chosen would have been the best
-	Tie    float64 // two splits are as good once Hoeffding's bound is below that
-	Least  float64 // weight on either side of a split
-	Depth  int     // splits above a leaf, at most
-	Leaves int     // that gather what a split needs; the others sleep, and forecast nonetheless
-	Bytes  int     // of memory
+	Grace float64 // weight that comes to a leaf between two looks at whether to split it
+	Delta float64 // chance that another split than the chosen would have been the best
+	Tie   float64 // two splits are as good once Hoeffding's bound is below that
+	Least float64 // weight on either side of a split
+	Depth int     // splits above a leaf, at most, which bounds the memory, too
 }
 
 // Default is careful: with a chance of 1e-7 and five a side, as is usual, a tree of times to the first token
 // errs by a third more.
 func Default() Config {
-	return Config{Grace: 200, Delta: 1e-4, Tie: 0.05, Least: 30, Depth: 6, Leaves: 16, Bytes: 192 << 10}
-}
-
-// River is what river's HoeffdingTreeRegressor does by default, within bounds.
-func River() Config {
-	return Config{Grace: 200, Delta: 1e-7, Tie: 0.05, Least: 5, Depth: 32, Leaves: 1024, Bytes: 64 << 20}
+	return Config{Grace: 200, Delta: 1e-4, Tie: 0.05, Least: 30, Depth: 6}
 }
 
 // Bounds of what a tree takes.
 const (
 	MaxFeatures = 64
-	maxDepth    = 64
-	maxLeaves   = 4096
-	maxBytes    = 1 << 30
+	maxDepth    = 16
 	// most is the greatest number that is an observation: beyond, squares would lose all that matters.
 	most = 1e12
 	// fade is what an error of a leaf counts when the next one comes.
@@ -59,8 +49,7 @@ func (c Config) Validate() error {
 		v           float64
 		least, most float64
 	}{{"grace", c.Grace, 1, 1e9}, {"delta", c.Delta, 1e-300, 0.5}, {"tie", c.Tie, 0, 1},
-		{"least", c.Least, 1, 1e9}, {"depth", float64(c.Depth), 0, maxDepth},
-		{"leaves", float64(c.Leaves), 1, maxLeaves}, {"bytes", float64(c.Bytes), 1 << 10, maxBytes}} {
+		{"least", c.Least, 1, 1e9}, {"depth", float64(c.Depth), 0, maxDepth}} {
 		if !(x.v >= x.least && x.v <= x.most) {
 			errs = append(errs, fmt.Errorf("%s: %v is not from %v to %v", x.name, x.v, x.least, x.most))
 		}
@@ -114,10 +103,6 @@ func (b *branches) split(at, feature int, where float64, fresh int) {
 	*b = append(*b, node{Feature: -1, Left: (*b)[at].Left}, node{Feature: -1, Left: int32(fresh)})
 	(*b)[at] = node{int32(feature), n, n + 1, where}
 }
-
-// size counts the room for as many nodes more, which there may be or not: a tree that was restored is to be
-// counted as it was.
-func (b branches) size() int { return 2 * len(b) * int(unsafe.Sizeof(node{})) }
 
 // choice is a split of a leaf's observations, and how good it is.
 type choice struct {

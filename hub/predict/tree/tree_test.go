@@ -74,11 +74,11 @@ func TestEqualSplitsWait(t *testing.T) {
 		y := math.Floor(2*x) + rng.NormFloat64()*0.1
 		r.Learn([]float64{x, x}, y, 1)
 		tie := cfg.bound(float64(n)) < cfg.Tie
-		if r.Leaves() > 1 && !tie {
+		if len(r.leaves) > 1 && !tie {
 			t.Fatalf("split after %d, where the bound is %v", n, cfg.bound(float64(n)))
 		}
 	}
-	if r.Leaves() < 2 {
+	if len(r.leaves) < 2 {
 		t.Error("not split at all")
 	}
 }
@@ -188,82 +188,33 @@ func TestBounds(t *testing.T) {
 		cfg.Grace, cfg.Least = 64, 1
 		r := regressor(t, cfg, features)
 		rng := rand.New(rand.NewPCG(uint64(features), 8))
-		slept := false
 		for n := range 20_000 {
 			x, y := drawn(rng, features)
 			r.Learn(x, y*float64(1+n/5000), 1)
 			if n%100 > 0 {
 				continue
 			}
-			awake, real := 0, 0
+			watched, floats := 0, 0
 			for _, l := range r.leaves {
-				real += 8 * (cap(l.Line.Mean) + cap(l.Line.Off) + cap(l.Line.Coef) + 7)
-				if l.depth > cfg.Depth {
-					t.Fatalf("a leaf is %d deep", l.depth)
+				floats += cap(l.Line.Mean) + cap(l.Line.Off) + cap(l.Line.Coef) + 7
+				if l.depth > cfg.Depth || (l.Watch != nil) != (l.depth < cfg.Depth) {
+					t.Fatalf("a leaf is %d deep, and gathers more: %v", l.depth, l.Watch != nil)
 				}
 				if l.Watch != nil {
-					awake++
-					real += 8 * cap(l.Watch.Rows)
+					watched++
+					floats += cap(l.Watch.Rows)
 					for f := range l.Watch.Edges {
-						real += 8*cap(l.Watch.Edges[f]) + 24*cap(l.Watch.Bins[f])
+						floats += cap(l.Watch.Edges[f]) + 3*cap(l.Watch.Bins[f])
 					}
-				} else if !l.Deepest {
-					slept = true
 				}
 			}
-			if awake > cfg.Leaves || r.Size() > cfg.Bytes || r.Size() < real {
-				t.Fatalf("%d features, %d seen: %d leaves, %d awake, %d bytes, %d counted", features, n,
-					len(r.leaves), awake, r.Size(), real)
+			most := 64*(32+features+(features+1)*(features+2)) + 32*first*(features+2)*2
+			if watched > 32 || len(r.leaves) > 64 || floats > most {
+				t.Fatalf("%d features, %d seen: %d leaves, %d that may be split, %d numbers", features, n,
+					len(r.leaves), watched, floats)
 			}
 		}
-		t.Logf("%d features: %d leaves, %d bytes, some slept: %v", features, r.Leaves(), r.Size(), slept)
-	}
-}
-
-// Those of least error by weight sleep; one wakes where there is room, or where it is worth twice another.
-func TestTheLeastSleeps(t *testing.T) {
-	const plenty = 99
-	for _, c := range []struct {
-		fit, leaves   int    // that may be awake by the bytes, and by their number
-		before, after string // of each: awake, sleeping or done
-		prices        []float64
-	}{
-		{plenty, 2, "www", "wsw", []float64{3, 1, 2}},
-		{plenty, 2, "wss", "wsw", []float64{3, 1, 2}},
-		{1, 9, "www", "wss", []float64{3, 1, 2}},
-		{plenty, 2, "wws", "wsw", []float64{3, 1, 2.1}},
-		{plenty, 2, "wws", "wws", []float64{3, 1, 1.9}},
-		{plenty, 2, "wdd", "wdd", []float64{1, 9, 9}},
-		{0, 2, "sss", "sss", []float64{1, 2, 3}},
-	} {
-		r := regressor(t, Default(), 2)
-		r.leaves = nil
-		for i, k := range c.before {
-			l := &leaf{N: 1, Off: [2]float64{c.prices[i], 100}, Deepest: k == 'd'}
-			l.Line.Coef = make([]float64, 2)
-			r.leaves = append(r.leaves, l)
-		}
-		r.cfg.Leaves, r.cfg.Bytes = c.leaves, r.Size()+c.fit*observerSize(2)
-		for i, k := range c.before {
-			if k == 'w' {
-				r.leaves[i].wake()
-			}
-		}
-		r.settle()
-		after := ""
-		for _, l := range r.leaves {
-			switch {
-			case l.awake():
-				after += "w"
-			case !l.open():
-				after += "d"
-			default:
-				after += "s"
-			}
-		}
-		if after != c.after {
-			t.Errorf("%+v: %s", c, after)
-		}
+		t.Logf("%d features: %d leaves", features, len(r.leaves))
 	}
 }
 
@@ -317,7 +268,7 @@ func TestRestoredGoesOn(t *testing.T) {
 	data := func(g *Gate) []byte { return written(t, g) }
 	rapid.Check(t, func(t *rapid.T) {
 		cfg, features := quick(), rapid.IntRange(1, 5).Draw(t, "features")
-		cfg.Leaves = rapid.IntRange(1, 4).Draw(t, "leaves")
+		cfg.Depth = rapid.IntRange(0, 3).Draw(t, "depth")
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		var gates [2]*Gate
 		for i := range gates {
@@ -349,7 +300,7 @@ func TestRestoredGoesOn(t *testing.T) {
 			x, _ = drawn(rng, features)
 			a, b := gates[0], gates[1]
 			if a.Add(x, nil) != b.Add(x, nil) || a.tree.Predict(x) != b.tree.Predict(x) ||
-				a.Size() != b.Size() || a.Openings() != b.Openings() || a.Open() != b.Open() {
+				len(a.tree.leaves) != len(b.tree.leaves) || a.Openings() != b.Openings() || a.Open() != b.Open() {
 				t.Fatalf("after %d: %v and %v", n, a.tree.Predict(x), b.tree.Predict(x))
 			}
 		}
@@ -429,8 +380,8 @@ func TestRiseIsTheMostOfAllLeaves(t *testing.T) {
 				}
 			}
 		}
-		if r.Leaves() < 5 {
-			t.Errorf("%d leaves, too few to leave out any", r.Leaves())
+		if len(r.leaves) < 5 {
+			t.Errorf("%d leaves, too few to leave out any", len(r.leaves))
 		}
 	}
 }
@@ -621,14 +572,14 @@ func TestGate(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	for _, c := range []Config{Default(), River()} {
+	for _, c := range []Config{Default(), quick()} {
 		if err := c.Validate(); err != nil {
 			t.Error(err)
 		}
 	}
 	never := Default()
 	never.Delta = 0
-	for i, c := range []Config{{}, {Grace: math.NaN(), Delta: 0.1, Least: 1, Leaves: 1, Bytes: 2048}, never} {
+	for i, c := range []Config{{}, {Grace: math.NaN(), Delta: 0.1, Least: 1}, never} {
 		if _, err := NewRegressor(c, 3); err == nil {
 			t.Errorf("configuration %d is taken", i)
 		}

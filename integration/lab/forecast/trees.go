@@ -5,6 +5,9 @@ import "souk/hub/predict/tree"
 // eq5 is the paper's: for each agent a tree for latency and one for cost, over what Eq. 5 names.
 type eq5 struct{ latency, cost []*tree.Regressor }
 
+// riverTree is what river's HoeffdingTreeRegressor does by default, but for the depth, which has no bound there.
+var riverTree = tree.Config{Grace: 200, Delta: 1e-7, Tie: 0.05, Least: 5, Depth: 16}
+
 // eq5Features are |p|, t, o, I, R, I_i, R_i, B_i, u_i and the domain.
 const eq5Features = 10
 
@@ -139,7 +142,7 @@ var Ways = []Way{
 	{"eq5", "iemas Eq. 5: for each agent a tree for latency and one for cost, delta 1e-4, 30 a side",
 		func(n int) Forecaster { return newEq5(tree.Default(), n) }},
 	{"eq5-loose", "the same with river's settings: delta 1e-7, 5 a side, no bound on leaves",
-		func(n int) Forecaster { return newEq5(tree.River(), n) }},
+		func(n int) Forecaster { return newEq5(riverTree, n) }},
 	{"backlog", "least squares over uncached tokens, those before it, tasks that answer, their tokens",
 		func(n int) Forecaster { return newBacklog(n) }},
 	{"state", "a tree over what the seconds-left line goes by, cache use, waiting, max_tokens",
