@@ -14,25 +14,12 @@ import (
 
 const plain = `{"id":"chatcmpl-9b1f67bbfbd476c2","object":"chat.completion.chunk","created":1795175355,"model":"tiny","choices":[{"index":0,"delta":{"content":" solutions"},"logprobs":null,"finish_reason":null,"token_ids":[2548]}]}`
 
-func BenchmarkEventByHand(b *testing.B) {
+func BenchmarkEvent(b *testing.B) {
 	b.ReportAllocs()
 	var t batch
 	payload := []byte(plain)
 	for b.Loop() {
 		if t.add(payload) != nil {
-			b.Fatal("not read")
-		}
-		t.text, t.ids = t.text[:0], t.ids[:0]
-	}
-}
-
-func BenchmarkEventByJSON(b *testing.B) {
-	b.ReportAllocs()
-	var t batch
-	payload := []byte(plain)
-	for b.Loop() {
-		var e event
-		if t.decode(payload, &e) != nil {
 			b.Fatal("not read")
 		}
 		t.text, t.ids = t.text[:0], t.ids[:0]

@@ -182,7 +182,7 @@ func TestEndings(t *testing.T) {
 		{"a line without end", false, []string{"data: " + strings.Repeat("x", 5<<20)}, agentd.Answer{},
 			"more than 4194304 bytes"},
 		{"negative usage", false, []string{`data: {"choices":[],"usage":{"prompt_tokens":-1}}` + "\n\n"},
-			agentd.Answer{}, "usage is negative"},
+			agentd.Answer{}, "a whole number is expected"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := ask(t, engineAt(t, events(t, c.cut, c.chunks...).URL), hello)

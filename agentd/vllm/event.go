@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"souk/agentd"
 	"souk/bus"
@@ -25,7 +26,6 @@ type event struct {
 	prompt    []uint32 // ids of the prompt; nil: none were said
 	extra     [][]byte
 	thinks    bool // it has reasoning
-	err       *agentd.EngineError
 }
 
 // batch gathers the events of one read of the socket. Its text and ids are reused from read to read.
@@ -47,23 +47,20 @@ type batch struct {
 
 	thought int // of ids, the first ones that are reasoning
 
-	prefix []byte // what every event of this stream begins with; see scan
+	prefix []byte // what every event of this stream begins with; see read
 }
 
-// add takes in one event's payload: by hand where it looks as nearly all of them do, else by encoding/json.
+// add takes in one event's payload.
 func (b *batch) add(payload []byte) error {
 	e := event{text: len(b.text), ids: len(b.ids)}
-	if !b.scan(payload, &e) {
+	err := b.read(payload, &e)
+	if err != nil {
 		b.text, b.ids = b.text[:e.text], b.ids[:e.ids]
-		e = event{text: len(b.text), ids: len(b.ids)}
-		if err := b.decode(payload, &e); err != nil {
-			b.text, b.ids = b.text[:e.text], b.ids[:e.ids]
-			return &agentd.EngineError{Code: bus.CodeEngineFailed, Err: err,
-				Message: "the engine sent an event that cannot be read", Said: fmt.Sprintf("%.120q", payload)}
+		if own := (*agentd.EngineError)(nil); errors.As(err, &own) {
+			return err
 		}
-		if e.err != nil {
-			return e.err
-		}
+		return &agentd.EngineError{Code: bus.CodeEngineFailed, Err: err,
+			Message: "the engine sent an event that cannot be read", Said: fmt.Sprintf("%.120q", payload)}
 	}
 	b.events++
 	switch said := len(b.text) > e.text || len(e.extra) > 0; {
@@ -105,54 +102,69 @@ func (b *batch) take() agentd.Chunk {
 	return c
 }
 
-// The slow way, for tool calls, reasoning, logprobs, errors and whatever later versions say.
-
-type wireEvent struct {
-	Choices []json.RawMessage `json:"choices"`
-	Usage   *wireUsage        `json:"usage"`
-	Prompt  idList            `json:"prompt_token_ids"`
-	Error   json.RawMessage   `json:"error"`
-}
-
-type wireUsage struct {
-	Prompt  int `json:"prompt_tokens"`
-	Output  int `json:"completion_tokens"`
-	Details *struct {
-		Cached *int `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
-}
-
-type wireChoice struct {
-	Index  int                        `json:"index"`
-	Delta  map[string]json.RawMessage `json:"delta"`
-	Text   string                     `json:"text"`
-	Log    json.RawMessage            `json:"logprobs"`
-	Finish string                     `json:"finish_reason"`
-	Stop   json.RawMessage            `json:"stop_reason"`
-	Tokens []uint32                   `json:"token_ids"`
-	Prompt idList                     `json:"prompt_token_ids"`
-}
-
-// idList is a list of token ids, of which there may be a hundred thousand.
-type idList []uint32
-
-func (l *idList) UnmarshalJSON(data []byte) error {
-	s := openai.Scan(data)
-	*l = nil
-	if s.Null() {
+// read reads a payload into e and b.text, b.ids, as encoding/json would, of whose time and allocations a
+// stream has none to spare: nearly every event is
+//
+//	{"id":"...","object":"...","created":1,"model":"...","choices":[{"index":0,
+//	 "delta":{"content":" so"},"logprobs":null,"finish_reason":null,"token_ids":[7]}]}
+//
+// All events of a stream begin with the same id, object, time and model. Where the members before "choices"
+// are byte for byte those of an event already read, they are not read again.
+func (b *batch) read(payload []byte, e *event) error {
+	rest, within := payload, len(b.prefix) > 0 && bytes.HasPrefix(payload, b.prefix)
+	if within {
+		rest = payload[len(b.prefix):]
+	}
+	s := openai.Scan(rest)
+	var failed []byte // the member "error"
+	var prompt []uint32
+	top := func(key openai.Span) (ok bool) {
+		switch string(s.Name(key)) {
+		case "choices":
+			if len(b.prefix) == 0 && !e.metered && prompt == nil && failed == nil {
+				b.prefix = bytes.Clone(payload[:key.From])
+			}
+			return s.Null() || s.Array(func() bool { return b.choice(&s, e) })
+		case "usage":
+			e.metered = s.Next() != 'n'
+			return s.Null() || e.usage.read(&s)
+		case "prompt_token_ids":
+			prompt, ok = appendIDs(nil, &s)
+			return ok
+		case "error":
+			failed, ok = value(&s)
+			return ok
+		}
+		_, ok = s.Value()
+		return ok
+	}
+	if within {
+		s.Members(top)
+	} else {
+		s.Object(top)
+	}
+	switch {
+	case !s.End() || s.Err() != nil:
 		return s.Err()
+	case !null(failed):
+		return brokenOff(failed, payload)
+	case len(e.prompt) == 0:
+		e.prompt = prompt
 	}
-	ids, ok := appendIDs(nil, &s)
-	if !ok {
-		return fmt.Errorf("prompt_token_ids: %.40q is no list of whole numbers", data)
-	}
-	*l = ids
-	return s.Err()
+	return nil
 }
 
-// appendIDs reads a list of token ids.
+// value reads any value.
+func value(s *openai.Scanner) ([]byte, bool) {
+	p, ok := s.Value()
+	return s.Text(p), ok
+}
+
+func null(raw []byte) bool { return len(raw) == 0 || string(raw) == "null" }
+
+// appendIDs reads a list of token ids, of which there may be a hundred thousand, or null.
 func appendIDs(dst []uint32, s *openai.Scanner) ([]uint32, bool) {
-	ok := s.Array(func() bool {
+	ok := s.Null() || s.Array(func() bool {
 		id, ok := s.Count()
 		dst = append(dst, uint32(id))
 		return ok
@@ -160,42 +172,10 @@ func appendIDs(dst []uint32, s *openai.Scanner) ([]uint32, bool) {
 	return dst, ok
 }
 
-func null(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
-
-func (b *batch) decode(payload []byte, e *event) error {
-	var w wireEvent
-	if err := json.Unmarshal(payload, &w); err != nil {
-		return err
-	}
-	if !null(w.Error) {
-		e.err = brokenOff(w.Error, payload)
-		return nil
-	}
-	e.prompt = w.Prompt
-	if u := w.Usage; u != nil {
-		e.usage, e.metered = usage{Prompt: u.Prompt, Output: u.Output, Cached: -1}, true
-		if u.Details != nil && u.Details.Cached != nil {
-			e.usage.Cached = *u.Details.Cached
-			if e.usage.Cached < 0 {
-				return errors.New("cached_tokens is negative")
-			}
-		}
-		if u.Prompt < 0 || u.Output < 0 {
-			return errors.New("usage is negative")
-		}
-	}
-	for _, raw := range w.Choices {
-		if err := b.choice(raw, e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // brokenOff is what an event of an error means. vLLM judges some of a request only once the stream has begun:
 // log probabilities, token ids beyond the vocabulary, grammars. That is a refusal, as if the status of the
 // response had said it, and no fault of the engine.
-func brokenOff(raw json.RawMessage, payload []byte) *agentd.EngineError {
+func brokenOff(raw, payload []byte) *agentd.EngineError {
 	var said struct {
 		Code int `json:"code"`
 	}
@@ -206,49 +186,138 @@ func brokenOff(raw json.RawMessage, payload []byte) *agentd.EngineError {
 		Message: "the engine broke off", Said: complaint(payload)}
 }
 
-func (b *batch) choice(raw json.RawMessage, e *event) error {
-	var c wireChoice
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return err
-	}
-	if c.Index != 0 { // we never ask for a second choice
-		e.extra = append(e.extra, raw)
-		return nil
-	}
-	plain := null(c.Log)
-	b.text = append(b.text, c.Text...)
-	for k, v := range c.Delta {
-		switch {
-		case null(v) || k == "role":
-		case k == "content":
-			var s string
-			if err := json.Unmarshal(v, &s); err != nil {
-				return err
+// choice reads one of an event's choices.
+func (b *batch) choice(s *openai.Scanner, e *event) bool {
+	raw, from, index, plain := *s, len(b.ids), 0, true
+	var text, content openai.Span
+	var finish, stop []byte
+	var prompt []uint32
+	ok := s.Object(func(key openai.Span) (ok bool) {
+		switch string(s.Name(key)) {
+		case "index":
+			if ok = s.Null(); !ok {
+				index, ok = s.Count()
 			}
-			b.text = append(b.text, s...)
+		case "delta":
+			ok = s.Null() || s.Object(func(key openai.Span) (ok bool) {
+				switch name := string(s.Name(key)); name {
+				case "role":
+					_, ok = s.Value()
+				case "content":
+					content, ok = maybeStr(s)
+				default:
+					v, read := value(s)
+					plain, ok = plain && null(v), read
+					e.thinks = e.thinks || (name == "reasoning" || name == "reasoning_content") && !null(v) &&
+						string(v) != `""`
+				}
+				return ok
+			})
+		case "text":
+			text, ok = maybeStr(s)
+		case "logprobs":
+			v, read := value(s)
+			plain, ok = plain && null(v), read
+		case "finish_reason":
+			var p openai.Span
+			p, ok = maybeStr(s)
+			finish = s.Text(p)
+		case "stop_reason":
+			stop, ok = value(s)
+		case "token_ids":
+			b.ids, ok = appendIDs(b.ids, s)
+		case "prompt_token_ids":
+			prompt, ok = appendIDs(nil, s)
 		default:
-			plain = false
-			e.thinks = e.thinks || (k == "reasoning" || k == "reasoning_content") && string(v) != `""`
+			_, ok = s.Value()
+		}
+		return ok
+	})
+	if !ok {
+		return false
+	}
+	if index != 0 || !plain { // we never ask for a second choice
+		v, _ := value(&raw) // all of it
+		if index == 0 && len(prompt) > 0 { // more than a message may hold, and nobody asked for it
+			v = without(v, "prompt_token_ids")
+		}
+		e.extra = append(e.extra, v)
+	}
+	if index != 0 {
+		b.ids = b.ids[:from]
+		return true
+	}
+	for _, p := range []openai.Span{text, content} {
+		b.say(s, p)
+	}
+	if len(prompt) > 0 {
+		e.prompt = prompt
+	}
+	if len(finish) > 2 {
+		e.finish, e.stop = reason(finish), stop
+		if null(stop) {
+			e.stop = nil
 		}
 	}
-	if !plain {
-		if len(c.Prompt) > 0 { // more than a message may hold, and nobody asked for it
-			raw = without(raw, "prompt_token_ids")
+	return true
+}
+
+// maybeStr reads a string, or null.
+func maybeStr(s *openai.Scanner) (p openai.Span, ok bool) {
+	if s.Null() {
+		return p, true
+	}
+	return s.Str()
+}
+
+// say appends a string to the batch's text.
+func (b *batch) say(s *openai.Scanner, p openai.Span) {
+	switch text := s.Text(p); {
+	case len(text) == 0:
+	case utf8.Valid(text):
+		b.text = s.AppendString(b.text, p)
+	default: // as encoding/json mends it
+		b.text = append(b.text, string([]rune(string(s.AppendString(nil, p))))...)
+	}
+}
+
+// reason is a finish_reason, without an allocation for the usual ones.
+func reason(quoted []byte) string {
+	switch string(quoted) {
+	case `"stop"`:
+		return "stop"
+	case `"length"`:
+		return "length"
+	case `"tool_calls"`:
+		return "tool_calls"
+	}
+	s := openai.Scan(quoted)
+	p, _ := s.Str()
+	return string(s.Name(p))
+}
+
+func (u *usage) read(s *openai.Scanner) bool {
+	u.Cached = -1
+	return s.Object(func(key openai.Span) (ok bool) {
+		switch string(s.Name(key)) {
+		case "prompt_tokens":
+			u.Prompt, ok = s.Count()
+		case "completion_tokens":
+			u.Output, ok = s.Count()
+		case "prompt_tokens_details":
+			ok = s.Null() || s.Object(func(key openai.Span) (ok bool) {
+				if string(s.Name(key)) == "cached_tokens" && s.Next() != 'n' {
+					u.Cached, ok = s.Count()
+				} else {
+					_, ok = s.Value()
+				}
+				return ok
+			})
+		default:
+			_, ok = s.Value()
 		}
-		e.extra = append(e.extra, raw)
-	}
-	b.ids = append(b.ids, c.Tokens...)
-	if len(c.Prompt) > 0 {
-		e.prompt = c.Prompt
-	}
-	if c.Finish != "" {
-		e.finish = c.Finish
-		e.stop = nil
-		if !null(c.Stop) {
-			e.stop = c.Stop
-		}
-	}
-	return nil
+		return ok
+	})
 }
 
 // without copies an object, less one member.

@@ -9,6 +9,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/market"
 )
 
@@ -138,8 +139,8 @@ func (p *parser) read(ctx context.Context, finish string, stop json.RawMessage) 
 	var b batch
 	var e event
 	for _, raw := range said.Chunk.Choices {
-		if err := b.choice(raw, &e); err != nil {
-			return c, "", unread(err)
+		if s := openai.Scan(raw); !b.choice(&s, &e) {
+			return c, "", unread(s.Err())
 		}
 	}
 	c = agentd.Chunk{Text: string(b.text), Tokens: p.pending, Count: len(p.pending), Prompt: p.sum, Events: 1,
