@@ -86,8 +86,6 @@ type Audit struct {
 	part  parts
 	out   Report
 
-	rounds  map[uint64]*roundSum
-	spare   []*roundSum
 	check   RoundCheck
 	prices  prices
 	moves   moves
@@ -105,8 +103,8 @@ type parts struct {
 // NewAudit begins the audit of a journal up to a level. name is what findings call it until its first record
 // is read.
 func NewAudit(name string, level int) *Audit {
-	a := &Audit{name: name, level: level, book: NewBook(), rounds: map[uint64]*roundSum{},
-		paid: map[string]market.Credits{}, budgets: budgets{}}
+	a := &Audit{name: name, level: level, book: NewBook(), paid: map[string]market.Credits{},
+		budgets: budgets{}, moves: moves{map[string][]move{}, map[string][]move{}, map[string][]move{}}}
 	a.dec.intern = &interner{all: map[string]string{}}
 	return a
 }
@@ -194,8 +192,8 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 	if err == nil && (r.Kind == KindCapture || r.Kind == KindVoid) {
 		hold, a.book.justEnded = a.book.justEnded, nil
 	}
-	if a.level >= LevelConservation {
-		a.conserve(seq, hold, err == nil)
+	if a.level >= LevelConservation && err == nil {
+		a.conserve(seq)
 	}
 	if a.level >= LevelMetering && r.Kind == KindCapture && hold != nil {
 		a.meter(seq, hold)
@@ -278,7 +276,7 @@ func (a *Audit) note(r *Record) {
 	case r.Kind == KindRound && a.level < LevelAuctions:
 		a.out.Rounds++
 	case r.Transfer != nil && a.level >= LevelAcross:
-		a.moves.note(a.book.head.Role, r)
+		a.moves.note(r.Transfer, r.Kind)
 	}
 	if a.level >= LevelState && r.Move != nil && r.Move.Period > 0 {
 		a.early(r.Move)

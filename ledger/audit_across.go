@@ -10,30 +10,22 @@ import (
 	"souk/market"
 )
 
-// move is what is kept of a numbered transfer: the client as a number of the audit's own, and the amount.
+// move is what is kept of a numbered transfer, in 24 bytes.
 type move struct {
-	client uint32
+	client string
 	amount market.Credits
 }
 
 // moves are the numbered transfers of one journal, by hub, each list in the order of its numbers: the
-// treasury's grants, reclaims and distributions, or a hub's accepts, returns and distributions. 16 bytes
-// each.
+// treasury's grants, reclaims and distributions, or a hub's accepts, returns and distributions.
 type moves struct {
-	clients map[string]uint32
-	names   []string
 	in, out map[string][]move // money to the hub, and from it
 	surplus map[string][]move
 }
 
-func (m *moves) note(role string, r *Record) {
-	if m.clients == nil {
-		m.clients, m.in, m.out, m.surplus = map[string]uint32{}, map[string][]move{}, map[string][]move{},
-			map[string][]move{}
-	}
-	t := r.Transfer
+func (m *moves) note(t *Transfer, kind Kind) {
 	var to map[string][]move
-	switch r.Kind {
+	switch kind {
 	case KindGrant, KindAccept:
 		to = m.in
 	case KindReturn, KindReclaim:
@@ -43,13 +35,7 @@ func (m *moves) note(role string, r *Record) {
 	default:
 		return
 	}
-	c, ok := m.clients[t.Client]
-	if !ok {
-		c = uint32(len(m.names))
-		m.clients[t.Client] = c
-		m.names = append(m.names, t.Client)
-	}
-	to[t.Hub] = append(to[t.Hub], move{c, t.Amount})
+	to[t.Hub] = append(to[t.Hub], move{t.Client, t.Amount})
 }
 
 // Mark notes how far a hub's journal has come, for Across.
@@ -133,48 +119,34 @@ func Across(treasury *Audit, hubs []*Audit) []Finding {
 		if h.marked == nil {
 			h.Mark()
 		}
-		granted := t.in[name]
-		for i, got := range m.in[name] {
-			id := numbered(name, KindAccept.String(), uint64(i+1))
-			switch {
-			case i >= len(granted):
-				if i < h.marked.accepted {
-					add("I11", name, id,
-						fmt.Sprintf("a grant of the treasury, which has granted %d", len(granted)),
-						"%s of %s", got.amount, m.names[got.client])
-				}
-			case got.amount != granted[i].amount || m.names[got.client] != t.names[granted[i].client]:
-				add("I11", name, id,
-					fmt.Sprintf("%s of %s, as granted", granted[i].amount, t.names[granted[i].client]),
-					"%s of %s", got.amount, m.names[got.client])
-			}
-		}
 		for _, way := range []struct {
+			journal     string // that took it
 			kind        Kind
 			sent, taken []move
-			words       string
-		}{{KindReclaim, m.out[name], t.out[name], "returned"},
-			{KindDistribute, m.surplus[name], t.surplus[name], "distributed"}} {
+			by, did     string
+			known       int // of taken, those that must have been sent by now
+		}{{name, KindAccept, t.in[name], m.in[name], Treasury, "granted", h.marked.accepted},
+			{treasury.journal(), KindReclaim, m.out[name], t.out[name], "hub", "returned", len(t.out[name])},
+			{treasury.journal(), KindDistribute, m.surplus[name], t.surplus[name], "hub", "distributed",
+				len(t.surplus[name])}} {
 			for i, got := range way.taken {
-				want := fmt.Sprintf("a transfer of the hub, which has %s %d times", way.words, len(way.sent))
-				if i < len(way.sent) {
-					sent := way.sent[i]
-					if want = fmt.Sprintf("%s of %s, as %s", sent.amount, m.names[sent.client],
-						way.words); got.amount == sent.amount && t.names[got.client] == m.names[sent.client] {
-						continue
-					}
+				want := fmt.Sprintf("a transfer of the %s, which has %s %d times", way.by, way.did, len(way.sent))
+				switch {
+				case i < len(way.sent) && got == way.sent[i], i >= len(way.sent) && i >= way.known:
+					continue
+				case i < len(way.sent):
+					want = fmt.Sprintf("%s of %s, as %s", way.sent[i].amount, way.sent[i].client, way.did)
 				}
-				add("I11", treasury.journal(), numbered(name, way.kind.String(), uint64(i+1)), want,
-					"%s of %s",
-					got.amount, t.names[got.client])
+				add("I11", way.journal, numbered(name, way.kind.String(), uint64(i+1)), want, "%s of %s",
+					got.amount, got.client)
 			}
 		}
 		in, out, given := len(m.in[name]), len(m.out[name]), len(m.surplus[name])
 		if treasury.book.Closed(name) &&
-			(in != len(granted) || out != len(t.out[name]) || given != len(t.surplus[name])) {
+			(in != len(t.in[name]) || out != len(t.out[name]) || given != len(t.surplus[name])) {
 			add("I11", treasury.journal(), name+"/close", fmt.Sprintf(
 				"nothing in flight: %d grants, %d returns and %d distributions in the hub's journal",
-				len(granted), len(t.out[name]), len(t.surplus[name])), "%d, %d and %d", in, out, given)
+				len(t.in[name]), len(t.out[name]), len(t.surplus[name])), "%d, %d and %d", in, out, given)
 		}
 		for client, paid := range h.paid {
 			all[client] += paid

@@ -9,168 +9,38 @@ import (
 	"souk/market"
 )
 
-// flow is what a record's legs, or a round's, move between the parties.
-type flow struct {
-	paid    market.Credits // by clients
-	agents  market.Credits
-	surplus market.Credits
-	fee     market.Credits
-	other   market.Credits // the outside and other journals
-}
-
-// add counts legs in; false if a sum does not fit.
-func (f *flow) add(legs []Leg) bool {
-	for _, l := range legs {
-		var p *market.Credits
-		amount := l.Amount
-		switch {
-		case strings.HasPrefix(l.Account, "client:"):
-			p = &f.paid
-			if amount == -amount && amount != 0 {
-				return false
-			}
-			amount = -amount
-		case strings.HasPrefix(l.Account, "agent:"):
-			p = &f.agents
-		case l.Account == Surplus:
-			p = &f.surplus
-		case l.Account == Fee:
-			p = &f.fee
-		default:
-			p = &f.other
-		}
-		sum, ok := p.Add(amount)
-		if !ok {
-			return false
-		}
-		*p = sum
-	}
-	return true
-}
-
-// balanced reports whether payments = payouts + surplus + fees (+ what left or entered the journal).
-func (f *flow) balanced() (market.Credits, bool) {
-	s, ok := f.agents.Add(f.surplus)
-	if ok {
-		s, ok = s.Add(f.fee)
-	}
-	if ok {
-		s, ok = s.Add(f.other)
-	}
-	return s, ok && s == f.paid
-}
-
-// roundSum is a round whose holds have not all ended.
-type roundSum struct {
-	open     int
-	quoted   flow // had every award cost what was quoted
-	realised flow
-}
-
-// conserve does the sums of level 3, from the legs and independently of the book's rules.
-func (a *Audit) conserve(seq uint64, hold *Hold, applied bool) {
+// conserve does the sums of level 3 for a record that the book has taken, from the legs and independently of
+// the book's rules: payments = payouts + surplus + fees, and what left or entered the journal. What holds for
+// every record holds for every round (iemas Eq. 9).
+func (a *Audit) conserve(seq uint64) {
 	r := &a.rec
-	var f flow
-	if !f.add(r.Legs) {
-		a.wrong(LevelConservation, seq, "I15", r.ID, "sums within 64 bits", "legs %s", FormatLegs(r.Legs))
-		return
+	var paid, agents, surplus, fee, other market.Credits // a balance has room for each of them
+	for _, l := range r.Legs {
+		client, isClient := strings.CutPrefix(l.Account, "client:")
+		switch {
+		case isClient:
+			paid -= l.Amount
+			if r.Kind == KindCapture && a.level >= LevelAcross {
+				client, _, _ = strings.Cut(client, ":")
+				a.paid[client] -= l.Amount
+			}
+		case strings.HasPrefix(l.Account, "agent:"):
+			agents += l.Amount
+		case l.Account == Surplus:
+			surplus += l.Amount
+		case l.Account == Fee:
+			fee += l.Amount
+		default:
+			other += l.Amount
+		}
 	}
-	if s, ok := f.balanced(); !ok && applied {
-		// The book would have refused it: the two disagree.
-		a.wrong(LevelConservation, seq, "I1", r.ID, fmt.Sprintf("payments of %s", f.paid),
+	if s := agents + surplus + fee + other; s != paid { // the book would have refused it: the two disagree
+		a.wrong(LevelConservation, seq, "I1", r.ID, fmt.Sprintf("payments of %s", paid),
 			"payouts, surplus and fees of %s", s)
 	}
-	if !applied {
-		return
-	}
-	switch r.Kind {
-	case KindHold:
-		a.quote(seq, r.Hold)
-	case KindVoid:
-		a.realise(seq, hold, &f)
-	case KindCapture:
-		a.realise(seq, hold, &f)
-		if !a.tally(&f) {
-			a.wrong(LevelConservation, seq, "I15", r.ID, "sums of the journal within 64 bits", "more")
-		}
-		if a.level >= LevelAcross {
-			for _, l := range r.Legs {
-				if client, ok := strings.CutPrefix(l.Account, "client:"); ok {
-					client, _, _ = strings.Cut(client, ":")
-					a.paid[client] -= l.Amount
-				}
-			}
-		}
-	}
-}
-
-func (a *Audit) tally(f *flow) bool {
-	ok := true
-	for _, s := range [...]struct {
-		to *market.Credits
-		by market.Credits
-	}{{&a.out.Payments, f.paid}, {&a.out.Payouts, f.agents}, {&a.out.Surplus, f.surplus},
-		{&a.out.Fees, f.fee}} {
-		n, fits := s.to.Add(s.by)
-		if ok = ok && fits; fits {
-			*s.to = n
-		}
-	}
-	return ok
-}
-
-// quote checks iemas Eq. 9 as quoted: what a round's clients would pay covers what its agents would be due. A
-// premium is never negative, so it holds award by award.
-func (a *Audit) quote(seq uint64, h *Hold) {
-	s := a.rounds[h.Round]
-	if s == nil {
-		if n := len(a.spare); n > 0 {
-			s, a.spare = a.spare[n-1], a.spare[:n-1]
-			*s = roundSum{}
-		} else {
-			s = &roundSum{}
-		}
-		a.rounds[h.Round] = s
-	}
-	s.open++
-	payment, ok := h.Quoted.Add(h.Premium)
-	if !ok || payment-h.Quoted-h.Fee < 0 {
-		a.wrong(LevelConservation, seq, "I5", HoldID(a.journal(), h.Round, h.Slot),
-			fmt.Sprintf("a payment that covers the quoted cost of %s and the fee of %s (Eq. 9)", h.Quoted,
-				h.Fee), "%s", payment)
-		return
-	}
-	q := &s.quoted
-	q.paid, q.agents, q.surplus, q.fee = q.paid+payment, q.agents+h.Quoted, q.surplus+h.Premium-h.Fee,
-		q.fee+h.Fee
-}
-
-// realise counts the end of a hold. The end of a round's last hold closes the round's sums.
-func (a *Audit) realise(seq uint64, h *Hold, f *flow) {
-	if h == nil {
-		return
-	}
-	s := a.rounds[h.Round]
-	if s == nil {
-		return
-	}
-	t := &s.realised
-	t.paid, t.agents, t.surplus, t.fee = t.paid+f.paid, t.agents+f.agents, t.surplus+f.surplus, t.fee+f.fee
-	if s.open--; s.open > 0 {
-		return
-	}
-	delete(a.rounds, h.Round)
-	a.spare = append(a.spare, s)
-	for _, x := range [...]struct {
-		flow *flow
-		how  string
-	}{{&s.quoted, "as quoted"}, {&s.realised, "as realised"}} {
-		if sum, ok := x.flow.balanced(); !ok || x.flow.surplus < 0 || x.flow.fee < 0 || x.flow.agents < 0 {
-			a.wrong(LevelConservation, seq, "I5", RoundID(a.journal(), h.Round),
-				fmt.Sprintf("payments of %s, %s, = payouts + surplus + fees, none negative (Eq. 9)",
-					x.flow.paid, x.how),
-				"%s = %s + %s + %s", sum, x.flow.agents, x.flow.surplus, x.flow.fee)
-		}
+	if r.Kind == KindCapture {
+		o := &a.out
+		o.Payments, o.Payouts, o.Surplus, o.Fees = o.Payments+paid, o.Payouts+agents, o.Surplus+surplus, o.Fees+fee
 	}
 }
 

@@ -3,7 +3,6 @@ package ledger
 import (
 	"crypto/sha256"
 	"fmt"
-	"math/bits"
 	"strings"
 
 	"souk/bus/tip"
@@ -16,60 +15,39 @@ type roundHead struct {
 	awards     int
 }
 
-// partSet is which parts of a record are set.
-type partSet uint16
-
-const (
-	partOpen partSet = 1 << iota
-	partRound
-	partHold
-	partCapture
-	partVoid
-	partTransfer
-	partEpoch
-	partMove
-	partBudget
-	partNoted
-	partWriteOff
-)
-
-// rule says of a kind which part its records have, whose journals may hold them, and how a book takes them
-// in.
+// rule says of a kind whose journals may hold it, and how a book takes its records in.
 type rule struct {
-	part          partSet
 	hub, treasury bool
 	apply         func(*Book, *Record) error
 }
 
 var rules = [...]rule{
-	KindOpen:       {partOpen, true, true, (*Book).applyOpen},
-	KindRound:      {partRound, true, false, nil}, // with its head
-	KindHold:       {partHold, true, false, (*Book).applyHold},
-	KindCapture:    {partCapture, true, false, (*Book).applyEnd},
-	KindVoid:       {partVoid, true, false, (*Book).applyEnd},
-	KindDeposit:    {partTransfer, false, true, (*Book).applyTransfer},
-	KindPayout:     {partTransfer, false, true, (*Book).applyTransfer},
-	KindGrant:      {partTransfer, false, true, (*Book).applyTransfer},
-	KindAccept:     {partTransfer, true, false, (*Book).applyTransfer},
-	KindReturn:     {partTransfer, true, false, (*Book).applyTransfer},
-	KindReclaim:    {partTransfer, false, true, (*Book).applyTransfer},
-	KindDistribute: {partTransfer, true, true, (*Book).applyTransfer},
-	KindClose:      {0, true, true, (*Book).applyClose},
-	KindSeal:       {partEpoch, true, false, (*Book).applyEpoch},
-	KindTariff:     {partEpoch, true, false, (*Book).applyEpoch},
-	KindMove:       {partMove, false, true, (*Book).applyMove},
-	KindBudget:     {partBudget, false, true, (*Book).applyBudget},
-	KindMark:       {partNoted, true, true, (*Book).applyMark},
-	KindWriteOff:   {partWriteOff, false, true, (*Book).applyWriteOff},
+	KindOpen:       {true, true, (*Book).applyOpen},
+	KindRound:      {true, false, nil}, // with its head
+	KindHold:       {true, false, (*Book).applyHold},
+	KindCapture:    {true, false, (*Book).applyEnd},
+	KindVoid:       {true, false, (*Book).applyEnd},
+	KindDeposit:    {false, true, (*Book).applyTransfer},
+	KindPayout:     {false, true, (*Book).applyTransfer},
+	KindGrant:      {false, true, (*Book).applyTransfer},
+	KindAccept:     {true, false, (*Book).applyTransfer},
+	KindReturn:     {true, false, (*Book).applyTransfer},
+	KindReclaim:    {false, true, (*Book).applyTransfer},
+	KindDistribute: {true, true, (*Book).applyTransfer},
+	KindClose:      {true, true, (*Book).applyClose},
+	KindSeal:       {true, false, (*Book).applyEpoch},
+	KindTariff:     {true, false, (*Book).applyEpoch},
+	KindMove:       {false, true, (*Book).applyMove},
+	KindBudget:     {false, true, (*Book).applyBudget},
+	KindMark:       {true, true, (*Book).applyMark},
+	KindWriteOff:   {false, true, (*Book).applyWriteOff},
 }
 
 // apply judges a record and applies it. Checks come first and changes last; changes go to b.undo. round is
 // the head of a round whose body was not decoded, else nil.
 func (b *Book) apply(r *Record, round *roundHead) error {
-	if int(r.Kind) >= len(rules) || !rules[r.Kind].hub && !rules[r.Kind].treasury ||
-		r.parts(round != nil) != rules[r.Kind].part {
-		return broken(ErrIllegal, "I7", r.ID, "a known kind with its own part and no other",
-			"%s with %d parts", r.Kind, bits.OnesCount16(uint16(r.parts(round != nil))))
+	if int(r.Kind) >= len(rules) || !rules[r.Kind].hub && !rules[r.Kind].treasury {
+		return broken(ErrIllegal, "I7", r.ID, "a known kind", "%s", r.Kind)
 	}
 	h, of := &b.head, &rules[r.Kind]
 	switch {
@@ -85,18 +63,6 @@ func (b *Book) apply(r *Record, round *roundHead) error {
 		return b.applyRound(r, round)
 	}
 	return of.apply(b, r)
-}
-
-// parts returns the parts of a record that are set.
-func (r *Record) parts(lazyRound bool) (all partSet) {
-	for i, set := range [...]bool{r.Open != nil, r.Round != nil || lazyRound, r.Hold != nil, r.Capture != nil,
-		r.Void != nil, r.Transfer != nil, r.Epoch != nil, r.Move != nil, r.Budget != nil, r.Noted != nil,
-		r.WriteOff != nil} {
-		if set {
-			all |= 1 << i
-		}
-	}
-	return all
 }
 
 // applyClose ends the journal, or at the treasury a hub.
@@ -161,7 +127,7 @@ func (b *Book) applyRound(r *Record, rh *roundHead) error {
 			awards: len(r.Round.Outcome.Awards)}
 	}
 	switch {
-	case !b.isRoundID(r.ID, rh.number):
+	case r.ID != RoundID(h.Journal, rh.number):
 		return broken(ErrIllegal, "I10", r.ID, "id "+RoundID(h.Journal, rh.number), "%q", clip(r.ID))
 	case rh.number <= h.Round && rh.number > 0:
 		if rh.number == h.Round && b.hashOf(r, rh) == h.Hash {
@@ -196,15 +162,6 @@ func (b *Book) hashOf(r *Record, rh *roundHead) [32]byte {
 		return RoundHash(b.scratch)
 	}
 	return rh.hash
-}
-
-func (b *Book) isRoundID(id string, n uint64) bool {
-	j := b.head.Journal
-	if len(id) <= len(j) || id[:len(j)] != j || id[len(j)] != '/' {
-		return false
-	}
-	got, ok := parseNumber(id[len(j)+1:])
-	return ok && got == n
 }
 
 // RoundHash is the hash that the next round names as Prev: SHA-256 over the round's canonical bytes.

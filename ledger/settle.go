@@ -14,8 +14,8 @@ import (
 func (b *Book) applyHold(r *Record) error {
 	h, head := r.Hold, &b.head
 	k, ok := keyOf(h.Round, h.Slot)
-	if !ok || !b.isID(r.ID, k) {
-		return broken(ErrIllegal, "I10", r.ID, "id "+HoldID(head.Journal, h.Round, h.Slot), "%q", clip(r.ID))
+	if want := HoldID(head.Journal, h.Round, h.Slot); !ok || r.ID != want {
+		return broken(ErrIllegal, "I10", r.ID, "id "+want, "%q", clip(r.ID))
 	}
 	if h.Round < head.Round || h.Round == head.Round && h.Slot < head.Held {
 		if old := b.open[k]; old != nil && *old == *h {
