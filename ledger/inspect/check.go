@@ -23,8 +23,6 @@ type Options struct {
 	Journal string // only this one; "" all
 	// Elsewhere names journals that are kept on other machines: they are not missing here.
 	Elsewhere []string
-	Workers   int                     // for auctions; 0: one per processor
-	Progress  func(done, total int64) // bytes; nil: none. Called from one goroutine
 }
 
 // Summary is what a check found.
@@ -105,12 +103,7 @@ func begun(paths []string, missing []string) bool {
 // missing.
 func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summary, error) {
 	start := time.Now()
-	c := &checker{ctx: ctx, o: o}
-	for _, s := range sources {
-		if s.reader != nil {
-			c.total += s.reader.Size()
-		}
-	}
+	c := &checker{ctx, o}
 	var hubs []*ledger.Audit
 	var treasury *ledger.Audit
 	treasuries := 0
@@ -271,10 +264,8 @@ func quoted(path string) string {
 
 // checker reads journals into audits.
 type checker struct {
-	ctx   context.Context
-	o     Options
-	done  int64
-	total int64
+	ctx context.Context
+	o   Options
 }
 
 // read gives an audit what its journal holds by now. Rounds are checked beside the reading.
@@ -291,14 +282,9 @@ func (c *checker) read(s *Source, a *ledger.Audit) error {
 	if c.o.Level >= ledger.LevelAuctions {
 		wait = c.auctions(a)
 	}
-	n := 0
 	err := s.each(c.ctx, func(seq uint64, epoch int64, data []byte) error {
 		a.Frame(seq, epoch, data)
 		s.last = seq
-		c.done += int64(len(data))
-		if n++; n%4096 == 0 && c.o.Progress != nil {
-			c.o.Progress(c.done, c.total)
-		}
 		return nil
 	})
 	wait()
@@ -313,10 +299,7 @@ func (c *checker) read(s *Source, a *ledger.Audit) error {
 // auctions checks an audit's rounds on several processors. The function it returns waits for them and hands
 // their findings over in the order of the journal.
 func (c *checker) auctions(a *ledger.Audit) (wait func()) {
-	workers := c.o.Workers
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
+	workers := runtime.GOMAXPROCS(0)
 	const chunk = 64 // rounds handed over at once
 	jobs := make(chan []ledger.RoundCheck, 2*workers)
 	var mu sync.Mutex

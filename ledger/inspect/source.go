@@ -21,7 +21,6 @@ type Source struct {
 	Dir  string
 	Name string // of its first record; the directory's until that is read
 	Role string
-	Tick func(bytes int64) // told now and then how many more were read; nil: nobody asks
 
 	reader *journal.Reader
 	first  []byte // the first frame, read to learn the name
@@ -146,16 +145,10 @@ func (s *Source) each(ctx context.Context, f func(seq uint64, epoch int64, data 
 			return err
 		}
 	}
-	n, bytes := 0, int64(0)
 	return s.reader.Each(func(entry journal.Entry) error {
-		if n++; n%1024 == 0 && s.Tick != nil {
-			s.Tick(bytes)
-			bytes = 0
-		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		bytes += int64(len(entry.Data))
 		return f(entry.Seq, entry.Epoch, entry.Data)
 	})
 }

@@ -6,9 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"souk/ledger"
@@ -74,22 +72,15 @@ Damage outranks violations.`,
 				return fmt.Errorf("--level %d: take 0 to %d", o.Level, ledger.MaxLevel)
 			}
 			errs := cmd.ErrOrStderr()
-			terminal := isTerminal(errs)
-			finish := func() {}
-			if terminal {
-				o.Progress, finish = progress(errs, "checking")
-			}
 			o.Journal = e.journal
 			sum, err := inspect.Check(cmd.Context(), e.paths(paths), o)
-			finish()
-			err = e.hint(paths, err)
-			if err != nil {
+			if err = e.hint(paths, err); err != nil {
 				return err
 			}
 			if err := e.writeFindings(cmd.OutOrStdout(), &sum); err != nil {
 				return err
 			}
-			if terminal || verbose {
+			if verbose || isTerminal(errs) {
 				fmt.Fprintln(errs, sum.Line())
 			}
 			code := codeOf(&sum)
@@ -163,26 +154,4 @@ func isTerminal(w io.Writer) bool {
 	}
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && filepath.Base(f.Name()) != "null"
-}
-
-// progress shows a bar once half a second has passed.
-func progress(w io.Writer, what string) (step func(done, total int64), finish func()) {
-	var bar *progressbar.ProgressBar
-	start := time.Now()
-	return func(done, total int64) {
-			if bar == nil {
-				if time.Since(start) < time.Second/2 {
-					return
-				}
-				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w),
-					progressbar.OptionSetDescription(what),
-					progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(),
-					progressbar.OptionThrottle(100*time.Millisecond))
-			}
-			_ = bar.Set64(min(done, total))
-		}, func() {
-			if bar != nil {
-				_ = bar.Finish()
-			}
-		}
 }

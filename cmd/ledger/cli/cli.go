@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -120,42 +119,6 @@ Amounts are credits. A receipt is JOURNAL/ROUND/SLOT, as souk submit prints it.`
 	return root
 }
 
-// watch shows a bar on a terminal while a command reads. The first thing that is written to w takes it away,
-// as does stop.
-func watch(cmd *cobra.Command, sources []*inspect.Source) (w io.Writer, stop func()) {
-	w = cmd.OutOrStdout()
-	if !isTerminal(cmd.ErrOrStderr()) {
-		return w, func() {}
-	}
-	step, finish := progress(cmd.ErrOrStderr(), "reading")
-	var done, total int64
-	for _, s := range sources {
-		total += s.Size()
-		s.Tick = func(bytes int64) {
-			done += bytes
-			step(done, total)
-		}
-	}
-	stop = sync.OnceFunc(func() {
-		for _, s := range sources {
-			s.Tick = nil
-		}
-		finish()
-	})
-	return &after{w, stop}, stop
-}
-
-// after is a writer before whose first byte something is done.
-type after struct {
-	io.Writer
-	first func()
-}
-
-func (a *after) Write(b []byte) (int, error) {
-	a.first()
-	return a.Writer.Write(b)
-}
-
 // paths are what a command reads: the directory of --data where none are named.
 func (e *env) paths(named []string) []string {
 	if len(named) == 0 {
@@ -185,6 +148,22 @@ func (e *env) hint(named []string, err error) error {
 func (e *env) open(paths []string) ([]*inspect.Source, error) {
 	sources, err := inspect.Open(e.paths(paths), e.journal)
 	return sources, e.hint(paths, err)
+}
+
+// each reads the records of the journals at paths, or else of those of --data, one journal after another.
+func (e *env) each(ctx context.Context, paths []string,
+	f func(*inspect.Source, *ledger.Frame, *ledger.Record) error) error {
+	sources, err := e.open(paths)
+	if err != nil {
+		return err
+	}
+	for _, s := range sources {
+		err := s.Records(ctx, func(frame *ledger.Frame, r *ledger.Record) error { return f(s, frame, r) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // only returns the one journal that a command without --journal can mean.

@@ -75,15 +75,9 @@ func (e *env) printCommand() *cobra.Command {
 			if err := cmp.Or(f.parseRange(seq), f.validate()); err != nil {
 				return err
 			}
-			sources, err := e.open(paths)
-			if err != nil {
-				return err
-			}
-			w, stop := watch(cmd, sources)
-			defer stop()
-			p := newPrinter(w, e.output)
-			for _, s := range sources {
-				err := s.Records(cmd.Context(), func(frame *ledger.Frame, r *ledger.Record) error {
+			p := newPrinter(cmd.OutOrStdout(), e.output)
+			err := e.each(cmd.Context(), paths,
+				func(s *inspect.Source, frame *ledger.Frame, r *ledger.Record) error {
 					switch {
 					case f.to != 0 && frame.Seq > f.to:
 						return inspect.Stop
@@ -92,9 +86,8 @@ func (e *env) printCommand() *cobra.Command {
 					}
 					return nil
 				})
-				if err != nil {
-					return err
-				}
+			if err != nil {
+				return err
 			}
 			return p.end()
 		},

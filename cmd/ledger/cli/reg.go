@@ -7,6 +7,7 @@ import (
 
 	"souk/cmd/console"
 	"souk/ledger"
+	"souk/ledger/inspect"
 	"souk/market"
 )
 
@@ -18,35 +19,26 @@ func (e *env) regCommand() *cobra.Command {
   ledger reg client:dev:avail -O csv`,
 		Args: console.Takes(1, console.Any),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			sources, err := e.open(args[1:])
+			out := newSheet(cmd.OutOrStdout(), e.output, "time", "journal", "seq", "kind", "record", "credits",
+				"balance")
+			balances := map[string]market.Credits{} // by journal
+			err := e.each(cmd.Context(), args[1:], func(s *inspect.Source, f *ledger.Frame, r *ledger.Record) error {
+				for _, l := range r.Legs {
+					if l.Account != args[0] {
+						continue
+					}
+					balances[s.Name] += l.Amount
+					if err := out.add(stamp(f.Time), s.Name, f.Seq, r.Kind.String(), r.ID, l.Amount,
+						balances[s.Name]); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 			if err != nil {
 				return err
 			}
-			w, stop := watch(cmd, sources)
-			defer stop()
-			out := newSheet(w, e.output, "time", "journal", "seq", "kind", "record", "credits", "balance")
-			moved := false
-			for _, s := range sources {
-				var balance market.Credits
-				err := s.Records(cmd.Context(), func(f *ledger.Frame, r *ledger.Record) error {
-					for _, l := range r.Legs {
-						if l.Account != args[0] {
-							continue
-						}
-						balance += l.Amount
-						moved = true
-						if err := out.add(stamp(f.Time), s.Name, f.Seq, r.Kind.String(), r.ID, l.Amount,
-							balance); err != nil {
-							return err
-						}
-					}
-					return nil
-				})
-				if err != nil {
-					return err
-				}
-			}
-			if !moved {
+			if len(balances) == 0 {
 				return fmt.Errorf("nothing ever moved on an account %q: ledger bal lists them", args[0])
 			}
 			return out.end()

@@ -72,9 +72,7 @@ surplus, fee; clearing:JOURNAL, money between two journals; external:NAME, the w
 			if err != nil {
 				return err
 			}
-			w, stop := watch(cmd, sources)
-			defer stop()
-			out := newSheet(w, e.output, "journal", "account", "credits")
+			out := newSheet(cmd.OutOrStdout(), e.output, "journal", "account", "credits")
 			for _, s := range sources {
 				b, err := book(cmd.Context(), s)
 				if err != nil {
@@ -118,9 +116,7 @@ func (e *env) roundCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w, stop := watch(cmd, []*inspect.Source{s})
-			defer stop()
-			return showRound(cmd.Context(), w, s, n, explain, e.output)
+			return showRound(cmd.Context(), cmd.OutOrStdout(), s, n, explain, e.output)
 		},
 	}
 	c.Flags().BoolVar(&explain, "explain", false,
@@ -182,9 +178,7 @@ func (e *env) statsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w, stop := watch(cmd, sources)
-			defer stop()
-			out := newSheet(w, e.output, "journal", "role", "frames", "records", "bytes/record", "MB",
+			out := newSheet(cmd.OutOrStdout(), e.output, "journal", "role", "frames", "records", "bytes/record", "MB",
 				"rounds", "tasks/round", "largest", "contested", "captures", "voids", "open holds",
 				"payments", "payouts", "surplus", "fees", "epochs", "first", "last")
 			for _, s := range sources {

@@ -29,9 +29,7 @@ func (e *env) tailCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w, stop := watch(cmd, sources)
-			defer stop()
-			p := newPrinter(w, e.output)
+			p := newPrinter(cmd.OutOrStdout(), e.output)
 			if p.format == "json" {
 				p.format = "ndjson" // one line each: a tail has no end
 			}
@@ -41,7 +39,6 @@ func (e *env) tailCommand() *cobra.Command {
 				}
 			}
 			if goOn {
-				stop()
 				return followAll(cmd.Context(), sources, p)
 			}
 			return p.end()

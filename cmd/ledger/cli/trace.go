@@ -59,9 +59,7 @@ func (e *env) trace(cmd *cobra.Command, name string, paths []string) error {
 			return err
 		}
 	}
-	w, stop := watch(cmd, sources)
-	defer stop()
-	p := newPrinter(w, e.output)
+	p := newPrinter(cmd.OutOrStdout(), e.output)
 	found := false
 	for _, s := range sources {
 		if s.Role != ledger.RoleHub {
@@ -88,23 +86,19 @@ func (e *env) trace(cmd *cobra.Command, name string, paths []string) error {
 
 // taskOf finds the task of a receipt.
 func (e *env) taskOf(ctx context.Context, hold string, paths []string) (task string, err error) {
-	sources, err := e.open(paths)
-	if err != nil {
-		return "", err
-	}
-	for _, s := range sources {
-		err := s.Records(ctx, func(_ *ledger.Frame, r *ledger.Record) error {
-			if r.Hold != nil && r.ID == hold {
-				task = r.Hold.Client + "/" + r.Hold.Task
-				return inspect.Stop
-			}
-			return nil
-		})
-		if err != nil || task != "" {
-			return task, err
+	err = e.each(ctx, paths, func(_ *inspect.Source, _ *ledger.Frame, r *ledger.Record) error {
+		if r.Hold != nil && r.ID == hold {
+			task = r.Hold.Client + "/" + r.Hold.Task
 		}
+		if task != "" {
+			return inspect.Stop
+		}
+		return nil
+	})
+	if err == nil && task == "" {
+		err = fmt.Errorf("no journal here has a hold %s", hold)
 	}
-	return "", fmt.Errorf("no journal here has a hold %s", hold)
+	return task, err
 }
 
 // tracer prints what concerns one task.
