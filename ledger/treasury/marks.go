@@ -109,20 +109,17 @@ func (t *Treasury) judge(req *bus.FundsRequest) {
 // the first to be heard, since those that confirm it may be copies of the same moment.
 func (t *Treasury) reckon() {
 	o := &t.own
-	confirm, deny, early, why := 0, 0, false, ""
-	for _, hub := range slices.Sorted(maps.Keys(t.heard)) {
-		switch s := t.heard[hub].spoken; {
+	confirm, deny, early, first := 0, 0, false, ""
+	for hub, w := range t.heard { // at every word: it is not sorted for that
+		switch s := w.spoken; {
 		case s.denies != "":
 			early = early || s.early
-			if deny++; why == "" {
-				why = fmt.Sprintf("hub %s says: %s", hub, s.denies)
+			if deny++; deny == 1 || hub < first {
+				first = hub
 			}
 		case s.confirms:
 			confirm++
 		}
-	}
-	if deny > 1 {
-		why += fmt.Sprintf(" (and %d more hubs)", deny-1)
 	}
 	was := o.closed
 	missing := ""
@@ -134,7 +131,11 @@ func (t *Treasury) reckon() {
 	o.denied = early || deny > 0 && deny >= confirm
 	switch o.closed = ""; {
 	case o.denied:
-		o.closed = "the treasury's journal is doubted, and does nothing until the right one is in its place: " + why
+		o.closed = fmt.Sprintf("the treasury's journal is doubted, and does nothing until the right one is in its "+
+			"place: hub %s says: %s", first, t.heard[first].spoken.denies)
+		if deny > 1 {
+			o.closed += fmt.Sprintf(" (and %d more hubs)", deny-1)
+		}
 	case o.waits:
 		o.closed = missing
 	}
