@@ -93,20 +93,29 @@ LAB_SIDE := . cachesage economics forecast games hints virtual
 # runs without it.
 LONG := ledger/journal
 
+# These compute for long on what the rest of their packages shows the race detector, too: they run without it.
+HEAVY := TestTheTableAsWritten TestEveryPairOfRoleAndSubject TestAFloodOfQuestionsIsNotKept
+HEAVY += TestNobodyLearnsAnothersPrompt TestAKeyThatTurnsLosesNoBelief
+HEAVY_IN := bus/natsbus integration/hostile integration/knowing
+
 # The longest first, that none of them is waited for alone at the end.
-FIRST := integration integration/gateway cmd/souk
+FIRST := integration integration/gateway cmd/souk bus/natsbus bus/etcdreg
 
 # Each package is vetted once, where it runs in full. Tests of what has goroutines wait more than they compute:
 # four packages of them run at once, on two cores, too.
 TEST := test -vet=all -timeout 10m
 RACE := test -race -timeout 10m -p 4
 
-# $(call race,FOLDER,MODULE,ALONE,SIDE,LONG,FIRST): the tests of a module.
+# $(call race,FOLDER,MODULE,ALONE,SIDE,LONG,FIRST,HEAVY_IN): the tests of a module.
+space := $() $()
+NAMES := ^($(subst $(space),|,$(strip $(HEAVY))))$$
+
 define race
 $(GO) -C $(1) $(TEST) $(addprefix ./,$(5) $(4) $(3))
+$(if $(7),$(GO) -C $(1) $(TEST) -vet=off -run '$(NAMES)' $(addprefix ./,$(7)))
 CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=off -run SideBySide $(addprefix ./,$(4))
 $(if $(5),CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=off -short $(addprefix ./,$(5)))
-CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=all $(addprefix $(2)/,$(6)) $(filter-out $(patsubst %/.,%,$(addprefix $(2)/,$(3) $(4) $(5) $(6))),$(shell $(GO) -C $(1) list ./...))
+CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=all -skip '$(NAMES)' $(addprefix $(2)/,$(6)) $(filter-out $(patsubst %/.,%,$(addprefix $(2)/,$(3) $(4) $(5) $(6))),$(shell $(GO) -C $(1) list ./...))
 endef
 
 test: ## go vet and every test, of the lab, too; what has goroutines under the race detector, where a C compiler is found
@@ -115,7 +124,7 @@ ifeq ($(CC_FOUND),)
 	$(GO) $(TEST) ./...
 	$(GO) -C $(LAB) $(TEST) ./...
 else
-	$(call race,.,souk,$(ALONE),$(SIDE),$(LONG),$(FIRST))
+	$(call race,.,souk,$(ALONE),$(SIDE),$(LONG),$(FIRST),$(HEAVY_IN))
 	$(call race,$(LAB),souk/$(LAB),$(LAB_ALONE),$(LAB_SIDE))
 endif
 
@@ -126,14 +135,15 @@ test-short: ## the same without the race detector and without what is long; each
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
 	SOUK_FLEET=1 $(GO) -C $(LAB) test -count=1 -timeout 15m ./fleet
 
-soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages, and as long with every policy on; dialogues for RUNTIME (2m), restarting the market; EVENTTIME (5m) of beliefs held against caches; fifty dead hubs; 120,000 guesses at others' prompts
+soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages, and as long with every policy on; dialogues for RUNTIME (2m), restarting the market; EVENTTIME (5m) of beliefs held against caches; fifty dead hubs; 120,000 guesses at others' prompts; what is too long for the race detector in test
 	bin/lab bench --only streams --streaming $(STREAMTIME) --runs 1
 	bin/lab soak --duration $(SOAKTIME) --outages $(ARGS)
 	bin/lab soak --duration $(SOAKTIME) --outages --policies $(ARGS)
 	bin/souk run --exit --soak $(RUNTIME)
 	bin/lab soak --duration $(EVENTTIME) --events
 	SOUK_SOAK=1 $(GO) -C $(LAB) test -count=1 -timeout 30m ./fleet
-	SOUK_SOAK=1 $(GO) test -count=1 -run TestNobodyLearns ./integration/hostile
+	SOUK_SOAK=1 $(GO) test -count=1 -run 'TestNobodyLearns|TestD6' ./integration/hostile ./integration/gateway
+	$(if $(CC_FOUND),CGO_ENABLED=1 $(GO) $(RACE) -count=1 -run '$(NAMES)' $(addprefix ./,$(HEAVY_IN)))
 
 proofs: ## the mechanism's property tests a hundred times over: a million rounds by brute force, three million forged outcomes and more
 	SOUK_SOAK=1 $(GO) test -timeout 0 ./market/...

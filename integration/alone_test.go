@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -53,6 +54,28 @@ func TestNoGoroutine(t *testing.T) {
 			t.Errorf("%s leaves nothing out of its short tests: take it out of LONG in the Makefile", pkg)
 		}
 	}
+	heavy := map[string]bool{}
+	for _, name := range words(t, "HEAVY") {
+		heavy["func "+name+"("] = false
+	}
+	for _, pkg := range listed(t, "HEAVY_IN") {
+		has := false
+		for _, code := range sources(t, pkg) {
+			for name := range heavy {
+				if bytes.Contains(code, []byte(name)) {
+					heavy[name], has = true, true
+				}
+			}
+		}
+		if !has {
+			t.Errorf("%s has none of the tests of HEAVY: take it out of HEAVY_IN in the Makefile", pkg)
+		}
+	}
+	for name, has := range heavy {
+		if !has {
+			t.Errorf("%s...): no package of HEAVY_IN in the Makefile has such a test, so it runs nowhere", name)
+		}
+	}
 	for code, want := range map[string]int{
 		"go f()":                           1,
 		"var g sync.WaitGroup; g.Go(f)":    1,
@@ -73,23 +96,34 @@ var sideBySide = regexp.MustCompile(`(?m)^func Test\w*SideBySide\(`)
 
 // listed are the packages of a list in the Makefile, and of the lab's list of that name.
 func listed(t *testing.T, list string) (packages []string) {
+	packages = words(t, list)
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := regexp.MustCompile(`(?m)^(LAB_)?` + list + ` [:+]= (.+)$`)
-	for _, line := range lines.FindAllSubmatch(makefile, -1) {
-		for _, pkg := range strings.Fields(string(line[2])) {
-			if len(line[1]) > 0 {
-				pkg = lab + "/" + pkg
-			}
-			packages = append(packages, pkg)
+	if strings.Contains(string(makefile), "\nLAB_"+list+" ") {
+		for _, pkg := range words(t, "LAB_"+list) {
+			packages = append(packages, lab+"/"+pkg)
 		}
 	}
-	if len(packages) == 0 {
+	return packages
+}
+
+// words returns a list of the Makefile, word by word.
+func words(t *testing.T, list string) (all []string) {
+	t.Helper()
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := regexp.MustCompile(`(?m)^` + list + ` [:+]= (.+)$`)
+	for _, line := range lines.FindAllSubmatch(makefile, -1) {
+		all = append(all, strings.Fields(string(line[1]))...)
+	}
+	if len(all) == 0 {
 		t.Fatalf("the Makefile has no list %s", list)
 	}
-	return packages
+	return all
 }
 
 // sources are a package's files, by path.

@@ -111,7 +111,7 @@ func TestArchitectureDrawsTheFloors(t *testing.T) {
 	for _, complaint := range misdrawn(floors, drawnPackages(drawn)) {
 		t.Error(complaint)
 	}
-	files := load(t, "..")
+	files := load(t)
 	for _, pkg := range roomless(files, rooms) {
 		t.Errorf("package %s has no row in ARCHITECTURE's table of rooms", pkg)
 	}

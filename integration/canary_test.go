@@ -72,7 +72,7 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		files[path] = string(text)
+		files[path] = string(bytes.TrimRight(text, "\x00")) // etcd's log takes 64 MB from its first byte on
 		return err
 	})
 	if err != nil {

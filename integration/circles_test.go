@@ -18,7 +18,7 @@ func TestFoldersAreNoCircle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	for _, complaint := range circles(load(t, "..")) {
+	for _, complaint := range circles(load(t)) {
 		t.Error(complaint)
 	}
 	for _, file := range []string{"../go.mod", "../go.sum"} {

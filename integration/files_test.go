@@ -35,7 +35,7 @@ func TestFilesAreOpenedInOnePlace(t *testing.T) {
 		t.Skip("waits for seconds")
 	}
 	used := map[string]bool{}
-	for _, s := range load(t, "..") {
+	for _, s := range load(t) {
 		if s.test || strings.HasPrefix(s.path, "integration/") {
 			continue
 		}

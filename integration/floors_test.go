@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -170,7 +171,7 @@ func TestFloors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	files := load(t, "..")
+	files := load(t)
 	if len(files) < 20 {
 		t.Fatalf("only %d Go files found: is this the module?", len(files))
 	}
@@ -320,7 +321,7 @@ func TestFloorsComplainOfWhatIsPlanted(t *testing.T) {
 		{"souk/hub/serve", "", "may not import souk/hub/serve"},
 	}
 	planted := map[string]bool{}
-	for _, s := range load(t, "..") {
+	for _, s := range load(t) {
 		if planted[s.pkg] || s.test || !isPure(s.pkg) || s.path == ports {
 			continue
 		}
@@ -362,10 +363,19 @@ func TestFloorsComplainOfWhatIsPlanted(t *testing.T) {
 	}
 }
 
-// load reads all Go files below a directory.
-func load(t *testing.T, root string) []*source {
-	var out []*source
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+// load returns all Go files of the house, read once for all tests.
+func load(t *testing.T) []*source {
+	t.Helper()
+	files, err := readHouse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+var readHouse = sync.OnceValues(func() (out []*source, err error) {
+	const root = ".."
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -394,11 +404,8 @@ func load(t *testing.T, root string) []*source {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
+	return out, err
+})
 
 // parse reads one file; nil for what is not part of the program.
 func parse(path string, text []byte) (*source, error) {

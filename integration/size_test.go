@@ -43,7 +43,7 @@ func TestSize(t *testing.T) {
 		t.Skip("waits for seconds")
 	}
 	var product, hub, tests, measures size
-	for _, s := range load(t, "..") {
+	for _, s := range load(t) {
 		text, err := os.ReadFile(filepath.Join("..", s.path))
 		if err != nil {
 			t.Fatal(err)

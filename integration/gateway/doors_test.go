@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -253,9 +254,13 @@ clients: {dev: 10}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	told, codes := market.Credits(0), map[int]int{}
-	for i := range 24 {
+	callers, each := 16, 6
+	if os.Getenv("SOUK_SOAK") != "" {
+		callers, each = 24, 12
+	}
+	for i := range callers {
 		wg.Go(func() {
-			for j := range 12 {
+			for j := range each {
 				body := fmt.Sprintf(`{"model":"auto","messages":[{"role":"user","content":%q}],"max_tokens":200,`+
 					`"ignore_eos":true,"souk":{"terms":{"max_price":0.0001}}}`,
 					fmt.Sprint(asks[(i+j)%3], " ", i, j))
