@@ -56,6 +56,8 @@ func (f Finding) String() string {
 type Report struct {
 	Journal  Open
 	Frames   uint64
+	First    int64 // when the first frame was written, and the last: Unix nanoseconds
+	Last     int64
 	Records  uint64
 	Rounds   uint64
 	Distant  uint64         // waits, at level 4, whose price lies too far back to be compared
@@ -119,7 +121,10 @@ func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 		a.undecodable(seq)
 		return
 	}
-	a.out.Frames++
+	if a.out.Frames++; a.out.Frames == 1 {
+		a.out.First = f.Time
+	}
+	a.out.Last = f.Time
 	a.header(seq, epoch, &f)
 	if n == 0 {
 		a.wrong(LevelFrames, f.Seq, "I7", "", "at least one record", "none")

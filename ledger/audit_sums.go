@@ -40,7 +40,8 @@ func (a *Audit) conserve(seq uint64) {
 	}
 	if r.Kind == KindCapture {
 		o := &a.out
-		o.Payments, o.Payouts, o.Surplus, o.Fees = o.Payments+paid, o.Payouts+agents, o.Surplus+surplus, o.Fees+fee
+		o.Payments, o.Payouts = o.Payments+paid, o.Payouts+agents
+		o.Surplus, o.Fees = o.Surplus+surplus, o.Fees+fee
 	}
 }
 

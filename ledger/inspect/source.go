@@ -124,14 +124,6 @@ func Unreadable(all []*Source) error {
 	return nil
 }
 
-// Size is how many bytes there are to read.
-func (s *Source) Size() int64 {
-	if s.reader == nil {
-		return 0
-	}
-	return s.reader.Size()
-}
-
 // each calls f with every stored frame's bytes that was not given yet. It returns at the journal's present
 // end.
 func (s *Source) each(ctx context.Context, f func(seq uint64, epoch int64, data []byte) error) error {

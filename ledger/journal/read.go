@@ -248,17 +248,6 @@ func (r *Reader) damage(found string) error {
 // Frames is how many frames were read so far.
 func (r *Reader) Frames() uint64 { return r.last }
 
-// Size is how many bytes of journal there are by now, allocated space included.
-func (r *Reader) Size() int64 {
-	var n int64
-	for _, s := range r.segs {
-		if info, err := os.Stat(s.path); err == nil {
-			n += info.Size()
-		}
-	}
-	return n
-}
-
 // Each calls f with all that Next returns, to the end of what is written by now.
 func (r *Reader) Each(f func(Entry) error) error {
 	for {

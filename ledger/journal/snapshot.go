@@ -77,8 +77,7 @@ func snapshotFiles(dir string) (paths []string) {
 	return paths
 }
 
-// readSnapshot reads a snapshot, its state only where that is wanted. The sum is checked first, a piece at a
-// time: nothing takes memory because it is long.
+// readSnapshot reads a snapshot, its state only where that is wanted.
 func readSnapshot(path string, state bool) (*snapshot, error) {
 	f, err := regular.Open(path, maxSnapshot)
 	if err != nil {
@@ -89,70 +88,39 @@ func readSnapshot(path string, state bool) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	head := make([]byte, min(info.Size(), int64(snapshotHead)))
-	if _, err := io.ReadFull(f, head); err != nil {
-		return nil, err
-	}
-	s, err := parseHead(head)
+	s, err := parseSnapshot(f, info.Size(), state)
 	if err != nil {
 		return nil, err
 	}
 	s.path = path
-	sum, said := xxhash.New(), make([]byte, 8)
-	sum.Write(head)
-	if _, err := io.CopyN(sum, f, info.Size()-int64(snapshotHead+8)); err != nil {
-		return nil, errShort
+	return s, nil
+}
+
+// parseSnapshot checks the sum first, a piece at a time: nothing takes memory because it is long.
+func parseSnapshot(f io.ReaderAt, size int64, state bool) (*snapshot, error) {
+	head, said, length := make([]byte, snapshotHead), make([]byte, 8), size-int64(snapshotHead+8)
+	if _, err := f.ReadAt(head, 0); length < 0 || err != nil || !bytes.HasPrefix(head, []byte(snapshotMagic)) {
+		return nil, fmt.Errorf("it does not begin with %q: it is of another version, or cut short", snapshotMagic)
 	}
-	if _, err := io.ReadFull(f, said); err != nil {
+	sum := xxhash.New()
+	_, err := io.Copy(sum, io.NewSectionReader(f, 0, size-8))
+	if err == nil {
+		_, err = f.ReadAt(said, size-8)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if sum.Sum64() != binary.LittleEndian.Uint64(said) {
-		return nil, errSum
+		return nil, errors.New("its checksum is wrong")
 	}
-	if !state {
-		return s, nil
+	n := head[len(snapshotMagic):]
+	s := &snapshot{seq: binary.LittleEndian.Uint64(n), epoch: int64(binary.LittleEndian.Uint64(n[8:])),
+		chain: binary.LittleEndian.Uint32(n[16:])}
+	if state {
+		s.state = make([]byte, length)
+		_, err = f.ReadAt(s.state, int64(snapshotHead))
 	}
-	data := make([]byte, info.Size())
-	if _, err := f.ReadAt(data, 0); err != nil {
-		return nil, err
-	}
-	s, err = parseSnapshot(data)
-	if err != nil {
-		return nil, err
-	}
-	s.path = path
-	return s, nil
-}
-
-var (
-	errShort = fmt.Errorf("it does not begin with %q: it is of another version, or cut short", snapshotMagic)
-	errSum   = errors.New("its checksum is wrong")
-)
-
-func parseSnapshot(data []byte) (*snapshot, error) {
-	if len(data) < snapshotHead+8 {
-		return nil, errShort
-	}
-	body, sum := data[:len(data)-8], data[len(data)-8:]
-	s, err := parseHead(body[:snapshotHead])
-	if err != nil {
-		return nil, err
-	}
-	if xxhash.Sum64(body) != binary.LittleEndian.Uint64(sum) {
-		return nil, errSum
-	}
-	s.state = body[snapshotHead:]
-	return s, nil
-}
-
-// parseHead reads what is before a snapshot's state.
-func parseHead(head []byte) (*snapshot, error) {
-	if len(head) < snapshotHead || !bytes.HasPrefix(head, []byte(snapshotMagic)) {
-		return nil, errShort
-	}
-	head = head[len(snapshotMagic):]
-	return &snapshot{seq: binary.LittleEndian.Uint64(head),
-		epoch: int64(binary.LittleEndian.Uint64(head[8:])), chain: binary.LittleEndian.Uint32(head[16:])}, nil
+	return s, err
 }
 
 // head is a snapshot's bytes before its state.

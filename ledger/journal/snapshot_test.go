@@ -376,7 +376,7 @@ func FuzzParseSnapshot(f *testing.F) {
 	f.Add(binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b)))
 	f.Add([]byte(snapshotMagic))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := parseSnapshot(data)
+		s, err := parseSnapshot(bytes.NewReader(data), int64(len(data)), true)
 		if err == nil && !bytes.Equal(slices.Concat(s.head(), s.state), data[:len(data)-8]) {
 			t.Error("read and written again it differs")
 		}

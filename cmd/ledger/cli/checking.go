@@ -136,15 +136,20 @@ func (e *env) writeFindings(w io.Writer, sum *inspect.Summary) error {
 	return s.end()
 }
 
-func reportObjects(reports []ledger.Report) []object {
-	s := sheet{columns: []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue",
-		"payments", "payouts", "surplus", "fees", "findings", "closed"}}
-	for _, r := range reports {
-		s.rows = append(s.rows,
-			[]any{r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open,
-				r.Overdue, r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count, r.Closed})
+// reportColumns are what check and stats say of a journal.
+var reportColumns = []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue",
+	"payments", "payouts", "surplus", "fees", "findings", "closed", "first", "last"}
+
+func reportCells(r *ledger.Report) []any {
+	return []any{r.Journal.Journal, r.Journal.Role, r.Frames, r.Records, r.Rounds, r.Open, r.Overdue,
+		r.Payments, r.Payouts, r.Surplus, r.Fees, r.Count, r.Closed, stamp(r.First), stamp(r.Last)}
+}
+
+func reportObjects(reports []ledger.Report) (list []object) {
+	for i := range reports {
+		list = append(list, object{reportColumns, reportCells(&reports[i])})
 	}
-	return s.objects()
+	return list
 }
 
 func isTerminal(w io.Writer) bool {

@@ -16,6 +16,7 @@ import (
 	"souk/cmd/console"
 	"souk/ledger"
 	"souk/ledger/inspect"
+	"souk/ledger/journal"
 	"souk/market"
 )
 
@@ -172,89 +173,33 @@ func printRound(w io.Writer, format string, r *market.Round, o *market.Outcome) 
 func (e *env) statsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stats [PATH...]",
-		Short: "What is in each journal: frames, records, rounds, sizes, times, totals",
+		Short: "What is in each journal: frames, records, rounds, open holds, totals, times",
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			sources, err := e.open(paths)
+			if _, err := e.open(paths); err != nil { // a copy counts twice
+				return err
+			}
+			sum, err := inspect.Check(cmd.Context(), e.paths(paths),
+				inspect.Options{Level: ledger.LevelConservation, Journal: e.journal})
 			if err != nil {
 				return err
 			}
-			out := newSheet(cmd.OutOrStdout(), e.output, "journal", "role", "frames", "records", "bytes/record", "MB",
-				"rounds", "tasks/round", "largest", "contested", "captures", "voids", "open holds",
-				"payments", "payouts", "surplus", "fees", "epochs", "first", "last")
-			for _, s := range sources {
-				t := tally{}
-				if err := s.Frames(cmd.Context(), t.frame); err != nil {
-					return err
-				}
-				perRecord, perRound := uint64(0), "0"
-				if t.records > 0 {
-					perRecord = t.bytes / t.records
-				}
-				if t.rounds > 0 {
-					perRound = strconv.FormatFloat(float64(t.tasks)/float64(t.rounds), 'f', 2, 64)
-				}
-				if err := out.add(s.Name, s.Role, t.frames, t.records, perRecord, s.Size()>>20, t.rounds,
-					perRound, t.largest, t.contested, t.captures, t.voids, t.holds-t.captures-t.voids,
-					t.cost+t.premium, t.cost, t.premium-t.fee, t.fee, t.epochs, stamp(t.first),
-					stamp(t.last)); err != nil {
+			out := newSheet(cmd.OutOrStdout(), e.output, reportColumns...)
+			for i := range sum.Reports {
+				if err := out.add(reportCells(&sum.Reports[i])...); err != nil {
 					return err
 				}
 			}
-			return out.end()
+			if err := out.end(); err != nil {
+				return err
+			}
+			for _, f := range sum.Findings {
+				if f.Damage {
+					return fmt.Errorf("%w: %s", journal.ErrDamaged, f)
+				}
+			}
+			return nil
 		},
 	}
-}
-
-// tally counts what is in a journal, without judging it.
-type tally struct {
-	frames, records, bytes, rounds, tasks uint64
-	largest                               int
-	contested, captures, voids, holds     int
-	epochs                                int
-	epoch, first, last                    int64
-	cost, premium, fee                    market.Credits
-	terms                                 map[string][2]market.Credits // premium and fee of open holds
-	buf                                   []byte
-}
-
-func (t *tally) frame(f *ledger.Frame) error {
-	if t.frames == 0 {
-		t.first, t.terms = f.Time, map[string][2]market.Credits{}
-	}
-	if t.frames == 0 || f.Epoch != t.epoch {
-		t.epochs++
-		t.epoch = f.Epoch
-	}
-	t.last = f.Time
-	t.frames++
-	t.buf = ledger.AppendFrame(t.buf[:0], f)
-	t.bytes += uint64(len(t.buf))
-	for i := range f.Records {
-		r := &f.Records[i]
-		t.records++
-		switch r.Kind {
-		case ledger.KindRound:
-			t.rounds++
-			n := len(r.Round.Round.Tasks)
-			t.tasks += uint64(n)
-			t.largest = max(t.largest, n)
-			if len(r.Round.Outcome.Prices) > 0 {
-				t.contested++
-			}
-		case ledger.KindHold:
-			t.holds++
-			t.terms[r.ID] = [2]market.Credits{r.Hold.Premium, r.Hold.Fee}
-		case ledger.KindCapture:
-			t.captures++
-			h := t.terms[r.Capture.Hold]
-			t.cost, t.premium, t.fee = t.cost+r.Capture.Cost, t.premium+h[0], t.fee+h[1]
-			delete(t.terms, r.Capture.Hold)
-		case ledger.KindVoid:
-			t.voids++
-			delete(t.terms, r.Void.Hold)
-		}
-	}
-	return nil
 }
 
 // stamp is a moment as commands print it.
