@@ -188,6 +188,6 @@ func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
 		a.watched = slices.DeleteFunc(a.watched, func(w watched) bool { return w.id == d.Hold })
 	}
 	if d.Task.Resume == nil { // else an answer is part of it
-		h.expected = a.engine.Prompt(&d.Task.Prompt, prompt, d.Task.Salt)
+		a.engine.Prompt(&d.Task.Prompt, prompt, d.Task.Salt)
 	}
 }

@@ -69,10 +69,9 @@ type hold struct {
 	attempt      int
 	reply        bus.DispatchReply
 	state        holdState
-	others       int  // tasks that ran when it began
-	ahead        int  // tokens to compute before the engine says anything; it has begun where this is -1
-	unsure       bool // that is as if the engine held nothing, as nobody here knows what it holds
-	expected     holdings.Expected
+	others       int    // tasks that ran when it began
+	ahead        int    // tokens to compute before the engine says anything; it has begun where this is -1
+	unsure       bool   // that is as if the engine held nothing, as nobody here knows what it holds
 	heard        uint64 // of the engine's events, when it was accepted
 	former       bool   // an earlier life served it: only its completion is left
 }
@@ -121,7 +120,6 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64, secret [32]
 		counts:   Counts{Refused: map[bus.Code]int64{}}}
 	blocks := sha256.Sum256(append(secret[:], "names of blocks"...))
 	a.engine = holdings.New(info.BlockSize, info.KVTokens, xxhash.Sum64String(cfg.ID)+uint64(boot), blocks)
-	a.engine.Part(a.room())
 	a.engine.Adapter(info.adapter(cfg.Model))
 	if at := cfg.Engine.KVEvents.Endpoint; at != "" && at != kvevent.NoEvents {
 		a.engine.Want()
@@ -237,7 +235,6 @@ func (a *Agent) Returned(info Info) error {
 	a.info = info
 	if info.BlockSize != was.BlockSize || info.KVTokens != was.KVTokens {
 		a.engine.Became(info.BlockSize, info.KVTokens)
-		a.engine.Part(a.room())
 	}
 	a.restarted()
 	return nil
@@ -334,7 +331,7 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	if h := a.holds[d.Hold]; h != nil {
 		h.state = pending
 		if c.Outcome == bus.OutcomeDone && !c.Unmetered && !c.NoCacheReport {
-			a.engine.Ended(a.now, h.heard, h.expected, c.Usage.Prompt, c.Usage.Cached)
+			a.engine.Ended(a.now, h.heard, c.Usage.Prompt, c.Usage.Cached)
 		}
 		if c.Outcome == bus.OutcomeDone {
 			a.congest.Learn(float64(h.others+a.running)/2, float64(c.ITLUS), c.Usage.Output)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"time"
 
@@ -86,25 +87,14 @@ func Default() Config {
 }
 
 // WithDefaults fills what is left zero.
-func (c Config) WithDefaults() Config {
-	d := Default()
-	for _, p := range []struct{ v, to *time.Duration }{
-		{&c.LeaseTTL, &d.LeaseTTL}, {&c.SummaryGap, &d.SummaryGap}, {&c.SummaryEvery, &d.SummaryEvery},
-		{&c.ScrapeEvery, &d.ScrapeEvery},
-		{&c.Heartbeat, &d.Heartbeat}, {&c.KeepFrames, &d.KeepFrames}, {&c.MaxRun, &d.MaxRun},
-		{&c.DrainTimeout, &d.DrainTimeout},
-		{&c.SettleTimeout, &d.SettleTimeout}, {&c.RetryMin, &d.RetryMin}, {&c.RetryMax, &d.RetryMax},
-		{&c.KeepCompletions, &d.KeepCompletions},
-	} {
-		if *p.v == 0 {
-			*p.v = *p.to
-		}
-	}
-	for _, p := range []struct{ v, to *int }{
-		{&c.KeepStream, &d.KeepStream}, {&c.KeepTotal, &d.KeepTotal}, {&c.MaxCompletions, &d.MaxCompletions},
-	} {
-		if *p.v == 0 {
-			*p.v = *p.to
+func (c Config) WithDefaults() Config { return filled(c, Default()) }
+
+// filled is a configuration whose zero fields are those of another.
+func filled[T any](c, d T) T {
+	to, from := reflect.ValueOf(&c).Elem(), reflect.ValueOf(d)
+	for i := range to.NumField() {
+		if to.Field(i).IsZero() {
+			to.Field(i).Set(from.Field(i))
 		}
 	}
 	return c

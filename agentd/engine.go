@@ -164,25 +164,16 @@ type Adapter struct {
 
 // WithDefaults fills what is left zero.
 func (c EngineConfig) WithDefaults() EngineConfig {
-	set := func(d *time.Duration, to time.Duration) {
-		if *d == 0 {
-			*d = to
-		}
-	}
-	if c.URL == "" {
-		c.URL = "http://127.0.0.1:8000"
-	}
-	set(&c.FirstEvent, 2*time.Minute) // a long prompt behind a full queue
-	// a preempted stream waits for others to finish; a dead engine waits for ever
-	set(&c.Progress, 30*time.Second)
-	set(&c.Suspect, 2*time.Second) // gaps of a live engine stay below 0.2 s
-	set(&c.Probe, 5*time.Second)
-	set(&c.RelayEvery, 20*time.Millisecond) // fifty times a second: smoother than anybody reads
-	if c.MaxEventBytes == 0 {
+	return filled(c, EngineConfig{
+		URL:        "http://127.0.0.1:8000",
+		FirstEvent: 2 * time.Minute,  // a long prompt behind a full queue
+		Progress:   30 * time.Second, // a preempted stream waits for others to finish; a dead engine for ever
+		Suspect:    2 * time.Second,  // gaps of a live engine stay below 0.2 s
+		Probe:      5 * time.Second,
+		RelayEvery: 20 * time.Millisecond, // fifty times a second: smoother than anybody reads
 		// the first event lists the prompt's ids, 7 bytes each: as many as a prompt of 512 KB can have
-		c.MaxEventBytes = 4 << 20
-	}
-	return c
+		MaxEventBytes: 4 << 20,
+	})
 }
 
 // EngineError is what an engine did wrong, or why it did nothing.

@@ -175,19 +175,17 @@ func ReadSpool(data []byte, agent string, most int) (open []Report, whole int, e
 	if !strings.HasPrefix(string(data[:min(len(data), len(head))]), head) {
 		return nil, 0, ErrForeign
 	}
-	at := map[string]int{} // place in open, by hold
-	var gone int
 	for whole = len(head); whole < len(data); {
 		entry, err := spoolEntry(data[whole:])
 		if err == nil {
-			err = takeEntry(entry, agent, &open, at, &gone, most)
+			open, err = takeEntry(open, entry, agent, most)
 		}
 		if err != nil {
-			return compact(open, gone), whole, fmt.Errorf("byte %d: %w", whole, err)
+			return open, whole, fmt.Errorf("byte %d: %w", whole, err)
 		}
 		whole += spoolPrefix + len(entry)
 	}
-	return compact(open, gone), whole, nil
+	return open, whole, nil
 }
 
 func spoolEntry(data []byte) ([]byte, error) {
@@ -208,53 +206,36 @@ func spoolEntry(data []byte) ([]byte, error) {
 	return entry, nil
 }
 
-func takeEntry(entry []byte, agent string, open *[]Report, at map[string]int, gone *int, most int) error {
+// takeEntry adds the completion of an entry to those that are pending, or takes one away.
+func takeEntry(open []Report, entry []byte, agent string, most int) ([]Report, error) {
+	of := func(hold string) func(Report) bool {
+		return func(r Report) bool { return r.Completion.Hold == hold }
+	}
 	switch kind, rest := entry[0], entry[1:]; kind {
 	case spoolDone:
-		if i, ok := at[string(rest)]; ok {
-			delete(at, string(rest))
-			(*open)[i] = Report{}
-			*gone++
-		}
-		return nil
+		return slices.DeleteFunc(open, of(string(rest))), nil
 	case spoolReport:
 		if len(rest) == 0 || len(rest) < 1+int(rest[0]) {
-			return errors.New("an entry without its domain")
+			return open, errors.New("an entry without its domain")
 		}
 		r := Report{Domain: string(rest[1 : 1+rest[0]])}
 		if !bus.ValidID(r.Domain) {
-			return fmt.Errorf("domain: %.80q is not an id", r.Domain)
+			return open, fmt.Errorf("domain: %.80q is not an id", r.Domain)
 		}
 		c := &r.Completion
 		if err := bus.Decode(rest[1+rest[0]:], c); err != nil {
-			return err
+			return open, err
 		}
-		if c.Agent != agent || c.Outcome == bus.OutcomeFailed {
-			return fmt.Errorf("a completion of %s, %s: none that is kept here", c.Agent, c.Outcome)
+		switch {
+		case c.Agent != agent || c.Outcome == bus.OutcomeFailed:
+			return open, fmt.Errorf("a completion of %s, %s: none that is kept here", c.Agent, c.Outcome)
+		case slices.ContainsFunc(open, of(c.Hold)):
+			return open, nil
+		case len(open) >= most:
+			return open, fmt.Errorf("more than %d completions", most)
 		}
-		if _, twice := at[c.Hold]; twice {
-			return nil
-		}
-		if len(at) >= most {
-			return fmt.Errorf("more than %d completions", most)
-		}
-		at[c.Hold] = len(*open)
-		*open = append(*open, r)
-		return nil
+		return append(open, r), nil
 	default:
-		return fmt.Errorf("an entry of kind %d", kind)
+		return open, fmt.Errorf("an entry of kind %d", kind)
 	}
-}
-
-func compact(open []Report, gone int) []Report {
-	if gone == 0 {
-		return open
-	}
-	out := make([]Report, 0, len(open)-gone)
-	for _, r := range open {
-		if r.Domain != "" {
-			out = append(out, r)
-		}
-	}
-	return out
 }

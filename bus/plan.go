@@ -9,6 +9,8 @@ import (
 	"math/bits"
 	"reflect"
 	"strings"
+
+	"souk/bus/packed"
 )
 
 // Messages are written and read by a plan made once of their struct tags. The bytes are those of
@@ -216,165 +218,47 @@ func appendInt(dst []byte, n int64) []byte {
 	return appendBig(append(dst, 0xd0+byte(k)), uint64(n), k)
 }
 
-// cursor reads bytes that anybody may have sent: nothing goes beyond their end, or is made larger than they
-// can hold.
-type cursor struct {
-	data []byte
-	at   int
-}
-
-// The kinds of values.
-const (
-	nothing = iota
-	truth
-	number
-	fraction
-	text // or bytes
-	list
-	table
-)
-
-// head is what a value begins with.
-type head struct {
-	kind int
-	n    int    // of text its bytes, which follow; of a list its items, of a table its members
-	bits uint64 // of a number, in two's complement; of a fraction, as a float64
-	big  bool   // a number beyond int64
-}
-
-// wide is how many bytes of a length, or of a number, follow the first byte of a value.
-var wide = [...]int{0xc4: 1, 0xc5: 2, 0xc6: 4, 0xca: 4, 0xcb: 8, 0xcc: 1, 0xcd: 2, 0xce: 4, 0xcf: 8, 0xd0: 1,
-	0xd1: 2, 0xd2: 4, 0xd3: 8, 0xd9: 1, 0xda: 2, 0xdb: 4, 0xdc: 2, 0xdd: 4, 0xde: 2, 0xdf: 4}
-
-func (c *cursor) head() (h head, err error) {
-	if c.at >= len(c.data) {
-		return h, c.short()
-	}
-	b := c.data[c.at]
-	c.at++
-	var n uint64
-	if int(b) < len(wide) {
-		if wide[b] > len(c.data)-c.at {
-			return h, c.short()
-		}
-		for range wide[b] {
-			n = n<<8 | uint64(c.data[c.at])
-			c.at++
-		}
-	}
-	switch {
-	case b <= 0x7f || b >= 0xe0:
-		return head{kind: number, bits: uint64(int8(b))}, nil
-	case b >= 0xcc && b <= 0xcf:
-		return head{kind: number, bits: n, big: n > math.MaxInt64}, nil
-	case b >= 0xd0 && b <= 0xd3:
-		unused := 64 - 8*wide[b]
-		return head{kind: number, bits: uint64(int64(n<<unused) >> unused)}, nil
-	case b == 0xc0:
-		return head{}, nil
-	case b == 0xc2 || b == 0xc3:
-		return head{kind: truth, bits: uint64(b & 1)}, nil
-	case b == 0xca:
-		return head{kind: fraction, bits: math.Float64bits(float64(math.Float32frombits(uint32(n))))}, nil
-	case b == 0xcb:
-		return head{kind: fraction, bits: n}, nil
-	case b <= 0x8f:
-		h, n = head{kind: table}, uint64(b&0x0f)
-	case b <= 0x9f:
-		h, n = head{kind: list}, uint64(b&0x0f)
-	case b <= 0xbf:
-		h, n = head{kind: text}, uint64(b&0x1f)
-	case b <= 0xc6 && b >= 0xc4 || b >= 0xd9 && b <= 0xdb:
-		h.kind = text
-	case b == 0xdc || b == 0xdd:
-		h.kind = list
-	case b >= 0xde:
-		h.kind = table
-	default:
-		return h, c.bad("type 0x%02x is not used here", b)
-	}
-	h.n = int(n)
-	switch left := len(c.data) - c.at; {
-	case h.n > left || h.kind == table && 2*h.n > left:
-		return h, c.short()
-	case h.kind == table && h.n > MaxMembers:
-		return h, c.bad("map of %d members: at most %d are taken", h.n, MaxMembers)
-	case h.kind == list && h.n > MaxItems:
-		return h, c.bad("array of %d items: at most %d are taken", h.n, MaxItems)
-	}
-	return h, nil
-}
-
-// take returns the bytes of a text whose head has been read.
-func (c *cursor) take(h head) []byte {
-	c.at += h.n
-	return c.data[c.at-h.n : c.at]
-}
-
-// skip passes over a value, whatever is in it.
-func (c *cursor) skip() error {
-	for left := 1; left > 0; left-- {
-		h, err := c.head()
-		switch {
-		case err != nil:
-			return err
-		case h.kind == text:
-			c.at += h.n
-		case h.kind == list:
-			left += h.n
-		case h.kind == table:
-			left += 2 * h.n
-		}
-	}
-	return nil
-}
-
-func (c *cursor) short() error {
-	return c.bad("a length is declared that goes beyond the end of the message (%d bytes)", len(c.data))
-}
-
-func (c *cursor) bad(format string, args ...any) error {
-	return fmt.Errorf("msgpack at byte %d: "+format, append([]any{c.at}, args...)...)
-}
+// isText reports whether a value is text or bytes: readers of either take both.
+func isText(h packed.Head) bool { return h.Kind == packed.Text || h.Kind == packed.Bytes }
 
 // message reads all of a message.
 func (p *plan) message(data []byte, v reflect.Value) error {
-	c := &cursor{data: data}
-	h, err := c.head()
+	c := &packed.Cursor{Data: data, MostMembers: MaxMembers, MostItems: MaxItems}
+	h, err := c.Head()
 	switch {
 	case len(data) == 0:
 		return errors.New("empty message")
-	case err == nil && h.kind != table:
-		return c.bad("a message is a map")
+	case err == nil && h.Kind != packed.Table:
+		return c.Bad("a message is a map")
 	case err == nil:
 		err = p.read(c, h, v)
 	}
-	if err == nil && c.at < len(data) {
-		return c.bad("%d bytes behind the end of the message", len(data)-c.at)
+	if err == nil && c.At < len(data) {
+		return c.Bad("%d bytes behind the end of the message", len(data)-c.At)
 	}
 	return err
 }
 
 // read fills a struct. What the map does not name keeps its value; names that the struct does not have are
 // passed over.
-func (p *plan) read(c *cursor, h head, v reflect.Value) error {
+func (p *plan) read(c *packed.Cursor, h packed.Head, v reflect.Value) error {
 	switch {
-	case h.kind == nothing:
+	case h.Kind == packed.Nothing:
 		v.SetZero()
 		return nil
-	case h.kind != table:
-		return c.bad("a map is expected")
+	case h.Kind != packed.Table:
+		return c.Bad("a map is expected")
 	}
 	var seen uint64
-	for next, n := 0, h.n; n > 0; n-- {
-		h, err := c.head()
+	for next, n := 0, h.N; n > 0; n-- {
+		h, err := c.Head()
 		if err != nil {
 			return err
 		}
-		if h.kind != text {
-			return c.bad("a map key is not a string")
+		if !isText(h) {
+			return c.Bad("a map key is not a string")
 		}
-		name := c.take(h)
+		name := c.Take(h)
 		// Members mostly come in the order of the fields.
 		for next < len(p.fields) && p.fields[next].omit && p.fields[next].name != string(name) {
 			next++
@@ -384,19 +268,19 @@ func (p *plan) read(c *cursor, h head, v reflect.Value) error {
 			i, known = p.byName[string(name)]
 		}
 		if !known {
-			if err := c.skip(); err != nil {
+			if err := c.Skip(); err != nil {
 				return err
 			}
 			next = 0
 			continue
 		}
 		if seen&(1<<i) != 0 {
-			return c.bad("key %.40q stands twice", name)
+			return c.Bad("key %.40q stands twice", name)
 		}
 		seen |= 1 << i
 		next = i + 1
 		f := &p.fields[i]
-		if h, err = c.head(); err == nil {
+		if h, err = c.Head(); err == nil {
 			err = f.value.read(c, h, v.Field(f.index))
 		}
 		if err != nil {
@@ -407,48 +291,48 @@ func (p *plan) read(c *cursor, h head, v reflect.Value) error {
 }
 
 // read fills a field with a value whose head has been read. Nothing is the same as zero.
-func (s *shape) read(c *cursor, h head, v reflect.Value) error {
+func (s *shape) read(c *packed.Cursor, h packed.Head, v reflect.Value) error {
 	switch {
 	case s.kind == reflect.Struct:
 		return s.to.read(c, h, v)
-	case h.kind == nothing:
+	case h.Kind == packed.Nothing:
 		v.SetZero()
 	case s.kind == reflect.Pointer:
 		if v.IsNil() {
 			v.Set(reflect.New(v.Type().Elem()))
 		}
 		return s.elem.read(c, h, v.Elem())
-	case s.kind == reflect.String && h.kind == text:
-		v.SetString(string(c.take(h)))
-	case s.raw && h.kind == text:
-		b := c.take(h)
+	case s.kind == reflect.String && isText(h):
+		v.SetString(string(c.Take(h)))
+	case s.raw && isText(h):
+		b := c.Take(h)
 		v.SetBytes(append(make([]byte, 0, len(b)), b...))
-	case s.kind == reflect.Array && h.kind == text:
-		if h.n != 2*v.Len() {
-			return c.bad("%d hexadecimal digits, want %d", h.n, 2*v.Len())
+	case s.kind == reflect.Array && isText(h):
+		if h.N != 2*v.Len() {
+			return c.Bad("%d hexadecimal digits, want %d", h.N, 2*v.Len())
 		}
-		_, err := hex.Decode(v.Bytes(), c.take(h))
+		_, err := hex.Decode(v.Bytes(), c.Take(h))
 		return err
-	case s.kind == reflect.Bool && h.kind == truth:
-		v.SetBool(h.bits == 1)
-	case v.CanInt() && h.big:
-		return c.bad("number %d is beyond int64 (%d)", h.bits, int64(math.MaxInt64))
-	case v.CanInt() && h.kind == number:
-		v.SetInt(int64(h.bits))
-	case v.CanUint() && h.kind == number && (v.OverflowUint(h.bits) || !h.big && int64(h.bits) < 0):
-		return c.bad("number beyond %s", s.kind)
-	case v.CanUint() && h.kind == number:
-		v.SetUint(h.bits)
-	case v.CanFloat() && h.kind == fraction:
-		v.SetFloat(math.Float64frombits(h.bits))
-	case v.CanFloat() && h.big:
-		v.SetFloat(float64(h.bits))
-	case v.CanFloat() && h.kind == number:
-		v.SetFloat(float64(int64(h.bits)))
-	case s.elem != nil && h.kind == list:
-		v.Set(reflect.MakeSlice(v.Type(), h.n, h.n))
-		for i := range h.n {
-			h, err := c.head()
+	case s.kind == reflect.Bool && h.Kind == packed.Truth:
+		v.SetBool(h.Bits == 1)
+	case v.CanInt() && h.Big:
+		return c.Bad("number %d is beyond int64 (%d)", h.Bits, int64(math.MaxInt64))
+	case v.CanInt() && h.Kind == packed.Number:
+		v.SetInt(int64(h.Bits))
+	case v.CanUint() && h.Kind == packed.Number && (v.OverflowUint(h.Bits) || !h.Big && int64(h.Bits) < 0):
+		return c.Bad("number beyond %s", s.kind)
+	case v.CanUint() && h.Kind == packed.Number:
+		v.SetUint(h.Bits)
+	case v.CanFloat() && h.Kind == packed.Fraction:
+		v.SetFloat(math.Float64frombits(h.Bits))
+	case v.CanFloat() && h.Big:
+		v.SetFloat(float64(h.Bits))
+	case v.CanFloat() && h.Kind == packed.Number:
+		v.SetFloat(float64(int64(h.Bits)))
+	case s.elem != nil && h.Kind == packed.List:
+		v.Set(reflect.MakeSlice(v.Type(), h.N, h.N))
+		for i := range h.N {
+			h, err := c.Head()
 			if err == nil {
 				err = s.elem.read(c, h, v.Index(i))
 			}
@@ -457,7 +341,7 @@ func (s *shape) read(c *cursor, h head, v reflect.Value) error {
 			}
 		}
 	default:
-		return c.bad("a %s is expected", s.kind)
+		return c.Bad("a %s is expected", s.kind)
 	}
 	return nil
 }

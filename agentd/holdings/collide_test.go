@@ -59,13 +59,14 @@ func TestNobodyMakesTwoTextsOneBlock(t *testing.T) {
 		t.Errorf("two blocks are stored, and %d known: %+v", s.Blocks(), c)
 	}
 	sound(t, s)
-	s = New(block, 400, 1, [32]byte{1}) // of an engine that says nothing
+	s = New(block, 400, 1, [32]byte{1}) // of prompts that await what is said of them
+	s.Listen()
 	for i, ids := range [][]uint32{a, b} {
 		p := bus.Prompt{Bytes: 16, Tokens: 5, Prefixes: []bus.PrefixHash{{Bytes: 16,
 			Hash: uint64(i+1) << 40}}}
 		s.Prompt(&p, append(ids, 1), "")
 	}
-	if s.Blocks() != 2 {
-		t.Errorf("two texts were served, and %d of them are held", s.Blocks())
+	if s.size() != 2 {
+		t.Errorf("two texts were served, and %d of them are awaited", s.size())
 	}
 }

@@ -1,7 +1,7 @@
 // Package holdings knows what one engine holds in its cache, and says it as prefix hashes. The engine says
 // which blocks of tokens it stores and removes; a prompt comes with the hashes of prefixes of its text, and
-// with its tokens; so each prefix is tied to a block. Where the engine says nothing, what it holds is
-// reckoned from what it served. Values in, values out.
+// with its tokens; so each prefix is tied to a block. Where the engine says nothing, nothing is known here:
+// hubs infer what it holds from what was served. Values in, values out.
 package holdings
 
 import (
@@ -9,14 +9,12 @@ import (
 
 	"souk/agentd/kvevent"
 	"souk/bus"
-	"souk/bus/bounded"
 )
 
 // State is what is known of one engine. Not for concurrent use.
 type State struct {
 	block    int    // tokens; 0: not known yet, and nothing is
 	capacity int    // blocks; 0: unknown
-	part     int    // of these, what its prompts have: see Part
 	adapter  string // that all its prompts are computed with
 
 	tree
@@ -38,9 +36,6 @@ type State struct {
 	pinned []int32 // blocks that prompts await, oldest first
 	at     []int32 // scratch
 	path   []int32
-
-	clock uint32 // where it is inferred what is held: prompts so far
-	use   bounded.Order
 
 	say
 }
@@ -76,12 +71,7 @@ func (s *State) sized(block, capacity int) {
 	if block > 0 {
 		s.capacity = max(0, capacity) / block
 	}
-	s.part = s.capacity
 }
-
-// Part says that the prompts have room for so many tokens of the cache, and those of other agents the rest:
-// of an engine that does not say what it holds, no more is taken to be held.
-func (s *State) Part(tokens int) { s.part = min(s.capacity, max(0, tokens)/max(1, s.block)) }
 
 // Adapter says which LoRA adapter of the engine its prompts are computed with; empty: none. What the engine
 // holds of other adapters, and of the model itself, is nothing to them.
@@ -117,7 +107,7 @@ func (s *State) clear() {
 	s.tree, s.engine, s.copies, s.came = newTree(s.secret), map[kvevent.Key]copies{}, 0, 0
 	s.unnamed = 0
 	s.prefixes = prefixes{by: map[uint64]int32{}, lost: s.prefixes.lost}
-	s.pinned, s.use = nil, bounded.Empty()
+	s.pinned = nil
 	s.reset = true
 }
 
@@ -294,18 +284,12 @@ func (s *State) freed(n *node) {
 	}
 }
 
-// Expected is what an engine was believed to hold of a prompt when it began.
-type Expected struct {
-	tokens int
-	used   uint32
-}
-
 // Prompt takes in a prompt that the engine has computed: what there is to know of its text, its tokens, and
 // the salt that it was asked with, if it was, which has blocks of these tokens be others than those of
 // another salt.
-func (s *State) Prompt(p *bus.Prompt, ids []uint32, salt string) (e Expected) {
-	if s.block == 0 || len(ids) == 0 || len(ids) > bus.MaxTokens || p.Loose == bus.LooseMedia {
-		return e
+func (s *State) Prompt(p *bus.Prompt, ids []uint32, salt string) {
+	if !s.events || s.block == 0 || len(ids) == 0 || len(ids) > bus.MaxTokens || p.Loose == bus.LooseMedia {
+		return
 	}
 	path, shared := append(s.path[:0], 0), 0
 	room := s.most() - s.size()
@@ -330,9 +314,6 @@ func (s *State) Prompt(p *bus.Prompt, ids []uint32, salt string) (e Expected) {
 	s.path = path
 	s.endsIn(path[len(path)-1])
 	s.pin(path[len(path)-1])
-	if !s.events {
-		e = s.infer(path)
-	}
 	if p.Next.Of(p.Prefixes) {
 		if _, known := s.prefixes.by[bus.ShortHash(p.Next.At(0))]; known {
 			turned := *p
@@ -341,7 +322,6 @@ func (s *State) Prompt(p *bus.Prompt, ids []uint32, salt string) (e Expected) {
 		}
 	}
 	s.place(p, path, len(ids), int32(shared))
-	return e
 }
 
 // know notes that the text of a block is known.
@@ -390,68 +370,8 @@ func (s *State) Heard() uint64 { return s.alarm.Heard() }
 
 // Ended says what the engine found of a prompt in its cache; cached is -1 where it does not say. It was sent
 // the prompt when [State.Heard] was so much.
-func (s *State) Ended(now time.Time, heard uint64, e Expected, prompt, cached int) {
-	if s.block == 0 || cached < 0 {
-		return
-	}
-	if s.events || s.wanted {
+func (s *State) Ended(now time.Time, heard uint64, prompt, cached int) {
+	if s.block > 0 && cached >= 0 && (s.events || s.wanted) {
 		s.alarm.Served(now, heard, (prompt-cached)/s.block)
 	}
-	if s.events {
-		return
-	}
-	if cached == 0 && e.tokens > 0 || cached < e.tokens*3/4-2*s.block {
-		for s.use.Oldest != none && s.nodes[s.use.Oldest].used <= e.used {
-			s.evict()
-		}
-	}
 }
-
-// infer has the engine hold a prompt, and whatever else was used last that has room beside it.
-func (s *State) infer(path []int32) (e Expected) {
-	s.clock++
-	if len(path) > 1 && s.nodes[path[1]].copies > 0 {
-		d := 1
-		for d+1 < len(path) && s.nodes[path[d+1]].copies > 0 {
-			d++
-		}
-		e = Expected{d * s.block, s.nodes[path[d]].used}
-	}
-	for i := len(path) - 1; i > 0; i-- {
-		k := path[i]
-		if s.nodes[k].copies > 0 {
-			s.unlink(k)
-		}
-		s.push(k)
-	}
-	for _, k := range path[1:] {
-		if s.nodes[k].copies == 0 {
-			s.copies++
-			s.hold(k, s.prefixesTurned)
-		}
-	}
-	most := s.part * 19 / 20 // some of it is of tasks that run, and is no full block
-	if s.capacity == 0 {
-		most = maxBlocks / 2
-	}
-	for s.copies > most {
-		s.evict()
-	}
-	return e
-}
-
-func (s *State) evict() {
-	k := s.use.Oldest
-	s.unlink(k)
-	s.drop(k)
-}
-
-func (s *State) neighbours(k int32) *bounded.Place { return &s.nodes[k].place }
-
-// push makes a block the one that was used last.
-func (s *State) push(k int32) {
-	s.nodes[k].used = s.clock
-	s.use.Push(s.neighbours, k)
-}
-
-func (s *State) unlink(k int32) { s.use.Remove(s.neighbours, k) }

@@ -284,7 +284,8 @@ func TestAnEngineThatSaysNothing(t *testing.T) {
 	s.Take(begun)
 	p, ids, _ := prompt(512, words(1, 39, 4))
 	for range 3 {
-		s.Ended(begun, s.Heard(), s.Prompt(&p, ids, ""), 40, 0)
+		s.Prompt(&p, ids, "")
+		s.Ended(begun, s.Heard(), 40, 0)
 	}
 	if s.Take(begun.Add(9 * time.Second)); s.Deaf() || s.Coverage() != 1 {
 		t.Error("it has time to say so")
@@ -298,30 +299,17 @@ func TestAnEngineThatSaysNothing(t *testing.T) {
 	s = New(block, 400, 1, [32]byte{1}) // it never says a word
 	s.Want()
 	for range 3 {
-		s.Ended(begun, s.Heard(), s.Prompt(&p, ids, ""), 40, 0)
+		s.Prompt(&p, ids, "")
+		s.Ended(begun, s.Heard(), 40, 0)
 	}
 	if s.Take(begun.Add(10 * time.Second)); !s.Deaf() || s.Evidence() != bus.EvidenceInferred {
 		t.Error("it should have said something, ever")
 	}
 }
 
-// Of an engine that others sell, too, no more is taken to be held than the part of its prompts; what it says
-// that it holds is measured by all of its cache.
-func TestPartOfACache(t *testing.T) {
-	for _, part := range []int{1000, 600, 400, 0} {
-		s := New(block, 1000, 1, [32]byte{1})
-		s.Part(part)
-		p, ids, _ := prompt(512, words(0, 399, 4), words(1, 99, 4))
-		first, tokens, _ := prompt(512, words(0, 399, 4), words(2, 99, 4))
-		s.Ended(begun, s.Heard(), s.Prompt(&p, ids, ""), len(ids), 0)
-		s.Ended(begun, s.Heard(), s.Prompt(&first, tokens, ""), len(tokens), min(400, part))
-		if most := part * 19 / 20; s.Blocks()*block > most || s.Blocks()*block < min(600, most)-block {
-			t.Errorf("%d tokens are held of a part of %d", s.Blocks()*block, part)
-		}
-		sound(t, s)
-	}
+// What an engine says that it holds is measured by all of its cache.
+func TestCoverageOfPartOfACache(t *testing.T) {
 	s := New(block, 1000, 1, [32]byte{1})
-	s.Part(250)
 	e := newEngine(s)
 	s.Blind()
 	p, ids, _ := prompt(512, words(0, 399, 4))
@@ -333,44 +321,15 @@ func TestPartOfACache(t *testing.T) {
 	}
 }
 
-// Without events what was used last is taken to be held, with a little less room than there is.
-func TestInferred(t *testing.T) {
+// Of an engine that says nothing nothing is known.
+func TestWithoutEvents(t *testing.T) {
 	s := New(block, 1000, 1, [32]byte{1})
-	p := make([]bus.Prompt, 8)
-	ids := make([][]uint32, 8)
-	for i := range p {
-		p[i], ids[i], _ = prompt(512, words(0, 399, 4), words(1+i, 99, 4))
-	}
-	serve := func(i, cached int) {
-		s.Ended(begun, s.Heard(), s.Prompt(&p[i], ids[i], ""), len(ids[i]), cached)
-	}
-	for i := range p {
-		serve(i, 400*min(1, i))
-		sound(t, s)
-	}
-	held := func() (list []int) {
-		for i := range p {
-			list = append(list, s.Held(&p[i]))
-		}
-		return list
-	}
-	// 400 and five times 100 are 900, and 950 have room
-	if got, want := held(), []int{400, 400, 400, 500, 500, 500, 500, 500}; !slices.Equal(got, want) {
-		t.Errorf("%v tokens are held, want %v", got, want)
-	}
-	serve(5, 200) // it found much less than was held: all that it used before is gone
-	if got := held(); got[3] == 500 || got[4] == 500 || got[5] != 500 || got[6] != 500 {
-		t.Errorf("%v tokens are held after a miss", got)
+	p, ids, _ := prompt(512, words(0, 399, 4))
+	s.Prompt(&p, ids, "")
+	if s.Held(&p) != 0 || s.Blocks() != 0 || s.Prefixes() != 0 || s.Evidence() != bus.EvidenceInferred {
+		t.Errorf("%d tokens are held, %d blocks, %d prefixes", s.Held(&p), s.Blocks(), s.Prefixes())
 	}
 	sound(t, s)
-	if s.Restarted(); s.Held(&p[5]) != 0 || s.Blocks() != 0 {
-		t.Error("it began anew")
-	}
-	media := p[5]
-	media.Loose = bus.LooseMedia
-	if s.Prompt(&media, ids[5], ""); s.Held(&media) != 0 {
-		t.Error("what is in a picture has no prefixes")
-	}
 }
 
 // unseen is a prompt of so many blocks of which nothing is known, with two prefixes in each.
@@ -808,8 +767,8 @@ func FuzzState(f *testing.F) {
 				for i := range ids {
 					ids[i] = uint32(next() % 2)
 				}
-				e := s.Prompt(&p, ids, "")
-				s.Ended(now, s.Heard(), e, len(ids), next()%60-1)
+				s.Prompt(&p, ids, "")
+				s.Ended(now, s.Heard(), len(ids), next()%60-1)
 				if n := s.Held(&p); n < 0 {
 					t.Fatal(n)
 				}

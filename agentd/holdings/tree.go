@@ -37,10 +37,6 @@ type node struct {
 	seen       bool  // it is of a prompt, not only of an answer
 	ends       bool  // a prompt ended in it or just behind it
 	known      bool  // its text is: it is of a prompt, or of what was answered to one
-
-	// Where it is inferred what is held: when it was last used, and its neighbours in that order.
-	used  uint32
-	place bounded.Place
 }
 
 // none is no node and no prefix.

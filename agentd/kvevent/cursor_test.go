@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+
+	"souk/bus/packed"
 )
 
 // wire writes msgpack in any form that a value has, as its specification lists them.
@@ -106,19 +108,30 @@ func TestAnyValueIsPassed(t *testing.T) {
 		w.value(3)
 		size := len(w.b)
 		for _, after := range []int{0, 1, 9} {
-			c := cursor{b: append(w.b[:size:size], make([]byte, after)...)}
-			if c.skip(); c.bad || c.at != size {
-				t.Fatalf("%x, and %d bytes behind it: passed to byte %d, bad %v", w.b, after, c.at, c.bad)
+			c := cursorAt(append(w.b[:size:size], make([]byte, after)...), 0)
+			if c.skip(); c.bad || c.At != size {
+				t.Fatalf("%x, and %d bytes behind it: passed to byte %d, bad %v", w.b, after, c.At, c.bad)
 			}
 		}
 		for range min(size, 20) {
 			cut := w.IntN(size)
-			c := cursor{b: w.b[:cut:cut]}
-			if c.skip(); !c.bad || c.at > cut {
-				t.Fatalf("%x of %x is taken for a value, at byte %d", w.b[:cut], w.b, c.at)
+			c := cursorAt(w.b[:cut:cut], 0)
+			if c.skip(); !c.bad || c.At > cut {
+				t.Fatalf("%x of %x is taken for a value, at byte %d", w.b[:cut], w.b, c.At)
 			}
 		}
 	}
+}
+
+// integer reads a number with or without a sign.
+func integer(c *cursor) (n uint64, negative, ok bool) {
+	h, err := c.Head()
+	return h.Bits, !h.Big && int64(h.Bits) < 0, err == nil && h.Kind == packed.Number
+}
+
+func textAt(b []byte, at int) []byte {
+	c := cursorAt(b, at)
+	return c.text()
 }
 
 // A number is read as it is in each of its forms, at the end of what there is, too, and is none where it
@@ -143,27 +156,27 @@ func TestNumbersOfAnyForm(t *testing.T) {
 		{be(0xd3, 1<<63-1, 8), 1<<63 - 1, false}, {be(0xd3, minus(-1<<63), 8), minus(-1 << 63), true},
 	} {
 		for _, after := range [][]byte{nil, {0xc1}} {
-			r := cursor{b: append(c.b[:len(c.b):len(c.b)], after...)}
-			n, negative, ok := r.integer()
-			if n != c.n || negative != c.negative || !ok || r.at != len(c.b) || r.bad {
-				t.Errorf("%x: %d, negative %v, a number %v, to byte %d", r.b, n, negative, ok, r.at)
+			r := cursorAt(append(c.b[:len(c.b):len(c.b)], after...), 0)
+			n, negative, ok := integer(&r)
+			if n != c.n || negative != c.negative || !ok || r.At != len(c.b) || r.bad {
+				t.Errorf("%x: %d, negative %v, a number %v, to byte %d", r.Data, n, negative, ok, r.At)
 			}
-			r.at = 0
-			if k, ok := r.key(); k != Key(c.n) || !ok || r.at != len(c.b) {
-				t.Errorf("%x: key %d %v, to byte %d", r.b, k, ok, r.at)
+			r.At = 0
+			if k, ok := r.key(); k != Key(c.n) || !ok || r.At != len(c.b) {
+				t.Errorf("%x: key %d %v, to byte %d", r.Data, k, ok, r.At)
 			}
 		}
 		for cut := range c.b {
-			r := cursor{b: c.b[:cut:cut]}
-			if n, _, ok := r.integer(); ok {
-				t.Errorf("%x of %x is taken for %d", r.b, c.b, n)
+			r := cursorAt(c.b[:cut:cut], 0)
+			if n, _, ok := integer(&r); ok {
+				t.Errorf("%x of %x is taken for %d", r.Data, c.b, n)
 			}
 		}
 	}
 	for _, none := range []byte{0x80, 0x90, 0xa0, 0xc0, 0xc1, 0xc2, 0xca, 0xcb, 0xd4, 0xd9, 0xdc, 0xde} {
-		r := cursor{b: append([]byte{none}, make([]byte, 20)...)}
-		if n, _, ok := r.integer(); ok || r.at != 0 {
-			t.Errorf("%#x is taken for %d, to byte %d", none, n, r.at)
+		r := cursorAt(append([]byte{none}, make([]byte, 20)...), 0)
+		if n, _, ok := integer(&r); ok {
+			t.Errorf("%#x is taken for %d", none, n)
 		}
 	}
 }
@@ -188,7 +201,7 @@ func TestUnknownMembersOfAnyKind(t *testing.T) {
 			members = append(members, func() {
 				for before := len(w.b); ; w.b = w.b[:before] { // a key of any kind that is no name
 					w.value(1)
-					if named((&cursor{b: w.b, at: before}).text()) == none {
+					if named(textAt(w.b, before)) == none {
 						break
 					}
 				}

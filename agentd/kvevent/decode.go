@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"souk/bus/packed"
 )
 
 // MaxPayload is the largest batch that is read, in bytes: some 100,000 blocks.
@@ -36,22 +38,22 @@ func (d *Decoder) Decode(payload []byte) (b Batch, err error) {
 	if len(payload) > MaxPayload {
 		return b, fmt.Errorf("a batch of %d bytes: at most %d are taken", len(payload), MaxPayload)
 	}
-	c := cursor{b: payload}
-	if k, n := c.head(); k != array || n < 2 {
+	c := cursorAt(payload, 0)
+	if h := c.head(); h.Kind != packed.List || h.N < 2 {
 		return b, errors.New("a batch of events is not an array of a time and events")
 	}
 	c.skip()
-	k, n := c.head()
-	if k != array {
+	h := c.head()
+	if h.Kind != packed.List {
 		return b, errors.New("a batch of events has no list of events")
 	}
-	for range n {
-		at := c.at
+	for range h.N {
+		at := c.At
 		c.skip()
 		if c.bad {
-			return Batch{}, fmt.Errorf("a batch of events breaks off or is no msgpack at byte %d", c.at)
+			return Batch{}, fmt.Errorf("a batch of events breaks off or is no msgpack at byte %d", c.At)
 		}
-		d.event(&b, cursor{b: payload[:c.at], at: at})
+		d.event(&b, cursorAt(payload[:c.At], at))
 	}
 	return b, nil
 }
@@ -123,7 +125,7 @@ type members struct {
 // to is a cursor before a member; false if it is absent or nil.
 func (m *members) to(f field) (cursor, bool) {
 	c := m.c
-	if c.at = m.at[f]; c.at == 0 || c.b[c.at] == 0xc0 {
+	if c.At = m.at[f]; c.At == 0 || c.Data[c.At] == 0xc0 {
 		return c, false
 	}
 	return c, true
@@ -132,27 +134,26 @@ func (m *members) to(f field) (cursor, bool) {
 // event reads one event, whose bytes are well-formed msgpack, into b.
 func (d *Decoder) event(b *Batch, c cursor) {
 	m := members{c: c}
-	k, n := c.head()
-	switch k {
-	case object:
-		for range n {
+	switch h := c.head(); h.Kind {
+	case packed.Table:
+		for range h.N {
 			var name []byte
 			if name = c.text(); name == nil {
 				c.skip()
 			}
-			m.at[named(name)] = c.at
+			m.at[named(name)] = c.At
 			c.skip()
 		}
-	case array:
+	case packed.List:
 		order := storedFields
-		for i := range n {
+		for i := range h.N {
 			if i == 1 {
 				if t, _ := m.to(typ); string(t.text()) == "BlockRemoved" {
 					order = removedFields
 				}
 			}
-			if i < uint64(len(order)) {
-				m.at[order[i]] = c.at
+			if i < len(order) {
+				m.at[order[i]] = c.At
 			}
 			c.skip()
 		}
@@ -240,11 +241,11 @@ func (m *members) host() bool {
 // keys reads the hashes of an event's blocks.
 func (m *members) keys(e *Event) bool {
 	c, ok := m.to(hashes)
-	k, n := c.head()
-	if !ok || k != array {
+	h := c.head()
+	if !ok || h.Kind != packed.List {
 		return false
 	}
-	e.Blocks = make([]Key, n) // n elements follow, of a byte or more each: skip has been past them
+	e.Blocks = make([]Key, h.N) // so many elements follow, of a byte or more each: skip has been past them
 	for i := range e.Blocks {
 		if e.Blocks[i], ok = c.key(); !ok {
 			return false
@@ -283,20 +284,20 @@ func (m *members) stored(b *Batch) (ok bool) {
 		b.Events = append(b.Events, e)
 		return true
 	}
-	if k, n := spaces.head(); k != array || n != uint64(len(e.Blocks)) {
+	if h := spaces.head(); h.Kind != packed.List || h.N != len(e.Blocks) {
 		return false
 	}
 	all, from, before := e, 0, len(b.Events)
 	var entry []byte
 	for i := range all.Blocks {
-		at := spaces.at
+		at := spaces.At
 		spaces.skip()
 		space := e.Space
-		if next := spaces.b[at:spaces.at]; i == 0 || !bytes.Equal(next, entry) {
+		if next := spaces.Data[at:spaces.At]; i == 0 || !bytes.Equal(next, entry) {
 			entry, space = next, lora.of(next, name)
 		}
 		if i > from && space != e.Space {
-			if len(b.Events) >= fewEvents+len(m.c.b)/perEvent {
+			if len(b.Events) >= fewEvents+len(m.c.Data)/perEvent {
 				clear(b.Events[before:])
 				b.Events = b.Events[:before]
 				return false
@@ -329,9 +330,9 @@ func (m *members) lora() (s Space, name []byte) {
 	}
 	for _, f := range []field{loraName, loraID} {
 		if c, ok := m.to(f); ok {
-			at := c.at
+			at := c.At
 			c.skip()
-			return adapterSpace(c.b[at:c.at]), nil
+			return adapterSpace(c.Data[at:c.At]), nil
 		}
 	}
 	return s, nil
@@ -341,22 +342,22 @@ func (m *members) lora() (s Space, name []byte) {
 // here once more, which tells the block from no other of the adapter's. It says name and salt bare; inside,
 // and it may come to say so, it says with each what it is: ["lora", name, path], ["cache_salt", salt].
 func (s Space) of(entry, name []byte) Space {
-	c := cursor{b: entry}
-	k, n := c.head()
-	if k == nothing {
+	c := cursorAt(entry, 0)
+	h := c.head()
+	if h.Kind == packed.Nothing {
 		return s
 	}
-	if k != array {
+	if h.Kind != packed.List {
 		return s.with(entry)
 	}
 	var rest []byte
-	for i := range n {
-		at, element := c.at, c
+	for i := range h.N {
+		at, element := c.At, c
 		c.skip()
 		said, what := element.text(), []byte(nil)
 		if said == nil {
-			if k, n := element.head(); k == array && n > 1 {
-				if what = element.text(); string(what) == "lora" || string(what) == "cache_salt" && n == 2 {
+			if h := element.head(); h.Kind == packed.List && h.N > 1 {
+				if what = element.text(); string(what) == "lora" || string(what) == "cache_salt" && h.N == 2 {
 					said = element.text()
 				}
 			}
@@ -366,7 +367,7 @@ func (s Space) of(entry, name []byte) Space {
 		case said != nil && string(what) != "lora":
 			rest = appendText(rest, string(said))
 		default:
-			rest = append(rest, entry[at:c.at]...)
+			rest = append(rest, entry[at:c.At]...)
 		}
 	}
 	if len(rest) == 0 {
@@ -378,18 +379,18 @@ func (s Space) of(entry, name []byte) Space {
 // ids reads the tokens of an event's blocks.
 func (m *members) ids() ([]uint32, bool) {
 	c, ok := m.to(tokens)
-	k, n := c.head()
-	if !ok || k != array {
+	h := c.head()
+	if !ok || h.Kind != packed.List {
 		return nil, false
 	}
-	out := make([]uint32, n)
+	out := make([]uint32, h.N)
 	for i := range out {
-		if x := c.b[c.at]; x < 0x80 {
+		if x := c.Data[c.At]; x < 0x80 { // nearly all are short
 			out[i] = uint32(x)
-			c.at++
+			c.At++
 		} else if x == 0xcd {
-			out[i] = uint32(binary.BigEndian.Uint16(c.b[c.at+1:]))
-			c.at += 3
+			out[i] = uint32(binary.BigEndian.Uint16(c.Data[c.At+1:]))
+			c.At += 3
 		} else {
 			n, ok := c.number()
 			if !ok || n > math.MaxUint32 {

@@ -237,7 +237,7 @@ func (b *batch) choice(s *openai.Scanner, e *event) bool {
 		return false
 	}
 	if index != 0 || !plain { // we never ask for a second choice
-		v, _ := value(&raw) // all of it
+		v, _ := value(&raw)
 		if index == 0 && len(prompt) > 0 { // more than a message may hold, and nobody asked for it
 			v = without(v, "prompt_token_ids")
 		}

@@ -1,25 +1,25 @@
 package vllm
 
 import (
-	"math/bits"
 	"sync"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // pace is how fast one server answers, measured over all its streams. It says how long a silence is unusual
 // for that server.
 type pace struct {
 	mu      sync.Mutex
-	last    time.Time // when any stream moved
-	gaps    [256]uint32
-	n       uint32
-	prefill time.Duration // for one chunk of a prompt: the slowest of the recent ones
-	each    time.Duration // for one token of a prompt, until the answer's first token
-	first   time.Duration // from a request to its first token, whatever the prompt
-	newest  time.Time     // when the latest that has a first token was sent; an earlier one without is lost
-	hung    time.Time     // when the server was last found hanging
-	served  kinds         // of which it has had requests
-	novel   int           // requests in hand of others
+	last    time.Time                       // when any stream moved
+	gaps    *hdrhistogram.WindowedHistogram // between two reads of one stream, us: the recent ones
+	prefill time.Duration                   // for one chunk of a prompt: the slowest of the recent ones
+	each    time.Duration                   // for one token of a prompt, until the answer's first token
+	first   time.Duration                   // from a request to its first token, whatever the prompt
+	newest  time.Time                       // when the latest that has a first token was sent; an earlier one without is lost
+	hung    time.Time                       // when the server was last found hanging
+	served  kinds                           // of which it has had requests
+	novel   int                             // requests in hand of others
 }
 
 // meets notes a request that asks for some kinds, and reports whether one of them is the first.
@@ -78,35 +78,24 @@ func (p *pace) moved(now time.Time, gap time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = now
-	p.gaps[bucket(gap)]++
-	if p.n++; p.n == 1<<14 { // recent gaps count more
-		p.n = 0
-		for i := range p.gaps {
-			p.gaps[i] /= 2
-			p.n += p.gaps[i]
-		}
+	if p.gaps == nil {
+		p.gaps = hdrhistogram.NewWindowed(2, 1, maxGap.Microseconds(), 1)
+	}
+	_ = p.gaps.Current.RecordValue(min(gap, maxGap).Microseconds()) // within its range
+	if p.gaps.Current.TotalCount() == 1<<13 {
+		p.gaps.Rotate()
 	}
 }
 
-// bucket puts durations into four for each power of two nanoseconds.
-func bucket(d time.Duration) int {
-	v := uint64(max(d, 4))
-	top := bits.Len64(v) - 1
-	return top*4 + int(v>>(top-2)&3)
-}
+// maxGap is the longest that is told apart.
+const maxGap = time.Hour
 
-// p99 is the upper edge of the bucket in which the 99th percentile of the gaps lies.
+// p99 is the 99th percentile of the gaps; 0: there was none.
 func (p *pace) p99() time.Duration {
-	left := p.n / 100
-	for i := len(p.gaps) - 1; i >= 0; i-- {
-		if n := p.gaps[i]; n > left {
-			top := i / 4
-			return time.Duration(uint64(5+i%4) << (top - 2))
-		} else {
-			left -= n
-		}
+	if p.gaps == nil {
+		return 0
 	}
-	return 0
+	return time.Duration(p.gaps.Merge().ValueAtQuantile(99)) * time.Microsecond
 }
 
 // long is how long a stream that has begun may be silent before its server is checked. It is far longer than

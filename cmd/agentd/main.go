@@ -192,13 +192,6 @@ func soldTwice(agents []agentd.AgentConfig) (out []string) {
 
 // Drain is the time for running tasks, for having them settled, and for giving the leases back.
 func (c *config) Drain() time.Duration {
-	d := agentd.Default()
-	drain, settle := c.Agentd.DrainTimeout, c.Agentd.SettleTimeout
-	if drain == 0 {
-		drain = d.DrainTimeout
-	}
-	if settle == 0 {
-		settle = d.SettleTimeout
-	}
-	return drain + settle + 3*time.Second
+	all := c.Agentd.WithDefaults()
+	return all.DrainTimeout + all.SettleTimeout + 3*time.Second
 }

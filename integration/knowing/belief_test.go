@@ -128,7 +128,8 @@ func TestUnderEventsBeliefIsTheTruth(t *testing.T) {
 		}
 		tasks, truth, believed, right = tasks+1, truth+found, believed+cached, right+min(cached, found)
 		s.Apply(now, kvevent.Batch{Events: events})
-		s.Ended(now, s.Heard(), s.Prompt(&p, ids, ""), len(ids), found)
+		s.Prompt(&p, ids, "")
+		s.Ended(now, s.Heard(), len(ids), found)
 		sessions[k] = append(dialogue, answer)
 		if r.IntN(700) == 0 { // it is started again
 			e = fresh()

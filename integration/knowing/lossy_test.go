@@ -366,7 +366,8 @@ func lossy(t *testing.T, r *rand.Rand) {
 		f.live()
 		for _, q := range done {
 			ids := q.ids[:q.asked]
-			f.s.Ended(f.now, q.heard, f.s.Prompt(&q.prompt, ids, ""), len(ids), q.cached)
+			f.s.Prompt(&q.prompt, ids, "")
+			f.s.Ended(f.now, q.heard, len(ids), q.cached)
 		}
 		f.speak()
 	}

@@ -59,7 +59,8 @@ func turnKey(seed uint64, says, both bool) turned {
 		run := b.Sent(&p, len(ids), answer.tokens, now.UnixNano())
 		b.Served(run, uint64(k+1), &p, len(ids), answer.tokens, hit)
 		s.Apply(now, kvevent.Batch{Events: events})
-		s.Ended(now, s.Heard(), s.Prompt(&p, ids, ""), len(ids), hit)
+		s.Prompt(&p, ids, "")
+		s.Ended(now, s.Heard(), len(ids), hit)
 		sessions[k] = append(dialogue, answer)
 		at := 1
 		if left := due.Sub(now); left > 30*time.Minute {
