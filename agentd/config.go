@@ -104,9 +104,6 @@ func filled[T any](c, d T) T {
 func (c Config) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if len(c.Agents) == 0 {
-		wrong("agents: none; a node offers at least one engine")
-	}
 	if len(c.Node) > bus.MaxName {
 		wrong("node: %d bytes, at most %d", len(c.Node), bus.MaxName)
 	}

@@ -27,17 +27,16 @@ type peers struct {
 // loadTakes bounds how long a token may take that is asked for to have an adapter ready.
 const loadTakes = 30 * time.Second
 
-// pair says of each agent which others have its engine.
-func (s *Server) pair() {
+// pair says of an agent which of those before it have its engine.
+func (s *Server) pair(a *agent) {
 	if s.cfg.Policies.Adapter == "" {
 		return
 	}
-	of := map[string]*peers{}
-	for _, a := range s.agents {
-		if of[a.cfg.Engine.URL] == nil {
-			of[a.cfg.Engine.URL] = &peers{}
+	a.peers = &peers{}
+	for _, x := range s.agents {
+		if x.cfg.Engine.URL == a.cfg.Engine.URL {
+			a.peers = x.peers
 		}
-		a.peers = of[a.cfg.Engine.URL]
 	}
 }
 
@@ -78,7 +77,7 @@ func (a *agent) tell(heard []policy.Event) {
 
 // do does what the policy wants: the agent that it names asks its engine for one token.
 func (a *agent) do(e *policy.Effect) {
-	for _, x := range a.agents {
+	for _, x := range a.known() {
 		if e.Kind == policy.Load && x.peers == a.peers && policy.IDOf(x.cfg.ID) == e.Agent {
 			x.beginLoad()
 			return

@@ -32,13 +32,18 @@ type Deps struct {
 
 // Server runs the agents of one node.
 type Server struct {
-	cfg    agentd.Config
-	deps   Deps
-	log    *slog.Logger
-	boot   int64
-	ready  chan struct{}
+	cfg   agentd.Config
+	deps  Deps
+	log   *slog.Logger
+	boot  int64
+	ready chan struct{}
+	hung  sync.Once
+
+	adding sync.Mutex
 	agents []*agent
-	hung   sync.Once
+	some   chan struct{} // closed once there is one
+	start  func(*agent)  // nil: not yet
+
 	// counts when the bus goes away and when it comes back: even while it is there
 	outages atomic.Int64
 	crew    *follow.Crew // serves dispatches and settles them
@@ -63,22 +68,49 @@ func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, deps: deps, log: deps.Log.With("node", cfg.Node), boot: time.Now().UnixMilli(),
-		ready: make(chan struct{}), crew: follow.NewCrew()}
+		ready: make(chan struct{}), some: make(chan struct{}), crew: follow.NewCrew()}
 	for _, a := range cfg.Agents {
-		a.Engine = a.Engine.WithDefaults()
-		s.agents = append(s.agents, newAgent(s, a))
+		if err := s.Add(a); err != nil {
+			return nil, err
+		}
 	}
-	s.pair()
 	return s, nil
 }
 
-// Ready is closed when every agent is registered, which waits for its engine.
+// Add has one more agent run, as long as the server does.
+func (s *Server) Add(cfg agentd.AgentConfig) error {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("agentd: agent %s: %w", cfg.ID, err)
+	}
+	cfg.Engine = cfg.Engine.WithDefaults()
+	a := newAgent(s, cfg)
+	s.adding.Lock()
+	defer s.adding.Unlock()
+	s.pair(a)
+	if s.agents = append(s.agents, a); len(s.agents) == 1 {
+		close(s.some)
+	}
+	if s.start != nil {
+		s.start(a)
+	}
+	return nil
+}
+
+// known are the agents that there are by now.
+func (s *Server) known() []*agent {
+	s.adding.Lock()
+	defer s.adding.Unlock()
+	return slices.Clone(s.agents)
+}
+
+// Ready is closed when every agent of the configuration is registered, or, where it has none, the first that
+// was added is. That waits for its engine.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Stats returns a snapshot of all agents; those whose engine still boots have no figures.
 func (s *Server) Stats() agentd.Stats {
 	out := agentd.Stats{Node: s.cfg.Node}
-	for _, a := range s.agents {
+	for _, a := range s.known() {
 		out.Agents = append(out.Agents, a.stats())
 	}
 	return out
@@ -91,16 +123,31 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop()
 	defer s.crew.End()
 	var wg sync.WaitGroup
-	errs := make([]error, len(s.agents))
-	for i, a := range s.agents {
+	var mu sync.Mutex
+	var errs []error
+	start := func(a *agent) {
 		wg.Go(func() {
-			if errs[i] = a.run(ctx); errs[i] != nil {
+			if err := a.run(ctx); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
 				stop()
 			}
 		})
 	}
+	s.adding.Lock()
+	s.start = start
+	for _, a := range s.agents {
+		start(a)
+	}
+	s.adding.Unlock()
 	wg.Go(func() {
-		for _, a := range s.agents {
+		select {
+		case <-s.some:
+		case <-ctx.Done():
+			return
+		}
+		for _, a := range s.known() {
 			select {
 			case <-a.registered:
 			case <-ctx.Done():
@@ -109,7 +156,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		close(s.ready)
 		if s.deps.Home.outlive(ctx) {
-			for _, a := range s.agents {
+			for _, a := range s.known() {
 				nudge(a.changed)
 			}
 		}
@@ -117,6 +164,10 @@ func (s *Server) Run(ctx context.Context) error {
 	whole, end := context.WithCancel(context.WithoutCancel(ctx)) // draining needs the bus, too
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watchBus(whole) })
+	<-ctx.Done()
+	s.adding.Lock()
+	s.start = nil
+	s.adding.Unlock()
 	wg.Wait()
 	end()
 	watch.Wait()
@@ -136,10 +187,11 @@ func (s *Server) watchBus(ctx context.Context) {
 			if up := s.outages.Load()%2 == 0; up != h.Connected {
 				s.outages.Add(1)
 			}
-			for _, a := range s.agents {
-				if h.Connected {
-					a.with(func(core *agentd.Agent) { core.Reconnected() })
-				}
+			if !h.Connected {
+				continue
+			}
+			for _, a := range s.known() {
+				a.with(func(core *agentd.Agent) { core.Reconnected() })
 			}
 		}
 	}

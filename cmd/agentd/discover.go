@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"souk/agentd/kvevent"
 	agentserve "souk/agentd/serve"
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/cmd/daemon"
 )
 
@@ -99,56 +101,23 @@ func (d discover) sold(node string, port int) agentd.AgentConfig {
 	return a
 }
 
-// node runs the agents of the file and those whose engines are found, each lot as a server of its own on one
-// connection.
-type node struct {
-	cfg  agentd.Config // without agents
-	deps agentserve.Deps
-	news *fanout
-	// the agents of the file are registered, or, if it names none, the first found one is
-	ready chan struct{}
-	may   func(agent string) bool // the node's creds name an agent; nil: they name all
-
-	mu      sync.Mutex
-	servers []*agentserve.Server
-}
-
-func newNode(cfg agentd.Config, deps agentserve.Deps) *node {
-	cfg.Agents = nil
-	return &node{cfg: cfg, deps: deps, news: &fanout{Bus: deps.Bus}, ready: make(chan struct{})}
-}
-
-func (n *node) add(agents []agentd.AgentConfig) error {
-	cfg, deps := n.cfg, n.deps
-	cfg.Agents, deps.Bus = agents, n.news.branch()
-	s, err := agentserve.NewServer(cfg, deps)
-	if err != nil {
-		return err
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.servers = append(n.servers, s)
-	return nil
-}
-
-func (n *node) stats() agentd.Stats {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	out := agentd.Stats{Node: n.cfg.Node}
-	for _, s := range n.servers {
-		out.Agents = append(out.Agents, s.Stats().Agents...)
-	}
-	return out
+// finder has the engines sold that are found on the ports of a node.
+type finder struct {
+	discover
+	node   string
+	server *agentserve.Server // that sells them
+	engine func(agentd.EngineConfig) agentd.Engine
+	may    func(agent string) bool // the node's creds name an agent; nil: they name all
+	log    *slog.Logger
 }
 
 // awaits says which agents cannot be sold yet.
-func (n *node) awaits() string {
-	agents := n.stats().Agents
-	if len(agents) == 0 {
+func awaits(s agentd.Stats) string {
+	if len(s.Agents) == 0 {
 		return "no engine found yet"
 	}
 	var waiting []string
-	for _, a := range agents {
+	for _, a := range s.Agents {
 		if a.State != bus.StateReady {
 			waiting = append(waiting, withReason(a))
 		}
@@ -182,95 +151,71 @@ func withReason(a agentd.AgentStats) string {
 }
 
 // run serves until ctx ends and all agents have drained, or one cannot be offered at all.
-func (n *node) run(ctx context.Context, d discover) error {
+func (f *finder) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	whole, end := context.WithCancel(context.WithoutCancel(ctx)) // what drains needs the news, too
-	defer end()
-	go n.news.run(whole)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var errs []error
-	start := func(s *agentserve.Server) {
-		first := s == n.servers[0]
-		wg.Go(func() {
-			if err := s.Run(ctx); err != nil {
-				mu.Lock()
-				errs = append(errs, err)
-				mu.Unlock()
-				stop()
-			}
-		})
-		wg.Go(func() {
-			select {
-			case <-s.Ready():
-				if first {
-					close(n.ready)
-				}
-			case <-ctx.Done():
-			}
-		})
-	}
-	for _, s := range n.servers {
-		start(s)
-	}
+	found := make(chan error, 1)
+	go func() {
+		err := f.find(ctx)
+		if err != nil {
+			stop()
+		}
+		found <- err
+	}()
+	err := f.server.Run(ctx)
+	stop()
+	return errors.Join(<-found, err)
+}
+
+// find looks for engines until ctx ends.
+func (f *finder) find(ctx context.Context) error {
 	known := map[int]bool{}
-	for first := true; len(d.numbers) > 0 && ctx.Err() == nil; first = false {
-		for _, a := range n.look(ctx, d, known) {
-			if n.may != nil && !n.may(a.ID) {
-				n.deps.Log.Warn("engine found, and not sold: the creds do not name its agent (souk auth renew "+
+	for first := true; len(f.numbers) > 0; first = false {
+		for _, a := range f.look(ctx, known) {
+			if f.may != nil && !f.may(a.ID) {
+				f.log.Warn("engine found, and not sold: the creds do not name its agent (souk auth renew "+
 					"NAME --agents)", "agent", a.ID, "url", bus.Redact(a.Engine.URL))
 				continue
 			}
-			n.deps.Log.Info("engine found", "agent", a.ID, "url", bus.Redact(a.Engine.URL))
-			if err := n.add([]agentd.AgentConfig{a}); err != nil {
-				mu.Lock()
-				errs = append(errs, err)
-				mu.Unlock()
-				stop()
-				break
+			f.log.Info("engine found", "agent", a.ID, "url", bus.Redact(a.Engine.URL))
+			if err := f.server.Add(a); err != nil {
+				return err
 			}
-			start(n.servers[len(n.servers)-1])
 		}
 		if first && len(known) == 0 {
-			n.deps.Log.Warn("no engine found yet; looking on", "ports", strings.Join(d.Ports, ","), "every",
-				d.Every)
+			f.log.Warn("no engine found yet; looking on", "ports", strings.Join(f.Ports, ","), "every", f.Every)
 		}
-		t := time.NewTimer(d.Every)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
+		if !follow.Pause(ctx, f.Every) {
+			return nil
 		}
-		t.Stop()
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return nil
 }
 
 // look asks the ports where nothing is known yet, all at once, and returns the agents of those that answer.
-func (n *node) look(ctx context.Context, d discover, known map[int]bool) []agentd.AgentConfig {
+func (f *finder) look(ctx context.Context, known map[int]bool) []agentd.AgentConfig {
 	type answer struct {
 		agent agentd.AgentConfig
 		ok    bool
 	}
-	answers := make([]answer, len(d.numbers))
+	answers := make([]answer, len(f.numbers))
 	var wg sync.WaitGroup
-	for i, port := range d.numbers {
+	for i, port := range f.numbers {
 		if known[port] {
 			continue
 		}
 		wg.Go(func() {
-			a := d.sold(n.cfg.Node, port)
+			a := f.sold(f.node, port)
 			if !listens(ctx, port) {
 				return
 			}
-			info, err := n.deps.Engine(a.Engine.WithDefaults()).Info(ctx)
+			info, err := f.engine(a.Engine.WithDefaults()).Info(ctx)
 			switch {
 			case err != nil:
-				n.deps.Log.Debug("port answers, but not as a ready engine", "port", port, "err", err)
+				f.log.Debug("port answers, but not as a ready engine", "port", port, "err", err)
 				return
 			case len(info.Models) == 0 || a.Model != "" && !slices.Contains(info.Models, a.Model):
-				n.deps.Log.Debug("engine serves another model", "port", port, "models", info.Models)
+				f.log.Debug("engine serves another model", "port", port, "models", info.Models)
 				return
 			}
 			answers[i] = answer{a, true}
@@ -280,7 +225,7 @@ func (n *node) look(ctx context.Context, d discover, known map[int]bool) []agent
 	var out []agentd.AgentConfig
 	for i, a := range answers {
 		if a.ok {
-			known[d.numbers[i]] = true
+			known[f.numbers[i]] = true
 			out = append(out, a.agent)
 		}
 	}
@@ -296,47 +241,4 @@ func listens(ctx context.Context, port int) bool {
 		c.Close()
 	}
 	return err == nil
-}
-
-// fanout gives each server of the node all news of the one connection, where a connection tells one reader.
-type fanout struct {
-	bus.Bus
-	mu       sync.Mutex
-	branches []chan bus.Health
-}
-
-type branch struct {
-	bus.Bus
-	news chan bus.Health
-}
-
-func (b branch) Health() <-chan bus.Health { return b.news }
-
-func (f *fanout) branch() bus.Bus {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	news := make(chan bus.Health, 16)
-	f.branches = append(f.branches, news)
-	return branch{f.Bus, news}
-}
-
-func (f *fanout) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case h, ok := <-f.Bus.Health():
-			if !ok {
-				return
-			}
-			f.mu.Lock()
-			for _, b := range f.branches {
-				select {
-				case b <- h:
-				default: // as the bus itself does: who does not listen misses it
-				}
-			}
-			f.mu.Unlock()
-		}
-	}
 }

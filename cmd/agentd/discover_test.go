@@ -60,11 +60,13 @@ func TestEnginesAreFound(t *testing.T) {
 
 	world := membus.New(1)
 	registry := world.Registry()
-	n := newNode(c.Agentd, agentserve.Deps{Bus: world.Bus("agentd"), Registry: registry, Engine: newEngine,
-		Log: slog.New(slog.DiscardHandler)})
-	if err := n.add(c.Agentd.Agents); err != nil {
+	log := slog.New(slog.DiscardHandler)
+	server, err := agentserve.NewServer(c.Agentd, agentserve.Deps{Bus: world.Bus("agentd"), Registry: registry,
+		Engine: newEngine, Log: log})
+	if err != nil {
 		t.Fatal(err)
 	}
+	f := finder{discover: c.Discover, node: c.Agentd.Node, server: server, engine: newEngine, log: log}
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	events, err := registry.Watch(ctx, bus.AgentsPrefix)
@@ -73,7 +75,7 @@ func TestEnginesAreFound(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	life, end := context.WithCancel(ctx)
-	go func() { done <- n.run(life, c.Discover) }()
+	go func() { done <- f.run(life) }()
 
 	registered := map[string]bool{}
 	until := func(want int) {
@@ -99,11 +101,11 @@ func TestEnginesAreFound(t *testing.T) {
 		}
 	}
 	select {
-	case <-n.ready:
+	case <-server.Ready():
 	case <-ctx.Done():
 		t.Error("the node is not ready")
 	}
-	if s := n.stats(); s.Node != "rack.3" || len(s.Agents) != 3 {
+	if s := server.Stats(); s.Node != "rack.3" || len(s.Agents) != 3 {
 		t.Errorf("stats are %+v", s)
 	}
 

@@ -102,19 +102,17 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		p.Log.Warn("agents sell an engine's model that another of them sells: it needs the slots of all "+
 			"together", "agents", twice)
 	}
-	n := newNode(c.Agentd, agentserve.Deps{Bus: l.Bus, Registry: l.Registry, Engine: newEngine, Home: home,
-		Log: p.Log})
-	n.may = l.Speaks
-	if len(c.Agentd.Agents) > 0 {
-		if err := n.add(c.Agentd.Agents); err != nil {
-			return err
-		}
+	s, err := agentserve.NewServer(c.Agentd, agentserve.Deps{Bus: l.Bus, Registry: l.Registry, Engine: newEngine,
+		Home: home, Log: p.Log})
+	if err != nil {
+		return err
 	}
-	p.Awaits(n.awaits)
-	p.Lacks(func() string { return unsold(n.stats()) })
-	p.Serving(n.ready, func() any { return n.stats() })
-	p.Gauges(func() []daemon.Gauge { return gauges(n.stats()) })
-	return n.run(ctx, c.Discover)
+	p.Awaits(func() string { return awaits(s.Stats()) })
+	p.Lacks(func() string { return unsold(s.Stats()) })
+	p.Serving(s.Ready(), func() any { return s.Stats() })
+	p.Gauges(func() []daemon.Gauge { return gauges(s.Stats()) })
+	f := finder{discover: c.Discover, node: c.Agentd.Node, server: s, engine: newEngine, may: l.Speaks, log: p.Log}
+	return f.run(ctx)
 }
 
 // gauges are what of a node Prometheus is to watch.
@@ -159,20 +157,11 @@ func (c *config) Complete() error {
 		errs = append(errs, err)
 	}
 	c.Discover.numbers = found
-	switch {
-	case len(c.Agentd.Agents) == 0 && len(c.Discover.Ports) == 0:
+	if len(c.Agentd.Agents) == 0 && len(c.Discover.Ports) == 0 {
 		errs = append(errs, errors.New("agents: none: write one for each engine, or under discover.agent "+
 			"how engines found on ports 8000-8007 are sold"))
-	case len(c.Agentd.Agents) == 0:
-		// No agent is configured, so the node's limits are judged with a faultless one made up for it. The
-		// settings of agents that may be discovered were judged above.
-		try := c.Agentd
-		try.Agents = []agentd.AgentConfig{{ID: "any", Domains: []bus.DomainScore{{Domain: "any"}}, Slots: 1}}
-		errs = append(errs, try.Validate())
-	default:
-		errs = append(errs, c.Agentd.Validate())
 	}
-	return errors.Join(append(errs, c.Market.Validate())...)
+	return errors.Join(append(errs, c.Agentd.Validate(), c.Market.Validate())...)
 }
 
 // soldTwice names the agents that sell the same model of the same engine as an earlier agent of the file.
