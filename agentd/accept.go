@@ -38,9 +38,6 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 			a.watched = append(a.watched, watched{id: d.Hold,
 				within: time.Duration(d.WatchMS) * time.Millisecond})
 		}
-		if h.unsure = a.engine.Prefixes() == 0; h.unsure {
-			a.unsure++
-		}
 		a.news = true
 		a.counts.Accepted++
 		a.hearArrived(d)
@@ -181,9 +178,6 @@ func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
 	if h.ahead >= 0 {
 		a.prefills--
 		a.ahead -= h.ahead
-		if h.unsure {
-			a.unsure--
-		}
 		h.ahead, a.news = -1, true
 		a.watched = slices.DeleteFunc(a.watched, func(w watched) bool { return w.id == d.Hold })
 	}

@@ -36,7 +36,6 @@ type Agent struct {
 	running  int
 	prefills int // of these, tasks of which the engine has said nothing yet
 	ahead    int // tokens that it has yet to compute for them
-	unsure   int // of these tasks, those of which nobody here knows how many that are
 	watched  []watched
 	holds    map[string]*hold
 	order    []string         // of holds, oldest first
@@ -71,7 +70,6 @@ type hold struct {
 	state        holdState
 	others       int    // tasks that ran when it began
 	ahead        int    // tokens to compute before the engine says anything; it has begun where this is -1
-	unsure       bool   // that is as if the engine held nothing, as nobody here knows what it holds
 	heard        uint64 // of the engine's events, when it was accepted
 	former       bool   // an earlier life served it: only its completion is left
 }

@@ -145,7 +145,7 @@ func (a *Agent) summary() bus.Summary {
 		Tiers: a.tiers(), Measured: len(a.cfg.Tiers) == 0, InFlight: a.running, Price: a.cfg.Price,
 		TTFTUS:   a.ttft.value(),
 		Prefills: a.prefills, Ahead: a.ahead, Late: a.late(), Held: a.engine.Said()}
-	if a.unsure > 0 { // its hub knows better what it sent, and what of that is cached
+	if a.engine.Prefixes() == 0 { // its hub knows better what it sent, and what of that is cached
 		s.Ahead = 0
 	}
 	return s

@@ -9,7 +9,6 @@ type prefix struct {
 	next, prev int32 // among the prefixes of its block
 	exact      bool  // where it is was seen in token ids; else it is guessed by bytes
 	said       bool  // the hub has heard that it is held
-	queued     bool  // in news
 }
 
 // Limits of what is remembered of prefixes. Where they come to it, a prefix is not known, and not believed to
@@ -23,15 +22,15 @@ const (
 
 // prefixes lists what is known of the prefixes of an engine's texts.
 type prefixes struct {
-	all   []prefix
-	spare []int32
-	by    map[uint64]int32
-	held  int      // prefixes that are
-	said  int      // that the hub believes to be
-	full  bool     // some are held that the hub is not told of, as it knows so many
-	news  []int32  // those of which either may not be so
-	gone  []uint64 // said, and forgotten since
-	lost  int      // forgotten, or never known, for want of room
+	all    []prefix
+	spare  []int32
+	by     map[uint64]int32
+	held   int      // prefixes that are
+	said   int      // that the hub believes to be
+	full   bool     // some are held that the hub is not told of, as it knows so many
+	turned bool     // some are held and not said, or the other way
+	gone   []uint64 // said, and forgotten since
+	lost   int      // forgotten, or never known, for want of room
 }
 
 // tie ties a prefix to a block, from where it was.
@@ -52,7 +51,7 @@ func (s *State) tie(short uint64, k int32, exact bool) {
 			m.all = append(m.all, prefix{})
 		}
 		m.by[short] = i
-		m.all[i] = prefix{short: short, queued: m.all[i].queued}
+		m.all[i] = prefix{short: short}
 	}
 	n, a := &s.nodes[k], &m.all[i]
 	a.node, a.exact, a.next, a.prev = k, exact, n.prefixes, none
@@ -108,7 +107,7 @@ func (s *State) forget(i int32) {
 		m.gone = append(m.gone, a.short)
 		m.said--
 	}
-	*a = prefix{node: none, queued: a.queued}
+	*a = prefix{node: none}
 	m.spare = append(m.spare, i)
 }
 
@@ -139,10 +138,7 @@ func (s *State) rename(p *bus.Prompt) {
 // turned notes that a prefix may no longer be as it was said.
 func (s *State) turned(i int32) {
 	a := &s.prefixes.all[i]
-	if s.events && !a.queued && a.said != s.nodes[a.node].whole {
-		a.queued = true
-		s.prefixes.news = append(s.prefixes.news, i)
-	}
+	s.prefixes.turned = s.prefixes.turned || s.events && a.said != s.nodes[a.node].whole
 }
 
 // place ties the prefixes of a prompt to the blocks of its tokens, of which path has each full one, and

@@ -76,7 +76,7 @@ func (s *State) Take(now time.Time) (out []bus.Holdings, wake time.Time) {
 
 // news reports whether there is anything that was not said.
 func (s *State) news() bool {
-	return s.reset || s.events && (len(s.prefixes.news)+len(s.prefixes.gone) > 0 || s.unnamed != s.unsaid)
+	return s.reset || s.events && (s.prefixes.turned || len(s.prefixes.gone) > 0 || s.unnamed != s.unsaid)
 }
 
 // refill lets more be said as time passes.
@@ -89,10 +89,9 @@ func (s *State) refill(now time.Time) {
 func (s *State) all(now time.Time) (out []bus.Holdings) {
 	m := &s.prefixes
 	var list []byte
-	m.said, m.news, m.gone = 0, m.news[:0], m.gone[:0]
+	m.said, m.turned, m.gone = 0, false, m.gone[:0]
 	for i := range m.all {
 		a := &m.all[i]
-		a.queued = false
 		a.said = s.events && a.node != none && s.nodes[a.node].whole && m.said < MaxSaid
 		if a.said {
 			list = bus.AppendShortHash(list, a.short)
@@ -136,39 +135,28 @@ func (s *State) delta(now time.Time) []bus.Holdings {
 		m.gone = m.gone[1:]
 		room--
 	}
-	left := m.news[:0]
-	for _, i := range m.news { // those that are held no longer
-		a := &m.all[i]
-		held := a.node != none && s.nodes[a.node].whole
-		switch {
-		case a.node == none || held == a.said:
-			a.queued = false
-		case !held && room > 0:
-			h.Drop = bus.AppendShortHash(h.Drop, a.short)
-			a.said, a.queued = false, false
-			m.said--
-			room--
-		default:
-			left = append(left, i)
+	m.turned = false
+	for _, held := range []bool{false, true} { // first those that are held no longer
+		for i := range m.all {
+			switch a := &m.all[i]; {
+			case a.node == none || a.said == held || s.nodes[a.node].whole != held:
+			case room <= 0:
+				m.turned = true
+			case !held:
+				h.Drop = bus.AppendShortHash(h.Drop, a.short)
+				a.said = false
+				m.said--
+				room--
+			case m.said >= MaxSaid: // until all is said anew
+				m.full = true
+			default:
+				h.Add = bus.AppendShortHash(h.Add, a.short)
+				a.said = true
+				m.said++
+				room--
+			}
 		}
 	}
-	m.news = left
-	left = m.news[:0]
-	for _, i := range m.news {
-		a := &m.all[i]
-		switch {
-		case a.said || room <= 0:
-			left = append(left, i)
-		case m.said >= MaxSaid: // until all is said anew
-			a.queued, m.full = false, true
-		default:
-			h.Add = bus.AppendShortHash(h.Add, a.short)
-			a.said, a.queued = true, false
-			m.said++
-			room--
-		}
-	}
-	m.news = left
 	if len(h.Add)+len(h.Drop) == 0 && s.unnamed == s.unsaid {
 		s.seq-- // nothing was to be said after all
 		return nil

@@ -658,7 +658,7 @@ func sound(t *testing.T, s *State) {
 		if a.said {
 			said++
 		}
-		if a.said != s.nodes[a.node].whole && !a.queued && !s.prefixes.full && s.events {
+		if a.said != s.nodes[a.node].whole && !s.prefixes.turned && !s.prefixes.full && s.events {
 			t.Fatalf("prefix %x turned and nobody is told: %+v", short, a)
 		}
 	}

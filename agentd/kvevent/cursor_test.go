@@ -201,7 +201,7 @@ func TestUnknownMembersOfAnyKind(t *testing.T) {
 			members = append(members, func() {
 				for before := len(w.b); ; w.b = w.b[:before] { // a key of any kind that is no name
 					w.value(1)
-					if named(textAt(w.b, before)) == none {
+					if named[string(textAt(w.b, before))] == none {
 						break
 					}
 				}

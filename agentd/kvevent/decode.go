@@ -85,36 +85,10 @@ var (
 	removedFields = []field{typ, hashes, medium, group, locality}
 )
 
-// named is the member with a name.
-func named(name []byte) field {
-	switch string(name) {
-	case "type":
-		return typ
-	case "block_hashes":
-		return hashes
-	case "parent_block_hash":
-		return parent
-	case "token_ids":
-		return tokens
-	case "block_size":
-		return size
-	case "lora_id":
-		return loraID
-	case "medium":
-		return medium
-	case "lora_name":
-		return loraName
-	case "extra_keys":
-		return extra
-	case "group_idx":
-		return group
-	case "kv_cache_spec_kind":
-		return spec
-	case "locality":
-		return locality
-	}
-	return none
-}
+// named are the members by name.
+var named = map[string]field{"type": typ, "block_hashes": hashes, "parent_block_hash": parent,
+	"token_ids": tokens, "block_size": size, "lora_id": loraID, "medium": medium, "lora_name": loraName,
+	"extra_keys": extra, "group_idx": group, "kv_cache_spec_kind": spec, "locality": locality}
 
 // members are where the members of an event stand in the payload; 0 for those that it has not.
 type members struct {
@@ -141,7 +115,7 @@ func (d *Decoder) event(b *Batch, c cursor) {
 			if name = c.text(); name == nil {
 				c.skip()
 			}
-			m.at[named(name)] = c.At
+			m.at[named[string(name)]] = c.At
 			c.skip()
 		}
 	case packed.List:

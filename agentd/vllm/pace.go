@@ -12,7 +12,8 @@ import (
 type pace struct {
 	mu      sync.Mutex
 	last    time.Time                       // when any stream moved
-	gaps    *hdrhistogram.WindowedHistogram // between two reads of one stream, us: the recent ones
+	// between two reads of one stream, in microseconds: the recent ones
+	gaps *hdrhistogram.WindowedHistogram
 	prefill time.Duration                   // for one chunk of a prompt: the slowest of the recent ones
 	each    time.Duration                   // for one token of a prompt, until the answer's first token
 	first   time.Duration                   // from a request to its first token, whatever the prompt

@@ -37,15 +37,15 @@ const (
 // Head is what a value begins with.
 type Head struct {
 	Kind Kind
-	N    int    // of text, bytes, extension the bytes that follow; of a list its items, of a table its members
+	N    int    // bytes that follow, of text, bytes and extensions; items of a list; members of a table
 	Bits uint64 // of a number, in two's complement; of a fraction, as a float64
 	Big  bool   // a number beyond int64
 }
 
 // wide is how many bytes of a length, or of a number, follow the first byte of a value.
-var wide = [...]int{0xc4: 1, 0xc5: 2, 0xc6: 4, 0xc7: 1, 0xc8: 2, 0xc9: 4, 0xca: 4, 0xcb: 8, 0xcc: 1, 0xcd: 2,
-	0xce: 4, 0xcf: 8, 0xd0: 1, 0xd1: 2, 0xd2: 4, 0xd3: 8, 0xd9: 1, 0xda: 2, 0xdb: 4, 0xdc: 2, 0xdd: 4, 0xde: 2,
-	0xdf: 4}
+var wide = [...]int{0xc4: 1, 0xc5: 2, 0xc6: 4, 0xc7: 1, 0xc8: 2, 0xc9: 4, 0xca: 4, 0xcb: 8, 0xcc: 1,
+	0xcd: 2, 0xce: 4, 0xcf: 8, 0xd0: 1, 0xd1: 2, 0xd2: 4, 0xd3: 8, 0xd9: 1, 0xda: 2, 0xdb: 4, 0xdc: 2,
+	0xdd: 4, 0xde: 2, 0xdf: 4}
 
 // Head reads the head of the next value, all of one that is no text, bytes, extension, list or table.
 func (c *Cursor) Head() (h Head, err error) {

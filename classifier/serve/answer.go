@@ -43,14 +43,19 @@ func (r *request) answer(a bus.Answer) {
 	}
 	s.desk.Answered(r.client, r.size, r.entered, r.task != nil && r.task.Again > 0, &a)
 	s.mu.Unlock()
+	s.send(r.reply, r.json, data, err, "answer not sent", r.client)
+}
+
+// send sends an answer, in the language that was asked for, if it could be written.
+func (s *Server) send(to string, json bool, data []byte, err error, unsent, client string) {
+	m := bus.Msg{Subject: to, Data: data}
+	if json {
+		m.Header = jsonHeader
+	}
 	if err == nil {
-		m := bus.Msg{Subject: r.reply, Data: data}
-		if r.json {
-			m.Header = jsonHeader
-		}
 		err = s.d.Bus.Publish(m)
 	}
-	follow.Unsent(s.d.Log, err, "answer not sent", "client", r.client)
+	follow.Unsent(s.d.Log, err, unsent, "client", client)
 }
 
 func (r *request) encode(a bus.Answer) ([]byte, error) {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/follow"
 	"souk/classifier"
 )
 
@@ -47,17 +46,12 @@ func (s *Server) onEnd(m bus.Msg) {
 	if m.Reply == "" {
 		return
 	}
-	answer := bus.Msg{Subject: m.Reply}
-	if bus.WantsJSON(m.Data, m.Header) {
-		answer.Header = jsonHeader
-		answer.Data, err = json.Marshal(said)
-	} else {
-		answer.Data, err = bus.Encode(said)
+	data, err := bus.Encode(said)
+	asked := bus.WantsJSON(m.Data, m.Header)
+	if asked {
+		data, err = json.Marshal(said)
 	}
-	if err == nil {
-		err = s.d.Bus.Publish(answer)
-	}
-	follow.Unsent(s.d.Log, err, "answer to a session's end not sent", "client", client)
+	s.send(m.Reply, asked, data, err, "answer to a session's end not sent", client)
 }
 
 // tellHubs says it to all hubs, and how many they are.

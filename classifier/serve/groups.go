@@ -74,19 +74,10 @@ func (g *groups) of(client string) *group {
 
 // follow keeps them. known is called once they are known, or cannot be.
 func (g *groups) follow(ctx context.Context, known func()) {
-	said := false
 	follow.Run(ctx, g.registry, bus.GroupsPrefix, follow.Follower{Synced: known, Works: func() {}, Log: g.log,
 		Set: g.set, Gone: func(key string) { g.put(bus.LastElement(key), "") },
-		Failed: func(err error) {
-			if !errors.Is(err, bus.ErrForbidden) {
-				return
-			}
-			if known(); !said {
-				said = true
-				g.log.Warn("cache groups are not known to this door: each client's cache is its own; `souk auth "+
-					"list` shows whether this door may read of them", "key", bus.GroupsPrefix, "err", err)
-			}
-		}})
+		Failed: forbidden(g.log, known, bus.GroupsPrefix, "cache groups are not known to this door: each "+
+			"client's cache is its own")})
 }
 
 func (g *groups) set(kv bus.KV) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/follow"
 	"souk/bus/openai"
 	"souk/classifier"
 )
@@ -117,19 +116,12 @@ func (s *Server) askQuote(ctx context.Context, hub string, data []byte, q *bus.H
 // answer counts and sends the one answer to the request.
 func (q *inquiry) answer(quote *bus.Quote) {
 	s := q.s
-	m := bus.Msg{Subject: q.reply}
-	var err error
+	data, err := bus.Encode(quote)
 	if q.json {
-		m.Header = jsonHeader
-		m.Data, err = openai.EncodeQuote(quote)
-	} else {
-		m.Data, err = bus.Encode(quote)
+		data, err = openai.EncodeQuote(quote)
 	}
 	s.mu.Lock()
 	s.desk.Quoted(q.client, q.size, q.entered, quote)
 	s.mu.Unlock()
-	if err == nil {
-		err = s.d.Bus.Publish(m)
-	}
-	follow.Unsent(s.d.Log, err, "quote not sent", "client", q.client)
+	s.send(q.reply, q.json, data, err, "quote not sent", q.client)
 }

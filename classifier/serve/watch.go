@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"souk/bus"
@@ -20,23 +21,29 @@ func (s *Server) watch(ctx context.Context, synced func()) {
 // known is closed once they are known, or cannot be: a registry that was not told of this door does not show
 // them to it. What is known stays known.
 func (s *Server) memory(ctx context.Context, known func()) {
-	said := false
 	f := follow.Follower{Synced: known, Works: func() {}, Log: s.d.Log, Set: func(kv bus.KV) {
 		s.change(func(t *classifier.Table) *classifier.Table { return t.WithLed(bus.LastElement(kv.Key)) })
 	}, Gone: func(key string) {
 		s.change(func(t *classifier.Table) *classifier.Table { return t.WithoutLed(bus.LastElement(key)) })
-	}, Failed: func(err error) {
+	}, Failed: forbidden(s.d.Log, known, bus.LedPrefix, "hubs that left before this door began are not "+
+		"known to it: a task that one of them has may be given to another")}
+	follow.Run(ctx, s.d.Registry, bus.LedPrefix, f)
+}
+
+// forbidden is for what a registry does not show to this door: nobody waits for it, and what that means is
+// said once.
+func forbidden(log *slog.Logger, known func(), key, means string) func(error) {
+	said := false
+	return func(err error) {
 		if !errors.Is(err, bus.ErrForbidden) {
 			return
 		}
 		if known(); !said {
 			said = true
-			s.d.Log.Warn("hubs that left before this door began are not known to it: a task that one of them "+
-				"has may be given to another; `souk auth list` shows whether this door may read of them",
-				"key", bus.LedPrefix, "err", err)
+			log.Warn(means+"; `souk auth list` shows whether this door may read of them", "key", key, "err",
+				err)
 		}
-	}}
-	follow.Run(ctx, s.d.Registry, bus.LedPrefix, f)
+	}
 }
 
 func (s *Server) onHub(kv bus.KV) {

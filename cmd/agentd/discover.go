@@ -183,7 +183,8 @@ func (f *finder) find(ctx context.Context) error {
 			}
 		}
 		if first && len(known) == 0 {
-			f.log.Warn("no engine found yet; looking on", "ports", strings.Join(f.Ports, ","), "every", f.Every)
+			f.log.Warn("no engine found yet; looking on", "ports", strings.Join(f.Ports, ","), "every",
+				f.Every)
 		}
 		if !follow.Pause(ctx, f.Every) {
 			return nil

@@ -61,8 +61,8 @@ func TestEnginesAreFound(t *testing.T) {
 	world := membus.New(1)
 	registry := world.Registry()
 	log := slog.New(slog.DiscardHandler)
-	server, err := agentserve.NewServer(c.Agentd, agentserve.Deps{Bus: world.Bus("agentd"), Registry: registry,
-		Engine: newEngine, Log: log})
+	server, err := agentserve.NewServer(c.Agentd, agentserve.Deps{Bus: world.Bus("agentd"),
+		Registry: registry, Engine: newEngine, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

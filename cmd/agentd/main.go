@@ -102,8 +102,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		p.Log.Warn("agents sell an engine's model that another of them sells: it needs the slots of all "+
 			"together", "agents", twice)
 	}
-	s, err := agentserve.NewServer(c.Agentd, agentserve.Deps{Bus: l.Bus, Registry: l.Registry, Engine: newEngine,
-		Home: home, Log: p.Log})
+	s, err := agentserve.NewServer(c.Agentd, agentserve.Deps{Bus: l.Bus, Registry: l.Registry,
+		Engine: newEngine, Home: home, Log: p.Log})
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	p.Lacks(func() string { return unsold(s.Stats()) })
 	p.Serving(s.Ready(), func() any { return s.Stats() })
 	p.Gauges(func() []daemon.Gauge { return gauges(s.Stats()) })
-	f := finder{discover: c.Discover, node: c.Agentd.Node, server: s, engine: newEngine, may: l.Speaks, log: p.Log}
+	f := finder{discover: c.Discover, node: c.Agentd.Node, server: s, engine: newEngine, may: l.Speaks,
+		log: p.Log}
 	return f.run(ctx)
 }
 
