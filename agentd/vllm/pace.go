@@ -10,17 +10,17 @@ import (
 // pace is how fast one server answers, measured over all its streams. It says how long a silence is unusual
 // for that server.
 type pace struct {
-	mu      sync.Mutex
-	last    time.Time                       // when any stream moved
+	mu   sync.Mutex
+	last time.Time // when any stream moved
 	// between two reads of one stream, in microseconds: the recent ones
-	gaps *hdrhistogram.WindowedHistogram
-	prefill time.Duration                   // for one chunk of a prompt: the slowest of the recent ones
-	each    time.Duration                   // for one token of a prompt, until the answer's first token
-	first   time.Duration                   // from a request to its first token, whatever the prompt
-	newest  time.Time                       // when the latest that has a first token was sent; an earlier one without is lost
-	hung    time.Time                       // when the server was last found hanging
-	served  kinds                           // of which it has had requests
-	novel   int                             // requests in hand of others
+	gaps    *hdrhistogram.WindowedHistogram
+	prefill time.Duration // for one chunk of a prompt: the slowest of the recent ones
+	each    time.Duration // for one token of a prompt, until the answer's first token
+	first   time.Duration // from a request to its first token, whatever the prompt
+	newest  time.Time     // when the latest that has a first token was sent; an earlier one without is lost
+	hung    time.Time     // when the server was last found hanging
+	served  kinds         // of which it has had requests
+	novel   int           // requests in hand of others
 }
 
 // meets notes a request that asks for some kinds, and reports whether one of them is the first.
