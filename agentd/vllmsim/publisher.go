@@ -9,11 +9,9 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"time"
 
 	"souk/agentd/kvevent"
 	"souk/agentd/vllm/zmtp"
-	"souk/bus/follow"
 )
 
 // publisher is vLLM's: a PUB socket, which listens or connects by the engine's rule, and a ROUTER that says
@@ -49,19 +47,27 @@ func publish(cfg KVEvents) (*publisher, error) {
 	source := kvevent.Source{Endpoint: cfg.Endpoint, Replay: cfg.Replay}
 	endpoint, connect, _ := source.Publisher()
 	var err error
-	if connect {
-		p.done.Go(func() { p.connect(endpoint) })
-	} else {
-		p.cfg.Endpoint, err = p.listen(cfg.Endpoint, endpoint, p.serve)
-	}
+	p.cfg.Endpoint, err = p.serves(cfg.Endpoint, endpoint, !connect, p.serve)
 	if replay, _ := source.Replays(); replay != "" && err == nil {
-		p.cfg.Replay, err = p.listen(cfg.Replay, replay, p.replay)
+		p.cfg.Replay, err = p.serves(cfg.Replay, replay, true, p.replay)
 	}
 	if err != nil {
 		p.close()
 		return nil, fmt.Errorf("vllmsim: publishing events: %w", err)
 	}
 	return p, nil
+}
+
+// serves serves whoever is met at an endpoint, and returns its name with the port that it has.
+func (p *publisher) serves(name, endpoint string, listen bool, serve func(net.Conn)) (string, error) {
+	addr, err := zmtp.Connections(p.ctx, &p.done, endpoint, listen, func(error) {}, func(nc net.Conn) bool {
+		serve(nc)
+		return true
+	})
+	if a, ok := addr.(*net.TCPAddr); ok {
+		name = fmt.Sprintf("%s:%d", name[:strings.LastIndexByte(name, ':')], a.Port)
+	}
+	return name, err
 }
 
 func (p *publisher) close() {
@@ -87,42 +93,6 @@ func (p *publisher) say(payload []byte, lost bool) {
 		select {
 		case sub <- b:
 		default:
-		}
-	}
-}
-
-// listen serves whoever connects, and returns the endpoint with the port that it has.
-func (p *publisher) listen(name, endpoint string, serve func(net.Conn)) (string, error) {
-	l, err := zmtp.Listen(endpoint)
-	if err != nil {
-		return name, err
-	}
-	if a, ok := l.Addr().(*net.TCPAddr); ok {
-		name = fmt.Sprintf("%s:%d", name[:strings.LastIndexByte(name, ':')], a.Port)
-	}
-	context.AfterFunc(p.ctx, func() { _ = l.Close() })
-	p.done.Go(func() {
-		for {
-			c, err := l.Accept()
-			if p.ctx.Err() != nil || err != nil && !follow.Pause(p.ctx, time.Millisecond) {
-				return
-			}
-			if err == nil {
-				p.done.Go(func() { serve(c) })
-			}
-		}
-	})
-	return name, nil
-}
-
-// connect keeps a connection to who listens.
-func (p *publisher) connect(endpoint string) {
-	for {
-		if c, err := zmtp.Dial(p.ctx, endpoint); err == nil {
-			p.serve(c)
-		}
-		if !follow.Pause(p.ctx, follow.Jitter(100*time.Millisecond)) {
-			return
 		}
 	}
 }

@@ -3,12 +3,16 @@ package zmtp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
+	"sync"
 	"syscall"
+	"time"
 
 	"souk/agentd/kvevent"
+	"souk/bus/follow"
 )
 
 // Dial connects to an endpoint.
@@ -37,4 +41,64 @@ func Listen(endpoint string) (net.Listener, error) {
 		}
 	}
 	return l, err
+}
+
+// Pauses before an endpoint is dialled again: the first, which doubles, and the longest.
+const (
+	pauseMin = 100 * time.Millisecond
+	pauseMax = time.Second
+)
+
+// Connections gives each every connection at an endpoint until ctx ends: of those who come there, if it
+// listens, each by itself; or else its own to who listens there, one after the other. each reports whether the
+// two sides met. What goes on is counted in done; addr is where it listens.
+func Connections(ctx context.Context, done *sync.WaitGroup, endpoint string, listen bool, failed func(error),
+	each func(net.Conn) (met bool)) (addr net.Addr, err error) {
+	if !listen {
+		_, _, err := kvevent.Resolve(endpoint)
+		if err == nil {
+			done.Go(func() {
+				dials(ctx, func() (net.Conn, error) { return Dial(ctx, endpoint) }, failed, each)
+			})
+		}
+		return nil, err
+	}
+	l, err := Listen(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { _ = l.Close() })
+	done.Go(func() {
+		for {
+			nc, err := l.Accept()
+			switch {
+			case ctx.Err() != nil:
+				if err == nil {
+					_ = nc.Close()
+				}
+				return
+			case err != nil: // out of descriptors
+				failed(fmt.Errorf("taking a connection: %w", err))
+				follow.Pause(ctx, follow.Jitter(pauseMin))
+			default:
+				done.Go(func() { each(nc) })
+			}
+		}
+	})
+	return l.Addr(), nil
+}
+
+// dials keeps one connection.
+func dials(ctx context.Context, dial func() (net.Conn, error), failed func(error), each func(net.Conn) bool) {
+	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
+		nc, err := dial()
+		if err != nil {
+			failed(err)
+		} else if each(nc) {
+			pause = pauseMin
+		}
+		if !follow.Pause(ctx, follow.Jitter(pause)) {
+			return
+		}
+	}
 }

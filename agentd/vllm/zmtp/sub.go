@@ -2,14 +2,10 @@ package zmtp
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
 	"sync"
 	"time"
-
-	"souk/agentd/kvevent"
-	"souk/bus/follow"
 )
 
 // Heard is what a Sub hears.
@@ -39,32 +35,16 @@ type Sub struct {
 // makes room.
 const maxPeers = 8
 
-// Pauses before a publisher is dialled again: the first, which doubles, and the longest.
-const (
-	pauseMin = 100 * time.Millisecond
-	pauseMax = 5 * time.Second
-)
-
 // Subscribe hears the publishers that connect to an endpoint, if it listens there, or else the one that
 // listens there itself.
 func Subscribe(endpoint string, listen bool) (*Sub, error) {
-	if _, _, err := kvevent.Resolve(endpoint); err != nil {
-		return nil, err
-	}
 	s := newSub()
-	if !listen {
-		s.done.Go(func() {
-			s.dials(func() (net.Conn, error) { return Dial(s.ctx, endpoint) })
-		})
-		return s, nil
-	}
-	l, err := Listen(endpoint)
+	var err error
+	s.Addr, err = Connections(s.ctx, &s.done, endpoint, listen, func(err error) { s.tell(Heard{Err: err}) }, s.hear)
 	if err != nil {
 		s.close()
 		return nil, err
 	}
-	s.Addr = l.Addr()
-	s.done.Go(func() { s.listens(l) })
 	return s, nil
 }
 
@@ -79,44 +59,6 @@ func newSub() *Sub {
 func (s *Sub) Close() {
 	s.close()
 	s.done.Wait()
-}
-
-// dials keeps one connection.
-func (s *Sub) dials(dial func() (net.Conn, error)) {
-	pause := pauseMin
-	for {
-		nc, err := dial()
-		if err != nil {
-			s.tell(Heard{Err: err})
-		} else if s.hear(nc) {
-			pause = pauseMin
-		}
-		if !follow.Pause(s.ctx, follow.Jitter(pause)) {
-			return
-		}
-		pause = min(2*pause, pauseMax)
-	}
-}
-
-// listens takes connections, each of which is heard by itself.
-func (s *Sub) listens(l net.Listener) {
-	defer context.AfterFunc(s.ctx, func() { _ = l.Close() })()
-	for {
-		nc, err := l.Accept()
-		switch {
-		case s.ctx.Err() != nil:
-			if err == nil {
-				_ = nc.Close()
-			}
-			_ = l.Close()
-			return
-		case err != nil: // out of descriptors
-			s.tell(Heard{Err: fmt.Errorf("taking a connection: %w", err)})
-			follow.Pause(s.ctx, follow.Jitter(pauseMin))
-		default:
-			s.done.Go(func() { s.hear(nc) })
-		}
-	}
 }
 
 // hear hands on what a connection says until it ends, and reports whether it ever was one.

@@ -127,14 +127,14 @@ func TestDialsAgain(t *testing.T) {
 		var at []time.Duration
 		there := make(chan net.Conn, 1)
 		s.done.Go(func() {
-			s.dials(func() (net.Conn, error) {
+			dials(s.ctx, func() (net.Conn, error) {
 				select {
 				case c := <-there:
 					return c, nil
 				default:
 					return nil, errors.New("away")
 				}
-			})
+			}, func(err error) { s.tell(Heard{Err: err}) }, s.hear)
 		})
 		for range 12 {
 			if h := <-s.C; h.Peer != 0 || h.Err == nil {
