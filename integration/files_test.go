@@ -17,7 +17,6 @@ var own = map[string]string{
 	"bus/life/here_linux.go":       "what the system says of itself",
 	"bus/life/process_linux.go":    "what the system says of a process",
 	"bus/natsauth/ca.go":           "a lock, judged before",
-	"bus/natsauth/unbound.go":      "creds that it makes, where a command line says",
 	"ledger/journal/journal.go":    "a segment that was just read",
 	"ledger/journal/snapshot.go":   "a directory, to sync it",
 	"agentd/serve/spool.go":        "a directory, to sync it",

@@ -12,8 +12,8 @@ import (
 )
 
 // writeUnbound writes creds that no role binds, and that never end: they may say and hear anything in the
-// market's account, for whoever measures its servers with subjects of their own. Whoever can make them has the
-// signing key, and can be anybody.
+// market's account, for whoever measures its servers with subjects of their own. Whoever can make them has
+// the signing key, and can be anybody.
 func writeUnbound(keys *natsauth.Store, name, file string) error {
 	server, err := keys.Server()
 	if err != nil {
