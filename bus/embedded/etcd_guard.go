@@ -33,12 +33,11 @@ type guard struct {
 
 	mu       sync.Mutex
 	members  map[string]*member // no more than the CA has made certificates for
-	refusals map[string]*done   // by what was refused
+	refusals seldom             // by who was refused
 }
 
 func newGuard(limits EtcdLimits, etcd *etcdserver.EtcdServer, named bool, log *slog.Logger) *guard {
-	return &guard{limits: limits, etcd: etcd, named: named, log: log, members: map[string]*member{},
-		refusals: map[string]*done{}}
+	return &guard{limits: limits, etcd: etcd, named: named, log: log, members: map[string]*member{}}
 }
 
 // member counts what one name holds of the server.
@@ -98,22 +97,8 @@ func (g *guard) refuse(code codes.Code, m *member, format string, args ...any) e
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	kind := who
-	if g.refusals[kind] == nil && len(g.refusals) >= mostKinds {
-		kind = ""
-	}
-	d := g.refusals[kind]
-	if d == nil {
-		d = &done{}
-		g.refusals[kind] = d
-	}
-	d.times++
-	if now := time.Now(); d.told.IsZero() || now.Sub(d.told) >= bus.SayAgain {
-		if g.log != nil {
-			g.log.Warn("a member asks for more than it may have of etcd", "name", who, "times", d.times,
-				"last", says)
-		}
-		d.told, d.times = now, 0
+	if times := g.refusals.count(time.Now(), who); times > 0 && g.log != nil {
+		g.log.Warn("a member asks for more than it may have of etcd", "name", who, "times", times, "last", says)
 	}
 	return status.Error(code, "souk: "+says)
 }

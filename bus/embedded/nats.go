@@ -188,17 +188,8 @@ type natsLog struct {
 	since time.Time // when the second began
 	lines int       // of it
 
-	done map[string]*done // by kind: what connections did that they may not
+	refused seldom // what connections did that they may not, by kind
 }
-
-// done is what connections did of one kind: when it was said last, and how often it was done since.
-type done struct {
-	told  time.Time
-	times int
-}
-
-// mostKinds bounds the kinds of it: a part of each line is the word of whoever comes.
-const mostKinds = 16
 
 // maxLines bounds what the server logs in a second.
 const maxLines = 20
@@ -256,30 +247,45 @@ func doneBy(text string) (kind string, ok bool) {
 	return kind, ok
 }
 
-// refuse counts what is refused, and says so now and then: one whose creds are void tries again for as long
-// as it runs.
+// refuse says now and then what is refused: one whose creds are void tries again for as long as it runs.
 func (l *natsLog) refuse(now time.Time, kind, text string) {
-	d := l.done[kind]
-	if d == nil {
-		if len(l.done) >= mostKinds {
-			kind = ""
-		}
-		if l.done == nil {
-			l.done = map[string]*done{}
-		}
-		if d = l.done[kind]; d == nil {
-			d = &done{}
-			l.done[kind] = d
-		}
-	}
-	d.times++
-	if !d.told.IsZero() && now.Sub(d.told) < bus.SayAgain {
-		return
-	}
 	says := "connections do what they may not"
 	if kind == server.ErrAuthentication.Error() {
 		says = "connections are refused: without creds, or with such as are void here"
 	}
-	l.log.Warn(says, "times", d.times, "last", text, "server", "nats")
-	d.told, d.times = now, 0
+	if times := l.refused.count(now, kind); times > 0 {
+		l.log.Warn(says, "times", times, "last", text, "server", "nats")
+	}
+}
+
+// seldom counts what may happen any number of times, by kind, and has each said once in [bus.SayAgain].
+type seldom map[string]*done
+
+// done is what was done of one kind: when it was said last, and how often it was done since.
+type done struct {
+	told  time.Time
+	times int
+}
+
+// mostKinds bounds the kinds: a part of them is the word of whoever comes. Beyond them all are one.
+const mostKinds = 16
+
+// count counts one more. It returns how many there were since that was said last; 0: it is not to be said yet.
+func (s *seldom) count(now time.Time, kind string) (times int) {
+	if *s == nil {
+		*s = seldom{}
+	}
+	if (*s)[kind] == nil && len(*s) >= mostKinds {
+		kind = ""
+	}
+	d := (*s)[kind]
+	if d == nil {
+		d = &done{}
+		(*s)[kind] = d
+	}
+	if d.times++; !d.told.IsZero() && now.Sub(d.told) < bus.SayAgain {
+		return 0
+	}
+	times, d.told, d.times = d.times, now, 0
+	return times
 }

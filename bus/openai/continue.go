@@ -165,11 +165,8 @@ func Parsed(x bus.Extra) (reasoning string, calls map[int]string, ok bool) {
 			err = json.Unmarshal(v, &reasoning)
 		case name == "reasoning_content": // the same twice
 		case name == "tool_calls":
-			var list []struct {
-				Index *int   `json:"index"`
-				ID    string `json:"id"`
-			}
-			err = json.Unmarshal(v, &list)
+			var list []callPart
+			list, err = callParts(v)
 			for _, call := range list {
 				switch {
 				case call.Index == nil || *call.Index < 0 || *call.Index >= bus.MaxCalls ||

@@ -115,8 +115,10 @@ func saysText(v json.RawMessage) bool {
 
 // inputItem is an item of the input, of any type.
 type inputItem struct {
-	Type, ID, Role, CallID, Name, Arguments string
-	Content, Output                         json.RawMessage
+	Type, ID, Role  string
+	CallID          string `json:"call_id"`
+	Name, Arguments string
+	Content, Output json.RawMessage
 }
 
 var itemMembers = []string{"type", "id", "role", "call_id", "name", "arguments", "content", "output"}
@@ -124,22 +126,12 @@ var itemMembers = []string{"type", "id", "role", "call_id", "name", "arguments",
 // read takes in an item. again is a member that stands twice in it; ok is false where it has not the shape of
 // one.
 func (x *inputItem) read(item []byte) (again string, ok bool) {
-	s, strange := Scan(item), false
-	texts := [...]*string{&x.Type, &x.ID, &x.Role, &x.CallID, &x.Name, &x.Arguments}
-	again, ok = eachMember(&s, itemMembers, func(i int, _, v Span) {
-		switch text := s.Text(v); {
-		case i < 0 || isNothing(text):
-		case i < len(texts) && text[0] == '"':
-			*texts[i] = string(s.Name(v))
-		case i < len(texts):
-			strange = true
-		case itemMembers[i] == "content":
-			x.Content = text
-		default:
-			x.Output = text
-		}
-	})
-	return again, ok && !strange
+	s := Scan(item)
+	again, ok = eachMember(&s, itemMembers, func(int, Span, Span) {})
+	if ok = ok && json.Unmarshal(item, x) == nil; isNothing(x.Content) {
+		x.Content = nil
+	}
+	return again, ok
 }
 
 // item takes one in. known is nil for an item that was itself found by its id.

@@ -89,24 +89,22 @@ func (f *Form) Add(text string, extra []bus.Extra) {
 	for _, x := range extra {
 		var choice struct {
 			Delta struct {
-				Calls []struct {
-					Index    int
-					Function struct{ Name, Arguments string }
-				} `json:"tool_calls"`
+				Calls []callPart `json:"tool_calls"`
 			}
 		}
 		if json.Unmarshal(x.Choice, &choice) != nil {
 			continue
 		}
 		for _, c := range choice.Delta.Calls {
-			if c.Index < 0 || c.Index >= bus.MaxCalls {
+			i := c.at()
+			if i < 0 || i >= bus.MaxCalls {
 				f.long = true
 				continue
 			}
-			for len(f.made) <= c.Index {
+			for len(f.made) <= i {
 				f.made = append(f.made, madeCall{})
 			}
-			m := &f.made[c.Index]
+			m := &f.made[i]
 			m.name += c.Function.Name
 			m.args = f.grow(m.args, c.Function.Arguments)
 		}

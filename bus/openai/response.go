@@ -126,10 +126,10 @@ func (r *Response) Forget() { *r = Response{shape: r.shape, asked: r.asked, seq:
 func (r *Response) take(dst []byte, p *piece) ([]byte, error) {
 	r.size += len(p.text) + len(p.reasoning) + len(p.refusal) + len(p.logs) + len(p.calls)
 	if len(p.reasoning) > 0 {
-		dst = r.say(dst, itemReasoning, partReasoning, unquoted(p.reasoning), nil)
+		dst = r.say(dst, itemReasoning, partReasoning, string(appendQuoted(nil, p.reasoning)), nil)
 	}
 	if len(p.refusal) > 0 {
-		dst = r.say(dst, itemMessage, partRefusal, unquoted(p.refusal), nil)
+		dst = r.say(dst, itemMessage, partRefusal, string(appendQuoted(nil, p.refusal)), nil)
 	}
 	logs := p.takeLogs()
 	switch textless := len(p.reasoning)+len(p.refusal)+len(p.calls) > 0; {
@@ -163,10 +163,13 @@ func (r *Response) saysText() bool {
 	return r.now.parts[len(r.now.parts)-1].kind == partText
 }
 
-// unquoted is the text of a JSON string that has been read.
-func unquoted(quoted []byte) string {
+// appendQuoted appends the text of a JSON string that has been read, if there is one.
+func appendQuoted(dst, quoted []byte) []byte {
+	if len(quoted) == 0 {
+		return dst
+	}
 	s := Scan(quoted)
-	return string(s.AppendString(nil, Span{0, len(quoted)}))
+	return s.AppendString(dst, Span{0, len(quoted)})
 }
 
 // say adds to a part of the item that is being said, or begins it.

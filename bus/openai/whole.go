@@ -60,14 +60,7 @@ const logCost = 40
 
 func (w *Whole) take(p *piece) error {
 	w.text = append(w.text, p.text...)
-	s := Scan(p.reasoning)
-	if len(p.reasoning) > 0 {
-		w.reasoning = s.AppendString(w.reasoning, Span{0, len(p.reasoning)})
-	}
-	if len(p.refusal) > 0 {
-		s = Scan(p.refusal)
-		w.refusal = s.AppendString(w.refusal, Span{0, len(p.refusal)})
-	}
+	w.reasoning, w.refusal = appendQuoted(w.reasoning, p.reasoning), appendQuoted(w.refusal, p.refusal)
 	if len(p.logs) > 0 {
 		w.logs = append(w.logs, bytes.Clone(p.logs))
 	}
@@ -101,13 +94,9 @@ func (w *Whole) take(p *piece) error {
 
 // callPart is a part of a tool call, as an event has it.
 type callPart struct {
-	Index    *int   `json:"index"`
-	ID       string `json:"id"`
-	Type     string `json:"type"`
-	Function struct {
-		Name      string `json:"name"`
-		Arguments string `json:"arguments"`
-	} `json:"function"`
+	Index    *int
+	ID, Type string
+	Function struct{ Name, Arguments string }
 }
 
 // at is the number of the call.
