@@ -555,7 +555,7 @@ func TestTheAgentFails(t *testing.T) {
 
 // A reader that stands still loses its own stream and nobody else's.
 func TestASlowReader(t *testing.T) {
-	play(t, func(c *client.Config) { c.Buffer = 10 }, func(t *testing.T, s *scene) {
+	play(t, func(c *client.Config) { c.BufferBytes = 700 }, func(t *testing.T, s *scene) {
 		slow, quick := s.submit("slow"), s.submit("quick")
 		for i := range uint64(50) {
 			s.chunk("slow", i, "x")
@@ -790,7 +790,7 @@ func TestLimits(t *testing.T) {
 		}
 	})
 	for name, c := range map[string]client.Config{
-		"no id": {}, "bad id": {ID: "a.b"}, "negative buffer": {ID: "a", Buffer: -1},
+		"no id": {}, "bad id": {ID: "a.b"}, "negative buffer": {ID: "a", BufferBytes: -1},
 		"negative time": {ID: "a", MaxWait: -1},
 	} {
 		if _, err := client.New(c, nil); err == nil {

@@ -9,26 +9,14 @@ import (
 	"souk/bus/reader"
 )
 
-// Config says who the client is and how much it waits and keeps. Zero fields take the values of Default.
+// Config says who the client is and how much it keeps. Zero fields take the values of Default.
 type Config struct {
 	ID string // the client's id, as the treasury knows it
 
-	Buffer      int    // unread chunks of one stream; a reader that is further behind loses it
-	BufferBytes int    // likewise, in bytes
-	MaxStreams  int    // tasks in hand at once
-	AckEvery    uint64 // chunks read between two acknowledgements, which let the agent forget them
-	// how often an agent is heard at least; after three silent ones it counts as lost
-	Heartbeat   time.Duration
-	ResumeEvery time.Duration // between two requests for missing chunks
-	ResumeWait  time.Duration // longest wait for missing chunks
-	// longest loss of the bus that a stream waits through: as long as it is away, an agent that is not heard
-	// is not silent
-	MaxOutage time.Duration
-	// longest absence of the hub that is to find another agent for an answer that broke off
-	MaxAbsence time.Duration
-	MaxWait    time.Duration // for the market's verdict on a task, where ctx sets no earlier end
-	// after ctx has ended: to hear of, and cancel, what was accepted at the same moment
-	Grace time.Duration
+	BufferBytes int           // unread, of one stream; a reader that is further behind loses it
+	MaxStreams  int           // tasks in hand at once
+	AckEvery    uint64        // chunks read between two acknowledgements, which let the agent forget them
+	MaxWait     time.Duration // for the market's verdict on a task, where ctx sets no earlier end
 
 	// not nil: told how many bytes more all streams of it keep, or fewer, in steps. It must not wait.
 	Grown func(bytes int)
@@ -38,44 +26,47 @@ type Config struct {
 func Default(id string) Config {
 	return Config{
 		ID:          id,
-		Buffer:      4096,             // a minute of a fast stream
 		BufferBytes: 4 << 20,          // four of the largest messages
 		MaxStreams:  4096,             // the door takes no more from one client either
 		AckEvery:    64,               // agents keep some hundred chunks
-		Heartbeat:   2 * time.Second,  // of every agent
-		ResumeEvery: time.Second,      // a resume takes milliseconds where it works at all
-		ResumeWait:  5 * time.Second,  // then nobody has them
-		MaxOutage:   time.Minute,      // an agent keeps an ended answer for half of that
-		MaxAbsence:  15 * time.Second, // a hub that was killed is back within a few
 		MaxWait:     11 * time.Minute, // beyond what the door waits for a hub
-		Grace:       5 * time.Second,
 	}
 }
+
+const (
+	buffer      = 4096            // unread chunks of one stream: a minute of a fast one
+	heartbeat   = 2 * time.Second // of every agent, at least; after three silent ones it counts as lost
+	resumeEvery = time.Second     // between two requests for missing chunks, which take milliseconds
+	resumeWait  = 5 * time.Second // longest wait for missing chunks: then nobody has them
+	// longest loss of the bus that a stream waits through: as long as it is away, an agent that is not heard
+	// is not silent. An agent keeps an ended answer for half of that.
+	maxOutage = time.Minute
+	// longest absence of the hub that is to find another agent for an answer that broke off: one that was
+	// killed is back within a few seconds
+	maxAbsence = 15 * time.Second
+	// after ctx has ended: to hear of, and cancel, what was accepted at the same moment
+	grace = 5 * time.Second
+)
 
 func (c Config) filled() (Config, error) {
 	if err := bus.CheckID("client", c.ID); err != nil {
 		return c, err
 	}
-	d := Default(c.ID)
-	if min(c.Buffer, c.BufferBytes, c.MaxStreams) < 0 || min(c.Heartbeat, c.ResumeEvery, c.ResumeWait,
-		c.MaxOutage, c.MaxAbsence, c.MaxWait, c.Grace) < 0 {
+	if min(c.BufferBytes, c.MaxStreams) < 0 || c.MaxWait < 0 {
 		return c, errors.New("client: negative limit or time")
 	}
-	c.Buffer, c.BufferBytes = cmp.Or(c.Buffer, d.Buffer), cmp.Or(c.BufferBytes, d.BufferBytes)
-	c.MaxStreams, c.AckEvery = cmp.Or(c.MaxStreams, d.MaxStreams), cmp.Or(c.AckEvery, d.AckEvery)
-	c.Heartbeat = cmp.Or(c.Heartbeat, d.Heartbeat)
-	c.ResumeEvery, c.ResumeWait = cmp.Or(c.ResumeEvery, d.ResumeEvery), cmp.Or(c.ResumeWait, d.ResumeWait)
-	c.MaxOutage, c.MaxAbsence = cmp.Or(c.MaxOutage, d.MaxOutage), cmp.Or(c.MaxAbsence, d.MaxAbsence)
-	c.MaxWait, c.Grace = cmp.Or(c.MaxWait, d.MaxWait), cmp.Or(c.Grace, d.Grace)
+	d := Default(c.ID)
+	c.BufferBytes, c.MaxStreams = cmp.Or(c.BufferBytes, d.BufferBytes), cmp.Or(c.MaxStreams, d.MaxStreams)
+	c.AckEvery, c.MaxWait = cmp.Or(c.AckEvery, d.AckEvery), cmp.Or(c.MaxWait, d.MaxWait)
 	return c, nil
 }
 
 // reader is what the machine of each stream needs to know of it.
 func (c Config) reader() reader.Config {
 	return reader.Config{
-		MaxChunks: c.Buffer, MaxBytes: c.BufferBytes, AckEvery: c.AckEvery,
-		Quiet: c.Heartbeat * 3 / 2, Silence: c.Heartbeat * 3, Doze: c.Heartbeat,
-		ResumeEvery: c.ResumeEvery, ResumeWait: c.ResumeWait, MaxOutage: c.MaxOutage,
-		MaxAbsence: c.MaxAbsence, AskAgain: c.Heartbeat,
+		MaxChunks: buffer, MaxBytes: c.BufferBytes, AckEvery: c.AckEvery,
+		Quiet: heartbeat * 3 / 2, Silence: heartbeat * 3, Doze: heartbeat,
+		ResumeEvery: resumeEvery, ResumeWait: resumeWait, MaxOutage: maxOutage,
+		MaxAbsence: maxAbsence, AskAgain: heartbeat,
 	}
 }

@@ -225,7 +225,7 @@ func (s *Stream) send(r reader.Ready) {
 		// whoever accepts at this very moment is heard until then, and cancelled
 		cut := s.cut
 		closed := context.AfterFunc(s.cl.life, func() { cut(context.Canceled) })
-		time.AfterFunc(s.cl.c.Grace, func() {
+		time.AfterFunc(grace, func() {
 			closed()
 			cut(context.Canceled)
 		})
@@ -343,7 +343,7 @@ func (s *Stream) finish() {
 		s.unwatch()
 	}
 	if s.patient != nil && !s.ended && s.patient.Stop() { // whoever accepts now is cancelled
-		s.patient.Reset(s.cl.c.Grace)
+		s.patient.Reset(grace)
 	}
 	s.ended = true
 	s.count()

@@ -31,7 +31,7 @@ func (o *order) unread() int { return len(o.queue) - o.first }
 // errSlow says that the reader let too much pile up.
 func (o *order) errSlow() error {
 	return &bus.Error{Code: bus.CodeSlowReader, Message: fmt.Sprintf(
-		"%d chunks (%d bytes) wait unread; read the stream faster, or raise Buffer", o.unread(), o.bytes)}
+		"%d chunks (%d bytes) wait unread; read the stream faster", o.unread(), o.bytes)}
 }
 
 // take puts a chunk in its place. The error is errSlow.
