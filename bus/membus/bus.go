@@ -1,6 +1,7 @@
 package membus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,6 +183,34 @@ func (b *Bus) tell(h bus.Health) {
 	}
 }
 
+// service is the endpoints of one Serve call. Nobody looks for services in a world, so nothing answers there.
+type service []bus.Subscription
+
+func (b *Bus) Serve(about bus.Service) (bus.Subscription, error) {
+	if !bus.ValidID(about.Name) || about.Version == "" {
+		return nil, fmt.Errorf("service %q %q: it needs a name of letters, digits, '-' and '_', and a "+
+			"version", about.Name, about.Version)
+	}
+	var s service
+	for _, e := range about.Endpoints {
+		sub, err := b.Subscribe(e.Subject, cmp.Or(e.Queue, "q"), e.Handle) // q is what NATS micro uses
+		if err != nil {
+			s.Stop()
+			return nil, fmt.Errorf("service %s: endpoint %s: %w", about.Name, e.Name, err)
+		}
+		s = append(s, sub)
+	}
+	return s, nil
+}
+
+func (s service) Stop() error {
+	var failed []error
+	for _, sub := range s {
+		failed = append(failed, sub.Stop())
+	}
+	return errors.Join(failed...)
+}
+
 // sub is one subscription: a queue of messages and who takes them.
 type sub struct {
 	bus       *Bus
@@ -245,12 +274,7 @@ func (s *sub) Stop() error {
 	s.stopped = true
 	s.queue = nil
 	w.remove(s)
-	for i, other := range s.bus.subs {
-		if other == s {
-			s.bus.subs = append(s.bus.subs[:i:i], s.bus.subs[i+1:]...)
-			break
-		}
-	}
+	s.bus.subs = without(s.bus.subs, s)
 	s.wake.Broadcast()
 	return nil
 }

@@ -505,26 +505,22 @@ func (w *watcher) take() []bus.Event {
 		out := w.pending
 		w.pending = nil
 		for _, ev := range out {
-			if ev.Deleted {
+			if w.there[ev.Key] = true; ev.Deleted {
 				delete(w.there, ev.Key)
-			} else {
-				w.there[ev.Key] = true
 			}
 		}
 		return out
 	}
-	w.resync, w.pending = false, nil
-	was := w.there
-	w.there = map[string]bool{}
+	gone := w.there
+	w.resync, w.pending, w.there = false, nil, map[string]bool{}
 	var there, out []bus.Event
 	for _, kv := range s.under(w.prefix) {
 		w.there[kv.Key] = true
+		delete(gone, kv.Key)
 		there = append(there, bus.Event{KV: kv})
 	}
-	for _, key := range slices.Sorted(maps.Keys(was)) {
-		if !w.there[key] {
-			out = append(out, bus.Event{KV: bus.KV{Key: key}, Deleted: true})
-		}
+	for _, key := range slices.Sorted(maps.Keys(gone)) {
+		out = append(out, bus.Event{KV: bus.KV{Key: key}, Deleted: true})
 	}
 	w.wakeUp() // changes may have come before this was read
 	return append(append(out, there...), bus.Event{Synced: true})

@@ -4,6 +4,7 @@ package membus
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -111,7 +112,7 @@ func (w *World) publish(m bus.Msg) int {
 		return len(targets)
 	}
 	m.Data = slices.Clone(m.Data)
-	m.Header = cloneHeader(m.Header)
+	m.Header = maps.Clone(m.Header)
 	for _, s := range targets {
 		s.push(m)
 	}
@@ -132,28 +133,18 @@ func (w *World) dropped(subject string) bool {
 func (w *World) match(subject string) []*sub {
 	var all []*sub
 	queues := map[string][]*sub{}
-	var names []string
-	consider := func(s *sub) {
-		switch {
-		case !s.bus.online:
-		case s.queueName == "":
-			all = append(all, s)
-		default:
-			if queues[s.queueKey] == nil {
-				names = append(names, s.queueKey)
+	for _, list := range [][]*sub{w.literal[subject], w.wild} {
+		for _, s := range list {
+			switch {
+			case !s.bus.online || !matches(s.subject, subject):
+			case s.queueName == "":
+				all = append(all, s)
+			default:
+				queues[s.queueKey] = append(queues[s.queueKey], s)
 			}
-			queues[s.queueKey] = append(queues[s.queueKey], s)
 		}
 	}
-	for _, s := range w.literal[subject] {
-		consider(s)
-	}
-	for _, s := range w.wild {
-		if matches(s.subject, subject) {
-			consider(s)
-		}
-	}
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
 		members := queues[name]
 		all = append(all, members[w.rng.IntN(len(members))])
 	}
@@ -169,16 +160,16 @@ func (w *World) add(s *sub) {
 }
 
 func (w *World) remove(s *sub) {
-	without := func(list []*sub) []*sub {
-		return slices.DeleteFunc(list,
-			func(x *sub) bool { return x == s })
-	}
-	w.wild = without(w.wild)
-	if rest := without(w.literal[s.subject]); len(rest) > 0 {
+	w.wild = without(w.wild, s)
+	if rest := without(w.literal[s.subject], s); len(rest) > 0 {
 		w.literal[s.subject] = rest
 	} else {
 		delete(w.literal, s.subject)
 	}
+}
+
+func without(list []*sub, s *sub) []*sub {
+	return slices.DeleteFunc(list, func(x *sub) bool { return x == s })
 }
 
 func (w *World) nextInbox(name string) string {
@@ -207,15 +198,4 @@ func matches(pattern, subject string) bool {
 		}
 		pattern, subject = patternMore, subjectMore
 	}
-}
-
-func cloneHeader(h bus.Header) bus.Header {
-	if h == nil {
-		return nil
-	}
-	out := make(bus.Header, len(h))
-	for k, v := range h {
-		out[k] = slices.Clone(v)
-	}
-	return out
 }
