@@ -37,9 +37,6 @@ func (s *Store) Add(role bus.Role, ids bus.IDs, now time.Time, valid time.Durati
 				ids.Name,
 				ErrTaken, ids.Name)
 		}
-		if err := n.claim(role, ids); err != nil {
-			return err
-		}
 		return s.give(n, role, ids, now, valid)
 	})
 	return s.CredsPath(ids.Name), err
@@ -70,9 +67,6 @@ func (s *Store) Renew(id string, agents []string, now time.Time, valid time.Dura
 			}
 			e.revoke(now)
 		}
-		if err := n.claim(e.Role, ids); err != nil {
-			return err
-		}
 		return s.give(n, e.Role, ids, now, valid)
 	})
 	return s.CredsPath(id), dropped, err
@@ -97,9 +91,6 @@ func (s *Store) Ensure(role bus.Role, ids bus.IDs, now time.Time) (path string, 
 		if e := n.Names[ids.Name]; e != nil && e.Of == "" && e.Role == role && e.revoked() {
 			return fmt.Errorf("%s %s: %w: souk auth renew %s lets it in again", role, ids.Name, ErrRevoked,
 				ids.Name)
-		}
-		if err := n.claim(role, ids); err != nil {
-			return err
 		}
 		return s.give(n, role, ids, now, Valid)
 	})
@@ -294,8 +285,11 @@ func (s *Store) Newest(there map[string]int64, now time.Time) error {
 		"was told; do it where the newest keys are (%s here)", ErrOlderKeys, lacks, s.dir)
 }
 
-// give makes a key and the creds of a user.
+// give makes a key and the creds of a user, to whom its names belong from then on.
 func (s *Store) give(n names, role bus.Role, ids bus.IDs, now time.Time, valid time.Duration) error {
+	if err := n.claim(role, ids); err != nil {
+		return err
+	}
 	if valid < time.Second || valid > maxValid {
 		return fmt.Errorf("valid: %v is not within 1s and ten years", valid)
 	}
