@@ -75,17 +75,15 @@ func (b *body) ask(t *bus.Task, data []byte, header bus.Header) error {
 	if err := b.judge(); err != nil {
 		return err
 	}
-	chat := b.has("messages")
+	is := b.kind()
 	if kind == "" {
-		if kind = bus.KindCompletion; chat {
-			kind = bus.KindChat
-		}
+		kind = is
 		t.Kind = cmp.Or(t.Kind, kind)
 	}
 	switch {
-	case chat && kind != bus.KindChat:
+	case kind != is && is == bus.KindChat:
 		return bad("messages: this endpoint takes a prompt; chats go to /v1/chat/completions")
-	case !chat && kind == bus.KindChat:
+	case kind != is:
 		return bad("prompt: this endpoint takes messages; completions go to /v1/completions")
 	case t.Kind != kind:
 		return bad("souk.kind: %.40q, but the endpoint is that of a %s", t.Kind, kind)

@@ -486,6 +486,14 @@ func (b *body) judge() error {
 	return nil
 }
 
+// kind is what the members are of, where they go together.
+func (b *body) kind() string {
+	if b.has("messages") {
+		return bus.KindChat
+	}
+	return bus.KindCompletion
+}
+
 // withoutSouk copies the body and leaves the member souk out: what a task is worth is no business of
 // the engine's.
 func (b *body) withoutSouk() []byte {

@@ -320,10 +320,7 @@ func (b *body) complete(t *bus.Task, key []byte) error {
 	if err := b.judge(); err != nil {
 		return err
 	}
-	kind := bus.KindChat
-	if !b.has("messages") {
-		kind = bus.KindCompletion
-	}
+	kind := b.kind()
 	if t.Kind != "" && t.Kind != kind {
 		return bad("kind: %.40q, but the body is that of a %s", t.Kind, kind)
 	}

@@ -115,13 +115,13 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 		}
 		out["max_completion_tokens"] = int(most)
 	}
-	for _, more := range []func(in map[string]json.RawMessage, out map[string]any) error{tools, toolChoice,
-		format, effort, logprobs} {
-		if err := more(in, out); err != nil {
-			return err
-		}
+	err := r.rest(in, out)
+	if err == nil {
+		err = toolChoice(in, out)
 	}
-	var err error
+	if err != nil {
+		return err
+	}
 	if r.Chat, err = encodeJSON(out); err != nil {
 		return bad("the body: %v", err)
 	}
@@ -168,24 +168,12 @@ func (r *Responses) refuse(in map[string]json.RawMessage) error {
 	for _, name := range slices.Sorted(maps.Keys(in)) {
 		v := in[name]
 		switch {
-		case name == "store":
-			if err := json.Unmarshal(v, &r.Store); err != nil {
-				return bad("store: true or false is expected")
-			}
 		case name == "previous_response_id" || name == "conversation":
 			return unsupported("%s: answers are not stored here: send the whole conversation as input", name)
 		case name == "background" && string(v) != "false":
 			return unsupported("background: answers are not stored here: ask with stream: true")
 		case name == "truncation" && string(v) != `"disabled"`:
 			return unsupported("truncation: %.40s; an input is taken whole or refused: leave it out", v)
-		case name == "stream_options":
-			if err := obfuscation(v); err != nil {
-				return err
-			}
-		case name == "prompt_cache_options":
-			if err := prewarm(v); err != nil {
-				return err
-			}
 		case name == "prompt":
 			return unsupported("prompt: templates are not stored here: send instructions and input")
 		case !slices.Contains(read, name):
@@ -195,31 +183,50 @@ func (r *Responses) refuse(in map[string]json.RawMessage) error {
 	return nil
 }
 
-// obfuscation refuses options of a stream that ask for it. Others change nothing here: usage always comes.
-func obfuscation(options json.RawMessage) error {
-	var asked struct {
-		On bool `json:"include_obfuscation"`
+// rest reads members that are said otherwise to a chat, or have something in them that is not served.
+func (r *Responses) rest(in map[string]json.RawMessage, out map[string]any) error {
+	var (
+		stream struct {
+			Obfuscation bool `json:"include_obfuscation"` // usage always comes
+		}
+		cache struct{ Prewarm bool } // of what else is there engines decide
+		all   []map[string]json.RawMessage
+		text  struct {
+			Format map[string]json.RawMessage `json:"format"`
+		}
+		reasoning struct{ Effort *string }
+		include   []string
+	)
+	for _, m := range []struct {
+		name string
+		to   any
+		want string
+	}{
+		{"store", &r.Store, "true or false"}, {"tools", &all, "a list of tools"},
+		{"text", &text, "an object with a format"}, {"reasoning", &reasoning, "an object with an effort"},
+		{"include", &include, "a list of names"},
+		{"stream_options", &stream, "an object, in which include_obfuscation is true or false,"},
+		{"prompt_cache_options", &cache, "an object, in which prewarm is true or false,"},
+	} {
+		if v, ok := in[m.name]; ok && json.Unmarshal(v, m.to) != nil {
+			return bad("%s: %s is expected", m.name, m.want)
+		}
 	}
-	switch err := json.Unmarshal(options, &asked); {
-	case err != nil:
-		return bad("stream_options: an object is expected, in which include_obfuscation is true or false")
-	case asked.On:
+	switch {
+	case stream.Obfuscation:
 		return errObfuscation
-	}
-	return nil
-}
-
-// prewarm refuses options of a prompt cache that ask for no answer, which would be given one, and pay it. Of
-// others engines decide.
-func prewarm(options json.RawMessage) error {
-	var asked struct{ Prewarm bool }
-	switch err := json.Unmarshal(options, &asked); {
-	case err != nil:
-		return bad("prompt_cache_options: an object is expected, in which prewarm is true or false")
-	case asked.Prewarm:
+	case cache.Prewarm: // it would be given an answer, and pay it
 		return unsupported("prompt_cache_options.prewarm: every request is given an answer here: leave it out")
+	case reasoning.Effort != nil:
+		out["reasoning_effort"] = *reasoning.Effort
 	}
-	return nil
+	if _, ok := in["top_logprobs"]; ok || slices.Contains(include, "message.output_text.logprobs") {
+		out["logprobs"] = true
+	}
+	if err := tools(all, out); err != nil {
+		return err
+	}
+	return format(text.Format, out)
 }
 
 // keepEcho keeps what the answer repeats.
@@ -239,15 +246,7 @@ func (r *Responses) keepEcho(in map[string]json.RawMessage) {
 }
 
 // tools are functions, which the client runs.
-func tools(in map[string]json.RawMessage, out map[string]any) error {
-	v, ok := in["tools"]
-	if !ok {
-		return nil
-	}
-	var all []map[string]json.RawMessage
-	if json.Unmarshal(v, &all) != nil {
-		return bad("tools: a list of tools is expected")
-	}
+func tools(all []map[string]json.RawMessage, out map[string]any) error {
 	var list []any
 	for i, t := range all {
 		switch kind := string(t["type"]); kind {
@@ -294,55 +293,16 @@ func toolChoice(in map[string]json.RawMessage, out map[string]any) error {
 }
 
 // format is the shape of the answer's text.
-func format(in map[string]json.RawMessage, out map[string]any) error {
-	v, ok := in["text"]
-	if !ok {
-		return nil
-	}
-	var text struct {
-		Format map[string]json.RawMessage `json:"format"`
-	}
-	if json.Unmarshal(v, &text) != nil {
-		return bad("text: an object with a format is expected")
-	}
-	switch kind := string(text.Format["type"]); {
-	case text.Format == nil || kind == `"text"`:
+func format(of map[string]json.RawMessage, out map[string]any) error {
+	switch kind := string(of["type"]); {
+	case of == nil || kind == `"text"`:
 	case kind == `"json_object"`:
 		out["response_format"] = map[string]string{"type": "json_object"}
 	case kind == `"json_schema"`:
-		delete(text.Format, "type")
-		out["response_format"] = map[string]any{"type": "json_schema", "json_schema": text.Format}
+		delete(of, "type")
+		out["response_format"] = map[string]any{"type": "json_schema", "json_schema": of}
 	default:
 		return unsupported("text.format.type: %.40s is none of text, json_object and json_schema", kind)
-	}
-	return nil
-}
-
-func effort(in map[string]json.RawMessage, out map[string]any) error {
-	v, ok := in["reasoning"]
-	if !ok {
-		return nil
-	}
-	var reasoning struct {
-		Effort *string `json:"effort"`
-	}
-	if json.Unmarshal(v, &reasoning) != nil {
-		return bad("reasoning: an object with an effort is expected")
-	}
-	if reasoning.Effort != nil {
-		out["reasoning_effort"] = *reasoning.Effort
-	}
-	return nil
-}
-
-// logprobs are asked for by top_logprobs, or by what is to be included.
-func logprobs(in map[string]json.RawMessage, out map[string]any) error {
-	var include []string
-	if v, ok := in["include"]; ok && json.Unmarshal(v, &include) != nil {
-		return bad("include: a list of names is expected")
-	}
-	if _, ok := in["top_logprobs"]; ok || slices.Contains(include, "message.output_text.logprobs") {
-		out["logprobs"] = true
 	}
 	return nil
 }
