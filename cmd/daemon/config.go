@@ -63,7 +63,7 @@ func read(section, path string, data []byte, cfg any) (ast.Node, error) {
 		return nil, fmt.Errorf("%s: %s", path, yaml.FormatError(err, false, true))
 	}
 	if len(file.Docs) > 1 {
-		return nil, fmt.Errorf("%s: %d documents: one is read", path, len(file.Docs))
+		return nil, fmt.Errorf("%s: %d documents: one file describes one daemon", path, len(file.Docs))
 	}
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
 		return nil, nil
