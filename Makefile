@@ -14,7 +14,7 @@ PROGRAMS   := $(COMMANDS:%=bin/%)
 # What measures a market is a module of its own: who runs one neither links nor fetches its plots.
 LAB        := integration/lab
 VERSION    := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
-LDFLAGS    := -s -w -X main.version=$(VERSION)
+LDFLAGS    := -s -w -X souk/cmd/daemon.linked=$(VERSION)
 SOURCES    := $(shell find . -name '*.go' -not -path './.git/*') go.mod go.sum $(LAB)/go.mod $(LAB)/go.sum
 
 # The race detector needs cgo, and cgo a C compiler; everything else does without.

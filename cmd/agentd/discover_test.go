@@ -47,7 +47,7 @@ func TestEnginesAreFound(t *testing.T) {
 	own := agentd.AgentConfig{ID: "own",
 		Engine: agentd.EngineConfig{URL: fmt.Sprintf("http://127.0.0.1:%d", ports[0])}, Domains: sold.Domains,
 		Slots: 4, Price: sold.Price}
-	c := newConfig().(*config)
+	c := newConfig()
 	c.Agentd.Node, c.Agentd.Agents = "rack.3", []agentd.AgentConfig{own}
 	c.Agentd.ScrapeEvery = 50 * time.Millisecond
 	c.Discover = discover{Every: 100 * time.Millisecond, Agent: sold}

@@ -14,9 +14,6 @@ import (
 	"souk/cmd/daemon"
 )
 
-// version is set by the linker; see the Makefile.
-var version = ""
-
 func main() { daemon.Main(daemon.Command(role())) }
 
 // config is the node's file.
@@ -56,11 +53,10 @@ discover:                      # instead of agents, or beside them: engines foun
     price: {miss: 0.15, hit: 0.03, out: 0.6}
 `
 
-func role() daemon.Role {
-	return daemon.Role{
+func role() daemon.Role[*config] {
+	return daemon.Role[*config]{
 		Name:  "agentd",
 		As:    bus.RoleAgentd,
-		IDs:   func(c daemon.Config) bus.IDs { return c.(*config).ids() },
 		Short: "Offer the vLLM servers of this node to the market",
 		Long: `agentd registers each vLLM server of this node as an agent once it is ready, serves what hubs
 award, meters it, and accounts for it. On SIGTERM it takes no more tasks, finishes those in hand and has them
@@ -69,16 +65,12 @@ which was killed is dead, it is sold again at once, and what that one had served
 
 The servers need --enable-prompt-tokens-details, else cached tokens are billed as computed ones.`,
 		Example: example,
-		Version: version,
 		New:     newConfig,
-		Serve: func(ctx context.Context, p *daemon.Process,
-			c daemon.Config) error {
-			return serve(ctx, p, c.(*config))
-		},
+		Serve:   serve,
 	}
 }
 
-func newConfig() daemon.Config {
+func newConfig() *config {
 	return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), Agentd: agentd.Default(),
 		Discover: discover{Every: 5 * time.Second}}
 }
@@ -93,7 +85,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		}
 		defer func() { err = errors.Join(err, home.Close()) }()
 	}
-	l, err := p.Connect(ctx, c.Market, bus.RoleAgentd, c.ids())
+	l, err := p.Connect(ctx, c.Market, bus.RoleAgentd, c.IDs())
 	if err != nil {
 		return err
 	}
@@ -137,8 +129,8 @@ func gauges(s agentd.Stats) []daemon.Gauge {
 	}
 }
 
-// ids are who the node is, and the agents that its file names.
-func (c *config) ids() bus.IDs {
+// IDs are who the node is, and the agents that its file names.
+func (c *config) IDs() bus.IDs {
 	ids := bus.IDs{Name: daemon.Name("agentd-" + c.Agentd.Node)}
 	for _, a := range c.Agentd.Agents {
 		ids.Agents = append(ids.Agents, a.ID)

@@ -3,7 +3,4 @@ package main
 
 import "souk/cmd/daemon"
 
-// version is set by the linker; see the Makefile.
-var version = ""
-
 func main() { daemon.Main(daemon.Command(role())) }

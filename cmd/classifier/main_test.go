@@ -37,7 +37,7 @@ func TestTheExampleIsAConfiguration(t *testing.T) {
 
 // Doors that are given no id choose one, each its own: answers find their way back by it.
 func TestDoorsChooseTheirIDs(t *testing.T) {
-	first, second := role().New().(*config), role().New().(*config)
+	first, second := role().New(), role().New()
 	if err := errors.Join(first.Complete(), second.Complete()); err != nil {
 		t.Fatal(err)
 	}

@@ -39,25 +39,20 @@ classifier:                       # every field has a default, see below
   max_open_per_client: 1024
 `
 
-func role() daemon.Role {
-	return daemon.Role{
+func role() daemon.Role[*config] {
+	return daemon.Role[*config]{
 		Name:  "classifier",
 		As:    bus.RoleDoor,
-		IDs:   func(c daemon.Config) bus.IDs { return c.(*config).ids() },
 		Short: "The door of the market: it names each task's domain and chooses its hub",
 		Long: `classifier takes tasks from NATS on souk.v1.task.<client>[.<gateway>], names the domain of each, and
 passes it to a hub. Several doors share the tasks of one market, each with an id of its own. On SIGTERM it
 takes no more tasks and lets those in hand finish.`,
 		Example: example,
-		Version: version,
-		New: func() daemon.Config {
+		New: func() *config {
 			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(),
 				Classifier: classifier.Default()}
 		},
-		Serve: func(ctx context.Context, p *daemon.Process,
-			c daemon.Config) error {
-			return serve(ctx, p, c.(*config))
-		},
+		Serve: serve,
 	}
 }
 
@@ -69,7 +64,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 			return err
 		}
 	}
-	l, err := p.Connect(ctx, c.Market, bus.RoleDoor, c.ids())
+	l, err := p.Connect(ctx, c.Market, bus.RoleDoor, c.IDs())
 	if err != nil {
 		return err
 	}
@@ -96,8 +91,8 @@ func readModel(path string) (*model.Model, error) {
 	return m, nil
 }
 
-// ids are who the door is.
-func (c *config) ids() bus.IDs { return bus.IDs{Name: c.Classifier.ID} }
+// IDs are who the door is.
+func (c *config) IDs() bus.IDs { return bus.IDs{Name: c.Classifier.ID} }
 
 // Complete gives the door an id where it has none.
 func (c *config) Complete() error {

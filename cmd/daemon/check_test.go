@@ -116,7 +116,11 @@ func TestCheckConfigJudgesWhoseTheFilesAre(t *testing.T) {
 	} {
 		role := fairRole(nil)
 		role.As = bus.RoleHub
-		role.IDs = func(Config) bus.IDs { return bus.IDs{Name: "math", Domain: "math"} }
+		role.New = func() *fair {
+			f := newFair()
+			f.ids = bus.IDs{Name: "math", Domain: "math"}
+			return f
+		}
 		var errs bustest.Buffer
 		code := Run(t.Context(), Command(role), []string{"--config",
 			write(t, fairFile+"market: {"+c.market+"}\n"), "--check-config"}, io.Discard, &errs)
@@ -152,7 +156,7 @@ func TestAnOpenConfigurationWithASecretIsNamed(t *testing.T) {
 		}
 		for _, flags := range [][]string{{"--check-config"}, nil} {
 			var errs bustest.Buffer
-			role := fairRole(func(context.Context, *Process, Config) error { return nil })
+			role := fairRole(func(context.Context, *Process, *fair) error { return nil })
 			code := Run(t.Context(), Command(role), append([]string{"--config", path}, flags...), io.Discard,
 				&errs)
 			said := errs.String()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/bus"
 	"souk/bus/regular"
 	"souk/market"
 )
@@ -26,7 +27,11 @@ type fair struct {
 		Rain   bool           `yaml:"rain"`
 		APIKey string         `yaml:"api_key"`
 	} `yaml:"fair"`
+
+	ids bus.IDs
 }
+
+func (f *fair) IDs() bus.IDs { return f.ids }
 
 type stall struct {
 	Sells string       `yaml:"sells"`

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"reflect"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -34,6 +34,8 @@ const (
 type Config interface {
 	// Sections returns the sections that every daemon has.
 	Sections() *Common
+	// IDs are who the daemon is, and so whose its creds must be.
+	IDs() bus.IDs
 	// Complete fills in what follows from other fields and judges the whole. Errors begin with the field's
 	// path below the role's section or from the top, as in "batch.max_wait: ...".
 	Complete() error
@@ -68,19 +70,16 @@ type Stop struct {
 // stopMargin is for what comes after draining: journals closed, leases given back, connections flushed.
 const stopMargin = 5 * time.Second
 
-// Role describes a daemon.
-type Role struct {
+// Role describes a daemon whose file is a C.
+type Role[C Config] struct {
 	Name    string // of the command and of the section in the file
 	Short   string
 	Long    string
 	Example string   // a configuration, shown by --help
-	Version string   // as the linker set it
 	NoFile  bool     // the defaults alone will do
 	As      bus.Role // whose creds it comes with; "": nobody's
-	New     func() Config
-	// who it is by its configuration, and so whose its creds must be; nil where As is nobody's
-	IDs   func(c Config) bus.IDs
-	Serve func(ctx context.Context, p *Process, c Config) error // until ctx ends, and it has drained
+	New     func() C
+	Serve   func(ctx context.Context, p *Process, c C) error // until ctx ends, and it has drained
 }
 
 // Process is what a running daemon is given.
@@ -171,17 +170,17 @@ func Failed(err error) error {
 }
 
 // Command is the daemon as a command: --config, --check-config, --probe, --version.
-func Command(r Role) *cobra.Command {
+func Command[C Config](r Role[C]) *cobra.Command {
 	var path string
 	var check, probe bool
 	c := &cobra.Command{
 		Use:   r.Name + " --config FILE",
 		Short: r.Short,
 		Long: r.Long + "\n\nThe configuration is YAML, for example:\n\n" + indent(r.Example) +
-			sectionsHelp(r) + environmentHelp(r),
+			sectionsHelp(r.New()) + environmentHelp(r.Name, r.New()),
 		Example: "  " + r.Name + " --config /etc/souk/" + r.Name + ".yaml\n  " + r.Name +
 			" --config FILE --check-config",
-		Version:       Version(r.Version),
+		Version:       Version(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -199,11 +198,13 @@ func Command(r Role) *cobra.Command {
 				if open := openSecret(path); open != "" {
 					fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", r.Name, open)
 				}
-				return checked(r, cfg, c.OutOrStdout(), c.ErrOrStderr())
+				return checked(r.Name, r.As, cfg, c.OutOrStdout(), c.ErrOrStderr())
 			case probe:
 				return Failed(Probe(c.Context(), cfg.Sections().Health.Listen))
 			}
-			return run(c.Context(), r, cfg, openSecret(path), c.ErrOrStderr())
+			return run(c.Context(), r.Name, cfg, func(ctx context.Context, p *Process) error {
+				return r.Serve(ctx, p, cfg)
+			}, openSecret(path), c.ErrOrStderr())
 		},
 	}
 	c.SetVersionTemplate("{{.Name}} {{.Version}}\n")
@@ -222,7 +223,7 @@ func Command(r Role) *cobra.Command {
 
 // checked shows a configuration as it is in effect, and judges the files of keys that it names. What is not
 // there is only said: keys may be made later, or be given to the process as it starts.
-func checked(r Role, cfg Config, out, errs io.Writer) error {
+func checked(name string, as bus.Role, cfg Config, out, errs io.Writer) error {
 	text, err := Effective(cfg)
 	if err == nil {
 		_, err = out.Write(text)
@@ -231,26 +232,19 @@ func checked(r Role, cfg Config, out, errs io.Writer) error {
 	if err != nil || !ok {
 		return err
 	}
-	var ids bus.IDs
-	if r.IDs != nil {
-		ids = r.IDs(cfg)
-	}
-	lacks, wrong := m.judgeFiles(r.As, ids)
+	lacks, wrong := m.judgeFiles(as, cfg.IDs())
 	for _, l := range lacks {
-		fmt.Fprintf(errs, "%s: as it is here it would not start: %v\n", r.Name, l)
+		fmt.Fprintf(errs, "%s: as it is here it would not start: %v\n", name, l)
 	}
 	return wrong
 }
 
 // sectionsHelp is of the sections that a daemon has with others: that of the market, if it has one.
-func sectionsHelp(r Role) string {
-	market := ""
-	everyValue(reflect.ValueOf(r.New()).Elem(), "", func(path string, _ reflect.Value) {
-		if strings.HasPrefix(path, "market.") {
-			market = marketHelp
-		}
-	})
-	return commonHelp + market + coresHelp
+func sectionsHelp(cfg Config) string {
+	if _, ok := marketOf(cfg); ok {
+		return commonHelp + marketHelp + coresHelp
+	}
+	return commonHelp + coresHelp
 }
 
 const commonHelp = `
@@ -280,21 +274,22 @@ that.
 `
 
 // run serves until ctx ends, and sees to it that the end comes within the time stated.
-func run(ctx context.Context, r Role, cfg Config, warning string, errs io.Writer) error {
+func run(ctx context.Context, name string, cfg Config, serve func(context.Context, *Process) error,
+	warning string, errs io.Writer) error {
 	common := cfg.Sections()
-	log := common.Log.logger(errs).With("daemon", r.Name)
+	log := common.Log.logger(errs).With("daemon", name)
 	slog.SetDefault(log)
-	p := &Process{Log: log, health: newHealth(r.Name, Version(r.Version))}
+	p := &Process{Log: log, health: newHealth(name, Version())}
 	if err := p.health.listen(common.Health.Listen); err != nil {
 		return Failed(err)
 	}
 	defer p.health.close()
-	log.Info("starting", "version", Version(r.Version), "pid", os.Getpid(), "health", p.health.address())
+	log.Info("starting", "version", Version(), "pid", os.Getpid(), "health", p.health.address())
 	if warning != "" {
 		log.Warn(warning)
 	}
 	done := make(chan error, 1)
-	go func() { done <- r.Serve(ctx, p, cfg) }()
+	go func() { done <- serve(ctx, p) }()
 	var err error
 	select {
 	case err = <-done:
@@ -358,16 +353,17 @@ func (c *Common) complete(drain time.Duration) error {
 // Default are the common sections' defaults.
 func Default() Common { return Common{Log: Log{Level: "info", Format: "text"}} }
 
-// Version is what a command shows as its version: what the linker set, or what Go knows, and what it was
-// built with and for.
-func Version(linked string) string {
-	if linked == "" {
-		linked = "unknown"
-		if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-			linked = info.Main.Version
-		}
+// linked is set by the linker; see the Makefile.
+var linked string
+
+// Version is what commands show as their version: what the linker set, or what Go knows, and what it was built
+// with and for.
+func Version() string {
+	version := cmp.Or(linked, "unknown")
+	if info, ok := debug.ReadBuildInfo(); ok && linked == "" && info.Main.Version != "" {
+		version = info.Main.Version
 	}
-	return fmt.Sprintf("%s (%s, %s/%s)", linked, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%s (%s, %s/%s)", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func indent(text string) string {
@@ -376,6 +372,9 @@ func indent(text string) string {
 
 // Sections are the common sections themselves, so that a Config only embeds them.
 func (c *Common) Sections() *Common { return c }
+
+// IDs are nobody's, so that a daemon without creds need not say so.
+func (c *Common) IDs() bus.IDs { return bus.IDs{} }
 
 // IsFailure reports whether an error is one of the running command; see [Failed].
 func IsFailure(err error) bool { return errors.As(err, new(failure)) }

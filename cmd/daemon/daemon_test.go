@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/bus/embedded"
@@ -32,9 +34,8 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-func fairRole(serve func(context.Context, *Process, Config) error) Role {
-	return Role{Name: "fair", Short: "A fair", Example: fairFile, Version: "v1.2",
-		New: func() Config { return newFair() }, Serve: serve}
+func fairRole(serve func(context.Context, *Process, *fair) error) Role[*fair] {
+	return Role[*fair]{Name: "fair", Short: "A fair", Example: fairFile, New: newFair, Serve: serve}
 }
 
 func get(t *testing.T, url string) (int, string) {
@@ -57,7 +58,7 @@ func TestALife(t *testing.T) {
 	address := parts.Port()
 	path := write(t, fairFile+"health: {listen: \""+address+"\"}\nlog: {format: json}\n")
 	open, drained := make(chan struct{}), make(chan struct{})
-	role := fairRole(func(ctx context.Context, p *Process, _ Config) error {
+	role := fairRole(func(ctx context.Context, p *Process, _ *fair) error {
 		p.Awaits(func() string { return "the rain to end" })
 		p.Serving(open, func() any { return map[string]int{"visitors": 3} })
 		<-ctx.Done()
@@ -128,7 +129,7 @@ func TestAnErrorNamesTheDaemonOnce(t *testing.T) {
 		"fair: a\nfair: b":           "\nfair: a\nfair: b\n",
 		"fair: fair: is part of it?": "\nfair: fair: is part of it?\n",
 	} {
-		role := fairRole(func(context.Context, *Process, Config) error { return errors.New(said) })
+		role := fairRole(func(context.Context, *Process, *fair) error { return errors.New(said) })
 		var errs bustest.Buffer
 		code := Run(t.Context(), Command(role), []string{"--config", path}, io.Discard, &errs)
 		if code != ExitWrong || !strings.HasSuffix(errs.String(), want) {
@@ -145,7 +146,7 @@ func TestItEndsInTime(t *testing.T) {
 	ctx, sigterm := context.WithCancel(t.Context())
 	stuck := make(chan struct{})
 	defer close(stuck)
-	role := fairRole(func(context.Context, *Process, Config) error {
+	role := fairRole(func(context.Context, *Process, *fair) error {
 		sigterm()
 		<-stuck
 		return nil
@@ -171,8 +172,8 @@ func TestServersThatComeLater(t *testing.T) {
 		"\"], connect_within: 1m}\nhealth: {listen: \""+health+"\"}\n")
 	open := make(chan struct{})
 	close(open)
-	role := fairRole(func(ctx context.Context, p *Process, c Config) error {
-		l, err := p.Connect(ctx, c.(*fair).Market, bus.RoleDoor, bus.IDs{Name: "fair"})
+	role := fairRole(func(ctx context.Context, p *Process, c *fair) error {
+		l, err := p.Connect(ctx, c.Market, bus.RoleDoor, bus.IDs{Name: "fair"})
 		if err != nil {
 			return err
 		}
@@ -280,8 +281,8 @@ func TestAnOutageIsNamedNowAndThen(t *testing.T) {
 
 // A market that never comes up is an error that says what to do. So is a signal while waiting no error.
 func TestServersThatNeverCome(t *testing.T) {
-	serve := func(ctx context.Context, p *Process, c Config) error {
-		_, err := p.Connect(ctx, c.(*fair).Market, bus.RoleDoor, bus.IDs{Name: "fair"})
+	serve := func(ctx context.Context, p *Process, c *fair) error {
+		_, err := p.Connect(ctx, c.Market, bus.RoleDoor, bus.IDs{Name: "fair"})
 		return err
 	}
 	var log bustest.Buffer
@@ -327,6 +328,8 @@ func TestASecondSignal(t *testing.T) {
 }
 
 func TestHelpAndVersion(t *testing.T) {
+	defer func(was string) { linked = was }(linked)
+	linked = "v1.2"
 	role := fairRole(nil)
 	var out bytes.Buffer
 	if code := Run(t.Context(), Command(role), []string{"--version"}, &out, &out); code != ExitOK ||
@@ -352,22 +355,24 @@ func (*alone) Drain() time.Duration { return 0 }
 // Help speaks of the market's keys to daemons that come to one, and nobody is left without a file and without
 // a word about where there is one.
 func TestHelpIsOfTheDaemon(t *testing.T) {
-	apart := fairRole(nil)
-	apart.New = func() Config { return &alone{Default()} }
+	fairs := func() *cobra.Command { return Command(fairRole(nil)) }
+	apart := func() *cobra.Command {
+		return Command(Role[*alone]{Name: "fair", Example: fairFile, New: func() *alone { return &alone{Default()} }})
+	}
 	for _, c := range []struct {
-		role Role
+		role func() *cobra.Command
 		args []string
 		says string
 		code int
 	}{
-		{fairRole(nil), []string{"--help"}, "market.pem", -1},
-		{fairRole(nil), []string{"--help"}, "creds: souk-data/auth/creds/NAME.creds", ExitOK},
+		{fairs, []string{"--help"}, "market.pem", -1},
+		{fairs, []string{"--help"}, "creds: souk-data/auth/creds/NAME.creds", ExitOK},
 		{apart, []string{"--help"}, "creds: souk-data/auth/creds/NAME.creds", -1},
 		{apart, []string{"--help"}, "Sections that every daemon has", ExitOK},
-		{fairRole(nil), nil, "no configuration: name its file, as fair --config /etc/souk/fair.yaml", ExitUsage},
+		{fairs, nil, "no configuration: name its file, as fair --config /etc/souk/fair.yaml", ExitUsage},
 	} {
 		var out bytes.Buffer
-		code := Run(t.Context(), Command(c.role), c.args, &out, &out)
+		code := Run(t.Context(), c.role(), c.args, &out, &out)
 		said := strings.Contains(out.String(), c.says)
 		if said != (c.code >= 0) || said && code != c.code {
 			t.Errorf("%v: %d, says %q: %v", c.args, code, c.says, said)

@@ -162,7 +162,7 @@ func assign(v reflect.Value, text string) error {
 }
 
 // environmentHelp documents every variable with its default.
-func environmentHelp(r Role) string {
+func environmentHelp(name string, cfg Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `
 Every field can be set from the environment, which comes before the file: SOUK_, the sections and the field,
@@ -170,8 +170,8 @@ joined by '_'. Lists take items separated by commas, or YAML; items of lists are
 SOUK_AGENTD_AGENTS_0_ENGINE_URL.
 The fields of %s and their defaults:
 
-`, r.Name)
-	everyValue(reflect.ValueOf(r.New()).Elem(), "", func(path string, v reflect.Value) {
+`, name)
+	everyValue(reflect.ValueOf(cfg).Elem(), "", func(path string, v reflect.Value) {
 		text, err := yaml.MarshalWithOptions(v.Interface(), yaml.Flow(true), yaml.JSON())
 		if err != nil {
 			text = nil

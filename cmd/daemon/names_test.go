@@ -52,8 +52,8 @@ func TestCredsAndCertificateAreOfOneName(t *testing.T) {
 			path := write(t, fairFile+fmt.Sprintf("market: {nats: \"nats://127.0.0.1:1\", "+
 				"etcd: [\"127.0.0.1:1\"], connect_within: 1s, creds: %q, ca: %q, cert: %q, key: %q}\n", creds,
 				cert.CA, cert.Cert, cert.Key))
-			role := fairRole(func(ctx context.Context, p *Process, cfg Config) error {
-				_, err := p.Connect(ctx, cfg.(*fair).Market, c.role, c.ids)
+			role := fairRole(func(ctx context.Context, p *Process, cfg *fair) error {
+				_, err := p.Connect(ctx, cfg.Market, c.role, c.ids)
 				return err
 			})
 			var log bustest.Buffer

@@ -19,7 +19,7 @@ func TestNoPageReadsHealthByRebinding(t *testing.T) {
 	address := parts.Port()
 	ctx, stop := context.WithCancel(t.Context())
 	up, code := make(chan struct{}), make(chan int, 1)
-	role := fairRole(func(ctx context.Context, p *Process, _ Config) error {
+	role := fairRole(func(ctx context.Context, p *Process, _ *fair) error {
 		ready := make(chan struct{})
 		close(ready)
 		p.Serving(ready, func() any { return map[string]string{"alice": "4.2 credits"} })

@@ -84,8 +84,8 @@ func TestAMarketByTLS(t *testing.T) {
 		path := write(t, fairFile+fmt.Sprintf("market: {nats: %q, etcd: [%q], connect_within: 1s, ca: %q, "+
 			"cert: %q, key: %q}\n", nats.URL(), etcd.Endpoint(), c.files.CA, c.files.Cert, c.files.Key))
 		came := false
-		role := fairRole(func(ctx context.Context, p *Process, cfg Config) error {
-			l, err := p.Connect(ctx, cfg.(*fair).Market, bus.RoleHub,
+		role := fairRole(func(ctx context.Context, p *Process, cfg *fair) error {
+			l, err := p.Connect(ctx, cfg.Market, bus.RoleHub,
 				bus.IDs{Name: "fair", Domain: "fair"})
 			if err != nil {
 				return err

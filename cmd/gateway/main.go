@@ -17,9 +17,6 @@ import (
 	"souk/cmd/daemon"
 )
 
-// version is set by the linker; see the Makefile.
-var version = ""
-
 // ballast is never written to, so it takes no memory. Go collects garbage when the heap has doubled: that of
 // a gateway is some MB, which requests fill many times a second; a collection now comes after so much more.
 var ballast = make([]byte, 32<<20)
@@ -47,25 +44,21 @@ gateway:                          # every field has a default, see below
   drain: 20s                      # for open answers when it is told to stop
 `
 
-func role() daemon.Role {
-	return daemon.Role{
+func role() daemon.Role[*config] {
+	return daemon.Role[*config]{
 		Name:  "gateway",
 		As:    bus.RoleGateway,
-		IDs:   func(c daemon.Config) bus.IDs { return c.(*config).ids() },
 		Short: "The market for clients of OpenAI's API, over HTTP",
 		Long: `gateway serves OpenAI's API to whoever has a key (souk key new CLIENT), and asks the market for each answer:
 /v1/chat/completions, /v1/completions, /v1/responses and /v1/models, and beside them /v1/quote, /v1/balance,
 /v1/streams/TASK and /v1/sessions/SESSION/end. Any number of gateways serve the same keys, each with an id of
 its own. On SIGTERM it refuses new requests and lets answers that are open end.`,
 		Example: example,
-		Version: version,
-		New: func() daemon.Config {
+		New: func() *config {
 			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(),
 				Listen: "127.0.0.1:8080", Gateway: gateway.Default()}
 		},
-		Serve: func(ctx context.Context, p *daemon.Process, c daemon.Config) error {
-			return serve(ctx, p, c.(*config))
-		},
+		Serve: serve,
 	}
 }
 
@@ -75,7 +68,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 		return fmt.Errorf("listen: %w: choose another address, or set SOUK_LISTEN", err)
 	}
 	defer at.Close()
-	l, err := p.Connect(ctx, c.Market, bus.RoleGateway, c.ids())
+	l, err := p.Connect(ctx, c.Market, bus.RoleGateway, c.IDs())
 	if err != nil {
 		return err
 	}
@@ -101,8 +94,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 	return p.Alone(ctx, l, bus.GatewayKey(id), bus.RoleGateway, "gateway.id", id, s.Run)
 }
 
-// ids are who the gateway is.
-func (c *config) ids() bus.IDs { return bus.IDs{Name: c.Gateway.ID} }
+// IDs are who the gateway is.
+func (c *config) IDs() bus.IDs { return bus.IDs{Name: c.Gateway.ID} }
 
 // Complete gives the gateway an id where it has none.
 func (c *config) Complete() error {

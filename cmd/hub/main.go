@@ -18,9 +18,6 @@ import (
 	"souk/ledger/journal"
 )
 
-// version is set by the linker; see the Makefile.
-var version = ""
-
 func main() { daemon.Main(command()) }
 
 // command is the daemon with what this one has of its own.
@@ -50,11 +47,10 @@ hub:                              # every other field has a default, see below
   # policies: {place: fair}       # or pd: which agents a task may go to; keep: kvcache or ahead: what stays cached
 `
 
-func role(closing *bool) daemon.Role {
-	return daemon.Role{
+func role(closing *bool) daemon.Role[*config] {
+	return daemon.Role[*config]{
 		Name:  "hub",
 		As:    bus.RoleHub,
-		IDs:   func(c daemon.Config) bus.IDs { return c.(*config).ids() },
 		Short: "The market of one domain: it awards tasks to agents, prices and records every award",
 		Long: `hub collects the tasks of one domain into rounds, clears each round so that the tasks
 together are worth most beyond their costs, and records every round before it acts on it. It needs a NATS
@@ -71,13 +67,11 @@ its journal is closed: nothing can be appended to it again. It says what it wait
 killed on the way, run it with --close again. What agents are due, and the flat fee, stay on record:
 ledger bal 'agent:*'.`,
 		Example: example,
-		Version: version,
-		New: func() daemon.Config {
+		New: func() *config {
 			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(), Hub: choices.Hub()}
 		},
-		Serve: func(ctx context.Context, p *daemon.Process,
-			c daemon.Config) error {
-			return serve(ctx, p, c.(*config), *closing)
+		Serve: func(ctx context.Context, p *daemon.Process, c *config) error {
+			return serve(ctx, p, c, *closing)
 		},
 	}
 }
@@ -88,7 +82,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	l, err := p.Connect(ctx, c.Market, bus.RoleHub, c.ids())
+	l, err := p.Connect(ctx, c.Market, bus.RoleHub, c.IDs())
 	if err != nil {
 		return err
 	}
@@ -133,8 +127,8 @@ func gauges(st hubserve.Stats) []daemon.Gauge {
 	}
 }
 
-// ids are who the hub is.
-func (c *config) ids() bus.IDs { return bus.IDs{Name: c.Hub.Journal, Domain: c.Hub.Domain} }
+// IDs are who the hub is.
+func (c *config) IDs() bus.IDs { return bus.IDs{Name: c.Hub.Journal, Domain: c.Hub.Domain} }
 
 // Complete names the instance and the journal after the domain where they have no names.
 func (c *config) Complete() error {

@@ -13,9 +13,6 @@ import (
 	"souk/cmd/ledger/cli"
 )
 
-// version is set by the linker; see the Makefile.
-var version = ""
-
 func main() {
 	// An audit keeps little and drops much: collecting less often costs some megabytes and saves a quarter of
 	// the time.
@@ -23,5 +20,5 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends it at once
-	os.Exit(cli.Run(ctx, daemon.Version(version), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(cli.Run(ctx, daemon.Version(), os.Args[1:], os.Stdout, os.Stderr))
 }

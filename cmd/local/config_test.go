@@ -162,7 +162,7 @@ func TestOneMarketPerDirectory(t *testing.T) {
 	if _, err := ReadState(path); err == nil || strings.Contains(err.Error(), "and says") {
 		t.Errorf("once it waits for nothing in particular it has the state %v", err)
 	}
-	if err := first.Publish(State{Version: 1, PID: os.Getpid(), NATS: "nats://127.0.0.1:1"}); err != nil {
+	if err := first.Publish(State{PID: os.Getpid(), NATS: "nats://127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := ReadState(path); err != nil || s.NATS != "nats://127.0.0.1:1" {
@@ -181,7 +181,7 @@ func TestOneMarketPerDirectory(t *testing.T) {
 	}
 	// A copy of its directory is not mistaken for it, nor what a killed market leaves behind, whoever has its
 	// number now.
-	if err := second.Publish(State{Version: 1, PID: os.Getpid(), NATS: "nats://127.0.0.1:1"}); err != nil {
+	if err := second.Publish(State{PID: os.Getpid(), NATS: "nats://127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
 	twin := t.TempDir()

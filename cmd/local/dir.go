@@ -42,7 +42,6 @@ var errNoDir = errors.New("the data directory has no name: --data is empty")
 
 // State tells other commands where the market of a data directory is.
 type State struct {
-	Version int       `json:"version"` // of this file: 1
 	PID     int       `json:"pid"`
 	NATS    string    `json:"nats"`           // nats://127.0.0.1:port
 	Etcd    string    `json:"etcd"`           // https://127.0.0.1:port
@@ -240,9 +239,6 @@ func ReadState(dir string) (State, error) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return State{}, fmt.Errorf("%s: it is damaged: %w: stop the market that runs there, if one does, "+
 			"and start it again", stateFile(dir), err)
-	}
-	if s.Version != 1 {
-		return State{}, fmt.Errorf("%s: version %d; this program knows 1", stateFile(dir), s.Version)
 	}
 	if !inUse(dir) { // a market that was killed leaves the file behind, and a copy of the directory has it
 		return State{}, fmt.Errorf("%s: %w: process %d, which had it, has ended, or has the directory that this is "+

@@ -73,7 +73,7 @@ func (m *Market) startServers(ctx context.Context) (*embedded.NATS, *etcdreg.Reg
 	if err != nil {
 		return nil, nil, err
 	}
-	m.state = State{Version: 1, PID: os.Getpid(), NATS: nats.URL(), Etcd: "https://" + etcd.Endpoint(),
+	m.state = State{PID: os.Getpid(), NATS: nats.URL(), Etcd: "https://" + etcd.Endpoint(),
 		Started: time.Now().UTC()}
 	for _, d := range m.cfg.Domains {
 		m.state.Domains = append(m.state.Domains, d.Name)

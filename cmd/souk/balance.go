@@ -11,6 +11,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/natsauth"
+	"souk/cmd/console"
 	"souk/cmd/local"
 	"souk/market"
 )
@@ -32,12 +33,7 @@ An operator may ask for any client, and a client, with creds of its own, for its
 		Example: `  souk balance alice
   souk balance alice --json --nats nats://127.0.0.1:4222
   souk balance alice --nats nats://127.0.0.1:4222 --creds alice.creds`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("name one client: souk balance alice")
-			}
-			return nil
-		},
+		Args: console.Takes(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := bus.CheckID("client", args[0]); err != nil {
 				return err

@@ -135,7 +135,7 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 		}
 		return err
 	}
-	if err := dir.Publish(local.State{Version: 1, PID: os.Getpid(), NATS: "nats://" + plan.nats,
+	if err := dir.Publish(local.State{PID: os.Getpid(), NATS: "nats://" + plan.nats,
 		Etcd: "https://" + plan.etcd, HTTP: plan.http, Started: begin.UTC(), Domains: plan.domains,
 		Processes: plan.processes(cfg.Engines)}); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/cmd/console"
 	"souk/cmd/local"
 )
 
@@ -30,12 +31,7 @@ lost, repeat the command with --number and that number: the money moves only onc
 		Example: `  souk distribute math
   souk distribute math 2.50
   souk distribute math 2.50 --to alice --number 4 --nats nats://127.0.0.1:4222`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 && len(args) != 2 {
-				return fmt.Errorf("name a hub's journal, and an amount: souk distribute math 2.50")
-			}
-			return nil
-		},
+		Args: console.Takes(1, 2),
 	}
 	c.Flags().StringVar(&to, "to", "", "client that gets it; without, it leaves the market")
 	c.Flags().Uint64Var(&number, "number", 0,

@@ -83,12 +83,7 @@ func (s *shared) amountCommand(noun string, c *cobra.Command,
 		}
 		return console.FlagError(c, err)
 	})
-	c.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) != 2 {
-			return fmt.Errorf("name a client and an amount: souk %s alice 2.50", c.Name())
-		}
-		return nil
-	}
+	c.Args = console.Takes(2, 2)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := bus.CheckID("client", args[0]); err != nil {
 			return err

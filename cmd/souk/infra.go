@@ -67,7 +67,7 @@ data: souk-data                # keys are in DATA/auth, etcd's data in DATA/etcd
 func infraCommand(s *shared) *cobra.Command {
 	var c *cobra.Command
 	var out io.Writer
-	role := daemon.Role{
+	role := daemon.Role[*infraConfig]{
 		Name:  "infra",
 		Short: "Run NATS and etcd alone, for a cluster on this machine",
 		Long: `Runs a NATS server and an etcd of one member in this process, for local clusters and
@@ -77,9 +77,8 @@ the two can run alone: write none for the other. Once they serve, it prints one 
 
   ready nats://127.0.0.1:4222 etcd 127.0.0.1:2379 data souk-data`,
 		Example: infraExample,
-		Version: version,
 		NoFile:  true,
-		New: func() daemon.Config {
+		New: func() *infraConfig {
 			cfg := &infraConfig{Common: daemon.Default(), Data: s.data}
 			if c != nil && c.Flags().Changed("data") {
 				cfg.flag = s.data
@@ -90,8 +89,8 @@ the two can run alone: write none for the other. Once they serve, it prints one 
 			cfg.Infra.NATS, cfg.Infra.Etcd = "127.0.0.1:4222", "127.0.0.1:2379"
 			return cfg
 		},
-		Serve: func(ctx context.Context, p *daemon.Process, cfg daemon.Config) error {
-			return serveInfra(ctx, p, cfg.(*infraConfig), out)
+		Serve: func(ctx context.Context, p *daemon.Process, cfg *infraConfig) error {
+			return serveInfra(ctx, p, cfg, out)
 		},
 	}
 	c = daemon.Command(role)

@@ -18,9 +18,6 @@ import (
 	"souk/cmd/local"
 )
 
-// version is set by the linker; see the Makefile.
-var version = ""
-
 func main() { console.Main(root()) }
 
 // shared are the flags that every command has.
@@ -55,7 +52,7 @@ stands for one US dollar.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	c.Version = daemon.Version(version)
+	c.Version = daemon.Version()
 	c.SetVersionTemplate("souk {{.Version}}\n")
 	c.PersistentFlags().StringVar(&s.data, "data", cli.Data(),
 		"data directory of the market (environment: SOUK_DATA)")
@@ -68,7 +65,7 @@ stands for one US dollar.`,
 		s.reach(payoutCommand(&s)), keyCommand(&s), s.reach(distributeCommand(&s)),
 		s.reach(writeOffCommand(&s)), cli.WhyCommand(&s.data),
 		engineCommand(),
-		infraCommand(&s), clusterCommand(&s), authCommand(&s), versionCommand())
+		infraCommand(&s), clusterCommand(&s), authCommand(&s))
 	return c
 }
 
@@ -79,17 +76,6 @@ func (s *shared) logger(w io.Writer) (*slog.Logger, error) {
 		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", s.logLevel)
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})), nil
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Say which version this is",
-		Args:  console.Takes(0, 0),
-		Run: func(c *cobra.Command, _ []string) {
-			fmt.Fprintln(c.OutOrStdout(), "souk", daemon.Version(version))
-		},
-	}
 }
 
 // reach gives a command that speaks to a market the flag --nats.

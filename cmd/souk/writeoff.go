@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/cmd/console"
 	"souk/cmd/local"
 	"souk/market"
 )
@@ -29,12 +30,7 @@ hub that starts on it says so and sells nothing. So it is refused while the hub 
 it as leading, or the treasury heard of it in the last 15 seconds. If the disk can be saved, save the disk.`,
 		Example: `  souk writeoff math
   souk writeoff math --yes --nats nats://127.0.0.1:4222`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("name a hub's journal: souk writeoff math")
-			}
-			return nil
-		},
+		Args: console.Takes(1, 1),
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do it; without, it only says what that would come to")
 	within := waiting(c, "the treasury to know that the hub is silent")

@@ -15,9 +15,6 @@ import (
 	bank "souk/ledger/treasury/serve"
 )
 
-// version is set by the linker; see the Makefile.
-var version = ""
-
 func main() { daemon.Main(daemon.Command(role())) }
 
 // config is the treasury's file.
@@ -36,26 +33,21 @@ treasury:                         # every field has a default, see below
   drain: 5s                       # for answering what has arrived when it is told to stop
 `
 
-func role() daemon.Role {
-	return daemon.Role{
+func role() daemon.Role[*config] {
+	return daemon.Role[*config]{
 		Name:  "treasury",
 		As:    bus.RoleTreasury,
-		IDs:   func(c daemon.Config) bus.IDs { return c.(*config).ids() },
 		Short: "The clients' money: deposits, payouts, and allotments to hubs",
 		Long: `treasury keeps what clients have deposited and allots it to hubs, so that no client is ever
 charged more than it deposited, over all hubs. A market has one, which etcd elects: a second one stands by as
 long as the first lives. One that etcd does not hear for lease_ttl answers nobody until it is elected anew. Its
 journal is the clients' money; back it up.`,
 		Example: example,
-		Version: version,
-		New: func() daemon.Config {
+		New: func() *config {
 			return &config{Common: daemon.Default(), Market: daemon.DefaultMarket(),
 				LeaseTTL: 5 * time.Second, Treasury: treasury.Default()}
 		},
-		Serve: func(ctx context.Context, p *daemon.Process,
-			c daemon.Config) error {
-			return serve(ctx, p, c.(*config))
-		},
+		Serve: serve,
 	}
 }
 
@@ -65,7 +57,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 		return daemon.InData(err)
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	l, err := p.Connect(ctx, c.Market, bus.RoleTreasury, c.ids())
+	l, err := p.Connect(ctx, c.Market, bus.RoleTreasury, c.IDs())
 	if err != nil {
 		return err
 	}
@@ -86,8 +78,8 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	return s.Run(ctx)
 }
 
-// ids are who the treasury is.
-func (c *config) ids() bus.IDs { return bus.IDs{Name: c.Treasury.Journal} }
+// IDs are who the treasury is.
+func (c *config) IDs() bus.IDs { return bus.IDs{Name: c.Treasury.Journal} }
 
 // Complete judges the file.
 func (c *config) Complete() error {

@@ -8,9 +8,6 @@ import (
 	"souk/cmd/daemon"
 )
 
-// version is set by the linker; see the Makefile.
-var version = ""
-
 func main() { console.Main(root()) }
 
 func root() *cobra.Command {
@@ -28,7 +25,7 @@ func root() *cobra.Command {
   lab pages        every page of results anew
   lab load         latencies and CPU of a market that runs elsewhere, as its clients see it
   lab train        the classifier's model, made and judged anew`,
-		Version:       daemon.Version(version),
+		Version:       daemon.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
