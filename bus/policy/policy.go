@@ -29,6 +29,13 @@ type Policy interface {
 	Act(now time.Time, r Room, to []Effect) []Effect
 }
 
+// Silent has no opinion and no forecast, and wants nothing done: policies embed it for what they leave out.
+type Silent struct{}
+
+func (Silent) Score(time.Time, Item) float64                                  { return 0 }
+func (Silent) Predict(_ time.Time, _ time.Duration, to []Forecast) []Forecast { return to }
+func (Silent) Act(_ time.Time, _ Room, to []Effect) []Effect                  { return to }
+
 // Never is the score of an item that must lose. Only hooks that ask for bits take it; others have no opinion.
 const Never = -1.0
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -140,8 +141,9 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// place gives each line of a verdict the file and line, or the variable, that it speaks of: that of the
-// field, or else of the nearest above it that the file has.
+// place gives each line of a verdict the file and line, or the variable, that it speaks of: that of the field,
+// or else of the nearest above it that the file has. A verdict begins with the steps to its field, from its
+// section or from the top: crowd and age are those of "crowd: age: -1 is".
 func place(section, path string, body ast.Node, from map[string]string, err error) error {
 	if err == nil {
 		return nil
@@ -149,77 +151,46 @@ func place(section, path string, body ast.Node, from map[string]string, err erro
 	var out []error
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		line = strings.TrimPrefix(line, section+": ")
-		where := path
-		if path == "" {
-			where = "without --config"
+		where := cmp.Or(path, "without --config")
+		steps := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(".: ", r) })
+		at, found := along(body, append([]string{section}, steps...))
+		top, more := along(body, steps)
+		if found--; more > max(found, 0) { // the section itself says nothing
+			at, found = top, more
 		}
-		most := 0
-	search:
-		for _, name := range fieldsNamed(line) {
-			for i, full := range []string{section + "." + name, name} {
-				if variable := from[full]; variable != "" {
-					where = variable
-					break search
-				}
-				n, found, whole := lineOf(body, full)
-				if found -= 1 - i; found > most { // the section itself says nothing
-					where, most = fmt.Sprintf("%s:%d", path, n), found
-				}
-				if whole {
-					break search
-				}
-			}
+		if path != "" && found > 0 {
+			where = fmt.Sprintf("%s:%d", path, at)
+		}
+		for k := range steps {
+			name := strings.Join(steps[:k+1], ".")
+			where = cmp.Or(from[section+"."+name], from[name], where)
 		}
 		out = append(out, fmt.Errorf("%s: %s", where, line))
 	}
 	return errors.Join(out...)
 }
 
-// fieldsNamed are the fields that a verdict may begin with, the most precise first: of "crowd: age: -1 is"
-// crowd.age, of "terms: delta is" terms.delta, and of both what comes before the first colon.
-func fieldsNamed(line string) (names []string) {
-	joined := ""
-	for part := range strings.SplitSeq(line, ": ") {
-		word, _, more := strings.Cut(part, " ")
-		name := strings.TrimPrefix(joined+"."+word, ".")
-		if joined != "" && word != joined {
-			names = append([]string{name}, names...)
-		}
-		if more {
+// along follows steps like agents[0] and engine as far as the file has them, and returns the line of the last
+// and how many there are.
+func along(n ast.Node, steps []string) (line, found int) {
+	for _, step := range steps {
+		name, index, listed := strings.Cut(strings.TrimSuffix(step, "]"), "[")
+		all := entries(n)
+		at := slices.IndexFunc(all, func(e entry) bool { return e.key == name })
+		if at < 0 {
 			break
 		}
-		if joined == "" || word != joined {
-			joined = name
-		}
-	}
-	name, _, _ := strings.Cut(line, ":")
-	return append(names, name)
-}
-
-// lineOf finds the line of a path like agents[0].engine.url, or of as many of its steps as the file has;
-// whole says that it has all of them.
-func lineOf(n ast.Node, path string) (line, steps int, whole bool) {
-	for step := range strings.SplitSeq(path, ".") {
-		name, index, listed := strings.Cut(strings.TrimSuffix(step, "]"), "[")
-		found := false
-		for _, e := range entries(n) {
-			if e.key == name {
-				n, line, found = e.value, e.line, true
-			}
-		}
-		if !found {
-			return line, steps, false
-		}
-		steps++
+		n, line = all[at].value, all[at].line
+		found++
 		if listed {
 			list, ok := plain(n).(*ast.SequenceNode)
-			i := 0
-			if _, err := fmt.Sscanf(index, "%d", &i); err != nil || !ok || i < 0 || i >= len(list.Values) {
-				return line, steps, false
+			i, err := strconv.Atoi(index)
+			if err != nil || !ok || i < 0 || i >= len(list.Values) {
+				break
 			}
 			n = list.Values[i]
 			line = n.GetToken().Position.Line
 		}
 	}
-	return line, steps, true
+	return line, found
 }

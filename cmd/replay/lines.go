@@ -18,9 +18,9 @@ const (
 // Lines yields the lines of a file one after another, plain or packed by gzip.
 type Lines struct {
 	Number int // of the line read last, from 1
-	from   *bufio.Reader
-	last   []byte // that line
-	again  bool   // Next returns it once more
+	from   *bufio.Scanner
+	size   int  // bytes so far
+	again  bool // Next returns the last line once more
 }
 
 // NewLines looks at the beginning of r, for whether it is packed.
@@ -36,7 +36,9 @@ func NewLines(r io.Reader) (*Lines, error) {
 	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" { // editors on Windows begin files with it
 		_, _ = b.Discard(3)
 	}
-	return &Lines{from: bufio.NewReaderSize(&capped{b, MaxUnpacked}, 64<<10)}, nil
+	l := &Lines{from: bufio.NewScanner(b)}
+	l.from.Buffer(nil, MaxLine)
+	return l, nil
 }
 
 // Back has Next return the line read last once more.
@@ -47,55 +49,23 @@ func (l *Lines) Back() { l.again = l.Number > 0 }
 func (l *Lines) Next() ([]byte, error) {
 	if l.again {
 		l.again = false
-		return l.last, nil
+		return bytes.TrimSpace(l.from.Bytes()), nil
 	}
-	line, err := l.next()
-	if err == nil {
-		l.Number, l.last = l.Number+1, line
-		return line, nil
-	}
-	if err == io.EOF {
-		return nil, err
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
+	more, err := l.from.Scan(), l.from.Err() // beside an error what stands there may be half a line
+	switch {
+	case !more && err == nil:
+		return nil, io.EOF
+	case errors.Is(err, bufio.ErrTooLong):
+		err = fmt.Errorf("longer than %d MB: one row stands on one line", MaxLine>>20)
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		err = fmt.Errorf("the packed file ends too early, fetch it again: %w", err)
 	}
-	return nil, fmt.Errorf("line %d: %w", l.Number+1, err)
-}
-
-func (l *Lines) next() ([]byte, error) {
-	var long []byte
-	for {
-		part, err := l.from.ReadSlice('\n')
-		switch {
-		case len(long)+len(part) > MaxLine:
-			return nil, fmt.Errorf("longer than %d MB: one row stands on one line", MaxLine>>20)
-		case errors.Is(err, bufio.ErrBufferFull):
-			long = append(long, part...)
-			continue
-		case err == io.EOF && len(long)+len(part) == 0:
-			return nil, io.EOF
-		case err != nil && err != io.EOF:
-			return nil, err
-		}
-		return bytes.TrimSpace(append(long, part...)), nil
+	if l.size += len(l.from.Bytes()) + 1; err == nil && l.size > MaxUnpacked {
+		err = fmt.Errorf("more than %d MB unpacked", MaxUnpacked>>20)
 	}
-}
-
-// capped ends with an error, not silently, where a source is longer than it may be.
-type capped struct {
-	r    io.Reader
-	left int64
-}
-
-func (c *capped) Read(p []byte) (int, error) {
-	if c.left <= 0 {
-		return 0, fmt.Errorf("more than %d MB unpacked", MaxUnpacked>>20)
+	if err != nil {
+		return nil, fmt.Errorf("line %d: %w", l.Number+1, err)
 	}
-	if int64(len(p)) > c.left {
-		p = p[:c.left]
-	}
-	n, err := c.r.Read(p)
-	c.left -= int64(n)
-	return n, err
+	l.Number++
+	return bytes.TrimSpace(l.from.Bytes()), nil
 }

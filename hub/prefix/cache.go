@@ -43,7 +43,6 @@ type node struct {
 	place  bounded.Place // by last use; a parent is always newer
 	kids   int16
 	runs   uint16 // tasks that run and need it: then it is not among those that may go
-	ends   int16  // sessions whose last prompt ends here
 	answer int16  // tokens of the answer that was given here, until the text goes on: as many as fit
 	upto   int32  // tokens of the text up to here, by what prompts were found to need
 	used   uint32 // clock when it was last needed
@@ -65,7 +64,6 @@ type session struct {
 	bytes  int // of the prompt
 	prompt int // tokens of the prompt
 	output int // tokens of the answer
-	used   uint32
 }
 
 // New returns an empty cache of an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
@@ -312,8 +310,7 @@ func (b *Cache) Served(r *Run, key uint64, p *bus.Prompt, prompt, output, cached
 			b.answer(end, output)
 		}
 		if key != 0 {
-			b.note(&session{key: key, end: end, born: n.born, bytes: p.Bytes, prompt: prompt, output: output,
-				used: b.clock})
+			b.note(&session{key: key, end: end, born: n.born, bytes: p.Bytes, prompt: prompt, output: output})
 		}
 	}
 	b.fit()
@@ -378,7 +375,6 @@ func (b *Cache) note(s *session) {
 		b.remove(old)
 	}
 	b.sessions.Put(struct{}{}, s.key, *s, 1)
-	b.nodes[s.end].ends++
 	b.sum += s.prompt + s.output
 	for b.sessions.Len() > b.index.limits.Sessions ||
 		b.capacity > 0 && b.sum > b.capacity && b.sessions.Len() > 1 {
@@ -389,8 +385,5 @@ func (b *Cache) note(s *session) {
 
 func (b *Cache) remove(s *session) {
 	b.sum -= s.prompt + s.output
-	if b.alive(s) {
-		b.nodes[s.end].ends--
-	}
 	b.sessions.Drop(s.key)
 }

@@ -29,6 +29,7 @@ func Default(ready int) Params { return Params{Ready: ready, Margin: 0.25} }
 
 // Adapter is the policy.
 type Adapter struct {
+	policy.Silent
 	Params
 	sessions *bounded.Cache[policy.ID, owned, session]
 	states   *bounded.Cache[policy.ID, owned, state]
@@ -276,14 +277,6 @@ func (a *Adapter) want(now time.Time, work *policy.Work) bool {
 		}
 	}
 	return ok
-}
-
-// Score implements policy.Policy.
-func (*Adapter) Score(time.Time, policy.Item) float64 { return 0 }
-
-// Predict implements policy.Policy.
-func (*Adapter) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
-	return to
 }
 
 // Act implements policy.Policy: one adapter at a time.

@@ -69,6 +69,7 @@ func Faults(all []Pattern) (errs []error) {
 // Guard looks for patterns. It implements policy.Policy: what it is told of answers that have ended makes the
 // risk of each client's roles, which it forecasts.
 type Guard struct {
+	policy.Silent
 	patterns []Pattern
 	exact    []*regexp.Regexp // each
 	after    []*regexp.Regexp // and each as it is after a rune that is no part of it, as its first group
@@ -171,9 +172,6 @@ func (g *Guard) Observe(e policy.Event) {
 	}
 }
 
-// Score implements policy.Policy: it has no opinion.
-func (*Guard) Score(time.Time, policy.Item) float64 { return 0 }
-
 // mostForecasts is how many roles Predict names at most.
 const mostForecasts = 8
 
@@ -197,9 +195,6 @@ func (g *Guard) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []po
 	}
 	return to
 }
-
-// Act implements policy.Policy: it wants nothing done.
-func (*Guard) Act(_ time.Time, _ policy.Room, to []policy.Effect) []policy.Effect { return to }
 
 // Lane numbers the texts that an answer has, each of which is read by itself.
 type Lane int

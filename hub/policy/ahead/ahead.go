@@ -12,6 +12,7 @@ import (
 
 // Ahead is the policy. It has no opinion and no forecast.
 type Ahead struct {
+	policy.Silent
 	// that have ended, and of which nothing was said yet, by session
 	turns *bounded.Cache[policy.ID, policy.ID, turn]
 	from  int // where Act goes on
@@ -48,14 +49,6 @@ func (a *Ahead) Observe(e policy.Event) {
 	case policy.Arrived, policy.Failed, policy.Ended:
 		a.turns.Drop(e.Session)
 	}
-}
-
-// Score implements policy.Policy.
-func (*Ahead) Score(time.Time, policy.Item) float64 { return 0 }
-
-// Predict implements policy.Policy.
-func (*Ahead) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
-	return to
 }
 
 // Act implements policy.Policy: each turn once.

@@ -21,6 +21,7 @@ import (
 
 // Fair is the policy.
 type Fair struct {
+	policy.Silent
 	clients *bounded.Cache[policy.ID, policy.ID, client]
 	active  []policy.ID // clients that want slots, or wanted some of late
 	running int32       // tasks of all
@@ -219,11 +220,3 @@ func (f *Fair) Score(now time.Time, i policy.Item) float64 {
 	}
 	return 0
 }
-
-// Predict implements policy.Policy: nothing.
-func (f *Fair) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
-	return to
-}
-
-// Act implements policy.Policy: nothing.
-func (f *Fair) Act(_ time.Time, _ policy.Room, to []policy.Effect) []policy.Effect { return to }

@@ -12,6 +12,7 @@ import (
 
 // KVCache is the policy. It has no opinion and no forecast.
 type KVCache struct {
+	policy.Silent
 	sessions *bounded.Cache[policy.ID, policy.ID, served]
 	next     *bounded.Cache[policy.ID, policy.ID, hint] // by session
 	from     int                                        // where Act goes on
@@ -59,14 +60,6 @@ func (k *KVCache) Observe(e policy.Event) {
 			h.until = e.At.Add(hinted)
 		}
 	}
-}
-
-// Score implements policy.Policy.
-func (*KVCache) Score(time.Time, policy.Item) float64 { return 0 }
-
-// Predict implements policy.Policy.
-func (*KVCache) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
-	return to
 }
 
 // Act implements policy.Policy: what is said to come next is used again where it is, once.

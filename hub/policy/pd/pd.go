@@ -30,6 +30,7 @@ func Default() Params { return Params{Ratio: 8, Tokens: 512, Late: time.Second} 
 
 // PD is the policy.
 type PD struct {
+	policy.Silent
 	Params
 	roles *bounded.Cache[policy.ID, policy.ID, role]
 }
@@ -92,9 +93,3 @@ func (p *PD) Score(_ time.Time, i policy.Item) float64 {
 	}
 	return policy.Never
 }
-
-// Predict implements policy.Policy: nothing.
-func (p *PD) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast { return to }
-
-// Act implements policy.Policy: nothing.
-func (p *PD) Act(_ time.Time, _ policy.Room, to []policy.Effect) []policy.Effect { return to }
