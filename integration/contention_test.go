@@ -11,6 +11,7 @@ import (
 	"souk/bus"
 	"souk/cmd/local"
 	"souk/cmd/replay"
+	"souk/ledger/inspect"
 	"souk/market"
 )
 
@@ -58,7 +59,7 @@ func TestCrowdsPayPremiums(t *testing.T) {
 		t.Errorf("nobody paid a premium although %d tasks wanted two slots", n)
 	}
 	tally := replay.NewTally()
-	if _, err := m.Tally(tally, time.Time{}); err != nil {
+	if _, err := local.TallyRounds(m.Reach().Data, tally, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	r := tally.Report(0, replay.Played{})
@@ -148,10 +149,8 @@ func TestCongestionIsChargedAndShown(t *testing.T) {
 		r.Premium != charge+fee {
 		t.Fatalf("%+v", r)
 	}
-	var shown strings.Builder
-	if err := m.Explain(t.Context(), &shown,
-		local.RoundRef{Path: filepath.Join(dir, "journal", r.Receipt.Journal),
-			Round: r.Receipt.Round}); err != nil {
+	shown, err := inspect.Explain(t.Context(), filepath.Join(dir, "journal", r.Receipt.Journal), r.Receipt.Round)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if want := "premium 0.00013 = slot price 0 + congestion charge 0.00012 + regime toll 0 + fee 0.00001"; !strings.Contains(shown.String(), want) {

@@ -81,16 +81,6 @@ func (x *forecasts) record(r *ledger.Record, t *replay.Tally) {
 	}
 }
 
-// Tally adds the market's rounds since a time, and how long its hubs took; see [TallyRounds].
-func (m *Market) Tally(t *replay.Tally, since time.Time) (RoundRef, error) {
-	for i, h := range m.hubs {
-		if d := h.Stats().Decision; d.Count > 0 {
-			t.SetDecision(m.cfg.Domains[i].Name, d.P50, d.P99)
-		}
-	}
-	return TallyRounds(m.dir.Path(), t, since)
-}
-
 // showiness is above zero for a contested round, and highest for one whose few tasks met at a price, not all
 // of them placed, at more than one agent.
 func showiness(r *ledger.Round) int {

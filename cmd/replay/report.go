@@ -94,8 +94,6 @@ type Rounds struct {
 	Awards     int    `json:"awards"`
 	SlotPrices Money  `json:"slot_prices"`
 	Welfare    Money  `json:"welfare"`
-	// from a task's arrival to its dispatch; only the hub's own process knows
-	Decision *Times `json:"decision_ms,omitempty"`
 }
 
 // Size counts the rounds of one size.

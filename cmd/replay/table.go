@@ -3,7 +3,6 @@ package replay
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -72,20 +71,10 @@ func partTable(w io.Writer, title string, ps []Part, agents bool) {
 
 func (r Report) roundTable(w io.Writer) {
 	fmt.Fprint(w, "\nRounds\n")
-	head := []any{"hub", "rounds", "of several", "contested", "largest", "awards", "slot prices", "welfare"}
-	timed := slices.ContainsFunc(r.Rounds, func(x Rounds) bool { return x.Decision != nil })
-	if timed { // hubs of other processes do not say
-		head = append(head, "decided p50", "p99")
-	}
-	t := Table(w, 1, head...)
+	t := Table(w, 1, "hub", "rounds", "of several", "contested", "largest", "awards", "slot prices", "welfare")
 	for _, x := range r.Rounds {
-		row := table.Row{x.Hub, x.Rounds, x.Several, x.Contested, x.Largest, x.Awards,
-			Amount(x.SlotPrices), Amount(x.Welfare)}
-		if timed {
-			row = append(row, decided(x.Decision, func(d Times) float64 { return d.P50 }),
-				decided(x.Decision, func(d Times) float64 { return d.P99 }))
-		}
-		t.AppendRow(row)
+		t.AppendRow(table.Row{x.Hub, x.Rounds, x.Several, x.Contested, x.Largest, x.Awards,
+			Amount(x.SlotPrices), Amount(x.Welfare)})
 	}
 	t.Render()
 	var sizes []string
@@ -95,13 +84,6 @@ func (r Report) roundTable(w io.Writer) {
 	if len(sizes) > 0 {
 		fmt.Fprintf(w, "sizes    %s tasks\n", strings.Join(sizes, ", "))
 	}
-}
-
-func decided(d *Times, of func(Times) float64) string {
-	if d == nil {
-		return ""
-	}
-	return MS(of(*d))
 }
 
 // Amount shows credits rounded to six digits behind the point, for tables; exact amounts are in the JSON.

@@ -118,8 +118,11 @@ func (x *row) add(a Answer) {
 func (t *Tally) AddRound(r *ledger.Round) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	x := t.hub(r.Round.Domain)
-	n := len(r.Round.Tasks)
+	x, n := t.rounds[r.Round.Domain], len(r.Round.Tasks)
+	if x == nil {
+		x = &Rounds{Hub: r.Round.Domain}
+		t.rounds[r.Round.Domain] = x
+	}
 	t.sizes[n]++
 	x.Rounds++
 	x.Tasks += n
@@ -146,21 +149,6 @@ func (t *Tally) AddForecast(s ledger.Seen, came time.Duration) {
 		t.within++
 	}
 	t.expected, t.came, t.miss = t.expected+s.First, t.came+came, t.miss+(s.First-came).Abs()
-}
-
-func (t *Tally) hub(domain string) *Rounds {
-	if t.rounds[domain] == nil {
-		t.rounds[domain] = &Rounds{Hub: domain}
-	}
-	return t.rounds[domain]
-}
-
-// SetDecision says how long a hub took from a task's arrival to its dispatch, record included, where its
-// first round placed it.
-func (t *Tally) SetDecision(hub string, p50, p99 time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.hub(hub).Decision = &Times{float64(p50) / 1e6, float64(p99) / 1e6}
 }
 
 // sorted walks a map in the order of its keys.

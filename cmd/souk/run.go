@@ -13,6 +13,7 @@ import (
 	"souk/cmd/console"
 	"souk/cmd/local"
 	"souk/cmd/replay"
+	"souk/ledger/inspect"
 )
 
 // The two parts of a run. The crowd is several times what the default market has slots for, so that tasks
@@ -31,8 +32,6 @@ const (
 type runFlags struct {
 	marketFlags
 	exit        bool
-	file        string
-	format      string
 	concurrency int
 	limit       int
 	soak        time.Duration
@@ -52,15 +51,12 @@ It takes seconds and needs no GPU: the engines are simulated unless --vllm names
 is kept, and the next start on it goes on where this one ended. It listens on loopback alone.`,
 		Example: `  souk run
   souk run --exit --data /tmp/souk
-  souk run --vllm http://127.0.0.1:8000 --vllm http://127.0.0.1:8001
-  souk run --replay coqa-dev.jsonl --format coqa`,
+  souk run --vllm http://127.0.0.1:8000 --vllm http://127.0.0.1:8001`,
 		Args: console.Takes(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return run(c, s, f) },
 	}
 	f.add(c)
 	c.Flags().BoolVar(&f.exit, "exit", false, "end after the check, with the verdict as exit status")
-	c.Flags().StringVar(&f.file, "replay", "", "play the dialogues of this file instead of the bundled ones")
-	c.Flags().StringVar(&f.format, "format", string(replay.Souk), formatHelp())
 	c.Flags().IntVar(&f.concurrency, "concurrency", 0,
 		"dialogues at a time in the crowded part (default two for each slot)")
 	c.Flags().IntVar(&f.limit, "limit", 0,
@@ -80,7 +76,7 @@ func run(c *cobra.Command, s *shared, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	ds, err := dialogues(f.file, f.format)
+	ds, err := replay.Bundled()
 	if err != nil {
 		return err
 	}
@@ -197,7 +193,7 @@ func (w *show) play(ctx context.Context, m *local.Market) error {
 	played.Dialogues += more.Dialogues
 	played.BrokenOff += more.BrokenOff
 
-	if w.contested, err = m.Tally(tally, started); err != nil {
+	if w.contested, err = local.TallyRounds(w.s.data, tally, started); err != nil {
 		return err
 	}
 	w.heading("Report", "What the clients saw, what they paid, and how the rounds went.")
@@ -206,16 +202,18 @@ func (w *show) play(ctx context.Context, m *local.Market) error {
 
 	w.heading("The ledger", "Every journal read again from its first byte: rounds proved, sums added up, "+
 		"hands shaken.")
-	if err := m.Check(ctx, w.out); err != nil {
+	if err := local.CheckLedger(ctx, w.s.data, w.out); err != nil {
 		return err
 	}
 	if contested := w.contested; contested.Journal != "" {
 		w.heading("A contested round",
 			fmt.Sprintf("Round %d of %s: who wanted what, who got it, and why the price is what it is.",
 				contested.Round, contested.Journal))
-		if err := m.Explain(ctx, w.out, contested); err != nil {
+		x, err := inspect.Explain(ctx, contested.Path, contested.Round)
+		if err != nil {
 			return fmt.Errorf("explain round %d of %s: %w", contested.Round, contested.Journal, err)
 		}
+		fmt.Fprint(w.out, x.String())
 	}
 	return judge(report)
 }
