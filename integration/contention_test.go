@@ -149,7 +149,8 @@ func TestCongestionIsChargedAndShown(t *testing.T) {
 		r.Premium != charge+fee {
 		t.Fatalf("%+v", r)
 	}
-	shown, err := inspect.Explain(t.Context(), filepath.Join(dir, "journal", r.Receipt.Journal), r.Receipt.Round)
+	journal := filepath.Join(dir, "journal", r.Receipt.Journal)
+	shown, err := inspect.Explain(t.Context(), journal, r.Receipt.Round)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -356,8 +356,8 @@ func Default() Common { return Common{Log: Log{Level: "info", Format: "text"}} }
 // linked is set by the linker; see the Makefile.
 var linked string
 
-// Version is what commands show as their version: what the linker set, or what Go knows, and what it was built
-// with and for.
+// Version is what commands show as their version: what the linker set, or what Go knows, and what it was
+// built with and for.
 func Version() string {
 	version := cmp.Or(linked, "unknown")
 	if info, ok := debug.ReadBuildInfo(); ok && linked == "" && info.Main.Version != "" {

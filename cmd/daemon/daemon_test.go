@@ -357,7 +357,8 @@ func (*alone) Drain() time.Duration { return 0 }
 func TestHelpIsOfTheDaemon(t *testing.T) {
 	fairs := func() *cobra.Command { return Command(fairRole(nil)) }
 	apart := func() *cobra.Command {
-		return Command(Role[*alone]{Name: "fair", Example: fairFile, New: func() *alone { return &alone{Default()} }})
+		return Command(Role[*alone]{Name: "fair", Example: fairFile,
+			New: func() *alone { return &alone{Default()} }})
 	}
 	for _, c := range []struct {
 		role func() *cobra.Command

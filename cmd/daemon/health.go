@@ -29,7 +29,7 @@ type health struct {
 
 	mu       sync.Mutex
 	waiting  string
-	serving  []<-chan struct{}
+	ready    <-chan struct{} // closed once it serves; nil: it does not yet
 	needs    []func() string // why it is not ready; "" while that is not the reason
 	awaits   func() string
 	draining bool
@@ -48,7 +48,7 @@ func newHealth(name, version string) *health {
 func (p *Process) Serving(ready <-chan struct{}, stats func() any) {
 	h := p.health
 	h.mu.Lock()
-	h.serving = append(h.serving, ready)
+	h.ready = ready
 	if stats != nil {
 		h.stats = stats
 	}
@@ -156,15 +156,9 @@ func (h *health) report() Report {
 			r.Not = append(r.Not, why)
 		}
 	}
-	up := len(h.serving) > 0
-	for _, s := range h.serving {
-		select {
-		case <-s:
-		default:
-			up = false
-		}
-	}
-	if !up {
+	select {
+	case <-h.ready:
+	default:
 		why := "not serving yet"
 		if h.awaits != nil {
 			if what := h.awaits(); what != "" {

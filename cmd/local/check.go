@@ -12,8 +12,8 @@ import (
 // shown is how many findings are told one by one.
 const shown = 20
 
-// CheckLedger audits every journal of a data directory, beside a running market or after it, and says what was
-// checked and found. Findings are an error.
+// CheckLedger audits every journal of a data directory, beside a running market or after it, and says what
+// was checked and found. Findings are an error.
 func CheckLedger(ctx context.Context, dir string, w io.Writer) error {
 	sum, err := inspect.Check(ctx, []string{dir}, inspect.Options{Level: ledger.MaxLevel})
 	if err != nil {

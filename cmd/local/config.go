@@ -116,7 +116,7 @@ func ParseConfig(name string, b []byte) (Config, error) {
 	return c.completed(name)
 }
 
-// section is one that every market's file has.
+// section is what every market's file has, and no other.
 const section = "domains"
 
 // completed is a valid market with what its file left out.

@@ -71,7 +71,8 @@ func partTable(w io.Writer, title string, ps []Part, agents bool) {
 
 func (r Report) roundTable(w io.Writer) {
 	fmt.Fprint(w, "\nRounds\n")
-	t := Table(w, 1, "hub", "rounds", "of several", "contested", "largest", "awards", "slot prices", "welfare")
+	t := Table(w, 1, "hub", "rounds", "of several", "contested", "largest", "awards", "slot prices",
+		"welfare")
 	for _, x := range r.Rounds {
 		t.AppendRow(table.Row{x.Hub, x.Rounds, x.Several, x.Contested, x.Largest, x.Awards,
 			Amount(x.SlotPrices), Amount(x.Welfare)})

@@ -144,7 +144,12 @@ func (c *Class) prompt(estimate int) int {
 }
 
 // Forecast is what a task with these features is expected to need.
-func (m *Means) Forecast(f Features) Forecast { return m.Beside(f, m.Delay(f.Load)) }
+func (m *Means) Forecast(f Features) Forecast {
+	first, work, output := m.Idle(f)
+	to := m.Timed(first, work, output, m.Delay(f.Load))
+	to.ITL = m.Token(f.Load)
+	return to
+}
 
 // First is when the first token of a task with these features is expected: of its Forecast that alone.
 func (m *Means) First(f Features) time.Duration {
@@ -168,15 +173,8 @@ func (m *Means) Usual(most int) int {
 	return min(max(int(math.Round(m.class.Share*float64(most))), min(1, most)), most)
 }
 
-// Beside is what it is expected to need where what the agent has in hand delays it by so much.
-func (m *Means) Beside(f Features, delay Delay) Forecast {
-	first, work, output := m.Idle(f)
-	to := m.Timed(first, work, output, delay)
-	to.ITL = m.Token(f.Load)
-	return to
-}
-
-// Timed is Beside but for the time between tokens, of a task that Idle has told of.
+// Timed is Forecast but for the time between tokens, of a task that Idle has told of, where what the agent
+// has in hand delays it by so much.
 func (m *Means) Timed(first time.Duration, work float64, output int, delay Delay) Forecast {
 	to := Forecast{TTFT: m.Later(first, work, delay), Output: output}
 	m.around(&to)
@@ -196,8 +194,8 @@ func (m *Means) around(to *Forecast) {
 	to.Low, to.High = min(to.TTFT, span(seconds*least)), max(to.TTFT, span(seconds*top))
 }
 
-// Idle is Beside where nothing is in hand, as far as rounds read it: when the first token is expected by the
-// line alone and how many thousand tokens there are to compute, both for Later, and how many tokens come.
+// Idle is Forecast where nothing is in hand, as far as rounds read it: when the first token is expected by
+// the line alone and how many thousand tokens there are to compute, both for Later, and how many tokens come.
 func (m *Means) Idle(f Features) (first time.Duration, work float64, output int) {
 	if output = f.Answer; output <= 0 {
 		output = m.Usual(f.MaxTokens)

@@ -16,7 +16,7 @@ import (
 // likely as any other, each at its likeliest. The price is such that while 0.8 of it come chance has it come
 // so far once in a hundred hours (Page's test), and where less came before it is wrong a few times in a
 // hundred that 0.8 of it begin to come. So twice as much is seen sooner where little came before, and
-// few slots are seen to be full later than many: to hear of tasks enough takes longer, see [Told].
+// few slots are seen to be full later than many: to hear of tasks enough takes longer.
 //
 // Sessions send several tasks at once. How many is known by how much the numbers of tasks of two intervals
 // that follow each other differ, and so many are evidence as one is.
@@ -188,11 +188,6 @@ func (w *Watch) Serves() (rate, evidence float64) {
 	}
 	return w.room.rate, w.room.evidence / w.room.sure
 }
-
-// Told is how much evidence for twice as many a task is that can be served, in the mean, where twice as many
-// come, and before came so many of these: no test that is wrong as seldom sees them sooner than after
-// Fewest/Told of them (Lorden).
-func Told(before float64) float64 { return float64(twice*Ln(twice/before)) - (twice - before) }
 
 // Fewest is how much evidence is enough where so many tasks can be served in a second: as much as chance
 // comes to at 0.8 of that once in a hundred hours: Page's test does after e to its power tasks or so.

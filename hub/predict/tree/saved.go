@@ -101,7 +101,8 @@ func (l *leaf) fits(t *Regressor) bool {
 	d, w := t.features+1, l.Watch
 	p := &l.Line
 	return l.N >= 0 && l.Since >= 0 && l.Low <= l.High && l.Off[0] >= 0 && l.Off[1] >= 0 &&
-		(w != nil) == (l.depth < t.cfg.Depth) && p.N >= 0 && len(p.Mean) == d && len(p.Coef) == t.features && len(p.Off) == d*(d+1)/2 &&
+		(w != nil) == (l.depth < t.cfg.Depth) &&
+		p.N >= 0 && len(p.Mean) == d && len(p.Coef) == t.features && len(p.Off) == d*(d+1)/2 &&
 		p.News < refit && (w == nil || w.fits(t.features))
 }
 

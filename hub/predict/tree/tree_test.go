@@ -300,7 +300,8 @@ func TestRestoredGoesOn(t *testing.T) {
 			x, _ = drawn(rng, features)
 			a, b := gates[0], gates[1]
 			if a.Add(x, nil) != b.Add(x, nil) || a.tree.Predict(x) != b.tree.Predict(x) ||
-				len(a.tree.leaves) != len(b.tree.leaves) || a.Openings() != b.Openings() || a.Open() != b.Open() {
+				len(a.tree.leaves) != len(b.tree.leaves) || a.Openings() != b.Openings() ||
+				a.Open() != b.Open() {
 				t.Fatalf("after %d: %v and %v", n, a.tree.Predict(x), b.tree.Predict(x))
 			}
 		}

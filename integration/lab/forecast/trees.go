@@ -5,7 +5,8 @@ import "souk/hub/predict/tree"
 // eq5 is the paper's: for each agent a tree for latency and one for cost, over what Eq. 5 names.
 type eq5 struct{ latency, cost []*tree.Regressor }
 
-// riverTree is what river's HoeffdingTreeRegressor does by default, but for the depth, which has no bound there.
+// riverTree is what river's HoeffdingTreeRegressor does by default, but for the depth, which has no bound
+// there.
 var riverTree = tree.Config{Grace: 200, Delta: 1e-7, Tie: 0.05, Least: 5, Depth: 16}
 
 // eq5Features are |p|, t, o, I, R, I_i, R_i, B_i, u_i and the domain.
