@@ -140,23 +140,37 @@ func (t *Treasury) canTell(req *bus.FundsRequest) error {
 	return nil
 }
 
+// maxEarly is how far a return may be ahead of its turn: four times what a hub says at once. One beyond is
+// refused, and said again when those before it have come.
+const maxEarly = 1 << 8
+
+// early is a return that overtook one of a lower number.
+type early struct {
+	to     any
+	client string
+	amount market.Credits
+}
+
 // giveBack takes a hub's return in. Returns are numbered and taken in order; one that overtook another waits.
 func (t *Treasury) giveBack(req *bus.FundsRequest, to any) error {
 	n, ok := numberOf(req, bus.ReturnID)
 	if !ok {
 		return refuse(bus.CodeBadRequest, "id: want %s for the hub's first return", bus.ReturnID(req.Hub, 1))
 	}
-	switch next := t.book.LastReturn(req.Hub) + 1; {
-	case n > next:
+	if next := t.book.LastReturn(req.Hub) + 1; n > next {
 		// the returns before it can only make that less
 		if has := t.book.Allotted(req.Client, req.Hub); req.Amount > has {
 			return refuse(bus.CodeInsufficientFunds, "hub %s has %s of client %s", req.Hub, has, req.Client)
 		}
-		if !t.early.keep(t.now, req, n, n-next, to) {
+		if n-next > maxEarly {
 			return refuse(bus.CodeUnavailable,
 				"return %d of hub %s, where return %d follows: say that one first, then this one again", n,
 				req.Hub, next)
 		}
+		if t.early[req.Hub] == nil {
+			t.early[req.Hub] = map[uint64]early{}
+		}
+		t.early[req.Hub][n] = early{to, req.Client, req.Amount}
 		return errLater
 	}
 	if err := t.reclaim(req, n); err != nil {
@@ -174,6 +188,7 @@ func numberOf(req *bus.FundsRequest, id func(hub string, n uint64) string) (uint
 
 // reclaim takes in a return whose turn it is.
 func (t *Treasury) reclaim(req *bus.FundsRequest, n uint64) error {
+	delete(t.early[req.Hub], n)
 	known := n <= t.book.LastReturn(req.Hub)
 	err := t.apply(ledger.NewReclaim(req.Hub, n, req.Client, req.Amount, t.salt()))
 	if err == nil {
@@ -189,7 +204,7 @@ func (t *Treasury) reclaim(req *bus.FundsRequest, n uint64) error {
 func (t *Treasury) takeEarly(hub string) {
 	for {
 		n := t.book.LastReturn(hub) + 1
-		e, ok := t.early.take(hub, n)
+		e, ok := t.early[hub][n]
 		if !ok {
 			return
 		}

@@ -101,15 +101,15 @@ func TestAFloodLeavesNothing(t *testing.T) {
 			Domain: "of-h-1", Amount: 10})
 		if len(b.tr.waitlists) > maxClients || len(b.tr.looks) > maxLooks ||
 			len(b.tr.polls) > maxClients+maxLooks ||
-			len(b.tr.heard) > 2*b.tr.cfg.MaxHubs || b.tr.early.count > maxEarlyAll {
+			len(b.tr.heard) > 2*b.tr.cfg.MaxHubs || len(b.tr.early["h-1"]) > maxEarly {
 			t.Fatalf("after %d: %d pending, %d looks, %d polls, %d hubs, %d early", i, len(b.tr.waitlists),
-				len(b.tr.looks), len(b.tr.polls), len(b.tr.heard), b.tr.early.count)
+				len(b.tr.looks), len(b.tr.polls), len(b.tr.heard), len(b.tr.early["h-1"]))
 		}
 	}
 	b.pass(time.Minute)
-	if n := len(b.tr.waitlists) + len(b.tr.looks) + len(b.tr.polls) + b.tr.early.count; n > 0 {
+	if n := len(b.tr.waitlists) + len(b.tr.looks) + len(b.tr.polls); n > 0 || len(b.tr.early["h-1"]) > maxEarly {
 		t.Errorf("%d pending, %d looks, %d polls, %d early returns are left", len(b.tr.waitlists),
-			len(b.tr.looks), len(b.tr.polls), b.tr.early.count)
+			len(b.tr.looks), len(b.tr.polls), len(b.tr.early["h-1"]))
 	}
 }
 

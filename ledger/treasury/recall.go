@@ -203,9 +203,6 @@ func (t *Treasury) wake() (at time.Time) {
 			at = other
 		}
 	}
-	if !t.early.next.IsZero() {
-		soon(t.early.next)
-	}
 	for _, c := range t.waitlists {
 		switch {
 		case c.poll != nil:
@@ -280,6 +277,7 @@ func (t *Treasury) Stop() {
 // Depose forgets what is asked of hubs and who waits for that, as another may lead; whoever asked asks again.
 // When it leads anew it has heard nobody yet, and budgets are looked at again.
 func (t *Treasury) Depose() {
+	clear(t.early)
 	clear(t.waitlists)
 	clear(t.polls)
 	clear(t.budgets.jobs)

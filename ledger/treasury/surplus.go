@@ -133,6 +133,7 @@ func (t *Treasury) close(req *bus.FundsRequest) error {
 // dropPending forgets the pending requests of a hub that ends: money that came for them would belong to
 // nobody.
 func (t *Treasury) dropPending(hub string) {
+	delete(t.early, hub)
 	for _, client := range slices.Sorted(maps.Keys(t.waitlists)) {
 		c := t.waitlists[client]
 		for _, q := range slices.Clone(c.queue) {

@@ -37,7 +37,7 @@ type Treasury struct {
 	book      *ledger.Book
 	asked     map[string]bus.Grant // by id of the allot request, while the grant is remembered
 	grants    map[string][]bus.Grant
-	early     early
+	early     map[string]map[uint64]early // by hub and number
 	own       journal
 	leads     map[string]led            // by domain, as the registry had it last
 	keys      map[string]*bus.VouchKeys // of doors
@@ -65,7 +65,7 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 	return &Treasury{
 		cfg: cfg, past: past, book: past.Book(), salt: salt,
 		asked: map[string]bus.Grant{}, grants: map[string][]bus.Grant{},
-		early: newEarly(), leads: map[string]led{},
+		early: map[string]map[uint64]early{}, leads: map[string]led{},
 		keys: map[string]*bus.VouchKeys{}, heard: map[string]word{}, room: true,
 		own:       journal{settled: true},
 		waitlists: map[string]*waitlist{}, polls: map[string]*poll{},
@@ -132,7 +132,6 @@ func (t *Treasury) Tick(now time.Time) {
 	if setBack := t.doubt(now); setBack || now.After(t.now) {
 		t.now = now
 	}
-	t.early.drop(t.now)
 	t.lookOn()
 }
 
