@@ -232,7 +232,7 @@ type Ending struct {
 	Doubtful bool
 }
 
-// End settles the run by the same rule as the hub, market.SettleTariff. Under "quoted" pricing the cost is
+// End settles the run by the same rule as the hub, market.Settle. Under "quoted" pricing the cost is
 // the quote; else it is:
 //
 //	what ended it                  outcome                       cost
@@ -315,7 +315,7 @@ func (r *Run) End(a Answer, err error) Ending {
 	billed := c.Usage
 	if c.Outcome != bus.OutcomeFailed && !c.Unused() {
 		billed, c.Asserted = bus.Billed(c.Usage, d.Asserted), d.Asserted
-		c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, billed, d.CostCap)
+		c.Cost = market.Settle(d.Settle, d.Price, d.Tariff, d.Quoted, billed, d.CostCap)
 		res.Cost, res.Premium, res.SlotPrice = c.Cost, d.Premium, d.SlotPrice
 		res.Toll, res.Fee, res.Congestion, res.Crowd = d.Toll, d.Fee, d.Congestion, d.Crowd
 	}

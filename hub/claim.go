@@ -34,7 +34,7 @@ func (h *hold) settle(c *bus.Completion) (fair *bus.Completion, cost market.Cred
 		f.Usage.Output, f.NoCacheReport = output, c.NoCacheReport && billed.Cached == 0
 		fair = &f
 	}
-	cost = market.SettleTariff(h.rec.Settle, h.rec.Price, h.rec.Tariff, h.rec.Quoted, fair.Usage,
+	cost = market.Settle(h.rec.Settle, h.rec.Price, h.rec.Tariff, h.rec.Quoted, fair.Usage,
 		h.rec.Amount-h.rec.Premium)
 	said := ledger.Claim{Usage: c.Usage, Relayed: c.Relayed, Most: h.most, Cost: c.Cost}
 	if lies := said.Lies(&h.rec, c.Unmetered, cost); len(lies) > 0 {

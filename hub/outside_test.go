@@ -458,7 +458,7 @@ func completion(agent string, d bus.Dispatch, u market.Usage) *bus.Completion {
 		Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID, Outcome: bus.OutcomeDone,
 		Finish: "stop",
 		Usage:  u, Relayed: u.Output,
-		Cost: market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap), TTFTUS: 50_000,
+		Cost: market.Settle(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap), TTFTUS: 50_000,
 		ITLUS: 10_000,
 		Inbox: "ack." + d.Hold,
 	}

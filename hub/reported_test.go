@@ -51,7 +51,7 @@ func wide(seed uint64, prefixes int) func(*bus.Task) {
 func billed(agent string, d bus.Dispatch, u market.Usage) *bus.Completion {
 	c := completion(agent, d, u)
 	c.Asserted = d.Asserted
-	c.Cost = market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, bus.Billed(u, d.Asserted), d.CostCap)
+	c.Cost = market.Settle(d.Settle, d.Price, d.Tariff, d.Quoted, bus.Billed(u, d.Asserted), d.CostCap)
 	return c
 }
 

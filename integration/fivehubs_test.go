@@ -122,7 +122,7 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 					&bus.Completion{Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client,
 						Task: d.Task.ID, Outcome: bus.OutcomeDone,
 						Finish: "stop", Usage: u, Relayed: 10,
-						Cost:   market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap),
+						Cost:   market.Settle(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap),
 						TTFTUS: 1, ITLUS: 1})
 			}); err != nil {
 				t.Fatal(err)

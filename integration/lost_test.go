@@ -126,7 +126,7 @@ func (s *stall) serve(m bus.Msg) {
 	say(bus.CompletionSubject(d.Domain, "a-1"), &bus.Completion{Agent: "a-1", Boot: 1, Hold: d.Hold,
 		Client: d.Task.Client, Task: d.Task.ID, Outcome: bus.OutcomeDone, Finish: "stop", Usage: u,
 		Relayed: 10,
-		Cost:    market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap),
+		Cost:    market.Settle(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap),
 		TTFTUS:  1, ITLUS: 1})
 }
 

@@ -107,7 +107,7 @@ func (a *Audit) quoted(seq uint64, h *Hold) {
 // meter recomputes a settlement from usage and price card (level 6), by the rule that hub and agent used.
 func (a *Audit) meter(seq uint64, h *Hold) {
 	c := a.rec.Capture
-	want := market.SettleTariff(h.Settle, h.Price, h.Tariff, h.Quoted, c.Usage, h.Amount-h.Premium)
+	want := market.Settle(h.Settle, h.Price, h.Tariff, h.Quoted, c.Usage, h.Amount-h.Premium)
 	if c.Cost != want {
 		tariff := ""
 		if h.Tariff > 0 {

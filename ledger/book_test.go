@@ -100,7 +100,7 @@ func TestALifeInTheLedger(t *testing.T) {
 	}
 	use := market.Usage{Prompt: 400, Cached: 100, Output: 50}
 	c := Capture{Outcome: "done", Usage: use,
-		Cost: market.Settle(h.Settle, h.Price, h.Quoted, use, h.Amount-h.Premium)}
+		Cost: market.Settle(h.Settle, h.Price, 0, h.Quoted, use, h.Amount-h.Premium)}
 	capture := NewCapture(d.name, h, c, d.nextSalt())
 	d.must(capture)
 

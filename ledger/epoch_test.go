@@ -93,7 +93,7 @@ func (b *bazaar) round() {
 		h := holdFor(r, a, slot)
 		frame = append(frame, NewHold(b.name, h, b.nextSalt()))
 		use := market.Usage{Prompt: 400, Cached: b.rng.IntN(400), Output: 1 + b.rng.IntN(200)}
-		cost := market.SettleTariff(h.Settle, h.Price, h.Tariff, h.Quoted, use, h.Amount-h.Premium)
+		cost := market.Settle(h.Settle, h.Price, h.Tariff, h.Quoted, use, h.Amount-h.Premium)
 		ends = append(ends, NewCapture(b.name, h, Capture{Outcome: "done", Cost: cost, Usage: use},
 			b.nextSalt()))
 	}

@@ -89,7 +89,7 @@ func tradeOn(t testing.TB, seed uint64, n int, keep bool) (hub, treasury *desk) 
 				frame = append(frame, NewVoid(hub.name, h, "agent_failed", hub.nextSalt()))
 			} else {
 				use := market.Usage{Prompt: 400, Cached: rng.IntN(400), Output: 1 + rng.IntN(200)}
-				cost := market.Settle(h.Settle, h.Price, h.Quoted, use, h.Amount-h.Premium)
+				cost := market.Settle(h.Settle, h.Price, 0, h.Quoted, use, h.Amount-h.Premium)
 				frame = append(frame,
 					NewCapture(hub.name, h,
 						Capture{Outcome: "done", Finish: "stop", Cost: cost, Usage: use, TTFTUS: 1234},

@@ -250,7 +250,7 @@ func writeOff(t *testing.T, r *rand.Rand) {
 			if open := hub.book.OpenHolds(); len(open) > 0 {
 				h := open[r.IntN(len(open))]
 				use := market.Usage{Prompt: 400, Cached: r.IntN(400), Output: 1 + r.IntN(200)}
-				cost := market.Settle(h.Settle, h.Price, h.Quoted, use, h.Amount-h.Premium)
+				cost := market.Settle(h.Settle, h.Price, 0, h.Quoted, use, h.Amount-h.Premium)
 				hub.must(NewCapture("h", h, Capture{Outcome: "done", Cost: cost, Usage: use}, hub.nextSalt()))
 			}
 		case 5:

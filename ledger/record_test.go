@@ -82,7 +82,7 @@ func TestAnAuditKnowsAssertions(t *testing.T) {
 		}
 		use := market.Usage{Prompt: c.prompt, Cached: c.cached, Output: 5}
 		d.must(NewCapture(d.name, *h, Capture{Outcome: "done", Usage: use,
-			Cost: market.SettleTariff(h.Settle, h.Price, h.Tariff, h.Quoted, use, h.Amount-h.Premium)},
+			Cost: market.Settle(h.Settle, h.Price, h.Tariff, h.Quoted, use, h.Amount-h.Premium)},
 			d.nextSalt()))
 		if r := audit(d.name, LevelMetering-1, store(d.frames)).Finish(); r.Count > 0 {
 			t.Errorf("%+v: %+v", c, r.Findings)

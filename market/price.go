@@ -78,13 +78,6 @@ func WorstCase(p Price, promptBound, maxTokens int) Credits {
 	return p.Cost(Usage{Prompt: promptBound, Output: maxTokens})
 }
 
-// Settle is what the client pays and the agent is due beside the premium: one integer, computed by the same
-// function at the hub, at the agent and in the audit, so that no error of prediction can open a gap between
-// the two (iemas Thm. 4.3). An unknown rule settles as metered does. costCap is the hold less its premium.
-func Settle(rule string, p Price, quoted Credits, u Usage, costCap Credits) Credits {
-	return SettleTariff(rule, p, 0, quoted, u, costCap)
-}
-
 // Reserve is what admission sets aside for one task on one agent before a round, so that no outcome can cost
 // more: the worst case and the largest premium that a client with positive utility can owe, value - cost, at
 // most maxPrice. A hub reserves the largest over the agents that may serve the task.

@@ -69,11 +69,11 @@ func TestSettleReserveHold(t *testing.T) {
 		what      string
 		got, want Credits
 	}{
-		{"metered", Settle(SettleMetered, card, 50, u, 100), 70},
-		{"metered, cut at the cap", Settle(SettleMetered, card, 50, u, 60), 60},
-		{"quoted", Settle(SettleQuoted, card, 50, u, 100), 50},
-		{"quoted, cut at the cap", Settle(SettleQuoted, card, 50, u, 40), 40},
-		{"a cap below nothing", Settle(SettleMetered, card, 50, u, -5), 0},
+		{"metered", Settle(SettleMetered, card, 0, 50, u, 100), 70},
+		{"metered, cut at the cap", Settle(SettleMetered, card, 0, 50, u, 60), 60},
+		{"quoted", Settle(SettleQuoted, card, 0, 50, u, 100), 50},
+		{"quoted, cut at the cap", Settle(SettleQuoted, card, 0, 50, u, 40), 40},
+		{"a cap below nothing", Settle(SettleMetered, card, 0, 50, u, -5), 0},
 		{"hold", Hold(5, 70, 100), 75},
 		{"hold, at most max_price", Hold(5, 70, 60), 60},
 		{"hold, beyond all money", Hold(math.MaxInt64, 1, 60), 60},

@@ -356,7 +356,7 @@ func TestNoDeficit(t *testing.T) {
 			var paid, due, surplus Credits
 			for _, a := range o.Awards {
 				hold := Hold(a.Premium, Credits(rng.Int64N(3000)), Credits(rng.Int64N(4000))+a.Premium)
-				cost := Settle(settle, price, a.Cost,
+				cost := Settle(settle, price, 0, a.Cost,
 					Usage{Prompt: rng.IntN(90), Cached: rng.IntN(90), Output: rng.IntN(50)}, hold-a.Premium)
 				if a.Premium < r.Fee || cost < 0 || a.Premium+cost > hold {
 					t.Fatalf("seed %d, round %d: premium %d, cost %d, fee %d, hold %d", seed, n, a.Premium,
@@ -387,7 +387,7 @@ func TestPrivateLengthPaysUnderMeteredOnly(t *testing.T) {
 		}
 		a := o.Awards[0]
 		value := map[AgentID]Credits{"a": 10, "b": 9}[a.Agent]
-		cost := Settle(settle, Price{Miss: 1_000_000}, a.Cost, Usage{Prompt: int(real[a.Agent])}, 100)
+		cost := Settle(settle, Price{Miss: 1_000_000}, 0, a.Cost, Usage{Prompt: int(real[a.Agent])}, 100)
 		return value - cost - a.Premium
 	}
 	shaded := r

@@ -276,37 +276,12 @@ func NextWinners(past []ClassUse) int {
 	return m
 }
 
-// WithTariffs is a round as clients see it under pricing tariff or posted: the cost of every edge includes
-// its agent's tariff, and agents without one, whose owner did not win, sell nothing. Who sells, and at which
-// tariff, is fixed before any value is read.
-func (r Round) WithTariffs(of func(AgentID) (tariff Credits, sells bool)) (Round, error) {
-	edges := make([]Edge, 0, len(r.Edges))
-	for _, e := range r.Edges {
-		if e.Agent < 0 || e.Agent >= len(r.Agents) {
-			return Round{}, fmt.Errorf("round %s-%d: agent index is %d, want 0 to %d", clip(r.Domain),
-				r.Number, e.Agent, len(r.Agents)-1)
-		}
-		tariff, sells := of(r.Agents[e.Agent].Agent)
-		if !sells {
-			continue
-		}
-		cost, ok := e.Cost.Add(tariff)
-		if !ok || tariff < 0 || cost > MaxCredits {
-			return Round{}, fmt.Errorf("round %s-%d: agent %s: cost %s and tariff %s are together beyond "+
-				"%s credits, or one is negative",
-				clip(r.Domain), r.Number, r.Agents[e.Agent].Agent, e.Cost, tariff, MaxCredits)
-		}
-		e.Cost = cost
-		edges = append(edges, e)
-	}
-	r.Edges = edges
-	return r, nil
-}
-
-// SettleTariff is [Settle] with a tariff, 0 for none. Under metered it is the price card on real usage plus
-// the tariff; under quoted it is the quote, which includes the tariff. It is at most costCap, and the same
-// integer for client and agent.
-func SettleTariff(rule string, p Price, tariff, quoted Credits, u Usage, costCap Credits) Credits {
+// Settle is what the client pays and the agent is due beside the premium: one integer, computed by the same
+// function at the hub, at the agent and in the audit, so that no error of prediction can open a gap between
+// the two (iemas Thm. 4.3). Under metered it is the price card on real usage plus the tariff, 0 for none;
+// under quoted it is the quote, which includes the tariff. It is at most costCap, the hold less its premium.
+// An unknown rule settles as metered does.
+func Settle(rule string, p Price, tariff, quoted Credits, u Usage, costCap Credits) Credits {
 	cost := quoted
 	if rule != SettleQuoted {
 		var ok bool

@@ -340,7 +340,7 @@ func TestAgentsLieInVainUnderTariff(t *testing.T) {
 }
 
 // One integer on both sides, at most the cap.
-func TestSettleTariff(t *testing.T) {
+func TestSettle(t *testing.T) {
 	card, use := Price{Miss: 3_000_000, Hit: 1_000_000, Out: 9_000_000},
 		Usage{Prompt: 10, Cached: 4, Output: 2}
 	for _, c := range []struct {
@@ -350,7 +350,7 @@ func TestSettleTariff(t *testing.T) {
 		{SettleMetered, 5, 100, 40 + 5}, {SettleMetered, 5, 42, 42}, {SettleMetered, 0, 100, 40},
 		{SettleQuoted, 5, 100, 33}, {SettleQuoted, 5, 30, 30}, {SettleMetered, 5, -1, 0},
 	} {
-		if got := SettleTariff(c.rule, card, c.tariff, 33, use, c.cap); got != c.want {
+		if got := Settle(c.rule, card, c.tariff, 33, use, c.cap); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
@@ -374,4 +374,31 @@ func TestWithTariffs(t *testing.T) {
 	if _, err := r.WithTariffs(func(AgentID) (Credits, bool) { return 1, true }); err == nil {
 		t.Error("an edge to no agent passed")
 	}
+}
+
+// WithTariffs is a round as clients see it under pricing tariff or posted: the cost of every edge includes
+// its agent's tariff, and agents without one, whose owner did not win, sell nothing. Who sells, and at which
+// tariff, is fixed before any value is read.
+func (r Round) WithTariffs(of func(AgentID) (tariff Credits, sells bool)) (Round, error) {
+	edges := make([]Edge, 0, len(r.Edges))
+	for _, e := range r.Edges {
+		if e.Agent < 0 || e.Agent >= len(r.Agents) {
+			return Round{}, fmt.Errorf("round %s-%d: agent index is %d, want 0 to %d", clip(r.Domain),
+				r.Number, e.Agent, len(r.Agents)-1)
+		}
+		tariff, sells := of(r.Agents[e.Agent].Agent)
+		if !sells {
+			continue
+		}
+		cost, ok := e.Cost.Add(tariff)
+		if !ok || tariff < 0 || cost > MaxCredits {
+			return Round{}, fmt.Errorf("round %s-%d: agent %s: cost %s and tariff %s are together beyond "+
+				"%s credits, or one is negative",
+				clip(r.Domain), r.Number, r.Agents[e.Agent].Agent, e.Cost, tariff, MaxCredits)
+		}
+		e.Cost = cost
+		edges = append(edges, e)
+	}
+	r.Edges = edges
+	return r, nil
 }

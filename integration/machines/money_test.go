@@ -304,7 +304,7 @@ func (e *economy) turn(h *shop) {
 				h.node.Step(e.now, &bus.Completion{
 					Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client, Task: d.Task.ID,
 					Outcome: bus.OutcomeDone, Finish: "stop", Usage: u, Relayed: u.Output,
-					Cost:   market.SettleTariff(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap),
+					Cost:   market.Settle(d.Settle, d.Price, d.Tariff, d.Quoted, u, d.CostCap),
 					TTFTUS: 50_000, ITLUS: 10_000,
 				})
 				e.turn(h)

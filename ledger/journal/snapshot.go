@@ -99,11 +99,13 @@ func readSnapshot(path string, state bool) (*snapshot, error) {
 // parseSnapshot checks the sum first, a piece at a time: nothing takes memory because it is long.
 func parseSnapshot(f io.ReaderAt, size int64, state bool) (*snapshot, error) {
 	head, said, length := make([]byte, snapshotHead), make([]byte, 8), size-int64(snapshotHead+8)
-	if _, err := f.ReadAt(head, 0); length < 0 || err != nil || !bytes.HasPrefix(head, []byte(snapshotMagic)) {
-		return nil, fmt.Errorf("it does not begin with %q: it is of another version, or cut short", snapshotMagic)
+	_, err := f.ReadAt(head, 0)
+	if length < 0 || err != nil || !bytes.HasPrefix(head, []byte(snapshotMagic)) {
+		return nil, fmt.Errorf("it does not begin with %q: it is of another version, or cut short",
+			snapshotMagic)
 	}
 	sum := xxhash.New()
-	_, err := io.Copy(sum, io.NewSectionReader(f, 0, size-8))
+	_, err = io.Copy(sum, io.NewSectionReader(f, 0, size-8))
 	if err == nil {
 		_, err = f.ReadAt(said, size-8)
 	}

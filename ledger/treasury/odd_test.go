@@ -107,7 +107,8 @@ func TestAFloodLeavesNothing(t *testing.T) {
 		}
 	}
 	b.pass(time.Minute)
-	if n := len(b.tr.waitlists) + len(b.tr.looks) + len(b.tr.polls); n > 0 || len(b.tr.early["h-1"]) > maxEarly {
+	n := len(b.tr.waitlists) + len(b.tr.looks) + len(b.tr.polls)
+	if n > 0 || len(b.tr.early["h-1"]) > maxEarly {
 		t.Errorf("%d pending, %d looks, %d polls, %d early returns are left", len(b.tr.waitlists),
 			len(b.tr.looks), len(b.tr.polls), len(b.tr.early["h-1"]))
 	}

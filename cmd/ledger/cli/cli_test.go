@@ -216,7 +216,7 @@ func (w *writer) round(n int, last bool, fraud string) error {
 			break
 		}
 		use := market.Usage{Prompt: 400, Cached: 100, Output: 50}
-		cost := market.Settle(h.Settle, h.Price, h.Quoted, use, h.Amount-h.Premium)
+		cost := market.Settle(h.Settle, h.Price, 0, h.Quoted, use, h.Amount-h.Premium)
 		if fraud == "metering" && last {
 			cost += 7
 		}

@@ -22,7 +22,7 @@ func (e *env) regCommand() *cobra.Command {
 			out := newSheet(cmd.OutOrStdout(), e.output, "time", "journal", "seq", "kind", "record", "credits",
 				"balance")
 			balances := map[string]market.Credits{} // by journal
-			err := e.each(cmd.Context(), args[1:], func(s *inspect.Source, f *ledger.Frame, r *ledger.Record) error {
+			walk := func(s *inspect.Source, f *ledger.Frame, r *ledger.Record) error {
 				for _, l := range r.Legs {
 					if l.Account != args[0] {
 						continue
@@ -34,8 +34,8 @@ func (e *env) regCommand() *cobra.Command {
 					}
 				}
 				return nil
-			})
-			if err != nil {
+			}
+			if err := e.each(cmd.Context(), args[1:], walk); err != nil {
 				return err
 			}
 			if len(balances) == 0 {

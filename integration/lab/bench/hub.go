@@ -106,7 +106,7 @@ func (d *desk) do(r hub.Ready) error {
 		d.running = append(d.running, &bus.Completion{Agent: agent, Boot: 1, Hold: x.Hold,
 			Client: x.Task.Client, Task: x.Task.ID, Outcome: bus.OutcomeDone, Finish: "stop",
 			Usage: u, Relayed: u.Output,
-			Cost:   market.SettleTariff(x.Settle, x.Price, x.Tariff, x.Quoted, u, x.CostCap),
+			Cost:   market.Settle(x.Settle, x.Price, x.Tariff, x.Quoted, u, x.CostCap),
 			TTFTUS: 50_000, ITLUS: 10_000, Inbox: "ack"})
 	}
 	for _, f := range r.Funds {

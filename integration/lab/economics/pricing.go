@@ -224,8 +224,9 @@ func (s *sim) epoch(out *paid, rounds int, pricing string, truth, asks []market.
 	}
 	for range rounds {
 		ds := s.demands()
-		r, err := s.round(ds, market.SettleQuoted, func(j, a int) market.Credits { return ds[j].value[a] }).
-			WithTariffs(func(id market.AgentID) (market.Credits, bool) { return of(index[id]) })
+		r, err := withTariffs(
+			s.round(ds, market.SettleQuoted, func(j, a int) market.Credits { return ds[j].value[a] }),
+			func(id market.AgentID) (market.Credits, bool) { return of(index[id]) })
 		if err != nil {
 			return err
 		}
@@ -258,4 +259,32 @@ func (s *sim) epoch(out *paid, rounds int, pricing string, truth, asks []market.
 		s.serve(ds, places)
 	}
 	return nil
+}
+
+// withTariffs is a round as clients see it under pricing tariff or posted: the cost of every edge includes
+// its agent's tariff, and agents without one, whose owner did not win, sell nothing. Who sells, and at which
+// tariff, is fixed before any value is read.
+func withTariffs(r market.Round, of func(market.AgentID) (tariff market.Credits, sells bool)) (market.Round,
+	error) {
+	edges := make([]market.Edge, 0, len(r.Edges))
+	for _, e := range r.Edges {
+		if e.Agent < 0 || e.Agent >= len(r.Agents) {
+			return market.Round{}, fmt.Errorf("round %s-%d: agent index is %d, want 0 to %d", r.Domain,
+				r.Number, e.Agent, len(r.Agents)-1)
+		}
+		tariff, sells := of(r.Agents[e.Agent].Agent)
+		if !sells {
+			continue
+		}
+		cost, ok := e.Cost.Add(tariff)
+		if !ok || tariff < 0 || cost > market.MaxCredits {
+			return market.Round{}, fmt.Errorf("round %s-%d: agent %s: cost %s and tariff %s are together beyond "+
+				"%s credits, or one is negative",
+				r.Domain, r.Number, r.Agents[e.Agent].Agent, e.Cost, tariff, market.MaxCredits)
+		}
+		e.Cost = cost
+		edges = append(edges, e)
+	}
+	r.Edges = edges
+	return r, nil
 }

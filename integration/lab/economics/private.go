@@ -105,8 +105,8 @@ func (s *sim) keeps(ds []demand, places []place, task int, settle string) market
 		d := ds[task]
 		usage := market.Usage{Prompt: d.turn.prompt, Cached: d.overlap[p.agent], Output: d.turn.output}
 		most := s.people[d.person].terms.Cap()
-		return d.value[p.agent] - p.premium - market.Settle(settle, s.nodes[p.agent].price, d.quote[p.agent],
-			usage, most-p.premium)
+		return d.value[p.agent] - p.premium - market.Settle(settle, s.nodes[p.agent].price, 0,
+			d.quote[p.agent], usage, most-p.premium)
 	}
 	return 0
 }

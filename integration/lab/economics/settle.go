@@ -127,7 +127,7 @@ func (b *books) play(src *source, rounds int, seed uint64, settle string, bias f
 			most := s.people[d.person].terms.Cap()
 			node := &s.nodes[p.agent]
 			usage := market.Usage{Prompt: d.turn.prompt, Cached: d.overlap[p.agent], Output: d.turn.output}
-			cost := market.Settle(settle, node.price, d.quote[p.agent], usage, most-p.premium)
+			cost := market.Settle(settle, node.price, 0, d.quote[p.agent], usage, most-p.premium)
 			paid, due = paid+cost+p.premium, due+cost
 			keeps := d.value[p.agent] - cost - p.premium
 			gained := micro(cost - node.price.Cost(usage))
