@@ -85,7 +85,6 @@ type Audit struct {
 	book  *Book
 	dec   decoder
 	rec   Record
-	part  parts
 	out   Report
 
 	check   RoundCheck
@@ -94,12 +93,6 @@ type Audit struct {
 	budgets budgets
 	paid    map[string]market.Credits // by client, for level 5
 	marked  *mark
-}
-
-// parts are reused for what the book does not keep.
-type parts struct {
-	capture Capture
-	void    Void
 }
 
 // NewAudit begins the audit of a journal up to a level. name is what findings call it until its first record
@@ -131,7 +124,7 @@ func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 	}
 	for range n {
 		var lazy raw
-		a.rec = Record{Legs: a.rec.Legs[:0], Capture: &a.part.capture, Void: &a.part.void}
+		a.rec = Record{Legs: a.rec.Legs[:0]}
 		d.record(&a.rec, &lazy)
 		var head *roundHead
 		if a.rec.Kind == KindRound && d.Fault == "" {
@@ -206,9 +199,6 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 	a.words(seq, r)
 	if a.level >= LevelMetering && r.Kind == KindHold {
 		a.quoted(seq, r.Hold)
-	}
-	if hold != nil {
-		a.dec.spare = append(a.dec.spare, hold) // it has ended: the book has let go of it
 	}
 	if a.level >= LevelAuctions {
 		switch r.Kind {

@@ -49,7 +49,6 @@ const minRecord = 1 + 1 + 16 + 1 + 1
 type decoder struct {
 	market.Decoder
 	intern *interner // nil: every string is its own
-	spare  []*Hold   // that nobody refers to any more
 }
 
 func decode(data []byte) *decoder { return &decoder{Decoder: market.Decoder{Data: data}} }
@@ -72,8 +71,7 @@ func (d *decoder) header(f *Frame) int {
 // raw is what a lazy decoder leaves undecoded.
 type raw struct{ round, outcome, seen []byte }
 
-// record reads one record with its length. With a raw, a round's bytes are left there, and what r.Capture and
-// r.Void point to is used again.
+// record reads one record with its length. With a raw, a round's bytes are left there.
 func (d *decoder) record(r *Record, lazy *raw) {
 	d.within(func() { d.body(r, lazy) })
 }
@@ -94,15 +92,10 @@ func (d *decoder) body(r *Record, lazy *raw) {
 	} else {
 		r.Legs = nil
 	}
-	capture, void := r.Capture, r.Void
-	r.Capture, r.Void = nil, nil
-	if lazy == nil || capture == nil || void == nil {
-		capture, void = nil, nil
-	}
-	d.part(r, lazy, capture, void)
+	d.part(r, lazy)
 }
 
-func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
+func (d *decoder) part(r *Record, lazy *raw) {
 	switch r.Kind {
 	case KindOpen:
 		r.Open = &Open{Journal: d.Text(), Role: d.Text(), Domain: d.Text(), Scale: d.Varint()}
@@ -120,14 +113,10 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 			r.Round.Seen, r.Round.Set = d.seen(&r.Round.Round), d.sets()
 		}
 	case KindHold:
-		h := d.newHold()
-		d.hold(h)
-		r.Hold = h
+		r.Hold = new(Hold)
+		d.hold(r.Hold)
 	case KindCapture:
-		if c == nil {
-			c = &Capture{}
-		}
-		*c = Capture{Hold: d.Text(), Outcome: d.name(), Finish: d.name(), Cost: d.Credits(),
+		c := &Capture{Hold: d.Text(), Outcome: d.name(), Finish: d.name(), Cost: d.Credits(),
 			Usage: market.Usage{Prompt: d.Int(), Cached: d.Int(), Output: d.Int()}, TTFTUS: d.Varint()}
 		flags := d.Byte()
 		if flags > 7 {
@@ -140,11 +129,7 @@ func (d *decoder) part(r *Record, lazy *raw, c *Capture, v *Void) {
 		}
 		r.Capture = c
 	case KindVoid:
-		if v == nil {
-			v = &Void{}
-		}
-		*v = Void{Hold: d.Text(), Reason: d.name()}
-		r.Void = v
+		r.Void = &Void{Hold: d.Text(), Reason: d.name()}
 	case KindDeposit, KindPayout, KindGrant, KindAccept, KindReturn, KindReclaim, KindDistribute:
 		r.Transfer = &Transfer{Client: d.name(), Hub: d.name(), Note: d.Text(), Number: d.Uvarint(),
 			Amount: d.Credits(), Vouched: d.vouched()}
@@ -210,17 +195,6 @@ func (d *decoder) epoch(r *Record) {
 	if err != nil {
 		d.Fail(err.Error())
 	}
-}
-
-// newHold returns memory for a hold: that of one that has ended, where the decoder's owner handed it back.
-func (d *decoder) newHold() *Hold {
-	n := len(d.spare)
-	if n == 0 {
-		return new(Hold)
-	}
-	h := d.spare[n-1]
-	d.spare = d.spare[:n-1]
-	return h
 }
 
 func (d *decoder) hold(h *Hold) {
