@@ -62,37 +62,28 @@ const (
 	kindSeed
 )
 
+// kindsOf are the members of a body that ask for a kind.
+var kindsOf = map[string]kinds{
+	"logprobs": kindLogprobs, "top_logprobs": kindLogprobs,
+	"response_format": kindGrammar, "structured_outputs": kindGrammar,
+	"tools": kindTools, "tool_choice": kindChoice,
+	"top_p": kindTop, "top_k": kindTop, "min_p": kindTop,
+	"frequency_penalty": kindPenalty, "presence_penalty": kindPenalty, "repetition_penalty": kindPenalty,
+	"logit_bias": kindBias, "bad_words": kindBias, "allowed_token_ids": kindBias,
+	"seed": kindSeed,
+}
+
 // kindOf is the kind that a member of a body asks for, if any.
 func kindOf(name, value []byte) kinds {
-	var k kinds
-	switch string(name) {
-	case "logprobs", "top_logprobs":
-		k = kindLogprobs
-	case "response_format":
-		if !bytes.Contains(value, []byte("json")) {
-			return 0
-		}
-		k = kindGrammar
-	case "structured_outputs":
-		k = kindGrammar
-	case "tools":
-		k = kindTools
-	case "tool_choice":
-		k = kindChoice
-	case "top_p", "top_k", "min_p":
-		k = kindTop
-	case "frequency_penalty", "presence_penalty", "repetition_penalty":
-		k = kindPenalty
-	case "logit_bias", "bad_words", "allowed_token_ids":
-		k = kindBias
-	case "seed":
-		k = kindSeed
-	}
+	k := kindsOf[string(name)]
 	switch string(value) { // what clients write who ask for nothing
 	case "null", "false", "[]", "{}", "0", "0.0", "1", "1.0", `"auto"`, `"none"`:
 		if k != kindSeed || string(value) == "null" {
 			return 0
 		}
+	}
+	if string(name) == "response_format" && !bytes.Contains(value, []byte("json")) {
+		return 0
 	}
 	return k
 }

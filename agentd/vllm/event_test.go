@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"souk/agentd"
@@ -70,8 +69,9 @@ func slowly(payload []byte) string {
 			plain := null(c["logprobs"])
 			for name, v := range delta {
 				plain = plain && (name == "role" || name == "content" || null(v))
-				e.thinks = e.thinks || strings.HasPrefix(name, "reasoning") && !null(v) && string(v) != `""` &&
-					(name == "reasoning" || name == "reasoning_content")
+				if name == "reasoning" || name == "reasoning_content" {
+					e.thinks = e.thinks || !null(v) && string(v) != `""`
+				}
 			}
 			switch {
 			case index != 0:

@@ -66,7 +66,7 @@ func TestTheAgeOfWhatIsGivenUp(t *testing.T) {
 	}
 	for page, want := range map[string]float64{"x 1\nx{engine=\"0\"} 3\n": 4, "y 1\n": 0, "x NaN\n": 0,
 		"x -1\n": 0, "x +Inf\n": 0} {
-		if got := total([]byte(page), "x"); got != want {
+		if got, _ := total([]byte(page), "x"); got != want {
 			t.Errorf("%q: %v, want %v", page, got, want)
 		}
 	}

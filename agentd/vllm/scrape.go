@@ -72,32 +72,31 @@ func (e *Engine) Load(ctx context.Context) (agentd.Load, error) {
 		return agentd.Load{}, err
 	}
 	const idle = "vllm:kv_block_idle_before_evict_seconds_"
-	return agentd.Load{Generated: generated(page), Evicted: total(page, idle+"count"),
-		Idle: total(page, idle+"sum")}, nil
+	load := agentd.Load{Generated: generated(page)}
+	load.Evicted, _ = total(page, idle+"count")
+	load.Idle, _ = total(page, idle+"sum")
+	return load, nil
 }
 
-// total is the sum of the samples of one name; 0 where there are none, or where it is no amount.
-func total(page []byte, name string) (sum float64) {
-	for _, m := range samples(page, name) {
+// total is the sum of the samples of one name; false where there are none, or where it is no amount.
+func total(page []byte, name string) (sum float64, there bool) {
+	all := samples(page, name)
+	for _, m := range all {
 		sum += m.GetUntyped().GetValue()
 	}
-	if !(sum >= 0 && sum <= 1<<53) {
-		return 0
+	if len(all) == 0 || !(sum >= 0 && sum <= 1<<53) {
+		return 0, false
 	}
-	return sum
+	return sum, true
 }
 
 // generated returns nil where the page has no such counter, by exactly this name.
-func generated(page []byte) (n *int64) {
-	for _, m := range samples(page, "vllm:generation_tokens_total") {
-		if v := m.GetUntyped().GetValue(); v >= 0 && v <= 1<<53 {
-			if n == nil {
-				n = new(int64)
-			}
-			*n += int64(v)
-		}
+func generated(page []byte) *int64 {
+	n, there := total(page, "vllm:generation_tokens_total")
+	if !there {
+		return nil
 	}
-	return n
+	return new(int64(n))
 }
 
 // samples returns the samples of one name on a page in Prometheus' text format. It skips lines that cannot be

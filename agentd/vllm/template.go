@@ -197,26 +197,17 @@ func (p *prober) once() bool {
 // for.
 func (p *prober) tools(t *bus.Template) {
 	user := says("user", "!")
-	parse := func(s string) (v any) {
-		if err := json.Unmarshal([]byte(s), &v); err != nil {
-			panic("vllm: a probe is no JSON: " + err.Error())
-		}
-		return v
-	}
-	bare := parse(`{"type":"function","function":{"name":"f"}}`)
-	wordy := parse(`{"type":"function","function":{"name":"f","description":"!","parameters":{"type":"object",
+	type raw = json.RawMessage
+	bare := raw(`{"type":"function","function":{"name":"f"}}`)
+	wordy := raw(`{"type":"function","function":{"name":"f","description":"!","parameters":{"type":"object",
 		"properties":{"a":{"type":"string","enum":["!","?"]},
 			"b":{"type":"array","items":{"type":"object","properties":{"c":{"type":"number"}}}}},
 		"required":["a"]}}}`)
 	fill := strings.Repeat(fillText, 10)
-	long := parse(`{"type":"function","function":{"name":"f","description":"` + fill + `"}}`)
+	long := raw(`{"type":"function","function":{"name":"f","description":"` + fill + `"}}`)
 	call := func(n int) probeMessage {
-		var calls []any
-		for range n {
-			calls = append(calls, parse(`{"id":"c","type":"function",
-				"function":{"name":"f","arguments":"{\"a\":\"!\"}"}}`))
-		}
-		return probeMessage{"role": "assistant", "tool_calls": calls}
+		one := raw(`{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":\"!\"}"}}`)
+		return probeMessage{"role": "assistant", "tool_calls": slices.Repeat([]raw{one}, n)}
 	}
 	result := probeMessage{"role": "tool", "tool_call_id": "c", "name": "f", "content": "!"}
 	t.Tools = -1

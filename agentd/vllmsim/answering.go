@@ -19,8 +19,9 @@ type answering struct {
 
 // cursor is how far a choice has been sent.
 type cursor struct {
-	events, text, tokens int
-	done, counted        bool
+	events int
+	last   event // of these
+	done   bool
 }
 
 // view is what may be read of a sequence outside the lock: its slices only ever grow.
@@ -214,8 +215,10 @@ func (a *answering) events(b []byte) (out []byte, ended int, struck bool) {
 			if v.crash {
 				panic(http.ErrAbortHandler)
 			}
+			if c.done {
+				continue
+			}
 			switch {
-			case c.done:
 			case a.struck(c.events):
 				struck = true
 			case c.events < len(v.events):
@@ -224,10 +227,9 @@ func (a *answering) events(b []byte) (out []byte, ended int, struck bool) {
 				b = a.event(b, i, v.events[c.events])
 			case v.ended: // aborted between two tokens
 				c.done = true
-				b = a.event(b, i, event{int32(c.tokens), int32(len(v.text))})
+				b = a.event(b, i, event{c.last.tokens, int32(len(v.text))})
 			}
-			if c.done && !c.counted {
-				c.counted = true
+			if c.done {
 				ended++
 			}
 		}
@@ -245,10 +247,9 @@ func (a *answering) event(b []byte, i int, e event) []byte {
 	if c.done {
 		reason = v.reason
 	}
-	ids := v.tokens[q.prompt+c.tokens : q.prompt+int(e.tokens)]
-	b = a.reply.chunk(b, q, v.text[c.text:e.text], ids, prompt, reason,
+	ids := v.tokens[q.prompt+int(c.last.tokens) : q.prompt+int(e.tokens)]
+	b = a.reply.chunk(b, q, v.text[c.last.text:e.text], ids, prompt, reason,
 		tally{prompt: q.prompt, output: int(e.tokens)})
-	c.events++
-	c.text, c.tokens = int(e.text), int(e.tokens)
+	c.events, c.last = c.events+1, e
 	return b
 }
