@@ -50,8 +50,8 @@ const (
 )
 
 // Connections gives each every connection at an endpoint until ctx ends: of those who come there, if it
-// listens, each by itself; or else its own to who listens there, one after the other. each reports whether the
-// two sides met. What goes on is counted in done; addr is where it listens.
+// listens, each by itself; or else its own to who listens there, one after the other. each reports whether
+// the two sides met. What goes on is counted in done; addr is where it listens.
 func Connections(ctx context.Context, done *sync.WaitGroup, endpoint string, listen bool, failed func(error),
 	each func(net.Conn) (met bool)) (addr net.Addr, err error) {
 	if !listen {

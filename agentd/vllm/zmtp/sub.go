@@ -40,7 +40,8 @@ const maxPeers = 8
 func Subscribe(endpoint string, listen bool) (*Sub, error) {
 	s := newSub()
 	var err error
-	s.Addr, err = Connections(s.ctx, &s.done, endpoint, listen, func(err error) { s.tell(Heard{Err: err}) }, s.hear)
+	s.Addr, err = Connections(s.ctx, &s.done, endpoint, listen,
+		func(err error) { s.tell(Heard{Err: err}) }, s.hear)
 	if err != nil {
 		s.close()
 		return nil, err
