@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
 
@@ -15,17 +16,17 @@ import (
 // taken however many come at once.
 func TestOneClientDoesNotFillTheRoom(t *testing.T) {
 	for name, c := range map[string]struct {
-		change        func(*Config)
+		change        func(*hub.Config)
 		open, waiting int // the most of one client
 	}{
 		"by default":              {nil, 2048, 512},
-		"a smaller room":          {func(c *Config) { c.MaxWaiting = 100 }, 2048, 25},
-		"a room for three":        {func(c *Config) { c.MaxWaiting = 3 }, 2048, 1},
-		"as it is set":            {func(c *Config) { c.MaxWaitingPerClient = 60 }, 2048, 60},
-		"few open tasks":          {func(c *Config) { c.MaxOpen = 160 }, 40, 512},
-		"open tasks as set":       {func(c *Config) { c.MaxPerClient = 30 }, 30, 512},
-		"as many as all clients":  {func(c *Config) { c.MaxPerClient = 4096 }, 4096, 512},
-		"the money is on its way": {func(c *Config) { c.MaxWaiting = 80 }, 2048, 20},
+		"a smaller room":          {func(c *hub.Config) { c.MaxWaiting = 100 }, 2048, 25},
+		"a room for three":        {func(c *hub.Config) { c.MaxWaiting = 3 }, 2048, 1},
+		"as it is set":            {func(c *hub.Config) { c.MaxWaitingPerClient = 60 }, 2048, 60},
+		"few open tasks":          {func(c *hub.Config) { c.MaxOpen = 160 }, 40, 512},
+		"open tasks as set":       {func(c *hub.Config) { c.MaxPerClient = 30 }, 30, 512},
+		"as many as all clients":  {func(c *hub.Config) { c.MaxPerClient = 4096 }, 4096, 512},
+		"the money is on its way": {func(c *hub.Config) { c.MaxWaiting = 80 }, 2048, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, c.change)
@@ -45,8 +46,8 @@ func TestOneClientDoesNotFillTheRoom(t *testing.T) {
 			for i := range most {
 				h.must(h.step(h.task("ann", fmt.Sprint("t", i), llama)))
 			}
-			if h.n.open != most {
-				t.Fatalf("%d of %d tasks are taken", h.n.open, most)
+			if h.n.Stats().Open != most {
+				t.Fatalf("%d of %d tasks are taken", h.n.Stats().Open, most)
 			}
 			h.must(h.step(h.task("ann", "more", llama)))
 			h.want("inbox.ann.more", "too_many_tasks")
@@ -84,8 +85,8 @@ func TestABurstToFreeSlotsIsTaken(t *testing.T) {
 	for i := range 600 {
 		h.must(h.step(h.task("ann", fmt.Sprint("u", i))))
 	}
-	if h.n.waiting != 512 {
-		t.Errorf("%d wait", h.n.waiting)
+	if h.n.Stats().Waiting != 512 {
+		t.Errorf("%d wait", h.n.Stats().Waiting)
 	}
 }
 
@@ -114,10 +115,8 @@ func TestDefaultTerms(t *testing.T) {
 		h.serve(whole[id], market.Usage{Prompt: 100, Output: 1})
 		h.pass(20 * time.Millisecond)
 	}
-	if a, b := h.n.known[taskKey{"bob", "context"}],
-		h.n.known[taskKey{"bob", "absurd"}]; a.terms.Worth != b.terms.Worth ||
-		whole["context"].MaxTokens != whole["absurd"].MaxTokens {
-		t.Errorf("8192 tokens are worth %v, %d are %v", a.terms.Worth, 1<<24, b.terms.Worth)
+	if a, b := whole["context"], whole["absurd"]; a.CostCap != b.CostCap || a.MaxTokens != b.MaxTokens {
+		t.Errorf("for 8192 tokens %v is held, for %d %v", a.CostCap, 1<<24, b.CostCap)
 	}
 }
 
@@ -126,7 +125,7 @@ func TestTheLongestAnswer(t *testing.T) {
 	h := newHouse(t, nil)
 	r := registration("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	r.MaxModelLen = 0
-	h.must(h.n.Join(h.now, r))
+	h.must(h.register(r))
 	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.MaxTokens = 1_000_000 })))
 	if d := h.take("ann", "t1"); d.TimeoutMS != bus.MaxPatient || d.MaxTokens != 1_000_000 {
 		t.Errorf("%d ms for %d tokens", d.TimeoutMS, d.MaxTokens)

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/ledger"
 	"souk/market"
 )
@@ -45,14 +46,9 @@ func TestARefusedAccountIsAnsweredAfterARestart(t *testing.T) {
 	h.accept(d)
 	m := completion("a-1", d, market.Usage{Prompt: 100, Cached: 101})
 	h.step(m)
-	n, err := NewNode(h.n.cfg, [32]byte{2})
-	h.must(err)
-	for _, f := range h.frames {
-		h.must(n.Replay(f))
-	}
-	h.must(n.Restore())
-	h.n, h.messages = n, nil
-	h.must(n.Lead(h.now, 8))
+	h.restart()
+	h.messages = nil
+	h.must(h.n.Lead(h.now, 8))
 	if h.step(m); h.ack(d.Hold) != "ack late" {
 		t.Error(h.ack(d.Hold))
 	}
@@ -118,7 +114,7 @@ func TestEveryQuoteIsItsCardOnItsTokens(t *testing.T) {
 
 // liars is a house with two agents, and four tasks that run on them.
 func liars(t *testing.T, pricing, settle string, fee market.Credits) *house {
-	h := newHouse(t, func(c *Config) {
+	h := newHouse(t, func(c *hub.Config) {
 		c.Pricing, c.Settle, c.Fee = pricing, settle, fee
 		if pricing == market.PricingPosted {
 			c.Tariffs = map[string]market.Credits{"llama": 3000}
@@ -128,7 +124,7 @@ func liars(t *testing.T, pricing, settle string, fee market.Credits) *house {
 	h.join("a-1", "llama", 3, 0.9, card(1, 1, 4))
 	h.join("a-2", "llama", 3, 0.5, card(2, 1, 4))
 	for range 2 { // sealed, then open
-		h.pass(gather)
+		h.pass(200 * time.Millisecond)
 		h.asks(nil)
 	}
 	for i, client := range []string{"ann", "bob", "ann", "bob"} {
@@ -145,7 +141,7 @@ func liars(t *testing.T, pricing, settle string, fee market.Credits) *house {
 // another.
 func (h *house) asks(change func(*bus.Ask)) {
 	var calls []*bus.Call
-	h.messages = slices.DeleteFunc(h.messages, func(l Message) bool {
+	h.messages = slices.DeleteFunc(h.messages, func(l hub.Message) bool {
 		c, ok := l.Body.(*bus.Call)
 		if ok {
 			calls = append(calls, c)
@@ -268,10 +264,8 @@ func FuzzWhatAnAgentSays(f *testing.F) {
 		if h.replica.OpenCount() != 0 {
 			t.Errorf("%d holds are open after a day", h.replica.OpenCount())
 		}
-		for _, a := range h.n.roster {
-			if len(a.holds) > 0 {
-				t.Errorf("%s: %d slots are not free", a.id, len(a.holds))
-			}
+		if n := h.n.Stats().Holds; n > 0 {
+			t.Errorf("%d slots are not free", n)
 		}
 		for level := range ledger.LevelMetering {
 			for _, f := range h.findings(level) {
@@ -300,8 +294,8 @@ func FuzzWhatAnAgentSays(f *testing.F) {
 func (h *house) account(s *draws, agent string, d bus.Dispatch, want map[string]bool) {
 	rec, open := h.replica.Hold(d.Hold)
 	most := 0
-	if o := h.n.holds[d.Hold]; o != nil {
-		most = o.most
+	if open {
+		most = d.PromptMost
 	}
 	prompt := s.number(most, 100)
 	c := completion(agent, d, market.Usage{Prompt: prompt, Cached: s.number(prompt),
@@ -320,7 +314,7 @@ func (h *house) account(s *draws, agent string, d bus.Dispatch, want map[string]
 	if k&96 == 96 {
 		c.Boot, c.TTFTUS = int64(s.number()), int64(s.number())
 	}
-	h.messages = slices.DeleteFunc(h.messages, func(l Message) bool {
+	h.messages = slices.DeleteFunc(h.messages, func(l hub.Message) bool {
 		_,
 			ack := l.Body.(*bus.CompletionAck)
 		return ack

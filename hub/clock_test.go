@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"testing"
@@ -35,8 +35,8 @@ func TestAClockThatIsSetBack(t *testing.T) {
 	if got := h.running(); got != "ann/t1>a-1" {
 		t.Errorf("running %q, a second after the agent had refused", got)
 	}
-	h.now = h.now.Add(2 * h.n.cfg.Silence)
-	if h.n.Tick(h.now); h.n.lookup("a-1").free(h.n) != 0 {
+	h.now = h.now.Add(2 * h.n.Config().Silence)
+	if h.n.Tick(h.now); h.n.Status().Free != 0 {
 		t.Error("an agent that has been silent for long is sold")
 	}
 }
@@ -47,13 +47,9 @@ func TestAClockBehindTheJournal(t *testing.T) {
 	h.accept(d)
 	h.now = h.now.Add(time.Hour)
 	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 10})))
-	again, err := NewNode(testConfig(), [32]byte{2})
-	h.must(err)
-	for _, f := range h.frames {
-		h.must(again.Replay(f))
-	}
-	h.n, h.now = again, start.Add(time.Minute)
-	h.must(again.Lead(h.now, 9))
+	h.restart()
+	h.now = start.Add(time.Minute)
+	h.must(h.n.Lead(h.now, 9))
 	h.run()
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	h.status = nil
@@ -63,7 +59,7 @@ func TestAClockBehindTheJournal(t *testing.T) {
 	}
 	h.must(h.step(h.task("ann", "t2")))
 	h.must(h.step(h.task("bob", "t2")))
-	h.pass(h.n.cfg.Batch.MaxWait)
+	h.pass(h.n.Config().Batch.MaxWait)
 	if len(h.dispatched) != 1 {
 		t.Errorf("running %q: a batch whose window has closed waits for an hour", h.running())
 	}

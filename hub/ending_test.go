@@ -1,8 +1,10 @@
-package hub
+package hub_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"souk/bus"
 	"souk/ledger"
@@ -17,12 +19,12 @@ func contest(h *house) {
 		h.must(h.n.Step(h.now, h.task(client, "t", worth(c))))
 	}
 	h.run()
-	h.pass(h.n.cfg.Batch.MaxWait)
+	h.pass(h.n.Config().Batch.MaxWait)
 	u := market.Usage{Prompt: 100, Output: 50}
 	h.serve(h.take("ann", "t"), u)
-	h.pass(h.n.cfg.Batch.MaxWait)
+	h.pass(h.n.Config().Batch.MaxWait)
 	h.serve(h.take("bob", "t"), u)
-	if h.n.book.Balance(ledger.Surplus) <= 0 {
+	if h.n.Book().Balance(ledger.Surplus) <= 0 {
 		h.t.Fatal("the contest left no surplus")
 	}
 }
@@ -37,6 +39,11 @@ func (h *house) distribute(n uint64, payee string, amount market.Credits) *bus.R
 		h.t.Fatalf("said %+v", h.messages)
 	}
 	return h.messages[0].Body.(*bus.RecallReply)
+}
+
+// hasMoney reports whether a book has money of clients.
+func hasMoney(b *ledger.Book) bool {
+	return slices.ContainsFunc(b.Balances("client:*"), func(b ledger.Balance) bool { return b.Amount > 0 })
 }
 
 // Surplus leaves by its number, once; more than there is, or out of turn, does not leave.
@@ -69,13 +76,8 @@ func TestSurplusLeavesByCommand(t *testing.T) {
 	if h.replica.Balance(ledger.Surplus) != 0 {
 		t.Error("what was said to have left is here")
 	}
-	again, err := NewNode(testConfig(), [32]byte{2})
-	h.must(err)
-	for _, f := range h.frames {
-		h.must(again.Replay(f))
-	}
-	h.n = again
-	h.must(again.Lead(h.now, 8))
+	h.restart()
+	h.must(h.n.Lead(h.now, 8))
 	h.run()
 	if got := h.distribute(2, "", all-3); got.Next != 3 || got.Amount != all-3 {
 		t.Errorf("after a start: %+v", got)
@@ -101,14 +103,10 @@ func TestAHubClosesItsJournal(t *testing.T) {
 	}
 	restart := func(epoch int64) {
 		t.Helper()
-		again, err := NewNode(testConfig(), [32]byte{byte(epoch)})
-		h.must(err)
-		for _, f := range h.frames {
-			h.must(again.Replay(f))
-		}
-		h.n, h.taken = again, uint64(len(h.back))
-		again.Close(h.now)
-		h.must(again.Lead(h.now, epoch))
+		h.restart()
+		h.taken = uint64(len(h.back))
+		h.n.Close(h.now)
+		h.must(h.n.Lead(h.now, epoch))
 		h.run()
 	}
 	h.n.Close(h.now)
@@ -125,12 +123,12 @@ func TestAHubClosesItsJournal(t *testing.T) {
 	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 50})))
 	h.pass(0)
 	waits("the treasury has not taken back")
-	if len(h.replica.Balances("client:*:avail")) == 0 || h.n.hasMoney() {
+	if len(h.replica.Balances("client:*:avail")) == 0 || hasMoney(h.n.Book()) {
 		t.Error("money of clients is here")
 	}
 	h.silent = false
 	restart(9)
-	surplus := h.n.book.Balance(ledger.Surplus)
+	surplus := h.n.Book().Balance(ledger.Surplus)
 	waits("a surplus of " + surplus.String() + " is left, which leaves by: souk distribute hub-math")
 	h.distribute(1, "", surplus)
 	h.unended = true
@@ -140,7 +138,7 @@ func TestAHubClosesItsJournal(t *testing.T) {
 	h.pass(0)
 	waits("the treasury said bad_request: another number")
 	h.unended = false
-	h.pass(repeatAfter)
+	h.pass(time.Second) // and it asks again
 	if !h.n.Closed() || !h.replica.Closed("hub-math") {
 		t.Fatalf("the journal is not closed; waits for %s", h.n.Waits())
 	}
@@ -185,7 +183,7 @@ func TestAHubThatTheTreasuryEnded(t *testing.T) {
 		t.Fatalf("the journal is not closed; it waits for %s", h.n.Waits())
 	}
 	left := h.replica.Balance(ledger.Surplus)
-	if left <= 0 || h.n.hasMoney() || h.prepaid["ann"]+h.prepaid["bob"]+left+
+	if left <= 0 || hasMoney(h.replica) || h.prepaid["ann"]+h.prepaid["bob"]+left+
 		h.replica.Balance(ledger.Payable("a-1"))+h.replica.Balance(ledger.Fee) != 2000*market.Credit {
 		t.Errorf("money is missing: %v and %v", h.prepaid, h.replica.Balances("*"))
 	}
@@ -194,20 +192,16 @@ func TestAHubThatTheTreasuryEnded(t *testing.T) {
 		t.Errorf("it says %v", h.faults)
 	}
 
-	again, err := NewNode(testConfig(), [32]byte{2})
-	h.must(err)
-	for _, f := range h.frames[:len(h.frames)-1] { // all but the close
-		h.must(again.Replay(f))
-	}
-	h.n, h.faults, h.taken = again, nil, uint64(len(h.back))
+	h.restartFrom(h.frames[:len(h.frames)-1]) // all but the close
+	h.faults, h.taken = nil, uint64(len(h.back))
 	h.replica = ledger.NewBook()
 	for _, f := range h.frames[:len(h.frames)-1] {
 		h.must(h.replica.ApplyFrame(f))
 	}
-	h.must(again.Lead(h.now, 8))
+	h.must(h.n.Lead(h.now, 8))
 	h.run()
 	h.pass(0)
-	if !again.Closed() || len(h.faults) != 1 {
-		t.Errorf("after a start it is not closed and waits for %s; faults %v", again.Waits(), h.faults)
+	if !h.n.Closed() || len(h.faults) != 1 {
+		t.Errorf("after a start it is not closed and waits for %s; faults %v", h.n.Waits(), h.faults)
 	}
 }

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -7,84 +7,9 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
-
-// More clients than the hub keeps accounts for: it forgets those that are idle, and strands no money of them.
-func TestManyIdleAccounts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("seconds of computing")
-	}
-	h := newHouse(t, func(c *Config) { c.MaxOpen, c.MaxWaiting = 1<<15, 1<<15 })
-	h.join("a-1", "llama", 4096, 0.8, card(1, 1, 4))
-	const clients = idleAccounts + 200
-	for i := range clients {
-		c := fmt.Sprint("c", i)
-		h.prepaid[c] = market.Credit
-		h.must(h.step(h.task(c, "t")))
-		h.serve(h.take(c, "t"), market.Usage{Prompt: 10, Output: 5})
-	}
-	h.pass(h.n.cfg.AccountIdle + time.Second)
-	h.pass(time.Second)
-	if n := len(h.n.accounts); n > idleAccounts {
-		t.Errorf("%d accounts are kept", n)
-	}
-	for i := range clients {
-		c := fmt.Sprint("c", i)
-		if p := h.n.accounts[c]; p == nil && h.replica.Avail(c) != 0 {
-			t.Fatalf("%s has %v here and no account", c, h.replica.Avail(c))
-		}
-	}
-}
-
-// A request ahead of need that finds nothing refuses nobody: for the task that needs it money is recalled.
-func TestARefusalAheadOfNeedRefusesNobody(t *testing.T) {
-	h := newHouse(t, nil)
-	h.join("a-1", "llama", 4, 0.8, card(1, 1, 4))
-	h.must(h.step(h.task("ann", "t1")))
-	h.silent = true
-	p := h.n.account("ann")
-	h.n.allot(p, p.largest, p.largest, 0)
-	h.run()
-	ask := h.asked[len(h.asked)-1]
-	if !ask.Request.Ahead {
-		t.Fatalf("asked %+v", ask)
-	}
-	h.must(h.step(h.task("ann", "t3", worth(8*market.Credit))))
-	if h.n.known[taskKey{"ann", "t3"}].state != awaitingFunds {
-		t.Fatal("t3 does not await funds: the test's money is wrong")
-	}
-	h.must(h.step(&bus.FundsReply{ID: ask.Request.ID, Code: bus.CodeInsufficientFunds}))
-	h.want("inbox.ann.t3", "")
-	if last := h.asked[len(h.asked)-1]; last.Op != bus.OpAllot || last.Request.Ahead ||
-		last.Request.ID == ask.Request.ID {
-		t.Errorf("asked %+v, want what t3 needs", last)
-	}
-}
-
-// A treasury that is away is asked by a bounded number of requests, however many wait.
-func TestRequestsUnderWayAreBounded(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.MaxOpen, c.MaxWaiting = 1<<15, 1<<15 })
-	h.join("a-1", "llama", 64, 0.8, card(1, 1, 4))
-	h.silent = true
-	for i := range 2000 {
-		h.must(h.step(h.task(fmt.Sprint("c", i), "t",
-			func(m *bus.Task) { m.DeadlineMS = h.now.Add(time.Minute).UnixMilli() })))
-	}
-	h.asked = nil
-	for range 600 {
-		h.pass(100 * time.Millisecond)
-		if n := h.n.treasury.flying; n > MaxRequests {
-			t.Fatalf("%d requests are under way", n)
-		}
-	}
-	if n := len(h.asked); n > MaxRequests*60 {
-		t.Errorf("%d requests in a minute", n)
-	}
-	if n := len(h.n.treasury.requests); n > MaxRequests+1 {
-		t.Errorf("%d requests are kept though nobody waits", n)
-	}
-}
 
 // What a client's other tasks hold comes back when they end: a task that only that keeps from being paid for
 // may come again, and is told so.
@@ -99,7 +24,7 @@ func TestWhoseMoneyIsHeldMayComeAgain(t *testing.T) {
 	d := h.take("cat", "first")
 	h.accept(d)
 	h.must(h.step(h.task("cat", "second", dear(2*market.Credit))))
-	if r := h.said("cat.second"); r == nil || r.Code != bus.CodeAllotmentPending || r.RetryMS == 0 ||
+	if r := h.told("cat.second"); r == nil || r.Code != bus.CodeAllotmentPending || r.RetryMS == 0 ||
 		!strings.Contains(r.Message, "come again when these have ended") {
 		t.Errorf("held money comes back: %+v", r)
 	}
@@ -118,7 +43,7 @@ func TestTheLastOfABalanceIsSpent(t *testing.T) {
 	h.must(h.step(h.task("cat", "usual")))
 	d := h.take("cat", "usual")
 	h.accept(d)
-	if held := h.n.book.Held("cat"); held <= 0 || held > market.Credit/1000 {
+	if held := h.n.Book().Held("cat"); held <= 0 || held > market.Credit/1000 {
 		t.Errorf("%s are held of a thousandth", held)
 	}
 	h.prepaid["cat"] = market.Credit / 1000 // while the first has what there was
@@ -133,7 +58,7 @@ func TestTheLastOfABalanceIsSpent(t *testing.T) {
 		func(m *bus.Task) { c := market.Credit / 100; m.Terms.MaxPrice = &c })))
 	h.serve(h.take("dog", "most"), market.Usage{Prompt: 100, Output: 10})
 	h.must(h.step(h.task("eel", "usual")))
-	if r := h.said("eel.usual"); r == nil || r.Code != bus.CodeInsufficientFunds || r.RetryMS != 0 {
+	if r := h.told("eel.usual"); r == nil || r.Code != bus.CodeInsufficientFunds || r.RetryMS != 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -149,7 +74,7 @@ func TestWhoCouldPayWithAllMayComeAgain(t *testing.T) {
 	d := h.take("cat", "first")
 	h.accept(d)
 	h.must(h.step(h.task("cat", "second", worth)))
-	if r := h.said("cat.second"); r == nil || r.Code != bus.CodeAllotmentPending || r.RetryMS == 0 {
+	if r := h.told("cat.second"); r == nil || r.Code != bus.CodeAllotmentPending || r.RetryMS == 0 {
 		t.Errorf("%+v", r)
 	}
 	h.serve(d, market.Usage{Prompt: 100, Output: 10})
@@ -196,10 +121,10 @@ func TestTheLastOfABalanceIsSpentWithoutTheTreasury(t *testing.T) {
 	h.silent = true
 	h.must(h.step(h.task("cat", "second")))
 	h.must(h.step(h.task("cat", "third")))
-	h.pass(h.n.cfg.FundsWait)
+	h.pass(h.n.Config().FundsWait)
 	h.take("cat", "second")
 	h.take("cat", "third")
-	if held := h.n.book.Held("cat"); held > market.Credit/50 {
+	if held := h.n.Book().Held("cat"); held > market.Credit/50 {
 		t.Errorf("%s are held", held)
 	}
 }
@@ -222,20 +147,10 @@ func TestATaskThatMovesMayCostWhatItMight(t *testing.T) {
 	}
 }
 
-// said is the last word to a client's task, and nil if there was none.
-func (h *house) said(who string) *bus.Result {
-	for _, l := range h.messages {
-		if a, ok := l.Body.(*bus.Answer); ok && l.Subject == "inbox."+who && a.Result != nil {
-			return a.Result
-		}
-	}
-	return nil
-}
-
 // What was reserved for a task on the dearest agent is more than what is held for it on another. The rest is
 // there for those of its client that wait for money: also while the treasury says nothing.
 func TestWhatAHoldLeavesLetsOthersIn(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Silence, c.Seed.Every = time.Hour, 0 })
+	h := newHouse(t, func(c *hub.Config) { c.Silence, c.Seed.Every = time.Hour, 0 })
 	h.join("cheap", "llama", 4, 0.9, card(1, 1, 4))
 	h.join("dear", "llama", 4, 0.9, card(100, 100, 400))
 	h.prepaid["ann"] = market.Credit / 20
@@ -244,12 +159,12 @@ func TestWhatAHoldLeavesLetsOthersIn(t *testing.T) {
 	h.silent = true
 	h.must(h.n.Step(h.now, h.task("ann", "t1", worth(market.Credit/20-market.Credit/2000))))
 	h.must(h.n.Step(h.now, h.task("ann", "t2", worth(market.Credit/100))))
-	if awaiting := len(h.n.accounts["ann"].awaiting); awaiting != 1 || h.n.waiting != 1 {
-		t.Fatalf("%d tasks wait and %d await funds, want one of each", h.n.waiting, awaiting)
+	if st := h.n.Stats(); st.Open-st.Waiting-st.Holds != 1 || st.Waiting != 1 {
+		t.Fatalf("%d tasks wait and %d await funds, want one of each", st.Waiting, st.Open-st.Waiting-st.Holds)
 	}
 	h.run()
 	if got := h.running(); got != "ann/t1>cheap ann/t2>cheap" {
-		t.Errorf("handed out: %q, with %s available", got, money(h.n.available("ann")))
+		t.Errorf("handed out: %q, with %s available", got, h.replica.Avail("ann"))
 	}
 	h.audited()
 }

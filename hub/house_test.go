@@ -421,3 +421,13 @@ func (h *house) restart() {
 func (n *Node) Replay(f ledger.Frame) error {
 	return n.history.Apply(f.Seq, f.Epoch, ledger.AppendFrame(nil, &f))
 }
+
+// said is the last word to a client's task, and nil if there was none.
+func (h *house) said(who string) *bus.Result {
+	for _, l := range h.messages {
+		if a, ok := l.Body.(*bus.Answer); ok && l.Subject == "inbox."+who && a.Result != nil {
+			return a.Result
+		}
+	}
+	return nil
+}

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"errors"
@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
 
 // An empty journal is begun only once the treasury has said that it knows none of its name; one with frames
 // asks nobody.
 func TestAnEmptyJournalIsBegunOnTheTreasurysWord(t *testing.T) {
-	n, err := NewNode(testConfig(), [32]byte{1})
+	n, err := hub.NewNode(testConfig(), [32]byte{1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/openai"
+	"souk/hub"
 	"souk/ledger"
 	"souk/market"
 )
@@ -18,7 +19,7 @@ func (h *house) measured(id string, slots int, p market.Price) bus.Template {
 	h.t.Helper()
 	r := registration(id, "llama", slots, 0.9, p)
 	r.Template = &bus.Template{Fixed: 20, Each: 8, Tools: 100, Wide: 3}
-	h.must(h.n.Join(h.now, r))
+	h.must(h.register(r))
 	h.run()
 	return *r.Template
 }
@@ -102,7 +103,7 @@ func TestAHoldIsTheContextWhereBytesDoNotSay(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHouse(t, nil)
-			h.must(h.n.Join(h.now, c.reg))
+			h.must(h.register(c.reg))
 			h.must(h.step(h.written("ann", "t1", c.body, worth(market.Credit))))
 			d := h.take("ann", "t1")
 			if c.most == 0 && (d.PromptMost == 0 || d.PromptMost > 200) || c.most > 0 &&
@@ -115,7 +116,7 @@ func TestAHoldIsTheContextWhereBytesDoNotSay(t *testing.T) {
 		})
 	}
 	h := newHouse(t, nil)
-	h.must(h.n.Join(h.now, known))
+	h.must(h.register(known))
 	h.must(h.step(h.written("ann", "picture",
 		`{"max_tokens":1,"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/y"}}]}]}`, worth(market.Credit/100))))
 	h.want("inbox.ann.picture", "not_worth_it") // it may be as long as the context, which would cost 0.08
@@ -131,7 +132,7 @@ func TestAMaxPriceBelowThePrompt(t *testing.T) {
 	if !ok || bound < 2011 {
 		t.Fatalf("bound %d, %v", bound, ok)
 	}
-	need := market.WorstCase(card(10, 1, 10), bound, 1) + h.n.cfg.Fee
+	need := market.WorstCase(card(10, 1, 10), bound, 1) + h.n.Config().Fee
 	limit := need - 1
 	m.Terms.MaxPrice = &limit
 	h.must(h.step(m))
@@ -156,7 +157,7 @@ func TestNoPremiumEatsThePrompt(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 6))
 	for range 40 {
-		h := newHouse(t, func(c *Config) {
+		h := newHouse(t, func(c *hub.Config) {
 			c.Batch.Eager, c.Fee = false, market.Credits(r.IntN(2)*1000)
 			c.Clarke = []string{market.ClarkeClient, market.ClarkeTask}[r.IntN(2)]
 		})
@@ -242,7 +243,7 @@ func TestADispatchSaysWhatWasBelieved(t *testing.T) {
 func TestACancelThatUsedNothing(t *testing.T) {
 	for _, settle := range []string{market.SettleMetered, market.SettleQuoted} {
 		t.Run(settle, func(t *testing.T) {
-			h := newHouse(t, func(c *Config) {
+			h := newHouse(t, func(c *hub.Config) {
 				c.Settle, c.Fee = settle, 5000
 				c.Pricing, c.Tariffs = market.PricingPosted, map[string]market.Credits{"llama": 3000}
 			})

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"testing"
@@ -25,11 +25,13 @@ func TestFeedback(t *testing.T) {
 // A hold that ends in the turn in which its dispatch would be sent again is not sent.
 func TestAHoldThatEndsIsNotDispatchedAgain(t *testing.T) {
 	h, d := oneRunning(t)
-	h.now = h.now.Add(h.n.cfg.DispatchTimeout)
-	h.n.Tick(h.now)
-	if len(h.n.out.Dispatches) != 1 {
+	h.now = h.now.Add(h.n.Config().DispatchTimeout)
+	other, od := oneRunning(t)
+	other.pass(other.n.Config().DispatchTimeout)
+	if len(other.again) != 1 || other.again[0].Hold != od.Hold {
 		t.Fatal("nothing would be sent again, which tests nothing")
 	}
+	h.n.Tick(h.now)
 	h.refuse(d, bus.CodeNoSlot)
 	if got := h.running(); len(h.again) != 0 || got != "ann/t1>a-2" {
 		t.Errorf("dispatched again: %v, running %q", h.again, got)

@@ -1,11 +1,13 @@
 package hub
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"souk/bus"
+	"souk/bus/openai"
 	"souk/market"
 )
 
@@ -124,4 +126,34 @@ func TestATaskThatIsTakenUpIsQuotedItsFirstToken(t *testing.T) {
 	if got := h.again[0].FirstMS; got < d.FirstMS {
 		t.Errorf("the first token may take %d ms, and %d as first quoted", got, d.FirstMS)
 	}
+}
+
+// measured is an agent that has measured its engine's template.
+func (h *house) measured(id string, slots int, p market.Price) bus.Template {
+	h.t.Helper()
+	r := registration(id, "llama", slots, 0.9, p)
+	r.Template = &bus.Template{Fixed: 20, Each: 8, Tools: 100, Wide: 3}
+	h.must(h.n.Join(h.now, r))
+	h.run()
+	return *r.Template
+}
+
+// written is a task as a door reads it.
+func (h *house) written(client, id, body string, change ...func(*bus.Task)) *bus.Task {
+	h.t.Helper()
+	m, _, err := openai.DecodeRequest([]byte(body), nil, client, []byte("key"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	m.ID, m.Stream, m.Inbox = id, true, "inbox."+client+"."+id
+	m.Session = "s-" + id
+	for _, c := range change {
+		c(m)
+	}
+	return m
+}
+
+func chat(text string, more ...string) string {
+	return fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"max_tokens":100%s}`, text,
+		strings.Join(more, ""))
 }

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"souk/bus"
-	"souk/ledger"
+	"souk/hub"
 	"souk/market"
 )
 
@@ -20,14 +20,12 @@ func TestReturnsOfManyClients(t *testing.T) {
 	const clients = 5000
 	for _, taken := range []uint64{0, clients - 3} {
 		t.Run(fmt.Sprint(taken, " of them were heard"), func(t *testing.T) {
-			h := newHouse(t, nil)
-			var accepts []ledger.Record
-			for i := range uint64(clients) {
-				accepts = append(accepts,
-					ledger.NewAccept("hub-math", i+1, fmt.Sprint("c", i), market.Credit, h.n.salt()))
-			}
-			h.must(h.n.commit(accepts...))
-			h.run()
+			h := newHouse(t, nil, func(h *house) {
+				for i := range uint64(clients) {
+					h.grants = append(h.grants, bus.Grant{Number: i + 1, Client: fmt.Sprint("c", i),
+						Hub: "hub-math", Amount: market.Credit})
+				}
+			})
 			before := len(h.frames)
 			h.silent = true
 			h.n.Drain(h.now)
@@ -41,12 +39,9 @@ func TestReturnsOfManyClients(t *testing.T) {
 				t.Error("money is left at the hub")
 			}
 
-			again, err := NewNode(testConfig(), [32]byte{2})
-			h.must(err)
-			for _, f := range h.frames {
-				h.must(again.Replay(f))
-			}
-			h.n, h.asked, h.silent, h.taken = again, nil, false, taken
+			h.restart()
+			again := h.n
+			h.asked, h.silent, h.taken = nil, false, taken
 			h.must(again.Lead(h.now, 8))
 			h.run()
 			told := uint64(0)
@@ -62,8 +57,8 @@ func TestReturnsOfManyClients(t *testing.T) {
 			if told != clients-taken {
 				t.Errorf("%d returns are told again, want %d", told, clients-taken)
 			}
-			if len(again.treasury.returns) != 0 || !again.Idle() {
-				t.Errorf("%d returns are still to be told", len(again.treasury.returns))
+			if !again.Idle() {
+				t.Error("returns are still to be told")
 			}
 			h.asked = nil
 			again.Depose(h.now)
@@ -80,24 +75,21 @@ func TestReturnsOfManyClients(t *testing.T) {
 // A hub whose journal was moved gives nothing back when it is stopped before the treasury has spoken: what an
 // older copy has may be spent.
 func TestAnOlderCopyThatIsStoppedGivesNothingBack(t *testing.T) {
-	h := newHouse(t, nil)
-	h.must(h.n.commit(ledger.NewAccept("hub-math", 1, "ann", market.Credit, h.n.salt())))
-	h.run()
+	h := newHouse(t, nil, func(h *house) {
+		h.grants = []bus.Grant{{Number: 1, Client: "ann", Hub: "hub-math", Amount: market.Credit}}
+	})
 	for _, moved := range []bool{true, false} {
-		again, err := NewNode(testConfig(), [32]byte{2})
-		h.must(err)
-		for _, f := range h.frames {
-			h.must(again.Replay(f))
-		}
+		h.restart()
+		again := h.n
 		if moved {
-			again.Await(WasMoved)
+			again.Await(hub.WasMoved)
 		}
-		h.n, h.asked, h.silent = again, nil, true
+		h.asked, h.silent = nil, true
 		h.must(again.Lead(h.now, 8))
 		again.Drain(h.now)
 		again.Retire(h.now)
 		h.run()
-		told := slices.ContainsFunc(h.asked, func(f Funds) bool { return f.Op == bus.OpReturn })
+		told := slices.ContainsFunc(h.asked, func(f hub.Funds) bool { return f.Op == bus.OpReturn })
 		if back := h.replica.Avail("ann") == 0; back == moved || told == moved {
 			t.Errorf("moved %v: it gave back %v, and told the treasury %v", moved, back, told)
 		}
