@@ -32,7 +32,7 @@ func small(streams ...string) Options {
 // Streams that go side by side share nothing: one seed gives the same figures every time.
 func TestSameFiguresSideBySide(t *testing.T) {
 	o := small("short", "azure")
-	o.Tasks, o.Gap = 1200, true
+	o.Tasks, o.Gap = 500, true
 	one, two := judged(t, o), judged(t, o)
 	o.Seeds = []uint64{8}
 	other := judged(t, o)
