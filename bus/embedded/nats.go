@@ -270,7 +270,8 @@ type done struct {
 // mostKinds bounds the kinds: a part of them is the word of whoever comes. Beyond them all are one.
 const mostKinds = 16
 
-// count counts one more. It returns how many there were since that was said last; 0: it is not to be said yet.
+// count counts one more. It returns how many there were since that was said last; 0: it is not to be said
+// yet.
 func (s *seldom) count(now time.Time, kind string) (times int) {
 	if *s == nil {
 		*s = seldom{}
