@@ -37,7 +37,7 @@ func cliffCommand() *cobra.Command {
 	c := compareCommand(comparison{name: "cliff", title: "When sessions outgrow the caches", about: cliffAbout,
 		traces: virtual.Cliffs, rules: append(virtual.RuleNames(), virtual.MarketName,
 			virtual.MarketName+":seats"),
-		seeds: 3, loads: []float64{0.9}, engines: 2})
+		seeds: 5, loads: []float64{0.9}, engines: 2, more: cliffMore})
 	c.Short = "Compare them where the open sessions outgrow the caches"
 	c.Example = "  lab cliff --out integration/results\n" +
 		"  lab cliff --only agents,two-block,market:seats"
@@ -144,10 +144,7 @@ func worldUsage(traces []virtual.Trace) string {
   market:named            where callers tell it the names of their sessions
   market:ends             where they tell with the last turn of a session that it is the last
   market:events           where engines publish what becomes of their blocks, and agents say what they hold
-  market:unsized          where agents do not say how many blocks their engines have
-  market:room=0.8         where they say so many of each that there are
-  market:seats, depth     with these parts of the block seats: of its hub's file
-  market:untolled         without the tolls for computing and age of the block crowd:
+  market:seats            where the hub admits sessions
 `
 }
 

@@ -26,7 +26,7 @@ func economicsCommand() *cobra.Command {
 without a network:
 
 ` + list.String() + `
-The same seed gives the same figures, solve times of clusters excepted. --rounds and --markets say how long the
+The same seed gives the same figures. --rounds and --markets say how long the
 longest experiments are; the others take a fixed share of it.`,
 		Example: "  lab economics --out integration/results\n" +
 			"  lab economics --only truth,clusters --rounds 100 --markets 4",

@@ -34,8 +34,8 @@ func forecastCommand() *cobra.Command {
 		Short: "Judge ways to expect first tokens and costs on streams of tasks, in virtual time",
 		Long: `Plays streams of tasks on simulated engines, and has every way to forecast expect what comes: NMAE of the
 time to the first token and of cost, how many of its 90 % intervals cover it, how often gates opened, and how
-much more is promised of agents that a way chose itself. The trees of the river library take part where a
-Python has it, and are said to be left out where none has.
+much more is promised of agents that a way chose itself. The trees of the river library take part where --python
+names a Python that has it.
 
 Streams:
 ` + list.String(),
@@ -55,10 +55,10 @@ Streams:
 			for _, s := range seeds {
 				o.Seeds = append(o.Seeds, uint64(s))
 			}
-			p := forecast.Said{Options: o}
-			if o.Python, err = forecast.FindRiver(c.Context(), python); err != nil {
-				p.River = err.Error()
-				fmt.Fprintf(c.ErrOrStderr(), "river is left out: %v\n", err)
+			if python != "" {
+				if o.Python, err = forecast.FindRiver(c.Context(), python); err != nil {
+					return fmt.Errorf("--python: %w", err)
+				}
 			}
 			debug.SetGCPercent(400) // a run makes much that it soon forgets
 			var progress *progressbar.ProgressBar
@@ -68,11 +68,14 @@ Streams:
 				}
 				_ = progress.Set(done)
 			}
+			p := forecast.Said{Options: o}
 			if p.Results, err = forecast.Judge(c.Context(), o); err != nil {
 				return err
 			}
-			if err := writeJSON(jsonFile, p.Results); err != nil {
-				return err
+			if jsonFile != "" {
+				if err := writeJSON(jsonFile, p.Results); err != nil {
+					return err
+				}
 			}
 			return out.put(c, p.Page(made(c)))
 		},
@@ -85,7 +88,7 @@ Streams:
 	f.IntVar(&o.Agents, "agents", o.Agents, "engines, all alike")
 	f.Float64Var(&o.Explore, "explore", o.Explore, "share of tasks that go to an agent by lot")
 	f.BoolVar(&o.Gap, "gap", o.Gap, "play each stream again, placed by the ways whose gap is shown")
-	f.StringVar(&python, "python", "", "the Python that has river; python3 if none is named")
+	f.StringVar(&python, "python", "", "a Python that has river; its trees then take part")
 	f.StringVar(&o.Script, "script", o.Script, "that runs river's trees")
 	f.StringVar(&jsonFile, "json", "", "also write all figures to this file")
 	return c

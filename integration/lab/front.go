@@ -17,7 +17,7 @@ var entries = []compare.Entry{
 	{Name: "policies", About: "runtime policies, on against off, beside the simpler rule",
 		Command: "`lab policies`"},
 	{Name: "economics", About: "the market as a game: lies, settlement, pricings, clusters",
-		Command: "`lab economics`", Clock: true},
+		Command: "`lab economics`"},
 	{Name: "hints", About: "what a client gains that lies in one of its hints", Command: "`lab hints`"},
 	{Name: "ahead", About: "answers computed ahead where templates drop reasoning", Command: "`lab ahead`"},
 	{Name: "hedge", About: "a task whose engine falls silent", Command: "`lab hedge`", Clock: true},

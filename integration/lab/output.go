@@ -90,7 +90,7 @@ func seedsFrom(first uint64, n uint) (all []uint64, err error) {
 func made(c *cobra.Command) string {
 	out := c.CommandPath()
 	c.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"out", "json", "html", "profile", "python", "script"}, f.Name) {
+		if !slices.Contains([]string{"out", "json", "html", "profile", "script"}, f.Name) {
 			out += " --" + f.Name + "=" + strings.Trim(f.Value.String(), "[]")
 		}
 	})

@@ -111,7 +111,8 @@ func TestFrontPage(t *testing.T) {
 	}
 	md := p.Markdown()
 	for _, want := range []string{"Of 4 worlds the market loses 2, is level in 1 and wins 1", "Not made yet: cliff.",
-		"[crowd](crowd.md): loses", "| [crowd](crowd.md) | slots |"} {
+		"| [crowd: loses](crowd.md#loses) | **loses** | -9.9 ± 0.0 %",
+		"| loses | 1 | 0 | 0 | -9.9 ± 0.0 % beside greedy |", "| [crowd](crowd.md) | slots |"} {
 		if !strings.Contains(md, want) {
 			t.Errorf("no %q on the front page:\n%s", want, md)
 		}
@@ -133,6 +134,40 @@ func TestFrontPage(t *testing.T) {
 	if _, err := Front(dir, []Entry{{Name: "cliff", Standings: true}}); err == nil ||
 		!strings.Contains(err.Error(), "cliff.html: it has no figures: make it anew") {
 		t.Errorf("a page without figures: %v", err)
+	}
+}
+
+// Worlds that differ in load alone stand below one heading, with those rows that matter; all others are
+// folded away in the HTML, and each rule is in the table of all worlds.
+func TestLoadsStandTogether(t *testing.T) {
+	var all []virtual.Row
+	for _, load := range []float64{0.6, 1.1} {
+		for i, rule := range []string{"a", "b", "c", "d", "soon", "market"} {
+			r := row("w", rule, []float64{10 - float64(i), 11 - float64(i)}, []float64{99, 99})
+			if rule == "soon" {
+				r = row("w", rule, []float64{1, 1}, []float64{10, 10})
+			}
+			r.Load, r.Rate = load, 10*load
+			all = append(all, r)
+		}
+	}
+	m := Made{Name: "x", Title: "X", Command: "lab x", About: "Text.", Rows: all}
+	p := m.Page()
+	md := p.Markdown()
+	for want, times := range map[string]int{"\n## w\n": 1, "| 0.60 | a |": 1, "| 1.10 | c |": 1,
+		"| 0.60 | d |": 0, "| 1.10 | soon |": 1, "| 0.60 | market |": 1, "\n| d | 28.": 1,
+		"0.60 (6.00 a second), 1.10 (11.00 a second)": 1, "[w at 0.60](#w)": 1} {
+		if got := strings.Count(md, want); got != times {
+			t.Errorf("%q stands there %d times, want %d:\n%s", want, got, times, md)
+		}
+	}
+	html, err := p.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(html), "<summary>All rules</summary>") ||
+		strings.Count(string(html), "<svg") != 2 {
+		t.Errorf("want a fold, and two plots over loads:\n%s", html)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"souk/integration/lab/page"
+	"souk/integration/lab/virtual"
 )
 
 // Entry is a page of results, as the front page lists it.
@@ -64,26 +65,73 @@ func Front(dir string, entries []Entry) (*page.Page, error) {
 			}
 		}
 		if len(of) > 0 {
-			fmt.Fprintf(&b, "\n## %s\n\n%s", part.title, Table(of, true))
+			fmt.Fprintf(&b, "\n## %s\n\n%s", part.title, Table(of))
+		}
+		if part.is == Loses && len(all) > 0 {
+			b.WriteString("\n## By trace\n\n" + byTrace(all))
 		}
 	}
 	b.WriteString("\n## What this says\n\n" + explained + "\nWelfare is what answers were worth to who asked, as they were " +
 		"served, less what they cost by the card. Who is refused has nothing. Each page says more of its worlds.\n" +
 		"\n## Pages\n\n")
-	var rows [][]string
-	for _, e := range entries {
-		again := "the same bytes again"
-		if e.Clock {
-			again = "by the clock"
+	pages := func(clock bool) (rows [][]string) {
+		for _, e := range entries {
+			if e.Clock == clock && !slices.Contains(missing, e.Name) {
+				rows = append(rows, []string{fmt.Sprintf("[%s](%s.md)", e.Name, e.Name), e.About, e.Command})
+			}
 		}
-		if slices.Contains(missing, e.Name) {
-			continue
-		}
-		rows = append(rows, []string{fmt.Sprintf("[%s](%s.md)", e.Name, e.Name), e.About, e.Command, again})
+		return rows
 	}
-	b.WriteString(page.Table([]string{"page", "what", "made by", "again"}, rows))
+	b.WriteString(page.Table([]string{"page", "what", "made by"}, pages(false)))
+	if clocks := pages(true); clocks != nil {
+		b.WriteString("\nBy the clock, so that figures differ from run to run and by the machine:\n\n" +
+			page.Table([]string{"page", "what", "made by"}, clocks))
+	}
 	b.WriteString("\nWhat is real in these worlds and what is assumed stands on each page. A rule is one file in " +
 		"`integration/lab/virtual` that adds it: it then stands on every page that compares rules.\n")
 	p.Text = b.String()
 	return p, nil
+}
+
+// byTrace says of each trace how often the market loses on it, and by how much at the worst and at the best.
+func byTrace(all []Standing) string {
+	of := map[string][]*Standing{}
+	var traces []string
+	for i := range all { // losses first, the greatest of them before the others
+		s := &all[i]
+		if s.Market != virtual.MarketName {
+			continue
+		}
+		if of[s.Trace] == nil {
+			traces = append(traces, s.Trace)
+		}
+		of[s.Trace] = append(of[s.Trace], s)
+	}
+	beside := func(s *Standing) string {
+		if s.Waits {
+			return fmt.Sprintf("p99 %.0f ms, %s %.0f", s.P99, s.Best, s.RivalP99)
+		}
+		return s.more() + " beside " + s.Best
+	}
+	var rows [][]string
+	for _, trace := range traces {
+		count, least, most := map[Verdict]int{}, of[trace][0], of[trace][0]
+		for _, s := range of[trace] {
+			count[s.Verdict()]++
+			if s.More < least.More {
+				least = s
+			}
+			if s.More > most.More {
+				most = s
+			}
+		}
+		better := ""
+		if most != least {
+			better = beside(most)
+		}
+		rows = append(rows, []string{trace, fmt.Sprint(count[Loses]), fmt.Sprint(count[Level]),
+			fmt.Sprint(count[Wins]), beside(least), better})
+	}
+	return page.Table([]string{"trace", "loses", "level", "wins", "the market's welfare at the worst",
+		"at the best"}, rows)
 }

@@ -18,11 +18,14 @@ as much of both, and more of one, are grey. [crowd](crowd.md) says what the mark
 // Frontier is the page of rows that were played at every load and with every value of knobs.
 func Frontier(command string, rows []virtual.Row) *page.Page {
 	standings := Standings(rows)
+	for i := range standings {
+		standings[i].Anchor = anchor(standings[i].World) // each load has a heading of its own
+	}
 	p := &page.Page{Name: "frontier", Title: "Welfare against first tokens", Command: command,
 		Plots: map[string]page.Plot{}, Figures: standings}
 	var b strings.Builder
 	b.WriteString(frontierAbout)
-	fmt.Fprintf(&b, "\n## How the market stands\n\n%s\n%s", explained, Table(standings, false))
+	fmt.Fprintf(&b, "\n## How the market stands\n\n%s\n%s", explained, Table(standings))
 	all := worlds(rows)
 	byLoad(p, &b, all)
 	for _, of := range all {
@@ -39,7 +42,7 @@ func Frontier(command string, rows []virtual.Row) *page.Page {
 			cells = append(cells, []string{r.Label(), mark, cell(r, virtual.Columns[0]), waits(r),
 				fmt.Sprintf("%.3f", r.All["refused"].Mean), fmt.Sprintf("%.2f", r.All["bill"].Mean)})
 			name := r.Rule
-			if !shown(of, front, r.Rule) {
+			if !standsOut(of, front, r.Rule) {
 				name = "others"
 			}
 			w, p99 := r.All["welfare"], r.All["p99"]
@@ -51,7 +54,7 @@ func Frontier(command string, rows []virtual.Row) *page.Page {
 		}
 		others := page.Series{Name: "others", Loose: true}
 		for i := range of {
-			if r := &of[i]; !shown(of, front, r.Rule) {
+			if r := &of[i]; !standsOut(of, front, r.Rule) {
 				others.Add(r.All["p99"].Mean, r.All["welfare"].Mean, 0)
 			}
 		}
@@ -69,8 +72,9 @@ func Frontier(command string, rows []virtual.Row) *page.Page {
 	return p
 }
 
-// shown says whether a rule stands out in a world: the market does, and who has a value that none is beyond.
-func shown(rows []virtual.Row, front []bool, rule string) bool {
+// standsOut says whether a rule stands out in a world: the market does, and who has a value that none is
+// beyond.
+func standsOut(rows []virtual.Row, front []bool, rule string) bool {
 	if isMarket(rule) {
 		return true
 	}
@@ -95,10 +99,7 @@ func waits(r *virtual.Row) string {
 func byLoad(p *page.Page, b *strings.Builder, all [][]virtual.Row) {
 	var names []string
 	for _, of := range all {
-		best := slices.MaxFunc(slices.DeleteFunc(slices.Clone(of),
-			func(r virtual.Row) bool { return isMarket(r.Rule) }),
-			less)
-		if !slices.Contains(names, best.Rule) {
+		if best, _ := rivals(of); best != nil && !slices.Contains(names, best.Rule) {
 			names = append(names, best.Rule)
 		}
 	}

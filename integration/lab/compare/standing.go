@@ -13,7 +13,9 @@ import (
 // Standing is how the market does in one world, beside the rule that does best there.
 type Standing struct {
 	Page   string `json:"page,omitempty"`
+	Trace  string `json:"trace"`
 	World  string `json:"world"`
+	Anchor string `json:"anchor"` // of the heading below which the world stands
 	Market string `json:"market"` // how it is set; "market": as it is delivered
 	Best   string `json:"best"`   // of the rules that are no market, the one of greatest welfare
 
@@ -64,28 +66,13 @@ func (s *Standing) Verdict() Verdict {
 // Standings says how the market stands in each world of some rows, however it is set there, losses first.
 func Standings(rows []virtual.Row) (all []Standing) {
 	for _, of := range worlds(rows) {
-		var rules []*virtual.Row
-		for i := range of {
-			if !isMarket(of[i].Rule) {
-				rules = append(rules, &of[i])
-			}
-		}
-		if len(rules) == 0 {
+		best, soonest := rivals(of)
+		if best == nil {
 			continue
 		}
-		waits := of[0].Seeds[0].Uncounted
-		best := slices.MaxFunc(rules, func(a, b *virtual.Row) int {
-			if waits {
-				return cmp.Compare(b.All["p99"].Mean, a.All["p99"].Mean)
-			}
-			return cmp.Compare(a.All["welfare"].Mean, b.All["welfare"].Mean)
-		})
-		soonest := slices.MinFunc(rules, func(a, b *virtual.Row) int {
-			return cmp.Compare(a.All["p99"].Mean, b.All["p99"].Mean)
-		})
 		for i := range of {
 			if m := &of[i]; isMarket(m.Rule) {
-				all = append(all, standing(m, best, soonest, waits))
+				all = append(all, standing(m, best, soonest, of[0].Seeds[0].Uncounted))
 			}
 		}
 	}
@@ -93,8 +80,29 @@ func Standings(rows []virtual.Row) (all []Standing) {
 	return all
 }
 
+// rivals are the rules of a world that the market is held against: the one that does best, and the one whose
+// p99 is least; nil where there is no rule.
+func rivals(of []virtual.Row) (best, soonest *virtual.Row) {
+	waits := of[0].Seeds[0].Uncounted
+	for i := range of {
+		r := &of[i]
+		if isMarket(r.Rule) {
+			continue
+		}
+		if soonest == nil || r.All["p99"].Mean < soonest.All["p99"].Mean {
+			soonest = r
+		}
+		if best == nil || !waits && r.All["welfare"].Mean > best.All["welfare"].Mean ||
+			waits && r.All["p99"].Mean < best.All["p99"].Mean {
+			best = r
+		}
+	}
+	return best, soonest
+}
+
 func standing(m, best, soonest *virtual.Row, waits bool) Standing {
-	s := Standing{World: m.Title(), Market: m.Label(), Best: best.Label(), Waits: waits,
+	s := Standing{Trace: m.Trace, World: strings.TrimSpace(m.Trace + at(m)), Anchor: anchor(familyOf(m)),
+		Market: m.Label(), Best: best.Label(), Waits: waits,
 		Welfare: m.All["welfare"].Mean, Rival: best.All["welfare"].Mean, P99: m.All["p99"].Mean,
 		RivalP99: best.All["p99"].Mean, Soonest: soonest.Label(), LeastP99: soonest.All["p99"].Mean,
 		Bill: m.All["bill"].Mean}

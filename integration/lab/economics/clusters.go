@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"souk/integration/lab/page"
 	"souk/market"
@@ -65,137 +64,85 @@ func part(r market.Round, client, agent []int, k int) (sub market.Round, tasks, 
 	return sub, tasks, agents
 }
 
-// cutting is how a market of k clusters went.
+// cutting is how a market of some clusters went.
 type cutting struct {
-	welfare  float64         // a turn asked, micro-credits, as things came to be
-	served   float64         // share of turns asked
-	together []time.Duration // time to clear all clusters one after another, a figure a round
-	longest  []time.Duration // time of the slowest cluster
+	welfare float64 // a turn asked, micro-credits, as things came to be
+	served  float64 // share of turns asked
 }
 
-// clusters measures what cutting costs and saves. It runs alone: times are measured.
+// clusters measures what cutting costs. What it saves is time to clear, which make bench measures.
 func clusters(ctx context.Context, src *source, o Options) (Result, error) {
 	ks := []int{1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 25, 50}
-	rounds, markets := max(o.Rounds/15, 1), max(o.Markets/4, 1)
-	alone := o
-	t := Table{
-		Columns: []string{"clusters K", "cut", "welfare a turn", "of K = 1", "turns served",
-			"clearing, all clusters (ms)", "clearing, slowest cluster (ms)"},
-		Note: "Clearing: assignment, every price and its proof, not the check; the median over rounds of " +
-			"the least of three tries, one core, on the machine of the run. Welfare in micro-credits a " +
-			"turn asked."}
-	welfare := page.Plot{Title: "Welfare against the number of clusters", X: "clusters K",
+	cuts := []string{"by domain", "at random"}
+	rounds, markets := max(o.Rounds/15, 1), max(o.Markets/3, 1)
+	runs, err := each(ctx, o, "clusters", len(cuts)*len(ks)*markets, func(i int) (cutting, error) {
+		return playClusters(src, rounds, o.seed(i%markets), ks[i/markets%len(ks)], i < len(ks)*markets)
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	t := Table{Columns: []string{"clusters K", "cut", "welfare a turn", "of K = 1", "turns served"},
+		Note: "Welfare in micro-credits a turn asked."}
+	plot := page.Plot{Title: "Welfare against the number of clusters", X: "clusters K",
 		Y: "% of the welfare of one market", LogX: true, OwnX: true}
-	times := page.Plot{Title: "Time to clear against the number of clusters", X: "clusters K", Y: "ms a round", LogX: true, OwnX: true, LogY: true}
 	var findings []string
-	var whole float64
-	for _, aligned := range []bool{true, false} {
-		name := map[bool]string{true: "by domain", false: "at random"}[aligned]
-		lw, lt, ls := page.Series{Name: name}, page.Series{Name: "all clusters, one after another"},
-			page.Series{Name: "slowest cluster (hubs side by side)"}
+	for c, name := range cuts {
+		line := page.Series{Name: name}
 		for i, k := range ks {
-			var c cutting
-			for m := range markets {
-				if err := ctx.Err(); err != nil {
-					return Result{}, err
-				}
-				one, err := playClusters(src, rounds, o.seed(m), k, aligned)
-				if err != nil {
-					return Result{}, err
-				}
-				c.welfare, c.served = c.welfare+one.welfare/float64(markets),
-					c.served+one.served/float64(markets)
-				c.together, c.longest = append(c.together, one.together...), append(c.longest, one.longest...)
+			at := (c*len(ks) + i) * markets
+			of := make([][2]cutting, markets) // beside the same market in one piece
+			for m := range of {
+				of[m] = [2]cutting{runs[at+m], runs[m]}
 			}
-			if alone.Progress != nil {
-				alone.Progress("clusters "+name, i+1, len(ks))
-			}
-			if k == 1 && aligned {
-				whole = c.welfare
-			}
-			all, slow := median(c.together), median(c.longest)
+			welfare := over(of, func(x *[2]cutting) float64 { return x[0].welfare })
+			share := over(of, func(x *[2]cutting) float64 { return 100 * x[0].welfare / x[1].welfare })
+			served := over(of, func(x *[2]cutting) float64 { return x[0].served })
 			t.Rows = append(t.Rows,
-				[]any{k, name, c.welfare, Percent(c.welfare / whole), Percent(c.served), all, slow})
-			lw.Add(float64(k), 100*c.welfare/whole, 0)
-			lt.Add(float64(k), all, 0)
-			ls.Add(float64(k), slow, 0)
+				[]any{k, name, welfare.Mean, Percent(share.Mean / 100), Percent(served.Mean)})
+			line.Add(float64(k), share.Mean, share.Within)
 			if k == 6 {
-				findings = append(findings,
-					fmt.Sprintf("Six clusters cut %s keep %.1f %% of the welfare of one market; the "+
-						"slowest clears in %.3f ms.", name, 100*c.welfare/whole, slow))
-			}
-			if k == 1 && aligned {
-				findings = append(findings,
-					fmt.Sprintf("One market of %d agents and %d tasks clears in %.2f ms with all prices "+
-						"and proofs: time is no reason to cut it.", large.agents, large.clients, all))
+				findings = append(findings, fmt.Sprintf("Six clusters cut %s keep %.1f %% of the welfare of one market.",
+					name, share.Mean))
 			}
 		}
-		welfare.Series = append(welfare.Series, lw)
-		if aligned {
-			times.Series = append(times.Series, lt, ls)
-		}
+		plot.Series = append(plot.Series, line)
 	}
 	return Result{
 		About: []string{fmt.Sprintf("%d agents with %d slots each, %d clients, each of one domain; %d "+
 			"markets over %d rounds for each K. Agents and clients stand in a line, by domain or at "+
 			"random, and the line is cut into K equal parts.", large.agents, large.slots, large.clients,
 			markets, rounds)},
-		Findings: findings, Tables: []Table{t}, Plots: []page.Plot{welfare, times},
+		Findings: findings, Tables: []Table{t}, Plots: []page.Plot{plot},
 	}, nil
 }
 
-func median(d []time.Duration) float64 {
-	s := slices.Clone(d)
-	slices.Sort(s)
-	return float64(s[len(s)/2]) / float64(time.Millisecond)
-}
-
 func playClusters(src *source, rounds int, seed uint64, k int, aligned bool) (cutting, error) {
-	var out cutting
 	s := newWorld(src, large, seed, true)
 	client, agent := s.divide(k, aligned, aligned, seed)
 	var welfare float64
-	asked, servedTurns := 0, 0
+	asked, served := 0, 0
 	for range rounds {
 		ds := s.demands()
 		whole := s.round(ds, market.SettleMetered, func(j, a int) market.Credits { return ds[j].value[a] })
 		var places []place
-		var together, longest time.Duration
 		for c := range k {
 			r, tasks, agents := part(whole, client, agent, c)
-			o, took, err := timed(r)
+			of, err := clear(r)
 			if err != nil {
-				return out, err
+				return cutting{}, err
 			}
-			together, longest = together+took, max(longest, took)
-			for _, p := range placed(&r, &o) {
+			for _, p := range of {
 				places = append(places, place{tasks[p.task], agents[p.agent], p.premium, p.cost})
 			}
 		}
-		out.together, out.longest = append(out.together, together), append(out.longest, longest)
 		slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.task, b.task) })
 		done, _ := s.serve(ds, places)
-		asked, servedTurns = asked+len(ds), servedTurns+len(done)
+		asked, served = asked+len(ds), served+len(done)
 		for _, sv := range done {
 			welfare += micro(sv.value - ds[sv.task].real[sv.agent])
 		}
 	}
-	out.welfare, out.served = welfare/float64(asked), float64(servedTurns)/float64(asked)
-	return out, nil
-}
-
-// timed clears a round three times and gives the least time: what others do on the machine only ever adds.
-func timed(r market.Round) (o market.Outcome, least time.Duration, err error) {
-	for try := range 3 {
-		start := time.Now()
-		if o, err = market.Clear(r); err != nil {
-			return o, 0, err
-		}
-		if took := time.Since(start); try == 0 || took < least {
-			least = took
-		}
-	}
-	return o, least, market.Check(r, o)
+	return cutting{welfare / float64(asked), float64(served) / float64(asked)}, nil
 }
 
 // schemes are the four ways to cut a market of the paper's Fig. 7.
@@ -209,15 +156,18 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 	k := len(domains)
 	rounds := max(o.Rounds/3, 1)
 	n := len(list) * len(rules)
-	runs, err := each(ctx, o, "schemes", n, func(cell int) (sc score, err error) {
-		for m := 0; m < o.Markets && err == nil; m++ {
+	runs, err := each(ctx, o, "schemes", n, func(cell int) ([]score, error) {
+		all := make([]score, o.Markets)
+		for m := range all {
 			s := newWorld(src, sh, o.seed(m), true)
 			client, agent := s.divide(k, list[cell/len(rules)].clients, list[cell/len(rules)].agents,
 				o.seed(m))
 			s.allowed = func(p, a int) bool { return client[p] == agent[a] }
-			err = sc.add(s, rules[cell%len(rules)], rounds)
+			if err := all[m].play(s, rules[cell%len(rules)], rounds); err != nil {
+				return nil, err
+			}
 		}
-		return sc, err
+		return all, nil
 	})
 	if err != nil {
 		return Result{}, err
@@ -237,7 +187,10 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 	}
 	var welfare [4]float64
 	for cell := range n {
-		s := runs[cell]
+		var s score
+		for m := range runs[cell] {
+			s.add(&runs[cell][m])
+		}
 		l, rl := list[cell/len(rules)], rules[cell%len(rules)]
 		asked, served := float64(max(s.asked, 1)), float64(max(s.served, 1))
 		t.Rows = append(t.Rows,
@@ -247,8 +200,11 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 		x := float64(cell / len(rules))
 		at := cell % len(rules)
 		bars.Series[at].Name, below.Series[at].Name = rl.name, rl.name
-		bars.Series[at].Add(x, s.welfare/asked, 0)
-		below.Series[at].Add(x, 100*float64(s.below)/served, 0)
+		gain := over(runs[cell], func(s *score) float64 { return s.welfare / float64(max(s.asked, 1)) })
+		loss := over(runs[cell],
+			func(s *score) float64 { return 100 * float64(s.below) / float64(max(s.served, 1)) })
+		bars.Series[at].Add(x, gain.Mean, gain.Within)
+		below.Series[at].Add(x, loss.Mean, loss.Within)
 		if at == 0 {
 			welfare[cell/len(rules)] = s.welfare / asked
 		}

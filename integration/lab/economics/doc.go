@@ -19,5 +19,5 @@
 // An agent keeps the prefixes of the sessions it served last, whole, up to its capacity in tokens; what a
 // prompt has in common with its own session's prefix is cached (iemas Eq. 4), in blocks of 16 tokens.
 //
-// Everything comes from a seed: the same options give the same tables, except solve times.
+// Everything comes from a seed: the same options give the same tables.
 package economics

@@ -51,7 +51,7 @@ func figure(t *testing.T, table Table, column string, key ...any) float64 {
 
 // The same seed gives the same figures, on one processor and on many; another seed gives others.
 func TestSameFiguresSideBySide(t *testing.T) {
-	names := []string{"truth", "settle", "private", "pricing", "schemes"}
+	names := []string{"truth", "settle", "private", "pricing", "clusters", "schemes"}
 	few := small
 	few.Rounds = 6 // the race detector sees each experiment's runs at once
 	want := run(t, few, names...)
@@ -266,7 +266,7 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pictures := bytes.Count(html, []byte("<svg")); pictures < 8 || pictures != len(p.Plots) {
+	if pictures := bytes.Count(html, []byte("<svg")); pictures < 9 || pictures != len(p.Plots) {
 		t.Errorf("%d pictures of %d plots", pictures, len(p.Plots))
 	}
 	tables := 0

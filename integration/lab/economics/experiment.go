@@ -6,6 +6,7 @@ import (
 
 	"souk/integration/lab/page"
 	"souk/integration/lab/runs"
+	"souk/integration/lab/virtual"
 	"souk/market"
 )
 
@@ -107,6 +108,15 @@ func each[T any](ctx context.Context, o Options, what string, n int, run func(i 
 			o.Progress(what, done, n)
 		}
 	}, run)
+}
+
+// over is a figure of each market: their mean, and how far it may be off.
+func over[T any](markets []T, of func(m *T) float64) virtual.Estimate {
+	var all []float64
+	for i := range markets {
+		all = append(all, of(&markets[i]))
+	}
+	return virtual.NewEstimate(all)
 }
 
 // seed returns the seed of market i.

@@ -70,9 +70,6 @@ func Page(command string, results []Result) *page.Page {
 			}
 			fmt.Fprintf(&b, "\n%s\n%s\n", page.Table(t.Columns, rows), t.Note)
 		}
-		if r.Name == "clusters" {
-			p.Clock = "times to clear differ, all else comes out the same"
-		}
 	}
 	p.Text = b.String()
 	return p

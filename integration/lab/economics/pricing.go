@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"souk/integration/lab/page"
+	"souk/integration/lab/virtual"
 	"souk/market"
 )
 
@@ -44,12 +45,15 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 		{"tariff", "tariff", market.PricingTariff, 0}, {"posted", "posted", market.PricingPosted, 0}}
 	loads := []int{12, 24, 36}
 	rounds := max(o.Rounds/5, 1)
-	runs, err := each(ctx, o, "pricing", len(loads)*len(ways), func(cell int) (p paid, err error) {
-		w := ways[cell%len(ways)]
-		for m := 0; m < o.Markets && err == nil; m++ {
-			err = p.play(src, rounds, o.seed(m), loads[cell/len(ways)], w.pricing, w.all, -1, 0)
+	runs, err := each(ctx, o, "pricing", len(loads)*len(ways), func(cell int) ([]paid, error) {
+		w, all := ways[cell%len(ways)], make([]paid, o.Markets)
+		for m := range all {
+			err := all[m].play(src, rounds, o.seed(m), loads[cell/len(ways)], w.pricing, w.all, -1, 0)
+			if err != nil {
+				return nil, err
+			}
 		}
-		return p, err
+		return all, nil
 	})
 	if err != nil {
 		return Result{}, err
@@ -65,7 +69,10 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 		Series: []page.Series{{Name: "clients"}, {Name: "owners"}, {Name: "surplus"}}}
 	deficits := 0
 	for cell := range len(loads) * len(ways) {
-		p := runs[cell]
+		var p paid
+		for m := range runs[cell] {
+			p.add(&runs[cell][m])
+		}
 		w, clients := ways[cell%len(ways)], loads[cell/len(ways)]
 		n := float64(max(p.asked, 1))
 		t.Rows = append(t.Rows,
@@ -76,8 +83,12 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 		if clients == loads[2] {
 			x := float64(len(bars.Groups))
 			bars.Groups = append(bars.Groups, w.short)
-			for i, v := range []market.Credits{p.clients, p.owned, p.surplus} {
-				bars.Series[i].Add(x, micro(v)/n, 0)
+			for i := range bars.Series {
+				e := over(runs[cell], func(p *paid) float64 {
+					gets := []market.Credits{p.clients, p.owned, p.surplus}
+					return micro(gets[i]) / float64(max(p.asked, 1))
+				})
+				bars.Series[i].Add(x, e.Mean, e.Within)
 			}
 		}
 	}
@@ -114,10 +125,11 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 		tried, pays := 0, 0
 		best := 0.0
 		for s, by := range shifts {
-			var sum, more market.Credits
+			var sum market.Credits
+			var more []float64
 			n, won := 0, 0
 			for _, run := range lies[k*len(loads)*o.Markets : (k+1)*len(loads)*o.Markets] {
-				sum, more, n = sum+run[s], more+run[s]-run[honest], n+1
+				sum, more, n = sum+run[s], append(more, micro(run[s]-run[honest])), n+1
 				if run[s] > run[honest] {
 					won++
 				}
@@ -127,10 +139,10 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 			}
 			tried, pays = tried+n, pays+won
 			mean := micro(sum) / float64(len(loads)*o.Markets)
-			gain := micro(more) / float64(len(loads)*o.Markets)
-			best = max(best, gain)
-			l.Rows = append(l.Rows, []any{kind, micro(by), mean, gain, n, won})
-			line.Add(micro(by), gain/1000, 0)
+			gain := virtual.NewEstimate(more)
+			best = max(best, gain.Mean)
+			l.Rows = append(l.Rows, []any{kind, micro(by), mean, gain.Mean, n, won})
+			line.Add(micro(by), gain.Mean/1000, gain.Within/1000)
 		}
 		plotted.Series = append(plotted.Series, line)
 		findings = append(findings,
@@ -153,7 +165,15 @@ func pricings(ctx context.Context, src *source, o Options) (Result, error) {
 	}, nil
 }
 
-// play adds a market: an epoch with honest owners, which warms caches and shows how busy the class is, and
+// add adds another market.
+func (p *paid) add(o *paid) {
+	p.asked, p.served, p.deficits, p.winners = p.asked+o.asked, p.served+o.served, p.deficits+o.deficits,
+		p.winners+o.winners
+	p.welfare, p.clients, p.owned, p.surplus = p.welfare+o.welfare, p.clients+o.clients, p.owned+o.owned,
+		p.surplus+o.surplus
+}
+
+// play plays a market: an epoch with honest owners, which warms caches and shows how busy the class is, and
 // one that counts, in which every owner asks all beyond the truth and the liar by.
 func (p *paid) play(src *source, rounds int, seed uint64, clients int, pricing string, all market.Credits,
 	liar int, by market.Credits) error {

@@ -87,8 +87,16 @@ type score struct {
 	welfare, utility, premiums float64
 }
 
-// add plays a market under a rule.
-func (sc *score) add(s *sim, rl rule, rounds int) error {
+// add adds another market.
+func (sc *score) add(o *score) {
+	sc.asked, sc.served, sc.lost = sc.asked+o.asked, sc.served+o.served, sc.lost+o.lost
+	sc.below += o.below
+	sc.clients, sc.unhappy = sc.clients+o.clients, sc.unhappy+o.unhappy
+	sc.welfare, sc.utility, sc.premiums = sc.welfare+o.welfare, sc.utility+o.utility, sc.premiums+o.premiums
+}
+
+// play plays a market under a rule.
+func (sc *score) play(s *sim, rl rule, rounds int) error {
 	kept := make([]market.Credits, len(s.people))
 	for range rounds {
 		ds := s.demands()

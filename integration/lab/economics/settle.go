@@ -42,11 +42,14 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 			cells = append(cells, cell{settle, b})
 		}
 	}
-	runs, err := each(ctx, o, "settle", len(cells), func(i int) (b books, err error) {
-		for m := 0; m < o.Markets && err == nil; m++ {
-			err = b.play(src, o.Rounds, o.seed(m), cells[i].settle, cells[i].bias)
+	runs, err := each(ctx, o, "settle", len(cells), func(i int) ([]books, error) {
+		all := make([]books, o.Markets)
+		for m := range all {
+			if err := all[m].play(src, o.Rounds, o.seed(m), cells[i].settle, cells[i].bias); err != nil {
+				return nil, err
+			}
 		}
-		return b, err
+		return all, nil
 	})
 	if err != nil {
 		return Result{}, err
@@ -63,7 +66,10 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 		market.SettleQuoted: {Name: "quoted"}}
 	deficits, rounds := 0, 0
 	for i, c := range cells {
-		b := runs[i]
+		var b books
+		for m := range runs[i] {
+			b.add(&runs[i][m])
+		}
 		n := float64(max(b.served, 1))
 		mean := b.agents / n
 		t.Rows = append(t.Rows,
@@ -72,8 +78,11 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 				Percent(float64(b.below) / n), b.deficits})
 		deficits, rounds = deficits+b.deficits, rounds+o.Rounds*o.Markets
 		if c.bias > 0 {
-			gains[c.settle].Add(c.bias, mean, 0)
-			below[c.settle].Add(c.bias, 100*float64(b.below)/n, 0)
+			gain := over(runs[i], func(b *books) float64 { return b.agents / float64(max(b.served, 1)) })
+			loss := over(runs[i],
+				func(b *books) float64 { return 100 * float64(b.below) / float64(max(b.served, 1)) })
+			gains[c.settle].Add(c.bias, gain.Mean, gain.Within)
+			below[c.settle].Add(c.bias, loss.Mean, loss.Within)
 		}
 	}
 	return Result{
@@ -99,7 +108,15 @@ func settlement(ctx context.Context, src *source, o Options) (Result, error) {
 	}, nil
 }
 
-// play adds a market.
+// add adds another market.
+func (b *books) add(o *books) {
+	b.served, b.below, b.deficits, b.losses = b.served+o.served, b.below+o.below, b.deficits+o.deficits,
+		b.losses+o.losses
+	b.clients, b.agents, b.spare = b.clients+o.clients, b.agents+o.agents, b.spare+o.spare
+	b.agentSquares += o.agentSquares
+}
+
+// play plays a market.
 func (b *books) play(src *source, rounds int, seed uint64, settle string, bias float64) error {
 	s := newSim(src, usual, seed)
 	s.bias = bias

@@ -64,16 +64,14 @@ func truth(ctx context.Context, src *source, o Options) (Result, error) {
 		tried, pays := 0, 0
 		lineM, lineA := page.Series{Name: strategy.name}, page.Series{Name: strategy.name}
 		for n := range o.Rounds {
-			var sumM, sumA float64
-			for _, run := range runs {
-				sumM, sumA = sumM+run.mixed[s][n], sumA+run.alone[s][n]
+			if (n+1)%max(1, o.Rounds/20) != 0 && n+1 < o.Rounds {
+				continue // twenty points are a line
 			}
-			m, a = sumM/float64(o.Markets)/perMixed, sumA/float64(o.Markets)/perAlone
-			if (n+1)%max(1, o.Rounds/100) != 0 {
-				continue // a hundred points are a line
-			}
-			lineM.Add(float64(n+1), m/1000, 0)
-			lineA.Add(float64(n+1), a/1000, 0)
+			ofM := over(runs, func(run *truths) float64 { return run.mixed[s][n] / perMixed })
+			ofA := over(runs, func(run *truths) float64 { return run.alone[s][n] / perAlone })
+			m, a = ofM.Mean, ofA.Mean
+			lineM.Add(float64(n+1), m/1000, ofM.Within/1000)
+			lineA.Add(float64(n+1), a/1000, ofA.Within/1000)
 		}
 		for _, run := range runs {
 			served += run.served[s] / float64(o.Markets)

@@ -177,7 +177,7 @@ func TestIntervalsCover(t *testing.T) {
 // A page says what does not pay, and what was left out.
 func TestPage(t *testing.T) {
 	score := func(name string, ttft, cost float64) Score { return Score{Name: name, TTFT: ttft, Cost: cost} }
-	p := Said{Options: DefaultOptions(), River: "nobody has it",
+	p := Said{Options: DefaultOptions(),
 		Results: []Result{
 			{Stream: "azure", Seed: 1, Scores: []Score{score("means", 0.4, 0.1), score("state", 0.09, 0.3),
 				score(Baseline, 0.1, 0.2), score("gated", 0.08, 0.2)}},
@@ -190,7 +190,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("no plot on the page: %v", err)
 	}
 	out := made.Markdown()
-	for _, want := range []string{"left out: nobody has it",
+	for _, want := range []string{"left out: `--python` names",
 		"| `means` | **does not pay**: 200 to 300 % more | **pays** on all: 50 to 50 % less |",
 		"| `state` | pays on some: from 10 % more to 10 % less | **does not pay**: 50 to 50 % more |",
 		"| `gated` | **pays** on all: 20 to 50 % less | the same |", "bin/lab forecast"} {

@@ -7,37 +7,40 @@ import (
 	"strings"
 
 	"souk/integration/lab/page"
+	"souk/integration/lab/virtual"
 )
 
 // Said is what a page of results says.
 type Said struct {
 	Options Options
 	Results []Result
-	River   string // why river's trees are left out; "": they are there
 }
 
-// spread is a mean over seeds, and how far the seeds lie from it at most.
-func spread(results []Result, stream, way string, of func(Score) float64) (mean, far float64, ok bool) {
-	mean, ok = Figure(results, stream, way, of)
+// over is a figure over seeds; false where a way forecast nothing of a stream.
+func over(results []Result, stream, way string, of func(Score) float64) (virtual.Estimate, bool) {
+	var all []float64
 	for _, r := range results {
 		for _, s := range r.Scores {
 			if r.Stream == stream && s.Name == way {
-				far = max(far, of(s)-mean, mean-of(s))
+				all = append(all, of(s))
 			}
 		}
 	}
-	return mean, far, ok
+	if all == nil {
+		return virtual.Estimate{}, false
+	}
+	return virtual.NewEstimate(all), true
 }
 
 func cell(results []Result, stream, way string, of func(Score) float64) string {
-	mean, far, ok := spread(results, stream, way, of)
+	e, ok := over(results, stream, way, of)
 	switch {
 	case !ok:
 		return "-"
-	case far == 0:
-		return fmt.Sprintf("%.3f", mean)
+	case e.Within == 0:
+		return fmt.Sprintf("%.3f", e.Mean)
 	}
-	return fmt.Sprintf("%.3f ±%.3f", mean, far)
+	return fmt.Sprintf("%.3f ± %.3f", e.Mean, e.Within)
 }
 
 // plot has a series for each stream, a group for each way.
@@ -48,8 +51,8 @@ func (p Said) plot(title string, of func(Score) float64) page.Plot {
 	for _, stream := range streams {
 		s := page.Series{Name: stream}
 		for i, way := range ways {
-			if mean, far, ok := spread(p.Results, stream, way, of); ok {
-				s.Add(float64(i), mean, far)
+			if e, ok := over(p.Results, stream, way, of); ok {
+				s.Add(float64(i), e.Mean, e.Within)
 			}
 		}
 		out.Series = append(out.Series, s)
@@ -146,7 +149,7 @@ func (p Said) write(w io.Writer) {
 anew every 45 s from 0.2 to 1.2 times what the engines bear; %.0f %% of the tasks go to an agent by lot, the others to
 the one that should begin first. All ways hear of the same tasks: they forecast when one is sent, and learn once
 it has ended. NMAE is the sum of what forecasts were off, by the sum of what came; of several seeds (here %d) the mean,
-and how far the farthest is from it. A prompt's tokens are known before; what is cached of it is believed, by a
+± half of its 95 %% interval. A prompt's tokens are known before; what is cached of it is believed, by a
 mirror of what was sent. All of it is in virtual time.
 
 `, o.Tasks, o.Agents, 100*o.Explore, len(o.Seeds))
@@ -175,12 +178,12 @@ mirror of what was sent. All of it is in virtual time.
 	for _, way := range Ways {
 		row(w, "`"+way.Name+"`", way.About)
 	}
-	if p.River == "" {
+	if o.Python != "" {
 		row(w, "`river`", "Eq. 5 by the river library, behind its scaler (`integration/lab/forecast/river/eq5.py`)")
 	}
 	fmt.Fprintln(w)
-	if p.River != "" {
-		fmt.Fprintf(w, "Eq. 5 by the river library is left out: %s.\n\n", p.River)
+	if o.Python == "" {
+		fmt.Fprint(w, "Eq. 5 by the river library is left out: `--python` names a Python that has it.\n\n")
 	}
 	fmt.Fprint(w, "## Time to the first token: NMAE\n\n")
 	fmt.Fprint(w, page.Place("ttft"))

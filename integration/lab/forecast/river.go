@@ -11,12 +11,8 @@ import (
 	"strings"
 )
 
-// FindRiver returns the Python that has the river library: the one of that name, or python3. It says why not
-// where there is none.
+// FindRiver finds the Python of a name, which must have the river library.
 func FindRiver(ctx context.Context, python string) (string, error) {
-	if python == "" {
-		python = "python3"
-	}
 	path, err := exec.LookPath(python)
 	if err != nil {
 		return "", fmt.Errorf("no Python: %w", err)

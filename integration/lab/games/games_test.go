@@ -187,3 +187,33 @@ func TestARunIsThePagesTable(t *testing.T) {
 		t.Errorf("the page that is made in pieces lost some: %v, %v", back, err)
 	}
 }
+
+// Every figure that a sentence of the page has is of a row that is played.
+func TestFiguresOfSentencesArePlayed(t *testing.T) {
+	made := map[string]*Made{}
+	for _, e := range Experiments {
+		m := &Made{Command: "lab games", Seeds: 1}
+		for _, j := range e.jobs() {
+			name := j.name
+			if name == "" {
+				name = j.topology.String()
+			}
+			for _, part := range j.parts {
+				m.Rows = append(m.Rows, Row{Topology: name, Rule: j.rule.name, Load: j.load, Part: part.name,
+					Seeds: []Figures{{TTFT99: 1}}})
+			}
+		}
+		if e.Name != "chance" {
+			made[e.Name] = m
+		}
+	}
+	p, err := Page("lab games", made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(p.Text) {
+		if strings.Contains(line, noFigure) {
+			t.Errorf("a figure of no row: %s", line)
+		}
+	}
+}

@@ -36,6 +36,9 @@ func Page(command string, of map[string]*Made) (*page.Page, error) {
 			return gridOf(of[name], topology, rule, column)
 		},
 		"spread": func(name string) string { return spreadOf(of[name]) },
+		"figure": func(name, topology, rule, load, part, column string) string {
+			return figureOf(of[name], topology, rule, load, part, column)
+		},
 		"chance": func() string { return chanceOf(of["chance"]) },
 		"splits": func() string { return splitsOf(of["game1"]) },
 		"made":   func(name string) string { return madeOf(of[name]) },
@@ -138,6 +141,20 @@ func (r *Row) cell(c column) string {
 	}
 	return cell
 }
+
+// figureOf is a figure in a sentence.
+func figureOf(m *Made, topology, rule, load, part, column string) string {
+	if m != nil {
+		for i := range m.Rows {
+			if r := &m.Rows[i]; r.Topology == topology && r.Rule == rule && r.Load == load && r.Part == part {
+				return r.cell(columnNamed(column))
+			}
+		}
+	}
+	return noFigure
+}
+
+const noFigure = "(not played)"
 
 // tableOf has a line for each row that has all the words of a filter among its names.
 func tableOf(m *Made, names string, filter []string) string {

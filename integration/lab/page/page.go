@@ -27,7 +27,7 @@ import (
 )
 
 // Page is a page of results. Its text is Markdown, with tables. Where a plot belongs a line of the text is
-// [plot NAME].
+// [plot NAME], and where something is folded away [fold NAME].
 type Page struct {
 	Name    string // of its files, NAME.html and NAME.md
 	Title   string
@@ -35,11 +35,18 @@ type Page struct {
 	Clock   string // what of it is by the clock, and so differs from run to run; "": nothing
 	Text    string
 	Plots   map[string]Plot
+	Folds   map[string]Fold
 	Figures any // that it was made of, for [Load]
 }
 
+// Fold is a part that a reader of the HTML unfolds, and that the Markdown leaves out.
+type Fold struct{ Title, Text string }
+
 // Place is the line of a text where a plot belongs.
 func Place(plot string) string { return "\n[plot " + plot + "]\n\n" }
+
+// FoldPlace is the line of a text where a fold belongs.
+func FoldPlace(fold string) string { return "\n[fold " + fold + "]\n\n" }
 
 // Write puts the files of the page into a directory, which it makes if there is none.
 func (p *Page) Write(dir string) error {
@@ -75,12 +82,18 @@ func (p *Page) Markdown() string {
 	for name := range p.Plots {
 		text = strings.ReplaceAll(text, Place(name), "\n")
 	}
+	for name := range p.Folds {
+		text = strings.ReplaceAll(text, FoldPlace(name), "\n")
+	}
 	for strings.Contains(text, "\n\n\n") {
 		text = strings.ReplaceAll(text, "\n\n\n", "\n\n")
 	}
 	beside := ""
 	if len(p.Plots) > 0 {
 		beside = fmt.Sprintf(" With plots: [%s.html](%[1]s.html).", p.Name)
+		if len(p.Folds) > 0 {
+			beside = fmt.Sprintf(" With plots, and all rows: [%s.html](%[1]s.html).", p.Name)
+		}
 	}
 	return prose.Wrap(fmt.Sprintf("# %s\n\n%s%s\n\n%s\n", p.Title, p.made(), beside, strings.TrimSpace(text)))
 }
@@ -93,33 +106,61 @@ var frame = template.Must(template.New("page").Parse(shell))
 var markdown = goldmark.New(goldmark.WithExtensions(extension.Table),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 
-// HTML is the page with its plots. What the text has of HTML is not taken for it.
-func (p *Page) HTML() ([]byte, error) {
+// tables are written with fewer bytes: cells and rows end where the next begin.
+var tables = strings.NewReplacer("<table>", `<div class="wide"><table>`, "</table>", "</table></div>",
+	"</td>\n", "", "</th>\n", "", "</tr>\n", "", "<tr>\n", "<tr>", ` style="text-align:right"`, ` class="r"`,
+	` align="right"`, ` class="r"`)
+
+// render is the HTML of Markdown, whose links to pages that have HTML lead there. What the text has of HTML
+// is not taken for it.
+func render(text string) (string, error) {
 	var body bytes.Buffer
-	if err := markdown.Convert([]byte(p.made()+"\n\n"+p.Text), &body); err != nil {
+	err := markdown.Convert([]byte(text), &body)
+	return tables.Replace(beside.ReplaceAllStringFunc(body.String(), func(link string) string {
+		if slices.Contains(alone, beside.FindStringSubmatch(link)[1]) {
+			return link
+		}
+		return strings.Replace(link, ".md", ".html", 1)
+	})), err
+}
+
+// HTML is the page with its plots and folds.
+func (p *Page) HTML() ([]byte, error) {
+	text, err := render(p.made() + "\n\n" + p.Text)
+	if err != nil {
 		return nil, err
 	}
-	text := strings.NewReplacer("<table>", `<div class="wide"><table>`, "</table>", "</table></div>").Replace(
-		beside.ReplaceAllStringFunc(body.String(), func(link string) string {
-			if slices.Contains(alone, beside.FindStringSubmatch(link)[1]) {
-				return link
-			}
-			return strings.Replace(link, ".md", ".html", 1)
-		}))
+	put := func(what, name, html string) error {
+		line := "<p>[" + what + " " + template.HTMLEscapeString(name) + "]</p>\n"
+		if !strings.Contains(text, line) {
+			return fmt.Errorf("%s %q has no line in the text", what, name)
+		}
+		text = strings.ReplaceAll(text, line, html)
+		return nil
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.Plots)) {
 		plot := p.Plots[name]
 		svg, err := plot.SVG()
+		if err == nil {
+			err = put("plot", name, "<figure>"+svg+"</figure>\n")
+		}
 		if err != nil {
 			return nil, err
 		}
-		line := "<p>[plot " + template.HTMLEscapeString(name) + "]</p>\n"
-		if !strings.Contains(text, line) {
-			return nil, fmt.Errorf("plot %q has no line in the text", name)
-		}
-		text = strings.ReplaceAll(text, line, `<figure>`+svg+"</figure>\n")
 	}
-	if at := strings.Index(text, "<p>[plot "); at >= 0 {
-		return nil, fmt.Errorf("there is no %.60q", text[at+3:])
+	for _, name := range slices.Sorted(maps.Keys(p.Folds)) {
+		fold := p.Folds[name]
+		body, err := render(fold.Text)
+		if err == nil {
+			err = put("fold", name, "<details><summary>"+template.HTMLEscapeString(fold.Title)+"</summary>\n"+
+				body+"</details>\n")
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if left := unplaced.FindString(text); left != "" {
+		return nil, fmt.Errorf("there is no %.60q", left[3:])
 	}
 	figures, err := p.figures()
 	if err != nil {
@@ -135,6 +176,9 @@ func (p *Page) HTML() ([]byte, error) {
 	}{p.Title, p.Name == "index", headsOf(text), template.HTML(text), figures})
 	return out.Bytes(), err
 }
+
+// unplaced is a line that names a plot or a fold.
+var unplaced = regexp.MustCompile(`<p>\[(plot|fold) .*`)
 
 // long is a number with more digits than a page says.
 var long = regexp.MustCompile(`-?\d+\.\d{5,}(e[+-]?\d+)?`)

@@ -21,8 +21,10 @@ func sample() *Page {
 		Text: "What it is, see [the other](other.md#part).\n" + Place("waits") + "## First part\n\n" +
 			Table([]string{"rule", "welfare"}, [][]string{{"a|b", "1.5 ± 0.2"}, {"<script>x</script>",
 				"2"}}) +
-			Place("welfare") + "## Second\n\nText.\n\n## Third\n\nMore.\n",
-		Plots:   map[string]Plot{"waits": lines, "welfare": dots},
+			Place("welfare") + FoldPlace("all") + "## Second\n\nText.\n\n## Third\n\nMore.\n",
+		Plots: map[string]Plot{"waits": lines, "welfare": dots},
+		Folds: map[string]Fold{"all": {"All rules & more", Table([]string{"rule"},
+			[][]string{{"folded"}})}},
 		Figures: map[string][]float64{"a</script>": {1, 2.5}}}
 }
 
@@ -39,14 +41,15 @@ func TestPageNeedsNothingElse(t *testing.T) {
 	}
 	html := string(data)
 	for _, want := range []string{"<h1>A sample &amp; more</h1>", `href="other.html#part"`, `<h2 id="first-part">`,
-		`<a href="#second">Second</a>`, "<td>a|b</td>", "&lt;script&gt;x&lt;/script&gt;", "currentColor",
-		"prefers-color-scheme:dark", "two-block &lt;1&gt;", `<a href="index.html">`} {
+		`<a href="#second">Second</a>`, "<td>a|b<td", "&lt;script&gt;x&lt;/script&gt;", "currentColor",
+		"prefers-color-scheme:dark", "two-block &lt;1&gt;", `<a href="index.html">`, "<details><summary>All rules &amp; more</summary>",
+		"<td>folded"} {
 		if !strings.Contains(html, want) {
 			t.Errorf("no %q in\n%s", want, html)
 		}
 	}
-	for _, bad := range []string{"src=", "@import", "url(", "<script>", "[plot", "#010203", "Liberation",
-		"NaN"} {
+	for _, bad := range []string{"src=", "@import", "url(", "<script>", "[plot", "[fold", "#010203",
+		"Liberation", "NaN"} {
 		if strings.Contains(html, bad) {
 			t.Errorf("%q in the page", bad)
 		}
@@ -91,7 +94,7 @@ func TestMarkdownHasNoPlots(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, md)
 		}
 	}
-	if strings.Contains(md, "[plot") || strings.Contains(md, "\n\n\n") {
+	if strings.Contains(md, "[plot") || strings.Contains(md, "fold") || strings.Contains(md, "\n\n\n") {
 		t.Errorf("lines of plots are left in\n%s", md)
 	}
 }
@@ -116,6 +119,11 @@ func TestPlotsHaveTheirLines(t *testing.T) {
 	if _, err := p.HTML(); err == nil || !strings.Contains(err.Error(), `"more" has no line`) {
 		t.Errorf("a plot without a line: %v", err)
 	}
+	p = sample()
+	p.Text += FoldPlace("luck")
+	if _, err := p.HTML(); err == nil || !strings.Contains(err.Error(), "[fold luck]") {
+		t.Errorf("a line without a fold: %v", err)
+	}
 	empty := Plot{Title: "Nothing", Series: []Series{{"a", false, nil}}}
 	if _, err := empty.SVG(); err == nil || !strings.Contains(err.Error(), `plot "Nothing": it has no point`) {
 		t.Errorf("a plot of nothing: %v", err)
@@ -136,5 +144,28 @@ func TestOnePointIsDrawn(t *testing.T) {
 		if _, err := p.SVG(); err != nil {
 			t.Errorf("groups, log %v: %v", log, err)
 		}
+	}
+}
+
+// A picture is written in few bytes: lines of one style that follow one another are one path.
+func TestPicturesAreSmall(t *testing.T) {
+	got, err := compact("<?xml?>\n<svg >\n" + `<path d="M1.04,2.96L3,4" style="fill:none;stroke:#3B82C4" />` + "\n" +
+		`<path d="M5,6L7.25,8" style="fill:none;stroke:#3B82C4" />` + "\n" +
+		`<path d="M9,9L1,1" style="fill:#3B82C4" />` + "\n" +
+		`<text x="1.234" y="-5.678" transform="scale(1, -1)" style="font-size:10px;fill:#010203">v1.234</text>` +
+		"\n</svg>")
+	want := "<svg >\n" + `<path d="M1,3L3,4M5,6L7.3,8" style="fill:none;stroke:#3B82C4"/>` + "\n" +
+		`<path d="M9,9L1,1" style="fill:#3B82C4"/>` + "\n" +
+		`<text x="1.2" y="-5.7" class="s">v1.234</text>` + "\n</svg>"
+	if err != nil || got != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	if _, err := compact("none"); err == nil {
+		t.Error("no picture, and no error")
+	}
+	p := sample().Plots["waits"]
+	svg, err := p.SVG()
+	if err != nil || len(svg) > 5000 {
+		t.Errorf("%d bytes of a plot of two lines: %v\n%s", len(svg), err, svg)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"image/color"
 	"math"
 	"slices"
-	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -86,21 +85,12 @@ func (p *Plot) SVG() (string, error) {
 	if _, err := canvas.WriteTo(&out); err != nil {
 		return "", err
 	}
-	_, body, ok := strings.Cut(out.String(), "<svg")
-	if !ok {
-		return "", fmt.Errorf("plot %q: no picture came out", p.Title)
+	svg, err := compact(out.String())
+	if err != nil {
+		return "", fmt.Errorf("plot %q: %w", p.Title, err)
 	}
-	// The page says which font it is.
-	body = fonts.Replace(body)
-	return "<svg " + strings.TrimSpace(body), nil
+	return svg, nil
 }
-
-var fonts = strings.NewReplacer(
-	"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;", "",
-	"font-family:Liberation Serif;font-variant:normal;font-weight:normal;font-style:normal;", "",
-	`style="fill:none;stroke:#8A8A8A;stroke-opacity:0.23529;stroke-width:0.4"`, `class="g"`,
-	`style="fill:none;stroke:#010203;stroke-width:0.5"`, `class="a"`,
-	"#010203", "currentColor", "\n\t", " ", `xmlns:xlink="http://www.w3.org/1999/xlink"`, "")
 
 func (p *Plot) figure() (*plot.Plot, error) {
 	fig := plot.New()

@@ -176,7 +176,7 @@ func chained(c *traces.Chain, size int) *Script {
 	}
 	if known := func(chain []uint64) bool { return len(chain) > 0 }; c.Timed && slices.ContainsFunc(s.chains,
 		known) {
-		s.common = 1 << 30 // blocks are the same whoever asks
+		s.common = everyBlock
 	}
 	return s
 }

@@ -46,7 +46,7 @@ func runCliff(t *testing.T, trace, rule string, engines int, length time.Duratio
 
 // Where the open sessions need half of the caches, seats change nothing: every task goes where it went.
 func TestSeatsChangeNothingWhereThereIsRoom(t *testing.T) {
-	off, _ := runCliff(t, "people-half", "market:depth", 2, 30*time.Second)
+	off, _ := runCliff(t, "people-half", "market:seats.depth=1s", 2, 30*time.Second)
 	on, _ := runCliff(t, "people-half", "market:seats", 2, 30*time.Second)
 	if len(on) != len(off) || len(on) < 100 {
 		t.Fatalf("%d requests with seats, %d without", len(on), len(off))

@@ -410,7 +410,6 @@ func play(s Setting, rule string, named bool) (m Measures, err error) {
 	}
 	o := NewMarketOptions(s)
 	o.Hub, o.Named, o.Ends, o.Events = like.Hub, named || like.Named, like.Ends, like.Events
-	o.Room = like.Room
 	o.Hub.Terms = cmp.Or(s.Unsaid, o.Hub.Terms)
 	o.Hub.Deadline, o.Hub.MaxDeadline = max(s.Patient, o.Hub.Deadline), max(s.Patient, o.Hub.MaxDeadline)
 	o.Quiet, o.Hub.MaxTokens = s.Quiet, s.maxTokens()

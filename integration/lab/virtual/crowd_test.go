@@ -71,7 +71,7 @@ func TestVariant(t *testing.T) {
 	}
 	for _, rule := range []string{"market:", "market:terms.wort=1", "market:terms", "market:max_open=0",
 		"market:terms.patience=soon", "market:terms=1", "market:a: b=1",
-		"market:room=0", "market:room=NaN", "market:room=1e9", "market:room="} {
+		"market:room=0.8", "market:unsized"} {
 		if _, _, err := variant(rule); err == nil || !strings.Contains(err.Error(), rule) {
 			t.Errorf("%s: %v", rule, err)
 		}
@@ -126,5 +126,29 @@ func TestBound(t *testing.T) {
 	script.common = 1
 	if got, want := Bound(all, two), float64(10*16)/float64(3*33+3*65); got != want {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// Where sessions share recorded blocks no more of these are found than there is room for.
+func TestBoundOfSharedBlocks(t *testing.T) {
+	script := func(first uint64) *Script {
+		return &Script{turns: []turn{{prompt: 65, output: 1}}, common: everyBlock,
+			chains: [][]uint64{{first, first + 1, first + 2, first + 3}}}
+	}
+	a, b := script(1), script(5)
+	s := &Setting{Engines: 1, Scripts: []*Script{a, b}, Engine: EngineConfig{Blocks: 3, BlockSize: 16}}
+	var all []*Request
+	for i, x := range []*Script{a, b, a} {
+		all = append(all, &Request{Play: i, script: x, Job: Job{Prompt: 65, Output: 1}})
+	}
+	for blocks, found := range map[int]int{2: 1, 3: 2, 4: 3, 5: 4, 9: 4} {
+		s.Engine.Blocks = blocks
+		if got, want := Bound(all, s), float64(16*found)/float64(3*65); got != want {
+			t.Errorf("%d blocks: %v, want %v: %d blocks are found again", blocks-1, got, want, found)
+		}
+	}
+	all[2].Group = 1 // whose blocks are others
+	if got := Bound(all, s); got != 0 {
+		t.Errorf("%v is found of another group", got)
 	}
 }

@@ -29,7 +29,6 @@ type MarketOptions struct {
 	Named     bool          // callers name their sessions
 	Ends      bool          // and tell with the last turn that it is the last
 	Events    bool          // engines publish what becomes of their blocks
-	Room      float64       // of these, the share that agents register; 0: all; below 0: they do not say
 	Quiet     time.Duration // agents speak no more often than that, if that is longer than usual
 	Context   int           // tokens that a prompt and its answer may have; 0: 8192
 	Thought   int           // of them, reasoning that each answer begins with
@@ -159,12 +158,6 @@ func NewMarket(o MarketOptions) (*Market, error) {
 		info := agentd.Info{Models: []string{cmp.Or(offer.Model, model)}, Version: "virtual",
 			MaxModelLen: cmp.Or(offer.Context, o.Context, usualContext), BlockSize: engine.BlockSize,
 			KVTokens: (engine.Blocks - 1) * engine.BlockSize, Forgets: o.Thought > 0}
-		switch {
-		case o.Room < 0:
-			info.KVTokens = 0
-		case o.Room > 0:
-			info.KVTokens = int(o.Room*float64(engine.Blocks)) * engine.BlockSize
-		}
 		cfg := agentd.AgentConfig{ID: fmt.Sprintf("%s-%d", domain, i+1), Slots: engine.Slots,
 			Price: offer.Card, Engine: agentd.EngineConfig{URL: "http://127.0.0.1"}, Scale: 8,
 			Domains: []bus.DomainScore{{Domain: domain, Score: offer.Score}}}
@@ -193,50 +186,6 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	}
 	m.turn()
 	return m, nil
-}
-
-// Watch has the agents hear what becomes of the blocks of their engines, where these say so.
-func (m *Market) Watch(engines []*Engine) {
-	if !m.Events {
-		return
-	}
-	for i, e := range engines {
-		a, size := m.agents[i], e.Cache.Size()
-		e.Cache.Forgotten = func(hash uint64) {
-			a.blocks.Events = append(a.blocks.Events,
-				kvevent.Event{Kind: kvevent.Removed, Blocks: []kvevent.Key{kvevent.Key(hash)}})
-		}
-		e.Stored = func(j *Job, from, to int) {
-			event := kvevent.Event{Kind: kvevent.Stored, BlockSize: size, HasParent: from > 0,
-				Tokens: tokens(j.Hashes[from:to], size)}
-			if from > 0 {
-				event.Parent = kvevent.Key(j.Hashes[from-1])
-			}
-			for _, hash := range j.Hashes[from:to] {
-				event.Blocks = append(event.Blocks, kvevent.Key(hash))
-			}
-			a.blocks.Events = append(a.blocks.Events, event)
-		}
-	}
-}
-
-// tokens makes up the tokens of blocks, which are known by their hashes alone: others for each block.
-func tokens(blocks []uint64, size int) []uint32 {
-	ids := make([]uint32, 0, len(blocks)*size)
-	for _, hash := range blocks {
-		for i := range size {
-			ids = append(ids, uint32(hash>>16)+uint32(i)*uint32(hash|1))
-		}
-	}
-	return ids
-}
-
-// hear has an agent take in what its engine has published.
-func (m *Market) hear(a *seller) {
-	if len(a.blocks.Events) > 0 {
-		a.core.Events(m.now, kvevent.Update{Batch: a.blocks})
-		a.blocks.Events = nil
-	}
 }
 
 // Near is true: the agents run on the machines of their engines.

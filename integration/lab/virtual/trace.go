@@ -31,7 +31,7 @@ type Script struct {
 	said     []replay.Turn
 	turns    []turn
 	hashes   []uint64 // of full blocks, of play 0
-	common   int      // of these, blocks before the number of the play: the same in all dialogues
+	common   int      // of these, those before the number of the play, the same in all; or everyBlock
 	inSystem bool     // the number stands in the system prompt, else in the first question
 	texts    [][]byte // as JSON without its quotes: of the system prompt, each question and each answer
 
@@ -41,6 +41,10 @@ type Script struct {
 	chains [][]uint64 // instead of all texts: the full blocks of each turn's prompt
 	role   string     // that its caller declares; "": none
 }
+
+// everyBlock is more than any prompt has: of a script with that many in common the blocks are as recorded,
+// the same whoever asks.
+const everyBlock = 1 << 30
 
 type turn struct {
 	prompt, output int           // tokens
