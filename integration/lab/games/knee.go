@@ -83,8 +83,9 @@ func (c Crowd) job(load string, loads ...times) job {
 
 // knees plays less than can be served, as much, and twice as much.
 func (c Crowd) knees() []job {
+	const long = 10 * time.Minute
 	return []job{c.job("0.5, then 2", times{0.5, kneeCalm}, times{2, kneeWatched}),
-		c.job("1, ten minutes", times{1, 10 * time.Minute}), c.job("0.8, an hour", times{0.8, time.Hour})}
+		c.job("1, ten minutes", times{1, long}), c.job("0.8, ten minutes", times{0.8, long})}
 }
 
 // Detection is how long after it twice as much as can be served is seen, after half of it; kneeWatched if

@@ -194,7 +194,7 @@ func (s *Setting) offer(i int) FleetEngine {
 	if i < len(s.Fleet) {
 		return s.Fleet[i]
 	}
-	return FleetEngine{Name: fmt.Sprintf("%s-%d", domain, i+1), Model: model, Slots: s.Engine.Slots,
+	return FleetEngine{Model: model, Slots: s.Engine.Slots,
 		Blocks: s.Engine.Blocks, Card: Card, Score: Score, Context: s.Context}
 }
 
