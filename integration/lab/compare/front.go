@@ -68,7 +68,8 @@ func Front(dir string, entries []Entry) (*page.Page, error) {
 			fmt.Fprintf(&b, "\n## %s\n\n%s", part.title, Table(of))
 		}
 		if part.is == Loses && len(all) > 0 {
-			b.WriteString("\n## By trace\n\n" + byTrace(all))
+			b.WriteString("\n## By trace\n\nHow often the market loses on each trace, over loads, fleets and terms, and " +
+				"by how much at the worst and at the best.\n\n" + byTrace(all))
 		}
 	}
 	b.WriteString("\n## What this says\n\n" + explained + "\nWelfare is what answers were worth to who asked, as they were " +

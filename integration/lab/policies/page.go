@@ -31,7 +31,7 @@ const elsewhere = `| ` + "`kvcache`" + ` | off: ` + "`policies.keep`" + ` | on s
 | ` + "`admit`" + ` | off: ` + "`seats.sessions`" + ` | where open sessions need more than caches hold, against taking all: ` +
 	`[cliff](cliff.md) | the rows without seats |
 | ` + "`ahead`" + ` | off: ` + "`policies.keep`" + ` | where templates drop reasoning, against nothing: [ahead](ahead.md) | its rows ` +
-	"`none` |\n" + "| `hedge` | on | a task whose engine falls silent, by the clock: `lab hedge` | `hedge: {on: false}` |\n"
+	"`none` |\n" + "| `hedge` | on | a task whose engine falls silent, by the clock: [hedge](hedge.md) | `hedge: {on: false}` |\n"
 
 const fairHead = `
 ## fair
