@@ -24,7 +24,11 @@ var pageCommands = []pageCommand{
 		"tempers"}, false},
 	{"games", []string{"games", "--seeds", "5"}, false},
 	{"forecast", []string{"forecast", "--seeds", "1,2,3,4,5", "--tasks", "8000"}, false},
-	{"cachesage", []string{"cachesage", "--seeds", "5"}, false},
+	{"cachesage", []string{"cachesage", "--seeds", "5", "--only", "star-gsm8k,star-humaneval,star-hotpotqa," +
+		"star-coqa,chain,hand-crafted-1000-4,hand-crafted-4000-4,generated-500-4,generated-1000-4," +
+		"tau-bench-1000-4,lmcache-magagent,lmcache-miniswe,lmcache-taubench,coding-P5,coding-P5-ends," +
+		"coding-open200-P5,coding-open200-P5-ends,mooncake," +
+		"lru,lru-told,lfu,arc,ttl-best,paper,paper+prefetch,ours,ours-before,belady"}, false},
 	{"policies", []string{"policies", "--seeds", "5"}, false},
 	{"hints", []string{"hints", "--seeds", "5", "--turns", "200"}, false},
 	{"ahead", []string{"ahead"}, false},

@@ -116,13 +116,14 @@ The publication leaves open what its rule needs, so **the constants of "paper" a
 4 (Emax), recency from 0 to 1 over what the cache holds, a window of 4,096 steps that fades by halves, and
 the current role is the one that ran last, of any session. Recency then weighs as much as a role, and where
 roles follow one another closely all are a hop or two away: the rule has lru's figures nearly everywhere.
-"paper-far" and "paper-roles" say what other constants do. All blocks of a role are worth the same to it,
+The rules "paper-far" and "paper-roles" say what other constants do, where --only names them. All blocks of a role are worth the same to it,
 those of dead sessions too, and the role that has just run is the one that it keeps most.
 
 "ours" computes nothing ahead: an anchor that is computed before it is asked for saves the seconds that it
 costs at most, so ours with and without that are one row, and "paper+prefetch" says what it does to net.
 Of coding agents "coding-P3" and "coding-P5" have the first 60 turns of 96 sessions, 32 of them open at a
-time, on a cache of a third and a fifth of the blocks that the last prompts of open sessions have.
+time, on a cache of a third and a fifth of the blocks that the last prompts of open sessions have. Panels of a
+third, and what "ours" is without each of its parts, are played where --only names them.
 
 "coding-open200" has all 406 sessions whole, 200 of them open, on a third and a fifth of all blocks that the
 open ones have used so far. The narrow panels were there first, and fell short; of this setting one run of ours
