@@ -28,7 +28,9 @@ tells the others when to come back. [crowd](crowd.md) says what the market and t
 `
 
 const clockAbout = `Stand-in engines over HTTP, behind a whole market in one process or a router that follows the rule. It is
-there to be held against the figures of virtual time: [crowd](crowd.md).
+there to be held against the figures of virtual time: [crowd](crowd.md). Callers, market and engines share the
+machine with one another and with whatever else runs there, and a market computes more than a router does: what
+it loses here and not there is processor time. Each figure is of one run.
 `
 
 // crowdMore is what the page of crowds has beside its traces: fleets, terms and callers; and what it costs

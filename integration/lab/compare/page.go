@@ -84,8 +84,7 @@ func Table(all []Standing) string {
 			who = "**" + who + "**"
 		}
 		rows = append(rows, []string{s.link(), who, s.more(), s.Best, fmt.Sprintf("%.0f", s.P99),
-			fmt.Sprintf("%.0f", s.RivalP99), fmt.Sprintf("%s, %.0f", s.Soonest, s.LeastP99),
-			fmt.Sprintf("%.2f", s.Bill)})
+			fmt.Sprintf("%.0f", s.RivalP99), fmt.Sprintf("%s, %.0f", s.Soonest, s.LeastP99), billed(s.Bill)})
 	}
 	return page.Table(heading, rows)
 }
@@ -102,7 +101,18 @@ func (s *Standing) more() string {
 	if s.Waits {
 		return "-"
 	}
+	if s.Once {
+		return fmt.Sprintf("%+.1f %%", s.More)
+	}
 	return fmt.Sprintf("%+.1f ± %.1f %%", s.More, s.Within)
+}
+
+// billed is what was paid by the card; by the clock nobody counts that.
+func billed(x float64) string {
+	if x == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", x)
 }
 
 // everywhere is how each rule does in all worlds together.
@@ -151,7 +161,7 @@ func everywhere(rows []virtual.Row) string {
 		}
 		cells = append(cells, []string{name, less, fmt.Sprintf("%.0f of %.0f", s.best, s.counted),
 			fmt.Sprintf("%.2f", math.Exp(s.later/s.worlds)), fmt.Sprintf("%.3f", s.refused/s.worlds),
-			fmt.Sprintf("%.2f", s.bill/s.worlds)})
+			billed(s.bill / s.worlds)})
 	}
 	return page.Table([]string{"rule", "welfare less by", "nobody has more", "p99 by the least", "refused",
 		"bill"}, cells)
@@ -405,8 +415,11 @@ func at(r *virtual.Row) string {
 // cell is a mean; of welfare and p99 with its interval.
 func cell(r *virtual.Row, c virtual.Column) string {
 	e := r.All[c.Name]
-	if c.Name == "welfare" && r.Seeds[0].Uncounted {
+	switch {
+	case c.Name == "welfare" && r.Seeds[0].Uncounted:
 		return "-"
+	case c.Name == "bill" || c.Name == "dearest":
+		return billed(e.Mean)
 	}
 	said := strconv.FormatFloat(e.Mean, 'f', c.Digits, 64)
 	if len(r.Seeds) > 1 && (c.Name == "welfare" || c.Name == "p99") {

@@ -34,6 +34,7 @@ type Standing struct {
 	// the world's callers ask again when they are served and do not outnumber the slots by half, so that
 	// welfare says who asked: the p99 of first tokens alone counts
 	Waits bool `json:"waits,omitempty"`
+	Once  bool `json:"once,omitempty"` // of one run, which has no interval
 }
 
 // Verdict is what a standing comes to.
@@ -102,7 +103,7 @@ func rivals(of []virtual.Row) (best, soonest *virtual.Row) {
 
 func standing(m, best, soonest *virtual.Row, waits bool) Standing {
 	s := Standing{Trace: m.Trace, World: strings.TrimSpace(m.Trace + at(m)), Anchor: anchor(familyOf(m)),
-		Market: m.Label(), Best: best.Label(), Waits: waits,
+		Market: m.Label(), Best: best.Label(), Waits: waits, Once: len(m.Seeds) == 1,
 		Welfare: m.All["welfare"].Mean, Rival: best.All["welfare"].Mean, P99: m.All["p99"].Mean,
 		RivalP99: best.All["p99"].Mean, Soonest: soonest.Label(), LeastP99: soonest.All["p99"].Mean,
 		Bill: m.All["bill"].Mean}
