@@ -42,14 +42,17 @@ func Front(dir string, entries []Entry) (*page.Page, error) {
 		}
 	}
 	Sort(all)
-	count := map[Verdict]int{}
+	worlds, count := 0, map[Verdict]int{} // of the market as it is delivered
 	for i := range all {
-		count[all[i].Verdict()]++
+		if all[i].Market == virtual.MarketName {
+			worlds++
+			count[all[i].Verdict()]++
+		}
 	}
 	if len(all) > 0 {
-		fmt.Fprintf(&b, "Of %d worlds the market loses %d, is level in %d and wins %d, beside the rule that does best in each. "+
-			"All of it is on simulated engines, in virtual time, but for pages by the clock.\n", len(all), count[Loses],
-			count[Level], count[Wins])
+		fmt.Fprintf(&b, "Of %d worlds the market loses %d, is level in %d and wins %d, as it is delivered and beside the rule "+
+			"that does best in each. All of it is on simulated engines, in virtual time, but for pages by the clock.\n",
+			worlds, count[Loses], count[Level], count[Wins])
 	}
 	if missing != nil {
 		fmt.Fprintf(&b, "\nNot made yet: %s.\n", strings.Join(missing, ", "))
