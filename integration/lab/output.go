@@ -91,8 +91,23 @@ func made(c *cobra.Command) string {
 	out := c.CommandPath()
 	c.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains([]string{"out", "json", "html", "profile", "script"}, f.Name) {
-			out += " --" + f.Name + "=" + strings.Trim(f.Value.String(), "[]")
+			for _, part := range short(strings.Trim(f.Value.String(), "[]")) {
+				out += " --" + f.Name + "=" + part
+			}
 		}
 	})
 	return out
+}
+
+// short cuts a list of names into lists that fit a line; a flag of names may stand there several times.
+func short(list string) (parts []string) {
+	const most = 80
+	for len(list) > most {
+		at := strings.LastIndex(list[:most], ",")
+		if at < 0 {
+			break
+		}
+		parts, list = append(parts, list[:at]), list[at+1:]
+	}
+	return append(parts, list)
 }
