@@ -53,8 +53,9 @@ func pagesCommand() *cobra.Command {
 		Use:   "pages",
 		Short: "Make the pages of results anew, and the front page",
 		Long: `Makes the pages of results anew, one after another, each by its own command, and the front page of all; from the
-root of the repository, where no --out is given. It takes about half an hour on two processors. The same build makes
-the same bytes, but for pages by the clock, which are made where --clock or their name asks for them.
+root of the repository, where no --out is given. It takes half an hour of processor time, of which two processors
+take a half each. The same build makes the same bytes, but for pages by the clock, which are made where --clock or
+their name asks for them.
 
 ` + list.String(),
 		Example: "  lab pages\n  lab pages --only crowd,games --out /tmp/results",
