@@ -41,7 +41,7 @@ func OpenHome(data, node string) (*Home, error) {
 		return nil, fmt.Errorf("node's directory %s: %w", dir, err)
 	}
 	spools, _ := fs.Glob(os.DirFS(dir), "*.spool")
-	had.Begin(uint64(min(1, len(spools)))) // spools without the LIVES that was beside them are a copy
+	had.Begin("0", len(spools) == 0 || had.Last() != "-") // spools without their LIVES are a copy
 	return &Home{dir, had}, nil
 }
 

@@ -23,23 +23,27 @@ var ErrTaken = errors.New("another process has this directory")
 const (
 	maxLives = 16
 	maxLIVES = 64 << 10 // bytes, of a file that has a few hundred each
+	maxWord  = 64       // bytes
 )
 
 // Dir is a directory that this process has, as it holds the lock on the file LOCK in it. The file LIVES
 // beside it has a line for each of the last lives: its text, when that life changed LOCK last, which no copy
-// onto it can repeat, and how much had been written in the directory then. It ends with a word where what is
-// in the directory may be an older copy all the same.
+// onto it can repeat, and a word of that life on what it has written. It ends with "moved" where what is in
+// the directory may be an older copy all the same.
 type Dir struct {
 	path  string
 	lock  *fileutil.LockedFile
 	own   Life
-	past  []string // texts of earlier lives, the last one last
+	past  []entry // of earlier lives, the last one last
 	lived bool
 	moved atomic.Bool
 
-	mu    sync.Mutex
-	wrote uint64
+	mu   sync.Mutex
+	word string
 }
+
+// entry is an earlier life, and its word; "-" where that is of no use, as it may be of another directory.
+type entry struct{ life, word string }
 
 // Take locks a directory, which must be there. ErrTaken if another process has it. Begin is to follow.
 func Take(path string) (*Dir, error) {
@@ -91,39 +95,64 @@ func holder(name string) string {
 func (d *Dir) read(changed uint64) {
 	text, err := regular.Read(filepath.Join(d.path, "LIVES"), maxLIVES)
 	d.lived = !errors.Is(err, os.ErrNotExist)
-	past, wrote, here := d.lines(string(text), changed)
-	d.past, d.wrote = past, wrote
-	d.moved.Store(d.lived && !here)
+	past, here, doubted := d.lines(string(text), changed)
+	for i := range past {
+		if !here {
+			past[i].word = "-"
+		}
+	}
+	d.past = past
+	d.moved.Store(d.lived && (!here || doubted))
 }
 
-// lines are the lives that LIVES names, whatever is in it, and how much the last of them had written. here
-// reports whether that one was here, and left LOCK as it is.
-func (d *Dir) lines(text string, changed uint64) (past []string, wrote uint64, here bool) {
+// lines are the lives that LIVES names, whatever is in it. here reports whether the last of them was here,
+// and left LOCK as it is, and doubted, whether it held what is here for an older copy.
+func (d *Dir) lines(text string, changed uint64) (past []entry, here, doubted bool) {
 	for line := range strings.Lines(text) {
-		name, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		l, err := Parse(name)
-		if here = false; err != nil {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), " ")
+		l, err := Parse(fields[0])
+		if here, doubted = false, false; err != nil {
 			continue
 		}
-		past = append(past, name)
-		at, rest, _ := strings.Cut(rest, " ")
-		much, doubt, _ := strings.Cut(rest, " ")
-		then, err := strconv.ParseUint(at, 16, 64)
-		count, wrong := strconv.ParseUint(much, 10, 64)
-		wrote = count
-		here = err == nil && wrong == nil && then == changed && doubt == "" && d.differs(l) == ""
+		e := entry{l.String(), "-"}
+		if len(fields) > 2 && len(fields[2]) <= maxWord {
+			then, err := strconv.ParseUint(fields[1], 16, 64)
+			e.word = fields[2]
+			here = err == nil && then == changed && d.differs(l) == ""
+			doubted = len(fields) > 3
+		}
+		past = append(past, e)
 	}
-	return past[max(0, len(past)-maxLives):], wrote, here
+	return past[max(0, len(past)-maxLives):], here, doubted
 }
 
-// Begin remembers this life in the directory, where so much is written; 0 where nobody counts. If that is
-// less than the life before had written, an older copy was put behind LOCK and LIVES. A disk that is full
-// forgets it: then a later one cannot prove that this one has ended, which costs it some seconds.
-func (d *Dir) Begin(wrote uint64) {
-	if wrote < d.wrote || wrote > 0 && !d.lived {
+// Last is the word that the life before has left on what it had written; "-": there is none.
+func (d *Dir) Last() string {
+	if len(d.past) == 0 {
+		return "-"
+	}
+	return d.past[len(d.past)-1].word
+}
+
+// Words are those of the earlier lives that this very directory has had, as far back as nothing but they has
+// written to it.
+func (d *Dir) Words() (all []string) {
+	for _, e := range d.past {
+		if e.word != "-" {
+			all = append(all, e.word)
+		}
+	}
+	return all
+}
+
+// Begin remembers this life in the directory, with its first word. kept reports whether all is there that
+// Last says; if not, an older copy was put behind LOCK and LIVES. A disk that is full forgets it: then a later
+// one cannot prove that this one has ended, which costs it some seconds.
+func (d *Dir) Begin(word string, kept bool) {
+	if !kept {
 		d.moved.Store(true)
 	}
-	d.wrote = wrote
+	d.word = word
 	d.remember(true)
 }
 
@@ -144,12 +173,12 @@ func (d *Dir) Held() error {
 	return nil
 }
 
-// Wrote remembers how much is written by now. It changes LOCK, so that a copy of the directory that was made
-// before has another, by the time that programs go by which put back what differs. It is not synced: after a
-// power cut the machine starts anew, and then nothing is proven anyway.
-func (d *Dir) Wrote(wrote uint64) {
+// Wrote remembers a word on what is written by now. It changes LOCK, so that a copy of the directory that
+// was made before has another, by the time that programs go by which put back what differs. It is not synced:
+// after a power cut the machine starts anew, and then nothing is proven anyway.
+func (d *Dir) Wrote(word string) {
 	d.mu.Lock()
-	d.wrote = wrote
+	d.word = word
 	d.mu.Unlock()
 	d.touch()
 	d.remember(false)
@@ -172,11 +201,15 @@ func (d *Dir) remember(sync bool) {
 		_ = d.lock.Sync() // a network file system says only then when it was changed
 	}
 	_, changed, _ := stamp(d.lock.File)
-	line := fmt.Sprintf("%s %x %d", d.own, changed, d.wrote)
-	if d.moved.Load() {
-		line += " moved"
+	var text []byte
+	for _, e := range d.past {
+		text = fmt.Appendf(text, "%s 0 %s\n", e.life, e.word)
 	}
-	text := []byte(strings.Join(append(slices.Clone(d.past), line), "\n") + "\n")
+	text = fmt.Appendf(text, "%s %x %s", d.own, changed, d.word)
+	if d.moved.Load() {
+		text = append(text, " moved"...)
+	}
+	text = append(text, '\n')
 	path := filepath.Join(d.path, "LIVES")
 	if sync {
 		_ = regular.Replace(path, text)
@@ -197,7 +230,7 @@ func (d *Dir) Ended(text string) (ended bool, why string) {
 		return false, err.Error()
 	case text == d.own.String():
 		return false, "it is this one"
-	case !slices.Contains(d.past, text):
+	case !slices.ContainsFunc(d.past, func(e entry) bool { return e.life == text }):
 		return false, "it is none of the last that had this directory"
 	}
 	why = d.differs(l)

@@ -85,6 +85,60 @@ func TestAnOlderCopyBehindTheLock(t *testing.T) {
 	}
 }
 
+// Likewise of a copy that went on elsewhere, to as many frames or more: it is another history.
+func TestACopyThatWentOnBehindTheLock(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("nothing is proven here")
+	}
+	for _, killed := range []bool{false, true} {
+		for _, more := range []uint64{0, 1, 20} {
+			parent := t.TempDir()
+			dir, twin := filepath.Join(parent, "j"), filepath.Join(parent, "twin")
+			open := func(dir string) *Journal {
+				t.Helper()
+				j, err := Open(dir, Config{MinFree: -1, now: ticking()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { j.Close() })
+				return j
+			}
+			end := func(j *Journal) {
+				if killed {
+					try(t, j.store.Close(), j.home.Close())
+				} else {
+					try(t, j.Close())
+				}
+			}
+			j := open(dir)
+			mustAppend(t, j, still(1), still(2))
+			overwrite(t, dir, twin, true)
+			mustAppend(t, j, still(3), still(4))
+			mustAppend(t, j, still(5))
+			end(j)
+			if j = open(dir); j.Moved() {
+				t.Fatalf("killed %v: nothing was done yet", killed)
+			}
+			end(j)
+			j = open(twin)
+			for seq := range 3 + more {
+				f := still(3 + seq)
+				f.Records[0].Salt[0]++ // records of another life have other salts
+				mustAppend(t, j, f)
+			}
+			try(t, j.Close(), os.RemoveAll(filepath.Join(dir, "wal")))
+			overwrite(t, filepath.Join(twin, "wal"), filepath.Join(dir, "wal"), true)
+			if j = open(dir); !j.Moved() {
+				t.Errorf("killed %v: a copy that went on to %d frames is taken for the newest", killed, 5+more)
+			}
+			end(j)
+			if j = open(dir); !j.Moved() {
+				t.Errorf("killed %v: the next start forgets it", killed)
+			}
+		}
+	}
+}
+
 // ticking is a clock that goes on by a second whenever it is read.
 func ticking() func() time.Time {
 	now := time.Unix(1e9, 0)

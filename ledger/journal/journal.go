@@ -24,6 +24,7 @@ import (
 	"souk/bus/etcdlog"
 	"souk/bus/life"
 	"souk/bus/regular"
+	"souk/bus/tip"
 	"souk/ledger"
 )
 
@@ -74,6 +75,8 @@ type Journal struct {
 	broken   error // once set, nothing more is taken
 	appended bool
 	last     ledger.Frame // header of the last frame
+	end      tip.Sum      // its checksum
+	was      string       // what LIVES would say of the frame that it does, by what is stored
 	noted    uint64       // the last frame that LIVES says of
 	looked   time.Time    // when it was told
 	tail     tail         // the segment that is written, when it was looked at last
@@ -129,12 +132,12 @@ func open(dir string, cfg Config) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{dir: dir, cfg: cfg, home: home, free: cfg.Free, sums: newSums()}
+	j := &Journal{dir: dir, cfg: cfg, home: home, free: cfg.Free, sums: newSums(), was: word(0, tip.Sum{})}
 	if err := j.start(); err != nil {
 		home.Close()
 		return nil, err
 	}
-	home.Begin(j.last.Seq)
+	home.Begin(j.word(), j.kept()) // else an older copy was put behind LOCK and LIVES
 	j.noted, j.looked = j.last.Seq, cfg.now()
 	if err := j.held(); err != nil {
 		return nil, errors.Join(err, j.store.Close(), home.Close())
@@ -165,7 +168,7 @@ func (j *Journal) start() error {
 			return err
 		}
 		f.Records = nil
-		j.last = f
+		j.last, j.end = f, tip.SumOf(last.Data)
 	}
 	if err := trim(r); err != nil {
 		return err
@@ -320,7 +323,7 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 			return j.broken
 		}
 		j.keepTail(frames[:n])
-		j.last = frames[n-1]
+		j.last, j.end = frames[n-1], tip.SumOf(j.frameAt(n-1))
 		j.last.Records = nil
 		frames = frames[n:]
 	}
@@ -335,13 +338,13 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 	return nil
 }
 
-// noteEvery is how seldom LIVES is told how many frames there are: where the writer was killed, it does not
-// find out a copy that lacks less.
+// noteEvery is how seldom LIVES is told how far the journal is: where the writer was killed, it does not find
+// out a copy that lacks less.
 const noteEvery = time.Second
 
-// note has LIVES say how many frames there are.
+// note has LIVES say how far the journal is.
 func (j *Journal) note() {
-	j.home.Wrote(j.last.Seq)
+	j.home.Wrote(j.word())
 	j.noted = j.last.Seq
 }
 

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"souk/bus/life"
+	"souk/bus/tip"
 )
 
 // Life names this opening of the journal. Whoever writes under it holds the journal's lock.
@@ -22,6 +24,24 @@ func (j *Journal) Ended(life string) (ended bool, why string) { return j.home.En
 // or has lost frames, or whether that is not known, and nobody has settled that: what is in it may then be an
 // older copy.
 func (j *Journal) Moved() bool { return j.home.Moved() }
+
+// word says in LIVES how far a journal is written: its frames, and the checksum of the last.
+func word(seq uint64, sum tip.Sum) string { return fmt.Sprintf("%d:%s", seq, sum) }
+
+func (j *Journal) word() string { return word(j.last.Seq, j.end) }
+
+// frameOf is the frame that a word names; 0: none.
+func frameOf(word string) uint64 {
+	n, _, _ := strings.Cut(word, ":")
+	seq, _ := strconv.ParseUint(n, 10, 64)
+	return seq
+}
+
+// kept reports whether the journal has what LIVES says of it. Frames without a word are of who knows where.
+func (j *Journal) kept() bool {
+	last := j.home.Last()
+	return last == j.was || last == "-" && j.last.Seq == 0
+}
 
 // tail is the last segment, by name and file.
 type tail struct {

@@ -18,6 +18,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"souk/bus/regular"
+	"souk/bus/tip"
 	"souk/ledger"
 )
 
@@ -141,6 +142,7 @@ func (j *Journal) ignored(path string, err error) {
 // check reads and checks what is stored from the segment of the newest snapshot that fits on; without one,
 // everything.
 func (j *Journal) check() (r *Reader, last Entry, err error) {
+	was := frameOf(j.home.Last())
 	for _, path := range append(snapshotFiles(j.dir), "") {
 		s := &snapshot{}
 		if path != "" {
@@ -155,6 +157,9 @@ func (j *Journal) check() (r *Reader, last Entry, err error) {
 		fits := path == ""
 		err = r.Each(func(e Entry) error {
 			fits = fits || s.follows(e, r)
+			if e.Seq == was {
+				j.was = word(e.Seq, tip.SumOf(e.Data))
+			}
 			e.Data = append(last.Data[:0], e.Data...)
 			last = e
 			return nil

@@ -31,7 +31,7 @@ func (j *Journal) keepTail(frames []ledger.Frame) {
 	for i := len(frames) - 1; i >= 0; i-- {
 		if frames[i].Says() {
 			j.sums.seq = frames[i].Seq
-			j.sums.tail = append(j.sums.tail[:0], j.buf[j.starts[i]:j.ends[i]-1]...) // without the end mark
+			j.sums.tail = append(j.sums.tail[:0], j.frameAt(i)...)
 			if cap(j.sums.tail) > 1<<20 {
 				j.sums.put(j.sums.seq, tip.SumOf(j.sums.tail))
 				j.sums.tail = nil // one rare large frame must not pin its memory
@@ -40,6 +40,9 @@ func (j *Journal) keepTail(frames []ledger.Frame) {
 		}
 	}
 }
+
+// frameAt is the bytes of a frame that was encoded last, without the end mark.
+func (j *Journal) frameAt(i int) []byte { return j.buf[j.starts[i] : j.ends[i]-1] }
 
 // Sum is the checksum of a stored frame; see [ledger.Journal].
 func (j *Journal) Sum(seq uint64) (sum tip.Sum, ok bool, err error) {
