@@ -53,8 +53,9 @@ type Registration struct {
 	Template *Template `json:"template,omitempty"`
 	// boots of earlier lives of which completions are still to come
 	Former []int64 `json:"former,omitempty"`
-	// its node's directory may be an older copy: other lives may have served what this one does not know of
-	Moved bool `json:"moved,omitempty"`
+	// boots of the lives that its node's directory has had, this one's among them: others may have served
+	// what it does not know of. None: the node has no directory, and what other lives served is lost
+	Lives []int64 `json:"lives,omitempty"`
 	// names the process: who holds its node's directory now knows the names of those that did
 	Life  string `json:"life,omitempty"`
 	Fence int64  `json:"-"` // set by the hub: of its claim

@@ -263,14 +263,13 @@ func (n *Node) leave(id string) {
 
 // restarted ends what ran on an agent's earlier process. A new registration can only follow the end of the
 // old lease, so that process is dead. It may have written down completions before: while the registration
-// names its boot as a former one, its holds wait for them, and so do all as long as the node cannot know what
-// was written down. The boot stands in the hold's record, so a hub that was started again knows it, too.
+// names its boot as a former one, its holds wait for them. So do those of boots that the node's directory did
+// not have, as where it was made anew or is a copy: whoever has the other may send them. The boot stands in
+// the hold's record, so a hub that was started again knows it, too.
 func (n *Node) restarted(a *agent, reg *bus.Registration) {
-	if reg.Moved {
-		return
-	}
 	for _, h := range slices.Clone(a.holds) {
-		if h.rec.Boot != reg.Boot && !slices.Contains(reg.Former, h.rec.Boot) { // clocks may be set back
+		elsewhere := len(reg.Lives) > 0 && !slices.Contains(reg.Lives, h.rec.Boot)
+		if h.rec.Boot != reg.Boot && !slices.Contains(reg.Former, h.rec.Boot) && !elsewhere {
 			n.void(h, bus.CodeAgentFailed, bus.CodeAgentFailed, "the agent was restarted")
 		}
 	}

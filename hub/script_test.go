@@ -461,7 +461,11 @@ func (o options) registration(id string) bus.Registration {
 	r.MaxModelLen = int(o.whole("context", 8192))
 	r.Domains[0].Domain = o.word("domain", "math")
 	r.Class, r.Owner = o.word("class", ""), o.word("owner", "")
-	r.Moved = o.has("moved")
+	for boot := range strings.SplitSeq(o.word("lives", ""), "+") {
+		if n, err := strconv.ParseInt(boot, 10, 64); err == nil {
+			r.Lives = append(r.Lives, n)
+		}
+	}
 	if o.has("former") {
 		r.Former = []int64{o.whole("former", 0)}
 	}

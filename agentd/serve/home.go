@@ -1,16 +1,14 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"time"
 
-	"souk/bus"
-	"souk/bus/follow"
 	"souk/bus/life"
 )
 
@@ -18,11 +16,12 @@ import (
 var ErrHomeTaken = errors.New("another agentd has this directory")
 
 // Home is a node's own directory. Its lock proves that earlier lives of the node have ended, and its spools
-// hold what they are yet to be paid. A life is one run of the process: each has a name, which the directory
-// remembers.
+// hold what they are yet to be paid. A life is one run of the process: each has a name and a time, its boot,
+// which the directory remembers.
 type Home struct {
-	dir string
-	had *life.Dir
+	dir  string
+	had  *life.Dir
+	boot int64
 }
 
 // OpenHome makes or takes the directory of a node below data, and keeps other processes out of it until
@@ -40,9 +39,9 @@ func OpenHome(data, node string) (*Home, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node's directory %s: %w", dir, err)
 	}
-	spools, _ := fs.Glob(os.DirFS(dir), "*.spool")
-	had.Begin("0", len(spools) == 0 || had.Last() != "-") // spools without their LIVES are a copy
-	return &Home{dir, had}, nil
+	h := &Home{dir, had, time.Now().UnixMilli()}
+	had.Begin(strconv.FormatInt(h.boot, 10), true)
+	return h, nil
 }
 
 // Life names this opening. The zero Home has none.
@@ -62,18 +61,18 @@ func (h *Home) Ended(life string) (ended bool, why string) {
 	return h.had.Ended(life)
 }
 
-// Moved reports whether the directory may be an older copy, so that other lives of the node may have served
-// what its spools do not say.
-func (h *Home) Moved() bool { return h != nil && h.had.Moved() }
-
-// outlive waits, once all agents are registered and no other life has them, until no hold is open that one
-// may have served. Then the directory is the node's.
-func (h *Home) outlive(ctx context.Context) (over bool) {
-	if !h.Moved() || !follow.Pause(ctx, bus.LedFor) {
-		return false
+// Boots are those of the lives that this very directory has had, as far as it knows, this one's last. What
+// others served, in a directory that this one was copied from or that was lost, its spools do not say.
+func (h *Home) Boots() (all []int64) {
+	if h == nil {
+		return nil
 	}
-	h.had.Settle(true)
-	return true
+	for _, word := range h.had.Words() {
+		if boot, err := strconv.ParseInt(word, 10, 64); err == nil && boot != h.boot {
+			all = append(all, boot)
+		}
+	}
+	return append(all, h.boot)
 }
 
 // hung is the file that names policies in which a life hung; "": none is kept.

@@ -1,11 +1,11 @@
 package serve
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,64 +13,65 @@ import (
 	"souk/bus"
 )
 
-// A node on a copy of its directory cannot know what other lives have served, and says so, until no hold of
-// theirs is open any more; so does each later life of that copy. On its own directory it never does.
-func TestANodeOnACopySaysSo(t *testing.T) {
+// A node says which lives its directory has had: hubs give up what those have open and did not write down.
+// Of lives elsewhere it knows nothing, however long it has its agents: on a copy of the directory or of its
+// spools, on one that was made anew, or that an older copy was written over.
+func TestANodeKnowsTheLivesOfItsDirectory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("nothing is proven here")
 	}
-	data, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
-	first := openHome(t, data, "n1")
-	if out, err := exec.Command("cp", "-a", data, to).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	cp := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("cp", append([]string{"-a"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
 	}
-	must(t, first.Close())
-	boots := time.Duration(0)
-	says := func(data string, after time.Duration) (moved bool) {
+	node := filepath.Join("agentd", "node-n1")
+	last := int64(0)
+	says := func(data, what string, want ...int64) (boot int64) {
+		t.Helper()
+		for time.Now().UnixMilli() <= last { // no two lives begin at once
+			time.Sleep(time.Millisecond)
+		}
 		h := openHome(t, data, "n1")
 		defer h.Close()
+		var r bus.Registration
 		synctest.Test(t, func(t *testing.T) {
 			o := newTownAt(t, h)
-			o.engine.set(func() { o.engine.infoErr = errors.New("it boots") })
-			pass(boots)
-			o.engine.set(func() { o.engine.infoErr = nil })
 			<-o.server.Ready()
-			pass(after)
+			pass(2 * time.Hour)
 			kvs, err := o.reg.Get(t.Context(), bus.AgentKey("a1"))
 			must(t, err)
-			var r bus.Registration
 			must(t, bus.DecodeEntry(kvs[0].Value, &r))
-			moved = r.Moved
 			o.close()
 		})
-		return moved
+		if last = r.Boot; !slices.Equal(r.Lives, append(want, r.Boot)) {
+			t.Errorf("%s: it knows of lives %d, want %d and its own, %d", what, r.Lives, want, r.Boot)
+		}
+		return r.Boot
 	}
-	if says(data, time.Second) {
-		t.Error("the node's own directory is a copy")
-	}
-	if !says(to, time.Second) || !says(to, bus.LedFor-time.Minute) {
-		t.Error("a copy does not say so")
-	}
-	boots = bus.LedFor + time.Minute // meanwhile another life may have the agent
-	if !says(to, time.Second) || !says(to, bus.LedFor-time.Minute) {
-		t.Error("it says so no more before it has its agent for long")
-	}
-	boots = 0
-	if says(to, bus.LedFor+time.Minute) || says(to, time.Second) {
-		t.Error("it says so for ever")
-	}
-	node, parts := filepath.Join("agentd", "node-n1"), t.TempDir()
+	data, to, parts, anew := t.TempDir(), filepath.Join(t.TempDir(), "copy"), t.TempDir(), t.TempDir()
+	one := says(data, "a new one")
+	two := says(data, "started again", one)
+	cp(data, to)
+	three := says(data, "beside a copy", one, two)
+	four := says(to, "a copy")
+	says(to, "the copy started again", four)
 	must(t, os.MkdirAll(filepath.Join(parts, node), 0o700))
-	out, err := exec.Command("cp", "-a", filepath.Join(data, node, "a1.spool"),
-		filepath.Join(parts, node)).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if !says(parts, time.Second) {
-		t.Error("a copy of the spools alone does not say so")
+	cp(filepath.Join(data, node, "a1.spool"), filepath.Join(parts, node))
+	says(parts, "the spools alone")
+	says(anew, "made anew")
+	old := filepath.Join(t.TempDir(), "old")
+	cp(data, old)
+	five := says(data, "started again", one, two, three)
+	cp(old+"/.", data)
+	six := says(data, "a copy written over it")
+	says(data, "started again after that", six)
+	if one >= two || three >= five {
+		t.Error("boots do not rise")
 	}
 	var none *Home
-	if none.Moved() {
-		t.Error("a node without a directory has a copy")
+	if none.Boots() != nil {
+		t.Error("a node without a directory knows lives")
 	}
 }

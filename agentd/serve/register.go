@@ -114,7 +114,7 @@ const leaseLost = "lease lost: nothing is sold here until it is registered again
 func (a *agent) entry() ([]byte, error) {
 	a.mu.Lock()
 	r := a.core.Registration(a.Server.cfg.Node)
-	r.Life, r.Moved = a.deps.Home.Life(), a.deps.Home.Moved()
+	r.Life, r.Lives = a.deps.Home.Life(), a.deps.Home.Boots()
 	a.listed = r.State
 	a.mu.Unlock()
 	return bus.EncodeEntry(r)

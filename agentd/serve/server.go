@@ -67,7 +67,11 @@ func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
 	if err := without(&cfg, &deps); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, deps: deps, log: deps.Log.With("node", cfg.Node), boot: time.Now().UnixMilli(),
+	boot := time.Now().UnixMilli()
+	if deps.Home != nil {
+		boot = deps.Home.boot
+	}
+	s := &Server{cfg: cfg, deps: deps, log: deps.Log.With("node", cfg.Node), boot: boot,
 		ready: make(chan struct{}), some: make(chan struct{}), crew: follow.NewCrew()}
 	for _, a := range cfg.Agents {
 		if err := s.Add(a); err != nil {
@@ -155,11 +159,6 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		}
 		close(s.ready)
-		if s.deps.Home.outlive(ctx) {
-			for _, a := range s.known() {
-				nudge(a.changed)
-			}
-		}
 	})
 	whole, end := context.WithCancel(context.WithoutCancel(ctx)) // draining needs the bus, too
 	var watch sync.WaitGroup

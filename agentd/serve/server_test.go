@@ -1119,7 +1119,8 @@ func TestATwinSendsNothingOfTheSpool(t *testing.T) {
 // What was served and not acknowledged is sent by the next life, under the name of the one that served it;
 // and its hub is told to wait for it.
 func TestCompletionsOfAnEarlierLife(t *testing.T) {
-	h := openHome(t, t.TempDir(), "n1")
+	data := t.TempDir()
+	h := openHome(t, data, "n1")
 	synctest.Test(t, func(t *testing.T) {
 		o := newTownAt(t, h)
 		<-o.server.Ready()
@@ -1138,6 +1139,9 @@ func TestCompletionsOfAnEarlierLife(t *testing.T) {
 			t.Fatal("nothing was sent")
 		}
 		run := func(name string) (s *Server, stop func()) {
+			must(t, o.home.Close())
+			o.home = openHome(t, data, "n1")
+			o.home.boot += int64(len(name)) // no two lives begin at once
 			s = o.node(name, agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}})
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)

@@ -24,7 +24,7 @@ func TestWhatALeadershipIsEndedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	had.Begin(0)
+	had.Begin("0", true)
 	before := had.Life()
 	had.Close()
 	if had, err = life.Take(dir); err != nil {

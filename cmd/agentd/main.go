@@ -84,6 +84,10 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 			return daemon.InData(err)
 		}
 		defer func() { err = errors.Join(err, home.Close()) }()
+		if len(home.Boots()) == 1 {
+			p.Log.Info("the node's directory is new, a copy, or the machine has started anew: what earlier lives of its " +
+				"agents may have served is waited for until their holds end by themselves")
+		}
 	}
 	l, err := p.Connect(ctx, c.Market, bus.RoleAgentd, c.IDs())
 	if err != nil {
