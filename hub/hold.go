@@ -297,7 +297,7 @@ func (n *Node) close(h *hold, had bool) {
 // due implements timed.
 func (h *hold) due(n *Node) {
 	switch {
-	case !n.now.Before(h.expires) && n.cut:
+	case !n.now.Before(h.expires) && (n.cut || n.doubt != ""): // its agent is not heard, or not believed
 		n.timers.set(&h.timer, n.now.Add(repeatWithin))
 	case !n.now.Before(h.expires) && n.now.Before(n.hears):
 		n.timers.set(&h.timer, n.hears)

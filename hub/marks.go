@@ -100,6 +100,7 @@ func (n *Node) hearWord(m *bus.FundsReply) {
 		}
 	}
 	if n.marks.awaits {
+		n.deaf()
 		n.marks.awaits, n.doubt = false, ""
 		n.status.changed = true
 		n.out.Settle = ledger.Own

@@ -3,6 +3,7 @@ package hub
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"souk/bus"
 	"souk/bus/tip"
@@ -42,6 +43,25 @@ func TestACopyThatLeadsAcknowledgesNothing(t *testing.T) {
 	h.run()
 	if got := h.ack(d.Hold); got != "ack " {
 		t.Errorf("once the journal is the newest: %s", got)
+	}
+}
+
+// However long the treasury's word is waited for: what was served meanwhile is repeated after it, and paid.
+func TestWhatWasServedWhileAHubWaitsIsPaid(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 4, 0.9, market.Price{Miss: market.Credit, Hit: market.Credit, Out: market.Credit})
+	h.must(h.step(h.task("ann", "t", worth(market.Credit))))
+	d := h.take("ann", "t")
+	h.accept(d)
+	h.silent = true
+	h.n.Await(WasMoved)
+	h.pass(time.Hour)
+	h.n.hearWord(&bus.FundsReply{Mark: &tip.Mark{Journal: tip.Sum{9}, Seq: 3}})
+	h.pass(7 * time.Second)
+	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 10})))
+	h.run()
+	if got := h.ack(d.Hold); got != "ack " {
+		t.Errorf("it is answered %q", got)
 	}
 }
 
