@@ -72,6 +72,13 @@ func (n *Node) Disconnected(now time.Time) {
 	n.cut = true
 }
 
+// Hears says whether a hub that does not lead hears its agents: until it does, no hold ends by its time.
+func (n *Node) Hears(now time.Time, hears bool) {
+	n.advance(now)
+	n.deaf()
+	n.cut = !hears
+}
+
 // Slept says that time has passed in which the hub did not run: its process was stopped, or starved.
 func (n *Node) Slept(now time.Time) {
 	n.advance(now)

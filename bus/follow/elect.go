@@ -98,11 +98,22 @@ func (c *Candidate) Since(ctx context.Context, key string) (by string, err error
 	if err != nil || kv.Value == nil {
 		return "", err
 	}
-	h := holderOf(kv.Value)
-	if ended, _ := c.Ended(h.Life); ended || h.Life == c.Life {
-		return "", nil
+	if h := holderOf(kv.Value); !c.own(h) {
+		return h.String(), nil
 	}
-	return h.String(), nil
+	return "", nil
+}
+
+// own reports whether a value names this process or an earlier life of its own.
+func (c *Candidate) own(h holder) bool {
+	ended, _ := c.Ended(h.Life)
+	return ended || h.Life == c.Life
+}
+
+// Twin reports whether the value of a key names another process on a journal of this one's name.
+func (c *Candidate) Twin(value []byte) bool {
+	h := holderOf(value)
+	return h.Journal == holderOf(c.Value).Journal && !c.own(h)
 }
 
 // awaitGone returns when nobody leads, or nobody can say.

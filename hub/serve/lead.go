@@ -15,39 +15,35 @@ import (
 
 // standBy waits for the leadership. Meanwhile the hub settles what it awarded when it led last, and says
 // again what it has settled: nobody else can, for the money is held in its journal. One whose journal may be
-// a copy does not: agents that it answered would not tell the hub that has the newer one. The second error
-// ends the hub.
-func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership, err, fatal error) {
-	if s.deps.Journal.Moved() {
-		lead, err = s.elect(ctx, entry)
-		return lead, err, nil
-	}
+// a copy does not, nor one beside which a copy works: agents that it answered would not tell the hub that has
+// the newer one. The second error ends the hub.
+func (s *Server) standBy(ctx context.Context) (lead bus.Leadership, err, fatal error) {
 	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	type outcome struct {
 		lead bus.Leadership
 		err  error
 	}
-	won := make(chan outcome, 1)
+	won, beside := make(chan outcome, 1), make(chan bool)
+	var watch sync.WaitGroup
+	defer func() { stop(); watch.Wait() }()
+	watch.Go(func() { s.copies(ctx, beside) })
 	go func() {
-		l, err := s.elect(ctx, entry)
+		l, err := s.stands.Elect(ctx)
 		won <- outcome{l, err}
 	}()
-	s.mu.Lock()
-	rounds, _ := s.node.Book().LastRound()
-	s.mu.Unlock()
-	if rounds > 0 { // agents may repeat completions that it has taken: it alone can say so
-		sub, err := s.deps.Bus.Subscribe(bus.CompletionSubject(s.cfg.Domain, "*"), "", s.completions())
-		if err != nil {
-			stop()
-			o := <-won
-			if o.lead != nil {
-				s.resign(o.lead)
-			}
-			return nil, err, nil
+	lost := func() { // what is won from now on
+		stop()
+		if o := <-won; o.lead != nil {
+			s.resign(o.lead)
 		}
-		defer sub.Stop()
 	}
+	var agents bus.Subscription // whose completions are heard; nil: none are
+	defer func() {
+		if agents != nil {
+			agents.Stop()
+		}
+	}()
+	s.hears(false)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -55,6 +51,21 @@ func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership
 		select {
 		case o := <-won:
 			return o.lead, o.err, nil
+		case quiet := <-beside:
+			switch {
+			case quiet && agents != nil:
+				agents.Stop()
+				agents = nil
+			case !quiet && agents == nil:
+				agents, err = s.deps.Bus.Subscribe(bus.CompletionSubject(s.cfg.Domain, "*"), "", s.completions())
+				if err != nil {
+					lost()
+					return nil, err, nil
+				}
+			default:
+				continue
+			}
+			s.hears(!quiet)
 		case first = <-s.in:
 		case <-timer.C:
 		case fatal = <-s.broken:
@@ -67,10 +78,7 @@ func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership
 			}
 		}
 		if fatal != nil {
-			stop()
-			if o := <-won; o.lead != nil {
-				s.resign(o.lead)
-			}
+			lost()
 			return nil, nil, fatal
 		}
 		if !r.Wake.IsZero() {
@@ -79,10 +87,38 @@ func (s *Server) standBy(ctx context.Context, entry []byte) (lead bus.Leadership
 	}
 }
 
-// elect wins the domain's election.
-func (s *Server) elect(ctx context.Context, entry []byte) (bus.Leadership, error) {
-	s.stands.Value = entry
-	return s.stands.Elect(ctx)
+// hears tells the Node whether it hears its agents.
+func (s *Server) hears(is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.node.Hears(time.Now(), is)
+}
+
+// copies says until ctx ends whether a copy of the journal works beside this hub, as far as the registry
+// knows. It says nothing where this one may be the copy, or has nothing to settle.
+func (s *Server) copies(ctx context.Context, beside chan<- bool) {
+	s.mu.Lock()
+	rounds, _ := s.node.Book().LastRound()
+	s.mu.Unlock()
+	asks, cancel := context.WithTimeout(ctx, ledAgain)
+	by, _ := s.stands.Since(asks, bus.LedKey(s.cfg.Journal))
+	if cancel(); by != "" || rounds == 0 || s.deps.Journal.Moved() {
+		return
+	}
+	is := false
+	say := func() {
+		select {
+		case beside <- is:
+		case <-ctx.Done():
+		}
+	}
+	follow.Run(ctx, s.deps.Registry, s.stands.Key, follow.Follower{
+		Set:    func(kv bus.KV) { is = s.stands.Twin(kv.Value); say() },
+		Gone:   func(string) { is = false; say() },
+		Synced: say,
+		Failed: func(err error) { s.stands.Asked(err); say() },
+		Works:  func() { s.stands.Asked(nil) },
+	})
 }
 
 // contradicted says by which word the treasury contradicts that the journal is the newest; "": by none.

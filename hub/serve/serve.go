@@ -259,9 +259,9 @@ func (s *Server) leadAlways(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
 	}
-	return s.stands.Lead(ctx, func(ctx context.Context) (bus.Leadership, error, error) {
-		return s.standBy(ctx, entry)
-	}, func(ctx context.Context, l bus.Leadership, yield <-chan struct{}) error {
+	s.stands.Value = entry
+	return s.stands.Lead(ctx, s.standBy, func(ctx context.Context, l bus.Leadership,
+		yield <-chan struct{}) error {
 		err := s.lead(ctx, l, entry, yield)
 		switch {
 		case errors.Is(err, follow.ErrGivesWay) && s.contradicted() != "":

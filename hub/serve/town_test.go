@@ -11,6 +11,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/membus"
+	"souk/bus/tip"
 	"souk/hub"
 	"souk/ledger"
 	"souk/ledger/journal"
@@ -27,7 +28,8 @@ type town struct {
 	log *slog.Logger // of hubs; nil: none
 
 	mu      sync.Mutex
-	ended   bool // what the treasury says of the hub
+	ended   bool      // what the treasury says of the hub
+	mark    *tip.Mark // and of its own journal
 	prepaid map[string]market.Credits
 	grants  []bus.Grant
 	seen    map[string]bus.FundsReply
@@ -73,7 +75,10 @@ func (tn *town) treasury(m bus.Msg) {
 		r = bus.FundsReply{ID: q.ID, Client: q.Client}
 		switch op {
 		case bus.OpAllotted:
-			r.Ended = tn.ended
+			r.Ended, r.Mark = tn.ended, tn.mark
+			if tn.mark != nil {
+				r.Journal = tn.mark.Journal
+			}
 			for _, g := range tn.grants {
 				if g.Hub == q.Hub && g.Number > q.After {
 					r.Grants = append(r.Grants, g)
