@@ -75,6 +75,18 @@ func (h *Home) Boots() (all []int64) {
 	return append(all, h.boot)
 }
 
+// Held returns an error once the directory was moved away, or a copy was put in its place: what is written
+// there is read by nobody who starts here.
+func (h *Home) Held() error {
+	if h == nil {
+		return nil
+	}
+	if err := h.had.Held(); err != nil {
+		return fmt.Errorf("node's directory %s: %w: the node ends; start it where its directory is", h.dir, err)
+	}
+	return nil
+}
+
 // hung is the file that names policies in which a life hung; "": none is kept.
 func (h *Home) hung() string {
 	if h == nil {

@@ -122,7 +122,9 @@ func (s *Server) Stats() agentd.Stats {
 
 // Run serves until ctx ends; then it drains: no new tasks, running ones get DrainTimeout, completions
 // SettleTimeout. It returns an error only if an agent cannot be offered at all, as when its id is taken.
-func (s *Server) Run(ctx context.Context) error {
+func (s *Server) Run(ctx context.Context) error { return follow.While(ctx, s.deps.Home.Held, s.run) }
+
+func (s *Server) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer s.crew.End()

@@ -21,6 +21,7 @@ type Spool struct {
 	Failed func(error)
 
 	path string
+	home *Home
 
 	mu     sync.Mutex
 	state  *agentd.Spool
@@ -38,7 +39,7 @@ const syncAfter = 100 * time.Millisecond
 // Spool opens the spool of an agent, and returns the completions that earlier lives have left in it. note
 // says, for the log, what could not be read and was set aside.
 func (h *Home) Spool(agent string, most int) (s *Spool, left []agentd.Report, note, err error) {
-	s = &Spool{path: filepath.Join(h.dir, agent+".spool"), sync: (*os.File).Sync}
+	s = &Spool{path: filepath.Join(h.dir, agent+".spool"), home: h, sync: (*os.File).Sync}
 	data, err := regular.Read(s.path, 2*agentd.SpoolMost)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -66,6 +67,9 @@ func (h *Home) Spool(agent string, most int) (s *Spool, left []agentd.Report, no
 
 // renew writes the file anew with what is pending. The lock is held.
 func (s *Spool) renew() error {
+	if err := s.home.Held(); err != nil {
+		return err // the spool there is another's
+	}
 	text, none := s.state.Text()
 	file, err := regular.Create(s.path + ".new")
 	if err != nil {
@@ -102,8 +106,11 @@ func (s *Spool) syncFile(file *os.File) error {
 }
 
 // there reports whether the path leads to the file that is written. Where a copy was put in its place, that
-// is begun anew, with all that is pending.
+// is begun anew, with all that is pending; not so where the whole directory is another.
 func (s *Spool) there() bool {
+	if s.home.Held() != nil {
+		return true
+	}
 	own, err := s.file.Stat()
 	now, lost := os.Stat(s.path)
 	if err != nil || lost != nil {

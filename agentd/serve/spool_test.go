@@ -16,6 +16,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/life"
 	"souk/market"
 )
 
@@ -62,6 +63,43 @@ func TestASpoolThatACopyReplaced(t *testing.T) {
 	must(t, os.Remove(s.path))
 	must(t, s.Add(report("j/4/0")))
 	openSpool(t, h, "j/1/0 j/2/0 j/3/0 j/4/0") // the first was not closed
+}
+
+// While a node runs, its directory is moved away, and a copy is put in its place: what comes after that goes with
+// the directory, and the copy stays as it is. The node ends, and says why.
+func TestANodeWhoseDirectoryIsMovedAway(t *testing.T) {
+	data := t.TempDir()
+	dir := filepath.Join(data, "agentd", "node-n1")
+	for _, copied := range []bool{true, false} {
+		h := openHome(t, data, "n1")
+		s := openSpool(t, h, "")
+		must(t, s.Add(report("j/1/0")))
+		must(t, os.CopyFS(dir+".copy", os.DirFS(dir)))
+		must(t, os.Rename(dir, dir+".away"))
+		if copied {
+			must(t, os.Rename(dir+".copy", dir))
+		}
+		must(t, s.Add(report("j/2/0")))
+		_ = s.Close()
+		synctest.Test(t, func(t *testing.T) {
+			o := newTownAt(t, h)
+			if err := <-o.ended; !errors.Is(err, life.ErrReplaced) || !strings.Contains(err.Error(), dir+": ") {
+				t.Errorf("it ends with %v", err)
+			}
+			o.hub.Close()
+			synctest.Wait()
+		})
+		must(t, h.Close())
+		if copied {
+			openSpool(t, openHome(t, data, "n1"), "j/1/0")
+			must(t, os.RemoveAll(dir))
+		} else if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("it was made anew: %v", err)
+		}
+		must(t, os.Rename(dir+".away", dir))
+		openSpool(t, openHome(t, data, "n1"), "j/1/0 j/2/0")
+		must(t, os.RemoveAll(dir))
+	}
 }
 
 // What was added is there after a kill, in its order, until it is acknowledged.

@@ -5,6 +5,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -183,6 +184,30 @@ func (w *watch) pause(ctx context.Context, tick <-chan time.Time) {
 			return
 		}
 	}
+}
+
+// heldEvery is how often a process looks whether its directory is still there.
+const heldEvery = time.Second
+
+// While runs something until ctx ends, or held says that the directory is lost that it runs on.
+func While(ctx context.Context, held func() error, run func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	looked := make(chan error, 1)
+	go func() {
+		var lost error
+		for lost == nil && Pause(ctx, heldEvery) {
+			lost = held()
+		}
+		stop()
+		looked <- lost
+	}()
+	err := run(ctx)
+	stop()
+	if lost := <-looked; !errors.Is(err, lost) {
+		return errors.Join(lost, err)
+	}
+	return err
 }
 
 // Jitter spreads a pause over half of it to all of it, so that many who lost one thing do not come back at

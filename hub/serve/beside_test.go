@@ -2,15 +2,18 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"souk/bus"
 	"souk/bus/bustest"
+	"souk/bus/life"
 	"souk/bus/tip"
 )
 
@@ -72,6 +75,20 @@ func TestAHubThatWasAwayPastItsHolds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A hub whose directory is moved away ends, and says why, whether it has something to write or not.
+func TestAHubWhoseDirectoryIsMovedAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tn := newTown(t)
+		_, run := tn.run(tn.world.Registry(), tn.journal("hub-math"), nil)
+		if err := os.Rename(tn.dir, tn.dir+".away"); err != nil {
+			t.Fatal(err)
+		}
+		if err := run.wait(); !errors.Is(err, life.ErrReplaced) || !strings.Contains(err.Error(), tn.dir+": ") {
+			t.Errorf("it ends with %v", err)
+		}
+	})
 }
 
 // A hub that stands by while a copy of its journal leads settles nothing, though its own file is the first,

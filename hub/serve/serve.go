@@ -205,6 +205,10 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("hub: Run was called before")
 	}
+	return follow.While(ctx, s.deps.Journal.Held, s.run)
+}
+
+func (s *Server) run(ctx context.Context) error {
 	watched, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	go s.watchdog.Run(watched, s.hangs)

@@ -46,6 +46,7 @@ func (m *memory) Life() string                              { return "" }
 func (m *memory) Ended(string) (bool, string)               { return false, "it has no lives" }
 func (m *memory) Moved() bool                               { return false }
 func (m *memory) Settle(bool)                               {}
+func (m *memory) Held() error                               { return nil }
 func (m *memory) Sum(seq uint64) (tip.Sum, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -305,10 +305,8 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 	now := j.cfg.now()
 	due := now.Sub(j.looked) >= noteEvery // no frame's time: that stands still after a clock was ahead
 	if due {
-		if err := j.held(); err != nil {
-			j.broken = fmt.Errorf("journal %s: nothing more is taken: %w: what this process wrote since is in files "+
-				"that no start reads; start it where the newest journal is", j.dir, err)
-			return j.broken
+		if err := j.look(); err != nil {
+			return err
 		}
 	}
 	j.appended = true

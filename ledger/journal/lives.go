@@ -75,6 +75,23 @@ func (j *Journal) held() error {
 	return nil
 }
 
+// Held implements [ledger.Journal].
+func (j *Journal) Held() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.look()
+}
+
+// look takes nothing more once the journal is lost. The lock is held.
+func (j *Journal) look() error {
+	if err := j.held(); err != nil {
+		j.broken = fmt.Errorf("journal %s: nothing more is taken: %w: what this process wrote since is in files "+
+			"that no start reads; start it where the newest journal is", j.dir, err)
+		return j.broken
+	}
+	return nil
+}
+
 // hasLived reports whether the journal in dir was ever opened for writing.
 func hasLived(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "LIVES"))

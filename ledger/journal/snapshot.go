@@ -383,6 +383,9 @@ func pacer(stop <-chan struct{}) func() error {
 
 // write makes a snapshot durable and removes what it takes the place of.
 func (j *Journal) write(stop <-chan struct{}, s *snapshot) error {
+	if err := j.Held(); err != nil {
+		return err // the directory there is another's
+	}
 	dir, size := snapshotDir(j.dir), int64(snapshotHead+len(s.state)+8)
 	if size > maxSnapshot {
 		return fmt.Errorf("it would have %d bytes, want at most %d", size, maxSnapshot)

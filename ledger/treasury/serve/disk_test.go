@@ -1,11 +1,15 @@
 package serve_test
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"souk/bus"
+	"souk/bus/life"
 	"souk/ledger"
 	"souk/market"
 )
@@ -17,6 +21,18 @@ type cramped struct {
 }
 
 func (c *cramped) HasRoom() bool { return !c.full.Load() }
+
+// A treasury whose directory is moved away ends, and says why, whether it has something to write or not.
+func TestATreasuryWhoseDirectoryIsMovedAway(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "treasury")
+	h := start(t, dir, nil)
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.wait(); !errors.Is(err, life.ErrReplaced) || !strings.Contains(err.Error(), dir+": ") {
+		t.Errorf("it ends with %v", err)
+	}
+}
 
 // A treasury whose disk is nearly full takes no money in. Its log says so when that begins, and when there is
 // room again.

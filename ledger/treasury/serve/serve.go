@@ -122,8 +122,10 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // them, and only a restart can tell; or that its frames are of a later epoch than the registry gives.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.d.Journal.Follow(func() ledger.Replica { return treasury.NewHistory(s.cfg) })()
-	return s.stands.Lead(ctx, func(ctx context.Context) (l bus.Leadership, err, fatal error) {
-		l, err = s.stands.Elect(ctx)
-		return l, err, nil
-	}, s.lead)
+	return follow.While(ctx, s.d.Journal.Held, func(ctx context.Context) error {
+		return s.stands.Lead(ctx, func(ctx context.Context) (l bus.Leadership, err, fatal error) {
+			l, err = s.stands.Elect(ctx)
+			return l, err, nil
+		}, s.lead)
+	})
 }
