@@ -20,6 +20,7 @@ import (
 type User struct {
 	Name string
 	bus.Access
+	Gone bool // it may do nothing any more
 }
 
 const (
@@ -28,9 +29,10 @@ const (
 	ours = "souk-"
 )
 
-// Admit gives etcd these users, with exactly what each may do, takes away those whom an earlier call gave it,
-// and has it ask from then on. Users and roles of others' making stay. Whoever calls it shows a certificate
-// of the name root, to which etcd gives all rights. What was begun is ended by the next call.
+// Admit gives etcd these users, with exactly what each may do, takes away those who are gone, and has it ask
+// from then on. Users and roles of others' making stay, and so do users that are not named: they may be newer
+// than who calls. That one shows a certificate of the name root, to which etcd gives all rights. What was
+// begun is ended by the next call.
 func Admit(ctx context.Context, config Config, users []User) error {
 	within, cancel := context.WithTimeout(ctx, cmp.Or(config.DialTimeout, 5*time.Second))
 	defer cancel()
@@ -67,14 +69,23 @@ func (a admission) roles(ctx context.Context, users []User) error {
 	if err != nil {
 		return err
 	}
-	wanted := map[string]bool{}
 	for _, u := range users {
 		if u.Name == root {
 			return fmt.Errorf("%s is the name of who may do anything: give another", root)
 		}
 		role := ours + u.Name
-		wanted[role] = true
-		if !slices.Contains(there.Roles, role) {
+		switch is := slices.Contains(there.Roles, role); {
+		case u.Gone && is:
+			if _, err := a.UserDelete(ctx, u.Name); err != nil && !errors.Is(err, rpctypes.ErrUserNotFound) {
+				return err
+			}
+			if _, err := a.RoleDelete(ctx, role); err != nil && !errors.Is(err, rpctypes.ErrRoleNotFound) {
+				return err
+			}
+			continue
+		case u.Gone:
+			continue
+		case !is:
 			if _, err := a.RoleAdd(ctx, role); err != nil && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
 				return err
 			}
@@ -84,18 +95,6 @@ func (a admission) roles(ctx context.Context, users []User) error {
 		}
 		if err := a.user(ctx, u.Name, role); err != nil {
 			return fmt.Errorf("%s: %w", u.Name, err)
-		}
-	}
-	for _, role := range there.Roles {
-		name, mine := strings.CutPrefix(role, ours)
-		if !mine || wanted[role] {
-			continue
-		}
-		if _, err := a.UserDelete(ctx, name); err != nil && !errors.Is(err, rpctypes.ErrUserNotFound) {
-			return err
-		}
-		if _, err := a.RoleDelete(ctx, role); err != nil && !errors.Is(err, rpctypes.ErrRoleNotFound) {
-			return err
 		}
 	}
 	return nil

@@ -410,7 +410,13 @@ func TestAdmitChangesWhoMay(t *testing.T) {
 			t.Errorf("%s, which it may no more: %v", key, err)
 		}
 	}
-	g.admit(t, nil)
+	g.admit(t, nil) // by who knows of nobody
+	ok(t, node.Put(ctx, bus.AgentKey("a3"), nil))
+	gone := []etcdreg.User{{Name: "never", Gone: true}}
+	for _, u := range users(t) {
+		gone = append(gone, etcdreg.User{Name: u.Name, Gone: true})
+	}
+	g.admit(t, gone)
 	if err := node.Put(ctx, bus.AgentKey("a3"), nil); !refused(err) {
 		t.Errorf("a name that was taken away: %v", err)
 	}

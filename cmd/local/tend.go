@@ -16,8 +16,8 @@ import (
 	"souk/bus/natsauth"
 )
 
-// Admit gives an etcd the names of a market's keys, each with what its role may do there, and nobody else.
-// Only where the CA's key is can it.
+// Admit gives an etcd the names of a market's keys, each with what its role may do there, and takes away those
+// that were revoked. Only where the CA's key is can it.
 func Admit(ctx context.Context, keys *natsauth.Store, etcd []string) error {
 	names, err := keys.List()
 	if err != nil {
@@ -33,9 +33,8 @@ func admit(ctx context.Context, keys *natsauth.Store, names []natsauth.User, etc
 		if err != nil {
 			return err
 		}
-		if !n.Revoked && access.Probe() != "" {
-			users = append(users, etcdreg.User{Name: n.Name, Access: access})
-		}
+		users = append(users, etcdreg.User{Name: n.Name, Access: access,
+			Gone: n.Revoked || access.Probe() == ""})
 	}
 	files, err := natsauth.ClientCert(keys.Dir(), natsauth.Root, time.Now())
 	if err != nil {

@@ -64,6 +64,12 @@ func TestAuthTellsEtcd(t *testing.T) {
 	older := filepath.Join(t.TempDir(), "data")
 	ok(exec.Command("cp", "-a", data, older).Run())
 	ok(auth("add", "gateway", "other"))
+	newest := data
+	data = older
+	ok(auth("init")) // it knows nothing of other, and leaves that alone
+	data = newest
+	_, err = as("other").Get(ctx, bus.KeysPrefix)
+	ok(err)
 	_ = auth("revoke", "gate") // no server of NATS is told, which it says
 	if _, err := gate.Get(ctx, bus.KeysPrefix); err == nil {
 		t.Error("who was revoked may read on")
@@ -71,7 +77,6 @@ func TestAuthTellsEtcd(t *testing.T) {
 	ok(hub.Put(ctx, bus.HubKey("math"), nil))
 
 	// An older copy of the keys lets nobody in again, and takes nobody's rights away who came since.
-	newest := data
 	data = older
 	if err := auth("init"); !errors.Is(err, natsauth.ErrOlderKeys) ||
 		!strings.Contains(err.Error(), "1 revocations that they lack") {
