@@ -34,6 +34,7 @@ type spoken struct {
 	heard    bool
 	confirms bool   // it has kept a mark, and the journal has it
 	denies   string // why the journal cannot be the one that the hub has dealt with
+	by       uint64 // the frame by which it does
 	early    bool   // it said so among the first: then it is enough by itself
 }
 
@@ -89,7 +90,13 @@ func (t *Treasury) judge(req *bus.FundsRequest) {
 	if t.own.first.IsZero() {
 		t.own.first = t.now
 	}
-	switch m := req.Known; {
+	m, by := req.Known, uint64(0)
+	if m != nil {
+		by = m.Seq
+	}
+	switch {
+	case w.spoken.denies != "" && by < w.spoken.by:
+		return // an older copy of the hub, which had not heard of that
 	case m == nil:
 		w.spoken.heard, w.spoken.confirms, w.spoken.denies = true, false, ""
 	case m.Journal == t.book.ID() && m.Seq <= last && req.Here == tip.Sum{}:
@@ -97,6 +104,7 @@ func (t *Treasury) judge(req *bus.FundsRequest) {
 	default:
 		w.spoken.denies = ledger.Doubt(t.book.ID(), last, req.Here, *m)
 		w.spoken.heard, w.spoken.confirms = true, w.spoken.denies == ""
+		w.spoken.by = by
 	}
 	among := t.own.moved && t.now.Sub(t.own.first) < firstFor
 	w.spoken.early = w.spoken.denies != "" && (w.spoken.early || among)
