@@ -32,7 +32,7 @@ type heardOf struct {
 
 // markEvery is the least time between two frames that say no more than how far the treasury's journal is: a
 // hub without tasks writes no more often, and one with tasks has frames of its own.
-const markEvery = time.Minute
+const markEvery = bus.FundsEvery
 
 // Await has the hub hear the treasury before it takes a task, and says whence its journal may be an older
 // copy: it was moved, or another led since. An empty one asks before it begins.

@@ -65,8 +65,8 @@ func TestASpoolThatACopyReplaced(t *testing.T) {
 	openSpool(t, h, "j/1/0 j/2/0 j/3/0 j/4/0") // the first was not closed
 }
 
-// While a node runs, its directory is moved away, and a copy is put in its place: what comes after that goes with
-// the directory, and the copy stays as it is. The node ends, and says why.
+// While a node runs, its directory is moved away, and a copy is put in its place: what comes after that goes
+// with the directory, and the copy stays as it is. The node ends, and says why.
 func TestANodeWhoseDirectoryIsMovedAway(t *testing.T) {
 	data := t.TempDir()
 	dir := filepath.Join(data, "agentd", "node-n1")
@@ -83,7 +83,8 @@ func TestANodeWhoseDirectoryIsMovedAway(t *testing.T) {
 		_ = s.Close()
 		synctest.Test(t, func(t *testing.T) {
 			o := newTownAt(t, h)
-			if err := <-o.ended; !errors.Is(err, life.ErrReplaced) || !strings.Contains(err.Error(), dir+": ") {
+			err := <-o.ended
+			if !errors.Is(err, life.ErrReplaced) || !strings.Contains(err.Error(), dir+": ") {
 				t.Errorf("it ends with %v", err)
 			}
 			o.hub.Close()

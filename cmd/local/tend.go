@@ -16,8 +16,8 @@ import (
 	"souk/bus/natsauth"
 )
 
-// Admit gives an etcd the names of a market's keys, each with what its role may do there, and takes away those
-// that were revoked. Only where the CA's key is can it.
+// Admit gives an etcd the names of a market's keys, each with what its role may do there, and takes away
+// those that were revoked. Only where the CA's key is can it.
 func Admit(ctx context.Context, keys *natsauth.Store, etcd []string) error {
 	names, err := keys.List()
 	if err != nil {
