@@ -126,16 +126,8 @@ func (d *Dir) lines(text string, changed uint64) (past []entry, here, doubted bo
 	return past[max(0, len(past)-maxLives):], here, doubted
 }
 
-// Last is the word that the life before has left on what it had written; "-": there is none.
-func (d *Dir) Last() string {
-	if len(d.past) == 0 {
-		return "-"
-	}
-	return d.past[len(d.past)-1].word
-}
-
-// Words are those of the earlier lives that this very directory has had, as far back as nothing but they has
-// written to it.
+// Words are those of the earlier lives that this very directory has had, the last one last, as far back as
+// nothing but they has written to it.
 func (d *Dir) Words() (all []string) {
 	for _, e := range d.past {
 		if e.word != "-" {
@@ -146,7 +138,7 @@ func (d *Dir) Words() (all []string) {
 }
 
 // Begin remembers this life in the directory, with its first word. kept reports whether all is there that
-// Last says; if not, an older copy was put behind LOCK and LIVES. A disk that is full forgets it: then a
+// the life before said; if not, an older copy was put behind LOCK and LIVES. A disk that is full forgets it: then a
 // later one cannot prove that this one has ended, which costs it some seconds.
 func (d *Dir) Begin(word string, kept bool) {
 	if !kept {

@@ -76,7 +76,8 @@ type Journal struct {
 	appended bool
 	last     ledger.Frame // header of the last frame
 	end      tip.Sum      // its checksum
-	was      string       // what LIVES would say of the frame that it does, by what is stored
+	said     string       // what LIVES said of the journal; "": nothing
+	was      string       // what that would be of the same frame, as it is stored
 	noted    uint64       // the last frame that LIVES says of
 	looked   time.Time    // when it was told
 	tail     tail         // the segment that is written, when it was looked at last
@@ -132,12 +133,15 @@ func open(dir string, cfg Config) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{dir: dir, cfg: cfg, home: home, free: cfg.Free, sums: newSums(), was: word(0, tip.Sum{})}
+	j := &Journal{dir: dir, cfg: cfg, home: home, free: cfg.Free, sums: newSums()}
+	if words := home.Words(); len(words) > 0 {
+		j.said, j.was = words[len(words)-1], word(0, tip.Sum{})
+	}
 	if err := j.start(); err != nil {
 		home.Close()
 		return nil, err
 	}
-	home.Begin(j.word(), j.kept()) // else an older copy was put behind LOCK and LIVES
+	home.Begin(j.word(), j.said == j.was) // else an older copy was put behind LOCK and LIVES
 	j.noted, j.looked = j.last.Seq, cfg.now()
 	if err := j.held(); err != nil {
 		return nil, errors.Join(err, j.store.Close(), home.Close())

@@ -37,12 +37,6 @@ func frameOf(word string) uint64 {
 	return seq
 }
 
-// kept reports whether the journal has what LIVES says of it. Frames without a word are of who knows where.
-func (j *Journal) kept() bool {
-	last := j.home.Last()
-	return last == j.was || last == "-" && j.last.Seq == 0
-}
-
 // tail is the last segment, by name and file.
 type tail struct {
 	name string

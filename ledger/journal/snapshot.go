@@ -142,7 +142,7 @@ func (j *Journal) ignored(path string, err error) {
 // check reads and checks what is stored from the segment of the newest snapshot that fits on; without one,
 // everything.
 func (j *Journal) check() (r *Reader, last Entry, err error) {
-	was := frameOf(j.home.Last())
+	was := frameOf(j.said)
 	for _, path := range append(snapshotFiles(j.dir), "") {
 		s := &snapshot{}
 		if path != "" {
@@ -157,7 +157,7 @@ func (j *Journal) check() (r *Reader, last Entry, err error) {
 		fits := path == ""
 		err = r.Each(func(e Entry) error {
 			fits = fits || s.follows(e, r)
-			if e.Seq == was {
+			if e.Seq == was || j.said == "" { // frames that nothing is said of are of who knows where
 				j.was = word(e.Seq, tip.SumOf(e.Data))
 			}
 			e.Data = append(last.Data[:0], e.Data...)
