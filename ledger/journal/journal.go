@@ -324,8 +324,8 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 				"what is on disk: %w", j.dir, err)
 			return j.broken
 		}
-		j.keepTail(frames[:n])
-		j.last, j.end = frames[n-1], tip.SumOf(j.frameAt(n-1))
+		j.keepSums(frames[:n])
+		j.last = frames[n-1]
 		j.last.Records = nil
 		frames = frames[n:]
 	}

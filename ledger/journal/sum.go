@@ -15,8 +15,8 @@ const maxSums = 1 << 12
 // sums are checksums of frames that were asked for.
 type sums struct {
 	all  *bounded.Cache[struct{}, uint64, tip.Sum]
-	seq  uint64 // of the tail
-	tail []byte // bytes of the last frame that says more than marks, appended by this process
+	seq  uint64 // of the last frame that says more than marks, appended by this process; 0: none
+	last tip.Sum
 }
 
 func newSums() sums { return sums{all: bounded.New[struct{}, uint64, tip.Sum](maxSums, 0)} }
@@ -25,16 +25,15 @@ func (s *sums) put(seq uint64, sum tip.Sum) {
 	s.all.Put(struct{}{}, seq, sum, 1)
 }
 
-// keepTail keeps the bytes of the last of these frames that says more than marks: its checksum is what is
-// asked for most.
-func (j *Journal) keepTail(frames []ledger.Frame) {
-	for i := len(frames) - 1; i >= 0; i-- {
+// keepSums keeps the checksum of the last of these frames, which were encoded last, and of the last that says
+// more than marks: that is asked for most.
+func (j *Journal) keepSums(frames []ledger.Frame) {
+	last := len(frames) - 1
+	j.end = tip.SumOf(j.frameAt(last))
+	for i := last; i >= 0; i-- {
 		if frames[i].Says() {
-			j.sums.seq = frames[i].Seq
-			j.sums.tail = append(j.sums.tail[:0], j.frameAt(i)...)
-			if cap(j.sums.tail) > 1<<20 {
-				j.sums.put(j.sums.seq, tip.SumOf(j.sums.tail))
-				j.sums.tail = nil // one rare large frame must not pin its memory
+			if j.sums.seq, j.sums.last = frames[i].Seq, j.end; i < last {
+				j.sums.last = tip.SumOf(j.frameAt(i))
 			}
 			return
 		}
@@ -54,8 +53,8 @@ func (j *Journal) Sum(seq uint64) (sum tip.Sum, ok bool, err error) {
 	known := j.sums.all.Peek(seq)
 	if ok = known != nil; ok {
 		sum = *known
-	} else if seq == j.sums.seq && len(j.sums.tail) > 0 {
-		sum, ok = tip.SumOf(j.sums.tail), true
+	} else if seq == j.sums.seq {
+		sum, ok = j.sums.last, true
 		j.sums.put(seq, sum)
 	}
 	j.mu.Unlock()
