@@ -19,8 +19,8 @@ func (e *env) regCommand() *cobra.Command {
   ledger reg client:dev:avail -O csv`,
 		Args: console.Takes(1, console.Any),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := newSheet(cmd.OutOrStdout(), e.output, "time", "journal", "seq", "kind", "record", "credits",
-				"balance")
+			out := newSheet(cmd.OutOrStdout(), e.output, "time", "journal", "seq", "kind", "record",
+				"credits", "balance")
 			balances := map[string]market.Credits{} // by journal
 			walk := func(s *inspect.Source, f *ledger.Frame, r *ledger.Record) error {
 				for _, l := range r.Legs {
