@@ -14,7 +14,6 @@ import (
 	"souk/agentd/vllmsim"
 	"souk/bus"
 	"souk/bus/membus"
-	"souk/cmd/parts"
 	"souk/market"
 )
 
@@ -23,9 +22,16 @@ import (
 // that.
 func TestEnginesAreFound(t *testing.T) {
 	var ports [3]int
+	var listeners [len(ports)]net.Listener // together, so that no port is given twice
 	for i := range ports {
-		_, port, _ := net.SplitHostPort(parts.Port())
-		ports[i], _ = strconv.Atoi(port)
+		var err error
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+		ports[i] = listeners[i].Addr().(*net.TCPAddr).Port
+	}
+	for _, l := range listeners {
+		l.Close()
 	}
 	engine := func(port int, model string) *vllmsim.Server {
 		t.Helper()

@@ -22,7 +22,6 @@ import (
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/bus/embedded"
-	"souk/cmd/parts"
 )
 
 func write(t *testing.T, text string) string {
@@ -55,7 +54,7 @@ func get(t *testing.T, url string) (int, string) {
 // A daemon's life as its operator sees it: alive at once, ready when it serves, not ready while it drains,
 // gone with 0.
 func TestALife(t *testing.T) {
-	address := parts.Port()
+	address := freePort()
 	path := write(t, fairFile+"health: {listen: \""+address+"\"}\nlog: {format: json}\n")
 	open, drained := make(chan struct{}), make(chan struct{})
 	role := fairRole(func(ctx context.Context, p *Process, _ *fair) error {
@@ -163,7 +162,7 @@ func TestItEndsInTime(t *testing.T) {
 
 // A market that comes up later is waited for, and the operator is told what is waited for.
 func TestServersThatComeLater(t *testing.T) {
-	address, health := parts.Port(), parts.Port()
+	address, health := freePort(), freePort()
 	etcd, err := embedded.StartEtcd(embedded.EtcdConfig{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)

@@ -52,8 +52,10 @@ type clusterFlags struct {
 	exit        bool
 	limit       int
 	concurrency int
-	within      time.Duration
 }
+
+// readyWithin is the time for all processes to be ready.
+const readyWithin = 60 * time.Second
 
 func clusterCommand(s *shared) *cobra.Command {
 	var f clusterFlags
@@ -79,7 +81,6 @@ every process that uses them. A process that ends by itself ends the cluster, wi
 	c.Flags().BoolVar(&f.exit, "exit", false, "end after the check, with the verdict as exit status")
 	c.Flags().IntVar(&f.limit, "limit", 40, "dialogues played; 0 plays none")
 	c.Flags().IntVar(&f.concurrency, "concurrency", 24, "dialogues at a time")
-	c.Flags().DurationVar(&f.within, "ready-within", 60*time.Second, "time for all processes to be ready")
 	return c
 }
 
@@ -127,7 +128,7 @@ func runCluster(ctx context.Context, data string, f clusterFlags, out, errs io.W
 	for _, note := range plan.moved {
 		fmt.Fprintln(out, note)
 	}
-	up, cancel := context.WithTimeout(ctx, f.within)
+	up, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	if err := plan.start(up, group); err != nil {
 		if ctx.Err() != nil && group.failure() == nil {

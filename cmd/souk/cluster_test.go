@@ -624,8 +624,7 @@ func clusterWithABadFile(t *testing.T, bin string) {
 	var out bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	f := clusterFlags{config: filepath.Join(dir, "cluster.yaml"), bin: bin, exit: true,
-		within: 30 * time.Second}
+	f := clusterFlags{config: filepath.Join(dir, "cluster.yaml"), bin: bin, exit: true}
 	err = runCluster(ctx, filepath.Join(dir, "data"), f, &out, &out)
 	if err == nil || !strings.Contains(err.Error(),
 		`hub-math.yaml:7: unknown field "hub.lables": write labels`) {

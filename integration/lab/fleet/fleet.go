@@ -105,7 +105,7 @@ func Start(ctx context.Context, p Plan) (*Fleet, error) {
 }
 
 func (f *Fleet) start(ctx context.Context) error {
-	f.NATS, f.Etcd = parts.Port(), parts.Port()
+	f.NATS, f.Etcd = port(), port()
 	var err error
 	if f.Keys, err = natsauth.Init(natsauth.Dir(f.Data)); err != nil {
 		return err
@@ -228,7 +228,7 @@ func (f *Fleet) proxy(target string) *proxy.Proxy {
 
 // Add makes a part of a daemon with a file, and does not start it.
 func (f *Fleet) Add(name, marketAt, text string, command ...string) (*Part, error) {
-	health := parts.Port()
+	health := port()
 	path := filepath.Join(f.Dir, "conf", name+".yaml")
 	text = fmt.Sprintf("%shealth: {listen: %q}\nlog: {level: %s}\n%s", marketAt, health,
 		cmp.Or(os.Getenv("SOUK_FLEET_LOG"), "info"), text)
@@ -250,9 +250,9 @@ func (f *Fleet) AddPart(p *Part) *Part {
 
 // AddEngine makes the part of engine n.
 func (f *Fleet) AddEngine(n int) (*Part, error) {
-	address := parts.Port()
-	_, port, _ := net.SplitHostPort(address)
-	args := []string{filepath.Join(f.Bin, "souk"), "engine", "--port", port, "--model", Model, "--profile",
+	address := port()
+	_, at, _ := net.SplitHostPort(address)
+	args := []string{filepath.Join(f.Bin, "souk"), "engine", "--port", at, "--model", Model, "--profile",
 		cmp.Or(f.Profile, "steady"), "--speedup", fmt.Sprint(cmp.Or(f.Speedup, 1)), "--admin"}
 	if f.Blocks > 0 {
 		const size = 16 // tokens of a block

@@ -1,4 +1,4 @@
-package parts
+package daemon
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ var ports struct {
 	next int
 }
 
-// Port returns an address of loopback that is free, outside of the range from which systems give ports to
-// connections: a part that is started again finds its own.
-func Port() string {
+// freePort returns an address of loopback that is free, outside of the range from which systems give ports to
+// connections: what is started again finds its own.
+func freePort() string {
 	ports.Lock()
 	defer ports.Unlock()
 	if ports.next == 0 {
@@ -30,5 +30,5 @@ func Port() string {
 			return address
 		}
 	}
-	panic("parts: no port of loopback is free")
+	panic("no port of loopback is free")
 }
