@@ -37,8 +37,8 @@ var ErrDiskFull = errors.New("disk is nearly full")
 // on this very file in this boot. Settle says whether it is known to be the one that was written last: then
 // Moved is false. As long as it is not, later openings find it moved, too.
 //
-// Held returns an error once the journal's files are no longer those under their names: its directory was moved
-// away, or a copy was put in its place. Nothing is taken from then on.
+// Held returns an error once the journal's files are no longer those under their names: its directory was
+// moved away, or a copy was put in its place. Nothing is taken from then on.
 //
 // Sum is the checksum of a stored frame; ok is false if there is none of that sequence. It may be called
 // beside Append. What was asked for lately, and the last frame that says more than marks, are at hand; else

@@ -138,8 +138,8 @@ func (d *Dir) Words() (all []string) {
 }
 
 // Begin remembers this life in the directory, with its first word. kept reports whether all is there that
-// the life before said; if not, an older copy was put behind LOCK and LIVES. A disk that is full forgets it: then a
-// later one cannot prove that this one has ended, which costs it some seconds.
+// the life before said; if not, an older copy was put behind LOCK and LIVES. A disk that is full forgets it:
+// then a later one cannot prove that this one has ended, which costs it some seconds.
 func (d *Dir) Begin(word string, kept bool) {
 	if !kept {
 		d.moved.Store(true)

@@ -62,7 +62,8 @@ func TestAHubThatWasAwayPastItsHolds(t *testing.T) {
 			time.Sleep(time.Hour)
 			if !leads {
 				other := tn.world.Registry()
-				_, err := other.Elect(t.Context(), bus.HubKey("math"), []byte(`{"hub":"x","journal":"x"}`), time.Hour)
+				entry := []byte(`{"hub":"x","journal":"x"}`)
+				_, err := other.Elect(t.Context(), bus.HubKey("math"), entry, time.Hour)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -85,7 +86,8 @@ func TestAHubWhoseDirectoryIsMovedAway(t *testing.T) {
 		if err := os.Rename(tn.dir, tn.dir+".away"); err != nil {
 			t.Fatal(err)
 		}
-		if err := run.wait(); !errors.Is(err, life.ErrReplaced) || !strings.Contains(err.Error(), tn.dir+": ") {
+		err := run.wait()
+		if !errors.Is(err, life.ErrReplaced) || !strings.Contains(err.Error(), tn.dir+": ") {
 			t.Errorf("it ends with %v", err)
 		}
 	})
@@ -108,11 +110,12 @@ func TestNothingIsSettledBesideACopy(t *testing.T) {
 			}
 			believe := func() {
 				tn.mu.Lock()
-				tn.mark = &tip.Mark{Journal: tip.SumOf([]byte("treasury")), Seq: 1, Sum: tip.SumOf([]byte("frame"))}
+				tn.mark = &tip.Mark{Journal: tip.Sum{1}, Seq: 1, Sum: tip.Sum{2}}
 				tn.mu.Unlock()
 			}
 			twin, err := New(testConfig(), Deps{Bus: called{tn.world.Bus("twin"), "hub-math"},
-				Registry: tn.world.Registry(), Journal: tn.journal("copy"), Log: slog.New(slog.DiscardHandler)})
+				Registry: tn.world.Registry(), Journal: tn.journal("copy"),
+				Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,7 +130,8 @@ func TestNothingIsSettledBesideACopy(t *testing.T) {
 				end()
 				ended <- <-ended
 				other := tn.world.Registry()
-				_, err := other.Elect(t.Context(), bus.HubKey("math"), []byte(`{"hub":"x","journal":"x"}`), time.Hour)
+				entry := []byte(`{"hub":"x","journal":"x"}`)
+				_, err := other.Elect(t.Context(), bus.HubKey("math"), entry, time.Hour)
 				if err != nil {
 					t.Fatal(err)
 				}

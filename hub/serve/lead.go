@@ -57,7 +57,8 @@ func (s *Server) standBy(ctx context.Context) (lead bus.Leadership, err, fatal e
 				agents.Stop()
 				agents = nil
 			case !quiet && agents == nil:
-				agents, err = s.deps.Bus.Subscribe(bus.CompletionSubject(s.cfg.Domain, "*"), "", s.completions())
+				served := bus.CompletionSubject(s.cfg.Domain, "*")
+				agents, err = s.deps.Bus.Subscribe(served, "", s.completions())
 				if err != nil {
 					lost()
 					return nil, err, nil

@@ -48,8 +48,8 @@ func TestAnOlderWordLowersNothing(t *testing.T) {
 // Two hubs that were put back together with the treasury confirm its older journal, as each is a copy of the
 // same moment. A third one that was not put back is believed all the same, where it speaks within ten seconds
 // of the first: before them or after them, and whatever they say later, or an older copy of that hub does in
-// its place. A treasury that was not moved, or has run for longer, goes by the greater number, so that one hub
-// that lies does not stop it.
+// its place. A treasury that was not moved, or has run for longer, goes by the greater number, so that one
+// hub that lies does not stop it.
 func TestOneOfTheFirstThatContradictsIsEnough(t *testing.T) {
 	for _, test := range []struct {
 		name          string
