@@ -126,8 +126,8 @@ func (d *Dir) lines(text string, changed uint64) (past []entry, here, doubted bo
 	return past[max(0, len(past)-maxLives):], here, doubted
 }
 
-// Words are those of the earlier lives that this very directory has had, the last one last, as far back as
-// nothing but they has written to it.
+// Words lists the words of the earlier lives that this very directory has had, the last one last, as far back
+// as nothing but they has written to it.
 func (d *Dir) Words() (all []string) {
 	for _, e := range d.past {
 		if e.word != "-" {
