@@ -61,8 +61,8 @@ func (h *Home) Ended(life string) (ended bool, why string) {
 	return h.had.Ended(life)
 }
 
-// Boots lists the boots of the lives that this very directory has had, as far as it knows, this one's last. What
-// others served, in a directory that this one was copied from or that was lost, its spools do not say.
+// Boots lists the boots of the lives that this very directory has had, as far as it knows, this one's last.
+// What others served, in a directory that this one was copied from or that was lost, its spools do not say.
 func (h *Home) Boots() (all []int64) {
 	if h == nil {
 		return nil
