@@ -65,8 +65,9 @@ type FundsRequest struct {
 	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty" want:"id?"`
 	// allotted: what the hub's clock says
 	AtMS int64 `json:"at_ms,omitempty" msgpack:"at_ms,omitempty" want:"unix"`
-	// How far the hub's journal is; nil: it may be an older copy, and so the hub says nothing of it.
-	Mark *tip.Mark `json:"mark,omitempty" msgpack:"mark,omitempty"`
+	// How far the hub's journal is; nil: it is empty. Unsure: it may be an older copy, and is not kept.
+	Mark   *tip.Mark `json:"mark,omitempty" msgpack:"mark,omitempty"`
+	Unsure bool      `json:"unsure,omitempty" msgpack:"unsure,omitempty"`
 	// allotted: the highest mark of the treasury's journal that the hub's has
 	Known *tip.Mark `json:"known,omitempty" msgpack:"known,omitempty"`
 	// allotted: what clients were charged there in all, of those for whom that has changed since it was taken

@@ -48,7 +48,7 @@ func (n *Node) missed(a *request, m *bus.FundsReply) {
 		n.untold(a.req.Spent)
 	}
 	if m.Code == "" && m.Mark != nil {
-		n.toldMark(a.req.Mark)
+		n.toldMark(&a.req)
 		defer n.writeMark()
 	}
 	if m.Code == "" {

@@ -17,7 +17,8 @@ func (n *Node) First(epoch int64) (f Funds, ask bool) {
 		return Funds{}, false
 	}
 	id := fmt.Sprintf("%s-%d-0", n.cfg.Journal, epoch)
-	return Funds{bus.OpAllotted, bus.FundsRequest{ID: id, Hub: n.cfg.Journal, Epoch: epoch}}, true
+	q := bus.FundsRequest{ID: id, Hub: n.cfg.Journal, Epoch: epoch, Unsure: true}
+	return Funds{bus.OpAllotted, q}, true
 }
 
 // Begin takes the treasury's answer to First: whether it has dealt with a journal of this name. Then this

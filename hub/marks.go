@@ -190,21 +190,12 @@ func (n *Node) wrote(f *ledger.Frame) {
 	}
 }
 
-// toldMark notes what the treasury has heard of the hub's journal.
-func (n *Node) toldMark(m *tip.Mark) {
-	if m != nil {
+// toldMark notes what the treasury has kept of the hub's journal.
+func (n *Node) toldMark(q *bus.FundsRequest) {
+	if m := q.Mark; m != nil && !q.Unsure {
 		n.marks.quiet = n.marks.told == 0 || n.marks.told == m.Seq
 		n.marks.told = m.Seq
 	}
-}
-
-// mark is how far the hub's journal is, without the checksum, which who sends it adds; nil where it may be an
-// older copy.
-func (n *Node) mark() *tip.Mark {
-	if n.doubt != "" || n.book.Said() == 0 {
-		return nil
-	}
-	return &tip.Mark{Journal: n.book.ID(), Seq: n.book.Said()}
 }
 
 // charged notes that a client was charged, which the treasury is told.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/tip"
 	"souk/market"
 )
 
@@ -94,7 +95,8 @@ func (n *Node) post(a *request) {
 	a.timer.owner = a
 	switch a.op {
 	case bus.OpAllotted, bus.OpReturn, bus.OpClose:
-		a.req.Mark = n.mark()
+		a.req.Mark = &tip.Mark{Journal: n.book.ID(), Seq: n.book.Said()} // who sends it adds the checksum
+		a.req.Unsure = n.doubt != ""
 	}
 	n.treasury.requests[a.req.ID] = a
 	n.launch(a)

@@ -276,3 +276,51 @@ func TestAHubBesideWhichACopyLed(t *testing.T) {
 		}
 	})
 }
+
+// A machine comes back with older copies of its hub's journal and of the treasury's, of two moments: the
+// hub's lacks what the treasury's knows of it, and nothing that the hub's knows is missing from the
+// treasury's. So the hub confirms the treasury, which takes no such word of one that its own marks
+// contradict. Neither works, and both say what to bring; on the newest journals both do.
+func TestAnOlderHubConfirmsNoTreasury(t *testing.T) {
+	inStall(t, func(s *stall) {
+		bank := s.treasury(s.dir("treasury"), nil)
+		s.fund("ann", 40*market.Credit)
+		h := s.hub("general", s.dir("general"))
+		s.must("general", "ann")
+		time.Sleep(6 * time.Second)
+		oldHub := s.copied(s.dir("general"))
+		s.must("general", "ann")
+		time.Sleep(6 * time.Second) // the treasury hears of it
+		oldBank := s.copied(s.dir("treasury"))
+		s.fund("ann", 5*market.Credit)
+		time.Sleep(6 * time.Second)
+		h.kill()
+		bank.kill()
+		bank, h = s.treasury(oldBank, nil), s.hub("general", oldHub)
+		for range 40 {
+			time.Sleep(3 * time.Second)
+			var r bus.FundsReply
+			q := bus.FundsRequest{ID: "late", Client: "ann", Amount: market.Credit}
+			err := s.try(bus.LedgerSubject(bus.OpDeposit, s.me.Name()), &q, &r)
+			if err == nil && r.Code == "" {
+				t.Fatal("the treasury takes a deposit")
+			}
+			if s.spend("general", "ann") == "" {
+				t.Fatal("the hub sells")
+			}
+			for who, why := range map[string]string{"treasury": bank.bank.Closed(), "hub": h.hub.Unready()} {
+				if !strings.Contains(why, "general (whose own journal is not the newest: ") ||
+					!strings.Contains(why, "bring back the one that has frame") {
+					t.Fatalf("the %s is not ready for %q", who, why)
+				}
+			}
+		}
+		h.kill()
+		bank.kill()
+		s.treasury(s.dir("treasury"), nil)
+		s.hub("general", s.dir("general"))
+		time.Sleep(20 * time.Second)
+		s.must("general", "ann")
+		s.fund("ann", market.Credit)
+	})
+}

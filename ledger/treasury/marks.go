@@ -36,6 +36,7 @@ type spoken struct {
 	denies   string // why the journal cannot be the one that the hub has dealt with
 	by       uint64 // the frame by which it does
 	early    bool   // it said so among the first: then it is enough by itself
+	behind   string // why its own journal cannot be the newest, and so confirms nothing
 }
 
 // firstFor is how long after the first word each hub counts as one of the first: twice as long as one that
@@ -83,7 +84,8 @@ func (t *Treasury) Waits() bool { return t.own.waits }
 // WaitsForAll reports whether it waits for hubs that do not run, too.
 func (t *Treasury) WaitsForAll() bool { return t.own.waits && t.own.all }
 
-// judge takes in what a hub says of the treasury's journal.
+// judge takes in what a hub says of the treasury's journal. One whose own is not the newest, by what the
+// treasury has kept of it, confirms nothing: both may be older copies, of two moments.
 func (t *Treasury) judge(req *bus.FundsRequest) {
 	w := t.heard[req.Hub]
 	last, _, _ := t.book.Last()
@@ -106,10 +108,30 @@ func (t *Treasury) judge(req *bus.FundsRequest) {
 		w.spoken.heard, w.spoken.confirms = true, w.spoken.denies == ""
 		w.spoken.by = by
 	}
+	if w.spoken.behind = t.behind(req); w.spoken.behind != "" {
+		w.spoken.heard, w.spoken.confirms = w.spoken.denies != "", false
+	}
 	among := t.own.moved && t.now.Sub(t.own.first) < firstFor
 	w.spoken.early = w.spoken.denies != "" && (w.spoken.early || among)
 	t.heard[req.Hub] = w
 	t.reckon()
+}
+
+// behind says why the journal of a hub that is not sure of it cannot be the newest; "": it can.
+func (t *Treasury) behind(req *bus.FundsRequest) string {
+	if !req.Unsure {
+		return ""
+	}
+	was, _ := t.book.Marked(req.Hub)
+	var m tip.Mark
+	if req.Mark != nil {
+		m = *req.Mark
+	}
+	here := was.Sum // of a later frame it is not known
+	if m.Seq == was.Seq {
+		here = m.Sum
+	}
+	return ledger.Doubt(m.Journal, m.Seq, here, was)
 }
 
 // reckon finds out whether the treasury may work. One hub alone that contradicts harms itself: it is refused,
@@ -171,9 +193,14 @@ func (t *Treasury) missing() string {
 	}
 	var silent []string
 	for _, hub := range slices.Sorted(maps.Keys(t.own.named)) {
-		if !t.heard[hub].spoken.heard && !t.book.Closed(hub) {
-			silent = append(silent, hub)
+		s := t.heard[hub].spoken
+		if s.heard || t.book.Closed(hub) {
+			continue
 		}
+		if s.behind != "" {
+			hub += " (whose own journal is not the newest: " + s.behind + ")"
+		}
+		silent = append(silent, hub)
 	}
 	spoke := false
 	for _, hub := range t.book.Hubs() {
@@ -217,7 +244,7 @@ func (t *Treasury) Denied() (all []string) {
 // hub is told what is known of its journal, and judges itself.
 func (t *Treasury) note(op string, req *bus.FundsRequest) {
 	m, hub := req.Mark, req.Hub
-	if m == nil || t.book.ID() == m.Journal || !t.book.Knows(hub) || t.book.Closed(hub) {
+	if m == nil || req.Unsure || t.book.ID() == m.Journal || !t.book.Knows(hub) || t.book.Closed(hub) {
 		return
 	}
 	was, n := t.book.Marked(hub)

@@ -105,3 +105,48 @@ func TestOneOfTheFirstThatContradictsIsEnough(t *testing.T) {
 		})
 	}
 }
+
+// A hub that is not sure of its own journal confirms the treasury's, unless that one has kept that the hub's
+// was further, or another. Its own mark is not kept.
+func TestWhoIsBehindConfirmsNothing(t *testing.T) {
+	was := tip.Mark{Journal: tip.Sum{1}, Seq: 10, Sum: tip.Sum{10}}
+	for _, test := range []struct {
+		name   string
+		mark   *tip.Mark
+		unsure bool
+		closed string
+	}{
+		{"as far", &was, true, ""},
+		{"further", &tip.Mark{Journal: was.Journal, Seq: 11, Sum: tip.Sum{11}}, true, ""},
+		{"less far", &tip.Mark{Journal: was.Journal, Seq: 9, Sum: tip.Sum{9}}, true,
+			"bring back the one that has frame 10"},
+		{"another history", &tip.Mark{Journal: was.Journal, Seq: 10, Sum: tip.Sum{11}}, true,
+			"whose frame 10 has"},
+		{"another journal", &tip.Mark{Journal: tip.Sum{2}, Seq: 12, Sum: tip.Sum{12}}, true,
+			"with at least frame 10"},
+		{"empty", nil, true, "with at least frame 10"},
+		{"overtaken by its next word", &tip.Mark{Journal: was.Journal, Seq: 9, Sum: tip.Sum{9}}, false, ""},
+	} {
+		b := newBank(t)
+		b.put(bus.OpDeposit, bus.FundsRequest{ID: "d", Client: "ann", Amount: 100})
+		b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "maths", Amount: 50, Least: 50})
+		b.put(bus.OpAllotted, bus.FundsRequest{ID: "w", Hub: "maths", Epoch: 1, Mark: &was})
+		b.take()
+		b.tr.Await(true)
+		b.tr.Named([]string{"maths"})
+		last, _, _ := b.tr.Book().Last()
+		known := tip.Mark{Journal: b.tr.Book().ID(), Seq: last, Sum: tip.Sum{byte(last)}}
+		b.put(bus.OpAllotted, bus.FundsRequest{ID: "w", Hub: "maths", Epoch: 1, Mark: test.mark,
+			Unsure: test.unsure, Known: &known, Here: known.Sum})
+		why := b.tr.Closed()
+		if (why == "") != (test.closed == "") || !strings.Contains(why, test.closed) {
+			t.Errorf("%s: closed for %q, want %q", test.name, why, test.closed)
+		}
+		if test.closed != "" && !strings.Contains(why, "hub maths (whose own journal is not the newest: ") {
+			t.Errorf("%s: closed for %q", test.name, why)
+		}
+		if kept, _ := b.tr.Book().Marked("maths"); kept != was {
+			t.Errorf("%s: %s is kept", test.name, kept)
+		}
+	}
+}
