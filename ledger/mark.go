@@ -3,7 +3,6 @@ package ledger
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"souk/bus/tip"
 	"souk/market"
@@ -151,7 +150,9 @@ func (b *Book) applyMark(r *Record) error {
 	if err := b.spentMay(r); err != nil {
 		return err
 	}
-	b.noteSpent(n.Journal, n.Spent)
+	for _, s := range n.Spent {
+		b.setSpent([2]string{s.Client, n.Journal}, s.Amount)
+	}
 	b.marks[n.Journal] = &noted{n.Number, n.Mark}
 	b.undo = append(b.undo, undo{do: func() {
 		if b.marks[n.Journal] = was; was.Number == 0 {
@@ -187,12 +188,6 @@ func (b *Book) spentMay(r *Record) error {
 	return nil
 }
 
-func (b *Book) noteSpent(hub string, all []tip.Spent) {
-	for _, s := range all {
-		b.setSpent([2]string{s.Client, hub}, s.Amount)
-	}
-}
-
 // setSpent sets what a client has spent at a hub; 0 takes no memory.
 func (b *Book) setSpent(key [2]string, amount market.Credits) {
 	old, had := b.spent[key]
@@ -204,14 +199,4 @@ func (b *Book) setSpent(key [2]string, amount market.Credits) {
 			delete(b.spent, key)
 		}
 	}})
-}
-
-// marked lists the journals that marks were noted of, sorted.
-func (b *Book) marked() []string {
-	names := make([]string, 0, len(b.marks))
-	for name := range b.marks {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, strings.Compare)
-	return names
 }

@@ -35,11 +35,10 @@ const (
 
 // Lead has the process lead whenever it is elected, until ctx ends or lead returns anything but bus.ErrLost
 // or ErrGivesWay, which Lead then returns. elect wins the election, as Elect does; fatal ends Lead, too. lead
-// is one time of leadership: it is to return with ErrGivesWay soon after yield is closed, and to have given
-// the leadership back by then.
+// is to return with ErrGivesWay soon after Yield is closed, and to have given the leadership back by then.
 func (c *Candidate) Lead(ctx context.Context,
 	elect func(context.Context) (l bus.Leadership, err, fatal error),
-	lead func(ctx context.Context, l bus.Leadership, yield <-chan struct{}) error) error {
+	lead func(context.Context, Reign) error) error {
 	var deposed bus.Outage
 	for wait := againLeast; ; wait = min(2*wait, againMost) {
 		l, err, fatal := elect(ctx)
@@ -74,7 +73,7 @@ func (c *Candidate) Lead(ctx context.Context,
 
 // once leads one time, and watches meanwhile whether to give way.
 func (c *Candidate) once(ctx context.Context, l bus.Leadership,
-	lead func(context.Context, bus.Leadership, <-chan struct{}) error) error {
+	lead func(context.Context, Reign) error) error {
 	looks, stop := context.WithCancel(context.WithoutCancel(ctx))
 	yield, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -88,7 +87,7 @@ func (c *Candidate) once(ctx context.Context, l bus.Leadership,
 		}
 	}()
 	defer func() { stop(); <-ended }()
-	return lead(ctx, l, yield)
+	return lead(ctx, Reign{l, yield})
 }
 
 // due reports whether a leader gives way: at once when it is contradicted, after some time when it waits, and

@@ -61,13 +61,13 @@ func TestWhenALeaderGivesWay(t *testing.T) {
 			err := s.Lead(ctx, func(ctx context.Context) (l bus.Leadership, err, fatal error) {
 				l, err = s.Elect(ctx)
 				return l, err, nil
-			}, func(ctx context.Context, l bus.Leadership, yield <-chan struct{}) error {
-				defer l.Close(context.WithoutCancel(ctx))
+			}, func(ctx context.Context, r follow.Reign) error {
+				defer r.Close(context.WithoutCancel(ctx))
 				if got += now() + "-"; s.Resumes() != (strings.Count(got, " ") > 0 && s.Doubt().Why != "") {
 					t.Errorf("%s: at %s it resumes: %v", c.name, now(), s.Resumes())
 				}
 				select {
-				case <-yield:
+				case <-r.Yield:
 					got += now() + " "
 					return follow.ErrGivesWay
 				case <-ctx.Done():
@@ -98,7 +98,7 @@ func TestLeadEnds(t *testing.T) {
 			err, elections = elections[0], elections[1:]
 			return nil, err, nil
 		}
-		lead := func(context.Context, bus.Leadership, <-chan struct{}) (err error) {
+		lead := func(context.Context, follow.Reign) (err error) {
 			err, ends = ends[0], ends[1:]
 			return err
 		}

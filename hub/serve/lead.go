@@ -34,7 +34,7 @@ func (s *Server) standBy(ctx context.Context) (lead bus.Leadership, err, fatal e
 	lost := func() { // what is won from now on
 		stop()
 		if o := <-won; o.lead != nil {
-			s.resign(o.lead)
+			follow.Reign{Leadership: o.lead}.Resign(s.log)
 		}
 	}
 	var agents bus.Subscription // whose completions are heard; nil: none are
@@ -142,39 +142,34 @@ func (s *Server) doubts() follow.Doubt {
 }
 
 // lead serves for one time of leadership. It returns nil after draining, bus.ErrLost when deposed,
-// follow.ErrGivesWay after yield was closed, or the journal's error.
-func (s *Server) lead(ctx context.Context, l bus.Leadership, entry []byte, yield <-chan struct{}) error {
-	r := reign{l, yield}
-	for _, before := range []func() error{
-		func() error { return s.begins(ctx, r) }, func() error { return s.firstLed(ctx, r, entry) },
-	} {
-		if err := before(); err != nil || ctx.Err() != nil {
-			s.resign(l)
+// follow.ErrGivesWay after it was to yield, or the journal's error.
+func (s *Server) lead(ctx context.Context, r follow.Reign) error {
+	defer r.Resign(s.log)
+	for _, before := range []func(context.Context, follow.Reign) error{s.begins, s.firstLed} {
+		if err := before(ctx, r); err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
 	s.mu.Lock()
-	err := s.node.Lead(time.Now(), l.Epoch())
+	err := s.node.Lead(time.Now(), r.Epoch())
 	s.mu.Unlock()
 	if err != nil {
-		l.Close(context.WithoutCancel(ctx))
 		return err
 	}
 	if !s.stands.Resumes() {
-		s.log.Info("leading", "epoch", l.Epoch(), "instance", s.cfg.Hub)
+		s.log.Info("leading", "epoch", r.Epoch(), "instance", s.cfg.Hub)
 	}
 	tasks, others, err := s.listen()
 	if err != nil {
-		s.resign(l)
 		return fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
 	}
 	s.leading.Store(true) // before the roster, which says that the hub is ready
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var roster sync.WaitGroup
 	if !s.deps.Close { // else nothing is sold
-		roster.Go(func() { s.watch(inner, l) })
+		roster.Go(func() { s.watch(inner, r) })
 	}
-	roster.Go(func() { s.stayLed(inner, entry) })
+	roster.Go(func() { s.stayLed(inner) })
 	roster.Go(func() { s.heed(inner) })
 	roster.Go(func() { s.watchBus(inner) })
 	err = s.loop(ctx, r, tasks)
@@ -198,18 +193,11 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership, entry []byte, yield
 		s.work <- todo{Ready: rest}
 		s.settleDown()
 	}
-	s.resign(l)
 	return err
 }
 
-// reign is a leadership, and when it is to be given back.
-type reign struct {
-	bus.Leadership
-	yield <-chan struct{}
-}
-
 // begins waits until the treasury has said that the hub may begin, where its journal is empty.
-func (s *Server) begins(ctx context.Context, r reign) error {
+func (s *Server) begins(ctx context.Context, r follow.Reign) error {
 	s.mu.Lock()
 	f, ask := s.node.First(r.Epoch())
 	s.mu.Unlock()
@@ -233,60 +221,28 @@ func (s *Server) begins(ctx context.Context, r reign) error {
 			s.log.Warn("the treasury does not say whether it knows this journal; asking again every second",
 				"journal", s.cfg.Journal, "code", m.Code, "why", m.Message)
 		}
-		if err := s.stillLeads(ctx, r, wait); err != nil || ctx.Err() != nil {
+		if err := r.Pause(ctx, wait); err != nil || ctx.Err() != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// stillLeads pauses while the hub leads. It returns early when ctx ends, and with an error when another leads
-// or is to.
-func (s *Server) stillLeads(ctx context.Context, r reign, pause time.Duration) error {
-	select {
-	case <-time.After(pause):
-	case <-ctx.Done():
-	case <-r.Lost():
-		return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
-	case <-r.yield:
-		return follow.ErrGivesWay
 	}
 	return nil
 }
 
 // firstLed has the registry remember that this hub has led, before it takes a task, and finds out whether
 // another on a journal of its name did since it last led. One that was not told of this hub does not let it.
-func (s *Server) firstLed(ctx context.Context, r reign, entry []byte) error {
-	for {
+func (s *Server) firstLed(ctx context.Context, r follow.Reign) error {
+	return s.stands.Ask(ctx, r, func(ctx context.Context) error {
 		err := s.since(ctx)
-		if err == nil && s.doubts().Why != "" {
-			return nil // it takes none before it is settled; see settled
+		if err == nil && s.doubts().Why == "" { // else it takes no task before it is settled; see settled
+			err = s.led(ctx)
 		}
-		if err == nil {
-			err = s.led(ctx, entry)
-		}
-		if errors.Is(err, bus.ErrForbidden) {
-			s.log.Warn("doors that begin after this hub has left will not know that it may have tasks: "+
-				"`souk auth list` shows whether it may write its key", "key", bus.LedKey(s.cfg.Journal),
-				"err", err)
-		}
-		if err == nil || errors.Is(err, bus.ErrForbidden) {
-			return nil
-		}
-		if err := s.stillLeads(ctx, r, ledAgain); err != nil || ctx.Err() != nil {
-			return err
-		}
-	}
+		return err
+	})
 }
 
 // since has the hub hear the treasury first where another led, and took tasks, since.
 func (s *Server) since(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, ledAgain)
-	defer cancel()
 	by, err := s.stands.Since(ctx, bus.LedKey(s.cfg.Journal))
-	if err != nil && !errors.Is(err, bus.ErrForbidden) {
-		s.fails("led", "the registry does not say who has led", err)
-	}
 	if by == "" {
 		return err
 	}
@@ -308,16 +264,16 @@ func (s *Server) settled(is ledger.Settled) {
 		return
 	}
 	s.log.Info("the hub's journal is the newest, by what the treasury says")
-	_ = s.led(context.Background(), s.stands.Value) // else within seconds; the log says so
+	_ = s.led(context.Background()) // else within seconds; the log says so
 }
 
 // ledAgain is how soon a registry is told again that did not answer, and how long it has for that.
 const ledAgain = time.Second
 
-func (s *Server) led(ctx context.Context, entry []byte) error {
+func (s *Server) led(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ledAgain)
 	defer cancel()
-	err := s.deps.Registry.PutFor(ctx, bus.LedKey(s.cfg.Journal), entry, bus.LedFor)
+	err := s.deps.Registry.PutFor(ctx, bus.LedKey(s.cfg.Journal), s.stands.Value, bus.LedFor)
 	if err != nil && !errors.Is(err, bus.ErrForbidden) {
 		s.fails("led", "the registry does not remember this hub", err)
 	} else {
@@ -327,23 +283,14 @@ func (s *Server) led(ctx context.Context, entry []byte) error {
 }
 
 // stayLed has the registry remember it for as long as it leads.
-func (s *Server) stayLed(ctx context.Context, entry []byte) {
+func (s *Server) stayLed(ctx context.Context) {
 	for pause := bus.LedEvery; follow.Pause(ctx, pause); {
 		if s.doubts().Why != "" {
 			continue
 		}
 		pause = bus.LedEvery
-		if err := s.led(ctx, entry); err != nil && !errors.Is(err, bus.ErrForbidden) {
+		if err := s.led(ctx); err != nil && !errors.Is(err, bus.ErrForbidden) {
 			pause = ledAgain
 		}
-	}
-}
-
-// resign gives the leadership back, so that a standby need not wait for the lease to run out.
-func (s *Server) resign(l bus.Leadership) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if err := l.Close(ctx); err != nil {
-		s.log.Debug("leadership not resigned", "err", err)
 	}
 }

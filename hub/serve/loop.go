@@ -33,7 +33,7 @@ const (
 
 // loop steps the Node until the leadership is lost or to be given back, the journal breaks, or ctx has ended
 // and nothing runs.
-func (s *Server) loop(ctx context.Context, l reign, tasks bus.Subscription) error {
+func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscription) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	stopping := ctx.Done()
@@ -65,7 +65,7 @@ func (s *Server) loop(ctx context.Context, l reign, tasks bus.Subscription) erro
 			return nil
 		case <-l.Lost():
 			return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
-		case <-l.yield:
+		case <-l.Yield:
 			return follow.ErrGivesWay
 		case err := <-s.broken:
 			return err

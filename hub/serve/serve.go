@@ -259,14 +259,11 @@ func (s *Server) leadAlways(ctx context.Context) (err error) {
 
 	e := bus.HubEntry{Domain: s.cfg.Domain, Labels: s.cfg.Labels, General: s.cfg.General,
 		Hub: s.cfg.Hub, Journal: s.cfg.Journal, Life: s.deps.Journal.Life()}
-	entry, err := bus.EncodeEntry(&e)
-	if err != nil {
+	if s.stands.Value, err = bus.EncodeEntry(&e); err != nil {
 		return fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
 	}
-	s.stands.Value = entry
-	return s.stands.Lead(ctx, s.standBy, func(ctx context.Context, l bus.Leadership,
-		yield <-chan struct{}) error {
-		err := s.lead(ctx, l, entry, yield)
+	return s.stands.Lead(ctx, s.standBy, func(ctx context.Context, r follow.Reign) error {
+		err := s.lead(ctx, r)
 		switch {
 		case errors.Is(err, follow.ErrGivesWay) && s.contradicted() != "":
 			return s.standBack(ctx)

@@ -13,8 +13,7 @@ import (
 
 const (
 	leaseTTL = 5 * time.Second // how long one that died keeps others out
-	resignIn = time.Second     // the registry may take to hear that it leaves
-	ledIn    = time.Second     // and to say who led, or hear that this one does
+	ledIn    = time.Second     // the registry may take to hear that it leads
 )
 
 // asked notes whether the registry says who leads.
@@ -44,25 +43,24 @@ func (s *Server) Leading() bool {
 }
 
 // lead serves for one time of leadership. It returns nil after draining, bus.ErrLost when its lease was lost,
-// follow.ErrGivesWay after yield was closed, or the journal's error.
-func (s *Server) lead(ctx context.Context, l bus.Leadership, yield <-chan struct{}) error {
-	defer s.resign(l)
+// follow.ErrGivesWay after it was to yield, or the journal's error.
+func (s *Server) lead(ctx context.Context, r follow.Reign) error {
+	defer r.Resign(s.d.Log)
 	s.forget()
-	lost := l.Lost()
+	lost := r.Lost()
 	pulse := newPulse(s.d.LeaseTTL)
-	s.epoch.Store(l.Epoch())
+	s.epoch.Store(r.Epoch())
 	s.pulse.Store(pulse)
 	s.lost.Store(&lost)
 	defer s.lost.Store(nil)
-	asks := func(what func(context.Context) error) error { return s.registry(ctx, what, lost, yield) }
-	if err := asks(s.since); err != nil || ctx.Err() != nil {
+	if err := s.stands.Ask(ctx, r, s.since); err != nil || ctx.Err() != nil {
 		return err
 	}
 	if err := s.begin(); err != nil {
 		return err
 	}
 	if s.Closed() == "" { // else it is remembered once it works
-		if err := asks(s.remember); err != nil || ctx.Err() != nil {
+		if err := s.stands.Ask(ctx, r, s.remember); err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -92,13 +90,14 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership, yield <-chan struct
 	case <-lost:
 	case <-ctx.Done():
 	}
-	s.name(ctx)
-	prover.Go(func() { s.names(proving) })
+	if s.waits() {
+		_, _ = s.leaders(ctx) // else it is asked again
+	}
 	if !s.stands.Resumes() {
-		s.d.Log.Info("treasury open", "journal", s.cfg.Journal, "epoch", l.Epoch())
+		s.d.Log.Info("treasury open", "journal", s.cfg.Journal, "epoch", r.Epoch())
 	}
 	s.once.Do(func() { close(s.ready) })
-	err = s.loop(ctx, lost, pulse.gap, yield)
+	err = s.loop(ctx, r, pulse.gap)
 	requests.Stop() // no take begins after this
 	if err != nil && !errors.Is(err, follow.ErrGivesWay) {
 		return err
@@ -110,7 +109,7 @@ func (s *Server) lead(ctx context.Context, l bus.Leadership, yield <-chan struct
 }
 
 // loop serves until ctx ends, or with an error.
-func (s *Server) loop(ctx context.Context, lost, gap, yield <-chan struct{}) error {
+func (s *Server) loop(ctx context.Context, r follow.Reign, gap <-chan struct{}) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -125,11 +124,11 @@ func (s *Server) loop(ctx context.Context, lost, gap, yield <-chan struct{}) err
 			wake, err = s.serve(nil)
 		case <-s.nudge:
 			wake, err = s.serve(nil)
-		case <-lost:
+		case <-r.Lost():
 			err = errLost
 		case <-gap:
 			err = errLost
-		case <-yield:
+		case <-r.Yield:
 			err = follow.ErrGivesWay
 		case <-ctx.Done():
 			continue
@@ -197,33 +196,6 @@ func (s *Server) remember(ctx context.Context) error {
 	return s.d.Registry.Put(ctx, bus.TreasuryLedKey, s.stands.Value)
 }
 
-// registry asks the registry until it answers. One that does not let this treasury ask is not asked again.
-func (s *Server) registry(ctx context.Context, what func(context.Context) error,
-	lost, yield <-chan struct{}) error {
-	for wait := time.Duration(0); ; wait = ledIn {
-		select {
-		case <-time.After(wait):
-		case <-lost:
-			return errLost
-		case <-yield:
-			return follow.ErrGivesWay
-		case <-ctx.Done():
-			return nil
-		}
-		within, cancel := context.WithTimeout(ctx, ledIn)
-		err := what(within)
-		cancel()
-		if errors.Is(err, bus.ErrForbidden) {
-			s.d.Log.Warn("whether another treasury leads meanwhile will not be known: `souk auth list` shows "+
-				"whether this one may write its key", "key", bus.TreasuryLedKey, "err", err)
-			return nil
-		}
-		if s.asked(err); err == nil {
-			return nil
-		}
-	}
-}
-
 // begin judges the epoch, and writes the first frame of an empty journal.
 func (s *Server) begin() error {
 	s.mu.Lock()
@@ -272,14 +244,5 @@ func (s *Server) forget() {
 			return
 		}
 		s.dropped.Add(1)
-	}
-}
-
-// resign gives the leadership back, so that one that stands by need not wait for the lease to run out.
-func (s *Server) resign(l bus.Leadership) {
-	ctx, cancel := context.WithTimeout(context.Background(), resignIn)
-	defer cancel()
-	if err := l.Close(ctx); err != nil {
-		s.d.Log.Debug("leadership not given back; it ends by itself", "err", err)
 	}
 }

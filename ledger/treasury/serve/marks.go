@@ -12,75 +12,10 @@ import (
 	"souk/ledger"
 )
 
-// namesEvery is how often the registry is asked which hubs there are, as long as the treasury waits for their
-// word.
-const namesEvery = time.Second
-
-// names tells the treasury which hubs the registry names, until it knows that its journal is the newest.
-func (s *Server) names(ctx context.Context) {
-	for s.waits() && follow.Pause(ctx, namesEvery) {
-		s.name(ctx)
-	}
-}
-
-// name does so once.
-func (s *Server) name(ctx context.Context) {
-	if !s.waits() {
-		return
-	}
-	hubs, err := s.hubs(ctx)
-	switch {
-	case ctx.Err() != nil:
-		return
-	case err == nil:
-		s.hidden.Works(time.Now(), "hubs")
-	default:
-		if s.hidden.Failed(time.Now(), "hubs") {
-			s.d.Log.Warn("the registry does not say which hubs there are, and the treasury waits for "+
-				"their word; "+
-				"trying on", "err", err)
-		}
-		return
-	}
-	s.mu.Lock()
-	s.t.Named(hubs)
-	s.mu.Unlock()
-	select {
-	case s.nudge <- struct{}{}:
-	default: // it is awake
-	}
-}
-
 func (s *Server) waits() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.t.Waits()
-}
-
-// hubs are the journals of the hubs that lead, and, where their word is waited for, of those that did of
-// late.
-func (s *Server) hubs(ctx context.Context) (all []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, proveWithin)
-	defer cancel()
-	prefixes := []string{bus.HubsPrefix}
-	s.mu.Lock()
-	if s.t.WaitsForAll() {
-		prefixes = append(prefixes, bus.LedPrefix)
-	}
-	s.mu.Unlock()
-	for _, prefix := range prefixes {
-		kvs, err := s.d.Registry.Get(ctx, prefix)
-		if err != nil {
-			return nil, err
-		}
-		for _, kv := range kvs {
-			var e bus.HubEntry
-			if bus.DecodeEntry(kv.Value, &e) == nil {
-				all = append(all, e.Journal)
-			}
-		}
-	}
-	return all, nil
 }
 
 // Closed is why nothing is taken in, granted or paid out; "": all is.

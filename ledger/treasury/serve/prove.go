@@ -18,10 +18,11 @@ const (
 )
 
 // How long the registry may take to say who leads, and how soon it is asked again: a flood of made-up epochs
-// must not become one of questions.
+// must not become one of questions. A treasury that waits for hubs' word asks now and then.
 const (
 	proveWithin = time.Second
 	proveEvery  = 20 * time.Millisecond
+	namesEvery  = time.Second
 )
 
 // prove asks the registry who leads, once for all requests that wait to know it, and puts them into the queue
@@ -31,10 +32,16 @@ func (s *Server) prove(ctx context.Context) {
 	var lost time.Time // when the registry was last found to be away; zero: it was not
 	pause := time.NewTimer(0)
 	defer pause.Stop()
+	names := time.NewTicker(namesEvery)
+	defer names.Stop()
 	for {
 		select {
 		case r := <-s.doubt:
 			wait = append(wait, r)
+		case <-names.C:
+			if !s.waits() {
+				continue
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -54,8 +61,8 @@ func (s *Server) prove(ctx context.Context) {
 			case err == nil:
 				came, lost = answered, time.Time{}
 			case lost.IsZero():
-				s.d.Log.Warn("treasury: the registry does not say which hubs lead; all are served meanwhile",
-					"err", err)
+				s.d.Log.Warn("the registry does not say which hubs lead: all are served meanwhile, unless their word "+
+					"is waited for", "err", err)
 				fallthrough
 			default:
 				lost = time.Now()
@@ -82,23 +89,42 @@ type leading struct {
 	epochs  []int64
 }
 
-// leaders takes in which hubs lead, and returns where, by journal.
+// leaders takes in which hubs lead, and which did of late, where their word is waited for. It returns where
+// they lead, by journal.
 func (s *Server) leaders(ctx context.Context) (map[string]leading, error) {
 	ctx, cancel := context.WithTimeout(ctx, proveWithin)
 	defer cancel()
+	s.mu.Lock()
+	all := s.t.WaitsForAll()
+	s.mu.Unlock()
 	kvs, err := s.d.Registry.Get(ctx, bus.HubsPrefix)
+	var led []bus.KV
+	if err == nil && all {
+		led, err = s.d.Registry.Get(ctx, bus.LedPrefix)
+	}
 	if err != nil {
 		return nil, err
 	}
-	leads := map[string]leading{}
+	leads, names := map[string]leading{}, []string{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, kv := range kvs {
+	for i, kv := range slices.Concat(kvs, led) {
 		var e bus.HubEntry
-		if bus.DecodeEntry(kv.Value, &e) == nil && e.Journal != s.cfg.Journal {
+		if bus.DecodeEntry(kv.Value, &e) != nil || e.Journal == s.cfg.Journal {
+			continue
+		}
+		names = append(names, e.Journal)
+		if i < len(kvs) {
 			domain, l := bus.LastElement(kv.Key), leads[e.Journal]
 			s.t.Leads(e.Journal, domain, kv.Create) // the key is the domain's alone to write
 			leads[e.Journal] = leading{append(l.domains, domain), append(l.epochs, kv.Create)}
+		}
+	}
+	if s.t.Waits() {
+		s.t.Named(names)
+		select {
+		case s.nudge <- struct{}{}:
+		default: // it is awake
 		}
 	}
 	return leads, nil

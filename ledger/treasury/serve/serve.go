@@ -53,7 +53,6 @@ type Server struct {
 	stale  bus.Outage // of the journal being this market's newest; likewise
 	why    string     // nothing is done, as was said last; likewise
 	denied string     // hubs that are refused, likewise
-	hidden bus.Outage // of the registry, which is asked for hubs; of names alone
 	nudge  chan struct{}
 	reads  map[string]reading // by hub
 	vouch  bus.Outage         // of the registry's saying doors' keys; of their follower alone
