@@ -20,7 +20,6 @@ import (
 // journal is what is known of the treasury's own journal being the one that was written last.
 type journal struct {
 	waits   bool            // it may not be: hubs are heard first
-	all     bool            // those that do not run, too
 	moved   bool            // it was not when this began, and the journal is no new one
 	first   time.Time       // when a hub was heard first since; zero: none was
 	settled bool            // that it is has been said to whoever keeps the journal
@@ -43,11 +42,10 @@ type spoken struct {
 // runs is silent.
 const firstFor = 2 * bus.FundsEvery
 
-// Await has the treasury hear hubs first: all that there are of late, and one at least, where its journal was
-// moved, or is new; those that lead, where another treasury led since this one did. Named is to follow. Hubs
-// that said before that it is the newest are heard again, for another may have led since; what they said
-// against it stays.
-func (t *Treasury) Await(all bool) {
+// Await has the treasury hear hubs first: all that there are of late, and one at least. Named is to follow.
+// Hubs that said before that its journal is the newest are heard again, for another may have led since; what
+// they said against it stays.
+func (t *Treasury) Await() {
 	for hub, w := range t.heard {
 		w.spoken.heard, w.spoken.confirms = w.spoken.denies != "", false
 		t.heard[hub] = w
@@ -55,13 +53,12 @@ func (t *Treasury) Await(all bool) {
 	t.own.named = nil
 	last, _, _ := t.book.Last()
 	t.own.waits = t.cfg.Believe == 0 || t.cfg.Believe != last
-	t.own.all = all
 	t.own.settled = false
 	t.own.moved, t.own.first = t.own.waits && last > 1, time.Time{}
 	t.reckon()
 }
 
-// Named says which hubs the registry names: those that lead, and, if WaitsForAll, those that did of late.
+// Named says which hubs the registry names: those that lead, and those that did of late.
 func (t *Treasury) Named(hubs []string) {
 	t.own.named = map[string]bool{}
 	for _, hub := range hubs {
@@ -80,9 +77,6 @@ func (t *Treasury) Contradicted() bool { return t.own.denied }
 
 // Waits reports whether hubs are still to say that the journal is the newest.
 func (t *Treasury) Waits() bool { return t.own.waits }
-
-// WaitsForAll reports whether it waits for hubs that do not run, too.
-func (t *Treasury) WaitsForAll() bool { return t.own.waits && t.own.all }
 
 // judge takes in what a hub says of the treasury's journal. One whose own is not the newest, by what the
 // treasury has kept of it, confirms nothing: both may be older copies, of two moments.
@@ -182,12 +176,9 @@ func (t *Treasury) reckon() {
 // missing says whose word a treasury waits for that may be on an older copy; "": nobody's.
 func (t *Treasury) missing() string {
 	last, _, _ := t.book.Last()
-	may, gone := "another treasury has led since this one did, perhaps on a copy of its journal: ", ""
-	if t.own.all {
-		may = "the treasury's journal may be an older copy, or was begun beside another: "
-		gone = fmt.Sprintf("; a hub that does not run is waited for until the registry has forgotten it (%v)",
-			bus.LedFor)
-	}
+	may := "the treasury's journal may be an older copy, or was begun beside another: "
+	gone := fmt.Sprintf("; a hub that does not run is waited for until the registry has forgotten it (%v)",
+		bus.LedFor)
 	if t.own.named == nil {
 		return may + "the registry has not said which hubs there are"
 	}
@@ -212,7 +203,7 @@ func (t *Treasury) missing() string {
 		whom = fmt.Sprintf("of %s and %d more hubs%s", strings.Join(silent[:maxNamed], ", "), more, gone)
 	case len(silent) > 0:
 		whom = "of hub " + strings.Join(silent, ", hub ") + gone
-	case t.own.all && !spoke && t.book.Dealings() > t.book.EndedHubs():
+	case !spoke && t.book.Dealings() > t.book.EndedHubs():
 		whom = "of any hub that it has dealt with: start one"
 	default:
 		return ""

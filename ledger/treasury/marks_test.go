@@ -75,7 +75,7 @@ func TestOneOfTheFirstThatContradictsIsEnough(t *testing.T) {
 					Here: sum(seq)})
 			}
 			if test.moved {
-				b.tr.Await(true)
+				b.tr.Await()
 				b.tr.Named(nil)
 			}
 			last, _, _ := b.tr.Book().Last()
@@ -132,7 +132,7 @@ func TestWhoIsBehindConfirmsNothing(t *testing.T) {
 		b.put(bus.OpAllot, bus.FundsRequest{ID: "a", Client: "ann", Hub: "maths", Amount: 50, Least: 50})
 		b.put(bus.OpAllotted, bus.FundsRequest{ID: "w", Hub: "maths", Epoch: 1, Mark: &was})
 		b.take()
-		b.tr.Await(true)
+		b.tr.Await()
 		b.tr.Named([]string{"maths"})
 		last, _, _ := b.tr.Book().Last()
 		known := tip.Mark{Journal: b.tr.Book().ID(), Seq: last, Sum: tip.Sum{byte(last)}}

@@ -216,14 +216,12 @@ func (s *Server) begin() error {
 		return err
 	}
 	// One that is new, or that holds nothing yet, may have been begun beside another. One that may be a copy
-	// hears hubs each time: another may have led since they spoke. One on its own file hears those that lead,
-	// where another did lead.
+	// hears hubs each time: another may have led since they spoke; one on its own file, where another did.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	frames, _, _ := s.t.Book().Last()
-	all := s.d.Journal.Moved() || !s.led && frames <= 1
-	if all || s.beside != "" {
-		s.t.Await(all)
+	if s.d.Journal.Moved() || !s.led && frames <= 1 || s.beside != "" {
+		s.t.Await()
 	}
 	s.led, s.beside = true, ""
 	return nil

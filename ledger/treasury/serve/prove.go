@@ -95,7 +95,7 @@ func (s *Server) leaders(ctx context.Context) (map[string]leading, error) {
 	ctx, cancel := context.WithTimeout(ctx, proveWithin)
 	defer cancel()
 	s.mu.Lock()
-	all := s.t.WaitsForAll()
+	all := s.t.Waits()
 	s.mu.Unlock()
 	kvs, err := s.d.Registry.Get(ctx, bus.HubsPrefix)
 	var led []bus.KV
