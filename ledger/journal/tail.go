@@ -59,7 +59,10 @@ func (r *Reader) Tail() (note string, err error) {
 // rest judges what is behind the last record.
 func (r *Reader) rest(rest []byte) (note string, err error) {
 	path := r.segs[r.cur].path
-	at := slices.IndexFunc(rest, func(b byte) bool { return b != 0 })
+	at := -1
+	if !allZero(rest) { // as the rest of a segment nearly always is
+		at = slices.IndexFunc(rest, func(b byte) bool { return b != 0 })
+	}
 	damage := func(offset int64, format string, args ...any) error {
 		return &Damage{Segment: path, Offset: offset, After: r.last, Found: fmt.Sprintf(format, args...)}
 	}
