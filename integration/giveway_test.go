@@ -107,7 +107,8 @@ func TestATreasuryThatWaitsGivesWay(t *testing.T) {
 			copied := s.treasury(s.copied(s.dir("treasury")), nil)
 			time.Sleep(3*time.Minute + 30*time.Second)
 			if why := copied.bank.Closed(); !strings.Contains(why, "waits for the word of hub general") ||
-				strings.Count(copied.log.String(), "the leadership is given back") != 1 {
+				strings.Count(copied.log.String(), "the leadership is given back") != 1 ||
+				strings.Contains(copied.log.String(), "the registry does not say") {
 				t.Errorf("%s: the copy is closed for %q, and says\n%s", name, why, copied.log)
 			}
 			if name == "the hub comes back" {

@@ -60,6 +60,8 @@ func (s *Server) prove(ctx context.Context) {
 			switch {
 			case err == nil:
 				came, lost = answered, time.Time{}
+			case ctx.Err() != nil:
+				return
 			case lost.IsZero():
 				s.d.Log.Warn("the registry does not say which hubs lead: all are served meanwhile, unless their word "+
 					"is waited for", "err", err)
