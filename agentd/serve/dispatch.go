@@ -11,6 +11,9 @@ import (
 
 // onCall tells the hub that has claimed the agent its ask, sealed at first.
 func (a *agent) onCall(m bus.Msg) {
+	if !a.leased.Load() {
+		return
+	}
 	c := new(bus.Call)
 	domain := bus.LastToken(m.Subject)
 	err := bus.Decode(m.Data, c)
@@ -29,6 +32,9 @@ func (a *agent) onCall(m bus.Msg) {
 
 // onDispatch accepts or refuses a hub's dispatch.
 func (a *agent) onDispatch(m bus.Msg) {
+	if !a.leased.Load() { // its hub asks again
+		return
+	}
 	d := new(bus.Dispatch)
 	if bus.Taken(m.Reply, bus.LastToken(m.Subject), a.cfg.ID) == "" {
 		a.with((*agentd.Agent).Misled)

@@ -85,6 +85,7 @@ func (a *agent) register(ctx context.Context) error {
 			pause = min(2*pause, 3*time.Second)
 		default:
 			taken, pause = time.Time{}, 100*time.Millisecond
+			a.leased.Store(true)
 			select {
 			case <-a.registered:
 				if !a.works(registration, "registered again") {
@@ -98,6 +99,7 @@ func (a *agent) register(ctx context.Context) error {
 			if a.holdLease(ctx, lease) {
 				return nil
 			}
+			a.leased.Store(false)
 			pause = time.Second // with jitter: all agents may have lost theirs at once
 		}
 		if !follow.Pause(ctx, follow.Jitter(pause)) {

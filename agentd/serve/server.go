@@ -205,13 +205,16 @@ type agent struct {
 	engine     agentd.Engine
 	log        *slog.Logger
 	registered chan struct{}
-	awaited    atomic.Int64  // see agentd.AgentStats
-	kick       chan struct{} // the core has news
-	changed    chan struct{} // the registration has changed
-	check      chan struct{} // look at the engine now
-	resend     chan struct{} // a reader has missed something
-	runs       sync.WaitGroup
-	reports    sync.WaitGroup // completions being sent, claims being read
+	// Its lease holds. Without one another may have the id, which it would speak for: it takes nothing on,
+	// and says nothing of what it has not. What it has begun goes on to its reader.
+	leased  atomic.Bool
+	awaited atomic.Int64  // see agentd.AgentStats
+	kick    chan struct{} // the core has news
+	changed chan struct{} // the registration has changed
+	check   chan struct{} // look at the engine now
+	resend  chan struct{} // a reader has missed something
+	runs    sync.WaitGroup
+	reports sync.WaitGroup // completions being sent, claims being read
 
 	mu      sync.Mutex
 	core    *agentd.Agent // nil until the engine is ready
@@ -322,17 +325,6 @@ func (a *agent) run(ctx context.Context) error {
 			sub.Stop()
 		}
 	}()
-	// Until it has the id it answers nobody, and follows no claim: another may have it, which this one would
-	// speak for. Who asks before that asks again.
-	once := func(h bus.Handler) bus.Handler {
-		return func(m bus.Msg) {
-			select {
-			case <-a.registered:
-				h(m)
-			default:
-			}
-		}
-	}
 	for _, l := range []struct {
 		subject string
 		h       bus.Handler
@@ -342,7 +334,7 @@ func (a *agent) run(ctx context.Context) error {
 		{bus.StreamSubject(a.cfg.ID, "*"), a.onReader},
 		{bus.CallSubject(a.cfg.ID, "*"), a.onCall},
 	} {
-		sub, err := a.deps.Bus.Subscribe(l.subject, "", once(l.h))
+		sub, err := a.deps.Bus.Subscribe(l.subject, "", l.h)
 		if err != nil {
 			return fmt.Errorf("agent %s: %w", a.cfg.ID, err)
 		}
