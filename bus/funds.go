@@ -65,7 +65,8 @@ type FundsRequest struct {
 	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty" want:"id?"`
 	// allotted: what the hub's clock says
 	AtMS int64 `json:"at_ms,omitempty" msgpack:"at_ms,omitempty" want:"unix"`
-	// How far the hub's journal is; nil: it is empty. Unsure: it may be an older copy, and is not kept.
+	// How far the hub's journal is; nil: it is empty. Unsure: it may be an older copy, or the
+	// treasury has not been heard on it in this leadership: it is not kept.
 	Mark   *tip.Mark `json:"mark,omitempty" msgpack:"mark,omitempty"`
 	Unsure bool      `json:"unsure,omitempty" msgpack:"unsure,omitempty"`
 	// allotted: the highest mark of the treasury's journal that the hub's has

@@ -127,7 +127,7 @@ func (n *Node) funded(m *bus.FundsReply) error {
 		n.unanswered(a)
 		return nil
 	}
-	n.hearMark(m.Mark)
+	n.hearMark(a, m.Epoch, m.Code, m.Mark)
 	switch a.op {
 	case bus.OpReturn:
 		n.returned(a, m)

@@ -69,7 +69,8 @@ func (n *Node) missed(a *request, m *bus.FundsReply) {
 	}
 	n.tellReturns(m.Returned)
 	switch {
-	case more, len(n.marks.changed) > 0 && m.Mark != nil, len(t.pending) > 0 && !a.behind && !n.full:
+	case more, len(n.marks.changed) > 0 && n.marks.judged && m.Mark != nil,
+		len(t.pending) > 0 && !a.behind && !n.full:
 		n.requestMissed() // a reply holds only so many grants, and one may have come before this reply
 	case len(t.pending) > 0 && !n.full:
 		next = missedAgain

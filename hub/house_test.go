@@ -205,7 +205,7 @@ func (h *house) sum(seq uint64) tip.Sum {
 func (h *house) treasury(f Funds) *bus.FundsReply {
 	q := f.Request
 	r := &bus.FundsReply{ID: q.ID, Client: q.Client}
-	if m := q.Mark; m != nil && (h.marked == nil || m.Seq > h.marked.Seq) {
+	if m := q.Mark; m != nil && !q.Unsure && (h.marked == nil || m.Seq > h.marked.Seq) {
 		h.marked = m
 	}
 	if h.sure {

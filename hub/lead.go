@@ -76,7 +76,7 @@ func (n *Node) Lead(now time.Time, epoch int64) error {
 	}
 	n.timers.set(&n.treasury.sweep.timer, n.now.Add(n.cfg.AccountIdle))
 	n.chargedBefore()
-	n.marks.told, n.marks.quiet = 0, false
+	n.marks.told, n.marks.quiet, n.marks.judged = 0, false, false
 	n.requestMissed()
 	return nil
 }

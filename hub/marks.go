@@ -20,6 +20,8 @@ import (
 // its own.
 type heardOf struct {
 	mark    tip.Mark  // the highest heard
+	sure    int64     // of the treasury that has last confirmed the one before: the epoch
+	judged  bool      // the hub's own journal was, in this leadership, by what the treasury had kept
 	written time.Time // when a frame was last written for such a mark alone
 	awaits  bool      // the treasury's first word is waited for
 	whence  string    // why
@@ -99,6 +101,7 @@ func (n *Node) hearWord(m *bus.FundsReply) {
 			return
 		}
 	}
+	n.marks.judged = true
 	if n.marks.awaits {
 		n.deaf()
 		n.marks.awaits, n.doubt = false, ""
@@ -144,9 +147,18 @@ func (n *Node) treasurys() tip.Mark {
 	return n.marks.mark
 }
 
-// hearMark takes in how far the treasury's journal is. It is kept with the hub's next frame.
-func (n *Node) hearMark(m *tip.Mark) {
+// hearMark takes in how far the treasury's journal is. It is kept with the hub's next frame. A treasury that
+// was just elected is first asked what its journal has at the mark before, which a new one would hide.
+func (n *Node) hearMark(a *request, epoch int64, code bus.Code, m *tip.Mark) {
 	mine := n.treasurys()
+	k := a.req.Known
+	if a.op == bus.OpAllotted && code == "" && (k == nil && mine.Zero() || k != nil && *k == mine) {
+		n.marks.sure = epoch
+	}
+	if epoch != n.marks.sure {
+		n.requestMissed()
+		return
+	}
 	if m != nil && m.Valid() && m.Journal != n.book.ID() && m.Seq > mine.Seq &&
 		(mine.Zero() || m.Journal == mine.Journal) {
 		n.marks.mark = *m
@@ -227,7 +239,7 @@ func (n *Node) chargedBefore() {
 // spent takes what the treasury is to be told of, as far as one message holds it.
 func (n *Node) spent() []tip.Spent {
 	k := &n.marks
-	if n.doubt != "" {
+	if n.doubt != "" || !n.marks.judged {
 		return nil
 	}
 	count := min(len(k.changed), tip.MaxSpent)

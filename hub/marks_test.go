@@ -89,8 +89,8 @@ func TestChargesAreToldAgain(t *testing.T) {
 		a := &request{op: bus.OpAllotted, req: bus.FundsRequest{
 			Mark:  &tip.Mark{Journal: id, Seq: last - 1},
 			Spent: []tip.Spent{{Client: "ann", Amount: charged}}}}
-		h.n.missed(a, &bus.FundsReply{Known: &tip.Mark{Journal: id, Seq: c.known},
-			Mark: &tip.Mark{Journal: tip.Sum{9}, Seq: 3}})
+		h.n.missed(a, &bus.FundsReply{Known: &tip.Mark{Journal: id, Seq: c.known, Sum: h.sum(c.known)},
+			Here: h.sum(c.known), Mark: &tip.Mark{Journal: tip.Sum{9}, Seq: 3}})
 		again := false
 		for _, f := range h.n.out.Funds {
 			s := f.Request.Spent

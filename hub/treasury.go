@@ -96,7 +96,7 @@ func (n *Node) post(a *request) {
 	switch a.op {
 	case bus.OpAllotted, bus.OpReturn, bus.OpClose:
 		a.req.Mark = &tip.Mark{Journal: n.book.ID(), Seq: n.book.Said()} // who sends it adds the checksum
-		a.req.Unsure = n.doubt != ""
+		a.req.Unsure = n.doubt != "" || !n.marks.judged
 	}
 	n.treasury.requests[a.req.ID] = a
 	n.launch(a)

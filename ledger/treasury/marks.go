@@ -80,7 +80,7 @@ func (t *Treasury) Waits() bool { return t.own.waits }
 
 // judge takes in what a hub says of the treasury's journal. One whose own is not the newest, by what the
 // treasury has kept of it, confirms nothing: both may be older copies, of two moments.
-func (t *Treasury) judge(req *bus.FundsRequest) {
+func (t *Treasury) judge(req *bus.FundsRequest) error {
 	w := t.heard[req.Hub]
 	last, _, _ := t.book.Last()
 	if t.own.first.IsZero() {
@@ -92,11 +92,12 @@ func (t *Treasury) judge(req *bus.FundsRequest) {
 	}
 	switch {
 	case w.spoken.denies != "" && by < w.spoken.by:
-		return // an older copy of the hub, which had not heard of that
+		return nil // an older copy of the hub, which had not heard of that
 	case m == nil:
 		w.spoken.heard, w.spoken.confirms, w.spoken.denies = true, false, ""
 	case m.Journal == t.book.ID() && m.Seq <= last && req.Here == tip.Sum{}:
-		return // the frame could not be read: it is asked again
+		return refuse(bus.CodeUnavailable, "frame %d of the treasury's journal, whose checksum hub %s has kept, was "+
+			"not read: ask again in a second", m.Seq, req.Hub) // and it hears no newer mark before
 	default:
 		w.spoken.denies = ledger.Doubt(t.book.ID(), last, req.Here, *m)
 		w.spoken.heard, w.spoken.confirms = true, w.spoken.denies == ""
@@ -109,6 +110,7 @@ func (t *Treasury) judge(req *bus.FundsRequest) {
 	w.spoken.early = w.spoken.denies != "" && (w.spoken.early || among)
 	t.heard[req.Hub] = w
 	t.reckon()
+	return nil
 }
 
 // behind says why the journal of a hub that is not sure of it cannot be the newest; "": it can.

@@ -257,7 +257,9 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 	}
 	if op == bus.OpAllotted {
 		t.hearClock(req.Hub, req.AtMS)
-		t.judge(req)
+		if err := t.judge(req); err != nil {
+			return err
+		}
 	}
 	if why := t.own.closed; why != "" {
 		return refuse(bus.CodeUnavailable, "%s", bus.Clip(why, bus.MaxText))
