@@ -65,6 +65,7 @@ func TestWhatStandsInAFilesPlace(t *testing.T) {
 	}
 	segment := func(i int) string { return filepath.Join("wal", filepath.Base(segs[i].path)) }
 	last := segment(len(segs) - 1)
+	torn := filepath.Base(last) + ".torn"
 	snapshot := filepath.Join("snapshots", filepath.Base(snapshotFiles(whole)[0]))
 	for _, c := range []struct {
 		place  string
@@ -82,12 +83,12 @@ func TestWhatStandsInAFilesPlace(t *testing.T) {
 		{place: "LIVES", starts: true},
 		{place: "LIVES.new", starts: true},
 		{place: filepath.Join("wal", "0.tmp"), anew: true},
-		{place: last + tornEnd, anew: true},
+		{place: torn, anew: true},
 	} {
 		for name, lay := range laid {
 			t.Run(c.place+" "+name, func(t *testing.T) {
 				dir := copyOf(t, whole)
-				if c.place == last+tornEnd { // a start copies what it trims
+				if c.place == torn { // a start copies what it trims
 					tear(t, filepath.Join(dir, last))
 				}
 				path := filepath.Join(dir, c.place)

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,8 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,8 +17,6 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"souk/bus/etcdlog"
 	"souk/bus/life"
@@ -96,7 +93,7 @@ var _ ledger.Journal = (*Journal)(nil)
 
 // Open opens the journal in dir for writing, making it if there is none. It reads and checks everything that
 // is stored, or all segments from that of its newest snapshot on; a write that a crash tore is trimmed, and
-// what was there is kept beside it as *.torn. Errors: ErrLocked if another writer has it, ErrDamaged if
+// what was there is kept in dir as *.torn. Errors: ErrLocked if another writer has it, ErrDamaged if
 // stored bytes are not what was written.
 func Open(dir string, cfg Config) (*Journal, error) {
 	j, err := open(dir, cfg)
@@ -151,10 +148,9 @@ func open(dir string, cfg Config) (*Journal, error) {
 
 func (j *Journal) start() error {
 	dir := walDir(j.dir)
-	lg := etcdlog.New(j.cfg.Log, "journal: ").WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-		return ours{c}
-	}))
-	if _, err := segments(dir); errors.Is(err, fs.ErrNotExist) {
+	lg := etcdlog.New(j.cfg.Log, "journal: ")
+	segs, err := segments(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		w, err := wal.Create(lg, dir, []byte(metadata))
 		if err != nil {
 			return err
@@ -162,30 +158,14 @@ func (j *Journal) start() error {
 		j.store = w
 		return nil
 	}
-	r, last, err := j.check()
+	if err == nil {
+		err = j.clear(segs)
+	}
 	if err != nil {
 		return err
 	}
-	if r.last > 0 {
-		f, err := last.Frame()
-		if err != nil {
-			return err
-		}
-		f.Records = nil
-		j.last, j.end = f, tip.SumOf(last.Data)
-	}
-	if err := trim(r); err != nil {
-		return err
-	}
-	// A writer that was killed may have left spare segments. They would be used with whatever is in them.
-	for _, spare := range spares {
-		if err := os.Remove(filepath.Join(dir, spare)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
 	// Only the last segment is read again: reading starts at a snapshot, and any index in it will do.
-	first := r.segs[r.cur].first
-	w, err := wal.Open(lg, dir, &walpb.Snapshot{Index: &first, Term: new(uint64)})
+	w, err := wal.Open(lg, dir, &walpb.Snapshot{Index: &segs[len(segs)-1].first, Term: new(uint64)})
 	if errors.Is(err, fileutil.ErrLocked) {
 		return ErrLocked
 	}
@@ -200,31 +180,48 @@ func (j *Journal) start() error {
 	return nil
 }
 
-// ours leaves out of etcd's warnings that a copy which trim has kept is no segment: each start would say so.
-type ours struct{ zapcore.Core }
-
-func (o ours) With(fields []zapcore.Field) zapcore.Core { return ours{o.Core.With(fields)} }
-
-func (o ours) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if o.Enabled(e.Level) {
-		return c.AddCore(e, o)
+// clear checks what is stored, and clears what a crash left, while no other writer has the segments. One
+// that came by another path has not our LOCK. Each has its last segment, or, at the moment when that gets
+// its name, the one before.
+func (j *Journal) clear(segs []segment) error {
+	var unlocked error
+	for _, s := range segs[max(0, len(segs)-2):] {
+		lock, err := fileutil.TryLockFile(s.path, os.O_RDWR, 0)
+		if errors.Is(err, fileutil.ErrLocked) {
+			return fmt.Errorf("%w by a process that came by another path, or whose LOCK was removed: stop "+
+				"it: it has %s", ErrLocked, s.path)
+		}
+		if err == nil {
+			defer lock.Close()
+		}
+		unlocked = cmp.Or(unlocked, err)
 	}
-	return c
-}
-
-func (o ours) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	isCopy := func(f zapcore.Field) bool { return strings.HasSuffix(f.String, tornEnd) }
-	if slices.ContainsFunc(fields, isCopy) {
-		return nil
+	r, last, err := j.check()
+	if err = cmp.Or(err, unlocked); err != nil { // what check finds in the place of a segment says more
+		return err
 	}
-	return o.Core.Write(e, fields)
+	if r.last > 0 {
+		f, err := last.Frame()
+		if err != nil {
+			return err
+		}
+		f.Records = nil
+		j.last, j.end = f, tip.SumOf(last.Data)
+	}
+	if err := j.trim(r); err != nil {
+		return err
+	}
+	// A writer that was killed may have left spare segments. They would be used with whatever is in them.
+	for _, spare := range spares {
+		if err := os.Remove(filepath.Join(r.wal, spare)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
-
-// tornEnd is how the name of a copy ends of what a crash left in a segment.
-const tornEnd = ".torn"
 
 // trim clears what a crash left behind the last whole record, and keeps a copy of it.
-func trim(r *Reader) error {
+func (j *Journal) trim(r *Reader) error {
 	rest := r.buf[min(int64(len(r.buf)), r.off):]
 	if allZero(rest) && len(rest)%8 == 0 {
 		return nil
@@ -234,7 +231,7 @@ func trim(r *Reader) error {
 	for end > 0 && rest[end-1] == 0 {
 		end--
 	}
-	if err := regular.Write(path+tornEnd, rest[:end]); err != nil {
+	if err := regular.Write(filepath.Join(j.dir, filepath.Base(path)+".torn"), rest[:end]); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

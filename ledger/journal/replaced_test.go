@@ -1,12 +1,15 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 
 	"souk/bus/life"
 )
@@ -70,4 +73,58 @@ func TestAJournalThatIsMovedAwayAndBack(t *testing.T) {
 	f := frame(2, 10)
 	f.Time += 10 * int64(time.Second)
 	mustAppend(t, j, f)
+}
+
+// A start that no LOCK keeps out finds the living writer by its segments before it changes anything: what
+// that one is writing looks like what a crash tore.
+func TestASecondStartChangesNothing(t *testing.T) {
+	for name, second := range map[string]func(t *testing.T, dir string, living *Journal) (at string){
+		"by another path": func(t *testing.T, dir string, _ *Journal) string {
+			twin := t.TempDir()
+			try(t, os.Symlink(walDir(dir), walDir(twin)))
+			return twin
+		},
+		"where LOCK was removed": func(t *testing.T, dir string, _ *Journal) string {
+			try(t, os.Remove(filepath.Join(dir, "LOCK")))
+			return dir
+		},
+		"before the newest segment is locked": func(t *testing.T, dir string, living *Journal) string {
+			try(t, living.Close())
+			segs, err := segments(walDir(dir))
+			try(t, err)
+			lock, err := fileutil.TryLockFile(segs[len(segs)-2].path, os.O_RDWR, 0)
+			try(t, err)
+			t.Cleanup(func() { lock.Close() })
+			return dir
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			j := mustOpen(t, dir)
+			defer j.Close()
+			mustAppend(t, j, frame(1, segmentBytes))
+			mustAppend(t, j, frame(2, 10))
+			at := second(t, dir, j)
+			segs, err := segments(walDir(dir))
+			if err != nil || len(segs) != 2 {
+				t.Fatalf("%d segments, %v; want 2", len(segs), err)
+			}
+			tear(t, segs[1].path)
+			was, err := os.ReadFile(segs[1].path)
+			spare := filepath.Join(walDir(dir), spares[0]) // the writer has the other by now
+			try(t, err, os.WriteFile(spare, nil, 0o600))
+			if k, err := Open(at, Config{}); !errors.Is(err, ErrLocked) {
+				t.Errorf("it is let in: %v", err)
+				if k != nil {
+					defer k.Close()
+				}
+			}
+			if now, err := os.ReadFile(segs[1].path); err != nil || !bytes.Equal(now, was) {
+				t.Errorf("the segment is changed: %v", err)
+			}
+			if _, err := os.Stat(spare); err != nil {
+				t.Errorf("the spare segment is gone: %v", err)
+			}
+		})
+	}
 }

@@ -145,7 +145,7 @@ func (r *Reader) strays() error {
 		known[name] = true
 	}
 	for _, s := range segs {
-		known[filepath.Base(s.path)], known[filepath.Base(s.path)+tornEnd] = true, true
+		known[filepath.Base(s.path)] = true
 	}
 	for _, e := range entries {
 		if known[e.Name()] {

@@ -79,7 +79,7 @@ func TestATornWriteIsNoDamageWhereverItsSectorsEnd(t *testing.T) {
 	}
 }
 
-// A copy of what a crash left is kept beside the segment, and no start after that has a word to say of it.
+// A copy of what a crash left is kept in the directory, and no start after that has a word to say of it.
 func TestACopyOfATornTailIsNoNews(t *testing.T) {
 	dir := t.TempDir()
 	j := mustOpen(t, dir)
@@ -99,7 +99,7 @@ func TestACopyOfATornTailIsNoNews(t *testing.T) {
 		}
 		j.Close()
 	}
-	if list, _ := filepath.Glob(path + tornEnd); len(list) != 1 {
+	if list, _ := filepath.Glob(filepath.Join(dir, "*.torn")); len(list) != 1 {
 		t.Errorf("%d copies are kept", len(list))
 	}
 }

@@ -15,7 +15,7 @@ import (
 type Config struct {
 	Journal string `yaml:"journal"` // name of the treasury's journal
 	// Believe has a treasury work whose journal may be an older copy, though no hub has said that it is the
-	// newest: the number of the last frame in it, so that it counts once. 0: it waits for hubs.
+	// newest: the number of the last frame in it, and good for no other. 0: it waits for hubs.
 	Believe uint64 `yaml:"believe"`
 	// MaxPending requests wait for a sync at most; beyond, callers are told to come back.
 	MaxPending int `yaml:"max_pending"`
