@@ -2,6 +2,7 @@ package vllmsim
 
 import (
 	"bytes"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -141,8 +142,11 @@ func (e *engine) page() []byte {
 		f.Help = nil
 		_ = to.Encode(f) // to memory
 	}
-	return b.Bytes()
+	return counterType.ReplaceAll(b.Bytes(), []byte("${1}_total counter\n"))
 }
+
+// counterType is where a family's type is said. vLLM's page names counters there as their samples.
+var counterType = regexp.MustCompile(`(# TYPE \S+) counter\n`)
 
 func (st *stats) queried(tokens, cached int) {
 	st.queries.Add(float64(tokens))
