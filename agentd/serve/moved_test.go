@@ -31,7 +31,7 @@ func TestANodeKnowsTheLivesOfItsDirectory(t *testing.T) {
 	says := func(data, what string, want ...int64) (boot int64) {
 		t.Helper()
 		for time.Now().UnixMilli() <= last { // no two lives begin at once
-			time.Sleep(time.Millisecond)
+			runtime.Gosched()
 		}
 		h := openHome(t, data, "n1")
 		defer h.Close()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,7 +26,7 @@ func TestANodeWhoseAgentIsAnothersIsSilent(t *testing.T) {
 	living := openHome(t, data, "n1")
 	must(t, os.CopyFS(to, os.DirFS(data)))
 	for time.Now().UnixMilli() <= living.boot { // no two lives begin at once
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	other := openHome(t, to, "n1")
 	synctest.Test(t, func(t *testing.T) {
