@@ -172,3 +172,37 @@ func TestNothingIsSettledBesideACopy(t *testing.T) {
 		})
 	}
 }
+
+// A copy has worked, and has gone. The first is started, and the registry does not answer it: it does not know
+// whether a copy worked, and settles nothing.
+func TestNothingIsSettledBeforeTheRegistrySpeaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tn, d, stop := held(t)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(filepath.Dir(tn.dir), "copy")
+		if err := os.CopyFS(to, os.DirFS(tn.dir)); err != nil {
+			t.Fatal(err)
+		}
+		tn.mu.Lock()
+		tn.mark = &tip.Mark{Journal: tip.Sum{1}, Seq: 1, Sum: tip.Sum{2}}
+		tn.mu.Unlock()
+		j := tn.journal("copy")
+		twin, halt, _ := tn.start(tn.world.Registry(), j, nil)
+		time.Sleep(10 * time.Second)
+		if !twin.Leading() || twin.Refuses() != "" {
+			t.Fatalf("the copy leads %v: %s", twin.Leading(), twin.Refuses())
+		}
+		halt.stop()
+		j.Close()
+		r := tn.world.Registry()
+		r.Away(true)
+		_, end, _ := tn.start(r, tn.journal(filepath.Base(tn.dir)), nil)
+		defer end.stop()
+		time.Sleep(2 * time.Second)
+		if ack, err := tn.tell(d); err == nil {
+			t.Errorf("a copy may have worked, and it settles %+v", ack)
+		}
+	})
+}

@@ -96,15 +96,28 @@ func (s *Server) hears(is bool) {
 }
 
 // copies says until ctx ends whether a copy of the journal works beside this hub, as far as the registry
-// knows. It says nothing where this one may be the copy, or has nothing to settle.
+// knows. It says nothing where this one may be the copy, or has nothing to settle, nor, before it has led,
+// until the registry has said whether one worked before.
 func (s *Server) copies(ctx context.Context, beside chan<- bool) {
 	s.mu.Lock()
 	rounds, _ := s.node.Book().LastRound()
 	s.mu.Unlock()
-	asks, cancel := context.WithTimeout(ctx, ledAgain)
-	by, _ := s.stands.Since(asks, bus.LedKey(s.cfg.Journal))
-	if cancel(); by != "" || rounds == 0 || s.deps.Journal.Moved() {
+	if rounds == 0 || s.deps.Journal.Moved() {
 		return
+	}
+	for known := false; !known; {
+		asks, cancel := context.WithTimeout(ctx, ledAgain)
+		by, err := s.stands.Since(asks, bus.LedKey(s.cfg.Journal))
+		cancel()
+		if by != "" {
+			return
+		}
+		select {
+		case <-s.ready: // this very process has led
+			known = true
+		default:
+			known = err == nil || !follow.Pause(ctx, ledAgain)
+		}
 	}
 	is := false
 	say := func() {
