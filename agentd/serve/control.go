@@ -55,7 +55,7 @@ func (a *agent) onReader(m bus.Msg) {
 	now, s := time.Now(), a.streams.Find(id)
 	switch {
 	case s == nil: // only so many are answered as an earlier life can have had readers
-		stranger = c.Resume != nil && a.leased.Load() && a.streams.Stranger(now)
+		stranger = c.Resume != nil && a.leased() && a.streams.Stranger(now)
 	case c.Resume != nil:
 		a.streams.Resend(s, *c.Resume)
 		nudge(a.resend)

@@ -11,7 +11,7 @@ import (
 
 // onCall tells the hub that has claimed the agent its ask, sealed at first.
 func (a *agent) onCall(m bus.Msg) {
-	if !a.leased.Load() {
+	if !a.leased() {
 		return
 	}
 	c := new(bus.Call)
@@ -32,7 +32,7 @@ func (a *agent) onCall(m bus.Msg) {
 
 // onDispatch accepts or refuses a hub's dispatch.
 func (a *agent) onDispatch(m bus.Msg) {
-	if !a.leased.Load() { // its hub asks again
+	if !a.leased() { // its hub asks again
 		return
 	}
 	d := new(bus.Dispatch)

@@ -20,8 +20,15 @@ import (
 
 // A node is cut off from etcd alone for longer than its lease, and a copy of its directory has its agent by
 // then. The node is silent: what it said of the other's tasks would pass for the other's word. The answer
-// that it had begun goes on to its reader. Once the other is gone it serves again.
+// that it had begun goes on to its reader. Once the other is gone it serves again. Nor does it matter that it
+// has news for the registry, and waits to tell them.
 func TestANodeWhoseAgentIsAnothersIsSilent(t *testing.T) {
+	for _, news := range []bool{false, true} {
+		t.Run(fmt.Sprint("news ", news), func(t *testing.T) { isSilent(t, news) })
+	}
+}
+
+func isSilent(t *testing.T, news bool) {
 	data, to := t.TempDir(), t.TempDir()
 	living := openHome(t, data, "n1")
 	must(t, os.CopyFS(to, os.DirFS(data)))
@@ -41,6 +48,9 @@ func TestANodeWhoseAgentIsAnothersIsSilent(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 		o.agent.Cut()
+		if news {
+			nudge(o.server.agents[0].changed)
+		}
 		twin, err := NewServer(agentd.Config{Node: "n1", Agents: []agentd.AgentConfig{oneAgent("a1", 2)}},
 			Deps{Bus: o.world.Bus("twin"), Registry: o.world.Registry(),
 				Engine: func(agentd.EngineConfig) agentd.Engine { return o.engine }, Home: other,

@@ -85,7 +85,7 @@ func (a *agent) register(ctx context.Context) error {
 			pause = min(2*pause, 3*time.Second)
 		default:
 			taken, pause = time.Time{}, 100*time.Millisecond
-			a.leased.Store(true)
+			a.lease.Store(&lease)
 			select {
 			case <-a.registered:
 				if !a.works(registration, "registered again") {
@@ -99,7 +99,6 @@ func (a *agent) register(ctx context.Context) error {
 			if a.holdLease(ctx, lease) {
 				return nil
 			}
-			a.leased.Store(false)
 			pause = time.Second // with jitter: all agents may have lost theirs at once
 		}
 		if !follow.Pause(ctx, follow.Jitter(pause)) {
@@ -194,6 +193,22 @@ func (a *agent) holdLease(ctx context.Context, lease bus.Lease) bool {
 				}
 			}
 		}
+	}
+}
+
+// leased reports whether the agent's lease holds, as far as the registry has said. Without one another may
+// have the id, which this one would speak for: it takes nothing on, and says nothing of what it has not. What
+// it has begun goes on to its reader.
+func (a *agent) leased() bool {
+	lease := a.lease.Load()
+	if lease == nil {
+		return false
+	}
+	select {
+	case <-(*lease).Lost():
+		return false
+	default:
+		return true
 	}
 }
 

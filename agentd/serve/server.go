@@ -205,16 +205,14 @@ type agent struct {
 	engine     agentd.Engine
 	log        *slog.Logger
 	registered chan struct{}
-	// Its lease holds. Without one another may have the id, which it would speak for: it takes nothing on,
-	// and says nothing of what it has not. What it has begun goes on to its reader.
-	leased  atomic.Bool
-	awaited atomic.Int64  // see agentd.AgentStats
-	kick    chan struct{} // the core has news
-	changed chan struct{} // the registration has changed
-	check   chan struct{} // look at the engine now
-	resend  chan struct{} // a reader has missed something
-	runs    sync.WaitGroup
-	reports sync.WaitGroup // completions being sent, claims being read
+	lease      atomic.Pointer[bus.Lease] // what it is registered under, or was
+	awaited    atomic.Int64              // see agentd.AgentStats
+	kick       chan struct{}             // the core has news
+	changed    chan struct{}             // the registration has changed
+	check      chan struct{}             // look at the engine now
+	resend     chan struct{}             // a reader has missed something
+	runs       sync.WaitGroup
+	reports    sync.WaitGroup // completions being sent, claims being read
 
 	mu      sync.Mutex
 	core    *agentd.Agent // nil until the engine is ready
