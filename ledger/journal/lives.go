@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+
 	"souk/bus/life"
 	"souk/bus/tip"
 )
@@ -62,11 +64,21 @@ func (j *Journal) held() error {
 	switch gone := errors.Is(err, os.ErrNotExist); {
 	case err != nil && !gone:
 		return nil // nobody can say
-	case gone, now.name < j.tail.name, now.name == j.tail.name && !os.SameFile(now.file, j.tail.file):
+	case gone, now.name < j.tail.name, now.name == j.tail.name && !os.SameFile(now.file, j.tail.file),
+		now.name > j.tail.name && !written(filepath.Join(walDir(j.dir), now.name)):
 		return fmt.Errorf("%w: segment %s is not the one that it writes", life.ErrReplaced, j.tail.name)
 	}
 	j.tail = now
 	return nil
+}
+
+// written reports whether somebody writes a segment, and so has it locked.
+func written(segment string) bool {
+	lock, err := fileutil.TryLockFile(segment, os.O_RDWR, 0)
+	if err == nil {
+		lock.Close()
+	}
+	return err != nil
 }
 
 // Held implements [ledger.Journal].
