@@ -25,7 +25,7 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 		return a.refusal(d, code, why), false
 	}
 	h := &hold{client: d.Task.Client, task: d.Task.ID, attempt: d.Task.Attempt, heard: a.engine.Heard(),
-		reply: bus.DispatchReply{Agent: a.cfg.ID, Hold: d.Hold}}
+		reply: bus.DispatchReply{Agent: a.cfg.ID, Boot: a.boot, Hold: d.Hold}}
 	if code != "" {
 		h.reply = a.refusal(d, code, why)
 	} else {
@@ -63,7 +63,7 @@ func (a *Agent) Misled() { a.counts.Refused[bus.CodeBadRequest]++ }
 
 func (a *Agent) refusal(d *bus.Dispatch, code bus.Code, why string) bus.DispatchReply {
 	a.counts.Refused[code]++
-	return bus.DispatchReply{Agent: a.cfg.ID, Hold: d.Hold, Code: code, Message: why}
+	return bus.DispatchReply{Agent: a.cfg.ID, Boot: a.boot, Hold: d.Hold, Code: code, Message: why}
 }
 
 // judge says why a dispatch is refused; "" if it is not.

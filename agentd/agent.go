@@ -285,7 +285,8 @@ func (a *Agent) Restore(left []Report) {
 		a.pending = append(a.pending, &pendingReport{Report: r})
 		a.remember(r.Completion.Hold,
 			&hold{client: r.Completion.Client, task: r.Completion.Task, former: true, state: pending,
-				reply: bus.DispatchReply{Agent: a.cfg.ID, Hold: r.Completion.Hold}})
+				reply: bus.DispatchReply{Agent: a.cfg.ID, Boot: r.Completion.Boot,
+					Hold: r.Completion.Hold}})
 	}
 }
 

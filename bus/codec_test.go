@@ -63,7 +63,7 @@ func full() []Message {
 		&Call{Agent: "a1", Class: "h200", Epoch: 4, Lead: 3, Open: true},
 		&Ask{Agent: "a1", Class: "h200", Epoch: 4, Seal: bytes.Repeat([]byte{7}, 32), Amount: 5,
 			Nonce: bytes.Repeat([]byte{8}, 16)},
-		&DispatchReply{Agent: "a1", Hold: "j/9/0", Code: CodeNoSlot, Message: "full"},
+		&DispatchReply{Agent: "a1", Boot: 7, Hold: "j/9/0", Code: CodeNoSlot, Message: "full"},
 		&Chunk{Task: "t-1", Attempt: 1, Seq: 8, Text: "hi", Tokens: []uint32{1, 1 << 31}, Count: 2,
 			Extra: []Extra{{At: 2, Choice: []byte("{}")}}, Finish: true, Heartbeat: true, Agent: "a1",
 			Dead: true, Result: &result},

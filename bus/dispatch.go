@@ -59,6 +59,7 @@ type Dispatch struct {
 // DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
 type DispatchReply struct {
 	Agent   string `msgpack:"agent" want:"id"`
+	Boot    int64  `msgpack:"boot"` // of the start of the agent that says so
 	Hold    string `msgpack:"hold"`
 	Code    Code   `msgpack:"code,omitempty"` // CodeNoSlot, CodeStaleEpoch, CodeNotClaimed, CodeDraining, ...
 	Message string `msgpack:"message,omitempty" want:"text"`

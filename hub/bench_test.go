@@ -54,7 +54,8 @@ func (l *load) ready(b *testing.B) {
 		for i := range r.Dispatches {
 			d := &r.Dispatches[i]
 			agent := r.Placed[i].Agent
-			if err := l.n.Step(l.now, &bus.DispatchReply{Agent: agent, Hold: d.Hold}); err != nil {
+			yes := &bus.DispatchReply{Agent: agent, Boot: d.Boot, Hold: d.Hold}
+			if err := l.n.Step(l.now, yes); err != nil {
 				b.Fatal(err)
 			}
 			l.open = append(l.open,

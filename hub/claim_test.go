@@ -232,7 +232,7 @@ func FuzzWhatAnAgentSays(f *testing.F) {
 			}
 			switch s.next() % 6 {
 			case 0:
-				h.step(&bus.DispatchReply{Agent: agent, Hold: d.Hold, Code: bus.Code(s.word()),
+				h.step(&bus.DispatchReply{Agent: agent, Boot: d.Boot, Hold: d.Hold, Code: bus.Code(s.word()),
 					Message: s.word()})
 			case 1:
 				h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: uint64(s.number()),

@@ -34,7 +34,7 @@ func TestOneForgedMessage(t *testing.T) {
 		},
 		"reply": func(h *house,
 			d bus.Dispatch) bus.Message {
-			return &bus.DispatchReply{Agent: "a-1", Hold: d.Hold}
+			return &bus.DispatchReply{Agent: "a-1", Boot: d.Boot, Hold: d.Hold}
 		},
 		"cancel": func(h *house,
 			d bus.Dispatch) bus.Message {
@@ -85,7 +85,7 @@ func TestOneForgedMessage(t *testing.T) {
 					continue // no codec lets it in
 				}
 				h.step(forged)
-				h.step(&bus.DispatchReply{Agent: "a-1", Hold: first.Hold}) // if it is open still
+				h.step(&bus.DispatchReply{Agent: "a-1", Boot: first.Boot, Hold: first.Hold})
 				h.step(completion("a-1", first, market.Usage{Prompt: 100, Output: 10}))
 				begun, served := h.now, false
 				for i := 1; !served && h.now.Sub(begun) < within; i++ {

@@ -14,14 +14,14 @@ import (
 func FuzzStep(f *testing.F) {
 	w := market.Credit
 	h := &house{}
-	d := bus.Dispatch{Hold: "hub-math/1/0", Task: *h.task("ann", "t1"), CostCap: market.Credit,
+	d := bus.Dispatch{Boot: 1, Hold: "hub-math/1/0", Task: *h.task("ann", "t1"), CostCap: market.Credit,
 		Price: card(1, 1, 4)}
 	for i, m := range []bus.Message{
 		h.task("ann", "t1"), h.task("ann", "t2", worth(w)),
 		h.task("ann", "t1", func(m *bus.Task) { m.Prompt.Tokens = 1 << 23 }),
 		completion("a-1", d, market.Usage{Prompt: 100, Cached: 3, Output: 7}),
-		&bus.DispatchReply{Agent: "a-1", Hold: d.Hold},
-		&bus.DispatchReply{Agent: "a-1", Hold: d.Hold, Code: bus.CodeNoSlot},
+		&bus.DispatchReply{Agent: "a-1", Boot: d.Boot, Hold: d.Hold},
+		&bus.DispatchReply{Agent: "a-1", Boot: d.Boot, Hold: d.Hold, Code: bus.CodeNoSlot},
 		&bus.Cancel{Client: "ann", Sender: "ann", Task: "t1"},
 		&bus.Feedback{Client: "ann", Sender: "ann", Task: "t1", Quality: 0.5},
 		&bus.Summary{Agent: "a-1", Boot: 1, Seq: 1, State: bus.StateReady, Slots: 2,

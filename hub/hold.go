@@ -98,6 +98,10 @@ func (n *Node) replied(m *bus.DispatchReply) error {
 	}
 	t := h.task
 	if m.Code != bus.CodeUnavailable { // which the bus says, or we do
+		if m.Boot != h.rec.Boot { // that start serves it, or what becomes of it is told by a registration
+			return fmt.Errorf("reply of %s, boot %d, on hold %s, which was handed to boot %d", m.Agent, m.Boot,
+				m.Hold, h.rec.Boot)
+		}
 		h.agent.alive(n)
 	}
 	if m.Code == "" {

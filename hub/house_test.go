@@ -367,12 +367,12 @@ func (h *house) agentOf(d bus.Dispatch) string {
 
 func (h *house) accept(d bus.Dispatch) {
 	h.t.Helper()
-	h.must(h.step(&bus.DispatchReply{Agent: h.agentOf(d), Hold: d.Hold}))
+	h.must(h.step(&bus.DispatchReply{Agent: h.agentOf(d), Boot: d.Boot, Hold: d.Hold}))
 }
 
 func (h *house) refuse(d bus.Dispatch, code bus.Code) {
 	h.t.Helper()
-	h.must(h.step(&bus.DispatchReply{Agent: h.agentOf(d), Hold: d.Hold, Code: code}))
+	h.must(h.step(&bus.DispatchReply{Agent: h.agentOf(d), Boot: d.Boot, Hold: d.Hold, Code: code}))
 }
 
 // completion is an honest agent's account of a dispatch.

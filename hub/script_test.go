@@ -322,7 +322,8 @@ func (s *scene) says(what, who, verb string, o options) {
 		q, _ := strconv.ParseFloat(o[1], 64)
 		s.step(&bus.Feedback{Client: who, Sender: o[2:].word("by", who), Task: o[0], Quality: q})
 	case "accepts", "refuses":
-		m := &bus.DispatchReply{Agent: who, Hold: hold().Hold}
+		d := hold()
+		m := &bus.DispatchReply{Agent: who, Boot: d.Boot, Hold: d.Hold}
 		if verb == "refuses" {
 			m.Code, m.Message = bus.Code(o[1]), "said "+who
 		}

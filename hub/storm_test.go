@@ -202,13 +202,13 @@ func (s *storm) event() {
 		case 0:
 			codes := []bus.Code{bus.CodeNoSlot, bus.CodeDraining, bus.CodeUnavailable, bus.CodeStaleEpoch,
 				bus.CodeBadRequest}
-			s.give(&bus.DispatchReply{Agent: rec.Agent, Hold: d.Hold, Code: codes[s.r.IntN(5)]})
+			s.give(&bus.DispatchReply{Agent: rec.Agent, Boot: d.Boot, Hold: d.Hold, Code: codes[s.r.IntN(5)]})
 		case 1: // the dispatch is lost
 		case 2: // its reply is lost
 			s.handed = append(s.handed, d)
 		default:
 			known := !s.recovered[d.Hold] // of a recovered one the hub hears nothing new
-			if s.give(&bus.DispatchReply{Agent: rec.Agent, Hold: d.Hold}) == nil && known {
+			if s.give(&bus.DispatchReply{Agent: rec.Agent, Boot: d.Boot, Hold: d.Hold}) == nil && known {
 				s.taken[rec.Client+"/"+rec.Task] = rec
 			}
 			s.handed = append(s.handed, d)

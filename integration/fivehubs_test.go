@@ -116,7 +116,7 @@ func TestTheFifthHubServesASmallClient(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				say(m.Reply, &bus.DispatchReply{Agent: agent, Hold: d.Hold})
+				say(m.Reply, &bus.DispatchReply{Agent: agent, Boot: d.Boot, Hold: d.Hold})
 				u := market.Usage{Prompt: 100, Output: 10}
 				say(bus.CompletionSubject(d.Domain, agent),
 					&bus.Completion{Agent: agent, Boot: 1, Hold: d.Hold, Client: d.Task.Client,

@@ -121,7 +121,7 @@ func (s *stall) serve(m bus.Msg) {
 			s.t.Error(err)
 		}
 	}
-	say(m.Reply, &bus.DispatchReply{Agent: "a-1", Hold: d.Hold})
+	say(m.Reply, &bus.DispatchReply{Agent: "a-1", Boot: d.Boot, Hold: d.Hold})
 	u := market.Usage{Prompt: 100, Output: 10}
 	say(bus.CompletionSubject(d.Domain, "a-1"), &bus.Completion{Agent: "a-1", Boot: 1, Hold: d.Hold,
 		Client: d.Task.Client, Task: d.Task.ID, Outcome: bus.OutcomeDone, Finish: "stop", Usage: u,

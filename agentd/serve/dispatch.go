@@ -43,7 +43,8 @@ func (a *agent) onDispatch(m bus.Msg) {
 		return
 	}
 	if err := bus.Decode(m.Data, d); err != nil {
-		a.reply(m.Reply, bus.DispatchReply{Agent: a.cfg.ID, Code: bus.CodeOf(err), Message: err.Error()})
+		a.reply(m.Reply, bus.DispatchReply{Agent: a.cfg.ID, Boot: a.boot, Code: bus.CodeOf(err),
+			Message: err.Error()})
 		return
 	}
 	d.Task.Trace = bus.TraceOf(m.Header)

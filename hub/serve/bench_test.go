@@ -83,7 +83,7 @@ func BenchmarkServerUncontended(b *testing.B) {
 			if err := bus.Decode(m.Data, &d); err != nil {
 				b.Error(err)
 			}
-			say(m.Reply, &bus.DispatchReply{Agent: id, Hold: d.Hold})
+			say(m.Reply, &bus.DispatchReply{Agent: id, Boot: d.Boot, Hold: d.Hold})
 			c := completion(id, d, market.Usage{Prompt: 500, Output: 10})
 			data, _ := bus.Encode(c)
 			town.Publish(bus.Msg{Subject: bus.CompletionSubject(d.Domain, id), Data: data,

@@ -23,7 +23,8 @@ func held(t *testing.T) (tn *town, d bus.Dispatch, stop func() error) {
 	tn = newTown(t)
 	dispatched := make(chan bus.Dispatch, 1)
 	tn.agent("a-1", 4, func(d bus.Dispatch) bool {
-		tn.publish(bus.TakenSubject("math", "x", "a-1"), "", &bus.DispatchReply{Agent: "a-1", Hold: d.Hold})
+		tn.publish(bus.TakenSubject("math", "x", "a-1"), "",
+			&bus.DispatchReply{Agent: "a-1", Boot: d.Boot, Hold: d.Hold})
 		dispatched <- d
 		return false
 	})
@@ -173,8 +174,8 @@ func TestNothingIsSettledBesideACopy(t *testing.T) {
 	}
 }
 
-// A copy has worked, and has gone. The first is started, and the registry does not answer it: it does not know
-// whether a copy worked, and settles nothing.
+// A copy has worked, and has gone. The first is started, and the registry does not answer it: it does not
+// know whether a copy worked, and settles nothing.
 func TestNothingIsSettledBeforeTheRegistrySpeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn, d, stop := held(t)

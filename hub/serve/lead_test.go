@@ -236,7 +236,8 @@ func TestACopySettlesNothing(t *testing.T) {
 	tn := newTown(t)
 	held := make(chan bus.Dispatch, 1)
 	tn.agent("a-1", 4, func(d bus.Dispatch) bool {
-		tn.publish(bus.TakenSubject("math", "x", "a-1"), "", &bus.DispatchReply{Agent: "a-1", Hold: d.Hold})
+		tn.publish(bus.TakenSubject("math", "x", "a-1"), "",
+			&bus.DispatchReply{Agent: "a-1", Boot: d.Boot, Hold: d.Hold})
 		held <- d
 		return false
 	})
@@ -342,7 +343,8 @@ func TestTakeover(t *testing.T) {
 		tn.agent("a-1", 8, func(d bus.Dispatch) bool {
 			if d.Task.ID == "kept" {
 				kept <- d
-				tn.publish("keep."+d.Hold[:5], "", &bus.DispatchReply{Agent: "a-1", Hold: d.Hold})
+				tn.publish("keep."+d.Hold[:5], "",
+					&bus.DispatchReply{Agent: "a-1", Boot: d.Boot, Hold: d.Hold})
 				return false
 			}
 			return true

@@ -28,8 +28,8 @@ func TestAForgedReplyToADispatch(t *testing.T) {
 		if place == "" {
 			t.Fatalf("a dispatch is to be answered on %s", m.Reply)
 		}
-		yes := &bus.DispatchReply{Agent: "a-1", Hold: d.Hold}
-		no := &bus.DispatchReply{Agent: "a-1", Hold: d.Hold, Code: bus.CodeEngineRefused}
+		yes := &bus.DispatchReply{Agent: "a-1", Boot: d.Boot, Hold: d.Hold}
+		no := &bus.DispatchReply{Agent: "a-1", Boot: d.Boot, Hold: d.Hold, Code: bus.CodeEngineRefused}
 		for _, as := range []string{bus.TakenSubject("math", place, "a-2"),
 			bus.TakenSubject("math", "9-9", "a-1"), bus.TakenSubject("math", "probe", "a-2"),
 			bus.TakenSubject("math", "x", "a-1")} {
@@ -45,7 +45,8 @@ func TestAForgedReplyToADispatch(t *testing.T) {
 		if st := s.Stats(); len(answer) != 0 || st.Holds != 1 || st.Rejected == 0 {
 			t.Errorf("%d answers, %d holds, %d messages rejected", len(answer), st.Holds, st.Rejected)
 		}
-		tn.publish(m.Reply, "", &bus.DispatchReply{Agent: "a-2", Hold: d.Hold}) // the subject says who speaks
+		yes.Agent = "a-2" // the subject says who speaks
+		tn.publish(m.Reply, "", yes)
 		if got := <-answer; got != "accepted by a-1" {
 			t.Error(got)
 		}

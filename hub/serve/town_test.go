@@ -120,7 +120,7 @@ func (tn *town) agent(id string, slots int, serve func(bus.Dispatch) bool) bus.L
 		if serve != nil && !serve(d) {
 			return
 		}
-		tn.publish(m.Reply, "", &bus.DispatchReply{Agent: id, Hold: d.Hold})
+		tn.publish(m.Reply, "", &bus.DispatchReply{Agent: id, Boot: d.Boot, Hold: d.Hold})
 		tn.publish(bus.CompletionSubject(d.Domain, id), "", served(id, d))
 	})
 	reg := registration(id, slots)

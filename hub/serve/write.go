@@ -109,7 +109,8 @@ func (s *Server) deliver(r *todo, acks []hub.Message) []hub.Message {
 			if errors.Is(err, bus.ErrTooLarge) {
 				code = bus.CodeTooLarge
 			}
-			s.offer(&bus.DispatchReply{Agent: agent, Hold: d.Hold, Code: code, Message: err.Error()})
+			s.offer(&bus.DispatchReply{Agent: agent, Boot: d.Boot, Hold: d.Hold, Code: code,
+				Message: err.Error()})
 		}
 	}
 	if len(r.Placed) > 0 {

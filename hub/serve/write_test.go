@@ -178,7 +178,7 @@ func TestSettlementsShareASync(t *testing.T) {
 			if err := bus.Decode(m.Data, &d); err != nil {
 				t.Error(err)
 			}
-			tn.publish(m.Reply, "", &bus.DispatchReply{Agent: "a-1", Hold: d.Hold})
+			tn.publish(m.Reply, "", &bus.DispatchReply{Agent: "a-1", Boot: d.Boot, Hold: d.Hold})
 			handed <- d
 		})
 		tn.agent("a-1", 4, func(bus.Dispatch) bool { return false })

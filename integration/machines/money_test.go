@@ -298,7 +298,8 @@ func (e *economy) turn(h *shop) {
 	for i := range r.Dispatches {
 		d := r.Dispatches[i]
 		agent := r.Placed[i].Agent
-		if err := h.node.Step(e.now, &bus.DispatchReply{Agent: agent, Hold: d.Hold}); err == nil {
+		yes := &bus.DispatchReply{Agent: agent, Boot: d.Boot, Hold: d.Hold}
+		if h.node.Step(e.now, yes) == nil {
 			e.at(time.Duration(50+e.r.IntN(3000))*time.Millisecond, func() {
 				u := market.Usage{Prompt: 100, Output: 1 + e.r.IntN(40)}
 				h.node.Step(e.now, &bus.Completion{

@@ -359,7 +359,7 @@ func (h *hubPart) effects(r hub.Ready) (all []func()) {
 func (h *hubPart) dispatch(a *agentPart, d *bus.Dispatch) {
 	w, m := h.w, copied(h.w, d)
 	if a.gone() {
-		r := &bus.DispatchReply{Agent: a.name, Hold: d.Hold, Code: bus.CodeUnavailable}
+		r := &bus.DispatchReply{Agent: a.name, Boot: d.Boot, Hold: d.Hold, Code: bus.CodeUnavailable}
 		w.after(w.delay(), func() {
 			if h.there() {
 				h.on(0, func() { h.step(r) })

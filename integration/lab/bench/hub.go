@@ -99,7 +99,8 @@ func (d *desk) do(r hub.Ready) error {
 	}
 	for i := range r.Dispatches {
 		x, agent := &r.Dispatches[i], r.Placed[i].Agent
-		if err := d.node.Step(d.now, &bus.DispatchReply{Agent: agent, Hold: x.Hold}); err != nil {
+		yes := &bus.DispatchReply{Agent: agent, Boot: x.Boot, Hold: x.Hold}
+		if err := d.node.Step(d.now, yes); err != nil {
 			return err
 		}
 		u := market.Usage{Prompt: x.Task.Prompt.Tokens, Output: 60}
