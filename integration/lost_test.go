@@ -40,6 +40,8 @@ type stall struct {
 	world   *membus.World
 	me      bus.Bus
 	data    string // the journals are in data/journal
+	agent   func(bus.Msg)
+	ends    bool // processes may end by themselves
 	tasks   int
 	vouched map[string]market.Credits
 	buses   map[string]bus.Bus // of processes, by name: a copy has the name of its original
@@ -79,6 +81,7 @@ func inStall(t *testing.T, f func(s *stall)) {
 		defer stop()
 		s := &stall{t: t, ctx: ctx, world: membus.New(1), data: t.TempDir(),
 			vouched: map[string]market.Credits{}, buses: map[string]bus.Bus{}}
+		s.agent = s.serve
 		s.me = s.world.Bus("me")
 		defer s.me.Close()
 		put := func(key string, entry []byte, err error, lease bool) {
@@ -98,7 +101,8 @@ func inStall(t *testing.T, f func(s *stall)) {
 			KVTokens: 100_000, Slots: 4, State: bus.StateReady,
 			Price: market.Price{Miss: market.Credit, Hit: market.Credit, Out: 100 * market.Credit}})
 		put(bus.AgentKey("a-1"), agent, err, true)
-		if _, err := s.me.Subscribe(bus.DispatchSubject("a-1", "*"), "", s.serve); err != nil {
+		serve := func(m bus.Msg) { s.agent(m) }
+		if _, err := s.me.Subscribe(bus.DispatchSubject("a-1", "*"), "", serve); err != nil {
 			t.Fatal(err)
 		}
 		f(s)
@@ -170,7 +174,10 @@ func (s *stall) start(dir string, run func(p *process, j ledger.Journal, log *sl
 	case <-ready:
 	case <-time.After(5 * time.Second): // virtual: one whose journal is not the newest never is
 	case err := <-done:
-		s.t.Fatalf("%v: %s", err, p.log.String())
+		if !s.ends {
+			s.t.Fatalf("%v: %s", err, p.log.String())
+		}
+		done <- err
 	}
 	return p
 }
@@ -261,20 +268,26 @@ func (s *stall) fund(client string, amount market.Credits) {
 	}
 }
 
-// spend has a hub serve a task, and says why not if it does not. It costs spent.
-func (s *stall) spend(name, client string) string {
-	s.t.Helper()
-	worth, takes := 30*market.Credit, market.Credit
+// task is the next of a client at a hub.
+func (s *stall) task(hub, client string) *bus.Task {
 	s.tasks++
-	m := bus.Task{Client: client, ID: fmt.Sprint("t", s.tasks), Kind: bus.KindChat,
+	worth, takes := 30*market.Credit, market.Credit
+	m := &bus.Task{Client: client, ID: fmt.Sprint("t", s.tasks), Kind: bus.KindChat,
 		Body:      []byte(`{"messages":[]}`),
 		MaxTokens: 7900, Prompt: bus.Prompt{Bytes: 400, Messages: 1, Tokens: 100,
 			Prefixes: []bus.PrefixHash{{Bytes: 400, Hash: uint64(s.tasks)}}}}
 	m.Terms.Worth, m.Terms.MaxPrice = &worth, &takes
-	s.vouched[name+client] += takes
-	m.Voucher = bus.NewVoucher(stallKey, "door", client, name, 1, s.vouched[name+client], takes)
+	s.vouched[hub+client] += takes
+	m.Voucher = bus.NewVoucher(stallKey, "door", client, hub, 1, s.vouched[hub+client], takes)
+	return m
+}
+
+// spend has a hub serve a task, and says why not if it does not. It costs spent.
+func (s *stall) spend(name, client string) string {
+	s.t.Helper()
+	m := s.task(name, client)
 	var a bus.Answer
-	if err := s.try(bus.HubTaskSubject("general", "door"), &m, &a); err != nil {
+	if err := s.try(bus.HubTaskSubject("general", "door"), m, &a); err != nil {
 		return err.Error() // nobody leads
 	}
 	if a.Accepted == nil {
