@@ -76,7 +76,7 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 
 # These start no goroutine, nor do their tests (TestNoGoroutine): the race detector has nothing to find in them,
 # and takes five to fifteen times as long.
-ALONE := hub integration/machines
+ALONE := hub integration/machines integration/house
 ALONE += agentd agentd/holdings agentd/kvevent agentd/policy agentd/policy/adapter agentd/policy/guard
 ALONE += bus bus/congest bus/likeness bus/openai bus/policy bus/reader bus/bounded bus/learned
 ALONE += classifier classifier/model
@@ -136,14 +136,14 @@ test-short: ## the same without the race detector and without what is long; each
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
 	SOUK_FLEET=1 $(GO) -C $(LAB) test -count=1 -timeout 15m ./fleet
 
-soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages, and as long with every policy on; dialogues for RUNTIME (2m), restarting the market; EVENTTIME (5m) of beliefs held against caches; fifty dead hubs; 120,000 guesses at others' prompts; what is too long for the race detector in test
+soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages, and as long with every policy on; dialogues for RUNTIME (2m), restarting the market; EVENTTIME (5m) of beliefs held against caches; fifty dead hubs; 120,000 guesses at others' prompts; 300 markets whose directories are copied at random; what is too long for the race detector in test
 	bin/lab bench --only streams --streaming $(STREAMTIME) --runs 1
 	bin/lab soak --duration $(SOAKTIME) --outages $(ARGS)
 	bin/lab soak --duration $(SOAKTIME) --outages --policies $(ARGS)
 	bin/souk run --exit --soak $(RUNTIME)
 	bin/lab soak --duration $(EVENTTIME) --events
 	SOUK_SOAK=1 $(GO) -C $(LAB) test -count=1 -timeout 30m ./fleet
-	SOUK_SOAK=1 $(GO) test -count=1 -run 'TestNobodyLearns|TestD6' ./integration/hostile ./integration/gateway
+	SOUK_SOAK=1 $(GO) test -count=1 -run 'TestNobodyLearns|TestD6|TestCopiesAtRandom' ./integration/hostile ./integration/gateway ./integration
 	$(if $(CC_FOUND),CGO_ENABLED=1 $(GO) $(RACE) -count=1 -run '$(NAMES)' $(addprefix ./,$(HEAVY_IN)))
 
 proofs: ## the mechanism's property tests a hundred times over: a million rounds by brute force, three million forged outcomes and more
@@ -177,7 +177,7 @@ lint: ## gofmt, go vet, staticcheck where it is installed, and how much code the
 	$(GO) vet ./...
 	$(GO) -C $(LAB) vet ./...
 	@if command -v staticcheck >/dev/null; then staticcheck ./... && cd $(LAB) && staticcheck ./...; else echo "staticcheck is not installed: skipped"; fi
-	@$(GO) test -count=1 -run 'TestSize$$' -v ./integration | sed -n 's/.*size_test.go:[0-9]*: //p;/^FAIL/q1'
+	@$(GO) test -count=1 -run 'TestSize$$' -v ./integration/house | sed -n 's/.*size_test.go:[0-9]*: //p;/^FAIL/q1'
 
 clean: ## remove bin/
 	rm -rf bin

@@ -1,4 +1,4 @@
-package integration
+package house
 
 import (
 	"bytes"
@@ -97,7 +97,7 @@ var sideBySide = regexp.MustCompile(`(?m)^func Test\w*SideBySide\(`)
 // listed are the packages of a list in the Makefile, and of the lab's list of that name.
 func listed(t *testing.T, list string) (packages []string) {
 	packages = words(t, list)
-	makefile, err := os.ReadFile("../Makefile")
+	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func listed(t *testing.T, list string) (packages []string) {
 // words returns a list of the Makefile, word by word.
 func words(t *testing.T, list string) (all []string) {
 	t.Helper()
-	makefile, err := os.ReadFile("../Makefile")
+	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func words(t *testing.T, list string) (all []string) {
 
 // sources are a package's files, by path.
 func sources(t *testing.T, pkg string) map[string][]byte {
-	files, err := filepath.Glob(filepath.Join("..", pkg, "*.go"))
+	files, err := filepath.Glob(filepath.Join("..", "..", pkg, "*.go"))
 	if err != nil || len(files) < 2 {
 		t.Fatalf("%s: %d files, %v", pkg, len(files), err)
 	}

@@ -1,4 +1,4 @@
-package integration
+package house
 
 import (
 	"flag"
@@ -23,7 +23,7 @@ var link = regexp.MustCompile(`\[([a-z]+(?:\.[A-Za-z]+)+)\]\(([A-Za-z_/]+\.go)#L
 
 // The way of a task is a list of functions. Each link points at the line where its function is declared.
 func TestArchitectureLinks(t *testing.T) {
-	const page = "../ARCHITECTURE.md"
+	const page = "../../ARCHITECTURE.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -32,14 +32,14 @@ func TestArchitectureLinks(t *testing.T) {
 	fixed := link.ReplaceAllStringFunc(string(text), func(s string) string {
 		found++
 		m := link.FindStringSubmatch(s)
-		line, err := declared(filepath.Join("..", m[2]), m[1])
+		line, err := declared(filepath.Join("..", "..", m[2]), m[1])
 		if err != nil {
 			t.Errorf("%s: %v", s, err)
 			return s
 		}
 		if got := fmt.Sprint(line); got != m[3] {
 			if !*update {
-				t.Errorf("%s: it is in line %s; go test ./integration -run ArchitectureLinks -update "+
+				t.Errorf("%s: it is in line %s; go test ./integration/house -run ArchitectureLinks -update "+
 					"corrects all", s, got)
 			}
 			return fmt.Sprintf("[%s](%s#L%s)", m[1], m[2], got)
@@ -101,7 +101,7 @@ func TestArchitectureDrawsTheFloors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
-	text, err := os.ReadFile("../ARCHITECTURE.md")
+	text, err := os.ReadFile("../../ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,17 +248,17 @@ func roomless(files []*source, rooms string) (all []string) {
 // A test that passes whatever a link says would keep nothing.
 func TestArchitectureLinksComplain(t *testing.T) {
 	for name, file := range map[string]string{
-		"integration.TestArchitectureLinks": "architecture_test.go",
+		"house.TestArchitectureLinks": "architecture_test.go",
 	} {
 		if line, err := declared(file, name); err != nil || line < 20 {
 			t.Errorf("%s: line %d, %v", name, line, err)
 		}
 	}
 	for name, file := range map[string]string{
-		"integration.NoSuchFunction":             "architecture_test.go",
-		"hub.TestArchitectureLinks":              "architecture_test.go",
-		"integration.Type.TestArchitectureLinks": "architecture_test.go",
-		"integration.Gone":                       "no_such_file.go",
+		"house.NoSuchFunction":             "architecture_test.go",
+		"hub.TestArchitectureLinks":        "architecture_test.go",
+		"house.Type.TestArchitectureLinks": "architecture_test.go",
+		"house.Gone":                       "no_such_file.go",
 	} {
 		if _, err := declared(file, name); err == nil {
 			t.Errorf("%s in %s: no complaint", name, file)

@@ -1,4 +1,4 @@
-package integration
+package house
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ func TestFoldersAreNoCircle(t *testing.T) {
 	for _, complaint := range circles(load(t)) {
 		t.Error(complaint)
 	}
-	for _, file := range []string{"../go.mod", "../go.sum"} {
+	for _, file := range []string{"../../go.mod", "../../go.sum"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestFloorsBearTheLab(t *testing.T) {
 		t.Skip("compiles the lab")
 	}
 	vet := exec.CommandContext(t.Context(), "go", "vet", "./...")
-	vet.Dir, vet.Env = filepath.Join("..", lab), append(os.Environ(), "GOWORK=off")
+	vet.Dir, vet.Env = filepath.Join("..", "..", lab), append(os.Environ(), "GOWORK=off")
 	if out, err := vet.CombinedOutput(); err != nil {
 		t.Errorf("go -C %s vet ./...: %v\n%s", lab, err, out)
 	}

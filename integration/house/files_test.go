@@ -1,4 +1,4 @@
-package integration
+package house
 
 import (
 	"go/ast"

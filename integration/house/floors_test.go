@@ -1,6 +1,6 @@
 // Package integration holds what concerns the house as a whole: its floors, and scenarios with every
 // part in them.
-package integration
+package house
 
 import (
 	"bytes"
@@ -326,7 +326,7 @@ func TestFloorsComplainOfWhatIsPlanted(t *testing.T) {
 			continue
 		}
 		planted[s.pkg] = true
-		text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(s.path)))
+		text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(s.path)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +374,7 @@ func load(t *testing.T) []*source {
 }
 
 var readHouse = sync.OnceValues(func() (out []*source, err error) {
-	const root = ".."
+	const root = "../.."
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -471,7 +471,7 @@ func importsDown(s *source) (complaints []string) {
 	from := level(s.pkg)
 	if from < 0 && !slices.Contains(forTests, s.pkg) {
 		return []string{fmt.Sprintf("%s: package %s stands on no floor: give it one in "+
-			"integration/floors_test.go", s.path, s.pkg)}
+			"integration/house/floors_test.go", s.path, s.pkg)}
 	}
 	if s.test || slices.Contains(forTests, s.pkg) {
 		return nil // tests may use real components of any floor

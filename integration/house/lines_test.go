@@ -1,4 +1,4 @@
-package integration
+package house
 
 import (
 	"bytes"
@@ -19,11 +19,11 @@ const lastColumn = 110
 // eachFile reads the repository's files whose names end so, of which there are at least so many.
 func eachFile(t *testing.T, end string, least int, read func(path string, data []byte)) {
 	files := 0
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "..":
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "../..":
 			return filepath.SkipDir
 		case d.IsDir() || !strings.HasSuffix(path, end):
 			return nil

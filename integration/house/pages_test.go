@@ -1,4 +1,4 @@
-package integration
+package house
 
 import (
 	"fmt"
@@ -42,7 +42,7 @@ func TestPagesLinkWhatIsThere(t *testing.T) {
 
 // What each role may write and read in etcd stands in the manual as bus.AccessOf has it, key by key.
 func TestTheTableOfRolesInEtcd(t *testing.T) {
-	page, err := os.ReadFile("../deploy/README.md")
+	page, err := os.ReadFile("../../deploy/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func anchors(page string) map[string]bool {
 
 // The manual's tables of a hub's settings name fields that there are, and the defaults that they have.
 func TestTheManualsDefaultsAreTrue(t *testing.T) {
-	page, err := os.ReadFile("../deploy/README.md")
+	page, err := os.ReadFile("../../deploy/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
