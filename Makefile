@@ -90,22 +90,20 @@ LAB_ALONE := ahead cachesage/sage prose traces train
 SIDE := market
 LAB_SIDE := . cachesage economics forecast games hints virtual
 
-# In these what is long starts no goroutine: it is left out of their short tests, which the race detector has, and
-# runs without it.
-LONG := ledger/journal
+# Their long tests compute, or wait, on what their short ones show the race detector, too: it has these alone,
+# the rest runs without it, and make soak has all of them with it.
+LONG := integration/gateway bus/etcdreg bus/natsbus agentd/vllmsim classifier/serve cmd/ledger/cli ledger/journal
 
 # These compute for long on what the rest of their packages shows the race detector, too: they run without it.
-HEAVY := TestTheTableAsWritten TestEveryPairOfRoleAndSubject TestAFloodOfQuestionsIsNotKept
-HEAVY += TestNobodyLearnsAnothersPrompt TestAKeyThatTurnsLosesNoBelief
-HEAVY_IN := bus/natsbus integration/hostile integration/knowing
+HEAVY := TestNobodyLearnsAnothersPrompt TestAKeyThatTurnsLosesNoBelief
+HEAVY_IN := integration/hostile integration/knowing
 
 # The longest first, that none of them is waited for alone at the end.
-FIRST := integration integration/gateway cmd/souk bus/natsbus bus/etcdreg
+FIRST := integration cmd/souk
 
-# Each package is vetted once, where it runs in full. Tests of what has goroutines wait more than they compute:
-# four packages of them run at once, on two cores, too.
-TEST := test -vet=all -timeout 10m
-RACE := test -race -timeout 10m -p 4
+# make lint vets. Many tests wait more than they compute: four packages run at once, on two cores, too.
+TEST := test -vet=off -timeout 10m -p 4
+RACE := $(TEST) -race
 
 # $(call race,FOLDER,MODULE,ALONE,SIDE,LONG,FIRST,HEAVY_IN): the tests of a module.
 space := $() $()
@@ -113,13 +111,13 @@ NAMES := ^($(subst $(space),|,$(strip $(HEAVY))))$$
 
 define race
 $(GO) -C $(1) $(TEST) $(addprefix ./,$(5) $(4) $(3))
-$(if $(7),$(GO) -C $(1) $(TEST) -vet=off -run '$(NAMES)' $(addprefix ./,$(7)))
-CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=off -run SideBySide $(addprefix ./,$(4))
-$(if $(5),CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=off -short $(addprefix ./,$(5)))
-CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -vet=all -skip '$(NAMES)' $(addprefix $(2)/,$(6)) $(filter-out $(patsubst %/.,%,$(addprefix $(2)/,$(3) $(4) $(5) $(6))),$(shell $(GO) -C $(1) list ./...))
+$(if $(7),$(GO) -C $(1) $(TEST) -run '$(NAMES)' $(addprefix ./,$(7)))
+CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -run SideBySide $(addprefix ./,$(4))
+$(if $(5),CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -short $(addprefix ./,$(5)))
+CGO_ENABLED=1 $(GO) -C $(1) $(RACE) -skip '$(NAMES)' $(addprefix $(2)/,$(6)) $(filter-out $(patsubst %/.,%,$(addprefix $(2)/,$(3) $(4) $(5) $(6))),$(shell $(GO) -C $(1) list ./...))
 endef
 
-test: ## go vet and every test, of the lab, too; what has goroutines under the race detector, where a C compiler is found
+test: ## every test, of the lab, too; what has goroutines under the race detector, where a C compiler is found
 ifeq ($(CC_FOUND),)
 	@echo "no C compiler found: the tests run without the race detector"
 	$(GO) $(TEST) ./...
@@ -130,8 +128,8 @@ else
 endif
 
 test-short: ## the same without the race detector and without what is long; each package has a part in it
-	$(GO) $(TEST) -p 4 -short $(addprefix ./,$(FIRST)) ./...
-	$(GO) -C $(LAB) $(TEST) -p 4 -short ./...
+	$(GO) $(TEST) -short $(addprefix ./,integration/gateway $(FIRST)) ./...
+	$(GO) -C $(LAB) $(TEST) -short ./...
 
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
 	SOUK_FLEET=1 $(GO) -C $(LAB) test -count=1 -timeout 15m ./fleet
@@ -144,7 +142,7 @@ soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed 
 	bin/lab soak --duration $(EVENTTIME) --events
 	SOUK_SOAK=1 $(GO) -C $(LAB) test -count=1 -timeout 30m ./fleet
 	SOUK_SOAK=1 $(GO) test -count=1 -run 'TestNobodyLearns|TestD6|TestCopiesAtRandom' ./integration/hostile ./integration/gateway ./integration
-	$(if $(CC_FOUND),CGO_ENABLED=1 $(GO) $(RACE) -count=1 -run '$(NAMES)' $(addprefix ./,$(HEAVY_IN)))
+	$(if $(CC_FOUND),CGO_ENABLED=1 $(GO) $(RACE) -count=1 $(addprefix ./,$(LONG) $(HEAVY_IN)))
 
 proofs: ## the mechanism's property tests a hundred times over: a million rounds by brute force, three million forged outcomes and more
 	SOUK_SOAK=1 $(GO) test -timeout 0 ./market/...

@@ -208,6 +208,9 @@ func TestReplay(t *testing.T) {
 // TestLoad holds the other profiles against loads whose mean times were measured. See
 // crowded for why TTFT fits worse.
 func TestLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	for name, most := range map[string][2]float64{
 		"h100x2-qwen3-32b":     {65, 3},
 		"h100x4-llama-3.1-70b": {35, 3},

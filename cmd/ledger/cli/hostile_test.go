@@ -16,6 +16,9 @@ import (
 // Every command that reads journals ends with 3, at once and in little memory, where a file of one is no file
 // or is a terabyte long, and names it.
 func TestCommandsOnHostileFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	segment := filepath.Join("wal", "0000000000000000-0000000000000000.wal")
 	laid := []struct {
 		what string
