@@ -95,8 +95,9 @@ LAB_SIDE := . cachesage economics forecast games hints virtual
 LONG := integration/gateway bus/etcdreg bus/natsbus agentd/vllmsim classifier/serve cmd/ledger/cli ledger/journal
 
 # These compute for long on what the rest of their packages shows the race detector, too: they run without it.
-HEAVY := TestNobodyLearnsAnothersPrompt TestAKeyThatTurnsLosesNoBelief
-HEAVY_IN := integration/hostile integration/knowing
+HEAVY := TestOneEngineOfEightFails TestStopStringsAcrossTheSeam TestAnAnswerGoesOnAtEveryToken
+HEAVY += TestCopiesAtRandom TestNobodyLearnsAnothersPrompt TestAKeyThatTurnsLosesNoBelief
+HEAVY_IN := integration integration/hostile integration/knowing
 
 # The longest first, that none of them is waited for alone at the end.
 FIRST := integration cmd/souk
