@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/market"
 )
 
 // Dispatch accepts or refuses a hub's dispatch; domain is the sender, as its subject says. If start is true,
@@ -97,9 +96,6 @@ func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 	case a.claim.Domain != domain || a.claim.Epoch != d.Epoch:
 		return bus.CodeNotClaimed,
 			fmt.Sprintf("the slots are sold by %s, epoch %d", a.claim.Domain, a.claim.Epoch)
-	// the hub's count of free slots says which tier it is: the agent checks only that it may exist
-	case d.Tier >= market.MaxTiers:
-		return bus.CodeBadRequest, fmt.Sprintf("tier: %d, an agent has at most %d", d.Tier, market.MaxTiers)
 	case a.state != bus.StateReady:
 		return bus.CodeNoSlot, "the engine is unhealthy"
 	case a.running >= a.cfg.Slots:

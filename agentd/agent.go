@@ -12,8 +12,6 @@ import (
 	"souk/agentd/kvevent"
 	"souk/agentd/policy"
 	"souk/bus"
-	"souk/bus/congest"
-	"souk/market"
 )
 
 // Agent is the state machine of one agent: which hub may use its slots, which tasks it runs, and which
@@ -42,7 +40,6 @@ type Agent struct {
 	pending  []*pendingReport // not acknowledged
 	engine   *holdings.State  // what its cache holds
 	ttft     mean
-	congest  congest.Line
 	policies *policy.Host
 	adapters
 
@@ -128,7 +125,7 @@ func NewAgent(cfg AgentConfig, limits Config, info Info, boot int64, secret [32]
 // Registration is the agent's entry in the registry as of now.
 func (a *Agent) Registration(node string) *bus.Registration {
 	r := a.cfg.registration(node, a.boot, a.info, a.State())
-	r.Tiers, r.Measured, r.Former = a.tiers(), len(a.cfg.Tiers) == 0, a.Former()
+	r.Former = a.Former()
 	r.KVTokens = a.room()
 	return r
 }
@@ -226,7 +223,7 @@ func (a *Agent) Returned(info Info) error {
 			return fmt.Errorf("the engine serves %q, not %q: correct the agent's model, or leave it out to "+
 				"sell whatever the engine serves", info.Models, a.cfg.Model)
 		}
-		a.cfg.Model, a.congest = info.Models[0], congest.Line{}
+		a.cfg.Model = info.Models[0]
 	}
 	a.engine.Adapter(info.adapter(a.cfg.Model))
 	was := a.info
@@ -332,9 +329,6 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 		if c.Outcome == bus.OutcomeDone && !c.Unmetered && !c.NoCacheReport {
 			a.engine.Ended(a.now, h.heard, c.Usage.Prompt, c.Usage.Cached)
 		}
-		if c.Outcome == bus.OutcomeDone {
-			a.congest.Learn(float64(h.others+a.running)/2, float64(c.ITLUS), c.Usage.Output)
-		}
 	}
 	a.pending = append(a.pending, &pendingReport{Report: Report{d.Domain, *c}, sending: true})
 	if c.TTFTUS > 0 {
@@ -343,14 +337,6 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	a.counts.ended(c)
 	a.hearEnded(d, e)
 	return *c
-}
-
-// tiers are the agent's slots by congestion charge: as configured, else as measured.
-func (a *Agent) tiers() []market.Tier {
-	if len(a.cfg.Tiers) > 0 {
-		return a.cfg.Tiers
-	}
-	return a.congest.Tiers(a.cfg.Slots, a.cfg.Price.Out)
 }
 
 // Acked says that a hub has acknowledged a completion. CodeLate means that the hold had ended and nothing was

@@ -52,7 +52,6 @@ type AgentConfig struct {
 	Scale   float64           `yaml:"scale"` // parameters, in billions
 	Domains []bus.DomainScore `yaml:"domains"`
 	Slots   int               `yaml:"slots"` // requests at once; the engine's --max-num-seqs or less
-	Tiers   []market.Tier     `yaml:"tiers"` // the slots by congestion charge; empty: as measured under load
 	Price   market.Price      `yaml:"price"` // credits per million tokens
 	// whose agent it is: asks of one owner count as one; empty: the node
 	Owner string `yaml:"owner"`
@@ -236,8 +235,6 @@ func (a AgentConfig) faults() (errs []error) {
 	}
 	if a.Slots < 1 || a.Slots > bus.MaxSlots {
 		wrong("slots: %d is not within 1 and %d", a.Slots, bus.MaxSlots)
-	} else {
-		found(a.validateTiers())
 	}
 	found(a.Price.Validate())
 	if a.Ask < 0 || a.Ask > market.MaxWorth {
@@ -253,25 +250,6 @@ func (a AgentConfig) faults() (errs []error) {
 	}
 	found(r.Validate())
 	return errs
-}
-
-// validateTiers judges configured tiers: they are the slots, and the first is free of charge, since who comes
-// alone slows nobody.
-func (a AgentConfig) validateTiers() error {
-	if len(a.Tiers) == 0 {
-		return nil
-	}
-	slots, err := market.ValidateTiers(a.Tiers)
-	switch {
-	case err != nil:
-		return fmt.Errorf("tiers: %w", err)
-	case slots != a.Slots:
-		return fmt.Errorf("tiers: %d slots together, want the agent's %d", slots, a.Slots)
-	case a.Tiers[0].Toll != 0:
-		return fmt.Errorf("tiers: tier 0 has toll %s, want 0: a task that comes alone slows nobody",
-			a.Tiers[0].Toll)
-	}
-	return nil
 }
 
 // registration is the agent's entry in the registry.

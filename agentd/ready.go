@@ -142,7 +142,7 @@ func (a *Agent) late() (ids []string) {
 func (a *Agent) summary() bus.Summary {
 	a.seq++
 	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots,
-		Tiers: a.tiers(), Measured: len(a.cfg.Tiers) == 0, InFlight: a.running, Price: a.cfg.Price,
+		InFlight: a.running, Price: a.cfg.Price,
 		TTFTUS:   a.ttft.value(),
 		Prefills: a.prefills, Ahead: a.ahead, Late: a.late(), Held: a.engine.Said()}
 	if a.engine.Prefixes() == 0 { // its hub knows better what it sent, and what of that is cached

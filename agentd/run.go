@@ -317,7 +317,7 @@ func (r *Run) End(a Answer, err error) Ending {
 		billed, c.Asserted = bus.Billed(c.Usage, d.Asserted), d.Asserted
 		c.Cost = market.Settle(d.Settle, d.Price, d.Tariff, d.Quoted, billed, d.CostCap)
 		res.Cost, res.Premium, res.SlotPrice = c.Cost, d.Premium, d.SlotPrice
-		res.Toll, res.Fee, res.Congestion, res.Crowd = d.Toll, d.Fee, d.Congestion, d.Crowd
+		res.Toll, res.Fee, res.Own = d.Toll, d.Fee, d.Own
 	}
 	if d.Task.Resume == nil && c.Outcome == bus.OutcomeDone {
 		if res.Thought = min(r.thought, c.Usage.Output); r.forgets {

@@ -120,23 +120,12 @@ type Result struct {
 	Fee       market.Credits `json:"fee" msgpack:"fee"`
 	Receipt   *Receipt       `json:"receipt,omitempty" msgpack:"receipt,omitempty"`
 
-	// the tier's charge, part of Toll; what is left of it beside Crowd and Fee is the regime's
-	Congestion market.Credits `json:"congestion,omitempty" msgpack:"congestion,omitempty" want:"toll"`
-	// what else of Toll is for those who wait and run; nil: nothing
-	Crowd *market.Toll `json:"crowd,omitempty" msgpack:"crowd,omitempty"`
+	// of the toll, what the client's own tasks bear: it is not charged
+	Own market.Credits `json:"own,omitempty" msgpack:"own,omitempty"`
 }
 
 // Paid is what the client owes: cost and premium. It is 0 for a task that was not served.
 func (r Result) Paid() market.Credits { return r.Cost + r.Premium }
-
-// Regime is the regime's part of Toll, at most 0.
-func (r Result) Regime() market.Credits {
-	rest := r.Toll - r.Congestion + r.Fee
-	if c := r.Crowd; c != nil {
-		rest -= c.Load + c.Age + c.Beside
-	}
-	return rest
-}
 
 // NotNow reports whether a hub refuses a task at this moment alone: what its client has is held for other
 // tasks, or too many wait. Who reads an answer that broke off asks again for its rest after that, and after

@@ -38,10 +38,8 @@ type Dispatch struct {
 
 	// of the agent, as registered: a later start of it refuses what was meant for an earlier one
 	Boot int64 `msgpack:"boot,omitempty"`
-	// the tier's part of Toll; what is left of it beside Crowd and Fee is the regime's
-	Congestion market.Credits `msgpack:"congestion,omitempty" want:"toll"`
-	// what else of Toll is for those who wait and run; nil: nothing
-	Crowd *market.Toll `msgpack:"crowd,omitempty"`
+	// of Toll, what the client's own tasks bear: it is not charged
+	Own market.Credits `msgpack:"own,omitempty"`
 	// of the hub's claim, see [Claim]; 0: the hub knows of none
 	Fence int64 `msgpack:"fence,omitempty"`
 

@@ -38,10 +38,7 @@ type Registration struct {
 	BlockSize   int           `json:"block_size"`           // tokens per KV block
 	KVTokens    int           `json:"kv_tokens" want:"any"` // KV capacity, tokens
 	Slots       int           `json:"slots" want:"slots"`
-	// its slots by congestion charge, until the first Summary says more
-	Tiers    []market.Tier `json:"tiers,omitempty" want:"any"`
-	Measured bool          `json:"measured,omitempty"` // see Summary
-	Price    market.Price  `json:"price"`
+	Price       market.Price  `json:"price"`
 	// whose it is: asks of one owner count as one. Empty: Node
 	Owner string `json:"owner,omitempty"`
 	// model, precision, hardware: agents of one class are paid one tariff. Empty: Model

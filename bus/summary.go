@@ -5,15 +5,11 @@ import "souk/market"
 // Summary is what an agent tells its hub about itself: on change, at most every 100 ms, at least every
 // second. What its engine holds is said by Holdings.
 type Summary struct {
-	Agent string `msgpack:"agent" want:"id"`
-	Boot  int64  `msgpack:"boot"`
-	Seq   uint64 `msgpack:"seq"` // rises with every summary of a boot
-	State string `msgpack:"state" want:"state"`
-	Slots int    `msgpack:"slots" want:"slots"`
-	// its slots by congestion charge; none: one tier without charge
-	Tiers []market.Tier `msgpack:"tiers,omitempty" want:"any"`
-	// by its own measure, not by its operator: a hub that measures takes its own
-	Measured bool         `msgpack:"measured,omitempty"`
+	Agent    string       `msgpack:"agent" want:"id"`
+	Boot     int64        `msgpack:"boot"`
+	Seq      uint64       `msgpack:"seq"` // rises with every summary of a boot
+	State    string       `msgpack:"state" want:"state"`
+	Slots    int          `msgpack:"slots" want:"slots"`
 	InFlight int          `msgpack:"in_flight" want:"slots"`
 	Price    market.Price `msgpack:"price"`
 	TTFTUS   int64        `msgpack:"ttft_us" want:"us"` // running mean; 0 = none yet

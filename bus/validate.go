@@ -174,17 +174,7 @@ func (c *HoldControl) Validate() error {
 	return judge(c)
 }
 
-func (s *Summary) Validate() error { return cmp.Or(judge(s), tiers(s.Tiers, s.Slots)) }
-
-// tiers are all of an agent's slots, or none.
-func tiers(tiers []market.Tier, slots int) error {
-	if n, err := market.ValidateTiers(tiers); err != nil {
-		return within("tiers", err)
-	} else if len(tiers) > 0 && n != slots {
-		return fmt.Errorf("tiers: %d slots together, the agent has %d", n, slots)
-	}
-	return nil
-}
+func (s *Summary) Validate() error { return judge(s) }
 
 func (h *Holdings) Validate() error {
 	switch {

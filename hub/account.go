@@ -59,18 +59,14 @@ func (n *Node) account(client string) *account {
 func (n *Node) openAccount(client string) {
 	n.open++
 	p := n.account(client)
-	if p.open++; p.open == 1 {
-		n.crowd.clients++
-	}
+	p.open++
 }
 
 // closeAccount counts a task out.
 func (n *Node) closeAccount(client string) {
 	n.open--
 	p := n.accounts[client]
-	if p.open--; p.open == 0 {
-		n.crowd.clients--
-	}
+	p.open--
 	n.startIdle(p)
 }
 

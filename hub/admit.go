@@ -65,7 +65,6 @@ func (n *Node) admit(m *bus.Task) error {
 	}
 	t = &task{key: key, id: market.TaskID(m.Client + "/" + m.ID), digest: digest, arrived: n.heard}
 	t.timer.owner = t
-	t.since, _ = n.book.LastRound()
 	n.read(t, m)
 	if r := n.judgeTime(t); r != nil {
 		return n.refuseWith(m, r)
@@ -218,7 +217,20 @@ func (n *Node) setTerms(t *task) error {
 		t.terms.Patience = time.Duration(*ms) * time.Millisecond
 	}
 	t.terms.MaxPrice = t.maxPrice()
-	return t.terms.Validate()
+	err := t.terms.Validate()
+	best := n.best(t)
+	t.terms, t.usual = t.terms.Bounded(best), t.usual.Bounded(best)
+	return err
+}
+
+// best is the greatest quality that an agent which may serve a task is expected to have.
+func (n *Node) best(t *task) (best float64) {
+	for _, a := range n.roster {
+		if a.joined && (t.msg.Model == "" || t.msg.Model == a.model) {
+			best = max(best, a.quality(t.msg.Domain))
+		}
+	}
+	return best
 }
 
 // maxPrice is the one that was asked for, or what the task's door vouched for, if that is less; 0: none.
@@ -260,7 +272,7 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 			continue
 		}
 		held := a.expectAt(p, s.depths[a.place])
-		if n.kind(a).equals(n.kinds.visits, a, 0, 0, backlog{}, held) > 0 {
+		if n.kind(a).seen(n.kinds.visits, held) {
 			continue // it has nothing to add
 		}
 		q := n.firstQuoted(t, a, held)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub/line"
 	"souk/ledger"
 	"souk/market"
 )
@@ -48,12 +47,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	for slot := range all {
 		w, aw := &all[slot], &o.Awards[slot]
 		h := n.newHold(w.task, w.agent, &w.quote, r.Number, slot, aw)
-		congestion, _, parts, _ := r.Tolls(*aw)
-		if h.congestion = congestion; parts != (market.Toll{}) {
-			own := parts
-			h.crowd = &own
-		}
-		n.pass(w.task, w.agent)
+		h.own = r.Own(*aw)
 		records = append(records, n.book.NewHold(h.id, &h.rec, n.salt()))
 		w.hold = h
 	}
@@ -62,15 +56,16 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	}
 	n.stats.round(r, o)
 	for slot := range all {
-		t := all[slot].task
+		t, aw := all[slot].task, &o.Awards[slot]
 		if t.only == nil {
-			n.crowd.worths.Add(n.now, t.key.client, line.PerSecond(t.terms))
-			n.crowd.stakes.Add(n.now, t.key.client, line.Stake(t.terms))
-			n.regimes.watch.Priced(o.Awards[slot].SlotPrice, o.Awards[slot].Cost)
+			n.seeds.hear(t.stated().Second())
+			n.plan.kept.End(n.nano, t.worth, aw.Value-aw.Cost-n.cfg.Fee)
+			w := &all[slot]
+			w.agent.slotRate.Begun(n.nano, w.agent.alike, aw.Value-aw.Cost-n.cfg.Fee, w.quote.computes)
+			n.regimes.watch.Priced(aw.SlotPrice, aw.Cost)
 		}
-		n.start(t, all[slot].hold, &o.Awards[slot])
+		n.start(t, all[slot].hold, aw)
 	}
-	n.notePrices(r, o)
 	n.notePeaks()
 	n.status.changed = true
 	return nil
@@ -138,22 +133,6 @@ func (n *Node) handOut(h *hold) {
 	h.kept = false
 	n.timers.set(&h.timer, n.now.Add(n.cfg.DispatchTimeout))
 	n.out.Dispatches = append(n.out.Dispatches, n.dispatch(t, h, &h.award))
-	undelayed := t.free && t.rounds+t.overLimit+t.tooExpensive+t.deferred+t.refusals == 0 && h.again == 0
+	undelayed := t.free && t.rounds+t.refusals == 0 && h.again == 0
 	n.out.Placed = append(n.out.Placed, Placed{h.agent.id, t.arrived, undelayed})
-}
-
-// notePrices keeps the slot prices of a round for the status. Whoever had room and is not in the round any
-// more, as nothing competed for it, has none.
-func (n *Node) notePrices(r *market.Round, o *market.Outcome) {
-	for _, a := range n.round.sells() {
-		a.slotPrice = 0
-	}
-	for _, p := range o.Prices {
-		if p.Tier == 0 {
-			n.lookup(string(r.Agents[p.Agent].Agent)).slotPrice = p.Price
-		}
-	}
-	for _, a := range n.round.sells() {
-		a.notePrice(r.Number, a.slotPrice)
-	}
 }

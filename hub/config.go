@@ -10,7 +10,6 @@ import (
 
 	"souk/bus"
 	"souk/hub/batch"
-	"souk/hub/line"
 	"souk/hub/policy"
 	"souk/hub/predict"
 	"souk/hub/prefix"
@@ -35,15 +34,9 @@ type Config struct {
 	Fee    market.Credits `yaml:"fee"`    // flat, on every award, part of the toll
 	Regime regime.Params  `yaml:"regime"` // acts through the toll alone
 	// what tells how full the domain is, and what follows from that
-	Regimes regime.Control `yaml:"regimes"`
-	Crowd   line.Params    `yaml:"crowd"` // waiting for a full agent; tolls for those who wait
-	Seats   seat.Params    `yaml:"seats"` // of sessions, where these need more than the caches hold
-	// agents' congestion charges are part of the toll; without, all free slots of an agent are one tier
-	Tiers bool `yaml:"tiers"`
-	// of agents whose operators say nothing of them the hub measures these; without, the agents do
-	LearnTiers bool `yaml:"learn_tiers"`
-
-	Policies policy.Params `yaml:"policies"` // runtime policies, by where they are asked; off by default
+	Regimes  regime.Control `yaml:"regimes"`
+	Seats    seat.Params    `yaml:"seats"`    // of sessions, where these need more than the caches hold
+	Policies policy.Params  `yaml:"policies"` // runtime policies, by where they are asked; off by default
 
 	Seed Seeding `yaml:"seed"` // texts that many tasks begin with, put on agents that are idle
 
@@ -171,14 +164,11 @@ func Default() Config {
 
 		Regimes: regime.DefaultControl(),
 
-		Crowd: line.Default(),
 		Seats: seat.Default(),
 		Seed:  DefaultSeeding(),
 
 		Hedge:   DefaultHedging(),
 		Quality: DefaultJudging(),
-
-		Tiers: true,
 
 		Terms:       Terms{Worth: 100 * market.Credit, Delta: 0.7, Patience: 10 * time.Second, Tokens: 2048},
 		MaxTokens:   1024,
@@ -249,7 +239,7 @@ func (c Config) Validate() error {
 		err  error
 	}{
 		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
-		{"regime", c.Regime.Validate()}, {"crowd", c.Crowd.Validate()}, {"terms", c.Terms.validate()},
+		{"regime", c.Regime.Validate()}, {"terms", c.Terms.validate()},
 		{"seed", c.Seed.validate()}, {"seats", c.Seats.Validate()}, {"quality", c.Quality.validate()},
 		{"policies", c.Policies.Validate(&c.Parts.Policies)}, {"hedge", c.Hedge.validate()},
 		{"regimes", c.Regimes.Validate()},

@@ -27,10 +27,8 @@ type hold struct {
 	most     int              // prompt tokens that it covers; 0: it is known from the journal alone
 	verified int              // tokens that the agent holds for certain, by what it served of the same text
 	ttft     time.Duration    // expected
-	output   int              // tokens that its answer is expected to have, asked anew; 0: as when sent
 	queued   uint64           // its number in its agent's queue; 0: it is in none
 	run      *prefix.Run      // of it, in what its agent is believed to hold
-	spent    int64            // by all tasks of its agent, when it was handed out
 	first    time.Duration    // the latest that its first token was quoted to come
 	watch    time.Duration    // its agent says so if none has come by then; 0: it need not
 	asked    int64            // by Node.nano: when the agent was asked to give it up for that
@@ -39,8 +37,7 @@ type hold struct {
 	// to its first token on its agent, had that nothing else in hand, as was thought; 0: not known
 	idle time.Duration
 
-	congestion market.Credits // the tier's part of its toll, <= 0
-	crowd      *market.Toll   // the crowd's; nil: none
+	own market.Credits // what of its toll is not charged
 
 	award     market.Award
 	state     holdState
@@ -283,6 +280,9 @@ func (n *Node) close(h *hold, had bool) {
 	a := h.agent
 	if h.task.only == nil && had {
 		n.regimes.watch.Ended(n.now.Sub(h.sent))
+		if a.alike != nil {
+			a.alike.Ended(n.now.Sub(h.sent))
+		}
 	}
 	a.queue.Ended(h.queued, 0)
 	n.updateSaturation(a)
@@ -294,7 +294,6 @@ func (n *Node) close(h *hold, had bool) {
 			break
 		}
 	}
-	n.inHand(a)
 	n.drop(a)
 }
 
@@ -533,11 +532,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	a.predictor.Learn(h.features, o)
 	if !o.Cut && a.predictor.Typical() {
 		n.outputs.Learn(t.source(), min(o.Output, h.rec.MaxTokens), a.predictor.Usual(t.msg.MaxTokens))
-		if n.outputs.Young() {
-			n.askAnew()
-		}
 	}
-	n.slowed(h, c)
 	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.firstCame(h, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.answeredSeat(t, h, c)
@@ -551,10 +546,7 @@ func (n *Node) takes(t *task, h *hold) {
 	a := h.agent
 	n.queue(h)
 	n.updateSaturation(a)
-	h.spent = a.load.Spent(n.nano)
 	a.holds = append(a.holds, h)
-	a.declined = max(0, a.declined-1)
-	n.inHand(a)
 	n.seated(t, h)
 	h.run = a.cache.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output, n.at(h.ttft))
 }

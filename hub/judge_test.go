@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/congest"
 	"souk/bus/learned"
 	"souk/hub/quality"
 	"souk/market"
@@ -208,10 +207,6 @@ func FuzzRelearn(f *testing.F) {
 				if q := d.Q(0.7, DefaultJudging().uses()); !(q >= 0 && q <= 1) {
 					t.Fatalf("Q is %v", q)
 				}
-			}
-			a.load.Learn(1e9, congest.Served{Took: time.Second, ITL: 9e6, Output: 100})
-			if _, err := market.ValidateTiers(a.load.Tiers(8, market.Credit)); err != nil {
-				t.Fatal(err)
 			}
 		}
 		if _, err := n.Learned(nil); err != nil {

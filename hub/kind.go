@@ -1,58 +1,38 @@
 package hub
 
 import (
-	"slices"
-
 	"souk/bus"
 	"souk/hub/predict"
 	"souk/market"
 )
 
 // kind is what agents have in common that are quoted alike, but for what each holds and has running. A task
-// is quoted once on all of them that hold as much of its prompt and have as much in hand.
+// is quoted once on all of them that hold as much of its prompt.
 type kind struct {
 	id   int
 	line predict.Line
 
 	visit uint64 // of a task that looks at agents
-	met   []met
-
-	asked uint64 // by which task it was asked last what it would have there
-	cold  *offer // of those that hold nothing of its prompt
-
-	round  uint64 // in which it has these
-	groups []int32
+	held  []held // what those held that it has looked at
 }
 
-// met counts the agents of a kind that a task has looked at and that are equal in all that it could tell.
-type met struct {
-	agent         *agent
-	running, free int
-	backlog       backlog
-	held          held
-	count         int
-}
+// mostHeld bounds what is told apart of a kind. Agents beyond are looked at each for itself.
+const mostHeld = 16
 
-// mostMet bounds what is told apart of a kind. Agents beyond are looked at each for itself.
-const mostMet = 16
-
-// equals is how many agents equal to a were looked at on this visit.
-func (k *kind) equals(visit uint64, a *agent, running, free int, in backlog, held held) int {
+// seen reports whether an agent of the kind that holds as much was looked at on this visit.
+func (k *kind) seen(visit uint64, h held) bool {
 	if k.visit != visit {
-		k.visit, k.met = visit, k.met[:0]
+		k.visit, k.held = visit, k.held[:0]
 	}
-	for i := range k.met {
-		m := &k.met[i]
-		if m.running == running && m.free == free && m.backlog == in && m.held == held &&
-			m.agent.stuck == a.stuck && slices.Equal(m.agent.tiers, a.tiers) {
-			m.count++
-			return m.count - 1
+	for _, x := range k.held {
+		if x == h {
+			return true
 		}
 	}
-	if len(k.met) < mostMet {
-		k.met = append(k.met, met{a, running, free, in, held, 1})
+	if len(k.held) < mostHeld {
+		k.held = append(k.held, h)
 	}
-	return 0
+	return false
 }
 
 // kindOf is all that a quote reads of an agent beside its cache and its load.
@@ -114,28 +94,4 @@ func (a *agent) line() predict.Line {
 		return a.along
 	}
 	return a.predictor.Line()
-}
-
-// notes returns the notes of a task.
-func (n *Node) notes(t *task) *notes {
-	if t.notes == nil {
-		if k, last := &n.kinds, len(n.kinds.spare)-1; last >= 0 {
-			t.notes, k.spare = k.spare[last], k.spare[:last]
-		} else {
-			t.notes = new(notes)
-		}
-	}
-	return t.notes
-}
-
-// unquote gives up the notes of a task that waits no more.
-func (n *Node) unquote(t *task) {
-	if k := t.notes; k != nil && len(n.kinds.spare) < 64 {
-		for i := range k.quotes {
-			k.quotes[i].kind = nil // what is of none is made anew
-		}
-		k.looked = false
-		n.kinds.spare = append(n.kinds.spare, k)
-	}
-	t.notes, t.length = nil, length{}
 }

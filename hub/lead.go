@@ -137,8 +137,7 @@ func (n *Node) refuseWaiting(code bus.Code, why string, again time.Duration) {
 // Holding reports whether the next Step or Ready may want new money written down, a hold or an allotment,
 // or lately could not: then Room has to be told first.
 func (n *Node) Holding() bool {
-	looks := n.batch.Held() && (n.rests.news || !n.now.Before(n.batch.Rested())) // at those who rest
-	return n.full || looks || n.batch.Len() > 0 || len(n.treasury.requests) > 0
+	return n.full || n.batch.Len() > 0 || len(n.treasury.requests) > 0
 }
 
 // Room says whether the journal has room for new holds. Without it tasks are refused and those that wait

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"souk/bus/congest"
 	"souk/bus/learned"
 	"souk/hub/predict"
 	"souk/hub/quality"
@@ -16,7 +15,6 @@ import (
 type Learned struct {
 	Forecasts *predict.Saved
 	Answers   []quality.Agent // by agent, as the forecasts have them
-	Loads     []congest.Agent
 }
 
 // Learned appends what the hub has learned, for Relearn once it is sealed.
@@ -25,7 +23,7 @@ func (n *Node) Learned(to []byte) ([]byte, error) {
 	for _, a := range n.roster {
 		l.Agents = append(l.Agents, predict.Learner{ID: a.id, Model: cmp.Or(a.reg.Model, a.learned),
 			Means: a.predictor})
-		all.Answers, all.Loads = append(all.Answers, a.answers), append(all.Loads, a.load)
+		all.Answers = append(all.Answers, a.answers)
 	}
 	var err error
 	if all.Forecasts, err = l.Saved(); err != nil {
@@ -49,12 +47,11 @@ func (n *Node) Relearn(data []byte) error {
 	if err := learned.Check(&all, 1e40); err != nil {
 		return err
 	}
-	if all.Forecasts == nil || len(all.Answers) != len(all.Forecasts.Agents) ||
-		len(all.Loads) != len(all.Answers) {
+	if all.Forecasts == nil || len(all.Answers) != len(all.Forecasts.Agents) {
 		return errors.New("it is not of the same agents throughout")
 	}
 	for i, a := range all.Forecasts.Agents {
-		if !all.Answers[i].Valid() || !all.Loads[i].Valid() {
+		if !all.Answers[i].Valid() {
 			return fmt.Errorf("what is known of agent %q does not fit together", a.ID)
 		}
 	}
@@ -65,8 +62,7 @@ func (n *Node) Relearn(data []byte) error {
 	n.classes, n.outputs = l.Classes, l.Outputs
 	for i, x := range l.Agents {
 		a := n.enrol(x.ID)
-		a.load.Leave()
-		a.predictor, a.answers, a.load = x.Means, all.Answers[i], all.Loads[i]
+		a.predictor, a.answers = x.Means, all.Answers[i]
 		a.along = predict.Line{}
 		a.learned, a.kind = x.Model, nil
 	}

@@ -15,7 +15,6 @@ import (
 
 	"souk/bus"
 	"souk/bus/bounded"
-	"souk/bus/congest"
 	runtimepolicy "souk/bus/policy"
 	"souk/hub/batch"
 	"souk/hub/policy"
@@ -123,9 +122,7 @@ type Node struct {
 	early    map[string]bool  // agents not sold here that have said what they hold: see tooSoon
 	classes  *predict.Classes // of those that are forecast alike
 	outputs  *predict.Outputs // how long answers are
-	loads    congest.Classes[alikeUnderLoad]
-	prefixes *prefix.Index // what they are believed to hold
-	commons  commons
+	prefixes *prefix.Index    // what they are believed to hold
 	seeds    seeds
 	seats    seats
 	kinds    kinds
@@ -134,10 +131,8 @@ type Node struct {
 	batch    *batch.Batch[*task]
 	room     room
 	round    scratch
-	rests    rests
-	crowd    crowd
+	plan     planning
 	hedges   hedges
-	inquiry  *inquiry // memory alone
 
 	led     time.Time // since when
 	reached time.Time // when the bus was last there again
@@ -185,15 +180,13 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		prefixes: prefix.NewIndex(cfg.Prefix),
 		early:    map[string]bool{},
 		treasury: newTreasury(), marks: heardOf{among: map[string]bool{}}, sales: map[string]*sale{},
-		inquiry: &inquiry{commons: map[string]int32{},
-			fastest: map[*fastest]time.Duration{}},
-		rests: rests{scale: 1, wanted: map[string]int{}}, stats: newStats(),
+		stats: newStats(),
 	}
 	n.prefixes.Spread(secretOf(seed, "marks"))
 	n.regimes.watch = regime.NewWatch(cfg.Regimes)
 	n.runtime.host = policy.New(cfg.Policies, &cfg.Parts.Policies, cfg.MaxKnown)
 	n.runtime.tick.owner = &n.runtime
-	n.crowd.again.owner = &n.crowd
+	n.plan.again.owner = &n.plan
 	n.seats.table, n.seats.sweep.owner = seat.New(cfg.Seats, cfg.MaxKnown), &n.seats
 	n.seeds.uses = bounded.New[uint64, uint64, uses](usesKept, 0)
 	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep
@@ -314,9 +307,7 @@ func (n *Node) Ready() Ready {
 	if n.leading {
 		before := n.stats.Rounds
 		for again := true; again; again = n.sow() {
-			n.batch.Look(n.now)
-			n.lookApart()
-			for !n.full && n.doubt == "" && n.batch.Due(n.now, n.onOffer(n.batch.Len())) {
+			for !n.full && n.doubt == "" && n.batch.Due(n.now, n.freeSlots(n.batch.Len())) {
 				n.clear()
 			}
 		}
@@ -336,11 +327,8 @@ func (n *Node) Ready() Ready {
 // wake is when there is next something to do.
 func (n *Node) wake() time.Time {
 	at := n.timers.next()
-	if !n.full && n.doubt == "" && n.batch.Len() > 0 && n.onOffer(1) > 0 {
+	if !n.full && n.doubt == "" && n.batch.Len() > 0 && n.freeSlots(1) > 0 {
 		at = earlier(at, n.batch.Deadline())
-	}
-	if !n.full && n.doubt == "" && n.batch.Held() && n.freeSlots(1) > 0 {
-		at = earlier(at, n.batch.Rested())
 	}
 	return earlier(at, n.status.next)
 }
@@ -410,8 +398,7 @@ func (n *Node) fault(err error) {
 
 // news says that what did not fit may fit now: all who were left are considered again.
 func (n *Node) news() {
-	n.batch.News(n.now)
-	n.rests.news = true
+	n.batch.News()
 	n.status.changed = true
 }
 

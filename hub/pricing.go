@@ -117,7 +117,7 @@ func (n *Node) tariffs() {
 
 func (n *Node) tariff(a *agent) {
 	a.owner, a.class = a.reg.Seller()
-	a.fastest = n.fastestOf(a.class)
+	a.alike = n.classOf(a.model + "/" + a.class)
 	a.tariff, a.sells, a.kind = 0, true, nil
 	switch n.cfg.Pricing {
 	case market.PricingPosted:
@@ -142,28 +142,4 @@ func (n *Node) sellers(agents []*agent) []market.Seller {
 		list[i] = market.Seller{Owner: a.owner, Class: a.class, Tariff: a.tariff}
 	}
 	return list
-}
-
-// solve clears a round and checks the outcome. A round whose solve has to be stopped has no prices: it is
-// cleared at posted prices and says so, never passed off as what it is not.
-func (n *Node) solve(r *market.Round) (market.Outcome, error) {
-	var stop func() bool
-	if n.Limit != nil {
-		stop = n.Limit()
-	}
-	o, err := market.ClearChecked(r, stop)
-	if errors.Is(err, market.ErrStopped) {
-		n.stats.Stopped++
-		o, err = market.ClearChecked(n.posted(), nil)
-	}
-	return o, err
-}
-
-// posted is the last round at posted prices, where nobody rather waits, and nobody who waits is left out
-// because of what others bid.
-func (n *Node) posted() *market.Round {
-	r := &n.round.rest
-	*r = n.round.whole
-	r.Rule.Instead, r.Rule.Pricing = r.Rule.Pricing, market.PricingPosted
-	return n.prune()
 }

@@ -255,9 +255,9 @@ func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 	d := bus.Dispatch{
 		Kind: bus.DispatchTask, Domain: n.cfg.Domain, Epoch: n.epoch, Journal: n.cfg.Journal,
 		Round: h.rec.Round, Hold: h.id,
-		Boot: h.rec.Boot, Fence: h.agent.reg.Fence, Tier: aw.Tier, Task: *t.msg, Model: h.rec.Model,
+		Boot: h.rec.Boot, Fence: h.agent.reg.Fence, Task: *t.msg, Model: h.rec.Model,
 		MaxTokens: h.rec.MaxTokens, Price: h.rec.Price,
-		Premium: aw.Premium, SlotPrice: aw.SlotPrice, Toll: aw.Toll, Congestion: h.congestion, Crowd: h.crowd,
+		Premium: aw.Premium, SlotPrice: aw.SlotPrice, Toll: aw.Toll, Own: h.own,
 		Fee:    h.rec.Fee,
 		Settle: h.rec.Settle,
 		Quoted: aw.Cost, Tariff: h.rec.Tariff, CostCap: h.rec.Amount - h.rec.Premium,

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub/line"
 	"souk/hub/regime"
 	"souk/ledger"
 	"souk/market"

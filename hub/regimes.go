@@ -124,10 +124,10 @@ func (n *Node) waitForTokens(w *regime.Watch) {
 	}
 }
 
-// idleFirst is how long the first token of a task would take on an idle agent: at home, or on the first that
-// serves it; 0 where none does.
+// idleFirst is how long the first token of a task would take on an idle agent: where it is planned for, or on
+// the first that serves it; 0 where none does.
 func (n *Node) idleFirst(t *task) time.Duration {
-	a := t.home
+	a := t.plannedFor
 	if a == nil || !a.open(n) || !a.suits(t) {
 		a = nil
 		for _, b := range n.roster {
@@ -174,10 +174,10 @@ func (n *Node) regimeSets(r *market.Round, all []ledger.Set) []ledger.Set {
 	for i := range s.pairs {
 		p := &s.pairs[i]
 		t, a := s.tasks[p.task].id, s.agents[p.agent].id
-		if !in[t] || int(p.agent) < s.first || int(p.agent) >= s.end {
+		if !in[t] {
 			continue
 		}
-		toll := p.toll - p.parts.Sum() - by[ledger.Set{Task: string(t), Agent: a}]
+		toll := p.toll + s.tolls.Of(int(p.agent), p.service, p.prefill) - by[ledger.Set{Task: string(t), Agent: a}]
 		if toll < 0 {
 			all = append(all, ledger.Set{Policy: "regime-" + state.String(), Task: string(t), Agent: a,
 				Toll: toll})

@@ -72,10 +72,7 @@ func (n *Node) replayHold(p *ledger.Past) {
 	h := &hold{id: id, rec: rec, task: t, agent: a, sent: n.now,
 		expires: time.Unix(0, rec.Expires), state: replayed}
 	if p.Award != nil {
-		h.award, h.congestion = *p.Award, p.Congestion
-		if p.Crowd != (market.Toll{}) {
-			h.crowd = &p.Crowd
-		}
+		h.award, h.own = *p.Award, p.Own
 	}
 	h.timer.owner = h
 	t.hold = h
@@ -83,7 +80,6 @@ func (n *Node) replayHold(p *ledger.Past) {
 	n.openAccount(rec.Client)
 	n.holds[id] = h
 	a.holds = append(a.holds, h)
-	n.inHand(a)
 	n.timers.set(&h.timer, h.expires)
 }
 
@@ -110,7 +106,6 @@ func (n *Node) takeUp(t *task, m *bus.Task) {
 	h.watch = n.watchOf(a, h)
 	h.state = dispatched
 	h.sent, h.timeout = n.now, h.expires.Sub(n.now)
-	h.spent = h.agent.load.Spent(n.nano)
 	h.again, h.inquired = 1, time.Time{}
 	n.come(t)
 	n.takes(t, h)

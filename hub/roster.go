@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/bus/congest"
 	"souk/hub/predict"
 	"souk/hub/prefix"
 	"souk/hub/quality"
+	"souk/hub/round"
 	"souk/hub/seat"
 	"souk/market"
 )
@@ -31,8 +31,7 @@ type agent struct {
 	saturatedUntil int64 // by Node.nano: so long it is given nothing, see Node.saturated
 	slots          int
 	stuck          int // of these, by the agent's count where it was higher than the hub's own for a while
-	declined       int // of these, so many are for who comes while others rest: see Node.allAsked
-	seat           int // in crowd.stands, where it is in it
+	seat           int // in scratch.agents, where it is in it
 
 	holds     []*hold // under way, in the order of their rounds: the hub's own count is the load
 	kind      *kind   // nil: to be found
@@ -40,11 +39,12 @@ type agent struct {
 	alongAt   uint64 // Fits of the predictor, when it said that
 	predictor *predict.Means
 
-	model     string         // as it is registered, and in the memory of all agents of that model
-	context   int            // tokens of the longest prompt and answer; 0: it does not say
-	fastest   *fastest       // of the class
-	tiers     []market.Tier  // of the slots, by congestion charge; none: one without
-	slotPrice market.Credits // in the last round it was in
+	model      string           // as it is registered, and in the memory of all agents of that model
+	context    int              // tokens of the longest prompt and answer; 0: it does not say
+	alike      *round.Class     // agents of its class
+	slotRate   round.Rate       // what its slots cost
+	slotPrice  market.Credits   // of a task as long as most, as of the last round
+	seatPrices []market.Credits // of its seats, in the last plan
 
 	queue predict.Queue
 	seats *seat.Agent // nil while it is not joined
@@ -58,9 +58,6 @@ type agent struct {
 
 	owner, class string
 	tariff       market.Credits // due for a task beside its cost
-	published    []market.Tier  // what it says of them
-	measured     bool           // by its own measure
-	load         congest.Agent  // what it does to answers
 
 	excess      int // of the agent's count over the hub's own
 	excessSince time.Time
@@ -81,8 +78,6 @@ type agent struct {
 	answers    quality.Agent // what was said of them
 	rated      []float64     // how good they are expected to be, by registered domain
 	scores     string        // the registered ones, and these
-	prices     []priced      // slot prices of late, by round
-	priceAt    int           // among them, the one that was asked for last
 }
 
 func (n *Node) find(id string) (int, bool) {
@@ -143,7 +138,6 @@ func (n *Node) drop(a *agent) {
 		a.cache.Drop()
 	}
 	n.classes.Leave(a.predictor)
-	a.load.Leave()
 	n.timers.set(&a.timer, time.Time{})
 	n.timers.set(&a.watch.timer, time.Time{})
 	n.timers.set(&a.saturation.timer, time.Time{})
@@ -154,7 +148,6 @@ func (n *Node) classify(a *agent) {
 	n.classes.Enter(predict.Key{
 		Model: a.reg.Model, Hardware: a.class, Context: a.reg.MaxModelLen, Price: a.price,
 	}, a.predictor)
-	n.loads.Enter(alikeUnderLoad{a.reg.Model, a.class, a.reg.MaxModelLen}, &a.load)
 }
 
 // Join says that this hub sells an agent's slots: the agent is registered, and claimed by the hub's
@@ -202,8 +195,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	}
 	if reg.Model != cmp.Or(a.reg.Model, a.learned) {
 		n.classes.Leave(a.predictor)
-		a.load.Leave()
-		a.predictor, a.answers, a.load = predict.NewMeans(n.cfg.Prior), quality.Agent{}, congest.Agent{}
+		a.predictor, a.answers = predict.NewMeans(n.cfg.Prior), quality.Agent{}
 		a.along = predict.Line{}
 	}
 	if fresh {
@@ -215,15 +207,12 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	a.reg, a.price, a.slots = reg, reg.Price, reg.Slots
 	a.listed, a.model, a.context = reg.State == bus.StateReady, n.modelName(reg.Model), reg.MaxModelLen
 	a.parses, a.text = slices.Contains(reg.Features, bus.Parsers), slices.Contains(reg.Features, bus.Text)
-	a.published, a.measured = reg.Tiers, reg.Measured
 	a.silentFrom = n.at(n.cfg.Silence)
 	a.rated = nil // by what it is registered for now
 	n.rate(a)
 	n.enterSeats(a, fresh)
 	n.tariff(a)
 	n.classify(a)
-	n.inHand(a)
-	n.setTiers(a)
 	n.callFor(a)
 	n.listen(a)
 	if n.early[reg.Agent] {
@@ -284,13 +273,13 @@ func (n *Node) summarised(s *bus.Summary) error {
 	if s.Boot != a.reg.Boot || !bus.Later(a.seq, a.said, s.Seq, n.now) {
 		return fmt.Errorf("summary %d of %s (boot %d) is old", s.Seq, s.Agent, s.Boot)
 	}
-	before, price, tiers, open := a.free(n), a.price, a.tiers, a.open(n)
+	before, price, open := a.free(n), a.price, a.open(n)
 	a.alive(n)
 	first := a.said.IsZero()
 	a.seq, a.said, a.silentFrom = s.Seq, n.now, n.at(n.cfg.Silence)
 	a.ready = s.State == bus.StateReady
 	if s.Slots > 0 {
-		a.slots, a.published, a.measured = s.Slots, s.Tiers, s.Measured // for later rounds
+		a.slots = s.Slots // for later rounds
 	}
 	if err := s.Price.Validate(); err != nil {
 		n.stats.BadPrices++
@@ -298,16 +287,14 @@ func (n *Node) summarised(s *bus.Summary) error {
 		a.price, a.kind = s.Price, nil // for later rounds: a hold carries the card it was made with
 		n.classify(a)
 	}
-	n.setTiers(a)
 	a.predictor.Hint(time.Duration(s.TTFTUS) * time.Microsecond)
 	a.correct(n.now, s.InFlight, n.cfg.Settling, first)
-	n.inHand(a)
 	a.queue.Said(n.nano, n.nano-int64(hearsWithin), s.Prefills, s.Ahead)
 	n.heardLate(a, s.Late)
 	n.missedWord(a, s.Held)
 	n.updateSaturation(a)
 	switch after := a.free(n); {
-	case after > before, open && !a.open(n), after > 0 && (a.price != price || !slices.Equal(a.tiers, tiers)):
+	case after > before, open && !a.open(n), after > 0 && a.price != price:
 		n.news()
 	case after != before:
 		n.status.changed = true
@@ -403,22 +390,6 @@ func (a *agent) free(n *Node) int {
 
 // idle is how many slots an agent has that nothing runs in, even where it has enough to compute.
 func (a *agent) idle() int { return max(0, a.slots-len(a.holds)-a.stuck) }
-
-// offer appends to dst the tiers of an agent that is given so many of so many tasks at most. The tiers of
-// slots that are taken are left out, and tiers beyond most are left for later rounds. Slots that it is not
-// given a task for now, as it has enough to compute, are the last of those that are free.
-func (a *agent) offer(dst []market.Tier, given, tasks, most int) []market.Tier {
-	if len(a.tiers) == 0 || most == 0 {
-		return append(dst, market.Tier{Slots: given})
-	}
-	from := len(dst)
-	dst = market.AppendFree(dst, a.tiers, a.slots-a.idle(), min(given, tasks))
-	for i := from; i < len(dst); i++ {
-		dst[i].Slots = min(dst[i].Slots, given)
-		given -= dst[i].Slots
-	}
-	return dst[:min(len(dst), from+most)]
-}
 
 // freeSlots counts the free slots of all agents, as far as the count is below most.
 func (n *Node) freeSlots(most int) (free int) {

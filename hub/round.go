@@ -2,300 +2,266 @@ package hub
 
 import (
 	"cmp"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"souk/bus"
 	"souk/hub/regime"
+	"souk/hub/round"
 	"souk/market"
 )
 
 // scratch is what a round is made of, in memory that the next one uses again.
 type scratch struct {
-	made       uint64   // rounds, whether anything came of them
-	tasks      []*task  // that wait, by arrival
-	agents     []*agent // that have room, by lot: of equals the first are taken
-	free       []int    // slots of each
-	atOnce     bool     // the slots of all agents are sold in one round
-	first, end int      // of agents: those whose slots the round sells
-	meets      []int    // of agents: how many tasks may meet it
-	placed     []*task  // in the rounds of the moment
-	pairs      []pair
-	spared     int // pairs like others
-	spreads    spreads
-	waits      []market.Wait // of tasks; Loss 0: none
-	// of tasks: the agent that the wait is for
-	waitFor []*agent
-	yields  []bool  // of tasks: see task.yields
-	passed  []*task // whose turn another of their client had
-	anew    bool    // some were in an earlier round
-	all     bool    // they are all who wait
-	from    []int   // of tasks: the first of their pairs
-	depths  []int32 // how many prefixes of a prompt agents hold, by the place of their cache
+	tasks  []*task       // that wait, by arrival
+	agents []*agent      // that take tasks, now or as soon as they have a slot, by id
+	sides  []round.Agent // what the round needs of each
+	loads  []backlog     // of each
+	at     []int32       // in agents, from 1, by the place of a cache; 0: none
+	pairs  []pair
+	depths []int32 // how many prefixes of a prompt agents hold, by the place of their cache
+	tolls  round.Tolls
+	less   map[string]*round.Tolls // tolls without a client
+	rows   []held                  // of each agent, for the task at hand
+	told   []bool
 
 	// of the regime's tolls, where it is not idle
 	seed   [32]byte
 	scales []market.Credits // of tasks, the mean of what they would cost
 	most   []float64        // of tasks, the largest of their draws
 
-	whole   market.Round  // of all that wait, by arrival, before pruning
-	parts   []market.Toll // of the tolls of its edges
-	tiers   []market.Tier
-	edged   []*task // its tasks
-	index   []int32 // of these in tasks
-	clients []int32 // of these, numbered
-	sellers []*agent
-	place   []int // of an agent in it, by its index in agents; -1: no edge
-	pruner  market.Pruner
-	kept    *market.Kept
-	rest    market.Round // that it leaves
-	won     []won        // its awards
-	left    []*task      // the tasks of the round that is left after it, by id
-	seen    []seenAt
+	whole  market.Round // of all that wait, by arrival, before it is cut
+	edged  []*task      // its tasks
+	edges  []int32      // of its edges: their pairs
+	cutter market.Cutter
+	rest   market.Round // what is left of it
+	won    []won        // its awards
+	left   []*task      // the tasks of what is left, by id
+	seen   []seenAt
 }
 
-// pair is a task and an agent that may meet, whatever is bid, with what the round needs of the quote.
+// pair is a task and an agent that may meet, whatever is bid.
 type pair struct {
-	task, agent int32         // in scratch
-	half        time.Duration // within which its first token comes as often as not
-	value, cost market.Credits
-	saved       market.Credits // by what the agent holds
-	toll        market.Credits // all of it
-	parts       market.Toll    // of it, the crowd's
+	task, agent      int32         // in scratch
+	first            time.Duration // to the first token, prompts before it aside
+	half             time.Duration // within which it comes as often as not, these included
+	service, prefill time.Duration
+	value, cost      market.Credits // value as it stands now, all that was waited included
+	saved            market.Credits // by what the agent holds
+	toll, own        market.Credits
 }
 
 const (
-	// maxSeats bounds the tiers of a round, so that the solver's sums hold for the dearest tasks
+	// maxSeats bounds the agents of a round, so that the solver's sums hold for the dearest tasks
 	// (market.MaxWorth).
 	maxSeats = 4000
-	// maxPairs bounds the pairs that a round weighs, 70 MB: 2,048 tasks that wait all meet 256 free agents.
-	// Where they may meet more, they meet the others after these; or, where all slots are sold at once, the
-	// latest to come are in the next round.
+	// maxPairs bounds the pairs that a round weighs, 40 MB. Beyond it the tasks that came last are left out.
 	maxPairs = 1 << 19
-	// maxLooks bounds how often a round looks whether a task may go to a free agent, 60 ms: 2,048 tasks look
-	// at 2,048 agents of another model. Where there are more, the latest to come are in the next round, too.
-	maxLooks = 1 << 22
 	// shown is how many agents a round's record names that a task might have had instead.
 	shown = 3
+	// again is how soon those are looked at again who wait beside a slot that is free.
+	again = 50 * time.Millisecond
 )
 
-// clear holds a round of all that wait, or several of this moment: see portion. Tasks that were not placed
-// wait for news.
-func (n *Node) clear() {
-	n.collect()
-	s := &n.round
-	sold := false
-	for agents, free := s.agents, s.free; ; n.meetOthers() {
-		few := n.few(len(agents))
-		s.agents, s.free, s.end = agents[:few], free[:few], 0
-		agents, free = agents[few:], free[few:]
-		n.meetAll()
-		n.restAfter(few, len(agents))
-		for again := true; again; again = s.end < few {
-			n.portion()
-			sold = n.sell() || sold
-		}
-		for i, t := range s.tasks {
-			if t.state == waiting {
-				t.yields = s.yields[i]
+// planning is what is known of slots and their prices, beyond the agents themselves.
+type planning struct {
+	kept    round.Kept
+	classes map[string]*round.Class
+	again   timer
+}
+
+// due implements timed.
+func (p *planning) due(n *Node) { n.news() }
+
+// classOf is what agents of a class share. Classes that no agent of the roster is of are forgotten once there
+// are many.
+func (n *Node) classOf(class string) *round.Class {
+	p := &n.plan
+	c := p.classes[class]
+	if c == nil {
+		if len(p.classes) > 4*n.cfg.MaxAgents || p.classes == nil {
+			p.classes = map[string]*round.Class{}
+			for _, a := range n.roster {
+				if a.alike != nil {
+					p.classes[a.model+"/"+a.class] = a.alike
+				}
 			}
 		}
-		if len(agents) == 0 {
-			break
-		}
+		c = new(round.Class)
+		p.classes[class] = c
 	}
-	n.settle(sold)
+	return c
 }
 
-// sell holds one round: it builds the edges, prunes what cannot matter, clears the rest, checks the outcome,
-// and records round and holds in one frame before anything else. It reports whether anybody was given a slot.
-func (n *Node) sell() bool {
-	s := &n.round
-	for _, t := range s.tasks {
-		t.outcome = unmet
-	}
+// open reports whether an agent takes tasks, now or as soon as it has a slot.
+func (a *agent) open(n *Node) bool {
+	return a.joined && a.sells && n.nano <= a.silentFrom && n.nano >= a.avoidUntil &&
+		a.ready && a.listed
+}
+
+// service is how long a task keeps a slot of an agent, from its dispatch on. Where no time between tokens was
+// seen it is a quarter of the slowest expected.
+func (n *Node) service(a *agent, ttft time.Duration, output int) time.Duration {
+	return ttft + time.Duration(output)*n.itl(a)
+}
+
+func (n *Node) itl(a *agent) time.Duration {
+	return cmp.Or(a.predictor.ITL(), n.cfg.Prior.Slowest/4)
+}
+
+// clear holds a round of all that wait. Who is given no slot waits for news.
+func (n *Node) clear() {
+	n.collect()
+	n.meet()
+	n.judgePairs()
 	r := n.assemble()
-	var o market.Outcome
-	var err error
-	if len(r.Edges) > 0 {
-		o, err = n.solve(r)
-	}
-	if err == nil && len(o.Awards) > 0 {
-		err = n.award(r, &o)
-	} // else nothing is recorded: no free slot is worth to anybody what it charges now
-	if err != nil {
+	if err := n.sell(r); err != nil {
 		n.fault(fmt.Errorf("round %d is not awarded: %w", r.Number, err))
-		s.kept = nil
 	}
-	sold := err == nil && len(o.Awards) > 0
-	n.noteOutcomes(sold)
-	n.lookLater()
-	return sold
+	n.leaves()
 }
 
-// collect takes the tasks that wait and the agents that have room.
+// collect takes the tasks that wait and the agents that are open.
 func (n *Node) collect() {
 	s := &n.round
 	n.alone()
-	s.made++
-	s.passed = s.passed[:0]
-	s.agents, s.free = s.agents[:0], s.free[:0]
 	n.seats.capped = false
-	n.standUp()
 	n.letsIn()
-	for i := range n.crowd.stands {
-		x := &n.crowd.stands[i]
-		if room := n.offers(x.agent, x.room); room > 0 {
-			s.agents, s.free = append(s.agents, x.agent), append(s.free, room)
-		}
-	}
-	last, prev := n.book.LastRound()
-	lot := binary.BigEndian.Uint64(prev[:]) + last
-	for i := len(s.agents) - 1; i > 0; i-- {
-		lot = lot*6364136223846793005 + 1442695040888963407 // Knuth's MMIX
-		j := int((lot >> 32) * uint64(i+1) >> 32)
-		s.agents[i], s.agents[j], s.free[i], s.free[j] = s.agents[j], s.agents[i], s.free[j], s.free[i]
-	}
-	s.atOnce = n.sellsAtOnce()
-	s.tasks = n.batch.Take(s.tasks[:0], n.meetable())
-	if n.batch.Len() == 0 { // else the next round is of this moment, too: for those that this one cannot meet
-		n.batch.Cleared(n.now)
-	}
-	s.anew, s.all = false, n.batch.All() == 0
+	n.batch.Wake()
+	n.standUp()
+	s.tasks = n.batch.Take(s.tasks[:0], maxPairs/max(1, len(s.agents)))
+	n.batch.Cleared(n.now)
 	for _, t := range s.tasks {
-		s.anew = s.anew || t.met
-		t.met, t.again = true, false
+		t.met = true
+		t.waited, t.left = n.now.Sub(t.arrived), t.deadline.Sub(n.now)
 	}
-	s.placed = s.placed[:0]
-	s.first, s.end = 0, len(s.agents)
 	n.admitted()
+	round.Seat(s.sides, len(s.tasks))
 }
 
-// meetable is how many of the tasks that wait the round can meet: the first to come. Agents that a task may
-// not go to do not count, or a fleet of another model that is idle would keep those who came late from the
-// slot that all of them wait for.
-func (n *Node) meetable() int {
-	c, agents := &n.crowd, max(1, len(n.round.agents))
-	if n.batch.Len() <= maxPairs/agents {
-		return n.batch.Len()
-	}
-	if !n.round.atOnce { // all meet some agents after the others: see few
-		return min(maxLooks/agents, n.batch.Len())
-	}
-	pairs := 0
-	return min(maxLooks/agents, n.batch.While(func(t *task) bool {
-		for _, i := range c.roomy {
-			if g := &c.groups[i]; g.first.mayServe(t) {
-				pairs += len(g.rooms)
-			}
+// standUp finds out which agents take tasks, and what a round needs of each.
+func (n *Node) standUp() {
+	s := &n.round
+	s.agents, s.sides, s.loads = s.agents[:0], s.sides[:0], s.loads[:0]
+	clear(s.at)
+	for _, a := range n.roster {
+		if !a.open(n) {
+			continue
 		}
-		return pairs <= maxPairs
-	}))
+		a.seat = len(s.agents)
+		in := n.backlog(a)
+		s.agents, s.loads = append(s.agents, a), append(s.loads, in)
+		if a.seat < cap(s.sides) {
+			s.sides = s.sides[:a.seat+1] // with the memory of its seats
+		} else {
+			s.sides = append(s.sides, round.Agent{})
+		}
+		x := &s.sides[a.seat]
+		*x = round.Agent{ID: market.AgentID(a.id), Class: a.alike, Rate: &a.slotRate, Slots: a.slots,
+			Running: len(a.holds) + a.stuck, Free: n.roomOf(a, a.idle()), Ahead: in.Queue, Seats: x.Seats}
+		if len(a.holds) > 0 {
+			x.Since = a.holds[0].sent.UnixNano()
+		}
+		place := int(a.place)
+		for place >= len(s.at) {
+			s.at = append(s.at, 0)
+		}
+		s.at[place] = int32(a.seat) + 1
+	}
 }
 
-// mayServe reports whether agents of a's kind may serve t, whatever some of them hold of its prompt.
-func (a *agent) mayServe(t *task) bool {
-	return (t.msg.Model == "" || t.msg.Model == a.model) && a.reads(t) &&
-		a.takes(a.cold(t).tokens+t.carried())
-}
-
-// meet quotes every task on every agent that may serve it, bids aside, and charges it. Of agents that are
-// equal in all, a task looks at as many as there are tasks, as one of these is always free, or at one where
-// it has a place of its own: so an idle fleet makes a round neither large nor slow. A regime draws for each
-// agent, so under one no two are equal; nor are those for whom somebody waits.
+// meet finds out what every task would have of every agent that may serve it, and what its slot costs.
 func (n *Node) meet() {
 	s := &n.round
-	s.pairs, s.from, s.spared = s.pairs[:0], resized(s.from, len(s.tasks)+1), 0
-	s.waits, s.waitFor = resized(s.waits, len(s.tasks)), resized(s.waitFor, len(s.tasks))
-	s.yields = resized(s.yields, len(s.tasks))
-	pair := func(i int) {
-		n.prospects(s.tasks[i])
-		n.pair(i)
-		s.from[i+1] = len(s.pairs)
-	}
-	s.spreads.any = false
-	if n.plain() {
-		n.spreadOut()
-		n.eachInLine(func(i int) {
-			pair(i)
-			n.charge(i, s.pairs[s.from[i]:])
-		})
-		return
-	}
-	for i := range s.tasks {
-		pair(i)
-	}
-	n.tolls() // what is drawn for all pairs comes first
-	n.eachInLine(func(i int) {
-		n.prospects(s.tasks[i])
-		n.charge(i, s.pairs[s.from[i]:s.from[i+1]])
-	})
-}
-
-// eachInLine gives the tasks of the round in turn, and has everybody who waits by then wait where it rather
-// does.
-func (n *Node) eachInLine(do func(i int)) {
-	s, c := &n.round, &n.crowd
-	several := len(c.everybody) > 1 && n.cfg.Crowd.Waiting && n.cfg.Pricing != market.PricingPosted
-	i := 0
-	for _, t := range c.everybody {
-		if i < len(s.tasks) && s.tasks[i] == t {
-			do(i)
-			i++
-			if t.guest = nil; several {
-				t.guest = n.rather(t)
+	s.pairs = s.pairs[:0]
+	s.tolls = round.NewTolls(n.nano, s.sides)
+	s.less = map[string]*round.Tolls{}
+	for i, t := range s.tasks {
+		s.rows, s.told = resized(s.rows, len(s.agents)), resized(s.told, len(s.agents))
+		holds := n.heldOf(t)
+		for k := range holds {
+			h := &holds[k]
+			if int(h.Place) < len(s.at) && s.at[h.Place] > 0 {
+				at := s.at[h.Place] - 1
+				s.rows[at], s.told[at] = h.of(s.agents[at], t), true
 			}
-		} // else it waits for news, where it was
-		if several && c.has(t.guest) {
-			n.visit(int32(t.guest.seat))
+		}
+		tolls := n.without(t)
+		for k, a := range s.agents {
+			if !a.suits(t) || !t.lets(k) {
+				continue
+			}
+			held := s.rows[k]
+			if !s.told[k] {
+				held = a.cold(t)
+			}
+			if p, ok := n.pair(t, a, held); ok {
+				p.task, p.agent = int32(i), int32(k)
+				p.service = a.alike.Service()
+				toll := s.tolls.Of(k, p.service, p.prefill)
+				p.toll = -toll
+				if tolls != nil {
+					p.own = toll - min(toll, tolls.Of(k, p.service, p.prefill))
+				}
+				s.pairs = append(s.pairs, p)
+			}
 		}
 	}
+	n.tolled()
 }
 
-// pair lists the agents that a task of the round may have a slot of. Its prospects were looked at.
-func (n *Node) pair(i int) {
+// without are the tolls had the client of a task not been there; nil if they are the same.
+func (n *Node) without(t *task) *round.Tolls {
 	s := &n.round
-	n.kinds.visits++
-	if s.spreads.any {
-		for _, k := range n.looks(i) {
-			n.pairWith(i, int(k))
+	client := t.key.client
+	if x, ok := s.less[client]; ok {
+		return x
+	}
+	run := make([]int, len(s.agents))
+	differs := false
+	for k, a := range s.agents {
+		for _, h := range a.holds {
+			if h.rec.Client == client {
+				run[k]++
+				differs = true
+			}
 		}
-		return
+		differs = differs || a.slotRate.Owes(client)
 	}
-	for k := range s.agents {
-		n.pairWith(i, k)
+	if !differs {
+		s.less[client] = nil
+		return nil
 	}
+	x := s.tolls.Without(client, run)
+	s.less[client] = &x
+	return &x
 }
 
-// pairWith has a task look at an agent, unless it looked at enough that are equal: where its client has tasks
-// running, none is.
-func (n *Node) pairWith(i, k int) {
-	s, c := &n.round, &n.crowd
-	t, a, idle := s.tasks[i], s.agents[k], n.plain()
-	x := n.prospect(a.seat)
-	if !x.serves || !t.lets(a.seat) {
-		return
+// pair is what a task would have of an agent that holds so much of its prompt; false if that may not serve it
+// in time.
+func (n *Node) pair(t *task, a *agent, held held) (pair, bool) {
+	q := n.noted(t, a, held)
+	if !a.takes(q.prompt) {
+		return pair{}, false
 	}
-	if stand := &c.stands[a.seat]; idle && len(s.tasks) < len(s.agents) &&
-		c.board.Homes(a.seat) == 0 && n.besideOthers(stand, t) == stand.beside &&
-		c.kindOf(stand).equals(n.kinds.visits, a, len(a.holds), s.free[k], stand.backlog,
-			x.quote.held) >= len(s.tasks) {
-		s.spared++
-		return
+	in := n.round.loads[a.seat]
+	ttft := a.predictor.Later(q.first, q.work, in)
+	p := pair{first: max(0, ttft-in.Queue), half: a.predictor.Half(ttft), cost: q.cost, prefill: q.computes,
+		service: n.service(a, max(0, ttft-in.Queue), q.output)}
+	if p.half > t.left {
+		t.short = true
+		return pair{}, false
 	}
-	q := x.quote
-	p := pair{task: int32(i), agent: int32(k), half: x.ttft - x.early, value: t.valueOf(x), cost: q.cost}
-	if !idle {
+	// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers every
+	// quote as it stood when the task came.
+	p.value = min(q.room(t.reserved), t.stated().Value(market.Quote{TTFT: t.waited + p.first, Cost: q.cost,
+		Quality: q.quality}))
+	if !n.plain() {
 		p.saved = a.saves(q.prompt, q.output, q.cost)
 	}
-	s.pairs = append(s.pairs, p)
-}
-
-// valueOf is what a slot that it has now is worth to a task, lowered where no more can be held.
-func (t *task) valueOf(x *prospect) market.Credits {
-	q := x.quote
-	return min(t.stated().Value(market.Quote{TTFT: x.ttft, Cost: q.cost, Quality: q.quality}), q.most)
+	return p, true
 }
 
 // resized is a list of so many zeros, in its memory.
@@ -305,11 +271,10 @@ func resized[T any](list []T, n int) []T {
 	return list
 }
 
-// tolls sets the regime's toll on every task and agent that may meet, whatever was bid. The scale and the
+// tolled adds the regime's toll to every task and agent that may meet, whatever was bid. The scale and the
 // largest draw are taken over all such pairs of the task, not only over those that become edges: bids decide
-// which do, and bids must not decide tolls. Nor does it matter which other tasks are in the round: one that
-// bids below any cost is not.
-func (n *Node) tolls() {
+// which do, and bids must not decide tolls. Nor does it matter which other tasks are in the round.
+func (n *Node) tolled() {
 	s := &n.round
 	if len(s.pairs) == 0 || n.params().Idle() {
 		return
@@ -331,7 +296,7 @@ func (n *Node) tolls() {
 		scale, most := sum/max(1, count), slices.Max(draws)
 		s.scales[i], s.most[i] = scale, most
 		for k := range pairs {
-			pairs[k].toll = n.toll(scale, draws[k], most, pairs[k].saved)
+			pairs[k].toll += n.toll(scale, draws[k], most, pairs[k].saved)
 		}
 	})
 }
@@ -348,167 +313,226 @@ func (s *scratch) eachTask(f func([]pair)) {
 	}
 }
 
-// assemble makes the round of all pairs that are timely and worth their cost, of tasks that still wait with
-// agents whose slots it sells, and prunes it.
+// assemble makes the round of all pairs that are worth their cost, tolls aside.
 func (n *Node) assemble() *market.Round {
 	s := &n.round
 	last, prev := n.book.LastRound()
 	w := &s.whole
 	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(),
 		Fee: n.cfg.Fee, Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
-	s.edged, s.left, s.sellers, s.tiers = s.edged[:0], s.left[:0], s.sellers[:0], s.tiers[:0]
-	s.index, s.clients, s.place = s.index[:0], s.clients[:0], resized(s.place, len(s.agents))
-	s.parts = s.parts[:0]
+	s.edged, s.edges = s.edged[:0], s.edges[:0]
 	before := int32(-1)
 	for i := range s.pairs {
 		p := &s.pairs[i]
-		if int(p.agent) < s.first || int(p.agent) >= s.end {
-			continue
-		}
-		t := s.tasks[p.task]
-		if t.state != waiting {
-			continue
-		}
-		if p.half > t.left {
-			t.short = true
-			continue
-		}
 		if p.value-p.cost-n.cfg.Fee < 0 {
-			t.outcome = tooExpensive
 			continue
 		}
 		if p.task != before {
 			before = p.task
-			x := market.Task{ID: t.id, Client: t.key.client}
-			if wait := &s.waits[p.task]; wait.Loss > 0 {
-				x.Wait = wait
-			}
-			w.Tasks, s.edged, s.index = append(w.Tasks, x), append(s.edged, t), append(s.index, p.task)
-			s.clients = append(s.clients, int32(t.account.number))
+			t := s.tasks[p.task]
+			w.Tasks = append(w.Tasks, market.Task{ID: t.id, Client: t.key.client, Second: t.stated().Second()})
+			s.edged = append(s.edged, t)
 		}
 		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
-			Cost: p.cost, Toll: p.toll})
-		s.parts = append(s.parts, p.parts)
-		s.place[p.agent] = 1
+			Cost: p.cost, Toll: p.toll, Own: p.own})
+		s.edges = append(s.edges, int32(i))
 	}
-	most := 0
-	if n.cfg.Tiers {
-		most = max(1, maxSeats/max(1, s.end-s.first))
-	}
-	for k, a := range s.agents {
-		if s.place[k] == 0 {
-			continue
+	n.turns()
+	posted := n.cfg.Pricing == market.PricingPosted
+	for k := range s.sides {
+		seats := s.sides[k].Seats
+		if posted {
+			seats = seats[:free(seats)]
 		}
-		s.place[k] = len(s.sellers)
-		s.sellers = append(s.sellers, a)
-		first := len(s.tiers)
-		s.tiers = a.offer(s.tiers, s.free[k], len(w.Tasks), most)
-		w.Agents = append(w.Agents, market.Supply{Agent: market.AgentID(a.id),
-			Tiers: s.tiers[first:len(s.tiers):len(s.tiers)]})
+		w.Agents = append(w.Agents, market.Supply{Agent: s.sides[k].ID, Seats: seats})
 	}
-	for i := range w.Edges {
-		w.Edges[i].Agent = s.place[w.Edges[i].Agent]
-	}
-	w.Sellers = n.sellers(s.sellers)
-	if slices.ContainsFunc(s.parts, func(p market.Toll) bool { return p != market.Toll{} }) {
-		w.Parts = s.parts
-	}
+	w.Sellers = n.sellers(s.agents)
 	s.rest = *w
-	return n.prune()
+	return w
 }
 
-// prune leaves of the round of all that wait what matters. It is valid until the next.
-func (n *Node) prune() *market.Round {
+// turns says who goes first of tasks that are worth the same: the client with fewer that run, then who came
+// first.
+func (n *Node) turns() {
 	s := &n.round
-	r := &s.rest
-	s.pruner.Clients = s.clients
-	s.kept = s.pruner.Prune(r, n.cfg.Batch.MaxBatch, shown)
-	if r.Rule.Pricing != market.PricingPosted { // whose rounds say nothing of what was pruned
-		r.Pruned.Edges += s.spared
+	order := make([]int, len(s.edged))
+	runs := map[string]int{}
+	for _, a := range s.agents {
+		for _, h := range a.holds {
+			runs[h.rec.Client]++
+		}
 	}
-	r.Pruned.Beyond += n.batch.Len() // whom there were too many agents to meet
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(runs[s.edged[a].key.client], runs[s.edged[b].key.client])
+	})
+	for turn, i := range order {
+		s.whole.Tasks[i].Turn = min(turn, market.MaxTurn)
+	}
+}
+
+// free is how many seats are free, which stand first.
+func free(seats []market.Seat) int {
+	k := slices.IndexFunc(seats, func(s market.Seat) bool { return s.Later })
+	if k < 0 {
+		return len(seats)
+	}
+	return k
+}
+
+// sell plans for everybody, learns prices of it, and records what begins now and the holds for it in one
+// frame before anything else.
+func (n *Node) sell(whole *market.Round) error {
+	s := &n.round
+	var stop func() bool
+	if n.Limit != nil {
+		stop = n.Limit()
+	}
+	k, err := s.cutter.Cut(&s.rest, n.plan.kept.Share(), shown, stop)
+	if errors.Is(err, market.ErrStopped) {
+		n.stats.Stopped++
+		return n.sellPosted(whole)
+	}
+	if err != nil {
+		return err
+	}
+	if whole.Rule.Pricing == market.PricingPosted {
+		return n.sellPosted(whole)
+	}
+	for i, a := range s.agents {
+		client := ""
+		if by := k.By[i]; by >= 0 {
+			client = s.edged[by].key.client
+		}
+		a.slotRate.Learn(n.nano, a.alike.Service(), client, k.More[i], k.Else[i])
+		a.slotPrice = market.PerSecond(a.slotRate.Price(n.nano), a.alike.Service())
+		a.seatPrices = a.seatPrices[:0]
+		for _, p := range s.cutter.Prices(i) {
+			a.seatPrices = append(a.seatPrices, market.Credits(p))
+		}
+	}
+	n.planned(k)
+	r := &s.rest
+	if len(r.Tasks) == 0 {
+		return nil // nobody begins
+	}
+	r.Pruned.Beyond += n.batch.Len()
+	return n.begin(r, k, stop)
+}
+
+// begin clears what is left of a round, and starts those who begin.
+func (n *Node) begin(r *market.Round, k *market.Kept, stop func() bool) error {
+	s := &n.round
 	r.Sort()
 	s.left = s.left[:0]
-	for _, i := range s.kept.Tasks {
+	for _, i := range k.Tasks {
 		s.left = append(s.left, s.edged[i])
 	}
 	slices.SortFunc(s.left, func(a, b *task) int { return cmp.Compare(a.id, b.id) })
-	return r
+	o, err := market.ClearChecked(r, stop)
+	if errors.Is(err, market.ErrStopped) {
+		n.stats.Stopped++
+		return n.sellPosted(&s.whole)
+	}
+	if err != nil || len(o.Awards) == 0 {
+		return err
+	}
+	return n.award(r, &o)
 }
 
-// taskOutcome is what a round meant to a task that it did not place.
-type taskOutcome uint8
-
-const (
-	unmet        taskOutcome = iota // there was no free agent that could serve it in time
-	tooExpensive                    // no free slot was worth what it charged
-	deferred                        // waiting was worth more than any
-	outbid                          // the slots went to others
-	overLimit                       // the round was at its limit
-)
-
-// noteOutcomes says what the round meant to each task that it did not place. sold says whether slots went to
-// anybody.
-func (n *Node) noteOutcomes(sold bool) {
+// sellPosted clears the round at posted prices: configured, or where a solve had to be stopped. Such a round
+// has no prices, and says so.
+func (n *Node) sellPosted(whole *market.Round) error {
 	s := &n.round
-	if k := s.kept; k != nil {
-		for _, t := range s.edged {
-			t.outcome = tooExpensive
-		}
-		if sold { // else nobody lost to another
-			for _, i := range k.Tasks {
-				s.edged[i].outcome = outbid
-			}
-		}
-		for _, set := range []struct {
-			tasks   []int32
-			outcome taskOutcome
-		}{{k.TooExpensive, tooExpensive}, {k.Outbid, outbid}, {k.Waiting, deferred}, {k.OverLimit,
-			overLimit}} {
-			for _, i := range set.tasks {
-				s.edged[i].outcome = set.outcome
+	r := &s.rest
+	*r = *whole
+	if r.Rule.Pricing != market.PricingPosted {
+		r.Rule.Instead, r.Rule.Pricing = r.Rule.Pricing, market.PricingPosted
+	}
+	r.Agents = slices.Clone(r.Agents)
+	for i := range r.Agents {
+		r.Agents[i].Seats = r.Agents[i].Seats[:free(r.Agents[i].Seats)]
+	}
+	r.Tasks, r.Edges = slices.Clone(r.Tasks), slices.Clone(r.Edges)
+	if most := n.cfg.Batch.MaxBatch; len(r.Tasks) > most {
+		r.Pruned.Beyond = len(r.Tasks) - most
+		r.Tasks = r.Tasks[:most]
+		r.Edges = slices.DeleteFunc(r.Edges, func(e market.Edge) bool { return e.Task >= most })
+	}
+	k, err := s.cutter.Cut(r, 0, 0, nil)
+	if err != nil {
+		return err
+	}
+	return n.begin(r, k, nil)
+}
+
+// planned notes what those are to have who are given a seat to come.
+func (n *Node) planned(k *market.Kept) {
+	s := &n.round
+	for i := range s.whole.Edges {
+		e := &s.whole.Edges[i]
+		at := &k.At[e.Task]
+		if t := s.edged[e.Task]; at.Later && int(at.Agent) == e.Agent {
+			t.plannedFor = s.agents[e.Agent]
+			if t.worth == 0 {
+				t.worth = at.Weight - e.Toll
 			}
 		}
 	}
-	for _, t := range s.tasks {
-		if t.state != waiting {
-			continue
+}
+
+// leaves has the tasks that the round did not place wait for news, and refuses those that are worth less than
+// they cost wherever they go.
+func (n *Node) leaves() {
+	s := &n.round
+	idle := false
+	for _, a := range s.agents {
+		idle = idle || a.free(n) > 0
+	}
+	waits := false
+	i := 0
+	for k, t := range s.tasks {
+		best, met := market.Credits(0), false
+		for ; i < len(s.pairs) && int(s.pairs[i].task) == k; i++ {
+			p := &s.pairs[i]
+			if x := p.value - p.cost - n.cfg.Fee; !met || x > best {
+				best, met = x, true
+			}
 		}
-		switch t.outcome {
-		case outbid:
+		switch {
+		case t.state != waiting:
+		case met && best < 0:
+			n.plan.kept.End(n.nano, t.worth, 0)
+			n.end(t, n.notWorth(t, best))
+		default:
 			t.rounds++
-		case tooExpensive:
-			t.tooExpensive++
-		case deferred:
-			t.deferred++
-		case overLimit:
-			if t.again = true; sold {
-				t.overLimit++
-			}
+			n.batch.Leave(t, t.arrived)
+			waits = true
 		}
 	}
-}
-
-// settle lets those that no round of the moment placed wait. sold says whether slots went to anybody.
-func (n *Node) settle(sold bool) {
-	s := &n.round
-	for _, t := range s.passed {
-		t.passed = true
-	}
-	n.leaves()
-	switch apart := n.rests.apart; {
-	case n.batch.All() == n.batch.Len():
-	case s.all:
-		n.allAsked(func(*agent) bool { return true })
-	case len(apart) > 0:
-		n.allAsked(func(a *agent) bool { return slices.Contains(apart, a.model) })
-	}
-	n.rests.apart = n.rests.apart[:0]
-	if sold && n.seats.capped {
-		n.batch.News(n.now) // an agent has more slots
+	if waits && idle && n.plan.again.place == 0 {
+		n.timers.set(&n.plan.again, n.now.Add(again))
 	}
 	n.refuseTooLarge()
-	for _, t := range s.placed {
-		n.admitFunded(t.account) // its hold may be less than was reserved
+	for _, t := range s.tasks {
+		if t.state == running && t.account != nil {
+			n.admitFunded(t.account) // its hold may be less than was reserved
+		}
 	}
 }
+
+// notWorth is the answer to a task that is worth less than it costs, by so much where it is worth most.
+func (n *Node) notWorth(t *task, best market.Credits) *bus.Result {
+	retry := time.Duration(0)
+	if t.rounds > 0 {
+		retry = time.Second
+	}
+	return n.refusal(t.msg, bus.CodeNotWorthIt, retry,
+		"after %v it is worth %s less than it costs, wherever it went: offer more, or more patience",
+		t.waited.Round(time.Millisecond), money(-best))
+}
+
+// Took says how long the last Ready took.
+func (n *Node) Took(d time.Duration) { n.batch.Took(d) }

@@ -25,7 +25,6 @@ type runtime struct {
 
 	items    []runtimepolicy.Item
 	verdicts []policy.Verdict
-	asked    []bool                   // of open agents, about the task at hand
 	before   map[runtimepolicy.ID]int // tasks of each client that were asked about in this round
 
 	waiting []string // clients, and what each is owed
@@ -135,8 +134,8 @@ func (n *Node) judgePairs() {
 	kept := s.pairs[:0]
 	name := guard.Name()
 	free := 0
-	for k := range n.crowd.stands {
-		free += n.crowd.stands[k].agent.idle()
+	for _, a := range s.agents {
+		free += a.idle()
 	}
 	clear(x.before)
 	s.eachTask(func(pairs []pair) {
@@ -150,15 +149,8 @@ func (n *Node) judgePairs() {
 				Before: x.before[client], Free: free, Age: n.now.Sub(t.arrived),
 				Split: slices.Contains(a.reg.Features, bus.Split)})
 		}
-		x.asked = resized(x.asked, len(n.crowd.stands))
 		for _, p := range pairs {
 			ask(s.agents[p.agent])
-			x.asked[s.agents[p.agent].seat] = true
-		}
-		for k, asked := range x.asked {
-			if a := n.crowd.stands[k].agent; !asked && n.usable(t, a) {
-				ask(a)
-			}
 		}
 		x.verdicts = resized(x.verdicts, len(pairs))
 		if t.only == nil {

@@ -18,7 +18,7 @@ type seats struct {
 	sweep   timer // looks after who stays away, and who has waited for too long
 	askers  []seat.Asker
 	who     []*task       // of these
-	agents  []*seat.Agent // the open ones, in the order of stands
+	agents  []*seat.Agent // the open ones
 	takes   []time.Duration
 	bits    []bool
 	waiting int     // tasks that found no seat, in the last round
@@ -127,15 +127,15 @@ func (a *agent) prefill(prompt, cached int) time.Duration {
 // admitted finds out which of the tasks of a round may go to which agents, as far as seats say: see
 // task.may. Those that may go nowhere leave the round, and wait behind nobody but others without a seat.
 func (n *Node) admitted() {
-	s, c := &n.seats, &n.crowd
+	s := &n.seats
 	if !n.cfg.Seats.Sessions {
 		return
 	}
 	now := n.clock()
 	s.askers, s.who, s.agents = s.askers[:0], s.who[:0], s.agents[:0]
 	tight := false
-	for k := range c.stands {
-		a := c.stands[k].agent.seats
+	for _, open := range n.round.agents {
+		a := open.seats
 		s.agents = append(s.agents, a)
 		tight = !s.table.Open(a, now) || tight
 	}
@@ -148,7 +148,7 @@ func (n *Node) admitted() {
 			t.unseated = time.Time{}
 		}
 	}
-	width := len(c.stands)
+	width := len(n.round.agents)
 	s.takes, s.bits = resized(s.takes, width*len(s.who)), resized(s.bits, width*len(s.who))
 	asking := s.who[:0]
 	for _, t := range s.who {
@@ -232,20 +232,16 @@ func (n *Node) countUnseated() {
 
 // forecastSeat says when a task would begin on each open agent, and how many blocks it needs.
 func (n *Node) forecastSeat(t *task, r *seat.Asker) {
-	c := &n.crowd
 	now := n.clock()
-	for k := range c.stands {
-		s := &c.stands[k]
-		a := s.agent
+	for k, a := range n.round.agents {
 		h := a.expect(t)
 		if r.Takes[k] = -1; !a.suits(t) || !a.takes(h.tokens+t.carried()) {
 			continue
 		}
 		left, _ := a.seats.Load(now)
 		d := left + a.prefill(h.tokens+t.carried(), h.cached)
-		if s.room == 0 {
-			next, _ := n.endsAt(s).Nth(1)
-			d = min(d+next, time.Hour)
+		if n.round.sides[k].Free == 0 {
+			d = min(d+a.alike.Service()/time.Duration(max(1, a.slots)), time.Hour)
 		}
 		r.Takes[k] = d
 		if r.Need == 0 {
@@ -271,7 +267,7 @@ func (n *Node) letsIn() {
 		}
 		if used, room := a.seats.Blocks(); used+s.least <= room || s.table.Open(a.seats, n.clock()) {
 			s.woke = n.nano
-			n.batch.WakeThose(n.now, func(t *task) bool { return !t.unseated.IsZero() })
+			n.batch.Wake()
 			return
 		}
 	}
@@ -283,8 +279,8 @@ func (n *Node) seatHome(t *task) *agent {
 	if home == nil {
 		return nil
 	}
-	for k := range n.crowd.stands {
-		if a := n.crowd.stands[k].agent; a.seats == home && a.suits(t) && a.fits(t) {
+	for _, a := range n.round.agents {
+		if a.seats == home && a.suits(t) && a.fits(t) {
 			return a
 		}
 	}

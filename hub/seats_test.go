@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub/line"
 	"souk/market"
 )
 

@@ -70,6 +70,16 @@ type seeds struct {
 	under *task                                // the seed that is on its way, or was last
 	next  int64                                // by Node.nano: when there may be another
 	made  int
+
+	second market.Credits // what a second costs those who were served lately, on the mean
+}
+
+// hear takes in what a second costs a task that is served. Much more than the mean counts as ten times that.
+func (s *seeds) hear(second market.Credits) {
+	if s.second == 0 {
+		s.second = second
+	}
+	s.second += (min(second, 10*s.second) - s.second) / 64
 }
 
 // uses counts how often a text was begun with in this span of time and the one before.
@@ -211,7 +221,7 @@ func (n *Node) saves(a *agent, f predict.Features, shared int) market.Credits {
 	whole.Cached, held.Cached = 0, shared
 	sooner := a.predictor.First(whole) - a.predictor.First(held)
 	money := market.Price{Miss: max(0, a.price.Miss-a.price.Hit)}.Cost(market.Usage{Prompt: shared})
-	sum := float64(money) + float64(float64(n.crowd.worths.Mean(n.now))*max(0, sooner).Seconds())
+	sum := float64(money) + float64(float64(n.seeds.second)*max(0, sooner).Seconds())
 	return market.Credits(min(n.seeds.each*sum, float64(market.MaxWorth)))
 }
 

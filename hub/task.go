@@ -38,53 +38,37 @@ const (
 
 // task is a request from its admission until it is forgotten.
 type task struct {
-	key          taskKey
-	id           market.TaskID
-	digest       [16]byte
-	state        taskState
-	msg          *bus.Task // nil once done, and of tasks known from the journal alone
-	arrived      time.Time
-	deadline     time.Time
-	terms        market.Terms
-	usual        market.Terms     // what these are where a client says nothing
-	valued       [2]market.Judged // both, as they were last asked for
-	session      uint64
-	inboxes      []string       // who waits for the answer
-	shared       bool           // somebody else asked for it since it came
-	doors        []string       // who sent it here
-	reserved     market.Credits // of its client's money, while it waits
-	wanted       market.Credits // to be reserved: no outcome takes more
-	worst        market.Credits // of that, for an answer of the cheapest agent that is not cut short
-	least        market.Credits // for less no agent serves it
-	sought       bool           // it asks for just what is enough, which other hubs may have
-	free         bool           // a slot was free when it came, and nobody before it wanted one
-	rounds       int            // it was in and lost
-	overLimit    int            // rounds at their limit, whose slots went to those who came first
-	tooExpensive int            // rounds in which nothing was worth what it charged
-	refusals     int            // of agents
-	notes        *notes         // while it waits
-	length       length         // of its answer; the same
-	outcome      taskOutcome    // in the last round
-	met          bool           // a round has looked at it
-	again        bool           // a round of the last moment was at its limit: it is in the next
-	short        bool           // a slot was free, with which its first token would have come too late
-	deferred     int            // rounds in which waiting was worth more to it than any free slot
-	home         *agent         // whose line it stands in, while it waits
-	roams        bool           // no agent held more of its prompt than others when that was chosen
-	place        int            // in that line, in the last round
-	waited       time.Duration  // since it arrived, in the last round
-	over         time.Duration  // of that, longer than was forecast
-	// after its arrival: when a slot was forecast for it, when it first stood in line
-	expected time.Duration
-	expects  *agent        // there
-	left     time.Duration // and to its deadline
-	guest    *agent        // where it would rather wait, as of its last round: see Node.rather
-	// When its home last had a free slot it did not want that, even had nobody come before it: it was not
-	// worth what it charged, or less than to wait elsewhere. So who goes first takes nothing from it.
-	yields  bool
-	passed  bool     // another of its client had its turn
-	account *account // of its client, once its money was asked for; nil: to be found
-	since   uint64   // the last round before it came
+	key        taskKey
+	id         market.TaskID
+	digest     [16]byte
+	state      taskState
+	msg        *bus.Task // nil once done, and of tasks known from the journal alone
+	arrived    time.Time
+	deadline   time.Time
+	terms      market.Terms
+	usual      market.Terms     // what these are where a client says nothing
+	valued     [2]market.Judged // both, as they were last asked for
+	session    uint64
+	inboxes    []string       // who waits for the answer
+	shared     bool           // somebody else asked for it since it came
+	doors      []string       // who sent it here
+	reserved   market.Credits // of its client's money, while it waits
+	wanted     market.Credits // to be reserved: no outcome takes more
+	worst      market.Credits // of that, for an answer of the cheapest agent that is not cut short
+	least      market.Credits // for less no agent serves it
+	sought     bool           // it asks for just what is enough, which other hubs may have
+	free       bool           // a slot was free when it came, and nobody before it wanted one
+	rounds     int            // that it was in without being given a slot
+	refusals   int            // of agents
+	notes      *notes         // while it waits
+	length     length         // of its answer; the same
+	met        bool           // a round has looked at it
+	short      bool           // by an agent's slot its first token would have come too late
+	plannedFor *agent         // where it has a seat to come, as of the last round
+	worth      market.Credits // what it was to have of the first such seat
+	waited     time.Duration  // since it arrived, in the last round
+	left       time.Duration  // and to its deadline
+	account    *account       // of its client, once its money was asked for; nil: to be found
 	// where it may go in this round, by the place of open agents, as far as seats say; nil: anywhere
 	may      []bool
 	unseated time.Time // since then its session has found no seat; zero: it has one, or needs none
@@ -343,6 +327,7 @@ func (t *task) due(n *Node) {
 		n.beat(t, "")
 		n.timers.set(&t.timer, earlier(t.deadline, n.now.Add(beatEvery)))
 	case t.state == waiting:
+		n.plan.kept.End(n.nano, t.worth, 0)
 		n.end(t, n.unplaced(t))
 	case t.state == running && t.next != nil:
 		n.look(t)
@@ -354,34 +339,15 @@ func (n *Node) unplaced(t *task) *bus.Result {
 	switch {
 	case !t.unseated.IsZero():
 		return n.noSeat(t)
-	case t.rounds == 0 && n.keeps(t):
-		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
-			"so many tasks wait that slots which came free were kept for a moment, for all of them to "+
-				"compete for, and the deadline came before: give it more time")
-	case t.refusals > 0 && t.rounds+t.overLimit+t.tooExpensive+t.deferred == 0:
+	case t.refusals > 0 && t.rounds == 0:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"agents refused it %s, and in no other round before the deadline was a slot free that could serve it "+
 				"in time",
 			market.Some(t.refusals, "time"))
-	case t.rounds > 0:
-		return n.refusal(t.msg, bus.CodeOutbid, time.Second,
-			"in %s the slots went to others: offer more, or wait longer", rounds(t.rounds))
-	case t.overLimit > 0:
+	case t.rounds > 0 && !t.short:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
-			"in %s the slots went to tasks that came before it, as a round holds at most %d (max_batch)",
-			rounds(t.overLimit), n.cfg.Batch.MaxBatch)
-	case t.tooExpensive > 0 && t.deferred > 0:
-		return n.refusal(t.msg, bus.CodeNotWorthIt, time.Second,
-			"in %s no free slot was worth cost and congestion charge, and in %d a slot that was to come free "+
-				"was worth more to it: offer more, or wait longer", rounds(t.tooExpensive), t.deferred)
-	case t.tooExpensive > 0:
-		return n.refusal(t.msg, bus.CodeNotWorthIt, time.Second,
-			"what it was worth never reached cost and congestion charge of the slots that were free: offer "+
-				"more, or wait longer")
-	case t.deferred > 0:
-		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
-			"by its terms a slot that was to come free was worth more to it than those that were, and none "+
-				"came free before the deadline")
+			"in %s before the deadline the slots went to tasks that are worth more or lose more by waiting",
+			rounds(t.rounds))
 	case !t.met && slices.ContainsFunc(n.roster,
 		func(a *agent) bool { return a.free(n) > 0 && n.usable(t, a) }):
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,

@@ -15,7 +15,7 @@ const (
 	LevelMerkle       = 1 // roots and checkpoints; a journal without checkpoints has nothing to check
 	LevelState        = 2 // every record is legal
 	LevelConservation = 3 // sums of every record, round and journal
-	// the certificate of every round, that its holds are its awards, and the slot prices that waits name
+	// the certificate of every round, that its holds are its awards
 	LevelAuctions = 4
 	LevelAcross   = 5 // grants against accepts, returns against reclaims; see [Across]
 	// quote = predicted tokens x price card, cost = usage x price card; agents whose account cannot be
@@ -60,7 +60,6 @@ type Report struct {
 	Last     int64
 	Records  uint64
 	Rounds   uint64
-	Distant  uint64         // waits, at level 4, whose price lies too far back to be compared
 	Open     int            // holds that have not ended
 	Overdue  int            // of them, those past their time when the last frame was written
 	Payments market.Credits // by clients
@@ -88,7 +87,6 @@ type Audit struct {
 	out   Report
 
 	check   RoundCheck
-	prices  prices
 	moves   moves
 	budgets budgets
 	paid    map[string]market.Credits // by client, for level 5
@@ -207,9 +205,6 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 			a.check = RoundCheck{Journal: a.journal(), Seq: seq, Domain: a.book.head.Domain,
 				Round: lazy.round, Outcome: lazy.outcome, Seen: lazy.seen, Holds: a.check.Holds[:0],
 				Tariffs: a.book.tariffs}
-			if err == nil {
-				a.crowded(seq, r.ID, lazy)
-			}
 		case KindTariff:
 			if err := market.CheckTariff(r.Epoch.Epoch, r.Epoch.Tariff); err != nil {
 				a.wrong(LevelAuctions, seq, "I6", r.ID, "the tariff that the epoch's asks give", "%v", err)

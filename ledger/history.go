@@ -36,15 +36,14 @@ type HistoryLimits struct {
 
 // Past is a hold as a journal tells it. Capture or Void is set if it has ended, Award if it has not.
 type Past struct {
-	Hold       *Hold
-	Held       int64    // Unix nanoseconds
-	Earlier    []string // holds of earlier attempts of the task, as far as they were known when it was made
-	Award      *market.Award
-	Congestion market.Credits // the tier's part of the award's toll
-	Crowd      market.Toll    // and the crowd's
-	Ended      int64          // Unix nanoseconds
-	Capture    *Capture
-	Void       *Void
+	Hold    *Hold
+	Held    int64    // Unix nanoseconds
+	Earlier []string // holds of earlier attempts of the task, as far as they were known when it was made
+	Award   *market.Award
+	Own     market.Credits // what of the award's toll is not charged
+	Ended   int64          // Unix nanoseconds
+	Capture *Capture
+	Void    *Void
 
 	won *won // what says its award, until somebody asks for it
 }
@@ -147,7 +146,7 @@ func (h *History) end(id string, r *Record, now int64) {
 	p := h.open[k]
 	delete(h.open, k)
 	p.Ended, p.Capture, p.Void = now, r.Capture, r.Void
-	p.Award, p.Congestion, p.Crowd, p.won = nil, 0, market.Toll{}, nil
+	p.Award, p.Own, p.won = nil, 0, nil
 	h.keep(p)
 }
 
@@ -209,7 +208,7 @@ func (h *History) Open() (all []Past, err error) {
 				}
 			}
 			p.Award, p.won = &r.Outcome.Awards[k.slot()], nil
-			p.Congestion, _, p.Crowd, _ = r.Round.Tolls(*p.Award)
+			p.Own = r.Round.Own(*p.Award)
 		}
 		all = append(all, p)
 	}

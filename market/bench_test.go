@@ -15,7 +15,7 @@ func hubRound(tasks, agents, slots, candidates, clients int) Round {
 	r := Round{Domain: "math", Number: 42, Rule: DefaultRule, Fee: 1000}
 	for i := range agents {
 		r.Agents = append(r.Agents, Supply{Agent: AgentID(fmt.Sprintf("agent-%03d", i)),
-			Tiers: []Tier{{Slots: max(1, slots/agents), Toll: -Credits(rng.Int64N(1000))}}})
+			Seats: open(max(1, slots/agents))})
 	}
 	for j := range tasks {
 		r.Tasks = append(r.Tasks,
@@ -124,42 +124,46 @@ func BenchmarkMoney(b *testing.B) {
 	})
 }
 
-// A crowd: all that wait weighed, and what cannot matter pruned, cleared and checked. Slots are those free.
-func BenchmarkPrune(b *testing.B) {
+// BenchmarkCut solves a crowd, cuts it, and clears and checks what is left: 512 and 2,048 tasks that wait for
+// 64 slots, with seats to come for all of them.
+func BenchmarkCut(b *testing.B) {
 	for _, size := range []struct{ tasks, agents, slots, clients int }{
-		{1, 16, 64, 1}, {1, 1000, 8000, 1}, {128, 8, 1, 32}, {512, 8, 64, 128}, {512, 64, 64, 512},
-		{2048, 64, 4, 2048}, {2048, 64, 512, 64}, {2048, 1000, 16, 2048}, {2048, 1000, 8000, 64},
+		{1, 16, 64, 1}, {128, 8, 64, 16}, {512, 8, 64, 512}, {512, 8, 64, 64}, {512, 8, 64, 4},
+		{512, 8, 8, 64},
+		{2048, 8, 64, 2048}, {2048, 8, 64, 64}, {2048, 64, 512, 64},
 	} {
-		whole := hubRound(size.tasks, size.agents, size.slots, size.agents, size.clients)
-		var p Pruner
-		name := fmt.Sprintf("%dx%d/slots=%d", size.tasks, size.agents, size.slots)
-		r := whole
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			start := cpu()
-			for b.Loop() {
-				r = whole
-				p.Prune(&r, 512, 3)
+		for _, worths := range []int64{20_000, 0} {
+			rng := rand.New(rand.NewPCG(9, 9))
+			whole := bigCrowd(rng, size.tasks, size.agents, size.slots, size.clients, worths)
+			name := fmt.Sprintf("%dx%d/slots=%d/clients=%d", size.tasks, size.agents, size.slots,
+				size.clients)
+			if worths == 0 {
+				name += "/alike"
 			}
-			b.ReportMetric(float64(cpu()-start)/float64(b.N), "cpu-ns/op")
-			b.ReportMetric(float64(len(r.Tasks)), "tasks")
-			b.ReportMetric(float64(len(r.Edges))/float64(len(r.Tasks)), "edges/task")
-		})
-		b.Run(name+"/cleared", func(b *testing.B) {
-			b.ReportAllocs()
-			start := cpu()
-			for b.Loop() {
-				r = whole
-				p.Prune(&r, 512, 3)
-				o, err := Clear(r)
-				if err == nil {
-					err = Check(r, o)
+			for _, cleared := range []bool{false, true} {
+				if cleared {
+					name += "/cleared"
 				}
-				if err != nil {
-					b.Fatal(err)
-				}
+				b.Run(name, func(b *testing.B) {
+					var c Cutter
+					r := whole
+					b.ReportAllocs()
+					start := cpu()
+					for b.Loop() {
+						r = whole
+						_, err := c.Cut(&r, FullShare, 3, nil)
+						if err == nil && cleared {
+							_, err = ClearChecked(&r, nil)
+						}
+						if err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.ReportMetric(float64(cpu()-start)/float64(b.N), "cpu-ns/op")
+					b.ReportMetric(float64(len(r.Tasks)), "tasks")
+					b.ReportMetric(float64(len(r.Edges)), "edges")
+				})
 			}
-			b.ReportMetric(float64(cpu()-start)/float64(b.N), "cpu-ns/op")
-		})
+		}
 	}
 }

@@ -3,6 +3,8 @@ package market
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"souk/market/certify"
 )
@@ -50,7 +52,7 @@ func (ws *workspace) checkAssigned(r *Round, o *Outcome) error {
 	}
 	last := int32(-1)
 	for _, p := range o.Prices {
-		a, err := l.find(r, p.Agent, p.Tier)
+		a, err := l.find(r, p.Agent, p.Seat)
 		if err != nil {
 			return fmt.Errorf("slot price: %w", err)
 		}
@@ -64,17 +66,17 @@ func (ws *workspace) checkAssigned(r *Round, o *Outcome) error {
 		return err
 	}
 	for _, w := range o.Witnesses {
-		a, err := l.find(r, w.Agent, w.Tier)
+		a, err := l.find(r, w.Agent, w.Seat)
 		if err != nil {
 			return fmt.Errorf("witness: %w", err)
 		}
 		from := int32(-1)
 		if w.FromAgent != -1 {
-			if from, err = l.find(r, w.FromAgent, w.FromTier); err != nil {
+			if from, err = l.find(r, w.FromAgent, w.FromSeat); err != nil {
 				return fmt.Errorf("witness of %s: from: %w", r.Agents[w.Agent].Agent, err)
 			}
-		} else if w.FromTier != 0 {
-			return fmt.Errorf("witness of %s: tier %d of no agent", r.Agents[w.Agent].Agent, w.FromTier)
+		} else if w.FromSeat != 0 {
+			return fmt.Errorf("witness of %s: seat %d of no agent", r.Agents[w.Agent].Agent, w.FromSeat)
 		}
 		if w.Task < 0 || w.Task >= len(r.Tasks) || w.Rank < 1 || w.Rank > len(l.seats) {
 			return fmt.Errorf("witness of %s: task %d, rank %d: out of range", r.Agents[w.Agent].Agent,
@@ -90,17 +92,17 @@ func (ws *workspace) checkAssigned(r *Round, o *Outcome) error {
 }
 
 // weigh reads a round for the check as [layout.of] does for the solver, and shares no line with it: it adds
-// up each weight by itself, of value, cost, tolls, fee, and the parts of what waiting is worth. So a mistake
-// in what the solver read shows as an outcome that is not the round's.
+// up each weight by itself, of value, what the time costs, cost, toll and fee. So a mistake in what the
+// solver read shows as an outcome that is not the round's.
 func (l *layout) weigh(r *Round) {
 	l.seats, l.first, l.slots, l.off = l.seats[:0], l.first[:0], l.slots[:0], l.off[:0]
 	most := 1
 	for i := range r.Agents {
-		tiers := r.Agents[i].Tiers
-		l.first, most = append(l.first, int32(len(l.seats))), max(most, len(tiers))
-		for k := range tiers {
+		seats := r.Agents[i].Seats
+		l.first, most = append(l.first, int32(len(l.seats))), max(most, len(seats))
+		for k := range seats {
 			l.seats = append(l.seats, seat{int32(i), int32(k)})
-			l.slots = append(l.slots, int32(tiers[k].Slots))
+			l.slots = append(l.slots, int32(seats[k].Slots))
 		}
 	}
 	l.first = append(l.first, int32(len(l.seats)))
@@ -112,10 +114,7 @@ func (l *layout) weigh(r *Round) {
 		for len(l.off) <= task {
 			l.off = append(l.off, int32(n))
 		}
-		less := r.Fee
-		if wait := r.Tasks[task].Wait; wait != nil {
-			less += wait.Sum(r.Fee)
-		}
+		second := r.Tasks[task].Second
 		i := from
 		for ; i < len(r.Edges) && r.Edges[i].Task == task; i++ {
 			e := &r.Edges[i]
@@ -123,10 +122,9 @@ func (l *layout) weigh(r *Round) {
 				room = n + n/2 + len(r.Edges) - i + most
 				placed, weight, edge = full(placed, room), full(weight, room), full(edge, room)
 			}
-			gross, at := e.Value-e.Cost+e.Toll-less, l.first[e.Agent]
-			tiers := r.Agents[e.Agent].Tiers
-			for k := range tiers {
-				if w := gross + tiers[k].Toll; w >= 0 {
+			at := l.first[e.Agent]
+			for k, s := range r.Agents[e.Agent].Seats {
+				if w := e.Value + e.Toll - r.Fee - e.Cost - late(second, s.In); w >= 0 {
 					placed[n], weight[n], edge[n] = at+int32(k), int64(w), int32(i)
 					n++
 				}
@@ -140,7 +138,18 @@ func (l *layout) weigh(r *Round) {
 	l.seat, l.weight, l.edge = placed[:n], weight[:n], edge[:n]
 }
 
-// awards checks every award's own figures and notes at which seat its task is.
+// late is what a time costs at so much a second, as [Task.Delay] says, found otherwise: whole seconds first.
+func late(second Credits, in time.Duration) Credits {
+	const unit = Credits(time.Second)
+	whole, rest := Credits(in/time.Second), Credits(in%time.Second)
+	if whole > 0 && second > MaxCredits/whole {
+		return MaxCredits
+	}
+	part := second % unit * rest
+	return min(MaxCredits, second*whole+second/unit*rest+part/unit+min(1, part%unit))
+}
+
+// awards checks the figures of every award, and notes at which seat each task is.
 func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
 	var welfare Credits
 	for range r.Tasks {
@@ -162,14 +171,9 @@ func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
 		if !ok {
 			return fmt.Errorf("award of task %s: no agent %s in the round", a.Task, clip(string(a.Agent)))
 		}
-		s, err := l.find(r, agent, a.Tier)
+		s, e, err := l.seated(r, at, agent, a.Seat, false)
 		if err != nil {
 			return fmt.Errorf("award of task %s: %w", a.Task, err)
-		}
-		e, ok := l.edgeOf(r, int32(at), s)
-		if !ok {
-			return fmt.Errorf("award of task %s to %s: no such edge in the round, or one that loses",
-				a.Task, a.Agent)
 		}
 		want := r.award(e, l.seats[s], Credits(ans.Price[s]))
 		if r.Rule.Clarke == ClarkeClient && r.Rule.Pricing != PricingPosted {
@@ -181,10 +185,44 @@ func (l *layout) awards(r *Round, o *Outcome, ans *certify.Answer) error {
 		ans.Match[at] = s
 		welfare += a.Value - a.Cost + a.Toll
 	}
+	last := -1
+	for _, p := range o.Planned {
+		if p.Task <= last || p.Task >= len(r.Tasks) {
+			return fmt.Errorf("plan of task %d: out of order or of no task", p.Task)
+		}
+		last = p.Task
+		if ans.Match[p.Task] >= 0 {
+			return fmt.Errorf("plan of task %s: it has an award", r.Tasks[p.Task].ID)
+		}
+		s, _, err := l.seated(r, p.Task, p.Agent, p.Seat, true)
+		if err != nil {
+			return fmt.Errorf("plan of task %s: %w", r.Tasks[p.Task].ID, err)
+		}
+		ans.Match[p.Task] = s
+		i, _ := slices.BinarySearch(l.seat[l.off[p.Task]:l.off[p.Task+1]], s)
+		welfare += Credits(l.weight[int(l.off[p.Task])+i])
+	}
 	if welfare != o.Welfare {
 		return fmt.Errorf("welfare is %s, want %s", o.Welfare, welfare)
 	}
 	return nil
+}
+
+// seated finds the seat of a task, and its edge there.
+func (l *layout) seated(r *Round, task, agent, at int, later bool) (int32, Edge, error) {
+	s, err := l.find(r, agent, at)
+	if err != nil {
+		return 0, Edge{}, err
+	}
+	e, ok := l.edgeOf(r, int32(task), s)
+	switch {
+	case !ok:
+		return 0, Edge{}, fmt.Errorf("no such edge to %s in the round, or one that loses", r.Agents[agent].Agent)
+	case l.later(r, s) != later:
+		return 0, Edge{}, fmt.Errorf("seat %d of %s: awards are of seats that are free, plans of those to come", at,
+			r.Agents[agent].Agent)
+	}
+	return s, e, nil
 }
 
 func (ws *workspace) certify(r *Round, o *Outcome) error {
@@ -200,7 +238,7 @@ func (ws *workspace) certify(r *Round, o *Outcome) error {
 	ws.second = append(ws.second[:0], make([]int64, len(l.seats))...)
 	last := int32(-1)
 	for _, t := range o.Ties {
-		a, err := l.find(r, t.Agent, t.Tier)
+		a, err := l.find(r, t.Agent, t.Seat)
 		if err != nil {
 			return fmt.Errorf("tie: %w", err)
 		}
@@ -215,14 +253,14 @@ func (ws *workspace) certify(r *Round, o *Outcome) error {
 	return ws.checker.Check(in, *ans)
 }
 
-// find gives the seat of an agent's tier.
-func (l *layout) find(r *Round, agent, tier int) (int32, error) {
+// find numbers a seat of an agent.
+func (l *layout) find(r *Round, agent, at int) (int32, error) {
 	if agent < 0 || agent >= len(r.Agents) {
 		return 0, fmt.Errorf("agent index %d, want 0 to %d", agent, len(r.Agents)-1)
 	}
-	if tier < 0 || tier >= len(r.Agents[agent].Tiers) {
-		return 0, fmt.Errorf("tier %d of agent %s, which has %d", tier, r.Agents[agent].Agent,
-			len(r.Agents[agent].Tiers))
+	if at < 0 || at >= len(r.Agents[agent].Seats) {
+		return 0, fmt.Errorf("seat %d of agent %s, which has %d", at, r.Agents[agent].Agent,
+			len(r.Agents[agent].Seats))
 	}
-	return l.first[agent] + int32(tier), nil
+	return l.first[agent] + int32(at), nil
 }

@@ -9,16 +9,15 @@ import (
 	"souk/market/flow"
 )
 
-// seat is one tier of one agent, by index into Round.Agents.
-type seat struct{ agent, tier int32 }
+// seat names a seat of an agent, by index into Round.Agents and its Seats.
+type seat struct{ agent, at int32 }
 
-// layout is a round in the form that solver and checker read: edges from tasks to seats. What waiting is
-// worth to a task is subtracted from its weights. Edges of negative weight are left out: everybody is better
-// off if such a task is not served there (iemas 4.2 discards them too).
+// layout is a round in the form that solver and checker read: edges from tasks to seats. Edges of negative
+// weight are left out: everybody is better off if such a task is not served there (iemas 4.2 discards them
+// too).
 type layout struct {
 	seats  []seat
 	first  []int32 // index of every agent's first seat, and of what would be the next agent's
-	tolls  []int64 // of every seat
 	off    []int32
 	seat   []int32
 	weight []int64
@@ -27,49 +26,53 @@ type layout struct {
 }
 
 func (l *layout) of(r *Round) {
-	l.seats, l.first, l.slots, l.tolls = l.seats[:0], l.first[:0], l.slots[:0], l.tolls[:0]
-	for i := range r.Agents {
-		l.first = append(l.first, int32(len(l.seats)))
-		for k, t := range r.Agents[i].Tiers {
-			l.seats = append(l.seats, seat{int32(i), int32(k)})
-			l.slots = append(l.slots, int32(t.Slots))
-			l.tolls = append(l.tolls, int64(t.Toll))
-		}
-	}
-	l.first = append(l.first, int32(len(l.seats)))
-	first, tolls := l.first, l.tolls
+	l.place(r)
 	off := append(l.off[:0], 0)
 	size := max(cap(l.seat), len(r.Edges))
 	at, weight, edge := full(l.seat, size), full(l.weight, size), full(l.edge, size)
 	n := 0
-	task, less := -1, Credits(0) // the current task, and what is subtracted from all its weights
+	task := -1
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		if e.Task != task {
 			for len(off) <= e.Task {
 				off = append(off, int32(n))
 			}
-			task, less = e.Task, r.Fee+r.Tasks[e.Task].loss()
+			task = e.Task
 		}
-		gross := int64(e.Value - e.Cost + e.Toll - less)
-		k, end := first[e.Agent], first[e.Agent+1]
-		if more := n + int(end-k); more > len(at) {
+		t, seats := &r.Tasks[e.Task], r.Agents[e.Agent].Seats
+		gross := int64(e.Value - e.Cost + e.Toll - r.Fee)
+		if gross < 0 {
+			continue
+		}
+		if more := n + len(seats); more > len(at) {
 			more += more / 2
 			at, weight, edge = full(at, more), full(weight, more), full(edge, more)
 		}
-		for ; k < end; k++ {
-			w := gross + tolls[k]
-			if w < 0 {
-				break // the tiers after it charge more
+		for k := range seats {
+			if w := gross - int64(t.Delay(seats[k].In)); w >= 0 {
+				at[n], weight[n], edge[n] = l.first[e.Agent]+int32(k), w, int32(i)
+				n++
 			}
-			at[n], weight[n], edge[n] = k, w, int32(i)
-			n++
 		}
 	}
 	for len(off) <= len(r.Tasks) {
 		off = append(off, int32(n))
 	}
 	l.off, l.seat, l.weight, l.edge = off, at[:n], weight[:n], edge[:n]
+}
+
+// place numbers the seats of all agents.
+func (l *layout) place(r *Round) {
+	l.seats, l.first, l.slots = l.seats[:0], l.first[:0], l.slots[:0]
+	for i := range r.Agents {
+		l.first = append(l.first, int32(len(l.seats)))
+		for k, s := range r.Agents[i].Seats {
+			l.seats = append(l.seats, seat{int32(i), int32(k)})
+			l.slots = append(l.slots, int32(s.Slots))
+		}
+	}
+	l.first = append(l.first, int32(len(l.seats)))
 }
 
 // full is a list of so many items, which begins with all that there are.
@@ -90,7 +93,9 @@ type workspace struct {
 	answer  certify.Answer
 	second  []int64
 
-	less  flow.Problem // the round without one client's tasks
+	others flow.Others
+
+	less  flow.Problem // some of the round's tasks or seats
 	again flow.Solver
 }
 
@@ -155,10 +160,10 @@ func (ws *workspace) assigned(r *Round, stop func() bool) (Outcome, error) {
 	if len(r.Tasks) == 1 && len(l.seat) == 1 && l.weight[0] > 0 {
 		// As of most rounds one task and one agent are left: it goes there, and nobody is in its way.
 		var o Outcome
-		l.place(r, &o, l.seat, nil)
+		l.award(r, &o, l.seat, nil)
 		return o, nil
 	}
-	p := flow.Problem{Off: l.off, Seat: l.seat, Weight: l.weight, Slots: l.slots}
+	p := l.problem()
 	if err := ws.solver.Solve(&p, stop); err != nil {
 		return Outcome{}, err
 	}
@@ -183,34 +188,35 @@ func (ws *workspace) assigned(r *Round, stop func() bool) (Outcome, error) {
 func (ws *workspace) outcome(r *Round, second []int64) Outcome {
 	l, s := &ws.layout, &ws.solver
 	var o Outcome
-	l.place(r, &o, s.Match, s.Price)
+	l.award(r, &o, s.Match, s.Price)
 	if len(ws.proof) > 0 {
 		o.Prices = make([]SlotPrice, len(ws.proof))
 		o.Witnesses = make([]Witness, len(ws.proof))
 	}
 	for i, w := range ws.proof {
 		at := l.seats[w.Seat]
-		o.Prices[i] = SlotPrice{int(at.agent), int(at.tier), Credits(s.Price[w.Seat])}
+		o.Prices[i] = SlotPrice{int(at.agent), int(at.at), Credits(s.Price[w.Seat])}
 		from := seat{-1, 0}
 		if w.From >= 0 {
 			from = l.seats[w.From]
 		}
-		o.Witnesses[i] = Witness{int(at.agent), int(at.tier), int(w.Task), int(from.agent), int(from.tier),
+		o.Witnesses[i] = Witness{int(at.agent), int(at.at), int(w.Task), int(from.agent), int(from.at),
 			int(w.Rank)}
 	}
 	for a, rank := range second {
 		if rank != 0 {
-			o.Ties = append(o.Ties, Tie{int(l.seats[a].agent), int(l.seats[a].tier), rank})
+			o.Ties = append(o.Ties, Tie{int(l.seats[a].agent), int(l.seats[a].at), rank})
 		}
 	}
 	return o
 }
 
-// place makes awards of an assignment of tasks to seats. price has each seat's slot price; nil: all are 0.
-func (l *layout) place(r *Round, o *Outcome, match []int32, price []int64) {
+// award says who is placed where by an assignment of tasks to seats. price has each seat's slot price; nil:
+// all are 0.
+func (l *layout) award(r *Round, o *Outcome, match []int32, price []int64) {
 	served := 0
 	for _, a := range match {
-		if a >= 0 {
+		if a >= 0 && !l.later(r, a) {
 			served++
 		}
 	}
@@ -225,23 +231,52 @@ func (l *layout) place(r *Round, o *Outcome, match []int32, price []int64) {
 		if !ok {
 			panic("market: a task sits where it has no edge")
 		}
+		at := l.seats[a]
+		o.Welfare += r.Weight(e, int(at.at))
+		if l.later(r, a) {
+			o.Planned = append(o.Planned, Planned{t, int(at.agent), int(at.at)})
+			continue
+		}
 		var slot Credits
 		if price != nil {
 			slot = Credits(price[a])
 		}
-		award := r.award(e, l.seats[a], slot)
-		o.Welfare += award.Value - award.Cost + award.Toll
-		o.Awards = append(o.Awards, award)
+		o.Awards = append(o.Awards, r.award(e, at, slot))
 	}
 }
 
-// award is what an edge served from a tier at a slot price comes to.
+// later reports whether a seat is to come.
+func (l *layout) later(r *Round, a int32) bool {
+	at := l.seats[a]
+	return r.Agents[at.agent].Seats[at.at].Later
+}
+
+// award is what an edge served from a seat at a slot price comes to.
 func (r *Round) award(e Edge, at seat, price Credits) Award {
-	toll := e.Toll + r.Agents[at.agent].Tiers[at.tier].Toll - r.Fee
+	toll := e.Toll - r.Fee
 	return Award{
-		Task: r.Tasks[e.Task].ID, Agent: r.Agents[at.agent].Agent, Tier: int(at.tier),
-		Value: e.Value, Cost: e.Cost, SlotPrice: price, Toll: toll, Premium: price - toll,
+		Task: r.Tasks[e.Task].ID, Agent: r.Agents[at.agent].Agent, Seat: int(at.at),
+		Value: e.Value - r.Tasks[e.Task].Delay(r.Agents[at.agent].Seats[at.at].In), Cost: e.Cost,
+		SlotPrice: price, Toll: toll, Premium: price - toll - e.Own,
 	}
+}
+
+// problem is what the solver is given.
+func (l *layout) problem() flow.Problem {
+	return flow.Problem{Off: l.off, Seat: l.seat, Weight: l.weight, Slots: l.slots}
+}
+
+// index finds where in the layout task t's edge to seat a stands, which exists.
+func (l *layout) index(t, a int32) int32 {
+	lo, hi := l.off[t], l.off[t+1]
+	for lo < hi {
+		if mid := lo + (hi-lo)/2; l.seat[mid] < a {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
 }
 
 // edgeOf finds the round's edge between task t and the agent of seat a.

@@ -18,10 +18,12 @@ import (
 // group is a client with several tasks in the round and something to pay for a slot.
 type group struct {
 	client string
-	tasks  []int32 // index into Round.Tasks, ascending
-	awards []int32 // index into Outcome.Awards, ascending
-	prices Credits // sum of its slot prices
-	weight Credits // of its awards' edges together
+	tasks  []int32   // index into Round.Tasks, ascending
+	awards []int32   // of each of its tasks with a seat: index into Outcome.Awards; -1: it is to come
+	slots  []Credits // and its slot price
+	prices Credits   // sum of these
+	pays   bool      // one of its tasks that begin has a slot with a price
+	weight Credits   // of its edges to these seats together
 }
 
 // several reports whether some client may have more than one task. A hub's ids begin with the client's name
@@ -42,8 +44,9 @@ func (r *Round) several() bool {
 }
 
 // groups lists, by client, those whose bill differs from the sum of their slot prices, if any does: several
-// tasks, placed or not, and a slot price above 0.
-func (r *Round) groups(awards []Award) (list []group) {
+// tasks, placed or not, and a slot price above 0. match and price are the seat of each task and the price of
+// each seat.
+func (l *layout) groups(r *Round, awards []Award, match []int32, price []int64) (list []group) {
 	if !r.several() {
 		return nil
 	}
@@ -63,11 +66,12 @@ func (r *Round) groups(awards []Award) (list []group) {
 		g := group{client: r.Tasks[order[0]].Client}
 		n := 0
 		for n < len(order) && r.Tasks[order[n]].Client == g.client {
-			if i := award[order[n]]; i >= 0 {
-				a := &awards[i]
-				g.awards = append(g.awards, i)
-				g.prices += a.SlotPrice
-				g.weight += a.Value - a.Cost + a.Toll - r.Tasks[order[n]].loss()
+			t := order[n]
+			if a := match[t]; a >= 0 {
+				g.awards, g.slots = append(g.awards, award[t]), append(g.slots, Credits(price[a]))
+				g.prices += Credits(price[a])
+				g.weight += Credits(l.weight[l.index(t, a)])
+				g.pays = g.pays || price[a] > 0 && !l.later(r, a)
 			}
 			n++
 		}
@@ -79,23 +83,10 @@ func (r *Round) groups(awards []Award) (list []group) {
 	return list
 }
 
-// weight is what clearing maximises: the outcome's welfare, less what its served tasks give up by not
-// waiting.
-func (r *Round) weight(o *Outcome) Credits {
-	sum, next := o.Welfare, 0
-	for t := range r.Tasks {
-		if next < len(o.Awards) && o.Awards[next].Task == r.Tasks[t].ID {
-			next++
-			sum -= r.Tasks[t].loss()
-		}
-	}
-	return sum
-}
-
-// bill splits what the client owes the others over its awards and sets their premiums. Shares are in
-// proportion to slot prices, rounded by largest remainder; of equal remainders the earlier award comes first.
-// Tolls are not split: each award bears its own. So no premium is below the fee, and when one task ends
-// exactly its share is released.
+// bill splits what the client owes the others over its seats and sets the premiums of its awards. Shares are
+// in proportion to slot prices, rounded by largest remainder; of equal remainders the earlier task comes
+// first. What falls to a seat to come is not paid. Tolls are not split: each award bears its own. So no
+// premium is below the fee, and when one task ends exactly its share is released.
 func (g *group) bill(awards []Award, externality Credits) {
 	rest := uint64(externality)
 	type part struct {
@@ -104,16 +95,20 @@ func (g *group) bill(awards []Award, externality Credits) {
 	}
 	parts := make([]part, len(g.awards))
 	for i, a := range g.awards {
-		hi, lo := bits.Mul64(uint64(externality), uint64(awards[a].SlotPrice))
+		hi, lo := bits.Mul64(uint64(externality), uint64(g.slots[i]))
 		// hi < prices, since no slot price is above their sum
 		share, left := bits.Div64(hi, lo, uint64(g.prices))
-		awards[a].Premium = Credits(share) - awards[a].Toll
+		if a >= 0 {
+			awards[a].Premium += Credits(share) - awards[a].SlotPrice
+		}
 		parts[i] = part{a, left}
 		rest -= share
 	}
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.left, a.left) })
 	for _, p := range parts[:rest] {
-		awards[p.award].Premium++
+		if p.award >= 0 {
+			awards[p.award].Premium++
+		}
 	}
 }
 
@@ -132,24 +127,23 @@ func (l *layout) without(g *group, p *flow.Problem) {
 	}
 }
 
-// repairs bounds for how many slots of one client the solution is repaired. With more, the round is solved
-// anew.
-const repairs = 32
-
-// bills prices the clients with several tasks. What the others would have without such a client is found from
-// the present solution, by passing the client's slots on to them.
+// bills prices the clients with several tasks of which one pays for a slot. What the others would have
+// without such a client is found from the present solution, by passing the client's slots on to them.
 func (ws *workspace) bills(r *Round, o *Outcome, stop func() bool) error {
 	if len(o.Prices) == 0 {
 		return nil // nobody owes anything for a slot
 	}
 	l := &ws.layout
-	whole := r.weight(o)
-	for _, g := range r.groups(o.Awards) {
-		p, s := &ws.less, &ws.again
-		l.without(&g, p)
-		if len(g.awards) <= repairs {
-			s.Without(&ws.solver, p, g.tasks)
-		} else if err := s.Solve(p, stop); err != nil {
+	whole, s := o.Welfare, &ws.others
+	for i, g := range l.groups(r, o.Awards, ws.solver.Match, ws.solver.Price) {
+		if i == 0 {
+			p := l.problem()
+			s.Of(&ws.solver, &p, ws.proof)
+		}
+		if !g.pays {
+			continue
+		}
+		if err := s.Without(g.tasks, stop); err != nil {
 			return err
 		}
 		proof := ClientProof{Client: g.client}
@@ -160,13 +154,13 @@ func (ws *workspace) bills(r *Round, o *Outcome, stop func() bool) error {
 				if a >= 0 {
 					at = l.seats[a]
 				}
-				proof.Moves = append(proof.Moves, Move{t, int(at.agent), int(at.tier)})
+				proof.Moves = append(proof.Moves, Move{t, int(at.agent), int(at.at)})
 			}
 		}
 		for a, price := range s.Price {
-			if price > 0 {
+			if price != ws.solver.Price[a] {
 				proof.Prices = append(proof.Prices,
-					SlotPrice{int(l.seats[a].agent), int(l.seats[a].tier), Credits(price)})
+					SlotPrice{int(l.seats[a].agent), int(l.seats[a].at), Credits(price)})
 			}
 		}
 		proof.Externality = welfare - (whole - g.weight)
@@ -188,25 +182,23 @@ func (ws *workspace) checkClients(r *Round, o *Outcome) error {
 		}
 		return nil
 	}
-	if len(o.Prices) == 0 || !r.several() { // each owes its slot prices
-		for _, a := range o.Awards {
-			if a.Premium != a.SlotPrice-a.Toll {
-				return fmt.Errorf("award of task %s: premium %s, want %s", a.Task, a.Premium,
-					a.SlotPrice-a.Toll)
-			}
-		}
-		if len(o.Clients) > 0 {
-			return fmt.Errorf("%d proofs for clients where none has several tasks and a slot price to pay",
-				len(o.Clients))
-		}
-		return nil
-	}
+	l, ans := &ws.layout, &ws.answer
 	plain := make([]Award, len(o.Awards))
+	next := 0
 	for i, a := range o.Awards {
-		a.Premium = a.SlotPrice - a.Toll
-		plain[i] = a
+		for r.Tasks[next].ID != a.Task {
+			next++
+		}
+		s := ans.Match[next]
+		e, _ := l.edgeOf(r, int32(next), s)
+		plain[i] = r.award(e, l.seats[s], Credits(ans.Price[s]))
 	}
-	groups, whole := r.groups(plain), r.weight(o)
+	var groups []group
+	if len(o.Prices) > 0 { // else nobody owes anything for a slot
+		groups = slices.DeleteFunc(l.groups(r, plain, ans.Match, ans.Price),
+			func(g group) bool { return !g.pays })
+	}
+	whole := o.Welfare
 	if len(groups) != len(o.Clients) {
 		return fmt.Errorf("%d proofs for %d clients with several tasks", len(o.Clients), len(groups))
 	}
@@ -251,26 +243,26 @@ func (ws *workspace) welfareWithout(r *Round, g *group, proof *ClientProof) (Cre
 		at := int32(-1)
 		if m.Agent != -1 {
 			var err error
-			if at, err = l.find(r, m.Agent, m.Tier); err != nil {
+			if at, err = l.find(r, m.Agent, m.Seat); err != nil {
 				return 0, err
 			}
-		} else if m.Tier != 0 {
-			return 0, fmt.Errorf("tier %d of no agent", m.Tier)
+		} else if m.Seat != 0 {
+			return 0, fmt.Errorf("seat %d of no agent", m.Seat)
 		}
 		if match[m.Task] == at {
 			return 0, fmt.Errorf("task %d does not move", m.Task)
 		}
 		last, match[m.Task] = m.Task, at
 	}
-	price := make([]int64, len(l.seats))
+	price := slices.Clone(ws.answer.Price)
 	lastSeat := int32(-1)
 	for _, p := range proof.Prices {
-		a, err := l.find(r, p.Agent, p.Tier)
+		a, err := l.find(r, p.Agent, p.Seat)
 		if err != nil {
 			return 0, err
 		}
-		if a <= lastSeat || p.Price <= 0 {
-			return 0, fmt.Errorf("slot price %s: out of order or not positive", p.Price)
+		if a <= lastSeat || int64(p.Price) == price[a] {
+			return 0, fmt.Errorf("slot price %s: out of order, or the round's", p.Price)
 		}
 		lastSeat, price[a] = a, int64(p.Price)
 	}

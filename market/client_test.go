@@ -28,7 +28,7 @@ func clientRound(rng *rand.Rand, n int) Round {
 func TestClientsAgainstBruteForce(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 40))
-	less := 0
+	less, later := 0, false
 	for n := range times(1000) {
 		r := clientRound(rng, n)
 		o, err := Clear(r)
@@ -39,30 +39,55 @@ func TestClientsAgainstBruteForce(t *testing.T) {
 			t.Fatalf("seed %d, round %d: %v", seed, n, err)
 		}
 		for _, client := range []string{"c0", "c1", "c2"} {
-			var own, premiums, tolls, prices Credits
-			for _, a := range o.Awards {
-				if j := slices.IndexFunc(r.Tasks,
-					func(x Task) bool { return x.ID == a.Task }); r.Tasks[j].Client == client {
-					own, premiums, tolls, prices = own+a.Value-a.Cost+a.Toll, premiums+a.Premium,
-						tolls+a.Toll, prices+a.SlotPrice
-					if a.Premium < -a.Toll || a.Premium > a.SlotPrice-a.Toll {
-						t.Fatalf("seed %d, round %d: task %s owes %d, want %d to %d", seed, n, a.Task,
-							a.Premium, -a.Toll, a.SlotPrice-a.Toll)
-					}
+			var own, prices Credits
+			var mine []placed
+			for _, p := range placesOf(&r, &o) {
+				if r.Tasks[p.task].Client == client {
+					mine, own, prices = append(mine, p), own+p.weight, prices+p.price
 				}
 			}
-			want := bruteWithout(r, client) - (o.Welfare - own) - tolls
-			if premiums != want {
-				t.Fatalf("seed %d, round %d: client %s owes %d, want %d", seed, n, client, premiums, want)
+			want := bruteWithout(r, client) - (o.Welfare - own)
+			for i, share := range split(want, mine) {
+				p := mine[i]
+				if a := p.award; a != nil && a.Premium != share-a.Toll-edgeOf(&r, p.task, p.agent).Own {
+					t.Fatalf("seed %d, round %d: task %s owes %d, its part of %d is %d", seed, n, a.Task,
+						a.Premium, want, share)
+				}
+				later = later || p.award == nil && share > 0
 			}
-			if want < prices-tolls {
+			if want < prices {
 				less++
 			}
 		}
 	}
-	if less == 0 {
-		t.Error("no client ever owed less than its slot prices: the test sees nothing")
+	if less == 0 || !later {
+		t.Errorf("%d clients owe less than their slot prices, seats to come have a part %v: the test sees nothing",
+			less, later)
 	}
+}
+
+// split is an amount over seats in proportion to their slot prices, by largest remainder.
+func split(amount Credits, seats []placed) []Credits {
+	parts, order := make([]Credits, len(seats)), make([]int, len(seats))
+	var sum, rest Credits
+	for _, p := range seats {
+		sum += p.price
+	}
+	if sum == 0 {
+		return parts
+	}
+	rest = amount
+	for i, p := range seats {
+		order[i] = i
+		parts[i] = amount * p.price / sum
+		rest -= parts[i]
+	}
+	slices.SortStableFunc(order,
+		func(a, b int) int { return int(amount*seats[b].price%sum - amount*seats[a].price%sum) })
+	for _, i := range order[:rest] {
+		parts[i]++
+	}
+	return parts
 }
 
 // A client with several tasks gains nothing by lying about any of them, if they are priced together; priced
@@ -86,7 +111,7 @@ func TestLiesOfClientsWithSeveralTasks(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				was, is := utility(r, honest, client, false), utility(r, o, client, false)
+				was, is := utility(&r, &r, honest, client, false), utility(&r, &told, o, client, false)
 				if is <= was {
 					continue
 				}
@@ -143,7 +168,7 @@ func TestMutatedClientProofs(t *testing.T) {
 				case 3:
 					if len(c.Moves) > 0 {
 						v := &c.Moves[rng.IntN(len(c.Moves))]
-						*[]*int{&v.Task, &v.Agent, &v.Tier}[rng.IntN(3)] += int(d)
+						*[]*int{&v.Task, &v.Agent, &v.Seat}[rng.IntN(3)] += int(d)
 					}
 				case 4:
 					m.Clients = slices.Delete(m.Clients, 0, 1)
@@ -158,11 +183,17 @@ func TestMutatedClientProofs(t *testing.T) {
 
 // The split is exact to the last nano-credit, in proportion, and the earlier award takes the odd one.
 func TestBill(t *testing.T) {
-	awards := []Award{{SlotPrice: 10, Toll: -1}, {SlotPrice: 10, Toll: -2}, {SlotPrice: 0, Toll: -3}}
-	g := group{awards: []int32{0, 1, 2}, prices: 20}
+	awards := []Award{{SlotPrice: 10, Premium: 11}, {SlotPrice: 10, Premium: 12}, {Premium: 3}}
+	g := group{awards: []int32{0, 1, 2}, slots: []Credits{10, 10, 0}, prices: 20}
 	g.bill(awards, 7)
 	if awards[0].Premium != 5 || awards[1].Premium != 5 || awards[2].Premium != 3 {
 		t.Errorf("premiums %d %d %d, want 4+1, 3+2, 0+3", awards[0].Premium, awards[1].Premium,
 			awards[2].Premium)
+	}
+	// A seat to come takes its part along.
+	awards = []Award{{SlotPrice: 10, Premium: 11}}
+	g = group{awards: []int32{-1, 0}, slots: []Credits{10, 10}, prices: 20}
+	if g.bill(awards, 7); awards[0].Premium != 4 {
+		t.Errorf("premium %d, want 3+1", awards[0].Premium)
 	}
 }

@@ -20,26 +20,34 @@
 // the greatest weight instead of the greatest number of units. testdata/max-flow.txt keeps the
 // counterexample.
 //
-// An agent's slots come in tiers with a rising congestion charge, because tasks on one agent slow each other.
-// Such a convex cost is exact as parallel arcs into the agent; here each tier is a node of its own. The
-// charge goes to surplus and not to the agent: an agent that asks for a higher one gets fewer tasks, and
-// nothing for it.
+// An agent's slots come in seats: those that are free now, and those that a task which runs there is forecast
+// to leave, each with its time (Seat). Each seat is a node of its own, and a task is worth less there by what
+// the time until then costs it. So one solve decides who begins, and for what the others wait.
 //
 // # Money
 //
-//	value     what the task is worth on that agent (Eq. 1, in money; Terms.Value)
+//	value     what the task is worth on that agent (Eq. 1, in money; Terms.Value), less what the time until
+//	          the seat comes costs it (Task.Second)
 //	cost      what the agent is expected to be due (Eq. 6; Price.Cost)
-//	toll      <= 0: congestion charge of the tier + the regime's toll - the flat fee; it reads no bid
-//	weight    value - cost + toll, less what waiting is worth to the task: the round maximises their sum
-//	premium   slot price - toll: what the client owes beside the cost, fixed when the round is cleared
+//	toll      <= 0: what the slot costs others, by rounds before this one, - the flat fee; it reads no bid
+//	weight    value - cost + toll: the round maximises their sum
+//	premium   slot price - toll, without the part of it that the client's own tasks bear: what the client
+//	          owes beside the cost, fixed when the round is cleared
 //
-// The slot price of a tier is what one more slot there would add to welfare. It is the least price that
-// supports the best assignment (Leonard 1983; Demange, Gale, Sotomayor 1986) and equals the externality
-// W(C\{j}) - (W(C) - w) of every task placed there, the paper's Eq. 8 less the cost; so one pass prices
-// everybody and no round is solved again without each task. It is unique: ties never move a payment.
+// The slot price of a seat is what one more slot there would add to the plan. It is the least price that
+// supports the best plan (Leonard 1983; Demange, Gale, Sotomayor 1986) and equals the externality W(C\{j}) -
+// (W(C) - w) of every task placed there, the paper's Eq. 8 less the cost: what the others lose, their delay
+// included, because this task has the slot. So one pass prices everybody, and no round is solved again
+// without each task. It is unique: ties never move a payment.
 //
-// The toll is charged, and the fee is part of it. A toll that changed the assignment and was not paid would
-// make lying pay.
+// The toll is charged, and the fee is part of it. A toll that changed the plan and was not paid would make
+// lying pay. The one exception is what a client's own other tasks bear of it (Edge.Own): it moves the
+// client's tasks like the rest of the toll, and is charged to nobody, since whom it delays is the client
+// itself.
+//
+// A value has no floor. A task loses by every second, not only until its patience is over: else who is late
+// would lose nothing more, be served last, and starve. For the same reason max_price bounds the worth
+// (Terms.Bounded) and cuts no value off.
 //
 // Cost settles by one function (Settle) on both sides, the same integer for client and agent, so that no
 // error of prediction opens a deficit (Eq. 9, realised and not only expected). Under "quoted", the paper's
@@ -49,64 +57,37 @@
 // (TestPrivateLengthPaysUnderMeteredOnly). That is the price of billing what people see.
 //
 // Under clarke "task" a client with several tasks in a round can gain by lying about one in favour of
-// another; under "client", the default, its tasks are priced together and it cannot.
+// another; under "client", the default, its tasks are priced together and it cannot. What they cost the
+// others is split over its seats by their slot prices, and it pays the part of those in which its tasks
+// begin.
 //
 // # Waiting
 //
-// A task may have the choice to wait for an agent that is full now (Task.Wait). Waiting is then one more
-// outcome beside the slots of the round. Its worth is called u0: what the hub forecasts that the same terms
-// will be worth at that agent later, less cost, tolls and the slot price that the agent had when the task
-// came. The weight of each of the task's edges is less by u0. So the task gets a slot only where that is
-// worth more to it than waiting, and what it pays never leaves it with less than u0.
+// Whoever waits is matched, jointly and exactly, to a seat of now or to one that is to come. Who is matched
+// to a seat of now begins (Award). The others keep waiting, for the seat that the plan has for them (Planned)
+// or for none, and are matched anew when something changes. A plan promises nothing: a seat to come may be
+// another's when it comes.
 //
-// In one round nothing of the above changes. The outcomes of a task are {slot 1, slot 2, ..., wait}, and each
-// has a value that its own terms give. Subtracting u0 from all of them but "wait" only moves the zero from
-// which they count; a task that is left out has u0 and pays nothing. So the rule is still Clarke's. For every
-// task u0 is made from its stated terms by the same function, so no client gains in its round by stating
-// others (TestLiesAboutTermsDoNotPay). Each pays the welfare that it takes from others, and their welfare
-// includes what waiting is worth to them. The slot prices in u0 are from before the task came. Otherwise a
-// task's own losing bids would raise the price of waiting, and its u0 would depend on what it said in rounds
-// that it lost.
+// Of plans of equal weight that serve as many, the one is taken in which the most tasks begin, so nobody
+// waits beside a free slot that is as good to it; then the one in which those with the smaller turns begin
+// (Task.Turn), by which a hub lets clients with the smaller share, and then those that waited longest, go
+// first; then the round's seed decides. Money decides among equals nowhere.
 //
-// Time is counted from the round on, in the value of a slot as in u0. What a task has waited by then is lost
-// whether it is served or not, and counts in neither: so one that was served late may have paid more than its
-// answer was worth by all of its time. From when on it is worth nothing its deadline says.
+// Who begins pays what the others lose by that, whether they are left out or wait longer. Who waits pays
+// nothing yet. Within a round no client gains by stating terms that are not its own, of one task or of all
+// (TestLiesAboutTermsDoNotPay), where two things count as what they are: the part of a toll that is not
+// charged as a loss of the client's own other tasks, and a seat to come at its weight less its part of what
+// the client costs the others, as if it were paid. Nobody owes more than the value at the quoted first token.
 //
-// Over several rounds this proves nothing. u0 is a forecast. A client that knows better than the hub how long
-// the wait is, or what a slot will cost by then, has another u0 than the one that is counted for it. Where
-// the forecast is too good, it gains by stating terms under which waiting looks worse, such as less patience
-// than it has; where the forecast is too bad, by the reverse. Also, what a round charges is part of what
-// waiting is worth to those who come later, so a client with many tasks can gain by losing, or by paying a
-// little, now. Tasks that never win pay nothing, and yet lengthen the line that others are forecast to wait
-// in. How much of u0 counts falls smoothly with the time that a task has waited, so that there is no one
-// moment at which it is best to bid low.
+// Over several rounds this proves nothing:
 //
-// What such lies gain is measured, on random rounds that a hub makes of some ten tasks on two to four agents,
-// by the best of thirty lies about worth, delta and patience of a client's tasks. The tests wait_test.go and
-// lies_test.go of package hub hold these bounds; what was measured stands in brackets:
-//
-//   - where the hub's forecast of waiting is fair: none of 100,000 lies gained anything
-//   - where waits are forecast a quarter to four times as long as they are: at most 1 % of what all clients
-//     have by the truth (0.01 to 0.12 %); for a single client up to a third of what it has
-//   - several tasks, each under a name of its own, with true terms: a loss (0.2 %), as each name is priced by
-//     itself; with lies a gain of at most 0.1 % (below 0.01 %)
-//   - several tasks of one name under clarke "task": at most 0.5 % (0.12 %); as much again as it has for a
-//     client that has next to nothing by the truth. Under "client" nothing
-//   - a false deadline: nothing
-//   - a task that is cancelled and asked again, so that it comes last: a loss on the whole (0.2 to 0.4 %). In
-//     15 of 100 cases at most it gains (11), some clients as much again as they have: others then stand
-//     further ahead in their lines, rather wait, and leave it a slot
-//   - 300 tasks that cannot win: nothing; who sends them loses as well. Others lose at most 1 % if these
-//     tasks come under one name (0.2 %), 7 % if under twenty (2.1 %), 12 % if under 300 (6.3 %), because each
-//     name counts in the lines with its share of the slots, and with one slot at least
-//
-// Over many rounds, as a hub holds them, what a lie told all the while gains was measured once: in two times
-// forty made-up minutes of eight clients with 18 slots, nine tenths of them busy, under "quoted" and without
-// the crowd's tolls. A client that says four times its patience gains 3.6 and 5.4 % of what it has (with 95 %
-// within 1.0 and 1.3 of that), and one that says twice 1.7 % (1.4); 32 times loses 8 %, and half 3 %. A fifth
-// less worth than the truth gains nothing, and a quarter more loses 3 %. It comes of waiting: where no task
-// has that choice, four times its patience loses 1.4 and 1.8 %. With the tolls as they are delivered chance
-// hides it (5 %, within 13).
+//   - forecasts of when seats come, and of first tokens, are the hub's. A client that knows better has
+//     another value for a seat to come than the one that is counted for it
+//   - a seat to come is not paid. What a task says while it waits moves what others are charged meanwhile,
+//     and the prices by which later tolls are made
+//   - part of a toll is charged to nobody. A client that is seen in one round only, and has no other tasks
+//     that would bear it, can gain by overstating its worth
+//   - owners move how long their agents serve, and so their seats and tolls
 //
 // # Sessions with seats
 //
@@ -131,14 +112,16 @@
 //
 // # Pruning
 //
-// A round is cleared and recorded without what cannot change its outcome (Pruner). What is left has the
-// welfare, slot prices and bills of the whole round, so whatever is proved of these is true of the whole.
-// There is one exception: where more tasks can matter than a round may hold, those that came last are left
-// out and counted (Pruned.Beyond). That rule reads no bid. But how many tasks can matter does depend on bids;
-// so in that case, and in no other, a bid can decide whether another task is in the round. A hub avoids it:
-// it sells no more slots in a round than can have so many tasks matter (MostKept), and the others in more
-// rounds of the same moment. Which are sold first is drawn by lot, by the last round's hash. Only where that
-// would be too many rounds, or one agent has too many slots, it does not.
+// A hub plans for all who wait, and records and proves a round without what its outcome does not depend on
+// (Cutter). What stays are the tasks that begin, the witnesses of their slots' prices, the witnesses of the
+// seats that these have, and so on, and for a client with several tasks those that would move were it not
+// there. The others are taken out together with the slots that they were planned for: they are where the
+// whole plan has them, and the duals of the whole plan, restricted to what is left, prove it. So the awards,
+// slot prices and bills of what is left are those of the whole round (TestCutRoundsAreTheWholeOnes). That
+// nobody else waited, and that who was taken out had not more to gain, is the hub's word.
+//
+// Where more wait than a round may hold some are left out before it is planned, and counted (Pruned.Beyond).
+// Which ones is never decided by a bid.
 //
 // # Agents can lie too
 //
@@ -157,28 +140,30 @@
 //
 // # The toll
 //
-// A regime or a policy can influence a round in one way only, by Edge.Toll. That is at most zero, never a
-// function of a bid, and charged. Each of the three is needed (toll_test.go): a bonus opens a deficit, and a
-// toll that depends on bids, or is not charged, makes lying pay.
+// A regime, a policy or the price of a slot can influence a round in one way only, by Edge.Toll. That is at
+// most zero, never a function of a bid of the round, and charged but for what the client's own tasks bear.
+// Each of the three is needed (toll_test.go): a bonus opens a deficit, and a toll that depends on bids, or is
+// not charged, makes lying pay.
 //
 // # Proof
 //
 // An Outcome carries its proof: slot prices, a witness for each (somebody who would take the slot at any
-// lower price), and, where several assignments are equally good, second prices that show that the round's
-// seed chose among them. Check verifies all of it in time linear in the edges by package certify, which
-// shares no line with the solver, package flow.
+// lower price), and, where several plans are equally good, second prices that show that turns and the round's
+// seed chose among them. For a client whose tasks are priced together it says who would move without them,
+// and which prices would be others. Check verifies all of it in time linear in the edges by package certify,
+// which shares no line with the solver, package flow.
 //
 // # What is not covered
 //
 // The mechanism prices one round among the tasks that are in it. It promises nothing about
 //
 //   - learning across rounds: a client may bid low today to be taken for a low bidder tomorrow, or wait for
-//     a quieter round; and what waiting is worth beyond its round (see Waiting)
-//   - what a hub left out of a record: there is only its word that it pruned by the rule, and that its
-//     forecast of waiting is fair
+//     a quieter round; and whatever a plan is worth beyond its round (see Waiting)
+//   - what a hub left out of a record: there is only its word that it cut by the rule, that its seats come
+//     when it says, and that its tolls are those of the rounds before
 //   - collusion: clients who agree on their bids, and clients with agents' owners
 //   - siblings across hubs, rounds and names of one owner: clarke "client" sees the tasks of one name in one
-//     round (for names, see Waiting)
+//     round; under several names each is priced by itself, and each has a share and turns of its own
 //   - the choice of a hub: quotes and prices of hubs are compared by the client, not cleared together
 //   - clients that warm a cache with dummy prefills to change their own quotes, or have the hub do so, by
 //     dialogues that begin alike; the latter costs the operator at most what it gave the hub for putting

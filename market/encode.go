@@ -27,14 +27,18 @@ func (o *Outcome) AppendCanonical(b []byte) []byte {
 	b = appendCount(b, len(o.Awards))
 	for _, a := range o.Awards {
 		b = appendString(appendString(b, string(a.Task)), string(a.Agent))
-		b = appendInts(b, int64(a.Tier), int64(a.Value), int64(a.Cost), int64(a.SlotPrice), int64(a.Toll),
+		b = appendInts(b, int64(a.Seat), int64(a.Value), int64(a.Cost), int64(a.SlotPrice), int64(a.Toll),
 			int64(a.Premium))
+	}
+	b = appendCount(b, len(o.Planned))
+	for _, p := range o.Planned {
+		b = appendInts(b, int64(p.Task), int64(p.Agent), int64(p.Seat))
 	}
 	b = appendPrices(b, o.Prices)
 	b = appendCount(b, len(o.Witnesses))
 	for _, w := range o.Witnesses {
-		b = appendInts(b, int64(w.Agent), int64(w.Tier), int64(w.Task), int64(w.FromAgent),
-			int64(w.FromTier), int64(w.Rank))
+		b = appendInts(b, int64(w.Agent), int64(w.Seat), int64(w.Task), int64(w.FromAgent),
+			int64(w.FromSeat), int64(w.Rank))
 	}
 	b = appendTies(b, o.Ties)
 	b = appendCount(b, len(o.Clients))
@@ -42,7 +46,7 @@ func (o *Outcome) AppendCanonical(b []byte) []byte {
 		b = appendPrices(binary.AppendVarint(appendString(b, c.Client), int64(c.Externality)), c.Prices)
 		b = appendCount(b, len(c.Moves))
 		for _, m := range c.Moves {
-			b = appendInts(b, int64(m.Task), int64(m.Agent), int64(m.Tier))
+			b = appendInts(b, int64(m.Task), int64(m.Agent), int64(m.Seat))
 		}
 		b = appendTies(b, c.Ties)
 	}
@@ -57,14 +61,16 @@ func DecodeOutcome(data []byte) (Outcome, error) {
 	var o Outcome
 	o.Awards = decodeList(d, 8, func() Award {
 		return Award{
-			Task: TaskID(d.Text()), Agent: AgentID(d.Text()), Tier: d.Int(),
+			Task: TaskID(d.Text()), Agent: AgentID(d.Text()), Seat: d.Int(),
 			Value: d.Credits(), Cost: d.Credits(), SlotPrice: d.Credits(), Toll: d.Credits(),
 			Premium: d.Credits(),
 		}
 	})
+	o.Planned = decodeList(d, 3,
+		func() Planned { return Planned{Task: d.Int(), Agent: d.Int(), Seat: d.Int()} })
 	o.Prices = d.prices()
 	o.Witnesses = decodeList(d, 6, func() Witness {
-		return Witness{Agent: d.Int(), Tier: d.Int(), Task: d.Int(), FromAgent: d.Int(), FromTier: d.Int(),
+		return Witness{Agent: d.Int(), Seat: d.Int(), Task: d.Int(), FromAgent: d.Int(), FromSeat: d.Int(),
 			Rank: d.Int()}
 	})
 	o.Ties = d.ties()
@@ -72,7 +78,7 @@ func DecodeOutcome(data []byte) (Outcome, error) {
 		return ClientProof{
 			Client: d.Text(), Externality: d.Credits(), Prices: d.prices(),
 			Moves: decodeList(d, 3,
-				func() Move { return Move{Task: d.Int(), Agent: d.Int(), Tier: d.Int()} }),
+				func() Move { return Move{Task: d.Int(), Agent: d.Int(), Seat: d.Int()} }),
 			Ties: d.ties(),
 		}
 	})
@@ -83,14 +89,14 @@ func DecodeOutcome(data []byte) (Outcome, error) {
 func appendPrices(b []byte, prices []SlotPrice) []byte {
 	b = appendCount(b, len(prices))
 	for _, p := range prices {
-		b = appendInts(b, int64(p.Agent), int64(p.Tier), int64(p.Price))
+		b = appendInts(b, int64(p.Agent), int64(p.Seat), int64(p.Price))
 	}
 	return b
 }
 
 func (d *decoder) prices() []SlotPrice {
 	return decodeList(d, 3, func() SlotPrice {
-		return SlotPrice{Agent: d.Int(), Tier: d.Int(),
+		return SlotPrice{Agent: d.Int(), Seat: d.Int(),
 			Price: d.Credits()}
 	})
 }
@@ -98,13 +104,13 @@ func (d *decoder) prices() []SlotPrice {
 func appendTies(b []byte, ties []Tie) []byte {
 	b = appendCount(b, len(ties))
 	for _, t := range ties {
-		b = appendInts(b, int64(t.Agent), int64(t.Tier), t.Rank)
+		b = appendInts(b, int64(t.Agent), int64(t.Seat), t.Rank)
 	}
 	return b
 }
 
 func (d *decoder) ties() []Tie {
-	return decodeList(d, 3, func() Tie { return Tie{Agent: d.Int(), Tier: d.Int(), Rank: d.Varint()} })
+	return decodeList(d, 3, func() Tie { return Tie{Agent: d.Int(), Seat: d.Int(), Rank: d.Varint()} })
 }
 
 func appendInts(b []byte, list ...int64) []byte {

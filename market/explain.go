@@ -25,10 +25,11 @@ type ClientExplanation struct {
 	Externality Credits // what it owes: what its tasks together cost the others
 }
 
-// TaskExplanation is one task's part. Award is nil for a task left out.
+// TaskExplanation is one task's part. Award is nil for a task that begins nowhere now.
 type TaskExplanation struct {
-	Task  TaskID
-	Award *Award
+	Task    TaskID
+	Award   *Award
+	Planned *PlanExplanation // nil: it has no seat to come
 
 	Place int     // in the line of clients, from 1; 0 unless pricing posted
 	Line  int     // clients in the line
@@ -37,32 +38,39 @@ type TaskExplanation struct {
 	Shared Credits // the part of the slot price that the client is not billed, >= 0; 0 unless clarke: client
 
 	// The parts of Award.Toll, all of them <= 0.
-	Congestion Credits // the tier's charge
-	Regime     Credits // the regime's toll on this edge
-	Parts      Toll    // what else the edge is charged for
-	Fee        Credits // minus the flat fee
+	Slot Credits // what the slot costs others
+	Own  Credits // >= 0: of that, what the client's own tasks bear, which is not charged
+	Fee  Credits // minus the flat fee
 
 	Utility Credits // value - cost - premium: what the client keeps at the quote
 	Payment Credits // what it pays if its cost is as quoted: cost + premium
 	PaperPj Credits // the paper's p_j (iemas Eq. 8): cost + slot price, the toll not charged
 	Options []Option
 
-	Wait   *Wait    // what it would be worth to wait; nil: nothing
 	Others []Option // the best of the agents that were pruned; the proof does not cover them
 	Notes  []string // what else is known of it; each written on a line
 }
 
-// Option is what one agent offered one task, at the tier that suits the task best.
+// PlanExplanation is a seat to come that a task waits for.
+type PlanExplanation struct {
+	Agent  AgentID
+	In     time.Duration
+	Weight Credits // value then - cost + toll
+	Price  Credits // of a slot then
+}
+
+// Option is what one agent offered one task, at the seat that suits the task best.
 type Option struct {
 	Agent   AgentID
-	Tier    int
+	In      time.Duration // until the seat comes
+	Later   bool          // it is to come
 	Value   Credits
 	Cost    Credits
 	Toll    Credits
 	Price   Credits // slot price
 	Utility Credits // value - cost + toll - slot price
-	// of a task left out: with any larger value here, all else equal, it would have been served; not under
-	// posted
+	// of a task left out: with any larger value here, and as much more at every other time, all else equal,
+	// it would have been served; not under posted
 	Needed Credits
 	Tariff Credits // part of Cost
 	Gone   bool    // under posted: no slot was left here when its turn came
@@ -72,8 +80,7 @@ type Option struct {
 // SeatExplanation is why a slot has its price.
 type SeatExplanation struct {
 	Agent AgentID
-	Tier  int
-	Slots int
+	Seat
 	Used  int
 	Price Credits
 	Why   string
@@ -91,7 +98,7 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 	l.of(&r)
 	price := make([]Credits, len(l.seats))
 	for _, p := range o.Prices {
-		price[l.first[p.Agent]+int32(p.Tier)] = p.Price
+		price[l.first[p.Agent]+int32(p.Seat)] = p.Price
 	}
 	used := make([]int, len(l.seats))
 	posted := r.Rule.Pricing == PricingPosted
@@ -99,12 +106,21 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 	if !posted {
 		entry = l.entries(&r, &o)
 	}
-	awards := o.Awards
+	awards, planned := o.Awards, o.Planned
 	edges, others := r.Edges, r.Others
 	for j, t := range r.Tasks {
-		tx := TaskExplanation{Task: t.ID, Wait: t.Wait, fee: r.Fee}
+		tx := TaskExplanation{Task: t.ID, fee: r.Fee}
 		if len(awards) > 0 && awards[0].Task == t.ID {
 			tx.Award, awards = &awards[0], awards[1:]
+		}
+		at := -1 // the index of its seat to come
+		if len(planned) > 0 && planned[0].Task == j {
+			p := planned[0]
+			planned = planned[1:]
+			at = int(l.first[p.Agent]) + p.Seat
+			used[at]++
+			tx.Planned = &PlanExplanation{Agent: r.Agents[p.Agent].Agent,
+				In: r.Agents[p.Agent].Seats[p.Seat].In, Price: price[at]}
 		}
 		n := 0
 		for n < len(edges) && edges[n].Task == j {
@@ -112,11 +128,16 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 		}
 		for _, e := range edges[:n] {
 			tx.Options = append(tx.Options, r.option(&l, e, price, entry))
+			here := &tx.Options[len(tx.Options)-1] // of equally good seats, the one that the task got
 			if a := tx.Award; a != nil && a.Agent == r.Agents[e.Agent].Agent {
-				tx.Congestion, tx.Regime, tx.Parts, tx.Fee = r.Tolls(*a)
-				here := &tx.Options[len(tx.Options)-1] // of equally good tiers, the one that the task got
-				here.Tier, here.Toll, here.Price = a.Tier, a.Toll, a.SlotPrice
-				used[l.first[e.Agent]+int32(a.Tier)]++
+				tx.Slot, tx.Own, tx.Fee = e.Toll, e.Own, -r.Fee
+				here.at(r.Agents[e.Agent].Seats[a.Seat], a.Value, a.SlotPrice)
+				used[l.first[e.Agent]+int32(a.Seat)]++
+			}
+			if at >= 0 && int(l.seats[at].agent) == e.Agent {
+				k := int(l.seats[at].at)
+				tx.Planned.Weight = r.Weight(e, k)
+				here.at(r.Agents[e.Agent].Seats[k], e.Value-t.Delay(r.Agents[e.Agent].Seats[k].In), price[at])
 			}
 		}
 		edges = edges[n:]
@@ -128,40 +149,71 @@ func Explain(r Round, o Outcome) (Explanation, error) {
 			tx.Utility = a.Value - a.Cost - a.Premium
 			tx.Payment = a.Cost + a.Premium
 			tx.PaperPj = a.Cost + a.SlotPrice
-			tx.Shared = a.SlotPrice - a.Toll - a.Premium
+			tx.Shared = a.SlotPrice - a.Toll - tx.Own - a.Premium
 		}
 		x.Tasks = append(x.Tasks, tx)
 	}
 	if posted {
 		x.line(&r, &o, &l)
 	} else if len(o.Clients) > 0 {
-		for i, g := range r.groups(o.Awards) {
-			x.Clients = append(x.Clients, ClientExplanation{g.client, g.prices, o.Clients[i].Externality})
+		for _, c := range o.Clients {
+			x.Clients = append(x.Clients, ClientExplanation{c.Client, r.slotPrices(&l, &o, c.Client, price),
+				c.Externality})
 		}
 	}
 	x.seats(&r, &o, &l, price, used)
 	return x, nil
 }
 
-// option is an agent at the tier that suits the task best at the slot prices.
+// slotPrices is what a client would owe for its seats priced one by one.
+func (r *Round) slotPrices(l *layout, o *Outcome, client string, price []Credits) (sum Credits) {
+	for _, p := range o.Planned {
+		if r.Tasks[p.Task].Client == client {
+			sum += price[l.first[p.Agent]+int32(p.Seat)]
+		}
+	}
+	next := 0
+	for _, a := range o.Awards {
+		for r.Tasks[next].ID != a.Task {
+			next++
+		}
+		if r.Tasks[next].Client == client {
+			sum += a.SlotPrice
+		}
+	}
+	return sum
+}
+
+// at has an option be of a seat.
+func (op *Option) at(s Seat, value, price Credits) {
+	op.Utility += value - op.Value - price + op.Price
+	op.In, op.Later, op.Value, op.Price = s.In, s.Later, value, price
+}
+
+// option is an agent at the seat that suits the task best at the slot prices.
 func (r *Round) option(l *layout, e Edge, price, entry []Credits) Option {
-	best := Option{Agent: r.Agents[e.Agent].Agent, Value: e.Value, Cost: e.Cost}
+	best := Option{Agent: r.Agents[e.Agent].Agent, Value: e.Value, Cost: e.Cost, Toll: e.Toll - r.Fee}
+	best.Utility = e.Value - e.Cost + best.Toll
 	if len(r.Sellers) > 0 {
 		best.Tariff = r.Sellers[e.Agent].Tariff
 	}
-	for k, tier := range r.Agents[e.Agent].Tiers {
+	var lacks Credits // by how much its value is too small
+	for k, seat := range r.Agents[e.Agent].Seats {
 		s := l.first[e.Agent] + int32(k)
-		w := e.Weight(tier, r.Fee) // without what waiting is worth
+		late := r.Tasks[e.Task].Delay(seat.In)
+		w := r.Weight(e, k)
 		if u := w - price[s]; k == 0 || u > best.Utility {
-			best.Tier, best.Toll, best.Price, best.Utility = k, e.Toll+tier.Toll-r.Fee, price[s], u
+			best.In, best.Later, best.Value, best.Price, best.Utility = seat.In, seat.Later, e.Value-late,
+				price[s], u
 		}
 		if entry == nil {
 			continue
 		}
-		if needed := e.Value - w + r.Tasks[e.Task].loss() + entry[s]; k == 0 || needed < best.Needed {
-			best.Needed = needed
+		if more := entry[s] - w; k == 0 || more < lacks {
+			lacks = more
 		}
 	}
+	best.Needed = best.Value + lacks
 	return best
 }
 
@@ -171,7 +223,7 @@ func (x *Explanation) line(r *Round, o *Outcome, l *layout) {
 	at := make(map[TaskID]int32, len(o.Awards))
 	for _, a := range o.Awards {
 		i, _ := r.place(a.Agent)
-		at[a.Task] = l.first[i] + int32(a.Tier)
+		at[a.Task] = l.first[i] + int32(a.Seat)
 	}
 	for place, tasks := range p.clients {
 		for _, t := range tasks {
@@ -180,7 +232,7 @@ func (x *Explanation) line(r *Round, o *Outcome, l *layout) {
 			for i := range tx.Options {
 				agent, _ := r.place(tx.Options[i].Agent)
 				left := int32(0)
-				for k := range r.Agents[agent].Tiers {
+				for k := range r.Agents[agent].Seats {
 					left += p.left[l.first[agent]+int32(k)]
 				}
 				tx.Options[i].Gone = left == 0
@@ -206,17 +258,23 @@ func (l *layout) entries(r *Round, o *Outcome) []Credits {
 	entry := make([]Credits, len(l.seats))
 	free := append([]int32(nil), l.slots...)
 	var placed []place
-	next := 0
+	next, planned := 0, o.Planned
 	for t := range r.Tasks {
-		if next == len(o.Awards) || o.Awards[next].Task != r.Tasks[t].ID {
-			continue
+		at := int32(-1)
+		switch {
+		case next < len(o.Awards) && o.Awards[next].Task == r.Tasks[t].ID:
+			a := &o.Awards[next]
+			agent, _ := r.place(a.Agent)
+			at = l.first[agent] + int32(a.Seat)
+			next++
+		case len(planned) > 0 && planned[0].Task == t:
+			at = l.first[planned[0].Agent] + int32(planned[0].Seat)
+			planned = planned[1:]
 		}
-		a := o.Awards[next]
-		next++
 		for i := l.off[t]; i < l.off[t+1]; i++ {
-			if at := l.seats[l.seat[i]]; r.Agents[at.agent].Agent == a.Agent && int(at.tier) == a.Tier {
-				placed = append(placed, place{l.off[t], l.off[t+1], l.seat[i], Credits(l.weight[i])})
-				free[l.seat[i]]--
+			if l.seat[i] == at {
+				placed = append(placed, place{l.off[t], l.off[t+1], at, Credits(l.weight[i])})
+				free[at]--
 			}
 		}
 	}
@@ -244,8 +302,8 @@ func (x *Explanation) seats(r *Round, o *Outcome, l *layout, price []Credits, us
 	witnesses := o.Witnesses
 	for s, at := range l.seats {
 		sx := SeatExplanation{
-			Agent: r.Agents[at.agent].Agent, Tier: int(at.tier),
-			Slots: int(l.slots[s]), Used: used[s], Price: price[s],
+			Agent: r.Agents[at.agent].Agent, Seat: r.Agents[at.agent].Seats[at.at],
+			Used: used[s], Price: price[s],
 		}
 		switch {
 		case r.Rule.Pricing == PricingPosted:
@@ -261,11 +319,10 @@ func (x *Explanation) seats(r *Round, o *Outcome, l *layout, price []Credits, us
 			if w.FromAgent < 0 {
 				sx.Why = fmt.Sprintf("%s, left out, would add exactly that with one more slot here", task)
 			} else {
-				from := r.Agents[w.FromAgent].Agent
-				p := price[l.first[w.FromAgent]+int32(w.FromTier)]
-				sx.Why = fmt.Sprintf("%s would move here from %s tier %d (slot price %s): one more slot "+
-					"here adds that price and what the move gains",
-					task, from, w.FromTier, p)
+				from := r.Agents[w.FromAgent]
+				p := price[l.first[w.FromAgent]+int32(w.FromSeat)]
+				sx.Why = fmt.Sprintf("%s would move here from %s, %s (slot price %s): one more slot here adds that "+
+					"price and what the move gains", task, from.Agent, from.Seats[w.FromSeat], p)
 			}
 		}
 		x.Seats = append(x.Seats, sx)
@@ -291,9 +348,9 @@ func (x Explanation) String() string {
 		x.Welfare,
 		x.Rule.Pricing, instead, x.Rule.Settle, x.Rule.Clarke)
 	if p := x.Pruned; p != (Pruned{}) {
-		fmt.Fprintf(&b, "left out, by the hub's word and beyond the proof: %s outbid wherever they could "+
-			"have gone, %d that rather wait, %d that came after the round was full; %s that could not "+
-			"matter\n", Some(p.Tasks, "task"), p.Waiting, p.Beyond, Some(p.Edges, "edge"))
+		fmt.Fprintf(&b, "left out, by the hub's word and beyond the proof: %s planned for seats to come, %d "+
+			"without a seat, %d of too many that waited; %s that could not matter\n", Some(p.Planned, "task"),
+			p.Tasks, p.Beyond, Some(p.Edges, "edge"))
 	}
 	for _, t := range x.Tasks {
 		t.write(&b)
@@ -308,7 +365,7 @@ func (x Explanation) String() string {
 	}
 	b.WriteString("\nslots\n")
 	for _, s := range x.Seats {
-		fmt.Fprintf(&b, "  %s tier %d: %d of %d used, slot price %s: %s\n", s.Agent, s.Tier, s.Used, s.Slots,
+		fmt.Fprintf(&b, "  %s, %s: %d of %d used, slot price %s: %s\n", s.Agent, s.Seat, s.Used, s.Slots,
 			s.Price, s.Why)
 	}
 	return b.String()
@@ -320,29 +377,27 @@ func (t *TaskExplanation) write(b *strings.Builder) {
 	if posted {
 		where = fmt.Sprintf("; its client is %d of %d in the line", t.Place, t.Line)
 	}
-	if a == nil {
+	switch p := t.Planned; {
+	case a == nil && p != nil:
+		fmt.Fprintf(b, "\n%s: waits for %s, free in %v, and pays nothing until it begins: it would add %s there, at a "+
+			"slot price of %s\n", t.Task, p.Agent, p.In.Round(time.Millisecond), p.Weight, p.Price)
+	case a == nil:
 		fmt.Fprintf(b, "\n%s: left out, pays nothing%s\n", t.Task, where)
-	} else {
-		fmt.Fprintf(b, "\n%s: served by %s, tier %d%s\n", t.Task, a.Agent, a.Tier, where)
+	default:
+		fmt.Fprintf(b, "\n%s: begins now at %s%s\n", t.Task, a.Agent, where)
 		fmt.Fprintf(b, "  premium %s = slot price %s", a.Premium, a.SlotPrice)
 		if t.Shared > 0 {
 			fmt.Fprintf(b, " - %s, priced with the client's other tasks", t.Shared)
 		}
-		fmt.Fprintf(b, " + congestion charge %s + regime toll %s", -t.Congestion, -t.Regime)
-		for _, part := range []struct {
-			name string
-			toll Credits
-		}{{"load", t.Parts.Load}, {"age", t.Parts.Age}, {"beside", t.Parts.Beside}} {
-			if part.toll < 0 {
-				fmt.Fprintf(b, " + %s toll %s", part.name, -part.toll)
-			}
+		fmt.Fprintf(b, " + toll %s", -t.Slot)
+		if t.Own > 0 {
+			fmt.Fprintf(b, " - %s of it, which its client's own tasks bear", t.Own)
 		}
 		fmt.Fprintf(b, " + fee %s\n", -t.Fee)
 		fmt.Fprintf(b, "  as quoted it pays %s = cost %s + premium %s, of a value of %s, and keeps %s (the "+
 			"paper's p_j, Eq. 8: %s)\n",
 			t.Payment, a.Cost, a.Premium, a.Value, t.Utility, t.PaperPj)
 	}
-	t.writeWait(b)
 	for _, op := range t.Options {
 		op.write(b, "", posted)
 		switch {
@@ -350,10 +405,12 @@ func (t *TaskExplanation) write(b *strings.Builder) {
 			b.WriteString("; no slot was left there\n")
 		case posted && (a == nil || op.Agent != a.Agent):
 			b.WriteString("\n")
-		case a != nil && op.Agent == a.Agent:
+		case a != nil && op.Agent == a.Agent, a == nil && t.Planned != nil && op.Agent == t.Planned.Agent:
 			b.WriteString("  < here\n")
-		case a != nil && op.Utility == t.Utility-t.Shared:
+		case a != nil && op.Utility == t.Utility-t.Shared-t.Own:
 			b.WriteString("; at these prices as good\n")
+		case a == nil && t.Planned != nil:
+			b.WriteString("\n")
 		case a == nil && op.Needed > op.Value:
 			fmt.Fprintf(b, "; a value above %s would have won it\n", op.Needed)
 		case a == nil:
@@ -384,51 +441,16 @@ func (op *Option) write(b *strings.Builder, mark string, posted bool) {
 	if !posted {
 		price = fmt.Sprintf(" - slot price %s", op.Price)
 	}
-	fmt.Fprintf(b, "  %s%s: value %s - cost %s%s - toll %s%s = %s", mark, op.Agent, op.Value, op.Cost, tariff,
-		-op.Toll, price, op.Utility)
+	when := ""
+	if op.Later {
+		when = fmt.Sprintf(" in %v", op.In.Round(time.Millisecond))
+	}
+	fmt.Fprintf(b, "  %s%s%s: value %s - cost %s%s - toll %s%s = %s", mark, op.Agent, when, op.Value, op.Cost,
+		tariff, -op.Toll, price, op.Utility)
 }
 
 func (op *Option) writeNote(b *strings.Builder) {
 	if op.Note != "" {
 		fmt.Fprintf(b, "      %s\n", op.Note)
 	}
-}
-
-// writeWait says what waiting is worth to a task, or would have been.
-func (t *TaskExplanation) writeWait(b *strings.Builder) {
-	w := t.Wait
-	if w == nil {
-		return
-	}
-	first := w.Time.Round(time.Millisecond)
-	if a := t.Award; a != nil {
-		fmt.Fprintf(b, "  begins here rather than wait for %s, first token in %v, which would be worth %s to it:\n",
-			w.Agent, first, w.Loss)
-	} else {
-		// The best that it could have taken: no free slot is worth more to it at these prices than waiting.
-		rather := ""
-		best := Credits(0)
-		for _, list := range [2][]Option{t.Options, t.Others} {
-			for _, op := range list {
-				if rather == "" || op.Utility > best {
-					rather = fmt.Sprintf(", rather than begin at %s now, worth %s at its slot price", op.Agent,
-						op.Utility)
-					best = op.Utility
-				}
-			}
-		}
-		fmt.Fprintf(b, "  waits for %s, first token in %v, worth %s to it%s:\n", w.Agent, first, w.Loss,
-			rather)
-	}
-	share := ""
-	if w.Share < FullShare {
-		share = fmt.Sprintf(", of which %d millionths are left, as it has waited long", w.Share)
-	}
-	price := ""
-	if w.Round > 0 {
-		price = fmt.Sprintf(" - slot price %s of round %d", w.Price, w.Round)
-	}
-	fmt.Fprintf(b, "    value %s - cost %s - fee %s - toll %s - congestion charge %s%s%s\n", w.Value, w.Cost,
-		t.fee,
-		-w.Toll, -w.Charge, price, share)
 }

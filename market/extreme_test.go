@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 // extremeRound draws every amount from the ends of its range and from beyond them, and often has nothing of
@@ -36,15 +37,22 @@ func extremeRound(rng *rand.Rand) Round {
 		r.Fee = amount(0, MaxWorth)
 	}
 	for j := range rng.IntN(7) {
-		r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprint("t", j)), Client: fmt.Sprint("c", j%3)})
+		t := Task{ID: TaskID(fmt.Sprint("t", j)), Client: fmt.Sprint("c", j%3)}
+		if rng.IntN(2) == 0 {
+			t.Second = amount(0, MaxCredits)
+		}
+		r.Tasks = append(r.Tasks, t)
 	}
 	for i := range rng.IntN(4) {
 		s := Supply{Agent: AgentID(fmt.Sprint("a", i))}
-		toll := Credits(0)
-		for range rng.IntN(4) {
-			s.Tiers = append(s.Tiers,
-				Tier{[]int{1, 1, 2, MaxSlots, MaxSlots + 1, 0}[rng.IntN(18)%6*rng.IntN(2)], toll})
-			toll -= 1 + max(0, amount(0, MaxWorth/4))
+		now, in := rng.IntN(4), time.Duration(0)
+		if r.Rule.Pricing == PricingPosted && rng.IntN(8) > 0 {
+			now = 4
+		}
+		for k := range rng.IntN(4) {
+			s.Seats = append(s.Seats,
+				Seat{[]int{1, 1, 2, MaxSlots, MaxSlots + 1, 0}[rng.IntN(18)%6*rng.IntN(2)], in, k >= now})
+			in += min(MaxIn, time.Duration(amount(0, Credits(MaxIn)/2)))
 		}
 		r.Agents = append(r.Agents, s)
 		if r.Rule.Pricing == PricingTariff {
@@ -60,6 +68,7 @@ func extremeRound(rng *rand.Rand) Round {
 				}
 				if rng.IntN(2) == 0 {
 					e.Toll = amount(-MaxCredits, 0)
+					e.Own = -e.Toll / Credits(1+rng.IntN(3)) * Credits(rng.IntN(2))
 				}
 				r.Edges = append(r.Edges, e)
 			}
@@ -88,7 +97,7 @@ func TestWhatValidatePassesClears(t *testing.T) {
 			t.Fatalf("seed %d, round %d: %v\n%+v", seed, n, err, r)
 		}
 		passed++
-		awards += len(o.Awards)
+		awards += len(o.Awards) + len(o.Planned)
 		if len(r.Edges) == 0 {
 			empty++
 		}
@@ -119,7 +128,7 @@ func TestAMillionEdges(t *testing.T) {
 	const tasks, agents = 4096, MaxEdges / 4096
 	r := Round{Domain: "d", Rule: taskRule, Edges: make([]Edge, 0, MaxEdges)}
 	for i := range agents {
-		r.Agents = append(r.Agents, Supply{AgentID(fmt.Sprintf("a%03d", i)), []Tier{{2 * tasks / agents, 0}}})
+		r.Agents = append(r.Agents, Supply{AgentID(fmt.Sprintf("a%03d", i)), open(2 * tasks / agents)})
 	}
 	for j := range tasks {
 		r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("t%04d", j)), Client: "c"})

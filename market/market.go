@@ -43,7 +43,7 @@ type Quote struct {
 type Terms struct {
 	Worth    Credits       // what a perfect answer at once is worth to the client
 	Delta    float64       // 0 to 1: weight of quality against latency
-	Patience time.Duration // time to the first token from which on latency takes its whole part of the worth
+	Patience time.Duration // time to the first token in which latency takes its whole part of the worth once
 	MaxPrice Credits       // the most the client ever pays; 0: Worth
 }
 
@@ -58,21 +58,25 @@ type Rule struct {
 
 // Task is one demand for a slot.
 type Task struct {
-	ID     TaskID `json:"id"`
-	Client string `json:"client"`
-	Wait   *Wait  `json:"wait,omitempty"` // nil: waiting is worth nothing to the task, as always under posted
+	ID     TaskID  `json:"id"`
+	Client string  `json:"client"`
+	Second Credits `json:"second"` // >= 0: by how much its value falls with every second, wherever it goes
+	// 0 to [MaxTurn]: of plans that are equally good, the one in which those with the smaller turns begin
+	Turn int `json:"turn,omitempty"`
 }
 
-// Tier is a number of free slots at one congestion charge. Toll <= 0 and falls from tier to tier.
-type Tier struct {
-	Slots int     `json:"slots" msgpack:"slots" yaml:"slots"`
-	Toll  Credits `json:"toll" msgpack:"toll" yaml:"toll"`
+// Seat is a number of slots of an agent that come free at one time.
+type Seat struct {
+	Slots int           `json:"slots"`
+	In    time.Duration `json:"in"`    // from the round on, until a task there is begun
+	Later bool          `json:"later"` // they are not free yet: a task that is given one waits
 }
 
-// Supply is what one agent offers in a round.
+// Supply is what one agent offers in a round. Its seats stand in the order of time, those that are free now
+// before those to come.
 type Supply struct {
 	Agent AgentID `json:"agent"`
-	Tiers []Tier  `json:"tiers"`
+	Seats []Seat  `json:"seats"`
 }
 
 // Seller says who sells an agent's slots, and the tariff that its owner is paid for every task beside the
@@ -83,13 +87,15 @@ type Seller struct {
 	Tariff Credits `json:"tariff"`
 }
 
-// Edge says what a task would be worth and cost on an agent. Task and Agent index Round.Tasks and
-// Round.Agents. Toll <= 0 is the regime's toll alone; the tier's charge and the flat fee are added
-// when the round is cleared. Toll is never a function of a bid.
+// Edge says what a task would be worth and cost on an agent, begun at once. At a seat that comes in a time it
+// is worth less by what that time costs the task: see [Task.Delay]. Task and Agent index Round.Tasks and
+// Round.Agents. Toll <= 0 is what the agent's slot costs others; the flat fee is added when the round is
+// cleared. Own, from 0 to -Toll, is the part of it that the client's own other tasks bear, which is charged
+// to nobody. Neither is ever a function of a bid of the round.
 type Edge struct {
 	Task, Agent int
 	Value, Cost Credits
-	Toll        Credits
+	Toll, Own   Credits
 }
 
 // Round is everything that clearing depends on. The same Round gives the same Outcome on every
@@ -109,83 +115,73 @@ type Round struct {
 	// no tariffs
 	Sellers []Seller
 
-	// Others are edges that a [Pruner] took out because they cannot change the outcome. The proof does not
+	// Others are edges that a [Cutter] took out because they cannot change the outcome. The proof does not
 	// cover them. [Explain] shows them: what a task might have had instead. Sorted as Edges are.
 	Others []Edge
 	Pruned Pruned
-	Parts  []Toll // for each of Edges, what its toll is for; nil: each toll is the regime's alone
 }
 
-// Toll splits up [Edge.Toll]. Each part is <= 0, and the rest is the regime's toll. The parts explain a toll;
-// they change no outcome.
-type Toll struct {
-	// for the seconds by which this agent takes longer to compute the prompt than another would
-	Load Credits `json:"load" msgpack:"load" want:"toll"`
-	// for being served before tasks that have waited longer for this agent
-	Age Credits `json:"age" msgpack:"age" want:"toll"`
-	// for slowing the tasks that run on this agent
-	Beside Credits `json:"beside" msgpack:"beside" want:"toll"`
-}
-
-// Pruned counts what a [Pruner] took out of a round.
+// Pruned counts what a [Cutter] took out of a round.
 type Pruned struct {
-	Tasks   int `json:"tasks"`   // tasks that were outbid on every agent that they could have gone to
-	Edges   int `json:"edges"`   // edges that could not change the outcome, also those of Tasks and Waiting
-	Waiting int `json:"waiting"` // tasks to which waiting was worth more than any free slot
-	Beyond  int `json:"beyond"`  // tasks that came last, left out because the round was at its limit
+	Tasks   int `json:"tasks"`   // tasks without a seat
+	Edges   int `json:"edges"`   // edges that could not change the outcome, also those of Tasks and Planned
+	Planned int `json:"planned"` // tasks that have a seat to come
+	Beyond  int `json:"beyond"`  // tasks left out because too many waited
 }
 
-// Sum is the part of an edge's toll that is not the regime's.
-func (t Toll) Sum() Credits { return t.Load + t.Age + t.Beside }
-
-// Award is a task given a slot. Toll is the whole toll: congestion charge + Edge.Toll - flat fee. Under the
-// rule clarke: task, Premium is SlotPrice - Toll. Under clarke: client, the client's ClientProof.Externality
-// is split over its awards, and Premium is this award's share - Toll, which is never more than under clarke:
-// task.
+// Award is a task given a slot that is free. Toll is the whole toll: Edge.Toll - flat fee. Under the rule
+// clarke: task, Premium is SlotPrice - Toll - Edge.Own. Under clarke: client, the client's
+// ClientProof.Externality is split over its seats, those to come among them, and Premium is this award's
+// share - Toll - Edge.Own, which is never more than under clarke: task.
 type Award struct {
 	Task      TaskID
 	Agent     AgentID
-	Tier      int
-	Value     Credits
+	Seat      int
+	Value     Credits // at the time that the seat comes
 	Cost      Credits // as quoted
 	SlotPrice Credits
 	Toll      Credits
 	Premium   Credits
 }
 
+// Planned is a task given a seat to come. It waits, and is matched anew with what comes meanwhile. It pays
+// nothing for it.
+type Planned struct{ Task, Agent, Seat int } // index into Round.Tasks and Round.Agents
+
 // Witness proves that a positive slot price is not too high: at any lower price Task would want the slot.
 type Witness struct {
-	Agent, Tier int // the slot price in question: index into Round.Agents, and its tier
+	Agent, Seat int // the slot price in question: index into Round.Agents, and its seat
 	Task        int // index into Round.Tasks
-	// FromAgent and FromTier say where Task is placed, or FromAgent is -1 if Task was left out.
-	FromAgent, FromTier int
-	Rank                int // strictly larger than the rank of (FromAgent, FromTier)
+	// FromAgent and FromSeat say where Task is placed, or FromAgent is -1 if Task was left out.
+	FromAgent, FromSeat int
+	Rank                int // strictly larger than the rank of (FromAgent, FromSeat)
 }
 
-// SlotPrice is the price of one more slot in a tier.
+// SlotPrice is the price of one more slot of a seat.
 type SlotPrice struct {
-	Agent, Tier int
+	Agent, Seat int
 	Price       Credits
 }
 
 // Tie is part of the proof that among assignments of equal welfare the one the seed prefers was taken:
 // a second slot price, in units of the tie-break instead of money.
 type Tie struct {
-	Agent, Tier int
+	Agent, Seat int
 	Rank        int64
 }
 
 // Outcome is how a round was cleared.
 type Outcome struct {
 	Awards    []Award     // sorted by task
-	Prices    []SlotPrice // every positive slot price, sorted by (agent, tier)
+	Planned   []Planned   // sorted by task
+	Prices    []SlotPrice // every positive slot price, sorted by (agent, seat)
 	Witnesses []Witness   // one for each positive slot price, in the same order
-	// sorted by (agent, tier), those not 0; empty where the best assignment is the only one
+	// sorted by (agent, seat), those not 0; empty where the best assignment is the only one
 	Ties []Tie
-	// under clarke: client, sorted by client; under pricing posted, for clients with several tasks, in the
-	// order in which clients were served
+	// under clarke: client, sorted by client, for those with several tasks of which one pays for a slot;
+	// under pricing posted, for clients with several tasks, in the order in which clients were served
 	Clients []ClientProof
-	Welfare Credits // sum over awards of value - cost + toll
+	Welfare Credits // sum over awards, and tasks with a seat to come, of value - cost + toll
 }
 
 // ClientProof proves what a client with several tasks owes the others. That is its Externality: the welfare
@@ -194,17 +190,17 @@ type Outcome struct {
 type ClientProof struct {
 	Client      string
 	Externality Credits
-	Prices      []SlotPrice // those positive, sorted by (agent, tier)
+	Prices      []SlotPrice // those that are not the round's, sorted by (agent, seat)
 	Moves       []Move      // tasks of others that would be placed elsewhere, sorted by task
 
-	// Under pricing posted there is no externality. Prices prove that the client's tasks got what suits them
-	// best together, of the slots that were left at its turn. Ties prove that the seed chose among equally
-	// good choices; those that are 0 are not listed.
+	// Under pricing posted there is no externality. Prices, those that are positive, prove that the client's
+	// tasks got what suits them best together, of the slots that were left at its turn. Ties prove that the
+	// seed chose among equally good choices; those that are 0 are not listed.
 	Ties []Tie
 }
 
 // Move says where a task would be placed.
 type Move struct {
 	Task        int // index into Round.Tasks
-	Agent, Tier int // Agent is -1 if it were left out
+	Agent, Seat int // Agent is -1 if it were left out
 }

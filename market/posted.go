@@ -44,7 +44,7 @@ func (ws *workspace) posted(r *Round) (Outcome, error) {
 			o.Clients = append(o.Clients, proof)
 		}
 	}
-	l.place(r, &o, p.match, nil)
+	l.award(r, &o, p.match, nil)
 	return o, nil
 }
 
@@ -109,7 +109,7 @@ func (p *line) sit(t, a int32) {
 func (p *line) hash(t, a int32) uint64 {
 	where := p.l.seats[a]
 	task := postedKey(p.seed, 't', string(p.r.Tasks[t].ID), 0)
-	agent := postedKey(p.seed, 'a', string(p.r.Agents[where.agent].Agent), int(where.tier))
+	agent := postedKey(p.seed, 'a', string(p.r.Agents[where.agent].Agent), int(where.at))
 	sum := sha256.Sum256(append(task[:], agent[:]...))
 	return binary.BigEndian.Uint64(sum[:])
 }
@@ -142,10 +142,10 @@ func (ws *workspace) choose(p *line, tasks, seats []int32) (ClientProof, error) 
 	for i, a := range seats {
 		at := p.l.seats[a]
 		if s.Price[i] > 0 {
-			proof.Prices = append(proof.Prices, SlotPrice{int(at.agent), int(at.tier), Credits(s.Price[i])})
+			proof.Prices = append(proof.Prices, SlotPrice{int(at.agent), int(at.at), Credits(s.Price[i])})
 		}
 		if second != nil && second[i] != 0 {
-			proof.Ties = append(proof.Ties, Tie{int(at.agent), int(at.tier), second[i]})
+			proof.Ties = append(proof.Ties, Tie{int(at.agent), int(at.at), second[i]})
 		}
 	}
 	for i, at := range s.Match {
@@ -229,7 +229,7 @@ func (ws *workspace) checkChoice(p *line, tasks, seats []int32, proof *ClientPro
 		}
 		last := -1
 		for _, x := range proof.Prices {
-			at, err := p.seatAt(x.Agent, x.Tier, seats)
+			at, err := p.seatAt(x.Agent, x.Seat, seats)
 			if err != nil || at <= last || x.Price <= 0 {
 				return fmt.Errorf("slot price %s in its proof: out of order, not positive, or of no seat "+
 					"that was left", x.Price)
@@ -238,7 +238,7 @@ func (ws *workspace) checkChoice(p *line, tasks, seats []int32, proof *ClientPro
 		}
 		last = -1
 		for _, x := range proof.Ties {
-			at, err := p.seatAt(x.Agent, x.Tier, seats)
+			at, err := p.seatAt(x.Agent, x.Seat, seats)
 			if err != nil || at <= last || x.Rank == 0 {
 				return fmt.Errorf("tie %d in its proof: out of order, 0, or of no seat that was left", x.Rank)
 			}
@@ -259,8 +259,8 @@ func (ws *workspace) checkChoice(p *line, tasks, seats []int32, proof *ClientPro
 	return err
 }
 
-func (p *line) seatAt(agent, tier int, seats []int32) (int, error) {
-	a, err := p.l.find(p.r, agent, tier)
+func (p *line) seatAt(agent, at int, seats []int32) (int, error) {
+	a, err := p.l.find(p.r, agent, at)
 	if err != nil {
 		return 0, err
 	}
@@ -278,8 +278,8 @@ func (r *Round) postedSeed() [32]byte {
 	return sha256.Sum256(append(buf, r.Domain...))
 }
 
-func postedKey(seed [32]byte, kind byte, name string, tier int) [32]byte {
-	buf := append(append(make([]byte, 0, len(seed)+2+len(name)), seed[:]...), kind, byte(tier))
+func postedKey(seed [32]byte, kind byte, name string, at int) [32]byte {
+	buf := append(append(make([]byte, 0, len(seed)+3+len(name)), seed[:]...), kind, byte(at>>8), byte(at))
 	return sha256.Sum256(append(buf, name...))
 }
 

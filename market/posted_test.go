@@ -1,6 +1,7 @@
 package market
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -8,8 +9,18 @@ import (
 )
 
 func postedRound(rng *rand.Rand, n, m int, spread int64) Round {
-	r := randomRound(rng, n, m, spread)
+	return asPosted(randomRound(rng, n, m, spread))
+}
+
+// asPosted is a round under posted prices: all of its seats are free.
+func asPosted(r Round) Round {
 	r.Rule.Pricing = PricingPosted
+	for i := range r.Agents {
+		for k := range r.Agents[i].Seats {
+			r.Agents[i].Seats[k].Later = false
+		}
+		slices.SortFunc(r.Agents[i].Seats, func(a, b Seat) int { return cmp.Compare(a.In, b.In) })
+	}
 	return r
 }
 
@@ -36,7 +47,7 @@ func TestLiesDoNotPayPosted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			was, is := utility(r, honest, client, false), utility(r, o, client, false)
+			was, is := utility(&r, &r, honest, client, false), utility(&r, &told, o, client, false)
 			if is > was {
 				t.Fatalf("seed %d, round %d: %s keeps %d by lying and %d without\n%+v\n%+v", seed, n, client,
 					is, was, r, told)
@@ -64,7 +75,7 @@ func TestPostedAgainstTheLine(t *testing.T) {
 		left := r
 		left.Agents = slices.Clone(r.Agents)
 		for i := range left.Agents {
-			left.Agents[i].Tiers = slices.Clone(left.Agents[i].Tiers)
+			left.Agents[i].Seats = slices.Clone(left.Agents[i].Seats)
 		}
 		for _, tasks := range r.line(r.postedSeed()) {
 			var got Credits
@@ -81,7 +92,7 @@ func TestPostedAgainstTheLine(t *testing.T) {
 				if slices.Contains(tasks, int32(j)) {
 					got += a.Value - a.Cost + a.Toll
 					i := slices.IndexFunc(r.Agents, func(s Supply) bool { return s.Agent == a.Agent })
-					if left.Agents[i].Tiers[a.Tier].Slots--; left.Agents[i].Tiers[a.Tier].Slots < 0 {
+					if left.Agents[i].Seats[a.Seat].Slots--; left.Agents[i].Seats[a.Seat].Slots < 0 {
 						t.Fatalf("seed %d, round %d: more than its slots at %s", seed, n, a.Agent)
 					}
 				}
@@ -140,8 +151,8 @@ func TestPostedOrder(t *testing.T) {
 func TestPostedIsNamed(t *testing.T) {
 	r := Round{Domain: "math", Number: 1, Rule: DefaultRule,
 		Tasks:  []Task{{ID: "p", Client: "c"}, {ID: "q", Client: "d"}},
-		Agents: []Supply{{"a", []Tier{{1, 0}}}},
-		Edges:  []Edge{{0, 0, 9, 2, 0}, {1, 0, 8, 2, 0}}}
+		Agents: []Supply{{"a", open(1)}},
+		Edges:  []Edge{{0, 0, 9, 2, 0, 0}, {1, 0, 8, 2, 0, 0}}}
 	vcg, err := Clear(r)
 	if err != nil || vcg.Awards[0].SlotPrice != 6 {
 		t.Fatalf("%+v, %v", vcg, err)

@@ -11,7 +11,7 @@ import (
 const MaxPrice Credits = 1_000_000 * Credit
 
 // MaxWorth bounds what one task may be said to be worth: a million credits. Below 2^53, so that it is
-// exact as a float64, and small enough that rounds of 4,000 tiers stay within the solver's bounds.
+// exact as a float64, and small enough that rounds of 4,000 seats stay within the solver's bounds.
 const MaxWorth Credits = 1_000_000 * Credit
 
 // MaxPatience bounds [Terms.Patience].
@@ -137,24 +137,49 @@ func (q Quote) Validate() error {
 
 // Value is what a quote is worth to the client, in nano-credits: iemas Eq. 1 in money,
 //
-//	floor(worth * (delta*quality - (1-delta)*min(1, ttft/patience)))
+//	floor(worth * (delta*quality - (1-delta)*ttft/patience))
 //
-// at most [Terms.Cap], so that a price the client refuses is never asked. It may be negative, down to -worth,
-// and is that for terms or a quote that Validate refuses.
+// at least -[MaxCredits]; that is the value of terms or of a quote that Validate refuses. A task loses by
+// every second, not only until its patience is over: else who is late would lose nothing more, and be served
+// last.
 func (t Terms) Value(q Quote) Credits {
 	j := t.Judge()
 	return j.Value(q)
 }
 
+// Second is by how much the value falls with every second: worth * (1-delta) / patience, rounded up, at most
+// [MaxCredits]; 0 for terms that Validate refuses.
+func (t Terms) Second() Credits {
+	if t.Validate() != nil {
+		return 0
+	}
+	// The conversion keeps the compiler from fusing the product.
+	c := math.Ceil(float64(float64(t.Worth)*(1-t.Delta)) / t.Patience.Seconds())
+	return Credits(min(c, float64(MaxCredits)))
+}
+
+// Bounded are terms by which nothing is worth more than [Terms.Cap], where no answer is better than best: the
+// worth is lowered. A value that were cut off at a price would be the same now and in three seconds, and
+// whoever has it would wait for everybody.
+func (t Terms) Bounded(best float64) Terms {
+	if most := t.Delta * best; most > 0 && float64(t.Worth)*most > float64(t.Cap()) {
+		t.Worth = Credits(math.Floor(float64(t.Cap()) / most))
+	}
+	return t
+}
+
 // Judged are terms that were validated once, so that many quotes can be valued by them.
 type Judged struct {
-	terms Terms
-	cap   Credits
-	sound bool
+	terms  Terms
+	sound  bool
+	second Credits
 }
 
 // Judge validates terms once; see [Judged].
-func (t Terms) Judge() Judged { return Judged{t, t.Cap(), t.Validate() == nil} }
+func (t Terms) Judge() Judged { return Judged{t, t.Validate() == nil, t.Second()} }
+
+// Second is [Terms.Second].
+func (j *Judged) Second() Credits { return j.second }
 
 // As is j, judged anew if it was not of these terms.
 func (j *Judged) As(t *Terms) *Judged {
@@ -168,14 +193,11 @@ func (j *Judged) As(t *Terms) *Judged {
 func (j *Judged) Value(q Quote) Credits {
 	t := &j.terms
 	if !j.sound || !q.sound() {
-		return -max(0, min(t.Worth, MaxWorth))
-	}
-	late := 1.0
-	if q.TTFT < t.Patience {
-		late = float64(q.TTFT) / float64(t.Patience)
+		return -MaxCredits
 	}
 	// The conversions keep the compiler from fusing a product into a sum, which would round differently
 	// on machines with fused multiply-add.
+	late := float64(q.TTFT) / float64(t.Patience)
 	share := float64(t.Delta*q.Quality) - float64((1-t.Delta)*late)
-	return min(Credits(math.Floor(float64(t.Worth)*share)), j.cap)
+	return Credits(math.Floor(max(float64(t.Worth)*share, -float64(MaxCredits))))
 }

@@ -96,18 +96,112 @@ func TestValue(t *testing.T) {
 	}{
 		{"perfect and at once", terms, Quote{Quality: 1}, 750},
 		{"late", terms, Quote{Quality: 1, TTFT: 2 * time.Second}, 625},
-		{"later than patience", terms, Quote{Quality: 1, TTFT: time.Hour}, 500},
-		{"bad and late", terms, Quote{TTFT: time.Hour}, -250},
+		{"later than patience", terms, Quote{Quality: 1, TTFT: 8 * time.Second}, 250},
+		{"much later", terms, Quote{Quality: 1, TTFT: time.Hour}, 750 - 250*900},
+		{"bad and late", terms, Quote{TTFT: 4 * time.Second}, -250},
+		{"beyond all money", Terms{Worth: MaxWorth, Patience: 1}, Quote{TTFT: time.Hour}, -MaxCredits},
 		{"rounded down", Terms{Worth: 1000, Delta: 1, Patience: 1}, Quote{Quality: 0.9999}, 999},
 		{"below zero, rounded down", Terms{Worth: 3, Delta: 0.5, Patience: 1}, Quote{TTFT: 1}, -2},
-		{"at most max_price", Terms{Worth: 1000, Delta: 1, Patience: 1, MaxPrice: 300}, Quote{Quality: 1},
-			300},
-		{"quality is no number", terms, Quote{Quality: math.NaN()}, -1000},
-		{"delta is no number", Terms{Worth: 1000, Delta: math.NaN(), Patience: 1}, Quote{}, -1000},
+		{"max_price bounds the worth, not the value", Terms{Worth: 1000, Delta: 1, Patience: 1, MaxPrice: 300},
+			Quote{Quality: 1}, 1000},
+		{"quality is no number", terms, Quote{Quality: math.NaN()}, -MaxCredits},
+		{"delta is no number", Terms{Worth: 1000, Delta: math.NaN(), Patience: 1}, Quote{}, -MaxCredits},
 	} {
 		if got := c.terms.Value(c.quote); got != c.want {
 			t.Errorf("%s: %d, want %d", c.what, got, c.want)
 		}
+	}
+}
+
+// A second is the fall of the value over a second, rounded up.
+func TestSecond(t *testing.T) {
+	for _, c := range []struct {
+		terms Terms
+		want  Credits
+	}{
+		{Terms{Worth: 1000, Delta: 0.75, Patience: 4 * time.Second}, 63},
+		{Terms{Worth: 1000, Delta: 1, Patience: time.Second}, 0},
+		{Terms{Worth: MaxWorth, Patience: 1}, MaxCredits},
+		{Terms{Worth: 1, Patience: 24 * time.Hour}, 1},
+		{Terms{Worth: 1}, 0}, // no terms
+	} {
+		if got := c.terms.Second(); got != c.want {
+			t.Errorf("%+v: a second is %d, want %d", c.terms, got, c.want)
+		}
+	}
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 31))
+	for range 2000 {
+		terms := Terms{Worth: Credits(rng.Int64N(int64(Credit))), Delta: rng.Float64(),
+			Patience: time.Second + time.Duration(rng.Int64N(int64(time.Hour)))}
+		q := Quote{TTFT: time.Duration(rng.Int64N(int64(time.Hour))), Quality: rng.Float64()}
+		in := time.Duration(rng.Int64N(int64(time.Minute)))
+		now := terms.Value(q)
+		q.TTFT += in
+		then := terms.Value(q)
+		task := Task{Second: terms.Second()}
+		seconds := Credits(2 + in/time.Second) // what rounding may come to
+		if late := task.Delay(in); then != -MaxCredits && (now-late > then+1 || now-late < then-seconds) {
+			t.Fatalf("seed %d: %+v is worth %d, after %v %d, and by its seconds %d", seed, terms, now, in, then,
+				now-late)
+		}
+	}
+}
+
+// A time at so much a second is rounded up once, and never leaves its bounds.
+func TestPerSecond(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 32))
+	second := big.NewInt(int64(time.Second))
+	for range 5000 {
+		each, of := Credits(rng.Int64()>>rng.IntN(63)), time.Duration(rng.Int64()>>rng.IntN(63))
+		want := new(big.Int).Mul(big.NewInt(int64(each)), big.NewInt(int64(of)))
+		want.Add(want, big.NewInt(int64(time.Second)-1)).Div(want, second)
+		most := big.NewInt(int64(MaxCredits))
+		if want.Cmp(most) > 0 {
+			want = most
+		}
+		if got := PerSecond(each, of); int64(got) != want.Int64() {
+			t.Fatalf("seed %d: %v at %d a second is %d, want %v", seed, of, each, got, want)
+		}
+		if each <= MaxCredits && of <= MaxIn {
+			if got := late(each, of); int64(got) != want.Int64() {
+				t.Fatalf("seed %d: the check finds %d for %v at %d a second, want %v", seed, got, of, each, want)
+			}
+		}
+	}
+	if got := (&Task{Second: 5}).Delay(-time.Second); got != 0 {
+		t.Errorf("a time that has passed costs %d", got)
+	}
+}
+
+// By terms that are bounded nothing is worth more than their cap, where no answer is better than best.
+func TestBounded(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 33))
+	lowered := 0
+	for range 5000 {
+		terms := Terms{Worth: Credits(rng.Int64N(int64(MaxWorth) >> rng.IntN(50))), Delta: rng.Float64(),
+			Patience: time.Second, MaxPrice: Credits(rng.Int64N(int64(MaxWorth) >> rng.IntN(50)))}
+		best := rng.Float64()
+		got := terms.Bounded(best)
+		value := got.Value(Quote{Quality: best})
+		if value > terms.Cap() || got.Worth > terms.Worth {
+			t.Fatalf("seed %d: %+v is worth %s at most, and bounded %+v %s", seed, terms, terms.Cap(), got, value)
+		}
+		if got != terms {
+			lowered++
+			if again := terms; again.Value(Quote{Quality: best}) < terms.Cap() || value < terms.Cap()-1 {
+				t.Fatalf("seed %d: %+v was lowered to %+v", seed, terms, got)
+			}
+		}
+	}
+	if lowered == 0 {
+		t.Error("no worth was lowered: the test sees nothing")
+	}
+	never := Terms{Worth: 9, Patience: 1, MaxPrice: 1}
+	if never.Bounded(1) != never || never.Bounded(0) != never {
+		t.Error("terms by which nothing is worth anything were lowered")
 	}
 }
 

@@ -19,7 +19,7 @@ func TestMutatedPostedOutcomes(t *testing.T) {
 	several, refused := 0, 0
 	for n := range times(1500) {
 		r := clientRound(rng, n)
-		r.Rule = Rule{Pricing: PricingPosted, Settle: SettleMetered, Clarke: ClarkeClient}
+		r = asPosted(r)
 		o, err := Clear(r)
 		if err != nil {
 			t.Fatal(err)
@@ -85,11 +85,11 @@ func mutatePosted(rng *rand.Rand, r *Round, m *Outcome) {
 	default: // to another seat, every figure as it would be there
 		e := r.Edges[rng.IntN(len(r.Edges))]
 		s := r.Agents[e.Agent]
-		if r.Tasks[e.Task].ID != a.Task || len(s.Tiers) == 0 {
+		if r.Tasks[e.Task].ID != a.Task || len(s.Seats) == 0 {
 			return
 		}
 		m.Welfare -= a.Value - a.Cost + a.Toll
-		*a = r.award(e, seat{int32(e.Agent), int32(rng.IntN(len(s.Tiers)))}, 0)
+		*a = r.award(e, seat{int32(e.Agent), int32(rng.IntN(len(s.Seats)))}, 0)
 		m.Welfare += a.Value - a.Cost + a.Toll
 	}
 }
@@ -104,6 +104,7 @@ func TestEncodingOfMore(t *testing.T) {
 		r.Rule.Pricing = []string{PricingPosted, PricingTariff, PricingVCG}[n%3]
 		switch r.Rule.Pricing {
 		case PricingPosted:
+			r = asPosted(r)
 			r.Rule.Instead = []string{"", PricingVCG}[rng.IntN(2)]
 		case PricingTariff:
 			for i := range r.Agents {
@@ -152,7 +153,7 @@ func TestSellers(t *testing.T) {
 		return Round{Domain: "math",
 			Rule:    Rule{Pricing: PricingTariff, Settle: SettleMetered, Clarke: ClarkeClient},
 			Tasks:   []Task{{ID: "p", Client: "c"}},
-			Agents:  []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
+			Agents:  []Supply{{"a", open(1)}, {"b", open(1)}},
 			Edges:   []Edge{{Task: 0, Agent: 0, Value: 9, Cost: 5}},
 			Sellers: []Seller{{"o", "h200", 3}, {"q", "h200", 3}}}
 	}
@@ -186,8 +187,8 @@ func TestExplanationOfOtherPricings(t *testing.T) {
 		Rule: Rule{Pricing: PricingPosted, Settle: SettleMetered, Clarke: ClarkeClient,
 			Instead: PricingVCG},
 		Tasks:  []Task{{ID: "p/1", Client: "p"}, {ID: "q/1", Client: "q"}},
-		Agents: []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
-		Edges:  []Edge{{0, 0, 9, 2, 0}, {0, 1, 5, 1, 0}, {1, 0, 9, 2, 0}}}
+		Agents: []Supply{{"a", open(1)}, {"b", open(1)}},
+		Edges:  []Edge{{0, 0, 9, 2, 0, 0}, {0, 1, 5, 1, 0, 0}, {1, 0, 9, 2, 0, 0}}}
 	tariff := r
 	tariff.Rule = Rule{Pricing: PricingTariff, Settle: SettleMetered, Clarke: ClarkeClient}
 	tariff.Sellers = []Seller{{"o", "h200", 1}, {"w", "h200", 1}}

@@ -64,21 +64,36 @@ func shuffled(rng *rand.Rand, r Round) Round {
 	return s
 }
 
-// utility is what a client truly keeps, settled as quoted: the best of its served tasks by true value, or
-// their sum, less what it pays for all of them.
-func utility(truth Round, o Outcome, client string, best bool) (u Credits) {
-	var most, sum Credits
-	for _, a := range o.Awards {
-		j := slices.IndexFunc(truth.Tasks, func(x Task) bool { return x.ID == a.Task })
-		if truth.Tasks[j].Client != client {
+// utility is what a client truly keeps, settled as quoted: the best of its placed tasks by true value, or
+// their sum, less what it pays for all of them. The part of a toll that is not charged counts as the loss
+// that it is, and a seat to come as if it were paid: told is what was cleared.
+func utility(truth, told *Round, o Outcome, client string, best bool) (u Credits) {
+	var most, sum, owed Credits
+	later := false
+	for _, p := range placesOf(told, &o) {
+		if told.Tasks[p.task].Client != client {
 			continue
 		}
-		for _, e := range truth.Edges {
-			if e.Task == j && truth.Agents[e.Agent].Agent == a.Agent {
-				most, sum = max(most, e.Value), sum+e.Value
-				u -= e.Cost + a.Premium
+		task := slices.IndexFunc(truth.Tasks, func(x Task) bool { return x.ID == told.Tasks[p.task].ID })
+		e := edgeOf(truth, task, p.agent)
+		value := e.Value - truth.Tasks[task].Delay(truth.Agents[p.agent].Seats[p.seat].In)
+		most, sum = max(most, value), sum+value
+		u -= e.Cost - e.Toll + truth.Fee
+		owed += p.weight
+		if p.award != nil {
+			u -= p.award.Premium + p.award.Toll + e.Own
+		} else {
+			later = true
+		}
+	}
+	if later { // what it owes for all of its seats, by what the others have without it
+		for _, a := range o.Awards {
+			i := slices.IndexFunc(told.Tasks, func(x Task) bool { return x.ID == a.Task })
+			if agent, _ := told.place(a.Agent); told.Tasks[i].Client == client {
+				u += a.Premium + a.Toll + edgeOf(told, i, agent).Own
 			}
 		}
+		u -= externality(told, &o, client, owed)
 	}
 	if best {
 		return u + most
@@ -86,12 +101,42 @@ func utility(truth Round, o Outcome, client string, best bool) (u Credits) {
 	return u + sum
 }
 
-// lie changes what one client says about its tasks: never costs, tolls or others.
+// externality is what a client's tasks cost the others, by what these have without it; weight is what its
+// seats add. Under clarke: task each task's is its own.
+func externality(r *Round, o *Outcome, client string, weight Credits) (sum Credits) {
+	if r.Rule.Clarke == ClarkeTask {
+		for _, p := range placesOf(r, o) {
+			if r.Tasks[p.task].Client == client {
+				sum += p.price
+			}
+		}
+		return sum
+	}
+	others := *r
+	others.Edges = slices.DeleteFunc(slices.Clone(r.Edges),
+		func(e Edge) bool { return r.Tasks[e.Task].Client == client })
+	without, err := Clear(others)
+	if err != nil {
+		panic(err)
+	}
+	return without.Welfare - (o.Welfare - weight)
+}
+
+// lie changes what one client says about its tasks, their values or what a second costs them: never costs,
+// tolls or others.
 func lie(rng *rand.Rand, r Round, client string) Round {
 	scale := []Credits{0, 1, 3, 5, 8, 20}[rng.IntN(6)]
-	kind := rng.IntN(3)
+	kind := rng.IntN(4)
 	s := r
 	s.Edges = nil
+	if kind == 3 {
+		s.Tasks = slices.Clone(r.Tasks)
+		for j := range s.Tasks {
+			if t := &s.Tasks[j]; t.Client == client {
+				t.Second = (t.Second + Credits(rng.IntN(3))) * scale / 4
+			}
+		}
+	}
 	for _, e := range r.Edges {
 		if r.Tasks[e.Task].Client == client {
 			switch {
@@ -99,7 +144,7 @@ func lie(rng *rand.Rand, r Round, client string) Round {
 				e.Value = e.Value * scale / 4
 			case kind == 1:
 				e.Value += Credits(rng.Int64N(21) - 10)
-			case rng.IntN(2) == 0:
+			case kind == 2 && rng.IntN(2) == 0:
 				continue // says it cannot use this agent
 			}
 		}
@@ -108,8 +153,8 @@ func lie(rng *rand.Rand, r Round, client string) Round {
 	return s
 }
 
-// One task a client: no lie about values, settled as quoted, gains anything. Tolls, tiers and fees are at
-// work.
+// One task a client: no lie about values, settled as quoted, gains anything. Tolls, fees and seats to come
+// are at work.
 func TestLiesDoNotPay(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 11))
@@ -130,7 +175,7 @@ func TestLiesDoNotPay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			was, is := utility(r, honest, client, false), utility(r, o, client, false)
+			was, is := utility(&r, &r, honest, client, false), utility(&r, &told, o, client, false)
 			if is > was {
 				t.Fatalf("seed %d, round %d: %s keeps %d by lying and %d without\n%+v\n%+v", seed, n, client,
 					is, was, r, told)
@@ -149,11 +194,11 @@ func TestLiesDoNotPay(t *testing.T) {
 // premium.
 func TestUnchargedTollsWouldMakeLyingPay(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 16))
-	keeps := func(truth Round, o Outcome, client string) Credits {
+	keeps := func(truth, told *Round, o Outcome, client string) Credits {
 		for i := range o.Awards {
 			o.Awards[i].Premium = o.Awards[i].SlotPrice
 		}
-		return utility(truth, o, client, false)
+		return utility(truth, told, o, client, false)
 	}
 	gained := 0
 	for range 2000 {
@@ -166,11 +211,12 @@ func TestUnchargedTollsWouldMakeLyingPay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := Clear(lie(rng, r, client))
+		told := lie(rng, r, client)
+		o, err := Clear(told)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if keeps(r, o, client) > keeps(r, honest, client) {
+		if keeps(&r, &told, o, client) > keeps(&r, &r, honest, client) {
 			gained++
 		}
 	}
@@ -196,7 +242,7 @@ func TestSplitNamesDoNotPay(t *testing.T) {
 		j := rng.IntN(len(r.Tasks))
 		client := r.Tasks[j].Client
 		truth := r
-		truth.Tasks = append(slices.Clone(r.Tasks), Task{ID: "z", Client: client})
+		truth.Tasks = append(slices.Clone(r.Tasks), Task{ID: "z", Client: client, Second: r.Tasks[j].Second})
 		truth.Edges = slices.Clone(r.Edges)
 		for _, e := range r.Edges {
 			if e.Task == j {
@@ -210,7 +256,8 @@ func TestSplitNamesDoNotPay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if was, is := utility(r, honest, client, true), utility(truth, o, client, true); is > was {
+		was, is := utility(&r, &r, honest, client, true), utility(&truth, &told, o, client, true)
+		if is > was {
 			t.Fatalf("seed %d, round %d: %s keeps %d under two names and %d under one\n%+v\n%+v", seed, n,
 				client, is, was, r, told)
 		}
@@ -223,8 +270,8 @@ func TestMutatedOutcomes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 13))
 	for n := range times(3000) {
 		r := randomRound(rng, 7, 4, []int64{3, 8, 1000}[n%3])
-		if n%2 == 0 { // with waits
-			r = crowdRound(rng, n)
+		if n%2 == 0 {
+			r.Rule.Clarke = ClarkeClient
 		}
 		o, err := Clear(r)
 		if err != nil {
@@ -242,6 +289,9 @@ func TestMutatedOutcomes(t *testing.T) {
 			}
 			// A witness may be another true one; money, places and order may not differ.
 			m.Witnesses, m.Ties = o.Witnesses, o.Ties
+			for i := range m.Clients {
+				m.Clients[i].Moves, m.Clients[i].Prices = o.Clients[i].Moves, o.Clients[i].Prices
+			}
 			if !slices.Equal(m.AppendCanonical(nil), good) {
 				t.Fatalf("seed %d, round %d: a false outcome passes\n%+v\n%+v\ntrue:\n%+v", seed, n, r, m, o)
 			}
@@ -253,7 +303,7 @@ func TestMutatedOutcomes(t *testing.T) {
 func mutate(rng *rand.Rand, r *Round, o *Outcome) {
 	step := func() Credits { return Credits(rng.Int64N(7) - 3) }
 	for range 1 + rng.IntN(2) {
-		switch rng.IntN(8) {
+		switch rng.IntN(10) {
 		case 0:
 			o.Welfare += step()
 		case 1:
@@ -266,16 +316,16 @@ func mutate(rng *rand.Rand, r *Round, o *Outcome) {
 				i := rng.IntN(len(o.Awards))
 				e := r.Edges[rng.IntN(len(r.Edges))]
 				if r.Tasks[e.Task].ID == o.Awards[i].Task {
-					tier := rng.IntN(len(r.Agents[e.Agent].Tiers))
-					o.Awards[i] = r.award(e, seat{int32(e.Agent), int32(tier)}, o.priceOf(e.Agent, tier))
-					o.Welfare = o.sum()
+					at := rng.IntN(len(r.Agents[e.Agent].Seats))
+					o.Awards[i] = r.award(e, seat{int32(e.Agent), int32(at)}, o.priceOf(e.Agent, at))
+					o.Welfare = o.sum(r)
 				}
 			}
 		case 3: // drop an award with all its sums right
 			if len(o.Awards) > 0 {
 				i := rng.IntN(len(o.Awards))
 				o.Awards = slices.Delete(o.Awards, i, i+1)
-				o.Welfare = o.sum()
+				o.Welfare = o.sum(r)
 			}
 		case 4: // another slot price, everywhere it stands
 			if len(o.Prices) > 0 {
@@ -283,7 +333,7 @@ func mutate(rng *rand.Rand, r *Round, o *Outcome) {
 				d := step()
 				p.Price += d
 				for i := range o.Awards {
-					if a := &o.Awards[i]; a.Agent == r.Agents[p.Agent].Agent && a.Tier == p.Tier {
+					if a := &o.Awards[i]; a.Agent == r.Agents[p.Agent].Agent && a.Seat == p.Seat {
 						a.SlotPrice += d
 						a.Premium += d
 					}
@@ -292,21 +342,32 @@ func mutate(rng *rand.Rand, r *Round, o *Outcome) {
 		case 5:
 			if len(o.Witnesses) > 0 {
 				w := &o.Witnesses[rng.IntN(len(o.Witnesses))]
-				*[]*int{&w.Agent, &w.Tier, &w.Task, &w.FromAgent, &w.FromTier,
+				*[]*int{&w.Agent, &w.Seat, &w.Task, &w.FromAgent, &w.FromSeat,
 					&w.Rank}[rng.IntN(6)] += int(step())
 			}
 		case 6:
 			if len(o.Ties) > 0 {
 				o.Ties[rng.IntN(len(o.Ties))].Rank += rng.Int64N(1<<41) - 1<<40
 			}
-		case 7: // two tasks change places with all sums right
+		case 7:
+			if len(o.Planned) > 0 {
+				p := &o.Planned[rng.IntN(len(o.Planned))]
+				*[]*int{&p.Task, &p.Agent, &p.Seat}[rng.IntN(3)] += int(step())
+			}
+		case 8: // a task has no seat to come with all sums right
+			if len(o.Planned) > 0 {
+				i := rng.IntN(len(o.Planned))
+				o.Planned = slices.Delete(o.Planned, i, i+1)
+				o.Welfare = o.sum(r)
+			}
+		case 9: // two tasks change places with all sums right
 			if len(o.Awards) > 1 {
 				i, j := rng.IntN(len(o.Awards)), rng.IntN(len(o.Awards))
 				a, b := o.Awards[i], o.Awards[j]
 				if x, ok := r.moved(o, a, b); ok {
 					if y, ok := r.moved(o, b, a); ok {
 						o.Awards[i], o.Awards[j] = x, y
-						o.Welfare = o.sum()
+						o.Welfare = o.sum(r)
 					}
 				}
 			}
@@ -314,18 +375,23 @@ func mutate(rng *rand.Rand, r *Round, o *Outcome) {
 	}
 }
 
-func (o *Outcome) priceOf(agent, tier int) Credits {
+func (o *Outcome) priceOf(agent, at int) Credits {
 	for _, p := range o.Prices {
-		if p.Agent == agent && p.Tier == tier {
+		if p.Agent == agent && p.Seat == at {
 			return p.Price
 		}
 	}
 	return 0
 }
 
-func (o *Outcome) sum() (w Credits) {
+func (o *Outcome) sum(r *Round) (w Credits) {
 	for _, a := range o.Awards {
 		w += a.Value - a.Cost + a.Toll
+	}
+	for _, p := range o.Planned {
+		if e := edgeOf(r, p.Task, p.Agent); e != nil && uint(p.Seat) < uint(len(r.Agents[p.Agent].Seats)) {
+			w += r.Weight(*e, p.Seat)
+		}
 	}
 	return w
 }
@@ -334,7 +400,7 @@ func (o *Outcome) sum() (w Credits) {
 func (r *Round) moved(o *Outcome, a, b Award) (Award, bool) {
 	for _, e := range r.Edges {
 		if r.Tasks[e.Task].ID == a.Task && r.Agents[e.Agent].Agent == b.Agent {
-			return r.award(e, seat{int32(e.Agent), int32(b.Tier)}, o.priceOf(e.Agent, b.Tier)), true
+			return r.award(e, seat{int32(e.Agent), int32(b.Seat)}, o.priceOf(e.Agent, b.Seat)), true
 		}
 	}
 	return Award{}, false
@@ -377,7 +443,7 @@ func TestNoDeficit(t *testing.T) {
 func TestPrivateLengthPaysUnderMeteredOnly(t *testing.T) {
 	// The task costs 2 on either agent by prediction; the client knows that on a it will really cost 8.
 	r := Round{Domain: "math", Rule: taskRule, Tasks: []Task{{ID: "p"}},
-		Agents: []Supply{{"a", []Tier{{Slots: 1}}}, {"b", []Tier{{Slots: 1}}}},
+		Agents: []Supply{{"a", open(1)}, {"b", open(1)}},
 		Edges:  []Edge{{Task: 0, Agent: 0, Value: 10, Cost: 2}, {Task: 0, Agent: 1, Value: 9, Cost: 2}}}
 	real := map[AgentID]Credits{"a": 8, "b": 2}
 	keeps := func(r Round, settle string) Credits {

@@ -5,9 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"math/bits"
 	"slices"
-	"sync"
 )
 
 // Limits of one round. A hub's rounds are a hundred times smaller. The limits bound the memory that hostile
@@ -15,11 +13,12 @@ import (
 const (
 	MaxTasks     = 1 << 17
 	MaxAgents    = 1 << 14
-	MaxTiers     = 64      // of one agent
-	MaxSeats     = 1 << 16 // tiers of all agents together
-	MaxSlots     = 1 << 20 // of one tier
+	MaxSeats     = 1 << 12 // of one agent
+	MostSeats    = 1 << 16 // of all agents together
+	MaxSlots     = 1 << 20 // of one seat
 	MaxEdges     = 1 << 20
-	MaxSeatEdges = 1 << 22 // edges, each counted once for every tier of its agent
+	MaxSeatEdges = 1 << 22 // edges, each counted once for every seat of its agent
+	MaxTurn      = 1<<turnBits - 1
 	MaxShown     = 8       // of [Round.Others] for one task
 	MaxPruned    = 1 << 40 // of each count of [Pruned]
 	MaxID        = 256     // bytes of an id or name
@@ -55,12 +54,6 @@ func (r Rule) Validate() error {
 	return nil
 }
 
-// Weight is what an edge adds to welfare when it is served from a tier: value - cost + toll, the toll being
-// the regime's, the tier's congestion charge and minus the flat fee.
-func (e Edge) Weight(tier Tier, fee Credits) Credits {
-	return e.Value - e.Cost + e.Toll + tier.Toll - fee
-}
-
 // Sort brings a round into canonical order: tasks and agents by id, edges by (task, agent), their indices
 // rewritten. It leaves edges whose indices are out of range to [Round.Validate].
 func (r *Round) Sort() {
@@ -79,7 +72,7 @@ func (r *Round) Sort() {
 			}
 		}
 	}
-	r.Parts = follow(r.Parts, sortEdges(moved[:], r.Edges, len(r.Tasks)))
+	sortEdges(moved[:], r.Edges, len(r.Tasks))
 	sortEdges(moved[:], r.Others, len(r.Tasks))
 }
 
@@ -220,9 +213,9 @@ func move[T any](s []T, order []int) []int {
 // Validate judges a round; [Clear] never panics on one that passes. Its errors name the field and the limit.
 // It wants the canonical order of [Round.Sort] without duplicates, and
 //
-//	max weight x (tiers of all agents + 1) < 2^62
+//	max weight x (seats of all agents + 1) < 2^62
 //
-// so that no sum along a path of exchanges, at most one for each tier, leaves an int64; and at most 2^62 for
+// so that no sum along a path of exchanges, at most one for each seat, leaves an int64; and at most 2^62 for
 // the sum of every task's largest weight, so that welfare does not.
 func (r *Round) Validate() error {
 	if err := r.validate(); err != nil {
@@ -257,10 +250,11 @@ func (r *Round) validate() error {
 		if i > 0 && t.ID <= r.Tasks[i-1].ID {
 			return fmt.Errorf("task %s: %s", t.ID, orderFault(t.ID == r.Tasks[i-1].ID))
 		}
-		if t.Wait != nil {
-			if err := r.validateWait(t.Wait); err != nil {
-				return fmt.Errorf("task %s: wait: %w", t.ID, err)
-			}
+		if t.Second < 0 || t.Second > MaxCredits {
+			return fmt.Errorf("task %s: a second costs it %s, want 0 to %s credits", t.ID, t.Second, MaxCredits)
+		}
+		if t.Turn < 0 || t.Turn > MaxTurn {
+			return fmt.Errorf("task %s: turn is %d, want 0 to %d", t.ID, t.Turn, MaxTurn)
 		}
 	}
 	seats, err := r.validateAgents()
@@ -279,29 +273,14 @@ func (r *Round) validate() error {
 // validateRest judges the form and the bounds of what the proof does not cover.
 func (r *Round) validateRest() error {
 	p := r.Pruned
-	for _, n := range [4]int{p.Tasks, p.Edges, p.Waiting, p.Beyond} {
+	for _, n := range [4]int{p.Tasks, p.Edges, p.Planned, p.Beyond} {
 		if n < 0 || n > MaxPruned {
 			return fmt.Errorf("pruned: a count of %d, want 0 to %d", n, MaxPruned)
 		}
 	}
-	if r.Rule.Pricing == PricingPosted && (p.Tasks > 0 || p.Edges > 0 || p.Waiting > 0 || len(r.Others) > 0) {
+	if r.Rule.Pricing == PricingPosted && (p.Tasks > 0 || p.Edges > 0 || p.Planned > 0 || len(r.Others) > 0) {
 		return fmt.Errorf("%d tasks and %d edges pruned under pricing %q, where all that are served stand in "+
 			"line", p.Tasks, p.Edges, PricingPosted)
-	}
-	if len(r.Parts) > 0 && len(r.Parts) != len(r.Edges) {
-		return fmt.Errorf("what %d tolls are for, of %d edges", len(r.Parts), len(r.Edges))
-	}
-	for i, t := range r.Parts {
-		for _, part := range [3]Credits{t.Load, t.Age, t.Beside} {
-			if part > 0 || part < -MaxCredits {
-				return fmt.Errorf("edge %d: a part of its toll is %s, want %s to 0 credits", i, part,
-					-MaxCredits)
-			}
-		}
-		if sum := t.Sum(); sum < r.Edges[i].Toll {
-			return fmt.Errorf("edge %d: parts of its toll are %s together, and it is %s", i, sum,
-				r.Edges[i].Toll)
-		}
 	}
 	own, shown := 0, 0 // where the current task's edges begin in Edges, and how many others it has so far
 	for i, e := range r.Others {
@@ -366,13 +345,17 @@ func (r *Round) validateAgents() (seats int, err error) {
 		if i > 0 && a.Agent <= r.Agents[i-1].Agent {
 			return 0, fmt.Errorf("agent %s: %s", a.Agent, orderFault(a.Agent == r.Agents[i-1].Agent))
 		}
-		if _, err := ValidateTiers(a.Tiers); err != nil {
+		if _, err := ValidateSeats(a.Seats); err != nil {
 			return 0, fmt.Errorf("agent %s: %w", a.Agent, err)
 		}
-		seats += len(a.Tiers)
+		if k := len(a.Seats); k > 0 && a.Seats[k-1].Later && r.Rule.Pricing == PricingPosted {
+			return 0, fmt.Errorf("agent %s: a seat to come under pricing %q, which plans nothing", a.Agent,
+				PricingPosted)
+		}
+		seats += len(a.Seats)
 	}
-	if seats > MaxSeats {
-		return 0, fmt.Errorf("%d tiers of all agents together, want at most %d", seats, MaxSeats)
+	if seats > MostSeats {
+		return 0, fmt.Errorf("%d seats of all agents together, want at most %d", seats, MostSeats)
 	}
 	return seats, nil
 }
@@ -396,19 +379,18 @@ func (r *Round) validateEdges(seats int) error {
 			}
 		}
 		task, agent = e.Task, e.Agent
-		tiers := agents[e.Agent].Tiers
-		seatEdges += len(tiers)
-		if len(tiers) == 0 {
+		seatEdges += len(agents[e.Agent].Seats)
+		if len(agents[e.Agent].Seats) == 0 {
 			continue
 		}
 		if sold && e.Cost < r.Sellers[e.Agent].Tariff {
 			return fmt.Errorf("edge %s > %s: cost is %s, less than the tariff %s that it bears",
 				r.Tasks[e.Task].ID, r.Agents[e.Agent].Agent, e.Cost, r.Sellers[e.Agent].Tariff)
 		}
-		// Weights fall from tier to tier: the first is the largest.
-		w := e.Value - e.Cost + e.Toll + tiers[0].Toll - r.Fee
+		// No seat is worth more than one at once.
+		w := e.Value - e.Cost + e.Toll - r.Fee
 		if w > limit {
-			return fmt.Errorf("edge %s > %s: weight is %s, want at most %s credits with %d tiers in "+
+			return fmt.Errorf("edge %s > %s: weight is %s, want at most %s credits with %d seats in "+
 				"the round",
 				r.Tasks[e.Task].ID, r.Agents[e.Agent].Agent, w, limit, seats)
 		}
@@ -418,7 +400,7 @@ func (r *Round) validateEdges(seats int) error {
 		return fmt.Errorf("the largest weights of all tasks sum to more than %s credits", Credits(1<<62))
 	}
 	if seatEdges > MaxSeatEdges {
-		return fmt.Errorf("%d edges counted once for every tier of their agent, want at most %d",
+		return fmt.Errorf("%d edges counted once for every seat of their agent, want at most %d",
 			seatEdges, MaxSeatEdges)
 	}
 	return nil
@@ -429,10 +411,10 @@ func (r *Round) holds(e *Edge) bool {
 	return uint(e.Task) < uint(len(r.Tasks)) && uint(e.Agent) < uint(len(r.Agents)) && e.bounded()
 }
 
-// bounded reports whether its amounts are within bounds.
+// bounded reports whether its amounts are within bounds. What is too small is too large without its sign.
 func (e *Edge) bounded() bool {
 	return uint64(e.Value+MaxCredits) <= 2*uint64(MaxCredits) && uint64(e.Cost) <= uint64(MaxCredits) &&
-		uint64(-e.Toll) <= uint64(MaxCredits) // what is too small is too large without its sign
+		uint64(e.Own) <= uint64(-e.Toll) && uint64(-e.Toll) <= uint64(MaxCredits)
 }
 
 // edgeFault says what is wrong with item i of list, an edge that has a fault; what names the list.
@@ -452,6 +434,8 @@ func (r *Round) edgeFault(what string, list []Edge, i int) error {
 		return fmt.Errorf("%s: cost is %s, want 0 to %s credits", name, e.Cost, MaxCredits)
 	case e.Toll > 0 || e.Toll < -MaxCredits:
 		return fmt.Errorf("%s: toll is %s, want %s to 0 credits", name, e.Toll, -MaxCredits)
+	case e.Own < 0 || e.Own > -e.Toll:
+		return fmt.Errorf("%s: the client's own part of its toll is %s, want 0 to %s", name, e.Own, -e.Toll)
 	}
 	return fmt.Errorf("%s: %s", name, orderFault(compareEdges(list[i-1], e) == 0))
 }
@@ -479,43 +463,3 @@ func clip(s string) string {
 
 // Hash names the round: SHA-256 over its canonical bytes. The next round carries it as Prev.
 func (r *Round) Hash() [32]byte { return sha256.Sum256(r.AppendCanonical(nil)) }
-
-// tieKeys derives the tie-break's hash of (task, agent, tier) from the round itself, so that nobody can
-// choose among assignments of equal welfare: the seed is a hash of Prev and of every input. Keys of tasks and
-// of tiers are mixed by a product of 128 bits, since a sum f(task) + g(tier) would be the same for every
-// assignment.
-type tieKeys struct{ task, seat [][2]uint64 }
-
-// canonicals is the memory of rounds that are written to be hashed alone.
-var canonicals = sync.Pool{New: func() any { return new([]byte) }}
-
-func (r *Round) tieKeys(seats []seat) tieKeys {
-	written := canonicals.Get().(*[]byte)
-	*written = r.AppendCanonical(append((*written)[:0], "souk tie-break 1\n"...))
-	seed := sha256.Sum256(*written)
-	canonicals.Put(written)
-	buf := make([]byte, 0, len(seed)+2+MaxID)
-	key := func(kind byte, id string, tier int) [2]uint64 {
-		buf = append(append(buf[:0], seed[:]...), kind, byte(tier))
-		sum := sha256.Sum256(append(buf, id...))
-		return [2]uint64{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
-	}
-	k := tieKeys{task: make([][2]uint64, len(r.Tasks)), seat: make([][2]uint64, len(seats))}
-	for i, t := range r.Tasks {
-		k.task[i] = key('t', string(t.ID), 0)
-	}
-	for i, s := range seats {
-		k.seat[i] = key('a', string(r.Agents[s.agent].Agent), int(s.tier))
-	}
-	return k
-}
-
-// hash is 64 bits for a task in a tier that nobody can choose.
-func (k tieKeys) hash(task, seat int32) uint64 {
-	t, s := k.task[task], k.seat[seat]
-	hi, lo := bits.Mul64(t[0]^s[0], t[1]+s[1])
-	x := hi ^ lo ^ t[1] ^ bits.RotateLeft64(s[0], 32)
-	x = (x ^ x>>33) * 0xff51afd7ed558ccd
-	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
-}

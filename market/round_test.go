@@ -15,8 +15,8 @@ func TestBadRounds(t *testing.T) {
 	good := func() Round {
 		return Round{Domain: "math", Number: 1, Rule: taskRule,
 			Tasks:  []Task{{ID: "p", Client: "c"}, {ID: "q", Client: "c"}},
-			Agents: []Supply{{"a", []Tier{{1, 0}, {1, -2}}}, {"b", nil}},
-			Edges:  []Edge{{0, 0, 9, 2, 0}, {0, 1, 9, 2, 0}, {1, 0, 8, 2, 0}}}
+			Agents: []Supply{{"a", []Seat{{Slots: 1}, {1, 2, true}}}, {"b", nil}},
+			Edges:  []Edge{{0, 0, 9, 2, 0, 0}, {0, 1, 9, 2, 0, 0}, {1, 0, 8, 2, 0, 0}}}
 	}
 	r := good()
 	if o, err := Clear(r); err != nil || Check(r, o) != nil {
@@ -43,11 +43,20 @@ func TestBadRounds(t *testing.T) {
 		{"agent 0: id has 0 bytes", func(r *Round) { r.Agents[0].Agent = "" }},
 		{"agent b: listed twice", func(r *Round) { r.Agents[0].Agent = "b" }},
 		{"agent b: out of order", func(r *Round) { r.Agents[0].Agent = "c" }},
-		{"agent b: 65 tiers", func(r *Round) { r.Agents[1].Tiers = make([]Tier, 65) }},
-		{"tier 0 has 0 slots", func(r *Round) { r.Agents[0].Tiers[0].Slots = 0 }},
-		{"tier 0 has 1048577 slots", func(r *Round) { r.Agents[0].Tiers[0].Slots = MaxSlots + 1 }},
-		{"tier 0 has toll", func(r *Round) { r.Agents[0].Tiers[0].Toll = 1 }},
-		{"not below the toll", func(r *Round) { r.Agents[0].Tiers[1].Toll = 0 }},
+		{"task p: a second costs it -0.000000001", func(r *Round) { r.Tasks[0].Second = -1 }},
+		{"task p: turn is -1, want 0 to 1023", func(r *Round) { r.Tasks[0].Turn = -1 }},
+		{"task p: turn is 1024", func(r *Round) { r.Tasks[0].Turn = MaxTurn + 1 }},
+		{"task p: a second costs it 1000000000.0", func(r *Round) { r.Tasks[0].Second = MaxCredits + 1 }},
+		{"agent b: 4097 seats", func(r *Round) { r.Agents[1].Seats = make([]Seat, MaxSeats+1) }},
+		{"seat 0 has 0 slots", func(r *Round) { r.Agents[0].Seats[0].Slots = 0 }},
+		{"seat 0 has 1048577 slots", func(r *Round) { r.Agents[0].Seats[0].Slots = MaxSlots + 1 }},
+		{"seat 0 comes in -1ns", func(r *Round) { r.Agents[0].Seats[0].In = -1 }},
+		{"seat 1 comes in 24h0m0.000000001s", func(r *Round) { r.Agents[0].Seats[1].In = MaxIn + 1 }},
+		{"seat 1 comes in 2ns, sooner than", func(r *Round) { r.Agents[0].Seats[0] = Seat{1, 3, true} }},
+		{"seat 1 is free, and the seat before it is to come", func(r *Round) {
+			r.Agents[0].Seats[0], r.Agents[0].Seats[1] = r.Agents[0].Seats[1], r.Agents[0].Seats[0]
+		}},
+		{`a seat to come under pricing "posted"`, func(r *Round) { r.Rule.Pricing = PricingPosted }},
 		{"task index is 2", func(r *Round) { r.Edges[2].Task = 2 }},
 		{"task index is -1", func(r *Round) { r.Edges[0].Task = -1 }},
 		{"agent index is 2", func(r *Round) { r.Edges[2].Agent = 2 }},
@@ -57,16 +66,20 @@ func TestBadRounds(t *testing.T) {
 		{"edge p > a: value is", func(r *Round) { r.Edges[0].Value = -MaxCredits - 1 }},
 		{"edge p > a: cost is", func(r *Round) { r.Edges[0].Cost = -1 }},
 		{"edge p > a: toll is", func(r *Round) { r.Edges[0].Toll = 1 }},
+		{"edge p > a: the client's own part of its toll is 0.000000001, want 0 to 0",
+			func(r *Round) { r.Edges[0].Own = 1 }},
+		{"edge p > a: the client's own part of its toll is -0.000000001",
+			func(r *Round) { r.Edges[0].Own = -1 }},
 		{"131073 tasks", func(r *Round) { r.Tasks = make([]Task, MaxTasks+1) }},
 		{"16385 agents", func(r *Round) { r.Agents = make([]Supply, MaxAgents+1) }},
 		{"1048577 edges", func(r *Round) { r.Edges = make([]Edge, MaxEdges+1) }},
-		{"65540 tiers of all agents", func(r *Round) { r.Agents, r.Edges = manyTiers(1130, 58), nil }},
-		{"edges counted once for every tier", func(r *Round) { manySeatEdges(r) }},
+		{"65540 seats of all agents", func(r *Round) { r.Agents, r.Edges = manySeats(1130, 58), nil }},
+		{"edges counted once for every seat", func(r *Round) { manySeatEdges(r) }},
 		{"edge p > a0000: weight is", func(r *Round) {
-			r.Agents, r.Edges = manyTiers(64, 64), []Edge{{0, 0, MaxCredits, 0, 0}}
+			r.Agents, r.Edges = manySeats(64, 64), []Edge{{Value: MaxCredits}}
 		}},
 		{"weights of all tasks sum to more than", func(r *Round) {
-			r.Agents, r.Tasks, r.Edges = []Supply{{"a", []Tier{{100, 0}}}}, nil, nil
+			r.Agents, r.Tasks, r.Edges = []Supply{{"a", open(100)}}, nil, nil
 			for j := range 100 {
 				r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("t%02d", j))})
 				r.Edges = append(r.Edges, Edge{Task: j, Value: MaxCredits})
@@ -89,11 +102,11 @@ func TestBadRounds(t *testing.T) {
 	}
 }
 
-func manyTiers(agents, tiers int) (s []Supply) {
+func manySeats(agents, seats int) (s []Supply) {
 	for i := range agents {
 		a := Supply{Agent: AgentID(fmt.Sprintf("a%04d", i))}
-		for k := range tiers {
-			a.Tiers = append(a.Tiers, Tier{Slots: 1, Toll: Credits(-k)})
+		for k := range seats {
+			a.Seats = append(a.Seats, Seat{Slots: 1, In: time.Duration(k), Later: k > 0})
 		}
 		s = append(s, a)
 	}
@@ -101,7 +114,7 @@ func manyTiers(agents, tiers int) (s []Supply) {
 }
 
 func manySeatEdges(r *Round) {
-	r.Agents, r.Tasks, r.Edges = manyTiers(66, 64), nil, nil
+	r.Agents, r.Tasks, r.Edges = manySeats(66, 64), nil, nil
 	for j := range 1000 {
 		r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("t%04d", j))})
 		for i := range r.Agents {
@@ -114,7 +127,7 @@ func manySeatEdges(r *Round) {
 func TestWeightsAtTheBound(t *testing.T) {
 	r := Round{Rule: taskRule}
 	for i := range 3 {
-		r.Agents = append(r.Agents, Supply{AgentID(fmt.Sprint("a", i)), []Tier{{1, 0}}})
+		r.Agents = append(r.Agents, Supply{AgentID(fmt.Sprint("a", i)), open(1)})
 	}
 	top := min(MaxCredits, Credits((1<<62-1)/4))
 	for j := range 4 {

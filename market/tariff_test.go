@@ -203,9 +203,9 @@ func randomAgentMarket(rng *rand.Rand) agentMarket {
 	for n := range 3 {
 		r := Round{Domain: "agents", Number: uint64(n + 1), Rule: DefaultRule}
 		for i := range m.owners { // one owner, one agent; the first has two
-			r.Agents = append(r.Agents, Supply{AgentID(m.owners[i] + "-1"), []Tier{{1, 0}}})
+			r.Agents = append(r.Agents, Supply{AgentID(m.owners[i] + "-1"), open(1)})
 			if i == 0 {
-				r.Agents = append(r.Agents, Supply{AgentID(m.owners[i] + "-2"), []Tier{{1, 0}}})
+				r.Agents = append(r.Agents, Supply{AgentID(m.owners[i] + "-2"), open(1)})
 			}
 		}
 		for j := range 1 + rng.IntN(5) {
@@ -358,10 +358,10 @@ func TestSettle(t *testing.T) {
 
 func TestWithTariffs(t *testing.T) {
 	r := Round{Rule: DefaultRule, Tasks: []Task{{ID: "p", Client: "c"}},
-		Agents: []Supply{{"a", []Tier{{1, 0}}}, {"b", []Tier{{1, 0}}}},
-		Edges:  []Edge{{0, 0, 9, 2, 0}, {0, 1, 9, 2, 0}}}
+		Agents: []Supply{{"a", open(1)}, {"b", open(1)}},
+		Edges:  []Edge{{0, 0, 9, 2, 0, 0}, {0, 1, 9, 2, 0, 0}}}
 	got, err := r.WithTariffs(func(a AgentID) (Credits, bool) { return 4, a == "b" })
-	if err != nil || !slices.Equal(got.Edges, []Edge{{0, 1, 9, 6, 0}}) || r.Edges[1].Cost != 2 {
+	if err != nil || !slices.Equal(got.Edges, []Edge{{0, 1, 9, 6, 0, 0}}) || r.Edges[1].Cost != 2 {
 		t.Errorf("%+v, %v", got.Edges, err)
 	}
 	for _, bad := range []Credits{-1, MaxCredits} {

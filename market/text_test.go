@@ -1,14 +1,16 @@
 package market
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"souk/bus/bustest/golden"
 )
@@ -90,47 +92,56 @@ func readRounds(t *testing.T, path string) (rounds []textRound) {
 func readSupply(name, slots string) (Supply, error) {
 	s := Supply{Agent: AgentID(name)}
 	for part := range strings.SplitSeq(slots, "+") {
-		var tier Tier
-		count, charge, ok := strings.Cut(part, "@")
-		if _, err := fmt.Sscan(count, &tier.Slots); err != nil {
+		var at Seat
+		count, in, later := strings.Cut(part, "@")
+		if _, err := fmt.Sscan(count, &at.Slots); err != nil {
 			return s, err
 		}
-		if ok {
-			c, err := ParseCredits(charge)
-			if err != nil {
+		if at.Later = later; later {
+			var err error
+			if at.In, err = time.ParseDuration(in); err != nil {
 				return s, err
 			}
-			tier.Toll = -c
 		}
-		s.Tiers = append(s.Tiers, tier)
+		s.Seats = append(s.Seats, at)
 	}
 	return s, nil
 }
 
-// addTask adds a task "client/name" or "name", with edges "agent value-cost~toll" in pairs of words.
+// addTask adds a task "client/name" or "name", with edges "agent value-cost~toll~own" in pairs of words. A
+// first word "second=1" is what a second costs it.
 func (r *textRound) addTask(name string, words []string) error {
 	client, _, ok := strings.Cut(name, "/")
 	if !ok {
 		client = name
 	}
 	j := len(r.round.Tasks)
-	r.round.Tasks = append(r.round.Tasks, Task{ID: TaskID(name), Client: client})
+	task := Task{ID: TaskID(name), Client: client}
+	if len(words) > 0 {
+		if second, ok := strings.CutPrefix(words[0], "second="); ok {
+			c, err := ParseCredits(second)
+			if err != nil {
+				return err
+			}
+			task.Second, words = c, words[1:]
+		}
+	}
+	r.round.Tasks = append(r.round.Tasks, task)
 	for k := 0; k+1 < len(words); k += 2 {
 		i := slices.IndexFunc(r.round.Agents, func(s Supply) bool { return string(s.Agent) == words[k] })
 		if i < 0 {
 			return fmt.Errorf("no agent %q", words[k])
 		}
 		value, rest, _ := strings.Cut(words[k+1], "-")
-		cost, toll, ok := strings.Cut(rest, "~")
-		if !ok {
-			toll = "0"
-		}
+		cost, tolls, _ := strings.Cut(rest, "~")
+		toll, own, _ := strings.Cut(tolls, "~")
 		e := Edge{Task: j, Agent: i}
 		for _, part := range []struct {
 			text string
 			to   *Credits
 			sign Credits
-		}{{value, &e.Value, 1}, {cost, &e.Cost, 1}, {toll, &e.Toll, -1}} {
+		}{{value, &e.Value, 1}, {cost, &e.Cost, 1}, {cmp.Or(toll, "0"), &e.Toll, -1},
+			{cmp.Or(own, "0"), &e.Own, 1}} {
 			c, err := ParseCredits(part.text)
 			if err != nil {
 				return err
@@ -165,13 +176,13 @@ func TestRoundsAsText(t *testing.T) {
 				if err := Check(r, o); err != nil {
 					t.Error(err)
 				}
-				got := textRound{name: want.name, round: want.round, clear: textAwards(o),
+				got := textRound{name: want.name, round: want.round, clear: textAwards(r, o),
 					prices: textPrices(r, o), welfare: o.Welfare.String()}
 				if *golden.Update {
 					parts[i+1] = got.rewrite(parts[i+1])
 					return
 				}
-				if d := cmp.Diff([]string{want.clear, want.prices, want.welfare},
+				if d := gocmp.Diff([]string{want.clear, want.prices, want.welfare},
 					[]string{got.clear, got.prices, got.welfare}); d != "" {
 					x, _ := Explain(r, o)
 					t.Errorf("as written (-), as cleared (+):\n%s\n%s", d, x)
@@ -202,14 +213,20 @@ func (r *textRound) rewrite(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-func textAwards(o Outcome) string {
+func textAwards(r Round, o Outcome) string {
 	var words []string
-	for _, a := range o.Awards {
-		place := string(a.Agent)
-		if a.Tier > 0 {
-			place += fmt.Sprintf("#%d", a.Tier+1)
+	for _, p := range placesOf(&r, &o) {
+		place := string(r.Agents[p.agent].Agent)
+		if p.seat > 0 {
+			place += fmt.Sprintf("#%d", p.seat+1)
 		}
-		words = append(words, fmt.Sprintf("%s>%s pays %s", a.Task, place, a.Cost+a.Premium))
+		word := fmt.Sprintf("%s>%s", r.Tasks[p.task].ID, place)
+		if p.award != nil {
+			word += fmt.Sprintf(" pays %s", p.award.Cost+p.award.Premium)
+		} else {
+			word += " waits"
+		}
+		words = append(words, word)
 	}
 	return strings.Join(words, "  ")
 }
@@ -218,8 +235,8 @@ func textPrices(r Round, o Outcome) string {
 	var words []string
 	for _, p := range o.Prices {
 		place := string(r.Agents[p.Agent].Agent)
-		if p.Tier > 0 {
-			place += fmt.Sprintf("#%d", p.Tier+1)
+		if p.Seat > 0 {
+			place += fmt.Sprintf("#%d", p.Seat+1)
 		}
 		words = append(words, place+" "+p.Price.String())
 	}

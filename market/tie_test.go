@@ -24,15 +24,11 @@ func TestTiesAgainstBruteForce(t *testing.T) {
 		var got []int32
 		var l layout
 		l.of(&r)
-		for j := range r.Tasks {
-			at := int32(-1)
-			for _, a := range o.Awards {
-				if a.Task == r.Tasks[j].ID {
-					i := slices.IndexFunc(r.Agents, func(s Supply) bool { return s.Agent == a.Agent })
-					at = l.first[i] + int32(a.Tier)
-				}
-			}
-			got = append(got, at)
+		for range r.Tasks {
+			got = append(got, -1)
+		}
+		for _, p := range placesOf(&r, &o) {
+			got[p.task] = l.first[p.agent] + int32(p.seat)
 		}
 		if !slices.Equal(got, best) {
 			t.Fatalf("seed %d, round %d: took %v, want %v of %d equally good\n%+v", seed, n, got, best, count,
@@ -89,4 +85,102 @@ func bestByHash(r *Round) (best []int32, count int) {
 	}
 	try(0, score{})
 	return best, count
+}
+
+// Of equally good plans that serve as many, the one is taken in which the most begin, and of those the one in
+// which the smallest turns do: found here by trying every plan.
+func TestTurns(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 61))
+	moved := 0
+	for n := range times(2000) {
+		r := randomRound(rng, 5, 3, []int64{2, 3}[n%2])
+		o, err := Clear(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := [4]int{int(o.Welfare), len(o.Awards) + len(o.Planned), len(o.Awards)}
+		for _, p := range placesOf(&r, &o) {
+			if p.award != nil {
+				got[3] -= r.Tasks[p.task].Turn
+			}
+		}
+		best, least := bestByTurn(&r)
+		if got != best {
+			t.Fatalf("seed %d, round %d: welfare, served, begun and turns are %v, want %v\n%+v\n%+v", seed, n, got,
+				best, r, o)
+		}
+		if least != best {
+			moved++
+		}
+	}
+	if moved == 0 {
+		t.Error("all plans had the same turns: the test sees nothing")
+	}
+}
+
+// bestByTurn tries every plan: what the best has, and what the worst of those that serve as many.
+func bestByTurn(r *Round) (best, least [4]int) {
+	var l layout
+	l.of(r)
+	free := slices.Clone(l.slots)
+	best[0] = -1
+	var try func(t int, s [4]int)
+	try = func(t int, s [4]int) {
+		if t == len(r.Tasks) {
+			switch {
+			case slices.Compare(s[:2], best[:2]) > 0:
+				best, least = s, s
+			case slices.Equal(s[:2], best[:2]) && slices.Compare(s[:], best[:]) > 0:
+				best = s
+			case slices.Equal(s[:2], best[:2]) && slices.Compare(s[:], least[:]) < 0:
+				least = s
+			}
+			return
+		}
+		try(t+1, s)
+		for e := l.off[t]; e < l.off[t+1]; e++ {
+			a := l.seat[e]
+			if free[a] == 0 {
+				continue
+			}
+			free[a]--
+			x := [4]int{s[0] + int(l.weight[e]), s[1] + 1, s[2], s[3]}
+			if !l.later(r, a) {
+				x[2], x[3] = x[2]+1, x[3]-r.Tasks[t].Turn
+			}
+			try(t+1, x)
+			free[a]++
+		}
+	}
+	try(0, [4]int{})
+	return best, least
+}
+
+// What decides between equals stays within its bits, and each level is worth more than all below it that one
+// exchange changes, at every number of seats.
+func TestPreference(t *testing.T) {
+	for _, seats := range []int{1, 2, 3, 100, 1000, 1400, 3000, 16_000, MostSeats} {
+		p := preferenceOf(seats)
+		first, last := &Task{}, &Task{Turn: MaxTurn}
+		chain := uint64(seats + 1)
+		value := func(t *Task, later bool, hash uint64) uint64 {
+			return p.of(t, later, hash) >> (64 - p.width)
+		}
+		all := ^uint64(0)
+		if p.of(first, false, all)<<p.width != 0 || p.hash < leastHash && seats < 3000 {
+			t.Errorf("%d seats: %+v", seats, p)
+		}
+		if value(last, false, 0) <= chain*(value(first, false, all)-value(last, false, 0)) ||
+			value(last, false, 0) <= chain*value(last, true, all) {
+			t.Errorf("%d seats: to begin is worth too little: %+v", seats, p)
+		}
+		if seats > 1000 {
+			chain = 1
+		}
+		if p.turn <= chain*value(first, true, all) && seats < MostSeats {
+			t.Errorf("%d seats: a turn is worth too little: %+v", seats, p)
+		}
+		t.Logf("%d seats: turns %v, %d bits of hash", seats, p.turn > 0, p.hash)
+	}
 }

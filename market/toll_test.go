@@ -23,6 +23,7 @@ func regimeTolls(rng *rand.Rand, r *Round) {
 	for i := range r.Edges {
 		saved := float64(rng.Int64N(1 + int64(r.Edges[i].Cost)))
 		r.Edges[i].Toll = Credits(min(0, math.Floor(tau*scale*(draws[i]-most)-(1-omega)*saved)))
+		r.Edges[i].Own = Credits(rng.Int64N(1 - int64(r.Edges[i].Toll)))
 	}
 }
 
@@ -39,7 +40,7 @@ func TestRegimeTolls(t *testing.T) {
 		plain := r
 		plain.Edges = slices.Clone(r.Edges)
 		for i := range plain.Edges {
-			plain.Edges[i].Toll = 0
+			plain.Edges[i].Toll, plain.Edges[i].Own = 0, 0
 		}
 		regimeTolls(rng, &r)
 		honest, err := Clear(r)
@@ -55,19 +56,20 @@ func TestRegimeTolls(t *testing.T) {
 			moved++
 		}
 		for _, a := range honest.Awards {
-			if keeps := a.Value - a.Cost - a.Premium; keeps < 0 || a.Premium < r.Fee ||
-				a.Premium < a.SlotPrice {
+			if keeps := a.Value - a.Cost - a.Premium; keeps < 0 || a.Premium < r.Fee+a.SlotPrice {
 				t.Fatalf("seed %d, round %d: award %+v leaves its client %d", seed, n, a, keeps)
 			}
 		}
 		client := r.Tasks[rng.IntN(len(r.Tasks))].Client
 		for range 8 {
-			o, err := Clear(lie(rng, r, client))
+			told := lie(rng, r, client)
+			o, err := Clear(told)
 			if err != nil {
 				t.Fatal(err)
 			}
 			lies++
-			if was, is := utility(r, honest, client, false), utility(r, o, client, false); is > was {
+			was, is := utility(&r, &r, honest, client, false), utility(&r, &told, o, client, false)
+			if is > was {
 				t.Fatalf("seed %d, round %d: %s keeps %d by lying and %d without\n%+v", seed, n, client, is,
 					was, r)
 			}
@@ -85,7 +87,7 @@ func TestTollsOnBidsWouldMakeLyingPay(t *testing.T) {
 	onBids := func(r Round) Round {
 		r.Edges = slices.Clone(r.Edges)
 		for i, e := range r.Edges {
-			r.Edges[i].Toll = -max(0, e.Value/4)
+			r.Edges[i].Toll, r.Edges[i].Own = -max(0, e.Value/4), 0
 		}
 		return r
 	}
@@ -96,15 +98,16 @@ func TestTollsOnBidsWouldMakeLyingPay(t *testing.T) {
 			r.Tasks[j].Client = string(r.Tasks[j].ID)
 		}
 		client := r.Tasks[rng.IntN(len(r.Tasks))].Client
-		honest, err := Clear(onBids(r))
+		truth, told := onBids(r), onBids(lie(rng, r, client))
+		honest, err := Clear(truth)
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := Clear(onBids(lie(rng, r, client)))
+		o, err := Clear(told)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if utility(r, o, client, false) > utility(r, honest, client, false) {
+		if paid(&r, &told, o, client) > paid(&r, &truth, honest, client) {
 			gained++
 		}
 	}
@@ -113,11 +116,23 @@ func TestTollsOnBidsWouldMakeLyingPay(t *testing.T) {
 	}
 }
 
+// paid is what a client keeps of what begins.
+func paid(truth, told *Round, o Outcome, client string) (u Credits) {
+	for _, p := range placesOf(told, &o) {
+		if told.Tasks[p.task].Client == client && p.award != nil {
+			e := edgeOf(truth, p.task, p.agent)
+			value := e.Value - truth.Tasks[p.task].Delay(truth.Agents[p.agent].Seats[p.seat].In)
+			u += value - e.Cost - p.award.Premium
+		}
+	}
+	return u
+}
+
 // Why no toll may be above zero, and such rounds are refused: premium is slot price - toll, so that a bonus
 // is paid out of money that nobody brought.
 func TestTollsAboveZeroWouldOpenDeficits(t *testing.T) {
 	r := Round{Domain: "math", Number: 1, Rule: DefaultRule, Tasks: []Task{{ID: "p", Client: "c"}},
-		Agents: []Supply{{"a", []Tier{{1, 0}}}}, Edges: []Edge{{0, 0, 9, 2, 3}}}
+		Agents: []Supply{{"a", open(1)}}, Edges: []Edge{{0, 0, 9, 2, 3, 0}}}
 	if _, err := Clear(r); err == nil {
 		t.Error("a toll above zero was cleared")
 	}

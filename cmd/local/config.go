@@ -54,8 +54,6 @@ type Agent struct {
 	Slots    int          `yaml:"slots"`
 	Engine   Engine       `yaml:"engine"`
 
-	Tiers []market.Tier `yaml:"tiers"` // the slots by congestion charge; default: as measured under load
-
 	Owner string         `yaml:"owner"` // whose it is; default: the agent's own
 	Class string         `yaml:"class"` // of agents that are paid one tariff; default: the model
 	Ask   market.Credits `yaml:"ask"`   // for a task beside its metered cost, where pricing is tariff

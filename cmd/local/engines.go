@@ -56,7 +56,7 @@ func (m *Market) startEngines(ctx context.Context, known []replay.Dialogue) ([]a
 func (a Agent) config(url, model string) (agentd.AgentConfig, error) {
 	card, err := a.Card()
 	c := agentd.AgentConfig{ID: a.ID, Engine: agentd.EngineConfig{URL: url, RelayEvery: a.Engine.RelayEvery},
-		Model: model, Slots: a.Slots, Tiers: a.Tiers, Price: card, Owner: a.Owner, Class: a.Class, Ask: a.Ask}
+		Model: model, Slots: a.Slots, Price: card, Owner: a.Owner, Class: a.Class, Ask: a.Ask}
 	for _, s := range a.Scores {
 		c.Domains = append(c.Domains, bus.DomainScore{Domain: s.Domain, Score: s.Score})
 	}

@@ -322,10 +322,9 @@ func premiumParts(r bus.Result) string {
 	if r.Premium == 0 {
 		return ""
 	}
-	crowd := ""
-	if c := r.Crowd; c != nil {
-		crowd = fmt.Sprintf("load toll %s, age toll %s, beside toll %s, ", -c.Load, -c.Age, -c.Beside)
+	own := ""
+	if r.Own > 0 {
+		own = fmt.Sprintf(", of which %s are not charged", r.Own)
 	}
-	return fmt.Sprintf(" (slot price %s, congestion charge %s, regime toll %s, %sfee %s)", r.SlotPrice,
-		-r.Congestion, -r.Regime(), crowd, r.Fee)
+	return fmt.Sprintf(" (slot price %s, toll %s%s, fee %s)", r.SlotPrice, -r.Toll-r.Fee, own, r.Fee)
 }

@@ -64,10 +64,9 @@ type Batch[T comparable] struct {
 	rule Rule
 	due  []item[T]
 	left []item[T]
-	old  []item[T] // memory for Wake
-	last time.Time // when a batch was last cleared
-	rest time.Time // those left are considered again no sooner
-	news bool      // something has happened since they were
+	old  []item[T]     // memory for Wake
+	last time.Time     // when a batch was last cleared
+	took time.Duration // that a round took lately
 }
 
 type item[T comparable] struct {
@@ -93,7 +92,6 @@ func (b *Batch[T]) Add(t T, arrived time.Time) { b.due = insert(b.due, t, arrive
 
 // Leave lets a task wait for news.
 func (b *Batch[T]) Leave(t T, arrived time.Time) {
-	b.news = b.news && len(b.left) > 0 // those that it was news to may have gone
 	b.left = insert(b.left, t, arrived)
 }
 
@@ -105,67 +103,20 @@ func insert[T comparable](items []item[T], t T, arrived time.Time) []item[T] {
 	return slices.Insert(items, i, item[T]{t, arrived})
 }
 
-// News has all who were left considered again, as soon as they may be.
-func (b *Batch[T]) News(now time.Time) {
-	b.news = len(b.left) > 0
-	b.Look(now)
-}
+// News has all who were left considered again.
+func (b *Batch[T]) News() { b.Wake() }
 
-// Look has them considered again if there were news, and they may be by now.
-func (b *Batch[T]) Look(now time.Time) {
-	if b.news && !now.Before(b.rest) {
-		b.Wake()
-	}
-}
-
-// Rest has all who are left, and are from now on, considered again no sooner than so long after now; where
-// something was said of this moment before, so much later.
-func (b *Batch[T]) Rest(now time.Time, d time.Duration) {
-	if b.rest.Before(now) {
-		b.rest = now
-	}
-	b.rest = b.rest.Add(d)
-}
-
-// Held reports whether there were news since those left were considered.
-func (b *Batch[T]) Held() bool { return b.news && len(b.left) > 0 }
-
-// Rested is when those left are considered again; zero where nothing has happened since they were.
-func (b *Batch[T]) Rested() time.Time {
-	if !b.Held() {
-		return time.Time{}
-	}
-	return b.rest
-}
+// Took says how long a round took: for twice as long none of tasks that compete is held, or a hub would do
+// nothing else.
+func (b *Batch[T]) Took(d time.Duration) { b.took = min(max(0, d), time.Second) }
 
 // Wake has all who were left considered again at once.
 func (b *Batch[T]) Wake() {
-	if b.news = false; len(b.left) == 0 {
-		return
+	if len(b.left) > 0 {
+		b.add(b.left)
+		clear(b.left)
+		b.left = b.left[:0]
 	}
-	b.add(b.left)
-	clear(b.left)
-	b.left = b.left[:0]
-}
-
-// WakeThose has those who were left considered again at once; while they rest, these alone.
-func (b *Batch[T]) WakeThose(now time.Time, are func(T) bool) {
-	if !now.Before(b.rest) {
-		b.Wake()
-		return
-	}
-	var woken []item[T]
-	left := b.left[:0]
-	for _, it := range b.left {
-		if are(it.task) {
-			woken = append(woken, it)
-		} else {
-			left = append(left, it)
-		}
-	}
-	clear(b.left[len(left):])
-	b.left = left
-	b.add(woken)
 }
 
 // add adds some that were left.
@@ -250,7 +201,7 @@ func (b *Batch[T]) full() bool { return b.Len() >= min(b.rule.ClosesAt, b.rule.M
 
 // next is when the next batch of tasks that compete may close.
 func (b *Batch[T]) next() time.Time {
-	return b.last.Add(min(b.rule.MaxWait, time.Duration(b.Len())*b.rule.Apart))
+	return b.last.Add(max(2*b.took, min(b.rule.MaxWait, time.Duration(b.Len())*b.rule.Apart)))
 }
 
 // Deadline is when the batch closes if there are free slots and nothing else happens: the oldest task will
@@ -268,14 +219,6 @@ func (b *Batch[T]) Deadline() time.Time {
 
 // Cleared notes when a batch was taken to be cleared: see Rule.Apart.
 func (b *Batch[T]) Cleared(now time.Time) { b.last = now }
-
-// While counts the tasks that a round could place, by arrival, up to the first that does not fit.
-func (b *Batch[T]) While(fits func(t T) bool) int {
-	if i := slices.IndexFunc(b.due, func(it item[T]) bool { return !fits(it.task) }); i >= 0 {
-		return i
-	}
-	return len(b.due)
-}
 
 // Take removes and appends to dst the tasks of the next round, by arrival: the first most of those that it
 // could place.

@@ -147,11 +147,6 @@ func check(ctx context.Context, sources []*Source, whole bool, o Options) (Summa
 			}
 		}
 		r := audits[i].Finish()
-		if r.Distant > 0 {
-			sum.Undecided = append(sum.Undecided, fmt.Sprintf("level 4: %d waits of %s name slot prices "+
-				"that "+
-				"lie too far back to be compared", r.Distant, s.Name))
-		}
 		sum.add(s, r.Count, r.Findings...)
 		sum.Reports = append(sum.Reports, r)
 	}

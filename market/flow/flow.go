@@ -1,9 +1,9 @@
 // Package flow finds the matching of tasks to seats with the greatest weight, in exact integers, and the
 // least price of a slot in every seat.
 //
-// A seat is a place with one or more equal slots: a tier of an agent. A task takes one slot or none; left
-// out, it adds nothing, which is the outside option that the paper's max-flow lacks (iemas Thm. 4.1 is false
-// without it).
+// A seat is a place with one or more equal slots: those of an agent that come free at one time. A task takes
+// one slot or none; left out, it adds nothing, which is the outside option that the paper's max-flow lacks
+// (iemas Thm. 4.1 is false without it).
 //
 // Two methods find the same answer by different means, each the other's check. Insert adds one task at a time
 // and keeps prices least; it is the faster where nothing contends. Simplex is the primal network simplex on a

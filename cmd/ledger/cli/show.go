@@ -151,19 +151,18 @@ func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, ex
 }
 
 func printRound(w io.Writer, format string, r *market.Round, o *market.Outcome) error {
-	s := newSheet(w, format, "task", "agent", "tier", "value", "cost", "slot price", "congestion", "regime",
-		"fee", "premium", "load", "age", "beside")
+	s := newSheet(w, format, "task", "agent", "seat", "value", "cost", "slot price", "toll", "own",
+		"fee", "premium")
 	awards := o.Awards
 	for _, t := range r.Tasks {
 		a := market.Award{Task: t.ID, Agent: "-"}
-		var congestion, regime, fee market.Credits
-		var parts market.Toll
+		var toll, own market.Credits
 		if len(awards) > 0 && awards[0].Task == t.ID {
 			a, awards = awards[0], awards[1:]
-			congestion, regime, parts, fee = r.Tolls(a)
+			toll, own = -a.Toll-r.Fee, r.Own(a)
 		}
-		if err := s.add(string(a.Task), string(a.Agent), a.Tier, a.Value, a.Cost, a.SlotPrice, -congestion,
-			-regime, -fee, a.Premium, -parts.Load, -parts.Age, -parts.Beside); err != nil {
+		if err := s.add(string(a.Task), string(a.Agent), a.Seat, a.Value, a.Cost, a.SlotPrice, toll,
+			own, r.Fee, a.Premium); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ func roundOf(tasks, agents, slots, candidates int) market.Round {
 	for i := range agents {
 		r.Agents = append(r.Agents,
 			market.Supply{Agent: market.AgentID(fmt.Sprintf("agent-%04d", i)),
-				Tiers: []market.Tier{{Slots: max(1, slots/agents)}}})
+				Seats: []market.Seat{{Slots: max(1, slots/agents)}}})
 	}
 	for j := range tasks {
 		client := fmt.Sprintf("client-%05d", j)

@@ -12,7 +12,7 @@ import (
 )
 
 // large is the paper's setting for Fig. 6: 100 agents, 200 tasks at once; here with 200 slots in all.
-var large = shape{clients: 200, agents: 100, slots: 2, cacheSize: 24_000, charge: 8_000}
+var large = shape{clients: 200, agents: 100, slots: 2, cacheSize: 24_000}
 
 // cut deals n things into k clusters of equal size: in order of their domain, so that each cluster has few of
 // them, or in an order drawn at random.
@@ -152,7 +152,7 @@ func schemes(ctx context.Context, src *source, o Options) (Result, error) {
 		clients, agents bool
 	}{{"Full-Mix", false, false}, {"Ideal", true, true}, {"Task-Mix", false, true},
 		{"Agent-Mix", true, false}}
-	sh := shape{clients: 72, agents: 24, slots: 2, cacheSize: 24_000, charge: usual.charge}
+	sh := shape{clients: 72, agents: 24, slots: 2, cacheSize: 24_000}
 	k := len(domains)
 	rounds := max(o.Rounds/3, 1)
 	n := len(list) * len(rules)

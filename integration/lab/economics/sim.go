@@ -161,11 +161,8 @@ func (s *sim) round(ds []demand, settle string, report func(j, a int) market.Cre
 	r := market.Round{Domain: "economics", Number: s.number,
 		Rule: market.Rule{Pricing: market.PricingVCG, Settle: settle, Clarke: market.ClarkeTask}}
 	for _, n := range s.nodes {
-		tiers := []market.Tier{{Slots: n.slots}}
-		if s.shape.charge > 0 && n.slots > 1 {
-			tiers = []market.Tier{{Slots: (n.slots + 1) / 2}, {Slots: n.slots / 2, Toll: -s.shape.charge}}
-		}
-		r.Agents = append(r.Agents, market.Supply{Agent: n.id, Tiers: tiers})
+		seats := []market.Seat{{Slots: n.slots}}
+		r.Agents = append(r.Agents, market.Supply{Agent: n.id, Seats: seats})
 	}
 	for j, d := range ds {
 		r.Tasks = append(r.Tasks,

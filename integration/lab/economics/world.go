@@ -133,12 +133,10 @@ type node struct {
 type shape struct {
 	clients, agents, slots int // slots of one agent
 	cacheSize              int // tokens of one agent
-	// of the second half of an agent's slots: about what standing behind one more prefill costs
-	charge market.Credits
 }
 
 // usual is a contended market: half again as many clients as slots.
-var usual = shape{clients: 36, agents: 6, slots: 4, cacheSize: 24_000, charge: 8_000}
+var usual = shape{clients: 36, agents: 6, slots: 4, cacheSize: 24_000}
 
 // nodes makes agents: cards in turn, prices that go with speeds, specialists of every domain alike.
 func (s *source) nodes(rng *rand.Rand, sh shape) []node {

@@ -1,0 +1,40 @@
+package round
+
+import (
+	"time"
+
+	"souk/market"
+)
+
+// Kept is what became of seats to come: of what a task was to have at the first that it was given, the share
+// that was left when it began or was refused. Where all are served it is 1, and a slot's price is the seconds
+// that it saves; where somebody is squeezed out it falls, and a slot's price is what he would have had.
+type Kept struct {
+	got, of float64 // tasks, fading
+	at      int64
+}
+
+const keeps = 10 * time.Second
+
+// End takes in a task that was to have planned, and has so much now; refused: 0.
+func (k *Kept) End(now int64, planned, has market.Credits) {
+	if planned <= 0 {
+		return
+	}
+	k.fade(now)
+	k.got += float64(max(0, min(has, planned))) / float64(planned)
+	k.of++
+}
+
+func (k *Kept) fade(now int64) {
+	less := float64(keeps) / float64(keeps+time.Duration(max(0, now-k.at)))
+	k.got, k.of, k.at = k.got*less, k.of*less, now
+}
+
+// Share is the mean, of [market.FullShare].
+func (k *Kept) Share() uint32 {
+	if k.of < 1e-6 {
+		return market.FullShare
+	}
+	return uint32(min(1, k.got/k.of) * market.FullShare)
+}

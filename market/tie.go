@@ -1,0 +1,98 @@
+package market
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math/bits"
+	"sync"
+
+	"souk/market/flow"
+)
+
+// Among plans of equal weight that serve as many, the one is taken in which the most tasks begin; then those
+// with the smaller turns; then a hash decides, by a seed that nobody can choose. Each is a level of bits of
+// what package flow sums up. One exchange moves at most one task for each seat, and one more: so each level
+// is worth more than all that such an exchange changes below it. Where many seats leave no room for that,
+// above a thousand, a turn is worth more than the hash of one task alone; above ten thousands turns are not
+// looked at.
+const (
+	turnBits  = 10
+	leastHash = 4 // bits of the hash that are left below turns
+)
+
+// preference weighs a task in a seat among equals.
+type preference struct {
+	begin, turn uint64 // what a seat of now is worth, and each turn that a task is before the last
+	width, hash int    // bits that count, of 64 the highest, and bits of the hash
+}
+
+func preferenceOf(seats int) preference {
+	p := preference{width: flow.TieBits(seats)}
+	step := bits.Len(uint(seats + 1))
+	p.begin, p.hash = 1<<(p.width-1), p.width-1-step
+	if below := p.hash - turnBits - step; below >= leastHash {
+		p.turn, p.hash = 1<<(below+step), below
+	} else if below := p.hash - turnBits; below >= 0 {
+		p.turn, p.hash = 1<<below, below
+	}
+	return p
+}
+
+// of is 64 bits for a task in a seat; later: that is to come.
+func (p *preference) of(t *Task, later bool, hash uint64) uint64 {
+	x := hash >> (64 - p.hash)
+	if !later {
+		x += p.begin + p.turn*uint64(MaxTurn-t.Turn)
+	}
+	return x << (64 - p.width)
+}
+
+// tieKeys derives the tie-break's hash of (task, agent, seat) from the round itself, so that nobody can
+// choose among plans of equal welfare: the seed is a hash of Prev and of every input. Keys of tasks and of
+// seats are mixed by a product of 128 bits, since a sum f(task) + g(seat) would be the same for every plan.
+type tieKeys struct {
+	r          *Round
+	prefer     preference
+	seats      []seat
+	task, seat [][2]uint64
+}
+
+// canonicals is the memory of rounds that are written to be hashed alone.
+var canonicals = sync.Pool{New: func() any { return new([]byte) }}
+
+func (r *Round) tieKeys(seats []seat) tieKeys {
+	written := canonicals.Get().(*[]byte)
+	*written = r.AppendCanonical(append((*written)[:0], "souk tie-break 1\n"...))
+	seed := sha256.Sum256(*written)
+	canonicals.Put(written)
+	buf := make([]byte, 0, len(seed)+3+MaxID)
+	key := func(kind byte, id string, seat int) [2]uint64 {
+		buf = append(append(buf[:0], seed[:]...), kind, byte(seat>>8), byte(seat))
+		sum := sha256.Sum256(append(buf, id...))
+		return [2]uint64{binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])}
+	}
+	k := tieKeys{r: r, prefer: preferenceOf(len(seats)), seats: seats, task: make([][2]uint64, len(r.Tasks)),
+		seat: make([][2]uint64, len(seats))}
+	for i, t := range r.Tasks {
+		k.task[i] = key('t', string(t.ID), 0)
+	}
+	for i, s := range seats {
+		k.seat[i] = key('a', string(r.Agents[s.agent].Agent), int(s.at))
+	}
+	return k
+}
+
+// hash is 64 bits for a task in a seat, by which equals are told apart.
+func (k *tieKeys) hash(task, seat int32) uint64 {
+	t, s, at := k.task[task], k.seat[seat], k.seats[seat]
+	hi, lo := bits.Mul64(t[0]^s[0], t[1]+s[1])
+	x := mixed(hi ^ lo ^ t[1] ^ bits.RotateLeft64(s[0], 32))
+	return k.prefer.of(&k.r.Tasks[task], k.r.Agents[at.agent].Seats[at.at].Later, x)
+}
+
+// mixed spreads what differs over all bits.
+func mixed(x uint64) uint64 {
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
