@@ -13,7 +13,6 @@ import (
 	"souk/bus"
 	"souk/bus/bustest/script"
 	"souk/hub"
-	"souk/hub/line"
 	"souk/ledger"
 	"souk/market"
 )
