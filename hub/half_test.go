@@ -55,15 +55,3 @@ func TestADeadlineIsJudgedByTheMedian(t *testing.T) {
 		}
 	}
 }
-
-// Who waits for an agent that has no slot judges its deadline likewise.
-func TestADeadlineOfWhoWaits(t *testing.T) {
-	x := prospect{serves: true, ttft: 185 * time.Millisecond, early: 135 * time.Millisecond, quote: &offer{}}
-	f := search{left: 100 * time.Millisecond}
-	if _, ok := f.worth(&x, f.first(&x, 0)); !ok {
-		t.Error("half of its first tokens come in time, and it is too late")
-	}
-	if _, ok := f.worth(&x, f.first(&x, 60*time.Millisecond)); ok {
-		t.Error("half of its first tokens come too late, and it is in time")
-	}
-}

@@ -57,8 +57,7 @@ func (r *Ready) Bytes() (b []byte) {
 	return fmt.Appendln(b, r.Faults, r.Wake.UnixNano(), r.Probes, r.Placed, r.Rounds)
 }
 
-// print of all that can be reached from a value, addresses and what caches hold among it; but for the memory
-// of quotes themselves.
+// print of all that can be reached from a value, addresses and what caches hold among it.
 func printOf(v reflect.Value) uint64 {
 	var h maphash.Hash
 	h.SetSeed(printSeed)
@@ -79,9 +78,7 @@ func printOf(v reflect.Value) uint64 {
 			}
 		case reflect.Struct:
 			for i := range v.NumField() {
-				if v.Type().Field(i).Type != reflect.TypeFor[*inquiry]() {
-					walk(v.Field(i))
-				}
+				walk(v.Field(i))
 			}
 		case reflect.Slice, reflect.Array:
 			number(uint64(v.Len()))
@@ -159,17 +156,11 @@ func TestAQuoteIsWhatALoneTaskIsGiven(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		h := newHouse(t, func(c *Config) {
 			c.Fee = market.Credits(r.IntN(3)) * 700
-			c.Crowd.Beside = time.Duration(r.IntN(2)) * 1500 * time.Microsecond
-			c.Crowd.Compute = 4 * float64(r.IntN(2))
 			c.Pricing = []string{market.PricingVCG, market.PricingPosted}[r.IntN(2)]
 		})
 		for i := range 1 + r.IntN(4) {
 			reg := registration(fmt.Sprint("a-", i), "llama", 2+r.IntN(3), 0.6+r.Float64()/3,
 				card(1<<r.IntN(4), 1, market.Credits(4+r.IntN(30))))
-			if r.IntN(2) == 0 {
-				reg.Tiers = []market.Tier{{Slots: 1}, {Slots: reg.Slots, Toll: -20_000}}
-				reg.Slots++
-			}
 			h.must(h.n.Join(h.now, reg))
 		}
 		dear := worth(10 * market.Credit)
@@ -199,16 +190,13 @@ func TestAQuoteIsWhatALoneTaskIsGiven(t *testing.T) {
 		x := q.Models[0]
 		h.must(h.step(m))
 		in := h.n.known[taskKey{"bob", "t"}]
-		rather := in != nil && in.state == waiting && h.waitsFor(in)
+		rather := in != nil && in.state == waiting
 		h.pass(20 * time.Millisecond)
 		var d *bus.Dispatch
 		for i := range h.dispatched {
 			if h.dispatched[i].Task.ID == "t" {
 				d = &h.dispatched[i]
 			}
-		}
-		if d != nil && in.tooExpensive > 0 {
-			d = nil // a later round took it, as what runs beside it had come nearer to its end
 		}
 		takes := d != nil || rather // for the slot of an agent that is full
 		if takes != x.WouldWin {
@@ -236,84 +224,11 @@ func TestAQuoteIsWhatALoneTaskIsGiven(t *testing.T) {
 	}
 }
 
-// waitsFor reports whether a task that the last round left would take the slot of an agent that it waits for.
-// The round itself asks that only of one to whom a free slot is worth something.
-func (h *house) waitsFor(t *task) bool {
-	h.n.prospects(t)
-	_, a := h.n.better(int32(slices.Index(h.n.round.tasks, t)), 0)
-	if t.deferred > 0 && a == nil {
-		h.t.Fatal("who rather waits would take nothing")
-	}
-	return a != nil
-}
-
-// In a crowd a quote sees each agent as the round sees it that the task then comes to: what is held there,
-// what it costs, how long it takes, what is charged for that; and who stands before it, unless one of these
-// makes up its mind anew where to wait.
-func TestAQuoteSeesAgentsAsARoundDoes(t *testing.T) {
-	seen, charged, waited := 0, 0, 0
-	for range 200 {
-		seed := rand.Uint64()
-		h := crowdedHouse(t, seed)
-		h.weigh(everybody)
-		n, q := h.n, h.n.inquiry
-		m := h.task("c1", "q", sharedSession(rand.New(rand.NewPCG(seed, 5))))
-		h.quote(m)
-		guests := map[*task]*agent{}
-		for _, x := range h.waiting() {
-			guests[x] = x.guest
-		}
-		h.must(n.Step(h.now, m))
-		in := n.known[taskKey{"c1", "q"}]
-		if in == nil || in.state != waiting { // for money
-			continue
-		}
-		n.collect()
-		n.lineUp()
-		n.meet()
-		if n.prospects(in); n.crowd.has(in.guest) {
-			n.crowd.stands[in.guest.seat].guests-- // itself
-		}
-		moved := slices.ContainsFunc(n.crowd.everybody,
-			func(x *task) bool { return x != in && x.guest != guests[x] })
-		for i := range q.sights {
-			x, s := &q.sights[i], &q.crowd.stands[q.sights[i].seat]
-			a := s.agent
-			y, z := n.prospect(a.seat), &n.crowd.stands[a.seat]
-			if x.held != y.quote.held || x.quote.cost != y.quote.cost || x.ttft != y.ttft ||
-				x.load != y.load ||
-				x.beside != n.besideOthers(z, in) {
-				t.Fatalf("seed %d: %s is quoted with %v held, at %s after %v, load %s, beside %s, and "+
-					"is %v, "+
-					"%s, %v, %s, %s", seed, a.id, x.held, x.quote.cost, x.ttft, x.load, x.beside,
-					y.quote.held,
-					y.quote.cost, y.ttft, y.load, n.besideOthers(z, in))
-			}
-			before := n.crowd.board.Len(a.seat) + z.guests
-			if in.home == a {
-				before = in.place
-			}
-			if got := q.crowd.board.Len(x.seat) + s.guests; got != before && !moved {
-				t.Fatalf("seed %d: before %s stand %d, and are %d", seed, a.id, got, before)
-			}
-			if seen++; x.load < 0 {
-				charged++
-			}
-			if before > 0 && !moved {
-				waited++
-			}
-		}
-	}
-	if seen < 300 || charged < 50 || waited < 50 {
-		t.Errorf("%d seen, %d charged, %d with a line: nothing is shown", seen, charged, waited)
-	}
-}
-
 // hearAll has every agent say that it is well.
 func (h *house) hearAll() {
 	for _, a := range h.n.roster {
 		h.must(h.step(&bus.Summary{Agent: a.id, Boot: a.reg.Boot, Seq: a.seq + 1, State: bus.StateReady,
-			Slots: a.slots, Tiers: a.tiers, InFlight: len(a.holds), Price: a.price}))
+			Slots: a.slots, InFlight: len(a.holds), Price: a.price}))
 	}
 }
 

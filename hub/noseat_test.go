@@ -22,7 +22,6 @@ func twoModels(t *testing.T, change func(*Config)) *house {
 	}{{"qwen", 22}, {"llama", 220}} {
 		reg := registration("a-"+a.model, a.model, 4, 0.9, card(1, 1, 4))
 		reg.BlockSize, reg.KVTokens = 10, 10*a.blocks
-		reg.Tiers = []market.Tier{{Slots: 4, Toll: -market.Credit / 10}}
 		h.must(h.n.Join(h.now, reg))
 		h.run()
 	}

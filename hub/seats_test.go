@@ -53,7 +53,7 @@ func fixed(n *Node) (all []string) {
 	}
 	for _, p := range s.pairs {
 		all = append(all, fmt.Sprint(s.tasks[p.task].id, " on ", s.agents[p.agent].id, " pays ", p.toll,
-			p.parts))
+			", of which its own tasks are to blame for ", p.own))
 	}
 	n.batch.Each(func(t *task, _ time.Time) {
 		if !t.unseated.IsZero() {
@@ -76,7 +76,6 @@ func TestSeatsReadNoBid(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, uint64(run)))
 			h := seatedHouse(t, 3, 2+random.IntN(4), func(c *Config) {
 				c.Seats.Spare = time.Duration(random.IntN(2)) * 20 * time.Millisecond
-				c.Crowd = line.Default()
 			})
 			for i := range 3 {
 				h.grants = append(h.grants, bus.Grant{Number: uint64(i + 1), Client: fmt.Sprint("c", i),
@@ -403,52 +402,6 @@ func TestAnAgentThatIsDoneIsGivenMore(t *testing.T) {
 	}
 	says(2, 0)
 	h.take("ann", "t2")
-}
-
-// A task pays for each second of computing that it would not take at another agent, there and nowhere else,
-// whatever it bids: others wait behind it, and find less in the cache.
-func TestComputingWhatAnotherHoldsIsCharged(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Crowd.Compute, c.Batch.Eager, c.Seed.Every = 4, false, 0 })
-	h.join("a-0", "llama", 4, 0.9, card(1, 1, 4))
-	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
-	long := func(m *bus.Task) { m.Session, m.Prompt.Tokens, m.Prompt.Bytes = "s", 4000, 400 }
-	h.must(h.step(h.task("ann", "t0", long)))
-	h.pass(20 * time.Millisecond)
-	d := h.take("ann", "t0")
-	home := h.agentOf(d)
-	h.serve(d, market.Usage{Prompt: 4000, Output: 10})
-	var before market.Credits
-	for i, w := range []market.Credits{market.Credit, 10 * market.Credit} {
-		id := fmt.Sprint("t", i+1)
-		h.must(h.step(h.task("ann", id, long, worth(w))))
-		h.weigh(func(t *task) bool { return t.key.id == id })
-		s := &h.n.round
-		if len(s.pairs) != 2 {
-			t.Fatalf("it may go to %d agents", len(s.pairs))
-		}
-		for _, p := range s.pairs {
-			a := s.agents[p.agent]
-			held := a.expect(s.tasks[p.task])
-			extra := a.predictor.Work(held.tokens-held.cached, held.cached)
-			if a.id == home {
-				if p.parts.Load != 0 || held.cached == 0 {
-					t.Errorf("at home, where %d tokens are held, it pays %s", held.cached, p.parts.Load)
-				}
-				continue
-			}
-			least := h.n.lookup(home)
-			there := least.expect(s.tasks[p.task])
-			extra -= least.predictor.Work(there.tokens-there.cached, there.cached)
-			want := h.n.crowd.tolls.Computed(extra)
-			if p.parts.Load != want || want >= 0 || extra <= 0 {
-				t.Errorf("elsewhere, where it takes %v more, it pays %s, want %s", extra, p.parts.Load, want)
-			}
-			if i > 0 && p.parts.Load != before {
-				t.Errorf("by another bid it pays %s instead of %s", p.parts.Load, before)
-			}
-			before = p.parts.Load
-		}
-	}
 }
 
 // A hub's status says how it is seated, and what of it waits or was sent away; one that admits everybody says

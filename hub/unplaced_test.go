@@ -21,16 +21,12 @@ func TestARefusalSaysNothingThatOneRoundBelies(t *testing.T) {
 		code  bus.Code
 		false []string
 	}{
-		{"waiting was better than slots worth having, and later slots were too dear",
-			task{deferred: 2, tooExpensive: 3}, bus.CodeNotWorthIt, []string{"never reached",
-				"none came free"}},
-		{"an agent refused it, and others were too dear",
-			task{refusals: 1, tooExpensive: 3}, bus.CodeNotWorthIt, []string{"no other slot came free"}},
-		{"an agent refused it, and waiting was better than what was free",
-			task{refusals: 1, deferred: 1}, bus.CodeNoRoom, []string{"no other slot came free"}},
-		{"too dear always", task{tooExpensive: 3}, bus.CodeNotWorthIt, nil},
+		{"an agent refused it, and others were given what was free",
+			task{refusals: 1, rounds: 3}, bus.CodeNoRoom, []string{"no other round"}},
+		{"an agent refused it, and others were given what was free, or had it too late",
+			task{refusals: 1, rounds: 3, short: true}, bus.CodeNoRoom, []string{"no other round"}},
 		{"refused always", task{refusals: 2}, bus.CodeNoRoom, nil},
-		{"lost once", task{rounds: 1, tooExpensive: 3, deferred: 3, refusals: 1}, bus.CodeOutbid, nil},
+		{"others were given what was free", task{rounds: 1}, bus.CodeNoRoom, nil},
 	} {
 		test.task.msg = msg
 		r := h.n.unplaced(&test.task)

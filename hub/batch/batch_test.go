@@ -121,66 +121,8 @@ func TestWhoIsLeftWaitsForNews(t *testing.T) {
 		t.Error("one above 4 was found")
 	}
 	b.Wake()
-	before, all := b.While(func(i int) bool { return i != 3 }), b.While(func(int) bool { return true })
-	if before != 3 || all != 5 {
-		t.Errorf("%d come before 3, and %d are there: want 3 and 5", before, all)
-	}
 	if got := b.Take(nil, 9); !slices.Equal(got, []int{0, 1, 2, 3, 4}) {
 		t.Errorf("%v are considered", got)
-	}
-}
-
-// Who was left rests: news wait for the end of that, however many there are, and who came meanwhile does not.
-func TestWhoIsLeftRests(t *testing.T) {
-	b := New[int](Default())
-	b.Rest(at(10), 5*time.Millisecond)
-	b.Rest(at(10), 5*time.Millisecond) // of the same moment
-	b.Leave(1, at(1))
-	if b.Held() || !b.Rested().IsZero() {
-		t.Error("it is held without news")
-	}
-	for i := range 10 {
-		b.News(at(10 + i))
-		b.Look(at(10 + i))
-		if b.Len() != 0 || !b.Held() || !b.Rested().Equal(at(20)) {
-			t.Fatalf("after %d ms %d are considered, held %v until %v", i, b.Len(), b.Held(), b.Rested())
-		}
-	}
-	b.Add(2, at(15))
-	if got := b.Take(nil, 9); !slices.Equal(got, []int{2}) {
-		t.Errorf("%v are considered, want who came", got)
-	}
-	b.Leave(2, at(15))
-	b.Look(at(20))
-	if got := b.Take(nil, 9); !slices.Equal(got, []int{1, 2}) || b.Held() {
-		t.Errorf("%v are considered, want all", got)
-	}
-	b.Leave(3, at(21))
-	b.News(at(21))
-	if b.Len() != 1 {
-		t.Error("news wait though nobody rests")
-	}
-	b.Take(nil, 9)
-	b.Rest(at(22), time.Second)
-	b.Leave(4, at(22))
-	b.News(at(22))
-	if b.Remove(4); b.Held() {
-		t.Error("it is held for nobody")
-	}
-	if b.Leave(5, at(23)); b.Held() {
-		t.Error("who is left is held for news that were there before")
-	}
-	b.Leave(6, at(24))
-	b.Add(7, at(25))
-	b.News(at(26))
-	b.WakeThose(at(27), func(x int) bool { return x == 6 })
-	if got := b.Take(nil, 9); !slices.Equal(got, []int{6, 7}) || !b.Held() || b.All() != 1 {
-		t.Errorf("%v are considered while others rest, and %d are left", got, b.All())
-	}
-	b.Leave(8, at(1022))
-	b.WakeThose(at(1022), func(int) bool { return false })
-	if got := b.Take(nil, 9); !slices.Equal(got, []int{5, 8}) {
-		t.Errorf("%v are considered after the rest, want all", got)
 	}
 }
 
