@@ -239,8 +239,6 @@ func FuzzWhatAnAgentSays(f *testing.F) {
 					State: []string{bus.StateReady,
 						bus.StateDraining, bus.StateUnhealthy, "?"}[s.next()%4],
 					Slots: s.number(),
-					Tiers: []market.Tier{{Slots: 1},
-						{Slots: s.number(), Toll: -market.Credits(s.number())}}[:s.next()%3],
 					InFlight: s.number(), Price: market.Price{Miss: market.Credits(s.number()) * 1000,
 						Hit: market.Credits(s.number()), Out: market.Credits(s.number()) * 1000},
 					TTFTUS: int64(s.number())})

@@ -8,23 +8,8 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/ledger"
 	"souk/market"
 )
-
-// lastRound is the round recorded last.
-func (h *house) lastRound() ledger.Round {
-	h.t.Helper()
-	for _, f := range slices.Backward(h.frames) {
-		for _, r := range slices.Backward(f.Records) {
-			if r.Round != nil {
-				return *r.Round
-			}
-		}
-	}
-	h.t.Fatal("no round is recorded")
-	return ledger.Round{}
-}
 
 // crowdedHouse is a house with a few agents, of which some are full, prices of past rounds, and tasks of
 // several clients that wait, one of them with a few, for the next round.

@@ -25,7 +25,7 @@ func FuzzStep(f *testing.F) {
 		&bus.Cancel{Client: "ann", Sender: "ann", Task: "t1"},
 		&bus.Feedback{Client: "ann", Sender: "ann", Task: "t1", Quality: 0.5},
 		&bus.Summary{Agent: "a-1", Boot: 1, Seq: 1, State: bus.StateReady, Slots: 2,
-			Tiers: []market.Tier{{Slots: 1}, {Slots: 1, Toll: -9}}, Price: card(1, 1, 4)},
+			Price: card(1, 1, 4)},
 		&bus.FundsReply{ID: "hub-math-7-2",
 			Grants: []bus.Grant{{Number: 1, Client: "ann", Hub: "hub-math", Amount: w}}},
 	} {

@@ -25,7 +25,7 @@ import (
 // tokens.
 //
 //	hub KEY=VALUE...           first of all: what its configuration says otherwise; poor: nobody has money
-//	A joins KEY=VALUE...       agent A is registered and claimed: score, slots, price=MISS/HIT/OUT, tiers
+//	A joins KEY=VALUE...       agent A is registered and claimed: score, slots, price=MISS/HIT/OUT
 //	A leaves                   its registration is gone; A falls silent, A speaks: its summaries
 //	A says KEY=VALUE...        a summary: slots, running, state, price, late=HOLD,...
 //	C asks TASK KEY=VALUE...   client C sends a task: worth, max_price, deadline, model, inbox, ...;
@@ -138,9 +138,6 @@ func (s *scene) summary(id string, o options) {
 		m.Slots = int(o.whole("slots", int64(m.Slots)))
 		m.InFlight = int(o.whole("running", int64(m.InFlight)))
 		m.Price = o.price(m.Price)
-		if o.has("slots") || o.has("tiers") {
-			m.Tiers = o.tiers()
-		}
 		for _, hold := range strings.FieldsFunc(o.word("late", ""), func(r rune) bool { return r == ',' }) {
 			m.Late = append(m.Late, s.h.n.Config().Journal+"/"+hold)
 		}
@@ -401,24 +398,6 @@ func (o options) price(or market.Price) market.Price {
 	return or
 }
 
-// tiers reads SLOTS+SLOTS@CHARGE+..., as market/testdata writes them.
-func (o options) tiers() (tiers []market.Tier) {
-	text, ok := o.get("tiers")
-	for part := range strings.SplitSeq(text, "+") {
-		if !ok {
-			break
-		}
-		slots, charge, charged := strings.Cut(part, "@")
-		n, _ := strconv.Atoi(slots)
-		tier := market.Tier{Slots: n}
-		if charged {
-			tier.Toll = -amount(charge)
-		}
-		tiers = append(tiers, tier)
-	}
-	return tiers
-}
-
 func (o options) configure(c *hub.Config) {
 	c.Fee = amount(o.word("fee", "0"))
 	c.Settle = o.word("settle", c.Settle)
@@ -432,9 +411,6 @@ func (o options) configure(c *hub.Config) {
 	c.Batch.MaxBatch = int(o.whole("max_batch", int64(c.Batch.MaxBatch)))
 	c.Batch.Eager = !o.has("window")
 	c.Hedge.On = o.word("hedge", "on") == "on"
-	if !o.has("crowd") { // else who competes for a slot may rather wait for another
-		c.Crowd = line.Params{}
-	}
 	idle, err := time.ParseDuration(o.word("account_idle", "1h")) // else every long script is full of returns
 	if err != nil {
 		panic(err)
@@ -471,9 +447,6 @@ func (o options) registration(id string) bus.Registration {
 	}
 	if o.has("features") {
 		r.Features = []string{o.word("features", "")}
-	}
-	if r.Tiers = o.tiers(); r.Tiers != nil {
-		r.Slots, _ = market.ValidateTiers(r.Tiers)
 	}
 	return r
 }
@@ -569,8 +542,7 @@ func (s *scene) tell(r *hub.Ready) {
 		for _, part := range []struct {
 			name string
 			c    market.Credits
-		}{{"premium", d.Premium}, {"of it fee", d.Fee}, {"of it congestion", -d.Congestion},
-			{"tariff", d.Tariff}} {
+		}{{"premium", d.Premium}, {"of it fee", d.Fee}, {"of it toll", -d.Toll - d.Own}, {"tariff", d.Tariff}} {
 			if part.c != 0 {
 				text += fmt.Sprintf(", %s %v", part.name, part.c)
 			}
@@ -617,11 +589,6 @@ func tellRecord(r *ledger.Record) string {
 		for _, a := range r.Round.Outcome.Awards {
 			awards = append(awards, fmt.Sprintf("%s>%s", a.Task, a.Agent))
 		}
-		for _, a := range r.Round.Round.Agents {
-			if len(a.Tiers) > 1 || a.Tiers[0].Toll != 0 {
-				awards = append(awards, fmt.Sprintf("of %s %s", a.Agent, tellTiers(a.Tiers)))
-			}
-		}
 		return fmt.Sprintf("round %d %s", r.Round.Round.Number, strings.Join(awards, " "))
 	case ledger.KindHold:
 		return fmt.Sprintf("hold %d/%d of %v", r.Hold.Round, r.Hold.Slot, r.Hold.Amount)
@@ -650,14 +617,6 @@ func tellRecord(r *ledger.Record) string {
 			strings.Join(t.Winners, " "))
 	}
 	return fmt.Sprint(r.Kind)
-}
-
-func tellTiers(tiers []market.Tier) string {
-	var parts []string
-	for _, t := range tiers {
-		parts = append(parts, fmt.Sprintf("%d@%v", t.Slots, -t.Toll))
-	}
-	return strings.Join(parts, "+")
 }
 
 func (s *scene) message(l hub.Message) {

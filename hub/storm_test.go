@@ -263,14 +263,8 @@ func (s *storm) event() {
 				p.Out = market.Credits(1+s.r.IntN(8)) * market.Credit
 			}
 			slots := s.r.IntN(4)
-			var tiers []market.Tier
-			for k := range slots * s.r.IntN(2) {
-				// not always rising
-				tiers = append(tiers,
-					market.Tier{Slots: 1, Toll: market.Credits(-k * (1 + s.r.IntN(3)) * 50_000)})
-			}
 			err := s.give(&bus.Summary{Agent: id, Boot: s.boots[id], Seq: s.seqs[id], State: state,
-				Slots: slots, Tiers: tiers, InFlight: s.r.IntN(4), Price: p})
+				Slots: slots, InFlight: s.r.IntN(4), Price: p})
 			if err == nil && p.Validate() == nil {
 				a.Price = p
 			}
