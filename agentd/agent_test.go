@@ -74,8 +74,6 @@ func TestAcceptOrRefuse(t *testing.T) {
 			bus.CodeUnknownModel, `"tiny" is`},
 		{"without max_tokens", nil, change(func(d *bus.Dispatch) { d.MaxTokens = 0 }), "math",
 			bus.CodeBadRequest, "max_tokens"},
-		{"of a tier that cannot be", nil, change(func(d *bus.Dispatch) { d.Tier = market.MaxTiers }), "math",
-			bus.CodeBadRequest, "tier"},
 		{"with an answer to anywhere", nil,
 			change(func(d *bus.Dispatch) { d.Task.Reply = "souk.v1.hub.math.task" }), "math",
 			bus.CodeBadRequest, "not a subject for answers"},

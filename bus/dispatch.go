@@ -16,7 +16,6 @@ type Dispatch struct {
 	Journal   string         `msgpack:"journal"`
 	Round     uint64         `msgpack:"round"`
 	Hold      string         `msgpack:"hold" want:"needed"` // id of the hold record, unique for ever
-	Tier      int            `msgpack:"tier,omitempty" want:"slots"`
 	Task      Task           `msgpack:"task"`
 	Model     string         `msgpack:"model"`      // what the engine is asked for
 	MaxTokens int            `msgpack:"max_tokens"` // always sent to the engine

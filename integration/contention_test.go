@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -113,21 +114,22 @@ func TestUnplacedTasksAreToldWhy(t *testing.T) {
 	end()
 }
 
-// A task that comes beside others pays for slowing them: its receipt, the record and its explanation say how
-// much, apart from slot price and fee.
-func TestCongestionIsChargedAndShown(t *testing.T) {
+// A task that comes beside those of others pays for slowing them: its receipt and its explanation say how
+// much, apart from slot price and fee. What its client's own tasks bear is shown, and not charged.
+func TestTollIsChargedAndShown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
 	dir := t.TempDir()
-	m := startIn(t, dir, strings.Replace(slow, "slots: 2,",
-		"slots: 2, tiers: [{slots: 1}, {slots: 1, toll: -0.00012}],", 1)+"hub: {fee: 0.00001}\n")
+	m := startIn(t, dir, strings.Replace(strings.Replace(slow, "slots: 2,", "slots: 3,", 1),
+		"clients: {dev: 10}", "clients: {dev: 10, ann: 10}", 1)+"hub: {fee: 0.00001}\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	running := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		first := true
-		m.AskWith(ctx, chat("Fill a slot for five seconds.", func(b *bus.Task) {
+		m.AskWith(ctx, chat(strings.Repeat("Fill a slot for five seconds. ", 400), func(b *bus.Task) {
+			b.Client = "ann"
 			b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`,
 				`"max_tokens":500,"ignore_eos":true`, 1))
 		}), func(bus.Chunk) {
@@ -139,22 +141,26 @@ func TestCongestionIsChargedAndShown(t *testing.T) {
 	})
 	<-running
 	a, err := m.Ask(t.Context(), chat("And who comes beside it?"))
+	own, ownErr := m.Ask(t.Context(), chat("And who comes beside it?", func(b *bus.Task) { b.Client = "ann" }))
 	cancel()
 	wg.Wait()
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || ownErr != nil {
+		t.Fatal(err, ownErr)
 	}
-	r, charge, fee := a.Result, *worth(t, "0.00012"), *worth(t, "0.00001")
-	if r.Code != "" || r.SlotPrice != 0 || r.Congestion != -charge || r.Fee != fee || r.Toll != -charge-fee ||
-		r.Premium != charge+fee {
+	r, fee := a.Result, *worth(t, "0.00001")
+	if r.Code != "" || r.SlotPrice != 0 || r.Fee != fee || r.Toll >= -fee || r.Own != 0 || r.Premium != -r.Toll {
 		t.Fatalf("%+v", r)
+	}
+	if o := own.Result; o.Code != "" || o.Own != -o.Toll-fee || o.Premium != fee {
+		t.Errorf("beside its client's own: %+v", o)
 	}
 	journal := filepath.Join(dir, "journal", r.Receipt.Journal)
 	shown, err := inspect.Explain(t.Context(), journal, r.Receipt.Round)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "premium 0.00013 = slot price 0 + congestion charge 0.00012 + regime toll 0 + fee 0.00001"; !strings.Contains(shown.String(), want) {
+	want := fmt.Sprintf("premium %s = slot price 0 + toll %s + fee %s", r.Premium, r.Premium-fee, fee)
+	if !strings.Contains(shown.String(), want) {
 		t.Errorf("explained as\n%s\nwant %s", shown.String(), want)
 	}
 }

@@ -172,8 +172,7 @@ func TestADialogueThroughTheWholeHouse(t *testing.T) {
 		if want := card.Cost(r.Usage); r.Cost != want || r.Cost <= 0 {
 			t.Errorf("turn %d: cost %s for %+v, the card says %s", i, r.Cost, r.Usage, want)
 		}
-		// It is alone, but its last turn may not be settled yet when the next one comes.
-		if r.SlotPrice != 0 || r.Premium != -r.Congestion || i == 0 && r.Premium != 0 || r.Receipt == nil ||
+		if r.SlotPrice != 0 || r.Premium != 0 || r.Own != -r.Toll || r.Receipt == nil || // it is alone
 			r.Hub != "general" || r.Agent != "only" || a.TTFT <= 0 {
 			t.Errorf("turn %d: %+v", i, r)
 		}

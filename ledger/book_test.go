@@ -58,7 +58,7 @@ func (d *desk) oneRound(slots int, bids ...market.Task) []Record {
 	n, prev := d.book.LastRound()
 	r := market.Round{Domain: "maths", Number: n + 1, Prev: prev, Rule: market.DefaultRule, Fee: 5,
 		Tasks:  bids,
-		Agents: []market.Supply{{Agent: "a", Tiers: []market.Tier{{Slots: slots}}}}}
+		Agents: []market.Supply{{Agent: "a", Seats: []market.Seat{{Slots: slots}}}}}
 	for i := range bids {
 		r.Edges = append(r.Edges, market.Edge{Task: i, Value: market.Credits(1000 * (i + 2)), Cost: 600})
 	}

@@ -72,7 +72,7 @@ func (b *bazaar) round() {
 		if slices.Contains(t.Winners, owner) {
 			r.Agents = append(r.Agents,
 				market.Supply{Agent: market.AgentID(fmt.Sprint("agent-", i)),
-					Tiers: []market.Tier{{Slots: 1}}})
+					Seats: []market.Seat{{Slots: 1}}})
 			r.Sellers = append(r.Sellers, market.Seller{Owner: owner, Class: "h200", Tariff: t.Amount})
 		}
 	}

@@ -59,7 +59,7 @@ func tradeOn(t testing.TB, seed uint64, n int, keep bool) (hub, treasury *desk) 
 		for a := range 4 {
 			r.Agents = append(r.Agents,
 				market.Supply{Agent: market.AgentID(fmt.Sprint("agent-", a)),
-					Tiers: []market.Tier{{Slots: 1}}})
+					Seats: []market.Seat{{Slots: 1}}})
 		}
 		for j := range k {
 			tasks++

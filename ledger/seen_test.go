@@ -17,8 +17,8 @@ func foreseen(t *testing.T, seen []Seen) Frame {
 	t.Helper()
 	r := market.Round{Domain: "maths", Number: 1, Rule: market.DefaultRule,
 		Tasks: []market.Task{{ID: "ann/t", Client: "ann"}},
-		Agents: []market.Supply{{Agent: "a", Tiers: []market.Tier{{Slots: 1}}},
-			{Agent: "b", Tiers: []market.Tier{{Slots: 1}}}, {Agent: "c", Tiers: []market.Tier{{Slots: 1}}}},
+		Agents: []market.Supply{{Agent: "a", Seats: []market.Seat{{Slots: 1}}},
+			{Agent: "b", Seats: []market.Seat{{Slots: 1}}}, {Agent: "c", Seats: []market.Seat{{Slots: 1}}}},
 		Edges:  []market.Edge{{Value: 7, Cost: 2}, {Agent: 1, Value: 5, Cost: 2}},
 		Others: []market.Edge{{Agent: 2, Value: 4, Cost: 2}}}
 	rec := NewRound("math", r, clearRound(t, r), [16]byte{1})

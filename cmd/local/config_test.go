@@ -77,8 +77,6 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{"general: true", "general: false", "domains: 0 are general, want exactly 1"},
 		{"name: general", "name: a.b", "domains[0].name"},
 		{"score: 0.5", "score: 1.5", "agents[0].scores: general: 1.5, want 0 to 1"},
-		{"model: m", "model: m, slots: 2, tiers: [{slots: 3}]",
-			"agents[0]: tiers: 3 slots together, want the agent's 2"},
 		{"domains:", "hub: {seats: {session: true}}\ndomains:", `hub: [2:15] unknown field "session"`},
 		{"domains:", "hub: {seats: {touches: true}}\ndomains:", `hub: [2:15] unknown field "touches"`},
 		{"domains:", "hub: {domain: other}\ndomains:", "domain, hub, journal, labels and general are those"},

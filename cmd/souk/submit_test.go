@@ -12,11 +12,11 @@ import (
 
 // What is said of a premium adds up to it.
 func TestSummaryOfAPremium(t *testing.T) {
-	r := bus.Result{Model: "m", Agent: "a", Hub: "math", Cost: 1000, Premium: 600, SlotPrice: 100, Toll: -500,
-		Congestion: -300, Fee: 50}
+	r := bus.Result{Model: "m", Agent: "a", Hub: "math", Cost: 1000, Premium: 600, SlotPrice: 200, Toll: -500,
+		Own: 100, Fee: 50}
 	if got, want := summary(r, time.Millisecond),
-		"paid 0.0000016 = cost 0.000001 + premium 0.0000006 (slot price 0.0000001, congestion charge "+
-			"0.0000003, regime toll 0.00000015, fee 0.00000005) | "; !strings.HasPrefix(got, want) {
+		"paid 0.0000016 = cost 0.000001 + premium 0.0000006 (slot price 0.0000002, toll 0.00000045, "+
+			"of which 0.0000001 are not charged, fee 0.00000005) | "; !strings.HasPrefix(got, want) {
 		t.Errorf("%s\nwant %s...", got, want)
 	}
 	if got := summary(bus.Result{Cost: 1000}, 0); !strings.HasPrefix(got,

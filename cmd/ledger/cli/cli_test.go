@@ -178,8 +178,8 @@ func errorOf(errs ...error) error {
 func (w *writer) round(n int, last bool, fraud string) error {
 	number, prev := w.book.LastRound()
 	r := market.Round{Domain: "maths", Number: number + 1, Prev: prev, Rule: market.DefaultRule, Fee: 1000,
-		Agents: []market.Supply{{Agent: "a1", Tiers: []market.Tier{{Slots: 1}}},
-			{Agent: "a2", Tiers: []market.Tier{{Slots: 1}}}}}
+		Agents: []market.Supply{{Agent: "a1", Seats: []market.Seat{{Slots: 1}}},
+			{Agent: "a2", Seats: []market.Seat{{Slots: 1}}}}}
 	for j, client := range []string{"ann", "bob", "cyd"} {
 		r.Tasks = append(r.Tasks,
 			market.Task{ID: market.TaskID(fmt.Sprintf("%s/t%d", client, n)), Client: client})
