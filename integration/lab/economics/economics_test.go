@@ -159,10 +159,8 @@ func TestRulesKeepTheRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sh := usual
-	sh.charge = 0
 	for _, rl := range rules {
-		s := newWorld(src, sh, 3, true)
+		s := newWorld(src, usual, 3, true)
 		client, agent := s.divide(2, true, true, 3)
 		s.allowed = func(p, a int) bool { return client[p] == agent[a] }
 		for round := range 15 {

@@ -53,8 +53,8 @@ func TestVariant(t *testing.T) {
 		"market":                      func(*hub.Config, *bool) {},
 		"market:named":                func(_ *hub.Config, named *bool) { *named = true },
 		"market:terms.patience=1m30s": func(c *hub.Config, _ *bool) { c.Terms.Patience = 90 * time.Second },
-		"market:named:tiers=false:terms.worth=2.5": func(c *hub.Config, named *bool) {
-			c.Tiers, c.Terms.Worth, *named = false, market.Credit*5/2, true
+		"market:named:status_every=2s:terms.worth=2.5": func(c *hub.Config, named *bool) {
+			c.StatusEvery, c.Terms.Worth, *named = 2*time.Second, market.Credit*5/2, true
 		},
 		"market:max_waiting=7": func(c *hub.Config, _ *bool) { c.MaxWaiting = 7 },
 	} {
