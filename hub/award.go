@@ -60,6 +60,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 		if t.only == nil {
 			n.seeds.hear(t.stated().Second())
 			n.plan.kept.End(n.nano, t.worth, aw.Value-aw.Cost-n.cfg.Fee)
+			t.worth = -1
 			w := &all[slot]
 			w.agent.slotRate.Begun(n.nano, w.agent.alike, aw.Value-aw.Cost-n.cfg.Fee, w.quote.computes)
 			n.regimes.watch.Priced(aw.SlotPrice, aw.Cost)

@@ -238,7 +238,7 @@ func FuzzWhatAnAgentSays(f *testing.F) {
 				h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: uint64(s.number()),
 					State: []string{bus.StateReady,
 						bus.StateDraining, bus.StateUnhealthy, "?"}[s.next()%4],
-					Slots: s.number(),
+					Slots:    s.number(),
 					InFlight: s.number(), Price: market.Price{Miss: market.Credits(s.number()) * 1000,
 						Hit: market.Credits(s.number()), Out: market.Credits(s.number()) * 1000},
 					TTFTUS: int64(s.number())})

@@ -37,14 +37,13 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 		code = bus.CodeLateFirst
 	}
 	t.failedAt = append(t.failedAt, h.agent.id)
-	lowered := t.terms.MaxPrice
+	lowered := t.terms
 	need, r := n.survey(t)
-	if asked := t.maxPrice(); r != nil && asked != lowered { // its client may have more by now
-		t.terms.MaxPrice = asked
+	if r != nil && n.setTerms(t) == nil && t.terms != lowered { // its client may have more by now
 		need, r = n.survey(t)
 	}
 	if r != nil || !n.voided(h, code) {
-		t.failedAt, t.terms.MaxPrice = t.failedAt[:len(t.failedAt)-1], lowered
+		t.failedAt, t.terms = t.failedAt[:len(t.failedAt)-1], lowered
 		return false
 	}
 	if code == bus.CodeLateFirst {
@@ -307,7 +306,7 @@ func (n *Node) admitRest(old *task, m *bus.Task) {
 			n.refuseRest(old, m, n.refusal(m, bus.CodeUnsupportedField, 0, "%s", bus.MessageOf(err)))
 			return
 		}
-		t.parses = parses
+		t.parses, t.broke = parses, n.now
 		m.Model = old.final.Model
 		m.MaxTokens = min(t.whole, max(0, t.whole-k)+backOffBound)
 	}
@@ -323,6 +322,14 @@ func (n *Node) admitRest(old *task, m *bus.Task) {
 	n.hearVoucher(m)
 	t.inboxes = append(t.inboxes, m.Inbox)
 	n.fund(t, need)
+}
+
+// waits is since when a task has waited for what it lacks: its first token, or the rest of its answer.
+func (t *task) waits() time.Time {
+	if t.broke.IsZero() {
+		return t.arrived
+	}
+	return t.broke
 }
 
 // silent reports whether an agent has said nothing for too long. A hub that has just come hears agents late.

@@ -151,7 +151,7 @@ func (n *Node) admitFunded(p *account) {
 		t := p.awaiting[0]
 		p.awaiting = p.awaiting[1:]
 		if t.sought { // it asked for little, and there may be more
-			t.within(t.share(n.available(p.client), 1+len(p.awaiting)))
+			n.within(t, t.share(n.available(p.client), 1+len(p.awaiting)))
 			t.sought = false
 		}
 		t.reserved = t.wanted
@@ -236,18 +236,18 @@ func (n *Node) lower(t *task, p *account, m *bus.FundsReply, among int) bool {
 		return false
 	}
 	if t.worst > free && t.worst <= all {
-		return t.seek(t.worst, m)
+		return n.seek(t, t.worst, m)
 	}
-	return t.within(t.share(free, among)) || all < t.least && t.seek(t.least, m)
+	return n.within(t, t.share(free, among)) || all < t.least && n.seek(t, t.least, m)
 }
 
 // seek has a task ask for so much, once, that other hubs may have.
-func (t *task) seek(most market.Credits, m *bus.FundsReply) bool {
+func (n *Node) seek(t *task, most market.Credits, m *bus.FundsReply) bool {
 	if t.sought || m.Allotted == 0 {
 		return false
 	}
 	t.sought = true
-	return t.within(most)
+	return n.within(t, most)
 }
 
 // lowerHere has a task pay at most what is free of its client's money at this hub, as the treasury says
@@ -255,7 +255,7 @@ func (t *task) seek(most market.Credits, m *bus.FundsReply) bool {
 func (n *Node) lowerHere(t *task) bool {
 	p := n.accounts[t.key.client]
 	available := n.available(p.client)
-	if t.only != nil || t.worst > available || !t.within(t.share(available, len(p.awaiting))) {
+	if t.only != nil || t.worst > available || !n.within(t, t.share(available, len(p.awaiting))) {
 		return false
 	}
 	p.drop(t)
@@ -270,15 +270,14 @@ func (t *task) share(free market.Credits, among int) market.Credits {
 	return min(free, max(t.worst, free/market.Credits(among)))
 }
 
-// within lowers a task's max_price to so much, and what is to be reserved for it. It reports whether some
-// agent would serve it for that, as agents stood when it came; else both stay.
-func (t *task) within(most market.Credits) bool {
-	if most <= 0 || most < t.least {
+// within lowers a task's max_price to so much, its worth with that, and what is to be reserved for it. It
+// reports whether some agent would serve it for that, as agents stood when it came; else all stay.
+func (n *Node) within(t *task, most market.Credits) bool {
+	if most <= 0 || most < t.least || n.setTerms(t) != nil {
 		return false
 	}
-	t.terms.MaxPrice = t.maxPrice()
 	t.terms.MaxPrice = min(most, t.terms.Cap())
-	t.wanted = t.terms.MaxPrice
+	t.wanted, t.terms = t.terms.MaxPrice, t.terms.Bounded(n.best(t))
 	return true
 }
 

@@ -224,11 +224,17 @@ func TestFewFirstTokensAreLate(t *testing.T) {
 // What tasks are worth to their clients decides of none of them whether it moves, nor when.
 func TestNoBidMovesATask(t *testing.T) {
 	play := func(scale market.Credits) string {
-		h := taught(t, 3, 4, func(c *Config) { c.Hedge.Share = 0 })
+		h := newHouse(t, func(c *Config) { c.Hedge.Share = 0 })
+		models := []string{"llama", "qwen", "glm"} // each task has an agent that is better, whatever it bids
+		for i, model := range models {
+			h.join(fmt.Sprint("a-", i+1), model, 4, 0.9, card(1, 1, 4))
+			h.join(fmt.Sprint("b-", i+1), model, 4, 0.4, card(1, 1, 4))
+		}
+		h.teach(50 * time.Millisecond)
 		var said strings.Builder
 		for i := range 9 {
 			w := market.Credits(1+i*5%9) * scale
-			h.must(h.step(h.task("ann", fmt.Sprint("t", i), worth(w))))
+			h.must(h.step(h.task("ann", fmt.Sprint("t", i), worth(w), of(models[i%3]))))
 			d := h.take("ann", fmt.Sprint("t", i))
 			h.accept(d)
 			fmt.Fprintf(&said, "%s %d\n", d.Task.ID, d.WatchMS)

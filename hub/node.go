@@ -186,7 +186,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n.regimes.watch = regime.NewWatch(cfg.Regimes)
 	n.runtime.host = policy.New(cfg.Policies, &cfg.Parts.Policies, cfg.MaxKnown)
 	n.runtime.tick.owner = &n.runtime
-	n.plan.again.owner = &n.plan
+	n.plan.again.owner, n.plan.spent.owner = &n.plan, &n.plan.spent
 	n.seats.table, n.seats.sweep.owner = seat.New(cfg.Seats, cfg.MaxKnown), &n.seats
 	n.seeds.uses = bounded.New[uint64, uint64, uses](usesKept, 0)
 	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep

@@ -127,8 +127,8 @@ func (p *preview) look() *bus.Result {
 			continue
 		}
 		could.fitting++
-		if k := a.seat; k < len(s.agents) && s.agents[k] == a {
-			p.offer(k, p.of(a, held), &charged)
+		if int(a.place) < len(s.at) && s.at[a.place] > 0 {
+			p.offer(int(s.at[a.place])-1, p.of(a, held), &charged)
 		}
 	}
 	return n.outOfReach(t, &could)

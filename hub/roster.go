@@ -31,7 +31,6 @@ type agent struct {
 	saturatedUntil int64 // by Node.nano: so long it is given nothing, see Node.saturated
 	slots          int
 	stuck          int // of these, by the agent's count where it was higher than the hub's own for a while
-	seat           int // in scratch.agents, where it is in it
 
 	holds     []*hold // under way, in the order of their rounds: the hub's own count is the load
 	kind      *kind   // nil: to be found

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"souk/bus"
 	"souk/hub/regime"
 	"souk/hub/round"
 	"souk/market"
@@ -34,6 +33,7 @@ type scratch struct {
 
 	whole  market.Round // of all that wait, by arrival, before it is cut
 	edged  []*task      // its tasks
+	within int          // of these, the first so many are in the round
 	edges  []int32      // of its edges: their pairs
 	cutter market.Cutter
 	rest   market.Round // what is left of it
@@ -61,7 +61,8 @@ const (
 	maxPairs = 1 << 19
 	// shown is how many agents a round's record names that a task might have had instead.
 	shown = 3
-	// again is how soon those are looked at again who wait beside a slot that is free.
+	// again is how soon those are looked at again who wait beside a slot that is free, and who is nearly worth
+	// no more than it costs.
 	again = 50 * time.Millisecond
 )
 
@@ -70,6 +71,7 @@ type planning struct {
 	kept    round.Kept
 	classes map[string]*round.Class
 	again   timer
+	spent   spent
 }
 
 // due implements timed.
@@ -135,7 +137,7 @@ func (n *Node) collect() {
 	n.batch.Cleared(n.now)
 	for _, t := range s.tasks {
 		t.met = true
-		t.waited, t.left = n.now.Sub(t.arrived), t.deadline.Sub(n.now)
+		t.waited, t.left = n.now.Sub(t.waits()), t.deadline.Sub(n.now)
 	}
 	n.admitted()
 	round.Seat(s.sides, len(s.tasks))
@@ -150,15 +152,14 @@ func (n *Node) standUp() {
 		if !a.open(n) {
 			continue
 		}
-		a.seat = len(s.agents)
-		in := n.backlog(a)
+		k, in := len(s.agents), n.backlog(a)
 		s.agents, s.loads = append(s.agents, a), append(s.loads, in)
-		if a.seat < cap(s.sides) {
-			s.sides = s.sides[:a.seat+1] // with the memory of its seats
+		if k < cap(s.sides) {
+			s.sides = s.sides[:k+1] // with the memory of its seats
 		} else {
 			s.sides = append(s.sides, round.Agent{})
 		}
-		x := &s.sides[a.seat]
+		x := &s.sides[k]
 		*x = round.Agent{ID: market.AgentID(a.id), Class: a.alike, Rate: &a.slotRate, Slots: a.slots,
 			Running: len(a.holds) + a.stuck, Free: n.roomOf(a, a.idle()), Ahead: in.Queue, Seats: x.Seats}
 		if len(a.holds) > 0 {
@@ -168,7 +169,7 @@ func (n *Node) standUp() {
 		for place >= len(s.at) {
 			s.at = append(s.at, 0)
 		}
-		s.at[place] = int32(a.seat) + 1
+		s.at[place] = int32(k) + 1
 	}
 }
 
@@ -197,7 +198,7 @@ func (n *Node) meet() {
 			if !s.told[k] {
 				held = a.cold(t)
 			}
-			if p, ok := n.pair(t, a, held); ok {
+			if p, ok := n.pair(t, k, held); ok {
 				p.task, p.agent = int32(i), int32(k)
 				p.service = a.alike.Service()
 				toll := s.tolls.Of(k, p.service, p.prefill)
@@ -239,14 +240,15 @@ func (n *Node) without(t *task) *round.Tolls {
 	return &x
 }
 
-// pair is what a task would have of an agent that holds so much of its prompt; false if that may not serve it
-// in time.
-func (n *Node) pair(t *task, a *agent, held held) (pair, bool) {
+// pair is what a task would have of the k-th agent, which holds so much of its prompt; false if that may not
+// serve it in time.
+func (n *Node) pair(t *task, k int, held held) (pair, bool) {
+	a := n.round.agents[k]
 	q := n.noted(t, a, held)
 	if !a.takes(q.prompt) {
 		return pair{}, false
 	}
-	in := n.round.loads[a.seat]
+	in := n.round.loads[k]
 	ttft := a.predictor.Later(q.first, q.work, in)
 	p := pair{first: max(0, ttft-in.Queue), half: a.predictor.Half(ttft), cost: q.cost, prefill: q.computes,
 		service: n.service(a, max(0, ttft-in.Queue), q.output)}
@@ -337,6 +339,7 @@ func (n *Node) assemble() *market.Round {
 			Cost: p.cost, Toll: p.toll, Own: p.own})
 		s.edges = append(s.edges, int32(i))
 	}
+	s.within = len(s.edged)
 	n.turns()
 	posted := n.cfg.Pricing == market.PricingPosted
 	for k := range s.sides {
@@ -451,13 +454,15 @@ func (n *Node) sellPosted(whole *market.Round) error {
 	if r.Rule.Pricing != market.PricingPosted {
 		r.Rule.Instead, r.Rule.Pricing = r.Rule.Pricing, market.PricingPosted
 	}
-	r.Agents = slices.Clone(r.Agents)
+	r.Agents = slices.Clone(r.Agents) // a record keeps nothing of what the next round is made in
 	for i := range r.Agents {
-		r.Agents[i].Seats = r.Agents[i].Seats[:free(r.Agents[i].Seats)]
+		seats := r.Agents[i].Seats
+		r.Agents[i].Seats = slices.Clone(seats[:free(seats)])
 	}
 	r.Tasks, r.Edges = slices.Clone(r.Tasks), slices.Clone(r.Edges)
-	if most := n.cfg.Batch.MaxBatch; len(r.Tasks) > most {
-		r.Pruned.Beyond = len(r.Tasks) - most
+	beyond, most := 0, n.cfg.Batch.MaxBatch
+	if s.within = most; len(r.Tasks) > most {
+		beyond = len(r.Tasks) - most
 		r.Tasks = r.Tasks[:most]
 		r.Edges = slices.DeleteFunc(r.Edges, func(e market.Edge) bool { return e.Task >= most })
 	}
@@ -465,6 +470,7 @@ func (n *Node) sellPosted(whole *market.Round) error {
 	if err != nil {
 		return err
 	}
+	r.Pruned.Beyond = beyond + n.batch.Len()
 	return n.begin(r, k, nil)
 }
 
@@ -481,57 +487,6 @@ func (n *Node) planned(k *market.Kept) {
 			}
 		}
 	}
-}
-
-// leaves has the tasks that the round did not place wait for news, and refuses those that are worth less than
-// they cost wherever they go.
-func (n *Node) leaves() {
-	s := &n.round
-	idle := false
-	for _, a := range s.agents {
-		idle = idle || a.free(n) > 0
-	}
-	waits := false
-	i := 0
-	for k, t := range s.tasks {
-		best, met := market.Credits(0), false
-		for ; i < len(s.pairs) && int(s.pairs[i].task) == k; i++ {
-			p := &s.pairs[i]
-			if x := p.value - p.cost - n.cfg.Fee; !met || x > best {
-				best, met = x, true
-			}
-		}
-		switch {
-		case t.state != waiting:
-		case met && best < 0:
-			n.plan.kept.End(n.nano, t.worth, 0)
-			n.end(t, n.notWorth(t, best))
-		default:
-			t.rounds++
-			n.batch.Leave(t, t.arrived)
-			waits = true
-		}
-	}
-	if waits && idle && n.plan.again.place == 0 {
-		n.timers.set(&n.plan.again, n.now.Add(again))
-	}
-	n.refuseTooLarge()
-	for _, t := range s.tasks {
-		if t.state == running && t.account != nil {
-			n.admitFunded(t.account) // its hold may be less than was reserved
-		}
-	}
-}
-
-// notWorth is the answer to a task that is worth less than it costs, by so much where it is worth most.
-func (n *Node) notWorth(t *task, best market.Credits) *bus.Result {
-	retry := time.Duration(0)
-	if t.rounds > 0 {
-		retry = time.Second
-	}
-	return n.refusal(t.msg, bus.CodeNotWorthIt, retry,
-		"after %v it is worth %s less than it costs, wherever it went: offer more, or more patience",
-		t.waited.Round(time.Millisecond), money(-best))
 }
 
 // Took says how long the last Ready took.

@@ -44,6 +44,7 @@ type task struct {
 	state      taskState
 	msg        *bus.Task // nil once done, and of tasks known from the journal alone
 	arrived    time.Time
+	broke      time.Time // when its reader wanted the rest of an answer that had begun; zero: none had
 	deadline   time.Time
 	terms      market.Terms
 	usual      market.Terms     // what these are where a client says nothing
@@ -65,7 +66,8 @@ type task struct {
 	met        bool           // a round has looked at it
 	short      bool           // by an agent's slot its first token would have come too late
 	plannedFor *agent         // where it has a seat to come, as of the last round
-	worth      market.Credits // what it was to have of the first such seat
+	worth      market.Credits // what it was to have of the first such seat; less than 0: it began once
+	spent      time.Time      // when it will be worth no more than it costs; zero: not before its deadline
 	waited     time.Duration  // since it arrived, in the last round
 	left       time.Duration  // and to its deadline
 	account    *account       // of its client, once its money was asked for; nil: to be found
@@ -346,7 +348,8 @@ func (n *Node) unplaced(t *task) *bus.Result {
 			market.Some(t.refusals, "time"))
 	case t.rounds > 0 && !t.short:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
-			"in %s before the deadline the slots went to tasks that are worth more or lose more by waiting",
+			"in %s before the deadline the slots went to others: tasks that are worth more, lose more by waiting or "+
+				"came first",
 			rounds(t.rounds))
 	case !t.met && slices.ContainsFunc(n.roster,
 		func(a *agent) bool { return a.free(n) > 0 && n.usable(t, a) }):

@@ -2,6 +2,7 @@ package market
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 
 	"souk/market/flow"
@@ -99,12 +100,13 @@ func (c *Cutter) Cut(r *Round, share uint32, show int, stop func() bool) (*Kept,
 	return k, nil
 }
 
-// solve finds the plan, of equals by turns and then by a hash, and the witnesses of its prices.
+// solve finds the plan, of equals by turns and then by a hash that the rounds before seed, and the witnesses
+// of its prices.
 func (c *Cutter) solve(r *Round, stop func() bool) error {
 	l, s := &c.ws.layout, &c.ws.solver
-	prefer := preferenceOf(len(l.seats))
+	prefer, seed := preferenceOf(len(l.seats)), binary.BigEndian.Uint64(r.Prev[:])
 	second := func(t, a int32) uint64 {
-		return prefer.of(&r.Tasks[t], l.later(r, a), mixed(uint64(uint32(t))<<32|uint64(uint32(a))))
+		return prefer.of(&r.Tasks[t], l.later(r, a), mixed(seed^(uint64(uint32(t))<<32|uint64(uint32(a)))))
 	}
 	if len(r.Tasks) == 1 { // nobody is in its way
 		best := int32(-1)

@@ -181,6 +181,17 @@ func (t Terms) Judge() Judged { return Judged{t, t.Validate() == nil, t.Second()
 // Second is [Terms.Second].
 func (j *Judged) Second() Credits { return j.second }
 
+// Lasts is after how much waiting so much of a value is gone, at most [MaxPatience].
+func (j *Judged) Lasts(c Credits) time.Duration {
+	hi, lo := bits.Mul64(uint64(max(0, c)), uint64(time.Second))
+	if by := uint64(j.second); hi < by {
+		if d, _ := bits.Div64(hi, lo, by); d < uint64(MaxPatience) {
+			return time.Duration(d)
+		}
+	}
+	return MaxPatience
+}
+
 // As is j, judged anew if it was not of these terms.
 func (j *Judged) As(t *Terms) *Judged {
 	if j.terms != *t {

@@ -27,7 +27,7 @@ type Agent struct {
 // Class is what agents have in common that are alike.
 type Class struct {
 	service, prefill time.Duration // mean time that a task keeps a slot, and that its prompt takes
-	agents           []int32       // in the round
+	agents           []int32       // while seats are set
 }
 
 // usualService is how long a task is taken to keep a slot before one has ended.
@@ -61,9 +61,6 @@ const (
 // the k-th seat to come of a comes after k*n + r + 1 such ends.
 func Seat(agents []Agent, tasks int) {
 	for i := range agents {
-		agents[i].Class.agents = agents[i].Class.agents[:0]
-	}
-	for i := range agents {
 		c := agents[i].Class
 		c.agents = append(c.agents, int32(i))
 	}
@@ -86,6 +83,9 @@ func Seat(agents []Agent, tasks int) {
 	each := 2*tasks/max(1, len(agents)) + 1
 	for i := range agents {
 		agents[i].seat(min(tasks, max(agents[i].Slots, each+agents[i].Slots)))
+	}
+	for i := range agents {
+		agents[i].Class.agents = agents[i].Class.agents[:0]
 	}
 }
 

@@ -1,0 +1,131 @@
+package hub
+
+import (
+	"time"
+
+	"souk/bus"
+	"souk/market"
+)
+
+// What becomes of those whom a round leaves: they wait for news, or for the moment when they are worth no more
+// than they cost, at which they are told.
+
+// leaves has the tasks that the round did not place wait for news, and refuses those that are worth less than
+// they cost wherever they go.
+func (n *Node) leaves() {
+	s := &n.round
+	idle := false // somebody waits beside a slot that is free
+	beyond := s.edged[min(s.within, len(s.edged)):]
+	i := 0
+	for k, t := range s.tasks {
+		best, met, beside := market.Credits(0), false, false
+		for ; i < len(s.pairs) && int(s.pairs[i].task) == k; i++ {
+			p := &s.pairs[i]
+			if x := p.value - p.cost - n.cfg.Fee; !met || x > best {
+				best, met = x, true
+			}
+			beside = beside || s.agents[p.agent].free(n) > 0
+		}
+		left := len(beyond) > 0 && beyond[0] == t
+		if left {
+			beyond = beyond[1:]
+		}
+		switch {
+		case t.state != waiting:
+		case met && best < 0:
+			n.worthless(t, best)
+		case left: // a round of its own follows
+			t.rounds++
+			n.batch.Add(t, t.arrived)
+			n.lasts(t, best)
+		default:
+			t.rounds++
+			n.batch.Leave(t, t.arrived)
+			idle = idle || beside
+			if met {
+				n.lasts(t, best)
+			}
+		}
+	}
+	if idle && n.plan.again.place == 0 {
+		n.timers.set(&n.plan.again, n.now.Add(again))
+	}
+	n.refuseTooLarge()
+	for _, t := range s.tasks {
+		if t.state == running && t.account != nil {
+			n.admitFunded(t.account) // its hold may be less than was reserved
+		}
+	}
+}
+
+// worthless refuses a task that is worth less than it costs, by so much where it is worth most.
+func (n *Node) worthless(t *task, best market.Credits) {
+	n.plan.kept.End(n.nano, t.worth, 0)
+	retry := time.Duration(0)
+	if t.rounds > 0 {
+		retry = time.Second
+	}
+	n.end(t, n.refusal(t.msg, bus.CodeNotWorthIt, retry,
+		"after %v it is worth %s less than it costs, wherever it went: offer more, or more patience",
+		t.waited.Round(time.Millisecond), money(-best)))
+}
+
+// lasts notes how long a task that is worth so much more than it costs may wait until it is worth less, if
+// nothing else changes.
+func (n *Node) lasts(t *task, best market.Credits) {
+	t.spent = time.Time{}
+	if d := t.stated().Lasts(best); d < t.left {
+		t.spent = n.now.Add(max(d+1, again))
+		if x := &n.plan.spent.timer; x.place == 0 || t.spent.Before(x.at) {
+			n.timers.set(x, t.spent)
+		}
+	}
+}
+
+// spent is the moment when the first of those who wait is worth no more than it costs. No round may be held
+// then, as no slot is free.
+type spent struct{ timer }
+
+// due implements timed.
+func (x *spent) due(n *Node) {
+	var over []*task
+	next := time.Time{}
+	n.batch.Each(func(t *task, _ time.Time) {
+		switch {
+		case t.spent.IsZero():
+		case t.spent.After(n.now):
+			next = earlier(next, t.spent)
+		default:
+			over = append(over, t)
+		}
+	})
+	n.timers.set(&x.timer, next)
+	if len(over) == 0 {
+		return
+	}
+	n.standUp()
+	for _, t := range over {
+		if best, met := n.bestOf(t); met && best < 0 {
+			n.worthless(t, best)
+		} else if t.spent = (time.Time{}); met {
+			n.lasts(t, best)
+		}
+	}
+}
+
+// bestOf is by how much a task is worth more than it costs where that is most, among the agents of a round;
+// false where none may serve it in time.
+func (n *Node) bestOf(t *task) (best market.Credits, met bool) {
+	t.waited, t.left = n.now.Sub(t.waits()), t.deadline.Sub(n.now)
+	for k, a := range n.round.agents {
+		if !a.suits(t) {
+			continue
+		}
+		if p, ok := n.pair(t, k, n.heldBy(t, a)); ok {
+			if x := p.value - p.cost - n.cfg.Fee; !met || x > best {
+				best, met = x, true
+			}
+		}
+	}
+	return best, met
+}
