@@ -270,36 +270,36 @@ func TestBidsMoveNoQuote(t *testing.T) {
 	}
 }
 
-// Who finds every agent full is told how long it would wait, and what for; who may wait for a warm one is
-// told so where that is worth more.
+// Who finds every agent full is told how long it would wait for the next slot, as far as is known of how long
+// tasks keep one, and what it would owe to those before it.
 func TestAQuoteOfAFullHubSaysHowLongToWait(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	class := h.n.roster[0].alike
+	for range 100 {
+		class.Ended(700 * time.Millisecond)
+	}
 	h.must(h.step(h.task("ann", "t1")))
 	h.accept(h.take("ann", "t1"))
 	first := h.quote(h.task("bob", "q")).Models[0]
-	hold := h.n.roster[0].holds[0]
-	if want := millis(h.n.service(h.n.roster[0], hold.ttft, hold.rec.Output)); first.WaitMS != want {
-		t.Errorf("a wait of %v ms, want %v: until the task that was just handed out ends", first.WaitMS, want)
+	if want := millis(class.Service().Truncate(time.Microsecond)); first.WaitMS != want || want > 800 {
+		t.Errorf("a wait of %v ms, want %v: until the slot is free", first.WaitMS, want)
 	}
-	if first.TTFTMS <= first.WaitMS || first.CachedShare != 0 || !first.WouldWin {
+	if first.TTFTMS <= first.WaitMS || first.CachedShare != 0 || !first.WouldWin || first.SlotPrice != 0 {
 		t.Errorf("quote is %+v: of a time to the first token that the wait is part of", first)
-	}
-	h.pass(100 * time.Millisecond)
-	if later := h.quote(h.task("bob", "q")).Models[0]; later.WaitMS != first.WaitMS-100 {
-		t.Errorf("after 100 ms a wait of %v ms, and before of %v", later.WaitMS, first.WaitMS)
-	}
-	for i := range 3 { // they stand before whoever comes now
-		h.must(h.step(h.task("ann", fmt.Sprint("w", i))))
-	}
-	h.n.news()
-	behind := h.quote(h.task("bob", "q")).Models[0]
-	if behind.WaitMS < first.WaitMS-100 {
-		t.Errorf("behind three others a wait of %v ms, and alone %v", behind.WaitMS, first.WaitMS)
 	}
 	soon := h.now.Add(time.Duration(first.WaitMS/2) * time.Millisecond).UnixMilli()
 	if q := h.quote(h.task("bob", "q", func(m *bus.Task) { m.DeadlineMS = soon })); q.Models[0].WouldWin {
 		t.Errorf("a task that no slot comes free for in time would win: %+v", q)
+	}
+	for i := range 3 { // they stand before whoever comes now
+		h.must(h.step(h.task("ann", fmt.Sprint("w", i), worth(market.Credit))))
+	}
+	h.n.news()
+	h.pass(time.Millisecond)
+	behind := h.quote(h.task("bob", "q")).Models[0]
+	if behind.WaitMS < first.WaitMS {
+		t.Errorf("behind three others a wait of %v ms, and alone %v", behind.WaitMS, first.WaitMS)
 	}
 }
 

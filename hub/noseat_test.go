@@ -56,8 +56,8 @@ func TestWhoWaitsForAnAgentOfItsModelWaitsForNoSeat(t *testing.T) {
 	h.audited()
 }
 
-// A round has room for one task, and the first to come finds every slot dear; another waits for a seat on an
-// agent that is full, while there are seats elsewhere. The next round is of those that are left, and so on.
+// A round has room for one task, and two come; another waits for a seat on an agent that is full, while there
+// are seats elsewhere. The next round is of those that are left, and so on.
 func TestRoundsOfOneMomentHaveAnEnd(t *testing.T) {
 	h := twoModels(t, func(c *Config) { c.Pricing, c.Batch.MaxBatch = market.PricingPosted, 1 })
 	h.must(h.step(h.task("ann", "t0", of("qwen"), worth(market.Credit))))
@@ -77,7 +77,7 @@ func TestRoundsOfOneMomentHaveAnEnd(t *testing.T) {
 	h.must(h.n.Step(h.now, h.task("bob", "poor", of("llama"), worth(market.Credit/100))))
 	h.must(h.n.Step(h.now, h.task("bob", "rich", of("llama"), worth(market.Credit))))
 	h.run()
-	if got := h.running(); got != "bob/rich>a-llama" {
+	if got := h.running(); got != "bob/poor>a-llama bob/rich>a-llama" {
 		t.Errorf("handed out: %q", got)
 	}
 	h.audited()

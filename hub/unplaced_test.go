@@ -1,14 +1,11 @@
 package hub
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"souk/bus"
-	"souk/market"
 )
 
 // What a task is told that was never placed holds for each round that it was in.
@@ -56,55 +53,6 @@ func TestADeadlineWithinTheWindowIsSaidTruly(t *testing.T) {
 			!strings.Contains(a.Result.Message, "no round was held") {
 			t.Errorf("it is told %q, and a slot is free all the time", a.Result.Message)
 		}
-	}
-}
-
-// Whom a round leaves out because it is at its limit is not told that no slot came free, nor that its bid was
-// too low: the slots went to those that came before it, in one round or in several.
-func TestWhoCameAfterAFullRoundIsToldSo(t *testing.T) {
-	for ends, want := range map[int]string{
-		0: "in 1 round the slots went to tasks that came before it, as a round holds at most 2 (max_batch)",
-		2: "in 2 rounds the slots went to tasks that came before it, as a round holds at most 2 (max_batch)",
-	} {
-		h := newHouse(t, func(c *Config) { c.Batch.MaxBatch, c.Silence = 2, time.Hour })
-		h.prepaid["cat"] = 1000 * market.Credit
-		running := h.busy("a-1", "llama", 2)
-		for i := range 8 {
-			h.must(h.step(h.task([]string{"ann", "bob"}[i%2], fmt.Sprint("t", i), func(m *bus.Task) {
-				m.DeadlineMS = h.now.Add(3 * time.Minute).UnixMilli()
-			})))
-		}
-		h.must(h.step(h.task("cat", "dear", worth(100*market.Credit))))
-		h.pass(time.Second)
-		both := func(two []bus.Dispatch) {
-			for _, d := range two {
-				h.must(h.n.Step(h.now, completion("a-1", d, market.Usage{Prompt: 100, Output: 10})))
-			}
-			h.run()
-			h.pass(20 * time.Millisecond)
-		}
-		if both(running); len(h.dispatched) != 2 || h.lastRound().Round.Pruned.Beyond == 0 {
-			t.Fatalf("dispatched are %s, of %+v", h.running(), h.lastRound().Round.Pruned)
-		}
-		for range ends / 2 {
-			two := slices.Clone(h.dispatched)
-			h.dispatched = nil
-			for _, d := range two {
-				h.accept(d)
-			}
-			both(two)
-		}
-		h.pass(2 * time.Minute)
-		told := ""
-		for _, l := range h.messages {
-			if a, ok := l.Body.(*bus.Answer); ok && a.Result != nil && l.Subject == "inbox.cat.dear" {
-				told = string(a.Result.Code) + ": " + a.Result.Message
-			}
-		}
-		if told != "no_room: "+want {
-			t.Errorf("it is told %q, want %q", told, want)
-		}
-		h.audited()
 	}
 }
 
