@@ -56,18 +56,12 @@ func TestBadInput(t *testing.T) {
 			`hub.yaml:4: tariffs: they mean something under pricing "posted" alone, and pricing is "vcg"`},
 		{"ceilings under posted", "data: d\nhub: {domain: math, pricing: posted, ceilings: {h200: 0.001}}\n",
 			"--config FILE --check-config", `ceilings: they mean something under pricing "tariff" alone`},
-		{"a crowd's compute", "data: d\nhub:\n  domain: math\n  crowd: {compute: -1}\n",
-			"--config FILE --check-config", "hub.yaml:4: crowd: compute: -1 is not from 0 to 1000"},
-		{"a crowd's age and beside", "data: d\nhub:\n  domain: math\n  crowd:\n    age: 2000\n    beside: 1m\n",
-			"--config FILE --check-config", "hub.yaml:6: crowd: beside: 1m0s is not from 0 to 1s"},
 		{"a delta of terms", "data: d\nhub:\n  domain: math\n  terms:\n    worth: 5\n    delta: 7\n",
 			"--config FILE --check-config", "hub.yaml:6: terms: delta is 7, want 0 to 1"},
 		{"agents that tell nothing", "data: d\nhub:\n  domain: math\n  prefix:\n    hashes: -1\n",
 			"--config FILE --check-config", "hub.yaml:5: prefix: hashes is -1: it must be at least 1"},
-		{"a crowd that waits twice", "data: d\nhub: {domain: math, crowd: {waiting: 2}}\n",
-			"--config FILE --check-config", "hub.yaml:2"},
-		{"an unknown toll", "data: d\nhub:\n  domain: math\n  crowd:\n    aeg: 3\n",
-			"--config FILE --check-config", `hub.yaml:5: unknown field "hub.crowd.aeg": write age`},
+		{"an unknown part of a section", "data: d\nhub:\n  domain: math\n  prior:\n    bsae: 3ms\n",
+			"--config FILE --check-config", `hub.yaml:5: unknown field "hub.prior.bsae": write base`},
 		{"seeds by a client without an id", "data: d\nhub: {domain: math, seed: {client: \"probe:math\"}}\n",
 			"--config FILE --check-config", `client: "probe:math"`},
 		{"seeds too often", "data: d\nhub:\n  domain: math\n  seed: {every: 1ms}\n",
@@ -107,8 +101,6 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// The example of --help is a configuration, and what --check-config prints of it can be read back and means
-// the same.
 // What a variable has set is named by the variable, however deep its field lies.
 func TestAVariableOfASectionIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hub.yaml")
@@ -117,7 +109,6 @@ func TestAVariableOfASectionIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for variable, says := range map[string]string{
-		"SOUK_HUB_CROWD_AGE=-1":                 "crowd: age: -1 is not from 0 to 1000",
 		"SOUK_HUB_TERMS_DELTA=7":                "terms: delta is 7, want 0 to 1",
 		"SOUK_HUB_REGIMES_SATURATED_OVERLAP=-1": "regimes: saturated: overlap: -1 is not from 0 to 1",
 		"SOUK_HUB_PREFIX_HASHES=-1":             "prefix: hashes is -1: it must be at least 1",
@@ -136,6 +127,8 @@ func TestAVariableOfASectionIsNamed(t *testing.T) {
 	}
 }
 
+// The example of --help is a configuration, and what --check-config prints of it can be read back and means
+// the same.
 func TestExampleIsAConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	check := func(name, text string) string {

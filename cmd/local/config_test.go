@@ -80,7 +80,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{"domains:", "hub: {seats: {session: true}}\ndomains:", `hub: [2:15] unknown field "session"`},
 		{"domains:", "hub: {seats: {touches: true}}\ndomains:", `hub: [2:15] unknown field "touches"`},
 		{"domains:", "hub: {domain: other}\ndomains:", "domain, hub, journal, labels and general are those"},
-		{"general: true", "general: true, hub: {crowd: {compute: -1}}", "of all: hub: crowd: compute: -1"},
+		{"general: true", "general: true, hub: {prefix: {hashes: -1}}", "of all: hub: prefix: hashes is -1"},
 		{"general: true", "general: true, hub: 3", "domain general: hub: "},
 		{"model: m", "model: m, agentd: {touches: true}", `agents[0].agentd: [4:32] unknown field "touches"`},
 		{"model: m", "model: m, agentd: {id: b}", "id, model, slots, price, domains and engine.url stand"},

@@ -371,7 +371,7 @@ func TestCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, columns := range map[string]int{"check": 8, "bal": 3, "print": 7, "reg surplus": 7,
-		"round 2": 13, "stats": 15, "tail": 7} {
+		"round 2": 10, "stats": 15, "tail": 7} {
 		var out, errs bytes.Buffer
 		Run(context.Background(), "", append(strings.Fields(args), "--data", data, "-O", "csv"), &out, &errs)
 		rows, err := csv.NewReader(&out).ReadAll()

@@ -151,7 +151,7 @@ func showRound(ctx context.Context, w io.Writer, s *inspect.Source, n uint64, ex
 }
 
 func printRound(w io.Writer, format string, r *market.Round, o *market.Outcome) error {
-	s := newSheet(w, format, "task", "agent", "seat", "value", "cost", "slot price", "toll", "own",
+	s := newSheet(w, format, "task", "agent", "seat", "value", "cost", "slot price", "toll", "not charged",
 		"fee", "premium")
 	awards := o.Awards
 	for _, t := range r.Tasks {
