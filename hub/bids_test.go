@@ -17,7 +17,6 @@ type pairing struct {
 	usable           bool
 	timely           bool
 	prompt, cached   int
-	own              int // tokens that lead a task there
 	maxTokens        int
 	ttft             time.Duration
 	output           int
@@ -30,7 +29,7 @@ type pairing struct {
 // bidden is a round of tasks with some terms in a house that is otherwise the same for the same seed.
 type bidden struct {
 	pairs  map[string]pairing
-	agents map[market.AgentID][]market.Tier
+	agents map[market.AgentID][]market.Seat
 	order  []string // of the tasks that wait
 }
 
@@ -53,18 +52,12 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 	h := newHouse(t, func(c *Config) {
 		c.Batch.Eager, c.Fee = false, 500
 		c.Regime = regime.Params{Temperature: 3 * r.Float64(), Overlap: r.Float64()}
-		c.LearnTiers = r.IntN(2) == 0
 		c.Pricing = []string{market.PricingVCG, market.PricingPosted}[r.IntN(2)]
 	})
 	for i := range 5 {
 		reg := registration(fmt.Sprint("a-", i), []string{"llama", "qwen"}[r.IntN(2)], 1+r.IntN(3),
 			0.6+r.Float64()/3, card(1<<r.IntN(6), 1, market.Credits(4+r.IntN(60))))
 		reg.MaxModelLen = 2000 << r.IntN(3)
-		if r.IntN(2) == 0 {
-			reg.Tiers = []market.Tier{{Slots: 1}, {Slots: reg.Slots, Toll: -20_000}}
-			reg.Slots++
-		}
-		reg.Measured = r.IntN(2) == 0
 		h.must(h.n.Join(h.now, reg))
 	}
 	dear := worth(10 * market.Credit)
@@ -98,7 +91,7 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 	for _, m := range tasks {
 		h.must(h.step(m))
 	}
-	b := &bidden{pairs: map[string]pairing{}, agents: map[market.AgentID][]market.Tier{}}
+	b := &bidden{pairs: map[string]pairing{}, agents: map[market.AgentID][]market.Seat{}}
 	h.now = h.now.Add(20 * time.Millisecond)
 	h.n.Tick(h.now)
 	for _, m := range tasks {
@@ -110,9 +103,9 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 			q := h.n.quoted(k, a, h.n.backlog(a))
 			q.value = q.within(k.reserved)
 			b.pairs[string(k.id)+">"+a.id] = pairing{
-				usable: h.n.usable(k, a) && a.free(h.n) > 0,
-				timely: !h.n.now.Add(q.forecast.TTFT).After(k.deadline),
-				prompt: q.prompt, cached: q.features.Cached, own: h.n.own(k, a), maxTokens: q.maxTokens,
+				usable: h.n.usable(k, a),
+				timely: !h.n.now.Add(a.predictor.Half(q.forecast.TTFT)).After(k.deadline),
+				prompt: q.prompt, cached: q.features.Cached, maxTokens: q.maxTokens,
 				ttft: q.forecast.TTFT, quality: a.quality(m.Domain),
 				output: q.forecast.Output,
 				cost:   q.cost, worst: q.worst(a), worthIt: q.value-q.cost-h.n.cfg.Fee >= 0,
@@ -136,19 +129,9 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 		b.pairs[key] = p
 	}
 	for _, a := range whole.Agents {
-		b.agents[a.Agent] = slices.Clone(a.Tiers)
+		b.agents[a.Agent] = slices.Clone(a.Seats)
 	}
 	return b
-}
-
-// slotTolls returns the toll of each slot of an offer.
-func slotTolls(tiers []market.Tier) (all []market.Credits) {
-	for _, x := range tiers {
-		for range x.Slots {
-			all = append(all, x.Toll)
-		}
-	}
-	return all
 }
 
 // Who may meet whom, what is predicted and quoted, how good answers are expected to be, every toll and the
@@ -198,12 +181,9 @@ func TestNoBidDecidesWhoMayMeet(t *testing.T) {
 				t.Fatalf("round %d: the tasks wait as %v, and with other bids as %v", n, first.order,
 					second.order)
 			}
-			for id, tiers := range second.agents {
-				was, ok := first.agents[id]
-				// no more slots stand in a round than tasks of it want
-				a, b := slotTolls(was), slotTolls(tiers)
-				if most := min(len(a), len(b)); ok && (most == 0 || !slices.Equal(a[:most], b[:most])) {
-					t.Fatalf("round %d: agent %s offers %v, and with other bids %v", n, id, was, tiers)
+			for id, seats := range second.agents {
+				if was := first.agents[id]; !slices.Equal(was, seats) {
+					t.Fatalf("round %d: agent %s offers %v, and with other bids %v", n, id, was, seats)
 				}
 			}
 			for key, p := range first.pairs {

@@ -32,8 +32,8 @@ func (n *Node) Copies(seen map[string]int) error {
 			seen["line"]++
 		}
 		same(a, "line by which it is forecast", a.line(), a.predictor.Line())
-		if a.declined < 0 || a.stuck < 0 || a.excess < 0 {
-			return fmt.Errorf("%s has %d, %d, %d", a.id, a.declined, a.stuck, a.excess)
+		if a.stuck < 0 || a.excess < 0 {
+			return fmt.Errorf("%s has %d stuck, %d in excess", a.id, a.stuck, a.excess)
 		}
 		if a.reg.Agent == "" {
 			continue

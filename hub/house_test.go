@@ -80,8 +80,6 @@ func testConfig() Config {
 	c.Domain, c.Hub, c.Journal = "math", "hub-1", "hub-math"
 	c.Labels = []string{"gsm8k"}
 	c.DrainTimeout = 2 * time.Second
-	// few agents of tests have tiers, and what a test says of premiums is to be simple
-	c.Crowd.Beside, c.Crowd.Compute = 0, 0
 	c.Parts = testParts
 	c.Seats.Depth = 0 // nor are agents to be given less than they have slots for
 	return c
@@ -309,6 +307,32 @@ func (h *house) task(client, id string, change ...func(*bus.Task)) *bus.Task {
 		prefixes[0].Hash = bus.SessionKey(client, m.Session)
 	}
 	return m
+}
+
+// lastRound is the round recorded last.
+func (h *house) lastRound() ledger.Round {
+	h.t.Helper()
+	for _, f := range slices.Backward(h.frames) {
+		for _, r := range slices.Backward(f.Records) {
+			if r.Round != nil {
+				return *r.Round
+			}
+		}
+	}
+	h.t.Fatal("no round is recorded")
+	return ledger.Round{}
+}
+
+// waiting is who waits, by arrival.
+func (h *house) waiting() (all []*task) {
+	h.n.batch.Each(func(t *task, _ time.Time) { all = append(all, t) })
+	return all
+}
+
+// inNoHurry gives a task long patience and much to lose.
+func inNoHurry(m *bus.Task) {
+	w, p := market.Credit, int64(600_000)
+	m.Terms.Worth, m.Terms.PatienceMS = &w, &p
 }
 
 func worth(c market.Credits) func(*bus.Task) { return func(m *bus.Task) { m.Terms.Worth = &c } }

@@ -18,7 +18,7 @@ func hasty(m *bus.Task) {
 // whose answer takes long. It says nothing meanwhile.
 func busyWith(t *testing.T, tokens int, change func(*Config)) *house {
 	h := newHouse(t, func(c *Config) {
-		c.Silence, c.Crowd, c.Seed.Every = time.Hour, Default().Crowd, 0
+		c.Silence, c.Seed.Every = time.Hour, 0
 		change(c)
 	})
 	h.join("a-1", "llama", 8, 0.9, card(1, 1, 4))
@@ -33,9 +33,8 @@ func busyWith(t *testing.T, tokens int, change func(*Config)) *house {
 // is, and the task has it though nothing else happens: the answer that runs may take minutes.
 func TestASlotIsOfferedAgainOnceItsAgentHasLessInHand(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"given however much":        func(c *Config) { c.Seats.Depth = 0 },
-		"given little at a time":    func(c *Config) { c.Seats.Depth = Default().Seats.Depth },
-		"without crowds or waiting": func(c *Config) { c.Seats.Depth, c.Crowd.Waiting = 0, false },
+		"given however much":     func(c *Config) { c.Seats.Depth = 0 },
+		"given little at a time": func(c *Config) { c.Seats.Depth = Default().Seats.Depth },
 	} {
 		h := busyWith(t, 6000, change)
 		takes := h.n.load(h.n.lookup("a-1")).Left
@@ -91,15 +90,14 @@ func TestASlotIsOfferedAgainOnceAnswersAreShorter(t *testing.T) {
 	cut := completion("a-1", d, market.Usage{Prompt: 100, Output: 10}) // which says nothing of lengths
 	cut.Finish = "length"
 	h.must(h.step(cut))
-	if h.n.waiting != 1 || waits[0].outcome != tooExpensive {
-		t.Fatalf("%d wait, the last round meant %d to the task: the test sees nothing", h.n.waiting,
-			waits[0].outcome)
+	if h.n.waiting != 1 {
+		t.Fatalf("%d wait beside a free slot: the test sees nothing", h.n.waiting)
 	}
 	came := h.now
 	for h.n.waiting > 0 && h.wake.Sub(came) < 20*time.Second {
 		h.pass(max(0, h.wake.Sub(h.now)))
 	}
-	if waited := h.now.Sub(came); h.running() != "bob/t2>a-1" || waited > lengthsEvery+lookAgain {
+	if waited := h.now.Sub(came); h.running() != "bob/t2>a-1" || waited > lengthsEvery+again {
 		t.Errorf("after %v it is handed %q", waited, h.running())
 	}
 }

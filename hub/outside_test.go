@@ -91,8 +91,6 @@ func testConfig() hub.Config {
 	c.Domain, c.Hub, c.Journal = "math", "hub-1", "hub-math"
 	c.Labels = []string{"gsm8k"}
 	c.DrainTimeout = 2 * time.Second
-	// few agents of tests have tiers, and what a test says of premiums is to be simple
-	c.Crowd.Beside, c.Crowd.Compute = 0, 0
 	c.Parts = testParts
 	c.Seats.Depth = 0 // nor are agents to be given less than they have slots for
 	return c
@@ -352,12 +350,12 @@ func (h *house) summary(id string, change func(*bus.Summary)) error {
 	a := h.agents[id]
 	h.seq++
 	m := &bus.Summary{Agent: id, Boot: a.Boot, Seq: h.seq, State: bus.StateReady, Slots: a.Slots,
-		Tiers: a.Tiers, InFlight: h.runningAt(id), Price: a.Price}
+		InFlight: h.runningAt(id), Price: a.Price}
 	if change != nil {
 		change(m)
 	}
 	if m.Slots > 0 {
-		a.Slots, a.Tiers = m.Slots, m.Tiers
+		a.Slots = m.Slots
 	}
 	if m.Price.Validate() == nil {
 		a.Price = m.Price

@@ -47,7 +47,7 @@ func TestPostedPrices(t *testing.T) {
 // and passes the audit.
 func TestAStoppedSolveIsPostedAndSaysSo(t *testing.T) {
 	h := newHouse(t, func(c *Config) {
-		c.Batch.ClosesAt, c.Batch.MaxBatch, c.Batch.Eager, c.Crowd.Waiting = 700, 700, false, false
+		c.Batch.ClosesAt, c.Batch.MaxBatch, c.Batch.Eager = 700, 700, false
 	})
 	for i := range 256 {
 		h.must(h.n.Join(h.now,

@@ -27,20 +27,16 @@ func TestAPairIsChargedByItsOwnQuote(t *testing.T) {
 	h.must(h.step(h.task("bob", "short", func(m *bus.Task) { m.Model = "qwen" })))
 	h.must(h.step(h.task("ann", "again", long(9500))))
 	h.n.collect()
-	h.n.lineUp()
 	h.n.meet()
 	if len(h.n.round.pairs) != 2 {
 		t.Fatalf("%d pairs, want one of each task", len(h.n.round.pairs))
 	}
 	for _, p := range h.n.round.pairs {
 		x, a := h.n.round.tasks[p.task], h.n.round.agents[p.agent]
-		h.n.prospects(x)
-		if got := h.n.prospect(a.seat); !got.serves || got.ttft-got.early != p.half {
+		q := h.n.quoted(x, a, h.n.backlog(a))
+		if p.prefill != q.computes || p.cost != q.cost || p.half != a.predictor.Half(q.forecast.TTFT) {
 			t.Errorf("%s may have a slot of %s, and what it is charged there is made of another's quote", x.id,
 				a.id)
-		}
-		if x.home != a {
-			t.Errorf("%s is not in the line of %s, the only one that may serve it", x.id, a.id)
 		}
 	}
 }

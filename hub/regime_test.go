@@ -36,10 +36,9 @@ func regimeHouse(t *testing.T, p regime.Params, batch uint64, bid func() market.
 	h := newHouse(t, func(c *Config) {
 		c.Regime, c.Fee, c.Batch.Eager, c.Terms.Worth = p, 500, false, 8*market.Credit
 		c.Clarke = market.ClarkeTask // each premium is its own slot price and toll
-		c.Crowd = line.Params{}      // has tolls of its own
 	})
 	for i, id := range []string{"a-1", "a-2", "a-3"} {
-		h.joinTiers(id, 0.7+float64(i)/10, market.Tier{Slots: 1}, market.Tier{Slots: 2, Toll: -20_000})
+		h.join(id, "llama", 3, 0.7+float64(i)/10, card(1, 1, 4))
 	}
 	again := func(m *bus.Task) { m.Session = "s" }
 	h.must(h.step(h.task("ann", fmt.Sprint("warm-", batch), again)))
@@ -58,7 +57,8 @@ func regimeHouse(t *testing.T, p regime.Params, batch uint64, bid func() market.
 	return h
 }
 
-// tolls of the last round's edges, before it was pruned: "task>agent" to the regime's part.
+// tolls of the last round's edges, before it was cut: "task>agent". The regime's is all of it, as no slot has
+// had a price so far.
 func (h *house) tolls() map[string]market.Credits {
 	r := h.n.round.whole
 	tolls := map[string]market.Credits{}
@@ -103,13 +103,10 @@ func TestTheRegimesTollIsRecordedAndCharged(t *testing.T) {
 			}
 			client, id, _ := strings.Cut(string(a.Task), "/")
 			d := h.take(client, id)
-			congestion, toll, _, fee := rec.Round.Tolls(a)
-			if toll != tolls[string(a.Task)+">"+string(a.Agent)] || fee != -500 ||
-				d.Congestion != congestion ||
-				d.Toll != congestion+toll+fee || d.Premium != d.SlotPrice-d.Toll ||
-				d.Toll-d.Congestion+d.Fee != toll {
-				t.Fatalf("award %d: %+v dispatched as %+v: congestion %d, regime %d, fee %d", i, a, d,
-					congestion, toll, fee)
+			toll := tolls[string(a.Task)+">"+string(a.Agent)]
+			if d.Fee != 500 || d.Toll != toll-d.Fee || a.Toll != d.Toll || d.Own != 0 ||
+				d.Premium != d.SlotPrice-d.Toll {
+				t.Fatalf("award %d: %+v dispatched as %+v: the regime's toll is %d", i, a, d, toll)
 			}
 			if toll < 0 {
 				saved++

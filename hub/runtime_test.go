@@ -217,7 +217,6 @@ func TestBidsMoveNoPolicy(t *testing.T) {
 			h.now = h.now.Add(20 * time.Millisecond)
 			h.n.Tick(h.now)
 			h.n.collect()
-			h.n.lineUp()
 			h.n.meet()
 			h.n.judgePairs()
 			return slices.Clone(h.n.runtime.sets), items
