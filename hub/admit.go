@@ -196,19 +196,13 @@ func (n *Node) passing(t *task, p *account) bool {
 	return n.batch.Len()+len(p.awaiting) < free
 }
 
-// setTerms fills in the hub's defaults. The default worth grows with the task, so that it never cuts an
-// ordinary answer short, and not beyond what an agent has context for: a max_tokens of a million is common,
-// and an answer of a million tokens is not. Who says what a task is worth, and not how patient, has the
-// patience of the configuration: a second costs it the more, the more it said.
+// setTerms fills in the hub's defaults; see [Terms]. They stay as they are while the task waits.
 func (n *Node) setTerms(t *task) error {
-	output := t.msg.MaxTokens
-	if most := n.longest(); most > 0 {
-		output = min(output, most)
-	}
-	t.usual = n.cfg.Terms.Of(t.msg.Prompt.Tokens, output)
+	best, card := n.prospects(t)
+	t.usual = n.cfg.Terms.Of(card, n.book.Usual())
 	t.terms = t.usual
 	if w := t.msg.Terms.Worth; w != nil && *w != 0 {
-		t.terms.Worth, t.terms.Patience = *w, n.cfg.Terms.Patience
+		t.terms.Worth, t.terms.Patience = *w, n.cfg.Terms.Patience()
 	}
 	if x := t.msg.Terms.Delta; x != nil && *x != 0 {
 		t.terms.Delta = *x
@@ -218,19 +212,31 @@ func (n *Node) setTerms(t *task) error {
 	}
 	t.terms.MaxPrice = t.maxPrice()
 	err := t.terms.Validate()
-	best := n.best(t)
 	t.terms, t.usual = t.terms.Bounded(best), t.usual.Bounded(best)
 	return err
 }
 
-// best is the greatest quality that an agent which may serve a task is expected to have.
-func (n *Node) best(t *task) (best float64) {
+// prospects are the greatest quality that an agent which may serve a task is expected to have, and what the
+// cheapest of them would ask for it with nothing cached and an answer as long as is expected, fee included.
+func (n *Node) prospects(t *task) (best float64, card market.Credits) {
+	card = -1
+	var last *kind
 	for _, a := range n.roster {
-		if a.joined && (t.msg.Model == "" || t.msg.Model == a.model) {
-			best = max(best, a.quality(t.msg.Domain))
+		if !a.joined || t.msg.Model != "" && t.msg.Model != a.model {
+			continue
+		}
+		best = max(best, a.quality(t.msg.Domain))
+		if last != nil && a.kind == last { // which is one of its card, too
+			continue
+		}
+		last = a.kind
+		usage := market.Usage{Prompt: a.line().Tokens(t.msg.Prompt.Tokens),
+			Output: min(n.length(t, a), t.msg.MaxTokens)}
+		if c := a.price.Cost(usage) + a.tariff + n.cfg.Fee; card < 0 || c < card {
+			card = c
 		}
 	}
-	return best
+	return best, max(0, card)
 }
 
 // maxPrice is the one that was asked for, or what the task's door vouched for, if that is less; 0: none.
@@ -244,19 +250,6 @@ func (t *task) maxPrice() market.Credits {
 		return most
 	}
 	return asked
-}
-
-// longest is the longest context of the agents here, 0 where one of them names none.
-func (n *Node) longest() (most int) {
-	for _, a := range n.roster {
-		if a.joined && a.context == 0 {
-			return 0
-		}
-		if a.joined {
-			most = max(most, a.context)
-		}
-	}
-	return most
 }
 
 // survey looks at every agent that could ever serve t: what the dearest outcome takes, or why there is none.

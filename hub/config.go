@@ -3,9 +3,7 @@ package hub
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
-	"strings"
 	"time"
 
 	"souk/bus"
@@ -118,41 +116,6 @@ type Parts struct {
 	Gates    predict.Gates
 }
 
-// Terms are a hub's default terms. Worth is a price per million tokens of prompt and possible answer
-// together, high enough that a default never cuts an ordinary answer short. Patience is that of a task of
-// Tokens; others have patience in proportion to their worth, so that a second of waiting costs every task the
-// same, whatever its tokens: where slots are short nobody is served first for the length of a prompt.
-type Terms struct {
-	Worth    market.Credits `yaml:"worth"`
-	Delta    float64        `yaml:"delta"`
-	Patience time.Duration  `yaml:"patience"`
-	// prompt and possible answer together; 0: every task is as patient, and a long one loses most by waiting
-	Tokens int `yaml:"tokens"`
-}
-
-// leastPart of Terms.Tokens is what a shorter task counts as: a patience that a slow engine uses up with a
-// few tokens of prompt would have a task refused as not worth its cost.
-const leastPart = 4
-
-// Of are the terms of a task of so many tokens.
-func (t Terms) Of(prompt, output int) market.Terms {
-	worth := func(prompt, output int) market.Credits {
-		each := market.Price{Miss: t.Worth, Out: t.Worth}
-		return min(each.Cost(market.Usage{Prompt: prompt, Output: output}), market.MaxWorth)
-	}
-	of := market.Terms{Worth: worth(prompt, output), Delta: t.Delta, Patience: t.Patience}
-	if t.Tokens > 0 {
-		of.Worth = max(of.Worth, worth(t.Tokens/leastPart, 0))
-		hi, lo := bits.Mul64(uint64(t.Patience), uint64(of.Worth))
-		all := uint64(max(1, worth(t.Tokens, 0)))
-		if of.Patience = market.MaxPatience; hi < all {
-			patience, _ := bits.Div64(hi, lo, all)
-			of.Patience = time.Duration(min(max(1, patience), uint64(market.MaxPatience)))
-		}
-	}
-	return of
-}
-
 // Default is a hub's configuration but for its names.
 func Default() Config {
 	return Config{
@@ -170,7 +133,7 @@ func Default() Config {
 		Hedge:   DefaultHedging(),
 		Quality: DefaultJudging(),
 
-		Terms:       Terms{Worth: 100 * market.Credit, Delta: 0.7, Patience: 10 * time.Second, Tokens: 2048},
+		Terms:       DefaultTerms(),
 		MaxTokens:   1024,
 		Deadline:    60 * time.Second,
 		MaxDeadline: time.Hour,
@@ -312,20 +275,6 @@ func (c Config) Validate() error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("hub: %w", err)
-	}
-	return nil
-}
-
-func (t Terms) validate() error {
-	if t.Worth <= 0 || t.Worth > market.MaxPrice {
-		return fmt.Errorf("worth: %s is not above 0 and at most %s credits per million tokens",
-			t.Worth, market.MaxPrice)
-	}
-	if t.Tokens < 0 || t.Tokens > bus.MaxTokens {
-		return fmt.Errorf("tokens: %d is not from 0 to %d", t.Tokens, bus.MaxTokens)
-	}
-	if err := (market.Terms{Worth: 1, Delta: t.Delta, Patience: t.Patience}).Validate(); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "terms: ")) // the section's name
 	}
 	return nil
 }

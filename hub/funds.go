@@ -277,7 +277,8 @@ func (n *Node) within(t *task, most market.Credits) bool {
 		return false
 	}
 	t.terms.MaxPrice = min(most, t.terms.Cap())
-	t.wanted, t.terms = t.terms.MaxPrice, t.terms.Bounded(n.best(t))
+	best, _ := n.prospects(t)
+	t.wanted, t.terms = t.terms.MaxPrice, t.terms.Bounded(best)
 	return true
 }
 

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -10,95 +9,89 @@ import (
 	"souk/market"
 )
 
-// A second of waiting costs every task that declares nothing the same, whatever its tokens, and so does each
-// part of its patience; its worth pays for its tokens at any ordinary card.
+// A second of waiting costs every task that declares nothing the same, whatever its tokens, to the last
+// nano-credit: else of two that are alike the later might go first. It lasts a minute and more.
 func TestASecondCostsEveryUndeclaredTaskTheSame(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 5))
 	d := Default().Terms
-	// at 100 credits for a million of 2048 tokens, of which 0.3 are lost in 10 s
-	const second = 100e-6 * 2048 * 0.3 / 10
-	dear := market.Price{Miss: d.Worth / 4, Out: d.Worth / 4}
-	for range 20000 {
-		prompt, output := rng.IntN(1<<rng.IntN(24)), rng.IntN(1<<rng.IntN(24))
-		terms := d.Of(prompt, output)
+	for range 20_000 {
+		usual := 1 + market.Credits(rng.Int64N(1<<rng.IntN(34)))
+		card := market.Credits(rng.Int64N(1 << rng.IntN(36)))
+		terms := d.Of(card, usual)
 		if err := terms.Validate(); err != nil {
-			t.Fatalf("%d+%d tokens: %v", prompt, output, err)
+			t.Fatalf("%s where %s is usual: %v", card, usual, err)
 		}
-		if terms.Patience < d.Patience/4 || terms.Cap() != terms.Worth {
-			t.Fatalf("%d+%d tokens: %+v", prompt, output, terms)
+		if want := cards(usual, d.Second); terms.Second() != want && terms.Patience < market.MaxPatience {
+			t.Fatalf("%s where %s is usual: a second costs %s, want %s", card, usual, terms.Second(), want)
 		}
-		if cost := dear.Cost(market.Usage{Prompt: prompt, Output: output}); terms.Worth/4 < cost-1 {
-			t.Fatalf("%d+%d tokens: worth %s, of which a quarter is not the dear %s", prompt, output,
-				terms.Worth,
-				cost)
+		if want := 12 * max(card, usual); terms.Worth != want || terms.Cap() != want {
+			t.Fatalf("%s where %s is usual: worth %s, want %s", card, usual, terms.Worth, want)
 		}
-		if terms.Patience == market.MaxPatience {
-			continue // of two prompts of the most tokens there are
-		}
-		wait := time.Duration(rng.Int64N(int64(terms.Patience)))
-		lost := terms.Value(market.Quote{Quality: 0.8}) - terms.Value(market.Quote{Quality: 0.8, TTFT: wait})
-		want := second * wait.Seconds() * float64(market.Credit)
-		if math.Abs(float64(lost)-want) > 2+want*1e-6 {
-			t.Fatalf("%d+%d tokens: %v cost %s, want %.0f nano-credits", prompt, output, wait, lost, want)
+		left := terms.Value(market.Quote{Quality: 0.6, TTFT: time.Minute}) - card
+		if usual > 1000 && left < 0 {
+			t.Fatalf("%s where %s is usual: after a minute it is worth %s less than it costs", card, usual, -left)
 		}
 	}
 }
 
-// The hub gives the terms that the configuration says, up to the longest answer that an agent here has
-// context for. What a client declares stands; who says what a task is worth has the configured patience.
+// The hub gives the terms that the configuration says, by what the task costs at the cheapest agent that may
+// serve it. What a client declares stands; who says what a task is worth has the patience of a usual task.
 func TestTermsOfATask(t *testing.T) {
 	worth, delta, ms := market.Credits(7), 0.5, int64(300)
-	d := Default().Terms
-	for _, c := range []struct {
-		name string
-		said bus.Terms
-		want market.Terms
-	}{
-		{"nothing", bus.Terms{}, d.Of(100, 8192)},
-		{"worth", bus.Terms{Worth: &worth}, market.Terms{Worth: 7, Delta: d.Delta, Patience: d.Patience}},
-		{"delta", bus.Terms{Delta: &delta},
-			market.Terms{Worth: d.Of(100, 8192).Worth, Delta: 0.5, Patience: d.Of(100, 8192).Patience}},
-		{"patience", bus.Terms{PatienceMS: &ms}, market.Terms{Worth: d.Of(100, 8192).Worth, Delta: d.Delta,
-			Patience: 300 * time.Millisecond}},
-	} {
-		h := newHouse(t, nil)
-		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
-		m := h.task("ann", "t1", func(m *bus.Task) { m.MaxTokens, m.Terms = 1_000_000, c.said })
-		task := &task{msg: m}
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 1, 0.9, card(3, 3, 8))
+	h.join("a-2", "llama", 1, 0.9, card(1, 1, 4))
+	h.join("a-3", "tiny", 1, 0.9, card(1, 1, 1))
+	d := h.n.cfg.Terms
+	read := func(model string, said bus.Terms) *task {
+		m := h.task("ann", "t1", func(m *bus.Task) { m.Model, m.MaxTokens, m.Terms = model, 1_000_000, said })
+		task := &task{key: taskKey{m.Client, m.ID}, msg: m}
 		h.must(h.n.setTerms(task))
-		if task.terms != c.want {
+		return task
+	}
+	of := func(model string, price market.Price) market.Terms {
+		task, a := read(model, bus.Terms{}), h.n.lookup("a-1")
+		c := price.Cost(market.Usage{Prompt: task.msg.Prompt.Tokens, Output: h.n.length(task, a)})
+		return d.Of(c, 0)
+	}
+	usual := of("llama", card(1, 1, 4))
+	for _, c := range []struct {
+		name, model string
+		said        bus.Terms
+		want        market.Terms
+	}{
+		{"nothing", "llama", bus.Terms{}, usual},
+		{"any model", "", bus.Terms{}, of("", card(1, 1, 1))},
+		{"worth", "llama", bus.Terms{Worth: &worth}, market.Terms{Worth: 7, Delta: d.Delta, Patience: d.Patience()}},
+		{"delta", "llama", bus.Terms{Delta: &delta},
+			market.Terms{Worth: usual.Worth, Delta: 0.5, Patience: usual.Patience}},
+		{"patience", "llama", bus.Terms{PatienceMS: &ms},
+			market.Terms{Worth: usual.Worth, Delta: d.Delta, Patience: 300 * time.Millisecond}},
+	} {
+		if task := read(c.model, c.said); task.terms != c.want {
 			t.Errorf("%s: terms %+v, want %+v", c.name, task.terms, c.want)
 		}
 	}
 }
 
-// Without a number of tokens every task is as patient: files that say so keep their meaning.
-func TestTermsThatAreAsPatient(t *testing.T) {
-	d := Default().Terms
-	d.Tokens = 0
-	for _, n := range []int{0, 1, 1000, 1 << 24} {
-		want := market.Terms{Worth: market.Credits(n) * 100_000, Delta: 0.7, Patience: 10 * time.Second}
-		if got := d.Of(n, 0); got != want {
-			t.Errorf("%d tokens: %+v, want %+v", n, got, want)
-		}
-	}
-}
-
-// Whatever an operator may configure, the terms of a task are valid.
+// Whatever an operator may configure, and whatever a task costs, its terms are valid.
 func FuzzTerms(f *testing.F) {
-	f.Add(int64(100_000_000_000), int64(10*time.Second), 2048, 500, 1024)
-	f.Add(int64(1), int64(1), 1, 0, 0)
-	f.Add(int64(market.MaxPrice), int64(market.MaxPatience), bus.MaxTokens, bus.MaxTokens, bus.MaxTokens)
-	f.Fuzz(func(t *testing.T, worth, patience int64, tokens, prompt, output int) {
-		terms := Terms{Worth: market.Credits(worth), Delta: 0.7, Patience: time.Duration(patience),
-			Tokens: tokens}
-		if terms.validate() != nil || min(prompt, output) < 0 || max(prompt, output) > bus.MaxTokens {
+	f.Add(12.0, 0.8, 0.06, int64(500_000), int64(400_000))
+	f.Add(999_999.0, 0.999999, 999_999.0, int64(market.MaxCredits), int64(1))
+	f.Add(1e-9, 1e-9, 1e-9, int64(1), int64(market.MaxCredits))
+	f.Add(1.0, 0.5, 1.0, int64(0), int64(0))
+	f.Fuzz(func(t *testing.T, multiple, delta, second float64, card, usual int64) {
+		terms := Terms{Multiple: multiple, Delta: delta, Second: second}
+		if terms.validate() != nil || min(card, usual) < 0 || max(card, usual) > int64(market.MaxCredits) {
 			t.Skip()
 		}
-		if of := terms.Of(prompt, output); of.Validate() != nil || of.Worth < 0 {
-			t.Errorf("%+v of %d+%d tokens: %+v", terms, prompt, output, of)
+		if of := terms.Of(market.Credits(card), market.Credits(usual)); of.Validate() != nil {
+			t.Errorf("%+v of %d where %d is usual: %+v", terms, card, usual, of)
+		}
+		if p := terms.Patience(); p <= 0 {
+			t.Errorf("%+v: a patience of %v", terms, p)
 		}
 	})
 }

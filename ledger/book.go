@@ -46,6 +46,8 @@ type Book struct {
 	marks    map[string]*noted             // by journal
 	classes  map[string]*class             // hub: epochs by class
 	tariffs  []market.Tariff               // in force, by class
+	usual    Usual                         // hub: what tasks cost
+	paid     []paid                        // what it takes in once the records stand
 
 	justEnded *Hold // the hold that the last capture or void ended, for the audit
 	undo      []undo

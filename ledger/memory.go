@@ -22,6 +22,7 @@ type undo struct {
 }
 
 func (b *Book) rollback() {
+	b.paid = b.paid[:0]
 	for _, u := range slices.Backward(b.undo) {
 		switch {
 		case u.account != nil:
@@ -42,6 +43,10 @@ func (b *Book) rollback() {
 // forget drops what is beyond the bounds of memory. It cannot be undone, so it comes last.
 func (b *Book) forget() {
 	b.undo = b.undo[:0]
+	for _, p := range b.paid {
+		b.usual.learn(p.client, p.card)
+	}
+	b.paid = b.paid[:0]
 	for len(b.past) > RememberEnded {
 		delete(b.ended, b.past[0])
 		b.past = b.past[1:]

@@ -121,6 +121,11 @@ func (b *Book) applyEnd(r *Record) error {
 	if err := b.post(r, b.legs); err != nil {
 		return err
 	}
+	if c := r.Capture; c != nil {
+		if card, counts := cardOf(h, c); counts {
+			b.paid = append(b.paid, paid{h.Client, card})
+		}
+	}
 	delete(b.open, k)
 	b.justEnded = h
 	b.ended[k], b.past = ended{r.Kind, b.digest(r)}, append(b.past, k)

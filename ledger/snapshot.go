@@ -27,6 +27,7 @@ type saved struct {
 	Budgets  map[string]*Allowance
 	Marks    map[string]*noted
 	Classes  map[string]*class
+	Usual    Usual
 
 	Ends    []*Past
 	Open    []Past
@@ -39,7 +40,7 @@ func (h *History) saved() saved {
 	b := h.book
 	return saved{Head: b.head, Accounts: b.accounts, Ended: b.ended, Past: b.past, Ops: b.ops, OpsQ: b.opsQ,
 		Hubs: b.hubs, Allotted: b.allotted, Spent: b.spent, Vouched: b.vouched, Budgets: b.budgets,
-		Marks: b.marks, Classes: b.classes, Ends: h.ends, Returns: h.returns, Grants: h.grants}
+		Marks: b.marks, Classes: b.classes, Usual: b.usual, Ends: h.ends, Returns: h.returns, Grants: h.grants}
 }
 
 // Snapshot implements [Replica].
@@ -75,6 +76,9 @@ func (h *History) Load(snapshot []byte) error {
 func (h *History) take(s *saved) (err error) {
 	b := h.book
 	b.head, b.past, b.opsQ, h.returns = s.Head, s.Past, s.OpsQ, s.Returns
+	if b.usual = s.Usual; !b.usual.valid() {
+		return errors.New("no usual cost of tasks")
+	}
 	for _, c := range slices.Sorted(maps.Keys(b.classes)) {
 		if b.classes[c].Cleared.Number > 0 {
 			b.tariffs = append(b.tariffs, b.classes[c].Tariff)

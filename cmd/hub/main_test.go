@@ -44,8 +44,8 @@ func TestBadInput(t *testing.T) {
 			`unknown field "max_wait": its place is hub.batch.max_wait`},
 		{"no domain", "data: d\nhub: {general: true}\n", "--config FILE", "domain: not set"},
 		{"no directory", "hub: {domain: math}\n", "--config FILE", "data: not set"},
-		{"absurd limits", "data: d\nhub:\n  domain: math\n  max_open: -3\n  terms: {worth: 5, delta: 7, " +
-			"patience: 1s}\n", "--config FILE", "hub.yaml:4: max_open: -3"},
+		{"absurd limits", "data: d\nhub:\n  domain: math\n  max_open: -3\n  terms: {multiple: 5, delta: 7, " +
+			"second: 1}\n", "--config FILE", "hub.yaml:4: max_open: -3"},
 		{"no such pricing", "data: d\nhub:\n  domain: math\n  pricing: auction\n",
 			"--config FILE --check-config", `hub.yaml:4: pricing: "auction" is none of vcg, tariff, posted`},
 		{"tariff without a ceiling", "data: d\nhub: {domain: math, pricing: tariff}\n",
@@ -56,12 +56,14 @@ func TestBadInput(t *testing.T) {
 			`hub.yaml:4: tariffs: they mean something under pricing "posted" alone, and pricing is "vcg"`},
 		{"ceilings under posted", "data: d\nhub: {domain: math, pricing: posted, ceilings: {h200: 0.001}}\n",
 			"--config FILE --check-config", `ceilings: they mean something under pricing "tariff" alone`},
-		{"a delta of terms", "data: d\nhub:\n  domain: math\n  terms:\n    worth: 5\n    delta: 7\n",
-			"--config FILE --check-config", "hub.yaml:6: terms: delta is 7, want 0 to 1"},
+		{"a delta of terms", "data: d\nhub:\n  domain: math\n  terms:\n    multiple: 5\n    delta: 7\n",
+			"--config FILE --check-config", "hub.yaml:6: terms: delta is 7, want more than 0 and less than 1"},
 		{"agents that tell nothing", "data: d\nhub:\n  domain: math\n  prefix:\n    hashes: -1\n",
 			"--config FILE --check-config", "hub.yaml:5: prefix: hashes is -1: it must be at least 1"},
-		{"an unknown part of a section", "data: d\nhub:\n  domain: math\n  prior:\n    bsae: 3ms\n",
-			"--config FILE --check-config", `hub.yaml:5: unknown field "hub.prior.bsae": write base`},
+		{"an unknown term", "data: d\nhub:\n  domain: math\n  terms:\n    secnd: 3\n",
+			"--config FILE --check-config", `hub.yaml:5: unknown field "hub.terms.secnd": write second`},
+		{"terms of before", "data: d\nhub:\n  domain: math\n  terms: {worth: 100}\n",
+			"--config FILE --check-config", `hub.yaml:4: unknown field "hub.terms.worth"`},
 		{"seeds by a client without an id", "data: d\nhub: {domain: math, seed: {client: \"probe:math\"}}\n",
 			"--config FILE --check-config", `client: "probe:math"`},
 		{"seeds too often", "data: d\nhub:\n  domain: math\n  seed: {every: 1ms}\n",
@@ -109,7 +111,8 @@ func TestAVariableOfASectionIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for variable, says := range map[string]string{
-		"SOUK_HUB_TERMS_DELTA=7":                "terms: delta is 7, want 0 to 1",
+		"SOUK_HUB_TERMS_MULTIPLE=-1":            "terms: multiple is -1, want more than 0 and less than 1000000",
+		"SOUK_HUB_TERMS_DELTA=7":                "terms: delta is 7, want more than 0 and less than 1",
 		"SOUK_HUB_REGIMES_SATURATED_OVERLAP=-1": "regimes: saturated: overlap: -1 is not from 0 to 1",
 		"SOUK_HUB_PREFIX_HASHES=-1":             "prefix: hashes is -1: it must be at least 1",
 	} {

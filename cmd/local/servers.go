@@ -128,7 +128,7 @@ func (m *Market) startDoor(ctx context.Context, join joiner, registry bus.Regist
 		if err != nil {
 			return err
 		}
-		c.Worth, c.AnswerTokens = max(c.Worth, h.Terms.Worth), max(c.AnswerTokens, h.MaxTokens)
+		c.AnswerTokens = max(c.AnswerTokens, h.MaxTokens)
 		if d.General {
 			c.General = d.Labels[0]
 			if slices.Contains(d.Labels, classifier.Default().General) {

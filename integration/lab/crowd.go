@@ -28,7 +28,7 @@ func crowdCommand() *cobra.Command {
 	c.Example = "  lab crowd --out integration/results\n" +
 		"  lab crowd --only open --fleet mixed --terms tempers --rate 16\n" +
 		"  lab crowd --only crowd,two-block,greedy-first:2,market\n" +
-		"  lab crowd --only market,market:terms.worth=20:terms.patience=2s --seeds 3,7,9\n" +
+		"  lab crowd --only market,market:terms.multiple=20:terms.second=0.1 --seeds 3,7,9\n" +
 		"  lab crowd --seeds 1 --engines 16 --length 1h --only crowd,market"
 	return c
 }

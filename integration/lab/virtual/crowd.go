@@ -11,7 +11,6 @@ import (
 
 	"souk/agentd/vllmsim"
 	"souk/cmd/replay"
-	"souk/hub"
 	"souk/integration/lab/runs"
 	"souk/integration/lab/traces"
 )
@@ -54,8 +53,6 @@ var Traces = []Trace{
 		"questions of eleven benchmarks, with how good the answers of each model were"),
 	load{callers: 128}.trace("crowd", "mtrag with twice as many callers as slots"),
 	load{callers: 128, say: Spread}.trace("spread", "crowd, where callers tell worths that differ a hundredfold"),
-	load{callers: 128, terms: asPatient()}.trace("sized",
-		"crowd, where all are patient for ten seconds: a second costs a task the more, the longer it is"),
 	load{rate: 12}.trace("open", "mtrag, 12 conversations begin in a second, at random"),
 	load{rate: 4, passages: 16000, shared: true}.trace("new",
 		"long, where 4 conversations begin in a second, at random, each its caller's only one"),
@@ -135,14 +132,6 @@ type load struct {
 	profile  string  // of the engines
 	blocks   int     // of an engine's cache; more than is used at once
 	say      Terms
-	terms    hub.Terms
-}
-
-// asPatient are terms under which all tasks have the same patience.
-func asPatient() hub.Terms {
-	t := hub.Default().Terms
-	t.Tokens = 0
-	return t
 }
 
 // routedFile stands for the questions of which answers were recorded by model.
@@ -188,7 +177,7 @@ func (l load) setting(engines int) (Setting, error) {
 	}
 	return Setting{Engines: engines, Scripts: NewScripts(ds, l.shared, blockSize),
 		Callers: l.callers * engines / 8, Rate: l.rate * float64(engines) / 8, Arrive: arrive,
-		Say: l.say, Unsaid: l.terms,
+		Say: l.say,
 		Engine: EngineConfig{Profile: profile, Slots: slots, MaxBatched: profile.MaxNumBatchedTokens,
 			Blocks: cmp.Or(l.blocks, blocks), BlockSize: blockSize},
 		Think: 200 * time.Millisecond, Hop: 300 * time.Microsecond, Scrape: 2 * time.Second}, nil
@@ -410,7 +399,6 @@ func play(s Setting, rule string, named bool) (m Measures, err error) {
 	}
 	o := NewMarketOptions(s)
 	o.Hub, o.Named, o.Ends, o.Events = like.Hub, named || like.Named, like.Ends, like.Events
-	o.Hub.Terms = cmp.Or(s.Unsaid, o.Hub.Terms)
 	o.Hub.Deadline, o.Hub.MaxDeadline = max(s.Patient, o.Hub.Deadline), max(s.Patient, o.Hub.MaxDeadline)
 	o.Quiet, o.Hub.MaxTokens = s.Quiet, s.maxTokens()
 	all, _, market, err := playMarket(s, o)

@@ -12,7 +12,6 @@ import (
 
 	"souk/cmd/choices"
 	"souk/hub"
-	"souk/market"
 )
 
 // Figures are the same however many processors there are, and a row that names nothing else is the market as
@@ -52,9 +51,9 @@ func TestVariant(t *testing.T) {
 	for rule, want := range map[string]func(*hub.Config, *bool){
 		"market":                      func(*hub.Config, *bool) {},
 		"market:named":                func(_ *hub.Config, named *bool) { *named = true },
-		"market:terms.patience=1m30s": func(c *hub.Config, _ *bool) { c.Terms.Patience = 90 * time.Second },
-		"market:named:status_every=2s:terms.worth=2.5": func(c *hub.Config, named *bool) {
-			c.StatusEvery, c.Terms.Worth, *named = 2*time.Second, market.Credit*5/2, true
+		"market:terms.second=0.5": func(c *hub.Config, _ *bool) { c.Terms.Second = 0.5 },
+		"market:named:status_every=2s:terms.multiple=2.5": func(c *hub.Config, named *bool) {
+			c.StatusEvery, c.Terms.Multiple, *named = 2*time.Second, 2.5, true
 		},
 		"market:max_waiting=7": func(c *hub.Config, _ *bool) { c.MaxWaiting = 7 },
 	} {
@@ -69,8 +68,8 @@ func TestVariant(t *testing.T) {
 			t.Errorf("%s: %v, named %v, %v\ngot  %s\nwant %s", rule, ok, names, err, a, b)
 		}
 	}
-	for _, rule := range []string{"market:", "market:terms.wort=1", "market:terms", "market:max_open=0",
-		"market:terms.patience=soon", "market:terms=1", "market:a: b=1",
+	for _, rule := range []string{"market:", "market:terms.worth=1", "market:terms", "market:max_open=0",
+		"market:terms.second=soon", "market:terms=1", "market:a: b=1",
 		"market:room=0.8", "market:unsized"} {
 		if _, _, err := variant(rule); err == nil || !strings.Contains(err.Error(), rule) {
 			t.Errorf("%s: %v", rule, err)

@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -135,8 +134,26 @@ func (s *Setting) terms(q *Request) (t Stated, kind string) {
 	case Tempers:
 		return temper(q.Caller)
 	}
-	c := hub.Default() // the terms that a hub gives a task without any
-	return Stated{cmp.Or(s.Unsaid, c.Terms).Of(q.Prompt, s.maxTokens()), false}, ""
+	if s.usual == 0 {
+		sum, turns := market.Credits(0), market.Credits(0)
+		for _, x := range s.Scripts {
+			for _, t := range x.turns {
+				sum, turns = sum+s.card(t.prompt, t.output+s.Thought), turns+1
+			}
+		}
+		s.usual = sum / max(1, turns)
+	}
+	// the terms that a hub gives a task without any, had it forecast the answer rightly
+	return Stated{hub.DefaultTerms().Of(s.card(q.Prompt, q.Output), s.usual), false}, ""
+}
+
+// card is what a request costs at the cheapest engine, nothing of its prompt cached.
+func (s *Setting) card(prompt, output int) market.Credits {
+	least := market.MaxCredits
+	for i := range s.Engines {
+		least = min(least, s.offer(i).Card.Cost(market.Usage{Prompt: prompt, Output: output}))
+	}
+	return least
 }
 
 // hop is how long a message between policy and engines takes.

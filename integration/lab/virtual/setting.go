@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"souk/hub"
+	"souk/market"
 )
 
 // Setting is everything that a run consists of, except the policy.
@@ -50,10 +50,11 @@ type Setting struct {
 	Slow  []Slowdown // engines that are slower than the others for some time
 	Flood Flood      // one client that asks far more than the others, beside them
 
-	Say    Terms     // what callers say of what answers are worth; "": nothing
-	Unsaid hub.Terms // the hub's terms for tasks that state none; zero: its defaults
-	OneKey bool      // all callers are one client
+	Say    Terms // what callers say of what answers are worth; "": nothing
+	OneKey bool  // all callers are one client
 	Seed   uint64
+
+	usual market.Credits // what a request costs on the mean: see [Setting.card]; 0: not asked for yet
 
 	Hop    time.Duration // how long a message takes
 	Scrape time.Duration // how often the engines' metrics are read

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"souk/cmd/replay"
-	"souk/hub"
 	"souk/market"
 )
 
@@ -90,7 +89,7 @@ func (w *World) Setting() (s Setting, err error) {
 	s.Seed, s.Arrive = w.Seed, from(s.Arrive, w.Seed)
 	w.Fleet.behind(&s)
 	if w.Terms != "" {
-		s.Say, s.Unsaid = w.Terms, hub.Terms{}
+		s.Say = w.Terms
 	}
 	s.OneKey = w.Callers == OneKey
 	if w.Length > 0 || w.Tasks > 0 && s.Tasks == 0 && s.Length == 0 {
