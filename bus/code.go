@@ -21,9 +21,8 @@ const (
 	CodeIDConflict        Code = "id_conflict"    // same id, other content
 	CodeDuplicate         Code = "duplicate"      // same id and content, still running
 	CodeUnknown           Code = "unknown"        // the fate of the task is not known here
-	CodeOutbid            Code = "outbid"         // others were worth more until the deadline
 	CodeNoRoom            Code = "no_room"        // no slot, or a full queue
-	CodeNotWorthIt        Code = "not_worth_it"   // no agent where value exceeds cost and toll
+	CodeNotWorthIt        Code = "not_worth_it"   // it is worth less than it costs, wherever it went
 	CodeNoHub             Code = "no_hub"         // no live hub serves it
 	CodeTooManyTasks      Code = "too_many_tasks" // open tasks of one client
 	CodeCancelled         Code = "cancelled"
@@ -48,7 +47,7 @@ const (
 var codes = []Code{
 	CodeBadRequest, CodeTooLarge, CodeUnsupportedField, CodeEmptyPrompt, CodePromptTooLong,
 	CodeBadTerms, CodeUnknownModel, CodeUnknownClient, CodeInsufficientFunds, CodeAllotmentPending,
-	CodePastDeadline, CodeIDConflict, CodeDuplicate, CodeUnknown, CodeOutbid, CodeNoRoom,
+	CodePastDeadline, CodeIDConflict, CodeDuplicate, CodeUnknown, CodeNoRoom,
 	CodeNotWorthIt, CodeNoHub, CodeTooManyTasks, CodeCancelled, CodeAgentFailed, CodeEngineFailed,
 	CodeEngineRefused, CodeTimeout, CodeAnswerGone, CodeSlowReader, CodeNoSlot, CodeStaleEpoch,
 	CodeNotClaimed, CodeDraining, CodeLate, CodeMoved, CodeLateFirst, CodeUnavailable,

@@ -14,7 +14,7 @@ func TestManyIdleAccounts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of computing")
 	}
-	h := newHouse(t, func(c *Config) { c.MaxOpen, c.MaxWaiting = 1<<15, 1<<15 })
+	h := newHouse(t, func(c *Config) { c.MaxWaiting = 1 << 15 })
 	h.join("a-1", "llama", 4096, 0.8, card(1, 1, 4))
 	const clients = idleAccounts + 200
 	for i := range clients {
@@ -63,7 +63,7 @@ func TestARefusalAheadOfNeedRefusesNobody(t *testing.T) {
 
 // A treasury that is away is asked by a bounded number of requests, however many wait.
 func TestRequestsUnderWayAreBounded(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.MaxOpen, c.MaxWaiting = 1<<15, 1<<15 })
+	h := newHouse(t, func(c *Config) { c.MaxWaiting = 1 << 15 })
 	h.join("a-1", "llama", 64, 0.8, card(1, 1, 4))
 	h.silent = true
 	for i := range 2000 {

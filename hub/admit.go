@@ -152,11 +152,7 @@ func (n *Node) judgeRoom(t *task) *bus.Result {
 	if r := n.judgeHub(t, p); r != nil || p == nil {
 		return r
 	}
-	switch {
-	case p.open >= n.cfg.openPerClient():
-		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
-			"client %s has %d open tasks, the most it may have here (max_per_client)", t.key.client, p.open)
-	case p.tasks() >= n.cfg.waitingPerClient() && !n.passing(t, p):
+	if p.tasks() >= n.cfg.waitingPerClient() && !n.passing(t, p) {
 		return n.refusal(t.msg, bus.CodeTooManyTasks, time.Second,
 			"%d tasks of client %s wait for its money or a slot, the most that may wait here "+
 				"(max_waiting_per_client)",
@@ -173,7 +169,7 @@ func (n *Node) judgeHub(t *task, p *account) *bus.Result {
 		return n.refusal(t.msg, bus.CodeDraining, again, "%s; try again", why)
 	case why != "":
 		return n.refusal(t.msg, bus.CodeUnavailable, again, "%s", why)
-	case n.open >= n.cfg.MaxOpen || n.waiting >= n.cfg.MaxWaiting && !n.room.squeezes(p.tasks()):
+	case n.spare() <= 0 && !n.room.squeezes(p.tasks()):
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"%d tasks wait and %d are open: the queue is full", n.waiting, n.open)
 	}

@@ -16,17 +16,14 @@ import (
 // taken however many come at once.
 func TestOneClientDoesNotFillTheRoom(t *testing.T) {
 	for name, c := range map[string]struct {
-		change        func(*hub.Config)
-		open, waiting int // the most of one client
+		change  func(*hub.Config)
+		waiting int // the most of one client
 	}{
-		"by default":              {nil, 2048, 512},
-		"a smaller room":          {func(c *hub.Config) { c.MaxWaiting = 100 }, 2048, 25},
-		"a room for three":        {func(c *hub.Config) { c.MaxWaiting = 3 }, 2048, 1},
-		"as it is set":            {func(c *hub.Config) { c.MaxWaitingPerClient = 60 }, 2048, 60},
-		"few open tasks":          {func(c *hub.Config) { c.MaxOpen = 160 }, 40, 512},
-		"open tasks as set":       {func(c *hub.Config) { c.MaxPerClient = 30 }, 30, 512},
-		"as many as all clients":  {func(c *hub.Config) { c.MaxPerClient = 4096 }, 4096, 512},
-		"the money is on its way": {func(c *hub.Config) { c.MaxWaiting = 80 }, 2048, 20},
+		"by default":              {nil, 512},
+		"a smaller room":          {func(c *hub.Config) { c.MaxWaiting = 100 }, 25},
+		"a room for three":        {func(c *hub.Config) { c.MaxWaiting = 3 }, 1},
+		"as it is set":            {func(c *hub.Config) { c.MaxWaitingPerClient = 60 }, 60},
+		"the money is on its way": {func(c *hub.Config) { c.MaxWaiting = 80 }, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, c.change)
@@ -38,11 +35,7 @@ func TestOneClientDoesNotFillTheRoom(t *testing.T) {
 				free = 0
 			}
 			llama := func(m *bus.Task) { m.Model = "llama" }
-			said := "max_waiting_per_client"
-			if c.open < c.waiting+free {
-				said = "max_per_client"
-			}
-			most := min(c.open, c.waiting+free)
+			most := c.waiting + free
 			for i := range most {
 				h.must(h.step(h.task("ann", fmt.Sprint("t", i), llama)))
 			}
@@ -52,8 +45,8 @@ func TestOneClientDoesNotFillTheRoom(t *testing.T) {
 			h.must(h.step(h.task("ann", "more", llama)))
 			h.want("inbox.ann.more", "too_many_tasks")
 			last := h.messages[len(h.messages)-1].Body.(*bus.Answer).Result
-			if !strings.Contains(last.Message, "("+said+")") {
-				t.Errorf("it is told %q, want %s", last.Message, said)
+			if !strings.Contains(last.Message, "(max_waiting_per_client)") {
+				t.Errorf("it is told %q", last.Message)
 			}
 			h.must(h.step(h.task("bob", "t", llama)))
 			h.want("inbox.bob.t", "")

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -47,12 +48,9 @@ type Config struct {
 	Deadline    time.Duration `yaml:"deadline"`     // how long a task without a deadline waits for a slot
 	MaxDeadline time.Duration `yaml:"max_deadline"` // furthest deadline taken: ids are remembered until then
 
-	MaxOpen int `yaml:"max_open"` // tasks waiting and running together: bounds memory
-	// tasks waiting for a slot: a longer queue only outlives its deadlines
+	// tasks that wait beyond those for which a slot is free: a longer queue only outlives its deadlines
 	MaxWaiting int `yaml:"max_waiting"`
-	// open tasks of one client, or nobody else has room; 0: a quarter of max_open
-	MaxPerClient int `yaml:"max_per_client"`
-	MaxAgents    int `yaml:"max_agents"` // agents sold: edges of a round grow with them
+	MaxAgents  int `yaml:"max_agents"` // agents sold: edges of a round grow with them
 	// ended tasks remembered to answer repeats, 1.2 KB each, and none longer than keep_ids after its deadline
 	MaxKnown int `yaml:"max_known"`
 	// dispatches of one task that agents refuse before its client is told
@@ -138,7 +136,6 @@ func Default() Config {
 		Deadline:    60 * time.Second,
 		MaxDeadline: time.Hour,
 
-		MaxOpen:     8192,
 		MaxWaiting:  2048,
 		MaxAgents:   1024,
 		MaxKnown:    1 << 16,
@@ -230,8 +227,8 @@ func (c Config) Validate() error {
 		name    string
 		v, most int
 	}{
-		{"max_tokens", c.MaxTokens, bus.MaxTokens}, {"max_open", c.MaxOpen, 1 << 20},
-		{"max_waiting", c.MaxWaiting, 1 << 20}, {"max_per_client", c.openPerClient(), 1 << 20},
+		{"max_tokens", c.MaxTokens, bus.MaxTokens},
+		{"max_waiting", c.MaxWaiting, 1 << 20},
 		{"max_waiting_per_client", c.waitingPerClient(), 1 << 20},
 		{"max_agents", c.MaxAgents, maxSeats}, {"max_known", c.MaxKnown, 1 << 24},
 		{"max_refusals", c.MaxRefusals, 1000}, {"keep_bodies", c.KeepBodies, 1 << 30},
@@ -279,19 +276,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// openPerClient is how many open tasks a client may have.
-func (c Config) openPerClient() int { return quarter(c.MaxPerClient, c.MaxOpen) }
-
-// waitingPerClient is how many of them may wait.
-func (c Config) waitingPerClient() int { return quarter(c.MaxWaitingPerClient, c.MaxWaiting) }
-
-// quarter is a bound as it is set, or else a quarter of that of all clients together, at least 1.
-func quarter(set, all int) int {
-	if set != 0 {
-		return set
-	}
-	return max(1, all/4)
-}
+// waitingPerClient is how many tasks of one client may wait.
+func (c Config) waitingPerClient() int { return cmp.Or(c.MaxWaitingPerClient, max(1, c.MaxWaiting/4)) }
 
 // Serves reports whether an agent whose first domain is label belongs here.
 func (c Config) Serves(label string) bool {

@@ -91,6 +91,7 @@ func (n *Node) Depose(now time.Time) {
 	n.refuseWaiting(bus.CodeUnavailable, "the hub lost its leadership; try again", againSoon)
 	for _, a := range n.roster {
 		a.joined = false
+		n.sized(a, 0)
 	}
 	n.leading, n.cut = false, false // who does not lead does not look after the bus
 	n.deaf()

@@ -18,11 +18,12 @@ func (n *Node) leaves() {
 	beyond := s.edged[min(s.within, len(s.edged)):]
 	i := 0
 	for k, t := range s.tasks {
-		best, met, beside := market.Credits(0), false, false
+		var best *pair
+		beside := false
 		for ; i < len(s.pairs) && int(s.pairs[i].task) == k; i++ {
 			p := &s.pairs[i]
-			if x := p.value - p.cost - n.cfg.Fee; !met || x > best {
-				best, met = x, true
+			if best == nil || p.bare() > best.bare() {
+				best = p
 			}
 			beside = beside || s.agents[p.agent].free(n) > 0
 		}
@@ -32,18 +33,18 @@ func (n *Node) leaves() {
 		}
 		switch {
 		case t.state != waiting:
-		case met && best < 0:
+		case best != nil && best.bare() < n.cfg.Fee:
 			n.worthless(t, best)
 		case left: // a round of its own follows
 			t.rounds++
 			n.batch.Add(t, t.arrived)
-			n.lasts(t, best)
+			n.lasts(t, best.bare()-n.cfg.Fee)
 		default:
 			t.rounds++
 			n.batch.Leave(t, t.arrived)
 			idle = idle || beside
-			if met {
-				n.lasts(t, best)
+			if best != nil {
+				n.lasts(t, best.bare()-n.cfg.Fee)
 			}
 		}
 	}
@@ -58,16 +59,21 @@ func (n *Node) leaves() {
 	}
 }
 
-// worthless refuses a task that is worth less than it costs, by so much where it is worth most.
-func (n *Node) worthless(t *task, best market.Credits) {
+// bare is the value less the cost.
+func (p *pair) bare() market.Credits { return p.value - p.cost }
+
+// worthless refuses a task that is worth less than it costs at every agent; best is where it lacks least.
+func (n *Node) worthless(t *task, best *pair) {
 	n.plan.kept.End(n.nano, t.worth, 0)
 	retry := time.Duration(0)
 	if t.rounds > 0 {
 		retry = time.Second
 	}
 	n.end(t, n.refusal(t.msg, bus.CodeNotWorthIt, retry,
-		"after %v it is worth %s less than it costs, wherever it went: offer more, or more patience",
-		t.waited.Round(time.Millisecond), money(-best)))
+		"after %v of waiting it is worth %s and costs %s at %s, and no agent would do better: offer more, or "+
+			"more patience",
+		t.waited.Round(time.Millisecond), money(best.value), money(best.cost+n.cfg.Fee),
+		n.round.agents[best.agent].id))
 }
 
 // lasts notes how long a task that is worth so much more than it costs may wait until it is worth less, if
@@ -105,27 +111,29 @@ func (x *spent) due(n *Node) {
 	}
 	n.standUp()
 	for _, t := range over {
-		if best, met := n.bestOf(t); met && best < 0 {
+		best := n.bestOf(t)
+		if t.spent = (time.Time{}); best == nil {
+			continue
+		}
+		if left := best.bare() - n.cfg.Fee; left < 0 {
 			n.worthless(t, best)
-		} else if t.spent = (time.Time{}); met {
-			n.lasts(t, best)
+		} else {
+			n.lasts(t, left)
 		}
 	}
 }
 
-// bestOf is by how much a task is worth more than it costs where that is most, among the agents of a round;
-// false where none may serve it in time.
-func (n *Node) bestOf(t *task) (best market.Credits, met bool) {
+// bestOf is where a task is worth most beyond its cost, among the agents of a round; nil where none may serve
+// it in time.
+func (n *Node) bestOf(t *task) (best *pair) {
 	t.waited, t.left = n.now.Sub(t.waits()), t.deadline.Sub(n.now)
 	for k, a := range n.round.agents {
 		if !a.suits(t) {
 			continue
 		}
-		if p, ok := n.pair(t, k, n.heldBy(t, a)); ok {
-			if x := p.value - p.cost - n.cfg.Fee; !met || x > best {
-				best, met = x, true
-			}
+		if p, ok := n.pair(t, k, n.heldBy(t, a)); ok && (best == nil || p.bare() > best.bare()) {
+			best = &p
 		}
 	}
-	return best, met
+	return best
 }

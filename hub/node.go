@@ -130,6 +130,7 @@ type Node struct {
 	regimes  regimes
 	batch    *batch.Batch[*task]
 	room     room
+	slots    int // of all agents that are sold here
 	round    scratch
 	plan     planning
 	hedges   hedges

@@ -195,7 +195,7 @@ func (n *Node) regimeSets(r *market.Round, all []ledger.Set) []ledger.Set {
 // Many may end at once, and agents be many: the slots that are free are found once for all of them, and of
 // more than mostWaiting every second is looked at, of twice as many every fourth, and so on.
 func (n *Node) noteUnserved(t *task, code bus.Code) {
-	if t.only != nil || code != bus.CodeNoRoom && code != bus.CodeOutbid {
+	if t.only != nil || code != bus.CodeNoRoom {
 		return
 	}
 	x := &n.regimes

@@ -204,12 +204,10 @@ func TestWhoIsOutbidCounts(t *testing.T) {
 		dear  bool // another agent is free, which is beyond what the task is worth
 		moves bool
 	}{
-		"outbid":              {bus.CodeOutbid, false, true},
-		"no room":             {bus.CodeNoRoom, false, true},
-		"outbid, one is free": {bus.CodeOutbid, true, false},
-		"no room, one is":     {bus.CodeNoRoom, true, false},
-		"past its deadline":   {bus.CodePastDeadline, false, false},
-		"not worth it":        {bus.CodeNotWorthIt, false, false},
+		"no room":           {bus.CodeNoRoom, false, true},
+		"no room, one is":   {bus.CodeNoRoom, true, false},
+		"past its deadline": {bus.CodePastDeadline, false, false},
+		"not worth it":      {bus.CodeNotWorthIt, false, false},
 	} {
 		h := newHouse(t, nil)
 		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))

@@ -29,8 +29,8 @@ type agent struct {
 	silentFrom     int64 // by Node.nano: when its last summary is too old
 	avoidUntil     int64 // by Node.nano: before then it gets no tasks
 	saturatedUntil int64 // by Node.nano: so long it is given nothing, see Node.saturated
-	slots          int
-	stuck          int // of these, by the agent's count where it was higher than the hub's own for a while
+	slots, sold    int   // it has, and of these count in Node.slots
+	stuck          int   // of these, by the agent's count where it was higher than the hub's own for a while
 
 	holds     []*hold // under way, in the order of their rounds: the hub's own count is the load
 	kind      *kind   // nil: to be found
@@ -204,6 +204,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		a.lateness = lateness{}
 	}
 	a.reg, a.price, a.slots = reg, reg.Price, reg.Slots
+	n.sized(a, a.slots)
 	a.listed, a.model, a.context = reg.State == bus.StateReady, n.modelName(reg.Model), reg.MaxModelLen
 	a.parses, a.text = slices.Contains(reg.Features, bus.Parsers), slices.Contains(reg.Features, bus.Text)
 	a.silentFrom = n.at(n.cfg.Silence)
@@ -242,6 +243,7 @@ func (n *Node) Leave(now time.Time, id string) {
 func (n *Node) leave(id string) {
 	if a := n.lookup(id); a != nil {
 		a.joined = false
+		n.sized(a, 0)
 		n.leaveSeats(a)
 		n.lostOwner(a)
 		n.drop(a)
@@ -279,6 +281,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	a.ready = s.State == bus.StateReady
 	if s.Slots > 0 {
 		a.slots = s.Slots // for later rounds
+		n.sized(a, a.slots)
 	}
 	if err := s.Price.Validate(); err != nil {
 		n.stats.BadPrices++

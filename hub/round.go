@@ -199,7 +199,7 @@ func (n *Node) meet() {
 				held = a.cold(t)
 			}
 			if p, ok := n.pair(t, k, held); ok {
-				p.task, p.agent = int32(i), int32(k)
+				p.task = int32(i)
 				p.service = a.alike.Service()
 				toll := s.tolls.Of(k, p.service, p.prefill)
 				p.toll = -toll
@@ -250,8 +250,8 @@ func (n *Node) pair(t *task, k int, held held) (pair, bool) {
 	}
 	in := n.round.loads[k]
 	ttft := a.predictor.Later(q.first, q.work, in)
-	p := pair{first: max(0, ttft-in.Queue), half: a.predictor.Half(ttft), cost: q.cost, prefill: q.computes,
-		service: n.service(a, max(0, ttft-in.Queue), q.output)}
+	p := pair{agent: int32(k), first: max(0, ttft-in.Queue), half: a.predictor.Half(ttft), cost: q.cost,
+		prefill: q.computes, service: n.service(a, max(0, ttft-in.Queue), q.output)}
 	if p.half > t.left {
 		t.short = true
 		return pair{}, false

@@ -14,7 +14,7 @@ import (
 // crowdHouse is a house with room for so many tasks, of which one client may have all.
 func crowdHouse(t *testing.T, waiting int, change func(*Config)) *house {
 	return newHouse(t, func(c *Config) {
-		c.MaxWaiting, c.MaxWaitingPerClient, c.MaxPerClient = waiting, waiting, c.MaxOpen
+		c.MaxWaiting, c.MaxWaitingPerClient = waiting, waiting
 		if change != nil {
 			change(c)
 		}

@@ -406,7 +406,6 @@ func (o options) configure(c *hub.Config) {
 	c.MaxRefusals = int(o.whole("max_refusals", int64(c.MaxRefusals)))
 	c.MaxAgents = int(o.whole("max_agents", int64(c.MaxAgents)))
 	c.MaxWaiting = int(o.whole("max_waiting", int64(c.MaxWaiting)))
-	c.MaxPerClient = int(o.whole("max_per_client", int64(c.MaxPerClient)))
 	c.MaxWaitingPerClient = int(o.whole("max_waiting_per_client", int64(c.MaxWaitingPerClient)))
 	c.Batch.MaxBatch = int(o.whole("max_batch", int64(c.Batch.MaxBatch)))
 	c.Batch.Eager = !o.has("window")

@@ -143,11 +143,10 @@ func (n *Node) Status() *bus.Status {
 	closed, again := n.refuses()
 	s.Closed, s.ClosedMS = closed, again.Milliseconds()
 	if n.leading && closed == "" {
-		s.Room = n.cfg.MaxWaiting - n.waiting
-		if s.Room <= 0 && n.room.squeezes(0) {
+		s.Room = max(0, n.spare())
+		if s.Room == 0 && n.room.squeezes(0) {
 			s.Room = 1
 		}
-		s.Room = max(0, min(s.Room, n.cfg.MaxOpen-n.open))
 	}
 	for _, p := range n.runtime.host.States(n.now) {
 		s.Policies = append(s.Policies, bus.PolicyStatus{Hook: p.Hook, Policy: p.Policy,

@@ -147,7 +147,7 @@ func TestTheStatusesOfTheAPI(t *testing.T) {
 		for i, group := range groups {
 			for _, c := range quoted.FindAllStringSubmatch(group, -1) {
 				given[c[1]] = true
-				if got := openai.FaultOf(bus.Code(c[1])).Status; strconv.Itoa(got) != statuses[i] {
+				if got := openai.FaultOf(bus.Code(c[1]), 0).Status; strconv.Itoa(got) != statuses[i] {
 					t.Errorf("%s is said to be %s, and is %d", c[1], statuses[i], got)
 				}
 			}

@@ -105,8 +105,8 @@ func TestUnplacedTasksAreToldWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := a.Result.Code; c != bus.CodeNoRoom && c != bus.CodeOutbid {
-		t.Errorf("got %q: %s; want %s or %s", c, a.Result.Message, bus.CodeNoRoom, bus.CodeOutbid)
+	if c := a.Result.Code; c != bus.CodeNoRoom {
+		t.Errorf("got %q: %s; want %s", c, a.Result.Message, bus.CodeNoRoom)
 	}
 	if a.Result.Paid() != 0 {
 		t.Errorf("it paid %s", a.Result.Paid())

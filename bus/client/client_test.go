@@ -729,9 +729,9 @@ func TestAsk(t *testing.T) {
 		}
 		s.door = func(m bus.Msg, task *bus.Task) {
 			s.say(m.Reply, &bus.Answer{Result: &bus.Result{Client: "ada", Task: task.ID,
-				Code: bus.CodeOutbid, Message: "dear"}})
+				Code: bus.CodeNoRoom, Message: "dear"}})
 		}
-		if r, err := s.c.Ask(t.Context(), bus.Task{Body: body}); bus.CodeOf(err) != bus.CodeOutbid ||
+		if r, err := s.c.Ask(t.Context(), bus.Task{Body: body}); bus.CodeOf(err) != bus.CodeNoRoom ||
 			r.Message != "dear" {
 			t.Errorf("refused: %+v, %v", r, err)
 		}

@@ -171,7 +171,7 @@ func (a *answer) buy(n int) {
 // paidInPart is a refusal as it stands where some of the answer may have to be paid: then its status tells
 // nobody to ask again. The lock is held.
 func (a *answer) paidInPart(why *refusal) *refusal {
-	f := openai.FaultOf(why.code)
+	f := openai.FaultOf(why.code, why.retryMS)
 	if a.began || a.bought == 0 && why.paid == 0 || !f.Again && f.Status < 500 { // some repeat any 5xx
 		return why
 	}

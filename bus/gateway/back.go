@@ -25,7 +25,7 @@ type back struct {
 const backWithin = time.Minute
 
 // notNow are the refusals that others of the same request may be the reason of, and that end with them.
-var notNow = []bus.Code{bus.CodeAllotmentPending, bus.CodeTooManyTasks, bus.CodeNoRoom, bus.CodeOutbid}
+var notNow = []bus.Code{bus.CodeAllotmentPending, bus.CodeTooManyTasks, bus.CodeNoRoom}
 
 // late reports whether the request's deadline is over.
 func (a *answer) late(now time.Time) bool {

@@ -49,7 +49,7 @@ func asRefusal(err error) *refusal {
 	case errors.As(err, &said):
 		r := said.Result
 		return &refusal{code: r.Code, message: r.Message, task: r.Task, retryMS: r.RetryMS, paid: r.Paid(),
-			last: r.Receipt != nil && !openai.FaultOf(r.Code).Again}
+			last: r.Receipt != nil && !openai.FaultOf(r.Code, r.RetryMS).Again}
 	case errors.As(err, &e):
 		return &refusal{code: e.Code, message: e.Message}
 	case errors.Is(err, bus.ErrClosed), errors.Is(err, bus.ErrDisconnected),
@@ -64,7 +64,7 @@ const retryDefault = 1000
 
 // write answers a request with a refusal.
 func (r *refusal) write(w http.ResponseWriter) {
-	f := openai.FaultOf(r.code)
+	f := openai.FaultOf(r.code, r.retryMS)
 	status := f.Status
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

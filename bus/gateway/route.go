@@ -107,7 +107,7 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	r := *asRefusal(err)
 	s.count(func(st *Stats) { st.Refused[r.code]++ })
 	s.bound(w)
-	if (r.again || openai.FaultOf(r.code).Again) && !s.serving() {
+	if (r.again || openai.FaultOf(r.code, r.retryMS).Again) && !s.serving() {
 		w.Header().Set("Connection", "close") // who comes again may then come to another gateway
 	}
 	r.write(w)

@@ -47,7 +47,6 @@ var faults = map[bus.Code]Fault{
 	bus.CodeTimeout:           {Status: http.StatusFailedDependency},
 	bus.CodeCancelled:         {Status: http.StatusFailedDependency},
 	bus.CodeSlowReader:        {Status: http.StatusFailedDependency},
-	bus.CodeOutbid:            {Status: http.StatusTooManyRequests, Again: true},
 	bus.CodeNoRoom:            {Status: http.StatusTooManyRequests, Again: true},
 	bus.CodeTooManyTasks:      {Status: http.StatusTooManyRequests, Again: true},
 	CodeRateLimited:           {Status: http.StatusTooManyRequests, Again: true},
@@ -65,11 +64,15 @@ var types = map[int]string{
 	http.StatusTooManyRequests: "rate_limit_error", http.StatusConflict: "conflict_error",
 }
 
-// FaultOf says how a code is shown.
-func FaultOf(code bus.Code) Fault {
+// FaultOf says how a code is shown. A task that waited until it was worth less than it costs, whose refusal
+// therefore says when to come again, is told otherwise than one that never was worth it.
+func FaultOf(code bus.Code, retryMS int64) Fault {
 	f, ok := faults[code]
-	if !ok {
+	switch {
+	case !ok:
 		f.Status = http.StatusInternalServerError
+	case code == bus.CodeNotWorthIt && retryMS > 0:
+		f.Status, f.Again = http.StatusTooManyRequests, true
 	}
 	f.Code = cmp.Or(f.Code, string(code))
 	f.Type = types[f.Status]
@@ -94,7 +97,7 @@ type Refusal struct {
 
 // Append writes it as OpenAI's clients read it.
 func (r Refusal) Append(dst []byte) []byte {
-	f := FaultOf(r.Code)
+	f := FaultOf(r.Code, r.RetryMS)
 	o := Out(dst).Raw(`{"error":{"message":`).Str(cmp.Or(r.Message, string(r.Code))).
 		Raw(`,"type":`).Str(f.Type).Raw(`,"param":`).StrOrNull(fieldOf(r.Code, r.Message)).
 		Raw(`,"code":`).Str(f.Code).Raw(`,"souk":{"code":`).Str(string(r.Code))

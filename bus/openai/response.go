@@ -325,7 +325,7 @@ func (r *Response) Finish(dst []byte, last *bus.Result) []byte {
 func (r *Response) Fail(dst []byte, why Refusal) []byte {
 	said := why.Append(nil) // {"error":{...}}
 	end := &Response{shape: r.shape, asked: r.asked, seq: r.seq}
-	end.fault = &fault{FaultOf(why.Code).Code, cmp.Or(why.Message, string(why.Code))}
+	end.fault = &fault{FaultOf(why.Code, 0).Code, cmp.Or(why.Message, string(why.Code))}
 	dst = end.event(dst, "error", "code", end.fault.code, "message", why.Message, "param",
 		json.RawMessage("null"), "error", json.RawMessage(said[len(`{"error":`):len(said)-1]))
 	return end.event(dst, "response.failed", "response", json.RawMessage(end.Object()))

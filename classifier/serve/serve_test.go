@@ -405,8 +405,8 @@ func TestNextBestHub(t *testing.T) {
 }
 
 func TestARefusalOfTheTaskIsFinal(t *testing.T) {
-	for _, code := range []bus.Code{bus.CodeInsufficientFunds, bus.CodeNotWorthIt, bus.CodeOutbid,
-		bus.CodeIDConflict, bus.CodeDuplicate} {
+	for _, code := range []bus.Code{bus.CodeInsufficientFunds, bus.CodeNotWorthIt, bus.CodeIDConflict,
+		bus.CodeDuplicate} {
 		inWorld(t, nil, func(t *testing.T, w *world) {
 			math, general := twoHubs(w)
 			math.refuse(code)

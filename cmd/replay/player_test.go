@@ -199,7 +199,7 @@ func TestReportAddsUp(t *testing.T) {
 			Usage: market.Usage{Prompt: 100, Cached: 25, Output: 10}, Cost: 1000, Premium: 10, Fee: 2}
 		tally.Add(d, c, Answer{Result: r, TTFT: time.Duration(i+1) * time.Millisecond})
 	}
-	tally.Add(d, c, Answer{Result: bus.Result{Hub: "math", Code: bus.CodeOutbid}})
+	tally.Add(d, c, Answer{Result: bus.Result{Hub: "math", Code: bus.CodeNoRoom}})
 	tally.AddRound(&ledger.Round{
 		Round: market.Round{Domain: "math", Tasks: make([]market.Task, 3)},
 		Outcome: market.Outcome{Awards: []market.Award{{SlotPrice: 7}, {SlotPrice: 0}},
@@ -224,14 +224,14 @@ func TestReportAddsUp(t *testing.T) {
 		t.Errorf("surplus %v, rounds of several %d, contested %d; want 0.0000008, 1, 1", r.Surplus,
 			r.Several(), r.Contested())
 	}
-	if diff := cmp.Diff([]Refusals{{bus.CodeOutbid, 1}}, r.Refused); diff != "" {
+	if diff := cmp.Diff([]Refusals{{bus.CodeNoRoom, 1}}, r.Refused); diff != "" {
 		t.Errorf("refused: want -, got +\n%s", diff)
 	}
 	var out bytes.Buffer
 	r.Write(&out)
 	for _, line := range []string{"101 tasks asked, 100 served in 2.0 s (50 a second); 5 dialogues to " +
 		"their end, 1 broken off",
-		"10,000 prompt, of which 25.0 % from cache; 1,000 output", "refused  outbid 1",
+		"10,000 prompt, of which 25.0 % from cache; 1,000 output", "refused  no_room 1",
 		"forecast first tokens after 40 ms in the mean, and they came after 50 ms; off by 40 % of that, " +
 			"50 % within their 90 % interval",
 		"sizes    1 of 3 tasks"} {

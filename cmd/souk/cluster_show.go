@@ -91,7 +91,7 @@ func brokenOff(r *replay.Report) error {
 	var why []string
 	for _, x := range r.Refused {
 		switch x.Code {
-		case bus.CodeNotWorthIt, bus.CodeOutbid, bus.CodeNoRoom, bus.CodePastDeadline:
+		case bus.CodeNotWorthIt, bus.CodeNoRoom, bus.CodePastDeadline:
 		default:
 			why = append(why, fmt.Sprintf("%d %s", x.Count, x.Code))
 		}

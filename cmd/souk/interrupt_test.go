@@ -176,7 +176,7 @@ func TestExitCodeOfSubmit(t *testing.T) {
 		interrupted bool
 		want        error
 	}{
-		{"", false, nil}, {"", true, nil}, {bus.CodeOutbid, false, console.Exit(1)},
+		{"", false, nil}, {"", true, nil}, {bus.CodeNoRoom, false, console.Exit(1)},
 		{bus.CodeCancelled, false, console.Exit(1)}, {bus.CodeCancelled, true, console.Exit(130)},
 		{bus.CodeUnknown, false, console.Exit(1)}, {bus.CodeUnknown, true, console.Exit(130)},
 	} {

@@ -41,7 +41,7 @@ func TestPromptIsUTF8(t *testing.T) {
 func TestSummaryOfARefusal(t *testing.T) {
 	const ledger = "; what was paid, if anything, stands in the ledger: ledger trace t-1"
 	for code, want := range map[bus.Code]string{
-		bus.CodeOutbid:     "refused: outbid: because; nothing was paid",
+		bus.CodeNoRoom:     "refused: no_room: because; nothing was paid",
 		bus.CodeCancelled:  "cancelled: because; nothing was paid",
 		bus.CodeUnknown:    "unknown: because" + ledger,
 		bus.CodeAnswerGone: "refused: answer_gone: because" + ledger,

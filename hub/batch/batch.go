@@ -87,7 +87,7 @@ func (b *Batch[T]) Len() int { return len(b.due) }
 func (b *Batch[T]) All() int { return len(b.due) + len(b.left) }
 
 // Add lets a task wait for the next round, behind all that came before it and as late. A task that comes
-// back, refused or outbid, brings its first arrival.
+// back, refused by an agent, brings its first arrival.
 func (b *Batch[T]) Add(t T, arrived time.Time) { b.due = insert(b.due, t, arrived) }
 
 // Leave lets a task wait for news.

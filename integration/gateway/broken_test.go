@@ -178,7 +178,7 @@ func TestNobodyHasSaidWhatIsPaid(t *testing.T) {
 			}, false},
 			{"the market says nothing", func(j *job) {}, false},
 			{"the market says that it does not know", func(j *job) { j.refuse(bus.CodeUnknown) }, false},
-			{"the market refuses", func(j *job) { j.refuse(bus.CodeOutbid) }, true},
+			{"the market refuses", func(j *job) { j.refuse(bus.CodeNoRoom) }, true},
 			{"the agent fails", func(j *job) {
 				if j.Resume != nil {
 					j.refuse(bus.CodeNoRoom)

@@ -16,7 +16,6 @@ func TestAnswersWaitForRoom(t *testing.T) {
 		t.Skip("waits for seconds")
 	}
 	for name, limits := range map[string]string{
-		"tasks of one client":              "hub: {max_per_client: 3}",
 		"tasks of one client in the queue": "hub: {max_waiting_per_client: 2}",
 		"a slot until the deadline":        "hub: {deadline: 300ms}",
 	} {
@@ -38,8 +37,7 @@ func TestAnswersWaitForRoom(t *testing.T) {
 // What finds no room in the end is refused a minute after the last of the others has ended, with the reason.
 // Where none of them found any, the request is refused at once, and may come again.
 func TestAnswersThatFindNoRoom(t *testing.T) {
-	for _, code := range []bus.Code{bus.CodeNoRoom, bus.CodeTooManyTasks, bus.CodeOutbid,
-		bus.CodeAllotmentPending} {
+	for _, code := range []bus.Code{bus.CodeNoRoom, bus.CodeTooManyTasks, bus.CodeAllotmentPending} {
 		onStage(t, small, func(t *testing.T, st *stage) {
 			var asked atomic.Int32
 			st.will(func(j *job) {
