@@ -77,7 +77,7 @@ func TestAFullRoomIsShared(t *testing.T) {
 			last = a
 		}
 	}
-	why := "the room for 2048 waiting tasks is full, and no client has more in it than "
+	why := "2048 tasks wait, all that may, and no client has more among them than "
 	if a, ok := last.(*bus.Answer); !ok || !strings.Contains(a.Result.Message, why) || a.Result.RetryMS == 0 {
 		t.Errorf("it is told %+v", last)
 	}
@@ -179,5 +179,34 @@ func TestNoBidDecidesWhoHasRoom(t *testing.T) {
 	}
 	if sent == 0 || refused == 0 {
 		t.Errorf("%d were sent away, %d refused: the test sees little", sent, refused)
+	}
+}
+
+// Limits follow the slots that there are: as many tasks as have one are taken beside those that may wait, and
+// fewer once their agent has left.
+func TestRoomFollowsSlots(t *testing.T) {
+	h := newHouse(t, func(c *Config) { c.MaxWaiting = 4 })
+	for i := range 100 {
+		h.join(fmt.Sprint("a-", i), "llama", 10, 0.9, card(1, 1, 4))
+	}
+	for i := range 10 {
+		h.prepaid[fmt.Sprint("c", i)] = 1_000_000 * market.Credit
+	}
+	for i := range 1004 {
+		if got := h.comes(fmt.Sprint("c", i%10), fmt.Sprint("t", i)); len(got) > 0 {
+			t.Fatalf("task %d: %v", i, got)
+		}
+	}
+	if got := h.comes("c0", "more"); !slices.Equal(got, []string{"c0/more no_room"}) {
+		t.Errorf("one more than slots and places: %v", got)
+	}
+	if s := h.n.Status(); s.Room != 0 || s.Waiting != 4 {
+		t.Errorf("%d wait, and there is room for %d", s.Waiting, s.Room)
+	}
+	for i := range 100 {
+		h.n.Leave(h.now, fmt.Sprint("a-", i))
+	}
+	if n := h.n; n.spare() != 0 || n.slots != 0 || n.waiting != 4 {
+		t.Errorf("%d slots and %d that wait: room for %d", n.slots, n.waiting, n.spare())
 	}
 }
