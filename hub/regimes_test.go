@@ -195,10 +195,10 @@ func TestWhatARegimeChargesIsRecorded(t *testing.T) {
 	}
 }
 
-// A task that waited for a slot until its deadline, and was outbid, says how full the domain is; one that
+// A task that waited for a slot until its deadline, which others had, says how full the domain is; one that
 // found dear what was free does not, whatever it offered. Who is refused for want of money to offer, and so
 // what is bid, does not say more than who is refused for want of a slot.
-func TestWhoIsOutbidCounts(t *testing.T) {
+func TestWhoGotNoSlotCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		code  bus.Code
 		dear  bool // another agent is free, which is beyond what the task is worth

@@ -67,16 +67,6 @@ func (n *Node) Sound() error {
 	return nil
 }
 
-// Weighed names the tasks that have been in a round, as records do.
-func (n *Node) Weighed() (ids []string) {
-	for _, t := range n.known {
-		if t.rounds > 0 {
-			ids = append(ids, string(t.id))
-		}
-	}
-	return ids
-}
-
 // Remembers is of how many tasks the Node knows anything, with those that have ended.
 func (n *Node) Remembers() int { return len(n.known) }
 

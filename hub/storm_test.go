@@ -28,8 +28,7 @@ type storm struct {
 	sent     map[string]*bus.Task // by inbox
 	all      []*bus.Task
 	answers  map[string]int
-	rounds   map[string]bool // tasks that lost a round
-	handed   []bus.Dispatch  // accepted
+	handed   []bus.Dispatch // accepted
 	boots    map[string]int64
 	seqs     map[string]uint64
 	deposits market.Credits
@@ -48,7 +47,7 @@ type storm struct {
 func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 	s := &storm{
 		r: rand.New(rand.NewPCG(seed, 0)), restart: restart,
-		sent: map[string]*bus.Task{}, answers: map[string]int{}, rounds: map[string]bool{},
+		sent: map[string]*bus.Task{}, answers: map[string]int{},
 		lost: map[string]bool{}, taken: map[string]ledger.Hold{},
 		boots: map[string]int64{}, seqs: map[string]uint64{}, epoch: 7,
 		recovered: map[string]bool{}, last: map[string]ledger.Hold{},
@@ -70,18 +69,6 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 			c.MaxWaiting, c.MaxWaitingPerClient = 8, 8
 		}
 	})
-	s.tell = func(r *hub.Ready) {
-		for _, f := range r.Frames {
-			for _, rec := range f.Records {
-				if rec.Round == nil || rec.Round.Round.Pruned.Tasks == 0 {
-					continue
-				}
-				for _, id := range s.n.Weighed() { // TestWhatARoundMeansToThoseItLeaves says which of them
-					s.rounds[id] = true
-				}
-			}
-		}
-	}
 	s.prepaid = map[string]market.Credits{"rich": 1000 * market.Credit, "poor": market.Credit / 20,
 		"some": 2 * market.Credit, "probe-math": market.Credit / 4}
 	for _, c := range s.prepaid {
@@ -464,15 +451,6 @@ func (s *storm) check() {
 			}
 			if err := market.Check(r.Round.Round, r.Round.Outcome); err != nil {
 				s.t.Fatalf("round %d (I6): %v", r.Round.Round.Number, err)
-			}
-			placed := map[market.TaskID]bool{}
-			for _, a := range r.Round.Outcome.Awards {
-				placed[a.Task] = true
-			}
-			for _, t := range r.Round.Round.Tasks {
-				if !placed[t.ID] {
-					s.rounds[string(t.ID)] = true
-				}
 			}
 		}
 	}

@@ -197,6 +197,12 @@ func TestReportAddsUp(t *testing.T) {
 	for i := range 100 {
 		r := bus.Result{Hub: "math", Agent: "a1", Model: "m",
 			Usage: market.Usage{Prompt: 100, Cached: 25, Output: 10}, Cost: 1000, Premium: 10, Fee: 2}
+		switch i {
+		case 7:
+			r.Premium = 0
+		case 8:
+			r.Premium = 20
+		}
 		tally.Add(d, c, Answer{Result: r, TTFT: time.Duration(i+1) * time.Millisecond})
 	}
 	tally.Add(d, c, Answer{Result: bus.Result{Hub: "math", Code: bus.CodeNoRoom}})
@@ -211,7 +217,7 @@ func TestReportAddsUp(t *testing.T) {
 	}
 	r := tally.Report(2*time.Second, Played{Dialogues: 5, BrokenOff: 1})
 	want := Part{Name: "total", Asked: 101, Served: 100, Prompt: 10000, Cached: 2500, Output: 1000,
-		Share: 0.25, Cost: 100_000, Premium: 1000}
+		Share: 0.25, Cost: 100_000, Premium: 1000, Bill: Bill{All: 1.01, P50: 1.01, P99: 1.01, Most: 1.02}}
 	got := r.Total
 	if got.TTFT.P50 < 50 || got.TTFT.P50 > 50.1 || got.TTFT.P99 < 99 || got.TTFT.P99 > 99.1 {
 		t.Errorf("TTFT = %+v, want 50 and 99 ms within 0.1 %%", got.TTFT)
@@ -234,6 +240,7 @@ func TestReportAddsUp(t *testing.T) {
 		"10,000 prompt, of which 25.0 % from cache; 1,000 output", "refused  no_room 1",
 		"forecast first tokens after 40 ms in the mean, and they came after 50 ms; off by 40 % of that, " +
 			"50 % within their 90 % interval",
+		"bill     1.01 times the price card for all of it; of a task p50 1.01, p99 1.01, at most 1.02",
 		"sizes    1 of 3 tasks"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("the report lacks %q:\n%s", line, out.String())

@@ -69,6 +69,16 @@ type Part struct {
 	TTFT    Times   `json:"ttft_ms"`      // as the clients saw it
 	Cost    Money   `json:"cost"`
 	Premium Money   `json:"premium"`
+	Bill    Bill    `json:"bill"`
+}
+
+// Bill is what was paid beside the card: 1 where nothing but the cost was due. All is of all tasks together,
+// the others are quantiles over tasks that were served, and the most that one paid.
+type Bill struct {
+	All  float64 `json:"all"`
+	P50  float64 `json:"p50"`
+	P99  float64 `json:"p99"`
+	Most float64 `json:"most"`
 }
 
 // Times are quantiles in milliseconds.
@@ -142,6 +152,11 @@ func (x *row) part(name string) Part {
 		Name: name, Hub: x.hub, Model: x.model, Asked: x.asked, Served: x.served,
 		Prompt: x.usage.Prompt, Cached: x.usage.Cached, Output: x.usage.Output,
 		TTFT: times(x.ttft), Cost: x.cost, Premium: x.premium,
+		Bill: Bill{P50: float64(x.bills.ValueAtQuantile(50)) / 1000,
+			P99: float64(x.bills.ValueAtQuantile(99)) / 1000, Most: float64(x.bills.Max()) / 1000},
+	}
+	if x.cost > 0 {
+		p.Bill.All = float64(x.cost+x.premium) / float64(x.cost)
 	}
 	if p.Prompt > 0 {
 		p.Share = float64(p.Cached) / float64(p.Prompt)

@@ -30,6 +30,10 @@ func (r Report) Write(w io.Writer) {
 	}
 	fmt.Fprintf(w, "paid     %s credits = cost %s to the agents + premiums %s; surplus %s\n",
 		t.Cost+t.Premium, t.Cost, t.Premium, r.Surplus)
+	if b := t.Bill; b.All > 0 {
+		fmt.Fprintf(w, "bill     %.2f times the price card for all of it; of a task p50 %.2f, p99 %.2f, at most "+
+			"%.2f\n", b.All, b.P50, b.P99, b.Most)
+	}
 	if len(r.Refused) > 0 {
 		var each []string
 		for _, x := range r.Refused {
@@ -56,11 +60,11 @@ func partTable(w io.Writer, title string, ps []Part, agents bool) {
 		left = []any{"", "model"}
 	}
 	t := Table(w, len(left), append(left, "asked", "served", "prompt", "cached", "output", "TTFT p50", "p99",
-		"cost", "premium")...)
+		"cost", "premium", "bill")...)
 	for _, p := range ps {
 		row := table.Row{p.Name, p.Asked, p.Served, count(p.Prompt), fmt.Sprintf("%.0f %%", 100*p.Share),
 			count(p.Output),
-			MS(p.TTFT.P50), MS(p.TTFT.P99), Amount(p.Cost), Amount(p.Premium)}
+			MS(p.TTFT.P50), MS(p.TTFT.P99), Amount(p.Cost), Amount(p.Premium), fmt.Sprintf("%.2f", p.Bill.All)}
 		if agents {
 			row = append(table.Row{p.Name, p.Model}, row[1:]...)
 		}

@@ -33,7 +33,8 @@ type Tally struct {
 	judged Judged // sums, over answers that were compared with a recorded one
 }
 
-// row is a tally of some of the tasks. TTFT is in microseconds, up to ten minutes, with 3 digits.
+// row is a tally of some of the tasks. TTFT is in microseconds, up to ten minutes, and bills are in thousandths
+// of the card, up to a thousand times; both with 3 digits.
 type row struct {
 	hub, model string
 	asked      int
@@ -43,12 +44,12 @@ type row struct {
 	premium    market.Credits
 	fee        market.Credits
 	ttft       *hdrhistogram.Histogram
+	bills      *hdrhistogram.Histogram
 }
 
-func newRow() *row { return &row{ttft: histogram()} }
-
-func histogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(1, int64(10*time.Minute/time.Microsecond), 3)
+func newRow() *row {
+	return &row{ttft: hdrhistogram.New(1, int64(10*time.Minute/time.Microsecond), 3),
+		bills: hdrhistogram.New(1, 1000*1000, 3)}
 }
 
 // NewTally begins with nothing measured.
@@ -108,6 +109,10 @@ func (x *row) add(a Answer) {
 		return
 	}
 	x.served++
+	if r.Cost > 0 {
+		bill := 1000 * float64(r.Paid()) / float64(r.Cost)
+		_ = x.bills.RecordValue(int64(min(bill, float64(x.bills.HighestTrackableValue()))))
+	}
 	if a.TTFT > 0 {
 		// Values beyond the histogram's range count as its largest.
 		_ = x.ttft.RecordValue(min(a.TTFT.Microseconds(), x.ttft.HighestTrackableValue()))

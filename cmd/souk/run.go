@@ -228,9 +228,9 @@ func (w *show) part(ctx context.Context, m *local.Market, ds []replay.Dialogue, 
 	}
 	r := part.Report(wall, played)
 	fmt.Fprintf(w.out, "%d tasks served in %.1f s, TTFT p50 %.0f ms and p99 %.0f ms, %.0f %% of the prompt "+
-		"tokens from cache, cost %s, premiums %s.\n",
+		"tokens from cache, cost %s, premiums %s: %.2f times the price card.\n",
 		r.Total.Served, r.Seconds, r.Total.TTFT.P50, r.Total.TTFT.P99, 100*r.Total.Share, r.Total.Cost,
-		r.Total.Premium)
+		r.Total.Premium, r.Total.Bill.All)
 	return played, nil
 }
 

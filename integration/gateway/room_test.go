@@ -73,3 +73,22 @@ func TestAnswersThatFindNoRoom(t *testing.T) {
 		})
 	}
 }
+
+// What is worth less than it costs is refused for good where it was so when it came. Where it came to be so
+// while it waited it may come again, and is told when.
+func TestWhatIsWorthLessThanItCosts(t *testing.T) {
+	onStage(t, small, func(t *testing.T, st *stage) {
+		for retry, status := range map[int64]int{0: 422, 1500: 429} {
+			st.will(func(j *job) {
+				j.publish(j.reply, &bus.Answer{Result: &bus.Result{Client: "dev", Task: j.ID,
+					Code: bus.CodeNotWorthIt, Message: "no", RetryMS: retry}})
+			})
+			r := st.do("/v1/chat/completions", large(10, ``))
+			again, never := r.header.Get("Retry-After-Ms"), r.header.Get("X-Should-Retry")
+			if r.status != status || (again == "1500") != (retry > 0) || (never == "false") != (retry == 0) ||
+				!strings.Contains(r.body, `"code":"not_worth_it"`) {
+				t.Errorf("after %d ms again: %d %v %s", retry, r.status, r.header, r.body)
+			}
+		}
+	})
+}
