@@ -47,8 +47,8 @@ type Config struct {
 	Delta    float64       `yaml:"delta"`    // 0 to 1: weight of quality against latency
 	Patience time.Duration `yaml:"patience"` // a TTFT at which the latency term is fully spent
 	// The most that a task may cost whose client names neither max_price nor worth: so much per million
-	// tokens of prompt and possible answer. The door vouches for no more, so hubs charge no more. A market
-	// whose hubs' terms.worth is higher has this as high.
+	// tokens of prompt and possible answer. The door vouches for no more, so hubs charge no more. A market of
+	// dear models has this at what hubs have such tasks be worth at most: terms.multiple of the dearest card.
 	Worth        market.Credits `yaml:"worth"`
 	AnswerTokens int            `yaml:"answer_tokens"` // of a possible answer whose max_tokens is not given
 }
@@ -82,7 +82,7 @@ func Default() Config {
 
 		Delta:        0.5,
 		Patience:     2 * time.Second,
-		Worth:        100 * market.Credit, // a hub's default
+		Worth:        100 * market.Credit, // twelve times a card of 8
 		AnswerTokens: 1024,                // likewise
 	}
 }

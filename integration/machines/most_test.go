@@ -12,7 +12,8 @@ import (
 )
 
 // What a door vouches for by its defaults is all that a hub may need for a task by its own, whatever the task
-// says of its terms: so no task of a market as it comes is charged less for its door's word.
+// says of its terms, where models cost no more than 8 credits a million tokens: so no task of a market as it
+// comes is worth less for its door's word.
 func TestDoorsVouchForWhatHubsNeed(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -34,7 +35,11 @@ func TestDoorsVouchForWhatHubsNeed(t *testing.T) {
 		if output == 0 {
 			output = c.MaxTokens
 		}
-		terms := c.Terms.Of(m.Prompt.Tokens, output)
+		cost := market.Credits(r.Int64N(int64(8 * market.Credit)))
+		card := func(tokens int) market.Credits {
+			return market.Price{Miss: cost}.Cost(market.Usage{Prompt: tokens})
+		}
+		terms := c.Terms.Of(card(m.Prompt.Tokens+output), card(r.IntN(512)))
 		if w := m.Terms.Worth; w != nil {
 			terms.Worth, terms.Patience = *w, time.Second
 		}
