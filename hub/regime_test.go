@@ -34,7 +34,7 @@ func (h *house) findings(level int) []ledger.Finding {
 // one's worth is given.
 func regimeHouse(t *testing.T, p regime.Params, batch uint64, bid func() market.Credits) *house {
 	h := newHouse(t, func(c *Config) {
-		c.Regime, c.Fee, c.Batch.Eager, c.Terms.Worth = p, 500, false, 8*market.Credit
+		c.Regime, c.Fee, c.Batch.Eager = p, 500, false
 		c.Clarke = market.ClarkeTask // each premium is its own slot price and toll
 	})
 	for i, id := range []string{"a-1", "a-2", "a-3"} {
