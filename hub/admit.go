@@ -309,7 +309,7 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 				"with a free slot: offer more",
 			money(t.terms.Worth), t.terms.Delta, t.terms.Patience, money(t.terms.Cap()))
 	}
-	t.worst, t.least = worst, least
+	t.worst, t.least, t.surplus = worst, least, best
 	return need, nil
 }
 

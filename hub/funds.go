@@ -48,6 +48,8 @@ func (n *Node) enqueue(t *task) {
 	t.free = t.state == fresh && n.waiting <= n.freeSlots(n.waiting)
 	t.state = waiting
 	n.batch.Add(t, t.arrived)
+	t.left = t.deadline.Sub(n.now)
+	n.lasts(t, t.surplus)
 	wake := t.deadline
 	if t.moves > 0 {
 		wake = earlier(wake, n.now.Add(beatEvery)) // its reader waits for chunks

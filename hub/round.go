@@ -15,6 +15,7 @@ import (
 // scratch is what a round is made of, in memory that the next one uses again.
 type scratch struct {
 	tasks  []*task       // that wait, by arrival
+	out    int           // who wait, too, and are left out, as they are too many
 	agents []*agent      // that take tasks, now or as soon as they have a slot, by id
 	sides  []round.Agent // what the round needs of each
 	loads  []backlog     // of each
@@ -57,8 +58,9 @@ const (
 	// maxSeats bounds the agents of a round, so that the solver's sums hold for the dearest tasks
 	// (market.MaxWorth).
 	maxSeats = 4000
-	// maxPairs bounds the pairs that a round weighs, 40 MB. Beyond it the tasks that came last are left out.
-	maxPairs = 1 << 19
+	// mostTasks and maxPairs bound the tasks of a round, and the pairs that it weighs, 40 MB.
+	mostTasks = 2048
+	maxPairs  = 1 << 19
 	// shown is how many agents a round's record names that a task might have had instead.
 	shown = 3
 	// again is how soon those are looked at again who wait beside a slot that is free, and who is nearly worth
@@ -133,7 +135,7 @@ func (n *Node) collect() {
 	n.letsIn()
 	n.batch.Wake()
 	n.standUp()
-	s.tasks = n.batch.Take(s.tasks[:0], maxPairs/max(1, len(s.agents)))
+	s.tasks = n.fit(n.batch.Take(s.tasks[:0], n.batch.Len()))
 	n.batch.Cleared(n.now)
 	for _, t := range s.tasks {
 		t.met = true
@@ -141,6 +143,31 @@ func (n *Node) collect() {
 	}
 	n.admitted()
 	round.Seat(s.sides, len(s.tasks))
+}
+
+// fit leaves out of a round those who are too many for it: see [round.Fit].
+func (n *Node) fit(all []*task) []*task {
+	s := &n.round
+	s.out = 0
+	most := min(mostTasks, maxPairs/max(1, len(s.agents)))
+	if len(all) <= most {
+		return all
+	}
+	clients := make([]string, len(all))
+	for i, t := range all {
+		clients[i] = t.key.client
+	}
+	in := all[:0]
+	for i, fits := range round.Fit(clients, most) {
+		if t := all[i]; fits {
+			in = append(in, t)
+		} else {
+			n.batch.Leave(t, t.arrived)
+			s.out++
+		}
+	}
+	clear(all[len(in):])
+	return in
 }
 
 // standUp finds out which agents take tasks, and what a round needs of each.
@@ -421,7 +448,7 @@ func (n *Node) sell(whole *market.Round) error {
 	if len(r.Tasks) == 0 {
 		return nil // nobody begins
 	}
-	r.Pruned.Beyond += n.batch.Len()
+	r.Pruned.Beyond = s.out
 	return n.begin(r, k, stop)
 }
 
@@ -470,7 +497,7 @@ func (n *Node) sellPosted(whole *market.Round) error {
 	if err != nil {
 		return err
 	}
-	r.Pruned.Beyond = beyond + n.batch.Len()
+	r.Pruned.Beyond = beyond + s.out
 	return n.begin(r, k, nil)
 }
 

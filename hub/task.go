@@ -57,6 +57,7 @@ type task struct {
 	wanted     market.Credits // to be reserved: no outcome takes more
 	worst      market.Credits // of that, for an answer of the cheapest agent that is not cut short
 	least      market.Credits // for less no agent serves it
+	surplus    market.Credits // what it was worth beyond its cost when it came
 	sought     bool           // it asks for just what is enough, which other hubs may have
 	free       bool           // a slot was free when it came, and nobody before it wanted one
 	rounds     int            // that it was in without being given a slot

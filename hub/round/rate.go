@@ -115,7 +115,7 @@ func (r *Rate) Begun(now int64, c *Class, bare market.Credits, prefill time.Dura
 	} else {
 		r.density += (min(x, outlier*r.density) - r.density) / 20
 	}
-	r.busy, r.busyAt = r.busyBy(now)+max(0, prefill), now
+	r.busy, r.busyAt = min(r.busyBy(now)+max(0, min(prefill, market.MaxIn)), market.MaxIn), now
 	c.prefill = moved(c.prefill, prefill)
 }
 

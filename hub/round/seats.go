@@ -2,6 +2,7 @@ package round
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -50,8 +51,8 @@ func moved(mean, x time.Duration) time.Duration {
 }
 
 const (
-	single = 8 // seats to come of an agent that stand one by one; after these they are taken together
-	// of an agent: a plan for more reaches further than any forecast
+	single = 8 // seats of an agent that stand one by one; after these they are taken together
+	// to come, of an agent: a plan for more reaches further than any forecast
 	mostLater = 1 << 10
 )
 
@@ -80,9 +81,9 @@ func Seat(agents []Agent, tasks int) {
 			agents[k].rank = rank
 		}
 	}
-	each := 2*tasks/max(1, len(agents)) + 1
+	share := 2*tasks/max(1, len(agents)) + 1
 	for i := range agents {
-		agents[i].seat(min(tasks, max(agents[i].Slots, each+agents[i].Slots)))
+		agents[i].seat(min(tasks, share+agents[i].Slots))
 	}
 	for i := range agents {
 		agents[i].Class.agents = agents[i].Class.agents[:0]
@@ -92,20 +93,36 @@ func Seat(agents []Agent, tasks int) {
 // seat sets the seats of an agent, at most so many slots.
 func (a *Agent) seat(most int) {
 	a.Seats = a.Seats[:0]
-	in := a.Ahead
-	for range min(a.Free, most) {
-		a.add(market.Seat{Slots: 1, In: in})
-		in += a.Class.prefill
-	}
+	each(min(a.Free, most), func(middle, size int) {
+		in := max(0, a.Ahead) + times(a.Class.prefill, middle, 1)
+		a.add(market.Seat{Slots: size, In: in})
+	})
 	n, service := len(a.Class.agents), a.Class.Service()
-	for k, size := 0, 1; k < min(most-a.Free, mostLater); k += size {
-		if k >= single {
-			size *= 2
-		}
-		middle := k + (size-1)/2
-		end := service * time.Duration(middle*n+a.rank+1) / time.Duration(max(1, a.Slots)*n)
+	each(min(most-a.Free, mostLater), func(middle, size int) {
+		end := times(service, middle*n+a.rank+1, max(1, a.Slots)*n)
 		a.add(market.Seat{Slots: size, In: max(end, a.Ahead), Later: true})
+	})
+}
+
+// each shows n slots: the first one by one, then two, four and so on together. The middle one of some stands
+// for all.
+func each(n int, show func(middle, size int)) {
+	for k, size := 0, 1; k < n; k += size {
+		if k >= single {
+			size = min(2*size, n-k)
+		}
+		show(k+(size-1)/2, size)
 	}
+}
+
+// times is d * n / of, at most [market.MaxIn]. None is negative, and of is not 0.
+func times(d time.Duration, n, of int) time.Duration {
+	hi, lo := bits.Mul64(uint64(d), uint64(n))
+	if hi >= uint64(of) {
+		return market.MaxIn
+	}
+	q, _ := bits.Div64(hi, lo, uint64(of))
+	return time.Duration(min(q, uint64(market.MaxIn)))
 }
 
 // add appends a seat. One of the same time as the last is one with it.
