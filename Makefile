@@ -62,7 +62,7 @@ deployment: $(PROGRAMS) ## judge deploy/: systemd units, the compose file, and a
 
 # What a record's bytes depend on, and quotes that become part of one.
 PURE := market market/flow market/certify ledger hub/predict hub/predict/tree hub/regime hub/prefix hub/seat
-PURE += hub/batch agentd
+PURE += hub/batch hub/round agentd
 
 arm64: ## the same record gives the same bytes on arm64: the tests of the pure parts, under qemu-aarch64 where this is another machine
 	@emulator=; if [ "$$(uname -m)" != aarch64 ]; then \
@@ -78,9 +78,9 @@ arm64: ## the same record gives the same bytes on arm64: the tests of the pure p
 # and takes five to fifteen times as long.
 ALONE := hub integration/machines integration/house
 ALONE += agentd agentd/holdings agentd/kvevent agentd/policy agentd/policy/adapter agentd/policy/guard
-ALONE += bus bus/congest bus/likeness bus/openai bus/policy bus/reader bus/bounded bus/learned
+ALONE += bus bus/likeness bus/openai bus/policy bus/reader bus/bounded bus/learned
 ALONE += classifier classifier/model
-ALONE += hub/batch hub/line hub/policy hub/policy/ahead hub/policy/kvcache hub/policy/fair
+ALONE += hub/batch hub/round hub/policy hub/policy/ahead hub/policy/kvcache hub/policy/fair
 ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/regime/router hub/seat
 ALONE += ledger ledger/treasury market/certify market/flow agentd/vllmsim/kv
 LAB_ALONE := ahead cachesage/sage prose traces train
@@ -155,7 +155,7 @@ pages: build ## every page of integration/results anew, and the front page: half
 	@bin/lab pages $(ARGS)
 
 # Tests that compare with files in testdata which -update writes anew.
-GOLDEN := market market/flow ledger hub hub/regime/router bus/congest hub/predict hub/predict/tree
+GOLDEN := market market/flow ledger hub hub/regime/router hub/predict hub/predict/tree
 GOLDEN += bus/reader classifier
 
 goldens: ## what tests compare with, written anew: hashes, bytes, scripts, figures; git diff shows what changed

@@ -26,7 +26,7 @@ func worth(t *testing.T, c string) *market.Credits {
 	return &w
 }
 
-// Twelve tasks want two slots. Those worth most go first; whoever is served while another waits pays what the
+// Twelve tasks of two clients want two slots. Those worth most go first; whoever is served while another waits pays what the
 // other would have gained.
 func TestCrowdsPayPremiums(t *testing.T) {
 	m := start(t, one)
@@ -36,6 +36,7 @@ func TestCrowdsPayPremiums(t *testing.T) {
 	for i := range n {
 		wg.Go(func() {
 			task := chat("Tell me a long story about a market, please.", func(b *bus.Task) {
+				b.Client = []string{"dev", "other"}[i/2%2]
 				b.Terms.Worth = worth(t, []string{"0.01", "0.002"}[i%2])
 			})
 			a, err := m.Ask(t.Context(), task)
@@ -121,15 +122,14 @@ func TestTollIsChargedAndShown(t *testing.T) {
 		t.Skip("waits for seconds")
 	}
 	dir := t.TempDir()
-	m := startIn(t, dir, strings.Replace(strings.Replace(slow, "slots: 2,", "slots: 3,", 1),
-		"clients: {dev: 10}", "clients: {dev: 10, ann: 10}", 1)+"hub: {fee: 0.00001}\n")
+	m := startIn(t, dir, strings.Replace(slow, "slots: 2,", "slots: 3,", 1)+"hub: {fee: 0.00001}\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	running := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		first := true
-		m.AskWith(ctx, chat(strings.Repeat("Fill a slot for five seconds. ", 400), func(b *bus.Task) {
-			b.Client = "ann"
+		if _, err := m.AskWith(ctx, chat(strings.Repeat("Fill a slot for five seconds. ", 400), func(b *bus.Task) {
+			b.Client = "other"
 			b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`,
 				`"max_tokens":500,"ignore_eos":true`, 1))
 		}), func(bus.Chunk) {
@@ -137,18 +137,24 @@ func TestTollIsChargedAndShown(t *testing.T) {
 				first = false
 				close(running)
 			}
-		})
+		}); first {
+			t.Error("it did not begin: ", err)
+			close(running)
+		}
 	})
 	<-running
 	a, err := m.Ask(t.Context(), chat("And who comes beside it?"))
-	own, ownErr := m.Ask(t.Context(), chat("And who comes beside it?", func(b *bus.Task) { b.Client = "ann" }))
+	own, ownErr := m.Ask(t.Context(), chat("And who comes beside it?", func(b *bus.Task) {
+		b.Client = "other"
+	}))
 	cancel()
 	wg.Wait()
 	if err != nil || ownErr != nil {
 		t.Fatal(err, ownErr)
 	}
 	r, fee := a.Result, *worth(t, "0.00001")
-	if r.Code != "" || r.SlotPrice != 0 || r.Fee != fee || r.Toll >= -fee || r.Own != 0 || r.Premium != -r.Toll {
+	if r.Code != "" || r.SlotPrice != 0 || r.Fee != fee || r.Toll >= -fee || r.Own != 0 ||
+		r.Premium != -r.Toll {
 		t.Fatalf("%+v", r)
 	}
 	if o := own.Result; o.Code != "" || o.Own != -o.Toll-fee || o.Premium != fee {

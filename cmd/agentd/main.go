@@ -40,7 +40,6 @@ agentd:
       scale: 8                 # billions of parameters
       domains: [{domain: math, score: 0.81}, {domain: general, score: 0.64}]   # joins the hub of the first
       slots: 32                # at most the server's --max-num-seqs
-      # tiers: [{slots: 8}, {slots: 24, toll: -0.00002}]   # what a task beside 8 owes; default: measured
       price: {miss: 0.15, hit: 0.03, out: 0.6}                                 # credits per million tokens
   # policies: {guard: patterns, adapter: next}   # what is passed on of answers; which LoRA adapter comes next
   # patterns: [{name: key, pattern: '\bsk-[A-Za-z0-9]{20,48}', action: cut}]   # or flag: it is only counted

@@ -47,7 +47,7 @@ func TestBadConfiguration(t *testing.T) {
 			"a cached token may not cost more than a computed one"},
 		{"slots: 32", "slots: -1", "agentd.yaml:17: agents[0].slots"},
 		{`ports: ["8000-8007"]`, `ports: ["8000-7000"]`,
-			`agentd.yaml:23: discover.ports[0]: "8000-7000": write a port`},
+			`agentd.yaml:22: discover.ports[0]: "8000-7000": write a port`},
 		{"    slots: 8\n", "    slots: 8\n    id: own\n", "discover.agent: id, engine.url and engine.kv_events are of"},
 		{`ports: ["8000-8007"]`, `ports: ["1-60000"]`, "more than 256 ports"},
 		{"nats://127.0.0.1:4222", "nats://10.0.0.7:4222",
@@ -69,8 +69,8 @@ func TestBadConfiguration(t *testing.T) {
 		"connect_within: 0s\n  etcd: [", "  connect_within: 60s", "#").Replace(example)
 	code, all := command(t, text, "--check-config")
 	for _, want := range []string{"agentd.yaml:9: lease_ttl: 1s", "agentd.yaml:12: agents[0].engine.progress",
-		"agentd.yaml:18: agents[0].slots: -1", "agentd.yaml:24: discover.ports[0]",
-		"agentd.yaml:25: discover.every: 5ms", "agentd.yaml:28: discover.agent.slots: 0",
+		"agentd.yaml:18: agents[0].slots: -1", "agentd.yaml:23: discover.ports[0]",
+		"agentd.yaml:24: discover.every: 5ms", "agentd.yaml:27: discover.agent.slots: 0",
 		"agentd.yaml:3: market.connect_within: 0s"} {
 		if code != daemon.ExitUsage || !strings.Contains(all, want) {
 			t.Errorf("exit code %d, no %q in:\n%s", code, want, all)

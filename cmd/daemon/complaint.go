@@ -143,7 +143,7 @@ func distance(a, b string) int {
 
 // place gives each line of a verdict the file and line, or the variable, that it speaks of: that of the
 // field, or else of the nearest above it that the file has. A verdict begins with the steps to its field,
-// from its section or from the top: crowd and age are those of "crowd: age: -1 is".
+// from its section or from the top: prior and base are those of "prior: base: -1ms is".
 func place(section, path string, body ast.Node, from map[string]string, err error) error {
 	if err == nil {
 		return nil

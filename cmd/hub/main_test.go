@@ -44,8 +44,8 @@ func TestBadInput(t *testing.T) {
 			`unknown field "max_wait": its place is hub.batch.max_wait`},
 		{"no domain", "data: d\nhub: {general: true}\n", "--config FILE", "domain: not set"},
 		{"no directory", "hub: {domain: math}\n", "--config FILE", "data: not set"},
-		{"absurd limits", "data: d\nhub:\n  domain: math\n  max_open: -3\n  terms: {multiple: 5, delta: 7, " +
-			"second: 1}\n", "--config FILE", "hub.yaml:4: max_open: -3"},
+		{"absurd limits", "data: d\nhub:\n  domain: math\n  max_waiting: -3\n  terms: {multiple: 5, delta: 7, " +
+			"second: 1}\n", "--config FILE", "hub.yaml:4: max_waiting: -3"},
 		{"no such pricing", "data: d\nhub:\n  domain: math\n  pricing: auction\n",
 			"--config FILE --check-config", `hub.yaml:4: pricing: "auction" is none of vcg, tariff, posted`},
 		{"tariff without a ceiling", "data: d\nhub: {domain: math, pricing: tariff}\n",

@@ -64,7 +64,8 @@ func partTable(w io.Writer, title string, ps []Part, agents bool) {
 	for _, p := range ps {
 		row := table.Row{p.Name, p.Asked, p.Served, count(p.Prompt), fmt.Sprintf("%.0f %%", 100*p.Share),
 			count(p.Output),
-			MS(p.TTFT.P50), MS(p.TTFT.P99), Amount(p.Cost), Amount(p.Premium), fmt.Sprintf("%.2f", p.Bill.All)}
+			MS(p.TTFT.P50), MS(p.TTFT.P99), Amount(p.Cost), Amount(p.Premium),
+			fmt.Sprintf("%.2f", p.Bill.All)}
 		if agents {
 			row = append(table.Row{p.Name, p.Model}, row[1:]...)
 		}

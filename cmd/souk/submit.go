@@ -85,7 +85,7 @@ func termsFlags(f *pflag.FlagSet, t *bus.Terms, when string) {
 	given(f, &t.PatienceMS, func(s string) (int64, error) {
 		d, err := time.ParseDuration(s)
 		return d.Milliseconds(), err
-	}, "patience", "`time` to the first token at which latency has used up its part of the worth"+when)
+	}, "patience", "`time` to the first token in which latency takes its part of the worth once"+when)
 }
 
 // given adds a flag that sets *to only where it is given.
