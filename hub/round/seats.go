@@ -90,17 +90,18 @@ func Seat(agents []Agent, tasks int) {
 	}
 }
 
-// seat sets the seats of an agent, at most so many slots.
+// seat sets the seats of an agent, at most so many slots. None to come comes before one that is free.
 func (a *Agent) seat(most int) {
 	a.Seats = a.Seats[:0]
+	free := max(0, a.Ahead)
 	each(min(a.Free, most), func(middle, size int) {
-		in := max(0, a.Ahead) + times(a.Class.prefill, middle, 1)
-		a.add(market.Seat{Slots: size, In: in})
+		free = max(0, a.Ahead) + times(a.Class.prefill, middle, 1)
+		a.add(market.Seat{Slots: size, In: free})
 	})
 	n, service := len(a.Class.agents), a.Class.Service()
 	each(min(most-a.Free, mostLater), func(middle, size int) {
 		end := times(service, middle*n+a.rank+1, max(1, a.Slots)*n)
-		a.add(market.Seat{Slots: size, In: max(end, a.Ahead), Later: true})
+		a.add(market.Seat{Slots: size, In: max(end, free), Later: true})
 	})
 }
 
