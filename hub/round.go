@@ -362,11 +362,21 @@ func (n *Node) assemble() *market.Round {
 			w.Tasks = append(w.Tasks, market.Task{ID: t.id, Client: t.key.client, Second: t.stated().Second()})
 			s.edged = append(s.edged, t)
 		}
+		x := &w.Tasks[len(w.Tasks)-1]
+		x.Within = max(x.Within, s.tasks[p.task].left-max(0, p.half-s.loads[p.agent].Queue))
 		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
 			Cost: p.cost, Toll: p.toll, Own: p.own})
 		s.edges = append(s.edges, int32(i))
 	}
 	s.within = len(s.edged)
+	latest := s.latest()
+	for i := range w.Tasks {
+		if x := &w.Tasks[i]; x.Within >= latest {
+			x.Within = 0
+		} else {
+			x.Within = max(x.Within.Truncate(time.Microsecond), time.Microsecond)
+		}
+	}
 	n.turns()
 	posted := n.cfg.Pricing == market.PricingPosted
 	for k := range s.sides {
@@ -379,6 +389,16 @@ func (n *Node) assemble() *market.Round {
 	w.Sellers = n.sellers(s.agents)
 	s.rest = *w
 	return w
+}
+
+// latest is when the last seat of all comes.
+func (s *scratch) latest() (in time.Duration) {
+	for i := range s.sides {
+		if seats := s.sides[i].Seats; len(seats) > 0 {
+			in = max(in, seats[len(seats)-1].In)
+		}
+	}
+	return in
 }
 
 // turns says who goes first of tasks that are worth the same: the client with fewer that run, then who came

@@ -114,7 +114,7 @@ func (l *layout) weigh(r *Round) {
 		for len(l.off) <= task {
 			l.off = append(l.off, int32(n))
 		}
-		second := r.Tasks[task].Second
+		second, within := r.Tasks[task].Second, r.Tasks[task].Within
 		i := from
 		for ; i < len(r.Edges) && r.Edges[i].Task == task; i++ {
 			e := &r.Edges[i]
@@ -124,7 +124,11 @@ func (l *layout) weigh(r *Round) {
 			}
 			at := l.first[e.Agent]
 			for k, s := range r.Agents[e.Agent].Seats {
-				if w := e.Value + e.Toll - r.Fee - e.Cost - late(second, s.In); w >= 0 {
+				lost := late(second, s.In)
+				if within != 0 && s.In > within { // its deadline has passed by then
+					lost = MaxCredits
+				}
+				if w := e.Value + e.Toll - r.Fee - e.Cost - lost; w >= 0 {
 					placed[n], weight[n], edge[n] = at+int32(k), int64(w), int32(i)
 					n++
 				}

@@ -482,6 +482,9 @@ func bigCrowd(rng *rand.Rand, tasks, agents, slots, clients int, worths int64) R
 		value := 1_000_000 + 1_000*rng.Int64N(1+worths)
 		r.Tasks = append(r.Tasks, Task{ID: TaskID(fmt.Sprintf("%s/task-%05d", client, j)), Client: client,
 			Second: Credits(value / (1 + rng.Int64N(1+min(100, worths)))), Turn: rng.IntN(9)})
+		if rng.IntN(4) == 0 {
+			r.Tasks[len(r.Tasks)-1].Within = time.Duration(1 + rng.Int64N(int64(time.Minute)))
+		}
 		for i := range agents {
 			r.Edges = append(r.Edges, Edge{Task: j, Agent: i,
 				Value: Credits(value - 1000*rng.Int64N(1+worths/8)),

@@ -15,7 +15,7 @@ import (
 //	rule      1 byte: its number; of number 0, three strings follow; instead, a string
 //	fee ±
 //	tasks     list of: id string; 0 if the client is what the id has before its first "/", else 1 and the
-//	          length of the client's name, which follows; second ±; turn ±
+//	          length of the client's name, which follows; second ±; turn ±; within ±
 //	agents    list of: id string; list of seats: twice slots, and 1 if they are to come; in ±
 //	edges     list of: task ± less the edge's before; agent ±; value ±; cost ±; toll ±; own ±
 //	others    the same
@@ -67,7 +67,7 @@ func (r *Round) AppendCanonical(b []byte) []byte {
 		} else {
 			b = append(binary.AppendUvarint(b, uint64(1+len(t.Client))), t.Client...)
 		}
-		b = appendInts(b, int64(t.Second), int64(t.Turn))
+		b = appendInts(b, int64(t.Second), int64(t.Turn), int64(t.Within))
 	}
 	b = appendCount(b, len(r.Agents))
 	for _, a := range r.Agents {
@@ -128,7 +128,7 @@ func DecodeRound(data []byte) (Round, error) {
 	}
 	r.Rule.Instead = d.Text()
 	r.Fee = d.Credits()
-	r.Tasks = decodeList(d, 4, func() Task {
+	r.Tasks = decodeList(d, 5, func() Task {
 		t := Task{ID: TaskID(d.Text())}
 		n := d.Uvarint()
 		if n == 0 {
@@ -139,7 +139,7 @@ func DecodeRound(data []byte) (Round, error) {
 		if t.prefixed() != (n == 0) {
 			d.Fail("a client not said in the shortest way")
 		}
-		t.Second, t.Turn = d.Credits(), d.Int()
+		t.Second, t.Turn, t.Within = d.Credits(), d.Int(), time.Duration(d.Varint())
 		return t
 	})
 	r.Agents = decodeList(d, 2, func() Supply {

@@ -33,6 +33,7 @@ func oddRound(rng *rand.Rand, n int) Round {
 		t.Client = []string{"", "c", "c0/t", string(t.ID)}[rng.IntN(4)]
 	case 1:
 		t.Second = []Credits{-1, math.MaxInt64, math.MinInt64}[rng.IntN(3)]
+		t.Within = []time.Duration{-1, math.MaxInt64, math.MinInt64}[rng.IntN(3)]
 		r.Agents[0].Seats = append(r.Agents[0].Seats, Seat{-1, math.MinInt64, false}, Seat{1 << 40, -1, true})
 	case 2:
 		r.Rule.Settle, r.Rule.Instead = "x", "y"
@@ -74,7 +75,7 @@ func TestEncodingOfCutRounds(t *testing.T) {
 // The bytes of a small round that was cut.
 func TestBytesOfACutRound(t *testing.T) {
 	r := Round{Domain: "math", Number: 300, Prev: [32]byte{31: 7}, Rule: DefaultRule, Fee: 2,
-		Tasks:  []Task{{ID: "c/1", Client: "c", Second: 700}, {ID: "q", Client: "d"}},
+		Tasks:  []Task{{ID: "c/1", Client: "c", Second: 700, Within: 90}, {ID: "q", Client: "d"}},
 		Agents: []Supply{{"a", []Seat{{Slots: 1}, {2, 40 * time.Millisecond, true}}}, {"b", nil}},
 		Edges:  []Edge{{0, 0, 100, 30, -3, 1}, {1, 0, 90, 30, 0, 0}}, Others: []Edge{{0, 1, 90, 30, 0, 0}},
 		Pruned: Pruned{Tasks: 1, Edges: 3, Planned: 2, Beyond: 4}}

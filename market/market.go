@@ -63,6 +63,8 @@ type Task struct {
 	Second Credits `json:"second"` // >= 0: by how much its value falls with every second, wherever it goes
 	// 0 to [MaxTurn]: of plans that are equally good, the one in which those with the smaller turns begin
 	Turn int `json:"turn,omitempty"`
+	// 0 to [MaxIn]: a seat that comes later is of no use to it, as its deadline has passed by then; 0: any is
+	Within time.Duration `json:"within,omitempty"`
 }
 
 // Seat is a number of slots of an agent that come free at one time.

@@ -173,6 +173,12 @@ func TestPerSecond(t *testing.T) {
 	if got := (&Task{Second: 5}).Delay(-time.Second); got != 0 {
 		t.Errorf("a time that has passed costs %d", got)
 	}
+	for _, in := range []time.Duration{time.Second, time.Second + 1} {
+		want := map[bool]Credits{false: 5, true: MaxCredits}[in > time.Second]
+		if got := (&Task{Second: 5, Within: time.Second}).Delay(in); got != want {
+			t.Errorf("within a second %v costs %d, want %d", in, got, want)
+		}
+	}
 }
 
 // By terms that are bounded nothing is worth more than their cap, where no answer is better than best.

@@ -256,6 +256,9 @@ func (r *Round) validate() error {
 		if t.Turn < 0 || t.Turn > MaxTurn {
 			return fmt.Errorf("task %s: turn is %d, want 0 to %d", t.ID, t.Turn, MaxTurn)
 		}
+		if t.Within < 0 || t.Within > MaxIn {
+			return fmt.Errorf("task %s: within is %v, want 0 to %v", t.ID, t.Within, MaxIn)
+		}
 	}
 	seats, err := r.validateAgents()
 	if err != nil {
