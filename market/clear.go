@@ -23,6 +23,8 @@ type layout struct {
 	weight []int64
 	edge   []int32 // index into Round.Edges
 	slots  []int32
+	delay  []int64   // what waiting for each seat costs
+	second []Credits // of every agent: a task whose second costs so much
 }
 
 func (l *layout) of(r *Round) {
@@ -40,18 +42,18 @@ func (l *layout) of(r *Round) {
 			}
 			task = e.Task
 		}
-		t, seats := &r.Tasks[e.Task], r.Agents[e.Agent].Seats
 		gross := int64(e.Value - e.Cost + e.Toll - r.Fee)
 		if gross < 0 {
 			continue
 		}
-		if more := n + len(seats); more > len(at) {
+		first, delay := l.first[e.Agent], l.delays(r, e)
+		if more := n + len(delay); more > len(at) {
 			more += more / 2
 			at, weight, edge = full(at, more), full(weight, more), full(edge, more)
 		}
-		for k := range seats {
-			if w := gross - int64(t.Delay(seats[k].In)); w >= 0 {
-				at[n], weight[n], edge[n] = l.first[e.Agent]+int32(k), w, int32(i)
+		for k, d := range delay {
+			if w := gross - d; w >= 0 {
+				at[n], weight[n], edge[n] = first+int32(k), w, int32(i)
 				n++
 			}
 		}
@@ -62,17 +64,30 @@ func (l *layout) of(r *Round) {
 	l.off, l.seat, l.weight, l.edge = off, at[:n], weight[:n], edge[:n]
 }
 
+// delays is what waiting for each of an agent's seats costs a task: of many tasks the same.
+func (l *layout) delays(r *Round, e *Edge) []int64 {
+	t, delay := &r.Tasks[e.Task], l.delay[l.first[e.Agent]:l.first[e.Agent+1]]
+	if l.second[e.Agent] != t.Second {
+		l.second[e.Agent] = t.Second
+		for k := range delay {
+			delay[k] = int64(t.Delay(r.Agents[e.Agent].Seats[k].In))
+		}
+	}
+	return delay
+}
+
 // place numbers the seats of all agents.
 func (l *layout) place(r *Round) {
-	l.seats, l.first, l.slots = l.seats[:0], l.first[:0], l.slots[:0]
+	l.seats, l.first, l.slots, l.second = l.seats[:0], l.first[:0], l.slots[:0], l.second[:0]
 	for i := range r.Agents {
-		l.first = append(l.first, int32(len(l.seats)))
+		l.first, l.second = append(l.first, int32(len(l.seats))), append(l.second, -1)
 		for k, s := range r.Agents[i].Seats {
 			l.seats = append(l.seats, seat{int32(i), int32(k)})
 			l.slots = append(l.slots, int32(s.Slots))
 		}
 	}
 	l.first = append(l.first, int32(len(l.seats)))
+	l.delay = full(l.delay, len(l.seats))
 }
 
 // full is a list of so many items, which begins with all that there are.

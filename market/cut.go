@@ -105,8 +105,11 @@ func (c *Cutter) Cut(r *Round, share uint32, show int, stop func() bool) (*Kept,
 func (c *Cutter) solve(r *Round, stop func() bool) error {
 	l, s := &c.ws.layout, &c.ws.solver
 	prefer, seed := preferenceOf(len(l.seats)), binary.BigEndian.Uint64(r.Prev[:])
-	second := func(t, a int32) uint64 {
-		return prefer.of(&r.Tasks[t], l.later(r, a), mixed(seed^(uint64(uint32(t))<<32|uint64(uint32(a)))))
+	second := func(t, a int32) uint64 { // it is nothing to anybody which seat to come he waits for
+		if l.later(r, a) {
+			return 0
+		}
+		return prefer.of(&r.Tasks[t], false, mixed(seed^(uint64(uint32(t))<<32|uint64(uint32(l.seats[a].agent)))))
 	}
 	if len(r.Tasks) == 1 { // nobody is in its way
 		best := int32(-1)

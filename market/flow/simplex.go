@@ -26,8 +26,40 @@ func (q *poll) stopped(edges int64) bool {
 // gains, a weight minus a price minus such a difference, is below 2^63.
 func (s *Solver) Simplex(p *Problem, pivots int, stop func() bool) (done bool, err error) {
 	s.reset(p)
-	s.Pivots = 0
 	s.tree.start(len(p.Slots))
+	return s.improve(p, pivots, stop)
+}
+
+// from solves p beginning with a matching, which the fewer pivots improve the better it is. Every full seat is
+// linked to the outside by the least of its tasks, whose weight is its price then.
+func (s *Solver) from(p *Problem, match []int32) {
+	s.reset(p)
+	s.tree.start(len(p.Slots))
+	copy(s.Match, match)
+	for k, a := range match {
+		if a < 0 {
+			continue
+		}
+		w := p.weightOf(int32(k), a)
+		s.weight[k] = w
+		if n := &s.tree.node[a]; n.link == bySlack || w < s.tree.price[a] {
+			n.link, s.tree.price[a] = int32(k), w
+		}
+		s.free[a]--
+	}
+	for a, free := range s.free {
+		if free > 0 {
+			s.tree.node[a].link, s.tree.price[a] = bySlack, 0
+		}
+	}
+	if done, _ := s.improve(p, 64*p.Tasks()+10_000, nil); !done { // without stop there is no error
+		_, _ = s.Insert(p, -1, nil)
+	}
+}
+
+// improve pivots from the basis that there is.
+func (s *Solver) improve(p *Problem, pivots int, stop func() bool) (done bool, err error) {
+	s.Pivots = 0
 	q := poll{stop: stop, left: pollEdges}
 	n := p.Tasks()
 	for {

@@ -21,6 +21,9 @@ func TieBits(seats int) int { return min(40, 58-2*bits.Len(uint(seats+1))) }
 // tieBreak is what Settle and Witnesses need beside the Solver's own.
 type tieBreak struct {
 	problem Problem // the tight edges; their weights only where there are ties
+	merged  Problem // the same, where seats that nobody tells apart are one
+	group   []int32 // of every seat: which it is of merged
+	first   []int32 // of every seat of merged: the first that it is made of, with a slot to give
 	solver  *Solver
 	rank    []int64
 	queue   []int32
@@ -157,24 +160,72 @@ func (s *Solver) breakTies(p *Problem, hash func(task, seat int32) uint64) []int
 			}
 		}
 	}
+	t.merge(int32(seats))
 	if t.solver == nil {
 		t.solver = new(Solver)
 	}
-	_ = t.solver.solve(q, nil) // without stop there is no error
+	for k, a := range s.Match {
+		if a >= 0 {
+			s.Match[k] = t.group[a]
+		}
+	}
+	t.solver.from(&t.merged, s.Match)
 	t.rank = grow(t.rank, seats)
 	for a := range seats {
-		t.rank[a] = t.solver.Price[a]
+		t.rank[a] = t.solver.Price[t.group[a]]
 		if s.Price[a] > 0 {
 			t.rank[a] -= duty
 		}
 	}
 	copy(s.free, p.Slots)
-	for k, a := range t.solver.Match {
-		s.Match[k], s.weight[k] = a, 0
-		if a >= 0 {
-			s.weight[k] = p.weightOf(int32(k), a)
-			s.free[a]--
+	for k, g := range t.solver.Match {
+		if s.Match[k], s.weight[k] = -1, 0; g < 0 {
+			continue
 		}
+		for s.free[t.first[g]] == 0 {
+			t.first[g]++
+		}
+		a := t.first[g]
+		s.Match[k], s.weight[k] = a, p.weightOf(int32(k), a)
+		s.free[a]--
 	}
 	return t.rank
+}
+
+// merge makes one seat of those that stand side by side and are the same to every task. Which of them a task
+// sits on is nothing to anybody, and they have one price.
+func (t *tieBreak) merge(seats int32) {
+	q, m := &t.problem, &t.merged
+	tasks := q.Tasks()
+	t.group, t.first, m.Slots = grow(t.group, int(seats)+1), t.first[:0], m.Slots[:0]
+	const apart = 1
+	clear(t.group)
+	for k := range tasks {
+		last, weight := int32(-1), int64(0)
+		for e := q.Off[k]; e < q.Off[k+1]; e++ {
+			b := q.Seat[e]
+			if last != b-1 || weight != q.Weight[e] {
+				t.group[b], t.group[last+1] = apart, apart
+			}
+			last, weight = b, q.Weight[e]
+		}
+		t.group[last+1] = apart
+	}
+	for b := range seats {
+		if b == 0 || t.group[b] == apart {
+			t.first, m.Slots = append(t.first, b), append(m.Slots, 0)
+		}
+		g := len(t.first) - 1
+		t.group[b] = int32(g)
+		m.Slots[g] = int32(min(int(m.Slots[g])+int(q.Slots[b]), max(1, tasks))) // more than tasks change nothing
+	}
+	m.Off, m.Seat, m.Weight = append(m.Off[:0], 0), m.Seat[:0], m.Weight[:0]
+	for k := range tasks {
+		for e := q.Off[k]; e < q.Off[k+1]; e++ {
+			if b := q.Seat[e]; t.first[t.group[b]] == b {
+				m.Seat, m.Weight = append(m.Seat, t.group[b]), append(m.Weight, q.Weight[e])
+			}
+		}
+		m.Off = append(m.Off, int32(len(m.Seat)))
+	}
 }
