@@ -27,6 +27,10 @@ func (n *Node) leaves() {
 			}
 			beside = beside || s.agents[p.agent].free(n) > 0
 		}
+		if t.barred && t.state == waiting { // it may have them in a moment, although nothing else happens
+			best = n.bestOf(t)
+			beside = beside || best != nil && s.agents[best.agent].free(n) > 0
+		}
 		left := len(beyond) > 0 && beyond[0] == t
 		if left {
 			beyond = beyond[1:]

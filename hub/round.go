@@ -138,7 +138,7 @@ func (n *Node) collect() {
 	s.tasks = n.fit(n.batch.Take(s.tasks[:0], n.batch.Len()))
 	n.batch.Cleared(n.now)
 	for _, t := range s.tasks {
-		t.met = true
+		t.met, t.barred = true, false
 		t.waited, t.left = n.now.Sub(t.waits()), t.deadline.Sub(n.now)
 	}
 	n.admitted()
@@ -218,7 +218,11 @@ func (n *Node) meet() {
 		}
 		tolls := n.without(t)
 		for k, a := range s.agents {
-			if !a.suits(t) || !t.lets(k) {
+			if !a.suits(t) {
+				continue
+			}
+			if !t.lets(k) {
+				t.barred = true
 				continue
 			}
 			held := s.rows[k]

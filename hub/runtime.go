@@ -164,7 +164,9 @@ func (n *Node) judgePairs() {
 			if v.Never || toll < 0 {
 				x.sets = append(x.sets, ledger.Set{Policy: name, Task: string(t.id), Agent: a.id, Toll: toll})
 			}
-			if !v.Never {
+			if v.Never {
+				t.barred = true
+			} else {
 				p.toll += toll
 				kept = append(kept, p)
 			}
