@@ -51,7 +51,11 @@ func (l *layout) of(r *Round) {
 			more += more / 2
 			at, weight, edge = full(at, more), full(weight, more), full(edge, more)
 		}
+		within, seats := r.Tasks[e.Task].Within, r.Agents[e.Agent].Seats
 		for k, d := range delay {
+			if within > 0 && seats[k].In > within {
+				d = int64(MaxCredits)
+			}
 			if w := gross - d; w >= 0 {
 				at[n], weight[n], edge[n] = first+int32(k), w, int32(i)
 				n++
@@ -64,9 +68,10 @@ func (l *layout) of(r *Round) {
 	l.off, l.seat, l.weight, l.edge = off, at[:n], weight[:n], edge[:n]
 }
 
-// delays is what waiting for each of an agent's seats costs a task: of many tasks the same.
+// delays is what waiting for each of an agent's seats costs a task, its deadline aside. A second costs many
+// tasks the same.
 func (l *layout) delays(r *Round, e *Edge) []int64 {
-	t, delay := &r.Tasks[e.Task], l.delay[l.first[e.Agent]:l.first[e.Agent+1]]
+	t, delay := Task{Second: r.Tasks[e.Task].Second}, l.delay[l.first[e.Agent]:l.first[e.Agent+1]]
 	if l.second[e.Agent] != t.Second {
 		l.second[e.Agent] = t.Second
 		for k := range delay {
