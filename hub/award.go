@@ -42,6 +42,7 @@ func (n *Node) award(r *market.Round, o *market.Outcome) error {
 	records[0] = ledger.NewRound(n.cfg.Journal, *r, *o, n.salt())
 	records[0].Round.Seen = n.expected(r, s.left)
 	records[0].Round.Set = n.regimeSets(r, n.runtime.set(r))
+	records[0].Round.Second, records[0].Round.Waited = n.seconds(r), waited(s.left)
 	n.out.Dispatches = slices.Grow(n.out.Dispatches, len(all))
 	n.out.Placed = slices.Grow(n.out.Placed, len(all))
 	for slot := range all {

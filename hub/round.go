@@ -188,6 +188,7 @@ func (n *Node) standUp() {
 		}
 		x := &s.sides[k]
 		*x = round.Agent{ID: market.AgentID(a.id), Class: a.alike, Rate: &a.slotRate, Slots: a.slots,
+			Second:  a.slotRate.Price(n.nano),
 			Running: len(a.holds) + a.stuck, Free: n.roomOf(a, a.idle()), Ahead: in.Queue, Seats: x.Seats}
 		if len(a.holds) > 0 {
 			x.Since = a.holds[0].sent.UnixNano()

@@ -46,3 +46,33 @@ func (a *agent) evidence() ledger.Evidence {
 	}
 	return ledger.EvidenceSent
 }
+
+// seconds is what a second of a slot of each agent of a round cost when its tolls were made; nil: nothing.
+func (n *Node) seconds(r *market.Round) []market.Credits {
+	all := make([]market.Credits, len(r.Agents))
+	some := false
+	for i := range r.Agents {
+		k := n.round.at[n.lookup(string(r.Agents[i].Agent)).place] - 1
+		all[i] = n.round.sides[k].Second
+		some = some || all[i] > 0
+	}
+	if !some {
+		return nil
+	}
+	return all
+}
+
+// waited says who of a round's tasks was left by rounds before. They stand in the round's order.
+func waited(tasks []*task) (all []ledger.Waited) {
+	for i, t := range tasks {
+		if t.rounds == 0 {
+			continue
+		}
+		w := ledger.Waited{Task: i, For: max(0, t.waited.Round(ledger.SeenStep)), Rounds: t.rounds}
+		if t.plannedFor != nil {
+			w.Agent = t.plannedFor.id
+		}
+		all = append(all, w)
+	}
+	return all
+}

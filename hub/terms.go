@@ -37,7 +37,7 @@ func (t Terms) Of(card, usual market.Credits) market.Terms {
 	return of
 }
 
-// Patience is that of a usual task. Who says what a task is worth, and not how patient, has that: a second
+// Patience is how patient a usual task is. Who says what a task is worth, and not how patient, has that: a second
 // costs it the more, the more it said.
 func (t Terms) Patience() time.Duration {
 	const usual = market.Credit

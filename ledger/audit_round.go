@@ -17,7 +17,7 @@ type RoundCheck struct {
 	Domain  string // of the journal
 	Round   []byte // canonical bytes
 	Outcome []byte
-	Seen    []byte          // what was expected, and what policies set, as in the record
+	Seen    []byte          // and all that follows in the record
 	Holds   []Hold          // that follow in its frame, in order
 	Tariffs []market.Tariff // in force, by class
 }
@@ -44,6 +44,7 @@ func (c *RoundCheck) Findings() []Finding {
 	if err == nil {
 		d := decode(c.Seen)
 		seen, sets = d.seen(&r), d.sets()
+		d.waited(&r)
 		err = d.end()
 	}
 	if err != nil {

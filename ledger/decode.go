@@ -111,6 +111,7 @@ func (d *decoder) part(r *Record, lazy *raw) {
 		}
 		if d.round(r, round, outcome); d.Fault == "" {
 			r.Round.Seen, r.Round.Set = d.seen(&r.Round.Round), d.sets()
+			r.Round.Second, r.Round.Waited = d.waited(&r.Round.Round)
 		}
 	case KindHold:
 		r.Hold = new(Hold)

@@ -26,7 +26,8 @@ import (
 //
 //	open      journal, role, domain strings; scale ±
 //	round     length and canonical bytes of market.Round; the same of market.Outcome; lists of what was
-//	          expected, see appendSeen, and of what policies set, see appendSets
+//	          expected, see appendSeen, of what policies set, see appendSets, and of what a second cost and
+//	          who had waited, see appendWaited
 //	hold      client, task, agent, model, kind, settle strings; attempt ±; round; slot ±;
 //	          amount ±, premium ±, fee ±, quoted ±; price miss ±, hit ±, out ±;
 //	          prompt ±, cached ±, output ±, max tokens ±; expires ±; boot ±;
@@ -92,6 +93,7 @@ func appendPart(b []byte, r *Record) []byte {
 		b = appendSized(b, x.AppendCanonical)
 		b = appendSized(b, r.Round.Outcome.AppendCanonical)
 		b = appendSets(appendSeen(b, r.Round.Seen), r.Round.Set)
+		b = appendWaited(b, r.Round.Second, r.Round.Waited)
 	case r.Hold != nil:
 		b = appendHold(b, r.Hold)
 	case r.Capture != nil:

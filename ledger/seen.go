@@ -159,6 +159,7 @@ func (r *Round) Explain() (market.Explanation, error) {
 			x.Tasks[i].Notes = append(x.Tasks[i].Notes, set.String())
 		}
 	}
+	r.explain(&x)
 	if len(r.Seen) != len(r.Round.Edges)+len(r.Round.Others) {
 		return x, nil
 	}

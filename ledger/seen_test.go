@@ -89,7 +89,7 @@ func TestWhatWasNeverExpected(t *testing.T) {
 		}
 		r := f.Records[0].Round
 		check := RoundCheck{Journal: "math", Domain: "maths", Round: r.Round.AppendCanonical(nil),
-			Outcome: r.Outcome.AppendCanonical(nil), Seen: appendSets(appendSeen(nil, bad), nil)}
+			Outcome: r.Outcome.AppendCanonical(nil), Seen: appendWaited(appendSets(appendSeen(nil, bad), nil), nil, nil)}
 		if found := check.Findings(); len(found) == 0 || found[0].Invariant != "I17" {
 			t.Errorf("%s: an audit finds %v", name, found)
 		}
@@ -121,5 +121,52 @@ func TestStepped(t *testing.T) {
 		if got, want := stepped(d), max(0, d.Round(SeenStep)); got != want {
 			t.Fatalf("%d is %d, not %d", d, got, want)
 		}
+	}
+}
+
+// What a second cost and who had waited come back as they were written, and are said of the task.
+func TestWhyATaskWaitedIsRead(t *testing.T) {
+	f := foreseen(t, nil)
+	r := f.Records[0].Round
+	r.Second = []market.Credits{200_000, 0, 7}
+	r.Waited = []Waited{{For: 1200 * time.Millisecond, Rounds: 14, Agent: "c"}}
+	data := AppendFrame(nil, &f)
+	got, err := DecodeFrame(data)
+	if err != nil || !reflect.DeepEqual(got.Records[0].Round, r) {
+		t.Fatalf("%v: %+v, want %+v", err, got.Records[0].Round, r)
+	}
+	x, err := got.Records[0].Round.Explain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"it has waited for 1.2s, in 14 rounds, at last for a slot of c\n",
+		"a second there costs 0.0002, because of tasks that wanted it before\n"} {
+		if !strings.Contains(x.String(), want) {
+			t.Errorf("no %q in\n%s", want, x.String())
+		}
+	}
+	for i := range data { // whatever is read is written as it was
+		for _, b := range []byte{0, 1, 2, 0x7f, 0x80, 0xff} {
+			changed := bytes.Clone(data)
+			changed[i] = b
+			if got, err := DecodeFrame(changed); err == nil && !bytes.Equal(AppendFrame(nil, &got), changed) {
+				t.Fatalf("byte %d as %#x: read as another frame", i, b)
+			}
+		}
+	}
+	for name, change := range map[string]func(){
+		"of too few agents":  func() { r.Second = r.Second[:2] },
+		"of nothing":         func() { r.Second = make([]market.Credits, 3) },
+		"beyond any worth":   func() { r.Second = []market.Credits{0, 0, market.MaxWorth + 1} },
+		"of no such task":    func() { r.Waited = []Waited{{Task: 1, Rounds: 1}} },
+		"of one task twice":  func() { r.Waited = []Waited{{Rounds: 1}, {Rounds: 1}} },
+		"for more than ever": func() { r.Waited = []Waited{{For: maxSeen * SeenStep}} },
+	} {
+		was := *r
+		change()
+		if got, err := DecodeFrame(AppendFrame(nil, &f)); err == nil {
+			t.Errorf("%s: read as %+v", name, got.Records[0].Round)
+		}
+		*r = was
 	}
 }

@@ -55,7 +55,7 @@ func TestWhatNoPolicySet(t *testing.T) {
 		r.Round.Edges[1].Toll = -3
 		o := clearRound(t, r.Round)
 		check := RoundCheck{Journal: "math", Domain: "maths", Round: r.Round.AppendCanonical(nil),
-			Outcome: o.AppendCanonical(nil), Seen: appendSets([]byte{0}, sets)}
+			Outcome: o.AppendCanonical(nil), Seen: appendWaited(appendSets([]byte{0}, sets), nil, nil)}
 		return check.Findings()
 	}
 	for name, c := range map[string]struct {

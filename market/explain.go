@@ -75,6 +75,7 @@ type Option struct {
 	Tariff Credits // part of Cost
 	Gone   bool    // under posted: no slot was left here when its turn came
 	Note   string  // what else is known of it; written below it
+	Cause  string  // of the toll; written below it, too
 }
 
 // SeatExplanation is why a slot has its price.
@@ -445,12 +446,14 @@ func (op *Option) write(b *strings.Builder, mark string, posted bool) {
 	if op.Later {
 		when = fmt.Sprintf(" in %v", op.In.Round(time.Millisecond))
 	}
-	fmt.Fprintf(b, "  %s%s%s: value %s - cost %s%s - toll %s%s = %s", mark, op.Agent, when, op.Value, op.Cost,
+	fmt.Fprintf(b, "  %s%s%s: value %s - cost %s%s - toll and fee %s%s = %s", mark, op.Agent, when, op.Value, op.Cost,
 		tariff, -op.Toll, price, op.Utility)
 }
 
 func (op *Option) writeNote(b *strings.Builder) {
-	if op.Note != "" {
-		fmt.Fprintf(b, "      %s\n", op.Note)
+	for _, note := range [2]string{op.Cause, op.Note} {
+		if note != "" {
+			fmt.Fprintf(b, "      %s\n", note)
+		}
 	}
 }

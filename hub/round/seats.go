@@ -15,6 +15,8 @@ type Agent struct {
 	Class *Class // of agents that are alike
 	Rate  *Rate  // of its slots
 
+	Second market.Credits // of a slot, by rounds before: the price that tolls of this round are made of
+
 	Slots, Running int           // it has, and of these are in use
 	Free           int           // that may be given away now
 	Since          int64         // nanoseconds: when the task began that runs longest; 0: nothing runs

@@ -23,7 +23,6 @@ import (
 func everyPolicy(p *fleet.Plan) {
 	p.Hub = `  seats: {sessions: true}
   regimes: {adapt: true}
-  learn_tiers: true
 `
 	p.HubOf = map[string]string{p.Domains[0]: "  policies: {place: fair, keep: kvcache}\n",
 		p.Domains[1]: "  policies: {place: pd, keep: ahead}\n"}
