@@ -136,6 +136,9 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	}
 	r := Request{ID: d.Hold, Kind: kind, Body: d.Task.Body, Model: a.cfg.Model, MaxTokens: d.MaxTokens,
 		Salt: d.Task.Salt, Trace: d.Task.Trace, Prompt: d.Task.Prompt.Tokens}
+	if d.Open && d.Task.Resume == nil {
+		r.MaxTokens = 0
+	}
 	if d.Kind == bus.DispatchWarmup {
 		r.Priority = PriorityPrefetch
 	}

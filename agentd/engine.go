@@ -55,7 +55,7 @@ type Request struct {
 	Kind      string // bus.KindChat or bus.KindCompletion
 	Body      json.RawMessage
 	Model     string
-	MaxTokens int // > 0
+	MaxTokens int // 0: as many as the context has room for
 	Trace     bus.Trace
 	Prompt    int     // tokens, as estimated: how long the first token may take
 	Count     bool    // before anything is computed, a chunk says how long the prompt is

@@ -282,6 +282,10 @@ func (r *Run) End(a Answer, err error) Ending {
 	case errors.Is(err, errCapped):
 		c.Finish, res.Message = "length", "cut at the price cap: a higher max_price buys more, or, "+
 			"where that was all its client had, a deposit"
+		if d.Open {
+			res.Message = "cut where an answer without max_tokens costs as much as it may: name max_tokens, or, " +
+				"where a max_price or what its client had was less, more of that"
+		}
 	case errors.Is(err, errEnough):
 		c.Finish = "length"
 	case errors.Is(err, errTooLong):

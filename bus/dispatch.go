@@ -10,16 +10,18 @@ const (
 
 // Dispatch hands an awarded task to its agent. The hold it names is durable.
 type Dispatch struct {
-	Kind      string         `msgpack:"kind" want:"dispatch"`
-	Domain    string         `msgpack:"domain" want:"id"`
-	Epoch     int64          `msgpack:"epoch"` // of the hub; it compares with epochs of the same domain alone
-	Journal   string         `msgpack:"journal"`
-	Round     uint64         `msgpack:"round"`
-	Hold      string         `msgpack:"hold" want:"needed"` // id of the hold record, unique for ever
-	Task      Task           `msgpack:"task"`
-	Model     string         `msgpack:"model"`      // what the engine is asked for
-	MaxTokens int            `msgpack:"max_tokens"` // always sent to the engine
-	Price     market.Price   `msgpack:"price"`      // the card the quote was made from
+	Kind      string `msgpack:"kind" want:"dispatch"`
+	Domain    string `msgpack:"domain" want:"id"`
+	Epoch     int64  `msgpack:"epoch"` // of the hub; it compares with epochs of the same domain alone
+	Journal   string `msgpack:"journal"`
+	Round     uint64 `msgpack:"round"`
+	Hold      string `msgpack:"hold" want:"needed"` // id of the hold record, unique for ever
+	Task      Task   `msgpack:"task"`
+	Model     string `msgpack:"model"`      // what the engine is asked for
+	MaxTokens int    `msgpack:"max_tokens"` // of the answer, which is cut there
+	// no max_tokens was named: the engine is told none, and ends where its context does
+	Open      bool           `msgpack:"open,omitempty"`
+	Price     market.Price   `msgpack:"price"` // the card the quote was made from
 	Premium   market.Credits `msgpack:"premium" want:"signed"`
 	SlotPrice market.Credits `msgpack:"slot_price" want:"signed"`
 	Toll      market.Credits `msgpack:"toll" want:"signed"`

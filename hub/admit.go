@@ -114,9 +114,7 @@ func (n *Node) read(t *task, m *bus.Task) {
 	if m.Model == "auto" {
 		m.Model = ""
 	}
-	if m.MaxTokens <= 0 {
-		m.MaxTokens = n.cfg.MaxTokens
-	}
+	t.open = m.MaxTokens <= 0
 }
 
 // refuseWith answers a request that was not admitted.
@@ -192,13 +190,16 @@ func (n *Node) passing(t *task, p *account) bool {
 	return n.batch.Len()+len(p.awaiting) < free
 }
 
-// setTerms fills in the hub's defaults; see [Terms]. They stay as they are while the task waits.
+// setTerms fills in the hub's defaults; see [Terms]. Who says neither what a task is worth nor what it may
+// cost pays at most what its hold has room for.
 func (n *Node) setTerms(t *task) error {
 	best, card := n.prospects(t)
-	t.usual = n.cfg.Terms.Of(card, n.book.Usual())
+	t.asUsual = n.usual()
+	t.usual = n.cfg.Terms.Of(card, t.asUsual)
+	t.usual.MaxPrice = market.MaxWorth
 	t.terms = t.usual
 	if w := t.msg.Terms.Worth; w != nil && *w != 0 {
-		t.terms.Worth, t.terms.Patience = *w, n.cfg.Terms.Patience()
+		t.terms.Worth, t.terms.Patience, t.terms.MaxPrice = *w, n.cfg.Terms.Patience(), 0
 	}
 	if x := t.msg.Terms.Delta; x != nil && *x != 0 {
 		t.terms.Delta = *x
@@ -206,10 +207,44 @@ func (n *Node) setTerms(t *task) error {
 	if ms := t.msg.Terms.PatienceMS; ms != nil && *ms != 0 {
 		t.terms.Patience = time.Duration(*ms) * time.Millisecond
 	}
-	t.terms.MaxPrice = t.maxPrice()
+	if c := t.msg.Terms.MaxPrice; c != nil {
+		t.terms.MaxPrice = *c
+	}
+	for _, most := range []market.Credits{t.msg.Voucher.Most(), t.most} {
+		if most > 0 && most < t.terms.Cap() {
+			t.terms.MaxPrice = most
+		}
+	}
 	err := t.terms.Validate()
-	t.terms, t.usual = t.terms.Bounded(best), t.usual.Bounded(best)
+	t.terms = t.terms.Bounded(best)
 	return err
+}
+
+// usual is what a task usually costs here; before one was paid, what one would that is as long as those of a
+// status.
+func (n *Node) usual() market.Credits {
+	if c := n.book.Usual(); c > 0 {
+		return c
+	}
+	least := market.Credits(-1)
+	for _, a := range n.roster {
+		c := a.price.Cost(market.Usage{Prompt: typical.Prompt, Output: typical.MaxTokens}) + a.tariff + n.cfg.Fee
+		if a.joined && (least < 0 || c < least) {
+			least = c
+		}
+	}
+	return max(0, least)
+}
+
+// agree gives tasks that wait the terms of those that come now, where what is usual has changed: a second
+// costs all of them the same.
+func (n *Node) agree(tasks []*task) {
+	usual := n.usual()
+	for _, t := range tasks {
+		if t.asUsual != usual && t.only == nil {
+			_ = n.setTerms(t) // what was said of terms is as good as before
+		}
+	}
 }
 
 // prospects are the greatest quality that an agent which may serve a task is expected to have, and what the
@@ -227,25 +262,12 @@ func (n *Node) prospects(t *task) (best float64, card market.Credits) {
 		}
 		last = a.kind
 		usage := market.Usage{Prompt: a.line().Tokens(t.msg.Prompt.Tokens),
-			Output: min(n.length(t, a), t.msg.MaxTokens)}
+			Output: n.length(t, a)}
 		if c := a.price.Cost(usage) + a.tariff + n.cfg.Fee; card < 0 || c < card {
 			card = c
 		}
 	}
 	return best, max(0, card)
-}
-
-// maxPrice is the one that was asked for, or what the task's door vouched for, if that is less; 0: none.
-func (t *task) maxPrice() market.Credits {
-	asked := t.usual.MaxPrice
-	if c := t.msg.Terms.MaxPrice; c != nil {
-		asked = *c
-	}
-	most := t.msg.Voucher.Most()
-	if of := (market.Terms{Worth: t.terms.Worth, MaxPrice: asked}); most > 0 && most < of.Cap() {
-		return most
-	}
-	return asked
 }
 
 // survey looks at every agent that could ever serve t: what the dearest outcome takes, or why there is none.

@@ -89,25 +89,49 @@ func TestABurstToFreeSlotsIsTaken(t *testing.T) {
 	}
 }
 
-// The default worth grows with the task and never cuts an ordinary answer.
-func TestDefaultTerms(t *testing.T) {
+// An answer without max_tokens ends where its engine ends it, unless it comes to cost as many cards as one
+// task may take of a purse. One that names max_tokens is held for in full.
+func TestAnAnswerWithoutMaxTokens(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 4, 0.8, card(3, 1, 15))
 	for _, size := range []int{10, 1000, 6000} {
 		id := fmt.Sprint("t", size)
 		h.must(h.step(h.task("ann", id, func(m *bus.Task) { m.Prompt.Tokens = size; m.MaxTokens = 0 })))
 		d := h.take("ann", id)
-		if d.MaxTokens != 1024 && size < 6000 {
-			t.Errorf("%d tokens: max_tokens %d, want the default", size, d.MaxTokens)
+		if !d.Open || size+d.MaxTokens > 8192 || size+d.MaxTokens < 8192*9/10-64 {
+			t.Errorf("%d tokens: %d tokens of answer, open: %v; want what a context of 8192 leaves", size,
+				d.MaxTokens, d.Open)
 		}
-		if worst := d.Price.Cost(market.Usage{Prompt: size, Output: d.MaxTokens}); d.CostCap < worst {
-			t.Errorf("%d tokens: an answer is cut at %v, a whole one costs up to %v", size, d.CostCap, worst)
+		usual := d.Price.Cost(market.Usage{Prompt: 500, Output: 256}) // before a task was paid
+		if most := 32 * max(d.Quoted, usual); d.CostCap > most {
+			t.Errorf("%d tokens: %v is held beside the premium, %v at most", size, d.CostCap, most)
 		}
-		if size+d.MaxTokens > 8192 {
-			t.Errorf("%d tokens: %d more do not fit the context", size, d.MaxTokens)
+		if d.CostCap < min(8*d.Quoted, d.Price.Cost(market.Usage{Prompt: size, Output: d.MaxTokens})) {
+			t.Errorf("%d tokens: an answer is cut at %v, and %v is expected", size, d.CostCap, d.Quoted)
 		}
 	}
-	whole := map[string]bus.Dispatch{} // no more is held than the context allows
+	h.must(h.step(h.task("ann", "named", func(m *bus.Task) { m.MaxTokens = 8000 })))
+	d := h.take("ann", "named")
+	if worst := d.Price.Cost(market.Usage{Prompt: 100, Output: d.MaxTokens}); d.Open || d.CostCap < worst {
+		t.Errorf("an answer that may have %d tokens is cut at %v, a whole one costs up to %v", d.MaxTokens,
+			d.CostCap, worst)
+	}
+}
+
+// What is expected is covered, however little an operator lets one task take.
+func TestAHoldCoversItsQuote(t *testing.T) {
+	h := newHouse(t, func(c *hub.Config) { c.Terms.Hold = 1e-6 })
+	h.join("a-1", "llama", 4, 0.8, card(3, 1, 15))
+	h.must(h.step(h.task("ann", "least", func(m *bus.Task) { m.MaxTokens = 0 })))
+	if d := h.take("ann", "least"); d.CostCap < d.Quoted {
+		t.Errorf("%v is held for what is quoted at %v", d.CostCap, d.Quoted)
+	}
+}
+
+func TestNoMoreIsHeldThanTheContextAllows(t *testing.T) {
+	h := newHouse(t, nil)
+	h.join("a-1", "llama", 4, 0.8, card(3, 1, 15))
+	whole := map[string]bus.Dispatch{}
 	for id, tokens := range map[string]int{"context": 8192, "absurd": 1 << 24} {
 		h.must(h.step(h.task("bob", id, func(m *bus.Task) { m.MaxTokens = tokens })))
 		whole[id] = h.take("bob", id)

@@ -79,7 +79,7 @@ const lengthsEvery = time.Second
 // length is how many tokens the answer to a task is expected to have, by whose it is. In a round it is the
 // same whenever it is asked.
 func (n *Node) length(t *task, a *agent) int {
-	x, usual := &t.length, a.predictor.Usual(t.msg.MaxTokens)
+	x, usual := &t.length, a.predictor.Usual(t.assumed())
 	if n.nano >= x.until {
 		x.until, x.n = n.at(lengthsEvery), 0
 	}
@@ -89,11 +89,23 @@ func (n *Node) length(t *task, a *agent) int {
 		}
 	}
 	tokens := n.outputs.Expect(t.source(), usual)
+	if !t.open {
+		tokens = min(tokens, t.msg.MaxTokens)
+	}
 	if x.n < len(x.known) {
 		x.known[x.n] = known{usual, tokens}
 		x.n++
 	}
 	return tokens
+}
+
+// assumed is how many tokens an answer may have, of which the prior says what part it uses. Of one that has no
+// limit it is as many as people ask for where they name one.
+func (t *task) assumed() int {
+	if t.open {
+		return 1024
+	}
+	return t.msg.MaxTokens
 }
 
 // good is how long what was asked last is not asked anew.

@@ -44,7 +44,6 @@ type Config struct {
 	Quality Judging `yaml:"quality"` // whose word counts for how good answers are
 
 	Terms       Terms         `yaml:"terms"`        // what a task without terms is given
-	MaxTokens   int           `yaml:"max_tokens"`   // sent to the engine where the client names none
 	Deadline    time.Duration `yaml:"deadline"`     // how long a task without a deadline waits for a slot
 	MaxDeadline time.Duration `yaml:"max_deadline"` // furthest deadline taken: ids are remembered until then
 
@@ -132,7 +131,6 @@ func Default() Config {
 		Quality: DefaultJudging(),
 
 		Terms:       DefaultTerms(),
-		MaxTokens:   1024,
 		Deadline:    60 * time.Second,
 		MaxDeadline: time.Hour,
 
@@ -227,7 +225,6 @@ func (c Config) Validate() error {
 		name    string
 		v, most int
 	}{
-		{"max_tokens", c.MaxTokens, bus.MaxTokens},
 		{"max_waiting", c.MaxWaiting, 1 << 20},
 		{"max_waiting_per_client", c.waitingPerClient(), 1 << 20},
 		{"max_agents", c.MaxAgents, maxSeats}, {"max_known", c.MaxKnown, 1 << 24},

@@ -275,12 +275,14 @@ func (t *task) share(free market.Credits, among int) market.Credits {
 // within lowers a task's max_price to so much, its worth with that, and what is to be reserved for it. It
 // reports whether some agent would serve it for that, as agents stood when it came; else all stay.
 func (n *Node) within(t *task, most market.Credits) bool {
-	if most <= 0 || most < t.least || n.setTerms(t) != nil {
+	if most <= 0 || most < t.least {
 		return false
 	}
-	t.terms.MaxPrice = min(most, t.terms.Cap())
-	best, _ := n.prospects(t)
-	t.wanted, t.terms = t.terms.MaxPrice, t.terms.Bounded(best)
+	t.most = most
+	if n.setTerms(t) != nil {
+		return false
+	}
+	t.wanted = t.terms.Cap()
 	return true
 }
 

@@ -531,7 +531,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	a.restarted = false
 	a.predictor.Learn(h.features, o)
 	if !o.Cut && a.predictor.Typical() {
-		n.outputs.Learn(t.source(), min(o.Output, h.rec.MaxTokens), a.predictor.Usual(t.msg.MaxTokens))
+		n.outputs.Learn(t.source(), min(o.Output, h.rec.MaxTokens), a.predictor.Usual(t.assumed()))
 	}
 	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.firstCame(h, min(time.Duration(c.TTFTUS)*time.Microsecond, most))

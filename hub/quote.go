@@ -29,6 +29,7 @@ type quote struct {
 
 	value     market.Credits
 	maxTokens int              // what the engine is told, within its context
+	bound     market.Credits   // what it may cost, where no max_tokens is named; 0: no bound
 	most      int              // prompt tokens that the worst case covers
 	features  predict.Features // but for the load
 	delay     backlog          // of what is in hand
@@ -46,6 +47,9 @@ func (n *Node) quote(t *task, a *agent, in backlog, held held) quote {
 // the length of the answer, and no value.
 func (n *Node) idleQuote(t *task, a *agent, held held) quote {
 	q := quote{brief: brief{prompt: held.tokens + t.carried()}, maxTokens: t.msg.MaxTokens}
+	if t.open {
+		q.maxTokens = openContext
+	}
 	most, least := a.promptBound(t)
 	if context := a.context; context > 0 {
 		// An engine refuses a request whose prompt and max_tokens together exceed its context; the margin is
@@ -54,7 +58,7 @@ func (n *Node) idleQuote(t *task, a *agent, held held) quote {
 	}
 	q.features = predict.Features{
 		Prompt: t.msg.Prompt.Tokens + t.carried(), Counted: q.prompt, Cached: held.cached,
-		MaxTokens: q.maxTokens, Answer: n.length(t, a),
+		MaxTokens: q.maxTokens, Open: t.open, Answer: n.length(t, a),
 	}
 	q.first, q.work, q.output = a.predictor.Idle(q.features)
 	q.computes = a.predictor.Work(q.prompt-held.cached, held.cached)
@@ -64,13 +68,25 @@ func (n *Node) idleQuote(t *task, a *agent, held held) quote {
 	if n.cfg.Settle != market.SettleQuoted { // which pays the quote, whatever the prompt turns out to be
 		q.floor = market.WorstCase(a.price, least, min(1, q.maxTokens)) + a.tariff
 	}
+	if t.open {
+		card := a.price.Cost(market.Usage{Prompt: q.prompt, Output: q.output}) + a.tariff
+		q.bound = cards(max(card, t.asUsual), n.cfg.Terms.Hold)
+	}
 	q.quality = a.quality(t.msg.Domain)
 	return q
 }
 
-// worst is the most that it can cost on an agent that it was quoted on.
+// openContext is how many tokens a prompt and its answer have at an agent that does not say.
+const openContext = 1 << 17
+
+// worst is the most that it can cost on an agent that it was quoted on: where no max_tokens is named, what one
+// task may take of a purse.
 func (q *quote) worst(a *agent) market.Credits {
-	return max(q.cost, market.WorstCase(a.price, q.most, q.maxTokens)+a.tariff)
+	worst := market.WorstCase(a.price, q.most, q.maxTokens) + a.tariff
+	if q.bound > 0 {
+		worst = min(worst, q.bound)
+	}
+	return max(q.cost, q.floor, worst)
 }
 
 // beside makes it what it is beside what the agent has in hand.
@@ -188,7 +204,7 @@ func (a *agent) promptBound(t *task) (most, least int) {
 	}
 	context := a.context
 	if context == 0 {
-		context = max(guess, 1<<17) // of an agent that does not say
+		context = max(guess, openContext)
 	}
 	return min(most+t.carried(), context), min(least+t.carried(), context)
 }
@@ -266,6 +282,7 @@ func (n *Node) dispatch(t *task, h *hold, aw *market.Award) bus.Dispatch {
 	d.PromptMost, d.Cached, d.FirstMS = n.covered(t, h), h.verified, min(h.first.Milliseconds(), d.TimeoutMS)
 	d.WatchMS = min(h.watch.Milliseconds(), d.TimeoutMS)
 	d.Asserted = h.rec.Asserted
+	d.Open = t.open && t.carried() == 0
 	d.Task.Inbox, d.Task.Voucher, d.Earlier = "", nil, t.earlier
 	if t.carried() > 0 {
 		d.Whole = t.whole

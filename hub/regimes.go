@@ -142,7 +142,7 @@ func (n *Node) idleFirst(t *task) time.Duration {
 	}
 	held := a.expect(t)
 	first, _, _ := a.predictor.Idle(predict.Features{Prompt: t.msg.Prompt.Tokens + t.carried(),
-		Counted: held.tokens + t.carried(), Cached: held.cached, MaxTokens: t.msg.MaxTokens})
+		Counted: held.tokens + t.carried(), Cached: held.cached, MaxTokens: t.assumed()})
 	return first
 }
 

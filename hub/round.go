@@ -137,6 +137,7 @@ func (n *Node) collect() {
 	n.standUp()
 	s.tasks = n.fit(n.batch.Take(s.tasks[:0], n.batch.Len()))
 	n.batch.Cleared(n.now)
+	n.agree(s.tasks)
 	for _, t := range s.tasks {
 		t.met, t.barred = true, false
 		t.waited, t.left = n.now.Sub(t.waits()), t.deadline.Sub(n.now)

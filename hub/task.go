@@ -48,6 +48,9 @@ type task struct {
 	deadline   time.Time
 	terms      market.Terms
 	usual      market.Terms     // what these are where a client says nothing
+	asUsual    market.Credits   // what a task usually cost when these were made
+	most       market.Credits   // its client has no more to spend on it; 0: it has
+	open       bool             // no max_tokens was named: its answer ends where its engine ends it
 	valued     [2]market.Judged // both, as they were last asked for
 	session    uint64
 	inboxes    []string       // who waits for the answer

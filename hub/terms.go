@@ -19,12 +19,16 @@ type Terms struct {
 	Multiple float64 `yaml:"multiple"` // worth, in cards of the task or of a usual one, whichever is more
 	Delta    float64 `yaml:"delta"`    // weight of quality against latency
 	Second   float64 `yaml:"second"`   // what a second costs, in cards of a usual task
+	// What a task without max_tokens may cost beside its premium, in its cards or a usual one's: so much it
+	// takes of a purse until it ends, and an answer that reaches it is cut. An engine's context would bound it
+	// at hundreds.
+	Hold float64 `yaml:"hold"`
 }
 
 // DefaultTerms last for 60 to 90 s. Waiting for a warm cache pays for seconds under them, and not for minutes.
 // With a second three and ten times as dear the small one of two clients paid up to five and fifteen times
 // the card for some task.
-func DefaultTerms() Terms { return Terms{Multiple: 12, Delta: 0.8, Second: 0.06} }
+func DefaultTerms() Terms { return Terms{Multiple: 12, Delta: 0.8, Second: 0.06, Hold: 32} }
 
 // Of are the terms of a task that costs so much, where one usually costs usual; 0: that is not known, and it
 // is as usual as any.
@@ -68,7 +72,7 @@ func (t Terms) validate() error {
 	for _, f := range []struct {
 		name    string
 		v, most float64
-	}{{"multiple", t.Multiple, mostCards}, {"delta", t.Delta, 1}, {"second", t.Second, mostCards}} {
+	}{{"multiple", t.Multiple, mostCards}, {"delta", t.Delta, 1}, {"second", t.Second, mostCards}, {"hold", t.Hold, mostCards}} {
 		if !(f.v > 0 && f.v < f.most) {
 			errs = append(errs, fmt.Errorf("%s is %v, want more than 0 and less than %.0f", f.name, f.v, f.most))
 		}

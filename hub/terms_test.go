@@ -54,7 +54,9 @@ func TestTermsOfATask(t *testing.T) {
 	of := func(model string, price market.Price) market.Terms {
 		task, a := read(model, bus.Terms{}), h.n.lookup("a-1")
 		c := price.Cost(market.Usage{Prompt: task.msg.Prompt.Tokens, Output: h.n.length(task, a)})
-		return d.Of(c, 0)
+		terms := d.Of(c, h.n.usual())
+		terms.MaxPrice = market.MaxWorth
+		return terms
 	}
 	usual := of("llama", card(1, 1, 4))
 	for _, c := range []struct {
@@ -66,9 +68,10 @@ func TestTermsOfATask(t *testing.T) {
 		{"any model", "", bus.Terms{}, of("", card(1, 1, 1))},
 		{"worth", "llama", bus.Terms{Worth: &worth}, market.Terms{Worth: 7, Delta: d.Delta, Patience: d.Patience()}},
 		{"delta", "llama", bus.Terms{Delta: &delta},
-			market.Terms{Worth: usual.Worth, Delta: 0.5, Patience: usual.Patience}},
+			market.Terms{Worth: usual.Worth, Delta: 0.5, Patience: usual.Patience, MaxPrice: market.MaxWorth}},
 		{"patience", "llama", bus.Terms{PatienceMS: &ms},
-			market.Terms{Worth: usual.Worth, Delta: d.Delta, Patience: 300 * time.Millisecond}},
+			market.Terms{Worth: usual.Worth, Delta: d.Delta, Patience: 300 * time.Millisecond,
+				MaxPrice: market.MaxWorth}},
 	} {
 		if task := read(c.model, c.said); task.terms != c.want {
 			t.Errorf("%s: terms %+v, want %+v", c.name, task.terms, c.want)

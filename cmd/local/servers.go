@@ -124,11 +124,6 @@ func (m *Market) startDoor(ctx context.Context, join joiner, registry bus.Regist
 	c := classifier.Default()
 	c.ID, c.Drain = "door", m.within/2
 	for _, d := range m.cfg.Domains {
-		h, err := m.cfg.hub(d)
-		if err != nil {
-			return err
-		}
-		c.AnswerTokens = max(c.AnswerTokens, h.MaxTokens)
 		if d.General {
 			c.General = d.Labels[0]
 			if slices.Contains(d.Labels, classifier.Default().General) {

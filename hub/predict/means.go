@@ -375,7 +375,7 @@ func (m *Means) Learn(f Features, o Observation) {
 	if f.Prompt > 0 && o.Prompt > 0 {
 		e.Ratio.add(min(mostRatio, float64(o.Prompt)/float64(f.Prompt)))
 	}
-	if f.MaxTokens > 0 && !o.Cut {
+	if f.MaxTokens > 0 && !f.Open && !o.Cut {
 		e.Share.add(min(1, float64(max(0, o.Output))/float64(f.MaxTokens)))
 	}
 	if o.ITL > 0 {

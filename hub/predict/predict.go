@@ -6,13 +6,14 @@ import "time"
 
 // Features is what is known of a task on an agent before it runs.
 type Features struct {
-	Prompt    int // prompt tokens as the door estimated them
-	Counted   int // of the whole prompt, where more is known than that; 0: no more is
-	Cached    int // of the expected prompt, believed to be in the agent's cache; 0 where not yet asked
-	MaxTokens int // the most it may answer
-	Answer    int // tokens that its answer is expected to have, by whose it is; 0: that is not known
-	InFlight  int // tasks that this hub has running on the agent
-	Load          // of these, as it is believed to be
+	Prompt    int  // prompt tokens as the door estimated them
+	Counted   int  // of the whole prompt, where more is known than that; 0: no more is
+	Cached    int  // of the expected prompt, believed to be in the agent's cache; 0 where not yet asked
+	MaxTokens int  // the most it may answer
+	Open      bool // nobody named that: it says nothing of how long an answer is
+	Answer    int  // tokens that its answer is expected to have, by whose it is; 0: that is not known
+	InFlight  int  // tasks that this hub has running on the agent
+	Load           // of these, as it is believed to be
 }
 
 // Forecast is what a task is expected to need.

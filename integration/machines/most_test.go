@@ -33,7 +33,7 @@ func TestDoorsVouchForWhatHubsNeed(t *testing.T) {
 		m.Terms.Worth, m.Terms.MaxPrice = amount(), amount()
 		output := m.MaxTokens
 		if output == 0 {
-			output = c.MaxTokens
+			output = door.AnswerTokens
 		}
 		cost := market.Credits(r.Int64N(int64(8 * market.Credit)))
 		card := func(tokens int) market.Credits {

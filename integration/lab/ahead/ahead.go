@@ -89,7 +89,6 @@ func (o *Options) play(t *virtual.Trace, policy string, seed uint64) (f Figures,
 	}
 	s.Seed, s.Warm, s.Length, s.Tasks = seed, 0, 0, o.Tasks
 	all, v, err := virtual.PlayKept(s, policy, func(m *virtual.MarketOptions) {
-		m.Hub.MaxTokens += o.Thought
 		m.Wishes = true
 	})
 	if err != nil {

@@ -400,7 +400,7 @@ func play(s Setting, rule string, named bool) (m Measures, err error) {
 	o := NewMarketOptions(s)
 	o.Hub, o.Named, o.Ends, o.Events = like.Hub, named || like.Named, like.Ends, like.Events
 	o.Hub.Deadline, o.Hub.MaxDeadline = max(s.Patient, o.Hub.Deadline), max(s.Patient, o.Hub.MaxDeadline)
-	o.Quiet, o.Hub.MaxTokens = s.Quiet, s.maxTokens()
+	o.Quiet = s.Quiet
 	all, _, market, err := playMarket(s, o)
 	if err != nil {
 		return m, err

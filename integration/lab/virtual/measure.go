@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -186,6 +187,12 @@ func (s *Setting) had(name string, all []*Request) Group {
 func (s *Setting) client(caller int) string {
 	if s.OneKey {
 		return oneKey
+	}
+	last := 0
+	for i, n := range s.Keys {
+		if last += n; caller < last {
+			return fmt.Sprint("key-", i)
+		}
 	}
 	return callerName(caller)
 }

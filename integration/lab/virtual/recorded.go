@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"souk/hub"
 	"souk/integration/lab/traces"
 )
 
@@ -52,17 +51,6 @@ func Requests(all []*Script) (n int) {
 		n += len(s.turns)
 	}
 	return n
-}
-
-// maxTokens is how many an answer may have: what a hub says, or more where more was recorded.
-func (s *Setting) maxTokens() int {
-	most := hub.Default().MaxTokens
-	for _, x := range s.Scripts {
-		for _, t := range x.turns {
-			most = max(most, t.output+s.Thought+1)
-		}
-	}
-	return most
 }
 
 // stretch is when a timed trace begins: with its first request, or Anywhere, with one that the seed chooses

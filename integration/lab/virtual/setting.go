@@ -52,6 +52,7 @@ type Setting struct {
 
 	Say    Terms // what callers say of what answers are worth; "": nothing
 	OneKey bool  // all callers are one client
+	Keys   []int // instead: so many callers are a client, so many the next
 	Seed   uint64
 
 	usual market.Credits // what a request costs on the mean: see [Setting.card]; 0: not asked for yet
