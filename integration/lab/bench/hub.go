@@ -242,6 +242,7 @@ func hubBars(_ context.Context, o Options) ([]Bar, error) {
 	}{
 		{"hub: round of 512 waiting for 64 seats", 8, 8, 512, 1000, crowdLimit},
 		{"hub: the same, of 100 clients", 8, 8, 512, 100, 0},
+		{"hub: round of 2,048 waiting for 64 seats", 8, 8, 2048, 1000, longLimit},
 		{"hub: round of 16 on 100 free agents", 100, 1, 16, 1000, roundLimit},
 	} {
 		awards := 0
@@ -317,9 +318,11 @@ func hubBars(_ context.Context, o Options) ([]Bar, error) {
 			"")), nil
 }
 
-// Bars in searches: what the rows measured when they were written, and a fifth more.
+// Bars in searches: what was asked of those that wait, and what the other rows measured when they were written
+// and a fifth more.
 const (
-	crowdLimit = 50
+	crowdLimit = 60
+	longLimit  = 150
 	roundLimit = 6.5 // 50 loops were asked for the quotes of such a round alone
 	aloneLimit = 1.17
 )

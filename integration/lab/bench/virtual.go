@@ -9,11 +9,11 @@ import (
 	"souk/integration/lab/virtual"
 )
 
-// An hour of sixteen engines in virtual time is to take some sixty seconds of a processor where a rule
-// decides, and twice that where the market does. So long is played of it, and the rest taken to be as dear.
+// An hour of sixteen engines in virtual time is to take some sixty seconds of a processor. So long is played of
+// it, and the rest taken to be as dear.
 const (
-	ruleHour, marketHour = 60, 120
-	playedOfHour         = 4 * time.Minute
+	hourOf16     = 60
+	playedOfHour = 4 * time.Minute
 )
 
 // virtualBars measure what it takes to play engines and markets in virtual time.
@@ -34,9 +34,9 @@ func virtualBars(ctx context.Context, o Options) ([]Bar, error) {
 		name, rule, trace string
 		limit             float64
 	}{
-		{"virtual time: an hour of 16 engines, a rule", "two-block", "crowd", ruleHour},
-		{"virtual time: the same, the market", virtual.MarketName, "tau", marketHour},
-		{"virtual time: the same, in a crowd", virtual.MarketName, "crowd", marketHour},
+		{"virtual time: an hour of 16 engines, a rule", "two-block", "crowd", hourOf16},
+		{"virtual time: the same, the market", virtual.MarketName, "tau", hourOf16},
+		{"virtual time: the same, in a crowd", virtual.MarketName, "crowd", hourOf16},
 	} {
 		x, err := repeat(o, c.name, hour(c.rule, c.trace))
 		if err != nil {

@@ -49,8 +49,8 @@ func TestSameRowsSideBySide(t *testing.T) {
 // A market's settings are those of its hub's file.
 func TestVariant(t *testing.T) {
 	for rule, want := range map[string]func(*hub.Config, *bool){
-		"market":                      func(*hub.Config, *bool) {},
-		"market:named":                func(_ *hub.Config, named *bool) { *named = true },
+		"market":                  func(*hub.Config, *bool) {},
+		"market:named":            func(_ *hub.Config, named *bool) { *named = true },
 		"market:terms.second=0.5": func(c *hub.Config, _ *bool) { c.Terms.Second = 0.5 },
 		"market:named:status_every=2s:terms.multiple=2.5": func(c *hub.Config, named *bool) {
 			c.StatusEvery, c.Terms.Multiple, *named = 2*time.Second, 2.5, true

@@ -1,6 +1,8 @@
 package virtual
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,6 +50,7 @@ func TestGroupsShareNothing(t *testing.T) {
 			begun := map[int]bool{} // groups of which something was sent
 			members := map[int]map[int]bool{}
 			strangers, found := 0, 0
+			slices.SortStableFunc(all, func(a, b *Request) int { return cmp.Compare(a.First, b.First) })
 			for _, r := range all {
 				if r.Group != s.group(r.Caller) {
 					t.Fatalf("caller %d is in group %d, and asks in %d", r.Caller, s.group(r.Caller), r.Group)

@@ -35,9 +35,23 @@ type Measures struct {
 	Work    float64 `json:"work_max_mean"`           // tokens computed: the most of an engine by the mean
 	Journal float64 `json:"journal_bytes,omitempty"` // of a market, a task
 
-	Tempers []Group `json:"tempers,omitempty"` // where callers have tempers
-	Clients []Group `json:"clients,omitempty"` // those that paid most beside their cards, at most MostClients
+	Tempers []Group  `json:"tempers,omitempty"` // where callers have tempers
+	Clients []Group  `json:"clients,omitempty"` // those that paid most beside their cards, at most MostClients
+	Beside  []Beside `json:"beside,omitempty"`  // of engines that had a slot free beside somebody who lost by it
 }
+
+// Beside is for how long an engine had a slot free while somebody waited who would have had more there, if it
+// had begun then with nothing cached, than it had in the end. In seconds, by what became of the one who would
+// have gained most: it began there later, or elsewhere, or was refused.
+type Beside struct {
+	Engine    string  `json:"engine"`
+	There     float64 `json:"there"`
+	Elsewhere float64 `json:"elsewhere"`
+	Refused   float64 `json:"refused"`
+	Of        float64 `json:"of"` // seconds that were looked at
+}
+
+func (b *Beside) seconds() float64 { return b.There + b.Elsewhere + b.Refused }
 
 // Group is what some tasks had, as [Measures] say it.
 type Group struct {
@@ -121,7 +135,8 @@ func (s *Setting) Measure(all []*Request) (m Measures) {
 	if served > 0 {
 		m.Work = slices.Max(work) / stat.Mean(work, nil)
 	}
-	m.Bound, m.Idle = Bound(all, s), s.idle(all, from, to)
+	m.Bound = Bound(all, s)
+	m.Idle, m.Beside = s.idle(all, from, to)
 	whole := s.had("", counted)
 	m.P50, m.P99, m.Longest, m.Bill = whole.P50, whole.P99, whole.Longest, whole.Bill
 	m.Tempers = s.hadBy(counted, func(r *Request) string { return r.Temper })
@@ -199,8 +214,8 @@ func (s *Setting) client(caller int) string {
 
 // idle is how many slots stand idle between two times, on the mean, while somebody waits who would pay for
 // one: to whom an answer is worth more than it costs, with nothing of the prompt cached, if it began there
-// then.
-func (s *Setting) idle(all []*Request, from, to time.Duration) float64 {
+// then. Beside is by engine.
+func (s *Setting) idle(all []*Request, from, to time.Duration) (mean float64, beside []Beside) {
 	const comes, begins, ends = 0, 1, 2
 	type event struct {
 		at   time.Duration
@@ -217,8 +232,10 @@ func (s *Setting) idle(all []*Request, from, to time.Duration) float64 {
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	free := make([]int, s.Engines)
+	beside = make([]Beside, s.Engines)
 	var profiles []EngineConfig
 	for i := range free {
+		beside[i] = Beside{Engine: fmt.Sprintf("%s-%d", s.offer(i).Model, i+1), Of: (to - from).Seconds()}
 		profiles = append(profiles, s.engine(i))
 		free[i] = profiles[i].Slots
 	}
@@ -244,11 +261,22 @@ func (s *Setting) idle(all []*Request, from, to time.Duration) float64 {
 			continue
 		}
 		wanted, payers := make([]bool, s.Engines), 0
+		loser, loss := make([]*Request, s.Engines), make([]market.Credits, s.Engines)
 		for _, r := range waiting {
-			pays := false
+			pays, had := false, market.Credits(0)
+			if !r.Refused {
+				had = s.welfare(r)
+			}
 			for i := range free {
-				if free[i] > 0 && s.wouldPay(r, i, &profiles[i], e.at) {
+				if free[i] == 0 {
+					continue
+				}
+				would := s.would(r, i, &profiles[i], e.at)
+				if would > 0 {
 					wanted[i], pays = true, true
+				}
+				if would-max(0, had) > loss[i] {
+					loser[i], loss[i] = r, would-max(0, had)
 				}
 			}
 			if pays {
@@ -256,23 +284,36 @@ func (s *Setting) idle(all []*Request, from, to time.Duration) float64 {
 			}
 		}
 		slots := 0
-		for i := range free {
+		for i, r := range loser {
 			if wanted[i] {
 				slots += free[i]
+			}
+			switch b := &beside[i]; {
+			case r == nil:
+			case r.Refused:
+				b.Refused += dt.Seconds()
+			case r.Engine == i:
+				b.There += dt.Seconds()
+			default:
+				b.Elsewhere += dt.Seconds()
 			}
 		}
 		sum += float64(dt.Seconds() * float64(min(slots, payers)))
 	}
-	return sum / max(to-from, 1).Seconds()
+	beside = slices.DeleteFunc(beside, func(b Beside) bool { return b.seconds() < 0.0005 })
+	return sum / max(to-from, 1).Seconds(), beside
 }
 
-// wouldPay reports whether a task would have more than it costs if an engine began with it at a time.
-func (s *Setting) wouldPay(r *Request, engine int, c *EngineConfig, at time.Duration) bool {
+// would is what a task would have beyond its cost if an engine began with it at a time; 0 where it is too long.
+func (s *Setting) would(r *Request, engine int, c *EngineConfig, at time.Duration) market.Credits {
 	o := s.offer(engine)
+	if r.Prompt >= cmp.Or(o.Context, usualContext) {
+		return 0
+	}
 	cost := o.Card.Cost(market.Usage{Prompt: r.Prompt, Output: r.Output})
 	first := time.Duration((c.Profile.Base + float64(float64(r.Prompt)*c.Profile.Prefill)) * 1000)
-	return r.Prompt < cmp.Or(o.Context, usualContext) && r.Terms.Value(market.Quote{
-		TTFT: at - r.Arrived + first, Cost: cost, Quality: s.quality(r, engine)}) > cost
+	return r.Terms.Value(market.Quote{TTFT: at - r.Arrived + first, Cost: cost,
+		Quality: s.quality(r, engine)}) - cost
 }
 
 // Estimate is a figure over several seeds.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -60,6 +61,11 @@ idle     slots that stand idle, on the mean, while somebody waits who would pay 
 share    of prompt tokens, those found in a cache
 bound    the share in one cache of that size for all, which knew what is asked next (Belady)
 work     tokens computed on the engine that computed most, by the mean
+Of the market's first seed also:
+free beside  seconds in which an engine had a slot free while somebody waited who would have had more there, with
+             nothing cached, than in the end; by whether he began there later, as the slot was kept for somebody
+             dearer or was not yet his, or elsewhere, where he was planned for, or was refused
+client       those whose bills were dearest beside the card
 `
 
 // sum makes the means of a row.
@@ -194,6 +200,35 @@ func table(w io.Writer, rows []Row) {
 	if len(cells) > 1 {
 		fmt.Fprintln(w)
 		write(w, cells)
+	}
+	besides(w, rows)
+}
+
+// besides prints, of the first seed of each market, which engines had slots free beside whom, and which clients
+// paid most.
+func besides(w io.Writer, rows []Row) {
+	free := [][]string{{"", "engine", "free beside", "there", "elsewhere", "refused"}}
+	paid := [][]string{{"", "client", "tasks", "bill", "p50", "longest"}}
+	for _, row := range rows {
+		if base, _, _ := strings.Cut(row.Rule, ":"); base != MarketName || len(row.Seeds) == 0 {
+			continue
+		}
+		seconds := func(x float64) string { return strconv.FormatFloat(x, 'f', 1, 64) }
+		for _, b := range row.Seeds[0].Beside {
+			free = append(free, []string{row.Label(), b.Engine, seconds(b.seconds()) + " of " + seconds(b.Of),
+				seconds(b.There), seconds(b.Elsewhere), seconds(b.Refused)})
+		}
+		for _, g := range row.Seeds[0].Clients {
+			paid = append(paid, []string{row.Label(), g.Name, strconv.Itoa(g.Tasks),
+				strconv.FormatFloat(g.Bill, 'f', 2, 64), strconv.FormatFloat(g.P50, 'f', 0, 64),
+				strconv.FormatFloat(g.Longest, 'f', 0, 64)})
+		}
+	}
+	for _, cells := range [][][]string{free, paid} {
+		if len(cells) > 1 {
+			fmt.Fprintln(w)
+			write(w, cells)
+		}
 	}
 }
 
