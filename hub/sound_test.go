@@ -2,7 +2,9 @@ package hub
 
 import (
 	"fmt"
+	"time"
 
+	"souk/bus"
 	"souk/market"
 )
 
@@ -22,6 +24,9 @@ func (n *Node) Sound() error {
 		reserved[t.key.client] += t.reserved
 		if t.state == waiting {
 			waits[t.key.client]++
+		}
+		if (t.state == waiting || t.state == awaitingFunds) && n.leading && n.now.After(t.deadline) {
+			return fmt.Errorf("task %s waits for %v after its deadline", t.key.id, n.now.Sub(t.deadline))
 		}
 		if (t.state == waiting) != (t.reserved > 0 && t.hold == nil) && t.state == waiting {
 			return fmt.Errorf("task %s waits with %v reserved", t.key.id, t.reserved)
@@ -52,7 +57,7 @@ func (n *Node) Sound() error {
 	for _, a := range n.roster {
 		agents += len(a.holds)
 	}
-	if n.waiting > n.cfg.MaxWaiting || n.room.most != most {
+	if n.room.most != most {
 		return fmt.Errorf("%d wait, of one client %d; counted as %d", n.waiting, most, n.room.most)
 	}
 	if n.waiting != count[waiting] || n.waiting != n.batch.All() || n.open != all ||
@@ -75,4 +80,34 @@ func (n *Node) AtStart() []any {
 	return []any{n.known, n.ended, n.holds, n.open, n.acks, n.accounts, n.roster, n.timers, n.treasury, n.now,
 		n.nano, n.past,
 		n.book.Balances("*"), n.book.OpenHolds(), n.book.Tariffs()}
+}
+
+// Gains is the most that a task which came then is worth now beyond its cost, and that cost, at any agent that
+// takes tasks and may serve it in time; less than 0 where there is none. It changes nothing.
+func (n *Node) Gains(m bus.Task, came time.Time) (best, cost market.Credits) {
+	own := *n
+	best = -market.MaxCredits
+	own.round = scratch{}
+	t := &task{key: taskKey{m.Client, m.ID}, arrived: came}
+	own.read(t, &m)
+	if own.judgeTime(t) != nil || own.setTerms(t) != nil {
+		return best, 0
+	}
+	for _, a := range n.roster {
+		if !a.open(n) || !own.usable(t, a) {
+			continue
+		}
+		in := own.backlog(a)
+		q := own.quoted(t, a, in)
+		ttft := a.predictor.Later(q.first, q.work, in)
+		if a.predictor.Half(ttft) > t.deadline.Sub(n.now) {
+			continue
+		}
+		value := t.stated().Value(market.Quote{TTFT: n.now.Sub(came) + max(0, ttft-in.Queue), Cost: q.cost,
+			Quality: q.quality})
+		if x := min(value, q.room(t.terms.Cap())) - q.cost - n.cfg.Fee; x > best {
+			best, cost = x, q.cost+n.cfg.Fee
+		}
+	}
+	return best, cost
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ type storm struct {
 
 	next     int
 	sent     map[string]*bus.Task // by inbox
+	came     map[string]time.Time // by client and task: when it was sent first
 	all      []*bus.Task
 	answers  map[string]int
 	handed   []bus.Dispatch // accepted
@@ -38,6 +40,8 @@ type storm struct {
 	calls    []*bus.Call            // for asks, not answered
 
 	epoch     int64
+	awards    int                    // seen
+	worthless int                    // tasks that were told that they are, likewise
 	full      bool                   // of the journal's disk
 	rule      hub.Rule               // as it was last set
 	recovered map[string]bool        // holds that an earlier Node dispatched
@@ -47,7 +51,7 @@ type storm struct {
 func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 	s := &storm{
 		r: rand.New(rand.NewPCG(seed, 0)), restart: restart,
-		sent: map[string]*bus.Task{}, answers: map[string]int{},
+		sent: map[string]*bus.Task{}, came: map[string]time.Time{}, answers: map[string]int{},
 		lost: map[string]bool{}, taken: map[string]ledger.Hold{},
 		boots: map[string]int64{}, seqs: map[string]uint64{}, epoch: 7,
 		recovered: map[string]bool{}, last: map[string]ledger.Hold{},
@@ -112,14 +116,34 @@ func (s *storm) task() *bus.Task {
 		w := market.Credits(s.r.Int64N(int64(market.Credit / 50)))
 		m.Terms.MaxPrice = &w
 	}
+	if s.r.IntN(6) == 0 {
+		s.edge(&m.Terms)
+	}
 	if s.r.IntN(3) == 0 {
 		m.DeadlineMS = s.now.Add(time.Duration(s.r.IntN(20_000)-500) * time.Millisecond).UnixMilli()
 	}
 	return m
 }
 
+// edge makes terms of the least or the most that may be said, or of more.
+func (s *storm) edge(terms *bus.Terms) {
+	switch s.r.IntN(4) {
+	case 0:
+		terms.Worth = new([]market.Credits{0, 1, market.MaxWorth, 1 << 62}[s.r.IntN(4)])
+	case 1:
+		terms.Delta = new([]float64{0, 5e-324, 1}[s.r.IntN(3)])
+	case 2:
+		terms.PatienceMS = new([]int64{0, 1, 24 * 3600 * 1000, 365 * 24 * 3600 * 1000}[s.r.IntN(4)])
+	case 3:
+		terms.MaxPrice = new([]market.Credits{0, 1, market.MaxWorth, 1 << 62}[s.r.IntN(4)])
+	}
+}
+
 func (s *storm) send(m *bus.Task) {
 	s.sent[m.Inbox] = m
+	if _, ok := s.came[m.Client+"/"+m.ID]; !ok {
+		s.came[m.Client+"/"+m.ID] = s.now
+	}
 	s.all = append(s.all, m)
 	taken := *m // the hub fills in defaults
 	s.give(&taken)
@@ -452,6 +476,7 @@ func (s *storm) check() {
 			if err := market.Check(r.Round.Round, r.Round.Outcome); err != nil {
 				s.t.Fatalf("round %d (I6): %v", r.Round.Round.Number, err)
 			}
+			s.fair(&r.Round.Round, &r.Round.Outcome)
 		}
 	}
 	s.read.frames = len(s.frames)
@@ -466,6 +491,9 @@ func (s *storm) check() {
 		s.answers[l.Subject]++
 		if s.answers[l.Subject] > 1 {
 			s.t.Fatalf("%s is answered twice", l.Subject)
+		}
+		if a.Result != nil {
+			s.justly(a.Result)
 		}
 		if a.Result != nil && a.Result.Code == bus.CodeUnknownClient && a.Result.Client != "nobody" {
 			s.t.Fatalf("%s is told that %s is unknown (I19)", l.Subject, a.Result.Client)
@@ -489,11 +517,44 @@ func (s *storm) check() {
 		twice[k] = true
 	}
 	st := s.n.Stats()
-	if st.Holds != s.replica.OpenCount() || st.Waiting > s.n.Config().MaxWaiting {
+	const slots = 4 * 3 // of agents at the most: for so many more there was room
+	if st.Holds != s.replica.OpenCount() || st.Waiting > s.n.Config().MaxWaiting+slots {
 		s.t.Fatalf("%d holds, and %d in the book; %d wait", st.Holds, s.replica.OpenCount(), st.Waiting)
 	}
 	if err := s.n.Sound(); err != nil {
 		s.t.Fatal(err)
+	}
+}
+
+// fair is what every award is: nobody owes more than the value at the quoted first token, nor less than the
+// cost, and tolls are charges.
+func (s *storm) fair(r *market.Round, o *market.Outcome) {
+	s.t.Helper()
+	for _, a := range o.Awards {
+		if a.Premium < 0 || a.Cost+a.Premium > a.Value || a.Toll > -r.Fee {
+			s.t.Fatalf("round %d: %s pays cost %v and premium %v of a value of %v, with a toll of %v", r.Number,
+				a.Task, a.Cost, a.Premium, a.Value, a.Toll)
+		}
+		s.awards++
+	}
+}
+
+// justly judges a refusal for want of worth: at no agent would the task have been worth more than it costs. A
+// client that has too little money is offered less than its terms say.
+func (s *storm) justly(r *bus.Result) {
+	s.t.Helper()
+	i := slices.IndexFunc(s.all, func(m *bus.Task) bool { return m.Client == r.Client && m.ID == r.Task })
+	if r.Code != bus.CodeNotWorthIt || r.Client != "rich" || i < 0 {
+		return
+	}
+	m := s.all[i]
+	if m.Terms.Worth == nil || *m.Terms.Worth == 0 {
+		return
+	}
+	s.worthless++
+	// how long its answer is expected to be was asked up to a second before
+	if gains, cost := s.n.Gains(*m, s.came[r.Client+"/"+r.Task]); gains > cost/2 {
+		s.t.Fatalf("task %s is told %q, and would be worth %v more than it costs", r.Task, r.Message, gains)
 	}
 }
 
@@ -546,7 +607,7 @@ func (s *storm) heal() {
 }
 
 func TestStorm(t *testing.T) {
-	storms := 60
+	storms, awards, worthless := 60, 0, 0
 	if testing.Short() {
 		storms = 6
 	}
@@ -567,6 +628,7 @@ func TestStorm(t *testing.T) {
 			s.run()
 			s.check()
 			s.heal()
+			awards, worthless = awards+s.awards, worthless+s.worthless
 			for _, f := range s.findings(ledger.MaxLevel) {
 				if f.Level < ledger.LevelMetering || !strings.HasPrefix(f.Expected, "an account of agent ") {
 					s.t.Errorf("the audit finds %s", f) // agents that lie are named; nothing else is
@@ -576,6 +638,9 @@ func TestStorm(t *testing.T) {
 		if !ok {
 			return
 		}
+	}
+	if awards < 20*storms || worthless == 0 {
+		t.Errorf("%d awards, and %d tasks that were not worth it: the test sees little", awards, worthless)
 	}
 }
 

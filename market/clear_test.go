@@ -80,6 +80,9 @@ func randomRound(rng *rand.Rand, n, m int, spread int64) Round {
 	r := Round{Domain: "math", Number: rng.Uint64N(1000), Rule: taskRule, Fee: Credits(rng.Int64N(2))}
 	for j := range 1 + rng.IntN(n) {
 		t := Task{ID: TaskID(fmt.Sprintf("c%d/t%d", j%3, j)), Client: fmt.Sprintf("c%d", j%3)}
+		if rng.IntN(4) == 0 {
+			t.Within = time.Duration(1 + rng.Int64N(int64(2*time.Second)))
+		}
 		if rng.IntN(3) > 0 { // else a second costs it nothing
 			t.Second = Credits(1 + rng.Int64N(spread))
 		}

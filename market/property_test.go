@@ -242,7 +242,8 @@ func TestSplitNamesDoNotPay(t *testing.T) {
 		j := rng.IntN(len(r.Tasks))
 		client := r.Tasks[j].Client
 		truth := r
-		truth.Tasks = append(slices.Clone(r.Tasks), Task{ID: "z", Client: client, Second: r.Tasks[j].Second})
+		truth.Tasks = append(slices.Clone(r.Tasks), Task{ID: "z", Client: client, Second: r.Tasks[j].Second,
+			Within: r.Tasks[j].Within})
 		truth.Edges = slices.Clone(r.Edges)
 		for _, e := range r.Edges {
 			if e.Task == j {
