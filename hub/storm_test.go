@@ -40,6 +40,7 @@ type storm struct {
 	calls    []*bus.Call            // for asks, not answered
 
 	epoch     int64
+	events    int                    // since promises were checked
 	awards    int                    // seen
 	worthless int                    // tasks that were told that they are, likewise
 	full      bool                   // of the journal's disk
@@ -189,6 +190,7 @@ func (s *storm) register(id string, boot int64) {
 
 // event lets one thing happen.
 func (s *storm) event() {
+	s.events++
 	pick := func(d []bus.Dispatch) (bus.Dispatch, int) { i := s.r.IntN(len(d)); return d[i], i }
 	id := s.agents()[s.r.IntN(4)]
 	switch k := s.r.IntN(100); {
@@ -309,6 +311,7 @@ func (s *storm) event() {
 
 // weather is what happens to a hub from outside.
 func (s *storm) weather() {
+	s.events++ // it is several
 	switch s.r.IntN(5) {
 	case 0: // the leadership is lost, and won again a while later
 		was := s.silent
@@ -524,6 +527,7 @@ func (s *storm) check() {
 	if err := s.n.Sound(); err != nil {
 		s.t.Fatal(err)
 	}
+	s.events = 0
 }
 
 // fair is what every award is: nobody owes more than the value at the quoted first token, nor less than the
@@ -540,11 +544,12 @@ func (s *storm) fair(r *market.Round, o *market.Outcome) {
 }
 
 // justly judges a refusal for want of worth: at no agent would the task have been worth more than it costs. A
-// client that has too little money is offered less than its terms say.
+// client that has too little money is offered less than its terms say, and where several things happened at once
+// agents may have come since.
 func (s *storm) justly(r *bus.Result) {
 	s.t.Helper()
 	i := slices.IndexFunc(s.all, func(m *bus.Task) bool { return m.Client == r.Client && m.ID == r.Task })
-	if r.Code != bus.CodeNotWorthIt || r.Client != "rich" || i < 0 {
+	if r.Code != bus.CodeNotWorthIt || r.Client != "rich" || i < 0 || s.events != 1 {
 		return
 	}
 	m := s.all[i]
