@@ -46,7 +46,8 @@ func full() []Message {
 	quote := Quote{Client: "ada", Domain: "math", Code: CodeNoRoom, Message: "full", RetryMS: 250,
 		Hubs: []HubQuote{{Hub: "math", Round: 5, ValidMS: 1000, Code: CodeNoRoom, Message: "full",
 			RetryMS: 250, Models: []ModelQuote{{Model: "llama", TTFTMS: 40.5, WaitMS: 1.25, Cost: 4,
-				Premium: -5, SlotPrice: 6, CachedShare: 0.25, Quality: 0.9, WouldWin: true}}}}}
+				Premium: -5, SlotPrice: 6, CachedShare: 0.25, Quality: 0.9, WouldWin: true,
+				Price: QuotePrice{Min: 1, Expected: 2, Max: 3}}}}}}
 	return []Message{
 		&task,
 		&Accepted{Client: "ada", Task: "t-1", Hub: "math", Agent: "a1", Model: "llama",
@@ -57,7 +58,7 @@ func full() []Message {
 			Price: price, Premium: 1, SlotPrice: 2, Toll: -4, Own: 1, Fee: 3, Settle: "metered",
 			Quoted: 4, Tariff: 2, CostCap: 5, TimeoutMS: 1000, Whole: 70,
 			Earlier: []string{"j/8/0"}, Boot: 8, Fence: 41,
-			PromptMost: 990, Cached: 64, FirstMS: 2500, Asserted: 48, WatchMS: 700},
+			PromptMost: 990, Cached: 64, Open: true, FirstMS: 2500, Asserted: 48, WatchMS: 700},
 		&Call{Agent: "a1", Class: "h200", Epoch: 4, Lead: 3, Open: true},
 		&Ask{Agent: "a1", Class: "h200", Epoch: 4, Seal: bytes.Repeat([]byte{7}, 32), Amount: 5,
 			Nonce: bytes.Repeat([]byte{8}, 16)},

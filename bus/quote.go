@@ -31,7 +31,8 @@ type Quote struct {
 }
 
 // HubQuote is what one hub expects of a task if it came now, model by model, the best first. What is best,
-// and every figure, is the same whatever the task's terms are; they decide [ModelQuote.WouldWin] alone.
+// and every figure, is the same whatever the task's terms are; they decide [ModelQuote.WouldWin] and the most
+// that it may be charged alone.
 type HubQuote struct {
 	Hub     string       `json:"hub" msgpack:"hub,omitempty" want:"id"`
 	Round   uint64       `json:"round" msgpack:"round,omitempty"`                 // the last that was held
@@ -46,8 +47,10 @@ type HubQuote struct {
 
 // ModelQuote is a task at the agent of a model that a task on the hub's own terms would go to.
 type ModelQuote struct {
-	Model  string  `json:"model" msgpack:"model"`
-	TTFTMS float64 `json:"ttft_ms" msgpack:"ttft_ms" want:"ms"` // the wait for a slot included
+	Model string `json:"model" msgpack:"model"`
+	// in money, all in all
+	Price  QuotePrice `json:"price" msgpack:"price"`
+	TTFTMS float64    `json:"ttft_ms" msgpack:"ttft_ms" want:"ms"` // the wait for a slot included
 	// until a slot is free; 0: one is
 	WaitMS float64        `json:"wait_ms" msgpack:"wait_ms,omitempty" want:"ms"`
 	Cost   market.Credits `json:"cost" msgpack:"cost,omitempty"`
@@ -59,4 +62,13 @@ type ModelQuote struct {
 	Quality     float64 `json:"quality" msgpack:"quality,omitempty"`
 	// a round of now would give it a slot of this model, or have it wait for one, on its own terms
 	WouldWin bool `json:"would_win" msgpack:"would_win,omitempty"`
+}
+
+// QuotePrice is what a task would be charged: an estimate, but for Max, which its hold would bound if it were
+// given its slot now.
+type QuotePrice struct {
+	Min      market.Credits `json:"min" msgpack:"min,omitempty"`           // for one token of answer, nobody else there
+	Expected market.Credits `json:"expected" msgpack:"expected,omitempty"` // for an answer as long as is expected
+	// for one that is as long as it may be, where all that the task is worth is wanted by others
+	Max market.Credits `json:"max" msgpack:"max,omitempty"`
 }

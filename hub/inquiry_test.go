@@ -256,7 +256,7 @@ func TestBidsMoveNoQuote(t *testing.T) {
 				if q.Models[k].WouldWin {
 					moved++
 				}
-				q.Models[k].WouldWin = false
+				q.Models[k].WouldWin, q.Models[k].Price.Max = false, 0
 			}
 			if first == nil {
 				first = q
@@ -284,6 +284,10 @@ func TestAQuoteOfAFullHubSaysHowLongToWait(t *testing.T) {
 	first := h.quote(h.task("bob", "q")).Models[0]
 	if want := millis(class.Service().Truncate(time.Microsecond)); first.WaitMS != want || want > 800 {
 		t.Errorf("a wait of %v ms, want %v: until the slot is free", first.WaitMS, want)
+	}
+	if p := first.Price; p.Min <= 0 || p.Min > p.Expected || p.Expected > p.Max ||
+		p.Expected != first.Cost+first.Premium {
+		t.Errorf("%+v: want min, expected and max in this order, and cost and premium as expected", first)
 	}
 	if first.TTFTMS <= first.WaitMS || first.CachedShare != 0 || !first.WouldWin || first.SlotPrice != 0 {
 		t.Errorf("quote is %+v: of a time to the first token that the wait is part of", first)

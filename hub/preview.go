@@ -196,13 +196,32 @@ func (p *preview) quote() *bus.HubQuote {
 	for i := range p.models[:min(len(p.models), bus.MaxQuoteModels)] {
 		x := &p.models[i]
 		out.Models = append(out.Models, bus.ModelQuote{
-			Model: x.agent.reg.Model, TTFTMS: millis(x.ttft), WaitMS: millis(x.wait), Cost: x.quote.cost,
+			Model: x.agent.reg.Model, Price: p.charge(x), TTFTMS: millis(x.ttft), WaitMS: millis(x.wait), Cost: x.quote.cost,
 			Premium: min(x.price+x.toll, market.MaxCredits), SlotPrice: x.price,
 			CachedShare: float64(x.quote.features.Cached) / float64(max(1, x.quote.prompt)),
 			Quality:     x.agent.quality(p.t.msg.Domain), WouldWin: x.wins,
 		})
 	}
 	return out
+}
+
+// charge is what the task would be charged in money. What of its prompt is cached is what the asker's own
+// cache group has there.
+func (p *preview) charge(x *prize) bus.QuotePrice {
+	n, q, a := p.n, x.quote, x.agent
+	value := p.t.stated().Value(market.Quote{TTFT: x.ttft, Cost: q.cost, Quality: q.quality})
+	c := bus.QuotePrice{
+		Min: a.price.Cost(market.Usage{Prompt: q.prompt, Cached: q.features.Cached,
+			Output: min(1, q.output)}) + a.tariff + n.cfg.Fee,
+		Expected: q.cost + x.price + x.toll,
+		Max:      market.Reserve(q.worst(a), value, q.cost, p.t.terms.Cap()),
+	}
+	if n.cfg.Settle == market.SettleQuoted { // whatever it turns out to use
+		c.Min = q.cost + n.cfg.Fee
+	}
+	c.Expected = min(max(c.Expected, c.Min), market.MaxCredits)
+	c.Min, c.Max = min(c.Min, market.MaxCredits), min(max(c.Max, 0), market.MaxCredits)
+	return c
 }
 
 // millis says a time in milliseconds; of more than a day, a day.

@@ -20,6 +20,11 @@ import (
 // FirstClient has money and a key from the start, where the configuration names it.
 const FirstClient = "dev"
 
+// KeyMaxPrice is what a request of a new key may cost at most, where nothing else is said of the key: a bound
+// for what runs away. Tasks without terms come to 42 times the card at most (hub.Terms), so that it is above
+// what those come to that cost two cents.
+const KeyMaxPrice = market.Credit
+
 // Treasurer sets what of one client's money another may have, or with an amount of 0 ends that.
 type Treasurer func(ctx context.Context, of, client, every string, amount market.Credits) error
 
@@ -250,7 +255,8 @@ func (m *Market) firstKey(ctx context.Context, r bus.Registry) error {
 			}
 		}
 	}
-	secret, err := NewKey(ctx, r, nil, bus.APIKey{Client: FirstClient})
+	most := KeyMaxPrice
+	secret, err := NewKey(ctx, r, nil, bus.APIKey{Client: FirstClient, MaxPrice: &most})
 	if err != nil {
 		return err
 	}

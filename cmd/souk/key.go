@@ -148,6 +148,9 @@ what it did not cost: where the key has less, that is all that it has, and other
 
 What engines hold of prompts is kept apart by cache group, and so is what is expected of it: each client finds
 its own texts there, and nobody else's. Each key with a budget is a client, and so has a cache of its own, too.
+A request of the key may cost at most --max-price, whatever it says: a bound for what runs away, far above what
+one without terms comes to, which is near the price card. With --max-price 0 there is none.
+
 With --cache-group the client that the key is of, CLIENT or CLIENT-ID, shares one with all others of that
 group, with whatever keys or creds it comes: several that begin their prompts alike pay less, and wait less. It
 also gives something away: a member can find out, by what a text costs, by how soon its answer begins, or by
@@ -190,6 +193,13 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 			case f.Changed("rate") && k.Rate == 0:
 				return errors.New("--rate: 0 requests a second are none: leave it out, and the gateway's " +
 					"limit is all")
+			case !f.Changed("max-price"):
+				most := max(local.KeyMaxPrice, orNothing(k.Terms.Worth))
+				k.MaxPrice = &most
+			case *k.MaxPrice == 0:
+				k.MaxPrice = nil
+			}
+			switch {
 			case f.Changed("open") && k.Open == 0:
 				return errors.New("--open: 0 answers are none: leave it out, and the gateway's limit is all")
 			}
@@ -213,6 +223,7 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 					if err := giveAway(c, file, secret); err != nil {
 						return err
 					}
+					tellBill(c.ErrOrStderr(), &k)
 					look(c, k.Client)
 					tellGroup(ctx, c.ErrOrStderr(), r, k.Client)
 					return nil
@@ -230,6 +241,7 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 				if err := giveAway(c, file, secret); err != nil {
 					return err
 				}
+				tellBill(c.ErrOrStderr(), &k)
 				tellFilled(ctx, c.ErrOrStderr(), link, k.Budget, bus.BudgetClient(k.Client, idOf(secret)))
 				return nil
 			})
@@ -243,13 +255,38 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 			"of its own")
 	f.StringVar(&every, "every", "", "fill the budget up every day, week or month; default: once")
 	given(f, &k.MaxPrice, market.ParseCredits, "max-price",
-		"`credits` that a request may cost at most, whatever it says")
+		"`credits` that a request may cost at most, whatever it says; 0: no bound; default: "+
+			local.KeyMaxPrice.String()+", or its worth if that is more")
 	termsFlags(f, &k.Terms, ", where a request does not say")
 	f.Float64Var(&k.Rate, "rate", 0, "requests a second; default: as many as a gateway takes")
 	f.IntVar(&k.Open, "open", 0, "answers at once; default: as many as a gateway gives a key")
 	f.DurationVar(&expires, "expires", 0, "how long it is good, as 2160h; default: until it is revoked")
 	f.StringVar(&file, "file", "", "write it there, for its owner's eyes alone, and show the path")
 	return c
+}
+
+// tellBill says what a task of a key costs as a rule, and at most.
+func tellBill(w io.Writer, k *bus.APIKey) {
+	rule := "the price card of the agent that serves it (souk status), and where slots are short what its wait " +
+		"would cost others, 6 % of a usual task for each second"
+	if k.Terms.Worth != nil {
+		rule = "the price card of the agent that serves it (souk status), and where slots are short what others " +
+			"would pay for its slot, never more than the " + k.Terms.Worth.String() + " credits that it is worth"
+	}
+	most := "as much as its max_tokens cost: it has no max_price"
+	if k.MaxPrice != nil {
+		most = k.MaxPrice.String() + " credits, whatever it says (--max-price)"
+	}
+	fmt.Fprintf(w, "a task of this key costs, as a rule, %s; at most %s; `souk quote` says it of one in money\n",
+		rule, most)
+}
+
+// orNothing is an amount, or 0.
+func orNothing(c *market.Credits) market.Credits {
+	if c == nil {
+		return 0
+	}
+	return *c
 }
 
 // tellGroup says of a client that shares its cache that it does, whichever key it shows: with a key of its

@@ -21,8 +21,9 @@ func quoteCommand(s *shared) *cobra.Command {
 		Use:   "quote [PROMPT]",
 		Short: "Say what a question would cost and when its answer would begin, without asking it",
 		Long: `Asks the hubs of a running market what a question would be given if it were submitted now: of
-each model the time to the first token, cost, premium, how much of the prompt is in a cache, and whether the
-question's terms would buy it. It is an estimate: nothing is bought or reserved, and what others ask in the
+each model the time to the first token, what it would be charged (as expected, at least, and at most, which is
+what would be held of the client's money), cost and premium of that, how much of the prompt is in a cache, and
+whether the question's terms would buy it. It is an estimate: nothing is bought or reserved, and what others ask in the
 next moment changes it. The client may have spent all its money. Without PROMPT it is read from stdin.`,
 		Example: `  souk quote "What is a souk?"
   souk quote --worth 0.01 --patience 500ms "Quickly: 17 * 23?"
@@ -87,14 +88,14 @@ func (s *shared) mustBeKnown(ctx context.Context, client, sofar string) error {
 
 // showQuote prints a quote, and what hubs say that have none.
 func showQuote(w io.Writer, q *bus.Quote) error {
-	t := replay.Table(w, 2, "hub", "model", "first token", "of it waiting", "cost", "premium", "slot price",
-		"cached", "quality", "would buy")
+	t := replay.Table(w, 2, "hub", "model", "first token", "of it waiting", "expected", "at least", "at most",
+		"of it cost", "premium", "cached", "quality", "would buy")
 	buys := map[bool]string{true: "yes", false: "no"}
 	valid := int64(0)
 	for _, h := range q.Hubs {
 		for _, m := range h.Models {
-			t.AppendRow(table.Row{h.Hub, m.Model, replay.MS(m.TTFTMS), replay.MS(m.WaitMS), m.Cost, m.Premium,
-				m.SlotPrice, fmt.Sprintf("%.0f %%", 100*m.CachedShare),
+			t.AppendRow(table.Row{h.Hub, m.Model, replay.MS(m.TTFTMS), replay.MS(m.WaitMS), m.Price.Expected,
+				m.Price.Min, m.Price.Max, m.Cost, m.Premium, fmt.Sprintf("%.0f %%", 100*m.CachedShare),
 				fmt.Sprintf("%.2f", m.Quality), buys[m.WouldWin]})
 		}
 		if h.Code == "" && (valid == 0 || h.ValidMS < valid) {
@@ -103,7 +104,7 @@ func showQuote(w io.Writer, q *bus.Quote) error {
 	}
 	if valid > 0 {
 		t.SetColumnConfigs([]table.ColumnConfig{
-			{Number: 10, Align: text.AlignCenter, AlignHeader: text.AlignCenter}})
+			{Number: 12, Align: text.AlignCenter, AlignHeader: text.AlignCenter}})
 		t.Render()
 		fmt.Fprintf(w, "An estimate, of use for %d ms: nothing is bought or reserved. Amounts are credits.\n",
 			valid)
