@@ -46,18 +46,17 @@ type Status struct {
 	Hedged      int64 `json:"hedged,omitempty" msgpack:"hedged,omitempty"`
 	HedgedFalse int64 `json:"hedged_false,omitempty" msgpack:"hedged_false,omitempty"`
 	// nil: the hub admits every session
-	Seats *SeatStatus `json:"seats,omitempty" msgpack:"seats,omitempty"`
+	Sessions *SessionStatus `json:"sessions,omitempty" msgpack:"sessions,omitempty"`
 	// how full it is: below the knee, in transition or saturated; "": it does not say
 	Regime string `json:"regime,omitempty" msgpack:"regime,omitempty"`
 }
 
-// SeatStatus says how a hub that admits sessions is seated.
-type SeatStatus struct {
-	Seats   int   `json:"seats" msgpack:"seats"`     // sessions that have one
-	Used    int   `json:"used" msgpack:"used"`       // blocks of agents' caches that these count
-	Blocks  int   `json:"blocks" msgpack:"blocks"`   // that there are for them
-	Waiting int   `json:"waiting" msgpack:"waiting"` // tasks that wait for one
-	Refused int64 `json:"refused" msgpack:"refused"` // tasks that found none in time, since the hub began
+// SessionStatus says which sessions a hub that admits them has admitted.
+type SessionStatus struct {
+	Places  int `json:"places" msgpack:"places"`   // sessions that have one
+	Used    int `json:"used" msgpack:"used"`       // blocks of agents' caches that these count
+	Blocks  int `json:"blocks" msgpack:"blocks"`   // that there are for them
+	Waiting int `json:"waiting" msgpack:"waiting"` // tasks that wait for one
 }
 
 // PolicyStatus says how a runtime policy is.

@@ -121,3 +121,14 @@ func (t *task) source() predict.Source {
 	return predict.Source{Client: t.key.client, Role: t.msg.Role, Domain: t.msg.Domain, Kind: t.msg.Kind,
 		Session: t.session, Prompt: t.msg.Prompt.Tokens, Turn: t.msg.Turn, Most: t.msg.MaxTokens}
 }
+
+// prefill is how long an agent takes to compute a prompt of which it holds so much.
+func (a *agent) prefill(prompt, cached int) time.Duration {
+	if d, ok := a.rate.Takes(prompt - cached); ok {
+		return d
+	}
+	f := predict.Features{Counted: max(1, prompt), Cached: cached}
+	whole := a.predictor.First(f)
+	f.Cached = f.Counted - 1
+	return max(0, whole-a.predictor.First(f))
+}

@@ -13,7 +13,7 @@ import (
 	"souk/hub/predict"
 	"souk/hub/prefix"
 	"souk/hub/regime"
-	"souk/hub/seat"
+	"souk/hub/session"
 	"souk/ledger"
 	"souk/market"
 )
@@ -34,7 +34,7 @@ type Config struct {
 	Regime regime.Params  `yaml:"regime"` // acts through the toll alone
 	// what tells how full the domain is, and what follows from that
 	Regimes  regime.Control `yaml:"regimes"`
-	Seats    seat.Params    `yaml:"seats"`    // of sessions, where these need more than the caches hold
+	Sessions session.Params `yaml:"sessions"` // where these need more than the caches hold
 	Policies policy.Params  `yaml:"policies"` // runtime policies, by where they are asked; off by default
 
 	Seed Seeding `yaml:"seed"` // texts that many tasks begin with, put on agents that are idle
@@ -124,8 +124,8 @@ func Default() Config {
 
 		Regimes: regime.DefaultControl(),
 
-		Seats: seat.Default(),
-		Seed:  DefaultSeeding(),
+		Sessions: session.Default(),
+		Seed:     DefaultSeeding(),
 
 		Hedge:   DefaultHedging(),
 		Quality: DefaultJudging(),
@@ -198,7 +198,7 @@ func (c Config) Validate() error {
 	}{
 		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
 		{"regime", c.Regime.Validate()}, {"terms", c.Terms.validate()},
-		{"seed", c.Seed.validate()}, {"seats", c.Seats.Validate()}, {"quality", c.Quality.validate()},
+		{"seed", c.Seed.validate()}, {"sessions", c.Sessions.Validate()}, {"quality", c.Quality.validate()},
 		{"policies", c.Policies.Validate(&c.Parts.Policies)}, {"hedge", c.Hedge.validate()},
 		{"regimes", c.Regimes.Validate()},
 	} {

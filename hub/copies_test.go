@@ -26,7 +26,6 @@ func (n *Node) Copies(seen map[string]int) error {
 			return fmt.Errorf("%s and %s have one place", other, a.id)
 		}
 		places[a.place] = a.id
-		same(a, "having seats", a.seats != nil, a.seats != nil || a.joined)
 		if a.along.Stands(a.alongAt) {
 			same(a, "line", a.along, a.predictor.Line())
 			seen["line"]++

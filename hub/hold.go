@@ -285,9 +285,7 @@ func (n *Node) close(h *hold, had bool) {
 		}
 	}
 	a.queue.Ended(h.queued, 0)
-	n.updateSaturation(a)
 	a.cache.Ended(h.run)
-	n.seats.table.Back(n.clock(), &h.task.turn)
 	for i, o := range a.holds {
 		if o == h {
 			a.holds = append(a.holds[:i], a.holds[i+1:]...)
@@ -535,18 +533,21 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	}
 	a.queue.Ended(h.queued, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
 	n.firstCame(h, min(time.Duration(c.TTFTUS)*time.Microsecond, most))
-	n.answeredSeat(t, h, c)
+	if c.TTFTUS > 0 {
+		sent := n.clock() - n.now.Sub(h.sent)
+		first := min(sent+time.Duration(c.TTFTUS)*time.Microsecond, n.clock())
+		h.agent.rate.Learn(sent, first, c.Usage.Prompt-c.Usage.Cached)
+	}
 	a.cache.Served(h.run, t.session, &t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached)
 	h.run = nil
 }
 
-// takes has an agent take a hold's task: it is in the agent's queue, among its tasks, on its seats, and in
+// takes has an agent take a hold's task: it is in the agent's queue, among its tasks, and in
 // what it is believed to hold.
 func (n *Node) takes(t *task, h *hold) {
 	a := h.agent
 	n.queue(h)
-	n.updateSaturation(a)
 	a.holds = append(a.holds, h)
-	n.seated(t, h)
+	n.settlesIn(t, h)
 	h.run = a.cache.Sent(&t.msg.Prompt, h.rec.Prompt, h.rec.Output, n.at(h.ttft))
 }

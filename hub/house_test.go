@@ -81,7 +81,6 @@ func testConfig() Config {
 	c.Labels = []string{"gsm8k"}
 	c.DrainTimeout = 2 * time.Second
 	c.Parts = testParts
-	c.Seats.Depth = 0 // nor are agents to be given less than they have slots for
 	return c
 }
 

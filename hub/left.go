@@ -52,10 +52,9 @@ func (n *Node) leaves() {
 			}
 		}
 	}
-	if idle && n.plan.again.place == 0 {
+	if (idle || n.roomy()) && n.plan.again.place == 0 {
 		n.timers.set(&n.plan.again, n.now.Add(again))
 	}
-	n.refuseTooLarge()
 	for _, t := range s.tasks {
 		if t.state == running && t.account != nil {
 			n.admitFunded(t.account) // its hold may be less than was reserved

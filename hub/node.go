@@ -21,7 +21,7 @@ import (
 	"souk/hub/predict"
 	"souk/hub/prefix"
 	"souk/hub/regime"
-	"souk/hub/seat"
+	"souk/hub/session"
 	"souk/ledger"
 	"souk/market"
 )
@@ -124,7 +124,7 @@ type Node struct {
 	outputs  *predict.Outputs // how long answers are
 	prefixes *prefix.Index    // what they are believed to hold
 	seeds    seeds
-	seats    seats
+	sessions sessions
 	kinds    kinds
 	runtime  runtime
 	regimes  regimes
@@ -188,7 +188,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n.runtime.host = policy.New(cfg.Policies, &cfg.Parts.Policies, cfg.MaxKnown)
 	n.runtime.tick.owner = &n.runtime
 	n.plan.again.owner, n.plan.spent.owner = &n.plan, &n.plan.spent
-	n.seats.table, n.seats.sweep.owner = seat.New(cfg.Seats, cfg.MaxKnown), &n.seats
+	n.sessions.table, n.sessions.sweep.owner = session.New(cfg.Sessions), &n.sessions
 	n.seeds.uses = bounded.New[uint64, uint64, uses](usesKept, 0)
 	n.treasury.again.owner, n.treasury.sweep.timer.owner = &n.treasury, &n.treasury.sweep
 	return n, nil

@@ -8,11 +8,11 @@ import (
 	"souk/market"
 )
 
-// twoModels is a house with seats, where the agent of one model has blocks for a single session and that of
-// the other for many; neither lets in more.
+// twoModels is a house that admits sessions, where the agent of one model has blocks for a single session and that of
+// the other for many.
 func twoModels(t *testing.T, change func(*Config)) *house {
 	h := newHouse(t, func(c *Config) {
-		c.Seats.Sessions, c.Seats.Spare, c.Seats.Wait = true, 0, 2*time.Second
+		c.Sessions.Admit = true
 		c.Deadline, c.Silence, c.Seed.Every = time.Minute, time.Hour, 0
 		change(c)
 	})
@@ -31,8 +31,8 @@ func twoModels(t *testing.T, change func(*Config)) *house {
 func of(model string) func(*bus.Task) { return func(m *bus.Task) { m.Model = model } }
 
 // No agent of a task's model takes tasks, and all others have their caches full. It waits for one of its
-// model, as long as it said that it would, and is not told of seats.
-func TestWhoWaitsForAnAgentOfItsModelWaitsForNoSeat(t *testing.T) {
+// model, as long as it said that it would, and is not told of places.
+func TestWhoWaitsForAnAgentOfItsModelWaitsForNoPlace(t *testing.T) {
 	h := twoModels(t, func(*Config) {})
 	h.must(h.step(h.task("ann", "full", of("qwen"), worth(market.Credit))))
 	h.accept(h.take("ann", "full"))
@@ -46,8 +46,8 @@ func TestWhoWaitsForAnAgentOfItsModelWaitsForNoSeat(t *testing.T) {
 		h.pass(500 * time.Millisecond)
 	}
 	h.want("inbox.bob.t1", "")
-	if h.n.seats.waiting != 0 {
-		t.Errorf("%d wait for a seat", h.n.seats.waiting)
+	if h.n.sessions.waiting != 0 {
+		t.Errorf("%d wait for a place", h.n.sessions.waiting)
 	}
 	state(2, bus.StateReady)
 	if got := h.running(); got != "bob/t1>a-llama" {
@@ -56,15 +56,15 @@ func TestWhoWaitsForAnAgentOfItsModelWaitsForNoSeat(t *testing.T) {
 	h.audited()
 }
 
-// A round has room for one task, and two come; another waits for a seat on an agent that is full, while there
-// are seats elsewhere. The next round is of those that are left, and so on.
+// A round has room for one task, and two come; another waits for a place at an agent that is full, while there
+// are places elsewhere. The next round is of those that are left, and so on.
 func TestRoundsOfOneMomentHaveAnEnd(t *testing.T) {
 	h := twoModels(t, func(c *Config) { c.Pricing, c.Batch.MaxBatch = market.PricingPosted, 1 })
 	h.must(h.step(h.task("ann", "t0", of("qwen"), worth(market.Credit))))
 	h.accept(h.take("ann", "t0"))
 	h.must(h.step(h.task("ann", "t1", of("qwen"), worth(market.Credit))))
-	if h.n.seats.waiting != 1 {
-		t.Fatalf("%d wait for a seat, want one", h.n.seats.waiting)
+	if h.n.sessions.waiting != 1 {
+		t.Fatalf("%d wait for a place, want one", h.n.sessions.waiting)
 	}
 	solves := 0
 	h.n.Limit = func() func() bool {

@@ -103,7 +103,7 @@ func (n *Node) findRoomy() {
 // kept reports whether a task that waits is kept waiting by others: one that could have a slot, and finds
 // that dear, is not, whatever it offers.
 func (n *Node) kept(t *task) bool {
-	return !t.unseated.IsZero() || !slices.ContainsFunc(n.regimes.roomy, func(a *agent) bool {
+	return !t.outside.IsZero() || !slices.ContainsFunc(n.regimes.roomy, func(a *agent) bool {
 		return a.suits(t)
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"souk/hub/prefix"
 	"souk/hub/quality"
 	"souk/hub/round"
-	"souk/hub/seat"
+	"souk/hub/session"
 	"souk/market"
 )
 
@@ -19,18 +19,17 @@ import (
 // run on it.
 type agent struct {
 	// what rounds and quotes read of every agent stands first, and so together in memory
-	joined         bool  // registered, and claimed by this hub
-	sells          bool  // its owner won the epoch of its class, where there are epochs
-	ready          bool  // by its last summary
-	listed         bool  // as ready, by its registration
-	parses         bool  // its engine lends its parsers, by its features
-	text           bool  // its engine reads text alone, by its features
-	place          int32 // of its cache
-	silentFrom     int64 // by Node.nano: when its last summary is too old
-	avoidUntil     int64 // by Node.nano: before then it gets no tasks
-	saturatedUntil int64 // by Node.nano: so long it is given nothing, see Node.saturated
-	slots, sold    int   // it has, and of these count in Node.slots
-	stuck          int   // of these, by the agent's count where it was higher than the hub's own for a while
+	joined      bool  // registered, and claimed by this hub
+	sells       bool  // its owner won the epoch of its class, where there are epochs
+	ready       bool  // by its last summary
+	listed      bool  // as ready, by its registration
+	parses      bool  // its engine lends its parsers, by its features
+	text        bool  // its engine reads text alone, by its features
+	place       int32 // of its cache
+	silentFrom  int64 // by Node.nano: when its last summary is too old
+	avoidUntil  int64 // by Node.nano: before then it gets no tasks
+	slots, sold int   // it has, and of these count in Node.slots
+	stuck       int   // of these, by the agent's count where it was higher than the hub's own for a while
 
 	holds     []*hold // under way, in the order of their rounds: the hub's own count is the load
 	kind      *kind   // nil: to be found
@@ -45,11 +44,11 @@ type agent struct {
 	slotPrice  market.Credits   // of a task as long as most, as of the last round
 	seatPrices []market.Credits // of its seats, in the last plan
 
-	queue predict.Queue
-	seats *seat.Agent // nil while it is not joined
-	cache *prefix.Cache
-	id    string
-	reg   bus.Registration
+	queue    predict.Queue
+	sessions session.Agent
+	cache    *prefix.Cache
+	id       string
+	reg      bus.Registration
 
 	seq   uint64
 	said  time.Time // when its last summary came; zero: none has since it joined
@@ -65,18 +64,17 @@ type agent struct {
 	timer    timer // the end of avoid
 	watch    lookout
 
-	learned    string // the model that this is of, where it was read from a file
-	life       uint64 // of its engine in this boot, as it says
-	restarted  bool   // nothing was answered since
-	lateness   lateness
-	askFrom    int64  // by Node.nano: before then it is not asked again what it holds
-	missed     uint64 // of its words on what it holds: the last, where a summary told of it first; 0: none
-	missedAt   int64  // by Node.nano: when it did
-	rate       seat.Rate
-	saturation saturation
-	answers    quality.Agent // what was said of them
-	rated      []float64     // how good they are expected to be, by registered domain
-	scores     string        // the registered ones, and these
+	learned   string // the model that this is of, where it was read from a file
+	life      uint64 // of its engine in this boot, as it says
+	restarted bool   // nothing was answered since
+	lateness  lateness
+	askFrom   int64  // by Node.nano: before then it is not asked again what it holds
+	missed    uint64 // of its words on what it holds: the last, where a summary told of it first; 0: none
+	missedAt  int64  // by Node.nano: when it did
+	rate      predict.Rate
+	answers   quality.Agent // what was said of them
+	rated     []float64     // how good they are expected to be, by registered domain
+	scores    string        // the registered ones, and these
 }
 
 func (n *Node) find(id string) (int, bool) {
@@ -99,7 +97,6 @@ func (n *Node) enrol(id string) *agent {
 		a.setCache(n.prefixes.New(1, 0))
 		a.timer.owner, a.watch.agent = a, a
 		a.watch.timer.owner = &a.watch
-		a.saturation.agent, a.saturation.timer.owner = a, &a.saturation
 		n.roster = slices.Insert(n.roster, i, a)
 	}
 	return n.roster[i]
@@ -139,7 +136,6 @@ func (n *Node) drop(a *agent) {
 	n.classes.Leave(a.predictor)
 	n.timers.set(&a.timer, time.Time{})
 	n.timers.set(&a.watch.timer, time.Time{})
-	n.timers.set(&a.saturation.timer, time.Time{})
 }
 
 // classify puts an agent into the class of those that are forecast like it.
@@ -210,7 +206,7 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	a.silentFrom = n.at(n.cfg.Silence)
 	a.rated = nil // by what it is registered for now
 	n.rate(a)
-	n.enterSeats(a, fresh)
+	a.sessions.Resize(reg.KVTokens / max(1, reg.BlockSize))
 	n.tariff(a)
 	n.classify(a)
 	n.callFor(a)
@@ -244,7 +240,7 @@ func (n *Node) leave(id string) {
 	if a := n.lookup(id); a != nil {
 		a.joined = false
 		n.sized(a, 0)
-		n.leaveSeats(a)
+		n.sessions.table.Leave(&a.sessions)
 		n.lostOwner(a)
 		n.drop(a)
 		n.news() // who waits for it may do better now
@@ -294,7 +290,6 @@ func (n *Node) summarised(s *bus.Summary) error {
 	a.queue.Said(n.nano, n.nano-int64(hearsWithin), s.Prefills, s.Ahead)
 	n.heardLate(a, s.Late)
 	n.missedWord(a, s.Held)
-	n.updateSaturation(a)
 	switch after := a.free(n); {
 	case after > before, open && !a.open(n), after > 0 && a.price != price:
 		n.news()
@@ -384,13 +379,10 @@ func (a *agent) free(n *Node) int {
 	if !a.open(n) {
 		return 0
 	}
-	if _, saturated := n.saturated(a); saturated {
-		return 0
-	}
 	return a.idle()
 }
 
-// idle is how many slots an agent has that nothing runs in, even where it has enough to compute.
+// idle is how many slots an agent has that nothing runs in.
 func (a *agent) idle() int { return max(0, a.slots-len(a.holds)-a.stuck) }
 
 // freeSlots counts the free slots of all agents, as far as the count is below most.

@@ -131,7 +131,6 @@ func (n *Node) clear() {
 func (n *Node) collect() {
 	s := &n.round
 	n.alone()
-	n.seats.capped = false
 	n.letsIn()
 	n.batch.Wake()
 	n.standUp()
@@ -189,8 +188,8 @@ func (n *Node) standUp() {
 		}
 		x := &s.sides[k]
 		*x = round.Agent{ID: market.AgentID(a.id), Class: a.alike, Rate: &a.slotRate, Slots: a.slots,
-			Second:  a.slotRate.Price(n.nano),
-			Running: len(a.holds) + a.stuck, Free: n.roomOf(a, a.idle()), Ahead: in.Queue, Seats: x.Seats}
+			Second: a.slotRate.Price(n.nano), Running: len(a.holds) + a.stuck, Free: a.idle(), Ahead: in.Queue,
+			Seats: x.Seats}
 		if len(a.holds) > 0 {
 			x.Since = a.holds[0].sent.UnixNano()
 		}

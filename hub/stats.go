@@ -46,13 +46,11 @@ type Stats struct {
 	Faults       int64 // what must not happen and did
 	OldTreasury  int64 // words of a treasury of an earlier epoch than one that had spoken
 
-	Unseated int64 // tasks whose session found no seat in time
-
 	Policies []policy.State // runtime policies, by where they are asked
 	Owed     []Owed         // clients that wait, by the policy that shares slots; at most mostOwed
 
 	Open, Waiting, Holds int // now
-	Seats                SeatStats
+	Sessions             SessionStats
 	Trees                TreeStats
 	Regime               RegimeStats
 
@@ -69,13 +67,10 @@ type Owed struct {
 // mostOwed is how many clients are named with their deficits.
 const mostOwed = 8
 
-// SeatStats says how many sessions have seats now.
-type SeatStats struct {
-	Seats         int // sessions that have one
-	Taken, Blocks int // blocks of agents' caches that these count, and that there are for them
-	Freed         int // in the last minute
-	Waiting       int // tasks that wait for one
-	Sessions      int // remembered
+// SessionStats says how many sessions have places now.
+type SessionStats struct {
+	Places  int // sessions that have one
+	Waiting int // tasks that wait for one
 }
 
 // TreeStats says of the trees on what forecasts leave over how many there are for first tokens, of how many
@@ -172,9 +167,7 @@ func (n *Node) Stats() Stats {
 	s := n.stats
 	s.Tasks, s.RoundSize, s.Voids = maps.Clone(s.Tasks), maps.Clone(s.RoundSize), maps.Clone(s.Voids)
 	s.Open, s.Waiting, s.Holds = n.open, n.waiting, len(n.holds)
-	x := n.seats.table
-	s.Seats = SeatStats{Freed: x.Freed(n.clock()), Waiting: n.seats.waiting, Sessions: x.Sessions()}
-	s.Seats.Seats, s.Seats.Taken, s.Seats.Blocks = x.Seats()
+	s.Sessions = SessionStats{Places: n.sessions.table.Places(), Waiting: n.sessions.waiting}
 	s.Policies, s.Owed = n.runtime.host.States(n.now), n.owed()
 	s.Trees.Firsts, s.Trees.FirstsOpen, s.Trees.FirstsOpened = n.classes.Gates()
 	s.Trees.LengthsOpen, s.Trees.LengthsOpened = n.outputs.Gate()

@@ -152,9 +152,13 @@ func (n *Node) Status() *bus.Status {
 		s.Policies = append(s.Policies, bus.PolicyStatus{Hook: p.Hook, Policy: p.Policy,
 			OffMS: max(0, p.Off.Sub(n.now).Milliseconds()), Why: bus.Clip(p.Why, bus.MaxText)})
 	}
-	if n.cfg.Seats.Sessions {
-		s.Seats = &bus.SeatStatus{Waiting: n.seats.waiting, Refused: n.stats.Unseated}
-		s.Seats.Seats, s.Seats.Used, s.Seats.Blocks = n.seats.table.Seats()
+	if n.cfg.Sessions.Admit {
+		s.Sessions = &bus.SessionStatus{Places: n.sessions.table.Places(), Waiting: n.sessions.waiting}
+		for _, a := range n.roster {
+			if used, room := a.sessions.Blocks(); a.joined {
+				s.Sessions.Used, s.Sessions.Blocks = s.Sessions.Used+used, s.Sessions.Blocks+room
+			}
+		}
 	}
 	var line predict.Line
 	var ttft int64 // of an agent that is forecast by it

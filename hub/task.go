@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub/seat"
+	"souk/hub/session"
 	"souk/market"
 )
 
@@ -76,14 +76,14 @@ type task struct {
 	waited     time.Duration  // since it arrived, in the last round
 	left       time.Duration  // and to its deadline
 	account    *account       // of its client, once its money was asked for; nil: to be found
-	// where it may go in this round, by the place of open agents, as far as seats say; nil: anywhere
-	may      []bool
-	unseated time.Time // since then its session has found no seat; zero: it has one, or needs none
-	needs    int       // blocks, then
-	turn     seat.Turn // its session's
-	role     uint64    // as policies know it; 0: none
-	hold     *hold
-	timer    timer
+	// where it may go in this round, by the place of open agents, as far as places of sessions say; nil: anywhere
+	may     []bool
+	outside time.Time      // since then its session has found no place; zero: it has one, or needs none
+	needs   int            // blocks, then
+	turn    *session.Place // its session's; nil: none yet
+	role    uint64         // as policies know it; 0: none
+	hold    *hold
+	timer   timer
 
 	// What its client knows goes through the states on its own way: one that is told early may wait again.
 	accepted *bus.Accepted // who serves it; nil again while it moves to another agent
@@ -185,7 +185,7 @@ func (n *Node) finish(t *task, r *bus.Result, tell bool) {
 	n.release(t)
 	n.letGo(t)
 	n.unquote(t)
-	n.seatFreed(n.seats.table.Gone(n.clock(), &t.turn))
+	n.placeFreed(n.sessions.table.Gone(n.clock(), t.turn))
 	if t.msg != nil && t.msg.SessionEnd && r.RetryMS == 0 && !mayGoOn(r.Code) {
 		n.endSession(t.session) // else its last turn is still to come: sent again, or as the rest of this one
 	}
@@ -344,8 +344,8 @@ func (t *task) due(n *Node) {
 // unplaced is the truth about a task whose deadline passed while it waited.
 func (n *Node) unplaced(t *task) *bus.Result {
 	switch {
-	case !t.unseated.IsZero():
-		return n.noSeat(t)
+	case !t.outside.IsZero():
+		return n.notAdmitted(t)
 	case t.refusals > 0 && t.rounds == 0:
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"agents refused it %s, and in no other round before the deadline was a slot free that could serve it "+
@@ -371,12 +371,8 @@ func (n *Node) unplaced(t *task) *bus.Result {
 		return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
 			"its first token was expected after the deadline, with every slot that was free: give it more time")
 	}
-	saturated := ""
-	if n.cfg.Seats.Ahead() > 0 {
-		saturated = "; an agent that has enough to compute is given no task, even beside a free slot"
-	}
 	return n.refusal(t.msg, bus.CodeNoRoom, time.Second,
-		"in no round before the deadline was a slot free that could serve it in time%s", saturated)
+		"in no round before the deadline was a slot free that could serve it in time")
 }
 
 // rounds says how many.

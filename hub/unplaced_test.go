@@ -67,26 +67,22 @@ func (h *house) told(inbox string) (words string) {
 }
 
 // Who waits beside a slot that is free all the time is told why it could not have it: with all that the agent
-// has to compute its first token would come too late there, or the agent is given no more.
+// has to compute its first token would come too late there.
 func TestWhoWaitsBesideAFreeSlotIsToldWhy(t *testing.T) {
-	for depth, want := range map[time.Duration]string{
-		0:                     "its first token was expected after the deadline, with every slot that was free",
-		10 * time.Millisecond: "an agent that has enough to compute is given no task, even beside a free slot",
-	} {
-		h := newHouse(t, func(c *Config) { c.Silence, c.Seats.Depth = time.Hour, depth })
-		h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
-		h.must(h.step(h.task("ann", "long", func(m *bus.Task) {
-			m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Prefixes[0].Bytes = 8000, 32_000, 32_000
-		})))
-		h.must(h.step(h.task("bob", "short", func(m *bus.Task) {
-			m.DeadlineMS = h.now.Add(150 * time.Millisecond).UnixMilli()
-		})))
-		if a := h.n.lookup("a-1"); a.idle() != 1 {
-			t.Fatalf("%d slots are free", a.idle())
-		}
-		h.pass(200 * time.Millisecond)
-		if got := h.told("inbox.bob.short"); !strings.Contains(got, want) {
-			t.Errorf("depth %v: it is told %q", depth, got)
-		}
+	h := newHouse(t, func(c *Config) { c.Silence = time.Hour })
+	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "long", func(m *bus.Task) {
+		m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Prefixes[0].Bytes = 8000, 32_000, 32_000
+	})))
+	h.must(h.step(h.task("bob", "short", func(m *bus.Task) {
+		m.DeadlineMS = h.now.Add(150 * time.Millisecond).UnixMilli()
+	})))
+	if a := h.n.lookup("a-1"); a.idle() != 1 {
+		t.Fatalf("%d slots are free", a.idle())
+	}
+	h.pass(200 * time.Millisecond)
+	const want = "its first token was expected after the deadline, with every slot that was free"
+	if got := h.told("inbox.bob.short"); !strings.Contains(got, want) {
+		t.Errorf("it is told %q", got)
 	}
 }

@@ -136,7 +136,7 @@ func TestTheRestOfAnAnswerIsAsserted(t *testing.T) {
 // A task that is sent again after its hub began anew is, to what the hub learns of it, as it was to the hub
 // before: it is in its agent's queue, has its session's turn, and its answer teaches what such a task takes.
 func TestATaskThatIsTakenUpAgain(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Seats.Sessions = true })
+	h := newHouse(t, func(c *Config) { c.Sessions.Admit = true })
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "t1")))
@@ -156,8 +156,8 @@ func TestATaskThatIsTakenUpAgain(t *testing.T) {
 	if a.queue.Len() != 1 || len(a.holds) != 1 || is.run == nil {
 		t.Errorf("%d in the queue, %d holds, run %v", a.queue.Len(), len(a.holds), is.run)
 	}
-	if n := h.n.seats.table.Sessions(); n != 1 {
-		t.Errorf("%d sessions have a turn", n)
+	if used, _ := a.sessions.Blocks(); used == 0 {
+		t.Error("its session has no place")
 	}
 	h.accept(d)
 	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 10})))

@@ -55,7 +55,7 @@ var floors = []floor{
 	}, pure: true},
 	{name: "parts of a machine", packages: []string{
 		"hub/batch", "hub/round", "hub/prefix", "hub/predict", "hub/predict/tree", "hub/quality", "hub/regime",
-		"hub/seat", "agentd/kvevent", "agentd/vllmsim/sched", "classifier/model",
+		"hub/session", "agentd/kvevent", "agentd/vllmsim/sched", "classifier/model",
 	}, pure: true},
 	{name: "bodies of requests, and what a policy sees", packages: []string{"bus/openai", "bus/policy"},
 		pure: true},

@@ -23,7 +23,7 @@ says who asked.
 `
 
 const cliffAbout = `The same on two engines whose caches hold less than the open sessions need, or nearly so; a ring of
-conversations and Mooncake's requests, too. **market:seats** lets sessions in by the blocks that they need, and
+conversations and Mooncake's requests, too. **market:sessions** lets sessions in by the blocks that they need, and
 tells the others when to come back. [crowd](crowd.md) says what the market and the engines are.
 `
 
@@ -83,19 +83,4 @@ operator to say. Here one system prompt is behind all that is asked, and callers
 own. Engines, and the indexes of rules, are salted as the market's keyed hashes are, so that nothing of a group
 is found, or believed to be found, in another. Of **new** each conversation is its caller's only one, behind
 16,000 bytes; of **long** and **tau** callers begin one after another, behind as much and behind 6,000 bytes.
-`
-
-// cliffMore is what the page of caches has beside its traces: how long to wait for a seat.
-func cliffMore(ctx context.Context, o virtual.CrowdOptions) ([]virtual.Row, []compare.Section, error) {
-	const seats = virtual.MarketName + ":seats"
-	o.Traces, o.Rules = []string{"busy", "agents"}, []string{"two-block", virtual.MarketName, seats,
-		seats + ":seats.wait=20s", seats + ":seats.wait=1m"}
-	o.Progress = progressOf("seats")
-	rows, err := virtual.Crowd(ctx, o)
-	return nil, []compare.Section{{Title: "How long to wait for a seat", About: waitAbout, Rows: rows}}, err
-}
-
-const waitAbout = `Who has found no seat for seats.wait, which is five seconds unless the hub's file says otherwise, is told
-when to come back. A long line is let in at once where an agent has a moment to spare, and pushes out what the
-others hold.
 `

@@ -16,7 +16,7 @@ import (
 
 	"souk/bus/bounded"
 	"souk/bus/policy"
-	"souk/hub/seat"
+	"souk/hub/predict"
 )
 
 // Fair is the policy.
@@ -119,7 +119,7 @@ func (c *client) mostBy(now int64) float32 {
 
 // half is what is left after so many seconds of what is half after a time.
 func half(passed float64, after time.Duration) float32 {
-	return float32(seat.Exp(-min(600, 0.6931471805599453*passed/after.Seconds())))
+	return float32(predict.Exp(-min(600, 0.6931471805599453*passed/after.Seconds())))
 }
 
 // sweep looks after a few clients at each event. Those of which nothing is left are not active any more, and

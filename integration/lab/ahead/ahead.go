@@ -119,7 +119,7 @@ reasoning, and the session's next prompt finds none of it. The policy ` + "`ahea
 computed as the next prompt will have them, once, within a second of a turn's end. A hub that runs it says so
 (` + "`Wanted`" + ` in its ` + "`/stats`" + `) and has nobody do it: only here engines do, where a slot is free and nobody waits,
 and nobody pays. The real hub and agents play recorded sessions in virtual time, with simulated engines and
-seats, once without a policy and once with it. **TTFT** is of turns that are not their session's first, from
+admission of sessions, once without a policy and once with it. **TTFT** is of turns that are not their session's first, from
 the question to the first token; **cached** is of the tokens of these prompts; **ahead** is what the texts
 computed ahead would cost, in per cent of what clients pay by the card; **gain** is of TTFT, from paired runs;
 ± says with 95 % how far the mean may be off.

@@ -29,8 +29,6 @@ func newDesk(agents, slots int) (*desk, error) {
 	cfg := choices.Hub()
 	cfg.Domain, cfg.Hub, cfg.Journal, cfg.General = "general", "hub-1", "hub-general", true
 	cfg.Silence = time.Hour // no summaries here
-	// nor first tokens: a round may give an agent as many prompts at once as it has slots for
-	cfg.Seats.Depth = 0
 	node, err := hub.NewNode(cfg, [32]byte{1})
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func (r *Row) Holds() bool {
 }
 
 const head = `A client says with its turns what comes next: [hints](../../deploy/api.md#hints). Here it lies in one of
-them, in a market that hears them: seats for sessions, and the policy kvcache. Everybody else tells
+them, in a market that hears them: it admits sessions, and the policy kvcache. Everybody else tells
 the truth. The hub and the agents are the real ones, in virtual time; engines are simulated; the sessions
 are recorded ones of coding agents, with their recorded pauses, on two engines whose caches hold as much as
 the open sessions need. The liar has two sessions at a time. What it has is what its answers were worth to

@@ -28,8 +28,8 @@ says so and is off.
 const elsewhere = `| ` + "`kvcache`" + ` | off: ` + "`policies.keep`" + ` | on stock vLLM, where it can have texts used again, against ` +
 	`nothing: nothing ([engines](engines.md)). Its score, where an engine asked it, against LRU: ` +
 	`[cachesage](cachesage.md), stand-in | LRU: of equal scores an engine drops what was used longest ago |
-| ` + "`admit`" + ` | off: ` + "`seats.sessions`" + ` | where open sessions need more than caches hold, against taking all: ` +
-	`[cliff](cliff.md) | the rows without seats |
+| ` + "`admit`" + ` | off: ` + "`sessions.admit`" + ` | where open sessions need more than caches hold, against taking all: ` +
+	`[cliff](cliff.md) | the rows of the market alone |
 | ` + "`ahead`" + ` | off: ` + "`policies.keep`" + ` | where templates drop reasoning, against nothing: [ahead](ahead.md) | its rows ` +
 	"`none` |\n" + "| `hedge` | on | a task whose engine falls silent, by the clock: [hedge](hedge.md) | `hedge: {on: false}` |\n"
 

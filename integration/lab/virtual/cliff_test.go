@@ -44,12 +44,12 @@ func runCliff(t *testing.T, trace, rule string, engines int, length time.Duratio
 	return all, m
 }
 
-// Where the open sessions need half of the caches, seats change nothing: every task goes where it went.
-func TestSeatsChangeNothingWhereThereIsRoom(t *testing.T) {
-	off, _ := runCliff(t, "people-half", "market:seats.depth=1s", 2, 30*time.Second)
-	on, _ := runCliff(t, "people-half", "market:seats", 2, 30*time.Second)
+// Where the open sessions need half of the caches, admission changes nothing: every task goes where it went.
+func TestAdmissionChangesNothingWhereThereIsRoom(t *testing.T) {
+	off, _ := runCliff(t, "people-half", "market", 2, 30*time.Second)
+	on, _ := runCliff(t, "people-half", "market:sessions", 2, 30*time.Second)
 	if len(on) != len(off) || len(on) < 100 {
-		t.Fatalf("%d requests with seats, %d without", len(on), len(off))
+		t.Fatalf("%d requests with it, %d without", len(on), len(off))
 	}
 	moved := 0
 	for i := range on {
@@ -60,28 +60,6 @@ func TestSeatsChangeNothingWhereThereIsRoom(t *testing.T) {
 	}
 	if moved > 0 {
 		t.Errorf("%d of %d went elsewhere", moved, len(on))
-	}
-}
-
-// Where prefill is saturated a hub tells whoever finds no seat soon to come back: a long line is let in at
-// once where an agent has a moment to spare, and pushes out what the others hold.
-func TestAShortLineForSeatsKeepsCaches(t *testing.T) {
-	if testing.Short() {
-		t.Skip("seconds of computing")
-	}
-	share := func(rule string) float64 {
-		all, _ := runCliff(t, "busy", rule, 2, 5*time.Minute)
-		cached, prompt := 0, 0
-		for _, r := range all {
-			if r.Arrived >= 2*time.Minute && !r.Refused {
-				cached, prompt = cached+r.Cached, prompt+r.Prompt
-			}
-		}
-		return float64(cached) / float64(prompt)
-	}
-	short, long := share("market:seats"), share("market:seats:seats.wait=1m")
-	if t.Logf("share %.3f, with a long line %.3f", short, long); short < long+0.02 {
-		t.Errorf("share %.3f, with a long line %.3f", short, long)
 	}
 }
 

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// PlayKept plays a setting on the real market with seats for sessions, whose names it is told, and a policy
+// PlayKept plays a setting on the real market that admits sessions, whose names it is told, and a policy
 // of the hook keep; "" is none. change may set more. It returns the tasks and the market, which
 // is over.
 func PlayKept(s Setting, policy string, change func(*MarketOptions)) ([]*Request, *Market, error) {
 	o := NewMarketOptions(s)
-	o.Hub.Seats.Sessions, o.Hub.Seats.Depth = true, time.Second
+	o.Hub.Sessions.Admit = true
 	o.Hub.Policies.Keep = policy
 	o.Hub.Deadline, o.Hub.MaxDeadline = max(s.Patient, o.Hub.Deadline), max(s.Patient, o.Hub.MaxDeadline)
 	o.Quiet, o.Named = s.Quiet, true

@@ -14,14 +14,14 @@ import (
 // the market as it is delivered: a setting of the hub by its path in the hub's file, as in
 // market:terms.multiple=20; or named, where callers tell the names of their sessions, or ends, where they tell
 // with the last turn that it is the last, or events, where engines publish what becomes of their blocks, or
-// seats, where the hub admits sessions.
+// sessions, where the hub admits them.
 const MarketName = "market"
 
 const (
 	named  = "named"
 	ends   = "ends"
 	events = "events"
-	seats  = "seats"
+	admits = "sessions"
 )
 
 // variant is the market that a rule's name asks for; false if it asks for another rule.
@@ -39,8 +39,8 @@ func variant(rule string) (o MarketOptions, ok bool, err error) {
 			o.Ends = true
 		case events:
 			o.Events = true
-		case seats:
-			o.Hub.Seats.Sessions = true
+		case admits:
+			o.Hub.Sessions.Admit = true
 		default:
 			if err := set(&o.Hub, s); err != nil {
 				return o, true, fmt.Errorf("%s: %w", rule, err)
@@ -59,7 +59,7 @@ func set(cfg *hub.Config, setting string) error {
 	path, value, ok := strings.Cut(setting, "=")
 	if !ok {
 		return fmt.Errorf("%q is neither PATH=VALUE nor %s, %s, %s or %s", setting, named, ends, events,
-			seats)
+			admits)
 	}
 	var file strings.Builder
 	keys := strings.Split(path, ".")

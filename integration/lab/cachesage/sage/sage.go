@@ -6,7 +6,7 @@ import (
 
 	"souk/bus/bounded"
 	"souk/bus/policy"
-	"souk/hub/seat"
+	"souk/hub/predict"
 )
 
 // Params say how a Sage scores. The parts of it are off alone, so that each can be measured.
@@ -310,7 +310,7 @@ func (s *Sage) Anchor(role policy.ID) float64 {
 	if s.Paper {
 		return s.hop(b)
 	}
-	return 1 - seat.Exp(-min(s.sum(b), 600))
+	return 1 - predict.Exp(-min(s.sum(b), 600))
 }
 
 // sum is of how many calls of a role are expected soon: over all sessions the chance that it runs there, and

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"time"
 
-	"souk/hub/seat"
+	"souk/hub/predict"
 )
 
 const (
@@ -24,7 +24,7 @@ var edges = func() (e [bins]time.Duration) {
 }()
 
 // Shares says which share of several classes of idle sessions comes back that have been idle for so long. It
-// has the ages of [seat.Index], and is learned in the same way, class by class, each shrunk towards all.
+// has the ages of a class of turns, and is learned in the same way, class by class, each shrunk towards all.
 type Shares struct {
 	of      []shares
 	all     [bins]float64 // returns a bin of waiting, of all classes together, at the last fit
@@ -152,7 +152,7 @@ func (x *Shares) stays(c *shares, b int) float64 {
 		return 1
 	}
 	hazard := (float64(c.events[b]) + thought*parts) / (float64(c.exposure[b]) + thought*parts/x.all[b])
-	return seat.Exp(-min(600, hazard))
+	return predict.Exp(-min(600, hazard))
 }
 
 // youngest is the bin of the youngest age of so many bits.
