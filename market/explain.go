@@ -76,6 +76,7 @@ type Option struct {
 	Gone   bool    // under posted: no slot was left here when its turn came
 	Note   string  // what else is known of it; written below it
 	Cause  string  // of the toll; written below it, too
+	Cut    bool    // its slots are not in the round any more, nor what they cost
 }
 
 // SeatExplanation is why a slot has its price.
@@ -195,6 +196,7 @@ func (op *Option) at(s Seat, value, price Credits) {
 func (r *Round) option(l *layout, e Edge, price, entry []Credits) Option {
 	best := Option{Agent: r.Agents[e.Agent].Agent, Value: e.Value, Cost: e.Cost, Toll: e.Toll - r.Fee}
 	best.Utility = e.Value - e.Cost + best.Toll
+	best.Cut = len(r.Agents[e.Agent].Seats) == 0
 	if len(r.Sellers) > 0 {
 		best.Tariff = r.Sellers[e.Agent].Tariff
 	}
@@ -441,6 +443,11 @@ func (op *Option) write(b *strings.Builder, mark string, posted bool) {
 	}
 	if !posted {
 		price = fmt.Sprintf(" - slot price %s", op.Price)
+	}
+	if op.Cut {
+		fmt.Fprintf(b, "  %s%s: value %s - cost %s%s - toll and fee %s, before the slot price: its slots are left "+
+			"out", mark, op.Agent, op.Value, op.Cost, tariff, -op.Toll)
+		return
 	}
 	when := ""
 	if op.Later {

@@ -72,9 +72,11 @@ func TestExplanation(t *testing.T) {
 		Rule: Rule{Pricing: PricingVCG, Settle: SettleMetered, Clarke: ClarkeClient}, Fee: Credit,
 		Tasks: []Task{{ID: "alice/1", Client: "alice", Second: 50 * Credit}, {ID: "alice/2", Client: "alice"},
 			{ID: "bob/1", Client: "bob"}, {ID: "bob/2", Client: "bob"}},
-		Agents: []Supply{{"a", []Seat{{Slots: 1}, {1, 40 * time.Millisecond, true}}}, {"b", open(1)}},
+		Agents: []Supply{{"a", []Seat{{Slots: 1}, {1, 40 * time.Millisecond, true}}},
+			{"b", []Seat{{1, 12 * time.Millisecond, false}}}, {"c", nil}},
+		Others: []Edge{{0, 2, 15 * Credit, 2 * Credit, -Credit, 0}},
 		Edges: []Edge{
-			{0, 0, 20 * Credit, 2 * Credit, -2 * Credit, Credit}, {0, 1, 14 * Credit, 2 * Credit, 0, 0},
+			{0, 0, 20 * Credit, 2 * Credit, -2 * Credit, Credit}, {0, 1, 14*Credit + 600_000_000, 2 * Credit, 0, 0},
 			{1, 0, 12 * Credit, 2 * Credit, -2 * Credit, Credit},
 			{2, 0, 10 * Credit, 2 * Credit, 0, 0}, {3, 0, 7 * Credit, 2 * Credit, 0, 0},
 		}}

@@ -69,6 +69,9 @@ func (s Seat) String() string {
 	if s.Later {
 		return fmt.Sprintf("free in %v", s.In.Round(time.Millisecond))
 	}
+	if s.In > 0 {
+		return fmt.Sprintf("free, behind %v of prompts", s.In.Round(100*time.Microsecond))
+	}
 	return "free"
 }
 
