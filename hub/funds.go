@@ -272,7 +272,7 @@ func (t *task) share(free market.Credits, among int) market.Credits {
 	return min(free, max(t.worst, free/market.Credits(among)))
 }
 
-// within lowers a task's max_price to so much, its worth with that, and what is to be reserved for it. It
+// within lowers what a task may cost to so much, and what is to be reserved for it with that. It
 // reports whether some agent would serve it for that, as agents stood when it came; else all stay.
 func (n *Node) within(t *task, most market.Credits) bool {
 	if most <= 0 || most < t.least {

@@ -364,7 +364,7 @@ func (n *Node) assemble() *market.Round {
 		if p.task != before {
 			before = p.task
 			t := s.tasks[p.task]
-			w.Tasks = append(w.Tasks, market.Task{ID: t.id, Client: t.key.client, Second: t.stated().Second()})
+			w.Tasks = append(w.Tasks, market.Task{ID: t.id, Client: t.key.client, Second: t.second})
 			s.edged = append(s.edged, t)
 		}
 		x := &w.Tasks[len(w.Tasks)-1]

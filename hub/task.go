@@ -72,6 +72,7 @@ type task struct {
 	short      bool           // by an agent's slot its first token would have come too late
 	plannedFor *agent         // where it has a seat to come, as of the last round
 	worth      market.Credits // what it was to have of the first such seat; less than 0: it began once
+	second     market.Credits // what a second costs it in a round
 	spent      time.Time      // when it will be worth no more than it costs; zero: not before its deadline
 	waited     time.Duration  // since it arrived, in the last round
 	left       time.Duration  // and to its deadline
