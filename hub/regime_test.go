@@ -135,7 +135,7 @@ func TestNoBidIsInTheRegimesToll(t *testing.T) {
 		honest := regimeHouse(t, p, seed+n, func() market.Credits { return 3_000_000 }).tolls()
 		house := regimeHouse(t, p, seed+n,
 			func() market.Credits {
-				return market.Credits(300_000 +
+				return market.Credits(150_000 +
 					rng.Int64N(int64(1)<<rng.IntN(24)))
 			})
 		if house.n.known[taskKey{"ann", "bid"}] == nil {

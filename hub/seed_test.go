@@ -113,7 +113,10 @@ func TestWhenATextIsSeeded(t *testing.T) {
 		"bids twice as high":  {terms: worth(2 * market.Credit), payer: "probe-math"},
 		"bids ten times":      {terms: worth(10 * market.Credit), payer: "probe-math"},
 		"time is all it saves": {change: func(c *Config) { c.Seed.Client = "flat" },
-			terms: func(m *bus.Task) { p := int64(50); m.Terms.PatienceMS = &p }, payer: "flat"},
+			terms: func(m *bus.Task) {
+				w, p := 30*market.Credit, int64(1000)
+				m.Terms.Worth, m.Terms.PatienceMS = &w, &p
+			}, payer: "flat"},
 		"and nobody minds": {change: func(c *Config) { c.Seed.Client = "flat" }, terms: patient},
 	} {
 		var terms []func(*bus.Task)

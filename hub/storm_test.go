@@ -544,12 +544,13 @@ func (s *storm) fair(r *market.Round, o *market.Outcome) {
 }
 
 // justly judges a refusal for want of worth: at no agent would the task have been worth more than it costs. A
-// client that has too little money is offered less than its terms say, and where several things happened at once
+// client that has too little money is offered less than its terms say. Where several things happened at once
 // agents may have come since.
 func (s *storm) justly(r *bus.Result) {
 	s.t.Helper()
 	i := slices.IndexFunc(s.all, func(m *bus.Task) bool { return m.Client == r.Client && m.ID == r.Task })
-	if r.Code != bus.CodeNotWorthIt || r.Client != "rich" || i < 0 || s.events != 1 {
+	_, held := s.last[r.Client+"/"+r.Task] // then not every agent may serve it
+	if r.Code != bus.CodeNotWorthIt || r.Client != "rich" || held || i < 0 || s.events != 1 {
 		return
 	}
 	m := s.all[i]
