@@ -98,3 +98,42 @@ func FuzzTerms(f *testing.F) {
 		}
 	})
 }
+
+// What others bid, in whatever order and by whatever scale, does not move the terms of who says nothing; and
+// what was paid moves those of all who wait, at once.
+func TestDefaultTermsDependOnNoBid(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 6))
+	for range 50 {
+		var want market.Terms
+		bids := make([]market.Credits, 6)
+		for i := range bids {
+			bids[i] = market.Credits(1 + r.Int64N(int64(market.Credit)/100))
+		}
+		for play := range 3 {
+			h := newHouse(t, nil)
+			h.join("a-1", "llama", 1, 0.9, card(3, 1, 15))
+			for i, bid := range bids {
+				scaled := bid * market.Credits(1+99*(play/2))
+				h.must(h.step(h.task("bob", string(rune('a'+i)), func(m *bus.Task) { m.Terms.Worth = &scaled })))
+			}
+			r.Shuffle(len(bids), func(a, b int) { bids[a], bids[b] = bids[b], bids[a] })
+			m := h.task("ann", "t")
+			mine := &task{key: taskKey{m.Client, m.ID}, msg: m}
+			h.must(h.n.setTerms(mine))
+			if play == 0 {
+				want = mine.terms
+			}
+			if mine.terms != want {
+				t.Fatalf("seed %d: terms %+v, and %+v where others bid otherwise", seed, want, mine.terms)
+			}
+			mine.asUsual++ // of a time in which something else was usual
+			mine.terms.Patience = time.Second
+			h.n.agree([]*task{mine})
+			if mine.terms != want {
+				t.Fatalf("seed %d: who waits has terms %+v, who comes %+v", seed, mine.terms, want)
+			}
+		}
+	}
+}
