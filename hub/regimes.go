@@ -188,9 +188,9 @@ func (n *Node) regimeSets(r *market.Round, all []ledger.Set) []ledger.Set {
 }
 
 // noteUnserved takes in a task that waited until its deadline, or until it was worth no more than it costs, for
-// a slot that others had. Those whose worth was too small to win one are among them: who of those that wait has the slots follows bids, how many wait
-// for how long does not, and where overload shows in nothing else it shows in them. One that could have a
-// slot, and finds that dear, was not kept waiting.
+// a slot that others had. Those whose worth was too small to win one are among them: who of those that wait has
+// the slots follows bids, how many wait for how long does not, and where overload shows in nothing else it shows
+// in them. One that could have a slot, and finds that dear, was not kept waiting.
 //
 // Many may end at once, and agents be many: the slots that are free are found once for all of them, and of
 // more than mostWaiting every second is looked at, of twice as many every fourth, and so on.
