@@ -536,8 +536,8 @@ func (s *storm) fair(r *market.Round, o *market.Outcome) {
 	s.t.Helper()
 	for _, a := range o.Awards {
 		if a.Premium < 0 || a.Cost+a.Premium > a.Value || a.Toll > -r.Fee {
-			s.t.Fatalf("round %d: %s pays cost %v and premium %v of a value of %v, with a toll of %v", r.Number,
-				a.Task, a.Cost, a.Premium, a.Value, a.Toll)
+			s.t.Fatalf("round %d: %s pays cost %v and premium %v of a value of %v, with a toll of %v",
+				r.Number, a.Task, a.Cost, a.Premium, a.Value, a.Toll)
 		}
 		s.awards++
 	}
