@@ -81,7 +81,7 @@ func TestAVoucherBoundsWhatATaskCosts(t *testing.T) {
 	}{
 		{0, nil, func() market.Credits { return usual }},
 		{market.Credit / 50, nil, func() market.Credits { return market.Credit / 50 }},
-		{1000 * market.Credit, nil, func() market.Credits { return usual }},
+		{1000 * market.Credit, nil, func() market.Credits { return 1000 * market.Credit }},
 		{2 * market.Credit, []func(*bus.Task){worth(2 * market.Credit)},
 			func() market.Credits { return 2 * market.Credit }},
 	} {
