@@ -74,7 +74,8 @@ func TestAStoppedSolveIsPostedAndSaysSo(t *testing.T) {
 		t.Errorf("%v: %.200s", err, x)
 	}
 	stopped = false
-	h.serve(h.dispatched[0], market.Usage{Prompt: 100, Output: 10})
+	best := slices.IndexFunc(h.dispatched, func(d bus.Dispatch) bool { return h.agentOf(d) == "a-006" })
+	h.serve(h.dispatched[best], market.Usage{Prompt: 100, Output: 10})
 	h.pass(20 * time.Millisecond)
 	if r := h.lastRound().Round; r.Rule.Pricing != market.PricingVCG || r.Rule.Instead != "" {
 		t.Errorf("the next round: %+v", r.Rule)

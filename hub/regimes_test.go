@@ -195,19 +195,19 @@ func TestWhatARegimeChargesIsRecorded(t *testing.T) {
 	}
 }
 
-// A task that waited for a slot until its deadline, which others had, says how full the domain is; one that
-// found dear what was free does not, whatever it offered. Who is refused for want of money to offer, and so
-// what is bid, does not say more than who is refused for want of a slot.
+// A task that waited for a slot, which others had, until its deadline or until its worth was gone, says how
+// full the domain is; one that found dear what was free does not, whatever it offered.
 func TestWhoGotNoSlotCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		code  bus.Code
 		dear  bool // another agent is free, which is beyond what the task is worth
 		moves bool
 	}{
-		"no room":           {bus.CodeNoRoom, false, true},
-		"no room, one is":   {bus.CodeNoRoom, true, false},
-		"past its deadline": {bus.CodePastDeadline, false, false},
-		"not worth it":      {bus.CodeNotWorthIt, false, false},
+		"no room":                      {bus.CodeNoRoom, false, true},
+		"no room, one is":              {bus.CodeNoRoom, true, false},
+		"past its deadline":            {bus.CodePastDeadline, false, false},
+		"its worth is gone":            {bus.CodeNotWorthIt, false, true},
+		"it is not worth what is free": {bus.CodeNotWorthIt, true, false},
 	} {
 		h := newHouse(t, nil)
 		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
