@@ -211,6 +211,7 @@ func (n *Node) setTerms(t *task) error {
 		t.terms.MaxPrice = *c
 	}
 	err := t.terms.Validate()
+	t.stake = t.terms.Worth
 	t.terms = t.terms.Bounded(best)
 	// What there is to pay with says nothing of what the task is worth: with its worth lowered to the last of a
 	// purse it could wait for no slot at all. But a round cuts its value by that, and so what a second costs.
@@ -300,9 +301,10 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 		timely++
 		value := q.within(t.terms.Cap())
 		w := value - q.cost - n.cfg.Fee
-		if do := max(q.floor, q.cost) + n.cfg.Fee; w < 0 && t.uncapped(&q) >= q.cost+n.cfg.Fee &&
-			(short == 0 || do < short) {
-			short, prompt = do, q.floor > q.cost
+		if w < 0 {
+			if do := n.enough(t, &q); do > 0 && (short == 0 || do < short) {
+				short, prompt = do, q.floor+n.cfg.Fee == do
+			}
 		}
 		if w >= 0 {
 			best = max(best, w)
@@ -338,11 +340,17 @@ func (n *Node) survey(t *task) (need market.Credits, r *bus.Result) {
 	return need, nil
 }
 
-// uncapped is what a quote would be worth to a task that named no max_price.
-func (t *task) uncapped(q *quote) market.Credits {
+// enough is the least max_price by which a task would have what it is quoted; 0 where none does.
+func (n *Node) enough(t *task, q *quote) market.Credits {
+	best, _ := n.prospects(t)
 	terms := t.terms
-	terms.MaxPrice = 0
-	return terms.Value(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: q.quality})
+	terms.Worth = t.stake
+	least := terms.Least(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: q.quality}, q.cost+n.cfg.Fee,
+		best)
+	if least == 0 {
+		return 0
+	}
+	return max(least, q.floor+n.cfg.Fee)
 }
 
 // reach counts the agents that a task could ever go to.

@@ -190,8 +190,12 @@ func (n *Node) standUp() {
 		*x = round.Agent{ID: market.AgentID(a.id), Class: a.alike, Rate: &a.slotRate, Slots: a.slots,
 			Second: a.slotRate.Price(n.nano), Running: len(a.holds) + a.stuck, Free: a.idle(), Ahead: in.Queue,
 			Seats: x.Seats}
-		if len(a.holds) > 0 {
-			x.Since = a.holds[0].sent.UnixNano()
+		for _, h := range a.holds {
+			if x.Age = n.now.Sub(h.sent); x.Age <= round.Overdue*a.alike.Service() {
+				x.Since = h.sent.UnixNano()
+				break
+			}
+			x.Overdue++
 		}
 		place := int(a.place)
 		for place >= len(s.at) {

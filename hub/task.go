@@ -47,6 +47,7 @@ type task struct {
 	broke      time.Time // when its reader wanted the rest of an answer that had begun; zero: none had
 	deadline   time.Time
 	terms      market.Terms
+	stake      market.Credits   // the worth, however little may be paid for it
 	usual      market.Terms     // what these are where a client says nothing
 	asUsual    market.Credits   // what a task usually cost when these were made
 	most       market.Credits   // its client has no more to spend on it; 0: it has

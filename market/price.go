@@ -168,6 +168,21 @@ func (t Terms) Bounded(best float64) Terms {
 	return t
 }
 
+// Least is the least max_price by which a quote is worth so much under terms that are [Terms.Bounded] with the
+// same best; 0 where it is not, whatever may be paid.
+func (t Terms) Least(q Quote, c Credits, best float64) Credits {
+	whole := t
+	whole.MaxPrice = 0
+	if whole.Value(q) < c {
+		return 0
+	}
+	share := float64(t.Delta*q.Quality) - float64((1-t.Delta)*(float64(q.TTFT)/float64(t.Patience)))
+	if worth := math.Ceil(float64(c+1) / share); worth < float64(t.Worth) {
+		return Credits(math.Ceil(worth*t.Delta*best)) + 1
+	}
+	return t.Worth
+}
+
 // Judged are terms that were validated once, so that many quotes can be valued by them.
 type Judged struct {
 	terms  Terms

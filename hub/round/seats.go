@@ -19,12 +19,15 @@ type Agent struct {
 
 	Slots, Running int           // it has, and of these are in use
 	Free           int           // that may be given away now
-	Since          int64         // nanoseconds: when the task began that runs longest; 0: nothing runs
+	Since          int64         // nanoseconds: when the task began that runs longest and is not overdue; 0: none
+	Overdue        int           // tasks in its slots that have run so long that they are not expected to end
+	Age            time.Duration // of these, for how long the youngest has run
 	Ahead          time.Duration // to compute the prompts that it has in hand
 
 	Seats []market.Seat // see Seat
 
-	rank int // how many of its class have a task that runs longer than each of its own
+	beside int // agents of its class that run something, itself among them
+	rank   int // how many of these have a task that runs longer than each of its own
 }
 
 // Class is what agents have in common that are alike.
@@ -52,6 +55,9 @@ func moved(mean, x time.Duration) time.Duration {
 	return mean + (x-mean)/20
 }
 
+// Overdue is how many times as long as is usual a task runs that is not expected to end.
+const Overdue = 3
+
 const (
 	single = 8 // seats of an agent that stand one by one; after these they are taken together
 	// to come, of an agent: a plan for more reaches further than any forecast
@@ -60,8 +66,9 @@ const (
 
 // Seat sets the seats of all agents for so many tasks: those that are free, one behind the other by the time
 // that a prompt takes, and those to come. Ends of agents that are alike are taken together: the first of four
-// comes four times as soon as that of one. With n agents alike, of which r run something longer than agent a,
-// the k-th seat to come of a comes after k*n + r + 1 such ends.
+// comes four times as soon as that of one. With n agents alike that run something, of which r do so longer
+// than agent a, the k-th seat to come of a comes after k*n + r + 1 such ends. What is overdue ends no sooner
+// than it has run so far.
 func Seat(agents []Agent, tasks int) {
 	for i := range agents {
 		c := agents[i].Class
@@ -79,8 +86,16 @@ func Seat(agents []Agent, tasks int) {
 			}
 			return cmp.Compare(x.Since, y.Since)
 		})
+		run := len(c.agents)
+		for run > 0 && agents[c.agents[run-1]].Since == 0 {
+			run--
+		}
 		for rank, k := range c.agents {
-			agents[k].rank = rank
+			if a := &agents[k]; rank < run {
+				a.beside, a.rank = run, rank
+			} else {
+				a.beside, a.rank = 1, 0
+			}
 		}
 	}
 	share := 2*tasks/max(1, len(agents)) + 1
@@ -100,9 +115,12 @@ func (a *Agent) seat(most int) {
 		free = max(0, a.Ahead) + times(a.Class.prefill, middle, 1)
 		a.add(market.Seat{Slots: size, In: free})
 	})
-	n, service := len(a.Class.agents), a.Class.Service()
+	slots, service := a.Slots-a.Overdue, a.Class.Service()
+	if slots < 1 { // nothing else runs
+		slots, free = 1, max(free, min(a.Age, market.MaxIn))
+	}
 	each(min(most-a.Free, mostLater), func(middle, size int) {
-		end := times(service, middle*n+a.rank+1, max(1, a.Slots)*n)
+		end := times(service, middle*a.beside+a.rank+1, slots*a.beside)
 		a.add(market.Seat{Slots: size, In: max(end, free), Later: true})
 	})
 }
