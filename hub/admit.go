@@ -213,8 +213,9 @@ func (n *Node) setTerms(t *task) error {
 	err := t.terms.Validate()
 	t.stake = t.terms.Worth
 	t.terms = t.terms.Bounded(best)
-	// What there is to pay with says nothing of what the task is worth: with its worth lowered to the last of a
-	// purse it could wait for no slot at all. But a round cuts its value by that, and so what a second costs.
+	// What there is to pay with says nothing of what the task is worth: with its worth lowered to the last of
+	// a purse it could wait for no slot at all. But a round cuts its value by that, and so what a second
+	// costs.
 	for _, most := range []market.Credits{t.msg.Voucher.Most(), t.most} {
 		if most > 0 && most < t.terms.Cap() {
 			t.terms.MaxPrice = most

@@ -99,8 +99,8 @@ func (n *Node) length(t *task, a *agent) int {
 	return tokens
 }
 
-// assumed is how many tokens an answer may have, of which the prior says what part it uses. Of one that has no
-// limit it is as many as people ask for where they name one.
+// assumed is how many tokens an answer may have, of which the prior says what part it uses. Of one that has
+// no limit it is as many as people ask for where they name one.
 func (t *task) assumed() int {
 	if t.open {
 		return 1024

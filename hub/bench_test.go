@@ -137,8 +137,8 @@ func BenchmarkTaskUncontended(b *testing.B) {
 	}
 }
 
-// The round of one task on 16 agents: assembled, cleared and checked, with its award and record. A fiftieth of
-// all rounds take no longer, which nothing else on the machine held up.
+// The round of one task on 16 agents: assembled, cleared and checked, with its award and record. A fiftieth
+// of all rounds take no longer, which nothing else on the machine held up.
 func BenchmarkRoundAlone(b *testing.B) {
 	l := newLoad(b, 16, 8, 16)
 	for i := range 500 {

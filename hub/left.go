@@ -7,8 +7,8 @@ import (
 	"souk/market"
 )
 
-// What becomes of those whom a round leaves: they wait for news, or for the moment when they are worth no more
-// than they cost, at which they are told.
+// What becomes of those whom a round leaves: they wait for news, or for the moment when they are worth no
+// more than they cost, at which they are told.
 
 // leaves has the tasks that the round did not place wait for news, and refuses those that are worth less than
 // they cost wherever they go.

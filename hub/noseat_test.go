@@ -8,8 +8,8 @@ import (
 	"souk/market"
 )
 
-// twoModels is a house that admits sessions, where the agent of one model has blocks for a single session and that of
-// the other for many.
+// twoModels is a house that admits sessions, where the agent of one model has blocks for a single session and
+// that of the other for many.
 func twoModels(t *testing.T, change func(*Config)) *house {
 	h := newHouse(t, func(c *Config) {
 		c.Sessions.Admit = true
@@ -56,8 +56,8 @@ func TestWhoWaitsForAnAgentOfItsModelWaitsForNoPlace(t *testing.T) {
 	h.audited()
 }
 
-// A round has room for one task, and two come; another waits for a place at an agent that is full, while there
-// are places elsewhere. The next round is of those that are left, and so on.
+// A round has room for one task, and two come; another waits for a place at an agent that is full, while
+// there are places elsewhere. The next round is of those that are left, and so on.
 func TestRoundsOfOneMomentHaveAnEnd(t *testing.T) {
 	h := twoModels(t, func(c *Config) { c.Pricing, c.Batch.MaxBatch = market.PricingPosted, 1 })
 	h.must(h.step(h.task("ann", "t0", of("qwen"), worth(market.Credit))))

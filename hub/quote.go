@@ -79,8 +79,8 @@ func (n *Node) idleQuote(t *task, a *agent, held held) quote {
 // openContext is how many tokens a prompt and its answer have at an agent that does not say.
 const openContext = 1 << 17
 
-// worst is the most that it can cost on an agent that it was quoted on: where no max_tokens is named, what one
-// task may take of a purse.
+// worst is the most that it can cost on an agent that it was quoted on: where no max_tokens is named, what
+// one task may take of a purse.
 func (q *quote) worst(a *agent) market.Credits {
 	worst := market.WorstCase(a.price, q.most, q.maxTokens) + a.tariff
 	if q.bound > 0 {

@@ -63,8 +63,8 @@ const (
 	maxPairs  = 1 << 19
 	// shown is how many agents a round's record names that a task might have had instead.
 	shown = 3
-	// again is how soon those are looked at again who wait beside a slot that is free, and who is nearly worth
-	// no more than it costs.
+	// again is how soon those are looked at again who wait beside a slot that is free, and who is nearly
+	// worth no more than it costs.
 	again = 50 * time.Millisecond
 )
 

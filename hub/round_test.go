@@ -42,8 +42,8 @@ func (h *house) ends(d bus.Dispatch) {
 }
 
 // A bid worth a thousand times more than 2,000 that came before it is served with the next free slot that
-// suits it, as the hub is delivered: however long they have waited, and whether those served lately were like them or paid what is usual, as those do that another model serves all
-// the while.
+// suits it, as the hub is delivered: however long they have waited, and whether those served lately were like
+// them or paid what is usual, as those do that another model serves all the while.
 func TestADearBidIsServedNext(t *testing.T) {
 	for _, c := range []struct {
 		waited   time.Duration

@@ -8,8 +8,8 @@ import (
 	"souk/hub/session"
 )
 
-// Where sessions need more than the caches hold, a hub admits sessions rather than tasks: see package session.
-// Who has a place is known before any bid of a round is read.
+// Where sessions need more than the caches hold, a hub admits sessions rather than tasks: see package
+// session. Who has a place is known before any bid of a round is read.
 
 // sessions holds the places of the sessions that have turns here.
 type sessions struct {

@@ -82,8 +82,8 @@ func (n *Node) AtStart() []any {
 		n.book.Balances("*"), n.book.OpenHolds(), n.book.Tariffs()}
 }
 
-// Gains is the most that a task which came then is worth now beyond its cost, and that cost, at any agent that
-// takes tasks and may serve it in time; less than 0 where there is none. It changes nothing.
+// Gains is the most that a task which came then is worth now beyond its cost, and that cost, at any agent
+// that takes tasks and may serve it in time; less than 0 where there is none. It changes nothing.
 func (n *Node) Gains(m bus.Task, came time.Time) (best, cost market.Credits) {
 	own := *n
 	best = -market.MaxCredits

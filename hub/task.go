@@ -78,7 +78,8 @@ type task struct {
 	waited     time.Duration  // since it arrived, in the last round
 	left       time.Duration  // and to its deadline
 	account    *account       // of its client, once its money was asked for; nil: to be found
-	// where it may go in this round, by the place of open agents, as far as places of sessions say; nil: anywhere
+	// where it may go in this round, by the place of open agents, as far as places of sessions say; nil:
+	// anywhere
 	may     []bool
 	outside time.Time      // since then its session has found no place; zero: it has one, or needs none
 	needs   int            // blocks, then

@@ -20,14 +20,14 @@ type Terms struct {
 	Delta    float64 `yaml:"delta"`    // weight of quality against latency
 	Second   float64 `yaml:"second"`   // what a second costs, in cards of a usual task
 	// What a task without max_tokens may cost beside its premium, in its cards or a usual one's: so much it
-	// takes of a purse until it ends, and an answer that reaches it is cut. An engine's context would bound it
-	// at hundreds.
+	// takes of a purse until it ends, and an answer that reaches it is cut. An engine's context would bound
+	// it at hundreds.
 	Hold float64 `yaml:"hold"`
 }
 
-// DefaultTerms last for 60 to 90 s. Waiting for a warm cache pays for seconds under them, and not for minutes.
-// With a second three and ten times as dear the small one of two clients paid up to five and fifteen times
-// the card for some task.
+// DefaultTerms last for 60 to 90 s. Waiting for a warm cache pays for seconds under them, and not for
+// minutes. With a second three and ten times as dear the small one of two clients paid up to five and fifteen
+// times the card for some task.
 func DefaultTerms() Terms { return Terms{Multiple: 12, Delta: 0.8, Second: 0.06, Hold: 32} }
 
 // Of are the terms of a task that costs so much, where one usually costs usual; 0: that is not known, and it
@@ -41,8 +41,8 @@ func (t Terms) Of(card, usual market.Credits) market.Terms {
 	return of
 }
 
-// Patience is how patient a usual task is. Who says what a task is worth, and not how patient, has that: a second
-// costs it the more, the more it said.
+// Patience is how patient a usual task is. Who says what a task is worth, and not how patient, has that: a
+// second costs it the more, the more it said.
 func (t Terms) Patience() time.Duration {
 	const usual = market.Credit
 	return t.Of(usual, usual).Patience

@@ -26,8 +26,8 @@ func worth(t *testing.T, c string) *market.Credits {
 	return &w
 }
 
-// Twelve tasks of two clients want two slots. Those worth most go first; whoever is served while another waits pays what the
-// other would have gained.
+// Twelve tasks of two clients want two slots. Those worth most go first; whoever is served while another
+// waits pays what the other would have gained.
 func TestCrowdsPayPremiums(t *testing.T) {
 	m := start(t, one)
 	const n = 12

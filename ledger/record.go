@@ -72,7 +72,8 @@ type Round struct {
 	Seen []Seen `json:",omitempty"`
 	// what runtime policies set, sorted; nil: nothing
 	Set []Set `json:",omitempty"`
-	// what a second of a slot of each of Round.Agents cost, by rounds before: tolls are made of it; nil: nothing
+	// what a second of a slot of each of Round.Agents cost, by rounds before: tolls are made of it; nil:
+	// nothing
 	Second []market.Credits `json:",omitempty"`
 	// tasks that rounds before had left, sorted; nil: none
 	Waited []Waited `json:",omitempty"`

@@ -40,7 +40,8 @@ func (h *History) saved() saved {
 	b := h.book
 	return saved{Head: b.head, Accounts: b.accounts, Ended: b.ended, Past: b.past, Ops: b.ops, OpsQ: b.opsQ,
 		Hubs: b.hubs, Allotted: b.allotted, Spent: b.spent, Vouched: b.vouched, Budgets: b.budgets,
-		Marks: b.marks, Classes: b.classes, Usual: b.usual, Ends: h.ends, Returns: h.returns, Grants: h.grants}
+		Marks: b.marks, Classes: b.classes, Usual: b.usual,
+		Ends: h.ends, Returns: h.returns, Grants: h.grants}
 }
 
 // Snapshot implements [Replica].

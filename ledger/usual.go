@@ -8,15 +8,15 @@ import (
 )
 
 // Usual tells what a task usually costs here: at its agent's price card, fee and tariff included, nothing of
-// its prompt cached. Hubs make default terms of it, so nobody may move it far alone: it is the median over the
-// clients that paid last, each with the mean of its tasks, and each counts as at most usualCounts tasks. So
-// one client moves it no further than to what another's tasks cost, once the others have paid for as many.
-// It depends on no bid of a round, and what is refused, void or forged moves nothing. Amounts are integers, so
-// that all who read a journal agree.
+// its prompt cached. Hubs make default terms of it, so nobody may move it far alone: it is the median over
+// the clients that paid last, each with the mean of its tasks, and each counts as at most usualCounts tasks.
+// So one client moves it no further than to what another's tasks cost, once the others have paid for as many.
+// It depends on no bid of a round, and what is refused, void or forged moves nothing. Amounts are integers,
+// so that all who read a journal agree.
 type Usual struct {
 	Clients []Usually // who paid last stands first
-	// What is said follows the median when that is a quarter above it or below. With every move a second would
-	// cost tasks differently that came one after the other, and who came later might go first.
+	// What is said follows the median when that is a quarter above it or below. With every move a second
+	// would cost tasks differently that came one after the other, and who came later might go first.
 	Said market.Credits
 }
 
@@ -40,8 +40,8 @@ type paid struct {
 	card   market.Credits
 }
 
-// cardOf is what a captured task would have cost with nothing cached. A task that may answer with one token is
-// none that people send: hubs put prompts on engines with such.
+// cardOf is what a captured task would have cost with nothing cached. A task that may answer with one token
+// is none that people send: hubs put prompts on engines with such.
 func cardOf(h *Hold, c *Capture) (card market.Credits, counts bool) {
 	card = h.Price.Cost(market.Usage{Prompt: c.Usage.Prompt, Output: c.Usage.Output})
 	return min(card+h.Tariff+h.Fee, market.MaxWorth), h.MaxTokens != 1
@@ -96,7 +96,8 @@ func (u *Usual) medians() (lo, hi market.Credits) {
 // valid reports whether payments can have led to it.
 func (u *Usual) valid() bool {
 	for _, x := range u.Clients {
-		if !ValidID(x.Client) || x.Card < 0 || x.Card > market.MaxWorth || x.Tasks < 1 || x.Tasks > usualMemory {
+		if !ValidID(x.Client) || x.Card < 0 || x.Card > market.MaxWorth || x.Tasks < 1 ||
+			x.Tasks > usualMemory {
 			return false
 		}
 	}

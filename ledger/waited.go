@@ -74,7 +74,8 @@ func (d *decoder) waited(r *market.Round) (second []market.Credits, all []Waited
 	for range d.Count(4) {
 		after, steps, rounds := d.Uvarint(), d.Uvarint(), d.Uvarint()
 		w := Waited{Task: before + 1 + int(min(after, market.MaxTasks)),
-			For: time.Duration(min(steps, maxSeen)) * SeenStep, Rounds: int(min(rounds, maxSeen)), Agent: d.name()}
+			For: time.Duration(min(steps, maxSeen)) * SeenStep, Rounds: int(min(rounds, maxSeen)),
+			Agent: d.name()}
 		if w.Task >= len(r.Tasks) || steps >= maxSeen || rounds >= maxSeen {
 			d.Fail("a wait beyond all bounds, or of no task of the round")
 		}

@@ -109,7 +109,8 @@ func (c *Cutter) solve(r *Round, stop func() bool) error {
 		if l.later(r, a) {
 			return 0
 		}
-		return prefer.of(&r.Tasks[t], false, mixed(seed^(uint64(uint32(t))<<32|uint64(uint32(l.seats[a].agent)))))
+		of := uint64(uint32(t))<<32 | uint64(uint32(l.seats[a].agent))
+		return prefer.of(&r.Tasks[t], false, mixed(seed^of))
 	}
 	if len(r.Tasks) == 1 { // nobody is in its way
 		best := int32(-1)

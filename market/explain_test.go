@@ -76,7 +76,8 @@ func TestExplanation(t *testing.T) {
 			{"b", []Seat{{1, 12 * time.Millisecond, false}}}, {"c", nil}},
 		Others: []Edge{{0, 2, 15 * Credit, 2 * Credit, -Credit, 0}},
 		Edges: []Edge{
-			{0, 0, 20 * Credit, 2 * Credit, -2 * Credit, Credit}, {0, 1, 14*Credit + 600_000_000, 2 * Credit, 0, 0},
+			{0, 0, 20 * Credit, 2 * Credit, -2 * Credit, Credit},
+			{0, 1, 14*Credit + 600_000_000, 2 * Credit, 0, 0},
 			{1, 0, 12 * Credit, 2 * Credit, -2 * Credit, Credit},
 			{2, 0, 10 * Credit, 2 * Credit, 0, 0}, {3, 0, 7 * Credit, 2 * Credit, 0, 0},
 		}}

@@ -33,8 +33,8 @@ func ValidateSeats(seats []Seat) (slots int, err error) {
 	return slots, nil
 }
 
-// Delay is what a time costs the task: Second for each second, rounded up, at most [MaxCredits]; that where it
-// is longer than Within.
+// Delay is what a time costs the task: Second for each second, rounded up, at most [MaxCredits]; that where
+// it is longer than Within.
 func (t *Task) Delay(in time.Duration) Credits {
 	if t.Within > 0 && in > t.Within {
 		return MaxCredits

@@ -33,8 +33,8 @@ type Tally struct {
 	judged Judged // sums, over answers that were compared with a recorded one
 }
 
-// row is a tally of some of the tasks. TTFT is in microseconds, up to ten minutes; bills are in thousandths of
-// the card, up to a thousand times. Both have 3 digits.
+// row is a tally of some of the tasks. TTFT is in microseconds, up to ten minutes; bills are in thousandths
+// of the card, up to a thousand times. Both have 3 digits.
 type row struct {
 	hub, model string
 	asked      int

@@ -5,8 +5,8 @@
 // matched to a free one begins; the others wait, and are matched anew when something changes. A slot has one
 // price a second, learned from what one more of it would have added to earlier plans.
 //
-//	weight(i, a, t)  value of task i at agent a when its seat comes in t, less cost, less toll; who has no seat
-//	                 of weight 0 or more gets none
+//	weight(i, a, t)  value of task i at agent a when its seat comes in t, less cost, less toll; who has no
+//	                 seat of weight 0 or more gets none
 //	toll(i, a)       max(0, price(a) * (service(i, a) + running(a) * prefill(i, a)) - common)
 //	                 + running(a) * density(a) * prefill(i, a) * busy(a)^2
 //

@@ -3,8 +3,8 @@ package round
 import "slices"
 
 // Fit says which of those who wait are in a round of at most so many, where their clients are given by
-// arrival; nil: all. Of the client with most of them the newest is left out, in turn: how many one has waiting
-// takes nothing from those who have few, and no bid decides.
+// arrival; nil: all. Of the client with most of them the newest is left out, in turn: how many one has
+// waiting takes nothing from those who have few, and no bid decides.
 func Fit(clients []string, most int) []bool {
 	if len(clients) <= most {
 		return nil

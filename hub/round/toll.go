@@ -30,8 +30,8 @@ func (t Tolls) Without(client string, run []int) Tolls {
 	return t
 }
 
-// agree finds the least toll of those agents that run something. It depends on no task, and on no model that a
-// task names.
+// agree finds the least toll of those agents that run something. It depends on no task, and on no model that
+// a task names.
 func (t *Tolls) agree() {
 	least := market.Credits(math.MaxInt64)
 	for i := range t.agents {

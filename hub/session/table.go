@@ -41,7 +41,7 @@ const margin = 20
 // Resize says how many blocks an agent's cache has; 0: it does not say.
 func (a *Agent) Resize(blocks int) { a.room = max(0, blocks-(blocks+margin-1)/margin) }
 
-// Blocks are those that sessions have, and those that there are for them.
+// Blocks says how many sessions have, and how many there are for them.
 func (a *Agent) Blocks() (used, room int) { return a.used, a.room }
 
 // Fits reports whether a session that needs so many blocks has room, beside so many that are promised. An

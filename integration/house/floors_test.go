@@ -54,7 +54,8 @@ var floors = []floor{
 		"agentd/policy/guard", "agentd/policy/adapter",
 	}, pure: true},
 	{name: "parts of a machine", packages: []string{
-		"hub/batch", "hub/round", "hub/prefix", "hub/predict", "hub/predict/tree", "hub/quality", "hub/regime",
+		"hub/batch", "hub/round", "hub/prefix", "hub/predict", "hub/predict/tree", "hub/quality",
+		"hub/regime",
 		"hub/session", "agentd/kvevent", "agentd/vllmsim/sched", "classifier/model",
 	}, pure: true},
 	{name: "bodies of requests, and what a policy sees", packages: []string{"bus/openai", "bus/policy"},

@@ -1,4 +1,4 @@
-package house
+package integration
 
 import (
 	"bytes"
@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 97_076
-	mostHub     = 22_150
+	mostProduct = 93_500
+	mostHub     = 19_000
 )
 
 // size is how much code there is: lines, those of comments and empty ones included, and statements.
@@ -44,7 +44,7 @@ func TestSize(t *testing.T) {
 	}
 	var product, hub, tests, measures size
 	for _, s := range load(t) {
-		text, err := os.ReadFile(filepath.Join("..", "..", s.path))
+		text, err := os.ReadFile(filepath.Join("..", s.path))
 		if err != nil {
 			t.Fatal(err)
 		}

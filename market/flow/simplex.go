@@ -30,8 +30,8 @@ func (s *Solver) Simplex(p *Problem, pivots int, stop func() bool) (done bool, e
 	return s.improve(p, pivots, stop)
 }
 
-// from solves p beginning with a matching, which the fewer pivots improve the better it is. Every full seat is
-// linked to the outside by the least of its tasks, whose weight is its price then.
+// from solves p beginning with a matching, which the fewer pivots improve the better it is. Every full seat
+// is linked to the outside by the least of its tasks, whose weight is its price then.
 func (s *Solver) from(p *Problem, match []int32) {
 	s.reset(p)
 	s.tree.start(len(p.Slots))

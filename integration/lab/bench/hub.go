@@ -316,8 +316,8 @@ func hubBars(_ context.Context, o Options) ([]Bar, error) {
 			"")), nil
 }
 
-// Bars in searches: what was asked of those that wait, and what the other rows measured when they were written
-// and a fifth more.
+// Bars in searches: what was asked of those that wait, and what the other rows measured when they were
+// written and a fifth more.
 const (
 	crowdLimit = 60
 	longLimit  = 150

@@ -9,8 +9,8 @@ import (
 	"souk/integration/lab/virtual"
 )
 
-// An hour of sixteen engines in virtual time is to take some sixty seconds of a processor. So long is played of
-// it, and the rest taken to be as dear.
+// An hour of sixteen engines in virtual time is to take some sixty seconds of a processor. So long is played
+// of it, and the rest taken to be as dear.
 const (
 	hourOf16     = 60
 	playedOfHour = 4 * time.Minute

@@ -304,7 +304,8 @@ func (s *Setting) idle(all []*Request, from, to time.Duration) (mean float64, be
 	return sum / max(to-from, 1).Seconds(), beside
 }
 
-// would is what a task would have beyond its cost if an engine began with it at a time; 0 where it is too long.
+// would is what a task would have beyond its cost if an engine began with it at a time; 0 where it is too
+// long.
 func (s *Setting) would(r *Request, engine int, c *EngineConfig, at time.Duration) market.Credits {
 	o := s.offer(engine)
 	if r.Prompt >= cmp.Or(o.Context, usualContext) {

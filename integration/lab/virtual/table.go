@@ -204,8 +204,8 @@ func table(w io.Writer, rows []Row) {
 	besides(w, rows)
 }
 
-// besides prints, of the first seed of each market, which engines had slots free beside whom, and which clients
-// paid most.
+// besides prints, of the first seed of each market, which engines had slots free beside whom, and which
+// clients paid most.
 func besides(w io.Writer, rows []Row) {
 	free := [][]string{{"", "engine", "free beside", "there", "elsewhere", "refused"}}
 	paid := [][]string{{"", "client", "tasks", "bill", "p50", "longest"}}

@@ -12,9 +12,9 @@ import (
 
 // MarketName is the market's among those of rules. Behind it, each after a colon, stands what differs from
 // the market as it is delivered: a setting of the hub by its path in the hub's file, as in
-// market:terms.multiple=20; or named, where callers tell the names of their sessions, or ends, where they tell
-// with the last turn that it is the last, or events, where engines publish what becomes of their blocks, or
-// sessions, where the hub admits them.
+// market:terms.multiple=20; or named, where callers tell the names of their sessions, or ends, where they
+// tell with the last turn that it is the last, or events, where engines publish what becomes of their blocks,
+// or sessions, where the hub admits them.
 const MarketName = "market"
 
 const (
