@@ -174,15 +174,15 @@ func (w *show) play(ctx context.Context, m *local.Market) error {
 	}
 	w.heading("A calm market",
 		fmt.Sprintf("%d dialogues, at most %d at a time for %d slots: tasks are placed as they come; "+
-			"premiums are the little by which they slow one another.",
+			"premiums are the little that they cost one another.",
 			calm, calmConcurrency, slots(m.Config())))
 	played, err := w.part(ctx, m, w.dialogues[:calm], cfg, tally)
 	if err != nil {
 		return err
 	}
 	w.heading("A crowded market",
-		fmt.Sprintf("%d dialogues, %d at a time for the same %d slots: tasks wait together, rounds decide, "+
-			"and who crowds others out pays.",
+		fmt.Sprintf("%d dialogues, %d at a time for the same %d slots: who waits is matched to a "+
+			"slot that is free or to one to come, and pays what others lose by it.",
 			len(w.dialogues)-calm, w.f.concurrency, slots(m.Config())))
 	cfg.Concurrency, cfg.Run = w.f.concurrency, cfg.Run+"-c"
 	more, err := w.part(ctx, m, w.dialogues[calm:], cfg, tally)
