@@ -13,7 +13,8 @@ type Tolls struct {
 	client string // without whom; "": whoever
 	own    []int  // of its tasks, how many run at each agent
 	agents []Agent
-	common market.Credits // what everybody would pay
+	common market.Credits   // what everybody would pay
+	prices []market.Credits // a second, of each agent
 }
 
 // NewTolls are the tolls of a round with these agents, at now in nanoseconds.
@@ -34,9 +35,11 @@ func (t Tolls) Without(client string, run []int) Tolls {
 // a task names.
 func (t *Tolls) agree() {
 	least := market.Credits(math.MaxInt64)
+	t.prices = make([]market.Credits, len(t.agents))
 	for i := range t.agents {
+		t.prices[i] = t.price(i)
 		if t.running(i) > 0 {
-			least = min(least, market.PerSecond(t.price(i), t.agents[i].Class.Service()))
+			least = min(least, market.PerSecond(t.prices[i], t.agents[i].Class.Service()))
 		}
 	}
 	if t.common = least; least == math.MaxInt64 {
@@ -63,7 +66,7 @@ func (t *Tolls) price(i int) market.Credits {
 // computed for prefill.
 func (t *Tolls) Of(i int, service, prefill time.Duration) market.Credits {
 	beside := time.Duration(t.running(i)) * min(prefill, market.MaxIn/1024)
-	slot := market.PerSecond(t.price(i), min(service, market.MaxIn)+beside) - t.common
+	slot := market.PerSecond(t.prices[i], min(service, market.MaxIn)+beside) - t.common
 	stall := market.PerSecond(t.agents[i].Rate.stalls(t.now), beside)
 	return min(max(0, slot)+stall, market.MaxWorth)
 }
