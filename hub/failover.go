@@ -37,13 +37,16 @@ func (n *Node) moved(h *hold, c *bus.Completion) bool {
 		code = bus.CodeLateFirst
 	}
 	t.failedAt = append(t.failedAt, h.agent.id)
-	lowered := t.terms
+	terms, second, most := t.terms, t.second, t.most
 	need, r := n.survey(t)
-	if r != nil && n.setTerms(t) == nil && t.terms != lowered { // its client may have more by now
-		need, r = n.survey(t)
+	if r != nil && most > 0 { // its client may have more by now
+		if t.most = 0; n.setTerms(t) == nil {
+			need, r = n.survey(t)
+		}
 	}
 	if r != nil || !n.voided(h, code) {
-		t.failedAt, t.terms = t.failedAt[:len(t.failedAt)-1], lowered
+		t.failedAt = t.failedAt[:len(t.failedAt)-1]
+		t.terms, t.second, t.most = terms, second, most
 		return false
 	}
 	if code == bus.CodeLateFirst {
