@@ -1,4 +1,4 @@
-package integration
+package house
 
 import (
 	"bytes"
@@ -44,7 +44,7 @@ func TestSize(t *testing.T) {
 	}
 	var product, hub, tests, measures size
 	for _, s := range load(t) {
-		text, err := os.ReadFile(filepath.Join("..", s.path))
+		text, err := os.ReadFile(filepath.Join("..", "..", s.path))
 		if err != nil {
 			t.Fatal(err)
 		}
