@@ -13,7 +13,8 @@ import (
 func TestAnAnswerWithoutMaxTokens(t *testing.T) {
 	d := bus.Dispatch{Hold: "h", MaxTokens: 4000, Open: true, Settle: market.SettleMetered, CostCap: 20,
 		Price: market.Price{Miss: 1, Out: 1_000_000},
-		Task:  bus.Task{Client: "c", ID: "t", Kind: bus.KindChat, Stream: true, Prompt: bus.Prompt{Tokens: 10}}}
+		Task: bus.Task{Client: "c", ID: "t", Kind: bus.KindChat, Stream: true,
+			Prompt: bus.Prompt{Tokens: 10}}}
 	var a Agent
 	if r := a.Request(&d); r.MaxTokens != 0 {
 		t.Errorf("the engine is told %d tokens", r.MaxTokens)

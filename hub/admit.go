@@ -233,7 +233,8 @@ func (n *Node) usual() market.Credits {
 	}
 	least := market.Credits(-1)
 	for _, a := range n.roster {
-		c := a.price.Cost(market.Usage{Prompt: typical.Prompt, Output: typical.MaxTokens}) + a.tariff + n.cfg.Fee
+		c := a.price.Cost(market.Usage{Prompt: typical.Prompt, Output: typical.MaxTokens}) + a.tariff +
+			n.cfg.Fee
 		if a.joined && (least < 0 || c < least) {
 			least = c
 		}
@@ -346,8 +347,8 @@ func (n *Node) enough(t *task, q *quote) market.Credits {
 	best, _ := n.prospects(t)
 	terms := t.terms
 	terms.Worth = t.stake
-	least := terms.Least(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: q.quality}, q.cost+n.cfg.Fee,
-		best)
+	least := terms.Least(market.Quote{TTFT: q.forecast.TTFT, Cost: q.cost, Quality: q.quality},
+		q.cost+n.cfg.Fee, best)
 	if least == 0 {
 		return 0
 	}

@@ -71,10 +71,12 @@ func TestConfig(t *testing.T) {
 		t.Error("a hub without names")
 	}
 	c := testConfig()
-	c.Journal, c.MaxWaiting, c.Deadline, c.Batch.MaxBatch, c.Settle = "treasury", 0, 2*c.MaxDeadline, 0, "barter"
+	c.Journal, c.MaxWaiting, c.Deadline = "treasury", 0, 2*c.MaxDeadline
+	c.Batch.MaxBatch, c.Settle = 0, "barter"
 	c.MaxAgents = maxSeats + 1 // a round of theirs with one task of market.MaxWorth would not be cleared
 	err := c.Validate()
-	for _, field := range []string{"journal", "max_waiting", "max_agents", "deadline", "max_batch", "settle"} {
+	fields := []string{"journal", "max_waiting", "max_agents", "deadline", "max_batch", "settle"}
+	for _, field := range fields {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v does not name %s", err, field)
 		}

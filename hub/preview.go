@@ -196,7 +196,8 @@ func (p *preview) quote() *bus.HubQuote {
 	for i := range p.models[:min(len(p.models), bus.MaxQuoteModels)] {
 		x := &p.models[i]
 		out.Models = append(out.Models, bus.ModelQuote{
-			Model: x.agent.reg.Model, Price: p.charge(x), TTFTMS: millis(x.ttft), WaitMS: millis(x.wait), Cost: x.quote.cost,
+			Model: x.agent.reg.Model, Price: p.charge(x), TTFTMS: millis(x.ttft), WaitMS: millis(x.wait),
+			Cost:    x.quote.cost,
 			Premium: min(x.price+x.toll, market.MaxCredits), SlotPrice: x.price,
 			CachedShare: float64(x.quote.features.Cached) / float64(max(1, x.quote.prompt)),
 			Quality:     x.agent.quality(p.t.msg.Domain), WouldWin: x.wins,

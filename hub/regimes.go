@@ -177,7 +177,8 @@ func (n *Node) regimeSets(r *market.Round, all []ledger.Set) []ledger.Set {
 		if !in[t] {
 			continue
 		}
-		toll := p.toll + s.tolls.Of(int(p.agent), p.service, p.prefill) - by[ledger.Set{Task: string(t), Agent: a}]
+		toll := p.toll + s.tolls.Of(int(p.agent), p.service, p.prefill) -
+			by[ledger.Set{Task: string(t), Agent: a}]
 		if toll < 0 {
 			all = append(all, ledger.Set{Policy: "regime-" + state.String(), Task: string(t), Agent: a,
 				Toll: toll})
@@ -187,10 +188,10 @@ func (n *Node) regimeSets(r *market.Round, all []ledger.Set) []ledger.Set {
 	return all
 }
 
-// noteUnserved takes in a task that waited until its deadline, or until it was worth no more than it costs, for
-// a slot that others had. Those whose worth was too small to win one are among them: who of those that wait has
-// the slots follows bids, how many wait for how long does not, and where overload shows in nothing else it shows
-// in them. One that could have a slot, and finds that dear, was not kept waiting.
+// noteUnserved takes in a task that waited until its deadline, or until it was worth no more than it costs,
+// for a slot that others had. Those whose worth was too small to win one are among them: who of those that
+// wait has the slots follows bids, how many wait for how long does not, and where overload shows in nothing
+// else it shows in them. One that could have a slot, and finds that dear, was not kept waiting.
 //
 // Many may end at once, and agents be many: the slots that are free are found once for all of them, and of
 // more than mostWaiting every second is looked at, of twice as many every fourth, and so on.

@@ -109,7 +109,8 @@ func TestStatus(t *testing.T) {
 	h.join("a-2", "large", 3, 0.9, card(2, 1, 8))
 	h.pass(50 * time.Millisecond)
 	s := h.status
-	if s.Agents != 2 || s.Slots != 5 || s.Free != 5 || s.Room != 2048+5 || len(s.Models) != 2 || s.Epoch != 7 ||
+	if s.Agents != 2 || s.Slots != 5 || s.Free != 5 || s.Room != 2048+5 || len(s.Models) != 2 ||
+		s.Epoch != 7 ||
 		s.Models[0].Model != "large" || s.Models[0].Quality != 0.9 || s.Models[0].Price != card(2, 1, 8) {
 		t.Errorf("status %+v", s)
 	}

@@ -188,8 +188,8 @@ func (n *Node) standUp() {
 		}
 		x := &s.sides[k]
 		*x = round.Agent{ID: market.AgentID(a.id), Class: a.alike, Rate: &a.slotRate, Slots: a.slots,
-			Second: a.slotRate.Price(n.nano), Running: len(a.holds) + a.stuck, Free: a.idle(), Ahead: in.Queue,
-			Seats: x.Seats}
+			Second: a.slotRate.Price(n.nano), Running: len(a.holds) + a.stuck, Free: a.idle(),
+			Ahead: in.Queue, Seats: x.Seats}
 		for _, h := range a.holds {
 			if x.Age = n.now.Sub(h.sent); x.Age <= round.Overdue*a.alike.Service() {
 				x.Since = h.sent.UnixNano()

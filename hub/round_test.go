@@ -180,7 +180,8 @@ func TestARoundAtItsLimitSaysSo(t *testing.T) {
 	h := newHouse(t, func(c *Config) { c.Batch.MaxBatch, c.Pricing = 4, market.PricingPosted })
 	h.join("a-1", "llama", 20, 0.9, card(1, 1, 4))
 	h.join("a-2", "llama", 20, 0.8, card(1, 1, 4))
-	h.grants = append(h.grants, bus.Grant{Number: 1, Client: "ann", Hub: "hub-math", Amount: 100 * market.Credit})
+	h.grants = append(h.grants,
+		bus.Grant{Number: 1, Client: "ann", Hub: "hub-math", Amount: 100 * market.Credit})
 	h.n.requestMissed()
 	h.run()
 	for i := range 10 {

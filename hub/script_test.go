@@ -541,7 +541,8 @@ func (s *scene) tell(r *hub.Ready) {
 		for _, part := range []struct {
 			name string
 			c    market.Credits
-		}{{"premium", d.Premium}, {"of it fee", d.Fee}, {"of it toll", -d.Toll - d.Own}, {"tariff", d.Tariff}} {
+		}{{"premium", d.Premium}, {"of it fee", d.Fee}, {"of it toll", -d.Toll - d.Own},
+			{"tariff", d.Tariff}} {
 			if part.c != 0 {
 				text += fmt.Sprintf(", %s %v", part.name, part.c)
 			}

@@ -69,7 +69,7 @@ type task struct {
 	notes      *notes         // while it waits
 	length     length         // of its answer; the same
 	met        bool           // a round has looked at it
-	barred     bool           // from an agent in its last round, by a policy or as its session has no seat there
+	barred     bool           // from an agent in its last round, by a policy or as its session has no seat
 	short      bool           // by an agent's slot its first token would have come too late
 	plannedFor *agent         // where it has a seat to come, as of the last round
 	worth      market.Credits // what it was to have of the first such seat; less than 0: it began once

@@ -72,7 +72,8 @@ func (t Terms) validate() error {
 	for _, f := range []struct {
 		name    string
 		v, most float64
-	}{{"multiple", t.Multiple, mostCards}, {"delta", t.Delta, 1}, {"second", t.Second, mostCards}, {"hold", t.Hold, mostCards}} {
+	}{{"multiple", t.Multiple, mostCards}, {"delta", t.Delta, 1}, {"second", t.Second, mostCards},
+		{"hold", t.Hold, mostCards}} {
 		if !(f.v > 0 && f.v < f.most) {
 			errs = append(errs, fmt.Errorf("%s is %v, want more than 0 and less than %.0f", f.name, f.v, f.most))
 		}

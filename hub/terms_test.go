@@ -66,9 +66,11 @@ func TestTermsOfATask(t *testing.T) {
 	}{
 		{"nothing", "llama", bus.Terms{}, usual},
 		{"any model", "", bus.Terms{}, of("", card(1, 1, 1))},
-		{"worth", "llama", bus.Terms{Worth: &worth}, market.Terms{Worth: 7, Delta: d.Delta, Patience: d.Patience()}},
+		{"worth", "llama", bus.Terms{Worth: &worth},
+			market.Terms{Worth: 7, Delta: d.Delta, Patience: d.Patience()}},
 		{"delta", "llama", bus.Terms{Delta: &delta},
-			market.Terms{Worth: usual.Worth, Delta: 0.5, Patience: usual.Patience, MaxPrice: market.MaxWorth}},
+			market.Terms{Worth: usual.Worth, Delta: 0.5, Patience: usual.Patience,
+				MaxPrice: market.MaxWorth}},
 		{"patience", "llama", bus.Terms{PatienceMS: &ms},
 			market.Terms{Worth: usual.Worth, Delta: d.Delta, Patience: 300 * time.Millisecond,
 				MaxPrice: market.MaxWorth}},
@@ -116,7 +118,8 @@ func TestDefaultTermsDependOnNoBid(t *testing.T) {
 			h.join("a-1", "llama", 1, 0.9, card(3, 1, 15))
 			for i, bid := range bids {
 				scaled := bid * market.Credits(1+99*(play/2))
-				h.must(h.step(h.task("bob", string(rune('a'+i)), func(m *bus.Task) { m.Terms.Worth = &scaled })))
+				h.must(h.step(h.task("bob", string(rune('a'+i)),
+					func(m *bus.Task) { m.Terms.Worth = &scaled })))
 			}
 			r.Shuffle(len(bids), func(a, b int) { bids[a], bids[b] = bids[b], bids[a] })
 			m := h.task("ann", "t")

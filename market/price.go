@@ -168,8 +168,8 @@ func (t Terms) Bounded(best float64) Terms {
 	return t
 }
 
-// Least is the least max_price by which a quote is worth so much under terms that are [Terms.Bounded] with the
-// same best; 0 where it is not, whatever may be paid.
+// Least is the least max_price by which a quote is worth so much under terms that are [Terms.Bounded] with
+// the same best; 0 where it is not, whatever may be paid.
 func (t Terms) Least(q Quote, c Credits, best float64) Credits {
 	whole := t
 	whole.MaxPrice = 0

@@ -70,7 +70,8 @@ func FuzzSeat(f *testing.F) {
 		agents := make([]Agent, 1+rng.IntN(40))
 		for i := range agents {
 			a := &agents[i]
-			*a = Agent{Class: class, Slots: rng.IntN(1 << rng.IntN(17)), Ahead: time.Duration(rng.Int64() >> rng.IntN(63))}
+			*a = Agent{Class: class, Slots: rng.IntN(1 << rng.IntN(17)),
+				Ahead: time.Duration(rng.Int64() >> rng.IntN(63))}
 			a.Free = rng.IntN(a.Slots + 1)
 			a.Running = a.Slots - a.Free
 			a.Overdue = rng.IntN(a.Running + 1)

@@ -19,7 +19,7 @@ type Agent struct {
 
 	Slots, Running int           // it has, and of these are in use
 	Free           int           // that may be given away now
-	Since          int64         // nanoseconds: when the task began that runs longest and is not overdue; 0: none
+	Since          int64         // nanoseconds: when what runs longest and is not overdue began; 0: nothing
 	Overdue        int           // tasks in its slots that have run so long that they are not expected to end
 	Age            time.Duration // of these, for how long the youngest has run
 	Ahead          time.Duration // to compute the prompts that it has in hand

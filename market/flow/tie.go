@@ -217,7 +217,8 @@ func (t *tieBreak) merge(seats int32) {
 		}
 		g := len(t.first) - 1
 		t.group[b] = int32(g)
-		m.Slots[g] = int32(min(int(m.Slots[g])+int(q.Slots[b]), max(1, tasks))) // more than tasks change nothing
+		// more slots than tasks change nothing
+		m.Slots[g] = int32(min(int(m.Slots[g])+int(q.Slots[b]), max(1, tasks)))
 	}
 	m.Off, m.Seat, m.Weight = append(m.Off[:0], 0), m.Seat[:0], m.Weight[:0]
 	for k := range tasks {

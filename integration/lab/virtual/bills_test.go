@@ -27,7 +27,8 @@ func bills(s *Setting, all []*Request) map[string]billed {
 	out := map[string]billed{}
 	for name, own := range by {
 		g := s.had(name, own)
-		b := billed{tasks: g.Tasks, refused: g.Refused, bill: g.Bill, p50: g.P50, p99: g.P99, longest: g.Longest}
+		b := billed{tasks: g.Tasks, refused: g.Refused, bill: g.Bill, p50: g.P50, p99: g.P99,
+			longest: g.Longest}
 		for _, r := range own {
 			if !r.Refused {
 				b.dearest = max(b.dearest, float64(r.Paid)/float64(s.offer(r.Engine).Card.Cost(usage(r))))
@@ -54,13 +55,14 @@ func billSeed(t *testing.T) uint64 {
 
 // Two clients without terms, with 40 callers and 2, share eight slots: what they did not agree to is near the
 // card, and the small one waits no longer than the large one. The small one goes before the 34 that wait, and
-// pays what that costs them, so its bill is 1 plus a second's part of the card for each second that they wait:
-// on mtrag 1.34 to 1.40. On rag they wait 8.5 s, most of a prompt is cached, and it is 2.4. A short task pays
-// for a slot as long as a usual one keeps it, so that the dearest is at 2.8 to 3.0 times its card, where 2 were
-// wanted (seeds 1 to 5).
+// pays what that costs them, so its bill is 1 plus a second's part of the card for each second that they
+// wait: on mtrag 1.34 to 1.40. On rag they wait 8.5 s, most of a prompt is cached, and it is 2.4. A short
+// task pays for a slot as long as a usual one keeps it, so that the dearest is at 2.8 to 3.0 times its card,
+// where 2 were wanted (seeds 1 to 5).
 func TestBillsOfTwoWithoutTerms(t *testing.T) {
 	seed := billSeed(t)
-	for trace, most := range map[string]billed{"mtrag": {bill: 1.5, dearest: 3.5}, "rag": {bill: 2.7, dearest: 5.5}} {
+	for trace, most := range map[string]billed{"mtrag": {bill: 1.5, dearest: 3.5},
+		"rag": {bill: 2.7, dearest: 5.5}} {
 		s, err := Traces[slices.Index(TraceNames(), trace)].setting(1)
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +96,8 @@ func TestAloneOnePaysTheCard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range []World{{Trace: traceOf(t, "mtrag"), Engines: 2}, {Trace: traceOf(t, "mtrag"), Fleet: mixed}} {
+	for _, w := range []World{{Trace: traceOf(t, "mtrag"), Engines: 2},
+		{Trace: traceOf(t, "mtrag"), Fleet: mixed}} {
 		for _, callers := range []int{1, 12, 60, 128} {
 			w.Callers, w.Seed, w.Sessions, w.Tasks = OneKey, seed, callers, 800
 			m, err := Play(w, MarketName)

@@ -36,8 +36,8 @@ type Measures struct {
 	Journal float64 `json:"journal_bytes,omitempty"` // of a market, a task
 
 	Tempers []Group  `json:"tempers,omitempty"` // where callers have tempers
-	Clients []Group  `json:"clients,omitempty"` // those that paid most beside their cards, at most MostClients
-	Beside  []Beside `json:"beside,omitempty"`  // of engines that had a slot free beside somebody who lost by it
+	Clients []Group  `json:"clients,omitempty"` // who paid most beside their cards, at most MostClients
+	Beside  []Beside `json:"beside,omitempty"`  // of engines with a slot free beside somebody who lost by it
 }
 
 // Beside is for how long an engine had a slot free while somebody waited who would have had more there, if it
