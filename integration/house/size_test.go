@@ -82,3 +82,24 @@ func TestSize(t *testing.T) {
 		t.Errorf("the sample is counted as %+v", got)
 	}
 }
+
+// What decides who begins where, and what a slot costs, fits in one's head.
+func TestThePlanIsSmall(t *testing.T) {
+	all := 0
+	for _, s := range load(t) {
+		if s.test || s.pkg != "hub/round" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("..", "..", s.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bytes.Count(text, []byte("\n"))
+		if all += lines; lines > 300 {
+			t.Errorf("%s: %d lines, want at most 300", s.path, lines)
+		}
+	}
+	if all < 100 || all >= 1200 {
+		t.Errorf("hub/round: %d lines, want 100 to 1199", all)
+	}
+}
