@@ -70,7 +70,7 @@
 //
 // Of plans of equal weight that serve as many, the one is taken in which the most tasks begin, so nobody
 // waits beside a free slot that is as good to it; then the one in which those with the smaller turns begin
-// (Task.Turn), by which a hub lets clients with the smaller share, and then those that waited longest, go
+// (Task.Turn), by which a hub lets clients of which fewer tasks run, and then those that waited longest, go
 // first; then the round's seed decides. Money decides among equals nowhere.
 //
 // Who begins pays what the others lose by that, whether they are left out or wait longer. Who waits pays
@@ -89,26 +89,23 @@
 //     that would bear it, can gain by overstating its worth
 //   - owners move how long their agents serve, and so their seats and tolls
 //
-// # Sessions with seats
+// # Sessions with places
 //
-// Where a hub admits sessions (package hub/seat), who may go where and what it is charged is fixed before any
-// bid is read, so no bid buys a seat. What can be gained is gained without lying in a bid: by opening many
-// sessions for more seats, by cutting one session into several, by asking something small now and then so
-// that a session looks alive (which costs whoever asks), and by ending none. The bound on the seats of one
-// client is all that stands against the first two; under several names a client has several such bounds. To
-// say that a session has ended when it has not costs that session its seat, and nobody else anything.
+// Where a hub admits sessions (package hub/session), who may go where is fixed before any bid is read, first
+// come, first served, so no bid buys a place. What can be gained is gained without lying in a bid: by opening
+// many sessions for more places, by cutting one session into several, by asking something small now and then
+// so that a session looks alive (which costs whoever asks), and by ending none. Nothing bounds the places of
+// one client but the caches. To say that a session has ended when it has not costs that session its place,
+// and nobody else anything.
 //
 // # Hints
 //
 // A client may say what comes next in its sessions: that one ends, when it is back, what it began, what is
-// next, in which role. No price reads that, and what follows from it is fixed before any bid is read. What
-// false hints gain was measured over 1,000 turns of one client, five times, against the same client telling
-// the truth, under metered settlement and under "quoted" ("lab hints"). A hint that is always
-// false gains nothing that can be told from nothing: each lies between -0.02 and +0.04 % of what the client
-// has, with 95 %. A single false one gains less than 0.01 %. A session named as next is used again, and so is
-// kept where others' are not: its client pays for that. What can be gained is gained elsewhere: under
-// "quoted" a client whose role is false pays by a forecast of other answers' lengths until some four answers
-// have corrected it: that gained nothing that can be told from nothing, nor did a new role for each turn.
+// next, in which role. No price reads that, and what follows from it is fixed before any bid is read. A role
+// moves the forecast of how long answers are: under "quoted" a client whose role is false pays by a forecast
+// of other answers' lengths until some four answers have corrected it. A session named as next is used again,
+// and so is kept where others' are not: its client pays for that. What false hints gain in a market is
+// measured by "lab hints", and proved by nothing.
 //
 // # Pruning
 //
@@ -143,7 +140,8 @@
 // A regime, a policy or the price of a slot can influence a round in one way only, by Edge.Toll. That is at
 // most zero, never a function of a bid of the round, and charged but for what the client's own tasks bear.
 // Each of the three is needed (toll_test.go): a bonus opens a deficit, and a toll that depends on bids, or is
-// not charged, makes lying pay.
+// not charged, makes lying pay. What a hub makes of earlier rounds for it, a price for each second of a slot,
+// is in package hub/round.
 //
 // # Proof
 //

@@ -12,7 +12,7 @@ import (
 
 // Rule says when a batch is cleared.
 type Rule struct {
-	// tasks that one round holds at most, of those that can matter to it: all who wait are looked at
+	// tasks that a round at posted prices holds at most; any other plans for all who wait
 	MaxBatch int           `yaml:"max_batch"`
 	ClosesAt int           `yaml:"closes_at"` // tasks that close a batch, or max_batch where that is fewer
 	MaxWait  time.Duration `yaml:"max_wait"`  // wait of the oldest task that closes a batch
