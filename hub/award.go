@@ -121,6 +121,7 @@ func (n *Node) start(t *task, h *hold, aw *market.Award) {
 	}
 	n.holds[h.id] = h
 	n.hedges.spent = max(0, n.hedges.spent-n.cfg.Hedge.Share)
+	n.recount(t, h.agent)
 	n.noteUse(t)
 	n.takes(t, h)
 	n.timers.set(&t.timer, time.Time{})

@@ -539,6 +539,7 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 		h.agent.rate.Learn(sent, first, c.Usage.Prompt-c.Usage.Cached)
 	}
 	a.cache.Served(h.run, t.session, &t.msg.Prompt, c.Usage.Prompt, c.Usage.Output, cached)
+	a.sown = a.sown || t.only != nil
 	h.run = nil
 }
 

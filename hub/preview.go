@@ -157,7 +157,7 @@ func (p *preview) offer(k int, q *quote, tolls *round.Tolls) {
 	ttft := a.predictor.Later(q.first, q.work, in)
 	first := max(0, ttft-in.Queue)
 	early := ttft - a.predictor.Half(ttft)
-	toll := tolls.Of(k, n.service(a, first, q.output), q.computes) + n.cfg.Fee
+	toll := tolls.Of(k, a.alike.Service(), q.computes) + n.cfg.Fee
 	prices := a.seatPrices
 	for i, seat := range s.sides[k].Seats {
 		price := market.Credits(0)

@@ -47,6 +47,7 @@ type agent struct {
 	queue    predict.Queue
 	sessions session.Agent
 	cache    *prefix.Cache
+	sown     bool // it has a text of the hub's own, and was given nothing since
 	id       string
 	reg      bus.Registration
 

@@ -105,12 +105,7 @@ func (a *agent) open(n *Node) bool {
 		a.ready && a.listed
 }
 
-// service is how long a task keeps a slot of an agent, from its dispatch on. Where no time between tokens was
-// seen it is a quarter of the slowest expected.
-func (n *Node) service(a *agent, ttft time.Duration, output int) time.Duration {
-	return ttft + time.Duration(output)*n.itl(a)
-}
-
+// itl is the time between tokens of an agent; where none was seen, a quarter of the slowest expected.
 func (n *Node) itl(a *agent) time.Duration {
 	return cmp.Or(a.predictor.ITL(), n.cfg.Prior.Slowest/4)
 }
@@ -125,16 +120,16 @@ func (n *Node) clear() {
 		n.fault(fmt.Errorf("round %d is not awarded: %w", r.Number, err))
 	}
 	n.leaves()
+	n.unsown()
 }
 
 // collect takes the tasks that wait and the agents that are open.
 func (n *Node) collect() {
 	s := &n.round
-	n.alone()
 	n.letsIn()
 	n.batch.Wake()
 	n.standUp()
-	s.tasks = n.fit(n.batch.Take(s.tasks[:0], n.batch.Len()))
+	s.tasks = n.fit(n.take(s.tasks[:0]))
 	n.batch.Cleared(n.now)
 	n.agree(s.tasks)
 	for _, t := range s.tasks {
@@ -236,7 +231,6 @@ func (n *Node) meet() {
 			}
 			if p, ok := n.pair(t, k, held); ok {
 				p.task = int32(i)
-				p.service = a.alike.Service()
 				toll := s.tolls.Of(k, p.service, p.prefill)
 				p.toll = -toll
 				if tolls != nil {
@@ -287,7 +281,7 @@ func (n *Node) pair(t *task, k int, held held) (pair, bool) {
 	in := n.round.loads[k]
 	ttft := a.predictor.Later(q.first, q.work, in)
 	p := pair{agent: int32(k), first: max(0, ttft-in.Queue), half: a.predictor.Half(ttft), cost: q.cost,
-		prefill: q.computes, service: n.service(a, max(0, ttft-in.Queue), q.output)}
+		prefill: q.computes, service: a.alike.Service()}
 	if p.half > t.left {
 		t.short = true
 		return pair{}, false
@@ -461,6 +455,9 @@ func (n *Node) sell(whole *market.Round) error {
 		return n.sellPosted(whole)
 	}
 	for i, a := range s.agents {
+		if n.seeds.in {
+			break // of one task of the hub's own nobody learns what slots are worth
+		}
 		client := ""
 		if by := k.By[i]; by >= 0 {
 			client = s.edged[by].key.client

@@ -68,6 +68,7 @@ type seeds struct {
 	at    int32                                // its last prefix that any agent held, then
 	each  float64                              // dialogues that an agent would have of those that begin so
 	under *task                                // the seed that is on its way, or was last
+	in    bool                                 // the round at hand is its own
 	next  int64                                // by Node.nano: when there may be another
 	made  int
 
@@ -124,7 +125,7 @@ func (n *Node) sow() bool {
 	s := &n.seeds
 	t := s.asked
 	s.asked = nil
-	if t == nil || t.msg == nil || len(t.msg.Body) == 0 || n.waiting > 0 || n.draining || n.full ||
+	if t == nil || t.msg == nil || len(t.msg.Body) == 0 || n.batch.Len() > 0 || n.draining || n.full ||
 		n.doubt != "" ||
 		n.nano < s.next || s.under != nil && s.under.state != done {
 		return false
@@ -225,12 +226,44 @@ func (n *Node) saves(a *agent, f predict.Features, shared int) market.Credits {
 	return market.Credits(min(n.seeds.each*sum, float64(market.MaxWorth)))
 }
 
-// alone keeps what the hub seeds out of rounds of others, where it would have a part in their prices: it
-// goes.
-func (n *Node) alone() {
-	t := n.seeds.under
-	if t != nil && t.state == waiting && (n.waiting > 1 || len(t.only.holds) > 0) {
-		n.seeds.next = n.at(n.cfg.Seed.Every)
-		n.end(t, n.refusal(t.msg, bus.CodeNoRoom, 0, "tasks of clients came: nothing is seeded beside them"))
+// recount has agents that a text was put on agree with the one that a task goes to on how many tokens they
+// have in common. That one may have learned it of its engine, and these guess it by bytes: with a few tokens
+// too many they would look dearer, and be given nothing from which to learn.
+func (n *Node) recount(t *task, a *agent) {
+	a.sown = false
+	for _, b := range n.roster {
+		if b.sown && b.model == a.model {
+			b.cache.Recount(&t.msg.Prompt, a.cache)
+		}
 	}
+}
+
+// take gives the tasks of the next round. What the hub seeds has one of its own, or it would have a part in
+// the prices of others: these are in the one after. It goes if its agent is idle no more.
+func (n *Node) take(tasks []*task) []*task {
+	s := &n.seeds
+	t := s.under
+	s.in = t != nil && t.state == waiting
+	if s.in && len(t.only.holds) > 0 {
+		n.unsown()
+	}
+	tasks = n.batch.Take(tasks, n.batch.Len())
+	if !s.in {
+		return tasks
+	}
+	for _, x := range tasks {
+		if x != t {
+			n.batch.Add(x, x.arrived)
+		}
+	}
+	return append(tasks[:0], t)
+}
+
+// unsown ends what the hub wanted to seed and its round did not begin: it waits for nothing.
+func (n *Node) unsown() {
+	if s := &n.seeds; s.in && s.under.state == waiting {
+		s.next = n.at(n.cfg.Seed.Every)
+		n.end(s.under, n.refusal(s.under.msg, bus.CodeNoRoom, 0, "its agent is not idle: nothing is seeded there"))
+	}
+	n.seeds.in = false
 }

@@ -76,6 +76,25 @@ func (b *Cache) move(i int32, upto int) {
 	n.upto = int32(upto)
 }
 
+// Recount takes over how many tokens a prompt has up to the last prefix that another agent with the same
+// tokenizer holds of it, too, if these are fewer than were guessed.
+func (b *Cache) Recount(p *bus.Prompt, with *Cache) {
+	depth := min(b.Depth(p), with.Depth(p))
+	if depth == 0 {
+		return
+	}
+	hash := p.Prefixes[depth-1].Hash
+	i, held := b.find(hash)
+	k, counted := with.find(hash)
+	if !held || !counted {
+		return
+	}
+	for upto := int(with.nodes[k].upto); i != none && !b.nodes[i].exact && int(b.nodes[i].upto) > upto; {
+		b.move(i, upto)
+		i = b.nodes[i].parent
+	}
+}
+
 // room forgets what was used least recently until so many more prefixes can be remembered beside the text up
 // to a node. It reports false if there is no room for them.
 func (b *Cache) room(prefixes int, last int32) bool {
