@@ -41,6 +41,7 @@ func (n *Node) leaves() {
 			n.worthless(t, best)
 		case left: // a round of its own follows
 			t.rounds++
+			n.plan.rest = true
 			n.batch.Add(t, t.arrived)
 			n.lasts(t, best.bare()-n.cfg.Fee)
 		default:

@@ -73,6 +73,7 @@ type planning struct {
 	kept    round.Kept
 	classes map[string]*round.Class
 	again   timer
+	rest    bool // the next round is of those that the last had no room for, and of nobody that it left
 	spent   spent
 }
 
@@ -127,7 +128,10 @@ func (n *Node) clear() {
 func (n *Node) collect() {
 	s := &n.round
 	n.letsIn()
-	n.batch.Wake()
+	if !n.plan.rest {
+		n.batch.Wake()
+	}
+	n.plan.rest = false
 	n.standUp()
 	s.tasks = n.fit(n.take(s.tasks[:0]))
 	n.batch.Cleared(n.now)

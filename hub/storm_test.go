@@ -188,8 +188,15 @@ func (s *storm) register(id string, boot int64) {
 	s.house.register(r)
 }
 
-// event lets one thing happen.
+// event lets one thing happen, after which no more rounds are held than there may be tasks.
 func (s *storm) event() {
+	rounds := 0
+	s.n.Limit = func() func() bool {
+		if rounds++; rounds > 1000 {
+			panic("rounds are held without an end")
+		}
+		return nil
+	}
 	s.events++
 	pick := func(d []bus.Dispatch) (bus.Dispatch, int) { i := s.r.IntN(len(d)); return d[i], i }
 	id := s.agents()[s.r.IntN(4)]
