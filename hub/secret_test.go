@@ -8,8 +8,8 @@ import (
 	"souk/market"
 )
 
-// How soon a first token would come, as one client is quoted it, does not tell how much of another's prompt an
-// agent holds: the same is said beside a prompt that it has and beside one of that length that it has not.
+// How soon a first token would come, as one client is quoted it, does not tell how much of another's prompt
+// an agent holds: the same is said beside a prompt that it has and beside one that it has not.
 func TestAQuoteTellsNothingOfAnothersCache(t *testing.T) {
 	text := func(hash uint64) func(*bus.Task) {
 		return func(m *bus.Task) {
@@ -41,7 +41,8 @@ func TestAQuoteTellsNothingOfAnothersCache(t *testing.T) {
 		t.Fatal("ann's text is not believed to be held: the test sees nothing")
 	}
 	for i := range held {
-		if a, b := held[i], new[i]; a.TTFTMS != b.TTFTMS || a.WaitMS != b.WaitMS || a.CachedShare != b.CachedShare {
+		a, b := held[i], new[i]
+		if a.TTFTMS != b.TTFTMS || a.WaitMS != b.WaitMS || a.CachedShare != b.CachedShare {
 			t.Errorf("quote %d beside what is held %+v, beside what is not %+v", i, a, b)
 		}
 	}
