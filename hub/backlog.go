@@ -37,6 +37,15 @@ func (n *Node) backlog(a *agent) backlog {
 	return backlog{All: nearly(in.All), Queue: nearly(in.Queue)}
 }
 
+// besides is the backlog had an agent computed all prompts that it has in hand.
+func (n *Node) besides(a *agent) backlog {
+	running := min(len(a.holds)+a.stuck, max(0, a.slots-1))
+	if running == 0 {
+		return backlog{}
+	}
+	return backlog{All: nearly(a.predictor.Delay(predict.Load{Decoding: running}).All)}
+}
+
 // nearly is a time with an eighth of itself rounded up, or half a millisecond.
 func nearly(d time.Duration) time.Duration {
 	const least = 19 // bits of nanoseconds

@@ -188,9 +188,10 @@ func TestAQuoteIsWhatALoneTaskIsGiven(t *testing.T) {
 			t.Fatalf("seed %d: quote is %+v", seed, q)
 		}
 		x := q.Models[0]
+		computes := h.n.load(h.n.roster[0]).Left > 0
 		h.must(h.step(m))
 		in := h.n.known[taskKey{"bob", "t"}]
-		rather := in != nil && in.state == waiting
+		rather := in != nil && in.state == waiting && in.plannedFor != nil
 		h.pass(20 * time.Millisecond)
 		var d *bus.Dispatch
 		for i := range h.dispatched {
@@ -207,8 +208,8 @@ func TestAQuoteIsWhatALoneTaskIsGiven(t *testing.T) {
 			continue
 		}
 		served++
-		if d == nil || x.WaitMS > 0 || len(h.n.roster) > 1 {
-			continue // its own terms may have chosen another slot
+		if d == nil || x.WaitMS > 0 || len(h.n.roster) > 1 || computes {
+			continue // its own terms may have chosen another slot, or it came behind prompts that no quote tells of
 		}
 		exact++
 		hold := h.n.holds[d.Hold]

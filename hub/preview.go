@@ -107,8 +107,8 @@ func (p *preview) look() *bus.Result {
 	s := &n.round
 	s.depths = n.prefixes.Depths(nil, t.msg.Prompt.Prefixes)
 	n.standUp()
-	for k := range s.sides { // how long others' prompts take tells how much of them is cached
-		s.sides[k].Ahead, s.loads[k] = 0, backlog{}
+	for k, a := range s.agents { // how long others' prompts take tells how much of them is cached
+		s.sides[k].Ahead, s.loads[k] = 0, n.besides(a)
 	}
 	round.Seat(s.sides, n.batch.All()+1)
 	tolls := round.NewTolls(n.nano, s.sides)
