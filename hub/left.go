@@ -37,7 +37,7 @@ func (n *Node) leaves() {
 		}
 		switch {
 		case t.state != waiting:
-		case best != nil && best.bare() < n.cfg.Fee:
+		case best != nil && best.bare() < n.cfg.Fee && !n.soon(t):
 			n.worthless(t, best)
 		case left: // a round of its own follows
 			t.rounds++
@@ -80,6 +80,25 @@ func (n *Node) worthless(t *task, best *pair) {
 		n.round.agents[best.agent].id))
 }
 
+// soon reports whether an agent that is left alone for a moment, as it refused a task, would have one that is
+// worth what it costs.
+func (n *Node) soon(t *task) bool {
+	for _, a := range n.roster {
+		open := a.joined && a.sells && a.ready && n.nano <= a.silentFrom
+		if !open || n.nano >= a.avoidUntil || !a.suits(t) {
+			continue
+		}
+		q := n.noted(t, a, n.heldBy(t, a))
+		in := n.now.Sub(t.waits()) + time.Duration(a.avoidUntil-n.nano) + q.first
+		value := min(q.room(t.reserved),
+			t.stated().Value(market.Quote{TTFT: in, Cost: q.cost, Quality: q.quality}))
+		if a.takes(q.prompt) && value-q.cost >= n.cfg.Fee {
+			return true
+		}
+	}
+	return false
+}
+
 // lasts notes how long a task that is worth so much more than it costs may wait until it is worth less, if
 // nothing else changes.
 func (n *Node) lasts(t *task, best market.Credits) {
@@ -119,7 +138,7 @@ func (x *spent) due(n *Node) {
 		if t.spent = (time.Time{}); best == nil {
 			continue
 		}
-		if left := best.bare() - n.cfg.Fee; left < 0 {
+		if left := best.bare() - n.cfg.Fee; left < 0 && !n.soon(t) {
 			n.worthless(t, best)
 		} else {
 			n.lasts(t, left)

@@ -162,6 +162,9 @@ func (p *preview) offer(k int, q *quote, tolls *round.Tolls) {
 	early := ttft - a.predictor.Half(ttft)
 	toll := tolls.Of(k, a.alike.Service(), q.computes) + n.cfg.Fee
 	prices := a.seatPrices
+	if n.batch.All() == 0 {
+		prices = nil // of those who wanted a slot all have one
+	}
 	for i, seat := range s.sides[k].Seats {
 		price := market.Credits(0)
 		if i < len(prices) {

@@ -196,6 +196,9 @@ func (n *Node) standUp() {
 			}
 			x.Overdue++
 		}
+		if a.stuck > 0 { // when it ends nobody knows
+			x.Overdue, x.Age = x.Overdue+a.stuck, max(x.Age, n.now.Sub(a.excessSince))
+		}
 		place := int(a.place)
 		for place >= len(s.at) {
 			s.at = append(s.at, 0)

@@ -32,14 +32,17 @@ type Cutter struct {
 	left  []int32 // of each seat: its slots without those of the tasks that are taken out
 	other []int32 // edges that are shown beside
 	named []bool  // agents that stay
+	free  []int   // of each agent: free slots that the plan leaves
 }
 
 // Kept says what became of a round's lists, by their indexes before Cut. It is valid until the next Cut.
 type Kept struct {
 	Tasks, Agents, Edges []int32 // that were kept, ascending
 
-	At   []Place   // of each task: the seat that it was given
-	More []Credits // of each agent: what one more slot there would have added to the plan, at its first seat
+	At []Place // of each task: the seat that it was given
+	// of each agent: what one more slot there would have added to the plan, at its first seat; 0: one stays
+	// free
+	More []Credits
 	By   []int32   // to whom: a task, or -1
 	Else []Credits // what it would have added to tasks of other clients than that one's
 }
@@ -139,7 +142,23 @@ func (c *Cutter) solve(r *Round, stop func() bool) error {
 // now, less what he has, of which a seat to come counts by share.
 func (c *Cutter) more(r *Round, share uint32) {
 	k := &c.kept
+	c.free = zeroed(c.free, len(r.Agents))
+	for a := range r.Agents {
+		for _, s := range r.Agents[a].Seats {
+			if !s.Later {
+				c.free[a] += s.Slots
+			}
+		}
+	}
+	for t := range k.At {
+		if at := &k.At[t]; at.Agent >= 0 && !at.Later {
+			c.free[at.Agent]--
+		}
+	}
 	for _, e := range r.Edges {
+		if c.free[e.Agent] > 0 { // a slot stays free: one more adds nothing, whoever its toll keeps away
+			continue
+		}
 		seats := r.Agents[e.Agent].Seats
 		at := &k.At[e.Task]
 		if len(seats) == 0 || int(at.Agent) == e.Agent && !at.Later {

@@ -114,7 +114,20 @@ func (p *plans) from(t int, free []byte, out func(t int) bool) Credits {
 // there, less what he has, by the places of a plan.
 func (p *plans) moreOf(agent int, share uint32, at []Place, free []Credits,
 	of func(Task) bool) (most Credits) {
-	r := p.r
+	r, idle := p.r, 0
+	for _, s := range r.Agents[agent].Seats {
+		if !s.Later {
+			idle += s.Slots
+		}
+	}
+	for _, x := range at {
+		if int(x.Agent) == agent && !x.Later {
+			idle--
+		}
+	}
+	if idle > 0 {
+		return 0
+	}
 	for _, e := range r.Edges {
 		if e.Agent != agent || !of(r.Tasks[e.Task]) || len(r.Agents[agent].Seats) == 0 {
 			continue

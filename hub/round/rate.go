@@ -63,7 +63,7 @@ func towards(mean, x market.Credits, dt int64) market.Credits {
 	if x >= mean {
 		return mean + part(x-mean, dt, of)
 	}
-	return mean - part(mean-x, dt, of)
+	return x + part(mean-x, int64(learns), of) // rounded down: a nano-credit would stay for ever
 }
 
 // Learn takes in what one more slot would have added to the plan of a round: more, of which a client's tasks
@@ -88,9 +88,22 @@ func (r *Rate) Learn(now int64, service time.Duration, client string, more, othe
 		}
 	}
 	clear(r.excess[len(kept):])
-	if r.excess = kept; !known && a > b && len(kept) < mostExcess {
-		if x := (excess{client, min(towards(0, a-b, dt), r.price)}); x.price > 0 {
-			r.excess = append(r.excess, x)
+	if r.excess = kept; known || a <= b {
+		return
+	}
+	switch x := (excess{client, min(towards(0, a-b, dt), r.price)}); {
+	case x.price <= 0:
+	case len(kept) < mostExcess:
+		r.excess = append(r.excess, x)
+	default: // who moved it least counts with the others
+		least := 0
+		for i := range kept {
+			if kept[i].price < kept[least].price {
+				least = i
+			}
+		}
+		if kept[least].price < x.price {
+			kept[least] = x
 		}
 	}
 }

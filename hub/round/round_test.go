@@ -1,6 +1,7 @@
 package round
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -155,5 +156,26 @@ func TestKept(t *testing.T) {
 	k.End(day, 1, market.MaxCredits)
 	if got := k.Share(); got < market.FullShare*999/1000 || got > market.FullShare {
 		t.Errorf("a day later one has all that it was to have, and the share is %d", got)
+	}
+}
+
+// What was wanted long ago costs nothing any more: no nano-credit stays, of a price or of what a client adds
+// to it, and of more clients than are remembered those who add most are.
+func TestPricesEnd(t *testing.T) {
+	var r Rate
+	now := int64(1)
+	for i := range 2 * mostExcess {
+		now += int64(learns)
+		r.Learn(now, time.Second, fmt.Sprint("c", i), market.Credits(1000+1000*i), 0)
+	}
+	if last := fmt.Sprint("c", 2*mostExcess-1); !r.Owes(last) || len(r.excess) > mostExcess {
+		t.Errorf("%d clients are remembered, and the last is not", len(r.excess))
+	}
+	for range 200 {
+		now += int64(learns)
+		r.Learn(now, time.Second, "", 0, 0)
+	}
+	if p := r.Price(now); p != 0 || len(r.excess) > 0 {
+		t.Errorf("after minutes without a wish a second costs %s, and %d clients are to blame", p, len(r.excess))
 	}
 }

@@ -58,8 +58,8 @@ func billSeed(t *testing.T) uint64 {
 // pays what that costs them, so its bill is 1 plus a second's part of the card for each second that they
 // wait: on mtrag 1.34 to 1.40. On rag they wait 8.5 s, most of a prompt is cached, and it is 2.4. A short
 // task pays for a slot as long as a usual one keeps it, so that the dearest is at 2.8 to 3.0 times its card,
-// where 2 were wanted (seeds 1 to 5). Other seeds are worse: at 4287390557 a task on rag pays 6.7 times its card,
-// and one waits for 59 s.
+// where 2 were wanted (seeds 1 to 5). Other seeds are worse: at 4287390557 a task on rag pays 6.7 times its
+// card, and one waits for 59 s.
 func TestBillsOfTwoWithoutTerms(t *testing.T) {
 	seed := billSeed(t)
 	for trace, most := range map[string]billed{"mtrag": {bill: 1.5, dearest: 3.5},
