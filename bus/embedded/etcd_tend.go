@@ -54,6 +54,9 @@ func (t *tender) tend(ctx context.Context) error {
 	db := t.etcd.Backend()
 	alarm := len(t.etcd.Alarms()) > 0
 	full := alarm || db.Size() > t.limits.QuotaBytes/4*3
+	if full {
+		db.ForceCommit() // what somebody still read at the last is free by now
+	}
 	rev := t.etcd.KV().Rev()
 	t.least = min(t.least, db.SizeInUse()) // pages are free only once nobody reads what was in them
 	switch grown := db.SizeInUse() - t.least; {
