@@ -22,7 +22,7 @@ listen: 127.0.0.1:0
 domains:
   - {name: general, general: true, labels: [general, humanities, social, law, medicine, code], hub: {policies: {place: fair, keep: kvcache}}}
   - {name: math, labels: [math, science, finance], hub: {policies: {place: pd, keep: ahead}}}
-hub: {seats: {sessions: true}, regimes: {adapt: true}}
+hub: {sessions: {admit: true}, regimes: {adapt: true}}
 speedup: 20
 clients: {dev: 1000, other: 1000, probe-general: 10, probe-math: 10}
 agents:
