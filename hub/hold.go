@@ -543,8 +543,8 @@ func (n *Node) learn(h *hold, c *bus.Completion) {
 	h.run = nil
 }
 
-// takes has an agent take a hold's task: it is in the agent's queue, among its tasks, and in
-// what it is believed to hold.
+// takes has an agent take a hold's task: it is in the agent's queue, among its tasks, and in what it is
+// believed to hold.
 func (n *Node) takes(t *task, h *hold) {
 	a := h.agent
 	n.queue(h)

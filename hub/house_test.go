@@ -322,12 +322,6 @@ func (h *house) lastRound() ledger.Round {
 	return ledger.Round{}
 }
 
-// waiting is who waits, by arrival.
-func (h *house) waiting() (all []*task) {
-	h.n.batch.Each(func(t *task, _ time.Time) { all = append(all, t) })
-	return all
-}
-
 // inNoHurry gives a task long patience and much to lose.
 func inNoHurry(m *bus.Task) {
 	w, p := market.Credit, int64(600_000)

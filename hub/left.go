@@ -84,8 +84,7 @@ func (n *Node) worthless(t *task, best *pair) {
 // worth what it costs.
 func (n *Node) soon(t *task) bool {
 	for _, a := range n.roster {
-		open := a.joined && a.sells && a.ready && n.nano <= a.silentFrom
-		if !open || n.nano >= a.avoidUntil || !a.suits(t) {
+		if !a.there(n) || n.nano >= a.avoidUntil || !a.suits(t) {
 			continue
 		}
 		q := n.noted(t, a, n.heldBy(t, a))

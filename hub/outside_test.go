@@ -362,12 +362,6 @@ func (h *house) summary(id string, change func(*bus.Summary)) error {
 	return h.step(m)
 }
 
-// late has an agent say which of its holds are.
-func (h *house) late(agent string, holds ...string) {
-	h.t.Helper()
-	h.must(h.summary(agent, func(m *bus.Summary) { m.Late = holds }))
-}
-
 // task is a request of some 100 prompt tokens.
 func (h *house) task(client, id string, change ...func(*bus.Task)) *bus.Task {
 	m := &bus.Task{Client: client, ID: id, Kind: bus.KindChat, Body: []byte(`{"messages":[]}`), Stream: true,

@@ -101,9 +101,11 @@ func (n *Node) classOf(class string) *round.Class {
 }
 
 // open reports whether an agent takes tasks, now or as soon as it has a slot.
-func (a *agent) open(n *Node) bool {
-	return a.joined && a.sells && n.nano <= a.silentFrom && n.nano >= a.avoidUntil &&
-		a.ready && a.listed
+func (a *agent) open(n *Node) bool { return a.there(n) && n.nano >= a.avoidUntil }
+
+// there reports whether it does but for what it refused a moment ago.
+func (a *agent) there(n *Node) bool {
+	return a.joined && a.sells && n.nano <= a.silentFrom && a.ready && a.listed
 }
 
 // itl is the time between tokens of an agent; where none was seen, a quarter of the slowest expected.

@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 93_700
-	mostHub     = 19_150
+	mostProduct = 93_610
+	mostHub     = 19_130
 )
 
 // size is how much code there is: lines, those of comments and empty ones included, and statements.
