@@ -108,7 +108,7 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 				prompt: q.prompt, cached: q.features.Cached, maxTokens: q.maxTokens,
 				ttft: q.forecast.TTFT, quality: a.quality(m.Domain),
 				output: q.forecast.Output,
-				cost:   q.cost, worst: q.worst(a), worthIt: q.value-q.cost-h.n.cfg.Fee >= 0,
+				cost:   q.cost, worst: q.worst(a),
 			}
 		}
 	}
@@ -120,6 +120,13 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 	h.run()
 	if h.n.stats.Rounds != rounds+1 {
 		return nil // nothing was worth its cost
+	}
+	for _, x := range h.n.round.pairs { // whatever is bid
+		key := string(h.n.round.tasks[x.task].id) + ">" + h.n.round.agents[x.agent].id
+		if p, asked := b.pairs[key]; asked {
+			p.worthIt = x.value-x.cost-h.n.cfg.Fee >= 0
+			b.pairs[key] = p
+		}
 	}
 	whole := h.n.round.whole // before it was pruned by what was bid
 	for _, e := range whole.Edges {
@@ -192,7 +199,7 @@ func TestNoBidDecidesWhoMayMeet(t *testing.T) {
 			for key, p := range first.pairs {
 				q := second.pairs[key]
 				for _, x := range []pairing{p, q} {
-					if x.inRound && !(x.usable && x.timely) {
+					if x.inRound != (x.usable && x.timely && x.worthIt) {
 						t.Fatalf("round %d: %s is in the round: %v, and ought not: %+v", n, key, x.inRound, x)
 					}
 				}

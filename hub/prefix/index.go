@@ -326,16 +326,6 @@ func (t *table) divide(dst []int32, prefixes []bus.PrefixHash, low int, at holde
 	}
 }
 
-// Common is how many prefixes at least four fifths of some agents hold, of which depths says how deep each
-// is. What nearly all have leads a task to none of them. depths is sorted.
-func Common(depths []int32) int32 {
-	if len(depths) == 0 {
-		return 0
-	}
-	slices.Sort(depths)
-	return depths[len(depths)/5]
-}
-
 func (t *table) each(h holders, do func(place int)) {
 	if h.n <= few {
 		for _, place := range h.few[:h.n] {

@@ -365,27 +365,6 @@ func held(b *Cache) (all []uint64) {
 	return all
 }
 
-// What four fifths of some agents hold is common to them.
-func TestCommon(t *testing.T) {
-	for _, c := range []struct {
-		depths []int32
-		want   int32
-	}{
-		{nil, 0},
-		{[]int32{7}, 7},
-		{[]int32{7, 3}, 3},
-		{[]int32{7, 3, 3, 0}, 0},
-		{[]int32{9, 3, 3, 0, 5}, 3},
-		{[]int32{9, 3, 3, 0, 0}, 0},
-		{[]int32{4, 4, 4, 4, 4, 4, 4, 0}, 4},
-		{[]int32{4, 4, 4, 4, 4, 4, 0, 0}, 0},
-	} {
-		if got := Common(slices.Clone(c.depths)); got != c.want {
-			t.Errorf("%v: %d prefixes are common, want %d", c.depths, got, c.want)
-		}
-	}
-}
-
 // long is a prompt of so many prefixes, of which the first few are common to all.
 func long(seed, common, prefixes int) (p bus.Prompt) {
 	for i := range prefixes {
