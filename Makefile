@@ -62,7 +62,7 @@ deployment: $(PROGRAMS) ## judge deploy/: systemd units, the compose file, and a
 
 # What a record's bytes depend on, and quotes that become part of one.
 PURE := market market/flow market/certify ledger hub/predict hub/predict/tree hub/regime hub/prefix hub/session
-PURE += hub/batch hub/round agentd
+PURE += hub/queue hub/round agentd
 
 arm64: ## the same record gives the same bytes on arm64: the tests of the pure parts, under qemu-aarch64 where this is another machine
 	@emulator=; if [ "$$(uname -m)" != aarch64 ]; then \
@@ -80,9 +80,9 @@ ALONE := hub integration/machines integration/house
 ALONE += agentd agentd/holdings agentd/kvevent agentd/policy agentd/policy/adapter agentd/policy/guard
 ALONE += bus bus/likeness bus/openai bus/policy bus/reader bus/bounded bus/learned
 ALONE += classifier classifier/model
-ALONE += hub/batch hub/round hub/policy hub/policy/ahead hub/policy/kvcache hub/policy/fair
+ALONE += hub/admission hub/queue hub/round hub/policy hub/policy/ahead hub/policy/kvcache hub/policy/fair
 ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/regime/router hub/session
-ALONE += ledger ledger/treasury market/certify market/flow agentd/vllmsim/kv
+ALONE += hub/settle ledger ledger/treasury market/certify market/flow agentd/vllmsim/kv
 LAB_ALONE := ahead cachesage/sage prose traces train
 
 # These start some only to clear, or to play, several rounds or runs side by side, which share nothing. That they
@@ -96,8 +96,10 @@ LONG := integration/gateway bus/etcdreg bus/natsbus agentd/vllmsim classifier/se
 
 # These compute for long on what the rest of their packages shows the race detector, too: they run without it.
 HEAVY := TestOneEngineOfEightFails TestStopStringsAcrossTheSeam TestAnAnswerGoesOnAtEveryToken
-HEAVY += TestCopiesAtRandom TestNobodyLearnsAnothersPrompt TestAKeyThatTurnsLosesNoBelief
-HEAVY_IN := integration integration/hostile integration/knowing
+HEAVY += TestCopiesAtRandom TestAKeyThatTurnsLosesNoBelief TestNobodyLearnsAnothersPrompt
+HEAVY += TestNobodyLearnsWhatIsMailedToAnother TestNobodyLearnsByRefusalsWhatIsMailedToAnother
+HEAVY += TestNobodyLearnsByPayingWhatIsMailedToAnother TestSoukScripts TestDeployment
+HEAVY_IN := integration cmd/souk integration/hostile integration/knowing
 
 # The longest first, that none of them is waited for alone at the end.
 FIRST := integration cmd/souk
@@ -135,17 +137,18 @@ test-short: ## the same without the race detector and without what is long; each
 fleet: ## every part as a process of its own: killed, stopped, cut off, without disk or clock; every client's last word against the journals
 	SOUK_FLEET=1 $(GO) -C $(LAB) test -count=1 -timeout 15m ./fleet
 
-soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages, and as long with every policy on; dialogues for RUNTIME (2m), restarting the market; EVENTTIME (5m) of beliefs held against caches; fifty dead hubs; 120,000 guesses at others' prompts; 300 markets whose directories are copied at random; what is too long for the race detector in test
+soak: build ## a thousand streams for STREAMTIME (60s); SOAKTIME (10m) of mixed load with kills and outages, and as long with every policy on; dialogues for RUNTIME (2m), restarting the market; EVENTTIME (5m) of beliefs held against caches; fifty dead hubs; 120,000 guesses at others' prompts; a million forged outcomes, counted by kind; 300 markets whose directories are copied at random; what is too long for the race detector in test
 	bin/lab bench --only streams --streaming $(STREAMTIME) --runs 1
 	bin/lab soak --duration $(SOAKTIME) --outages $(ARGS)
 	bin/lab soak --duration $(SOAKTIME) --outages --policies $(ARGS)
 	bin/souk run --exit --soak $(RUNTIME)
 	bin/lab soak --duration $(EVENTTIME) --events
 	SOUK_SOAK=1 $(GO) -C $(LAB) test -count=1 -timeout 30m ./fleet
-	SOUK_SOAK=1 $(GO) test -count=1 -run 'TestNobodyLearns|TestD6|TestCopiesAtRandom' ./integration/hostile ./integration/gateway ./integration
+	SOUK_SOAK=1 $(GO) test -count=1 -timeout 30m -v -run TestForgedOutcomes ./market
+	SOUK_SOAK=1 $(GO) test -count=1 -run 'TestNobodyLearns|TestD6|TestCopiesAtRandom|TestQuotesThatAreNone' ./integration/hostile ./integration/gateway ./integration
 	$(if $(CC_FOUND),CGO_ENABLED=1 $(GO) $(RACE) -count=1 $(addprefix ./,$(LONG) $(HEAVY_IN)))
 
-proofs: ## the mechanism's property tests a hundred times over: a million rounds by brute force, three million forged outcomes and more
+proofs: ## the mechanism's property tests a hundred times over: a million rounds by brute force, two million forged outcomes and more
 	SOUK_SOAK=1 $(GO) test -timeout 0 ./market/...
 
 bench: build ## measure, and end with one table: a row per bar, asked and measured

@@ -45,9 +45,9 @@ func (a *Agent) Dispatch(domain string, d *bus.Dispatch) (reply bus.DispatchRepl
 	return h.reply, code == ""
 }
 
-// Decide is Dispatch where the claim has been read, or cannot be: whatever it replies stands. Else the same
-// dispatch, which its hub sends again where a reply is late, could be refused first and then served, and the
-// hub, which hears both, takes the first.
+// Decide is like Dispatch, once the claim has been read, or cannot be: its reply stands. Otherwise a dispatch
+// that the hub repeats could first be refused and then served, and the hub, which hears both, takes the first
+// reply.
 func (a *Agent) Decide(domain string, d *bus.Dispatch) (reply bus.DispatchReply, start bool) {
 	reply, start = a.Dispatch(domain, d)
 	if _, known := a.holds[d.Hold]; !known && reply.Code == bus.CodeNotClaimed {
@@ -57,7 +57,7 @@ func (a *Agent) Decide(domain string, d *bus.Dispatch) (reply bus.DispatchReply,
 	return reply, start
 }
 
-// Misled counts a dispatch whose answer was to go elsewhere than to its hub: it is not even refused.
+// Misled counts a dispatch whose reply was to go elsewhere than to its hub: it gets none.
 func (a *Agent) Misled() { a.counts.Refused[bus.CodeBadRequest]++ }
 
 func (a *Agent) refusal(d *bus.Dispatch, code bus.Code, why string) bus.DispatchReply {
@@ -65,7 +65,7 @@ func (a *Agent) refusal(d *bus.Dispatch, code bus.Code, why string) bus.Dispatch
 	return bus.DispatchReply{Agent: a.cfg.ID, Boot: a.boot, Hold: d.Hold, Code: code, Message: why}
 }
 
-// judge says why a dispatch is refused; "" if it is not.
+// judge returns why a dispatch is refused; "" if it is not.
 func (a *Agent) judge(domain string, d *bus.Dispatch) (bus.Code, string) {
 	switch {
 	case d.Domain != domain:
@@ -121,14 +121,14 @@ func (a *Agent) remember(id string, h *hold) {
 	}
 }
 
-// Begin is the run of an accepted dispatch.
+// Begin returns the run of an accepted dispatch.
 func (a *Agent) Begin(d *bus.Dispatch) *Run {
 	r := NewRun(d, a.cfg.ID, a.cfg.Model, a.info.BlockSize)
 	r.watch, r.now, r.forgets = a.watch(d), a.now, a.info.Forgets
 	return r
 }
 
-// Request is what the engine is asked for a dispatch.
+// Request turns a dispatch into the request for the engine.
 func (a *Agent) Request(d *bus.Dispatch) Request {
 	kind := d.Task.Kind
 	if kind == "" {
@@ -151,8 +151,8 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	return r
 }
 
-// mustCount reports whether the engine is to count a prompt before it computes it: the hold may not cover it,
-// by what its bytes say.
+// mustCount reports whether the engine is to count a prompt before it computes it: by its bytes, it may have
+// more tokens than the hold covers.
 func (a *Agent) mustCount(d *bus.Dispatch) bool {
 	p, template := &d.Task.Prompt, a.info.Template
 	switch {
@@ -167,8 +167,7 @@ func (a *Agent) mustCount(d *bus.Dispatch) bool {
 	return !bounded || bound > d.PromptMost
 }
 
-// Began says that the engine has said the first of an answer: its prompt is computed, and was of these
-// tokens.
+// Began tells that the first of an answer has come: the engine has computed its prompt, of these tokens.
 func (a *Agent) Began(d *bus.Dispatch, prompt []uint32) {
 	h := a.holds[d.Hold]
 	if h == nil || h.state != serving {

@@ -13,7 +13,7 @@ import (
 // and says which of them is to be ready next. That one asks the engine for one token, which loads its
 // adapter, or keeps it from being dropped. Nobody pays for that.
 
-// adapters is what an agent tells the one that has the policy.
+// adapters holds the events to pass to the agent that runs the policy, and the state of adapter loads.
 type adapters struct {
 	tells bool
 	heard []runtimepolicy.Event
@@ -58,7 +58,7 @@ func (a *Agent) LoadBegins(now time.Time) bool {
 // Undone counts an effect that nobody did.
 func (a *Agent) Undone() { a.counts.LoadsUndone++ }
 
-// LoadRequest is what the engine is asked.
+// LoadRequest asks the engine for one token of the agent's adapter, which loads it.
 func (a *Agent) LoadRequest() Request {
 	return Request{ID: "load-" + a.cfg.ID, Kind: bus.KindCompletion, Body: json.RawMessage(`{"prompt":"."}`),
 		Model: a.cfg.Model, MaxTokens: 1, Prompt: 1, Priority: PriorityLoad}
@@ -75,5 +75,5 @@ func (a *Agent) LoadOver(now time.Time, err error) (heard []runtimepolicy.Event)
 	}
 	a.apart, a.failed = 0, time.Time{}
 	a.counts.Loads++
-	return []runtimepolicy.Event{{Kind: runtimepolicy.Touched, At: now, Agent: runtimepolicy.IDOf(a.cfg.ID)}}
+	return []runtimepolicy.Event{{Kind: runtimepolicy.Loaded, At: now, Agent: runtimepolicy.IDOf(a.cfg.ID)}}
 }

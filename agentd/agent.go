@@ -54,7 +54,7 @@ type Agent struct {
 	counts     Counts
 }
 
-// hold is what the agent remembers of a dispatch, so that the same one again gets the same reply.
+// hold records a dispatch, so that a repeated dispatch gets the same reply.
 //
 //	state    what it means                                    what comes next
 //	closed   it was refused, or its completion acknowledged   forgotten when maxHolds younger ones have come
@@ -71,7 +71,7 @@ type hold struct {
 	former       bool   // an earlier life served it: only its completion is left
 }
 
-// watched is a hold of which no token has come yet, and whose hub wants to hear if none comes in time.
+// watched is a hold without a token yet, whose hub wants to hear if none comes in time.
 type watched struct {
 	id     string
 	within time.Duration // of when the machine first saw it
@@ -96,7 +96,7 @@ type pendingReport struct {
 	sending bool
 }
 
-// maxHolds is how many dispatches are remembered beside those that are served or pending: a repeated dispatch
+// maxHolds bounds the dispatches remembered beside those that are served or pending: a repeated dispatch
 // comes within seconds.
 const maxHolds = 4096
 
@@ -130,17 +130,17 @@ func (a *Agent) Registration(node string) *bus.Registration {
 	return r
 }
 
-// room is how many tokens of its engine's cache the agent can count on: where several sell one engine, they
-// fill one cache, and each has its part by slots.
+// room returns the tokens of its engine's cache that the agent can count on. Agents that sell one engine
+// share its cache in proportion to their slots.
 func (a *Agent) room() int { return a.lim.part(&a.cfg, a.info.KVTokens) }
 
-// Model is what the agent sells: as configured, else what its engine serves.
+// Model returns the model that the agent sells: the configured one, else the one its engine serves.
 func (a *Agent) Model() string { return a.cfg.Model }
 
 // Fence returns the fence of the latest claim ever seen.
 func (a *Agent) Fence() int64 { return a.fence }
 
-// State is what the registry and summaries say.
+// State returns the agent's state for the registry and summaries.
 func (a *Agent) State() string {
 	if a.draining {
 		return bus.StateDraining
@@ -148,7 +148,7 @@ func (a *Agent) State() string {
 	return a.state
 }
 
-// Domain is where summaries go: to the hub that sells our slots, else to the one that we would join.
+// Domain returns where summaries go: to the hub that sells our slots, else to the one that we would join.
 func (a *Agent) Domain() string {
 	if a.claim != nil {
 		return a.claim.Domain
@@ -156,7 +156,7 @@ func (a *Agent) Domain() string {
 	return a.cfg.Domains[0].Domain
 }
 
-// Claimed says which hub sells the agent's slots now; nil: none does. A claim that another one has followed
+// Claimed tells which hub sells the agent's slots now; nil: none does. A claim that another one has followed
 // already is ignored: the registry's watch may be behind its answers.
 func (a *Agent) Claimed(c *bus.Claim) {
 	if c != nil && (c.Agent != a.cfg.ID || c.Fence < a.fence) {
@@ -170,15 +170,15 @@ func (a *Agent) Claimed(c *bus.Claim) {
 	}
 }
 
-// Unclaimed says that the claim of a fence is gone, which changes nothing if a later one is known.
+// Unclaimed tells that the claim of a fence is gone, which changes nothing if a later one is known.
 func (a *Agent) Unclaimed(rev int64) {
 	if rev >= a.fence {
 		a.Claimed(nil)
 	}
 }
 
-// Healthy says that the engine is well, and how many tokens it has generated so far, nil where it does not
-// tell. A count that went back is an engine that started anew, with an empty cache.
+// Healthy tells that the engine is well, and how many tokens it has generated so far, nil if unknown. A count
+// that went back shows that the engine has started anew, with an empty cache.
 func (a *Agent) Healthy(generated *int64) {
 	if was := a.generated; was != nil && generated != nil && *generated < *was {
 		a.restarted()
@@ -187,9 +187,8 @@ func (a *Agent) Healthy(generated *int64) {
 	a.healthy(bus.StateReady)
 }
 
-// Evicts takes in how many blocks the engine has given up so far, and how long nobody had asked for them
-// then, in seconds, all together. What is not a number, or goes down, says nothing: the engine has started
-// again.
+// Evicts takes in how many blocks the engine has evicted so far, and the sum of the seconds for which they
+// had been idle. Figures that are no numbers, or go down, are ignored: the engine has started again.
 func (a *Agent) Evicts(blocks, idle float64) {
 	e := &a.evicts
 	if n, s := blocks-e.blocks, idle-e.idle; n > 0 && s >= 0 && e.seen {
@@ -202,7 +201,7 @@ func (a *Agent) Evicts(blocks, idle float64) {
 	*e = evicts{blocks: blocks, idle: idle, age: e.age, seen: blocks >= 0 && idle >= 0}
 }
 
-// evicts is how old blocks are that the engine gives up.
+// evicts estimates the age at which the engine evicts blocks.
 type evicts struct {
 	blocks, idle float64 // so far
 	seen         bool
@@ -214,14 +213,19 @@ const (
 	mostIdle    = 24 * time.Hour
 )
 
-// Returned says that an engine which was away is back: perhaps another process, with an empty cache and other
-// sizes. If it no longer serves the model, the agent sells what it serves now, if the configuration names no
-// model; if it names one, that is an error.
+// WrongModel is the error for an engine that does not serve the configured model.
+func WrongModel(serves []string, model string) error {
+	return fmt.Errorf("the engine serves %q, not %q: correct the agent's model, or leave it out to sell "+
+		"whatever the engine serves", serves, model)
+}
+
+// Returned tells that an engine which was away is back: perhaps another process, with an empty cache and
+// other sizes. If it no longer serves the model, the agent sells what it serves now, if the configuration
+// names no model; if it names one, that is an error.
 func (a *Agent) Returned(info Info) error {
 	if !slices.Contains(info.Models, a.cfg.Model) {
 		if !a.open || len(info.Models) == 0 {
-			return fmt.Errorf("the engine serves %q, not %q: correct the agent's model, or leave it out to "+
-				"sell whatever the engine serves", info.Models, a.cfg.Model)
+			return WrongModel(info.Models, a.cfg.Model)
 		}
 		a.cfg.Model = info.Models[0]
 	}
@@ -235,15 +239,15 @@ func (a *Agent) Returned(info Info) error {
 	return nil
 }
 
-// restarted is for an engine that started anew, and so holds nothing. One that says what it stores says that,
-// too, and may have said more since.
+// restarted notes that the engine started anew, with an empty cache. One that publishes events has told that
+// itself, and may have stored more since.
 func (a *Agent) restarted() {
 	if a.news = true; a.engine.Evidence() == bus.EvidenceInferred {
 		a.engine.Restarted()
 	}
 }
 
-// Events takes in what the engine says of its cache.
+// Events takes in events of the engine's cache.
 func (a *Agent) Events(now time.Time, u kvevent.Update) {
 	switch {
 	case u.Restarted:
@@ -257,14 +261,14 @@ func (a *Agent) Events(now time.Time, u kvevent.Update) {
 	}
 }
 
-// Asked says that a domain's hub has missed what the agent holds.
+// Asked tells that a domain's hub has missed a report of the cache.
 func (a *Agent) Asked(domain string) {
 	if a.claim != nil && a.claim.Domain == domain {
 		a.engine.Asked()
 	}
 }
 
-// Unhealthy says that the engine does not answer, or hangs. What runs goes on; nothing new is accepted.
+// Unhealthy tells that the engine does not answer, or hangs. Running tasks go on; new ones are refused.
 func (a *Agent) Unhealthy() { a.healthy(bus.StateUnhealthy) }
 
 func (a *Agent) healthy(state string) {
@@ -287,7 +291,7 @@ func (a *Agent) Restore(left []Report) {
 	}
 }
 
-// maxFormer is how many earlier lives a registration names: more have not died within the life of a hold.
+// maxFormer bounds the earlier lives that a registration names: more have not died within the life of a hold.
 const maxFormer = 8
 
 // Former are the boots of earlier lives with pending completions, at most maxFormer of them.
@@ -339,8 +343,8 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 	return *c
 }
 
-// Acked says that a hub has acknowledged a completion. CodeLate means that the hold had ended and nothing was
-// paid; CodeMoved, that the hub gave the task to another agent.
+// Acked tells that a hub has acknowledged a completion. CodeLate means that the hold had ended and nothing
+// was paid; CodeMoved, that the hub gave the task to another agent.
 func (a *Agent) Acked(id string, code bus.Code) {
 	a.pending = slices.DeleteFunc(a.pending, func(p *pendingReport) bool { return p.Completion.Hold == id })
 	if h := a.holds[id]; h != nil && h.state == pending {
@@ -354,9 +358,9 @@ func (a *Agent) Acked(id string, code bus.Code) {
 	}
 }
 
-// Unsent says that nobody acknowledged a completion; it is due again after a pause that doubles. jitter, from
-// 0 to 1, spreads the agents that wait for one hub. It returns true if the completion is abandoned: its hold
-// expired long ago, so that even an acknowledgement would pay nothing.
+// Unsent tells that nobody acknowledged a completion; it is due again after a pause that doubles. jitter,
+// from 0 to 1, spreads the agents that wait for one hub. It returns true if the completion is abandoned: its
+// hold expired long ago, so that even an acknowledgement would pay nothing.
 func (a *Agent) Unsent(now time.Time, id string, jitter float64) (abandoned bool) {
 	for _, p := range a.pending {
 		if p.Completion.Hold != id {
@@ -370,9 +374,9 @@ func (a *Agent) Unsent(now time.Time, id string, jitter float64) (abandoned bool
 			a.counts.Abandoned++
 			return true
 		}
-		pause := a.lim.RetryMax
+		pause := retryMax
 		if p.tries < 20 {
-			pause = min(pause, a.lim.RetryMin<<p.tries)
+			pause = min(pause, retryMin<<p.tries)
 		}
 		p.sending, p.due = false, now.Add(pause/2+time.Duration(jitter*float64(pause/2)))
 		p.tries++

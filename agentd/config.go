@@ -15,6 +15,13 @@ import (
 	"souk/market"
 )
 
+const (
+	KeepFrames = 30 * time.Second // how long an ended answer can be asked for again
+	MaxRun     = 10 * time.Minute // of a task whose dispatch sets no limit
+	// the first pause before a completion is sent again; it doubles, up to a while
+	retryMin, retryMax = 200 * time.Millisecond, 5 * time.Second
+)
+
 // Config is one node: its agents and its limits. Zero fields take the values of [Default].
 type Config struct {
 	Node   string        `yaml:"node"` // names this machine in errors and in the registry
@@ -25,17 +32,12 @@ type Config struct {
 	SummaryEvery time.Duration `yaml:"summary_every"` // most time between two summaries
 	// of the engine's metrics; they correct the hub's own count, slowly
 	ScrapeEvery time.Duration `yaml:"scrape_every"`
-	Heartbeat   time.Duration `yaml:"heartbeat"`   // most time in which a stream says nothing
-	KeepFrames  time.Duration `yaml:"keep_frames"` // how long an ended answer can be asked for again
+	Heartbeat   time.Duration `yaml:"heartbeat"` // most time in which a stream says nothing
 	// bytes kept of one answer for a client that missed some
 	KeepStream    int           `yaml:"keep_stream"`
 	KeepTotal     int           `yaml:"keep_total"`     // bytes kept of all ended answers of one agent
-	MaxRun        time.Duration `yaml:"max_run"`        // of a task whose dispatch sets no limit
 	DrainTimeout  time.Duration `yaml:"drain_timeout"`  // what running tasks get to finish after SIGTERM
 	SettleTimeout time.Duration `yaml:"settle_timeout"` // what hubs then get to acknowledge completions
-	// first pause before a completion is sent again; doubles
-	RetryMin time.Duration `yaml:"retry_min"`
-	RetryMax time.Duration `yaml:"retry_max"` // and grows no further
 	// not yet acknowledged; beyond it no task is accepted, since work nobody settles is unpaid
 	MaxCompletions  int           `yaml:"max_completions"`
 	KeepCompletions time.Duration `yaml:"keep_completions"` // how long one is repeated
@@ -72,14 +74,10 @@ func Default() Config {
 		SummaryEvery:    time.Second,
 		ScrapeEvery:     2 * time.Second,
 		Heartbeat:       2 * time.Second,
-		KeepFrames:      30 * time.Second,
 		KeepStream:      1 << 20,
 		KeepTotal:       16 << 20,
-		MaxRun:          10 * time.Minute,
 		DrainTimeout:    60 * time.Second,
 		SettleTimeout:   10 * time.Second,
-		RetryMin:        200 * time.Millisecond,
-		RetryMax:        5 * time.Second,
 		MaxCompletions:  4096,
 		KeepCompletions: 24 * time.Hour, // no hold lives so long
 	}
@@ -88,7 +86,7 @@ func Default() Config {
 // WithDefaults fills what is left zero.
 func (c Config) WithDefaults() Config { return filled(c, Default()) }
 
-// filled is a configuration whose zero fields are those of another.
+// filled returns c with its zero fields set from d.
 func filled[T any](c, d T) T {
 	to, from := reflect.ValueOf(&c).Elem(), reflect.ValueOf(d)
 	for i := range to.NumField() {
@@ -115,12 +113,8 @@ func (c Config) Validate() error {
 		{"summary_every", c.SummaryEvery, 10 * time.Millisecond, time.Minute},
 		{"scrape_every", c.ScrapeEvery, 10 * time.Millisecond, time.Hour},
 		{"heartbeat", c.Heartbeat, 10 * time.Millisecond, time.Minute},
-		{"keep_frames", c.KeepFrames, time.Millisecond, time.Hour},
-		{"max_run", c.MaxRun, time.Millisecond, 24 * time.Hour},
 		{"drain_timeout", c.DrainTimeout, time.Millisecond, 24 * time.Hour},
 		{"settle_timeout", c.SettleTimeout, time.Millisecond, time.Hour},
-		{"retry_min", c.RetryMin, time.Millisecond, time.Hour},
-		{"retry_max", c.RetryMax, time.Millisecond, time.Hour},
 		{"keep_completions", c.KeepCompletions, time.Minute, 30 * 24 * time.Hour},
 	} {
 		if d.v != 0 && (d.v < d.min || d.v > d.max) {

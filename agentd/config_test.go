@@ -94,7 +94,7 @@ func TestDefaultIsValid(t *testing.T) {
 		t.Error(err)
 	}
 	if d := (Config{Agents: c.Agents}).WithDefaults(); d.MaxCompletions != c.MaxCompletions ||
-		d.RetryMax != c.RetryMax {
+		d.KeepTotal != c.KeepTotal {
 		t.Errorf("%+v", d)
 	}
 }

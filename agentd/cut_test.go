@@ -30,7 +30,7 @@ func cutting(t *testing.T, pattern string) *Run {
 	return r
 }
 
-// spoken is all that a reader of the run's chunks sees: text, and the events of the engine.
+// spoken returns what a reader of the run's chunks sees: text, and the events of the engine.
 func spoken(r *Run, chunks ...Chunk) (text string, why error) {
 	for _, c := range chunks {
 		var out *bus.Chunk

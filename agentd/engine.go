@@ -20,36 +20,36 @@ import (
 // one event, in order, from one goroutine, and returns when the answer has ended. If ctx ends, or token
 // returns an error, the connection is closed, so that the engine frees the slot, and Complete returns what
 // was relayed until then together with that error (the cause of ctx, if it has one). An answer that the
-// engine broke off (abort, error chunk, end of stream without a finish) is an error too. What is the engine's
-// own doing comes as an *EngineError.
+// engine broke off (abort, error chunk, end of stream without a finish) is an error too. A fault of the
+// engine comes as an *EngineError.
 type Engine interface {
 	Complete(ctx context.Context, r Request, token func(Chunk) error) (Answer, error)
-	// Load is what the engine says of itself. It fails where the engine is not healthy.
+	// Load asks for the engine's counters. It fails where the engine is not healthy.
 	Load(ctx context.Context) (Load, error)
 	// Info says what the engine is. It fails while the engine boots.
 	Info(ctx context.Context) (Info, error)
-	// Events hands on what the engine says of its prefix cache, in order and from one goroutine, until ctx
-	// ends; where it says nothing, as little.
+	// Events delivers what the engine publishes of its prefix cache, in order and from one goroutine, until
+	// ctx ends; nothing, where it publishes nothing.
 	Events(ctx context.Context, deliver func(kvevent.Update))
 }
 
-// Load is what an engine says of itself, since it started.
+// Load holds an engine's counters since it started.
 type Load struct {
-	Generated *int64 // tokens; nil: it does not tell
-	// blocks of its cache that it gave up, and for how many seconds nobody had asked for them then, all
-	// together, of those that it watches (--kv-cache-metrics); 0: it does not tell, or gave up none
+	Generated *int64 // tokens; nil: not reported
+	// evicted blocks, and the seconds for which they had been idle, summed over those that the engine watches
+	// (--kv-cache-metrics); 0: not reported, or none
 	Evicted, Idle float64
 }
 
-// Priorities of what an engine is asked, where it goes by them: the lower, the sooner. A priority orders who
-// waits, and keeps nothing in a cache.
+// Priorities of requests, on engines that use them: the lower, the sooner. A priority orders the engine's
+// queue, and keeps nothing in its cache.
 const (
 	PriorityTask     = 0
-	PriorityPrefetch = 1 // a text is computed that no task has asked for yet
-	PriorityLoad     = 2 // an adapter is loaded
+	PriorityPrefetch = 1 // computes a text ahead of any task
+	PriorityLoad     = 2 // loads an adapter
 )
 
-// Request is what an engine is asked.
+// Request is a completion, chat or load to be sent to an engine.
 type Request struct {
 	ID        string // becomes X-Request-Id
 	Kind      string // bus.KindChat or bus.KindCompletion
@@ -61,21 +61,22 @@ type Request struct {
 	Count     bool    // before anything is computed, a chunk says how long the prompt is
 	Resume    *Resume // nil: from the beginning
 	Priority  int
-	// of the engine's cache, whatever Body says: prompts of one find nothing of another. "": of the hub's own
+	// separates the engine's cache, whatever Body says: prompts of one salt find nothing of another. "": the
+	// hub's
 	Salt string
 }
 
-// Resume is what was delivered of an answer that broke off at another engine of the same model. The engine is
-// given it as the end of the prompt and goes on; Complete's chunks hold what is new alone.
+// Resume holds the delivered part of an answer that broke off at another engine of the same model. The engine
+// gets it as the end of the prompt and goes on; Complete's chunks hold only the new part.
 type Resume struct {
 	Tokens    []uint32 // output so far, at least one
-	Text      string   // what of their text was delivered
+	Text      string   // the delivered part of their text
 	Reasoning string   // and of their reasoning, which is no part of Text
 	Calls     []string // ids of the tool calls that have begun
 	Whole     int      // max_tokens of the whole answer
 }
 
-// Chunk is what one read of the engine's socket yielded. Slices and strings are the receiver's to keep.
+// Chunk holds the content of one read of the engine's socket. Slices and strings are the receiver's to keep.
 type Chunk struct {
 	Text   string
 	Tokens []uint32 // nil if the engine reports no ids
@@ -88,14 +89,14 @@ type Chunk struct {
 	Events    int
 	Finish    bool // the answer ends with this
 
-	Counted int // prompt tokens, before the engine was asked for anything; else 0
+	Counted int // prompt tokens, in a first chunk of its own before the engine computes; else 0
 
 	// Of a resumed answer, in its first chunk: the tokens of the prompt itself, and how many of those
 	// delivered were taken over. Prompt is then their sum.
 	Base, Kept int
 }
 
-// Answer is how it ended.
+// Answer describes how an answer ended.
 type Answer struct {
 	Finish string          // stop, length, tool_calls, ...
 	Stop   json.RawMessage // vLLM's stop_reason, nil if null
@@ -118,11 +119,11 @@ type Info struct {
 	KVTokens    int  // capacity; 0 if unknown
 	Parsers     bool // it reads tool calls and reasoning out of tokens that it is given
 
-	Template *bus.Template // what its chat template adds to a prompt; nil: it would not tell
+	Template *bus.Template // tokens that its chat template adds to a prompt; nil: not known
 	Forgets  bool          // its chat template leaves reasoning out of later prompts
 }
 
-// adapter is the adapter that a model is; empty: it is none.
+// adapter returns the LoRA adapter that a model is; empty: none.
 func (i *Info) adapter(model string) string {
 	if slices.Contains(i.Adapters, model) {
 		return model
@@ -152,7 +153,7 @@ type EngineConfig struct {
 	// the LoRA adapter that is the agent's model, to be loaded where the engine does not serve it: one that
 	// runs with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING
 	Adapter Adapter `yaml:"adapter"`
-	// where the engine says what it caches; empty: where it says that it does
+	// where the engine publishes its cache; empty: where it reports that it does
 	KVEvents kvevent.Source `yaml:"kv_events"`
 }
 
@@ -176,7 +177,7 @@ func (c EngineConfig) WithDefaults() EngineConfig {
 	})
 }
 
-// EngineError is what an engine did wrong, or why it did nothing.
+// EngineError describes an engine's fault, or why it refused.
 type EngineError struct {
 	// CodeEngineFailed; CodeEngineRefused: its own 4xx; CodeNoSlot: full, an award lost and no fault;
 	// CodeBadRequest: never sent
@@ -188,7 +189,7 @@ type EngineError struct {
 	Err     error  // beneath, may be nil
 }
 
-// Error is all of it, for the task's client.
+// Error returns the whole error, with what the engine said: the task's client may read that.
 func (e *EngineError) Error() string {
 	if e.Said != "" {
 		return e.Plain() + ": " + e.Said
@@ -196,7 +197,7 @@ func (e *EngineError) Error() string {
 	return e.Plain()
 }
 
-// Plain is it without what the engine said, for logs.
+// Plain returns the error without what the engine said, for logs.
 func (e *EngineError) Plain() string {
 	if e.Err != nil {
 		return e.Message + ": " + e.Err.Error()

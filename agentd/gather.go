@@ -12,8 +12,8 @@ const (
 	gatherFor  = 200 * time.Millisecond
 )
 
-// gathered is what waits to go out of an answer that its reader gives whole. Whoever waits for its end gains
-// nothing by a message for each token, and each message costs the agent, the bus and the reader.
+// gathered holds chunks until they are sent, where the reader wants the whole answer at once. Such a reader
+// gains nothing by a message for each token, and each message costs the agent, the bus and the reader.
 type gathered struct {
 	since time.Time // when the first of it came; zero: nothing waits
 	chunk Chunk
@@ -27,7 +27,7 @@ func (g *gathered) takes(now time.Time, c *Chunk) bool {
 		(len(g.chunk.Tokens) > 0) == (len(c.Tokens) > 0)
 }
 
-// bytes is what a chunk takes in a message, about.
+// bytes estimates the size of a chunk in a message.
 func (c *Chunk) bytes() int {
 	n := len(c.Text)
 	for i := range c.Extra {
@@ -36,9 +36,9 @@ func (c *Chunk) bytes() int {
 	return n
 }
 
-// gathers reports whether the next chunk is to wait. The first of an answer goes out at once: from then on it
-// is for the reader, no more for the hub, to go on elsewhere. Where the end can carry text the first waits
-// too, and a short answer is one message.
+// gathers reports whether the next chunk is to wait. The first chunk goes out at once: from then on failover
+// is up to the reader, no longer to the hub. Where the end frame can carry text the first waits too, and a
+// short answer is one message.
 func (r *Run) gathers() bool {
 	t := &r.d.Task
 	return t.Whole && (t.Tail || r.seq > r.first)

@@ -13,9 +13,9 @@ import (
 	runtimepolicy "souk/bus/policy"
 )
 
-// Runtime policies see what becomes of an agent's tasks, and may look at answers while they are streamed.
-// Package agentd/policy hosts them; here is what an agent tells that host and does for it. Without a policy
-// none of this says or does anything.
+// Runtime policies see the events of an agent's tasks, and may look at answers while they are streamed.
+// Package agentd/policy hosts them; this file passes events to that host and carries out its decisions.
+// Without a policy it does nothing.
 
 const (
 	patterns    = "patterns" // the policy that looks for patterns in answers
@@ -49,12 +49,8 @@ func (a *Agent) overheard(d *bus.Dispatch) bool {
 }
 
 func (a *Agent) turnOf(d *bus.Dispatch) policy.Turn {
-	declared := ""
-	if d.Task.Declared {
-		declared = d.Task.Role
-	}
-	return policy.Turn{Client: d.Task.Client, Session: d.Task.Session, Agent: a.cfg.ID,
-		Role: bus.RoleKey(d.Task.Client, declared, &d.Task.Prompt)}
+	m := &d.Task
+	return policy.Turn{Client: m.Client, Session: m.Session, Agent: a.cfg.ID, Role: m.RoleKey()}
 }
 
 func (a *Agent) hearArrived(d *bus.Dispatch) {
@@ -212,8 +208,8 @@ func sum(lanes *[guard.Lanes]int) (n int) {
 	return n
 }
 
-// lagOf is how much later the text of an answer may come than its tokens, which log probabilities spell: vLLM
-// keeps as many letters back as may be the beginning of a stop string.
+// lagOf bounds by how many bytes the text of an answer may lag behind its tokens, which log probabilities
+// spell: vLLM holds back letters that may begin a stop string.
 func lagOf(body []byte) (bytes int) {
 	var asked struct{ Stop json.RawMessage }
 	var all []string
@@ -230,8 +226,9 @@ func lagOf(body []byte) (bytes int) {
 	return bytes
 }
 
-// cut is what is passed on where matches begin at these places of the lanes: the chunks before them, and the
-// text before one of its own, whose tokens nobody pays for.
+// cut returns the part of the held-back chunks before the matches, which begin at these places of the lanes:
+// all chunks before them, then the text before a match within a chunk, without tokens, so that nobody pays
+// for it.
 func (w *watch) cut(at *[guard.Lanes]int) (out Chunk) {
 	for i := range w.held {
 		p := &w.held[i]

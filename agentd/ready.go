@@ -7,8 +7,8 @@ import (
 	runtimepolicy "souk/bus/policy"
 )
 
-// extraSummaries is how many summaries follow soon on the first after an outage of the bus: a hub that comes
-// back a little later has missed that one, and gives no task to an agent that it has not heard.
+// extraSummaries counts the summaries that follow soon on the first after an outage of the bus: a hub that
+// comes back a little later has missed the first, and gives no task to an agent that it has not heard.
 const extraSummaries = 6
 
 // Reconnected says that the bus is there again after it was away.
@@ -27,7 +27,7 @@ func (a *Agent) dueNow() {
 	}
 }
 
-// Ready is what an Agent wants done now.
+// Ready lists what an Agent wants done now.
 type Ready struct {
 	Summary     *bus.Summary // nil: no news
 	Domain      string       // whom it is for, and Holdings
@@ -138,7 +138,7 @@ func (a *Agent) late() (ids []string) {
 	return ids
 }
 
-// summary is what the agent says of itself.
+// summary makes the agent's next summary.
 func (a *Agent) summary() bus.Summary {
 	a.seq++
 	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots,

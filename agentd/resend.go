@@ -19,7 +19,7 @@ const (
 	strangers   = 256                    // a second, who ask for what is not kept and are told so
 )
 
-// resend is what a reader asked for again of one answer.
+// resend tracks a reader's request for messages of one answer to be sent again.
 type resend struct {
 	asked  bool // for everything from number want on, and that has not begun
 	want   uint64
@@ -73,7 +73,7 @@ func (r *resends) enqueue(s *Stream) {
 	}
 }
 
-// Piece is what is sent again now, of one answer.
+// Piece holds the messages of one answer to send again now.
 type Piece struct {
 	Stream   *Stream
 	Messages [][]byte   // as they went out first
@@ -133,12 +133,12 @@ type bucket struct {
 	full        time.Time // when all that was taken is made up for
 }
 
-// wait is how long until something may be taken.
+// wait returns how long to wait before taking more.
 func (b *bucket) wait(now time.Time) time.Duration { return max(0, b.left(now)-b.slack) }
 
 func (b *bucket) take(now time.Time, n int) {
 	b.full = now.Add(b.left(now) + time.Duration(n)*b.each)
 }
 
-// left is how long until all that was taken is made up for.
+// left returns how long until the bucket is full again.
 func (b *bucket) left(now time.Time) time.Duration { return max(0, b.full.Sub(now)) }

@@ -29,7 +29,7 @@ var (
 	errCaught    = errors.New("the answer is cut before what this agent does not pass on")
 )
 
-// Run is one dispatch being served: what was relayed, and when to stop.
+// Run meters one dispatch being served, and decides when it must stop.
 type Run struct {
 	d         *bus.Dispatch
 	agent     string
@@ -75,10 +75,10 @@ func (r *Run) Withheld(e *Ending) bool {
 		(e.Completion.Code.Broken() || e.Completion.Code == bus.CodeNoSlot)
 }
 
-// usage is what was used if the answer ends now. An engine says only at the end how much it found in its
-// cache. Until then it is taken to be what the hub believed of this very prompt, in whole blocks and without
-// the last token, which is always computed. What the session had here before is no measure: it may have been
-// another text.
+// usage returns the usage to bill if the answer ends now. An engine reports only at the end how many tokens
+// it found in its cache. Until then they are taken to be those that the hub believed of this very prompt, in
+// whole blocks and without the last token, which is always computed. What the session had here before is no
+// measure: it may have been another text.
 func (r *Run) usage(output int) market.Usage {
 	held := max(0, min(r.d.Cached, r.prompt-1))
 	return market.Usage{Prompt: r.prompt, Cached: held / r.block * r.block, Output: output}
@@ -200,7 +200,6 @@ func toolOf(choice []byte) string {
 	return ""
 }
 
-// beyond reports whether the prompt has more tokens than its hold covers.
 func (r *Run) beyond() bool { return r.d.PromptMost > 0 && r.prompt > r.d.PromptMost }
 
 // undo takes back a chunk that could not be sent, and what was to follow it: numbers have no gaps, and nobody
@@ -220,7 +219,7 @@ func (r *Run) Heartbeat() *bus.Chunk {
 	return c
 }
 
-// Ending is how a run ended: the completion for the hub and the result for the client, which agree.
+// Ending holds a run's completion for the hub and its result for the client, which agree.
 type Ending struct {
 	Completion bus.Completion
 	Result     bus.Result

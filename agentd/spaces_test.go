@@ -11,8 +11,8 @@ import (
 	"souk/bus"
 )
 
-// batches are what a real server of the adapters law and tax published, asked the same prompt of two blocks
-// in this order: of the model, of law, of law with a salt, of tax, of the model with the salt.
+// batches returns what a real server with the adapters law and tax published, asked the same prompt of two
+// blocks in this order: of the model, of law, of law with a salt, of tax, of the model with the salt.
 func batches(t *testing.T) (all [5][]kvevent.Batch, ids []uint32) {
 	t.Helper()
 	file, err := os.Open("kvevent/testdata/adapters.jsonl")

@@ -114,7 +114,7 @@ func (s *Spool) Done(hold string) {
 // Has reports whether a completion is written down and not acknowledged.
 func (s *Spool) Has(hold string) bool { return s.open[hold] != nil }
 
-// Waiting is how many completions are neither synced nor acknowledged.
+// Waiting counts the completions that are neither synced nor acknowledged.
 func (s *Spool) Waiting() int { return len(s.fresh) + len(s.waits) }
 
 // Look reports whether the file is to be synced, since a completion of the last look is still pending; and

@@ -92,7 +92,7 @@ type AgentStats struct {
 	Counts
 }
 
-// CacheStats is what is known of what an engine holds, and how.
+// CacheStats says how much is known of an engine's cache, and by which evidence.
 type CacheStats struct {
 	Evidence string  `json:"evidence"` // bus.EvidenceEvents or bus.EvidenceInferred
 	Coverage float64 `json:"coverage"` // share that is known by events

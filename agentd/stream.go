@@ -9,8 +9,8 @@ import (
 	"souk/bus"
 )
 
-// Stream is one answer on its way to its reader: its run, and what of it was sent and is kept. One caller at
-// a time.
+// Stream is one answer on its way to its reader: its run, and the messages sent and kept. One caller at a
+// time.
 //
 //	state     what it means                                 what its reader gets        what comes next
 //	running   the engine works on it                        chunks and heartbeats       stopped, or it ends
@@ -75,7 +75,7 @@ func NewStream(now time.Time, d *bus.Dispatch, run *Run, keep int) *Stream {
 	return s
 }
 
-// Dispatch is what is being served; nil once the answer has ended.
+// Dispatch returns the dispatch being served; nil once the answer has ended.
 func (s *Stream) Dispatch() *bus.Dispatch {
 	if s.run == nil {
 		return nil
@@ -83,7 +83,7 @@ func (s *Stream) Dispatch() *bus.Dispatch {
 	return s.run.d
 }
 
-// Stopped is why an answer is ended early; nil if it is not.
+// Stopped returns why an answer is ended early; nil if it is not.
 func (s *Stream) Stopped() error { return s.why }
 
 // Began reports whether the engine has said anything.
@@ -239,8 +239,8 @@ func (s *Stream) Heartbeat(now time.Time, quiet time.Duration) *bus.Chunk {
 	return s.run.Heartbeat()
 }
 
-// next is what is sent next of what its reader asked for again: messages as they went out first, or one
-// notice instead of them. The first part of it fixes where it ends.
+// next returns the messages to send again next, as they went out first, or one notice instead of them. Its
+// first call for a request fixes where that request ends.
 func (s *Stream) next(agent string) (messages [][]byte, notice *bus.Chunk) {
 	r := &s.resend
 	first := r.to == 0

@@ -100,5 +100,5 @@ func (h *Streams) Acked(s *Stream, below uint64) (done bool) {
 	return true
 }
 
-// Size is how many ended answers there are, and their bytes.
+// Size returns the number of ended answers that are kept, and their bytes.
 func (h *Streams) Size() (ended, bytes int) { return len(h.ended), h.bytes }

@@ -1,6 +1,6 @@
 package bus
 
-// Access is what a process may do in the registry: keys, or, for those that end in "/", all that are below.
+// Access lists the registry keys a process may use; one that ends in "/" stands for all keys below it.
 type Access struct {
 	Write []string // and read
 	Read  []string

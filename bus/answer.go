@@ -21,8 +21,8 @@ type Accepted struct {
 	Attempt int `json:"attempt,omitempty" msgpack:"attempt,omitempty" want:"attempt"`
 }
 
-// Answer is what the door says to a request, once: Accepted for a stream that was taken, else the
-// Result. Exactly one of them is set. In JSON the set one stands alone.
+// Answer is the door's one answer to a request: Accepted for a stream, else the Result. Exactly one of them
+// is set. In JSON the set one stands alone.
 type Answer struct {
 	Accepted *Accepted `json:"accepted,omitempty" msgpack:"accepted,omitempty"`
 	Result   *Result   `json:"result,omitempty" msgpack:"result,omitempty"`
@@ -102,8 +102,8 @@ type Result struct {
 	Chunks uint64 `json:"chunks,omitempty" msgpack:"chunks,omitempty"`
 
 	Usage market.Usage `json:"usage" msgpack:"usage"`
-	// what Cost is for, where that is not Usage: of an answer that went on elsewhere, the part of the agent
-	// that finished it
+	// the usage that Cost is for, where that is not Usage: if an answer went on elsewhere, the part of the
+	// agent that finished it
 	Billed *market.Usage `json:"billed,omitempty" msgpack:"billed,omitempty"`
 	// of Usage.Output, what was reasoning or ended it; 0 where that is not known
 	Thought int `json:"reasoning_tokens,omitempty" msgpack:"thought,omitempty"`
@@ -124,18 +124,18 @@ type Result struct {
 	Own market.Credits `json:"own,omitempty" msgpack:"own,omitempty"`
 }
 
-// Paid is what the client owes: cost and premium. It is 0 for a task that was not served.
+// Paid returns what the client owes: cost and premium. It is 0 for a task that was not served.
 func (r Result) Paid() market.Credits { return r.Cost + r.Premium }
 
-// NotNow reports whether a hub refuses a task at this moment alone: what its client has is held for other
-// tasks, or too many wait. Who reads an answer that broke off asks again for its rest after that, and after
-// [Code.Unsaid]; all else is the last word on it.
+// NotNow reports whether a hub refuses a task only for the moment: its client's money is held for other
+// tasks, or too many wait. A reader of an answer that broke off asks again for its rest after that, and after
+// [Code.Unsaid]; any other refusal is final.
 func (r *Result) NotNow() bool {
 	return r.RetryMS > 0 &&
 		(r.Code == CodeAllotmentPending || r.Code == CodeNoRoom || r.Code == CodeTooManyTasks)
 }
 
-// StreamControl is what the reader of an answer, whom its subject names, says to the agent that serves it:
+// StreamControl is a message of an answer's reader, whom the subject names, to the agent that serves it:
 // exactly one of the fields beside Token is set.
 type StreamControl struct {
 	Token string `json:"task" msgpack:"task" want:"id"` // of the answer: see Task

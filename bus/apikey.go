@@ -12,7 +12,7 @@ import (
 	"souk/market"
 )
 
-// APIKey is what the registry knows of a key with which a client comes over HTTP: never the key itself.
+// APIKey is the registry's entry of a key with which a client comes over HTTP: never the key itself.
 type APIKey struct {
 	ID     string `json:"id" want:"id"`
 	Client string `json:"client" want:"id"` // who pays
@@ -31,8 +31,8 @@ type APIKey struct {
 	Budget *KeyBudget `json:"budget,omitempty"`
 }
 
-// KeyBudget is what of a client's money a key may spend: it is a client of its own, whose money the treasury
-// fills up. What stands here is for reading; what counts is the treasury's.
+// KeyBudget is the part of a client's money that a key may spend. The key is then a client of its own, whose
+// money the treasury tops up. This copy is for reading; the treasury's counts.
 type KeyBudget struct {
 	Of     string         `json:"of" want:"id"` // whose money it is
 	Amount market.Credits `json:"amount"`
@@ -48,10 +48,10 @@ type KeyHash struct {
 	UntilMS int64  `json:"until_ms,omitempty" want:"unix"` // Unix milliseconds; 0: as long as the key
 }
 
-// KeyPrefix is what every key begins with: sk-souk-ID-SECRET.
+// KeyPrefix begins every key: sk-souk-ID-SECRET.
 const KeyPrefix = "sk-souk-"
 
-// keyRandom is how many bytes of a secret are random.
+// keyRandom is the number of random bytes in a secret.
 const keyRandom = 32
 
 // NewSecret makes the key of an id, which has no '-', of keyRandom random bytes. It ends with a checksum, so
@@ -79,7 +79,7 @@ func KeyID(key string) (id string, ok bool) {
 	return id, true
 }
 
-// HashKey is what the registry keeps of a key.
+// HashKey returns the hash of a key for the registry.
 func HashKey(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])

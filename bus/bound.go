@@ -12,8 +12,8 @@ const (
 	LooseMedia          // images, sound: only computing it tells
 )
 
-// Template is what a model's chat template and tokenizer make of a prompt beside what its client wrote,
-// as the agent measured it.
+// Template bounds the tokens that a model's chat template and tokenizer add to a prompt, as measured by the
+// agent.
 type Template struct {
 	Fixed int `json:"fixed"`                      // tokens around any prompt
 	Each  int `json:"each"`                       // and around each of its pieces

@@ -43,7 +43,7 @@ const (
 	CodeInternal          Code = "internal"
 )
 
-// codes are all of them.
+// codes lists every code.
 var codes = []Code{
 	CodeBadRequest, CodeTooLarge, CodeUnsupportedField, CodeEmptyPrompt, CodePromptTooLong,
 	CodeBadTerms, CodeUnknownModel, CodeUnknownClient, CodeInsufficientFunds, CodeAllotmentPending,

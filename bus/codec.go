@@ -18,7 +18,7 @@ func Encode(m Message) ([]byte, error) {
 	p := plans[v.Type()]
 	room := rooms.Get().(*[]byte)
 	defer rooms.Put(room)
-	*room = p.append((*room)[:0], v)
+	*room, _ = p.append((*room)[:0], v)
 	out := bytes.Clone(*room)
 	if cap(*room) > maxPooled {
 		*room = nil

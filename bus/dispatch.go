@@ -48,17 +48,17 @@ type Dispatch struct {
 	// prompt tokens that the agent holds by the very same text
 	Cached  int   `msgpack:"cached,omitempty"`
 	FirstMS int64 `msgpack:"first_ms,omitempty" want:"ms"` // from receipt: how late the first token may come
-	// from receipt: where no token has come by then the agent says so, see [Summary]; 0: it need not
+	// from receipt: where no token has come by then the agent reports it, see [Summary]; 0: it need not
 	WatchMS int64 `msgpack:"watch_ms,omitempty" want:"ms"`
-	// prompt tokens that are billed as cached, whatever the engine finds: the task was given to the agent
-	// because it said in its Holdings that they are
+	// prompt tokens that are billed as cached, whatever the engine finds: the agent got the task because its
+	// Holdings reported them
 	Asserted int `msgpack:"asserted,omitempty"`
 }
 
-// DispatchReply is an agent's word on a Dispatch: accepted if Code is empty, else refused.
+// DispatchReply is an agent's answer to a Dispatch: accepted if Code is empty, else refused.
 type DispatchReply struct {
 	Agent   string `msgpack:"agent" want:"id"`
-	Boot    int64  `msgpack:"boot"` // of the start of the agent that says so
+	Boot    int64  `msgpack:"boot"` // the boot of the agent's process that replies
 	Hold    string `msgpack:"hold"`
 	Code    Code   `msgpack:"code,omitempty"` // CodeNoSlot, CodeStaleEpoch, CodeNotClaimed, CodeDraining, ...
 	Message string `msgpack:"message,omitempty" want:"text"`
@@ -93,8 +93,8 @@ type Completion struct {
 	Unsaid bool `msgpack:"unsaid,omitempty"`
 	// of the dispatch: Cost is for no fewer cached tokens, and Usage is what the engine found
 	Asserted int `msgpack:"asserted,omitempty"`
-	// whether the answer kept the form that its request asks for: FormKept, FormBroken, or nothing where it
-	// asks for none or that cannot be told
+	// whether the answer kept the form that its request asks for: FormKept, FormBroken, or empty where no
+	// form is asked for or it is unknown
 	Form string `msgpack:"form,omitempty"`
 	Tool uint64 `msgpack:"tool,omitempty"` // of the first tool that the answer calls: see [ToolKey]
 	// output tokens that the engine's template leaves out of later prompts: reasoning
@@ -105,18 +105,18 @@ type Completion struct {
 	Inbox   string         `msgpack:"-"` // set by the receiver: where the acknowledgement goes
 }
 
-// FinishFiltered is why an answer ends that its agent, or the engine, does not pass on to its end: it is paid
-// as far as it went.
+// FinishFiltered is the finish reason of an answer that its agent, or the engine, cut off: the client pays
+// for the part before.
 const FinishFiltered = "content_filter"
 
-// What an agent says of the form of an answer.
+// The agent's verdicts on the form of an answer.
 const (
 	FormKept   = "kept"
 	FormBroken = "broken"
 )
 
-// Billed is usage as it is paid for: asserted prompt tokens, that an agent said it holds, are paid for as
-// cached whatever its engine found.
+// Billed returns the usage that is paid for: asserted prompt tokens, which the agent reported to hold, count
+// as cached whatever its engine found.
 func Billed(u market.Usage, asserted int) market.Usage {
 	u.Cached = max(u.Cached, min(asserted, u.Prompt))
 	return u
@@ -136,16 +136,16 @@ type CompletionAck struct {
 	Code Code `msgpack:"code,omitempty"`
 }
 
-// HoldControl is what a hub says to an agent of a hold that it has handed to it: one of the fields beside
-// Hold. With none it means nothing, and shows whether the agent is there.
+// HoldControl is a hub's message to an agent about a hold dispatched to it: one of the fields beside Hold.
+// With no field set it only probes whether the agent is there.
 type HoldControl struct {
 	Hold   string `msgpack:"hold,omitempty"`
 	Cancel bool   `msgpack:"cancel,omitempty"` // for the client
-	// the hub heard no reply to its dispatch, so end what nobody has heard of yet
+	// the hub heard no reply to its dispatch: end the task if nobody has heard of it yet
 	Withdraw bool `msgpack:"recall,omitempty"`
-	// end it if the engine has said nothing of it yet: the first token is late, and another agent is to
-	// serve it
+	// end it if the engine has sent nothing of it yet: the first token is late, and another agent is to serve
+	// it
 	Late bool `msgpack:"late,omitempty"`
-	// of no hold: the hub does not know what the agent holds, so say all of it; see [Holdings]
+	// of no hold: the hub does not know the agent's cache, so report all of it; see [Holdings]
 	Holdings bool `msgpack:"holdings,omitempty"`
 }

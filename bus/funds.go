@@ -20,14 +20,14 @@ const (
 	// To may have so much of Client's money every day, week or month, or once; without an amount that ends
 	OpBudget = "budget"
 	// surplus of a hub leaves, to Client or outside: its ID is DistributeID(Hub, number); without an amount
-	// the answer says what there is
+	// the answer has the surplus
 	OpDistribute = "distribute"
 	OpClose      = "close" // a hub that has given everything back ends
-	// an operator: the journal of Hub is gone for good, and what clients had there comes back to them
+	// an operator: the journal of Hub is gone for good, and clients' money there comes back to them
 	OpWriteOff = "writeoff"
 )
 
-// FundsEvery is how often a hub that leads asks the treasury what it allotted. So a grant whose answer was
+// FundsEvery is how often a hub that leads asks the treasury for its allotments. So a grant whose answer was
 // lost is found, and the treasury knows which hubs live.
 const FundsEvery = 5 * time.Second
 
@@ -51,19 +51,19 @@ type FundsRequest struct {
 	// move, budget: the client that gets it
 	To    string `json:"to,omitempty" msgpack:"to,omitempty" want:"id?"`
 	Every string `json:"every,omitempty" msgpack:"every,omitempty"` // budget: "", "day", "week" or "month"
-	// allot: what is needed at least; less is of no use
+	// allot: the least amount that is of use
 	Least market.Credits `json:"least,omitempty" msgpack:"least,omitempty"`
-	// allot: what the task that waits for it takes in all. Least is that less what the hub has of the
-	// client's money; once it has given that back it needs all of this
+	// allot: the whole need of the task that waits for it. Least is that, less the client's money at the hub;
+	// once the hub has given that back it needs all of this
 	Needs market.Credits `json:"needs,omitempty" msgpack:"needs,omitempty"`
 	// allotted: grants numbered above this; close: the last grant, return and distribution in its journal;
-	// allot: the hub's last return before it reckoned what it needs
+	// allot: the hub's last return before it computed its need
 	After       uint64 `json:"after,omitempty" msgpack:"after,omitempty"`
 	Returned    uint64 `json:"returned,omitempty" msgpack:"returned,omitempty"`
 	Distributed uint64 `json:"distributed,omitempty" msgpack:"distributed,omitempty"`
-	// of the asking hub, where it hears a Recall; empty: it knows none
+	// of the asking hub, where it hears a Recall; empty: it hears none
 	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty" want:"id?"`
-	// allotted: what the hub's clock says
+	// allotted: the time by the hub's clock
 	AtMS int64 `json:"at_ms,omitempty" msgpack:"at_ms,omitempty" want:"unix"`
 	// How far the hub's journal is; nil: it is empty. Unsure: it may be an older copy, or the
 	// treasury has not been heard on it in this leadership: it is not kept.
@@ -76,11 +76,11 @@ type FundsRequest struct {
 	Spent []tip.Spent `json:"spent,omitempty" msgpack:"spent,omitempty" want:"most:512"`
 	// allot: no task waits for it, so no hub is asked to give money back for it
 	Ahead bool `json:"ahead,omitempty" msgpack:"ahead,omitempty"`
-	// allot: what doors vouched for
+	// allot: the vouchers of doors
 	Vouchers []DoorVoucher `json:"vouchers,omitempty" msgpack:"vouchers,omitempty" want:"most:16"`
 	// balance: ask the client's hubs, too
 	Hubs bool `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
-	// writeoff: do it; else say what would be done
+	// writeoff: do it; else only compute it
 	Sure bool `json:"sure,omitempty" msgpack:"sure,omitempty"`
 	// found by who takes the request: the checksum of frame Known.Seq in its own journal, and the domains
 	// that a hub leads, by the registry, which is to be written off
@@ -99,7 +99,8 @@ type Grant struct {
 // FundsReply is the treasury's answer. Code is empty, CodeUnknownClient, CodeInsufficientFunds, ...
 type FundsReply struct {
 	ID string `json:"id" msgpack:"id"`
-	// of the treasury's leadership: whoever has heard a higher one takes no word of a lower; 0: of none
+	// of the treasury's leadership: replies of an epoch below the highest heard are ignored; 0: it does not
+	// lead
 	Epoch    int64          `json:"epoch" msgpack:"epoch,omitempty"`
 	Code     Code           `json:"code,omitempty" msgpack:"code,omitempty"`
 	Message  string         `json:"message,omitempty" msgpack:"message,omitempty" want:"text"`
@@ -125,41 +126,44 @@ type FundsReply struct {
 	// allotted: the highest mark of the hub's journal that the treasury's has; whether it was written off
 	Known *tip.Mark `json:"known,omitempty" msgpack:"known,omitempty"`
 	Lost  bool      `json:"lost,omitempty" msgpack:"lost,omitempty"`
+	// allotted: hubs contradict the treasury's journal, and the one that asks does not: what it was told of
+	// its own counts no more
+	Contradicted bool `json:"contradicted,omitempty" msgpack:"contradicted,omitempty"`
 	// writeoff: what comes back to so many clients (Number), and what is lost
 	Back market.Credits `json:"back,omitempty" msgpack:"back,omitempty" want:"sum"`
 	Gone market.Credits `json:"gone,omitempty" msgpack:"gone,omitempty" want:"sum"`
 	// found by who takes the reply: the checksum of frame Known.Seq in its own journal
 	Here tip.Sum `json:"-" msgpack:"-"`
-	// balance: of all hubs that were granted more than they returned
+	// balance: all hubs that were granted more than they returned
 	Hubs []HubFunds `json:"hubs,omitempty" msgpack:"hubs,omitempty"`
 }
 
-// HubFunds is what a hub has of a client's money.
+// HubFunds is a client's money at one hub.
 type HubFunds struct {
 	Hub    string `json:"hub" msgpack:"hub"` // its journal
 	Domain string `json:"domain,omitempty" msgpack:"domain,omitempty" want:"id?"`
-	// granted less returned: what was spent is in it
+	// granted less returned, money spent included
 	Allotted market.Credits `json:"allotted" msgpack:"allotted" want:"sum"`
 	Avail    market.Credits `json:"avail" msgpack:"avail" want:"sum"` // not held
 	Held     market.Credits `json:"held" msgpack:"held" want:"sum"`   // for tasks that run
 	// of Avail, for tasks that wait for a slot
 	Reserved market.Credits `json:"reserved" msgpack:"reserved" want:"sum"`
-	// Unix time of its answer, by the treasury's clock; 0: it did not answer, and the four above say nothing
+	// Unix time of its answer, by the treasury's clock; 0: it did not answer, and the four above are unknown
 	AtMS int64 `json:"at_ms" msgpack:"at_ms" want:"unix"`
 	// when it last said anything; 0: never since the treasury's start
 	HeardMS int64 `json:"heard_ms" msgpack:"heard_ms" want:"unix"`
 }
 
-// Recall asks a hub to give back what it has of a client's money that is neither held nor reserved, on
-// souk.v1.hub.<domain>.recall.<treasury>; answered by RecallReply. A hub that has not yet taken in all that
-// it was granted asks for it.
+// Recall asks a hub to give back a client's money that is neither held nor reserved, on
+// souk.v1.hub.<domain>.recall.<treasury>; answered by RecallReply. A hub that has not yet taken in all its
+// grants asks for them.
 type Recall struct {
 	ID      string `msgpack:"id"`
 	Epoch   int64  `msgpack:"epoch,omitempty"` // of the treasury's leadership
 	Hub     string `msgpack:"hub" want:"id"`   // the journal that is meant: a domain may have had others
 	Client  string `msgpack:"client" want:"id"`
 	Granted uint64 `msgpack:"granted,omitempty"` // number of the last grant to the hub
-	Look    bool   `msgpack:"look,omitempty"`    // say what is there; give nothing back
+	Look    bool   `msgpack:"look,omitempty"`    // only report it
 	// Number asks for a distribution of the hub's surplus instead: so much, to a client or, for "", outside;
 	// an amount of 0 asks what there is.
 	Number uint64         `msgpack:"number,omitempty"`

@@ -7,13 +7,13 @@ import (
 	"encoding/binary"
 )
 
-// Who finds a text in a cache that somebody else put there learns that somebody sent it: by the price, by a
-// quote, by how soon the first token comes. So caches are kept apart by cache group, and what is known or
-// believed of them is: a group is one client, unless the operator has several share one. Doors alone know the
-// groups. They hash a prompt's prefixes together with its group, so that prefixes of two groups have nothing
-// in common, and give each task the salt of its group for the engine's cache.
+// Whoever finds a text in a cache that somebody else put there learns that somebody sent it: by the price, by
+// a quote, by how soon the first token comes. So caches, and what is known of them, are kept apart by cache
+// group: a group is one client, unless the operator has several share one. Doors alone know the groups. They
+// hash a prompt's prefixes together with its group, so that prefixes of two groups have nothing in common,
+// and give each task the salt of its group for the engine's cache.
 
-// CacheGroup is the group that a client was put into, in the registry at GroupKey. Who is in none is one.
+// CacheGroup puts a client into a group, in the registry at GroupKey. A client in none is its own.
 type CacheGroup struct {
 	Client string `json:"client" want:"id"`
 	Group  string `json:"group" want:"id"` // its name, in a namespace of its own
@@ -28,8 +28,8 @@ func GroupOf(client, joined string) string {
 	return "client/" + client
 }
 
-// SaltedBy is the salt under which engines keep what a group sends, together with the client's own cache_salt
-// if there is one. Whoever knows a salt can make no other of it, and sent as a client's own it is another.
+// SaltedBy returns the salt under which engines keep the prompts of a group, together with the client's own
+// cache_salt if there is one. From a salt nobody can make another, and sent as a client's own it is another.
 func (m *PrefixKeys) SaltedBy(group, own string) string {
 	h := hmac.New(sha256.New, m.Salt)
 	var size [4]byte

@@ -24,8 +24,8 @@ const (
 )
 
 // A hub that leads a domain writes its key below LedPrefix before it takes a task, and each LedEvery after
-// that. The key is there for LedFor after it was written last: so a door that begins when the hub has left
-// knows that there is one which may have tasks, and cannot be asked.
+// that. The key stays for LedFor after the last write: so a door that starts after the hub has left knows
+// that a hub may have tasks and cannot be asked.
 const (
 	LedFor   = 9 * time.Minute
 	LedEvery = time.Minute
@@ -42,8 +42,8 @@ func GroupKey(client string) string  { return GroupsPrefix + client }
 
 func APIKeyKey(id string) string { return KeysPrefix + id }
 
-// VouchKey is where a door says what it proves its vouchers with. It writes the key anew each VouchEvery, and
-// the key is there for VouchFor after that: so it outlives the door, as tasks that it placed do.
+// VouchKey is the key at which a door publishes how to prove its vouchers. It writes the key anew each
+// VouchEvery, and the key stays for VouchFor after that: so it outlives the door, as tasks that it placed do.
 func VouchKey(door string) string { return VouchPrefix + door }
 
 const (

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// SayAgain is how often a trouble that lasts is named in the log.
+// SayAgain is how often a lasting trouble is logged.
 const SayAgain = time.Minute
 
 // Outage is the trouble that the parts of a process have with one server, each of which tries again and

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Role is what a process is in the market, and so what it may say and hear on the bus.
+// Role is the part that a process has in the market, which gives its permissions on the bus.
 type Role string
 
 // The roles.
@@ -21,7 +21,7 @@ const (
 	RoleViewer   Role = "viewer"   // looks on
 )
 
-// Roles are all of them.
+// Roles lists every role.
 var Roles = []Role{RoleClient, RoleGateway, RoleDoor, RoleHub, RoleAgentd, RoleTreasury, RoleOperator,
 	RoleViewer}
 
@@ -33,18 +33,18 @@ type IDs struct {
 	Agents  []string // an agentd's
 }
 
-// Permissions are what one process may publish and subscribe to, as patterns of subjects; all else is
+// Permissions lists the patterns of subjects that one process may publish and subscribe to; all else is
 // refused.
 type Permissions struct {
 	Publish, Subscribe []string
 }
 
-// Inboxes is where those publish who answer. Which inbox an answer may go to is for them to see
-// ([AnswersTo]): a server that saw to it would keep the reply subject of each question for as long as its
-// answer may take, and whoever asks could fill it with these.
+// Inboxes is the pattern under which those who answer may publish. They check themselves which inbox an
+// answer may go to ([AnswersTo]): a server that did would keep the reply subject of each question for as long
+// as its answer may take, and a client could fill it with these.
 const Inboxes = inboxes + "*.>"
 
-// ServiceName is what the doors' service is called among those of a NATS account.
+// ServiceName is the name of the doors' service on NATS.
 const ServiceName = "souk"
 
 // MaxUserAgents bounds how many agents one user speaks for: its permissions travel in each connect.

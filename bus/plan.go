@@ -6,22 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
 	"reflect"
+	"slices"
 	"strings"
 
 	"souk/bus/packed"
 )
 
-// Messages are written and read by a plan made once of their struct tags. The bytes are those of
-// vmihailenco/msgpack, which the tests hold them against; that library looks at every field anew for every
-// message, which was a sixth of the processor time of a task (ten pairs).
+// Messages are encoded and decoded by a plan made once from their struct tags. The bytes are those of
+// vmihailenco/msgpack, to which tests compare them; that library looks at every field anew for every message,
+// which was a sixth of the processor time of a task (ten pairs).
 
-// plan is how a struct travels: as a map from the names in its tags.
+// plan says how a struct is encoded: as a map from the names in its tags.
 type plan struct {
 	fields []planned
 	byName map[string]int
-	maybe  bool // every field may be left out, so the whole struct may be
 }
 
 type planned struct {
@@ -32,7 +31,7 @@ type planned struct {
 	value shape
 }
 
-// shape is how a value travels.
+// shape says how a value is encoded.
 type shape struct {
 	kind reflect.Kind // Pointer, Struct, Slice have an inner one
 	raw  bool         // []byte
@@ -40,11 +39,11 @@ type shape struct {
 	elem *shape       // of a pointer or a slice
 }
 
-// maxFields is what a set of fields in a word has room for.
+// maxFields is the number of bits in a set of fields.
 const maxFields = 64
 
 func planOf(t reflect.Type) *plan {
-	p := &plan{byName: map[string]int{}, maybe: true}
+	p := &plan{byName: map[string]int{}}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, option, _ := strings.Cut(f.Tag.Get("msgpack"), ",")
@@ -58,7 +57,6 @@ func planOf(t reflect.Type) *plan {
 		p.fields = append(p.fields,
 			planned{index: i, name: name, head: appendString(nil, name), omit: option == "omitempty",
 				value: shapeOf(f.Type)})
-		p.maybe = p.maybe && option == "omitempty"
 	}
 	if len(p.fields) > maxFields {
 		panic(fmt.Sprintf("bus: %s has %d fields; a plan has room for %d", t, len(p.fields), maxFields))
@@ -98,39 +96,48 @@ var plans = func() map[reflect.Type]*plan {
 	return out
 }()
 
-// empty reports whether a field that may be left out is.
+// append writes a struct, and says how many of its fields were there to write.
+func (p *plan) append(dst []byte, v reflect.Value) (_ []byte, n int) {
+	at := len(dst)
+	dst = append(dst, 0x80)
+	for i := range p.fields {
+		f := &p.fields[i]
+		field := v.Field(f.index)
+		if f.omit && f.value.empty(field) {
+			continue
+		}
+		before, members := len(dst), 1
+		dst = append(dst, f.head...)
+		if f.value.to == nil {
+			dst = f.value.append(dst, field)
+		} else if dst, members = f.value.to.append(dst, field); members == 0 && f.omit {
+			dst = dst[:before]
+			continue
+		}
+		n++
+	}
+	if n > 15 { // few are, so that a byte is room for how many
+		dst = slices.Insert(dst, at, 0xde, 0)
+		dst[at+2] = 0
+		at += 2
+	}
+	dst[at] |= byte(n)
+	return dst, n
+}
+
+// empty reports whether a field is, that is no struct.
 func (s *shape) empty(v reflect.Value) bool {
 	switch s.kind {
 	case reflect.String, reflect.Slice:
 		return v.Len() == 0
+	case reflect.Int, reflect.Int64:
+		return v.Int() == 0
+	case reflect.Bool:
+		return !v.Bool()
 	case reflect.Struct:
-		return s.to.maybe && s.to.present(v) == 0
+		return false // its fields say
 	}
 	return v.IsZero()
-}
-
-// present is the set of fields that are written.
-func (p *plan) present(v reflect.Value) (set uint64) {
-	for i := range p.fields {
-		f := &p.fields[i]
-		if !f.omit || !f.value.empty(v.Field(f.index)) {
-			set |= 1 << i
-		}
-	}
-	return set
-}
-
-// append writes a struct.
-func (p *plan) append(dst []byte, v reflect.Value) []byte {
-	set := p.present(v)
-	dst = appendLen(dst, bits.OnesCount64(set), 0x80, 15, 0xde, 1)
-	for i := range p.fields {
-		if set&(1<<i) != 0 {
-			f := &p.fields[i]
-			dst = f.value.append(append(dst, f.head...), v.Field(f.index))
-		}
-	}
-	return dst
 }
 
 func (s *shape) append(dst []byte, v reflect.Value) []byte {
@@ -149,7 +156,8 @@ func (s *shape) append(dst []byte, v reflect.Value) []byte {
 	case reflect.Float64:
 		return binary.BigEndian.AppendUint64(append(dst, 0xcb), math.Float64bits(v.Float()))
 	case reflect.Struct:
-		return s.to.append(dst, v)
+		dst, _ = s.to.append(dst, v)
+		return dst
 	case reflect.Array:
 		return hex.AppendEncode(appendLen(dst, 2*v.Len(), 0, -1, 0xc4, 0), v.Bytes())
 	}

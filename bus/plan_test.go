@@ -10,7 +10,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// byTheBook is what the library makes of a message's tags.
+// byTheBook encodes a message by the library, from its tags.
 func byTheBook(t testing.TB, m Message) []byte {
 	var out bytes.Buffer
 	e := msgpack.NewEncoder(&out)

@@ -67,7 +67,7 @@ type Bus interface {
 	// connection is down. A connection that is lost meanwhile is ErrDisconnected: whether anybody has m is
 	// then not known.
 	Request(ctx context.Context, m Msg) (Msg, error)
-	// Name is who this is on the bus, an id: it stands in the subjects that name their sender.
+	// Name returns the process's name on the bus, an id: it stands in the subjects that name their sender.
 	Name() string
 	// Inbox returns a new subject below InboxOf(Name()), that nobody else uses; answers published to it, or
 	// to tokens below it, reach whoever subscribes to it.
@@ -90,7 +90,7 @@ type Bus interface {
 
 // Asker is a Bus that asks without anybody waiting for the answer: most have many questions open.
 type Asker interface {
-	// Ask is Request, but returns at once, and calls answered with what Request would return: once, from
+	// Ask is like Request, but returns at once, and later calls answered with Request's results: once, from
 	// another goroutine, and it must not wait. cut gives the question up, which is then answered by why.
 	Ask(m Msg, answered func(Msg, error)) (cut func(why error))
 }

@@ -62,11 +62,11 @@ func (m *PrefixKeys) Validate() error {
 	return nil
 }
 
-// After is what the keys are to be from now on, with a fresh one; nil: as they are, for now. m may be nil,
-// where there are none yet: then salt is what salts are made of. seen is for how long whoever asks has seen
-// them as they are, by a clock that nobody sets: so one door whose clock is wrong, by however much, can have
-// a key follow on another within hours instead of a day, and can neither end that nor take a key away from
-// those who use it.
+// After returns the keys for the time from now on, with a fresh one; nil: they stay, for now. m may be nil,
+// where there are none yet: then salt becomes the secret that salts are made with. seen is for how long the
+// caller has seen the keys as they are, by a clock that nobody sets: so one door whose clock is wrong, by
+// however much, can have a key follow on another within hours instead of a day, and can neither end that nor
+// take a key away from those who use it.
 func (m *PrefixKeys) After(now time.Time, seen time.Duration, fresh, salt []byte) *PrefixKeys {
 	if m == nil {
 		return &PrefixKeys{Keys: []PrefixKey{{From: now.Unix(), Key: fresh}}, Salt: salt}
@@ -121,9 +121,9 @@ func (m *PrefixKeys) Name(p *Prompt, now time.Time) {
 	p.Digests = nil
 }
 
-// DigestBytes is how much of a text's SHA-256 becomes its name under a key: as much as fits with the key into
-// one block of the hash. Nobody finds two texts that have so much in common. Two that had less, such as a
-// plain hash of 8 bytes, would have one name under every key, whoever knows it.
+// DigestBytes is the number of bytes of a text's SHA-256 that are hashed into its name under a key: as many
+// as fit with the key into one block of the hash. Nobody finds two texts that have so many in common. With
+// fewer, such as a plain hash of 8 bytes, two texts could be found that have one name under every key.
 const DigestBytes = 55 - prefixKeyBytes
 
 // hashes returns the hash of each digest under the key.

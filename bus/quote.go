@@ -6,17 +6,17 @@ import (
 	"souk/market"
 )
 
-// Limits of what one answer about a quote says.
+// Limits of one quote.
 const (
 	MaxQuoteHubs   = 4  // that are asked for one
 	MaxQuoteModels = 64 // of one hub
 )
 
-// QuoteWithin is how long hubs are waited for that are asked for a quote.
+// QuoteWithin bounds the wait for hubs that are asked for a quote.
 const QuoteWithin = 100 * time.Millisecond
 
-// Quote is what a door says to a client that asks what a task would be given, without buying it. It is an
-// estimate: nothing is reserved, and what others send in the next moment changes it. The request is a [Task].
+// Quote is a door's answer to a client that asks what a task would get, without buying it. It is an estimate:
+// nothing is reserved, and other tasks in the next moment change it. The request is a [Task].
 type Quote struct {
 	Client string `json:"client" msgpack:"client,omitempty" want:"id?"`
 	// the label under which a task like it is placed
@@ -24,15 +24,15 @@ type Quote struct {
 	// as the door would ask them
 	Hubs []HubQuote `json:"hubs,omitempty" msgpack:"hubs,omitempty" want:"most:4"`
 
-	// why no hub says anything; empty: one does
+	// why no hub has a quote; empty: one has
 	Code    Code   `json:"code,omitempty" msgpack:"code,omitempty"`
 	Message string `json:"message,omitempty" msgpack:"message,omitempty" want:"text"`
 	RetryMS int64  `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty" want:"ms"`
 }
 
-// HubQuote is what one hub expects of a task if it came now, model by model, the best first. What is best,
-// and every figure, is the same whatever the task's terms are; they decide [ModelQuote.WouldWin] and the most
-// that it may be charged alone.
+// HubQuote is one hub's estimate for a task if it came now, model by model, the best first. The order and
+// every figure are independent of the task's terms; these decide only [ModelQuote.WouldWin] and the most that
+// it may be charged alone.
 type HubQuote struct {
 	Hub     string       `json:"hub" msgpack:"hub,omitempty" want:"id"`
 	Round   uint64       `json:"round" msgpack:"round,omitempty"`                 // the last that was held
@@ -45,7 +45,7 @@ type HubQuote struct {
 	RetryMS int64  `json:"retry_ms,omitempty" msgpack:"retry_ms,omitempty" want:"ms"`
 }
 
-// ModelQuote is a task at the agent of a model that a task on the hub's own terms would go to.
+// ModelQuote is a quote for the agent of a model that a task on the hub's own terms would go to.
 type ModelQuote struct {
 	Model string `json:"model" msgpack:"model"`
 	// in money, all in all
@@ -64,8 +64,9 @@ type ModelQuote struct {
 	WouldWin bool `json:"would_win" msgpack:"would_win,omitempty"`
 }
 
-// QuotePrice is what a task would be charged: an estimate, but for Max, which its hold would bound if it were
-// given its slot now.
+// QuotePrice estimates what a task would be charged, Min <= Expected <= Max. Only Max is certain: a hold
+// would bound it if the task were given its slot now. If the task offers less than Expected, and would get no
+// slot, Max is Expected.
 type QuotePrice struct {
 	Min      market.Credits `json:"min" msgpack:"min,omitempty"`           // for one token of answer, nobody else there
 	Expected market.Credits `json:"expected" msgpack:"expected,omitempty"` // for an answer as long as is expected

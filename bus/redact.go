@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Redacted is what a name, password or token in an address is shown as.
+// Redacted stands in for a name, password or token in an address that is shown.
 const Redacted = "***"
 
 var (

@@ -39,19 +39,19 @@ type Registration struct {
 	KVTokens    int           `json:"kv_tokens" want:"any"` // KV capacity, tokens
 	Slots       int           `json:"slots" want:"slots"`
 	Price       market.Price  `json:"price"`
-	// whose it is: asks of one owner count as one. Empty: Node
+	// the owner: asks of one owner count as one. Empty: Node
 	Owner string `json:"owner,omitempty"`
 	// model, precision, hardware: agents of one class are paid one tariff. Empty: Model
 	Class    string   `json:"class,omitempty"`
 	Features []string `json:"features,omitempty"`
 	State    string   `json:"state" want:"state"`
 	Engine   string   `json:"engine,omitempty"` // version
-	// what its chat template adds to a prompt; nil: not measured
+	// tokens that its chat template adds to a prompt; nil: not measured
 	Template *Template `json:"template,omitempty"`
 	// boots of earlier lives of which completions are still to come
 	Former []int64 `json:"former,omitempty"`
 	// boots of the lives that its node's directory has had, this one's among them: others may have served
-	// what it does not know of. None: the node has no directory, and what other lives served is lost
+	// tasks unknown to it. None: the node has no directory, and other lives' completions are lost
 	Lives []int64 `json:"lives,omitempty"`
 	// names the process: who holds its node's directory now knows the names of those that did
 	Life  string `json:"life,omitempty"`
@@ -65,8 +65,8 @@ type DomainScore struct {
 }
 
 // Claim says which hub sells an agent's slots (JSON). Its Fence is the create revision of its key, which is
-// higher with every claim of the agent, whichever hub makes it; the agent obeys no hub of a lower one than it
-// has seen. From a hub that knows of no fences it compares epochs, within the domain.
+// higher with every claim of the agent, whichever hub makes it; the agent obeys no hub whose fence is lower
+// than the highest it has seen. For a hub without fences it compares epochs, within the domain.
 type Claim struct {
 	Agent  string `json:"agent" want:"id"`
 	Domain string `json:"domain" want:"id"`
@@ -75,19 +75,19 @@ type Claim struct {
 	Fence  int64  `json:"-"` // set by the reader, see above
 }
 
-// Call is a hub's wish for an agent's ask in an epoch of its class, sealed first, and open once the sealing
-// is on record.
+// Call asks an agent for its ask in an epoch of its class: sealed first, and open once the sealing is on
+// record.
 type Call struct {
 	Agent string `msgpack:"agent" want:"id"`
 	Class string `msgpack:"class"`
 	Epoch uint64 `msgpack:"epoch"` // of the class
-	// epoch of the hub's leadership: only who has claimed the agent is told its ask
+	// epoch of the hub's leadership: an agent tells its ask only to the hub that has claimed it
 	Lead int64 `msgpack:"lead"`
-	Open bool  `msgpack:"open,omitempty"` // say the ask itself
+	Open bool  `msgpack:"open,omitempty"` // ask for the open one
 }
 
-// Ask is an agent's answer to a Call, on its hub's subject: what its owner wants for a task beside the
-// metered cost.
+// Ask is an agent's answer to a Call, on its hub's subject: its owner's price for a task beside the metered
+// cost.
 type Ask struct {
 	Agent  string         `msgpack:"agent" want:"id"` // from the subject
 	Class  string         `msgpack:"class"`
@@ -97,7 +97,7 @@ type Ask struct {
 	Nonce  []byte         `msgpack:"nonce,omitempty"`
 }
 
-// Seller is who sells an agent's slots, and in which class.
+// Seller returns the owner who sells an agent's slots, and their class.
 func (r *Registration) Seller() (owner, class string) {
 	return cmp.Or(r.Owner, r.Node, r.Agent), cmp.Or(r.Class, r.Model)
 }

@@ -52,7 +52,7 @@ var (
 // rule says what is wrong with a value; a nil one takes anything.
 type rule func(v reflect.Value) error
 
-// fault is what is wrong with a field.
+// fault is the error of one field.
 type fault struct {
 	field string
 	err   error
@@ -108,7 +108,7 @@ func fieldsOf(t reflect.Type) rule {
 	}
 }
 
-// within says in which field something is wrong. What has a code says so itself.
+// within adds the field to an error. An error with a code is left as it is.
 func within(field string, err error) error {
 	switch e := err.(type) {
 	case *Error:

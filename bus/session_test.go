@@ -20,6 +20,27 @@ func TestNobodyNamesAnothersSession(t *testing.T) {
 	}
 }
 
+// A session, role or earlier answer that is not there has key or count 0, and so has no task at all.
+func TestKeysOfATask(t *testing.T) {
+	var none *Task
+	plain := &Task{Client: "ann", Role: "writer", Resume: &Resume{}}
+	said := &Task{Client: "ann", Role: "writer", Declared: true, Resume: &Resume{Tokens: []uint32{5, 6}}}
+	text := &Task{Client: "ann",
+		Prompt: Prompt{SystemBoundary: 9, Prefixes: []PrefixHash{{Bytes: 9, Hash: 77}}}}
+	for _, c := range []struct {
+		task    *Task
+		role    uint64
+		carried int
+	}{{none, 0, 0}, {plain, 0, 0}, {text, 77, 0}, {said, RoleKey("ann", "writer", &Prompt{}), 2}} {
+		if role, carried := c.task.RoleKey(), c.task.Carried(); role != c.role || carried != c.carried {
+			t.Errorf("%+v: role %d, %d tokens; want %d, %d", c.task, role, carried, c.role, c.carried)
+		}
+	}
+	if SessionKey("ann", "") != 0 || SessionKey("ann", "s") == 0 || said.RoleKey() == 0 {
+		t.Error("no session has a key, or a session has none")
+	}
+}
+
 // forged is a session of a client whose xxhash64 is so; "" if so many tries find none. The client's name has
 // four bytes.
 func forged(client string, target uint64, tries int) string {

@@ -1,8 +1,9 @@
 package bus
 
-// Share is how much of a NATS server one name may take, however many connections it has there. Subscriptions
-// and Payload stand in its creds, and so hold on any server; the rest is what our own server (bus/embedded)
-// counts, and closes connections by. 0 is no bound: of whoever answers everybody, by what these ask.
+// Share bounds how much of a NATS server one name may use, over all its connections. Subscriptions and
+// Payload stand in its creds, and so hold on any server; our own server (bus/embedded) counts the others, and
+// closes connections that exceed them. 0 is no bound: processes that answer everybody use as much as these
+// ask.
 type Share struct {
 	Subscriptions int // of a connection
 	Payload       int // bytes of a message, with its headers
@@ -13,10 +14,11 @@ type Share struct {
 	Says, Hears Traffic // what goes out from it, and what comes to it
 }
 
-// Traffic is so much a second, on average of a few: who has more is kept away for a minute.
+// Traffic bounds what a name publishes a second, as an average over [TrafficOver] seconds: whoever exceeds it
+// is kept away for a minute.
 type Traffic struct{ Messages, Bytes int }
 
-// TrafficOver is how many seconds traffic is averaged over.
+// TrafficOver is the number of seconds over which traffic is averaged.
 const TrafficOver = 2
 
 // MaxPending is the most that a server keeps for one connection that does not read, whoever it is: a hub that
@@ -24,8 +26,8 @@ const TrafficOver = 2
 // when it goes on.
 const MaxPending = 32 << 20
 
-// ShareOf says what a process of a role may take. agents is how many of them an agentd speaks for; a role
-// that is none of ours has what the largest have.
+// ShareOf returns the share of a role's process. agents is how many of them an agentd speaks for; an unknown
+// role has the largest share.
 func ShareOf(role Role, agents int) Share {
 	// The parts of the market have one subscription for each kind of what they hear, and one connection for
 	// each process; a name may have several processes, of which one stands by.
@@ -49,8 +51,7 @@ func ShareOf(role Role, agents int) Share {
 		s.Payload, s.Pending = 64<<10, 16<<20
 		s.Says, s.Hears = Traffic{10_000, 32 << 20}, Traffic{50_000, 32 << 20}
 	case RoleAgentd:
-		// four subscriptions for each agent; what an agent says is what its streams bring, and a summary a
-		// second
+		// four subscriptions for each agent; an agent sends its streams, and a summary a second
 		s.Subscriptions += 8 * agents
 		s.Connections = 8
 		s.Says = Traffic{20_000 + 1000*agents, (64 + 8*agents) << 20}

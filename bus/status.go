@@ -21,7 +21,7 @@ type TreasuryEntry struct {
 	Life    string `json:"life,omitempty"` // as HubEntry's
 }
 
-// Status is what a hub says of itself to anyone: on change, at most every 50 ms, at least every second.
+// Status is a hub's public state: sent on change, at most every 50 ms, at least every second.
 type Status struct {
 	Domain  string   `json:"domain" msgpack:"domain" want:"id"`
 	Labels  []string `json:"labels" msgpack:"labels" want:"id"`
@@ -33,7 +33,7 @@ type Status struct {
 	Free    int      `json:"free" msgpack:"free"`
 	Waiting int      `json:"waiting" msgpack:"waiting"` // tasks not yet placed
 	Room    int      `json:"room" msgpack:"room"`       // tasks it would still admit
-	// why it admits none however few wait; "": it does
+	// why it admits none however few wait; "": it admits
 	Closed string `json:"closed,omitempty" msgpack:"closed,omitempty" want:"text"`
 	// after so many milliseconds it may admit some again; 0: it does not say
 	ClosedMS        int64         `json:"closed_ms,omitempty" msgpack:"closed_ms,omitempty" want:"ms"`
@@ -51,19 +51,19 @@ type Status struct {
 	Regime string `json:"regime,omitempty" msgpack:"regime,omitempty"`
 }
 
-// SessionStatus says which sessions a hub that admits them has admitted.
+// SessionStatus counts the sessions that a hub has admitted, where it admits them.
 type SessionStatus struct {
-	Places  int `json:"places" msgpack:"places"`   // sessions that have one
-	Used    int `json:"used" msgpack:"used"`       // blocks of agents' caches that these count
-	Blocks  int `json:"blocks" msgpack:"blocks"`   // that there are for them
-	Waiting int `json:"waiting" msgpack:"waiting"` // tasks that wait for one
+	Places  int `json:"places" msgpack:"places"`   // sessions that have a place
+	Used    int `json:"used" msgpack:"used"`       // blocks of agents' caches that the places take
+	Blocks  int `json:"blocks" msgpack:"blocks"`   // blocks of those caches in all
+	Waiting int `json:"waiting" msgpack:"waiting"` // tasks that wait for a place
 }
 
-// PolicyStatus says how a runtime policy is.
+// PolicyStatus is the state of a runtime policy.
 type PolicyStatus struct {
 	Hook   string `json:"hook" msgpack:"hook"` // where it is asked
 	Policy string `json:"policy" msgpack:"policy"`
-	// it is off for so long yet; 0: it is on
+	// for so long it stays off; 0: it is on
 	OffMS int64  `json:"off_ms,omitempty" msgpack:"off_ms,omitempty" want:"ms"`
 	Why   string `json:"why,omitempty" msgpack:"why,omitempty" want:"text"`
 }
@@ -79,12 +79,11 @@ type ModelStatus struct {
 	SlotPrice   market.Credits `json:"slot_price" msgpack:"slot_price"`     // last round's least
 	MaxModelLen int            `json:"max_model_len" msgpack:"max_model_len"`
 	Cards       Cards          `json:"cards" msgpack:"cards"`
-	// what was said of answers of the agent of that Quality, by source; none: its registered score is all
-	// that is known
+	// ratings of answers of the agent of that Quality, by source; none: only its registered score is known
 	Heard []Heard `json:"heard,omitempty" msgpack:"heard,omitempty"`
 }
 
-// Heard is what one source says of an agent's answers: gold, format or feedback.
+// Heard is one source's rating of an agent's answers: gold, format or feedback.
 type Heard struct {
 	Source string `json:"source" msgpack:"source"`
 	// in answers; the registered score counts as 20
@@ -92,13 +91,13 @@ type Heard struct {
 	Mean   float64 `json:"mean" msgpack:"mean"` // 0 to 1
 }
 
-// Cards are the least and the most that the cards of several agents ask, each part by itself.
+// Cards holds the least and the most of the prices of several cards, each part by itself.
 type Cards struct {
 	Least market.Price `json:"least" msgpack:"least"`
 	Most  market.Price `json:"most" msgpack:"most"`
 }
 
-// With is the range with another in it.
+// With widens the range by another.
 func (c Cards) With(o Cards) Cards {
 	return Cards{
 		Least: market.Price{Miss: min(c.Least.Miss, o.Least.Miss), Hit: min(c.Least.Hit, o.Least.Hit),

@@ -38,16 +38,16 @@ func CheckID(field, s string) error {
 
 func TaskSubject(client, gateway string) string { return Root + "task." + spoken(client, gateway) }
 
-// QuoteSubject is where is asked what a task would be given.
+// QuoteSubject is the subject of a client's questions for a quote.
 func QuoteSubject(client, gateway string) string { return Root + "quote." + spoken(client, gateway) }
 
-// DoorCancelSubject is where a task is cancelled of which its sender has heard nothing yet, so that only the
-// door knows who has it. Every door listens.
+// DoorCancelSubject is the subject to cancel a task of which its sender has heard nothing yet, so that only
+// the door knows who has it. Every door listens.
 func DoorCancelSubject(client, gateway string) string {
 	return Root + "cancel." + spoken(client, gateway)
 }
 
-// EndSubject is where a door hears that a client's session has ended.
+// EndSubject is the subject on which doors hear that a client's session has ended.
 func EndSubject(client, gateway string) string { return Root + "end." + spoken(client, gateway) }
 
 func FeedbackSubject(domain, client, gateway string) string {
@@ -61,8 +61,9 @@ func spoken(client, gateway string) string {
 	return client + "." + gateway
 }
 
-// Speaks says whom a message is for and who sent it. subject is one of those above, and kind what stands in
-// it before the client, as TaskSubject("", "") and the like say. Both are "" if subject is none of these.
+// Speaks returns whom a message is for and who sent it. subject is one of those above, and kind the part of
+// it before the client, as TaskSubject("", "") and the like return it. Both are "" if subject is none of
+// these.
 func Speaks(subject, kind string) (client, sender string) {
 	client, ok := strings.CutPrefix(subject, kind)
 	if !ok {
@@ -89,12 +90,11 @@ func CompletionSubject(domain, agent string) string {
 	return Root + "hub." + domain + ".completion." + agent
 }
 
-// CancelSubject is where a hub hears that a task is to end: of its client, or of the door or gateway that
-// sent it.
+// CancelSubject is the subject of cancels to a hub by sender: the task's client, or its door or gateway.
 func CancelSubject(domain, sender string) string { return Root + "hub." + domain + ".cancel." + sender }
 
-// TakenSubject is where a hub hears the reply to a dispatch, which names the hold by its place, and what the
-// server says where no agent listens. place is one token.
+// TakenSubject is the subject of a dispatch's reply, which names the hold by its place, or of the server's
+// error where no agent listens. place is one token.
 func TakenSubject(domain, place, agent string) string {
 	return Root + "hub." + domain + ".taken." + place + "." + agent
 }
@@ -114,23 +114,23 @@ func DispatchSubject(agent, domain string) string {
 }
 func CallSubject(agent, domain string) string { return Root + "agent." + agent + ".call." + domain }
 
-// ControlSubject is where an agent hears what its hub says of a hold.
+// ControlSubject is the subject on which an agent hears its hub about holds.
 func ControlSubject(agent, domain string) string {
 	return Root + "agent." + agent + ".control." + domain
 }
 
-// StreamSubject is where an agent hears the reader of an answer.
+// StreamSubject is the subject on which an agent hears the reader of an answer.
 func StreamSubject(agent, reader string) string {
 	return Root + "agent." + agent + ".stream." + reader
 }
 func AskSubject(domain, agent string) string { return Root + "hub." + domain + ".ask." + agent }
 func StatusSubject(domain string) string     { return Root + "status." + domain }
 
-// LedgerSubject is where the treasury hears an operation of who: an operator, or a hub by its journal.
+// LedgerSubject is the subject of a treasury operation by who: an operator, or a hub by its journal.
 func LedgerSubject(op, who string) string { return Root + "ledger." + op + "." + who }
 
-// BalanceSubject is where a client asks what it has, or asker for it: a gateway or an operator. The answer is
-// for that client alone.
+// BalanceSubject is the subject of questions for a client's balance, by itself or asker: a gateway or an
+// operator. The answer is for that client alone.
 func BalanceSubject(client, asker string) string {
 	s := LedgerSubject(OpBalance, client)
 	if asker == "" || asker == client {
@@ -160,17 +160,16 @@ func ParseLedger(subject string) (op, client, who string, ok bool) {
 	return op, client, who, ok && ValidID(who)
 }
 
-// RecallSubject is where a domain's hub hears which money it is to give back. treasury is the name of the
-// journal of who asks.
+// RecallSubject is the subject on which a domain's hub is asked to give money back. treasury is the name of
+// the asking treasury's journal.
 func RecallSubject(domain, treasury string) string {
 	return Root + "hub." + domain + ".recall." + treasury
 }
 
-// ReplyTo is what a task says of where its answer goes: to whom, and under which token among those that the
-// reader reads.
+// ReplyTo is the subject prefix of a task's answer: its reader, and the reader's token for it.
 func ReplyTo(reader, token string) string { return Root + "reply." + reader + "." + token }
 
-// ReplySubject is where a sender says something of that answer.
+// ReplySubject is the subject on which a sender sends messages of that answer.
 func ReplySubject(reader, token, sender string) string { return ReplyTo(reader, token) + "." + sender }
 
 // Replied splits a ReplySubject of one's own.
@@ -192,8 +191,7 @@ func ReaderOf(reply string) (reader, token string, ok bool) {
 // LastToken is the part of a subject after its last dot: the sender, by the house's rule.
 func LastToken(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
 
-// InboxOf is what begins the subjects on which somebody hears answers: who asks a request under a name hears
-// nothing but what lies below it.
+// InboxOf is the prefix of a process's inboxes: it hears no other answers.
 func InboxOf(name string) string { return inboxes + name }
 
 // AnswersTo reports whether the answer to a request may go to reply: to an inbox of the request's sender, and

@@ -31,7 +31,7 @@ type Task struct {
 	Body json.RawMessage `json:"-" msgpack:"body,omitempty"`
 	// chunks on the reply subject, else one whole Result
 	Stream bool `json:"-" msgpack:"stream,omitempty"`
-	// its reader gives the answer whole: what follows the first chunk need not come at once
+	// its reader wants the whole answer at once: what follows the first chunk need not come at once
 	Whole bool `json:"-" msgpack:"whole,omitempty"`
 	// and takes the last of its text in the end frame: what came within a moment of the end, often all of it,
 	// for then the first chunk need not come at once either
@@ -45,9 +45,9 @@ type Task struct {
 	Session    string `json:"session,omitempty" msgpack:"session,omitempty" want:"id?"`
 	// this turn is the session's last: see [SessionEnd]
 	SessionEnd bool `json:"session_end,omitempty" msgpack:"session_end,omitempty"`
-	// hints of what the client does next, checked against what comes and never paid for: the session's next
-	// turn comes so long after this one's end; another session of the client's began this one; and after this
-	// turn a role of the client's comes, or a session of its
+	// hints of what the client does next, checked against what comes and never paid for: the pause until the
+	// session's next turn; another session of the client's that began this one; and the role of the client's,
+	// or of a session of its, that comes next
 	BackMS int64  `json:"back_ms,omitempty" msgpack:"back_ms,omitempty" want:"ms"`
 	Parent string `json:"parent,omitempty" msgpack:"parent,omitempty" want:"id?"`
 	Next   string `json:"next,omitempty" msgpack:"next,omitempty"`
@@ -63,7 +63,7 @@ type Task struct {
 	Attempt int `json:"-" msgpack:"attempt,omitempty" want:"attempt"`
 	// the answer broke off: go on from here
 	Resume *Resume `json:"-" msgpack:"resume,omitempty"`
-	// for doors alone: the door that had it says nothing, so a hub may have it. AgainUnheard or AgainHeard
+	// for doors alone: the first door is silent, so a hub may have the task. AgainUnheard or AgainHeard
 	Again int `json:"-" msgpack:"again,omitempty" want:"again"`
 	// of a door, where the task's reader may ask another one; nil: its reader may not
 	LastStatus *LastStatus `json:"-" msgpack:"last_status,omitempty"`
@@ -78,7 +78,7 @@ type Task struct {
 	// of the engine's cache, see PrefixKeys.SaltedBy; until a door makes that, the hash of the body's
 	// cache_salt
 	Salt string `json:"-" msgpack:"salt,omitempty" want:"id?"`
-	// for the treasury: what the door vouches for, the task included
+	// for the treasury: the door's statement of what the client's tasks may cost, this one included
 	Voucher Voucher `json:"-" msgpack:"voucher,omitempty"`
 	Trace   Trace   `json:"-" msgpack:"-"` // travels in headers
 
@@ -87,8 +87,8 @@ type Task struct {
 	Inbox string `json:"-" msgpack:"-"`
 }
 
-// Content is what makes two requests with one id the same: everything but when, where and how often they were
-// sent. Journals have it of holds.
+// Content hashes everything of a request but when, where and how often it was sent: two requests with one id
+// are the same if it is. Journals keep it with holds.
 func (t *Task) Content() (d [16]byte) {
 	h := sha256.New()
 	var n [8]byte
@@ -145,8 +145,8 @@ type LastStatus struct {
 	Seq   uint64 `msgpack:"s,omitempty"`
 }
 
-// Resume is what a reader has of an answer that broke off. It comes with the task as it was first sent, so
-// that another agent of the same model can go on: from zero where nothing was delivered.
+// Resume holds the delivered part of an answer that broke off. It comes with the task as it was first sent,
+// so that another agent of the same model can go on: from zero where nothing was delivered.
 type Resume struct {
 	Agent  string   `msgpack:"agent" want:"id"`                    // that broke off
 	Seq    uint64   `msgpack:"seq,omitempty"`                      // number of the next chunk
@@ -158,7 +158,7 @@ type Resume struct {
 	Calls     []string `msgpack:"calls,omitempty" want:"any"` // ids of the tool calls that have begun
 }
 
-// Prompt is what a hub needs to know of a prompt without reading it.
+// Prompt describes a prompt to a hub, which does not read it.
 type Prompt struct {
 	Bytes    int          `msgpack:"bytes" want:"canonical"`   // of canonical text: roles, contents, tools
 	Messages int          `msgpack:"messages" want:"messages"` // 1 for a completion
@@ -223,6 +223,14 @@ type Feedback struct {
 	Sender string `json:"-" msgpack:"-"` // from the subject
 }
 
+// Carried returns how many tokens of the answer come from an agent that failed.
+func (t *Task) Carried() int {
+	if t == nil || t.Resume == nil {
+		return 0
+	}
+	return len(t.Resume.Tokens)
+}
+
 // ToolKey is the key of a tool's name: no text, and what every form of number has room for. 0 is no tool.
 func ToolKey(name string) uint64 {
 	if name == "" {
@@ -233,12 +241,27 @@ func ToolKey(name string) uint64 {
 
 // SessionKey is the key of a client's session in summaries: the same at hubs and agents, and no text. Clients
 // choose the names of their sessions, so it is of a hash of which nobody can reckon backwards what name of
-// its own has another's key. It is never 0, which is no session.
+// its own has another's key. 0 is no session.
 func SessionKey(client, session string) uint64 {
+	if session == "" {
+		return 0
+	}
 	var room [256]byte
 	name := append(append(append(room[:0], client...), 0), session...)
 	sum := sha256.Sum256(name)
 	return max(1, binary.BigEndian.Uint64(sum[:]))
+}
+
+// RoleKey is the key of the task's role; 0: it has none, or there is no task.
+func (t *Task) RoleKey() uint64 {
+	if t == nil {
+		return 0
+	}
+	declared := ""
+	if t.Declared {
+		declared = t.Role
+	}
+	return RoleKey(t.Client, declared, &t.Prompt)
 }
 
 // RoleKey is the role of a task: what its client declared, among that client's own, or else the text that its

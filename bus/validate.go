@@ -39,28 +39,28 @@ func (t *Task) Validate() error {
 }
 
 // Validate wants prefixes in order, and hashes of each.
-func (m *Prompt) Validate() error {
-	if len(m.Prefixes) > MaxPrefixes {
-		return fmt.Errorf("prefixes: %d entries, at most %d are taken", len(m.Prefixes), MaxPrefixes)
+func (p *Prompt) Validate() error {
+	if len(p.Prefixes) > MaxPrefixes {
+		return fmt.Errorf("prefixes: %d entries, at most %d are taken", len(p.Prefixes), MaxPrefixes)
 	}
-	for _, list := range []Hashes{m.Former, m.Next} {
-		if n := len(list); n != 0 && n != hashBytes*len(m.Prefixes) {
-			return fmt.Errorf("former, next: %d bytes of the hashes of %d prefixes", n, len(m.Prefixes))
+	for _, list := range []Hashes{p.Former, p.Next} {
+		if n := len(list); n != 0 && n != hashBytes*len(p.Prefixes) {
+			return fmt.Errorf("former, next: %d bytes of the hashes of %d prefixes", n, len(p.Prefixes))
 		}
 	}
 	last := 0
-	for i := range m.Prefixes {
-		at := m.Prefixes[i].Bytes
-		if at < last || at > m.Bytes {
+	for i := range p.Prefixes {
+		at := p.Prefixes[i].Bytes
+		if at < last || at > p.Bytes {
 			return fmt.Errorf("prefixes[%d]: byte %d is not within the one before (%d) and the end (%d)", i, at,
-				last, m.Bytes)
+				last, p.Bytes)
 		}
 		last = at
 	}
-	if m.SystemBoundary > max(0, m.Bytes) {
-		return fmt.Errorf("system_boundary: byte %d is beyond the end (%d)", m.SystemBoundary, m.Bytes)
+	if p.SystemBoundary > max(0, p.Bytes) {
+		return fmt.Errorf("system_boundary: byte %d is beyond the end (%d)", p.SystemBoundary, p.Bytes)
 	}
-	return judge(m)
+	return judge(p)
 }
 
 // Validate wants tokens where there is text: an answer goes on by them.

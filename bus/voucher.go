@@ -10,10 +10,10 @@ import (
 	"souk/market"
 )
 
-// Voucher is what a door says with each task, for the treasury: how much all tasks of the task's client that
-// it placed at the hub may cost, so far. The hub shows it when it asks for the client's money, and gets no
-// more than doors vouched for. Doors count up, so that the last voucher says all that those before it said:
-// one that is lost, repeated or late does no harm. It has the layout
+// Voucher is a door's statement with each task, for the treasury: how much all tasks of the task's client
+// that it placed at the hub may cost, so far. The hub shows it when it asks for the client's money, and gets
+// no more than doors vouched for. Doors count up, so that the last voucher covers all before it: one that is
+// lost, repeated or late does no harm. It has the layout
 //
 //	line 8 bytes, total 8 bytes, most 8 bytes; proof 16 bytes
 //
@@ -42,7 +42,7 @@ func NewVoucher(key []byte, door, client, journal string, line uint64, total, mo
 	return append(v, proof[:voucherBytes-voucherHead]...)
 }
 
-// Line, Total and Most are what a voucher says; nothing of an empty one.
+// Line, Total and Most return a voucher's fields; 0 for an empty one.
 func (v Voucher) Line() uint64          { return v.word(0) }
 func (v Voucher) Total() market.Credits { return market.Credits(v.word(8)) }
 func (v Voucher) Most() market.Credits  { return market.Credits(v.word(16)) }
@@ -116,7 +116,7 @@ type VouchKeys struct {
 // Format shows no key in any log or error.
 func (VouchKeys) Format(f fmt.State, _ rune) { f.Write([]byte(Redacted)) }
 
-// With is what they are once the door has another, and has begun such a line.
+// With returns the keys once the door has another, and has begun such a line.
 func (k *VouchKeys) With(key []byte, line uint64) *VouchKeys {
 	out := &VouchKeys{Keys: [][]byte{key}, Line: max(k.Line, line)}
 	for _, old := range k.Keys {

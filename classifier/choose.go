@@ -9,7 +9,7 @@ import (
 	"souk/market"
 )
 
-// Want is what decides where a task goes.
+// Want holds a task's wishes and history, by which its hub is chosen.
 type Want struct {
 	Hub       string // named by the client: honoured while it has room
 	Session   string // where the session's earlier turns went: likewise
@@ -69,11 +69,11 @@ func (t *Table) full(c *Config, w *Want, now time.Time, tried []string) bool {
 	})
 }
 
-// fresh tells a hub that may be there from one that is not. One that has just entered the registry has not
-// spoken yet; a task may try it.
+// fresh reports whether a hub may be there. One that has just entered the registry has not spoken yet; a task
+// may try it.
 func (h *Hub) fresh(c *Config, now time.Time) bool { return now.Sub(h.Heard) <= c.StatusTTL }
 
-// blocked returns "" if the hub may take the task, else the code of what is in the way.
+// blocked returns "" if the hub may take the task, else the code of the obstacle.
 func (h *Hub) blocked(c *Config, w *Want, now time.Time) bus.Code {
 	if !h.fresh(c, now) {
 		return bus.CodeNoHub
@@ -102,7 +102,7 @@ func (h *Hub) blocked(c *Config, w *Want, now time.Time) bus.Code {
 	return ""
 }
 
-// offer is what a hub would be to a task.
+// offer rates a hub for a task.
 type offer struct {
 	rank       int
 	affordable bool
@@ -147,7 +147,7 @@ func (h *Hub) rank(w *Want) int {
 	return rankOther
 }
 
-// offer is the best that one of the hub's models promises.
+// offer returns the best offer of the hub's models.
 func (h *Hub) offer(c *Config, w *Want, worth market.Credits) offer {
 	o := offer{rank: h.rank(w), utility: -market.MaxCredits}
 	st := h.Status
@@ -173,9 +173,8 @@ func (h *Hub) offer(c *Config, w *Want, worth market.Credits) offer {
 	return o
 }
 
-// ttft is the published one, or, where every slot is taken, that many times it as there are rounds of waiting
-// tasks before this one. A hub that has measured none yet is taken at its best, so that it comes to measure
-// one.
+// ttft returns the published TTFT, or, where every slot is taken, a multiple that rises with the tasks
+// waiting for each. A hub that has measured none yet gets the best, so that it comes to measure one.
 func (h *Hub) ttft(m *bus.ModelStatus) time.Duration {
 	d := time.Duration(m.TTFTUS) * time.Microsecond
 	if m.Free > 0 || h.Status.Slots == 0 {
@@ -184,8 +183,8 @@ func (h *Hub) ttft(m *bus.ModelStatus) time.Duration {
 	return d * time.Duration(2+h.Status.Waiting/h.Status.Slots)
 }
 
-// What hubs are compared by where a client does not say: the length of the usual answer, which is shorter
-// than max_tokens, and worth as a multiple of the dearest published cost.
+// Defaults by which hubs are compared where a client names none: the length of the usual answer, which is
+// shorter than max_tokens, and worth as a multiple of the dearest published cost.
 const (
 	usualAnswer = 256
 	worthFactor = 4
@@ -233,7 +232,7 @@ func termsOf(c *Config, w *Want, worth market.Credits) market.Terms {
 	return t
 }
 
-// why says what stands in the way of a task that no hub can take: the reason of the hub that came closest.
+// why explains why no hub can take a task, by the reason of the hub that came closest.
 func (t *Table) why(c *Config, w *Want, now time.Time) *bus.Error {
 	closest := map[bus.Code]int{bus.CodeNoHub: 1, bus.CodeUnknownModel: 2, bus.CodePromptTooLong: 3,
 		bus.CodeNoRoom: 4, "": 4}

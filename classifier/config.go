@@ -148,8 +148,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Reader is how the door reads an answer that it collects. Such an answer has no chunks, only heartbeats and
-// an end.
+// Reader returns the configuration of the machine that reads a collected answer. Such an answer has no
+// chunks, only heartbeats and an end.
 func (c *Config) Reader() reader.Config {
 	return reader.Config{
 		MaxChunks: 16, MaxBytes: bus.MaxMessage, AckEvery: 16,

@@ -8,8 +8,8 @@ import (
 	"souk/bus/bounded"
 )
 
-// Desk is what the door remembers of clients: how much they have in hand, and where their sessions and ids
-// went. Its methods, and those of its placings, are to be called one at a time.
+// Desk is the door's memory of clients: their open requests, and the hubs of their sessions and ids. Its
+// methods, and those of its placings, are to be called one at a time.
 type Desk struct {
 	c        *Config
 	seed     maphash.Seed
@@ -23,7 +23,7 @@ type Desk struct {
 	stats    Stats
 }
 
-// places are names of hubs, by client and a key of what of it went there.
+// places remembers hubs' names by client and a hash of its session or task id.
 type places = bounded.Cache[string, uint64, string]
 
 // NewDesk returns a desk that remembers nobody. The seed keys what it remembers.
@@ -38,7 +38,7 @@ func NewDesk(c *Config, seed maphash.Seed) *Desk {
 	}
 }
 
-// Enter takes a request of so many bytes in, or says what is in its way.
+// Enter takes a request of so many bytes in, or returns why not.
 func (d *Desk) Enter(client string, size int) *bus.Error {
 	d.stats.Received++
 	if no := d.judge(client, size); no != nil {
@@ -47,7 +47,7 @@ func (d *Desk) Enter(client string, size int) *bus.Error {
 	return d.tasks.enter("tasks", client, max(1, size))
 }
 
-// judge refuses a request of which no more is known.
+// judge refuses a request by its client and size alone.
 func (d *Desk) judge(client string, size int) *bus.Error {
 	switch {
 	case d.closing:
@@ -66,8 +66,8 @@ func (d *Desk) Close() (inHand int) {
 	return d.tasks.open
 }
 
-// Answered counts the one answer to a request, and forgets the request of so many bytes if it had entered.
-// One that a reader asked again, as nobody was named in time, has the answer of the first, which counts.
+// Answered counts the one answer to a request, and forgets the request of so many bytes if it had entered. A
+// reader's repeated request has the first one's answer, which is counted there.
 func (d *Desk) Answered(client string, size int, entered, again bool, a *bus.Answer) {
 	switch st := &d.stats; {
 	case again:
@@ -142,7 +142,7 @@ func (d *Desk) key(kind byte, client, name string) uint64 {
 	return h.Sum64()
 }
 
-// past is where a task's session and id went before.
+// past returns the hubs that took a session and a task id before.
 func (d *Desk) past(client, session, id string) (hub, pinned string) {
 	if session != "" {
 		if v := d.sessions.Get(d.key('s', client, session)); v != nil {
@@ -157,19 +157,19 @@ func (d *Desk) past(client, session, id string) (hub, pinned string) {
 	return hub, pinned
 }
 
-// pin notes that a hub has been given an id; unpin, that it said it did not take it.
+// pin notes that a hub was sent a task id; unpin, that it has not taken it.
 func (d *Desk) pin(client, id, hub string) { d.ids.Put(client, d.key('t', client, id), hub, 1) }
 func (d *Desk) unpin(client, id string)    { d.ids.Drop(d.key('t', client, id)) }
 
-// settle notes where a session is.
+// settle notes a session's hub.
 func (d *Desk) settle(client, session, hub string) {
 	if session != "" {
 		d.sessions.Put(client, d.key('s', client, session), hub, 1)
 	}
 }
 
-// Judge refuses what no hub would take. Of a task that its reader asks for once more only the hubs can say
-// whether its deadline has passed: one of them may have it, and serve it.
+// Judge refuses a task that no hub would take. For a repeated request only the hubs can judge the deadline:
+// one of them may have the task, and serve it.
 func (c *Config) Judge(t *bus.Task, now time.Time) *bus.Error {
 	switch {
 	case t.Prompt.Tokens > c.MaxPromptTokens:
@@ -183,7 +183,7 @@ func (c *Config) Judge(t *bus.Task, now time.Time) *bus.Error {
 	return nil
 }
 
-// Label gives a task the label of its domain, and says what decides where it goes.
+// Label gives a task the label of its domain, and returns the wishes by which its hub is chosen.
 func (d *Desk) Label(t *bus.Task, label string, confidence float64) Want {
 	w := d.c.label(t, label, confidence)
 	d.stats.Domains[w.Label]++

@@ -10,12 +10,11 @@ import (
 // that door asks every hub whether it knows the task, before it places it: as a hub was given it by a door
 // that has died, no other may take it.
 
-// late is how old a task may be before a door takes for granted no longer that nobody else has placed it: its
-// reader asks another door after a while.
+// late is the age from which a door assumes that another may have placed the task: its reader asks another
+// door after a while.
 const late = 3 * time.Second
 
-// MayBePlaced reports whether a hub may have a task already of which a door knows that it was sent after
-// since.
+// MayBePlaced reports whether a hub may already have a task that was sent at since or later.
 func MayBePlaced(t *bus.Task, since, now time.Time) bool {
 	asleep := now.Round(0).Sub(since.Round(0)) // by the clock that goes on while the machine is suspended
 	return t.Stream && t.Resume == nil && (t.Again > 0 || max(asleep, now.Sub(since)) > late)
@@ -26,13 +25,13 @@ func MayBePlaced(t *bus.Task, since, now time.Time) bool {
 func MayBeAsked(t *bus.Task, own bool) bool { return t.Stream && t.Resume == nil && own }
 
 // SameQuestion reports whether two requests under one id ask the same: for the answer from its beginning, or
-// for the rest of it after the same attempt. Then what the one is told is the other's answer, too.
+// for the rest of it after the same attempt. Then one answer serves both.
 func SameQuestion(a, b *bus.Task) bool {
 	return (a.Resume == nil) == (b.Resume == nil) && a.Attempt == b.Attempt && a.Content() == b.Content()
 }
 
 // OwnerLookup asks a hub whether it knows a task: it has the ids of the task and no prompt, so that no hub
-// takes it, and whoever knows the id says that its content was another.
+// takes it, and a hub that knows the id replies that its content was another.
 func OwnerLookup(t *bus.Task) *bus.Task { return &bus.Task{Client: t.Client, ID: t.ID} }
 
 // Knows reads the answer of a hub, as the table has it, to an OwnerLookup; sure is false if it says neither
@@ -45,12 +44,12 @@ func (h *Hub) Knows(a *bus.Answer) (known, sure bool) {
 		a.Result.Code == bus.CodeIDConflict || a.Result.Code == bus.CodeEmptyPrompt
 }
 
-// askedElsewhere is how old a task is whose reader has asked another door: three heartbeats, at least.
+// askedElsewhere is the age of a task at which its reader has asked another door: three heartbeats, at least.
 const askedElsewhere = 6 * time.Second
 
-// MayBeOver reports whether the reader of a task of which a door knows that it was sent after since may have
-// had the last word on it from another door, whatever that was. Then no hub knows it any more, and to place
-// it anew would have it served and paid after all.
+// MayBeOver reports whether the reader of a task that was sent at since or later may have had its final
+// result from another door. Then no hub knows it any more, and to place it anew would have it served and paid
+// after all.
 func MayBeOver(t *bus.Task, own bool, since, now time.Time) bool {
 	return MayBeAsked(t, own) && max(now.Round(0).Sub(since.Round(0)), now.Sub(since)) > askedElsewhere
 }

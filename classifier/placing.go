@@ -65,7 +65,7 @@ const (
 	answered
 )
 
-// PlacingReady is what a Placing wants done.
+// PlacingReady lists what a Placing wants done.
 type PlacingReady struct {
 	Send   string      // the task to this hub, and Step its verdict
 	Vouch  Vouched     // with this
@@ -81,8 +81,8 @@ const (
 	lookAgain = 50 * time.Millisecond
 )
 
-// maxLooks is how often a hub may have all of them asked for one task: each time the door had stopped for
-// seconds since.
+// maxLooks bounds how often a hub may send the door to ask all hubs for one task: each time the door had
+// stopped for seconds since.
 const maxLooks = 3
 
 // Place begins with a task; own says that its client gave its id. A task that goes on stays with its hub,
@@ -241,7 +241,7 @@ func (p *Placing) final(c bus.Code) bool {
 	return p.task.Resume != nil || !slices.Contains(ofHub, c)
 }
 
-// ofAgents reports whether a hub refuses a task for what its agents are: to ask that one again is of no use.
+// ofAgents reports whether a hub refuses a task because of its kind of agents: asking it again is of no use.
 func ofAgents(c bus.Code) bool {
 	return c == bus.CodeUnknownModel || c == bus.CodePromptTooLong || c == bus.CodeUnsupportedField
 }
@@ -271,8 +271,8 @@ func (p *Placing) lose(now time.Time, why placeState) {
 	}
 }
 
-// sendAgain sends the task to the same hub again as soon as it is there, and nobody waits for its verdict of
-// before: what that wait ends with would be taken for the end of the next.
+// sendAgain sends the task to the same hub again as soon as it is there, and the wait for its earlier verdict
+// has ended: the end of that wait would be taken for the end of the next.
 func (p *Placing) sendAgain(now time.Time, t *Table) {
 	if p.waits {
 		return
@@ -289,7 +289,7 @@ func (p *Placing) sendAgain(now time.Time, t *Table) {
 	p.plan(now)
 }
 
-// Doubt says that the task's reader asks once more: the verdict that is awaited may be lost, as when the hub
+// Doubt tells that the task's reader has asked once more: the awaited verdict may be lost, as when the hub
 // was cut off just then. The hub is sent the task again, and gives the same one. The caller stops waiting for
 // the first, and Steps that it failed.
 func (p *Placing) Doubt(now time.Time) {
@@ -300,7 +300,7 @@ func (p *Placing) Doubt(now time.Time) {
 	}
 }
 
-// plan says when the table is searched again.
+// plan sets when the table is searched again.
 func (p *Placing) plan(now time.Time) {
 	if p.out.Wake = (time.Time{}); p.state == cut || p.state == succeeded {
 		p.out.Wake = now.Add(lookAgain)

@@ -50,13 +50,13 @@ func (d *Desk) Quoters(t *bus.Task, label string, confidence float64, hubs *Tabl
 	return names, nil
 }
 
-// Silent is what stands for a hub that gave no quote.
+// Silent stands in for the quote of a hub that gave none.
 func Silent(hub string, why error) bus.HubQuote {
 	return bus.HubQuote{Hub: hub, Code: bus.CodeUnavailable, RetryMS: retryMS,
 		Message: bus.Clip(fmt.Sprintf("hub %s gave no quote: %v", hub, why), bus.MaxText)}
 }
 
-// QuoteOf is what hubs say of a task. Where none has a quote it is refused as by the first of them.
+// QuoteOf joins the hubs' quotes for a task. If none has one, it is refused with the first hub's reason.
 func QuoteOf(t *bus.Task, hubs []bus.HubQuote) *bus.Quote {
 	q := &bus.Quote{Client: t.Client, Domain: t.Domain, Hubs: hubs,
 		Code: hubs[0].Code, Message: hubs[0].Message, RetryMS: hubs[0].RetryMS}

@@ -7,7 +7,7 @@ import (
 	"souk/bus"
 )
 
-// Stats is what the door did since it started, and what it holds now.
+// Stats counts what the door did since it started, and what it holds now.
 type Stats struct {
 	Received  uint64 `json:"received"`  // requests heard
 	Repeated  uint64 `json:"repeated"`  // of those, asked again by readers who wait; not counted below

@@ -8,7 +8,7 @@ import (
 	"souk/bus"
 )
 
-// Hub is what the door knows of one hub: its entry in the registry and the last thing it said of itself.
+// Hub is the door's view of one hub: its entry in the registry and its last status.
 type Hub struct {
 	Entry  bus.HubEntry
 	Epoch  int64       // create revision of its key: a later leader's is higher
@@ -31,10 +31,10 @@ type sold struct {
 }
 
 const (
-	// soldFor is how long a model counts as sold that no hub sells any more: its agents may have been
-	// stopped to start anew, and large models take minutes for that.
+	// soldFor is how long a model counts as sold after the last hub stopped selling it: its agents may have
+	// been stopped to start anew, and large models take minutes for that.
 	soldFor = 10 * time.Minute
-	// maxSold is how many are remembered, the latest.
+	// maxSold bounds the models remembered; the latest stay.
 	maxSold = 64
 )
 
@@ -60,8 +60,8 @@ func unsold(s []sold, was, is *bus.Status, now time.Time) []sold {
 	return s
 }
 
-// wasSold says how long ago a model was sold that nobody sells now; of a hub that fell silent, how long ago
-// that was.
+// wasSold returns how long ago a model was last sold that nobody sells now: until its hub stopped, or fell
+// silent.
 func (t *Table) wasSold(c *Config, model string, now time.Time) (ago time.Duration, was bool) {
 	latest := func(at time.Time) {
 		if d := now.Sub(at); d <= soldFor && (!was || d < ago) {
@@ -89,10 +89,10 @@ type departed struct {
 }
 
 // leftFor is how long a hub that left counts: it may have a task whose reader asks another door, which
-// readers do within so long after they have sent it.
+// readers do at most so long after they have sent it.
 const leftFor = 7 * time.Minute
 
-// Misses reports whether a hub has left that nobody can ask what it has.
+// Misses reports whether a hub has left that may have tasks and cannot be asked.
 func (t *Table) Misses(now time.Time) bool {
 	return slices.ContainsFunc(t.left,
 		func(d departed) bool { return d.at.IsZero() || now.Sub(d.at) <= leftFor })
@@ -107,8 +107,8 @@ func leaves(left []departed, h *Hub, now time.Time) []departed {
 	return append(left, departed{h.Entry.Journal, now})
 }
 
-// WithLed returns a table with a hub that the registry remembers: one that leads, or has led of late. What
-// this door has seen of it says more.
+// WithLed returns a table with a hub that the registry remembers: one that leads, or has led of late. The
+// door's own record of it stays.
 func (t *Table) WithLed(journal string) *Table {
 	if slices.ContainsFunc(t.hubs, func(h Hub) bool { return h.Entry.Journal == journal }) ||
 		slices.ContainsFunc(t.left, func(d departed) bool { return d.journal == journal }) {
@@ -144,7 +144,7 @@ func (t *Table) LastStatus(domain string) (h bus.LastStatus) {
 	return h
 }
 
-// HasHeard reports whether a table knows a status of each hub of which a later table does, of the same
+// HasHeard reports whether a table has a status of each hub that has one in a later table, of the same
 // leader.
 func (t *Table) HasHeard(later *Table) bool {
 	for i := range later.hubs {

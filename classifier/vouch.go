@@ -43,7 +43,7 @@ func (d *Desk) BeginLine() { d.vouching.totals = nil }
 // LinesFrom says which was the last line of the door's lives before.
 func (d *Desk) LinesFrom(line uint64) { d.vouching.line = max(d.vouching.line, line) }
 
-// Vouched is what the door says of a client with a task: bus.NewVoucher makes the voucher of it.
+// Vouched limits a client's spending at a hub: bus.NewVoucher makes a voucher of it.
 type Vouched struct {
 	Journal     string
 	Line        uint64
@@ -69,7 +69,7 @@ func (v *vouching) add(now time.Time, client, journal string, most market.Credit
 	return Vouched{journal, n.line, n.total, most}
 }
 
-// of returns what was said last, for a task that may cost so much.
+// of returns the last voucher's sums, for a task that may cost so much.
 func (v *vouching) of(now time.Time, client, journal string, most market.Credits) Vouched {
 	n, known := v.totals[pair{client, journal}]
 	if !known {
@@ -78,8 +78,8 @@ func (v *vouching) of(now time.Time, client, journal string, most market.Credits
 	return Vouched{journal, n.line, n.total, most}
 }
 
-// Most is what a task may cost at most: what its client says, or else what its tokens are worth by
-// Config.Worth. A hub of which no client names a price charges no more.
+// Most bounds what a task may cost: by the price its client names, else by its tokens at Config.Worth. A hub
+// of which no client names a price charges no more.
 func (c *Config) Most(t *bus.Task) market.Credits {
 	if p := t.Terms.MaxPrice; p != nil && *p > 0 {
 		return *p

@@ -90,7 +90,7 @@ func TestABurstToFreeSlotsIsTaken(t *testing.T) {
 }
 
 // An answer without max_tokens ends where its engine ends it, unless it comes to cost as many cards as one
-// task may take of a purse. One that names max_tokens is held for in full.
+// task may take of an account. One that names max_tokens is held for in full.
 func TestAnAnswerWithoutMaxTokens(t *testing.T) {
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", 4, 0.8, card(3, 1, 15))

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
 
@@ -22,16 +23,16 @@ func TestATaskWaitsForThePromptsBeforeIt(t *testing.T) {
 		}
 	}
 	h.must(h.step(h.task("ann", "long", tokens(8000), worth(market.Credit))))
-	long := h.n.lookup(h.agentOf(h.take("ann", "long")))
+	long := h.agentOf(h.take("ann", "long"))
 	h.must(h.step(h.task("ann", "short", tokens(100), worth(market.Credit))))
-	short := h.n.lookup(h.agentOf(h.take("ann", "short")))
+	short := h.agentOf(h.take("ann", "short"))
 	if short == long {
 		t.Fatal("the short prompt went behind the long one, and an idle agent was there")
 	}
-	next := &task{msg: h.task("bob", "next"), deadline: h.now.Add(time.Minute),
-		terms: market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
-	first := func(a *agent) time.Duration { return h.n.quoted(next, a, h.n.backlog(a)).forecast.TTFT }
-	takes := 8000 * h.n.cfg.Prior.PerToken
+	first := func(agent string) time.Duration {
+		return h.n.Estimate(agent, h.task("bob", "next")).Forecast.TTFT
+	}
+	takes := 8000 * h.n.Config().Prior.PerToken
 	behind, beside := first(long), first(short)
 	if behind < takes || behind > takes*5/4 || beside > takes/8 {
 		t.Errorf("first tokens in %v behind a prompt that takes %v, in %v behind a short one", behind, takes,
@@ -52,12 +53,12 @@ func TestATaskWaitsForThePromptsBeforeIt(t *testing.T) {
 func TestBacklogsAreFew(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for d := time.Duration(0); d < 10*time.Second; d += 100 * time.Microsecond {
-		n := nearly(d)
+		n := hub.Nearly(d)
 		if n < d || n > d+d/8+time.Millisecond {
 			t.Fatalf("%v is nearly %v", d, n)
 		}
-		if nearly(n) != n {
-			t.Fatalf("%v is %v, and that is %v", d, n, nearly(n))
+		if hub.Nearly(n) != n {
+			t.Fatalf("%v is %v, and that is %v", d, n, hub.Nearly(n))
 		}
 		seen[n] = true
 	}
@@ -74,9 +75,7 @@ func TestAnswersAreExpectedByWhoseTheyAre(t *testing.T) {
 		h.join(id, "llama", 1, 0.9, card(1, 1, 4))
 	}
 	expected := func(client string) int {
-		next := &task{key: taskKey{client, "next"}, msg: h.task(client, "next")}
-		a := h.n.lookup("a-1")
-		return h.n.quoted(next, a, backlog{}).forecast.Output
+		return h.n.IdleEstimate("a-1", h.task(client, "next")).Forecast.Output
 	}
 	tokens := map[string]int{"ann": 5, "bob": 60}
 	for i := range 40 {
@@ -114,18 +113,15 @@ func TestWhatAnAgentHasYetToCompute(t *testing.T) {
 			m.Prompt = bus.Prompt{Bytes: 32_000, Messages: 1, Tokens: 8000, Text: 32_000}
 		})))
 	}
-	a, other := h.n.lookup("a-1"), h.n.lookup("a-2")
-	if len(a.holds) != 2 || len(other.holds) != 2 {
-		t.Fatalf("%d and %d tasks run", len(a.holds), len(other.holds))
+	if one, other := h.runningAt("a-1"), h.runningAt("a-2"); one != 2 || other != 2 {
+		t.Fatalf("%d and %d tasks run", one, other)
 	}
 	h.pass(200 * time.Millisecond)
-	seq := uint64(1 << 40)
 	says := func(prefills, ahead int) (own, others time.Duration) {
-		seq++
-		h.must(h.summary("a-1", seq, func(s *bus.Summary) {
+		h.must(h.summary("a-1", func(s *bus.Summary) {
 			s.InFlight, s.Slots, s.Prefills, s.Ahead = 2, 4, prefills, ahead
 		}))
-		return h.n.backlog(a).Queue, h.n.backlog(other).Queue
+		return h.n.Queue("a-1"), h.n.Queue("a-2")
 	}
 	both, before := says(2, 16_000)
 	half, after := says(2, 8000)

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/ledger"
 	"souk/market"
 )
@@ -15,7 +16,7 @@ import (
 // load is a Node under a steady load, without wires: what a task costs the hub in memory and CPU, fsync
 // aside.
 type load struct {
-	n    *Node
+	n    *hub.Node
 	now  time.Time
 	open []*bus.Completion
 
@@ -26,7 +27,7 @@ func newLoad(b *testing.B, agents, slots, closesAt int) *load {
 	cfg := testConfig()
 	cfg.Batch.ClosesAt, cfg.Silence = closesAt, time.Hour // no summaries here
 	cfg.MaxWaitingPerClient = cfg.MaxWaiting
-	n, err := NewNode(cfg, [32]byte{1})
+	n, err := hub.NewNode(cfg, [32]byte{1})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func (l *load) ready(b *testing.B) {
 		for _, f := range r.Funds {
 			reply := &bus.FundsReply{ID: f.Request.ID}
 			if f.Op == bus.OpAllot {
-				reply.Grants = []bus.Grant{{Number: l.n.book.LastGrant("hub-math") + 1,
+				reply.Grants = []bus.Grant{{Number: l.n.Book().LastGrant("hub-math") + 1,
 					Client: f.Request.Client, Hub: "hub-math", Amount: f.Request.Amount}}
 			}
 			if err := l.n.Step(l.now, reply); err != nil {
@@ -153,7 +154,7 @@ func BenchmarkRoundAlone(b *testing.B) {
 		l.fund(b)
 		n, awards := l.n, l.n.Stats().Awards
 		begin := time.Now()
-		n.clear()
+		n.Clear()
 		rounds = append(rounds, time.Since(begin))
 		if got := n.Stats().Awards - awards; got != 1 {
 			b.Fatalf("%d awards", got)
@@ -195,7 +196,7 @@ func BenchmarkTaskContended(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			for l.n.open > 0 {
+			for l.n.Stats().Open > 0 {
 				l.ready(b)
 				for _, c := range l.open {
 					if err := l.n.Step(l.now, c); err != nil {
@@ -211,7 +212,6 @@ func BenchmarkTaskContended(b *testing.B) {
 	}
 	s := l.n.Stats()
 	b.ReportMetric(float64(s.Awards)/float64(max(1, s.Rounds)), "awards/round")
-	b.ReportMetric(float64(s.Contested)/float64(max(1, s.Rounds)), "contested")
 }
 
 // One round of so many tasks that wait for all seats of a fleet: quotes, pruning, clearing, check, records
@@ -229,7 +229,7 @@ func BenchmarkRound(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
 					l.now = l.now.Add(20 * time.Millisecond)
-					for l.n.waiting < c.tasks {
+					for l.n.Stats().Waiting < c.tasks {
 						m := benchTask(i)
 						m.Client = fmt.Sprintf("c-%d", i%c.clients)
 						m.Prompt.Tokens = 300 + i*7919%400
@@ -242,7 +242,7 @@ func BenchmarkRound(b *testing.B) {
 					before := l.n.Stats().Awards
 					begin := cpu()
 					b.StartTimer()
-					l.n.clear()
+					l.n.Clear()
 					b.StopTimer()
 					used += cpu() - begin
 					awards += l.n.Stats().Awards - before
@@ -286,7 +286,7 @@ func BenchmarkOneSlotFree(b *testing.B) {
 			used := time.Duration(0)
 			for b.Loop() {
 				b.StopTimer()
-				for l.n.waiting < c.tasks {
+				for l.n.Stats().Waiting < c.tasks {
 					ask(i)
 					i++
 				}
@@ -295,10 +295,10 @@ func BenchmarkOneSlotFree(b *testing.B) {
 					b.Fatal(err)
 				}
 				l.open = l.open[1:]
-				l.n.batch.Wake()
+				l.n.Again()
 				begin := cpu()
 				b.StartTimer()
-				l.n.clear()
+				l.n.Clear()
 				b.StopTimer()
 				used += cpu() - begin
 				l.ready(b)
@@ -311,12 +311,10 @@ func BenchmarkOneSlotFree(b *testing.B) {
 
 // fund answers the treasury's part without clearing a round.
 func (l *load) fund(b *testing.B) {
-	for len(l.n.out.Funds) > 0 {
-		f := l.n.out.Funds[0]
-		l.n.out.Funds = l.n.out.Funds[1:]
+	for f, ok := l.n.Asks(); ok; f, ok = l.n.Asks() {
 		reply := &bus.FundsReply{ID: f.Request.ID}
 		if f.Op == bus.OpAllot {
-			reply.Grants = []bus.Grant{{Number: l.n.book.LastGrant("hub-math") + 1,
+			reply.Grants = []bus.Grant{{Number: l.n.Book().LastGrant("hub-math") + 1,
 				Client: f.Request.Client, Hub: "hub-math", Amount: f.Request.Amount}}
 		}
 		if err := l.n.Step(l.now, reply); err != nil {

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -8,20 +8,14 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/hub/regime"
 	"souk/market"
 )
 
-// pairing is what a hub says of a task on an agent, whatever is bid.
+// pairing holds a hub's forecast of a task on an agent, whatever is bid.
 type pairing struct {
-	usable           bool
-	timely           bool
-	prompt, cached   int
-	maxTokens        int
-	ttft             time.Duration
-	output           int
-	cost, worst      market.Credits
-	quality          float64
+	hub.Estimate
 	worthIt, inRound bool // these two may read the task's own bid
 	edgeCost, toll   market.Credits
 }
@@ -33,7 +27,7 @@ type bidden struct {
 	order  []string // of the tasks that wait
 }
 
-// terms are what a client may say a task is worth.
+// terms are a client's possible bids for a task.
 func randomTerms(r *rand.Rand) bus.Terms {
 	worth, delta, patience := market.Credits(4_000_000)<<r.IntN(12), 0.3+0.7*r.Float64(),
 		int64(1)<<(8+r.IntN(8))
@@ -49,7 +43,7 @@ func randomTerms(r *rand.Rand) bus.Terms {
 func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
-	h := newHouse(t, func(c *Config) {
+	h := newHouse(t, func(c *hub.Config) {
 		c.Batch.Eager, c.Fee = false, 500
 		c.Regime = regime.Params{Temperature: 3 * r.Float64(), Overlap: r.Float64()}
 		c.Pricing = []string{market.PricingVCG, market.PricingPosted}[r.IntN(2)]
@@ -58,7 +52,7 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 		reg := registration(fmt.Sprint("a-", i), []string{"llama", "qwen"}[r.IntN(2)], 1+r.IntN(3),
 			0.6+r.Float64()/3, card(1<<r.IntN(6), 1, market.Credits(4+r.IntN(60))))
 		reg.MaxModelLen = 2000 << r.IntN(3)
-		h.must(h.n.Join(h.now, reg))
+		h.must(h.register(reg))
 	}
 	dear := worth(10 * market.Credit)
 	for i := range 6 { // some agents are warm, and one of the cheap ones is taken
@@ -95,40 +89,25 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 	h.now = h.now.Add(20 * time.Millisecond)
 	h.n.Tick(h.now)
 	for _, m := range tasks {
-		k := h.n.known[taskKey{m.Client, m.ID}]
-		if k == nil {
-			continue // refused: no agent has its model, say, or its bid is below any cost
-		}
-		for _, a := range h.n.roster {
-			q := h.n.quoted(k, a, h.n.backlog(a))
-			q.value = q.within(k.reserved)
-			b.pairs[string(k.id)+">"+a.id] = pairing{
-				usable: h.n.usable(k, a),
-				timely: !h.n.now.Add(a.predictor.Half(q.forecast.TTFT)).After(k.deadline),
-				prompt: q.prompt, cached: q.features.Cached, maxTokens: q.maxTokens,
-				ttft: q.forecast.TTFT, quality: a.quality(m.Domain),
-				output: q.forecast.Output,
-				cost:   q.cost, worst: q.worst(a),
-			}
+		// none of who was refused: no agent has its model, say, or its bid is below any cost
+		for agent, q := range h.n.Estimates(m.Client, m.ID) {
+			q.Value = 0 // is what it bids
+			b.pairs[m.Client+"/"+m.ID+">"+agent] = pairing{Estimate: q}
 		}
 	}
-	for _, it := range h.n.batch.Take(nil, h.n.batch.Len()) {
-		b.order = append(b.order, string(it.id))
-		h.n.batch.Add(it, it.arrived)
-	}
-	rounds := h.n.stats.Rounds
+	b.order = h.n.Order()
+	rounds := h.n.Stats().Rounds
 	h.run()
-	if h.n.stats.Rounds != rounds+1 {
+	if h.n.Stats().Rounds != rounds+1 {
 		return nil // nothing was worth its cost
 	}
-	for _, x := range h.n.round.pairs { // whatever is bid
-		key := string(h.n.round.tasks[x.task].id) + ">" + h.n.round.agents[x.agent].id
+	for key, worthIt := range h.n.Worthwhile() {
 		if p, asked := b.pairs[key]; asked {
-			p.worthIt = x.value-x.cost-h.n.cfg.Fee >= 0
+			p.worthIt = worthIt
 			b.pairs[key] = p
 		}
 	}
-	whole := h.n.round.whole // before it was pruned by what was bid
+	whole := h.n.Whole() // before it was pruned by what was bid
 	for _, e := range whole.Edges {
 		key := string(whole.Tasks[e.Task].ID) + ">" + string(whole.Agents[e.Agent].Agent)
 		p, asked := b.pairs[key]
@@ -199,7 +178,7 @@ func TestNoBidDecidesWhoMayMeet(t *testing.T) {
 			for key, p := range first.pairs {
 				q := second.pairs[key]
 				for _, x := range []pairing{p, q} {
-					if x.inRound != (x.usable && x.timely && x.worthIt) {
+					if x.inRound != (x.Usable && x.InTime && x.worthIt) {
 						t.Fatalf("round %d: %s is in the round: %v, and ought not: %+v", n, key, x.inRound, x)
 					}
 				}
@@ -236,10 +215,7 @@ func TestACutByPriceTeachesNoLength(t *testing.T) {
 	} {
 		h := newHouse(t, nil)
 		h.join("a-1", "llama", 1, 0.8, card(1, 1, 4))
-		a := h.n.lookup("a-1")
-		next := &task{msg: h.task("bob", "next"), deadline: h.now.Add(time.Minute),
-			terms: market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
-		before := h.n.quoted(next, a, backlog{})
+		before := h.n.IdleEstimate("a-1", h.task("bob", "next"))
 		for i := range 20 {
 			h.must(h.step(h.task("ann", fmt.Sprint("t", i), worth(market.Credit))))
 			d := h.take("ann", fmt.Sprint("t", i))
@@ -248,10 +224,10 @@ func TestACutByPriceTeachesNoLength(t *testing.T) {
 			h.accept(d)
 			h.must(h.step(done))
 		}
-		after := h.n.quoted(next, a, backlog{})
-		if (after.forecast.Output != before.forecast.Output) != c.learned {
-			t.Errorf("%s: %d tokens are expected, %d before", name, after.forecast.Output,
-				before.forecast.Output)
+		after := h.n.IdleEstimate("a-1", h.task("bob", "next"))
+		if (after.Forecast.Output != before.Forecast.Output) != c.learned {
+			t.Errorf("%s: %d tokens are expected, %d before", name, after.Forecast.Output,
+				before.Forecast.Output)
 		}
 	}
 }

@@ -163,7 +163,7 @@ func (h *house) asks(change func(*bus.Ask)) {
 	}
 }
 
-// draws is what an agent says from the fuzzer's bytes; behind their end everything is 0.
+// draws makes an agent's messages from the fuzzer's bytes; behind their end everything is 0.
 type draws []byte
 
 func (s *draws) next() int {
@@ -193,7 +193,7 @@ func (s *draws) word() string {
 		string(bus.CodeCancelled), string(bus.CodeUnavailable), strings.Repeat("c", bus.MaxID)}[s.next()%14]
 }
 
-// lies is what a reader of the rules finds impossible in an account that stands under a hold: it knows
+// lies names whatever a reader of the rules finds impossible in an account that stands under a hold: it knows
 // nothing of how the hub settles.
 func lies(c *bus.Completion, h *ledger.Hold, most int) bool {
 	u := c.Usage

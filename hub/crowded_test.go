@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -8,17 +8,21 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
 
 // crowdedHouse is a house with a few agents, of which some are full, prices of past rounds, and tasks of
 // several clients that wait, one of them with a few, for the next round.
-func crowdedHouse(t *testing.T, seed uint64) *house {
+func crowdedHouse(t *testing.T, seed uint64, change ...func(*hub.Config)) *house {
 	rng := rand.New(rand.NewPCG(seed, 21))
-	h := newHouse(t, func(c *Config) {
+	h := newHouse(t, func(c *hub.Config) {
 		c.Batch.Eager, c.Batch.ClosesAt, c.Batch.Apart, c.Settle = false, 1000, 0, market.SettleQuoted
 		c.Clarke = []string{market.ClarkeClient, market.ClarkeTask}[seed%2]
 		c.Fee = market.Credits(rng.IntN(1000))
+		for _, f := range change {
+			f(c)
+		}
 	})
 	slots := 0
 	for i := range 2 + rng.IntN(3) {
@@ -51,7 +55,7 @@ func crowdedHouse(t *testing.T, seed uint64) *house {
 		ask(fmt.Sprint("c", rng.IntN(4)), fmt.Sprint("t", n), sharedSession(rng))
 	}
 	h.now = h.now.Add(time.Duration(rng.IntN(3000)) * time.Millisecond)
-	h.n.advance(h.now)
+	h.n.Advance(h.now)
 	return h
 }
 

@@ -1,10 +1,12 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"souk/bus/learned"
+	"souk/hub"
 )
 
 // A hub that knows more agents than it keeps forgets those of its earlier life that do not come back before
@@ -18,13 +20,13 @@ func TestAgentsOfAnEarlierLifeAreForgottenFirst(t *testing.T) {
 	before.must(err)
 	data, err = learned.Sealed(data)
 	before.must(err)
-	h := newHouse(t, func(c *Config) { c.MaxAgents = 2 })
+	h := newHouse(t, func(c *hub.Config) { c.MaxAgents = 2 })
 	h.must(h.n.Relearn(data))
 	for range 20 {
 		h.join("new", "llama", 1, 0.9, card(1, 1, 4))
-		h.n.Leave(h.now, "new")
+		h.leave("new")
 	}
-	if h.n.lookup("new") == nil || len(h.n.roster) != 4 {
-		t.Errorf("%d agents are known, want 4 and the new one among them", len(h.n.roster))
+	if known := h.n.Known(); !slices.Contains(known, "new") || len(known) != 4 {
+		t.Errorf("%d agents are known, want 4 and the new one among them", len(known))
 	}
 }

@@ -13,7 +13,7 @@ import (
 // A client that is alone with a mixed fleet pays the price card, however many callers it has: what its tasks
 // keep from each other is charged to nobody.
 func TestOneClientAlonePaysTheCard(t *testing.T) {
-	h := newHouse(t, func(c *hub.Config) { c.Seed.Every, c.Silence = 0, time.Hour })
+	h := newHouse(t, func(c *hub.Config) { c.Prewarm.Every, c.Silence = 0, time.Hour })
 	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
 	h.join("a-2", "llama", 4, 0.85, card(1, 1, 4))
 	h.join("a-3", "qwen", 2, 0.8, card(2, 1, 8))
@@ -72,7 +72,7 @@ func TestTermsAtEveryEdgeAreAnswered(t *testing.T) {
 	for _, fleet := range []string{"free", "full", "silent", "draining"} {
 		for name, edge := range edges {
 			h := newHouse(t, func(c *hub.Config) {
-				if c.Seed.Every = 0; fleet != "silent" {
+				if c.Prewarm.Every = 0; fleet != "silent" {
 					c.Silence = time.Hour
 				}
 			})

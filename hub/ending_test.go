@@ -97,8 +97,8 @@ func TestAHubClosesItsJournal(t *testing.T) {
 	h.accept(d)
 	waits := func(for_ string) {
 		t.Helper()
-		if got := h.n.Waits(); !strings.Contains(got, for_) || h.n.Closed() {
-			t.Fatalf("waits for %q, want %q; closed: %v", got, for_, h.n.Closed())
+		if got := h.n.Money().Waits(); !strings.Contains(got, for_) || h.n.Book().Closed("hub-math") {
+			t.Fatalf("waits for %q, want %q; closed: %v", got, for_, h.n.Book().Closed("hub-math"))
 		}
 	}
 	restart := func(epoch int64) {
@@ -139,8 +139,8 @@ func TestAHubClosesItsJournal(t *testing.T) {
 	waits("the treasury said bad_request: another number")
 	h.unended = false
 	h.pass(time.Second) // and it asks again
-	if !h.n.Closed() || !h.replica.Closed("hub-math") {
-		t.Fatalf("the journal is not closed; waits for %s", h.n.Waits())
+	if !h.n.Book().Closed("hub-math") || !h.replica.Closed("hub-math") {
+		t.Fatalf("the journal is not closed; waits for %s", h.n.Money().Waits())
 	}
 	ask := h.asked[len(h.asked)-1]
 	if q := ask.Request; ask.Op != bus.OpClose || q.ID != "hub-math-close" || q.Distributed != 1 ||
@@ -173,14 +173,14 @@ func TestAHubThatTheTreasuryEnded(t *testing.T) {
 	h.pass(bus.FundsEvery)
 	h.must(h.step(h.task("bob", "late")))
 	h.want("inbox.bob.late", "draining")
-	if h.n.Closed() || !h.n.Closing() {
+	if h.n.Book().Closed("hub-math") || !h.n.Money().Closing() {
 		t.Fatal("it does not wait for what runs")
 	}
 	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 50})))
 	h.pass(0)
 	h.pass(0)
-	if !h.n.Closed() || !h.replica.Closed("hub-math") {
-		t.Fatalf("the journal is not closed; it waits for %s", h.n.Waits())
+	if !h.n.Book().Closed("hub-math") || !h.replica.Closed("hub-math") {
+		t.Fatalf("the journal is not closed; it waits for %s", h.n.Money().Waits())
 	}
 	left := h.replica.Balance(ledger.Surplus)
 	if left <= 0 || hasMoney(h.replica) || h.prepaid["ann"]+h.prepaid["bob"]+left+
@@ -201,7 +201,7 @@ func TestAHubThatTheTreasuryEnded(t *testing.T) {
 	h.must(h.n.Lead(h.now, 8))
 	h.run()
 	h.pass(0)
-	if !h.n.Closed() || len(h.faults) != 1 {
-		t.Errorf("after a start it is not closed and waits for %s; faults %v", h.n.Waits(), h.faults)
+	if !h.n.Book().Closed("hub-math") || len(h.faults) != 1 {
+		t.Errorf("after a start it is not closed and waits for %s; faults %v", h.n.Money().Waits(), h.faults)
 	}
 }

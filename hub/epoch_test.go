@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/ledger"
+	"souk/hub"
 	"souk/market"
 )
 
@@ -16,17 +16,13 @@ type owners struct {
 	*house
 	asks  map[string]market.Credits // by agent
 	owner map[string]string
-	mute  map[string]bool
 	read  int
 }
 
-func newOwners(t *testing.T, change func(*Config)) *owners {
-	o := &owners{asks: map[string]market.Credits{}, owner: map[string]string{}, mute: map[string]bool{}}
-	o.house = newHouse(t, func(c *Config) {
+func newOwners(t *testing.T) *owners {
+	o := &owners{asks: map[string]market.Credits{}, owner: map[string]string{}}
+	o.house = newHouse(t, func(c *hub.Config) {
 		c.Pricing, c.Ceiling, c.Silence = market.PricingTariff, 90_000, time.Hour // no summaries here
-		if change != nil {
-			change(c)
-		}
 	})
 	return o
 }
@@ -48,7 +44,7 @@ func (o *owners) ask(id string, number uint64) market.Ask {
 func (o *owners) answer() {
 	for ; o.read < len(o.messages); o.read++ {
 		c, ok := o.messages[o.read].Body.(*bus.Call)
-		if !ok || o.mute[c.Agent] {
+		if !ok {
 			continue
 		}
 		ask := o.ask(c.Agent, c.Epoch)
@@ -90,7 +86,7 @@ func (o *owners) serveAll(client string, tasks int) (agents []string) {
 // Six owners, of whom the fewest sell that carry the load: paid what the first that lost had asked, whatever
 // they asked themselves.
 func TestAnEpochOfAClass(t *testing.T) {
-	o := newOwners(t, nil)
+	o := newOwners(t)
 	for i := range 6 {
 		o.joinOwner(fmt.Sprint("a-", i), fmt.Sprint("owner-", i), market.Credits(10_000*(i+1)))
 	}
@@ -99,7 +95,7 @@ func TestAnEpochOfAClass(t *testing.T) {
 		t.Fatal("sold before there is a tariff")
 	}
 	o.wait(2 * time.Second)
-	e, tariff, ok := o.n.book.Epoch("h200")
+	e, tariff, ok := o.n.Book().Epoch("h200")
 	if !ok || e.Number != 1 || tariff.Amount != 90_000 || len(tariff.Winners) != 6 {
 		t.Fatalf("the first epoch, in which all win: %+v", tariff)
 	}
@@ -111,7 +107,7 @@ func TestAnEpochOfAClass(t *testing.T) {
 	o.serveAll("ann", 2)
 	// two more epochs: by the second's use the third leaves out whom the load does not need
 	o.wait(65 * time.Second)
-	e, tariff, _ = o.n.book.Epoch("h200")
+	e, tariff, _ = o.n.Book().Epoch("h200")
 	if e.Number < 3 || len(tariff.Winners) == 6 ||
 		tariff.Amount != market.Credits(10_000*(len(tariff.Winners)+1)) || tariff.Winners[0] != "owner-0" {
 		t.Fatalf("epoch %d: %+v", e.Number, tariff)
@@ -129,7 +125,7 @@ func TestAnEpochOfAClass(t *testing.T) {
 	// A winner's last agent leaves: the first on standby takes its place, at the next one's ask.
 	o.n.Leave(o.now, "a-0")
 	o.run()
-	e, tariff, _ = o.n.book.Epoch("h200")
+	e, tariff, _ = o.n.Book().Epoch("h200")
 	if len(e.Lost) != 1 || len(tariff.Winners) != winners || tariff.Winners[0] != "owner-1" ||
 		tariff.Amount != market.Credits(10_000*(winners+2)) {
 		t.Errorf("without owner-0: lost %v, %+v", e.Lost, tariff)
@@ -139,13 +135,8 @@ func TestAnEpochOfAClass(t *testing.T) {
 		t.Errorf("then %v sell", got)
 	}
 	// A hub that starts again goes on with the tariff that stands in its journal.
-	n, err := NewNode(o.n.cfg, [32]byte{2})
-	o.must(err)
-	for _, f := range o.frames {
-		o.must(n.Replay(f))
-	}
-	o.n = n
-	o.must(n.Lead(o.now, 8))
+	o.restart()
+	o.must(o.n.Lead(o.now, 8))
 	o.run()
 	o.joinOwner("a-1", "owner-1", 20_000)
 	if got := o.serveAll("ann", 1); !slices.Equal(got, []string{"a-1"}) {
@@ -156,76 +147,4 @@ func TestAnEpochOfAClass(t *testing.T) {
 		t.Errorf("recorded %+v, %+v", r.Rule, r.Sellers)
 	}
 	o.audited()
-}
-
-// Asks of one owner count as one, the highest; who does not open what it sealed, or says another thing, does
-// not sell.
-func TestAsksThatDoNotCount(t *testing.T) {
-	o := newOwners(t, nil)
-	o.joinOwner("a-0", "both", 10_000)
-	o.joinOwner("a-1", "both", 70_000)
-	o.joinOwner("a-2", "dear", 90_001)
-	o.joinOwner("a-3", "liar", 20_000)
-	o.joinOwner("a-4", "mute", 20_000)
-	o.joinOwner("a-5", "fair", 30_000)
-	o.mute["a-4"] = true
-	o.pass(gather)
-	o.answer()
-	sealed := o.frames[len(o.frames)-1]
-	for _, r := range sealed.Records {
-		if r.Kind == ledger.KindSeal {
-			t.Fatal("sealed before everybody had the time to answer")
-		}
-	}
-	o.pass(o.n.cfg.SealWait)
-	if r := o.frames[len(o.frames)-1].Records[0]; r.Kind != ledger.KindSeal ||
-		len(r.Epoch.Epoch.Seals) != 5 ||
-		r.Epoch.Epoch.Opened != nil {
-		t.Fatalf("recorded %+v", r.Epoch)
-	}
-	o.asks["a-3"] = 5_000 // read the others' first, or so it thinks
-	late := o.ask("a-4", 1)
-	seal := late.Seal("h200", 1)
-	if o.n.Step(o.now, &bus.Ask{Agent: "a-4", Class: "h200", Epoch: 1, Seal: seal[:]}) == nil {
-		t.Error("a seal is taken after the sealing")
-	}
-	o.wait(2 * time.Second)
-	_, tariff, ok := o.n.book.Epoch("h200")
-	if !ok || !slices.Equal(tariff.Winners, []string{"fair", "both"}) || len(tariff.Standby) != 0 ||
-		tariff.Amount != 90_000 {
-		t.Errorf("%+v", tariff)
-	}
-	if got := o.serveAll("ann", 12); !slices.Equal(got, []string{"a-0", "a-1", "a-5"}) {
-		t.Errorf("%v sell", got)
-	}
-	// Who came too late is in the next one, soon.
-	o.joinOwner("a-6", "new", 1_000)
-	if a := o.n.lookup("a-6"); a.sells {
-		t.Error("a newcomer sells in an epoch that it is not in")
-	}
-	o.wait(o.n.cfg.EpochLeast + 2*time.Second)
-	if a := o.n.lookup("a-6"); !a.sells {
-		t.Error("a newcomer is not in the next epoch")
-	}
-	o.audited()
-}
-
-// An epoch that was called for by a hub that leads is not recorded by one that does not.
-func TestADeposedHubRecordsNoEpoch(t *testing.T) {
-	o := newOwners(t, nil)
-	o.joinOwner("a-1", "one", 10_000)
-	o.joinOwner("a-2", "two", 20_000)
-	o.mute["a-2"] = true
-	o.pass(gather)
-	o.answer()
-	if o.n.sales["h200"].phase != sealing || len(o.n.sales["h200"].said) != 1 {
-		t.Fatal("no sealing is on its way")
-	}
-	before := len(o.frames)
-	o.n.Depose(o.now)
-	o.run()
-	o.wait(3 * time.Second)
-	if len(o.frames) != before {
-		t.Errorf("a %s was recorded", o.frames[before].Records[0].Kind)
-	}
 }

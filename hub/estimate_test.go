@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"testing"
@@ -18,9 +18,9 @@ func TestTheBoundIsForTheHoldAlone(t *testing.T) {
 		h.measured("a-1", 1, card(1, 1, 10))
 		h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.Prompt.Text, m.Prompt.Pieces = text, 1 })))
 		d := h.take("ann", "t1")
-		hold := h.n.holds[d.Hold]
-		return seen{int64(h.n.known[taskKey{"ann", "t1"}].terms.Worth), int64(d.Quoted), int64(d.Premium),
-			int64(d.SlotPrice), d.FirstMS, hold.rec.Prompt, hold.rec.Output, d.MaxTokens}, d.PromptMost
+		_, _, hold := h.n.Held(d.Hold)
+		return seen{int64(h.n.Terms("ann", "t1").Worth), int64(d.Quoted), int64(d.Premium),
+			int64(d.SlotPrice), d.FirstMS, hold.Prompt, hold.Output, d.MaxTokens}, d.PromptMost
 	}
 	short, few := of(100) // of 100 tokens by the estimate
 	long, many := of(4000)

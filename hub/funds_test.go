@@ -150,7 +150,7 @@ func TestATaskThatMovesMayCostWhatItMight(t *testing.T) {
 // What was reserved for a task on the dearest agent is more than what is held for it on another. The rest is
 // there for those of its client that wait for money: also while the treasury says nothing.
 func TestWhatAHoldLeavesLetsOthersIn(t *testing.T) {
-	h := newHouse(t, func(c *hub.Config) { c.Silence, c.Seed.Every = time.Hour, 0 })
+	h := newHouse(t, func(c *hub.Config) { c.Silence, c.Prewarm.Every = time.Hour, 0 })
 	h.join("cheap", "llama", 4, 0.9, card(1, 1, 4))
 	h.join("dear", "llama", 4, 0.9, card(100, 100, 400))
 	h.prepaid["ann"] = market.Credit / 20
@@ -167,4 +167,43 @@ func TestWhatAHoldLeavesLetsOthersIn(t *testing.T) {
 		t.Errorf("handed out: %q, with %s available", got, h.replica.Avail("ann"))
 	}
 	h.audited()
+}
+
+// Whatever is said of a task that is taken, it stays good terms when its client has less than it may cost and
+// when agents ask for other prices: nobody is told after that that terms are bad.
+func TestTermsStayGood(t *testing.T) {
+	most, year, ms := market.MaxWorth, market.MaxPatience.Milliseconds(), int64(1)
+	one, little, full := 1.0, 0.001, market.Credit/1000
+	taken := 0
+	for i, worth := range []*market.Credits{nil, &full, &most} {
+		for j, delta := range []*float64{nil, &little, &one} {
+			for k, patience := range []*int64{nil, &ms, &year} {
+				for l, price := range []*market.Credits{nil, &full, &most} {
+					h := newHouse(t, nil)
+					h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+					h.must(h.step(h.task("ann", "t0", inNoHurry)))
+					h.accept(h.take("ann", "t0"))
+					h.prepaid["cat"] = full
+					h.must(h.step(h.task("cat", "t1", func(m *bus.Task) {
+						m.Terms = bus.Terms{Worth: worth, Delta: delta, PatienceMS: patience, MaxPrice: price}
+					})))
+					if !h.n.Knows("cat", "t1") {
+						continue // no agent is worth its cost
+					}
+					h.join("a-2", "llama", 1, 0.9, card(1_000_000, 1, 1_000_000))
+					h.pass(time.Second)
+					if !h.n.Knows("cat", "t1") {
+						continue
+					}
+					taken++
+					if x := h.n.Terms("cat", "t1"); x.Validate() != nil || x.Cap() > full {
+						t.Errorf("%d %d %d %d: %v: %v of %v", i, j, k, l, x.Validate(), x.Cap(), full)
+					}
+				}
+			}
+		}
+	}
+	if taken < 10 {
+		t.Errorf("only %d tasks wait", taken)
+	}
 }

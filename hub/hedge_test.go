@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/hub/predict"
+	"souk/hub/settle"
 	"souk/market"
 )
 
 // taught is a house of agents whose first tokens have come within some 50 ms for long.
-func taught(t *testing.T, agents, slots int, change func(*Config)) *house {
+func taught(t *testing.T, agents, slots int, change func(*hub.Config)) *house {
 	h := newHouse(t, change)
 	for i := range agents {
 		h.join(fmt.Sprintf("a-%d", i+1), "llama", slots, 0.9, card(1, 1, 4))
@@ -27,8 +29,8 @@ func (h *house) teach(ttft time.Duration) {
 	f := predict.Features{Prompt: 100, Counted: 100, MaxTokens: 100}
 	for i := range 1000 {
 		x := time.Duration(100+i*7%21-10) * ttft / 100
-		for _, a := range h.n.roster {
-			a.predictor.Learn(f, predict.Observation{Prompt: 100, Output: 40, TTFT: x,
+		for _, id := range h.n.Known() {
+			h.n.Teach(id, f, predict.Observation{Prompt: 100, Output: 40, TTFT: x,
 				ITL: 10 * time.Millisecond})
 		}
 	}
@@ -37,14 +39,12 @@ func (h *house) teach(ttft time.Duration) {
 // late has an agent say which of its holds are.
 func (h *house) late(agent string, holds ...string) {
 	h.t.Helper()
-	a := h.n.lookup(agent)
-	h.must(h.step(&bus.Summary{Agent: agent, Boot: 1, Seq: a.seq + 1, State: bus.StateReady, Slots: a.slots,
-		InFlight: len(a.holds), Price: a.price, Late: holds}))
+	h.must(h.summary(agent, func(s *bus.Summary) { s.Late = holds }))
 }
 
 // lookupFor are the holds that agents were asked to give up, taken from the messages.
 func (h *house) askedFor() (holds []string) {
-	h.messages = slices.DeleteFunc(h.messages, func(l Message) bool {
+	h.messages = slices.DeleteFunc(h.messages, func(l hub.Message) bool {
 		c, ok := l.Body.(*bus.HoldControl)
 		if ok && c.Late {
 			holds = append(holds, c.Hold)
@@ -139,8 +139,8 @@ func TestAWrongForecastIsNoStorm(t *testing.T) {
 			}
 			h.give(d, agent)
 		}
-		for _, a := range h.n.roster {
-			h.late(a.id)
+		for _, id := range h.n.Known() {
+			h.late(id)
 		}
 	}
 	if most := slots + int(share*tasks) + 2; given > most || given < slots {
@@ -178,18 +178,18 @@ func TestAFalseMoveIsCounted(t *testing.T) {
 	c := completion(agent, two, market.Usage{Prompt: 100, Output: 1})
 	c.TTFTUS = 650_000
 	h.must(h.step(c))
-	a := h.n.lookup(agent)
-	if s := h.n.Stats(); s.Hedged != 1 || s.HedgedFalse != 1 || a.lateness.hazard != 2*lateStep {
-		t.Errorf("%d moved, %d falsely; hazard %v", s.Hedged, s.HedgedFalse, a.lateness.hazard)
+	hazard, step := h.n.Lateness(agent)
+	if s := h.n.Stats(); s.Hedged != 1 || s.HedgedFalse != 1 || hazard != 2*step {
+		t.Errorf("%d moved, %d falsely; hazard %v", s.Hedged, s.HedgedFalse, hazard)
 	}
-	h.must(h.n.Join(h.now, registration(agent, "llama", 8, 0.9, card(1, 1, 4)))) // nothing new
-	if a.lateness.hazard == 0 {
+	h.must(h.register(registration(agent, "llama", 8, 0.9, card(1, 1, 4)))) // nothing new
+	if h.n.Punctual(agent) {
 		t.Error("a registration that is repeated forgets how late an agent is")
 	}
 	again := registration(agent, "llama", 8, 0.9, card(1, 1, 4))
 	again.Boot = 2
-	h.must(h.n.Join(h.now, again))
-	if a.lateness != (lateness{}) {
+	h.must(h.register(again))
+	if !h.n.Punctual(agent) {
 		t.Error("an engine that was started again is as late as before")
 	}
 }
@@ -201,17 +201,13 @@ func TestFewFirstTokensAreLate(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 2))
 	h := taught(t, 1, 8, nil)
-	a := h.n.roster[0]
 	late, tasks := 0, 0
 	for i := range 60_000 {
 		ttft := time.Duration(rng.ExpFloat64() * float64(80*time.Millisecond))
-		x := &hold{agent: a, ttft: 50 * time.Millisecond, sent: h.now}
-		x.watch = h.n.watchOf(a, x)
+		was := h.n.Came(h.now, "a-1", 50*time.Millisecond, ttft)
 		h.now = h.now.Add(ttft)
-		h.n.advance(h.now)
-		h.n.firstCame(x, ttft)
 		if i >= 20_000 {
-			if tasks++; ttft > x.watch {
+			if tasks++; was {
 				late++
 			}
 		}
@@ -224,7 +220,7 @@ func TestFewFirstTokensAreLate(t *testing.T) {
 // What tasks are worth to their clients decides of none of them whether it moves, nor when.
 func TestNoBidMovesATask(t *testing.T) {
 	play := func(scale market.Credits) string {
-		h := newHouse(t, func(c *Config) { c.Hedge.Share = 0 })
+		h := newHouse(t, func(c *hub.Config) { c.Hedge.Share = 0 })
 		models := []string{"llama", "qwen", "glm"} // each task has an agent that is better, whatever it bids
 		for i, model := range models {
 			h.join(fmt.Sprint("a-", i+1), model, 4, 0.9, card(1, 1, 4))
@@ -240,13 +236,10 @@ func TestNoBidMovesATask(t *testing.T) {
 			fmt.Fprintf(&said, "%s %d\n", d.Task.ID, d.WatchMS)
 		}
 		h.pass(time.Second)
-		for _, a := range slices.Clone(h.n.roster)[:2] {
-			var holds []string
-			for _, x := range a.holds {
-				holds = append(holds, x.id)
-			}
-			h.late(a.id, holds...)
-			fmt.Fprintln(&said, a.id, len(a.holds), h.askedFor())
+		for _, id := range h.n.Known()[:2] {
+			holds := h.n.HoldsAt(id)
+			h.late(id, holds...)
+			fmt.Fprintln(&said, id, len(holds), h.askedFor())
 		}
 		return said.String()
 	}
@@ -262,13 +255,13 @@ func TestNoBidMovesATask(t *testing.T) {
 // What a configuration says of it is judged.
 func TestHedgingIsJudged(t *testing.T) {
 	for _, c := range []struct {
-		change func(*Hedging)
+		change func(*settle.Hedging)
 		want   string
 	}{
-		{func(h *Hedging) { h.Least = time.Millisecond }, "hedge: least: 1ms is not from 10ms to 1m"},
-		{func(h *Hedging) { h.Least = time.Hour }, "hedge: least"},
-		{func(h *Hedging) { h.Share = 1.5 }, "hedge: share: 1.5 is not from 0 to 1"},
-		{func(h *Hedging) { h.Share = -1 }, "hedge: share"},
+		{func(h *settle.Hedging) { h.Least = time.Millisecond }, "hedge: least: 1ms is not from 10ms to 1m"},
+		{func(h *settle.Hedging) { h.Least = time.Hour }, "hedge: least"},
+		{func(h *settle.Hedging) { h.Share = 1.5 }, "hedge: share: 1.5 is not from 0 to 1"},
+		{func(h *settle.Hedging) { h.Share = -1 }, "hedge: share"},
 	} {
 		cfg := testConfig()
 		c.change(&cfg.Hedge)

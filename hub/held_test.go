@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -6,13 +6,16 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
 
 // What fair keeps free for a client that was here a moment ago others have once it stays away: by time alone,
 // although nothing comes and nothing ends.
 func TestWhatFairHoldsHasASlotByAndBy(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Policies.Place, c.Seed.Every, c.Silence = "fair", 0, time.Hour })
+	h := newHouse(t, func(c *hub.Config) {
+		c.Policies.Place, c.Prewarm.Every, c.Silence = "fair", 0, time.Hour
+	})
 	h.join("a-1", "llama", 8, 0.9, card(1, 1, 4))
 	long := func(m *bus.Task) { m.MaxTokens = 4000 }
 	for i := range 6 {
@@ -26,7 +29,7 @@ func TestWhatFairHoldsHasASlotByAndBy(t *testing.T) {
 	}
 	ann := func() (runs int) {
 		for _, d := range h.dispatched {
-			if h.n.holds[d.Hold].state != accepted {
+			if !h.n.Accepted(d.Hold) {
 				h.accept(d)
 			}
 			runs++
@@ -49,11 +52,13 @@ func TestWhatFairHoldsHasASlotByAndBy(t *testing.T) {
 // A task of a kind of engines that are all taken goes to one of the other kind after a second, although
 // nothing comes and nothing ends.
 func TestWhatPDKeepsFromASlotHasItBySecond(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Policies.Place, c.Seed.Every, c.Silence = "pd", 0, time.Hour })
+	h := newHouse(t, func(c *hub.Config) {
+		c.Policies.Place, c.Prewarm.Every, c.Silence = "pd", 0, time.Hour
+	})
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	split := registration("a-2", "llama", 1, 0.9, card(1, 1, 4))
 	split.Features = append(split.Features, bus.Split)
-	h.must(h.n.Join(h.now, split))
+	h.must(h.register(split))
 	reads := func(m *bus.Task) { m.Role, m.Declared = "reads", true }
 	for i := range 6 {
 		id := fmt.Sprint("r", i)

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"crypto/sha256"
@@ -10,6 +10,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/learned"
+	"souk/hub"
 	"souk/hub/quality"
 	"souk/market"
 )
@@ -35,8 +36,8 @@ func (h *house) feedback(client, id string, quality float64, gold bool) error {
 	return h.step(&bus.Feedback{Client: client, Sender: client, Task: id, Quality: quality, Gold: gold})
 }
 
-// scoredIn is what a hub says of an agent's answers in its first domain.
-func (h *house) scored(agent string) Scored {
+// scoredIn returns a hub's score of an agent's answers in its first domain.
+func (h *house) scored(agent string) quality.Scored {
 	h.t.Helper()
 	for _, a := range h.n.Stats().Agents {
 		if a.Agent == agent && len(a.Scores) > 0 {
@@ -44,7 +45,7 @@ func (h *house) scored(agent string) Scored {
 		}
 	}
 	h.t.Fatalf("nothing is known of %s", agent)
-	return Scored{}
+	return quality.Scored{}
 }
 
 // Of two equal agents the one whose answers clients call bad is asked no more, and both what is said and what
@@ -100,7 +101,7 @@ func TestAnAnswerIsJudgedOnce(t *testing.T) {
 
 // A reference answer is the word of judges; of anybody else it is a feedback.
 func TestGoldIsTheWordOfJudges(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Quality.Judges = []string{"ann"} })
+	h := newHouse(t, func(c *hub.Config) { c.Quality.Judges = []string{"ann"} })
 	h.join("a-1", "llama", 1, 0.5, card(1, 1, 4))
 	for i := range 20 {
 		for _, client := range []string{"ann", "bob"} {
@@ -114,11 +115,9 @@ func TestGoldIsTheWordOfJudges(t *testing.T) {
 			t.Errorf("%+v, want 20 of each", x)
 		}
 	}
-	h.n.cfg.Quality.Gold = false
-	h.n.rate(h.n.lookup("a-1"))
+	h.n.UseGold("a-1", false)
 	without := h.scored("a-1").Quality
-	h.n.cfg.Quality.Gold = true
-	h.n.rate(h.n.lookup("a-1"))
+	h.n.UseGold("a-1", true)
 	if with := h.scored("a-1").Quality; with <= without || without <= 0.5 {
 		t.Errorf("quality %v with gold, %v without", with, without)
 	}
@@ -150,25 +149,25 @@ func TestJudgementsAreKept(t *testing.T) {
 		h.answered("ann", fmt.Sprint("t", i), "a-1", nil)
 		h.must(h.feedback("ann", fmt.Sprint("t", i), 0.1, false))
 	}
-	was := h.n.lookup("a-1").quality("")
+	was := h.n.Quality("a-1")
 	data, err := learnedOf(h)
 	h.must(err)
 	again := newHouse(t, nil)
 	again.now = h.now
 	again.must(again.n.Relearn(data))
 	again.join("a-1", "llama", 1, 0.8, card(1, 1, 4))
-	if is := again.n.lookup("a-1").quality(""); is != was || is > 0.6 {
+	if is := again.n.Quality("a-1"); is != was || is > 0.6 {
 		t.Errorf("%v after a restart, %v before", is, was)
 	}
 	r := registration("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	r.Boot = 2
 	again.must(again.n.Join(again.now, r))
-	if is := again.n.lookup("a-1").quality(""); is <= was || is > 0.7 {
+	if is := again.n.Quality("a-1"); is <= was || is > 0.7 {
 		t.Errorf("%v where 0.9 is registered, %v where 0.8 was", is, was)
 	}
 	r.Model = "qwen"
 	again.must(again.n.Join(again.now, r))
-	if is := again.n.lookup("a-1").quality(""); is != 0.9 {
+	if is := again.n.Quality("a-1"); is != 0.9 {
 		t.Errorf("another model is %v, registered for 0.9", is)
 	}
 }
@@ -184,7 +183,7 @@ func FuzzRelearn(f *testing.F) {
 	const from, sum = len("souk learned\n") + sha256.Size, sha256.Size
 	f.Add(data[from : len(data)-sum])
 	f.Fuzz(func(t *testing.T, body []byte) {
-		n, err := NewNode(testConfig(), [32]byte{})
+		n, err := hub.NewNode(testConfig(), [32]byte{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,20 +192,14 @@ func FuzzRelearn(f *testing.F) {
 			t.Fatal(err)
 		}
 		if err := n.Relearn(sealed); err != nil {
-			if len(n.roster) > 0 {
-				t.Fatalf("%v, and %d agents are known", err, len(n.roster))
+			if len(n.Known()) > 0 {
+				t.Fatalf("%v, and %d agents are known", err, len(n.Known()))
 			}
 			return
 		}
-		for _, a := range n.roster { // what was taken in can be reckoned with
-			for i := range a.answers.Domains {
-				d := &a.answers.Domains[i]
-				d.Paid("ann", 1)
-				d.Say("ann", 1)
-				d.Judge(quality.Gold, 0.5)
-				if q := d.Q(0.7, DefaultJudging().uses()); !(q >= 0 && q <= 1) {
-					t.Fatalf("Q is %v", q)
-				}
+		for _, q := range n.Judge() { // what was taken in can be reckoned with
+			if !(q >= 0 && q <= 1) {
+				t.Fatalf("Q is %v", q)
 			}
 		}
 		if _, err := n.Learned(nil); err != nil {
@@ -215,7 +208,7 @@ func FuzzRelearn(f *testing.F) {
 	})
 }
 
-// learnedOf is what the house's hub writes down.
+// learnedOf returns the learned state that the house's hub writes down.
 func learnedOf(h *house) ([]byte, error) {
 	data, err := h.n.Learned(nil)
 	if err != nil {

@@ -1,11 +1,10 @@
 package hub
 
-// Forget has nothing kept of what was quoted and looked up for those who wait.
+import "souk/hub/prefix"
+
+// Forget has nothing kept of what was looked up for those who wait.
 func (n *Node) Forget() {
-	for _, t := range n.known {
-		if k := t.notes; k != nil {
-			clear(k.quotes[:])
-			k.looked = false
-		}
+	for _, t := range n.admission.Known() {
+		t.asks.Holders = prefix.Lookup{}
 	}
 }

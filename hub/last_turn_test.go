@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -47,7 +47,7 @@ func TestARefusedLastTurnKeepsItsPlace(t *testing.T) {
 	h.n.Drain(h.now) // it is told to try again
 	h.run()
 	h.want("inbox.ann.t2", "draining")
-	if places := h.n.Stats().Sessions.Places; places != 1 {
+	if places := h.n.Status().Sessions.Places; places != 1 {
 		t.Errorf("%d places are left, want that of the session whose last turn is to come", places)
 	}
 }
@@ -62,13 +62,13 @@ func TestEndsThatFreeNothingWakeNobody(t *testing.T) {
 		h.turn("bob", id, id)
 	}
 	h.pass(20 * time.Millisecond)
-	if h.n.batch.Len() > 0 || h.n.waiting == 0 {
-		t.Fatalf("%d wait, and %d are to be looked at: the test sees nothing", h.n.waiting, h.n.batch.Len())
+	if h.n.Due() > 0 || h.n.Stats().Waiting == 0 {
+		t.Fatalf("%d wait, and %d are to be looked at: the test sees nothing", h.n.Stats().Waiting, h.n.Due())
 	}
 	for i := range 100 {
 		h.must(h.step(&bus.SessionEnd{Client: "eve", Session: fmt.Sprint(i)}))
 	}
-	if h.n.batch.Len() > 0 {
-		t.Errorf("%d are looked at again for ends that freed no place", h.n.batch.Len())
+	if h.n.Due() > 0 {
+		t.Errorf("%d are looked at again for ends that freed no place", h.n.Due())
 	}
 }

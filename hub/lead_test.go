@@ -1,10 +1,8 @@
 package hub_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"souk/bus"
 	"souk/hub"
@@ -18,7 +16,7 @@ func TestAnEmptyJournalIsBegunOnTheTreasurysWord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, ask := n.First(7)
+	f, ask := n.Money().First(7)
 	if !ask || f.Op != bus.OpAllotted || f.Request.Hub != "hub-math" || f.Request.ID != "hub-math-7-0" ||
 		f.Request.Epoch != 7 {
 		t.Errorf("it asks %v: %+v", ask, f)
@@ -38,7 +36,7 @@ func TestAnEmptyJournalIsBegunOnTheTreasurysWord(t *testing.T) {
 			Amount: market.Credit}}},
 			false, "journal hub-math is empty, but the treasury has allotted money"},
 	} {
-		begins, err := n.Begin(&c.r)
+		begins, err := n.Money().Begin(&c.r)
 		if begins != c.begins || (err == nil) != (c.err == "") || err != nil &&
 			!strings.Contains(err.Error(), c.err) {
 			t.Errorf("%+v: begins %v, %v; want %v, %q", c.r, begins, err, c.begins, c.err)
@@ -47,25 +45,8 @@ func TestAnEmptyJournalIsBegunOnTheTreasurysWord(t *testing.T) {
 	if err := n.Lead(start, 7); err != nil {
 		t.Fatal(err)
 	}
-	if _, ask := n.First(8); ask {
+	if _, ask := n.Money().First(8); ask {
 		t.Error("a journal with frames asks for leave to begin")
-	}
-}
-
-// A task that never reached the Node is told why, within the bounds of a message, under ids that can be sent.
-func TestRefusalOfATaskThatWasNotRead(t *testing.T) {
-	cfg := testConfig()
-	long := &bus.Error{Code: bus.CodeNoRoom, Message: strings.Repeat("x", bus.MaxText+1)}
-	r := cfg.Refusal(&bus.Task{Client: "ann", ID: "t1"}, long, time.Second).Result
-	if r.Client != "ann" || r.Task != "t1" || r.Hub != "math" || r.Code != bus.CodeNoRoom ||
-		r.RetryMS != 1000 ||
-		len(r.Message) != bus.MaxText {
-		t.Errorf("%+v", r)
-	}
-	a := cfg.Refusal(&bus.Task{Client: "a b", ID: "t1"}, errors.New("no message"), 0)
-	if r := a.Result; r.Client != "unknown" || r.Task != "unknown" || r.Code != bus.CodeInternal ||
-		a.Validate() != nil {
-		t.Errorf("%+v, %v", r, a.Validate())
 	}
 }
 

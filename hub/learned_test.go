@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"souk/bus"
 	"souk/bus/learned"
+	"souk/hub"
 	"souk/market"
 )
 
@@ -18,7 +20,6 @@ func TestAHubGoesOnWithWhatItLearned(t *testing.T) {
 	for _, id := range agents {
 		h.join(id, "llama", 2, 0.9, card(1, 1, 4))
 	}
-	seq := uint64(1 << 40)
 	for i := range 60 {
 		for _, client := range []string{"ann", "bob"} {
 			h.must(h.step(h.task(client, fmt.Sprint("t", i), worth(market.Credit))))
@@ -29,8 +30,7 @@ func TestAHubGoesOnWithWhatItLearned(t *testing.T) {
 			h.pass(100 * time.Millisecond)
 			h.must(h.step(c))
 			for _, id := range agents {
-				seq++
-				h.must(h.summary(id, seq, nil))
+				h.must(h.summary(id, nil))
 			}
 		}
 	}
@@ -38,12 +38,11 @@ func TestAHubGoesOnWithWhatItLearned(t *testing.T) {
 	h.must(err)
 	data, err = learned.Sealed(data)
 	h.must(err)
-	quoted := func(h *house, id string) quote {
-		next := &task{key: taskKey{"bob", "next"}, msg: h.task("bob", "next"),
-			deadline: h.now.Add(time.Minute),
-			terms:    market.Terms{Worth: market.Credit, Delta: 0.7, Patience: time.Second}}
-		a := h.n.lookup(id)
-		return h.n.quote(next, a, h.n.backlog(a), held{tokens: a.predictor.Tokens(100)})
+	quoted := func(h *house, id string) hub.Estimate {
+		return h.n.Estimate(id, h.task("bob", "next", func(m *bus.Task) {
+			worth, delta, ms := market.Credit, 0.7, int64(1000)
+			m.Terms = bus.Terms{Worth: &worth, Delta: &delta, PatienceMS: &ms}
+		}))
 	}
 	again := newHouse(t, nil)
 	again.now = h.now
@@ -61,14 +60,14 @@ func TestAHubGoesOnWithWhatItLearned(t *testing.T) {
 		if was, is := quoted(h, id), quoted(again, id); was != is {
 			t.Errorf("%s: quoted %+v, and before %+v", id, is, was)
 		}
-		if first := quoted(cold, id); first.forecast == quoted(h, id).forecast {
-			t.Fatalf("%s: %+v with and without what was learned, which shows nothing", id, first.forecast)
+		if first := quoted(cold, id); first.Forecast == quoted(h, id).Forecast {
+			t.Fatalf("%s: %+v with and without what was learned, which shows nothing", id, first.Forecast)
 		}
 	}
 	for _, x := range []*house{again, cold} {
 		x.join("a-3", "qwen", 2, 0.9, card(1, 1, 4))
 	}
-	is, assumed := quoted(again, "a-3").forecast, quoted(cold, "a-3").forecast
+	is, assumed := quoted(again, "a-3").Forecast, quoted(cold, "a-3").Forecast
 	if is.TTFT != assumed.TTFT {
 		t.Errorf("of another model %v is expected, want %v as of any", is.TTFT, assumed.TTFT)
 	}

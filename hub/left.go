@@ -1,9 +1,13 @@
 package hub
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"souk/bus"
+	"souk/hub/estimate"
+	"souk/hub/round"
 	"souk/market"
 )
 
@@ -12,150 +16,134 @@ import (
 
 // leaves has the tasks that the round did not place wait for news, and refuses those that are worth less than
 // they cost wherever they go.
-func (n *Node) leaves() {
+func (n *Node) leaves(whys []round.Why) {
 	s := &n.round
-	idle := false // somebody waits beside a slot that is free
-	beyond := s.edged[min(s.within, len(s.edged)):]
-	i := 0
+	idle, free := false, n.fleet.Free(1) > 0 // somebody waits beside a slot that is free
 	for k, t := range s.tasks {
-		var best *pair
-		beside := false
-		for ; i < len(s.pairs) && int(s.pairs[i].task) == k; i++ {
-			p := &s.pairs[i]
-			if best == nil || p.bare() > best.bare() {
-				best = p
-			}
-			beside = beside || s.agents[p.agent].free(n) > 0
-		}
-		if t.barred && t.state == waiting { // it may have them in a moment, although nothing else happens
+		best, beside := whys[k].Best, free && slices.ContainsFunc(s.waiters[k].Offers,
+			func(o estimate.Offer) bool { return s.agents[o.Agent].Free(n.turn.Nano()) > 0 })
+		if t.Barred && t.Waits() { // it may have them in a moment, although nothing else happens
 			best = n.bestOf(t)
-			beside = beside || best != nil && s.agents[best.agent].free(n) > 0
-		}
-		left := len(beyond) > 0 && beyond[0] == t
-		if left {
-			beyond = beyond[1:]
+			beside = beside || best != nil && s.agents[best.Agent].Free(n.turn.Nano()) > 0
 		}
 		switch {
-		case t.state != waiting:
-		case best != nil && best.bare() < n.cfg.Fee && !n.soon(t):
-			n.worthless(t, best)
-		case left: // a round of its own follows
-			t.rounds++
+		case !t.Waits():
+		case n.worthless(t, best):
+		case whys[k].Beyond: // a round of its own follows
 			n.plan.rest = true
-			n.batch.Add(t, t.arrived)
-			n.lasts(t, best.bare()-n.cfg.Fee)
+			n.queue.Again(t)
 		default:
-			t.rounds++
-			n.batch.Leave(t, t.arrived)
 			idle = idle || beside
-			if best != nil {
-				n.lasts(t, best.bare()-n.cfg.Fee)
-			}
+		}
+		if best != nil && t.Waits() {
+			t.Lost()
 		}
 	}
-	if (idle || n.roomy()) && n.plan.again.place == 0 {
-		n.timers.set(&n.plan.again, n.now.Add(again))
+	if idle || n.sessions.Waiting() > 0 && slices.ContainsFunc(s.agents,
+		func(a *agent) bool { return n.sessions.Fits(&a.sessions) }) {
+		n.queue.Beside()
 	}
 	for _, t := range s.tasks {
-		if t.state == running && t.account != nil {
-			n.admitFunded(t.account) // its hold may be less than was reserved
+		if t.hold != nil {
+			n.money.Admit(t.Client()) // its hold may be less than was reserved
 		}
 	}
 }
 
-// bare is the value less the cost.
-func (p *pair) bare() market.Credits { return p.value - p.cost }
-
-// worthless refuses a task that is worth less than it costs at every agent; best is where it lacks least.
-func (n *Node) worthless(t *task, best *pair) {
-	n.plan.kept.End(n.nano, t.worth, 0)
+// worthless refuses a task that is worth less than it costs at every agent; best is where it lacks least of
+// those that take tasks now, if any does. Else it notes how long the task may wait.
+func (n *Node) worthless(t *task, best *estimate.Offer) bool {
+	most := -market.MaxCredits
+	if best != nil {
+		most = best.Bare()
+	}
+	if most < n.cfg.Fee {
+		most = n.hope(t, most)
+	}
+	if most == -market.MaxCredits { // there is none
+		return false
+	}
+	if most >= n.cfg.Fee {
+		n.queue.Lasts(t, t.Stated().Lasts(most-n.cfg.Fee))
+		return false
+	}
+	n.plan.kept.End(n.turn.Nano(), t.Worth, 0)
 	retry := time.Duration(0)
-	if t.rounds > 0 {
+	if t.Rounds() > 0 {
 		retry = time.Second
 	}
-	n.end(t, n.refusal(t.msg, bus.CodeNotWorthIt, retry,
-		"after %v of waiting it is worth %s and costs %s at %s, and no agent would do better: offer more, or "+
-			"more patience",
-		t.waited.Round(time.Millisecond), money(best.value), money(best.cost+n.cfg.Fee),
-		n.round.agents[best.agent].id))
+	worth := "less than it costs at each agent that may take tasks again"
+	if best != nil {
+		worth = fmt.Sprintf("%s credits and costs %s credits at %s, and no agent would do better", best.Value,
+			best.Cost+n.cfg.Fee, n.round.agents[best.Agent].ID())
+	}
+	n.end(t, n.turn.Refusal(t.Msg, bus.CodeNotWorthIt, retry,
+		"after %v of waiting it is worth %s: offer more, or more patience",
+		t.Waited(n.turn.Now()).Round(time.Millisecond), worth), true)
+	return true
 }
 
-// soon reports whether an agent that is left alone for a moment, as it refused a task, would have one that is
-// worth what it costs.
-func (n *Node) soon(t *task) bool {
-	for _, a := range n.roster {
-		if !a.there(n) || n.nano >= a.avoidUntil || !a.suits(t) {
+// hope is the most that a task would be worth beyond its cost, which is so much at agents that take tasks
+// now, at one that takes none and may again: it is left alone for a moment, as it refused one, or has no
+// engine that answers, or is silent.
+func (n *meeting) hope(t *task, most market.Credits) market.Credits {
+	for _, a := range n.fleet.All() {
+		returns, left := a.Returns(n.turn.Nano())
+		if !returns || !n.goes(t, a) {
 			continue
 		}
-		q := n.noted(t, a, n.heldBy(t, a))
-		in := n.now.Sub(t.waits()) + time.Duration(a.avoidUntil-n.nano) + q.first
-		value := min(q.room(t.reserved),
-			t.stated().Value(market.Quote{TTFT: in, Cost: q.cost, Quality: q.quality}))
-		if a.takes(q.prompt) && value-q.cost >= n.cfg.Fee {
-			return true
-		}
+		e := n.estimate(t, a, n.heldBy(t, a))
+		in := t.Waited(n.turn.Now()) + left + e.First
+		most = max(most, e.Value(t.Stated(), in, t.money.Reserved())-e.Cost)
 	}
-	return false
+	return most
 }
 
-// lasts notes how long a task that is worth so much more than it costs may wait until it is worth less, if
-// nothing else changes.
-func (n *Node) lasts(t *task, best market.Credits) {
-	t.spent = time.Time{}
-	if d := t.stated().Lasts(best); d < t.left {
-		t.spent = n.now.Add(max(d+1, again))
-		if x := &n.plan.spent.timer; x.place == 0 || t.spent.Before(x.at) {
-			n.timers.set(x, t.spent)
-		}
-	}
+// waiters are the tasks, as package queue sees them: see [queue.Tasks].
+type waiters struct{ *Node }
+
+func (w waiters) Beat(t *task) { w.settle.Beat(t.Msg, "") }
+
+// Overdue tells a task that waited until its deadline what stood in its way.
+func (w waiters) Overdue(t *task) {
+	w.plan.kept.End(w.turn.Nano(), t.Worth, 0)
+	w.end(t, w.unplaced(t), true)
 }
 
-// spent is the moment when the first of those who wait is worth no more than it costs. No round may be held
-// then, as no slot is free.
-type spent struct{ timer }
-
-// due implements timed.
-func (x *spent) due(n *Node) {
-	var over []*task
-	next := time.Time{}
-	n.batch.Each(func(t *task, _ time.Time) {
-		switch {
-		case t.spent.IsZero():
-		case t.spent.After(n.now):
-			next = earlier(next, t.spent)
-		default:
-			over = append(over, t)
+// unplaced is the truth about a task whose deadline passed while it waited.
+func (w waiters) unplaced(t *task) *bus.Result {
+	serves := func(is func(*agent) bool) func() bool {
+		return func() bool {
+			return slices.ContainsFunc(w.fleet.All(), func(a *agent) bool { return is(a) && w.goes(t, a) })
 		}
-	})
-	n.timers.set(&x.timer, next)
-	if len(over) == 0 {
-		return
 	}
-	n.standUp()
-	for _, t := range over {
-		best := n.bestOf(t)
-		if t.spent = (time.Time{}); best == nil {
-			continue
-		}
-		if left := best.bare() - n.cfg.Fee; left < 0 && !n.soon(t) {
-			n.worthless(t, best)
-		} else {
-			n.lasts(t, left)
+	if t.place.Outside() {
+		retry, why := w.sessions.Refusal(&t.place)
+		return w.turn.Refusal(t.Msg, bus.CodeNoRoom, retry, "%s", why)
+	}
+	return w.turn.Refusal(t.Msg, bus.CodeNoRoom, time.Second, "%s", w.queue.Missed(t, t.Refusals,
+		serves(func(a *agent) bool { return a.Free(w.turn.Nano()) > 0 }),
+		serves(func(a *agent) bool { return a.Open(w.turn.Nano()) })))
+}
+
+func (w waiters) Spent(all []*task) {
+	w.snapshot()
+	w.agree(all)
+	for _, t := range all {
+		if t.Waits() { // what the one before leaves may have had others take its room
+			w.round.offers = w.round.offers[:0] // no round may be held for long
+			w.round.sheet.Clear()
+			w.worthless(t, w.bestOf(t))
 		}
 	}
 }
 
-// bestOf is where a task is worth most beyond its cost, among the agents of a round; nil where none may serve
-// it in time.
-func (n *Node) bestOf(t *task) (best *pair) {
-	t.waited, t.left = n.now.Sub(t.waits()), t.deadline.Sub(n.now)
-	for k, a := range n.round.agents {
-		if !a.suits(t) {
-			continue
-		}
-		if p, ok := n.pair(t, k, n.heldBy(t, a)); ok && (best == nil || p.bare() > best.bare()) {
-			best = &p
-		}
-	}
-	return best
+// bestOf returns the offer at which a task is worth most beyond its cost, among the agents of a round; nil
+// where none may serve it in time.
+func (n *meeting) bestOf(t *task) *estimate.Offer {
+	s := &n.round
+	first := len(s.offers)
+	n.offered(t, false)
+	w := n.waiter(t, s.offers[first:])
+	return round.Best(&w)
 }

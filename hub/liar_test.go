@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub"
+	"souk/hub/account"
+	"souk/hub/settle"
 	"souk/ledger"
 	"souk/market"
 )
@@ -33,10 +34,11 @@ func TestAHubDoesNotEndBeforeItsRequests(t *testing.T) {
 	h.silent = false
 	h.must(h.step(h.treasury(allot)))
 	for range 2 {
-		h.pass(2*hub.TreasuryTimeout + time.Second) // nothing that it asked can be answered any more
+		h.pass(2*account.TreasuryTimeout + time.Second) // nothing that it asked can be answered any more
 	}
-	if !h.n.Closed() || h.prepaid["ann"] != 1000*market.Credit || h.replica.Avail("ann") > 0 {
-		t.Errorf("closed: %v; ann has %s; waits for %s", h.n.Closed(), h.prepaid["ann"], h.n.Waits())
+	if !h.n.Book().Closed("hub-math") || h.prepaid["ann"] != 1000*market.Credit ||
+		h.replica.Avail("ann") > 0 {
+		t.Errorf("closed: %v; ann has %s; waits for %s", h.n.Book().Closed("hub-math"), h.prepaid["ann"], h.n.Money().Waits())
 	}
 }
 
@@ -95,7 +97,7 @@ func TestAnAgentThatWakesHearsThatItsTaskMoved(t *testing.T) {
 		}
 		h.must(h.step(&bus.Summary{Agent: "a-2", Boot: 1, Seq: uint64(i + 1), State: bus.StateReady, Slots: 1,
 			Price: card(1, 1, 4)}))
-		h.pass(h.n.Config().DispatchTimeout / 2)
+		h.pass(settle.DispatchTimeout / 2)
 	}
 	other := h.take("ann", "t1")
 	if other.Hold == d.Hold || other.Task.Attempt != 1 {

@@ -80,13 +80,13 @@ func TestATaskThatNobodyElseAskedFor(t *testing.T) {
 		}, false},
 		{"the bus was away", func(h *house) {
 			h.pass(23 * time.Second)
-			h.n.Disconnected(h.now)
+			h.n.Hears(h.now, false)
 			h.pass(time.Second)
-			h.n.Reconnected(h.now)
+			h.n.Hears(h.now, true)
 		}, false},
 		{"the bus was away long ago", func(h *house) {
-			h.n.Disconnected(h.now)
-			h.n.Reconnected(h.now)
+			h.n.Hears(h.now, false)
+			h.n.Hears(h.now, true)
 			h.pass(10 * time.Second)
 		}, true},
 	} {

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/tip"
+	"souk/hub/account"
 	"souk/market"
 )
 
@@ -33,12 +34,11 @@ func TestACopyThatLeadsAcknowledgesNothing(t *testing.T) {
 			}
 		}
 	}
-	h.n.Await(WasMoved)
+	h.n.Money().Await(account.WasMoved, false)
 	refused("before the treasury's word")
-	h.n.marks.awaits, h.n.doubt = false, ""
-	h.n.doubts("behind")
+	h.n.Doubts("behind")
 	refused("contradicted")
-	h.n.doubt = ""
+	h.n.Doubts("")
 	h.must(h.step(c))
 	h.run()
 	if got := h.ack(d.Hold); got != "ack " {
@@ -54,50 +54,15 @@ func TestWhatWasServedWhileAHubWaitsIsPaid(t *testing.T) {
 	d := h.take("ann", "t")
 	h.accept(d)
 	h.silent = true
-	h.n.Await(WasMoved)
+	h.n.Money().Await(account.WasMoved, false)
 	h.pass(time.Hour)
-	h.n.hearWord(&bus.FundsReply{Mark: &tip.Mark{Journal: tip.Sum{9}, Seq: 3}})
+	reply := h.treasury(h.pending[len(h.pending)-1])
+	reply.Mark = &tip.Mark{Journal: tip.Sum{9}, Seq: 3, Sum: tip.Sum{1}}
+	h.must(h.n.Step(h.now, reply))
 	h.pass(7 * time.Second)
 	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 10})))
 	h.run()
 	if got := h.ack(d.Hold); got != "ack " {
 		t.Errorf("it is answered %q", got)
-	}
-}
-
-// Of a word that another has overtaken the treasury takes in no charges: they are told again.
-func TestChargesAreToldAgain(t *testing.T) {
-	h := newHouse(t, nil)
-	h.join("a-1", "llama", 4, 0.9, market.Price{Miss: market.Credit, Hit: market.Credit, Out: market.Credit})
-	h.must(h.step(h.task("ann", "t", worth(market.Credit))))
-	d := h.take("ann", "t")
-	h.accept(d)
-	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 10})))
-	h.run()
-	id, charged := h.n.book.ID(), h.n.book.Charged("ann")
-	last, _, _ := h.n.book.Last()
-	if charged <= 0 || last < 2 {
-		t.Fatalf("%d was charged, in %d frames", charged, last)
-	}
-	for _, c := range []struct {
-		known uint64
-		again bool
-	}{{last - 1, false}, {last, true}} {
-		h.n.marks.changed, h.n.treasury.missed = nil, nil
-		clear(h.n.marks.among)
-		h.n.out.Funds = nil
-		a := &request{op: bus.OpAllotted, req: bus.FundsRequest{
-			Mark:  &tip.Mark{Journal: id, Seq: last - 1},
-			Spent: []tip.Spent{{Client: "ann", Amount: charged}}}}
-		h.n.missed(a, &bus.FundsReply{Known: &tip.Mark{Journal: id, Seq: c.known, Sum: h.sum(c.known)},
-			Here: h.sum(c.known), Mark: &tip.Mark{Journal: tip.Sum{9}, Seq: 3}})
-		again := false
-		for _, f := range h.n.out.Funds {
-			s := f.Request.Spent
-			again = again || f.Op == bus.OpAllotted && len(s) == 1 && s[0].Amount == charged
-		}
-		if again != c.again {
-			t.Errorf("the treasury knows frame %d, and was told of frame %d: told again %v", c.known, last-1, again)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
 
@@ -27,7 +28,7 @@ func TestOfPicturesNoWordIsBelieved(t *testing.T) {
 		who := h.agentOf(d)
 		if i%2 == 0 && (who != "a-1" || d.Quoted < d.Price.Cost(market.Usage{Prompt: 2000})) {
 			t.Errorf("task %d goes to %s, quoted with %s, where nobody has served any of it", i, who,
-				money(d.Quoted))
+				hub.Money(d.Quoted))
 		} else if i%2 == 1 && who == "a-1" && d.Quoted < d.Price.Cost(market.Usage{Prompt: 1000}) {
 			again++
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"souk/bus"
+	"souk/hub/settle"
 	"souk/market"
 )
 
@@ -25,9 +26,9 @@ func TestFeedback(t *testing.T) {
 // A hold that ends in the turn in which its dispatch would be sent again is not sent.
 func TestAHoldThatEndsIsNotDispatchedAgain(t *testing.T) {
 	h, d := oneRunning(t)
-	h.now = h.now.Add(h.n.Config().DispatchTimeout)
+	h.now = h.now.Add(settle.DispatchTimeout)
 	other, od := oneRunning(t)
-	other.pass(other.n.Config().DispatchTimeout)
+	other.pass(settle.DispatchTimeout)
 	if len(other.again) != 1 || other.again[0].Hold != od.Hold {
 		t.Fatal("nothing would be sent again, which tests nothing")
 	}

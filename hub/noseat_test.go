@@ -1,19 +1,20 @@
-package hub
+package hub_test
 
 import (
 	"testing"
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
 
 // twoModels is a house that admits sessions, where the agent of one model has blocks for a single session and
 // that of the other for many.
-func twoModels(t *testing.T, change func(*Config)) *house {
-	h := newHouse(t, func(c *Config) {
+func twoModels(t *testing.T, change func(*hub.Config)) *house {
+	h := newHouse(t, func(c *hub.Config) {
 		c.Sessions.Admit = true
-		c.Deadline, c.Silence, c.Seed.Every = time.Minute, time.Hour, 0
+		c.Deadline, c.Silence, c.Prewarm.Every = time.Minute, time.Hour, 0
 		change(c)
 	})
 	for _, a := range []struct {
@@ -22,7 +23,7 @@ func twoModels(t *testing.T, change func(*Config)) *house {
 	}{{"qwen", 22}, {"llama", 220}} {
 		reg := registration("a-"+a.model, a.model, 4, 0.9, card(1, 1, 4))
 		reg.BlockSize, reg.KVTokens = 10, 10*a.blocks
-		h.must(h.n.Join(h.now, reg))
+		h.must(h.register(reg))
 		h.run()
 	}
 	return h
@@ -33,7 +34,7 @@ func of(model string) func(*bus.Task) { return func(m *bus.Task) { m.Model = mod
 // No agent of a task's model takes tasks, and all others have their caches full. It waits for one of its
 // model, as long as it said that it would, and is not told of places.
 func TestWhoWaitsForAnAgentOfItsModelWaitsForNoPlace(t *testing.T) {
-	h := twoModels(t, func(*Config) {})
+	h := twoModels(t, func(*hub.Config) {})
 	h.must(h.step(h.task("ann", "full", of("qwen"), worth(market.Credit))))
 	h.accept(h.take("ann", "full"))
 	state := func(seq uint64, state string) {
@@ -46,8 +47,8 @@ func TestWhoWaitsForAnAgentOfItsModelWaitsForNoPlace(t *testing.T) {
 		h.pass(500 * time.Millisecond)
 	}
 	h.want("inbox.bob.t1", "")
-	if h.n.sessions.waiting != 0 {
-		t.Errorf("%d wait for a place", h.n.sessions.waiting)
+	if h.n.SessionsWaiting() != 0 {
+		t.Errorf("%d wait for a place", h.n.SessionsWaiting())
 	}
 	state(2, bus.StateReady)
 	if got := h.running(); got != "bob/t1>a-llama" {
@@ -59,12 +60,12 @@ func TestWhoWaitsForAnAgentOfItsModelWaitsForNoPlace(t *testing.T) {
 // A round has room for one task, and two come; another waits for a place at an agent that is full, while
 // there are places elsewhere. The next round is of those that are left, and so on.
 func TestRoundsOfOneMomentHaveAnEnd(t *testing.T) {
-	h := twoModels(t, func(c *Config) { c.Pricing, c.Batch.MaxBatch = market.PricingPosted, 1 })
+	h := twoModels(t, func(c *hub.Config) { c.Pricing, c.Batch.MaxBatch = market.PricingPosted, 1 })
 	h.must(h.step(h.task("ann", "t0", of("qwen"), worth(market.Credit))))
 	h.accept(h.take("ann", "t0"))
 	h.must(h.step(h.task("ann", "t1", of("qwen"), worth(market.Credit))))
-	if h.n.sessions.waiting != 1 {
-		t.Fatalf("%d wait for a place, want one", h.n.sessions.waiting)
+	if h.n.SessionsWaiting() != 1 {
+		t.Fatalf("%d wait for a place, want one", h.n.SessionsWaiting())
 	}
 	solves := 0
 	h.n.Limit = func() func() bool {

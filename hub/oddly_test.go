@@ -1,13 +1,11 @@
-package hub
+package hub_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"souk/bus"
-	"souk/bus/openai"
 	"souk/market"
 )
 
@@ -17,7 +15,7 @@ func TestTheFirstTokensWorstCaseBelievesNothing(t *testing.T) {
 	h := newHouse(t, nil)
 	r := registration("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	r.Template, r.MaxModelLen = &bus.Template{Fixed: 20, Each: 8, Tools: 100, Wide: 1}, 1<<17
-	h.must(h.n.Join(h.now, r))
+	h.must(h.register(r))
 	h.run()
 	same := func(m *bus.Task) { m.Session = "s" }
 	// Nine tenths of the bytes are few tokens, and the rest many.
@@ -30,13 +28,13 @@ func TestTheFirstTokensWorstCaseBelievesNothing(t *testing.T) {
 	h.must(h.step(c))
 	h.must(h.step(h.written("ann", "t2", chat(sparse+strings.Repeat("b", 20_000)), same)))
 	d := h.take("ann", "t2")
-	if rec, _ := h.n.book.Hold(d.Hold); rec.Cached < 30_000 {
+	if rec, _ := h.n.Book().Hold(d.Hold); rec.Cached < 30_000 {
 		t.Fatalf("%d tokens are believed to be there, which tests nothing", rec.Cached)
 	}
-	uncached := h.n.lookup("a-1").predictor.Forecast(h.n.holds[d.Hold].features)
-	f := h.n.holds[d.Hold].features
+	f, _, _ := h.n.Held(d.Hold)
+	uncached := h.n.Forecast("a-1", f)
 	f.Cached = 0
-	whole := h.n.lookup("a-1").predictor.Forecast(f)
+	whole := h.n.Forecast("a-1", f)
 	if whole.TTFT <= uncached.TTFT {
 		t.Fatalf("%v with the cache and %v without, which tests nothing", uncached.TTFT, whole.TTFT)
 	}
@@ -110,13 +108,8 @@ func TestATaskThatIsTakenUpIsQuotedItsFirstToken(t *testing.T) {
 	}
 	h.must(h.step(h.task("ann", "t1", long)))
 	d := h.take("ann", "t1")
-	again, err := NewNode(testConfig(), [32]byte{2})
-	h.must(err)
-	for _, f := range h.frames {
-		h.must(again.Replay(f))
-	}
-	h.n = again
-	h.must(again.Lead(h.now, 8))
+	h.restart()
+	h.must(h.n.Lead(h.now, 8))
 	h.run()
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "t1", long)))
@@ -126,34 +119,4 @@ func TestATaskThatIsTakenUpIsQuotedItsFirstToken(t *testing.T) {
 	if got := h.again[0].FirstMS; got < d.FirstMS {
 		t.Errorf("the first token may take %d ms, and %d as first quoted", got, d.FirstMS)
 	}
-}
-
-// measured is an agent that has measured its engine's template.
-func (h *house) measured(id string, slots int, p market.Price) bus.Template {
-	h.t.Helper()
-	r := registration(id, "llama", slots, 0.9, p)
-	r.Template = &bus.Template{Fixed: 20, Each: 8, Tools: 100, Wide: 3}
-	h.must(h.n.Join(h.now, r))
-	h.run()
-	return *r.Template
-}
-
-// written is a task as a door reads it.
-func (h *house) written(client, id, body string, change ...func(*bus.Task)) *bus.Task {
-	h.t.Helper()
-	m, _, err := openai.DecodeRequest([]byte(body), nil, client, []byte("key"))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	m.ID, m.Stream, m.Inbox = id, true, "inbox."+client+"."+id
-	m.Session = "s-" + id
-	for _, c := range change {
-		c(m)
-	}
-	return m
-}
-
-func chat(text string, more ...string) string {
-	return fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"max_tokens":100%s}`, text,
-		strings.Join(more, ""))
 }

@@ -26,7 +26,7 @@ var start = time.Unix(1_800_000_000, 0)
 
 // house is a hub as its process sees it: messages go in by Step, and what Ready says is done. A replica of
 // its book is fed only what was made durable, there is a treasury with money, and everything that the Node
-// said is kept, in order. No test of this package can look into a Node.
+// said is kept, in order. What tests see inside a Node beside that is in export_test.go.
 type house struct {
 	t       *testing.T
 	n       *hub.Node
@@ -61,13 +61,13 @@ type house struct {
 	tell       func(*hub.Ready) // hears first what the Node wants
 }
 
-// said is what an agent has said of itself: its registration, with what its last summary changed.
+// said holds an agent's word about itself: its registration, with what its last summary changed.
 type said struct {
 	bus.Registration
 	joined bool
 }
 
-// testParts are as a market has them.
+// testParts names the policies and gates that a market has.
 var testParts = hub.Parts{
 	Policies: policy.Known{
 		policy.Place: {
@@ -197,76 +197,10 @@ func (h *house) run() {
 	}
 }
 
-// mark adds to a request what who sends it does: the checksum of the frame that it speaks of.
-func (h *house) mark(q *bus.FundsRequest) {
-	if q.Mark != nil {
-		m := *q.Mark
-		m.Sum = h.sum(m.Seq)
-		q.Mark = &m
-	}
-}
-
-// sum is the checksum of a frame of the hub's journal; none, if there is no such frame.
-func (h *house) sum(seq uint64) tip.Sum {
-	if seq == 0 || seq > uint64(len(h.frames)) {
-		return tip.Sum{}
-	}
-	return tip.SumOf(ledger.AppendFrame(nil, &h.frames[seq-1]))
-}
-
-// treasury answers as the design says: at least Least or nothing, at most half of what is left unless Least
-// needs more.
-func (h *house) treasury(f hub.Funds) *bus.FundsReply {
-	q := f.Request
-	r := &bus.FundsReply{ID: q.ID, Client: q.Client}
-	if m := q.Mark; m != nil && (h.marked == nil || m.Seq > h.marked.Seq) {
-		h.marked = m
-	}
-	if h.sure {
-		r.Journal = tip.Sum{9}
-		r.Mark = &tip.Mark{Journal: r.Journal, Seq: uint64(len(h.grants) + len(h.back) + 1),
-			Sum: tip.Sum{8}}
-	}
-	switch f.Op {
-	case bus.OpAllotted:
-		if h.sure && h.marked != nil {
-			r.Known, r.Here = h.marked, h.sum(h.marked.Seq)
-		}
-		r.Returned, r.Ended = h.taken, h.ended
-		for _, g := range h.grants {
-			if g.Number > q.After {
-				r.Grants = append(r.Grants, g)
-			}
-		}
-	case bus.OpReturn:
-		if !h.back[q.ID] {
-			h.prepaid[q.Client] += q.Amount
-		}
-		h.back[q.ID] = true
-	case bus.OpClose:
-		if h.unended {
-			r.Code, r.Message = bus.CodeBadRequest, "another number"
-		}
-	case bus.OpAllot:
-		have, known := h.prepaid[q.Client]
-		amount := min(q.Amount, max(q.Least, have/2))
-		g, repeated := h.granted[q.ID]
-		switch {
-		case repeated:
-			r.Grants = append(r.Grants, g)
-		case !known:
-			r.Code = bus.CodeUnknownClient
-		case amount > have:
-			r.Code = bus.CodeInsufficientFunds
-		default:
-			h.prepaid[q.Client] -= amount
-			g = bus.Grant{Number: uint64(len(h.grants) + 1), Client: q.Client, Hub: q.Hub, Amount: amount}
-			h.grants, h.granted[q.ID] = append(h.grants, g), g
-			r.Grants = append(r.Grants, g)
-		}
-		r.Prepaid = h.prepaid[q.Client]
-	}
-	return r
+// askGrants has the hub ask for grants that it has not heard of.
+func (h *house) askGrants() {
+	h.must(h.step(&bus.Recall{ID: "r", Hub: "hub-math", Client: "nobody", Look: true, Granted: 1 << 40,
+		Inbox: "_INBOX.treasury.1"}))
 }
 
 func (h *house) must(err error) {
@@ -333,7 +267,7 @@ func (h *house) depose() {
 	}
 }
 
-// runningAt is how many holds are open at an agent.
+// runningAt counts the open holds at an agent.
 func (h *house) runningAt(id string) (n int) {
 	for _, rec := range h.replica.OpenHolds() {
 		if rec.Agent == id {
@@ -377,6 +311,26 @@ func (h *house) task(client, id string, change ...func(*bus.Task)) *bus.Task {
 		prefixes[0].Hash = bus.SessionKey(client, m.Session)
 	}
 	return m
+}
+
+// lastRound is the round recorded last.
+func (h *house) lastRound() ledger.Round {
+	h.t.Helper()
+	for _, f := range slices.Backward(h.frames) {
+		for _, r := range slices.Backward(f.Records) {
+			if r.Round != nil {
+				return *r.Round
+			}
+		}
+	}
+	h.t.Fatal("no round is recorded")
+	return ledger.Round{}
+}
+
+// inNoHurry gives a task long patience and much to lose.
+func inNoHurry(m *bus.Task) {
+	w, p := market.Credit, int64(600_000)
+	m.Terms.Worth, m.Terms.PatienceMS = &w, &p
 }
 
 func worth(c market.Credits) func(*bus.Task) { return func(m *bus.Task) { m.Terms.Worth = &c } }
@@ -480,7 +434,7 @@ func (h *house) restart() {
 	h.restartFrom(h.frames)
 }
 
-// restartFrom is that from what is durable of an older copy.
+// restartFrom does so from the frames of an older copy.
 func (h *house) restartFrom(frames []ledger.Frame) {
 	h.t.Helper()
 	again, err := hub.NewNode(h.n.Config(), [32]byte{2})
@@ -493,7 +447,7 @@ func (h *house) restartFrom(frames []ledger.Frame) {
 	h.started()
 }
 
-// started is what changes where a Node takes the place of another.
+// started holds whatever changes where a Node takes the place of another.
 func (h *house) started() {
 	for _, a := range h.agents {
 		a.joined = false

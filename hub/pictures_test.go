@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
 
@@ -18,7 +19,7 @@ func TestPicturesInACrowd(t *testing.T) {
 	for range 20 {
 		seed := rand.Uint64()
 		rng := rand.New(rand.NewPCG(seed, 0))
-		h := newHouse(t, func(c *Config) { c.Deadline = time.Minute })
+		h := newHouse(t, func(c *hub.Config) { c.Deadline = time.Minute })
 		agents := 3 + rng.IntN(20)
 		blind := map[string]bool{}
 		for i := range agents {
@@ -26,7 +27,7 @@ func TestPicturesInACrowd(t *testing.T) {
 			if i > 0 && rng.IntN(2) == 0 {
 				r.Features, blind[r.Agent] = []string{bus.Text}, true
 			}
-			h.must(h.n.Join(h.now, r))
+			h.must(h.register(r))
 			h.run()
 		}
 		seen, pictures := 0, 0
@@ -43,12 +44,12 @@ func TestPicturesInACrowd(t *testing.T) {
 				pictures++
 			}
 			if rng.IntN(3) == 0 {
-				h.pass(h.n.cfg.Batch.MaxWait)
+				h.pass(h.n.Config().Batch.MaxWait)
 			}
 			end := i == 199
-			for len(h.dispatched) > 0 && (end || rng.IntN(2) == 0) || end && h.n.waiting > 0 {
+			for len(h.dispatched) > 0 && (end || rng.IntN(2) == 0) || end && h.n.Stats().Waiting > 0 {
 				if len(h.dispatched) == 0 {
-					h.pass(h.n.cfg.Batch.MaxWait) // those who wait may rest
+					h.pass(h.n.Config().Batch.MaxWait) // those who wait may rest
 					continue
 				}
 				d := h.dispatched[rng.IntN(len(h.dispatched))]

@@ -3,9 +3,13 @@ package hub
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"time"
 
 	"souk/bus"
+	"souk/hub/admission"
+	"souk/hub/estimate"
+	"souk/hub/fleet"
 	"souk/hub/round"
 	"souk/market"
 )
@@ -14,62 +18,46 @@ import (
 // it need not have an id, nor its client any money. It is offered what the last plan left: seats that are
 // free, and those to come, at the slot prices of that plan.
 func (n *Node) Quote(now time.Time, m *bus.Task) *bus.HubQuote {
-	own, copied := *n, *m
-	own.setClock(now) // caches are as they were: a quote changes nothing
-	own.round = scratch{}
-	p := preview{n: &own, t: &task{key: taskKey{m.Client, m.ID}, arrived: own.now}}
-	if no := p.read(&copied); no != nil {
-		return p.refuse(no)
+	own, copied := n.meeting, *m
+	own.turn.Passed = nil // caches are as they were: a quote changes nothing
+	own.turn.Advance(now)
+	memory := quotes.Get().(*scratch)
+	own.round, own.forecasts = *memory, own.forecasts.ForAQuote()
+	defer func() {
+		*memory = own.round
+		quotes.Put(memory)
+	}()
+	p := preview{hub: n, n: &own,
+		t: own.newTask(admission.New(m.Client, m.ID, [16]byte{}, 0), own.turn.Now())}
+	no := p.read(&copied)
+	if no == nil {
+		no = p.look()
 	}
-	if no := p.look(); no != nil {
-		return p.refuse(no)
+	if no == nil && len(p.models) == 0 {
+		no = own.turn.Refusal(m, bus.CodeNoRoom, time.Second,
+			"no agent of hub %s that serves it takes tasks right now", own.cfg.Domain)
 	}
-	if len(p.models) == 0 {
-		return p.refuse(own.refusal(m, bus.CodeNoRoom, time.Second,
-			"no agent of hub %s that serves it takes tasks right now", own.cfg.Domain))
+	last, _ := own.turn.Book.LastRound()
+	out := &bus.HubQuote{Hub: own.cfg.Domain, Round: last, ValidMS: own.cfg.StatusEvery.Milliseconds()}
+	if no != nil {
+		out.Code, out.Message, out.RetryMS = no.Code, no.Message, no.RetryMS
+		return out
 	}
-	return p.quote()
-}
-
-// preview is a client's question what a task would be given now. Its Node is a copy that is thrown away, with
-// a clock and a memory for rounds of its own; what tasks, agents and indexes remember of rounds is read, and
-// nothing is looked up by what would remember who asked.
-type preview struct {
-	n      *Node
-	t      *task
-	quotes []previewed
-	models []prize // by model
-}
-
-// previewed is what the task is quoted on agents of a kind that hold so much of its prompt.
-type previewed struct {
-	kind  *kind
-	held  held
-	quote quote
-}
-
-// prize is what a task would have of a seat of an agent.
-type prize struct {
-	agent *agent
-	quote *quote
-	wait  time.Duration // for the slot
-	ttft  time.Duration // with that
-	price market.Credits
-	toll  market.Credits // what of it is charged, and the fee; at least 0
-	net   market.Credits // on the usual terms
-	wins  bool           // on its own, by any agent of the model
-}
-
-// refuse is a quote of nothing.
-func (p *preview) refuse(no *bus.Result) *bus.HubQuote {
-	out := p.head()
-	out.Code, out.Message, out.RetryMS = no.Code, no.Message, no.RetryMS
+	out.Models = p.quote()
 	return out
 }
 
-func (p *preview) head() *bus.HubQuote {
-	last, _ := p.n.book.LastRound()
-	return &bus.HubQuote{Hub: p.n.cfg.Domain, Round: last, ValidMS: p.n.cfg.StatusEvery.Milliseconds()}
+var quotes = sync.Pool{New: func() any { return new(scratch) }}
+
+// preview is a client's question what a task would be given now. Its meeting is a copy that is thrown away,
+// with a clock and a memory for rounds of its own; what tasks, agents and indexes remember of rounds is read,
+// and nothing is looked up by what would remember who asked.
+type preview struct {
+	hub    *Node // to be read
+	n      *meeting
+	t      *task
+	asks   round.Inquiry
+	models []round.Quote // by model
 }
 
 // read judges the task as admit does, limits of its client and money aside.
@@ -77,157 +65,99 @@ func (p *preview) read(m *bus.Task) *bus.Result {
 	n, t := p.n, p.t
 	err := m.Validate()
 	switch {
-	case !n.leading:
-		return n.refusal(m, bus.CodeUnavailable, time.Second, "hub %s does not lead its domain", n.cfg.Domain)
+	case !n.turn.Leading:
+		return n.turn.Refusal(m, bus.CodeUnavailable, time.Second, "hub %s does not lead its domain", n.cfg.Domain)
 	case err != nil:
-		return n.refusal(m, codeOr(err, bus.CodeBadRequest), 0, "%s", bus.MessageOf(err))
+		return n.turn.Refusal(m, codeOr(err, bus.CodeBadRequest), 0, "%s", bus.MessageOf(err))
 	case !bus.ValidID(m.Client):
-		return n.refusal(m, bus.CodeBadRequest, 0, "a quote needs the id of its client, not %q", m.Client)
+		return n.turn.Refusal(m, bus.CodeBadRequest, 0, "a quote needs the id of its client, not %q", m.Client)
 	case m.Resume != nil:
-		return n.refusal(m, bus.CodeBadRequest, 0, "resume: a quote is for a task as it begins")
+		return n.turn.Refusal(m, bus.CodeBadRequest, 0, "resume: a quote is for a task as it begins")
 	case m.Prompt.Tokens <= 0:
-		return n.refusal(m, bus.CodeEmptyPrompt, 0, "the prompt is empty")
+		return n.turn.Refusal(m, bus.CodeEmptyPrompt, 0, "the prompt is empty")
 	}
 	n.read(t, m)
-	if no := n.judgeTime(t); no != nil {
-		return no
-	}
-	if no := n.judgeHub(t, n.accounts[m.Client]); no != nil {
-		return no
-	}
-	if err := n.setTerms(t); err != nil {
-		return n.refusal(m, bus.CodeBadTerms, 0, "%v", err)
-	}
-	return nil
+	return p.hub.judge(n, t, false)
 }
 
 // look quotes the task on every open agent that serves it, or says why there is none.
 func (p *preview) look() *bus.Result {
-	n, t, could := p.n, p.t, reach{}
-	s := &n.round
-	s.depths = n.prefixes.Depths(nil, t.msg.Prompt.Prefixes)
-	n.standUp()
-	for k, a := range s.agents { // how long others' prompts take tells how much of them is cached
-		s.sides[k].Ahead, s.loads[k] = 0, n.besides(a)
+	n, t, s := p.n, p.t, &p.n.round
+	n.snapshot()
+	p.asks = round.Inquiry{Task: n.waiter(t, nil), Usual: t.Usually(), UsualMost: t.UsualCap(),
+		Fee: n.cfg.Fee, Waiting: p.hub.queue.Waiting()}
+	p.asks.Task.Most = t.Cap()
+	s.plan.Ask(&p.asks, &s.from, s.prices)
+	x := admission.NewSurvey(&t.Bid, n.cfg.Fee, false)
+	n.reach(t, &x, nil)
+	s.sheet.Clear()
+	s.held = s.held[:0]
+	for _, a := range s.agents {
+		s.held = append(s.held, s.depths[a.place])
 	}
-	round.Seat(s.sides, n.batch.All()+1)
-	tolls := round.NewTolls(n.nano, s.sides)
-	run := make([]int, len(s.agents))
-	for k, a := range s.agents {
-		for _, h := range a.holds {
-			if h.rec.Client == t.key.client {
-				run[k]++
-			}
-		}
-	}
-	charged := tolls.Without(t.key.client, run)
-	for _, a := range n.roster {
-		if !could.serves(t, a) {
-			continue
-		}
-		held := a.expectAt(&t.msg.Prompt, s.depths[a.place])
-		if !a.takes(held.tokens) {
-			continue
-		}
-		could.fitting++
-		if int(a.place) < len(s.at) && s.at[a.place] > 0 {
-			p.offer(int(s.at[a.place])-1, p.of(a, held), &charged)
-		}
-	}
-	return n.outOfReach(t, &could)
+	n.reaches(t, p.offer)
+	return x.OutOfReach(&n.turn, t.Msg)
 }
 
-// of is what the task is quoted on an agent, as one of the last may have been.
-func (p *preview) of(a *agent, held held) *quote {
-	for i := len(p.quotes) - 1; i >= 0 && a.kind != nil && a.kind.line == a.line(); i-- {
-		if x := &p.quotes[i]; x.kind == a.kind && x.held == held {
-			return &x.quote
-		}
+// offer takes of the agents of each model the seat that is worth most on the usual terms.
+func (p *preview) offer(o *estimate.Offer) {
+	q, ok := p.n.round.plan.Quote(&p.asks, o)
+	if !ok {
+		return
 	}
-	if len(p.quotes) == cap(p.quotes) { // prizes keep the quotes that they are of
-		p.quotes = make([]previewed, 0, 16)
+	at, known := slices.BinarySearchFunc(p.models, p.n.round.agents[q.Agent].Reg().Model,
+		func(x round.Quote, model string) int {
+			return cmp.Compare(p.n.round.agents[x.Agent].Reg().Model, model)
+		})
+	if !known {
+		p.models = slices.Insert(p.models, at, q)
+		return
 	}
-	p.quotes = append(p.quotes, previewed{a.kind, held, p.n.idleQuote(p.t, a, held)})
-	return &p.quotes[len(p.quotes)-1].quote
+	best := &p.models[at]
+	wins := best.Wins || q.Wins
+	if q.Net > best.Net {
+		*best = q
+	}
+	best.Wins = wins
 }
 
-// offer takes of an agent the seat that is worth most on the usual terms. Those who wait take the seats that
-// are sooner; who would come sooner than they pays the slot price.
-func (p *preview) offer(k int, q *quote, tolls *round.Tolls) {
-	n, t := p.n, p.t
-	s := &n.round
-	a, in := s.agents[k], s.loads[k]
-	ttft := a.predictor.Later(q.first, q.work, in)
-	first := max(0, ttft-in.Queue)
-	early := ttft - a.predictor.Half(ttft)
-	toll := tolls.Of(k, a.alike.Service(), q.computes) + n.cfg.Fee
-	prices := a.seatPrices
-	if n.batch.All() == 0 {
-		prices = nil // of those who wanted a slot all have one
-	}
-	for i, seat := range s.sides[k].Seats {
-		price := market.Credits(0)
-		if i < len(prices) {
-			price = prices[i]
-		}
-		x := prize{agent: a, quote: q, price: price, toll: toll, ttft: min(market.MaxIn, seat.In+first)}
-		if seat.Later {
-			x.wait = seat.In
-		}
-		net := func(terms *market.Judged, most market.Credits) market.Credits {
-			value := terms.Value(market.Quote{TTFT: x.ttft, Cost: q.cost, Quality: q.quality})
-			return min(value, q.room(most)) - q.cost - toll - price
-		}
-		x.net = net(t.usually(), t.usual.Cap())
-		x.wins = net(t.stated(), t.terms.Cap()) >= 0 && x.ttft-early <= t.deadline.Sub(n.now)
-		at, ok := slices.BinarySearchFunc(p.models, a.model,
-			func(p prize, model string) int { return cmp.Compare(p.agent.reg.Model, model) })
-		if !ok {
-			p.models = slices.Insert(p.models, at, x)
-			continue
-		}
-		best := &p.models[at]
-		wins := best.wins || x.wins
-		if x.net > best.net {
-			*best = x
-		}
-		best.wins = wins
-	}
-}
-
-// quote says it.
-func (p *preview) quote() *bus.HubQuote {
-	slices.SortStableFunc(p.models, func(a, b prize) int { return cmp.Compare(b.net, a.net) })
-	out := p.head()
+// quote says it, by model.
+func (p *preview) quote() (all []bus.ModelQuote) {
+	slices.SortStableFunc(p.models, func(a, b round.Quote) int { return cmp.Compare(b.Net, a.Net) })
 	for i := range p.models[:min(len(p.models), bus.MaxQuoteModels)] {
 		x := &p.models[i]
-		out.Models = append(out.Models, bus.ModelQuote{
-			Model: x.agent.reg.Model, Price: p.charge(x), TTFTMS: millis(x.ttft), WaitMS: millis(x.wait),
-			Cost:    x.quote.cost,
-			Premium: min(x.price+x.toll, market.MaxCredits), SlotPrice: x.price,
-			CachedShare: float64(x.quote.features.Cached) / float64(max(1, x.quote.prompt)),
-			Quality:     x.agent.quality(p.t.msg.Domain), WouldWin: x.wins,
+		all = append(all, bus.ModelQuote{
+			Model: p.n.round.agents[x.Agent].Reg().Model, Price: p.charge(x),
+			// what is rounded away would tell of others' prompts
+			TTFTMS: millis(fleet.Nearly(x.TTFT)), WaitMS: millis(fleet.Nearly(x.Wait)),
+			Cost:    x.Cost,
+			Premium: min(x.Price+x.Charge, market.MaxCredits), SlotPrice: x.Price,
+			CachedShare: float64(x.Cached) / float64(max(1, x.Prompt)),
+			Quality:     x.Quality, WouldWin: x.Wins,
 		})
 	}
-	return out
+	return all
 }
 
-// charge is what the task would be charged in money. What of its prompt is cached is what the asker's own
+// charge returns the task's charge in money. The cached part of its prompt is what the asker's own
 // cache group has there.
-func (p *preview) charge(x *prize) bus.QuotePrice {
-	n, q, a := p.n, x.quote, x.agent
-	value := p.t.stated().Value(market.Quote{TTFT: x.ttft, Cost: q.cost, Quality: q.quality})
+func (p *preview) charge(x *round.Quote) bus.QuotePrice {
+	n, e := p.n, x.Estimate
+	value := p.t.Stated().Value(e.Quote(fleet.Nearly(x.TTFT)))
 	c := bus.QuotePrice{
-		Min: a.price.Cost(market.Usage{Prompt: q.prompt, Cached: q.features.Cached,
-			Output: min(1, q.output)}) + a.tariff + n.cfg.Fee,
-		Expected: q.cost + x.price + x.toll,
-		Max:      market.Reserve(q.worst(a), value, q.cost, p.t.terms.Cap()),
+		Min:      n.class(p.n.round.agents[x.Agent]).Cost(e.Prompt, e.Cached, min(1, e.Output)) + n.cfg.Fee,
+		Expected: e.Cost + x.Price + x.Charge,
+		Max:      market.Reserve(e.Worst, value, e.Cost, p.t.Cap()),
 	}
 	if n.cfg.Settle == market.SettleQuoted { // whatever it turns out to use
-		c.Min = q.cost + n.cfg.Fee
+		c.Min = e.Cost + n.cfg.Fee
 	}
-	c.Expected = min(max(c.Expected, c.Min), market.MaxCredits)
-	c.Min, c.Max = min(c.Min, market.MaxCredits), min(max(c.Max, 0), market.MaxCredits)
+	if c.Max = max(c.Max, c.Expected, c.Min); x.Wins { // perhaps elsewhere: it pays no more
+		c.Max = min(c.Max, p.t.Cap())
+	}
+	c.Max = min(c.Max, market.MaxCredits)
+	c.Min = min(c.Min, c.Max)
+	c.Expected = min(max(c.Expected, c.Min), c.Max)
 	return c
 }
 

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/ledger"
 	"souk/market"
 )
@@ -15,12 +16,12 @@ import (
 // Under posted prices whoever is first in the line has the slot, nobody pays for it, and an agent is paid its
 // published tariff.
 func TestPostedPrices(t *testing.T) {
-	h := newHouse(t, func(c *Config) {
+	h := newHouse(t, func(c *hub.Config) {
 		c.Pricing, c.Tariffs = market.PricingPosted, map[string]market.Credits{"h200": 5_000}
 	})
 	r := registration("a-1", "llama", 1, 1, card(1, 1, 1))
 	r.Class, r.Owner = "h200", "lab"
-	h.must(h.n.Join(h.now, r))
+	h.must(h.register(r))
 	h.must(h.step(h.task("ann", "t0", worth(market.Credit))))
 	d := h.take("ann", "t0")
 	h.must(h.step(h.task("ann", "t1", worth(market.Credit))))
@@ -46,12 +47,12 @@ func TestPostedPrices(t *testing.T) {
 // A round whose solve has to be stopped has no prices. It is cleared at posted prices, is recorded as that,
 // and passes the audit.
 func TestAStoppedSolveIsPostedAndSaysSo(t *testing.T) {
-	h := newHouse(t, func(c *Config) {
+	h := newHouse(t, func(c *hub.Config) {
 		c.Batch.ClosesAt, c.Batch.MaxBatch, c.Batch.Eager = 700, 700, false
 	})
 	for i := range 256 {
-		h.must(h.n.Join(h.now,
-			registration(fmt.Sprintf("a-%03d", i), "llama", 1, 0.5+float64(i%7)/20, card(1, 1, 1))))
+		h.must(h.register(registration(fmt.Sprintf("a-%03d", i), "llama", 1, 0.5+float64(i%7)/20,
+			card(1, 1, 1))))
 	}
 	stopped := true
 	h.n.Limit = func() func() bool { return func() bool { return stopped } }
@@ -64,9 +65,9 @@ func TestAStoppedSolveIsPostedAndSaysSo(t *testing.T) {
 	want := market.Rule{Pricing: market.PricingPosted, Settle: market.SettleMetered,
 		Clarke: market.ClarkeClient, Instead: market.PricingVCG}
 	if rec.Round.Rule != want || len(rec.Outcome.Awards) != 256 || len(rec.Round.Edges) < 1<<16 ||
-		h.n.stats.Stopped != 1 {
+		h.n.Stats().Stopped != 1 {
 		t.Fatalf("%+v, %d awards of %d edges, %d stopped", rec.Round.Rule, len(rec.Outcome.Awards),
-			len(rec.Round.Edges), h.n.stats.Stopped)
+			len(rec.Round.Edges), h.n.Stats().Stopped)
 	}
 	x, err := market.Explain(rec.Round, rec.Outcome)
 	if err != nil || !strings.Contains(x.String(),
@@ -81,37 +82,4 @@ func TestAStoppedSolveIsPostedAndSaysSo(t *testing.T) {
 		t.Errorf("the next round: %+v", r.Rule)
 	}
 	h.audited()
-}
-
-func TestRulesThatMeanNothing(t *testing.T) {
-	amounts := map[string]market.Credits{"h200": 5}
-	for want, change := range map[string]func(*Rule){
-		`pricing: "auction" is none of vcg, tariff, posted`:                               func(r *Rule) { r.Pricing = "auction" },
-		`clarke: "nobody" is none of client, task`:                                        func(r *Rule) { r.Clarke = "nobody" },
-		`ceiling: pricing "tariff" needs one above`:                                       func(r *Rule) { r.Pricing = market.PricingTariff },
-		"ceiling: -0.000000001 is not from":                                               func(r *Rule) { r.Ceiling = -1 },
-		`tariffs: they mean something under pricing "posted" alone, and pricing is "vcg"`: func(r *Rule) { r.Tariffs = amounts },
-		`ceilings: they mean something under pricing "tariff" alone`:                      func(r *Rule) { r.Ceilings = amounts },
-		"tariffs.h200: -0.000000005 is not from 0":                                        func(r *Rule) { r.Pricing, r.Tariffs = market.PricingPosted, map[string]market.Credits{"h200": -5} },
-	} {
-		c := testConfig()
-		change(&c.Rule)
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want an error with %q", err, want)
-		}
-	}
-	c := testConfig()
-	c.Pricing, c.Ceiling, c.Ceilings = market.PricingTariff, market.Credit, amounts
-	if err := c.Validate(); err != nil {
-		t.Error(err)
-	}
-	// Another pricing than the file's leaves the file's amounts out, and brings its own.
-	if r := c.Rule.Overlay(&bus.MarketConfig{Pricing: market.PricingPosted,
-		Tariffs: amounts}); r.Validate() != nil || r.Ceilings != nil || r.Tariffs["h200"] != 5 {
-		t.Errorf("%+v, %v", r, r.Validate())
-	}
-	if r := c.Rule.Overlay(&bus.MarketConfig{Settle: market.SettleQuoted}); r.Validate() != nil ||
-		r.Ceilings["h200"] != 5 || r.Settle != market.SettleQuoted {
-		t.Errorf("%+v, %v", r, r.Validate())
-	}
 }

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -8,32 +8,16 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/hub/regime"
 	"souk/ledger"
 	"souk/market"
 )
 
-// audited checks every frame that the house has recorded, at every level.
-func (h *house) audited() {
-	h.t.Helper()
-	if found := h.findings(ledger.MaxLevel); len(found) > 0 {
-		h.t.Errorf("the audit finds %v", found)
-	}
-}
-
-func (h *house) findings(level int) []ledger.Finding {
-	a := ledger.NewAudit("hub-math", level)
-	for i := range h.frames {
-		f := &h.frames[i]
-		a.Frame(f.Seq, f.Epoch, ledger.AppendFrame(nil, f))
-	}
-	return a.Finish().Findings
-}
-
 // regimeHouse is a house with three agents and warm caches under a regime, and a batch of tasks of which
 // one's worth is given.
 func regimeHouse(t *testing.T, p regime.Params, batch uint64, bid func() market.Credits) *house {
-	h := newHouse(t, func(c *Config) {
+	h := newHouse(t, func(c *hub.Config) {
 		c.Regime, c.Fee, c.Batch.Eager = p, 500, false
 		c.Clarke = market.ClarkeTask // each premium is its own slot price and toll
 	})
@@ -60,7 +44,7 @@ func regimeHouse(t *testing.T, p regime.Params, batch uint64, bid func() market.
 // tolls of the last round's edges, before it was cut: "task>agent". The regime's is all of it, as no slot has
 // had a price so far.
 func (h *house) tolls() map[string]market.Credits {
-	r := h.n.round.whole
+	r := h.n.Whole()
 	tolls := map[string]market.Credits{}
 	for _, e := range r.Edges {
 		tolls[string(r.Tasks[e.Task].ID)+">"+string(r.Agents[e.Agent].Agent)] = e.Toll
@@ -138,7 +122,7 @@ func TestNoBidIsInTheRegimesToll(t *testing.T) {
 				return market.Credits(150_000 +
 					rng.Int64N(int64(1)<<rng.IntN(24)))
 			})
-		if house.n.known[taskKey{"ann", "bid"}] == nil {
+		if !house.n.Knows("ann", "bid") {
 			refused++
 		}
 		lied := house.tolls()

@@ -1,15 +1,15 @@
-package hub
+package hub_test
 
 import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/hub/regime"
 	"souk/ledger"
 	"souk/market"
@@ -17,9 +17,9 @@ import (
 
 // crowded plays tasks that come at a steady rate for some time, and which agents of eight slots together
 // serve in 400 ms each, a few of which end at a time: twenty a second at most. Task i is worth what worths
-// says. It returns what the signals read every second.
+// says. It returns the regime and what it goes by every second.
 func crowded(t *testing.T, rate float64, length time.Duration, worths func(i int) market.Credits,
-	change func(*Config)) (*house, []string) {
+	change func(*hub.Config)) (*house, []string) {
 	h := newHouse(t, change)
 	for _, id := range []string{"a-1", "a-2"} {
 		h.join(id, "llama", 4, 0.9, card(1, 1, 4))
@@ -30,7 +30,6 @@ func crowded(t *testing.T, rate float64, length time.Duration, worths func(i int
 	}
 	var runs []running
 	var read []string
-	seq := uint64(0)
 	for i, end, next := 0, h.now.Add(length), h.now; h.now.Before(end); {
 		for ; !next.After(h.now); i++ {
 			client := fmt.Sprint("c-", i%40)
@@ -51,17 +50,10 @@ func crowded(t *testing.T, rate float64, length time.Duration, worths func(i int
 		}
 		h.run() // several slots may be free at once
 		if h.now.Sub(start)%time.Second == 0 {
-			seq++
 			for _, a := range []string{"a-1", "a-2"} {
-				h.must(h.summary(a, seq, func(s *bus.Summary) {
-					s.InFlight = len(h.n.lookup(a).holds)
-				}))
+				h.must(h.summary(a, nil))
 			}
-			line := ""
-			for _, r := range h.n.regimes.watch.Readings() {
-				line += fmt.Sprintf("%s %s %.6g; ", r.Signal, r.State, r.Mean)
-			}
-			read = append(read, line)
+			read = append(read, fmt.Sprintf("%s %.6g", h.n.Regime(), h.n.Slowdown()))
 		}
 	}
 	return h, read
@@ -85,8 +77,8 @@ func TestARegimeIsSeenAndSaid(t *testing.T) {
 	}
 }
 
-// Whose tasks are worth how much moves no signal but that of slot prices: terms are dealt out otherwise, and
-// scaled. Tasks are alike in all else, else others would wait.
+// Whose tasks are worth how much moves no regime: terms are dealt out otherwise, and scaled. Tasks are alike
+// in all else, else others would wait.
 func TestNoBidMovesARegime(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -96,50 +88,21 @@ func TestNoBidMovesARegime(t *testing.T) {
 		worths[i] = market.Credit/2 + market.Credits(rng.Int64N(int64(market.Credit)))
 	}
 	of := func(i int) market.Credits { return worths[i] }
-	without := func(read []string) (times, prices []string) { // the readings of slot prices apart
-		for _, line := range read {
-			rest := ""
-			for part := range strings.SplitSeq(line, "; ") {
-				if strings.HasPrefix(part, "price") {
-					prices = append(prices, part)
-				} else {
-					rest += part + "; "
-				}
-			}
-			times = append(times, rest)
-		}
-		return times, prices
+	_, want := crowded(t, 24, 25*time.Second, of, nil)
+	if strings.HasPrefix(want[len(want)-1], regime.Below.String()) {
+		t.Fatalf("nobody waits: the test sees nothing: %s", want[len(want)-1])
 	}
-	_, read := crowded(t, 24, 25*time.Second, of, nil)
-	times, prices := without(read)
-	if !strings.Contains(times[len(times)-1], regime.Transition.String()) {
-		t.Fatalf("nobody waits: the test sees nothing: %s", times[len(times)-1])
-	}
-	_, read = crowded(t, 24, 25*time.Second, func(i int) market.Credits { return 7 * worths[i] }, nil)
-	scaled, dearer := without(read)
+	_, scaled := crowded(t, 24, 25*time.Second, func(i int) market.Credits { return 7 * worths[i] }, nil)
 	rng.Shuffle(len(worths), func(i, j int) { worths[i], worths[j] = worths[j], worths[i] })
-	_, read = crowded(t, 24, 25*time.Second, of, nil)
-	got, moved := without(read)
-	for i := range got {
+	_, dealt := crowded(t, 24, 25*time.Second, of, nil)
+	for i := range want {
 		// who waits is another, and how many do, and for how long at most is nearly not
-		if s := states(times[i]); states(got[i]) != s || states(scaled[i]) != s {
-			t.Errorf("after %d s: %s; worths dealt out otherwise: %s; scaled: %s", i, times[i], got[i],
+		state, _, _ := strings.Cut(want[i], " ")
+		if !strings.HasPrefix(dealt[i], state) || !strings.HasPrefix(scaled[i], state) {
+			t.Errorf("after %d s: %s; worths dealt out otherwise: %s; scaled: %s", i, want[i], dealt[i],
 				scaled[i])
 		}
 	}
-	if slices.Equal(prices, moved) && slices.Equal(prices, dearer) {
-		t.Error("slot prices are the same whatever is bid: the test sees nothing")
-	}
-}
-
-// states returns the states in a line of readings.
-func states(line string) (all string) {
-	for part := range strings.SplitSeq(line, "; ") {
-		if words := strings.Fields(part); len(words) > 1 {
-			all += words[0] + " " + words[1] + "; "
-		}
-	}
-	return all
 }
 
 // Where tolls follow the load, what the regime charged is in the record of each round with the regime's name,
@@ -147,7 +110,7 @@ func states(line string) (all string) {
 // records are the same byte by byte as where nothing follows.
 func TestWhatARegimeChargesIsRecorded(t *testing.T) {
 	play := func(rate float64, control regime.Control) (*house, []byte) {
-		h, _ := crowded(t, rate, 25*time.Second, alike, func(c *Config) { c.Regimes = control })
+		h, _ := crowded(t, rate, 25*time.Second, alike, func(c *hub.Config) { c.Regimes = control })
 		var data []byte
 		for i := range h.frames {
 			data = ledger.AppendFrame(data, &h.frames[i])
@@ -211,27 +174,27 @@ func TestWhoGotNoSlotCounts(t *testing.T) {
 	} {
 		h := newHouse(t, nil)
 		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
-		h.n.observe() // begins an interval
+		h.n.Observe() // begins an interval
 		h.must(h.step(h.task("ann", "runs")))
 		h.pass(100 * time.Millisecond)
 		h.accept(h.take("ann", "runs"))
 		h.must(h.step(h.task("bob", "waits", inNoHurry)))
 		h.pass(4 * time.Second)
-		waits := h.n.known[taskKey{"bob", "waits"}]
-		if waits == nil || waits.state != waiting {
+		waits := h.n.Unserved("bob", "waits")
+		if waits == nil {
 			t.Fatalf("%s: nobody waits", name)
 		}
 		if c.dear {
 			h.join("a-2", "llama", 1, 0.9, card(4000, 4000, 4000))
-			h.must(h.summary("a-2", 1, func(*bus.Summary) {}))
+			h.must(h.summary("a-2", func(*bus.Summary) {}))
 		}
-		h.n.noteUnserved(waits, c.code)
-		h.n.batch.Remove(waits) // the reading is of the one that is gone alone
-		h.n.observe()
+		waits.End(c.code)
+		waits.Gone() // the reading is of the one that is gone alone
+		h.n.Observe()
 		h.now = h.now.Add(2 * time.Second)
-		h.n.nano += int64(2 * time.Second)
-		h.n.observe()
-		if _, mean := h.n.regimes.watch.Reading(regime.Slowdown); (mean > 1) != c.moves {
+		waits.Later(2 * time.Second)
+		h.n.Observe()
+		if mean := h.n.Slowdown(); (mean > 1) != c.moves {
 			t.Errorf("%s: mean %.2f", name, mean)
 		}
 	}
@@ -243,7 +206,7 @@ func TestAReadingThatComesWithAFreeSlot(t *testing.T) {
 	const slots = 40 // of few slots it would be chance
 	h := newHouse(t, nil)
 	h.join("a-1", "llama", slots, 0.9, card(1, 1, 4))
-	h.n.observe() // begins an interval
+	h.n.Observe() // begins an interval
 	var runs []bus.Dispatch
 	for i := range slots {
 		id := fmt.Sprint("r-", i)
@@ -255,20 +218,20 @@ func TestAReadingThatComesWithAFreeSlot(t *testing.T) {
 		h.must(h.step(h.task("bob", fmt.Sprint("t-", i), inNoHurry)))
 	}
 	h.pass(4 * time.Second)
-	h.must(h.summary("a-1", 1, func(s *bus.Summary) { s.InFlight = slots }))
+	h.must(h.summary("a-1", func(s *bus.Summary) { s.InFlight = slots }))
 	h.now = h.now.Add(2 * time.Second) // a reading is due
 	h.must(h.step(completion("a-1", runs[0], market.Usage{Prompt: 100, Output: 20})))
 	if got := h.running(); !strings.Contains(got, "bob/") {
 		t.Fatalf("running %q", got)
 	}
-	if _, mean := h.n.regimes.watch.Reading(regime.Slowdown); mean < 5 {
+	if mean := h.n.Slowdown(); mean < 5 {
 		t.Errorf("mean %.2f, where nine tasks wait for six seconds", mean)
 	}
 }
 
 // A dispatch that its agent refuses is no load: the task came once, and had no slot until an agent took it.
 func TestARefusedDispatchIsNoLoad(t *testing.T) {
-	play := func(refuse bool) (s RegimeStats) {
+	play := func(refuse bool) (s regime.Stats) {
 		h := newHouse(t, nil)
 		for _, id := range []string{"a-1", "a-2"} {
 			h.join(id, "llama", 4, 0.9, card(1, 1, 4))
@@ -303,8 +266,7 @@ func TestARefusedDispatchIsNoLoad(t *testing.T) {
 				h.must(h.n.Step(h.now, completion(h.agentOf(d), d, market.Usage{Prompt: 100, Output: 20})))
 			}
 			for _, a := range []string{"a-1", "a-2"} {
-				h.must(h.summary(a, uint64(i+1),
-					func(s *bus.Summary) { s.InFlight = len(h.n.lookup(a).holds) }))
+				h.must(h.summary(a, nil))
 			}
 			s = h.n.Stats().Regime
 			evidence = max(evidence, s.Evidence)
@@ -333,32 +295,32 @@ func TestManyThatEndAtOnceAreNotEachHeldAgainstEveryAgent(t *testing.T) {
 			h.join(fmt.Sprint("a-", i), "llama", 1, 0.9, card(1, 1, 4))
 		}
 		h.join("b", "qwen", 1, 0.9, card(1, 1, 4))
-		h.n.observe() // begins an interval
+		h.n.Observe() // begins an interval
 		qwen := func(m *bus.Task) { m.Model = "qwen" }
 		h.must(h.step(h.task("ann", "runs", qwen)))
 		h.accept(h.take("ann", "runs"))
 		h.must(h.step(h.task("bob", "waits", inNoHurry, qwen)))
 		h.pass(4 * time.Second)
-		waits := h.n.known[taskKey{"bob", "waits"}]
-		if waits == nil || waits.state != waiting {
+		waits := h.n.Unserved("bob", "waits")
+		if waits == nil {
 			t.Fatal("nobody waits")
 		}
 		took = time.Hour
 		for range 3 {
 			began := time.Now()
 			for range tasks {
-				h.n.noteUnserved(waits, bus.CodeNoRoom)
+				waits.End(bus.CodeNoRoom)
 			}
 			took = min(took, time.Since(began))
-			h.n.nano++
+			waits.Later(1)
 		}
 		for range 100 {
-			h.n.regimes.watch.Served(0, time.Millisecond, time.Millisecond)
+			waits.Served()
 		}
-		h.n.batch.Remove(waits) // the reading is of those that are gone alone
-		h.n.nano += int64(2 * time.Second)
-		h.n.observe()
-		_, read = h.n.regimes.watch.Reading(regime.Slowdown)
+		waits.Gone() // the reading is of those that are gone alone
+		waits.Later(2 * time.Second)
+		h.n.Observe()
+		read = h.n.Slowdown()
 		return took, read
 	}
 	few, one := play(1)
@@ -370,4 +332,35 @@ func TestManyThatEndAtOnceAreNotEachHeldAgainstEveryAgent(t *testing.T) {
 	if one != all || one < 5 {
 		t.Errorf("they are read as %.1f beside one agent, and %.1f beside a thousand", one, all)
 	}
+}
+
+// The record of a round names what was charged where it says more of a task on an agent, and not on each of
+// all agents: else a round of a large domain were longer than a frame may be.
+func TestChargesAreNamedWhereTheyStand(t *testing.T) {
+	h := newHouse(t, func(c *hub.Config) { c.Regime.Temperature, c.Batch.Eager = 0.5, false })
+	const agents = 40
+	for i := range agents {
+		h.join(fmt.Sprintf("a-%02d", i), "llama", 1, 0.9, card(1, 1, 4))
+	}
+	for i := range 4 {
+		h.must(h.step(h.task("ann", fmt.Sprint("t", i))))
+	}
+	h.pass(20 * time.Millisecond)
+	rounds := 0
+	for _, f := range h.frames {
+		for _, r := range f.Records {
+			if r.Round == nil {
+				continue
+			}
+			rounds++
+			stands := len(r.Round.Round.Edges) + len(r.Round.Round.Others)
+			if named := len(r.Round.Set); named == 0 || named > stands {
+				t.Errorf("%d charges are named, and the record has %d tasks on agents", named, stands)
+			}
+		}
+	}
+	if rounds == 0 {
+		t.Error("no round")
+	}
+	h.audited()
 }

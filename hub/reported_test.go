@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
 
@@ -84,7 +85,7 @@ func TestAnAssertionIsBilled(t *testing.T) {
 		h.must(h.step(c))
 		due := d.Price.Cost(market.Usage{Prompt: 2560, Cached: d.Asserted, Output: 50})
 		if got := h.replica.Balance("agent:a-2:payable") - before; got != due || due != c.Cost {
-			t.Errorf("hub began anew %v: paid %s, want %s", again, money(got), money(due))
+			t.Errorf("hub began anew %v: paid %s, want %s", again, hub.Money(got), hub.Money(due))
 		}
 		if len(h.faults) > 0 {
 			t.Errorf("hub began anew %v: %v", again, h.faults)
@@ -120,7 +121,7 @@ func TestALyingAgentPays(t *testing.T) {
 		h.hearAll()
 	}
 	if lost != 3 || paid <= 0 || len(h.faults) > 0 {
-		t.Errorf("its lies win %d tasks and cost it %s; %v", lost, money(paid), h.faults)
+		t.Errorf("its lies win %d tasks and cost it %s; %v", lost, hub.Money(paid), h.faults)
 	}
 }
 
@@ -133,10 +134,10 @@ func TestALyingAgentMovesNoOther(t *testing.T) {
 	for _, id := range []string{"a-1", "a-2", "liar"} {
 		h.join(id, "llama", 4, 0.9, card(100, 10, 40))
 	}
-	var probes []*task
+	var probes []*bus.Task
 	for i := range 12 {
 		x := h.task("ann", fmt.Sprint("t", i), wide(uint64(i/2), 20), worth(10*market.Credit))
-		probes = append(probes, h.untaken(x))
+		probes = append(probes, x)
 		h.must(h.step(x))
 		d := h.take("ann", x.ID)
 		h.serve(d, market.Usage{Prompt: 2560, Cached: d.Cached, Output: 50})
@@ -145,10 +146,8 @@ func TestALyingAgentMovesNoOther(t *testing.T) {
 	}
 	look := func() (all []string) {
 		for _, id := range []string{"a-1", "a-2"} {
-			a := h.n.lookup(id)
 			for _, x := range probes {
-				q := h.n.quote(x, a, backlog{}, a.expect(x))
-				all = append(all, fmt.Sprint(q.cost, q.value, q.worst(a), q.forecast, q.features))
+				all = append(all, fmt.Sprintf("%+v", h.n.IdleEstimate(id, x)))
 			}
 		}
 		return all
@@ -158,7 +157,7 @@ func TestALyingAgentMovesNoOther(t *testing.T) {
 	for range 100 {
 		var lie []bus.PrefixHash
 		for range r.IntN(8) {
-			lie = append(lie, probes[r.IntN(len(probes))].msg.Prompt.Prefixes[:1+r.IntN(19)]...)
+			lie = append(lie, probes[r.IntN(len(probes))].Prompt.Prefixes[:1+r.IntN(19)]...)
 		}
 		s.say(r.IntN(2), r.Float64(), lie, nil)
 		for i, q := range look() {
@@ -167,23 +166,12 @@ func TestALyingAgentMovesNoOther(t *testing.T) {
 			}
 		}
 		for _, x := range probes {
-			moved += h.n.lookup("liar").expect(x).cached
+			moved += h.n.Believed("liar", x)
 		}
 	}
 	if moved == 0 {
 		t.Error("it is not believed itself: nothing is shown")
 	}
-}
-
-// untaken is a task as the hub reads it, that it does not take.
-func (h *house) untaken(m *bus.Task) *task {
-	copied := *m
-	x := &task{key: taskKey{m.Client, m.ID}, arrived: h.now}
-	h.n.read(x, &copied)
-	if err := h.n.setTerms(x); err != nil {
-		h.t.Fatal(err)
-	}
-	return x
 }
 
 // A hub that missed something of what an agent said asks for all of it: at once, and not again for a while.
@@ -218,7 +206,7 @@ func TestAHubThatMissedSomethingAsks(t *testing.T) {
 	if asked() != 0 {
 		t.Error("it is asked again within seconds")
 	}
-	h.pass(askAgain)
+	h.pass(hub.AskAgain)
 	h.must(s.say(0, 0.95, nil, nil))
 	if asked() != 1 {
 		t.Error("it is not asked again")
@@ -232,7 +220,7 @@ func TestAHubThatMissedSomethingAsks(t *testing.T) {
 		t.Error("another start of the agent is heard")
 	}
 	if h.step(&bus.Holdings{Agent: "a-1", Boot: 1, Seq: 90, Base: 90, Parts: 1, Add: []byte{1},
-		Evidence: bus.EvidenceEvents}) == nil || h.n.stats.BadSummaries != 1 {
+		Evidence: bus.EvidenceEvents}) == nil || h.n.Stats().BadSummaries != 1 {
 		t.Error("what cannot be read is heard")
 	}
 }
@@ -254,8 +242,8 @@ func TestAHubThatMissedTheLastAsks(t *testing.T) {
 		h.join(on, "llama", 1, 0.9, card(1, 1, 4))
 		s := &tells{h: h, agent: on}
 		mark := wide(1, 20)
-		x := h.untaken(h.task("ann", "t1", mark))
-		h.must(s.say(1, 0.95, x.msg.Prompt.Prefixes, nil))
+		x := h.task("ann", "t1", mark)
+		h.must(s.say(1, 0.95, x.Prompt.Prefixes, nil))
 		if c.lost {
 			s.seq++
 		}
@@ -270,9 +258,9 @@ func TestAHubThatMissedTheLastAsks(t *testing.T) {
 				Evidence: bus.EvidenceEvents}
 			h.must(h.step(m))
 		}
-		h.pass(hearsWithin)
+		h.pass(hub.HearsWithin)
 		summary(3)
-		h.pass(hearsWithin)
+		h.pass(hub.HearsWithin)
 		summary(4)
 		asked := 0
 		for _, l := range h.messages {
@@ -283,7 +271,7 @@ func TestAHubThatMissedTheLastAsks(t *testing.T) {
 		if asked != c.asks {
 			t.Errorf("%s: it is asked %d times, want %d", name, asked, c.asks)
 		}
-		if believed := h.n.lookup(on).expect(x).cached > 0; believed == (c.asks > 0) {
+		if believed := h.n.Believed(on, x) > 0; believed == (c.asks > 0) {
 			t.Errorf("%s: that it holds the prompt is believed: %v", name, believed)
 		}
 	}
@@ -297,11 +285,8 @@ func TestAHubAsksWhoSpokeTooSoon(t *testing.T) {
 	if early.say(1, 0.95, nil, nil) == nil {
 		t.Error("an agent that is not sold yet is heard")
 	}
-	for i := range 2 * h.n.cfg.MaxAgents {
+	for i := range 2 * h.n.Config().MaxAgents {
 		(&tells{h: h, agent: fmt.Sprint("other-", i)}).say(1, 0.95, nil, nil)
-	}
-	if len(h.n.early) > h.n.cfg.MaxAgents {
-		t.Errorf("%d agents are remembered, and %d may be sold", len(h.n.early), h.n.cfg.MaxAgents)
 	}
 	asked := map[string]int{}
 	for range 2 { // its registration changes, too
@@ -334,26 +319,26 @@ func TestARestartedAgentHoldsWhatItHeld(t *testing.T) {
 	} {
 		h := newHouse(t, nil)
 		h.join("a-1", "llama", 1, 0.9, card(100, 10, 40))
-		reg := h.n.lookup("a-1").reg
+		reg := h.agents["a-1"].Registration
 		mark := wide(1, 20)
 		h.must(h.step(h.task("ann", "t1", mark, worth(10*market.Credit))))
 		d := h.take("ann", "t1")
 		h.accept(d)
 		h.must(h.step(billed("a-1", d, market.Usage{Prompt: 2560, Output: 50})))
-		next := h.untaken(h.task("ann", "t2", mark))
-		if got := h.n.lookup("a-1").expect(next).cached; got < 2000 {
+		next := h.task("ann", "t2", mark)
+		if got := h.n.Believed("a-1", next); got < 2000 {
 			t.Fatalf("%s: %d tokens are believed after they were served", c.name, got)
 		}
-		h.n.Leave(h.now, "a-1")
+		h.leave("a-1")
 		reg.Boot++
 		c.change(&reg)
-		h.must(h.n.Join(h.now, reg))
-		if got := h.n.lookup("a-1").expect(next).cached; got != 0 {
+		h.must(h.register(reg))
+		if got := h.n.Believed("a-1", next); got != 0 {
 			t.Errorf("%s: %d tokens are believed before the agent has said anything", c.name, got)
 		}
 		h.must(h.step(&bus.Holdings{Agent: "a-1", Boot: reg.Boot, Life: 1, Seq: 1, Base: 1, Parts: 1,
 			Coverage: 1, Blocks: c.unnamed, Unnamed: c.unnamed, Evidence: bus.EvidenceEvents}))
-		if got := h.n.lookup("a-1").expect(next).cached; got >= 2000 != c.want {
+		if got := h.n.Believed("a-1", next); got >= 2000 != c.want {
 			t.Errorf("%s: %d tokens are believed", c.name, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -31,13 +31,13 @@ func TestAnEngineThatComesBackWithAnotherSize(t *testing.T) {
 			h.accept(d)
 			h.must(h.step(billed("a-1", d, market.Usage{Prompt: tokens, Output: 50})))
 		}
-		reg := h.n.lookup("a-1").reg
+		reg := h.agents["a-1"].Registration
 		reg.BlockSize, reg.KVTokens = c.block, c.room
-		h.must(h.n.Join(h.now, reg))
+		h.must(h.register(reg))
 		all, last := 0, 0
 		for i := range prompts {
-			next := h.untaken(h.task("ann", fmt.Sprint("n", i), wide(uint64(1+i), 20)))
-			last = h.n.lookup("a-1").expect(next).cached
+			next := h.task("ann", fmt.Sprint("n", i), wide(uint64(1+i), 20))
+			last = h.n.Believed("a-1", next)
 			all += last
 		}
 		if all < c.least || all > c.most || last < 2500 && c.most > 0 {

@@ -7,6 +7,7 @@ import (
 
 	"souk/bus"
 	"souk/hub"
+	"souk/hub/account"
 	"souk/market"
 )
 
@@ -82,7 +83,7 @@ func TestAnOlderCopyThatIsStoppedGivesNothingBack(t *testing.T) {
 		h.restart()
 		again := h.n
 		if moved {
-			again.Await(hub.WasMoved)
+			again.Money().Await(account.WasMoved, false)
 		}
 		h.asked, h.silent = nil, true
 		h.must(again.Lead(h.now, 8))

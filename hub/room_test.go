@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
 
@@ -52,7 +53,7 @@ func TestAFullRoomIsShared(t *testing.T) {
 	if h.n.Status().Room != 1 {
 		t.Errorf("there is room for %d, want 1: another client's", h.n.Status().Room)
 	}
-	each := h.n.Reserved("c0") / places
+	each := h.n.Money().Reserved("c0") / places
 	for i := range places / 2 {
 		want := fmt.Sprintf("c0/t%d no_room", places-1-i)
 		if got := h.comes("c1", fmt.Sprint("t", i)); !slices.Equal(got, []string{want}) {
@@ -62,9 +63,10 @@ func TestAFullRoomIsShared(t *testing.T) {
 	if got := h.comes("c1", "more"); !slices.Equal(got, []string{"c1/more no_room"}) {
 		t.Fatalf("both have as much: %v", got)
 	}
-	if h.n.Reserved("c0") != each*places/2 || h.n.Reserved("c1") != each*places/2 || h.n.waiting != places {
-		t.Errorf("%s and %s are reserved for %d that wait", h.n.Reserved("c0"), h.n.Reserved("c1"),
-			h.n.waiting)
+	if h.n.Money().Reserved("c0") != each*places/2 || h.n.Money().Reserved("c1") != each*places/2 ||
+		h.n.Stats().Waiting != places {
+		t.Errorf("%s and %s are reserved for %d that wait", h.n.Money().Reserved("c0"), h.n.Money().Reserved("c1"),
+			h.n.Stats().Waiting)
 	}
 	for i, want := range []string{"c1/t1023", "c0/t1023", "c1/t1022", "c0/t1022"} { // who came last of both
 		if got := h.comes("c2", fmt.Sprint("t", i)); !slices.Equal(got, []string{want + " no_room"}) {
@@ -100,8 +102,8 @@ func TestAFullRoomOfManyClients(t *testing.T) {
 			t.Fatalf("one of %s: %v", client, got)
 		}
 	}
-	if h.n.Status().Room != 0 || h.n.waiting != places || h.n.room.most != 1 {
-		t.Errorf("room for %d, %d wait, %d of one client", h.n.Status().Room, h.n.waiting, h.n.room.most)
+	if h.n.Status().Room != 0 || h.n.Stats().Waiting != places || h.n.MostOfOne() != 1 {
+		t.Errorf("room for %d, %d wait, %d of one client", h.n.Status().Room, h.n.Stats().Waiting, h.n.MostOfOne())
 	}
 }
 
@@ -116,9 +118,9 @@ func TestWhoCannotPayTakesNobodysPlace(t *testing.T) {
 		t.Fatal(got)
 	}
 	h.silent = true
-	if got := h.comes("c1", "late"); len(got) > 0 || h.n.waiting != 4 ||
-		h.n.known[taskKey{"c0", "t3"}] == nil {
-		t.Fatalf("%v; %d wait", got, h.n.waiting)
+	if got := h.comes("c1", "late"); len(got) > 0 || h.n.Stats().Waiting != 4 ||
+		!h.n.Knows("c0", "t3") {
+		t.Fatalf("%v; %d wait", got, h.n.Stats().Waiting)
 	}
 	h.silent = false
 	from := len(h.messages)
@@ -127,9 +129,9 @@ func TestWhoCannotPayTakesNobodysPlace(t *testing.T) {
 	for _, f := range pending {
 		h.must(h.step(h.treasury(f)))
 	}
-	if len(h.messages) == from || h.answerTo("inbox.c0.t3") != "no_room" || h.n.waiting != 4 ||
-		h.n.known[taskKey{"c1", "late"}] == nil {
-		t.Errorf("%d wait, c0's last was told %q", h.n.waiting, h.answerTo("inbox.c0.t3"))
+	if len(h.messages) == from || h.answerTo("inbox.c0.t3") != "no_room" || h.n.Stats().Waiting != 4 ||
+		!h.n.Knows("c1", "late") {
+		t.Errorf("%d wait, c0's last was told %q", h.n.Stats().Waiting, h.answerTo("inbox.c0.t3"))
 	}
 }
 
@@ -185,7 +187,7 @@ func TestNoBidDecidesWhoHasRoom(t *testing.T) {
 // Limits follow the slots that there are: as many tasks as have one are taken beside those that may wait, and
 // fewer once their agent has left.
 func TestRoomFollowsSlots(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.MaxWaiting = 4 })
+	h := newHouse(t, func(c *hub.Config) { c.MaxWaiting = 4 })
 	for i := range 100 {
 		h.join(fmt.Sprint("a-", i), "llama", 10, 0.9, card(1, 1, 4))
 	}
@@ -204,9 +206,9 @@ func TestRoomFollowsSlots(t *testing.T) {
 		t.Errorf("%d wait, and there is room for %d", s.Waiting, s.Room)
 	}
 	for i := range 100 {
-		h.n.Leave(h.now, fmt.Sprint("a-", i))
+		h.leave(fmt.Sprint("a-", i))
 	}
-	if n := h.n; n.spare() != 0 || n.slots != 0 || n.waiting != 4 {
-		t.Errorf("%d slots and %d that wait: room for %d", n.slots, n.waiting, n.spare())
+	if s := h.n.Status(); s.Room != 0 || s.Slots != 0 || s.Waiting != 4 {
+		t.Errorf("%d slots and %d that wait: room for %d", s.Slots, s.Waiting, s.Room)
 	}
 }

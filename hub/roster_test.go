@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -6,35 +6,27 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
-
-func (h *house) summary(id string, seq uint64, change func(*bus.Summary)) error {
-	h.t.Helper()
-	a := h.n.lookup(id)
-	s := &bus.Summary{Agent: id, Boot: 1, Seq: seq, State: bus.StateReady, Slots: a.slots,
-		InFlight: len(a.holds), Price: a.price}
-	if change != nil {
-		change(s)
-	}
-	return h.step(s)
-}
 
 // What was learnt of an agent outlives a new registration, but not another model.
 func TestAnUpgradedEngine(t *testing.T) {
 	h := newHouse(t, nil)
 	reg := registration("a-1", "llama", 1, 0.9, card(1, 1, 4))
-	h.must(h.n.Join(h.now, reg))
-	before := *h.n.lookup("a-1")
-	h.must(h.n.Join(h.now, reg))
-	if a := h.n.lookup("a-1"); a.cache != before.cache || a.predictor != before.predictor {
-		t.Error("registering again made the hub forget the agent")
+	h.must(h.register(reg))
+	h.must(h.step(h.task("ann", "t0", wide(1, 20), worth(10*market.Credit))))
+	h.serve(h.take("ann", "t0"), market.Usage{Prompt: 2560, Output: 50})
+	next := h.task("ann", "next", wide(1, 20))
+	held, expected := h.n.Believed("a-1", next), h.n.Forecast("a-1", hub.Typical)
+	h.must(h.register(reg))
+	if held < 2000 || h.n.Believed("a-1", next) != held || h.n.Forecast("a-1", hub.Typical) != expected {
+		t.Errorf("registering again made the hub forget the agent: it held %d tokens", held)
 	}
 	reg.Model = "qwen"
-	h.must(h.n.Join(h.now, reg))
-	if a := h.n.lookup("a-1"); a.cache == before.cache || a.predictor == before.predictor ||
-		a.reg.Model != "qwen" {
-		t.Errorf("of %s the hub still believes what it learnt of llama", a.reg.Model)
+	h.must(h.register(reg))
+	if h.n.Believed("a-1", next) != 0 || h.n.Forecast("a-1", hub.Typical) == expected {
+		t.Error("of qwen the hub still believes what it learnt of llama")
 	}
 	h.must(h.step(h.task("ann", "t1")))
 	if d := h.take("ann", "t1"); d.Model != "qwen" {
@@ -80,13 +72,14 @@ func TestStatusSaysWhyAHubTakesNoTask(t *testing.T) {
 		refused++
 		id := fmt.Sprint("late-", refused)
 		h.must(h.step(h.task("ann", id)))
-		if r := h.said("ann." + id); r != nil {
+		if r := h.told("ann." + id); r != nil {
 			again = r.RetryMS
 		}
 		return again
 	}
 	h.n.Room(false)
-	if s := h.n.Status(); s.Closed != diskFull || s.Room != 0 || s.ClosedMS != 10_000 || s.Validate() != nil {
+	if s := h.n.Status(); s.Closed != hub.DiskFull || s.Room != 0 || s.ClosedMS != 10_000 ||
+		s.Validate() != nil {
 		t.Errorf("a full disk: room for %d, %q, again in %d ms", s.Room, s.Closed, s.ClosedMS)
 	} else if again := asked(); again != s.ClosedMS {
 		t.Errorf("a full disk: a task is to come again in %d ms, the status says %d", again, s.ClosedMS)
@@ -150,7 +143,7 @@ func TestAnUnluckyAgentIsAskedAgain(t *testing.T) {
 			h.pass(ttft)
 			h.must(h.step(c))
 			for _, id := range []string{"a-1", "a-2"} {
-				h.must(h.summary(id, uint64(h.now.UnixMilli()), nil))
+				h.must(h.summary(id, nil))
 			}
 		}
 		open = nil
@@ -170,7 +163,7 @@ func TestAnUnluckyAgentIsAskedAgain(t *testing.T) {
 	}
 }
 
-// Agents are of one class by what they register and by the price card of their last summary.
+// Agents form a class by what they register and by the price card of their last summary.
 func TestAgentsOfAClass(t *testing.T) {
 	h := newHouse(t, nil)
 	join := func(id string, change func(*bus.Registration)) {
@@ -178,11 +171,11 @@ func TestAgentsOfAClass(t *testing.T) {
 		if change != nil {
 			change(&reg)
 		}
-		h.must(h.n.Join(h.now, reg))
+		h.must(h.register(reg))
 	}
 	classes := func(why string, want int) {
 		t.Helper()
-		if got := h.n.classes.Len(); got != want {
+		if got := h.n.Classes(); got != want {
 			t.Errorf("%s: %d classes, want %d", why, got, want)
 		}
 	}
@@ -198,20 +191,20 @@ func TestAgentsOfAClass(t *testing.T) {
 	join("a-2", nil)
 	classes("equal again", 1)
 	for seq, out := range []market.Credits{5, 6, 4} {
-		h.must(h.summary("a-2", uint64(seq+1), func(s *bus.Summary) { s.Price = card(1, 1, out) }))
+		h.must(h.summary("a-2", func(s *bus.Summary) { s.Price = card(1, 1, out) }))
 		classes(fmt.Sprint("price ", out), []int{2, 2, 1}[seq])
 	}
 }
 
 // The hub forgets agents that have left, and their classes.
 func TestClassesOfAgentsThatLeft(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.MaxAgents = 4 })
+	h := newHouse(t, func(c *hub.Config) { c.MaxAgents = 4 })
 	for i := range 100 {
 		reg := registration(fmt.Sprint("a-", i), "llama", 1, 0.9, card(1, 1, market.Credits(1+i)))
-		h.must(h.n.Join(h.now, reg))
-		h.n.Leave(h.now, reg.Agent)
+		h.must(h.register(reg))
+		h.leave(reg.Agent)
 	}
-	if got := h.n.classes.Len(); got > 8 {
+	if got := h.n.Classes(); got > 8 {
 		t.Errorf("%d classes of agents that have left", got)
 	}
 }

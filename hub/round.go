@@ -2,307 +2,283 @@ package hub
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"souk/hub/regime"
+	"souk/bus"
+	"souk/hub/estimate"
+	"souk/hub/forecast"
+	"souk/hub/policy"
 	"souk/hub/round"
+	"souk/hub/session"
+	"souk/hub/tariff"
+	"souk/ledger"
 	"souk/market"
 )
 
-// scratch is what a round is made of, in memory that the next one uses again.
+// scratch is the memory of a round, used again by the next one.
 type scratch struct {
-	tasks  []*task       // that wait, by arrival
-	out    int           // who wait, too, and are left out, as they are too many
-	agents []*agent      // that take tasks, now or as soon as they have a slot, by id
-	sides  []round.Agent // what the round needs of each
-	loads  []backlog     // of each
-	at     []int32       // in agents, from 1, by the place of a cache; 0: none
-	pairs  []pair
-	depths []int32 // how many prefixes of a prompt agents hold, by the place of their cache
-	tolls  round.Tolls
-	less   map[string]*round.Tolls // tolls without a client
-	rows   []held                  // of each agent, for the task at hand
-	told   []bool
-
-	// of the regime's tolls, where it is not idle
-	seed   [32]byte
-	scales []market.Credits // of tasks, the mean of what they would cost
-	most   []float64        // of tasks, the largest of their draws
-
-	whole  market.Round // of all that wait, by arrival, before it is cut
-	edged  []*task      // its tasks
-	within int          // of these, the first so many are in the round
-	edges  []int32      // of its edges: their pairs
-	cutter market.Cutter
-	rest   market.Round // what is left of it
-	won    []won        // its awards
-	left   []*task      // the tasks of what is left, by id
-	seen   []seenAt
-}
-
-// pair is a task and an agent that may meet, whatever is bid.
-type pair struct {
-	task, agent      int32         // in scratch
-	first            time.Duration // to the first token, prompts before it aside
-	half             time.Duration // within which it comes as often as not, these included
-	service, prefill time.Duration
-	value, cost      market.Credits // value as it stands now, all that was waited included
-	saved            market.Credits // by what the agent holds
-	toll, own        market.Credits
+	tasks  []*task  // that wait, by arrival
+	agents []*agent // that take tasks, now or as soon as they have a slot, by id
+	at     []int32  // in agents, from 1, by the place of a cache; 0: none
+	// of each agent
+	classes []*forecast.Class
+	loads   []estimate.Delay
+	from    estimate.Snapshot
+	prices  round.Prices
+	waiters []estimate.Waiter // the tasks
+	offers  []estimate.Offer  // of all of them
+	plan    round.Plan
+	depths  []int32 // how many prefixes of a prompt agents hold, by the place of their cache
+	held    []int32 // likewise, by agent
+	sheet   forecast.Sheet
+	alone   estimate.Estimate // of a task that comes
+	offer   [2]estimate.Offer // of agents alike, and of one alone
 }
 
 const (
-	// maxSeats bounds the agents of a round, so that the solver's sums hold for the dearest tasks
-	// (market.MaxWorth).
-	maxSeats = 4000
 	// mostTasks and maxPairs bound the tasks of a round, and the pairs that it weighs, 40 MB.
 	mostTasks = 2048
 	maxPairs  = 1 << 19
-	// shown is how many agents a round's record names that a task might have had instead.
-	shown = 3
-	// again is how soon those are looked at again who wait beside a slot that is free, and who is nearly
-	// worth no more than it costs.
-	again = 50 * time.Millisecond
 )
 
-// planning is what is known of slots and their prices, beyond the agents themselves.
+// planning holds the state of slots and their prices that belongs to no single agent.
 type planning struct {
-	kept    round.Kept
-	classes map[string]*round.Class
-	again   timer
-	rest    bool // the next round is of those that the last had no room for, and of nobody that it left
-	spent   spent
-}
-
-// due implements timed.
-func (p *planning) due(n *Node) { n.news() }
-
-// classOf is what agents of a class share. Classes that no agent of the roster is of are forgotten once there
-// are many.
-func (n *Node) classOf(class string) *round.Class {
-	p := &n.plan
-	c := p.classes[class]
-	if c == nil {
-		if len(p.classes) > 4*n.cfg.MaxAgents || p.classes == nil {
-			p.classes = map[string]*round.Class{}
-			for _, a := range n.roster {
-				if a.alike != nil {
-					p.classes[a.model+"/"+a.class] = a.alike
-				}
-			}
-		}
-		c = new(round.Class)
-		p.classes[class] = c
-	}
-	return c
-}
-
-// open reports whether an agent takes tasks, now or as soon as it has a slot.
-func (a *agent) open(n *Node) bool { return a.there(n) && n.nano >= a.avoidUntil }
-
-// there reports whether it does but for what it refused a moment ago.
-func (a *agent) there(n *Node) bool {
-	return a.joined && a.sells && n.nano <= a.silentFrom && a.ready && a.listed
-}
-
-// itl is the time between tokens of an agent; where none was seen, a quarter of the slowest expected.
-func (n *Node) itl(a *agent) time.Duration {
-	return cmp.Or(a.predictor.ITL(), n.cfg.Prior.Slowest/4)
+	kept   round.Kept
+	shares round.Shares
+	rest   bool // the next round is of whom the last left out
 }
 
 // clear holds a round of all that wait. Who is given no slot waits for news.
 func (n *Node) clear() {
-	n.collect()
+	s := &n.round
+	out := n.collect()
 	n.meet()
-	n.judgePairs()
-	r := n.assemble()
-	if err := n.sell(r); err != nil {
-		n.fault(fmt.Errorf("round %d is not awarded: %w", r.Number, err))
+	n.charge()
+	last, prev := n.turn.Book.LastRound()
+	head := market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.Rule.Rule,
+		Fee: n.cfg.Fee, Sellers: s.sellers(&n.cfg.Rule)}
+	whys := s.plan.Build(head, &s.from, s.waiters, s.prices)
+	var stop func() bool
+	if n.Limit != nil {
+		stop = n.Limit()
 	}
-	n.leaves()
-	n.unsown()
-}
-
-// collect takes the tasks that wait and the agents that are open.
-func (n *Node) collect() {
-	s := &n.round
-	n.letsIn()
-	if !n.plan.rest {
-		n.batch.Wake()
+	// of one task of the hub's own nobody learns what slots are worth
+	c, err := s.plan.Clear(s.own() == nil, out, n.cfg.Batch.MaxBatch, stop)
+	if c.Round.Rule.Instead != "" {
+		n.stats.Stopped++
 	}
-	n.plan.rest = false
-	n.standUp()
-	s.tasks = n.fit(n.take(s.tasks[:0]))
-	n.batch.Cleared(n.now)
-	n.agree(s.tasks)
-	for _, t := range s.tasks {
-		t.met, t.barred = true, false
-		t.waited, t.left = n.now.Sub(t.waits()), t.deadline.Sub(n.now)
-	}
-	n.admitted()
-	round.Seat(s.sides, len(s.tasks))
-}
-
-// fit leaves out of a round those who are too many for it: see [round.Fit].
-func (n *Node) fit(all []*task) []*task {
-	s := &n.round
-	s.out = 0
-	most := min(mostTasks, maxPairs/max(1, len(s.agents)))
-	if len(all) <= most {
-		return all
-	}
-	clients := make([]string, len(all))
-	for i, t := range all {
-		clients[i] = t.key.client
-	}
-	in := all[:0]
-	for i, fits := range round.Fit(clients, most) {
-		if t := all[i]; fits {
-			in = append(in, t)
-		} else {
-			n.batch.Leave(t, t.arrived)
-			s.out++
+	for i, x := range whys {
+		if t := s.tasks[i]; x.Planned > 0 {
+			t.Planned, t.Worth = s.agents[x.Planned-1].ID(), cmp.Or(t.Worth, x.Weight)
 		}
 	}
-	clear(all[len(in):])
-	return in
+	if err == nil && len(c.Outcome.Awards) > 0 {
+		err = n.award(c)
+	}
+	if err != nil {
+		n.turn.Fault(fmt.Errorf("round %d is not awarded: %w", head.Number, err))
+	}
+	n.leaves(whys)
+	s.own().notPrewarmed(n)
 }
 
-// standUp finds out which agents take tasks, and what a round needs of each.
-func (n *Node) standUp() {
+// collect takes the tasks that wait and the agents that are open. So many more wait, and are left out.
+func (n *Node) collect() int {
 	s := &n.round
-	s.agents, s.sides, s.loads = s.agents[:0], s.sides[:0], s.loads[:0]
+	if !n.plan.rest {
+		n.queue.Wake()
+	}
+	n.snapshot()
+	var out []*task
+	s.tasks, out = round.Fit(n.takeRound(s.tasks[:0]), func(t *task) string { return t.Client() },
+		min(mostTasks, maxPairs/max(1, len(s.agents))))
+	for _, t := range out { // a round of their own follows
+		n.queue.Again(t)
+	}
+	n.plan.rest = len(out) > 0
+	n.agree(s.tasks)
+	n.admitted()
+	return len(out)
+}
+
+// admitted leaves the tasks in a round whose sessions have a place, or need none. Who has one is known before
+// any bid of the round is read.
+func (n *Node) admitted() {
+	if !n.sessions.Admits() {
+		return
+	}
+	s := &n.round
+	agents, tasks := make([]*session.Agent, len(s.agents)), make([]*session.Task, len(s.tasks))
+	for k, a := range s.agents {
+		agents[k] = &a.sessions
+	}
+	for i, t := range s.tasks {
+		tasks[i] = &t.place
+	}
+	n.sessions.Admit(agents, tasks, func(i int, may []bool) (need int) {
+		t := s.tasks[i]
+		if t.only != nil || t.GoesOn() {
+			return 0 // what has begun goes on
+		}
+		for k, a := range s.agents {
+			if n.goes(t, a) {
+				if may[k] = true; need == 0 {
+					e := n.estimate(t, a, n.heldBy(t, a))
+					need = a.sessions.Need(e.Prompt + e.Output)
+				}
+			}
+		}
+		return need // 0: no open agent serves it, it waits for one that does, and for no place
+	})
+	s.tasks = slices.DeleteFunc(s.tasks, func(t *task) bool { return t.place.Outside() })
+}
+
+// snapshot finds out which agents take tasks, and what a round reads of each.
+func (n *meeting) snapshot() {
+	s := &n.round
+	n.fleet.Snapshot(&s.from, n.turn.Now(), n.turn.Nano())
+	s.agents, s.classes, s.loads = s.agents[:0], s.classes[:0], s.loads[:0]
+	s.prices = round.Prices{Rates: n.turn.Book.Rates(),
+		Kept: &n.plan.kept, Shares: &n.plan.shares, Slots: s.prices.Slots[:0]}
 	clear(s.at)
-	for _, a := range n.roster {
-		if !a.open(n) {
+	for _, a := range n.fleet.All() {
+		if !a.Open(n.turn.Nano()) {
 			continue
 		}
-		k, in := len(s.agents), n.backlog(a)
-		s.agents, s.loads = append(s.agents, a), append(s.loads, in)
-		if k < cap(s.sides) {
-			s.sides = s.sides[:k+1] // with the memory of its seats
-		} else {
-			s.sides = append(s.sides, round.Agent{})
-		}
-		x := &s.sides[k]
-		*x = round.Agent{ID: market.AgentID(a.id), Class: a.alike, Rate: &a.slotRate, Slots: a.slots,
-			Second: a.slotRate.Price(n.nano), Running: len(a.holds) + a.stuck, Free: a.idle(),
-			Ahead: in.Queue, Seats: x.Seats}
-		for _, h := range a.holds {
-			if x.Age = n.now.Sub(h.sent); x.Age <= round.Overdue*a.alike.Service() {
-				x.Since = h.sent.UnixNano()
-				break
-			}
-			x.Overdue++
-		}
-		if a.stuck > 0 { // when it ends nobody knows
-			x.Overdue, x.Age = x.Overdue+a.stuck, max(x.Age, n.now.Sub(a.excessSince))
-		}
-		place := int(a.place)
-		for place >= len(s.at) {
+		for int(a.place) >= len(s.at) {
 			s.at = append(s.at, 0)
 		}
-		s.at[place] = int32(k) + 1
+		s.agents, s.classes = append(s.agents, a), append(s.classes, n.class(a))
+		s.loads, s.prices.Slots = append(s.loads, a.Besides()), append(s.prices.Slots, &a.slotPrices)
+		s.at[a.place] = int32(len(s.agents))
 	}
 }
 
-// meet finds out what every task would have of every agent that may serve it, and what its slot costs.
-func (n *Node) meet() {
+// meet finds out what every task would have of every agent that may serve it.
+func (n *meeting) meet() {
 	s := &n.round
-	s.pairs = s.pairs[:0]
-	s.tolls = round.NewTolls(n.nano, s.sides)
-	s.less = map[string]*round.Tolls{}
-	for i, t := range s.tasks {
-		s.rows, s.told = resized(s.rows, len(s.agents)), resized(s.told, len(s.agents))
-		holds := n.heldOf(t)
-		for k := range holds {
-			h := &holds[k]
-			if int(h.Place) < len(s.at) && s.at[h.Place] > 0 {
-				at := s.at[h.Place] - 1
-				s.rows[at], s.told[at] = h.of(s.agents[at], t), true
-			}
-		}
-		tolls := n.without(t)
-		for k, a := range s.agents {
-			if !a.suits(t) {
-				continue
-			}
-			if !t.lets(k) {
-				t.barred = true
-				continue
-			}
-			held := s.rows[k]
-			if !s.told[k] {
-				held = a.cold(t)
-			}
-			if p, ok := n.pair(t, k, held); ok {
-				p.task = int32(i)
-				toll := s.tolls.Of(k, p.service, p.prefill)
-				p.toll = -toll
-				if tolls != nil {
-					p.own = toll - min(toll, tolls.Of(k, p.service, p.prefill))
-				}
-				s.pairs = append(s.pairs, p)
-			}
-		}
+	s.waiters, s.offers = s.waiters[:0], slices.Grow(s.offers[:0], len(s.tasks)*len(s.agents))
+	s.sheet.Clear()
+	for _, t := range s.tasks {
+		first := len(s.offers)
+		n.offered(t, true)
+		s.waiters = append(s.waiters, n.waiter(t, s.offers[first:len(s.offers):len(s.offers)]))
 	}
-	n.tolled()
 }
 
-// without are the tolls had the client of a task not been there; nil if they are the same.
-func (n *Node) without(t *task) *round.Tolls {
+// charge has the regime and policies judge whatever may meet, before any bid is read.
+func (n *Node) charge() {
 	s := &n.round
-	client := t.key.client
-	if x, ok := s.less[client]; ok {
-		return x
+	last, prev := n.turn.Book.LastRound()
+	n.regimes.Charge(last+1, prev, &s.from, s.waiters,
+		func(o *estimate.Offer) market.Credits {
+			return s.classes[o.Agent].Cost(o.Prompt, 0, o.Output) - o.Cost
+		})
+	for _, i := range n.policies.Judge(&s.from, s.waiters, func(i int) (policy.Asker, bool) {
+		t := s.tasks[i]
+		return policy.Asker{Session: t.asks.Source.Session, Role: t.Msg.RoleKey(), Since: t.Arrived()},
+			t.only == nil
+	}, func(k int) policy.Agent {
+		a := s.agents[k]
+		return policy.Agent{Split: slices.Contains(a.Reg().Features, bus.Split),
+			Second: forecast.Second(a.predictor, &a.rate, a.Reg().Price)}
+	}) {
+		s.tasks[i].Barred = true
 	}
-	run := make([]int, len(s.agents))
-	differs := false
-	for k, a := range s.agents {
-		for _, h := range a.holds {
-			if h.rec.Client == client {
-				run[k]++
-				differs = true
-			}
-		}
-		differs = differs || a.slotRate.Owes(client)
-	}
-	if !differs {
-		s.less[client] = nil
-		return nil
-	}
-	x := s.tolls.Without(client, run)
-	s.less[client] = &x
-	return &x
 }
 
-// pair is what a task would have of the k-th agent, which holds so much of its prompt; false if that may not
-// serve it in time.
-func (n *Node) pair(t *task, k int, held held) (pair, bool) {
-	a := n.round.agents[k]
-	q := n.noted(t, a, held)
-	if !a.takes(q.prompt) {
-		return pair{}, false
+func (n *meeting) waiter(t *task, offers []estimate.Offer) estimate.Waiter {
+	now := n.turn.Now()
+	return estimate.Waiter{ID: t.Name(), Client: t.Client(), Terms: t.Stated(), Most: t.money.Reserved(),
+		Second: t.Second(), Waited: t.Waited(now), InLine: t.InLine(now), Left: t.TimeLeft(now),
+		Rounds: t.Rounds(), Offers: offers}
+}
+
+// offered appends what a task would have of each agent that may serve it. placed: as far as its session has a
+// place there.
+func (n *meeting) offered(t *task, placed bool) {
+	s, left := &n.round, t.TimeLeft(n.turn.Now())
+	s.held = resized(s.held, len(s.agents))
+	for _, h := range n.prefixes.Look(&t.asks.Holders, &t.Msg.Prompt) {
+		if int(h.Place) < len(s.at) && s.at[h.Place] > 0 {
+			s.held[s.at[h.Place]-1] = h.Depth
+		}
 	}
-	in := n.round.loads[k]
-	ttft := a.predictor.Later(q.first, q.work, in)
-	p := pair{agent: int32(k), first: max(0, ttft-in.Queue), half: a.predictor.Half(ttft), cost: q.cost,
-		prefill: q.computes, service: a.alike.Service()}
-	if p.half > t.left {
-		t.short = true
-		return pair{}, false
+	n.reaches(t, func(o *estimate.Offer) {
+		switch {
+		case placed && !t.place.May(int(o.Agent)): // its session has no place there
+			t.Barred = true
+		case o.Half > left:
+			t.Short = true
+		default:
+			s.offers = append(s.offers, *o)
+		}
+	})
+}
+
+// reaches shows what a task would have of each agent of the round that may serve it, of whose prompt it holds
+// so much: one offer for agents alike that stand side by side and hold nothing.
+func (n *meeting) reaches(t *task, show func(o *estimate.Offer)) {
+	s, last := &n.round, -1
+	s.sheet.Next(&t.asks)
+	alone := t.only != nil || len(t.FailedAt) > 0 // what keeps it from one agent is not its class
+	for k, held := range s.held {
+		o := &s.offer[0]
+		if alone || held > 0 {
+			o = &s.offer[1]
+			*o = n.offer(t, k)
+		} else if last < 0 || s.classes[last] != s.classes[k] || s.loads[last] != s.loads[k] {
+			*o, last = n.offer(t, k), k
+		}
+		if o.Agent = int32(k); o.Estimate != nil {
+			show(o)
+		}
 	}
-	// A hold cannot exceed the reservation, so no more is offered than that. The reservation covers every
-	// quote as it stood when the task came.
-	p.value = min(q.room(t.reserved), t.stated().Value(market.Quote{TTFT: t.waited + p.first, Cost: q.cost,
-		Quality: q.quality}))
-	if !n.plain() {
-		p.saved = a.saves(q.prompt, q.output, q.cost)
+}
+
+// offer forecasts a task at the k-th agent of the round; without an estimate where it may not go there. Its
+// first token comes after the prompts that the agent has in hand.
+func (n *meeting) offer(t *task, k int) (o estimate.Offer) {
+	s := &n.round
+	a, c := s.agents[k], s.classes[k]
+	held := a.expect(c, &t.Msg.Prompt, s.held[k])
+	if t.obstacle(a, c, held) == estimate.None {
+		o.Estimate = s.sheet.Of(n.forecasts, n.turn.Nano(), c, held)
+		o.TTFT = a.later(o.Estimate, s.loads[k])
+		o.Half = a.predictor.Half(o.TTFT)
 	}
-	return p, true
+	return o
+}
+
+// expected returns the forecast of an offer of the round as its record says it, at a time of the hub.
+func (s *scratch) expected(now int64, o *estimate.Offer) ledger.Seen {
+	a := s.agents[o.Agent]
+	f := a.predictor.Timed(o.First, o.Work, o.Output, a.Backlog(now))
+	return ledger.Seen{Prompt: o.Prompt, Cached: o.Cached, Output: f.Output, Evidence: a.evidence(),
+		First: f.TTFT, Least: f.Low, Most: f.High}
+}
+
+// evidence returns the source on which the forecast of an agent's cache rests.
+func (a *agent) evidence() ledger.Evidence {
+	switch {
+	case a.cache.Rules():
+		return ledger.EvidenceEvents
+	case a.cache.Speaks():
+		return ledger.EvidencePartly
+	}
+	return ledger.EvidenceSent
+}
+
+// sellers lists the seller of each agent's slots, where there are tariffs.
+func (s *scratch) sellers(r *tariff.Rule) (all []market.Seller) {
+	if r.Pricing == market.PricingTariff || r.Pricing == market.PricingPosted && len(r.Tariffs) > 0 {
+		for _, a := range s.agents {
+			all = append(all, a.Seller())
+		}
+	}
+	return all
 }
 
 // resized is a list of so many zeros, in its memory.
@@ -312,244 +288,5 @@ func resized[T any](list []T, n int) []T {
 	return list
 }
 
-// tolled adds the regime's toll to every task and agent that may meet, whatever was bid. The scale and the
-// largest draw are taken over all such pairs of the task, not only over those that become edges: bids decide
-// which do, and bids must not decide tolls. Nor does it matter which other tasks are in the round.
-func (n *Node) tolled() {
-	s := &n.round
-	if len(s.pairs) == 0 || n.params().Idle() {
-		return
-	}
-	last, prev := n.book.LastRound()
-	s.seed = regime.Seed(prev, last+1)
-	s.scales, s.most = resized(s.scales, len(s.tasks)), resized(s.most, len(s.tasks))
-	var draws []float64
-	s.eachTask(func(pairs []pair) {
-		i := pairs[0].task
-		sum, count := market.Credits(0), market.Credits(0)
-		draws = draws[:0]
-		for _, x := range pairs {
-			draws = append(draws, n.cfg.Parts.Toll.Draw(s.seed, string(s.tasks[i].id), s.agents[x.agent].id))
-			if total, ok := sum.Add(x.cost); ok {
-				sum, count = total, count+1
-			}
-		}
-		scale, most := sum/max(1, count), slices.Max(draws)
-		s.scales[i], s.most[i] = scale, most
-		for k := range pairs {
-			pairs[k].toll += n.toll(scale, draws[k], most, pairs[k].saved)
-		}
-	})
-}
-
-// eachTask gives the pairs of each task in turn.
-func (s *scratch) eachTask(f func([]pair)) {
-	for from := 0; from < len(s.pairs); {
-		to := from + 1
-		for to < len(s.pairs) && s.pairs[to].task == s.pairs[from].task {
-			to++
-		}
-		f(s.pairs[from:to])
-		from = to
-	}
-}
-
-// assemble makes the round of all pairs that are worth their cost, tolls aside.
-func (n *Node) assemble() *market.Round {
-	s := &n.round
-	last, prev := n.book.LastRound()
-	w := &s.whole
-	*w = market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.market(),
-		Fee: n.cfg.Fee, Tasks: w.Tasks[:0], Agents: w.Agents[:0], Edges: w.Edges[:0]}
-	s.edged, s.edges = s.edged[:0], s.edges[:0]
-	before := int32(-1)
-	for i := range s.pairs {
-		p := &s.pairs[i]
-		if p.value-p.cost-n.cfg.Fee < 0 {
-			continue
-		}
-		if p.task != before {
-			before = p.task
-			t := s.tasks[p.task]
-			w.Tasks = append(w.Tasks, market.Task{ID: t.id, Client: t.key.client, Second: t.second})
-			s.edged = append(s.edged, t)
-		}
-		x := &w.Tasks[len(w.Tasks)-1]
-		x.Within = max(x.Within, s.tasks[p.task].left-max(0, p.half-s.loads[p.agent].Queue))
-		w.Edges = append(w.Edges, market.Edge{Task: len(w.Tasks) - 1, Agent: int(p.agent), Value: p.value,
-			Cost: p.cost, Toll: p.toll, Own: p.own})
-		s.edges = append(s.edges, int32(i))
-	}
-	s.within = len(s.edged)
-	latest := s.latest()
-	for i := range w.Tasks {
-		if x := &w.Tasks[i]; x.Within >= latest {
-			x.Within = 0
-		} else {
-			x.Within = max(x.Within.Truncate(time.Microsecond), time.Microsecond)
-		}
-	}
-	n.turns()
-	posted := n.cfg.Pricing == market.PricingPosted
-	for k := range s.sides {
-		seats := s.sides[k].Seats
-		if posted {
-			seats = seats[:free(seats)]
-		}
-		w.Agents = append(w.Agents, market.Supply{Agent: s.sides[k].ID, Seats: seats})
-	}
-	w.Sellers = n.sellers(s.agents)
-	s.rest = *w
-	return w
-}
-
-// latest is when the last seat of all comes.
-func (s *scratch) latest() (in time.Duration) {
-	for i := range s.sides {
-		if seats := s.sides[i].Seats; len(seats) > 0 {
-			in = max(in, seats[len(seats)-1].In)
-		}
-	}
-	return in
-}
-
-// turns says who goes first of tasks that are worth the same: the client with fewer that run, then who came
-// first.
-func (n *Node) turns() {
-	s := &n.round
-	order := make([]int, len(s.edged))
-	runs := map[string]int{}
-	for _, a := range s.agents {
-		for _, h := range a.holds {
-			runs[h.rec.Client]++
-		}
-	}
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(runs[s.edged[a].key.client], runs[s.edged[b].key.client])
-	})
-	for turn, i := range order {
-		s.whole.Tasks[i].Turn = min(turn, market.MaxTurn)
-	}
-}
-
-// free is how many seats are free, which stand first.
-func free(seats []market.Seat) int {
-	k := slices.IndexFunc(seats, func(s market.Seat) bool { return s.Later })
-	if k < 0 {
-		return len(seats)
-	}
-	return k
-}
-
-// sell plans for everybody, learns prices of it, and records what begins now and the holds for it in one
-// frame before anything else.
-func (n *Node) sell(whole *market.Round) error {
-	s := &n.round
-	var stop func() bool
-	if n.Limit != nil {
-		stop = n.Limit()
-	}
-	k, err := s.cutter.Cut(&s.rest, n.plan.kept.Share(), shown, stop)
-	if errors.Is(err, market.ErrStopped) {
-		n.stats.Stopped++
-		return n.sellPosted(whole)
-	}
-	if err != nil {
-		return err
-	}
-	if whole.Rule.Pricing == market.PricingPosted {
-		return n.sellPosted(whole)
-	}
-	for i, a := range s.agents {
-		if n.seeds.in {
-			break // of one task of the hub's own nobody learns what slots are worth
-		}
-		client := ""
-		if by := k.By[i]; by >= 0 {
-			client = s.edged[by].key.client
-		}
-		a.slotRate.Learn(n.nano, a.alike.Service(), client, k.More[i], k.Else[i])
-		a.slotPrice = market.PerSecond(a.slotRate.Price(n.nano), a.alike.Service())
-		a.seatPrices = a.seatPrices[:0]
-		for _, p := range s.cutter.Prices(i) {
-			a.seatPrices = append(a.seatPrices, market.Credits(p))
-		}
-	}
-	n.planned(k)
-	r := &s.rest
-	if len(r.Tasks) == 0 {
-		return nil // nobody begins
-	}
-	r.Pruned.Beyond = s.out
-	return n.begin(r, k, stop)
-}
-
-// begin clears what is left of a round, and starts those who begin.
-func (n *Node) begin(r *market.Round, k *market.Kept, stop func() bool) error {
-	s := &n.round
-	r.Sort()
-	s.left = s.left[:0]
-	for _, i := range k.Tasks {
-		s.left = append(s.left, s.edged[i])
-	}
-	slices.SortFunc(s.left, func(a, b *task) int { return cmp.Compare(a.id, b.id) })
-	o, err := market.ClearChecked(r, stop)
-	if errors.Is(err, market.ErrStopped) {
-		n.stats.Stopped++
-		return n.sellPosted(&s.whole)
-	}
-	if err != nil || len(o.Awards) == 0 {
-		return err
-	}
-	return n.award(r, &o)
-}
-
-// sellPosted clears the round at posted prices: configured, or where a solve had to be stopped. Such a round
-// has no prices, and says so.
-func (n *Node) sellPosted(whole *market.Round) error {
-	s := &n.round
-	r := &s.rest
-	*r = *whole
-	if r.Rule.Pricing != market.PricingPosted {
-		r.Rule.Instead, r.Rule.Pricing = r.Rule.Pricing, market.PricingPosted
-	}
-	r.Agents = slices.Clone(r.Agents) // a record keeps nothing of what the next round is made in
-	for i := range r.Agents {
-		seats := r.Agents[i].Seats
-		r.Agents[i].Seats = slices.Clone(seats[:free(seats)])
-	}
-	r.Tasks, r.Edges = slices.Clone(r.Tasks), slices.Clone(r.Edges)
-	beyond, most := 0, n.cfg.Batch.MaxBatch
-	if s.within = most; len(r.Tasks) > most {
-		beyond = len(r.Tasks) - most
-		r.Tasks = r.Tasks[:most]
-		r.Edges = slices.DeleteFunc(r.Edges, func(e market.Edge) bool { return e.Task >= most })
-	}
-	k, err := s.cutter.Cut(r, 0, 0, nil)
-	if err != nil {
-		return err
-	}
-	r.Pruned.Beyond = beyond + s.out
-	return n.begin(r, k, nil)
-}
-
-// planned notes what those are to have who are given a seat to come.
-func (n *Node) planned(k *market.Kept) {
-	s := &n.round
-	for i := range s.whole.Edges {
-		e := &s.whole.Edges[i]
-		at := &k.At[e.Task]
-		if t := s.edged[e.Task]; at.Later && int(at.Agent) == e.Agent {
-			t.plannedFor = s.agents[e.Agent]
-			if t.worth == 0 {
-				t.worth = at.Weight - e.Toll
-			}
-		}
-	}
-}
-
 // Took says how long the last Ready took.
-func (n *Node) Took(d time.Duration) { n.batch.Took(d) }
+func (n *Node) Took(d time.Duration) { n.queue.Took(d) }

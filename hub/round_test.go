@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/ledger"
 	"souk/market"
 )
 
 // crowdHouse is a house with room for so many tasks, of which one client may have all.
-func crowdHouse(t *testing.T, waiting int, change func(*Config)) *house {
-	return newHouse(t, func(c *Config) {
+func crowdHouse(t *testing.T, waiting int, change func(*hub.Config)) *house {
+	return newHouse(t, func(c *hub.Config) {
 		c.MaxWaiting, c.MaxWaitingPerClient = waiting, waiting
 		if change != nil {
 			change(c)
@@ -54,7 +55,7 @@ func TestADearBidIsServedNext(t *testing.T) {
 		{20 * time.Second, 60_000, 70, false}, {55 * time.Second, 120_000, 70, false},
 		{55 * time.Second, 600_000, 70, false}, {20 * time.Second, 60_000, 0, true},
 		{55 * time.Second, 120_000, 0, true}} {
-		h := crowdHouse(t, 2048, func(c *Config) { c.Silence = time.Hour })
+		h := crowdHouse(t, 2048, func(c *hub.Config) { c.Silence = time.Hour })
 		cheap := func(m *bus.Task) {
 			w, p := market.Credit/1000, c.patience
 			m.Terms.Worth, m.Terms.PatienceMS = &w, &p
@@ -94,7 +95,7 @@ func TestADearBidIsServedNext(t *testing.T) {
 			for i := range int(c.waited / time.Second) {
 				id := fmt.Sprint("usual-", i)
 				h.must(h.step(h.task("ann", id, func(m *bus.Task) { m.Model = "glm" })))
-				h.pass(h.n.cfg.Batch.MaxWait)
+				h.pass(h.n.Config().Batch.MaxWait)
 				h.serve(h.take("ann", id), market.Usage{Prompt: 100, Output: 10})
 				h.pass(time.Second)
 			}
@@ -103,8 +104,8 @@ func TestADearBidIsServedNext(t *testing.T) {
 		}
 		h.must(h.step(h.task("bob", "dear", worth(market.Credit), func(m *bus.Task) { m.Model = "llama" })))
 		h.pass(time.Second)
-		if h.n.waiting != 2001 || len(h.dispatched) > 0 {
-			t.Fatalf("%+v: %d wait, dispatched are %s", c, h.n.waiting, h.running())
+		if h.n.Stats().Waiting != 2001 || len(h.dispatched) > 0 {
+			t.Fatalf("%+v: %d wait, dispatched are %s", c, h.n.Stats().Waiting, h.running())
 		}
 		h.ends(other)
 		for _, d := range h.dispatched {
@@ -114,7 +115,7 @@ func TestADearBidIsServedNext(t *testing.T) {
 		}
 		h.dispatched = nil
 		h.ends(first)
-		h.pass(h.n.cfg.Batch.MaxWait)
+		h.pass(h.n.Config().Batch.MaxWait)
 		if h.running() != "bob/dear>a-1" {
 			t.Errorf("%+v: the slot went to %s", c, h.running())
 			continue
@@ -138,7 +139,7 @@ func TestDearBidsAreServedNextOneAfterAnother(t *testing.T) {
 		patience             int64
 	}{{1, 70, 8, 10_000}, {4, 20, 8, 10_000}, {70, 1, 2000, 10_000}, {20, 5, 20, 10_000},
 		{20, 5, 20, 1_000}} {
-		h := crowdHouse(t, 2048, func(c *Config) { c.Silence = time.Hour })
+		h := crowdHouse(t, 2048, func(c *hub.Config) { c.Silence = time.Hour })
 		at := func(w market.Credits) func(*bus.Task) {
 			return func(m *bus.Task) { m.Terms.Worth, m.Terms.PatienceMS = &w, &c.patience }
 		}
@@ -177,13 +178,12 @@ func TestDearBidsAreServedNextOneAfterAnother(t *testing.T) {
 // A round at posted prices that is at its limit leaves out who came last, says so, and is followed by another
 // at once.
 func TestARoundAtItsLimitSaysSo(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Batch.MaxBatch, c.Pricing = 4, market.PricingPosted })
+	h := newHouse(t, func(c *hub.Config) { c.Batch.MaxBatch, c.Pricing = 4, market.PricingPosted })
 	h.join("a-1", "llama", 20, 0.9, card(1, 1, 4))
 	h.join("a-2", "llama", 20, 0.8, card(1, 1, 4))
 	h.grants = append(h.grants,
 		bus.Grant{Number: 1, Client: "ann", Hub: "hub-math", Amount: 100 * market.Credit})
-	h.n.requestMissed()
-	h.run()
+	h.askGrants()
 	for i := range 10 {
 		h.now = h.now.Add(time.Microsecond)
 		h.must(h.n.Step(h.now, h.task("ann", fmt.Sprintf("t%d", 9-i), worth(market.Credit<<(i%3)))))
@@ -212,7 +212,7 @@ func TestARoundAtItsLimitSaysSo(t *testing.T) {
 // Hundreds that wait for a slot cost nothing while there is no news: no round is made for them by time, nor
 // because slots are free that do not suit them.
 func TestWhoWaitsIsWokenByNewsAlone(t *testing.T) {
-	h := crowdHouse(t, 2048, func(c *Config) { c.Batch.Apart = 0 })
+	h := crowdHouse(t, 2048, func(c *hub.Config) { c.Batch.Apart = 0 })
 	running := h.busy("a-1", "qwen", 1)[0]
 	for i := range 300 {
 		h.must(h.n.Step(h.now, h.task("bob", fmt.Sprint("w", i), func(m *bus.Task) { m.Model = "qwen" })))
@@ -224,9 +224,9 @@ func TestWhoWaitsIsWokenByNewsAlone(t *testing.T) {
 		t.Helper()
 		made = 0
 		f()
-		if got := made; got != want || want > 0 && len(h.n.round.tasks) != line {
+		if got := made; got != want || want > 0 && h.n.LastRound() != line {
 			t.Errorf("%s: %d rounds were made, the last of %d, want %d of %d", what, got,
-				len(h.n.round.tasks), want, line)
+				h.n.LastRound(), want, line)
 		}
 		if h.wake.IsZero() || !h.wake.After(h.now) {
 			t.Errorf("%s: the hub wants to be woken at once, for nothing", what)
@@ -239,8 +239,7 @@ func TestWhoWaitsIsWokenByNewsAlone(t *testing.T) {
 		}
 	})
 	say := func(slots int, price market.Price) {
-		h.must(h.step(&bus.Summary{Agent: "a-2", Boot: 1, Seq: h.n.lookup("a-2").seq + 1,
-			State: bus.StateReady, Slots: slots, Price: price}))
+		h.must(h.summary("a-2", func(s *bus.Summary) { s.Slots, s.Price, s.InFlight = slots, price, 0 }))
 	}
 	check("the agent says what it said", 0, 0, func() { say(20, card(1, 1, 4)) })
 	check("others come and go, one by one", 10, 301, func() {
@@ -265,7 +264,7 @@ func TestABurstsRecordDoesNotGrowWithTheFleet(t *testing.T) {
 	for _, fleet := range []int{64, 300, 1000} {
 		h := newHouse(t, nil)
 		for i := range fleet {
-			h.must(h.n.Join(h.now, registration(fmt.Sprintf("a-%04d", i), "llama", 4, 0.9, card(1, 1, 4))))
+			h.must(h.register(registration(fmt.Sprintf("a-%04d", i), "llama", 4, 0.9, card(1, 1, 4))))
 		}
 		h.run()
 		before := len(h.frames)
@@ -319,7 +318,7 @@ func TestARecordDoesNotGrowWithTheFleet(t *testing.T) {
 				if own {
 					price.Out += market.Credits(i)
 				}
-				h.must(h.n.Join(h.now, registration(fmt.Sprintf("a-%04d", i), "llama", 4, 0.9, price)))
+				h.must(h.register(registration(fmt.Sprintf("a-%04d", i), "llama", 4, 0.9, price)))
 			}
 			h.run()
 			served := map[string]bool{}
@@ -361,12 +360,12 @@ func TestEndsOfAMomentAreOneRound(t *testing.T) {
 	h.ends(running[0])
 	h.pass(time.Second)
 	h.pass(time.Second)
-	rounds, served := h.n.stats.Rounds, len(h.dispatched)
+	rounds, served := h.n.Stats().Rounds, len(h.dispatched)
 	for _, d := range running[1:] {
 		h.ends(d)
 		h.pass(3 * time.Millisecond)
 	}
-	if got := h.n.stats.Rounds - rounds; got != 1 || len(h.dispatched) != served+1 {
+	if got := h.n.Stats().Rounds - rounds; got != 1 || len(h.dispatched) != served+1 {
 		t.Errorf("%d rounds gave %d slots away before the crowd was to be looked at again, want one of one", got,
 			len(h.dispatched)-served)
 	}
@@ -374,7 +373,7 @@ func TestEndsOfAMomentAreOneRound(t *testing.T) {
 		t.Errorf("the hub wants to be woken in %v, want 1 ms: 10 after the last round", d)
 	}
 	h.pass(time.Millisecond)
-	if got := h.n.stats.Rounds - rounds; got != 2 || len(h.dispatched) != served+3 {
+	if got := h.n.Stats().Rounds - rounds; got != 2 || len(h.dispatched) != served+3 {
 		t.Errorf("%d rounds gave %d slots away, want two of three", got, len(h.dispatched)-served)
 	}
 	h.audited()

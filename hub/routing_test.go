@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"bufio"
@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
 
-// question is what models were asked: its domain, and how well each answered.
+// question is put to models: its domain, and how well each answered.
 type question struct {
 	domain string
 	scores []float64
@@ -76,7 +77,7 @@ func TestQualityByRecordedAnswers(t *testing.T) {
 		best += slices.Max(sums)
 	}
 	for _, way := range []string{"registered", "gold"} {
-		h := newHouse(t, func(c *Config) {
+		h := newHouse(t, func(c *hub.Config) {
 			c.Quality.Judges, c.Quality.Gold = []string{"ann"}, way == "gold"
 		})
 		domains := []bus.DomainScore{{Domain: "math", Score: 0.6}}
@@ -90,7 +91,7 @@ func TestQualityByRecordedAnswers(t *testing.T) {
 		for i, m := range models {
 			r := registration(fmt.Sprint("a-", i), m, 1, 0.6, card(1, 1, 4))
 			r.Domains = domains
-			h.must(h.n.Join(h.now, r))
+			h.must(h.register(r))
 			number[r.Agent] = i
 		}
 		h.run()
@@ -113,7 +114,7 @@ func TestQualityByRecordedAnswers(t *testing.T) {
 			for k := range models {
 				if i%20 == 0 { // each second
 					seq++
-					h.must(h.summary(fmt.Sprint("a-", k), seq, nil))
+					h.must(h.summary(fmt.Sprint("a-", k), nil))
 				}
 			}
 		}

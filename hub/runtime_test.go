@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -11,10 +11,14 @@ import (
 
 	"souk/bus"
 	runtimepolicy "souk/bus/policy"
+	"souk/hub"
 	"souk/hub/policy"
 	"souk/ledger"
 	"souk/market"
 )
+
+// actEvery is how often policies are asked what is to be done.
+const actEvery = time.Second
 
 // spy is a policy that does what a test says and keeps what it hears.
 type spy struct {
@@ -52,7 +56,7 @@ func (s *spy) heard() string {
 func TestHintsReachPolicies(t *testing.T) {
 	h := newHouse(t, nil)
 	s := &spy{}
-	h.n.runtime.host.Set(policy.Keep, "spy", s)
+	h.n.SetPolicy(policy.Keep, "spy", s)
 	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
 	ask := func(id string, change func(*bus.Task)) bus.Dispatch {
 		h.must(h.step(h.task("ann", id, func(m *bus.Task) { m.Session = "s" }, change)))
@@ -100,7 +104,7 @@ func TestHintsReachPolicies(t *testing.T) {
 func TestPoliciesHearTheEndOfWhatNobodyServed(t *testing.T) {
 	h := newHouse(t, nil)
 	s := &spy{}
-	h.n.runtime.host.Set(policy.Keep, "spy", s)
+	h.n.SetPolicy(policy.Keep, "spy", s)
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "t1")))
 	h.take("ann", "t1")
@@ -116,7 +120,7 @@ func TestPoliciesHearTheEndOfWhatNobodyServed(t *testing.T) {
 func TestAPolicyThatPanicsIsNamed(t *testing.T) {
 	h := newHouse(t, nil)
 	s := &spy{act: func(runtimepolicy.Room, []runtimepolicy.Effect) []runtimepolicy.Effect { panic("no") }}
-	h.n.runtime.host.Set(policy.Keep, "spy", s)
+	h.n.SetPolicy(policy.Keep, "spy", s)
 	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "t1")))
 	h.pass(actEvery)
@@ -157,7 +161,7 @@ func byName(toll float64) *spy {
 func TestAPolicySetsTollsAndBits(t *testing.T) {
 	h := newHouse(t, nil)
 	a1, a2 := runtimepolicy.IDOf("a-1"), runtimepolicy.IDOf("a-2")
-	h.n.runtime.host.Set(policy.Place, "spy", &spy{score: func(i runtimepolicy.Item) float64 {
+	h.n.SetPolicy(policy.Place, "spy", &spy{score: func(i runtimepolicy.Item) float64 {
 		return map[uint64]float64{a1: 0, a2: 0.001, runtimepolicy.IDOf("a-3"): runtimepolicy.Never}[i.Agent]
 	}})
 	for _, id := range []string{"a-1", "a-2", "a-3"} {
@@ -182,7 +186,7 @@ func TestAPolicySetsTollsAndBits(t *testing.T) {
 			}
 		}
 	}
-	toll := policy.Toll(0.001, h.n.lookup("a-1").second())
+	toll := policy.Toll(0.001, h.n.Second("a-1"))
 	if toll >= 0 || !slices.Contains(set,
 		ledger.Set{Policy: "spy", Task: "ann/t1", Agent: "a-1", Toll: toll}) {
 		t.Errorf("toll %s, set %v", toll, set)
@@ -201,11 +205,11 @@ func TestBidsMoveNoPolicy(t *testing.T) {
 	for range 20 {
 		spread := rng.Uint64()
 		sets := func(terms []bus.Terms) (all []ledger.Set, items []runtimepolicy.Item) {
-			h := newHouse(t, func(c *Config) { c.Batch.Eager = false })
+			h := newHouse(t, func(c *hub.Config) { c.Batch.Eager = false })
 			s := byName(0.0001)
 			score := s.score
 			s.score = func(i runtimepolicy.Item) float64 { items = append(items, i); return score(i) }
-			h.n.runtime.host.Set(policy.Place, "spy", s)
+			h.n.SetPolicy(policy.Place, "spy", s)
 			for i := range 5 {
 				h.join(fmt.Sprint("a-", i), "llama", 2, 0.9, card(1, 1, 4))
 			}
@@ -216,10 +220,8 @@ func TestBidsMoveNoPolicy(t *testing.T) {
 			}
 			h.now = h.now.Add(20 * time.Millisecond)
 			h.n.Tick(h.now)
-			h.n.collect()
-			h.n.meet()
-			h.n.judgePairs()
-			return slices.Clone(h.n.runtime.sets), items
+			sets := h.n.Sets()
+			return sets, items
 		}
 		terms := make([]bus.Terms, 8)
 		for i := range terms {
@@ -246,18 +248,18 @@ func TestBidsMoveNoPolicy(t *testing.T) {
 func TestWishesArePassedOn(t *testing.T) {
 	h := newHouse(t, nil)
 	var want []runtimepolicy.Effect
-	h.n.runtime.host.Set(policy.Keep, "spy", &spy{act: func(_ runtimepolicy.Room,
+	h.n.SetPolicy(policy.Keep, "spy", &spy{act: func(_ runtimepolicy.Room,
 		to []runtimepolicy.Effect) []runtimepolicy.Effect {
 		to = append(to, want...)
 		want = nil
 		return to
 	}})
 	var passed []runtimepolicy.Effect
-	h.tell = func(r *Ready) { passed = append(passed, r.Wishes...) }
+	h.tell = func(r *hub.Ready) { passed = append(passed, r.Wishes...) }
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "t1")))
 	h.serve(h.take("ann", "t1"), market.Usage{Prompt: 100, Output: 3})
-	e := runtimepolicy.Effect{Kind: runtimepolicy.Touch, Agent: runtimepolicy.IDOf("a-1"), Session: 5,
+	e := runtimepolicy.Effect{Kind: runtimepolicy.KeepAlive, Agent: runtimepolicy.IDOf("a-1"), Session: 5,
 		Tokens: 64}
 	late, nobody, none, empty := e, e, e, e
 	late.Until, nobody.Agent, none.Session, empty.Tokens = h.now, 0, 0, 0
@@ -273,8 +275,8 @@ func TestWishesArePassedOn(t *testing.T) {
 	h.must(h.step(h.task("ann", "waits")))
 	passed, want = nil, []runtimepolicy.Effect{warm}
 	h.pass(actEvery + time.Millisecond)
-	if len(passed) > 0 || h.n.waiting != 1 {
-		t.Errorf("%d wait, and passed on is %+v", h.n.waiting, passed)
+	if len(passed) > 0 || h.n.Stats().Waiting != 1 {
+		t.Errorf("%d wait, and passed on is %+v", h.n.Stats().Waiting, passed)
 	}
 	if p := h.n.Stats().Policies; p[0].Wanted != 7 || len(h.faults) > 0 {
 		t.Errorf("counted %+v; %v", p, h.faults)
@@ -283,12 +285,12 @@ func TestWishesArePassedOn(t *testing.T) {
 
 // What a hub asks for itself is no session's, and no policy hears of it.
 func TestPoliciesHearNothingOfTheHubsOwnTasks(t *testing.T) {
-	h, ds := seeding(t, false, nil)
+	h, ds := prewarming(t, false, nil)
 	if len(ds) != 2 || ds[1].Task.Client != "probe-math" {
 		t.Fatalf("dispatched: %+v", ds)
 	}
 	s := &spy{}
-	h.n.runtime.host.Set(policy.Keep, "spy", s)
+	h.n.SetPolicy(policy.Keep, "spy", s)
 	h.serve(ds[1], market.Usage{Prompt: 1600, Output: 1})
 	if got := s.heard(); got != "" {
 		t.Errorf("of the hub's own task is heard: %s", got)
@@ -318,8 +320,8 @@ func TestSilentPoliciesChangeNoRecord(t *testing.T) {
 		h := newHouse(t, nil)
 		s := &spy{}
 		if policies {
-			h.n.runtime.host.Set(policy.Keep, "spy", s)
-			h.n.runtime.host.Set(policy.Place, "constant",
+			h.n.SetPolicy(policy.Keep, "spy", s)
+			h.n.SetPolicy(policy.Place, "constant",
 				&spy{score: func(runtimepolicy.Item) float64 { return 1 }})
 		}
 		for i := range 3 {
@@ -354,9 +356,9 @@ func TestSilentPoliciesChangeNoRecord(t *testing.T) {
 
 // The policy kvcache, named in the configuration, hears of turns, and wants what comes next used again.
 func TestKVCacheInAHub(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Policies.Keep = "kvcache" })
+	h := newHouse(t, func(c *hub.Config) { c.Policies.Keep = "kvcache" })
 	var wishes []runtimepolicy.Effect
-	h.tell = func(r *Ready) { wishes = append(wishes, r.Wishes...) }
+	h.tell = func(r *hub.Ready) { wishes = append(wishes, r.Wishes...) }
 	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
 	for i, s := range []string{"boss", "child"} {
 		h.must(h.step(h.task("ann", fmt.Sprint("t", i), func(m *bus.Task) { m.Session, m.Next = s, "boss" })))

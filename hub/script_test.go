@@ -175,9 +175,9 @@ func (s *scene) happens(what, who string, word options) {
 	}
 	switch what {
 	case "bus away":
-		n.Disconnected(now)
+		n.Hears(now, false)
 	case "bus back":
-		n.Reconnected(now)
+		n.Hears(now, true)
 	case "hub sleeps":
 		s.asleep = true
 	case "hub wakes":
@@ -280,7 +280,7 @@ func (s *scene) start(frames int) {
 	s.error(s.h.n.Lead(s.h.now, s.epoch))
 }
 
-// says is what clients and agents do.
+// says lists the acts of clients and agents.
 func (s *scene) says(what, who, verb string, o options) {
 	hold := func() bus.Dispatch {
 		d, ok := s.dispatches[o[0]]

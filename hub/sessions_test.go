@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
 
 // sessionHouse makes a house with room for so many sessions of some 200 tokens at each of its agents.
-func sessionHouse(t *testing.T, agents, sessions int, change func(*Config)) *house {
-	h := newHouse(t, func(c *Config) {
+func sessionHouse(t *testing.T, agents, sessions int, change func(*hub.Config)) *house {
+	h := newHouse(t, func(c *hub.Config) {
 		c.Sessions.Admit = true
 		c.MaxWaiting, c.MaxWaitingPerClient, c.Deadline = 1000, 1000, 10*time.Minute
-		c.Seed.Every = 0
+		c.Prewarm.Every = 0
 		if change != nil {
 			change(c)
 		}
@@ -33,7 +34,7 @@ func (h *house) joinSized(id string, sessions int) {
 	h.t.Helper()
 	reg := registration(id, "llama", 8, 0.9, card(1, 1, 4))
 	reg.BlockSize, reg.KVTokens = 10, 10*(21*sessions+1) // a twentieth is not believed
-	h.must(h.n.Join(h.now, reg))
+	h.must(h.register(reg))
 	h.run()
 }
 
@@ -41,26 +42,6 @@ func (h *house) joinSized(id string, sessions int) {
 func (h *house) turn(client, id, session string) {
 	h.t.Helper()
 	h.must(h.step(h.task(client, id, func(m *bus.Task) { m.Session = session })))
-}
-
-// fixed is all that stands before bids are read: where each task of a round may go, as far as places say, and
-// what it is charged there.
-func fixed(n *Node) (all []string) {
-	s := &n.round
-	for _, t := range s.tasks {
-		all = append(all, fmt.Sprint(t.id, " may go to ", t.may))
-	}
-	for _, p := range s.pairs {
-		all = append(all, fmt.Sprint(s.tasks[p.task].id, " on ", s.agents[p.agent].id, " pays ", p.toll,
-			", of which its own tasks are to blame for ", p.own))
-	}
-	n.batch.Each(func(t *task, _ time.Time) {
-		if !t.outside.IsZero() {
-			all = append(all, fmt.Sprint(t.id, " finds no place"))
-		}
-	})
-	slices.Sort(all)
-	return all
 }
 
 // Who has a place and what a task is charged for delaying others are the same whatever the tasks of a round
@@ -78,16 +59,18 @@ func TestPlacesReadNoBid(t *testing.T) {
 				h.grants = append(h.grants, bus.Grant{Number: uint64(i + 1), Client: fmt.Sprint("c", i),
 					Hub: "hub-math", Amount: 1000 * market.Credit})
 			}
-			h.n.requestMissed()
-			h.run()
-			for i := range 8 + random.IntN(8) { // some have places
-				id := fmt.Sprint("old", i)
-				h.turn(fmt.Sprint("c", i%3), id, id)
-			}
-			for _, d := range slices.Clone(h.dispatched) {
-				if h.accept(d); random.IntN(2) == 0 {
-					h.ends(d)
+			h.askGrants()
+			for i := range 8 + random.IntN(8) { // some have places, and these more tasks than there are slots
+				for turn := range 3 {
+					h.turn(fmt.Sprint("c", i%3), fmt.Sprint("old", i, "-", turn), fmt.Sprint("old", i))
 				}
+			}
+			for len(h.dispatched) > 8 {
+				d := h.dispatched[0]
+				h.dispatched = h.dispatched[1:]
+				h.accept(d)
+				h.pass(100 * time.Millisecond)
+				h.ends(d)
 			}
 			h.dispatched = nil
 			h.pass(time.Duration(random.IntN(3000)) * time.Millisecond)
@@ -114,7 +97,7 @@ func TestPlacesReadNoBid(t *testing.T) {
 			var got []string
 			h.n.Limit = func() func() bool {
 				if got == nil {
-					got = fixed(h.n)
+					got = h.n.Fixed()
 				}
 				return nil
 			}
@@ -166,13 +149,13 @@ func TestASessionWaitsForAPlace(t *testing.T) {
 	if len(h.dispatched) > 0 {
 		t.Fatalf("both places are taken, and a third session is let in: %s", h.running())
 	}
-	h.n.SessionEnded(h.now, "ann", "two") // of that name ann has none: bob's goes on
+	h.must(h.step(&bus.SessionEnd{Client: "ann", Session: "two"})) // of that name ann has none: bob's goes on
 	h.run()
 	h.pass(20 * time.Millisecond)
 	if len(h.dispatched) > 0 {
 		t.Fatal("one client has ended another's session")
 	}
-	h.n.SessionEnded(h.now, "bob", "two")
+	h.must(h.step(&bus.SessionEnd{Client: "bob", Session: "two"}))
 	h.run()
 	h.pass(20 * time.Millisecond)
 	h.take("ann", "t3")
@@ -182,9 +165,10 @@ func TestASessionWaitsForAPlace(t *testing.T) {
 // ends the session of another client. Whoever goes on after that is a newcomer.
 func TestASessionThatHasEnded(t *testing.T) {
 	h := sessionHouse(t, 1, 2, nil)
+	h.prepaid["cid"] = market.Credit
 	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.Session, m.SessionEnd = "one", true })))
 	h.turn("bob", "t2", "two")
-	h.turn("bob", "t3", "three")
+	h.turn("cid", "t3", "three")
 	h.pass(time.Second)
 	one, two := h.take("ann", "t1"), h.take("bob", "t2")
 	if len(h.dispatched) > 0 {
@@ -192,7 +176,7 @@ func TestASessionThatHasEnded(t *testing.T) {
 	}
 	h.serve(one, market.Usage{Prompt: 100, Output: 100})
 	h.pass(20 * time.Millisecond)
-	three := h.take("bob", "t3") // the first one was over with its turn
+	three := h.take("cid", "t3") // the first one was over with its turn
 	h.serve(two, market.Usage{Prompt: 100, Output: 100})
 	h.serve(three, market.Usage{Prompt: 100, Output: 100})
 	h.turn("ann", "t4", "one")
@@ -225,7 +209,7 @@ func TestPlacesLeaveWithTheirAgent(t *testing.T) {
 	h.take("bob", "t2")
 	left := h.agentOf(d)
 	h.serve(d, market.Usage{Prompt: 100, Output: 100})
-	h.n.Leave(h.now, left)
+	h.leave(left)
 	h.run()
 	h.turn("ann", "t3", "one")
 	h.pass(20 * time.Millisecond)
@@ -242,7 +226,7 @@ func TestPlacesLeaveWithTheirAgent(t *testing.T) {
 // A session keeps its place while it is silent, for Idle and no longer. Whoever finds none until its deadline
 // is told why, and to come back when silent sessions will have given theirs up.
 func TestASilentSessionGivesItsPlaceUp(t *testing.T) {
-	h := sessionHouse(t, 1, 1, func(c *Config) { c.Silence = time.Hour })
+	h := sessionHouse(t, 1, 1, func(c *hub.Config) { c.Silence = time.Hour })
 	begin := h.now
 	h.turn("ann", "t1", "one")
 	h.serve(h.take("ann", "t1"), market.Usage{Prompt: 100, Output: 100})
@@ -278,7 +262,7 @@ func TestASessionLargerThanAnyCache(t *testing.T) {
 		t.Fatalf("two are let in: %s", h.running())
 	}
 	reg := registration("a-9", "llama", 8, 0.9, card(1, 1, 4))
-	h.must(h.n.Join(h.now, reg)) // of which nobody knows how much it holds
+	h.must(h.register(reg)) // of which nobody knows how much it holds
 	h.run()
 	h.pass(50 * time.Millisecond)
 	if d := h.take("ann", "t2"); h.agentOf(d) != "a-9" {
@@ -304,14 +288,14 @@ func TestAHubThatStartsAgainAdmitsWhoComes(t *testing.T) {
 	for i := range 2 {
 		h.joinSized(fmt.Sprint("a-", i), 2)
 	}
-	if places := h.n.Stats().Sessions.Places; places != 0 {
+	if places := h.n.Status().Sessions.Places; places != 0 {
 		t.Fatalf("a hub that has just begun has %d places", places)
 	}
 	for i := range 4 {
 		h.turn("ann", fmt.Sprint("u", i), fmt.Sprint("s", i))
 	}
 	h.pass(time.Second)
-	if places := h.n.Stats().Sessions.Places; places != 4 || len(h.dispatched) != 4 {
+	if places := h.n.Status().Sessions.Places; places != 4 || len(h.dispatched) != 4 {
 		t.Errorf("%d places, and %d are let in", places, len(h.dispatched))
 	}
 }

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/hub/predict"
 	"souk/market"
 )
@@ -25,18 +26,16 @@ func (h *house) serveSlowly(id string, itl time.Duration) time.Duration {
 	c.ITLUS = itl.Microseconds()
 	h.now = h.now.Add(itl) // more than has passed is not believed
 	h.must(h.step(c))
-	h.must(h.step(&bus.Summary{Agent: rec.Agent, Boot: 1, Seq: uint64(h.now.UnixMilli()),
-		State: bus.StateReady, Slots: 1,
-		Price: card(1, 1, 4)}))
+	h.must(h.summary(rec.Agent, nil))
 	return held
 }
 
 // Money is held for an answer of 100 tokens by what its agent has reported, as far as that is believed.
 func TestHowLongMoneyIsHeld(t *testing.T) {
-	tokens := func(itl time.Duration) time.Duration { return 100*itl + Default().HoldGrace }
+	tokens := func(itl time.Duration) time.Duration { return 100*itl + hub.Default().HoldGrace }
 	for _, c := range []struct {
 		name   string
-		change func(*Config)
+		change func(*hub.Config)
 		others time.Duration // what two others of its class take
 		class  string        // of the others; empty: the same
 		says   time.Duration
@@ -54,9 +53,10 @@ func TestHowLongMoneyIsHeld(t *testing.T) {
 		{"it claims a minute, and another class is slow", nil, 200 * time.Millisecond, "cpu", time.Minute,
 			tokens(400 * time.Millisecond)},
 		{"they lie together", nil, time.Minute, "", time.Minute, tokens(time.Second)},
-		{"engines here are slow, says the operator", func(c *Config) { c.Prior.Slowest = 2 * time.Second }, 0,
+		{"engines here are slow, says the operator", func(c *hub.Config) { c.Prior.Slowest = 2 * time.Second }, 0,
 			"", time.Minute, tokens(2 * time.Second)},
-		{"and may be slower", func(c *Config) { c.Prior.Slowest, c.MaxITL = 2*time.Second, 10*time.Second },
+		{"and may be slower",
+			func(c *hub.Config) { c.Prior.Slowest, c.MaxITL = 2*time.Second, 10*time.Second },
 			0, "", time.Minute,
 			tokens(8 * time.Second)},
 	} {
@@ -65,14 +65,14 @@ func TestHowLongMoneyIsHeld(t *testing.T) {
 			for i := range 2 {
 				reg := registration(fmt.Sprintf("b-%d", i), "llama", 1, 0.9, card(1, 1, 4))
 				reg.Class = c.class
-				h.must(h.n.Join(h.now, reg))
+				h.must(h.register(reg))
 				h.serveSlowly(fmt.Sprintf("b%d", i), c.others)
-				h.n.Leave(h.now, reg.Agent)
+				h.leave(reg.Agent)
 			}
 			for i := range 2 { // they are there, and busy
 				reg := registration(fmt.Sprintf("b-%d", i), "llama", 1, 0.9, card(1, 1, 4))
 				reg.Class, reg.State = c.class, bus.StateDraining
-				h.must(h.n.Join(h.now, reg))
+				h.must(h.register(reg))
 			}
 		}
 		h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
@@ -92,10 +92,10 @@ func TestASlowEngineIsGivenMoreTime(t *testing.T) {
 	c := completion("a-1", d, market.Usage{Prompt: 100, Output: 90})
 	c.Outcome, c.Code, c.Finish, c.Cost, c.ITLUS = bus.OutcomeFailed, bus.CodeTimeout, "", 0, 300_000
 	h.must(h.step(c))
-	if got := h.n.slowest(h.n.lookup("a-1")); got != 300*time.Millisecond {
+	if got := h.n.Slowest("a-1"); got != 300*time.Millisecond {
 		t.Errorf("it is given %v for a token, want 300 ms", got)
 	}
-	if got := h.n.slowest(h.n.lookup("a-2")); got != 100*time.Millisecond {
+	if got := h.n.Slowest("a-2"); got != 100*time.Millisecond {
 		t.Errorf("another is given %v", got)
 	}
 }
@@ -111,23 +111,22 @@ func TestMoneyIsHeldByWhatWasSeen(t *testing.T) {
 		for _, id := range ids {
 			h.join(id, "llama", 1, 0.9, card(1, 1, 4))
 		}
-		q := quote{brief: brief{prompt: 100}, maxTokens: 1000}
 		for i := range answers {
 			for k, id := range ids {
 				itl := 20*time.Millisecond + time.Duration(i%10)*time.Millisecond
 				if k == 2 && liar > 0 {
 					itl = liar
 				}
-				h.n.lookup(id).predictor.Learn(predict.Features{Prompt: 100, MaxTokens: 1000},
+				h.n.Teach(id, predict.Features{Prompt: 100, MaxTokens: 1000},
 					predict.Observation{Prompt: 100, Output: 100, TTFT: 50 * time.Millisecond, ITL: itl})
 			}
 		}
 		for k, id := range ids {
-			agents[k] = h.n.answerWithin(h.n.lookup(id), &q)
+			agents[k] = h.n.AnswerWithin(id, 100, 1000)
 		}
 		return agents
 	}
-	assumed := 1000 * Default().Prior.Slowest
+	assumed := 1000 * hub.Default().Prior.Slowest
 	if got := held(190, 0); got[0] != assumed {
 		t.Errorf("after few answers money is held for %v, want %v", got[0], assumed)
 	}

@@ -2,84 +2,97 @@ package hub
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"souk/bus"
+	"souk/hub/admission"
+	"souk/hub/queue"
 	"souk/market"
 )
 
 // Sound judges what no message says of a Node: that its counts are those of the tasks, holds and accounts
 // that it has.
 func (n *Node) Sound() error {
-	reserved, open, waits := map[string]market.Credits{}, map[string]int{}, map[string]int{}
-	count := map[taskState]int{}
-	all := 0
-	for _, t := range n.known {
-		if t.state == done {
+	reserved, awaits, waits := map[string]market.Credits{}, map[string]int{}, map[string]int{}
+	all, runs, waiting := 0, 0, 0
+	for _, t := range n.admission.Known() {
+		if !t.Open() {
 			continue
 		}
 		all++
-		count[t.state]++
-		open[t.key.client]++
-		reserved[t.key.client] += t.reserved
-		if t.state == waiting {
-			waits[t.key.client]++
+		reserved[t.Client()] += t.money.Reserved()
+		switch {
+		case t.hold != nil:
+			runs++
+		case t.Waits():
+			waits[t.Client()]++
+			waiting++
+		default:
+			awaits[t.Client()]++
 		}
-		if (t.state == waiting || t.state == awaitingFunds) && n.leading && n.now.After(t.deadline) {
-			return fmt.Errorf("task %s waits for %v after its deadline", t.key.id, n.now.Sub(t.deadline))
+		if t.hold == nil && n.turn.Leading && n.turn.Now().After(t.Deadline()) {
+			return fmt.Errorf("task %s waits for %v after its deadline", t.ID(), -t.TimeLeft(n.turn.Now()))
 		}
-		if (t.state == waiting) != (t.reserved > 0 && t.hold == nil) && t.state == waiting {
-			return fmt.Errorf("task %s waits with %v reserved", t.key.id, t.reserved)
+		if t.Waits() && (t.money.Reserved() == 0 || t.hold != nil) {
+			return fmt.Errorf("task %s waits with %v reserved", t.ID(), t.money.Reserved())
 		}
 	}
 	most := 0
-	for c, p := range n.accounts {
-		if p.reserved != reserved[c] || p.open != open[c] || p.waiting != waits[c] ||
-			n.book.Avail(c) < p.reserved {
-			return fmt.Errorf("account of %s: %v reserved (tasks say %v), %d open (%d), %d waiting (%d), %v available",
-				c, p.reserved, reserved[c], p.open, open[c], p.waiting, waits[c], n.book.Avail(c))
+	for _, b := range n.turn.Book.Balances("client:*:avail") {
+		c := strings.TrimSuffix(strings.TrimPrefix(b.Account, "client:"), ":avail")
+		if n.Money().Reserved(c) != reserved[c] || n.queue.Of(c) != waits[c] || b.Amount < reserved[c] ||
+			n.money.Awaiting(c) != awaits[c] {
+			return fmt.Errorf("account of %s: %v reserved (tasks say %v), %d waiting (%d), %d for money (%d), %v available",
+				c, n.money.Reserved(c), reserved[c], n.queue.Of(c), waits[c], n.money.Awaiting(c), awaits[c],
+				b.Amount)
 		}
-		most = max(most, p.waiting)
+		most = max(most, waits[c])
 	}
-	for _, t := range n.known { // what a task has kept is what it would be quoted now
-		for _, a := range n.roster {
-			if t.state != waiting || a.reg.Agent == "" {
-				continue
-			}
-			held := a.expect(t)
-			kept, now := *n.noted(t, a, held), n.idleQuote(t, a, held).brief
-			if kept != now {
-				return fmt.Errorf("%s on %s: kept is %+v, and it would be quoted %+v", t.id, a.id, kept, now)
-			}
+	for _, t := range n.admission.Known() { // what is kept of who holds its prompt is what is so now
+		if !t.Waits() {
+			continue
+		}
+		kept, x := slices.Clone(n.prefixes.Look(&t.asks.Holders, &t.Msg.Prompt)), n.prefixes
+		if now := x.Holders(nil, t.Msg.Prompt.Prefixes); !slices.Equal(kept, now) {
+			return fmt.Errorf("%s: kept is that %v hold its prompt, and it is %v", t.Name(), kept, now)
 		}
 	}
 	agents := 0
-	for _, a := range n.roster {
-		agents += len(a.holds)
+	for _, a := range n.fleet.All() {
+		agents += len(a.Runs())
 	}
-	if n.room.most != most {
-		return fmt.Errorf("%d wait, of one client %d; counted as %d", n.waiting, most, n.room.most)
+	holds, bytes := n.settle.Kept()
+	if n.queue.Busiest() != most {
+		return fmt.Errorf("%d wait, of one client %d; counted as %d", n.queue.Waiting(), most, n.queue.Busiest())
 	}
-	if n.waiting != count[waiting] || n.waiting != n.batch.All() || n.open != all ||
-		len(n.holds) != n.book.OpenCount() || agents != len(n.holds) || count[running] != len(n.holds) {
-		return fmt.Errorf("counts: waiting %d/%d/%d, open %d/%d, %d holds, %d in the book, %d on agents, %d running",
-			n.waiting, count[waiting], n.batch.All(), n.open, all, len(n.holds),
-			n.book.OpenCount(), agents, count[running])
+	if n.queue.Waiting() != waiting || n.admission.Open() != all ||
+		holds != n.turn.Book.OpenCount() || agents != holds || runs != holds {
+		return fmt.Errorf("counts: waiting %d/%d, open %d/%d, %d holds, %d in the book, %d on agents, %d running",
+			n.queue.Waiting(), waiting, n.admission.Open(), all, holds,
+			n.turn.Book.OpenCount(), agents, runs)
 	}
-	if n.open == 0 && (n.bodies != 0 || n.waiting != 0) {
-		return fmt.Errorf("%d bytes of bodies are kept, and %d tasks wait, of none", n.bodies, n.waiting)
+	if n.admission.Open() == 0 && (bytes != 0 || n.queue.Waiting() != 0) {
+		return fmt.Errorf("%d bytes of bodies are kept, and %d tasks wait, of none", bytes, n.queue.Waiting())
 	}
 	return nil
 }
 
-// Remembers is of how many tasks the Node knows anything, with those that have ended.
-func (n *Node) Remembers() int { return len(n.known) }
+// Remembers counts the tasks of which the Node knows anything, with those that have ended.
+func (n *Node) Remembers() int { return len(n.admission.Known()) }
 
-// AtStart is all that a hub knows before it leads.
+// AtStart returns everything that a hub knows before it leads.
 func (n *Node) AtStart() []any {
-	return []any{n.known, n.ended, n.holds, n.open, n.acks, n.accounts, n.roster, n.timers, n.treasury, n.now,
-		n.nano, n.past,
-		n.book.Balances("*"), n.book.OpenHolds(), n.book.Tariffs()}
+	return []any{n.admission, n.settle, n.money, n.fleet.All(), n.turn.Now(),
+		n.turn.Nano(), n.turn.Next(),
+		n.turn.Book.Balances("*"), n.turn.Book.OpenHolds(), n.turn.Book.Tariffs()}
+}
+
+// PrintAtStart is a print of that, with types left out: hubs that know the same mostly have the same.
+func (n *Node) PrintAtStart(leaveOut []reflect.Type) uint64 {
+	return printOf(reflect.ValueOf(n.AtStart()), leaveOut...)
 }
 
 // Gains is the most that a task which came then is worth now beyond its cost, and that cost, at any agent
@@ -88,25 +101,25 @@ func (n *Node) Gains(m bus.Task, came time.Time) (best, cost market.Credits) {
 	own := *n
 	best = -market.MaxCredits
 	own.round = scratch{}
-	t := &task{key: taskKey{m.Client, m.ID}, arrived: came}
+	t := &task{Request: admission.New(m.Client, m.ID, m.Content(), 0),
+		Entry: queue.New(m.Client, came, time.Time{})}
 	own.read(t, &m)
-	if own.judgeTime(t) != nil || own.setTerms(t) != nil {
+	deadline, no := own.admission.Deadline(n.turn.Now(), &m)
+	if t.Until(deadline); no != nil || own.setTerms(t) != nil {
 		return best, 0
 	}
-	for _, a := range n.roster {
-		if !a.open(n) || !own.usable(t, a) {
+	for _, a := range n.fleet.All() {
+		if !a.Open(n.turn.Nano()) || !own.goes(t, a) {
 			continue
 		}
-		in := own.backlog(a)
-		q := own.quoted(t, a, in)
-		ttft := a.predictor.Later(q.first, q.work, in)
-		if a.predictor.Half(ttft) > t.deadline.Sub(n.now) {
+		in, e := a.Besides(), own.estimate(t, a, own.heldBy(t, a))
+		ttft := a.later(&e, in)
+		if a.predictor.Half(ttft) > t.TimeLeft(n.turn.Now()) {
 			continue
 		}
-		value := t.stated().Value(market.Quote{TTFT: n.now.Sub(came) + max(0, ttft-in.Queue), Cost: q.cost,
-			Quality: q.quality})
-		if x := min(value, q.room(t.terms.Cap())) - q.cost - n.cfg.Fee; x > best {
-			best, cost = x, q.cost+n.cfg.Fee
+		value := e.Value(t.Stated(), n.turn.Now().Sub(came)+ttft, t.Cap())
+		if x := value - e.Cost - n.cfg.Fee; x > best {
+			best, cost = x, e.Cost+n.cfg.Fee
 		}
 	}
 	return best, cost

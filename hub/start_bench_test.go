@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"os"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"souk/hub"
 	"souk/ledger"
 	"souk/ledger/journal"
 )
@@ -38,7 +39,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 	snapshot := func() time.Duration {
 		begin := time.Now()
-		if err := j.Snapshot(nil, NewHistory(cfg)); err != nil {
+		if err := j.Snapshot(nil, hub.NewHistory(cfg)); err != nil {
 			b.Fatal(err)
 		}
 		return time.Since(begin)
@@ -63,9 +64,9 @@ func BenchmarkStart(b *testing.B) {
 			}
 			for b.Loop() {
 				j := open()
-				again, err := NewNode(cfg, [32]byte{2})
+				again, err := hub.NewNode(cfg, [32]byte{2})
 				if err == nil {
-					err = j.Restore(again.history)
+					err = j.Restore(again.Past())
 				}
 				if err == nil {
 					err = again.Restore()

@@ -10,8 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"souk/bus"
 	"souk/hub"
+	"souk/hub/account"
+	"souk/hub/tariff"
+	"souk/hub/turn"
 	"souk/ledger"
 	"souk/market"
 )
@@ -44,7 +48,7 @@ type storm struct {
 	awards    int                    // seen
 	worthless int                    // tasks that were told that they are, likewise
 	full      bool                   // of the journal's disk
-	rule      hub.Rule               // as it was last set
+	rule      tariff.Rule            // as it was last set
 	recovered map[string]bool        // holds that an earlier Node dispatched
 	last      map[string]ledger.Hold // of each task
 }
@@ -63,7 +67,7 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 		c.Settle = []string{market.SettleMetered, market.SettleQuoted}[seed/3%2]
 		c.Batch.Eager = seed/6%4 > 0
 		if seed%8 == 1 {
-			c.Seed.Every = 0
+			c.Prewarm.Every = 0
 		}
 		s.reprice(&c.Rule)
 		s.rule = c.Rule
@@ -83,7 +87,7 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 }
 
 // reprice draws how rounds are priced.
-func (s *storm) reprice(r *hub.Rule) {
+func (s *storm) reprice(r *tariff.Rule) {
 	r.Clarke = []string{market.ClarkeClient, market.ClarkeTask}[s.r.IntN(2)]
 	r.Pricing, r.Tariffs, r.Ceiling = market.PricingVCG, nil, 100_000
 	switch s.r.IntN(3) {
@@ -316,7 +320,7 @@ func (s *storm) event() {
 	}
 }
 
-// weather is what happens to a hub from outside.
+// weather draws the events that come to a hub from outside.
 func (s *storm) weather() {
 	s.events++ // it is several
 	switch s.r.IntN(5) {
@@ -354,10 +358,10 @@ func (s *storm) weather() {
 		s.n.Room(true)
 		s.full = false
 	case 2:
-		s.n.Disconnected(s.now)
+		s.n.Hears(s.now, false)
 		s.now = s.now.Add(time.Second)
 		s.n.Tick(s.now)
-		s.n.Reconnected(s.now)
+		s.n.Hears(s.now, true)
 	case 3:
 		id := s.agents()[s.r.IntN(4)]
 		for range 5 {
@@ -419,8 +423,17 @@ func (s *storm) startAgain() {
 	s.epoch++
 	whole := s.startFrom(s.epoch, 0)
 	s.n = s.startFrom(s.epoch, 1+s.r.IntN(len(s.frames)))
-	if !reflect.DeepEqual(s.n.AtStart(), whole.AtStart()) {
-		s.t.Fatal("a snapshot and what follows it make another hub than the whole journal (I14)")
+	// links to the hub itself
+	links := []reflect.Type{reflect.TypeFor[turn.Turn](), reflect.TypeFor[account.Tasks]()}
+	if whole.PrintAtStart(links) != s.n.PrintAtStart(links) {
+		all := cmp.Exporter(func(reflect.Type) bool { return true })
+		ignore := cmp.FilterPath(func(p cmp.Path) bool {
+			x := p.Last().Type()
+			return x != nil && (x.Kind() == reflect.Func || slices.Contains(links, x))
+		}, cmp.Ignore())
+		if diff := cmp.Diff(whole.AtStart(), s.n.AtStart(), all, ignore); diff != "" {
+			s.t.Fatal("a snapshot and what follows it make another hub than the whole journal (I14):\n" + diff)
+		}
 	}
 	clear(s.taken) // whether an agent took it is not in the journal
 	for _, rec := range s.replica.OpenHolds() {
@@ -455,7 +468,7 @@ func (s *storm) startFrom(epoch int64, behind int) *hub.Node {
 	return n
 }
 
-// check is what must hold after every event.
+// check tests the rules that hold after every event.
 func (s *storm) check() {
 	s.t.Helper()
 	for _, l := range s.messages[s.read.messages:] {
@@ -537,7 +550,7 @@ func (s *storm) check() {
 	s.events = 0
 }
 
-// fair is what every award is: nobody owes more than the value at the quoted first token, nor less than the
+// fair tests that of every award nobody owes more than the value at the quoted first token, nor less than the
 // cost, and tolls are charges.
 func (s *storm) fair(r *market.Round, o *market.Outcome) {
 	s.t.Helper()
@@ -602,8 +615,8 @@ func (s *storm) heal() {
 			}
 		}
 	}
-	if s.n.Config().Seed.Every == 0 && spent != 0 {
-		s.t.Fatalf("nothing is seeded, and its payer paid %s", spent)
+	if s.n.Config().Prewarm.Every == 0 && spent != 0 {
+		s.t.Fatalf("nothing is prewarmed, and its payer paid %s", spent)
 	}
 	sum := market.Credits(0)
 	for _, c := range s.prepaid {
@@ -626,6 +639,9 @@ func TestStorm(t *testing.T) {
 	}
 	for i := range storms {
 		seed := rand.Uint64()
+		if i == 1 { // failed once: the best agent left, by which a max_price had bounded what a task is worth
+			seed = 13862166809956883069
+		}
 		ok := t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			s := newStorm(t, seed, i%2 == 0)
 			for _, id := range s.agents() {
@@ -705,7 +721,7 @@ func TestQuotesChangeNothing(t *testing.T) {
 			for k := range lives {
 				s := newStorm(t, seed, false)
 				s.tell = func(r *hub.Ready) {
-					said[k] = append(said[k], r.Bytes()...)
+					said[k] = append(said[k], hub.BytesOf(r)...)
 				}
 				for _, id := range s.agents() {
 					s.register(id, 1)
@@ -803,7 +819,7 @@ func TestWhatStandsBesideAnAgentIsTrue(t *testing.T) {
 			}
 		}
 	}
-	for _, what := range []string{"line", "kind", "draining", "other model"} {
+	for _, what := range []string{"class", "draining", "other model"} {
 		if seen[what] < 500 {
 			t.Errorf("only %d times an agent has a %s: the test sees nothing", seen[what], what)
 		}

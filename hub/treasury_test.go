@@ -61,7 +61,7 @@ func TestATreasuryOfAnEarlierEpoch(t *testing.T) {
 		h.n.Book().Avail("zoe") != market.Credit {
 		t.Errorf("a recall of an earlier epoch: %v", err)
 	}
-	if begins, err := h.n.Begin(&bus.FundsReply{Epoch: 6}); begins || err != nil {
+	if begins, err := h.n.Money().Begin(&bus.FundsReply{Epoch: 6}); begins || err != nil {
 		t.Errorf("a journal begins on its word: %v, %v", begins, err)
 	}
 	h.now = h.now.Add(time.Hour)

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"strings"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
+	"souk/market"
 )
 
 // What a task is told that was never placed holds for each round that it was in.
@@ -14,19 +16,18 @@ func TestARefusalSaysNothingThatOneRoundBelies(t *testing.T) {
 	msg := h.task("ann", "t1")
 	for _, test := range []struct {
 		name  string
-		task  task
+		never hub.Never
 		code  bus.Code
 		false []string
 	}{
 		{"an agent refused it, and others were given what was free",
-			task{refusals: 1, rounds: 3}, bus.CodeNoRoom, []string{"no other round"}},
+			hub.Never{Refusals: 1, Rounds: 3}, bus.CodeNoRoom, []string{"no other round"}},
 		{"an agent refused it, and others were given what was free, or had it too late",
-			task{refusals: 1, rounds: 3, short: true}, bus.CodeNoRoom, []string{"no other round"}},
-		{"refused always", task{refusals: 2}, bus.CodeNoRoom, nil},
-		{"others were given what was free", task{rounds: 1}, bus.CodeNoRoom, nil},
+			hub.Never{Refusals: 1, Rounds: 3, Short: true}, bus.CodeNoRoom, []string{"no other round"}},
+		{"refused always", hub.Never{Refusals: 2}, bus.CodeNoRoom, nil},
+		{"others were given what was free", hub.Never{Rounds: 1}, bus.CodeNoRoom, nil},
 	} {
-		test.task.msg = msg
-		r := h.n.unplaced(&test.task)
+		r := h.n.Unplaced(msg, test.never)
 		if r.Code != test.code {
 			t.Errorf("%s: %s, want %s", test.name, r.Code, test.code)
 		}
@@ -40,7 +41,7 @@ func TestARefusalSaysNothingThatOneRoundBelies(t *testing.T) {
 
 // A task whose deadline comes before the round that it is to be in is not told that no slot came free.
 func TestADeadlineWithinTheWindowIsSaidTruly(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Batch.MaxWait = 500 * time.Millisecond })
+	h := newHouse(t, func(c *hub.Config) { c.Batch.MaxWait = 500 * time.Millisecond })
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	soon := func(m *bus.Task) { m.DeadlineMS = h.now.Add(200 * time.Millisecond).UnixMilli() }
 	h.must(h.n.Step(h.now, h.task("ann", "t1", soon)))
@@ -56,20 +57,35 @@ func TestADeadlineWithinTheWindowIsSaidTruly(t *testing.T) {
 	}
 }
 
-// told is the last that an inbox was told, in words.
-func (h *house) told(inbox string) (words string) {
-	for _, l := range h.messages {
-		if a, ok := l.Body.(*bus.Answer); ok && a.Result != nil && l.Subject == inbox {
-			words = a.Result.Message
-		}
+// Who waits beside a slot that is free all the time is told why it could not have it: what another of its
+// round computes there takes until after its deadline. It is not told how long that takes.
+func TestWhoWaitsBesideAFreeSlotIsToldWhy(t *testing.T) {
+	h := newHouse(t, func(c *hub.Config) { c.Silence = time.Hour })
+	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
+	long := func(m *bus.Task) {
+		m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Prefixes[0].Bytes = 8000, 32_000, 32_000
 	}
-	return words
+	h.must(h.step(h.task("ann", "long", long)))
+	h.serve(h.take("ann", "long"), market.Usage{Prompt: 8000, Output: 10})
+	soon := func(m *bus.Task) { m.DeadlineMS = h.now.Add(150 * time.Millisecond).UnixMilli() }
+	for _, id := range []string{"t1", "t2"} {
+		h.must(h.n.Step(h.now, h.task("bob", id, soon)))
+	}
+	h.run()
+	if free := h.n.FreeSlots(); free != 1 {
+		t.Fatalf("%d slots are free", free)
+	}
+	h.pass(200 * time.Millisecond)
+	const want = "the slots that would do, or the time to compute in them, went to others"
+	if r := h.told("bob.t2"); r == nil || !strings.Contains(r.Message, want) {
+		t.Errorf("it is told %+v", r)
+	}
 }
 
-// Who waits beside a slot that is free all the time is told why it could not have it: with all that the agent
-// has to compute its first token would come too late there.
-func TestWhoWaitsBesideAFreeSlotIsToldWhy(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Silence = time.Hour })
+// Where a slot is free a task begins, however much others are believed to compute there: who waits for that,
+// or is refused for it, would learn how much of their prompts was cached.
+func TestWhatOthersComputeKeepsNobodyFromAFreeSlot(t *testing.T) {
+	h := newHouse(t, func(c *hub.Config) { c.Silence = time.Hour })
 	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "long", func(m *bus.Task) {
 		m.Prompt.Tokens, m.Prompt.Bytes, m.Prompt.Prefixes[0].Bytes = 8000, 32_000, 32_000
@@ -77,12 +93,5 @@ func TestWhoWaitsBesideAFreeSlotIsToldWhy(t *testing.T) {
 	h.must(h.step(h.task("bob", "short", func(m *bus.Task) {
 		m.DeadlineMS = h.now.Add(150 * time.Millisecond).UnixMilli()
 	})))
-	if a := h.n.lookup("a-1"); a.idle() != 1 {
-		t.Fatalf("%d slots are free", a.idle())
-	}
-	h.pass(200 * time.Millisecond)
-	const want = "its first token was expected after the deadline, with every slot that was free"
-	if got := h.told("inbox.bob.short"); !strings.Contains(got, want) {
-		t.Errorf("it is told %q", got)
-	}
+	h.take("bob", "short")
 }

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -16,55 +16,6 @@ func vouchedBy(door, journal string, line uint64, total, most market.Credits) fu
 		m.Door = door
 		key := make([]byte, bus.VouchKeyBytes)
 		m.Voucher = bus.NewVoucher(key, door, m.Client, journal, line, total, most)
-	}
-}
-
-// A hub shows the treasury the last that each door vouched for in each of its lines, whatever order tasks
-// came in, and no more of them than a request may have; and tells no agent of it.
-func TestAHubShowsWhatDoorsVouchFor(t *testing.T) {
-	h := newHouse(t, nil)
-	h.prepaid["ann"] = market.Credit
-	h.join("a-1", "llama", 8, 0.8, card(100, 10, 100))
-	j := h.n.cfg.Journal
-	n := 0
-	place := func(with func(*bus.Task)) {
-		n++
-		h.must(h.step(h.task("ann", fmt.Sprint("t", n), with)))
-	}
-	h.silent = true // the treasury says nothing for now
-	place(vouchedBy("d1", j, 4, 30, market.Credit))
-	place(vouchedBy("d1", j, 4, 20, market.Credit)) // overtaken
-	place(vouchedBy("d1", j, 5, 10, market.Credit)) // of its next line
-	place(vouchedBy("d2", j, 4, 40, market.Credit))
-	place(vouchedBy("d1", j, 4, 50, market.Credit))
-	h.must(h.step(h.task("ann", "t1", vouchedBy("d3", j, 1, 60, market.Credit)))) // the same task by another
-	p := h.n.accounts["ann"]
-	shows := func() string {
-		var s []string
-		for _, v := range p.vouchers {
-			s = append(s, fmt.Sprintf("%s/%d %d", v.Door, v.Voucher.Line(), int64(v.Voucher.Total())))
-		}
-		return strings.Join(s, ", ")
-	}
-	if got, want := shows(), "d1/5 10, d2/4 40, d1/4 50, d3/1 60"; got != want {
-		t.Errorf("it keeps %s, want %s", got, want)
-	}
-	for i := range 2 * bus.MaxVouchers {
-		place(vouchedBy(fmt.Sprint("pod-", i), j, 1, 1, market.Credit))
-	}
-	if len(p.vouchers) != bus.MaxVouchers || p.vouchers[0].Door != fmt.Sprint("pod-", bus.MaxVouchers) {
-		t.Errorf("it keeps %d: %s", len(p.vouchers), shows())
-	}
-	a := p.request
-	if a == nil || len(a.req.Vouchers) != 1 {
-		t.Fatalf("its first request: %+v", a)
-	}
-	h.must(h.step(&bus.FundsReply{ID: a.req.ID, Code: bus.CodeUnavailable})) // it asks once more
-	if !a.flying || len(a.req.Vouchers) != bus.MaxVouchers {
-		t.Fatalf("its request %+v", a)
-	}
-	if (&a.req).Validate() != nil {
-		t.Errorf("its request is none: %v", a.req.Validate())
 	}
 }
 
@@ -86,17 +37,17 @@ func TestAVoucherBoundsWhatATaskCosts(t *testing.T) {
 			func() market.Credits { return 2 * market.Credit }},
 	} {
 		m := h.task("ann", fmt.Sprint("t", i), append(c.task,
-			vouchedBy("d1", h.n.cfg.Journal, 1, 1000*market.Credit, c.most))...)
+			vouchedBy("d1", h.n.Config().Journal, 1, 1000*market.Credit, c.most))...)
 		m.Terms.Worth = nil
 		for _, f := range c.task {
 			f(m)
 		}
 		h.must(h.step(m))
-		x := h.n.known[taskKey{"ann", m.ID}]
+		terms := h.n.Terms("ann", m.ID)
 		if i == 0 {
-			usual = x.terms.Cap()
+			usual = terms.Cap()
 		}
-		if got := x.terms.Cap(); got != c.cap() || usual == 0 {
+		if got := terms.Cap(); got != c.cap() || usual == 0 {
 			t.Errorf("vouched for with %s it may cost %s, want %s", c.most, got, c.cap())
 		}
 	}
@@ -117,14 +68,14 @@ func TestATaskThatNobodyVouchedFor(t *testing.T) {
 	h.silent = true
 	h.must(h.step(h.task("ann", "t1", worth(market.Credit))))
 	for range 3 {
-		if a := h.n.accounts["ann"].request; a != nil && a.flying {
-			h.must(h.n.Step(h.now, &bus.FundsReply{ID: a.req.ID, Code: bus.CodeUnavailable,
+		if last := len(h.pending) - 1; h.pending[last].Op == bus.OpAllot {
+			h.must(h.n.Step(h.now, &bus.FundsReply{ID: h.pending[last].Request.ID, Code: bus.CodeUnavailable,
 				Message: "doors vouched for nothing"}))
 		}
 		h.pass(time.Second)
 	}
 	h.pass(time.Second)
-	r := h.said("ann.t1")
+	r := h.told("ann.t1")
 	if r == nil || r.Code != bus.CodeAllotmentPending ||
 		!strings.Contains(r.Message, "doors vouched for nothing") {
 		t.Errorf("it is told %+v", r)

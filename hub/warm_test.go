@@ -1,21 +1,22 @@
-package hub
+package hub_test
 
 import (
 	"testing"
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/market"
 )
 
-// What the hub itself asks, to seed an idle agent, lowers no forecast of it, however fast it is answered.
-func TestASeedLowersNoForecast(t *testing.T) {
+// What the hub itself asks, to prewarm an idle agent, lowers no forecast of it, however fast it is answered.
+func TestPrewarmingLowersNoForecast(t *testing.T) {
 	for _, fast := range []bool{false, true} {
-		h, ds := seeding(t, false, nil)
+		h, ds := prewarming(t, false, nil)
 		if len(ds) != 2 {
 			t.Fatalf("dispatched: %+v", ds)
 		}
-		before := h.n.lookup("a-2").predictor.Forecast(typical).TTFT
+		before := h.n.Forecast("a-2", hub.Typical).TTFT
 		h.accept(ds[1])
 		c := completion("a-2", ds[1], market.Usage{Prompt: 1600, Output: 1})
 		if c.TTFTUS = 500_000; fast {
@@ -23,7 +24,7 @@ func TestASeedLowersNoForecast(t *testing.T) {
 		}
 		h.pass(time.Second)
 		h.must(h.step(c))
-		after := h.n.lookup("a-2").predictor.Forecast(typical).TTFT
+		after := h.n.Forecast("a-2", hub.Typical).TTFT
 		if fast && after < before || !fast && after <= before {
 			t.Errorf("fast %v: %v, and before %v", fast, after, before)
 		}
@@ -54,10 +55,10 @@ func TestTheFirstTaskOfAColdEngine(t *testing.T) {
 		}
 		if restart != nil {
 			restart(h)
-			boot = h.n.lookup("a-1").reg.Boot
+			boot = h.agents["a-1"].Boot
 		}
 		serve("cold", 300*time.Millisecond)
-		return h.n.lookup("a-1").predictor.Forecast(typical).TTFT
+		return h.n.Forecast("a-1", hub.Typical).TTFT
 	}
 	life := func(n uint64) func(h *house) {
 		return func(h *house) {
@@ -73,7 +74,7 @@ func TestTheFirstTaskOfAColdEngine(t *testing.T) {
 	booted := after(func(h *house) {
 		reg := registration("a-1", "llama", 1, 0.9, card(1, 1, 4))
 		reg.Boot = 2
-		h.must(h.n.Join(h.now, reg))
+		h.must(h.register(reg))
 	})
 	if warm != said || cold >= warm || booted != cold {
 		t.Errorf("%v are expected after a slow answer, %v where the engine's life was said before it, %v "+

@@ -1,11 +1,13 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 	"souk/ledger"
 	"souk/market"
 )
@@ -48,7 +50,7 @@ func TestAnAssertionOutlivesItsHub(t *testing.T) {
 		h.must(h.step(c))
 		due := d.Price.Cost(market.Usage{Prompt: 2560, Cached: d.Asserted, Output: 50})
 		if got := h.replica.Balance("agent:a-2:payable") - before; got != due {
-			t.Errorf("sent again %v: paid %s, want %s", again, money(got), money(due))
+			t.Errorf("sent again %v: paid %s, want %s", again, hub.Money(got), hub.Money(due))
 		}
 		if found := h.findings(ledger.LevelMetering - 1); len(found) > 0 {
 			t.Errorf("sent again %v: %v", again, found)
@@ -89,7 +91,7 @@ func TestWhoDoesNotSayWhatItFound(t *testing.T) {
 			h.hearAll()
 		}
 		if lost != 11 || paid <= 0 || len(h.faults) > 0 {
-			t.Errorf("%s: its lies win %d tasks and cost it %s; %v", name, lost, money(paid), h.faults)
+			t.Errorf("%s: its lies win %d tasks and cost it %s; %v", name, lost, hub.Money(paid), h.faults)
 		}
 	}
 }
@@ -128,7 +130,7 @@ func TestTheRestOfAnAnswerIsAsserted(t *testing.T) {
 		h.hearAll()
 	}
 	h.audited()
-	if h.n.lookup("liar").cache.Speaks() {
+	if _, speaks := h.n.Rules("liar"); speaks {
 		t.Error("it is believed after three misses")
 	}
 }
@@ -136,41 +138,34 @@ func TestTheRestOfAnAnswerIsAsserted(t *testing.T) {
 // A task that is sent again after its hub began anew is, to what the hub learns of it, as it was to the hub
 // before: it is in its agent's queue, has its session's turn, and its answer teaches what such a task takes.
 func TestATaskThatIsTakenUpAgain(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Sessions.Admit = true })
+	h := newHouse(t, func(c *hub.Config) { c.Sessions.Admit = true })
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "t1")))
 	d := h.take("ann", "t1")
-	was := h.n.holds[d.Hold]
+	was := h.n.Stands(d.Hold)
 	x := h.task("ann", "t1")
 	h.restart()
 	h.must(h.n.Lead(h.now, 8))
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
 	h.must(h.step(x))
-	is := h.n.holds[d.Hold]
-	if is == was || is.features != was.features || is.ttft != was.ttft || is.first != was.first {
-		t.Errorf("it was\n%+v, %v, and is\n%+v, %v", was.features, was.ttft, is.features, is.ttft)
-	}
-	a := is.agent
-	if a.queue.Len() != 1 || len(a.holds) != 1 || is.run == nil {
-		t.Errorf("%d in the queue, %d holds, run %v", a.queue.Len(), len(a.holds), is.run)
-	}
-	if used, _ := a.sessions.Blocks(); used == 0 {
-		t.Error("its session has no place")
+	is := h.n.Stands(d.Hold)
+	if is != was || !strings.HasPrefix(is, "1 in the queue, 1 under way, run true, place true;") {
+		t.Errorf("it was\n%s, and is\n%s", was, is)
 	}
 	h.accept(d)
 	h.must(h.step(completion("a-1", d, market.Usage{Prompt: 100, Output: 10})))
-	if got := a.cache.Depth(&h.untaken(h.task("ann", "t1")).msg.Prompt); got != 1 || a.queue.Len() != 0 {
-		t.Errorf("%d prefixes are believed to be held, %d tasks are in the queue", got, a.queue.Len())
+	if got := h.n.Depth("a-1", h.task("ann", "t1")); got != 1 || h.n.InQueue("a-1") != 0 {
+		t.Errorf("%d prefixes are believed to be held, %d tasks are in the queue", got, h.n.InQueue("a-1"))
 	}
 	h.audited()
 }
 
-// What agents say moves no seed: neither one that says it holds more of each prompt than anybody was sent,
-// nor one that says it has lost what it was seeded with.
-func TestALiarMovesNoSeed(t *testing.T) {
-	h := newHouse(t, func(c *Config) { c.Fee = 10 })
+// What agents say moves no prewarming: neither one that says it holds more of each prompt than anybody was
+// sent, nor one that says it has lost what it was prewarmed with.
+func TestALiarMovesNoPrewarming(t *testing.T) {
+	h := newHouse(t, func(c *hub.Config) { c.Fee = 10 })
 	h.prepaid["probe-math"] = 10 * market.Credit
 	price := card(100, 10, 100)
 	h.join("a-1", "llama", 4, 0.8, price)
@@ -183,7 +178,7 @@ func TestALiarMovesNoSeed(t *testing.T) {
 					Hash: uint64(100+i) << 40}}}
 		})
 	}
-	seeded := map[string]int{}
+	prewarmed := map[string]int{}
 	ask := func(i int) {
 		x := dialogue(i)
 		h.must(s.say(1, 0.95, x.Prompt.Prefixes, nil))
@@ -193,7 +188,7 @@ func TestALiarMovesNoSeed(t *testing.T) {
 			h.dispatched = h.dispatched[1:]
 			u := market.Usage{Prompt: 1600, Output: 20}
 			if d.Task.Client == "probe-math" {
-				seeded[h.agentOf(d)]++
+				prewarmed[h.agentOf(d)]++
 				u.Output = 1
 			}
 			h.accept(d)
@@ -207,8 +202,8 @@ func TestALiarMovesNoSeed(t *testing.T) {
 	h.join("a-2", "llama", 4, 0.7, price)
 	h.pass(2 * time.Second)
 	ask(6)
-	if seeded["a-2"] != 1 {
-		t.Fatalf("seeded: %v", seeded)
+	if prewarmed["a-2"] != 1 {
+		t.Fatalf("prewarmed: %v", prewarmed)
 	}
 	empty := &tells{h: h, agent: "a-2"}
 	for i := range 40 {
@@ -219,8 +214,8 @@ func TestALiarMovesNoSeed(t *testing.T) {
 		}
 		ask(7 + i)
 	}
-	if a := h.n.lookup("a-2"); seeded["a-2"] != 1 || !a.cache.Rules() || len(h.faults) > 0 {
-		t.Errorf("seeded: %v; its word rules: %v; %v", seeded, a.cache.Rules(), h.faults)
+	if rules, _ := h.n.Rules("a-2"); prewarmed["a-2"] != 1 || !rules || len(h.faults) > 0 {
+		t.Errorf("prewarmed: %v; its word rules: %v; %v", prewarmed, rules, h.faults)
 	}
 }
 
@@ -246,13 +241,10 @@ func TestPicturesStayBelieved(t *testing.T) {
 			}
 			h.serve(d, market.Usage{Prompt: 2560, Cached: rec.Cached, Output: 50})
 			h.pass(5 * time.Second)
-			a := h.n.lookup("a-1")
-			h.must(h.step(&bus.Summary{Agent: a.id, Boot: 1, Seq: a.seq + 1, State: bus.StateReady, Slots: 1,
-				Price: a.price})) // which lists no sessions
+			h.must(h.summary("a-1", nil)) // which lists no sessions
 		}
-		if !h.n.lookup("a-1").cache.Rules() || (expected > 2*2400) != (loose == bus.LooseMedia) {
-			t.Errorf("loose %d: %d tokens are expected to be cached, its word rules: %v", loose, expected,
-				h.n.lookup("a-1").cache.Rules())
+		if rules, _ := h.n.Rules("a-1"); !rules || (expected > 2*2400) != (loose == bus.LooseMedia) {
+			t.Errorf("loose %d: %d tokens are expected to be cached, its word rules: %v", loose, expected, rules)
 		}
 	}
 }

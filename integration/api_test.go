@@ -26,6 +26,7 @@ func TestTheLinesOfTheAPI(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	page, err := os.ReadFile("../deploy/api.md")
 	if err != nil {
 		t.Fatal(err)

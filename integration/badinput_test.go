@@ -148,7 +148,7 @@ func TestWhatAnEngineRefusesWithinItsStream(t *testing.T) {
 	}
 }
 
-// snapshot is what the books say of clients and agents, and how many rounds there were.
+// snapshot returns the balances of clients and agents, and the number of rounds.
 func snapshot(t *testing.T, m *local.Market) map[string]string {
 	t.Helper()
 	books, err := books(m)

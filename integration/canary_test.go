@@ -31,6 +31,7 @@ func TestSecretsAndPromptsStayWhereTheyBelong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	const prompt = "canary-3f9c1 in the souk"
 	dir, log := t.TempDir(), new(bustest.Buffer)
 	cfg := local.Default()
@@ -118,6 +119,7 @@ func TestWhatAnEngineSaysOfAPromptIsNotLogged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	const prompt = "canary-77ab2"
 	engine, err := vllmsim.New(vllmsim.Config{Model: "gpt-oss-20b"})
 	if err != nil {
@@ -199,8 +201,8 @@ func TestWhatAnEngineSaysOfAPromptIsNotLogged(t *testing.T) {
 	}
 }
 
-// whatIsSaid is what a market says to requests that it does not serve, over HTTP and over NATS, each with a
-// prompt and a key or creds.
+// whatIsSaid collects a market's answers to requests that it does not serve, over HTTP and over NATS, each
+// with a prompt and a key or creds.
 func whatIsSaid(t *testing.T, m *local.Market, prompt string) (said string) {
 	t.Helper()
 	key, err := local.ReadKey(m.KeyFile())

@@ -98,6 +98,7 @@ func TestUnplacedTasksAreToldWhy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	m := start(t, slow)
 	end := fill(t, m)
 	a, err := m.Ask(t.Context(), chat("I am in a hurry.", func(b *bus.Task) {
@@ -115,9 +116,9 @@ func TestUnplacedTasksAreToldWhy(t *testing.T) {
 	end()
 }
 
-// A task that comes beside those of others pays for slowing them: its receipt and its explanation say how
-// much, apart from slot price and fee. What its client's own tasks bear is shown, and not charged.
-func TestTollIsChargedAndShown(t *testing.T) {
+// A task that comes beside those of others pays cost and fee alone where a slot is free, as does one of their
+// client: its receipt and its explanation say so.
+func TestWhereASlotIsFreeTheFeeIsAll(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
@@ -153,11 +154,10 @@ func TestTollIsChargedAndShown(t *testing.T) {
 		t.Fatal(err, ownErr)
 	}
 	r, fee := a.Result, *worth(t, "0.00001")
-	if r.Code != "" || r.SlotPrice != 0 || r.Fee != fee || r.Toll >= -fee || r.Own != 0 ||
-		r.Premium != -r.Toll {
+	if r.Code != "" || r.SlotPrice != 0 || r.Fee != fee || r.Toll != -fee || r.Own != 0 || r.Premium != fee {
 		t.Fatalf("%+v", r)
 	}
-	if o := own.Result; o.Code != "" || o.Own != -o.Toll-fee || o.Premium != fee {
+	if o := own.Result; o.Code != "" || o.Toll != -fee || o.Own != 0 || o.Premium != fee {
 		t.Errorf("beside its client's own: %+v", o)
 	}
 	journal := filepath.Join(dir, "journal", r.Receipt.Journal)
@@ -165,7 +165,7 @@ func TestTollIsChargedAndShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("premium %s = slot price 0 + toll %s + fee %s", r.Premium, r.Premium-fee, fee)
+	want := fmt.Sprintf("premium %s = slot price 0 + toll 0 + fee %s", fee, fee)
 	if !strings.Contains(shown.String(), want) {
 		t.Errorf("explained as\n%s\nwant %s", shown.String(), want)
 	}

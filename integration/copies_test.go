@@ -32,17 +32,39 @@ type operator struct {
 	lost      bool // what was taken in was lost before the other side was told of it
 	alike     bool // both roles run on older copies, which no one can tell
 	counts    map[string]int
+	acked     map[string]bus.Code // by hold and task
+	turn      chan struct{}       // lets the agent at all of this, while the operator waits
 
 	mu    sync.Mutex
-	known map[string]bool     // dispatches that the agent serves, or has served
-	acked map[string]bus.Code // by hold and task
+	late  *rand.Rand      // of the agent
+	known map[string]bool // dispatches that it serves, or has served
 }
 
-// directory is where a process may run: an original, or a copy of one.
+// waits lets the agent have its turns while f waits.
+func (o *operator) waits(f func()) {
+	o.turn <- struct{}{}
+	f()
+	<-o.turn
+}
+
+// directory is an original, or a copy of one, in which a process may run.
 type directory struct {
 	path    string
 	p       *process
 	touched bool // written over or moved since its process began
+	alike   bool // an older copy of the other role has worked beside its process, and may have confirmed it
+}
+
+// works reports whether its process takes something in.
+func (d *directory) works(role string) bool {
+	switch {
+	case d.p == nil:
+		return false
+	case role == hubRole:
+		return d.p.hub.Leading() && d.p.hub.Refuses() == ""
+	default:
+		return d.p.bank.Leading() && d.p.bank.Closed() == ""
+	}
 }
 
 type records map[string]bool
@@ -97,14 +119,22 @@ func (o *operator) read(path string) records {
 // working finds the directory on which a role's leader takes something in.
 func (o *operator) working(role string) *directory {
 	for _, d := range o.dirs[role] {
-		switch {
-		case d.p == nil || d.touched:
-		case role == hubRole && d.p.hub.Leading() && d.p.hub.Refuses() == "",
-			role == bankRole && d.p.bank.Leading() && d.p.bank.Closed() == "":
+		if !d.touched && d.works(role) {
 			return d
 		}
 	}
 	return nil
+}
+
+// confirms notes, where the process of a directory works, and what it writes lacks what the other side was
+// told of, that it may confirm those that run beside it.
+func (o *operator) confirms(role string, d *directory, written string) {
+	if !d.works(role) || !lacksAny(o.read(written), o.told[role]) {
+		return
+	}
+	for _, other := range o.dirs[otherRole[role]] {
+		other.alike = other.p != nil
+	}
 }
 
 // tells is longer than it takes until hub and treasury have told each other all.
@@ -114,7 +144,12 @@ const tells = 7 * time.Second
 func (o *operator) pass(d time.Duration) {
 	for ; d > 0; d -= tells {
 		hub, bank := o.working(hubRole), o.working(bankRole)
-		time.Sleep(min(d, tells)) // virtual
+		o.waits(func() { time.Sleep(min(d, tells)) }) // virtual
+		for role := range otherRole {
+			if at := o.working(role); at != nil {
+				o.confirms(role, at, at.path)
+			}
+		}
 		if d < tells || hub == nil || bank == nil || o.working(hubRole) != hub ||
 			o.working(bankRole) != bank {
 			continue
@@ -138,7 +173,7 @@ func (o *operator) judge(role string, at *directory, what string) {
 	have := o.read(at.path)
 	other := o.working(otherRole[role])
 	if missing := have.missing(o.told[role]); len(missing) > 0 {
-		if other != nil && lacksAny(o.read(other.path), o.told[otherRole[role]]) {
+		if at.alike || other != nil && lacksAny(o.read(other.path), o.told[otherRole[role]]) {
 			o.counts["both alike old"]++
 			o.alike = true
 			return
@@ -185,23 +220,29 @@ func (o *operator) begin(role string, d *directory) {
 		return
 	}
 	o.note("start %s on %s", role, d.path)
-	d.touched = false
-	if role == bankRole {
-		d.p = o.treasury(d.path, nil)
-	} else {
-		d.p = o.hub(hubRole, d.path)
-	}
+	d.touched, d.alike = false, false
+	var p *process
+	o.waits(func() {
+		if role == bankRole {
+			p = o.treasury(d.path, nil)
+		} else {
+			p = o.hub(hubRole, d.path)
+		}
+	})
+	d.p = p
 }
 
-func (o *operator) end(d *directory) {
+// end kills the process of a directory, whose journal may be elsewhere by now.
+func (o *operator) end(role string, d *directory, written string) {
 	if d.p != nil {
+		o.confirms(role, d, written)
 		o.note("kill %s", d.path)
-		d.p.kill()
+		o.waits(d.p.kill)
 		d.p = nil
 	}
 }
 
-// answer is what the agent does: it serves what it is handed after a while, and repeats that until it is
+// answer acts as the agent: it serves a dispatch after a while, and repeats its completion until that is
 // acknowledged.
 func (o *operator) answer(m bus.Msg) {
 	var d bus.Dispatch
@@ -212,7 +253,7 @@ func (o *operator) answer(m bus.Msg) {
 	o.mu.Lock()
 	known := o.known[d.Hold+d.Task.ID]
 	o.known[d.Hold+d.Task.ID] = true
-	wait := time.Duration(o.r.IntN(40)) * time.Second
+	wait := time.Duration(o.late.IntN(40)) * time.Second
 	o.mu.Unlock()
 	data, err := bus.Encode(&bus.DispatchReply{Agent: "a-1", Boot: d.Boot, Hold: d.Hold})
 	if err == nil {
@@ -249,19 +290,23 @@ func (o *operator) report(d *bus.Dispatch, wait time.Duration) {
 		if err != nil || bus.Decode(m.Data, &ack) != nil || ack.Hold != d.Hold {
 			continue
 		}
+		select {
+		case <-o.turn:
+		case <-o.ctx.Done():
+			return
+		}
 		told := ack.Code == ""
 		for name := range o.told[hubRole] {
 			told = told || strings.HasPrefix(name, "hold "+d.Hold+" ")
 		}
 		at := o.find(hubRole, d.Task.ID)
-		o.mu.Lock()
 		if told {
 			o.acked[d.Hold+" "+d.Task.ID] = ack.Code
 		}
 		if at != nil && ack.Code == "" {
 			maps.Copy(o.all[hubRole], o.read(at.path))
 		}
-		o.mu.Unlock()
+		o.turn <- struct{}{}
 		return
 	}
 }
@@ -292,7 +337,8 @@ func (o *operator) step() {
 		id := fmt.Sprint("d", o.tasks)
 		var r bus.FundsReply
 		q := bus.FundsRequest{ID: id, Client: "ann", Amount: market.Credit}
-		err := o.try(bus.LedgerSubject(bus.OpDeposit, o.me.Name()), &q, &r)
+		var err error
+		o.waits(func() { err = o.try(bus.LedgerSubject(bus.OpDeposit, o.me.Name()), &q, &r) })
 		if err == nil && r.Code == "" {
 			o.note("deposit %s", id)
 			o.counts["deposits"]++
@@ -305,7 +351,7 @@ func (o *operator) step() {
 	case 5, 6:
 		o.begin(role, d)
 	case 7:
-		o.end(d)
+		o.end(role, d, d.path)
 		if o.r.IntN(4) > 0 {
 			o.begin(role, ds[o.r.IntN(len(ds))])
 		}
@@ -361,17 +407,17 @@ func (o *operator) move(role string, d *directory) {
 	if err := os.Rename(d.path, away); err != nil {
 		o.fail("%v", err)
 	}
+	d.touched = d.touched || d.p != nil
 	if o.r.IntN(2) == 0 {
 		o.pass(time.Duration(o.r.IntN(3000)) * time.Millisecond)
 	}
-	d.touched = d.touched || d.p != nil
 	if from := ds[o.r.IntN(len(ds))]; o.r.IntN(3) == 0 && from != d {
 		o.note("%s comes to %s", from.path, d.path)
 		if err := os.CopyFS(d.path, os.DirFS(from.path)); err != nil {
 			o.fail("%v", err)
 		}
 		o.pass(3 * time.Second)
-		o.end(d)
+		o.end(role, d, away)
 		if len(ds) < 5 {
 			o.dirs[role] = append(ds, &directory{path: away})
 			return
@@ -386,14 +432,16 @@ func (o *operator) move(role string, d *directory) {
 	if err := os.Rename(away, d.path); err != nil {
 		o.fail("%v", err)
 	}
-	o.end(d)
+	o.end(role, d, d.path)
 }
 
 // buy has the hub serve a task.
 func (o *operator) buy() {
 	m := o.task(hubRole, "ann")
 	var a bus.Answer
-	if err := o.try(bus.HubTaskSubject("general", "door"), m, &a); err != nil || a.Accepted == nil {
+	var err error
+	o.waits(func() { err = o.try(bus.HubTaskSubject("general", "door"), m, &a) })
+	if err != nil || a.Accepted == nil {
 		return
 	}
 	o.note("task %s is accepted", m.ID)
@@ -406,7 +454,7 @@ func (o *operator) buy() {
 func (o *operator) finish() {
 	for role, ds := range o.dirs {
 		for _, d := range ds {
-			o.end(d)
+			o.end(role, d, d.path)
 		}
 		i := slices.IndexFunc(ds, func(d *directory) bool { return o.whole(role, d) })
 		if i < 0 {
@@ -422,10 +470,8 @@ func (o *operator) finish() {
 	if at == nil || o.working(bankRole) == nil {
 		o.fail("those that have all do not work")
 	}
-	time.Sleep(2 * time.Minute) // virtual
+	o.waits(func() { time.Sleep(2 * time.Minute) }) // virtual
 	o.counts["finished"]++
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	held, paid := map[string]string{}, map[string]bool{}
 	err := journal.Read(at.path, func(f ledger.Frame) error {
 		for _, r := range f.Records {
@@ -483,7 +529,8 @@ func copiesAtRandom(s *stall, seed uint64, counts map[string]int) {
 		dirs:  map[string][]*directory{},
 		told:  map[string]records{hubRole: {}, bankRole: {}},
 		all:   map[string]records{hubRole: {}, bankRole: {}},
-		known: map[string]bool{}, acked: map[string]bus.Code{}}
+		known: map[string]bool{}, acked: map[string]bus.Code{}, turn: make(chan struct{}, 1),
+		late: rand.New(rand.NewPCG(seed, 2))}
 	for role := range otherRole {
 		o.dirs[role] = []*directory{{path: s.dir(role)}}
 	}

@@ -267,7 +267,7 @@ func TestAnAnswerGoesOnAtRealEngines(t *testing.T) {
 	}
 }
 
-// deltas is what a parser made of tokens: reasoning, and calls without their ids, which are random.
+// deltas joins a parser's output for tokens: reasoning, and calls without their ids, which are random.
 func deltas(t *testing.T, choice []byte) (s string) {
 	t.Helper()
 	var c struct {
@@ -292,7 +292,7 @@ func deltas(t *testing.T, choice []byte) (s string) {
 	return s
 }
 
-// logged is what a chat says of a token's probability.
+// logged holds a chat's log probabilities of a token.
 type logged struct {
 	candidate
 	Top []candidate `json:"top_logprobs"`

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"souk/agentd/vllmsim"
 	"souk/bus"
@@ -88,6 +89,7 @@ func TestAnAnswerGoesOnAtEveryToken(t *testing.T) {
 	for i := range 2 * n {
 		k, gathered := i/2, i%2 > 0
 		kind := []vllmsim.FaultKind{vllmsim.Reset, vllmsim.Broken, vllmsim.Abort}[k%3]
+		begun := time.Now()
 		a, chunks, beside := broken(t, m, vllmsim.Fault{Kind: kind, After: k, Times: 1},
 			func(b *bus.Task) { b.Whole = gathered })
 		r := a.Result
@@ -100,14 +102,14 @@ func TestAnAnswerGoesOnAtEveryToken(t *testing.T) {
 				t.Fatalf("%s: chunk %d has number %d", what, i, c.Seq)
 			}
 		}
-		numbered := len(chunks)
-		if gathered {
-			numbered = 0
+		numbered, few := len(chunks), len(chunks)
+		if gathered { // what waits goes out every 200 ms, the rest with the end
+			numbered, few = len(chunks)-1, 1+int(time.Since(begun)/(200*time.Millisecond))
 		}
-		if r.Agent != "second" || r.Chunks != uint64(numbered) || gathered && len(chunks) != 1 ||
+		if r.Agent != "second" || r.Chunks != uint64(numbered) || len(chunks) > few ||
 			r.Usage.Prompt != whole.Result.Usage.Prompt || r.Usage.Output != n {
-			t.Errorf("%s: %+v, want the usage %+v of agent second in %d chunks", what, r, whole.Result.Usage,
-				numbered)
+			t.Errorf("%s: %+v, want the usage %+v of agent second in %d chunks, at most %d", what, r,
+				whole.Result.Usage, numbered, few)
 		}
 		if r.Receipt == nil || len(r.Receipt.Earlier) != 1 {
 			t.Fatalf("%s: receipt %+v names no earlier hold", what, r.Receipt)
@@ -120,7 +122,11 @@ func TestAnAnswerGoesOnAtEveryToken(t *testing.T) {
 		if want := card.Cost(billed); r.Cost != want {
 			t.Errorf("%s: cost %s for %+v, the card says %s", what, r.Cost, billed, want)
 		}
-		if (k > 0 && !gathered) != (r.Billed != nil) {
+		goesOn := k > 0
+		if gathered { // where something had gone out on a slow machine
+			goesOn = r.Billed != nil && len(chunks) > 1
+		}
+		if goesOn != (r.Billed != nil) {
 			t.Errorf("%s: billed %+v", what, r.Billed)
 		}
 		paid += r.Paid() + beside
@@ -155,11 +161,12 @@ func TestStopStringsAcrossTheSeam(t *testing.T) {
 	}
 }
 
-// max_tokens is of the whole answer, wherever it is cut.
+// max_tokens bounds the whole answer, wherever it is cut.
 func TestMaxTokensOfAnAnswerThatGoesOn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	m := start(t, two, hard)
 	ten := func(b *bus.Task) {
 		b.Body = []byte(strings.Replace(string(b.Body), `"max_tokens":40`, `"max_tokens":10`, 1))
@@ -181,6 +188,7 @@ func TestWhatCannotGoOn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	m := start(t, two, hard)
 	constrained := with(`"presence_penalty":0.5,"repetition_penalty":1.1`)
 	for name, c := range map[string]struct {
@@ -257,6 +265,7 @@ func TestATaskThatKillsEnginesKillsFew(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	const agents = 7
 	head, rest, _ := strings.Cut(one, "  - {id: only")
 	_, rest, _ = strings.Cut(rest, "\n")

@@ -18,6 +18,7 @@ import (
 // the treasury has of the copy before it tells of its own, and sells nothing more. So is one that was
 // started, and sold, while the treasury was away.
 func TestALongerForkOfAHubIsContradicted(t *testing.T) {
+	t.Parallel()
 	for _, away := range []bool{false, true} {
 		inStall(t, func(s *stall) {
 			bank := s.treasury(s.dir("treasury"), nil)

@@ -30,6 +30,7 @@ func TestASecondStartGoesOnWhereTheFirstEnded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	dir := t.TempDir()
 	m := startIn(t, dir, one)
 	a, err := m.Ask(t.Context(), chat("Hello"))

@@ -109,7 +109,7 @@ func inStall(t *testing.T, f func(s *stall)) {
 	})
 }
 
-// serve is what the agent does.
+// serve acts as the agent.
 func (s *stall) serve(m bus.Msg) {
 	var d bus.Dispatch
 	if err := bus.Decode(m.Data, &d); err != nil {
@@ -313,7 +313,7 @@ func (s *stall) clean() {
 	}
 }
 
-// book is what a journal holds.
+// book reads a journal.
 func (s *stall) book(dir string) *ledger.Book {
 	s.t.Helper()
 	b := ledger.NewBook()
@@ -516,7 +516,7 @@ func TestOldCopiesOfATreasury(t *testing.T) {
 			}
 			bank.kill()
 		}
-		bank = s.treasury(s.dir("treasury"), nil)
+		s.treasury(s.dir("treasury"), nil)
 		time.Sleep(6 * time.Second)
 		if r := s.ask(bus.OpBalance, bus.FundsRequest{ID: "b", Client: "ann"}); r.Prepaid+r.Allotted !=
 			31*market.Credit {

@@ -207,7 +207,8 @@ func books(m *local.Market) (all []*ledger.Book, err error) {
 	return all, err
 }
 
-// balance is all that a client owns: at the treasury, and what hubs hold of it and have not spent.
+// balance returns everything that a client owns: at the treasury, and what hubs hold of it and have not
+// spent.
 func balance(t *testing.T, m *local.Market, client string) market.Credits {
 	t.Helper()
 	var sum market.Credits

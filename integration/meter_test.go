@@ -20,8 +20,8 @@ import (
 	"souk/market"
 )
 
-// computed is what an engine has made of prompts since it started, by its own count, whoever asked and
-// however that ended: tokens, and how many of them it found in its cache.
+// computed returns the tokens of prompts that an engine has handled since it started, by its own count,
+// whoever asked and however that ended, and how many of them it found in its cache.
 func computed(t *testing.T, url string) (prompt, cached int) {
 	t.Helper()
 	return gauge(t, url, "vllm:prefix_cache_queries_total"), gauge(t, url, "vllm:prefix_cache_hits_total")

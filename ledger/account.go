@@ -14,20 +14,20 @@ const (
 	Treasury = "treasury"
 )
 
-// Prepaid is what a client has with the treasury and has not allotted to a hub.
+// Prepaid names the account of a client's money with the treasury that no hub has.
 func Prepaid(client string) string { return "client:" + client + ":prepaid" }
 
-// Avail is what a hub may still hold of a client's money.
+// Avail names the account of a client's money that a hub may still hold.
 func Avail(client string) string { return "client:" + client + ":avail" }
 
 // Held is the sum of a client's open holds at a hub.
 func Held(client string) string { return "client:" + client + ":held" }
 
-// Payable is what a hub owes an agent.
+// Payable names the account of a hub's debt to an agent.
 func Payable(agent string) string { return "agent:" + agent + ":payable" }
 
-// Clearing is the money between another journal and this one. Its sum with the account of that kind in the
-// other journal is what is in flight.
+// Clearing names the account of money between another journal and this one. Its sum with that account in the
+// other journal is the money in flight.
 func Clearing(journal string) string { return "clearing:" + journal }
 
 // External is the world outside.

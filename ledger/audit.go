@@ -15,7 +15,7 @@ const (
 	LevelMerkle       = 1 // roots and checkpoints; a journal without checkpoints has nothing to check
 	LevelState        = 2 // every record is legal
 	LevelConservation = 3 // sums of every record, round and journal
-	// the certificate of every round, that its holds are its awards
+	// the certificate of every round, that its holds are its awards, and its tolls as rounds before taught
 	LevelAuctions = 4
 	LevelAcross   = 5 // grants against accepts, returns against reclaims; see [Across]
 	// quote = predicted tokens x price card, cost = usage x price card; agents whose account cannot be
@@ -23,8 +23,8 @@ const (
 	MaxLevel      = LevelMetering
 )
 
-// MaxFindings is how many findings of one journal are kept; the others are counted. A journal that is wrong
-// in more places has one cause.
+// MaxFindings bounds the findings of one journal that are kept; the others are counted. A journal that is
+// wrong in more places has one cause.
 const MaxFindings = 1000
 
 // Finding is one thing that is wrong.
@@ -52,7 +52,7 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s: expected %s, found %s; see: %s", at, f.Invariant, f.Expected, f.Found, f.Show)
 }
 
-// Report is what an audit of one journal says.
+// Report is the result of an audit of one journal.
 type Report struct {
 	Journal  Open
 	Frames   uint64
@@ -91,6 +91,7 @@ type Audit struct {
 	budgets budgets
 	paid    map[string]market.Credits // by client, for level 5
 	marked  *mark
+	lost    lost
 }
 
 // NewAudit begins the audit of a journal up to a level. name is what findings call it until its first record
@@ -98,7 +99,7 @@ type Audit struct {
 func NewAudit(name string, level int) *Audit {
 	a := &Audit{name: name, level: level, book: NewBook(), paid: map[string]market.Credits{},
 		budgets: budgets{}, moves: moves{map[string][]move{}, map[string][]move{}, map[string][]move{}}}
-	a.dec.intern = &interner{all: map[string]string{}}
+	a.dec.intern = map[string]string{}
 	return a
 }
 
@@ -106,9 +107,10 @@ func NewAudit(name string, level int) *Audit {
 func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 	d := &a.dec
 	d.Data, d.At, d.Fault = data, 0, ""
-	var f Frame
-	n := d.header(&f)
-	if d.Fault != "" {
+	var rounds []raw
+	f := d.frame(&rounds)
+	heads := d.heads(rounds)
+	if d.end() != nil {
 		a.undecodable(seq)
 		return
 	}
@@ -117,30 +119,19 @@ func (a *Audit) Frame(seq uint64, epoch int64, data []byte) {
 	}
 	a.out.Last = f.Time
 	a.header(seq, epoch, &f)
-	if n == 0 {
+	if len(f.Records) == 0 {
 		a.wrong(LevelFrames, f.Seq, "I7", "", "at least one record", "none")
 	}
-	for range n {
-		var lazy raw
-		a.rec = Record{Legs: a.rec.Legs[:0]}
-		d.record(&a.rec, &lazy)
+	for i := range f.Records {
 		var head *roundHead
-		if a.rec.Kind == KindRound && d.Fault == "" {
-			h := d.roundHead(&lazy)
-			head = &h
+		var lazy *raw
+		if f.Records[i].Kind == KindRound {
+			head, lazy, heads, rounds = &heads[0], &rounds[0], heads[1:], rounds[1:]
 		}
-		if d.Fault != "" {
-			a.undecodable(seq)
-			return
+		if a.out.Records++; a.level >= LevelState {
+			a.rec = f.Records[i]
+			a.record(f.Seq, head, lazy)
 		}
-		a.out.Records++
-		if a.level >= LevelState {
-			a.record(f.Seq, head, &lazy)
-		}
-	}
-	if d.At < len(d.Data) {
-		d.Fail("bytes after the end")
-		a.undecodable(seq)
 	}
 	if a.level >= LevelState {
 		a.flush()
@@ -171,9 +162,22 @@ func (a *Audit) header(seq uint64, epoch int64, f *Frame) {
 func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 	r := &a.rec
 	before := a.book.head
+	var round *Round
+	if a.level >= LevelAuctions && head != nil {
+		var err error
+		if round, err = lazy.open(); err != nil {
+			a.Add(Finding{Level: LevelFrames, Invariant: "I17", Seq: seq, Damage: true,
+				Expected: "the encoding of a round and its outcome", Found: err.Error()})
+			round = nil
+		}
+		head.taught = round
+	}
 	err := a.book.apply(r, head)
 	if err == ErrRepeat {
 		err = broken(ErrConflict, "I10", r.ID, "a record once", "it stands in the journal twice")
+	}
+	if a.level >= LevelAuctions && head != nil && head.number > before.Round {
+		a.rates(seq, round, err == nil)
 	}
 	if err != nil {
 		a.book.rollback()
@@ -184,10 +188,8 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 		a.book.forget()
 		a.note(r)
 	}
-	var hold *Hold
-	if err == nil && (r.Kind == KindCapture || r.Kind == KindVoid) {
-		hold, a.book.justEnded = a.book.justEnded, nil
-	}
+	hold := a.book.justEnded
+	a.book.justEnded = nil
 	if a.level >= LevelConservation && err == nil {
 		a.conserve(seq)
 	}
@@ -202,8 +204,7 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 		switch r.Kind {
 		case KindRound:
 			a.flush()
-			a.check = RoundCheck{Journal: a.journal(), Seq: seq, Domain: a.book.head.Domain,
-				Round: lazy.round, Outcome: lazy.outcome, Seen: lazy.seen, Holds: a.check.Holds[:0],
+			a.check = RoundCheck{Journal: a.journal(), Seq: seq, Domain: a.book.head.Domain, Round: round,
 				Tariffs: a.book.tariffs}
 		case KindTariff:
 			if err := market.CheckTariff(r.Epoch.Epoch, r.Epoch.Tariff); err != nil {
@@ -255,7 +256,7 @@ func (a *Audit) flush() {
 			a.Add(f)
 		}
 	} else {
-		a.Rounds(a.check.clone())
+		a.Rounds(a.check)
 	}
 	a.check.Round = nil
 }
@@ -279,10 +280,7 @@ func (a *Audit) note(r *Record) {
 func (a *Audit) undecodable(seq uint64) {
 	a.Add(Finding{Level: LevelFrames, Invariant: "I17", Seq: seq, Expected: "the encoding of a frame",
 		Found: fmt.Sprintf("%s at byte %d", a.dec.Fault, a.dec.At), Damage: true})
-	// The next frame is judged by itself.
-	a.book.head.Seq = seq
-	a.check.Round = nil
-	a.book.head.Held = a.book.head.Awards
+	a.book.head.Seq = seq // the next frame is judged by itself
 }
 
 // Damage notes that the journal could not be read beyond frame after.
@@ -346,7 +344,7 @@ func (a *Audit) addErr(seq uint64, err error) {
 // that is still being written; then Finish says what holds then.
 func (a *Audit) Finish() Report {
 	if a.level >= LevelState {
-		a.flush()
+		a.unchecked()
 		a.total()
 	}
 	out := a.out

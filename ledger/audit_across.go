@@ -10,7 +10,7 @@ import (
 	"souk/market"
 )
 
-// move is what is kept of a numbered transfer, in 24 bytes.
+// move is a numbered transfer, in 24 bytes.
 type move struct {
 	client string
 	amount market.Credits

@@ -9,7 +9,7 @@ import (
 	"souk/market"
 )
 
-// budgets are what the audit of a treasury's journal keeps of clients with budgets, for level 5.
+// budgets tracks the clients with budgets of a treasury's journal, for level 5 of the audit.
 type budgets map[string]*spender
 
 // spender is a client with a budget: what came to it less what left it but for hubs, and the most that it
@@ -41,7 +41,7 @@ func (s budgets) note(r *Record) {
 	}
 }
 
-// paidAhead is how far the clock that an allowance was moved by may be ahead of its frame's.
+// paidAhead bounds how far the clock that moved an allowance may be ahead of its frame's.
 const paidAhead = time.Hour
 
 // early finds an allowance of a period that had not begun (level 2).

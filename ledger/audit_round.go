@@ -15,18 +15,9 @@ type RoundCheck struct {
 	Journal string
 	Seq     uint64
 	Domain  string // of the journal
-	Round   []byte // canonical bytes
-	Outcome []byte
-	Seen    []byte          // and all that follows in the record
+	Round   *Round
 	Holds   []Hold          // that follow in its frame, in order
 	Tariffs []market.Tariff // in force, by class
-}
-
-func (c *RoundCheck) clone() RoundCheck {
-	n := *c
-	n.Round, n.Outcome, n.Holds = slices.Clone(c.Round), slices.Clone(c.Outcome), slices.Clone(c.Holds)
-	n.Seen = slices.Clone(c.Seen)
-	return n
 }
 
 // Findings checks the round: its outcome has the greatest welfare and the least prices (market.Check, without
@@ -34,36 +25,19 @@ func (c *RoundCheck) clone() RoundCheck {
 // premium by premium.
 func (c *RoundCheck) Findings() []Finding {
 	var out []Finding
-	r, err := market.DecodeRound(c.Round)
-	var o market.Outcome
-	if err == nil {
-		o, err = market.DecodeOutcome(c.Outcome)
-	}
-	var seen []Seen
-	var sets []Set
-	if err == nil {
-		d := decode(c.Seen)
-		seen, sets = d.seen(&r), d.sets()
-		d.waited(&r)
-		err = d.end()
-	}
-	if err != nil {
-		return append(out, Finding{Level: LevelFrames, Invariant: "I17", Journal: c.Journal, Seq: c.Seq,
-			Expected: "the encoding of a round and its outcome", Found: err.Error(), Damage: true})
-	}
+	r, o, seen, sets := &c.Round.Round, &c.Round.Outcome, c.Round.Seen, c.Round.Set
 	id := RoundID(c.Journal, r.Number)
 	add := func(invariant, record, expected, format string, args ...any) {
 		out = append(out, Finding{Level: LevelAuctions, Invariant: invariant, Journal: c.Journal, Seq: c.Seq,
-			Record:   record,
-			Expected: expected, Found: fmt.Sprintf(format, args...),
+			Record: record, Expected: expected, Found: fmt.Sprintf(format, args...),
 			Show: fmt.Sprintf("ledger round %d --explain --journal %s", r.Number, c.Journal)})
 	}
-	if err := market.Check(r, o); err != nil {
+	if err := market.Check(*r, *o); err != nil {
 		add("I6", id, "the certified outcome", "%v", err)
-		seen = nil
+		seen, sets = nil, nil
 	}
 	for _, s := range sets {
-		if wrong := s.judge(&r); wrong != "" {
+		if wrong := s.judge(r); wrong != "" {
 			add("I6", id, fmt.Sprintf("task %s, %s", clip(s.Task), s), "%s", wrong)
 		}
 	}
@@ -79,7 +53,7 @@ func (c *RoundCheck) Findings() []Finding {
 		}
 	}
 	if r.Rule.Pricing == market.PricingTariff || r.Rule.Instead == market.PricingTariff {
-		c.sellers(&r, func(expected, format string, args ...any) { add("I6", id, expected, format, args...) })
+		c.sellers(r, func(expected, format string, args ...any) { add("I6", id, expected, format, args...) })
 	}
 	if len(c.Holds) != len(o.Awards) {
 		add("I9", id, fmt.Sprintf("%d holds in its frame, one for each award", len(o.Awards)), "%d",
@@ -87,26 +61,26 @@ func (c *RoundCheck) Findings() []Finding {
 	}
 	for slot := range min(len(c.Holds), len(o.Awards)) {
 		h, aw := &c.Holds[slot], &o.Awards[slot]
-		if s := seenOf(&r, seen, aw); s != nil && (s.Prompt != h.Prompt || s.Cached != h.Cached ||
+		if s := seenOf(r, seen, aw); s != nil && (s.Prompt != h.Prompt || s.Cached != h.Cached ||
 			s.Output != h.Output) {
 			add("I6", HoldID(c.Journal, h.Round, h.Slot),
 				fmt.Sprintf("what the round expected: %d prompt tokens, %d of them cached, %d output tokens",
 					s.Prompt, s.Cached, s.Output), "%d, %d, %d", h.Prompt, h.Cached, h.Output)
 		}
-		if h.is(aw, &r) {
+		if h.is(aw, r) {
 			continue
 		}
 		add("I6", HoldID(c.Journal, h.Round, h.Slot),
 			fmt.Sprintf("the award: task %s on %s, premium %s, cost as quoted %s, tariff %s, fee %s, "+
 				"settle %s", clip(string(aw.Task)), clip(string(aw.Agent)), aw.Premium, aw.Cost,
-				tariffOf(&r, aw.Agent), r.Fee, r.Rule.Settle),
+				tariffOf(r, aw.Agent), r.Fee, r.Rule.Settle),
 			"task %s/%s on %s, premium %s, quoted %s, tariff %s, fee %s, settle %s", h.Client, h.Task,
 			h.Agent, h.Premium, h.Quoted, h.Tariff, h.Fee, h.Settle)
 	}
 	return out
 }
 
-// seenOf is what was expected of an award's task on its agent; nil: that was not written.
+// seenOf returns the forecast for an award's task on its agent; nil if none was written.
 func seenOf(r *market.Round, seen []Seen, aw *market.Award) *Seen {
 	if len(seen) == 0 {
 		return nil
@@ -121,7 +95,7 @@ func seenOf(r *market.Round, seen []Seen, aw *market.Award) *Seen {
 	return &seen[i]
 }
 
-// is reports whether a hold is what an award says.
+// is reports whether a hold matches an award.
 func (h *Hold) is(aw *market.Award, r *market.Round) bool {
 	client, task, ok := strings.Cut(string(aw.Task), "/")
 	return ok && h.Client == client && h.Task == task && h.Agent == string(aw.Agent) &&
@@ -146,7 +120,7 @@ func tariffOf(r *market.Round, agent market.AgentID) market.Credits {
 func (c *RoundCheck) sellers(r *market.Round, add func(expected, format string, args ...any)) {
 	for i, s := range r.Sellers {
 		if i >= len(r.Agents) {
-			return // Check says so
+			return // Check reports it
 		}
 		at, ok := slices.BinarySearchFunc(c.Tariffs, s.Class,
 			func(t market.Tariff, class string) int { return cmp.Compare(t.Class, class) })
@@ -161,5 +135,67 @@ func (c *RoundCheck) sellers(r *market.Round, add func(expected, format string, 
 			add(fmt.Sprintf("an owner that won epoch %d of %s", c.Tariffs[at].Epoch, clip(s.Class)),
 				"agent %s of %s", clip(string(r.Agents[i].Agent)), clip(s.Owner))
 		}
+	}
+}
+
+// lost says of which rounds prices a second and tolls cannot be recomputed, as a round before them is missing
+// or was refused, and what it taught is not known.
+type lost struct {
+	seq         uint64 // of the frame where that was seen; 0: all is known
+	at          int64  // of the first round after it that says its time, as market.Ground does; 0: none yet
+	first, last uint64 // rounds since that were not checked, or not whether slots cost nothing there
+}
+
+// rates recomputes what a round says of slots from the rounds before it (level 4); nil is one that cannot be
+// read. What is no round the check of the round says.
+func (a *Audit) rates(seq uint64, x *Round, taken bool) {
+	if x == nil || !taken {
+		a.lost.seq, a.lost.at = cmp.Or(a.lost.seq, seq), 0
+	}
+	if x == nil || x.Round.Validate() != nil {
+		return
+	}
+	r, rates := &x.Round, &a.book.rates
+	if l := &a.lost; l.seq > 0 {
+		says := len(x.Ground.Loads) > 0
+		if says && l.at > 0 && market.Known(l.at, x.Ground.At) {
+			a.unchecked()
+			*l = lost{}
+		} else if l.first, l.last = cmp.Or(l.first, r.Number), r.Number; says {
+			if taken && l.at == 0 {
+				l.at = x.Ground.At
+			}
+			return
+		} else { // that slots cost nothing is its word, that nobody wants one is seen
+			rates = &market.Rates{}
+		}
+	}
+	set := func(edge int) (sum market.Credits) {
+		e := &r.Edges[edge]
+		of := Set{Task: string(r.Tasks[e.Task].ID), Agent: string(r.Agents[e.Agent].Agent)}
+		from, _ := slices.BinarySearchFunc(x.Set, of, compareSet)
+		for _, s := range x.Set[from:] {
+			if s.Task != of.Task || s.Agent != of.Agent {
+				break
+			}
+			sum = max(sum+s.Toll, -market.MaxCredits)
+		}
+		return sum
+	}
+	if err := rates.Check(r, &x.Outcome, &x.Ground, set); err != nil {
+		a.Add(Finding{Level: LevelAuctions, Invariant: "I6", Seq: seq, Record: clip(a.rec.ID),
+			Expected: "tolls and prices a second as the rounds before taught", Found: err.Error(),
+			Show: fmt.Sprintf("ledger round %d --explain --journal %s", r.Number, a.journal())})
+	}
+}
+
+// unchecked says of which rounds prices were not checked, if there are any that it has not been said of.
+func (a *Audit) unchecked() {
+	if l := &a.lost; l.first > 0 {
+		a.Add(Finding{Level: LevelAuctions, Invariant: "I6", Seq: l.seq, Damage: true,
+			Expected: "each round, as those after it follow from what it taught",
+			Found: fmt.Sprintf("one is missing here or before, or cannot be read or taken: tolls and prices a "+
+				"second of rounds %d to %d could not be recomputed", l.first, l.last)})
+		l.first, l.last = 0, 0
 	}
 }

@@ -302,9 +302,7 @@ func TestTasksOfNobodyAreFound(t *testing.T) {
 		r := market.Round{Domain: "maths", Number: 1, Tasks: []market.Task{{ID: "ann/t1", Client: client}},
 			Rule: market.Rule{Pricing: market.PricingPosted, Settle: market.SettleMetered,
 				Clarke: market.ClarkeTask}}
-		o := clearRound(t, r)
-		c := RoundCheck{Journal: "h", Domain: r.Domain, Round: r.AppendCanonical(nil),
-			Outcome: o.AppendCanonical(nil), Seen: make([]byte, 4)}
+		c := RoundCheck{Journal: "h", Domain: r.Domain, Round: &Round{Round: r, Outcome: clearRound(t, r)}}
 		if found := c.Findings(); len(found) != want {
 			t.Errorf("a task of ann that names %q: found %v", client, found)
 		}

@@ -13,11 +13,11 @@ import (
 // What a Book remembers of the past. Both are part of the rules, since writer and audit must agree:
 // what is forgotten is refused, never applied twice.
 const (
-	// RememberEnded is how many ended holds stay known, so that a repeated completion is answered as the
+	// RememberEnded bounds the ended holds that stay known, so that a repeated completion is answered as the
 	// first: minutes of a busy hub, in 2 MB. Uniqueness needs no memory, because rounds rise and each slot of
 	// a round is held once.
 	RememberEnded = 1 << 16
-	// RememberOps is how many transfers stay known by id, in about 30 MB. A deposit whose id comes back
+	// RememberOps bounds the transfers that stay known by id, in about 30 MB. A deposit whose id comes back
 	// after so many others would count again; other transfers are numbered and refused.
 	RememberOps = 1 << 18
 	// maxSlots bounds the awards of one round.
@@ -48,6 +48,8 @@ type Book struct {
 	tariffs  []market.Tariff               // in force, by class
 	usual    Usual                         // hub: what tasks cost
 	paid     []paid                        // what it takes in once the records stand
+	rates    market.Rates                  // hub: what slots cost
+	taught   []*Round                      // what they take in, likewise
 
 	justEnded *Hold // the hold that the last capture or void ended, for the audit
 	undo      []undo
@@ -75,7 +77,7 @@ type head struct {
 // names are a client's account names, made once.
 type names struct{ avail, held string }
 
-// op is what is remembered of a transfer.
+// op is a remembered transfer.
 type op struct {
 	Kind   Kind
 	Client string
@@ -213,7 +215,10 @@ func (b *Book) whole() error {
 	return nil
 }
 
-// Journal is whose book it is: the Open record, or zero before it.
+// Rates returns the slots' prices, learned from the journal's rounds. They are not to be changed.
+func (b *Book) Rates() *market.Rates { return &b.rates }
+
+// Journal returns the Open record of the journal that the book was read from; zero before it.
 func (b *Book) Journal() Open {
 	if b.head.Journal == "" {
 		return Open{}
@@ -236,13 +241,13 @@ func (b *Book) Balance(name string) market.Credits {
 	return 0
 }
 
-// Avail is what may still be held of a client's money here.
+// Avail returns a client's money that may still be held here.
 func (b *Book) Avail(client string) market.Credits { return b.Balance(b.clientNames(client).avail) }
 
 // Held is the sum of a client's open holds.
 func (b *Book) Held(client string) market.Credits { return b.Balance(b.clientNames(client).held) }
 
-// Prepaid is what a client has with the treasury; known is false for a client that never had anything.
+// Prepaid returns a client's money with the treasury; known is false for a client that never had anything.
 func (b *Book) Prepaid(client string) (amount market.Credits, known bool) {
 	a := b.accounts[Prepaid(client)]
 	if a == nil {
@@ -251,8 +256,8 @@ func (b *Book) Prepaid(client string) (amount market.Credits, known bool) {
 	return *a, true
 }
 
-// Allotted is what the treasury has granted of a client's money to a hub, less what came back; to all
-// hubs together if hub is "". In a hub's own book it is what that took in, less what it gave back.
+// Allotted returns the money of a client that the treasury granted to a hub, less what came back; to all hubs
+// together if hub is "". In a hub's own book it is the sum accepted, less the sum returned.
 func (b *Book) Allotted(client, hub string) market.Credits {
 	if p := b.allotted[[2]string{client, hub}]; p != nil {
 		return *p
@@ -263,7 +268,7 @@ func (b *Book) Allotted(client, hub string) market.Credits {
 // Hubs are the hubs that the treasury ever had dealings with, sorted; in a hub's own book, itself.
 func (b *Book) Hubs() []string { return slices.Sorted(maps.Keys(b.hubs)) }
 
-// Dealings is how many hubs those are.
+// Dealings returns the number of those hubs.
 func (b *Book) Dealings() int { return len(b.hubs) }
 
 // Knows reports whether there were dealings with a hub.
@@ -288,7 +293,7 @@ func (b *Book) Closed(journal string) bool {
 	return journal == b.head.Journal && b.head.Closed || b.counters(journal).Ended
 }
 
-// EndedHubs is how many hubs ended, in the treasury's book.
+// EndedHubs counts the hubs that ended, in the treasury's book.
 func (b *Book) EndedHubs() (n int) {
 	for _, c := range b.hubs {
 		if c.Ended {

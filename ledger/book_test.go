@@ -64,7 +64,7 @@ func (d *desk) oneRound(slots int, bids ...market.Task) []Record {
 	}
 	r.Sort()
 	o := clearRound(d.t, r)
-	records := []Record{NewRound(d.name, r, o, d.nextSalt())}
+	records := []Record{unwanted(NewRound(d.name, r, o, d.nextSalt()))}
 	for slot, a := range o.Awards {
 		records = append(records, NewHold(d.name, holdFor(r, a, slot), d.nextSalt()))
 	}

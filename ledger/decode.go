@@ -48,7 +48,7 @@ const minRecord = 1 + 1 + 16 + 1 + 1
 // decoder reads frames and what snapshots hold.
 type decoder struct {
 	market.Decoder
-	intern *interner // nil: every string is its own
+	intern map[string]string // one copy of what comes again and again; nil: every string is its own
 }
 
 func decode(data []byte) *decoder { return &decoder{Decoder: market.Decoder{Data: data}} }
@@ -68,8 +68,8 @@ func (d *decoder) header(f *Frame) int {
 	return d.Count(minRecord)
 }
 
-// raw is what a lazy decoder leaves undecoded.
-type raw struct{ round, outcome, seen []byte }
+// raw holds what a lazy decoder leaves undecoded: of a round its ground, and all that follows, as rest.
+type raw struct{ round, outcome, rest []byte }
 
 // record reads one record with its length. With a raw, a round's bytes are left there.
 func (d *decoder) record(r *Record, lazy *raw) {
@@ -105,13 +105,12 @@ func (d *decoder) part(r *Record, lazy *raw) {
 			return
 		}
 		if lazy != nil {
-			lazy.round, lazy.outcome, lazy.seen = round, outcome, d.Data[d.At:]
+			lazy.round, lazy.outcome, lazy.rest = round, outcome, d.Data[d.At:]
 			d.At = len(d.Data)
 			return
 		}
 		if d.round(r, round, outcome); d.Fault == "" {
-			r.Round.Seen, r.Round.Set = d.seen(&r.Round.Round), d.sets()
-			r.Round.Second, r.Round.Waited = d.waited(&r.Round.Round)
+			r.Round.rest(d)
 		}
 	case KindHold:
 		r.Hold = new(Hold)
@@ -212,21 +211,40 @@ func (d *decoder) hold(h *Hold) {
 	h.Tariff, h.Reader, h.Token, h.Asserted = d.Credits(), d.name(), d.Text(), d.Int()
 }
 
-// roundHead reads what a book needs of a round's and an outcome's canonical bytes without decoding them.
-func (d *decoder) roundHead(lazy *raw) roundHead {
-	h := roundHead{hash: RoundHash(lazy.round)}
-	in := decode(lazy.round)
-	in.Byte()  // version
-	in.Sized() // domain
-	h.number = in.Uvarint()
-	in.Fill(h.prev[:])
-	out := decode(lazy.outcome)
-	out.Byte() // version
-	h.awards = out.Count(1)
-	if in.Fault != "" || out.Fault != "" {
-		d.Fail("a round cut short")
+// heads reads what a book needs of rounds' and outcomes' canonical bytes without decoding them.
+func (d *decoder) heads(rounds []raw) []roundHead {
+	heads := make([]roundHead, len(rounds))
+	for i, lazy := range rounds {
+		h := &heads[i]
+		h.hash = RoundHash(lazy.round)
+		in := decode(lazy.round)
+		in.Byte()  // version
+		in.Sized() // domain
+		h.number = in.Uvarint()
+		in.Fill(h.prev[:])
+		out := decode(lazy.outcome)
+		out.Byte() // version
+		h.awards = out.Count(1)
+		if in.Fault != "" || out.Fault != "" {
+			d.Fail("a round cut short")
+		}
 	}
-	return h
+	return heads
+}
+
+// open decodes a round.
+func (x *raw) open() (*Round, error) {
+	d, r := decode(x.rest), &Record{}
+	if d.round(r, x.round, x.outcome); d.Fault == "" {
+		r.Round.rest(d)
+	}
+	return r.Round, d.end()
+}
+
+// rest reads what follows a round and its outcome.
+func (r *Round) rest(d *decoder) {
+	r.Ground, r.Seen = d.Ground(&r.Round), d.seen(&r.Round)
+	r.Set, r.Waited = d.sets(), d.waited(&r.Round)
 }
 
 // positive reads an int64 that is never negative.
@@ -239,38 +257,8 @@ func (d *decoder) positive() int64 {
 	return int64(x)
 }
 
-// interner keeps one copy of strings that come again and again. A small table is asked before the map, since
-// most names of a record are among the last few.
-type interner struct {
-	recent [512]string
-	all    map[string]string
-}
-
 // maxInterned bounds the strings that are kept.
 const maxInterned = 1 << 16
-
-func (in *interner) string(b []byte) string {
-	n := len(b)
-	if n == 0 {
-		return ""
-	}
-	// clients and agents differ in the middle of their accounts' names
-	i := (uint(n)*131 + uint(b[n-1])*31 + uint(b[n/2])*17 + uint(b[n*3/4])*7 +
-		uint(b[n/3])) % uint(len(in.recent))
-	if s := in.recent[i]; s == string(b) {
-		return s
-	}
-	s, ok := in.all[string(b)]
-	if !ok {
-		if len(in.all) >= maxInterned {
-			clear(in.all)
-		}
-		s = string(b)
-		in.all[s] = s
-	}
-	in.recent[i] = s
-	return s
-}
 
 // name reads a string that probably comes again.
 func (d *decoder) name() string {
@@ -278,7 +266,15 @@ func (d *decoder) name() string {
 	if d.intern == nil {
 		return string(b)
 	}
-	return d.intern.string(b)
+	s, ok := d.intern[string(b)]
+	if !ok {
+		if len(d.intern) >= maxInterned {
+			clear(d.intern)
+		}
+		s = string(b)
+		d.intern[s] = s
+	}
+	return s
 }
 
 // use reads how a class went.

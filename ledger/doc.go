@@ -1,5 +1,5 @@
-// Package ledger is what was promised, what was done, who owes whom, and the proof: records, the book
-// they build, and the audit of a whole journal. Values in, values out.
+// Package ledger keeps the market's accounts and proves them: records, the book they build, and the audit of
+// a whole journal. Values in, values out.
 //
 // A journal is an append-only, totally ordered log of one writer: one for each hub, one for the treasury. Its
 // frames are made durable whole or not at all; a frame's [Record]s are facts with all their legs, which sum
@@ -31,11 +31,19 @@
 // found by the other side ([Doubt]), and of a hub's journal that is gone it is known what each client had
 // spent there: the treasury writes it off, and the rest comes back ([WriteOff]).
 //
+// # What a slot costs
+//
+// The price of a second of an agent's slots follows from a hub's rounds alone ([market.Rates]). The book
+// keeps it, so a hub goes on with it after a restart, a standby has it, and so does a snapshot. Level 4 of an
+// audit recomputes each price, each toll and the part of it that is not charged, from the first frame on.
+// Prices remember two spans of 20 s at most. So where a round is missing, or cannot be read, an audit says
+// which rounds of these it could not check, and checks all others.
+//
 // # Bytes
 //
-// What is written begins with its version, and there is one: 1 of frames, rounds, outcomes, epochs and
-// tariffs. Each value has exactly one encoding. A decoder takes no other and refuses every other version.
-// The bytes are final from the first tag on, and not before: until then a build may refuse what another one
+// Every encoding begins with its version, and there is one: 1 of frames, rounds, outcomes, epochs and
+// tariffs. Each value has exactly one encoding. A decoder takes no other and refuses every other version. The
+// bytes are final from the first tag on, and not before: until then a build may refuse what another one
 // wrote. A snapshot may be left out: each build reads its own alone.
 //
 // # Once

@@ -25,9 +25,9 @@ import (
 //	          part        by kind, to the end of the record:
 //
 //	open      journal, role, domain strings; scale ±
-//	round     length and canonical bytes of market.Round; the same of market.Outcome; lists of what was
-//	          expected, see appendSeen, of what policies set, see appendSets, and of what a second cost and
-//	          who had waited, see appendWaited
+//	round     length and canonical bytes of market.Round; the same of market.Outcome; canonical bytes of
+//	          market.Ground; lists of what was expected, see appendSeen, of what policies set, see
+//	          appendSets, and of who had waited, see appendWaited
 //	hold      client, task, agent, model, kind, settle strings; attempt ±; round; slot ±;
 //	          amount ±, premium ±, fee ±, quoted ±; price miss ±, hit ±, out ±;
 //	          prompt ±, cached ±, output ±, max tokens ±; expires ±; boot ±;
@@ -47,8 +47,7 @@ import (
 //	close     nothing
 const FrameVersion = 1
 
-// MaxFrame bounds a frame in bytes: two orders of magnitude above a round of MaxBatch tasks on a thousand
-// agents, small enough to be read into memory.
+// MaxFrame bounds a frame in bytes: above the largest round of a hub, small enough to be read into memory.
 const MaxFrame = 32 << 20
 
 // ErrEncoding marks bytes that are not the encoding of any frame.
@@ -92,8 +91,8 @@ func appendPart(b []byte, r *Record) []byte {
 		b = slices.Grow(b, 256+32*(len(x.Tasks)+len(x.Edges)+len(x.Others)+len(r.Round.Outcome.Awards)))
 		b = appendSized(b, x.AppendCanonical)
 		b = appendSized(b, r.Round.Outcome.AppendCanonical)
-		b = appendSets(appendSeen(b, r.Round.Seen), r.Round.Set)
-		b = appendWaited(b, r.Round.Second, r.Round.Waited)
+		b = appendSeen(r.Round.Ground.AppendCanonical(b, x), r.Round.Seen)
+		b = appendWaited(appendSets(b, r.Round.Set), r.Round.Waited)
 	case r.Hold != nil:
 		b = appendHold(b, r.Hold)
 	case r.Capture != nil:

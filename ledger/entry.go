@@ -137,7 +137,7 @@ func captureLegs(dst []Leg, avail, held, payable string, h *Hold, c *Capture) []
 	return leg(dst, avail, h.Amount-c.Cost-h.Premium)
 }
 
-// transferLegs is from whom to whom a transfer goes, the payer first.
+// transferLegs returns the payer's and the receiver's leg of a transfer, the payer first.
 func transferLegs(dst []Leg, k Kind, atTreasury bool, t *Transfer) []Leg {
 	var from, to string
 	switch k {

@@ -17,7 +17,7 @@ import (
 const (
 	// maxClasses bounds the classes of one journal.
 	maxClasses = 1 << 10
-	// pastEpochs is how many past epochs decide how many owners win in the next.
+	// pastEpochs is the number of past epochs that decide how many owners win in the next.
 	pastEpochs = 4
 )
 
@@ -28,8 +28,8 @@ type Epoch struct {
 	Tariff market.Tariff   // of a tariff
 }
 
-// NewSeal records that the sealing of an epoch closed: e has its seals, and no ask opened. use is how the
-// class went since the last.
+// NewSeal records that the sealing of an epoch closed: e has its seals, and no ask opened. use is the class's
+// load since the last.
 func NewSeal(journal string, e market.Epoch, use market.ClassUse, salt [16]byte) Record {
 	return Record{Kind: KindSeal, ID: epochID(journal, KindSeal, &e), Salt: salt,
 		Epoch: &Epoch{Epoch: e, Use: use}}
@@ -50,7 +50,7 @@ func epochID(journal string, k Kind, e *market.Epoch) string {
 	return id
 }
 
-// class is what a book knows of a class's epochs.
+// class is a book's state of a class's epochs.
 type class struct {
 	Sealed  market.Epoch // the last one sealed
 	Cleared market.Epoch // the last one cleared
@@ -61,8 +61,8 @@ type class struct {
 	Prev [32]byte
 }
 
-// NextEpoch is the epoch of a class that may be sealed next, without its seals: its number, its tie-break and
-// how many owners win are given by what was recorded before. use is how the class went since the last.
+// NextEpoch returns the epoch of a class that may be sealed next, without its seals: earlier records give its
+// number, its tie-break and how many owners win. use is the class's load since the last.
 func (b *Book) NextEpoch(name string, use market.ClassUse) market.Epoch {
 	e := market.Epoch{Class: name, Number: 1}
 	if c := b.classes[name]; c != nil {

@@ -88,7 +88,7 @@ func (b *bazaar) round() {
 		}
 	}
 	o := clearRound(b.t, r)
-	frame, ends := []Record{NewRound(b.name, r, o, b.nextSalt())}, []Record(nil)
+	frame, ends := []Record{unwanted(NewRound(b.name, r, o, b.nextSalt()))}, []Record(nil)
 	for slot, a := range o.Awards {
 		h := holdFor(r, a, slot)
 		frame = append(frame, NewHold(b.name, h, b.nextSalt()))

@@ -10,6 +10,16 @@ import (
 	"souk/market"
 )
 
+// unwanted has a made-up round say that slots stay free, so that nobody wants more and they cost nothing.
+func unwanted(r Record) Record {
+	r.Round.Ground = market.Ground{Loads: make([]market.Load, len(r.Round.Round.Agents)),
+		Stays: make([]market.Stay, len(r.Round.Round.Edges))}
+	for i := range r.Round.Ground.Loads {
+		r.Round.Ground.Loads[i].Spare = true
+	}
+	return r
+}
+
 func clearRound(t testing.TB, r market.Round) market.Outcome {
 	t.Helper()
 	o, err := market.Clear(r)
@@ -74,7 +84,7 @@ func tradeOn(t testing.TB, seed uint64, n int, keep bool) (hub, treasury *desk) 
 		}
 		r.Sort()
 		o := clearRound(t, r)
-		frame := []Record{NewRound(hub.name, r, o, hub.nextSalt())}
+		frame := []Record{unwanted(NewRound(hub.name, r, o, hub.nextSalt()))}
 		var holds []Hold
 		for slot, a := range o.Awards {
 			h := holdFor(r, a, slot)
@@ -122,7 +132,7 @@ func foresee(frames []Frame) {
 	}
 }
 
-// expected is what a hub might have expected of a round's edges, and had of the holds'.
+// expected makes a hub's forecasts for a round's edges, with those of the holds.
 func expected(r market.Round, holds []Hold) []Seen {
 	all := make([]Seen, len(r.Edges)+len(r.Others))
 	for i := range all {

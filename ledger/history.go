@@ -10,9 +10,9 @@ import (
 	"souk/market"
 )
 
-// History is what the replay of a journal yields. For every journal that is the book. For a hub it is also
-// the open holds with what their awards said, the last holds that ended, and the last returns; for the
-// treasury, each hub's last grants. Not for use by several goroutines at once.
+// History is the result of replaying a journal: for every journal the book; for a hub also the open holds
+// with their awards, the last holds that ended, and the last returns; for the treasury, each hub's last
+// grants. Not for use by several goroutines at once.
 type History struct {
 	limits  HistoryLimits
 	book    *Book
@@ -26,7 +26,7 @@ type History struct {
 	dec decoder
 }
 
-// HistoryLimits say how much of the past is kept.
+// HistoryLimits bounds the past that is kept.
 type HistoryLimits struct {
 	Ends    int           // holds that ended
 	Keep    time.Duration // a task is forgotten so long after its hold has ended and would have expired
@@ -40,24 +40,21 @@ type Past struct {
 	Held    int64    // Unix nanoseconds
 	Earlier []string // holds of earlier attempts of the task, as far as they were known when it was made
 	Award   *market.Award
-	Own     market.Credits // what of the award's toll is not charged
+	Own     market.Credits // the part of the award's toll that is not charged
 	Ended   int64          // Unix nanoseconds
 	Capture *Capture
 	Void    *Void
 
-	won *won // what says its award, until somebody asks for it
+	won *raw // the award's round, until it is decoded
 }
 
 type taskOf struct{ client, task string }
-
-// won is a round's bytes.
-type won struct{ round, outcome []byte }
 
 func (p *Past) task() taskOf { return taskOf{p.Hold.Client, p.Hold.Task} }
 
 func (p *Past) id(journal string) string { return HoldID(journal, p.Hold.Round, p.Hold.Slot) }
 
-// NewHistory is the history before a journal's first record.
+// NewHistory returns the history before a journal's first record.
 func NewHistory(limits HistoryLimits) *History {
 	h := &History{limits: limits, book: NewBook()}
 	h.clear()
@@ -68,16 +65,16 @@ func (h *History) clear() {
 	*h.book = *NewBook()
 	h.open, h.last, h.grants = map[slotKey]*Past{}, map[taskOf]*Past{}, map[string][]Transfer{}
 	h.ends, h.forgot, h.returns = nil, 0, nil
-	h.dec = decoder{intern: &interner{all: map[string]string{}}}
+	h.dec = decoder{intern: map[string]string{}}
 }
 
-// Book is the state of money. It is always the same pointer.
+// Book returns the state of money, always the same pointer.
 func (h *History) Book() *Book { return h.book }
 
-// Returns are the last returns, the oldest first.
+// Returns returns the last returns, the oldest first.
 func (h *History) Returns() []Transfer { return h.returns }
 
-// Grants are the last grants to each hub, the oldest first.
+// Grants returns the last grants to each hub, the oldest first.
 func (h *History) Grants() map[string][]Transfer { return h.grants }
 
 // Apply implements [Replica]. A frame that the book refuses changes nothing. It reads only the part of a
@@ -87,9 +84,14 @@ func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 	d.Data, d.At, d.Fault = data, 0, ""
 	var bytes []raw
 	f := d.frame(&bytes)
-	heads := make([]roundHead, len(bytes))
+	heads := d.heads(bytes)
 	for i := range bytes {
-		heads[i] = d.roundHead(&bytes[i])
+		if rest := bytes[i].rest; len(rest) > 0 && rest[0] != 0 { // it has a ground
+			var err error
+			if heads[i].taught, err = bytes[i].open(); err != nil {
+				d.Fail(err.Error())
+			}
+		}
 	}
 	if d.Fault == "" && (f.Seq != seq || f.Epoch != epoch) {
 		d.Fail(fmt.Sprintf("frame %d of epoch %d under index %d and term %d", f.Seq, f.Epoch, seq, epoch))
@@ -100,11 +102,11 @@ func (h *History) Apply(seq uint64, epoch int64, data []byte) error {
 	if err := h.book.applyFrame(&f, heads); err != nil {
 		return err
 	}
-	var round *won
+	var round *raw
 	for i := range f.Records {
 		switch r := &f.Records[i]; r.Kind {
 		case KindRound:
-			round = &won{slices.Clone(bytes[0].round), slices.Clone(bytes[0].outcome)}
+			round = &raw{round: slices.Clone(bytes[0].round), outcome: slices.Clone(bytes[0].outcome)}
 			bytes = bytes[1:]
 		case KindHold:
 			h.begin(r.Hold, f.Time, round)
@@ -132,7 +134,7 @@ func lastOf(list []Transfer, most int) []Transfer {
 	return list
 }
 
-func (h *History) begin(hold *Hold, now int64, round *won) {
+func (h *History) begin(hold *Hold, now int64, round *raw) {
 	k, _ := keyOf(hold.Round, hold.Slot)
 	p := &Past{Hold: hold, Held: now, won: round}
 	if old := h.last[p.task()]; old != nil && hold.Attempt > 0 && (old.Capture != nil || old.Void != nil) {
@@ -192,7 +194,7 @@ func (h *History) Ended() iter.Seq2[*Past, bool] {
 
 // Open returns the open holds by round and slot. It decodes their rounds, which may be ErrEncoding.
 func (h *History) Open() (all []Past, err error) {
-	var read *won
+	var read *raw
 	var r Round
 	for _, k := range slices.Sorted(maps.Keys(h.open)) {
 		p := *h.open[k]

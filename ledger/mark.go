@@ -90,7 +90,7 @@ func (b *Book) Marked(journal string) (m tip.Mark, n uint64) {
 	return tip.Mark{}, 0
 }
 
-// Spent is what the treasury's journal has noted that a client was charged at a hub, in all.
+// Spent returns how much a client was charged at a hub in all, as noted in the treasury's journal.
 func (b *Book) Spent(client, hub string) market.Credits { return b.spent[[2]string{client, hub}] }
 
 // Charged is, in a hub's book, what a client was charged there in all: what came, less

@@ -21,12 +21,12 @@ func at(journal tip.Sum, seq uint64, sum tip.Sum) tip.Mark {
 	return tip.Mark{Journal: journal, Seq: seq, Sum: sum}
 }
 
-// spent is what one client was charged.
+// spent is the charge of one client.
 func spent(client string, amount market.Credits) []tip.Spent {
 	return []tip.Spent{{Client: client, Amount: amount}}
 }
 
-// mark is how far a desk's journal is.
+// mark returns how far a desk's journal is.
 func (d *desk) mark() tip.Mark {
 	seq := d.book.Said()
 	for i := range d.frames {
@@ -37,7 +37,7 @@ func (d *desk) mark() tip.Mark {
 	return tip.Mark{}
 }
 
-// charges are what clients were charged at a hub, those that were at all.
+// charges returns the sums that clients were charged at a hub, without zeros.
 func (d *desk) charges() (all []tip.Spent) {
 	for _, b := range d.book.Balances("client:*:avail") {
 		client := strings.TrimSuffix(strings.TrimPrefix(b.Account, "client:"), ":avail")

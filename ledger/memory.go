@@ -6,7 +6,7 @@ import (
 	"souk/market"
 )
 
-// ended is what is remembered of a hold after its end.
+// ended is a remembered hold after its end.
 type ended struct {
 	Kind   Kind
 	Digest uint64 // of the record that ended it
@@ -22,7 +22,7 @@ type undo struct {
 }
 
 func (b *Book) rollback() {
-	b.paid = b.paid[:0]
+	b.paid, b.taught = b.paid[:0], b.taught[:0]
 	for _, u := range slices.Backward(b.undo) {
 		switch {
 		case u.account != nil:
@@ -47,6 +47,11 @@ func (b *Book) forget() {
 		b.usual.learn(p.client, p.card)
 	}
 	b.paid = b.paid[:0]
+	for i, r := range b.taught {
+		b.rates.Learn(&r.Round, &r.Outcome, &r.Ground)
+		b.taught[i] = nil
+	}
+	b.taught = b.taught[:0]
 	for len(b.past) > RememberEnded {
 		delete(b.ended, b.past[0])
 		b.past = b.past[1:]

@@ -59,7 +59,7 @@ func PeriodAt(every string, at time.Time) uint64 {
 	return 1
 }
 
-// NextPeriod is when the period after that of a moment begins; zero where there is none.
+// NextPeriod returns when the period after that of a moment begins; zero where there is none.
 func NextPeriod(every string, at time.Time) time.Time {
 	y, m, d := at.UTC().Date()
 	midnight := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
@@ -232,8 +232,7 @@ func (b *Book) applyMove(r *Record) error {
 // onlyAllowed refuses money for a client that may have no more than its budget.
 func (b *Book) onlyAllowed(r *Record, client string) error {
 	return broken(ErrIllegal, "I18", r.ID,
-		"a client without a budget: one that has one gets its allowance and "+
-			"no more", "%s", client)
+		"a client without a budget: one that has one gets its allowance and no more", "%s", client)
 }
 
 // allowed judges a part of an allowance, and takes it over.

@@ -35,7 +35,9 @@ var ErrDiskFull = errors.New("disk is nearly full")
 // Moved reports whether the journal may be an older copy of what it was: it was opened last on another file,
 // machine or boot, or nobody knows. It is false for a journal that is new, and for one that was opened last
 // on this very file in this boot. Settle says whether it is known to be the one that was written last: then
-// Moved is false. As long as it is not, later openings find it moved, too.
+// Moved is false. As long as it is not, later openings find it moved, too. Confirmed reports whether it was
+// moved once, in any opening, and Settle has said since that it is none: that it is the newest is known by
+// another's word alone.
 //
 // Held returns an error once the journal's files are no longer those under their names: its directory was
 // moved away, or a copy was put in its place. Nothing is taken from then on.
@@ -51,6 +53,7 @@ type Journal interface {
 	Life() string
 	Ended(life string) (ended bool, why string)
 	Moved() bool
+	Confirmed() bool
 	Settle(own bool)
 	Held() error
 	Sum(seq uint64) (sum tip.Sum, ok bool, err error)
@@ -66,6 +69,6 @@ type Replica interface {
 	// Apply takes in the stored bytes of the next frame, with the index and term they were stored under.
 	// ErrEncoding: they are no frame.
 	Apply(seq uint64, epoch int64, data []byte) error
-	// Snapshot is the state in bytes.
+	// Snapshot returns the state in bytes.
 	Snapshot() ([]byte, error)
 }

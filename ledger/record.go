@@ -2,7 +2,7 @@ package ledger
 
 import "souk/market"
 
-// Kind says what a record is about. The numbers stand in journals.
+// Kind is the kind of a record. Its numbers stand in journals.
 type Kind uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 	KindWriteOff   Kind = 21 // treasury: a hub whose journal is gone ends
 )
 
-// Record is one fact. Exactly the part that Kind names is set. Its legs sum to zero.
+// Record is one fact. Only the part that Kind names is set. Its legs sum to zero.
 type Record struct {
 	Kind Kind
 	// made from (journal, round, slot, kind) or the operation's own id; never from time or chance
@@ -48,7 +48,7 @@ type Record struct {
 	WriteOff *WriteOff
 }
 
-// Leg adds Amount to Account. Accounts are those of the design: "client:<id>:avail", "client:<id>:held",
+// Leg adds Amount to Account. Accounts are named "client:<id>:avail", "client:<id>:held",
 // "agent:<id>:payable", "surplus", "fee", "probe:<hub>", "clearing:<journal>", "client:<id>:prepaid",
 // "external:<name>", "lost:<hub>".
 type Leg struct {
@@ -68,14 +68,13 @@ type Open struct {
 type Round struct {
 	Round   market.Round
 	Outcome market.Outcome
-	// what was expected of each of Round.Edges, and then of Round.Others; nil: not written
+	// the figures of which its tolls are made, and from which prices are learned
+	Ground market.Ground
+	// forecasts for each of Round.Edges, and then of Round.Others; nil: not written
 	Seen []Seen `json:",omitempty"`
-	// what runtime policies set, sorted; nil: nothing
+	// decisions of runtime policies, sorted; nil: none
 	Set []Set `json:",omitempty"`
-	// what a second of a slot of each of Round.Agents cost, by rounds before: tolls are made of it; nil:
-	// nothing
-	Second []market.Credits `json:",omitempty"`
-	// tasks that rounds before had left, sorted; nil: none
+	// tasks that earlier rounds had left waiting, sorted; nil: none
 	Waited []Waited `json:",omitempty"`
 }
 
@@ -93,7 +92,7 @@ type Hold struct {
 	Premium   market.Credits // slot price - toll: what is due beside the cost
 	Fee       market.Credits // part of Premium that is the flat fee
 	Quoted    market.Credits // cost as quoted
-	Tariff    market.Credits // part of Quoted: what the agent is due for the task beside the metered cost
+	Tariff    market.Credits // part of Quoted: due to the agent beside the metered cost
 	Settle    string
 	Price     market.Price // the card in force
 	Prompt    int          // predicted prompt tokens
@@ -104,12 +103,12 @@ type Hold struct {
 	Boot      int64    // the agent's boot epoch at the dispatch: a later boot knows nothing of it
 	Digest    [16]byte // of the task's content: same id and other content is a conflict
 
-	// Who reads the answer, and what it calls it. Both empty: its client, by the task's id.
+	// The reader of the answer, and its token for it. Both empty: the client, by the task's id.
 	Reader string `json:",omitempty"`
 	Token  string `json:",omitempty"`
 
-	// Prompt tokens that are due as cached, whatever the engine finds: the agent got the task because it said
-	// that it holds them.
+	// Prompt tokens that are due as cached, whatever the engine finds: the agent got the task because it
+	// reported to hold them.
 	Asserted int `json:",omitempty"`
 }
 
@@ -123,16 +122,16 @@ type Capture struct {
 	NoCacheReport bool
 	Finish        string
 	TTFTUS        int64
-	Claim         *Claim `json:",omitempty"` // what the agent said, where it cannot be; nil otherwise
+	Claim         *Claim `json:",omitempty"` // the agent's account, where it cannot be true; nil otherwise
 }
 
-// Claim is an agent's account of a task that cannot be true, word for word. The capture beside it says what
-// was settled.
+// Claim is an agent's account of a task that cannot be true, word for word. The capture beside it has the
+// corrected one.
 type Claim struct {
 	Usage   market.Usage
-	Relayed int            // output tokens that it says it relayed
+	Relayed int            // output tokens relayed, by its account
 	Most    int            // prompt tokens that the hold was made for; 0: not known when it was settled
-	Cost    market.Credits // that it wanted
+	Cost    market.Credits // by its account
 }
 
 // Void ends a hold without payment.
@@ -148,11 +147,11 @@ type Transfer struct {
 	Number uint64 // of a grant or return, from 1 for each hub, without gaps
 	Amount market.Credits
 	Note   string
-	// what stands behind a grant; nil: nothing, as behind those to a hub's own client
+	// the cover of a grant; nil: none, as for a hub's own client
 	Vouched *Vouched `json:",omitempty"`
 }
 
-// Frame is what is made durable together: all its records or none.
+// Frame holds records that are made durable together, or not at all.
 type Frame struct {
 	Version uint8
 	Epoch   int64  // of the writer; never falls

@@ -8,11 +8,12 @@ import (
 	"souk/bus/tip"
 )
 
-// roundHead is what the book needs of a round.
+// roundHead is the part of a round that the book needs.
 type roundHead struct {
 	number     uint64
 	prev, hash [32]byte
 	awards     int
+	taught     *Round // decoded, where it may teach what slots cost; else nil
 }
 
 // rule says of a kind whose journals may hold it, and how a book takes its records in.
@@ -124,7 +125,7 @@ func (b *Book) applyRound(r *Record, rh *roundHead) error {
 	h := &b.head
 	if rh == nil {
 		rh = &roundHead{number: r.Round.Round.Number, prev: r.Round.Round.Prev,
-			awards: len(r.Round.Outcome.Awards)}
+			awards: len(r.Round.Outcome.Awards), taught: r.Round}
 	}
 	switch {
 	case r.ID != RoundID(h.Journal, rh.number):
@@ -153,6 +154,9 @@ func (b *Book) applyRound(r *Record, rh *roundHead) error {
 		return err
 	}
 	h.Round, h.Hash, h.Awards, h.Held = rh.number, b.hashOf(r, rh), rh.awards, 0
+	if rh.taught != nil {
+		b.taught = append(b.taught, rh.taught)
+	}
 	return nil
 }
 

@@ -10,8 +10,8 @@ import (
 	"souk/market"
 )
 
-// Seen is what a hub expected of a task on an agent when it weighed the two: what its cost and its value were
-// made of. It proves nothing and changes nothing; a hold has the same figures where the task was placed.
+// Seen holds a hub's forecasts for a task on an agent, from which cost and value in the round were computed.
+// It proves nothing and changes nothing; a hold has the same figures where the task was placed.
 type Seen struct {
 	Prompt   int      // tokens, expected
 	Cached   int      // of which believed to be in the agent's cache
@@ -21,7 +21,7 @@ type Seen struct {
 	First, Least, Most time.Duration
 }
 
-// Evidence is what is expected of a cache rests on.
+// Evidence says on what the forecast of cached tokens rests.
 type Evidence uint8
 
 // The kinds of evidence.
@@ -57,7 +57,7 @@ func (s Seen) String() string {
 // SeenStep is the precision of the times in a journal.
 const SeenStep = 100 * time.Microsecond
 
-// Rounded is as a journal keeps it: the times in whole steps, none below 0, and in order.
+// Rounded returns s as a journal keeps it: the times in whole steps, none below 0, and in order.
 func (s Seen) Rounded() Seen {
 	least := stepped(s.Least)
 	first := max(least, stepped(s.First))
@@ -137,7 +137,7 @@ func (d *decoder) seen(r *market.Round) []Seen {
 	return all
 }
 
-// Expected is what was expected of an award's task on its agent; nil: that was not written.
+// Expected returns the forecasts for an award's task on its agent; nil if none were written.
 func (r *Round) Expected(aw *market.Award) *Seen {
 	if len(r.Seen) != len(r.Round.Edges)+len(r.Round.Others) {
 		return nil

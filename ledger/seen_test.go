@@ -87,10 +87,10 @@ func TestWhatWasNeverExpected(t *testing.T) {
 		if _, err := DecodeFrame(data); err == nil {
 			t.Errorf("%s: read", name)
 		}
-		r := f.Records[0].Round
-		check := RoundCheck{Journal: "math", Domain: "maths", Round: r.Round.AppendCanonical(nil),
-			Outcome: r.Outcome.AppendCanonical(nil), Seen: append(appendSeen(nil, bad), 0, 0, 0)}
-		if found := check.Findings(); len(found) == 0 || found[0].Invariant != "I17" {
+		frames := append(newDesk(t, "math", RoleHub).frames, f)
+		frames[1].Seq, frames[1].Time = 2, frames[0].Time
+		found := audit("math", LevelAuctions, store(frames)).Finish().Findings
+		if len(found) == 0 || found[0].Invariant != "I17" {
 			t.Errorf("%s: an audit finds %v", name, found)
 		}
 	}
@@ -128,7 +128,21 @@ func TestStepped(t *testing.T) {
 func TestWhyATaskWaitedIsRead(t *testing.T) {
 	f := foreseen(t, nil)
 	r := f.Records[0].Round
-	r.Second = []market.Credits{200_000, 0, 7}
+	ground := func(seconds ...market.Credits) market.Ground {
+		g := market.Ground{At: 1_700_000_000_000, Lost: 3, Common: "c", Service: 2 * time.Second,
+			Stays: make([]market.Stay, len(r.Round.Edges))}
+		for i, c := range seconds {
+			g.Loads = append(g.Loads, market.Load{Second: c, Service: 3 * time.Second, Running: i,
+				Spare: i == 1})
+		}
+		for i, e := range r.Round.Edges {
+			if e.Agent < len(seconds) && seconds[e.Agent] > 0 {
+				g.Stays[i] = market.Stay{Service: 5 * time.Second, Prefill: 300 * market.PrefillStep, Mine: 2}
+			}
+		}
+		return g
+	}
+	r.Ground = ground(200_000, 0, 7)
 	r.Waited = []Waited{{For: 1200 * time.Millisecond, Rounds: 14, Agent: "c"}}
 	data := AppendFrame(nil, &f)
 	got, err := DecodeFrame(data)
@@ -155,9 +169,10 @@ func TestWhyATaskWaitedIsRead(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(){
-		"of too few agents":  func() { r.Second = r.Second[:2] },
-		"of nothing":         func() { r.Second = make([]market.Credits, 3) },
-		"beyond any worth":   func() { r.Second = []market.Credits{0, 0, market.MaxWorth + 1} },
+		"of too few agents":  func() { r.Ground = ground(200_000, 0) },
+		"beyond any worth":   func() { r.Ground = ground(0, 0, market.MaxWorth+1) },
+		"lost more than all": func() { r.Ground.Lost = market.FullShare + 1 },
+		"longer than a day":  func() { r.Ground.Loads[2].Service = 2 * market.MaxIn },
 		"of no such task":    func() { r.Waited = []Waited{{Task: 1, Rounds: 1}} },
 		"of one task twice":  func() { r.Waited = []Waited{{Rounds: 1}, {Rounds: 1}} },
 		"for more than ever": func() { r.Waited = []Waited{{For: maxSeen * SeenStep}} },

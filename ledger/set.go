@@ -9,7 +9,7 @@ import (
 	"souk/market"
 )
 
-// Set is what a runtime policy set for a task on an agent, before any bid was read.
+// Set is a runtime policy's decision on a task and an agent, made before any bid was read.
 type Set struct {
 	Policy string
 	Task   string // market.TaskID

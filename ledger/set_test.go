@@ -53,9 +53,12 @@ func TestWhatNoPolicySet(t *testing.T) {
 		f := foreseen(t, nil)
 		r := f.Records[0].Round
 		r.Round.Edges[1].Toll = -3
-		o := clearRound(t, r.Round)
-		check := RoundCheck{Journal: "math", Domain: "maths", Round: r.Round.AppendCanonical(nil),
-			Outcome: o.AppendCanonical(nil), Seen: appendWaited(appendSets([]byte{0}, sets), nil, nil)}
+		r.Outcome, r.Set = clearRound(t, r.Round), sets
+		f, err := DecodeFrame(AppendFrame(nil, &f))
+		if err != nil {
+			return []Finding{{Invariant: "I17"}}
+		}
+		check := RoundCheck{Journal: "math", Domain: "maths", Round: f.Records[0].Round}
 		return check.Findings()
 	}
 	for name, c := range map[string]struct {
@@ -69,7 +72,7 @@ func TestWhatNoPolicySet(t *testing.T) {
 		"a slot after all":      {[]Set{{"pd", "ann/t", "a", 0}}, "I6"},
 		"a bonus":               {[]Set{{"pd", "ann/t", "b", 1}}, "I17"},
 		"twice":                 {[]Set{{"pd", "ann/t", "b", -1}, {"pd", "ann/t", "b", -2}}, "I17"},
-		"out of order":          {[]Set{{"pd", "ann/u", "b", -1}, {"pd", "ann/t", "b", -1}}, "I17"},
+		"out of order":          {[]Set{{"pd", "ann/t", "c", -1}, {"pd", "ann/t", "b", -1}}, "I17"},
 		"nothing":               {nil, ""},
 	} {
 		found := ""
@@ -80,6 +83,26 @@ func TestWhatNoPolicySet(t *testing.T) {
 		}
 		if found != c.want {
 			t.Errorf("%s: an audit finds %q, want %q", name, found, c.want)
+		}
+	}
+}
+
+// A round whose edges are of no task or no agent is found, whatever policies are said to have set there.
+func TestSetsOfARoundThatIsNone(t *testing.T) {
+	for _, at := range [][2]int{{-1, 0}, {9, 0}, {0, -1}, {0, 9}} {
+		f := foreseen(t, nil)
+		r := f.Records[0].Round
+		r.Outcome, r.Set = clearRound(t, r.Round), []Set{{"pd", "ann/t", "b", -3}}
+		for i := range r.Round.Edges {
+			r.Round.Edges[i].Task, r.Round.Edges[i].Agent = at[0], at[1]
+		}
+		f, err := DecodeFrame(AppendFrame(nil, &f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := RoundCheck{Journal: "math", Domain: "maths", Round: f.Records[0].Round}
+		if found := check.Findings(); len(found) == 0 || found[0].Invariant != "I6" {
+			t.Errorf("edges of task %d on agent %d: found %v", at[0], at[1], found)
 		}
 	}
 }

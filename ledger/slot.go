@@ -15,7 +15,7 @@ func keyOf(round uint64, slot int) (k slotKey, ok bool) {
 
 func (k slotKey) slot() int { return int(k & (1<<slotBits - 1)) }
 
-// key finds a hold's key if id is one of this journal's.
+// key returns a hold's key if id is of this journal.
 func (b *Book) key(id string) (slotKey, bool) {
 	journal, round, slot, ok := ParseHoldID(id)
 	if !ok || journal != b.head.Journal {

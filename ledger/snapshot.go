@@ -28,6 +28,7 @@ type saved struct {
 	Marks    map[string]*noted
 	Classes  map[string]*class
 	Usual    Usual
+	Rates    *market.Rates
 
 	Ends    []*Past
 	Open    []Past
@@ -40,7 +41,7 @@ func (h *History) saved() saved {
 	b := h.book
 	return saved{Head: b.head, Accounts: b.accounts, Ended: b.ended, Past: b.past, Ops: b.ops, OpsQ: b.opsQ,
 		Hubs: b.hubs, Allotted: b.allotted, Spent: b.spent, Vouched: b.vouched, Budgets: b.budgets,
-		Marks: b.marks, Classes: b.classes, Usual: b.usual,
+		Marks: b.marks, Classes: b.classes, Usual: b.usual, Rates: &b.rates,
 		Ends: h.ends, Returns: h.returns, Grants: h.grants}
 }
 
@@ -79,6 +80,9 @@ func (h *History) take(s *saved) (err error) {
 	b.head, b.past, b.opsQ, h.returns = s.Head, s.Past, s.OpsQ, s.Returns
 	if b.usual = s.Usual; !b.usual.valid() {
 		return errors.New("no usual cost of tasks")
+	}
+	if err := b.rates.Validate(); err != nil {
+		return err
 	}
 	for _, c := range slices.Sorted(maps.Keys(b.classes)) {
 		if b.classes[c].Cleared.Number > 0 {

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"slices"
 
 	"souk/market"
@@ -40,8 +39,8 @@ type paid struct {
 	card   market.Credits
 }
 
-// cardOf is what a captured task would have cost with nothing cached. A task that may answer with one token
-// is none that people send: hubs put prompts on engines with such.
+// cardOf returns the cost of a captured task with nothing cached. A task that may answer with one token does
+// not count: hubs send such to put prompts on engines.
 func cardOf(h *Hold, c *Capture) (card market.Credits, counts bool) {
 	card = h.Price.Cost(market.Usage{Prompt: c.Usage.Prompt, Output: c.Usage.Output})
 	return min(card+h.Tariff+h.Fee, market.MaxWorth), h.MaxTokens != 1
@@ -73,17 +72,17 @@ func (u *Usual) learn(client string, card market.Credits) {
 // medians are the least amount and the greatest that are above no more than half of what counts, and below no
 // more than half.
 func (u *Usual) medians() (lo, hi market.Credits) {
-	var room [usualClients]Usually
-	order, all := append(room[:0], u.Clients...), int64(0)
-	slices.SortFunc(order, func(a, b Usually) int { return cmp.Compare(a.Card, b.Card) })
-	for i := range order {
-		all += min(order[i].Tasks, usualCounts)
+	var room [usualClients]uint64 // each client's amount, and below that, in four bits, what it counts
+	order, all, below := room[:0], uint64(0), uint64(0)
+	for i := range u.Clients {
+		counts := uint64(min(u.Clients[i].Tasks, usualCounts))
+		order, all = append(order, uint64(u.Clients[i].Card)<<4|counts), all+counts
 	}
+	slices.Sort(order)
 	lo = -1
-	below := int64(0)
-	for i := range order {
-		below += min(order[i].Tasks, usualCounts)
-		if hi = order[i].Card; lo < 0 && 2*below >= all {
+	for _, x := range order {
+		below += x & 15
+		if hi = market.Credits(x >> 4); lo < 0 && 2*below >= all {
 			lo = hi
 		}
 		if 2*below > all {
@@ -104,5 +103,5 @@ func (u *Usual) valid() bool {
 	return len(u.Clients) <= usualClients && u.Said >= 0 && u.Said <= market.MaxWorth
 }
 
-// Usual is what a task usually costs here; 0: none was paid yet.
+// Usual returns the cost of a usual task here; 0 if none was paid yet.
 func (b *Book) Usual() market.Credits { return b.usual.Said }

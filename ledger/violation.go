@@ -38,7 +38,7 @@ func (v *Violation) Error() string {
 
 func (v *Violation) Unwrap() error { return v.Err }
 
-// Invariants are what a journal promises, by name.
+// Invariants names the promises of a journal.
 var Invariants = []struct{ Name, Rule string }{
 	{"I1", "every record sums to zero"},
 	{"I2", "avail, held, prepaid, payable, surplus and fee are never negative"},

@@ -14,13 +14,13 @@ import (
 // So the journal shows on whose word each grant was made. A grant that says nothing of that is to a hub's
 // own client, or of a market without doors.
 
-// Vouched is what stands behind the grants of a client's money to a hub, at one of them.
+// Vouched is the cover left for grants of one client's money to one hub.
 type Vouched struct {
 	Doors []DoorTotal    // by door and line
 	Left  market.Credits // returned, and not granted again
 }
 
-// DoorTotal is how much was granted of what a door vouched for, in one of its lines.
+// DoorTotal is the sum granted on a door's vouchers, in one of its lines.
 type DoorTotal struct {
 	Door  string
 	Line  uint64
@@ -34,7 +34,7 @@ func compareLines(a, b DoorTotal) int {
 	return cmp.Or(cmp.Compare(a.Door, b.Door), cmp.Compare(a.Line, b.Line))
 }
 
-// Find is where a line stands, or would.
+// Find returns a line's index, or that at which it would be inserted.
 func (v *Vouched) Find(door string, line uint64) (int, bool) {
 	return slices.BinarySearchFunc(v.Doors, DoorTotal{Door: door, Line: line}, compareLines)
 }
@@ -53,7 +53,7 @@ func (v *Vouched) odd() *DoorTotal {
 // more adds up to what an amount may be.
 func more(a, b market.Credits) market.Credits { return min(a, market.MaxCredits-b) + b }
 
-// Vouched is what stands behind the grants of a client's money to a hub; the zero value: nothing.
+// Vouched returns the cover for grants of a client's money to a hub; zero if there is none.
 func (b *Book) Vouched(client, hub string) Vouched {
 	if v := b.vouched[[2]string{client, hub}]; v != nil {
 		return Vouched{slices.Clone(v.Doors), v.Left}

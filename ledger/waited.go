@@ -8,8 +8,8 @@ import (
 	"souk/market"
 )
 
-// Waited is how long a task of a round had waited by then, by the hub's word: rounds before left it, as
-// it was worth more to plan it for a slot to come, or to have others begin.
+// Waited says how long a task of a round had waited, by the hub's word: earlier rounds left it, as it was
+// worth more to plan it for a slot to come, or to have others begin.
 type Waited struct {
 	Task   int // index into market.Round.Tasks
 	For    time.Duration
@@ -26,18 +26,9 @@ func (w Waited) String() string {
 	return s
 }
 
-// secondly says what a second of a slot costs.
-func secondly(c market.Credits) string {
-	return fmt.Sprintf("a second there costs %s, because of tasks that wanted it before", c)
-}
-
-// A round's list of what a second cost is empty, or says it of each agent. That of Waited, sorted by task, is
-// of: how many tasks lie between it and the one before; time, in steps of 100 us; rounds; agent string.
-func appendWaited(b []byte, second []market.Credits, all []Waited) []byte {
-	b = binary.AppendUvarint(b, uint64(len(second)))
-	for _, c := range second {
-		b = binary.AppendUvarint(b, uint64(c))
-	}
+// A round's list of Waited, sorted by task, is of: how many tasks lie between it and the one before; time, in
+// steps of 100 us; rounds; agent string.
+func appendWaited(b []byte, all []Waited) []byte {
 	b = binary.AppendUvarint(b, uint64(len(all)))
 	before := -1
 	for _, w := range all {
@@ -49,27 +40,7 @@ func appendWaited(b []byte, second []market.Credits, all []Waited) []byte {
 	return b
 }
 
-func (d *decoder) waited(r *market.Round) (second []market.Credits, all []Waited) {
-	n := d.Count(1)
-	if n > 0 && n != len(r.Agents) {
-		d.Fail("what a second costs is not of the round's agents")
-	}
-	if d.Fault != "" {
-		return nil, nil
-	}
-	some := n == 0
-	for range n {
-		c := d.Uvarint()
-		if c > uint64(market.MaxWorth) {
-			d.Fail("a second costs more than any task is worth")
-			return nil, nil
-		}
-		some = some || c > 0
-		second = append(second, market.Credits(c))
-	}
-	if !some {
-		d.Fail("what a second costs is nothing everywhere, which is not written")
-	}
+func (d *decoder) waited(r *market.Round) (all []Waited) {
 	before := -1
 	for range d.Count(4) {
 		after, steps, rounds := d.Uvarint(), d.Uvarint(), d.Uvarint()
@@ -80,24 +51,25 @@ func (d *decoder) waited(r *market.Round) (second []market.Credits, all []Waited
 			d.Fail("a wait beyond all bounds, or of no task of the round")
 		}
 		if d.Fault != "" {
-			return nil, nil
+			return nil
 		}
 		all, before = append(all, w), w.Task
 	}
-	return second, all
+	return all
 }
 
 // explain adds to what is said of a round what a second cost at its agents, and who had waited.
 func (r *Round) explain(x *market.Explanation) {
-	costs := make(map[market.AgentID]market.Credits, len(r.Second))
-	for i, c := range r.Second {
-		costs[r.Round.Agents[i].Agent] = c
+	costs := make(map[market.AgentID]market.Credits, len(r.Ground.Loads))
+	for i, l := range r.Ground.Loads {
+		costs[r.Round.Agents[i].Agent] = l.Second
 	}
 	for i := range x.Tasks {
 		for _, options := range [2][]market.Option{x.Tasks[i].Options, x.Tasks[i].Others} {
 			for k := range options {
 				if c := costs[options[k].Agent]; c > 0 {
-					options[k].Cause = secondly(c)
+					options[k].Cause = fmt.Sprintf(
+						"a second there costs %s, because of tasks that wanted it before", c)
 				}
 			}
 		}

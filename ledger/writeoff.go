@@ -36,9 +36,9 @@ func (b *Book) NewWriteOff(hub string, salt [16]byte) Record {
 		Legs: legs}
 }
 
-// writeOff is what there is to write off. Each client gets back what went to the hub for it and did not come
-// back, less what it spent. Surplus that left the hub is part of what was spent there: where it is more than
-// what the last mark has of that, the clients' parts are cut alike, so that no more comes back than went.
+// writeOff returns the write-off of a hub. Each client gets back what went to the hub for it and did not come
+// back, less what it spent. Surplus that left the hub is part of the money spent there: where it is more than
+// the last mark's surplus, the clients' parts are cut alike, so that no more comes back than went.
 func (b *Book) writeOff(hub string) (WriteOff, []Leg) {
 	w := WriteOff{Hub: hub}
 	w.Mark, _ = b.Marked(hub)

@@ -142,7 +142,8 @@ func (l *layout) weigh(r *Round) {
 	l.seat, l.weight, l.edge = placed[:n], weight[:n], edge[:n]
 }
 
-// late is what a time costs at so much a second, as [Task.Delay] says, found otherwise: whole seconds first.
+// late returns the cost of a time at a price a second, as [Task.Delay] says, found otherwise: whole seconds
+// first.
 func late(second Credits, in time.Duration) Credits {
 	const unit = Credits(time.Second)
 	whole, rest := Credits(in/time.Second), Credits(in%time.Second)

@@ -52,15 +52,15 @@ func (l *layout) of(r *Round) {
 			at, weight, edge = full(at, more), full(weight, more), full(edge, more)
 		}
 		within, seats := r.Tasks[e.Task].Within, r.Agents[e.Agent].Seats
+		at, weight, edge := at[n:n+len(delay)], weight[n:n+len(delay)], edge[n:n+len(delay)]
+		m := 0
 		for k, d := range delay {
-			if within > 0 && seats[k].In > within {
-				d = int64(MaxCredits)
-			}
-			if w := gross - d; w >= 0 {
-				at[n], weight[n], edge[n] = first+int32(k), w, int32(i)
-				n++
+			if w := gross - d; w >= 0 && (within == 0 || seats[k].In <= within) {
+				at[m], weight[m], edge[m] = first+int32(k), w, int32(i)
+				m++
 			}
 		}
+		n += m
 	}
 	for len(off) <= len(r.Tasks) {
 		off = append(off, int32(n))
@@ -68,8 +68,8 @@ func (l *layout) of(r *Round) {
 	l.off, l.seat, l.weight, l.edge = off, at[:n], weight[:n], edge[:n]
 }
 
-// delays is what waiting for each of an agent's seats costs a task, its deadline aside. A second costs many
-// tasks the same.
+// delays holds the cost to a task of waiting for each of an agent's seats, its deadline aside. A second costs
+// many tasks the same.
 func (l *layout) delays(r *Round, e *Edge) []int64 {
 	t, delay := Task{Second: r.Tasks[e.Task].Second}, l.delay[l.first[e.Agent]:l.first[e.Agent+1]]
 	if l.second[e.Agent] != t.Second {
@@ -128,18 +128,15 @@ var ErrStopped = flow.ErrStopped
 // awards of greatest welfare, each at its slot price, with the proof that [Check] reads. Under pricing posted
 // clients are served in a line instead. The same Round gives the same Outcome on every machine. It fails only
 // on a round that [Round.Validate] refuses.
-func Clear(r Round) (Outcome, error) { return ClearUntil(r, nil) }
-
-// ClearUntil is a Clear that can be stopped. It calls stop after about every 65,536 edges read; once stop
-// returns true, the error is ErrStopped. So stop decides whether there is an outcome, never which one.
-func ClearUntil(r Round, stop func() bool) (Outcome, error) {
+func Clear(r Round) (Outcome, error) {
 	if err := r.Validate(); err != nil {
 		return Outcome{}, err
 	}
-	return clearValid(&r, stop)
+	return clearValid(&r, nil)
 }
 
-// ClearChecked is ClearUntil and [Check] of the outcome. The round is validated once.
+// ClearChecked is [Clear] and [Check] of the outcome. It calls stop after about every 65,536 edges read; once
+// stop returns true, the error is ErrStopped. So stop decides whether there is an outcome, never which one.
 func ClearChecked(r *Round, stop func() bool) (Outcome, error) {
 	if err := r.Validate(); err != nil {
 		return Outcome{}, err
@@ -271,7 +268,7 @@ func (l *layout) later(r *Round, a int32) bool {
 	return r.Agents[at.agent].Seats[at.at].Later
 }
 
-// award is what an edge served from a seat at a slot price comes to.
+// award makes the award of an edge that is served from a seat at a slot price.
 func (r *Round) award(e Edge, at seat, price Credits) Award {
 	toll := e.Toll - r.Fee
 	return Award{
@@ -281,7 +278,7 @@ func (r *Round) award(e Edge, at seat, price Credits) Award {
 	}
 }
 
-// problem is what the solver is given.
+// problem makes the solver's input.
 func (l *layout) problem() flow.Problem {
 	return flow.Problem{Off: l.off, Seat: l.seat, Weight: l.weight, Slots: l.slots}
 }

@@ -27,6 +27,15 @@ func Quantise(credits float64) (Credits, error) {
 	return Credits(math.Round(nano)), nil
 }
 
+// Times is so many times an amount, at most [MaxWorth].
+func (c Credits) Times(by float64) Credits {
+	x, err := Quantise(float64(c) / float64(Credit) * by)
+	if err != nil {
+		return MaxWorth
+	}
+	return min(x, MaxWorth)
+}
+
 // ParseCredits reads whole credits as a decimal, exactly: "12", "0.0025", "-1", "2.5e-05". At most nine
 // digits may follow the point after the exponent is applied; nothing is rounded.
 func ParseCredits(s string) (Credits, error) {

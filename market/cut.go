@@ -1,8 +1,8 @@
 package market
 
 import (
-	"cmp"
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"souk/market/flow"
@@ -21,6 +21,7 @@ import (
 // same reason without a client's tasks.
 type Cutter struct {
 	ws    workspace
+	guess guess
 	proof []flow.Witness
 	kept  Kept
 	seats []bool  // of the layout: that stay
@@ -31,28 +32,9 @@ type Cutter struct {
 	by    []int32 // of each seat, from 1: its witness in proof
 	left  []int32 // of each seat: its slots without those of the tasks that are taken out
 	other []int32 // edges that are shown beside
+	best  []shown // these, of one task
 	named []bool  // agents that stay
-	free  []int   // of each agent: free slots that the plan leaves
-}
-
-// Kept says what became of a round's lists, by their indexes before Cut. It is valid until the next Cut.
-type Kept struct {
-	Tasks, Agents, Edges []int32 // that were kept, ascending
-
-	At []Place // of each task: the seat that it was given
-	// of each agent: what one more slot there would have added to the plan, at its first seat; 0: one stays
-	// free
-	More []Credits
-	By   []int32   // to whom: a task, or -1
-	Else []Credits // what it would have added to tasks of other clients than that one's
-}
-
-// Place is a seat, by index into Round.Agents and its Seats. Agent is -1 for none.
-type Place struct {
-	Agent, Seat int32
-	Later       bool
-	Weight      Credits // of the task there
-	Price       Credits // of a slot there
+	held  []int32 // of each seat: see hold
 }
 
 // FullShare is a share of 100 %.
@@ -61,27 +43,19 @@ const FullShare = 1 << 16
 // Cut solves r and reduces it to what its outcome depends on. It sets Others, to the show best of the edges
 // of each task that is given a slot now that it did not take, and Pruned; everything else is set before. The
 // lists of r are new afterwards, and share no memory with the old ones. share, of [FullShare], is what the
-// weight of a task at a seat to come counts for in Kept.More. Under pricing posted nothing is cut, since all
-// clients are served in a line.
+// weight of a task at a seat to come counts for in Kept.Wants. Under pricing posted, where all clients are
+// served in a line, it is an error.
 func (c *Cutter) Cut(r *Round, share uint32, show int, stop func() bool) (*Kept, error) {
+	if r.Rule.Pricing == PricingPosted {
+		return nil, fmt.Errorf("market: under pricing %q no round is cut", PricingPosted)
+	}
 	k, ws := &c.kept, &c.ws
-	agents := len(r.Agents)
-	*k = Kept{k.Tasks[:0], k.Agents[:0], k.Edges[:0], resize(k.At, len(r.Tasks)), zeroed(k.More, agents),
-		resize(k.By, agents), zeroed(k.Else, agents)}
+	*k = Kept{k.Tasks[:0], k.Agents[:0], k.Edges[:0], resize(k.At, len(r.Tasks)), k.wants}
 	for t := range k.At {
 		k.At[t] = Place{Agent: -1}
 	}
-	for a := range k.By {
-		k.By[a] = -1
-	}
+	k.wants.of(r)
 	r.Pruned = Pruned{}
-	if r.Rule.Pricing == PricingPosted {
-		ws.layout.first = ws.layout.first[:0]
-		for t := range r.Tasks {
-			k.Tasks = append(k.Tasks, int32(t))
-		}
-		return k, nil
-	}
 	l := &ws.layout
 	l.of(r)
 	if err := c.solve(r, stop); err != nil {
@@ -93,9 +67,10 @@ func (c *Cutter) Cut(r *Round, share uint32, show int, stop func() bool) (*Kept,
 			at := l.seats[a]
 			k.At[t] = Place{at.agent, at.at, l.later(r, a), Credits(l.weight[l.index(int32(t), a)]),
 				Credits(s.Price[a])}
+			k.has(r, t, int(at.agent), int(at.at), k.At[t].Weight-k.At[t].Price, share)
 		}
 	}
-	c.more(r, share)
+	k.find(r)
 	if err := c.choose(r, stop); err != nil {
 		return k, err
 	}
@@ -129,60 +104,25 @@ func (c *Cutter) solve(r *Round, stop func() bool) error {
 		}
 		return nil
 	}
-	p := l.problem()
-	if err := s.Solve(&p, stop); err != nil {
+	p, g, err := l.problem(), &c.guess, error(nil)
+	if len(g.match) > 0 {
+		placed, hangs := g.of(r, l)
+		err = s.Resume(&p, placed, hangs, stop)
+	} else {
+		err = s.Solve(&p, stop)
+	}
+	if err != nil {
+		g.match = g.match[:0]
 		return err
 	}
+	under, based := s.Hangs(g.under)
+	g.under = under
 	s.Settle(&p, second)
+	if g.match = g.match[:0]; based {
+		g.keep(r, l, s.Match)
+	}
 	c.proof = s.Witnesses(c.proof)
 	return nil
-}
-
-// more finds what one more slot would have added at each agent's first seat: to somebody who has none there
-// now, less what he has, of which a seat to come counts by share.
-func (c *Cutter) more(r *Round, share uint32) {
-	k := &c.kept
-	c.free = zeroed(c.free, len(r.Agents))
-	for a := range r.Agents {
-		for _, s := range r.Agents[a].Seats {
-			if !s.Later {
-				c.free[a] += s.Slots
-			}
-		}
-	}
-	for t := range k.At {
-		if at := &k.At[t]; at.Agent >= 0 && !at.Later {
-			c.free[at.Agent]--
-		}
-	}
-	for _, e := range r.Edges {
-		if c.free[e.Agent] > 0 { // a slot stays free: one more adds nothing, whoever its toll keeps away
-			continue
-		}
-		seats := r.Agents[e.Agent].Seats
-		at := &k.At[e.Task]
-		if len(seats) == 0 || int(at.Agent) == e.Agent && !at.Later {
-			continue
-		}
-		own := at.Weight - at.Price
-		if at.Agent < 0 {
-			own = 0
-		} else if at.Later {
-			own = Credits(uint64(own)>>16*uint64(share)) + Credits(uint64(own)&0xffff*uint64(share)>>16)
-		}
-		bare := e.Value - r.Tasks[e.Task].Delay(seats[0].In) - e.Cost - r.Fee
-		x, by := bare-own, k.By[e.Agent]
-		mine := by >= 0 && r.Tasks[by].Client == r.Tasks[e.Task].Client
-		switch {
-		case x > k.More[e.Agent]:
-			if by >= 0 && !mine {
-				k.Else[e.Agent] = k.More[e.Agent]
-			}
-			k.More[e.Agent], k.By[e.Agent] = x, int32(e.Task)
-		case !mine:
-			k.Else[e.Agent] = max(k.Else[e.Agent], x)
-		}
-	}
 }
 
 // choose marks the tasks, seats and edges that stay.
@@ -198,6 +138,7 @@ func (c *Cutter) choose(r *Round, stop func() bool) error {
 	for t := range r.Tasks {
 		if at := &c.kept.At[t]; at.Agent >= 0 && !at.Later {
 			c.task(int32(t))
+			c.movers(r, at.Agent)
 		}
 	}
 	c.follow()
@@ -208,6 +149,7 @@ func (c *Cutter) choose(r *Round, stop func() bool) error {
 	if len(groups) == 0 {
 		return nil
 	}
+	c.hold()
 	p := l.problem()
 	c.ws.others.Of(s, &p, c.proof)
 	for again := true; again; { // what stays for one client may be another's
@@ -239,6 +181,37 @@ func (c *Cutter) choose(r *Round, stop func() bool) error {
 	return nil
 }
 
+// movers has those stay of whom the price a second of an agent is learned where a task begins: who would have
+// most of one more slot there, and who of other clients.
+func (c *Cutter) movers(r *Round, agent int32) {
+	for _, t := range [2]int32{c.kept.By[agent], c.kept.Next[agent]} {
+		if t >= 0 {
+			c.task(t)
+			e, _ := slices.BinarySearchFunc(r.Edges, Edge{Task: int(t), Agent: int(agent)}, compareEdges)
+			c.edges[e] = true
+		}
+	}
+}
+
+// hold counts the slots of each seat that the same tasks have in every plan as good as this: nothing else
+// that they may have is worth as much to them at the slot prices.
+func (c *Cutter) hold() {
+	l, s := &c.ws.layout, &c.ws.solver
+	c.held = zeroed(c.held, len(l.seats))
+	for t, a := range s.Match {
+		if a < 0 || s.Price[a] == 0 {
+			continue
+		}
+		own, alone := l.weight[l.index(int32(t), a)]-s.Price[a], true
+		for i := l.off[t]; i < l.off[t+1] && alone; i++ {
+			alone = l.seat[i] == a || l.weight[i]-s.Price[l.seat[i]] < own
+		}
+		if alone && own > 0 {
+			c.held[a]++
+		}
+	}
+}
+
 // bills reports whether a client with several tasks may be billed for them together: several of them stay or
 // have a slot with a price, and in this plan or in another as good one begins where a slot has a price.
 func (c *Cutter) bills(r *Round, g *group) bool {
@@ -259,7 +232,7 @@ func (c *Cutter) bills(r *Round, g *group) bool {
 		for i := l.off[t]; i < l.off[t+1] && !pays; i++ {
 			a := l.seat[i]
 			pays = c.seats[a] && c.edges[l.edge[i]] && s.Price[a] > 0 && l.weight[i]-s.Price[a] == own &&
-				!l.later(r, a)
+				!l.later(r, a) && (s.Match[t] == a || c.held[a] < l.slots[a])
 		}
 	}
 	return several > 1 && pays
@@ -323,125 +296,8 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// write makes the lists of the round that is left.
-func (c *Cutter) write(r *Round, show int) {
-	k := &c.kept
-	c.index = resize(c.index, len(r.Tasks)+len(r.Agents))
-	task, agent := c.index[:len(r.Tasks)], c.index[len(r.Tasks):]
-	for t := range r.Tasks {
-		switch at := &k.At[t]; {
-		case c.tasks[t]:
-			task[t] = int32(len(k.Tasks))
-			k.Tasks = append(k.Tasks, int32(t))
-		case at.Agent < 0:
-			r.Pruned.Tasks++
-		default:
-			r.Pruned.Planned++
-		}
-	}
-	c.other, c.named = c.other[:0], zeroed(c.named, len(r.Agents))
-	for from := 0; from < len(r.Edges); {
-		t, to := r.Edges[from].Task, from
-		for to < len(r.Edges) && r.Edges[to].Task == t {
-			if c.edges[to] {
-				k.Edges = append(k.Edges, int32(to))
-			}
-			to++
-		}
-		if at := &k.At[t]; c.tasks[t] && at.Agent >= 0 && !at.Later {
-			c.others(r, from, to, show)
-		}
-		from = to
-	}
-	r.Pruned.Edges = len(r.Edges) - len(k.Edges)
-	r.Agents, r.Sellers = c.agents(r, agent)
-	place := func(list []int32) []Edge {
-		edges := listOf[Edge](len(list))
-		for _, i := range list {
-			e := r.Edges[i]
-			e.Task, e.Agent = int(task[e.Task]), int(agent[e.Agent])
-			edges = append(edges, e)
-		}
-		return edges
-	}
-	r.Edges, r.Others = place(k.Edges), place(c.other)
-	tasks := listOf[Task](len(k.Tasks))
-	for _, t := range k.Tasks {
-		tasks = append(tasks, r.Tasks[t])
-	}
-	r.Tasks = tasks
-}
-
-// agents lists those that stay, with the seats and slots that do, and notes where each is by then.
-func (c *Cutter) agents(r *Round, index []int32) (agents []Supply, sellers []Seller) {
-	k, l := &c.kept, &c.ws.layout
-	slots, seats := c.slots(), 0
-	for a, stays := range c.seats {
-		if stays && slots[a] > 0 {
-			c.named[l.seats[a].agent] = true
-			seats++
-		}
-	}
-	for _, i := range c.other {
-		c.named[r.Edges[i].Agent] = true
-	}
-	for a, named := range c.named {
-		if named {
-			index[a] = int32(len(k.Agents))
-			k.Agents = append(k.Agents, int32(a))
-		}
-	}
-	agents, all := listOf[Supply](len(k.Agents)), listOf[Seat](seats)
-	for _, a := range k.Agents {
-		from := len(all)
-		for i, s := range r.Agents[a].Seats {
-			if at := l.first[a] + int32(i); c.seats[at] && slots[at] > 0 {
-				s.Slots = min(int(slots[at]), len(k.Tasks)) // more slots than tasks change nothing
-				all = append(all, s)
-			}
-		}
-		x := Supply{Agent: r.Agents[a].Agent}
-		if len(all) > from {
-			x.Seats = all[from:len(all):len(all)]
-		}
-		agents = append(agents, x)
-		if len(r.Sellers) == len(r.Agents) {
-			sellers = append(sellers, r.Sellers[a])
-		}
-	}
-	return agents, sellers
-}
-
-// listOf is an empty list with room for n; nil for none.
-func listOf[T any](n int) []T {
-	if n == 0 {
-		return nil
-	}
-	return make([]T, 0, n)
-}
-
-// others lists the best edges of a task that were not kept, in the order of the round; of equals the first.
-func (c *Cutter) others(r *Round, from, to, show int) {
-	first := len(c.other)
-	for i := from; i < to; i++ {
-		if !c.edges[i] && len(r.Agents[r.Edges[i].Agent].Seats) > 0 {
-			c.other = append(c.other, int32(i))
-		}
-	}
-	list := c.other[first:]
-	slices.SortStableFunc(list, func(a, b int32) int {
-		return cmp.Compare(r.Weight(r.Edges[b], 0), r.Weight(r.Edges[a], 0))
-	})
-	list = list[:min(len(list), show)]
-	slices.Sort(list)
-	c.other = c.other[:first+len(list)]
-}
-
-// Prices are the slot prices of an agent's seats in the round that was cut last; nil under pricing posted.
+// Prices are the slot prices of an agent's seats in the round that was cut last.
 func (c *Cutter) Prices(agent int) []int64 {
 	l := &c.ws.layout
-	if len(l.first) == 0 {
-		return nil
-	}
 	return c.ws.solver.Price[l.first[agent]:l.first[agent+1]]
 }

@@ -110,8 +110,8 @@ func (p *plans) from(t int, free []byte, out func(t int) bool) Credits {
 	return best
 }
 
-// moreOf is what one more slot at an agent's first seat would have added: to somebody who has none of now
-// there, less what he has, by the places of a plan.
+// moreOf finds how much one more slot at an agent's first seat would have added: to somebody who has none of
+// now there, less what he has, by the places of a plan.
 func (p *plans) moreOf(agent int, share uint32, at []Place, free []Credits,
 	of func(Task) bool) (most Credits) {
 	r, idle := p.r, 0
@@ -205,19 +205,19 @@ func TestCutRoundsAreTheWholeOnes(t *testing.T) {
 		}
 		for i := range r.Agents {
 			more := func(of func(Task) bool) Credits { return p.moreOf(i, share, kept.At, free, of) }
-			if want := more(func(Task) bool { return true }); kept.More[i] != want {
-				fail("one more slot at agent %d would add %d, want %d", i, kept.More[i], want)
+			if want := more(func(Task) bool { return true }); kept.Wants[i].More != want {
+				fail("one more slot at agent %d would add %d, want %d", i, kept.Wants[i].More, want)
 			}
 			if by := kept.By[i]; by < 0 {
-				if kept.More[i] != 0 || kept.Else[i] != 0 {
+				if kept.Wants[i].More != 0 || kept.Wants[i].Others != 0 {
 					fail("one more slot at agent %d would add something to nobody", i)
 				}
 			} else {
 				to := more(func(t Task) bool { return t.ID == r.Tasks[by].ID })
 				others := more(func(t Task) bool { return t.Client != r.Tasks[by].Client })
-				if to != kept.More[i] || others != kept.Else[i] {
+				if to != kept.Wants[i].More || others != kept.Wants[i].Others {
 					fail("one more slot at agent %d would add %d to task %d, %d to other clients, not %d", i, to,
-						by, others, kept.Else[i])
+						by, others, kept.Wants[i].Others)
 				}
 				saw["more"]++
 			}
@@ -453,21 +453,6 @@ func checkOthers(t *testing.T, seed uint64, n int, r, got *Round, k *Kept, show 
 		}
 		if !slices.Equal(rest, shown) {
 			t.Fatalf("seed %d, round %d: of task %s it shows %+v, want %+v", seed, n, r.Tasks[j].ID, shown, rest)
-		}
-	}
-}
-
-// Under posted all stand in line: nothing is cut.
-func TestCutUnderPosted(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 73))
-	var c Cutter
-	for n := range 100 {
-		r := asPosted(crowdRound(rng, n))
-		data := r.AppendCanonical(nil)
-		k, err := c.Cut(&r, FullShare, 3, nil)
-		if err != nil || len(k.Tasks) != len(r.Tasks) || c.Prices(0) != nil ||
-			!slices.Equal(r.AppendCanonical(nil), data) {
-			t.Fatalf("round %d: %+v, %v", n, r, err)
 		}
 	}
 }

@@ -70,8 +70,9 @@
 //
 // Of plans of equal weight that serve as many, the one is taken in which the most tasks begin, so nobody
 // waits beside a free slot that is as good to it; then the one in which those with the smaller turns begin
-// (Task.Turn), by which a hub lets clients of which fewer tasks run, and then those that waited longest, go
-// first; then the round's seed decides. Money decides among equals nowhere.
+// (Task.Turn), by which a hub lets those go first that waited longest, and after them the clients that had
+// half more than the mean of the slots of late; then the round's seed decides. Money decides among equals
+// nowhere.
 //
 // Who begins pays what the others lose by that, whether they are left out or wait longer. Who waits pays
 // nothing yet. Within a round no client gains by stating terms that are not its own, of one task or of all
@@ -84,19 +85,24 @@
 //   - forecasts of when seats come, and of first tokens, are the hub's. A client that knows better has
 //     another value for a seat to come than the one that is counted for it
 //   - a seat to come is not paid. What a task says while it waits moves what others are charged meanwhile,
-//     and the prices by which later tolls are made
+//     and the prices by which later tolls are made. One that is cancelled before the next plan moves no
+//     price (TestDecoysThatAreCancelled); one that stays for several does: six, worth thousands of times
+//     the others', there for 50 ms of each 700, raised what these pay by half where slots were short, and
+//     one in 24 of them was served, and paid
 //   - part of a toll is charged to nobody. A client that is seen in one round only, and has no other tasks
 //     that would bear it, can gain by overstating its worth
 //   - owners move how long their agents serve, and so their seats and tolls
 //
 // # Sessions with places
 //
-// Where a hub admits sessions (package hub/session), who may go where is fixed before any bid is read, first
-// come, first served, so no bid buys a place. What can be gained is gained without lying in a bid: by opening
-// many sessions for more places, by cutting one session into several, by asking something small now and then
-// so that a session looks alive (which costs whoever asks), and by ending none. Nothing bounds the places of
-// one client but the caches. To say that a session has ended when it has not costs that session its place,
-// and nobody else anything.
+// Where a hub admits sessions (package hub/session), who may go where is fixed before any bid is read, by the
+// blocks that each client's sessions have, so no bid buys a place. A client has as many as nobody else wants;
+// where others wait, one that has more than they gives up places of silent sessions, as long as it still has
+// as many as they have then. A place in use nobody takes: who always has a turn of each session under way
+// keeps all of them, and pays for all that these compute. What can be gained is gained without lying in a
+// bid: by asking something small now and then so that a session looks alive (which costs whoever asks), by
+// ending none, and by several names, of which each has a share. To say that a session has ended when it has
+// not costs that session its place, and nobody else anything.
 //
 // # Hints
 //
@@ -140,8 +146,13 @@
 // A regime, a policy or the price of a slot can influence a round in one way only, by Edge.Toll. That is at
 // most zero, never a function of a bid of the round, and charged but for what the client's own tasks bear.
 // Each of the three is needed (toll_test.go): a bonus opens a deficit, and a toll that depends on bids, or is
-// not charged, makes lying pay. What a hub makes of earlier rounds for it, a price for each second of a slot,
-// is in package hub/round.
+// not charged, makes lying pay.
+//
+// The price of a second of a slot is learned from the rounds on record, and from nothing else: from what one
+// more slot of each agent would have added to their plans (Want), so far as that stands in them. A Cutter
+// leaves in a round who would have had most of it where somebody begins, and who of other clients. Hub,
+// standby and audit keep the same Rates, in whole numbers. A round says what its tolls are made of (Ground),
+// and Check of Rates recomputes each price, each toll and what of it is not charged.
 //
 // # Proof
 //
@@ -157,8 +168,10 @@
 //
 //   - learning across rounds: a client may bid low today to be taken for a low bidder tomorrow, or wait for
 //     a quieter round; and whatever a plan is worth beyond its round (see Waiting)
-//   - what a hub left out of a record: there is only its word that it cut by the rule, that its seats come
-//     when it says, and that its tolls are those of the rounds before
+//   - what a hub left out of a record: there is only its word that it cut by the rule, and that its seats
+//     come when it says. Of what tolls are made of, its word are how long tasks keep slots and prompts take,
+//     how many run at an agent, and so at which that is not named everybody would pay least, whether a slot
+//     stays free, what of seats to come is lost, and the time, by which prices wane
 //   - collusion: clients who agree on their bids, and clients with agents' owners
 //   - siblings across hubs, rounds and names of one owner: clarke "client" sees the tasks of one name in one
 //     round; under several names each is priced by itself, and each has a share and turns of its own

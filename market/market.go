@@ -24,7 +24,7 @@ type Price struct {
 	Out  Credits `json:"out" msgpack:"out" yaml:"out"`
 }
 
-// Usage is what a task used, in tokens. Cached counts those prompt tokens that were found in the
+// Usage counts the tokens that a task used. Cached counts those prompt tokens that were found in the
 // cache; 0 <= Cached <= Prompt.
 type Usage struct {
 	Prompt int `json:"prompt_tokens" msgpack:"p"`
@@ -32,14 +32,14 @@ type Usage struct {
 	Output int `json:"completion_tokens" msgpack:"o"`
 }
 
-// Quote is what a task is predicted to need and give on one agent.
+// Quote holds a task's predicted need and service on one agent.
 type Quote struct {
 	TTFT    time.Duration // time to the first token
 	Cost    Credits       // what the agent is expected to be due
 	Quality float64       // 0 to 1
 }
 
-// Terms is what a client says its task is worth (iemas Eq. 1, in money).
+// Terms are a client's bid for its task (iemas Eq. 1, in money).
 type Terms struct {
 	Worth    Credits       // what a perfect answer at once is worth to the client
 	Delta    float64       // 0 to 1: weight of quality against latency
@@ -49,11 +49,11 @@ type Terms struct {
 
 // Rule names how a round is priced and settled; it is part of the round's record.
 type Rule struct {
-	Pricing string `json:"pricing"` // "vcg", "tariff" or "posted"
-	Settle  string `json:"settle"`  // "metered" or "quoted"
-	Clarke  string `json:"clarke"`  // "task" or "client": whose externality is paid
+	Pricing string `json:"pricing" yaml:"pricing"` // "vcg", "tariff" or "posted"
+	Settle  string `json:"settle" yaml:"settle"`   // "metered" or "quoted"
+	Clarke  string `json:"clarke" yaml:"clarke"`   // "task" or "client": whose externality is paid
 	// the configured pricing, where its solve had to be stopped and the round was posted instead; else ""
-	Instead string `json:"instead,omitempty"`
+	Instead string `json:"instead,omitempty" yaml:"-"`
 }
 
 // Task is one demand for a slot.
@@ -74,7 +74,7 @@ type Seat struct {
 	Later bool          `json:"later"` // they are not free yet: a task that is given one waits
 }
 
-// Supply is what one agent offers in a round. Its seats stand in the order of time, those that are free now
+// Supply is one agent's offer in a round. Its seats stand in the order of time, those that are free now
 // before those to come.
 type Supply struct {
 	Agent AgentID `json:"agent"`

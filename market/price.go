@@ -43,7 +43,7 @@ func (p Price) Validate() error {
 	return nil
 }
 
-// Cost is what usage costs at this price card, in nano-credits (iemas Eq. 6: a miss price on what was
+// Cost returns the cost of usage at this price card, in nano-credits (iemas Eq. 6: a miss price on what was
 // computed, a hit price on what was cached, an output price on what was generated), rounded up once.
 // Negative counts are taken as 0 and Cached as at most Prompt; the result is at most MaxCredits.
 func (p Price) Cost(u Usage) Credits {
@@ -78,14 +78,14 @@ func WorstCase(p Price, promptBound, maxTokens int) Credits {
 	return p.Cost(Usage{Prompt: promptBound, Output: maxTokens})
 }
 
-// Reserve is what admission sets aside for one task on one agent before a round, so that no outcome can cost
-// more: the worst case and the largest premium that a client with positive utility can owe, value - cost, at
-// most maxPrice. A hub reserves the largest over the agents that may serve the task.
+// Reserve returns the amount that admission sets aside for one task on one agent before a round, so that no
+// outcome can cost more: the worst case and the largest premium that a client with positive utility can owe,
+// value - cost, at most maxPrice. A hub reserves the largest over the agents that may serve the task.
 func Reserve(worst, value, cost, maxPrice Credits) Credits {
 	return Hold(max(0, value-cost), worst, maxPrice)
 }
 
-// Hold is what is set aside for an award: its premium and the worst case, at most maxPrice.
+// Hold returns the amount set aside for an award: its premium and the worst case, at most maxPrice.
 func Hold(premium, worst, maxPrice Credits) Credits {
 	sum, ok := premium.Add(worst)
 	if !ok {
@@ -135,7 +135,7 @@ func (q Quote) Validate() error {
 	return nil
 }
 
-// Value is what a quote is worth to the client, in nano-credits: iemas Eq. 1 in money,
+// Value returns a quote's worth to the client, in nano-credits: iemas Eq. 1 in money,
 //
 //	floor(worth * (delta*quality - (1-delta)*ttft/patience))
 //
@@ -147,8 +147,8 @@ func (t Terms) Value(q Quote) Credits {
 	return j.Value(q)
 }
 
-// Second is by how much the value falls with every second: worth * (1-delta) / patience, rounded up, at most
-// [MaxCredits]; 0 for terms that Validate refuses.
+// Second returns by how much the value falls with every second: worth * (1-delta) / patience, rounded up, at
+// most [MaxCredits]; 0 for terms that Validate refuses.
 func (t Terms) Second() Credits {
 	if t.Validate() != nil {
 		return 0

@@ -33,8 +33,8 @@ func ValidateSeats(seats []Seat) (slots int, err error) {
 	return slots, nil
 }
 
-// Delay is what a time costs the task: Second for each second, rounded up, at most [MaxCredits]; that where
-// it is longer than Within.
+// Delay returns the cost of a time to the task: Second for each second, rounded up, at most [MaxCredits];
+// that where it is longer than Within.
 func (t *Task) Delay(in time.Duration) Credits {
 	if t.Within > 0 && in > t.Within {
 		return MaxCredits
@@ -45,21 +45,24 @@ func (t *Task) Delay(in time.Duration) Credits {
 	return PerSecond(t.Second, in)
 }
 
-// PerSecond is what a time comes to at so much a second, rounded up, at most [MaxCredits]. Neither may be
+// PerSecond returns the cost of a time at a price a second, rounded up, at most [MaxCredits]. Neither may be
 // negative.
 func PerSecond(second Credits, of time.Duration) Credits {
 	const whole = uint64(time.Second)
 	hi, lo := bits.Mul64(uint64(second), uint64(of))
 	lo, carry := bits.Add64(lo, whole-1, 0)
-	if hi += carry; hi >= whole {
+	switch hi += carry; {
+	case hi == 0: // as nearly always, and ten times as fast
+		return Credits(lo / whole)
+	case hi >= whole:
 		return MaxCredits
 	}
 	q, _ := bits.Div64(hi, lo, whole)
 	return Credits(min(q, uint64(MaxCredits)))
 }
 
-// Weight is what an edge adds to the plan when its task is given a seat: the value at the time that it comes,
-// less cost and fee, and the toll.
+// Weight returns an edge's part in the plan when its task is given a seat: the value at the time that it
+// comes, less cost and fee, and the toll.
 func (r *Round) Weight(e Edge, seat int) Credits {
 	return e.Value - r.Tasks[e.Task].Delay(r.Agents[e.Agent].Seats[seat].In) - e.Cost + e.Toll - r.Fee
 }

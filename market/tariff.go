@@ -26,7 +26,7 @@ const (
 	MaxAsks   = 1 << 10
 )
 
-// Ask is what an owner wants for every task served by an agent of the class, beside the metered cost.
+// Ask is an owner's price for every task served by an agent of the class, beside the metered cost.
 type Ask struct {
 	Owner  string
 	Amount Credits
@@ -53,8 +53,7 @@ type Sealed struct {
 type Epoch struct {
 	Class  string
 	Number uint64
-	// hash of the journal's last round before the first seal: breaks ties, so that no hub chooses among
-	// friends
+	// hash of the journal's last round before the first seal: breaks ties, by what no ask enters
 	Prev    [32]byte
 	Ceiling Credits // R: higher asks are dropped; it is the tariff where no owner lost
 	Winners int     // m, fixed from earlier epochs (NextWinners); 0: all
@@ -63,7 +62,7 @@ type Epoch struct {
 	Lost    []string // owners that have no agent left: the epoch goes on as if they had never asked
 }
 
-// Tariff is what an epoch came to.
+// Tariff is the outcome of an epoch.
 type Tariff struct {
 	Class   string
 	Epoch   uint64
@@ -242,13 +241,13 @@ func (e Epoch) check(t Tariff) error {
 	return nil
 }
 
-// ClassUse is how much of one class was used in an earlier epoch.
+// ClassUse counts the use of one class in an earlier epoch.
 type ClassUse struct {
 	Slots []int // of every owner whose asks counted
 	Peak  int   // most slots in use at once
 }
 
-// minOwners is how many independent owners a class needs before one of them is left out. With fewer, the
+// minOwners counts the independent owners that a class needs before one of them is left out. With fewer, the
 // owner that is left out would set the tariff of nearly all that is sold.
 const minOwners = 4
 
@@ -276,11 +275,11 @@ func NextWinners(past []ClassUse) int {
 	return m
 }
 
-// Settle is what the client pays and the agent is due beside the premium: one integer, computed by the same
-// function at the hub, at the agent and in the audit, so that no error of prediction can open a gap between
-// the two (iemas Thm. 4.3). Under metered it is the price card on real usage plus the tariff, 0 for none;
-// under quoted it is the quote, which includes the tariff. It is at most costCap, the hold less its premium.
-// An unknown rule settles as metered does.
+// Settle returns the sum that the client pays and the agent is due beside the premium: one integer, computed
+// by the same function at the hub, at the agent and in the audit, so that no error of prediction can open a
+// gap between the two (iemas Thm. 4.3). Under metered it is the price card on real usage plus the tariff, 0
+// for none; under quoted it is the quote, which includes the tariff. It is at most costCap, the hold less its
+// premium. An unknown rule settles as metered does.
 func Settle(rule string, p Price, tariff, quoted Credits, u Usage, costCap Credits) Credits {
 	cost := quoted
 	if rule != SettleQuoted {

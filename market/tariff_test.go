@@ -224,8 +224,8 @@ func randomAgentMarket(rng *rand.Rand) agentMarket {
 
 func ownerOf(a AgentID) string { owner, _, _ := strings.Cut(string(a), "-"); return owner }
 
-// sold is how many tasks an owner serves, and what clients pay beyond what agents are due, when every agent's
-// tasks cost it so much more.
+// sold counts the tasks that an owner serves, and sums what clients pay beyond what agents are due, when
+// every agent's tasks cost it so much more.
 func (m agentMarket) sold(t *testing.T, owner string, of func(AgentID) (Credits, bool)) (tasks Credits,
 	surplus Credits) {
 	t.Helper()

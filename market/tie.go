@@ -10,7 +10,7 @@ import (
 )
 
 // Among plans of equal weight that serve as many, the one is taken in which the most tasks begin; then those
-// with the smaller turns; then a hash decides, by a seed that nobody can choose. Each is a level of bits of
+// with the smaller turns; then a hash decides, by a seed that no client chooses. Each is a level of bits of
 // what package flow sums up. One exchange moves at most one task for each seat, and one more: so each level
 // is worth more than all that such an exchange changes below it. Where many seats leave no room for that,
 // above a thousand, a turn is worth more than the hash of one task alone; above ten thousands turns are not
@@ -47,9 +47,10 @@ func (p *preference) of(t *Task, later bool, hash uint64) uint64 {
 	return x << (64 - p.width)
 }
 
-// tieKeys derives the tie-break's hash of (task, agent, seat) from the round itself, so that nobody can
-// choose among plans of equal welfare: the seed is a hash of Prev and of every input. Keys of tasks and of
-// seats are mixed by a product of 128 bits, since a sum f(task) + g(seat) would be the same for every plan.
+// tieKeys derives the tie-break's hash of (task, agent, seat) from the round itself, so that no client can
+// choose among plans of equal welfare: the seed is a hash of Prev and of every input. A hub can, as it may
+// try one count of [Pruned] after the other. Keys of tasks and of seats are mixed by a product of 128 bits,
+// since a sum f(task) + g(seat) would be the same for every plan.
 type tieKeys struct {
 	r          *Round
 	prefer     preference

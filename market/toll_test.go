@@ -116,7 +116,7 @@ func TestTollsOnBidsWouldMakeLyingPay(t *testing.T) {
 	}
 }
 
-// paid is what a client keeps of what begins.
+// paid returns a client's gain from its tasks that begin.
 func paid(truth, told *Round, o Outcome, client string) (u Credits) {
 	for _, p := range placesOf(told, &o) {
 		if told.Tasks[p.task].Client == client && p.award != nil {

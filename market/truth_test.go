@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// scene is what a hub knows of a crowd before it reads a bid: the seats, and what each task would get and
+// scene holds a hub's knowledge of a crowd before it reads a bid: the seats, and what each task would get and
 // cost at each agent.
 type scene struct {
 	round Round // without edges
@@ -48,7 +48,7 @@ func randomScene(rng *rand.Rand, n int) *scene {
 	return s
 }
 
-// cleared is what came of a scene.
+// cleared is the outcome of a scene.
 type cleared struct {
 	keeps         []Credits // of each client, by the truth
 	begun, waits  int

@@ -97,7 +97,7 @@ func (s *State) untie(i int32) {
 	}
 }
 
-// forget is for a prefix whose block is no longer in the tree.
+// forget drops a prefix whose block is no longer in the tree.
 func (s *State) forget(i int32) {
 	m := &s.prefixes
 	s.untie(i)
@@ -204,7 +204,7 @@ func (s *State) place(p *bus.Prompt, path []int32, tokens int, shared int32) {
 	}
 }
 
-// Held is how many tokens of a prompt are known to be held, by its prefixes.
+// Held returns the number of a prompt's tokens that are known to be held, by its prefixes.
 func (s *State) Held(p *bus.Prompt) int {
 	depth := int32(0)
 	for _, m := range p.Prefixes {

@@ -23,7 +23,7 @@ const (
 	MaxSaid = 1 << 14
 )
 
-// say is what was said so far.
+// say tracks what the hub has been sent, and when to send more.
 type say struct {
 	seed      uint64
 	life      uint64
@@ -46,8 +46,7 @@ func (s *State) NewHub() { s.newHub = true }
 // Asked says that the hub has missed something.
 func (s *State) Asked() { s.asked = true }
 
-// Take is what is to be said by now, in this order, and when there may be more to say. Who is said it to, and
-// by whom, is left out.
+// Take returns the messages due now, in order, and when to call again. It leaves sender and receiver unset.
 func (s *State) Take(now time.Time) (out []bus.Holdings, wake time.Time) {
 	s.deaf = (s.events || s.wanted) && s.alarm.On(now)
 	news := s.news()

@@ -11,7 +11,7 @@ import (
 	"souk/bus"
 )
 
-// State is what is known of one engine. Not for concurrent use.
+// State tracks the cache contents of one engine. Not for concurrent use.
 type State struct {
 	block    int    // tokens; 0: not known yet, and nothing is
 	capacity int    // blocks; 0: unknown
@@ -42,7 +42,7 @@ type State struct {
 
 type copies struct{ node, n int32 }
 
-// Counts are what did not come as it should, since the start.
+// Counts counts events that could not be applied, since the start.
 type Counts struct {
 	Unplaced int64 `json:"unplaced"` // blocks stored behind one that is not known
 	Unknown  int64 `json:"unknown"`  // blocks removed that were not known; events of no use here
@@ -57,8 +57,8 @@ const (
 	mostEver  = 1 << 21
 )
 
-// New is of an engine that holds nothing, with blocks of so many tokens and room for so many; 0 where it is
-// not known. seed spreads in time what many agents say; secret is known to this process alone.
+// New returns the state of an engine that holds nothing, with blocks of so many tokens and room for so many;
+// 0 where it is not known. seed spreads in time what many agents say; secret is known to this process alone.
 func New(block, capacity int, seed uint64, secret [32]byte) *State {
 	s := &State{say: say{seed: seed}, tree: tree{secret: secret}}
 	s.sized(block, capacity)
@@ -83,7 +83,7 @@ func (s *State) Adapter(name string) {
 	}
 }
 
-// Became is for an engine that is another one now: it holds nothing but what it has said since it began.
+// Became begins anew for an engine that was replaced: it holds nothing but what it has said since it began.
 func (s *State) Became(block, capacity int) {
 	s.sized(block, capacity)
 	s.Restarted()
@@ -140,10 +140,10 @@ func (s *State) Evidence() string {
 // Deaf reports that the engine is to say what it stores, and says nothing of it.
 func (s *State) Deaf() bool { return s.deaf }
 
-// Counts are what did not come as it should.
+// Counts returns how many events could not be applied.
 func (s *State) Counts() Counts { return s.counts }
 
-// Prefixes is how many prefixes are held, and Blocks how many blocks.
+// Prefixes returns the number of prefixes held, Blocks the number of blocks.
 func (s *State) Prefixes() int { return s.prefixes.held }
 func (s *State) Blocks() int   { return s.held }
 
@@ -334,7 +334,7 @@ func (s *State) know(k int32) {
 	}
 }
 
-// endsIn notes that a prompt ends in a block: what follows it is what was answered.
+// endsIn notes that a prompt ends in a block: the blocks after it hold answers.
 func (s *State) endsIn(leaf int32) {
 	if leaf == 0 || s.nodes[leaf].ends { // before all texts no text ends
 		return
@@ -365,7 +365,7 @@ func (s *State) pin(leaf int32) {
 	}
 }
 
-// Heard is how often the engine said something by now.
+// Heard returns how many events the engine has sent.
 func (s *State) Heard() uint64 { return s.alarm.Heard() }
 
 // Ended says what the engine found of a prompt in its cache; cached is -1 where it does not say. It was sent

@@ -342,7 +342,7 @@ func unseen(r *rand.Rand, blocks int) (p bus.Prompt, ids []uint32) {
 	return p, ids
 }
 
-// hub is what a hub makes of what it is told.
+// hub applies the messages as a hub would.
 type hub struct {
 	held      map[uint64]bool
 	seq, base uint64

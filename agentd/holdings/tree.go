@@ -147,5 +147,4 @@ func (t *tree) prune(k int32, free func(n *node)) {
 	}
 }
 
-// size is how many blocks are in the tree.
 func (t *tree) size() int { return len(t.byKey) }

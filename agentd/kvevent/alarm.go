@@ -16,7 +16,7 @@ const (
 	alarmAfter  = 10 * time.Second
 )
 
-// Heard is how often events were applied by now.
+// Heard returns how many times events were applied.
 func (a *Alarm) Heard() uint64 { return a.heard }
 
 // Served tells of a task that ended, of whose prompt so many full blocks were not in the cache, and that

@@ -24,7 +24,6 @@ func (c *cursor) head() packed.Head {
 	return h
 }
 
-// skip passes one value.
 func (c *cursor) skip() { c.bad = c.bad || c.Skip() != nil }
 
 // text reads text, without copying it; nil, having read nothing, if the next value is none.

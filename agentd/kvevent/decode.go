@@ -90,7 +90,7 @@ var named = map[string]field{"type": typ, "block_hashes": hashes, "parent_block_
 	"token_ids": tokens, "block_size": size, "lora_id": loraID, "medium": medium, "lora_name": loraName,
 	"extra_keys": extra, "group_idx": group, "kv_cache_spec_kind": spec, "locality": locality}
 
-// members are where the members of an event stand in the payload; 0 for those that it has not.
+// members holds the offsets of an event's members in the payload; 0 for absent ones.
 type members struct {
 	c  cursor
 	at [fields]int

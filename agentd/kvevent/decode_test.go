@@ -88,7 +88,6 @@ func TestDecodeRecordings(t *testing.T) {
 			if err != nil || got.Unknown+got.Bad > 0 || got.Lost {
 				t.Fatalf("%s: %+v %v", name, got, err)
 			}
-			var keys []Key
 			at := 0
 			for _, e := range events {
 				var want Event
@@ -123,7 +122,6 @@ func TestDecodeRecordings(t *testing.T) {
 				if diff := cmp.Diff(want, have); diff != "" {
 					t.Errorf("%s: (-want +got)\n%s", name, diff)
 				}
-				keys = append(keys, have.Blocks...)
 				seen++
 			}
 			if at != len(got.Events) {

@@ -38,8 +38,8 @@ func (s Source) Validate() error {
 	return nil
 }
 
-// Publisher is where an agent meets the engine's publisher, and whether it is the agent who listens there: an
-// engine listens at an endpoint of ipc and at one of all interfaces, and connects to any other.
+// Publisher returns the endpoint of the engine's publisher, and whether the agent is to listen there: an
+// engine itself listens at an endpoint of ipc and at one of all interfaces, and connects to any other.
 func (s Source) Publisher() (endpoint string, listen bool, err error) {
 	endpoint = here(s.Endpoint)
 	_, _, err = Resolve(endpoint)
@@ -48,7 +48,7 @@ func (s Source) Publisher() (endpoint string, listen bool, err error) {
 	return endpoint, listen, err
 }
 
-// Replays is where an agent asks the engine's replay, which always listens; empty: nowhere.
+// Replays returns the endpoint of the engine's replay, which always listens; empty where there is none.
 func (s Source) Replays() (endpoint string, err error) {
 	if s.Replay == "" {
 		return "", nil
@@ -58,7 +58,7 @@ func (s Source) Replays() (endpoint string, err error) {
 	return endpoint, err
 }
 
-// here is how a process of this machine reaches who listens on all its interfaces.
+// here returns the address by which a process of this machine reaches an endpoint on all interfaces.
 func here(endpoint string) string {
 	for all, one := range map[string]string{"tcp://*:": "tcp://127.0.0.1:", "tcp://[::]:": "tcp://[::1]:"} {
 		if port, ok := strings.CutPrefix(endpoint, all); ok {

@@ -13,7 +13,7 @@ import (
 // The engine publishes it as a number, with or without a sign, or as the 32 bytes of which it is the last 8.
 type Key uint64
 
-// Kind is what happened.
+// Kind says what happened to the cache.
 type Kind uint8
 
 // The kinds of events.
@@ -23,8 +23,8 @@ const (
 	Cleared                 // nothing is cached any more
 )
 
-// Event is one thing that happened to an engine's cache. The engine may store a block of one key twice, as
-// two physical copies, and then removes it twice.
+// Event is one change of an engine's cache. The engine may store a block of one key twice, as two physical
+// copies, and then removes it twice.
 type Event struct {
 	Kind Kind
 	// Stored: in the order of their chain, each the parent of the next; Removed: in any order
@@ -43,10 +43,10 @@ type Event struct {
 // images. Zero: tokens alone make a block. Clients choose salts; nobody finds two that have one space.
 type Space [16]byte
 
-// SpaceOf is where the first block of a prompt is, and where those behind it are: of an adapter and a salt,
-// either of which may be empty. Whoever tells the blocks of a prompt by its tokens needs them, as vLLM says
-// both with what it stores. (It does not say where an adapter was loaded from: one that is loaded anew from
-// elsewhere, under the name of another, is taken for that one until the engine has dropped what it held.)
+// SpaceOf returns the spaces of a prompt's first block and of the blocks behind it, for an adapter and a
+// salt, either of which may be empty. A prompt's blocks are found by tokens and space, as vLLM publishes
+// both. (vLLM does not publish where an adapter was loaded from: an adapter loaded from elsewhere under an
+// old name is taken for the old one until the engine has dropped what it held.)
 func SpaceOf(adapter, salt string) (first, behind Space) {
 	if adapter != "" {
 		behind = adapterSpace(appendText(nil, adapter))
@@ -82,7 +82,7 @@ func appendText(b []byte, text string) []byte {
 	return append(b, text...)
 }
 
-// Batch is what an engine published at once: the events of one step of its scheduler.
+// Batch holds the events that an engine published at once: those of one step of its scheduler.
 type Batch struct {
 	Events []Event
 	// Unknown counts events that are none of ours: of another type, or of layers that see only part of a
@@ -91,7 +91,7 @@ type Batch struct {
 	Lost         bool // one of the dropped removed blocks, nobody knows which: forget all
 }
 
-// Update is one step of what is known of an engine: at most one of the three.
+// Update is one step in following an engine's cache. At most one of Restarted, Blind and Batch is set.
 type Update struct {
 	// the engine holds nothing but what comes after this
 	Restarted bool

@@ -18,7 +18,7 @@ const (
 	Blind                  // something was missed for good: what comes now is true, but not all
 )
 
-// Out is what an Order wants done, in this order.
+// Out lists what an Order wants done, in this order.
 type Out struct {
 	Reset Reset
 	Why   string   // of a Reset, for people
@@ -43,6 +43,7 @@ type Order struct {
 	first  bool   // nothing came of it yet
 	got    bool   // something did that was new
 	tries  int    // how often it was asked in vain
+	joined bool   // nothing has come over the connection yet: what was said before it was heard may be missed
 
 	waiting []held // by number, all of one connection
 	bytes   int
@@ -69,7 +70,7 @@ func (o *Order) Joined() (out Out) {
 	o.drop(len(o.waiting)) // the replay has it, or it was another life's
 	switch {
 	case o.Replay:
-		o.tries = 0
+		o.tries, o.joined = 0, true
 		o.ask(&out)
 	case o.known:
 		o.lose(&out, "the connection broke off, and there is no replay to ask what was missed")
@@ -79,6 +80,7 @@ func (o *Order) Joined() (out Out) {
 
 // Live takes a batch as it was published.
 func (o *Order) Live(seq uint64, payload []byte) (out Out) {
+	o.joined = false // from here on a gap shows
 	switch {
 	case seq >= maxSeq:
 	case o.asking:
@@ -158,7 +160,8 @@ func (o *Order) ReplayEnd(whole bool) (out Out) {
 	if o.got || o.known && whole && len(o.waiting) == 0 {
 		o.tries = 0
 	}
-	if !o.asking && !(o.known && whole && len(o.waiting) == 0) {
+	if !o.asking && (o.joined || !(o.known && whole && len(o.waiting) == 0)) {
+		o.joined = false
 		o.ask(&out)
 	}
 	return out
@@ -293,7 +296,7 @@ func (o *Order) reborn(out *Out, seq uint64, payload []byte) {
 	}
 }
 
-// lose gives up what is missing: of what waits, that behind the last gap is what is still true.
+// lose gives up the missing batches. Of those that wait, only the ones behind the last gap are still true.
 func (o *Order) lose(out *Out, why string) {
 	at := len(o.waiting)
 	for at > 0 && (at == len(o.waiting) || o.waiting[at-1].seq+1 == o.waiting[at].seq) {

@@ -150,7 +150,11 @@ func TestOrder(t *testing.T) {
 		whole    bool
 		from     int
 	}{
-		"from the beginning":   {play: func(w *world) { w.settle(); w.publishes(5) }, whole: true},
+		"from the beginning": {play: func(w *world) { w.settle(); w.publishes(5) }, whole: true},
+		"published after the replay was read, before the connection was heard of": {play: func(w *world) {
+			w.publish()
+			w.drop()
+		}, whole: true},
 		"no replay, the first": {noReplay: true, play: func(w *world) { w.publishes(5) }, whole: true},
 		"no replay, late": {noReplay: true, play: func(w *world) {
 			w.publishes(5)

@@ -90,12 +90,8 @@ type Turn struct {
 }
 
 func (t *Turn) event(now time.Time, kind policy.EventKind) policy.Event {
-	e := policy.Event{Kind: kind, At: now, Agent: policy.IDOf(t.Agent), Client: policy.IDOf(t.Client),
-		Role: t.Role}
-	if t.Session != "" {
-		e.Session = bus.SessionKey(t.Client, t.Session)
-	}
-	return e
+	return policy.Event{Kind: kind, At: now, Agent: policy.IDOf(t.Agent), Client: policy.IDOf(t.Client),
+		Role: t.Role, Session: bus.SessionKey(t.Client, t.Session)}
 }
 
 // Arrived says that the agent has taken a task.
@@ -131,7 +127,7 @@ const (
 	actAnyway   = time.Second // where nothing happens
 )
 
-// Wake is when the policy of [Adapter] is to be asked again; zero: there is none.
+// Wake returns when the policy of [Adapter] is to be asked again; zero if there is none.
 func (h *Host) Wake() time.Time {
 	switch {
 	case h.Of(Adapter).Name() == "":
@@ -142,7 +138,7 @@ func (h *Host) Wake() time.Time {
 	return h.acted.Add(actAnyway)
 }
 
-// Act is what the policy of [Adapter] wants done now: nothing before [Host.Wake].
+// Act returns the effects that the policy of [Adapter] wants now. Before [Host.Wake] it returns nothing.
 func (h *Host) Act(now time.Time) []policy.Effect {
 	wake := h.Wake()
 	if wake.IsZero() || now.Before(wake) && !now.Before(h.acted) {

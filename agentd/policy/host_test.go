@@ -32,7 +32,7 @@ func TestActsWithinRoom(t *testing.T) {
 	a := &actor{act: func(r policy.Room, to []policy.Effect) []policy.Effect {
 		asked++
 		for range want {
-			to = append(to, policy.Effect{Kind: policy.Touch, Session: 1, Tokens: 1})
+			to = append(to, policy.Effect{Kind: policy.KeepAlive, Session: 1, Tokens: 1})
 		}
 		return to
 	}}

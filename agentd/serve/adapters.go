@@ -9,7 +9,7 @@ import (
 	"souk/bus/policy"
 )
 
-// adapters is what an agent has to do with the others of its engine, where a policy has adapters ready.
+// adapters connects an agent with the others of its engine, where a policy keeps adapters ready.
 type adapters struct {
 	peers *peers // nil: there is no such policy
 	// ends this agent's load, if one is under way; guarded by the agent's lock

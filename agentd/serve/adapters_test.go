@@ -137,7 +137,7 @@ func TestEffectsOfAnAgentAreBounded(t *testing.T) {
 		if n := len(o.engine.asked); n != 1 {
 			t.Errorf("%d at a time", n)
 		}
-		a.do(&runtimepolicy.Effect{Kind: runtimepolicy.Touch, Agent: load.Agent})
+		a.do(&runtimepolicy.Effect{Kind: runtimepolicy.KeepAlive, Agent: load.Agent})
 		pass(2 * time.Second)
 		a.do(&load)
 		pass(2 * time.Second)

@@ -94,7 +94,7 @@ func (a *agent) start(s *agentd.Stream) {
 		return
 	}
 	d := s.Dispatch()
-	limit := a.Server.cfg.MaxRun
+	limit := agentd.MaxRun
 	if d.TimeoutMS > 0 {
 		limit = time.Duration(d.TimeoutMS) * time.Millisecond
 	}
@@ -154,8 +154,8 @@ func (a *agent) publish(s *agentd.Stream, data []byte) error {
 	return nil
 }
 
-// finish settles a run: the reader's end frame goes out first, then the hub's completion. outages is what
-// the server had counted when the run began.
+// finish settles a run: the reader's end frame goes out first, then the hub's completion. outages is the
+// server's count of outages when the run began.
 func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, err error) {
 	d := s.Dispatch()
 	a.mu.Lock()
@@ -185,7 +185,7 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 	a.mu.Lock()
 	delete(a.cancels, s)
 	c := a.core.Ended(d, &e)
-	a.streams.Ended(time.Now(), s, a.Server.cfg.KeepFrames)
+	a.streams.Ended(time.Now(), s, agentd.KeepFrames)
 	a.suspect = a.suspect || e.Doubtful
 	silent := a.countsNoHits(&c)
 	if e.Engine { // until it has been looked at, which is now: the next task would fare no better
@@ -208,8 +208,8 @@ func (a *agent) finish(s *agentd.Stream, outages int64, answer agentd.Answer, er
 	})
 }
 
-// uncountedMost is of how many answers in a row an engine may say nothing of its cache: earlier versions of
-// vLLM left it out where it was nothing.
+// uncountedMost is the number of answers in a row in which an engine may say nothing of its cache: earlier
+// versions of vLLM left the member out where it was 0.
 const uncountedMost = 8
 
 // countsNoHits notes an answer, and reports once that the engine does not say what it found cached.

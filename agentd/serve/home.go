@@ -16,8 +16,8 @@ import (
 var ErrHomeTaken = errors.New("another agentd has this directory")
 
 // Home is a node's own directory. Its lock proves that earlier lives of the node have ended, and its spools
-// hold what they are yet to be paid. A life is one run of the process: each has a name and a time, its boot,
-// which the directory remembers.
+// hold completions that are not yet acknowledged. A life is one run of the process: each has a name and a
+// boot time, which the directory remembers.
 type Home struct {
 	dir  string
 	had  *life.Dir

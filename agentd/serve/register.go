@@ -121,10 +121,10 @@ func (a *agent) entry() ([]byte, error) {
 	return bus.EncodeEntry(r)
 }
 
-// evictOwn ends a lease of this node under which the id is still registered. The lease is one that this
-// process had lost and the registry still keeps, as after an outage; or it is of an earlier life of the node,
-// which has ended, since this process holds the lock that it held. It reports whether there was one, or why
-// nothing proves that.
+// evictOwn ends a lease of this node under which the id is still registered. Either this process lost the
+// lease in an outage and the registry still keeps it; or the lease belongs to an earlier life of the node,
+// which has ended, since this process holds that life's lock. It reports whether it ended one, or why nothing
+// proves that it may.
 func (a *agent) evictOwn(ctx context.Context, key string) (ended bool, why string) {
 	var former bool
 	var boot int64
@@ -147,7 +147,6 @@ func (a *agent) evictOwn(ctx context.Context, key string) (ended bool, why strin
 	return ended, why
 }
 
-// started is when a life of a node began.
 func started(boot int64) string { return time.UnixMilli(boot).UTC().Format(time.RFC3339) }
 
 // holder names who is registered under the key, and reports whether that is an earlier life of this node.

@@ -32,8 +32,8 @@ type Spool struct {
 	sync   func(*os.File) error
 }
 
-// syncAfter is how long a hub gets to acknowledge a completion, and at most twice that: one that is there
-// needs some milliseconds.
+// syncAfter is the time, and at most twice that, in which a hub may acknowledge a completion before it is
+// synced to disk: a live hub needs some milliseconds.
 const syncAfter = 100 * time.Millisecond
 
 // Spool opens the spool of an agent, and returns the completions that earlier lives have left in it. note

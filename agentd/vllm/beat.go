@@ -19,8 +19,7 @@ type beat struct {
 	turn   chan struct{} // closed at the next beat; nil: nobody waits for one
 }
 
-// busyTokens is how many tokens a second make a server busy: to relay them takes a few hundredths of a
-// processor.
+// busyTokens a second make a server busy: to relay them takes a few hundredths of a processor.
 const busyTokens = 1000
 
 // window is over how many beats tokens are counted.

@@ -46,7 +46,7 @@ func (b *timed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// relayed is what came of one answer: when each message was handed on, and how many tokens it held.
+// relayed records one answer: when each message was handed on, and how many tokens it held.
 type relayed struct {
 	at     []time.Duration
 	tokens []int

@@ -12,8 +12,8 @@ import (
 
 // rewrite appends to dst the body as the engine shall get it: our model, a forced stream with usage and token
 // ids, our limit on tokens, our salt, and without the member "souk". Everything else stays byte for byte, in
-// its order, so that a prompt's cached prefix never depends on who re-encoded it. asks is what the body wants
-// of an engine beside text.
+// its order, so that a prompt's cached prefix never depends on who re-encoded it. asks lists the features
+// that the body needs of an engine.
 func rewrite(dst, body []byte, r agentd.Request) (out []byte, asks kinds, err error) {
 	dst = append(dst, `{"model":`...)
 	model, err := json.Marshal(r.Model)
@@ -46,9 +46,9 @@ func rewrite(dst, body []byte, r agentd.Request) (out []byte, asks kinds, err er
 	return append(dst, '}'), asks, nil
 }
 
-// kinds are what requests ask of an engine beside text. For the first one of a kind an engine loads and
-// compiles what it takes, for seconds in which it does nothing else: of the first logprobs vLLM 0.32 on a CPU
-// says nothing for 2.6 s.
+// kinds are features that requests need of an engine beside plain text. At the first request of a kind an
+// engine loads and compiles code, and does nothing else for seconds: vLLM 0.32 on a CPU is silent for 2.6 s
+// at the first logprobs.
 type kinds uint8
 
 const (

@@ -71,7 +71,7 @@ func (e *Engine) Complete(ctx context.Context, r agentd.Request,
 	return a, err
 }
 
-// unkeyed is what the server said without the node's key, which one that refuses it may quote.
+// unkeyed removes the node's key from a server's message, since a server that refuses the key may quote it.
 func (e *Engine) unkeyed(said []byte) []byte {
 	if e.cfg.APIKey == "" {
 		return said
@@ -167,7 +167,7 @@ func (e *Engine) send(ctx context.Context, r agentd.Request, path string, body [
 
 var buffers = sync.Pool{New: func() any { return new(make([]byte, readSize)) }}
 
-// lastWords is how long usage may come after finish_reason: vLLM sends them together.
+// lastWords bounds how long usage may come after finish_reason: vLLM sends them together.
 const lastWords = 2 * time.Second
 
 // relay hands on what each read yields until the answer has ended.
@@ -231,7 +231,6 @@ func (e *Engine) why(outer, ctx context.Context, doing string, err error) error 
 	return failed(doing, err)
 }
 
-// failed is a fault of the engine.
 func failed(message string, err error) error {
 	return &agentd.EngineError{Code: bus.CodeEngineFailed, Message: message, Err: err}
 }
@@ -302,7 +301,7 @@ func (m *meter) saw(now time.Time, count int) {
 	m.count += count
 }
 
-// steady is how many tokens it takes to know how fast a stream goes.
+// steady is the number of tokens after which a stream's speed is known.
 const steady = 4
 
 // gap is the time from one token to the next; 0 as long as that is not known.

@@ -12,11 +12,11 @@ import (
 	"souk/bus/openai"
 )
 
-// usage is what an engine says it used. Cached is -1 where it says nothing: absent is not 0.
+// usage is the usage that an engine reports. Cached is -1 where it reports none: absent is not 0.
 type usage struct{ Prompt, Output, Cached int }
 
-// event is one server-sent event, read. Text and ids are appended to the batch they belong to; an event
-// says where they begin.
+// event is one server-sent event, decoded. Its text and ids are appended to the batch; an event holds their
+// offsets.
 type event struct {
 	text, ids int    // lengths of the batch's text and ids before this event
 	finish    string // "" = null
@@ -172,9 +172,9 @@ func appendIDs(dst []uint32, s *openai.Scanner) ([]uint32, bool) {
 	return dst, ok
 }
 
-// brokenOff is what an event of an error means. vLLM judges some of a request only once the stream has begun:
-// log probabilities, token ids beyond the vocabulary, grammars. That is a refusal, as if the status of the
-// response had said it, and no fault of the engine.
+// brokenOff turns an error event into an error. vLLM judges some of a request only once the stream has begun:
+// log probabilities, token ids beyond the vocabulary, grammars. Such an event is a refusal, as by the
+// response's status, and no fault of the engine.
 func brokenOff(raw, payload []byte) *agentd.EngineError {
 	var said struct {
 		Code int `json:"code"`

@@ -27,7 +27,7 @@ func reading(b *batch, payload []byte, read func([]byte, *event) error) string {
 
 type members = map[string]json.RawMessage
 
-// slowly is what encoding/json makes of an event.
+// slowly reads an event by encoding/json.
 func slowly(payload []byte) string {
 	b := &batch{}
 	return reading(b, payload, func(p []byte, e *event) error {

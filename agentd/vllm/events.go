@@ -14,8 +14,8 @@ import (
 	"souk/bus/follow"
 )
 
-// How often an engine is asked where it publishes: until it says so, and then, since it may have been started
-// anew with other flags.
+// How often an engine is asked where it publishes: until it answers, and later on, since it may have been
+// started anew with other flags.
 const (
 	sourceFirst = 2 * time.Second
 	sourceAgain = time.Minute
@@ -143,7 +143,7 @@ func taken(endpoint string) string {
 		port)
 }
 
-// listener is what becomes of what a publisher and its replay say.
+// listener handles the messages of a publisher and its replay.
 type listener struct {
 	order   kvevent.Order
 	decoder kvevent.Decoder

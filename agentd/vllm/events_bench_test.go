@@ -13,7 +13,7 @@ import (
 	"souk/agentd/vllm/zmtp"
 )
 
-// cpu is what this process has used of the processor, in ns.
+// cpu returns the processor time that this process has used, in ns.
 func cpu() int64 {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -19,7 +19,7 @@ import (
 	"souk/bus/bustest"
 )
 
-// belief is what a listener makes of an engine's events: of each block, how many copies there are.
+// belief follows an engine's cache by its events: the number of copies of each block.
 type belief struct {
 	mu           sync.Mutex
 	held         map[uint64]int

@@ -73,7 +73,7 @@ type candidate struct {
 	Bytes []int           `json:"bytes"`
 }
 
-// unknownLog is what vLLM gives a token without a value.
+// unknownLog is vLLM's log probability of a token without a value.
 const unknownLog = "-9999.0"
 
 func newCandidate(token string, value json.RawMessage) candidate {

@@ -7,8 +7,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// pace is how fast one server answers, measured over all its streams. It says how long a silence is unusual
-// for that server.
+// pace measures how fast one server answers, over all its streams, to judge which silence is unusual for that
+// server.
 type pace struct {
 	mu   sync.Mutex
 	last time.Time // when any stream moved
@@ -53,7 +53,7 @@ func (p *pace) patience(d time.Duration) time.Duration {
 	return d
 }
 
-// chunkTokens is how many tokens of a prompt a server takes at once at least, on hardware as it is sold.
+// chunkTokens is the least number of prompt tokens that a server takes at once, on hardware as it is sold.
 const chunkTokens = 2048
 
 // began notes a first token after so long, on a prompt of so many tokens; 0: not known.
@@ -99,8 +99,8 @@ func (p *pace) p99() time.Duration {
 	return time.Duration(p.gaps.Merge().ValueAtQuantile(99)) * time.Microsecond
 }
 
-// long is how long a stream that has begun may be silent before its server is checked. It is far longer than
-// the gaps of decoding, even while the server computes the prompts of others.
+// long returns how long a stream that has begun may be silent before its server is checked. It is far longer
+// than the gaps of decoding, even while the server computes the prompts of others.
 func (p *pace) long(least time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +122,7 @@ func (p *pace) since(moment *time.Time, t time.Time) bool {
 	return moment.After(t)
 }
 
-// still is how long no stream has moved.
+// still returns how long no stream has moved.
 func (p *pace) still(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

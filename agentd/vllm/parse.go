@@ -18,8 +18,8 @@ import (
 // It lends them to clients (--enable-scale-out): render makes the prompt of a chat, and derender makes events
 // from tokens. derender keeps no state between two requests: each request brings all earlier tokens and the
 // sizes of the pieces in which they came, and they are parsed again. So the tokens of the answer that broke
-// off are given to it as if this engine had sent them one by one. Then what follows is what would have
-// followed: characters that were cut in two, text that a parser held back, the rest of a tool call.
+// off are given to it as if this engine had sent them one by one. So the events after the seam come out as
+// without it: characters that were cut in two, text that a parser held back, the rest of a tool call.
 
 const (
 	renderPath   = "/v1/chat/completions/render"

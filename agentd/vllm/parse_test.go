@@ -56,7 +56,7 @@ type parsedCall struct {
 	} `json:"function"`
 }
 
-// told is what a reader makes of events.
+// told collects events as a reader does.
 type told struct {
 	text, reasoning string
 	calls           map[int]string

@@ -25,7 +25,7 @@ import (
 //   - vLLM holds back as much text as might begin a stop string, so some of what was made was never sent;
 //   - a stop string may stand across the seam, where no engine sees it.
 
-// backOff is how many tokens an answer is shortened by at most: no character has more bytes after its first.
+// backOff bounds by how many tokens an answer is shortened: no character has more bytes after its first.
 const backOff = 3
 
 var errStopped = errors.New("a stop string was found")

@@ -85,7 +85,7 @@ func (s *seam) take(text string) (out, stop string) {
 	return out, ""
 }
 
-// rest is what was held back when the answer has ended without a stop string.
+// rest returns the text held back when the answer has ended without a stop string.
 func (s *seam) rest() string {
 	out := s.held
 	s.sent, s.held = tail(s.sent+out, s.keep), ""

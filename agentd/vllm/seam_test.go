@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// uncut is what one engine says with these stop strings: up to the stop string that is complete first.
+// uncut returns the answer of one engine with these stop strings: up to the one that is complete first.
 func uncut(all string, stops []string) (string, string) {
 	end, at, which := len(all)+1, -1, ""
 	for _, s := range stops {

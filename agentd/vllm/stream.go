@@ -22,9 +22,9 @@ type stream struct {
 
 const readSize = 16 << 10 // holds 60 events, far more than one decode step of one stream
 
-// next reads once and takes in every whole line. It returns how many events those were; the batch holds
-// them, also when there is an error: io.EOF at the body's end, an *agentd.EngineError when
-// an event is one or cannot be read, or what the body's Read says.
+// next reads once and takes in every whole line. It returns how many events those were; the batch holds them,
+// also when there is an error: io.EOF at the body's end, an *agentd.EngineError when an event is one or
+// cannot be read, or the error of the body's Read.
 func (s *stream) next() (events int, err error) {
 	if s.each {
 		if n, err := s.lines(s.from); n > 0 || err != nil {

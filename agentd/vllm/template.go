@@ -25,7 +25,7 @@ const (
 	spareEach  = 4
 )
 
-// fillText is what a template is given to see whether it writes it once.
+// fillText fills a template, to see whether the template writes its text exactly once.
 const fillText = "Pack my box with five dozen liquor jugs; how vexingly quick daft zebras jump! "
 
 // Texts that a normal form of Unicode makes longer, and what it makes of them: the worst of their kinds.
@@ -259,7 +259,7 @@ func (p *prober) tools(t *bus.Template) {
 	t.Each, t.Tools = each, header+header/8
 }
 
-// count is how many tokens a request's prompt has, by the server's own count.
+// count returns the tokens of a request's prompt, by the server's own count.
 func (e *Engine) count(ctx context.Context, r agentd.Request) (int, error) {
 	var body map[string]json.RawMessage
 	if err := json.Unmarshal(r.Body, &body); err != nil {

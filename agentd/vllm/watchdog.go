@@ -111,7 +111,7 @@ func (d *watchdog) hung(heard time.Duration) {
 		time.Since(d.born.Add(heard)).Round(time.Millisecond)))
 }
 
-// long is how long a silence is suspicious; false if there is nothing to judge by.
+// long returns which silence is suspicious; false if nothing has been measured.
 func (d *watchdog) long(heard time.Duration) (time.Duration, bool) {
 	if heard == 0 {
 		return d.e.pace.longFirst(d.e.cfg.Suspect, d.prompt)

@@ -89,5 +89,4 @@ func (a *adapters) named(all []*sequence) string {
 	return strings.Join(out, ",")
 }
 
-// adapterPath is where an adapter would be.
 func adapterPath(name string) string { return "/adapters/" + name }

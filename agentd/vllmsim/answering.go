@@ -17,14 +17,14 @@ type answering struct {
 	fault   Fault
 }
 
-// cursor is how far a choice has been sent.
+// cursor counts the events of a choice that have been sent.
 type cursor struct {
 	events int
 	last   event // of these
 	done   bool
 }
 
-// view is what may be read of a sequence outside the lock: its slices only ever grow.
+// view is a copy of a sequence's fields that may be read outside the lock: its slices only ever grow.
 type view struct {
 	text   []byte // that may be seen
 	tokens []uint32
@@ -34,8 +34,8 @@ type view struct {
 	crash  bool
 }
 
-func (q *sequence) view() view {
-	return view{q.text[:q.shown], q.tokens, q.events, q.reason, q.ended, q.crash}
+func (s *sequence) view() view {
+	return view{s.text[:s.shown], s.tokens, s.events, s.reason, s.ended, s.crash}
 }
 
 func (s *Server) look(q *sequence) view {

@@ -72,7 +72,7 @@ func BenchmarkRelay(b *testing.B) {
 	b.ReportMetric(float64((cpu()-before).Nanoseconds())/1000/float64(b.N), "cpu-us/token")
 }
 
-// cpu is what this process has used. On a shared machine it says more than the time that passed.
+// cpu returns the processor time of this process, which varies less than wall time on a shared machine.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

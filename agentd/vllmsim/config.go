@@ -9,7 +9,7 @@ import (
 // Version is the vLLM version whose wire the stand-in has.
 const Version = "0.32.0"
 
-// Config is what a stand-in is started with. Zero fields take vLLM's default, or the profile's.
+// Config configures a stand-in. Zero fields take vLLM's default, or the profile's.
 type Config struct {
 	Model   string  // served model name; default "tiny"
 	Profile Profile // default Instant

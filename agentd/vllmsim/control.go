@@ -37,7 +37,7 @@ func (s *Server) Freeze(on bool) {
 	s.wake()
 }
 
-// Terminate is what SIGTERM does without --shutdown-timeout: open answers end with finish_reason "abort" and
+// Terminate acts like SIGTERM without --shutdown-timeout: open answers end with finish_reason "abort" and
 // usage, and requests are refused from then on.
 func (s *Server) Terminate() {
 	s.mu.Lock()
@@ -98,24 +98,24 @@ func (s *Server) Restart(boot time.Duration) error {
 	}
 }
 
-// listensWithin is how long a port of a server that starts again may be taken.
+// listensWithin bounds how long the port of a restarting server may be in use.
 const listensWithin = 5 * time.Second
 
-// Held is what the prefix cache holds: of each block's hash, how many copies. Belief is measured by it.
+// Held returns the contents of the prefix cache: the copies of each block, by its hash.
 func (s *Server) Held() map[uint64]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.engine.Cache.Held()
 }
 
-// Inside is what an engine knows of its cache: beliefs are judged by it.
+// Inside reports the true state of an engine's cache, to judge predictions by.
 type Inside struct {
 	Blocks int     `json:"blocks"` // different ones that can be found
 	Copies int     `json:"copies"` // of these, all together
 	Found  []Found `json:"found"`  // by the requests that have ended since somebody last asked
 }
 
-// Found is what a request found in the cache.
+// Found says how many tokens a request found in the cache.
 type Found struct {
 	ID     string `json:"id"` // X-Request-Id
 	Prompt int    `json:"prompt"`

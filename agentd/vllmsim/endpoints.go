@@ -93,7 +93,7 @@ func (s *Server) resetCache(w http.ResponseWriter, _ *http.Request) {
 	answer(w, 200, map[string]bool{"success": ok})
 }
 
-// eventSources says where events are published, by rank: there is one.
+// eventSources returns the endpoints at which events are published, by rank: there is one.
 func (s *Server) eventSources(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	c := s.cfg.KVEvents

@@ -44,7 +44,6 @@ func newEngine(cfg engineConfig, blocks, blockSize int, seed uint64) *engine {
 	return e
 }
 
-// unfinished is the number of requests that run or wait.
 func (e *engine) unfinished() int { return len(e.all()) }
 
 // add queues a sequence.
@@ -62,12 +61,11 @@ func (e *engine) abort(s *sequence) {
 	}
 }
 
-// all are the sequences that run or wait.
 func (e *engine) all() []*sequence {
 	return append(slices.Clone(e.Running), e.Waiting...)
 }
 
-// lag is how late a step may be noticed and the next one still begin when it ended. It keeps the average
+// lag bounds how late a step may be noticed while the next still begins when it ended. It keeps the average
 // speed right although timers wake late; after a longer pause the engine does not catch up.
 const lag = 50 * time.Millisecond
 

@@ -85,7 +85,6 @@ type member struct {
 	value any
 }
 
-// event adds one.
 func (v *events) event(members ...member) { v.batch = append(v.batch, named(members)) }
 
 // named is an event as a map, its members in order.

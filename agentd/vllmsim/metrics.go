@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// stats are what an engine tells of itself on /metrics, by vLLM's names, labels and bucket edges.
+// stats are the metrics of an engine on /metrics, by vLLM's names, labels and bucket edges.
 type stats struct {
 	registry *prometheus.Registry
 
@@ -145,7 +145,7 @@ func (e *engine) page() []byte {
 	return counterType.ReplaceAll(b.Bytes(), []byte("${1}_total counter\n"))
 }
 
-// counterType is where a family's type is said. vLLM's page names counters there as their samples.
+// counterType matches a counter's TYPE line. vLLM's page names counters there as their samples.
 var counterType = regexp.MustCompile(`(# TYPE \S+) counter\n`)
 
 func (st *stats) queried(tokens, cached int) {

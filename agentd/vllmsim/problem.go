@@ -62,7 +62,7 @@ func unknownModel(name, served string) *problem {
 		"NotFoundError", "model"}
 }
 
-// scaleOutOff is what a server says that was not started with --enable-scale-out.
+// scaleOutOff is the answer of a server that was not started with --enable-scale-out.
 var scaleOutOff = &problem{403,
 	"Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them.",
 	"PermissionDeniedError", ""}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Profile is how long a step of an engine takes, and how large the engine is.
+// Profile says how long a step of an engine takes, and how large the engine is.
 type Profile struct {
 	Name   string
 	About  string // one line for --help
@@ -40,7 +40,7 @@ var Instant = Profile{Name: "instant", About: "every step takes no time", MaxNum
 var Steady = Profile{Name: "steady", About: "a token every 10 ms", Base: 10_000, MaxNumSeqs: 1024,
 	MaxNumBatchedTokens: 65536, NumGPUBlocks: 65536}
 
-// Profiles are all that are known, the synthetic ones first.
+// Profiles returns every known profile, the synthetic ones first.
 func Profiles() []Profile { return append([]Profile{Instant, Steady}, fitted...) }
 
 // ProfileNamed finds a profile.

@@ -48,7 +48,7 @@ func chatTokens(out []uint32, c *call) []uint32 {
 	return out
 }
 
-// yes is what a flag says that is on unless it is turned off.
+// yes reads a flag that is on unless it is turned off.
 func yes(flag *bool) bool { return flag == nil || *flag }
 
 // begun splits a prompt in which the assistant's message is open: what comes before that message's text, and
@@ -111,7 +111,8 @@ func hashOf(ids []uint32) uint64 {
 	return d.Sum64()
 }
 
-// Answers are what the stand-in says to dialogues it knows. It must not change while a server uses it.
+// Answers holds the stand-in's answers to known dialogues, by the dialogue's hash. It must not change while a
+// server uses it.
 type Answers map[uint64]string
 
 // Add makes answer the reply to a dialogue that ends with a user's message.

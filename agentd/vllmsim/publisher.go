@@ -33,10 +33,10 @@ type published struct {
 	payload []byte
 }
 
-// highWater is how many batches wait for a subscriber before the next are lost to it.
+// highWater bounds the batches that wait for a subscriber before the next are lost to it.
 const highWater = 4096
 
-// bufferSteps is how many batches the replay has unless it is told.
+// bufferSteps is the replay's default capacity in batches.
 const bufferSteps = 10_000
 
 // publish starts one.

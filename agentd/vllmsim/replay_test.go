@@ -152,9 +152,9 @@ func rows(t testing.TB, profile string) (out []string) {
 	return out
 }
 
-// apart is how far a replay is from the measured run: medians over requests of |replayed/measured - 1|, in
-// percent, and of the whole run's length. TTFT is told apart by whether the request found a slot at once or
-// had to queue.
+// apart is the distance of a replay from the measured run: medians over requests of |replayed/measured - 1|,
+// in percent, and of the whole run's length. TTFT is split by whether the request found a slot at once or had
+// to queue.
 type apart struct{ prompt, queued, itl, latency, span float64 }
 
 func compare(got, want []measured) (a apart) {

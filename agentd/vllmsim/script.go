@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// script is what a request will be answered: a recorded answer if there is one, else prose made from a seed.
-// Both are canonical: their text, tokenised again, gives the same tokens, so that the next turn of a dialogue
-// hits them in the cache.
+// script is the answer to a request: a recorded one if there is one, else prose made from a seed. Both are
+// canonical: their text, tokenised again, gives the same tokens, so that the next turn of a dialogue hits
+// them in the cache.
 type script struct {
 	recorded []uint32
 	known    bool

@@ -44,7 +44,7 @@ type sequence struct {
 // event is the state after a token: how many tokens and how many bytes of text have been given.
 type event struct{ tokens, text int32 }
 
-// limits are what ends a sequence.
+// limits are the conditions that end a sequence.
 type limits struct {
 	max, min    int // output tokens
 	ignoreEOS   bool
@@ -53,7 +53,7 @@ type limits struct {
 	includeStop bool // the stop string is part of the text
 	total       int  // prompt and output tokens: max_model_len
 	n           int  // choices of the request: for the metrics
-	cut         bool // max is where a fault aborts it
+	cut         bool // a fault aborts it at max
 }
 
 // signal says that there is something new.
@@ -66,7 +66,7 @@ func (s *sequence) signal() {
 
 func (s *sequence) output() int { return len(s.tokens) - s.prompt }
 
-// Sched is what the scheduler keeps of it.
+// Sched returns the sequence's state in the scheduler.
 func (s *sequence) Sched() *sched.Request { return &s.run }
 
 // Prefix are the hashes of the first n full blocks.

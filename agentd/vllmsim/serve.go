@@ -84,7 +84,7 @@ func (s *Server) sequences(c *call, size int) ([]*sequence, *problem) {
 	return out, nil
 }
 
-// script is what choice k of prompt i will be answered.
+// script makes the answer for choice k of prompt i.
 func (s *Server) script(c *call, i, k int, ids []uint32) (out script) {
 	head, said := begun(ids)
 	if len(s.cfg.Answers) > 0 {
@@ -132,7 +132,7 @@ func (s *Server) fits(ids []uint32) *problem {
 	return nil
 }
 
-// completionTokens is how many tokens vLLM gives a completion that names no max_tokens.
+// completionTokens is vLLM's default of max_tokens for a completion.
 const completionTokens = 16
 
 func (s *Server) limits(c *call, prompt int) limits {

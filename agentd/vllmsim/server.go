@@ -108,7 +108,7 @@ func (s *Server) StartBehind(addr string, guard http.Handler) error {
 	return nil
 }
 
-// idleTimeout is how long vLLM's web server keeps an unused connection.
+// idleTimeout is the time for which vLLM's web server keeps an unused connection.
 const idleTimeout = 5 * time.Second
 
 // URL is the base URL after Start.

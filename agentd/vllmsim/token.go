@@ -67,10 +67,9 @@ func (v *Vocabulary) add(t string) {
 	v.text = append(v.text, t)
 }
 
-// Len is the number of tokens.
 func (v *Vocabulary) Len() int { return len(v.text) }
 
-// Text is what a token stands for. It may be part of a character. Ids out of range are empty.
+// Text returns the bytes of a token, which may be part of a character. Ids out of range are empty.
 func (v *Vocabulary) Text(id uint32) string {
 	if int(id) >= len(v.text) {
 		return ""
@@ -101,7 +100,7 @@ func (v *Vocabulary) Encode(out []uint32, s string) []uint32 {
 	}
 }
 
-// nextSpecial is where the first special token of s begins; len(s) if there is none.
+// nextSpecial returns the offset of the first special token of s, len(s) if there is none, and its id.
 func nextSpecial(s string) (int, uint32) {
 	for at := 0; ; at += 2 {
 		next := strings.Index(s[at:], "<|")

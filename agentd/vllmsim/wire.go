@@ -10,7 +10,7 @@ func tokens(o openai.Out, ids []uint32) openai.Out {
 	return o.IDs(ids)
 }
 
-// stopReason is what ended a sequence beside its reason.
+// stopReason writes which stop string or token ended a sequence.
 func stopReason(o openai.Out, s *sequence) openai.Out {
 	if s.stopText == "" && s.reason == "stop" && s.stopID >= 0 {
 		return o.Int(int(s.stopID))
@@ -18,7 +18,7 @@ func stopReason(o openai.Out, s *sequence) openai.Out {
 	return o.StrOrNull(s.stopText)
 }
 
-// reply is what all messages of one answer share.
+// reply holds the members that all messages of one answer share.
 type reply struct {
 	chat        bool
 	id          string

@@ -54,7 +54,7 @@ func New[O, K comparable, V any](most, each int) *Cache[O, K, V] {
 		owners: map[O]*owner[O]{}}
 }
 
-// Len is how many values are remembered, and Weight what they weigh together.
+// Len returns the number of values, and Weight their weight together.
 func (c *Cache[O, K, V]) Len() int { return len(c.by) }
 
 func (c *Cache[O, K, V]) Weight() int { return c.weight }
@@ -211,8 +211,8 @@ func (c *Cache[O, K, V]) All() iter.Seq2[K, *V] {
 	}
 }
 
-// Places is how many places there are, taken or free, and At is what is in one; nil: it is free. Who looks at
-// a few of them at a time comes past everything that stays.
+// Places returns the number of places, taken or free, and At the value in one; nil: it is free. A scan of a
+// few places at a time comes past every value that stays.
 func (c *Cache[O, K, V]) Places() int { return len(c.all) }
 
 func (c *Cache[O, K, V]) At(place int) (key K, v *V) {

@@ -35,7 +35,7 @@ func (b *Buffer) Take() string {
 	return b.b.String()
 }
 
-// Patience is how long a test waits for what must happen. A slow machine needs it; a fast one does not.
+// Patience bounds how long a test waits for what must happen. A slow machine needs it; a fast one does not.
 const Patience = time.Minute
 
 // Eventually polls until ok, and fails the test if that takes too long.

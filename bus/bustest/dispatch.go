@@ -12,8 +12,8 @@ import (
 // Card is the price list of an agent in tests, in credits per million tokens.
 var Card = market.Price{Miss: market.Credit, Hit: market.Credit / 10, Out: 4 * market.Credit}
 
-// Dispatch is one as hub "math" sends it to agent "a1", begun the seventh time, in epoch 5 by [Claim], for a
-// task of client "ann".
+// Dispatch returns a dispatch from hub "math" to agent "a1", boot 7, in epoch 5 by [Claim], for a task of
+// client "ann".
 func Dispatch(hold string) *bus.Dispatch {
 	return &bus.Dispatch{
 		Kind: bus.DispatchTask, Domain: "math", Epoch: 5, Fence: 105, Boot: 7, Journal: "math", Round: 3,
@@ -60,7 +60,7 @@ func HandBytes(ctx context.Context, b bus.Bus, domain, agent string, data []byte
 	}
 }
 
-// Claim is that hub's claim to the agent, in an epoch.
+// Claim returns the claim of hub "math" to agent "a1" in an epoch.
 func Claim(epoch int64) *bus.Claim {
 	return &bus.Claim{Agent: "a1", Domain: "math", Epoch: epoch, Fence: epoch + 100}
 }

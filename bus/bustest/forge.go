@@ -5,7 +5,7 @@ import (
 	"reflect"
 )
 
-// Extremes are what a forged or mistaken number may be.
+// Extremes are values for forged or mistaken numbers.
 var Extremes = []int64{0, 1, 60, 1 << 20, 1 << 24, 3600 * 1e6, 6 * 24 * 3600 * 1e6, 1 << 50, 1<<62 - 1,
 	1<<63 - 1, -1, -1 << 62}
 

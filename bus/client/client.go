@@ -1,5 +1,5 @@
-// Package client is what a Go program imports to buy answers on the market: it submits tasks, reads their
-// streams without gaps, resumes and cancels them.
+// Package client buys answers on the market for a Go program: it submits tasks, reads their streams without
+// gaps, resumes and cancels them.
 //
 //	c, err := client.New(client.Config{ID: "dev"}, b)
 //	stream, err := c.Submit(ctx, bus.Task{Body: body})
@@ -9,7 +9,7 @@
 //		fmt.Print(chunk.Text)
 //	}
 //
-// Errors that the market gives are *bus.Error: decide by bus.CodeOf.
+// The market's errors are of type *bus.Error: decide by bus.CodeOf.
 package client
 
 import (
@@ -48,7 +48,7 @@ type Reader struct {
 	doubts  *bounded.Cache[string, string, doubt] // likewise
 }
 
-// NewReader subscribes to what comes for a name.
+// NewReader subscribes to the answers for a name.
 func NewReader(name string, b bus.Bus) (*Reader, error) {
 	if err := bus.CheckID("reader", name); err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func New(c Config, b bus.Bus) (*Client, error) {
 	return cl, r.listen()
 }
 
-// Client returns a client whose answers come to the reader, in whose name all is said for it.
+// Client returns a client whose answers come to the reader, and that speaks in the reader's name.
 func (r *Reader) Client(c Config) (*Client, error) {
 	c, err := c.filled()
 	if err != nil {
@@ -138,7 +138,7 @@ func (r *Reader) Client(c Config) (*Client, error) {
 	return cl, nil
 }
 
-// gateway is who speaks for the client, "" where it does so itself.
+// gateway returns the gateway that speaks for the client, "" if there is none.
 func (cl *Client) gateway() string {
 	if cl.reader.name == cl.c.ID {
 		return ""
@@ -146,7 +146,7 @@ func (cl *Client) gateway() string {
 	return cl.reader.name
 }
 
-// token is what the reader calls the answer to a task: the same whenever it asks for it.
+// token returns the reader's name for the answer to a task: the same whenever it asks for it.
 func (cl *Client) token(task string) string {
 	if cl.gateway() == "" {
 		return task
@@ -223,9 +223,9 @@ func (cl *Client) forget(s *Stream) {
 }
 
 // Submit sends a task whose answer comes as a stream, to be read to its end or closed. It returns once an
-// agent has accepted it, or with the reason why none did. A task without an id gets a random one. One that
-// ended with CodeUnknown, and that the same program sends again under its id within ten minutes, is looked
-// for before it is placed anew. When ctx ends, the task is cancelled, also after Submit has returned.
+// agent has accepted it, or with the reason why none did. A task without an id gets a random one. A task that
+// ended with CodeUnknown, and that the same program sends again under its id within ten minutes, is first
+// looked for at all hubs. When ctx ends, the task is cancelled, also after Submit has returned.
 func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, cancelled(ctx)
@@ -242,9 +242,9 @@ func (cl *Client) Submit(ctx context.Context, t bus.Task) (*Stream, error) {
 	return s, nil
 }
 
-// Begin is Submit, but waits for nothing: told is called whenever something has happened, perhaps before
-// Begin has returned, and must not wait; then Verdict and Poll say what there is. Where told is nil, Await
-// and Next wait for it. The task is taken back by Cancel or Close alone.
+// Begin is like Submit, but waits for nothing: told is called whenever something has happened, perhaps before
+// Begin has returned, and must not wait; then Verdict and Poll tell the state. With told nil, Await and Next
+// wait for it. Only Cancel or Close take the task back.
 func (cl *Client) Begin(t bus.Task, told func()) (*Stream, error) {
 	return cl.begin(t, told, func(*Stream) {})
 }
@@ -270,7 +270,7 @@ func cancelled(ctx context.Context) error {
 }
 
 // Ask sends a task and returns its whole answer. It comes as a stream, so that a door or an agent that dies
-// is noticed within seconds. A Result may come beside an error: what was served and paid before it. When ctx
+// is noticed within seconds. A Result may come with an error: the part served and paid before it. When ctx
 // ends, the task is cancelled.
 func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 	if t.ID == "" {
@@ -319,7 +319,7 @@ func (cl *Client) Ask(ctx context.Context, t bus.Task) (bus.Result, error) {
 	}
 }
 
-// extraCost is what an Extra takes beside its bytes.
+// extraCost is the memory of an Extra beside its bytes.
 const extraCost = 32
 
 // cancelTask cancels a task wherever it is: at the door or its hub.
@@ -349,8 +349,8 @@ func (cl *Client) Feedback(hub, task string, quality float64) error {
 	return cl.judge(hub, &bus.Feedback{Client: cl.c.ID, Task: task, Quality: quality})
 }
 
-// Gold tells it by a reference answer: of a client that the hub's operator has not named as a judge, that is
-// a feedback like any.
+// Gold is Feedback by a reference answer. It counts as gold only from a client that the hub's operator has
+// named as a judge.
 func (cl *Client) Gold(hub, task string, quality float64) error {
 	return cl.judge(hub, &bus.Feedback{Client: cl.c.ID, Task: task, Quality: quality, Gold: true})
 }
@@ -374,13 +374,13 @@ func (cl *Client) Deposit(ctx context.Context, client string, amount market.Cred
 		bus.FundsRequest{ID: id, Client: client, Amount: amount})
 }
 
-// Balance says what a client has with the treasury and with hubs.
+// Balance returns a client's money with the treasury and with hubs.
 func (cl *Client) Balance(ctx context.Context, client string) (bus.FundsReply, error) {
 	return cl.funds(ctx, bus.OpBalance, bus.BalanceSubject(client, cl.bus.Name()),
 		bus.FundsRequest{ID: rand.Text(), Client: client})
 }
 
-// Holdings is Balance with what each hub says that it has. A hub that is silent is waited for a second.
+// Holdings is Balance with the accounts that each hub reports. A silent hub is waited for a second.
 func (cl *Client) Holdings(ctx context.Context, client string) (bus.FundsReply, error) {
 	return cl.funds(ctx, bus.OpBalance, bus.BalanceSubject(client, cl.bus.Name()),
 		bus.FundsRequest{ID: rand.Text(), Client: client, Hubs: true})

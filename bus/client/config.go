@@ -9,7 +9,7 @@ import (
 	"souk/bus/reader"
 )
 
-// Config says who the client is and how much it keeps. Zero fields take the values of Default.
+// Config names the client and bounds what it keeps. Zero fields take the values of Default.
 type Config struct {
 	ID string // the client's id, as the treasury knows it
 
@@ -18,7 +18,7 @@ type Config struct {
 	AckEvery    uint64        // chunks read between two acknowledgements, which let the agent forget them
 	MaxWait     time.Duration // for the market's verdict on a task, where ctx sets no earlier end
 
-	// not nil: told how many bytes more all streams of it keep, or fewer, in steps. It must not wait.
+	// not nil: called with the change in the bytes that all streams of it keep, in steps. It must not wait.
 	Grown func(bytes int)
 }
 
@@ -61,7 +61,7 @@ func (c Config) filled() (Config, error) {
 	return c, nil
 }
 
-// reader is what the machine of each stream needs to know of it.
+// reader returns the configuration of each stream's machine.
 func (c Config) reader() reader.Config {
 	return reader.Config{
 		MaxChunks: buffer, MaxBytes: c.BufferBytes, AckEvery: c.AckEvery,

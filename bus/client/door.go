@@ -10,10 +10,10 @@ import (
 	"souk/bus/reader"
 )
 
-// doorWait is the longest wait for what a door says at once: a quote comes within [bus.QuoteWithin].
+// doorWait is the longest wait for a door's own answers: a quote comes within [bus.QuoteWithin].
 const doorWait = 2 * time.Second
 
-// askDoor asks a door what it says at once, and reads its answer into said; what names that.
+// askDoor asks a door for an answer of its own, and reads that into said; what names it in errors.
 func (cl *Client) askDoor(ctx context.Context, what string, m bus.Msg, said bus.Message) error {
 	waiting, stop := context.WithTimeout(ctx, doorWait)
 	defer stop()
@@ -33,8 +33,8 @@ func (cl *Client) askDoor(ctx context.Context, what string, m bus.Msg, said bus.
 	return nil
 }
 
-// Quote asks what a task would be given if it were submitted now. Nothing is bought, reserved or remembered,
-// and what is said is an estimate. Where no hub has a quote the error says why, and the quote what each says.
+// Quote estimates what a task would get if it were submitted now. Nothing is bought, reserved or remembered.
+// Where no hub has a quote the error says why, and the quote lists each hub's reason.
 func (cl *Client) Quote(ctx context.Context, t bus.Task) (q bus.Quote, err error) {
 	t.Client = cl.c.ID
 	data, err := bus.Encode(&t)
@@ -52,9 +52,9 @@ func (cl *Client) Quote(ctx context.Context, t bus.Task) (q bus.Quote, err error
 	return q, nil
 }
 
-// EndSession says that a session of the client has had its last turn, and returns how many hubs were told:
-// what is kept for its next turn may go. It changes nothing that was sold; twice is once. With the last turn
-// itself it is said by [bus.Task.SessionEnd]. It waits for a door for some seconds at most.
+// EndSession tells that a session of the client has had its last turn, so that what is kept for its next turn
+// may go, and returns how many hubs were told. It changes nothing that was sold, and may be repeated.
+// [bus.Task.SessionEnd] tells it with the last turn itself. It waits for a door for some seconds at most.
 func (cl *Client) EndSession(ctx context.Context, session string) (hubs int, err error) {
 	e := &bus.SessionEnd{Session: session}
 	if err := e.Validate(); err != nil {

@@ -17,12 +17,12 @@ import (
 	"souk/bus/bounded"
 )
 
-// Memo remembers results of tools, so that a call that an agent makes again is answered without the tool.
-// What may be remembered its caller says: a tool of which nothing is said may change anything, so it is
-// called each time, and what was remembered of its scope is forgotten.
+// Memo remembers results of tools, so that an agent's repeated call is answered without running the tool. The
+// caller says which tools may be remembered: a tool that is not listed may change anything, so it is run each
+// time, and everything remembered of its scope is forgotten.
 //
-// A scope is a world that calls see: what one call writes, the others of its scope read. Sessions that share
-// a database are one scope. All methods may be called from many goroutines.
+// A scope is a set of calls that see one another's writes. Sessions that share a database are one scope. All
+// methods may be called from many goroutines.
 type Memo struct {
 	c MemoConfig
 
@@ -32,16 +32,16 @@ type Memo struct {
 	stats  MemoStats
 }
 
-// MemoConfig says what is remembered.
+// MemoConfig lists the tools whose results are remembered, and the limits.
 type MemoConfig struct {
 	Tools   map[string]Tool
-	Entries int // results at most, and
-	// of all of them, arguments included; beyond either the scope with most forgets what it used longest ago.
-	// 0: 4096, 16 MB. What is larger than all may be is not remembered; below 0 nothing is.
+	Entries int // results at most
+	// bytes at most, of results and arguments; beyond either limit the scope with most forgets what it used
+	// longest ago. 0: 4096 results, 16 MB. A larger result is not remembered; below 0 none is.
 	Bytes int
 }
 
-// Tool is what is known of one tool.
+// Tool says how long a tool's results hold, and which tools' results its calls change.
 type Tool struct {
 	Keep time.Duration // how long a result holds; 0: it is not remembered
 	// tools whose results its calls change, "*" is all; with Keep 0 and none, it writes nothing
@@ -81,8 +81,8 @@ func (m *Memo) Stats() MemoStats {
 	return m.stats
 }
 
-// Call is the result of a tool for arguments, which are JSON: as it was remembered, else as call says. An
-// error is remembered by nobody. The result is not to be changed.
+// Call returns the result of a tool for arguments in JSON: the remembered one, else that of call, whose
+// errors are not remembered. The result is not to be changed.
 func (m *Memo) Call(ctx context.Context, scope, tool string, args []byte,
 	call func(context.Context) ([]byte, error)) ([]byte, error) {
 	of, known := m.c.Tools[tool]
@@ -126,7 +126,7 @@ func (m *Memo) Call(ctx context.Context, scope, tool string, args []byte,
 	return result, err
 }
 
-// find is what is remembered and still holds.
+// find returns a remembered result that still holds.
 func (m *Memo) find(key memoKey, now time.Time) ([]byte, bool) {
 	x := m.kept.Get(key)
 	if x != nil && !now.Before(x.until) {
@@ -166,7 +166,7 @@ func (m *Memo) wrote(scope string, tools []string) {
 	}
 }
 
-// Forget forgets all of a scope, as when its world was changed by others, or it has ended.
+// Forget forgets all of a scope, as when others changed its data, or it has ended.
 func (m *Memo) Forget(scope string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -176,9 +176,9 @@ func (m *Memo) Forget(scope string) {
 // mostArgs bounds the arguments of calls that are remembered.
 const mostArgs = 64 << 10
 
-// canonicalJSON is one text for all that say the same: members by name, no space. Numbers stay as they are
-// written. An object that names a member twice is refused, since its readers do not agree what it says, and
-// so is what is no text, or may be: it is read as the same sign, whatever it was.
+// canonicalJSON returns one text for all JSON of the same meaning: members sorted by name, no space. Numbers
+// stay as written. An object that names a member twice is refused, since readers do not agree on its meaning;
+// so is invalid text, and U+FFFD, into which invalid text is decoded.
 func canonicalJSON(data []byte) (string, error) {
 	if len(data) > mostArgs {
 		return "", fmt.Errorf("%d bytes of arguments, at most %d are remembered", len(data), mostArgs)

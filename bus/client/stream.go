@@ -33,7 +33,7 @@ type Stream struct {
 	counted int             // bytes that Config.Grown was told of
 }
 
-// step is in what steps a stream counts what it keeps.
+// step is the unit in which a stream counts what it keeps.
 const step = 4 << 10
 
 // count tells Config.Grown what the stream keeps. The lock is held.
@@ -61,7 +61,7 @@ func (s *Stream) Accepted() bus.Accepted {
 	return s.m.Accepted()
 }
 
-// Result is how the task ended. It is there once Next has returned an error that came from the agent:
+// Result returns the task's result. It is there once Next has returned an error that came from the agent:
 // io.EOF, or the *bus.Error that the Result carries.
 func (s *Stream) Result() (bus.Result, bool) {
 	s.mu.Lock()
@@ -89,21 +89,21 @@ func (s *Stream) Next(ctx context.Context) (bus.Chunk, error) {
 	}
 }
 
-// Poll is Next for who is told of news: it does not wait, and returns neither a chunk nor an error where
-// there is news to come.
+// Poll is like Next, but does not wait: ok is false, without an error, while there may be more. It is for
+// callers that Begin's told wakes.
 func (s *Stream) Poll() (c bus.Chunk, ok bool, err error) {
 	c, err = s.take()
 	return c, c.Task != "", err
 }
 
-// Unread is how much of the answer waits to be read, in bytes, and whether that is all that is to come.
+// Unread returns how many bytes of the answer wait to be read, and whether no more will come.
 func (s *Stream) Unread() (bytes int, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.m.Unread(), s.m.Ended()
 }
 
-// take returns a chunk, or the stream's end, or neither if there will be news.
+// take returns a chunk, or the stream's end, or neither if more may come.
 func (s *Stream) take() (bus.Chunk, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Stream) take() (bus.Chunk, error) {
 	return c, s.end()
 }
 
-// end is how the answer ended. The lock is held.
+// end returns the error with which the answer ended. The lock is held.
 func (s *Stream) end() error {
 	if err := s.m.Err(); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (s *Stream) Verdict() (known bool, err error) {
 	return true, nil
 }
 
-// Cancel asks whoever has the task to end the answer. What was served until then is paid; the stream goes on
+// Cancel asks whoever has the task to end the answer. The part served until then is paid; the stream goes on
 // to its end frame, whose Result has CodeCancelled. Cancel may be called again, to no effect.
 func (s *Stream) Cancel() { s.step(reader.Cancel{}) }
 
@@ -206,7 +206,7 @@ func (s *Stream) tell() {
 	}
 }
 
-// do does what the machine wants done. The lock is held.
+// do carries out the machine's effects. The lock is held.
 func (s *Stream) do(now time.Time) {
 	r := s.m.Ready()
 	s.send(r)
@@ -218,7 +218,7 @@ func (s *Stream) do(now time.Time) {
 	s.count()
 }
 
-// send is the part of it that others hear. The lock is held.
+// send carries out those that others hear. The lock is held.
 func (s *Stream) send(r reader.Ready) {
 	if r.CancelTask {
 		s.cl.cancelTask(s.id)
@@ -244,8 +244,8 @@ func (s *Stream) send(r reader.Ready) {
 	}
 }
 
-// ask gives a task to the market, whose verdict is taken in unless the market was asked again since. The lock
-// is held.
+// ask gives a task to the market. The verdict is ignored if the market was asked again since. The lock is
+// held.
 func (s *Stream) ask(t *bus.Task, n int) {
 	data, err := bus.Encode(t)
 	if err != nil {

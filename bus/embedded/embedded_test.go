@@ -238,7 +238,7 @@ func TestTheLargestBodyFitsInAMessage(t *testing.T) {
 	}
 }
 
-// BenchmarkStart is what a market on one machine pays for its servers when it starts, and ends.
+// BenchmarkStart starts and ends the servers of a market on one machine.
 func BenchmarkStart(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {

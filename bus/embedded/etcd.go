@@ -34,7 +34,7 @@ import (
 	"souk/bus/regular"
 )
 
-// segmentBytes is what etcd's log preallocates, twice: 128 MB by default, for a registry of a few KB.
+// segmentBytes is the size of a segment of etcd's log, which preallocates two: 64 MB by default each.
 const segmentBytes = 4 << 20
 
 func init() { wal.SegmentSizeBytes = segmentBytes }
@@ -214,8 +214,8 @@ func regulars(dir string) error {
 	})
 }
 
-// whole reads etcd's database through, if there is one, and reports whether anything of a log is in it. A
-// damaged one has etcd panic on a goroutine of its own, which nobody can make an error of.
+// whole reads etcd's database through, if there is one, and reports whether it holds anything of a log. A
+// damaged database makes etcd panic on a goroutine of its own, where nobody can recover.
 func whole(path string) (used bool, err error) {
 	if err := regular.Check(path); err != nil {
 		return false, fmt.Errorf("%w: %w", errFiles, err)

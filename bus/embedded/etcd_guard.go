@@ -28,7 +28,7 @@ import (
 type guard struct {
 	limits EtcdLimits
 	etcd   *etcdserver.EtcdServer
-	named  bool // members show certificates; else all of them are one
+	named  bool // members show certificates; else all share one name
 	log    *slog.Logger
 
 	mu       sync.Mutex
@@ -88,7 +88,7 @@ func nameOf(auth credentials.AuthInfo) string {
 	return info.State.VerifiedChains[0][0].Subject.CommonName
 }
 
-// refuse makes the error of one who is beyond a bound, and says so in the log, once a minute.
+// refuse makes the error for a member beyond a bound, and logs it, once a minute.
 func (g *guard) refuse(code codes.Code, m *member, format string, args ...any) error {
 	says := fmt.Sprintf(format, args...)
 	who := ""
@@ -103,7 +103,7 @@ func (g *guard) refuse(code codes.Code, m *member, format string, args ...any) e
 	return status.Error(code, "souk: "+says)
 }
 
-// methods are what members may call; the others are root's alone.
+// allowed reports whether members may call a method; all others are root's alone.
 func allowed(method string, request any) bool {
 	switch method {
 	case "/etcdserverpb.KV/Range", "/etcdserverpb.KV/Put", "/etcdserverpb.KV/DeleteRange",

@@ -35,11 +35,11 @@ type EtcdLimits struct {
 	Revisions  int64         // what may be kept of earlier revisions by number: more than watches fall behind
 }
 
-// Rate is so much a second, and so much at once after a rest.
+// Rate allows Each requests a second, and Burst of them at once after a rest.
 type Rate struct{ Each, Burst float64 }
 
-// DefaultEtcdLimits are for a market of a thousand agents and a registry of 64 MB, on a server that stays
-// below 512 MB.
+// DefaultEtcdLimits suit a market of a thousand agents and a registry of 64 MB, on a server that stays below
+// 512 MB.
 func DefaultEtcdLimits() EtcdLimits {
 	return EtcdLimits{
 		Connections: 64, Streams: 1024, Watches: 2048, Leases: 1024, LeaseTTL: time.Hour,

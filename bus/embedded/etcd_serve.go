@@ -18,8 +18,7 @@ import (
 	"souk/bus/natsauth"
 )
 
-// door is where members come in by a socket. It is ours and not etcd's, which bounds neither connections nor
-// what is asked on them.
+// door accepts members' connections by a socket. etcd itself bounds neither connections nor requests.
 type door struct {
 	guard  *guard
 	listen net.Listener
@@ -34,7 +33,7 @@ func listenEtcd(address string) (net.Listener, error) {
 	return net.Listen("tcp", address)
 }
 
-// secureEtcd is how members are believed: by a certificate of the CA, and by nothing else.
+// secureEtcd has members prove who they are by a certificate of the CA, and by nothing else.
 func secureEtcd(files natsauth.Files) (*tls.Config, error) {
 	if files == (natsauth.Files{}) {
 		return nil, nil
@@ -70,7 +69,7 @@ func openDoor(g *guard, l net.Listener, secure *tls.Config) *door {
 	return d
 }
 
-// closeWithin is how long requests that are at work may take once the server is to end.
+// closeWithin bounds how long running requests may take once the server is to end.
 const closeWithin = time.Second
 
 func (d *door) close() {

@@ -15,7 +15,7 @@ import (
 	"souk/bus"
 )
 
-// jobsEvery is how often the database is looked at: at the rates that members have it grows by a few MB
+// tendEvery is how often the database's size is checked: at the rates that members have it grows by a few MB
 // meanwhile.
 const tendEvery = time.Second
 

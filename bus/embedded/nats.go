@@ -21,12 +21,11 @@ import (
 	"souk/bus/natsauth"
 )
 
-// readyIn is how long a server may take to come up before it is given up; both need a few
-// milliseconds on an idle machine.
+// readyIn bounds how long a server may take to come up; both need a few milliseconds on an idle machine.
 const readyIn = 20 * time.Second
 
-// shakeWithin is how long whoever connects may take for TLS, and for its creds: a thousand agents may come
-// back at once, and the connect line of one that speaks for many has hundreds of kilobytes.
+// shakeWithin bounds how long a new connection may take for TLS, and for its creds: a thousand agents may
+// come back at once, and the connect line of one that speaks for many has hundreds of kilobytes.
 const shakeWithin = 10 * time.Second
 
 // NATSConfig says where the server listens.
@@ -167,7 +166,7 @@ func splitAddress(address string) (host string, port int, err error) {
 // InProcessConn connects without a socket.
 func (n *NATS) InProcessConn() (net.Conn, error) { return n.server.InProcessConn() }
 
-// URL is where clients connect, "" if the server does not listen.
+// URL returns the address for clients, "" if the server does not listen.
 func (n *NATS) URL() string { return n.url }
 
 // Close ends all connections and the server.
@@ -261,13 +260,13 @@ func (l *natsLog) refuse(now time.Time, kind, text string) {
 // seldom counts what may happen any number of times, by kind, and has each said once in [bus.SayAgain].
 type seldom map[string]*done
 
-// done is what was done of one kind: when it was said last, and how often it was done since.
+// done counts one kind of action, between two log lines.
 type done struct {
 	told  time.Time
 	times int
 }
 
-// mostKinds bounds the kinds: a part of them is the word of whoever comes. Beyond them all are one.
+// mostKinds bounds the kinds of log lines: connections can make up parts of them. All beyond count as one.
 const mostKinds = 16
 
 // count counts one more. It returns how many there were since that was said last; 0: it is not to be said

@@ -14,12 +14,11 @@ import (
 // finding that out again: it takes half a millisecond.
 type token [sha256.Size]byte
 
-// maxTokens is how many of them are remembered of one name: a process shows one.
+// maxTokens bounds the tokens remembered of one name: a process shows one.
 const maxTokens = 8
 
-// answerIn is how long who has no room waits for the answer, on its own connection: it comes again as soon as
-// it has heard. After two seconds the server asks whether somebody is still there, and its clients take that
-// for no answer.
+// answerIn bounds how long a refused process waits for the answer on its own connection: it comes again as
+// soon as it has heard. After two seconds the server sends a ping, which clients take for no answer.
 const answerIn = 1500 * time.Millisecond
 
 // Check reports whether a connection is let in. The server asks on that connection's own goroutine, with no
@@ -58,7 +57,7 @@ func (g *natsGuard) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
-// account returns the account of a key, if it is one of the two that a server has.
+// account returns the account of a key, if it is one of the server's two.
 func (g *natsGuard) account(key string) (a natsauth.Account, ok bool) {
 	if key != g.auth.Market && key != g.auth.System {
 		return a, false
@@ -96,10 +95,10 @@ func (g *natsGuard) admit(who *natsauth.Identity, seen token, cid uint64) bool {
 	if !g.room(h, cid) {
 		return false
 	}
-	p := g.guests[cid] // it may show something else later on
+	p := g.connections[cid] // it may show something else later on
 	switch {
 	case p == nil:
-		g.guests[cid] = &guest{of: h}
+		g.connections[cid] = &connection{of: h}
 	case p.of != h:
 		p.of.here = slices.DeleteFunc(p.of.here, func(c uint64) bool { return c == cid })
 		p.of = h

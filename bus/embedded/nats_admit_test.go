@@ -87,7 +87,7 @@ func TestWhoShowsCredsTwiceIsOne(t *testing.T) {
 	}
 	g.mu.Lock()
 	var cid uint64
-	for cid = range g.guests {
+	for cid = range g.connections {
 	}
 	g.mu.Unlock()
 	ada := &natsauth.Identity{Name: "ada", Role: bus.RoleClient}
@@ -103,7 +103,7 @@ func TestWhoShowsCredsTwiceIsOne(t *testing.T) {
 		t.Fatal("it is refused")
 	}
 	a, b := g.names["ada"].here, g.names["bob"].here
-	if len(a) != 0 || len(b) != 1 || g.guests[cid].of.name != "bob" {
+	if len(a) != 0 || len(b) != 1 || g.connections[cid].of.name != "bob" {
 		t.Errorf("it is counted to ada %d times, to bob %d times", len(a), len(b))
 	}
 	for i := range 100 {

@@ -31,8 +31,8 @@ const (
 	serverPing, serverPings = 20 * time.Second, 3
 )
 
-// Look is how often connections are looked at. In that time somebody can fill what the server keeps for each
-// of them, and no more.
+// How often connections are looked at: within a look's period a process can fill the server's buffers for
+// each of its connections, and no more.
 const (
 	lookEvery = 100 * time.Millisecond
 	lookBusy  = 25 * time.Millisecond  // where so much came meanwhile
@@ -53,10 +53,10 @@ type natsGuard struct {
 	auth   *natsauth.Server
 	log    *slog.Logger
 
-	mu     sync.Mutex
-	guests map[uint64]*guest // by connection
-	names  map[string]*host  // by who it is
-	shown  map[token]*host   // by what it showed, and was found good
+	mu          sync.Mutex
+	connections map[uint64]*connection // by connection
+	names       map[string]*host       // by who it is
+	shown       map[token]*host        // by what it showed, and was found good
 
 	busy bool // by the last look
 	now  func() time.Time
@@ -67,14 +67,14 @@ type natsGuard struct {
 }
 
 func newNATSGuard(auth *natsauth.Server, log *slog.Logger) *natsGuard {
-	g := &natsGuard{auth: auth, log: log, guests: map[uint64]*guest{}, names: map[string]*host{},
+	g := &natsGuard{auth: auth, log: log, connections: map[uint64]*connection{}, names: map[string]*host{},
 		shown: map[token]*host{}, now: time.Now, closing: make(chan struct{})}
 	g.shut = func(connection uint64) { g.server.DisconnectClientByID(connection) }
 	return g
 }
 
-// guest counts what one connection uses.
-type guest struct {
+// connection counts what one connection uses.
+type connection struct {
 	of *host
 
 	inMsgs, outMsgs, inBytes, outBytes int64
@@ -132,9 +132,9 @@ func (g *natsGuard) look(now time.Time) {
 		h.conns, h.pending, h.came = h.conns[:0], 0, 0
 		h.here = slices.DeleteFunc(h.here, g.gone)
 	}
-	maps.DeleteFunc(g.guests, func(cid uint64, _ *guest) bool { return g.gone(cid) })
+	maps.DeleteFunc(g.connections, func(cid uint64, _ *connection) bool { return g.gone(cid) })
 	for _, c := range z.Conns {
-		if p := g.guests[c.Cid]; p != nil {
+		if p := g.connections[c.Cid]; p != nil {
 			p.of.count(p, c, now)
 		}
 	}
@@ -171,7 +171,7 @@ func (g *natsGuard) dismiss() {
 }
 
 // count adds a connection to what its name has.
-func (h *host) count(p *guest, c *server.ConnInfo, now time.Time) {
+func (h *host) count(p *connection, c *server.ConnInfo, now time.Time) {
 	h.conns = append(h.conns, c)
 	h.pending += c.Pending
 	h.came += c.InMsgs - p.inMsgs
@@ -231,7 +231,7 @@ func (g *natsGuard) bound(h *host, now time.Time) {
 	}
 }
 
-// slowest is for which of a name's connections most waits.
+// slowest returns the index of the name's connection for which most waits.
 func (h *host) slowest() int {
 	at := 0
 	for i, c := range h.conns {

@@ -119,7 +119,7 @@ func TestWhatALookCloses(t *testing.T) {
 		shut = nil
 		h := &host{name: "x", share: share}
 		for _, i := range c.conns {
-			h.count(&guest{}, i, time.Now())
+			h.count(&connection{}, i, time.Now())
 		}
 		g.bound(h, time.Now())
 		if len(shut) != len(c.want) {
@@ -135,7 +135,7 @@ func TestWhatALookCloses(t *testing.T) {
 	shut = nil
 	for name, pending := range map[string]int{"a": 50 << 20, "b": 60 << 20, "c": 40 << 20} {
 		h := &host{name: name, share: bus.Share{}}
-		h.count(&guest{}, conn(uint64(name[0]), pending), time.Now())
+		h.count(&connection{}, conn(uint64(name[0]), pending), time.Now())
 		g.names[name] = h
 	}
 	g.relieve(time.Now())
@@ -145,13 +145,13 @@ func TestWhatALookCloses(t *testing.T) {
 	// what waits for one who is barred is gone with him, and nobody else is closed for it
 	shut = nil
 	mallory := &host{name: "m", share: bus.Share{Says: bus.Traffic{Messages: 1}}}
-	mallory.count(&guest{}, conn('m', 0), time.Now())
+	mallory.count(&connection{}, conn('m', 0), time.Now())
 	c := conn('m', 140<<20)
 	c.InMsgs = 1000
 	mallory.conns = nil
-	mallory.count(&guest{}, c, time.Now())
+	mallory.count(&connection{}, c, time.Now())
 	g.names = map[string]*host{"m": mallory, "a": {name: "a"}}
-	g.names["a"].count(&guest{}, conn('a', 100), time.Now())
+	g.names["a"].count(&connection{}, conn('a', 100), time.Now())
 	g.bound(mallory, time.Now())
 	g.relieve(time.Now())
 	if len(shut) != 0 { // the bar itself ends his

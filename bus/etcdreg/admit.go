@@ -16,7 +16,7 @@ import (
 	"souk/bus"
 )
 
-// User is who may use etcd: the common name of a certificate, and what it may do there.
+// User is the common name of a certificate, and what it may do in etcd.
 type User struct {
 	Name string
 	bus.Access

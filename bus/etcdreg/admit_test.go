@@ -50,7 +50,7 @@ func guard(t testing.TB) guarded {
 	return guarded{s, keys}
 }
 
-// as is how a name connects.
+// as returns the configuration with which a name connects.
 func (g guarded) as(t testing.TB, name string) etcdreg.Config {
 	t.Helper()
 	files, err := natsauth.ClientCert(g.keys, name, time.Now())

@@ -97,7 +97,7 @@ func wantErr(t *testing.T, what string, got, want error) {
 	}
 }
 
-// listing is what a prefix holds, as text: "a=1 b=2".
+// listing returns the keys below a prefix as text: "a=1 b=2".
 func listing(t *testing.T, r bus.Registry, prefix string) string {
 	t.Helper()
 	kvs, err := r.Get(bustest.Within(t), prefix)

@@ -154,7 +154,7 @@ func (c Config) failed(what string, err error) error {
 		bus.Redact(strings.Join(c.Endpoints, ",")), bus.RedactError(err), advice)
 }
 
-// span is what etcd is to read for a key of [bus.Registry]: that key, or what is below it.
+// span returns etcd's options to read a key of [bus.Registry], or all keys below one that ends in "/".
 func span(key string) []clientv3.OpOption {
 	if strings.HasSuffix(key, "/") {
 		return []clientv3.OpOption{clientv3.WithPrefix()}

@@ -332,7 +332,7 @@ func (l *lease) Close(ctx context.Context) error {
 	return wrap("close lease on", l.key, err)
 }
 
-// revokeIn is how long a lease that is of no use is worth revoking; its time runs out anyway.
+// revokeIn bounds how long it is tried to revoke a useless lease; its time runs out anyway.
 const revokeIn = time.Second
 
 func (l *lease) revoke() {

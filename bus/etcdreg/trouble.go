@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// troubleEvery is how often etcd is asked whether it is well, and askWithin how long it may take to say so.
+// troubleEvery is how often etcd is asked whether it is well, and askWithin bounds each question.
 const (
 	troubleEvery = 5 * time.Second
 	askWithin    = 3 * time.Second
@@ -53,18 +53,19 @@ func (r *Registry) Trouble() error {
 	return nil
 }
 
-// heard notes a revision that etcd said.
-func (t *trouble) heard(rev int64) {
+// heard notes a revision that etcd said when it was asked after before had been heard.
+func (t *trouble) heard(before, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if rev >= t.rev {
+	switch {
+	case rev >= t.rev:
 		t.rev, t.wentBack = rev, 0
-		return
+	case rev < before:
+		if t.wentBack == 0 {
+			t.count.WentBack++
+		}
+		t.wentBack = rev
 	}
-	if t.wentBack == 0 {
-		t.count.WentBack++
-	}
-	t.wentBack = rev
 }
 
 func (t *trouble) alarmed(rev int64) {
@@ -94,12 +95,15 @@ func (r *Registry) diagnose(ctx context.Context, probe string, often time.Durati
 func (r *Registry) ask(ctx context.Context, probe string) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
+	r.trouble.mu.Lock()
+	before := r.trouble.rev
+	r.trouble.mu.Unlock()
 	// what a majority knows: a member that is behind is none that went back
 	out, err := r.client.Get(ctx, probe, append(span(probe), clientv3.WithCountOnly())...)
 	if err != nil {
 		return
 	}
-	r.trouble.heard(out.Header.Revision)
+	r.trouble.heard(before, out.Header.Revision)
 	alarms, err := r.client.AlarmList(ctx)
 	if err != nil {
 		return

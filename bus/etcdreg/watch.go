@@ -27,6 +27,7 @@ func (r *Registry) Watch(ctx context.Context, key string) (<-chan bus.Event, err
 	if err != nil {
 		return nil, wrap("watch", key, err)
 	}
+	r.trouble.heard(0, state.Header.Revision)
 	out := make(chan bus.Event)
 	go func() {
 		defer close(out)

@@ -2,7 +2,7 @@ package follow
 
 import "sync/atomic"
 
-// mostIdle is how many goroutines of a crew stay when there is nothing to do.
+// mostIdle bounds the goroutines that a crew keeps when there is nothing to do.
 const mostIdle = 128
 
 // Crew runs functions at once, each on a goroutine of its own, and keeps some of those for the next. One that

@@ -36,14 +36,14 @@ type Candidate struct {
 	pausing      atomic.Pointer[string]
 }
 
-// Awaited is how often a leadership was waited for whose holder nothing proved to have ended.
+// Awaited counts the leaderships that were waited for, since nothing proved that their holder had ended.
 func (c *Candidate) Awaited() int64 { return c.awaited.Load() }
 
-// evictAgain is how soon a registry is asked again that did not answer.
+// evictAgain is the pause before a registry is asked again that did not answer.
 const evictAgain = 200 * time.Millisecond
 
-// giveWay is how long one that may be a copy leaves a leadership alone that has ended: the original, started
-// again, has it by then.
+// giveWay is how long a possible copy leaves an ended leadership alone: the original, started again, has it
+// by then.
 const giveWay = 500 * time.Millisecond
 
 // Elect wins the election. A leadership of an earlier life is ended, where that life is proven to have ended,

@@ -8,7 +8,7 @@ import (
 	"souk/bus"
 )
 
-// evictWithin is how long the registry may take to end a lease.
+// evictWithin bounds how long the registry may take to end a lease.
 const evictWithin = 2 * time.Second
 
 // Evict ends the lease that a key is under, if dead says of the key's value that its owner has died: the lock

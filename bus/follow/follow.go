@@ -15,8 +15,8 @@ import (
 	"souk/bus"
 )
 
-// Follower is what a shell does with the news. It is called from one goroutine, in the order of the
-// changes. A nil function is not called.
+// Follower holds the callbacks of [Run]. They are called from one goroutine, in the order of the changes. A
+// nil function is not called.
 type Follower struct {
 	Set    func(bus.KV)     // a key is there, or has another value
 	Gone   func(key string) // a key that was there is no longer
@@ -25,7 +25,7 @@ type Follower struct {
 	Anew   <-chan func()
 	Tick   func()        // every Every, between the others, whether or not the registry answers
 	Every  time.Duration // 0: never
-	Failed func(error)   // the registry did not answer, and is asked again; nil: the log says so
+	Failed func(error)   // the registry did not answer, and is asked again; nil: it is logged
 	Works  func()        // it answers
 	Log    *slog.Logger  // nil: slog.Default
 }
@@ -33,10 +33,10 @@ type Follower struct {
 // again is the mean pause before a registry that does not answer is asked again.
 const again = 400 * time.Millisecond
 
-// Run follows a key, or every key below a prefix that ends in "/", until ctx ends. While the registry is
-// out of reach nothing is told: what was there still counts as there. Once it answers again, Run tells what
-// has changed or gone since, then Synced. An outage is one line of the log when it begins, one a minute
-// while it lasts, and one when it ends; unless Failed and Works are there, who follows says so himself.
+// Run follows a key, or every key below a prefix that ends in "/", until ctx ends. While the registry is out
+// of reach Run calls nothing: what was there still counts as there. Once it answers again, Run reports what
+// has changed or gone since, then calls Synced. An outage is one log line when it begins, one a minute while
+// it lasts, and one when it ends; with Failed and Works set, the caller logs instead.
 func Run(ctx context.Context, r bus.Registry, key string, f Follower) {
 	w := watch{key: key, f: f, there: map[string]int64{}}
 	var tick <-chan time.Time
@@ -69,7 +69,7 @@ func (w *watch) watch(ctx context.Context, r bus.Registry, tick <-chan time.Time
 	return w.follow(ctx, events, tick)
 }
 
-// watch is what Run knows.
+// watch is the state of Run.
 type watch struct {
 	key    string
 	f      Follower
@@ -186,7 +186,7 @@ func (w *watch) pause(ctx context.Context, tick <-chan time.Time) {
 	}
 }
 
-// heldEvery is how often a process looks whether its directory is still there.
+// heldEvery is how often a process checks that its directory is still there.
 const heldEvery = time.Second
 
 // While runs something until ctx ends, or held says that the directory is lost that it runs on.

@@ -47,7 +47,7 @@ func (c *Candidate) Lead(ctx context.Context,
 		}
 		if err == nil {
 			wait = againLeast
-			deposed.Works(time.Now(), "lead") // lead says so
+			deposed.Works(time.Now(), "lead") // lead logs it
 			err = c.once(ctx, l, lead)
 			c.pausing.Store(nil)
 			switch gives := errors.Is(err, ErrGivesWay); {

@@ -15,8 +15,8 @@ type Reign struct {
 	Yield <-chan struct{} // closed when it is to be given back
 }
 
-// askAgain is how soon a registry is asked again that did not answer, and how long it has for that; resignIn
-// is how long it may take to hear that a leader leaves.
+// askAgain is the pause before a registry is asked again that did not answer, and bounds each question;
+// resignIn bounds how long a leader takes to resign.
 const askAgain, resignIn = time.Second, time.Second
 
 // Pause waits while the process leads. It returns early when ctx ends, and with bus.ErrLost or ErrGivesWay

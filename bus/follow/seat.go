@@ -78,7 +78,7 @@ const (
 	takeAgain = 500 * time.Millisecond
 	askWho    = time.Second
 	leaveIn   = time.Second
-	// takeSlack is how much longer than its TTL the lease of one that died may be there.
+	// takeSlack bounds how much longer than its TTL a dead process's lease may be there.
 	takeSlack = 3 * time.Second
 )
 
@@ -137,7 +137,7 @@ func (s *Seat) Take(ctx context.Context) error {
 	}
 }
 
-// since is how long it has been so, by when it was first.
+// since returns how long a state has lasted; first is when it began.
 func since(first *time.Time, now time.Time) time.Duration {
 	if first.IsZero() {
 		*first = now
@@ -145,8 +145,8 @@ func since(first *time.Time, now time.Time) time.Duration {
 	return now.Sub(*first)
 }
 
-// evict ends the lease that an earlier life has left behind, or this one had lost. It reports whether there
-// was one.
+// evict ends the lease that an earlier life has left behind, or this one had lost. It reports whether it
+// ended one.
 func (s *Seat) evict(ctx context.Context) bool {
 	var h holder
 	var own bool

@@ -20,7 +20,7 @@ type Watchdog struct {
 	last  *string                // of Enters alone: the name that was called last
 }
 
-// Hangs is how long a call of a policy may take. It has some microseconds.
+// Hangs bounds how long a call of a policy may take. It has some microseconds.
 const Hangs = 5 * time.Second
 
 // Enters is told which policy is called, and "" when it is back, by one goroutine at a time.

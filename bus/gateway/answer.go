@@ -12,7 +12,7 @@ import (
 	"souk/bus/openai"
 )
 
-// answer is what one request is given: by one task, or by several. It runs whether or not anybody reads it,
+// answer is the answer to one request, by one task or by several. It runs whether or not anybody reads it,
 // until its last task has ended or it is given up.
 type answer struct {
 	s     *Server
@@ -66,7 +66,7 @@ type answer struct {
 	cut      atomic.Bool  // to make room
 }
 
-// errLeft is why a task is cancelled whose client has gone.
+// errLeft is the reason to cancel a task whose client has gone.
 var errLeft = errors.New("its client has left, or has closed its side of the connection")
 
 // prepare makes an answer ready for readers.
@@ -98,7 +98,7 @@ func (a *answer) hold(i int, stream *client.Stream) {
 	}
 }
 
-// release notes that it has ended: nothing may keep what it was asked any longer.
+// release notes that a task has ended: its body may be freed.
 func (a *answer) release(i int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -135,10 +135,10 @@ func (h *held) giveUp() {
 	h.late = time.AfterFunc(lastWord, h.stream.Close)
 }
 
-// lastWord is how long it is waited for what a task costs that was cancelled.
+// lastWord bounds the wait for the cost of a cancelled task.
 const lastWord = 2 * time.Second
 
-// cost notes what is paid for a task that has failed.
+// cost notes the payment for a task that has failed.
 func (a *answer) cost(i int, err error) {
 	var said *client.Refusal
 	if errors.As(err, &said) {

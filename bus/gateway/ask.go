@@ -74,8 +74,9 @@ type keptKey struct{ key, answer string }
 // idempotencyKey names a request that is served once however often it comes.
 const idempotencyKey = "Idempotency-Key"
 
-// ask starts an answer, or finds the one that was asked for already by the very body that came. data is what
-// the market is asked. response is not nil where the answer is to be written as one.
+// ask starts an answer, or finds the one that an earlier request with the very same body started. came is the
+// body as it came, data the body for the market. response is set where the answer is to be written as a
+// response of /v1/responses.
 func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, response *openai.Responses,
 	room *share) (*answer, error) {
 	about := s.keys.about(k)
@@ -131,8 +132,8 @@ func (s *Server) ask(r *http.Request, came, data []byte, kind string, k *key, re
 	return s.enter(a, room)
 }
 
-// fingerprint is what a request asks for that comes under an Idempotency-Key: its body, and the terms and
-// names of its headers as they are read; not when it came, or how often, or by which of the key's secrets.
+// fingerprint hashes a request that comes under an Idempotency-Key: its body, and the terms and names of its
+// headers as they are read; not when it came, or how often, or by which of the key's secrets.
 func fingerprint(body []byte, pattern string, tasks []bus.Task) (sum [32]byte) {
 	h := sha256.New()
 	h.Write(body)
@@ -170,6 +171,9 @@ func (s *Server) admitAnswer(a *answer, room *share) (*answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.kept[id]
+	if known != nil && known.gaveNothing() { // it has just been refused: finished will forget it
+		known = nil
+	}
 	switch {
 	case !s.keys.good(time.Now(), a.key): // else revoked finds it among those that are open
 		return nil, errRevoked()
@@ -186,8 +190,8 @@ func (s *Server) admitAnswer(a *answer, room *share) (*answer, error) {
 		return nil, again(bus.CodeDraining, time.Second, "this gateway is shutting down: ask another one, "+
 			"or again")
 	case len(s.open) >= s.c.MaxOpen:
-		return nil, again(bus.CodeTooManyTasks, time.Second, "%d answers are open, the limit of this gateway",
-			s.c.MaxOpen)
+		return nil, again(bus.CodeTooManyTasks, time.Second, "%d answers are open, the limit of this "+
+			"gateway: ask another one, or again", s.c.MaxOpen)
 	}
 	cost, sending := a.takes()
 	if err := room.resize(cost + sending); err != nil {

@@ -23,10 +23,10 @@ type awake struct {
 }
 
 const (
-	// nap is how long the process may have stopped before it counts. A revocation within that time is heard
-	// as late as the process goes on, and then soon.
+	// nap bounds how long the process may stop without it counting. A revocation within that time is heard as
+	// late as the process goes on, and then soon.
 	nap = 2 * time.Second
-	// keysWithin is how long a request waits for keys to be read.
+	// keysWithin bounds how long a request waits for keys to be read.
 	keysWithin = 2 * time.Second
 )
 

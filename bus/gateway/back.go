@@ -8,12 +8,12 @@ import (
 	"souk/bus"
 )
 
-// back is what of a request for several answers is held back. Each of them sets aside what it may cost at
-// most, and takes room and slots of its client, so money, room and slots may do for some at once and not for
-// all, though they do for all of them one after another. The first that is held back is asked for again
-// whenever another has ended, and now and then, as other requests may have taken them, too. It waits as long
-// as some of its request is asked for or served, backWithin beyond that, and until the request's deadline
-// where it has one: then it is refused, and the request with it.
+// back holds back some tasks of a request for several answers. Each task sets aside what it may cost at most,
+// and takes room and slots of its client, so money, room and slots may do for some at once and not for all,
+// though they do for all of them one after another. The first task held back is asked for again whenever
+// another has ended, and now and then, as other requests may have freed room, too. It waits as long as some
+// of its request is asked for or served, backWithin beyond that, and until the request's deadline where it
+// has one: then it is refused, and the request with it.
 type back struct {
 	parts []*part     // held back, in the order of their answers
 	going int         // tasks that are asked for, or served
@@ -21,7 +21,7 @@ type back struct {
 	timer *time.Timer // asks for the first again
 }
 
-// backWithin is how long a hub has a task wait for a slot that says nothing of it.
+// backWithin is the time for which a hub lets a task wait for a slot if the task sets none.
 const backWithin = time.Minute
 
 // notNow are the refusals that others of the same request may be the reason of, and that end with them.

@@ -11,7 +11,7 @@ import (
 	"souk/bus"
 )
 
-// firstRead is what room a body has at first: nearly all need no more.
+// firstRead is the initial buffer of a body: nearly all need no more.
 const firstRead = 4 << 10
 
 // readBody reads all of a body, of bounded size; its time is bounded since the request came. It takes room
@@ -23,8 +23,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) (
 			"it is", coding)
 	case r.ContentLength > bus.MaxBody:
 		w.Header().Set("Connection", "close")
-		return nil, refuse(bus.CodeTooLarge, "body of %d bytes: at most %d are taken", r.ContentLength,
-			bus.MaxBody)
+		return nil, refuse(bus.CodeTooLarge, "body of %d bytes, at most %d are taken: send a shorter prompt",
+			r.ContentLength, bus.MaxBody)
 	}
 	whole, known := bus.MaxBody+1, r.ContentLength >= 0 // a byte more, for the end to show
 	if known {
@@ -53,7 +53,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, room *share) (
 			http.NewResponseController(w).SetReadDeadline(time.Time{})
 			return body, nil
 		case errors.As(err, &large):
-			return nil, refuse(bus.CodeTooLarge, "the body has more than %d bytes", bus.MaxBody)
+			return nil, refuse(bus.CodeTooLarge, "over %d bytes of body: send a shorter prompt", bus.MaxBody)
 		case err != nil:
 			w.Header().Set("Connection", "close")
 			return nil, s.noBody(err)
@@ -66,9 +66,10 @@ func (s *Server) noBody(err error) *refusal {
 	var late net.Error
 	switch {
 	case errors.As(err, &late) && late.Timeout():
-		return refuse(bus.CodeBadRequest, "the body did not come whole within %v", s.c.BodyWithin)
+		return refuse(bus.CodeBadRequest, "the body did not come whole within %v: send it faster, or less",
+			s.c.BodyWithin)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return refuse(bus.CodeBadRequest, "the body broke off before its end")
+		return refuse(bus.CodeBadRequest, "the body broke off before its end: send it again, whole")
 	}
-	return refuse(bus.CodeBadRequest, "the body's chunks are malformed, or it broke off")
+	return refuse(bus.CodeBadRequest, "the body's chunks are malformed, or it broke off: send it again")
 }

@@ -11,7 +11,7 @@ import (
 	"souk/bus/rawconn"
 )
 
-// unsent is how much a connection's kernel buffer holds of what its client does not take.
+// unsent bounds what a connection's kernel buffer holds that its client does not read.
 const unsent = 64 << 10
 
 // narrow gives connections such buffers, and cheaper system calls.
@@ -52,7 +52,7 @@ type conn struct {
 	shown   *shown       // by its last request whose key was well-formed; HTTP/1: of its goroutine
 }
 
-// freeHeader is what a header takes at no cost: a connection has buffers that it does not need yet.
+// freeHeader is the size of a header that is free: a connection has buffers that it does not need yet.
 const freeHeader = 4 << 10
 
 func (c *conn) Read(p []byte) (int, error) {

@@ -21,7 +21,7 @@ import (
 	"souk/bus/openai"
 )
 
-// Deps is what a Server is wired to.
+// Deps holds the ports of a Server.
 type Deps struct {
 	Bus      bus.Bus
 	Registry bus.Registry
@@ -56,7 +56,7 @@ type Server struct {
 	idle     chan struct{} // closed when nothing is open while draining
 }
 
-// heard is what a hub last said of itself.
+// heard is a hub's last status, and when it came.
 type heard struct {
 	status bus.Status
 	at     time.Time
@@ -121,7 +121,7 @@ func (s *Server) Stats() Stats {
 	return out
 }
 
-// lookEvery is how often keys are looked at whose time may be over.
+// lookEvery is how often keys are checked for having expired.
 const lookEvery = 250 * time.Millisecond
 
 // Run serves until ctx ends. Then new requests are refused, answers that are open may end within
@@ -236,7 +236,8 @@ func errEnds() *refusal {
 const servedIsPaid = "what was served until now is paid"
 
 func errRevoked() *refusal {
-	return refuse(openai.CodeInvalidKey, "the key was revoked or replaced, or its time is over")
+	return refuse(openai.CodeInvalidKey, "the key was revoked or replaced, or has expired: ask its "+
+		"operator for another")
 }
 
 // revoked cuts the answers of keys that are good no more, and of secrets in whose place another is.
@@ -274,7 +275,7 @@ func (s *Server) onStatus(m bus.Msg) {
 
 const (
 	maxHubs = 1024
-	// silent is how old the last word of a hub that sells may be.
+	// silent is the age at which the last status of a hub that sells no longer counts.
 	silent = 15 * time.Second
 )
 

@@ -18,13 +18,14 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, k *key) error {
 	}
 	if r.ContentLength != 0 { // while it is not read, nobody sees that its sender leaves
 		w.Header().Set("Connection", "close")
-		return refuse(bus.CodeBadRequest, "a stream is asked for without a body")
+		return refuse(bus.CodeBadRequest, "a stream is asked for by GET without a body: leave it out")
 	}
 	last := -1
 	if text := r.Header.Get("Last-Event-ID"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
-			return refuse(bus.CodeBadRequest, "header Last-Event-ID: %.40q is not the id of an event", text)
+			return refuse(bus.CodeBadRequest, "header Last-Event-ID: %.40q is not the id of an "+
+				"event: write the last that was read, or leave it out", text)
 		}
 		last = int(n)
 	}
@@ -159,8 +160,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, a *answer, reade
 	}
 }
 
-// errTaken is what a reader is told whose stream another request has taken over.
-func errTaken() *refusal { return refuse(bus.CodeAnswerGone, "another request reads this answer now") }
+func errTaken() *refusal {
+	return refuse(bus.CodeAnswerGone, "another request reads this answer now: one at a time can")
+}
 
 // await waits for the answer's end, or, where that does not wait for its reader, for whoever asked to leave.
 func (a *answer) await(r *http.Request) error {

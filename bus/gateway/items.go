@@ -24,7 +24,7 @@ type item struct {
 	until time.Time
 }
 
-// itemCost is what an item takes beside its bytes, about.
+// itemCost estimates the memory of an item beside its bytes.
 const itemCost = 256
 
 // newItems keeps items for a while, of so many bytes of one key's and of all.
@@ -80,5 +80,4 @@ func (s *items) expired(now time.Time) {
 	})
 }
 
-// forget drops all of a key.
 func (s *items) forget(key string) { s.change(func() { s.all.DropOwner(key) }) }

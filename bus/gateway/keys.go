@@ -37,7 +37,7 @@ type bucket struct {
 	at   time.Time
 }
 
-// longest is what anybody is told to wait at most.
+// longest bounds how long anybody is told to wait.
 const longest = 24 * time.Hour
 
 // take reports whether one more may pass, and else how long to wait.
@@ -64,7 +64,7 @@ func newKeyring(c Config, log *slog.Logger) *keyring {
 		wrong: bounded.New[string, string, bucket](maxAddresses, 0)}
 }
 
-// set takes in what the registry says of a key. One that cannot be read is none.
+// set takes in a key's entry of the registry. One that cannot be read counts as gone.
 func (r *keyring) set(kv bus.KV) {
 	id := bus.LastElement(kv.Key)
 	var k bus.APIKey
@@ -121,7 +121,8 @@ func (r *keyring) admit(now time.Time, p *shown, address string) (*key, error) {
 	}
 	b, _ := r.wrong.Add(address, address)
 	if wait, ok := b.take(now, float64(r.c.WrongKeys)); !ok {
-		return nil, again(openai.CodeRateLimited, wait, "too many wrong keys come from this address")
+		return nil, again(openai.CodeRateLimited, wait, "too many wrong keys come from this address: wait, "+
+			"and check the key")
 	}
 	why := "the key is not known here: it has expired, was revoked or belongs to another market"
 	switch {
@@ -142,7 +143,7 @@ func (r *keyring) begin(now time.Time, k *key) error {
 	defer r.mu.Unlock()
 	if k.Rate > 0 {
 		if wait, ok := k.rate.take(now, k.Rate); !ok {
-			return again(openai.CodeRateLimited, wait, "the key may ask %v times a second", k.Rate)
+			return again(openai.CodeRateLimited, wait, "the key may ask %v times a second: wait", k.Rate)
 		}
 	}
 	most := r.c.MaxOpenKey
@@ -150,8 +151,8 @@ func (r *keyring) begin(now time.Time, k *key) error {
 		most = k.Open
 	}
 	if k.open >= most {
-		return again(bus.CodeTooManyTasks, time.Second, "%d answers of this key are open, its limit here",
-			k.open)
+		return again(bus.CodeTooManyTasks, time.Second, "%d answers of this key are open, its limit here: "+
+			"wait for one to end", k.open)
 	}
 	k.open++
 	return nil
@@ -170,7 +171,7 @@ func (r *keyring) end(k *key) {
 	k.open--
 }
 
-// about is what a key allows now: it may change at any time.
+// about returns a key's entry as of now: it may change at any time.
 func (r *keyring) about(k *key) bus.APIKey {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,11 +24,11 @@ type memory struct {
 	headers atomic.Int64 // of it, what has come of headers whose requests are not known yet
 }
 
-// front is what new requests may fill.
+// front returns the part of the memory that new requests may fill.
 func (m *memory) front() int64 { return m.most / 4 * 3 }
 
-// over is by how much too much is taken for answers to go on growing: the rest is for what they take in while
-// room is made.
+// over returns how many bytes must be freed before answers may grow further: a sixteenth of all stays for
+// what they take in while room is made.
 func (m *memory) over() int { return int(m.used.Load() - m.most/16*15) }
 
 // full reports whether nothing may grow any more.
@@ -69,7 +69,7 @@ func (m *memory) add(n int) {
 	}
 }
 
-// share is what one owner takes of a memory. It is used by one goroutine at a time.
+// share counts one owner's part of a memory. It is used by one goroutine at a time.
 type share struct {
 	of   *memory
 	held int
@@ -132,7 +132,7 @@ func (s *share) leave(more int) {
 	}
 }
 
-// step is by how much what grows with each chunk is counted at once.
+// step is the amount that is counted ahead for what grows with each chunk.
 const step = 4 << 10
 
 // reach makes it n bytes at least.
@@ -142,13 +142,12 @@ func (s *share) reach(n int) {
 	}
 }
 
-// refuse says that there is no room for a new request.
 func (m *memory) refuse() *refusal {
 	return again(bus.CodeNoRoom, retryDefault*time.Millisecond, "this gateway's memory is full: "+
 		"ask another one, or again")
 }
 
-// headerCost is what a header takes.
+// headerCost estimates the memory of a header.
 func headerCost(h http.Header) (n int) {
 	for name, values := range h {
 		n += fieldCost + len(name)
@@ -204,7 +203,8 @@ func (a *answer) makeRoom() {
 	why := refuse(bus.CodeNoRoom, "the gateway's memory is full, and this answer takes most of it: "+
 		"ask with stream: true, and read it as it comes")
 	if a.asked.Stream {
-		why = refuse(bus.CodeSlowReader, "the gateway's memory is full, and of this answer most was not taken")
+		why = refuse(bus.CodeSlowReader, "the gateway's memory is full, and most of this answer was not "+
+			"read: read it as it comes")
 	}
 	a.mu.Lock()
 	if a.running > 0 {
@@ -234,7 +234,7 @@ func (a *answer) account() {
 	}
 }
 
-// bytes is what there is of the answer itself. The lock is held.
+// bytes counts the memory of the answer's text so far. The lock is held.
 func (a *answer) bytes() int {
 	n := a.out.size() + cap(a.object) + 1024
 	if a.said != nil && a.asked.Stream {
@@ -246,8 +246,8 @@ func (a *answer) bytes() int {
 	return n
 }
 
-// takes is what an answer takes before anything has come of it: each body once, of those that tasks share
-// too. sending is what comes to it while the market is asked, and is counted then: each task's message.
+// takes estimates an answer's memory before any of it has come. A body that tasks share counts once. sending
+// is the memory of the tasks' messages, which counts only while the market is asked.
 func (a *answer) takes() (n, sending int) {
 	n = answerCost
 	for i, t := range a.asked.Tasks {

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// outbox is what a stream says and its client has not taken, or, where the client may come back, all of it as
-// far as it is kept. It is part of an answer, under its lock.
+// outbox holds the part of a stream that its client has not read, or, where the client may come back, all of
+// it as far as it is kept. It is part of an answer, under its lock.
 type outbox struct {
 	most     int
 	numbered bool // events have ids, and are kept
@@ -22,8 +22,8 @@ type outbox struct {
 	event []byte
 }
 
-// put adds what write appends: whole events. It reports whether there was room. taken is how far the client
-// has read.
+// put adds the whole events that write appends. It reports whether there was room. taken is how far the
+// client has read.
 func (o *outbox) put(taken int, write func(dst []byte) ([]byte, error)) (room bool, err error) {
 	before := cap(o.buf)
 	if !o.numbered {
@@ -53,7 +53,6 @@ func (o *outbox) put(taken int, write func(dst []byte) ([]byte, error)) (room bo
 	return o.first <= taken, err
 }
 
-// size is what it takes.
 func (o *outbox) size() int {
 	return o.array + o.lent + cap(o.spare) + cap(o.event) + 8*cap(o.ids)
 }

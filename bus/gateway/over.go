@@ -36,7 +36,7 @@ func (a *answer) finish() {
 		}
 	case a.response != nil && !a.asked.Stream:
 		a.object = a.said.Object()
-	case a.response != nil: // its last event is that of its task
+	case a.response != nil: // its last event is its task's
 	case a.asked.Stream:
 		a.out.put(a.taken, func(dst []byte) ([]byte, error) {
 			if a.asked.Usage {
@@ -111,7 +111,7 @@ func (s *Server) finished(a *answer, refused *refusal) {
 	if !a.kept {
 		return
 	}
-	if refused != nil && !refused.last && !a.hasBegun() { // nothing was given: who asks again is to be served
+	if a.gaveNothing() { // who asks again is to be served
 		s.unkeep(a)
 		return
 	}
@@ -125,6 +125,19 @@ func (s *Server) finished(a *answer, refused *refusal) {
 		defer s.mu.Unlock()
 		s.unkeep(a)
 	})
+}
+
+// gaveNothing reports whether an answer has ended with a refusal, before anything of it was given, that a
+// repeat of the request need not meet.
+func (a *answer) gaveNothing() bool {
+	select {
+	case <-a.over:
+	default:
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.refused != nil && !a.refused.last && !a.began
 }
 
 // unkeep forgets an answer. The server's lock is held.
@@ -144,12 +157,6 @@ func (s *Server) unkeep(a *answer) {
 	if a.forget != nil {
 		a.forget.Stop()
 	}
-}
-
-func (a *answer) hasBegun() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.began
 }
 
 // list notes whether it is kept, once it has ended, and returns what it takes.

@@ -79,7 +79,7 @@ func (a *answer) runHere() {
 	defer func() {
 		if !done {
 			p.drop()
-			a.fail(refuse(bus.CodeInternal, "the gateway failed: this is a fault of ours"))
+			a.fail(refuse(bus.CodeInternal, "the gateway failed, which is a fault of ours: ask again"))
 		}
 		a.finish()
 	}()
@@ -88,7 +88,7 @@ func (a *answer) runHere() {
 	}
 }
 
-// some takes in what there is, for who waits for it, and reports whether that was all.
+// some takes in the chunks that have come, for a waiting handler, and reports whether those were all.
 func (p *part) some() (done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *part) begin() (done bool) {
 	return false
 }
 
-// enough is how many bytes of an answer are to be there before whoever serves it is woken for them.
+// enough is the number of an answer's bytes for which its handler is woken.
 const enough = 4 << 10
 
 // news is called by the stream.
@@ -181,7 +181,7 @@ func (p *part) verdict() bool {
 	return true
 }
 
-// pump takes in what there is. The lock is held.
+// pump takes in the chunks that have come. The lock is held.
 func (p *part) pump() {
 	if p.over.Load() || !p.verdict() {
 		return
@@ -224,8 +224,8 @@ func (p *part) pump() {
 	}
 }
 
-// breakOff ends an answer of which the gateway takes no more than it has. What was served of it is paid: what
-// that is stands in the last word of whoever has it, which is waited for. The lock is held.
+// breakOff ends an answer of which the gateway takes no more. The part served is paid, and the gateway waits
+// for the end frame, which says how much. The lock is held.
 func (p *part) breakOff(why error) {
 	p.take = func(*bus.Chunk, *bus.Result) error { return nil }
 	p.a.fail(asRefusal(why))
@@ -253,8 +253,8 @@ func (p *part) fail(err error) {
 	p.end()
 }
 
-// unheard reports whether an error leaves open what the task costs: its last word has not come, or was that
-// nobody knows.
+// unheard reports whether an error leaves the task's cost open: its result has not come, or was that nobody
+// knows.
 func (p *part) unheard(err error) bool {
 	code := bus.CodeOf(err)
 	_, said := errors.AsType[*client.Refusal](err)
@@ -283,7 +283,7 @@ func (p *part) letGo() {
 	}
 }
 
-// end says that nothing more comes. The lock is held.
+// end marks the part as complete. The lock is held.
 func (p *part) end() {
 	p.done = true
 	if p.wake != nil {

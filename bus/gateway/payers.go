@@ -6,8 +6,8 @@ import (
 	"souk/bus/client"
 )
 
-// payers are the clients of the market that the gateway speaks for: one for each name, as long as anybody
-// uses it, so that its limits are those of all that is asked under that name.
+// payers are the market's clients for whom the gateway speaks: one for each name, as long as anybody uses it,
+// so that its limits hold for all requests under that name together.
 type payers struct {
 	open func(id string) (*client.Client, error)
 	most int // that are remembered though nobody uses them
@@ -24,7 +24,7 @@ type payer struct {
 	users int
 }
 
-// mostPayers is how many are remembered: another is made in a microsecond.
+// mostPayers bounds those remembered: another is made in a microsecond.
 const mostPayers = 4096
 
 func newPayers(most int, open func(string) (*client.Client, error)) *payers {
@@ -48,7 +48,7 @@ func (s *payers) take(id string) (*payer, error) {
 	return p, nil
 }
 
-// leave says that one who took it uses it no more.
+// leave counts one user less.
 func (p *payer) leave() {
 	s := p.of
 	s.mu.Lock()

@@ -64,7 +64,7 @@ func (a *answer) attach(last int) (reader int, news chan struct{}, err error) {
 	return a.reader, a.news, nil
 }
 
-// gone is why a stream cannot be read from behind an event, or, at -1, from its beginning. The lock is held.
+// gone says why a stream cannot be read from behind an event, or, at -1, from the first. The lock is held.
 func (a *answer) gone(last int) *refusal {
 	to := a.out.lost + len(a.out.ids) - 1
 	yet := " yet"
@@ -84,7 +84,7 @@ func (a *answer) gone(last int) *refusal {
 	return why
 }
 
-// left says that who read the answer reads no more. Unless it can be read again that is its end.
+// left notes that the reader is gone. Unless the answer can be read again, that ends it.
 func (a *answer) left(reader int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,7 +131,7 @@ func (a *answer) next(reader int) (data []byte, all, mine bool) {
 	}
 	data, ok := a.out.take(a.taken)
 	if !ok { // what it has not taken yet is kept no more
-		why := refuse(bus.CodeSlowReader, "too much of the answer was not taken")
+		why := refuse(bus.CodeSlowReader, "too much of the answer was not read: read it as it comes")
 		why.task = a.shape.ID
 		return a.errorEvent(nil, why), true, true
 	}
@@ -140,7 +140,7 @@ func (a *answer) next(reader int) (data []byte, all, mine bool) {
 	return data, a.running == 0, true
 }
 
-// leaves is what a reader is told that has closed its side of the connection: it may still read.
+// leaves makes the refusal for a reader that has closed its side of the connection: it may still read.
 func (a *answer) leaves() *refusal {
 	if !a.kept {
 		<-a.over // then it is known what is paid all the same

@@ -13,7 +13,7 @@ import (
 	"souk/market"
 )
 
-// refusal is why a request has no answer, or none to its end.
+// refusal says why a request has no answer, or none to its end.
 type refusal struct {
 	code    bus.Code
 	message string
@@ -38,7 +38,7 @@ func again(code bus.Code, after time.Duration, format string, args ...any) *refu
 	return r
 }
 
-// asRefusal is what an error means to a client.
+// asRefusal turns an error into the refusal that the client is shown.
 func asRefusal(err error) *refusal {
 	var mine *refusal
 	var said *client.Refusal
@@ -59,7 +59,7 @@ func asRefusal(err error) *refusal {
 	return refuse(bus.CodeInternal, "%v", err)
 }
 
-// retryDefault is when a request may come again whose refusal says nothing of it, in milliseconds.
+// retryDefault is the wait before a retry, in milliseconds, where a refusal names none.
 const retryDefault = 1000
 
 // write answers a request with a refusal.
@@ -93,7 +93,7 @@ func (r *refusal) write(w http.ResponseWriter) {
 	w.Write(r.shown().Append(nil))
 }
 
-// shown is how it is written.
+// shown returns the refusal as it is written.
 func (r *refusal) shown() openai.Refusal {
 	s := openai.Refusal{Code: r.code, Message: r.message, Task: r.task, RetryMS: r.retryMS}
 	if r.summed {

@@ -13,8 +13,8 @@ import (
 	"souk/bus/openai"
 )
 
-// list is what is sold now, of what a key may ask for. Where the market is out of reach nobody knows, and who
-// asks is not told that nothing is.
+// list returns the models sold now that a key may ask for. Where the market is out of reach it returns an
+// error, not an empty list.
 func (s *Server) list(k *key) ([]openai.Model, error) {
 	if s.d.Bus.Connected().IsZero() {
 		return nil, bus.ErrDisconnected
@@ -53,7 +53,8 @@ func (s *Server) model(_ http.ResponseWriter, r *http.Request, k *key) ([]byte, 
 	}
 	i := slices.IndexFunc(all, func(m openai.Model) bool { return m.ID == id })
 	if i < 0 {
-		return nil, refuse(bus.CodeUnknownModel, "model %.200q is not sold here now", id)
+		return nil, refuse(bus.CodeUnknownModel, "model %.200q is not sold here now: GET /v1/models lists "+
+			"those that are", id)
 	}
 	return json.Marshal(all[i])
 }

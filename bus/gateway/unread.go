@@ -18,7 +18,7 @@ func (b *toEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// restWithin is how long the rest of a body is waited for that nobody wants any more.
+// restWithin bounds the wait for the rest of a body that is of no use any more.
 const restWithin = time.Second
 
 // leaveBody bounds the wait of net/http for what nobody has read, before it writes the answer.

@@ -41,7 +41,8 @@ func (a *answer) relay(e writer) func(*bus.Chunk, *bus.Result) error {
 			return dst, nil
 		})
 		if err == nil && !room && (a.reader != 0 || !a.kept) {
-			err = refuse(bus.CodeSlowReader, "more than %d bytes of the answer were not taken", a.out.most)
+			err = refuse(bus.CodeSlowReader, "more than %d bytes of the answer were not read: read it as "+
+				"it comes", a.out.most)
 		}
 		a.account()
 		a.tell()

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// Most is how many bytes are read at most, and MostName bounds each name among them.
+// Most bounds the bytes that are read, and MostName each name among them.
 const (
 	Most     = 64 << 20
 	MostName = 1 << 10
@@ -41,8 +41,8 @@ func Sealed(data []byte) ([]byte, error) {
 	return append(data, sum[:]...), nil
 }
 
-// Read reads a sealed struct into one that is empty, by a pointer to it. Only that numbers are what their
-// fields can hold is sure then: see [Check].
+// Read reads a sealed struct into an empty one, given by pointer. It only ensures that numbers fit their
+// fields: see [Check].
 func Read(data []byte, v any) error {
 	head, end := head(v), len(data)-sha256.Size
 	switch {

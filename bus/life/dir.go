@@ -29,14 +29,15 @@ const (
 // Dir is a directory that this process has, as it holds the lock on the file LOCK in it. The file LIVES
 // beside it has a line for each of the last lives: its text, when that life changed LOCK last, which no copy
 // onto it can repeat, and a word of that life on what it has written. It ends with "moved" where what is in
-// the directory may be an older copy all the same.
+// the directory may be an older copy all the same, and with "confirmed" where it might have been, and
+// somebody has said that it is none.
 type Dir struct {
 	path  string
 	lock  *fileutil.LockedFile
 	own   Life
 	past  []entry // of earlier lives, the last one last
 	lived bool
-	moved atomic.Bool
+	state atomic.Int32 // an index of states
 
 	mu   sync.Mutex
 	word string
@@ -95,23 +96,31 @@ func holder(name string) string {
 func (d *Dir) read(changed uint64) {
 	text, err := regular.Read(filepath.Join(d.path, "LIVES"), maxLIVES)
 	d.lived = !errors.Is(err, os.ErrNotExist)
-	past, here, doubted := d.lines(string(text), changed)
+	past, here, state := d.lines(string(text), changed)
 	for i := range past {
 		if !here {
 			past[i].word = "-"
 		}
 	}
 	d.past = past
-	d.moved.Store(d.lived && (!here || doubted))
+	if d.lived && !here {
+		state = isMoved
+	}
+	d.state.Store(state)
 }
 
-// lines are the lives that LIVES names, whatever is in it. here reports whether the last of them was here,
-// and left LOCK as it is, and doubted, whether it held what is here for an older copy.
-func (d *Dir) lines(text string, changed uint64) (past []entry, here, doubted bool) {
+// The states of a directory, as LIVES has them: it is known to be no copy, or may be one, or might have been.
+const isOwn, isMoved, isConfirmed int32 = 0, 1, 2
+
+var states = []string{"", " moved", " confirmed"}
+
+// lines parses the lives that LIVES names, whatever is in it. here reports whether the last of them was here,
+// and left LOCK as it is, and state is how it left the directory.
+func (d *Dir) lines(text string, changed uint64) (past []entry, here bool, state int32) {
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), " ")
 		l, err := Parse(fields[0])
-		if here, doubted = false, false; err != nil {
+		if here, state = false, isOwn; err != nil {
 			continue
 		}
 		e := entry{l.String(), "-"}
@@ -119,11 +128,13 @@ func (d *Dir) lines(text string, changed uint64) (past []entry, here, doubted bo
 			then, err := strconv.ParseUint(fields[1], 16, 64)
 			e.word = fields[2]
 			here = err == nil && then == changed && d.differs(l) == ""
-			doubted = len(fields) > 3
+			if len(fields) > 3 {
+				state = max(isMoved, int32(slices.Index(states, " "+fields[3])))
+			}
 		}
 		past = append(past, e)
 	}
-	return past[max(0, len(past)-maxLives):], here, doubted
+	return past[max(0, len(past)-maxLives):], here, state
 }
 
 // Words lists the words of the earlier lives that this very directory has had, the last one last, as far back
@@ -142,7 +153,7 @@ func (d *Dir) Words() (all []string) {
 // then a later one cannot prove that this one has ended, which costs it some seconds.
 func (d *Dir) Begin(word string, kept bool) {
 	if !kept {
-		d.moved.Store(true)
+		d.state.Store(isMoved)
 	}
 	d.word = word
 	d.remember(true)
@@ -177,9 +188,13 @@ func (d *Dir) Wrote(word string) {
 }
 
 // Settle says whether what is in the directory is known to be what was written there last. As long as it is
-// not, later lives find the directory moved, too.
+// not, later lives find the directory moved, too; then they find it confirmed.
 func (d *Dir) Settle(own bool) {
-	d.moved.Store(!own)
+	if !own {
+		d.state.Store(isMoved)
+	} else if d.Moved() {
+		d.state.Store(isConfirmed)
+	}
 	d.remember(true)
 }
 
@@ -197,11 +212,7 @@ func (d *Dir) remember(sync bool) {
 	for _, e := range d.past {
 		text = fmt.Appendf(text, "%s 0 %s\n", e.life, e.word)
 	}
-	text = fmt.Appendf(text, "%s %x %s", d.own, changed, d.word)
-	if d.moved.Load() {
-		text = append(text, " moved"...)
-	}
-	text = append(text, '\n')
+	text = fmt.Appendf(text, "%s %x %s%s\n", d.own, changed, d.word, states[d.state.Load()])
 	path := filepath.Join(d.path, "LIVES")
 	if sync {
 		_ = regular.Replace(path, text)
@@ -243,7 +254,11 @@ func (d *Dir) differs(l Life) string {
 // Moved reports whether the directory was had last on another file, boot or machine, or was written over
 // since, or whether that cannot be told; or was already when it was had last, and nobody has settled that.
 // What is in it may then be an older copy. It is false where nothing was ever here.
-func (d *Dir) Moved() bool { return d.moved.Load() }
+func (d *Dir) Moved() bool { return d.state.Load() == isMoved }
+
+// Confirmed reports whether the directory was moved once, and is held for the newest since by what was said
+// to whoever settled that.
+func (d *Dir) Confirmed() bool { return d.state.Load() == isConfirmed }
 
 // Close lets another have the directory.
 func (d *Dir) Close() error { return d.lock.Close() }

@@ -123,7 +123,7 @@ func begin(what byte, id [3]uint64) Life {
 	return l
 }
 
-// place says why a life is not of this machine and boot, which are those of own; "": it is.
+// place says why a life is not of this machine and boot, which are those of own; "" if it is.
 func (l Life) place(own Life) string {
 	switch {
 	case own.What == 0:

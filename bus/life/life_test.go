@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// hostile is what is no life.
+// hostile lists texts that are no life.
 var hostile = map[string]string{
 	"nothing":            "",
 	"a line's end":       "\n",

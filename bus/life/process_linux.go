@@ -33,8 +33,8 @@ func namespace(kind string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSuffix(strings.TrimPrefix(text, kind+":["), "]"), 10, 32)
 }
 
-// beganAt is when a process began, in ticks since the machine did: field 22 of /proc/PID/stat, see proc(5).
-// The second field may hold anything but ends with the last bracket.
+// beganAt returns when a process began, in ticks since the machine did: field 22 of /proc/PID/stat, see
+// proc(5). The second field may hold anything but ends with the last bracket.
 func beganAt(pid int) (uint64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

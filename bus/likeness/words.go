@@ -125,7 +125,7 @@ func f1(same, said, of int) float64 {
 	return 2 * float64(same) / float64(said+of)
 }
 
-// Likeness is how an answer compares with a reference.
+// Likeness compares an answer with a reference.
 type Likeness struct {
 	Rouge1, Rouge2, RougeL float64 // F1 scores
 	Span                   float64 // 1: the reference stands in it

@@ -193,7 +193,7 @@ func (b *Bus) Serve(about bus.Service) (bus.Subscription, error) {
 	}
 	var s service
 	for _, e := range about.Endpoints {
-		sub, err := b.Subscribe(e.Subject, cmp.Or(e.Queue, "q"), e.Handle) // q is what NATS micro uses
+		sub, err := b.Subscribe(e.Subject, cmp.Or(e.Queue, "q"), e.Handle) // NATS micro uses q
 		if err != nil {
 			s.Stop()
 			return nil, fmt.Errorf("service %s: endpoint %s: %w", about.Name, e.Name, err)
@@ -211,7 +211,7 @@ func (s service) Stop() error {
 	return errors.Join(failed...)
 }
 
-// sub is one subscription: a queue of messages and who takes them.
+// sub is one subscription: a queue of messages and their handler.
 type sub struct {
 	bus       *Bus
 	subject   string

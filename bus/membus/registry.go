@@ -7,111 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"souk/bus"
 )
 
-// watchLimit is how many changes wait for a slow watcher before it is sent the whole state instead.
+// watchLimit bounds the changes that wait for a slow watcher before it is sent the whole state instead.
 const watchLimit = 4096
-
-// store is what all registries of a world share: the tree of keys at one revision.
-type store struct {
-	mu       sync.Mutex
-	rev      int64
-	keys     map[string]*entry
-	watchers []*watcher
-	changed  chan struct{} // closed at the next change
-}
-
-type entry struct {
-	kv    bus.KV
-	lease *lease // nil: none
-}
-
-func newStore() *store {
-	return &store{rev: 1, keys: map[string]*entry{}, changed: make(chan struct{})}
-}
-
-// put writes a key; the caller holds mu and has checked that it may.
-func (s *store) put(key string, value []byte, l *lease) bus.KV {
-	s.rev++
-	e := s.keys[key]
-	if e == nil {
-		e = &entry{kv: bus.KV{Key: key, Create: s.rev}, lease: l}
-		s.keys[key] = e
-	}
-	e.kv.Value, e.kv.Rev = slices.Clone(value), s.rev
-	s.tell(bus.Event{KV: e.kv})
-	return e.kv
-}
-
-// delete removes a key, and with it the lease whose own key it is.
-func (s *store) delete(key string) {
-	e := s.keys[key]
-	if e == nil {
-		return
-	}
-	s.rev++
-	delete(s.keys, key)
-	s.tell(bus.Event{KV: bus.KV{Key: key, Rev: s.rev, Create: e.kv.Create}, Deleted: true})
-	if e.lease != nil && e.lease.key == key {
-		s.end(e.lease)
-	}
-}
-
-// end closes a lease and removes everything under it.
-func (s *store) end(l *lease) {
-	if l.ended {
-		return
-	}
-	l.ended = true
-	close(l.lost)
-	l.goOn()
-	var keys []string
-	for key, e := range s.keys {
-		if e.lease == l {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		s.delete(key)
-	}
-}
-
-func (s *store) expire(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.keys[key]
-	if e == nil || e.lease == nil {
-		return false
-	}
-	s.end(e.lease)
-	return true
-}
-
-func (s *store) tell(ev bus.Event) {
-	close(s.changed)
-	s.changed = make(chan struct{})
-	for _, w := range s.watchers {
-		w.add(ev)
-	}
-}
-
-// under returns the keys with a prefix, sorted.
-func (s *store) under(prefix string) []bus.KV {
-	var out []bus.KV
-	for key, e := range s.keys {
-		if bus.Under(key, prefix) {
-			out = append(out, e.kv)
-		}
-	}
-	slices.SortFunc(out, func(a, b bus.KV) int { return strings.Compare(a.Key, b.Key) })
-	return out
-}
 
 // Registry is one part's connection to the registry. It implements bus.Registry.
 type Registry struct {
@@ -352,87 +254,6 @@ func (r *Registry) Elect(ctx context.Context, key string, value []byte, ttl time
 		case <-ctx.Done():
 		}
 	}
-}
-
-// lease is a Lease and, if it was won by election, a Leadership.
-type lease struct {
-	registry *Registry
-	key      string
-	ttl      time.Duration
-	epoch    int64 // create revision of its key
-	lost     chan struct{}
-
-	// guarded by store.mu
-	ended  bool
-	expiry *time.Timer // runs while the connection is cut
-}
-
-// runOut has the lease end after its time, unless it goes on.
-func (l *lease) runOut() {
-	l.expiry = time.AfterFunc(l.ttl, func() {
-		s := l.registry.store
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.end(l)
-	})
-}
-
-func (l *lease) goOn() {
-	if l.expiry != nil {
-		l.expiry.Stop()
-		l.expiry = nil
-	}
-}
-
-func (l *lease) Epoch() int64          { return l.epoch }
-func (l *lease) Lost() <-chan struct{} { return l.lost }
-
-// do does something with a key, under the store's lock, if the lease lives.
-func (l *lease) do(ctx context.Context, op, key string, value []byte, f func(s *store) error) error {
-	select {
-	case <-l.lost: // known without asking
-		return fmt.Errorf("%s %s: %w", op, key, bus.ErrLost)
-	default:
-	}
-	return l.registry.reach(ctx, op, key, value, func(s *store) error {
-		if l.ended {
-			return bus.ErrLost
-		}
-		return f(s)
-	})
-}
-
-func (l *lease) Update(ctx context.Context, value []byte) error {
-	return l.do(ctx, "update", l.key, value, func(s *store) error { s.put(l.key, value, l); return nil })
-}
-
-func (l *lease) Close(ctx context.Context) error {
-	return l.registry.reach(ctx, "close lease on", l.key, nil, func(s *store) error { s.end(l); return nil })
-}
-
-func (l *lease) Claim(ctx context.Context, key string, value []byte) (fence int64, err error) {
-	err = l.do(ctx, "claim", key, value, func(s *store) error {
-		if e := s.keys[key]; e != nil && e.lease != l {
-			return bus.ErrExists
-		}
-		fence = s.put(key, value, l).Create
-		return nil
-	})
-	return fence, err
-}
-
-func (l *lease) Release(ctx context.Context, key string) error {
-	return l.do(ctx, "release", key, nil, func(s *store) error {
-		e := s.keys[key]
-		switch {
-		case e == nil:
-			return nil
-		case e.lease != l || key == l.key:
-			return bus.ErrExists
-		}
-		s.delete(key)
-		return nil
-	})
 }
 
 // watcher sends one watch's events. It holds at most watchLimit of them.

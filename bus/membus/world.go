@@ -15,11 +15,10 @@ import (
 	"souk/bus"
 )
 
-// PendingLimit is how many messages wait for one slow handler before more are dropped, as many as
-// natsbus keeps.
+// PendingLimit bounds the messages that wait for one slow handler before more are dropped, as in natsbus.
 const PendingLimit = 65536
 
-// World is what all buses of one simulation share.
+// World is the network that all buses of one simulation share.
 type World struct {
 	store *store
 
@@ -100,8 +99,8 @@ func (w *World) DropNext(n int, subject string) {
 	w.drops = append(w.drops, drop{subject, n})
 }
 
-// Expire ends the lease that a key is under, as if its owner had been silent for too long. It reports
-// whether there was one.
+// Expire ends the lease that a key is under, as if its owner had been silent for too long. It reports whether
+// the key had one.
 func (w *World) Expire(key string) bool { return w.store.expire(key) }
 
 // publish routes m to one member of each queue and to every subscription without one. It returns how
@@ -181,7 +180,7 @@ func isWild(subject string) bool {
 	return strings.Contains(subject, "*") || strings.HasSuffix(subject, ">")
 }
 
-// matches reports whether a subject falls under a pattern: '*' is one token, a last '>' one or more.
+// matches reports whether a subject matches a pattern: '*' matches one token, a last '>' one or more.
 func matches(pattern, subject string) bool {
 	for {
 		p, patternMore, pMore := strings.Cut(pattern, ".")

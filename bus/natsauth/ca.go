@@ -36,7 +36,7 @@ const (
 )
 
 const (
-	// CertLife is how long a certificate is good; one with less than CertRest is made anew where the CA is.
+	// CertLife is a certificate's validity; with less than CertRest left it is made anew, where the CA is.
 	CertLife = 90 * 24 * time.Hour
 	CertRest = CertLife / 3
 
@@ -51,8 +51,8 @@ const caName = "souk CA "
 // Root is the name of the certificate that may do anything in etcd, and of no role.
 const Root = "root"
 
-// Files are what one end of a TLS connection shows and believes, PEM all of them. CA alone is who believes
-// and shows nothing; no CA believes those that the system does.
+// Files names the PEM files of one end of a TLS connection. CA alone: it verifies the other side and shows no
+// certificate; no CA: it trusts the system's.
 type Files struct{ CA, Cert, Key string }
 
 func pair(dir, name string) Files {
@@ -319,9 +319,9 @@ func current(c *x509.Certificate, path string, now time.Time) error {
 	return nil
 }
 
-// TLSOf is how one end of a connection uses its files: TLS 1.3, nothing older. It reads them now, so that
-// what is wrong with them is said at the start; certificate and key are read again at each connect, so that
-// they can be renewed under a running process. A server decides itself whether it asks for a certificate.
+// TLSOf makes the TLS configuration of one end of a connection: TLS 1.3, nothing older. It reads the files
+// now, so that errors in them are reported at the start; certificate and key are read again at each connect,
+// so that they can be renewed under a running process. A server decides whether it asks for one.
 func TLSOf(files Files) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS13}
 	if files.CA != "" {

@@ -23,7 +23,7 @@ import (
 	"souk/bus/regular"
 )
 
-// Identity is who a process is on the bus. Printed, it shows no secret.
+// Identity names a process on the bus. Printed, it shows no secret.
 type Identity struct {
 	Name    string
 	Role    bus.Role
@@ -42,7 +42,7 @@ func (i *Identity) String() string {
 // GoString keeps %#v from showing what String does not.
 func (i *Identity) GoString() string { return i.String() }
 
-// JWT is what a server is shown: signed, and no secret without the key.
+// JWT returns the token shown to a server: signed, and no secret without the key.
 func (i *Identity) JWT() string { return i.jwt }
 
 // Sign proves to a server that the key is here.
@@ -72,7 +72,7 @@ func (i *Identity) Agents() (agents []string) {
 	return agents
 }
 
-// Share is how much of a server it may take.
+// Share returns how much of a server the process may use.
 func (i *Identity) Share() bus.Share { return bus.ShareOf(i.Role, len(i.Agents())) }
 
 func day(t time.Time) string {

@@ -28,7 +28,7 @@ func store(t testing.TB) *Store {
 	return s
 }
 
-// may is what the test needs to work.
+// may ends the test on an error.
 func may[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()

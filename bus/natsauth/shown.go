@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// Shown is what a connection showed a server of ours: a user's JWT, and a signature of the nonce that the
-// server gave it.
+// Shown holds the credentials of a connection to a server of ours: a user's JWT, and a signature of the nonce
+// that the server gave it.
 type Shown struct {
 	JWT, Signature string
 	Nonce          []byte

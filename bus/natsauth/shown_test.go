@@ -13,7 +13,7 @@ import (
 	"souk/bus"
 )
 
-// accounts is what a server knows of a market's accounts.
+// accounts returns the accounts of a market as its server knows them.
 func (s *Store) accounts(t *testing.T) map[string]Account {
 	server := may[*Server](t)(s.Server())
 	all := map[string]Account{}

@@ -40,7 +40,7 @@ type Store struct {
 	mu sync.Mutex // of this process; the lock file is between processes
 }
 
-// Valid is how long creds are good, where nothing else is said.
+// Valid is the default validity of creds.
 const Valid = 90 * 24 * time.Hour
 
 // ErrNoStore marks a directory without keys.
@@ -49,7 +49,7 @@ var ErrNoStore = errors.New("there are no keys")
 // ErrDamaged marks a directory of keys that do not belong together, or cannot be read.
 var ErrDamaged = errors.New("the keys are damaged")
 
-// Dir is where a market's keys are, in its data directory.
+// Dir returns the directory of a market's keys, in its data directory.
 func Dir(data string) string { return filepath.Join(data, "auth") }
 
 const (
@@ -271,7 +271,7 @@ type names struct {
 	Names map[string]*name `json:"names"`
 }
 
-// name is what a name belongs to, for ever, and the keys that it has had.
+// name records the role, domain and agents to which a name belongs for ever, and the keys that it has had.
 type name struct {
 	Role   bus.Role  `json:"role"`
 	Domain string    `json:"domain,omitempty"`
@@ -339,7 +339,7 @@ func writeFile(path string, text []byte) error {
 // Dir is the directory itself.
 func (s *Store) Dir() string { return s.dir }
 
-// CredsPath is where the creds of a name are.
+// CredsPath returns the file of a name's creds.
 func (s *Store) CredsPath(name string) string { return filepath.Join(s.dir, credsDir, name+".creds") }
 
 // Signs reports whether the key that makes users is here.
@@ -353,10 +353,10 @@ func (s *Store) ServesAt(url string) error {
 	return writeFile(filepath.Join(s.dir, servedFile), []byte(url+"\n"))
 }
 
-// ServedAt is where the last one did, or does.
+// ServedAt returns the last URL that was served.
 func (s *Store) ServedAt() (url string, err error) { return s.token(servedFile) }
 
-// Server is what a NATS server must know: whom to trust, and the accounts.
+// Server holds what a NATS server must know: whom to trust, and the accounts.
 type Server struct {
 	Operator *jwt.OperatorClaims
 	System   string            // the servers' own account
@@ -364,7 +364,7 @@ type Server struct {
 	Accounts map[string]string // JWTs, by public key
 }
 
-// Server is what a server in this process is started with.
+// Server returns the keys and accounts for a server in this process.
 func (s *Store) Server() (*Server, error) {
 	o, err := s.operator()
 	if err != nil {
@@ -379,11 +379,11 @@ func (s *Store) Server() (*Server, error) {
 	return out, nil
 }
 
-// MaxControlLine is what a server must take of a line: a user's permissions travel in its first one.
+// MaxControlLine is the line length that a server must accept: a user's permissions travel in its first line.
 const MaxControlLine = 512 << 10
 
-// ServerConfig is what stands in the configuration of a NATS server that is not run by this program, besides
-// its addresses and TLS. jwts is where the server keeps the accounts, as they were pushed to it.
+// ServerConfig returns the configuration of a NATS server that is not run by this program, without its
+// addresses and TLS. jwts is the directory in which the server keeps the accounts pushed to it.
 func (s *Store) ServerConfig(jwts string) (string, error) {
 	server, err := s.Server()
 	if err != nil {

@@ -72,9 +72,9 @@ func (s *Store) Renew(id string, agents []string, now time.Time, valid time.Dura
 	return s.CredsPath(id), dropped, err
 }
 
-// Ensure is the file of a user's creds, made or renewed where that is needed: there are none, a third of
-// their time is left, or they say something else than the role's permissions now. Without the signing key it
-// is what there is.
+// Ensure returns the file of a user's creds. It makes or renews them where there are none, less than a third
+// of their time is left, or they do not match the role's permissions now. Without the signing key it returns
+// them as they are.
 func (s *Store) Ensure(role bus.Role, ids bus.IDs, now time.Time) (path string, err error) {
 	path = s.CredsPath(ids.Name)
 	i, wrong := ReadFile(path)
@@ -97,7 +97,7 @@ func (s *Store) Ensure(role bus.Role, ids bus.IDs, now time.Time) (path string, 
 	return path, err
 }
 
-// good reports whether creds are what this store would make now, and for long enough.
+// good reports whether creds match those that this store would make now, and last for long enough.
 func (s *Store) good(i *Identity, role bus.Role, ids bus.IDs, now time.Time) bool {
 	if i.Name != ids.Name || i.Role != role || i.Account != s.account ||
 		!i.Expires.IsZero() && i.Expires.Sub(now) < Valid/3 || !s.certified(role, ids, now) {
@@ -153,8 +153,7 @@ func (s *Store) Revoke(id string, now time.Time) error {
 		e.revoke(now)
 		if len(e.Keys) == 0 {
 			return fmt.Errorf("%s: %w: a part of the process that holds the keys, which makes its creds "+
-				"itself: "+
-				"stop that process", id, ErrNoCreds)
+				"itself: stop that process", id, ErrNoCreds)
 		}
 		return nil
 	})
@@ -250,7 +249,7 @@ func (s *Store) System() (*Identity, error) {
 	return identity(claims, token, key), nil
 }
 
-// Account is what servers are told when something was revoked: the subject and the account's JWT.
+// Account returns the message to servers after a revocation: the subject and the account's JWT.
 func (s *Store) Account() (subject, token string, err error) {
 	token, err = s.token(accountJWT)
 	return "$SYS.REQ.ACCOUNT." + s.account + ".CLAIMS.UPDATE", token, err

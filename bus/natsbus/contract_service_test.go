@@ -9,7 +9,7 @@ import (
 	"souk/bus/bustest"
 )
 
-// found is what discovery says of a service, as far as it is needed here.
+// found holds the fields of a service's discovery that the test needs.
 type found struct {
 	Type, Name, ID, Version string
 	Endpoints               []struct {

@@ -18,7 +18,7 @@ import (
 // ErrRefused marks a connection that a server does not take, for who it is and not for where it is.
 var ErrRefused = errors.New("the NATS server refuses it")
 
-// creds are what the connection showed last, and why that was not taken.
+// creds holds the identity that the connection showed last, and why it was refused.
 type creds struct {
 	mu      sync.Mutex
 	shown   *natsauth.Identity
@@ -82,7 +82,7 @@ func (c *creds) explain(err error) error {
 	return nil
 }
 
-// keptAway is what a server of ours does that it has no word for.
+// keptAway describes a closed connection for which NATS has no error of its own.
 const keptAway = "their name took more than its share, and is kept away for a minute (the server's log says of what)"
 
 // news reports whether a refusal was not told since the connection was last there.
@@ -124,8 +124,8 @@ func newest(ctx context.Context, b *Bus, account string, keys *natsauth.Store) e
 	return keys.Newest(there, time.Now())
 }
 
-// accountJWT is what a server has of an account: what it keeps on its disk, else, where it keeps none, what
-// it goes by. One that keeps some does not go by them before somebody of the account has come.
+// accountJWT returns a server's copy of an account: the one on its disk, or, where it keeps none, the one in
+// use. A server with a copy on disk does not use it before somebody of the account has connected.
 func (b *Bus) accountJWT(ctx context.Context, account string) string {
 	if m, err := b.Request(ctx, bus.Msg{Subject: account + "CLAIMS.LOOKUP"}); err == nil && len(m.Data) > 0 {
 		return string(m.Data)

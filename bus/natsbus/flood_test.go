@@ -15,7 +15,7 @@ import (
 	"souk/bus/natsbus"
 )
 
-// held is how much memory is in use, of this process and so of the server in it.
+// held returns the memory in use of this process, and so of the server in it.
 func held() uint64 {
 	runtime.GC()
 	runtime.GC() // what pools held is gone after the second

@@ -206,10 +206,10 @@ func (b *Bus) options() []nats.Option {
 	return append(options, nats.SetCustomDialer(wholeDialer{near: c.TLS == nil}))
 }
 
-// quickly is how many attempts come soon after one another: six seconds of them, at the default wait.
+// quickly is the number of attempts in quick succession: six seconds of them, at the default wait.
 const quickly = 48
 
-// briefly is how long a connection lives that a server closes for what its name has too much of.
+// briefly is how long a connection lives at most that a server closes because its name exceeds its share.
 const briefly = time.Second
 
 // pause is the time before the n-th attempt to reconnect, counted from 1, for a random number from 0 to 1: a

@@ -31,7 +31,7 @@ func (b *Bus) Serve(s bus.Service) (bus.Subscription, error) {
 	return out, nil
 }
 
-// service is what is subscribed for one, and what is told of it.
+// service holds a service's subscriptions and counts.
 type service struct {
 	bus     *Bus
 	subs    []bus.Subscription
@@ -40,7 +40,7 @@ type service struct {
 	counts  []count // by endpoint
 }
 
-// count is of requests, and of the time that handlers took for them.
+// count counts requests, and the time that handlers took for them.
 type count struct{ requests, took atomic.Int64 }
 
 func (s *service) serve(of bus.Service) error {

@@ -108,7 +108,7 @@ func TestWhoSaysTooMuchIsKeptAway(t *testing.T) {
 	}
 }
 
-// identity is how a connection of the plain client shows its creds.
+// identity returns the handlers with which the plain client shows its creds.
 func identity(t *testing.T, as natsauth.Source) (nats.UserJWTHandler, nats.SignatureHandler) {
 	t.Helper()
 	i, err := as()

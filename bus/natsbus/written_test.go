@@ -61,7 +61,7 @@ ledger.balance.SELF            client
 ledger.balance.<c>.SELF        gateway operator
 `
 
-// ears is who hears what is below each subject's head.
+// ears reports whether a member is to hear a subject.
 func ears(subject string, m member) bool {
 	part := strings.Split(strings.TrimPrefix(subject, "souk.v1."), ".")
 	switch part[0] {

@@ -12,10 +12,10 @@ import (
 	"souk/market"
 )
 
-// MaxAnswers is how many answers one request may ask for: each is a task of its own.
+// MaxAnswers bounds the answers that one request may ask for: each is a task of its own.
 const MaxAnswers = 8
 
-// Asked is what one request over HTTP asks for.
+// Asked is an HTTP request, read.
 type Asked struct {
 	Tasks  []bus.Task // in the order of their answers; all alike but for what tells them apart
 	Kind   string     // bus.KindChat or bus.KindCompletion
@@ -97,7 +97,7 @@ func (b *body) ask(t *bus.Task, data []byte, header bus.Header) error {
 	return nil
 }
 
-// SessionOf is a name as the id of a session: the name itself where it is one.
+// SessionOf turns a name into a session id: the name itself where it is a valid id, else its hash.
 func SessionOf(name string) string {
 	if name == "" || bus.ValidID(name) {
 		return name

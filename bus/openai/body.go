@@ -51,12 +51,6 @@ type body struct {
 	boundary     int   // where the tools and the system messages before all else end
 }
 
-// turn is one message of a chat.
-type turn struct {
-	role, content Span
-	from, to      int // its other members, in rest: pairs of key and value
-}
-
 // refused are members that are taken at no value but one, and why.
 var refused = map[string]struct{ but, why string }{
 	"input": {"", "not taken here, but by /v1/responses of a gateway alone; send messages or prompt (embeddings " +
@@ -222,7 +216,7 @@ func (b *body) member(key Span) bool {
 	return true
 }
 
-// mostSalt is how many characters of a cache_salt engines take.
+// mostSalt bounds the characters of a cache_salt that engines take.
 const mostSalt = 128
 
 // saltOf judges a cache_salt as engines do, of whom none will see it, and returns its hash.
@@ -382,98 +376,6 @@ func (b *body) onePrompt(v Span) Span {
 	return v
 }
 
-func allOf(spans []Span, is func(Span) bool) bool {
-	return !slices.ContainsFunc(spans, func(p Span) bool { return !is(p) })
-}
-
-// message reads one item of messages.
-func (b *body) message() bool {
-	if b.Next() != '{' {
-		return b.fail("a message is an object with role and content")
-	}
-	if len(b.chat) == bus.MaxMessages && b.refused == nil {
-		b.refuse(unsupported("messages: more than %d; send fewer", bus.MaxMessages))
-	}
-	t := turn{from: len(b.rest)}
-	ok := b.Object(func(key Span) bool {
-		v, ok := b.Value()
-		if !ok {
-			return false
-		}
-		switch string(b.Name(key)) {
-		case "role":
-			return b.once(&t.role, v, "role")
-		case "content":
-			return b.once(&t.content, v, "content")
-		}
-		if string(b.Text(v)) != "null" {
-			b.rest = append(b.rest, key, v)
-		}
-		return true
-	})
-	t.to = len(b.rest)
-	if !ok {
-		return false
-	}
-	if len(b.chat) < bus.MaxMessages {
-		b.chat = append(b.chat, t)
-		b.judgeMessage(len(b.chat)-1, t)
-	}
-	return true
-}
-
-func (b *body) once(field *Span, v Span, name string) bool {
-	if *field != (Span{}) {
-		return b.fail("member " + name + " of a message stands twice")
-	}
-	*field = v
-	return true
-}
-
-func (b *body) judgeMessage(i int, t turn) {
-	if b.refused != nil {
-		return
-	}
-	if t.role == (Span{}) || b.data[t.role.From] != '"' || t.role.To-t.role.From == 2 ||
-		t.role.To-t.role.From > bus.MaxID {
-		b.refuse(bad("messages[%d].role: a string such as system, user or assistant is expected", i))
-	}
-	if t.content == (Span{}) {
-		return
-	}
-	switch b.data[t.content.From] {
-	case '"', 'n':
-	case '[':
-		b.judgeParts(i, t.content)
-	default:
-		b.refuse(bad("messages[%d].content: a string or an array of parts is expected", i))
-	}
-}
-
-// judgeParts refuses the uuid of a picture: engines take it for a picture's name, whatever salt it came with,
-// and give whoever names one what somebody else sent.
-func (b *body) judgeParts(i int, v Span) {
-	if text := b.Text(v); !bytes.Contains(text, []byte(`"uuid"`)) && !bytes.Contains(text, []byte(`\u`)) {
-		return
-	}
-	again := b.within(v)
-	again.Array(func() bool {
-		part, ok := again.Value()
-		if !ok || b.data[part.From] != '{' {
-			return ok
-		}
-		of := b.within(part)
-		return of.Object(func(key Span) bool {
-			value, ok := of.Value()
-			if ok && string(of.Name(key)) == "uuid" && string(b.Text(value)) != "null" {
-				b.refuse(unsupported("messages[%d].content: a part has a uuid, which engines take for the name of "+
-					"a picture, whoever sent it: leave it out", i))
-			}
-			return ok
-		})
-	})
-}
-
 // judge says whether the members go together.
 func (b *body) judge() error {
 	chat, completion := b.has("messages"), b.has("prompt")
@@ -486,63 +388,10 @@ func (b *body) judge() error {
 	return nil
 }
 
-// kind is what the members are of, where they go together.
+// kind returns the kind of task that the body's members make it.
 func (b *body) kind() string {
 	if b.has("messages") {
 		return bus.KindChat
 	}
 	return bus.KindCompletion
-}
-
-// withoutSouk copies the body and leaves the member souk out: what a task is worth is no business of
-// the engine's.
-func (b *body) withoutSouk() []byte {
-	if b.cut == (Span{}) {
-		return slices.Clone(b.data)
-	}
-	return b.edited([]edit{{at: b.soukAndComma()}})
-}
-
-// soukAndComma is the member souk with the comma that goes with it.
-func (b *body) soukAndComma() Span {
-	from, to := b.cut.From, b.cut.To
-	after := to
-	for after < len(b.data) && isSpace(b.data[after]) {
-		after++
-	}
-	before := from
-	for before > 0 && isSpace(b.data[before-1]) {
-		before--
-	}
-	switch {
-	case b.data[after] == ',':
-		to = after + 1
-	case b.data[before-1] == ',':
-		from = before - 1
-	}
-	return Span{from, to}
-}
-
-// edit is what stands in the body at some place instead.
-type edit struct {
-	at  Span
-	new string
-}
-
-// edited is the body with edits of different places: itself where there are none, and else a copy.
-func (b *body) edited(edits []edit) []byte {
-	if len(edits) == 0 {
-		return b.data
-	}
-	slices.SortFunc(edits, func(x, y edit) int { return x.at.From - y.at.From })
-	size := len(b.data)
-	for _, e := range edits {
-		size += len(e.new)
-	}
-	out, from := make([]byte, 0, size), 0
-	for _, e := range edits {
-		out = append(append(out, b.data[from:e.at.From]...), e.new...)
-		from = e.at.To
-	}
-	return append(out, b.data[from:]...)
 }

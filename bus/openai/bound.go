@@ -31,8 +31,8 @@ const (
 	maxNumber = 25 // characters of a number: 1e15 is written as 1000000000000000.0
 )
 
-// callRoom is how many times its bytes a tool call may take: templates write its arguments, which are
-// JSON in a string, anew.
+// callRoom bounds a tool call's text in a template, as a multiple of its bytes: templates write its
+// arguments, which are JSON in a string, anew.
 const callRoom = 4
 
 // bound fills in what p's bytes say of its tokens, once the canonical text and the rest of p are there.
@@ -182,8 +182,8 @@ func (b *body) kwargsLoose() (loose int) {
 	return loose
 }
 
-// spread is how many bytes more a JSON text takes when it is written on many lines, with spaces between
-// its parts and all digits of its numbers.
+// spread bounds how many bytes a JSON text grows by when it is written on many lines, with spaces between its
+// parts and all digits of its numbers.
 func spread(data []byte) (more int64) {
 	line := func(depth int64) int64 { return 2 + indent*depth }
 	depth := int64(0)

@@ -18,7 +18,7 @@ import (
 	"souk/bus"
 )
 
-// said is what a body says to an engine, as encoding/json reads it: nothing of its spelling.
+// said is a body's meaning to an engine, as encoding/json reads it, without its spelling.
 type said struct {
 	Completion string
 	Chat       bool

@@ -40,7 +40,7 @@ func CanContinue(r *bus.Resume, body []byte) (parses bool, err error) {
 	return parses, nil
 }
 
-// canContinue is for the members of a body alone.
+// canContinue judges the members of a body alone.
 func canContinue(members map[string]json.RawMessage) error {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		v := members[name]
@@ -138,9 +138,9 @@ func onlyText(messages json.RawMessage) bool {
 	return true
 }
 
-// Parsed is what an event says that a parser of the engine's made of the tokens; ok if it says nothing beyond
-// that, text and tokens, or nothing beyond log probabilities, text and tokens: these do not keep an answer
-// from going on elsewhere. calls are the ids of the tool calls that it begins, by their index.
+// Parsed reads an event that an engine's parser made of tokens. ok reports whether it holds nothing beyond
+// reasoning, tool calls, text, tokens and log probabilities: such events do not keep an answer from going on
+// elsewhere. calls has the ids of the tool calls that it begins, by their index.
 func Parsed(x bus.Extra) (reasoning string, calls map[int]string, ok bool) {
 	var c struct {
 		Index int                        `json:"index"`

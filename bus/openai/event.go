@@ -58,7 +58,7 @@ func (o Out) head(s Shape, chunk bool) Out {
 // Done is the last event of a stream that ended well.
 const Done = "data: [DONE]\n\n"
 
-// Comment is what clients skip, and shows them that the stream is alive.
+// Comment is skipped by clients, and shows them that the stream is alive.
 const Comment = ": wait\n\n"
 
 const endEvent = "\n\n"
@@ -184,7 +184,7 @@ func (o Out) usage(all []*bus.Result) Out {
 	return o.Raw(`},"cost":`).Raw(paid.String()).Raw("}")
 }
 
-// balance is what a client has, as JSON.
+// balance is a client's balance, as JSON.
 type balance struct {
 	Object  string         `json:"object"`
 	Client  string         `json:"client"`
@@ -193,7 +193,7 @@ type balance struct {
 	Hubs    []hubBalance   `json:"hubs,omitempty"`
 }
 
-// hubBalance is what a hub has of it; null is what it did not say.
+// hubBalance is a client's money at one hub; null where the hub did not answer.
 type hubBalance struct {
 	Hub       string          `json:"hub"`
 	Allotted  market.Credits  `json:"allotted"`  // of the three that follow the sum

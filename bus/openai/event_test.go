@@ -14,7 +14,7 @@ import (
 
 var shape = Shape{ID: "t-1", Kind: bus.KindChat, Model: "a \"model\"", Created: 7}
 
-// wireEvent is what a stock client reads of an event.
+// wireEvent holds the members of an event that a stock client reads.
 type wireEvent struct {
 	ID, Object, Model string
 	Choices           []struct {

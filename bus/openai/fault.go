@@ -86,7 +86,7 @@ func FaultOf(code bus.Code, retryMS int64) Fault {
 	return f
 }
 
-// Refusal is why a request has no answer, or none to its end.
+// Refusal says why a request has no answer, or none to its end.
 type Refusal struct {
 	Code    bus.Code
 	Message string

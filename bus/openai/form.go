@@ -10,9 +10,9 @@ import (
 	"souk/bus"
 )
 
-// Form is what a body asks of the answer's form: that it is JSON, perhaps by a schema, or that tools are
-// called with arguments by theirs. It takes in an answer as it comes, and says whether it kept to that. Who
-// asks for a form has no use for an answer that broke it.
+// Form is the form that a body asks of its answer: JSON, perhaps by a schema, or calls of tools with
+// arguments by theirs. It reads an answer as it comes, and reports whether it has that form. An answer
+// without it is of no use to the client.
 type Form struct {
 	schema json.RawMessage // of the text, which is to be a JSON object
 	json   bool            // it is
@@ -179,7 +179,7 @@ func readSchema(data json.RawMessage) (schema any) {
 	return nil
 }
 
-// rulesOf is what stands in a schema; nil: nothing that is looked at.
+// rulesOf returns a schema's rules; nil if there is nothing to check.
 func rulesOf(schema any, depth int) map[string]any {
 	m, ok := schema.(map[string]any)
 	if !ok || depth >= mostDepth || m["$ref"] != nil {

@@ -8,7 +8,7 @@ import (
 	"souk/market"
 )
 
-// Model is what GET /v1/models says of one.
+// Model is one entry of GET /v1/models.
 type Model struct {
 	ID      string     `json:"id"`
 	Object  string     `json:"object"`
@@ -18,7 +18,7 @@ type Model struct {
 	Souk    *ModelDeal `json:"souk,omitempty"`
 }
 
-// ModelDeal is at what a model is sold now.
+// ModelDeal shows the prices at which a model is sold now.
 type ModelDeal struct {
 	Domains   []string       `json:"domains"`
 	Agents    int            `json:"agents"`

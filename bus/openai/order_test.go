@@ -69,7 +69,7 @@ func TestTheOrderOfEvents(t *testing.T) {
 	}
 }
 
-// shortOrder is what events there are, several of a kind that follow one another once.
+// shortOrder lists the kinds of a stream's events; several of a kind in a row count once.
 func shortOrder(t testing.TB, stream []byte) (all []string) {
 	t.Helper()
 	short := strings.NewReplacer("response.", "", "content_part.added", "part", "content_part", "part",

@@ -128,8 +128,8 @@ func (p *piece) read(choice []byte, chat bool, text string) (n int, err error) {
 	return n, nil
 }
 
-// choiceMembers are what an engine's choice has, each a bit of its own. Those that are not read are of the
-// answer's end, which has an event of its own, or nobody asked for them.
+// choiceMembers are the members of an engine's choice, each a bit of its own. Those that are not read belong
+// to the answer's end, which has an event of its own, or nobody asked for them.
 var choiceMembers = map[string]int{"index": 1, "delta": 2, "text": 4, "logprobs": 8, "finish_reason": 16,
 	"stop_reason": 32, "token_ids": 64, "prompt_token_ids": 128, "prompt_logprobs": 256}
 

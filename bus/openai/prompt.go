@@ -151,7 +151,7 @@ func (b *body) write(v Span, also string) {
 
 func isSeparator(c byte) bool { return c >= endOfPart && c <= endOfContent }
 
-// separators are how those of canonical text begin in JSON, where they never stand unescaped.
+// separators is how canonical text's separators begin in JSON, where they never stand unescaped.
 var separators = []byte(`\u001`)
 
 // content appends a message's text: a string, or the texts of its parts and, as they are, other parts.
@@ -261,8 +261,8 @@ func (b *body) prompt(key []byte) bus.Prompt {
 		Prefixes: slices.Clone(b.prefixes), Digests: slices.Clone(b.digests), SystemBoundary: b.boundary}
 }
 
-// salted is a key together with the body's cache_salt. Of two salts, as of two keys, nothing that is made of
-// a text is one, so that a client can keep apart the people that it speaks for.
+// salted returns a key together with the body's cache_salt. Hashes under two salts, as under two keys, have
+// nothing in common, so that a client can keep apart the people it speaks for.
 func (b *body) salted(key []byte) []byte {
 	if b.salt == "" {
 		return key

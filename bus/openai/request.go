@@ -16,8 +16,8 @@ import (
 	"souk/market"
 )
 
-// Opening is what stays the same through all turns of a session: the system prompt and the first user
-// message, or of a completion no system prompt and all of its prompt.
+// Opening is the part of a prompt that stays the same through all turns of a session: the system prompt and
+// the first user message, or of a completion all of its prompt.
 type Opening struct{ System, User string }
 
 // DecodeRequest reads what a client sends to the door: JSON, an OpenAI chat or completion body with
@@ -152,7 +152,7 @@ func (b *body) onlyOnce(where string, object Span, names []string) (err error) {
 	return err
 }
 
-// jsonName is what a value of a Go type is in JSON.
+// jsonName names the JSON type of a Go type.
 func jsonName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Int, reflect.Int64:
@@ -230,7 +230,7 @@ func applyHeaders(t *bus.Task, header bus.Header) error {
 	return nil
 }
 
-// headerField is what follows X-Souk-, which is ours, or X-IEMAS-.
+// headerField returns the part of a header's name after X-Souk-, which is ours, or X-IEMAS-.
 func headerField(name string) (field string, ours, ok bool) {
 	for i, prefix := range [...]string{"x-souk-", "x-iemas-"} {
 		if len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {

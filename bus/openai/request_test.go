@@ -675,7 +675,7 @@ func BenchmarkDecodeRequest(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeRequestByTheBook is what reading the same by encoding/json costs, without the hashes.
+// BenchmarkDecodeRequestByTheBook reads the same by encoding/json, without the hashes.
 func BenchmarkDecodeRequestByTheBook(b *testing.B) {
 	body := benchmarkBody()
 	b.SetBytes(int64(len(body)))

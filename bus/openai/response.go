@@ -15,7 +15,7 @@ import (
 // all of it four times.
 const MaxResponse = 256 << 10
 
-// partCost is what an item, or a part of one, counts beside its text: what is written around it is as long.
+// partCost is the size of an item, or of a part of one, beside its text.
 const partCost = 256
 
 // Response writes the answer to one task as a response: as events, and in the end as one object. A whole
@@ -36,40 +36,17 @@ type Response struct {
 	piece piece
 }
 
-// fault is why an answer ends without its end.
+// fault says why an answer breaks off.
 type fault struct{ code, message string }
 
-// outputItem is an item of a response.
-type outputItem struct {
-	kind  string // itemMessage, itemReasoning or itemCall
-	id    string
-	at    int // in the output
-	parts []*part
-	name  string // of a function
-	call  string // id of a call
-	args  []byte
-	// of a call: another item began after it, so it was looked whether it is whole
-	judged bool
-	done   bool
-	cut    bool // by the end of the answer
-}
-
 const itemMessage, itemReasoning, itemCall = "message", "reasoning", "function_call"
-
-// part is a part of what an item says.
-type part struct {
-	kind string // partText, partRefusal or partReasoning
-	text []byte
-	logs [][]byte
-	told int // of those, how many went out with the text
-}
 
 const partText, partRefusal, partReasoning = "output_text", "refusal", "reasoning_text"
 
 // NewResponse writes the answer to a request.
 func NewResponse(s Shape, asked *Responses) *Response { return &Response{shape: s, asked: asked} }
 
-// event writes an event; more is what it has beside its type and number: names, and their values.
+// event writes an event; more lists its members beside type and number: names, and their values.
 func (r *Response) event(dst []byte, kind string, more ...any) []byte {
 	o := Out(dst).Raw("event: ").Raw(kind).Raw("\ndata: {\"type\":\"").Raw(kind).
 		Raw(`","sequence_number":`).Int(r.seq)
@@ -114,8 +91,8 @@ func (r *Response) Chunk(dst []byte, c *bus.Chunk) ([]byte, error) {
 	return dst, err
 }
 
-// Size is what the answer takes so far, in bytes, about. An item has a few beside what it says, so that an
-// agent cannot begin any number of them.
+// Size estimates the answer's size so far, in bytes. Each item counts a few beside its text, so that an agent
+// cannot begin any number of them.
 func (r *Response) Size() int { return r.size + itemCost*len(r.items) }
 
 const itemCost = 256
@@ -343,66 +320,11 @@ func (r *Response) status() string {
 	return "completed"
 }
 
-// Items are what was answered, by its id, as later requests may name it.
+// Items calls each with every item of the answer, by its id, as later requests may name it.
 func (r *Response) Items(each func(id string, item []byte)) {
 	for _, x := range r.items {
 		each(x.id, x.json())
 	}
-}
-
-// json writes an item as far as it has been said.
-func (x *outputItem) json() json.RawMessage {
-	status := "in_progress"
-	switch {
-	case x.done && x.cut:
-		status = "incomplete"
-	case x.done:
-		status = "completed"
-	}
-	o := Out(nil).Raw(`{"id":`).Str(x.id).Raw(`,"type":`).Str(x.kind).Raw(`,"status":`).Str(status)
-	switch x.kind {
-	case itemCall:
-		return json.RawMessage(o.Raw(`,"call_id":`).Str(x.call).Raw(`,"name":`).Str(x.name).
-			Raw(`,"arguments":`).Str(string(x.args)).Raw("}"))
-	case itemMessage:
-		o = o.Raw(`,"role":"assistant","content":[`)
-	case itemReasoning:
-		o = o.Raw(`,"summary":[],"content":[`)
-	}
-	for i, p := range x.parts {
-		if i > 0 {
-			o = o.Raw(",")
-		}
-		o = append(o, p.json()...)
-	}
-	return json.RawMessage(o.Raw("]}"))
-}
-
-func (p *part) json() json.RawMessage {
-	o := Out(nil).Raw(`{"type":`).Str(p.kind)
-	switch p.kind {
-	case partRefusal:
-		o = o.Raw(`,"refusal":`).Str(string(p.text))
-	case partReasoning:
-		o = o.Raw(`,"text":`).Str(string(p.text))
-	default:
-		o = append(o.Raw(`,"text":`).Str(string(p.text)).Raw(`,"annotations":[],"logprobs":`), p.logprobs()...)
-	}
-	return json.RawMessage(o.Raw("}"))
-}
-
-// logprobs joins the log probabilities of tokens: a chat's are a response's.
-func (p *part) logprobs() json.RawMessage { return joinLogs(p.logs) }
-
-func joinLogs(logs [][]byte) json.RawMessage {
-	w := Whole{chat: true, logs: logs}
-	var joined struct {
-		Content json.RawMessage `json:"content"`
-	}
-	if len(logs) == 0 || json.Unmarshal(w.logprobs(nil), &joined) != nil {
-		return json.RawMessage("[]")
-	}
-	return joined.Content
 }
 
 // Object writes the response as far as it has come.

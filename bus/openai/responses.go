@@ -10,8 +10,8 @@ import (
 	"souk/bus"
 )
 
-// Responses is what a request to /v1/responses asks for. The market answers chats: such a request is read as
-// the chat that says the same, and the answer is written as a response ([Response]).
+// Responses is a request to /v1/responses. The market answers chats: such a request is read as a chat of the
+// same meaning, and the answer is written as a response ([Response]).
 type Responses struct {
 	Chat  []byte // the body of a chat that asks the same
 	Store bool   // later requests may name what is answered, by its items' ids
@@ -129,9 +129,9 @@ func (r *Responses) read(data []byte, known func(id string) ([]byte, bool)) erro
 	return nil
 }
 
-// eachMember reads an object; each is told of every member, with its number among the names, -1 for others.
-// again is the first of the names that stands there twice: nobody can know which is meant. Some readers take
-// names for one that differ in their case alone, so they are one here.
+// eachMember reads an object; each is called with every member, with its number among the names, -1 for
+// others. again is the first name that stands there twice: nobody can know which is meant. Some readers
+// ignore case in names, so names that differ in case alone count as the same.
 func eachMember(s *Scanner, names []string, each func(i int, key, v Span)) (again string, ok bool) {
 	seen := make([]bool, len(names))
 	ok = s.Object(func(key Span) bool {

@@ -150,7 +150,7 @@ func TestResponsesAsChats(t *testing.T) {
 	}
 }
 
-// responseEvent is what a client reads of an event.
+// responseEvent holds the members of an event that a client reads.
 type responseEvent struct {
 	Type     string
 	Number   int    `json:"sequence_number"`

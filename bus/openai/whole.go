@@ -50,12 +50,12 @@ func (w *Whole) Chunk(c *bus.Chunk) error {
 	return err
 }
 
-// Size is what the answer takes so far, in bytes, about.
+// Size estimates the answer's size so far, in bytes.
 func (w *Whole) Size() int {
 	return cap(w.text) + cap(w.reasoning) + cap(w.refusal) + w.more + logCost*(cap(w.logs)+cap(w.cites))
 }
 
-// logCost is what a list of log probabilities takes beside its bytes.
+// logCost is the size of a list of log probabilities beside its bytes.
 const logCost = 40
 
 func (w *Whole) take(p *piece) error {
@@ -200,7 +200,7 @@ func (w *Whole) logprobs(o Out) Out {
 	return o.Raw("}")
 }
 
-// wholeRoom is for what an object says beside the answer.
+// wholeRoom is the room for the members of an object other than the answer.
 const wholeRoom = 1 << 10
 
 // Object writes the whole answer, of as many choices as tasks; they are in one order.
@@ -225,7 +225,7 @@ func Object(s Shape, all []*Whole, results []*bus.Result) []byte {
 	return o.Raw(`]}}`)
 }
 
-// Sums are what all answers of a request cost and were paid.
+// Sums adds up the costs and the payments of all answers of a request.
 func Sums(results []*bus.Result) (cost, paid market.Credits) {
 	for _, r := range results {
 		cost, _ = cost.Add(r.Cost)

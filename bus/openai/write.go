@@ -83,9 +83,9 @@ func (o Out) escaped(s string) Out {
 // The first bytes of what lineEnd finds.
 const nel, separator = 0xc2, 0xe2
 
-// lineEnd is what ends a line for Unicode, but not for server-sent events, and is not ASCII: next line, and
-// the separators of lines and paragraphs. It returns the bytes of the one that s begins with, 0 where it
-// begins with none, and its escape.
+// lineEnd finds the characters beyond ASCII that end a line for Unicode, but not for server-sent events: next
+// line, and the separators of lines and paragraphs. It returns the bytes of the one at the beginning of s, 0
+// if there is none, and its escape.
 func lineEnd[S []byte | string](s S) (n int, escape string) {
 	switch {
 	case len(s) >= 2 && s[0] == nel && s[1] == 0x85:

@@ -18,7 +18,7 @@ type Cursor struct {
 	Extensions bool
 }
 
-// Kind is what a value is.
+// Kind is the type of a value.
 type Kind uint8
 
 // The kinds of values.
@@ -34,7 +34,7 @@ const (
 	Extension
 )
 
-// Head is what a value begins with.
+// Head is the type of a value, and its length or number.
 type Head struct {
 	Kind Kind
 	N    int    // bytes that follow, of text, bytes and extensions; items of a list; members of a table
@@ -42,7 +42,7 @@ type Head struct {
 	Big  bool   // a number beyond int64
 }
 
-// wide is how many bytes of a length, or of a number, follow the first byte of a value.
+// wide gives the bytes of length, or of number, that follow the first byte of a value.
 var wide = [...]int{0xc4: 1, 0xc5: 2, 0xc6: 4, 0xc7: 1, 0xc8: 2, 0xc9: 4, 0xca: 4, 0xcb: 8, 0xcc: 1,
 	0xcd: 2, 0xce: 4, 0xcf: 8, 0xd0: 1, 0xd1: 2, 0xd2: 4, 0xd3: 8, 0xd9: 1, 0xda: 2, 0xdb: 4, 0xdc: 2,
 	0xdd: 4, 0xde: 2, 0xdf: 4}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// OffFor is how long a policy is off that has panicked, or asked for more than there was room for.
+// OffFor is how long a policy stays off after a panic, or after asking for more than there was room for.
 const OffFor = 60 * time.Second
 
 // Guard runs one policy for its host: what it says is checked and counted, and if it panics or asks for more
@@ -27,7 +27,7 @@ type Guard struct {
 	keep   []Effect
 }
 
-// Counts are what became of a policy since its start.
+// Counts counts a policy's calls and faults since its start.
 type Counts struct {
 	Observed int64 // events
 	Scored   int64 // items of which it had an opinion
@@ -53,7 +53,7 @@ func (g *Guard) Off(now time.Time) (until time.Time, why error) {
 	return g.off, g.fault
 }
 
-// Fault is why the policy was turned off, once for each time; nil: it was not.
+// Fault returns why the policy was turned off, once for each time; nil if it was not.
 func (g *Guard) Fault() error {
 	if !g.fresh {
 		return nil
@@ -62,7 +62,7 @@ func (g *Guard) Fault() error {
 	return g.fault
 }
 
-// State is what became of the policy of a hook.
+// State describes the policy of a hook: its counts, and whether it is off.
 type State struct {
 	Hook, Policy string
 	Counts
@@ -70,7 +70,7 @@ type State struct {
 	Why string    // it is off
 }
 
-// State is what became of the policy, whose hook has that name.
+// State returns the state of the policy, for the hook of that name.
 func (g *Guard) State(hook string, now time.Time) State {
 	s := State{Hook: hook, Policy: g.name, Counts: g.counts}
 	if until, why := g.Off(now); why != nil {
@@ -138,7 +138,7 @@ func (g *Guard) Observe(e Event) {
 	g.call(e.At, "Observe", func() { g.policy.Observe(e) })
 }
 
-// Score writes what the policy says of each item in order: 0 for no opinion, Never or Hold where that may be.
+// Score writes the policy's score of each item in order: 0 for no opinion, Never or Hold where that may be.
 // All of them are one call for Enters.
 func (g *Guard) Score(now time.Time, items []Item, scores []float64) {
 	clear(scores)
@@ -158,7 +158,7 @@ func (g *Guard) Score(now time.Time, items []Item, scores []float64) {
 	}
 }
 
-// Predict is what the policy expects, without what is no chance.
+// Predict returns the policy's forecasts, without those of no chance.
 func (g *Guard) Predict(now time.Time, within time.Duration, to []Forecast) []Forecast {
 	if !g.On(now) {
 		return to
@@ -174,8 +174,8 @@ func (g *Guard) Predict(now time.Time, within time.Duration, to []Forecast) []Fo
 	return kept
 }
 
-// Act is what the policy wants done. If it asks for more than there is room for, nothing is done, and it is
-// off. What it returns is valid until the next call.
+// Act returns the effects that the policy wants. If it asks for more than there is room for, there are none,
+// and it is off. The result is valid until the next call.
 func (g *Guard) Act(now time.Time, r Room) []Effect {
 	if !g.On(now) || r.Effects <= 0 {
 		return nil

@@ -33,7 +33,7 @@ var now = time.Unix(1_800_000_000, 0)
 // nothing that it asked for is done. Then it is on again.
 func TestGuardTurnsOff(t *testing.T) {
 	room := func() Room { return Room{Effects: 2, Tokens: 100, Work: NewWork(3)} }
-	touch := Effect{Kind: Touch, Agent: 1, Session: 2, Tokens: 50}
+	keep := Effect{Kind: KeepAlive, Agent: 1, Session: 2, Tokens: 50}
 	for name, c := range map[string]struct {
 		act  func(Room, []Effect) []Effect
 		want string
@@ -42,12 +42,12 @@ func TestGuardTurnsOff(t *testing.T) {
 			"it panicked in Act (*errors.errorString)"},
 		"too many": {func(_ Room,
 			to []Effect) []Effect {
-			return append(to, touch, touch, Effect{Kind: Warm})
+			return append(to, keep, keep, Effect{Kind: Warm})
 		},
 			"3 effects, and there is room for 2"},
 		"too large": {func(_ Room,
 			to []Effect) []Effect {
-			return append(to, touch, Effect{Kind: Warm, Tokens: 51})
+			return append(to, keep, Effect{Kind: Warm, Tokens: 51})
 		},
 			"tokens, and there is room for 100"},
 		"negative": {func(_ Room, to []Effect) []Effect { return append(to, Effect{Kind: Warm, Tokens: -1}) },
@@ -106,7 +106,7 @@ func TestGuardWithinRoom(t *testing.T) {
 	g := NewGuard("x", &fake{act: func(r Room, to []Effect) []Effect {
 		for r.Work.Take(1) {
 		}
-		return append(to, Effect{Kind: Touch, Tokens: 60}, Effect{Kind: Warm, Tokens: 40})
+		return append(to, Effect{Kind: KeepAlive, Tokens: 60}, Effect{Kind: Warm, Tokens: 40})
 	}})
 	if got := g.Act(now, Room{Effects: 2, Tokens: 100, Work: NewWork(3)}); len(got) != 2 {
 		_, why := g.Off(now)
@@ -179,7 +179,7 @@ func TestGuardEnters(t *testing.T) {
 // A host spends nothing on memory for a policy that takes none.
 func TestGuardAllocatesNothing(t *testing.T) {
 	g := NewGuard("x", &fake{score: func(Item) float64 { return 1 },
-		act: func(_ Room, to []Effect) []Effect { return append(to, Effect{Kind: Touch}) }})
+		act: func(_ Room, to []Effect) []Effect { return append(to, Effect{Kind: KeepAlive}) }})
 	items, scores, work := make([]Item, 8), make([]float64, 8), NewWork(1)
 	n := testing.AllocsPerRun(100, func() {
 		g.Observe(Event{Kind: Served, At: now})

@@ -83,7 +83,7 @@ func (h *Hosted[H]) Observe(e Event) {
 	}
 }
 
-// Faults are why policies were turned off, each once.
+// Faults returns why policies were turned off, each once.
 func (h *Hosted[H]) Faults() (all []error) {
 	for i := range h.guards {
 		if err := h.guards[i].Fault(); err != nil {

@@ -31,7 +31,7 @@ type again struct {
 
 const maxAgain = 6
 
-// notice notes that somebody speaks whom nobody has named.
+// notice notes a chunk of an agent that the market has not named.
 func (a *again) notice(now time.Time, c *bus.Chunk) {
 	a.heard = now
 	if !c.Heartbeat && a.chunk.IsZero() {
@@ -39,7 +39,7 @@ func (a *again) notice(now time.Time, c *bus.Chunk) {
 	}
 }
 
-// dueAgain is when the market is to be asked again, if it says nothing until then; zero: never.
+// dueAgain returns when the market is to be asked again, if no answer comes before; zero: never.
 func (s *Stream) dueAgain() (due time.Time) {
 	a := &s.again
 	switch {
@@ -88,8 +88,8 @@ func (s *Stream) askAgain(now time.Time) {
 	s.out.Submit = &t
 }
 
-// unanswered takes in that nobody answered who could, where a question was asked again: it is asked once
-// more, or the answer ends here. It reports false where the verdict says more than that.
+// unanswered handles a repeated question that no hub could answer: it is asked once more, or the answer ends
+// here. It returns false where the verdict says more.
 func (s *Stream) unanswered(now time.Time, v Verdict, err error) bool {
 	a := &s.again
 	if a.times == 0 || s.cancelled {
@@ -115,5 +115,5 @@ func (s *Stream) unanswered(now time.Time, v Verdict, err error) bool {
 	return true
 }
 
-// giveUpAsking ends a task of which nobody says who has it.
+// giveUpAsking ends a task of which no hub says that it has it.
 func (s *Stream) giveUpAsking(why error) { s.verdict, s.err = refused, NoVerdict(why, s.task) }

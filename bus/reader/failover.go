@@ -53,7 +53,7 @@ type failover struct {
 	waits        time.Time // since when it is not being asked
 }
 
-// failoverState is how far an answer is on its way to another agent.
+// failoverState is the stage of an answer's failover to another agent.
 type failoverState uint8
 
 const (
@@ -121,8 +121,8 @@ func (s *Stream) leaveTo(now time.Time, t *bus.Task) {
 	s.submitAgain(now)
 }
 
-// died takes the hub's word that nobody listens any more where the agent did. Whether the answer has ended
-// only its reader knows: the hold ends without payment once it says that it has not.
+// died takes the hub's word that the agent is dead. Only the reader knows whether the answer has ended: the
+// hold ends without payment once the reader says that it has not.
 func (s *Stream) died(now time.Time, c *bus.Chunk) {
 	f := &s.failover
 	if f.open() || s.end != nil && !failed(s.end) {
@@ -159,8 +159,8 @@ func (s *Stream) submitAgain(now time.Time) {
 	f.state, f.asked, s.out.Submit = asking, now, f.task
 }
 
-// dueElsewhere is when another door is to be asked, as the one that was asked may have died with the verdict;
-// zero: never. Each question waits twice as long as the one before it.
+// dueElsewhere returns when another door is to be asked, as the one that was asked may have died with the
+// verdict; zero: never. Each question waits twice as long as the one before it.
 func (s *Stream) dueElsewhere() (due time.Time) {
 	f := &s.failover
 	if s.c.AskAgain == 0 || s.cancelled && !f.ends || s.hearing.bus.IsZero() || f.times >= maxAgain {
@@ -204,7 +204,7 @@ func (s *Stream) failoverVerdict(now time.Time, v Verdict) {
 	s.endFailover(now, v, a, err)
 }
 
-// settles reports whether a verdict says what became of the agent's hold.
+// settles reports whether a verdict tells how the agent's hold ended.
 func settles(v Verdict) bool {
 	return v.Answer != nil && v.Answer.Result != nil && v.Answer.Result.Receipt != nil
 }
@@ -272,7 +272,7 @@ func (s *Stream) failureEnd(err error, v Verdict) bus.Result {
 	}
 	if code == bus.CodeUnknown || f.maybe && (v.Answer == nil || code.Unsaid() || v.notNow()) ||
 		f.dead && !settles(v) {
-		end.Code = bus.CodeUnknown // the rest may be served and paid, and nobody says so
+		end.Code = bus.CodeUnknown // another agent may have served and billed the rest
 		return end
 	}
 	// the hub knows more than who failed
@@ -299,7 +299,7 @@ func (s *Stream) retry(now time.Time) {
 	}
 }
 
-// accepted is who took the task, or why nobody did.
+// accepted returns who took the task, or why nobody did.
 func (v Verdict) accepted(task string) (bus.Accepted, error) {
 	switch {
 	case v.Answer == nil:

@@ -8,7 +8,7 @@ import (
 	"souk/bus/openai"
 )
 
-// kept is what was received of an answer, in order, in case another agent has to continue it: token ids,
+// kept holds the received part of an answer, in order, in case another agent has to continue it: token ids,
 // text, reasoning and tool calls, all bounded.
 type kept struct {
 	off     bool // failover is not wanted: nothing is kept

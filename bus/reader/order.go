@@ -25,7 +25,6 @@ type order struct {
 	tailed  bool      // it was delivered last, as the chunk after those that the end counts
 }
 
-// unread is how many chunks wait to be read.
 func (o *order) unread() int { return len(o.queue) - o.first }
 
 // errSlow says that the reader let too much pile up.

@@ -8,7 +8,7 @@ import (
 	"souk/bus"
 )
 
-// hearing is when a reader could hear its agent, and when it did.
+// hearing tracks when a reader could hear its agent, and when it did.
 type hearing struct {
 	heard   time.Time // when the agent last said anything
 	bus     time.Time // since when the bus is there; zero while it is away
@@ -27,7 +27,7 @@ func (h *hearing) noticeSleep(now time.Time, doze time.Duration) {
 	}
 }
 
-// since is when silence begins to count: a reader that could not hear calls nobody silent.
+// since returns when silence begins to count: a reader that could not hear calls nobody silent.
 func (h *hearing) since() time.Time { return later(later(h.heard, h.bus), h.awake) }
 
 // fillGap asks for missing chunks, at most once in ResumeEvery.
@@ -51,7 +51,7 @@ func (s *Stream) askResend(now time.Time) {
 	s.control(bus.StreamControl{Resume: &next})
 }
 
-// checkSilence decides what it means that nothing comes.
+// checkSilence decides what follows from a silence.
 func (s *Stream) checkSilence(now time.Time) {
 	h := &s.hearing
 	if s.c.MaxAnswer > 0 && s.verdict == accepted && now.Sub(s.begun) >= s.c.MaxAnswer {
@@ -116,7 +116,7 @@ func (s *Stream) lose(now time.Time) {
 
 func (s *Stream) agent() string { return cmp.Or(s.accepted.Agent, "(not named yet)") }
 
-// plan says when checkSilence may decide differently.
+// plan sets when checkSilence may decide differently.
 func (s *Stream) plan(now time.Time) {
 	due := s.due(now)
 	if !due.IsZero() && !due.After(now) {

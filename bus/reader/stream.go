@@ -56,7 +56,7 @@ type Stream struct {
 	again    again
 }
 
-// verdict is what the market has said of the task.
+// verdict is the market's answer to the task so far.
 type verdict uint8
 
 const (
@@ -65,8 +65,8 @@ const (
 	refused                 // nobody will say who has it
 )
 
-// Verdict is what the market says of a task that Ready.Submit gave it: an agent has accepted it, or why none
-// has. Exactly one is due for the last that was given; of earlier ones none is.
+// Verdict is the market's answer to a task that Ready.Submit gave it: the agent that accepted it, or why none
+// has. Exactly one is due for the last task given; none is due for earlier ones.
 type Verdict struct {
 	Answer *bus.Answer // nil: none came
 	Err    error       // and why, as the bus says it
@@ -81,7 +81,7 @@ type Cancel struct{}
 // Leave cancels the answer, of which the reader wants no more: it ends with Err, unless all of it has come.
 type Leave struct{ Err error }
 
-// Ready is what a Stream wants done, in this order.
+// Ready lists what a Stream wants done, in this order.
 type Ready struct {
 	CancelTask bool      // tell the market that the task is cancelled, so that no agent gets it now
 	Controls   []Control // tell agents
@@ -89,7 +89,7 @@ type Ready struct {
 	Wake       time.Time // Tick then, if nothing happens before; zero: no need
 }
 
-// Control goes to an agent. What is lost on the way is said again, or has a time limit behind it.
+// Control goes to an agent. If lost on the way, it is repeated, or a time limit takes its place.
 type Control struct {
 	Agent string
 	bus.StreamControl
@@ -108,9 +108,9 @@ func New(c Config, t *bus.Task, now time.Time) *Stream {
 	return s
 }
 
-// Hear takes in what somebody says where the answer comes. Nobody is heard but the agent that the market or
-// the hub has named; and the hub, which says who serves now, and how the task ended. A chunk is the caller's
-// again when Hear returns; what it refers to is the Stream's.
+// Hear takes in a chunk from the answer's reply subject. Only two senders count: the agent that the market or
+// the hub has named; and the hub, which says who serves now, and how the task ended. The chunk is the
+// caller's again when Hear returns; the memory that it refers to is the Stream's.
 func (s *Stream) Hear(now time.Time, from string, c *bus.Chunk) {
 	s.hearing.noticeSleep(now, s.c.Doze)
 	s.hear(now, from, c)
@@ -184,7 +184,7 @@ func (s *Stream) Next() (c bus.Chunk, ok bool) {
 	return c, false
 }
 
-// Size is what it keeps of the answer, in bytes, about.
+// Size estimates the memory of what is kept of the answer, in bytes.
 func (s *Stream) Size() int {
 	k := &s.kept
 	return s.bytes + cap(s.queue)*chunkCost + s.waiting.bytes +
@@ -206,7 +206,7 @@ func (s *Stream) Taken() bool { return s.verdict == accepted }
 // Over reports whether all was read that ever will be. Then Err or Result says how the answer ended.
 func (s *Stream) Over() bool { return s.unread() == 0 && s.over() }
 
-// Unread is how much waits to be read, in bytes.
+// Unread returns the bytes that wait to be read.
 func (s *Stream) Unread() int { return s.bytes }
 
 // Ended reports whether nothing more will come, though some of it may wait to be read.
@@ -219,7 +219,7 @@ func (s *Stream) Finished() bool { return s.left || s.err != nil }
 // Accepted says which hub and agent serve the task, as far as is known.
 func (s *Stream) Accepted() bus.Accepted { return s.accepted }
 
-// Result is how the task ended, once that has come.
+// Result returns the task's result, once it has come.
 func (s *Stream) Result() *bus.Result {
 	if s.err != nil {
 		return nil
@@ -278,7 +278,7 @@ func (s *Stream) hear(now time.Time, from string, c *bus.Chunk) {
 	}
 }
 
-// hubSaid takes in what the hub says beside: whom it has given the task, "" if that is nothing new.
+// hubSaid takes in a chunk of the hub, and returns the agent that it names, "" if that is nothing new.
 func (s *Stream) hubSaid(c *bus.Chunk) (named string) {
 	f, moved := &s.failover, c.Attempt > s.attempt
 	if moved {
@@ -297,7 +297,7 @@ func (s *Stream) hubSaid(c *bus.Chunk) (named string) {
 	return named
 }
 
-// name has an agent heard from now on, and first what it has said already. So is the hub.
+// name accepts an agent's chunks from now on, and first those that wait of it and of the hub.
 func (s *Stream) name(now time.Time, agent string) {
 	s.serving = agent
 	for _, who := range []string{s.accepted.Hub, agent} {
@@ -311,7 +311,7 @@ func (s *Stream) name(now time.Time, agent string) {
 	}
 }
 
-// said takes in the market's first verdict.
+// said handles the market's first verdict.
 func (s *Stream) said(now time.Time, v Verdict) {
 	a, err := v.accepted(s.task)
 	if err != nil && s.unanswered(now, v, err) {

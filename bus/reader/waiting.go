@@ -6,8 +6,8 @@ import (
 	"souk/bus"
 )
 
-// maxWaiting is how many bytes wait of one answer. An agent may be heard before the market has named it: what
-// comes from somebody whom nobody has named yet waits, and is none of the answer until somebody does.
+// maxWaiting bounds the bytes of one answer that wait. An agent may be heard before the market has named it:
+// chunks of an agent that is not yet named wait, and belong to the answer only once it is.
 const maxWaiting = 64 << 10
 
 // waiting are the chunks of senders that nobody has named, in their order.
@@ -32,7 +32,7 @@ func (w *waiting) keep(from string, c *bus.Chunk) {
 	w.bytes += n
 }
 
-// take returns what waits of a sender, which has been named.
+// take returns the waiting chunks of a sender that has been named.
 func (w *waiting) take(from string) (chunks []bus.Chunk) {
 	w.chunks = slices.DeleteFunc(w.chunks, func(u unnamed) bool {
 		if u.from == from {
@@ -44,7 +44,7 @@ func (w *waiting) take(from string) (chunks []bus.Chunk) {
 	return chunks
 }
 
-// waitingSize is what a chunk takes up, its end frame too.
+// waitingSize estimates the memory of a chunk, with its end frame.
 func waitingSize(c *bus.Chunk) int {
 	n := 96 + size(c)
 	if r := c.Result; r != nil {

@@ -21,10 +21,7 @@ func SumOf(data []byte) (s Sum) {
 	return s
 }
 
-// String is the sum in hexadecimal digits.
-func (s Sum) String() string { return hex.EncodeToString(s[:]) }
-
-// MarshalText implements [encoding.TextMarshaler].
+func (s Sum) String() string               { return hex.EncodeToString(s[:]) }
 func (s Sum) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, s[:]), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
@@ -36,7 +33,7 @@ func (s *Sum) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Mark is how far a journal is: the last frame in it that says more than how far another one is, so that two
+// Mark says how far a journal is: its last frame that holds more than marks of other journals, so that two
 // journals without news do not keep each other writing.
 type Mark struct {
 	Journal Sum    `json:"journal" msgpack:"journal"` // which one, see ledger.Book.ID

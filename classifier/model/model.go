@@ -132,7 +132,7 @@ func (m *Model) logits(features []uint32, out *[MaxLabels]float64) {
 // Magic opens a weights file; its last character is the version of features and layout together.
 const Magic = "SOUKDOM1"
 
-// MostBytes is how long a weights file can be.
+// MostBytes bounds a weights file.
 const MostBytes = int64(len(Magic)) + 1 + MaxLabels*256 + 4*(1+2*MaxLabels) + Buckets*MaxLabels
 
 // Decode reads a weights file: Magic, number of labels, each label with its length, then little endian

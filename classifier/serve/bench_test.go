@@ -15,9 +15,9 @@ import (
 	"souk/classifier/serve"
 )
 
-// BenchmarkDoor is what one task costs at the door, from the client's bytes to the hub's and back, on a bus
-// in memory whose own cost is part of it, and beside a hub that answers with ready bytes. cpu-us/op is
-// processor time of the whole process.
+// BenchmarkDoor measures one task at the door, from the client's bytes to the hub's and back, on a bus in
+// memory whose own cost is part of it, and beside a hub that answers with ready bytes. cpu-us/op is processor
+// time of the whole process.
 func BenchmarkDoor(b *testing.B) {
 	body, _ := json.Marshal(map[string]any{
 		"model": "auto", "stream": true, "max_tokens": 256,

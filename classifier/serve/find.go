@@ -9,7 +9,7 @@ import (
 	"souk/classifier"
 )
 
-// findWithin is how long hubs have to say whether they know a task.
+// findWithin bounds how long hubs may take to say whether they know a task.
 const findWithin = time.Second
 
 // How often a door asks its server for a sign of life; and while it knows a hub that it had not heard when it

@@ -9,8 +9,8 @@ import (
 	"souk/bus"
 )
 
-// told is what of a text and its caches a hub is told of one client's task, and of its quote: of each the
-// hash of the last prefix, session, role and salt.
+// told returns what the door tells a hub of one client's task, and of its quote: the hash of the last prefix,
+// session, role and salt.
 func (w *world) told(h *hub, quotes func() []bus.Task, client, body string) (prefix uint64, session, role,
 	salt string) {
 	w.t.Helper()

@@ -45,7 +45,7 @@ type request struct {
 	placing  *classifier.Placing // under the door's lock
 	cut      context.CancelFunc  // ends the wait for a hub's verdict
 	accepted []byte              // the verdict as it came, if the hub accepted
-	done     chan struct{}       // closed once said is what is answered, of a stream
+	done     chan struct{}       // closed once said is the answer to a stream
 	said     bus.Answer
 }
 

@@ -31,7 +31,7 @@ type prefixKeys struct {
 	says   bool      // it was said that they cannot be had
 }
 
-// prefixKeysWithin is how long a door that starts waits for the market's keys.
+// prefixKeysWithin bounds how long a door that starts waits for the market's keys.
 const prefixKeysWithin = 2 * time.Second
 
 func newPrefixKeys(registry bus.Registry, log *slog.Logger) *prefixKeys {
@@ -98,7 +98,7 @@ func (m *prefixKeys) tend(ctx context.Context) {
 	}
 }
 
-// failed says so once, until they are had again. What is known stays known.
+// failed logs the failure once, until the keys are had again. Keys known so far stay in use.
 func (m *prefixKeys) failed(err error) {
 	m.settle()
 	if m.shared != nil || m.says {

@@ -13,8 +13,8 @@ import (
 	"souk/classifier"
 )
 
-// inquiry is a request for a quote on its way through the door.
-type inquiry struct {
+// quoteRequest is a request for a quote on its way through the door.
+type quoteRequest struct {
 	s       *Server
 	client  string
 	reply   string
@@ -35,7 +35,7 @@ func (s *Server) onQuote(m bus.Msg) {
 		s.count((*classifier.Desk).Stray)
 		return
 	}
-	q := &inquiry{s: s, client: client, reply: m.Reply, size: len(m.Data),
+	q := &quoteRequest{s: s, client: client, reply: m.Reply, size: len(m.Data),
 		json: bus.WantsJSON(m.Data, m.Header)}
 	s.mu.Lock()
 	no := s.desk.EnterQuote(client, q.size)
@@ -55,7 +55,7 @@ func (s *Server) onQuote(m bus.Msg) {
 }
 
 // serve reads what is asked about, and asks hubs.
-func (q *inquiry) serve() *bus.Quote {
+func (q *quoteRequest) serve() *bus.Quote {
 	s, now := q.s, time.Now()
 	task, opening, no := openai.DecodeRequest(q.data, q.header, q.client, s.groups.of(q.client).key)
 	if no == nil {
@@ -114,7 +114,7 @@ func (s *Server) askQuote(ctx context.Context, hub string, data []byte, q *bus.H
 }
 
 // answer counts and sends the one answer to the request.
-func (q *inquiry) answer(quote *bus.Quote) {
+func (q *quoteRequest) answer(quote *bus.Quote) {
 	s := q.s
 	data, err := bus.Encode(quote)
 	if q.json {

@@ -19,7 +19,7 @@ import (
 	"souk/classifier/model"
 )
 
-// Deps is what a Server is wired to.
+// Deps holds the ports of a Server.
 type Deps struct {
 	Bus      bus.Bus
 	Registry bus.Registry

@@ -12,9 +12,9 @@ import (
 	"souk/classifier"
 )
 
-// vouchKeys are what a door proves its vouchers with: new in each life of the door, and every while, so that
-// what nobody was granted on them is worth nothing in the end. The treasury reads them in the registry. As
-// long as it cannot, hubs get no money for what this door places, beyond what they have.
+// vouchKeys signs a door's vouchers, by a key that is new in each life of the door, and every while, so that
+// vouchers on which nothing was granted become worthless. The treasury reads the keys in the registry. As
+// long as it cannot, hubs get no money for this door's tasks beyond what they have.
 type vouchKeys struct {
 	door     string
 	key      atomic.Pointer[[]byte] // in use
@@ -26,7 +26,7 @@ type vouchKeys struct {
 }
 
 const (
-	// vouchAgain is how soon a door tries again to say its key.
+	// vouchAgain is the pause before a door tries again to publish its key.
 	vouchAgain = time.Second
 	// vouchTurn is how long a key is in use. It is good for two turns more.
 	vouchTurn = 10 * time.Minute

@@ -30,8 +30,8 @@ func (s *Server) memory(ctx context.Context, known func()) {
 	follow.Run(ctx, s.d.Registry, bus.LedPrefix, f)
 }
 
-// forbidden is for what a registry does not show to this door: nobody waits for it, and what that means is
-// said once.
+// forbidden handles what a registry does not show to this door: nobody waits for it, and the log says once
+// what that means.
 func forbidden(log *slog.Logger, known func(), key, means string) func(error) {
 	said := false
 	return func(err error) {

@@ -111,7 +111,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	return f.run(ctx)
 }
 
-// gauges are what of a node Prometheus is to watch.
+// gauges returns a node's figures for Prometheus.
 func gauges(s agentd.Stats) []daemon.Gauge {
 	off, caught := 0, int64(0)
 	for _, a := range s.Agents {
@@ -132,7 +132,7 @@ func gauges(s agentd.Stats) []daemon.Gauge {
 	}
 }
 
-// IDs are who the node is, and the agents that its file names.
+// IDs returns the node's id, and those of the agents in its file.
 func (c *config) IDs() bus.IDs {
 	ids := bus.IDs{Name: daemon.Name("agentd-" + c.Agentd.Node)}
 	for _, a := range c.Agentd.Agents {

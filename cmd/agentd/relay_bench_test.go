@@ -24,9 +24,9 @@ import (
 	"souk/market"
 )
 
-// BenchmarkRelayedToken is what one token of 300 concurrent streams costs from the engine's socket to NATS,
-// everything in this process counted: a server that writes one event for each stream every 10 ms, the HTTP
-// client, the node, the NATS server, and a subscriber that reads every chunk.
+// BenchmarkRelayedToken measures one token of 300 concurrent streams from the engine's socket to NATS, with
+// everything in this process: a server that writes one event for each stream every 10 ms, the HTTP client,
+// the node, the NATS server, and a subscriber that reads every chunk.
 func BenchmarkRelayedToken(b *testing.B) {
 	const streams, pause = 300, 10 * time.Millisecond
 	each := max(b.N/streams, 50)
@@ -160,7 +160,7 @@ func BenchmarkRelayedToken(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// cpu is what this process has used, user and system.
+// cpu returns the time that this process has used, user and system.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -26,7 +26,7 @@ type config struct {
 	Classifier classifier.Config `yaml:"classifier"`
 }
 
-// example is what --help shows; a test reads it as a configuration.
+// example is the file in --help; a test reads it as a configuration.
 const example = daemon.MarketExample +
 	`model: ""                         # weights made by "lab train"; empty: the shipped ones
 classifier:                       # every field has a default, see below
@@ -91,7 +91,6 @@ func readModel(path string) (*model.Model, error) {
 	return m, nil
 }
 
-// IDs are who the door is.
 func (c *config) IDs() bus.IDs { return bus.IDs{Name: c.Classifier.ID} }
 
 // Complete gives the door an id where it has none.

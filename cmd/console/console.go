@@ -1,5 +1,4 @@
-// Package console is what commands that a person waits for have in common: signals, exit codes, a bar of
-// progress.
+// Package console has the parts that interactive commands share: signals, exit codes, a bar of progress.
 package console
 
 import (
@@ -81,7 +80,7 @@ func (o *Output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Err is what became of the first write that failed.
+// Err returns the first failed write as an error.
 func (o *Output) Err() error {
 	if o.err == nil {
 		return nil
@@ -102,10 +101,11 @@ func Unknown(name string, err error) error {
 	return fmt.Errorf("%s\n%s --help lists the commands", strings.TrimRight(err.Error(), "\n"), name)
 }
 
-// Any is for [Takes]: any number of arguments.
+// Any lets [Takes] accept any number of arguments.
 const Any = math.MaxInt
 
-// Takes is of a command of at least and at most so many arguments; who writes others is shown its line.
+// Takes accepts at least and at most so many arguments; whoever writes others is shown the command's usage
+// line.
 func Takes(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		want := strconv.Itoa(least)

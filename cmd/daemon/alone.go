@@ -10,13 +10,13 @@ import (
 	"souk/bus/life"
 )
 
-// aloneTTL is how long a process that was killed keeps the next one of its id waiting: as short as a lease
-// goes that no busy machine loses.
+// aloneTTL is how long a killed process keeps the next one of its id waiting: the shortest lease that a busy
+// machine does not lose.
 const aloneTTL = 3 * time.Second
 
-// Alone runs a process that is to be the only one of its id in the market, as what is said to the id is heard
-// by whoever has it. It waits for the lease of one that was killed, and fails beside one that lives. role is
-// also the section of the file in which the id is; key is where the registry keeps who has it.
+// Alone runs a process that must be the only one of its id in the market, as every process with the id hears
+// its messages. It waits for the lease of one that was killed, and fails beside one that lives. role is also
+// the section of the file in which the id is; key is the registry's key for the holder.
 func (p *Process) Alone(ctx context.Context, l *Link, key string, role bus.Role, field, id string,
 	run func(context.Context) error) error {
 	seat := &follow.Seat{Registry: l.Registry, Key: key, Who: fmt.Sprintf("%s %s", role, id),

@@ -141,9 +141,9 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// place gives each line of a verdict the file and line, or the variable, that it speaks of: that of the
-// field, or else of the nearest above it that the file has. A verdict begins with the steps to its field,
-// from its section or from the top: prior and base are those of "prior: base: -1ms is".
+// place adds to each line of a verdict the file and line, or the variable, of the field it is about, or else
+// of the nearest parent that the file has. A verdict begins with the steps to its field, from its section or
+// from the top: prior and base are those of "prior: base: -1ms is".
 func place(section, path string, body ast.Node, from map[string]string, err error) error {
 	if err == nil {
 		return nil

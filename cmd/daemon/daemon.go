@@ -1,4 +1,4 @@
-// Package daemon is what the market's long-running commands have in common: a strict configuration file,
+// Package daemon has the parts that the market's long-running commands share: a strict configuration file,
 // overrides from the environment, signals, logs, health, and the connections to NATS and etcd.
 package daemon
 
@@ -34,7 +34,7 @@ const (
 type Config interface {
 	// Sections returns the sections that every daemon has.
 	Sections() *Common
-	// IDs are who the daemon is, and so whose its creds must be.
+	// IDs returns the daemon's ids, for which its creds must be.
 	IDs() bus.IDs
 	// Complete fills in what follows from other fields and judges the whole. Errors begin with the field's
 	// path below the role's section or from the top, as in "batch.max_wait: ...".
@@ -67,7 +67,8 @@ type Stop struct {
 	Within time.Duration `yaml:"within"` // 0: the time to drain, and stopMargin
 }
 
-// stopMargin is for what comes after draining: journals closed, leases given back, connections flushed.
+// stopMargin is the time for what comes after draining: journals closed, leases given back, connections
+// flushed.
 const stopMargin = 5 * time.Second
 
 // Role describes a daemon whose file is a C.
@@ -82,7 +83,7 @@ type Role[C Config] struct {
 	Serve   func(ctx context.Context, p *Process, c C) error // until ctx ends, and it has drained
 }
 
-// Process is what a running daemon is given.
+// Process gives a running daemon its log and health.
 type Process struct {
 	Log    *slog.Logger
 	health *health
@@ -118,7 +119,7 @@ func ShareCores() {
 	}
 }
 
-// sameSignal is how close signals are that were meant as one. A Ctrl-C before containers comes from the
+// sameSignal is the time within which signals count as one. A Ctrl-C before containers comes from the
 // terminal and from their manager; a parent's death is told by each of its threads.
 const sameSignal = 300 * time.Millisecond
 
@@ -239,7 +240,7 @@ func checked(name string, as bus.Role, cfg Config, out, errs io.Writer) error {
 	return wrong
 }
 
-// sectionsHelp is of the sections that a daemon has with others: that of the market, if it has one.
+// sectionsHelp describes the sections that a daemon shares with others: that of the market, if it has one.
 func sectionsHelp(cfg Config) string {
 	if _, ok := marketOf(cfg); ok {
 		return commonHelp + marketHelp + coresHelp
@@ -356,8 +357,8 @@ func Default() Common { return Common{Log: Log{Level: "info", Format: "text"}} }
 // linked is set by the linker; see the Makefile.
 var linked string
 
-// Version is what commands show as their version: what the linker set, or what Go knows, and what it was
-// built with and for.
+// Version returns a command's version, as the linker set it or as Go knows it, and what it was built with and
+// for.
 func Version() string {
 	version := cmp.Or(linked, "unknown")
 	if info, ok := debug.ReadBuildInfo(); ok && linked == "" && info.Main.Version != "" {
@@ -376,5 +377,5 @@ func (c *Common) Sections() *Common { return c }
 // IDs are nobody's, so that a daemon without creds need not say so.
 func (c *Common) IDs() bus.IDs { return bus.IDs{} }
 
-// IsFailure reports whether an error is one of the running command; see [Failed].
+// IsFailure reports whether an error was made by [Failed]: of the running command, not of its arguments.
 func IsFailure(err error) bool { return errors.As(err, new(failure)) }

@@ -44,7 +44,7 @@ func newHealth(name, version string) *health {
 	return &health{name: name, version: version, began: time.Now()}
 }
 
-// Serving says what the daemon's work is: it is ready once ready is closed. stats is what /stats shows.
+// Serving has the daemon report itself ready once ready is closed. stats returns the values for /stats.
 func (p *Process) Serving(ready <-chan struct{}, stats func() any) {
 	h := p.health
 	h.mu.Lock()
@@ -132,7 +132,7 @@ func (h *health) stopping() {
 	h.draining = true
 }
 
-// Report is what /readyz says.
+// Report is the answer of /readyz.
 type Report struct {
 	Daemon  string   `json:"daemon"`
 	Version string   `json:"version"`

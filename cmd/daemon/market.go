@@ -127,9 +127,9 @@ type Link struct {
 // Speaks reports whether the creds of an agentd name an agent.
 func (l *Link) Speaks(agent string) bool { return l.speaks(agent) }
 
-// Connect reaches NATS and etcd, waiting for each as long as the configuration says, and has the health
-// endpoint watch them. role and ids are who the process is, whom its creds must be of; an agentd's may bear
-// any name.
+// Connect connects to NATS and etcd, waiting for each as long as the configuration says, and has the health
+// endpoint watch them. role and ids name the process, and its creds must be theirs; an agentd's may bear any
+// name.
 func (p *Process) Connect(ctx context.Context, m Market, role bus.Role, ids bus.IDs) (*Link, error) {
 	l := &Link{speaks: func(string) bool { return true }}
 	name, creds, err := m.creds(role, ids)
@@ -263,8 +263,8 @@ func (m Market) sameName(name string) error {
 	return nil
 }
 
-// judgeFiles reads the files that the section names, as a start does. lacks says which of them are not
-// there, or not for this user to see: they may be where the process runs. wrong is what the start would end
+// judgeFiles reads the files that the section names, as a start does. lacks lists those that are not there,
+// or not for this user to see: they may be where the process runs. wrong is the error that a start would end
 // with.
 func (m Market) judgeFiles(role bus.Role, ids bus.IDs) (lacks []error, wrong error) {
 	judge := func(field string, err error) {
@@ -316,7 +316,7 @@ func errAttr(err error) []any {
 	return []any{"err", err}
 }
 
-// watchEvery is how soon an outage is logged; those who use the connection know at once.
+// watchEvery is how soon an outage is logged; users of the connection know at once.
 const watchEvery = 250 * time.Millisecond
 
 // watch says when a connection is lost, once a minute that it is, and when it is back. It looks rather than

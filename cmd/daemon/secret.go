@@ -73,7 +73,7 @@ func openSecret(path string) (warning string) {
 		"it by its environment variable", at, path, info.Mode().Perm())
 }
 
-// secretIn is where the first hidden field stands that YAML sets; "": it sets none.
+// secretIn returns the path of the first hidden field that YAML sets; "" if it sets none.
 func secretIn(v any) string {
 	switch v := v.(type) {
 	case map[string]any:

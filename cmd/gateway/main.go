@@ -94,7 +94,6 @@ func serve(ctx context.Context, p *daemon.Process, c *config) error {
 	return p.Alone(ctx, l, bus.GatewayKey(id), bus.RoleGateway, "gateway.id", id, s.Run)
 }
 
-// IDs are who the gateway is.
 func (c *config) IDs() bus.IDs { return bus.IDs{Name: c.Gateway.ID} }
 
 // Complete gives the gateway an id where it has none.

@@ -106,7 +106,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 	return nil
 }
 
-// gauges are what Prometheus is to watch of a hub, by the names that the paper on routers gives them.
+// gauges returns a hub's figures for Prometheus, by the names that the paper on routers gives them.
 func gauges(st hubserve.Stats) []daemon.Gauge {
 	r := &st.Regime
 	rounds, owed := daemon.Within(st.Rounds), 0.0
@@ -127,7 +127,6 @@ func gauges(st hubserve.Stats) []daemon.Gauge {
 	}
 }
 
-// IDs are who the hub is.
 func (c *config) IDs() bus.IDs { return bus.IDs{Name: c.Hub.Journal, Domain: c.Hub.Domain} }
 
 // Complete names the instance and the journal after the domain where they have no names.

@@ -58,7 +58,7 @@ func TallyRounds(dir string, t *replay.Tally, since time.Time) (best RoundRef, e
 	return best, err
 }
 
-// forecasts are what rounds expected of the tasks that they placed, until it is known what came.
+// forecasts holds the rounds' forecasts for placed tasks until their captures come.
 type forecasts struct {
 	round *ledger.Round          // whose holds follow
 	of    map[string]ledger.Seen // by hold

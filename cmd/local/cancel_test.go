@@ -31,7 +31,7 @@ type scene struct {
 
 // play asks a task of that id whose context ends after some time, and reports what AskWith returned, and how
 // long after that end.
-func (s *scene) play(id string, after time.Duration) (a replay.Answer, err error, late time.Duration) {
+func (s *scene) play(id string, after time.Duration) (a replay.Answer, late time.Duration, err error) {
 	s.hear(bus.TaskSubject("*", ""), func(m bus.Msg) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *scene) play(id string, after time.Duration) (a replay.Answer, err error
 	begun := time.Now()
 	a, err = s.link.AskWith(ctx, bus.Task{Client: "ada", ID: id, Kind: bus.KindChat,
 		Body: []byte(`{"messages":[{"role":"user","content":"hello"}]}`)}, func(bus.Chunk) {})
-	return a, err, time.Since(begun) - after
+	return a, time.Since(begun) - after, err
 }
 
 func (s *scene) hear(subject string, h bus.Handler) {
@@ -86,7 +86,7 @@ func (s *scene) say(subject string, m bus.Message) {
 	s.them.Publish(bus.Msg{Subject: subject, Data: data})
 }
 
-// heard is what door and agent heard, once all that was said has come.
+// heard returns what door and agent heard, once all messages have come.
 func (s *scene) heard() (task bus.Task, cancels, controls int) {
 	synctest.Wait()
 	s.mu.Lock()
@@ -130,7 +130,7 @@ func TestCancelledWhileAnAgentTakesIt(t *testing.T) {
 	interrupted(t, func(t *testing.T, s *scene) {
 		s.cancel = s.accept
 		s.stop = func() { s.end(bus.CodeCancelled) }
-		a, err, late := s.play("t-1", time.Second)
+		a, late, err := s.play("t-1", time.Second)
 		if r := a.Result; err != nil || r.Code != bus.CodeCancelled || r.Paid() != 7 {
 			t.Errorf("got %+v, %v; want what was paid until then", r, err)
 		}
@@ -147,7 +147,7 @@ func TestCancelledWhileItWaits(t *testing.T) {
 			s.answers(&bus.Answer{Result: &bus.Result{Client: "ada", Task: "t-1", Hub: "h",
 				Code: bus.CodeCancelled, Message: "cancelled by the client while it waited"}})
 		}
-		a, err, late := s.play("t-1", time.Second)
+		a, late, err := s.play("t-1", time.Second)
 		if r := a.Result; err != nil || r.Code != bus.CodeCancelled || r.Hub != "h" || r.Paid() != 0 {
 			t.Errorf("got %+v, %v; want the hub's word", r, err)
 		}
@@ -166,7 +166,7 @@ func TestCancelledWithoutALastWord(t *testing.T) {
 				if took { // just before it is cancelled: its silence has not been noticed
 					time.AfterFunc(1900*time.Millisecond, s.accept)
 				}
-				a, err, late := s.play(id, 2*time.Second)
+				a, late, err := s.play(id, 2*time.Second)
 				r := a.Result
 				task, _, _ := s.heard()
 				if err != nil || r.Code != bus.CodeUnknown || r.Client != "ada" || r.Task == "" ||
@@ -184,7 +184,7 @@ func TestCancelledWithoutALastWord(t *testing.T) {
 // A task that nobody wants any more is not asked for.
 func TestCancelledBeforeItIsAsked(t *testing.T) {
 	interrupted(t, func(t *testing.T, s *scene) {
-		a, err, late := s.play("t-1", 0)
+		a, late, err := s.play("t-1", 0)
 		task, _, _ := s.heard()
 		if err != nil || a.Result.Code != bus.CodeCancelled || task.ID != "" || late != 0 {
 			t.Errorf("got %+v, %v after %v, and the door %+v", a.Result, err, late, task)

@@ -9,7 +9,7 @@ import (
 	"souk/ledger/inspect"
 )
 
-// shown is how many findings are told one by one.
+// shown bounds the findings that are printed one by one.
 const shown = 20
 
 // CheckLedger audits every journal of a data directory, beside a running market or after it, and says what

@@ -61,7 +61,7 @@ type Agent struct {
 	Agentd Block `yaml:"agentd"` // what an agentd's file may say of an agent beside all this
 }
 
-// Score is what an operator believes of an agent's answers in a domain, 0 to 1.
+// Score is an operator's rating of an agent's answers in a domain, 0 to 1.
 type Score struct {
 	Domain string  `yaml:"domain"`
 	Score  float64 `yaml:"score"`
@@ -114,7 +114,7 @@ func ParseConfig(name string, b []byte) (Config, error) {
 	return c.completed(name)
 }
 
-// section is what every market's file has, and no other.
+// section is the section that every market's file has, and no other file.
 const section = "domains"
 
 // completed is a valid market with what its file left out.
@@ -148,7 +148,7 @@ func (c Config) completed(name string) (Config, error) {
 	return c, nil
 }
 
-// HTTPAddress is where the gateway is to listen; "": there is none.
+// HTTPAddress returns the gateway's address; "" if there is none.
 func (c Config) HTTPAddress() string {
 	if c.HTTP == nil {
 		return ""

@@ -102,7 +102,7 @@ func OpenDir(path string) (*Dir, error) {
 	return d, nil
 }
 
-// lockedBy is who wrote its name into the lock last, and why it is not up yet, "" if it does not say.
+// lockedBy returns who wrote its name into the lock last, and why that one is not up yet, if it says.
 func lockedBy(dir string) (who, why string) {
 	text, err := regular.Read(filepath.Join(dir, "lock"), maxLock)
 	pid, why, _ := strings.Cut(string(text), "\n")
@@ -156,10 +156,8 @@ func (d *Dir) begin() error {
 	if _, err := os.Stat(filepath.Join(d.Etcd(), "member")); errors.Is(err, os.ErrNotExist) &&
 		len(journals) > 0 {
 		return fmt.Errorf("%s holds %d journals, but %s is gone: epochs would begin anew, below those that "+
-			"the journals "+
-			"have seen. Restore %s from the same backup as the journals, or start on a new directory with "+
-			"--data "+
-			"(the old journals stay readable: ledger check %s)",
+			"the journals have seen. Restore %s from the same backup as the journals, or start on a new "+
+			"directory with --data (the old journals stay readable: ledger check %s)",
 			filepath.Join(d.path, "journal"), len(journals), d.Etcd(), d.Etcd(), d.path)
 	}
 	// Whatever stood there is of a market that has ended.
@@ -172,7 +170,7 @@ func (d *Dir) begin() error {
 // Path is the directory itself.
 func (d *Dir) Path() string { return d.path }
 
-// Etcd is where the registry keeps its data.
+// Etcd returns the registry's data directory.
 func (d *Dir) Etcd() string { return filepath.Join(d.path, "etcd") }
 
 // Journal is the directory of one journal.
@@ -206,7 +204,7 @@ func (d *Dir) Close() error {
 	return errors.Join(err, d.lock.Close())
 }
 
-// unreadable says whom a data directory is open to, if that is what err is about.
+// unreadable adds to a permission error whom the data directory is open to.
 func unreadable(dir string, err error) error {
 	if !errors.Is(err, os.ErrPermission) {
 		return err

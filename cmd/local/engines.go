@@ -52,7 +52,7 @@ func (m *Market) startEngines(ctx context.Context, known []replay.Dialogue) ([]a
 	return out, nil
 }
 
-// config is how the agent of an engine that serves model at url is sold.
+// config makes the configuration of the agent that sells the engine at url.
 func (a Agent) config(url, model string) (agentd.AgentConfig, error) {
 	card, err := a.Card()
 	c := agentd.AgentConfig{ID: a.ID, Engine: agentd.EngineConfig{URL: url, RelayEvery: a.Engine.RelayEvery},

@@ -20,9 +20,9 @@ import (
 // FirstClient has money and a key from the start, where the configuration names it.
 const FirstClient = "dev"
 
-// KeyMaxPrice is what a request of a new key may cost at most, where nothing else is said of the key: a bound
-// for what runs away. Tasks without terms come to 42 times the card at most (hub.Terms), so that it is above
-// what those come to that cost two cents.
+// KeyMaxPrice is the default bound on the price of a new key's request, against runaways. Tasks without terms
+// cost at most 42 times the card (admission.Terms), so it is above the most that tasks of a card of two cents
+// can cost.
 const KeyMaxPrice = market.Credit
 
 // Treasurer sets what of one client's money another may have, or with an amount of 0 ends that.

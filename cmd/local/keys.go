@@ -28,8 +28,8 @@ type Reach struct {
 	CA    string   // vouches for a server of tls://; "": that of the keys of Data, else the system's
 }
 
-// Dial connects to the market, to speak in a role. name is whom for: a client, a gateway, an operator. A
-// client with creds of its own is named by these where name is "".
+// Dial connects to the market in a role. name is the client, gateway or operator that it speaks for. A client
+// with creds of its own takes its name from these where name is "".
 func (r Reach) Dial(role bus.Role, name string) (*Link, error) {
 	state := State{NATS: r.NATS}
 	if r.NATS == "" {
@@ -218,7 +218,7 @@ func (m *Market) openKeys() (err error) {
 	return err
 }
 
-// Reach is how others reach this market.
+// Reach returns how others connect to this market.
 func (m *Market) Reach() Reach { return Reach{Data: m.dir.Path()} }
 
 // firstCreds makes the first client's creds.

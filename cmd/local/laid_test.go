@@ -80,7 +80,7 @@ domains:
 // A slip in a block is told by its place in the file.
 func TestASlipInABlock(t *testing.T) {
 	for hub, want := range map[string]string{
-		"    hub:\n      seed: {every: 1s}\n      fees: 1\n": "[6:7] unknown field",
+		"    hub:\n      prewarm: {every: 1s}\n      fees: 1\n": "[6:7] unknown field",
 		"    hub: 7\n": "[4:10]", "    hub: [a]\n": "[4:10]"} {
 		c, err := readMarket(t, "domains:\n  - name: general\n    general: true\n"+hub)
 		if err != nil {

@@ -196,7 +196,7 @@ func answer(a replay.Answer, t bus.Task, err error) (replay.Answer, error) {
 // ErrUnmade: the treasury says that nothing was made, and that nothing will be unless it is asked again.
 var ErrUnmade = errors.New("nothing was made")
 
-// unmade is a refusal of which the treasury says so.
+// unmade is a refusal with the treasury's word that nothing was made.
 type unmade struct{ error }
 
 func (u *unmade) Unwrap() []error { return []error{u.error, ErrUnmade} }

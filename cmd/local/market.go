@@ -188,7 +188,7 @@ func (m *Market) start(ctx context.Context, known []replay.Dialogue) error {
 	return nil
 }
 
-// lookEvery is how often the disk is looked at while it lacks room, and a part asked why it is not ready.
+// lookEvery is how often the disk is checked while it lacks room, and a part asked why it is not ready.
 const lookEvery = 250 * time.Millisecond
 
 // awaitRoom waits until the disk has room for new money. Meanwhile what was in hand at the last stop is
@@ -253,14 +253,14 @@ func (m *Market) open(ctx context.Context) error {
 	return m.dir.Publish(m.state)
 }
 
-// Probes is what each hub has for texts that it puts on idle engines, unless the file says another sum. It is
-// enough for thousands of long prompts.
+// Probes is each hub's default sum for texts that it puts on idle engines. It is enough for thousands of long
+// prompts.
 const Probes = market.Credit / 10
 
 // State says where the market is.
 func (m *Market) State() State { return m.state }
 
-// Config is what the market was started with.
+// Config returns the configuration that the market was started with.
 func (m *Market) Config() Config { return m.cfg }
 
 // Link speaks to the market from inside its process, over NATS like anyone.
@@ -281,10 +281,10 @@ func (m *Market) Gateway() *gateway.Server { return m.gateway }
 // Registry is the market's registry.
 func (m *Market) Registry() bus.Registry { return m.registry }
 
-// KeyFile is where the first client's key for HTTP is; "" if it has none.
+// KeyFile returns the file of the first client's key for HTTP; "" if it has none.
 func (m *Market) KeyFile() string { return m.keyFile }
 
-// CredsFile is where the first client's creds for NATS are; "" if it has none.
+// CredsFile returns the file of the first client's creds for NATS; "" if it has none.
 func (m *Market) CredsFile() string { return m.credsFile }
 
 // Keys are the market's, by which all who come to its NATS server are known.
@@ -330,7 +330,7 @@ func (m *Market) doorSells(ctx context.Context) <-chan struct{} {
 	return done
 }
 
-// expected is how many agents each domain's hub will sell.
+// expected counts the agents that each domain's hub will sell.
 func (m *Market) expected() map[string]int {
 	n := map[string]int{}
 	for _, a := range m.cfg.Agents {

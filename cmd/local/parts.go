@@ -18,7 +18,7 @@ type part struct {
 	err  error // once done is closed
 }
 
-// server is what every part of the market has.
+// server runs one part of the market.
 type server interface {
 	Run(ctx context.Context) error
 	Ready() <-chan struct{}
@@ -55,7 +55,7 @@ func (m *Market) run(ctx context.Context, name string, servers ...server) error 
 	return nil
 }
 
-// unready is why the first part is not ready that says so.
+// unready returns why the first unready part that gives a reason is not ready.
 func (m *Market) unready() string {
 	for _, why := range m.whys {
 		if says := why(); says != "" {
@@ -94,7 +94,7 @@ func (m *Market) await(ctx context.Context, what string, ready <-chan struct{}, 
 // Failed is closed when a part of the market has ended by itself; Err says which and why.
 func (m *Market) Failed() <-chan struct{} { return m.failed.Done() }
 
-// Err is why the market failed, or nil.
+// Err returns why the market failed, or nil.
 func (m *Market) Err() error { return context.Cause(m.failed) }
 
 // Close stops the market within [Options].Within: no new tasks, those that run may end, completions are

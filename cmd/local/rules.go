@@ -7,17 +7,18 @@ import (
 	"souk/agentd"
 	"souk/cmd/choices"
 	"souk/hub"
+	"souk/hub/tariff"
 	"souk/ledger"
 	"souk/ledger/treasury"
 )
 
-// Rule is how a domain's rounds are priced and settled; c is valid.
-func (c Config) Rule(d Domain) hub.Rule {
+// Rule returns how a domain's rounds are priced and settled; c is valid.
+func (c Config) Rule(d Domain) tariff.Rule {
 	h, _ := c.hub(d)
 	return h.Rule
 }
 
-// hub is one domain's hub as the market's file wants it.
+// hub returns one domain's hub as the market's file configures it.
 func (c Config) hub(d Domain) (hub.Config, error) {
 	h := choices.Hub()
 	h.Domain, h.Hub, h.Journal, h.Labels, h.General = d.Name, d.Name+"-1", d.Name, d.Labels, d.General

@@ -1,13 +1,16 @@
 package local
 
 import (
+	"context"
 	"maps"
 	"sync"
+	"time"
 
 	"souk/bus"
+	"souk/bus/follow"
 )
 
-// statuses is what the hubs last said of themselves.
+// statuses holds the hubs' last status messages.
 type statuses struct {
 	mu   sync.Mutex
 	last map[string]bus.Status
@@ -62,4 +65,29 @@ func (s *statuses) free() (n int) {
 		n += status.Free
 	}
 	return n
+}
+
+// hubsSpeak is the time within which every hub has sent its status: each does once a second.
+const hubsSpeak = 1200 * time.Millisecond
+
+// Cards listens to the hubs for a moment, and returns between what the cards of the agents lie that serve
+// each model now.
+func (l *Link) Cards(ctx context.Context) (map[string]bus.Cards, error) {
+	all := newStatuses()
+	if err := all.listen(l.bus); err != nil {
+		return nil, err
+	}
+	follow.Pause(ctx, hubsSpeak)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	cards := map[string]bus.Cards{}
+	for _, status := range all.last {
+		for _, m := range status.Models {
+			if was, ok := cards[m.Model]; ok {
+				m.Cards = m.Cards.With(was)
+			}
+			cards[m.Model] = m.Cards
+		}
+	}
+	return cards, nil
 }

@@ -145,7 +145,7 @@ func tend(ctx context.Context, keys *natsauth.Store, hosts, etcd []string, log *
 	}
 }
 
-// OperatorFiles are those by which etcd knows the operator, made or renewed where the keys of a data
+// OperatorFiles returns the files by which etcd knows the operator, made or renewed where the keys of a data
 // directory can: none where it has no keys.
 func OperatorFiles(data string) (natsauth.Files, error) {
 	keys, err := natsauth.Open(natsauth.Dir(data))

@@ -234,7 +234,7 @@ func (p *Part) get(ctx context.Context, path string) ([]byte, error) {
 // direct makes a connection for each request: one that is kept may be to a process that has died.
 var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// Said is all that the part has logged, in all its lives.
+// Said returns everything that the part has logged, in all its lives.
 func (p *Part) Said() string {
 	text, err := os.ReadFile(p.Log)
 	if err != nil {
@@ -249,5 +249,5 @@ func (p *Part) Tail(lines int) string {
 	return "  " + strings.Join(all[max(0, len(all)-lines):], "\n  ")
 }
 
-// Last is what the part said last, for an error.
+// Last returns the part's last lines of log, for an error.
 func (p *Part) Last() string { return fmt.Sprintf("It said last (%s):\n%s", p.Log, p.Tail(10)) }

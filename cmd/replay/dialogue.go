@@ -21,13 +21,13 @@ type Dialogue struct {
 	Turns  []Turn `json:"turns"`
 }
 
-// Turn is what the user says and, where the source has one, the answer that was recorded.
+// Turn holds the user's text and, where the source has one, the recorded answer.
 type Turn struct {
 	User   string `json:"user"`
 	Answer string `json:"answer,omitempty"`
 }
 
-// UnmarshalJSON takes a turn as a bare string, which is what the user says, or as an object.
+// UnmarshalJSON reads a turn from a bare string, which is the user's text, or from an object.
 func (t *Turn) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '"' {
 		*t = Turn{}

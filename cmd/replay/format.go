@@ -89,7 +89,7 @@ func parse(row []byte, v any, strict bool) error {
 	return nil
 }
 
-// jsonName is what a Go type is called in JSON.
+// jsonName names the JSON type of a Go type.
 func jsonName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Slice, reflect.Array:

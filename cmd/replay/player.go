@@ -13,7 +13,7 @@ import (
 	"souk/bus/likeness"
 )
 
-// Answer is what came of one turn.
+// Answer is the outcome of one turn.
 type Answer struct {
 	Text   string
 	Result bus.Result

@@ -11,7 +11,7 @@ import (
 	"souk/market"
 )
 
-// Report is what a replay measured. Times are in milliseconds, credits as exact decimal numbers.
+// Report holds a replay's measures. Times are in milliseconds, credits as exact decimal numbers.
 type Report struct {
 	Seconds   float64 `json:"seconds"` // from the first task to the last answer
 	Dialogues int     `json:"dialogues"`
@@ -33,7 +33,7 @@ type Report struct {
 	Judged *Judged `json:"judged,omitempty"` // nil: there was nothing to compare with
 }
 
-// Judged is how answers compare with those that were recorded, on the mean.
+// Judged compares answers with the recorded ones, by means.
 type Judged struct {
 	Answers int     `json:"answers"`
 	Quality float64 `json:"quality"` // 1 where the recorded one stands in the answer, else by ROUGE-L
@@ -43,7 +43,7 @@ type Judged struct {
 	Span    float64 `json:"span"` // share in which the recorded one stands
 }
 
-// Forecast is what hubs expected of first tokens, from dispatch on, beside what came.
+// Forecast compares the hubs' forecasts of first tokens, from dispatch on, with the measured times.
 type Forecast struct {
 	Tasks    int     `json:"tasks"`
 	Expected float64 `json:"expected_ms"` // mean
@@ -72,8 +72,8 @@ type Part struct {
 	Bill    Bill    `json:"bill"`
 }
 
-// Bill is what was paid beside the card: 1 where nothing but the cost was due. All is of all tasks together,
-// the others are quantiles over tasks that were served, and the most that one paid.
+// Bill is the ratio of payments to the card: 1 where nothing but the cost was due. All is over all tasks
+// together, the others are quantiles over tasks that were served, and the greatest.
 type Bill struct {
 	All  float64 `json:"all"`
 	P50  float64 `json:"p50"`

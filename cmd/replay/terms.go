@@ -9,7 +9,7 @@ import (
 	"souk/market"
 )
 
-// Client is one payer of a replay: who it is and what an answer is worth to it.
+// Client is one payer of a replay: its id, and its terms.
 type Client struct {
 	ID    string
 	Kind  string // a word for the report

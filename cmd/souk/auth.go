@@ -157,7 +157,7 @@ func renewAuth(s *shared) *cobra.Command {
 	valid := natsauth.Valid
 	c := &cobra.Command{
 		Use:   "renew NAME",
-		Short: "Make new creds of a user, also of one who was revoked; those before end by themselves",
+		Short: "Make new creds for a user, also after a revocation; old ones stay good until they expire",
 		Long: `Makes new creds of a user, also of one who was revoked. Those before are good until they expire, unless
 --agents leaves out agents that an agentd spoke for: then those before are void, and whoever still shows them is cut
 off at once.`,

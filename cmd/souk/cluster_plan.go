@@ -23,7 +23,7 @@ import (
 	"souk/cmd/parts"
 )
 
-// inEffect is what the plan needs of a daemon's configuration, as it prints it itself.
+// inEffect holds the fields of a daemon's configuration that the plan needs, as the daemon prints it.
 type inEffect struct {
 	Listen string `yaml:"listen"` // of a gateway
 	Health struct {
@@ -67,7 +67,7 @@ type inEffect struct {
 	} `yaml:"discover"`
 }
 
-// cluster is what is started, in which order.
+// cluster lists the processes to start, in order.
 type cluster struct {
 	dir      string // data
 	bin      string
@@ -260,7 +260,7 @@ func (c *cluster) place(address string) (string, error) {
 	for range 100 {
 		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 		if err != nil {
-			return "", fmt.Errorf("no free port on %s: %w", host, err)
+			return "", fmt.Errorf("no free port on %s: %w: write another address", host, err)
 		}
 		got := l.Addr().String()
 		l.Close()
@@ -271,7 +271,7 @@ func (c *cluster) place(address string) (string, error) {
 			return got, nil
 		}
 	}
-	return "", fmt.Errorf("no free port on %s", host)
+	return "", fmt.Errorf("no free port on %s: end what holds them, or write another address", host)
 }
 
 // engine is the process of a simulated engine.
@@ -339,7 +339,7 @@ func (c *cluster) wire(p *process, e inEffect, engines []clusterEngine) (agents 
 	return agents, nil
 }
 
-// portsOf are all of "8000-8007", "8100", which the node has judged.
+// portsOf returns all ports of "8000-8007", "8100", which the node has judged.
 func portsOf(ranges []string) (ports []int) {
 	for _, r := range ranges {
 		low, high, span := strings.Cut(r, "-")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -80,7 +79,7 @@ func (c *cluster) play(ctx context.Context, f clusterFlags, link *local.Link, ou
 	report := tally.Report(wall, played)
 	report.Write(out)
 	if report.Total.Served == 0 {
-		return errors.New("no task was served")
+		return errNoneServed
 	}
 	return brokenOff(&report)
 }

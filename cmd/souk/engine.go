@@ -55,7 +55,7 @@ Profiles:
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			daemon.ShareCores() // a simulated engine is one process of many on its machine
+			daemon.ShareCores() // many simulated engines share a machine
 			return runEngine(ctx, o, c.OutOrStdout())
 		},
 	}

@@ -203,7 +203,7 @@ func serveInfra(ctx context.Context, p *daemon.Process, c *infraConfig, out io.W
 
 // here is an address as this machine reaches it, where it stands for all that the machine has.
 func here(address string) string {
-	at := strings.LastIndexByte(address, '/') + 1 // behind a scheme, where there is one
+	at := strings.LastIndexByte(address, '/') + 1 // behind a scheme, if any
 	host, port, err := net.SplitHostPort(address[at:])
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
 		return address
@@ -254,5 +254,5 @@ func (c *infraConfig) Complete() error {
 	return errors.Join(errs...)
 }
 
-// Drain is what etcd takes to end.
+// Drain returns how long etcd may take to end.
 func (c *infraConfig) Drain() time.Duration { return 5 * time.Second }

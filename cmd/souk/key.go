@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +32,7 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 	}
 	var etcd []string
 	var files natsauth.Files
-	found := false // etcd is that of the market of --data
+	found := false // the --data market owns this etcd
 	c.PersistentFlags().StringSliceVar(&etcd, "etcd", nil,
 		"host:port of the etcd of a market of daemons or containers; without, the market of --data is meant "+
 			"(environment: SOUK_MARKET_ETCD)")
@@ -107,14 +105,18 @@ within a second; a key that is revoked ends the answers that it has in hand.`,
 		}
 		return s.market().MayBeGroup(group)
 	}
-	makes := newKey(with, reach, mayJoin, func(c *cobra.Command, client string) {
-		if len(etcd) > 0 && s.nats == "" && !found { // of which market the treasury is is not said
+	makes := newKey(with, reach, mayJoin, func(c *cobra.Command, k *bus.APIKey) {
+		var link *local.Link
+		if len(etcd) == 0 || s.nats != "" || found { // else of which market hubs and treasury are is not said
+			link, _ = reach()
+		}
+		if link == nil {
+			tellBill(c.ErrOrStderr(), k, nil)
 			return
 		}
-		if link, err := reach(); err == nil {
-			defer link.Close()
-			tellPoor(c.Context(), c.ErrOrStderr(), link, client)
-		}
+		defer link.Close()
+		tellBill(c.ErrOrStderr(), k, cardsOf(c.Context(), link))
+		tellPoor(c.Context(), c.ErrOrStderr(), link, k.Client)
 	})
 	makes.PreRunE = s.mayBeClient
 	c.AddCommand(s.reach(makes), listKeys(with), rotateKey(with), s.reach(revokeKey(with, bank)),
@@ -127,9 +129,9 @@ const registryWithin = 10 * time.Second
 
 type withRegistry func(*cobra.Command, func(context.Context, bus.Registry) error) error
 
-// newKey makes keys. look is called of the client of one that was made.
+// newKey makes keys. look is called of one that was made, where it has no budget.
 func newKey(with withRegistry, reach func() (*local.Link, error), mayJoin func(client, group string) error,
-	look func(c *cobra.Command, client string)) *cobra.Command {
+	look func(*cobra.Command, *bus.APIKey)) *cobra.Command {
 	var k bus.APIKey
 	var file, budget, every, group string
 	var expires time.Duration
@@ -223,8 +225,7 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 					if err := giveAway(c, file, secret); err != nil {
 						return err
 					}
-					tellBill(c.ErrOrStderr(), &k)
-					look(c, k.Client)
+					look(c, &k)
 					tellGroup(ctx, c.ErrOrStderr(), r, k.Client)
 					return nil
 				}
@@ -241,7 +242,7 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 				if err := giveAway(c, file, secret); err != nil {
 					return err
 				}
-				tellBill(c.ErrOrStderr(), &k)
+				tellBill(c.ErrOrStderr(), &k, cardsOf(ctx, link))
 				tellFilled(ctx, c.ErrOrStderr(), link, k.Budget, bus.BudgetClient(k.Client, idOf(secret)))
 				return nil
 			})
@@ -265,20 +266,48 @@ join only those who may know each other's prompts. ` + "`souk key group`" + ` mo
 	return c
 }
 
-// tellBill says what a task of a key costs as a rule, and at most.
-func tellBill(w io.Writer, k *bus.APIKey) {
-	rule := "the price card of the agent that serves it (souk status), and where slots are short what its wait " +
-		"would cost others, 6 % of a usual task for each second"
+// usualTask is the task by which a key's bill is explained: a page of prompt, and half a page of answer.
+var usualTask = market.Usage{Prompt: 1000, Output: 300}
+
+// tellBill says what a task of a key costs as a rule, and at most: in money by the cards of the agents that
+// serve its models, where hubs say these.
+func tellBill(w io.Writer, k *bus.APIKey, cards map[string]bus.Cards) {
+	least, most := market.MaxCredits, market.Credits(0)
+	for model, c := range cards {
+		if len(k.Models) == 0 || slices.Contains(k.Models, model) || slices.Contains(k.Models, "auto") {
+			least, most = min(least, c.Least.Cost(usualTask)), max(most, c.Most.Cost(usualTask))
+		}
+	}
+	rule := "as much as the price card of the agent that serves it says"
+	if most > 0 {
+		rule = fmt.Sprintf("%s credits, where it has %d tokens and an answer of %d, nothing of it in a cache",
+			fromTo(least, most), usualTask.Prompt, usualTask.Output)
+	}
+	crowded := "what its wait would cost others, by default 6 % of a usual task for each second"
 	if k.Terms.Worth != nil {
-		rule = "the price card of the agent that serves it (souk status), and where slots are short what others " +
-			"would pay for its slot, never more than the " + k.Terms.Worth.String() + " credits that it is worth"
+		crowded = "what others would pay for its slot, never more than the " + k.Terms.Worth.String() +
+			" credits that it is worth"
 	}
-	most := "as much as its max_tokens cost: it has no max_price"
+	bound := "as much as its max_tokens cost: it has no max_price"
 	if k.MaxPrice != nil {
-		most = k.MaxPrice.String() + " credits, whatever it says (--max-price)"
+		bound = k.MaxPrice.String() + " credits, whatever it says (--max-price)"
 	}
-	fmt.Fprintf(w, "a task of this key costs, as a rule, %s; at most %s; `souk quote` says it of one in money\n",
-		rule, most)
+	fmt.Fprintf(w, "a task of this key costs, as a rule, %s; where slots are short also %s; at most %s; "+
+		"`souk quote` says it of one task\n", rule, crowded, bound)
+}
+
+// fromTo says a range of amounts.
+func fromTo(least, most market.Credits) string {
+	if least == most {
+		return least.String()
+	}
+	return least.String() + " to " + most.String()
+}
+
+// cardsOf are the cards of the agents that are sold now, by model; none where hubs are not heard.
+func cardsOf(ctx context.Context, link *local.Link) map[string]bus.Cards {
+	cards, _ := link.Cards(ctx)
+	return cards
 }
 
 // orNothing is an amount, or 0.
@@ -373,116 +402,4 @@ func takesKeyID(c *cobra.Command, args []string) error {
 func idOf(secret string) string {
 	id, _ := bus.KeyID(secret)
 	return id
-}
-
-func listKeys(with withRegistry) *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List keys by id: whose they are, what they allow, and whose cache they share",
-		Args:  console.Takes(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return with(c, func(ctx context.Context, r bus.Registry) error {
-				keys, err := local.Keys(ctx, r)
-				if err != nil {
-					return err
-				}
-				groups, err := local.Groups(ctx, r)
-				if err != nil {
-					return err
-				}
-				w := tabwriter.NewWriter(c.OutOrStdout(), 0, 8, 2, ' ', 0)
-				fmt.Fprintln(w, "ID\tCLIENT\tEXPIRES\tMODELS\tMAX PRICE\tRATE\tOPEN\tBUDGET\tCACHE")
-				for _, k := range keys {
-					price, rate, open, budget := "-", "-", "-", "-"
-					if b := k.Budget; b != nil {
-						budget = b.Amount.String() + " " + cmp.Or(b.Every, "once")
-					}
-					if k.MaxPrice != nil {
-						price = k.MaxPrice.String()
-					}
-					if k.Rate > 0 {
-						rate = fmt.Sprintf("%v/s", k.Rate)
-					}
-					if k.Open > 0 {
-						open = fmt.Sprint(k.Open)
-					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, cmp.Or(k.Client, "cannot be read"),
-						expiry(k, time.Now()), cmp.Or(strings.Join(k.Models, ","), "all"), price, rate, open,
-						budget, cmp.Or(groups[k.Client], "own"))
-				}
-				return w.Flush()
-			})
-		},
-	}
-}
-
-func expiry(k bus.APIKey, now time.Time) string {
-	switch {
-	case k.ExpiresMS == 0:
-		return "never"
-	case k.Expired(now.UnixMilli()):
-		return "over"
-	}
-	return time.UnixMilli(k.ExpiresMS).UTC().Format(time.RFC3339)
-}
-
-func rotateKey(with withRegistry) *cobra.Command {
-	keep := 24 * time.Hour
-	var file string
-	c := &cobra.Command{
-		Use:   "rotate ID",
-		Short: "Give a key a new secret, and show it once; the one before stays good for a while",
-		Long: `Gives a key a new secret, and shows it once. The one before stays good for --keep, and what it
-has in hand then ends. A key has two secrets at most: who rotates it again within that time ends the first of
-them at once.`,
-		Args: takesKeyID,
-		RunE: func(c *cobra.Command, args []string) error {
-			if keep < 0 {
-				return fmt.Errorf("--keep: %v is below 0", keep)
-			}
-			if err := mayWrite(file, args[0]); err != nil {
-				return err
-			}
-			return with(c, func(ctx context.Context, r bus.Registry) error {
-				secret, err := local.RotateKey(ctx, r, args[0], keep)
-				if err != nil {
-					return err
-				}
-				return giveAway(c, file, secret)
-			})
-		},
-	}
-	c.Flags().DurationVar(&keep, "keep", keep, "how long the secret before stays good")
-	c.Flags().StringVar(&file, "file", "", "write it there, for its owner's eyes alone, and show the path")
-	return c
-}
-
-func revokeKey(with withRegistry, bank local.Treasurer) *cobra.Command {
-	return &cobra.Command{
-		Use:   "revoke ID",
-		Short: "Take a key away; answers that it has in hand end, and what is left of its budget goes back",
-		Long: `Takes a key away: answers that it has in hand end, and what is left of its budget goes back. Its
-client stays in the cache group that it was put into, with its other keys or creds and with later ones, and the
-command says so; ` + "`souk key group CLIENT --own`" + ` takes it out.`,
-		Args: takesKeyID,
-		RunE: func(c *cobra.Command, args []string) error {
-			return with(c, func(ctx context.Context, r bus.Registry) error {
-				client := ""
-				if all, err := local.Keys(ctx, r); err == nil { // else nothing is said of the group
-					for _, k := range all {
-						if k.ID == args[0] {
-							client = k.Client
-						}
-					}
-				}
-				if err := local.RevokeKey(ctx, r, bank, args[0]); err != nil {
-					return err
-				}
-				if client != "" {
-					tellGroup(ctx, c.ErrOrStderr(), r, client)
-				}
-				return nil
-			})
-		},
-	}
 }

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // The command as people use it: testdata/script/*.txtar.
-func TestScripts(t *testing.T) {
+func TestSoukScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

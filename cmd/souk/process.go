@@ -34,7 +34,7 @@ func newGroup() *group {
 	return &group{failed: failed, fail: fail}
 }
 
-// killAfter is what a process gets beyond the time that it promised to end in.
+// killAfter is the time that a process gets beyond its own limit before it is killed.
 const killAfter = 3 * time.Second
 
 // start starts a process. Should we be killed, it is told to stop, where the system can.

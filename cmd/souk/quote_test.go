@@ -17,6 +17,9 @@ func TestShowQuote(t *testing.T) {
 		{Hub: "code", ValidMS: 500, Models: []bus.ModelQuote{{Model: "qwen", TTFTMS: 40}}},
 		{Hub: "law", Code: bus.CodeNoRoom, Message: "no agent"},
 	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	text := strings.Join(strings.Fields(out.String()), " ")
 	for _, want := range []string{"math llama 1.24 s 1.20 s 0.0025001 0.0009 0.009 0.0025 0.0000001 50 % 0.75 yes",
 		"code qwen 40 ms 0.00 ms 0 0 0 0 0 0 % 0.00 no", "An estimate, of use for 500 ms: nothing is bought or reserved.",

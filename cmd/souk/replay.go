@@ -75,9 +75,11 @@ same.`,
 			if limit > 0 && limit < len(ds) {
 				ds = ds[:limit]
 			}
-			if concurrency < 1 || clients < 1 || !(rate >= 0) || limit < 0 || maxTokens < 0 || retries < 0 {
-				return fmt.Errorf("--concurrency and --clients are at least 1; --rate, --limit, " +
-					"--max-tokens and --retries are not negative")
+			err = atLeast(bound{"concurrency", float64(concurrency), 1}, bound{"rate", rate, 0},
+				bound{"clients", float64(clients), 1}, bound{"limit", float64(limit), 0},
+				bound{"max-tokens", float64(maxTokens), 0}, bound{"retries", float64(retries), 0})
+			if err != nil {
+				return err
 			}
 			credits, err := amountOf("--deposit", "deposit", deposit)
 			if err != nil {
@@ -123,7 +125,7 @@ same.`,
 				report.Write(c.OutOrStdout())
 			}
 			if err == nil && report.Total.Asked > 0 && report.Total.Served == 0 {
-				err = errors.New("no task was served")
+				err = errNoneServed
 			}
 			return err
 		},
@@ -143,6 +145,24 @@ same.`,
 		"where quality.judges of the hub names the client")
 	c.Flags().BoolVar(&asJSON, "json", false, "report as JSON")
 	return c
+}
+
+var errNoneServed = errors.New("no task was served: the refusals in the report say why")
+
+// bound is the least that a flag may be.
+type bound struct {
+	flag         string
+	value, least float64
+}
+
+// atLeast names the first flag that is below its bound, or no number.
+func atLeast(all ...bound) error {
+	for _, b := range all {
+		if !(b.value >= b.least) {
+			return fmt.Errorf("--%s: %v is not %v or more", b.flag, b.value, b.least)
+		}
+	}
+	return nil
 }
 
 // runDeposit lasts a client of a replay for some ten thousand answers.

@@ -69,8 +69,9 @@ is kept, and the next start on it goes on where this one ended. It listens on lo
 
 // run is the whole show. What it prints goes to stdout; logs and progress to stderr.
 func run(c *cobra.Command, s *shared, f runFlags) error {
-	if f.limit < 0 || f.concurrency < 0 || f.soak < 0 {
-		return errors.New("--limit, --concurrency and --soak are not negative")
+	if err := atLeast(bound{"limit", float64(f.limit), 0}, bound{"concurrency", float64(f.concurrency), 0},
+		bound{"soak", f.soak.Seconds(), 0}); err != nil {
+		return err
 	}
 	cfg, err := f.load()
 	if err != nil {
@@ -153,7 +154,7 @@ func (w *show) once(ctx context.Context) error {
 	return err
 }
 
-// play is what happens between the market's start and its end; its error is the verdict.
+// play runs everything between the market's start and its end; its error is the verdict.
 func (w *show) play(ctx context.Context, m *local.Market) error {
 	w.heading("Clients", "Each has its own terms: what an answer is worth to it, how much it minds "+
 		"waiting, how long it is patient.")
@@ -242,7 +243,7 @@ func judge(r replay.Report) error {
 			errs = append(errs, errors.New(what))
 		}
 	}
-	expect(r.Total.Served > 0, "no task was served")
+	expect(r.Total.Served > 0, errNoneServed.Error())
 	expect(r.Several() > 0, "no round had more than one task: the market was never crowded")
 	expect(r.Contested() > 0, "no slot had a price above zero")
 	expect(r.Total.Premium > 0, "nobody paid a premium")

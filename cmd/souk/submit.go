@@ -26,7 +26,7 @@ import (
 	"souk/market"
 )
 
-// question is what `souk submit` asks, and on which terms.
+// question is a task of `souk submit`, with its terms.
 type question struct {
 	client, model, system, session string
 	terms                          bus.Terms
@@ -65,7 +65,7 @@ answer that cannot be written any more, as one to "| head", is cancelled, too.`,
 	return c
 }
 
-// flags are those by which a question is asked, or quoted.
+// flags defines the flags by which a question is asked, or quoted.
 func (q *question) flags(f *pflag.FlagSet) {
 	f.StringVar(&q.client, "client", "dev", "who asks and pays")
 	f.StringVar(&q.model, "model", "", "ask for this model alone")
@@ -143,7 +143,7 @@ func (q question) task(prompt string) (bus.Task, error) {
 		return t, err
 	}
 	if !utf8.ValidString(prompt) || !utf8.ValidString(q.system) {
-		return t, errors.New("the prompt is not UTF-8")
+		return t, errors.New("the prompt is not UTF-8: convert it first, as by iconv -t UTF-8")
 	}
 	body := replay.Chat{Model: q.model, MaxTokens: q.maxTokens, Stream: true}
 	if q.system != "" {
@@ -213,7 +213,7 @@ func submit(c *cobra.Command, s *shared, q question, t bus.Task) error {
 	return exit(r.Code, c.Context().Err() != nil)
 }
 
-// reader is whom an answer is written to. Once it takes no more nobody needs the rest: gone is told why.
+// reader writes an answer to w. Once w takes no more nobody needs the rest: gone is told why.
 type reader struct {
 	io.Writer
 	gone func(why error)
@@ -227,7 +227,7 @@ func (r reader) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// exit is how the command ends after an answer that ended so.
+// exit returns the command's exit for an answer's code.
 func exit(code bus.Code, interrupted bool) error {
 	switch {
 	case code == "": // all of it came
@@ -238,7 +238,7 @@ func exit(code bus.Code, interrupted bool) error {
 	return console.Exit(1)
 }
 
-// saysWhy is how long after Ctrl-C an answer goes on before it is said what is waited for.
+// saysWhy is how long after Ctrl-C an answer goes on before the command says what it waits for.
 const saysWhy = 500 * time.Millisecond
 
 // cancelling says what is waited for after ctx has ended, unless that comes at once. The function returned

@@ -16,9 +16,8 @@ func writeOffCommand(s *shared) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "writeoff HUB",
 		Short: "Give clients back what they had at a hub whose journal is gone for good",
-		Long: `Ends a hub whose journal is lost: its disk burned, and there is no copy. Without --yes it " +
-			"says what
-that would come to, and nothing moves. HUB is the name of the hub's journal, by default its domain.
+		Long: `Ends a hub whose journal is lost: its disk burned, and there is no copy. Without --yes it
+says what that would come to, and nothing moves. HUB is the name of the hub's journal, by default its domain.
 
 Each client gets back what went to the hub for it and did not come back, less what it had been charged there
 when the hub last spoke to the treasury, some seconds before it was lost. Money that was held for tasks that

@@ -78,7 +78,6 @@ func serve(ctx context.Context, p *daemon.Process, c *config) (err error) {
 	return s.Run(ctx)
 }
 
-// IDs are who the treasury is.
 func (c *config) IDs() bus.IDs { return bus.IDs{Name: c.Treasury.Journal} }
 
 // Complete judges the file.

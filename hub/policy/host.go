@@ -41,7 +41,6 @@ func (p *Params) Without(name string) (was bool) { return p.names().Without(name
 // Known are the policies that there are for each hook.
 type Known [hooks]policy.Known
 
-// Validate judges names.
 func (p Params) Validate(known *Known) error { return errors.Join(p.names().Faults(known[:])...) }
 
 // Host runs the policies of a hub. The zero Host has none and does nothing.
@@ -70,7 +69,7 @@ func (h *Host) Set(hook Hook, name string, p policy.Policy) {
 	h.Put(hook, name, p)
 }
 
-// Verdict is what a policy says of a task on an agent.
+// Verdict is a policy's judgement of a task on an agent.
 type Verdict struct {
 	Never bool    // or the task stays out of the round
 	Lost  float64 // engine seconds, more than are lost on the agent that is best for all; 0: no opinion
@@ -126,7 +125,7 @@ const (
 	mostSteps   = 1 << 16
 )
 
-// Act is what the policy of [Keep] wants done now.
+// Act returns the effects that the policy of [Keep] wants now.
 func (h *Host) Act(now time.Time) []policy.Effect {
 	return h.Of(Keep).Act(now, policy.Room{Effects: mostEffects, Tokens: mostTokens,
 		Work: policy.NewWork(mostSteps)})

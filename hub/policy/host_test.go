@@ -49,7 +49,7 @@ func listening() (*Host, *listener) {
 }
 
 // turn is a turn of a session, which its client ends after a pause that it says.
-func turn(client, session string, back time.Duration) *Turn {
+func turnOf(client, session string, back time.Duration) *Turn {
 	return &Turn{Client: client, Session: session, Key: bus.SessionKey(client, session), Role: 7, Back: back,
 		Agent: "a-1"}
 }
@@ -90,12 +90,12 @@ func TestUnknownPolicies(t *testing.T) {
 // An event says of a session what is remembered of it: turns, role, parent, how long it was idle.
 func TestEventsKnowTheSession(t *testing.T) {
 	h, l := listening()
-	x := turn("ann", "s", 3*time.Second)
+	x := turnOf("ann", "s", 3*time.Second)
 	x.Parent = "boss"
 	h.Arrived(start, x)
 	h.Placed(start, x, market.Usage{Prompt: 9})
 	h.Served(start.Add(time.Second), x, served("tool_calls", "search"))
-	again := turn("ann", "s", 0)
+	again := turnOf("ann", "s", 0)
 	again.Role = 0 // it says nothing now
 	h.Arrived(start.Add(5*time.Second), again)
 	e := l.last(policy.Served)
@@ -133,7 +133,7 @@ func TestWordsAreCalibrated(t *testing.T) {
 	h, l := listening()
 	now := start
 	pause := func(client, tool string, said, is time.Duration) time.Duration {
-		x := turn(client, "s-"+tool, said)
+		x := turnOf(client, "s-"+tool, said)
 		h.Arrived(now, x)
 		h.Served(now, x, served("tool_calls", tool))
 		now = now.Add(is)
@@ -175,19 +175,19 @@ func TestWordsAreCalibrated(t *testing.T) {
 // next in a session of somebody else's.
 func TestSenselessHints(t *testing.T) {
 	h, l := listening()
-	a, b := turn("ann", "a", 0), turn("ann", "b", 0)
+	a, b := turnOf("ann", "a", 0), turnOf("ann", "b", 0)
 	a.Parent, b.Parent = "b", "a"
 	h.Arrived(start, a)
 	h.Arrived(start, b)
 	if e := l.last(policy.Arrived); e.Parent != 0 {
 		t.Errorf("two sessions that began each other: %+v", e)
 	}
-	self := turn("ann", "c", 0)
+	self := turnOf("ann", "c", 0)
 	self.Parent = "c"
 	if h.Arrived(start, self); l.last(policy.Arrived).Parent != 0 {
 		t.Error("a session began itself")
 	}
-	theirs := turn("bob", "victim", 0)
+	theirs := turnOf("bob", "victim", 0)
 	h.Arrived(start, theirs)
 	a.Next = "victim"
 	h.Served(start, a, served("stop", ""))
@@ -221,12 +221,12 @@ func TestAFloodOfSessions(t *testing.T) {
 	known := Known{Keep: {"listener": func() policy.Policy { return &deaf{} }}}
 	h := New(Params{Keep: "listener"}, &known, 2000)
 	for i := range 500 {
-		x := turn("ann", fmt.Sprint(i), time.Second)
+		x := turnOf("ann", fmt.Sprint(i), time.Second)
 		h.Arrived(start, x)
 		h.Served(start, x, served("stop", "t"))
 	}
 	for i := range 200_000 {
-		x := turn("eve", fmt.Sprint(i), time.Duration(rng.Int64N(int64(24*time.Hour))))
+		x := turnOf("eve", fmt.Sprint(i), time.Duration(rng.Int64N(int64(24*time.Hour))))
 		x.Role, x.Parent, x.Next = rng.Uint64(), fmt.Sprint(rng.IntN(i+1)), fmt.Sprint(rng.IntN(i+1))
 		at := start.Add(time.Duration(rng.Int64N(int64(time.Hour))) - 30*time.Minute)
 		switch rng.IntN(4) {
@@ -242,11 +242,11 @@ func TestAFloodOfSessions(t *testing.T) {
 		t.Errorf("%d sessions and %d words are remembered", n, w)
 	}
 	// and with a million wishes nobody else's, whether they are asked for or not
-	a := turn("ann", "0", 0)
+	a := turnOf("ann", "0", 0)
 	a.Next = "1"
 	h.Served(start, a, served("stop", ""))
 	for i := range 1_000_000 {
-		x := turn("eve", fmt.Sprint(199_999-i%500), 0)
+		x := turnOf("eve", fmt.Sprint(199_999-i%500), 0)
 		x.Next = fmt.Sprint(199_999 - rng.IntN(1000))
 		if i%2 == 0 {
 			x.Next = "1" // ann's
@@ -264,7 +264,7 @@ type deaf struct{ listener }
 
 func (*deaf) Observe(policy.Event) {}
 
-// Tolls are what is lost beyond the best agent, and never above zero; a bit never leaves a task nothing.
+// Tolls are the loss beyond the best agent, and never above zero; a bit never leaves a task nothing.
 func TestVerdicts(t *testing.T) {
 	h, l := &Host{}, &listener{}
 	h.Set(Place, "listener", l)

@@ -9,13 +9,13 @@ import (
 	"souk/market"
 )
 
-// memory is what is remembered of sessions between their turns, and of how true a client's word is.
+// memory remembers sessions between their turns, and how true clients' announcements were.
 type memory struct {
 	sessions *bounded.Cache[policy.ID, policy.ID, session]
 	words    *bounded.Cache[policy.ID, [2]policy.ID, word] // by client and tool, which agents name
 }
 
-// session is what is remembered of one.
+// session is one remembered session.
 type session struct {
 	ended   time.Duration // of its last turn, since 1970
 	claimed time.Duration // the pause that its client said there would be; 0: nothing
@@ -26,7 +26,7 @@ type session struct {
 	idle    bool // its last turn has ended
 }
 
-// mostWords is how many pairs of a client and a tool are remembered: what was said of them, and what came.
+// mostWords bounds the pairs of a client and a tool whose announced and actual pauses are remembered.
 const mostWords = 4096
 
 func newMemory(sessions int) memory {
@@ -42,14 +42,6 @@ type Turn struct {
 	Role            policy.ID
 	Back            time.Duration // it said that it will be back after so long; 0: nothing
 	Agent           string
-}
-
-// own is the key of a client's session by its name. A name of another client's is a key that nobody has.
-func own(client, session string) policy.ID {
-	if session == "" {
-		return 0
-	}
-	return bus.SessionKey(client, session)
 }
 
 func (h *Host) event(now time.Time, kind policy.EventKind, t *Turn) policy.Event {
@@ -68,7 +60,7 @@ func (h *Host) Arrived(now time.Time, t *Turn) {
 		}
 		// A parent that is the session itself, or that has it for a parent, is none: nobody walks along them
 		// further than to the next, so no ring of them does harm.
-		if p := own(t.Client, t.Parent); p != 0 && p != t.Key {
+		if p := bus.SessionKey(t.Client, t.Parent); p != 0 && p != t.Key {
 			if o := h.memory.sessions.Peek(p); o == nil || o.parent != t.Key {
 				s.parent = p
 			}
@@ -127,7 +119,7 @@ func (h *Host) next(now time.Time, t *Turn) {
 	}
 	e := h.event(now, policy.Next, t)
 	e.Parent = t.Key
-	if key := own(t.Client, t.Next); key != t.Key {
+	if key := bus.SessionKey(t.Client, t.Next); key != t.Key {
 		if s := h.memory.sessions.Peek(key); s != nil {
 			e.Session, e.Role = key, s.role
 			h.Observe(e)
@@ -162,7 +154,7 @@ func (h *Host) Ended(now time.Time, key uint64) {
 	h.Observe(e)
 }
 
-// word is how true it was what a client said of its pauses with one tool: sums that fade.
+// word compares a client's announced pauses with the actual ones for one tool: sums that fade.
 type word struct {
 	said, came float32 // seconds
 	deaf       uint8   // it is not heard for so many returns

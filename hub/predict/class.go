@@ -3,105 +3,27 @@ package predict
 import (
 	"math"
 	"slices"
-
-	"souk/market"
 )
 
 const (
 	// enough observations of an agent to say that it differs from its class, and of the others in a class to
 	// doubt one.
 	enough = 20
-	// absurd is how many times the forecast, or what part of it, an observation counts as at most; doubtful
-	// is how many times what others take, or what part of it, an agent may take that counts for its class.
+	// absurd bounds the factor by which an observation counts as off its forecast, either way; doubtful that
+	// by which an agent may differ from the others and still count for its class.
 	absurd, doubtful = 10, 3
-	// many agents are fitted once in so many answers as there are times so many: it takes as much longer.
+	// a class of n times many agents is fitted once in n answers: each fit takes n times as long.
 	many = 32
 	// mostTries bounds how often the time doubles after which an agent is tried again.
 	mostTries = 8
 	// what the class counts, in answers, where an agent differs from it
 	leastPrior, mostPrior = 2, 50
-	// oddTokens are as many as a template may add, or the estimate of a short prompt be off.
+	// oddTokens bounds how many tokens a template may add, and how far the estimate of a short prompt may be
+	// off.
 	oddTokens = 256
 	// mostRatio bounds the tokens of a prompt by the door's estimate.
 	mostRatio = 8
 )
-
-// Key is what agents have in common that are forecast alike.
-type Key struct {
-	Model, Hardware string
-	Context         int // tokens
-	Price           market.Price
-}
-
-// Classes are the classes that somebody is in.
-type Classes struct {
-	prior Prior
-	by    map[Key]*Class
-	gates Gates
-	rests int // classes that have a gate
-}
-
-// NewClasses returns none.
-func NewClasses(p Prior, gates Gates) *Classes {
-	return &Classes{prior: p, gates: gates, by: map[Key]*Class{}}
-}
-
-// Enter puts an agent into the class of a key. What was seen of it comes along.
-func (cs *Classes) Enter(k Key, m *Means) {
-	c := cs.by[k]
-	if c == nil {
-		c = newClass(cs.prior)
-		c.Key, c.Spread = k, m.class.Spread.clone()
-		if cs.gates != nil && cs.rests < mostRests {
-			c.rest = newRest(cs.gates)
-			cs.rests++
-		}
-		cs.by[k] = c
-	}
-	if m.class != c {
-		cs.leave(m)
-		c.enter(m)
-	}
-}
-
-// Leave puts an agent into a class of its own, where nobody comes to it.
-func (cs *Classes) Leave(m *Means) {
-	cs.leave(m)
-	newClass(cs.prior).enter(m)
-}
-
-func (cs *Classes) leave(m *Means) {
-	c := m.class
-	c.members = slices.DeleteFunc(c.members, func(o *Means) bool { return o == m })
-	c.Fits++ // m is forecast otherwise from now on
-	if len(c.members) > 0 {
-		c.fit()
-	} else if cs.by[c.Key] == c {
-		delete(cs.by, c.Key)
-		if c.rest != nil {
-			cs.rests--
-		}
-	}
-}
-
-// Len is how many classes there are.
-func (cs *Classes) Len() int { return len(cs.by) }
-
-// Gates are how many classes have a tree for what their lines leave over, of how many of them it is added to
-// forecasts now, and how often that began.
-func (cs *Classes) Gates() (all, open, openings int) {
-	for _, c := range cs.by {
-		if c.rest == nil {
-			continue
-		}
-		all++
-		openings += c.rest.gate.Openings()
-		if c.rest.gate.Open() {
-			open++
-		}
-	}
-	return all, open, openings
-}
 
 // Class forecasts for agents that should be equal: what was seen of one is expected of all. It keeps no sums
 // of its own, but fits those of its members, in the order in which they came, so that an agent that goes
@@ -154,7 +76,7 @@ func (c *Class) enter(m *Means) {
 	c.fit()
 }
 
-// age lets what was seen fade, before something new is.
+// age decays all observations before a new one.
 func (c *Class) age() {
 	if c.Since > 0 || c.Faded == 0 {
 		return
@@ -185,7 +107,7 @@ func (c *Class) learned(m *Means) {
 	}
 }
 
-// believed is what a TTFT of m counts as that was forecast otherwise. Of two nobody knows who is wrong.
+// believed returns the value as which a TTFT of m counts, by its forecast. Of two nobody knows who is wrong.
 func (c *Class) believed(m *Means, ttft, forecast float64) float64 {
 	if c.Weight-m.Seen.Line.weight() < enough || c.Active < 3 {
 		return ttft
@@ -194,9 +116,8 @@ func (c *Class) believed(m *Means, ttft, forecast float64) float64 {
 	return min(max(ttft, forecast/absurd), forecast*absurd)
 }
 
-// odd reports whether an agent says that a prompt has so many tokens as nobody else counts in one like it:
-// nothing is learned of how long such a one takes. One that had a hundred times as many would outweigh all
-// that the others say.
+// odd reports whether an agent counts many more or fewer tokens in a prompt than others do in one like it:
+// its time is not learned from. One with a hundred times as many would outweigh all other observations.
 func (c *Class) odd(m *Means, expected, prompt int) bool {
 	others, times := c.Weight-m.Seen.Line.weight(), doubtful
 	switch {
@@ -208,7 +129,7 @@ func (c *Class) odd(m *Means, expected, prompt int) bool {
 	return prompt > times*expected+oddTokens || times*(prompt+oddTokens) < expected
 }
 
-// fit makes the class's forecast of what was seen of its members.
+// fit fits the class's forecast to the observations of its members.
 func (c *Class) fit() {
 	c.Fits++
 	c.Since = 0
@@ -253,12 +174,12 @@ func (c *Class) fit() {
 	}
 }
 
-// line is what is assumed of an agent with such a base: that a task waits for all of what is left.
+// line returns the assumed line of an agent with such a base: a task waits for the whole backlog.
 func (p *Prior) line(base float64) line {
 	return line{base, ms(p.PerToken) * 1000, 0, 1, ms(p.PerTask), 0}
 }
 
-// seen is how much of something was seen of all members, and of how many at all.
+// seen sums up a weight over all members, and counts the members that have any.
 func (c *Class) seen(pick func(*evidence) float64) (all float64, active int) {
 	for _, m := range c.members {
 		w := pick(&m.Seen)
@@ -269,12 +190,12 @@ func (c *Class) seen(pick func(*evidence) float64) (all float64, active int) {
 	return all, max(1, active)
 }
 
-// left is what part is left of the prior's weight, when so much was seen of so many agents.
+// left returns the share left of the prior's weight, after observations of such weight of so many agents.
 func (c *Class) left(all float64, active int) float64 {
 	return max(0, 1-all/(c.prior.Memory*float64(active)))
 }
 
-// say is what part of what was seen of an agent counts, when so much was of all.
+// say returns the share at which an agent's observations count, given their weight and that of all.
 func say(own, all float64) float64 {
 	if others := all - own; others >= enough && own > others {
 		return others / own
@@ -282,7 +203,7 @@ func say(own, all float64) float64 {
 	return 1
 }
 
-// mean is the mean of what the members' own means say, and of what is assumed at so much weight.
+// mean returns the mean over the members' own means, and a prior of such weight.
 func (c *Class) mean(assumed, weight float64, pick func(*evidence) *mean) float64 {
 	all, active := c.seen(func(e *evidence) float64 { return pick(e).Weight })
 	weight *= c.left(all, active)
@@ -316,8 +237,8 @@ func (c *Class) tokens() line {
 	return c.all.fit(&line{1000 * c.ITL}, 1, &c.Token)
 }
 
-// bounds are those within which what a member says is believed: a quarter around the median where three have
-// said enough, else more. Of two nobody knows who is wrong.
+// bounds returns the range within which a member's word is believed: a quarter around the median where three
+// members have said enough, else more. Of two nobody knows who is wrong.
 func (c *Class) bounds(pick func(*evidence) *mean) (least, most float64) {
 	for _, b := range []struct{ weight, factor float64 }{{enough, 1.25}, {1, doubtful}} {
 		c.own = c.own[:0]
@@ -348,7 +269,7 @@ func (c *Class) hinted() float64 {
 	return c.median()
 }
 
-// line is fitted to what is assumed and what was seen of the members that are like the others.
+// line fits a line to the prior and the observations of the members that are like the others.
 func (c *Class) line(assumed *line, weight float64) line {
 	c.all = sums{}
 	for _, m := range c.members {
@@ -441,13 +362,13 @@ func (c *Class) differ() (any bool) {
 			m.Tried, m.Tries = true, min(m.Tries+1, mostTries)
 		}
 	}
-	// An agent is drawn to its class by as many answers as it takes for what tells agents apart to exceed
-	// what tells one agent's answers apart.
+	// An agent is shrunk to its class by the ratio of the variance within agents to that between them, in
+	// answers.
 	c.Shrinks = min(max(within/max(between, 1e-9), leastPrior), mostPrior)
 	return any
 }
 
-// settle takes it that the class has turned, where most of those that answer have.
+// settle lets the class follow most of its answering members if they drifted, and forgets the others' past.
 func (c *Class) settle() {
 	moved := 0
 	for _, m := range c.members {

@@ -216,7 +216,7 @@ func TestALyingAgentOfAClass(t *testing.T) {
 					t.Errorf("%s, %d times: output %d, not %d", name, often, got.Output, want.Output)
 				}
 			}
-			if itl := all[0].ITL(); itl < 8*time.Millisecond || itl > 12*time.Millisecond {
+			if itl := all[0].Line().ITL(); itl < 8*time.Millisecond || itl > 12*time.Millisecond {
 				t.Errorf("%s, %d times: %v a token, not 10 ms", name, often, itl)
 			}
 			if n := all[0].Tokens(1000); n < 800 || n > 1250 {
@@ -326,8 +326,8 @@ func TestHostileClasses(t *testing.T) {
 			few := m.Forecast(Features{Prompt: 100, MaxTokens: 100, Load: Load{Decoding: 1}})
 			many := m.Forecast(Features{Prompt: 9000, MaxTokens: 100, Load: Load{Decoding: 9}})
 			if few.TTFT < 0 || many.TTFT > time.Hour || many.TTFT < few.TTFT || few.Output < 1 ||
-				few.Output > 100 || m.ITL() < 0 || m.ITL() > time.Minute || cs.Len() > 3 {
-				t.Fatalf("%v, %v, ITL %v, %d classes", few, many, m.ITL(), cs.Len())
+				few.Output > 100 || m.Line().ITL() < 0 || m.Line().ITL() > time.Minute || cs.Len() > 3 {
+				t.Fatalf("%v, %v, ITL %v, %d classes", few, many, m.Line().ITL(), cs.Len())
 			}
 		}
 	}

@@ -23,10 +23,9 @@ const (
 	// far is the least that answers are off for an alarm: three times as long, or a third. Less is no turn of
 	// the engine, but a run of tasks that the line knows less well.
 	far = 1.1
-	// settling is for how many answers after an alarm forecasts are taken to be uncertain.
+	// settling is the number of answers after an alarm during which forecasts count as uncertain.
 	settling = 20
-	// kept is what all that was seen before an alarm counts, in answers, taken as many times as long as it
-	// was.
+	// kept is the weight, in answers, that all observations before an alarm keep, scaled by the factor found.
 	kept = 10
 )
 

@@ -64,8 +64,7 @@ func (s *spread) group(forecast float64) *ratios {
 	return &s.Groups[2]
 }
 
-// within is between what and what times a forecast an answer is expected, and whether enough were seen to
-// say.
+// within returns the factors of a forecast between which an answer is expected, and whether enough were seen.
 func (s *spread) within(forecast float64) (least, top float64, known bool) {
 	g := s.group(forecast)
 	if g.Top == 0 {
@@ -74,21 +73,21 @@ func (s *spread) within(forecast float64) (least, top float64, known bool) {
 	return max(0, g.Least), max(0, g.Top), true
 }
 
-// said is an answer beside what was said of it when it was dispatched, in milliseconds.
+// said is an answer with its forecast at the dispatch, in milliseconds.
 type said struct {
 	Observed, Forecast float64
 	Low, High          float64 // both 0: no width was known
 }
 
-// outside reports whether it is not within what was said.
+// outside reports whether it is outside its interval.
 func (a *said) outside() bool { return a.Observed < a.Low || a.Observed > a.High }
 
-// outlies reports whether it is so far off that its agent may not be as it was.
+// outlies reports whether it is so far off that its agent may have changed.
 func (a *said) outlies() bool {
 	return a.Observed > unsure*a.Forecast || unsure*a.Observed < a.Forecast
 }
 
-// beside is an answer beside what was forecast.
+// beside pairs an answer with its forecast.
 func (f *Forecast) beside(ttft float64) said {
 	a := said{Observed: ttft, Forecast: max(ms(f.TTFT), 1e-3)}
 	if !f.wide {
@@ -144,7 +143,7 @@ func (g *ratios) count(a *said) {
 	g.add(a.Observed / a.Forecast)
 }
 
-// add takes in how many times what was forecast came.
+// add takes in the ratio of an answer to its forecast.
 func (g *ratios) add(r float64) {
 	r = min(max(r, -1e4), 1e4)
 	if len(g.Ring) < ratiosOf {
@@ -160,9 +159,9 @@ func (g *ratios) add(r float64) {
 	g.half()
 }
 
-// most is how many times what was forecast one in a hundred comes to at most, and one in a thousand, where so
-// many were seen. Of two hundred the greatest is above what one in a hundred comes to in seven of eight
-// cases; one in a thousand is taken to be as far above that as that is above what one in ten comes to.
+// most returns the factors by which one in a hundred observations, and one in a thousand, exceed their
+// forecasts, if enough were seen. The greatest of two hundred exceeds the hundredth in seven of eight cases;
+// the thousandth is taken to be as far above it as it is above the tenth.
 func (g *ratios) most() (hundredth, thousandth float64, known bool) {
 	n := len(g.sorted)
 	if n < ratiosOf {
@@ -172,8 +171,8 @@ func (g *ratios) most() (hundredth, thousandth float64, known bool) {
 	return top, top * (top / g.sorted[n-1-n/10]), true
 }
 
-// rare is how many times what was forecast one in a thousand comes to, by as many as make an interval: the
-// fewer, the further above the greatest.
+// rare returns the factor by which one in a thousand exceeds its forecast, from as few observations as make
+// an interval: the fewer, the further above the greatest.
 func (g *ratios) rare() (thousandth float64, known bool) {
 	if _, most, ok := g.most(); ok {
 		return most, true

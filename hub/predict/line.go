@@ -13,15 +13,15 @@ import (
 // no coefficient is below 0.
 const terms = 6
 
-// point is where a line is looked at, in the units of its terms: one, thousands of tokens, millions of pairs
-// of tokens, milliseconds, tasks, thousands of tokens.
+// point holds a line's features, in the units of its terms: one, thousands of tokens, millions of pairs of
+// tokens, milliseconds, tasks, thousands of tokens.
 type point [terms]float64
 
 // line are the coefficients, in milliseconds.
 type line [terms]float64
 
-// at is what a task is that has so many tokens to compute behind so many that are cached, beside such a load.
-// Whoever says more than there can be says as much as there can be.
+// at returns the features of a task that has so many tokens to compute behind so many cached ones, beside
+// such a load. Impossible loads count as the greatest possible.
 func at(uncached, cached int, l Load) point {
 	u := thousands(uncached)
 	return point{1, u, u * (thousands(cached) + float64(u/2)), ms(min(max(0, l.Left), time.Hour)),
@@ -33,7 +33,7 @@ func thousands(tokens int) float64 { return float64(min(max(0, tokens), 1e7)) / 
 // Products that go into a sum are converted, though they are floats already: it keeps the compiler from
 // fusing the two, which would round differently on machines with fused multiply-add, and quotes with it.
 
-// along is how high a line is at a point.
+// along returns a line's value at a point.
 func (b *line) along(x *point) float64 {
 	sum := 0.0
 	for i := range b {
@@ -42,7 +42,7 @@ func (b *line) along(x *point) float64 {
 	return sum
 }
 
-// usual is how large each term is, squared, in the tasks that an assumed line stands for.
+// usual is the square of each term's usual size, for the tasks that an assumed line stands for.
 var usual = point{1, 2, 4, 1e4, 8, 64}
 
 // sums holds the sums of the normal equations of TTFT.
@@ -66,7 +66,7 @@ func (s *sums) enter(x *point, y, weight float64) {
 	s.YY += float64(weight * y * y)
 }
 
-// add adds another's sums, as so much of themselves.
+// add adds another's sums, at such a share.
 func (s *sums) add(o *sums, share float64) {
 	for i := range s.XX {
 		for j := i; j < terms; j++ {
@@ -77,7 +77,7 @@ func (s *sums) add(o *sums, share float64) {
 	s.YY += float64(share * o.YY)
 }
 
-// fade makes what was seen count less.
+// fade decays the sums.
 func (s *sums) fade(keep float64) {
 	for i := range s.XX {
 		for j := i; j < terms; j++ {
@@ -88,7 +88,7 @@ func (s *sums) fade(keep float64) {
 	s.YY *= keep
 }
 
-// follow makes what was seen lie on a line.
+// follow replaces the observed times by those of a line.
 func (s *sums) follow(b *line) {
 	s.YY = 0
 	for i := range b {
@@ -200,7 +200,7 @@ func (e *equations) keep(b *line) {
 	}
 }
 
-// let lets in the coefficient that is missed most, and reports whether there is one.
+// let adds the coefficient of the greatest positive gradient to the solution, if there is one.
 func (e *equations) let(b *line) bool {
 	missed, which, size := 0.0, -1, 0.0
 	for i := range b {
@@ -224,7 +224,7 @@ func (e *equations) let(b *line) bool {
 	return true
 }
 
-// off is how far the observations are off a line in the mean, and the standard error of that.
+// off returns the observations' mean distance from a line, and its standard error.
 func (s *sums) off(b *line) (mean, deviates float64) {
 	n := s.weight()
 	fitted, squares := 0.0, s.YY

@@ -70,7 +70,7 @@ func TestPromptsThatAreNotOdd(t *testing.T) {
 		alone.Learn(Features{Prompt: n / 20, MaxTokens: 100},
 			Observation{Prompt: n, Output: 9, TTFT: time.Duration(n) * time.Millisecond})
 	}
-	if took := alone.Work(5000, 0); took < 4*time.Second || took > 6*time.Second {
+	if took := alone.Line().Work(5000, 0); took < 4*time.Second || took > 6*time.Second {
 		t.Errorf("alone, 5000 tokens are expected to take %v, at a millisecond each", took)
 	}
 	_, all := fleet(4)

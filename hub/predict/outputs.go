@@ -8,7 +8,7 @@ import (
 	"souk/bus/learned"
 )
 
-// Source is whose task one is and what it is like, as far as that says how long its answer may be.
+// Source names the client of a task and describes the task, as far as that tells how long its answer may be.
 type Source struct {
 	Client, Role string
 	Domain, Kind string
@@ -27,11 +27,11 @@ const (
 	rolesEach    = 16
 	kindsEach    = 16
 	kindsKept    = 256
-	// pseudo is how many answers of the wider mean a narrower one begins with.
+	// pseudo is the number of answers of the wider mean with which a narrower one begins.
 	pseudo = 4
-	// ofSession is how many of these a session begins with: its answers are more alike than those of a role.
+	// ofSession counts them for a session: its answers are more alike than those of a role.
 	ofSession = 2
-	// roleKeep is what the roles of a client count that has as many as are kept, when one more comes.
+	// roleKeep is the factor on the weights of a client's roles when one more comes than are kept.
 	roleKeep = 1 - 1.0/64
 	// answersKept is after how many answers of a client one counts a third.
 	answersKept = 200
@@ -41,8 +41,8 @@ const (
 )
 
 // Outputs expects how long answers are: by those of the session before, drawn to those of its client's role,
-// to those of its domain and kind, to those of the hub. What that leaves over a gate adds, by what the task
-// is like. Not for concurrent use.
+// to those of its domain and kind, to those of the hub. A gate adds a correction by the task's features. Not
+// for concurrent use.
 type Outputs struct {
 	rest     Gate                    // nil: none
 	x        [outputFeatures]float64 // scratch
@@ -93,7 +93,7 @@ func NewOutputs(gates Gates) *Outputs {
 	return o
 }
 
-// drawn is a mean that begins as another at the weight of so many answers.
+// drawn returns the mean shrunk to another value, which has the weight of so many answers.
 func (m *mean) drawn(to, weight float64) float64 {
 	if m == nil {
 		return to
@@ -101,8 +101,7 @@ func (m *mean) drawn(to, weight float64) float64 {
 	return (m.Sum + float64(weight*to)) / (m.Weight + weight)
 }
 
-// Expect is how many tokens the answer to a task is expected to have, where so many are assumed of an answer
-// that nothing is known of.
+// Expect returns the expected tokens of the answer to a task; assumed are those where nothing is known.
 func (o *Outputs) Expect(s Source, assumed int) int {
 	at := o.means(&s, assumed)
 	if o.rest != nil && o.rest.Open() {
@@ -113,14 +112,8 @@ func (o *Outputs) Expect(s Source, assumed int) int {
 	return max(1, int(math.Floor(at+0.5)))
 }
 
-// young is of how many answers one tells of the others that run.
-const young = 64
-
-// Young reports whether so few answers were heard of that what is expected now is mostly what was assumed.
-func (o *Outputs) Young() bool { return o.hub.Weight < young }
-
-// outputFeatures are what the gate of the lengths goes by: tokens of the prompt, the turn, the most tokens
-// that the answer may have, and how many are expected without it.
+// outputFeatures counts the features of the gate for lengths: tokens of the prompt, the turn, the most tokens
+// that the answer may have, and the length expected without it.
 const outputFeatures = 4
 
 func (o *Outputs) points(s *Source, means float64) []float64 {
@@ -137,7 +130,7 @@ func (o *Outputs) Gate() (open bool, openings int) {
 	return o.rest.Open(), o.rest.Openings()
 }
 
-// means are what is expected with nothing added.
+// means returns the expected length with nothing added.
 func (o *Outputs) means(s *Source, assumed int) float64 {
 	at := o.hub.drawn(float64(assumed), pseudo)
 	at = o.kinds[[2]string{s.Domain, s.Kind}].drawn(at, pseudo)
@@ -156,7 +149,7 @@ func (m *mean) count(tokens float64) {
 	m.Sum, m.Weight = float64(m.Sum*keep)+tokens, float64(m.Weight*keep)+1
 }
 
-// Learn takes in how many tokens an answer had, where so many would be assumed.
+// Learn takes in the tokens of an answer; assumed is the length where nothing is known.
 func (o *Outputs) Learn(s Source, tokens, assumed int) {
 	if max(len(s.Client), len(s.Role), len(s.Domain), len(s.Kind)) > learned.MostName {
 		return

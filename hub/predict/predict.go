@@ -2,9 +2,19 @@
 // in and out.
 package predict
 
-import "time"
+import (
+	"time"
 
-// Features is what is known of a task on an agent before it runs.
+	"souk/hub/estimate"
+)
+
+// What an agent has in hand, and by how much that delays a first token.
+type (
+	Load  = estimate.Load
+	Delay = estimate.Delay
+)
+
+// Features describes a task on an agent before it runs.
 type Features struct {
 	Prompt    int  // prompt tokens as the door estimated them
 	Counted   int  // of the whole prompt, where more is known than that; 0: no more is
@@ -16,7 +26,7 @@ type Features struct {
 	Load           // of these, as it is believed to be
 }
 
-// Forecast is what a task is expected to need.
+// Forecast is a task's expected need.
 type Forecast struct {
 	TTFT   time.Duration // from dispatch to the first token
 	Output int           // tokens, 0 to MaxTokens
@@ -27,7 +37,7 @@ type Forecast struct {
 	wide bool // the interval is of no known width
 }
 
-// Observation is how it went.
+// Observation is a task's measured outcome.
 type Observation struct {
 	Prompt, Cached, Output int  // as the engine reported
 	NoCacheReport          bool // Cached means nothing

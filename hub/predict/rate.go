@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Rate is how fast an agent computes prompts, by when first tokens came. An engine computes one prompt after
-// the other, so each takes the time since the first token before it, or since it was sent. Whose first token
-// came before is not always known yet, so most of what is seen is too long: the quicker quarter counts. The
-// zero Rate has seen nothing.
+// Rate estimates how fast an agent computes prompts, by the times of first tokens. An engine computes one
+// prompt after the other, so each takes the time since the first token before it, or since it was sent. It is
+// not always known yet whose first token came before, so most samples are too long: the quicker quarter
+// counts. The zero Rate has seen nothing.
 type Rate struct {
 	firsts  [16]time.Duration // of the last answers
 	at, n   int
@@ -35,7 +35,7 @@ func (r *Rate) Learn(sent, first time.Duration, tokens int) {
 	}
 }
 
-// Takes is how long so many tokens take; false while too little was seen.
+// Takes returns how long so many tokens take; false while too little was seen.
 func (r *Rate) Takes(tokens int) (time.Duration, bool) {
 	if r.n < 8 {
 		return 0, false

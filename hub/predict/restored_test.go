@@ -61,9 +61,10 @@ func (f *fleetOf) goes(tasks, events int) (says []string) {
 			Domain: fmt.Sprint("d", f.IntN(3)), Kind: []string{"chat", "completion"}[f.IntN(2)],
 			Session: uint64(f.IntN(9)), Prompt: x.Prompt, Turn: f.IntN(5), Most: x.MaxTokens}
 		f.l.Outputs.Learn(s, o.Output, 400)
-		says = append(says, fmt.Sprint(i, to, m.Fits(), m.Typical(), m.SlowestITL(), m.ITL(), m.OwnITL(),
-			m.Tokens(77), m.Usual(400), m.Half(to.TTFT), m.Work(500, 500), f.l.Outputs.Expect(s, 400),
-			f.l.Outputs.Young(), f.l.Classes.Len()))
+		says = append(says, fmt.Sprint(i, to, m.Fits(), m.Typical(), m.SlowestITL(),
+			m.Line().ITL(), m.OwnITL(), m.Tokens(77), m.Line().Usual(400), m.Half(to.TTFT),
+			m.Line().Work(500, 500), f.l.Outputs.Expect(s, 400),
+			f.l.Classes.Len()))
 		most, known := m.SlowestToken(x.Load)
 		late, knows := m.LatestFirst(to.TTFT)
 		watch, sees := m.Watch(to.TTFT)

@@ -10,22 +10,22 @@ import (
 	"souk/bus/learned"
 )
 
-// Learned is all that a hub has learned of its agents and its clients' answers. It is written down as [Saved]
-// and read again: the same history gives the same forecasts, whether the hub was started anew in between or
-// not.
+// Learned holds everything that a hub has learned of its agents and its clients' answers. It is written down
+// as [Saved] and read again: the same history gives the same forecasts, whether the hub was started anew in
+// between or not.
 type Learned struct {
 	Agents  []Learner // by id
 	Classes *Classes
 	Outputs *Outputs
 }
 
-// Learner is what was learned of one agent, with the model that it had then.
+// Learner holds what was learned of one agent, with its model then.
 type Learner struct {
 	ID, Model string
 	Means     *Means
 }
 
-// Saved is what was learned as plain numbers: what else there is is made of them.
+// Saved holds what was learned as plain numbers, from which the rest is rebuilt.
 type Saved struct {
 	Agents  []Learner
 	Classes []savedClass
@@ -56,7 +56,7 @@ const (
 	noMost      = -1      // in place of [Class.Most], where there is none
 )
 
-// Saved is what was learned until now. It shares what it has with the rest, so it is to be written down at
+// Saved returns what was learned until now. It shares memory with the rest, so it is to be written down at
 // once.
 func (l *Learned) Saved() (s *Saved, err error) {
 	s = &Saved{Agents: l.Agents, Answers: l.Outputs.hub}
@@ -113,7 +113,7 @@ func (l *Learned) Saved() (s *Saved, err error) {
 	return s, nil
 }
 
-// size is how many bytes are written of a client, about.
+// size estimates the bytes that are written of a client.
 func (c *savedClient) size() int {
 	n := 64 + len(c.Speaker.Name) + 32*len(c.Sessions)
 	for _, r := range c.Speaker.Roles {

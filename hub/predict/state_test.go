@@ -31,7 +31,7 @@ func newHistory(seed uint64) *history {
 	return h
 }
 
-// written is what stands in the file.
+// written returns the bytes of the file.
 func written(l *Learned) ([]byte, error) {
 	s, err := l.Saved()
 	if err != nil {
@@ -167,7 +167,7 @@ func TestManyClientsFit(t *testing.T) {
 	}
 }
 
-// bodyAt is where what stands before the numbers ends.
+// bodyAt is the offset of the numbers.
 const bodyAt = len("souk learned\n") + sha256.Size
 
 // Whatever bytes with a right sum say, they are read or refused; what was read forecasts, learns and is

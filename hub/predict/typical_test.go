@@ -22,14 +22,14 @@ func TestAnAgentWhoseAnswersAreNotLikeTheOthers(t *testing.T) {
 		if m.Typical() != (i != 3) {
 			t.Errorf("agent %d: typical %v", i, m.Typical())
 		}
-		if got := m.Usual(400); got < 60 || got > 140 {
+		if got := m.Line().Usual(400); got < 60 || got > 140 {
 			t.Errorf("agent %d: %d tokens are expected, about 100 are usual", i, got)
 		}
 		want := []time.Duration{10, 10, 10, 40, 0}[i] * time.Millisecond
 		if own := m.OwnITL(); own < want-time.Millisecond || own > want+time.Millisecond {
 			t.Errorf("agent %d: %v between its tokens, want %v", i, own, want)
 		}
-		if itl := m.ITL(); itl < 9*time.Millisecond || itl > 14*time.Millisecond {
+		if itl := m.Line().ITL(); itl < 9*time.Millisecond || itl > 14*time.Millisecond {
 			t.Errorf("agent %d: %v between tokens of its class", i, itl)
 		}
 	}

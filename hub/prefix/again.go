@@ -2,15 +2,15 @@ package prefix
 
 import "time"
 
-// An agent that was restarted beside an engine that was not hears which blocks the engine holds, and of none
-// of them which text it is. It says how many they are. What was served in its earlier life is believed as far
-// as it fits into so many, what was used last first; so nothing is where the engine began anew as well.
+// An agent that was restarted beside a running engine hears which blocks the engine holds, but not of which
+// texts. It reports how many they are. What was served in its earlier life is believed to be held as far as
+// it fits into that number, the last used first; so nothing is where the engine was restarted as well.
 
-// rehears is how long an agent may take to hear all of that. After it the blocks of unknown text only become
-// fewer: those that come are of what somebody else asked for.
+// rehears bounds how long an agent takes to hear of all blocks. After it the number of blocks of unknown text
+// only falls: new ones belong to somebody else's tasks.
 const rehears = 10 * time.Second
 
-// Again says that the agent was restarted, and that its engine may be as it was.
+// Again notes that the agent was restarted, while its engine may run on.
 func (b *Cache) Again() {
 	if w := b.reported.watch; w != nil {
 		w.belief = nil
@@ -19,7 +19,7 @@ func (b *Cache) Again() {
 	b.doubt()
 }
 
-// doubt believes nothing of what was served, until the agent says for how much of it there is room.
+// doubt drops the belief in served texts until the agent reports how many of their blocks may remain.
 func (b *Cache) doubt() {
 	b.olds = 0
 	for i := range b.nodes {
@@ -35,7 +35,6 @@ func (b *Cache) doubt() {
 		b.show(int32(i))
 	}
 	b.reported.unnamed = 0
-	b.changes++
 }
 
 // found has the agent hold a node by what it does now. For itself that is believed like what else is served
@@ -44,14 +43,13 @@ func (b *Cache) found(n *node) {
 	n.held = true
 	if n.until == old {
 		b.olds--
-		b.changes++
 		if n.until = 0; n.kids > 0 {
 			n.until = quiet
 		}
 	}
 }
 
-// trust believes as much of what is old as so many blocks have room for.
+// trust believes in old texts again, as far as they fit into so many blocks.
 func (b *Cache) trust(blocks int) {
 	t := &b.reported
 	if b.olds == 0 || !t.events {
@@ -78,7 +76,6 @@ func (b *Cache) trust(blocks int) {
 		if fits := begins && left >= 0; fits != n.held {
 			n.held = fits
 			b.show(i)
-			b.changes++
 		}
 	}
 	for i := b.use.Oldest; last && i != none; { // who goes on from a text is older than it

@@ -8,9 +8,9 @@ import (
 	"souk/bus/bounded"
 )
 
-// Cache is what one agent is believed to hold: what it reports, and what is inferred from what it was sent.
-// It does as the engine's cache does: texts that begin alike are held once, what a task needs that runs is
-// kept, and of all else the least recently used goes first, from its end. Not for concurrent use.
+// Cache is the believed content of one agent's cache: as reported, and as inferred from its tasks. It acts as
+// the engine's cache does: texts that begin alike are held once, the prompts of running tasks stay, and of
+// all else the least recently used goes first, from its end. Not for concurrent use.
 type Cache struct {
 	index    *Index
 	place    uint16
@@ -24,7 +24,6 @@ type Cache struct {
 	use           bounded.Order // of what no task that runs needs
 	tokens        int           // of all nodes and answers, and of tasks that run
 	clock, births uint32        // ends of tasks, and nodes made, so far
-	changes       uint64        // of what a prompt is expected to need and to find
 	again         int8          // below 0: answers were not found with the texts that repeat them; see reread
 
 	// What was last served of each session, which verifies what the same text needs.
@@ -88,19 +87,15 @@ func (b *Cache) Drop() {
 // Place is the agent's among the depths of [Index.Depths].
 func (b *Cache) Place() int { return int(b.place) }
 
-// Expect is how many tokens a prompt is expected to have, by an estimate of the whole, and how many of them
-// the agent is believed to hold (the numerator of Eq. 4, in tokens rather than characters). Up to the last
-// prefix that it holds the prompt has what was counted before; of the estimate it has the rest's share. Where
-// an earlier prompt ended there and the new one goes on, the answer given then is held, too, since an engine
-// caches output blocks like any other, unless texts that went on there did not find theirs. The last token of
-// a prompt is always computed, and only full blocks are reused.
-func (b *Cache) Expect(p *bus.Prompt, estimate int) (tokens, cached int) {
-	return b.ExpectAt(p, b.Depth(p), estimate)
-}
-
-// ExpectAt is Expect where it is known how many prefixes the agent is believed to hold.
-// Of a prompt with pictures or sound an agent does not answer for what it says, as nobody can tell from the
-// prefixes what it comes to: there it is not believed to hold more than was served there.
+// ExpectAt returns the expected tokens of a prompt, given an estimate of the whole, and how many of them the
+// agent is believed to hold (the numerator of Eq. 4, in tokens rather than characters), if it holds the first
+// depth prefixes. Up to the last of these the tokens were counted before; the rest has its share of the
+// estimate. Where an earlier prompt ended there and the new one goes on, the answer given then is held, too,
+// since an engine caches output blocks like any other, unless texts that went on there did not find theirs.
+// The last token of a prompt is always computed, and only full blocks are reused.
+//
+// For a prompt with pictures or sound the agent's report does not count, as prefixes do not show how many
+// tokens these take: only what was served there is believed to be held.
 func (b *Cache) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cached int) {
 	if p.Loose == bus.LooseMedia {
 		depth = b.Had(p, 0, depth)
@@ -117,7 +112,7 @@ func (b *Cache) ExpectAt(p *bus.Prompt, depth int32, estimate int) (tokens, cach
 		at = p.Prefixes[depth-1]
 		i, ok = b.find(at.Hash)
 	}
-	if !ok { // the agent says so, and the rest of what it holds is guessed
+	if !ok { // the agent reports it, and its other texts are guessed
 		tokens = max(1, b.upto(p, depth, p.Bytes, estimate))
 		return tokens, min(b.upto(p, depth, at.Bytes, estimate), tokens-1) / b.block * b.block
 	}
@@ -143,26 +138,21 @@ func (b *Cache) reread(depth int, way []int32, prompt, found int) {
 	if !n.sure || !n.exact || with-without < 2*b.block {
 		return
 	}
-	before := b.again
 	switch {
 	case found >= with-b.block:
 		b.again = min(b.again+1, rereads-1)
 	case found >= without-b.block && found <= without+b.block:
 		b.again = max(b.again-3, -rereads)
 	}
-	if before < 0 != (b.again < 0) {
-		b.changes++
-	}
 }
 
-// rereads is how many texts that find their answers outweigh any number that did not; of these each counts
-// for three. So where every other answer is read otherwise, one turn in twenty is believed to find more than
-// it does, and where one in fifty is, one in fifty.
+// rereads bounds the balance of texts that find their answers, of which each counts for three, against those
+// that do not. So where every other answer is read otherwise, one turn in twenty is believed to find more
+// than it does, and where one in fifty is, one in fifty.
 const rereads = 4
 
-// Had is how many of a prompt's first prefixes, at most so many, are of what was served there, or has begun,
-// and fits in the cache beside all that was served since, whatever the agent says. It is known that least
-// are.
+// Had returns how many of a prompt's first prefixes, between least and most, were served there, or have begun
+// to be, and fit in the cache beside all that was served since, whatever the agent says.
 func (b *Cache) Had(p *bus.Prompt, least, most int32) int32 {
 	most = min(most, int32(len(p.Prefixes)))
 	if most <= least || !b.hadPrefix(p, least) {
@@ -174,7 +164,7 @@ func (b *Cache) Had(p *bus.Prompt, least, most int32) int32 {
 	return least + int32(sort.Search(int(most-least), beyond))
 }
 
-// hadPrefix reports whether more than so many prefixes of a prompt are.
+// hadPrefix reports whether the prefix of that index was served there, or has begun to be, and fits.
 func (b *Cache) hadPrefix(p *bus.Prompt, prefix int32) bool {
 	i, ok := b.find(p.Prefixes[prefix].Hash)
 	return ok && b.nodes[i].held
@@ -198,31 +188,11 @@ func (b *Cache) upto(p *bus.Prompt, prefixes int32, to, estimate int) int {
 	return upto + int(int64(estimate)*int64(to-bytes)/int64(p.Bytes))
 }
 
-// Changes is how often anything changed that Expect reads.
-func (b *Cache) Changes() uint64 { return b.changes }
-
-// Depth is how many of a prompt's prefixes the agent is believed to hold.
+// Depth returns how many of a prompt's prefixes the agent is believed to hold.
 func (b *Cache) Depth(p *bus.Prompt) int32 { return b.index.depth(p.Prefixes, b.place) }
 
-// Beyond is how many of the tokens that Expect finds in the cache lie beyond so many prefixes.
-func (b *Cache) Beyond(p *bus.Prompt, prefixes int32, estimate int) int {
-	return b.BeyondAt(p, b.Depth(p), prefixes, estimate)
-}
-
-// BeyondAt is Beyond where it is known how many prefixes the agent is believed to hold.
-func (b *Cache) BeyondAt(p *bus.Prompt, depth, prefixes int32, estimate int) int {
-	if depth <= prefixes {
-		return 0
-	}
-	_, cached := b.ExpectAt(p, depth, estimate)
-	if prefixes > 0 {
-		cached -= b.upto(p, prefixes, p.Prefixes[prefixes-1].Bytes, estimate)
-	}
-	return max(0, cached)
-}
-
 // Verified returns how many tokens of a prompt the agent holds by the text alone: those of the session's
-// last prompt, where this one is the same or goes on from all of it. It is less than [Cache.Expect],
+// last prompt, where this one is the same or goes on from all of it. It is less than [Cache.ExpectAt],
 // which also expects what is likely: that the answer given then is part of the new prompt, and that half
 // a text has half its tokens. Whoever wrote the prompts may have seen to it that neither is so.
 func (b *Cache) Verified(key uint64, p *bus.Prompt) int {
@@ -249,10 +219,10 @@ func (b *Cache) fits(p *bus.Prompt) bool {
 	return p.Bytes > 0 && len(p.Prefixes) > 0 && len(p.Prefixes) <= b.most
 }
 
-// Served says that the agent has computed a prompt of a session, 0 if of none, with what it was found to
-// need. cached is what the engine reported to have found, or -1 if it reports nothing. An engine that found
-// nothing, or much less than it held for certain, has dropped what it did not find, and, as it drops the
-// least recently used first, whatever was used before that: this is forgotten.
+// Served records that the agent has computed a prompt of a session, 0 if of none, with its measured tokens.
+// cached is the number that the engine reported, or -1 if it reports none. An engine that found nothing, or
+// much less than it held for certain, has dropped what it did not find, and, as it drops the least recently
+// used first, whatever was used before that: this is forgotten.
 func (b *Cache) Served(r *Run, key uint64, p *bus.Prompt, prompt, output, cached int) {
 	end, lost, short := none, uint32(0), false
 	runs := b.of(r)
@@ -283,9 +253,8 @@ func (b *Cache) Served(r *Run, key uint64, p *bus.Prompt, prompt, output, cached
 	b.measure(depth, p, way, prompt, cached)
 	for _, i := range slices.Backward(way) {
 		n := &b.nodes[i]
-		if p.Loose == bus.LooseMedia && !runs { // else its end says so
+		if p.Loose == bus.LooseMedia && !runs { // else its end will record it
 			n.until = quiet
-			b.changes++
 		}
 		b.found(n)
 		if !n.sure {

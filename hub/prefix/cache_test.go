@@ -38,7 +38,7 @@ func serve(b *Cache, key uint64, p *bus.Prompt, prompt, output, cached int) {
 	b.Served(b.Sent(p, prompt, output, 0), key, p, prompt, output, cached)
 }
 
-// overlap is what the agent is believed to hold of a prompt.
+// overlap returns how many tokens of a prompt the agent is believed to hold.
 func overlap(b *Cache, p *bus.Prompt) int {
 	_, cached := b.Expect(p, p.Tokens)
 	return cached

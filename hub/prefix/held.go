@@ -2,11 +2,11 @@ package prefix
 
 import "math/bits"
 
-// spread says where a hash's place is. Who sends tasks, or says what it holds, chooses the hashes; it does
-// not know the spread, so it cannot have many of them at one place, where each search would pass all of them.
+// spread is the secret by which hashes get their slots. Clients and agents choose the hashes, but do not know
+// the spread, so they cannot crowd many into one slot, where each search would pass all of them.
 type spread uint64
 
-// place is where a hash's is, of so many.
+// place returns the home slot of a hash among so many.
 func (s spread) place(key uint64, of int) int {
 	const golden = 0x9e3779b97f4a7c15 // spreads hashes that differ in few bits
 	key ^= uint64(s)
@@ -16,8 +16,8 @@ func (s spread) place(key uint64, of int) int {
 	return int(place)
 }
 
-// byHash is who holds each prefix: a map that takes little room however often prefixes come and go. A hash
-// stands at its place among all, or as soon behind it as there was room.
+// byHash maps each prefix to its holders: an open-addressing table that takes little room however often
+// prefixes come and go.
 type byHash struct {
 	by  spread
 	all []entry
@@ -42,7 +42,7 @@ func (m *byHash) next(at int) int {
 	return at
 }
 
-// at is where a hash stands, or would.
+// at returns the slot of a hash, or the free one where it would go.
 func (m *byHash) at(key uint64) int {
 	at := m.begins(key)
 	for m.all[at].n > 0 && m.all[at].key != key {
@@ -58,7 +58,7 @@ func (m *byHash) get(key uint64) holders {
 	return m.all[m.at(key)].holders
 }
 
-// set says who holds a prefix: somebody does.
+// set sets the holders of a prefix, of which there is at least one.
 func (m *byHash) set(key uint64, h holders) {
 	if 10*(m.n+1) > full*len(m.all) {
 		before := m.all
@@ -76,7 +76,7 @@ func (m *byHash) set(key uint64, h holders) {
 	*e = entry{key, h}
 }
 
-// remove has nobody hold a prefix. Those that stand behind it and may stand sooner then move up.
+// remove removes a prefix, and moves up those behind it that may stand closer to their slots.
 func (m *byHash) remove(key uint64) {
 	at := m.at(key)
 	m.n--

@@ -22,9 +22,10 @@ type Limits struct {
 }
 
 const (
-	// mostHashes are as many as a megabyte has room for, beside the sessions.
+	// mostHashes is the number of hashes for which a megabyte has room, beside the sessions.
 	mostHashes = 11 << 10
-	// mostSessions are as many as a prefix can count, mostReported what nobody needs more of: tens of MB.
+	// mostSessions is the greatest number that a prefix can count; mostReported takes tens of MB, more than
+	// any agent needs.
 	mostSessions = math.MaxInt16
 	mostReported = 1 << 20
 	// of a cache, the tokens that there is a prefix for: fewer than in long messages, as there are short ones
@@ -38,7 +39,7 @@ const (
 // 7 MB that it says it holds. That is less than 1 MB of memory: see TestAnAgentTakesLessThanAMegabyte.
 func DefaultLimits() Limits { return Limits{Sessions: 512, Hashes: mostHashes, Reported: 14 << 10} }
 
-// hashes is how many are remembered of an agent whose cache has room for so many tokens, 0 if that is not
+// hashes bounds the prefixes remembered of an agent whose cache has room for so many tokens, 0 if that is not
 // known.
 func (l Limits) hashes(capacity int) int {
 	most := min(l.Hashes, mostHashes)
@@ -87,7 +88,7 @@ type Index struct {
 	due   agenda // runs of which something becomes with time
 }
 
-// table is who holds which prefix.
+// table records who holds which prefix.
 type table struct {
 	shift   uint // bits that its keys lack of their hashes
 	holders byHash
@@ -112,7 +113,7 @@ func (h *holders) toSet(set int32) {
 	h.few = [few]uint16{uint16(uint32(set)), uint16(uint32(set) >> 16)}
 }
 
-// changedKept is how many changes are told apart: 32 KB.
+// changedKept is the number of changes that are told apart: 32 KB.
 const changedKept = 1 << 12
 
 // Holder is an agent that is believed to hold the first so many of a prompt's prefixes, by its [Cache.Place].
@@ -132,7 +133,24 @@ func (x *Index) Holders(dst []Holder, prefixes []bus.PrefixHash) []Holder {
 	return dst
 }
 
-// Changes is how often it changed who holds what.
+// Lookup remembers who holds any of a prompt. The zero Lookup remembers nothing.
+type Lookup struct {
+	looked bool
+	since  uint64 // changes
+	all    []Holder
+}
+
+// Look returns all that hold any of a prompt. They are looked up again only if that may have changed.
+func (x *Index) Look(k *Lookup, p *bus.Prompt) []Holder {
+	if !k.looked || x.Changed(p.Prefixes, k.since) {
+		x.Resolve(p)
+		k.looked, k.all = true, x.Holders(k.all[:0], p.Prefixes)
+	}
+	k.since = x.changes
+	return k.all
+}
+
+// Changes counts the changes in who holds what.
 func (x *Index) Changes() uint64 { return x.changes }
 
 // Changed reports whether it may have changed who holds any of a prompt's prefixes, since there were so many
@@ -156,19 +174,19 @@ func (x *Index) change(short uint64) {
 	x.asked = nil
 }
 
-// Spread has the index find prefixes by a secret of its hub, so that nobody can make them hard to find. It is
-// for an index that knows no agent, and changes nothing that it says.
+// Spread keys the index by a secret of its hub, so that nobody can make prefixes collide. It is for an index
+// without agents, and changes no result.
 func (x *Index) Spread(secret uint64) {
 	x.spread = spread(secret)
 	x.own.holders.by, x.reported.holders.by = x.spread, x.spread
 }
 
-// NewIndex is of a hub that knows no agent.
+// NewIndex returns the index of a hub that knows no agent.
 func NewIndex(l Limits) *Index {
 	return &Index{limits: l, reported: table{shift: 64 - 8*bus.ShortHashBytes}}
 }
 
-// depth is how many of a prompt's prefixes an agent is believed to hold. Agents are asked for one prompt
+// depth returns how many of a prompt's prefixes an agent is believed to hold. Agents are asked for one prompt
 // after the other, so all are looked up at once.
 func (x *Index) depth(prefixes []bus.PrefixHash, place uint16) int32 {
 	if len(prefixes) == 0 {
@@ -186,8 +204,8 @@ func (x *Index) ask(prefixes []bus.PrefixHash) {
 	}
 }
 
-// Deepest is how many of a prompt's prefixes at least one agent holds by what was served there, whatever
-// agents say, and how many agents hold so many of them.
+// Deepest returns the greatest number of a prompt's prefixes that any agent holds of tasks served there,
+// whatever agents report, and how many agents hold so many.
 func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
 	if len(p.Prefixes) == 0 {
 		return 0, 0
@@ -213,7 +231,7 @@ func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
 	return depth, agents
 }
 
-// Depths says how many of a prompt's prefixes each agent is believed to hold, by its [Cache.Place], in the
+// Depths returns how many of a prompt's prefixes each agent is believed to hold, by its [Cache.Place], in the
 // memory of dst.
 func (x *Index) Depths(dst []int32, prefixes []bus.PrefixHash) []int32 {
 	dst = resized(dst, (len(x.agents)+63)/64*64)
@@ -226,7 +244,7 @@ func (x *Index) Depths(dst []int32, prefixes []bus.PrefixHash) []int32 {
 	return dst
 }
 
-// resized is memory for so many, whatever is in it.
+// resized returns a list of n elements, with any content.
 func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 
 // depths raises the depths of agents to what is said of them here. Whoever holds a text holds all that it
@@ -242,7 +260,7 @@ func (t *table) depths(dst []int32, prefixes []bus.PrefixHash) {
 	}
 }
 
-// stride is how many prefixes are passed over at first where agents say what they hold.
+// stride is the number of prefixes that are skipped at first where agents report their caches.
 const stride = 8
 
 // reach is scratch of deepest: of all agents, as sets, who has not been found yet, and of each how far it
@@ -310,7 +328,7 @@ func (t *table) find(m bus.PrefixHash, r *reach, depth int32) (any bool) {
 	return any
 }
 
-// divide notes how deep those are who hold low prefixes and not high ones.
+// divide sets the depth of the agents that hold low prefixes and not high ones.
 func (t *table) divide(dst []int32, prefixes []bus.PrefixHash, low int, at holders, high int, above holders) {
 	if high-low <= 1 {
 		t.each(at, func(place int) { dst[place] = max(dst[place], int32(low)) })
@@ -340,7 +358,7 @@ func (t *table) each(h holders, do func(place int)) {
 	}
 }
 
-// add says that an agent holds a prefix, which it did not before.
+// add adds an agent to a prefix's holders.
 func (t *table) add(key uint64, place uint16) {
 	h := t.holders.get(key)
 	switch {
@@ -360,7 +378,7 @@ func (t *table) add(key uint64, place uint16) {
 	t.holders.set(key, h)
 }
 
-// remove says that an agent no longer holds a prefix, which it did before.
+// remove removes an agent from a prefix's holders.
 func (t *table) remove(key uint64, place uint16) {
 	h := t.holders.get(key)
 	h.n--

@@ -39,7 +39,6 @@ func (b *Cache) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 		at := between(p, p.Prefixes[i].Bytes, bytes, upto, min(prompt, bus.MaxTokens))
 		k := b.alloc()
 		b.births++
-		b.changes++
 		b.nodes[k] = node{hash: p.Prefixes[i].Hash, parent: last, upto: int32(at),
 			born: b.births}
 		b.name(k)
@@ -68,9 +67,8 @@ func (b *Cache) way(end int32) []int32 {
 	return way
 }
 
-// move says that the text has so many tokens up to a node. What follows begins there.
+// move sets the number of tokens up to a node, at which the following text begins.
 func (b *Cache) move(i int32, upto int) {
-	b.changes++
 	n := &b.nodes[i]
 	b.tokens += (upto - int(n.upto)) * int(1-n.kids)
 	n.upto = int32(upto)
@@ -119,7 +117,7 @@ func (b *Cache) room(prefixes int, last int32) bool {
 	return b.byHash.n+prefixes <= most
 }
 
-// prefixes is how many are remembered now: half where the agent says itself what it holds.
+// prefixes bounds the prefixes remembered now: half where the agent reports its cache.
 func (b *Cache) prefixes() int {
 	if b.reported.speaks {
 		return b.most / 2
@@ -142,7 +140,6 @@ func (b *Cache) alloc() int32 {
 
 // free forgets a node without kids that no task needs.
 func (b *Cache) free(i int32) {
-	b.changes++
 	n := &b.nodes[i]
 	b.tokens -= int(n.upto) + int(n.answer)
 	if n.parent != none {
@@ -160,7 +157,7 @@ func (b *Cache) free(i int32) {
 	b.spare = append(b.spare, i)
 }
 
-// fit forgets what was used least recently, until the rest fits. What tasks need that run always does.
+// fit forgets the least recently used texts until the rest fits. Those of running tasks stay.
 func (b *Cache) fit() {
 	most := b.prefixes()
 	for b.use.Oldest != none && (b.capacity > 0 && b.tokens > b.capacity || b.byHash.n > most) {
@@ -168,15 +165,14 @@ func (b *Cache) fit() {
 	}
 }
 
-// Resize says that the engine has room for so many tokens from now on, 0 if that is not known: what was used
-// least recently is no longer believed where it does not fit.
+// Resize sets the tokens that the engine has room for, 0 if not known: the least recently used texts that do
+// not fit are no longer believed to be held.
 func (b *Cache) Resize(capacity int) {
 	b.capacity, b.most = max(0, capacity), b.index.limits.hashes(capacity)
 	b.fit()
 }
 
 func (b *Cache) answer(i int32, tokens int) {
-	b.changes++
 	n := &b.nodes[i]
 	tokens = min(tokens, math.MaxInt16)
 	b.tokens += tokens - int(n.answer)

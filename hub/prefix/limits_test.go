@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Limits are of memory, so there are limits to them: a slip of a digit in a file is no gigabyte of a hub.
+// Limits bound memory, and are bounded themselves: a slip of a digit in a file is no gigabyte of a hub.
 func TestLimitsAreBounded(t *testing.T) {
 	if err := DefaultLimits().Validate(); err != nil {
 		t.Error(err)

@@ -9,7 +9,6 @@ type names struct {
 	n      int
 }
 
-// begins is where a hash's place is.
 func (x *names) begins(hash uint64) int { return x.by.place(hash, len(x.places)) }
 
 // find is the node of a hash.
@@ -51,7 +50,7 @@ func (b *Cache) settleName(place int32) {
 	x.places[at] = place
 }
 
-// unname has a node found no more. Those that stand behind it and may stand sooner then move up.
+// unname removes a node, and moves up those behind it that may stand closer to their slots.
 func (b *Cache) unname(k int32) {
 	x := &b.byHash
 	last := len(x.places) - 1

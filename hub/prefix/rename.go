@@ -56,7 +56,6 @@ func (b *Cache) rename(p *bus.Prompt) {
 		n.hash, n.held = to, held
 		b.name(k)
 		b.show(k)
-		b.changes++
 	}
 }
 

@@ -34,7 +34,7 @@ func TestMarksThatHaveOtherHashes(t *testing.T) {
 	x.Advance(2)
 	run := b.Sent(&runs, 800, 10, 5)
 	s.whole(0.5, said.Prefixes)
-	for _, was := range []bus.Prompt{runs, said} { // served is where runs begins
+	for _, was := range []bus.Prompt{runs, said} { // runs begins with served
 		p := under(was, 1)
 		p.Former = hashes(was)
 		x.Resolve(&p)

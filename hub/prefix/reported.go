@@ -8,8 +8,8 @@ import (
 	"souk/bus"
 )
 
-// reported is what an agent says it holds. It raises what is believed of that agent, and of no other; and
-// where it covers nearly all, the agent holds nothing else but what was served just now.
+// reported holds an agent's report of its cache. It raises the belief about that agent, and about no other;
+// and where it covers nearly all, the agent is believed to hold nothing else but what was served just now.
 type reported struct {
 	hashes []uint64 // short forms, sorted
 	parts  []uint64 // of a whole of which not all was said yet
@@ -23,7 +23,7 @@ type reported struct {
 	since    int64  // when it first said what its engine publishes
 	unnamed  int    // blocks of whose text it knows nothing
 	coverage float64
-	events   bool  // its engine says so
+	events   bool  // the engine publishes events
 	heard    int64 // when the last whole was said
 	muted    int64 // it is not heard until then
 	watch    *Run  // in the agenda: what was reported expires, or is heard again
@@ -35,12 +35,12 @@ type reported struct {
 }
 
 const (
-	// Ruling is the share of what an engine holds that an agent must know and say for its word to rule.
+	// ruling is the share of its engine's cache that an agent must report for its report to rule.
 	ruling = 0.9
 	// three wholes that were not said: one comes each 72 seconds at the latest
 	expiry = 3 * 72 * time.Second
-	// of so many tasks that an agent got because of what it said, it may have missed a few, and of half it
-	// must say what its engine found. Else it is not heard for a while.
+	// of so many tasks that an agent got for its report, a few may have missed, and for half it must report
+	// the hits. Else its reports are ignored for a while.
 	judged    = 20
 	mostMiss  = 2
 	mostQuiet = judged / 2 // tasks whose answer was cut, so that its engine reported nothing, are among these
@@ -49,8 +49,8 @@ const (
 	judgedNow = 1<<judged - 1
 )
 
-// Reported takes in what the agent says. It reports whether something was missed, so that all is to be said
-// again: until then nothing is believed because it was said.
+// Reported takes in a message of the agent's report. It returns whether one was missed, so that all is to be
+// sent again: until then the report does not count.
 func (b *Cache) Reported(h *bus.Holdings) (ask bool) {
 	t := &b.reported
 	if h.Seq <= t.seq {
@@ -101,8 +101,8 @@ func (b *Cache) Reported(h *bus.Holdings) (ask bool) {
 // Heard is the number of the last word that was taken in; 0: none was.
 func (b *Cache) Heard() uint64 { return b.reported.seq }
 
-// Missed says that the agent has said more than was heard: until all is said again nothing is believed
-// because it was said.
+// Missed notes that a message of the agent's report was lost: until all is sent again the report does not
+// count.
 func (b *Cache) Missed() {
 	b.reported.known, b.reported.part = false, -1
 	b.weigh()
@@ -113,7 +113,7 @@ func appendHashes(dst []uint64, list []byte) []uint64 {
 	return dst
 }
 
-// change takes in what is held no longer, and then what is held from now on.
+// change removes the prefixes in drop from the report, and then adds those in add.
 func (b *Cache) change(add, drop []byte) {
 	x := b.index
 	x.adds, x.drops = appendHashes(x.adds[:0], add), appendHashes(x.drops[:0], drop)
@@ -159,7 +159,6 @@ func (b *Cache) retell(prefixes []uint64) {
 		}
 	}
 	t.hashes = append(t.hashes[:0], prefixes...)
-	b.changes++
 }
 
 // tell has a prefix in the index, or not.
@@ -172,13 +171,13 @@ func (b *Cache) tell(short uint64, holds bool) {
 	b.index.change(short)
 }
 
-// says reports whether the agent says that it holds a prefix.
+// says reports whether the agent's report has a prefix.
 func (b *Cache) says(hash uint64) bool {
 	_, ok := slices.BinarySearch(b.reported.hashes, bus.ShortHash(hash))
 	return ok
 }
 
-// weigh finds out what the agent's word is worth by now.
+// weigh decides whether the agent's report counts now, and whether it rules.
 func (b *Cache) weigh() {
 	t, now := &b.reported, b.index.now
 	speaks := t.known && t.events && now >= t.muted && now < t.heard+expiry.Nanoseconds()
@@ -188,11 +187,9 @@ func (b *Cache) weigh() {
 		for _, short := range t.hashes {
 			b.tell(short, speaks)
 		}
-		b.changes++
 	}
 	if rules != t.rules {
 		t.rules = rules
-		b.changes++
 		b.showAll()
 		if rules { // and what was served just now once more
 			b.index.ruling++
@@ -222,7 +219,7 @@ func (b *Cache) rewatch() {
 	b.list(t.watch, at)
 }
 
-// forget is for an agent that goes.
+// forget drops what was reported of an agent that goes.
 func (t *reported) forget(b *Cache) {
 	t.known, t.watch = false, nil
 	b.weigh()
@@ -248,10 +245,9 @@ func (b *Cache) Forget() {
 	b.retell(nil)
 }
 
-// Asserted is how many tokens of a prompt the agent is believed to hold because it said so, and for no other
-// reason. It said a place in the text; how many tokens stand before that may be a guess, and then a part of
-// it is left out, so that nobody pays for what others guess. Of pictures nothing is believed because it is
-// said, so nothing is asserted.
+// Asserted returns how many tokens of a prompt the agent is believed to hold only because it reported so. A
+// report names a place in the text; the number of tokens before it may be a guess, and then a part is left
+// out, so that nobody pays for wrong guesses. With pictures reports do not count, so nothing is asserted.
 func (b *Cache) Asserted(p *bus.Prompt, estimate int) int {
 	if !b.reported.speaks || p.Loose == bus.LooseMedia {
 		return 0
@@ -278,9 +274,8 @@ func (b *Cache) Asserted(p *bus.Prompt, estimate int) int {
 	return max(0, cached-b.block) / b.block * b.block
 }
 
-// Judge compares what an agent got a task for with what its engine found, which is -1 where the agent does
-// not say. Of an agent that is wrong too often, or does not say too often, nothing is believed for a while
-// because it says so.
+// Judge compares the cached tokens for which an agent got a task with those its engine found, -1 if it does
+// not report them. The reports of an agent that is wrong, or silent, too often are ignored for a while.
 func (b *Cache) Judge(asserted, found int) {
 	t := &b.reported
 	t.misses, t.unsaid = t.misses<<1&judgedNow, t.unsaid<<1&judgedNow
@@ -301,7 +296,7 @@ func (b *Cache) Judge(asserted, found int) {
 	}
 }
 
-// Speaks reports whether anything is believed of the agent because it says so, and Rules whether nothing else
-// is but what was served just now.
+// Speaks reports whether the agent's reports count, and Rules whether nothing else does but what was served
+// just now.
 func (b *Cache) Speaks() bool { return b.reported.speaks }
 func (b *Cache) Rules() bool  { return b.reported.rules }

@@ -8,8 +8,8 @@ import (
 	"souk/bus"
 )
 
-// Run is what a task needs of an agent's cache: expected to be computed by some time, and then believed to be
-// held until the task has ended. nil is of none.
+// Run is a task's part of an agent's cache: expected to be computed by some time, and then held until the
+// task has ended. nil stands for none.
 type Run struct {
 	belief *Cache
 	leaf   int32
@@ -35,7 +35,7 @@ const (
 	watching                 // it is of no task: see reported
 )
 
-// agenda has runs by when something becomes of them.
+// agenda orders runs by the time of their next change.
 type agenda []*Run
 
 func (a agenda) Len() int           { return len(a) }
@@ -50,8 +50,7 @@ func (a *agenda) Pop() any {
 	return r
 }
 
-// settled is how long what was served is believed in although its agent does not say that it holds it: so
-// long it may take to say so.
+// settled is how long a served text is believed to be held although the agent has not reported it yet.
 const settled = 2 * time.Second
 
 // Advance lets time pass, in nanoseconds from any beginning: prompts whose first tokens were expected by now
@@ -79,13 +78,12 @@ func (x *Index) Advance(now int64) {
 	}
 }
 
-// list has something become of a run at some time.
+// list sets the time of a run's next change.
 func (b *Cache) list(r *Run, at int64) {
 	r.at, r.listed = at, true
 	heap.Push(&b.index.due, r)
 }
 
-// tick is how many ticks have passed.
 func (x *Index) tick() uint32 { return uint32((x.now - x.began) / int64(tick)) }
 
 const (
@@ -142,7 +140,7 @@ func (b *Cache) crowded(p *bus.Prompt) bool {
 	return ok && b.nodes[i].runs == math.MaxUint16
 }
 
-// begin says that a run's first token has come.
+// begin notes that a run's first token has come.
 func (b *Cache) begin(r *Run) {
 	r.state = begun
 	for i := r.leaf; i != none; i = b.nodes[i].parent {
@@ -170,7 +168,7 @@ func (b *Cache) show(i int32) {
 	b.index.change(bus.ShortHash(n.hash))
 }
 
-// fade has what a run left believed in only as far as its agent says so.
+// fade leaves what a run had believed to be held only as far as its agent reports it.
 func (b *Cache) fade(r *Run) {
 	if r.leaf != none && b.nodes[r.leaf].born == r.born {
 		for i := r.leaf; i != none; i = b.nodes[i].parent {
@@ -189,7 +187,7 @@ func (b *Cache) showAll() {
 	}
 }
 
-// Ended says that a task no longer runs, and nothing is known of what it left in the cache.
+// Ended notes that a task no longer runs, where it is not known what it left in the cache.
 func (b *Cache) Ended(r *Run) {
 	if b.of(r) {
 		b.release(r)
@@ -212,7 +210,6 @@ func (b *Cache) release(r *Run) {
 		up := n.parent
 		if pictured && n.until == always { // and so is all before it, whatever else is served of that
 			n.until = quiet
-			b.changes++
 		}
 		if n.runs--; n.runs == 0 {
 			if n.until == always { // else it had not begun

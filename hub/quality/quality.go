@@ -26,7 +26,7 @@ import (
 	"slices"
 )
 
-// Source is where a judgement comes from.
+// Source says where a judgement comes from.
 type Source uint8
 
 const (
@@ -42,7 +42,7 @@ var names = [Sources]string{"gold", "format", "feedback"}
 func (s Source) String() string { return names[s] }
 
 const (
-	// Prior is how many answers the registered score counts as.
+	// Prior is the number of answers as which the registered score counts.
 	Prior = 20
 
 	voicesKept  = 64
@@ -54,7 +54,7 @@ const (
 // memory bounds how many answers a source counts for.
 var memory = [Sources]float64{Gold: 200, Format: 200, Feedback: Prior}
 
-// Score is what was said of an agent's answers in one domain. The zero Score has heard nothing.
+// Score sums up the judgements of an agent's answers in one domain. The zero Score has heard nothing.
 type Score struct {
 	Said   [Sources]tally // but of Feedback
 	Voices []voice        // by client
@@ -126,7 +126,7 @@ func (s *Score) Say(client string, share float64) bool {
 	return ok
 }
 
-// feedback is what clients' judgements count together, and the sum of them as they count.
+// feedback returns the weight of clients' judgements together, and their weighted sum.
 func (s *Score) feedback() (weight, sum float64) {
 	total := 0.0
 	for i := range s.Voices {
@@ -156,7 +156,7 @@ func (s *Score) feedback() (weight, sum float64) {
 	return weight, sum
 }
 
-// Heard is what one source said.
+// Heard sums up one source's judgements.
 type Heard struct {
 	Source string
 	Count  uint64  // judgements in all
@@ -164,7 +164,8 @@ type Heard struct {
 	Mean   float64 // 0 to 1; 0 where Weight is 0
 }
 
-// heard is what a source said; of Format, the share of all answers that did not break their form.
+// heard returns the weight and sum of a source's judgements; of Format, the share of all answers that did not
+// break their form.
 func (s *Score) heard(of Source) (weight, sum float64) {
 	if of == Feedback {
 		return s.feedback()
@@ -182,8 +183,7 @@ func (s *Score) Heard() (list []Heard) {
 	return list
 }
 
-// Q is how good answers are, from 0 to 1, where the agent's registered score is so much; of the sources for
-// which use is true.
+// Q returns the quality of answers, 0 to 1, given the registered score, by the sources in use.
 func (s *Score) Q(registered float64, use [Sources]bool) float64 {
 	weight, sum := float64(Prior), float64(Prior*registered)
 	for of := range Source(Sources) {
@@ -201,7 +201,7 @@ func (s *Score) Q(registered float64, use [Sources]bool) float64 {
 	return min(1, max(0, q))
 }
 
-// Agent is what was said of an agent's answers, by domain.
+// Agent holds the judgements of an agent's answers, by domain.
 type Agent struct{ Domains []inDomain }
 
 type inDomain struct {
@@ -209,7 +209,7 @@ type inDomain struct {
 	Score
 }
 
-// In is what was said in a domain; a new one where nothing was, and nil beyond what is kept.
+// In returns the judgements in a domain; new ones where there were none, and nil beyond the limit.
 func (a *Agent) In(domain string) *Score {
 	i, ok := a.find(domain)
 	if !ok {
@@ -221,7 +221,7 @@ func (a *Agent) In(domain string) *Score {
 	return &a.Domains[i].Score
 }
 
-// Find is what was said in a domain; nil where nothing was.
+// Find returns the judgements in a domain; nil if there are none.
 func (a *Agent) Find(domain string) *Score {
 	if i, ok := a.find(domain); ok {
 		return &a.Domains[i].Score

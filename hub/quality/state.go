@@ -28,7 +28,7 @@ func (a *Agent) Valid() bool {
 	return len(a.Domains) <= domainsKept
 }
 
-// share reports whether a sum is one of shares of such a weight.
+// share reports whether a sum is possible for shares of such a weight.
 func share(weight, sum, most float64) bool {
 	const off = 1 + 1e-9
 	return weight >= 0 && weight <= float64(most*off) && sum >= 0 && sum <= float64(weight*off)

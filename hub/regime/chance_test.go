@@ -108,7 +108,7 @@ type alone struct {
 }
 
 func (a alone) begin(seed uint64) *alone {
-	a.rng, a.w, a.read, a.burst = rand.New(rand.NewPCG(seed, 1)), NewWatch(Control{}), 5, max(1, a.burst)
+	a.rng, a.w, a.read, a.burst = rand.New(rand.NewPCG(seed, 1)), NewWatch(), 5, max(1, a.burst)
 	a.w.Due(1)
 	return &a
 }
@@ -186,7 +186,7 @@ func TestTasksAtOnce(t *testing.T) {
 			for _, load := range loads {
 				a.play(load, 1800/float64(len(loads)), func() bool { return true })
 			}
-			found += a.w.room.burst
+			found += a.w.capacity.burst
 		}
 		return found / plays
 	}

@@ -20,7 +20,7 @@ type Params struct {
 // Default leaves rounds as they are.
 func Default() Params { return Params{Temperature: 0, Overlap: 1} }
 
-// MaxTemperature is where agents are drawn as good as evenly.
+// MaxTemperature is the temperature at which agents are drawn nearly evenly.
 const MaxTemperature = 100
 
 // Validate judges parameters. An overlap weight above 1 would be a bonus, which nobody pays for.

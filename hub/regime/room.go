@@ -2,256 +2,155 @@ package regime
 
 import (
 	"math"
-	"time"
+
+	"souk/hub/estimate"
+	"souk/hub/turn"
+	"souk/ledger"
+	"souk/market"
 )
 
-// Where slots are few tasks wait for one by chance, long before as much comes as can be served: at 0.8 of
-// what sixteen slots serve every third finds none, and waits for many times as long as for a first token. So
-// what a task waits for a slot counts as far as it is longer than chance makes one wait once in a hundred
-// hours at that load; all of it, where what comes is evidence enough for more than can be served.
-//
-// That evidence is of stories. Each says how much comes now, of what can be served: twice of it, 0.8 of it,
-// or less. With each task that comes, and each second without one, it becomes likelier or less likely; it may
-// go on from another one, at a price. It is enough where the story of twice as much is a hundred times as
-// likely as any other, each at its likeliest. The price is such that while 0.8 of it come chance has it come
-// so far once in a hundred hours (Page's test), and where less came before it is wrong a few times in a
-// hundred that 0.8 of it begin to come. So twice as much is seen sooner where little came before, and
-// few slots are seen to be full later than many: to hear of tasks enough takes longer.
-//
-// Sessions send several tasks at once. How many is known by how much the numbers of tasks of two intervals
-// that follow each other differ, and so many are evidence as one is.
-
-const (
-	calm  = 0.8 // of what can be served: what chance does there is no regime
-	twice = 2.0 // that, too, is what is told apart from it
-
-	lnSurely = 4.605170185988091 // Ln(100)
-	keeps    = 0.997             // of what was, from one reading to the next: half after nineteen minutes
-	// how far evidence falls before what was enough is so no more, or before it has to be
-	slack = 4.0
-
-	seldom = float64(100 * hour) // readings, of which chance alone has one wait for longer than is forgiven
-
-	// tasks at once: of more it is the load that changes. What chance makes of single ones is taken off.
-	mostBurst, noBurst = 4.0, 0.1
-	single             = 60.0 // intervals for which each is thought to come by itself, before one was seen
-
-	largest = 4096 // slots: of more nobody waits by chance
-	quotes  = 8    // times an idle agent's quote may be too short
-)
-
-// loads lists the stories' loads as shares of what can be served: twice of it, calm, and less.
-var loads = [...]load{{twice, Ln(twice)}, {calm, Ln(calm)}, {0.57, Ln(0.57)}, {0.4, Ln(0.4)},
-	{0.28, Ln(0.28)}, {0.2, Ln(0.2)}, {0.1, Ln(0.1)}}
-
-type load struct{ of, ln float64 }
-
-// room is what is known of how much a hub's agents can serve.
-type room struct {
-	slots    int                 // of the last reading that found any
-	none     float64             // share of tasks that find no slot free at calm
-	forgiven time.Duration       // of each wait for a slot
-	rate     float64             // tasks that can be served in a second; 0: that is not known
-	stories  [len(loads)]float64 // how likely each is, as a logarithm, by the likeliest
-	evidence float64             // for twice as much as can be served
-	sure     float64             // so much of it is enough
-	certain  bool                // it is
-	at, from int64               // when it was last reckoned with, and since when it is above zero
-	// tasks that ended, the seconds for which they had a slot, and the squares of these, which fade
-	ended, held, squares float64
-	read                 bool    // there was a reading
-	came, before         int     // tasks, since the last reading and before it
-	differ, sums, pairs  float64 // squares of how far such two differ, their sums, and how many, which fade
-	burst                float64 // tasks that come at once, in the mean
-	// fastest first token of this half hour, and of the one before
-	fastest [2]time.Duration
-	turns   int64 // when this half hour ends
+// Toll charges a task for an agent beside what the market itself does: at most 0, and never by a bid. Package
+// router has one.
+type Toll interface {
+	// Draw is a number for a task on an agent in a round of such a seed.
+	Draw(seed [32]byte, task, agent string) float64
+	// Of is the charge where the task costs scale in the mean of its agents, most is the largest of its
+	// draws, and what the agent has cached saves it so much. None of these follows a bid.
+	Of(p Params, scale market.Credits, draw, most float64, saved market.Credits) market.Credits
 }
 
-// Came observes a task that wants a slot.
-func (w *Watch) Came(now int64) {
-	r := &w.room
-	r.came++
-	if r.rate == 0 {
-		return
-	}
-	r.pass(now)
-	each := 1 / r.burst
-	for i := range loads {
-		r.stories[i] += float64(loads[i].ln * each)
-	}
-	r.weigh()
-	r.certain = r.certain || r.evidence >= r.sure
+// Domain is the hub whose domain it is.
+type Domain interface {
+	Slots() int                  // of the agents that take tasks
+	Waiting(tell *Watch)         // tells of each task that waits, see [Watch.Waits]
+	Tokens() (tasks, caches int) // of tasks that run and wait, and that caches have room for
 }
 
-// pass takes in that nothing has come until now.
-func (r *room) pass(now int64) {
-	passed := time.Duration(max(0, now-r.at)).Seconds()
-	r.at = max(r.at, now)
-	if r.rate == 0 {
-		return
-	}
-	served := float64(r.rate*passed) / r.burst
-	for i := range loads {
-		r.stories[i] -= float64(loads[i].of * served)
-	}
-	if r.weigh(); r.evidence <= 0 {
-		r.from = r.at
-	}
-	r.certain = r.certain && r.evidence > r.sure-slack
+// Room measures how full a hub's domain is, and what rounds are charged for that. It reads no bid.
+type Room struct {
+	*Watch
+	turn    *turn.Turn
+	domain  Domain
+	control Control
+	below   Params
+	toll    Toll
+
+	missed   int // tasks that ended unserved at missedAt, by Turn.Nano
+	missedAt int64
+
+	sets  []ledger.Set // of the round at hand
+	draws []float64
 }
 
-// weigh has each story go on from the likeliest where that is likelier, and finds how far that of twice as
-// much, the first, leads all others.
-func (r *room) weigh() {
-	surely := min(lnSurely, r.sure/2)
-	price := r.sure - surely
-	other := r.stories[1]
-	for _, s := range r.stories[2:] {
-		if s > other {
-			other = s
-		}
-	}
-	lead := min(max(r.stories[0]-other, -price), surely+slack)
-	r.stories[0] = other + lead
-	likeliest := max(r.stories[0], other)
-	for i := range r.stories {
-		if r.stories[i] -= likeliest; r.stories[i] < -price {
-			r.stories[i] = -price
-		}
-	}
-	r.evidence = lead + price
+// New returns the room of a hub in whose domain nothing has happened. below holds below the knee; without a
+// toll no round is charged.
+func New(t *turn.Turn, d Domain, c Control, below Params, toll Toll) *Room {
+	return &Room{Watch: NewWatch(), turn: t, domain: d, control: c, below: below, toll: toll}
 }
 
-// together finds how many tasks come at once. Squares of differences are so many times as large as where
-// each comes by itself; a load that changes moves one of them alone.
-func (r *room) together() {
-	if r.read {
-		by := float64(r.came - r.before)
-		r.differ = float64(keeps*r.differ) + float64(by*by)
-		r.sums = float64(keeps*r.sums) + float64(r.came+r.before)
-		r.pairs = float64(keeps*r.pairs) + 1
+// Params are the regime's parameters in the next round.
+func (r *Room) Params() Params { return r.control.Params(r.State(), r.below) }
+
+// MostWaiting bounds the waiting tasks that a reading looks at, as evenly as it can: 1 ms.
+const MostWaiting = 256
+
+// Observe takes a reading where it is time. It is asked after rounds, so that who waits then is not about to
+// have a slot that has just come free; a hub says its status once a second, so it is seldom asked late. It
+// reports whether rounds are charged otherwise from now on: what a free slot was not worth may be charged no
+// more.
+func (r *Room) Observe() (changed bool) {
+	now := r.turn.Nano()
+	if !r.Due(now) {
+		return false
 	}
-	r.read, r.came, r.before = true, 0, r.came
-	if r.burst = 1; r.sums > 0 {
-		found := float64(r.pairs*r.differ) / r.sums
-		r.burst = min(max(1, (found+single)/(r.pairs+single)-noBurst), mostBurst)
-	}
+	state, charged := r.State(), r.Params()
+	r.Watch.Room(now, r.domain.Slots())
+	r.domain.Waiting(r.Watch)
+	r.Read(now)
+	r.turn.Changed = r.turn.Changed || r.State() != state
+	return r.Params() != charged
 }
 
-// Ended observes a task that has had a slot for so long.
-func (w *Watch) Ended(held time.Duration) {
-	if held <= 0 {
-		return
-	}
-	r, s := &w.room, held.Seconds()
-	r.ended, r.held, r.squares = r.ended+1, r.held+s, r.squares+float64(s*s)
-}
+// mostMissed is after how many that end at once only every second is looked at, after twice as many every
+// fourth, and so on.
+const mostMissed = 64
 
-// Room says how many slots there are, where a reading is due, before who waits is told of.
-func (w *Watch) Room(now int64, slots int) {
-	r := &w.room
-	r.turn(now)
-	r.pass(now)
-	r.together()
-	ended, held, squares := r.ended, r.held, r.squares
-	r.ended, r.held, r.squares = float64(keeps*ended), float64(keeps*held), float64(keeps*squares)
-	if slots <= 0 || ended < 0.5 {
-		r.rate, r.evidence, r.certain, r.forgiven = 0, 0, false, 0
-		return
+// Unserved is told of a task that ended, and was not served. It returns how many such it is to speak for in
+// [Watch.Missed]; 0: it need not be looked at.
+func (r *Room) Unserved() (every int) {
+	if r.missedAt != r.turn.Nano() {
+		r.missed, r.missedAt = 0, r.turn.Nano()
 	}
-	if slots != r.slots {
-		r.slots, r.none = slots, without(slots)
+	for every = 1; r.missed >= every*mostMissed; {
+		every *= 2
 	}
-	if r.rate == 0 { // of what came before nobody knows what it was of what can be served
-		r.stories = [len(loads)]float64{-most}
-	}
-	// Tasks may take less time than those of which that is known, by how far their mean may be off.
-	mean := held / ended
-	spread := math.Sqrt(max(0, squares/ended-float64(mean*mean)) / ended)
-	r.rate = float64(slots) / max(mean-spread, mean/4)
-	r.sure = Fewest(r.rate)
-	r.forgiven = 0
-	if looks := r.none * seldom; looks > 1 {
-		// the mean wait of those who wait, times what makes it so seldom (Erlang, Pollaczek, Khinchin,
-		// Kingman)
-		mean := (squares/held + float64((r.burst-1)*mean)) / 2 / (float64(slots) * (1 - calm))
-		r.forgiven = time.Duration(float64(mean*Ln(looks)) * float64(time.Second))
-	}
-}
-
-// Serves is how many tasks the slots serve in a second at most, by how long tasks of late had theirs, and how
-// much evidence there is for twice as many, by what is enough; 0: that is not known.
-func (w *Watch) Serves() (rate, evidence float64) {
-	if w.room.rate == 0 {
-		return 0, 0
-	}
-	return w.room.rate, w.room.evidence / w.room.sure
-}
-
-// Fewest is how much evidence is enough where so many tasks can be served in a second: as much as chance
-// comes to at 0.8 of that once in a hundred hours: Page's test does after e to its power tasks or so.
-func Fewest(rate float64) float64 {
-	return max(slack, Ln(seldom*Every.Seconds()*rate))
-}
-
-// without is the share of tasks that find none of so many slots free where they come at random, and keep all
-// of them busy for the time calm (Erlang's C).
-func without(slots int) float64 {
-	if slots > largest {
+	if r.missed++; r.missed%every > 0 {
 		return 0
 	}
-	load, lost := float64(float64(slots)*calm), 1.0
-	for k := 1; k <= slots; k++ {
-		lost = load * lost / (float64(k) + float64(load*lost))
-	}
-	return lost / (1 - float64(calm*(1-lost)))
+	return every
 }
 
-// beyond is how much of a wait for a slot chance does not explain. Before a reading has found slots nobody
-// knows, so none of it counts. Where they are gone since, or nothing ended of late, nothing is forgiven.
-func (r *room) beyond(waited time.Duration) time.Duration {
-	if r.slots == 0 {
-		return 0
-	}
-	return max(0, waited-r.forgiven)
-}
-
-// waited is a wait for a slot, without an end, as either track counts it.
-func (r *room) waited(waited time.Duration) (by [tracks]time.Duration) {
-	by[whole] = max(0, waited)
-	if by[beyond] = by[whole]; r.slots > 0 {
-		by[beyond] = r.beyond(waited)
-	}
-	return by
-}
-
-// first notes how long a first token took once its task had a slot.
-func (r *room) first(took time.Duration) {
-	if r.fastest[0] == 0 || took < r.fastest[0] {
-		r.fastest[0] = took
-	}
-}
-
-// turn begins another half hour where one is over.
-func (r *room) turn(now int64) {
-	if now < r.turns {
+// Charge adds what the regime charges to every offer of a round of such a number, after one of such a hash;
+// saved is what an agent's cache has made less of an offer's cost. The scale and the largest draw are taken
+// over all that a task is offered, not only over what becomes an edge: bids decide which does, and bids must
+// not decide tolls. Nor does it matter which other tasks are in the round.
+func (r *Room) Charge(number uint64, prev [32]byte, from *estimate.Snapshot, waiters []estimate.Waiter,
+	saved func(o *estimate.Offer) market.Credits) {
+	p := r.Params()
+	if r.sets = r.sets[:0]; p.Idle() {
 		return
 	}
-	if r.fastest[0] > 0 {
-		r.fastest = [2]time.Duration{0, r.fastest[0]}
+	seed, by := Seed(prev, number), "regime"
+	if r.control.Adapt {
+		by += "-" + r.State().String()
 	}
-	r.turns = now + int64(30*time.Minute)
+	for i := range waiters {
+		task, offers := string(waiters[i].ID), waiters[i].Offers
+		sum, count, most := market.Credits(0), market.Credits(0), math.Inf(-1)
+		r.draws = r.draws[:0]
+		for k := range offers {
+			draw := r.toll.Draw(seed, task, string(from.Agents[offers[k].Agent].ID))
+			r.draws, most = append(r.draws, draw), max(most, draw)
+			if total, ok := sum.Add(offers[k].Cost); ok {
+				sum, count = total, count+1
+			}
+		}
+		scale := sum / max(1, count)
+		for k := range offers {
+			o := &offers[k]
+			toll := r.toll.Of(p, scale, r.draws[k], most, saved(o))
+			if o.Extra += toll; toll < 0 {
+				r.sets = append(r.sets, ledger.Set{Policy: by, Task: task,
+					Agent: string(from.Agents[o.Agent].ID), Toll: toll})
+			}
+		}
+	}
 }
 
-// idle is what an idle agent takes to a first token where it is said to take quote. No agent takes less than
-// the fastest answer of late. Where one engine computes prompts for several, load that no agent's own work
-// shows is taken for the price of that work, and too little is left for an idle agent: the quote is then
-// several times too short.
-func (r *room) idle(quote time.Duration) time.Duration {
-	fastest := r.fastest[0]
-	if before := r.fastest[1]; before > 0 && (fastest == 0 || before < fastest) {
-		fastest = before
+// Sets returns the charges of the round, with the regime where they follow the load.
+func (r *Room) Sets() []ledger.Set { return r.sets }
+
+// Stats says how full the domain is.
+type Stats struct {
+	State       string
+	Level       int // 0 below the knee, 1 in transition, 2 saturated
+	Temperature float64
+	Overlap     float64
+	Rho         float64 // tokens of tasks that run and wait, by those that caches hold
+	// tasks a second that the slots serve at most; 0: not known. And what speaks for twice as many, by what
+	// is enough, see [Watch.Serves].
+	Serves, Evidence float64
+	Slowdown         float64 // the mean of the readings: times to first tokens by what idle agents take
+}
+
+// Stats says it. Rho is 0 where no agent says what its cache holds (anarchy, Prop. 5).
+func (r *Room) Stats() Stats {
+	p := r.Params()
+	s := Stats{State: r.State().String(), Level: int(r.State()), Temperature: p.Temperature,
+		Overlap: p.Overlap, Slowdown: r.Mean()}
+	s.Serves, s.Evidence = r.Serves()
+	if tasks, caches := r.domain.Tokens(); caches > 0 {
+		s.Rho = float64(tasks) / float64(caches)
 	}
-	return max(quote, min(fastest, quotes*quote))
+	return s
 }

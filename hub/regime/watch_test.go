@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"souk/market"
 )
 
 // desk plays one hub in front of agents that serve so many tasks a second, each at once, and what waits.
@@ -24,11 +22,11 @@ type desk struct {
 }
 
 func newDesk(seed uint64, servers int, takes, idle time.Duration) *desk {
-	return &desk{w: NewWatch(DefaultControl()), rng: rand.New(rand.NewPCG(seed, 1)),
+	return &desk{w: NewWatch(), rng: rand.New(rand.NewPCG(seed, 1)),
 		servers: make([]time.Duration, servers), takes: takes, idle: idle, now: time.Hour, next: time.Hour}
 }
 
-// knee is how many tasks a second the desk serves at most.
+// knee returns the tasks a second that the desk serves at most.
 func (d *desk) knee() float64 { return float64(len(d.servers)) / d.takes.Seconds() }
 
 // play lets tasks come for some time at a rate, at random, and calls each after every reading.
@@ -46,7 +44,6 @@ func (d *desk) play(length time.Duration, rate float64, each func()) {
 					takes = time.Duration(float64(takes) * min(10, d.rng.ExpFloat64()))
 				}
 				d.w.Served(d.now-d.queue[0], d.idle, d.idle)
-				d.w.Priced(0, 1000)
 				d.w.Ended(takes)
 				d.servers[i], d.queue = d.now+takes, d.queue[1:]
 			}
@@ -62,8 +59,8 @@ func (d *desk) play(length time.Duration, rate float64, each func()) {
 	}
 }
 
-// fleets are as small as still serve eight tasks a second: of fewer too few come within 15 s to tell that
-// they are twice as many.
+// fleets serve eight tasks a second or more: of fewer too few come within 15 s to tell that they are twice as
+// many.
 var fleets = []struct {
 	slots  int
 	takes  time.Duration
@@ -71,8 +68,7 @@ var fleets = []struct {
 }{{16, 2 * time.Second, false}, {16, 2 * time.Second, true}, {64, 2 * time.Second, false},
 	{64, 8 * time.Second, false}, {128, 2 * time.Second, false}}
 
-// Twice what can be served is seen within 15 s by the slowdown; by the others it is seen, too, where they can
-// tell. What has begun does not end within 30 s.
+// Twice what can be served is seen within 15 s. What has begun does not end within 30 s.
 func TestTwiceTheKneeIsSeen(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of computing")
@@ -80,7 +76,7 @@ func TestTwiceTheKneeIsSeen(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	for _, f := range fleets {
-		late := map[Signal]int{}
+		late := 0
 		for i := range uint64(60) {
 			d := newDesk(seed+i, f.slots, f.takes, 50*time.Millisecond)
 			d.varied = f.varied
@@ -89,19 +85,14 @@ func TestTwiceTheKneeIsSeen(t *testing.T) {
 			if s := d.w.State(); s != Below {
 				t.Fatalf("%+v: %s at half of the knee", f, s)
 			}
-			began, seen := d.now, map[Signal]time.Duration{}
-			note := func() {
-				for s := range signals {
-					if state, _ := d.w.Reading(s); state > Below && seen[s] == 0 {
-						seen[s] = d.now - began
-					}
+			began, seen := d.now, time.Hour
+			d.play(time.Minute, 2*d.knee(), func() {
+				if d.w.State() > Below {
+					seen = min(seen, d.now-began)
 				}
-			}
-			d.play(time.Minute, 2*d.knee(), note)
-			for _, s := range []Signal{Slowdown, TTFT, Backlog} {
-				if at, ok := seen[s]; !ok || at > 15*time.Second {
-					late[s]++
-				}
+			})
+			if seen > 15*time.Second {
+				late++
 			}
 			d.queue = nil // all at once it is over
 			over := d.now
@@ -118,8 +109,8 @@ func TestTwiceTheKneeIsSeen(t *testing.T) {
 				t.Errorf("%+v: %s five minutes after it was over", f, state)
 			}
 		}
-		if late[Slowdown] > 3 { // one in twenty; of thousands one in two hundred was
-			t.Errorf("%+v: of 60 times twice the knee was not seen within 15 s: %v", f, late)
+		if late > 3 { // one in twenty; of thousands one in two hundred was
+			t.Errorf("%+v: of 60 times twice the knee was not seen within 15 s %d times", f, late)
 		}
 	}
 }
@@ -138,12 +129,12 @@ func TestAStateEndsLate(t *testing.T) {
 		}
 	}
 	anew := func() {
-		d = detector{theta: thresholds[Slowdown]}
+		d = detector{}
 		now = 0
 		if play(6, 6); d.state != Below {
 			t.Fatal("two readings above are a regime, and their mean is below")
 		}
-		d = detector{theta: thresholds[Slowdown]}
+		d = detector{}
 		play(20)
 		if d.state != Below {
 			t.Fatal("one reading above is a regime")
@@ -170,7 +161,7 @@ func TestAStateEndsLate(t *testing.T) {
 		}
 	}
 	anew()
-	for d.mean() >= margin*d.theta[0] {
+	for d.mean() >= margin*thresholds[0] {
 		play(low)
 	}
 	began := d.since
@@ -182,7 +173,7 @@ func TestAStateEndsLate(t *testing.T) {
 	if stayed := time.Duration(now - began); stayed < 30*time.Second {
 		t.Errorf("it ended after %v", stayed)
 	}
-	for d = (detector{theta: thresholds[Slowdown]}); d.state == Below; { // and straight from above to nothing
+	for d = (detector{}); d.state == Below; { // and straight from above to nothing
 		play(high)
 	}
 	began = now
@@ -208,10 +199,8 @@ func TestNothingChangesBelowTheKnee(t *testing.T) {
 		d.varied = f.varied
 		first := ""
 		d.play(time.Hour, 0.8*d.knee(), func() {
-			for s := range signals {
-				if state, mean := d.w.Reading(s); state != Below && first == "" {
-					first = fmt.Sprintf("%+v: %s says %s after %v, mean %.1f", f, s, state, d.now-time.Hour, mean)
-				}
+			if s := d.w.State(); s != Below && first == "" {
+				first = fmt.Sprintf("%+v: %s after %v, mean %.1f", f, s, d.now-time.Hour, d.w.Mean())
 			}
 		})
 		if first != "" {
@@ -227,7 +216,7 @@ func TestNothingChangesBelowTheKnee(t *testing.T) {
 // One burst is no regime, nor are tasks that wait because what they need most is short: as much as can be
 // served comes all the time, and evidence for more is soon gone.
 func TestEvidenceIsSoonGone(t *testing.T) {
-	w := NewWatch(DefaultControl())
+	w := NewWatch()
 	w.Due(0)
 	read := func(came int, waited time.Duration) {
 		for i := range came {
@@ -242,11 +231,11 @@ func TestEvidenceIsSoonGone(t *testing.T) {
 	for range 20 {
 		read(32, 500*time.Millisecond)
 	}
-	if _, mean := w.Reading(Slowdown); mean > 1.2 {
+	if mean := w.Mean(); mean > 1.2 {
 		t.Fatalf("waits of half a second count, where chance makes them: mean %.1f", mean)
 	}
 	read(90, 2*time.Second)
-	if _, mean := w.Reading(Slowdown); mean < 5 {
+	if mean := w.Mean(); mean < 5 {
 		t.Errorf("mean %.1f: who waits does not count, where more comes than is served", mean)
 	}
 	for range 5 {
@@ -272,12 +261,12 @@ func TestWhatChanceExplains(t *testing.T) {
 		}
 	}
 	forgiven := func(slots int, takes time.Duration) time.Duration {
-		w := NewWatch(DefaultControl())
+		w := NewWatch()
 		w.Due(0)
 		w.Came(1)
 		w.Ended(takes)
 		w.Room(int64(Every), slots)
-		return w.room.forgiven
+		return w.capacity.forgiven
 	}
 	a, b, c := forgiven(16, 2*time.Second), forgiven(64, 2*time.Second), forgiven(16, 4*time.Second)
 	if a <= b || c <= a || forgiven(1<<20, time.Hour) != 0 {
@@ -287,7 +276,7 @@ func TestWhatChanceExplains(t *testing.T) {
 
 // An idle agent is not taken to answer faster than the fastest answer of the last half hour.
 func TestAQuoteThatIsTooShort(t *testing.T) {
-	w := NewWatch(DefaultControl())
+	w := NewWatch()
 	w.Due(0)
 	for k := range int64(2 * hour) {
 		w.Room(k*int64(Every), 8)
@@ -297,10 +286,10 @@ func TestAQuoteThatIsTooShort(t *testing.T) {
 		w.Served(0, 30*time.Millisecond, 10*time.Millisecond)
 		w.Read(w.next)
 	}
-	if _, mean := w.Reading(Slowdown); mean < 2.8 || mean > 3.3 {
+	if mean := w.Mean(); mean < 2.8 || mean > 3.3 {
 		t.Errorf("mean %.1f: three times what is fastest", mean)
 	}
-	if got := w.room.idle(time.Millisecond); got != 8*time.Millisecond {
+	if got := w.capacity.idle(time.Millisecond); got != 8*time.Millisecond {
 		t.Errorf("a quote of 1 ms is taken for %v", got)
 	}
 	for k := range int64(2 * hour) { // from now on
@@ -308,14 +297,14 @@ func TestAQuoteThatIsTooShort(t *testing.T) {
 		w.Served(0, 90*time.Millisecond, 20*time.Millisecond)
 		w.Read(w.next)
 	}
-	if got := w.room.idle(20 * time.Millisecond); got != 90*time.Millisecond {
+	if got := w.capacity.idle(20 * time.Millisecond); got != 90*time.Millisecond {
 		t.Errorf("%v, an hour after the last answer in 30 ms", got)
 	}
 }
 
 // Who gives up soon does not hide that others wait.
 func TestWhoGivesUpSoon(t *testing.T) {
-	w := NewWatch(DefaultControl())
+	w := NewWatch()
 	w.Due(0)
 	for range 10_000 {
 		w.Missed(time.Millisecond, time.Second, 1)
@@ -326,49 +315,44 @@ func TestWhoGivesUpSoon(t *testing.T) {
 	w.Room(int64(Every), 8)
 	w.Waits(100*time.Second, 0, time.Second, 10)
 	w.Read(int64(Every))
-	if _, mean := w.Reading(Slowdown); mean < 25 {
+	if mean := w.Mean(); mean < 25 {
 		t.Errorf("mean %.1f: tasks that nobody waits for make it small", mean)
 	}
 }
 
 // What is no number, or of a clock that went mad, is no reading.
 func TestWhatIsNoReading(t *testing.T) {
-	for _, theta := range thresholds {
-		d := detector{theta: theta}
-		for _, x := range []float64{math.NaN(), -1, math.Inf(-1)} {
-			d.add(0, [tracks]float64{x, x}, false, false)
-			if d != (detector{theta: theta}) {
-				t.Errorf("%v is taken for a reading", x)
-			}
-		}
-		d.add(0, [tracks]float64{math.Inf(1), math.Inf(1)}, false, false)
-		if !(d.mean() <= most) {
-			t.Errorf("mean %v", d.mean())
+	var d detector
+	for _, x := range []float64{math.NaN(), -1, math.Inf(-1)} {
+		d.add(0, [tracks]float64{x, x}, false, false)
+		if d != (detector{}) {
+			t.Errorf("%v is taken for a reading", x)
 		}
 	}
-	w := NewWatch(DefaultControl())
+	d.add(0, [tracks]float64{math.Inf(1), math.Inf(1)}, false, false)
+	if !(d.mean() <= most) {
+		t.Errorf("mean %v", d.mean())
+	}
+	w := NewWatch()
 	w.Due(0)
 	for k := range int64(100) { // agents say nothing of first tokens
 		for range 50 {
 			w.Served(0, 0, time.Second)
 			w.Served(0, time.Second, 0)
 			w.Served(0, -time.Second, time.Second)
-			w.Priced(-1, -1)
 		}
 		w.Waits(0, 0, 0, 1)
 		w.Waits(-time.Hour, 0, time.Second, 1)
 		w.Read(k * int64(Every))
 	}
-	for _, s := range []Signal{Slowdown, TTFT, Price} {
-		if state, mean := w.Reading(s); state != Below || mean > 1 {
-			t.Errorf("%s says %s, mean %v, of nothing", s, state, mean)
-		}
+	if state, mean := w.State(), w.Mean(); state != Below || mean > 1 {
+		t.Errorf("%s, mean %v, of nothing", state, mean)
 	}
 }
 
 // A hub that slept takes one reading, and of what was before none.
 func TestAWatchThatSlept(t *testing.T) {
-	w := NewWatch(DefaultControl())
+	w := NewWatch()
 	w.Due(0)
 	for range 100 {
 		w.Served(0, time.Hour, time.Millisecond)
@@ -383,18 +367,18 @@ func TestAWatchThatSlept(t *testing.T) {
 	for k := range int64(60) {
 		w.Read(int64(24*time.Hour) + (k+1)*int64(Every))
 	}
-	if state, mean := w.Reading(Slowdown); state != Below || mean > 1.01 {
+	if state, mean := w.State(), w.Mean(); state != Below || mean > 1.01 {
 		t.Errorf("%s with mean %v a day later", state, mean)
 	}
 }
 
 // Where few tasks end the window is doubled until it holds twenty, and holds a minute at most.
 func TestTheWindowOfAReading(t *testing.T) {
-	w := NewWatch(DefaultControl())
+	w := NewWatch()
 	w.Due(0)
 	read := func() float64 {
 		w.Read(w.next)
-		return w.tests[Slowdown].mean()
+		return w.Mean()
 	}
 	for range 19 {
 		w.Served(0, time.Second, time.Second)
@@ -406,11 +390,11 @@ func TestTheWindowOfAReading(t *testing.T) {
 	if got := read(); got < 3 { // 0.3*10 + 0.7*1, of thirty alone
 		t.Errorf("mean %v: the interval before is read with one that has enough", got)
 	}
-	w = NewWatch(DefaultControl())
+	w = NewWatch()
 	w.Due(0)
 	w.Served(0, 100*time.Second, time.Second)
 	for k := range 15 {
-		before := w.tests[Slowdown].mean()
+		before := w.Mean()
 		if got := read(); (got > before) != (k < intervals) {
 			t.Errorf("reading %d: mean %v after %v: one task is read for a minute", k, got, before)
 		}
@@ -419,7 +403,7 @@ func TestTheWindowOfAReading(t *testing.T) {
 
 // A task that is turned away counts as long as the longest that waits.
 func TestWhoIsTurnedAwayCounts(t *testing.T) {
-	w := NewWatch(DefaultControl())
+	w := NewWatch()
 	w.Due(0)
 	for range 1000 {
 		w.Served(0, time.Second, time.Second)
@@ -429,31 +413,14 @@ func TestWhoIsTurnedAwayCounts(t *testing.T) {
 		w.Turned()
 	}
 	w.Read(int64(Every))
-	if _, mean := w.Reading(Slowdown); mean < 10 {
+	if mean := w.Mean(); mean < 10 {
 		t.Errorf("mean %v", mean)
 	}
 }
 
-// Prices are read by the mean cost, whatever the unit.
-func TestPricesByCost(t *testing.T) {
-	for _, unit := range []market.Credits{1, 1000, market.Credit} {
-		w := NewWatch(DefaultControl())
-		w.Due(0)
-		for k := range int64(3) {
-			for range 100 {
-				w.Priced(3*unit, unit)
-			}
-			w.Read((k + 1) * int64(Every))
-		}
-		if state, mean := w.Reading(Price); state != Transition || mean < 1.9 || mean > 2.1 {
-			t.Errorf("%s, mean %v, where slots cost three times what tasks do", state, mean)
-		}
-	}
-}
-
-// A reading takes little, and allocates nothing once an hour has passed.
+// A reading takes little, and allocates nothing.
 func BenchmarkRead(b *testing.B) {
-	w := NewWatch(DefaultControl())
+	w := NewWatch()
 	now := int64(0)
 	w.Due(now)
 	one := func() {

@@ -1,5 +1,6 @@
 // Package round decides who begins where and what a slot costs. It is pure: agents and estimates in, a round
-// for package market out, and what its outcome teaches about the prices of slots.
+// for package market out. What rounds teach about the prices of slots follows from their records alone, so it
+// is in package market (Rates), where an audit finds it, too.
 //
 // Whoever waits is matched, jointly and exactly, to a slot that is free or to one that will soon be. Who is
 // matched to a free one begins; the others wait, and are matched anew when something changes. A slot has one
@@ -8,10 +9,8 @@
 //	weight(i, a, t)  value of task i at agent a when its seat comes in t, less cost, less toll; who has no
 //	                 seat of weight 0 or more gets none
 //	toll(i, a)       max(0, price(a) * (service(i, a) + running(a) * prefill(i, a)) - common)
-//	                 + running(a) * density(a) * prefill(i, a) * busy(a)^2
 //
-// The first part of the toll is the slot, for as long as the task keeps it and keeps it from those who run
-// there; the second is what it costs these to wait while its prompt is computed, which counts where slots are
-// not short. What everybody would pay moves nobody, so nobody pays it: common. Each number in a toll is of
-// earlier rounds, so no bid of a round moves one in that round.
+// The toll is the slot, for as long as the task keeps it, and keeps those who run there from theirs while its
+// prompt is computed. What everybody would pay moves nobody, so nobody pays it: common. Each number in a toll
+// is of earlier rounds, so no bid of a round moves one in that round.
 package round

@@ -1,44 +1,27 @@
 package round
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
-// Fit says which of those who wait are in a round of at most so many, where their clients are given by
-// arrival; nil: all. Of the client with most of them the newest is left out, in turn: how many one has
-// waiting takes nothing from those who have few, and no bid decides.
-func Fit(clients []string, most int) []bool {
-	if len(clients) <= most {
-		return nil
+// Fit says who of those that wait, by arrival, are in a round of at most so many, and who are left out. Of
+// the client with most of them the newest is left out, in turn: how many one has waiting takes nothing from
+// those who have few, and no bid decides.
+func Fit[T any](all []T, client func(T) string, most int) (in, out []T) {
+	if len(all) <= most {
+		return all, nil
 	}
-	counts := map[string]int{}
-	for _, c := range clients {
+	counts, nth, order := map[string]int{}, make([]int, len(all)), make([]int, len(all))
+	for i, t := range all {
+		c := client(t)
+		nth[i], order[i] = counts[c], i
 		counts[c]++
 	}
-	sizes := make([]int, 0, len(counts))
-	for _, n := range counts {
-		sizes = append(sizes, n)
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(nth[a], nth[b]) })
+	slices.Sort(order[:most])
+	for _, i := range order {
+		out = append(out, all[i])
 	}
-	slices.Sort(sizes)
-	// each client has so many at most; as many more as are left are of those who came first
-	each, left := 0, max(0, most)
-	for i, n := range sizes {
-		among := len(sizes) - i
-		if rise := min(n-each, left/among); rise > 0 {
-			each, left = each+rise, left-rise*among
-		}
-		if each < n {
-			break
-		}
-	}
-	in := make([]bool, len(clients))
-	clear(counts)
-	for i, c := range clients {
-		counts[c]++
-		switch n := counts[c]; {
-		case n <= each:
-			in[i] = true
-		case n == each+1 && left > 0:
-			in[i], left = true, left-1
-		}
-	}
-	return in
+	return out[:most:most], out[most:]
 }

@@ -6,15 +6,22 @@ import (
 	"souk/market"
 )
 
-// Kept is what became of seats to come: of what a task was to have at the first that it was given, the share
-// that was left when it began or was refused. Where all are served it is 1, and a slot's price is the seconds
-// that it saves; where somebody is squeezed out it falls, and a slot's price is what he would have had.
+// Kept follows what became of seats to come: of what a task was to have at the first that it was given, the
+// share that was left when it began or was refused. Where all are served it is 1, and a slot's price is the
+// seconds that it saves; where somebody is squeezed out it falls, and a slot's price is what he would have
+// had.
 type Kept struct {
 	got, of float64 // tasks, fading
 	at      int64
 }
 
 const keeps = 10 * time.Second
+
+// Resume goes on where so much of seats to come was lost, of [market.FullShare], as if by ten tasks.
+func (k *Kept) Resume(now int64, lost uint32) {
+	const tasks = 10
+	*k = Kept{got: tasks * (1 - float64(lost)/market.FullShare), of: tasks, at: now}
+}
 
 // End takes in a task that was to have planned, and has so much now; refused: 0.
 func (k *Kept) End(now int64, planned, has market.Credits) {

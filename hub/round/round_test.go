@@ -1,11 +1,12 @@
 package round
 
 import (
-	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
+	"souk/hub/estimate"
 	"souk/market"
 )
 
@@ -20,12 +21,20 @@ func TestFit(t *testing.T) {
 			clients[i] = string(rune('a' + rng.IntN(1+rng.IntN(8))))
 		}
 		most := rng.IntN(45)
-		in := Fit(clients, most)
-		if (in == nil) != (len(clients) <= most) {
-			t.Fatalf("%v of %d: %v", clients, most, in)
+		all := make([]int, len(clients))
+		for i := range all {
+			all[i] = i
 		}
-		if in == nil {
+		fit, out := Fit(all, func(i int) string { return clients[i] }, most)
+		if len(fit)+len(out) != len(all) || !slices.IsSorted(fit) {
+			t.Fatalf("%v of %d: %v and %v", clients, most, fit, out)
+		}
+		if len(out) == 0 {
 			continue
+		}
+		in := make([]bool, len(all))
+		for _, i := range fit {
+			in[i] = true
 		}
 		counts := map[string]int{}
 		taken, least, last := 0, 1<<30, map[string]bool{}
@@ -65,14 +74,13 @@ func FuzzSeat(f *testing.F) {
 			t.Skip()
 		}
 		rng := rand.New(rand.NewPCG(seed, 1))
-		class := &Class{}
-		class.Ended(time.Duration(service))
-		class.prefill = moved(0, time.Duration(prefill))
-		agents := make([]Agent, 1+rng.IntN(40))
+		from := estimate.Snapshot{Agents: make([]estimate.Agent, 1+rng.IntN(40)), Classes: []estimate.Class{{
+			Service: min(max(time.Millisecond, time.Duration(service)), market.MaxIn),
+			Prefill: max(0, min(time.Duration(prefill), market.MaxIn))}}}
+		agents := from.Agents
 		for i := range agents {
 			a := &agents[i]
-			*a = Agent{Class: class, Slots: rng.IntN(1 << rng.IntN(17)),
-				Ahead: time.Duration(rng.Int64() >> rng.IntN(63))}
+			*a = estimate.Agent{Slots: rng.IntN(1 << rng.IntN(17))}
 			a.Free = rng.IntN(a.Slots + 1)
 			a.Running = a.Slots - a.Free
 			a.Overdue = rng.IntN(a.Running + 1)
@@ -81,16 +89,18 @@ func FuzzSeat(f *testing.F) {
 				a.Since = 1 + rng.Int64N(100)
 			}
 		}
-		Seat(agents, tasks)
+		var all Seats
+		all.set(&from, tasks)
 		for i := range agents {
-			slots, err := market.ValidateSeats(agents[i].Seats)
+			seats := all.of(i)
+			slots, err := market.ValidateSeats(seats)
 			if err != nil || slots > tasks+mostLater {
 				t.Fatalf("%d slots for %d tasks: %v", slots, tasks, err)
 			}
 			last := time.Duration(0)
-			for _, s := range agents[i].Seats {
+			for _, s := range seats {
 				if s.In < last {
-					t.Fatalf("agent %d: %v", i, agents[i].Seats)
+					t.Fatalf("agent %d: %v", i, seats)
 				}
 				last = s.In
 			}
@@ -100,44 +110,16 @@ func FuzzSeat(f *testing.F) {
 
 // An agent whose only task hangs is expected to end it no sooner than it has run so far.
 func TestWhatIsOverdueIsNotExpectedToEnd(t *testing.T) {
-	class := &Class{}
-	agents := []Agent{{Class: class, Slots: 1, Running: 1, Overdue: 1, Age: time.Hour},
-		{Class: class, Slots: 1, Running: 1, Since: 1}}
-	Seat(agents, 4)
-	if in := agents[0].Seats[0].In; in < time.Hour {
+	const service = 3 * time.Second
+	var seats Seats
+	seats.set(&estimate.Snapshot{Classes: []estimate.Class{{Service: service}}, Agents: []estimate.Agent{
+		{Slots: 1, Running: 1, Overdue: 1, Age: time.Hour}, {Slots: 1, Running: 1, Since: 1}}}, 4)
+	if in := seats.of(0)[0].In; in < time.Hour {
 		t.Errorf("a task that has run for an hour is to end in %v", in)
 	}
-	if in := agents[1].Seats[0].In; in != usualService {
-		t.Errorf("the other agent's is to end in %v, want %v", in, usualService)
+	if in := seats.of(1)[0].In; in != service {
+		t.Errorf("the other agent's is to end in %v, want %v", in, service)
 	}
-}
-
-// Prices and tolls hold at every edge: none is negative, none passes its bound, and they wane by themselves.
-func FuzzRate(f *testing.F) {
-	f.Add(int64(1), int64(time.Second), int64(1<<62), int64(1<<61), int64(time.Second))
-	f.Add(int64(24*time.Hour), int64(0), int64(market.MaxCredits), int64(0), int64(1<<62))
-	f.Fuzz(func(t *testing.T, dt, service, more, others, prefill int64) {
-		var r Rate
-		class := &Class{}
-		now := int64(1)
-		for range 4 {
-			others := max(0, min(more, others))
-			r.Learn(now, time.Duration(service), "c", market.Credits(max(0, more)), market.Credits(others))
-			r.Begun(now, class, market.Credits(more), time.Duration(prefill))
-			p, w := r.Price(now), r.Without(now, "c")
-			if p < 0 || p > market.MaxWorth || w < 0 || w > p {
-				t.Fatalf("a price of %s, without its client %s", p, w)
-			}
-			tolls := NewTolls(now, []Agent{{Class: class, Rate: &r, Slots: 2, Running: 1}})
-			if x := tolls.Of(0, time.Duration(max(0, service)), class.prefill); x < 0 || x > market.MaxWorth {
-				t.Fatalf("a toll of %s", x)
-			}
-			now += max(0, min(dt, int64(365*24*time.Hour)))
-			if later := r.Price(now); later > p {
-				t.Fatalf("%s, and later %s", p, later)
-			}
-		}
-	})
 }
 
 // Each seat to come counts once, by the part of it that is left; who is refused has nothing.
@@ -157,25 +139,9 @@ func TestKept(t *testing.T) {
 	if got := k.Share(); got < market.FullShare*999/1000 || got > market.FullShare {
 		t.Errorf("a day later one has all that it was to have, and the share is %d", got)
 	}
-}
-
-// What was wanted long ago costs nothing any more: no nano-credit stays, of a price or of what a client adds
-// to it, and of more clients than are remembered those who add most are.
-func TestPricesEnd(t *testing.T) {
-	var r Rate
-	now := int64(1)
-	for i := range 2 * mostExcess {
-		now += int64(learns)
-		r.Learn(now, time.Second, fmt.Sprint("c", i), market.Credits(1000+1000*i), 0)
-	}
-	if last := fmt.Sprint("c", 2*mostExcess-1); !r.Owes(last) || len(r.excess) > mostExcess {
-		t.Errorf("%d clients are remembered, and the last is not", len(r.excess))
-	}
-	for range 200 {
-		now += int64(learns)
-		r.Learn(now, time.Second, "", 0, 0)
-	}
-	if p := r.Price(now); p != 0 || len(r.excess) > 0 {
-		t.Errorf("after minutes without a wish a second costs %s, and %d clients are to blame", p, len(r.excess))
+	var again Kept
+	again.Resume(day, market.FullShare/4)
+	if got := again.Share(); got != market.FullShare*3/4 {
+		t.Errorf("where a quarter was lost an earlier hub goes on with a share of %d", got)
 	}
 }

@@ -6,128 +6,97 @@ import (
 	"slices"
 	"time"
 
+	"souk/hub/estimate"
 	"souk/market"
 )
 
-// Agent is what a round needs of an agent that takes tasks.
-type Agent struct {
-	ID    market.AgentID
-	Class *Class // of agents that are alike
-	Rate  *Rate  // of its slots
-
-	Second market.Credits // of a slot, by rounds before: the price that tolls of this round are made of
-
-	Slots, Running int           // it has, and of these are in use
-	Free           int           // that may be given away now
-	Since          int64         // nanoseconds: when what runs longest and is not overdue began; 0: nothing
-	Overdue        int           // tasks in its slots that have run so long that they are not expected to end
-	Age            time.Duration // of these, for how long the youngest has run
-	Ahead          time.Duration // to compute the prompts that it has in hand
-
-	Seats []market.Seat // see Seat
-
-	beside int // agents of its class that run something, itself among them
-	rank   int // how many of these have a task that runs longer than each of its own
-}
-
-// Class is what agents have in common that are alike.
-type Class struct {
-	service, prefill time.Duration // mean time that a task keeps a slot, and that its prompt takes
-	agents           []int32       // while seats are set
-}
-
-// usualService is how long a task is taken to keep a slot before one has ended.
-const usualService = 3 * time.Second
-
-// Service is how long a task keeps a slot of the class, on the mean.
-func (c *Class) Service() time.Duration {
-	return max(time.Millisecond, cmp.Or(c.service, usualService))
-}
-
-// Ended takes in how long a task kept its slot.
-func (c *Class) Ended(held time.Duration) { c.service = moved(c.Service(), held) }
-
-// moved is a moving mean over some twenty.
-func moved(mean, x time.Duration) time.Duration {
-	if x = max(0, min(x, market.MaxIn)); mean == 0 {
-		return x
-	}
-	return mean + (x-mean)/20
-}
-
-// Overdue is how many times as long as is usual a task runs that is not expected to end.
-const Overdue = 3
-
 const (
-	single = 8 // seats of an agent that stand one by one; after these they are taken together
+	// seats of an agent that stand one by one; after these two, four and so on are taken together. Of those
+	// to come two are enough: with eight tasks had no more, and rounds took half as long again.
+	singleFree, singleLater = 8, 2
 	// to come, of an agent: a plan for more reaches further than any forecast
 	mostLater = 1 << 10
 )
 
-// Seat sets the seats of all agents for so many tasks: those that are free, one behind the other by the time
+// Seats lists the seats of the agents of a round, in memory that the next one uses again.
+type Seats struct {
+	all     []market.Seat
+	first   []int32 // of each agent, in all; and of what would be the next one's
+	alike   [][]int32
+	placing []placing
+	latest  time.Duration // when the last of all comes
+}
+
+// placing is an agent's place among those of its class that run something.
+type placing struct{ beside, rank int }
+
+// of are an agent's seats, those that are free first.
+func (s *Seats) of(agent int) []market.Seat {
+	from, to := s.first[agent], s.first[agent+1]
+	return s.all[from:to:to]
+}
+
+// set sets the seats of all agents for so many tasks: those that are free, one behind the other by the time
 // that a prompt takes, and those to come. Ends of agents that are alike are taken together: the first of four
 // comes four times as soon as that of one. With n agents alike that run something, of which r do so longer
 // than agent a, the k-th seat to come of a comes after k*n + r + 1 such ends. What is overdue ends no sooner
 // than it has run so far.
-func Seat(agents []Agent, tasks int) {
-	for i := range agents {
-		c := agents[i].Class
-		c.agents = append(c.agents, int32(i))
-	}
-	for i := range agents {
-		c := agents[i].Class
-		if int(c.agents[0]) != i {
-			continue // it is done with the first of the class
-		}
-		slices.SortStableFunc(c.agents, func(a, b int32) int {
-			x, y := &agents[a], &agents[b]
-			if (x.Since == 0) != (y.Since == 0) {
-				return cmp.Compare(y.Since, x.Since) // who runs nothing comes last
-			}
-			return cmp.Compare(x.Since, y.Since)
-		})
-		run := len(c.agents)
-		for run > 0 && agents[c.agents[run-1]].Since == 0 {
-			run--
-		}
-		for rank, k := range c.agents {
-			if a := &agents[k]; rank < run {
-				a.beside, a.rank = run, rank
-			} else {
-				a.beside, a.rank = 1, 0
-			}
-		}
-	}
+func (s *Seats) set(from *estimate.Snapshot, tasks int) {
+	agents := from.Agents
+	s.rank(from)
+	s.all, s.first, s.latest = s.all[:0], append(s.first[:0], 0), 0
 	share := 2*tasks/max(1, len(agents)) + 1
 	for i := range agents {
-		agents[i].seat(min(tasks, share+agents[i].Slots))
+		a := &agents[i]
+		s.seat(a, &from.Classes[a.Class], s.placing[i], min(tasks, share+a.Slots))
+		s.first = append(s.first, int32(len(s.all)))
 	}
+}
+
+// rank finds of each agent how many of its class run something, and how many of these for longer.
+func (s *Seats) rank(from *estimate.Snapshot) {
+	agents := from.Agents
+	s.alike = slices.Grow(s.alike[:0], len(from.Classes))[:len(from.Classes)]
+	for c := range s.alike {
+		s.alike[c] = s.alike[c][:0]
+	}
+	s.placing = s.placing[:0]
 	for i := range agents {
-		agents[i].Class.agents = agents[i].Class.agents[:0]
+		s.placing = append(s.placing, placing{1, 0}) // who runs nothing stands alone
+		if c := agents[i].Class; agents[i].Since != 0 {
+			s.alike[c] = append(s.alike[c], int32(i))
+		}
+	}
+	for _, alike := range s.alike {
+		slices.SortStableFunc(alike, func(a, b int32) int {
+			return cmp.Compare(agents[a].Since, agents[b].Since)
+		})
+		for rank, k := range alike {
+			s.placing[k] = placing{len(alike), rank}
+		}
 	}
 }
 
 // seat sets the seats of an agent, at most so many slots. None to come comes before one that is free.
-func (a *Agent) seat(most int) {
-	a.Seats = a.Seats[:0]
-	free := max(0, a.Ahead)
-	each(min(a.Free, most), func(middle, size int) {
-		free = max(0, a.Ahead) + times(a.Class.prefill, middle, 1)
-		a.add(market.Seat{Slots: size, In: free})
+func (s *Seats) seat(a *estimate.Agent, c *estimate.Class, at placing, most int) {
+	free := time.Duration(0)
+	each(min(a.Free, most), singleFree, func(middle, size int) {
+		free = times(c.Prefill, middle, 1)
+		s.add(market.Seat{Slots: size, In: free})
 	})
-	slots, service := a.Slots-a.Overdue, a.Class.Service()
+	slots := a.Slots - a.Overdue
 	if slots < 1 { // nothing else runs
 		slots, free = 1, max(free, min(a.Age, market.MaxIn))
 	}
-	each(min(most-a.Free, mostLater), func(middle, size int) {
-		end := times(service, middle*a.beside+a.rank+1, slots*a.beside)
-		a.add(market.Seat{Slots: size, In: max(end, free), Later: true})
+	each(min(most-a.Free, mostLater), singleLater, func(middle, size int) {
+		end := times(c.Service, middle*at.beside+at.rank+1, slots*at.beside)
+		s.add(market.Seat{Slots: size, In: max(end, free), Later: true})
 	})
 }
 
 // each shows n slots: the first one by one, then two, four and so on together. The middle one of some stands
 // for all.
-func each(n int, show func(middle, size int)) {
+func each(n, single int, show func(middle, size int)) {
 	for k, size := 0, 1; k < n; k += size {
 		if k >= single {
 			size = min(2*size, n-k)
@@ -146,12 +115,23 @@ func times(d time.Duration, n, of int) time.Duration {
 	return time.Duration(min(q, uint64(market.MaxIn)))
 }
 
-// add appends a seat. One of the same time as the last is one with it.
-func (a *Agent) add(s market.Seat) {
-	s.In = min(s.In.Truncate(time.Microsecond), market.MaxIn)
-	if k := len(a.Seats) - 1; k >= 0 && a.Seats[k].In == s.In && a.Seats[k].Later == s.Later {
-		a.Seats[k].Slots += s.Slots
+// add appends a seat to those of the agent at hand. One of the same time as the last is one with it.
+func (s *Seats) add(x market.Seat) {
+	x.In = min(x.In.Truncate(time.Microsecond), market.MaxIn)
+	s.latest = max(s.latest, x.In)
+	own := s.all[s.first[len(s.first)-1]:]
+	if k := len(own) - 1; k >= 0 && own[k].In == x.In && own[k].Later == x.Later {
+		own[k].Slots += x.Slots
 		return
 	}
-	a.Seats = append(a.Seats, s)
+	s.all = append(s.all, x)
+}
+
+// free counts the free seats, which stand first.
+func free(seats []market.Seat) int {
+	k := slices.IndexFunc(seats, func(s market.Seat) bool { return s.Later })
+	if k < 0 {
+		return len(seats)
+	}
+	return k
 }

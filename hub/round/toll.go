@@ -1,72 +1,124 @@
 package round
 
 import (
-	"math"
+	"slices"
 	"time"
 
+	"souk/hub/estimate"
 	"souk/market"
 )
 
-// Tolls are what slots cost in one round.
+// Tolls hold the prices of slots in one round.
 type Tolls struct {
-	now    int64
-	client string // without whom; "": whoever
-	own    []int  // of its tasks, how many run at each agent
-	agents []Agent
-	common market.Credits   // what everybody would pay
-	prices []market.Credits // a second, of each agent
+	slots  []slot         // of each agent
+	common market.Credits // what everybody would pay
+	least  int            // where that is; -1: nobody pays anything
 }
 
-// NewTolls are the tolls of a round with these agents, at now in nanoseconds.
-func NewTolls(now int64, agents []Agent) Tolls {
-	t := Tolls{now: now, agents: agents}
-	t.agree()
-	return t
+// slot holds the inputs of one agent's tolls.
+type slot struct {
+	second  market.Credits // price
+	service time.Duration  // of its class
+	running int
 }
 
-// Without are the tolls had a client not been there, of whom so many tasks run at each agent.
-func (t Tolls) Without(client string, run []int) Tolls {
-	t.client, t.own = client, run
-	t.agree()
-	return t
-}
+// clocked is the time of a snapshot as a record says it.
+func clocked(from *estimate.Snapshot) int64 { return max(0, from.Now/int64(time.Millisecond)) }
 
-// agree finds the least toll of those agents that run something. It depends on no task, and on no model that
-// a task names.
-func (t *Tolls) agree() {
-	least := market.Credits(math.MaxInt64)
-	t.prices = make([]market.Credits, len(t.agents))
-	for i := range t.agents {
-		t.prices[i] = t.price(i)
-		if t.running(i) > 0 {
-			least = min(least, market.PerSecond(t.prices[i], t.agents[i].Class.Service()))
+// set makes them those of a round with these agents, in the memory that they have. Everybody would pay the
+// least toll of those that run something. It depends on no task, and on no model that a task names.
+func (t *Tolls) set(from *estimate.Snapshot, rates *market.Rates) {
+	at := clocked(from)
+	t.slots, t.least, t.common = slices.Grow(t.slots[:0], len(from.Agents)), -1, 0
+	for i := range from.Agents {
+		a := &from.Agents[i]
+		s := slot{rates.Of(a.ID, at).PriceAt(at), market.WholeService(from.Classes[a.Class].Service),
+			max(0, min(a.Running, market.MaxSlots))}
+		t.slots = append(t.slots, s)
+		if c := market.PerSecond(s.second, s.service); s.running > 0 && (t.least < 0 || c < t.common) {
+			t.least, t.common = i, c
 		}
 	}
-	if t.common = least; least == math.MaxInt64 {
-		t.common = 0
+	if t.common == 0 {
+		t.least = -1
 	}
 }
 
-func (t *Tolls) running(i int) int {
-	n := t.agents[i].Running
-	if t.own != nil {
-		n -= t.own[i]
-	}
-	return max(0, n)
+// Others are the tolls had one client or another not been there.
+type Others struct {
+	whole *Tolls
+	by    map[string]int32 // clients: in list, from 1; 0: without it they are the same
+	list  []Tolls
 }
 
-func (t *Tolls) price(i int) market.Credits {
-	if t.client != "" {
-		return t.agents[i].Rate.Without(t.now, t.client)
+// set makes them those of a round without each client that waits, in the memory that they have.
+func (o *Others) set(whole *Tolls, from *estimate.Snapshot, waiters []estimate.Waiter,
+	rates *market.Rates) {
+	at := clocked(from)
+	o.whole, o.list = whole, o.list[:0]
+	if o.by == nil {
+		o.by = map[string]int32{}
 	}
-	return t.agents[i].Rate.Price(t.now)
+	clear(o.by)
+	for i := range waiters {
+		o.by[waiters[i].Client] = 0
+	}
+	for i := range from.Runs {
+		run := &from.Runs[i]
+		if x := o.own(run.Client); x != nil && run.Agent >= 0 {
+			x.slots[run.Agent].running = max(0, x.slots[run.Agent].running-1)
+		}
+	}
+	for k := range from.Agents {
+		r := rates.Of(from.Agents[k].ID, at)
+		for i := range r.Excess {
+			if x := o.own(r.Excess[i].Client); x != nil {
+				x.slots[k].second = r.Less(at, i)
+			}
+		}
+	}
+	for i := range o.list { // everybody would pay what is paid at the same agent as with the client
+		if x := &o.list[i]; x.least >= 0 {
+			x.common = market.PerSecond(x.slots[x.least].second, x.slots[x.least].service)
+		}
+	}
 }
 
-// Of is the toll, at least 0, of a task that keeps a slot of an agent for so long, of which its prompt is
-// computed for prefill.
-func (t *Tolls) Of(i int, service, prefill time.Duration) market.Credits {
-	beside := time.Duration(t.running(i)) * min(prefill, market.MaxIn/1024)
-	slot := market.PerSecond(t.prices[i], min(service, market.MaxIn)+beside) - t.common
-	stall := market.PerSecond(t.agents[i].Rate.stalls(t.now), beside)
-	return min(max(0, slot)+stall, market.MaxWorth)
+// own returns the tolls without a client; nil for a client that was not asked for.
+func (o *Others) own(client string) *Tolls {
+	i, in := o.by[client]
+	switch {
+	case !in:
+		return nil
+	case i > 0:
+		return &o.list[i-1]
+	}
+	k := len(o.list)
+	o.list = slices.Grow(o.list, 1)[:k+1] // with the memory that it has
+	x := &o.list[k]
+	*x = Tolls{slots: append(x.slots[:0], o.whole.slots...), least: o.whole.least}
+	o.by[client] = int32(k + 1)
+	return x
+}
+
+// Without are the tolls had a client not been there; nil if they are the same.
+func (o *Others) Without(client string) *Tolls {
+	if i := o.by[client]; i > 0 {
+		return &o.list[i-1]
+	}
+	return nil
+}
+
+// Of is the toll, at least 0, of a task's stay at an agent.
+func (t *Tolls) Of(i int32, stay market.Stay) market.Credits {
+	s := &t.slots[i]
+	if s.second == 0 {
+		return 0
+	}
+	return stay.Toll(s.second, s.running, t.common)
+}
+
+// stay rounds a task's stay as a record says it.
+func stay(e *estimate.Estimate) market.Stay {
+	return market.Stay{Service: market.WholeService(e.Service), Prefill: market.WholePrefill(e.Prefill)}
 }

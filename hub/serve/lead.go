@@ -9,7 +9,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
-	"souk/hub"
+	"souk/hub/account"
 	"souk/ledger"
 )
 
@@ -52,6 +52,7 @@ func (s *Server) standBy(ctx context.Context) (lead bus.Leadership, err, fatal e
 		case o := <-won:
 			return o.lead, o.err, nil
 		case quiet := <-beside:
+			s.twin = s.twin || quiet
 			switch {
 			case quiet && agents != nil:
 				agents.Stop()
@@ -150,7 +151,7 @@ func (s *Server) doubts() follow.Doubt {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	why, waits := s.node.Doubt()
+	why, waits := s.node.Money().Doubt()
 	return follow.Doubt{Why: why, Waits: waits}
 }
 
@@ -212,14 +213,14 @@ func (s *Server) lead(ctx context.Context, r follow.Reign) error {
 // begins waits until the treasury has said that the hub may begin, where its journal is empty.
 func (s *Server) begins(ctx context.Context, r follow.Reign) error {
 	s.mu.Lock()
-	f, ask := s.node.First(r.Epoch())
+	f, ask := s.node.Money().First(r.Epoch())
 	s.mu.Unlock()
 	defer s.unknown.Store(nil)
 	said := false
 	for wait := 50 * time.Millisecond; ask; wait = min(2*wait, time.Second) {
 		m := s.answer(ctx, f)
 		s.mu.Lock()
-		begins, err := s.node.Begin(m)
+		begins, err := s.node.Money().Begin(m)
 		s.mu.Unlock()
 		if begins || err != nil {
 			return err
@@ -253,15 +254,20 @@ func (s *Server) firstLed(ctx context.Context, r follow.Reign) error {
 	})
 }
 
-// since has the hub hear the treasury first where another led, and took tasks, since.
+// since has the hub hear the treasury first where another led, and took tasks, since. Where it knows by the
+// treasury alone that its journal is the newest, one that only led is enough: it may have had the treasury
+// contradicted.
 func (s *Server) since(ctx context.Context) error {
 	by, err := s.stands.Since(ctx, bus.LedKey(s.cfg.Journal))
-	if by == "" {
+	if by == "" && s.twin && s.deps.Journal.Confirmed() {
+		by = "one that took no task"
+	}
+	if s.twin = false; by == "" {
 		return err
 	}
 	s.mu.Lock()
-	s.node.Await(hub.LedSince)
-	waits := s.node.Refuses()
+	s.node.Money().Await(account.LedSince, false)
+	waits, _ := s.node.Refuses()
 	s.mu.Unlock()
 	s.deps.Journal.Settle(false)
 	s.log.Warn(waits, "led_by", by)
@@ -277,10 +283,10 @@ func (s *Server) settled(is ledger.Settled) {
 		return
 	}
 	s.log.Info("the hub's journal is the newest, by what the treasury says")
-	_ = s.led(context.Background()) // else within seconds; the log says so
+	_ = s.led(context.Background()) // else within seconds; led logs it
 }
 
-// ledAgain is how soon a registry is told again that did not answer, and how long it has for that.
+// ledAgain is the pause before the registry is told again if it did not answer, and bounds each attempt.
 const ledAgain = time.Second
 
 func (s *Server) led(ctx context.Context) error {

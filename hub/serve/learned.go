@@ -11,8 +11,8 @@ import (
 	"souk/bus/regular"
 )
 
-// rememberEvery is how often what the hub has learned is written down. What it learns in between is lost with
-// the process, and learned again.
+// rememberEvery is how often the learned state is written down. What is learned in between is lost with the
+// process, and learned again.
 const rememberEvery = time.Minute
 
 // relearn reads what an earlier life of this hub had learned. Without it the hub begins by what it assumes.

@@ -10,6 +10,7 @@ import (
 
 	"souk/bus"
 	"souk/hub"
+	"souk/hub/account"
 )
 
 // listen subscribes to everything that is said to this hub.
@@ -192,7 +193,7 @@ func (s *Server) ask(f hub.Funds) {
 	reply := s.answer(context.Background(), f)
 	// The request may have used up its own time. Just then the Node must hear that there was no answer, so
 	// handing it over has a time of its own.
-	late := time.NewTimer(hub.TreasuryTimeout)
+	late := time.NewTimer(account.TreasuryTimeout)
 	defer late.Stop()
 	select {
 	case s.in <- input{at: time.Now(), m: reply}:
@@ -201,9 +202,9 @@ func (s *Server) ask(f hub.Funds) {
 	}
 }
 
-// answer is what the treasury says to a request; unavailable if it says nothing.
+// answer returns the treasury's answer to a request; unavailable if none comes.
 func (s *Server) answer(ctx context.Context, f hub.Funds) *bus.FundsReply {
-	ctx, cancel := context.WithTimeout(ctx, hub.TreasuryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, account.TreasuryTimeout)
 	defer cancel()
 	reply := new(bus.FundsReply)
 	err := s.mark(&f.Request)

@@ -44,7 +44,7 @@ func TestATreasuryThatDoesNotAnswer(t *testing.T) {
 		tn := newTown(t)
 		tn.agent("a-1", 1, nil)
 		// its agent says nothing of itself
-		tn.hub(func(c *hub.Config) { c.Silence, c.Suspect = time.Hour, time.Hour })
+		tn.hub(nil)
 		for i := range 12 {
 			client := fmt.Sprint("c", i)
 			tn.mu.Lock()
@@ -166,7 +166,7 @@ func TestAnAnswerThatFindsTheQueueFull(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tn := newTown(t)
 				cfg := testConfig()
-				cfg.Queue, cfg.Silence, cfg.Suspect = 4, time.Hour, time.Hour
+				cfg.Queue = 4
 				b := tn.world.Bus(testConfig().Journal)
 				defer b.Close()
 				s, err := New(cfg,

@@ -44,7 +44,7 @@ func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscriptio
 		select {
 		case first = <-s.in:
 		case <-timer.C:
-		case q := <-s.inquiries:
+		case q := <-s.quoteRequests:
 			s.quote(q)
 			select { // a turn waits for one quote at most
 			case first = <-s.in:
@@ -64,11 +64,15 @@ func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscriptio
 				"holds", s.Stats().Holds)
 			return nil
 		case <-l.Lost():
-			return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
 		case <-l.Yield:
 			return follow.ErrGivesWay
 		case err := <-s.broken:
 			return err
+		}
+		select {
+		case <-l.Lost(): // what came in the same moment is for who leads now
+			return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
+		default:
 		}
 		r, quiet := s.turn(first)
 		if !r.Empty() {
@@ -106,7 +110,7 @@ func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscriptio
 	}
 }
 
-// asleep is how late a turn is if the process was stopped or starved.
+// asleep is the lateness of a turn that shows that the process was stopped or starved.
 const asleep = 2 * time.Second
 
 // turn steps the Node through what has arrived and says what is to be done.
@@ -183,9 +187,9 @@ func (s *Server) step(in input) {
 				"agent", in.gone)
 		}
 	case in.again:
-		s.node.Reconnected(in.at)
+		s.node.Hears(in.at, true)
 	case in.cut:
-		s.node.Disconnected(in.at)
+		s.node.Hears(in.at, false)
 	case in.set != nil:
 		if err := s.node.Configure(in.at, in.set.config); err != nil {
 			s.log.Warn("settings not applied", "err", err)

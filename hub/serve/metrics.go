@@ -11,7 +11,7 @@ import (
 	"souk/hub"
 )
 
-// Stats is what a hub did since its start, and what only a clock can tell of it.
+// Stats counts what a hub did since its start, with measured times.
 type Stats struct {
 	hub.Stats
 	Dropped int64 // messages that found the queue full
@@ -32,7 +32,7 @@ type Quantiles struct {
 	P50, P90, P99, Max time.Duration
 }
 
-// measures are what only a clock can tell.
+// measures holds the times that only a clock can tell.
 type measures struct {
 	mu       *sync.Mutex
 	decision *hdrhistogram.Histogram // arrival to dispatch sent, of tasks that found a slot free

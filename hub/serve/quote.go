@@ -12,8 +12,8 @@ const (
 	quoteBurst = 20
 )
 
-// inquiry is a question what a task would be given.
-type inquiry struct {
+// quoteRequest is a question what a task would be given.
+type quoteRequest struct {
 	at    time.Time
 	task  *bus.Task
 	reply string
@@ -67,7 +67,7 @@ func (s *Server) onQuote(m bus.Msg) {
 		return
 	}
 	select {
-	case s.inquiries <- inquiry{now, t, m.Reply}:
+	case s.quoteRequests <- quoteRequest{now, t, m.Reply}:
 	default:
 		s.refuseQuote(m.Reply, errManyQuotes, quoteBurst*quoteEvery)
 	}
@@ -83,7 +83,7 @@ func (s *Server) refuseQuote(to string, wrong error, retry time.Duration) {
 }
 
 // quote answers a question, if anybody still waits for that.
-func (s *Server) quote(q inquiry) {
+func (s *Server) quote(q quoteRequest) {
 	begun := time.Now()
 	if begun.Sub(q.at) > bus.QuoteWithin {
 		s.measures.quoted(bus.CodeLate)

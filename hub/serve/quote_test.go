@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub"
 	"souk/ledger"
 	"souk/ledger/journal"
 )
@@ -45,7 +44,7 @@ func TestAHubQuotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTown(t)
 		tn.agent("a-1", 1, nil)
-		s, stop := tn.hub(func(c *hub.Config) { c.Silence, c.Suspect = time.Hour, time.Hour })
+		s, stop := tn.hub(nil)
 		frames := func() (n int) {
 			if err := journal.Read(tn.dir, func(ledger.Frame) error { n++; return nil }); err != nil {
 				t.Fatal(err)
@@ -94,7 +93,7 @@ func TestAHubGivesSoManyQuotesASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTown(t)
 		tn.agent("a-1", 64, nil)
-		_, stop := tn.hub(func(c *hub.Config) { c.Silence, c.Suspect = time.Hour, time.Hour })
+		_, stop := tn.hub(nil)
 		data := encoded(t, task("ann", "q"))
 		said := func(n int) map[bus.Code]int {
 			var mu sync.Mutex
@@ -142,7 +141,7 @@ func TestOneClientTakesNobodysQuotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTown(t)
 		tn.agent("a-1", 64, nil)
-		_, stop := tn.hub(func(c *hub.Config) { c.Silence, c.Suspect = time.Hour, time.Hour })
+		_, stop := tn.hub(nil)
 		given := map[string]int{}
 		ask := func(client string) {
 			if q := tn.quote(encoded(t, task(client, "q"))); q.Code == "" {

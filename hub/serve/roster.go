@@ -11,7 +11,7 @@ import (
 	"souk/bus/follow"
 )
 
-// claimEvery is how often an agent is claimed anew that another hub still holds.
+// claimEvery is the pause before an agent is claimed anew that another hub still holds.
 const claimEvery = 500 * time.Millisecond
 
 // roster follows the registrations of agents whose first domain is served here, and claims each before it is

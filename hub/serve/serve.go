@@ -17,10 +17,11 @@ import (
 	"souk/bus"
 	"souk/bus/follow"
 	"souk/hub"
+	"souk/hub/account"
 	"souk/ledger"
 )
 
-// Deps are what a Server runs on.
+// Deps holds the ports of a Server.
 type Deps struct {
 	Bus      bus.Bus
 	Registry bus.Registry
@@ -58,6 +59,7 @@ type Server struct {
 	leading atomic.Bool
 	unknown atomic.Pointer[string] // why the hub may not begin its journal yet; nil: it has begun
 	why     string                 // what a hub that ends waited for last
+	twin    bool                   // a copy of the journal led while this hub stood by
 	trouble trouble                // with the registry
 	disk    bus.Outage             // of the room on it; of the loop alone
 
@@ -68,8 +70,8 @@ type Server struct {
 	asking  sync.WaitGroup // requests to the treasury
 	counter chan struct{}  // a place for each of those under way
 
-	inquiries chan inquiry
-	quotes    quoting // of onQuote alone
+	quoteRequests chan quoteRequest
+	quotes        quoting // of onQuote alone
 
 	measures measures
 }
@@ -104,8 +106,8 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	s := &Server{
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,
 		in: make(chan input, cfg.Queue), work: make(chan todo, maxGroups), broken: make(chan error, 1),
-		ready: make(chan struct{}), counter: make(chan struct{}, hub.MaxRequests),
-		inquiries: make(chan inquiry, 2*quoteBurst), measures: newMeasures(),
+		ready: make(chan struct{}), counter: make(chan struct{}, account.MaxRequests),
+		quoteRequests: make(chan quoteRequest, 2*quoteBurst), measures: newMeasures(),
 	}
 	s.stands.Registry, s.stands.Key, s.stands.TTL = deps.Registry, bus.HubKey(cfg.Domain), cfg.LeaseTTL
 	s.stands.Who, s.stands.Life, s.stands.Ended = "hub", deps.Journal.Life(), deps.Journal.Ended
@@ -165,13 +167,13 @@ func (s *Server) Leading() bool { return s.leading.Load() }
 func (s *Server) Foreign() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.node.Foreign()
+	return s.node.Money().Foreign()
 }
 
-// Refuses is why the hub takes no task now, whoever sends it; "": it does.
+// Refuses returns why the hub takes no task now, whoever sends it; "" if it does.
 func (s *Server) Refuses() string {
 	s.mu.Lock()
-	why := s.node.Refuses()
+	why, _ := s.node.Refuses()
 	s.mu.Unlock()
 	if why == "" && !s.deps.Journal.HasRoom() {
 		why = "the journal's disk is nearly full: free some space"
@@ -179,8 +181,8 @@ func (s *Server) Refuses() string {
 	return why
 }
 
-// Unready is why the hub does not sell: what the treasury says against its journal, that it does not lead, or
-// what keeps it from taking tasks; "": it sells.
+// Unready returns why the hub does not sell: the treasury contradicts its journal, it does not lead, or
+// something keeps it from taking tasks; "" if it sells.
 func (s *Server) Unready() string {
 	why := s.contradicted()
 	if why == "" && !s.Leading() {
@@ -199,8 +201,8 @@ func (s *Server) Unready() string {
 // Run replays the journal, then leads the domain whenever it wins the election, until ctx ends; then it
 // drains within DrainTimeout and returns nil. It returns an error if the journal refuses anything: what is
 // then in memory may never have happened. A hub that is told to end returns nil once its journal is closed,
-// and says why not if ctx ends before. One that finds its journal closed, or itself ended by the treasury,
-// says so in an error. It can be called once.
+// and the reason if ctx ends before. It returns an error if its journal is closed, or the treasury has ended
+// the hub. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.running.Swap(true) {
 		return errors.New("hub: Run was called before")
@@ -304,12 +306,12 @@ func (s *Server) replay() error {
 	}
 	s.mu.Lock()
 	err := s.node.Restore()
-	if s.deps.Journal.Moved() {
-		s.node.Await(hub.WasMoved)
+	if j := s.deps.Journal; j.Moved() || j.Confirmed() {
+		s.node.Money().Await(account.WasMoved, !j.Moved())
 	}
-	waits := s.node.Refuses()
+	waits, _ := s.node.Refuses()
 	s.mu.Unlock()
-	if waits != "" { // as after each start of the machine: if it lasts, it gives way, and says so
+	if waits != "" { // as after each start of the machine: if it lasts, it gives way, and logs it
 		s.log.Info(waits)
 	}
 	if seq, _, _ := s.node.Book().Last(); seq > 0 && err == nil {
@@ -323,17 +325,17 @@ func (s *Server) replay() error {
 func (s *Server) closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.node.Closed()
+	return s.node.Book().Closed(s.cfg.Journal)
 }
 
 // ends reports whether the hub ends, whether its journal is closed, and if not, what it waits for.
 func (s *Server) ends() (ending, closed bool, waits string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.node.Closing() {
+	if !s.node.Money().Closing() {
 		return false, false, ""
 	}
-	return true, s.node.Closed(), s.node.Waits()
+	return true, s.node.Book().Closed(s.cfg.Journal), s.node.Money().Waits()
 }
 
 // trouble is an outage of the registry, which several loops notice.

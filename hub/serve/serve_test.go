@@ -50,7 +50,7 @@ func TestServerServesSettlesAndStartsAgain(t *testing.T) {
 			book.OpenCount(), book.Avail("ann"))
 	}
 	tn.mu.Lock()
-	spent := cost + book.Balance(ledger.Surplus) // which is what tasks pay that make others wait
+	spent := cost + book.Balance(ledger.Surplus) // paid by tasks that make others wait
 	if got := tn.prepaid["ann"]; got != 1000*market.Credit-spent {
 		t.Errorf("after the stop ann has %v with the treasury, want all but the %v spent", got, spent)
 	}

@@ -13,7 +13,7 @@ import (
 	"souk/ledger"
 )
 
-// todo is what one turn of the loop wants done.
+// todo holds the effects of one turn of the loop.
 type todo struct {
 	hub.Ready
 	done chan struct{} // closed when it is; nil: nobody waits

@@ -4,11 +4,16 @@
 //
 // A session has a place at one agent, counted in blocks of the agent's cache for its last prompt and answer.
 // It keeps that until it ends or was silent for a while. Whose session has none waits until an agent has room
-// for it, first come, first served. Nothing here reads what a task offers.
+// for it: of the clients that wait the one with the fewest blocks first, and of one first come, first served.
+// Room is shared fairly: where none is left, a session takes the place of one of another client that was
+// silent for longest, where that client still has as many blocks then as its own. So nobody loses its only
+// session. Nothing here reads what a task offers.
 package session
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -31,15 +36,23 @@ func (p Params) Validate() error {
 
 // Agent is the cache of one agent. The zero Agent has no bound.
 type Agent struct {
-	room int // blocks for sessions; 0: it is not known how many
-	used int // of these
+	block int // tokens of one
+	room  int // blocks for sessions; 0: it is not known how many
+	used  int // of these
 }
 
 // margin is the part of its cache that is left for answers that grow longer than was expected.
 const margin = 20
 
-// Resize says how many blocks an agent's cache has; 0: it does not say.
-func (a *Agent) Resize(blocks int) { a.room = max(0, blocks-(blocks+margin-1)/margin) }
+// Resize says how many tokens an agent's cache holds, in blocks of so many; 0: it does not say.
+func (a *Agent) Resize(tokens, block int) {
+	a.block = max(1, block)
+	blocks := tokens / a.block
+	a.room = max(0, blocks-(blocks+margin-1)/margin)
+}
+
+// Need returns the blocks that so many tokens take.
+func (a *Agent) Need(tokens int) int { return max(1, (tokens+a.block-1)/max(1, a.block)) }
 
 // Blocks says how many sessions have, and how many there are for them.
 func (a *Agent) Blocks() (used, room int) { return a.used, a.room }
@@ -51,35 +64,28 @@ func (a *Agent) Fits(promised, need int) bool {
 	return a.room == 0 || beside == 0 || beside+need <= a.room
 }
 
-// Place is where a session is at home.
+// Place is a session's share of an agent's cache.
 type Place struct {
 	key          uint64 // 0: of a task without a session
+	client       string
 	agent        *Agent // nil: it has left
 	blocks, open int    // that it has, and turns that have come and not ended
 	last         time.Duration
 	over         bool // the session has ended, and its last turn has not
 }
 
-// move has a place be at an agent, with so many blocks.
-func (p *Place) move(a *Agent, blocks int) {
-	if p.agent != nil {
-		p.agent.used -= p.blocks
-	}
-	if p.agent, p.blocks = a, blocks; a != nil {
-		a.used += blocks
-	}
-}
-
 // Table holds the places of a hub's sessions. Its times are since any fixed moment.
 type Table struct {
 	Params
 	places map[uint64]*Place
+	held   map[string]int // blocks, by client
 }
 
-// New returns a table without places.
-func New(p Params) *Table { return &Table{Params: p, places: map[uint64]*Place{}} }
+// NewTable returns a table without places.
+func NewTable(p Params) *Table {
+	return &Table{Params: p, places: map[uint64]*Place{}, held: map[string]int{}}
+}
 
-// Places is how many sessions have one.
 func (t *Table) Places() int { return len(t.places) }
 
 // Come says that a session's turn has come: its place, or nil. It ends by Gone.
@@ -92,19 +98,33 @@ func (t *Table) Come(key uint64) *Place {
 	return p
 }
 
-// Award says that a turn, with what Come returned for it, goes to an agent, where it needs so many blocks:
-// there its session's place is from now on.
-func (t *Table) Award(p *Place, key uint64, a *Agent, need int) *Place {
+// move has a place be at an agent, with so many blocks.
+func (t *Table) move(p *Place, a *Agent, blocks int) {
+	if p.agent != nil {
+		p.agent.used -= p.blocks
+		if t.held[p.client] -= p.blocks; t.held[p.client] == 0 {
+			delete(t.held, p.client)
+		}
+	}
+	if p.agent, p.blocks = a, blocks; a != nil {
+		a.used += blocks
+		t.held[p.client] += blocks
+	}
+}
+
+// Award says that a client's turn, with what Come returned for it, goes to an agent, where it needs so many
+// blocks: there its session's place is from now on.
+func (t *Table) Award(p *Place, client string, key uint64, a *Agent, need int) *Place {
 	if p == nil {
 		p = t.Come(key) // another turn of it may have been given one meanwhile
 	}
 	if p == nil {
-		p = &Place{key: key, open: 1}
+		p = &Place{key: key, client: client, open: 1}
 		if key != 0 {
 			t.places[key] = p
 		}
 	}
-	p.move(a, max(1, need))
+	t.move(p, a, max(1, need))
 	return p
 }
 
@@ -118,7 +138,7 @@ func (t *Table) Gone(now time.Duration, p *Place) bool {
 }
 
 func (t *Table) free(p *Place) bool {
-	p.move(nil, 0)
+	t.move(p, nil, 0)
 	if t.places[p.key] == p {
 		delete(t.places, p.key)
 	}
@@ -142,7 +162,7 @@ func (t *Table) Leave(a *Agent) {
 		if p.agent != a {
 			continue
 		}
-		if p.move(nil, 0); p.open == 0 {
+		if t.move(p, nil, 0); p.open == 0 {
 			t.free(p)
 		}
 	}
@@ -160,24 +180,34 @@ func (t *Table) Sweep(now time.Duration) (freed bool) {
 
 // Asker is a turn of a round.
 type Asker struct {
-	Place *Place // nil: its session has none
-	Need  int    // blocks of its prompt and answer
-	May   []bool // by agent: where it may go, before Admit and after
+	Client string
+	Place  *Place // nil: its session has none
+	Need   int    // blocks of its prompt and answer
+	May    []bool // by agent: where it may go, before Admit and after
 }
 
-// Admit leaves of where each of the askers may go, in the order in which they came, the agent at which its
-// session is; without that, the agents that have room for it. Nobody takes what somebody who came before him
-// waits for.
-func Admit(agents []*Agent, askers []Asker) {
-	promised, barred := make([]int, len(agents)), make([]bool, len(agents))
+// Admit leaves of where each of the askers may go the agent at which its session is; without that, the agents
+// that have room for it, or had none and were made some. Nobody takes what somebody waits for whose client
+// has fewer blocks, or who came before him.
+func (t *Table) Admit(agents []*Agent, askers []Asker) {
+	var order []int
+	before, has := make([]int, len(askers)), map[string]int{}
 	for i := range askers {
-		x := &askers[i]
-		if x.home(agents) {
-			continue
+		if x := &askers[i]; !x.home(agents) {
+			before[i] = t.held[x.Client] + has[x.Client]
+			has[x.Client] += x.Need
+			order = append(order, i)
 		}
-		let := false
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(before[a], before[b]) })
+	promised, barred := make([]int, len(agents)), make([]bool, len(agents))
+	for _, i := range order {
+		x, let := &askers[i], false
 		for k, a := range agents {
 			let = let || x.May[k] && !barred[k] && a.Fits(promised[k], x.Need)
+		}
+		for k, a := range agents {
+			let = let || x.May[k] && !barred[k] && t.yields(a, promised[k], x.Need, before[i]+x.Need)
 		}
 		for k, a := range agents {
 			switch {
@@ -193,17 +223,46 @@ func Admit(agents []*Agent, askers []Asker) {
 	}
 }
 
+// yields makes room at an agent for so many blocks, beside those that are promised, where whose they are has
+// so many in all then: of the clients that have as many without it, the one with most gives up the place that
+// was silent for longest, and so on.
+func (t *Table) yields(a *Agent, promised, need, more int) bool {
+	var silent, given []*Place
+	for _, p := range t.places {
+		if p.agent == a && p.open == 0 {
+			silent = append(silent, p)
+		}
+	}
+	less := map[string]int{} // that clients have then
+	has := func(p *Place) int { return t.held[p.client] - less[p.client] }
+	for !a.Fits(promised, need) {
+		silent = slices.DeleteFunc(silent, func(p *Place) bool { return has(p)-p.blocks < more })
+		if len(silent) == 0 {
+			return false
+		}
+		p := slices.MinFunc(silent, func(p, q *Place) int {
+			return cmp.Or(cmp.Compare(has(q), has(p)), cmp.Compare(p.last, q.last), cmp.Compare(p.key, q.key))
+		})
+		silent, given = slices.DeleteFunc(silent, func(q *Place) bool { return q == p }), append(given, p)
+		less[p.client] += p.blocks
+		promised -= p.blocks
+	}
+	for _, p := range given {
+		t.free(p)
+	}
+	return true
+}
+
 // home keeps a turn at the agent at which its session is, if it may go there.
 func (x *Asker) home(agents []*Agent) bool {
 	if x.Place == nil || x.Place.agent == nil {
 		return false
 	}
-	for at, a := range agents {
-		if a == x.Place.agent && x.May[at] {
-			clear(x.May)
-			x.May[at] = true
-			return true
-		}
+	at := slices.Index(agents, x.Place.agent)
+	if at < 0 || !x.May[at] {
+		return false
 	}
-	return false
+	clear(x.May)
+	x.May[at] = true
+	return true
 }

@@ -1,6 +1,9 @@
 package session
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -14,10 +17,10 @@ func TestPlacesAreExact(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range 200 {
-		table := New(Params{Admit: true, Idle: 10 * time.Second})
+		table := NewTable(Params{Admit: true, Idle: 10 * time.Second})
 		agents := []*Agent{{}, {}, {}}
 		for _, a := range agents {
-			a.Resize(r.IntN(200))
+			a.Resize(r.IntN(200), 1)
 		}
 		type turn struct {
 			key   uint64
@@ -33,7 +36,8 @@ func TestPlacesAreExact(t *testing.T) {
 				turns = append(turns, turn{key, table.Come(key)})
 			case k < 6 && len(turns) > 0:
 				x := &turns[r.IntN(len(turns))]
-				x.place = table.Award(x.place, x.key, agents[r.IntN(len(agents))], r.IntN(50))
+				x.place = table.Award(x.place, fmt.Sprint("c", x.key%3), x.key, agents[r.IntN(len(agents))],
+					r.IntN(50))
 			case k < 8 && len(turns) > 0:
 				i := r.IntN(len(turns))
 				table.Gone(now, turns[i].place)
@@ -58,10 +62,19 @@ func TestPlacesAreExact(t *testing.T) {
 					used[p.agent] += p.blocks
 				}
 			}
+			of := map[string]int{}
+			for p := range seen {
+				if p.agent != nil {
+					of[p.client] += p.blocks
+				}
+			}
 			for i, a := range agents {
 				if got, _ := a.Blocks(); got != used[a] {
 					t.Fatalf("agent %d has given %d blocks away, its places have %d", i, got, used[a])
 				}
+			}
+			if !maps.Equal(of, table.held) {
+				t.Fatalf("clients have %v blocks, their places %v", table.held, of)
 			}
 		}
 		for _, x := range turns {
@@ -76,51 +89,83 @@ func TestPlacesAreExact(t *testing.T) {
 	}
 }
 
-// Whoever is admitted fits, beside all that were admitted before, wherever each of them goes; a session that
-// has a place is left that alone; and nobody is let in to an agent for which somebody waits who came before.
+// Whoever is admitted fits, beside all that were admitted before, wherever each of them goes; a session
+// that has a place is left that alone, and a place in use is nobody else's; nobody is let in to an agent
+// for which somebody waits whose client has fewer blocks, or as many and came before; and who gives up a
+// place still has as much as a client that is let in has with that.
 func TestAdmit(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 2))
-	waited, homes := 0, 0
+	waited, placed, gave := 0, 0, 0
 	for range 5000 {
+		table := NewTable(Params{Admit: true, Idle: time.Minute})
+		name := func() string { return string(rune('a' + r.IntN(3))) }
 		agents := make([]*Agent, 1+r.IntN(4))
 		for i := range agents {
-			agents[i] = &Agent{room: r.IntN(4) * 30, used: r.IntN(60)}
+			agents[i] = &Agent{room: r.IntN(4) * 30}
+		}
+		for key := range uint64(r.IntN(12)) {
+			p := table.Award(nil, name(), key+1, agents[r.IntN(len(agents))], 1+r.IntN(20))
+			if r.IntN(2) == 0 {
+				table.Gone(time.Duration(r.IntN(5)), p)
+			}
 		}
 		askers := make([]Asker, r.IntN(8))
 		may := make([][]bool, len(askers))
 		for i := range askers {
 			x := &askers[i]
-			x.Need, x.May = 1+r.IntN(40), make([]bool, len(agents))
+			x.Client, x.Need, x.May = name(), 1+r.IntN(40), make([]bool, len(agents))
 			for k := range x.May {
 				x.May[k] = r.IntN(3) > 0
 			}
 			if may[i] = slices.Clone(x.May); r.IntN(3) == 0 {
-				x.Place = &Place{agent: agents[r.IntN(len(agents))]}
+				x.Place = table.Come(uint64(1 + r.IntN(12)))
 			}
 		}
-		Admit(agents, askers)
-		barred := make([]bool, len(agents))
-		promised := make([]int, len(agents))
+		had, open := maps.Clone(table.held), map[uint64]*Place{}
+		for key, p := range table.places {
+			if p.open > 0 {
+				open[key] = p
+			}
+		}
+		var order, before []int
+		has := maps.Clone(had)
 		for i := range askers {
 			x := &askers[i]
-			if x.Place != nil {
-				if at := slices.Index(agents, x.Place.agent); may[i][at] {
-					want := make([]bool, len(agents))
-					if want[at] = true; !slices.Equal(x.May, want) {
-						t.Fatalf("asker %d is at home at %d, and may go to %v", i, at, x.May)
-					}
-					homes++
-					continue
-				}
+			before = append(before, has[x.Client])
+			if x.Place == nil || x.Place.agent == nil || !may[i][slices.Index(agents, x.Place.agent)] {
+				has[x.Client] += x.Need
+				order = append(order, i)
 			}
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(before[a], before[b]) })
+		table.Admit(agents, askers)
+		for key, p := range open {
+			if table.places[key] != p || p.agent == nil {
+				t.Fatalf("a place in use was given away: %+v", p)
+			}
+		}
+		for i := range askers {
+			if x := &askers[i]; !slices.Contains(order, i) {
+				want := make([]bool, len(agents))
+				if want[slices.Index(agents, x.Place.agent)] = true; !slices.Equal(x.May, want) {
+					t.Fatalf("asker %d is at home, and may go to %v, not %v", i, x.May, want)
+				}
+				placed++
+			}
+		}
+		barred, promised := make([]bool, len(agents)), make([]int, len(agents))
+		least := 1 << 30
+		for _, i := range order {
+			x := &askers[i]
 			for k, lets := range x.May {
 				if lets && (!may[i][k] || barred[k] || !agents[k].Fits(promised[k], x.Need)) {
 					t.Fatalf("asker %d of %v may go to agent %d", i, askers, k)
 				}
 				if lets {
 					promised[k] += x.Need
+					least = min(least, before[i]+x.Need)
 				}
 			}
 			if !slices.Contains(x.May, true) {
@@ -130,9 +175,18 @@ func TestAdmit(t *testing.T) {
 				}
 			}
 		}
+		for client, blocks := range had {
+			if table.held[client] < blocks {
+				gave++
+				if table.held[client] < least {
+					t.Fatalf("%s had %d blocks and has %d, for who has %d or more", client, blocks,
+						table.held[client], least)
+				}
+			}
+		}
 	}
-	if waited < 1000 || homes < 1000 {
-		t.Errorf("%d waited, %d were at home: the test sees little", waited, homes)
+	if waited < 1000 || placed < 1000 || gave < 50 {
+		t.Errorf("%d waited, %d were placed, %d gave up places: the test sees little", waited, placed, gave)
 	}
 }
 

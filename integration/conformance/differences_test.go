@@ -15,7 +15,7 @@ type Difference struct {
 	metrics    []string // prefixes of names that the stand-in's page has not
 }
 
-// Differences are all that are known. The suite reads its expectations of the stand-in from here, and
+// Differences lists every known difference. The suite reads its expectations of the stand-in from here, and
 // agentd/vllmsim/DIFFERENCES.md is made from it.
 var Differences = []Difference{
 	{

@@ -23,7 +23,7 @@ type chained struct {
 	tokens string
 }
 
-// cacheView is what a listener makes of a server's events.
+// cacheView follows a server's cache by its events.
 type cacheView struct {
 	mu      sync.Mutex
 	blocks  map[chained]kvevent.Key
@@ -101,14 +101,14 @@ func (v *cacheView) holds(prompt []int, block int, space kvevent.Space) (keys []
 	return keys
 }
 
-// times is how often each block was published as stored.
+// times counts how often each block was published as stored.
 func (v *cacheView) times() map[kvevent.Key]int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return maps.Clone(v.stored)
 }
 
-// held is of each block how many copies are believed.
+// held says how many copies of each block are believed to be there.
 func (v *cacheView) held() map[kvevent.Key]int {
 	v.mu.Lock()
 	defer v.mu.Unlock()

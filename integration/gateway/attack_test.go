@@ -57,6 +57,7 @@ func TestABodyOfUnknownLength(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, one)
 	for size, want := range map[int]int{10: 200, bus.MaxBody - len(chat("")): 400, bus.MaxBody: 413,
 		bus.MaxBody + 64<<10: 413} {
@@ -129,6 +130,7 @@ func TestAStreamIsTakenOver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, slowly)
 	first, _ := h.reading(long(`,"stream":true`), h.key, "X-Souk-Resume", "on")
 	second := raw(t, h, fmt.Sprintf("GET /v1/streams/%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+
@@ -201,6 +203,7 @@ func TestSeveralAnswersPartlyServed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, strings.Replace(slowly, "slots: 8", "slots: 1", 1))
 	told := market.Credits(0)
 	for _, stream := range []string{``, `,"stream":true`} {
@@ -245,6 +248,7 @@ func TestOneOfTwoWhoWaitLeaves(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h, s, _ := start(t, slowly).with(func(c *gateway.Config) { c.ResumeWithin = 50 * time.Millisecond })
 	body := strings.Replace(long(""), "3000", "400", 1)
 	done := make(chan reply, 1)

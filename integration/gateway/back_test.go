@@ -38,6 +38,7 @@ func TestAnswersWaitForTheirMoney(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, sold(falseEngine(t)))
 	for i, more := range []string{``, `,"stream":true`, `,"seed":5`} {
 		client := fmt.Sprintf("saver%d", i)
@@ -57,6 +58,7 @@ func TestMoneyThatDoesNotDoForAll(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, sold(falseEngine(t)))
 	key := h.account("short", 800)
 	ask := func() reply {
@@ -98,6 +100,7 @@ func TestMoneyThatComesTooLateForAnyAgent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/v1/models":

@@ -22,7 +22,7 @@ import (
 var instant = strings.NewReplacer("speedup: 20", "speedup: 2000", "slots: 8", "slots: 600",
 	"dev: 10", "dev: 100000").Replace(one)
 
-// cpu is what this process has used.
+// cpu returns the processor time that this process has used.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
@@ -115,7 +115,7 @@ func BenchmarkFirstToken(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// bare is what net/http alone takes of an answer of one object, on both sides.
+// bare returns a function that asks net/http alone for an answer of one object, on both sides.
 func bare(b testing.TB, text string) func() {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

@@ -16,7 +16,7 @@ import (
 	"souk/market"
 )
 
-// toldAtTheEnd is what the last event of a stream that breaks off says that its request was paid.
+// toldAtTheEnd reads what a broken stream's last event says that its request has paid.
 func toldAtTheEnd(t *testing.T, stream string) (market.Credits, bool) {
 	t.Helper()
 	at := strings.LastIndex(stream, `"souk":{"code":`)
@@ -41,6 +41,7 @@ func TestAStreamThatBreaksOffSaysWhatIsPaid(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, sold(falseEngine(t)))
 	const chats, responses = "/v1/chat/completions", "/v1/responses"
 	words := func(more string) string {
@@ -106,7 +107,7 @@ func TestAStreamThatBreaksOffSaysWhatIsPaid(t *testing.T) {
 	}
 }
 
-// So is who closes its side of the connection in the midst of a stream, and reads on.
+// A client that closes its side of the connection in the midst of a stream, and reads on, is told, too.
 func TestAHalfClosedStreamSaysWhatIsPaid(t *testing.T) {
 	h := start(t, sold(falseEngine(t)))
 	c := h.dial(h.post(`{"messages":[{"role":"user","content":"Say words."}],"max_tokens":4000,` +
@@ -134,6 +135,7 @@ func TestAStreamThatBreaksOffAndWhatIsPaidIsNotKnown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, sold(falseEngine(t)))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"souk/market"
 )
 
-// captures are what the journals say that a client paid, by task; and the holds that were made for it.
+// captures returns a client's payments by task, as journaled, and the number of its holds.
 func (h *house) captures(client string) (paid map[string]market.Credits, holds int) {
 	h.t.Helper()
 	paths, err := journal.Find(h.dir)
@@ -58,7 +58,7 @@ func (h *house) captured(client string) (sum market.Credits) {
 	return sum
 }
 
-// paid is what a client is told that it pays: in the header, or in the last events of a stream.
+// paid returns the payment that a client is told of: in the header, or in the last events of a stream.
 func (r reply) paid(t testing.TB) (sum market.Credits) {
 	t.Helper()
 	texts := []string{r.header.Get("X-Souk-Paid")}
@@ -166,6 +166,7 @@ func TestD5PaidIsCaptured(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, strings.Replace(one, "slots: 8", "slots: 3", 1))
 	var mu sync.Mutex
 	told, seen, by := market.Credits(0), map[string]bool{}, map[string]string{}
@@ -227,6 +228,7 @@ func TestD6NoBudgetIsExceeded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	const three = `
 listen: 127.0.0.1:0
 domains: [{name: general, general: true, labels: [general, humanities, social, law]}, {name: math, labels: [math, science, finance]}, {name: code, labels: [code, medicine]}]

@@ -124,7 +124,7 @@ func (h *house) until(what string, ok func() bool) {
 	}
 }
 
-// reply is what came back.
+// reply is a response, read to its end.
 type reply struct {
 	status int
 	header http.Header

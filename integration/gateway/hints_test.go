@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// nonsense is what may stand in a header.
+// nonsense lists bad values of a header.
 var nonsense = []string{"", " ", "\t", "0", "-1", "+1", "1e3", "0x10", "1_000", "NaN", "-Inf", "86400001",
 	"9223372036854775807", "9223372036854775808", "-9223372036854775808", "0.0000000000001", "1,5", "１",
 	"TRUE", "off", "null", "{}", `"x"`, "a.b", ">", "a b", "'; --", "\xff\xfe", "\u202eevil", "a\u2028b",
@@ -21,6 +21,7 @@ func TestHeadersThatMakeNoSense(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, one)
 	fields := map[string]string{"dialogue-id": "session", "session-id": "session", "run-id": "run",
 		"turn-number": "turn", "deadline": "deadline_ms"}

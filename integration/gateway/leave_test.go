@@ -157,6 +157,7 @@ func TestACostThatIsNotKnownYet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, slowly)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -64,6 +64,7 @@ func TestAQuoteOverHTTPIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, one)
 	tied := h.newKey(bus.APIKey{ID: "tied1", Client: "dev", Models: []string{"other"}})
 	slow := h.newKey(bus.APIKey{ID: "slow1", Client: "dev", Rate: 0.01})

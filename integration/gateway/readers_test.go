@@ -13,6 +13,7 @@ func TestBothWhoReadAreTold(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, strings.Replace(slowly, "slots: 8", "slots: 1", 1))
 	_, leave := h.reading(long(`,"stream":true`), h.key)
 	defer leave()

@@ -15,6 +15,7 @@ func TestWhoReadsPictures(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	const blind = `scores: [{domain: general, score: 0.7}], slots: 8, engine: {profile: steady}`
 	eye := strings.Replace(blind, "general", "math", 1)
 	two := strings.NewReplacer("math, ", "", "}]\nagents:", "}, {name: math, "+

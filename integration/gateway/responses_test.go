@@ -159,6 +159,7 @@ func TestAResponseGoesOn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, slowly)
 	for name, leaves := range map[string]bool{"its reader left": true, "its reader was displaced": false} {
 		ctx, leave := context.WithCancel(t.Context())

@@ -15,6 +15,7 @@ func TestAnswersWaitForRoom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	for name, limits := range map[string]string{
 		"tasks of one client in the queue": "hub: {max_waiting_per_client: 2}",
 		"a slot until the deadline":        "hub: {deadline: 300ms}",

@@ -19,6 +19,7 @@ func TestWhatWasRefusedInPartIsNotBoughtAtAnotherGateway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, strings.Replace(slowly, "other: 10", "a: 0.0003, b: 0.0003, c: 0.0003", 1))
 	second, _, _ := h.with(func(*gateway.Config) {})
 	for client, c := range map[string]struct{ body, header, name string }{
@@ -55,6 +56,7 @@ func TestTwoGatewaysDoNotShareAnAnswer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h := start(t, one)
 	second, _, _ := h.with(func(*gateway.Config) {})
 	for i := range 20 {

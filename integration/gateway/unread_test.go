@@ -17,6 +17,7 @@ func TestAnAnswerDoesNotWaitForABody(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for seconds")
 	}
+	t.Parallel()
 	h, _, _ := start(t, one).with(func(c *gateway.Config) {
 		c.BodyWithin, c.WriteWithin = 8*time.Second, 8*time.Second
 	})

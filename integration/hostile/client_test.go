@@ -161,8 +161,8 @@ func (c *client) look() {
 	}
 }
 
-// texts are what prompts are made of: they begin alike in pieces, have a token for four bytes or for one, and
-// hold what separates pieces elsewhere.
+// texts are parts for prompts: they begin alike in pieces, have a token for four bytes or for one, and hold
+// what separates pieces elsewhere.
 var texts = []string{
 	"tell me of the sea ", "~^{[(<", "\x1e", "\x1f", "\x1euser\n", "Ω≈ç√", "a",
 	strings.Repeat("the long way home ", 90), strings.Repeat("~^#%", 300), "\"\\", "\u0000",
@@ -171,8 +171,8 @@ var texts = []string{
 // page ends, with what stands before it, at a byte where prefixes of a prompt end however they are counted.
 var page = strings.Repeat("the long way home ", 227)[:4083]
 
-// shape is what decides a task of moveAsk, in the order in which it is read; zero is a plain stream of five
-// tokens.
+// shape holds the bytes that decide a task of moveAsk, in the order in which they are read; zero is a plain
+// stream of five tokens.
 type shape struct {
 	like, client, id, end            byte
 	more                             [][2]byte // further messages: content and role

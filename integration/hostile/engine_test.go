@@ -39,10 +39,10 @@ type engine struct {
 	hurt func(r agentd.Request) (late time.Duration, fails bool)
 }
 
-// failsAfter is how many tokens an answer that fails has.
+// failsAfter is the number of tokens of an answer that fails.
 const failsAfter = 3
 
-// request is what became of one request that reached the engine.
+// request is the outcome of one request that reached the engine.
 type request struct {
 	prompt, cached int
 	refused        bool
@@ -119,7 +119,7 @@ func tokens(body []byte) (out []uint64, ok bool) {
 	return out, len(out) > 0
 }
 
-// salt is what the names of a prompt's blocks are changed by.
+// salt returns the salt of the names of a prompt's blocks.
 func salt(r agentd.Request) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(r.Salt)) // a hash never fails to write

@@ -78,7 +78,7 @@ func figures(answer []byte, took time.Duration) map[string]float64 {
 	return all
 }
 
-// guess is what an attacker saw of one.
+// guess is an attacker's observation of one guess.
 type guess struct {
 	right bool
 	saw   map[string]float64
@@ -122,7 +122,7 @@ func learn(all []guess) (best rule) {
 	return best
 }
 
-// byChance is how probable it is that of n fair coins so many or fewer, or so many less or more, are heads.
+// byChance returns the probability that n fair coins show heads as far from half as that, or further.
 func byChance(heads, n int) float64 {
 	least := min(heads, n-heads)
 	p := 0.0

@@ -45,6 +45,7 @@ func (m *memory) HasRoom() bool                             { return true }
 func (m *memory) Life() string                              { return "" }
 func (m *memory) Ended(string) (bool, string)               { return false, "it has no lives" }
 func (m *memory) Moved() bool                               { return false }
+func (m *memory) Confirmed() bool                           { return false }
 func (m *memory) Settle(bool)                               {}
 func (m *memory) Held() error                               { return nil }
 func (m *memory) Sum(seq uint64) (tip.Sum, bool, error) {
@@ -328,7 +329,7 @@ func (h *house) close() map[string]ending {
 	return h.audit()
 }
 
-// ending is what a hub's journal says of a hold.
+// ending holds a hub's records of a hold.
 type ending struct {
 	hold    ledger.Hold
 	capture *ledger.Capture

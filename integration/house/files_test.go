@@ -13,19 +13,19 @@ var opens = []string{"ReadFile", "Open", "OpenFile", "WriteFile", "Create"}
 // own says who opens files by itself, and what: all others do it by bus/regular, as somebody may have laid
 // anything in a file's place.
 var own = map[string]string{
-	"bus/regular":                  "all files",
-	"bus/life/here_linux.go":       "what the system says of itself",
-	"bus/life/process_linux.go":    "what the system says of a process",
-	"bus/natsauth/ca.go":           "a lock, judged before",
-	"ledger/journal/journal.go":    "a segment that was just read",
-	"ledger/journal/snapshot.go":   "a directory, to sync it",
-	"agentd/serve/spool.go":        "a directory, to sync it",
-	"cmd/local/dir.go":             "a lock, judged before",
-	"cmd/souk/auth.go":             "what is written where a command line says",
-	"cmd/replay/dialogue.go":       "dialogues, named on a command line",
-	"cmd/parts/parts.go":           "logs of parts that it starts",
-	"bus/bustest/script/script.go": "a script, for tests",
-	"bus/bustest/golden/golden.go": "what a test expects",
+	"bus/regular":                      "all files",
+	"bus/life/here_linux.go":           "what the system says of itself",
+	"bus/life/process_linux.go":        "what the system says of a process",
+	"bus/natsauth/ca.go":               "a lock, judged before",
+	"ledger/journal/journal.go":        "a segment that was just read",
+	"ledger/journal/snapshot_write.go": "a directory, to sync it",
+	"agentd/serve/spool.go":            "a directory, to sync it",
+	"cmd/local/dir.go":                 "a lock, judged before",
+	"cmd/souk/auth.go":                 "what is written where a command line says",
+	"cmd/replay/dialogue.go":           "dialogues, named on a command line",
+	"cmd/parts/parts.go":               "logs of parts that it starts",
+	"bus/bustest/script/script.go":     "a script, for tests",
+	"bus/bustest/golden/golden.go":     "what a test expects",
 }
 
 // Every daemon opens files by bus/regular.

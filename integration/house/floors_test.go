@@ -48,16 +48,23 @@ var floors = []floor{
 	}, pure: true},
 	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}, pure: true},
 	{name: "what an engine holds, by its events", packages: []string{"agentd/holdings"}, pure: true},
+	{name: "what a hub is told, and what it counts", packages: []string{"hub/config", "hub/report"}, pure: true},
 	{name: "hosts of policies, and policies", packages: []string{"hub/policy", "agentd/policy"}, pure: true},
 	{name: "what policies learn, and look for", packages: []string{
 		"hub/policy/kvcache", "hub/policy/ahead", "hub/policy/fair", "hub/policy/pd", "hub/regime/router",
 		"agentd/policy/guard", "agentd/policy/adapter",
 	}, pure: true},
-	{name: "parts of a machine", packages: []string{
-		"hub/batch", "hub/round", "hub/prefix", "hub/predict", "hub/predict/tree", "hub/quality",
-		"hub/regime",
-		"hub/session", "agentd/kvevent", "agentd/vllmsim/sched", "classifier/model",
+	{name: "rooms of a hub that record and speak", packages: []string{
+		"hub/account", "hub/admission", "hub/fleet", "hub/prewarm", "hub/queue", "hub/regime",
+		"hub/session", "hub/settle", "hub/status", "hub/tariff",
 	}, pure: true},
+	{name: "what the rooms of a hub share", packages: []string{"hub/turn"}, pure: true},
+	{name: "a room of a hub that is made of parts", packages: []string{"hub/forecast"}, pure: true},
+	{name: "parts of a machine", packages: []string{
+		"hub/round", "hub/prefix", "hub/predict", "hub/predict/tree", "hub/quality",
+		"agentd/kvevent", "agentd/vllmsim/sched", "classifier/model",
+	}, pure: true},
+	{name: "values that rooms of a hub hand to one another", packages: []string{"hub/estimate"}, pure: true},
 	{name: "bodies of requests, and what a policy sees", packages: []string{"bus/openai", "bus/policy"},
 		pure: true},
 	{name: "the language", packages: []string{"bus"}, pure: true},
@@ -115,8 +122,8 @@ var drivers = map[string][]string{
 	"ledger/journal": {"ledger/inspect"},
 }
 
-// effects are what a pure package may not use: of a package, by import path, which names. An empty list
-// forbids the whole package, but for what is harmless.
+// effects lists the names that a pure package may not use, by import path. An empty list forbids the whole
+// package, but for what is harmless.
 var effects = map[string][]string{
 	"time": {
 		"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker", "AfterFunc", "Tick", "Timer",
@@ -162,7 +169,7 @@ func (s *source) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(n.Pos()).Line)
 }
 
-// complaintsOf are all that there is to say against a file.
+// complaintsOf returns what there is to say against a file.
 func complaintsOf(s *source) []string {
 	return slices.Concat(importsDown(s), importsOwned(s), importsDrivers(s), pure(s), decodesOnce(s),
 		optional(s))
@@ -189,8 +196,10 @@ func TestFloorsComplain(t *testing.T) {
 		{"hub/x.go", "package hub\nimport _ \"souk/agentd\"", "hub/x.go:2: hub may not import souk/agentd"},
 		{"hub/x.go", "package hub\nimport _ \"souk/bus/natsbus\"",
 			"hub/x.go:2: hub may not import souk/bus/natsbus"},
-		{"hub/batch/x.go", "package batch\nimport _ \"souk/hub\"",
-			"hub/batch/x.go:2: hub/batch may not import souk/hub"},
+		{"hub/account/x.go", "package account\nimport _ \"souk/hub\"",
+			"hub/account/x.go:2: hub/account may not import souk/hub"},
+		{"hub/queue/x.go", "package queue\nimport _ \"souk/hub\"",
+			"hub/queue/x.go:2: hub/queue may not import souk/hub"},
 		{"market/x.go", "package market\nimport _ \"souk/bus\"",
 			"market/x.go:2: market may not import souk/bus"},
 		{"market/flow/x.go", "package flow\nimport _ \"souk/market\"",
@@ -273,7 +282,7 @@ func TestFloorsComplain(t *testing.T) {
 		"bus/client/client.go": "package client\nfunc f() { go f() }",
 		"bus/natsbus/x.go": "package natsbus\nimport _ \"github.com/nats-io/nats.go\"\nfunc f() { " +
 			"go f() }",
-		"hub/x.go": "package hub\nimport (\n\"time\"\n_ \"souk/hub/batch\"\n_ " +
+		"hub/x.go": "package hub\nimport (\n\"time\"\n_ \"souk/hub/queue\"\n_ " +
 			"\"souk/ledger\")\nvar d = time.Second",
 		"ledger/inspect/x.go": "package inspect\nimport _ \"souk/ledger/journal\"",
 		"bus/gateway/x.go": "package gateway\nfunc f(x any) { _, _ = x.(interface{ SetWriteBuffer(int) error }) " +
@@ -356,7 +365,7 @@ func TestFloorsComplainOfWhatIsPlanted(t *testing.T) {
 	}
 	for _, pkg := range []string{
 		"market", "market/flow", "market/certify", "ledger", "bus", "bus/openai", "bus/reader",
-		"hub", "hub/batch", "agentd", "agentd/kvevent", "classifier", "classifier/model", "ledger/treasury",
+		"hub", "hub/queue", "agentd", "agentd/kvevent", "classifier", "classifier/model", "ledger/treasury",
 	} {
 		if !planted[pkg] {
 			t.Errorf("nothing was planted in %s", pkg)

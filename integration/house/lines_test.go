@@ -1,7 +1,6 @@
 package house
 
 import (
-	"bytes"
 	"go/scanner"
 	"go/token"
 	"io/fs"
@@ -13,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// lastColumn is where lines of Go end, a tab counted as four columns.
+// lastColumn is the column at which lines of Go end, a tab counted as four columns.
 const lastColumn = 110
 
 // eachFile reads the repository's files whose names end so, of which there are at least so many.
@@ -60,23 +59,47 @@ func TestLinesEnd(t *testing.T) {
 	}
 }
 
-// A comment says what a thing is or does. One that begins "X is one of them" or "X are those of Y" has its
-// reader find out first what they are.
+// riddle begins a comment that has its reader find out first what it speaks of: "X is one of them", "X is for
+// those who", "X is whose it is", "X is what a task used". hides begins one of the last kind.
+var (
+	riddle = regexp.MustCompile(`^\s*// \w+ (is|are) (that[,.]|(of|for|whose|whom|both|such|by|to|that|in what|` +
+		`at what|by how|for how|(all|one|those) of|all (that|there)|` +
+		`(one|those) (that|to|with|without|at|where|in|who|whose|by))\b)`)
+	hides = regexp.MustCompile(`^\s*// \w+ (is|are) (what|where|who|how (many|much))\b`)
+)
+
+// A comment says what a thing is or does.
 func TestCommentsSayWhatAThingIs(t *testing.T) {
-	riddle := regexp.MustCompile(`(?m)^\s*// \w+ (is|are) ((one|those|that) of|(one|those) (that|to|with|without|at|where|in))\b`)
 	eachFile(t, ".go", 100, func(path string, data []byte) {
-		for _, at := range riddle.FindAllIndex(data, -1) {
-			t.Errorf("%s:%d: %s ...: say what it is or does",
-				path, 1+bytes.Count(data[:at[0]], []byte("\n")), bytes.TrimSpace(data[at[0]:at[1]]))
+		for _, line := range append(riddles(data, riddle), riddles(data, hides)...) {
+			t.Errorf("%s:%d: say what it is or does", path, line)
 		}
 	})
 	for comment, want := range map[string]bool{"// key is one of them.": true, "\t// sums are those of a fit": true,
-		"// key is an API key.": false, "// one of them is a key": false,
-		"// acks are those that wait.": true} {
-		if riddle.MatchString(comment) != want {
-			t.Errorf("%q is a riddle: %v, want %v", comment, !want, want)
+		"// key is an API key.": false, "// one of them is a key": false, "// acks are those that wait.": true,
+		"// client is whose a task is.": true, "// room is for what is late.": true, "// Roles are all of them.": true,
+		"// Gain is that value less the cost.": true, "// refuses is that, and when.": true,
+		"// Usage is what a task used.": false, "// keys says which\n// key is one of them.": false} {
+		if got := len(riddles([]byte("package p\n\n"+comment+"\n"), riddle)) > 0; got != want {
+			t.Errorf("%q is a riddle: %v, want %v", comment, got, want)
 		}
 	}
+	if got := riddles([]byte("package p\n\n// Usage is what a task used.\n"), hides); len(got) != 1 {
+		t.Errorf("of one line that hides what it speaks of %v are found", got)
+	}
+}
+
+// riddles returns the lines in which a comment begins with a riddle of a kind.
+func riddles(code []byte, kind *regexp.Regexp) (lines []int) {
+	line, before := 0, ""
+	for text := range strings.Lines(string(code)) {
+		line++
+		if kind.MatchString(text) && !strings.HasPrefix(strings.TrimSpace(before), "//") {
+			lines = append(lines, line)
+		}
+		before = text
+	}
+	return lines
 }
 
 // tooLong returns the lines of Go code that go on beyond the last column and hold no data: no string, or part

@@ -169,7 +169,7 @@ func TestTheManualsDefaultsAreTrue(t *testing.T) {
 			rows++
 		}
 	}
-	if rows < 15 {
+	if rows < 12 {
 		t.Errorf("only %d settings were compared: are the tables written in another way?", rows)
 	}
 }
@@ -193,7 +193,7 @@ func settingOf(v reflect.Value, path ...string) (reflect.Value, bool) {
 	return reflect.Value{}, false
 }
 
-// defaultOf is how the manual writes a default: of a struct its fields, one after the other.
+// defaultOf writes a default as the manual does: of a struct its fields, one after the other.
 func defaultOf(v reflect.Value) string {
 	if v.Kind() == reflect.Struct {
 		var all []string

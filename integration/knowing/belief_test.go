@@ -68,7 +68,7 @@ type turn struct {
 
 const bytesEach = 4
 
-// read is what a door and an engine make of a dialogue.
+// read returns a dialogue's prompt as a door makes it, and its token ids as an engine has them.
 func read(turns []turn) (p bus.Prompt, ids []uint32) {
 	p.Messages = len(turns)
 	hash := uint64(0)
@@ -121,7 +121,7 @@ func TestUnderEventsBeliefIsTheTruth(t *testing.T) {
 		p, ids := read(dialogue)
 		answer := turn{r.Uint64(), 10 + r.IntN(100)}
 		_, whole := read(append(dialogue[:len(dialogue):len(dialogue)], answer))
-		_, cached := b.Expect(&p, p.Tokens)
+		_, cached := b.ExpectAt(&p, b.Depth(&p), p.Tokens)
 		events, found := e.serve(whole, len(ids))
 		if cached > found+block {
 			t.Fatalf("task %d: %d tokens are believed to be cached, %d are", tasks, cached, found)

@@ -70,7 +70,7 @@ func chainOf(ids []uint32) (names []uint64) {
 	return names
 }
 
-// held is how many tokens of a text are in whole blocks of the cache, from its beginning.
+// held returns how many tokens of a text are in whole blocks of the cache, from its beginning.
 func (e *plainEngine) held(ids []uint32) int {
 	for i, name := range chainOf(ids) {
 		if !slices.Contains(e.names, name) {
@@ -194,7 +194,7 @@ func (e *plainEngine) publish(t *testing.T) (out []published) {
 	return e.log[len(e.log)-1:]
 }
 
-// follower is what stands between an engine and a hub: an agent's ear and its memory, and the hub's.
+// follower is the path from an engine to a hub: the agent's events and state, and the hub's.
 type follower struct {
 	t       *testing.T
 	r       *rand.Rand

@@ -13,9 +13,9 @@ import (
 	"souk/hub/prefix"
 )
 
-// turned is how much of what an engine found a hub believed to be there, before the key of prefixes turned,
-// while it did, and for some hours after that; and the share of tasks in that time of which it believed too
-// much.
+// turned holds the share of what an engine found that a hub had believed to be there, before the key of
+// prefixes turned, while it did, and for some hours after that; and the share of tasks in that time of which
+// it believed too much.
 type turned struct{ before, while, after, over float64 }
 
 // turnKey runs dialogues through two doors whose clocks are most of an hour apart, over the time when the key
@@ -52,7 +52,7 @@ func turnKey(seed uint64, says, both bool) turned {
 			p.Former, p.Next = nil, nil
 		}
 		x.Resolve(&p)
-		_, cached := b.Expect(&p, p.Tokens)
+		_, cached := b.ExpectAt(&p, b.Depth(&p), p.Tokens)
 		answer := turn{r.Uint64(), 10 + r.IntN(60)}
 		_, whole := read(append(dialogue[:len(dialogue):len(dialogue)], answer))
 		events, hit := e.serve(whole, len(ids))

@@ -66,7 +66,8 @@ func worldFlags(c *cobra.Command, w *virtual.World) (fleet *string) {
 		"whose tasks they are: own, each caller a client, or one-key, all of them one")
 	f.Float64Var(&w.Rate, "rate", 0, "arrivals: so many dialogues begin in a second, at random")
 	f.IntVar(&w.Sessions, "sessions", 0, "instead: so many callers, who ask when they have been answered")
-	f.IntVar(&w.Tasks, "tasks", 3000, "tasks of one run")
+	f.IntVar(&w.Tasks, "tasks", 3000,
+		"tasks of one run; a trace that is a crowd has twelve for each caller at least")
 	f.DurationVar(&w.Length, "length", 0, "virtual time of one run, instead of --tasks")
 	f.BoolVar(&w.Named, "named", false, "callers tell the market the names of their sessions")
 	return fleet
@@ -88,7 +89,7 @@ func withFleet(w *virtual.World, fleet string) (err error) {
 	return nil
 }
 
-// seedsOf are so many seeds, or those that were named.
+// seedsOf returns the seeds that were named, or the first n.
 func seedsOf(said []uint) (seeds []uint64, err error) {
 	if slices.Contains(said, 0) || len(said) == 0 {
 		return nil, errors.New("--seeds are at least 1")

@@ -19,7 +19,8 @@ world says so, and share one cache group.
 
 Open arrivals come first. A trace whose callers do not outnumber the slots by half is played with arrivals,
 at a part of what the engines can serve: in a closed loop who is served sooner asks sooner, and a sum a second
-says who asked.
+says who asked. So it does of a crowd that is refused: who is refused asks his next question at once, and a rule
+that refuses all but the dearest tasks gathers more of these a second than callers would bring to it.
 `
 
 const cliffAbout = `The same on two engines whose caches hold less than the open sessions need, or nearly so; a ring of
@@ -33,8 +34,8 @@ machine with one another and with whatever else runs there, and a market compute
 it loses here and not there is processor time. Each figure is of one run.
 `
 
-// crowdMore is what the page of crowds has beside its traces: fleets, terms and callers; and what it costs
-// that the caches of clients are kept apart.
+// crowdMore plays the parts of the page of crowds beside its traces: fleets, terms and callers; and the cost
+// of keeping the caches of clients apart.
 func crowdMore(ctx context.Context, o virtual.CrowdOptions) ([]virtual.Row, []compare.Section, error) {
 	loads := []float64{0.9, 1.1}
 	var worlds []virtual.World
@@ -49,6 +50,9 @@ func crowdMore(ctx context.Context, o virtual.CrowdOptions) ([]virtual.Row, []co
 		{"mtrag", "alike", virtual.Tempers, "", loads}, {"mtrag", "alike", virtual.Spread, "", loads},
 		{"mtrag", "mixed", virtual.Tempers, virtual.OneKey, loads},
 		{"crowd", "alike", "", virtual.OneKey, []float64{0}},
+		{"crowd", "alike", virtual.Tempers, "", []float64{0}},
+		{"crowd", "mixed", virtual.Tempers, "", []float64{0}},
+		{"crowd", "two-speeds", virtual.Tempers, "", []float64{0}},
 	} {
 		w := o.World
 		w.Terms, w.Callers = x.terms, x.callers

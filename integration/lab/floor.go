@@ -10,8 +10,8 @@ import (
 	"souk/integration/lab/bench/floor"
 )
 
-// floorCommand is one process of the floor that bench measures beside a market of processes: a hub, or a node
-// with agents.
+// floorCommand runs one process of the floor that bench measures beside a market of processes: a hub, or a
+// node with agents.
 func floorCommand() *cobra.Command {
 	var url, creds, engine, journal string
 	var first, agents int

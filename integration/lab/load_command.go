@@ -22,7 +22,7 @@ import (
 	"souk/market"
 )
 
-// loadFlags are what `lab load` is told.
+// loadFlags are the flags of `lab load`.
 type loadFlags struct {
 	load.Config
 	market            local.Reach

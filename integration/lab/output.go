@@ -12,7 +12,7 @@ import (
 	"souk/integration/lab/page"
 )
 
-// output is where a command leaves its page.
+// output writes a command's page.
 type output struct{ dir string }
 
 func (o *output) flag(f *pflag.FlagSet, page string) {
@@ -32,13 +32,12 @@ func (o *output) put(c *cobra.Command, p *page.Page) error {
 	return front(o.dir)
 }
 
-// onlyFlag is how every command is told which of its parts are asked for.
+// onlyFlag adds the flag by which a command is told which of its parts to run.
 func onlyFlag(f *pflag.FlagSet, only *[]string, what string) {
 	f.StringSliceVar(only, "only", nil, what+"; default all")
 }
 
-// pick is of all those that are asked for by their names, in the order of all; without any asked for it is
-// all.
+// pick returns those of all whose names were asked for, in the order of all; without a name it returns all.
 func pick[T any](only []string, all []T, name func(T) string) (out []T, err error) {
 	var names []string
 	for _, x := range all {
@@ -86,7 +85,7 @@ func seedsFrom(first uint64, n uint) (all []uint64, err error) {
 	return all, nil
 }
 
-// made is what a reader types to have the same page again: flags that say where it goes are left out.
+// made returns the command that makes the same page again, without flags that say where it goes.
 func made(c *cobra.Command) string {
 	out := c.CommandPath()
 	c.Flags().Visit(func(f *pflag.Flag) {

@@ -142,7 +142,7 @@ says nothing of it, arrivals are ours: at 0.6, 0.9 and 1.1 of what the engines c
 	return c
 }
 
-// worlds is what is played of it.
+// worlds returns the worlds to play of it.
 func (b *brought) worlds(w virtual.World) ([]virtual.World, error) {
 	b.block = 16
 	for i := range b.Chains {

@@ -14,7 +14,7 @@ import (
 	"souk/integration/lab/train"
 )
 
-// defaultMerge is how the door renames labels unless configured otherwise.
+// defaultMerge is the door's default renaming of labels.
 const defaultMerge = "government=general,cloud_support=general"
 
 func trainCommand() *cobra.Command {

@@ -30,7 +30,7 @@ func (e *economy) reborn(h *shop, closing bool) {
 	if err := n.Restore(); err != nil {
 		e.t.Fatal(err)
 	}
-	if h.node = n; n.Closed() {
+	if h.node = n; n.Book().Closed(h.name) {
 		return
 	}
 	if closing {
@@ -61,8 +61,7 @@ func (e *economy) rebornBank() {
 // that is answered; share is of the surplus, 1 for all.
 func (e *economy) distribute(h *shop, client string, share float64) {
 	finally := false
-	var ask func(q bus.FundsRequest, then func(*bus.FundsReply))
-	ask = func(q bus.FundsRequest, then func(*bus.FundsReply)) {
+	ask := func(q bus.FundsRequest, then func(*bus.FundsReply)) {
 		answered := false
 		var again func()
 		again = func() {
@@ -139,13 +138,13 @@ func hubsEnd(t *testing.T, seed uint64) int {
 	for step, ending := 0, 0; ending < len(e.hubs)-1; step++ {
 		if step > 3000 {
 			for _, h := range e.hubs {
-				t.Logf("%s waits for %s", h.name, h.node.Waits())
+				t.Logf("%s waits for %s", h.name, h.node.Money().Waits())
 			}
 			t.Fatal("the hubs do not end")
 		}
 		h := e.hubs[e.r.IntN(len(e.hubs)-1)] // the last one stays
 		switch k := e.r.IntN(100); {
-		case h.node.Closed():
+		case h.node.Book().Closed(h.name):
 		case k < 20:
 			e.distribute(h, []string{"", "ann", "bob"}[e.r.IntN(3)], []float64{0.3, 1}[e.r.IntN(2)])
 		case k < 30:
@@ -162,7 +161,7 @@ func hubsEnd(t *testing.T, seed uint64) int {
 		}
 		ending = 0
 		for _, h := range e.hubs {
-			if h.node.Closed() {
+			if h.node.Book().Closed(h.name) {
 				ending++
 			}
 		}

@@ -26,7 +26,7 @@ func marked(q bus.FundsRequest, frames [][]byte) bus.FundsRequest {
 	return q
 }
 
-// markOf is how far the treasury's journal is; nil where it says nothing of that.
+// markOf returns how far the treasury's journal is; nil where the treasury does not say.
 func markOf(b *ledger.Book, closed string, frames [][]byte) *tip.Mark {
 	m := tip.Mark{Journal: b.ID(), Seq: b.Said(), Sum: sumAt(frames, b.Said())}
 	if closed != "" || !m.Valid() {

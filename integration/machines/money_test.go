@@ -244,7 +244,7 @@ func (e *economy) wakeAt(set *time.Time, at time.Time, do func()) {
 	}
 }
 
-// asker is whom an answer of the treasury is for.
+// asker says who gets an answer of the treasury.
 type asker struct {
 	hub  *shop // nil: a client
 	op   string
@@ -355,12 +355,12 @@ func (e *economy) idle() {
 	}
 }
 
-// available is what a hub has of a client's money that no task needs: what it would say itself.
+// available returns the money of a client at a hub that no task needs, as the hub would report it.
 func (e *economy) available(h *shop, client string) market.Credits {
-	return h.node.Book().Avail(client) - h.node.Reserved(client)
+	return h.node.Book().Avail(client) - h.node.Money().Reserved(client)
 }
 
-// lively is how long the treasury waits for a hub that says nothing.
+// lively is how long the treasury waits for a silent hub.
 const lively = 3 * bus.FundsEvery
 
 // judge: nobody is refused for funds while idle money lies at another hub that lives, and has since it was
@@ -484,7 +484,7 @@ func (e *economy) audit(journal string) *ledger.Audit {
 	return a
 }
 
-// left is all that a client has, spent or not yet: everywhere but with agents.
+// left returns everything that a client has, spent or not yet: everywhere but with agents.
 func (e *economy) left(client string) market.Credits {
 	sum, _ := e.books[ledger.Treasury].Prepaid(client)
 	for _, h := range e.hubs {

@@ -12,7 +12,7 @@ import (
 	"souk/market"
 )
 
-// pledges are what the door of an economy has vouched for, by client and hub.
+// pledges are the sums for which the door of an economy has vouched, by client and hub.
 type pledges map[[2]string]market.Credits
 
 var (
@@ -77,7 +77,7 @@ func (d *doorPart) vouch() {
 	})
 }
 
-// voucher is what it says with a task; w.pledged has all that was said.
+// voucher makes the door's voucher for a task, and adds it to w.pledged.
 func (d *doorPart) voucher(t *bus.Task, v *classifier.Vouched) bus.Voucher {
 	w := d.w
 	k := [2]string{t.Client, v.Journal}

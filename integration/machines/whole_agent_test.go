@@ -262,7 +262,7 @@ func (a *agentPart) finish(s *agentd.Stream, x *running, outages int, why error)
 			}
 		}
 		c := a.core.Ended(d, &e)
-		a.streams.Ended(w.now, s, agentd.Default().KeepFrames)
+		a.streams.Ended(w.now, s, agentd.KeepFrames)
 		if e.Engine {
 			a.core.Unhealthy()
 			a.on(300*time.Millisecond, func() { a.core.Healthy(nil); a.kick() })

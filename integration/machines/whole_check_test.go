@@ -13,7 +13,7 @@ import (
 
 var cancelEvent = reader.Cancel{}
 
-// paidFor is what the journals say of a task.
+// paidFor sums up the journals' records of a task.
 type paidFor struct {
 	captures []string
 	paid     market.Credits
@@ -21,7 +21,7 @@ type paidFor struct {
 	voids    []string
 }
 
-// check is what must hold once everything is over.
+// check checks the whole once everything is over.
 func (w *whole) check(total market.Credits) {
 	t := w.t
 	by := map[string]*paidFor{}
@@ -82,7 +82,7 @@ func (w *whole) check(total market.Credits) {
 			t.Errorf("%s has %d open tasks, %d waiting, %d holds", h.name, s.Open, s.Waiting, s.Holds)
 		}
 		for _, c := range append(clients, "poor") {
-			if x := h.node.Reserved(c); x != 0 {
+			if x := h.node.Money().Reserved(c); x != 0 {
 				t.Errorf("%s has %s of %s reserved", h.name, x, c)
 			}
 		}
@@ -187,7 +187,7 @@ func (r *readerPart) saidByHub() bool {
 	return r.end.Code == bus.CodeCancelled && r.end.Message != agentd.ErrCancelled.Error()
 }
 
-// flying is what was granted to a hub that does not lead, and so has not heard of it.
+// flying returns the sum granted to a hub that does not lead, and so has not heard of it.
 func (w *whole) flying(h *hubPart) (sum market.Credits) {
 	for _, data := range w.bank.frames {
 		f, _ := ledger.DecodeFrame(data)
@@ -201,7 +201,7 @@ func (w *whole) flying(h *hubPart) (sum market.Credits) {
 	return sum
 }
 
-// wayward is what hubs that do not lead have returned and the treasury has not taken in.
+// wayward returns the sum that hubs which do not lead have returned and the treasury has not taken in.
 func (w *whole) wayward() (sum market.Credits) {
 	for _, h := range w.hubs {
 		for _, data := range h.frames {

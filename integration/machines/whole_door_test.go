@@ -18,10 +18,10 @@ type doorPart struct {
 	table  *classifier.Table
 	before sign // the last sign of life but one
 	last   sign
-	inHand map[string]*errand
+	inHand map[string]*job
 	known  map[string]int64
 	led    map[string]bool
-	all    map[int]*errand
+	all    map[int]*job
 	count  int
 	key    []byte // of its vouchers
 }
@@ -31,8 +31,8 @@ type sign struct {
 	heard *classifier.Table
 }
 
-// errand is a task on its way through a door.
-type errand struct {
+// job is a task on its way through a door.
+type job struct {
 	d       *doorPart
 	number  int
 	t       *bus.Task
@@ -63,7 +63,7 @@ func (w *whole) newDoor(name string) *doorPart {
 func (d *doorPart) start() {
 	w := d.w
 	d.desk, d.table = classifier.NewDesk(&d.cfg, maphash.MakeSeed()), &classifier.Table{}
-	d.inHand, d.known, d.all = map[string]*errand{}, map[string]int64{}, map[int]*errand{}
+	d.inHand, d.known, d.all = map[string]*job{}, map[string]int64{}, map[int]*job{}
 	d.led = map[string]bool{}
 	d.up, d.cut, d.knows, d.since = true, false, false, w.now
 	d.vouch()
@@ -95,7 +95,7 @@ func (d *doorPart) kill(back time.Duration) {
 	}
 }
 
-// readHubs is what it sees in the registry.
+// readHubs reads the registry.
 func (d *doorPart) readHubs() {
 	g, changed := d.w.registry, false
 	for _, domain := range sortedKeys(g.leads) {
@@ -145,7 +145,7 @@ func (d *doorPart) take(t *bus.Task, inbox string) {
 	w := d.w
 	key := t.Client + "/" + t.ID
 	w.tell("%s takes %s, again %d", d.name, key, t.Again)
-	e := &errand{d: d, t: t, inbox: inbox, since: d.before.at, heard: d.before.heard}
+	e := &job{d: d, t: t, inbox: inbox, since: d.before.at, heard: d.before.heard}
 	if no := d.desk.Enter(t.Client, 100); no != nil {
 		e.say(bus.Answer{Result: classifier.Refusal(no, t.Client, "", t)})
 		return
@@ -191,7 +191,7 @@ func (d *doorPart) take(t *bus.Task, inbox string) {
 }
 
 // find asks all hubs whether they know a task.
-func (e *errand) find(then func(hub string, all bool)) {
+func (e *job) find(then func(hub string, all bool)) {
 	d := e.d
 	e.heard = d.table
 	hubs := d.table.Hubs()
@@ -225,7 +225,7 @@ func (e *errand) find(then func(hub string, all bool)) {
 }
 
 // toHub sends a task to whoever listens on a domain's subject.
-func (e *errand) toHub(domain string, t *bus.Task, within time.Duration,
+func (e *job) toHub(domain string, t *bus.Task, within time.Duration,
 	done func(*bus.Answer, error)) *question {
 	d, w := e.d, e.d.w
 	m := copied(w, t)
@@ -258,7 +258,7 @@ func (e *errand) toHub(domain string, t *bus.Task, within time.Duration,
 }
 
 // goOn does what the placing wants.
-func (e *errand) goOn() {
+func (e *job) goOn() {
 	d, w := e.d, e.d.w
 	if hub := e.placing.Cancels(); hub != "" {
 		d.cancelAt(hub, e.t)
@@ -308,7 +308,7 @@ func (e *errand) goOn() {
 	}
 }
 
-func (e *errand) answer(a bus.Answer) {
+func (e *job) answer(a bus.Answer) {
 	d, key := e.d, e.t.Client+"/"+e.t.ID
 	e.over = true
 	delete(d.all, e.number)
@@ -329,7 +329,7 @@ func words(a *bus.Answer) string {
 	return fmt.Sprintf("%s %s %v %v", a.Result.Code, a.Result.Message, a.Lookup, a.SoleOwner)
 }
 
-func (e *errand) say(a bus.Answer) {
+func (e *job) say(a bus.Answer) {
 	w := e.d.w
 	w.tell("%s answers %s/%s: %s", e.d.name, e.t.Client, e.t.ID, words(&a))
 	c := copied(w, &a)

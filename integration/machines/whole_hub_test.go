@@ -8,6 +8,7 @@ import (
 	"souk/bus"
 	"souk/cmd/choices"
 	"souk/hub"
+	"souk/hub/account"
 	"souk/ledger"
 )
 
@@ -44,9 +45,9 @@ func (w *whole) newHub(domain, name string) *hubPart {
 	h.news = func(there bool) {
 		if h.leading {
 			if there {
-				h.node.Reconnected(w.now)
+				h.node.Hears(w.now, true)
 			} else {
-				h.node.Disconnected(w.now)
+				h.node.Hears(w.now, false)
 			}
 			h.turn()
 		}
@@ -118,7 +119,7 @@ func (h *hubPart) durable(frames []ledger.Frame) {
 	}
 }
 
-// look is what it sees in the registry.
+// look reads the registry.
 func (h *hubPart) look() {
 	w, g := h.w, h.w.registry
 	if l := g.leads[h.domain]; l != nil && l.hub == h && l.life != h.life {
@@ -178,7 +179,7 @@ func (h *hubPart) look() {
 
 func (h *hubPart) begin(l *lead) {
 	w := h.w
-	f, ask := h.node.First(l.epoch)
+	f, ask := h.node.Money().First(l.epoch)
 	if !ask {
 		h.leads(l)
 		return
@@ -189,7 +190,7 @@ func (h *hubPart) begin(l *lead) {
 		if h.lead != l {
 			return
 		}
-		ok, err := h.node.Begin(r)
+		ok, err := h.node.Money().Begin(r)
 		if err != nil {
 			w.t.Errorf("%s: %v", h.name, err)
 		} else if ok {
@@ -421,7 +422,7 @@ func (w *whole) chunk(from *part, subject string, c func() *bus.Chunk) {
 func (w *whole) funds(h *hubPart, f hub.Funds, then func(*bus.FundsReply)) {
 	request := marked(f.Request, h.frames)
 	q, l := copied(w, &request), h.lead
-	w.ask(h.part, []*part{w.bank.part}, true, hub.TreasuryTimeout, func(_ *part, inbox string) bool {
+	w.ask(h.part, []*part{w.bank.part}, true, account.TreasuryTimeout, func(_ *part, inbox string) bool {
 		w.bank.take(f.Op, q(), inbox, false)
 		return true
 	}, func(m bus.Message, err error) {

@@ -224,7 +224,7 @@ func (w *whole) delay() time.Duration {
 	return w.within(w.late)
 }
 
-// copied is what comes out of the codec.
+// copied encodes a message, and returns a function that decodes it.
 func copied[M any, P interface {
 	*M
 	bus.Message

@@ -25,7 +25,7 @@ type Options struct {
 	Elsewhere []string
 }
 
-// Summary is what a check found.
+// Summary is the result of a check.
 type Summary struct {
 	Reports  []ledger.Report  `json:"-"`
 	Across   bool             // level 5 was done
@@ -294,35 +294,21 @@ func (c *checker) read(s *Source, a *ledger.Audit) error {
 // auctions checks an audit's rounds on several processors. The function it returns waits for them and hands
 // their findings over in the order of the journal.
 func (c *checker) auctions(a *ledger.Audit) (wait func()) {
-	workers := runtime.GOMAXPROCS(0)
-	const chunk = 64 // rounds handed over at once
-	jobs := make(chan []ledger.RoundCheck, 2*workers)
 	var mu sync.Mutex
 	var found []ledger.Finding
 	var wg sync.WaitGroup
-	for range workers {
+	room := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
+	a.Rounds = func(r ledger.RoundCheck) {
+		room <- struct{}{}
 		wg.Go(func() {
-			for job := range jobs {
-				for i := range job {
-					if f := job[i].Findings(); len(f) > 0 {
-						mu.Lock()
-						found = append(found, f...)
-						mu.Unlock()
-					}
-				}
-			}
+			f := r.Findings()
+			mu.Lock()
+			found = append(found, f...)
+			mu.Unlock()
+			<-room
 		})
 	}
-	var next []ledger.RoundCheck
-	a.Rounds = func(r ledger.RoundCheck) {
-		if next = append(next, r); len(next) == chunk {
-			jobs <- next
-			next = nil
-		}
-	}
 	return func() {
-		jobs <- next
-		close(jobs)
 		wg.Wait()
 		a.Rounds = nil
 		slices.SortStableFunc(found, func(x, y ledger.Finding) int { return cmp.Compare(x.Seq, y.Seq) })

@@ -16,7 +16,7 @@ func (s *Source) Round(ctx context.Context, n uint64) (*ledger.Round, error) {
 		if r.Round != nil {
 			if last = r.Round.Round.Number; last == n {
 				found = r.Round
-				return Stop
+				return ErrStop
 			}
 		}
 		return nil
@@ -30,7 +30,7 @@ func (s *Source) Round(ctx context.Context, n uint64) (*ledger.Round, error) {
 	return found, nil
 }
 
-// Explain says why every price of a round is what it is, in a hub's journal at dir.
+// Explain derives every price of a round from the hub's journal at dir.
 func Explain(ctx context.Context, dir string, round uint64) (market.Explanation, error) {
 	var x market.Explanation
 	sources, err := Open([]string{dir}, "")

@@ -1,5 +1,5 @@
-// Package inspect reads journals where they lie, beside whoever writes them, and says what is wrong in them,
-// or why a price in them is what it is. It needs no daemon, network or key, and changes nothing.
+// Package inspect reads journals where they lie, beside their writers, and reports what is wrong in them, or
+// explains a price in them. It needs no daemon, network or key, and changes nothing.
 package inspect
 
 import (
@@ -113,8 +113,8 @@ func openSource(dir string, witness bool) (*Source, error) {
 	return s, nil
 }
 
-// Unreadable is why the first frame of one of the journals could not be read: what that journal is, or has,
-// nobody can say. nil: all could.
+// Unreadable returns why the first frame of one of the journals could not be read, so that nobody knows which
+// journal that is; nil if all could.
 func Unreadable(all []*Source) error {
 	for _, s := range all {
 		if s.err != nil {
@@ -156,10 +156,10 @@ func (s *Source) Frames(ctx context.Context, f func(*ledger.Frame) error) error 
 	})
 }
 
-// Stop ends a walk through a journal early, without an error.
-var Stop = errors.New("stop")
+// ErrStop ends a walk through a journal early, without an error.
+var ErrStop = errors.New("stop")
 
-// Records calls f with every record and its frame, until f returns an error or [Stop].
+// Records calls f with every record and its frame, until f returns an error or [ErrStop].
 func (s *Source) Records(ctx context.Context, f func(*ledger.Frame, *ledger.Record) error) error {
 	err := s.Frames(ctx, func(frame *ledger.Frame) error {
 		for i := range frame.Records {
@@ -169,7 +169,7 @@ func (s *Source) Records(ctx context.Context, f func(*ledger.Frame, *ledger.Reco
 		}
 		return nil
 	})
-	if err == Stop {
+	if err == ErrStop {
 		return nil
 	}
 	return err

@@ -6,7 +6,7 @@
 //	DIR/journal/NAME/LOCK        held by the writer; holds its process id
 //	DIR/journal/NAME/LIVES       each of the last openings for writing, as package life has it
 //	DIR/journal/NAME/wal/*.wal   segments of 4 MB, allocated before they are needed
-//	DIR/journal/NAME/snapshots   what the frames up to one came to, of two such frames; may be deleted
+//	DIR/journal/NAME/snapshots   the state after a frame, for two such frames; may be deleted
 //
 // LIVES and LOCK say whether an earlier opening has ended, and whether the journal is where it was opened
 // last ([Journal.Ended], [Journal.Moved]): a copy brings LIVES along, and has another LOCK. LIVES also says

@@ -51,7 +51,7 @@ const (
 	maxBatch = 1 << 16
 )
 
-// store is what a Journal needs of etcd's log.
+// store is the part of etcd's log that a Journal uses.
 type store interface {
 	Save(*raftpb.HardState, []*raftpb.Entry) error
 	Close() error
@@ -326,6 +326,7 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 		j.last.Records = nil
 		frames = frames[n:]
 	}
+	j.keepTail()
 	if due {
 		j.note()
 		j.looked = now
@@ -337,8 +338,8 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 	return nil
 }
 
-// noteEvery is how seldom LIVES is told how far the journal is: where the writer was killed, it does not find
-// out a copy that lacks less.
+// noteEvery is how often LIVES records how far the journal is: if the writer is killed, a copy that lacks
+// fewer frames is not found out.
 const noteEvery = time.Second
 
 // note has LIVES say how far the journal is.

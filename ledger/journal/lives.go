@@ -27,6 +27,9 @@ func (j *Journal) Ended(life string) (ended bool, why string) { return j.home.En
 // older copy.
 func (j *Journal) Moved() bool { return j.home.Moved() }
 
+// Confirmed reports whether it was moved once, and is held for the newest since by another's word alone.
+func (j *Journal) Confirmed() bool { return j.home.Confirmed() }
+
 // word says in LIVES how far a journal is written: its frames, and the checksum of the last.
 func word(seq uint64, sum tip.Sum) string { return fmt.Sprintf("%d:%s", seq, sum) }
 
@@ -39,10 +42,24 @@ func frameOf(word string) uint64 {
 	return seq
 }
 
-// tail is the last segment, by name and file.
+// tail is the last segment, by name and file, as this writer left it.
 type tail struct {
 	name string
 	file os.FileInfo
+}
+
+// keepTail notes the last segment as this writer leaves it.
+func (j *Journal) keepTail() {
+	if file, err := os.Stat(filepath.Join(walDir(j.dir), j.tail.name)); err == nil {
+		j.tail.file = file
+	}
+}
+
+// overwritten reports whether the last frame is no more where it was written, as after a copy was written
+// into the very files.
+func (j *Journal) overwritten() bool {
+	sum, err := SumAt(j.dir, j.last.Seq)
+	return j.last.Seq > 0 && (err != nil || sum != j.end)
 }
 
 // held returns life.ErrReplaced if the journal's files are no longer those under their names, as after a copy
@@ -67,6 +84,8 @@ func (j *Journal) held() error {
 	case gone, now.name < j.tail.name, now.name == j.tail.name && !os.SameFile(now.file, j.tail.file),
 		now.name > j.tail.name && !written(filepath.Join(walDir(j.dir), now.name)):
 		return fmt.Errorf("%w: segment %s is not the one that it writes", life.ErrReplaced, j.tail.name)
+	case j.tail.file != nil && !now.file.ModTime().Equal(j.tail.file.ModTime()) && j.overwritten():
+		return fmt.Errorf("%w: segment %s has not frame %d any more", life.ErrReplaced, now.name, j.last.Seq)
 	}
 	j.tail = now
 	return nil

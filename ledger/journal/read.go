@@ -245,7 +245,7 @@ func (r *Reader) damage(found string) error {
 	return &Damage{Segment: r.segs[r.cur].path, Offset: r.off, After: r.last, Found: found}
 }
 
-// Frames is how many frames were read so far.
+// Frames returns the number of frames read so far.
 func (r *Reader) Frames() uint64 { return r.last }
 
 // Each calls f with all that Next returns, to the end of what is written by now.
@@ -291,7 +291,7 @@ func (e Entry) Frame() (ledger.Frame, error) {
 	return f, nil
 }
 
-// undecodable is what it means that an entry is no frame.
+// undecodable makes the error for an entry that is no frame.
 func (e Entry) undecodable(err error) error {
 	if len(e.Data) > 0 && e.Data[0] != ledger.FrameVersion {
 		return fmt.Errorf("%s at byte %d: frame %d: %w", e.Segment, e.Offset, e.Seq, err)

@@ -19,7 +19,7 @@ import (
 // ErrDamaged marks a journal whose bytes are not what was written. Errors that wrap it name the place.
 var ErrDamaged = errors.New("damaged")
 
-// Damage is where a journal stops making sense.
+// Damage is the place at which a journal stops making sense.
 type Damage struct {
 	Segment string // file
 	Offset  int64  // byte in it

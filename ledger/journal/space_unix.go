@@ -4,7 +4,7 @@ package journal
 
 import "syscall"
 
-// freeBytes is how much of the disk under dir this process may still fill.
+// freeBytes returns how much of the disk under dir this process may still fill.
 func freeBytes(dir string) (int64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {

@@ -69,24 +69,34 @@ func TestSums(t *testing.T) {
 }
 
 // A journal that was moved is found so by each later opening, until it is settled that it is the one that was
-// written last. One that is doubted is found so, too.
+// written last. One that is doubted is found so, too. Once it is settled, each finds it confirmed.
 func TestAMovedJournalIsMovedUntilItIsSettled(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("nothing is proven here")
 	}
 	dir := filepath.Join(t.TempDir(), "j")
-	again := func(dir string, settle func(*Journal)) bool {
+	again := func(dir string, settle func(*Journal)) string {
 		t.Helper()
 		j := mustOpen(t, dir)
 		defer j.Close()
-		moved := j.Moved()
-		settle(j)
-		return moved
+		defer settle(j)
+		switch {
+		case j.Moved() && j.Confirmed():
+			return "both"
+		case j.Moved():
+			return "moved"
+		case j.Confirmed():
+			return "confirmed"
+		}
+		return ""
 	}
 	nothing := func(*Journal) {}
-	if again(dir, nothing) || again(dir, nothing) {
-		t.Fatal("a new journal is moved")
+	for range 2 {
+		if got := again(dir, nothing); got != "" {
+			t.Fatalf("a new journal is %s", got)
+		}
 	}
+	again(dir, func(j *Journal) { j.Settle(true) }) // it was never in doubt
 	twin := filepath.Join(t.TempDir(), "j")
 	if out, err := exec.Command("cp", "-a", dir, twin).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -96,11 +106,14 @@ func TestAMovedJournalIsMovedUntilItIsSettled(t *testing.T) {
 			t.Error("it is settled, and may be a copy all the same")
 		}
 	}
-	for i, moved := range []bool{again(twin, nothing), again(twin, nothing), again(twin, own),
-		!again(twin, nothing), !again(dir, func(j *Journal) { j.Settle(false) }), again(dir, own),
-		!again(dir, nothing)} {
-		if !moved {
-			t.Errorf("opening %d", i)
+	doubt := func(j *Journal) { j.Settle(false) }
+	for i, c := range []struct{ got, want string }{{again(twin, nothing), "moved"},
+		{again(twin, nothing), "moved"}, {again(twin, own), "moved"}, {again(twin, own), "confirmed"},
+		{again(twin, nothing), "confirmed"},
+		{again(dir, doubt), ""}, {again(dir, own), "moved"}, {again(dir, nothing), "confirmed"},
+		{again(dir, doubt), "confirmed"}, {again(dir, nothing), "moved"}} {
+		if c.got != c.want {
+			t.Errorf("opening %d: it is %q, want %q", i, c.got, c.want)
 		}
 	}
 }

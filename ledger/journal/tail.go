@@ -161,7 +161,7 @@ func (r *Reader) strays() error {
 	return nil
 }
 
-// witness is what a snapshot says of the log.
+// witness is a snapshot's record of the log, to compare it with.
 type witness struct {
 	snapshot
 	err error

@@ -20,21 +20,21 @@ import (
 const (
 	maxBudgets = 1 << 16 // that a treasury ever had
 	maxJobs    = 256     // questions to hubs for budgets at a time
-	// hubPatience is how long a budget is not filled up because a hub does not say what it has of it. Then
-	// what the hub last said counts; where it never did, all that it was given.
+	// hubPatience is how long a budget is not filled up because a hub does not report its part. After that
+	// the hub's last report counts; without one, all that it was given.
 	hubPatience = 10 * time.Minute
-	// jobsEvery is how often budgets that lack something are looked at again.
+	// jobsEvery is how often budgets that lack something are checked again.
 	jobsEvery = time.Minute
-	// farAhead is how much later than it ever was a clock is not believed at once, and believeAfter when it
-	// is all the same. A period that was filled by a clock that is years ahead is filled, and those before
-	// it, too.
+	// farAhead is the jump of the clock that is not believed at once, and believeAfter when it is believed
+	// after all. A period that was filled by a clock that is years ahead stays filled, and those before it,
+	// too.
 	farAhead     = 31 * 24 * time.Hour
 	believeAfter = time.Hour
 	// restAgain is how often hubs are asked again for the rest of a budget that has ended.
 	restAgain = 5 * time.Second
 )
 
-// budgets is what a Treasury does for budgets.
+// budgets is a Treasury's state for filling budgets.
 type budgets struct {
 	at      time.Time // when all of them are looked at next; zero: now
 	jobs    map[string]*job
@@ -50,7 +50,7 @@ type budgets struct {
 	leapt    time.Time     // when the clock leapt forward last, or it began
 }
 
-// job is one client's budget being filled up, or its rest being fetched.
+// job fills up one client's budget, or fetches its rest.
 type job struct {
 	client string
 	poll   *poll
@@ -63,7 +63,7 @@ func newBudgets() budgets {
 		spent: map[[2]string]market.Credits{}, settled: map[string]bool{}}
 }
 
-// nobody is whom the answer is for to what the treasury does by itself.
+// nobody stands for the receiver of the answer where the treasury itself has asked.
 var nobody = new(struct{ _ byte })
 
 // budget sets or ends how much of one client's money another may have.
@@ -108,7 +108,7 @@ func (t *Treasury) budget(req *bus.FundsRequest) error {
 	return nil
 }
 
-// given says of money that was paid to a client why that cannot be: a budget's client gets its budget alone.
+// given explains why money cannot be paid to a client with a budget: it gets only its budget.
 func (t *Treasury) given(client string, err error) error {
 	a, ok := t.book.Allowance(client)
 	if !ok || bus.CodeOf(err) != bus.CodeBadRequest {
@@ -118,7 +118,7 @@ func (t *Treasury) given(client string, err error) error {
 		"for %s, or make it a larger budget", client, a.Of, a.Of)
 }
 
-// ofBudget says of a client with a budget, which nobody pays in for, whose money it has and when it has more.
+// ofBudget explains whose money a client with a budget spends, and when it gets more.
 func (t *Treasury) ofBudget(client string) string {
 	a, ok := t.book.Allowance(client)
 	next := ledger.NextPeriod(a.Every, t.today())
@@ -135,7 +135,7 @@ func (t *Treasury) ofBudget(client string) string {
 	return ", a budget of " + a.Of + "'s money, filled up again on " + next.Format(time.DateOnly)
 }
 
-// runJobs does for all budgets what is due.
+// runJobs carries out what is due for all budgets.
 func (t *Treasury) runJobs() {
 	if !t.room || t.own.closed != "" {
 		return
@@ -151,8 +151,8 @@ func (t *Treasury) runJobs() {
 	}
 }
 
-// doubt looks whether the clock is far ahead of what it said last, to this process or before it in the
-// journal, or was set back.
+// doubt checks whether the clock is far ahead of its last time, of this process or in the journal, or was set
+// back.
 func (t *Treasury) doubt(now time.Time) (setBack bool) {
 	w := &t.budgets
 	last := w.wall
@@ -171,7 +171,7 @@ func (t *Treasury) doubt(now time.Time) (setBack bool) {
 	return false
 }
 
-// believes reports whether the clock may be what a period is filled by.
+// believes reports whether periods may be filled by the clock.
 func (t *Treasury) believes() bool {
 	w := &t.budgets
 	if !w.doubted.IsZero() && t.now.Sub(w.doubted) >= believeAfter {
@@ -187,7 +187,7 @@ func (t *Treasury) soon(at time.Time) {
 	}
 }
 
-// begin does for one budget what is due, or begins to.
+// begin carries out, or begins, what is due for one budget.
 func (t *Treasury) begin(client string) {
 	a, _ := t.book.Allowance(client)
 	period := ledger.PeriodAt(a.Every, t.today())
@@ -267,7 +267,7 @@ func (t *Treasury) run(e *job) {
 	}
 }
 
-// tell notes what a client has spent at a hub at least, by what the hub said of the rest.
+// tell notes the least that a client has spent at a hub, by the hub's report of the rest.
 func (t *Treasury) tell(client string, g *target) {
 	spent, m := t.book.Allotted(client, g.hub), g.reply
 	if m.Avail > spent || m.Held > spent-m.Avail {
@@ -304,7 +304,7 @@ func (t *Treasury) fill(a *ledger.Allowance) {
 	t.begin(a.Client)
 }
 
-// makeUp moves what is still due of a period, as far as there is the money now.
+// makeUp moves the money still due for a period, as far as there is any now.
 func (t *Treasury) makeUp(client string) {
 	a, _ := t.book.Allowance(client)
 	prepaid, _ := t.book.Prepaid(a.Of)
@@ -329,7 +329,7 @@ func (t *Treasury) makeUp(client string) {
 	}
 }
 
-// askFor has hubs asked for what a budget lacks.
+// askFor asks hubs for the money that a budget lacks.
 func (t *Treasury) askFor(client string) {
 	a, _ := t.book.Allowance(client)
 	if a.Due == 0 {
@@ -342,7 +342,7 @@ func (t *Treasury) askFor(client string) {
 	}
 }
 
-// backs gives back what the treasury has of a budget that has ended.
+// backs gives back the treasury's rest of a budget that has ended.
 func (t *Treasury) backs(client string) {
 	a, _ := t.book.Allowance(client)
 	if rest, _ := t.book.Prepaid(client); rest > 0 &&
@@ -368,7 +368,7 @@ func (t *Treasury) share(client string) {
 	}
 }
 
-// jobsWake is when there is next something to do for budgets.
+// jobsWake calls soon with the time at which budgets need work next.
 func (t *Treasury) jobsWake(soon func(time.Time)) {
 	if !t.room || t.own.closed != "" {
 		return // the next request says when there is some

@@ -8,28 +8,28 @@ import (
 	"souk/ledger"
 )
 
-// Budgets are filled by the date, and a treasury whose clock is ahead would fill tomorrow's today. Hubs say
-// what their clocks say whenever they ask what was allotted to them. Where more than half of those that are
-// there say that it is earlier, it is as late as they say. They move nothing forward: a treasury that is
-// behind fills later, and nothing twice.
+// Budgets are filled by the date, and a treasury whose clock is ahead would fill tomorrow's today. Hubs send
+// the time of their clocks whenever they ask for their allotments. Where more than half of the live ones are
+// behind the treasury's clock, their time counts. They move nothing forward: a treasury that is behind fills
+// later, and nothing twice.
 
 const (
-	// slip is how far clocks may be apart that mean the same: a word is on its way, or sent once more.
+	// slip bounds the difference of clocks that agree: a message is on its way, or sent once more.
 	slip = time.Minute
-	// hubsSpeak is in what time hubs have said what their clocks say.
+	// hubsSpeak is the time within which every hub has sent the time of its clock.
 	hubsSpeak = 3 * bus.FundsEvery
 )
 
-// clock is how far a hub's is behind the treasury's.
+// clock is how far a hub's clock is behind the treasury's.
 type clock struct {
 	said   bool
 	behind time.Duration
 }
 
-// today is what the date of budgets is judged by.
+// today returns the date by which budgets are judged.
 func (t *Treasury) today() time.Time { return t.now.Add(-t.budgets.ahead) }
 
-// hearClock takes in what a hub's clock said when it asked.
+// hearClock takes in the time of a hub's clock when it asked.
 func (t *Treasury) hearClock(hub string, atMS int64) {
 	w := t.heard[hub]
 	if atMS <= 0 { // it does not say
@@ -71,22 +71,22 @@ func (t *Treasury) compare() {
 	w.ahead = ahead
 }
 
-// jump notes that time begins, or leaps, as a clock does that is set forward: what hubs said before means
-// nothing.
+// jump notes that time begins, or leaps, as when a clock is set forward: the times that hubs sent before are
+// void.
 func (t *Treasury) jump(now time.Time) {
 	if t.now.IsZero() || now.Sub(t.now) > hubsSpeak {
 		t.budgets.leapt = now
 	}
 }
 
-// unheard reports that hubs are still to say what their clocks say, shortly after the start or a leap.
+// unheard reports whether hubs have still to send their times, shortly after the start or a leap.
 func (t *Treasury) unheard() bool {
 	w := &t.budgets
 	return t.now.Sub(w.leapt) < hubsSpeak && t.book.Dealings() > t.book.EndedHubs() &&
 		(w.compared.IsZero() || w.told)
 }
 
-// nextPeriod is when, by the treasury's clock, the next period of a budget begins; zero where there is none.
+// nextPeriod returns when, by the treasury's clock, a budget's next period begins; zero: there is none.
 func (t *Treasury) nextPeriod(every string) time.Time {
 	next := ledger.NextPeriod(every, t.today())
 	if !next.IsZero() {

@@ -27,7 +27,7 @@ type Config struct {
 	// MaxHubs bounds the hubs served, since each costs memory and any name may ask.
 	MaxHubs int `yaml:"max_hubs"`
 	// Probers are the clients that pay for what hubs do of their own accord, by domain, where that is not
-	// probe-DOMAIN: as a hub's seed.client says. A hub gets its own one's money without a door's word.
+	// probe-DOMAIN: as a hub's prewarm.client says. A hub gets its own one's money without a door's word.
 	Probers map[string]string `yaml:"probers"`
 	// Drain bounds the time for answering what has arrived when the server is told to stop.
 	Drain time.Duration `yaml:"drain"`

@@ -47,9 +47,9 @@ func (t *Treasury) allot(req *bus.FundsRequest, to any) error {
 	return t.enqueue(bus.OpAllot, req, to)
 }
 
-// grant grants what is asked for, but at most half of what is left, so that a small client is not stranded
-// across hubs. Where half is of no use to the hub and the whole would be, or where others wait, it gets what
-// it needs: to refuse a task that its client can pay would be untrue (I19).
+// grant grants the amount asked for, but at most half of the client's rest, so that a small client is not
+// stranded across hubs. Where half is of no use to the hub and the whole would be, or where others wait, it
+// gets what it needs: to refuse a task that its client can pay would be untrue (I19).
 func (t *Treasury) grant(req *bus.FundsRequest, others bool) (bool, error) {
 	prepaid, _ := t.book.Prepaid(req.Client)
 	amount := min(req.Amount, max(prepaid/2, req.Least))
@@ -140,8 +140,8 @@ func (t *Treasury) canTell(req *bus.FundsRequest) error {
 	return nil
 }
 
-// maxEarly is how far a return may be ahead of its turn: four times what a hub says at once. One beyond is
-// refused, and said again when those before it have come.
+// maxEarly bounds how far a return may be ahead of its turn: four times the returns that a hub sends at once.
+// One beyond is refused, and sent again when those before it have come.
 const maxEarly = 1 << 8
 
 // early is a return that overtook one of a lower number.

@@ -16,7 +16,7 @@ type look struct {
 	until time.Time
 }
 
-// look asks a client's hubs what they have of its money.
+// look asks a client's hubs for the state of its money.
 func (t *Treasury) look(req *bus.FundsRequest, to any) error {
 	r, _ := t.newPoll(&bus.FundsRequest{Client: req.Client}, true)
 	l := &look{req: *req, to: to, poll: r, until: t.now.Add(answerWithin)}
@@ -30,7 +30,7 @@ func (t *Treasury) look(req *bus.FundsRequest, to any) error {
 	return errLater
 }
 
-// told answers a question for a balance, or for a distribution, by what the hubs said.
+// told answers a request for a balance, or for a distribution, by the hubs' answers.
 func (t *Treasury) told(l *look) {
 	if l.poll.share != nil {
 		t.distributed(l)

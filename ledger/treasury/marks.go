@@ -17,7 +17,7 @@ import (
 // better: each has kept how far the treasury's journal was when they last spoke. So a treasury whose journal
 // may not be the newest hears them first, and one that they contradict does nothing at all.
 
-// journal is what is known of the treasury's own journal being the one that was written last.
+// journal tracks whether the treasury's own journal is the newest copy of it.
 type journal struct {
 	waits   bool            // it may not be: hubs are heard first
 	moved   bool            // it was not when this began, and the journal is no new one
@@ -33,13 +33,12 @@ type spoken struct {
 	heard    bool
 	confirms bool   // it has kept a mark, and the journal has it
 	denies   string // why the journal cannot be the one that the hub has dealt with
-	by       uint64 // the frame by which it does
 	early    bool   // it said so among the first: then it is enough by itself
 	behind   string // why its own journal cannot be the newest, and so confirms nothing
 }
 
-// firstFor is how long after the first word each hub counts as one of the first: twice as long as one that
-// runs is silent.
+// firstFor is how long after the first hub's message each hub counts as one of the first: twice as long as
+// one that runs is silent.
 const firstFor = 2 * bus.FundsEvery
 
 // Await has the treasury hear hubs first: all that there are of late, and one at least. Named is to follow.
@@ -58,7 +57,7 @@ func (t *Treasury) Await() {
 	t.reckon()
 }
 
-// Named says which hubs the registry names: those that lead, and those that did of late.
+// Named takes in the hubs that the registry names: those that lead, and those that did of late.
 func (t *Treasury) Named(hubs []string) {
 	t.own.named = map[string]bool{}
 	for _, hub := range hubs {
@@ -69,40 +68,34 @@ func (t *Treasury) Named(hubs []string) {
 	t.reckon()
 }
 
-// Closed is why nothing is taken in, granted or paid out; "": all is.
+// Closed returns why nothing is taken in, granted or paid out; "" if all is.
 func (t *Treasury) Closed() string { return t.own.closed }
 
-// Contradicted reports whether it is closed for what hubs say against its journal.
+// Contradicted reports whether it is closed because hubs contradict its journal.
 func (t *Treasury) Contradicted() bool { return t.own.denied }
 
 // Waits reports whether hubs are still to say that the journal is the newest.
 func (t *Treasury) Waits() bool { return t.own.waits }
 
-// judge takes in what a hub says of the treasury's journal. One whose own is not the newest, by what the
-// treasury has kept of it, confirms nothing: both may be older copies, of two moments.
+// judge takes in a hub's word on the treasury's journal. A hub whose own journal is not the newest, by its
+// mark here, confirms nothing: both may be older copies, of two moments.
 func (t *Treasury) judge(req *bus.FundsRequest) error {
 	w := t.heard[req.Hub]
 	last, _, _ := t.book.Last()
 	if t.own.first.IsZero() {
 		t.own.first = t.now
 	}
-	m, by := req.Known, uint64(0)
-	if m != nil {
-		by = m.Seq
-	}
-	switch {
-	case w.spoken.denies != "" && by < w.spoken.by:
-		return nil // an older copy of the hub, which had not heard of that
-	case m == nil:
-		w.spoken.heard, w.spoken.confirms, w.spoken.denies = true, false, ""
-	case m.Journal == t.book.ID() && m.Seq <= last && req.Here == tip.Sum{}:
+	m, denies := req.Known, t.denies(req)
+	unread := m != nil && m.Journal == t.book.ID() && m.Seq <= last && req.Here == tip.Sum{}
+	switch was := w.spoken.denies; {
+	case was != "" && (unread || denies == "" && t.own.denied):
+		return nil // of its journals either may be a copy: what it said against this one stays
+	case unread:
 		return refuse(bus.CodeUnavailable, "frame %d of the treasury's journal, whose checksum hub %s has kept, was "+
 			"not read: ask again in a second", m.Seq, req.Hub) // and it hears no newer mark before
-	default:
-		w.spoken.denies = ledger.Doubt(t.book.ID(), last, req.Here, *m)
-		w.spoken.heard, w.spoken.confirms = true, w.spoken.denies == ""
-		w.spoken.by = by
 	}
+	w.spoken.denies = denies
+	w.spoken.heard, w.spoken.confirms = true, m != nil && denies == ""
 	if w.spoken.behind = t.behind(req); w.spoken.behind != "" {
 		w.spoken.heard, w.spoken.confirms = w.spoken.denies != "", false
 	}
@@ -113,7 +106,17 @@ func (t *Treasury) judge(req *bus.FundsRequest) error {
 	return nil
 }
 
-// behind says why the journal of a hub that is not sure of it cannot be the newest; "": it can.
+// denies returns why the treasury's journal cannot be the one that a hub has dealt with, by the hub's mark;
+// "": it can.
+func (t *Treasury) denies(req *bus.FundsRequest) string {
+	if req.Known == nil {
+		return ""
+	}
+	last, _, _ := t.book.Last()
+	return ledger.Doubt(t.book.ID(), last, req.Here, *req.Known)
+}
+
+// behind returns why the journal of a hub that is unsure of it cannot be the newest; "": it can.
 func (t *Treasury) behind(req *bus.FundsRequest) string {
 	if !req.Unsure {
 		return ""
@@ -175,7 +178,7 @@ func (t *Treasury) reckon() {
 	}
 }
 
-// missing says whose word a treasury waits for that may be on an older copy; "": nobody's.
+// missing names the hubs for whose word a treasury waits that may be on an older copy; "": none.
 func (t *Treasury) missing() string {
 	last, _, _ := t.book.Last()
 	may := "the treasury's journal may be an older copy, or was begun beside another: "
@@ -223,7 +226,7 @@ func (t *Treasury) denied(hub string) error {
 	return nil
 }
 
-// Denied lists the hubs that contradict the others, with what they say.
+// Denied lists the hubs that contradict the others, with their reasons.
 func (t *Treasury) Denied() (all []string) {
 	for _, hub := range slices.Sorted(maps.Keys(t.heard)) {
 		if why := t.heard[hub].spoken.denies; why != "" {
@@ -233,8 +236,8 @@ func (t *Treasury) Denied() (all []string) {
 	return all
 }
 
-// note keeps how far a hub's journal is, and what clients have spent there. What cannot be is left out: the
-// hub is told what is known of its journal, and judges itself.
+// note records how far a hub's journal is, and what clients have spent there. Impossible figures are left
+// out: the hub is told its last mark here, and judges its journal itself.
 func (t *Treasury) note(op string, req *bus.FundsRequest) {
 	m, hub := req.Mark, req.Hub
 	if m == nil || req.Unsure || t.book.ID() == m.Journal || !t.book.Knows(hub) || t.book.Closed(hub) {

@@ -150,3 +150,33 @@ func TestWhoIsBehindConfirmsNothing(t *testing.T) {
 		}
 	}
 }
+
+// A hub contradicts the treasury's journal, and a copy of that hub, which dealt with this journal for longer,
+// does not: what was said against it stays, and the copy is told that what it was told counts no more.
+func TestACopyOfAHubTakesNothingBack(t *testing.T) {
+	b := newBank(t)
+	for _, id := range []string{"d1", "d2", "d3"} {
+		b.put(bus.OpDeposit, bus.FundsRequest{ID: id, Client: "ann", Amount: 100})
+	}
+	last, _, _ := b.tr.Book().Last()
+	say := func(seq uint64, sum byte) bus.FundsReply {
+		m := tip.Mark{Journal: b.tr.Book().ID(), Seq: seq, Sum: tip.Sum{sum}}
+		b.put(bus.OpAllotted, bus.FundsRequest{ID: "w", Hub: "maths", Epoch: 1, Known: &m,
+			Here: tip.Sum{byte(seq)}})
+		said := b.heard["w"]
+		return said[len(said)-1]
+	}
+	agrees := byte(last)
+	for i, c := range []struct {
+		seq          uint64
+		sum          byte
+		closed, told bool
+	}{{last, agrees, false, false}, {last - 1, 99, true, false}, {last, agrees, true, true},
+		{last - 1, 99, true, false}} {
+		r := say(c.seq, c.sum)
+		if closed := b.tr.Closed() != ""; closed != c.closed || r.Contradicted != c.told {
+			t.Errorf("word %d: closed %v, and it is told so %v; want %v, %v", i, closed, r.Contradicted, c.closed,
+				c.told)
+		}
+	}
+}

@@ -35,7 +35,7 @@ func (t *Treasury) payout(op string, req *bus.FundsRequest, to any) error {
 	return err
 }
 
-// pay does it with what the treasury has.
+// pay carries out a payment from the client's money with the treasury.
 func (t *Treasury) pay(op string, req *bus.FundsRequest) error {
 	switch op {
 	case bus.OpBudget:

@@ -27,9 +27,9 @@ type pending struct {
 	gave    bool      // its hub gave some back since
 }
 
-// set takes a request as it came. What it needs at least was reckoned beside what its hub had then: once that
-// has been given back it needs the whole. Were it granted the rest alone, the hub would ask anew for what
-// another request has taken by then, and so on between them.
+// set takes a request as it came. Its least amount allows for the client's money that its hub had then: once
+// that has been given back it needs the whole. If it were granted only the least, the hub would ask anew for
+// what another request has taken by then, and so on between them.
 func (q *pending) set(req *bus.FundsRequest) {
 	q.req = *req
 	if q.gave {
@@ -38,7 +38,7 @@ func (q *pending) set(req *bus.FundsRequest) {
 	}
 }
 
-// gave says that a hub has given some of a client's money back, by its return of that number.
+// gave notes that a hub has given some of a client's money back, by its return of that number.
 func (c *waitlist) gave(hub string, number uint64) {
 	if c == nil {
 		return
@@ -130,7 +130,7 @@ func (t *Treasury) endPoll(c *waitlist) {
 	}
 }
 
-// came says that there is more of a client's money.
+// came notes that there is more of a client's money.
 func (t *Treasury) came(client string) {
 	if c := t.waitlists[client]; c != nil {
 		t.advance(c)
@@ -138,7 +138,7 @@ func (t *Treasury) came(client string) {
 	t.share(client)
 }
 
-// advance does for a client's pending requests what can be done now.
+// advance fulfils a client's pending requests as far as it can now.
 func (t *Treasury) advance(c *waitlist) {
 	for q := c.first(); q != nil; q = c.first() {
 		if !q.waits && t.now.Sub(q.asked) >= pendingFor {
@@ -204,7 +204,7 @@ func (t *Treasury) settle(c *waitlist, q *pending, err error) {
 	}
 }
 
-// fulfil does what a pending request asks for, if there is the money now.
+// fulfil carries out a pending request, if there is the money now.
 func (t *Treasury) fulfil(q *pending, others bool) (bool, error) {
 	if prepaid, _ := t.book.Prepaid(q.req.Client); !t.room || t.own.closed != "" || need(&q.req) > prepaid {
 		return false, nil

@@ -23,16 +23,16 @@ const (
 	// recallEvery is the least time between two polls for one client: however hubs compete, each hears at
 	// most so many questions, and money goes back and forth no more often.
 	recallEvery = 500 * time.Millisecond
-	// recallAgain is how soon a hub that has not done as asked is asked again.
+	// recallAgain is the pause before a hub that has not returned the money is asked again.
 	recallAgain = 500 * time.Millisecond
-	// answerWithin is how long a request waits for hubs before whoever sent it is told to come back; hubs
-	// wait two seconds for an answer.
+	// answerWithin bounds how long a request waits for hubs before its sender is told to come back; hubs wait
+	// two seconds for an answer.
 	answerWithin = time.Second
-	// askAgain is how soon it is to come back.
+	// askAgain is the pause before the sender is to come back.
 	askAgain = 250 * time.Millisecond
 	// pendingFor is how long a pending request keeps its place without coming back.
 	pendingFor = 5 * time.Second
-	// lively is how long a hub that says nothing is still waited for.
+	// lively is how long a silent hub is still waited for.
 	lively = 3 * bus.FundsEvery
 
 	maxClients = 1024 // with pending requests at a time
@@ -47,7 +47,7 @@ type Recall struct {
 	Ask    bus.Recall
 }
 
-// word is what a hub said of itself last.
+// word is a hub's last message about itself.
 type word struct {
 	at     time.Time
 	domain string // empty: it hears no questions
@@ -73,7 +73,7 @@ type target struct {
 }
 
 // newPoll makes a question to every hub, but the asking one, that was granted more of a client's money than
-// it returned, and says how much that is together. What was spent is part of it.
+// it returned, and returns the sum of that, money spent included.
 func (t *Treasury) newPoll(req *bus.FundsRequest, look bool) (*poll, market.Credits) {
 	t.counted++
 	r := &poll{id: strconv.FormatUint(t.counted, 10), client: req.Client, look: look}
@@ -92,8 +92,8 @@ func (t *Treasury) newPoll(req *bus.FundsRequest, look bool) (*poll, market.Cred
 	return r, most
 }
 
-// granted notes that a hub was granted more while a poll is under way for q: what it does not need of that
-// is asked for, too.
+// granted notes that a hub was granted more while a poll is under way for q: the hub is asked for the part
+// that it does not need, too.
 func (r *poll) granted(q *pending, hub string, number uint64) {
 	i := slices.IndexFunc(r.hubs, func(g target) bool { return g.hub == hub })
 	switch {
@@ -132,7 +132,7 @@ func (t *Treasury) hear(hub, domain string) {
 	t.heard[hub] = w
 }
 
-// done reports whether a hub did as asked, and what it gave back has come.
+// done reports whether a hub did as asked, and its return has come.
 func (t *Treasury) done(r *poll, g *target) bool {
 	return g.reply != nil && (r.look || g.reply.Accepted >= g.granted) &&
 		(r.look && !r.exact || t.book.LastReturn(g.hub) >= g.reply.Returned)
@@ -161,7 +161,7 @@ func (t *Treasury) say(r *poll) {
 	}
 }
 
-// Said takes a hub's answer in. Hub is who answers, as the subject has it.
+// Said takes a hub's answer in. hub is the sender by the subject.
 func (t *Treasury) Said(m *bus.RecallReply) {
 	r := t.polls[m.ID]
 	if r == nil || r.client != m.Client {
@@ -196,7 +196,7 @@ func (t *Treasury) lookOn() {
 	t.runJobs()
 }
 
-// wake is when there is next something to do.
+// wake returns when there is work next.
 func (t *Treasury) wake() (at time.Time) {
 	soon := func(other time.Time) {
 		if at.IsZero() || other.Before(at) {
@@ -229,8 +229,8 @@ func (t *Treasury) wake() (at time.Time) {
 	return at
 }
 
-// names says what the hubs of a poll keep, what they may have if they need not be asked, and which of them
-// do not answer.
+// names lists the hubs of a poll with the money that they keep, or may have where they need not be asked, and
+// those that do not answer.
 func (t *Treasury) names(r *poll) string {
 	var s []string
 	unasked := market.Credits(0)
@@ -274,7 +274,7 @@ func (t *Treasury) Stop() {
 	t.Depose()
 }
 
-// Depose forgets what is asked of hubs and who waits for that, as another may lead; whoever asked asks again.
+// Depose forgets polls and the requests that wait for them, as another may lead; their senders ask again.
 // When it leads anew it has heard nobody yet, and budgets are looked at again.
 func (t *Treasury) Depose() {
 	clear(t.early)

@@ -96,7 +96,7 @@ func (b *bank) want(id, answer string) {
 	}
 }
 
-// answer is what a hub that has kept so much says to what it was asked last.
+// answer sends the answer of a hub that has kept so much to the last question.
 func (b *bank) answer(hub string, kept market.Credits) {
 	for i := len(b.asked) - 1; i >= 0; i-- {
 		if q := b.asked[i]; q.Ask.Hub == hub {

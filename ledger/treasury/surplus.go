@@ -66,8 +66,8 @@ func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
 	return errLater
 }
 
-// distributed answers a distribution by what its hub said. It takes in what the hub has recorded, even if
-// that is another distribution, of which the treasury had not heard.
+// distributed answers a distribution by its hub's answer. It takes in the hub's record, even if that is
+// another distribution, of which the treasury had not heard.
 func (t *Treasury) distributed(l *look) {
 	var err error
 	hub, made := l.req.Hub, l.poll.share.Number

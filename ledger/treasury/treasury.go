@@ -14,7 +14,7 @@ import (
 	"souk/market"
 )
 
-// Ready is what a Treasury wants done, in this order.
+// Ready lists what a Treasury wants done, in this order.
 type Ready struct {
 	Records []ledger.Record // make durable first, as one frame
 	Answers []Answer        // then send
@@ -76,10 +76,10 @@ func New(cfg Config, salt func() [16]byte) *Treasury {
 // Book is the treasury's state of money, for reading.
 func (t *Treasury) Book() *ledger.Book { return t.book }
 
-// Past is what the journal's frames are replayed into, before Restore.
+// Past returns the history into which the journal's frames are replayed, before Restore.
 func (t *Treasury) Past() *ledger.History { return t.past }
 
-// NewHistory is what is kept of a journal while it is replayed.
+// NewHistory returns the history for replaying a treasury's journal.
 func NewHistory(cfg Config) *ledger.History {
 	return ledger.NewHistory(ledger.HistoryLimits{Grants: cfg.Grants})
 }
@@ -122,8 +122,7 @@ func (t *Treasury) Ready() Ready {
 	return r
 }
 
-// Tick lets time pass. It is due before anything that came at that time is handled, and whenever Ready says
-// so.
+// Tick lets time pass. It is due before a message of that time is handled, and whenever Ready says so.
 func (t *Treasury) Tick(now time.Time) {
 	if t.since.IsZero() {
 		t.since = now
@@ -146,7 +145,7 @@ func (t *Treasury) Handle(op string, req *bus.FundsRequest, to any, room bool) {
 	t.reply(op, req, to, err)
 }
 
-// reply answers a request by what became of it.
+// reply answers a request by its outcome.
 func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 	reply := bus.FundsReply{}
 	switch {
@@ -167,6 +166,7 @@ func (t *Treasury) reply(op string, req *bus.FundsRequest, to any, err error) {
 			reply.Known = &known
 		}
 		reply.Lost = t.book.WrittenOff(req.Hub)
+		reply.Contradicted = t.own.denied && t.denies(req) == ""
 	}
 	t.answer(to, req, reply)
 }
@@ -196,7 +196,7 @@ func (t *Treasury) answer(to any, req *bus.FundsRequest, reply bus.FundsReply) {
 var errFull = &bus.Error{Code: bus.CodeUnavailable,
 	Message: "the treasury's disk is nearly full: nothing is taken in or allotted until there is room"}
 
-// made reports whether an operation is known under its id, as what was asked for or as another: then there is
+// made reports whether an operation is known under its id, with this content or another: then there is
 // nothing to write down.
 func (t *Treasury) made(op string, req *bus.FundsRequest) bool {
 	switch op {
@@ -349,13 +349,13 @@ func (t *Treasury) admit(hub string) error {
 	return nil
 }
 
-// led is who leads a domain: the journal that it names, and the epoch.
+// led is a domain's leader: the journal that it names, and the epoch.
 type led struct {
 	hub   string
 	epoch int64
 }
 
-// Leads says which hub leads a domain, and in which epoch, as the registry has it. No other number is
+// Leads takes in which hub leads a domain, and in which epoch, by the registry. No other number is
 // remembered: one that a request names might be a mistake, and would make the hub stale for ever.
 func (t *Treasury) Leads(hub, domain string, epoch int64) {
 	was, known := t.leads[domain]

@@ -130,7 +130,7 @@ func TestFunds(t *testing.T) {
 		{bus.OpAllot, bus.FundsRequest{ID: "a1", Client: "ann", Hub: "g", Amount: 80, Least: 10},
 			bus.CodeIDConflict, 50, 0},
 		{bus.OpAllot, bus.FundsRequest{ID: "a2", Client: "ann", Hub: "g", Amount: 8}, "", 42, 8},
-		// half is of no use
+		// half would be of no use
 		{bus.OpAllot, bus.FundsRequest{ID: "a3", Client: "ann", Hub: "g", Amount: 80, Least: 30}, "", 12, 30},
 		{bus.OpAllot, bus.FundsRequest{ID: "a4", Client: "ann", Hub: "g", Amount: 80, Least: 30},
 			bus.CodeInsufficientFunds, 12, 0},

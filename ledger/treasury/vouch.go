@@ -24,7 +24,7 @@ const (
 	maxLines = 128
 )
 
-// Vouches says which keys a door proves its vouchers with, as the registry has it; nil: the door is gone. It
+// Vouches takes in the keys by which a door proves its vouchers, of the registry; nil: the door is gone. It
 // reports whether there was room for it.
 func (t *Treasury) Vouches(door string, keys *bus.VouchKeys) bool {
 	_, known := t.keys[door]
@@ -51,15 +51,15 @@ func (t *Treasury) owns(req *bus.FundsRequest) bool {
 	return req.Client == own
 }
 
-// backing is what stands behind a grant: what the hub gave back, and what doors vouched for, as far as
-// nothing was granted on it.
+// backing is the cover for a grant: the money that the hub gave back, and the vouchers of doors, as far as
+// nothing was granted on them.
 type backing struct {
 	was   ledger.Vouched
 	lines []ledger.DoorTotal // what is left of each
 	all   market.Credits
 }
 
-// vouchedFor is what stands behind a grant of at least so much, or why not as much does. It is nil for a
+// vouchedFor returns the cover for a grant of at least so much, or an error if there is less. It is nil for a
 // hub's own client.
 func (t *Treasury) vouchedFor(req *bus.FundsRequest, least market.Credits) (*backing, error) {
 	if t.owns(req) {
@@ -91,7 +91,7 @@ func (t *Treasury) proven(s *bus.DoorVoucher, req *bus.FundsRequest) bool {
 	})
 }
 
-// count counts what is left of a voucher.
+// count adds the rest of a voucher.
 func (b *backing) count(s *bus.DoorVoucher) {
 	line, used := s.Voucher.Line(), market.Credits(0)
 	if i, known := b.was.Find(s.Door, line); known {
@@ -122,7 +122,7 @@ func byLine(x, y ledger.DoorTotal) int {
 	return cmp.Or(cmp.Compare(x.Line, y.Line), cmp.Compare(x.Door, y.Door))
 }
 
-// lowest is where the lowest line stands.
+// lowest returns the index of the lowest line.
 func (b *backing) lowest() int {
 	at := 0
 	for i := range b.was.Doors {
@@ -133,7 +133,7 @@ func (b *backing) lowest() int {
 	return at
 }
 
-// linesOf is where a door's lines begin, and how many there are.
+// linesOf returns the index of a door's first line, and the number of its lines.
 func (b *backing) linesOf(door string) (from, own int) {
 	from, _ = b.was.Find(door, 0)
 	for from+own < len(b.was.Doors) && b.was.Doors[from+own].Door == door {
@@ -142,8 +142,8 @@ func (b *backing) linesOf(door string) (from, own int) {
 	return from, own
 }
 
-// grant is what stands behind a grant of so much, and what is left after it. What the hub gave back goes
-// first: what doors vouched for is worth nothing once they have other keys.
+// grant returns the cover used for a grant of so much, with what is left after it. Money that the hub gave
+// back is used first: vouchers become worthless once doors have other keys.
 func (b *backing) grant(amount market.Credits) *ledger.Vouched {
 	returned := min(b.was.Left, amount)
 	b.was.Left -= returned

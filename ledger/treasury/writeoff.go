@@ -9,8 +9,8 @@ import (
 	"souk/ledger"
 )
 
-// writeOff ends a hub whose journal is gone for good, or says what that would come to. What clients had there
-// comes back to them, as far as the hub's last mark does not have it spent.
+// writeOff ends a hub whose journal is gone for good, or answers what that would come to. Clients' money
+// there comes back to them, less what they had spent by the hub's last mark.
 func (t *Treasury) writeOff(req *bus.FundsRequest, to any) error {
 	hub := req.Hub
 	no := func(format string, args ...any) error { return refuse(bus.CodeBadRequest, format, args...) }
@@ -55,7 +55,7 @@ func (t *Treasury) writeOff(req *bus.FundsRequest, to any) error {
 	return errLater
 }
 
-// lives says why a hub cannot be taken for lost: it leads, or speaks, or might.
+// lives returns why a hub cannot be taken for lost: it leads, or speaks, or might.
 func (t *Treasury) lives(req *bus.FundsRequest) error {
 	hub, w := req.Hub, t.heard[req.Hub]
 	switch {

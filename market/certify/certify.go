@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// Instance is what was to be solved: the edges of task t are Off[t] to Off[t+1], with Seat ascending. Hash
+// Instance is the problem: the edges of task t are Off[t] to Off[t+1], with Seat ascending. Hash
 // gives the tie-break's 64 bits of an edge. Weights are so small that a sum over Seats+1 of them fits 62
 // bits.
 type Instance struct {
@@ -25,9 +25,9 @@ type Instance struct {
 // price.
 type Witness struct{ Seat, Task, From, Rank int32 }
 
-// Answer is what is claimed: the seat of every task (-1: left out), the price of every seat, one witness for
-// every positive price in order of seats, and the second prices that prove the tie-break, nil where the best
-// matching is the only one.
+// Answer is the claimed solution: the seat of every task (-1: left out), the price of every seat, one witness
+// for every positive price in order of seats, and the second prices that prove the tie-break, nil where the
+// best matching is the only one.
 type Answer struct {
 	Match     []int32
 	Price     []int64

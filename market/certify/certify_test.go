@@ -61,7 +61,8 @@ func (x rows) best(skip int) (most int64) {
 	return most
 }
 
-// least is what one more slot of every seat adds: the least prices (Leonard 1983), by trying everything.
+// least finds how much one more slot of every seat adds: the least prices (Leonard 1983), by trying
+// everything.
 func (x rows) least() (price []int64) {
 	for a := range x.slots {
 		more := rows{x.weight, append([]int32(nil), x.slots...)}

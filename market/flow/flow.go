@@ -103,6 +103,7 @@ type Solver struct {
 	Price []int64 // the least price of a slot in every seat, >= 0
 
 	Pivots int // of the last solve; 0 where insertion did it
+	based  bool
 
 	weight []int64 // of every matched task's edge
 	free   []int32 // free slots of every seat
@@ -116,6 +117,7 @@ type Solver struct {
 
 func (s *Solver) reset(p *Problem) {
 	n, m := p.Tasks(), len(p.Slots)
+	s.based = false
 	s.Match = grow(s.Match, n)
 	s.weight = grow(s.weight, n)
 	s.Price = grow(s.Price, m)
@@ -127,7 +129,7 @@ func (s *Solver) reset(p *Problem) {
 	clear(s.Price)
 }
 
-// utility is what task t gains at the current prices.
+// utility returns task t's gain at the current prices.
 func (s *Solver) utility(t int32) int64 {
 	if a := s.Match[t]; a >= 0 {
 		return s.weight[t] - s.Price[a]

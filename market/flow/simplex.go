@@ -30,28 +30,9 @@ func (s *Solver) Simplex(p *Problem, pivots int, stop func() bool) (done bool, e
 	return s.improve(p, pivots, stop)
 }
 
-// from solves p beginning with a matching, which the fewer pivots improve the better it is. Every full seat
-// is linked to the outside by the least of its tasks, whose weight is its price then.
+// from solves p beginning with a matching, which the fewer pivots improve the better it is.
 func (s *Solver) from(p *Problem, match []int32) {
-	s.reset(p)
-	s.tree.start(len(p.Slots))
-	copy(s.Match, match)
-	for k, a := range match {
-		if a < 0 {
-			continue
-		}
-		w := p.weightOf(int32(k), a)
-		s.weight[k] = w
-		if n := &s.tree.node[a]; n.link == bySlack || w < s.tree.price[a] {
-			n.link, s.tree.price[a] = int32(k), w
-		}
-		s.free[a]--
-	}
-	for a, free := range s.free {
-		if free > 0 {
-			s.tree.node[a].link, s.tree.price[a] = bySlack, 0
-		}
-	}
+	s.begin(p, match, nil)
 	if done, _ := s.improve(p, 64*p.Tasks()+10_000, nil); !done { // without stop there is no error
 		_, _ = s.Insert(p, -1, nil)
 	}
@@ -94,6 +75,7 @@ func (s *Solver) improve(p *Problem, pivots int, stop func() bool) (done bool, e
 	}
 	copy(s.Price, s.tree.price)
 	s.lower(p)
+	s.based = true
 	return true, nil
 }
 

@@ -15,10 +15,10 @@ import "math/bits"
 // which is less than D. Weights are below 2^(h+3) (K+2), so h = min(40, 58 - 2 len(K+1)) keeps weight x (K+1)
 // under 2^62.
 
-// TieBits is how many bits of the hash a problem with so many seats can use.
+// TieBits counts the bits of the hash that a problem with so many seats can use.
 func TieBits(seats int) int { return min(40, 58-2*bits.Len(uint(seats+1))) }
 
-// tieBreak is what Settle and Witnesses need beside the Solver's own.
+// tieBreak holds the state of Settle and Witnesses beside the Solver's own.
 type tieBreak struct {
 	problem Problem // the tight edges; their weights only where there are ties
 	merged  Problem // the same, where seats that nobody tells apart are one

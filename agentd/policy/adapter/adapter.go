@@ -42,7 +42,7 @@ type Adapter struct {
 // same number, each its own.
 type owned struct{ client, key policy.ID }
 
-// session is what is remembered of one.
+// session tracks a session's turns.
 type session struct {
 	at    time.Duration // its last turn arrived or ended, since 1970
 	state policy.ID     // of that turn; before: of the one before
@@ -50,7 +50,7 @@ type session struct {
 	busy  bool // it runs
 }
 
-// state is what follows a turn of an agent's in a role, by itself or after another one.
+// state counts which turns follow a turn of an agent's in a role, alone or after a given earlier turn.
 type state struct {
 	turns float32 // that have ended
 	pause float32 // seconds, mean
@@ -63,7 +63,7 @@ type pair struct {
 	times float32
 }
 
-// adapter is one, by the agent that sells it.
+// adapter tracks the tasks of one adapter, by the agent that sells it.
 type adapter struct {
 	agent policy.ID
 	last  policy.ID // state of the turn that it served last
@@ -136,7 +136,7 @@ func (a *Adapter) Observe(e policy.Event) {
 		if s := a.sessions.Peek(owned{e.Client, e.Session}); s != nil {
 			*s = session{}
 		}
-	case policy.Touched:
+	case policy.Loaded:
 		a.used(e.Agent, 0, at)
 	}
 }

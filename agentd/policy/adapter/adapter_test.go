@@ -58,11 +58,11 @@ func TestTheNextOneIsReady(t *testing.T) {
 	if got := c.wants(); got != 3 {
 		t.Errorf("%d is asked for, want 3, which is about to go before 1", got)
 	}
-	c.say(policy.Touched, 0, 3)
+	c.say(policy.Loaded, 0, 3)
 	if got := c.wants(); got != 2 {
 		t.Errorf("%d is asked for, want 2 in place of 1", got)
 	}
-	c.say(policy.Touched, 0, 2)
+	c.say(policy.Loaded, 0, 2)
 	if got := c.wants(); got != 0 {
 		t.Errorf("%d is asked for, and what comes next is ready", got)
 	}

@@ -26,7 +26,7 @@ type automaton struct {
 	most   int // bytes of the longest match
 }
 
-// state is where some patterns may be in a match.
+// state is a state of the automaton: the patterns that match here, or may be partly matched.
 type state struct {
 	found uint64 // patterns of which a match has just ended
 	ends  uint64 // beside them, those of which one ends here if the text does
@@ -109,7 +109,7 @@ func unfit(re *syntax.Regexp) string {
 	return ""
 }
 
-// longest is how many bytes a match may have, all repetitions being bounded.
+// longest returns the most bytes that a match may have; all repetitions are bounded.
 func longest(re *syntax.Regexp) (n int) {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -146,7 +146,7 @@ func widest(flags syntax.Flags, r rune) int {
 	return n
 }
 
-// runeBytes is how many bytes a rune has, or those below it at most: of halves of letters no text has any.
+// runeBytes bounds the bytes of runes up to r. No text has half of a surrogate pair: then the bound is 3.
 func runeBytes(r rune) int {
 	if n := utf8.RuneLen(r); n > 0 {
 		return n
@@ -282,7 +282,7 @@ func (a *automaton) build() error {
 	return nil
 }
 
-// boundary is what holds between two runes, of which one or both are part of a word.
+// boundary returns the conditions that hold between two runes, each of which may be part of a word.
 func boundary(before, after bool) syntax.EmptyOp {
 	if before != after {
 		return syntax.EmptyWordBoundary

@@ -19,7 +19,7 @@ import (
 	"souk/bus/policy"
 )
 
-// Pattern is what is looked for.
+// Pattern is one pattern to look for in answers.
 type Pattern struct {
 	Name    string   `yaml:"name"`    // in logs, counts, and what a client is told
 	Pattern string   `yaml:"pattern"` // RE2, with bounded repetitions
@@ -78,7 +78,7 @@ type Guard struct {
 	risks    *risks
 }
 
-// pair is what is looked for in a domain: what cuts, and what flags.
+// pair holds a domain's searches: for patterns that cut an answer, and for those that flag it.
 type pair struct{ cut, flag *search }
 
 // search is an automaton, and which of all patterns each of its own is.
@@ -90,7 +90,7 @@ type search struct {
 // risks counts for each client and role how often the answers to it were caught to be bad.
 type risks = bounded.Cache[policy.ID, [2]policy.ID, risk]
 
-// risk is what became of the answers to one role of a client.
+// risk counts the answers to one role of a client, and those caught.
 type risk struct {
 	role            policy.ID
 	answers, caught uint32
@@ -140,7 +140,7 @@ func (g *Guard) pair(domain string) (_ *pair, err error) {
 	return p, err
 }
 
-// search is what looks for the patterns of a domain with an action; nil if there are none.
+// search builds the search for a domain's patterns with an action; nil if there are none.
 func (g *Guard) search(domain, action string) (*search, error) {
 	s := &search{}
 	var texts []string
@@ -172,7 +172,7 @@ func (g *Guard) Observe(e policy.Event) {
 	}
 }
 
-// mostForecasts is how many roles Predict names at most.
+// mostForecasts bounds the roles that Predict names.
 const mostForecasts = 8
 
 // Predict implements policy.Policy: the roles whose next answer is likeliest to be caught, and how likely
@@ -207,7 +207,7 @@ const (
 	Lanes
 )
 
-// Look is what is known of one answer.
+// Look follows one answer while it is streamed.
 type Look struct {
 	guard  *Guard
 	pair   *pair
@@ -215,7 +215,7 @@ type Look struct {
 	caught uint64 // patterns that it has matched
 }
 
-// lane is how far one text of an answer was read.
+// lane holds the state of the search in one text of an answer.
 type lane struct {
 	cut, flag int32
 	// what was read last and may be the beginning of a match that cuts, after a rune before it
@@ -235,8 +235,8 @@ func (g *Guard) Begin(domain string) *Look {
 	return &Look{guard: g, pair: p}
 }
 
-// Add reads on. It says how many bytes at the end of what was read of the lane so far may be the beginning of
-// a match that cuts. If there is one, cut is true, and held counts from where that begins.
+// Add reads more text of a lane. held is the number of bytes at the lane's end that may begin a match that
+// cuts. If a match was found, cut is true and held counts from its beginning.
 func (l *Look) Add(of Lane, text string) (held int, cut bool) {
 	x := &l.lanes[of]
 	l.flag(x, text)
@@ -256,7 +256,7 @@ func (l *Look) Add(of Lane, text string) (held int, cut bool) {
 	return len(x.tail) - x.before, false
 }
 
-// runeLen is how many bytes the first rune of a text has.
+// runeLen returns the number of bytes of the first rune of a text.
 func runeLen(s string) int {
 	_, n := utf8.DecodeRuneInString(s)
 	return n
@@ -294,7 +294,7 @@ func (l *Look) from(x *lane, found uint64) (bytes int) {
 	return bytes
 }
 
-// find is where the first match of a pattern begins in what is known of a lane's text; -1 if there is none.
+// find returns the offset in the lane's tail at which a pattern first matches; -1 if it does not.
 func (g *Guard) find(pattern int, x *lane) int {
 	if x.before > 0 {
 		if at := g.after[pattern].FindSubmatchIndex(x.tail); at != nil {

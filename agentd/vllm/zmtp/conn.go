@@ -34,7 +34,7 @@ const (
 	command = 4
 )
 
-// peers are who may talk to whom.
+// peers lists the socket types that each type may talk to.
 var peers = map[string][]string{
 	"SUB": {"PUB", "XPUB"}, "PUB": {"SUB", "XSUB"},
 	"DEALER": {"ROUTER", "DEALER", "REP"}, "ROUTER": {"DEALER", "REQ", "ROUTER"},
@@ -42,7 +42,7 @@ var peers = map[string][]string{
 
 // Conn is a connection on which two sockets have met.
 type Conn struct {
-	// Quiet is how long the other side may say nothing between two messages; 0: for ever.
+	// Quiet bounds how long the other side may be silent between two messages; 0: for ever.
 	Quiet time.Duration
 
 	c     net.Conn
@@ -52,7 +52,7 @@ type Conn struct {
 	out   []byte
 }
 
-// Message is what one side says at once: a command of the protocol, or frames.
+// Message is one message: a command of the protocol, or frames.
 type Message struct {
 	Command string
 	Frames  [][]byte // of a command: one, what follows its name

@@ -29,7 +29,7 @@ func (w *wire) SetDeadline(time.Time) error      { return nil }
 func (w *wire) SetReadDeadline(time.Time) error  { return nil }
 func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
-// hello is what a socket says first.
+// hello returns a socket's greeting.
 func hello(minor byte, is string) []byte {
 	b := make([]byte, 64)
 	b[0], b[9], b[10], b[11] = 0xff, 0x7f, 3, minor

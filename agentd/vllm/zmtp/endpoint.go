@@ -49,9 +49,9 @@ const (
 	pauseMax = time.Second
 )
 
-// Connections gives each every connection at an endpoint until ctx ends: of those who come there, if it
-// listens, each by itself; or else its own to who listens there, one after the other. each reports whether
-// the two sides met. What goes on is counted in done; addr is where it listens.
+// Connections calls each with every connection at an endpoint until ctx ends. If it listens, accepted
+// connections run side by side; else it connects to the listener there, one connection after the other. each
+// reports whether the two sides met. Running calls are counted in done; addr is the address it listens at.
 func Connections(ctx context.Context, done *sync.WaitGroup, endpoint string, listen bool, failed func(error),
 	each func(net.Conn) (met bool)) (addr net.Addr, err error) {
 	if !listen {

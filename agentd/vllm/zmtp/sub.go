@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Heard is what a Sub hears.
+// Heard is a message, or the beginning or end of a connection.
 type Heard struct {
 	Peer   uint64   // who says it: connections are numbered from 1
 	Frames [][]byte // nil: nothing, the connection is new, or has ended
@@ -31,8 +31,7 @@ type Sub struct {
 	open []net.Conn // whoever was heard of last is last
 }
 
-// maxPeers is how many connections a listening Sub has at once: beyond it, who has said nothing for longest
-// makes room.
+// maxPeers bounds the connections of a listening Sub: beyond it, the one silent for longest is closed.
 const maxPeers = 8
 
 // Subscribe hears the publishers that connect to an endpoint, if it listens there, or else the one that
@@ -62,7 +61,7 @@ func (s *Sub) Close() {
 	s.done.Wait()
 }
 
-// hear hands on what a connection says until it ends, and reports whether it ever was one.
+// hear passes on a connection's messages until it ends, and reports whether the handshake succeeded.
 func (s *Sub) hear(nc net.Conn) bool {
 	s.enter(nc)
 	defer s.gone(nc)

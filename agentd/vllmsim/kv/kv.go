@@ -81,7 +81,7 @@ func (c *Cache) Find(out []int32, hashes []uint64) []int32 {
 	return out
 }
 
-// Idle is how many of the blocks have no references: taking them uses up room as new ones do.
+// Idle counts the blocks without references: taking them uses up room as new ones do.
 func (c *Cache) Idle(blocks []int32) (n int) {
 	for _, b := range blocks {
 		if c.blocks[b].refs == 0 {
@@ -193,7 +193,7 @@ func (c *Cache) takeFree(b int32) {
 	c.free--
 }
 
-// Known is how many different full blocks can be found.
+// Known counts the different full blocks that can be found.
 func (c *Cache) Known() int { return len(c.index) }
 
 // Held are the hashes that can be found, and of each how many blocks have it.
@@ -219,7 +219,7 @@ func (c *Cache) Put(hashes []uint64) {
 	c.Release(held)
 }
 
-// Match is how many blocks Find would find.
+// Match returns the number of blocks that Find would find.
 func (c *Cache) Match(hashes []uint64) (n int) {
 	for n < len(hashes) {
 		if _, ok := c.index[hashes[n]]; !ok {

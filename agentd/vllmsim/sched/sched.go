@@ -10,7 +10,7 @@ import (
 	"souk/agentd/vllmsim/kv"
 )
 
-// Request is what is known of a request here.
+// Request is a sequence's state in the scheduler.
 type Request struct {
 	Prompt    int // tokens
 	Tokens    int // of prompt and answer so far
@@ -38,7 +38,7 @@ type Work[S Sequence] struct {
 	Prompt bool
 }
 
-// Scheduler is what waits and runs on an engine.
+// Scheduler holds the sequences that wait and run on an engine.
 type Scheduler[S Sequence] struct {
 	Slots    int // sequences that run at once
 	Batched  int // tokens in a step

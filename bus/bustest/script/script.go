@@ -18,7 +18,7 @@ const most = 20_000
 
 // Scene is a machine with its surroundings, for one script.
 type Scene interface {
-	// Wake is when the scene wants to be woken, if that is before the next line, which is at to.
+	// Wake returns when the scene wants to be woken, if that is before the next line, which is at to.
 	Wake(to time.Time) time.Time
 	Tick(now time.Time)
 	Do(now time.Time, what string) // lets happen what a line says

@@ -29,7 +29,7 @@ func (e *env) checkCommand() *cobra.Command {
 	var verbose, strict bool
 	c := &cobra.Command{
 		Use:   "check [PATH...]",
-		Short: "Audit everything; silence and exit 0 mean that it is as it should be",
+		Short: "Audit all journals; no output and exit code 0 mean that nothing is wrong",
 		Long: `check reads every journal from its first byte and trusts nothing else.
 
   level 0  frames        every byte of the log as it was written: checksums, sequence without gaps, epochs
@@ -39,8 +39,9 @@ func (e *env) checkCommand() *cobra.Command {
   level 1  Merkle        roots and checkpoints (journals have none yet)
   level 2  state         every record legal, no account below zero, a hold ends once, capture within its hold
   level 3  conservation  payments = payouts + surplus + fees, per record, round and journal
-  level 4  auctions      the certificate of every round, that its holds are its awards, and that what
-                         waiting is worth is charged a recorded slot price
+  level 4  auctions      the certificate of every round, that its holds are its awards, and that what a second
+                         of a slot costs, each toll and what of it is not charged are what the rounds before
+                         taught; where one is lost, which of those after it cannot be checked
   level 5  across        grants and accepts, returns and reclaims, surplus that left, one to one; of a hub
                          that ended nothing in flight; a journal that another names is here, unless it was
                          written off, and goes as far as the others have noted
@@ -136,7 +137,7 @@ func (e *env) writeFindings(w io.Writer, sum *inspect.Summary) error {
 	return s.end()
 }
 
-// reportColumns are what check and stats say of a journal.
+// reportColumns are the columns of check and stats, a row for each journal.
 var reportColumns = []string{"journal", "role", "frames", "records", "rounds", "open holds", "overdue",
 	"payments", "payouts", "surplus", "fees", "findings", "closed", "first", "last"}
 

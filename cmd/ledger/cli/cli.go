@@ -74,7 +74,7 @@ func Run(ctx context.Context, version string, args []string, out, errs io.Writer
 	return ExitUsage
 }
 
-// env is what all commands share: where the journals are and how to print.
+// env holds the flags that all commands share: where the journals are and how to print.
 type env struct {
 	data    string
 	journal string
@@ -119,7 +119,7 @@ Amounts are credits. A receipt is JOURNAL/ROUND/SLOT, as souk submit prints it.`
 	return root
 }
 
-// paths are what a command reads: the directory of --data where none are named.
+// paths returns the paths to read: the directory of --data where none are named.
 func (e *env) paths(named []string) []string {
 	if len(named) == 0 {
 		return []string{e.data}
@@ -181,7 +181,7 @@ func only(sources []*inspect.Source, role string) (*inspect.Source, error) {
 		if err := inspect.Unreadable(sources); err != nil {
 			return nil, err
 		}
-		return nil, fmt.Errorf("no journal of a %s here", role)
+		return nil, fmt.Errorf("no journal of a %s here: name its data directory by --data", role)
 	case 1:
 		return fit[0], nil
 	}

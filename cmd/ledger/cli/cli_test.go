@@ -197,6 +197,9 @@ func (w *writer) round(n int, last bool, fraud string) error {
 		o.Awards[0].Premium++
 	}
 	records := []ledger.Record{ledger.NewRound(w.name, r, o, w.salt())}
+	// slots stay free, so that nobody wants more of them, and they cost nothing
+	records[0].Round.Ground = market.Ground{Loads: []market.Load{{Spare: true}, {Spare: true}},
+		Stays: make([]market.Stay, len(r.Edges))}
 	var holds []ledger.Hold
 	for slot, a := range o.Awards {
 		client, task, _ := strings.Cut(string(a.Task), "/")

@@ -80,7 +80,7 @@ func (e *env) printCommand() *cobra.Command {
 				func(s *inspect.Source, frame *ledger.Frame, r *ledger.Record) error {
 					switch {
 					case f.to != 0 && frame.Seq > f.to:
-						return inspect.Stop
+						return inspect.ErrStop
 					case f.has(frame.Seq, r):
 						return p.print(s.Name, frame, r)
 					}

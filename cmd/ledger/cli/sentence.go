@@ -11,7 +11,7 @@ import (
 	"souk/market"
 )
 
-// content is what a record says beside its legs.
+// content returns a record's part beside its legs.
 func content(r *ledger.Record) any {
 	for _, part := range reflect.ValueOf(r).Elem().Fields() {
 		if part.Kind() == reflect.Pointer && !part.IsNil() {

@@ -99,7 +99,7 @@ func (e *env) roundCommand() *cobra.Command {
 	var explain bool
 	c := &cobra.Command{
 		Use:   "round N [PATH...]",
-		Short: "One round: who wanted what, who got it; with --explain, why each price is what it is",
+		Short: "One round: tasks, offers and awards; with --explain, how each price came about",
 		Example: `  ledger round 17 --journal math --explain
   ledger round 17 --journal math -O json
   ledger round 17 --explain souk-data/journal/math`,

@@ -31,7 +31,7 @@ from, its hold (the money set aside for it), and how that ended. TASK is CLIENT/
 func WhyCommand(data *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "why TASK",
-		Short: "Say why a task went where it went, what was expected of each agent, and what came",
+		Short: "Explain why a task went to its agent: forecasts for each agent, and the outcome",
 		Long: `why shows of a task, for each agent that was weighed, what it was worth there, how much of its
 prompt was believed to be in the agent's cache and on which evidence, the time to the first token that was
 forecast and between which two times nine of ten were expected; then where it went, and what came of it. TASK
@@ -91,12 +91,12 @@ func (e *env) taskOf(ctx context.Context, hold string, paths []string) (task str
 			task = r.Hold.Client + "/" + r.Hold.Task
 		}
 		if task != "" {
-			return inspect.Stop
+			return inspect.ErrStop
 		}
 		return nil
 	})
 	if err == nil && task == "" {
-		err = fmt.Errorf("no journal here has a hold %s", hold)
+		err = fmt.Errorf("no journal here has a hold %s: name its data directory by --data", hold)
 	}
 	return task, err
 }
@@ -157,7 +157,7 @@ func (t *tracer) options(r *ledger.Round) error {
 	one := market.Explanation{Domain: x.Domain, Number: x.Number, Rule: x.Rule, Welfare: x.Welfare,
 		Tasks: x.Tasks[j : j+1]}
 	if one.Tasks[0].Award != nil {
-		one.Seats = x.Seats // why the price is what it is
+		one.Seats = x.Seats // these explain the price
 	}
 	for line := range strings.Lines(one.String()) {
 		if _, err := fmt.Fprintf(t.p.w, "    ; %s", line); err != nil {

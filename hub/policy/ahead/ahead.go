@@ -26,8 +26,8 @@ type turn struct {
 	until  time.Duration // since 1970: later it is not worth it
 }
 
-// expects is how soon after a turn its next one is thought to come, at most: for those that come later
-// others' texts would be pushed out for long.
+// expects bounds the expected pause before a session's next turn: for those that come later others' texts
+// would be pushed out for long.
 const expects = 30 * time.Second
 
 // New remembers so many turns.

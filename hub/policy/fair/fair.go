@@ -34,7 +34,7 @@ type Fair struct {
 	since   int       // events since
 }
 
-// client is what is known of one, in 24 bytes.
+// client tracks one client, in 24 bytes.
 type client struct {
 	running, waiting int32   // its tasks
 	most             float32 // that it had of both, which fades; below 0: it is not active
@@ -73,7 +73,7 @@ func (f *Fair) Observe(e policy.Event) {
 		if running = -1; e.Agent == 0 { // no agent ever had it
 			running, waiting = 0, -1
 		}
-	case policy.Ended, policy.Next, policy.Touched:
+	case policy.Ended, policy.Next, policy.Loaded:
 		return
 	}
 	f.since++
@@ -108,7 +108,7 @@ func (f *Fair) look(c *client, now int64) {
 	c.most = max(float32(c.running+c.waiting), c.most*half(passed, fades))
 }
 
-// mostBy is what a client had at the most, as far as it has faded by now.
+// mostBy returns a client's highest demand of late, as faded by now.
 func (c *client) mostBy(now int64) float32 {
 	passed := time.Duration(now - c.at)
 	if passed < moment {
@@ -117,7 +117,7 @@ func (c *client) mostBy(now int64) float32 {
 	return max(float32(c.running+c.waiting), c.most*half(passed.Seconds(), fades))
 }
 
-// half is what is left after so many seconds of what is half after a time.
+// half returns the share left after so many seconds, of a value that halves in each such time.
 func half(passed float64, after time.Duration) float32 {
 	return float32(predict.Exp(-min(600, 0.6931471805599453*passed/after.Seconds())))
 }
@@ -167,11 +167,11 @@ func (f *Fair) recount() {
 	})
 }
 
-// moment is how long what fades is as good as what it was.
+// moment is how long a faded value counts as unchanged.
 const moment = time.Second
 
-// share is how many slots of so many each client may have: the level up to which all can have what they want.
-// It rises by time alone, as what a client had at the most fades.
+// share returns how many of the slots each client may have: the level up to which all can have what they
+// want. It rises by time alone, as the highest demands fade.
 func (f *Fair) share(now int64, slots int) float64 {
 	// Where clients are many, the level of a moment ago will do.
 	if many := len(f.active) / 16; f.of > 0 && f.since <= many && (f.of == slots || many > 64) &&

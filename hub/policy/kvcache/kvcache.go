@@ -18,7 +18,7 @@ type KVCache struct {
 	from     int                                        // where Act goes on
 }
 
-// served is where a session's last turn was.
+// served says which agent served a session's last turn.
 type served struct {
 	agent  policy.ID // 0: none was served
 	tokens int       // of it that are there
@@ -76,7 +76,7 @@ func (k *KVCache) Act(now time.Time, r policy.Room, to []policy.Effect) []policy
 		x := k.sessions.Peek(key)
 		if x != nil && now.Before(h.until) && x.tokens > 0 && x.tokens <= tokens {
 			tokens -= x.tokens
-			to = append(to, policy.Effect{Kind: policy.Touch, Agent: x.agent, Session: key,
+			to = append(to, policy.Effect{Kind: policy.KeepAlive, Agent: x.agent, Session: key,
 				Tokens: x.tokens, Until: now.Add(hinted)})
 		}
 		k.next.Drop(key)

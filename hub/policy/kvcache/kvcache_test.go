@@ -34,7 +34,7 @@ func TestWhatIsSaidToComeNext(t *testing.T) {
 	next(1, 99)
 	next(1, 1)
 	if all := act(); len(all) != 1 || all[0].Session != 2 || all[0].Agent != 72 || all[0].Tokens != 100 ||
-		all[0].Kind != policy.Touch {
+		all[0].Kind != policy.KeepAlive {
 		t.Errorf("wanted %+v", all)
 	}
 	next(1, 3)

@@ -25,7 +25,7 @@ type Params struct {
 	Late time.Duration
 }
 
-// Default is from measurement: see the page of policies.
+// Default returns the parameters that were measured best: see the page of policies.
 func Default() Params { return Params{Ratio: 8, Tokens: 512, Late: time.Second} }
 
 // PD is the policy.
@@ -35,7 +35,7 @@ type PD struct {
 	roles *bounded.Cache[policy.ID, policy.ID, role]
 }
 
-// role is what a role needed of late, in 16 bytes.
+// role holds a role's recent need, in 16 bytes.
 type role struct {
 	uncached, output float32 // tokens, means that fade
 	first            float32 // seconds to its first tokens, likewise

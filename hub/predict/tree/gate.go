@@ -2,8 +2,8 @@ package tree
 
 import "math"
 
-// Gate is a tree on what a forecast leaves over. What the tree says is added only while that errs less than
-// the forecast alone.
+// Gate is a tree on the residuals of a forecast. The tree's correction is added only while that errs less
+// than the forecast alone.
 type Gate struct {
 	tree *Regressor
 
@@ -17,9 +17,9 @@ type Gate struct {
 const (
 	// of an error of the forecast, when the next one comes
 	gateFade = 0.99
-	// patience is how many forecasts are judged before the gate may open.
+	// patience is the number of forecasts that are judged before the gate may open.
 	patience = 200
-	// better is what part of the error must be saved for it to open; it shuts once none is.
+	// better is the share of the error that must be saved for it to open; it shuts once none is.
 	better = 0.02
 )
 
@@ -32,21 +32,13 @@ func NewGate(cfg Config, features int) (*Gate, error) {
 	return &Gate{tree: t}, nil
 }
 
-// Add is what to add to a forecast: 0 while the gate is shut. Where there are slopes, the forecast is a line
-// that rises so with the features at least, and what is added makes it fall nowhere: see [Regressor.Rise].
+// Add returns the correction to a forecast: 0 while the gate is shut. With slopes, the forecast is a line
+// that rises at least so fast with the features, and the sum still falls nowhere: see [Regressor.Rise].
 func (g *Gate) Add(x, slopes []float64) float64 {
 	if !g.open {
 		return 0
 	}
 	return g.says(x, slopes)
-}
-
-// Least is at most what Add says where there are slopes, and found sooner: see [Regressor.Least].
-func (g *Gate) Least(x, slopes []float64) float64 {
-	if !g.open {
-		return 0
-	}
-	return g.tree.Least(x, slopes)
 }
 
 func (g *Gate) says(x, slopes []float64) float64 {
@@ -56,7 +48,7 @@ func (g *Gate) says(x, slopes []float64) float64 {
 	return g.tree.Rise(x, slopes)
 }
 
-// Learn takes in what a forecast left over: what came less what was forecast without the tree.
+// Learn takes in the residual of the forecast without the tree.
 func (g *Gate) Learn(x, slopes []float64, left, weight float64) {
 	if len(x) != g.tree.features || !sound(weight, x...) || !sound(weight, left) {
 		return

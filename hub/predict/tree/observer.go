@@ -7,7 +7,7 @@ const (
 	bins  = 32 // of a feature, at most
 )
 
-// moments are what a variance is made of.
+// moments are the sums of which a variance is made.
 type moments struct{ N, Sum, Squares float64 }
 
 func (m *moments) add(y, weight float64) {
@@ -25,8 +25,8 @@ func (m moments) less(o moments) moments {
 // spread is the variance by the weight.
 func (m moments) spread() float64 { return max(0, m.Squares-float64(m.Sum*m.Sum)/m.N) }
 
-// observer is what a leaf gathers to be split: y by the value of each feature, in bins between the values
-// that came first. All y count from the first one on, for precision.
+// observer gathers a leaf's observations to find its split: y by the value of each feature, in bins whose
+// edges are the first values. All y are taken relative to the first one, for precision.
 type observer struct {
 	Center float64
 	All    moments
@@ -110,7 +110,7 @@ func (o *observer) split(least float64) (b best) {
 	return b
 }
 
-// sides are what lies on the two sides of a split.
+// sides returns the moments on the two sides of a split.
 func (o *observer) sides(c choice) (left, right moments) {
 	for i, at := range o.Edges[c.feature] {
 		if at > c.at {

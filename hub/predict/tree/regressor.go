@@ -17,13 +17,13 @@ type Regressor struct {
 	rising
 }
 
-// rising is what [Regressor.Rise] reads, of one piece: it is asked much more often than anything is learned.
+// rising caches what [Regressor.Rise] reads: it is called much more often than anything is learned.
 type rising struct {
 	said []said    // by leaf; empty: it is to be made anew
 	tops []float64 // by node, the most that a leaf behind it says; empty: it is to be made anew
 }
 
-// said is what a leaf says where nothing may fall.
+// said is a leaf's forecast for Rise.
 type said struct {
 	mean        float64
 	least, most float64 // what its plane says is between these
@@ -32,7 +32,7 @@ type said struct {
 	to          [mostRising]struct{ coef, at float64 }
 }
 
-// leaf is where observations end up.
+// leaf gathers observations.
 type leaf struct {
 	N, Sum    float64 // of y, with what its branch brought along
 	Low, High float64 // of y, between which it was
@@ -56,7 +56,7 @@ func NewRegressor(cfg Config, features int) (*Regressor, error) {
 	return t, nil
 }
 
-// Predict is what is expected where the features are so: a finite number whatever they are.
+// Predict returns the expected value at x: a finite number whatever x is.
 func (t *Regressor) Predict(x []float64) float64 {
 	if len(x) != t.features {
 		return 0
@@ -69,9 +69,9 @@ func (t *Regressor) Predict(x []float64) float64 {
 	return mean
 }
 
-// Rise is what is expected, so that with a line above it whose slopes are such, 0 or above, it falls nowhere:
-// of no feature is there less where there is more. It is the most that is expected where there is no more of
-// any, less what the line rises from there; and a plane falls no faster than the line rises.
+// Rise returns a value such that its sum with a line of these slopes, each at least 0, falls in no feature.
+// It is the greatest forecast at points that exceed x in no feature, less the line's rise from there; a
+// leaf's plane falls no faster than the line rises.
 func (t *Regressor) Rise(x, slopes []float64) float64 {
 	if !t.rises(x, slopes) {
 		return 0
@@ -80,17 +80,6 @@ func (t *Regressor) Rise(x, slopes []float64) float64 {
 	var at [mostRising]float64
 	copy(at[:], x)
 	return t.rise(0, x, slopes, at[:len(x)])
-}
-
-// Least is at most what Rise says, and found sooner: it is what is expected where the features are so,
-// whatever is expected where there is less.
-func (t *Regressor) Least(x, slopes []float64) float64 {
-	if !t.rises(x, slopes) {
-		return 0
-	}
-	t.prepare()
-	_, i := t.branches.leaf(x)
-	return t.said[i].value(x, slopes)
 }
 
 func (t *Regressor) rises(x, slopes []float64) bool {
@@ -117,7 +106,7 @@ func (t *Regressor) prepare() {
 	}
 }
 
-// mostRising is how many features there may be of what rises with them.
+// mostRising bounds the features of Rise.
 const mostRising = 8
 
 func (t *Regressor) rise(node int, x, slopes, at []float64) float64 {
@@ -147,7 +136,7 @@ func lowered(y float64, x, slopes, at []float64) float64 {
 	return y
 }
 
-// says is what the leaf says where nothing may fall.
+// says returns the leaf's forecast for Rise.
 func (l *leaf) says() (s said) {
 	if l.N == 0 {
 		return s

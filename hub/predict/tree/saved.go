@@ -67,7 +67,7 @@ func (g *Gate) Restore(data []byte) error {
 	return nil
 }
 
-// depths is how deep each leaf is, if there is a way to each node, and one alone.
+// depths returns the depth of each leaf, if exactly one path leads to each node.
 func (b branches) depths(features, most int) ([]int, error) {
 	if len(b)%2 == 0 || len(b) > 1<<20 {
 		return nil, fmt.Errorf("tree: %d nodes", len(b))

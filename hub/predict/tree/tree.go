@@ -16,7 +16,7 @@ import (
 	"math"
 )
 
-// Config is how trees grow.
+// Config says how trees grow.
 type Config struct {
 	Grace float64 // weight that comes to a leaf between two looks at whether to split it
 	Delta float64 // chance that another split than the chosen would have been the best
@@ -37,7 +37,7 @@ const (
 	maxDepth    = 16
 	// most is the greatest number that is an observation: beyond, squares would lose all that matters.
 	most = 1e12
-	// fade is what an error of a leaf counts when the next one comes.
+	// fade is the weight of a leaf's earlier errors when the next one comes.
 	fade = 0.95
 )
 

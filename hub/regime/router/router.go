@@ -15,7 +15,7 @@ import (
 // Router is a hub's Toll. It remembers nothing.
 type Router struct{}
 
-// Draw implements hub.Toll by a number from the Gumbel distribution: who adds such draws to utilities and
+// Draw implements regime.Toll by a number from the Gumbel distribution: who adds such draws to utilities and
 // takes the best has drawn from their softmax.
 func (Router) Draw(seed [32]byte, task, agent string) float64 {
 	var d xxhash.Digest
@@ -29,7 +29,7 @@ func (Router) Draw(seed [32]byte, task, agent string) float64 {
 	return -regime.Ln(-regime.Ln(u))
 }
 
-// Of implements hub.Toll (mechanism, 8):
+// Of implements regime.Toll (mechanism, 8):
 //
 //	temperature * scale * (draw - most) - (1 - overlap) * saved
 //

@@ -23,7 +23,7 @@ type Options struct {
 // DefaultOptions returns the page's options.
 func DefaultOptions() Options { return Options{Callers: 8, Thought: 300, Tasks: 1500, Seeds: 5} }
 
-// Figures are of the turns of a run that are not their session's first.
+// Figures counts over the turns of a run that are not their session's first.
 type Figures struct {
 	TTFT, P99 float64 // ms
 	Cached    float64 // share of the tokens of prompts
@@ -35,7 +35,7 @@ func (f *Figures) all() []*float64 {
 	return []*float64{&f.TTFT, &f.P99, &f.Cached, &f.Made, &f.Cost}
 }
 
-// Row is what a trace came to, by the policy of the hook keep.
+// Row holds the figures of a trace under one policy of the hook keep.
 type Row struct {
 	Trace, About, Policy string
 	Mean, Off            Figures // Off: how far the mean may be off (95 %)
@@ -45,7 +45,7 @@ type Row struct {
 // policies are compared: none first.
 var policies = []string{"", "ahead"}
 
-// Runs is how many runs there are.
+// Runs returns the number of runs.
 func (o *Options) Runs() int { return o.Seeds * len(policies) * len(virtual.AheadSettings(0, 0)) }
 
 // Compare plays all traces with and without the policy.
@@ -118,9 +118,9 @@ const head = `Where a chat template leaves reasoning out of later prompts, what 
 reasoning, and the session's next prompt finds none of it. The policy ` + "`ahead`" + ` has prompt and answer
 computed as the next prompt will have them, once, within a second of a turn's end. A hub that runs it says so
 (` + "`Wanted`" + ` in its ` + "`/stats`" + `) and has nobody do it: only here engines do, where a slot is free and nobody waits,
-and nobody pays. The real hub and agents play recorded sessions in virtual time, with simulated engines and
-admission of sessions, once without a policy and once with it. **TTFT** is of turns that are not their session's first, from
-the question to the first token; **cached** is of the tokens of these prompts; **ahead** is what the texts
+and nobody pays. The real hub and agents play recorded sessions in virtual time, with simulated engines, once
+without a policy and once with it. **TTFT** is of turns that are not their session's first, from the question to
+the first token; **cached** is of the tokens of these prompts; **ahead** is what the texts
 computed ahead would cost, in per cent of what clients pay by the card; **gain** is of TTFT, from paired runs;
 ± says with 95 % how far the mean may be off.
 `

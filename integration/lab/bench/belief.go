@@ -46,7 +46,7 @@ func beliefBars(_ context.Context, o Options) ([]Bar, error) {
 	}, nil
 }
 
-// Limits are what is asked on the design's machine, whose loop takes some 20 us.
+// Limits, in multiples of the loop, which takes some 20 us on the design's machine.
 const (
 	lookLimit      = 10
 	prefixLimit    = 0.05
@@ -56,7 +56,7 @@ const (
 	servedPrefixes = 240
 )
 
-// marked is a prompt of so many prefixes, of which the first are those of all others.
+// hashed makes a prompt of so many prefixes; the first common ones are the same in all such prompts.
 func hashed(seed uint64, common, prefixes int) (p bus.Prompt) {
 	r, all := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(0, 2))
 	for i := range prefixes {

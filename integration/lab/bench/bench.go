@@ -37,7 +37,7 @@ var parts = []struct {
 	{"classifier", classifierBars}, {"mechanism", mechanismBars}, {"hub", hubBars}, {"quote", quoteBars},
 	{"belief", beliefBars}, {"holdings", holdingsBars}, {"gateway", gatewayBars},
 	{"events", eventBars}, {"keys", keysBars}, {"litellm", besideLiteLLM},
-	{"crowd", crowdBars}, {"virtual", virtualBars}, {"audit", auditBars},
+	{"bills", billBars}, {"crowd", crowdBars}, {"virtual", virtualBars}, {"audit", auditBars},
 	{"forecast", forecastBars},
 	{"regime", regimeBars}, {"guard", guardBars}, {"cachesage", cachesageBars},
 	{"flood", floodBars},

@@ -10,9 +10,9 @@ import (
 	"souk/integration/lab/cachesage/sage"
 )
 
-// cachesageBars are of what learns which session is back and which role runs: what an event and
-// a score cost with 10,000 sessions of 50 roles, beside a fixed loop of the processor. The loop took 14 us
-// where an event was to take 1 us and a score 0.1 us.
+// cachesageBars measures what learns which session is back and which role runs: the cost of an event and of a
+// score with 10,000 sessions of 50 roles, beside a fixed loop of the processor. The loop took 14 us where an
+// event was to take 1 us and a score 0.1 us.
 func cachesageBars(_ context.Context, o Options) ([]Bar, error) {
 	const sessions, rolesOf, many = 10_000, 50, 1024
 	k, now, n := sage.New(sage.Params{}, sessions), time.Unix(1_800_000_000, 0), uint64(0)

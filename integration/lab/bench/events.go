@@ -71,7 +71,8 @@ func eventBars(ctx context.Context, o Options) ([]Bar, error) {
 	}, nil
 }
 
-// lateness is how late tokens of many streams are, each counted by itself: an event may have brought several.
+// lateness records how late tokens of many streams are, each counted by itself: an event may have brought
+// several.
 type lateness struct {
 	mu     sync.Mutex
 	all    []time.Duration

@@ -157,7 +157,7 @@ func (s *servers) join(name string) (*natsbus.Bus, error) {
 		Creds: natsauth.File(s.keys.CredsPath(name))})
 }
 
-// played is what others noticed before, during and after a flood, and what that came to.
+// played holds what others noticed before, during and after a flood.
 type played struct {
 	before, during, after flood.Others
 	did                   string

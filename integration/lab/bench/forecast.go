@@ -111,13 +111,13 @@ func forecastBars(ctx context.Context, o Options) ([]Bar, error) {
 }
 
 const (
-	// treeLimit is what the row measured when it was written, and a fifth more.
+	// treeLimit is the row's first measurement, and a fifth more.
 	treeLimit = 0.4
 	updated   = 16 // updates in a call
 	young     = 8192
 )
 
-// updates is what teaches a tree that still grows: one that has is faster.
+// updates returns a function that teaches a growing tree: a grown one is faster.
 func updates() func() error {
 	const features = 12
 	var t *tree.Regressor

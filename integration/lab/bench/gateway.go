@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -106,7 +107,7 @@ func (p place) withGateway(ctx context.Context, o Options, e local.Engine, agent
 		if err != nil {
 			return err
 		}
-		key, err := putKey(ctx, m.Registry())
+		key, err := putKey(ctx, m.Registry(), "dev")
 		if err != nil {
 			return err
 		}
@@ -114,15 +115,16 @@ func (p place) withGateway(ctx context.Context, o Options, e local.Engine, agent
 	})
 }
 
-// putKey makes a key of the client dev, as an operator does.
-func putKey(ctx context.Context, r bus.Registry) (key string, err error) {
-	key = bus.NewSecret("bench", [32]byte{1})
-	entry, err := bus.EncodeEntry(&bus.APIKey{ID: "bench", Client: "dev", Open: 4096,
+// putKey makes a key of a client, as an operator does.
+func putKey(ctx context.Context, r bus.Registry, client string) (key string, err error) {
+	id := "bench_" + client
+	key = bus.NewSecret(id, sha256.Sum256([]byte(id)))
+	entry, err := bus.EncodeEntry(&bus.APIKey{ID: id, Client: client, Open: 4096,
 		Hashes: []bus.KeyHash{{SHA256: bus.HashKey(key)}}})
 	if err != nil {
 		return "", err
 	}
-	return key, r.Put(ctx, bus.APIKeyKey("bench"), entry)
+	return key, r.Put(ctx, bus.APIKeyKey(id), entry)
 }
 
 // besideGateway runs f beside a gateway that is a process of its own, of a market that runs already.
@@ -245,8 +247,8 @@ func wholeOf(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, strings.Repeat("x", 700))
 }
 
-// wholes is what whole answers take, in microseconds of processor time: of the gateway, beside half of what
-// net/http alone takes of the same on both sides, and beside that where it is asked as often.
+// wholes measures whole answers, in microseconds of processor time: of the gateway, beside half of what
+// net/http alone takes for the same on both sides, and beside that at the same rate.
 type wholes struct {
 	alone, often turns
 	rate, all    []float64 // answers a second, and all processor time for one
@@ -421,7 +423,7 @@ func tlsCosts(ctx context.Context, n int, to *turns) error {
 	return nil
 }
 
-// tokensOf counts the tokens of an event: of the engine's prose each word is one, with the space before it,
+// tokensOf counts the tokens of an event: in the engine's prose each word is one, with the space before it,
 // and each period.
 func tokensOf(event []byte) int {
 	_, text, ok := bytes.Cut(event, []byte(`"content":"`))

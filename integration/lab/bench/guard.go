@@ -11,8 +11,8 @@ import (
 	"souk/integration/lab/policies"
 )
 
-// guardBars are of the policy that looks for patterns in answers: what a token of the recorded answers costs,
-// how many planted strings are found, and how many answers without one are cut.
+// guardBars measures the policy that looks for patterns in answers: what a token of the recorded answers
+// costs, how many planted strings are found, and how many answers without one are cut.
 func guardBars(_ context.Context, o Options) ([]Bar, error) {
 	g, err := guard.New(policies.GuardPatterns)
 	if err != nil {

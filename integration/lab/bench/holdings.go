@@ -124,7 +124,7 @@ func prefillPrompt(r *rand.Rand) (p bus.Prompt, ids []uint32) {
 	return p, ids
 }
 
-// prefillBatch is what the engine publishes of its i-th prompt, and of the one that makes room for it:
+// prefillBatch makes the engine's batch of events for its i-th prompt, and for the one evicted for it:
 // msgpack, each event an array.
 func prefillBatch(i, room int, ids []uint32, blocks int) []byte {
 	text := func(b []byte, s string) []byte { return append(append(b, 0xa0|byte(len(s))), s...) }

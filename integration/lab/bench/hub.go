@@ -48,7 +48,7 @@ func newDesk(agents, slots int) (*desk, error) {
 	return d, d.do(d.node.Ready())
 }
 
-// sessions is how many dialogues are under way, each of prompts that begin alike.
+// sessions is the number of dialogues under way, each with prompts that begin alike.
 const sessions = 1000
 
 // ask has a client send the next task.
@@ -228,6 +228,59 @@ func (c *crowd) round() (used time.Duration, awards int, err error) {
 	return used, awards, c.turn()
 }
 
+// journal has seats come free a few at a time while so many tasks wait, and returns the bytes of records for
+// each task that got one, from its coming to its account.
+func (c *crowd) journal(rounds int) (bytes float64, err error) {
+	const few = 16
+	before, begun := c.bytes, 0
+	for range rounds {
+		if err := c.fill(c.waiting); err != nil {
+			return 0, err
+		}
+		c.now = c.now.Add(30 * time.Millisecond)
+		if err := c.finish(few); err != nil {
+			return 0, err
+		}
+		left := len(c.running)
+		if err := c.turn(); err != nil {
+			return 0, err
+		}
+		begun += len(c.running) - left
+	}
+	if begun == 0 {
+		return 0, fmt.Errorf("in %d rounds of %d that wait nobody was given a seat", rounds, c.waiting)
+	}
+	return float64(c.bytes-before) / float64(begun), nil
+}
+
+// journalBars are bytes of records in a crowd, by those of a task alone.
+func journalBars(o Options, alone []float64) ([]Bar, error) {
+	x, err := repeat(o, "records of a crowd", func() (figures []float64, err error) {
+		for _, agents := range []int{16, 1000} {
+			c, err := newCrowd(agents, 1, 64, sessions)
+			if err != nil {
+				return nil, err
+			}
+			bytes, err := c.journal(40)
+			if err != nil {
+				return nil, err
+			}
+			figures = append(figures, bytes)
+		}
+		return figures, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []Bar{
+		{Name: "hub: journal per task alone, 16 agents", Asked: fmt.Sprintf("at most %d B", aloneBytes),
+			Limit: aloneBytes, Unit: "B", Measured: median(alone), Runs: alone},
+		ratio("hub: journal per task in a crowd, 16 agents", 2, "alone", "B", x[0], alone,
+			"64 wait where 16 seats come free at a time"),
+		ratio("hub: the same, 1,000 agents", 1.2, "16 agents", "B", x[1], x[0], ""),
+	}, nil
+}
+
 func hubBars(_ context.Context, o Options) ([]Bar, error) {
 	var bars []Bar
 	references := newSolving()
@@ -307,13 +360,17 @@ func hubBars(_ context.Context, o Options) ([]Bar, error) {
 	}
 	const us, bytes = 3, 4
 	of := func(agents, figure int) []float64 { return x[2*agents+figure] }
-	return append(bars,
+	journals, err := journalBars(o, of(0, bytes))
+	if err != nil {
+		return nil, err
+	}
+	return append(append(bars,
 		references.ratio("hub: CPU per task alone, 16 agents", aloneLimit, x,
 			"from the task's coming to its account, a round of one task; no wires, no disk"),
 		ratio("hub: the same, 200 agents", 2, "20 agents", "us", of(2, us), of(1, us), ""),
 		ratio("hub: the same, 1,000 agents", 0, "20 agents", "us", of(3, us), of(1, us), ""),
 		ratio("hub: journal per task, 1,000 agents", 1.2, "16 agents", "B", of(3, bytes), of(0, bytes),
-			"")), nil
+			"")), journals...), nil
 }
 
 // Bars in searches: what was asked of those that wait, and what the other rows measured when they were
@@ -323,9 +380,11 @@ const (
 	longLimit  = 150
 	roundLimit = 6.5 // 50 loops were asked for the quotes of such a round alone
 	aloneLimit = 1.17
+	aloneBytes = 675 // before tasks were planned for slots to come
 )
 
-// crowdSeeds are so many that what the market gains or loses can be told from what the seeds differ by.
+// crowdSeeds is a number of seeds at which the market's gain or loss can be told from what the seeds differ
+// by.
 const crowdSeeds = 20
 
 // crowdBars play the crowd in virtual time, where figures depend on nothing but the seed.

@@ -12,7 +12,7 @@ func TestDesk(t *testing.T) {
 	if err != nil || us <= 0 || bytes < 100 {
 		t.Errorf("a task takes %v us and %v bytes: %v", us, bytes, err)
 	}
-	asked, err := d.inquiries(1)
+	asked, err := d.quoteRequests(1)
 	if err == nil {
 		err = d.quote(asked[0])
 	}
@@ -31,5 +31,11 @@ func TestDesk(t *testing.T) {
 		if waiting := c.node.Stats().Waiting; waiting != 14 {
 			t.Errorf("%d tasks wait, want 14", waiting)
 		}
+	}
+	if c, err = newCrowd(16, 1, 20, 4); err != nil {
+		t.Fatal(err)
+	}
+	if bytes, err := c.journal(3); err != nil || bytes < 100 || bytes > 10_000 {
+		t.Errorf("records of %.0f bytes for a task of a crowd: %v", bytes, err)
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"souk/cmd/local"
 )
 
-// keysLimit is how much dearer anything may be where everybody is asked who they are, in multiples of the
-// same where nobody is.
+// keysLimit bounds how much dearer a market with keys may be, as a multiple of one without.
 const keysLimit = 1.05
 
 // keysPairs is how often a market with keys and one without are measured in a run.
@@ -99,7 +98,7 @@ func (p place) withoutKeys(ctx context.Context, agents, slots int,
 	return nil
 }
 
-// firstToken is how long a market takes to it, in milliseconds, p50.
+// firstToken measures a market's time to a first token, in milliseconds, p50.
 func firstToken(ctx context.Context, m asker, n int) (float64, error) {
 	var all []time.Duration
 	for range n {

@@ -30,9 +30,14 @@ func marketOf(ctx context.Context, dir string, engine local.Engine, n, slots int
 	return marketOver(ctx, dir, engine, n, slots, nil)
 }
 
-// marketOver is one whose parts are connected by a function of the caller's.
+// marketOver starts a market whose parts are connected by a function of the caller's.
 func marketOver(ctx context.Context, dir string, engine local.Engine, n, slots int,
 	connect func(natsbus.Config) (*natsbus.Bus, error)) (*local.Market, error) {
+	return local.Start(ctx, local.Options{Dir: dir, Config: configOf(engine, n, slots), Connect: connect})
+}
+
+// configOf is a market with n agents of slots each, all with engines alike.
+func configOf(engine local.Engine, n, slots int) local.Config {
 	cfg := local.Config{
 		Listen:  "127.0.0.1:0",
 		Speedup: 1,
@@ -45,7 +50,7 @@ func marketOver(ctx context.Context, dir string, engine local.Engine, n, slots i
 			Scores: []local.Score{{Domain: "general", Score: 0.7}}, Engine: engine,
 		})
 	}
-	return local.Start(ctx, local.Options{Dir: dir, Config: cfg, Connect: connect})
+	return cfg
 }
 
 var labels = []string{"general", "humanities", "social", "law", "medicine", "math", "science", "finance",
@@ -104,13 +109,13 @@ func callers(ctx context.Context, many, n int, f func(context.Context) error) er
 // taskTokens is the length of an answer where tasks are counted.
 const taskTokens = 16
 
-// taskCallers is how many callers ask at once where tasks are counted.
+// taskCallers is the number of callers that ask at once where tasks are counted.
 const taskCallers = 64
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// place is where a market and a floor are measured in turn: a directory for their journals, and one engine
-// for both.
+// place is the setting in which a market and a floor are measured in turn: a directory for their journals,
+// and one engine for both.
 type place struct {
 	dir, url string
 }
@@ -275,7 +280,7 @@ func directTTFT(ctx context.Context, web *http.Client, url string) (time.Duratio
 	}
 }
 
-// relaying is what relaying cost.
+// relaying holds the costs of relaying.
 type relaying struct {
 	us       float64 // processor time of this process for a token, microseconds
 	rate     float64 // tokens a second

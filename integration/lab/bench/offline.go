@@ -15,7 +15,7 @@ import (
 	"souk/ledger/journal"
 )
 
-// promptsFile is where the classifier's rows are in the repository.
+// promptsFile holds the classifier's rows in the repository.
 const promptsFile = "classifier/data/domain_prompts.jsonl.gz"
 
 func classifierBars(_ context.Context, o Options) ([]Bar, error) {

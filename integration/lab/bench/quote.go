@@ -45,7 +45,7 @@ func quoteBars(ctx context.Context, o Options) ([]Bar, error) {
 			if err != nil {
 				return nil, err
 			}
-			asked, err := d.inquiries(64)
+			asked, err := d.quoteRequests(64)
 			if err != nil {
 				return nil, err
 			}
@@ -71,7 +71,11 @@ func quoteBars(ctx context.Context, o Options) ([]Bar, error) {
 			}
 		}
 	}
-	return append(bars,
+	part, err := quoteOfRound(o)
+	if err != nil {
+		return nil, err
+	}
+	return append(bars, part,
 		Bar{Name: "hub: 100 quotes a second", Asked: "at most 5 % of a core", Limit: 5, Unit: "%",
 			Measured: median(shares), Runs: shares, Note: "the dearest of those three hubs"},
 		Bar{Name: "hub: what a quote keeps a round, p99", Asked: "at most 1 ms", Limit: 1, Unit: "ms",
@@ -86,6 +90,44 @@ const (
 	quoteFleetLimit = 1.41
 	quoteFullLimit  = 1.32
 )
+
+// quoteOfRound measures a quote beside those who wait, by a round of these.
+func quoteOfRound(o Options) (Bar, error) {
+	const turns, each = 10, 32
+	x, err := repeat(o, "a quote and a round", func() ([]float64, error) {
+		c, err := newCrowd(8, 8, 512, sessions)
+		if err != nil {
+			return nil, err
+		}
+		asked, err := c.quoteRequests(each)
+		if err != nil {
+			return nil, err
+		}
+		var quotes, rounds []float64
+		for range turns {
+			used, _, err := c.round()
+			if err == nil {
+				err = c.fill(c.waiting)
+			}
+			if err != nil {
+				return nil, err
+			}
+			begun := cpu()
+			for _, data := range asked {
+				if err := c.quote(data); err != nil {
+					return nil, err
+				}
+			}
+			quotes, rounds = append(quotes, micros(cpu()-begun)/each), append(rounds, micros(used))
+		}
+		return []float64{median(quotes), median(rounds)}, nil
+	})
+	if err != nil {
+		return Bar{}, err
+	}
+	return ratio("hub: CPU per quote, 512 waiting for 64 seats", 0.1, "a round", "us", x[0], x[1],
+		"by the round that gives all seats away"), nil
+}
 
 // quoting is a hub that has served all its sessions, and before whose agents so many wait.
 func quoting(agents, waiting int) (*desk, error) {
@@ -106,8 +148,8 @@ func quoting(agents, waiting int) (*desk, error) {
 	return d, err
 }
 
-// inquiries are the bytes of questions about so many tasks.
-func (d *desk) inquiries(n int) (all [][]byte, err error) {
+// quoteRequests are the bytes of questions about so many tasks.
+func (d *desk) quoteRequests(n int) (all [][]byte, err error) {
 	for range n {
 		d.asked++
 		t := d.next()

@@ -4,8 +4,8 @@ import "time"
 
 // reference is a fixed piece of work for the processor alone, of the kind that solving, reading and counting
 // are made of: the shortest ways between places, by relaxing every pair over every third, and a walk through
-// a table that no near cache holds. It allocates nothing, and is what a machine's speed is measured by where
-// no engine, bus or disk takes part.
+// a table that no near cache holds. It allocates nothing. A machine's speed is measured by it where no
+// engine, bus or disk takes part.
 type reference struct {
 	lengths, ways [places * places]int64
 	table         [tableSize]uint32
@@ -86,7 +86,7 @@ func inTurns(least time.Duration, f func() error, references ...func() int64) (c
 	return quantile(calls, 0.5), each, nil
 }
 
-// timed is how long one call takes, of as many as take so long.
+// timed measures one call, by as many calls as take at least so long.
 func timed(least time.Duration, do func() int64) time.Duration {
 	n, begun, used := 0, cpu(), time.Duration(0)
 	for ; used < least; used = cpu() - begun {

@@ -7,7 +7,7 @@ import (
 	"souk/integration/lab/games"
 )
 
-// regimeBars are of the regimes: how soon the hub sees that twice as much comes as is served, in virtual
+// regimeBars measures the regimes: how soon the hub sees that twice as much comes as is served, in virtual
 // time.
 func regimeBars(ctx context.Context, o Options) ([]Bar, error) {
 	var seen []float64

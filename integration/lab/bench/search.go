@@ -110,7 +110,7 @@ func (s *search) pop() visit {
 	return top
 }
 
-// solving is both references, for what is of the solver's kind.
+// solving holds both references for whatever is of the solver's kind.
 type solving struct {
 	*reference
 	search *search
@@ -118,7 +118,7 @@ type solving struct {
 
 func newSolving() solving { return solving{newReference(), newSearch()} }
 
-// beside is how long one call of f took, one loop and one search, in microseconds.
+// beside measures one call of f, one loop and one search, in microseconds.
 func (s solving) beside(least time.Duration, f func() error) ([]float64, error) {
 	call, each, err := inTurns(least, f, s.loop, s.search.loop)
 	return []float64{micros(call), micros(each[0]), micros(each[1])}, err

@@ -9,7 +9,7 @@ import (
 	"souk/cmd/replay"
 )
 
-// Bar is one thing asked, and what was measured.
+// Bar is one requirement and its measurement.
 type Bar struct {
 	Name     string  `json:"name"`
 	Limit    float64 `json:"limit,omitempty"` // in Unit, or with Of in multiples
@@ -82,7 +82,7 @@ func (b Bar) verdict() string {
 	return "short"
 }
 
-// multiple is how many times the base it is, and what that was.
+// multiple describes the measured multiple of the base, and the base.
 func (b Bar) multiple() string {
 	if b.Of == "" {
 		return ""
@@ -105,7 +105,7 @@ func (b Bar) between() string {
 	return fmt.Sprintf(" (%s to %s)", number(b.Low), number(b.High))
 }
 
-// also is how many times the other base it is, where there is one.
+// also describes the multiple of the other base, if there is one.
 func (b Bar) also() string {
 	if b.Also == nil {
 		return ""

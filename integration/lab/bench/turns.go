@@ -28,10 +28,10 @@ func between(xs []float64) (middle, low, high float64) {
 	return median(means), means[below], means[len(means)-1-below]
 }
 
-// ranksBelow is how many of the sorted means of n figures are left out at each end: as many as the truth lies
-// among with a chance of 2.5 % at most, by the distribution of Wilcoxon's signed ranks, which is counted out,
-// and beyond 200 figures taken for normal. Of fewer figures than fewestTurns none is left out, and what lies
-// between is not 95 % yet.
+// ranksBelow returns how many of the sorted means of n figures are left out at each end, so that the truth
+// lies outside the rest with a chance of at most 2.5 % a side, by the distribution of Wilcoxon's signed
+// ranks, which is counted out, and taken for normal beyond 200 figures. Of fewer figures than fewestTurns
+// none is left out, and the range between does not reach 95 %.
 func ranksBelow(n int) int {
 	if n > 200 {
 		x := float64(n)
@@ -64,11 +64,11 @@ func (t *turns) multiple() (middle, low, high float64) {
 	return math.Exp(middle), math.Exp(low), math.Exp(high)
 }
 
-// fewestTurns are so many that an interval holds the truth nineteen times in twenty.
+// fewestTurns is the least number of turns whose interval holds the truth nineteen times in twenty.
 const fewestTurns = 6
 
-// bar is a bar of the multiple, judged by the interval if there is one: where it holds the limit, the bar is
-// open.
+// bar makes the bar of the multiple, judged by the interval if there is one: where it holds the limit, the
+// bar is open.
 func (t *turns) bar(name string, limit float64, of, unit, note string) Bar {
 	b := ratio(name, limit, of, unit, t.own, t.base, note)
 	if len(t.own) >= fewestTurns {

@@ -364,7 +364,7 @@ type chosen struct {
 	left  int
 }
 
-// sameGroup is how many blocks of a group go before all are looked at again.
+// sameGroup is the number of blocks of a group that are evicted before all groups are compared again.
 const sameGroup = 16
 
 func (s scored) used(_ *cache, n *node) float64 { return float64(n.used) }

@@ -56,7 +56,7 @@ func TestCacheKeepsItsRules(t *testing.T) {
 	}
 }
 
-// lru is what a list says that is kept in order, and nothing that knows less beats the bound.
+// lru does as a list kept in order, and nothing that knows less beats the bound.
 func TestLRUAndTheBound(t *testing.T) {
 	p := Panels()[0]
 	at := func(rule string) float64 {
@@ -134,6 +134,9 @@ func TestRunsSideBySide(t *testing.T) {
 
 // On recorded workflows of agents too, where a call takes as long as its answer.
 func TestHandCraftedBar(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	const name = "hand-crafted-4000-4"
 	p := Panels()[slices.IndexFunc(Panels(), func(p *Panel) bool { return p.Name == name })]
 	rows, err := Compare(t.Context(), []*Panel{p}, []string{"lru", "ours", "belady"}, []uint64{3001, 3002},

@@ -51,7 +51,7 @@ func seconds(tokens, behind int) float64 {
 	return n * (perToken + perBefore*(float64(behind)+n/2))
 }
 
-// takes is how long a call is in flight: the same under every rule, so that all see the same order.
+// takes returns how long a call is in flight: the same under every rule, so that all see the same order.
 func takes(tokens, output int) time.Duration {
 	return time.Duration((seconds(tokens, 0)/2 + float64(output)*perOutput) * float64(time.Second))
 }
@@ -221,9 +221,9 @@ func people(rng *rand.Rand) func(string) time.Duration {
 
 func atOnce(*rand.Rand) func(string) time.Duration { return quick }
 
-// chained are recorded sessions of which the blocks are known, and not who said what. Where the times are
-// those of the whole trace they are kept between the turns of a session.
-// Of each so many blocks one is made. The sessions of a trace may be in several files.
+// chained makes calls of recorded sessions whose blocks are known, without who said what. Times of the whole
+// trace are kept between the turns of a session. coarse blocks of the file become one. The sessions of a
+// trace may be in several files.
 func chained(files []string, most, turns, coarse int,
 	role func(session int) policy.ID) func(rng *rand.Rand) [][]Call {
 	return func(rng *rand.Rand) (all [][]Call) {
@@ -269,7 +269,7 @@ func chained(files []string, most, turns, coarse int,
 				} else if t > 0 {
 					c.Start = at + gap
 				}
-				c.After = c.Prompt // the answer's blocks are those of the next prompt, and not known here
+				c.After = c.Prompt // the answer's blocks, which the next prompt has, are not known here
 				c.Tokens = max(c.Tokens, len(c.Prompt)*s.Block*coarse)
 				at = c.Start + takes(min(c.Tokens, 20_000), c.Output)
 				c.End = at
@@ -284,8 +284,8 @@ func chained(files []string, most, turns, coarse int,
 	}
 }
 
-// open is how many blocks the sessions have that are open, on the mean over the calls: those of their last
-// prompts, or all that they have used so far.
+// open returns the mean number of blocks of open sessions over the calls: those of their last prompts, or,
+// with whole, all that they have used so far.
 func open(calls []Call, whole bool) float64 {
 	type state struct {
 		blocks, left int

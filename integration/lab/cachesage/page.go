@@ -11,7 +11,7 @@ import (
 	"souk/integration/lab/runs"
 )
 
-// Row is what a rule came to on a panel, from several seeds: the means, and how far they may be off (95 %).
+// Row holds a rule's figures on a panel, over several seeds: the means, and their 95 % errors.
 type Row struct {
 	Panel, Rule string
 	Blocks      int
@@ -61,7 +61,7 @@ func Compare(ctx context.Context, panels []*Panel, rules []string, seeds []uint6
 	return rows, nil
 }
 
-// student is of the t distribution, for 95 % of both sides, by one less than the runs.
+// student holds the quantiles of the t distribution for 95 % of both sides, by the number of runs less one.
 var student = []float64{0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26}
 
 func sum(all []Figures) (mean, off Figures) {
@@ -150,7 +150,7 @@ and tools will take.
 var asked = map[string]float64{"coding-P5": 1, "coding-P5-ends": 2, "coding-open200-P5": 1,
 	"coding-open200-P5-ends": 2}
 
-// bars are what ours is to reach.
+// bars writes the requirements for our rule.
 func bars(b *strings.Builder, panels []*Panel, rows []Row) {
 	at := func(panel, rule string) *Row {
 		i := slices.IndexFunc(rows, func(r Row) bool { return r.Panel == panel && r.Rule == rule })

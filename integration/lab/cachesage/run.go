@@ -11,7 +11,7 @@ import (
 	"souk/integration/lab/cachesage/sage"
 )
 
-// Figures are what a rule came to on a panel.
+// Figures are the results of a rule on a panel.
 type Figures struct {
 	Share   float64 // of the tokens of prompts, found in the cache
 	Net     float64 // the same less what was computed ahead
@@ -22,7 +22,7 @@ type Figures struct {
 	Next    float64 // of the calls after a session's first, those of the role that was thought likeliest
 }
 
-// moment is when a call begins or ends.
+// moment is the beginning or the end of a call.
 type moment struct {
 	at   time.Duration
 	end  bool
@@ -43,7 +43,7 @@ type player struct {
 	warmed int
 }
 
-// order is when calls begin and end; what ends goes first.
+// order sorts the beginnings and ends of calls by time, ends first.
 func order(calls []Call) []moment {
 	all := make([]moment, 0, 2*len(calls))
 	for i := range calls {
@@ -300,7 +300,7 @@ func (p *player) future() func(hash uint64) float64 {
 	}
 }
 
-// deal is what all rules are played on: the calls of a panel, from a seed.
+// deal is the input for all rules: the calls of a panel, from a seed.
 type deal struct {
 	panel Panel
 	calls []Call

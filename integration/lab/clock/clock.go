@@ -20,7 +20,7 @@ import (
 	"souk/market"
 )
 
-// Play is one run of a setting whose callers ask one question after another; see [virtual.CrowdOptions].
+// Play plays one run of a setting whose callers ask one question after another; see [virtual.CrowdOptions].
 func Play(ctx context.Context, s virtual.Setting, rule string, named bool) (f virtual.Measures, err error) {
 	if s.Callers < 1 || s.Tasks < 1 {
 		return f, errors.New("by the clock there are callers, who ask a number of tasks in all")
@@ -132,7 +132,7 @@ func play(ctx context.Context, s *virtual.Setting, questions [][]*virtual.Reques
 	return all, context.Cause(ctx)
 }
 
-// labels are all that the classifier knows: one hub takes everything.
+// labels lists every domain that the classifier knows: one hub takes everything.
 var labels = []string{"general", "humanities", "social", "law", "medicine", "math", "science", "finance",
 	"code"}
 

@@ -30,7 +30,7 @@ func familyOf(r *virtual.Row) string {
 	return strings.TrimSpace(own.Trace + at(&own))
 }
 
-// anchor is where a heading is found, as GitHub and goldmark name it.
+// anchor returns a heading's anchor, as GitHub and goldmark name it.
 func anchor(heading string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -173,7 +173,7 @@ func allOf(of [][]virtual.Row) string {
 	return page.Table(heading, cells)
 }
 
-// plotsOf are of welfare and of first tokens: in one world of its rows that matter, over several loads of the
+// plotsOf plots welfare and first tokens: in one world of its rows that matter, over several loads of the
 // market and of the rules that are the best or the soonest at one of them.
 func plotsOf(of [][]virtual.Row) []page.Plot {
 	if len(of) == 1 {

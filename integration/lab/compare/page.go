@@ -12,7 +12,7 @@ import (
 	"souk/integration/lab/virtual"
 )
 
-// Made is what a page of comparisons is made of.
+// Made holds the content of a page of comparisons.
 type Made struct {
 	Name, Title, Command, About string
 	Clock                       string
@@ -68,7 +68,7 @@ const columnsAbout = `A table has the market, the three rules of greatest welfar
 the one whose p99 is least; all others stand in the HTML, and every figure of every run in ` + "`--json`" + `.
 `
 
-// Table is of standings.
+// Table writes standings as a table.
 func Table(all []Standing) string {
 	heading := []string{"world", "the market", "more", "best rule", "p99 ms", "its p99", "soonest rule",
 		"bill"}
@@ -106,7 +106,7 @@ func (s *Standing) more() string {
 	return fmt.Sprintf("%+.1f ± %.1f %%", s.More, s.Within)
 }
 
-// billed is what was paid by the card; by the clock nobody counts that.
+// billed formats the payments as a multiple of the card; not measured by the clock.
 func billed(x float64) string {
 	if x == 0 {
 		return "-"
@@ -114,7 +114,7 @@ func billed(x float64) string {
 	return fmt.Sprintf("%.2f", x)
 }
 
-// everywhere is how each rule does in all worlds together.
+// everywhere sums up each rule over all worlds together.
 func everywhere(rows []virtual.Row) string {
 	type sums struct{ worlds, counted, less, best, later, refused, bill float64 }
 	of := map[string]*sums{}

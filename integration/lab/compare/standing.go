@@ -10,7 +10,7 @@ import (
 	"souk/integration/lab/virtual"
 )
 
-// Standing is how the market does in one world, beside the rule that does best there.
+// Standing compares the market in one world with the best rule there.
 type Standing struct {
 	Page   string `json:"page,omitempty"`
 	Trace  string `json:"trace"`
@@ -37,7 +37,7 @@ type Standing struct {
 	Once  bool `json:"once,omitempty"` // of one run, which has no interval
 }
 
-// Verdict is what a standing comes to.
+// Verdict is the conclusion of a standing.
 type Verdict string
 
 // The verdicts, worst first.

@@ -36,8 +36,8 @@ func (s *sim) divide(k int, clientsAligned, agentsAligned bool, seed uint64) (cl
 	return client, agent
 }
 
-// part is one cluster of a round, as its hub would see it: tasks and agents keep their order. Its indices
-// lead back.
+// part cuts one cluster out of a round, as its hub would see it: tasks and agents keep their order. It also
+// returns their indices in the round.
 func part(r market.Round, client, agent []int, k int) (sub market.Round, tasks, agents []int) {
 	sub = r
 	sub.Tasks, sub.Agents, sub.Edges = nil, nil, nil
@@ -64,7 +64,7 @@ func part(r market.Round, client, agent []int, k int) (sub market.Round, tasks, 
 	return sub, tasks, agents
 }
 
-// cutting is how a market of some clusters went.
+// cutting holds the results of a market of some clusters.
 type cutting struct {
 	welfare float64 // a turn asked, micro-credits, as things came to be
 	served  float64 // share of turns asked

@@ -40,7 +40,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Result is what an experiment found.
+// Result holds the findings of an experiment.
 type Result struct {
 	Name     string
 	Title    string
@@ -56,7 +56,7 @@ type Experiment struct {
 	run         func(ctx context.Context, src *source, o Options) (Result, error)
 }
 
-// Experiments are all that there are, in the order in which they run.
+// Experiments lists every experiment, in the order in which they run.
 var Experiments = []Experiment{
 	{"truth", "Does lying about values pay? (iemas Fig. 5)", truth},
 	{"settle", "Who bears the errors of prediction?", settlement},

@@ -26,7 +26,7 @@ const (
 var shifts = []market.Credits{-200_000, -100_000, -50_000, -25_000, 0, 25_000, 50_000, 100_000, 150_000,
 	200_000}
 
-// paid is how a market of owners went over one epoch, at the quote.
+// paid holds the results of a market of owners over one epoch, at the quote.
 type paid struct {
 	asked, served, deficits          int
 	winners                          int

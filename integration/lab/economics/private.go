@@ -96,7 +96,7 @@ func playLengths(src *source, rounds int, seed uint64, settle string) (out lies,
 	return out, nil
 }
 
-// keeps is what a task truly leaves its client once settled.
+// keeps returns a task's true utility to its client once settled.
 func (s *sim) keeps(ds []demand, places []place, task int, settle string) market.Credits {
 	for _, p := range places {
 		if p.task != task {

@@ -79,8 +79,8 @@ func placeMaxFlow(s *sim, ds []demand) ([]place, error) {
 	return out, nil
 }
 
-// score is how a market went under one rule, as things came to be: times with the line before each prefill,
-// costs metered.
+// score holds the results of a market under one rule, as things came to be: times with the line before each
+// prefill, costs metered.
 type score struct {
 	asked, served, lost, below int // turns; below: served at a loss to the client
 	clients, unhappy           int // unhappy: lost money over the whole run

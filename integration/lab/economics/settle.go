@@ -21,7 +21,7 @@ func biasName(b float64) string {
 	return fmt.Sprintf("x %g", b)
 }
 
-// books is how a market's money moved, in micro-credits a served turn where it is money.
+// books holds a market's flows of money, in micro-credits a served turn.
 type books struct {
 	served, below          int // below: served turns whose client paid more than it got
 	deficits               int // rounds in which agents were due more than clients paid

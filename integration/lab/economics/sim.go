@@ -11,7 +11,7 @@ import (
 	"souk/market"
 )
 
-// patience is how many rounds a turn asks before it is lost.
+// patience is the number of rounds in which a turn asks before it is lost.
 const patience = 3
 
 // person is a client: its terms, and where it is in its conversation.
@@ -81,7 +81,7 @@ func (s *sim) next(i int) {
 	p.key = s.keys
 }
 
-// demand is one task of a round, with what each agent is truly worth to it and what it would cost there.
+// demand is one task of a round, with its true value and cost at each agent.
 type demand struct {
 	person  int
 	turn    turn
@@ -145,7 +145,8 @@ func (s *sim) worth(p *person, a int, ttft time.Duration) market.Credits {
 	return p.terms.Value(market.Quote{TTFT: ttft, Quality: s.nodes[a].quality[p.talk.domain]})
 }
 
-// overlap is how much of a prompt an agent holds: whole blocks, never the last token, which must be computed.
+// overlap returns the tokens of a prompt that an agent holds: whole blocks, never the last token, which must
+// be computed.
 func (s *sim) overlap(a, key, prompt int) int {
 	for _, c := range s.caches[a] {
 		if c.key == key {
@@ -216,7 +217,7 @@ func placed(r *market.Round, o *market.Outcome) []place {
 	return out
 }
 
-// served is what became of one place.
+// served is the outcome of one place.
 type served struct {
 	place
 	value market.Credits // with the time to the first token as it came to be

@@ -23,7 +23,7 @@ var strategies = []struct {
 	}},
 }
 
-// truths is what one market gave: utilities by strategy, added up round by round.
+// truths holds the results of one market: utilities by strategy, added up round by round.
 type truths struct {
 	mixed, alone [][]float64 // by strategy, by round; micro-credits
 	served       []float64   // share of turns, by strategy, in the mixed market

@@ -17,13 +17,13 @@ import (
 // bytesPerToken turns lengths of text into tokens: the usual figure for English.
 const bytesPerToken = 4
 
-// block is what an engine caches by: 16 tokens, as vLLM does by default.
+// block is the unit of an engine's cache: 16 tokens, as vLLM's default.
 const block = 16
 
 // domains are the sources of the bundled dialogues; an agent may be a specialist of one.
 var domains = []string{"CoQA", "QuAC", "HotpotQA", "mtRAG", "GSM8K", "HumanEval"}
 
-// turn is one request of a conversation, in tokens: Prompt holds all that was said before.
+// turn is one request of a conversation, in tokens: prompt includes all turns before.
 type turn struct{ prompt, output int }
 
 // conversation is a dialogue as lengths.
@@ -32,7 +32,7 @@ type conversation struct {
 	turns  []turn
 }
 
-// source is what every world is made from, read once.
+// source holds the data of which every world is made, read once.
 type source struct {
 	talks  [][]conversation // by domain
 	output []int            // mean answer by domain, in tokens: the predictor's estimate

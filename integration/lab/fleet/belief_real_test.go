@@ -22,12 +22,12 @@ import (
 	"souk/ledger"
 )
 
-// turnsAsked is of how many turns of real dialogues belief is judged at real engines.
+// turnsAsked is the number of turns of real dialogues at which belief is judged on real engines.
 const turnsAsked = 200
 
 var cacheHits = regexp.MustCompile(`(?m)^vllm:prefix_cache_hits_total\{.*\} ([0-9.e+]+)$`)
 
-// hits is how many prompt tokens a server has found in its cache since it began.
+// hits returns the prompt tokens that a server has found in its cache since it began.
 func hits(t *testing.T, server string) int {
 	r, err := http.Get(server + "/metrics")
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"souk/market"
 )
 
-// settled is what the journals say of one task.
+// settled sums up one task in the journals.
 type settled struct {
 	holds, open, captures int
 	paid                  market.Credits
 	receipt               string // of the capture
 }
 
-// Account is what the journals of a fleet say, all together.
+// Account sums up the journals of a fleet.
 type Account struct {
 	tasks  map[[2]string]*settled
 	Holds  int

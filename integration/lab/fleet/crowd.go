@@ -13,7 +13,7 @@ import (
 	"souk/bus/client"
 )
 
-// Word is what a client was told of one task, and how.
+// Word is the outcome of one task as its client heard it.
 type Word struct {
 	Client, Task string
 	Body         []byte     // of the task

@@ -87,9 +87,9 @@ func beginWith(t *testing.T, p Plan, prepare func(*Fleet)) (*Fleet, context.Cont
 	return f, ctx
 }
 
-// end is how every scene ends: each hold has ended, all parts stop well, the journals are checked at all
-// levels, and what the clients were told is what the journals say. It returns how many clients were told that
-// nobody knows.
+// end ends every scene: each hold has ended, all parts stop well, the journals are checked at all levels, and
+// what the clients were told agrees with the journals. It returns how many clients were told that nobody
+// knows.
 func end(t *testing.T, ctx context.Context, f *Fleet, words []Word) (unknown int) {
 	t.Helper()
 	ok := func(err error) {

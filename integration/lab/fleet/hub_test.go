@@ -16,7 +16,7 @@ import (
 // soak makes some scenes longer: a hub dies fifty times rather than three.
 var soak = os.Getenv("SOUK_SOAK") != ""
 
-// whole is for scenes of outages, which last as long as leases and reconnections do: make fleet plays them
+// whole skips scenes of outages, which last as long as leases and reconnections do: make fleet plays them
 // all, make test the deaths alone.
 func whole(t *testing.T) {
 	t.Helper()

@@ -35,7 +35,7 @@ const (
 	fileEnv = "SOUK_FLEET_FILE"
 )
 
-// roleFile is as much of a daemon's file as roles read.
+// roleFile holds the part of a daemon's file that roles read.
 type roleFile struct {
 	Market struct {
 		NATS string   `yaml:"nats"`

@@ -1,5 +1,5 @@
-// Package flood is what one hostile member does to the servers of a market with the creds and the certificate
-// that it was given, by the clients that anybody has, and what others notice of it.
+// Package flood plays a hostile member who attacks the servers of a market with its own creds and
+// certificate, by ordinary clients, and measures what others notice.
 package flood
 
 import (

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Others are what other members notice: how long each of their requests took, and which failed.
+// Others holds the requests of other members: how long each took, and how many failed.
 type Others struct {
 	Took   []time.Duration
 	Failed int

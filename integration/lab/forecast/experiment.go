@@ -54,7 +54,7 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Result is what came of a stream.
+// Result holds the results of a stream.
 type Result struct {
 	Stream string  `json:"stream"`
 	Seed   uint64  `json:"seed"`
@@ -77,7 +77,7 @@ type Result struct {
 	Gaps     []Gap   `json:"gaps,omitempty"`
 }
 
-// Gap is how much more a way promises of those agents that it chose itself.
+// Gap compares a forecast's error at the agents that it chose itself with that at all.
 type Gap struct {
 	Name    string  `json:"name"`
 	Awarded float64 `json:"awarded"` // mean error by the mean of what came, of agents that it chose

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// hand is what a hub believes that an agent has in hand: of its own dispatches those that have no first token
-// yet, by its own forecasts, put right by what the agent says, and those that answer.
+// hand is a hub's belief of an agent's load, of its own dispatches: those that have no first token yet, by
+// its own forecasts, corrected by the agent's reports, and those that answer.
 type hand struct {
 	jobs []inHand // as they were sent
 	last time.Duration
@@ -18,7 +18,7 @@ type inHand struct {
 	work                 float64       // seconds to compute its prompt
 }
 
-// load is what a task finds that is sent now.
+// load is the load that a task finds if it is sent now.
 type load struct {
 	left               float64 // seconds of prompts to compute
 	ahead              int     // tokens of these

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"souk/cmd/choices"
+	"souk/hub/fleet"
 	"souk/hub/predict"
 )
 
@@ -12,7 +13,7 @@ import (
 type own struct {
 	agents  []*predict.Means
 	classes *predict.Classes
-	queues  []predict.Queue
+	queues  []fleet.Queue
 	outputs *predict.Outputs
 	sent    map[int]uint64 // by task, its number in the queue
 }
@@ -21,7 +22,7 @@ type own struct {
 const asHub = "hub"
 
 func newOwn(agents int) *own {
-	o := &own{queues: make([]predict.Queue, agents), outputs: predict.NewOutputs(choices.Trees),
+	o := &own{queues: make([]fleet.Queue, agents), outputs: predict.NewOutputs(choices.Trees),
 		sent: map[int]uint64{}}
 	o.classes = predict.NewClasses(predict.DefaultPrior(), choices.Trees)
 	for range agents {
@@ -44,8 +45,9 @@ func sourceOf(t *Task) predict.Source {
 func (o *own) features(v *View, agent int, t *Task) predict.Features {
 	m := o.agents[agent]
 	return predict.Features{Prompt: t.Prompt, Counted: t.Prompt, Cached: t.Believed, MaxTokens: t.MaxTokens,
-		Answer: o.outputs.Expect(sourceOf(t), m.Usual(t.MaxTokens)), InFlight: v.Agents[agent].InFlight,
-		Load: o.queues[agent].Load(int64(v.Now))}
+		Answer:   o.outputs.Expect(sourceOf(t), m.Line().Usual(t.MaxTokens)),
+		InFlight: v.Agents[agent].InFlight,
+		Load:     o.queues[agent].Load(int64(v.Now))}
 }
 
 func (o *own) Forecast(v *View, agent int, t *Task) Expected {
@@ -62,7 +64,7 @@ func (o *own) open() bool {
 	return open > 0
 }
 
-// Openings are how often its gates opened: that of first tokens, and that of lengths.
+// Openings counts how often its gates opened: that of first tokens, and that of lengths.
 func (o *own) Openings() (firsts, lengths int) {
 	_, _, firsts = o.classes.Gates()
 	_, lengths = o.outputs.Gate()
@@ -72,7 +74,7 @@ func (o *own) Openings() (firsts, lengths int) {
 func (o *own) Sent(v *View, t *Task, e Expected) {
 	m := o.agents[t.Agent]
 	o.sent[t.ID] = o.queues[t.Agent].Sent(int64(v.Now), t.Prompt, t.Believed,
-		m.Work(t.Prompt-t.Believed, t.Believed), e.forecast.TTFT, e.forecast.Output, e.forecast.ITL)
+		m.Line().Work(t.Prompt-t.Believed, t.Believed), e.forecast.TTFT, e.forecast.Output, e.forecast.ITL)
 }
 
 func (o *own) Ended(v *View, t *Task, e Expected) {
@@ -81,7 +83,7 @@ func (o *own) Ended(v *View, t *Task, e Expected) {
 	delete(o.sent, t.ID)
 	o.agents[t.Agent].Learn(e.asked, predict.Observation{Prompt: t.Prompt, Cached: t.Cached, Output: t.Output,
 		TTFT: ttft, ITL: t.ITL, Said: e.forecast})
-	o.outputs.Learn(sourceOf(t), t.Output, o.agents[t.Agent].Usual(t.MaxTokens))
+	o.outputs.Learn(sourceOf(t), t.Output, o.agents[t.Agent].Line().Usual(t.MaxTokens))
 }
 
 func (o *own) Said(v *View, agent, prefills, ahead int) {

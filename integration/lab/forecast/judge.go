@@ -43,7 +43,7 @@ func (r *ring) quantile(q float64) float64 {
 	return r.sorted[min(n-1, max(0, int(math.Ceil(q*float64(n)))-1))]
 }
 
-// interval is where the answer to a forecast should lie.
+// interval returns the bounds in which the answer to a forecast should lie.
 func (b *band) interval(forecast float64) (group int, low, high float64) {
 	if len(b.sizes.came) >= 30 {
 		for group < 2 && forecast > b.sizes.quantile(float64(group+1)/3) {
@@ -68,7 +68,7 @@ func (b *band) learn(group int, forecast, came float64, covered bool) {
 	b.level = min(max(b.level, 0.5), 0.999)
 }
 
-// Score is how well a way to forecast did.
+// Score judges a way to forecast.
 type Score struct {
 	Name    string  `json:"name"`
 	TTFT    float64 `json:"ttft_nmae"`
@@ -94,7 +94,7 @@ type judge struct {
 	pending                        map[int]promise
 }
 
-// counts are how many tasks were covered, and of how many windows enough and not too many.
+// counts counts the covered tasks, and the windows with enough and not too many.
 type counts struct{ tasks, covered, windows, good, inWindow int }
 
 func (c *counts) count(covered bool) {
@@ -124,7 +124,7 @@ type promise struct {
 
 func newJudge() *judge { return &judge{band: band{level: goal}, pending: map[int]promise{}} }
 
-// window is how many tasks make one; of these, from so few to so many shall be covered.
+// window is the number of tasks of a window; of these, from fewest to mostCovered shall be covered.
 const window, fewest, mostCovered = 500, 430, 470
 
 func (j *judge) sent(t *Task, e Expected) {

@@ -2,15 +2,15 @@ package forecast
 
 import "souk/integration/lab/virtual"
 
-// price is what a task should cost with so many tokens cached, and so many of an answer.
+// price forecasts the cost of a task with so many tokens cached, and such an answer.
 func price(t *Task, cached int, output float64) float64 {
 	c := virtual.Card
 	return (float64(t.Prompt-cached)*float64(c.Miss) + float64(cached)*float64(c.Hit) +
 		output*float64(c.Out)) / 1e6
 }
 
-// means is how forecasts were made before: a line over tokens to compute and tasks in flight, and a share of
-// the most that an answer may have. Agents of a class are forecast alike.
+// means is an earlier way to forecast: a line over tokens to compute and tasks in flight, and a share of the
+// most that an answer may have. Agents of a class are forecast alike.
 type means struct {
 	line          *squares
 	share, weight float64
@@ -38,8 +38,8 @@ func (m *means) Ended(_ *View, t *Task, e Expected) {
 	m.weight = m.weight*keep + 1
 }
 
-// secondsLine is how long a first token takes: seconds at least, milliseconds a token to compute, for each
-// pair of a token and one that it attends to, and seconds for a second of prompts before.
+// secondsLine forecasts a first token: seconds at least, milliseconds a token to compute, for each pair of a
+// token and one that it attends to, and seconds for a second of prompts before.
 type secondsLine [4]float64
 
 // seconds goes by the seconds of prompts that are left to compute before a task:
@@ -78,7 +78,7 @@ func (s *seconds) Forecast(v *View, agent int, t *Task) Expected {
 	return Expected{TTFT: s.line.value(x) / 1000, Output: out, Cost: price(t, t.Believed, out), x: x}
 }
 
-// work is how long a prompt takes to compute, in seconds.
+// work returns the seconds to compute a prompt.
 func (s *seconds) work(x []float64) float64 {
 	return (s.line.coef[1]*x[1] + s.line.coef[2]*x[2]) / 1000
 }

@@ -10,7 +10,7 @@ import (
 	"souk/integration/lab/virtual"
 )
 
-// Said is what a page of results says.
+// Said holds the content of a page of results.
 type Said struct {
 	Options Options
 	Results []Result
@@ -95,7 +95,8 @@ func (p Said) byWay(w io.Writer, of func(Score) float64) {
 	fmt.Fprintln(w)
 }
 
-// gains are by how many per cent a way errs less than the baseline, of all streams not tuned on.
+// gains returns by how many per cent a way errs less than the baseline, over all streams that nothing was
+// tuned on.
 func (p Said) gains(way string, of func(Score) float64) (least, greatest float64, known bool) {
 	for _, s := range Streams {
 		base, ok1 := Figure(p.Results, s.Name, Baseline, of)

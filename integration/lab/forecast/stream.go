@@ -32,7 +32,7 @@ type Stream struct {
 	source      func(seed uint64) (source, error)
 }
 
-// Streams are all that there are, those that formulas were chosen on first.
+// Streams lists every stream, those that formulas were chosen on first.
 var Streams = []Stream{
 	{"short", "sessions of made-up lengths, prompts of 0.2 to 5 thousand tokens", true, false, 32, 8192,
 		func(seed uint64) (source, error) { return newSessions(seed, shortPrompts), nil }},
@@ -55,8 +55,8 @@ func StreamNames() (names []string) {
 
 const blockSize = 64 // tokens
 
-// attention is what Llama 3.1 8B takes for a pair of tokens on an RTX PRO 6000, in microseconds: 32 layers of
-// what its kernels take, measured by LLMServingSim (5daddb21a545, MIT) over prompts in pieces of 2,048
+// attention is the time of Llama 3.1 8B for a pair of tokens on an RTX PRO 6000, in microseconds: its
+// kernels' time in 32 layers, measured by LLMServingSim (5daddb21a545, MIT) over prompts in pieces of 2,048
 // tokens. The fitted profiles are straight lines.
 const attention = 0.0019
 
@@ -272,7 +272,7 @@ func azure(seed uint64) (source, error) {
 	})
 }
 
-// parts are how many blocks here one of Mooncake's is.
+// parts is the number of blocks here in one of Mooncake's.
 const parts = 512 / blockSize
 
 func mooncake(seed uint64) (source, error) {

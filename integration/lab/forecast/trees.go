@@ -5,7 +5,7 @@ import "souk/hub/predict/tree"
 // eq5 is the paper's: for each agent a tree for latency and one for cost, over what Eq. 5 names.
 type eq5 struct{ latency, cost []*tree.Regressor }
 
-// riverTree is what river's HoeffdingTreeRegressor does by default, but for the depth, which has no bound
+// riverTree holds the defaults of river's HoeffdingTreeRegressor, but for the depth, which has no bound
 // there.
 var riverTree = tree.Config{Grace: 200, Delta: 1e-7, Tie: 0.05, Least: 5, Depth: 16}
 
@@ -121,7 +121,7 @@ func (g *gated) Ended(v *View, t *Task, e Expected) {
 	g.lengths.Learn(e.y[stateFeatures:], nil, float64(t.Output)-e.y[len(e.y)-1], 1)
 }
 
-// Openings are how often its gates opened: that of first tokens, and that of lengths.
+// Openings counts how often its gates opened: that of first tokens, and that of lengths.
 func (g *gated) Openings() (firsts, lengths int) { return g.gate.Openings(), g.lengths.Openings() }
 
 // Way is a way to forecast.
@@ -136,7 +136,7 @@ const Baseline = "seconds"
 // Judged is the way that the rows of the bench are of.
 const Judged = asHub
 
-// Ways are all that there are, in the order of tables.
+// Ways lists every way, in the order of tables.
 var Ways = []Way{
 	{"means", "a line over uncached tokens and tasks in flight, answers as a share of what they may have: as hubs " +
 		"did it before", func(n int) Forecaster { return newMeans(n) }},

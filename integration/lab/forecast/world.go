@@ -18,7 +18,7 @@ import (
 type Task struct {
 	ID, Session, Turn, Role int // Role -1: not known
 	Prompt, Believed,
-	MaxTokens int // tokens; Believed are those that the hub believes cached where it is sent
+	MaxTokens int // tokens; Believed are those that the hub believes cached on the chosen agent
 
 	Agent    int
 	Explored bool // sent there by lot
@@ -40,12 +40,12 @@ type Task struct {
 	least    float64    // its cost, by the length that errs least and what was cached; 0: there is none
 }
 
-// Usage is what its answer is paid by.
+// Usage returns the usage by which its answer is paid.
 func (t *Task) Usage() market.Usage {
 	return market.Usage{Prompt: t.Prompt, Cached: t.Cached, Output: t.Output}
 }
 
-// Expected is what a task is expected to need.
+// Expected is the forecast for a task.
 type Expected struct {
 	TTFT   float64 // seconds
 	Output float64 // tokens
@@ -60,7 +60,7 @@ type Expected struct {
 
 // Forecaster is a way to expect what tasks need, of all agents of a hub.
 type Forecaster interface {
-	// Forecast is what a task is expected to need on an agent, were it sent there now.
+	// Forecast returns the expected need of a task on an agent, were it sent there now.
 	Forecast(v *View, agent int, t *Task) Expected
 	// Sent says that it is, and Ended that it has ended.
 	Sent(v *View, t *Task, e Expected)
@@ -70,7 +70,7 @@ type Forecaster interface {
 	Said(v *View, agent, prefills, ahead int)
 }
 
-// View is what a hub sees by itself.
+// View is a hub's view.
 type View struct {
 	Now      time.Duration
 	Agents   []AgentView
@@ -79,7 +79,7 @@ type View struct {
 	Slots    int // of each agent
 }
 
-// AgentView is what it sees of one agent.
+// AgentView is its view of one agent.
 type AgentView struct {
 	InFlight       int
 	Rate           Rate
@@ -87,7 +87,7 @@ type AgentView struct {
 	mirror         *kv.Cache
 }
 
-// Rate is how many come in a second, by those of the last ten seconds or so.
+// Rate is the number of arrivals in a second, over the last ten seconds or so.
 type Rate struct {
 	n  float64
 	at time.Duration
@@ -109,11 +109,11 @@ const (
 	level  = 45 * time.Second       // that a load lasts, from lowest to highest times what engines bear
 	lowest = 0.2
 	most   = 1.2
-	// patient is how many tasks may wait for a slot: beyond, nobody begins a session.
+	// patient bounds the tasks that may wait for a slot: beyond, nobody begins a session.
 	patient = 4000
 )
 
-// Run is how a stream is served.
+// Run says how a stream is served.
 type Run struct {
 	Stream  Stream
 	Seed    uint64
@@ -216,7 +216,8 @@ func (r Run) Play(ctx context.Context) error {
 	return nil
 }
 
-// work is how many seconds of an engine a play takes, at full slots and with everything cached that can be.
+// work estimates the seconds that a play takes of an engine, at full slots and with everything cached that
+// can be.
 func (w *world) work(p *play) (seconds float64) {
 	c := &w.cfg.Profile
 	for _, t := range p.turns {
@@ -270,7 +271,7 @@ func (w *world) arrive(at time.Duration) {
 	})
 }
 
-// mostTokens is what callers allow an answer to have.
+// mostTokens is the limit that callers set on an answer.
 const mostTokens = 2048
 
 // ask has a play ask its next question.

@@ -10,9 +10,9 @@ import (
 	"souk/hub/regime"
 )
 
-// Queue is slots with nothing else about them: tasks come at random, take one each for a time that is random,
-// too, and wait in a line where none is free. It is played in place of a hub with engines where many hours
-// are to be seen: what chance does there is what chance does to a hub with so many slots.
+// Queue is a bare queueing system: tasks come at random, take one slot each for a time that is random, too,
+// and wait in a line where none is free. It stands in for a hub with engines where many hours are to be
+// played: chance acts on it as on a hub with so many slots.
 type Queue struct {
 	Slots  int
 	Hold   time.Duration // mean time for which a task has a slot
@@ -38,7 +38,7 @@ type line struct {
 }
 
 func (q Queue) play(seed uint64) *line {
-	l := &line{Queue: q, Watch: regime.NewWatch(regime.DefaultControl()),
+	l := &line{Queue: q, Watch: regime.NewWatch(),
 		rng: rand.New(rand.NewPCG(seed, 0x71)), read: regime.Every.Seconds()}
 	l.Due(1)
 	return l
@@ -109,7 +109,7 @@ func (l *line) at(factor, length float64, seen func() (enough bool)) {
 	}
 }
 
-// Rises is how often a regime begins in some hours at 0.8 of what can be served.
+// Rises counts how often a regime begins in some hours at 0.8 of the capacity.
 func (q Queue) Rises(seed uint64, hours float64) int {
 	l := q.play(seed)
 	l.at(calm, hours*3600, func() bool { return false })
@@ -118,8 +118,8 @@ func (q Queue) Rises(seed uint64, hours float64) int {
 
 const calm = 0.8 // of what can be served: no regime
 
-// Sees is how long after it a regime begins where so many times of what can be served come, an hour after so
-// much of it began to; most if none does within most. It is no time where one was there before.
+// Sees returns how long it takes until a regime begins at a load of after times the capacity, following an
+// hour at before; most if none does within most. It is no time where one was there before.
 func (q Queue) Sees(seed uint64, before, after float64, most time.Duration) time.Duration {
 	l := q.play(seed)
 	// it begins anywhere between two readings
@@ -138,7 +138,7 @@ func (q Queue) Sees(seed uint64, before, after float64, most time.Duration) time
 	return seen
 }
 
-// Chance is what queues of one kind came to.
+// Chance holds the results of queues of one kind.
 type Chance struct {
 	Rate    float64   `json:"served"`  // tasks a second, at most
 	Enough  float64   `json:"enough"`  // evidence, as a logarithm
@@ -157,9 +157,9 @@ const (
 	chanceMost  = 20 * time.Minute
 )
 
-// told is how much evidence for twice as many a task is that can be served, in the mean, where twice as many
-// come, and before came so many of these: no test that is wrong as seldom sees them sooner than after
-// regime.Fewest/told of them (Lorden).
+// told returns the mean evidence that each task served gives for a load of twice the capacity, at that load,
+// where the load before was a given part of it: no test that is wrong as seldom sees it sooner than after
+// regime.Fewest/told tasks (Lorden).
 func told(before float64) float64 { return float64(2*regime.Ln(2/before)) - (2 - before) }
 
 // chance plays a queue.
@@ -208,7 +208,7 @@ func queues() (all []job) {
 	return all
 }
 
-// chanceOf is what a hub of so many slots can know.
+// chanceOf describes what a hub of so many slots can know.
 func chanceOf(m *Made) string {
 	if m == nil {
 		return notPlayed

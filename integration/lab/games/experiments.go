@@ -31,17 +31,17 @@ type part struct {
 	at   span
 }
 
-// Row is what a rule did in a part of its runs.
+// Row holds the results of a rule in a part of its runs.
 type Row struct {
 	Topology string    `json:"topology"`
 	Rule     string    `json:"rule"`
 	Load     string    `json:"load"`
 	Part     string    `json:"part,omitempty"`
 	Seeds    []Figures `json:"seeds"`
-	// by signal, of the part that is watched: when it was first seen, in seconds from the beginning of that,
-	// NaN is left out; and the highest state
-	Seen  map[string][]float64 `json:"seen,omitempty"`
-	Worst map[string][]int     `json:"worst,omitempty"`
+	// of the part that is watched: when it was first seen, in seconds from the beginning of that, NaN is left
+	// out; and the highest state
+	Seen  []float64 `json:"seen,omitempty"`
+	Worst []int     `json:"worst,omitempty"`
 	// of queues
 	Chance *Chance `json:"chance,omitempty"`
 }
@@ -52,7 +52,7 @@ type Experiment struct {
 	jobs        func() []job
 }
 
-// Experiments are all that there are.
+// Experiments lists every experiment.
 var Experiments = []Experiment{
 	{"1", "14 loads", one}, {"2", "9 loads, with detectors", two}, {"3", "a spike: 32, 128, 32", three},
 	{"4a", "temperatures and weights at 64 callers", func() []job { return grid(64) }},
@@ -250,12 +250,7 @@ func (e *Experiment) Run(ctx context.Context, seeds []uint64, began func(runs in
 // join adds another seed.
 func (r *Row) join(o *Row) {
 	r.Seeds = append(r.Seeds, o.Seeds...)
-	for s, at := range o.Seen {
-		r.Seen[s] = append(r.Seen[s], at...)
-	}
-	for s, x := range o.Worst {
-		r.Worst[s] = append(r.Worst[s], x...)
-	}
+	r.Seen, r.Worst = append(r.Seen, o.Seen...), append(r.Worst, o.Worst...)
 	if r.Chance != nil {
 		r.Chance.Hours += o.Chance.Hours
 		r.Chance.Rises += o.Chance.Rises
@@ -296,12 +291,9 @@ func (j *job) run(seed uint64) (rows []Row, err error) {
 			row.Seeds[0].Bound = belady(p.all, s.Engines*s.Engine.Blocks, at)
 		}
 		if w := j.watched; w.to > 0 && part.at.from <= w.from+ramp {
-			row.Seen, row.Worst = map[string][]float64{}, map[string][]int{}
-			for _, signal := range []string{"acts", "slowdown", "ttft", "price", "backlog"} {
-				row.Worst[signal] = []int{int(p.worst(signal, w))}
-				if at := p.seen(signal, w.from, w.to-w.from); !math.IsNaN(at) {
-					row.Seen[signal] = []float64{at}
-				}
+			row.Worst = []int{int(p.worst(w))}
+			if at := p.seen(w.from, w.to-w.from); !math.IsNaN(at) {
+				row.Seen = []float64{at}
 			}
 		}
 		rows = append(rows, row)

@@ -9,8 +9,8 @@ import (
 	"souk/integration/lab/virtual"
 )
 
-// Crowd is so many like engines in front of which the market stands, with so many slots each. Each serves a
-// task in the same time, so that it is known how many are served at most.
+// Crowd describes like engines in front of which the market stands, and the slots of each. Each serves a task
+// in the same time, so that it is known how many are served at most.
 type Crowd struct{ Engines, Slots int }
 
 // Eight, Four and Pair are the crowds whose regimes are watched.
@@ -27,7 +27,7 @@ const (
 	kneeOutput  = 200 // tokens of an answer
 )
 
-// knee is how many tasks a second the engines serve with all slots taken.
+// knee returns the tasks a second that the engines serve with all slots taken.
 func (c Crowd) knee(p vllmsim.Profile) float64 {
 	const resident = 128 + kneeOutput/2
 	slots := float64(c.Slots)
@@ -88,8 +88,8 @@ func (c Crowd) knees() []job {
 		c.job("1, ten minutes", times{1, long}), c.job("0.8, ten minutes", times{0.8, long})}
 }
 
-// Detection is how long after it twice as much as can be served is seen, after half of it; kneeWatched if
-// that is not seen at all.
+// Detection returns how long it takes to see a load of twice the capacity, after one of half; kneeWatched if
+// it is not seen at all.
 func (c Crowd) Detection(seed uint64) (time.Duration, error) {
 	j := c.job("", times{0.5, kneeCalm}, times{2, kneeWatched})
 	rows, err := j.run(seed)
@@ -99,9 +99,9 @@ func (c Crowd) Detection(seed uint64) (time.Duration, error) {
 	return detected(rows), nil
 }
 
-// detected is when the market's own detector first said so, in rows of one seed.
+// detected returns when the market's own detector first reported it, in rows of one seed.
 func detected(rows []Row) time.Duration {
-	if at := rows[0].Seen["acts"]; len(at) > 0 {
+	if at := rows[0].Seen; len(at) > 0 {
 		return time.Duration(at[0] * float64(time.Second))
 	}
 	return kneeWatched

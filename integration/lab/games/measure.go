@@ -98,7 +98,8 @@ func measure(all []*virtual.Request, engines int, at span) (f Figures) {
 	return f
 }
 
-// besides is how many tasks each engine had in flight, waiting ones among them, when one came that it served.
+// besides counts the tasks that each engine had in flight, with waiting ones, when each task came that it
+// served.
 func besides(all []*virtual.Request, engines int) map[*virtual.Request]int {
 	ends := make([][]time.Duration, engines)
 	out := make(map[*virtual.Request]int, len(all))
@@ -142,8 +143,8 @@ func poa(done []*virtual.Request, engines int, beside map[*virtual.Request]int) 
 	return theirs / max(1, n), fitted / max(1, n)
 }
 
-// counted is the index as the paper must have computed it, for its plateaus to be as they are: an engine's
-// load is how many tasks of a window of 160 it served, below its capacity of 64. Then 2.46 s of an answer are
+// counted is the index as the paper must have computed it, to give its plateaus: an engine's load is the
+// number of tasks of a window of 160 that it served, below its capacity of 64. Then 2.46 s of an answer are
 // 7.5 with two engines and 14.8 with five, at any load, which are the paper's 7.47 and 14.7.
 func counted(done []*virtual.Request, engines int) float64 {
 	const size = 160

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"text/template"
 
+	"souk/hub/regime"
 	"souk/integration/lab/page"
 	"souk/integration/lab/virtual"
 )
 
-// Made is what an experiment found.
+// Made holds the results of an experiment.
 type Made struct {
 	Command string `json:"command"`
 	Seeds   int    `json:"seeds"`
@@ -183,15 +184,13 @@ func tableOf(m *Made, names string, filter []string) string {
 	return b.String()
 }
 
-// seenOf says when each signal saw a load, and the highest state that it came to.
+// seenOf says when each rule saw a load, and the highest state that it came to.
 func seenOf(m *Made) string {
 	if m == nil {
 		return notPlayed
 	}
-	signals := []string{"acts", "slowdown", "ttft", "price", "backlog"}
 	var b strings.Builder
-	b.WriteString("| engines | rule | load | " + strings.Join(signals, " | ") + " |\n|---|---|---|" +
-		strings.Repeat("---|", len(signals)) + "\n")
+	b.WriteString("| engines | rule | load | seen |\n|---|---|---|---|\n")
 	var said []string
 	for i := range m.Rows {
 		r := &m.Rows[i]
@@ -203,26 +202,17 @@ func seenOf(m *Made) string {
 		if r.Worst == nil || strings.HasPrefix(r.Rule, "dynamo") && !strings.Contains(r.Rule, "adaptive") {
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |", r.Topology, r.Rule, r.Load)
-		for _, s := range signals {
-			worst, at := r.Worst[s], r.Seen[s]
-			if s != "acts" && strings.HasPrefix(r.Rule, "dynamo") {
-				b.WriteString(" |")
-				continue
-			}
-			cell := []string{"below", "transition", "saturated"}[slices.Max(worst)]
-			if len(at) > 0 {
-				e := virtual.NewEstimate(at)
-				cell += fmt.Sprintf(", %.0f ± %.0f s, %d of %d", e.Mean, e.Within, len(at), len(r.Seeds))
-			}
-			b.WriteString(" " + cell + " |")
+		cell := regime.State(slices.Max(r.Worst)).String()
+		if at := r.Seen; len(at) > 0 {
+			e := virtual.NewEstimate(at)
+			cell += fmt.Sprintf(", %.0f ± %.0f s, %d of %d", e.Mean, e.Within, len(at), len(r.Seeds))
 		}
-		b.WriteString("\n")
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.Topology, r.Rule, r.Load, cell)
 	}
 	return b.String()
 }
 
-// gridOf is one figure by temperature, downward, and weight.
+// gridOf writes one figure by temperature, downward, and weight.
 func gridOf(m *Made, topology, rule, name string) string {
 	if m == nil {
 		return notPlayed
@@ -246,7 +236,7 @@ func gridOf(m *Made, topology, rule, name string) string {
 	return b.String()
 }
 
-// spreadOf is how far the cells of a grid are apart, beside how far the seeds of one are.
+// spreadOf compares the spread of a grid's cells with that of the seeds of one.
 func spreadOf(m *Made) string {
 	if m == nil {
 		return notPlayed

@@ -2,7 +2,6 @@ package games
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"souk/integration/lab/virtual"
 )
 
-// rule is what stands in front of the engines.
+// rule routes tasks to the engines.
 type rule struct {
 	name    string
 	market  bool
@@ -40,10 +39,10 @@ func (r rule) with(p regime.Params) rule {
 	return r
 }
 
-// moment is when what a router says of the load changed, and to what.
+// moment is a change of the load that a router reports.
 type moment struct {
-	at     time.Duration
-	states map[string]regime.State // by signal; "acts" is the one that acts
+	at    time.Duration
+	state regime.State
 }
 
 // played is one run.
@@ -69,7 +68,7 @@ func play(t Topology, s virtual.Setting, r rule) (p played, err error) {
 		d := newDynamo(s.Engines, r.params, s.Seed)
 		if r.adapts {
 			d.adaptive = &adaptive{moved: func(now time.Time, to regime.State) {
-				p.said = append(p.said, moment{now.Sub(virtual.Start), map[string]regime.State{"acts": to}})
+				p.said = append(p.said, moment{now.Sub(virtual.Start), to})
 			}}
 		}
 		p.all, _, err = virtual.Run(s, t.before(d, jitter))
@@ -83,15 +82,10 @@ func play(t Topology, s virtual.Setting, r rule) (p played, err error) {
 			return
 		}
 		at := now.Sub(virtual.Start)
-		x := m.Regime()
-		states := map[string]regime.State{"acts": regime.State(x.Level)}
-		for _, reading := range x.Readings {
-			states[reading.Signal] = reading.Level
+		state := regime.State(m.Regime().Level)
+		if n := len(p.said); n == 0 || p.said[n-1].state != state {
+			p.said = append(p.said, moment{at, state})
 		}
-		if n := len(p.said); n > 0 && maps.Equal(states, p.said[n-1].states) {
-			return
-		}
-		p.said = append(p.said, moment{at, states})
 	}
 	if m, err = virtual.NewMarket(o); err != nil {
 		return p, err
@@ -105,35 +99,35 @@ func play(t Topology, s virtual.Setting, r rule) (p played, err error) {
 	return p, err
 }
 
-// seen is how long after a moment a signal first was above a state's lower end, within some time; NaN: never.
-func (p *played) seen(signal string, after, within time.Duration) float64 {
-	if p.state(signal, after) > regime.Below {
+// seen returns how long after a moment a regime was first seen, within some time; NaN: never.
+func (p *played) seen(after, within time.Duration) float64 {
+	if p.state(after) > regime.Below {
 		return 0
 	}
 	for _, m := range p.said {
-		if m.at >= after && m.at < after+within && m.states[signal] > regime.Below {
+		if m.at >= after && m.at < after+within && m.state > regime.Below {
 			return (m.at - after).Seconds()
 		}
 	}
 	return math.NaN()
 }
 
-// worst is the highest state of a signal within a span.
-func (p *played) worst(signal string, at span) (s regime.State) {
-	s = p.state(signal, at.from)
+// worst is the highest state within a span.
+func (p *played) worst(at span) (s regime.State) {
+	s = p.state(at.from)
 	for _, m := range p.said {
 		if m.at >= at.from && m.at < at.to {
-			s = max(s, m.states[signal])
+			s = max(s, m.state)
 		}
 	}
 	return s
 }
 
-// state is a signal's at a time.
-func (p *played) state(signal string, at time.Duration) (s regime.State) {
+// state returns the state that was reported at a time.
+func (p *played) state(at time.Duration) (s regime.State) {
 	for _, m := range p.said {
 		if m.at <= at {
-			s = m.states[signal]
+			s = m.state
 		}
 	}
 	return s

@@ -21,7 +21,7 @@ type Done struct {
 	Shares  [MostShares]Share
 }
 
-// Share is how much of a task's prompt an agent held.
+// Share is the part of a task's prompt that an agent held.
 type Share struct {
 	Agent int32
 	Of    float32 // 0 to 1; 0: nobody is meant
@@ -43,7 +43,7 @@ type Constants struct {
 // Theirs are the paper's: "not fitted to observed latencies".
 var Theirs = Constants{PerTask: 0.005, Least: 0.020, Pole: 0.010, Overlap: 0.015, Slots: 64}
 
-// terms are what the constants are multiplied with.
+// terms returns the factors of the constants.
 func (c *Constants) terms(n, slots, share float64) [4]float64 {
 	if c.Slots > 0 {
 		slots = c.Slots
@@ -56,7 +56,7 @@ func (c *Constants) takes(x [4]float64) float64 {
 	return max(1e-6, c.PerTask*x[0]+c.Least*x[1]+c.Pole*x[2]+c.Overlap*x[3])
 }
 
-// share is how much of its prompt an agent held.
+// share returns the part of its prompt that an agent held.
 func (d *Done) share(agent int) float64 {
 	for _, s := range d.Shares {
 		if s.Of > 0 && int(s.Agent) == agent {
@@ -66,7 +66,7 @@ func (d *Done) share(agent int) float64 {
 	return 0
 }
 
-// besides is how many tasks ran on each agent, in the mean of those that came there and of themselves.
+// besides returns the mean number of tasks on each agent, by its arrivals, themselves included.
 func (w *Window) besides() []float64 {
 	sum, n := make([]float64, len(w.Slots)), make([]float64, len(w.Slots))
 	for i := range w.Done {
@@ -112,10 +112,10 @@ func (w *Window) Fit() (c Constants) {
 	return Constants{PerTask: b[0], Least: b[1], Pole: b[2], Overlap: b[3]}
 }
 
-// PoA is what the tasks took together, by the least that they would have by these constants had they been
-// dealt out otherwise, as many to one agent as to another (anarchy, Eq. 12); NaN if nothing was served. How
-// many run on an agent is what it was, as in the paper, so the least is too little. It is an index: it tells
-// times apart, and decides nothing.
+// PoA is the ratio of the tasks' time to the least they would have by these constants had they been dealt out
+// otherwise, as many to one agent as to another (anarchy, Eq. 12); NaN if nothing was served. The number of
+// tasks on an agent is kept, as in the paper, so the least is too little. It is an index: it tells times
+// apart, and decides nothing.
 func (w *Window) PoA(c Constants) float64 {
 	agents, tasks := len(w.Slots), len(w.Done)
 	if tasks == 0 || agents == 0 {

@@ -107,7 +107,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// BenchmarkPoA is of a full window on eight agents, by both constants.
+// BenchmarkPoA bounds a full window on eight agents, by both constants.
 func BenchmarkPoA(b *testing.B) {
 	w := drawn(rand.New(rand.NewPCG(1, 1)), MostDone, 8)
 	for b.Loop() {

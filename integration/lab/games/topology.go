@@ -8,7 +8,7 @@ import (
 	"souk/integration/lab/virtual"
 )
 
-// Topology is so many engines that compute prompts, one after another, before so many that answer.
+// Topology counts the engines that compute prompts, one after another, and those that answer behind them.
 type Topology struct {
 	Prefill, Decode int
 	Rate            float64 // prompts a second that each of those computes: the paper's ceilings

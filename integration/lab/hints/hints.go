@@ -23,7 +23,7 @@ type Lie struct {
 	say func(s *session, t *bus.Task) bool
 }
 
-// session is what a caller knows of its own when it asks.
+// session is a caller's knowledge of its own session when it asks.
 type session struct {
 	back  time.Duration // until its next turn
 	last  bool
@@ -98,7 +98,7 @@ type Options struct {
 // DefaultOptions returns the page's options.
 func DefaultOptions() Options { return Options{Callers: 4, Turns: 1000, Seeds: 5} }
 
-// Row is what a lie is worth.
+// Row holds the gain by a lie.
 type Row struct {
 	Lie    string
 	Settle string  // market.SettleMetered or market.SettleQuoted
@@ -110,13 +110,13 @@ type Row struct {
 	Others    float64 // what all others lose or gain by it, in per cent of theirs
 }
 
-// outcome is what a run came to.
+// outcome is the result of a run.
 type outcome struct {
 	liar, others float64 // credits a turn: value as served less what was paid, of the turns that count
 	turns, told  int     // of the liar
 }
 
-// game is what is played from each seed.
+// game is one variant that is played from each seed.
 type game struct {
 	settle string
 	lie    *Lie // nil: the truth
@@ -134,7 +134,7 @@ func games(lies []Lie) (all []game) {
 	return all
 }
 
-// Runs is how many runs there are with such lies.
+// Runs returns the number of runs with such lies.
 func (o *Options) Runs(lies []Lie) int { return o.Seeds * len(games(lies)) }
 
 // Compare plays lies, until ctx ends.
@@ -183,7 +183,7 @@ func mean(all []float64) (mean, off float64) {
 	return e.Mean, e.Within
 }
 
-// client is whose a caller's sessions are.
+// client returns the client to whom a caller's sessions belong.
 func client(caller int) string {
 	if caller < own {
 		return liar
@@ -191,7 +191,7 @@ func client(caller int) string {
 	return fmt.Sprintf("caller-%d", caller)
 }
 
-// play is one run of a game, with its lie told once in so many turns in which it can be told.
+// play plays one run of a game, with its lie told once in so many turns in which it can be told.
 func (o *Options) play(seed uint64, g game) (x outcome, err error) {
 	s, err := virtual.HintsSetting(o.Callers)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"souk/market"
 )
 
-// mostOnce is what one lie may gain, in per cent. One that is always told may gain nothing, as far as the
+// mostOnce bounds the gain by one lie, in per cent. A lie that is always told may gain nothing, as far as the
 // runs can tell.
 const mostOnce = 1.0
 
@@ -22,10 +22,9 @@ func (r *Row) Holds() bool {
 }
 
 const head = `A client says with its turns what comes next: [hints](../../deploy/api.md#hints). Here it lies in one of
-them, in a market that hears them: it admits sessions, and the policy kvcache. Everybody else tells
-the truth. The hub and the agents are the real ones, in virtual time; engines are simulated; the sessions
-are recorded ones of coding agents, with their recorded pauses, on two engines whose caches hold as much as
-the open sessions need. The liar has two sessions at a time. What it has is what its answers were worth to
+them, in a market that hears them, by the policy kvcache. Everybody else tells the truth. The hub and the
+agents are the real ones, in virtual time; engines are simulated; the sessions are recorded ones of coding
+agents, with their recorded pauses, on two engines whose caches hold as much as the open sessions need. The liar has two sessions at a time. What it has is what its answers were worth to
 it by its terms, at the time of the first token that it saw, less what it paid; **gain** is how much more
 that is a turn than in a run of the same seed in which it tells the truth, in per cent of that. Where it
 lies now and then, the gain is that of one lie. **others** is what the lie does to everybody else, in per

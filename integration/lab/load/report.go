@@ -15,8 +15,8 @@ import (
 	"souk/cmd/replay"
 )
 
-// Report is what a load measured. Times are in milliseconds; rates, shares, times and CPU are of the time
-// after the ramp.
+// Report holds the measures of a load. Times are in milliseconds; rates, shares, times and CPU are of the
+// time after the ramp.
 type Report struct {
 	Loop        string  `json:"loop"` // "open" or "closed"
 	Rate        float64 `json:"rate,omitempty"`
@@ -67,7 +67,7 @@ type Times struct {
 	N    int64   `json:"n"`
 }
 
-// Usage is what one process used.
+// Usage is the processor time and memory of one process.
 type Usage struct {
 	Name   string  `json:"name"`
 	PID    int     `json:"pid"`
@@ -143,7 +143,7 @@ func (t *Tally) Report(now time.Time, used []Usage) Report {
 	return r
 }
 
-// Line is how it stands, for a person who waits. What is "late" in it begins anew with each call.
+// Line describes the load's progress for a person who waits. What is "late" in it begins anew with each call.
 func (t *Tally) Line(passed time.Duration) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -37,7 +37,7 @@ type Config struct {
 	Progress func(line string)
 }
 
-// Process is one whose CPU and memory are measured.
+// Process names a process whose CPU and memory are measured.
 type Process struct {
 	Name  string
 	PID   int

@@ -36,7 +36,7 @@ func Arrivals(seed uint64, rate float64, ramp, duration time.Duration) iter.Seq[
 	}
 }
 
-// Shape is what all questions have in common.
+// Shape holds what all questions have in common.
 type Shape struct {
 	Clients   []replay.Client
 	Model     string // "" = any

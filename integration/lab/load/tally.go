@@ -31,7 +31,7 @@ type Tally struct {
 	ttft, itl, whole, late *hdrhistogram.Histogram // microseconds; late is ttft since the last look
 }
 
-// SLO is what an answer must keep to count as good; zero: no limit.
+// SLO holds the limits within which an answer counts as good; zero: no limit.
 type SLO struct {
 	TTFT time.Duration // to the first token
 	ITL  time.Duration // mean between tokens after it
@@ -43,7 +43,7 @@ func NewTally(slo SLO, closedLoop bool) *Tally {
 		ttft: histogram(), itl: histogram(), whole: histogram(), late: histogram()}
 }
 
-// histogram is for microseconds up to half an hour, with 3 digits.
+// histogram counts microseconds up to half an hour, to 3 digits.
 func histogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, int64(30*time.Minute/time.Microsecond), 3)
 }

@@ -33,7 +33,7 @@ func rows(file string, each func(line []byte) error) error {
 	return err
 }
 
-// tokensOf is how many tokens a text has, as nobody has counted them.
+// tokensOf estimates the tokens of a text.
 func tokensOf(s string) int { return (len(s) + 3) / 4 }
 
 // workflows reads logs of agents that work together: who said something, and how long it was.

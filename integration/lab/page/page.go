@@ -199,7 +199,7 @@ func (p *Page) figures() (template.JS, error) {
 	return template.JS(short), err
 }
 
-// beside is a link to a page of the same directory, and alone are those that are Markdown alone.
+// beside matches a link to a page of the same directory; alone lists those that exist as Markdown only.
 var (
 	beside = regexp.MustCompile(`href="([a-z]+)\.md["#]`)
 	alone  = []string{"bench", "engines", "load"}
@@ -246,7 +246,7 @@ func Load(dir, name string, figures any) (bool, error) {
 	return true, nil
 }
 
-// cells are of a table, in which nothing is HTML, and nothing ends a cell.
+// cells escapes the text of a table's cell: nothing in it is HTML, and nothing ends the cell.
 var cells = strings.NewReplacer("|", `\|`, "<", `\<`, "\n", " ")
 
 // figure is a cell that stands to the right.

@@ -171,7 +171,7 @@ func wide(a *plot.Axis, log bool) {
 	}
 }
 
-// mostDots is how many points of a line are dots, too.
+// mostDots bounds the points of a line that are drawn as dots, too.
 const mostDots = 40
 
 // points holds a series, and how far it may be off, as a plotter takes it.
@@ -191,7 +191,7 @@ func around(value, within float64, log bool) interval {
 	return interval{within, within}
 }
 
-// place is where a plot has the points of its k-th series. What a scale cannot show is left out.
+// place returns the points of a plot's k-th series. What a scale cannot show is left out.
 func (p *Plot) place(k int) (at points) {
 	offset := 0.0
 	if n := float64(len(p.Series)); n > 1 {

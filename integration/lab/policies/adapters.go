@@ -95,11 +95,10 @@ func star(lots *rand.Rand, _ int) (all []int) {
 	return append(all, 0)
 }
 
-// loadTakes is how much longer a step takes that needs an adapter which is not ready: some 80 MB from a disk
-// and to the card.
+// loadTakes is the time that a step takes longer to load an adapter: some 80 MB from a disk and to the card.
 const loadTakes = 200 * time.Millisecond
 
-// AdapterFigures are what a run came to.
+// AdapterFigures are the results of a run.
 type AdapterFigures struct {
 	Wait  float64 // ms that a turn's first token waited for adapters to be loaded, whosever they were
 	Stall float64 // ms that its answer stood still for that
@@ -281,7 +280,7 @@ func (x *run) ask(s *session) {
 	x.engine.Ask(x.now, j)
 }
 
-// longer is what the engine waits for adapters at a step.
+// longer returns how long the engine waits for adapters at a step.
 func (x *run) longer(e *virtual.Engine) (more time.Duration) {
 	var own []int
 	for _, w := range e.Batch {
@@ -305,7 +304,7 @@ func (x *run) longer(e *virtual.Engine) (more time.Duration) {
 	return more
 }
 
-// loadedIn is how much of a time the engine loaded adapters, in ms.
+// loadedIn returns how much of a time the engine loaded adapters, in ms.
 func (x *run) loadedIn(from, to time.Duration) (ms float64) {
 	for _, l := range slices.Backward(x.loads) {
 		if l[1] <= from {
@@ -320,7 +319,7 @@ func (x *run) loadedIn(from, to time.Duration) (ms float64) {
 func (x *run) said(s virtual.Said) {
 	if s.Job == x.loading {
 		if s.Last {
-			x.host.Observe(policy.Event{Kind: policy.Touched, At: x.clock(),
+			x.host.Observe(policy.Event{Kind: policy.Loaded, At: x.clock(),
 				Agent: policy.IDOf(agent(int(s.Job.Sched().Adapter) - 1))})
 			x.loading = nil
 		}
@@ -374,7 +373,7 @@ func (x *run) act() {
 
 func (x *run) idle() bool { return len(x.turns) == 0 }
 
-// often is how often an adapter was asked for.
+// often returns how often an adapter was asked for.
 func (x *run) often(a policy.ID) float64 { return x.uses[a] }
 
 // soon is 1 for an adapter that an open session asks for next, and half for the turn after that.

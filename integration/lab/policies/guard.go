@@ -9,7 +9,7 @@ import (
 	"souk/cmd/replay"
 )
 
-// GuardPatterns are what is looked for in the recorded answers, none of which holds any.
+// GuardPatterns are the patterns to look for in the recorded answers, none of which has a match.
 var GuardPatterns = []guard.Pattern{
 	{Name: "card", Pattern: `\b\d{4}[ -]\d{4}[ -]\d{4}[ -]\d{4}\b`, Action: guard.Cut},
 	{Name: "key", Pattern: `\bsk-[A-Za-z0-9]{20,48}\b`, Action: guard.Cut},
@@ -18,7 +18,7 @@ var GuardPatterns = []guard.Pattern{
 
 var planted = []string{"4929 1234-5678 9012", "sk-abcdefghij0123456789KLM", "Strictly CONFIDENTIAL"}
 
-// GuardFigures are of all recorded texts, once as they are and once with a string planted into each.
+// GuardFigures counts over all recorded texts, once as they are and once with a string planted into each.
 type GuardFigures struct {
 	Texts  int
 	Found  int // planted strings before which the answer ended, to the letter
@@ -44,7 +44,7 @@ func PlayGuard(rule string, seed uint64) (f GuardFigures, err error) {
 		return f, err
 	}
 	rng := rand.New(rand.NewPCG(seed, 1))
-	// read is what is passed on of a text, and whether it is cut there.
+	// read returns the part of a text that is passed on, and whether it is cut there.
 	read := func(text string) (passed string, cut bool) {
 		look := g.Begin("math")
 		for rest := []rune(text); len(rest) > 0; {

@@ -22,7 +22,7 @@ import (
 	"souk/integration/lab/virtual"
 )
 
-// HedgeFigures are what clients had of a market of which one engine said nothing for a while.
+// HedgeFigures are clients' results in a market of which one engine was silent for a while.
 type HedgeFigures struct {
 	Tasks        int
 	First, Whole float64 // the longest first token, and the longest answer, s
@@ -135,7 +135,7 @@ func playHedge(ctx context.Context, m *local.Market, seed uint64, ramp time.Dura
 		More: 100 * (float64(computed)/float64(paid) - 1)}, nil
 }
 
-// computedBy is how many tokens an engine has computed, of prompts, found ones too, and of answers.
+// computedBy returns the tokens that an engine has computed, of prompts, found ones too, and of answers.
 func computedBy(s *vllmsim.Server) (tokens int, err error) {
 	r, err := http.Get(s.URL() + "/metrics")
 	if err != nil {

@@ -32,7 +32,7 @@ func Airline() map[string]client.Tool {
 var MemoRules = []string{"none", "memo", "memo, constant", "each conversation, nothing declared",
 	"by tool and arguments alone"}
 
-// toolsOf are what a rule is told of the tools.
+// toolsOf returns a rule's description of the tools.
 func toolsOf(rule string) map[string]client.Tool {
 	all := Airline()
 	switch rule {
@@ -54,7 +54,7 @@ func toolsOf(rule string) map[string]client.Tool {
 	return all
 }
 
-// MemoFigures are of the calls of one in five of the conversations.
+// MemoFigures counts over the calls of one in five of the conversations.
 type MemoFigures struct {
 	Calls, Hits int
 	Old         int // hits whose result a call since then may have changed

@@ -10,7 +10,7 @@ import (
 	"souk/integration/lab/virtual"
 )
 
-// Runs is how many runs [Page] makes for each seed.
+// Runs returns the number of runs that [Page] makes for each seed.
 func Runs() int {
 	return virtual.PolicyRuns() + len(AdapterPanels())*len(AdapterRules)
 }

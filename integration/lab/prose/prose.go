@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// LastColumn is where lines of prose end.
+// LastColumn is the column at which lines of prose end.
 const LastColumn = 110
 
-// mostCode is how long code within a line may be that is kept on one.
+// mostCode bounds the code within a line that is kept on one.
 const mostCode = 60
 
 var (
@@ -52,7 +52,7 @@ func Wrap(page string) string {
 	return strings.Join(out, "\n")
 }
 
-// filled is one paragraph, filled anew if a line of it is too long. One with breaks of its own is left alone.
+// filled refills one paragraph if a line of it is too long. One with breaks of its own is left alone.
 func filled(block []string) []string {
 	long := false
 	for _, line := range block {

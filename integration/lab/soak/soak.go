@@ -38,7 +38,7 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Report is what came of it.
+// Report is the result of a soak.
 type Report struct {
 	Seed  uint64
 	Kills map[string]int   // by part
@@ -59,7 +59,7 @@ type Process struct {
 	Name  string
 	Lives int
 	Life  Life // the one that grew most, of those long enough to tell
-	Told  bool // there was one
+	Told  bool // a life was long enough
 }
 
 // Life is the memory of one life of a process, in MB.

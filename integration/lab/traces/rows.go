@@ -13,7 +13,7 @@ import (
 	"souk/cmd/replay"
 )
 
-// MooncakeBlock is how many tokens a block of Mooncake's traces has.
+// MooncakeBlock is the number of tokens in a block of Mooncake's traces.
 const MooncakeBlock = 512
 
 // maxMS is the latest moment of a trace, in ms: a year.

@@ -24,10 +24,11 @@ const (
 	mostDrawn  = 50_000 // requests that are drawn; a client of a week has millions
 )
 
-// lengths are by window the tokens of prompts and of answers. Their windows are longer than those of rates.
+// lengths holds the token counts of prompts and of answers by window. These windows are longer than those of
+// rates.
 type lengths map[int][2]sizes
 
-// at is what was known last at a second.
+// at returns the latest lengths known at a second.
 func (l lengths) at(second int) (both [2]sizes, known bool) {
 	latest := -1
 	for from := range l {

@@ -23,7 +23,7 @@ func NewStar(draw *rand.Rand) *Star {
 	return s
 }
 
-// Next is who is chosen, 0 to 4.
+// Next draws the next role, 0 to 4.
 func (s *Star) Next(lots *rand.Rand) (to int) {
 	w, sum := &s.weights[s.last], 0.0
 	for _, x := range w {

@@ -24,7 +24,7 @@ const (
 	MaxTokens = 4 << 20 // of a prompt or an answer; no model has room for more
 )
 
-// Trace is what was read. It has dialogues or chains.
+// Trace is a trace as read. It has dialogues or chains.
 type Trace struct {
 	Name, Format string
 	Dialogues    []replay.Dialogue
@@ -53,7 +53,7 @@ func (t *Trace) leave(why string, line int) {
 	t.Left = append(t.Left, Left{why, 1, line})
 }
 
-// Sessions is how many it has.
+// Sessions returns the number of sessions.
 func (t *Trace) Sessions() int { return len(t.Dialogues) + len(t.Chains) }
 
 // form is a way to write a trace.

@@ -8,7 +8,7 @@ type Workflow struct {
 	Steps   []Step         `json:"steps"`
 }
 
-// Step is what was said: by a model in a role, after all that was said before; or by somebody else.
+// Step is one message: of a model in a role, which follows all messages before; or of somebody else.
 type Step struct {
 	Role   string `json:"role,omitempty"` // "": no model said it
 	Tokens int    `json:"tokens"`

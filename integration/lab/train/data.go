@@ -101,7 +101,7 @@ func part(rows []Row, is func(Row) bool) (those, others []Row) {
 	return those, others
 }
 
-// inFold is whether a row is left out with a fold.
+// inFold returns a filter for the rows that are left out with a fold.
 func inFold(fold int) func(Row) bool { return func(r Row) bool { return Fold(r) == fold } }
 
 // LabelsOf lists the domains of rows, sorted.

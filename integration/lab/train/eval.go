@@ -31,7 +31,7 @@ func (c *Confusion) add(truth, named string) {
 	c.Counts[slices.Index(c.Labels, truth)][slices.Index(c.Labels, named)]++
 }
 
-// Rows is how many were judged.
+// Rows returns the number of rows judged.
 func (c *Confusion) Rows() (n int) {
 	for _, row := range c.Counts {
 		for _, k := range row {
@@ -106,7 +106,7 @@ func (c *Confusion) table() table.Writer {
 	return t
 }
 
-// Judged is one row with what the model said.
+// Judged is one row with the model's label.
 type Judged struct {
 	Truth, Named string
 	Confidence   float64

@@ -95,6 +95,9 @@ func TestDialoguesAboutPassagesAreGeneral(t *testing.T) {
 
 // The weights in the repository are what the command makes of the data in the repository.
 func TestTheShippedWeightsCanBeMadeAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seconds of computing")
+	}
 	if runtime.GOARCH != "amd64" {
 		t.Skipf("floating point differs in last bits on %s; the weights were made on amd64", runtime.GOARCH)
 	}

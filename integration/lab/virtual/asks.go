@@ -46,8 +46,8 @@ func (s *Setting) lots(caller int) *rand.Rand {
 	return rand.New(rand.NewPCG(s.Seed, mix(uint64(caller))))
 }
 
-// Questions are what a caller of a closed loop asks in its first plays, turn by turn. They are for replays by
-// the clock; Think of each is how long the caller thinks before it.
+// Questions returns a caller's questions in the first plays of a closed loop, turn by turn. They are for
+// replays by the clock; Think of each is how long the caller thinks before it.
 func (s *Setting) Questions(caller, plays int) (out []*Request) {
 	lots := s.lots(caller)
 	think := begins(lots)
@@ -73,7 +73,7 @@ func (s *Setting) ask(q *Request) {
 	q.Terms, q.Temper = s.terms(q)
 }
 
-// thinks is how long a caller thinks before its next question.
+// thinks returns how long a caller thinks before its next question.
 func (s *Setting) thinks(lots *rand.Rand) time.Duration {
 	if s.Think <= 0 {
 		return 0

@@ -36,7 +36,7 @@ var Cliffs = []Trace{
 		cliff{kind: "mix", callers: 400, pressure: 2, sigma: 1, prefill: 100}.setting),
 }
 
-// cliff is what is asked of engines whose caches are too small.
+// cliff is a load on engines whose caches are too small.
 type cliff struct {
 	kind     string // a file, or mix
 	callers  int    // each has a session
@@ -141,7 +141,7 @@ func (s *Script) longest() (most int) {
 	return most
 }
 
-// meanBlocks is how many blocks a session has, on the mean of all its turns.
+// meanBlocks returns the mean number of blocks of a session, over all its turns.
 func (s *Setting) meanBlocks() float64 {
 	blocks, turns := 0, 0
 	for _, x := range s.Scripts {

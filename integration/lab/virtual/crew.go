@@ -2,8 +2,8 @@ package virtual
 
 import "time"
 
-// Crew is how many callers of a closed loop there are from a moment on. Of those that are too many each plays
-// the dialogue that it is in to its end.
+// Crew is the number of callers of a closed loop from a moment on. Of those that are too many each plays its
+// dialogue to the end.
 type Crew struct {
 	From    time.Duration
 	Callers int
@@ -33,7 +33,7 @@ func (r *run) hire() {
 	}
 }
 
-// leaves reports whether a caller is one too many, so that it asks no more.
+// leaves reports whether a caller is beyond that number, so that it asks no more.
 func (r *run) leaves(caller int) bool { return len(r.Crews) > 0 && caller >= r.callers }
 
 // crewsFollow reports whether they are in order.

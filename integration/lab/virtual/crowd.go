@@ -15,7 +15,7 @@ import (
 	"souk/integration/lab/traces"
 )
 
-// Trace is what is asked, on which rules and the market are compared.
+// Trace is a load on which rules and the market are compared.
 type Trace struct {
 	Name, About string
 	// of a closed loop, before eight engines: who asks, if nobody says that tasks come otherwise; 0: they
@@ -75,8 +75,8 @@ func namesOf(traces []Trace) (names []string) {
 	return names
 }
 
-// traceNamed finds a trace, and says whether it is of those where caches are short. Behind its name may stand
-// in how many cache groups its callers are, as in tau@4, or tau@own: each is one.
+// traceNamed finds a trace, and reports whether it is one with short caches. Its name may end in the number
+// of cache groups of its callers, as in tau@4, or tau@own: a group for each.
 func traceNamed(name string) (of Trace, cliff bool, err error) {
 	base, in, grouped := strings.Cut(name, "@")
 	i := slices.IndexFunc(Traces, func(t Trace) bool { return t.Name == base })
@@ -121,7 +121,7 @@ func TraceNamed(name string) (Trace, error) {
 // mostGroups is more than there are callers.
 const mostGroups = 10_000
 
-// load is what is asked of eight engines; of others in proportion.
+// load is the load of eight engines; for others it is scaled.
 type load struct {
 	file     string // of bundled dialogues; "": those of mtRAG, whose system prompts are replaced by passages
 	shared   bool   // all have one system prompt
@@ -213,7 +213,7 @@ type CrowdOptions struct {
 	Play func(s Setting, rule string, named bool) (Measures, error)
 }
 
-// Row is what one rule did in one world.
+// Row holds the results of one rule in one world.
 type Row struct {
 	Trace   string  `json:"trace"`
 	About   string  `json:"about"`
@@ -380,7 +380,7 @@ func from(arrive []time.Duration, seed uint64) (out []time.Duration) {
 	return out
 }
 
-// play is one run.
+// play plays one run.
 func play(s Setting, rule string, named bool) (m Measures, err error) {
 	like, ok, err := variant(rule)
 	if err != nil {

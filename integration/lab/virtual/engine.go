@@ -33,7 +33,7 @@ type Job struct {
 	found int // of a prompt that was computed on another engine: Cached there
 }
 
-// Sched is what the scheduler keeps of the job.
+// Sched returns the job's state in the scheduler.
 func (j *Job) Sched() *sched.Request { return &j.run }
 
 // Prefix are the hashes of the first n full blocks.
@@ -108,8 +108,8 @@ func (e *Engine) Ask(now time.Duration, j *Job) {
 	s.n = begun
 }
 
-// Under is how much is left of the step under way, how long all of it takes, and whether it computes a
-// prompt; nothing where there is none.
+// Under returns how much is left of the step under way, how long all of it takes, and whether it computes a
+// prompt; zero where there is none.
 func (e *Engine) Under(now time.Duration) (left, whole time.Duration, prompts bool) {
 	s := &e.step
 	if len(e.Batch) == 0 {
@@ -124,7 +124,7 @@ func (e *Engine) Under(now time.Duration) (left, whole time.Duration, prompts bo
 		prompt > 0
 }
 
-// Next is when Advance has something to do next; false if it has nothing.
+// Next returns when Advance has something to do next; false if it has nothing.
 func (e *Engine) Next() (time.Duration, bool) {
 	s := &e.step
 	if len(e.Batch) == 0 {
@@ -220,8 +220,8 @@ func (e *Engine) schedule() {
 	}
 }
 
-// equal is for how many steps the batch stays the same: until the first answer ends, if the cache has room
-// for that; else one.
+// equal returns for how many steps the batch stays the same: until the first answer ends, if the cache has
+// room for that; else one.
 func (e *Engine) equal() int {
 	n := math.MaxInt
 	for _, w := range e.Batch {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"souk/hub"
+	"souk/hub/prewarm"
 )
 
 // Engines that are all alike end with like work, whatever the seed: none has fewer than half as many tasks as
@@ -48,14 +48,14 @@ func TestSeedsGiveIdleEnginesWork(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Seed, s.Length = seed, 2*time.Minute
-		all, m, _ := sell(t, s, func(o *MarketOptions) { o.Hub.Seed.Every = every })
+		all, m, _ := sell(t, s, func(o *MarketOptions) { o.Hub.Prewarm.Every = every })
 		fewest, mean, _ := measured(all, s.Engines)
 		to.work, to.fewest, to.mean = to.work+s.Measure(all).Work, to.fewest+fewest, to.mean+mean
 		return m
 	}
 	var with, without figures // sums
 	for n := range uint64(plays) {
-		none, m := play(seed+n, 0, &without), play(seed+n, hub.DefaultSeeding().Every, &with)
+		none, m := play(seed+n, 0, &without), play(seed+n, prewarm.Default().Every, &with)
 		if none.Seeds != 0 || m.Seeds == 0 || m.Seeds > 7 || m.SeedCost > Probes {
 			t.Errorf("seed %d: %d seeds for %s, and %d where it is switched off", seed+n, m.Seeds, m.SeedCost,
 				none.Seeds)

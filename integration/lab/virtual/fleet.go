@@ -11,8 +11,8 @@ import (
 	"souk/market"
 )
 
-// Fleet is the engines that stand behind a rule or a market, and what they ask. One without engines is those
-// of the trace that is played, all alike, paid by Card.
+// Fleet lists the engines behind a rule or a market, and their prices. One without engines stands for those
+// of the trace, all alike, paid by Card.
 type Fleet struct {
 	Name, About string
 	Engines     []FleetEngine
@@ -36,8 +36,8 @@ type FleetEngine struct {
 
 // Fleets lists the fleets that have a name. Prices are what providers published in August 2026, as
 // genai-prices has them: of Llama 3.1 8B novita's at Hugging Face, of Qwen3 32B nscale's and nebius's there,
-// of Llama 3.1 70B novita's and avian's. None says what a cached token costs; a tenth is taken, as for models
-// of which some do.
+// of Llama 3.1 70B novita's and avian's. None publishes a price of cached tokens; a tenth is taken, as for
+// models of which some do.
 var Fleets = []Fleet{
 	{Name: "alike", About: "engines of one kind, as the trace has them"},
 	{"mixed", "four engines with Llama 8B, two with Qwen 32B, two with Llama 70B, at providers' prices",
@@ -155,7 +155,7 @@ func (e *FleetEngine) validate() error {
 	return nil
 }
 
-// Slots is how many requests run on a fleet at once, where an engine that does not say runs so many.
+// Slots returns how many requests run on a fleet at once, where an engine without a number runs each.
 func (f *Fleet) Slots(each int) (n int) {
 	for i := range f.Engines {
 		n += cmp.Or(f.Engines[i].Slots, each)
@@ -189,7 +189,7 @@ func (s *Setting) engine(i int) EngineConfig {
 	return c
 }
 
-// offer is what the i-th engine asks and is worth.
+// offer returns the i-th engine's price and quality.
 func (s *Setting) offer(i int) FleetEngine {
 	if i < len(s.Fleet) {
 		return s.Fleet[i]
@@ -198,7 +198,7 @@ func (s *Setting) offer(i int) FleetEngine {
 		Blocks: s.Engine.Blocks, Card: Card, Score: Score, Context: s.Context}
 }
 
-// slots is how many requests run at once.
+// slots returns how many requests run at once.
 func (s *Setting) slots() (n int) {
 	for i := range s.Engines {
 		n += s.engine(i).Slots

@@ -14,7 +14,7 @@ import (
 	"souk/market"
 )
 
-// errNoFile is what [FleetNamed] takes for a name that was misspelt.
+// errNoFile tells [FleetNamed] that a name was misspelt.
 var errNoFile = errors.New("no file")
 
 // fleetFile is a fleet as a file has it. Prices are credits a million tokens, as in an agent's configuration.

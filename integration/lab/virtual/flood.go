@@ -21,7 +21,7 @@ func flooded(engines int, rate, times float64) (Setting, error) {
 	return s, nil
 }
 
-// FloodFigures are what clients had of a market while another flooded it.
+// FloodFigures are the clients' results in a market that another flooded.
 type FloodFigures struct {
 	Tasks, Refused int     // of the others
 	P50, P99       float64 // of their first tokens, ms

@@ -5,12 +5,10 @@ import (
 	"time"
 )
 
-// PlayKept plays a setting on the real market that admits sessions, whose names it is told, and a policy
-// of the hook keep; "" is none. change may set more. It returns the tasks and the market, which
-// is over.
+// PlayKept plays a setting on the real market, which is told the names of sessions, and a policy of the hook
+// keep; "" is none. change may set more. It returns the tasks and the market, which is over.
 func PlayKept(s Setting, policy string, change func(*MarketOptions)) ([]*Request, *Market, error) {
 	o := NewMarketOptions(s)
-	o.Hub.Sessions.Admit = true
 	o.Hub.Policies.Keep = policy
 	o.Hub.Deadline, o.Hub.MaxDeadline = max(s.Patient, o.Hub.Deadline), max(s.Patient, o.Hub.MaxDeadline)
 	o.Quiet, o.Named = s.Quiet, true
@@ -22,8 +20,8 @@ func PlayKept(s Setting, policy string, change func(*MarketOptions)) ([]*Request
 	return all, m, nil
 }
 
-// Back is how long after the end of a turn the next one of its session is asked, as recorded, and whether
-// there is none.
+// Back returns how long after the end of a turn the next one of its session is asked, as recorded, and
+// whether there is none.
 func (r *Request) Back() (pause time.Duration, last bool) {
 	if r.Turn+1 >= len(r.script.turns) {
 		return 0, true
@@ -58,5 +56,5 @@ func AheadSettings(callers, thought int) (all []Trace) {
 	return all
 }
 
-// Setting is what a trace asks of so many engines.
+// Setting returns the setting of a trace for so many engines.
 func (t *Trace) Setting(engines int) (Setting, error) { return t.setting(engines) }

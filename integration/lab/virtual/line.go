@@ -29,7 +29,7 @@ type Line struct {
 // Near is false: a line is kept by a router.
 func (l *Line) Near() bool { return false }
 
-// Charge is what a task pays, by what it costs.
+// Charge returns what a task pays, given its cost.
 func (l *Line) Charge(cost market.Credits) market.Credits {
 	if l.Price == 0 {
 		return cost
@@ -37,12 +37,12 @@ func (l *Line) Charge(cost market.Credits) market.Credits {
 	return market.Credits(math.Round(l.Price * float64(cost)))
 }
 
-// Gain is what a task has of an engine that begins with it so long after now: value less what it pays.
+// Gain returns a task's surplus at an engine that begins with it so long after now: value less payment.
 func (l *Line) Gain(now time.Time, engine int, r *Request, after time.Duration) market.Credits {
 	return l.view.Value(now, engine, r, after) - l.Charge(l.view.Cost(engine, r))
 }
 
-// After is how long a task that comes last is expected to wait for a slot of an engine.
+// After returns how long a task that comes last is expected to wait for a slot of an engine.
 func (l *Line) After(engine int) time.Duration {
 	e := &l.view.Engines[engine]
 	over := e.InFlight + len(l.lines[engine]) + 1 - e.Slots
@@ -52,7 +52,7 @@ func (l *Line) After(engine int) time.Duration {
 	return time.Duration(float64(over) * l.view.Service(engine) / float64(e.Slots) * float64(time.Second))
 }
 
-// Load is how many tasks an engine has, in flight and in line.
+// Load counts an engine's tasks, in flight and in line.
 func (l *Line) Load(engine int) float64 {
 	return float64(l.view.Engines[engine].InFlight + len(l.lines[engine]))
 }

@@ -106,8 +106,7 @@ func (m *Market) dispatched(a *seller, d *bus.Dispatch) {
 	m.tell(a)
 }
 
-// payable is how many tokens of an answer an agent relays, by what a dispatch says at most and by its
-// price cap.
+// payable returns how many tokens of an answer an agent relays, within a dispatch's limit and its price cap.
 func payable(d *bus.Dispatch, block int) int {
 	held := max(0, min(d.Cached, d.Task.Prompt.Tokens-1)) / block * block
 	return max(1, sort.Search(d.MaxTokens, func(n int) bool {
@@ -131,7 +130,7 @@ func (m *Market) seed(d *bus.Dispatch) *Request {
 func (m *Market) wish(e *policy.Effect) {
 	i := slices.IndexFunc(m.agents, func(a *seller) bool { return policy.IDOf(a.id) == e.Agent })
 	of, size := m.last[e.Session], m.Engine.BlockSize
-	if i < 0 || of == nil || e.Kind != policy.Touch && e.Kind != policy.Warm {
+	if i < 0 || of == nil || e.Kind != policy.KeepAlive && e.Kind != policy.Warm {
 		return
 	}
 	a, taken := m.agents[i], 0

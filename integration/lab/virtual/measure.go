@@ -40,9 +40,9 @@ type Measures struct {
 	Beside  []Beside `json:"beside,omitempty"`  // of engines with a slot free beside somebody who lost by it
 }
 
-// Beside is for how long an engine had a slot free while somebody waited who would have had more there, if it
-// had begun then with nothing cached, than it had in the end. In seconds, by what became of the one who would
-// have gained most: it began there later, or elsewhere, or was refused.
+// Beside counts the seconds for which an engine had a slot free while somebody waited who would have had more
+// there, if it had begun then with nothing cached, than it had in the end: by what became of the one who
+// would have gained most. It began there later, or elsewhere, or was refused.
 type Beside struct {
 	Engine    string  `json:"engine"`
 	There     float64 `json:"there"`
@@ -53,7 +53,7 @@ type Beside struct {
 
 func (b *Beside) seconds() float64 { return b.There + b.Elsewhere + b.Refused }
 
-// Group is what some tasks had, as [Measures] say it.
+// Group holds the results of some tasks, within [Measures].
 type Group struct {
 	Name    string  `json:"name"`
 	Tasks   int     `json:"tasks"`
@@ -65,7 +65,7 @@ type Group struct {
 	Bill    float64 `json:"bill"`
 }
 
-// MostClients is how many [Measures.Clients] there are at most.
+// MostClients bounds [Measures.Clients].
 const MostClients = 8
 
 // millis is a time in milliseconds.
@@ -79,7 +79,7 @@ func quantile(p float64, sorted []float64) float64 {
 	return stat.Quantile(p, stat.Empirical, sorted, nil)
 }
 
-// quality is how good the answer of an engine is: as recorded for the question, or the engine's score; 0
+// quality returns the quality of an engine's answer: as recorded for the question, or the engine's score; 0
 // of one that was cut.
 func (s *Setting) quality(r *Request, engine int) float64 {
 	o := s.offer(engine)
@@ -94,7 +94,7 @@ func (s *Setting) quality(r *Request, engine int) float64 {
 	return o.Score
 }
 
-// welfare is what a task was worth that was served, less its cost, in credits.
+// welfare returns a served task's worth less its cost, in credits.
 func (s *Setting) welfare(r *Request) market.Credits {
 	cost := s.offer(r.Engine).Card.Cost(usage(r))
 	return r.Terms.Value(market.Quote{TTFT: r.First - r.Arrived, Cost: cost,
@@ -150,7 +150,7 @@ func (s *Setting) Measure(all []*Request) (m Measures) {
 	return m
 }
 
-// tenths are when the first tenth of tasks had come, and when the last tenth began to.
+// tenths returns when the first tenth of tasks had come, and when the last tenth began to.
 func tenths(all []*Request) (from, to time.Duration) {
 	var at []time.Duration
 	for _, r := range all {
@@ -198,7 +198,7 @@ func (s *Setting) had(name string, all []*Request) Group {
 	return g
 }
 
-// client is whose a caller's tasks are.
+// client returns the client to whom a caller's tasks belong.
 func (s *Setting) client(caller int) string {
 	if s.OneKey {
 		return oneKey
@@ -212,9 +212,9 @@ func (s *Setting) client(caller int) string {
 	return callerName(caller)
 }
 
-// idle is how many slots stand idle between two times, on the mean, while somebody waits who would pay for
-// one: to whom an answer is worth more than it costs, with nothing of the prompt cached, if it began there
-// then. Beside is by engine.
+// idle returns the mean number of slots that stand idle between two times while a task waits that would pay
+// for one: its answer there, begun then with nothing of the prompt cached, is worth more than it costs.
+// Beside is by engine.
 func (s *Setting) idle(all []*Request, from, to time.Duration) (mean float64, beside []Beside) {
 	const comes, begins, ends = 0, 1, 2
 	type event struct {
@@ -239,16 +239,16 @@ func (s *Setting) idle(all []*Request, from, to time.Duration) (mean float64, be
 		profiles = append(profiles, s.engine(i))
 		free[i] = profiles[i].Slots
 	}
-	var waiting []*Request
+	var waiting []*waiter
 	sum := 0.0
 	for k, e := range events {
 		switch {
 		case e.what == comes:
-			waiting = append(waiting, e.r)
+			waiting = append(waiting, s.waiter(e.r, profiles))
 		case e.what == ends:
 			free[e.r.Engine]++
 		default:
-			waiting = slices.DeleteFunc(waiting, func(r *Request) bool { return r == e.r })
+			waiting = slices.DeleteFunc(waiting, func(w *waiter) bool { return w.r == e.r })
 			if !e.r.Refused {
 				free[e.r.Engine]--
 			}
@@ -262,21 +262,18 @@ func (s *Setting) idle(all []*Request, from, to time.Duration) (mean float64, be
 		}
 		wanted, payers := make([]bool, s.Engines), 0
 		loser, loss := make([]*Request, s.Engines), make([]market.Credits, s.Engines)
-		for _, r := range waiting {
-			pays, had := false, market.Credits(0)
-			if !r.Refused {
-				had = s.welfare(r)
-			}
+		for _, w := range waiting {
+			pays := false
 			for i := range free {
 				if free[i] == 0 {
 					continue
 				}
-				would := s.would(r, i, &profiles[i], e.at)
+				would := w.would(i, e.at)
 				if would > 0 {
 					wanted[i], pays = true, true
 				}
-				if would-max(0, had) > loss[i] {
-					loser[i], loss[i] = r, would-max(0, had)
+				if would-w.had > loss[i] {
+					loser[i], loss[i] = w.r, would-w.had
 				}
 			}
 			if pays {
@@ -304,17 +301,40 @@ func (s *Setting) idle(all []*Request, from, to time.Duration) (mean float64, be
 	return sum / max(to-from, 1).Seconds(), beside
 }
 
-// would is what a task would have beyond its cost if an engine began with it at a time; 0 where it is too
+// waiter is a task that waits, and what an answer of each engine would be.
+type waiter struct {
+	r      *Request
+	terms  market.Judged
+	had    market.Credits // what it had in the end, at least 0
+	quotes []market.Quote // of each engine; TTFT is from when it begins
+	fits   []bool         // whether it is short enough for each
+}
+
+func (s *Setting) waiter(r *Request, engines []EngineConfig) *waiter {
+	w := &waiter{r: r, terms: r.Terms.Judge()}
+	if !r.Refused {
+		w.had = max(0, s.welfare(r))
+	}
+	for i := range engines {
+		o, c := s.offer(i), &engines[i]
+		w.fits = append(w.fits, r.Prompt < cmp.Or(o.Context, usualContext))
+		w.quotes = append(w.quotes, market.Quote{
+			TTFT:    time.Duration((c.Profile.Base + float64(float64(r.Prompt)*c.Profile.Prefill)) * 1000),
+			Cost:    o.Card.Cost(market.Usage{Prompt: r.Prompt, Output: r.Output}),
+			Quality: s.quality(r, i)})
+	}
+	return w
+}
+
+// would returns the task's surplus over its cost if an engine began with it at a time; 0 where it is too
 // long.
-func (s *Setting) would(r *Request, engine int, c *EngineConfig, at time.Duration) market.Credits {
-	o := s.offer(engine)
-	if r.Prompt >= cmp.Or(o.Context, usualContext) {
+func (w *waiter) would(engine int, at time.Duration) market.Credits {
+	if !w.fits[engine] {
 		return 0
 	}
-	cost := o.Card.Cost(market.Usage{Prompt: r.Prompt, Output: r.Output})
-	first := time.Duration((c.Profile.Base + float64(float64(r.Prompt)*c.Profile.Prefill)) * 1000)
-	return r.Terms.Value(market.Quote{TTFT: at - r.Arrived + first, Cost: cost,
-		Quality: s.quality(r, engine)}) - cost
+	q := w.quotes[engine]
+	q.TTFT += at - w.r.Arrived
+	return w.terms.Value(q) - q.Cost
 }
 
 // Estimate is a figure over several seeds.

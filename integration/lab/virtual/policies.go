@@ -9,7 +9,7 @@ import (
 	"souk/integration/lab/runs"
 )
 
-// PolicyRuns is how many runs [Floods] and [Splits] make for each seed.
+// PolicyRuns returns the number of runs that [Floods] and [Splits] make for each seed.
 func PolicyRuns() int { return len(floodRows) + len(splitRates)*len(splitRows) }
 
 var floodRows = []struct {
@@ -32,7 +32,7 @@ var splitRows = []struct {
 	{"3 alone, 2P/1D", []int{2}, "market"}, {"3 alone, 2P/1D", []int{2}, "market:policies.place=pd"},
 }
 
-// FloodRow is what others had of a market that one client flooded.
+// FloodRow holds the others' results in a market that one client flooded.
 type FloodRow struct {
 	Times                float64 // what the flood asked, of what all others asked
 	Policy               string
@@ -41,7 +41,7 @@ type FloodRow struct {
 	FloodServed, FloodOf Estimate
 }
 
-// SplitRow is what a fleet of six cards served of tasks of two kinds.
+// SplitRow holds the results of a fleet of six cards with tasks of two kinds.
 type SplitRow struct {
 	Rate          float64 // tasks a second
 	Fleet, Policy string

@@ -27,7 +27,7 @@ type Policy interface {
 	Near() bool
 }
 
-// Wait is what Arrive returns for a request that is placed later, if at all.
+// Wait is returned by Arrive for a request that is placed later, if at all.
 const Wait = -1
 
 // Placed is a request that waited and now goes to an engine, or is refused.
@@ -37,10 +37,10 @@ type Placed struct {
 	Again   time.Duration // then its caller comes back after so long; 0: never
 }
 
-// View is what a rule knows: the engines and what they ask, what it sent and what has passed it, the
-// engines' metrics when they were last read, an index of what each engine holds, and forecasts made of
-// these. The index is made of what was sent there: a prompt from its first token on, an answer from its
-// end on. A hub has as much. A policy that is Near finds the metrics here, and nothing else.
+// View is a rule's knowledge: the engines and their prices, the requests that passed it, the engines' metrics
+// when they were last read, an index of what each engine holds, and forecasts made of these. The index is
+// made of the requests sent: a prompt from its first token on, an answer from its end on. A hub has as much.
+// A policy that is Near finds the metrics here, and nothing else.
 type View struct {
 	Engines []EngineView
 
@@ -52,7 +52,7 @@ type View struct {
 	every mean         // of all callers
 }
 
-// EngineView is what a rule knows of one engine.
+// EngineView is a rule's knowledge of one engine.
 type EngineView struct {
 	InFlight int // requests that were sent and have not ended
 	Tokens   int // of their prompts
@@ -73,7 +73,7 @@ type EngineView struct {
 	service mean // seconds that a request holds a slot
 }
 
-// sent is what is known of a request that was sent.
+// sent is a request that was sent.
 type sent struct {
 	at   time.Time
 	cold int // prompt tokens not expected in the cache, until its first token
@@ -82,7 +82,7 @@ type sent struct {
 // mean is a moving mean: of its first values the plain one.
 type mean struct{ of, n float64 }
 
-// meanOf is how many values a moving mean reaches back, more or less.
+// meanOf is the number of values over which a moving mean reaches, roughly.
 const meanOf = 50
 
 func (m *mean) add(x float64) {
@@ -104,7 +104,7 @@ const (
 	firstOutput  = 200 // tokens
 )
 
-// usualContext is how many tokens a prompt and its answer may have where nobody says.
+// usualContext is the context, in tokens, where none is given.
 const usualContext = 8192
 
 // NewView is the view before anything was sent.
@@ -120,18 +120,18 @@ func NewView(s *Setting) *View {
 	return v
 }
 
-// Block is how many tokens a block has.
+// Block returns the number of tokens in a block.
 func (v *View) Block() int { return v.block }
 
 // Need is the number of full blocks of r's prompt.
 func (v *View) Need(r *Request) int { return len(r.Blocks(v.block)) }
 
-// Match is how many of those blocks an engine holds, by the index.
+// Match returns how many of those blocks an engine holds, by the index.
 func (v *View) Match(engine int, r *Request) int {
 	return v.Engines[engine].index.Match(r.Blocks(v.block))
 }
 
-// Tree is how many blocks an engine holds, by the index.
+// Tree returns the number of blocks that an engine holds, by the index.
 func (v *View) Tree(engine int) int { return v.Engines[engine].index.Known() }
 
 // Fits reports whether a prompt is not too long for an engine.
@@ -161,44 +161,44 @@ func (v *View) look(r *Request) bool {
 	return true
 }
 
-// Cold is how many tokens of r's prompt an engine would have to compute.
+// Cold returns how many tokens of r's prompt an engine would have to compute.
 func (v *View) Cold(engine int, r *Request) int { return r.Prompt - v.Match(engine, r)*v.block }
 
-// Service is how long a request is expected to hold a slot of an engine, in seconds.
+// Service returns how long a request is expected to hold a slot of an engine, in seconds.
 func (v *View) Service(engine int) float64 { return v.Engines[engine].service.of }
 
-// ofOthers is how many answers to its own caller the mean of all counts as, in a forecast.
+// ofOthers is the weight, in answers to its own caller, of the mean over all in a forecast.
 const ofOthers = 8
 
-// Output is how many tokens the answer is expected to have: a mean of what its caller got, and all others.
-// The conversions here and in [View.First] keep the compiler from fusing a product into a sum, which would
-// round differently on other machines.
+// Output returns the expected number of tokens of the answer: a mean over those of its caller, and of all
+// others. The conversions here and in [View.First] keep the compiler from fusing a product into a sum, which
+// would round differently on other machines.
 func (v *View) Output(r *Request) int {
 	own := v.said[r.Caller]
 	return int((float64(own.of*own.n) + float64(v.every.of*ofOthers)) / (own.n + ofOthers))
 }
 
-// Cost is what r is expected to cost on an engine, by its card.
+// Cost returns the expected cost of r on an engine, by its card.
 func (v *View) Cost(engine int, r *Request) market.Credits {
 	return v.Engines[engine].Card.Cost(market.Usage{Prompt: r.Prompt, Cached: v.Match(engine, r) * v.block,
 		Output: v.Output(r)})
 }
 
-// First is how long after now the first token of r is expected, if an engine begins with it now: half a step
-// is under way, and what was sent before is computed before.
+// First returns how long after now the first token of r is expected, if an engine begins with it now: half a
+// step is under way, and requests sent before are computed before.
 func (v *View) First(engine int, r *Request) time.Duration {
 	e := &v.Engines[engine]
 	us := float64(1.5*e.Profile.Base) + float64(float64(e.Ahead+v.Cold(engine, r))*e.Profile.Prefill)
 	return time.Duration(us * float64(time.Microsecond))
 }
 
-// Value is what the answer is worth by the terms of r, if an engine begins with it so long after now.
+// Value returns the worth of the answer by the terms of r, if an engine begins with it so long after now.
 func (v *View) Value(now time.Time, engine int, r *Request, after time.Duration) market.Credits {
 	return r.Terms.Value(market.Quote{TTFT: now.Sub(Start) - r.Arrived + after + v.First(engine, r),
 		Cost: v.Cost(engine, r), Quality: v.Engines[engine].Score})
 }
 
-// Gain is that value less the cost.
+// Gain returns the value of the request on the engine less its cost.
 func (v *View) Gain(now time.Time, engine int, r *Request, after time.Duration) market.Credits {
 	return v.Value(now, engine, r, after) - v.Cost(engine, r)
 }
@@ -213,7 +213,7 @@ func (v *View) Worth(now time.Time, r *Request) bool {
 	return false
 }
 
-// Free is how many slots of an engine nothing was sent to.
+// Free counts the slots of an engine to which nothing was sent.
 func (v *View) Free(engine int) int { return v.Engines[engine].Slots - v.Engines[engine].InFlight }
 
 // Sent notes that a request was sent to its engine.

@@ -45,7 +45,7 @@ func Trim(all []*Script, room, context int) (kept []*Script, left int) {
 	return kept, left
 }
 
-// Requests is how many there are.
+// Requests returns the number of requests.
 func Requests(all []*Script) (n int) {
 	for _, s := range all {
 		n += len(s.turns)
@@ -53,8 +53,8 @@ func Requests(all []*Script) (n int) {
 	return n
 }
 
-// stretch is when a timed trace begins: with its first request, or Anywhere, with one that the seed chooses
-// of those that leave enough to ask.
+// stretch returns when a timed trace begins: with its first request, or, with Anywhere, with one that the
+// seed chooses of those that leave enough to ask.
 func (r *run) stretch() time.Duration {
 	if !r.Anywhere || r.Tasks == 0 {
 		return 0

@@ -43,7 +43,7 @@ func Add(r Rule) {
 	rules = slices.Insert(rules, i, r)
 }
 
-// Rules are all that were added.
+// Rules returns every rule that was added.
 func Rules() []Rule { return slices.Clone(rules) }
 
 // RuleNames are their names.
@@ -163,8 +163,7 @@ func (b *blind) forget(k *Request) {
 	delete(b.real, k)
 }
 
-// charge is what a task pays that was served, of which the cost is given: the cost, where the rule does
-// not say.
+// charge returns what a served task pays, given its cost: the cost, unless the rule has a price.
 func (b *blind) charge(cost market.Credits) market.Credits {
 	if c, ok := b.Policy.(interface {
 		Charge(cost market.Credits) market.Credits
@@ -174,7 +173,7 @@ func (b *blind) charge(cost market.Credits) market.Credits {
 	return cost
 }
 
-// Plain is what a Policy does where there is nothing to do: rules have it, and what differs.
+// Plain does nothing: rules embed it, and override what differs.
 type Plain struct{}
 
 // First implements Policy.
@@ -250,5 +249,5 @@ func (v *View) Longest(r *Request) (engines []int, blocks int) {
 	return engines, blocks
 }
 
-// Load is how many requests are in flight at an engine.
+// Load counts the requests in flight at an engine.
 func (v *View) Load(engine int) float64 { return float64(v.Engines[engine].InFlight) }

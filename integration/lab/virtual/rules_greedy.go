@@ -2,9 +2,9 @@ package virtual
 
 import "time"
 
-// Each task, as it comes, goes to the engine where what it has is greatest: value less cost, by a forecast of
-// its wait there. That is what one can do without prices: it sees what others have asked for, and not what
-// they lose.
+// Each task, as it comes, goes to the engine with its greatest surplus: value less cost, by a forecast of its
+// wait there. That is the best rule without prices: it sees what others have asked for, and not what they
+// lose.
 
 func greedily(l *Line, now time.Time, r *Request, v *View) int {
 	return l.Least(v.Able(), func(i int) float64 { return -float64(l.Gain(now, i, r, l.After(i))) })
@@ -13,7 +13,8 @@ func greedily(l *Line, now time.Time, r *Request, v *View) int {
 // beyondAll is more than a second costs anybody.
 const beyondAll = 1e100
 
-// loses is what a second costs a task, in credits; after so long in line everybody goes before the others.
+// loses returns the cost of a second to a task, in credits; after so long in line every task goes before the
+// others.
 func loses(most time.Duration) func(now time.Time, r *Request) float64 {
 	return func(now time.Time, r *Request) float64 {
 		if waited := now.Sub(Start) - r.Arrived; waited > most {

@@ -4,7 +4,8 @@ import "time"
 
 // Those that go by what engines hold of a prompt.
 
-// twoBlock is where the longest prefix is, where that has two blocks or more; else any engine that fits.
+// twoBlock returns the engines with the longest prefix, if that has two blocks or more; else any engine that
+// fits.
 func twoBlock(r *Request, v *View) []int {
 	longest, blocks := v.Longest(r)
 	if blocks < 2 {

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"souk/hub"
+	"souk/hub/admission"
 	"souk/market"
 )
 
@@ -91,8 +91,12 @@ func Run(s Setting, p Policy) ([]*Request, []*Engine, error) {
 	return r.all, r.engines, nil
 }
 
-// mostRefusals is how often a caller comes back that is told when to.
+// mostRefusals bounds how often a refused caller comes back when told to.
 const mostRefusals = 20
+
+// backOff is how long a caller without time to think waits after a refusal, as clients of OpenAI's API do
+// before they ask again. Without it, such callers of a rule that refuses everything ask millions of times.
+const backOff = 500 * time.Millisecond
 
 // turn plans that a question is asked.
 func (r *run) turn(at time.Duration, q *Request) {
@@ -144,10 +148,10 @@ func (s *Setting) terms(q *Request) (t Stated, kind string) {
 		s.usual = sum / max(1, turns)
 	}
 	// the terms that a hub gives a task without any, had it forecast the answer rightly
-	return Stated{hub.DefaultTerms().Of(s.card(q.Prompt, q.Output), s.usual), false}, ""
+	return Stated{admission.DefaultTerms().Of(s.card(q.Prompt, q.Output), s.usual), false}, ""
 }
 
-// card is what a request costs at the cheapest engine, nothing of its prompt cached.
+// card returns the cost of a request at the cheapest engine, with nothing of its prompt cached.
 func (s *Setting) card(prompt, output int) market.Credits {
 	least := market.MaxCredits
 	for i := range s.Engines {
@@ -156,7 +160,7 @@ func (s *Setting) card(prompt, output int) market.Credits {
 	return least
 }
 
-// hop is how long a message between policy and engines takes.
+// hop returns the delay of a message between policy and engines.
 func (r *run) hop() time.Duration {
 	if r.far {
 		return r.Hop
@@ -307,6 +311,9 @@ func (r *run) end(q *Request) {
 		return
 	}
 	at := q.Done + r.thinks(q.lots)
+	if q.Refused && r.Think <= 0 {
+		at += backOff
+	}
 	if q.Turn+1 < len(q.script.turns) && q.script.turns[q.Turn+1].think > 0 && !r.Hurried {
 		at = q.Done + q.script.turns[q.Turn+1].think
 	}
@@ -350,7 +357,7 @@ func (r *run) look(now time.Duration) {
 	}
 }
 
-// longestStill is how long nothing may happen to those who wait.
+// longestStill bounds how long nothing may happen to waiting requests.
 const longestStill = time.Hour
 
 func (r *run) scrape(now time.Duration) {

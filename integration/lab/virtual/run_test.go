@@ -48,7 +48,7 @@ func routed(t testing.TB, s Setting, name string) ([]*Request, []*Engine) {
 	return all, engines
 }
 
-// digest is of everything that happened.
+// digest hashes everything that happened.
 func digest(t testing.TB, all []*Request) string {
 	t.Helper()
 	h := sha256.New()
@@ -147,6 +147,34 @@ func TestEverybodyIsAnswered(t *testing.T) {
 	}
 }
 
+// nobody is a rule that refuses everything.
+type nobody struct {
+	Plain
+	asked []Placed
+}
+
+// Arrive implements Policy.
+func (n *nobody) Arrive(_ time.Time, r *Request, _ *View) int {
+	n.asked = append(n.asked, Placed{Request: r, Engine: Wait})
+	return Wait
+}
+
+// Wake implements Policy.
+func (n *nobody) Wake(time.Time) (place []Placed, next time.Time) {
+	place, n.asked = n.asked, nil
+	return place, next
+}
+
+// Callers who need no time to think do not ask without end where everything is refused.
+func TestWhoIsRefusedDoesNotAskWithoutEnd(t *testing.T) {
+	s := small(t, 1)
+	s.Think, s.Tasks, s.Length = 0, 0, 20*time.Second
+	all, _, err := Run(s, &nobody{})
+	if most := s.Callers * int(s.Length/backOff+1); err != nil || len(all) < s.Callers || len(all) > most {
+		t.Errorf("%d callers ask %d times in %v, %v: want at most %d", s.Callers, len(all), s.Length, err, most)
+	}
+}
+
 // Nobody's text is found in a cache before it was computed, and a dialogue that nobody else comes between
 // finds all its blocks.
 func TestPlaysShareNothing(t *testing.T) {
@@ -207,7 +235,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// Bodies are what clients send.
+// The body of a request has the terms that its client states.
 func TestBody(t *testing.T) {
 	s := small(t, 1)
 	s.Say = Spread

@@ -40,7 +40,7 @@ type Setting struct {
 
 	Tasks  int           // asked in all; the run ends when all are answered
 	Length time.Duration // instead of Tasks: nobody asks after that
-	// nobody asks any more once it says so, though there are fewer Tasks; nil: it never does
+	// nobody asks any more once it returns true, though there are fewer Tasks; nil: it never does
 	Enough func() bool
 
 	// tokens of reasoning that each answer begins with and later prompts leave out: what is cached of an
@@ -51,7 +51,7 @@ type Setting struct {
 	Flood Flood      // one client that asks far more than the others, beside them
 
 	Say    Terms // what callers say of what answers are worth; "": nothing
-	OneKey bool  // all callers are one client
+	OneKey bool  // all callers share a client
 	Keys   []int // instead: so many callers are a client, so many the next
 	Seed   uint64
 
@@ -61,7 +61,7 @@ type Setting struct {
 	Scrape time.Duration // how often the engines' metrics are read
 }
 
-// Own is the number of groups where each caller is one.
+// Own is the number of groups where each caller is its own.
 const Own = -1
 
 // group is a caller's cache group.

@@ -46,7 +46,7 @@ const (
 	wellEach  = 15 * time.Millisecond
 )
 
-// goodput is how many tasks a second were served well.
+// goodput returns the tasks a second that were served well.
 func (s *Setting) goodput(all []*Request) float64 {
 	n := 0
 	for _, q := range all {

@@ -15,10 +15,10 @@ import (
 	"souk/market"
 )
 
-// numbered is a mark that makes the text of a play unique. A play is one passage of a caller through a
+// numbered makes a line that makes the text of a play unique. A play is one passage of a caller through a
 // dialogue. Few dialogues are played many times, and plays must not find each other's text in a cache. So
-// each play has its own number, where the text begins that only this dialogue has. The numbers are
-// mixed, so that those of consecutive plays do not begin alike; each digit is a token.
+// each play has its own number, where the text begins that only this dialogue has. The numbers are mixed, so
+// that those of consecutive plays do not begin alike; each digit is a token.
 func numbered(play int) string {
 	digits := strings.Split(fmt.Sprintf("%010d", mix(uint64(play))%1e10), "")
 	return "This is conversation number " + strings.Join(digits, " ") + ".\n"
@@ -52,7 +52,7 @@ type turn struct {
 	at             time.Duration // when it is asked, as recorded: whether or not the one before was answered
 }
 
-// recorded is how good an answer was, and how many tokens it had.
+// recorded is an answer's score, and its number of tokens.
 type recorded struct {
 	score  float64
 	output int
@@ -118,8 +118,8 @@ func (s *Script) messages(play, turn int) (out []vllmsim.Message) {
 	return out
 }
 
-// blocksOf are the blocks of a play's turn, and of its answer: those that all of its cache group share, and
-// its own. of are those of the turn before, where there was one.
+// blocksOf returns the blocks of a play's turn, and of its answer: those that its cache group shares, and its
+// own. of are those of the turn before, where there was one.
 func (s *Script) blocksOf(play, turn, size, group int, of []uint64) []uint64 {
 	if s.chains == nil {
 		if of == nil {
@@ -182,7 +182,7 @@ type Request struct {
 	Temper     string        // the word for its terms, where callers have tempers
 	Think      time.Duration // pause before it was asked; set by Setting.Questions alone
 
-	Arrived, First, Done time.Duration // First and Done are when its caller hears them
+	Arrived, First, Done time.Duration // First and Done: as its caller hears them
 	Engine               int           // that served it; -1: none
 	Refused              bool
 	Refusals             int            // how often it was told to come back, and did
@@ -197,7 +197,7 @@ type Request struct {
 	lots   *rand.Rand // its caller's
 }
 
-// Stated is what an answer is worth to its caller.
+// Stated holds the terms of a caller.
 type Stated struct {
 	market.Terms
 	Told bool // the caller states them; else they are the market's defaults
@@ -264,7 +264,7 @@ func (r *Request) Body(named bool) []byte {
 	return append(append(append(data, `],"stream":true,"souk":`...), souk...), '}')
 }
 
-// prompt is what a door would have read of one whose blocks alone are known: two bytes a token, as the
+// prompt makes the door's reading of a prompt of which only the blocks are known: two bytes a token, as the
 // longest of a trace have more tokens than a prompt may have bytes at four, and a prefix to the end of each
 // block.
 func (r *Request) prompt(size int) bus.Prompt {
@@ -300,7 +300,7 @@ func spread(random *rand.Rand) Stated {
 	return Stated{market.Terms{Worth: worth, Delta: 0.5, Patience: 3 * time.Second}, true}
 }
 
-// passages is that many bytes of the dialogues' own system prompts, beginning with the i-th.
+// passages returns that many bytes of the dialogues' own system prompts, beginning with the i-th.
 func passages(ds []replay.Dialogue, i, bytes int) string {
 	var b strings.Builder
 	for n := 0; b.Len() < bytes && n < len(ds); n++ {

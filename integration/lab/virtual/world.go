@@ -10,7 +10,7 @@ import (
 	"souk/market"
 )
 
-// Terms is what callers say of what an answer is worth to them.
+// Terms names the terms that callers state.
 type Terms string
 
 // The choices of terms; "" is the trace's.
@@ -23,7 +23,7 @@ const (
 // AllTerms are the choices.
 var AllTerms = []Terms{NoTerms, Tempers, Spread}
 
-// Callers is whose the tasks are.
+// Callers says to which clients the tasks belong.
 type Callers string
 
 // The choices of callers; "" is OwnKeys.
@@ -35,7 +35,7 @@ const (
 // AllCallers are the choices.
 var AllCallers = []Callers{OwnKeys, OneKey}
 
-// World is what is played: a trace before a fleet, what callers say, whose they are, and how fast they come.
+// World is a trace before a fleet, with the callers' terms and clients, and their rate.
 type World struct {
 	Trace   Trace
 	Fleet   Fleet // none: eight engines as the trace has them, or Engines
@@ -57,7 +57,7 @@ type World struct {
 // tempers are the clients of souk run, the same for every seed.
 var tempers = replay.Mix(7, 512)
 
-// temper is what a caller says whose temper is drawn by its number.
+// temper returns the terms of a caller whose temper is drawn by its number.
 func temper(caller int) (Stated, string) {
 	c := &tempers[caller%len(tempers)]
 	return Stated{market.Terms{Worth: *c.Terms.Worth, Delta: *c.Terms.Delta,
@@ -119,15 +119,22 @@ func (w *World) At(loads []float64) (all []World, err error) {
 		at := *w
 		if load > 0 {
 			at.Rate, at.Load = load*most, load
+		} else if s, err := w.Setting(); err != nil {
+			return nil, err
+		} else if s.Callers > 0 && s.Ring == 0 && !s.few() && w.Sessions == 0 && w.Length == 0 {
+			at.Tasks = max(at.Tasks, eachAsks*s.Callers)
 		}
 		all = append(all, at)
 	}
 	return all, nil
 }
 
-// Capacity is how many dialogues of the trace can begin in a second so that the fleet serves them all:
-// what it serves when twice as many callers as it has slots ask without a pause, under the rule
-// least-loaded.
+// eachAsks is the least mean number of tasks of each caller in a trace's own crowd: the first ones find
+// empty engines, and say little of the crowd.
+const eachAsks = 12
+
+// Capacity returns how many dialogues of the trace can begin in a second so that the fleet serves them all:
+// its throughput when twice as many callers as it has slots ask without a pause, under the rule least-loaded.
 func (w *World) Capacity() (float64, error) {
 	full := World{Trace: w.Trace, Fleet: w.Fleet, Engines: w.Engines, Terms: w.Terms, Seed: capacitySeed}
 	s, err := full.Setting()

@@ -118,8 +118,8 @@ func served(caller, engine int, arrived, first, done time.Duration) *Request {
 	return r
 }
 
-// Measures are what happened: of ten tasks, one a second from 0 on, each of which has its first token half a
-// second later, those from the first to the ninth second count for what is a second.
+// Of ten tasks, one a second from 0 on, each of which has its first token half a second later, those from the
+// first to the ninth second count in measures a second.
 func TestMeasures(t *testing.T) {
 	s := Setting{Engines: 2, Rate: 1, Engine: EngineConfig{Slots: 1, Blocks: 100, BlockSize: 16}}
 	var all []*Request

@@ -10,8 +10,8 @@ import (
 )
 
 // serve lets time pass, takes hubs' answers in, handles a request, if there is one, and all that wait behind
-// it, makes the outcome durable with one sync, and answers. It returns when there is next something to do,
-// and bus.ErrLost where another may lead: then nothing was taken in, or nobody was told.
+// it, makes the outcome durable with one sync, and answers. It returns when there is work next, and
+// bus.ErrLost where another may lead: then nothing was taken in, or nobody was told.
 func (s *Server) serve(first *request, said ...*bus.RecallReply) (time.Time, error) {
 	if !s.Leading() {
 		return time.Time{}, errLost
@@ -53,8 +53,8 @@ func (s *Server) hasRoom() bool {
 	return has
 }
 
-// act does what the treasury wants done. One whose lease was lost meanwhile tells nobody. closed is why
-// nothing is done for anybody.
+// act carries out the treasury's effects. A server whose lease was lost meanwhile tells nobody. closed is why
+// it does nothing for anybody.
 func (s *Server) act(ready treasury.Ready, closed string) error {
 	if err := s.commit(ready); err != nil {
 		return err
@@ -92,8 +92,8 @@ func (s *Server) act(ready treasury.Ready, closed string) error {
 }
 
 // handle puts a request to the Treasury, or has it wait until the registry has said whether its hub's epoch
-// is true. A hub that has ended has closed its journal and returns nothing. So what is returned in its name
-// is taken in only if it leads now: then somebody else ended it.
+// is true. A hub that has ended has closed its journal and returns nothing. So a return in its name is taken
+// in only if it leads now: then somebody else ended it.
 func (s *Server) handle(r request, room bool) {
 	ended := r.op == bus.OpReturn && s.t.Book().Closed(r.req.Hub)
 	unknown := r.op == bus.OpWriteOff && r.asked != answered // whether it leads

@@ -18,15 +18,15 @@ func (s *Server) waits() bool {
 	return s.t.Waits()
 }
 
-// Closed is why nothing is taken in, granted or paid out; "": all is.
+// Closed returns why nothing is taken in, granted or paid out; "" if all is.
 func (s *Server) Closed() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.t.Closed()
 }
 
-// Unready is why this treasury does nothing for anybody: what hubs say against its journal, that it does not
-// lead, or whom it waits for; "": it works.
+// Unready returns why this treasury does nothing for anybody: hubs contradict its journal, it does not lead,
+// or it waits for hubs; "" if it works.
 func (s *Server) Unready() string {
 	d := s.doubts()
 	switch {
@@ -39,14 +39,14 @@ func (s *Server) Unready() string {
 	return d.Why
 }
 
-// doubts says why the journal may not be the newest.
+// doubts returns why the journal may not be the newest.
 func (s *Server) doubts() follow.Doubt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return follow.Doubt{Why: s.t.Closed(), Waits: !s.t.Contradicted()}
 }
 
-// settle remembers what is known of the journal being the one that was written last, and says so.
+// settle records in the journal whether it is the newest copy, and logs that.
 func (s *Server) settle(is ledger.Settled, closed string) {
 	switch is {
 	case ledger.Own:
@@ -62,7 +62,7 @@ func (s *Server) settle(is ledger.Settled, closed string) {
 		s.stale.Works(time.Now(), "journal")
 	} else if again := s.stale.Failed(time.Now(), "journal"); again || closed != s.why {
 		level := slog.LevelError
-		if s.doubts().Waits { // as after each start of the machine: if it lasts, it gives way, and says so
+		if s.doubts().Waits { // as after each start of the machine: if it lasts, it gives way, and logs it
 			level = slog.LevelInfo
 		}
 		s.d.Log.Log(context.Background(), level, "nothing is taken in, granted or paid out", "why", closed)
@@ -81,7 +81,7 @@ func (s *Server) settle(is ledger.Settled, closed string) {
 	s.denied = denied
 }
 
-// readAgain is how soon a hub may have another frame's checksum read from the disk: it can name any.
+// readAgain is the pause before a hub may have another frame's checksum read from the disk: it can name any.
 const readAgain = time.Second
 
 // reading notes which frame was last read from the disk for a hub, and when.
@@ -90,7 +90,7 @@ type reading struct {
 	at  time.Time
 }
 
-// here finds what the treasury's journal has where a hub says what it had.
+// here finds the checksum of the treasury's journal at the frame that a hub names.
 func (s *Server) here(req *bus.FundsRequest) {
 	m, now := req.Known, time.Now()
 	if m == nil {
@@ -113,7 +113,7 @@ func (s *Server) here(req *bus.FundsRequest) {
 	req.Here = sum
 }
 
-// mark is how far the journal is; nil if that cannot be read.
+// mark returns how far the journal is; nil if that cannot be read.
 func (s *Server) mark() *tip.Mark {
 	s.mu.Lock()
 	m := tip.Mark{Journal: s.t.Book().ID(), Seq: s.t.Book().Said()}

@@ -25,7 +25,7 @@ func copied(t testing.TB, dir string) string {
 	return to
 }
 
-// word is what a hub says of the treasury's journal each few seconds.
+// word sends a hub's regular word on the treasury's journal.
 func (h *house) word(hub string, lead bus.Leadership, known *tip.Mark) bus.FundsReply {
 	return h.ask(bus.OpAllotted, bus.FundsRequest{ID: "w", Hub: hub, Epoch: lead.Epoch(), Domain: "maths",
 		Known: known})

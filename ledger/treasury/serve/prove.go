@@ -8,7 +8,7 @@ import (
 	"souk/bus"
 )
 
-// asked is what came of asking the registry who leads.
+// asked says whether the registry was asked who leads, and whether it answered.
 type asked uint8
 
 const (
@@ -85,7 +85,7 @@ func (s *Server) prove(ctx context.Context) {
 	}
 }
 
-// leading is where a journal leads, by the registry: in one domain, or in several, where one names another's.
+// leading says in which domains a journal leads, by the registry; in several where one names another's.
 type leading struct {
 	domains []string
 	epochs  []int64

@@ -14,7 +14,7 @@ type pulse struct {
 	most time.Duration
 	last atomic.Int64 // Unix nanoseconds of the wall's clock, which goes on while the machine sleeps
 	once sync.Once
-	gap  chan struct{} // closed once there was one
+	gap  chan struct{} // closed after the first gap
 }
 
 // A lease is renewed each third of its time, so it lives two thirds longer at least.

@@ -19,7 +19,7 @@ import (
 	"souk/ledger/treasury"
 )
 
-// Deps is what a Server is wired to.
+// Deps holds the ports of a Server.
 type Deps struct {
 	Bus      bus.Bus
 	Registry bus.Registry // elects the market's treasury, names the hubs that lead, and has the keys of doors

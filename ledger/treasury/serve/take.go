@@ -21,14 +21,14 @@ type request struct {
 	leads bool  // it answered that the hub leads in that epoch now
 }
 
-// answerOf is where a hub answers. Hubs may write to any inbox, so it ends in a word that no other hub knows.
+// answerOf returns a hub's inbox. Hubs may write to any, so it ends in a word that no other hub knows.
 func (s *Server) answerOf(hub string) string {
 	word := hmac.New(sha256.New, s.words)
 	word.Write([]byte(hub))
 	return s.inbox + "." + hub + "." + hex.EncodeToString(word.Sum(nil)[:16])
 }
 
-// hear takes a hub's answer; what finds no room is asked for again.
+// hear takes a hub's answer; one without room is asked for again.
 func (s *Server) hear(m bus.Msg) {
 	hub, _ := bus.Replied(m.Subject)
 	if !hmac.Equal([]byte(m.Subject), []byte(s.answerOf(hub))) {
@@ -77,7 +77,7 @@ func (s *Server) take(m bus.Msg) {
 	}
 }
 
-// said fills in what the subject says: of which hub, or whose balance, the request is.
+// said fills in the request's hub, or the client of a balance, from the subject.
 func said(op, client, who string, req *bus.FundsRequest) error {
 	field, word, subject := "hub", &req.Hub, who
 	switch op {

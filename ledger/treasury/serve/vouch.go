@@ -8,11 +8,11 @@ import (
 	"souk/bus/follow"
 )
 
-// keysWithin is how long a treasury that starts waits for doors' keys. Without them it grants nothing for
+// keysWithin bounds how long a treasury that starts waits for doors' keys. Without them it grants nothing for
 // which it would need one, and hubs ask again.
 const keysWithin = 2 * time.Second
 
-// keys follows what doors prove their vouchers with. synced is called once those that there are are known.
+// keys follows doors' voucher keys in the registry. synced is called once the present ones are known.
 func (s *Server) keys(ctx context.Context, synced func()) {
 	set := func(door string, keys *bus.VouchKeys) {
 		s.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// fileBytes is what a file is laid out for before it is written, as a journal's segment is, so that a sync
-// need not write its length.
+// fileBytes is the size to which a file is preallocated, as a journal's segment is, so that a sync need not
+// write its length.
 const fileBytes = 64 << 20
 
 // File is a journal that nobody will read: frames one after another, and from the beginning again where its

@@ -175,7 +175,7 @@ func (a *Agents) Close() error {
 	return errors.Join(errs...)
 }
 
-// serve relays one answer: what one read of the engine's events brought is one message.
+// serve relays one answer: each read of the engine's events becomes one message.
 func (a *Agents) serve(m *nats.Msg) error {
 	request, err := http.NewRequest(http.MethodPost, a.url, bytes.NewReader(m.Data))
 	if err != nil {
@@ -283,8 +283,8 @@ func NewCaller(conn *nats.Conn) (*Caller, error) {
 // Close ends the hearing.
 func (c *Caller) Close() error { return c.sub.Unsubscribe() }
 
-// room is for the messages of one answer of which its reader has not got yet; whoever is slower than that
-// holds all up.
+// room is the number of messages of one answer that its reader may be behind; a reader slower than that holds
+// all up.
 const room = 256
 
 // Ask asks one task and waits for its whole answer.

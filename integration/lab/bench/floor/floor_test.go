@@ -17,7 +17,7 @@ import (
 	"souk/bus/embedded"
 )
 
-// words are what the engine of these tests answers, as it writes them: quotes and backslashes are escaped.
+// words are the words of the engine of these tests, as it writes them: quotes and backslashes are escaped.
 var words = []string{`In`, ` the`, ` souk \"el`, ` Attarine\"`, ` \\`, ` one`, ` {\u00e9}`, ` haggles`, `.`}
 
 // engine answers each request with the words, each in an event of its own, several in one write where size is

@@ -8,7 +8,6 @@ import (
 	"math/bits"
 
 	"souk/bus/policy"
-	"souk/hub/predict"
 )
 
 // Bounds of the graph. A state is the last role of a session, or the last two.
@@ -60,9 +59,9 @@ type graph struct {
 	// better ones: who runs next takes them. Till then they stand for role 0, which never runs and counts
 	// nothing.
 	tops int
-	// one and two are what a return is worth to the role of a slot, in 65535ths: the chance that a session
-	// whose last role is that of the row, or whose last two are those of the state, runs it again, less for
-	// each call before, if it goes on. They follow what is counted step by step, see relax.
+	// one and two value a return to the role of a slot, in 65535ths: the chance that a session whose last
+	// role is that of the row, or whose last two are those of the state, runs it again if it goes on,
+	// discounted for each call before. They follow the counts step by step, see relax.
 	one    [busy][busy]uint16
 	two    [pairs][often]uint16
 	common [busy]float32 // what the step after any role is worth, whatever that role was, in 65535ths
@@ -236,7 +235,7 @@ func (g *graph) find(before, last uint8, add bool) int {
 	return least
 }
 
-// total is how many steps from a state are remembered.
+// total returns the number of remembered steps from a state.
 func (s *state) total() int {
 	const odd = 0xff | 0xff<<16 | 0xff<<32 | 0xff<<48
 	all := binary.LittleEndian.Uint64(s.n[:])
@@ -319,232 +318,7 @@ func (g *graph) after(last, b uint8) float64 {
 	return (n + float64(pseudo*g.zero(b))) / (float64(s.total()) + pseudo)
 }
 
-// rank gives a role that runs a slot, or a better one, if it runs far more often than who has it.
-func (g *graph) rank(r uint8) {
-	k := int(g.slot[r])
-	if k > 0 && k <= often {
-		return
-	}
-	from, to := 0, often // the slots that would be better
-	if k == 0 {
-		to = busy
-	}
-	least := from
-	for i := from; i < to; i++ {
-		if g.top[i] == 0 {
-			least = i
-			break
-		}
-		if g.count[g.top[i]] < g.count[g.top[least]] {
-			least = i
-		}
-	}
-	was := g.top[least]
-	if was != 0 && g.count[r] <= 2*g.count[was]+often {
-		return
-	}
-	if k == 0 {
-		g.slot[was], g.slot[r], g.top[least] = 0, uint8(least+1), r
-		g.empty(least)
-	} else {
-		k--
-		g.slot[was], g.slot[r], g.top[least], g.top[k] = uint8(k+1), uint8(least+1), r, was
-		g.one[least], g.one[k] = g.one[k], g.one[least]
-		for i := range g.one {
-			g.one[i][least], g.one[i][k] = g.one[i][k], g.one[i][least]
-		}
-		g.common[least], g.common[k] = g.common[k], g.common[least]
-		for i := range g.two {
-			g.two[i][least] = 0
-		}
-	}
-	g.slot[0] = 0
-	g.tops = max(g.tops, least+1)
-}
-
-// relax works out what the returns from a role are worth from what those from the roles after it are: over
-// all that come next, by their chances, 1 for the role meant, and else what its returns are worth, less for
-// its call. Step by step, as each state is left, all come to what they say of one another. What comes after
-// a role by its mere frequency is the same for all roles; it is kept for all, and worked out for one more.
-func (g *graph) relax(last uint8) {
-	top := g.top[:g.tops]
-	if g.steps%2 == 0 && g.total > 0 {
-		if g.turn++; g.turn >= len(top) {
-			g.turn = 0
-		}
-		sum := float32(0)
-		for k, y := range top {
-			worth := float32(g.single[y].less() * float32(g.one[k][g.turn]))
-			if k == g.turn {
-				worth = 65535
-			}
-			sum += float32(float32(g.count[y]) * worth)
-		}
-		g.common[g.turn] = sum / float32(g.total)
-	}
-	k := int(g.slot[last]) - 1
-	if k < 0 {
-		return
-	}
-	s := &g.single[last]
-	part := 1 / float32(s.total()+pseudo)
-	var room [busy]float32
-	worth := room[:len(top)]
-	for b, x := range g.common[:len(top)] {
-		worth[b] = float32(pseudo * part * x)
-	}
-	for i, y := range s.next {
-		to := int(g.slot[y]) - 1
-		if s.n[i] == 0 || y == endOf || to < 0 || to >= len(worth) {
-			continue
-		}
-		p := float32(s.n[i]) * part
-		less := p * g.single[y].less()
-		was := worth[to]
-		for b, x := range g.one[to][:len(worth)] {
-			worth[b] += float32(less * float32(x))
-		}
-		worth[to] = was + float32(p*65535)
-	}
-	for b, x := range worth {
-		g.one[k][b] = uint16(min(x+0.5, 65535))
-	}
-}
-
-// relaxTwo does the same for a state of two roles. The one after it is of two as well, if that is known, or
-// else of the last alone.
-func (g *graph) relaxTwo(at int) {
-	s, last := &g.double[at], uint8(g.keys[at])
-	part := 1 / float32(s.total()+pseudo)
-	var worth [often]float32
-	if k := int(g.slot[last]) - 1; k >= 0 {
-		for b := range worth {
-			worth[b] = float32(pseudo * part * float32(g.one[k][b]))
-		}
-	}
-	for i, y := range s.next {
-		to := int(g.slot[y]) - 1
-		if s.n[i] == 0 || y == endOf || to < 0 {
-			continue
-		}
-		row, by := (*[often]uint16)(g.one[to][:often]), &g.single[y]
-		if k := g.find(last, y, false); k >= 0 {
-			row, by = &g.two[k], &g.double[k]
-		}
-		p := float32(s.n[i]) * part
-		less := p * by.less()
-		was := float32(0)
-		if to < often {
-			was = worth[to]
-		}
-		for b, x := range row {
-			worth[b] += float32(less * float32(x))
-		}
-		if to < often {
-			worth[to] = was + float32(p*65535)
-		}
-	}
-	for b := range worth {
-		g.two[at][b] = uint16(min(worth[b]+0.5, 65535))
-	}
-}
-
-// meanLater is e^-fade.
-const meanLater = 0.8187307530779818
-
-// less is what a use counts less for a call of a state before it.
-func (s *state) less() float32 {
-	if s.later > 0 {
-		return float32(s.later) * (1.0 / 65535)
-	}
-	return meanLater
-}
-
-// spanOf is the span of a call that took so long, and where that ends.
-func spanOf(seconds float64) (k int, ends float64) {
-	for ends = shortest; k < spans-1 && seconds >= ends; k++ {
-		ends *= 2
-	}
-	return k, ends
-}
-
-// lasted takes in how long a call took of the last of two roles.
-func (g *graph) lasted(before, last uint8, seconds float64) {
-	if g.mean == 0 {
-		g.mean = float32(seconds)
-	}
-	g.mean += float32(0.05 * (float32(seconds) - g.mean))
-	if g.then == 0 || g.mean > g.then*1.1 || g.mean < g.then*0.9 {
-		g.then = g.mean
-		for k, middle := 0, 0.75*shortest; k < spans; k++ {
-			g.decay[k] = float32(predict.Exp(-min(600, fade*middle/float64(g.then))))
-			middle *= 2
-		}
-	}
-	k, _ := spanOf(seconds)
-	all := [2]*state{&g.single[last], nil}
-	if at := g.find(before, last, true); at >= 0 {
-		all[1] = &g.double[at]
-	}
-	for _, s := range all {
-		if s == nil {
-			continue
-		}
-		if s.took[k]++; s.took[k] == 255 {
-			for i := range s.took {
-				s.took[i] /= 2
-			}
-		}
-		sum, n := float32(0), float32(0)
-		for i, x := range s.took {
-			sum += float32(float32(x) * g.decay[i])
-			n += float32(x)
-		}
-		s.later = uint16(max(1, min(65535, 65535*sum/n)))
-	}
-}
-
-// rest is what a use counts less that comes after a call of the last of two roles, which has taken so long.
-func (g *graph) rest(before, last uint8, seconds float64, second bool) float64 {
-	if g.then <= 0 {
-		return meanLater
-	}
-	rate := fade / float64(g.then)
-	from, ends := spanOf(seconds)
-	within := (ends - seconds) / (ends / 2) // the part of the span that is left
-	if from == 0 {
-		within = (ends - seconds) / ends
-	}
-	if from == spans-1 {
-		within, ends = 1, 2*seconds
-	}
-	// what ends in this span does so in the middle of what is left of it
-	soon := float64(within * predict.Exp(-min(600, float64(rate*(ends-seconds)/2))))
-	grown := predict.Exp(min(600, float64(rate*seconds)))
-	past := func(s *state) (n, sum float64) { // of calls that took longer
-		n, sum = float64(s.took[from])*within, float64(float64(s.took[from])*soon)
-		for k := from + 1; k < spans; k++ {
-			n += float64(s.took[k])
-			sum += float64(float64(float64(s.took[k])*float64(g.decay[k])) * grown)
-		}
-		return n, sum
-	}
-	n, sum := past(&g.single[last])
-	if n > 0 { // as if it were so many calls
-		n, sum = pseudo, float64(pseudo*sum/n)
-	}
-	if k := g.find(before, last, false); k >= 0 && second {
-		more, by := past(&g.double[k])
-		n, sum = n+more, sum+by
-	}
-	if n == 0 { // none has taken so long: as long again
-		return predict.Exp(-min(600, float64(rate*seconds)))
-	}
-	return sum / n
-}
-
-// chance is what a return from a role to another is worth; to roles that are not busy, by the next step
-// alone.
+// chance values a return from a role to another; to roles that are not busy, by the next step alone.
 func (g *graph) chance(last, b uint8) float64 {
 	i, j := g.slot[last], g.slot[b]
 	if i > 0 && j > 0 {
@@ -553,7 +327,7 @@ func (g *graph) chance(last, b uint8) float64 {
 	return g.after(last, b)
 }
 
-// returns is what it is worth that a session which had these two roles last runs one again, if it goes on.
+// returns values that a session which had these two roles last runs b again, if it goes on.
 func (g *graph) returns(before, last, b uint8, second bool) float64 {
 	if last == 0 || b == 0 {
 		return 0

@@ -265,7 +265,7 @@ func TestTheDeadAreWorthNothing(t *testing.T) {
 	if got := s.Tail(now.Add(time.Hour), 8, 1); got > 0.02 {
 		t.Errorf("of one that stays away: %.3f", got)
 	}
-	now = walk(s, now, 9, 1)
+	walk(s, now, 9, 1)
 	if one, nine := s.Anchor(1), s.Anchor(9); one < 5*nine || one > 1 {
 		t.Errorf("an anchor that is used all the time %.3f, one that never is %.3f", one, nine)
 	}

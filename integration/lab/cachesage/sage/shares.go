@@ -31,7 +31,7 @@ type Shares struct {
 	returns int
 }
 
-// shares are of one class, each by age.
+// shares holds the shares of one class, each by age.
 type shares struct {
 	events   [bins]uint16 // returns, in parts
 	exposure [bins]uint16 // waited for them, in parts of a bin
@@ -186,7 +186,7 @@ func binOf(age time.Duration) int {
 	return b + int(uint64(oldest[b]-age)>>63)
 }
 
-// begin is where a bin begins.
+// begin returns the lower edge of a bin.
 func begin(b int) time.Duration {
 	if b == 0 {
 		return 0

@@ -1,0 +1,279 @@
+// Package account keeps clients' money at one hub: what is available, what is reserved for tasks that wait,
+// what the treasury has granted and is asked for, what goes back to it, and how far its journal and the hub's
+// own are known to each other. It also ends a hub, as that is to give everything back.
+//
+// A [Room] is a machine without I/O or clock: it runs on the hub's [turn.Turn]. Of a task it knows a [Task].
+// What becomes of that it tells the hub's [Tasks].
+package account
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"souk/bus"
+	"souk/hub/estimate"
+	"souk/hub/turn"
+	"souk/ledger"
+	"souk/market"
+)
+
+// idleAccounts bounds the accounts kept for clients without open tasks.
+const idleAccounts = 4096
+
+// Limits are times that a hub is configured with.
+type Limits struct {
+	Idle time.Duration // after which a client's money goes back that it has had no open task for
+	Wait time.Duration // for the treasury, at most, of a task that lacks money
+}
+
+// Tasks is the hub whose tasks are paid for. It is called while the room is in the midst of something, and
+// may call it again.
+type Tasks interface {
+	// Funded tells that a task's money is reserved.
+	Funded(t *Task)
+	// Refused tells that there will be no money for a task, and when it may come again, if ever. The hub ends
+	// the task.
+	Refused(t *Task, code bus.Code, retry time.Duration, why string)
+	// Bounded lowers the most that a task may cost, and returns the sum to reserve for it then.
+	Bounded(t *Task, most market.Credits) market.Credits
+	// Doubted tells that the journal is not the newest ([turn.State.Doubt]), and Cleared that it is after
+	// all.
+	Doubted()
+	Cleared()
+	// Ended tells that the treasury counts the hub as ended, so that it closes.
+	Ended()
+}
+
+// Task is the money of one task.
+//
+//	state     means                            ends
+//	new       needs money                      awaiting or reserved: Fund
+//	awaiting  waits for its client's money     reserved: there is enough, by a grant or as others end
+//	                                           gone: the treasury refuses, or time is up
+//	reserved  has what it needs set aside      new: Release, as a hold has taken what it needed
+//	gone      has ended: End, from any state
+type Task struct {
+	Client, ID string
+
+	need     estimate.Need
+	reserved market.Credits
+	waited   bool       // its money was not there at once
+	awaits   bool       // it is among those of its client that wait for money
+	sought   bool       // it asks for just what is enough, which other hubs may have
+	timer    turn.Timer // while it awaits money
+}
+
+// Reserved returns the sum reserved for the task.
+func (t *Task) Reserved() market.Credits { return t.reserved }
+
+// Need returns the task's need, as of its reservation; Needs sets it, before anything is reserved.
+func (t *Task) Need() estimate.Need      { return t.need }
+func (t *Task) Needs(need estimate.Need) { t.need = need }
+
+// Waited reports whether the task had to wait for its money.
+func (t *Task) Waited() bool { return t.waited }
+
+// Room is the money of a hub's clients.
+type Room struct {
+	turn    *turn.Turn
+	limits  Limits
+	tasks   Tasks
+	clients map[string]*client
+	marks
+	desk
+
+	asked    *request             // what was allotted: under way
+	again    turn.Timer           // for the next such question
+	grants   map[uint64]bus.Grant // that came before the one of a lower number
+	gap      bool                 // one is missing, also at the treasury: the hub asks for no more
+	refuses  bool                 // the treasury refused to list its allotments, and that was logged
+	returns  []ledger.Transfer    // not yet known to be taken in, by number
+	told     bool                 // in this leadership the treasury has said which returns it has
+	sweeps   turn.Timer
+	sweeping []string // clients that a sweep has still to look at
+	swept    bool     // a sweep has begun in this leadership
+
+	ended    bool   // the treasury counts the hub as ended
+	closing  bool   // the hub ends: see Close
+	notEnded string // why the treasury has not ended it
+}
+
+// client is a client's money at this hub, beyond what the book says.
+type client struct {
+	name     string
+	open     int               // open tasks
+	reserved market.Credits    // for tasks that wait: not yet held
+	largest  market.Credits    // reserve of late, the measure of chunks
+	vouchers []bus.DoorVoucher // what doors vouched for, the latest last
+	awaiting []*Task           // wait for money, first come first
+	request  *request          // under way
+	notAhead time.Time         // the hub does not ask ahead before
+	pending  time.Time         // when the treasury last said that hubs are giving money back
+	idle     turn.Timer
+}
+
+// New returns the room of a hub. From now on each frame carries its mark of the treasury's journal.
+func New(t *turn.Turn, l Limits, tasks Tasks) *Room {
+	r := &Room{turn: t, limits: l, tasks: tasks, clients: map[string]*client{},
+		desk:   desk{turn: t, requests: map[string]*request{}},
+		grants: map[uint64]bus.Grant{},
+		marks:  marks{turn: t, tasks: tasks, among: map[string]bool{}}}
+	t.Along, t.Wrote = r.withMark, r.wrote
+	r.again.Due, r.sweeps.Due = r.askAllotted, r.sweep
+	return r
+}
+
+// Restore takes the returns of the journal. The treasury will say which of them it has, see tellReturns. It
+// takes returns in order, so one that it never hears of would hold up all that follow.
+func (r *Room) Restore(returns []ledger.Transfer) { r.returns = slices.Clone(returns) }
+
+func (r *Room) client(name string) *client {
+	p := r.clients[name]
+	if p == nil {
+		p = &client{name: name}
+		p.idle.Due = func() { r.idled(p) }
+		r.clients[name] = p
+	}
+	return p
+}
+
+func (r *Room) sorted() []*client {
+	return slices.SortedFunc(maps.Values(r.clients),
+		func(a, b *client) int { return cmp.Compare(a.name, b.name) })
+}
+
+// names lists all clients that ever had money here.
+func names(book *ledger.Book) (all []string) {
+	for _, b := range book.Balances("client:*:avail") {
+		all = append(all, strings.TrimSuffix(strings.TrimPrefix(b.Account, "client:"), ":avail"))
+	}
+	return all
+}
+
+// Open counts a client's task in.
+func (r *Room) Open(name string) { r.client(name).open++ }
+
+// End counts a task out. What it leaves may be enough for another.
+func (r *Room) End(t *Task) {
+	p := r.clients[t.Client]
+	if t.awaits {
+		r.drop(p, t)
+	}
+	r.Release(t)
+	r.admit(p)
+	p.open--
+	r.startIdle(p)
+}
+
+// drop has a task await money no more.
+func (r *Room) drop(p *client, t *Task) {
+	if i := slices.Index(p.awaiting, t); i == 0 {
+		p.awaiting = p.awaiting[1:]
+	} else {
+		p.awaiting = slices.Delete(p.awaiting, i, i+1)
+	}
+	t.awaits = false
+	r.turn.Set(&t.timer, time.Time{})
+}
+
+// Release frees the sum reserved for a task that ends, or has a hold.
+func (r *Room) Release(t *Task) {
+	if t.reserved > 0 {
+		r.clients[t.Client].reserved -= t.reserved
+		t.reserved = 0
+	}
+}
+
+// startIdle begins the time after which an idle client's money goes back. An account without money is kept
+// only while there are few.
+func (r *Room) startIdle(p *client) {
+	switch {
+	case p.open > 0:
+	case r.turn.Book.Avail(p.name) > 0:
+		r.turn.Set(&p.idle, r.turn.Now().Add(r.limits.Idle))
+	case len(r.clients) > idleAccounts && p.request == nil:
+		r.turn.Set(&p.idle, time.Time{})
+		delete(r.clients, p.name)
+	}
+}
+
+// idled returns a client's money above low water, as the client had no open task for so long: it is of more
+// use at other hubs. If there are many such accounts, all of the money goes back, and the account is
+// forgotten.
+func (r *Room) idled(p *client) {
+	many := len(r.clients) > idleAccounts
+	if p.open > 0 || r.clients[p.name] != p {
+		return
+	}
+	if r.turn.Leading && r.turn.Doubt == "" {
+		keep := times(p.largest, lowWaterHolds)
+		if many {
+			keep = 0
+		}
+		r.returnAbove(keep, p.name)
+	}
+	if many && p.request == nil {
+		delete(r.clients, p.name)
+	}
+}
+
+// available returns how much of a client's money may still be reserved.
+func (r *Room) available(name string) market.Credits {
+	return r.turn.Book.Avail(name) - r.Reserved(name)
+}
+
+// Reserved returns the sum of a client's money reserved for tasks that wait: it is not held yet.
+func (r *Room) Reserved(name string) market.Credits {
+	if p := r.clients[name]; p != nil {
+		return p.reserved
+	}
+	return 0
+}
+
+// Awaiting counts the tasks of a client that wait for money.
+func (r *Room) Awaiting(name string) int {
+	if p := r.clients[name]; p != nil {
+		return len(p.awaiting)
+	}
+	return 0
+}
+
+// RefuseAwaiting refuses every task that awaits money.
+func (r *Room) RefuseAwaiting(code bus.Code, retry time.Duration, why string) {
+	for _, p := range r.sorted() {
+		r.refuseAll(p, code, retry, why)
+	}
+}
+
+func (r *Room) refuseAll(p *client, code bus.Code, retry time.Duration, why string) {
+	for len(p.awaiting) > 0 {
+		r.tasks.Refused(p.awaiting[0], code, retry, why)
+	}
+}
+
+// Vouched keeps a door's voucher for a task, where the client has tasks here. The treasury grants no more
+// than doors have vouched for, so the last vouchers go with each request. The hub bounds its own estimate of
+// a task's price by the voucher, too: so a task never needs more than is vouched for.
+func (r *Room) Vouched(m *bus.Task) {
+	p, v := r.clients[m.Client], m.Voucher
+	if p == nil || v.Total() <= 0 {
+		return
+	}
+	i := slices.IndexFunc(p.vouchers, func(o bus.DoorVoucher) bool {
+		return o.Door == m.Door && o.Voucher.Line() == v.Line()
+	})
+	if i >= 0 { // what was said last comes last
+		if v.Total() < p.vouchers[i].Voucher.Total() {
+			v = p.vouchers[i].Voucher
+		}
+		p.vouchers = slices.Delete(p.vouchers, i, i+1)
+	}
+	p.vouchers = append(p.vouchers, bus.DoorVoucher{Door: m.Door, Voucher: slices.Clone(v)})
+	p.vouchers = slices.Delete(p.vouchers, 0, max(0, len(p.vouchers)-bus.MaxVouchers))
+}
+
+// money says an amount for people.
+func money(c market.Credits) string { return c.String() + " credits" }

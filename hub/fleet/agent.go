@@ -1,0 +1,252 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"souk/bus"
+	"souk/hub/turn"
+	"souk/market"
+)
+
+// Agent is one agent as a seller of slots. The room keeps it at least as long as its slots are sold or
+// anything runs on it.
+type Agent struct {
+	// what rounds and quotes read of every agent stands first, and so together in memory
+	joined     bool  // registered, and claimed by this hub
+	sells      bool  // its owner won the epoch of its class, where there are epochs
+	ready      bool  // by its last summary
+	listed     bool  // as ready, by its registration
+	drains     bool  // by the last of both
+	silentFrom int64 // by Turn.Nano: when its last summary is too old
+	avoidUntil int64 // by Turn.Nano: before then it gets no tasks
+	sold       int   // of its slots, counted in Room.slots
+	seller     market.Seller
+	stuck      int // of its slots, by the agent's count where it was higher than the hub's own for a while
+
+	runs  []Run // in the order of their rounds: the hub's own count is the load
+	queue Queue // of the prompts of these
+	pace  Pace
+
+	service *Service // of its class
+
+	id  string
+	reg bus.Registration
+
+	seq  uint64
+	said time.Time // when its last summary came; zero: none has since it joined
+
+	excess      int // of the agent's count over the hub's own
+	excessSince time.Time
+
+	refusals int
+	timer    turn.Timer // the end of avoid
+	watch    lookout
+
+	life      uint64 // of its engine in this boot, as it says
+	restarted bool   // nothing was answered since
+	askFrom   int64  // by Turn.Nano: before then it is not asked again what it holds
+	missed    uint64 // of its words on what it holds: the last, where a summary told of it first; 0: none
+	missedAt  int64  // by Turn.Nano: when it did
+}
+
+// Run is a task that an agent has, or may have.
+type Run struct {
+	Client, Task string
+	Since        time.Time // it was handed out
+
+	job uint64 // its number in the queue of prompts; 0: it is in none
+}
+
+func (a *Agent) self() *Agent { return a }
+func (a *Agent) ID() string   { return a.id }
+
+// Reg returns the agent's registration, read-only, with slots and card as of its last summary. It names no
+// agent if that has not registered in this life of the hub.
+func (a *Agent) Reg() *bus.Registration { return &a.reg }
+
+// Fresh reports whether a registration is of another process than the one that is known.
+func (a *Agent) Fresh(reg *bus.Registration) bool { return a.reg.Agent == "" || reg.Boot != a.reg.Boot }
+
+// Joined reports whether the hub sells the agent's slots: else it has left, and tasks may run on it still.
+func (a *Agent) Joined() bool { return a.joined }
+
+// Seller returns the seller of the agent's slots, with the tariff for a task there beside its cost.
+func (a *Agent) Seller() market.Seller { return a.seller }
+
+// Sell sets the tariff for a task beside its cost, and whether the agent's owner sells, where there are
+// epochs.
+func (a *Agent) Sell(tariff market.Credits, sells bool) { a.seller.Tariff, a.sells = tariff, sells }
+
+// Open reports whether the agent takes tasks, now or as soon as it has a slot.
+func (a *Agent) Open(now int64) bool {
+	return a.joined && a.sells && now <= a.silentFrom && a.ready && a.listed && now >= a.avoidUntil
+}
+
+// Returns reports whether the agent takes no tasks now and may again, and for how long it is left alone.
+func (a *Agent) Returns(now int64) (bool, time.Duration) {
+	return a.joined && a.sells && !a.drains && !a.Open(now), time.Duration(max(0, a.avoidUntil-now))
+}
+
+// Running counts the slots in use, with those of tasks that the agent alone counts.
+func (a *Agent) Running() int { return len(a.runs) + a.stuck }
+
+// Idle counts the agent's slots in which nothing runs.
+func (a *Agent) Idle() int { return max(0, a.reg.Slots-a.Running()) }
+
+// Free returns how many tasks the agent can be given now.
+func (a *Agent) Free(now int64) int {
+	if !a.Open(now) {
+		return 0
+	}
+	return a.Idle()
+}
+
+// Runs are the tasks that the agent has, as they were handed out, to be read.
+func (a *Agent) Runs() []Run { return a.runs }
+
+// Service returns the time for which tasks keep a slot, learned over the class.
+func (a *Agent) Service() *Service { return a.service }
+
+// Begin records that a client's task was handed to the agent.
+func (a *Agent) Begin(client, task string, now time.Time) {
+	a.runs = append(a.runs, Run{Client: client, Task: task, Since: now})
+}
+
+// Computes puts the prompt of the task that began last behind what is in hand: see [Queue.Sent].
+func (a *Agent) Computes(now int64, prompt, cached int, work, ttft time.Duration, output int,
+	itl time.Duration) {
+	a.runs[len(a.runs)-1].job = a.queue.Sent(now, prompt, cached, work, ttft, output, itl)
+}
+
+// Computed records the time to the first token of a task that has ended; 0: not known.
+func (a *Agent) Computed(client, task string, ttft time.Duration) {
+	if i := a.find(client, task); i >= 0 {
+		a.queue.Ended(a.runs[i].job, ttft)
+	}
+}
+
+// End records that the agent has a task no more.
+func (a *Agent) End(client, task string) {
+	if i := a.find(client, task); i >= 0 {
+		a.queue.Ended(a.runs[i].job, 0)
+		a.runs = slices.Delete(a.runs, i, i+1)
+	}
+}
+
+func (a *Agent) find(client, task string) int {
+	return slices.IndexFunc(a.runs, func(x Run) bool { return x.Client == client && x.Task == task })
+}
+
+// Accepts records that the agent has taken a task: its earlier refusals are forgotten.
+func (a *Agent) Accepts() { a.refusals = 0 }
+
+// Unready marks the agent as taking no tasks, until a summary says otherwise.
+func (a *Agent) Unready() { a.ready = false }
+
+// Engine takes in the engine's life that the agent reports.
+func (a *Agent) Engine(life uint64) {
+	if life > a.life {
+		a.life, a.restarted = life, a.restarted || a.life > 0
+	}
+}
+
+// Answered records that the agent's engine has answered, and reports whether it was cold: its first answer
+// since a restart.
+func (a *Agent) Answered() (cold bool) {
+	cold, a.restarted = a.restarted, false
+	return cold
+}
+
+// Summary takes in an agent's word about itself. It returns an error, and changes nothing, if that is old. A
+// card that is none leaves the last one.
+func (r *Room[A]) Summary(a *Agent, s *bus.Summary) error {
+	if s.Boot != a.reg.Boot || !bus.Later(a.seq, a.said, s.Seq, r.turn.Now()) {
+		return fmt.Errorf("summary %d of %s (boot %d) is old", s.Seq, s.Agent, s.Boot)
+	}
+	now := r.turn.Nano()
+	before, price, open := a.Free(now), a.reg.Price, a.Open(now)
+	r.Alive(a)
+	first := a.said.IsZero()
+	a.seq, a.said, a.silentFrom = s.Seq, r.turn.Now(), r.turn.In(r.limits.Silence)
+	a.ready, a.drains = s.State == bus.StateReady, s.State == bus.StateDraining
+	if s.Slots > 0 {
+		a.reg.Slots = s.Slots // for later rounds
+		r.sized(a, s.Slots)
+	}
+	if s.Price.Validate() == nil {
+		a.reg.Price = s.Price // for later rounds: a hold carries the card it was made with
+	}
+	r.correct(a, s.InFlight, first)
+	a.queue.Said(now, now-int64(HearsWithin), s.Prefills, s.Ahead)
+	switch after := a.Free(now); {
+	case after > before, open && !a.Open(now), after > 0 && a.reg.Price != price:
+		r.news()
+	case after != before:
+		r.turn.Changed = true
+	}
+	return nil
+}
+
+// correct compares the agent's count of running tasks with the hub's. A summary is a little old, so a higher
+// count is believed only once it has lasted: the agent runs something that the hub has given up. The first
+// summary is believed at once: what it counts more was handed out by another hub.
+func (r *Room[A]) correct(a *Agent, running int, first bool) {
+	excess := running - len(a.runs)
+	switch {
+	case excess <= 0:
+		a.excess, a.stuck = 0, 0
+	case a.excess == 0:
+		a.excess, a.excessSince = excess, r.turn.Now()
+		if first {
+			a.stuck = excess
+		}
+	default:
+		a.excess = min(a.excess, excess)
+		a.stuck = min(a.stuck, a.excess)
+		if r.turn.Now().Sub(a.excessSince) >= turn.Settling {
+			a.stuck = a.excess
+		}
+	}
+}
+
+const (
+	// AskAgain is the pause before an agent is asked again to report its cache.
+	AskAgain = 5 * time.Second
+	// HearsWithin is the longest delay of a dispatch and a summary together that is reckoned with: a summary
+	// may not yet count tasks dispatched within it.
+	HearsWithin = 100 * time.Millisecond
+)
+
+// Missed compares the number of the last Holdings that a summary names with the last one heard. It reports
+// whether one was lost, and asks the agent to repeat all. Otherwise a loss that nothing follows would be
+// missed for a minute. A summary may overtake the Holdings before it, so a later one has to confirm the loss.
+func (r *Room[A]) Missed(a *Agent, said, heard uint64) bool {
+	switch {
+	case said <= heard:
+		a.missed = 0
+	case a.missed <= heard:
+		a.missed, a.missedAt = said, r.turn.Nano()
+	case r.turn.Nano()-a.missedAt >= int64(HearsWithin):
+		r.AskAll(a)
+		return true
+	}
+	return false
+}
+
+// AskAll asks an agent to report its whole cache again, unless it has just been asked.
+func (r *Room[A]) AskAll(a *Agent) {
+	if r.turn.Nano() >= a.askFrom {
+		a.askFrom = r.turn.In(AskAgain)
+		r.turn.Send(bus.ControlSubject(a.id, r.turn.Domain), &bus.HoldControl{Holdings: true})
+	}
+}
+
+// TooSoon notes that an agent has reported its cache and is not sold here. The agent sees a claim as soon as
+// the hub that made it, so its report may come before the hub knows of its own claim.
+func (r *Room[A]) TooSoon(id string) {
+	if len(r.early) < r.limits.Agents {
+		r.early[id] = true
+	}
+}

@@ -1,0 +1,208 @@
+package policy
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	"souk/bus/policy"
+	"souk/hub/estimate"
+	"souk/hub/turn"
+	"souk/ledger"
+	"souk/market"
+)
+
+// Room is the policies of a hub, and what they have said in the round at hand. Without a policy it says and
+// does nothing.
+type Room struct {
+	*Host
+	turn  *turn.Turn
+	quiet func() bool
+	tick  turn.Timer
+
+	sets     []ledger.Set      // of the round at hand
+	before   map[policy.ID]int // tasks of each client that were asked about in it
+	agents   []Agent
+	ids      []policy.ID // of these
+	items    []policy.Item
+	verdicts []Verdict
+}
+
+// actEvery is how often policies are asked for effects.
+const actEvery = time.Second
+
+// NewRoom has the policies of h. quiet reports whether no task waits: engines have time then.
+func NewRoom(t *turn.Turn, h *Host, quiet func() bool) *Room {
+	r := &Room{Host: h, turn: t, quiet: quiet, before: map[policy.ID]int{}}
+	r.tick.Due = r.act
+	return r
+}
+
+// Arrived says that a turn was admitted.
+func (r *Room) Arrived(now time.Time, t *Turn) {
+	r.Host.Arrived(now, t)
+	if !r.tick.IsSet() {
+		r.turn.Set(&r.tick, now.Add(actEvery))
+	}
+}
+
+// act is called by a timer, once a second after a task has come. What policies want done may be of use where
+// it is of a session, for an agent, not too late, and no task waits that needs the engines more.
+func (r *Room) act() {
+	if !r.turn.Leading || r.turn.Draining {
+		return
+	}
+	now := r.turn.Now()
+	r.turn.Set(&r.tick, now.Add(actEvery))
+	for _, e := range r.Act(now) {
+		late := !e.Until.IsZero() && now.After(e.Until)
+		if r.quiet() && !late && e.Session != 0 && e.Tokens != 0 && e.Agent != 0 {
+			r.turn.Out.Wishes = append(r.turn.Out.Wishes, e)
+		}
+	}
+}
+
+// Report says which policies were turned off.
+func (r *Room) Report() {
+	for _, err := range r.Faults() {
+		r.turn.Changed = true
+		r.turn.Fault(err)
+	}
+}
+
+// Asker says of a task of a round which session and role it is of, and since when its client waits.
+type Asker struct {
+	Session, Role policy.ID
+	Since         time.Time
+}
+
+// Agent says of an agent of a round whether it has prompts computed apart, and what its engine takes in with
+// a second of computing prompts.
+type Agent struct {
+	Split  bool
+	Second market.Credits
+}
+
+// Judge asks the policy of [Place] about what each task of a round is offered, whatever was bid: what it
+// forbids is offered no more, and for other offers the task is charged for what is lost by them. It returns
+// who was forbidden any. task tells of the i-th, false: nobody is asked about it; agent tells of the k-th.
+func (r *Room) Judge(from *estimate.Snapshot, waiters []estimate.Waiter, task func(i int) (Asker, bool),
+	agent func(k int) Agent) (barred []int) {
+	r.sets = r.sets[:0]
+	if !r.Of(Place).On(r.turn.Now()) {
+		return nil
+	}
+	clear(r.before)
+	free := 0
+	r.agents, r.ids = r.agents[:0], r.ids[:0]
+	for k := range from.Agents {
+		free += from.Agents[k].Free
+		r.agents, r.ids = append(r.agents, agent(k)), append(r.ids, policy.IDOf(string(from.Agents[k].ID)))
+	}
+	for i := range waiters {
+		w := &waiters[i]
+		x, asks := task(i)
+		if !asks || len(w.Offers) == 0 {
+			continue
+		}
+		client := policy.IDOf(w.Client)
+		before := r.before[client]
+		r.before[client]++
+		r.items = r.items[:0]
+		for _, o := range w.Offers {
+			r.items = append(r.items, policy.Item{Kind: policy.Pair, Agent: r.ids[o.Agent],
+				Session: x.Session, Role: x.Role, Tokens: o.Cached, Client: client, Before: before,
+				Free: free, Age: r.turn.Now().Sub(x.Since), Split: r.agents[o.Agent].Split})
+		}
+		if r.judge(w, from) {
+			barred = append(barred, i)
+		}
+	}
+	return barred
+}
+
+// judge has the policy judge the offers of a task. It reports whether any is forbidden.
+func (r *Room) judge(w *estimate.Waiter, from *estimate.Snapshot) (barred bool) {
+	r.verdicts = slices.Grow(r.verdicts[:0], len(w.Offers))[:len(w.Offers)]
+	r.Pairs(r.turn.Now(), r.items, r.verdicts)
+	kept := w.Offers[:0]
+	for i, v := range r.verdicts {
+		o := w.Offers[i]
+		toll := Toll(v.Lost, r.agents[o.Agent].Second)
+		if v.Never || toll < 0 {
+			r.sets = append(r.sets, ledger.Set{Policy: r.Of(Place).Name(), Task: string(w.ID),
+				Agent: string(from.Agents[o.Agent].ID), Toll: toll})
+		}
+		if o.Extra += toll; v.Never {
+			barred = true
+		} else {
+			kept = append(kept, o)
+		}
+	}
+	w.Offers = kept
+	return barred
+}
+
+// Sets returns what policies set in the round.
+func (r *Room) Sets() []ledger.Set { return r.sets }
+
+// Named picks of what was set for the tasks of a round, by policies or others, what its record has: what is
+// charged, where the record names the agent, too, and the first agents where a task may not go.
+func Named(r *market.Round, by ...[]ledger.Set) (all []ledger.Set) {
+	if all = slices.Concat(by...); len(all) == 0 {
+		return nil // as nearly always
+	}
+	in := map[[2]string]bool{}
+	for _, t := range r.Tasks {
+		in[[2]string{string(t.ID)}] = true
+	}
+	for _, e := range slices.Concat(r.Edges, r.Others) {
+		in[[2]string{string(r.Tasks[e.Task].ID), string(r.Agents[e.Agent].Agent)}] = true
+	}
+	ledger.SortSets(all)
+	barred := map[string]int{} // of each task: agents where it may not go
+	return slices.DeleteFunc(all, func(s ledger.Set) bool {
+		if s.Toll < 0 {
+			return !in[[2]string{s.Task, s.Agent}]
+		}
+		barred[s.Task]++
+		return !in[[2]string{s.Task}] || barred[s.Task] > market.MaxShown
+	})
+}
+
+// Owed is a client's deficit: it wanted and was due so many seconds of slots of late, and did not have them.
+type Owed struct {
+	Client  string
+	Seconds float64
+}
+
+// mostOwed bounds the clients that are named with their deficits.
+const mostOwed = 8
+
+// Owed asks the policy of [Place] what clients are owed whose tasks wait, and names those that are owed most.
+func (r *Room) Owed(waiting iter.Seq[string]) (all []Owed) {
+	guard := r.Of(Place)
+	if !guard.On(r.turn.Now()) {
+		return nil
+	}
+	var items []policy.Item
+	seen := map[policy.ID]bool{}
+	for client := range waiting {
+		if id := policy.IDOf(client); !seen[id] {
+			seen[id] = true
+			items = append(items, policy.Item{Kind: policy.Share, Client: id})
+			all = append(all, Owed{Client: client})
+		}
+	}
+	owed := make([]float64, len(items))
+	guard.Score(r.turn.Now(), items, owed)
+	for i := range all {
+		all[i].Seconds = owed[i]
+	}
+	all = slices.DeleteFunc(all, func(o Owed) bool { return o.Seconds <= 0 })
+	slices.SortFunc(all, func(a, b Owed) int {
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Client, b.Client))
+	})
+	return all[:min(len(all), mostOwed)]
+}

@@ -1,0 +1,126 @@
+// Package report counts what a hub does, for those who look after it.
+package report
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"souk/bus"
+	runtimepolicy "souk/bus/policy"
+	"souk/hub/admission"
+	"souk/hub/forecast"
+	"souk/hub/policy"
+	"souk/hub/quality"
+	"souk/hub/regime"
+	"souk/hub/settle"
+	"souk/ledger"
+	"souk/market"
+)
+
+// Stats counts what a hub did since its start, for reports.
+type Stats struct {
+	admission.Tally
+
+	Rounds  int64
+	Awards  int64
+	Stopped int64 // rounds cleared at posted prices because their solve took too long
+
+	Captured  int64
+	Cost      market.Credits // due to agents
+	Premium   market.Credits // paid beside, the fee included
+	Fee       market.Credits
+	Voids     map[bus.Code]int64 // holds ended without payment, by reason
+	Continued int64              // answers that went on at another agent
+	settle.Counts
+
+	Rejected     int64 // messages that meant nothing here
+	BadAgents    int64 // registrations that cannot be sold under
+	BadPrices    int64 // price cards where a hit costs more than a miss
+	BadSummaries int64
+	Faults       int64 // what must not happen and did
+	OldTreasury  int64 // words of a treasury of an earlier epoch than one that had spoken
+
+	Policies []runtimepolicy.State // runtime policies, by where they are asked
+	Owed     []policy.Owed         // clients that wait, by the policy that shares slots
+
+	Open, Waiting, Holds int // now
+	Trees                forecast.Trees
+	Regime               regime.Stats
+
+	agents map[string]*AgentStats
+	Agents []AgentStats // sorted by name
+}
+
+// AgentStats counts what one agent did.
+type AgentStats struct {
+	Agent      string
+	Model      string
+	Tasks      int64
+	Usage      market.Usage
+	Cost       market.Credits
+	Premium    market.Credits
+	TTFTUS     int64 // sum, of tasks that report it
+	Refused    int64
+	Unanswered int64
+	Failed     int64
+	Expired    int64
+	Dead       int64 // times that nobody listened any more where it had
+	Differing  int64 // claims that the rule did not bear out
+	Judged     int64
+	Quality    float64 // sum of judgements
+	Scores     []quality.Scored
+}
+
+// New has counted nothing.
+func New() Stats {
+	return Stats{Voids: map[bus.Code]int64{}, agents: map[string]*AgentStats{}}
+}
+
+// mostAgents bounds the agents counted one by one; the rest are counted under "".
+const mostAgents = 4096
+
+// Agent returns the counts of an agent.
+func (s *Stats) Agent(id string) *AgentStats {
+	a := s.agents[id]
+	if a == nil {
+		if len(s.agents) >= mostAgents {
+			id = ""
+			if a = s.agents[id]; a != nil {
+				return a
+			}
+		}
+		a = &AgentStats{Agent: id}
+		s.agents[id] = a
+	}
+	return a
+}
+
+// Paid counts a task that was paid.
+func (s *Stats) Paid(a *AgentStats, h *ledger.Hold, c *bus.Completion, cost market.Credits) {
+	s.Captured++
+	s.Cost += cost
+	s.Premium += h.Premium
+	s.Fee += h.Fee
+	a.Model = h.Model
+	a.Tasks++
+	a.Usage.Prompt += c.Usage.Prompt
+	a.Usage.Cached += c.Usage.Cached
+	a.Usage.Output += c.Usage.Output
+	a.Cost += cost
+	a.Premium += h.Premium
+	a.TTFTUS += c.TTFTUS
+}
+
+// Copy returns the counts at this time; scored is how good an agent's answers were found.
+func (s *Stats) Copy(scored func(agent string) []quality.Scored) Stats {
+	x := *s
+	x.Voids, x.agents = maps.Clone(s.Voids), nil
+	x.Agents = make([]AgentStats, 0, len(s.agents))
+	for _, a := range s.agents {
+		x.Agents = append(x.Agents, *a)
+		x.Agents[len(x.Agents)-1].Scores = scored(a.Agent)
+	}
+	slices.SortFunc(x.Agents, func(a, b AgentStats) int { return cmp.Compare(a.Agent, b.Agent) })
+	return x
+}

@@ -1,0 +1,142 @@
+package round
+
+import (
+	"time"
+
+	"souk/hub/estimate"
+	"souk/market"
+)
+
+// Prices hold the state that rounds have learned. Whoever holds rounds keeps them; only [Plan.Clear] changes
+// them.
+type Prices struct {
+	Rates  *market.Rates // of slots, by the rounds on record
+	Kept   *Kept
+	Shares *Shares
+	Slots  []*Slots // of each agent of the snapshot
+}
+
+// Slots holds the prices of an agent's seats by the last plan.
+type Slots struct {
+	Seats []int64 // what one of each of its seats cost
+}
+
+// Plan makes rounds, one after the other: [Plan.Build], [Plan.Clear], [Plan.Apply]. All that it keeps of one
+// for the next is memory, and where the solver may begin.
+type Plan struct {
+	Whole   market.Round // of all who wait, as they came
+	rest    market.Round // what is left of it
+	from    *estimate.Snapshot
+	waiters []estimate.Waiter
+	prices  Prices
+	seats   Seats
+	tolls   Tolls
+	others  Others
+	of      []int32 // of the tasks of the whole: waiters
+	tasks   []int32 // of waiters: these, from 1; 0: none
+	whys    []Why
+	cutter  market.Cutter
+	cleared Cleared
+	last    Quote
+}
+
+// Why says how a round judged a waiter.
+type Why struct {
+	Best    *estimate.Offer // see [Best]
+	Beyond  bool            // the round had no room for the task
+	Planned int32           // the agent at which it has a seat to come, from 1; 0: it has none
+	Weight  market.Credits  // what it is to have there, tolls aside
+}
+
+// Build makes the round of all who wait. The head is what a round is beside those who wait and those who
+// serve. What is fixed before bids is found of every offer; those that are worth their cost, tolls aside, are
+// edges.
+func (p *Plan) Build(head market.Round, from *estimate.Snapshot, waiters []estimate.Waiter,
+	prices Prices) []Why {
+	p.set(from, waiters, len(waiters), prices)
+	w := &p.Whole
+	head.Tasks, head.Agents, head.Edges = w.Tasks[:0], w.Agents[:0], w.Edges[:0]
+	*w = head
+	p.of, p.tasks, p.whys = p.of[:0], p.tasks[:0], p.whys[:0]
+	for i := range waiters {
+		p.whys = append(p.whys, Why{Best: Best(&waiters[i])})
+		p.tasks = append(p.tasks, 0)
+		p.enter(int32(i))
+	}
+	if len(w.Tasks) > 1 {
+		turn := 0
+		for _, k := range prices.Shares.Turns(from.Now, from.Runs, waiters) {
+			if i := p.tasks[k]; i > 0 {
+				w.Tasks[i-1].Turn = min(turn, market.MaxTurn)
+				turn++
+			}
+		}
+	}
+	for k := range from.Agents {
+		seats := p.seats.of(k)
+		if w.Rule.Pricing == market.PricingPosted {
+			seats = seats[:free(seats)]
+		}
+		w.Agents = append(w.Agents, market.Supply{Agent: from.Agents[k].ID, Seats: seats})
+	}
+	return p.whys
+}
+
+// set sets seats for so many tasks, and what slots cost, and would without the client of each waiter.
+func (p *Plan) set(from *estimate.Snapshot, waiters []estimate.Waiter, tasks int, prices Prices) {
+	p.from, p.waiters, p.prices = from, waiters, prices
+	p.seats.set(from, tasks)
+	p.tolls.set(from, prices.Rates)
+	p.others.set(&p.tolls, from, waiters, prices.Rates)
+}
+
+// Best finds the value of each of a waiter's offers. The best is worth most beyond its cost, whatever is
+// charged; nil: there is none.
+func Best(w *estimate.Waiter) (best *estimate.Offer) {
+	for i := range w.Offers {
+		o := &w.Offers[i]
+		if i > 0 && o.Estimate == w.Offers[i-1].Estimate && o.TTFT == w.Offers[i-1].TTFT {
+			o.Value = w.Offers[i-1].Value // of an agent alike
+			continue
+		}
+		o.Value = o.Estimate.Value(w.Terms, w.Waited+o.TTFT, w.Most)
+		if best == nil || o.Bare() > best.Bare() {
+			best = o
+		}
+	}
+	return best
+}
+
+// enter finds what is charged for each of a waiter's offers, and has it be a task of the round, if one is
+// worth its cost.
+func (p *Plan) enter(waiter int32) {
+	r, w, task := &p.Whole, &p.waiters[waiter], market.Task{}
+	others, first := p.others.Without(w.Client), len(r.Edges)
+	var last *estimate.Estimate
+	var keeps market.Stay
+	for i := range w.Offers {
+		o := &w.Offers[i]
+		if o.Estimate != last {
+			last, keeps = o.Estimate, stay(o.Estimate)
+		}
+		toll := p.tolls.Of(o.Agent, keeps)
+		if o.Toll, o.Own = o.Extra-toll, 0; others != nil {
+			o.Own = toll - min(toll, others.Of(o.Agent, keeps))
+		}
+		if o.Bare() >= r.Fee {
+			task.Within = max(task.Within, w.Left-o.Half)
+			r.Edges = append(r.Edges, market.Edge{Task: len(r.Tasks), Agent: int(o.Agent), Value: o.Value,
+				Cost: o.Cost, Toll: o.Toll, Own: o.Own})
+		}
+	}
+	if len(r.Edges) > first {
+		if task.Within >= p.seats.latest {
+			task.Within = 0
+		} else {
+			task.Within = max(task.Within.Truncate(time.Microsecond), time.Microsecond)
+		}
+		task.ID, task.Client, task.Second = w.ID, w.Client, w.Second
+		r.Tasks, p.of = append(r.Tasks, task), append(p.of, waiter)
+		p.tasks[waiter] = int32(len(r.Tasks))
+	}
+}

@@ -1,0 +1,76 @@
+package round
+
+import (
+	"cmp"
+	"time"
+
+	"souk/hub/estimate"
+	"souk/market"
+)
+
+// Inquiry asks what a task would have if it came now.
+type Inquiry struct {
+	Task      estimate.Waiter // as it states its terms
+	Usual     *market.Judged  // those that it had if it said nothing
+	UsualMost market.Credits  // that could be charged by them
+	Fee       market.Credits
+	Waiting   int // tasks that wait
+}
+
+// Quote says what a seat of an agent would give and cost a task.
+type Quote struct {
+	estimate.Offer
+	Wait   time.Duration // for the slot
+	TTFT   time.Duration // with that
+	Price  market.Credits
+	Charge market.Credits // of the toll what is charged, and the fee; at least 0
+	Net    market.Credits // on the usual terms
+	Wins   bool           // on its own
+}
+
+// Ask begins a quote, of the seats that the last plan left and at its prices.
+func (p *Plan) Ask(q *Inquiry, from *estimate.Snapshot, prices Prices) {
+	p.set(from, []estimate.Waiter{q.Task}, q.Waiting+1, prices)
+	p.last = Quote{}
+}
+
+// Quote takes of an agent the seat that is worth most on the usual terms; false: it has none, or the same as
+// the one asked for last. Those who wait take the seats that are sooner; who would come sooner than they pays
+// the slot price.
+func (p *Plan) Quote(q *Inquiry, o *estimate.Offer) (best Quote, ok bool) {
+	if x := &p.last; x.Estimate == o.Estimate && x.Offer.TTFT == o.TTFT && x.Half == o.Half &&
+		q.Waiting == 0 && p.idle(x.Agent) && p.idle(o.Agent) {
+		return best, false
+	}
+	charge := q.Fee + cmp.Or(p.others.Without(q.Task.Client), &p.tolls).Of(o.Agent, stay(o.Estimate))
+	seats, prices := p.seats.of(int(o.Agent)), p.prices.Slots[o.Agent].Seats
+	if q.Waiting == 0 {
+		prices = nil // of those who wanted a slot all have one
+	}
+	for i, seat := range seats {
+		x := Quote{Offer: *o, TTFT: min(market.MaxIn, seat.In+o.TTFT), Charge: charge}
+		if i < len(prices) {
+			x.Price = market.Credits(prices[i])
+		}
+		if seat.Later {
+			x.Wait = seat.In
+		}
+		net := func(terms *market.Judged, most market.Credits) market.Credits {
+			return o.Estimate.Value(terms, x.TTFT, most) - o.Cost - charge - x.Price
+		}
+		x.Net = net(q.Usual, q.UsualMost)
+		wins := best.Wins || net(q.Task.Terms, q.Task.Most) >= 0 && x.TTFT-o.TTFT+o.Half <= q.Task.Left
+		if !ok || x.Net > best.Net {
+			best, ok = x, true
+		}
+		best.Wins = wins
+	}
+	p.last = best
+	return best, ok
+}
+
+// idle reports whether an agent has a free slot that costs nothing. Where nobody waits all such offer one
+// task the same seat.
+func (p *Plan) idle(agent int32) bool {
+	return p.from.Agents[agent].Free > 0 && p.tolls.slots[agent].second == 0
+}

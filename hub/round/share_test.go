@@ -1,0 +1,126 @@
+package round
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"souk/hub/estimate"
+)
+
+// A client that keeps so many slots all along has that share, however short its tasks are; ten seconds after
+// it has ended half of it is left, and after an hour next to nothing. To read it changes nothing.
+func TestShares(t *testing.T) {
+	for _, kept := range []time.Duration{10 * time.Millisecond, time.Second, time.Minute} {
+		var s Shares
+		now := int64(1)
+		for range int(10 * time.Minute / kept) {
+			now += int64(kept)
+			for range 3 {
+				s.Ended(now, "ann", kept)
+			}
+			s.Of(now+int64(time.Second), "ann")
+		}
+		got := s.Of(now, "ann")
+		if most := 3.0; got > most+1e-9 || got < most*.8 {
+			t.Errorf("tasks of %v: a share of %.2f slots, want 3", kept, got)
+		}
+		if half := s.Of(now+int64(lately), "ann"); half < got*.499 || half > got*.501 {
+			t.Errorf("10 s later %.2f of %.2f is left", half, got)
+		}
+		if rest := s.Of(now+int64(time.Hour), "ann"); rest > 0.01*got || s.Of(now, "bob") != 0 {
+			t.Errorf("an hour later %.2f is left, and of who never had a slot %.2f", rest, s.Of(now, "bob"))
+		}
+	}
+}
+
+// Of more clients than are remembered those are that had a slot last.
+func TestSharesAreBounded(t *testing.T) {
+	var s Shares
+	for i := range int64(2 * mostShares) {
+		s.Ended(i, fmt.Sprint("c", i), time.Second)
+	}
+	if got := s.ended.Len(); got > mostShares {
+		t.Errorf("%d clients are remembered", got)
+	}
+	if first, last := s.Of(1, "c0"), s.Of(1, fmt.Sprint("c", 2*mostShares-1)); first > 0 || last == 0 {
+		t.Errorf("the first has %.2f, the last %.2f", first, last)
+	}
+}
+
+// Everybody has a turn, once. Of one client the earliest go first; so they do of clients that have up to half
+// more than the mean; and before those of who has more.
+func TestTurnsOfClients(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 3))
+	overs := 0
+	for range 2000 {
+		var s Shares
+		now := int64(time.Hour)
+		name := func() string { return string(rune('a' + rng.IntN(5))) }
+		for range rng.IntN(20) {
+			s.Ended(now-rng.Int64N(int64(20*time.Second)), name(),
+				time.Duration(rng.Int64N(int64(20*time.Second))))
+		}
+		var running []estimate.Run
+		for first, n := name(), rng.IntN(4); len(running) < n; {
+			running = append(running,
+				estimate.Run{Client: first, For: time.Duration(rng.Int64N(int64(time.Minute)))})
+		}
+		running = append(running, estimate.Run{Client: name(), For: time.Duration(rng.Int64N(int64(lately)))})
+		waiters := make([]estimate.Waiter, rng.IntN(30))
+		share := map[string]float64{}
+		for i := range waiters {
+			client := name()
+			waiters[i] = estimate.Waiter{Client: client,
+				InLine: time.Duration(rng.Int64N(int64(time.Minute)))}
+			share[client] = s.Of(now, client)
+		}
+		for _, x := range running {
+			if _, waits := share[x.Client]; !waits {
+				share[x.Client] = s.Of(now, x.Client)
+			}
+			share[x.Client] += partOf(x.For)
+		}
+		mean := 0.0
+		for _, x := range share {
+			mean += x / float64(len(share))
+		}
+		order := s.Turns(now, running, waiters)
+		all := slices.Clone(order)
+		slices.Sort(all)
+		for i, x := range all {
+			if x != i {
+				t.Fatalf("turns %v of %d tasks", order, len(waiters))
+			}
+		}
+		// what the client of a task has, with those of it before, where that is over the mean
+		over := func(i int) (x float64) {
+			x = share[waiters[i].Client]
+			for j := range waiters {
+				if waiters[j].Client == waiters[i].Client && (waiters[j].InLine > waiters[i].InLine ||
+					waiters[j].InLine == waiters[i].InLine && j < i) {
+					x += partOf(usualService)
+				}
+			}
+			if x <= evenly*mean {
+				return 0
+			}
+			overs++
+			return x
+		}
+		const near = 1e-9 // sums in another order
+		for k := 1; k < len(order); k++ {
+			i, j := order[k-1], order[k]
+			if x, y := over(i), over(j); x > y+near || x > y-near && waiters[i].InLine < waiters[j].InLine {
+				t.Fatalf("%+v, which has %.3f, goes before %+v, which has %.3f", waiters[i], x, waiters[j], y)
+			}
+		}
+	}
+	if overs < 1000 {
+		t.Errorf("%d were over the mean: the test sees little", overs)
+	}
+}

@@ -1,0 +1,124 @@
+package market
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+)
+
+// Ground holds the inputs of a round's tolls, from which the next prices a second are learned, too.
+// Prices and tolls follow from that and from the rounds before: see [Rates]. A round whose slots cost
+// nothing, and of which nobody wants one more, has none: its Loads are nil.
+type Ground struct {
+	At   int64  // Unix milliseconds, at least 0, by a clock that nobody sets: when its tolls were made
+	Lost uint32 // what of a seat to come is lost until it comes, on the mean, of [FullShare]
+	// of those that run something, the agent where a slot costs least: everybody would pay that, so nobody
+	// does; without a name nothing is left off
+	Common  AgentID
+	Service time.Duration // of that agent
+	Loads   []Load        // one for each of Round.Agents
+	Stays   []Stay        // one for each of Round.Edges
+}
+
+// Load is the price of an agent's slot, with its inputs.
+type Load struct {
+	Second  Credits       // what a second of a slot costs, by rounds before
+	Service time.Duration // for which tasks keep a slot, on the mean, in whole milliseconds
+	Running int
+	Spare   bool // the plan leaves a slot free
+}
+
+// Stay is a task's use of an agent. It is left out where slots cost nothing.
+type Stay struct {
+	Service time.Duration // for which it keeps its slot, in whole milliseconds
+	Prefill time.Duration // for which its prompt is computed, in whole steps of [PrefillStep]
+	Mine    int           // tasks of its client that run there
+}
+
+// PrefillStep is the precision of prefills in a record.
+const PrefillStep = 100 * time.Microsecond
+
+// WholeService is a service as a record says it.
+func WholeService(d time.Duration) time.Duration {
+	return max(0, min(d, MaxIn)).Truncate(time.Millisecond)
+}
+
+// WholePrefill is a prefill as a record says it.
+func WholePrefill(d time.Duration) time.Duration { return max(0, min(d, MaxIn)).Truncate(PrefillStep) }
+
+// Toll returns a slot's cost to others, at least 0, at a price a second, less what everybody would pay: for
+// as long as the task keeps it, and keeps those who run there from theirs while its prompt is computed.
+func (s Stay) Toll(second Credits, running int, common Credits) Credits {
+	beside := time.Duration(running) * min(s.Prefill, MaxIn/1024)
+	return min(max(0, PerSecond(second, s.Service+beside)-common), MaxWorth)
+}
+
+// AppendCanonical appends the bytes of a round's ground to b: its loads, a list of: second; service in
+// milliseconds; twice those running, and 1 where a slot is spare. If there are any, at, lost, common string,
+// service in milliseconds follow, and of each edge whose agent's second costs something: service in
+// milliseconds, prefill in steps of 100 us, mine.
+func (g *Ground) AppendCanonical(b []byte, r *Round) []byte {
+	b = appendCount(b, len(g.Loads))
+	if len(g.Loads) == 0 {
+		return b
+	}
+	for _, l := range g.Loads {
+		b = binary.AppendUvarint(b, uint64(l.Second))
+		b = binary.AppendUvarint(b, uint64(l.Service/time.Millisecond))
+		running := 2 * uint64(l.Running)
+		if l.Spare {
+			running++
+		}
+		b = binary.AppendUvarint(b, running)
+	}
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(g.At)), uint64(g.Lost))
+	b = binary.AppendUvarint(appendString(b, string(g.Common)), uint64(g.Service/time.Millisecond))
+	for i, s := range g.Stays {
+		if a := r.Edges[i].Agent; uint(a) < uint(len(g.Loads)) && g.Loads[a].Second > 0 {
+			b = binary.AppendUvarint(b, uint64(s.Service/time.Millisecond))
+			b = binary.AppendUvarint(b, uint64(s.Prefill/PrefillStep))
+			b = binary.AppendUvarint(b, uint64(s.Mine))
+		}
+	}
+	return b
+}
+
+// Ground reads what [Ground.AppendCanonical] wrote of a round.
+func (d *Decoder) Ground(r *Round) (g Ground) {
+	n := d.Count(3)
+	if n > 0 && n != len(r.Agents) {
+		d.Fail("what slots cost is not of the round's agents")
+	}
+	if n == 0 || d.Fault != "" {
+		return g
+	}
+	whole := func(most int64) int64 { // a number of units, at most so many
+		x := d.Uvarint()
+		if x > uint64(most) {
+			d.Fail("a number beyond all bounds")
+			return 0
+		}
+		return int64(x)
+	}
+	span := func(unit time.Duration) time.Duration { return time.Duration(whole(int64(MaxIn/unit))) * unit }
+	g.Loads, g.Stays = make([]Load, n), make([]Stay, len(r.Edges))
+	for i := range g.Loads {
+		l := &g.Loads[i]
+		*l = Load{Second: Credits(whole(int64(MaxWorth))), Service: span(time.Millisecond)}
+		running := whole(2*MaxSlots + 1)
+		l.Running, l.Spare = int(running>>1), running&1 != 0
+	}
+	g.At, g.Lost, g.Common = whole(math.MaxInt64), uint32(whole(FullShare)), AgentID(d.Text())
+	g.Service = span(time.Millisecond)
+	for i := range g.Stays {
+		if a := r.Edges[i].Agent; uint(a) >= uint(n) {
+			d.Fail("an edge to no agent")
+		} else if g.Loads[a].Second > 0 {
+			g.Stays[i] = Stay{span(time.Millisecond), span(PrefillStep), int(whole(MaxSlots))}
+		}
+		if d.Fault != "" {
+			return Ground{}
+		}
+	}
+	return g
+}

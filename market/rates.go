@@ -1,0 +1,174 @@
+package market
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Rates hold the prices of agents' slots as the rounds of a journal taught them. Hub, standby and audit keep
+// one each and come to the same, since nothing moves it but the rounds on record.
+//
+// Prices are learned twice: from a span of [Remembered] and the one before it, which is what is read, and
+// from the span alone, which is read in the next. So nothing of a round is remembered for longer than two
+// spans, and who missed some knows all prices again soon: see [Known].
+type Rates struct {
+	Span   int64            // of the last round that taught something
+	Agents map[AgentID]Rate // those whose slots cost something, or that the last round wanted
+	Fresh  map[AgentID]Rate // the same by the rounds of the span alone
+	Lost   uint32           // as the last ground has it
+}
+
+// Remembered is after what time a price has waned to less than a millionth.
+const Remembered = 20 * time.Second
+
+// wanted is memory for what rounds want.
+var wanted = sync.Pool{New: func() any { return new(wants) }}
+
+func spanOf(at int64) int64 { return at / int64(Remembered/time.Millisecond) }
+
+// Known reports whether prices are known at a time, had nothing been known before the first of two. Where the
+// clock was set back nothing costs anything.
+func Known(first, at int64) bool {
+	spans := spanOf(at) - spanOf(first)
+	return spans < 0 || spans > 1
+}
+
+// at returns the rates that count at a time.
+func (x *Rates) at(at int64) map[AgentID]Rate {
+	switch spanOf(at) - x.Span {
+	case 0:
+		return x.Agents
+	case 1:
+		return x.Fresh
+	}
+	return nil
+}
+
+// Of returns the rate of an agent's slots at a time.
+func (x *Rates) Of(agent AgentID, at int64) Rate { return x.at(at)[agent] }
+
+// Calm reports whether a round needs no ground: its agents' slots cost nothing, and nobody wants one more.
+func (x *Rates) Calm(r *Round, o *Outcome) bool {
+	for i := range r.Agents {
+		if _, known := x.Agents[r.Agents[i].Agent]; known {
+			return false
+		}
+	}
+	if r.Rule.Pricing == PricingPosted {
+		return true
+	}
+	w := wanted.Get().(*wants)
+	defer wanted.Put(w)
+	return !w.planned(r, o, 0, func(int) bool { return false }) ||
+		!slices.ContainsFunc(w.Wants, func(w Want) bool { return w.More > 0 })
+}
+
+// Learn takes in a round that is on record.
+func (x *Rates) Learn(r *Round, o *Outcome, g *Ground) {
+	if len(g.Loads) == 0 || len(g.Loads) != len(r.Agents) {
+		return
+	}
+	if s := spanOf(g.At); s != x.Span {
+		x.Agents, x.Fresh, x.Span = x.at(g.At), nil, s
+	}
+	x.Lost = g.Lost
+	if r.Rule.Pricing == PricingPosted { // nothing is planned
+		return
+	}
+	wants, share := wanted.Get().(*wants), FullShare-min(g.Lost, FullShare)
+	defer wanted.Put(wants)
+	if !wants.planned(r, o, share, func(a int) bool { return g.Loads[a].Spare }) {
+		return
+	}
+	for i, w := range wants.Wants {
+		if a := &r.Agents[i]; len(a.Seats) > 0 {
+			x.Agents = learn(x.Agents, a.Agent, g.At, g.Loads[i].Service, w)
+			x.Fresh = learn(x.Fresh, a.Agent, g.At, g.Loads[i].Service, w)
+		}
+	}
+}
+
+// learn takes in what a round wanted of an agent. Of too many agents all others are forgotten.
+func learn(known map[AgentID]Rate, id AgentID, at int64, service time.Duration, w Want) map[AgentID]Rate {
+	rate, in := known[id]
+	if !in && w.More <= 0 {
+		return known
+	}
+	if known == nil || !in && len(known) == MaxAgents {
+		known = map[AgentID]Rate{}
+	}
+	rate.learn(at, service, w)
+	if known[id] = rate; rate.Price == 0 && rate.Last.More == 0 {
+		delete(known, id)
+	}
+	return known
+}
+
+// ErrRates marks a round whose tolls or prices a second do not follow from the rounds before it.
+var ErrRates = errors.New("not what the rounds before taught")
+
+// Check recomputes what a round says of slots from what the rounds before it taught: what a second of one
+// costs, each toll, and what of it is not charged. set is what policies and the regime charged on an edge, at
+// most 0.
+func (x *Rates) Check(r *Round, o *Outcome, g *Ground, set func(edge int) Credits) error {
+	said := len(g.Loads) > 0
+	if !said && !x.Calm(r, o) {
+		return fmt.Errorf("%w: it does not say what its tolls are made of, and a slot costs something or is "+
+			"wanted", ErrRates)
+	}
+	lowest := x.Of(g.Common, g.At)
+	common := PerSecond(lowest.PriceAt(g.At), g.Service)
+	if said {
+		if k, in := r.place(g.Common); in && (g.Loads[k].Running == 0 || g.Loads[k].Service != g.Service) {
+			return fmt.Errorf("%w: everybody is said to pay agent %s's price for %v, and %d run there for %v",
+				ErrRates, g.Common, g.Service, g.Loads[k].Running, g.Loads[k].Service)
+		}
+		for i := range r.Agents {
+			l, id := &g.Loads[i], r.Agents[i].Agent
+			if want := x.Of(id, g.At).PriceAt(g.At); l.Second != want {
+				return fmt.Errorf("%w: a second at agent %s costs %s, want %s", ErrRates, id, l.Second, want)
+			}
+			here := PerSecond(l.Second, l.Service) // of equal agents it is the first
+			if l.Running > 0 && (here < common || here == common && id < g.Common) {
+				return fmt.Errorf("%w: everybody is said to pay %s at agent %s, and at %s it is %s", ErrRates,
+					common, g.Common, id, here)
+			}
+		}
+	}
+	for i := range r.Edges {
+		e, toll, own := &r.Edges[i], Credits(0), Credits(0)
+		if said {
+			client, rate, stay := r.Tasks[e.Task].Client, x.Of(r.Agents[e.Agent].Agent, g.At), g.Stays[i]
+			l := &g.Loads[e.Agent]
+			toll = stay.Toll(l.Second, l.Running, common)
+			own = toll - min(toll, stay.Toll(rate.Without(g.At, client), max(0, l.Running-stay.Mine),
+				PerSecond(lowest.Without(g.At, client), g.Service)))
+		}
+		if want := set(i) - toll; e.Toll != want || e.Own != own {
+			return fmt.Errorf("%w: task %s on agent %s: toll %s, of which %s is not charged, want %s and %s",
+				ErrRates, r.Tasks[e.Task].ID, r.Agents[e.Agent].Agent, e.Toll, e.Own, want, own)
+		}
+	}
+	return nil
+}
+
+// Validate judges rates that were kept elsewhere.
+func (x *Rates) Validate() error {
+	if x.Lost > FullShare || max(len(x.Agents), len(x.Fresh)) > MaxAgents {
+		return fmt.Errorf("%d agents' slots cost something, %d is lost: out of bounds", len(x.Agents), x.Lost)
+	}
+	for _, known := range [2]map[AgentID]Rate{x.Agents, x.Fresh} {
+		for id, r := range known {
+			if r.At < 0 || r.Price < 0 || r.Price > MaxWorth || r.Last.Others < 0 ||
+				r.Last.More < r.Last.Others || r.Last.More > MaxWorth || len(r.Excess) > mostExcess ||
+				slices.ContainsFunc(r.Excess,
+					func(e Excess) bool { return e.Price <= 0 || e.Price > r.Price }) {
+				return fmt.Errorf("what the slots of agent %s cost is out of bounds", clip(string(id)))
+			}
+		}
+	}
+	return nil
+}

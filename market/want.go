@@ -1,0 +1,128 @@
+package market
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Want measures what one more slot of an agent would have added to a plan.
+type Want struct {
+	More, Others Credits // of all clients, and of all but one
+	Client       string  // that one
+}
+
+// wants measures what one more slot of each agent would have added to the plan of a round.
+type wants struct {
+	Wants []Want
+	By    []int32 // of each agent: whose More that is, a task, or -1
+	Next  []int32 // likewise, of other clients than that one's
+
+	now  []int32   // of each task: the agent where it begins, or -1
+	own  []Credits // likewise: what it has in the plan
+	free []int     // of each agent: free slots that the plan leaves
+}
+
+// of begins with a round in which nobody has a seat yet.
+func (w *wants) of(r *Round) {
+	agents := len(r.Agents)
+	w.Wants, w.By, w.Next = zeroed(w.Wants, agents), resize(w.By, agents), resize(w.Next, agents)
+	w.now, w.own, w.free = resize(w.now, len(r.Tasks)), zeroed(w.own, len(r.Tasks)), zeroed(w.free, agents)
+	for t := range w.now {
+		w.now[t] = -1
+	}
+	for a := range r.Agents {
+		w.By[a], w.Next[a] = -1, -1
+		for _, s := range r.Agents[a].Seats {
+			if !s.Later {
+				w.free[a] += s.Slots
+			}
+		}
+	}
+}
+
+// has says that a task is given a seat, and what it so has: the weight less the slot price, since others have
+// the seat that it leaves. A seat to come counts by share, of [FullShare].
+func (w *wants) has(r *Round, task, agent, seat int, own Credits, share uint32) {
+	if w.own[task] = max(0, own); r.Agents[agent].Seats[seat].Later {
+		w.own[task] = part(w.own[task], int64(share), FullShare)
+		return
+	}
+	w.now[task] = int32(agent)
+	w.free[agent]--
+}
+
+// find finds it: the most that somebody would have at an agent's first seat who has none of now there, less
+// what he has in this plan. Where a slot stays free one more adds nothing, whoever its toll keeps away.
+func (w *wants) find(r *Round) {
+	for i := range r.Edges {
+		e := &r.Edges[i]
+		seats, most := r.Agents[e.Agent].Seats, &w.Wants[e.Agent]
+		if w.free[e.Agent] > 0 || len(seats) == 0 || int(w.now[e.Task]) == e.Agent {
+			continue
+		}
+		x := e.Value - e.Cost - r.Fee - w.own[e.Task]
+		if x <= most.Others { // which is never above the most
+			continue
+		}
+		t, by := &r.Tasks[e.Task], w.By[e.Agent]
+		x -= t.Delay(seats[0].In)
+		switch {
+		case x > most.More:
+			if by >= 0 && t.Client != most.Client {
+				most.Others, w.Next[e.Agent] = most.More, by
+			}
+			most.More, most.Client, w.By[e.Agent] = x, t.Client, int32(e.Task)
+		case x > most.Others && t.Client != most.Client:
+			most.Others, w.Next[e.Agent] = x, int32(e.Task)
+		}
+	}
+}
+
+// planned finds the wants of an outcome's plan; false where that is none of the round's. Where spare
+// says so more slots of an agent stay free than stand in the round.
+func (w *wants) planned(r *Round, o *Outcome, share uint32, spare func(agent int) bool) bool {
+	for i := range r.Edges {
+		if !r.holds(&r.Edges[i]) || i > 0 && compareEdges(r.Edges[i-1], r.Edges[i]) >= 0 {
+			return false
+		}
+	}
+	w.of(r)
+	put := func(task, agent, seat int) bool {
+		i, ok := slices.BinarySearchFunc(r.Edges, Edge{Task: task, Agent: agent}, compareEdges)
+		if !ok || uint(seat) >= uint(len(r.Agents[agent].Seats)) {
+			return false
+		}
+		own := r.Weight(r.Edges[i], seat)
+		k, priced := slices.BinarySearchFunc(o.Prices, [2]int{agent, seat}, func(p SlotPrice, at [2]int) int {
+			return cmp.Or(cmp.Compare(p.Agent, at[0]), cmp.Compare(p.Seat, at[1]))
+		})
+		if priced {
+			own -= min(own, max(0, o.Prices[k].Price))
+		}
+		w.has(r, task, agent, seat, own, share)
+		return true
+	}
+	next := 0
+	for i := range o.Awards {
+		a := &o.Awards[i]
+		for next < len(r.Tasks) && r.Tasks[next].ID < a.Task {
+			next++
+		}
+		agent, ok := r.place(a.Agent)
+		if !ok || next == len(r.Tasks) || r.Tasks[next].ID != a.Task || !put(next, agent, a.Seat) {
+			return false
+		}
+	}
+	for _, p := range o.Planned {
+		if !put(p.Task, p.Agent, p.Seat) {
+			return false
+		}
+	}
+	for a := range w.free {
+		if spare(a) {
+			w.free[a] = max(1, w.free[a])
+		}
+	}
+	w.find(r)
+	return true
+}
