@@ -110,13 +110,13 @@ func TestAForgedPriceIsFound(t *testing.T) {
 }
 
 // What a round taught is found later where it was changed, as what later ones say does not follow from it: a
-// round that is left out, or that says another service, another loss or other bids than it had.
+// round that is left out, or that says other stays, another loss or other bids than it had.
 func TestWhatRoundsTaughtIsFoundLater(t *testing.T) {
 	change := map[string]func(r *ledger.Round) bool{
 		"a round left out": func(r *ledger.Round) bool { *r = ledger.Round{}; return true },
-		"another service": func(r *ledger.Round) bool {
-			for i := range r.Ground.Loads {
-				r.Ground.Loads[i].Service *= 2
+		"another stay": func(r *ledger.Round) bool {
+			for i := range r.Ground.Stays {
+				r.Ground.Stays[i].Service *= 2
 			}
 			return true
 		},
@@ -157,6 +157,7 @@ func TestWhatRoundsTaughtIsFoundLater(t *testing.T) {
 				if i == skip {
 					x := *r
 					x.Round.Edges, x.Ground.Loads = slices.Clone(r.Round.Edges), slices.Clone(r.Ground.Loads)
+					x.Ground.Stays = slices.Clone(r.Ground.Stays)
 					change(&x)
 					r = &x
 				}

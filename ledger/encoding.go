@@ -91,7 +91,7 @@ func appendPart(b []byte, r *Record) []byte {
 		b = slices.Grow(b, 256+32*(len(x.Tasks)+len(x.Edges)+len(x.Others)+len(r.Round.Outcome.Awards)))
 		b = appendSized(b, x.AppendCanonical)
 		b = appendSized(b, r.Round.Outcome.AppendCanonical)
-		b = appendSeen(r.Round.Ground.AppendCanonical(b, x), r.Round.Seen)
+		b = appendSeen(r.Round.Ground.AppendCanonical(b), r.Round.Seen)
 		b = appendWaited(appendSets(b, r.Round.Set), r.Round.Waited)
 	case r.Hold != nil:
 		b = appendHold(b, r.Hold)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
 
 	"souk/market/flow"
 )
@@ -42,10 +43,11 @@ const FullShare = 1 << 16
 
 // Cut solves r and reduces it to what its outcome depends on. It sets Others, to the show best of the edges
 // of each task that is given a slot now that it did not take, and Pruned; everything else is set before. The
-// lists of r are new afterwards, and share no memory with the old ones. share, of [FullShare], is what the
-// weight of a task at a seat to come counts for in Kept.Wants. Under pricing posted, where all clients are
-// served in a line, it is an error.
-func (c *Cutter) Cut(r *Round, share uint32, show int, stop func() bool) (*Kept, error) {
+// lists of r are new afterwards, and share no memory with the old ones. keeps are [Stay.Keeps] of each edge,
+// and share, of [FullShare], is what the weight of a task at a seat to come counts for in Kept.Wants. Under
+// pricing posted, where all clients are served in a line, it is an error.
+func (c *Cutter) Cut(r *Round, keeps []time.Duration, share uint32, show int, stop func() bool) (*Kept,
+	error) {
 	if r.Rule.Pricing == PricingPosted {
 		return nil, fmt.Errorf("market: under pricing %q no round is cut", PricingPosted)
 	}
@@ -70,7 +72,7 @@ func (c *Cutter) Cut(r *Round, share uint32, show int, stop func() bool) (*Kept,
 			k.has(r, t, int(at.agent), int(at.at), k.At[t].Weight-k.At[t].Price, share)
 		}
 	}
-	k.find(r)
+	k.find(r, keeps)
 	if err := c.choose(r, stop); err != nil {
 		return k, err
 	}

@@ -112,7 +112,7 @@ func (p *plans) from(t int, free []byte, out func(t int) bool) Credits {
 
 // moreOf finds how much one more slot at an agent's first seat would have added: to somebody who has none of
 // now there, less what he has, by the places of a plan.
-func (p *plans) moreOf(agent int, share uint32, at []Place, free []Credits,
+func (p *plans) moreOf(agent int, keeps []time.Duration, share uint32, at []Place, free []Credits,
 	of func(Task) bool) (most Credits) {
 	r, idle := p.r, 0
 	for _, s := range r.Agents[agent].Seats {
@@ -128,7 +128,7 @@ func (p *plans) moreOf(agent int, share uint32, at []Place, free []Credits,
 	if idle > 0 {
 		return 0
 	}
-	for _, e := range r.Edges {
+	for i, e := range r.Edges {
 		if e.Agent != agent || !of(r.Tasks[e.Task]) || len(r.Agents[agent].Seats) == 0 {
 			continue
 		}
@@ -143,9 +143,21 @@ func (p *plans) moreOf(agent int, share uint32, at []Place, free []Credits,
 			own = has.Weight - free[e.Task]
 		}
 		late := PerSecond(r.Tasks[e.Task].Second, r.Agents[agent].Seats[0].In)
-		most = max(most, e.Value-late-e.Cost-r.Fee-own)
+		most = max(most, perSecond(e.Value-late-e.Cost-r.Fee-own, keeps[i]))
 	}
 	return most
+}
+
+// keepsOf has the tasks of a round keep slots for a second each; with rng for 0 to 4 s.
+func keepsOf(rng *rand.Rand, r *Round) []time.Duration {
+	keeps := make([]time.Duration, len(r.Edges))
+	for i := range keeps {
+		keeps[i] = time.Second
+		if rng != nil {
+			keeps[i] = time.Duration(rng.IntN(40_000)) * PrefillStep
+		}
+	}
+	return keeps
 }
 
 // Whatever is cut out of a round, what is left has, with the tasks that were cut at their places, the whole
@@ -165,7 +177,8 @@ func TestCutRoundsAreTheWholeOnes(t *testing.T) {
 		r := crowdRound(rng, n)
 		share := uint32(rng.IntN(FullShare + 1))
 		cut := r
-		kept, err := c.Cut(&cut, share, 3, nil)
+		keeps := keepsOf(rng, &r)
+		kept, err := c.Cut(&cut, keeps, share, 3, nil)
 		if err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, n, err)
 		}
@@ -204,7 +217,7 @@ func TestCutRoundsAreTheWholeOnes(t *testing.T) {
 			fail("welfare of the whole is %d", whole.Welfare)
 		}
 		for i := range r.Agents {
-			more := func(of func(Task) bool) Credits { return p.moreOf(i, share, kept.At, free, of) }
+			more := func(of func(Task) bool) Credits { return p.moreOf(i, keeps, share, kept.At, free, of) }
 			if want := more(func(Task) bool { return true }); kept.Wants[i].More != want {
 				fail("one more slot at agent %d would add %d, want %d", i, kept.Wants[i].More, want)
 			}
@@ -397,7 +410,7 @@ func TestCutRoundsAccountForAll(t *testing.T) {
 	for n := range times(2000) {
 		r := crowdRound(rng, n)
 		got, show := r, rng.IntN(4)
-		k, err := c.Cut(&got, FullShare, show, nil)
+		k, err := c.Cut(&got, keepsOf(nil, &got), FullShare, show, nil)
 		if err == nil {
 			err = got.Validate()
 		}
@@ -507,7 +520,7 @@ func TestCutCrowdsAreTheWholeOnes(t *testing.T) {
 			[]int64{0, 3, 20, 20_000}[n%4])
 		r.Rule.Clarke = []string{ClarkeTask, ClarkeClient}[n/4%2]
 		cut := r
-		kept, err := c.Cut(&cut, FullShare, 0, nil)
+		kept, err := c.Cut(&cut, keepsOf(nil, &cut), FullShare, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

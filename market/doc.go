@@ -85,10 +85,11 @@
 //   - forecasts of when seats come, and of first tokens, are the hub's. A client that knows better has
 //     another value for a seat to come than the one that is counted for it
 //   - a seat to come is not paid. What a task says while it waits moves what others are charged meanwhile,
-//     and the prices by which later tolls are made. One that is cancelled before the next plan moves no
-//     price (TestDecoysThatAreCancelled); one that stays for several does: six, worth thousands of times
-//     the others', there for 50 ms of each 700, raised what these pay by half where slots were short, and
-//     one in 24 of them was served, and paid
+//     and the prices by which later tolls are made. Six tasks worth thousands of times the others', cancelled
+//     after 5 ms of each 700, raised what these pay by a third where slots were short, after 60 ms by six
+//     tenths; one in 17 and one in 6 of them was served, and paid (TestDecoysThatAreCancelled). A price that
+//     two plans in a row must have wanted is not moved by the first, and is by the second; it cost everybody
+//     1 % of welfare near capacity
 //   - part of a toll is charged to nobody. A client that is seen in one round only, and has no other tasks
 //     that would bear it, can gain by overstating its worth
 //   - owners move how long their agents serve, and so their seats and tolls
@@ -149,7 +150,8 @@
 // not charged, makes lying pay.
 //
 // The price of a second of a slot is learned from the rounds on record, and from nothing else: from what one
-// more slot of each agent would have added to their plans (Want), so far as that stands in them. A Cutter
+// more slot of each agent would have added to their plans (Want), for each second that whoever had it would
+// keep slots from others (Stay.Keeps), so far as that stands in them. A Cutter
 // leaves in a round who would have had most of it where somebody begins, and who of other clients. Hub,
 // standby and audit keep the same Rates, in whole numbers. A round says what its tolls are made of (Ground),
 // and Check of Rates recomputes each price, each toll and what of it is not charged.

@@ -28,7 +28,7 @@ type Load struct {
 	Spare   bool // the plan leaves a slot free
 }
 
-// Stay is a task's use of an agent. It is left out where slots cost nothing.
+// Stay is a task's use of an agent.
 type Stay struct {
 	Service time.Duration // for which it keeps its slot, in whole milliseconds
 	Prefill time.Duration // for which its prompt is computed, in whole steps of [PrefillStep]
@@ -46,18 +46,22 @@ func WholeService(d time.Duration) time.Duration {
 // WholePrefill is a prefill as a record says it.
 func WholePrefill(d time.Duration) time.Duration { return max(0, min(d, MaxIn)).Truncate(PrefillStep) }
 
-// Toll returns a slot's cost to others, at least 0, at a price a second, less what everybody would pay: for
-// as long as the task keeps it, and keeps those who run there from theirs while its prompt is computed.
+// Keeps returns the time for which a task keeps slots from others: its own, and those of all who run there
+// while its prompt is computed.
+func (s Stay) Keeps(running int) time.Duration {
+	return s.Service + time.Duration(running)*min(s.Prefill, MaxIn/1024)
+}
+
+// Toll returns a slot's cost to others, at least 0, at a price a second, less what everybody would pay.
 func (s Stay) Toll(second Credits, running int, common Credits) Credits {
-	beside := time.Duration(running) * min(s.Prefill, MaxIn/1024)
-	return min(max(0, PerSecond(second, s.Service+beside)-common), MaxWorth)
+	return min(max(0, PerSecond(second, s.Keeps(running))-common), MaxWorth)
 }
 
 // AppendCanonical appends the bytes of a round's ground to b: its loads, a list of: second; service in
 // milliseconds; twice those running, and 1 where a slot is spare. If there are any, at, lost, common string,
-// service in milliseconds follow, and of each edge whose agent's second costs something: service in
-// milliseconds, prefill in steps of 100 us, mine.
-func (g *Ground) AppendCanonical(b []byte, r *Round) []byte {
+// service in milliseconds follow, and of each edge: service in milliseconds, prefill in steps of 100 us,
+// mine.
+func (g *Ground) AppendCanonical(b []byte) []byte {
 	b = appendCount(b, len(g.Loads))
 	if len(g.Loads) == 0 {
 		return b
@@ -73,12 +77,10 @@ func (g *Ground) AppendCanonical(b []byte, r *Round) []byte {
 	}
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(g.At)), uint64(g.Lost))
 	b = binary.AppendUvarint(appendString(b, string(g.Common)), uint64(g.Service/time.Millisecond))
-	for i, s := range g.Stays {
-		if a := r.Edges[i].Agent; uint(a) < uint(len(g.Loads)) && g.Loads[a].Second > 0 {
-			b = binary.AppendUvarint(b, uint64(s.Service/time.Millisecond))
-			b = binary.AppendUvarint(b, uint64(s.Prefill/PrefillStep))
-			b = binary.AppendUvarint(b, uint64(s.Mine))
-		}
+	for _, s := range g.Stays {
+		b = binary.AppendUvarint(b, uint64(s.Service/time.Millisecond))
+		b = binary.AppendUvarint(b, uint64(s.Prefill/PrefillStep))
+		b = binary.AppendUvarint(b, uint64(s.Mine))
 	}
 	return b
 }
@@ -111,11 +113,7 @@ func (d *Decoder) Ground(r *Round) (g Ground) {
 	g.At, g.Lost, g.Common = whole(math.MaxInt64), uint32(whole(FullShare)), AgentID(d.Text())
 	g.Service = span(time.Millisecond)
 	for i := range g.Stays {
-		if a := r.Edges[i].Agent; uint(a) >= uint(n) {
-			d.Fail("an edge to no agent")
-		} else if g.Loads[a].Second > 0 {
-			g.Stays[i] = Stay{span(time.Millisecond), span(PrefillStep), int(whole(MaxSlots))}
-		}
+		g.Stays[i] = Stay{span(time.Millisecond), span(PrefillStep), int(whole(MaxSlots))}
 		if d.Fault != "" {
 			return Ground{}
 		}

@@ -10,7 +10,6 @@ import (
 type Rate struct {
 	Price  Credits  // a second, when it was learned last
 	At     int64    // Unix milliseconds: then
-	Last   Want     // of the round then, a second
 	Excess []Excess // clients without whom the price were lower
 }
 
@@ -65,13 +64,11 @@ func part(c Credits, n, of int64) Credits {
 	return Credits(q)
 }
 
-// towards moves a mean to x, in a second half of the way, and after each second more half of the rest: so a
-// plan that wants nothing leaves a price as it is read.
+// towards moves a mean to x. The mean wanes as it does for whoever reads it, so a plan that wants nothing
+// leaves a price as it is read. x counts by the time since, and by a second at most: one plan moves a price
+// no more than half of the way, however long there was none before.
 func towards(mean, x Credits, dt int64) Credits {
-	if x >= mean {
-		return x - waned(x-mean, dt)
-	}
-	return x + waned(mean-x, dt) // rounded down: a nano-credit would stay for ever
+	return waned(mean, dt) + x - waned(x, min(dt, learns))
 }
 
 // without returns what one more slot would have added had a client not been there.
@@ -82,15 +79,8 @@ func (w *Want) without(client string) Credits {
 	return w.More
 }
 
-// second divides a want by the time for which tasks keep a slot.
-func (w *Want) second(service time.Duration) Want {
-	return Want{perSecond(w.More, service), perSecond(min(w.More, w.Others), service), w.Client}
-}
-
-// learn takes in what one more slot would have added to the plan of a round. The price moves to what this
-// plan and the last one on record would have had of it: who is there for one plan, and cancelled before the
-// next, moves nothing.
-func (r *Rate) learn(at int64, service time.Duration, want Want) {
+// learn takes in what one more slot would have added to the plan of a round.
+func (r *Rate) learn(at int64, w Want) {
 	if at < r.At {
 		*r = Rate{} // the clock was set back: see PriceAt
 	}
@@ -99,27 +89,17 @@ func (r *Rate) learn(at int64, service time.Duration, want Want) {
 		dt = 0
 	}
 	r.At = at
-	w := want.second(service)
-	both := min(w.More, r.Last.More)
-	r.Price = towards(r.Price, both, dt)
-	less := func(client string) Credits {
-		return both - min(w.without(client), r.Last.without(client))
-	}
-	kept, known := r.Excess[:0], [2]bool{}
+	r.Price = towards(r.Price, w.More, dt)
+	kept, known := r.Excess[:0], false
 	for _, x := range r.Excess {
-		known[0], known[1] = known[0] || x.Client == w.Client, known[1] || x.Client == r.Last.Client
-		if x.Price = min(towards(x.Price, less(x.Client), dt), r.Price); x.Price > 0 {
+		known = known || x.Client == w.Client
+		if x.Price = min(towards(x.Price, w.More-w.without(x.Client), dt), r.Price); x.Price > 0 {
 			kept = append(kept, x)
 		}
 	}
-	r.Excess = kept
-	if !known[0] {
-		r.owe(Excess{w.Client, min(towards(0, less(w.Client), dt), r.Price)})
+	if r.Excess = kept; !known {
+		r.owe(Excess{w.Client, min(towards(0, w.More-w.Others, dt), r.Price)})
 	}
-	if last := r.Last.Client; !known[1] && last != w.Client {
-		r.owe(Excess{last, min(towards(0, less(last), dt), r.Price)})
-	}
-	r.Last = w
 }
 
 // owe remembers a client that moves the price. Of too many who moved it least counts with the others.
@@ -140,6 +120,14 @@ func (r *Rate) owe(x Excess) {
 	if r.Excess[least].Price < x.Price {
 		r.Excess[least] = x
 	}
+}
+
+// above reports whether an amount is more than so much a second for a time, without the time that it takes to
+// divide.
+func above(c, second Credits, of time.Duration) bool {
+	hi, lo := bits.Mul64(uint64(max(0, c)), uint64(time.Second))
+	least, low := bits.Mul64(uint64(max(0, second)), uint64(max(of, time.Millisecond)))
+	return hi > least || hi == least && lo > low
 }
 
 // perSecond divides an amount by a time in seconds, at most [MaxWorth].

@@ -16,27 +16,82 @@ func TestAPlanThatWantsNothingRaisesNoPrice(t *testing.T) {
 		now := time.Hour.Milliseconds()
 		for range 3 {
 			now += int64(1000)
-			r.learn(now, time.Second, Want{Credit, 0, "ann"})
+			r.learn(now, Want{Credit, 0, "ann"})
 		}
 		now += idle.Milliseconds()
 		before := r.PriceAt(now)
-		r.learn(now, time.Second, Want{})
+		r.learn(now, Want{})
 		if after := r.PriceAt(now); after > before {
 			t.Errorf("after %v a second costs %s, and %s once a plan wanted nothing", idle, before, after)
 		}
 	}
 }
 
-// Without one of two clients that want a slot in turn no two plans in a row want it, and it costs nothing.
+// Of two clients that want a slot in turn each is to blame for about half of its price.
 func TestOneOfTwoInTurn(t *testing.T) {
 	var r Rate
 	now := int64(1)
 	for i := range 400 {
 		now += int64(100)
-		r.learn(now, time.Second, Want{Credit, 0, string(rune('a' + i%2))})
+		r.learn(now, Want{Credit, 0, string(rune('a' + i%2))})
 	}
-	if p := r.Without(now, "a"); p > 0 {
-		t.Errorf("a second costs %s, and %s without one of the two", r.PriceAt(now), p)
+	for _, client := range []string{"a", "b"} {
+		whole, less := r.PriceAt(now), r.Without(now, client)
+		if less < whole*2/5 || less > whole*3/5 {
+			t.Errorf("a second costs %s, and %s without client %s", whole, less, client)
+		}
+	}
+}
+
+// One plan moves a price no more than half of the way to what it wants, however long there was none before:
+// who is there for it, and cancelled before the next, makes nothing dearer than that, for a second.
+func TestOnePlanMovesAPriceHalfOfTheWay(t *testing.T) {
+	for _, idle := range []int64{1, 100, 1000, 5000, 3_600_000} {
+		var r Rate
+		now := int64(1)
+		r.learn(now, Want{Credit, 0, "ann"})
+		if p := r.PriceAt(now); p > 0 {
+			t.Errorf("a first plan costs %s a second at once", p)
+		}
+		now += idle
+		before := r.PriceAt(now)
+		r.learn(now, Want{3 * Credit, 0, "bob"})
+		after := r.PriceAt(now)
+		if most := before + (3*Credit-before)/2 + 1; after > most || after <= before {
+			t.Errorf("after %d ms one plan moves %s to %s, want more, and at most %s", idle, before, after, most)
+		}
+		if less := r.Without(now, "bob"); less > before {
+			t.Errorf("without its only task a second costs %s, and %s before it", less, before)
+		}
+	}
+}
+
+// Nobody is kept out by what he alone would pay for his own slot: whoever keeps slots for longer than others
+// makes a second no dearer than it is worth to him, however long he is left.
+func TestNobodyOutbidsHimself(t *testing.T) {
+	const running = 8
+	light, heavy := Stay{Service: time.Second}, Stay{Service: 2 * time.Second, Prefill: time.Second}
+	r := Round{
+		Rule: taskRule, Tasks: []Task{{ID: "heavy", Client: "ann"}, {ID: "light", Client: "bob"}},
+		Agents: []Supply{{Agent: "a", Seats: []Seat{{Slots: 1}}}},
+		Edges:  []Edge{{Task: 0, Value: Credit / 10}, {Task: 1, Value: Credit / 5}},
+	}
+	o, err := Clear(r)
+	if err != nil || len(o.Awards) != 1 || o.Awards[0].Task != "light" {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	rates, at := Rates{}, int64(1)
+	for range 100 {
+		at += 500
+		rates.Learn(&r, &o, &Ground{At: at, Stays: []Stay{heavy, light},
+			Loads: []Load{{Second: rates.Of("a", at).PriceAt(at), Service: time.Second, Running: running}}})
+		toll := heavy.Toll(rates.Of("a", at).PriceAt(at), running, 0)
+		if toll > r.Edges[0].Value {
+			t.Fatalf("it is worth %s, and would be charged %s", r.Edges[0].Value, toll)
+		}
+	}
+	if toll := heavy.Toll(rates.Of("a", at).PriceAt(at), running, 0); toll < r.Edges[0].Value*9/10 {
+		t.Errorf("it is worth %s, would be charged %s, and nobody else makes it cheaper", r.Edges[0].Value, toll)
 	}
 }
 
@@ -46,10 +101,10 @@ func TestTimesFarApart(t *testing.T) {
 	times := []int64{math.MinInt64, -1, 0, 1, 1_800_000_000_000, math.MaxInt64}
 	for _, learned := range times {
 		for _, at := range times {
-			b := (&Ground{At: learned, Loads: make([]Load, 1)}).AppendCanonical(nil, &r)
+			b := (&Ground{At: learned, Loads: make([]Load, 1)}).AppendCanonical(nil)
 			d := Decoder{Data: b}
 			g := d.Ground(&r)
-			b = (&Ground{At: at, Loads: make([]Load, 1)}).AppendCanonical(nil, &r)
+			b = (&Ground{At: at, Loads: make([]Load, 1)}).AppendCanonical(nil)
 			e := Decoder{Data: b}
 			later := e.Ground(&r)
 			if d.Fault != "" || e.Fault != "" {
@@ -71,8 +126,8 @@ func FuzzRate(f *testing.F) {
 		var r Rate
 		now := int64(1)
 		for range 4 {
-			more := Credits(max(0, more))
-			r.learn(now, time.Duration(service), Want{more, max(0, min(more, Credits(others))), "c"})
+			more := Credits(max(0, min(more, int64(MaxWorth))))
+			r.learn(now, Want{more, max(0, min(more, Credits(others))), "c"})
 			rates := Rates{Agents: map[AgentID]Rate{"a": r}}
 			if err := rates.Validate(); err != nil {
 				t.Fatal(err)
@@ -100,7 +155,7 @@ func TestPricesEnd(t *testing.T) {
 	now := int64(1)
 	for i := range 2 * mostExcess {
 		now += learns
-		r.learn(now, time.Second, Want{Credits(1000 + 1000*i), 0, fmt.Sprint("c", i)})
+		r.learn(now, Want{Credits(1000 + 1000*i), 0, fmt.Sprint("c", i)})
 	}
 	last := fmt.Sprint("c", 2*mostExcess-1)
 	if r.Without(now, last) == r.PriceAt(now) || len(r.Excess) > mostExcess {
@@ -108,7 +163,7 @@ func TestPricesEnd(t *testing.T) {
 	}
 	for range 200 {
 		now += learns
-		r.learn(now, time.Second, Want{})
+		r.learn(now, Want{})
 	}
 	if p := r.PriceAt(now); p != 0 || len(r.Excess) > 0 {
 		t.Errorf("after minutes without a wish a second costs %s, and %d clients are to blame", p, len(r.Excess))

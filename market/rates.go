@@ -62,13 +62,14 @@ func (x *Rates) Calm(r *Round, o *Outcome) bool {
 	}
 	w := wanted.Get().(*wants)
 	defer wanted.Put(w)
-	return !w.planned(r, o, 0, func(int) bool { return false }) ||
+	w.keep = zeroed(w.keep, len(r.Edges)) // whether one more is wanted depends on no time
+	return !w.planned(r, o, w.keep, 0, func(int) bool { return false }) ||
 		!slices.ContainsFunc(w.Wants, func(w Want) bool { return w.More > 0 })
 }
 
 // Learn takes in a round that is on record.
 func (x *Rates) Learn(r *Round, o *Outcome, g *Ground) {
-	if len(g.Loads) == 0 || len(g.Loads) != len(r.Agents) {
+	if len(g.Loads) == 0 || len(g.Loads) != len(r.Agents) || len(g.Stays) != len(r.Edges) {
 		return
 	}
 	if s := spanOf(g.At); s != x.Span {
@@ -80,19 +81,25 @@ func (x *Rates) Learn(r *Round, o *Outcome, g *Ground) {
 	}
 	wants, share := wanted.Get().(*wants), FullShare-min(g.Lost, FullShare)
 	defer wanted.Put(wants)
-	if !wants.planned(r, o, share, func(a int) bool { return g.Loads[a].Spare }) {
+	wants.keep = wants.keep[:0]
+	for i, e := range r.Edges {
+		if !r.holds(&e) {
+			return
+		}
+		wants.keep = append(wants.keep, g.Stays[i].Keeps(g.Loads[e.Agent].Running))
+	}
+	if !wants.planned(r, o, wants.keep, share, func(a int) bool { return g.Loads[a].Spare }) {
 		return
 	}
 	for i, w := range wants.Wants {
 		if a := &r.Agents[i]; len(a.Seats) > 0 {
-			x.Agents = learn(x.Agents, a.Agent, g.At, g.Loads[i].Service, w)
-			x.Fresh = learn(x.Fresh, a.Agent, g.At, g.Loads[i].Service, w)
+			x.Agents, x.Fresh = learn(x.Agents, a.Agent, g.At, w), learn(x.Fresh, a.Agent, g.At, w)
 		}
 	}
 }
 
 // learn takes in what a round wanted of an agent. Of too many agents all others are forgotten.
-func learn(known map[AgentID]Rate, id AgentID, at int64, service time.Duration, w Want) map[AgentID]Rate {
+func learn(known map[AgentID]Rate, id AgentID, at int64, w Want) map[AgentID]Rate {
 	rate, in := known[id]
 	if !in && w.More <= 0 {
 		return known
@@ -100,8 +107,8 @@ func learn(known map[AgentID]Rate, id AgentID, at int64, service time.Duration, 
 	if known == nil || !in && len(known) == MaxAgents {
 		known = map[AgentID]Rate{}
 	}
-	rate.learn(at, service, w)
-	if known[id] = rate; rate.Price == 0 && rate.Last.More == 0 {
+	rate.learn(at, w)
+	if known[id] = rate; rate.Price == 0 && w.More <= 0 {
 		delete(known, id)
 	}
 	return known
@@ -162,8 +169,7 @@ func (x *Rates) Validate() error {
 	}
 	for _, known := range [2]map[AgentID]Rate{x.Agents, x.Fresh} {
 		for id, r := range known {
-			if r.At < 0 || r.Price < 0 || r.Price > MaxWorth || r.Last.Others < 0 ||
-				r.Last.More < r.Last.Others || r.Last.More > MaxWorth || len(r.Excess) > mostExcess ||
+			if r.At < 0 || r.Price < 0 || r.Price > MaxWorth || len(r.Excess) > mostExcess ||
 				slices.ContainsFunc(r.Excess,
 					func(e Excess) bool { return e.Price <= 0 || e.Price > r.Price }) {
 				return fmt.Errorf("what the slots of agent %s cost is out of bounds", clip(string(id)))

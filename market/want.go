@@ -3,9 +3,10 @@ package market
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
-// Want measures what one more slot of an agent would have added to a plan.
+// Want measures what one more slot of an agent would have added to a plan, a second of it.
 type Want struct {
 	More, Others Credits // of all clients, and of all but one
 	Client       string  // that one
@@ -20,6 +21,7 @@ type wants struct {
 	now  []int32   // of each task: the agent where it begins, or -1
 	own  []Credits // likewise: what it has in the plan
 	free []int     // of each agent: free slots that the plan leaves
+	keep []time.Duration
 }
 
 // of begins with a round in which nobody has a seat yet.
@@ -52,8 +54,10 @@ func (w *wants) has(r *Round, task, agent, seat int, own Credits, share uint32) 
 }
 
 // find finds it: the most that somebody would have at an agent's first seat who has none of now there, less
-// what he has in this plan. Where a slot stays free one more adds nothing, whoever its toll keeps away.
-func (w *wants) find(r *Round) {
+// what he has in this plan, for each second of slots that he keeps. By a mean service who keeps slots for
+// longer would have made a second so dear that he was kept out, and so made it dearer still. Where a slot
+// stays free one more adds nothing, whoever its toll keeps away. keeps are [Stay.Keeps] of each edge.
+func (w *wants) find(r *Round, keeps []time.Duration) {
 	for i := range r.Edges {
 		e := &r.Edges[i]
 		seats, most := r.Agents[e.Agent].Seats, &w.Wants[e.Agent]
@@ -61,11 +65,11 @@ func (w *wants) find(r *Round) {
 			continue
 		}
 		x := e.Value - e.Cost - r.Fee - w.own[e.Task]
-		if x <= most.Others { // which is never above the most
+		if !above(x, most.Others, keeps[i]) { // which is never above the most
 			continue
 		}
 		t, by := &r.Tasks[e.Task], w.By[e.Agent]
-		x -= t.Delay(seats[0].In)
+		x = perSecond(x-t.Delay(seats[0].In), keeps[i])
 		switch {
 		case x > most.More:
 			if by >= 0 && t.Client != most.Client {
@@ -78,9 +82,10 @@ func (w *wants) find(r *Round) {
 	}
 }
 
-// planned finds the wants of an outcome's plan; false where that is none of the round's. Where spare
-// says so more slots of an agent stay free than stand in the round.
-func (w *wants) planned(r *Round, o *Outcome, share uint32, spare func(agent int) bool) bool {
+// planned finds the wants of an outcome's plan, as find does; false where that is none of the round's. Where
+// spare says so more slots of an agent stay free than stand in the round.
+func (w *wants) planned(r *Round, o *Outcome, keeps []time.Duration, share uint32,
+	spare func(agent int) bool) bool {
 	for i := range r.Edges {
 		if !r.holds(&r.Edges[i]) || i > 0 && compareEdges(r.Edges[i-1], r.Edges[i]) >= 0 {
 			return false
@@ -123,6 +128,6 @@ func (w *wants) planned(r *Round, o *Outcome, share uint32, spare func(agent int
 			w.free[a] = max(1, w.free[a])
 		}
 	}
-	w.find(r)
+	w.find(r, keeps)
 	return true
 }

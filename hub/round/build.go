@@ -32,8 +32,9 @@ type Plan struct {
 	seats   Seats
 	tolls   Tolls
 	others  Others
-	of      []int32 // of the tasks of the whole: waiters
-	tasks   []int32 // of waiters: these, from 1; 0: none
+	keeps   []time.Duration // of the edges of the whole
+	of      []int32         // of its tasks: waiters
+	tasks   []int32         // of waiters: these, from 1; 0: none
 	whys    []Why
 	cutter  market.Cutter
 	cleared Cleared
@@ -57,7 +58,7 @@ func (p *Plan) Build(head market.Round, from *estimate.Snapshot, waiters []estim
 	w := &p.Whole
 	head.Tasks, head.Agents, head.Edges = w.Tasks[:0], w.Agents[:0], w.Edges[:0]
 	*w = head
-	p.of, p.tasks, p.whys = p.of[:0], p.tasks[:0], p.whys[:0]
+	p.keeps, p.of, p.tasks, p.whys = p.keeps[:0], p.of[:0], p.tasks[:0], p.whys[:0]
 	for i := range waiters {
 		p.whys = append(p.whys, Why{Best: Best(&waiters[i])})
 		p.tasks = append(p.tasks, 0)
@@ -113,20 +114,21 @@ func (p *Plan) enter(waiter int32) {
 	r, w, task := &p.Whole, &p.waiters[waiter], market.Task{}
 	others, first := p.others.Without(w.Client), len(r.Edges)
 	var last *estimate.Estimate
-	var keeps market.Stay
+	var stays market.Stay
 	for i := range w.Offers {
 		o := &w.Offers[i]
 		if o.Estimate != last {
-			last, keeps = o.Estimate, stay(o.Estimate)
+			last, stays = o.Estimate, stay(o.Estimate)
 		}
-		toll := p.tolls.Of(o.Agent, keeps)
+		toll := p.tolls.Of(o.Agent, stays)
 		if o.Toll, o.Own = o.Extra-toll, 0; others != nil {
-			o.Own = toll - min(toll, others.Of(o.Agent, keeps))
+			o.Own = toll - min(toll, others.Of(o.Agent, stays))
 		}
 		if o.Bare() >= r.Fee {
 			task.Within = max(task.Within, w.Left-o.Half)
 			r.Edges = append(r.Edges, market.Edge{Task: len(r.Tasks), Agent: int(o.Agent), Value: o.Value,
 				Cost: o.Cost, Toll: o.Toll, Own: o.Own})
+			p.keeps = append(p.keeps, stays.Keeps(p.tolls.slots[o.Agent].running))
 		}
 	}
 	if len(r.Edges) > first {

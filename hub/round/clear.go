@@ -35,7 +35,7 @@ func (p *Plan) Clear(learn bool, out, most int, stop func() bool) (*Cleared, err
 		return c, p.posted(out, most)
 	}
 	p.rest = p.Whole
-	k, err := p.cutter.Cut(&p.rest, p.prices.Kept.Share(), shown, stop)
+	k, err := p.cutter.Cut(&p.rest, p.keeps, p.prices.Kept.Share(), shown, stop)
 	if err == nil {
 		if learn {
 			for i, x := range p.prices.Slots {
@@ -106,9 +106,6 @@ func (p *Plan) ground() (g market.Ground) {
 		runs[estimate.Run{Agent: p.from.Runs[i].Agent, Client: p.from.Runs[i].Client}]++
 	}
 	for i, e := range r.Edges {
-		if g.Loads[e.Agent].Second == 0 {
-			continue
-		}
 		at, w := c.Agents[e.Agent], &p.waiters[c.Tasks[e.Task]]
 		k, _ := slices.BinarySearchFunc(w.Offers, at,
 			func(o estimate.Offer, agent int32) int { return cmp.Compare(o.Agent, agent) })
