@@ -95,14 +95,14 @@ func (ws *workspace) checkAssigned(r *Round, o *Outcome) error {
 // up each weight by itself, of value, what the time costs, cost, toll and fee. So a mistake in what the
 // solver read shows as an outcome that is not the round's.
 func (l *layout) weigh(r *Round) {
-	l.seats, l.first, l.slots, l.off = l.seats[:0], l.first[:0], l.slots[:0], l.off[:0]
+	l.seats, l.first, l.slots, l.later, l.off = l.seats[:0], l.first[:0], l.slots[:0], l.later[:0], l.off[:0]
 	most := 1
 	for i := range r.Agents {
 		seats := r.Agents[i].Seats
 		l.first, most = append(l.first, int32(len(l.seats))), max(most, len(seats))
 		for k := range seats {
 			l.seats = append(l.seats, seat{int32(i), int32(k)})
-			l.slots = append(l.slots, int32(seats[k].Slots))
+			l.slots, l.later = append(l.slots, int32(seats[k].Slots)), append(l.later, seats[k].Later)
 		}
 	}
 	l.first = append(l.first, int32(len(l.seats)))
@@ -223,7 +223,7 @@ func (l *layout) seated(r *Round, task, agent, at int, later bool) (int32, Edge,
 	switch {
 	case !ok:
 		return 0, Edge{}, fmt.Errorf("no such edge to %s in the round, or one that loses", r.Agents[agent].Agent)
-	case l.later(r, s) != later:
+	case l.later[s] != later:
 		return 0, Edge{}, fmt.Errorf("seat %d of %s: awards are of seats that are free, plans of those to come", at,
 			r.Agents[agent].Agent)
 	}

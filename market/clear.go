@@ -23,6 +23,7 @@ type layout struct {
 	weight []int64
 	edge   []int32 // index into Round.Edges
 	slots  []int32
+	later  []bool
 	delay  []int64   // what waiting for each seat costs
 	second []Credits // of every agent: a task whose second costs so much
 }
@@ -83,12 +84,13 @@ func (l *layout) delays(r *Round, e *Edge) []int64 {
 
 // place numbers the seats of all agents.
 func (l *layout) place(r *Round) {
-	l.seats, l.first, l.slots, l.second = l.seats[:0], l.first[:0], l.slots[:0], l.second[:0]
+	l.seats, l.slots, l.later = l.seats[:0], l.slots[:0], l.later[:0]
+	l.first, l.second = l.first[:0], l.second[:0]
 	for i := range r.Agents {
 		l.first, l.second = append(l.first, int32(len(l.seats))), append(l.second, -1)
 		for k, s := range r.Agents[i].Seats {
 			l.seats = append(l.seats, seat{int32(i), int32(k)})
-			l.slots = append(l.slots, int32(s.Slots))
+			l.slots, l.later = append(l.slots, int32(s.Slots)), append(l.later, s.Later)
 		}
 	}
 	l.first = append(l.first, int32(len(l.seats)))
@@ -233,7 +235,7 @@ func (ws *workspace) outcome(r *Round, second []int64) Outcome {
 func (l *layout) award(r *Round, o *Outcome, match []int32, price []int64) {
 	served := 0
 	for _, a := range match {
-		if a >= 0 && !l.later(r, a) {
+		if a >= 0 && !l.later[a] {
 			served++
 		}
 	}
@@ -250,7 +252,7 @@ func (l *layout) award(r *Round, o *Outcome, match []int32, price []int64) {
 		}
 		at := l.seats[a]
 		o.Welfare += r.Weight(e, int(at.at))
-		if l.later(r, a) {
+		if l.later[a] {
 			o.Planned = append(o.Planned, Planned{t, int(at.agent), int(at.at)})
 			continue
 		}
@@ -260,12 +262,6 @@ func (l *layout) award(r *Round, o *Outcome, match []int32, price []int64) {
 		}
 		o.Awards = append(o.Awards, r.award(e, at, slot))
 	}
-}
-
-// later reports whether a seat is to come.
-func (l *layout) later(r *Round, a int32) bool {
-	at := l.seats[a]
-	return r.Agents[at.agent].Seats[at.at].Later
 }
 
 // award makes the award of an edge that is served from a seat at a slot price.

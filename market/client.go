@@ -71,7 +71,7 @@ func (l *layout) groups(r *Round, awards []Award, match []int32, price []int64) 
 				g.awards, g.slots = append(g.awards, award[t]), append(g.slots, Credits(price[a]))
 				g.prices += Credits(price[a])
 				g.weight += Credits(l.weight[l.index(t, a)])
-				g.pays = g.pays || price[a] > 0 && !l.later(r, a)
+				g.pays = g.pays || price[a] > 0 && !l.later[a]
 			}
 			n++
 		}

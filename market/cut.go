@@ -67,7 +67,7 @@ func (c *Cutter) Cut(r *Round, keeps []time.Duration, share uint32, show int, st
 	for t, a := range s.Match {
 		if a >= 0 {
 			at := l.seats[a]
-			k.At[t] = Place{at.agent, at.at, l.later(r, a), Credits(l.weight[l.index(int32(t), a)]),
+			k.At[t] = Place{at.agent, at.at, l.later[a], Credits(l.weight[l.index(int32(t), a)]),
 				Credits(s.Price[a])}
 			k.has(r, t, int(at.agent), int(at.at), k.At[t].Weight-k.At[t].Price, share)
 		}
@@ -85,12 +85,16 @@ func (c *Cutter) Cut(r *Round, keeps []time.Duration, share uint32, show int, st
 func (c *Cutter) solve(r *Round, stop func() bool) error {
 	l, s := &c.ws.layout, &c.ws.solver
 	prefer, seed := preferenceOf(len(l.seats)), binary.BigEndian.Uint64(r.Prev[:])
-	second := func(t, a int32) uint64 { // it is nothing to anybody which seat to come he waits for
-		if l.later(r, a) {
+	task, agent, of := int32(-1), int32(-1), uint64(0) // that were looked at last
+	second := func(t, a int32) uint64 {
+		if l.later[a] { // it is nothing to anybody which seat to come he waits for
 			return 0
 		}
-		of := uint64(uint32(t))<<32 | uint64(uint32(l.seats[a].agent))
-		return prefer.of(&r.Tasks[t], false, mixed(seed^of))
+		if at := l.seats[a].agent; t != task || at != agent {
+			task, agent = t, at
+			of = prefer.of(&r.Tasks[t], false, mixed(seed^(uint64(uint32(t))<<32|uint64(uint32(at)))))
+		}
+		return of
 	}
 	if len(r.Tasks) == 1 { // nobody is in its way
 		best := int32(-1)
@@ -234,7 +238,7 @@ func (c *Cutter) bills(r *Round, g *group) bool {
 		for i := l.off[t]; i < l.off[t+1] && !pays; i++ {
 			a := l.seat[i]
 			pays = c.seats[a] && c.edges[l.edge[i]] && s.Price[a] > 0 && l.weight[i]-s.Price[a] == own &&
-				!l.later(r, a) && (s.Match[t] == a || c.held[a] < l.slots[a])
+				!l.later[a] && (s.Match[t] == a || c.held[a] < l.slots[a])
 		}
 	}
 	return several > 1 && pays

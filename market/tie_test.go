@@ -146,7 +146,7 @@ func bestByTurn(r *Round) (best, least [4]int) {
 			}
 			free[a]--
 			x := [4]int{s[0] + int(l.weight[e]), s[1] + 1, s[2], s[3]}
-			if !l.later(r, a) {
+			if !l.later[a] {
 				x[2], x[3] = x[2]+1, x[3]-r.Tasks[t].Turn
 			}
 			try(t+1, x)

@@ -22,7 +22,8 @@ func TieBits(seats int) int { return min(40, 58-2*bits.Len(uint(seats+1))) }
 type tieBreak struct {
 	problem Problem // the tight edges; their weights only where there are ties
 	merged  Problem // the same, where seats that nobody tells apart are one
-	group   []int32 // of every seat: which it is of merged
+	apart   []bool  // of every seat: somebody tells it from the one before
+	group   []int32 // likewise: which it is of merged
 	first   []int32 // of every seat of merged: the first that it is made of, with a slot to give
 	solver  *Solver
 	rank    []int64
@@ -59,8 +60,8 @@ func (s *Solver) tighten(p *Problem) {
 }
 
 // unique reports whether no exchange leaves weight and prices as they are. Exchanges are arcs between seats
-// and one more node, the outside; a second best matching is a cycle of them. The arcs of a problem without
-// one can be peeled off node by node (Kahn 1962).
+// and one more node, the outside; a second best matching is a cycle of them. Where there are ties the first
+// way that is followed mostly comes back to where it has been.
 //
 //	a > b        a task on a has a tight edge to b
 //	a > outside  a task on a has utility 0, or a has a free slot
@@ -69,73 +70,64 @@ func (s *Solver) tighten(p *Problem) {
 //	outside > b  as a > b, if a has free slots: it gives a task away and nobody need come (to lead outside >
 //	             a > outside instead would free a slot and fill it again, which changes nothing)
 func (s *Solver) unique(p *Problem) bool {
-	t := &s.tie
-	seats := int32(len(p.Slots))
-	s.group(int(seats))
-	t.into = grow(t.into, int(seats)+1)
-	clear(t.into)
-	left := int(seats) + 1
-	arcs := func(a int32, f func(b int32)) {
-		if a == seats {
-			for k, at := range s.Match {
-				if at < 0 {
-					s.tight(int32(k), f)
-				}
-			}
-			for b := range seats {
-				if s.free[b] > 0 {
-					s.moves(b, f)
-				} else if s.Price[b] == 0 {
-					f(b)
-				}
-			}
-			return
-		}
-		if s.free[a] > 0 {
-			f(seats)
-		}
-		s.moves(a, f)
+	outside := int32(len(p.Slots))
+	s.group(int(outside))
+	was := grow(s.tie.into, int(outside)+1)
+	s.tie.into = was
+	clear(was)
+	var returns func(a int32) bool // a way from a comes to where it has been
+	returns = func(a int32) bool {
+		was[a] = open
+		found := s.exchanges(a, func(b int32) bool { return was[b] == open || was[b] == 0 && returns(b) })
+		was[a] = done
+		return found
 	}
-	for a := range seats + 1 {
-		arcs(a, func(b int32) { t.into[b]++ })
-	}
-	t.queue = t.queue[:0]
-	for a := range seats + 1 {
-		if t.into[a] == 0 {
-			t.queue = append(t.queue, a)
+	for a := range outside + 1 {
+		if was[a] == 0 && returns(a) {
+			return false
 		}
 	}
-	for len(t.queue) > 0 {
-		a := t.queue[len(t.queue)-1]
-		t.queue = t.queue[:len(t.queue)-1]
-		left--
-		arcs(a, func(b int32) {
-			if t.into[b]--; t.into[b] == 0 {
-				t.queue = append(t.queue, b)
-			}
-		})
-	}
-	return left == 0
+	return true
 }
 
-// moves calls f with every place that a task on a would as gladly have.
-func (s *Solver) moves(a int32, f func(b int32)) {
+// exchanges calls f with the end of each arc from a, until it says yes, and reports whether it did.
+func (s *Solver) exchanges(a int32, f func(b int32) bool) bool {
+	outside := int32(len(s.Price))
+	if a < outside {
+		return s.free[a] > 0 && f(outside) || s.moves(a, f)
+	}
+	for k, at := range s.Match {
+		if at < 0 && s.tight(int32(k), f) {
+			return true
+		}
+	}
+	for b := range outside {
+		if s.free[b] > 0 && s.moves(b, f) || s.free[b] == 0 && s.Price[b] == 0 && f(b) {
+			return true
+		}
+	}
+	return false
+}
+
+// moves is exchanges, of the tasks on a to every place that they would as gladly have.
+func (s *Solver) moves(a int32, f func(b int32) bool) bool {
 	for _, k := range s.member[s.start[a]:s.start[a+1]] {
-		if s.utility(k) == 0 {
-			f(int32(len(s.Price)))
+		if s.utility(k) == 0 && f(int32(len(s.Price))) || s.tight(k, f) {
+			return true
 		}
-		s.tight(k, f)
 	}
+	return false
 }
 
-// tight calls f with every other seat that task k would as gladly have.
-func (s *Solver) tight(k int32, f func(b int32)) {
+// tight is exchanges, of task k to every other seat that it would as gladly have.
+func (s *Solver) tight(k int32, f func(b int32) bool) bool {
 	q := &s.tie.problem
 	for _, b := range q.Seat[q.Off[k]:q.Off[k+1]] {
-		if b != s.Match[k] {
-			f(b)
+		if b != s.Match[k] && f(b) {
+			return true
 		}
 	}
+	return false
 }
 
 // breakTies solves the tight edges for the preferred matching and returns every seat's second price.
@@ -146,19 +138,25 @@ func (s *Solver) breakTies(p *Problem, hash func(task, seat int32) uint64) []int
 	serve := int64(seats+2) << h
 	duty := 2 * serve
 	q := &t.problem
-	q.Weight = grow(q.Weight, len(q.Seat))
+	q.Weight, t.apart = grow(q.Weight, len(q.Seat)), grow(t.apart, seats+1)
+	clear(t.apart)
 	for k := range int32(p.Tasks()) {
-		base := serve
+		base, last, same := serve, int32(-1), int64(0)
 		if s.utility(k) > 0 {
 			base += duty
 		}
 		for e := q.Off[k]; e < q.Off[k+1]; e++ {
 			b := q.Seat[e]
-			q.Weight[e] = base + int64(hash(k, b)>>(64-h))
+			w := base + int64(hash(k, b)>>(64-h))
 			if s.Price[b] > 0 {
-				q.Weight[e] += duty
+				w += duty
 			}
+			if last != b-1 || same != w {
+				t.apart[b], t.apart[last+1] = true, true
+			}
+			q.Weight[e], last, same = w, b, w
 		}
+		t.apart[last+1] = true
 	}
 	t.merge(int32(seats))
 	if t.solver == nil {
@@ -197,22 +195,9 @@ func (s *Solver) breakTies(p *Problem, hash func(task, seat int32) uint64) []int
 func (t *tieBreak) merge(seats int32) {
 	q, m := &t.problem, &t.merged
 	tasks := q.Tasks()
-	t.group, t.first, m.Slots = grow(t.group, int(seats)+1), t.first[:0], m.Slots[:0]
-	const apart = 1
-	clear(t.group)
-	for k := range tasks {
-		last, weight := int32(-1), int64(0)
-		for e := q.Off[k]; e < q.Off[k+1]; e++ {
-			b := q.Seat[e]
-			if last != b-1 || weight != q.Weight[e] {
-				t.group[b], t.group[last+1] = apart, apart
-			}
-			last, weight = b, q.Weight[e]
-		}
-		t.group[last+1] = apart
-	}
+	t.group, t.first, m.Slots = grow(t.group, int(seats)), t.first[:0], m.Slots[:0]
 	for b := range seats {
-		if b == 0 || t.group[b] == apart {
+		if b == 0 || t.apart[b] {
 			t.first, m.Slots = append(t.first, b), append(m.Slots, 0)
 		}
 		g := len(t.first) - 1
@@ -222,9 +207,11 @@ func (t *tieBreak) merge(seats int32) {
 	}
 	m.Off, m.Seat, m.Weight = append(m.Off[:0], 0), m.Seat[:0], m.Weight[:0]
 	for k := range tasks {
-		for e := q.Off[k]; e < q.Off[k+1]; e++ {
-			if b := q.Seat[e]; t.first[t.group[b]] == b {
-				m.Seat, m.Weight = append(m.Seat, t.group[b]), append(m.Weight, q.Weight[e])
+		last := int32(-1)
+		for e := q.Off[k]; e < q.Off[k+1]; e++ { // all of a group or none
+			if g := t.group[q.Seat[e]]; g != last {
+				m.Seat, m.Weight = append(m.Seat, g), append(m.Weight, q.Weight[e])
+				last = g
 			}
 		}
 		m.Off = append(m.Off, int32(len(m.Seat)))
