@@ -49,23 +49,26 @@ func (p Price) Validate() error {
 func (p Price) Cost(u Usage) Credits {
 	prompt, out := max(u.Prompt, 0), max(u.Output, 0)
 	cached := min(max(u.Cached, 0), prompt)
-	var hi, lo, carry uint64
-	for _, term := range [3][2]uint64{
-		{uint64(max(p.Miss, 0)), uint64(prompt - cached)},
-		{uint64(max(p.Hit, 0)), uint64(cached)},
-		{uint64(max(p.Out, 0)), uint64(out)},
-	} {
-		h, l := bits.Mul64(term[0], term[1])
-		lo, carry = bits.Add64(lo, l, 0)
+	var hi, lo, over uint64
+	add := func(price Credits, tokens int) {
+		h, l := bits.Mul64(uint64(max(price, 0)), uint64(tokens))
+		sum, carry := bits.Add64(lo, l, 0)
+		lo = sum
 		hi, carry = bits.Add64(hi, h, carry)
-		if carry != 0 {
-			return MaxCredits
-		}
+		over |= carry
+	}
+	add(p.Miss, prompt-cached)
+	add(p.Hit, cached)
+	add(p.Out, out)
+	if over != 0 {
+		return MaxCredits
 	}
 	const million = 1_000_000
-	lo, carry = bits.Add64(lo, million-1, 0) // round up
-	hi += carry                              // hi < 2^64 - 1: three products of 63-bit factors
-	if hi >= million {
+	lo, carry := bits.Add64(lo, million-1, 0) // round up
+	switch hi += carry; {                     // hi < 2^64 - 1: three products of 63-bit factors
+	case hi == 0: // as nearly always, and faster
+		return Credits(lo / million)
+	case hi >= million:
 		return MaxCredits
 	}
 	q, _ := bits.Div64(hi, lo, million)
