@@ -149,12 +149,14 @@ func startEtcd(config EtcdConfig) (_ *Etcd, err error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	e := &Etcd{etcd: running, client: v3client.New(running.Server), stop: stop, tended: make(chan struct{})}
+	tend := &tender{etcd: running.Server, limits: limits, log: config.Log}
 	if l != nil {
-		e.door = openDoor(newGuard(limits, running.Server, secure != nil, config.Log), l, secure)
+		tend.guard = newGuard(limits, running.Server, secure != nil, config.Log)
+		e.door = openDoor(tend.guard, l, secure)
 	}
 	go func() {
 		defer close(e.tended)
-		(&tender{etcd: running.Server, limits: limits, log: config.Log}).run(ctx)
+		tend.run(ctx)
 	}()
 	return e, nil
 }

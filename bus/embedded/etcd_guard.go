@@ -34,6 +34,8 @@ type guard struct {
 	mu       sync.Mutex
 	members  map[string]*member // no more than the CA has made certificates for
 	refusals seldom             // by who was refused
+
+	byAddress sync.Map // connections of members
 }
 
 func newGuard(limits EtcdLimits, etcd *etcdserver.EtcdServer, named bool, log *slog.Logger) *guard {
@@ -47,7 +49,9 @@ type member struct {
 
 	mu                              sync.Mutex
 	connections                     int
-	streams, watches, waiting       int
+	begun                           int // requests that come, wait or are at work
+	unread                          int // bytes that wait to be sent to it
+	streams, watches                int
 	requests, writes, written, read bucket
 	leases                          map[int64]bool
 	counted                         time.Time // when it was last seen which of the leases are over
@@ -114,8 +118,14 @@ func allowed(method string, request any) bool {
 		return ok && r.Action == pb.AlarmRequest_GET
 	}
 	return strings.HasPrefix(method, "/etcdserverpb.Lease/") && method != "/etcdserverpb.Lease/LeaseLeases" ||
-		method == "/etcdserverpb.Watch/Watch"
+		method == watchMethod
 }
+
+// The streams that members may have.
+const (
+	watchMethod     = "/etcdserverpb.Watch/Watch"
+	keepAliveMethod = "/etcdserverpb.Lease/LeaseKeepAlive"
+)
 
 // number gives a lease a number that nobody guesses. Those of etcd count up, and under a lease that has no
 // key yet, as that of a hub that waits to lead, whoever knows its number puts a key of his own: then its
@@ -201,10 +211,8 @@ func (g *guard) unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 	select {
 	case m.slots <- struct{}{}:
 	case <-ctx.Done():
-		m.waits(-1)
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	m.waits(-1)
 	defer func() { <-m.slots }()
 	if _, grants := request.(*pb.LeaseGrantRequest); grants {
 		if err := g.mayLease(m); err != nil {
@@ -212,28 +220,17 @@ func (g *guard) unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 		}
 	}
 	out, err := handle(ctx, request)
-	if err == nil {
-		g.after(m, request, out)
+	if err != nil {
+		return nil, err
 	}
-	return out, err
+	g.after(m, request, out)
+	return g.answers(ctx, m, out)
 }
 
-func (m *member) waits(n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.waiting += n
-}
-
-// pace has a member wait until its rates let a request through. One that is let through still counts as one
-// that waits.
+// pace has a member wait until its rates let a request through.
 func (g *guard) pace(ctx context.Context, m *member, c cost) error {
 	l, now := &g.limits, time.Now()
 	m.mu.Lock()
-	if m.waiting >= l.Waiting {
-		m.mu.Unlock()
-		return g.refuse(codes.ResourceExhausted, m, "%d requests of %s wait: ask for less at once", l.Waiting,
-			m.name)
-	}
 	var wait time.Duration
 	for _, r := range []struct {
 		what string
@@ -250,7 +247,6 @@ func (g *guard) pace(ctx context.Context, m *member, c cost) error {
 		}
 		wait = max(wait, w)
 	}
-	m.waiting++
 	m.mu.Unlock()
 	if wait <= 0 {
 		return nil
@@ -261,7 +257,6 @@ func (g *guard) pace(ctx context.Context, m *member, c cost) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		m.waits(-1)
 		return status.FromContextError(ctx.Err()).Err()
 	}
 }
@@ -356,7 +351,6 @@ func (c *counted) RecvMsg(v any) error {
 	}
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
-	c.m.waiting--
 	w, ok := v.(*pb.WatchRequest)
 	switch {
 	case !ok:

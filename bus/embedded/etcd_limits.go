@@ -24,6 +24,9 @@ type EtcdLimits struct {
 	Written  Rate // bytes: 256 agents come with a few KB each, and say little after that
 	Read     Rate // bytes: a hub reads a thousand agents, and again after each outage
 
+	Unread int           // bytes that a member has not read: then nothing more is said to it
+	ReadIn time.Duration // for how long it may leave anything unread
+
 	MaxDelay time.Duration // the longest that a rate makes anybody wait: clients give up soon after
 
 	Strangers  int           // connections that have not shown a certificate yet, of anybody
@@ -45,7 +48,7 @@ func DefaultEtcdLimits() EtcdLimits {
 		Connections: 64, Streams: 1024, Watches: 2048, Leases: 1024, LeaseTTL: time.Hour,
 		InFlight: 16, Waiting: 128,
 		Requests: Rate{500, 10_000}, Writes: Rate{100, 2000}, Written: Rate{256 << 10, 4 << 20},
-		Read: Rate{16 << 20, 256 << 20}, MaxDelay: 3 * time.Second,
+		Read: Rate{16 << 20, 256 << 20}, Unread: 64 << 20, ReadIn: 5 * time.Second, MaxDelay: 3 * time.Second,
 		Strangers: 256, ShakeIn: shakeWithin, AllInAll: 4096,
 		QuotaBytes: 256 << 20, GrowBytes: 32 << 20, WasteBytes: 64 << 20, Revisions: 10_000,
 	}
@@ -57,6 +60,8 @@ const (
 	maxRequest = 2*bus.MaxEntry + 16<<10
 	maxTxnOps  = 16
 	maxEtcdKey = 512 // bytes; ours are an id behind a prefix
+
+	streamWindow = 64 << 10 // bytes of a stream that the server takes before it looks at them
 )
 
 // What etcd keeps of its log in memory, beside its database: requests since the last snapshot, and those

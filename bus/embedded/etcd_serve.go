@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
@@ -13,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/keepalive"
 
 	"souk/bus/natsauth"
@@ -49,6 +49,8 @@ func secureEtcd(files natsauth.Files) (*tls.Config, error) {
 func openDoor(g *guard, l net.Listener, secure *tls.Config) *door {
 	options := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(g.unary), grpc.ChainStreamInterceptor(g.stream),
+		grpc.InTapHandle(g.begin), grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
+		grpc.MaxRecvMsgSize(maxRequest), grpc.StaticStreamWindowSize(streamWindow), // else up to 16 MB
 		grpc.MaxConcurrentStreams(uint32(g.limits.Streams + g.limits.Waiting + g.limits.InFlight)),
 		grpc.ConnectionTimeout(g.limits.ShakeIn), grpc.MaxHeaderListSize(16 << 10),
 		// our members ask every five seconds; one that is gone without a word makes room in twenty
@@ -119,20 +121,7 @@ func (a *admission) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 		return nil, nil, a.g.refuse(codes.ResourceExhausted, m, "%s has %d connections: it may have no more", name,
 			a.g.limits.Connections)
 	}
-	return &leaving{Conn: conn, leave: sync.OnceFunc(func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.connections--
-	})}, auth, nil
-}
-
-// leaving is a connection that counts until it is closed.
-type leaving struct {
-	net.Conn
-	leave func()
-}
-
-func (l *leaving) Close() error {
-	defer l.leave()
-	return l.Conn.Close()
+	c := &leaving{conn, a.g, m, map[*answer]time.Time{}}
+	a.g.byAddress.Store(conn.RemoteAddr().String(), c)
+	return c, auth, nil
 }

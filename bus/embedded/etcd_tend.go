@@ -25,6 +25,7 @@ type tender struct {
 	etcd   *etcdserver.EtcdServer
 	limits EtcdLimits
 	log    *slog.Logger
+	guard  *guard // nil: members of this process alone come
 
 	compacted int64 // revision
 	least     int64 // bytes in use after that
@@ -36,6 +37,9 @@ func (t *tender) run(ctx context.Context) {
 	every := time.NewTicker(tendEvery)
 	defer every.Stop()
 	for {
+		if t.guard != nil {
+			t.guard.look(time.Now())
+		}
 		if err := t.tend(ctx); err != nil && ctx.Err() == nil && t.log != nil &&
 			t.outage.Failed(time.Now(), "etcd's database") {
 			t.log.Error("etcd's database cannot be kept small; trying on", "err", err)
