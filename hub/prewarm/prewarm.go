@@ -114,14 +114,15 @@ func (r *Room[T]) Wanted(idle bool) (t T, depth int32, ok bool) {
 }
 
 // Copy makes a task of the hub's own, for a client, of one whose text is wanted: it has a new name, names a
-// model and asks for an answer of one token. Nobody listens where that goes.
+// model and asks for an answer of one token. That goes to the hub's own name, where nobody listens: who pays
+// may be anybody, and the text is another's.
 func (r *Room[T]) Copy(of *bus.Task, client, model string) bus.Task {
 	m := *of
 	m.Client, m.ID = client, fmt.Sprintf("prewarm-%d-%d", r.turn.Epoch, r.named)
 	r.named++
 	m.Session, m.Turn, m.Role, m.Source, m.Run, m.Inbox = "", 0, "", "", "", ""
 	m.SessionEnd, m.BackMS, m.Parent, m.Next, m.Declared = false, 0, "", "", false
-	m.Reply = bus.ReplyTo(m.Client, m.ID)
+	m.Reply = bus.ReplyTo(r.turn.Journal, m.ID)
 	m.Attempt, m.Failover, m.MaxTokens, m.Model, m.Terms = 0, "off", 1, model, bus.Terms{}
 	return m
 }

@@ -80,7 +80,8 @@ func TestHowOften(t *testing.T) {
 	a, b := r.Copy(&of, "probe", "llama"), r.Copy(&of, "probe", "llama")
 	if a.ID != "prewarm-7-0" || b.ID != "prewarm-7-1" || a.Client != "probe" || a.Model != "llama" ||
 		a.MaxTokens != 1 || a.Session+a.Role+a.Inbox+a.Next != "" || a.Turn != 0 || a.SessionEnd ||
-		a.Reply != bus.ReplyTo("probe", a.ID) || string(a.Body) != "{}" || of.ID != "t1" {
+		a.Reply != bus.ReplyTo("hub-math", a.ID) || // who pays hears nothing of another's text
+		string(a.Body) != "{}" || of.ID != "t1" {
 		t.Errorf("copied are %+v and %+v", a, b)
 	}
 	r.Sent("own")
