@@ -33,7 +33,7 @@ func (n *Node) award(c *round.Cleared) error {
 	for slot, h := range all {
 		t, aw := h.task, &o.Awards[slot]
 		if t.only == nil {
-			n.prewarms.Served(t.Stated().Second())
+			n.prewarms.Served(t.Stated().Second(0))
 			n.plan.kept.End(n.turn.Nano(), t.Worth, aw.Value-aw.Cost-n.cfg.Fee)
 			t.Worth = -1
 		}

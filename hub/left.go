@@ -64,7 +64,7 @@ func (n *Node) worthless(t *task, best *estimate.Offer) bool {
 		return false
 	}
 	if most >= n.cfg.Fee {
-		n.queue.Lasts(t, t.Stated().Lasts(most-n.cfg.Fee))
+		n.queue.Lasts(t, t.Stated().Lasts(most-n.cfg.Fee, t.Waited(n.turn.Now())))
 		return false
 	}
 	n.plan.kept.End(n.turn.Nano(), t.Worth, 0)

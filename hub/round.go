@@ -192,7 +192,7 @@ func (n *Node) charge() {
 func (n *meeting) waiter(t *task, offers []estimate.Offer) estimate.Waiter {
 	now := n.turn.Now()
 	return estimate.Waiter{ID: t.Name(), Client: t.Client(), Terms: t.Stated(), Most: t.money.Reserved(),
-		Second: t.Second(), Waited: t.Waited(now), InLine: t.InLine(now), Left: t.TimeLeft(now),
+		Second: t.Second(t.InLine(now)), Waited: t.Waited(now), InLine: t.InLine(now), Left: t.TimeLeft(now),
 		Rounds: t.Rounds(), Offers: offers}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/admission"
 	"souk/market"
 )
 
@@ -39,10 +40,10 @@ func TestTermsOfATask(t *testing.T) {
 		{"nothing", "llama", bus.Terms{}, usual},
 		{"any model", "", bus.Terms{}, of("", card(1, 1, 1))},
 		{"worth", "llama", bus.Terms{Worth: &worth},
-			market.Terms{Worth: 7, Delta: d.Delta, Patience: d.Patience()}},
+			market.Terms{Worth: 7, Delta: d.Delta, Patience: d.Patience(), Doubles: admission.Doubles}},
 		{"delta", "llama", bus.Terms{Delta: &delta},
 			market.Terms{Worth: usual.Worth, Delta: 0.5, Patience: usual.Patience,
-				MaxPrice: market.MaxWorth}},
+				MaxPrice: market.MaxWorth, Doubles: admission.Doubles}},
 		{"patience", "llama", bus.Terms{PatienceMS: &ms},
 			market.Terms{Worth: usual.Worth, Delta: d.Delta, Patience: 300 * time.Millisecond,
 				MaxPrice: market.MaxWorth}},

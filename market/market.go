@@ -45,6 +45,9 @@ type Terms struct {
 	Delta    float64       // 0 to 1: weight of quality against latency
 	Patience time.Duration // time to the first token in which latency takes its whole part of the worth once
 	MaxPrice Credits       // the most the client ever pays; 0: Worth
+	// after so much waiting a second costs twice as much as at first, after twice that three times; 0: it
+	// always costs the same
+	Doubles time.Duration
 }
 
 // Rule names how a round is priced and settled; it is part of the round's record.

@@ -150,8 +150,8 @@ func (t Terms) Value(q Quote) Credits {
 	return j.Value(q)
 }
 
-// Second returns by how much the value falls with every second: worth * (1-delta) / patience, rounded up, at
-// most [MaxCredits]; 0 for terms that Validate refuses.
+// Second returns by how much the value falls with every second at first: worth * (1-delta) / patience,
+// rounded up, at most [MaxCredits]; 0 for terms that Validate refuses.
 func (t Terms) Second() Credits {
 	if t.Validate() != nil {
 		return 0
@@ -179,7 +179,7 @@ func (t Terms) Least(q Quote, c Credits, best float64) Credits {
 	if whole.Value(q) < c {
 		return 0
 	}
-	share := float64(t.Delta*q.Quality) - float64((1-t.Delta)*(float64(q.TTFT)/float64(t.Patience)))
+	share := t.share(&q)
 	if worth := math.Ceil(float64(c+1) / share); worth < float64(t.Worth) {
 		return Credits(math.Ceil(worth*t.Delta*best)) + 1
 	}
@@ -196,16 +196,31 @@ type Judged struct {
 // Judge validates terms once; see [Judged].
 func (t Terms) Judge() Judged { return Judged{t, t.Validate() == nil, t.Second()} }
 
-// Second is [Terms.Second].
-func (j *Judged) Second() Credits { return j.second }
+// Second returns by how much the value falls with every second after so much waiting, rounded down, at most
+// [MaxCredits]: at first [Terms.Second].
+func (j *Judged) Second(waited time.Duration) Credits {
+	if j.terms.Doubles <= 0 || waited <= 0 {
+		return j.second
+	}
+	hi, lo := bits.Mul64(uint64(j.second), uint64(waited))
+	if hi >= uint64(j.terms.Doubles) {
+		return MaxCredits
+	}
+	more, _ := bits.Div64(hi, lo, uint64(j.terms.Doubles))
+	return Credits(min(uint64(j.second)+min(more, uint64(MaxCredits)), uint64(MaxCredits)))
+}
 
-// Lasts is after how much waiting so much of a value is gone, at most [MaxPatience].
-func (j *Judged) Lasts(c Credits) time.Duration {
-	hi, lo := bits.Mul64(uint64(max(0, c)), uint64(time.Second))
-	if by := uint64(j.second); hi < by {
-		if d, _ := bits.Div64(hi, lo, by); d < uint64(MaxPatience) {
-			return time.Duration(d)
-		}
+// Lasts is after how much more waiting, beyond that so far, so much of a value is gone, at most
+// [MaxPatience].
+func (j *Judged) Lasts(c Credits, waited time.Duration) time.Duration {
+	second, grows := float64(j.Second(waited)), 0.0 // a second, and a second of a second
+	if j.terms.Doubles > 0 {
+		grows = float64(j.second) / j.terms.Doubles.Seconds()
+	}
+	left := 2 * float64(max(0, c))
+	d := left / (second + math.Sqrt(float64(second*second)+float64(grows*left))) * float64(time.Second)
+	if d < float64(MaxPatience) { // not so for NaN, of terms by which no second costs anything
+		return time.Duration(d)
 	}
 	return MaxPatience
 }
@@ -224,9 +239,15 @@ func (j *Judged) Value(q Quote) Credits {
 	if !j.sound || !q.sound() {
 		return -MaxCredits
 	}
-	// The conversions keep the compiler from fusing a product into a sum, which would round differently
-	// on machines with fused multiply-add.
+	return Credits(math.Floor(max(float64(t.Worth)*t.share(&q), -float64(MaxCredits))))
+}
+
+// share is a quote's value, of the worth. The conversions keep the compiler from fusing a product into a sum,
+// which would round differently on machines with fused multiply-add.
+func (t *Terms) share(q *Quote) float64 {
 	late := float64(q.TTFT) / float64(t.Patience)
-	share := float64(t.Delta*q.Quality) - float64((1-t.Delta)*late)
-	return Credits(math.Floor(max(float64(t.Worth)*share, -float64(MaxCredits))))
+	if t.Doubles > 0 {
+		late += float64(late * (float64(q.TTFT) / (2 * float64(t.Doubles))))
+	}
+	return float64(t.Delta*q.Quality) - float64((1-t.Delta)*late)
 }

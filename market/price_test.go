@@ -148,6 +148,43 @@ func TestSecond(t *testing.T) {
 	}
 }
 
+// Where a second costs twice as much after a while, the value falls by what it is said to cost by then, and
+// lasts for as long as is said; who does not wait loses nothing by it.
+func TestASecondCostsMoreTheLongerOneWaits(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 33))
+	for range 2000 {
+		terms := Terms{Worth: Credit + Credits(rng.Int64N(int64(Credit))), Delta: rng.Float64() * 0.9,
+			Patience: time.Second + time.Duration(rng.Int64N(int64(time.Hour))),
+			Doubles:  time.Second + time.Duration(rng.Int64N(int64(10*time.Minute)))}
+		flat := terms
+		flat.Doubles = 0
+		if q := (Quote{Quality: 1}); terms.Value(q) != flat.Value(q) || terms.Second() != flat.Second() {
+			t.Fatalf("seed %d: %+v: who does not wait is worth %d", seed, terms, terms.Value(q))
+		}
+		j := terms.Judge()
+		waited := time.Duration(rng.Int64N(int64(20 * time.Minute)))
+		value := func(after time.Duration) float64 {
+			return float64(terms.Value(Quote{TTFT: after, Quality: 1}))
+		}
+		const beat = time.Millisecond
+		lost := (value(waited) - value(waited+2*beat)) / (2 * beat).Seconds()
+		if said := float64(j.Second(waited + beat)); math.Abs(lost-said) > 0.001*said+2/(2*beat).Seconds() {
+			t.Fatalf("seed %d: %+v: after %v a second costs %v, and is said to cost %v", seed, terms, waited, lost,
+				said)
+		}
+		c := Credits(rng.Int64N(int64(terms.Worth)))
+		if d := j.Lasts(c, waited); d < MaxPatience {
+			if lost := value(waited) - value(waited+d); math.Abs(lost-float64(c)) > 0.001*float64(c)+1000 {
+				t.Fatalf("seed %d: %+v: after %v, in %v %v is lost, not %d", seed, terms, waited, d, lost, c)
+			}
+		}
+		if j.Second(MaxPatience) < j.Second(waited) || j.Second(1<<62) > MaxCredits {
+			t.Fatalf("seed %d: %+v: a second costs %d, and %d", seed, terms, j.Second(MaxPatience), j.Second(1<<62))
+		}
+	}
+}
+
 // A time at so much a second is rounded up once, and never leaves its bounds.
 func TestPerSecond(t *testing.T) {
 	seed := rand.Uint64()

@@ -14,7 +14,7 @@ type Bid struct {
 	usual  market.Terms     // the terms of a client that names none
 	stake  market.Credits   // the worth, however little may be paid for it
 	most   market.Credits   // all that its client can spend on it; 0: no bound
-	second market.Credits   // the cost of a second to it in a round
+	spent  market.Judged    // terms by which its seconds cost in a round
 	beyond market.Credits   // its worth less its cost, as of the last survey of agents
 	by     Reference        // when its terms were set
 	valued [2]market.Judged // terms and usual, as they were last asked for
@@ -45,6 +45,7 @@ func (b *Bid) Set(d *Terms, m *bus.Task, x Reference) error {
 		b.terms.Delta = *x
 	}
 	if ms := m.Terms.PatienceMS; ms != nil && *ms != 0 {
+		b.terms.Doubles = 0
 		b.terms.Patience = time.Duration(*ms) * time.Millisecond
 	}
 	if c := m.Terms.MaxPrice; c != nil {
@@ -60,7 +61,7 @@ func (b *Bid) Set(d *Terms, m *bus.Task, x Reference) error {
 			b.terms.MaxPrice = most
 		}
 	}
-	b.second = b.terms.Bounded(x.Best).Second()
+	b.spent = b.terms.Bounded(x.Best).Judge()
 	return err
 }
 
@@ -78,14 +79,15 @@ func (b *Bid) Stated() *market.Judged  { return b.valued[0].As(&b.terms) }
 func (b *Bid) Usually() *market.Judged { return b.valued[1].As(&b.usual) }
 
 // Lasts returns how long the task is worth more than it costs, as of the last survey of agents.
-func (b *Bid) Lasts() time.Duration { return b.Stated().Lasts(b.beyond) }
+func (b *Bid) Lasts() time.Duration { return b.Stated().Lasts(b.beyond, 0) }
 
-// Terms returns the task's terms, Cap the most that it pays, UsualCap the same by default terms, and Second
-// the cost of a second to it in a round.
+// Terms returns the task's terms, Cap the most that it pays, and UsualCap the same by default terms.
 func (b *Bid) Terms() market.Terms      { return b.terms }
 func (b *Bid) Cap() market.Credits      { return b.terms.Cap() }
 func (b *Bid) UsualCap() market.Credits { return b.usual.Cap() }
-func (b *Bid) Second() market.Credits   { return b.second }
+
+// Second returns the cost of a second to it in a round, once in line for so long.
+func (b *Bid) Second(inLine time.Duration) market.Credits { return b.spent.Second(inLine) }
 
 // least returns the least max_price that would buy the estimate; 0 if none does.
 func (b *Bid) least(e *estimate.Estimate, ttft time.Duration, fee market.Credits) market.Credits {

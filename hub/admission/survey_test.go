@@ -99,7 +99,7 @@ func TestWhetherAnyAgentEverCould(t *testing.T) {
 				return
 			}
 			value := cheap.Value(bid.Stated(), 10*time.Millisecond, bid.Cap())
-			if got, want := bid.Lasts(), bid.Stated().Lasts(value-milli); got != want {
+			if got, want := bid.Lasts(), bid.Stated().Lasts(value-milli, 0); got != want {
 				t.Errorf("it is worth more than it costs for %v, want %v", got, want)
 			}
 			if need.Wanted < need.Worst || need.Worst < need.Least || need.Least != milli ||
@@ -157,14 +157,14 @@ func TestWhatThereIsToPayWithBoundsABid(t *testing.T) {
 		}
 		return bid.Terms()
 	}
-	free, second := set(), bid.Second()
+	free, second := set(), bid.Second(0)
 	bid.Bound(10 * milli)
 	poor := set()
-	if poor.Worth != free.Worth || bid.Cap() != 10*milli || bid.Second() >= second {
+	if poor.Worth != free.Worth || bid.Cap() != 10*milli || bid.Second(0) >= second {
 		t.Errorf("terms %+v, and with a hundredth to spend %+v; a second costs %s, then %s", free, poor, second,
-			bid.Second())
+			bid.Second(0))
 	}
-	if bid.Bound(0); set() != free || bid.Second() != second {
+	if bid.Bound(0); set() != free || bid.Second(0) != second {
 		t.Errorf("terms %+v once there is more to spend, want %+v", bid.Terms(), free)
 	}
 	if bid.Stale(milli, 3) || !bid.Stale(2*milli, 3) || !bid.Stale(milli, 4) {

@@ -19,8 +19,9 @@ import (
 // near the price card, so the terms follow the cost of tasks, with nothing cached: of the task itself, with
 // an answer of the expected length, at the cheapest agent that may serve it; and of a usual task
 // ([ledger.Usual]), which depends on no bid of the round and is the same for all. A second costs every such
-// task the same, so that among them the first to come is served first: where slots are short, none goes
-// before others for the length of its prompt.
+// task the same, and the more the longer it has waited, so that among them the first to come is served first:
+// else it was all one to a plan who of them waited, and the last did so up to four times as long as in a
+// line.
 type Terms struct {
 	Multiple float64 `yaml:"multiple"` // worth, in cards of the task or of a usual one, whichever is more
 	Delta    float64 `yaml:"delta"`    // weight of quality against latency
@@ -31,7 +32,10 @@ type Terms struct {
 	Hold float64 `yaml:"hold"`
 }
 
-// DefaultTerms last for 60 to 90 s. Waiting for a warm cache pays for seconds under them, and not for
+// Doubles is the wait after which a second costs a task twice as much whose client names no patience.
+const Doubles = 30 * time.Second
+
+// DefaultTerms last for 45 to 70 s. Waiting for a warm cache pays for seconds under them, and not for
 // minutes. With a second three and ten times as dear the small one of two clients paid up to five and fifteen
 // times the card for some task.
 func DefaultTerms() Terms { return Terms{Multiple: 12, Delta: 0.8, Second: 0.06, Hold: 32} }
@@ -42,7 +46,7 @@ func (t Terms) Of(card, usual market.Credits) market.Terms {
 	if usual <= 0 {
 		usual = card
 	}
-	of := market.Terms{Worth: max(card, usual).Times(t.Multiple), Delta: t.Delta}
+	of := market.Terms{Worth: max(card, usual).Times(t.Multiple), Delta: t.Delta, Doubles: Doubles}
 	of.Patience = patience(of.Worth, t.Delta, usual.Times(t.Second))
 	return of
 }

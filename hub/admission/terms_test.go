@@ -10,7 +10,7 @@ import (
 )
 
 // A second of waiting costs every task that declares nothing the same, whatever its tokens, to the last
-// nano-credit: else of two that are alike the later might go first. It lasts a minute and more.
+// nano-credit: else of two that are alike the later might go first. It lasts 45 s and more.
 func TestASecondCostsEveryUndeclaredTaskTheSame(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -29,9 +29,9 @@ func TestASecondCostsEveryUndeclaredTaskTheSame(t *testing.T) {
 		if want := 12 * max(card, usual); terms.Worth != want || terms.Cap() != want {
 			t.Fatalf("%s where %s is usual: worth %s, want %s", card, usual, terms.Worth, want)
 		}
-		left := terms.Value(market.Quote{Quality: 0.6, TTFT: time.Minute}) - card
+		left := terms.Value(market.Quote{Quality: 0.6, TTFT: 45 * time.Second}) - card
 		if usual > 1000 && left < 0 {
-			t.Fatalf("%s where %s is usual: after a minute it is worth %s less than it costs", card, usual, -left)
+			t.Fatalf("%s where %s is usual: after 45 s it is worth %s less than it costs", card, usual, -left)
 		}
 	}
 }
