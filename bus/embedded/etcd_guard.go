@@ -46,6 +46,7 @@ func newGuard(limits EtcdLimits, etcd *etcdserver.EtcdServer, named bool, log *s
 type member struct {
 	name  string
 	slots chan struct{} // of requests at work
+	many  chan struct{} // of those for many keys: one
 
 	mu                              sync.Mutex
 	connections                     int
@@ -62,7 +63,8 @@ func (g *guard) member(name string) *member {
 	defer g.mu.Unlock()
 	m := g.members[name]
 	if m == nil {
-		m = &member{name: name, slots: make(chan struct{}, g.limits.InFlight), leases: map[int64]bool{}}
+		m = &member{name: name, slots: make(chan struct{}, g.limits.InFlight), many: make(chan struct{}, 1),
+			leases: map[int64]bool{}}
 		g.members[name] = m
 	}
 	return m
@@ -184,9 +186,14 @@ func (g *guard) judgeOp(m *member, op *pb.RequestOp) (cost, error) {
 		return g.judge(m, op.GetRequestDeleteRange())
 	case op.GetRequestTxn() != nil:
 		return g.judge(m, op.GetRequestTxn())
+	case many(op.GetRequestRange()):
+		return cost{}, g.refuse(codes.InvalidArgument, m, "many keys within a transaction: ask for them alone")
 	}
 	return cost{}, nil
 }
+
+// many reports whether a request may be answered with much of the database.
+func many(r *pb.RangeRequest) bool { return len(r.GetRangeEnd()) > 0 && !r.CountOnly }
 
 // unary admits or refuses each request before etcd sees it.
 func (g *guard) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
@@ -208,12 +215,16 @@ func (g *guard) unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 	if err := g.pace(ctx, m, c); err != nil {
 		return nil, err
 	}
+	slots := m.slots
+	if r, ok := request.(*pb.RangeRequest); ok && many(r) {
+		slots = m.many
+	}
 	select {
-	case m.slots <- struct{}{}:
+	case slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	defer func() { <-m.slots }()
+	defer func() { <-slots }()
 	if _, grants := request.(*pb.LeaseGrantRequest); grants {
 		if err := g.mayLease(m); err != nil {
 			return nil, err

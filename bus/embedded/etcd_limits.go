@@ -24,9 +24,8 @@ type EtcdLimits struct {
 	Written  Rate // bytes: 256 agents come with a few KB each, and say little after that
 	Read     Rate // bytes: a hub reads a thousand agents, and again after each outage
 
-	Unread int           // bytes that a member has not read: then nothing more is said to it
-	ReadIn time.Duration // for how long it may leave anything unread
-
+	Unread   int           // bytes that a member has not read: then nothing more is said to it
+	ReadIn   time.Duration // for how long it may leave anything unread
 	MaxDelay time.Duration // the longest that a rate makes anybody wait: clients give up soon after
 
 	Strangers  int           // connections that have not shown a certificate yet, of anybody

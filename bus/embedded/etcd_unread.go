@@ -71,12 +71,12 @@ const answerCost = 4 << 10
 // answers counts what is said to a member.
 func (g *guard) answers(ctx context.Context, m *member, what any) (any, error) {
 	p, _ := peer.FromContext(ctx)
-	at, ok := g.byAddress.Load(p.Addr.String())
-	if !ok {
-		return what, nil // it is gone
+	at, _ := g.byAddress.Load(p.Addr.String())
+	c, there := at.(*leaving)
+	if !there {
+		return what, nil
 	}
-	c, message := at.(*leaving), what.(proto.Message)
-	a := &answer{message, c, answerCost + proto.Size(message)}
+	a := &answer{what.(proto.Message), c, answerCost + proto.Size(what.(proto.Message))}
 	m.mu.Lock()
 	full := m.unread > g.limits.Unread
 	if c.unread != nil && !full {
@@ -127,19 +127,18 @@ func (c *leaving) cut() error {
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	a, ok := v.(*answer)
-	if !ok {
-		return c.CodecV2.Marshal(v)
+	if a, ok := v.(*answer); ok {
+		b, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 0, a.size), a.Message)
+		return mem.BufferSlice{mem.NewBuffer(&b, a)}, err
 	}
-	b, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 0, a.size), a.Message)
-	return mem.BufferSlice{mem.NewBuffer(&b, a)}, err
+	return c.CodecV2.Marshal(v)
 }
 
 // SendMsg says something on a stream.
 func (c *counted) SendMsg(v any) error {
 	a, err := c.g.answers(c.Context(), c.m, v)
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.ServerStream.SendMsg(a)
 	}
-	return c.ServerStream.SendMsg(a)
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"runtime"
@@ -213,6 +214,12 @@ func TestWhoReadsNothingIsCutOff(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for i := range 256 {
+		_, err := s.Client().Put(ctx, fmt.Sprint("/souk/v1/keys/", i), strings.Repeat("x", bus.MaxEntry))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	watch := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
 		CreateRequest: &pb.WatchCreateRequest{Key: []byte(key), StartRevision: 1}}}
 	const watchMethod = "/etcdserverpb.Watch/Watch"
@@ -226,6 +233,12 @@ func TestWhoReadsNothingIsCutOff(t *testing.T) {
 			id := r.begin(watchMethod)
 			for range 100 {
 				r.says(id, watch, false)
+			}
+		},
+		"many keys, 16 times": func(r *rude) {
+			for range 16 {
+				r.says(r.begin("/etcdserverpb.KV/Range"), &pb.RangeRequest{Key: []byte("/souk/v1/keys/"),
+					RangeEnd: []byte("/souk/v1/keys0")}, true)
 			}
 		},
 		"many values": func(r *rude) {
@@ -246,5 +259,13 @@ func TestWhoReadsNothingIsCutOff(t *testing.T) {
 	}
 	if _, err := client.Get(ctx, key); err != nil {
 		t.Errorf("the member, where it reads: %v", err)
+	}
+	all := clientv3.OpGet("/souk/v1/keys/", clientv3.WithPrefix())
+	within := clientv3.OpTxn(nil, []clientv3.Op{all}, nil)
+	for _, op := range []clientv3.Op{all, within} {
+		if _, err := client.Txn(ctx).Then(op, op, op, op).Commit(); err == nil ||
+			!strings.Contains(err.Error(), "many keys") {
+			t.Errorf("many keys, many times in a transaction: %v", err)
+		}
 	}
 }
