@@ -113,7 +113,7 @@ func (r *Room[T]) Wanted(idle bool) (t T, depth int32, ok bool) {
 	return t, r.depth, true
 }
 
-// Copy makes a task of the hub's own, which a client pays, of one whose text is wanted: it has a new name, and
+// Copy makes a task of the hub's own, which a client pays, of one whose text is wanted: it has a new name and
 // asks for one token. The hub alone may hear that: who pays may be anybody, and the text is another's.
 func (r *Room[T]) Copy(of *bus.Task, client, model string) bus.Task {
 	m := *of
