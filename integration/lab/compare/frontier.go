@@ -26,6 +26,7 @@ func Frontier(command string, rows []virtual.Row) *page.Page {
 	var b strings.Builder
 	b.WriteString(frontierAbout)
 	fmt.Fprintf(&b, "\n## How the market stands\n\n%s\n%s", explained, Table(standings))
+	b.WriteString(frontierTried)
 	all := worlds(rows)
 	byLoad(p, &b, all)
 	for _, of := range all {
@@ -143,3 +144,26 @@ func less(a, b virtual.Row) int {
 	}
 	return 0
 }
+
+const frontierTried = `
+## What was tried instead
+
+Each in place of the market's rule, on mtrag with four tempers: welfare against it at 1, 1.1 and 1.25 of
+capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors are about 1 %.
+
+* **Tolls in full**, with nothing common left off: +0.7, +1.5, +2.6 % on mixed and +1.4, +3.0, +6.4 % on
+  two-speeds, where that is as much as the best posted price; p99 of first tokens 6.7 s -> 3.3 s at 1.1 on
+  mixed. But clients pay 3.9 times the card at capacity and not 2.5; and where nobody says terms 128 callers
+  of 64 slots pay 4.7 times the card and not 1.1, for the same slots. Bills that nobody agreed to must be near
+  the card, so it is not done. Half of the common part left off is worth half of it.
+* **Seats to come counted for what such seats turn out to be worth** in the plan, and not in prices alone:
+  -0.2, +0.3, +2.5 %. But the last to come is served first then: the longest wait is 13 times two-block's.
+* **A price of a class** in place of each agent's: 0, 0, +1 %, and twice the welfare where slots are short all
+  along (mooncake). But tasks wait for their own caches beside free slots: the longest wait is four times as
+  long as in a line where nobody says terms.
+* **The lesser want of two plans**, so that a task cancelled at once moves no price: -1.5, -1.1, -0.5 %, and
+  one that stays for 60 ms moved it all the same. A want that grows in the first 0.1 s or 1 s that its task
+  waits: -0.6, -0.4, -0.4 % and -2.8, -2.2, -3.1 %.
+* **A price that holds** until a slot comes free, for once, twice or four times that long: within 0.5 %. A mean
+  over 0.5 s: within 0.5 %; over 2 s and 4 s: -0.6, -1.2, -2.1 % and -2.8, -4.4, -6.8 %.
+`
