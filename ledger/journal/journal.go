@@ -326,7 +326,9 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 		j.last.Records = nil
 		frames = frames[n:]
 	}
-	j.keepTail()
+	if file, err := j.tail.open.Stat(); err == nil { // by its name it may be a copy that was put in its place
+		j.tail.file = file
+	}
 	if due {
 		j.note()
 		j.looked = now
@@ -433,11 +435,9 @@ func (j *Journal) Close() error {
 	}
 	err := j.store.Close()
 	j.store = nil
+	j.tail.open.Close()
 	if j.noted != j.last.Seq {
 		j.note()
 	}
-	if lockErr := j.home.Close(); err == nil {
-		err = lockErr
-	}
-	return err
+	return cmp.Or(err, j.home.Close())
 }

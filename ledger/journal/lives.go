@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 
 	"souk/bus/life"
+	"souk/bus/regular"
 	"souk/bus/tip"
 )
 
@@ -46,13 +47,7 @@ func frameOf(word string) uint64 {
 type tail struct {
 	name string
 	file os.FileInfo
-}
-
-// keepTail notes the last segment as this writer leaves it.
-func (j *Journal) keepTail() {
-	if file, err := os.Stat(filepath.Join(walDir(j.dir), j.tail.name)); err == nil {
-		j.tail.file = file
-	}
+	open *os.File // that file, whatever has its name now
 }
 
 // overwritten reports whether the last frame is no more where it was written, as after a copy was written
@@ -86,6 +81,10 @@ func (j *Journal) held() error {
 		return fmt.Errorf("%w: segment %s is not the one that it writes", life.ErrReplaced, j.tail.name)
 	case j.tail.file != nil && !now.file.ModTime().Equal(j.tail.file.ModTime()) && j.overwritten():
 		return fmt.Errorf("%w: segment %s has not frame %d any more", life.ErrReplaced, now.name, j.last.Seq)
+	}
+	if now.open = j.tail.open; now.name != j.tail.name {
+		j.tail.open.Close()
+		now.open, _ = regular.Open(filepath.Join(walDir(j.dir), now.name), maxSegment) // nil: each look reads
 	}
 	j.tail = now
 	return nil

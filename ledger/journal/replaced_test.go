@@ -69,6 +69,26 @@ func TestACopyPutInThePlaceOfALivingJournal(t *testing.T) {
 	}
 }
 
+// A frame between the copy and the next look goes into a file without a name. The look finds that out still.
+func TestACopyPutInPlaceBetweenTwoLooks(t *testing.T) {
+	dir, backup := filepath.Join(t.TempDir(), "j"), filepath.Join(t.TempDir(), "backup")
+	now := time.Unix(1, 0)
+	j, err := Open(dir, Config{MinFree: -1, now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	mustAppend(t, j, still(1))
+	overwrite(t, dir, backup, true)
+	mustAppend(t, j, still(2))
+	overwrite(t, filepath.Join(backup, "wal"), filepath.Join(dir, "wal"), true)
+	mustAppend(t, j, still(3))
+	now = now.Add(noteEvery)
+	if err := j.Append(still(4)); !errors.Is(err, life.ErrReplaced) {
+		t.Errorf("a frame is taken: %v", err)
+	}
+}
+
 // A directory that is moved away and back is what it was.
 func TestAJournalThatIsMovedAwayAndBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "j")
