@@ -295,12 +295,7 @@ func zeroed[T any](s []T, n int) []T {
 	return s
 }
 
-func resize[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n, n+n/4)
-	}
-	return s[:n]
-}
+func resize[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
 // Prices are the slot prices of an agent's seats in the round that was cut last.
 func (c *Cutter) Prices(agent int) []int64 {

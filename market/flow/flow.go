@@ -32,6 +32,7 @@ package flow
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Limits of a Problem. Weights are at least 0, since a task with nothing to gain stays out, and
@@ -167,9 +168,4 @@ func (s *Solver) group(seats int) {
 	}
 }
 
-func grow[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n, n+n/4)
-	}
-	return s[:n]
-}
+func grow[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }

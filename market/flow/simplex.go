@@ -161,9 +161,21 @@ func (s *Solver) worst(p *Problem, k int32) (b int32, w, d int64) {
 }
 
 // most is the most that a row would gain at some prices, at least the outside's 0. Two running maxima let the
-// processor look at two edges at a time: 0.7 ns an edge, the time it takes to read it.
+// processor look at two edges at a time: 0.7 ns an edge, the time it takes to read it, and less where prices
+// need not be looked up.
 func most(seat []int32, weight, price []int64) int64 {
 	even, odd := int64(0), int64(0)
+	if n := len(seat); n > 0 && int(seat[n-1]-seat[0]) == n-1 { // all that stand side by side, as mostly
+		price, weight = price[seat[0]:][:n], weight[:n]
+		i := 0
+		for ; i+1 < len(weight) && i+1 < len(price); i += 2 {
+			even, odd = max(even, weight[i]-price[i]), max(odd, weight[i+1]-price[i+1])
+		}
+		if i < len(weight) && i < len(price) {
+			even = max(even, weight[i]-price[i])
+		}
+		return max(even, odd)
+	}
 	i := 0
 	for ; i+1 < len(seat) && i+1 < len(weight); i += 2 {
 		even = max(even, weight[i]-price[seat[i]])
