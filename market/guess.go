@@ -15,6 +15,7 @@ type guess struct {
 	were   []int32 // scratch, see below
 	taken  []int32 // of each agent: slots that were given away
 	to     []int32 // of each seat: what it is now, or -1
+	room   []int32 // likewise: slots of that which nobody was given yet
 	placed []int32 // of each task now
 	hangs  []int32 // of each seat now
 }
@@ -51,16 +52,32 @@ func (g *guess) of(r *Round, l *layout) (placed, hangs []int32) {
 	g.were = were(g.were, g.tasks, len(r.Tasks), func(i int) TaskID { return r.Tasks[i].ID })
 	for t, k := range g.were {
 		if g.placed[t] = -1; k >= 0 && g.match[k] >= 0 {
-			g.placed[t] = g.to[g.match[k]]
+			g.placed[t] = g.slot(l, g.match[k])
 		}
 	}
 	return g.placed, g.hangs
+}
+
+// slot takes one of the slots that a seat is now: of several seats the next where one is full.
+func (g *guess) slot(l *layout, a int32) int32 {
+	to := g.to[a]
+	for to >= 0 && g.room[a] == 0 {
+		if to++; int(to) == len(l.seats) || l.seats[to].at == 0 { // the next agent's
+			to = -1
+		} else {
+			g.room[a] = l.slots[to]
+		}
+		g.to[a] = to
+	}
+	g.room[a]--
+	return to
 }
 
 // carry finds what each seat is now: slots that were given away are no more, and each behind them has come so
 // much nearer.
 func (g *guess) carry(r *Round, l *layout) {
 	g.taken, g.to = zeroed(g.taken, len(g.agents)), resize(g.to, len(g.seats))
+	g.room = resize(g.room, len(g.seats))
 	for _, a := range g.match {
 		if a >= 0 && !g.later[a] {
 			g.taken[g.seats[a].agent]++
@@ -82,7 +99,7 @@ func (g *guess) carry(r *Round, l *layout) {
 				now++
 			}
 			if before >= 0 && now < end {
-				g.to[a] = now
+				g.to[a], g.room[a] = now, upto+l.slots[now]-before
 			}
 			before += g.slots[a]
 		}

@@ -86,8 +86,11 @@ func (b *Bid) Terms() market.Terms      { return b.terms }
 func (b *Bid) Cap() market.Credits      { return b.terms.Cap() }
 func (b *Bid) UsualCap() market.Credits { return b.usual.Cap() }
 
-// Second returns the cost of a second to it in a round, once in line for so long.
-func (b *Bid) Second(inLine time.Duration) market.Credits { return b.spent.Second(inLine) }
+// Second returns the cost of a second to it in a round, once in line for so many whole seconds: those who
+// came together stay equals, and their turns count.
+func (b *Bid) Second(inLine time.Duration) market.Credits {
+	return b.spent.Second(inLine.Truncate(time.Second))
+}
 
 // least returns the least max_price that would buy the estimate; 0 if none does.
 func (b *Bid) least(e *estimate.Estimate, ttft time.Duration, fee market.Credits) market.Credits {
