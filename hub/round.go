@@ -192,8 +192,8 @@ func (n *Node) charge() {
 func (n *meeting) waiter(t *task, offers []estimate.Offer) estimate.Waiter {
 	now := n.turn.Now()
 	return estimate.Waiter{ID: t.Name(), Client: t.Client(), Terms: t.Stated(), Most: t.money.Reserved(),
-		Second: t.Second(t.InLine(now)), Waited: t.Waited(now), InLine: t.InLine(now), Left: t.TimeLeft(now),
-		Rounds: t.Rounds(), Offers: offers}
+		First: t.Second(0), Second: t.Second(t.InLine(now)), Waited: t.Waited(now), InLine: t.InLine(now),
+		Left: t.TimeLeft(now), Rounds: t.Rounds(), Offers: offers}
 }
 
 // offered appends what a task would have of each agent that may serve it. placed: as far as its session has a

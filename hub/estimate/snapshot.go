@@ -52,7 +52,8 @@ type Waiter struct {
 	Client string
 	Terms  *market.Judged
 	Most   market.Credits // that may be held for it: it is worth no more
-	Second market.Credits // what a second of waiting costs it
+	First  market.Credits // what its first second of waiting cost it
+	Second market.Credits // what a second costs it by now
 	Waited time.Duration  // since it came, which its value counts
 	InLine time.Duration  // since it came first, which its turn counts
 	Left   time.Duration  // to its deadline

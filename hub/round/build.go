@@ -59,18 +59,20 @@ func (p *Plan) Build(head market.Round, from *estimate.Snapshot, waiters []estim
 	head.Tasks, head.Agents, head.Edges = w.Tasks[:0], w.Agents[:0], w.Edges[:0]
 	*w = head
 	p.keeps, p.of, p.tasks, p.whys = p.keeps[:0], p.of[:0], p.tasks[:0], p.whys[:0]
+	var order []int
+	if len(waiters) > 1 {
+		order = prices.Shares.Turns(from.Now, from.Runs, waiters)
+	}
 	for i := range waiters {
 		p.whys = append(p.whys, Why{Best: Best(&waiters[i])})
 		p.tasks = append(p.tasks, 0)
 		p.enter(int32(i))
 	}
-	if len(w.Tasks) > 1 {
-		turn := 0
-		for _, k := range prices.Shares.Turns(from.Now, from.Runs, waiters) {
-			if i := p.tasks[k]; i > 0 {
-				w.Tasks[i-1].Turn = min(turn, market.MaxTurn)
-				turn++
-			}
+	turn := 0
+	for _, k := range order {
+		if i := p.tasks[k]; i > 0 && len(w.Tasks) > 1 {
+			w.Tasks[i-1].Turn = min(turn, market.MaxTurn)
+			turn++
 		}
 	}
 	for k := range from.Agents {
@@ -138,6 +140,9 @@ func (p *Plan) enter(waiter int32) {
 			task.Within = max(task.Within.Truncate(time.Microsecond), time.Microsecond)
 		}
 		task.ID, task.Client, task.Second = w.ID, w.Client, w.Second
+		if len(p.waiters) > 1 {
+			task.Second = w.First + market.Credits(float64(w.Second-w.First)*p.prices.Shares.Grows(waiter))
+		}
 		r.Tasks, p.of = append(r.Tasks, task), append(p.of, waiter)
 		p.tasks[waiter] = int32(len(r.Tasks))
 	}

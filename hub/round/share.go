@@ -18,8 +18,9 @@ type Shares struct {
 	// memory for Turns
 	place  map[string]int32 // of each client in shares
 	shares []float64
-	client []int32 // of each waiter: its client's place
-	over   []float64
+	client []int32   // of each waiter: its client's place
+	over   []float64 // likewise: the client's share by then, where it is too much
+	even   float64   // the most that is not
 	order  []int
 }
 
@@ -88,7 +89,7 @@ func (s *Shares) Turns(now int64, running []estimate.Run, waiters []estimate.Wai
 		all += x
 	}
 	shares, order := s.shares, s.order
-	even := all / float64(max(1, len(shares))) * evenly
+	s.even = all / float64(max(1, len(shares))) * evenly
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Compare(waiters[b].InLine, waiters[a].InLine)
 	})
@@ -96,11 +97,21 @@ func (s *Shares) Turns(now int64, running []estimate.Run, waiters []estimate.Wai
 	over := s.over
 	for _, i := range order {
 		client := s.client[i]
-		if x := shares[client]; x > even {
+		if x := shares[client]; x > s.even {
 			over[i] = x
 		}
 		shares[client] += partOf(usualService)
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(over[a], over[b]) })
 	return order
+}
+
+// Grows is the part of what a second has become dearer to a waiter by its waiting that counts, of those that
+// Turns was last asked for: of a client with twice as much as is even, half. So a client's flood does not
+// have the others wait in one line with it.
+func (s *Shares) Grows(waiter int32) float64 {
+	if x := s.over[waiter]; x > 0 {
+		return s.even / x
+	}
+	return 1
 }

@@ -124,3 +124,36 @@ func TestTurnsOfClients(t *testing.T) {
 		t.Errorf("%d were over the mean: the test sees little", overs)
 	}
 }
+
+// A client's flood of tasks that all wait as long as the one task of another do not grow dearer with it: the
+// longer their line and the more slots they had, the less. Alone, or beside clients like it, it all counts.
+func TestAFloodGrowsSlower(t *testing.T) {
+	var s Shares
+	now := int64(time.Hour)
+	var running []estimate.Run
+	for range 8 {
+		running = append(running, estimate.Run{Client: "flood", For: 10 * time.Second})
+	}
+	waiters := []estimate.Waiter{{Client: "calm", InLine: time.Second}}
+	for range 40 {
+		waiters = append(waiters, estimate.Waiter{Client: "flood", InLine: time.Second})
+	}
+	s.Turns(now, running, waiters)
+	if s.Grows(0) != 1 {
+		t.Errorf("of one task beside a flood %.2f counts", s.Grows(0))
+	}
+	for i := 1; i < len(waiters); i++ {
+		if g := s.Grows(int32(i)); g >= 0.9 || i > 1 && g >= s.Grows(int32(i-1)) {
+			t.Errorf("of task %d of a flood %.2f counts, of the one before it %.2f", i, g, s.Grows(int32(i-1)))
+		}
+	}
+	for i := range waiters {
+		waiters[i].Client = fmt.Sprint("c", i)
+	}
+	s.Turns(now, nil, waiters)
+	for i := range waiters {
+		if g := s.Grows(int32(i)); g != 1 {
+			t.Errorf("of task %d, beside clients like its own, %.2f counts", i, g)
+		}
+	}
+}

@@ -6,7 +6,8 @@ import (
 )
 
 // A flood of one client makes the others' first tokens no more than a fifth later where the hub keeps slots
-// fairly, at the 99th percentile; without that it does. Nobody is refused but the flood.
+// fairly, at the 99th percentile; without that it does, and they do not wait in one line with it: 2 s at
+// most. Nobody is refused but the flood.
 func TestAFloodLeavesTheOthersAlone(t *testing.T) {
 	p99 := func(rule string, flood bool) time.Duration {
 		s, err := flooded(2, 1.7, 5)
@@ -29,7 +30,7 @@ func TestAFloodLeavesTheOthersAlone(t *testing.T) {
 	const off, on = MarketName, MarketName + ":policies.place=fair"
 	calm, without, with := p99(off, false), p99(off, true), p99(on, true)
 	t.Logf("without a flood %v, with one %v, kept fairly %v", calm, without, with)
-	if with > calm*6/5 || without < calm*2 {
+	if with > calm*6/5 || without < calm*2 || without > 2*time.Second {
 		t.Errorf("p99 of the others: without a flood %v, with one %v, kept fairly %v", calm, without, with)
 	}
 	if again := p99(on, false); again > calm*11/10 || again < calm*9/10 {
