@@ -33,14 +33,14 @@ func TestEqualEnginesHaveEqualWork(t *testing.T) {
 
 // Where one dialogue after the other begins with the text of all others, whoever had the first would have
 // nearly all: a hub has idle engines compute it, once each, and spends little on that. Then equal engines
-// have like work, and callers wait less. In two minutes there are a hundred dialogues, of which chance alone
-// leaves an engine less than half its part in every thirtieth run. So the mean of four is judged: the least
-// part was .39 to .79 in twenty such, and without seeds it is none.
+// have like work, and callers wait less. In two minutes there are a hundred dialogues, of which chance
+// alone leaves an engine less than half its part in every thirtieth run. So the mean of twelve is judged:
+// of four it was .39 to .79 in twenty such.
 func TestSeedsGiveIdleEnginesWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of computing")
 	}
-	const plays = 4
+	const plays = 12
 	seed := rand.Uint64()
 	type figures struct{ work, fewest, mean float64 }
 	play := func(seed uint64, every time.Duration, to *figures) *Market {
@@ -65,7 +65,7 @@ func TestSeedsGiveIdleEnginesWork(t *testing.T) {
 	t.Logf("seed %d: work %.2f, fewest %.2f, mean TTFT %.1f ms; without %.2f, %.2f, %.1f", seed,
 		with.work/plays, with.fewest/plays, with.mean/plays, without.work/plays, without.fewest/plays,
 		without.mean/plays)
-	if with.fewest < 0.3*plays || with.work > without.work || with.mean > without.mean {
+	if with.fewest < 0.5*plays || with.work > without.work || with.mean > without.mean {
 		t.Errorf("seed %d: %+v, and without seeds %+v", seed, with, without)
 	}
 }
