@@ -97,7 +97,7 @@ func rawOf(t *testing.T, m *local.Market, role bus.Role, ids bus.IDs) *nats.Conn
 		t.Fatal(err)
 	}
 	nc, err := nats.Connect(m.State().NATS, nats.Name(t.Name()), nats.UserCredentials(creds),
-		nats.CustomInboxPrefix(bus.InboxOf(ids.Name)))
+		nats.CustomInboxPrefix(bus.InboxOf(ids.Name)), nats.Timeout(bustest.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

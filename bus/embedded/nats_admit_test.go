@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/natsauth"
 	"souk/bus/natsbus"
 )
@@ -146,7 +147,8 @@ func TestABarVoidsNoRevocation(t *testing.T) {
 	closed = mallory.StatusChanged(nats.CLOSED)
 	g.look(time.Now())
 	<-closed
-	if nc, err := nats.Connect(n.URL(), nats.UserCredentials(creds), nats.NoReconnect()); err == nil {
+	if nc, err := nats.Connect(n.URL(), nats.UserCredentials(creds), nats.NoReconnect(),
+		nats.Timeout(bustest.Patience)); err == nil {
 		nc.Close()
 		t.Error("who was revoked is let in again")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/natsauth"
 )
 
@@ -46,6 +47,7 @@ func come(t testing.TB, n *NATS, keys *natsauth.Store, role bus.Role, name strin
 		t.Fatal(err)
 	}
 	nc, err := nats.Connect(n.URL(), nats.UserCredentials(path), nats.NoReconnect(),
+		nats.Timeout(bustest.Patience), // by itself it waits for 2 s, and who is refused hears so after 1.5
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err == nil {
 		t.Cleanup(nc.Close)

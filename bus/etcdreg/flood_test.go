@@ -147,17 +147,18 @@ func TestWhatAMemberHoldsIsBounded(t *testing.T) {
 		t.Errorf("%d streams are open, want at most %d", held, limits.Streams)
 	}
 
-	var conns int
-	for range 2 * limits.Connections {
+	var conns int // until one is refused: its client tries again for as long as it may
+	for served := true; served && conns < 2*limits.Connections; {
 		config := g.as(t, "node-1")
-		within, done := context.WithTimeout(ctx, 500*time.Millisecond)
+		within, done := context.WithTimeout(ctx, 5*time.Second)
 		c, err := clientv3.New(clientv3.Config{Endpoints: config.Endpoints, TLS: config.TLS, Context: ctx,
 			Logger: zap.NewNop()})
 		ok(t, err)
 		defer c.Close()
-		if _, err := c.Get(within, bus.AgentKey("a1")); err == nil {
+		if _, err = c.Get(within, bus.AgentKey("a1")); err == nil {
 			conns++
 		}
+		served = err == nil
 		done()
 	}
 	if conns == 0 || conns >= limits.Connections {
@@ -240,6 +241,7 @@ func TestAMemberIsPaced(t *testing.T) {
 	defer cancel()
 	client := g.raw(t, "node-1")
 	errs := make(chan error, 100)
+	begun := time.Now()
 	for range cap(errs) {
 		go func() { errs <- second(client.Get(ctx, bus.AgentKey("a1"))) }()
 	}
@@ -252,8 +254,9 @@ func TestAMemberIsPaced(t *testing.T) {
 			good++
 		}
 	}
-	if good < 20 || good > 50 {
-		t.Errorf("%d of a hundred questions at once are answered, of 20 a second", good)
+	// 20 at once, and 20 a second from then on, which a slow machine takes longer to ask
+	if took := time.Since(begun); good < 20 || float64(good) > 21+20*took.Seconds() {
+		t.Errorf("%d of a hundred questions are answered in %v, of 20 a second", good, took)
 	}
 	says(t, "a hundred questions", refused, "more than 20 requests a second: try again in")
 }

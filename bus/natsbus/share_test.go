@@ -51,7 +51,8 @@ func TestConnectionsOfANameAreBounded(t *testing.T) {
 	var all sync.WaitGroup
 	for range 2 * most {
 		all.Go(func() {
-			nc, err := nats.Connect(s.URL(), nats.NoReconnect(), nats.UserJWT(identity(t, as)))
+			nc, err := nats.Connect(s.URL(), nats.NoReconnect(), nats.UserJWT(identity(t, as)),
+				nats.Timeout(bustest.Patience)) // by itself 2 s, and who is refused hears so after 1.5
 			if err == nil {
 				t.Cleanup(nc.Close)
 				return

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/natsauth"
 )
 
@@ -19,7 +20,7 @@ func plain(t *testing.T, url, name string, creds natsauth.Source) *nats.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(url, nats.CustomInboxPrefix(bus.InboxOf(name)),
+	nc, err := nats.Connect(url, nats.CustomInboxPrefix(bus.InboxOf(name)), nats.Timeout(bustest.Patience),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // of each refusal
 		nats.UserJWT(func() (string, error) { return i.JWT(), nil }, i.Sign))
 	if err != nil {

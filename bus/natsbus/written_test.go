@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"souk/bus"
+	"souk/bus/bustest"
 	"souk/bus/natsauth"
 )
 
@@ -201,7 +202,7 @@ func TestTheTableAsWritten(t *testing.T) {
 
 	connect := func(file, name string) *nats.Conn {
 		nc, err := nats.Connect(s.ClientURL(), nats.UserCredentials(file),
-			nats.Name(name), nats.NoReconnect(),
+			nats.Name(name), nats.NoReconnect(), nats.Timeout(bustest.Patience),
 			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		if err != nil {
 			t.Fatal(err)

@@ -80,7 +80,8 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	nc, err := nats.Connect(ns.URL(), nats.CustomInboxPrefix(bus.InboxOf("ada")))
+	nc, err := nats.Connect(ns.URL(), nats.CustomInboxPrefix(bus.InboxOf("ada")),
+		nats.Timeout(bustest.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,9 +71,12 @@ func TestSubmitIsInterrupted(t *testing.T) {
 	first := onFirst(func() { close(begun) })
 	go func() { ended <- ask(runs, "runs", &first) }()
 	<-begun
-	waits, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	waits, stop := context.WithCancel(t.Context())
 	defer stop()
-	if said := ask(waits, "waits", new(onFirst)); !strings.HasPrefix(said, "cancelled: ") ||
+	go func() { ended <- ask(waits, "waits", new(onFirst)) }()
+	bustest.Eventually(t, "the second one waits", func() bool { return m.Hubs()[0].Stats().Waiting == 1 })
+	stop()
+	if said := <-ended; !strings.HasPrefix(said, "cancelled: ") ||
 		!strings.HasSuffix(said, "; nothing was paid\n") {
 		t.Errorf("of one that waited: %s", said)
 	}

@@ -23,7 +23,7 @@ func raw(t *testing.T, h *house, text string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
 	}
