@@ -56,10 +56,7 @@ type agent struct {
 
 	spool *Spool // nil: what is not acknowledged when we are killed is lost
 
-	trouble struct { // with the registry or the spool
-		sync.Mutex
-		bus.Outage
-	}
+	trouble follow.Trouble // with the registry or the spool
 }
 
 func newAgent(s *Server, cfg agentd.AgentConfig) *agent {

@@ -13,8 +13,7 @@ import (
 func (a *agent) watchClaim(ctx context.Context) {
 	var fence int64 // of the claim that the watch has named
 	follow.Run(ctx, a.deps.Registry, bus.ClaimKey(a.cfg.ID), follow.Follower{
-		Failed: func(err error) { a.failed("claims", "claims are not watched", err) },
-		Works:  func() { a.works("claims", "the registry answers again") },
+		Asked: func(err error) { a.asked("claims", "claims are not watched", err) },
 		Set: func(kv bus.KV) {
 			fence = kv.Create
 			a.claimed(kv)

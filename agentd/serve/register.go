@@ -11,25 +11,9 @@ import (
 	"souk/bus/follow"
 )
 
-// failed notes that a part of the agent has no answer from the registry, or from its disk. Each part tries
-// again; the log has a line when an outage begins and one a minute while it lasts.
-func (a *agent) failed(part, what string, err error) {
-	a.trouble.Lock()
-	defer a.trouble.Unlock()
-	if a.trouble.Failed(time.Now(), part) {
-		a.log.Warn(what+"; trying on", "err", err)
-	}
-}
-
-// works notes that it has one. It reports whether that was the end of an outage.
-func (a *agent) works(part, what string) bool {
-	a.trouble.Lock()
-	defer a.trouble.Unlock()
-	lasted, over := a.trouble.Works(time.Now(), part)
-	if over {
-		a.log.Info(what, "after", lasted.Round(time.Millisecond))
-	}
-	return over
+// asked notes whether a part of the agent has an answer from the registry; each tries again.
+func (a *agent) asked(part, bad string, err error) {
+	a.trouble.Note(a.log, part, err == nil, bad+"; trying on", "the registry answers again", "err", err)
 }
 
 // register keeps the agent in the registry: it registers it, updates the entry when it has changed, and
@@ -81,21 +65,18 @@ func (a *agent) register(ctx context.Context) error {
 			}
 			pause = min(2*pause, time.Second)
 		case err != nil:
-			a.failed(registration, "not registered: the registry does not answer", err)
+			a.asked(registration, "not registered: the registry does not answer", err)
 			pause = min(2*pause, 3*time.Second)
 		default:
 			taken, pause = time.Time{}, 100*time.Millisecond
 			a.lease.Store(&lease)
 			select {
 			case <-a.registered:
-				if !a.works(registration, "registered again") {
-					a.log.Debug("registered again")
-				}
 			default:
 				a.log.Info("registered", "model", a.coreModel(), "slots", a.cfg.Slots)
 				close(a.registered)
-				a.works(registration, "the registry answers")
 			}
+			a.asked(registration, "", nil)
 			if a.holdLease(ctx, lease) {
 				return nil
 			}
@@ -139,7 +120,7 @@ func (a *agent) evictOwn(ctx context.Context, key string) (ended bool, why strin
 		return former || r.Node == a.Server.cfg.Node && r.Boot == a.boot && r.Life == a.deps.Home.Life()
 	})
 	if err != nil {
-		a.failed(registration, "an old lease of this node is not ended", err)
+		a.asked(registration, "an old lease of this node is not ended", err)
 	}
 	if ended && former {
 		a.log.Info("the lease of an earlier life of this node is ended", "started", started(boot))
@@ -172,7 +153,7 @@ func (a *agent) holdLease(ctx context.Context, lease bus.Lease) bool {
 			a.closeLease(lease)
 			return true
 		case <-lease.Lost():
-			a.failed(registration, leaseLost, bus.ErrLost)
+			a.asked(registration, leaseLost, bus.ErrLost)
 			return false
 		case <-a.changed:
 			entry, err := a.entry()
@@ -180,14 +161,12 @@ func (a *agent) holdLease(ctx context.Context, lease bus.Lease) bool {
 				err = lease.Update(ctx, entry)
 			}
 			if errors.Is(err, bus.ErrLost) {
-				a.failed(registration, leaseLost, err)
+				a.asked(registration, leaseLost, err)
 				return false
 			}
-			if err == nil {
-				a.works(registration, "the registry answers again")
-			} else if ctx.Err() == nil {
-				a.failed(registration, "registration not updated", err)
-				if follow.Pause(ctx, follow.Jitter(time.Second)) {
+			if ctx.Err() == nil {
+				a.asked(registration, "registration not updated", err)
+				if err != nil && follow.Pause(ctx, follow.Jitter(time.Second)) {
 					nudge(a.changed)
 				}
 			}

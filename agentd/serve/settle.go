@@ -41,13 +41,9 @@ func (a *agent) addToSpool(r agentd.Report) {
 	if a.spool == nil || r.Completion.Outcome == bus.OutcomeFailed {
 		return
 	}
-	if err := a.spool.Add(r); err != nil {
-		a.failed("spool", "completions are not written down: those that no hub has are lost if this "+
-			"process dies",
-			err)
-	} else {
-		a.works("spool", "completions are written down again")
-	}
+	err := a.spool.Add(r)
+	a.trouble.Note(a.log, "spool", err == nil, "completions are not written down: those that no hub has are lost if "+
+		"this process dies; trying on", "completions are written down again", "err", err)
 }
 
 // report sends a completion to its hub once and tells the core how that went.

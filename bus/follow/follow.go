@@ -4,6 +4,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -22,12 +23,11 @@ type Follower struct {
 	Gone   func(key string) // a key that was there is no longer
 	Synced func()           // what was there when the watch began, or began again, has been told
 	// what comes here is called once all that the registry has from then on has been read and told
-	Anew   <-chan func()
-	Tick   func()        // every Every, between the others, whether or not the registry answers
-	Every  time.Duration // 0: never
-	Failed func(error)   // the registry did not answer, and is asked again; nil: it is logged
-	Works  func()        // it answers
-	Log    *slog.Logger  // nil: slog.Default
+	Anew  <-chan func()
+	Tick  func()        // every Every, between the others, whether or not the registry answers
+	Every time.Duration // 0: never
+	Asked func(error)   // hears whether the registry answers; it is asked again; nil: it is logged
+	Log   *slog.Logger  // nil: slog.Default
 }
 
 // again is the mean pause before a registry that does not answer is asked again.
@@ -36,7 +36,7 @@ const again = 400 * time.Millisecond
 // Run follows a key, or every key below a prefix that ends in "/", until ctx ends. While the registry is out
 // of reach Run calls nothing: what was there still counts as there. Once it answers again, Run reports what
 // has changed or gone since, then calls Synced. An outage is one log line when it begins, one a minute while
-// it lasts, and one when it ends; with Failed and Works set, the caller logs instead.
+// it lasts, and one when it ends; with Asked set, the caller logs instead.
 func Run(ctx context.Context, r bus.Registry, key string, f Follower) {
 	w := watch{key: key, f: f, there: map[string]int64{}}
 	var tick <-chan time.Time
@@ -57,51 +57,33 @@ func (w *watch) watch(ctx context.Context, r bus.Registry, tick <-chan time.Time
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	events, err := r.Watch(ctx, w.key)
-	switch {
-	case ctx.Err() != nil:
-		return false
-	case err != nil:
-		w.failed(err)
+	if ctx.Err() != nil {
 		return false
 	}
-	w.works()
+	if w.asked(err); err != nil {
+		return false
+	}
 	w.named = map[string]bool{}
 	return w.follow(ctx, events, tick)
 }
 
 // watch is the state of Run.
 type watch struct {
-	key    string
-	f      Follower
-	there  map[string]int64 // revision by key
-	named  map[string]bool  // by a watch before its first Synced; nil after that
-	anew   func()           // to be called at the end of the state that the next watch sends; nil: nothing
-	outage bus.Outage
+	key     string
+	f       Follower
+	there   map[string]int64 // revision by key
+	named   map[string]bool  // by a watch before its first Synced; nil after that
+	anew    func()           // to be called at the end of the state that the next watch sends; nil: nothing
+	trouble Trouble
 }
 
-func (w *watch) failed(err error) {
-	if w.f.Failed != nil {
-		w.f.Failed(err)
-	} else if w.outage.Failed(time.Now(), "") {
-		w.log().Warn("the registry is out of reach: what is known is kept", "err", err)
+func (w *watch) asked(err error) {
+	if w.f.Asked != nil {
+		w.f.Asked(err)
+		return
 	}
-}
-
-func (w *watch) works() {
-	if w.f.Works != nil {
-		w.f.Works()
-	}
-	if lasted, over := w.outage.Works(time.Now(), ""); over {
-		w.log().Info("the registry answers again", "after", lasted.Round(time.Millisecond))
-	}
-}
-
-func (w *watch) log() *slog.Logger {
-	log := w.f.Log
-	if log == nil {
-		log = slog.Default()
-	}
-	return log.With("key", w.key)
+	w.trouble.Note(cmp.Or(w.f.Log, slog.Default()).With("key", w.key), "", err == nil,
+		"the registry is out of reach: what is known is kept", "the registry answers again", "err", err)
 }
 
 // follow takes events until there are no more, or the state is to be read anew.

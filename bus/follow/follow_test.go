@@ -251,7 +251,13 @@ func TestOutages(t *testing.T) {
 		failed, works := 0, 0
 		done := make(chan bool, 2)
 		quiet := follow.Follower{Log: slog.New(slog.NewTextHandler(&text, nil))}
-		own := follow.Follower{Failed: func(error) { failed++ }, Works: func() { works++ }, Log: quiet.Log}
+		own := follow.Follower{Log: quiet.Log, Asked: func(err error) {
+			if err != nil {
+				failed++
+			} else {
+				works++
+			}
+		}}
 		go func() { follow.Run(ctx, r, "/w/", quiet); done <- true }()
 		go func() { follow.Run(ctx, r, "/w/", own); done <- true }()
 		synctest.Wait()

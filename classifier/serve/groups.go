@@ -74,9 +74,9 @@ func (g *groups) of(client string) *group {
 
 // follow keeps them. known is called once they are known, or cannot be.
 func (g *groups) follow(ctx context.Context, known func()) {
-	follow.Run(ctx, g.registry, bus.GroupsPrefix, follow.Follower{Synced: known, Works: func() {}, Log: g.log,
+	follow.Run(ctx, g.registry, bus.GroupsPrefix, follow.Follower{Synced: known, Log: g.log,
 		Set: g.set, Gone: func(key string) { g.put(bus.LastElement(key), "") },
-		Failed: forbidden(g.log, known, bus.GroupsPrefix, "cache groups are not known to this door: each "+
+		Asked: forbidden(g.log, known, bus.GroupsPrefix, "cache groups are not known to this door: each "+
 			"client's cache is its own")})
 }
 

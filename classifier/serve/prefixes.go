@@ -58,7 +58,12 @@ func (m *prefixKeys) follow(ctx context.Context) {
 	tend := func() { m.tend(ctx) }
 	follow.Run(ctx, m.registry, bus.PrefixKeysKey, follow.Follower{
 		Set: func(kv bus.KV) { m.set(kv); tend() }, Gone: func(string) { m.rev, m.shared = 0, nil; tend() },
-		Synced: tend, Tick: tend, Every: time.Minute, Failed: m.failed, Works: func() {}, Log: m.log,
+		Synced: tend, Tick: tend, Every: time.Minute, Log: m.log,
+		Asked: func(err error) {
+			if err != nil {
+				m.failed(err)
+			}
+		},
 	})
 }
 

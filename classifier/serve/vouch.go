@@ -58,31 +58,27 @@ func (k *vouchKeys) voucher(client string, v *classifier.Vouched) bus.Voucher {
 // keep says the key as long as the door lives, so that it outlives the door by bus.VouchFor. The next key is
 // there for a while before it is used. While the registry is out of reach, which others say, it forgets none.
 func (k *vouchKeys) keep(ctx context.Context) {
-	var outage bus.Outage
+	var trouble follow.Trouble
 	said := false
 	last, since := *k.key.Load(), time.Now() // the key that was made last
 	for {
 		pause := bus.VouchEvery
 		err := k.say(ctx, last)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
+		}
+		if !said {
+			trouble.Note(k.log, "vouch", err == nil, "the treasury cannot know what this door vouches for: hubs get "+
+				"no money of clients for tasks that it places, beyond what they have; `souk auth list` shows whether "+
+				"this door may write its key", "the treasury can know again what this door vouches for",
+				"key", bus.VouchKey(k.door), "err", err)
+		}
+		switch {
 		case err != nil:
 			pause = vouchAgain
-			if !said && outage.Failed(time.Now(), "vouch") {
-				k.log.Warn("the treasury cannot know what this door vouches for: hubs get no money of clients "+
-					"for tasks that it places, beyond what they have; `souk auth list` shows whether this door "+
-					"may write its key", "key", bus.VouchKey(k.door), "err", err)
-			}
-		default:
-			if lasted, over := outage.Works(time.Now(), "vouch"); over {
-				k.log.Info("the treasury can know again what this door vouches for", "after",
-					lasted.Round(time.Millisecond))
-			}
-			if !said {
-				said = true
-				close(k.said)
-			}
+		case !said:
+			said = true
+			close(k.said)
 		}
 		if !follow.Pause(ctx, pause) {
 			return

@@ -21,11 +21,11 @@ func (s *Server) watch(ctx context.Context, synced func()) {
 // known is closed once they are known, or cannot be: a registry that was not told of this door does not show
 // them to it. What is known stays known.
 func (s *Server) memory(ctx context.Context, known func()) {
-	f := follow.Follower{Synced: known, Works: func() {}, Log: s.d.Log, Set: func(kv bus.KV) {
+	f := follow.Follower{Synced: known, Log: s.d.Log, Set: func(kv bus.KV) {
 		s.change(func(t *classifier.Table) *classifier.Table { return t.WithLed(bus.LastElement(kv.Key)) })
 	}, Gone: func(key string) {
 		s.change(func(t *classifier.Table) *classifier.Table { return t.WithoutLed(bus.LastElement(key)) })
-	}, Failed: forbidden(s.d.Log, known, bus.LedPrefix, "hubs that left before this door began are not "+
+	}, Asked: forbidden(s.d.Log, known, bus.LedPrefix, "hubs that left before this door began are not "+
 		"known to it: a task that one of them has may be given to another")}
 	follow.Run(ctx, s.d.Registry, bus.LedPrefix, f)
 }

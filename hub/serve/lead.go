@@ -131,8 +131,11 @@ func (s *Server) copies(ctx context.Context, beside chan<- bool) {
 		Set:    func(kv bus.KV) { is = s.stands.Twin(kv.Value); say() },
 		Gone:   func(string) { is = false; say() },
 		Synced: say,
-		Failed: func(err error) { s.stands.Asked(err); say() },
-		Works:  func() { s.stands.Asked(nil) },
+		Asked: func(err error) {
+			if s.stands.Asked(err); err != nil {
+				say()
+			}
+		},
 	})
 }
 
@@ -293,10 +296,10 @@ func (s *Server) led(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ledAgain)
 	defer cancel()
 	err := s.deps.Registry.PutFor(ctx, bus.LedKey(s.cfg.Journal), s.stands.Value, bus.LedFor)
-	if err != nil && !errors.Is(err, bus.ErrForbidden) {
-		s.fails("led", "the registry does not remember this hub", err)
+	if errors.Is(err, bus.ErrForbidden) {
+		s.asked("led", "", nil)
 	} else {
-		s.works("led")
+		s.asked("led", "the registry does not remember this hub", err)
 	}
 	return err
 }

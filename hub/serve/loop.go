@@ -158,15 +158,8 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 
 // hasRoom reports whether the journal's disk has room for new money, and names in the log when it has none.
 func (s *Server) hasRoom() bool {
-	has := s.deps.Journal.HasRoom()
-	if !has && s.disk.Failed(time.Now(), "disk") {
-		s.log.Warn("the journal's disk is nearly full: no task is taken until it has room; free some space")
-	} else if has {
-		if lasted, over := s.disk.Works(time.Now(), "disk"); over {
-			s.log.Info("the journal's disk has room again", "after", lasted.Round(time.Millisecond))
-		}
-	}
-	return has
+	return s.disk.Note(s.log, "disk", s.deps.Journal.HasRoom(), "the journal's disk is nearly full: no task is "+
+		"taken until it has room; free some space", "the journal's disk has room again")
 }
 
 func (s *Server) step(in input) {

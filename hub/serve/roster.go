@@ -31,8 +31,7 @@ func (s *Server) watch(ctx context.Context, l bus.Leadership) {
 		Synced: func() { s.isReady.Do(func() { close(s.ready) }) },
 		Tick:   func() { r.claimMissing(ctx) },
 		Every:  claimEvery,
-		Failed: func(err error) { s.fails("agents", "agents are not watched: those known are sold", err) },
-		Works:  func() { s.works("agents") },
+		Asked:  func(err error) { s.asked("agents", "agents are not watched: those known are sold", err) },
 	})
 }
 
@@ -119,8 +118,7 @@ func (s *Server) heed(ctx context.Context) {
 			}
 			apply(c)
 		},
-		Gone:   func(string) { apply(nil) },
-		Failed: func(err error) { s.fails("settings", "settings are not watched: those in force stay", err) },
-		Works:  func() { s.works("settings") },
+		Gone:  func(string) { apply(nil) },
+		Asked: func(err error) { s.asked("settings", "settings are not watched: those in force stay", err) },
 	})
 }

@@ -60,8 +60,8 @@ type Server struct {
 	unknown atomic.Pointer[string] // why the hub may not begin its journal yet; nil: it has begun
 	why     string                 // what a hub that ends waited for last
 	twin    bool                   // a copy of the journal led while this hub stood by
-	trouble trouble                // with the registry
-	disk    bus.Outage             // of the room on it; of the loop alone
+	trouble follow.Trouble         // with the registry
+	disk    follow.Trouble         // with the room on it
 
 	stands   follow.Candidate
 	watchdog follow.Watchdog
@@ -112,13 +112,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	s.stands.Registry, s.stands.Key, s.stands.TTL = deps.Registry, bus.HubKey(cfg.Domain), cfg.LeaseTTL
 	s.stands.Who, s.stands.Life, s.stands.Ended = "hub", deps.Journal.Life(), deps.Journal.Ended
 	s.stands.Moved = deps.Journal.Moved
-	s.stands.Log, s.stands.Asked = s.log, func(err error) {
-		if err == nil {
-			s.works("leader")
-		} else {
-			s.fails("leader", "who leads the domain is not known", err)
-		}
-	}
+	s.stands.Log, s.stands.Asked = s.log, func(err error) { s.asked("leader", "who leads the domain is not known", err) }
 	s.stands.Doubt, s.stands.Idle = s.doubts, "not leading: nothing is awarded until the domain is led again"
 	node.Watch(s.watchdog.Enters)
 	return s, nil
@@ -338,29 +332,9 @@ func (s *Server) ends() (ending, closed bool, waits string) {
 	return true, s.node.Book().Closed(s.cfg.Journal), s.node.Money().Waits()
 }
 
-// trouble is an outage of the registry, which several loops notice.
-type trouble struct {
-	mu sync.Mutex
-	o  bus.Outage
-}
-
-// fails notes that a part of the server has no answer from the registry. Each part tries again within
-// seconds, and the log has a line when an outage begins and one a minute while it lasts.
-func (s *Server) fails(part, what string, err error) {
-	s.trouble.mu.Lock()
-	defer s.trouble.mu.Unlock()
-	if s.trouble.o.Failed(time.Now(), part) {
-		s.log.Warn(what+"; trying on", "err", err)
-	}
-}
-
-// works notes that it has one.
-func (s *Server) works(part string) {
-	s.trouble.mu.Lock()
-	defer s.trouble.mu.Unlock()
-	if lasted, over := s.trouble.o.Works(time.Now(), part); over {
-		s.log.Info("the registry answers again", "after", lasted.Round(time.Millisecond))
-	}
+// asked notes whether a part of the server has an answer from the registry; each tries again within seconds.
+func (s *Server) asked(part, bad string, err error) {
+	s.trouble.Note(s.log, part, err == nil, bad+"; trying on", "the registry answers again", "err", err)
 }
 
 // stopAfter is a [hub.Node]'s Limit by the clock.

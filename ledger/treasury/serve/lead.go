@@ -18,14 +18,8 @@ const (
 
 // asked notes whether the registry says who leads.
 func (s *Server) asked(err error) {
-	switch {
-	case err == nil:
-		if lasted, over := s.away.Works(time.Now(), "leader"); over {
-			s.d.Log.Info("the registry answers again", "after", lasted.Round(time.Millisecond))
-		}
-	case s.away.Failed(time.Now(), "leader"):
-		s.d.Log.Warn("whether another treasury leads is not known; asking on", "err", err)
-	}
+	s.away.Note(s.d.Log, "leader", err == nil, "whether another treasury leads is not known; asking on",
+		"the registry answers again", "err", err)
 }
 
 // Leading reports whether this is the market's treasury now: whether it answers.

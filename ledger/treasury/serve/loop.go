@@ -41,16 +41,8 @@ func (s *Server) serve(first *request, said ...*bus.RecallReply) (time.Time, err
 
 // hasRoom reports whether the journal's disk has room for new money, and names in the log when it has none.
 func (s *Server) hasRoom() bool {
-	has := s.d.Journal.HasRoom()
-	if !has && s.disk.Failed(time.Now(), "disk") {
-		s.d.Log.Warn("the journal's disk is nearly full: no money is taken in or allotted until it has room; " +
-			"free some space")
-	} else if has {
-		if lasted, over := s.disk.Works(time.Now(), "disk"); over {
-			s.d.Log.Info("the journal's disk has room again", "after", lasted.Round(time.Millisecond))
-		}
-	}
-	return has
+	return s.disk.Note(s.d.Log, "disk", s.d.Journal.HasRoom(), "the journal's disk is nearly full: no money is "+
+		"taken in or allotted until it has room; free some space", "the journal's disk has room again")
 }
 
 // act carries out the treasury's effects. A server whose lease was lost meanwhile tells nobody. closed is why

@@ -48,14 +48,14 @@ type Server struct {
 	inbox  string       // hubs answer below it, each under its own name and a word that it alone is told
 	words  []byte       // the key that these are made with
 	said   chan *bus.RecallReply
-	disk   bus.Outage // of the room on it; of serve alone
-	away   bus.Outage // of the registry, as an election begins; of Run alone
-	stale  bus.Outage // of the journal being this market's newest; likewise
-	why    string     // nothing is done, as was said last; likewise
-	denied string     // hubs that are refused, likewise
+	disk   follow.Trouble // with the room on it
+	away   follow.Trouble // with the registry, as an election begins
+	stale  bus.Outage     // of the journal being this market's newest; likewise
+	why    string         // nothing is done, as was said last; likewise
+	denied string         // hubs that are refused, likewise
 	nudge  chan struct{}
 	reads  map[string]reading // by hub
-	vouch  bus.Outage         // of the registry's saying doors' keys; of their follower alone
+	vouch  follow.Trouble     // with its saying what keys doors have
 
 	requests, refused, dropped, frames, records atomic.Int64
 	mu                                          sync.Mutex // of t, for Stats

@@ -36,18 +36,13 @@ func (s *Server) keys(ctx context.Context, synced func()) {
 		},
 		Gone:   func(key string) { set(bus.LastElement(key), nil) },
 		Synced: synced,
-		Failed: func(err error) {
-			synced()
-			if s.vouch.Failed(time.Now(), "keys") {
-				s.d.Log.Warn("the registry does not say what doors prove their vouchers with: what is known is "+
-					"kept, and hubs get no money for tasks of other doors; `souk auth list` shows whether this "+
-					"treasury may read it", "key", bus.VouchPrefix, "err", err)
+		Asked: func(err error) {
+			if err != nil {
+				synced()
 			}
-		},
-		Works: func() {
-			if lasted, over := s.vouch.Works(time.Now(), "keys"); over {
-				s.d.Log.Info("the registry says doors' keys again", "after", lasted.Round(time.Millisecond))
-			}
+			s.vouch.Note(s.d.Log, "keys", err == nil, "the registry does not say what doors prove their vouchers with: "+
+				"what is known is kept, and hubs get no money for tasks of other doors; `souk auth list` shows whether "+
+				"this treasury may read it", "the registry says doors' keys again", "key", bus.VouchPrefix, "err", err)
 		},
 		Log: s.d.Log,
 	})
