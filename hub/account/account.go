@@ -85,16 +85,13 @@ type Room struct {
 	marks
 	desk
 
-	asked    *request             // what was allotted: under way
-	again    turn.Timer           // for the next such question
-	grants   map[uint64]bus.Grant // that came before the one of a lower number
-	gap      bool                 // one is missing, also at the treasury: the hub asks for no more
-	refuses  bool                 // the treasury refused to list its allotments, and that was logged
-	returns  []ledger.Transfer    // not yet known to be taken in, by number
-	told     bool                 // in this leadership the treasury has said which returns it has
-	sweeps   turn.Timer
-	sweeping []string // clients that a sweep has still to look at
-	swept    bool     // a sweep has begun in this leadership
+	asked   *request             // what was allotted: under way
+	again   turn.Timer           // for the next such question
+	grants  map[uint64]bus.Grant // that came before the one of a lower number
+	gap     bool                 // one is missing, also at the treasury: the hub asks for no more
+	refuses bool                 // the treasury refused to list its allotments, and that was logged
+	returns []ledger.Transfer    // not yet known to be taken in, by number
+	told    bool                 // in this leadership the treasury has said which returns it has
 
 	ended    bool   // the treasury counts the hub as ended
 	closing  bool   // the hub ends: see Close
@@ -122,7 +119,7 @@ func New(t *turn.Turn, l Limits, tasks Tasks) *Room {
 		grants: map[uint64]bus.Grant{},
 		marks:  marks{turn: t, tasks: tasks, among: map[string]bool{}}}
 	t.Along, t.Wrote = r.withMark, r.wrote
-	r.again.Due, r.sweeps.Due = r.askAllotted, r.sweep
+	r.again.Due = r.askAllotted
 	return r
 }
 
@@ -140,9 +137,12 @@ func (r *Room) client(name string) *client {
 	return p
 }
 
-func (r *Room) sorted() []*client {
-	return slices.SortedFunc(maps.Values(r.clients),
-		func(a, b *client) int { return cmp.Compare(a.name, b.name) })
+// poor lists the clients with tasks that await money.
+func (r *Room) poor() []*client {
+	all := slices.DeleteFunc(slices.Collect(maps.Values(r.clients)),
+		func(p *client) bool { return len(p.awaiting) == 0 })
+	slices.SortFunc(all, func(a, b *client) int { return cmp.Compare(a.name, b.name) })
+	return all
 }
 
 // names lists all clients that ever had money here.
@@ -170,11 +170,8 @@ func (r *Room) End(t *Task) {
 
 // drop has a task await money no more.
 func (r *Room) drop(p *client, t *Task) {
-	if i := slices.Index(p.awaiting, t); i == 0 {
-		p.awaiting = p.awaiting[1:]
-	} else {
-		p.awaiting = slices.Delete(p.awaiting, i, i+1)
-	}
+	i := slices.Index(p.awaiting, t)
+	p.awaiting = slices.Delete(p.awaiting, i, i+1)
 	t.awaits = false
 	r.turn.Set(&t.timer, time.Time{})
 }
@@ -184,6 +181,23 @@ func (r *Room) Release(t *Task) {
 	if t.reserved > 0 {
 		r.clients[t.Client].reserved -= t.reserved
 		t.reserved = 0
+	}
+}
+
+// idleEvery is the pause between so many clients as go idle together: they may be many.
+const (
+	idleTogether = 64
+	idleEvery    = 50 * time.Millisecond
+)
+
+// startAllIdle begins that time for all clients without open tasks that have money here.
+func (r *Room) startAllIdle() {
+	at, count := r.turn.Now().Add(r.limits.Idle), 0
+	for _, name := range names(r.turn.Book) {
+		if r.turn.Book.Avail(name) > 0 && r.client(name).open == 0 {
+			r.turn.Set(&r.client(name).idle, at.Add(time.Duration(count/idleTogether)*idleEvery))
+			count++
+		}
 	}
 }
 
@@ -243,7 +257,7 @@ func (r *Room) Awaiting(name string) int {
 
 // RefuseAwaiting refuses every task that awaits money.
 func (r *Room) RefuseAwaiting(code bus.Code, retry time.Duration, why string) {
-	for _, p := range r.sorted() {
+	for _, p := range r.poor() {
 		r.refuseAll(p, code, retry, why)
 	}
 }

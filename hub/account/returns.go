@@ -3,7 +3,6 @@ package account
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"souk/bus"
 	"souk/ledger"
@@ -20,13 +19,15 @@ const returnsPerFrame = 256
 // returnAbove hands back what is above an amount of each client's money that is neither held nor reserved.
 func (r *Room) returnAbove(keep market.Credits, clients ...string) {
 	number := r.turn.Book.LastReturn(r.turn.Journal)
-	var records []ledger.Record
-	for i, client := range clients {
-		if amount := r.available(client) - keep; amount > 0 {
-			number++
-			records = append(records, ledger.NewReturn(r.turn.Journal, number, client, amount, r.turn.Salt()))
+	for some := range slices.Chunk(clients, returnsPerFrame) {
+		var records []ledger.Record
+		for _, client := range some {
+			if amount := r.available(client) - keep; amount > 0 {
+				number++
+				records = append(records, ledger.NewReturn(r.turn.Journal, number, client, amount, r.turn.Salt()))
+			}
 		}
-		if len(records) < returnsPerFrame && i < len(clients)-1 || len(records) == 0 {
+		if len(records) == 0 {
 			continue
 		}
 		if err := r.turn.Commit(records...); err != nil {
@@ -40,7 +41,6 @@ func (r *Room) returnAbove(keep market.Credits, clients ...string) {
 				p.request.least = max(p.request.least, p.request.req.Needs-keep) // see bus.FundsRequest.Needs
 			}
 		}
-		records = nil
 		r.sendReturns()
 	}
 }
@@ -75,40 +75,6 @@ func (r *Room) Recalled(m *bus.Recall) error {
 		Accepted: r.turn.Book.LastGrant(r.turn.Journal), Returned: r.turn.Book.LastReturn(r.turn.Journal),
 	})
 	return nil
-}
-
-const (
-	sweepStep  = 64
-	sweepEvery = 50 * time.Millisecond
-)
-
-// sweep gives back, once in a leadership, the money of clients that have had no open task since it began.
-// They may be many, so it takes a few at a time.
-func (r *Room) sweep() {
-	if !r.turn.Leading || r.turn.Draining || r.turn.Doubt != "" {
-		return
-	}
-	if !r.swept {
-		r.swept = true
-		for _, name := range names(r.turn.Book) {
-			p := r.clients[name]
-			if r.turn.Book.Avail(name) > 0 && (p == nil || p.open == 0 && !p.idle.IsSet()) {
-				r.sweeping = append(r.sweeping, name)
-			}
-		}
-	}
-	step := r.sweeping[:min(len(r.sweeping), sweepStep)]
-	r.sweeping = r.sweeping[len(step):]
-	for _, name := range step {
-		if p := r.clients[name]; p == nil {
-			r.returnAbove(0, name)
-		} else if p.open == 0 {
-			r.returnAbove(times(p.largest, lowWaterHolds), name)
-		}
-	}
-	if len(r.sweeping) > 0 {
-		r.turn.Set(&r.sweeps, r.turn.Now().Add(sweepEvery))
-	}
 }
 
 // returnWindow bounds the returns that are announced at once. The treasury takes them in order, and few that

@@ -70,10 +70,7 @@ func (r *desk) Asks() bool { return len(r.requests) > 0 }
 // Lead begins a time of leadership. Clients are idle from now on: nobody could come while no hub led, however
 // long that was.
 func (r *Room) Lead() {
-	r.turn.Set(&r.sweeps, r.turn.Now().Add(r.limits.Idle))
-	for _, p := range r.sorted() {
-		r.startIdle(p)
-	}
+	r.startAllIdle()
 	r.chargedBefore()
 	r.sent, r.quiet, r.judged = 0, false, false
 	r.askAllotted()
@@ -89,7 +86,7 @@ func (r *Room) Depose() {
 	for _, p := range r.clients {
 		p.request = nil
 	}
-	r.flying, r.line, r.asked, r.gap, r.told, r.sweeping, r.swept = 0, nil, nil, false, false, nil, false
+	r.flying, r.line, r.asked, r.gap, r.told = 0, nil, nil, false, false
 }
 
 // post asks the treasury something.
@@ -220,7 +217,7 @@ func (r *Room) toldAllotted(a *request, m *bus.FundsReply) {
 		}
 	}()
 	if r.hearWord(m) {
-		r.turn.Set(&r.sweeps, r.turn.Now().Add(r.limits.Idle))
+		r.startAllIdle()
 	}
 	if r.turn.Doubt != "" {
 		r.untold(a.req.Spent)
@@ -266,7 +263,7 @@ func (r *Room) toldAllotted(a *request, m *bus.FundsReply) {
 				r.turn.Book.LastGrant(r.turn.Journal)+1))
 		}
 	default:
-		for _, p := range r.sorted() {
+		for _, p := range r.poor() {
 			r.requestFor(p)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"souk/bus/follow"
 	"souk/bus/learned"
 	"souk/bus/regular"
 )
@@ -46,17 +47,9 @@ func (s *Server) remember(ctx context.Context) (stop func()) {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	var writer sync.WaitGroup
 	writer.Go(func() {
-		every := time.NewTicker(rememberEvery)
-		defer every.Stop()
 		var room []byte
-		for {
-			select {
-			case <-every.C:
-				room = s.writeLearned(room)
-			case <-ctx.Done():
-				s.writeLearned(room)
-				return
-			}
+		for more := true; more; room = s.writeLearned(room) {
+			more = follow.Pause(ctx, rememberEvery)
 		}
 	})
 	return func() {

@@ -188,8 +188,6 @@ func (s *Server) watchBus(ctx context.Context) {
 
 // ask asks the treasury, and hands its answer, or that there was none, to the Node.
 func (s *Server) ask(f hub.Funds) {
-	s.counter <- struct{}{}
-	defer func() { <-s.counter }()
 	reply := s.answer(context.Background(), f)
 	// The request may have used up its own time. Just then the Node must hear that there was no answer, so
 	// handing it over has a time of its own.
