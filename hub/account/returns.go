@@ -18,13 +18,13 @@ const returnsPerFrame = 256
 
 // returnAbove hands back what is above an amount of each client's money that is neither held nor reserved.
 func (r *Room) returnAbove(keep market.Credits, clients ...string) {
-	number := r.turn.Book.LastReturn(r.turn.Journal)
+	here, number := r.turn.Journal, r.turn.Book.LastReturn(r.turn.Journal)
 	for some := range slices.Chunk(clients, returnsPerFrame) {
 		var records []ledger.Record
 		for _, client := range some {
 			if amount := r.available(client) - keep; amount > 0 {
 				number++
-				records = append(records, ledger.NewReturn(r.turn.Journal, number, client, amount, r.turn.Salt()))
+				records = append(records, ledger.NewReturn(here, number, client, amount, r.turn.Salt()))
 			}
 		}
 		if len(records) == 0 {

@@ -253,9 +253,7 @@ func (c Config) Overlay(m *bus.MarketConfig) (Config, error) {
 	if m.Domain != c.Domain {
 		return c, fmt.Errorf("settings of domain %s: this is %s", m.Domain, c.Domain)
 	}
-	if m.MaxBatch != 0 {
-		c.Batch.MaxBatch = m.MaxBatch
-	}
+	c.Batch.MaxBatch = cmp.Or(m.MaxBatch, c.Batch.MaxBatch)
 	if m.MaxWaitMS != nil {
 		c.Batch.MaxWait = time.Duration(*m.MaxWaitMS) * time.Millisecond
 	}
@@ -293,10 +291,7 @@ func (c Config) Sells(reg *bus.Registration) error {
 
 // Prober is the client that pays for what a hub prewarms.
 func (c Config) Prober() string {
-	if c.Prewarm.Client != "" {
-		return c.Prewarm.Client
-	}
-	return bus.ProberOf(c.Domain)
+	return cmp.Or(c.Prewarm.Client, bus.ProberOf(c.Domain))
 }
 
 // Refusal answers a task that never reached the Node: what was wrong with it, and when to try again.

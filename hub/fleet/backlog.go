@@ -103,10 +103,7 @@ func (r *Room[A]) medianITL(a *Agent) time.Duration {
 	var all []time.Duration
 	for _, x := range r.all {
 		o := x.self()
-		if o == a || !o.joined {
-			continue
-		}
-		if o.seller.Class == a.seller.Class && o.pace.OwnITL() > 0 {
+		if o != a && o.joined && o.seller.Class == a.seller.Class && o.pace.OwnITL() > 0 {
 			all = append(all, o.pace.OwnITL())
 		}
 	}

@@ -72,19 +72,12 @@ func (s *Server) standBy(ctx context.Context) (lead bus.Leadership, err, fatal e
 		case <-timer.C:
 		case fatal = <-s.broken:
 		}
-		r, _ := s.turn(first)
-		if fatal == nil && !r.Empty() {
-			select {
-			case s.work <- todo{Ready: r}:
-			case fatal = <-s.broken:
-			}
+		if fatal == nil {
+			_, fatal = s.advance(first, timer)
 		}
 		if fatal != nil {
 			lost()
 			return nil, nil, fatal
-		}
-		if !r.Wake.IsZero() {
-			timer.Reset(time.Until(r.Wake))
 		}
 	}
 }

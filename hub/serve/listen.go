@@ -217,12 +217,9 @@ func (s *Server) answer(ctx context.Context, f hub.Funds) *bus.FundsReply {
 			err = bus.Decode(m.Data, reply)
 		}
 	}
-	if err != nil {
-		s.unanswered(f, err)
+	if !s.mute.Note(s.log, "treasury", err == nil, "treasury did not answer; asking again every second",
+		"treasury answers again", "op", f.Op, "client", f.Request.Client, "err", err) {
 		*reply = bus.FundsReply{Code: bus.CodeUnavailable}
-	}
-	if err == nil && s.mute.Swap(0) != 0 {
-		s.log.Info("treasury answers again")
 	}
 	reply.ID = f.Request.ID
 	if m := reply.Known; m != nil {
@@ -246,12 +243,4 @@ func (s *Server) mark(q *bus.FundsRequest) error {
 	}
 	q.Mark = &m
 	return err
-}
-
-func (s *Server) unanswered(f hub.Funds, err error) {
-	now, said := time.Now().UnixNano(), s.mute.Load()
-	if now-said >= int64(bus.SayAgain) && s.mute.CompareAndSwap(said, now) {
-		s.log.Warn("treasury did not answer; asking again every second",
-			"op", f.Op, "client", f.Request.Client, "err", err)
-	}
 }

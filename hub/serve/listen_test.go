@@ -1,18 +1,15 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"souk/bus"
 	"souk/bus/bustest"
-	"souk/hub"
 	"souk/market"
 )
 
@@ -54,21 +51,6 @@ func TestATreasuryThatDoesNotAnswer(t *testing.T) {
 			if got := tn.ask(task(client, "t")); got != "accepted by a-1" {
 				t.Fatalf("%s: %s", client, got)
 			}
-		}
-	})
-}
-
-// A treasury that is away for long is named once a minute, however often it is asked.
-func TestASilentTreasuryIsNamedNowAndThen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		s := &Server{log: slog.New(slog.NewTextHandler(&log, nil))}
-		for range 150 { // seconds
-			s.unanswered(hub.Funds{}, bus.ErrNoResponders)
-			time.Sleep(time.Second) // virtual
-		}
-		if got := strings.Count(log.String(), "treasury did not answer"); got != 3 {
-			t.Errorf("%d lines in 150 s, want 3", got)
 		}
 	})
 }

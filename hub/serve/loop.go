@@ -74,13 +74,9 @@ func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscriptio
 			return fmt.Errorf("hub %s: %w", s.cfg.Domain, bus.ErrLost)
 		default:
 		}
-		r, quiet := s.turn(first)
-		if !r.Empty() {
-			select {
-			case s.work <- todo{Ready: r}:
-			case err := <-s.broken:
-				return err
-			}
+		quiet, err := s.advance(first, timer)
+		if err != nil {
+			return err
 		}
 		if ending, closed, why := s.ends(); closed {
 			return nil
@@ -100,14 +96,25 @@ func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscriptio
 			s.node.Retire(time.Now())
 			s.mu.Unlock()
 			timer.Reset(0)
-			continue
-		}
-		if r.Wake.IsZero() {
-			timer.Stop()
-		} else {
-			timer.Reset(time.Until(r.Wake))
 		}
 	}
+}
+
+// advance steps the Node by what has arrived, hands on what is to be done, and sets the timer for the next
+// turn. It returns the journal's error.
+func (s *Server) advance(first input, timer *time.Timer) (quiet bool, err error) {
+	r, quiet := s.turn(first)
+	if !r.Empty() {
+		select {
+		case s.work <- todo{Ready: r}:
+		case err = <-s.broken:
+			return quiet, err
+		}
+	}
+	if timer.Stop(); !r.Wake.IsZero() {
+		timer.Reset(time.Until(r.Wake))
+	}
+	return quiet, nil
 }
 
 // asleep is the lateness of a turn that shows that the process was stopped or starved.
@@ -151,7 +158,7 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 	took := time.Since(now)
 	s.node.Took(took)
 	if r.Rounds > 0 {
-		s.measures.cleared(took / time.Duration(r.Rounds))
+		s.measures.one(s.measures.round, took/time.Duration(r.Rounds))
 	}
 	return r, s.node.Idle()
 }

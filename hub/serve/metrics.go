@@ -68,9 +68,6 @@ func (m *measures) placed(now time.Time, all []hub.Placed) {
 	}
 }
 
-func (m *measures) cleared(d time.Duration) { m.one(m.round, d) }
-func (m *measures) synced(d time.Duration)  { m.one(m.sync, d) }
-
 func (m *measures) one(h *hdrhistogram.Histogram, d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

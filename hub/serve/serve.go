@@ -65,9 +65,8 @@ type Server struct {
 
 	stands   follow.Candidate
 	watchdog follow.Watchdog
-	// Unix nanoseconds of the last line about a treasury that does not answer; 0: it does
-	mute   atomic.Int64
-	asking sync.WaitGroup // requests to the treasury
+	mute     follow.Trouble // with the treasury
+	asking   sync.WaitGroup // requests to it
 
 	quoteRequests chan quoteRequest
 	quotes        quoting // of onQuote alone
@@ -105,7 +104,8 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	s := &Server{
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,
 		in: make(chan input, cfg.Queue), work: make(chan todo, maxGroups), broken: make(chan error, 1),
-		ready: make(chan struct{}), quoteRequests: make(chan quoteRequest, 2*quoteBurst), measures: newMeasures(),
+		ready: make(chan struct{}), measures: newMeasures(),
+		quoteRequests: make(chan quoteRequest, 2*quoteBurst),
 	}
 	s.stands.Registry, s.stands.Key, s.stands.TTL = deps.Registry, bus.HubKey(cfg.Domain), cfg.LeaseTTL
 	s.stands.Who, s.stands.Life, s.stands.Ended = "hub", deps.Journal.Life(), deps.Journal.Ended

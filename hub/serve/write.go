@@ -43,7 +43,7 @@ func (s *Server) write() {
 				failed = true
 				s.broken <- fmt.Errorf("hub %s: %w", s.cfg.Domain, err)
 			}
-			s.measures.synced(time.Since(begin))
+			s.measures.one(s.measures.sync, time.Since(begin))
 		}
 		if !failed {
 			for i := range group {

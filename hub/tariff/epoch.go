@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub/estimate"
 	"souk/hub/turn"
 	"souk/ledger"
 	"souk/market"
@@ -74,10 +73,8 @@ func (r *Room) due(s *sale) {
 // begin calls for sealed asks.
 func (r *Room) begin(s *sale) {
 	s.called = s.called[:0]
-	for a := range r.agents {
-		if a.Joined && a.Class == s.class {
-			s.called = append(s.called, answer{agent: a.ID})
-		}
+	for a := range r.of(s.class) {
+		s.called = append(s.called, answer{agent: a.ID})
 	}
 	if len(s.called) == 0 {
 		return // the next to join calls
@@ -102,22 +99,18 @@ func (r *Room) call(s *sale) {
 
 // Asked takes an agent's answer to a call. One that comes late, or twice, or that fits no seal means nothing.
 func (r *Room) Asked(m *bus.Ask) error {
-	var from estimate.Seller
-	for a := range r.agents {
-		if a.ID == m.Agent && a.Joined {
-			from = a
+	s, i, owner := r.sales[m.Class], -1, ""
+	for a := range r.of(m.Class) {
+		if a.ID == m.Agent && s != nil && s.phase != resting && s.epoch.Number == m.Epoch {
+			i, owner = s.find(m.Agent), a.Owner
 		}
-	}
-	s, i := r.sales[m.Class], -1
-	if s != nil && from.Class == m.Class && s.phase != resting && s.epoch.Number == m.Epoch {
-		i = s.find(m.Agent)
 	}
 	if i < 0 {
 		return fmt.Errorf("ask of %s for epoch %d of %s, which was not called for", m.Agent, m.Epoch, m.Class)
 	}
 	switch x := &s.called[i]; {
 	case s.phase == sealing && len(m.Seal) == len(x.seal.Seal) && !x.sealed:
-		x.sealed, x.seal = true, market.Sealed{Owner: from.Owner, Seal: [32]byte(m.Seal)}
+		x.sealed, x.seal = true, market.Sealed{Owner: owner, Seal: [32]byte(m.Seal)}
 	case s.phase == opening && len(m.Nonce) == len(x.ask.Nonce) && x.sealed && !x.opened:
 		x.ask = market.Ask{Owner: x.seal.Owner, Amount: m.Amount, Nonce: [16]byte(m.Nonce)}
 		if m.Amount > market.MaxWorth || x.ask.Seal(s.class, s.epoch.Number) != x.seal.Seal {
@@ -161,8 +154,8 @@ func (r *Room) seal(s *sale) {
 func (r *Room) rest(s *sale) {
 	s.phase = resting
 	r.turn.Set(&s.timer, s.began.Add(r.epoch))
-	for a := range r.agents {
-		if a.Joined && a.Class == s.class && s.find(a.ID) < 0 {
+	for a := range r.of(s.class) {
+		if s.find(a.ID) < 0 {
 			r.Joined(a.Owner, a.Class)
 		}
 	}
@@ -193,8 +186,8 @@ func (r *Room) use(s *sale) (use market.ClassUse) {
 		return use
 	}
 	slots := map[string]int{}
-	for a := range r.agents {
-		if a.Joined && a.Class == s.class && in(t, a.Owner) {
+	for a := range r.of(s.class) {
+		if in(t, a.Owner) {
 			slots[a.Owner] += a.Slots
 		}
 	}

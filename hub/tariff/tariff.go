@@ -80,6 +80,17 @@ func (r *Room) Lead() {
 	clear(r.sales)
 }
 
+// of yields the agents of a class that are sold.
+func (r *Room) of(class string) iter.Seq[estimate.Seller] {
+	return func(yield func(estimate.Seller) bool) {
+		for a := range r.agents {
+			if a.Joined && a.Class == class && !yield(a) {
+				return
+			}
+		}
+	}
+}
+
 // sells reports whether the hub has epochs of its classes now.
 func (r *Room) sells() bool {
 	return r.rule.Pricing == market.PricingTariff && r.turn.Leading && !r.turn.Draining
@@ -115,8 +126,8 @@ func (r *Room) Left(owner, class string) {
 	if !r.sells() || r.turn.Full || len(t.Standby) == 0 || !slices.Contains(t.Winners, owner) {
 		return
 	}
-	for a := range r.agents {
-		if a.Joined && a.Class == class && a.Owner == owner {
+	for a := range r.of(class) {
+		if a.Owner == owner {
 			return
 		}
 	}

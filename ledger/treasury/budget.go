@@ -215,11 +215,17 @@ func (t *Treasury) begin(client string) {
 		t.soon(t.now.Add(recallEvery))
 		return
 	}
-	r, _ := t.newPoll(&bus.FundsRequest{Client: client}, !a.Ended)
+	t.run(t.newJob(client, !a.Ended))
+}
+
+// newJob begins a job in place of the one there was.
+func (t *Treasury) newJob(client string, look bool) *job {
+	t.endJob(client)
+	r, _ := t.newPoll(&bus.FundsRequest{Client: client}, look)
 	r.exact = true
 	e := &job{client: client, poll: r, since: t.now}
 	t.polls[r.id], t.budgets.jobs[client] = r, e
-	t.run(e)
+	return e
 }
 
 func (t *Treasury) endJob(client string) {
@@ -255,12 +261,7 @@ func (t *Treasury) run(e *job) {
 		t.endJob(e.client)
 		t.fill(&a)
 	case left: // tasks that run there will leave a rest, or what it said is not all
-		t.endJob(e.client)
-		r, _ := t.newPoll(&bus.FundsRequest{Client: e.client}, false)
-		r.exact = true
-		t.polls[r.id] = r
-		t.budgets.jobs[e.client] = &job{client: e.client, poll: r, since: t.now,
-			after: t.now.Add(restAgain)}
+		t.newJob(e.client, false).after = t.now.Add(restAgain)
 	default:
 		t.endJob(e.client)
 		t.budgets.settled[e.client] = true

@@ -1,6 +1,7 @@
 package treasury
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,15 +113,8 @@ func (t *Treasury) remember(g bus.Grant, request string) {
 // after returns a hub's grants above a number, the lowest first, at most grantsPerReply.
 func (t *Treasury) after(hub string, number uint64) []bus.Grant {
 	list := t.grants[hub]
-	i, _ := slices.BinarySearchFunc(list, number+1, func(g bus.Grant, n uint64) int {
-		switch {
-		case g.Number < n:
-			return -1
-		case g.Number > n:
-			return 1
-		}
-		return 0
-	})
+	i, _ := slices.BinarySearchFunc(list, number+1,
+		func(g bus.Grant, n uint64) int { return cmp.Compare(g.Number, n) })
 	return slices.Clone(list[i:min(len(list), i+grantsPerReply)])
 }
 
@@ -208,14 +202,9 @@ func (t *Treasury) takeEarly(hub string) {
 		if !ok {
 			return
 		}
-		reply := bus.FundsReply{}
 		req := bus.FundsRequest{ID: bus.ReturnID(hub, n), Hub: hub, Client: e.client, Amount: e.amount}
 		err := t.reclaim(&req, n)
-		if err != nil {
-			reply.Code, reply.Message = bus.CodeOf(err), err.Error()
-		}
-		t.answer(e.to, &req, reply)
-		if err != nil {
+		if t.reply(bus.OpReturn, &req, e.to, err); err != nil {
 			return
 		}
 	}

@@ -19,14 +19,18 @@ type look struct {
 // look asks a client's hubs for the state of its money.
 func (t *Treasury) look(req *bus.FundsRequest, to any) error {
 	r, _ := t.newPoll(&bus.FundsRequest{Client: req.Client}, true)
-	l := &look{req: *req, to: to, poll: r, until: t.now.Add(answerWithin)}
-	if !t.awaits(r) || len(t.looks) >= maxLooks {
+	return t.ask(&look{req: *req, to: to, poll: r, until: t.now.Add(answerWithin)})
+}
+
+// ask asks the hubs of a question, which is answered then, or as far as it can be now.
+func (t *Treasury) ask(l *look) error {
+	if !t.awaits(l.poll) || len(t.looks) >= maxLooks {
 		t.told(l)
 		return errLater
 	}
-	t.polls[r.id] = r
+	t.polls[l.poll.id] = l.poll
 	t.looks = append(t.looks, l)
-	t.say(r)
+	t.say(l.poll)
 	return errLater
 }
 

@@ -47,23 +47,15 @@ func (t *Treasury) distribute(req *bus.FundsRequest, to any) error {
 		}
 		return refuse(bus.CodeBadRequest, "hub %s has ended: %s", req.Hub, why)
 	}
+	if len(t.looks) >= maxLooks {
+		return refuse(bus.CodeUnavailable, "%d questions to hubs wait for their answers: ask again with the "+
+			"same id", len(t.looks))
+	}
 	t.counted++
 	r := &poll{id: strconv.FormatUint(t.counted, 10), client: req.Hub, look: true,
 		hubs:  []target{{hub: req.Hub}},
 		share: &bus.Recall{Number: last + 1, Amount: req.Amount, Payee: req.Client}}
-	l := &look{req: *req, to: to, poll: r, until: t.now.Add(answerWithin)}
-	switch {
-	case len(t.looks) >= maxLooks:
-		return refuse(bus.CodeUnavailable, "%d questions to hubs wait for their answers: ask again with the "+
-			"same id", len(t.looks))
-	case !t.awaits(r):
-		t.distributed(l)
-		return errLater
-	}
-	t.polls[r.id] = r
-	t.looks = append(t.looks, l)
-	t.say(r)
-	return errLater
+	return t.ask(&look{req: *req, to: to, poll: r, until: t.now.Add(answerWithin)})
 }
 
 // distributed answers a distribution by its hub's answer. It takes in the hub's record, even if that is
