@@ -284,8 +284,8 @@ func (r *Room) accept(grants []bus.Grant) (more bool) {
 			r.grants[g.Number] = g
 		}
 	}
-	if r.turn.Doubt != "" || r.turn.Full { // a nearly full disk has no room for new money; it is taken in later
-		return false
+	if r.turn.Doubt != "" || r.turn.Full {
+		return false // a nearly full disk has no room for new money; it is taken in later
 	}
 	var records []ledger.Record
 	next := r.turn.Book.LastGrant(r.turn.Journal) + 1
