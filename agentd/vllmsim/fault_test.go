@@ -38,7 +38,7 @@ func (s *Server) made() int {
 // read reads a stream until it ends or breaks: its text, how many events had content, and the error.
 func read(t *testing.T, s *Server, body string) (code int, text string, events int, err error) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	q, err := http.NewRequestWithContext(ctx, "POST", s.URL()+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {

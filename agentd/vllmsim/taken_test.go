@@ -20,7 +20,7 @@ func TestAPortThatIsTakenForAMoment(t *testing.T) {
 	addr := s.addr.String()
 	_ = s.http.Close()
 	var taken net.Listener
-	for deadline := time.Now().Add(10 * time.Second); taken == nil; runtime.Gosched() { // it is closed soon
+	for deadline := time.Now().Add(time.Minute); taken == nil; runtime.Gosched() { // it is closed soon
 		if taken, err = net.Listen("tcp", addr); err != nil && time.Now().After(deadline) {
 			t.Fatal(err)
 		}

@@ -192,7 +192,7 @@ func TestHalvesOfRequestsAreBounded(t *testing.T) {
 	if grown := int64(heap()-before) >> 20; grown > 64 {
 		t.Errorf("one member's halves of requests take %d MB", grown)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := s.client(t, "math").Get(ctx, bus.AgentKey("a1")); err != nil {
 		t.Errorf("another member: %v", err)
@@ -206,7 +206,7 @@ func TestWhoReadsNothingIsCutOff(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	s := startSecured(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // some seconds, on a machine of its own
 	defer cancel()
 	client, key := s.client(t, "node-1"), bus.AgentKey("a1")
 	for range 60 {
@@ -252,7 +252,7 @@ func TestWhoReadsNothingIsCutOff(t *testing.T) {
 			before := heap()
 			r := s.rude(t, "node-1")
 			does(r)
-			if grown := int64(r.cut(9*time.Second)-before) >> 20; grown > 160 {
+			if grown := int64(r.cut(time.Minute)-before) >> 20; grown > 160 {
 				t.Errorf("what is not read takes %d MB", grown)
 			}
 		})

@@ -197,7 +197,7 @@ func knock(t *testing.T, n *NATS) *stranger {
 
 // closed reads to the end of the connection.
 func (s *stranger) closed() bool {
-	s.SetReadDeadline(time.Now().Add(20 * time.Second))
+	s.SetReadDeadline(time.Now().Add(time.Minute))
 	_, err := io.Copy(io.Discard, s)
 	return err == nil || !errors.Is(err, os.ErrDeadlineExceeded)
 }

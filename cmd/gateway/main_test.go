@@ -131,7 +131,7 @@ func TestServe(t *testing.T) {
 		json.NewDecoder(got.Body).Decode(&answer)
 		return answer, got.StatusCode
 	}
-	for end := time.Now().Add(20 * time.Second); ; <-time.After(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
 		a, status := ask()
 		if status == 200 && a.Choices[0].Message.Content != "" {
 			break

@@ -83,7 +83,7 @@ func TestAGatewayThatStopsServesNoRevokedKey(t *testing.T) {
 		return "GET /v1/models HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + key + "\r\n\r\n"
 	}
 	status := func(c net.Conn) int {
-		c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		c.SetReadDeadline(time.Now().Add(time.Minute))
 		r, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
 			t.Fatalf("%v:\n%s", err, &errs)

@@ -77,7 +77,7 @@ func freePort(t *testing.T) int {
 // next waits for the next message of a Sub; connections that come and go are passed over.
 func next(t *testing.T, s *Sub) Heard {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		select {
 		case h := <-s.C:
@@ -96,7 +96,7 @@ func first(t *testing.T, s *Sub, p *peer) (seq uint64, by uint64) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		select {
 		case h := <-s.C:

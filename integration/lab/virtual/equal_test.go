@@ -9,24 +9,30 @@ import (
 	"souk/hub/prewarm"
 )
 
-// Engines that are all alike end with like work, whatever the seed: none has fewer than half as many tasks as
-// the mean, where slots are short and where they are not.
+// Engines that are all alike end with like work: where slots are short and where they are not, none has
+// fewer than half as many tasks as the mean. On rag chance alone leaves one .44 of it in one run of forty,
+// where .60 to .89 are usual: the mean of four is judged.
 func TestEqualEnginesHaveEqualWork(t *testing.T) {
-	for _, trace := range []string{"crowd", "rag"} {
-		seed := rand.Uint64()
-		s, err := Traces[slices.Index(TraceNames(), trace)].setting(8)
-		if err != nil {
-			t.Fatal(err)
+	seed := rand.Uint64()
+	for trace, plays := range map[string]uint64{"crowd": 1, "rag": 4} {
+		sum := 0.0
+		for n := range plays {
+			s, err := Traces[slices.Index(TraceNames(), trace)].setting(8)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Seed, s.Tasks = seed+n, 600
+			all, engines, _, err := playMarket(s, NewMarketOptions(s))
+			if err != nil {
+				t.Fatalf("%s, seed %d: %v", trace, s.Seed, err)
+			}
+			fewest, _, _ := measured(all, len(engines))
+			if sum += fewest; s.Measure(all).Refused > 0 {
+				t.Errorf("%s, seed %d: some are refused", trace, s.Seed)
+			}
 		}
-		s.Seed, s.Tasks = seed, 600
-		all, engines, _, err := playMarket(s, NewMarketOptions(s))
-		if err != nil {
-			t.Fatalf("%s, seed %d: %v", trace, seed, err)
-		}
-		fewest, _, _ := measured(all, len(engines))
-		if m := s.Measure(all); fewest < 0.5 || m.Refused > 0 {
-			t.Errorf("%s, seed %d: an engine has %.2f times the mean of tasks, %v are refused", trace, seed,
-				fewest, m.Refused)
+		if sum /= float64(plays); sum < 0.5 {
+			t.Errorf("%s, seed %d: an engine has %.2f times the mean of tasks", trace, seed, sum)
 		}
 	}
 }
