@@ -140,10 +140,11 @@ func TestAClientFloodsNATS(t *testing.T) {
 	if grown > 512<<20 {
 		t.Errorf("the server took %d MB more", grown>>20)
 	}
-	if during.Failed > 0 || during.Quantile(1) > 15*time.Second {
+	slow := 10 * before.Quantile(1) // a machine that is busy with others is slow before
+	if during.Failed > 0 || during.Quantile(1) > 15*time.Second+slow {
 		t.Errorf("others were not answered as before: %v", during)
 	}
-	if after.Failed > 0 || after.Quantile(1) > 2*time.Second { // how much later is bench's to say
+	if after.Failed > 0 || after.Quantile(1) > 2*time.Second+slow { // how much later is bench's to say
 		t.Errorf("all is not well after it: %v, before it %v", after, before)
 	}
 }
@@ -209,7 +210,8 @@ func TestAnAgentFloodsEtcd(t *testing.T) {
 	if grown > 512<<20 {
 		t.Errorf("the server took %d MB more", grown>>20)
 	}
-	if during.Failed > 0 || during.Quantile(1) > 10*time.Second {
+	slow := 10 * before.Quantile(1) // a machine that is busy with others is slow before
+	if during.Failed > 0 || during.Quantile(1) > 10*time.Second+slow {
 		t.Errorf("others were not answered as before: %v", during)
 	}
 	if after.Failed > 0 {
