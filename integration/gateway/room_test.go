@@ -23,13 +23,16 @@ func TestAnswersWaitForRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := start(t, strings.Replace(sold(falseEngine(t)), "slots: 8", "slots: 2", 1)+limits+"\n")
 			for _, more := range []string{``, `,"stream":true`} {
-				before := h.captured("dev")
-				r := h.do("POST", "/v1/chat/completions", several(8, 50, more), h.key)
-				if r.status != 200 || strings.Count(r.body, `"finish_reason":"length"`) != 8 {
-					t.Errorf("%q: %d %.700s", more, r.status, r.body)
+				for try, late := 0, true; late; try++ { // for a busy machine a deadline may be too short
+					before := h.captured("dev")
+					r := h.do("POST", "/v1/chat/completions", several(8, 50, more), h.key)
+					late = strings.Contains(r.body, "past_deadline") && try < 5
+					if !late && (r.status != 200 || strings.Count(r.body, `"finish_reason":"length"`) != 8) {
+						t.Errorf("%q: %d %.700s", more, r.status, r.body)
+					}
+					told := r.paid(t)
+					h.until("what is told is what was taken", func() bool { return h.captured("dev")-before == told })
 				}
-				told := r.paid(t)
-				h.until("what is told is what was taken", func() bool { return h.captured("dev")-before == told })
 			}
 		})
 	}
