@@ -280,3 +280,8 @@ func (a *agent) coreModel() string {
 	defer a.mu.Unlock()
 	return a.core.Model()
 }
+
+// hangs ends the process for a policy that does not come back, once.
+func (a *agent) hangs(policy string) {
+	a.hung.Do(func() { a.deps.Home.hung().End(a.log, policy, a.deps.Exit) })
+}

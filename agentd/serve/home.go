@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"souk/bus/follow"
 	"souk/bus/life"
 )
 
@@ -87,12 +88,12 @@ func (h *Home) Held() error {
 	return nil
 }
 
-// hung is the file that names policies in which a life hung; "": none is kept.
-func (h *Home) hung() string {
+// hung names the policies in which a life hung: they are off.
+func (h *Home) hung() follow.Hung {
 	if h == nil {
 		return ""
 	}
-	return filepath.Join(h.dir, "HUNG")
+	return follow.Hung(filepath.Join(h.dir, "HUNG"))
 }
 
 // Close lets another have the directory.

@@ -2,14 +2,13 @@ package serve
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"souk/bus/follow"
 )
 
 // A node whose directory holds what is no file starts at once, or says at once what is in its way.
@@ -30,7 +29,7 @@ func TestWhatStandsInASpoolsPlace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			dir := filepath.Dir(home.hung())
+			dir := filepath.Dir(string(home.hung()))
 			data, node := filepath.Dir(filepath.Dir(dir)), "node"
 			if err := home.Close(); err != nil {
 				t.Fatal(err)
@@ -57,7 +56,9 @@ func TestWhatStandsInASpoolsPlace(t *testing.T) {
 				if err == nil {
 					err = s.Close()
 				}
-				done <- errors.Join(err, follow.WriteHung(home.hung(), "guard"), home.Close())
+				log := slog.New(slog.DiscardHandler)
+				home.hung().End(log, "guard", func(int) {})
+				done <- errors.Join(err, home.hung().Without(log, func(string) bool { return false }), home.Close())
 			}()
 			select {
 			case err := <-done:

@@ -44,14 +44,11 @@ func TestANodeStartsWithoutThePolicyThatHung(t *testing.T) {
 	}
 	s.agents[0].hangs("patterns")
 	s.agents[0].hangs("patterns")
-	if *code != exitHung || strings.Count(log.String(), "policy=patterns") != 1 {
+	if *code != follow.ExitHung || strings.Count(log.String(), "policy=patterns") != 1 {
 		t.Errorf("ended with %d: %s", *code, log)
 	}
-	if names, err := follow.ReadHung(home.hung()); err != nil || len(names) != 1 {
-		t.Errorf("named %v, %v", names, err)
-	}
 	s, log, _ = life()
-	if s.cfg.Policies.Guard != "" || !strings.Contains(log.String(), home.hung()) {
+	if s.cfg.Policies.Guard != "" || !strings.Contains(log.String(), string(home.hung())) {
 		t.Errorf("policies %+v; it said %s", s.cfg.Policies, log)
 	}
 }

@@ -63,8 +63,8 @@ func NewServer(cfg agentd.Config, deps Deps) (*Server, error) {
 	if deps.Exit == nil {
 		deps.Exit = os.Exit
 	}
-	if err := without(&cfg, &deps); err != nil {
-		return nil, err
+	if err := deps.Home.hung().Without(deps.Log.With("node", cfg.Node), cfg.Policies.Without); err != nil {
+		return nil, fmt.Errorf("agentd: node %s: %w", cfg.Node, err)
 	}
 	boot := time.Now().UnixMilli()
 	if deps.Home != nil {

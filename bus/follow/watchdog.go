@@ -2,14 +2,8 @@ package follow
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"strings"
 	"sync/atomic"
 	"time"
-
-	"souk/bus/regular"
 )
 
 // Watchdog notices a runtime policy that does not come back. Nobody can end it but with its process, so the
@@ -54,28 +48,4 @@ func (w *Watchdog) Run(ctx context.Context, hangs func(policy string)) {
 		}
 		seen = since
 	}
-}
-
-// maxHung bounds the file of their names, in bytes: there are a dozen policies.
-const maxHung = 4 << 10
-
-// WriteHung names in a file a policy that hung, beside those that did before.
-func WriteHung(path, policy string) error {
-	names, err := ReadHung(path)
-	if err != nil {
-		return err
-	}
-	return regular.Replace(path, []byte(strings.Join(append(names, policy), "\n")+"\n"))
-}
-
-// ReadHung is the policies that hung; none where there is no such file.
-func ReadHung(path string) ([]string, error) {
-	data, err := regular.Read(path, maxHung)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("policies that hung: %w", err)
-	}
-	return strings.Fields(string(data)), nil
 }

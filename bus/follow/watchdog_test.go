@@ -1,9 +1,12 @@
 package follow
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,19 +57,31 @@ func TestAWatchdogThatSleptSaysNothing(t *testing.T) {
 }
 
 func TestPoliciesThatHungAreNamed(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "hung")
-	if names, err := ReadHung(path); err != nil || len(names) > 0 {
-		t.Errorf("without a file: %v, %v", names, err)
-	}
-	for _, name := range []string{"a", "b"} {
-		if err := WriteHung(path, name); err != nil {
-			t.Fatal(err)
+	var text bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&text, nil))
+	var off []string
+	turnsOff := func(name string) bool { off = append(off, name); return name == "b" }
+	for _, h := range []Hung{"", Hung(filepath.Join(t.TempDir(), "hung"))} {
+		if err := h.Without(log, turnsOff); err != nil || len(off) > 0 {
+			t.Errorf("without a file: %v, %v", off, err)
+		}
+		code := 0
+		for _, name := range []string{"a", "b"} {
+			if h.End(log, name, func(c int) { code = c }); code != ExitHung {
+				t.Errorf("%s ends it with status %d", name, code)
+			}
+		}
+		if h == "" {
+			continue
+		}
+		if err := h.Without(log, turnsOff); err != nil || !slices.Equal(off, []string{"a", "b"}) {
+			t.Errorf("%v, %v", off, err)
 		}
 	}
-	if names, err := ReadHung(path); err != nil || !slices.Equal(names, []string{"a", "b"}) {
-		t.Errorf("%v, %v", names, err)
+	if got := text.String(); strings.Count(got, "does not come back") != 4 || strings.Count(got, "is off") != 1 {
+		t.Errorf("it said\n%s", got)
 	}
-	if _, err := ReadHung(t.TempDir()); err == nil {
+	if err := Hung(t.TempDir()).Without(log, turnsOff); err == nil {
 		t.Error("a directory is read")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"souk/bus"
+	"souk/bus/follow"
 	"souk/cmd/choices"
 	"souk/cmd/daemon"
 	"souk/hub"
@@ -89,7 +90,7 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 	defer l.Close()
 	s, err := hubserve.New(c.Hub, hubserve.Deps{Bus: l.Bus, Registry: l.Registry, Journal: j, Log: p.Log,
 		Close: closing, Learned: filepath.Join(c.Data, c.Hub.Journal+".learned"),
-		Hung: filepath.Join(c.Data, c.Hub.Journal+".hung")})
+		Hung: follow.Hung(filepath.Join(c.Data, c.Hub.Journal+".hung"))})
 	if err != nil {
 		return err
 	}

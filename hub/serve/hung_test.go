@@ -35,7 +35,7 @@ func TestAHubStartsWithoutThePolicyThatHung(t *testing.T) {
 		b := membus.New(1).Bus(cfg.Journal)
 		t.Cleanup(func() { b.Close() })
 		code := 0
-		s, err := New(cfg, Deps{Bus: b, Registry: tn.world.Registry(), Journal: j, Hung: path,
+		s, err := New(cfg, Deps{Bus: b, Registry: tn.world.Registry(), Journal: j, Hung: follow.Hung(path),
 			Log: slog.New(slog.NewTextHandler(&log, nil)), Exit: func(c int) { code = c }})
 		if err != nil {
 			t.Fatal(err)
@@ -46,12 +46,9 @@ func TestAHubStartsWithoutThePolicyThatHung(t *testing.T) {
 	if got := s.node.Status().Policies; len(got) != 1 || got[0].Policy != "kvcache" {
 		t.Fatalf("policies %+v", got)
 	}
-	s.hangs("kvcache")
-	if *code != exitHung || !strings.Contains(log.String(), "policy=kvcache") {
+	s.deps.Hung.End(s.log, "kvcache", s.deps.Exit)
+	if *code != follow.ExitHung || !strings.Contains(log.String(), "policy=kvcache") {
 		t.Errorf("ended with %d: %s", *code, log)
-	}
-	if names, err := follow.ReadHung(path); err != nil || len(names) != 1 {
-		t.Errorf("named %v, %v", names, err)
 	}
 	s, log, _ = life("two")
 	if got := s.node.Status().Policies; len(got) != 0 || !strings.Contains(log.String(), path) {

@@ -30,9 +30,8 @@ type Deps struct {
 	Seed     [32]byte       // of the salts; zero: random, as it must be outside simulations
 	Learned  string         // a file of what the hub has learned of its agents; "": it begins anew each time
 	Close    bool           // the hub ends: see [hub.Node.Close]
-	// a file that names runtime policies in which a life of the hub hung: they are off; "": none is kept
-	Hung string
-	Exit func(code int) // ends the process; nil: os.Exit
+	Hung     follow.Hung    // policies in which a life of the hub hung: they are off
+	Exit     func(code int) // ends the process; nil: os.Exit
 }
 
 // Server runs a Node.
@@ -92,8 +91,8 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	if deps.Log == nil {
 		deps.Log = slog.Default()
 	}
-	if err := without(&cfg, &deps); err != nil {
-		return nil, err
+	if err := deps.Hung.Without(deps.Log.With("hub", cfg.Domain), cfg.Policies.Without); err != nil {
+		return nil, fmt.Errorf("hub %s: %w", cfg.Domain, err)
 	}
 	node, err := hub.NewNode(cfg, deps.Seed)
 	if err != nil {
@@ -115,38 +114,6 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	node.Watch(s.watchdog.Enters)
 	return s, nil
 }
-
-// without turns off the policies in which an earlier life hung.
-func without(cfg *hub.Config, deps *Deps) error {
-	if deps.Hung == "" {
-		return nil
-	}
-	names, err := follow.ReadHung(deps.Hung)
-	if err != nil {
-		return fmt.Errorf("hub %s: %w", cfg.Domain, err)
-	}
-	for _, name := range names {
-		if cfg.Policies.Without(name) {
-			deps.Log.Warn("a policy is off, as an earlier life of this hub hung in it: remove the file to try "+
-				"it again", "hub", cfg.Domain, "policy", name, "file", deps.Hung)
-		}
-	}
-	return nil
-}
-
-// hangs ends the process for a policy that does not come back.
-func (s *Server) hangs(policy string) {
-	var err error
-	if s.deps.Hung != "" {
-		err = follow.WriteHung(s.deps.Hung, policy)
-	}
-	s.log.Error("a policy does not come back: the process ends, and starts without it", "policy", policy,
-		"after", follow.Hangs, "file", s.deps.Hung, "err", err)
-	s.deps.Exit(exitHung)
-}
-
-// exitHung is the status of a process that ends because of that: it is to be started again.
-const exitHung = 70
 
 // Ready is closed when the hub leads its domain, listens, and has claimed the agents that were there.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
@@ -205,7 +172,7 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) run(ctx context.Context) error {
 	watched, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	go s.watchdog.Run(watched, s.hangs)
+	go s.watchdog.Run(watched, func(policy string) { s.deps.Hung.End(s.log, policy, s.deps.Exit) })
 	if err := s.replay(); err != nil {
 		return fmt.Errorf("hub %s: journal %s: %w", s.cfg.Domain, s.cfg.Journal, err)
 	}
