@@ -81,7 +81,7 @@ func (s *Server) misled(m bus.Msg) bool {
 	if m.Reply == "" || bus.AnswersTo(m.Subject, m.Reply) {
 		return false
 	}
-	s.measures.malformed()
+	s.measures.bad.Add(1)
 	s.log.Debug("message dropped: its answer is to go to another's inbox", "subject", m.Subject,
 		"reply", bus.Clip(m.Reply, bus.MaxText))
 	return true
@@ -89,7 +89,7 @@ func (s *Server) misled(m bus.Msg) bool {
 
 // refuse answers a task that does not reach the Node.
 func (s *Server) refuse(t *bus.Task, wrong error, retry time.Duration) {
-	s.measures.refused(bus.CodeOf(wrong))
+	s.measures.count(s.measures.refusals, bus.CodeOf(wrong))
 	if t.Inbox == "" {
 		return
 	}
@@ -117,7 +117,7 @@ func (s *Server) onTaken(m bus.Msg) {
 	case absent:
 		r.Code, r.Message = bus.CodeUnavailable, "no agent listens on the subject of its dispatches"
 	case err != nil, r.Hold != "" && r.Hold != hold: // or it is of a hub that led here under another journal
-		s.measures.malformed()
+		s.measures.bad.Add(1)
 		s.log.Debug("dispatch reply not understood", "subject", m.Subject, "err", err)
 		return
 	}
@@ -137,7 +137,7 @@ func (s *Server) completions() bus.Handler {
 		v := new(bus.Completion)
 		// Only the form is judged here. The Node judges the content, since the agent must get an answer.
 		if err := bus.DecodeForm(m.Data, v); err != nil {
-			s.measures.malformed()
+			s.measures.bad.Add(1)
 			s.log.Debug("message not understood", "subject", m.Subject, "err", err)
 			return
 		}
@@ -158,7 +158,7 @@ func hearing[M any, P interface {
 		}
 		v := P(new(M))
 		if err := bus.Decode(m.Data, v); err != nil {
-			s.measures.malformed()
+			s.measures.bad.Add(1)
 			s.log.Debug("message not understood", "subject", m.Subject, "err", err)
 			return
 		}
@@ -191,11 +191,9 @@ func (s *Server) ask(f hub.Funds) {
 	reply := s.answer(context.Background(), f)
 	// The request may have used up its own time. Just then the Node must hear that there was no answer, so
 	// handing it over has a time of its own.
-	late := time.NewTimer(account.TreasuryTimeout)
-	defer late.Stop()
-	select {
-	case s.in <- input{at: time.Now(), m: reply}:
-	case <-late.C: // the loop has ended, or has too much to do; the Node asks again
+	ctx, cancel := context.WithTimeout(context.Background(), account.TreasuryTimeout)
+	defer cancel()
+	if !s.pass(ctx, input{at: time.Now(), m: reply}) { // the loop has ended, or is too busy; the Node asks again
 		s.dropped.Add(1)
 	}
 }

@@ -124,12 +124,6 @@ const asleep = 2 * time.Second
 func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if first.at.IsZero() {
-		select {
-		case first = <-s.in:
-		default:
-		}
-	}
 	look := func() {
 		if s.node.Holding() {
 			s.node.Room(s.hasRoom())
@@ -140,15 +134,12 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 		s.node.Slept(now)
 	}
 	look()
-	for i := 0; !first.at.IsZero(); i++ {
+	for i := 0; i < maxSteps && (!first.at.IsZero() || len(s.in) > 0); i++ {
+		if first.at.IsZero() {
+			first = <-s.in
+		}
 		s.step(first)
 		first = input{}
-		if i < maxSteps {
-			select {
-			case first = <-s.in:
-			default:
-			}
-		}
 	}
 	now := time.Now()
 	s.node.Tick(now)
@@ -218,10 +209,12 @@ func (s *Server) hand(in input) bool {
 	}
 }
 
-// pass hands an input to the loop, and waits for room: what the registry says must not be lost.
-func (s *Server) pass(ctx context.Context, in input) {
+// pass hands an input to the loop, and waits for room, until ctx ends: what the registry says must not be lost.
+func (s *Server) pass(ctx context.Context, in input) bool {
 	select {
 	case s.in <- in:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }

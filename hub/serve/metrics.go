@@ -3,6 +3,7 @@ package serve
 import (
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -34,7 +35,7 @@ type Quantiles struct {
 
 // measures holds the times that only a clock can tell.
 type measures struct {
-	mu       *sync.Mutex
+	mu       sync.Mutex
 	decision *hdrhistogram.Histogram // arrival to dispatch sent, of tasks that found a slot free
 	wait     *hdrhistogram.Histogram // the same, of all
 	round    *hdrhistogram.Histogram // quotes, clearing, check and records of one round
@@ -42,13 +43,13 @@ type measures struct {
 	quote    *hdrhistogram.Histogram
 	refusals map[bus.Code]int64 // tasks that did not reach the Node
 	quotes   map[bus.Code]int64 // by what was said
-	bad      int64
+	bad      atomic.Int64       // messages that make no sense
 }
 
-func newMeasures() measures {
+func newMeasures() *measures {
 	// Nanoseconds up to an hour, to two digits.
 	h := func() *hdrhistogram.Histogram { return hdrhistogram.New(100, int64(time.Hour), 2) }
-	return measures{mu: new(sync.Mutex), decision: h(), wait: h(), round: h(), sync: h(), quote: h(),
+	return &measures{decision: h(), wait: h(), round: h(), sync: h(), quote: h(),
 		refusals: map[bus.Code]int64{}, quotes: map[bus.Code]int64{}}
 }
 
@@ -74,22 +75,10 @@ func (m *measures) one(h *hdrhistogram.Histogram, d time.Duration) {
 	record(h, d)
 }
 
-func (m *measures) refused(code bus.Code) {
+func (m *measures) count(by map[bus.Code]int64, code bus.Code) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.refusals[code]++
-}
-
-func (m *measures) quoted(code bus.Code) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.quotes[code]++
-}
-
-func (m *measures) malformed() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.bad++
+	by[code]++
 }
 
 func quantiles(h *hdrhistogram.Histogram) Quantiles {
@@ -103,14 +92,14 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	st := Stats{Stats: s.node.Stats()}
 	s.mu.Unlock()
-	m := &s.measures
+	m := s.measures
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for code, k := range m.refusals {
 		st.Tasks[code] += k
 		st.Arrived += k
 	}
-	st.Rejected += m.bad
+	st.Rejected += m.bad.Load()
 	st.Dropped, st.Awaited = s.dropped.Load(), s.stands.Awaited()
 	st.Decision, st.Wait = quantiles(m.decision), quantiles(m.wait)
 	st.Round, st.Sync, st.Quote = quantiles(m.round), quantiles(m.sync), quantiles(m.quote)

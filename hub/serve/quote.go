@@ -51,7 +51,7 @@ func (q *quoting) take(now time.Time, client string) (wait time.Duration) {
 func (s *Server) onQuote(m bus.Msg) {
 	now := time.Now()
 	if m.Reply == "" {
-		s.measures.malformed()
+		s.measures.bad.Add(1)
 		return
 	}
 	if s.misled(m) {
@@ -86,7 +86,7 @@ func (s *Server) refuseQuote(to string, wrong error, retry time.Duration) {
 func (s *Server) quote(q quoteRequest) {
 	begun := time.Now()
 	if begun.Sub(q.at) > bus.QuoteWithin {
-		s.measures.quoted(bus.CodeLate)
+		s.measures.count(s.measures.quotes, bus.CodeLate)
 		return
 	}
 	s.mu.Lock()
@@ -97,7 +97,7 @@ func (s *Server) quote(q quoteRequest) {
 }
 
 func (s *Server) sayQuote(to string, q *bus.HubQuote) {
-	s.measures.quoted(q.Code)
+	s.measures.count(s.measures.quotes, q.Code)
 	if err := s.publish(bus.Msg{Subject: to}, q); err != nil {
 		s.log.Debug("quote not sent", "err", err)
 	}

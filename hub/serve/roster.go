@@ -44,7 +44,7 @@ func (r *roster) take(ctx context.Context, kv bus.KV) {
 		err = fmt.Errorf("it names %s", reg.Agent)
 	}
 	if err != nil {
-		r.s.measures.malformed()
+		r.s.measures.bad.Add(1)
 		r.s.log.Warn("registration not understood", "agent", agent, "err", err)
 		r.drop(ctx, agent)
 		return
@@ -112,7 +112,7 @@ func (s *Server) heed(ctx context.Context) {
 		Set: func(kv bus.KV) {
 			c := new(bus.MarketConfig)
 			if err := bus.DecodeEntry(kv.Value, c); err != nil {
-				s.measures.malformed()
+				s.measures.bad.Add(1)
 				s.log.Warn("settings not understood", "key", key, "err", err)
 				return
 			}

@@ -70,7 +70,7 @@ type Server struct {
 	quoteRequests chan quoteRequest
 	quotes        quoting // of onQuote alone
 
-	measures measures
+	measures *measures
 }
 
 // New returns a hub that is not running yet.

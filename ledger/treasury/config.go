@@ -33,10 +33,8 @@ type Config struct {
 	Drain time.Duration `yaml:"drain"`
 }
 
-const (
-	// grantsPerReply keeps a reply far below the bus's largest message.
-	grantsPerReply = 1024
-)
+// grantsPerReply keeps a reply far below the bus's largest message.
+const grantsPerReply = 1024
 
 // Default is a good configuration.
 func Default() Config {
@@ -53,10 +51,7 @@ func Default() Config {
 // Validate names every field that makes no sense.
 func (c Config) Validate() error {
 	var errs []error
-	wrong := func(format string,
-		args ...any) {
-		errs = append(errs, fmt.Errorf("treasury: "+format, args...))
-	}
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("treasury: "+format, args...)) }
 	if !ledger.ValidID(c.Journal) {
 		wrong("journal: %.80q is not a name: use 1 to 64 letters, digits, '-' or '_'", c.Journal)
 	}

@@ -138,7 +138,7 @@ func (t *Treasury) Tick(now time.Time) {
 // no money is taken in or allotted, since it might never be written down.
 func (t *Treasury) Handle(op string, req *bus.FundsRequest, to any, room bool) {
 	t.room = room
-	err := t.handle(op, req, to, room)
+	err := t.handle(op, req, to)
 	if err == errLater {
 		return
 	}
@@ -226,7 +226,7 @@ func refuse(code bus.Code, format string, args ...any) error {
 	return &bus.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) error {
+func (t *Treasury) handle(op string, req *bus.FundsRequest, to any) error {
 	switch op {
 	case bus.OpDeposit, bus.OpPayout, bus.OpMove, bus.OpBudget, bus.OpAllot, bus.OpReturn, bus.OpBalance:
 		if err := bus.CheckID("client", req.Client); err != nil {
@@ -269,7 +269,7 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any, room bool) e
 			return err
 		}
 	}
-	if !room && slices.Contains([]string{bus.OpDeposit, bus.OpAllot, bus.OpPayout, bus.OpMove, bus.OpBudget},
+	if !t.room && slices.Contains([]string{bus.OpDeposit, bus.OpAllot, bus.OpPayout, bus.OpMove, bus.OpBudget},
 		op) && !t.made(op, req) {
 		if t.waitlists[req.Client].find(op, req) != nil { // it is made yet, once there is room
 			return refuse(bus.CodeUnavailable, "%s", errFull.Message)
@@ -396,12 +396,9 @@ func (t *Treasury) Doubted(op string, req *bus.FundsRequest, to any) {
 		return
 	}
 	t.answer(to, req, bus.FundsReply{Code: bus.CodeUnavailable, Message: fmt.Sprintf(
-		"the registry does not name epoch %d as that of hub %s: a hub asks again once it leads its domain",
-		req.Epoch, clip(req.Hub))})
+		"the registry does not name epoch %d as that of hub %.80s: a hub asks again once it leads its domain",
+		req.Epoch, req.Hub)})
 }
-
-// clip cuts a name that anyone may have made up to what a message holds.
-func clip(s string) string { return s[:min(len(s), 80)] }
 
 // apply books a record and keeps it for the next frame. The same operation again is no error and changes
 // nothing.

@@ -143,16 +143,11 @@ var errLost = fmt.Errorf("treasury: %w", bus.ErrLost)
 func (s *Server) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Drain)
 	defer cancel()
-	for ctx.Err() == nil {
-		select {
-		case r := <-s.queue:
-			if _, err := s.serve(&r); err != nil {
-				return unlessLost(err)
-			}
-			continue
-		default:
+	for len(s.queue) > 0 && ctx.Err() == nil {
+		r := <-s.queue
+		if _, err := s.serve(&r); err != nil {
+			return unlessLost(err)
 		}
-		break
 	}
 	s.mu.Lock()
 	s.t.Stop()

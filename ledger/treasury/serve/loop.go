@@ -24,14 +24,8 @@ func (s *Server) serve(first *request, said ...*bus.RecallReply) (time.Time, err
 	}
 	for n := 1; first != nil; n++ {
 		s.handle(*first, room)
-		if n == s.cfg.MaxBatch {
-			break
-		}
-		first = nil
-		select {
-		case r := <-s.queue:
-			first = &r
-		default:
+		if first = nil; n < s.cfg.MaxBatch && len(s.queue) > 0 {
+			first = new(<-s.queue)
 		}
 	}
 	ready, closed := s.t.Ready(), s.t.Closed()

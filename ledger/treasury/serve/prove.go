@@ -71,8 +71,10 @@ func (s *Server) prove(ctx context.Context) {
 			}
 		}
 		for _, r := range wait {
-			l := leads[r.req.Hub]
-			r.asked, r.leads, r.req.Leads = came, slices.Contains(l.epochs, r.req.Epoch), l.domains
+			r.asked, r.leads, r.req.Leads = came, false, nil
+			for domain, epoch := range leads[r.req.Hub] {
+				r.leads, r.req.Leads = r.leads || epoch == r.req.Epoch, append(r.req.Leads, domain)
+			}
 			select {
 			case s.queue <- r:
 			case <-ctx.Done():
@@ -85,11 +87,8 @@ func (s *Server) prove(ctx context.Context) {
 	}
 }
 
-// leading says in which domains a journal leads, by the registry; in several where one names another's.
-type leading struct {
-	domains []string
-	epochs  []int64
-}
+// leading is the epochs of a journal that leads, by domain; of several where one names another's.
+type leading map[string]int64
 
 // leaders takes in which hubs lead, and which did of late, where their word is waited for. It returns where
 // they lead, by journal.
@@ -117,9 +116,12 @@ func (s *Server) leaders(ctx context.Context) (map[string]leading, error) {
 		}
 		names = append(names, e.Journal)
 		if i < len(kvs) {
-			domain, l := bus.LastElement(kv.Key), leads[e.Journal]
+			domain := bus.LastElement(kv.Key)
 			s.t.Leads(e.Journal, domain, kv.Create) // the key is the domain's alone to write
-			leads[e.Journal] = leading{append(l.domains, domain), append(l.epochs, kv.Create)}
+			if leads[e.Journal] == nil {
+				leads[e.Journal] = leading{}
+			}
+			leads[e.Journal][domain] = kv.Create
 		}
 	}
 	if s.t.Waits() {
