@@ -316,13 +316,9 @@ func (t *Treasury) makeUp(client string) {
 			a.Due -= amount
 		}
 	}
-	short := t.budgets.short[a.Of]
-	switch {
+	switch short := t.budgets.short[a.Of]; {
 	case a.Due == 0:
 		delete(short, client)
-		if len(short) == 0 {
-			delete(t.budgets.short, a.Of)
-		}
 	case short == nil:
 		t.budgets.short[a.Of] = map[string]bool{client: true}
 	default:

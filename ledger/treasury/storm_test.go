@@ -181,7 +181,6 @@ func storm(t *testing.T, r *rand.Rand, made map[ledger.Kind]int) {
 			t.Fatalf("%s are there of %s that were deposited", there, deposited)
 		}
 		if len(tr.looks) > maxLooks || len(tr.waitlists) > maxClients || len(tr.heard) > 2*cfg.MaxHubs+8 ||
-			len(tr.strangers) > cfg.MaxHubs ||
 			len(tr.polls) > len(tr.looks)+len(tr.waitlists)+len(tr.budgets.jobs) {
 			t.Fatalf("kept: %d looks, %d claims, %d rounds, %d heard", len(tr.looks), len(tr.waitlists),
 				len(tr.polls), len(tr.heard))

@@ -5,6 +5,7 @@ package treasury
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -32,19 +33,18 @@ type Answer struct {
 // Treasury is the treasury's state: its book, and what it remembers of requests. A pure state machine: not
 // for use by several goroutines at once.
 type Treasury struct {
-	cfg       Config
-	past      *ledger.History // until Restore
-	book      *ledger.Book
-	asked     map[string]bus.Grant // by id of the allot request, while the grant is remembered
-	grants    map[string][]bus.Grant
-	early     map[string]map[uint64]early // by hub and number
-	own       journal
-	leads     map[string]led            // by domain, as the registry had it last
-	keys      map[string]*bus.VouchKeys // of doors
-	heard     map[string]word           // what each hub said of itself last
-	strangers []string                  // of them, those that were without dealings when they came
-	ready     Ready
-	salt      func() [16]byte
+	cfg    Config
+	past   *ledger.History // until Restore
+	book   *ledger.Book
+	asked  map[string]bus.Grant // by id of the allot request, while the grant is remembered
+	grants map[string][]bus.Grant
+	early  map[string]map[uint64]early // by hub and number
+	own    journal
+	leads  map[string]led            // by domain, as the registry had it last
+	keys   map[string]*bus.VouchKeys // of doors
+	heard  map[string]word           // what each hub said of itself last
+	ready  Ready
+	salt   func() [16]byte
 
 	now   time.Time // never falls
 	since time.Time // when it began to listen
@@ -330,7 +330,7 @@ func (t *Treasury) checkHub(req *bus.FundsRequest) error {
 }
 
 // admit makes place for a hub that was not heard of since the start. Any name may ask, so names without
-// dealings give way, the first that came before the others; one that money was granted to stays.
+// dealings give way; one that money was granted to stays.
 func (t *Treasury) admit(hub string) error {
 	if t.book.Knows(hub) {
 		return nil
@@ -339,12 +339,8 @@ func (t *Treasury) admit(hub string) error {
 		return refuse(bus.CodeUnavailable, "hub %s is one more than the %d that this treasury serves", hub,
 			t.cfg.MaxHubs)
 	}
-	t.strangers = append(t.strangers, hub)
-	for len(t.strangers) > t.cfg.MaxHubs {
-		if first := t.strangers[0]; !t.book.Knows(first) {
-			delete(t.heard, first)
-		}
-		t.strangers = t.strangers[1:]
+	if len(t.heard) >= 2*t.cfg.MaxHubs {
+		maps.DeleteFunc(t.heard, func(hub string, _ word) bool { return !t.book.Knows(hub) })
 	}
 	return nil
 }

@@ -24,16 +24,8 @@ func (s *Server) asked(err error) {
 
 // Leading reports whether this is the market's treasury now: whether it answers.
 func (s *Server) Leading() bool {
-	lost := s.lost.Load()
-	if lost == nil {
-		return false
-	}
-	select {
-	case <-*lost:
-		return false
-	default:
-		return s.pulse.Load().runs()
-	}
+	p := s.pulse.Load()
+	return p != nil && p.runs()
 }
 
 // lead serves for one time of leadership. It returns nil after draining, bus.ErrLost when its lease was lost,
@@ -41,12 +33,10 @@ func (s *Server) Leading() bool {
 func (s *Server) lead(ctx context.Context, r follow.Reign) error {
 	defer r.Resign(s.d.Log)
 	s.forget()
-	lost := r.Lost()
-	pulse := newPulse(s.d.LeaseTTL)
+	pulse := newPulse(s.d.LeaseTTL, r.Lost())
 	s.epoch.Store(r.Epoch())
 	s.pulse.Store(pulse)
-	s.lost.Store(&lost)
-	defer s.lost.Store(nil)
+	defer s.pulse.Store(nil)
 	if err := s.stands.Ask(ctx, r, s.since); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -81,7 +71,7 @@ func (s *Server) lead(ctx context.Context, r follow.Reign) error {
 	select {
 	case <-synced:
 	case <-time.After(keysWithin):
-	case <-lost:
+	case <-r.Lost():
 	case <-ctx.Done():
 	}
 	if s.waits() {

@@ -11,6 +11,7 @@ import (
 // stopped, or its machine slept. A timer that was to say so may be served late, behind requests that came
 // meanwhile and that another treasury has answered.
 type pulse struct {
+	lost <-chan struct{} // the leadership that it is of
 	most time.Duration
 	last atomic.Int64 // Unix nanoseconds of the wall's clock, which goes on while the machine sleeps
 	once sync.Once
@@ -18,13 +19,13 @@ type pulse struct {
 }
 
 // A lease is renewed each third of its time, so it lives two thirds longer at least.
-func newPulse(ttl time.Duration) *pulse {
-	p := &pulse{most: ttl * 6 / 10, gap: make(chan struct{})}
+func newPulse(ttl time.Duration, lost <-chan struct{}) *pulse {
+	p := &pulse{lost: lost, most: ttl * 6 / 10, gap: make(chan struct{})}
 	p.last.Store(time.Now().UnixNano())
 	return p
 }
 
-// runs reports whether the process has run all the time.
+// runs reports whether the process has run all the time, and leads.
 func (p *pulse) runs() bool {
 	if time.Now().UnixNano()-p.last.Load() > int64(p.most) {
 		p.once.Do(func() { close(p.gap) })
@@ -32,12 +33,14 @@ func (p *pulse) runs() bool {
 	select {
 	case <-p.gap:
 		return false
+	case <-p.lost:
+		return false
 	default:
 		return true
 	}
 }
 
-// beat looks again and again, until ctx ends or there was a gap.
+// beat looks again and again, until ctx ends, there was a gap, or it leads no more.
 func (p *pulse) beat(ctx context.Context) {
 	ticker := time.NewTicker(p.most / 10)
 	defer ticker.Stop()

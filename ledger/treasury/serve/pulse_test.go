@@ -12,10 +12,8 @@ import (
 func TestAProcessThatDidNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		p := newPulse(5 * time.Second)
-		lost := make(<-chan struct{})
+		p := newPulse(5*time.Second, nil)
 		s := &Server{}
-		s.lost.Store(&lost)
 		s.pulse.Store(p)
 		ended := make(chan struct{})
 		go func() { p.beat(ctx); close(ended) }()
@@ -37,9 +35,17 @@ func TestAProcessThatDidNotRun(t *testing.T) {
 		<-ended
 		stop()
 		// the goroutine notices by itself, too
-		p = newPulse(5 * time.Second)
+		p = newPulse(5*time.Second, nil)
 		p.last.Add(int64(-time.Minute))
 		p.beat(t.Context())
 		<-p.gap
+		lost := make(chan struct{})
+		s.pulse.Store(newPulse(5*time.Second, lost))
+		if !s.Leading() {
+			t.Error("one that begins does not lead")
+		}
+		if close(lost); s.Leading() {
+			t.Error("it leads without a lease")
+		}
 	})
 }

@@ -36,9 +36,8 @@ type Server struct {
 	d      Deps
 	t      *treasury.Treasury
 	stands follow.Candidate
-	epoch  atomic.Int64                    // of the leadership, in each frame and answer
-	lost   atomic.Pointer[<-chan struct{}] // closed once it is lost
-	pulse  atomic.Pointer[pulse]           // of the leadership
+	epoch  atomic.Int64          // of the leadership, in each frame and answer
+	pulse  atomic.Pointer[pulse] // of the leadership; nil: it does not lead
 	ready  chan struct{}
 	once   sync.Once // closes ready
 	led    bool      // this process has, before
