@@ -58,7 +58,8 @@ func TestWhatStandsInASpoolsPlace(t *testing.T) {
 				}
 				log := slog.New(slog.DiscardHandler)
 				home.hung().End(log, "guard", func(int) {})
-				done <- errors.Join(err, home.hung().Without(log, func(string) bool { return false }), home.Close())
+				reads := home.hung().Without(log, func(string) bool { return false })
+				done <- errors.Join(err, reads, home.Close())
 			}()
 			select {
 			case err := <-done:

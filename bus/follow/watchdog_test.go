@@ -78,7 +78,8 @@ func TestPoliciesThatHungAreNamed(t *testing.T) {
 			t.Errorf("%v, %v", off, err)
 		}
 	}
-	if got := text.String(); strings.Count(got, "does not come back") != 4 || strings.Count(got, "is off") != 1 {
+	if got := text.String(); strings.Count(got, "does not come back") != 4 ||
+		strings.Count(got, "is off") != 1 {
 		t.Errorf("it said\n%s", got)
 	}
 	if err := Hung(t.TempDir()).Without(log, turnsOff); err == nil {

@@ -193,8 +193,8 @@ func (s *Server) ask(f hub.Funds) {
 	// handing it over has a time of its own.
 	ctx, cancel := context.WithTimeout(context.Background(), account.TreasuryTimeout)
 	defer cancel()
-	if !s.pass(ctx, input{at: time.Now(), m: reply}) { // the loop has ended, or is too busy; the Node asks again
-		s.dropped.Add(1)
+	if !s.pass(ctx, input{at: time.Now(), m: reply}) {
+		s.dropped.Add(1) // the loop has ended, or has too much to do; the Node asks again
 	}
 }
 

@@ -71,25 +71,19 @@ func (s *Server) write() {
 func (s *Server) gather(group []todo, linger *time.Timer) []todo {
 	urgent := group[0].urgent()
 	linger.Reset(s.cfg.Linger)
-	for len(group) < maxGroups {
-		var r todo
-		ok := false
-		if urgent {
-			select {
-			case r, ok = <-s.work:
-			default:
+	for len(group) < maxGroups && (!urgent || len(s.work) > 0) {
+		select {
+		case r, ok := <-s.work:
+			if !ok {
+				return group
 			}
-		} else {
-			select {
-			case r, ok = <-s.work:
-			case <-linger.C:
+			group = append(group, r)
+			urgent = urgent || r.urgent()
+		case <-linger.C:
+			if !urgent {
+				return group
 			}
 		}
-		if !ok {
-			break
-		}
-		group = append(group, r)
-		urgent = urgent || r.urgent()
 	}
 	return group
 }

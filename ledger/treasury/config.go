@@ -51,7 +51,9 @@ func Default() Config {
 // Validate names every field that makes no sense.
 func (c Config) Validate() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("treasury: "+format, args...)) }
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("treasury: "+format, args...))
+	}
 	if !ledger.ValidID(c.Journal) {
 		wrong("journal: %.80q is not a name: use 1 to 64 letters, digits, '-' or '_'", c.Journal)
 	}

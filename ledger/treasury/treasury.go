@@ -269,8 +269,8 @@ func (t *Treasury) handle(op string, req *bus.FundsRequest, to any) error {
 			return err
 		}
 	}
-	if !t.room && slices.Contains([]string{bus.OpDeposit, bus.OpAllot, bus.OpPayout, bus.OpMove, bus.OpBudget},
-		op) && !t.made(op, req) {
+	if !t.room && !t.made(op, req) &&
+		slices.Contains([]string{bus.OpDeposit, bus.OpAllot, bus.OpPayout, bus.OpMove, bus.OpBudget}, op) {
 		if t.waitlists[req.Client].find(op, req) != nil { // it is made yet, once there is room
 			return refuse(bus.CodeUnavailable, "%s", errFull.Message)
 		}
