@@ -9,20 +9,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"souk/bus"
 	"souk/bus/bustest"
 	"souk/cmd/local"
 	"souk/market"
 )
 
-// askQuote asks for one as a program does.
-func askQuote(t *testing.T, m *local.Market, id string, task bus.Task) (bus.Quote, error) {
+// askQuote asks for one as a program does, until its hub has said something in time: a door waits for 100 ms,
+// and a machine may be busy with others.
+func askQuote(t *testing.T, m *local.Market, id string, task bus.Task) (q bus.Quote, err error) {
 	t.Helper()
 	c, err := m.Link().Client(id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.Quote(t.Context(), task)
+	bustest.Eventually(t, "a hub is heard in time", func() bool {
+		q, err = c.Quote(t.Context(), task)
+		return bus.CodeOf(err) != bus.CodeUnavailable
+	})
+	return q, err
 }
 
 // only is the one model of the one hub.
@@ -40,12 +47,17 @@ func TestAQuoteThroughTheWholeHouse(t *testing.T) {
 	m := start(t, one)
 	nc := raw(t, m)
 	before := balance(t, m, "dev")
-	said, err := nc.Request(bus.QuoteSubject("dev", ""), []byte(`{"model":"auto","max_tokens":40,`+
-		`"messages":[{"role":"user","content":"What is a souk?"}],"souk":{"terms":{"worth":0.01}}}`),
-		time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var said *nats.Msg
+	bustest.Eventually(t, "a hub is heard in time", func() (heard bool) {
+		var err error
+		said, err = nc.Request(bus.QuoteSubject("dev", ""), []byte(`{"model":"auto","max_tokens":40,`+
+			`"messages":[{"role":"user","content":"What is a souk?"}],"souk":{"terms":{"worth":0.01}}}`),
+			time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !strings.Contains(string(said.Data), `"code":"unavailable"`)
+	})
 	var q struct {
 		Estimate bool
 		Hubs     []struct {
@@ -66,7 +78,7 @@ func TestAQuoteThroughTheWholeHouse(t *testing.T) {
 			t.Errorf("%s is quoted %+v", id, x)
 		}
 	}
-	if st := m.Hubs()[0].Stats(); st.Quotes[""] != 3 || len(st.Tasks) != 0 || st.Arrived != 0 {
+	if st := m.Hubs()[0].Stats(); st.Quotes[""] < 3 || len(st.Tasks) != 0 || st.Arrived != 0 {
 		t.Errorf("the hub's stats: %+v", st)
 	}
 	if after := balance(t, m, "dev"); after != before {

@@ -33,26 +33,31 @@ func TestNoMoreComeThanANameMayHave(t *testing.T) {
 	var in []*nats.Conn
 	heard := 0
 	var all sync.WaitGroup
+	another := func() {
+		nc, err := come(t, n, keys, bus.RoleClient, "mallory")
+		if err != nil {
+			return
+		}
+		for range 1000 {
+			nc.Subscribe(bus.InboxOf("mallory")+".x", func(*nats.Msg) {
+				mu.Lock()
+				heard++
+				mu.Unlock()
+			})
+		}
+		nc.Flush()
+		mu.Lock()
+		in = append(in, nc)
+		mu.Unlock()
+	}
 	for range 60 {
-		all.Go(func() {
-			nc, err := come(t, n, keys, bus.RoleClient, "mallory")
-			if err != nil {
-				return
-			}
-			for range 1000 {
-				nc.Subscribe(bus.InboxOf("mallory")+".x", func(*nats.Msg) {
-					mu.Lock()
-					heard++
-					mu.Unlock()
-				})
-			}
-			nc.Flush()
-			mu.Lock()
-			in = append(in, nc)
-			mu.Unlock()
-		})
+		all.Go(another)
 	}
 	all.Wait()
+	// On a machine that hardly runs the server ends, after 10 s, some that it was about to let in.
+	for try := 0; try < 20 && len(in) < share.Connections; try++ {
+		another()
+	}
 	if len(in) != share.Connections {
 		t.Fatalf("%d connections are let in, want %d", len(in), share.Connections)
 	}
