@@ -18,16 +18,13 @@ import (
 // it need not have an id, nor its client any money. It is offered what the last plan left: seats that are
 // free, and those to come, at the slot prices of that plan.
 func (n *Node) Quote(now time.Time, m *bus.Task) *bus.HubQuote {
-	own, copied := n.meeting, *m
-	own.turn.Passed = nil // caches are as they were: a quote changes nothing
+	own, copied := quotes.Get().(*meeting), *m
+	defer quotes.Put(own)
+	memory := own.round
+	*own = n.meeting
+	own.round, own.forecasts, own.turn.Passed = memory, own.forecasts.ForAQuote(), nil // it changes no cache
 	own.turn.Advance(now)
-	memory := quotes.Get().(*scratch)
-	own.round, own.forecasts = *memory, own.forecasts.ForAQuote()
-	defer func() {
-		*memory = own.round
-		quotes.Put(memory)
-	}()
-	p := preview{hub: n, n: &own,
+	p := preview{hub: n, n: own,
 		t: own.newTask(admission.New(m.Client, m.ID, [16]byte{}, 0), own.turn.Now())}
 	no := p.read(&copied)
 	if no == nil {
@@ -47,7 +44,7 @@ func (n *Node) Quote(now time.Time, m *bus.Task) *bus.HubQuote {
 	return out
 }
 
-var quotes = sync.Pool{New: func() any { return new(scratch) }}
+var quotes = sync.Pool{New: func() any { return new(meeting) }}
 
 // preview is a client's question what a task would be given now. Its meeting is a copy that is thrown away,
 // with a clock and a memory for rounds of its own; what tasks, agents and indexes remember of rounds is read,

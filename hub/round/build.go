@@ -54,7 +54,8 @@ type Why struct {
 // edges.
 func (p *Plan) Build(head market.Round, from *estimate.Snapshot, waiters []estimate.Waiter,
 	prices Prices) []Why {
-	p.set(from, waiters, len(waiters), prices)
+	p.set(from, waiters, prices)
+	p.seats.set(from, len(waiters))
 	w := &p.Whole
 	head.Tasks, head.Agents, head.Edges = w.Tasks[:0], w.Agents[:0], w.Edges[:0]
 	*w = head
@@ -85,10 +86,9 @@ func (p *Plan) Build(head market.Round, from *estimate.Snapshot, waiters []estim
 	return p.whys
 }
 
-// set sets seats for so many tasks, and what slots cost, and would without the client of each waiter.
-func (p *Plan) set(from *estimate.Snapshot, waiters []estimate.Waiter, tasks int, prices Prices) {
+// set sets what slots cost, and would without the client of each waiter.
+func (p *Plan) set(from *estimate.Snapshot, waiters []estimate.Waiter, prices Prices) {
 	p.from, p.waiters, p.prices = from, waiters, prices
-	p.seats.set(from, tasks)
 	p.tolls.set(from, prices.Rates)
 	p.others.set(&p.tolls, from, waiters, prices.Rates)
 }

@@ -101,16 +101,14 @@ func (p *Plan) ground() (g market.Ground) {
 		g.Loads[i] = market.Load{Second: s.second, Service: s.service, Running: s.running,
 			Spare: p.from.Agents[k].Free > begin[r.Agents[i].Agent]}
 	}
-	runs := map[estimate.Run]int{} // by agent and client
-	for i := range p.from.Runs {
-		runs[estimate.Run{Agent: p.from.Runs[i].Agent, Client: p.from.Runs[i].Client}]++
-	}
 	for i, e := range r.Edges {
 		at, w := c.Agents[e.Agent], &p.waiters[c.Tasks[e.Task]]
 		k, _ := slices.BinarySearchFunc(w.Offers, at,
 			func(o estimate.Offer, agent int32) int { return cmp.Compare(o.Agent, agent) })
 		g.Stays[i] = stay(w.Offers[k].Estimate)
-		g.Stays[i].Mine = runs[estimate.Run{Agent: at, Client: w.Client}]
+		if x := p.others.Without(w.Client); x != nil {
+			g.Stays[i].Mine = p.tolls.slots[at].running - x.slots[at].running
+		}
 	}
 	return g
 }

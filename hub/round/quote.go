@@ -30,7 +30,8 @@ type Quote struct {
 
 // Ask begins a quote, of the seats that the last plan left and at its prices.
 func (p *Plan) Ask(q *Inquiry, from *estimate.Snapshot, prices Prices) {
-	p.set(from, []estimate.Waiter{q.Task}, q.Waiting+1, prices)
+	p.set(from, []estimate.Waiter{q.Task}, prices)
+	p.seats.rank(from)
 	p.last = Quote{}
 }
 
@@ -43,7 +44,7 @@ func (p *Plan) Quote(q *Inquiry, o *estimate.Offer) (best Quote, ok bool) {
 		return best, false
 	}
 	charge := q.Fee + cmp.Or(p.others.Without(q.Task.Client), &p.tolls).Of(o.Agent, stay(o.Estimate))
-	seats, prices := p.seats.of(int(o.Agent)), p.prices.Slots[o.Agent].Seats
+	seats, prices := p.seats.one(p.from, int(o.Agent), q.Waiting+1), p.prices.Slots[o.Agent].Seats
 	if q.Waiting == 0 {
 		prices = nil // of those who wanted a slot all have one
 	}

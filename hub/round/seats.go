@@ -32,8 +32,7 @@ type placing struct{ beside, rank int }
 
 // of are an agent's seats, those that are free first.
 func (s *Seats) of(agent int) []market.Seat {
-	from, to := s.first[agent], s.first[agent+1]
-	return s.all[from:to:to]
+	return slices.Clip(s.all[s.first[agent]:s.first[agent+1]])
 }
 
 // set sets the seats of all agents for so many tasks: those that are free, one behind the other by the time
@@ -42,15 +41,19 @@ func (s *Seats) of(agent int) []market.Seat {
 // than agent a, the k-th seat to come of a comes after k*n + r + 1 such ends. What is overdue ends no sooner
 // than it has run so far.
 func (s *Seats) set(from *estimate.Snapshot, tasks int) {
-	agents := from.Agents
 	s.rank(from)
 	s.all, s.first, s.latest = s.all[:0], append(s.first[:0], 0), 0
-	share := 2*tasks/max(1, len(agents)) + 1
-	for i := range agents {
-		a := &agents[i]
-		s.seat(a, &from.Classes[a.Class], s.placing[i], min(tasks, share+a.Slots))
+	for i := range from.Agents {
+		s.seat(from, i, tasks)
 		s.first = append(s.first, int32(len(s.all)))
 	}
+}
+
+// one sets the seats of one agent alone, after rank.
+func (s *Seats) one(from *estimate.Snapshot, agent, tasks int) []market.Seat {
+	s.all, s.first = s.all[:0], append(s.first[:0], 0)
+	s.seat(from, agent, tasks)
+	return s.all
 }
 
 // rank finds of each agent how many of its class run something, and how many of these for longer.
@@ -77,9 +80,10 @@ func (s *Seats) rank(from *estimate.Snapshot) {
 	}
 }
 
-// seat sets the seats of an agent, at most so many slots. None to come comes before one that is free.
-func (s *Seats) seat(a *estimate.Agent, c *estimate.Class, at placing, most int) {
-	free := time.Duration(0)
+// seat sets the seats of an agent, no more than tasks may want. None to come comes before one that is free.
+func (s *Seats) seat(from *estimate.Snapshot, agent, tasks int) {
+	a, at, free := &from.Agents[agent], s.placing[agent], time.Duration(0)
+	c, most := &from.Classes[a.Class], min(tasks, 2*tasks/len(from.Agents)+1+a.Slots)
 	each(min(a.Free, most), singleFree, func(middle, size int) {
 		free = times(c.Prefill, middle, 1)
 		s.add(market.Seat{Slots: size, In: free})

@@ -161,16 +161,8 @@ func (s *Solver) augment(p *Problem, t int32, gain int64, budget int64) int64 {
 
 // weightOf finds the weight of an edge that exists.
 func (p *Problem) weightOf(t, a int32) int64 {
-	lo, hi := p.Off[t], p.Off[t+1]
-	for lo < hi {
-		mid := lo + (hi-lo)/2
-		if p.Seat[mid] < a {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return p.Weight[lo]
+	w, _ := p.edge(t, a)
+	return w
 }
 
 // up restores the heap after the distance of the seat at index i fell.

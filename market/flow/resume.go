@@ -146,9 +146,15 @@ func (s *Solver) relieved() bool {
 // edge finds the weight of an edge, if it exists.
 func (p *Problem) edge(t, a int32) (w int64, ok bool) {
 	lo := p.Off[t]
-	i, ok := slices.BinarySearch(p.Seat[lo:p.Off[t+1]], a)
-	if !ok {
+	seats := p.Seat[lo:p.Off[t+1]]
+	if len(seats) == 0 {
 		return 0, false
+	}
+	i := int(a - seats[0]) // its place where all stand side by side, as mostly
+	if i < 0 || i >= len(seats) || seats[i] != a {
+		if i, ok = slices.BinarySearch(seats, a); !ok {
+			return 0, false
+		}
 	}
 	return p.Weight[lo+int32(i)], true
 }

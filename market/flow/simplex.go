@@ -227,11 +227,12 @@ func (s *Solver) lower(p *Problem) {
 // reach shortens the distances of task k's seats to base minus their gain; with settled > MinInt64 the heap
 // is kept.
 func (s *Solver) reach(p *Problem, k int32, base, settled int64) {
-	in := &s.insert
-	for e := p.Off[k]; e < p.Off[k+1]; e++ {
-		b := p.Seat[e]
-		if d := base - p.Weight[e] + s.Price[b]; d < in.dist[b] {
-			in.dist[b] = d
+	in, price, lo, hi := &s.insert, s.Price, p.Off[k], p.Off[k+1]
+	seat, weight, dist := p.Seat[lo:hi], p.Weight[lo:hi], in.dist[:len(price)]
+	weight = weight[:len(seat)]
+	for i, b := range seat {
+		if d := base - weight[i] + price[b]; d < dist[b] {
+			dist[b] = d
 			if settled != math.MinInt64 {
 				in.up(in.place[b])
 			}
