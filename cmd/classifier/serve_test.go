@@ -139,7 +139,7 @@ func TestTheOnlyDoorOfItsID(t *testing.T) {
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	killed, err := etcd.Client().Grant(t.Context(), 2) // nobody keeps it alive
+	killed, err := etcd.Client().Grant(t.Context(), 60) // nobody keeps it alive
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +154,11 @@ func TestTheOnlyDoorOfItsID(t *testing.T) {
 	go func() {
 		code <- daemon.Run(ctx, daemon.Command(role()), []string{"--config", path}, io.Discard, &first)
 	}()
+	bustest.Eventually(t, "it is waited for",
+		func() bool { return strings.Contains(first.String(), "waiting to be the market's only door") })
+	if _, err := etcd.Client().Revoke(t.Context(), killed.ID); err != nil { // as at its end
+		t.Fatal(err)
+	}
 	bustest.Eventually(t, "the door is open",
 		func() bool { return strings.Contains(first.String(), "door open") })
 	if said := first.String(); strings.Count(said, "waiting to be the market's only door front: ") != 1 ||
