@@ -34,16 +34,13 @@ func (b *Bus) Request(ctx context.Context, m bus.Msg) (answer bus.Msg, err error
 	if err := ctx.Err(); err != nil {
 		return bus.Msg{}, fmt.Errorf("request %s: %w", m.Subject, err)
 	}
-	done := make(chan struct{})
-	cut := b.Ask(m, func(a bus.Msg, wrong error) {
-		answer, err = a, wrong
-		close(done)
-	})
+	said := make(chan bus.Msg, 1)
+	cut := b.Ask(m, func(a bus.Msg, wrong error) { err = wrong; said <- a })
 	select {
-	case <-done:
+	case answer = <-said:
 	case <-ctx.Done():
 		cut(ctx.Err())
-		<-done
+		answer = <-said
 	}
 	return answer, err
 }

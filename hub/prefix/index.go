@@ -125,6 +125,7 @@ func (x *Index) Holders(dst []Holder, prefixes []bus.PrefixHash) []Holder {
 		return dst
 	}
 	x.ask(prefixes)
+	dst = slices.Grow(dst, int(x.own.of(prefixes[0]).n))
 	for place, depth := range x.known {
 		if depth > 0 {
 			dst = append(dst, Holder{int32(place), depth})
@@ -279,8 +280,7 @@ func (t *table) deepest(dst []int32, prefixes []bus.PrefixHash, r *reach) {
 	if t.holders.n == 0 {
 		return
 	}
-	words := len(dst) / 64
-	r.left, r.depth = resized(r.left, words), resized(r.depth, len(dst))
+	r.left, r.depth = resized(r.left, len(dst)/64), resized(r.depth, len(dst))
 	clear(r.depth)
 	for j := range r.left {
 		r.left[j] = 1<<64 - 1

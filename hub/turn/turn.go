@@ -114,7 +114,7 @@ func (t *Turn) Commit(records ...ledger.Record) error {
 	}
 	t.Out.Frames = append(t.Out.Frames, f)
 	if t.Wrote != nil {
-		t.Wrote(&f)
+		t.Wrote(&t.Out.Frames[len(t.Out.Frames)-1])
 	}
 	return nil
 }
