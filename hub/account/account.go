@@ -8,7 +8,6 @@ package account
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -138,9 +137,12 @@ func (r *Room) client(name string) *client {
 }
 
 // poor lists the clients with tasks that await money.
-func (r *Room) poor() []*client {
-	all := slices.DeleteFunc(slices.Collect(maps.Values(r.clients)),
-		func(p *client) bool { return len(p.awaiting) == 0 })
+func (r *Room) poor() (all []*client) {
+	for _, p := range r.clients {
+		if len(p.awaiting) > 0 {
+			all = append(all, p)
+		}
+	}
 	slices.SortFunc(all, func(a, b *client) int { return cmp.Compare(a.name, b.name) })
 	return all
 }

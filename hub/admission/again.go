@@ -107,8 +107,7 @@ func (r *Room[T]) RefuseRest(q *Request, m *bus.Task, x *bus.Result) {
 
 // Judged takes a client's judgement of the answer to a task, once.
 func (r *Room[T]) Judged(m *bus.Feedback) (q *Request, err error) {
-	var none T
-	if t := r.Find(m.Client, m.Task); t != none {
+	if t := r.Find(m.Client, m.Task); t != *new(T) {
 		q = t.Asked()
 	}
 	switch {

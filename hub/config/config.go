@@ -160,9 +160,7 @@ func (c Config) Validate() error {
 		names = append(names, [2]string{"labels", l})
 	}
 	for _, id := range names {
-		if err := bus.CheckID(id[0], id[1]); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, bus.CheckID(id[0], id[1]))
 	}
 	if !ledger.ValidID(c.Journal) || c.Journal == ledger.Treasury {
 		wrong("journal: %q is not a name for a hub's journal", c.Journal)
@@ -192,9 +190,7 @@ func (c Config) Validate() error {
 			}
 		}
 	}
-	if err := c.Rule.Validate(); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, c.Rule.Validate())
 	if c.Parts.Toll == nil && (c.Regimes.Adapt || !c.Regime.Idle()) {
 		wrong("regime and regimes.adapt: this program has no toll that follows them")
 	}

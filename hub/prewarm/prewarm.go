@@ -152,15 +152,11 @@ func (r *Room[T]) Sent(own T) { r.own, r.next = own, r.turn.In(within) }
 
 // Own is the task of the hub's own that is on its way, if one is.
 func (r *Room[T]) Own() (own T, ok bool) {
-	var none T
-	return r.own, r.own != none
+	return r.own, r.own != *new(T)
 }
 
 // Soon says that the next may come soon: there was money, though its agent may have been idle no more.
 func (r *Room[T]) Soon() { r.next = r.turn.In(r.every) }
 
 // Over says that it has ended.
-func (r *Room[T]) Over() {
-	var none T
-	r.own = none
-}
+func (r *Room[T]) Over() { r.own = *new(T) }

@@ -82,18 +82,13 @@ const mostAgents = 4096
 
 // Agent returns the counts of an agent.
 func (s *Stats) Agent(id string) *AgentStats {
-	a := s.agents[id]
-	if a == nil {
-		if len(s.agents) >= mostAgents {
-			id = ""
-			if a = s.agents[id]; a != nil {
-				return a
-			}
-		}
-		a = &AgentStats{Agent: id}
-		s.agents[id] = a
+	if s.agents[id] == nil && len(s.agents) >= mostAgents {
+		id = ""
 	}
-	return a
+	if s.agents[id] == nil {
+		s.agents[id] = &AgentStats{Agent: id}
+	}
+	return s.agents[id]
 }
 
 // Paid counts a task that was paid.

@@ -289,11 +289,8 @@ func (s *Server) led(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ledAgain)
 	defer cancel()
 	err := s.deps.Registry.PutFor(ctx, bus.LedKey(s.cfg.Journal), s.stands.Value, bus.LedFor)
-	if errors.Is(err, bus.ErrForbidden) {
-		s.asked("led", "", nil)
-	} else {
-		s.asked("led", "the registry does not remember this hub", err)
-	}
+	s.trouble.Note(s.log, "led", err == nil || errors.Is(err, bus.ErrForbidden),
+		"the registry does not remember this hub; trying on", "the registry answers again", "err", err)
 	return err
 }
 

@@ -145,9 +145,8 @@ func (s *Server) Refuses() string {
 func (s *Server) Unready() string {
 	why := s.contradicted()
 	if why == "" && !s.Leading() {
-		d := s.doubts()
-		if s.unknown.Load() != nil {
-			return d.Why
+		if why := s.unknown.Load(); why != nil {
+			return *why
 		}
 		return s.stands.Standing("the domain is led by another hub, or nobody can say by whom: standing by")
 	}

@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 95_946
-	mostHub     = 20_282
+	mostProduct = 95_944
+	mostHub     = 20_280
 	mostRoot    = 2_600 // package hub itself, which is to have 1,500 lines
 )
 
