@@ -6,8 +6,6 @@
 package hub
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -104,8 +102,6 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		n.queue.News()
 	})
 	n.turn.Passed = n.prefixes.Advance
-	marks := sha256.Sum256(append([]byte("marks"), seed[:]...))
-	n.prefixes.Spread(binary.LittleEndian.Uint64(marks[:]))
 	n.regimes = regime.New(&n.turn, domain{n}, cfg.Regimes, cfg.Regime, cfg.Parts.Toll)
 	n.policies = policy.NewRoom(&n.turn, policy.New(cfg.Policies, &cfg.Parts.Policies, cfg.MaxKnown),
 		func() bool { return n.queue.Next() == 0 })

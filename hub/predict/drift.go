@@ -3,6 +3,8 @@ package predict
 import (
 	"math"
 	"slices"
+
+	"souk/bus/exact"
 )
 
 // drift notices that an agent does not answer as it did: by the test of Page and Hinkley on the logarithm of
@@ -33,7 +35,7 @@ const (
 // news: the middle of the last five has to say so, too, by far more than answers vary, so that one that was
 // unlucky does not.
 func (d *drift) count(observed, forecast float64) (times float64, news bool) {
-	x := min(max(ln(max(observed, 1e-3)/max(forecast, 1e-3)), -ln10), ln10)
+	x := min(max(exact.Ln(max(observed, 1e-3)/max(forecast, 1e-3)), -ln10), ln10)
 	copy(d.Last[:], d.Last[1:])
 	d.Last[len(d.Last)-1] = x
 	d.Fresh = max(0, d.Fresh-1)
@@ -47,7 +49,7 @@ func (d *drift) count(observed, forecast float64) (times float64, news bool) {
 	by := min(max(far, 5*d.Off), 2)
 	if d.Above > alarm && middle-d.Mean > by || d.Below > alarm && d.Mean-middle > by {
 		*d = drift{Mean: d.Mean, Off: d.Off, Seen: d.Seen, Fresh: settling}
-		return exp(middle), true
+		return exact.Exp(middle), true
 	}
 	d.Seen = min(d.Seen+1, steady)
 	d.Off += (math.Abs(x-d.Mean) - d.Off) / d.Seen
@@ -56,32 +58,3 @@ func (d *drift) count(observed, forecast float64) (times float64, news bool) {
 }
 
 const ln10 = 2.302585092994046
-
-// ln is the natural logarithm of a positive number, and the same on every machine, which math.Log is not: of
-// 2^k times what is from 0.7 to 1.4, by the series of the area tangent.
-func ln(x float64) float64 {
-	f, e := math.Frexp(x)
-	if f < math.Sqrt2/2 {
-		f, e = 2*f, e-1
-	}
-	s := (f - 1) / (f + 1)
-	s2 := float64(s * s)
-	sum := 0.0
-	for k := 25; k >= 1; k -= 2 {
-		sum = float64(sum*s2) + 1/float64(k)
-	}
-	return float64(float64(e)*math.Ln2) + float64(2*s*sum)
-}
-
-// exp is e to the power of a number that is not far from 0, and the same on every machine.
-func exp(x float64) float64 {
-	x /= 16
-	sum := 1.0
-	for k := 12; k >= 1; k-- {
-		sum = 1 + float64(sum*x)/float64(k)
-	}
-	for range 4 {
-		sum *= sum
-	}
-	return sum
-}

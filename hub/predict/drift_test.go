@@ -131,20 +131,6 @@ func TestARunIsNoAlarm(t *testing.T) {
 	}
 }
 
-// What is computed here is what the standard library has, to what matters.
-func TestOwnLogarithms(t *testing.T) {
-	for x := 1e-6; x < 1e7; x *= 1.1 {
-		if got := ln(x); math.Abs(got-math.Log(x)) > 1e-9 {
-			t.Errorf("ln %v = %v, want %v", x, got, math.Log(x))
-		}
-	}
-	for x := -3.0; x < 3; x += 0.01 {
-		if got := exp(x); math.Abs(got-math.Exp(x)) > 1e-9*math.Exp(x) {
-			t.Errorf("exp %v = %v, want %v", x, got, math.Exp(x))
-		}
-	}
-}
-
 // A warm-up counts, but half, and what it lowers no client is told before one was served.
 func TestWarmUpsLowerNothing(t *testing.T) {
 	e := newEngine(t)

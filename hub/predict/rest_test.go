@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"souk/bus/bustest/golden"
+	"souk/bus/exact"
 	"souk/hub/predict/tree"
 )
 
@@ -170,7 +171,7 @@ func TestALiarAndTheTree(t *testing.T) {
 		for range 500 {
 			f, _ := odd(r)
 			of := float64(all[0].Forecast(f).TTFT) / float64(honest[0].Forecast(f).TTFT)
-			off = append(off, math.Abs(ln(of)))
+			off = append(off, math.Abs(exact.Ln(of)))
 		}
 		slices.Sort(off)
 		if middle, most := off[len(off)/2], off[len(off)*95/100]; middle > 0.15 || most > 0.5 {

@@ -19,12 +19,12 @@ type Cache struct {
 
 	nodes         []node
 	spare         []int32
-	byHash        names
-	most          int           // prefixes that are remembered of it
-	use           bounded.Order // of what no task that runs needs
-	tokens        int           // of all nodes and answers, and of tasks that run
-	clock, births uint32        // ends of tasks, and nodes made, so far
-	again         int8          // below 0: answers were not found with the texts that repeat them; see reread
+	byHash        map[uint64]int32 // nodes by their hashes
+	most          int              // prefixes that are remembered of it
+	use           bounded.Order    // of what no task that runs needs
+	tokens        int              // of all nodes and answers, and of tasks that run
+	clock, births uint32           // ends of tasks, and nodes made, so far
+	again         int8             // below 0: answers were not found with the texts that repeat them; see reread
 
 	// What was last served of each session, which verifies what the same text needs.
 	sessions *bounded.Cache[struct{}, uint64, session]
@@ -68,7 +68,7 @@ type session struct {
 // New returns an empty cache of an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
 func (x *Index) New(block, capacity int) *Cache {
 	return x.settle(&Cache{index: x, block: max(1, block), capacity: max(0, capacity),
-		byHash: names{by: x.spread}, most: x.limits.hashes(capacity), use: bounded.Empty(),
+		byHash: map[uint64]int32{}, most: x.limits.hashes(capacity), use: bounded.Empty(),
 		sessions: bounded.New[struct{}, uint64, session](x.limits.Sessions+1, 0)})
 }
 
@@ -82,6 +82,12 @@ func (b *Cache) Drop() {
 	}
 	b.dropped = true
 	b.index.agents[b.place] = nil
+}
+
+// find is the node of a hash.
+func (b *Cache) find(hash uint64) (int32, bool) {
+	i, ok := b.byHash[hash]
+	return i, ok
 }
 
 // Place is the agent's among the depths of [Index.Depths].

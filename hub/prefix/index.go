@@ -14,7 +14,7 @@ import (
 // Limits bounds what is known of one agent.
 type Limits struct {
 	Sessions int `yaml:"sessions"` // sessions remembered of one agent
-	// prefix hashes remembered of one agent, some 80 bytes each, in maps and with the agent's place in the
+	// prefix hashes remembered of one agent, some 130 bytes each, in maps and with the agent's place in the
 	// index: at most, see Limits.hashes; half as many of one that says what it holds
 	Hashes int `yaml:"hashes"`
 	// and those that one agent may say it holds, some 35 bytes each
@@ -22,7 +22,7 @@ type Limits struct {
 }
 
 const (
-	// mostHashes is the number of hashes for which a megabyte has room, beside the sessions.
+	// mostHashes is the number of hashes for which 1.7 MB have room, with the sessions.
 	mostHashes = 11 << 10
 	// mostSessions is the greatest number that a prefix can count; mostReported takes tens of MB, more than
 	// any agent needs.
@@ -36,7 +36,7 @@ const (
 
 // DefaultLimits remembers of an agent 512 sessions, and as many prefixes as its cache is large for, up to
 // those of 5.6 MB of text in long messages, which are some 1,400,000 tokens; or half of that, and prefixes of
-// 7 MB that it says it holds. That is less than 1 MB of memory: see TestAnAgentTakesLessThanAMegabyte.
+// 7 MB that it says it holds. That is less than 2 MB of memory: see TestAnAgentTakesLessThanTwoMegabytes.
 func DefaultLimits() Limits { return Limits{Sessions: 512, Hashes: mostHashes, Reported: 14 << 10} }
 
 // hashes bounds the prefixes remembered of an agent whose cache has room for so many tokens, 0 if that is not
@@ -66,7 +66,6 @@ func (l Limits) Validate() error {
 // cache group sent that. Not for concurrent use.
 type Index struct {
 	limits   Limits
-	spread   spread
 	own      table    // by what was sent to agents and served there
 	reported table    // by what they say, and by the short form of a prefix
 	agents   []*Cache // by place; nil: it is free
@@ -91,12 +90,12 @@ type Index struct {
 // table records who holds which prefix.
 type table struct {
 	shift   uint // bits that its keys lack of their hashes
-	holders byHash
+	holders map[uint64]holders
 	sets    [][]uint64 // of more than few agents, a bit for each
 	unused  []int32    // of these
 }
 
-func (t *table) of(m bus.PrefixHash) holders { return t.holders.get(m.Hash >> t.shift) }
+func (t *table) of(m bus.PrefixHash) holders { return t.holders[m.Hash>>t.shift] }
 
 // holders are agents by their places: few by name, more as a set, whose number then stands in their stead.
 type holders struct {
@@ -121,7 +120,7 @@ type Holder struct{ Place, Depth int32 }
 
 // Holders appends to dst all that hold any of a prompt's prefixes.
 func (x *Index) Holders(dst []Holder, prefixes []bus.PrefixHash) []Holder {
-	if len(prefixes) == 0 || x.own.of(prefixes[0]).n == 0 && x.reported.holders.n == 0 {
+	if len(prefixes) == 0 || x.own.of(prefixes[0]).n == 0 && len(x.reported.holders) == 0 {
 		return dst
 	}
 	x.ask(prefixes)
@@ -175,16 +174,10 @@ func (x *Index) change(short uint64) {
 	x.asked = nil
 }
 
-// Spread keys the index by a secret of its hub, so that nobody can make prefixes collide. It is for an index
-// without agents, and changes no result.
-func (x *Index) Spread(secret uint64) {
-	x.spread = spread(secret)
-	x.own.holders.by, x.reported.holders.by = x.spread, x.spread
-}
-
 // NewIndex returns the index of a hub that knows no agent.
 func NewIndex(l Limits) *Index {
-	return &Index{limits: l, reported: table{shift: 64 - 8*bus.ShortHashBytes}}
+	return &Index{limits: l, own: table{holders: map[uint64]holders{}},
+		reported: table{shift: 64 - 8*bus.ShortHashBytes, holders: map[uint64]holders{}}}
 }
 
 // depth returns how many of a prompt's prefixes an agent is believed to hold. Agents are asked for one prompt
@@ -277,7 +270,7 @@ type reach struct {
 // of another's. Of each it is the last of every stride's prefixes that it says, and then, of those up to the
 // next, the last that it says: all of it where it says what it holds from the beginning, and else less.
 func (t *table) deepest(dst []int32, prefixes []bus.PrefixHash, r *reach) {
-	if t.holders.n == 0 {
+	if len(t.holders) == 0 {
 		return
 	}
 	r.left, r.depth = resized(r.left, len(dst)/64), resized(r.depth, len(dst))
@@ -360,7 +353,7 @@ func (t *table) each(h holders, do func(place int)) {
 
 // add adds an agent to a prefix's holders.
 func (t *table) add(key uint64, place uint16) {
-	h := t.holders.get(key)
+	h := t.holders[key]
 	switch {
 	case h.n < few:
 		h.few[h.n] = place
@@ -375,16 +368,16 @@ func (t *table) add(key uint64, place uint16) {
 		t.set(h.set(), place)
 	}
 	h.n++
-	t.holders.set(key, h)
+	t.holders[key] = h
 }
 
 // remove removes an agent from a prefix's holders.
 func (t *table) remove(key uint64, place uint16) {
-	h := t.holders.get(key)
+	h := t.holders[key]
 	h.n--
 	switch {
 	case h.n == 0:
-		t.holders.remove(key)
+		delete(t.holders, key)
 		return
 	case h.n < few:
 		i := slices.Index(h.few[:h.n+1], place)
@@ -403,7 +396,7 @@ func (t *table) remove(key uint64, place uint16) {
 			t.unused = append(t.unused, set)
 		}
 	}
-	t.holders.set(key, h)
+	t.holders[key] = h
 }
 
 func (t *table) newSet() int32 {

@@ -41,7 +41,7 @@ func (b *Cache) put(p *bus.Prompt, prompt int, known func(*node)) int32 {
 		b.births++
 		b.nodes[k] = node{hash: p.Prefixes[i].Hash, parent: last, upto: int32(at),
 			born: b.births}
-		b.name(k)
+		b.byHash[b.nodes[k].hash] = k
 		b.tokens += at - before
 		if last != none {
 			b.nodes[last].kids++
@@ -97,7 +97,7 @@ func (b *Cache) Recount(p *bus.Prompt, with *Cache) {
 // to a node. It reports false if there is no room for them.
 func (b *Cache) room(prefixes int, last int32) bool {
 	most := b.prefixes()
-	if b.byHash.n+prefixes <= most {
+	if len(b.byHash)+prefixes <= most {
 		return true
 	}
 	for i := last; i != none; i = b.nodes[i].parent { // this text is used now
@@ -105,7 +105,7 @@ func (b *Cache) room(prefixes int, last int32) bool {
 			b.unlink(i)
 		}
 	}
-	for b.use.Oldest != none && b.byHash.n+prefixes > most {
+	for b.use.Oldest != none && len(b.byHash)+prefixes > most {
 		b.free(b.use.Oldest)
 	}
 	way := b.way(last)
@@ -114,7 +114,7 @@ func (b *Cache) room(prefixes int, last int32) bool {
 			b.use.Push(b.neighbours, i) // as it is used now, it is the newest before long
 		}
 	}
-	return b.byHash.n+prefixes <= most
+	return len(b.byHash)+prefixes <= most
 }
 
 // prefixes bounds the prefixes remembered now: half where the agent reports its cache.
@@ -152,7 +152,7 @@ func (b *Cache) free(i int32) {
 	b.found(n)
 	n.held = false
 	b.show(i)
-	b.unname(i)
+	delete(b.byHash, n.hash)
 	*n = node{}
 	b.spare = append(b.spare, i)
 }
@@ -160,7 +160,7 @@ func (b *Cache) free(i int32) {
 // fit forgets the least recently used texts until the rest fits. Those of running tasks stay.
 func (b *Cache) fit() {
 	most := b.prefixes()
-	for b.use.Oldest != none && (b.capacity > 0 && b.tokens > b.capacity || b.byHash.n > most) {
+	for b.use.Oldest != none && (b.capacity > 0 && b.tokens > b.capacity || len(b.byHash) > most) {
 		b.free(b.use.Oldest)
 	}
 }

@@ -49,12 +49,12 @@ func (b *Cache) rename(p *bus.Prompt) {
 		}
 		last = k
 		n := &b.nodes[k]
-		b.unname(k)
+		delete(b.byHash, n.hash)
 		held := n.held
 		n.held = false
 		b.show(k)
 		n.hash, n.held = to, held
-		b.name(k)
+		b.byHash[to] = k
 		b.show(k)
 	}
 }
@@ -65,7 +65,7 @@ func (x *Index) retell(p *bus.Prompt) {
 	var adds, drops map[int][]byte // by place
 	for i, m := range p.Prefixes {
 		old, to := bus.ShortHash(p.Former.At(i)), bus.ShortHash(m.Hash)
-		x.reported.each(x.reported.holders.get(old), func(place int) {
+		x.reported.each(x.reported.holders[old], func(place int) {
 			if adds == nil {
 				adds, drops = map[int][]byte{}, map[int][]byte{}
 			}

@@ -83,7 +83,7 @@ func TestMarksThatHaveOtherHashes(t *testing.T) {
 	}
 	b.Drop()
 	other.Drop()
-	if x.reported.holders.n+x.own.holders.n > 0 {
-		t.Errorf("%d prefixes are left", x.reported.holders.n+x.own.holders.n)
+	if len(x.reported.holders)+len(x.own.holders) > 0 {
+		t.Errorf("%d prefixes are left", len(x.reported.holders)+len(x.own.holders))
 	}
 }

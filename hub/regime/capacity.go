@@ -3,6 +3,8 @@ package regime
 import (
 	"math"
 	"time"
+
+	"souk/bus/exact"
 )
 
 // Where slots are few tasks wait for one by chance, long before as much comes as can be served: at 0.8 of
@@ -25,7 +27,7 @@ const (
 	calm  = 0.8 // of what can be served: what chance does there is no regime
 	twice = 2.0 // the load from which calm is told apart
 
-	lnSurely = 4.605170185988091 // Ln(100)
+	lnSurely = 4.605170185988091 // ln(100)
 	keeps    = 0.997             // of what was, from one reading to the next: half after nineteen minutes
 	// how far evidence falls before what was enough is so no more, or before it has to be
 	slack = 4.0
@@ -41,8 +43,8 @@ const (
 )
 
 // loads lists the stories' loads as shares of what can be served: twice of it, calm, and less.
-var loads = [...]load{{twice, Ln(twice)}, {calm, Ln(calm)}, {0.57, Ln(0.57)}, {0.4, Ln(0.4)},
-	{0.28, Ln(0.28)}, {0.2, Ln(0.2)}, {0.1, Ln(0.1)}}
+var loads = [...]load{{twice, exact.Ln(twice)}, {calm, exact.Ln(calm)}, {0.57, exact.Ln(0.57)}, {0.4, exact.Ln(0.4)},
+	{0.28, exact.Ln(0.28)}, {0.2, exact.Ln(0.2)}, {0.1, exact.Ln(0.1)}}
 
 type load struct{ of, ln float64 }
 
@@ -176,7 +178,7 @@ func (w *Watch) Room(now int64, slots int) {
 		// the mean wait of those who wait, times what makes it so seldom (Erlang, Pollaczek, Khinchin,
 		// Kingman)
 		mean := (squares/held + float64((r.burst-1)*mean)) / 2 / (float64(slots) * (1 - calm))
-		r.forgiven = time.Duration(float64(mean*Ln(looks)) * float64(time.Second))
+		r.forgiven = time.Duration(float64(mean*exact.Ln(looks)) * float64(time.Second))
 	}
 }
 
@@ -192,7 +194,7 @@ func (w *Watch) Serves() (rate, evidence float64) {
 // Fewest returns the evidence that is enough at a capacity of so many tasks a second: as much as chance at
 // 0.8 of it gives once in a hundred hours: Page's test does after e to its power tasks or so.
 func Fewest(rate float64) float64 {
-	return max(slack, Ln(seldom*Every.Seconds()*rate))
+	return max(slack, exact.Ln(seldom*Every.Seconds()*rate))
 }
 
 // without is the share of tasks that find none of so many slots free where they come at random, and keep all

@@ -72,7 +72,7 @@ var floors = []floor{
 	{name: "how far a journal is", packages: []string{"bus/tip"}, pure: true},
 	{name: "the mechanism", packages: []string{"market"}, pure: true},
 	{name: "leaves on plain numbers", packages: []string{
-		"market/flow", "market/certify", "bus/bounded", "bus/learned", "bus/likeness", "bus/packed",
+		"market/flow", "market/certify", "bus/bounded", "bus/exact", "bus/learned", "bus/likeness", "bus/packed",
 		"agentd/vllmsim/kv",
 	}, pure: true},
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"souk/bus/bounded"
+	"souk/bus/exact"
 	"souk/bus/policy"
-	"souk/hub/predict"
 )
 
 // Fair is the policy.
@@ -119,7 +119,7 @@ func (c *client) mostBy(now int64) float32 {
 
 // half returns the share left after so many seconds, of a value that halves in each such time.
 func half(passed float64, after time.Duration) float32 {
-	return float32(predict.Exp(-min(600, 0.6931471805599453*passed/after.Seconds())))
+	return float32(exact.Exp(-min(600, 0.6931471805599453*passed/after.Seconds())))
 }
 
 // sweep looks after a few clients at each event. Those of which nothing is left are not active any more, and

@@ -14,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"souk/bus/exact"
 )
 
 // Config says how trees grow.
@@ -58,7 +60,7 @@ func (c Config) Validate() error {
 }
 
 // bound is Hoeffding's, of what ranges over 1, after so many observations.
-func (c *Config) bound(n float64) float64 { return math.Sqrt(-ln(c.Delta) / (2 * n)) }
+func (c *Config) bound(n float64) float64 { return math.Sqrt(-exact.Ln(c.Delta) / (2 * n)) }
 
 // sound reports whether numbers are an observation.
 func sound(weight float64, xs ...float64) bool {

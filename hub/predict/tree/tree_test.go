@@ -32,15 +32,6 @@ func quick() Config {
 	return c
 }
 
-func TestLogarithmsAsMath(t *testing.T) {
-	for _, x := range []float64{1e-300, 1e-7, 0.1, 0.5, 0.7071, 0.999999, 1, 1.0000001, 1.5, 2, 12345.678,
-		1e300} {
-		if got, want := ln(x), math.Log(x); math.Abs(got-want) > 1e-14*(1+math.Abs(want)) {
-			t.Errorf("ln(%v) = %v, want %v", x, got, want)
-		}
-	}
-}
-
 // What is one value here and another there is two leaves, on the feature that says which, soon.
 func TestSplitsWhereItMatters(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"souk/bus/exact"
 	"souk/hub/regime"
 	"souk/market"
 )
@@ -26,7 +27,7 @@ func (Router) Draw(seed [32]byte, task, agent string) float64 {
 	d.WriteString(agent)
 	// The middle of one of 2^53 equal parts of (0, 1), so that both logarithms are of something.
 	u := (float64(d.Sum64()>>11) + 0.5) / (1 << 53)
-	return -regime.Ln(-regime.Ln(u))
+	return -exact.Ln(-exact.Ln(u))
 }
 
 // Of implements regime.Toll (mechanism, 8):

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"souk/bus/exact"
 	"souk/hub/regime"
 )
 
@@ -160,7 +161,7 @@ const (
 // told returns the mean evidence that each task served gives for a load of twice the capacity, at that load,
 // where the load before was a given part of it: no test that is wrong as seldom sees it sooner than after
 // regime.Fewest/told tasks (Lorden).
-func told(before float64) float64 { return float64(2*regime.Ln(2/before)) - (2 - before) }
+func told(before float64) float64 { return float64(2*exact.Ln(2/before)) - (2 - before) }
 
 // chance plays a queue.
 func (q Queue) chance(seed uint64) *Chance {

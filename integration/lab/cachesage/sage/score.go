@@ -3,8 +3,8 @@ package sage
 import (
 	"time"
 
+	"souk/bus/exact"
 	"souk/bus/policy"
-	"souk/hub/predict"
 )
 
 // Anchor is the chance that a role runs soon.
@@ -16,7 +16,7 @@ func (s *Sage) Anchor(role policy.ID) float64 {
 	if s.Paper {
 		return s.hop(b)
 	}
-	return 1 - predict.Exp(-min(s.sum(b), 600))
+	return 1 - exact.Exp(-min(s.sum(b), 600))
 }
 
 // sum returns how many calls of a role are expected soon: over all sessions the chance that it runs there,

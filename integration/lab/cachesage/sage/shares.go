@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"time"
 
-	"souk/hub/predict"
+	"souk/bus/exact"
 )
 
 const (
@@ -152,7 +152,7 @@ func (x *Shares) stays(c *shares, b int) float64 {
 		return 1
 	}
 	hazard := (float64(c.events[b]) + thought*parts) / (float64(c.exposure[b]) + thought*parts/x.all[b])
-	return predict.Exp(-min(600, hazard))
+	return exact.Exp(-min(600, hazard))
 }
 
 // youngest is the bin of the youngest age of so many bits.

@@ -1,7 +1,7 @@
 package sage
 
 import (
-	"souk/hub/predict"
+	"souk/bus/exact"
 )
 
 // meanLater is e^-fade.
@@ -32,7 +32,7 @@ func (g *graph) lasted(before, last uint8, seconds float64) {
 	if g.then == 0 || g.mean > g.then*1.1 || g.mean < g.then*0.9 {
 		g.then = g.mean
 		for k, middle := 0, 0.75*shortest; k < spans; k++ {
-			g.decay[k] = float32(predict.Exp(-min(600, fade*middle/float64(g.then))))
+			g.decay[k] = float32(exact.Exp(-min(600, fade*middle/float64(g.then))))
 			middle *= 2
 		}
 	}
@@ -74,8 +74,8 @@ func (g *graph) rest(before, last uint8, seconds float64, second bool) float64 {
 		within, ends = 1, 2*seconds
 	}
 	// what ends in this span does so in the middle of what is left of it
-	soon := float64(within * predict.Exp(-min(600, float64(rate*(ends-seconds)/2))))
-	grown := predict.Exp(min(600, float64(rate*seconds)))
+	soon := float64(within * exact.Exp(-min(600, float64(rate*(ends-seconds)/2))))
+	grown := exact.Exp(min(600, float64(rate*seconds)))
 	past := func(s *state) (n, sum float64) { // of calls that took longer
 		n, sum = float64(s.took[from])*within, float64(float64(s.took[from])*soon)
 		for k := from + 1; k < spans; k++ {
@@ -93,7 +93,7 @@ func (g *graph) rest(before, last uint8, seconds float64, second bool) float64 {
 		n, sum = n+more, sum+by
 	}
 	if n == 0 { // none has taken so long: as long again
-		return predict.Exp(-min(600, float64(rate*seconds)))
+		return exact.Exp(-min(600, float64(rate*seconds)))
 	}
 	return sum / n
 }
