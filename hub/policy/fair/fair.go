@@ -23,11 +23,8 @@ import (
 type Fair struct {
 	policy.Silent
 	clients *bounded.Cache[policy.ID, policy.ID, client]
-	active  []policy.ID // clients that want slots, or wanted some of late
-	running int32       // tasks of all
-	swept   int
-	gone    bool      // clients were forgotten that are active, and perhaps run
-	wants   []float64 // scratch
+	running int32     // tasks of all
+	wants   []float64 // of those that want slots, or wanted some of late
 	level   float64   // at which wants fill slots; see share
 	of      int       // for how many slots that is
 	when    int64     // nanoseconds: when that was found out
@@ -37,7 +34,7 @@ type Fair struct {
 // client tracks one client, in 24 bytes.
 type client struct {
 	running, waiting int32   // its tasks
-	most             float32 // that it had of both, which fades; below 0: it is not active
+	most             float32 // that it had of both, which fades
 	short            float32 // seconds of slots that it wanted, was owed, and did not have, which fade
 	at               int64   // nanoseconds: when these were last looked at
 }
@@ -56,7 +53,9 @@ const (
 
 // New knows nobody.
 func New() *Fair {
-	return &Fair{clients: bounded.New[policy.ID, policy.ID, client](mostClients, 0)}
+	f := &Fair{clients: bounded.New[policy.ID, policy.ID, client](mostClients, 0)}
+	f.clients.Gone = func(_ policy.ID, c *client) { f.running -= c.running }
+	return f
 }
 
 // Observe implements policy.Policy.
@@ -82,15 +81,11 @@ func (f *Fair) Observe(e policy.Event) {
 	if made {
 		c.at = now
 	}
-	if made || c.most < 0 {
-		f.active = append(f.active, e.Client)
-	}
 	f.look(c, now)
 	before := c.running
 	c.running, c.waiting = max(0, c.running+running), max(0, c.waiting+waiting)
 	f.running += c.running - before
 	c.most = max(c.most, float32(c.running+c.waiting))
-	f.sweep(now)
 }
 
 // look brings what fades up to now.
@@ -122,51 +117,6 @@ func half(passed float64, after time.Duration) float32 {
 	return float32(exact.Exp(-min(600, 0.6931471805599453*passed/after.Seconds())))
 }
 
-// sweep looks after a few clients at each event. Those of which nothing is left are not active any more, and
-// are forgotten where they are owed nothing.
-func (f *Fair) sweep(now int64) {
-	for range min(2, len(f.active)) {
-		if f.swept++; f.swept >= len(f.active) {
-			if f.swept = 0; f.gone {
-				f.recount()
-			}
-			if len(f.active) == 0 {
-				return
-			}
-		}
-		id := f.active[f.swept]
-		c := f.clients.Peek(id)
-		if c != nil {
-			if f.look(c, now); c.most >= least {
-				continue
-			}
-		}
-		f.gone = f.gone || c == nil
-		f.active[f.swept] = f.active[len(f.active)-1]
-		f.active = f.active[:len(f.active)-1]
-		if c != nil && c.short >= 1 {
-			c.most = -1
-		} else {
-			f.clients.Drop(id)
-		}
-		return
-	}
-}
-
-// recount finds out what is known of clients after some were forgotten, as there were too many: what those
-// run is counted no more, and who came back is active once.
-func (f *Fair) recount() {
-	f.gone, f.running = false, 0
-	slices.Sort(f.active)
-	f.active = slices.DeleteFunc(slices.Compact(f.active), func(id policy.ID) bool {
-		c := f.clients.Peek(id)
-		if c != nil {
-			f.running += c.running
-		}
-		return c == nil
-	})
-}
-
 // moment is how long a faded value counts as unchanged.
 const moment = time.Second
 
@@ -174,17 +124,17 @@ const moment = time.Second
 // want. It rises by time alone, as the highest demands fade.
 func (f *Fair) share(now int64, slots int) float64 {
 	// Where clients are many, the level of a moment ago will do.
-	if many := len(f.active) / 16; f.of > 0 && f.since <= many && (f.of == slots || many > 64) &&
+	if many := len(f.wants) / 16; f.of > 0 && f.since <= many && (f.of == slots || many > 64) &&
 		now-f.when < int64(moment) {
 		return f.level
 	}
 	f.since, f.of, f.when = 0, slots, max(f.when, now)
 	f.wants = f.wants[:0]
-	for _, id := range f.active {
-		if c := f.clients.Peek(id); c != nil {
-			if most := c.mostBy(now); most >= least {
-				f.wants = append(f.wants, float64(most))
-			}
+	for id, c := range f.clients.All() {
+		if most := c.mostBy(now); most >= least {
+			f.wants = append(f.wants, float64(most))
+		} else if c.short < 1 { // nothing is left of it
+			f.clients.Drop(id)
 		}
 	}
 	slices.Sort(f.wants)
