@@ -23,13 +23,7 @@ func Hub() hub.Config {
 }
 
 // Trees makes gates before Hoeffding trees (iemas 4.1).
-func Trees(features int) predict.Gate {
-	g, err := tree.NewGate(tree.Default(), features)
-	if err != nil {
-		panic("choices: " + err.Error()) // the settings are constants
-	}
-	return g
-}
+func Trees(features int) predict.Gate { return tree.NewGate(tree.Default(), features) }
 
 var policies = policy.Known{
 	policy.Place: {

@@ -16,11 +16,7 @@ import (
 
 // trees are the gates that a hub is given.
 func trees(features int) Gate {
-	g, err := tree.NewGate(tree.Default(), features)
-	if err != nil {
-		panic(err)
-	}
-	return g
+	return tree.NewGate(tree.Default(), features)
 }
 
 // odd is a task of an engine that no line describes: it computes a prompt in chunks, each of which takes

@@ -24,13 +24,7 @@ const (
 )
 
 // NewGate is a gate before a tree that has seen nothing.
-func NewGate(cfg Config, features int) (*Gate, error) {
-	t, err := NewRegressor(cfg, features)
-	if err != nil {
-		return nil, err
-	}
-	return &Gate{tree: t}, nil
-}
+func NewGate(cfg Config, features int) *Gate { return &Gate{tree: NewRegressor(cfg, features)} }
 
 // Add returns the correction to a forecast: 0 while the gate is shut. With slopes, the forecast is a line
 // that rises at least so fast with the features, and the sum still falls nowhere: see [Regressor.Rise].

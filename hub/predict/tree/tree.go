@@ -11,8 +11,6 @@
 package tree
 
 import (
-	"errors"
-	"fmt"
 	"math"
 
 	"souk/bus/exact"
@@ -35,29 +33,11 @@ func Default() Config {
 
 // Bounds of what a tree takes.
 const (
-	MaxFeatures = 64
-	maxDepth    = 16
 	// most is the greatest number that is an observation: beyond, squares would lose all that matters.
 	most = 1e12
 	// fade is the weight of a leaf's earlier errors when the next one comes.
 	fade = 0.95
 )
-
-// Validate judges a configuration and changes nothing.
-func (c Config) Validate() error {
-	var errs []error
-	for _, x := range []struct {
-		name        string
-		v           float64
-		least, most float64
-	}{{"grace", c.Grace, 1, 1e9}, {"delta", c.Delta, 1e-300, 0.5}, {"tie", c.Tie, 0, 1},
-		{"least", c.Least, 1, 1e9}, {"depth", float64(c.Depth), 0, maxDepth}} {
-		if !(x.v >= x.least && x.v <= x.most) {
-			errs = append(errs, fmt.Errorf("%s: %v is not from %v to %v", x.name, x.v, x.least, x.most))
-		}
-	}
-	return errors.Join(errs...)
-}
 
 // bound is Hoeffding's, of what ranges over 1, after so many observations.
 func (c *Config) bound(n float64) float64 { return math.Sqrt(-exact.Ln(c.Delta) / (2 * n)) }
@@ -73,37 +53,6 @@ func sound(weight float64, xs ...float64) bool {
 		}
 	}
 	return true
-}
-
-// node is a split, or where a leaf is.
-type node struct {
-	Feature     int32 // -1: a leaf
-	Left, Right int32 // nodes; of a leaf, left is its number
-	At          float64
-}
-
-// branches are the splits of a tree. A node comes after the one that leads to it.
-type branches []node
-
-func trunk() branches { return branches{{Feature: -1}} }
-
-// leaf is the node and the number of the leaf where x belongs.
-func (b branches) leaf(x []float64) (at, leaf int) {
-	for b[at].Feature >= 0 {
-		if n := &b[at]; x[n.Feature] < n.At {
-			at = int(n.Left)
-		} else {
-			at = int(n.Right)
-		}
-	}
-	return at, int(b[at].Left)
-}
-
-// split makes a leaf's node a split: what is less goes on to the leaf that was there, the rest to a new one.
-func (b *branches) split(at, feature int, where float64, fresh int) {
-	n := int32(len(*b))
-	*b = append(*b, node{Feature: -1, Left: (*b)[at].Left}, node{Feature: -1, Left: int32(fresh)})
-	(*b)[at] = node{int32(feature), n, n + 1, where}
 }
 
 // choice is a split of a leaf's observations, and how good it is.

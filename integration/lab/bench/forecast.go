@@ -131,11 +131,9 @@ func updates() func() error {
 		ys[i] = 3*xs[i][0] + math.Floor(2*xs[i][1]) + rng.NormFloat64()
 	}
 	at := 0
-	return func() (err error) {
+	return func() error {
 		if at%young == 0 {
-			if t, err = tree.NewRegressor(tree.Default(), features); err != nil {
-				return err
-			}
+			t = tree.NewRegressor(tree.Default(), features)
 		}
 		for range updated {
 			t.Learn(xs[at%len(xs)][:], ys[at%len(xs)], 1)

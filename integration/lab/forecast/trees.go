@@ -15,18 +15,10 @@ const eq5Features = 10
 func newEq5(cfg tree.Config, agents int) *eq5 {
 	p := &eq5{}
 	for range agents {
-		p.latency = append(p.latency, newTree(cfg, eq5Features))
-		p.cost = append(p.cost, newTree(cfg, eq5Features))
+		p.latency = append(p.latency, tree.NewRegressor(cfg, eq5Features))
+		p.cost = append(p.cost, tree.NewRegressor(cfg, eq5Features))
 	}
 	return p
-}
-
-func newTree(cfg tree.Config, features int) *tree.Regressor {
-	t, err := tree.NewRegressor(cfg, features)
-	if err != nil {
-		panic("forecast: " + err.Error())
-	}
-	return t
 }
 
 func eq5Of(v *View, agent int, t *Task) []float64 {
@@ -65,7 +57,7 @@ type state struct {
 }
 
 func newState(agents int) *state {
-	return &state{newSeconds(agents), newTree(tree.Default(), stateFeatures)}
+	return &state{newSeconds(agents), tree.NewRegressor(tree.Default(), stateFeatures)}
 }
 
 func (s *state) Forecast(v *View, agent int, t *Task) Expected {
@@ -92,15 +84,7 @@ type gated struct {
 const lengthFeatures = 5
 
 func newGated(agents int) *gated {
-	return &gated{newSeconds(agents), newGate(stateFeatures), newGate(lengthFeatures)}
-}
-
-func newGate(features int) *tree.Gate {
-	g, err := tree.NewGate(tree.Default(), features)
-	if err != nil {
-		panic("forecast: " + err.Error())
-	}
-	return g
+	return &gated{newSeconds(agents), tree.NewGate(tree.Default(), stateFeatures), tree.NewGate(tree.Default(), lengthFeatures)}
 }
 
 func (g *gated) Forecast(v *View, agent int, t *Task) Expected {
