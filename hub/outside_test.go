@@ -76,14 +76,8 @@ var testParts = hub.Parts{
 		},
 		policy.Keep: {"kvcache": func() runtimepolicy.Policy { return kvcache.New(1 << 16) }},
 	},
-	Toll: router.Router{},
-	Gates: func(features int) predict.Gate {
-		g, err := tree.NewGate(tree.Default(), features)
-		if err != nil {
-			panic(err)
-		}
-		return g
-	},
+	Toll:  router.Router{},
+	Gates: func(features int) predict.Gate { return tree.NewGate(tree.Default(), features) },
 }
 
 func testConfig() hub.Config {

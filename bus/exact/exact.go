@@ -1,5 +1,5 @@
-// Package exact has functions that give the same bits on every machine. Those of package math do not: they are
-// assembly on some, and have products fused into sums on others.
+// Package exact has functions that give the same bits on every machine. Those of package math do not: they
+// are assembly on some, and have products fused into sums on others.
 package exact
 
 import "math"

@@ -19,12 +19,12 @@ type Cache struct {
 
 	nodes         []node
 	spare         []int32
-	byHash        map[uint64]int32 // nodes by their hashes
-	most          int              // prefixes that are remembered of it
-	use           bounded.Order    // of what no task that runs needs
-	tokens        int              // of all nodes and answers, and of tasks that run
-	clock, births uint32           // ends of tasks, and nodes made, so far
-	again         int8             // below 0: answers were not found with the texts that repeat them; see reread
+	byHash        map[uint64]int32
+	most          int           // prefixes that are remembered of it
+	use           bounded.Order // of what no task that runs needs
+	tokens        int           // of all nodes and answers, and of tasks that run
+	clock, births uint32        // ends of tasks, and nodes made, so far
+	again         int8          // below 0: answers were not found with the texts that repeat them: see reread
 
 	// What was last served of each session, which verifies what the same text needs.
 	sessions *bounded.Cache[struct{}, uint64, session]

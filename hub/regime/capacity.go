@@ -43,8 +43,8 @@ const (
 )
 
 // loads lists the stories' loads as shares of what can be served: twice of it, calm, and less.
-var loads = [...]load{{twice, exact.Ln(twice)}, {calm, exact.Ln(calm)}, {0.57, exact.Ln(0.57)}, {0.4, exact.Ln(0.4)},
-	{0.28, exact.Ln(0.28)}, {0.2, exact.Ln(0.2)}, {0.1, exact.Ln(0.1)}}
+var loads = [...]load{{twice, exact.Ln(twice)}, {calm, exact.Ln(calm)}, {0.57, exact.Ln(0.57)},
+	{0.4, exact.Ln(0.4)}, {0.28, exact.Ln(0.28)}, {0.2, exact.Ln(0.2)}, {0.1, exact.Ln(0.1)}}
 
 type load struct{ of, ln float64 }
 

@@ -72,8 +72,8 @@ var floors = []floor{
 	{name: "how far a journal is", packages: []string{"bus/tip"}, pure: true},
 	{name: "the mechanism", packages: []string{"market"}, pure: true},
 	{name: "leaves on plain numbers", packages: []string{
-		"market/flow", "market/certify", "bus/bounded", "bus/exact", "bus/learned", "bus/likeness", "bus/packed",
-		"agentd/vllmsim/kv",
+		"market/flow", "market/certify", "bus/bounded", "bus/exact", "bus/learned", "bus/likeness",
+		"bus/packed", "agentd/vllmsim/kv",
 	}, pure: true},
 }
 

@@ -101,7 +101,7 @@ func lowered(y float64, x, slopes, at []float64) float64 {
 	return y
 }
 
-// mean is that of what was seen, and room how far beyond that a plane is believed, on either side.
+// mean is the mean of y, and room how far beyond what was seen a plane is believed, on either side.
 func (l *leaf) mean() (mean, room float64) {
 	if l.N == 0 {
 		return 0, 0
@@ -125,7 +125,7 @@ func (l *leaf) rising(x, slopes []float64) float64 {
 	return min(max(plane, l.Low-room), l.High+room)
 }
 
-// both are the mean, and what the plane says within what was seen, and as much again on both sides together.
+// both are the mean and what the plane says, within what was seen and as much again on both sides together.
 func (l *leaf) both(x []float64) (mean, plane float64) {
 	mean, room := l.mean()
 	if plane = l.Line.value(x); math.IsNaN(plane) {

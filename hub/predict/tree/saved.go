@@ -20,7 +20,8 @@ type saved struct {
 // Saved implements predict.Gate.
 func (g *Gate) Saved() ([]byte, error) {
 	t := g.tree
-	return learned.Append(nil, &saved{t.cfg, t.features, g.alone, g.added, g.judged, g.open, g.openings, t.root})
+	return learned.Append(nil, &saved{t.cfg, t.features, g.alone, g.added, g.judged, g.open, g.openings,
+		t.root})
 }
 
 // Restore implements predict.Gate. The gate that was saved was to be made in the same way. On an
@@ -53,7 +54,8 @@ func (n *node) fits(cfg *Config, features, depth int) bool {
 	}
 	l := n.Leaf
 	if l == nil {
-		return n.Feature < features && n.Below.fits(cfg, features, depth+1) && n.From.fits(cfg, features, depth+1)
+		return n.Feature < features && n.Below.fits(cfg, features, depth+1) &&
+			n.From.fits(cfg, features, depth+1)
 	}
 	d, p, w := features+1, &l.Line, l.Watch
 	return l.Depth == depth && l.N >= 0 && l.Low <= l.High && p.N >= 0 && len(p.Mean) == d &&

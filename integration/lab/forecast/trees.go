@@ -84,7 +84,8 @@ type gated struct {
 const lengthFeatures = 5
 
 func newGated(agents int) *gated {
-	return &gated{newSeconds(agents), tree.NewGate(tree.Default(), stateFeatures), tree.NewGate(tree.Default(), lengthFeatures)}
+	return &gated{newSeconds(agents), tree.NewGate(tree.Default(), stateFeatures),
+		tree.NewGate(tree.Default(), lengthFeatures)}
 }
 
 func (g *gated) Forecast(v *View, agent int, t *Task) Expected {
