@@ -72,7 +72,7 @@ var testParts = hub.Parts{
 	Policies: policy.Known{
 		policy.Place: {
 			"fair": func() runtimepolicy.Policy { return fair.New() },
-			"pd":   func() runtimepolicy.Policy { return pd.New(pd.Default()) },
+			"pd":   func() runtimepolicy.Policy { return pd.New() },
 		},
 		policy.Keep: {"kvcache": func() runtimepolicy.Policy { return kvcache.New(1 << 16) }},
 	},

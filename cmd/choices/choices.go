@@ -28,7 +28,7 @@ func Trees(features int) predict.Gate { return tree.NewGate(tree.Default(), feat
 var policies = policy.Known{
 	policy.Place: {
 		"fair": func() runtime.Policy { return fair.New() },
-		"pd":   func() runtime.Policy { return pd.New(pd.Default()) },
+		"pd":   func() runtime.Policy { return pd.New() },
 	},
 	policy.Keep: {
 		"kvcache": func() runtime.Policy { return kvcache.New(1 << 16) },

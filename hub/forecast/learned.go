@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"souk/bus"
@@ -48,11 +47,6 @@ func (r *Room) Relearn(data []byte) (agents []Learner, err error) {
 	}
 	if all.Forecasts == nil || len(all.Answers) != len(all.Forecasts.Agents) {
 		return nil, errors.New("it is not of the same agents throughout")
-	}
-	for i, a := range all.Forecasts.Agents {
-		if !all.Answers[i].Valid() {
-			return nil, fmt.Errorf("what is known of agent %q does not fit together", a.ID)
-		}
 	}
 	l, err := all.Forecasts.Restore(r.prior, r.gates)
 	if err != nil {

@@ -11,9 +11,6 @@ import (
 type spread struct {
 	Groups [3]ratios
 	Bounds [2]float64 // between the groups: thirds of what is forecast, in milliseconds
-	// The share of late that came beyond what was said, over all groups: when engines turn to be otherwise
-	// all forecasts are off at once. 0: nothing was seen.
-	Beyond float64
 }
 
 type ratios struct {
@@ -26,13 +23,9 @@ type ratios struct {
 }
 
 const (
-	outside = 0.1
-	adapts  = 0.005
-	// Each answer is so large a part of the share that came beyond of late (beyonds). What that share has
-	// above outside is taken off the level of each group, so many times (pulls): that follows a turn within
-	// tens of answers, and the level itself within hundreds.
-	beyonds, pulls = 0.015, 1.5
-	ratiosOf       = 200
+	outside  = 0.1
+	adapts   = 0.01 // of the level, with each answer
+	ratiosOf = 200
 	// A few answers say little: until so many were seen, an answer may come in a third of the time, or three
 	// times that.
 	few, unsure = 20, 3
@@ -102,19 +95,7 @@ func (s *spread) count(a *said) {
 	if s.Bounds[0] == 0 {
 		s.Bounds = [2]float64{by, by}
 	}
-	switch {
-	case s.Beyond == 0:
-		s.Beyond = outside
-	case a.High == 0:
-	case a.outside():
-		s.Beyond += float64((1 - s.Beyond) * beyonds)
-	default:
-		s.Beyond -= float64(s.Beyond * beyonds)
-	}
 	s.group(by).count(a)
-	for i := range s.Groups {
-		s.Groups[i].set(s.Beyond)
-	}
 	lift := func(b *float64, up, down float64) {
 		if by > *b {
 			*b *= up
@@ -156,47 +137,29 @@ func (g *ratios) add(r float64) {
 	}
 	i := sort.SearchFloat64s(g.sorted, r)
 	g.sorted = slices.Insert(g.sorted, i, r)
-	g.half()
+	g.set()
 }
 
 // most returns the factors by which one in a hundred observations, and one in a thousand, exceed their
-// forecasts, if enough were seen. The greatest of two hundred exceeds the hundredth in seven of eight cases;
-// the thousandth is taken to be as far above it as it is above the tenth.
-func (g *ratios) most() (hundredth, thousandth float64, known bool) {
-	n := len(g.sorted)
-	if n < ratiosOf {
-		return 0, 0, false
+// forecasts; seen tells of how many. The greatest of two hundred exceeds the hundredth in seven of eight
+// cases; the thousandth is taken to be as far above it as it is above the tenth, or, of fewer observations,
+// above the middle one. Of very few nothing is known.
+func (g *ratios) most() (hundredth, thousandth float64, seen int) {
+	seen = len(g.sorted)
+	if seen < few {
+		return 0, 0, 0
 	}
-	top := g.sorted[n-1]
-	return top, top * (top / g.sorted[n-1-n/10]), true
+	top, from := g.sorted[seen-1], g.middle
+	if seen >= ratiosOf {
+		from = g.sorted[seen-1-seen/10]
+	}
+	return top, top * (top / from), seen
 }
 
-// rare returns the factor by which one in a thousand exceeds its forecast, from as few observations as make
-// an interval: the fewer, the further above the greatest.
-func (g *ratios) rare() (thousandth float64, known bool) {
-	if _, most, ok := g.most(); ok {
-		return most, true
-	}
-	n := len(g.sorted)
-	if n < few {
-		return 0, false
-	}
-	top := g.sorted[n-1]
-	return top * (top / g.middle), true
-}
-
-// set finds what is within the level, where of all groups such a share came beyond what was said.
-func (g *ratios) set(beyond float64) {
+// set finds what is within the level, and the middle one.
+func (g *ratios) set() {
 	if n := len(g.sorted); n >= few {
-		level := min(max(g.Level-float64(pulls*(beyond-outside)), leastLevel), mostLevel)
-		out := int(float64(level * float64(n) / 2))
-		g.Least, g.Top = g.sorted[out], g.sorted[n-1-out]
-	}
-}
-
-// half finds the middle one.
-func (g *ratios) half() {
-	if n := len(g.sorted); n >= few {
-		g.middle = g.sorted[(n-1)/2]
+		out := int(float64(g.Level * float64(n) / 2))
+		g.Least, g.Top, g.middle = g.sorted[out], g.sorted[n-1-out], g.sorted[(n-1)/2]
 	}
 }

@@ -277,27 +277,26 @@ func (m *Means) SlowestITL() time.Duration { return span(m.Slowest) }
 // SlowestToken returns the time between tokens that 99 in 100 of the agent's answers keep beside such a load,
 // once two hundred were seen. It goes by the line of its class and its own answers.
 func (m *Means) SlowestToken(l Load) (time.Duration, bool) {
-	most, _, known := m.Pace.most()
+	most, _, seen := m.Pace.most()
 	token := m.Token(l)
-	return span(token.Seconds() * max(1, most)), known && token > 0
+	return span(token.Seconds() * max(1, most)), seen >= ratiosOf && token > 0
 }
 
 // LatestFirst returns the time by which 999 in 1000 first tokens with such a forecast have come, once two
 // hundred of about that size were seen.
 func (m *Means) LatestFirst(forecast time.Duration) (time.Duration, bool) {
-	_, most, known := m.seenRanges().group(ms(forecast)).most()
-	return span(forecast.Seconds() * max(1, most)), known
+	_, most, seen := m.seenRanges().group(ms(forecast)).most()
+	return span(forecast.Seconds() * max(1, most)), seen >= ratiosOf
 }
 
 // Watch returns the time by which 999 in 1000 first tokens with such a forecast have come, as far as that is
 // known. It needs fewer observations than [Means.LatestFirst], and is later while there are few.
 func (m *Means) Watch(forecast time.Duration) (time.Duration, bool) {
-	g := m.seenRanges().group(ms(forecast))
-	times, known := g.rare()
+	_, times, seen := m.seenRanges().group(ms(forecast)).most()
 	if m.Drift.Fresh > 0 {
 		times *= 2
 	}
-	return span(forecast.Seconds() * max(1, times)), known
+	return span(forecast.Seconds() * max(1, times)), seen > 0
 }
 
 // Half returns the time within which half of the first tokens with such a forecast come, as far as that is

@@ -92,7 +92,7 @@ func (s *Score) Paid(client string, cost float64) {
 	}
 	i, ok := s.find(client)
 	if !ok {
-		if len(s.Voices) == voicesKept {
+		if len(s.Voices) >= voicesKept {
 			least := 0
 			for k := range s.Voices {
 				if s.Voices[k].Paid < s.Voices[least].Paid {
@@ -198,7 +198,10 @@ func (s *Score) Q(registered float64, use [Sources]bool) float64 {
 	if f := &s.Said[Format]; use[Format] {
 		q *= 1 - (f.Weight-f.Sum)/(Prior+f.Weight)
 	}
-	return min(1, max(0, q))
+	if !(q > 0) {
+		return 0
+	}
+	return min(1, q)
 }
 
 // Agent holds the judgements of an agent's answers, by domain.

@@ -14,24 +14,19 @@ import (
 	"souk/bus/policy"
 )
 
-// Params say where the line is.
-type Params struct {
-	// tokens of a prompt that are not cached, for each of an answer, from which on a role is of prompts
-	Ratio float64
-	// and as many of them at least: fewer make nobody wait
-	Tokens float64
+// Where the line is, as was measured best: see the page of policies.
+const (
+	// tokens of a prompt that are not cached, for each of an answer, from which on a role is of prompts; and as
+	// many of them at least: fewer make nobody wait
+	ratio, tokens = 8.0, 512.0
 	// a role whose first tokens come later than that on the mean goes anywhere, and so does a task that has
 	// waited for as long: there are too few engines of the kind that it wants
-	Late time.Duration
-}
-
-// Default returns the parameters that were measured best: see the page of policies.
-func Default() Params { return Params{Ratio: 8, Tokens: 512, Late: time.Second} }
+	late = time.Second
+)
 
 // PD is the policy.
 type PD struct {
 	policy.Silent
-	Params
 	roles *bounded.Cache[policy.ID, policy.ID, role]
 }
 
@@ -51,9 +46,7 @@ const (
 )
 
 // New knows no roles.
-func New(p Params) *PD {
-	return &PD{Params: p, roles: bounded.New[policy.ID, policy.ID, role](mostRoles, 0)}
-}
+func New() *PD { return &PD{roles: bounded.New[policy.ID, policy.ID, role](mostRoles, 0)} }
 
 // Observe implements policy.Policy.
 func (p *PD) Observe(e policy.Event) {
@@ -80,14 +73,14 @@ func (p *PD) Observe(e policy.Event) {
 		return 1
 	}
 	u, at := float64(r.uncached), line(r.prompts)
-	r.prompts = u >= at*p.Tokens && u >= float64(at*p.Ratio)*float64(r.output)
-	r.late = float64(r.first) > line(r.late)*p.Late.Seconds()
+	r.prompts = u >= at*tokens && u >= float64(at*ratio)*float64(r.output)
+	r.late = float64(r.first) > line(r.late)*late.Seconds()
 }
 
 // Score implements policy.Policy: of a pair of a role and an engine of the other kind it says never.
 func (p *PD) Score(_ time.Time, i policy.Item) float64 {
 	r := p.roles.Peek(i.Role)
-	if i.Kind != policy.Pair || r == nil || r.seen < enough || r.late || i.Age >= p.Late ||
+	if i.Kind != policy.Pair || r == nil || r.seen < enough || r.late || i.Age >= late ||
 		r.prompts == i.Split {
 		return 0
 	}

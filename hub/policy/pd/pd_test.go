@@ -36,7 +36,7 @@ func where(p *PD, role policy.ID) string {
 // A role goes by what it computes for what it answers; who is hardly known goes anywhere, and a role of long
 // prompts that caches hold is one of answers.
 func TestRolesGoByWhatTheyNeed(t *testing.T) {
-	p := New(Default())
+	p := New()
 	for role, c := range []struct {
 		n, prompt, cached, output int
 		want                      string
@@ -56,7 +56,7 @@ func TestRolesGoByWhatTheyNeed(t *testing.T) {
 
 // A role at the line does not go to and fro: once it is of prompts it takes clearly less for it not to be.
 func TestNoToAndFro(t *testing.T) {
-	p := New(Default())
+	p := New()
 	served(p, 1, 50, 900, 0, 100)
 	served(p, 1, 100, 780, 0, 100)
 	if got := where(p, 1); got != "split" {
@@ -71,7 +71,7 @@ func TestNoToAndFro(t *testing.T) {
 // Where too few engines are of the kind that a role wants, so that it waits, it goes anywhere until it does
 // not.
 func TestWhoWaitsGoesAnywhere(t *testing.T) {
-	p := New(Default())
+	p := New()
 	turn := func(n int, first time.Duration) string {
 		for range n {
 			p.Observe(policy.Event{Kind: policy.Served, At: start, Client: 1, Role: 1, TTFT: first,
@@ -94,7 +94,7 @@ func TestWhoWaitsGoesAnywhere(t *testing.T) {
 // A task that has waited for a second goes anywhere, though its role goes to engines of one kind alone: these
 // are full.
 func TestNoTaskWaitsForItsKindForEver(t *testing.T) {
-	p := New(Default())
+	p := New()
 	served(p, 1, 10, 8000, 0, 50)
 	for age, want := range map[time.Duration]float64{0: policy.Never, time.Second - 1: policy.Never,
 		time.Second: 0} {
@@ -109,7 +109,7 @@ func TestNonsense(t *testing.T) {
 	if size := unsafe.Sizeof(role{}); size > 32 {
 		t.Errorf("%d bytes a role", size)
 	}
-	p := New(Default())
+	p := New()
 	p.Observe(policy.Event{Kind: policy.Served, Client: 9, Role: 7,
 		Usage: market.Usage{Prompt: 1, Output: 1}})
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -124,7 +124,7 @@ func TestNonsense(t *testing.T) {
 }
 
 func BenchmarkScore(b *testing.B) {
-	p := New(Default())
+	p := New()
 	for r := range policy.ID(200) {
 		served(p, r+1, 5, 1000, 0, 10)
 	}

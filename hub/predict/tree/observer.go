@@ -102,21 +102,10 @@ func (o *observer) split(least float64) (b best) {
 				continue
 			}
 			if merit := whole - (left.spread()+right.spread())/o.All.N; merit > c.merit {
-				c.at, c.merit = at, merit
+				c.at, c.merit, c.left = at, merit, left
 			}
 		}
 		b.offer(c)
 	}
 	return b
-}
-
-// sides returns the moments on the two sides of a split.
-func (o *observer) sides(c choice) (left, right moments) {
-	for i, at := range o.Edges[c.feature] {
-		if at > c.at {
-			break
-		}
-		left.plus(o.Bins[c.feature][i])
-	}
-	return left, o.All.less(left)
 }

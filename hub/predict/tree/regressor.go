@@ -181,8 +181,8 @@ func (n *node) look(cfg *Config) {
 	if b.merit <= 0 || bound >= cfg.Tie && b.second >= b.merit*(1-bound) {
 		return
 	}
-	left, right := l.Watch.sides(b.choice)
-	*n = node{Feature: b.feature, At: b.at, Below: l.heir(left, cfg), From: l.heir(right, cfg), Top: n.Top}
+	*n = node{Feature: b.feature, At: b.at, Below: l.heir(b.left, cfg),
+		From: l.heir(l.Watch.All.less(b.left), cfg), Top: n.Top}
 }
 
 // heir is a leaf behind a split, where so much came before.

@@ -59,6 +59,7 @@ func sound(weight float64, xs ...float64) bool {
 type choice struct {
 	feature   int
 	at, merit float64
+	left      moments // of what is less
 }
 
 // best are the best split and the merit of the best one on another feature.

@@ -134,7 +134,7 @@ func TestSplitIsTheBest(t *testing.T) {
 			t.Errorf("merit %v and %v, want %v", got.merit, got.second, want)
 		}
 		if got.merit > 0 {
-			left, right := o.sides(got.choice)
+			left, right := got.left, o.All.less(got.left)
 			count := 0.0
 			for _, x := range xs {
 				if x[got.feature] < got.at {
