@@ -25,19 +25,15 @@ const (
 	mostRatio = 8
 )
 
-// Class forecasts for agents that should be equal: what was seen of one is expected of all. It keeps no sums
-// of its own, but fits those of its members, in the order in which they came, so that an agent that goes
-// takes with it what it said. No agent says much about the others:
+// Class forecasts for agents that should be equal: what was seen of one is expected of all. It fits the sums
+// of its members, in the order in which they came, so that an agent that goes takes with it what it said. No
+// agent says much about the others: one that differs counts for itself alone (see differ and credit); where
+// two others have been seen, an observation counts as at most absurd times the forecast, or its part, and an
+// agent as at most as much as all others together; a mean is of the agents' own means, each within bounds.
 //
-//   - an agent that differs counts for itself alone: see differ, and credit for those that differ much;
-//   - where two others have been seen, an observation counts as at most absurd times the forecast, or its
-//     part, and an agent as at most as much as all others together;
-//   - a mean is of what the agents' own means say, each within bounds.
-//
-// What is seen fades with what is seen of others, too. An agent that was unlucky, or slow for a while, and is
-// not asked any more for that, is tried before: once the others have answered some dozens of times without
-// it, it is forecast as they are, as long as it answers as they do. If it does not, it is tried again after
-// twice as long.
+// What is seen fades with what is seen of others, too. An agent that was slow, and is not asked any more for
+// that, is tried again: once the others have answered some dozens of times without it, it is forecast as they
+// are, as long as it answers as they do; if it does not, again after twice as long.
 type Class struct {
 	prior   Prior
 	Key     Key

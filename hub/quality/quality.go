@@ -12,13 +12,11 @@
 //	Q = (Prior*s + sum of w*m over gold, feedback) / (Prior + sum of w) * (1 - broken)
 //	broken = answers that broke their form / (Prior + answers)
 //
-// What a source said fades, so w has a bound (see memory), and so has what any source can do. Q is from 0 to
-// 1, and no better judgement lowers it. Format only ever lowers it: who judges is the agent's own side, which
-// has nothing to gain by calling an answer well-formed.
+// What a source said fades, so w has a bound (see memory). Q is from 0 to 1, and no better judgement lowers
+// it. Format only ever lowers it: who judges is the agent's own side.
 //
-// Of feedback one client has at most its share: the weight of all clients' together, memory, is shared out,
-// and a client has at most one part of as many as there are clients, and at most its part of what was paid.
-// So what many names of one account say counts no more than what that account pays for.
+// Of feedback one client has at most one part of as many as there are clients, and at most its part of what
+// was paid: what many names of one account say counts no more than what that account pays for.
 package quality
 
 import (

@@ -7,18 +7,17 @@ import (
 	"souk/bus/exact"
 )
 
-// Where slots are few tasks wait for one by chance, long before as much comes as can be served: at 0.8 of
-// what sixteen slots serve every third finds none, and waits for many times as long as for a first token. So
-// what a task waits for a slot counts as far as it is longer than chance makes one wait once in a hundred
-// hours at that load; all of it, where what comes is evidence enough for more than can be served.
+// Where slots are few tasks wait for one by chance: at 0.8 of what sixteen slots serve every third finds none,
+// and waits for many times as long as for a first token. So what a task waits for a slot counts as far as it
+// is longer than chance makes one wait once in a hundred hours at that load; all of it, where what comes is
+// evidence enough for more than can be served.
 //
-// That evidence is of stories. Each says how much comes now, of what can be served: twice of it, 0.8 of it,
-// or less. With each task that comes, and each second without one, it becomes likelier or less likely; it may
-// go on from another one, at a price. It is enough where the story of twice as much is a hundred times as
-// likely as any other, each at its likeliest. The price is such that while 0.8 of it come chance has it come
-// so far once in a hundred hours (Page's test), and where less came before it is wrong a few times in a
-// hundred that 0.8 of it begin to come. So twice as much is seen sooner where little came before, and
-// few slots are seen to be full later than many: to hear of tasks enough takes longer.
+// That evidence is of stories, each of how much comes now, of what can be served: twice of it, 0.8, or less.
+// With each task, and each second without one, a story becomes likelier or less likely; it may go on from
+// another one, at a price. It is enough where that of twice as much is a hundred times as likely as any
+// other. By the price, chance has it come so far once in a hundred hours while 0.8 of it come (Page's test);
+// where less came before it is wrong a few times in a hundred that 0.8 of it begin to come. So twice as much
+// is seen sooner where little came before, and later of few slots than of many.
 //
 // Sessions send several tasks at once. How many is known by how much the numbers of tasks of two intervals
 // that follow each other differ, and so many are evidence as one is.
