@@ -15,7 +15,6 @@ type Ahead struct {
 	policy.Silent
 	// that have ended, and of which nothing was said yet, by session
 	turns *bounded.Cache[policy.ID, policy.ID, turn]
-	from  int // where Act goes on
 }
 
 // turn is a turn that has ended.
@@ -54,13 +53,9 @@ func (a *Ahead) Observe(e policy.Event) {
 // Act implements policy.Policy: each turn once.
 func (a *Ahead) Act(now time.Time, r policy.Room, to []policy.Effect) []policy.Effect {
 	tokens, from := r.Tokens, len(to)
-	for looked := 0; looked < a.turns.Places() && len(to)-from < r.Effects && r.Work.Take(1); looked++ {
-		if a.from++; a.from >= a.turns.Places() {
-			a.from = 0
-		}
-		key, t := a.turns.At(a.from)
-		if t == nil {
-			continue
+	for key, t := range a.turns.All() {
+		if len(to)-from >= r.Effects || !r.Work.Take(1) {
+			break
 		}
 		if until := time.Unix(0, int64(t.until)); now.Before(until) && t.tokens <= tokens {
 			tokens -= t.tokens
