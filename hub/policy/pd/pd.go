@@ -16,8 +16,8 @@ import (
 
 // Where the line is, as was measured best: see the page of policies.
 const (
-	// tokens of a prompt that are not cached, for each of an answer, from which on a role is of prompts; and as
-	// many of them at least: fewer make nobody wait
+	// tokens of a prompt that are not cached, for each of an answer, from which on a role is of prompts; and
+	// as many of them at least: fewer make nobody wait
 	ratio, tokens = 8.0, 512.0
 	// a role whose first tokens come later than that on the mean goes anywhere, and so does a task that has
 	// waited for as long: there are too few engines of the kind that it wants
