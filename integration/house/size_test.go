@@ -11,7 +11,7 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 95_392
+	mostProduct = 95_388
 	mostHub     = 19_683
 	mostRoot    = 2_600 // package hub itself, which is to have 1,500 lines
 )
