@@ -9,8 +9,8 @@ import (
 
 // Where slots are few tasks wait for one by chance: at 0.8 of what sixteen slots serve every third finds
 // none, and waits for many times as long as for a first token. So what a task waits for a slot counts as far
-// as it is longer than chance makes one wait once in a hundred hours at that load; all of it, where what comes is
-// evidence enough for more than can be served.
+// as it is longer than chance makes one wait once in a hundred hours at that load; all of it, where what
+// comes is evidence enough for more than can be served.
 //
 // That evidence is of stories, each of how much comes now, of what can be served: twice of it, 0.8, or less.
 // With each task, and each second without one, a story becomes likelier or less likely; it may go on from
