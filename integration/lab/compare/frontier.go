@@ -164,6 +164,14 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
 * **The lesser want of two plans**, so that a task cancelled at once moves no price: -1.5, -1.1, -0.5 %, and
   one that stays for 60 ms moved it all the same. A want that grows in the first 0.1 s or 1 s that its task
   waits: -0.6, -0.4, -0.4 % and -2.8, -2.2, -3.1 %.
+* **What is common left off by how far plans come true** (the share that is kept of seats to come): 0, 0,
+  +0.3 %, as little is lost of them even where many are refused. **A want that counts a seat to come without its
+  toll**, with tolls in full: -2.6 % at capacity and -5.6 % at 1.25 on mixed, +1.3 and +1.8 % on two-speeds.
+* **A stay without the prompts of others**: who computes a prompt is charged for the slots that this keeps, and
+  whoever waits for it has kept his for longer as well, so such seconds count twice. Less those, on the mean:
+  level on mixed and two-speeds, and where caches are short +17 % (mooncake), +20 % (mooncake-4) and 2.5 times
+  as much (busy); but p99 and longest waits there rise by a tenth to a half, as they do with 128 callers for 64
+  slots who say no terms (rag -1.1 %, slow -1.4 % in tasks a second), and agents lose.
 * **A price that holds** until a slot comes free, for once, twice or four times that long: within 0.5 %. A mean
   over 0.5 s: within 0.5 %; over 2 s and 4 s: -0.6, -1.2, -2.1 % and -2.8, -4.4, -6.8 %.
 `
