@@ -142,7 +142,7 @@ func TestAStreamThatBreaksOffAndWhatIsPaidIsNotKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, _, stop := h.withBus(l, func(c *gateway.Config) {
-		c.Drain, c.VerdictWithin = 10*time.Millisecond, 50*time.Millisecond
+		c.Drain, c.VerdictWithin = 10*time.Millisecond, time.Second // an agent has it by then
 	}, func(b bus.Bus) bus.Bus { return deaf{b} })
 	a, err := http.DefaultClient.Do(second.request(t.Context(), "POST", "/v1/chat/completions",
 		`{"messages":[{"role":"user","content":"Say words."}],"max_tokens":4000,"stream":true}`, h.key))
