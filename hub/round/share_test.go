@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"souk/hub/estimate"
+	"souk/market"
 )
 
 // A client that keeps so many slots all along has that share, however short its tasks are; ten seconds after
@@ -155,5 +156,67 @@ func TestAFloodGrowsSlower(t *testing.T) {
 		if g := s.Grows(int32(i)); g != 1 {
 			t.Errorf("of task %d, beside clients like its own, %.2f counts", i, g)
 		}
+	}
+}
+
+// What tasks bid moves neither whose turn it is nor how much of their waiting makes a second dearer: seconds
+// and bounds of a round are scaled, dealt out otherwise and drawn anew.
+func TestBidsMoveNoTurn(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 5))
+	slower := 0
+	for range 500 {
+		var s Shares
+		now := int64(time.Hour)
+		client := func() string { return fmt.Sprint("c", rng.IntN(1+rng.IntN(6))) }
+		for range rng.IntN(30) {
+			s.Ended(now-rng.Int64N(int64(20*time.Second)), client(), time.Duration(rng.Int64N(int64(20*time.Second))))
+		}
+		running := make([]estimate.Run, rng.IntN(20))
+		for i := range running {
+			running[i] = estimate.Run{Client: client(), For: time.Duration(rng.Int64N(int64(time.Minute)))}
+		}
+		waiters := make([]estimate.Waiter, 2+rng.IntN(30))
+		bid := func(w *estimate.Waiter) {
+			w.First, w.Most = market.Credits(rng.Int64N(1e9)), market.Credits(rng.Int64N(1e12))
+			w.Second = w.First * market.Credits(1+rng.IntN(8))
+		}
+		for i := range waiters {
+			waiters[i] = estimate.Waiter{Client: client(), InLine: time.Duration(rng.Int64N(int64(time.Minute)))}
+			bid(&waiters[i])
+		}
+		grows := func() (all []float64) {
+			for i := range waiters {
+				all = append(all, s.Grows(int32(i)))
+			}
+			return all
+		}
+		order := slices.Clone(s.Turns(now, running, waiters))
+		parts := grows()
+		if slices.Min(parts) < 1 {
+			slower++
+		}
+		for _, change := range []func(i, j int){
+			func(i, _ int) {
+				w := &waiters[i]
+				w.First, w.Second, w.Most = 100*w.First, 100*w.Second, 100*w.Most
+			},
+			func(i, j int) {
+				a, b := &waiters[i], &waiters[j]
+				a.First, a.Second, a.Most, b.First, b.Second, b.Most = b.First, b.Second, b.Most, a.First, a.Second, a.Most
+			},
+			func(i, _ int) { bid(&waiters[i]) },
+		} {
+			for i := range waiters {
+				change(i, rng.IntN(len(waiters)))
+			}
+			if got := s.Turns(now, running, waiters); !slices.Equal(got, order) || !slices.Equal(grows(), parts) {
+				t.Fatalf("with other bids the turns are %v for %v, and %v of a wait counts for %v", got, order, grows(), parts)
+			}
+		}
+	}
+	if slower < 50 {
+		t.Errorf("in %d rounds a client was over its share: the test sees little", slower)
 	}
 }
