@@ -121,7 +121,7 @@ func TestWhatAnAgentHasYetToCompute(t *testing.T) {
 		h.must(h.summary("a-1", func(s *bus.Summary) {
 			s.InFlight, s.Slots, s.Prefills, s.Ahead = 2, 4, prefills, ahead
 		}))
-		return h.n.Queue("a-1"), h.n.Queue("a-2")
+		return h.n.QueueAt("a-1"), h.n.QueueAt("a-2")
 	}
 	both, before := says(2, 16_000)
 	half, after := says(2, 8000)

@@ -20,11 +20,11 @@ func (n *Node) Copies(seen map[string]int) error {
 		if i > 0 && n.fleet.All()[i-1].ID() >= a.ID() {
 			return fmt.Errorf("the roster is out of order at %s", a.ID())
 		}
-		same(a, "place", a.place, int32(a.cache.Place()))
-		if other, ok := places[a.place]; ok {
+		same(a, "place", a.Forecast.Place, int32(a.Forecast.Cache.Place()))
+		if other, ok := places[a.Forecast.Place]; ok {
 			return fmt.Errorf("%s and %s have one place", other, a.ID())
 		}
-		places[a.place] = a.ID()
+		places[a.Forecast.Place] = a.ID()
 		if a.Reg().Agent == "" {
 			continue
 		}
@@ -37,15 +37,14 @@ func (n *Node) Copies(seen map[string]int) error {
 		same(a, "model", a.Reg().Model, a.Reg().Model)
 		_, class := a.Reg().Seller()
 		same(a, "class", a.Seller().Class, class)
-		rated, scores := a.answers.Rated()
+		rated, scores := a.Forecast.Answers.Rated()
 		same(a, "scores", scores, fmt.Sprint(a.Reg().Domains, rated))
-		if c := a.forecast; c != nil && c.Line.Stands(a.fits) {
-			same(a, "line", c.Line, a.predictor.Line())
-			same(a, "ranges", c.Ranges, a.predictor.Ranges())
-			seen["class"]++
-			a.forecast = nil
-			same(a, "class", n.class(a), c)
-		}
+		c := n.Forecasts.Of(&a.Forecast)
+		same(a, "line", c.Line, a.Forecast.Line())
+		same(a, "ranges", c.Ranges, a.Forecast.Ranges())
+		seen["class"]++
+		a.Forecast.Anew()
+		same(a, "class", n.Forecasts.Of(&a.Forecast), c)
 	}
 	return wrong
 }

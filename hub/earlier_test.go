@@ -16,12 +16,12 @@ func TestAgentsOfAnEarlierLifeAreForgottenFirst(t *testing.T) {
 	for i := range 10 {
 		before.join(fmt.Sprint("old-", i), "llama", 1, 0.9, card(1, 1, 4))
 	}
-	data, err := before.n.Learned(nil)
+	data, err := before.n.Forecasts.Learned(nil)
 	before.must(err)
 	data, err = learned.Sealed(data)
 	before.must(err)
 	h := newHouse(t, func(c *hub.Config) { c.MaxAgents = 2 })
-	h.must(h.n.Relearn(data))
+	h.must(h.n.Forecasts.Relearn(data))
 	for range 20 {
 		h.join("new", "llama", 1, 0.9, card(1, 1, 4))
 		h.leave("new")

@@ -18,8 +18,8 @@ func (n *Node) untaken(m *bus.Task) *task {
 	copied := *m
 	x := &task{Request: admission.New(m.Client, m.ID, m.Content(), 0),
 		Entry: queue.New(m.Client, n.turn.Now(), time.Time{})}
-	n.read(x, &copied)
-	if err := n.setTerms(x); err != nil {
+	n.meeting.Read(x, &copied)
+	if err := n.meeting.SetTerms(x); err != nil {
 		panic(err)
 	}
 	return x
@@ -27,13 +27,13 @@ func (n *Node) untaken(m *bus.Task) *task {
 
 // Believed returns how many tokens of a task's prompt an agent is believed to hold.
 func (n *Node) Believed(agent string, m *bus.Task) int {
-	return n.heldBy(n.untaken(m), n.fleet.Find(agent)).Cached
+	return n.Forecasts.Held(&n.untaken(m).Asks, &n.fleet.Find(agent).Forecast).Cached
 }
 
 // Depth returns how many prefixes of a task's prompt an agent is believed to hold.
 func (n *Node) Depth(agent string, m *bus.Task) int {
 	x := n.untaken(m)
-	return int(n.fleet.Find(agent).cache.Depth(&x.Msg.Prompt))
+	return int(n.fleet.Find(agent).Forecast.Cache.Depth(&x.Msg.Prompt))
 }
 
 // Estimate holds a task's forecast need, cost and value at an agent.
@@ -45,12 +45,13 @@ type Estimate struct {
 }
 
 func (n *Node) estimated(x *task, a *agent, in estimate.Delay) Estimate {
-	e := n.estimate(x, a, n.heldBy(x, a))
+	e := n.Forecasts.At(n.turn.Nano(), &x.Asks, &a.Forecast)
 	e.Service = 0 // by what ended in this life of the hub alone
-	f := a.predictor.Timed(e.First, e.Work, e.Output, in)
-	half := a.predictor.Half(a.later(&e, a.Besides())) // prompts in hand delay a seat
-	return Estimate{Estimate: e, Forecast: f, Value: x.Stated().Value(e.Quote(f.TTFT)), Usable: n.goes(x, a),
-		InTime: !n.turn.Now().Add(half).After(x.Deadline())}
+	f := a.Forecast.Timed(e.First, e.Work, e.Output, in)
+	// prompts in hand delay a seat
+	half := a.Forecast.Half(a.Forecast.Line().Later(e.First, e.Work, a.Besides()))
+	return Estimate{Estimate: e, Forecast: f, Value: x.Stated().Value(e.Quote(f.TTFT)),
+		Usable: n.Forecasts.Goes(&x.Asks, &a.Forecast), InTime: !n.turn.Now().Add(half).After(x.Deadline())}
 }
 
 // Estimate returns that of a task that has not come, at an agent with what it has in hand.
@@ -64,8 +65,8 @@ func (n *Node) IdleEstimate(agent string, m *bus.Task) Estimate {
 	return n.estimated(n.untaken(m), n.fleet.Find(agent), estimate.Delay{})
 }
 
-// Queue returns how long an agent's prompts that are yet to be computed hold up the next one.
-func (n *Node) Queue(agent string) time.Duration {
+// QueueAt returns how long an agent's prompts that are yet to be computed hold up the next one.
+func (n *Node) QueueAt(agent string) time.Duration {
 	return n.fleet.Find(agent).Backlog(n.turn.Nano()).Queue
 }
 
@@ -103,11 +104,12 @@ func (n *Node) AnswerWithin(agent string, prompt, maxTokens int) time.Duration {
 }
 
 // Usual returns what a task costs as a rule.
-func (n *Node) Usual() market.Credits { return n.usual() }
+func (n *Node) Usual() market.Credits { return n.meeting.Usual() }
 
 // Length returns how long a task's answer is expected to be at an agent.
 func (n *Node) Length(agent string, m *bus.Task) int {
-	return n.forecasts.Answer(n.turn.Nano(), &n.untaken(m).asks, n.class(n.fleet.Find(agent)))
+	return n.Forecasts.Answer(n.turn.Nano(), &n.untaken(m).Asks,
+		n.Forecasts.Of(&n.fleet.Find(agent).Forecast))
 }
 
 // TermsOf returns the terms of a task that comes, and those that it has if it has waited since another time,
@@ -116,6 +118,6 @@ func (n *Node) TermsOf(m *bus.Task) (comes, waits market.Terms) {
 	t := n.untaken(m)
 	comes = t.Terms()
 	t.Bid = admission.Fixed(market.Terms{Worth: 1, Delta: 1, Patience: time.Second})
-	n.agree([]*task{t})
+	n.meeting.Agree([]*task{t})
 	return comes, t.Terms()
 }

@@ -9,6 +9,7 @@ import (
 	runtimepolicy "souk/bus/policy"
 	"souk/hub/fleet"
 	"souk/hub/forecast"
+	"souk/hub/meeting"
 	"souk/hub/policy"
 	"souk/hub/predict"
 	"souk/hub/quality"
@@ -30,17 +31,17 @@ const (
 	HearsWithin = fleet.HearsWithin
 )
 
-var Typical = typical
+var Typical = forecast.Typical
 
 func Money(c market.Credits) string        { return c.String() + " credits" }
-func Millis(d time.Duration) float64       { return millis(d) }
+func Millis(d time.Duration) float64       { return meeting.Millis(d) }
 func Nearly(d time.Duration) time.Duration { return fleet.Nearly(d) }
 
 // Due counts the tasks that the next round is to look at.
-func (n *Node) Due() int { return n.queue.Next() }
+func (n *Node) Due() int { return n.Queue.Next() }
 
 // Wake has everybody who waits looked at again.
-func (n *Node) Wake() { n.queue.News() }
+func (n *Node) Wake() { n.Queue.News() }
 
 // FreeSlots counts the slots that a task might have now.
 func (n *Node) FreeSlots() int { return n.fleet.Free(1 << 20) }
@@ -58,17 +59,21 @@ func (n *Node) Known() (ids []string) {
 
 // UseGold has judges' words count for an agent's quality, or not.
 func (n *Node) UseGold(agent string, use bool) {
-	n.cfg.Quality.Gold = use
-	n.fleet.Find(agent).rerate(n)
+	n.Forecasts.Judging.Gold = use
+	if n.Forecasts.Judged(&n.fleet.Find(agent).Forecast, "", nil) {
+		n.Queue.News()
+	}
 }
 
 // Quality returns how good an agent's answers are expected to be where nothing is said of their domain.
-func (n *Node) Quality(agent string) float64 { return n.class(n.fleet.Find(agent)).Quality("") }
+func (n *Node) Quality(agent string) float64 {
+	return n.Forecasts.Of(&n.fleet.Find(agent).Forecast).Quality("")
+}
 
 // Judge has the quality of every agent judged once more, and returns what comes of it.
 func (n *Node) Judge() (all []float64) {
 	for _, a := range n.fleet.All() {
-		said := a.answers.Said()
+		said := a.Forecast.Answers.Said()
 		for i := range said.Domains {
 			d := &said.Domains[i]
 			d.Paid("ann", 1)
@@ -82,7 +87,7 @@ func (n *Node) Judge() (all []float64) {
 
 // SetRegime has tolls be those of a regime from now on.
 func (n *Node) SetRegime(p regime.Params) {
-	n.regimes = regime.New(&n.turn, domain{n}, n.cfg.Regimes, p, n.cfg.Parts.Toll)
+	n.regimes = regime.New(&n.turn, n.cfg.Regimes, p, n.cfg.Parts.Toll)
 }
 
 // Regime is how full the domain is.
@@ -90,7 +95,7 @@ func (n *Node) Regime() regime.State { return n.regimes.State() }
 
 // Holds names the holds that are under way at an agent.
 func (n *Node) HoldsAt(agent string) (ids []string) {
-	for _, h := range n.fleet.Find(agent).holds(n.admission) {
+	for _, h := range n.holds(n.fleet.Find(agent)) {
 		ids = append(ids, h.ID)
 	}
 	return ids
@@ -101,33 +106,33 @@ func (n *Node) Slots(agent string) int { return n.fleet.Find(agent).Reg().Slots 
 
 // Fair reports whether an agent's card is one that the hub spends its own money at.
 func (n *Node) Fair(agent string, prompt, output int) bool {
-	return n.fleet.Find(agent).fair(n, prompt, output)
+	return n.meeting.Fair(n.fleet.Find(agent), prompt, output)
 }
 
 // Classes counts the classes of agents.
-func (n *Node) Classes() int { return n.forecasts.Lines.Len() }
+func (n *Node) Classes() int { return n.Forecasts.Lines.Len() }
 
 // Teach has the forecast of an agent learn from an answer.
 func (n *Node) Teach(agent string, f predict.Features, o predict.Observation) {
-	n.fleet.Find(agent).predictor.Learn(f, o)
+	n.fleet.Find(agent).Forecast.Learn(f, o)
 }
 
 // Forecast returns what is expected of an answer at an agent that has nothing else in hand.
 func (n *Node) Forecast(agent string, f predict.Features) predict.Forecast {
-	return n.fleet.Find(agent).predictor.Forecast(f)
+	return n.fleet.Find(agent).Forecast.Forecast(f)
 }
 
 // Rules reports whether what an agent says it holds is all that it is believed to hold, and whether it is
 // believed to hold more for saying so.
 func (n *Node) Rules(agent string) (rules, speaks bool) {
-	c := n.fleet.Find(agent).cache
+	c := n.fleet.Find(agent).Forecast.Cache
 	return c.Rules(), c.Speaks()
 }
 
 // hold finds an open hold.
 func (n *Node) hold(id string) *hold {
 	for _, a := range n.fleet.All() {
-		for _, h := range a.holds(n.admission) {
+		for _, h := range n.holds(a) {
 			if h.ID == id {
 				return h
 			}
@@ -139,7 +144,7 @@ func (n *Node) hold(id string) *hold {
 // Held returns what the hold of a dispatch was made by.
 func (n *Node) Held(hold string) (f predict.Features, ttft time.Duration, rec ledger.Hold) {
 	h := n.hold(hold)
-	return h.features, h.ttft, h.Rec
+	return h.Expected.Features, h.Expected.TTFT, h.Rec
 }
 
 // Accepted reports whether an agent has accepted a dispatch.
@@ -148,9 +153,9 @@ func (n *Node) Accepted(hold string) bool { return n.hold(hold).State == settle.
 // Stands says how a dispatch stands in its agent's queue and learning.
 func (n *Node) Stands(hold string) string {
 	h := n.hold(hold)
-	used, _ := h.agent.sessions.Blocks()
-	return fmt.Sprintf("%d in the queue, %d under way, run %v, place %v; %+v, %v, %v", h.agent.Load(0).Waiting,
-		len(h.agent.Runs()), h.run != nil, used > 0, h.features, h.ttft, h.First)
+	used, _ := h.Agent.Sessions.Blocks()
+	return fmt.Sprintf("%d in the queue, %d under way, run %v, place %v; %+v, %v, %v", h.Agent.Load(0).Waiting,
+		len(h.Agent.Runs()), h.Expected.Run != nil, used > 0, h.Expected.Features, h.Expected.TTFT, h.First)
 }
 
 // Knows reports whether the Node knows a task.
@@ -178,7 +183,7 @@ func (n *Node) Punctual(agent string) bool { return n.settle.Lateness(agent) == 
 // whether it was later than what is watched for.
 func (n *Node) Came(now time.Time, agent string, expected, ttft time.Duration) (late bool) {
 	a := n.fleet.Find(agent)
-	within, _ := a.predictor.Watch(expected)
+	within, _ := a.Forecast.Watch(expected)
 	x := settle.Hold{Sent: now, Rec: ledger.Hold{Agent: agent},
 		Terms: settle.Terms{Watch: n.settle.WatchFor(agent, within)}}
 	n.turn.Advance(now.Add(ttft))
@@ -188,17 +193,17 @@ func (n *Node) Came(now time.Time, agent string, expected, ttft time.Duration) (
 
 // SetPolicy puts a policy in the place of that which asks for it by name.
 func (n *Node) SetPolicy(hook policy.Hook, name string, p runtimepolicy.Policy) {
-	n.policies.Set(hook, name, p)
+	n.Policies.Set(hook, name, p)
 }
 
 // Second returns what a second of an agent's time is worth in tolls.
 func (n *Node) Second(agent string) market.Credits {
 	a := n.fleet.Find(agent)
-	return forecast.Second(a.predictor, &a.rate, a.Reg().Price)
+	return a.Forecast.Second(a.Reg().Price)
 }
 
 // Observe has the regime be judged, if it is due.
-func (n *Node) Observe() { n.regimes.Observe() }
+func (n *Node) Observe() { n.regimes.Observe(n.fleet.Taking, n.waiting) }
 
 // Slowdown returns the mean of what the regime goes by.
 func (n *Node) Slowdown() float64 { return n.regimes.Mean() }
@@ -218,7 +223,12 @@ func (n *Node) Unserved(client, id string) *Unserved {
 }
 
 // End has one of them end.
-func (u *Unserved) End(code bus.Code) { u.t.noteUnserved(u.n, code) }
+func (u *Unserved) End(code bus.Code) {
+	if code == bus.CodeNoRoom || code == bus.CodeNotWorthIt {
+		u.n.regimes.Unserved(u.n.turn.Now().Sub(u.t.Arrived()),
+			func() (time.Duration, bool) { return u.n.meeting.Blocked(u.t) })
+	}
+}
 
 // Later lets time pass by itself.
 func (u *Unserved) Later(d time.Duration) { u.n.turn.Advance(u.n.turn.Now().Add(d)) }
@@ -227,7 +237,7 @@ func (u *Unserved) Later(d time.Duration) { u.n.turn.Advance(u.n.turn.Now().Add(
 func (u *Unserved) Served() { u.n.regimes.Served(0, time.Millisecond, time.Millisecond) }
 
 // Gone takes the one that waits out of what is read.
-func (u *Unserved) Gone() { u.n.queue.Remove(u.t) }
+func (u *Unserved) Gone() { u.n.Queue.Remove(u.t) }
 
 // RefuseWaiting has everybody who waits be refused.
 func (n *Node) RefuseWaiting() { n.refuseWaiting(bus.CodeUnavailable, "away", time.Second) }
@@ -236,32 +246,32 @@ func (n *Node) RefuseWaiting() { n.refuseWaiting(bus.CodeUnavailable, "away", ti
 func (n *Node) SessionsWaiting() int { return n.sessions.Waiting() }
 
 // MostOfOne returns how many tasks of one client wait, at most.
-func (n *Node) MostOfOne() int { return n.queue.Busiest() }
+func (n *Node) MostOfOne() int { return n.Queue.Busiest() }
 
 // LastRound counts the tasks that the last round looked at.
-func (n *Node) LastRound() int { return len(n.round.tasks) }
+func (n *Node) LastRound() int { return len(n.meeting.Tasks) }
 
 // Whole returns the last round before it was pruned.
-func (n *Node) Whole() *market.Round { return &n.round.plan.Whole }
+func (n *Node) Whole() *market.Round { return &n.meeting.Plan.Whole }
 
 // Fixed lists what stands before bids are read: where each task of a round may go, as far as places say, and
 // what it is charged there.
 func (n *Node) Fixed() (all []string) {
-	s := &n.round
-	for _, t := range s.tasks {
-		for k, a := range s.agents {
-			all = append(all, fmt.Sprint(t.Name(), " may go to ", a.ID(), ": ", t.place.May(k)))
+	s := n.meeting
+	for _, t := range s.Tasks {
+		for k, a := range s.Agents {
+			all = append(all, fmt.Sprint(t.Name(), " may go to ", a.ID(), ": ", t.Place.May(k)))
 		}
 	}
-	for i := range s.waiters {
-		for k := range s.waiters[i].Offers {
-			o := &s.waiters[i].Offers[k]
-			all = append(all, fmt.Sprint(s.tasks[i].Name(), " on ", s.agents[o.Agent].ID(), " pays ", o.Toll,
+	for i := range s.Waiters {
+		for k := range s.Waiters[i].Offers {
+			o := &s.Waiters[i].Offers[k]
+			all = append(all, fmt.Sprint(s.Tasks[i].Name(), " on ", s.Agents[o.Agent].ID(), " pays ", o.Toll,
 				", of which its own tasks are to blame for ", o.Own))
 		}
 	}
-	for t := range n.queue.All {
-		if t.place.Outside() {
+	for t := range n.Queue.All {
+		if t.Place.Outside() {
 			all = append(all, fmt.Sprint(t.Name(), " finds no place"))
 		}
 	}
@@ -271,10 +281,10 @@ func (n *Node) Fixed() (all []string) {
 
 // Sets begins a round, and returns the bits and tolls that policies set in it.
 func (n *Node) Sets() []ledger.Set {
-	n.collect()
-	n.meet()
-	n.charge()
-	return slices.Clone(n.policies.Sets())
+	rounds{n}.collect()
+	n.meeting.Meet()
+	n.meeting.Judge(n.Policies)
+	return slices.Clone(n.Policies.Sets())
 }
 
 // Advance sets the Node's clock, and does nothing that is due.
@@ -285,7 +295,7 @@ func (n *Node) InQueue(agent string) int { return n.fleet.Find(agent).Load(0).Wa
 
 // Order names the tasks that the next round is to look at, the first first.
 func (n *Node) Order() (ids []string) {
-	for t := range n.queue.All {
+	for t := range n.Queue.All {
 		if t.Due() {
 			ids = append(ids, string(t.Name()))
 		}
@@ -297,9 +307,9 @@ func (n *Node) Order() (ids []string) {
 // cost there.
 func (n *Node) Worthwhile() map[string]bool {
 	all := map[string]bool{}
-	for i := range n.round.waiters {
-		for _, o := range n.round.waiters[i].Offers {
-			all[string(n.round.tasks[i].Name())+">"+n.round.agents[o.Agent].ID()] = o.Bare() >= n.cfg.Fee
+	for i := range n.meeting.Waiters {
+		for _, o := range n.meeting.Waiters[i].Offers {
+			all[string(n.meeting.Tasks[i].Name())+">"+n.meeting.Agents[o.Agent].ID()] = o.Bare() >= n.cfg.Fee
 		}
 	}
 	return all
@@ -308,13 +318,14 @@ func (n *Node) Worthwhile() map[string]bool {
 // Pairs begins a round, and returns how many pairs of task and agent it looks at, and the first that is
 // charged by another quote than its own.
 func (n *Node) Pairs() (pairs int, wrong error) {
-	n.collect()
-	n.meet()
-	for i, x := range n.round.tasks {
-		for _, o := range n.round.waiters[i].Offers {
-			a := n.round.agents[o.Agent]
-			e := n.estimate(x, a, n.heldBy(x, a))
-			if *o.Estimate != e || o.Half != a.predictor.Half(a.later(&e, a.Besides())) {
+	rounds{n}.collect()
+	n.meeting.Meet()
+	for i, x := range n.meeting.Tasks {
+		for _, o := range n.meeting.Waiters[i].Offers {
+			a := n.meeting.Agents[o.Agent]
+			e := n.Forecasts.At(n.turn.Nano(), &x.Asks, &a.Forecast)
+			ttft := a.Forecast.Line().Later(e.First, e.Work, a.Besides())
+			if *o.Estimate != e || o.Half != a.Forecast.Half(ttft) {
 				wrong = fmt.Errorf("what %s is charged at %s is made of another's quote", x.Name(), a.ID())
 			}
 			pairs++
@@ -355,10 +366,10 @@ func (n *Node) Asks() (f Funds, ok bool) {
 }
 
 // Clear holds a round, and says nothing of it.
-func (n *Node) Clear() { n.clear() }
+func (n *Node) Clear() { rounds{n}.clear() }
 
 // Again has everybody who waits be in the next round.
-func (n *Node) Again() { n.queue.Wake() }
+func (n *Node) Again() { n.Queue.Wake() }
 
 // Replay takes in one stored frame of the hub's own journal, from the first, before Restore.
 func (n *Node) Replay(f ledger.Frame) error {

@@ -154,7 +154,7 @@ func TestJudgementsAreKept(t *testing.T) {
 	h.must(err)
 	again := newHouse(t, nil)
 	again.now = h.now
-	again.must(again.n.Relearn(data))
+	again.must(again.n.Forecasts.Relearn(data))
 	again.join("a-1", "llama", 1, 0.8, card(1, 1, 4))
 	if is := again.n.Quality("a-1"); is != was || is > 0.6 {
 		t.Errorf("%v after a restart, %v before", is, was)
@@ -191,7 +191,7 @@ func FuzzRelearn(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := n.Relearn(sealed); err != nil {
+		if err := n.Forecasts.Relearn(sealed); err != nil {
 			if len(n.Known()) > 0 {
 				t.Fatalf("%v, and %d agents are known", err, len(n.Known()))
 			}
@@ -202,7 +202,7 @@ func FuzzRelearn(f *testing.F) {
 				t.Fatalf("Q is %v", q)
 			}
 		}
-		if _, err := n.Learned(nil); err != nil {
+		if _, err := n.Forecasts.Learned(nil); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -210,7 +210,7 @@ func FuzzRelearn(f *testing.F) {
 
 // learnedOf returns the learned state that the house's hub writes down.
 func learnedOf(h *house) ([]byte, error) {
-	data, err := h.n.Learned(nil)
+	data, err := h.n.Forecasts.Learned(nil)
 	if err != nil {
 		return nil, err
 	}

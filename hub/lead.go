@@ -5,10 +5,56 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub/admission"
 	"souk/hub/report"
 	"souk/hub/status"
 	"souk/ledger"
 )
+
+// Restore makes of what was replayed what the hub knows of it: before the first Step.
+func (n *Node) Restore() error {
+	h := n.history
+	if h == nil {
+		return nil
+	}
+	n.history = nil
+	// A task that was under way comes back: its agent may still be serving it. What its client sent is in no
+	// journal, so it is answered `unknown` until the hold ends, or whoever has the task sends it again.
+	replay := func(p *ledger.Past) {
+		n.turn.Replay(p.Held)
+		x, state := n.settle.Replayed(p)
+		rec, a := &x.Rec, n.fleet.Enrol(x.Rec.Agent)
+		t := n.meeting.NewTask(admission.New(rec.Client, rec.Task, rec.Digest, rec.Attempt), n.turn.Now())
+		t.Until(x.Deadline)
+		t.Task, x.Task = state, &t.Task
+		t.Hold = &hold{Hold: x, Whose: t, Agent: a}
+		t.To(t.Reply)
+		n.admission.Take(t)
+		n.money.Open(rec.Client)
+		a.Begin(rec.Client, rec.Task, x.Sent)
+		n.settle.Found(&t.Hold.Hold)
+	}
+	for p, known := range h.Ended() {
+		if known {
+			replay(p)
+			n.turn.Replay(p.Ended)
+		}
+		n.settle.Past(p)
+	}
+	open, err := h.Open()
+	if err != nil {
+		return err
+	}
+	for i := range open {
+		replay(&open[i])
+	}
+	n.money.Restore(h.Returns())
+	if seq, _, last := n.turn.Book.Last(); seq > 0 {
+		n.turn.Replay(last)
+		n.meeting.Kept.Resume(last, n.turn.Book.Rates().Lost)
+	}
+	return nil
+}
 
 // Lead begins a time of leadership. The first frame of an empty journal is written.
 func (n *Node) Lead(now time.Time, epoch int64) error {
@@ -57,8 +103,7 @@ func (n *Node) Depose(now time.Time) {
 	n.money.Depose()
 }
 
-// Drain takes no more tasks and sends away those that wait; what runs is settled as ever. Idle tells the
-// end.
+// Drain takes no more tasks and refuses those that wait; what runs is settled as ever. Idle tells the end.
 func (n *Node) Drain(now time.Time) {
 	n.turn.Advance(now)
 	if n.turn.Leading && !n.turn.Draining {
@@ -90,7 +135,7 @@ func (n *Node) Idle() bool { return n.turn.Book.OpenCount() == 0 && n.money.Idle
 // another leaves would fund them.
 func (n *Node) refuseWaiting(code bus.Code, why string, again time.Duration) {
 	n.money.RefuseAwaiting(code, again, why)
-	for t := range n.queue.All {
+	for t := range n.Queue.All {
 		n.end(t, n.turn.Refusal(t.Msg, code, again, "%s", why), true)
 	}
 }
@@ -98,7 +143,7 @@ func (n *Node) refuseWaiting(code bus.Code, why string, again time.Duration) {
 // Holding reports whether the next Step or Ready may want new money written down, a hold or an allotment,
 // or lately could not: then Room has to be told first.
 func (n *Node) Holding() bool {
-	return n.turn.Full || n.queue.Next() > 0 || n.money.Asks()
+	return n.turn.Full || n.Queue.Next() > 0 || n.money.Asks()
 }
 
 // Room says whether the journal has room for new holds. Without it tasks are refused and those that wait
@@ -126,7 +171,7 @@ func (n *Node) Configure(now time.Time, m *bus.MarketConfig) error {
 	}
 	n.turn.Advance(now)
 	n.cfg.Batch, n.cfg.Rule = s.Batch, s.Rule
-	n.queue.Set(s.Batch)
+	n.Queue.Set(s.Batch)
 	n.tariffs.Set(s.Rule)
 	return nil
 }

@@ -34,7 +34,7 @@ func TestAHubGoesOnWithWhatItLearned(t *testing.T) {
 			}
 		}
 	}
-	data, err := h.n.Learned(nil)
+	data, err := h.n.Forecasts.Learned(nil)
 	h.must(err)
 	data, err = learned.Sealed(data)
 	h.must(err)
@@ -47,7 +47,7 @@ func TestAHubGoesOnWithWhatItLearned(t *testing.T) {
 	again := newHouse(t, nil)
 	again.now = h.now
 	cold := newHouse(t, nil)
-	again.must(again.n.Relearn(data))
+	again.must(again.n.Forecasts.Relearn(data))
 	if was, is := h.n.Stats().Trees, again.n.Stats().Trees; was != is || is.Firsts != 1 {
 		t.Errorf("trees: %+v, and before %+v", is, was)
 	}
@@ -71,11 +71,12 @@ func TestAHubGoesOnWithWhatItLearned(t *testing.T) {
 	if is.TTFT != assumed.TTFT {
 		t.Errorf("of another model %v is expected, want %v as of any", is.TTFT, assumed.TTFT)
 	}
-	if err := again.n.Relearn(data); err == nil || !strings.Contains(err.Error(), "joined already") {
+	err = again.n.Forecasts.Relearn(data)
+	if err == nil || !strings.Contains(err.Error(), "joined already") {
 		t.Errorf("read again beside agents: %v", err)
 	}
 	before := quoted(cold, "a-1")
-	if err := cold.n.Relearn(data[:len(data)-1]); err == nil || quoted(cold, "a-1") != before {
+	if err := cold.n.Forecasts.Relearn(data[:len(data)-1]); err == nil || quoted(cold, "a-1") != before {
 		t.Errorf("a file that is cut: %v", err)
 	}
 }

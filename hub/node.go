@@ -16,8 +16,8 @@ import (
 	"souk/hub/config"
 	"souk/hub/fleet"
 	"souk/hub/forecast"
+	"souk/hub/meeting"
 	"souk/hub/policy"
-	"souk/hub/prefix"
 	"souk/hub/prewarm"
 	"souk/hub/queue"
 	"souk/hub/regime"
@@ -43,6 +43,10 @@ type (
 	Config = config.Config
 	Parts  = config.Parts
 	Stats  = report.Stats
+
+	task  = meeting.Task
+	agent = meeting.Agent
+	hold  = meeting.Hold
 )
 
 // Default is a hub's configuration but for its names.
@@ -51,19 +55,26 @@ func Default() Config { return config.Default() }
 // Node is a hub without its wires. Its effects depend only on its configuration, its journal, its seed, and
 // the order and times of its inputs. For one goroutine.
 type Node struct {
-	// Limit, if not nil, is called before every solve. The solve ends early once the function that it returns
-	// says so; the round then has no slot prices. It never changes what the prices are.
+	// Limit is called before every solve. The solve ends early once the function that it returns says so, if
+	// that is not nil; the round then has no slot prices. It never changes what the prices are.
 	Limit func() (stop func() bool)
 
-	meeting
-	file    Config          // as configured; the meeting has what is in force
-	history *ledger.History // until Restore
+	// These a shell may call by itself.
+	Forecasts *forecast.Room // what is learned, to be kept for the next life
+	Policies  *policy.Room
+	Queue     *queue.Room[*meeting.Task]
+
+	cfg, file Config          // in force, and as configured
+	history   *ledger.History // until Restore
+	turn      turn.Turn
+
+	fleet   *fleet.Room[*agent]
+	meeting *meeting.Room
+	rest    bool // the next round is of whom the last left out
 
 	prewarms *prewarm.Room[*task]
 	sessions *session.Room
-	policies *policy.Room
 	regimes  *regime.Room
-	queue    *queue.Room[*task]
 
 	settle    *settle.Room
 	admission *admission.Room[*task]
@@ -80,32 +91,43 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	past := NewHistory(cfg)
-	n := &Node{file: cfg, history: past, stats: report.New(), meeting: meeting{cfg: cfg,
-		turn:      turn.New(cfg.Journal, cfg.Domain, past.Book(), seed),
-		forecasts: forecast.New(cfg.Prior, cfg.Parts.Gates, cfg.Terms.Hold),
-		prefixes:  prefix.NewIndex(cfg.Prefix),
-	}}
-	n.admission = admission.NewRoom(&n.turn, admission.Limits{Deadline: cfg.Deadline,
-		MaxDeadline: cfg.MaxDeadline, Known: cfg.MaxKnown}, n.served)
-	n.queue = queue.NewRoom[*task](&n.turn, cfg.Batch, cfg.MaxWaiting, waiters{n})
+	n := &Node{cfg: cfg, file: cfg, history: NewHistory(cfg), stats: report.New(),
+		Limit: func() func() bool { return nil }}
+	n.turn = turn.New(cfg.Journal, cfg.Domain, n.history.Book(), seed)
+	by := forecast.Params{Prior: cfg.Prior, Gates: cfg.Parts.Gates, Settle: cfg.Settle, Hold: cfg.Terms.Hold,
+		Judging: cfg.Quality, Prefix: cfg.Prefix}
+	n.Forecasts = forecast.New(by, func(yield func(*forecast.Agent) bool) {
+		for _, a := range n.fleet.All() {
+			if !yield(&a.Forecast) {
+				return
+			}
+		}
+	}, func(id string) *forecast.Agent { return &n.fleet.Enrol(id).Forecast })
+	n.Queue = queue.NewRoom[*task](&n.turn, cfg.Batch, cfg.MaxWaiting, waiters{n})
 	n.fleet = fleet.New(&n.turn, fleet.Limits{Agents: cfg.MaxAgents, Suspect: cfg.Suspect,
 		Silence: cfg.Silence, Slowest: cfg.Prior.Slowest, MaxITL: cfg.MaxITL},
-		func() *agent { return newAgent(cfg.Prior, n.prefixes) }, n.queue.News)
+		func() *agent { return meeting.NewAgent(n.Forecasts) }, func(gone *agent) {
+			n.Forecasts.Drop(&gone.Forecast)
+			n.settle.Forget(gone.ID())
+		}, n.Queue.News)
+	n.meeting = meeting.New(&n.cfg, &n.turn, n.fleet, n.Forecasts)
+	n.admission = admission.NewRoom(&n.turn, admission.Limits{Deadline: cfg.Deadline,
+		MaxDeadline: cfg.MaxDeadline, Known: cfg.MaxKnown},
+		func(t *task) admission.Served { return t.Served(n.turn.Now(), n.settle.HasNoEnd) })
 	n.status = status.New(&n.turn, cfg.StatusEvery)
 	n.settle = settle.New(&n.turn, settle.Limits{MaxRefusals: cfg.MaxRefusals, MaxKnown: cfg.MaxKnown,
 		KeepBodies: cfg.KeepBodies, Hedge: cfg.Hedge}, holding{n})
 	n.tariffs = tariff.New(&n.turn, cfg.Epoch, cfg.Rule, n.fleet.Sellers, func() {
 		for _, a := range n.fleet.All() {
-			a.reprice(n.tariffs)
+			a.Reprice(n.tariffs)
 		}
-		n.queue.News()
+		n.Queue.News()
 	})
-	n.turn.Passed = n.prefixes.Advance
-	n.regimes = regime.New(&n.turn, domain{n}, cfg.Regimes, cfg.Regime, cfg.Parts.Toll)
-	n.policies = policy.NewRoom(&n.turn, policy.New(cfg.Policies, &cfg.Parts.Policies, cfg.MaxKnown),
-		func() bool { return n.queue.Next() == 0 })
-	n.sessions = session.New(&n.turn, cfg.Sessions, n.queue.News)
+	n.turn.Passed = n.Forecasts.Prefixes.Advance
+	n.regimes = regime.New(&n.turn, cfg.Regimes, cfg.Regime, cfg.Parts.Toll)
+	n.Policies = policy.NewRoom(&n.turn, policy.New(cfg.Policies, &cfg.Parts.Policies, cfg.MaxKnown),
+		func() bool { return n.Queue.Next() == 0 })
+	n.sessions = session.New(&n.turn, cfg.Sessions, n.Queue.News)
 	n.money = account.New(&n.turn, account.Limits{Idle: cfg.AccountIdle, Wait: cfg.FundsWait}, payers{n})
 	n.prewarms = prewarm.New[*task](&n.turn, cfg.Prewarm)
 	return n, nil
@@ -120,8 +142,7 @@ func NewHistory(cfg Config) *ledger.History {
 // Book is the hub's book, to be read.
 func (n *Node) Book() *ledger.Book { return n.turn.Book }
 
-// Past returns the history into which the journal is replayed, from its first frame or a snapshot; nil after
-// Restore.
+// Past is the history into which the journal is replayed, from the first frame or a snapshot, until Restore.
 func (n *Node) Past() *ledger.History { return n.history }
 
 // Config returns the configuration in force: as configured, with the domain's settings over it.
@@ -129,27 +150,24 @@ func (n *Node) Config() Config { return n.cfg }
 
 // Step takes a message in. A message that means nothing here is an error, changes nothing and is counted;
 // whoever waits for an answer to it gets one all the same.
-func (n *Node) Step(now time.Time, m bus.Message) error {
+func (n *Node) Step(now time.Time, m bus.Message) (err error) {
 	n.turn.Advance(now)
-	err := n.step(now, m)
-	if err != nil {
-		n.stats.Rejected++
-	}
-	return err
-}
-
-func (n *Node) step(came time.Time, m bus.Message) error {
+	defer func() {
+		if err != nil {
+			n.stats.Rejected++
+		}
+	}()
 	if _, settles := m.(*bus.Completion); !n.turn.Leading && !settles {
 		return ErrNotLeading
 	}
-	err := m.Validate()
+	err = m.Validate()
 	switch m := m.(type) {
 	case *bus.Task:
 		if err != nil {
-			n.admission.Refuse(m, codeOr(err, bus.CodeBadRequest), 0, "%s", bus.MessageOf(err))
+			n.admission.Refuse(m, admission.CodeOf(err), 0, "%s", bus.MessageOf(err))
 			return err
 		}
-		return n.admit(m, came)
+		return requests{n}.admit(m, now)
 	case *bus.Completion:
 		if n.turn.Doubt != "" { // the newest journal may have more of the hold: the agent says it again
 			return fmt.Errorf("completion of %s on hold %s is not taken: %s", m.Agent, m.Hold, n.turn.Doubt)
@@ -173,14 +191,14 @@ func (n *Node) step(came time.Time, m bus.Message) error {
 	case *bus.Ask:
 		return n.tariffs.Asked(m)
 	case *bus.Cancel:
-		return n.cancel(m)
+		return requests{n}.cancel(m)
 	case *bus.SessionEnd:
 		key := bus.SessionKey(m.Client, m.Session)
 		n.sessions.End(key)
-		n.policies.Ended(n.turn.Now(), key)
+		n.Policies.Ended(n.turn.Now(), key)
 		return nil
 	case *bus.Feedback:
-		return n.judged(m)
+		return requests{n}.judged(m)
 	case *bus.FundsReply:
 		return n.money.Answered(m)
 	case *bus.Recall:
@@ -202,33 +220,26 @@ func (n *Node) Tick(now time.Time) {
 func (n *Node) Ready() Ready {
 	if n.turn.Leading {
 		before := n.stats.Rounds
-		for again := true; again; again = n.prewarm() {
-			for !n.turn.Full && n.turn.Doubt == "" && n.queue.Due(n.fleet.Free(n.queue.Next())) {
-				n.clear()
+		for again := true; again; again = (rounds{n}).prewarm() {
+			for !n.turn.Full && n.turn.Doubt == "" && n.Queue.Due(n.fleet.Free(n.Queue.Next())) {
+				rounds{n}.clear()
 			}
 		}
 		n.turn.Out.Rounds = int(n.stats.Rounds - before)
-		if n.regimes.Observe() {
-			n.queue.News()
+		if n.regimes.Observe(n.fleet.Taking, n.waiting) {
+			n.Queue.News()
 		}
-		n.policies.Report()
+		n.Policies.Report()
 		if n.status.Due() {
 			n.turn.Out.Status = n.Status()
 		}
 		at := n.turn.Next()
-		if !n.turn.Full && n.turn.Doubt == "" && n.queue.Next() > 0 && n.fleet.Free(1) > 0 {
-			at = turn.Earlier(at, n.queue.Deadline())
+		if !n.turn.Full && n.turn.Doubt == "" && n.Queue.Next() > 0 && n.fleet.Free(1) > 0 {
+			at = turn.Earlier(at, n.Queue.Deadline())
 		}
 		n.turn.Out.Wake = turn.Earlier(at, n.status.Next())
 	} else if n.turn.Book.OpenCount() > 0 {
 		n.turn.Out.Wake = n.turn.Next()
 	}
 	return n.turn.Take()
-}
-
-func codeOr(err error, code bus.Code) bus.Code {
-	if c := bus.CodeOf(err); c != bus.CodeInternal && c != "" {
-		return c
-	}
-	return code
 }

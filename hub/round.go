@@ -8,285 +8,224 @@ import (
 
 	"souk/bus"
 	"souk/hub/estimate"
-	"souk/hub/forecast"
 	"souk/hub/policy"
 	"souk/hub/round"
-	"souk/hub/session"
-	"souk/hub/tariff"
 	"souk/ledger"
 	"souk/market"
 )
 
-// scratch is the memory of a round, used again by the next one.
-type scratch struct {
-	tasks  []*task  // that wait, by arrival
-	agents []*agent // that take tasks, now or as soon as they have a slot, by id
-	at     []int32  // in agents, from 1, by the place of a cache; 0: none
-	// of each agent
-	classes []*forecast.Class
-	loads   []estimate.Delay
-	from    estimate.Snapshot
-	prices  round.Prices
-	waiters []estimate.Waiter // the tasks
-	offers  []estimate.Offer  // of all of them
-	plan    round.Plan
-	depths  []int32 // how many prefixes of a prompt agents hold, by the place of their cache
-	held    []int32 // likewise, by agent
-	sheet   forecast.Sheet
-	alone   estimate.Estimate // of a task that comes
-	offer   [2]estimate.Offer // of agents alike, and of one alone
-}
-
-const (
-	// mostTasks and maxPairs bound the tasks of a round, and the pairs that it weighs, 40 MB.
-	mostTasks = 2048
-	maxPairs  = 1 << 19
-)
-
-// planning holds the state of slots and their prices that belongs to no single agent.
-type planning struct {
-	kept   round.Kept
-	shares round.Shares
-	rest   bool // the next round is of whom the last left out
-}
+// rounds is the hub as it holds rounds: it has no state of its own.
+type rounds struct{ *Node }
 
 // clear holds a round of all that wait. Who is given no slot waits for news.
-func (n *Node) clear() {
-	s := &n.round
+func (n rounds) clear() {
+	s := n.meeting
 	out := n.collect()
-	n.meet()
-	n.charge()
+	s.Meet()
+	// the regime and policies judge whatever may meet, before any bid is read
 	last, prev := n.turn.Book.LastRound()
-	head := market.Round{Domain: n.cfg.Domain, Number: last + 1, Prev: prev, Rule: n.cfg.Rule.Rule,
-		Fee: n.cfg.Fee, Sellers: s.sellers(&n.cfg.Rule)}
-	whys := s.plan.Build(head, &s.from, s.waiters, s.prices)
-	var stop func() bool
-	if n.Limit != nil {
-		stop = n.Limit()
-	}
+	n.regimes.Charge(last+1, prev, &s.From, s.Waiters, func(o *estimate.Offer) market.Credits {
+		return s.Sheet.Classes[o.Agent].Cost(o.Prompt, 0, o.Output) - o.Cost // what its cache has saved
+	})
+	s.Judge(n.Policies)
+	whys := s.Build()
 	// of one task of the hub's own nobody learns what slots are worth
-	c, err := s.plan.Clear(s.own() == nil, out, n.cfg.Batch.MaxBatch, stop)
+	var own *task
+	if len(s.Tasks) == 1 && s.Tasks[0].Own() {
+		own = s.Tasks[0]
+	}
+	c, err := s.Plan.Clear(own == nil, out, n.cfg.Batch.MaxBatch, n.Limit())
 	if c.Round.Rule.Instead != "" {
 		n.stats.Stopped++
 	}
 	for i, x := range whys {
-		if t := s.tasks[i]; x.Planned > 0 {
-			t.Planned, t.Worth = s.agents[x.Planned-1].ID(), cmp.Or(t.Worth, x.Weight)
+		if t := s.Tasks[i]; x.Planned > 0 {
+			t.Planned, t.Worth = s.Agents[x.Planned-1].ID(), cmp.Or(t.Worth, x.Weight)
 		}
 	}
 	if err == nil && len(c.Outcome.Awards) > 0 {
 		err = n.award(c)
 	}
 	if err != nil {
-		n.turn.Fault(fmt.Errorf("round %d is not awarded: %w", head.Number, err))
+		n.turn.Fault(fmt.Errorf("round %d is not awarded: %w", c.Round.Number, err))
 	}
 	n.leaves(whys)
-	s.own().notPrewarmed(n)
+	n.notPrewarmed(own)
 }
 
-// collect takes the tasks that wait and the agents that are open. So many more wait, and are left out.
-func (n *Node) collect() int {
-	s := &n.round
-	if !n.plan.rest {
-		n.queue.Wake()
+// collect takes the tasks that wait and the agents that are open; so many more wait. What the hub prewarms
+// has a round of its own, or it would have a part in the prices of others: these are in the one after.
+func (n rounds) collect() int {
+	if !n.rest {
+		n.Queue.Wake()
 	}
-	n.snapshot()
-	var out []*task
-	s.tasks, out = round.Fit(n.takeRound(s.tasks[:0]), func(t *task) string { return t.Client() },
-		min(mostTasks, maxPairs/max(1, len(s.agents))))
+	own := n.prewarms.Own()
+	if own != nil && own.Waits() && len(n.fleet.Find(own.Asks.Only.ID()).Runs()) > 0 {
+		n.notPrewarmed(own)
+	}
+	n.meeting.Open()
+	tasks := n.Queue.Take(n.meeting.Tasks[:0])
+	if own != nil && own.Waits() {
+		for _, t := range tasks {
+			if t != own {
+				n.Queue.Again(t)
+			}
+		}
+		tasks = append(tasks[:0], own)
+	}
+	out := n.meeting.Take(tasks)
 	for _, t := range out { // a round of their own follows
-		n.queue.Again(t)
+		n.Queue.Again(t)
 	}
-	n.plan.rest = len(out) > 0
-	n.agree(s.tasks)
-	n.admitted()
+	n.rest = len(out) > 0
+	n.meeting.Admit(n.sessions)
 	return len(out)
 }
 
-// admitted leaves the tasks in a round whose sessions have a place, or need none. Who has one is known before
-// any bid of the round is read.
-func (n *Node) admitted() {
-	if !n.sessions.Admits() {
-		return
-	}
-	s := &n.round
-	agents, tasks := make([]*session.Agent, len(s.agents)), make([]*session.Task, len(s.tasks))
-	for k, a := range s.agents {
-		agents[k] = &a.sessions
-	}
-	for i, t := range s.tasks {
-		tasks[i] = &t.place
-	}
-	n.sessions.Admit(agents, tasks, func(i int, may []bool) (need int) {
-		t := s.tasks[i]
-		if t.only != nil || t.GoesOn() {
-			return 0 // what has begun goes on
+// leaves has tasks without a slot wait for news, and refuses those worth less than they cost everywhere.
+func (n rounds) leaves(whys []round.Why) {
+	s, idle, free := n.meeting, false, n.fleet.Free(1) > 0 // idle: somebody waits beside a slot that is free
+	isFree := func(o estimate.Offer) bool { return s.Agents[o.Agent].Free(n.turn.Nano()) > 0 }
+	for i, t := range s.Tasks {
+		best, beside := whys[i].Best, free && slices.ContainsFunc(s.Waiters[i].Offers, isFree)
+		if t.Barred && t.Waits() { // it may have them in a moment, although nothing else happens
+			best = s.Best(t, false)
+			beside = beside || best != nil && isFree(*best)
 		}
-		for k, a := range s.agents {
-			if n.goes(t, a) {
-				if may[k] = true; need == 0 {
-					e := n.estimate(t, a, n.heldBy(t, a))
-					need = a.sessions.Need(e.Prompt + e.Output)
-				}
-			}
-		}
-		return need // 0: no open agent serves it, it waits for one that does, and for no place
-	})
-	s.tasks = slices.DeleteFunc(s.tasks, func(t *task) bool { return t.place.Outside() })
-}
-
-// snapshot finds out which agents take tasks, and what a round reads of each.
-func (n *meeting) snapshot() {
-	s := &n.round
-	n.fleet.Snapshot(&s.from, n.turn.Now(), n.turn.Nano())
-	s.agents, s.classes, s.loads = s.agents[:0], s.classes[:0], s.loads[:0]
-	s.prices = round.Prices{Rates: n.turn.Book.Rates(),
-		Kept: &n.plan.kept, Shares: &n.plan.shares, Slots: s.prices.Slots[:0]}
-	clear(s.at)
-	for _, a := range n.fleet.All() {
-		if !a.Open(n.turn.Nano()) {
-			continue
-		}
-		for int(a.place) >= len(s.at) {
-			s.at = append(s.at, 0)
-		}
-		s.agents, s.classes = append(s.agents, a), append(s.classes, n.class(a))
-		s.loads, s.prices.Slots = append(s.loads, a.Besides()), append(s.prices.Slots, &a.slotPrices)
-		s.at[a.place] = int32(len(s.agents))
-	}
-}
-
-// meet finds out what every task would have of every agent that may serve it.
-func (n *meeting) meet() {
-	s := &n.round
-	s.waiters, s.offers = s.waiters[:0], slices.Grow(s.offers[:0], len(s.tasks)*len(s.agents))
-	s.sheet.Clear()
-	for _, t := range s.tasks {
-		first := len(s.offers)
-		n.offered(t, true)
-		s.waiters = append(s.waiters, n.waiter(t, s.offers[first:len(s.offers):len(s.offers)]))
-	}
-}
-
-// charge has the regime and policies judge whatever may meet, before any bid is read.
-func (n *Node) charge() {
-	s := &n.round
-	last, prev := n.turn.Book.LastRound()
-	n.regimes.Charge(last+1, prev, &s.from, s.waiters,
-		func(o *estimate.Offer) market.Credits {
-			return s.classes[o.Agent].Cost(o.Prompt, 0, o.Output) - o.Cost
-		})
-	for _, i := range n.policies.Judge(&s.from, s.waiters, func(i int) (policy.Asker, bool) {
-		t := s.tasks[i]
-		return policy.Asker{Session: t.asks.Source.Session, Role: t.Msg.RoleKey(), Since: t.Arrived()},
-			t.only == nil
-	}, func(k int) policy.Agent {
-		a := s.agents[k]
-		return policy.Agent{Split: slices.Contains(a.Reg().Features, bus.Split),
-			Second: forecast.Second(a.predictor, &a.rate, a.Reg().Price)}
-	}) {
-		s.tasks[i].Barred = true
-	}
-}
-
-func (n *meeting) waiter(t *task, offers []estimate.Offer) estimate.Waiter {
-	now := n.turn.Now()
-	return estimate.Waiter{ID: t.Name(), Client: t.Client(), Terms: t.Stated(), Most: t.money.Reserved(),
-		First: t.Second(0), Second: t.Second(t.InLine(now)), Waited: t.Waited(now), InLine: t.InLine(now),
-		Left: t.TimeLeft(now), Rounds: t.Rounds(), Offers: offers}
-}
-
-// offered appends what a task would have of each agent that may serve it. placed: as far as its session has a
-// place there.
-func (n *meeting) offered(t *task, placed bool) {
-	s, left := &n.round, t.TimeLeft(n.turn.Now())
-	s.held = resized(s.held, len(s.agents))
-	for _, h := range n.prefixes.Look(&t.asks.Holders, &t.Msg.Prompt) {
-		if int(h.Place) < len(s.at) && s.at[h.Place] > 0 {
-			s.held[s.at[h.Place]-1] = h.Depth
-		}
-	}
-	n.reaches(t, func(o *estimate.Offer) {
 		switch {
-		case placed && !t.place.May(int(o.Agent)): // its session has no place there
-			t.Barred = true
-		case o.Half > left:
-			t.Short = true
+		case !t.Waits():
+			continue
+		case n.worthless(t, best):
+			continue
+		case whys[i].Beyond: // a round of its own follows
+			n.rest = true
+			n.Queue.Again(t)
 		default:
-			s.offers = append(s.offers, *o)
+			idle = idle || beside
 		}
-	})
-}
-
-// reaches shows what a task would have of each agent of the round that may serve it, of whose prompt it holds
-// so much: one offer for agents alike that stand side by side and hold nothing.
-func (n *meeting) reaches(t *task, show func(o *estimate.Offer)) {
-	s, last := &n.round, -1
-	s.sheet.Next(&t.asks)
-	alone := t.only != nil || len(t.FailedAt) > 0 // what keeps it from one agent is not its class
-	for k, held := range s.held {
-		o := &s.offer[0]
-		if alone || held > 0 {
-			o = &s.offer[1]
-			*o = n.offer(t, k)
-		} else if last < 0 || s.classes[last] != s.classes[k] || s.loads[last] != s.loads[k] {
-			*o, last = n.offer(t, k), k
+		if best != nil {
+			t.Lost()
 		}
-		if o.Agent = int32(k); o.Estimate != nil {
-			show(o)
+	}
+	if idle || n.sessions.Waiting() > 0 && slices.ContainsFunc(s.Agents,
+		func(a *agent) bool { return n.sessions.Fits(&a.Sessions) }) {
+		n.Queue.Beside()
+	}
+	for _, t := range s.Tasks {
+		if t.Hold != nil {
+			n.money.Admit(t.Client()) // its hold may be less than was reserved
 		}
 	}
 }
 
-// offer forecasts a task at the k-th agent of the round; without an estimate where it may not go there. Its
-// first token comes after the prompts that the agent has in hand.
-func (n *meeting) offer(t *task, k int) (o estimate.Offer) {
-	s := &n.round
-	a, c := s.agents[k], s.classes[k]
-	held := a.expect(c, &t.Msg.Prompt, s.held[k])
-	if t.obstacle(a, c, held) == estimate.None {
-		o.Estimate = s.sheet.Of(n.forecasts, n.turn.Nano(), c, held)
-		o.TTFT = a.later(o.Estimate, s.loads[k])
-		o.Half = a.predictor.Half(o.TTFT)
-	}
-	return o
-}
-
-// expected returns the forecast of an offer of the round as its record says it, at a time of the hub.
-func (s *scratch) expected(now int64, o *estimate.Offer) ledger.Seen {
-	a := s.agents[o.Agent]
-	f := a.predictor.Timed(o.First, o.Work, o.Output, a.Backlog(now))
-	return ledger.Seen{Prompt: o.Prompt, Cached: o.Cached, Output: f.Output, Evidence: a.evidence(),
-		First: f.TTFT, Least: f.Low, Most: f.High}
-}
-
-// evidence returns the source on which the forecast of an agent's cache rests.
-func (a *agent) evidence() ledger.Evidence {
+// worthless refuses a task that is worth less than it costs at every agent; best is where it lacks least of
+// those that take tasks now, if any does. Else it notes how long the task may wait.
+func (n rounds) worthless(t *task, best *estimate.Offer) bool {
+	gain, any := n.meeting.Gain(t, best)
 	switch {
-	case a.cache.Rules():
-		return ledger.EvidenceEvents
-	case a.cache.Speaks():
-		return ledger.EvidencePartly
+	case !any:
+		return false
+	case gain >= 0:
+		n.Queue.Lasts(t, t.Stated().Lasts(gain, t.Waited(n.turn.Now())))
+		return false
 	}
-	return ledger.EvidenceSent
+	n.meeting.Kept.End(n.turn.Nano(), t.Worth, 0)
+	retry, worth := time.Duration(0), "less than it costs at each agent that may take tasks again"
+	if t.Rounds() > 0 {
+		retry = time.Second
+	}
+	if best != nil {
+		worth = fmt.Sprintf("%s credits and costs %s credits at %s, and no agent would do better", best.Value,
+			best.Cost+n.cfg.Fee, n.meeting.Agents[best.Agent].ID())
+	}
+	n.end(t, n.turn.Refusal(t.Msg, bus.CodeNotWorthIt, retry,
+		"after %v of waiting it is worth %s: offer more, or more patience",
+		t.Waited(n.turn.Now()).Round(time.Millisecond), worth), true)
+	return true
 }
 
-// sellers lists the seller of each agent's slots, where there are tariffs.
-func (s *scratch) sellers(r *tariff.Rule) (all []market.Seller) {
-	if r.Pricing == market.PricingTariff || r.Pricing == market.PricingPosted && len(r.Tariffs) > 0 {
-		for _, a := range s.agents {
-			all = append(all, a.Seller())
+// award records a cleared round with its holds and hands out its tasks.
+func (n rounds) award(c *round.Cleared) error {
+	s, awards := n.meeting, c.Outcome.Awards
+	records := append(make([]ledger.Record, 0, 1+len(awards)), s.Record(c))
+	records[0].Round.Set = policy.Named(c.Round, n.Policies.Sets(), n.regimes.Sets())
+	all := make([]*hold, 0, len(awards))
+	for slot, waiter := range s.Plan.Apply(c) {
+		h := s.NewHold(s.Tasks[waiter], c.Round, slot, &awards[slot])
+		all, records = append(all, h), append(records, n.turn.Book.NewHold(h.ID, &h.Rec, n.turn.Salt()))
+	}
+	if err := n.turn.Commit(records...); err != nil {
+		return err
+	}
+	n.stats.Rounds++
+	n.stats.Awards += int64(len(all))
+	for slot, h := range all {
+		t, aw := h.Whose, &awards[slot]
+		n.Queue.Remove(t) // it runs, as its hold stands in a frame of this Ready
+		n.money.Release(&t.Money)
+		t.Hold = h
+		n.Forecasts.Recount(&h.Agent.Forecast, &t.Msg.Prompt)
+		if t.Own() {
+			n.prewarms.Soon()
+		} else {
+			n.prewarms.Served(t.Stated().Second(0))
+			p := &t.Msg.Prompt
+			depth, holders := n.Forecasts.Prefixes.Deepest(p)
+			if depth > 0 && t.Msg.Carried() == 0 && p.Loose != bus.LooseMedia {
+				n.prewarms.Begins(t, p.Prefixes[depth-1].Hash, depth, holders, len(n.fleet.All()))
+			}
+			s.Kept.End(n.turn.Nano(), t.Worth, aw.Value-aw.Cost-n.cfg.Fee)
+			t.Worth = -1
 		}
+		n.takes(h)
+		n.hear(t, h.Agent, func(now time.Time, x *policy.Turn) {
+			n.Policies.Placed(now, x,
+				market.Usage{Prompt: h.Rec.Prompt, Cached: h.Rec.Cached, Output: h.Rec.Output})
+		})
+		h.Watch = n.settle.WatchFor(h.Rec.Agent, h.Watch)
+		n.settle.Begin(&h.Hold)
 	}
-	return all
+	n.tariffs.Placed()
+	n.turn.Changed = true
+	return nil
 }
 
-// resized is a list of so many zeros, in its memory.
-func resized[T any](list []T, n int) []T {
-	list = slices.Grow(list[:0], n)[:n]
-	clear(list)
-	return list
+// takes has an agent take a hold's task: it is among its tasks, and in what it is believed to hold.
+func (n *Node) takes(h *hold) {
+	a, t, now, x := h.Agent, h.Whose, n.turn.Nano(), &h.Expected
+	work, ttft := n.Forecasts.Sends(now, &t.Asks, &a.Forecast, x, &h.Rec, len(a.Runs()), a.Load(now))
+	a.Begin(h.Rec.Client, h.Rec.Task, n.turn.Now()) // though it was sent before, if it is taken up again
+	a.Computes(now, x.Features.Counted, x.Features.Cached, work, ttft, h.Rec.Output,
+		n.Forecasts.ITL(a.Forecast.Line()))
+	if a.Joined() {
+		n.sessions.Award(&t.Place, &a.Sessions, h.Rec.Prompt+h.Rec.Output)
+	}
 }
 
-// Took says how long the last Ready took.
-func (n *Node) Took(d time.Duration) { n.queue.Took(d) }
+// prewarm puts the text that the last task began with on an idle agent, if that is expected to save more than
+// it costs, and the hub's own client pays for that. It reports whether there is a task more.
+func (n rounds) prewarm() bool {
+	of, depth, ok := n.prewarms.Wanted(n.Queue.Next() == 0)
+	if !ok || of.Msg == nil || len(of.Msg.Body) == 0 {
+		return false
+	}
+	t, need := n.meeting.Prewarms(of, depth, n.prewarms, n.cfg.Prober(), func(t *task) bool {
+		// that client may have one of its name, or be at a limit
+		return n.admission.Find(t.Client(), t.ID()) == nil && requests{n.Node}.judgeRoom(t, true) == nil
+	})
+	if t != nil {
+		n.admission.Take(t)
+		n.money.Open(t.Client())
+		n.prewarms.Sent(t)
+		n.money.Fund(&t.Money, need)
+	}
+	return t != nil
+}
+
+// notPrewarmed ends a task of the hub's own that did not begin: it waits for nothing.
+func (n rounds) notPrewarmed(t *task) {
+	if t != nil && t.Waits() {
+		n.prewarms.Soon()
+		n.end(t, n.turn.Refusal(t.Msg, bus.CodeNoRoom, 0, "its agent is not idle: no text is prewarmed"), true)
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"souk/bus"
 	"souk/hub/admission"
+	"souk/hub/meeting"
 	"souk/hub/queue"
 	"souk/market"
 )
@@ -23,9 +24,9 @@ func (n *Node) Sound() error {
 			continue
 		}
 		all++
-		reserved[t.Client()] += t.money.Reserved()
+		reserved[t.Client()] += t.Money.Reserved()
 		switch {
-		case t.hold != nil:
+		case t.Hold != nil:
 			runs++
 		case t.Waits():
 			waits[t.Client()]++
@@ -33,20 +34,20 @@ func (n *Node) Sound() error {
 		default:
 			awaits[t.Client()]++
 		}
-		if t.hold == nil && n.turn.Leading && n.turn.Now().After(t.Deadline()) {
+		if t.Hold == nil && n.turn.Leading && n.turn.Now().After(t.Deadline()) {
 			return fmt.Errorf("task %s waits for %v after its deadline", t.ID(), -t.TimeLeft(n.turn.Now()))
 		}
-		if t.Waits() && (t.money.Reserved() == 0 || t.hold != nil) {
-			return fmt.Errorf("task %s waits with %v reserved", t.ID(), t.money.Reserved())
+		if t.Waits() && (t.Money.Reserved() == 0 || t.Hold != nil) {
+			return fmt.Errorf("task %s waits with %v reserved", t.ID(), t.Money.Reserved())
 		}
 	}
 	most := 0
 	for _, b := range n.turn.Book.Balances("client:*:avail") {
 		c := strings.TrimSuffix(strings.TrimPrefix(b.Account, "client:"), ":avail")
-		if n.Money().Reserved(c) != reserved[c] || n.queue.Of(c) != waits[c] || b.Amount < reserved[c] ||
+		if n.Money().Reserved(c) != reserved[c] || n.Queue.Of(c) != waits[c] || b.Amount < reserved[c] ||
 			n.money.Awaiting(c) != awaits[c] {
 			return fmt.Errorf("account of %s: %v reserved (tasks say %v), %d waiting (%d), %d for money (%d), %v available",
-				c, n.money.Reserved(c), reserved[c], n.queue.Of(c), waits[c], n.money.Awaiting(c), awaits[c],
+				c, n.money.Reserved(c), reserved[c], n.Queue.Of(c), waits[c], n.money.Awaiting(c), awaits[c],
 				b.Amount)
 		}
 		most = max(most, waits[c])
@@ -55,7 +56,8 @@ func (n *Node) Sound() error {
 		if !t.Waits() {
 			continue
 		}
-		kept, x := slices.Clone(n.prefixes.Look(&t.asks.Holders, &t.Msg.Prompt)), n.prefixes
+		x := n.Forecasts.Prefixes
+		kept := slices.Clone(x.Look(&t.Asks.Holders, &t.Msg.Prompt))
 		if now := x.Holders(nil, t.Msg.Prompt.Prefixes); !slices.Equal(kept, now) {
 			return fmt.Errorf("%s: kept is that %v hold its prompt, and it is %v", t.Name(), kept, now)
 		}
@@ -65,17 +67,17 @@ func (n *Node) Sound() error {
 		agents += len(a.Runs())
 	}
 	holds, bytes := n.settle.Kept()
-	if n.queue.Busiest() != most {
-		return fmt.Errorf("%d wait, of one client %d; counted as %d", n.queue.Waiting(), most, n.queue.Busiest())
+	if n.Queue.Busiest() != most {
+		return fmt.Errorf("%d wait, of one client %d; counted as %d", n.Queue.Waiting(), most, n.Queue.Busiest())
 	}
-	if n.queue.Waiting() != waiting || n.admission.Open() != all ||
+	if n.Queue.Waiting() != waiting || n.admission.Open() != all ||
 		holds != n.turn.Book.OpenCount() || agents != holds || runs != holds {
 		return fmt.Errorf("counts: waiting %d/%d, open %d/%d, %d holds, %d in the book, %d on agents, %d running",
-			n.queue.Waiting(), waiting, n.admission.Open(), all, holds,
+			n.Queue.Waiting(), waiting, n.admission.Open(), all, holds,
 			n.turn.Book.OpenCount(), agents, runs)
 	}
-	if n.admission.Open() == 0 && (bytes != 0 || n.queue.Waiting() != 0) {
-		return fmt.Errorf("%d bytes of bodies are kept, and %d tasks wait, of none", bytes, n.queue.Waiting())
+	if n.admission.Open() == 0 && (bytes != 0 || n.Queue.Waiting() != 0) {
+		return fmt.Errorf("%d bytes of bodies are kept, and %d tasks wait, of none", bytes, n.Queue.Waiting())
 	}
 	return nil
 }
@@ -98,29 +100,29 @@ func (n *Node) PrintAtStart(leaveOut []reflect.Type) uint64 {
 // Gains is the most that a task which came then is worth now beyond its cost, and that cost, at any agent
 // that takes tasks and may serve it in time; less than 0 where there is none. It changes nothing.
 func (n *Node) Gains(m bus.Task, came time.Time) (best, cost market.Credits) {
-	own := *n
 	best = -market.MaxCredits
-	own.round = scratch{}
-	t := &task{Request: admission.New(m.Client, m.ID, m.Content(), 0),
-		Entry: queue.New(m.Client, came, time.Time{})}
-	own.read(t, &m)
-	deadline, no := own.admission.Deadline(n.turn.Now(), &m)
-	if t.Until(deadline); no != nil || own.setTerms(t) != nil {
-		return best, 0
-	}
-	for _, a := range n.fleet.All() {
-		if !a.Open(n.turn.Nano()) || !own.goes(t, a) {
-			continue
+	n.meeting.Aside(n.turn.Now(), func(own *meeting.Room, now time.Time) {
+		t := &task{Request: admission.New(m.Client, m.ID, m.Content(), 0),
+			Entry: queue.New(m.Client, came, time.Time{})}
+		own.Read(t, &m)
+		deadline, no := n.admission.Deadline(n.turn.Now(), &m)
+		if t.Until(deadline); no != nil || own.SetTerms(t) != nil {
+			return
 		}
-		in, e := a.Besides(), own.estimate(t, a, own.heldBy(t, a))
-		ttft := a.later(&e, in)
-		if a.predictor.Half(ttft) > t.TimeLeft(n.turn.Now()) {
-			continue
+		for _, a := range n.fleet.All() {
+			if !a.Open(n.turn.Nano()) || !n.Forecasts.Goes(&t.Asks, &a.Forecast) {
+				continue
+			}
+			in, e := a.Besides(), n.Forecasts.At(n.turn.Nano(), &t.Asks, &a.Forecast)
+			ttft := a.Forecast.Line().Later(e.First, e.Work, in)
+			if a.Forecast.Half(ttft) > t.TimeLeft(n.turn.Now()) {
+				continue
+			}
+			value := e.Value(t.Stated(), n.turn.Now().Sub(came)+ttft, t.Cap())
+			if x := value - e.Cost - n.cfg.Fee; x > best {
+				best, cost = x, e.Cost+n.cfg.Fee
+			}
 		}
-		value := e.Value(t.Stated(), n.turn.Now().Sub(came)+ttft, t.Cap())
-		if x := value - e.Cost - n.cfg.Fee; x > best {
-			best, cost = x, e.Cost+n.cfg.Fee
-		}
-	}
+	})
 	return best, cost
 }

@@ -4,17 +4,13 @@ import (
 	"time"
 
 	"souk/bus"
-	"souk/hub/predict"
+	"souk/hub/account"
+	"souk/hub/policy"
 	"souk/hub/quality"
-	"souk/hub/status"
-	"souk/market"
+	"souk/hub/regime"
 )
 
-// typical is the task whose TTFT a status names, so that hubs can be compared.
-var typical = predict.Features{Prompt: 500, MaxTokens: 256}
-
-// Refuses is why the hub takes no task, whoever sends it ("": it does), and when it may be worth asking
-// again.
+// Refuses is why the hub takes no task ("": it does), and when it may be worth asking again.
 func (n *Node) Refuses() (why string, again time.Duration) {
 	_, waits := n.money.Doubt()
 	return n.status.Closed(waits)
@@ -24,52 +20,25 @@ func (n *Node) Refuses() (why string, again time.Duration) {
 func (n *Node) Status() *bus.Status {
 	s := &bus.Status{
 		Domain: n.cfg.Domain, Labels: n.cfg.Labels, General: n.cfg.General, Epoch: n.turn.Epoch,
-		Seq: n.status.Last().Seq, Waiting: n.queue.Waiting(), Regime: n.regimes.State().String(),
+		Seq: n.status.Last().Seq, Waiting: n.Queue.Waiting(), Regime: n.regimes.State().String(),
 		Hedged: n.settle.Counts().Hedged, HedgedFalse: n.settle.Counts().HedgedFalse,
 	}
 	closed, again := n.Refuses()
 	s.Closed, s.ClosedMS = closed, again.Milliseconds()
 	if n.turn.Leading && closed == "" {
-		s.Room = max(0, n.queue.Spare(n.fleet.Slots(), n.admission.Open()))
-		if s.Room == 0 && n.queue.Squeezes(0) {
+		s.Room = max(0, n.Queue.Spare(n.fleet.Slots(), n.admission.Open()))
+		if s.Room == 0 && n.Queue.Squeezes(0) {
 			s.Room = 1
 		}
 	}
-	for _, p := range n.policies.States(n.turn.Now()) {
+	for _, p := range n.Policies.States(n.turn.Now()) {
 		s.Policies = append(s.Policies, bus.PolicyStatus{Hook: p.Hook, Policy: p.Policy,
 			OffMS: max(0, p.Off.Sub(n.turn.Now()).Milliseconds()), Why: bus.Clip(p.Why, bus.MaxText)})
 	}
 	if n.cfg.Sessions.Admit {
 		s.Sessions = &bus.SessionStatus{Places: n.sessions.Places(), Waiting: n.sessions.Waiting()}
 	}
-	var line predict.Line
-	var ttft int64 // of an agent that is forecast by it
-	for _, a := range n.fleet.All() {
-		if !a.Joined() {
-			continue
-		}
-		if s.Sessions != nil {
-			used, room := a.sessions.Blocks()
-			s.Sessions.Used, s.Sessions.Blocks = s.Sessions.Used+used, s.Sessions.Blocks+room
-		}
-		if by := a.predictor.Line(); s.Agents == 0 || by != line {
-			line, ttft = by, a.predictor.First(typical).Microseconds()
-		}
-		at := n.turn.Nano() / int64(time.Millisecond)
-		rate := n.turn.Book.Rates().Of(market.AgentID(a.ID()), at)
-		rated, _ := a.answers.Rated()
-		status.Add(s, a.Reg().Slots, bus.ModelStatus{Model: a.Reg().Model, Agents: 1,
-			Free: a.Free(n.turn.Nano()), Quality: rated[0], Price: a.Reg().Price, TTFTUS: ttft,
-			// of one that is kept as long as most
-			SlotPrice:   market.PerSecond(rate.PriceAt(at), a.Service().Mean()),
-			MaxModelLen: a.Reg().MaxModelLen, Cards: bus.Cards{Least: a.Reg().Price, Most: a.Reg().Price}},
-			func() (all []bus.Heard) {
-				for _, h := range a.answers.Heard(0) {
-					all = append(all, bus.Heard{Source: h.Source, Weight: h.Weight, Mean: min(1, h.Mean)})
-				}
-				return all
-			})
-	}
+	n.meeting.Tell(s)
 	return s
 }
 
@@ -77,22 +46,76 @@ func (n *Node) Status() *bus.Status {
 func (n *Node) Stats() Stats {
 	s := n.stats.Copy(func(agent string) []quality.Scored {
 		if a := n.fleet.Find(agent); a != nil {
-			return a.answers.Scored()
+			return a.Forecast.Answers.Scored()
 		}
 		return nil
 	})
 	s.Faults, s.OldTreasury = n.turn.Faults, n.money.OldWords()
 	s.Tally, s.Counts = n.admission.Tally(), n.settle.Counts()
-	s.Open, s.Waiting = n.admission.Open(), n.queue.Waiting()
+	s.Open, s.Waiting = n.admission.Open(), n.Queue.Waiting()
 	s.Holds, _ = n.settle.Kept()
-	s.Policies = n.policies.States(n.turn.Now())
-	s.Owed = n.policies.Owed(func(yield func(client string) bool) {
-		for t := range n.queue.All {
-			if t.only == nil && !yield(t.Client()) {
+	s.Policies = n.Policies.States(n.turn.Now())
+	s.Owed = n.Policies.Owed(func(yield func(client string) bool) {
+		for t := range n.Queue.All {
+			if !t.Own() && !yield(t.Client()) {
 				return
 			}
 		}
 	})
-	s.Trees, s.Regime = n.forecasts.Trees(), n.regimes.Stats()
+	tasks, caches := 0, 0 // tokens of tasks that run and wait, and that caches have room for
+	for _, a := range n.fleet.All() {
+		if a.Joined() {
+			caches += a.Reg().KVTokens
+		}
+		for _, h := range n.holds(a) {
+			tasks += h.Rec.Prompt + h.Rec.Output
+		}
+	}
+	for t := range n.Queue.All {
+		tasks += t.Msg.Prompt.Tokens + t.Msg.Carried()
+	}
+	s.Trees, s.Regime = n.Forecasts.Trees(), n.regimes.Stats(tasks, caches)
 	return s
 }
+
+// waiting tells of the tasks for which no slot is free, and of those that run and are believed to have no
+// first token yet: on each agent those that came last.
+func (n *Node) waiting(w *regime.Watch) {
+	every, i, now := 1+n.Queue.Waiting()/regime.MostWaiting, 0, n.turn.Now()
+	for t := range n.Queue.All {
+		if i++; i%every == 0 {
+			if idle, blocked := n.meeting.Blocked(t); blocked {
+				w.Waits(now.Sub(t.Arrived()), 0, idle, every)
+			}
+		}
+	}
+	for _, a := range n.fleet.All() {
+		if len(a.Runs()) == 0 {
+			continue
+		}
+		k := min(a.Load(n.turn.Nano()).Waiting, len(a.Runs()))
+		for _, h := range n.holds(a)[len(a.Runs())-k:] {
+			if h.Expected.First > 0 && !h.Whose.Own() {
+				w.Waits(h.Sent.Sub(h.Whose.Arrived()), now.Sub(h.Sent), h.Expected.First, 1)
+			}
+		}
+	}
+}
+
+// hear has policies hear of a task, and of the agent that has it; not of what the hub sends itself.
+func (n *Node) hear(t *task, a *agent, tell func(now time.Time, x *policy.Turn)) {
+	if !t.Own() && n.Policies.Any() {
+		x := policy.Turn{Client: t.Client(), Key: t.Asks.Source.Session, Role: t.Msg.RoleKey()}
+		if m := t.Msg; m != nil {
+			x.Session, x.Parent, x.Next = m.Session, m.Parent, m.Next
+			x.Back = time.Duration(m.BackMS) * time.Millisecond
+		}
+		if a != nil {
+			x.Agent = a.ID()
+		}
+		tell(n.turn.Now(), &x)
+	}
+}
+
+// Money returns the accounts of clients at this hub, with the treasury's word on them.
+func (n *Node) Money() *account.Room { return n.money }

@@ -2,31 +2,16 @@ package hub
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"souk/bus"
-	"souk/hub/account"
+	"souk/bus/openai"
 	"souk/hub/admission"
+	"souk/hub/estimate"
 	"souk/hub/forecast"
-	"souk/hub/queue"
-	"souk/hub/session"
 	"souk/hub/settle"
 )
-
-// task is a request from its admission until it is forgotten. First it awaits its client's money
-// ([account.Task]); then it waits for a slot ([queue.Entry.Waits]); then an agent has it, or may
-// ([settle.State]), and if that hold is void it may await and wait again. It is done with its last word. One
-// that ends under a hold is remembered; only then may the rest of its answer be a new task of the same id.
-type task struct {
-	admission.Request // who asks for what, on which terms, and the last word
-	queue.Entry       // since when it waits, until when, and what rounds found
-	settle.Task       // what its client was told, and agents that had it
-	money             account.Task
-	place             session.Task // of its session
-	asks              forecast.Task
-
-	hold *hold
-	only *agent // that it goes to, of a text that is prewarmed
-}
 
 // end ends a task. One that never held money is forgotten, so that its client may try the same id again.
 // Others are remembered until their deadline and KeepIDs have passed. tell has a reader of the answer hear of
@@ -36,68 +21,59 @@ func (n *Node) end(t *task, r *bus.Result, tell bool) {
 		return
 	}
 	if t.Waits() {
-		t.noteUnserved(n, r.Code)
-		n.queue.Remove(t)
+		if !t.Own() && (r.Code == bus.CodeNoRoom || r.Code == bus.CodeNotWorthIt) {
+			n.regimes.Unserved(n.turn.Now().Sub(t.Arrived()),
+				func() (time.Duration, bool) { return n.meeting.Blocked(t) })
+		}
+		n.Queue.Remove(t)
 	}
-	if t.hold == nil {
+	if t.Hold == nil {
 		r.Receipt = t.FailedHold
-		t.hear(n, nil, n.policies.Failed) // else its turn would run for them for ever
+		n.hear(t, nil, n.Policies.Failed) // else its turn would run for them for ever
 	}
 	n.settle.Done(&t.Task)
-	n.sessions.Gone(&t.place)
+	n.sessions.Gone(&t.Place)
 	if t.Msg != nil && t.Msg.SessionEnd && r.RetryMS == 0 && !admission.MayGoOn(r.Code) {
 		// else its last turn is to come again, or as the rest of this one
-		n.sessions.End(t.asks.Source.Session)
-		n.policies.Ended(n.turn.Now(), t.asks.Source.Session)
+		n.sessions.End(t.Asks.Source.Session)
+		n.Policies.Ended(n.turn.Now(), t.Asks.Source.Session)
 	}
-	t.asks = forecast.Task{}
-	n.money.End(&t.money)
-	if t.only != nil {
+	own := t.Own()
+	t.Asks = forecast.Task{}
+	n.money.End(&t.Money)
+	if own {
 		n.prewarms.Over()
 	}
 	n.turn.Changed = true
-	waited := n.admission.Last(&t.Request, r, t.only != nil, t.hold == nil && n.settle.Hears())
+	waited := n.admission.Last(&t.Request, r, own, t.Hold == nil && n.settle.Hears())
 	if tell && t.Reply != "" && (!waited || t.Moves > 0) {
-		n.turn.Send(t.Reply+"."+n.cfg.Domain,
-			&bus.Chunk{Task: t.ID(), Attempt: t.Attempt(), Result: r})
+		n.turn.Send(t.Reply+"."+n.cfg.Domain, &bus.Chunk{Task: t.ID(), Attempt: t.Attempt(), Result: r})
 	}
-	h := t.hold
+	h := t.Hold
 	if h == nil {
 		n.admission.Forget(t, t.InLine(n.turn.Now()), r)
 		return
 	}
-	t.hold = nil
+	t.Hold = nil
 	if n.admission.Remember(t, r, t.Deadline()); h.Next != nil {
-		n.again(t, h.Next)
+		requests{n}.again(t, h.Next)
 	}
-}
-
-// served describes how agents have served a task so far.
-func (n *Node) served(t *task) admission.Served {
-	s := admission.Served{Accepted: t.Accepted, Moved: t.Moves > 0, Unsure: t.Told && t.Moves == 0}
-	if h := t.hold; h != nil {
-		s.Agent, s.Held, s.NoEnd = h.agent.ID(), true, n.settle.HasNoEnd(&h.Hold)
-		s.Replayed = h.State == settle.Replayed && n.turn.Now().Before(h.Expires)
-	} else if r := t.Final(); r != nil {
-		s.Agent = r.Agent
-	}
-	return s
 }
 
 // again takes a request for a task that is known.
-func (n *Node) again(t *task, m *bus.Task) {
+func (n requests) again(t *task, m *bus.Task) {
 	switch n.admission.Again(t, m) {
 	case admission.TakesUp:
 		n.takeUp(t, m)
 	case admission.Asks:
-		n.settle.Asked(&t.hold.Hold, m)
+		n.settle.Asked(&t.Hold.Hold, m)
 	case admission.GoesOn:
 		n.admitRest(t, m)
 	}
 }
 
 // cancel ends a task for its client: at once while it waits, through its agent while it runs.
-func (n *Node) cancel(m *bus.Cancel) error {
+func (n requests) cancel(m *bus.Cancel) error {
 	t := n.admission.Find(m.Client, m.Task)
 	if t == nil || !t.Open() {
 		return nil // nothing to end; who asks has the answer, or never sent the task here
@@ -105,10 +81,97 @@ func (n *Node) cancel(m *bus.Cancel) error {
 	if !t.Of(m.Sender) {
 		return fmt.Errorf("%s cancels task %s of %s, which it has not sent", m.Sender, m.Task, m.Client)
 	}
-	if t.hold == nil {
+	if t.Hold == nil {
 		n.end(t, n.turn.Refusal(t.Msg, bus.CodeCancelled, 0, "cancelled by the client while it waited"), true)
 		return nil
 	}
-	n.settle.Cancel(&t.hold.Hold)
+	n.settle.Cancel(&t.Hold.Hold)
 	return nil
+}
+
+// judged takes a client's judgement of an answer.
+func (n requests) judged(m *bus.Feedback) error {
+	q, err := n.admission.Judged(m)
+	if err != nil {
+		return err
+	}
+	stats := n.stats.Agent(q.Final().Agent)
+	stats.Judged++
+	stats.Quality += m.Quality
+	if a := n.fleet.Find(q.Final().Agent); a != nil && a.Reg().Model == q.Final().Model && q.Domain != "" &&
+		n.Forecasts.Judged(&a.Forecast, q.Domain, m) { // else of what it was then nothing is left
+		n.Queue.News()
+	}
+	return nil
+}
+
+// takeUp has a recovered hold go to its agent once more, as the task has come again.
+func (n requests) takeUp(t *task, m *bus.Task) {
+	h := t.Hold
+	n.meeting.Read(t, m)
+	deadline, no := n.admission.Deadline(n.turn.Now(), m)
+	if t.Until(deadline); no != nil || n.meeting.SetTerms(t) != nil {
+		t.Msg, t.Asks = nil, forecast.Task{}
+		n.admission.Refuse(m, bus.CodeUnknown, 0, "an agent may be serving the task, whose deadline has passed")
+		return
+	}
+	need, no := n.meeting.Survey(t)
+	if no != nil { // in case its agent refuses: nothing is known of others
+		need.Worst, need.Least = 0, 0
+	}
+	need.Wanted = max(need.Wanted, h.Rec.Amount)
+	t.Money.Needs(need)
+	t.Wait(m.Inbox)
+	h.Agent.End(h.Rec.Client, h.Rec.Task) // it is not beside itself
+	now := n.turn.Nano()
+	h.Expected, h.First, h.Watch = n.Forecasts.Expect(now, &t.Asks, &h.Agent.Forecast, h.Agent.Backlog(now))
+	h.Expected.Estimate = estimate.Estimate{}
+	n.sessions.Come(&t.Place, t.Client(), t.Asks.Source.Session)
+	n.takes(h)
+	n.settle.TakeUp(&h.Hold, m, t.Deadline(), h.First, n.settle.WatchFor(h.Rec.Agent, h.Watch))
+}
+
+// backOffBound bounds the tokens of an answer that goes on the next agent may take back, for a whole
+// character.
+const backOffBound = 3
+
+// admitRest admits the rest of an answer as the same task: the same model where some of it was delivered,
+// what is left of max_tokens, and all of max_price, since nothing was charged yet.
+func (n requests) admitRest(old *task, m *bus.Task) {
+	attempt := old.Attempt() + 1
+	t := n.meeting.NewTask(admission.New(old.Client(), old.ID(), old.Digest(), 0), old.Arrived())
+	t.Task = settle.Task{
+		FailedAt: append(slices.Clone(old.FailedAt), m.Resume.Agent), FailedHold: old.Final().Receipt,
+		Earlier: append(slices.Clone(old.Earlier), old.Final().Receipt.ID), Whole: old.Whole,
+	}
+	n.meeting.Read(t, m)
+	// the reader may know of moves that a hub which was started again has no record of
+	m.Attempt = max(attempt, min(m.Attempt, attempt+settle.MostMoves))
+	no := n.judgeRoom(t, true)
+	if no == nil {
+		no = n.meeting.SetTerms(t)
+	}
+	if k := len(m.Resume.Tokens); k > 0 && no == nil {
+		parses, err := openai.CanContinue(m.Resume, m.Body)
+		if err != nil {
+			no = n.turn.Refusal(m, bus.CodeUnsupportedField, 0, "%s", bus.MessageOf(err))
+		}
+		t.Rest(n.turn.Now())
+		m.Model = old.Final().Model
+		m.MaxTokens = min(t.Whole, max(0, t.Whole-k)+backOffBound)
+		t.Asks.Parses, t.Asks.Model, t.Asks.Source.Most = parses, m.Model, m.MaxTokens
+		if !t.Asks.Open() {
+			t.Asks.MaxTokens = m.MaxTokens
+		}
+	}
+	var need estimate.Need
+	if no == nil {
+		need, no = n.meeting.Survey(t)
+	}
+	if no != nil {
+		n.admission.RefuseRest(&old.Request, m, no)
+		return
+	}
+	n.stats.Continued++
+	n.take(t, m, need)
 }

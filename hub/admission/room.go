@@ -160,6 +160,32 @@ func (r *Room[T]) Come(m *bus.Task, last *bus.LastStatus, stale bool) (t T, what
 	return t, Answered, nil
 }
 
+// Asked says why a client's question what a task would be given is not answered.
+func (r *Room[T]) Asked(m *bus.Task) *bus.Result {
+	err := m.Validate()
+	switch {
+	case !r.turn.Leading:
+		return r.turn.Refusal(m, bus.CodeUnavailable, time.Second, "hub %s does not lead its domain", r.turn.Domain)
+	case err != nil:
+		return r.turn.Refusal(m, CodeOf(err), 0, "%s", bus.MessageOf(err))
+	case !bus.ValidID(m.Client):
+		return r.turn.Refusal(m, bus.CodeBadRequest, 0, "a quote needs the id of its client, not %q", m.Client)
+	case m.Resume != nil:
+		return r.turn.Refusal(m, bus.CodeBadRequest, 0, "resume: a quote is for a task as it begins")
+	case m.Prompt.Tokens <= 0:
+		return r.turn.Refusal(m, bus.CodeEmptyPrompt, 0, "the prompt is empty")
+	}
+	return nil
+}
+
+// CodeOf is the code of an error in a request.
+func CodeOf(err error) bus.Code {
+	if c := bus.CodeOf(err); c != bus.CodeInternal && c != "" {
+		return c
+	}
+	return bus.CodeBadRequest
+}
+
 // Deadline returns until when a task may wait, and why it is not admitted if that is out of bounds. A task
 // whose first token is expected after its deadline gets no slot. An answer that has begun is not cut off
 // there, or a client could have it for nothing by a well chosen deadline; it can cancel.

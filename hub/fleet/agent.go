@@ -107,7 +107,12 @@ func (a *Agent) Free(now int64) int {
 func (a *Agent) Runs() []Run { return a.runs }
 
 // Service returns the time for which tasks keep a slot, learned over the class.
-func (a *Agent) Service() *Service { return a.service }
+func (a *Agent) Service() *Service {
+	if a.service == nil {
+		a.service = new(Service)
+	}
+	return a.service
+}
 
 // Begin records that a client's task was handed to the agent.
 func (a *Agent) Begin(client, task string, now time.Time) {

@@ -38,6 +38,7 @@ type Room[A Kept] struct {
 	limits Limits
 	fresh  func() A
 	all    []A // by id
+	gone   func(A)
 	news   func()
 
 	early   map[string]bool // agents not sold here that have said what they hold: see TooSoon
@@ -50,10 +51,10 @@ type Room[A Kept] struct {
 	led time.Time // since when the hub leads
 }
 
-// New returns the room of a hub without agents. fresh makes the record of a new one. The room calls news when
-// a task that did not fit may fit now.
-func New[A Kept](t *turn.Turn, l Limits, fresh func() A, news func()) *Room[A] {
-	return &Room[A]{turn: t, limits: l, fresh: fresh, news: news, early: map[string]bool{},
+// New returns the room of a hub without agents. fresh makes the record of a new one, gone hears of one that
+// is forgotten. The room calls news when a task that did not fit may fit now.
+func New[A Kept](t *turn.Turn, l Limits, fresh func() A, gone func(A), news func()) *Room[A] {
+	return &Room[A]{turn: t, limits: l, fresh: fresh, gone: gone, news: news, early: map[string]bool{},
 		services: bounded.New[string, string, *Service](4*l.Agents, 0)}
 }
 
@@ -79,20 +80,19 @@ func (r *Room[A]) Enrol(id string) A {
 	if !ok {
 		r.all = slices.Insert(r.all, i, r.fresh())
 		a := r.all[i].self()
-		a.id, a.service = id, new(Service)
+		a.id = id
 		a.timer.Due, a.watch.timer.Due = r.news, func() { r.suspect(a) }
 	}
 	return r.all[i]
 }
 
-// Forget is called for an agent that has left and on which nothing runs. If there are many such, it returns
-// one that is forgotten for it; else nil. The others are kept: one that comes back, after a lost lease say,
-// is known already. Rather than it, one is forgotten that an earlier life of the hub knew, and that has not
-// come since.
-func (r *Room[A]) Forget(a *Agent) (gone A) {
+// forget forgets an agent that has left and on which nothing runs, if there are many such: one that comes
+// back, after a lost lease say, is known already. Rather than it, one is forgotten that an earlier life of
+// the hub knew, and that has not come since.
+func (r *Room[A]) forget(a *Agent) {
 	if a.joined || len(a.runs) > 0 || // as at nearly every end of a task: agents are many
 		len(r.all) <= 2*r.limits.Agents {
-		return gone
+		return
 	}
 	i := slices.IndexFunc(r.all, func(x A) bool {
 		b := x.self()
@@ -101,15 +101,31 @@ func (r *Room[A]) Forget(a *Agent) (gone A) {
 	if i < 0 {
 		i, _ = r.search(a.id)
 	}
-	gone = r.all[i]
+	gone := r.all[i]
 	r.all = slices.Delete(r.all, i, i+1)
 	r.turn.Set(&gone.self().timer, time.Time{})
 	r.turn.Set(&gone.self().watch.timer, time.Time{})
-	return gone
+	r.gone(gone)
+}
+
+// End records that an agent has a task no more.
+func (r *Room[A]) End(a *Agent, client, task string) {
+	a.End(client, task)
+	r.forget(a)
 }
 
 // Slots returns the number of slots of all agents that are sold.
 func (r *Room[A]) Slots() int { return r.slots }
+
+// Taking counts the slots of the agents that take tasks.
+func (r *Room[A]) Taking() (slots int) {
+	for _, kept := range r.all {
+		if a := kept.self(); a.Open(r.turn.Nano()) {
+			slots += a.reg.Slots
+		}
+	}
+	return slots
+}
 
 // Sellers yields the agents, by id, as sellers of slots.
 func (r *Room[A]) Sellers(yield func(estimate.Seller) bool) {
@@ -183,6 +199,7 @@ func (r *Room[A]) Leave(a *Agent) {
 	a.joined = false
 	r.changes++
 	r.sized(a, 0)
+	r.forget(a)
 }
 
 // sized sets the number of slots that an agent sells.
@@ -297,7 +314,7 @@ func (r *Room[A]) Lead() {
 
 // Depose ends it: no agent is sold.
 func (r *Room[A]) Depose() {
-	for _, a := range r.all {
+	for _, a := range slices.Clone(r.all) {
 		r.Leave(a.self())
 	}
 }

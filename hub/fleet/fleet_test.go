@@ -27,7 +27,11 @@ func newYard(t *testing.T) *yard {
 	at.Advance(y.begun)
 	at.Leading = true
 	y.Room = New(&at, Limits{Agents: 3, Suspect: time.Second, Silence: 5 * time.Second},
-		func() *Agent { return new(Agent) }, func() { y.news++ })
+		func() *Agent { return new(Agent) }, func(gone *Agent) {
+			if len(gone.Runs()) > 0 || gone.Joined() {
+				t.Fatalf("%s is forgotten, and is of use", gone.ID())
+			}
+		}, func() { y.news++ })
 	y.Lead()
 	return y
 }
@@ -262,7 +266,7 @@ func TestAnyFleet(t *testing.T) {
 			a.Begin("ann", fmt.Sprint(step), y.turn.Now())
 		case 4:
 			if runs := a.Runs(); len(runs) > 0 {
-				a.End("ann", runs[rng.IntN(len(runs))].Task)
+				y.End(a, "ann", runs[rng.IntN(len(runs))].Task)
 			}
 		case 5:
 			if a.Joined() {
@@ -276,10 +280,8 @@ func TestAnyFleet(t *testing.T) {
 		case 8:
 			y.pass(time.Duration(rng.IntN(int(time.Second))))
 		}
-		if gone := y.Forget(a); gone != nil {
-			if len(gone.Runs()) > 0 || gone.Joined() {
-				t.Fatalf("step %d: %s is forgotten, and is of use", step, gone.ID())
-			}
+		if y.Find(id) == a {
+			y.forget(a)
 		}
 		slots, busy := 0, 0
 		for _, b := range y.All() {

@@ -15,7 +15,7 @@ func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64) {
 		a, k := kept.self(), int32(-1)
 		if a.Open(nano) {
 			k = int32(len(x.Agents))
-			s := a.service
+			s := a.Service()
 			if s.place == 0 {
 				x.Classes = append(x.Classes, estimate.Class{Service: s.Mean(), Prefill: s.Prefill()})
 				s.place = int32(len(x.Classes))
@@ -30,7 +30,7 @@ func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64) {
 		}
 	}
 	for _, a := range r.all {
-		a.self().service.place = 0 // a quote leaves no trace
+		a.self().Service().place = 0 // a quote leaves no trace
 	}
 }
 

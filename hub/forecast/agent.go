@@ -1,20 +1,187 @@
 package forecast
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"souk/bus"
 	"souk/hub/estimate"
 	"souk/hub/predict"
+	"souk/hub/prefix"
+	"souk/hub/quality"
+	"souk/ledger"
 	"souk/market"
 )
 
-// WorstFirst bounds how long the first token of an answer may take: several times what is expected, for a
+// Sold is an agent as the hub sells its slots, to be read.
+type Sold interface {
+	ID() string
+	Joined() bool // else it has left, and tasks may run on it still
+	Reg() *bus.Registration
+	Seller() market.Seller
+}
+
+// Agent holds what is known of one agent: how fast it is, what it holds, how good its answers are.
+type Agent struct {
+	// what rounds and quotes read of every agent stands first, and so together in memory
+	class          *Class // nil: to be found
+	fits           uint64 // of its line, when that was found
+	*predict.Means        // how fast it is
+	Place          int32  // of its cache
+	Sold
+
+	Cache     *prefix.Cache
+	prewarmed bool // it has a text of the hub's own, and was given nothing since
+	service   Service
+	rate      predict.Rate
+	learned   string // the model that this is of, where it was read from a file
+	Answers   quality.Standing
+}
+
+// Enrol makes a an agent of which nothing is known.
+func (r *Room) Enrol(a *Agent, sold Sold, service Service) {
+	a.Sold, a.service, a.Means = sold, service, predict.NewMeans(r.Prior)
+	a.hold(r.Prefixes.New(1, 0))
+}
+
+// hold has another cache stand for the agent's than the last.
+func (a *Agent) hold(c *prefix.Cache) { a.Cache, a.Place = c, int32(c.Place()) }
+
+// Drop forgets an agent.
+func (r *Room) Drop(a *Agent) {
+	a.Cache.Drop()
+	r.Lines.Leave(a.Means)
+}
+
+// Register takes in an agent's registration after another; fresh: it is of another process.
+func (r *Room) Register(a *Agent, was *bus.Registration, fresh bool, service Service) {
+	reg := a.Reg()
+	// an engine upgraded to another model has none of the last one's cache, or speed
+	switch same := reg.Model == was.Model && reg.BlockSize == was.BlockSize; {
+	case fresh && same && was.KVTokens == reg.KVTokens:
+		a.Cache.Again()
+	case fresh || !same:
+		a.Cache.Drop()
+		a.hold(r.Prefixes.New(reg.BlockSize, reg.KVTokens))
+	case was.KVTokens != reg.KVTokens: // it was started again with other flags, beside its agentd
+		a.Cache.Resize(reg.KVTokens)
+	}
+	if reg.Model != cmp.Or(was.Model, a.learned) {
+		r.Lines.Leave(a.Means)
+		a.Means = predict.NewMeans(r.Prior)
+		a.Answers.Restore(quality.Agent{})
+	}
+	a.service = service
+	a.Answers.Register(reg.Domains)
+	r.rate(a)
+	r.Priced(a)
+}
+
+// Priced says that an agent's card has changed: it is forecast like others of that card.
+func (r *Room) Priced(a *Agent) {
+	reg := a.Reg()
+	r.Lines.Enter(predict.Key{Model: reg.Model, Hardware: a.Seller().Class, Context: reg.MaxModelLen,
+		Price: reg.Price}, a.Means)
+	a.class = nil
+}
+
+// Anew has an agent's class be found anew, as its tariff may have changed.
+func (a *Agent) Anew() { a.class = nil }
+
+// rate finds out how good an agent's answers are from now on, and reports whether that has changed.
+func (r *Room) rate(a *Agent) bool {
+	changed := a.Answers.Rate(r.Judging)
+	if changed {
+		a.class = nil
+	}
+	return changed
+}
+
+// Judged takes in a client's word of an answer in such a domain, and Paid that a client has paid for one to a
+// task with such a label, of which it sets the domain. Both report whether answers count otherwise by that.
+func (r *Room) Judged(a *Agent, domain string, m *bus.Feedback) bool {
+	a.Answers.Judge(r.Judging, domain, m)
+	return r.rate(a)
+}
+
+func (r *Room) Paid(a *Agent, domain *string, label, client string, cost market.Credits,
+	c *bus.Completion) bool {
+	*domain = a.Answers.Served(label, client, float64(cost), c)
+	return r.rate(a)
+}
+
+// Recount has agents that a text was put on agree with the one that a task goes to on how many tokens they
+// have in common. That one may have learned it of its engine, and these guess it by bytes: with a few tokens
+// too many they would look dearer, and be given nothing from which to learn.
+func (r *Room) Recount(a *Agent, p *bus.Prompt) {
+	a.prewarmed = false
+	for b := range r.agents {
+		if b.prewarmed && b.Reg().Model == a.Reg().Model {
+			b.Cache.Recount(p, a.Cache)
+		}
+	}
+}
+
+// Of is the class of an agent.
+func (r *Room) Of(a *Agent) *Class {
+	if a.class != nil && a.class.Line.Stands(a.fits) {
+		return a.class
+	}
+	return r.find(a)
+}
+
+// mostClasses bounds those that are remembered: most of so many are of cards and tariffs that are no more.
+const mostClasses = 1 << 12
+
+// find finds it where what makes it may have changed.
+func (r *Room) find(a *Agent) *Class {
+	line, ranges, fits, reg := a.Line(), a.Ranges(), a.Fits(), a.Reg()
+	if a.class != nil && a.class.Line == line && a.class.Ranges == ranges {
+		if !r.aside {
+			a.fits = fits
+		}
+		return a.class
+	}
+	rated, scores := a.Answers.Rated()
+	x := Traits{Line: line, Ranges: ranges, Service: a.service, Model: reg.Model, Price: reg.Price,
+		Tariff: a.Seller().Tariff, Context: reg.MaxModelLen, Scores: scores, Settle: r.Settle,
+		Parses: slices.Contains(reg.Features, bus.Parsers), Text: slices.Contains(reg.Features, bus.Text)}
+	if reg.Template != nil {
+		x.Template, x.Measured = *reg.Template, true
+	}
+	c, full := r.Class(x, reg.Domains, rated, mostClasses)
+	if full {
+		for b := range r.agents {
+			b.class = nil
+		}
+	}
+	if !r.aside {
+		a.class, a.fits = c, fits
+	}
+	return c
+}
+
+// Seen returns the forecast of an estimate as a round's record says it, beside what the agent has in hand.
+func (a *Agent) Seen(e *estimate.Estimate, in estimate.Delay) ledger.Seen {
+	f := a.Timed(e.First, e.Work, e.Output, in)
+	x := ledger.Seen{Prompt: e.Prompt, Cached: e.Cached, Output: f.Output, First: f.TTFT, Least: f.Low,
+		Most: f.High, Evidence: ledger.EvidenceSent}
+	switch {
+	case a.Cache.Rules():
+		x.Evidence = ledger.EvidenceEvents
+	case a.Cache.Speaks():
+		x.Evidence = ledger.EvidencePartly
+	}
+	return x
+}
+
+// worstFirst bounds how long the first token of an answer may take: several times what is expected, for a
 // queue or another's long prompt. It assumes that nothing is cached, as the client may know that what is
 // inferred is wrong, and the most tokens for a picture, as nobody knows how many it has before it was
 // computed. Where enough answers of about that length were seen it is what one in a thousand takes, if that
 // is less.
-func WorstFirst(m *predict.Means, t *Task, e *estimate.Estimate, in estimate.Delay) time.Duration {
+func worstFirst(m *predict.Means, t *Task, e *estimate.Estimate, in estimate.Delay) time.Duration {
 	f := t.Features(e)
 	f.Cached = 0
 	if t.Media {
@@ -29,18 +196,131 @@ func WorstFirst(m *predict.Means, t *Task, e *estimate.Estimate, in estimate.Del
 	return 2*time.Second + worst
 }
 
-// Second is the income of an agent's engine from a second of computing prompts, at its card.
-func Second(m *predict.Means, rate *predict.Rate, card market.Price) market.Credits {
+// Second is the income of an agent's engine from a second of computing prompts, at such a card.
+func (a *Agent) Second(card market.Price) market.Credits {
 	const sample = 1024
-	takes, ok := rate.Takes(sample)
+	takes, ok := a.rate.Takes(sample)
 	if !ok {
 		f := predict.Features{Counted: sample + 1, Cached: 1}
-		takes = m.First(f)
+		takes = a.First(f)
 		f.Cached = sample
-		takes = max(0, takes-m.First(f))
+		takes = max(0, takes-a.First(f))
 	}
 	if takes <= 0 {
 		return 0
 	}
 	return card.Cost(market.Usage{Prompt: int(min(sample/takes.Seconds(), bus.MaxTokens))})
+}
+
+// Expected holds the forecasts of a task at the agent that it is sent to.
+type Expected struct {
+	estimate.Estimate                  // when it was awarded; of none where the journal alone tells of it
+	Features          predict.Features // of the task
+	TTFT              time.Duration
+
+	said predict.Forecast // when it was dispatched
+	Run  *prefix.Run      // of it, in what its agent is believed to hold
+}
+
+// Expect says what is expected of a task at an agent with so much in hand, the latest that its first token is
+// quoted to come, and within which time it comes nearly always: where too few were seen, at worst.
+func (r *Room) Expect(now int64, t *Task, a *Agent, in estimate.Delay) (x Expected, first,
+	within time.Duration) {
+	x.Estimate = r.At(now, t, a)
+	x.Features, x.TTFT = t.Features(&x.Estimate), a.Line().Later(x.First, x.Work, in)
+	first = worstFirst(a.Means, t, &x.Estimate, in)
+	within, known := a.Watch(x.TTFT)
+	if !known {
+		within = first
+	}
+	return x, first, within
+}
+
+// Sends has an agent of such a load be given a task under a hold: it is in what that is believed to hold. It
+// returns how long its prompt takes to compute, and when its first token is expected.
+func (r *Room) Sends(now int64, t *Task, a *Agent, x *Expected, h *ledger.Hold, running int,
+	in estimate.Load) (work, ttft time.Duration) {
+	f := &x.Features
+	f.InFlight, f.Load = running, in
+	work, ok := a.rate.Takes(f.Counted - f.Cached)
+	if !ok {
+		work = a.Line().Work(f.Counted-f.Cached, f.Cached)
+	}
+	x.said = a.Forecast(*f)
+	x.Run = a.Cache.Sent(t.Prompt, h.Prompt, h.Output, now+x.TTFT.Nanoseconds())
+	return work, x.said.TTFT
+}
+
+// Ended says that a task has ended at an agent.
+func (a *Agent) Ended(x *Expected) { a.Cache.Ended(x.Run) }
+
+// clocksDiffer bounds how much longer something may take by an agent's clock than by the hub's.
+const clocksDiffer = time.Second
+
+// Believed bounds the microseconds that an agent reports by the time since its task was sent. An agent that
+// was believed to need an hour would get no more tasks to show otherwise.
+func Believed(us int64, since time.Duration) time.Duration {
+	return min(time.Duration(us)*time.Microsecond, since+clocksDiffer)
+}
+
+// Answered is the outcome of a task that was sent to an agent.
+type Answered struct {
+	*bus.Completion
+	*Expected
+	Hold *ledger.Hold
+	Ran  time.Duration // since it was sent
+	Cold func() bool   // whether the engine had answered nothing since it was started again
+}
+
+// Answered teaches what is forecast of an agent and of answers, and what is known of its cache, by a task of
+// which nothing was said before, and that is not the rest of another; t: none is known. It returns how much
+// is believed of how long the first token took; false: nothing is.
+func (r *Room) Answered(at int64, t *Task, a *Agent, y *Answered) (first time.Duration, learned bool) {
+	defer func() { a.fits = 0 }() // it may be of another class by then
+	same := y.Hold.Boot == a.Reg().Boot
+	if y.Outcome == bus.OutcomeFailed && y.Code == bus.CodeTimeout && same {
+		// The engine is slower than the hold had time for. Its next holds get more time, within a bound.
+		a.Learn(y.Features, predict.Observation{Cut: true, ITL: time.Duration(y.ITLUS) * time.Microsecond})
+	}
+	if y.Outcome == bus.OutcomeFailed || y.Usage.Prompt <= 0 || !same {
+		return 0, false
+	}
+	cached := y.Usage.Cached
+	if y.NoCacheReport || y.Unmetered {
+		cached = -1
+	}
+	if y.Hold.Asserted > 0 && (cached >= 0 || y.Outcome == bus.OutcomeDone) {
+		a.Cache.Judge(y.Hold.Asserted, cached)
+	}
+	if t.Prompt == nil || t.Carried > 0 {
+		return 0, false
+	}
+	if t.Only == nil { // only now: of a prompt in hand nobody is to learn how much of it was cached
+		a.service.Computed(y.Prefill)
+	}
+	own, most, now, sent := t.Only != nil, y.Hold.MaxTokens, time.Duration(at), time.Duration(at)-y.Ran
+	first = Believed(y.TTFTUS, y.Ran)
+	o := predict.Observation{
+		Prompt: y.Usage.Prompt, Cached: y.Usage.Cached, Output: y.Usage.Output,
+		NoCacheReport: y.NoCacheReport,
+		// An answer of finish "length" below its max_tokens ended at its client's max_price: its length is a
+		// bid. One that an agent cuts ends at what was found in it, and the hub's own was to have one token.
+		Cut: y.Outcome != bus.OutcomeDone || y.Finish == "length" && y.Usage.Output < most ||
+			y.Finish == bus.FinishFiltered || own,
+		TTFT: first, ITL: Believed(y.ITLUS, y.Ran),
+		// what the hub asks of its own is asked of an engine with nothing else to do
+		WarmUp: y.Cold() || own, Said: y.said,
+	}
+	a.Learn(y.Features, o)
+	if !o.Cut && a.Typical() {
+		r.Outputs.Learn(t.Source, min(o.Output, most), a.Line().Usual(t.Assumed()))
+	}
+	if y.TTFTUS > 0 {
+		came := min(sent+time.Duration(y.TTFTUS)*time.Microsecond, now)
+		a.rate.Learn(sent, came, y.Usage.Prompt-y.Usage.Cached)
+	}
+	a.Cache.Served(y.Run, t.Source.Session, t.Prompt, y.Usage.Prompt, y.Usage.Output, cached)
+	a.prewarmed = a.prewarmed || own
+	y.Run = nil
+	return first, true
 }

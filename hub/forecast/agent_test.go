@@ -18,18 +18,18 @@ func TestWorstFirst(t *testing.T) {
 	warm := cold
 	warm.Cached = 900
 	in := estimate.Delay{All: time.Second, Queue: time.Second}
-	idle := WorstFirst(m, &task, &cold, estimate.Delay{})
+	idle := worstFirst(m, &task, &cold, estimate.Delay{})
 	if first := m.First(task.Features(&cold)); idle < 2*time.Second+3*first || idle > time.Minute {
 		t.Errorf("%v, where %v is expected", idle, first)
 	}
-	if got := WorstFirst(m, &task, &warm, estimate.Delay{}); got != idle {
+	if got := worstFirst(m, &task, &warm, estimate.Delay{}); got != idle {
 		t.Errorf("%v with most of the prompt cached, %v with none", got, idle)
 	}
-	if got := WorstFirst(m, &task, &cold, in); got < idle+3*time.Second {
+	if got := worstFirst(m, &task, &cold, in); got < idle+3*time.Second {
 		t.Errorf("%v behind a second's work, %v without", got, idle)
 	}
 	task.Media = true
-	if got := WorstFirst(m, &task, &cold, estimate.Delay{}); got <= idle {
+	if got := worstFirst(m, &task, &cold, estimate.Delay{}); got <= idle {
 		t.Errorf("%v with pictures, %v without", got, idle)
 	}
 }
@@ -39,21 +39,21 @@ func TestWorstFirst(t *testing.T) {
 func TestSecond(t *testing.T) {
 	p := predict.DefaultPrior()
 	m, card := predict.NewMeans(p), market.Price{Miss: market.Credit, Hit: 1, Out: 1}
-	near := func(want time.Duration, rate *predict.Rate) {
+	a := &Agent{Means: m}
+	near := func(want time.Duration) {
 		t.Helper()
-		got, full := Second(m, rate, card), card.Cost(market.Usage{Prompt: int(time.Second / want)})
+		got, full := a.Second(card), card.Cost(market.Usage{Prompt: int(time.Second / want)})
 		if got < full*98/100 || got > full*102/100 {
 			t.Errorf("a second is worth %v, want %v", got, full)
 		}
 	}
-	var rate predict.Rate
-	near(p.PerToken, &rate)
+	near(p.PerToken)
 	for i := range 40 {
 		sent := time.Duration(10*i) * time.Second
-		rate.Learn(sent, sent+time.Second, 2000)
+		a.rate.Learn(sent, sent+time.Second, 2000)
 	}
-	near(500*time.Microsecond, &rate)
-	if got := Second(m, &rate, market.Price{}); got != 0 {
+	near(500 * time.Microsecond)
+	if got := a.Second(market.Price{}); got != 0 {
 		t.Errorf("at no price it is worth %v", got)
 	}
 }

@@ -11,9 +11,11 @@ import (
 	"souk/market"
 )
 
-// Service forecasts how long a task keeps a slot, given its own forecast.
+// Service forecasts how long a task keeps a slot, given its own forecast, and hears how long prompts took to
+// compute.
 type Service interface {
 	Of(forecast time.Duration) time.Duration
+	Computed(prefill time.Duration)
 }
 
 // Traits hold whatever an estimate reads of an agent beside what that holds and has in hand.

@@ -16,41 +16,58 @@ package forecast
 
 import (
 	"cmp"
+	"iter"
+	"slices"
 	"time"
 
+	"souk/bus"
 	"souk/hub/estimate"
 	"souk/hub/predict"
+	"souk/hub/prefix"
+	"souk/hub/quality"
 	"souk/market"
 )
 
-// Room learns first tokens and answers, and has the classes of the hub's agents.
-type Room struct {
-	Lines   *predict.Classes // of agents that are forecast alike
-	Outputs *predict.Outputs // how long answers are
+// Params say by what a room begins.
+type Params struct {
+	Prior   predict.Prior
+	Gates   predict.Gates
+	Hold    float64         // what a task without max_tokens may cost, in its cards or a usual one's
+	Settle  string          // the rule by which costs are settled
+	Judging quality.Judging // whose word counts for how good answers are
+	Prefix  prefix.Limits   // of what agents are believed to hold
+}
 
-	prior   predict.Prior
-	gates   predict.Gates
-	hold    float64 // what a task without max_tokens may cost, in its cards or a usual one's
+// Room learns what is known of agents and answers, and has the classes of the hub's agents.
+type Room struct {
+	Lines    *predict.Classes // of agents that are forecast alike
+	Outputs  *predict.Outputs // how long answers are
+	Prefixes *prefix.Index    // what agents are believed to hold
+	Params
+
+	agents  iter.Seq[*Agent] // all that are enrolled, by id
+	enrol   func(id string) *Agent
 	classes map[Traits]*Class
 	made    int
 	aside   bool
+
+	depths []int32 // of a prompt's prefixes agents hold so many, by the place of their cache
+	one    estimate.Estimate
 }
 
-// New has learned nothing.
-func New(prior predict.Prior, gates predict.Gates, hold float64) *Room {
-	return &Room{Lines: predict.NewClasses(prior, gates), Outputs: predict.NewOutputs(gates), prior: prior,
-		gates: gates, hold: hold, classes: map[Traits]*Class{}}
+// New has learned nothing. agents yields those of the hub, by id, and enrol returns one, new if need be.
+func New(p Params, agents iter.Seq[*Agent], enrol func(id string) *Agent) *Room {
+	return &Room{Lines: predict.NewClasses(p.Prior, p.Gates), Outputs: predict.NewOutputs(p.Gates),
+		Prefixes: prefix.NewIndex(p.Prefix), classes: map[Traits]*Class{}, Params: p, agents: agents,
+		enrol: enrol}
 }
 
 // ForAQuote is a room that knows the same, and whose classes are of one quote: nothing remembers who asked.
 func (r *Room) ForAQuote() *Room {
 	x := *r
-	x.classes, x.aside = map[Traits]*Class{}, true
+	x.classes, x.aside, x.depths = map[Traits]*Class{}, true, nil
 	return &x
 }
-
-// Aside reports whether the room is one for quotes.
-func (r *Room) Aside() bool { return r.aside }
 
 // Estimate returns a task's expected need and cost on an agent of a class that holds so much of its prompt,
 // at a moment in nanoseconds.
@@ -83,14 +100,14 @@ func (r *Room) Estimate(now int64, t *Task, c *Class, h estimate.Held) estimate.
 func (r *Room) worst(t *Task, c *Class, e *estimate.Estimate) market.Credits {
 	most := c.worst(e.Most, e.MaxTokens)
 	if t.Open() {
-		most = min(most, max(c.Cost(e.Prompt, 0, e.Output), t.Usual).Times(r.hold))
+		most = min(most, max(c.Cost(e.Prompt, 0, e.Output), t.Usual).Times(r.Hold))
 	}
 	return max(e.Cost, e.Floor, most)
 }
 
 // ITL is the mean time between tokens of agents that are forecast so; where none was seen, a quarter of the
 // slowest expected.
-func (r *Room) ITL(l predict.Line) time.Duration { return cmp.Or(l.ITL(), r.prior.Slowest/4) }
+func (r *Room) ITL(l predict.Line) time.Duration { return cmp.Or(l.ITL(), r.Prior.Slowest/4) }
 
 // Trees says of the trees on what forecasts leave over how many there are for first tokens, of how many of
 // them it is added now, and how often that began; and the same of that for lengths of answers.
@@ -105,4 +122,104 @@ func (r *Room) Trees() (t Trees) {
 	t.Firsts, t.FirstsOpen, t.FirstsOpened = r.Lines.Gates()
 	t.LengthsOpen, t.LengthsOpened = r.Outputs.Gate()
 	return t
+}
+
+// obstacle returns why a task may not go to an agent that holds so much of its prompt, slots aside.
+func (t *Task) obstacle(a *Agent, c *Class, h estimate.Held) estimate.Obstacle {
+	if !a.Joined() || t.Only != nil && t.Only != a || t.Failed != nil && slices.Contains(*t.Failed, a.ID()) {
+		return estimate.Elsewhere
+	}
+	return c.May(t, h.Tokens)
+}
+
+// Goes reports whether a task may go to an agent. What that holds is looked up only for one that serves it.
+func (r *Room) Goes(t *Task, a *Agent) bool {
+	c := r.Of(a)
+	return c.May(t, 0) == estimate.None && t.obstacle(a, c, r.Held(t, a)) == estimate.None
+}
+
+// At forecasts the need and cost of a task at an agent, by what that holds of its prompt.
+func (r *Room) At(now int64, t *Task, a *Agent) estimate.Estimate {
+	return r.Estimate(now, t, r.Of(a), r.Held(t, a))
+}
+
+// Held returns the part of a prompt that an agent is believed to hold.
+func (r *Room) Held(t *Task, a *Agent) estimate.Held {
+	for _, h := range r.Prefixes.Look(&t.Holders, t.Prompt) {
+		if h.Place == a.Place {
+			return a.expect(r.Of(a), t.Prompt, h.Depth)
+		}
+	}
+	return a.expect(r.Of(a), t.Prompt, 0)
+}
+
+// expect forecasts what an agent has of a prompt that is believed to hold so many of its prefixes.
+func (a *Agent) expect(c *Class, p *bus.Prompt, depth int32) (h estimate.Held) {
+	if h.Tokens = c.Line.Tokens(p.Tokens); depth > 0 {
+		h.Tokens, h.Cached = a.Cache.ExpectAt(p, depth, h.Tokens)
+	}
+	return h
+}
+
+// Reach shows what a task would need and cost on the agents that may serve it, if anybody looks; may hears of
+// each what keeps it from there, and its context. Of a class's agents that hold nothing one tells all.
+func (r *Room) Reach(now int64, t *Task, may func(estimate.Obstacle, int) bool,
+	show func(*Agent, *estimate.Estimate)) {
+	r.depths = r.Prefixes.Depths(r.depths, t.Prompt.Prefixes)
+	told := make([]*Class, 0, 16) // the first that were looked at, and the last
+	// whether something else than its class may keep it from an agent
+	alone := t.Only != nil || t.Failed != nil && len(*t.Failed) > 0
+	for a := range r.agents {
+		c, depth := r.Of(a), r.depths[a.Place]
+		if depth == 0 && !alone && a.Joined() {
+			if slices.Contains(told, c) {
+				continue
+			}
+			told = append(told[:min(len(told), cap(told)-1)], c)
+		}
+		held := a.expect(c, t.Prompt, depth)
+		if may(t.obstacle(a, c, held), a.Reg().MaxModelLen) && show != nil {
+			r.one = r.Estimate(now, t, c, held)
+			show(a, &r.one)
+		}
+	}
+}
+
+// Card returns the greatest quality expected of agents that serve the model of a task, and the price at the
+// cheapest with nothing cached and an answer as long as is expected, a flat fee included; 0: there is none.
+func (r *Room) Card(now int64, t *Task, fee market.Credits) (best float64, card market.Credits) {
+	card = -1
+	var last *Class
+	for a := range r.agents {
+		if !a.Joined() || t.Model != "" && t.Model != a.Reg().Model {
+			continue
+		}
+		c := r.Of(a)
+		if c == last {
+			continue
+		}
+		last = c
+		best = max(best, c.Quality(t.Domain))
+		at := c.Cost(c.Line.Tokens(t.Prompt.Tokens), 0, r.Answer(now, t, c)) + fee
+		if card < 0 || at < card {
+			card = at
+		}
+	}
+	return best, max(0, card)
+}
+
+// Typical is the task whose time to a first token a hub names, so that hubs can be compared.
+var Typical = predict.Features{Prompt: 500, MaxTokens: 256}
+
+// Typically returns what a typical task costs at the cheapest agent, a flat fee included; 0: there is none.
+func (r *Room) Typically(fee market.Credits) market.Credits {
+	least := market.Credits(-1)
+	for a := range r.agents {
+		c := a.Reg().Price.Cost(market.Usage{Prompt: Typical.Prompt, Output: Typical.MaxTokens}) +
+			a.Seller().Tariff + fee
+		if a.Joined() && (least < 0 || c < least) {
+			least = c
+		}
+	}
+	return max(0, least)
 }

@@ -8,6 +8,7 @@ import (
 	"souk/bus"
 	"souk/hub/estimate"
 	"souk/hub/predict"
+	"souk/hub/prefix"
 	"souk/market"
 )
 
@@ -15,10 +16,11 @@ import (
 type service struct{ _ byte }
 
 func (*service) Of(time.Duration) time.Duration { return 3 * time.Second }
+func (*service) Computed(time.Duration)         {}
 
 // room returns the room of a hub that has learned nothing, and the traits of an agent.
 func room() (*Room, Traits) {
-	r := New(predict.DefaultPrior(), nil, 32)
+	r := New(Params{Prior: predict.DefaultPrior(), Hold: 32, Prefix: prefix.DefaultLimits()}, nil, nil)
 	m := predict.NewMeans(predict.DefaultPrior())
 	return r, Traits{Line: m.Line(), Service: new(service), Model: "llama", Context: 8192,
 		Price: market.Price{Miss: 10 * market.Credit, Hit: market.Credit, Out: 40 * market.Credit}, Tariff: 7}
@@ -124,7 +126,7 @@ func TestClassesAreFound(t *testing.T) {
 	if len(r.classes) > 4 || fulls != 2 {
 		t.Errorf("%d classes, forgotten %d times", len(r.classes), fulls)
 	}
-	if q := r.ForAQuote(); !q.Aside() || len(q.classes) != 0 || r.Aside() {
+	if q := r.ForAQuote(); !q.aside || len(q.classes) != 0 || r.aside {
 		t.Error("a quote remembers classes")
 	}
 }
@@ -165,7 +167,7 @@ func TestASheet(t *testing.T) {
 		}
 		type pair struct{ got, want *estimate.Estimate }
 		var shown []pair
-		sheet.Clear()
+		sheet.Clear(0)
 		for range rng.IntN(6) {
 			task := &tasks[rng.IntN(len(tasks))]
 			sheet.Next(task)
@@ -194,6 +196,7 @@ func TestASheet(t *testing.T) {
 type counted struct{ service time.Duration }
 
 func (c *counted) Of(time.Duration) time.Duration { return c.service }
+func (c *counted) Computed(time.Duration)         {}
 
 // How long an answer is expected to be is asked anew once a second, and is the same in between.
 func TestAnAnswerIsExpectedForASecond(t *testing.T) {

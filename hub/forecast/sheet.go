@@ -1,14 +1,100 @@
 package forecast
 
-import "souk/hub/estimate"
+import (
+	"slices"
 
-// Sheet has the estimates of rounds. Each is made once, for all agents of a class that hold as much of a
-// task's prompt, and stays as it was in the round before where it would be made the same.
+	"souk/hub/estimate"
+)
+
+// Sheet has the agents of a round, what tasks would have of each, and estimates: one for all of a class that
+// hold as much of a task's prompt, which stays as in the round before where it would be made the same.
 type Sheet struct {
 	rows, before []row // of this round, and of the one before
 	round        uint64
 	task         *Task // at hand
 	was          []row // of its rows before: those behind the last that was asked for again
+
+	at      []int32 // places of agents, from 1, by the place of their cache; 0: none
+	agents  []*Agent
+	Classes []*Class         // of the agents
+	loads   []estimate.Delay // had they computed what they have in hand
+	held    []int32          // how many prefixes of the prompt at hand each holds
+	offer   [2]estimate.Offer
+	offers  []estimate.Offer // of all tasks
+}
+
+// Set has the sheet be of the agents of a round, of such loads.
+func (s *Sheet) Set(r *Room, agents []*Agent, loads []estimate.Delay) {
+	s.agents, s.Classes, s.loads = agents, s.Classes[:0], loads
+	clear(s.at)
+	for k, a := range agents {
+		for int(a.Place) >= len(s.at) {
+			s.at = append(s.at, 0)
+		}
+		s.Classes = append(s.Classes, r.Of(a))
+		s.at[a.Place] = int32(k + 1)
+	}
+}
+
+// Offers returns what a task would have of each agent that may serve it, as far as keep says of it.
+func (s *Sheet) Offers(r *Room, now int64, t *Task, keep func(o *estimate.Offer) bool) []estimate.Offer {
+	first := len(s.offers)
+	s.held = slices.Grow(s.held[:0], len(s.agents))[:len(s.agents)]
+	clear(s.held)
+	for _, h := range r.Prefixes.Look(&t.Holders, t.Prompt) {
+		if int(h.Place) < len(s.at) && s.at[h.Place] > 0 {
+			s.held[s.at[h.Place]-1] = h.Depth
+		}
+	}
+	s.reach(r, now, t, func(o *estimate.Offer) {
+		if keep(o) {
+			s.offers = append(s.offers, *o)
+		}
+	})
+	return s.offers[first:len(s.offers):len(s.offers)]
+}
+
+// Ask shows what a task would have that a client only asks about, which nothing remembers: see [Room.Reach].
+func (s *Sheet) Ask(r *Room, now int64, t *Task, may func(estimate.Obstacle, int) bool,
+	show func(o *estimate.Offer)) {
+	r.Reach(now, t, may, nil)
+	s.held = s.held[:0]
+	for _, a := range s.agents {
+		s.held = append(s.held, r.depths[a.Place])
+	}
+	s.Clear(0)
+	s.reach(r, now, t, show)
+}
+
+// reach shows what a task would have of each agent that may serve it, behind the prompts that this has in
+// hand: one offer for agents alike that stand side by side and hold nothing.
+func (s *Sheet) reach(r *Room, now int64, t *Task, show func(o *estimate.Offer)) {
+	last, alone := -1, t.Only != nil || t.Failed != nil && len(*t.Failed) > 0
+	s.Next(t)
+	for k, depth := range s.held {
+		o := &s.offer[0]
+		if alone || depth > 0 {
+			o = &s.offer[1]
+			*o = s.make(r, now, k, depth)
+		} else if last < 0 || s.Classes[last] != s.Classes[k] || s.loads[last] != s.loads[k] {
+			*o, last = s.make(r, now, k, 0), k
+		}
+		if o.Agent = int32(k); o.Estimate != nil {
+			show(o)
+		}
+	}
+}
+
+// make forecasts the task at hand at the k-th agent; without an estimate where it may not go there.
+func (s *Sheet) make(r *Room, now int64, k int, depth int32) (o estimate.Offer) {
+	a, c := s.agents[k], s.Classes[k]
+	held := a.expect(c, s.task.Prompt, depth)
+	if s.task.obstacle(a, c, held) == estimate.None {
+		o.Estimate = s.Of(r, now, c, held)
+		o.TTFT = c.Line.Later(o.First, o.Work, s.loads[k])
+		o.Half = a.Half(o.TTFT)
+	}
+	return o
 }
 
 type row struct {
@@ -25,8 +111,11 @@ type extent struct {
 	from, upto int
 }
 
-// Clear begins a round. Its estimates stay as they are until the next but one begins.
-func (s *Sheet) Clear() { s.rows, s.before, s.round = s.before[:0], s.rows, s.round+1 }
+// Clear begins a round of so many tasks. Its estimates stay as they are until the next but one begins.
+func (s *Sheet) Clear(tasks int) {
+	s.rows, s.before, s.round = s.before[:0], s.rows, s.round+1
+	s.offers = slices.Grow(s.offers[:0], tasks*len(s.agents))
+}
 
 // Next says that the next estimates are of another task.
 func (s *Sheet) Next(t *Task) {

@@ -22,6 +22,8 @@ type Task struct {
 	Usual     market.Credits // what a task usually costs
 	Source    predict.Source // whose it is
 	Holders   prefix.Lookup  // of its prompt
+	Only      *Agent         // that it is for, as the hub itself sends it; nil: any
+	Failed    *[]string      // agents that have failed it, to be read; nil: none has
 
 	answer answer
 	sheet  extent

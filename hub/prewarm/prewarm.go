@@ -150,10 +150,8 @@ func Fair(asks market.Credits, others []market.Credits) bool {
 // is not asked over and over.
 func (r *Room[T]) Sent(own T) { r.own, r.next = own, r.turn.In(within) }
 
-// Own is the task of the hub's own that is on its way, if one is.
-func (r *Room[T]) Own() (own T, ok bool) {
-	return r.own, r.own != *new(T)
-}
+// Own is the task of the hub's own that is on its way; none: there is none.
+func (r *Room[T]) Own() T { return r.own }
 
 // Soon says that the next may come soon: there was money, though its agent may have been idle no more.
 func (r *Room[T]) Soon() { r.next = r.turn.In(r.every) }

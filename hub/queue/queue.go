@@ -71,10 +71,9 @@ func (e *Entry) Waited(now time.Time) time.Duration {
 // InLine returns how long it has waited in all, with earlier times under the same id.
 func (e *Entry) InLine(now time.Time) time.Duration { return now.Sub(e.arrived) + e.before }
 
-// Waits reports whether it waits, Due whether the next round looks at it, and Met whether one ever has.
+// Waits reports whether it waits, and Due whether the next round looks at it.
 func (e *Entry) Waits() bool { return e.waits }
 func (e *Entry) Due() bool   { return e.waits && !e.left }
-func (e *Entry) Met() bool   { return e.met }
 
 // Rounds counts the rounds that gave it no slot; Lost adds one.
 func (e *Entry) Rounds() int { return e.rounds }

@@ -2,6 +2,7 @@ package regime
 
 import (
 	"math"
+	"time"
 
 	"souk/hub/estimate"
 	"souk/hub/turn"
@@ -19,18 +20,10 @@ type Toll interface {
 	Of(p Params, scale market.Credits, draw, most float64, saved market.Credits) market.Credits
 }
 
-// Domain is the hub whose domain it is.
-type Domain interface {
-	Slots() int                  // of the agents that take tasks
-	Waiting(tell *Watch)         // tells of each task that waits, see [Watch.Waits]
-	Tokens() (tasks, caches int) // of tasks that run and wait, and that caches have room for
-}
-
 // Room measures how full a hub's domain is, and what rounds are charged for that. It reads no bid.
 type Room struct {
 	*Watch
 	turn    *turn.Turn
-	domain  Domain
 	control Control
 	below   Params
 	toll    Toll
@@ -44,8 +37,8 @@ type Room struct {
 
 // New returns the room of a hub in whose domain nothing has happened. below holds below the knee; without a
 // toll no round is charged.
-func New(t *turn.Turn, d Domain, c Control, below Params, toll Toll) *Room {
-	return &Room{Watch: NewWatch(), turn: t, domain: d, control: c, below: below, toll: toll}
+func New(t *turn.Turn, c Control, below Params, toll Toll) *Room {
+	return &Room{Watch: NewWatch(), turn: t, control: c, below: below, toll: toll}
 }
 
 // Params are the regime's parameters in the next round.
@@ -55,17 +48,17 @@ func (r *Room) Params() Params { return r.control.Params(r.State(), r.below) }
 const MostWaiting = 256
 
 // Observe takes a reading where it is time. It is asked after rounds, so that who waits then is not about to
-// have a slot that has just come free; a hub says its status once a second, so it is seldom asked late. It
-// reports whether rounds are charged otherwise from now on: what a free slot was not worth may be charged no
-// more.
-func (r *Room) Observe() (changed bool) {
+// have a slot that has just come free; a hub says its status once a second, so it is seldom asked late.
+// slots are those of agents that take tasks, and waiting tells of each task that waits: see [Watch.Waits]. It
+// reports whether rounds are charged otherwise now: what a free slot was not worth may be charged no more.
+func (r *Room) Observe(slots func() int, waiting func(tell *Watch)) (changed bool) {
 	now := r.turn.Nano()
 	if !r.Due(now) {
 		return false
 	}
 	state, charged := r.State(), r.Params()
-	r.Watch.Room(now, r.domain.Slots())
-	r.domain.Waiting(r.Watch)
+	r.Watch.Room(now, slots())
+	waiting(r.Watch)
 	r.Read(now)
 	r.turn.Changed = r.turn.Changed || r.State() != state
 	return r.Params() != charged
@@ -75,19 +68,23 @@ func (r *Room) Observe() (changed bool) {
 // fourth, and so on.
 const mostMissed = 64
 
-// Unserved is told of a task that ended, and was not served. It returns how many such it is to speak for in
-// [Watch.Missed]; 0: it need not be looked at.
-func (r *Room) Unserved() (every int) {
+// Unserved takes in a task that waited so long, until its deadline, or until it was worth no more than it
+// costs, for a slot that others had, if they had: see [Watch.Missed]. Those whose worth was too small to win
+// one are among them: who of those that wait has the slots follows bids, how many wait for how long does not,
+// and where overload shows in nothing else it shows in them.
+func (r *Room) Unserved(waited time.Duration, blocked func() (idle time.Duration, is bool)) {
 	if r.missedAt != r.turn.Nano() {
 		r.missed, r.missedAt = 0, r.turn.Nano()
 	}
-	for every = 1; r.missed >= every*mostMissed; {
+	every := 1
+	for r.missed >= every*mostMissed {
 		every *= 2
 	}
-	if r.missed++; r.missed%every > 0 {
-		return 0
+	if r.missed++; r.missed%every == 0 {
+		if idle, is := blocked(); is {
+			r.Missed(waited, idle, every)
+		}
 	}
-	return every
 }
 
 // Charge adds what the regime charges to every offer of a round of such a number, after one of such a hash;
@@ -143,13 +140,14 @@ type Stats struct {
 	Slowdown         float64 // the mean of the readings: times to first tokens by what idle agents take
 }
 
-// Stats says it. Rho is 0 where no agent says what its cache holds (anarchy, Prop. 5).
-func (r *Room) Stats() Stats {
+// Stats says it, where tasks that run and wait have so many tokens and caches room for so many. Rho is 0
+// where no agent says what its cache holds (anarchy, Prop. 5).
+func (r *Room) Stats(tasks, caches int) Stats {
 	p := r.Params()
 	s := Stats{State: r.State().String(), Level: int(r.State()), Temperature: p.Temperature,
 		Overlap: p.Overlap, Slowdown: r.Mean()}
 	s.Serves, s.Evidence = r.Serves()
-	if tasks, caches := r.domain.Tokens(); caches > 0 {
+	if caches > 0 {
 		s.Rho = float64(tasks) / float64(caches)
 	}
 	return s

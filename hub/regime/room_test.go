@@ -19,34 +19,27 @@ func (flat) Of(p Params, scale market.Credits, draw, most float64, saved market.
 	return -scale*market.Credits(most-draw) - market.Credits((1-p.Overlap)*float64(saved))
 }
 
-// crowd is a domain of four slots in which so many tasks wait for ten minutes each.
-type crowd struct{ waiting, charged, tasks, caches int }
-
-func (c *crowd) Slots() int         { return 4 }
-func (c *crowd) Tokens() (int, int) { return c.tasks, c.caches }
-func (c *crowd) Waiting(tell *Watch) {
-	for range c.waiting {
-		tell.Waits(10*time.Minute, 0, 20*time.Millisecond, 1)
-	}
-}
-
 func newTestRoom(c Control, below Params) (*Room, *turn.Turn) {
 	t := turn.New("hub-math", "math", ledger.NewBook(), [32]byte{1})
 	t.Advance(time.Unix(1_800_000_000, 0))
-	return New(&t, new(crowd), c, below, flat{}), &t
+	return New(&t, c, below, flat{}), &t
 }
 
-// busy has many tasks wait while readings are taken for so long, and returns how often charges changed.
+// busy has many tasks wait ten minutes each in a domain of four slots while readings are taken for so long,
+// and returns how often charges changed.
 func busy(r *Room, x *turn.Turn, length time.Duration) int {
-	c := r.domain.(*crowd)
-	c.waiting = 40
+	charged := 0
 	for end := x.Now().Add(length); x.Now().Before(end); x.Advance(x.Now().Add(time.Second)) {
 		r.Served(time.Minute, 30*time.Millisecond, 20*time.Millisecond)
-		if r.Observe() {
-			c.charged++
+		if r.Observe(func() int { return 4 }, func(tell *Watch) {
+			for range 40 {
+				tell.Waits(10*time.Minute, 0, 20*time.Millisecond, 1)
+			}
+		}) {
+			charged++
 		}
 	}
-	return c.charged
+	return charged
 }
 
 // Below the knee, or where nothing follows, a round is charged by the parameters that hold always; above it
@@ -107,9 +100,9 @@ func TestUnservedAreSampled(t *testing.T) {
 	for _, many := range []int{1, mostMissed, 10_000} {
 		looked, spoken := 0, 0
 		for range many {
-			if every := r.Unserved(); every > 0 {
-				looked, spoken = looked+1, spoken+every
-			}
+			before := r.past[r.at].turned
+			r.Unserved(time.Second, func() (time.Duration, bool) { looked++; return time.Second, true })
+			spoken += r.past[r.at].turned - before
 		}
 		if spoken < many-many/8 || spoken > many || many > mostMissed && looked > many/4 {
 			t.Errorf("of %d that end %d are looked at, for %d", many, looked, spoken)
@@ -121,14 +114,11 @@ func TestUnservedAreSampled(t *testing.T) {
 // Stats say what is charged, and how full caches are of what runs and waits.
 func TestStats(t *testing.T) {
 	r, _ := newTestRoom(DefaultControl(), Params{Temperature: 2, Overlap: 0.5})
-	c := r.domain.(*crowd)
-	c.tasks, c.caches = 50, 200
-	if s := r.Stats(); s.State != "below" || s.Level != 0 || s.Temperature != 2 || s.Overlap != 0.5 ||
+	if s := r.Stats(50, 200); s.State != "below" || s.Level != 0 || s.Temperature != 2 || s.Overlap != 0.5 ||
 		s.Rho != 0.25 || s.Slowdown != 1 || s.Serves != 0 {
 		t.Errorf("%+v", s)
 	}
-	c.caches = 0
-	if s := r.Stats(); s.Rho != 0 {
+	if s := r.Stats(50, 0); s.Rho != 0 {
 		t.Errorf("nobody says what caches hold, and they are full to %v", s.Rho)
 	}
 }

@@ -91,20 +91,40 @@ func (s *Stats) Agent(id string) *AgentStats {
 	return s.agents[id]
 }
 
-// Paid counts a task that was paid.
-func (s *Stats) Paid(a *AgentStats, h *ledger.Hold, c *bus.Completion, cost market.Credits) {
+// Ended counts how a hold has ended.
+func (s *Stats) Ended(h *ledger.Hold, how settle.Ending) {
+	a := s.Agent(h.Agent)
+	switch how.Event {
+	case settle.Refuses, settle.Rejects:
+		a.Refused++
+	case settle.Failed, settle.Unsaid, settle.Unfit:
+		a.Failed++
+	case settle.Expired:
+		a.Expired++
+	}
+	if how.Event == "" { // it was counted when it ended
+		return
+	}
+	x := how.Capture
+	if x == nil {
+		admission.Count(s.Voids, how.Reason)
+		return
+	}
+	if x.Claim != nil {
+		a.Differing++
+	}
 	s.Captured++
-	s.Cost += cost
+	s.Cost += x.Cost
 	s.Premium += h.Premium
 	s.Fee += h.Fee
 	a.Model = h.Model
 	a.Tasks++
-	a.Usage.Prompt += c.Usage.Prompt
-	a.Usage.Cached += c.Usage.Cached
-	a.Usage.Output += c.Usage.Output
-	a.Cost += cost
+	a.Usage.Prompt += how.Account.Usage.Prompt
+	a.Usage.Cached += how.Account.Usage.Cached
+	a.Usage.Output += how.Account.Usage.Output
+	a.Cost += x.Cost
 	a.Premium += h.Premium
-	a.TTFTUS += c.TTFTUS
+	a.TTFTUS += how.Account.TTFTUS
 }
 
 // Copy returns the counts at this time; scored is how good an agent's answers were found.

@@ -6,6 +6,7 @@ import (
 
 	"souk/bus"
 	"souk/hub/quality"
+	"souk/hub/settle"
 	"souk/ledger"
 	"souk/market"
 )
@@ -16,12 +17,16 @@ func TestCountsOfAgentsAreBounded(t *testing.T) {
 	s := New()
 	hold := ledger.Hold{Model: "llama", Premium: 3, Fee: 1}
 	c := bus.Completion{Usage: market.Usage{Prompt: 10, Cached: 4, Output: 2}, TTFTUS: 7}
+	paid := func(agent string) {
+		hold.Agent = agent
+		s.Ended(&hold, settle.Ending{Event: settle.Served, Capture: &ledger.Capture{Cost: 5}, Account: &c})
+	}
 	for i := range 2 * mostAgents {
-		s.Paid(s.Agent(fmt.Sprintf("a-%05d", i)), &hold, &c, 5)
+		paid(fmt.Sprintf("a-%05d", i))
 	}
 	s.Voids[bus.CodeTimeout] = 1
 	x := s.Copy(func(agent string) []quality.Scored { return []quality.Scored{{Domain: "of " + agent}} })
-	s.Paid(s.Agent("a-00000"), &hold, &c, 5)
+	paid("a-00000")
 	s.Voids[bus.CodeTimeout] = 2
 	if len(x.Agents) != mostAgents+1 || x.Captured != 2*mostAgents || x.Cost != 10*mostAgents ||
 		x.Voids[bus.CodeTimeout] != 1 {

@@ -39,6 +39,7 @@ type Plan struct {
 	cutter  market.Cutter
 	cleared Cleared
 	last    Quote
+	quotes  []Quote
 }
 
 // Why says how a round judged a waiter.

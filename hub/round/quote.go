@@ -2,6 +2,7 @@ package round
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"souk/hub/estimate"
@@ -20,6 +21,7 @@ type Inquiry struct {
 // Quote says what a seat of an agent would give and cost a task.
 type Quote struct {
 	estimate.Offer
+	Model  string        // of the agent
 	Wait   time.Duration // for the slot
 	TTFT   time.Duration // with that
 	Price  market.Credits
@@ -32,7 +34,34 @@ type Quote struct {
 func (p *Plan) Ask(q *Inquiry, from *estimate.Snapshot, prices Prices) {
 	p.set(from, []estimate.Waiter{q.Task}, prices)
 	p.seats.rank(from)
-	p.last = Quote{}
+	p.last, p.quotes = Quote{}, p.quotes[:0]
+}
+
+// Offer takes of the agents of each model the seat that is worth most on the usual terms.
+func (p *Plan) Offer(q *Inquiry, o *estimate.Offer, model string) {
+	x, ok := p.Quote(q, o)
+	if !ok {
+		return
+	}
+	x.Model = model
+	i := slices.IndexFunc(p.quotes, func(y Quote) bool { return y.Model == model })
+	if i < 0 {
+		p.quotes = append(p.quotes, x)
+		return
+	}
+	wins, best := x.Wins || p.quotes[i].Wins, &p.quotes[i]
+	if x.Net > best.Net {
+		*best = x
+	}
+	best.Wins = wins
+}
+
+// Quotes returns them, at most so many, those that are worth most first.
+func (p *Plan) Quotes(most int) []Quote {
+	slices.SortFunc(p.quotes, func(a, b Quote) int {
+		return cmp.Or(cmp.Compare(b.Net, a.Net), cmp.Compare(a.Model, b.Model))
+	})
+	return p.quotes[:min(len(p.quotes), most)]
 }
 
 // Quote takes of an agent the seat that is worth most on the usual terms; false: it has none, or the same as

@@ -52,8 +52,7 @@ type Others struct {
 }
 
 // set makes them those of a round without each client that waits, in the memory that they have.
-func (o *Others) set(whole *Tolls, from *estimate.Snapshot, waiters []estimate.Waiter,
-	rates *market.Rates) {
+func (o *Others) set(whole *Tolls, from *estimate.Snapshot, waiters []estimate.Waiter, rates *market.Rates) {
 	at := clocked(from)
 	o.whole, o.list = whole, o.list[:0]
 	if o.by == nil {

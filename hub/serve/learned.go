@@ -27,7 +27,7 @@ func (s *Server) relearn() {
 	}
 	if err == nil {
 		s.mu.Lock()
-		err = s.node.Relearn(data)
+		err = s.node.Forecasts.Relearn(data)
 		s.mu.Unlock()
 	}
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Server) remember(ctx context.Context) (stop func()) {
 // stands still for it, what it knows is copied as it is to be written; all else is done beside it.
 func (s *Server) writeLearned(room []byte) []byte {
 	s.mu.Lock()
-	data, err := s.node.Learned(room[:0])
+	data, err := s.node.Forecasts.Learned(room[:0])
 	s.mu.Unlock()
 	path, room := s.deps.Learned, data
 	if err == nil {

@@ -147,7 +147,7 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 	r = s.node.Ready()
 	s.wake = r.Wake
 	took := time.Since(now)
-	s.node.Took(took)
+	s.node.Queue.Took(took)
 	if r.Rounds > 0 {
 		s.measures.one(s.measures.round, took/time.Duration(r.Rounds))
 	}

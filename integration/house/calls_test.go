@@ -19,7 +19,7 @@ import (
 // numbers only go down, to what is counted and a few more; a round is to reach 120 functions.
 const (
 	mostInCircle = 5   // files of package hub that call one another in a circle: no more than 8 may
-	mostOfRound  = 835 // functions of this module's that a round reaches
+	mostOfRound  = 825 // functions of this module's that a round reaches
 )
 
 // calls are the functions of packages that were read, with those that each calls.
@@ -176,8 +176,8 @@ func TestARoundFitsInOnesHead(t *testing.T) {
 			mostInCircle, strings.Join(files, ", "))
 	}
 	hub := c.pkgs[module+"hub"]
-	node := types.NewPointer(hub.Scope().Lookup("Node").Type())
-	clears, _, _ := types.LookupFieldOrMethod(node, false, hub, "clear")
+	rounds := hub.Scope().Lookup("rounds").Type()
+	clears, _, _ := types.LookupFieldOrMethod(rounds, false, hub, "clear")
 	of := map[string]int{}
 	all := c.reach(clears.(*types.Func))
 	for _, f := range all {

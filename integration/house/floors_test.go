@@ -47,6 +47,7 @@ var floors = []floor{
 		"hub", "classifier", "agentd", "ledger/treasury",
 	}, pure: true},
 	{name: "the reader, which the client and the door run", packages: []string{"bus/reader"}, pure: true},
+	{name: "where a hub's tasks meet its agents", packages: []string{"hub/meeting"}, pure: true},
 	{name: "what an engine holds, by its events", packages: []string{"agentd/holdings"}, pure: true},
 	{name: "what a hub is told, and what it counts", packages: []string{"hub/config", "hub/report"}, pure: true},
 	{name: "hosts of policies, and policies", packages: []string{"hub/policy", "agentd/policy"}, pure: true},

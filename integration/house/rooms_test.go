@@ -16,10 +16,10 @@ var rooms = []string{"hub/account", "hub/admission", "hub/fleet", "hub/policy", 
 // shared lists the packages of the hub that a room may import: what it runs on, and values that it is handed.
 var shared = []string{"hub/turn", "hub/estimate"}
 
-// What is left in the Node while its rooms move out. These numbers only go down.
+// What a Node has: its rooms, and what they need of one another. These numbers only go down.
 const (
-	nodeMethods = 57
-	nodeFields  = 16
+	nodeMethods = 34
+	nodeFields  = 20
 )
 
 // What any other type of a hub may have, but for those that have more, whose numbers only go down.

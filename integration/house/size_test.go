@@ -11,9 +11,9 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 95_388
-	mostHub     = 19_683
-	mostRoot    = 2_600 // package hub itself, which is to have 1,500 lines
+	mostProduct = 95_377
+	mostHub     = 19_672
+	mostRoot    = 1_440 // package hub itself, which wires its rooms
 )
 
 // size counts code: lines, those of comments and empty ones included, and statements.

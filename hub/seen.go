@@ -1,0 +1,241 @@
+package hub
+
+// The hub as its rooms see it, where they tell it or ask it something.
+
+import (
+	"slices"
+	"time"
+
+	"souk/bus"
+	"souk/hub/account"
+	"souk/hub/forecast"
+	"souk/hub/policy"
+	"souk/hub/settle"
+	"souk/hub/status"
+	"souk/market"
+)
+
+// holding is the hub as package settle sees it: see [settle.Hub].
+type holding struct{ *Node }
+
+func (x holding) of(h *settle.Hold) *hold { return x.admission.Find(h.Rec.Client, h.Rec.Task).Hold }
+
+func (x holding) Agent(h *settle.Hold) settle.Agent {
+	a := x.of(h).Agent
+	return settle.Agent{Known: a.Reg().Agent != "", Boot: a.Reg().Boot, Joined: a.Joined(), Dead: a.Dead(),
+		Silent: x.fleet.Silent(&a.Agent)}
+}
+
+func (x holding) Spoke(s *settle.Hold, m bus.Message) {
+	h := x.of(s)
+	x.fleet.Alive(&h.Agent.Agent)
+	switch m := m.(type) {
+	case *bus.Completion:
+		y := forecast.Answered{Completion: m, Expected: &h.Expected, Hold: &h.Rec, Cold: h.Agent.Answered,
+			Ran: x.turn.Now().Sub(h.Sent)}
+		if first, ok := x.Forecasts.Answered(x.turn.Nano(), &h.Whose.Asks, &h.Agent.Forecast, &y); ok {
+			h.Agent.Computed(h.Rec.Client, h.Rec.Task, first)
+			x.settle.FirstCame(&h.Hold, first)
+		}
+	case *bus.DispatchReply:
+		if m.Code == bus.CodeDraining {
+			h.Agent.Unready()
+		}
+	}
+}
+
+func (x holding) Avoid(s *settle.Hold, e settle.Event) {
+	a := x.of(s).Agent
+	if e == settle.NoReply {
+		x.stats.Agent(a.ID()).Unanswered++
+	}
+	x.fleet.Avoid(&a.Agent)
+}
+
+func (x holding) Answer(s *settle.Hold, a *bus.Answer) bool {
+	h := x.of(s)
+	if a.Accepted != nil {
+		h.Agent.Accepts()
+	}
+	return x.admission.Tell(&h.Whose.Request, a)
+}
+
+func (x holding) Refuse(m *bus.Task, code bus.Code, retry time.Duration, why string) {
+	x.admission.Refuse(m, code, retry, "%s", why)
+}
+
+func (x holding) Others(s *settle.Hold) (largest, free int) {
+	h := x.of(s)
+	for _, a := range x.fleet.All() {
+		if a.Joined() {
+			largest = max(largest, a.Reg().Slots)
+		}
+		if a != h.Agent && x.settle.Lateness(a.ID()).Late == 0 &&
+			x.Forecasts.Goes(&h.Whose.Asks, &a.Forecast) {
+			free += a.Free(x.turn.Nano())
+		}
+	}
+	return largest, free
+}
+
+func (x holding) HandOut(s *settle.Hold, d *bus.Dispatch) Placed {
+	h := x.of(s)
+	t := h.Whose
+	most, _ := x.Forecasts.Of(&h.Agent.Forecast).Bound(&t.Asks)
+	d.Fence, d.PromptMost = h.Agent.Reg().Fence, h.Covers(most)
+	d.Open = t.Asks.Open() && t.Msg.Carried() == 0
+	return Placed{Agent: h.Agent.ID(), Arrived: t.Arrived(), Free: t.AtOnce() && t.Refusals+t.Moves == 0}
+}
+
+func (x holding) Wait(s *settle.Hold, elsewhere bool) func() {
+	h := x.of(s)
+	t := h.Whose
+	need, bid := t.Money.Need(), t.Bid
+	var no *bus.Result
+	if elsewhere {
+		need, no = x.meeting.Survey(t)
+	}
+	if no != nil { // its client may have more by now
+		t.Bound(0)
+		x.meeting.SetTerms(t)
+		need, no = x.meeting.Survey(t)
+	}
+	then := t.Bid
+	t.Bid = bid
+	if no != nil {
+		return nil
+	}
+	return func() {
+		t.Bid = then
+		t.Hold = nil
+		if h.Next != nil { // who asked for the rest waits, too: the task goes elsewhere anyway
+			t.Wait(h.Next.Inbox)
+		}
+		x.hear(t, nil, x.Policies.Again)
+		x.money.Fund(&t.Money, need)
+		x.Queue.News()
+	}
+}
+
+// Ended teaches by an ended hold, and frees its agent's slot, which it had unless its agent never took it.
+func (x holding) Ended(s *settle.Hold, how settle.Ending) {
+	h := x.of(s)
+	a, t, ran := h.Agent, h.Whose, x.turn.Now().Sub(h.Sent)
+	x.stats.Ended(&h.Rec, how)
+	switch c := how.Capture; {
+	case how.Event == "": // it was heard when it ended
+	case c == nil:
+		x.hear(t, a, x.Policies.Failed)
+	default:
+		x.money.Charged(h.Rec.Client)
+		x.hear(t, a, func(now time.Time, turn *policy.Turn) {
+			x.Policies.Served(now, turn, h.Believed(how.Account))
+		})
+		if t.Msg == nil || t.Own() {
+			break
+		}
+		if t.Msg.Carried() == 0 {
+			x.regimes.Served(max(0, h.Sent.Sub(t.Arrived())),
+				forecast.Believed(max(0, how.Account.TTFTUS), ran), h.Expected.First)
+		}
+		if h.Rec.Boot == a.Reg().Boot &&
+			x.Forecasts.Paid(&a.Forecast, &t.Domain, t.Msg.Domain, t.Client(), c.Cost, how.Account) {
+			x.Queue.News()
+		}
+	}
+	if !t.Own() && how.Had {
+		x.regimes.Ended(ran)
+		a.Service().Ended(h.Expected.Own, ran)
+	}
+	x.meeting.Shares.Ended(x.turn.Nano(), h.Rec.Client, ran)
+	a.Forecast.Ended(&h.Expected)
+	x.fleet.End(&a.Agent, h.Rec.Client, h.Rec.Task)
+}
+
+func (x holding) Done(s *settle.Hold, r *bus.Result, tell bool) {
+	x.end(x.of(s).Whose, r, tell)
+	x.Queue.News()
+}
+
+// waiters are the tasks, as package queue sees them: see [queue.Tasks].
+type waiters struct{ *Node }
+
+func (w waiters) Beat(t *task) { w.settle.Beat(t.Msg, "") }
+
+// Overdue tells a task that waited until its deadline what stood in its way.
+func (w waiters) Overdue(t *task) {
+	w.meeting.Kept.End(w.turn.Nano(), t.Worth, 0)
+	w.end(t, w.unplaced(t), true)
+}
+
+// unplaced is the truth about a task whose deadline passed while it waited.
+func (w waiters) unplaced(t *task) *bus.Result {
+	retry, why := time.Second, ""
+	if t.Place.Outside() {
+		retry, why = w.sessions.Refusal(&t.Place)
+	} else {
+		why = w.Queue.Missed(t, t.Refusals, func() bool { return w.meeting.Free(t) > 0 },
+			func() bool {
+				return slices.ContainsFunc(w.fleet.All(),
+					func(a *agent) bool {
+						return a.Open(w.turn.Nano()) &&
+							w.Forecasts.Goes(&t.Asks, &a.Forecast)
+					})
+			})
+	}
+	return w.turn.Refusal(t.Msg, bus.CodeNoRoom, retry, "%s", why)
+}
+
+func (w waiters) Spent(all []*task) {
+	w.meeting.Open()
+	w.meeting.Agree(all)
+	for _, t := range all {
+		if t.Waits() { // what the one before leaves may have had others take its room
+			rounds{w.Node}.worthless(t, w.meeting.Best(t, true)) // no round may be held for long
+		}
+	}
+}
+
+// payers are the tasks, as package account sees them: see [account.Tasks].
+type payers struct{ *Node }
+
+func (p payers) of(t *account.Task) *task { return p.admission.Find(t.Client, t.ID) }
+func (p payers) Cleared()                 { p.settle.Deaf() }
+func (p payers) Ended()                   { p.Close(p.turn.Now()) }
+func (p payers) Doubted() {
+	p.refuseWaiting(bus.CodeUnavailable, p.turn.Doubt, status.AgainStale)
+}
+
+func (p payers) Refused(m *account.Task, code bus.Code, retry time.Duration, why string) {
+	t := p.of(m)
+	p.end(t, p.turn.Refusal(t.Msg, code, retry, "%s", why), true)
+}
+
+func (p payers) Bounded(m *account.Task, most market.Credits) market.Credits {
+	t := p.of(m)
+	t.Bound(most)
+	p.meeting.SetTerms(t) // what was said of terms is as good as before
+	return t.Cap()
+}
+
+// Funded lets a task wait for a slot.
+func (n payers) Funded(m *account.Task) {
+	t := n.of(m)
+	if !t.Own() && t.Moves == 0 && t.Refusals == 0 {
+		n.regimes.Came(n.turn.Nano())
+	}
+	free := !t.Money.Waited() && n.Queue.Waiting() < n.fleet.Free(n.Queue.Waiting()+1)
+	beat := time.Duration(0)
+	if t.Moves > 0 {
+		beat = settle.BeatEvery // its reader waits for chunks
+	}
+	n.Queue.Add(t, free, beat)
+	n.Queue.Lasts(t, t.Lasts())
+	for {
+		last, why := n.Queue.Excess(n.fleet.Slots(), n.admission.Open())
+		if last == nil {
+			return
+		}
+		n.end(last, n.turn.Refusal(last.Msg, bus.CodeNoRoom, time.Second, "%s", why), true)
+	}
+}
