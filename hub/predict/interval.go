@@ -11,6 +11,9 @@ import (
 type spread struct {
 	Groups [3]ratios
 	Bounds [2]float64 // between the groups: thirds of what is forecast, in milliseconds
+	// The share of late that came beyond what was said, over all groups: when engines turn to be otherwise
+	// all forecasts are off at once. 0: nothing was seen.
+	Beyond float64
 }
 
 type ratios struct {
@@ -23,9 +26,13 @@ type ratios struct {
 }
 
 const (
-	outside  = 0.1
-	adapts   = 0.01 // of the level, with each answer
-	ratiosOf = 200
+	outside = 0.1
+	adapts  = 0.005
+	// Each answer is so large a part of the share that came beyond of late (beyonds). What that share has
+	// above outside is taken off the level of each group, so many times (pulls): that follows a turn within
+	// tens of answers, and the level itself within hundreds.
+	beyonds, pulls = 0.015, 1.5
+	ratiosOf       = 200
 	// A few answers say little: until so many were seen, an answer may come in a third of the time, or three
 	// times that.
 	few, unsure = 20, 3
@@ -95,7 +102,19 @@ func (s *spread) count(a *said) {
 	if s.Bounds[0] == 0 {
 		s.Bounds = [2]float64{by, by}
 	}
+	switch {
+	case s.Beyond == 0:
+		s.Beyond = outside
+	case a.High == 0:
+	case a.outside():
+		s.Beyond += float64((1 - s.Beyond) * beyonds)
+	default:
+		s.Beyond -= float64(s.Beyond * beyonds)
+	}
 	s.group(by).count(a)
+	for i := range s.Groups {
+		s.Groups[i].set(s.Beyond)
+	}
 	lift := func(b *float64, up, down float64) {
 		if by > *b {
 			*b *= up
@@ -137,7 +156,7 @@ func (g *ratios) add(r float64) {
 	}
 	i := sort.SearchFloat64s(g.sorted, r)
 	g.sorted = slices.Insert(g.sorted, i, r)
-	g.set()
+	g.half()
 }
 
 // most returns the factors by which one in a hundred observations, and one in a thousand, exceed their
@@ -156,10 +175,18 @@ func (g *ratios) most() (hundredth, thousandth float64, seen int) {
 	return top, top * (top / from), seen
 }
 
-// set finds what is within the level, and the middle one.
-func (g *ratios) set() {
+// set finds what is within the level, where of all groups such a share came beyond what was said.
+func (g *ratios) set(beyond float64) {
 	if n := len(g.sorted); n >= few {
-		out := int(float64(g.Level * float64(n) / 2))
-		g.Least, g.Top, g.middle = g.sorted[out], g.sorted[n-1-out], g.sorted[(n-1)/2]
+		level := min(max(g.Level-float64(pulls*(beyond-outside)), leastLevel), mostLevel)
+		out := int(float64(level * float64(n) / 2))
+		g.Least, g.Top = g.sorted[out], g.sorted[n-1-out]
+	}
+}
+
+// half finds the middle one.
+func (g *ratios) half() {
+	if n := len(g.sorted); n >= few {
+		g.middle = g.sorted[(n-1)/2]
 	}
 }

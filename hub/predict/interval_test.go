@@ -195,3 +195,37 @@ func TestFarAnswersCountInTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// Where answers of one group come beyond what was said more often than shall be, the intervals of all groups
+// are wider at once: when engines turn to be otherwise all forecasts are off together.
+func TestOneGroupWidensAll(t *testing.T) {
+	var s spread
+	answer := func(forecast, times float64) {
+		least, top, known := s.within(forecast)
+		a := said{Observed: times * forecast, Forecast: forecast}
+		if known {
+			a.Low, a.High = least*forecast, top*forecast
+		}
+		s.count(&a)
+	}
+	turn := 0
+	usual := func(times int) float64 {
+		for range times {
+			turn++
+			_, part := math.Modf(float64(turn) * math.Phi)
+			u := (float64(turn*37%200)+0.5)/200 - 0.5
+			answer(10*math.Pow(100, part), 1+4*u*u*u) // half as much to half as much again
+		}
+		return s.Groups[0].Top - s.Groups[0].Least
+	}
+	before := usual(6000)
+	for i := range 40 {
+		answer(1000, 3+float64(i)) // each beyond all before
+	}
+	if after := s.Groups[0].Top - s.Groups[0].Least; after < 1.1*before {
+		t.Errorf("after forty answers of another group beyond what was said, the width is %.3f, was %.3f", after, before)
+	}
+	if again := usual(1000); again > 1.1*before {
+		t.Errorf("after a thousand that came as ever the width is %.3f, was %.3f before", again, before)
+	}
+}

@@ -206,7 +206,7 @@ func (g *ratios) restore() bool {
 		return false
 	}
 	g.sorted = slices.Sorted(slices.Values(g.Ring))
-	g.set()
+	g.half()
 	return true
 }
 
