@@ -78,6 +78,7 @@ type Journal struct {
 	noted    uint64       // the last frame that LIVES says of
 	looked   time.Time    // when it was told
 	tail     tail         // the segment that is written, when it was looked at last
+	grew     int64        // bytes from its last frame on, at most
 	buf      []byte
 	entries  []*raftpb.Entry
 	pool     []raftpb.Entry
@@ -322,12 +323,10 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 			return j.broken
 		}
 		j.keepSums(frames[:n])
+		j.grew += int64(len(j.buf) + 64*n) // and what the log puts around each
 		j.last = frames[n-1]
 		j.last.Records = nil
 		frames = frames[n:]
-	}
-	if file, err := j.tail.open.Stat(); err == nil { // by its name it may be a copy that was put in its place
-		j.tail.file = file
 	}
 	if due {
 		j.note()
@@ -435,7 +434,6 @@ func (j *Journal) Close() error {
 	}
 	err := j.store.Close()
 	j.store = nil
-	j.tail.open.Close()
 	if j.noted != j.last.Seq {
 		j.note()
 	}

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
-
 	"souk/bus/life"
 	"souk/bus/regular"
 	"souk/bus/tip"
@@ -43,18 +41,58 @@ func frameOf(word string) uint64 {
 	return seq
 }
 
-// tail is the last segment, by name and file, as this writer left it.
+// tail is the last segment, by name and file, as it was when it was looked at last.
 type tail struct {
 	name string
 	file os.FileInfo
-	open *os.File // that file, whatever has its name now
+	seq  uint64 // the last frame by then
+	off  int64  // where that begins in the segment; 0: it is not known
+	size int64  // of it there
+	crc  uint32 // the chain's value before it
 }
 
-// overwritten reports whether the last frame is no more where it was written, as after a copy was written
-// into the very files.
-func (j *Journal) overwritten() bool {
-	sum, err := SumAt(j.dir, j.last.Seq)
-	return j.last.Seq > 0 && (err != nil || sum != j.end)
+// gone reports whether the last frame is not where it was written, or one since the last look is not, as after
+// a copy was put in the place of the files, or written into them.
+func (j *Journal) gone(t *tail) bool {
+	if j.last.Seq == 0 || t.follows(filepath.Join(walDir(j.dir), t.name), j.grew, j.last.Seq, j.end) {
+		return false
+	}
+	t.off = 0
+	sum, err := SumAt(j.dir, j.last.Seq) // it may stand in the segment before
+	return err != nil || sum != j.end
+}
+
+// follows reads a segment from where its tail was, at most so many bytes, or from its beginning, and reports
+// whether it goes on without a gap to a frame of this number and checksum. The tail is there then.
+func (t *tail) follows(segment string, most int64, seq uint64, sum tip.Sum) bool {
+	f, err := regular.Open(segment, maxSegment)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	at, crc := t.off, t.crc
+	if at == 0 {
+		most = maxSegment
+	}
+	b := make([]byte, most)
+	n, _ := f.ReadAt(b, at)
+	b = b[:n]
+	if head, ok := parseRecord(b[min(8, n):], true); at == 0 && ok && head.kind == typeCRC {
+		crc = head.crc
+	}
+	for {
+		rec, gap := readRecord(b, at, crc)
+		if gap != nil {
+			return false
+		}
+		if rec.kind == typeEntry {
+			if e, ok := parseEntry(rec.data); !ok || e.Seq >= seq {
+				t.off, t.crc, t.size = at, crc, rec.size
+				return ok && e.Seq == seq && tip.SumOf(e.Data) == sum
+			}
+		}
+		b, at, crc = b[rec.size:], at+rec.size, rec.crc
+	}
 }
 
 // held returns life.ErrReplaced if the journal's files are no longer those under their names, as after a copy
@@ -63,7 +101,7 @@ func (j *Journal) held() error {
 	if err := j.home.Held(); err != nil {
 		return err
 	}
-	var now tail
+	now := tail{seq: j.last.Seq}
 	entries, err := os.ReadDir(walDir(j.dir)) // sorted by name, as segments are
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".wal") {
@@ -73,30 +111,20 @@ func (j *Journal) held() error {
 	if err == nil && now.name != "" {
 		now.file, err = os.Stat(filepath.Join(walDir(j.dir), now.name))
 	}
-	switch gone := errors.Is(err, os.ErrNotExist); {
-	case err != nil && !gone:
+	was, lost := &j.tail, errors.Is(err, os.ErrNotExist)
+	if err != nil && !lost {
 		return nil // nobody can say
-	case gone, now.name < j.tail.name, now.name == j.tail.name && !os.SameFile(now.file, j.tail.file),
-		now.name > j.tail.name && !written(filepath.Join(walDir(j.dir), now.name)):
-		return fmt.Errorf("%w: segment %s is not the one that it writes", life.ErrReplaced, j.tail.name)
-	case j.tail.file != nil && !now.file.ModTime().Equal(j.tail.file.ModTime()) && j.overwritten():
+	}
+	if same := now.name == was.name; lost || now.name < was.name || same && !os.SameFile(now.file, was.file) {
+		return fmt.Errorf("%w: segment %s is not the one that it writes", life.ErrReplaced, was.name)
+	} else if same {
+		now.off, now.size, now.crc = was.off, was.size, was.crc
+	}
+	if was.name != "" && (now.seq > was.seq || !now.file.ModTime().Equal(was.file.ModTime())) && j.gone(&now) {
 		return fmt.Errorf("%w: segment %s has not frame %d any more", life.ErrReplaced, now.name, j.last.Seq)
 	}
-	if now.open = j.tail.open; now.name != j.tail.name {
-		j.tail.open.Close()
-		now.open, _ = regular.Open(filepath.Join(walDir(j.dir), now.name), maxSegment) // nil: each look reads
-	}
-	j.tail = now
+	j.tail, j.grew = now, now.size
 	return nil
-}
-
-// written reports whether somebody writes a segment, and so has it locked.
-func written(segment string) bool {
-	lock, err := fileutil.TryLockFile(segment, os.O_RDWR, 0)
-	if err == nil {
-		lock.Close()
-	}
-	return err != nil
 }
 
 // Held implements [ledger.Journal].

@@ -21,10 +21,11 @@ type Reader struct {
 	segs []segment
 	cur  int
 
-	buf   []byte // the current segment, as last read
-	off   int64  // of the next record in it
-	head  int    // records of the segment's head that were read
-	crc   uint32 // of everything before
+	buf  []byte // the current segment, as last read
+	off  int64  // of the next record in it
+	head int    // records of the segment's head that were read
+	crc  uint32 // of everything before
+
 	last  uint64 // frame read last
 	epoch int64
 

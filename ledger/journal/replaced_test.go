@@ -157,3 +157,40 @@ func TestASecondStartChangesNothing(t *testing.T) {
 		})
 	}
 }
+
+// So it does where the copy is written into the very files, however many frames come between it and the look.
+// A journal's own frames are no copy's.
+func TestACopyWrittenIntoTheFilesBetweenTwoLooks(t *testing.T) {
+	for _, late := range []uint64{0, 1, 3} {
+		dir, backup := filepath.Join(t.TempDir(), "j"), filepath.Join(t.TempDir(), "backup")
+		now := time.Unix(1, 0)
+		j, err := Open(dir, Config{MinFree: -1, now: func() time.Time { return now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		seq := uint64(0)
+		put := func(n uint64) {
+			for range n {
+				seq++
+				mustAppend(t, j, still(seq))
+			}
+		}
+		put(2)
+		overwrite(t, dir, backup, true)
+		for range 3 { // each second, with and without frames in it
+			put(3)
+			now = now.Add(noteEvery)
+			if err := j.Held(); err != nil {
+				t.Fatalf("frames of its own: %v", err)
+			}
+		}
+		put(1) // that looks, and none does for a second
+		overwrite(t, filepath.Join(backup, "wal"), filepath.Join(dir, "wal"), false)
+		put(late)
+		now = now.Add(noteEvery)
+		if err := j.Append(still(seq + 1)); !errors.Is(err, life.ErrReplaced) {
+			t.Errorf("after %d frames one more is taken: %v", late, err)
+		}
+	}
+}
