@@ -171,7 +171,8 @@ func TestBidsMoveNoTurn(t *testing.T) {
 		now := int64(time.Hour)
 		client := func() string { return fmt.Sprint("c", rng.IntN(1+rng.IntN(6))) }
 		for range rng.IntN(30) {
-			s.Ended(now-rng.Int64N(int64(20*time.Second)), client(), time.Duration(rng.Int64N(int64(20*time.Second))))
+			s.Ended(now-rng.Int64N(int64(20*time.Second)), client(),
+				time.Duration(rng.Int64N(int64(20*time.Second))))
 		}
 		running := make([]estimate.Run, rng.IntN(20))
 		for i := range running {
@@ -212,7 +213,8 @@ func TestBidsMoveNoTurn(t *testing.T) {
 				change(i, rng.IntN(len(waiters)))
 			}
 			if got := s.Turns(now, running, waiters); !slices.Equal(got, order) || !slices.Equal(grows(), parts) {
-				t.Fatalf("with other bids the turns are %v for %v, and %v of a wait counts for %v", got, order, grows(), parts)
+				t.Fatalf("with other bids the turns are %v for %v, and %v of a wait counts for %v", got, order,
+					grows(), parts)
 			}
 		}
 	}
