@@ -184,7 +184,8 @@ func TestBidsMoveNoTurn(t *testing.T) {
 			w.Second = w.First * market.Credits(1+rng.IntN(8))
 		}
 		for i := range waiters {
-			waiters[i] = estimate.Waiter{Client: client(), InLine: time.Duration(rng.Int64N(int64(time.Minute)))}
+			long := time.Duration(rng.Int64N(int64(time.Minute)))
+			waiters[i] = estimate.Waiter{Client: client(), InLine: long}
 			bid(&waiters[i])
 		}
 		grows := func() (all []float64) {
@@ -205,15 +206,17 @@ func TestBidsMoveNoTurn(t *testing.T) {
 			},
 			func(i, j int) {
 				a, b := &waiters[i], &waiters[j]
-				a.First, a.Second, a.Most, b.First, b.Second, b.Most = b.First, b.Second, b.Most, a.First, a.Second, a.Most
+				a.First, b.First, a.Second, b.Second = b.First, a.First, b.Second, a.Second
+				a.Most, b.Most = b.Most, a.Most
 			},
 			func(i, _ int) { bid(&waiters[i]) },
 		} {
 			for i := range waiters {
 				change(i, rng.IntN(len(waiters)))
 			}
-			if got := s.Turns(now, running, waiters); !slices.Equal(got, order) || !slices.Equal(grows(), parts) {
-				t.Fatalf("with other bids the turns are %v for %v, and %v of a wait counts for %v", got, order,
+			got := s.Turns(now, running, waiters)
+			if !slices.Equal(got, order) || !slices.Equal(grows(), parts) {
+				t.Fatalf("with other bids the turns are %v for %v, and of a wait counts %v for %v", got, order,
 					grows(), parts)
 			}
 		}

@@ -51,8 +51,8 @@ type tail struct {
 	crc  uint32 // the chain's value before it
 }
 
-// gone reports whether the last frame is not where it was written, or one since the last look is not, as after
-// a copy was put in the place of the files, or written into them.
+// gone reports whether the last frame is not where it was written, or one since the last look is not, as
+// after a copy was put in the place of the files, or written into them.
 func (j *Journal) gone(t *tail) bool {
 	if j.last.Seq == 0 || t.follows(filepath.Join(walDir(j.dir), t.name), j.grew, j.last.Seq, j.end) {
 		return false
@@ -120,7 +120,8 @@ func (j *Journal) held() error {
 	} else if same {
 		now.off, now.size, now.crc = was.off, was.size, was.crc
 	}
-	if was.name != "" && (now.seq > was.seq || !now.file.ModTime().Equal(was.file.ModTime())) && j.gone(&now) {
+	changed := was.name != "" && (now.seq > was.seq || !now.file.ModTime().Equal(was.file.ModTime()))
+	if changed && j.gone(&now) {
 		return fmt.Errorf("%w: segment %s has not frame %d any more", life.ErrReplaced, now.name, j.last.Seq)
 	}
 	j.tail, j.grew = now, now.size
