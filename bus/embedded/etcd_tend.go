@@ -28,6 +28,8 @@ type tender struct {
 	guard  *guard // nil: members of this process alone come
 
 	compacted int64 // revision
+	rev       int64 // the last one, a look ago
+	written   int64 // revision at which the file was written anew
 	least     int64 // bytes in use after that
 	outage    bus.Outage
 }
@@ -63,8 +65,11 @@ func (t *tender) tend(ctx context.Context) error {
 	}
 	rev := t.etcd.KV().Rev()
 	t.least = min(t.least, db.SizeInUse()) // pages are free only once nobody reads what was in them
+	// behind a flood, what is let go of counts as in use until something else is written, or the file anew
+	over := rev == t.rev && rev != t.written && db.SizeInUse() > t.limits.QuotaBytes/2
+	t.rev = rev
 	switch grown := db.SizeInUse() - t.least; {
-	case (full || grown > t.limits.GrowBytes) && rev > t.compacted:
+	case (full || over || grown > t.limits.GrowBytes) && rev > t.compacted:
 		if err := t.compact(ctx, rev); err != nil {
 			return err
 		}
@@ -74,7 +79,8 @@ func (t *tender) tend(ctx context.Context) error {
 		}
 	}
 	waste := db.Size() - db.SizeInUse()
-	if waste > t.limits.WasteBytes || full && waste > t.limits.QuotaBytes/4 {
+	if waste > t.limits.WasteBytes || over || full && waste > t.limits.QuotaBytes/4 {
+		t.written = rev
 		if err := db.Defrag(); err != nil {
 			return fmt.Errorf("defragment: %w", err)
 		}
