@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -51,45 +52,51 @@ type tail struct {
 	crc  uint32 // the chain's value before it
 }
 
-// gone reports whether the last frame is not where it was written, or one since the last look is not, as
-// after a copy was put in the place of the files, or written into them.
-func (j *Journal) gone(t *tail) bool {
-	if j.last.Seq == 0 || t.follows(filepath.Join(walDir(j.dir), t.name), j.grew, j.last.Seq, j.end) {
-		return false
+// gone returns life.ErrReplaced if the last frame is not where it was written, or one since the last look is
+// not, as after a copy was put in the place of the files, or written into them. Else the tail is there then.
+func (j *Journal) gone(t *tail) error {
+	segment, end := filepath.Join(walDir(j.dir), t.name), j.last.Seq
+	if j.tail.name == "" || t.off > 0 && t.name == j.tail.name && t.follows(segment, j.grew, end, j.end) {
+		return nil
 	}
-	t.off = 0
-	sum, err := SumAt(j.dir, j.last.Seq) // it may stand in the segment before
-	return err != nil || sum != j.end
+	t.off, j.tail.off = 0, 0
+	var sum tip.Sum
+	r, err := readerAt(j.dir, j.tail.seq) // through all segments since, to their end
+	for err == nil {
+		var e Entry
+		if e, err = r.Next(); err == nil && e.Seq == end {
+			if sum = tip.SumOf(e.Data); e.Segment == segment {
+				t.off, t.size, t.crc = e.Offset, r.off-e.Offset, r.before
+			}
+		}
+	}
+	switch own := err == io.EOF && r.last == end && sum == j.end; {
+	case !own && (err == io.EOF || errors.Is(err, ErrDamaged) || errors.Is(err, os.ErrNotExist)):
+		return fmt.Errorf("%w: segment %s has not frame %d any more", life.ErrReplaced, t.name, end)
+	case !own:
+		*t = j.tail // nobody can say
+	}
+	return nil
 }
 
-// follows reads a segment from where its tail was, at most so many bytes, or from its beginning, and reports
-// whether it goes on without a gap to a frame of this number and checksum. The tail is there then.
+// follows reads a segment from where its tail was, at most so many bytes, and reports whether it goes on
+// without a gap to a frame of this number and checksum, and ends. The tail is there then.
 func (t *tail) follows(segment string, most int64, seq uint64, sum tip.Sum) bool {
 	f, err := regular.Open(segment, maxSegment)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	at, crc := t.off, t.crc
-	if at == 0 {
-		most = maxSegment
-	}
-	b := make([]byte, most)
-	n, _ := f.ReadAt(b, at)
-	b = b[:n]
-	if head, ok := parseRecord(b[min(8, n):], true); at == 0 && ok && head.kind == typeCRC {
-		crc = head.crc
-	}
-	for {
+	b := make([]byte, most+sector)
+	n, _ := f.ReadAt(b, t.off)
+	for b, at, crc := b[:n], t.off, t.crc; ; {
 		rec, gap := readRecord(b, at, crc)
 		if gap != nil {
 			return false
 		}
-		if rec.kind == typeEntry {
-			if e, ok := parseEntry(rec.data); !ok || e.Seq >= seq {
-				t.off, t.crc, t.size = at, crc, rec.size
-				return ok && e.Seq == seq && tip.SumOf(e.Data) == sum
-			}
+		if e, ok := parseEntry(rec.data); !ok || e.Seq >= seq {
+			t.off, t.crc, t.size = at, crc, rec.size
+			return ok && e.Seq == seq && tip.SumOf(e.Data) == sum && allZero(b[rec.size:])
 		}
 		b, at, crc = b[rec.size:], at+rec.size, rec.crc
 	}
@@ -101,7 +108,8 @@ func (j *Journal) held() error {
 	if err := j.home.Held(); err != nil {
 		return err
 	}
-	now := tail{seq: j.last.Seq}
+	was := &j.tail
+	now := tail{seq: j.last.Seq, off: was.off, size: was.size, crc: was.crc}
 	entries, err := os.ReadDir(walDir(j.dir)) // sorted by name, as segments are
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".wal") {
@@ -111,21 +119,16 @@ func (j *Journal) held() error {
 	if err == nil && now.name != "" {
 		now.file, err = os.Stat(filepath.Join(walDir(j.dir), now.name))
 	}
-	was, lost := &j.tail, errors.Is(err, os.ErrNotExist)
-	if err != nil && !lost {
+	switch lost := errors.Is(err, os.ErrNotExist); {
+	case err != nil && !lost:
 		return nil // nobody can say
-	}
-	if same := now.name == was.name; lost || now.name < was.name || same && !os.SameFile(now.file, was.file) {
+	case lost, now.name < was.name, now.name == was.name && !os.SameFile(now.file, was.file):
 		return fmt.Errorf("%w: segment %s is not the one that it writes", life.ErrReplaced, was.name)
-	} else if same {
-		now.off, now.size, now.crc = was.off, was.size, was.crc
-	}
-	changed := was.name != "" && (now.seq > was.seq || !now.file.ModTime().Equal(was.file.ModTime()))
-	if changed && j.gone(&now) {
-		return fmt.Errorf("%w: segment %s has not frame %d any more", life.ErrReplaced, now.name, j.last.Seq)
+	case now.name > was.name, now.seq > was.seq, !now.file.ModTime().Equal(was.file.ModTime()):
+		err = j.gone(&now)
 	}
 	j.tail, j.grew = now, now.size
-	return nil
+	return err
 }
 
 // Held implements [ledger.Journal].

@@ -21,13 +21,13 @@ type Reader struct {
 	segs []segment
 	cur  int
 
-	buf  []byte // the current segment, as last read
-	off  int64  // of the next record in it
-	head int    // records of the segment's head that were read
-	crc  uint32 // of everything before
-
-	last  uint64 // frame read last
-	epoch int64
+	buf    []byte // the current segment, as last read
+	off    int64  // of the next record in it
+	head   int    // records of the segment's head that were read
+	crc    uint32 // of everything before
+	before uint32 // that of the record read last
+	last   uint64 // frame read last
+	epoch  int64
 
 	witnesses []witness
 }
@@ -187,7 +187,7 @@ func (r *Reader) take(rec record) (e Entry, ok bool, err error) {
 		}
 	}
 	r.off += rec.size
-	r.crc = rec.crc
+	r.before, r.crc = r.crc, rec.crc
 	if ok && len(r.witnesses) > 0 {
 		r.witnessed(e)
 	}

@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 
 	"souk/bus/life"
+	"souk/ledger"
 )
 
 // While a journal is written, a copy is put in its place, or it is moved away. The writer goes on in files
@@ -193,4 +195,83 @@ func TestACopyWrittenIntoTheFilesBetweenTwoLooks(t *testing.T) {
 			t.Errorf("after %d frames one more is taken: %v", late, err)
 		}
 	}
+}
+
+// The look goes through all segments since the one before, and to their end.
+func TestACopyIsFoundBehindTheNextSegment(t *testing.T) {
+	for name, also := range map[string]func(put func(size int), k *Journal){
+		"which the writer went on to": func(put func(int), _ *Journal) { put(segmentBytes); put(10) },
+		"which is the copy's": func(_ func(int), k *Journal) {
+			full := frame(5, segmentBytes)
+			full.Time = still(5).Time
+			if k.Append(full) == nil {
+				k.Append(still(6))
+			}
+		},
+		"which is not begun": func(_ func(int), k *Journal) { k.Append(still(5)) },
+	} {
+		for _, anew := range []bool{true, false} {
+			dir, backup := filepath.Join(t.TempDir(), "j"), filepath.Join(t.TempDir(), "backup")
+			now := time.Unix(1, 0)
+			j, err := Open(dir, Config{MinFree: -1, now: func() time.Time { return now }})
+			try(t, err)
+			defer j.Close()
+			put := func(size int) {
+				f := frame(j.last.Seq+1, size)
+				f.Time = still(0).Time
+				mustAppend(t, j, f)
+			}
+			put(10)
+			put(10)
+			if strings.HasSuffix(name, "went on to") {
+				overwrite(t, dir, backup, true)
+			}
+			put(10)
+			now = now.Add(noteEvery)
+			put(10) // that looks
+			if !strings.HasSuffix(name, "went on to") {
+				overwrite(t, dir, backup, true)
+			}
+			k := mustOpen(t, backup)
+			also(func(int) {}, k)
+			try(t, k.Close())
+			overwrite(t, filepath.Join(backup, "wal"), filepath.Join(dir, "wal"), anew)
+			also(put, k)
+			now = now.Add(noteEvery)
+			if err := j.Held(); !errors.Is(err, life.ErrReplaced) {
+				t.Errorf("before a segment %s, anew %v: it is not found: %v", name, anew, err)
+			}
+		}
+	}
+}
+
+// A writer's own frames, of all sizes and in as many segments as they fill between two looks, are no copy's.
+func TestNoLookTakesAJournalForACopy(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	dir, now := filepath.Join(t.TempDir(), "j"), time.Unix(1, 0)
+	cfg := Config{MinFree: -1, now: func() time.Time { return now }}
+	j, err := Open(dir, cfg)
+	for step := range 100 {
+		sizes := []int{10, 10, 10, r.IntN(20_000), segmentBytes / (1 + r.IntN(40))}
+		var list []ledger.Frame
+		for n := range uint64(r.IntN(4)) {
+			f := frame(j.last.Seq+1+n, sizes[r.IntN(len(sizes))])
+			f.Time = still(0).Time
+			list = append(list, f)
+		}
+		err = errors.Join(err, j.Append(list...))
+		switch r.IntN(8) {
+		case 0, 1, 2:
+			now = now.Add(noteEvery)
+			err = errors.Join(err, j.Held())
+		case 3:
+			try(t, j.Close())
+			j, err = Open(dir, cfg)
+		}
+		if err != nil {
+			t.Fatalf("seed %d, step %d: %v", seed, step, err)
+		}
+	}
+	try(t, j.Close())
 }
