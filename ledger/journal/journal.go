@@ -54,6 +54,7 @@ const (
 // store is the part of etcd's log that a Journal uses.
 type store interface {
 	Save(*raftpb.HardState, []*raftpb.Entry) error
+	ReleaseLockTo(index uint64) error
 	Close() error
 }
 
@@ -331,6 +332,10 @@ func (j *Journal) Append(frames ...ledger.Frame) error {
 	if due {
 		j.note()
 		j.looked = now
+		// the log holds each segment open that it has begun; LOCK keeps other writers out
+		if err := j.store.ReleaseLockTo(j.last.Seq); err != nil {
+			j.cfg.Log.Warn("the journal's earlier segments stay open", "journal", j.dir, "err", err)
+		}
 	}
 	const keep = 1 << 20 // one rare large frame must not pin its memory
 	if cap(j.buf) > keep {

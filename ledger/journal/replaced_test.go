@@ -275,3 +275,39 @@ func TestNoLookTakesAJournalForACopy(t *testing.T) {
 	}
 	try(t, j.Close())
 }
+
+// However long a journal is, its writer holds no more files open.
+func TestAWriterHoldsFewFilesOpen(t *testing.T) {
+	open := func(dir string) (n int) {
+		fds, err := filepath.Glob("/proc/self/fd/*")
+		if err != nil || len(fds) == 0 {
+			t.Skip("nothing says which files are open")
+		}
+		for _, fd := range fds {
+			if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, filepath.Join(dir, "wal")) &&
+				strings.HasSuffix(to, ".wal") {
+				n++
+			}
+		}
+		return n
+	}
+	dir := filepath.Join(t.TempDir(), "j")
+	j, err := Open(dir, Config{MinFree: -1, now: ticking()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := range uint64(20) {
+		f := frame(seq+1, segmentBytes/3)
+		f.Time = still(seq + 1).Time
+		mustAppend(t, j, f)
+	}
+	segs, err := segments(walDir(dir))
+	if err != nil || len(segs) < 5 {
+		t.Fatalf("%d segments: %v", len(segs), err)
+	}
+	if n := open(dir); n < 1 || n > 3 {
+		t.Errorf("of %d segments %d are open, want 1 to 3", len(segs), n)
+	}
+	try(t, j.Close())
+	try(t, mustOpen(t, dir).Close())
+}
