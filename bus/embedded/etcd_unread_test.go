@@ -249,7 +249,7 @@ func TestWhoReadsNothingIsCutOff(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			// the heap as it is between two collections, which a busy machine puts off: the least of some plays
+			// between two collections, which a busy machine puts off, a heap says little: the least counts
 			least := int64(math.MaxInt64)
 			for range 4 {
 				runtime.GC()
