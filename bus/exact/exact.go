@@ -36,7 +36,7 @@ func Exp(x float64) float64 {
 		return 1 / Exp(-x)
 	}
 	halved := 0
-	for ; x > 0.25; halved++ {
+	for ; x > 0.25 && halved < 1100; halved++ { // it ends beyond all numbers, too
 		x /= 2
 	}
 	sum, term := 1.0, 1.0

@@ -20,6 +20,9 @@ func TestNearThoseOfPackageMath(t *testing.T) {
 			t.Fatalf("e^%v = %v, want %v", x, got, want)
 		}
 	}
+	if far, least := Exp(math.Inf(1)), Exp(math.Inf(-1)); far != math.Inf(1) || least != 0 {
+		t.Errorf("beyond all numbers it is %v and %v", far, least)
+	}
 	if Ln(1) != 0 || Exp(0) != 1 {
 		t.Errorf("ln 1 is %v, e^0 is %v", Ln(1), Exp(0))
 	}

@@ -78,7 +78,7 @@ func TestWhatIsKeptIsTrueUntilSomethingChanged(t *testing.T) {
 			}
 		}
 		looks := func(k *known) {
-			k.since = x.Changes()
+			k.since = x.changes
 			k.holders = x.Holders(nil, k.p.Prefixes)
 		}
 		for i := range prompts {

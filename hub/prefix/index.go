@@ -150,9 +150,6 @@ func (x *Index) Look(k *Lookup, p *bus.Prompt) []Holder {
 	return k.all
 }
 
-// Changes counts the changes in who holds what.
-func (x *Index) Changes() uint64 { return x.changes }
-
 // Changed reports whether it may have changed who holds any of a prompt's prefixes, since there were so many
 // changes.
 func (x *Index) Changed(prefixes []bus.PrefixHash, since uint64) bool {

@@ -70,15 +70,15 @@ func TestMarksThatHaveOtherHashes(t *testing.T) {
 	if overlap(b, &reported) != 384 || len(b.reported.hashes) != len(reported.Prefixes) {
 		t.Errorf("the agent says it, too: %d prefixes reported", len(b.reported.hashes))
 	}
-	before := x.Changes()
+	before := x.changes
 	late := served // by a door that is late: it is known by the next hashes
 	late.Next = hashes(is)
-	if x.Resolve(&late); overlap(b, &late) != 384 || x.Changes() != before {
+	if x.Resolve(&late); overlap(b, &late) != 384 || x.changes != before {
 		t.Errorf("%d tokens of a prompt that a late door sends", overlap(b, &late))
 	}
 	early := is // nobody knows the next hashes yet
 	early.Next = hashes(under(served, 2))
-	if x.Resolve(&early); overlap(b, &early) != 384 || x.Changes() != before {
+	if x.Resolve(&early); overlap(b, &early) != 384 || x.changes != before {
 		t.Errorf("%d tokens of a prompt whose next hashes are not known", overlap(b, &early))
 	}
 	b.Drop()

@@ -109,7 +109,8 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	s.stands.Registry, s.stands.Key, s.stands.TTL = deps.Registry, bus.HubKey(cfg.Domain), cfg.LeaseTTL
 	s.stands.Who, s.stands.Life, s.stands.Ended = "hub", deps.Journal.Life(), deps.Journal.Ended
 	s.stands.Moved = deps.Journal.Moved
-	s.stands.Log, s.stands.Asked = s.log, func(err error) { s.asked("leader", "who leads the domain is not known", err) }
+	s.stands.Log = s.log
+	s.stands.Asked = func(err error) { s.asked("leader", "who leads the domain is not known", err) }
 	s.stands.Doubt, s.stands.Idle = s.doubts, "not leading: nothing is awarded until the domain is led again"
 	node.Policies.Enters(s.watchdog.Enters)
 	return s, nil
