@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"souk/bus"
+	runtime "souk/bus/policy"
 	"souk/hub/account"
 	"souk/hub/forecast"
-	"souk/hub/policy"
 	"souk/hub/settle"
 	"souk/hub/status"
 	"souk/market"
@@ -111,7 +111,7 @@ func (x holding) Wait(s *settle.Hold, elsewhere bool) func() {
 		if h.Next != nil { // who asked for the rest waits, too: the task goes elsewhere anyway
 			t.Wait(h.Next.Inbox)
 		}
-		x.hear(t, nil, x.Policies.Again)
+		x.hear(runtime.Event{Kind: runtime.Again}, t, nil)
 		x.money.Fund(&t.Money, need)
 		x.Queue.News()
 	}
@@ -125,12 +125,10 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 	switch c := how.Capture; {
 	case how.Event == "": // it was heard when it ended
 	case c == nil:
-		x.hear(t, a, x.Policies.Failed)
+		x.hear(runtime.Event{Kind: runtime.Failed}, t, a)
 	default:
 		x.money.Charged(h.Rec.Client)
-		x.hear(t, a, func(now time.Time, turn *policy.Turn) {
-			x.Policies.Served(now, turn, h.Believed(how.Account))
-		})
+		x.hear(runtime.ServedAs(h.Believed(how.Account)), t, a)
 		if t.Msg == nil || t.Own() {
 			break
 		}

@@ -10,8 +10,7 @@ import (
 	"souk/bus/follow"
 	"souk/bus/membus"
 	runtimepolicy "souk/bus/policy"
-	"souk/hub/policy"
-	"souk/hub/policy/ahead"
+	"souk/hub/policy/fair"
 	"souk/ledger/journal"
 )
 
@@ -28,10 +27,8 @@ func TestAHubStartsWithoutThePolicyThatHung(t *testing.T) {
 		}
 		t.Cleanup(func() { j.Close() })
 		cfg := testConfig()
-		cfg.Policies.Keep = "kvcache"
-		cfg.Parts.Policies[policy.Keep] = runtimepolicy.Known{"kvcache": func() runtimepolicy.Policy {
-			return ahead.New(1)
-		}}
+		cfg.Policies.Place = "fair"
+		cfg.Parts.Policies = runtimepolicy.Known{"fair": func() runtimepolicy.Policy { return fair.New() }}
 		b := membus.New(1).Bus(cfg.Journal)
 		t.Cleanup(func() { b.Close() })
 		code := 0
@@ -43,11 +40,11 @@ func TestAHubStartsWithoutThePolicyThatHung(t *testing.T) {
 		return s, &log, &code
 	}
 	s, log, code := life("one")
-	if got := s.node.Status().Policies; len(got) != 1 || got[0].Policy != "kvcache" {
+	if got := s.node.Status().Policies; len(got) != 1 || got[0].Policy != "fair" {
 		t.Fatalf("policies %+v", got)
 	}
-	s.deps.Hung.End(s.log, "kvcache", s.deps.Exit)
-	if *code != follow.ExitHung || !strings.Contains(log.String(), "policy=kvcache") {
+	s.deps.Hung.End(s.log, "fair", s.deps.Exit)
+	if *code != follow.ExitHung || !strings.Contains(log.String(), "policy=fair") {
 		t.Errorf("ended with %d: %s", *code, log)
 	}
 	s, log, _ = life("two")
