@@ -9,6 +9,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/hub"
 	"souk/hub/account"
 	"souk/ledger"
 )
@@ -43,7 +44,7 @@ func (s *Server) standBy(ctx context.Context) (lead bus.Leadership, err, fatal e
 			agents.Stop()
 		}
 	}()
-	s.hears(false)
+	s.with(func(n *hub.Node) { n.Hears(time.Now(), false) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -67,7 +68,7 @@ func (s *Server) standBy(ctx context.Context) (lead bus.Leadership, err, fatal e
 			default:
 				continue
 			}
-			s.hears(!quiet)
+			s.with(func(n *hub.Node) { n.Hears(time.Now(), !quiet) })
 		case first = <-s.in:
 		case <-timer.C:
 		case fatal = <-s.broken:
@@ -82,20 +83,12 @@ func (s *Server) standBy(ctx context.Context) (lead bus.Leadership, err, fatal e
 	}
 }
 
-// hears tells the Node whether it hears its agents.
-func (s *Server) hears(is bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.node.Hears(time.Now(), is)
-}
-
 // copies says until ctx ends whether a copy of the journal works beside this hub, as far as the registry
 // knows. It says nothing where this one may be the copy, or has nothing to settle, nor, before it has led,
 // until the registry has said whether one worked before.
 func (s *Server) copies(ctx context.Context, beside chan<- bool) {
-	s.mu.Lock()
-	rounds, _ := s.node.Book().LastRound()
-	s.mu.Unlock()
+	var rounds uint64
+	s.with(func(n *hub.Node) { rounds, _ = n.Book().LastRound() })
 	if rounds == 0 || s.deps.Journal.Moved() {
 		return
 	}
@@ -141,14 +134,12 @@ func (s *Server) contradicted() string {
 }
 
 // doubts says why the journal may not be the newest.
-func (s *Server) doubts() follow.Doubt {
+func (s *Server) doubts() (d follow.Doubt) {
 	if why := s.unknown.Load(); why != nil {
 		return follow.Doubt{Why: *why, Waits: true}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	why, waits := s.node.Money().Doubt()
-	return follow.Doubt{Why: why, Waits: waits}
+	s.with(func(n *hub.Node) { d.Why, d.Waits = n.Money().Doubt() })
+	return d
 }
 
 // lead serves for one time of leadership. It returns nil after draining, bus.ErrLost when deposed,
@@ -160,10 +151,8 @@ func (s *Server) lead(ctx context.Context, r follow.Reign) error {
 			return err
 		}
 	}
-	s.mu.Lock()
-	err := s.node.Lead(time.Now(), r.Epoch())
-	s.mu.Unlock()
-	if err != nil {
+	var err error
+	if s.with(func(n *hub.Node) { err = n.Lead(time.Now(), r.Epoch()) }); err != nil {
 		return err
 	}
 	if !s.stands.Resumes() {
@@ -195,10 +184,11 @@ func (s *Server) lead(ctx context.Context, r follow.Reign) error {
 	for len(s.in) > 0 {
 		<-s.in // said to this leadership; whoever needs an answer says it again
 	}
-	s.mu.Lock()
-	s.node.Depose(time.Now())
-	rest := s.node.Ready()
-	s.mu.Unlock()
+	var rest hub.Ready
+	s.with(func(n *hub.Node) {
+		n.Depose(time.Now())
+		rest = n.Ready()
+	})
 	if err == nil || errors.Is(err, bus.ErrLost) || errors.Is(err, follow.ErrGivesWay) {
 		s.work <- todo{Ready: rest}
 		s.settleDown()
@@ -208,16 +198,16 @@ func (s *Server) lead(ctx context.Context, r follow.Reign) error {
 
 // begins waits until the treasury has said that the hub may begin, where its journal is empty.
 func (s *Server) begins(ctx context.Context, r follow.Reign) error {
-	s.mu.Lock()
-	f, ask := s.node.Money().First(r.Epoch())
-	s.mu.Unlock()
+	var f hub.Funds
+	ask := false
+	s.with(func(n *hub.Node) { f, ask = n.Money().First(r.Epoch()) })
 	defer s.unknown.Store(nil)
 	said := false
 	for wait := 50 * time.Millisecond; ask; wait = min(2*wait, time.Second) {
 		m := s.answer(ctx, f)
-		s.mu.Lock()
-		begins, err := s.node.Money().Begin(m)
-		s.mu.Unlock()
+		var begins bool
+		var err error
+		s.with(func(n *hub.Node) { begins, err = n.Money().Begin(m) })
 		if begins || err != nil {
 			return err
 		}
@@ -261,12 +251,9 @@ func (s *Server) since(ctx context.Context) error {
 	if s.twin = false; by == "" {
 		return err
 	}
-	s.mu.Lock()
-	s.node.Money().Await(account.LedSince, false)
-	waits, _ := s.node.Refuses()
-	s.mu.Unlock()
+	s.with(func(n *hub.Node) { n.Money().Await(account.LedSince, false) })
 	s.deps.Journal.Settle(false)
-	s.log.Warn(waits, "led_by", by)
+	s.log.Warn(s.doubts().Why, "led_by", by)
 	return nil
 }
 

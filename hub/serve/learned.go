@@ -10,6 +10,7 @@ import (
 	"souk/bus/follow"
 	"souk/bus/learned"
 	"souk/bus/regular"
+	"souk/hub"
 )
 
 // rememberEvery is how often the learned state is written down. What is learned in between is lost with the
@@ -26,9 +27,7 @@ func (s *Server) relearn() {
 		return
 	}
 	if err == nil {
-		s.mu.Lock()
-		err = s.node.Forecasts.Relearn(data)
-		s.mu.Unlock()
+		s.with(func(n *hub.Node) { err = n.Forecasts.Relearn(data) })
 	}
 	if err != nil {
 		s.log.Warn("what was learned of the agents is not taken up: forecasts begin by what the hub's file "+
@@ -61,10 +60,9 @@ func (s *Server) remember(ctx context.Context) (stop func()) {
 // writeLearned replaces the file as a whole, so that a crash leaves the last one or this. While the hub
 // stands still for it, what it knows is copied as it is to be written; all else is done beside it.
 func (s *Server) writeLearned(room []byte) []byte {
-	s.mu.Lock()
-	data, err := s.node.Forecasts.Learned(room[:0])
-	s.mu.Unlock()
-	path, room := s.deps.Learned, data
+	var err error
+	s.with(func(n *hub.Node) { room, err = n.Forecasts.Learned(room[:0]) })
+	path, data := s.deps.Learned, room
 	if err == nil {
 		data, err = learned.Sealed(data)
 	}

@@ -23,22 +23,24 @@ func (s *Server) listen() (tasks bus.Subscription, others []bus.Subscription, er
 	}{
 		{bus.TakenSubject(d, "*", "*"), s.onTaken},
 		{bus.SummarySubject(d, "*"),
-			hearing(s, func(v *bus.Summary, m bus.Msg) { v.Agent = from(m.Subject) })},
+			hearing(s, bus.Decode, func(v *bus.Summary, m bus.Msg) { v.Agent = from(m.Subject) })},
 		{bus.HoldingsSubject(d, "*"),
-			hearing(s, func(v *bus.Holdings, m bus.Msg) { v.Agent = from(m.Subject) })},
+			hearing(s, bus.Decode, func(v *bus.Holdings, m bus.Msg) { v.Agent = from(m.Subject) })},
 		{bus.CompletionSubject(d, "*"), s.completions()},
 		{bus.CancelSubject(d, "*"),
-			hearing(s, func(v *bus.Cancel, m bus.Msg) {
+			hearing(s, bus.Decode, func(v *bus.Cancel, m bus.Msg) {
 				v.Sender = from(m.Subject)
 				v.Client = cmp.Or(v.Client, v.Sender)
 			})},
-		{bus.AskSubject(d, "*"), hearing(s, func(v *bus.Ask, m bus.Msg) { v.Agent = from(m.Subject) })},
-		{bus.RecallSubject(d, "*"), hearing(s, func(v *bus.Recall, m bus.Msg) { v.Inbox = m.Reply })},
+		{bus.AskSubject(d, "*"),
+			hearing(s, bus.Decode, func(v *bus.Ask, m bus.Msg) { v.Agent = from(m.Subject) })},
+		{bus.RecallSubject(d, "*"),
+			hearing(s, bus.Decode, func(v *bus.Recall, m bus.Msg) { v.Inbox = m.Reply })},
 		{feedback + ">",
-			hearing(s, func(v *bus.Feedback, m bus.Msg) {
+			hearing(s, bus.Decode, func(v *bus.Feedback, m bus.Msg) {
 				v.Client, v.Sender = bus.Speaks(m.Subject, feedback)
 			})},
-		{bus.HubEndSubject(d, "*"), hearing(s, func(*bus.SessionEnd, bus.Msg) {})},
+		{bus.HubEndSubject(d, "*"), hearing(s, bus.Decode, func(*bus.SessionEnd, bus.Msg) {})},
 		{bus.HubQuoteSubject(d, "*"), s.onQuote},
 		{bus.HubTaskSubject(d, "*"), s.onTask},
 	} {
@@ -67,7 +69,7 @@ func (s *Server) onTask(m bus.Msg) {
 		return
 	}
 	t.Trace = bus.TraceOf(m.Header)
-	if !s.offer(t) {
+	if !s.hand(s.message(t)) {
 		s.refuse(t, errNoRoom, time.Second)
 	}
 }
@@ -106,7 +108,13 @@ func (s *Server) onTaken(m bus.Msg) {
 	place := bus.Taken(m.Subject, s.cfg.Domain, agent)
 	if place == probePlace {
 		if absent {
-			s.hand(input{at: time.Now(), gone: agent})
+			at := time.Now()
+			s.hand(func(n *hub.Node) {
+				if n.Absent(at, agent) {
+					s.log.Warn("agent dead: nobody listens there any more; what its readers have not had the end of "+
+						"is void", "agent", agent)
+				}
+			})
 		}
 		return
 	}
@@ -122,28 +130,18 @@ func (s *Server) onTaken(m bus.Msg) {
 		return
 	}
 	r.Hold, r.Agent = hold, agent
-	s.offer(r)
+	s.hand(s.message(r))
 }
 
 // noResponders is the status of the server's own answer to a request that nobody hears.
 const noResponders = 503
 
-// completions hears what agents say of what they served.
+// completions hears what agents say of what they served. Only the form is judged here. The Node judges the
+// content, since the agent must get an answer.
 func (s *Server) completions() bus.Handler {
-	return func(m bus.Msg) {
-		if s.misled(m) {
-			return
-		}
-		v := new(bus.Completion)
-		// Only the form is judged here. The Node judges the content, since the agent must get an answer.
-		if err := bus.DecodeForm(m.Data, v); err != nil {
-			s.measures.bad.Add(1)
-			s.log.Debug("message not understood", "subject", m.Subject, "err", err)
-			return
-		}
+	return hearing(s, bus.DecodeForm, func(v *bus.Completion, m bus.Msg) {
 		v.Agent, v.Inbox = bus.LastToken(m.Subject), m.Reply
-		s.offer(v)
-	}
+	})
 }
 
 // hearing hands messages of one kind to the loop. The subject alone says who speaks: fill takes it from
@@ -151,19 +149,19 @@ func (s *Server) completions() bus.Handler {
 func hearing[M any, P interface {
 	*M
 	bus.Message
-}](s *Server, fill func(P, bus.Msg)) bus.Handler {
+}](s *Server, decode func([]byte, bus.Message) error, fill func(P, bus.Msg)) bus.Handler {
 	return func(m bus.Msg) {
 		if s.misled(m) {
 			return
 		}
 		v := P(new(M))
-		if err := bus.Decode(m.Data, v); err != nil {
+		if err := decode(m.Data, v); err != nil {
 			s.measures.bad.Add(1)
 			s.log.Debug("message not understood", "subject", m.Subject, "err", err)
 			return
 		}
 		fill(v, m)
-		s.offer(v)
+		s.hand(s.message(v))
 	}
 }
 
@@ -177,7 +175,8 @@ func (s *Server) watchBus(ctx context.Context) {
 				return
 			}
 			if h.Connected != up {
-				s.pass(ctx, input{at: time.Now(), again: h.Connected, cut: !h.Connected})
+				at := time.Now()
+				s.pass(ctx, func(n *hub.Node) { n.Hears(at, h.Connected) })
 			}
 			up = h.Connected
 		case <-ctx.Done():
@@ -193,7 +192,7 @@ func (s *Server) ask(f hub.Funds) {
 	// handing it over has a time of its own.
 	ctx, cancel := context.WithTimeout(context.Background(), account.TreasuryTimeout)
 	defer cancel()
-	if !s.pass(ctx, input{at: time.Now(), m: reply}) {
+	if !s.pass(ctx, s.message(reply)) {
 		s.dropped.Add(1) // the loop has ended, or has too much to do; the Node asks again
 	}
 }

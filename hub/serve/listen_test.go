@@ -171,7 +171,7 @@ func TestAnAnswerThatFindsTheQueueFull(t *testing.T) {
 				play := func(in input) {
 					for range 20 {
 						r, _ := s.turn(in)
-						in = input{}
+						in = nil
 						dispatched += len(r.Dispatches)
 						if err := s.deps.Journal.Append(r.Frames...); err != nil {
 							t.Fatal(err)
@@ -180,7 +180,7 @@ func TestAnAnswerThatFindsTheQueueFull(t *testing.T) {
 							if f.Op == lost && dropped == 0 {
 								dropped++
 								for len(s.in) < cap(s.in) {
-									s.in <- input{at: time.Now(), again: true}
+									s.in <- s.message(&bus.Cancel{})
 								}
 								s.ask(f)
 								for len(s.in) > 0 {
@@ -195,13 +195,13 @@ func TestAnAnswerThatFindsTheQueueFull(t *testing.T) {
 						}
 					}
 				}
-				play(input{})
+				play(nil)
 				begin, sent := time.Now(), 0
 				for ; dispatched == 0 && time.Since(begin) < 30*time.Second; sent++ {
-					play(input{at: time.Now(), m: task("ann", fmt.Sprint("t", sent))})
+					play(s.message(task("ann", fmt.Sprint("t", sent))))
 					for range 10 {
 						time.Sleep(100 * time.Millisecond) // virtual
-						play(input{})
+						play(nil)
 					}
 				}
 				if dropped != 1 {

@@ -10,20 +10,8 @@ import (
 	"souk/hub"
 )
 
-// input is something for the Node: a message, or a change of the roster.
-type input struct {
-	at    time.Time
-	m     bus.Message
-	join  *bus.Registration
-	leave string
-	gone  string // nobody listens where this agent did
-	again bool   // the bus is there again
-	cut   bool   // it is away
-	set   *setting
-}
-
-// setting is news of the domain's entry in the registry; nil when there is none.
-type setting struct{ config *bus.MarketConfig }
+// input is something for the Node, at the time that it came: a message, or a change of the roster.
+type input func(n *hub.Node)
 
 // Bounds of one turn of the loops.
 const (
@@ -56,9 +44,7 @@ func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscriptio
 			stopping = nil
 			giveUp = time.After(s.cfg.DrainTimeout)
 			tasks.Stop()
-			s.mu.Lock()
-			s.node.Drain(time.Now())
-			s.mu.Unlock()
+			s.with(func(n *hub.Node) { n.Drain(time.Now()) })
 		case <-giveUp:
 			s.log.Warn("stopping with holds open: their agents' completions are taken after the next start",
 				"holds", s.Stats().Holds)
@@ -92,9 +78,7 @@ func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscriptio
 				return nil
 			}
 			retired = true
-			s.mu.Lock()
-			s.node.Retire(time.Now())
-			s.mu.Unlock()
+			s.with(func(n *hub.Node) { n.Retire(time.Now()) })
 			timer.Reset(0)
 		}
 	}
@@ -134,12 +118,12 @@ func (s *Server) turn(first input) (r hub.Ready, quiet bool) {
 		s.node.Slept(now)
 	}
 	look()
-	for i := 0; i < maxSteps && (!first.at.IsZero() || len(s.in) > 0); i++ {
-		if first.at.IsZero() {
+	for i := 0; i < maxSteps && (first != nil || len(s.in) > 0); i++ {
+		if first == nil {
 			first = <-s.in
 		}
-		s.step(first)
-		first = input{}
+		first(s.node)
+		first = nil
 	}
 	now := time.Now()
 	s.node.Tick(now)
@@ -160,45 +144,17 @@ func (s *Server) hasRoom() bool {
 		"taken until it has room; free some space", "the journal's disk has room again")
 }
 
-func (s *Server) step(in input) {
-	switch {
-	case in.join != nil:
-		if err := s.node.Join(in.at, *in.join); err != nil {
-			s.log.Warn("agent not sold", "err", err)
-		} else {
-			s.log.Info("agent joined", "agent", in.join.Agent, "model", in.join.Model,
-				"slots", in.join.Slots, "boot", in.join.Boot)
-		}
-	case in.leave != "":
-		s.node.Leave(in.at, in.leave)
-		s.log.Info("agent left", "agent", in.leave)
-	case in.gone != "":
-		if s.node.Absent(in.at, in.gone) {
-			s.log.Warn("agent dead: nobody listens there any more; what its readers have not had the end of is void",
-				"agent", in.gone)
-		}
-	case in.again:
-		s.node.Hears(in.at, true)
-	case in.cut:
-		s.node.Hears(in.at, false)
-	case in.set != nil:
-		if err := s.node.Configure(in.at, in.set.config); err != nil {
-			s.log.Warn("settings not applied", "err", err)
-		} else {
-			c := s.node.Config()
-			s.log.Info("settings", "max_batch", c.Batch.MaxBatch, "max_wait", c.Batch.MaxWait,
-				"eager", c.Batch.Eager, "pricing", c.Pricing, "settle", c.Settle, "clarke", c.Clarke)
-		}
-	default:
-		if err := s.node.Step(in.at, in.m); err != nil {
+// message is an input of a message that came now.
+func (s *Server) message(m bus.Message) input {
+	at := time.Now()
+	return func(n *hub.Node) {
+		if err := n.Step(at, m); err != nil {
 			s.log.Debug("message ignored", "err", err)
 		}
 	}
 }
 
-// offer hands a message to the loop, unless its queue is full.
-func (s *Server) offer(m bus.Message) bool { return s.hand(input{at: time.Now(), m: m}) }
-
+// hand hands an input to the loop, unless its queue is full.
 func (s *Server) hand(in input) bool {
 	select {
 	case s.in <- in:

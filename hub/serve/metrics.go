@@ -89,9 +89,8 @@ func quantiles(h *hdrhistogram.Histogram) Quantiles {
 
 // Stats is a snapshot.
 func (s *Server) Stats() Stats {
-	s.mu.Lock()
-	st := Stats{Stats: s.node.Stats()}
-	s.mu.Unlock()
+	var st Stats
+	s.with(func(n *hub.Node) { st.Stats = n.Stats() })
 	m := s.measures
 	m.mu.Lock()
 	defer m.mu.Unlock()

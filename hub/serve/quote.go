@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/hub"
 )
 
 // How many quotes a hub gives a second, and how many at once.
@@ -89,9 +90,8 @@ func (s *Server) quote(q quoteRequest) {
 		s.measures.count(s.measures.quotes, bus.CodeLate)
 		return
 	}
-	s.mu.Lock()
-	out := s.node.Quote(begun, q.task)
-	s.mu.Unlock()
+	var out *bus.HubQuote
+	s.with(func(n *hub.Node) { out = n.Quote(begun, q.task) })
 	s.measures.one(s.measures.quote, time.Since(begun))
 	s.sayQuote(q.reply, out)
 }

@@ -9,6 +9,7 @@ import (
 
 	"souk/bus"
 	"souk/bus/follow"
+	"souk/hub"
 )
 
 // claimEvery is the pause before an agent is claimed anew that another hub still holds.
@@ -75,7 +76,14 @@ func (r *roster) claim(ctx context.Context, agent string) {
 		r.claimed[agent] = fence
 	}
 	r.wanted[agent].Fence = r.claimed[agent]
-	r.s.pass(ctx, input{at: time.Now(), join: r.wanted[agent]})
+	at, reg := time.Now(), *r.wanted[agent]
+	r.s.pass(ctx, func(n *hub.Node) {
+		if err := n.Join(at, reg); err != nil {
+			r.s.log.Warn("agent not sold", "err", err)
+			return
+		}
+		r.s.log.Info("agent joined", "agent", agent, "model", reg.Model, "slots", reg.Slots, "boot", reg.Boot)
+	})
 }
 
 func (r *roster) claimMissing(ctx context.Context) {
@@ -95,7 +103,11 @@ func (r *roster) drop(ctx context.Context, agent string) {
 		return
 	}
 	delete(r.claimed, agent)
-	r.s.pass(ctx, input{at: time.Now(), leave: agent})
+	at := time.Now()
+	r.s.pass(ctx, func(n *hub.Node) {
+		n.Leave(at, agent)
+		r.s.log.Info("agent left", "agent", agent)
+	})
 	short, cancel := context.WithTimeout(ctx, r.s.cfg.LeaseTTL)
 	defer cancel()
 	if err := r.l.Release(short, bus.ClaimKey(agent)); err != nil {
@@ -107,7 +119,18 @@ func (r *roster) drop(ctx context.Context, agent string) {
 // those in force.
 func (s *Server) heed(ctx context.Context) {
 	key := bus.MarketKey(s.cfg.Domain)
-	apply := func(c *bus.MarketConfig) { s.pass(ctx, input{at: time.Now(), set: &setting{c}}) }
+	apply := func(m *bus.MarketConfig) {
+		at := time.Now()
+		s.pass(ctx, func(n *hub.Node) {
+			if err := n.Configure(at, m); err != nil {
+				s.log.Warn("settings not applied", "err", err)
+				return
+			}
+			c := n.Config()
+			s.log.Info("settings", "max_batch", c.Batch.MaxBatch, "max_wait", c.Batch.MaxWait,
+				"eager", c.Batch.Eager, "pricing", c.Pricing, "settle", c.Settle, "clarke", c.Clarke)
+		})
+	}
 	follow.Run(ctx, s.deps.Registry, key, follow.Follower{
 		Set: func(kv bus.KV) {
 			c := new(bus.MarketConfig)

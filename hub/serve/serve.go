@@ -123,18 +123,22 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // is its own.
 func (s *Server) Leading() bool { return s.leading.Load() }
 
-// Foreign says that another journal speaks for the treasury than this hub holds grants of; "": none does.
-func (s *Server) Foreign() string {
+// with has the Node for as long as do takes.
+func (s *Server) with(do func(n *hub.Node)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.node.Money().Foreign()
+	do(s.node)
+}
+
+// Foreign says that another journal speaks for the treasury than this hub holds grants of; "": none does.
+func (s *Server) Foreign() (why string) {
+	s.with(func(n *hub.Node) { why = n.Money().Foreign() })
+	return why
 }
 
 // Refuses returns why the hub takes no task now, whoever sends it; "" if it does.
-func (s *Server) Refuses() string {
-	s.mu.Lock()
-	why, _ := s.node.Refuses()
-	s.mu.Unlock()
+func (s *Server) Refuses() (why string) {
+	s.with(func(n *hub.Node) { why, _ = n.Refuses() })
 	if why == "" && !s.deps.Journal.HasRoom() {
 		why = "the journal's disk is nearly full: free some space"
 	}
@@ -263,14 +267,15 @@ func (s *Server) replay() error {
 		return fmt.Errorf("it is the journal %s of domain %s: each hub has its own data directory",
 			o.Journal, o.Domain)
 	}
-	s.mu.Lock()
-	err := s.node.Restore()
-	if j := s.deps.Journal; j.Moved() || j.Confirmed() {
-		s.node.Money().Await(account.WasMoved, !j.Moved())
-	}
-	waits, _ := s.node.Refuses()
-	s.mu.Unlock()
-	if waits != "" { // as after each start of the machine: if it lasts, it gives way, and logs it
+	var err error
+	s.with(func(n *hub.Node) {
+		err = n.Restore()
+		if j := s.deps.Journal; j.Moved() || j.Confirmed() {
+			n.Money().Await(account.WasMoved, !j.Moved())
+		}
+	})
+	// as after each start of the machine: if it lasts, it gives way, and logs it
+	if waits := s.doubts().Why; waits != "" {
 		s.log.Info(waits)
 	}
 	if seq, _, _ := s.node.Book().Last(); seq > 0 && err == nil {
@@ -281,20 +286,19 @@ func (s *Server) replay() error {
 }
 
 // closed reports whether the journal is closed.
-func (s *Server) closed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.node.Book().Closed(s.cfg.Journal)
+func (s *Server) closed() (is bool) {
+	s.with(func(n *hub.Node) { is = n.Book().Closed(s.cfg.Journal) })
+	return is
 }
 
 // ends reports whether the hub ends, whether its journal is closed, and if not, what it waits for.
 func (s *Server) ends() (ending, closed bool, waits string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.node.Money().Closing() {
-		return false, false, ""
-	}
-	return true, s.node.Book().Closed(s.cfg.Journal), s.node.Money().Waits()
+	s.with(func(n *hub.Node) {
+		if ending = n.Money().Closing(); ending {
+			closed, waits = n.Book().Closed(s.cfg.Journal), n.Money().Waits()
+		}
+	})
+	return ending, closed, waits
 }
 
 // asked notes whether a part of the server has an answer from the registry; each tries again within seconds.

@@ -55,10 +55,11 @@ func TestSettingsAreFollowed(t *testing.T) {
 			synctest.Wait()
 			var got []string
 			for len(s.in) > 0 {
-				if in := <-s.in; in.set.config == nil {
+				(<-s.in)(s.node)
+				if now := s.node.Config().Batch.MaxBatch; now == s.cfg.Batch.MaxBatch {
 					got = append(got, "none")
 				} else {
-					got = append(got, fmt.Sprint(in.set.config.MaxBatch))
+					got = append(got, fmt.Sprint(now))
 				}
 			}
 			if strings.Join(got, " ") != c.want {

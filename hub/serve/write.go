@@ -103,8 +103,8 @@ func (s *Server) deliver(r *todo, acks []hub.Message) []hub.Message {
 			if errors.Is(err, bus.ErrTooLarge) {
 				code = bus.CodeTooLarge
 			}
-			s.offer(&bus.DispatchReply{Agent: agent, Boot: d.Boot, Hold: d.Hold, Code: code,
-				Message: err.Error()})
+			s.hand(s.message(&bus.DispatchReply{Agent: agent, Boot: d.Boot, Hold: d.Hold, Code: code,
+				Message: err.Error()}))
 		}
 	}
 	if len(r.Placed) > 0 {
