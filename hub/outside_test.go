@@ -15,7 +15,6 @@ import (
 	"souk/hub/policy/pd"
 	"souk/hub/predict"
 	"souk/hub/predict/tree"
-	"souk/hub/regime/router"
 	"souk/ledger"
 	"souk/market"
 )
@@ -71,7 +70,6 @@ var testParts = hub.Parts{
 		"fair": func() runtimepolicy.Policy { return fair.New() },
 		"pd":   func() runtimepolicy.Policy { return pd.New() },
 	},
-	Toll:  router.Router{},
 	Gates: func(features int) predict.Gate { return tree.NewGate(tree.Default(), features) },
 }
 
