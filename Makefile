@@ -81,7 +81,7 @@ ALONE += agentd agentd/holdings agentd/kvevent agentd/policy agentd/policy/adapt
 ALONE += bus bus/likeness bus/openai bus/policy bus/reader bus/bounded bus/learned
 ALONE += classifier classifier/model
 ALONE += hub/admission hub/queue hub/round hub/policy hub/policy/fair
-ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/session
+ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/regime/router hub/session
 ALONE += hub/settle ledger ledger/treasury market/certify market/flow agentd/vllmsim/kv
 LAB_ALONE := cachesage/sage prose traces train
 
@@ -158,7 +158,7 @@ pages: build ## every page of integration/results anew, and the front page: half
 	@bin/lab pages $(ARGS)
 
 # Tests that compare with files in testdata which -update writes anew.
-GOLDEN := market market/flow ledger hub hub/predict hub/predict/tree
+GOLDEN := market market/flow ledger hub hub/regime/router hub/predict hub/predict/tree
 GOLDEN += bus/reader classifier
 
 goldens: ## what tests compare with, written anew: hashes, bytes, scripts, figures; git diff shows what changed

@@ -9,6 +9,7 @@ import (
 
 	"souk/bus"
 	"souk/hub"
+	"souk/hub/regime"
 	"souk/market"
 )
 
@@ -44,9 +45,9 @@ func bid(t *testing.T, seed uint64, terms []bus.Terms) *bidden {
 	r := rand.New(rand.NewPCG(seed, 7))
 	h := newHouse(t, func(c *hub.Config) {
 		c.Batch.Eager, c.Fee = false, 500
+		c.Regime = regime.Params{Temperature: 3 * r.Float64(), Overlap: r.Float64()}
 		c.Pricing = []string{market.PricingVCG, market.PricingPosted}[r.IntN(2)]
 	})
-	h.n.SetPolicy("by name", byName(0.001*r.Float64()))
 	for i := range 5 {
 		reg := registration(fmt.Sprint("a-", i), []string{"llama", "qwen"}[r.IntN(2)], 1+r.IntN(3),
 			0.6+r.Float64()/3, card(1<<r.IntN(6), 1, market.Credits(4+r.IntN(60))))

@@ -84,6 +84,11 @@ func (n *Node) Judge() (all []float64) {
 	return all
 }
 
+// SetRegime has tolls be those of a regime from now on.
+func (n *Node) SetRegime(p regime.Params) {
+	n.regimes = regime.New(&n.turn, n.cfg.Regimes, p, n.cfg.Parts.Toll)
+}
+
 // Regime is how full the domain is.
 func (n *Node) Regime() regime.State { return n.regimes.State() }
 

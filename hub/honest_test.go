@@ -9,13 +9,14 @@ import (
 
 	"souk/bus"
 	"souk/hub"
+	"souk/hub/regime"
 	"souk/ledger"
 	"souk/market"
 )
 
 // The audit finds nothing in what an honest hub wrote, whatever happened to it: restarts, standbys that take
 // over, idle days, a clock that was set back, agents that come and go, bursts of which half is cancelled,
-// under any policy and pricing. Where frames are lost no round that is left is accused of its prices.
+// under any policy, regime and pricing. Where frames are lost no round that is left is accused of its prices.
 func TestNoHonestJournalIsAccused(t *testing.T) {
 	lost, tolls, posted := 0, 0, 0
 	for range 20 {
@@ -64,13 +65,13 @@ func eventful(t *testing.T, seed uint64, rng *rand.Rand) *house {
 		c.Silence, c.Batch.Eager = time.Hour, rng.IntN(2) == 0
 		c.Settle = []string{market.SettleMetered, market.SettleQuoted}[rng.IntN(2)]
 		c.Policies.Place = []string{"", "fair", "pd"}[rng.IntN(3)]
+		if rng.IntN(2) == 0 {
+			c.Regime = regime.Params{Temperature: 4 * rng.Float64(), Overlap: rng.Float64()}
+		}
 		if rng.IntN(4) == 0 {
 			c.Rule.Pricing, c.Rule.Tariffs = market.PricingPosted, map[string]market.Credits{"llama": 3000}
 		}
 	})
-	if rng.IntN(4) == 0 {
-		h.n.SetPolicy("by name", byName(0.001*rng.Float64()))
-	}
 	seconds := func(most int) time.Duration { return time.Duration(rng.IntN(most)) * time.Second }
 	for n := range 20 {
 		name := fmt.Sprint("part", n)

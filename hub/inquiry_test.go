@@ -11,6 +11,7 @@ import (
 
 	"souk/bus"
 	"souk/hub"
+	"souk/hub/regime"
 	"souk/market"
 )
 
@@ -149,7 +150,7 @@ func TestBidsMoveNoQuote(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		h := crowdedHouse(t, seed)
 		if r.IntN(2) == 0 {
-			h.n.SetPolicy("by name", byName(0.001*r.Float64()))
+			h.n.SetRegime(regime.Params{Temperature: 3 * r.Float64(), Overlap: r.Float64()})
 		}
 		session := sharedSession(r)
 		var first *bus.HubQuote

@@ -12,7 +12,7 @@ import (
 	"souk/market"
 )
 
-// The largest round that a hub may hold at posted prices, where every task may go to every agent and a policy
+// The largest round that a hub may hold at posted prices, where every task may go to every agent and a regime
 // charges each pair, fits in a frame, however long names are; who has no room in it is served by the next.
 func TestTheLargestRoundFitsInAFrame(t *testing.T) {
 	if testing.Short() {
@@ -22,11 +22,9 @@ func TestTheLargestRoundFitsInAFrame(t *testing.T) {
 	long := strings.Repeat("x", 50)
 	client := "ann" + long
 	h := crowdHouse(t, 2*tasks, func(c *hub.Config) {
-		c.Pricing = market.PricingPosted
+		c.Pricing, c.Regime.Temperature = market.PricingPosted, 0.5
 		c.Batch.Eager, c.Batch.ClosesAt, c.Batch.MaxBatch = false, tasks, tasks
 	})
-	h.n.SetPolicy("spy",
-		&spy{score: func(i runtimepolicy.Item) float64 { return float64(i.Agent%100) / 1e6 }})
 	h.prepaid[client] = 1000 * market.Credit
 	for i := range agents {
 		h.join(fmt.Sprintf("a-%03d%s", i, long), "llama", 1, 0.9, card(1, 1, 4))

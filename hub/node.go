@@ -124,7 +124,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		n.Queue.News()
 	})
 	n.turn.Passed = n.Forecasts.Prefixes.Advance
-	n.regimes = regime.New(&n.turn)
+	n.regimes = regime.New(&n.turn, cfg.Regimes, cfg.Regime, cfg.Parts.Toll)
 	n.Policies = policy.NewRoom(&n.turn, cfg.Policies, cfg.Parts.Policies)
 	n.sessions = session.New(&n.turn, cfg.Sessions, n.Queue.News)
 	n.money = account.New(&n.turn, account.Limits{Idle: cfg.AccountIdle, Wait: cfg.FundsWait}, payers{n})
@@ -223,7 +223,9 @@ func (n *Node) Ready() Ready {
 			}
 		}
 		n.turn.Out.Rounds = int(n.stats.Rounds - before)
-		n.regimes.Observe(n.fleet.Taking, n.waiting)
+		if n.regimes.Observe(n.fleet.Taking, n.waiting) {
+			n.Queue.News()
+		}
 		n.Policies.Report()
 		if n.status.Due() {
 			n.turn.Out.Status = n.Status()

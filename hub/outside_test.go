@@ -15,6 +15,7 @@ import (
 	"souk/hub/policy/pd"
 	"souk/hub/predict"
 	"souk/hub/predict/tree"
+	"souk/hub/regime/router"
 	"souk/ledger"
 	"souk/market"
 )
@@ -70,6 +71,7 @@ var testParts = hub.Parts{
 		"fair": func() runtimepolicy.Policy { return fair.New() },
 		"pd":   func() runtimepolicy.Policy { return pd.New() },
 	},
+	Toll:  router.Router{},
 	Gates: func(features int) predict.Gate { return tree.NewGate(tree.Default(), features) },
 }
 

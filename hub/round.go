@@ -23,7 +23,12 @@ func (n rounds) clear() {
 	s := n.meeting
 	out := n.collect()
 	s.Meet()
-	s.Judge(n.Policies) // whatever may meet, before any bid is read
+	// the regime and policies judge whatever may meet, before any bid is read
+	last, prev := n.turn.Book.LastRound()
+	n.regimes.Charge(last+1, prev, &s.From, s.Waiters, func(o *estimate.Offer) market.Credits {
+		return s.Sheet.Classes[o.Agent].Cost(o.Prompt, 0, o.Output) - o.Cost // what its cache has saved
+	})
+	s.Judge(n.Policies)
 	whys := s.Build()
 	// of one task of the hub's own nobody learns what slots are worth
 	var own *task
@@ -144,7 +149,7 @@ func (n rounds) worthless(t *task, best *estimate.Offer) bool {
 func (n rounds) award(c *round.Cleared) error {
 	s, awards := n.meeting, c.Outcome.Awards
 	records := append(make([]ledger.Record, 0, 1+len(awards)), s.Record(c))
-	records[0].Round.Set = policy.Named(c.Round, n.Policies.Sets())
+	records[0].Round.Set = policy.Named(c.Round, n.Policies.Sets(), n.regimes.Sets())
 	all := make([]*hold, 0, len(awards))
 	for slot, waiter := range s.Plan.Apply(c) {
 		h := s.NewHold(s.Tasks[waiter], c.Round, slot, &awards[slot])

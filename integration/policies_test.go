@@ -14,14 +14,14 @@ import (
 )
 
 // everything is a market with every runtime policy on: in one domain what places tasks fairly, in the other
-// what places by prompts and answers, and in both seats, moves of silent tasks,
+// what places by prompts and answers, and in both seats, moves of silent tasks, regimes that set tolls,
 // patterns that are looked for in answers, and adapters, of which its engines have none.
 const everything = `
 listen: 127.0.0.1:0
 domains:
   - {name: general, general: true, labels: [general, humanities, social, law, medicine, code], hub: {policies: {place: fair}}}
   - {name: math, labels: [math, science, finance], hub: {policies: {place: pd}}}
-hub: {sessions: {admit: true}}
+hub: {sessions: {admit: true}, regimes: {adapt: true}}
 speedup: 20
 clients: {dev: 1000, other: 1000, probe-general: 10, probe-math: 10}
 agents:

@@ -144,8 +144,8 @@
 //
 // # The toll
 //
-// A policy or the price of a slot can influence a round in one way only, by Edge.Toll. That is at most zero,
-// never a function of a bid of the round, and charged but for what the client's own tasks bear.
+// A regime, a policy or the price of a slot can influence a round in one way only, by Edge.Toll. That is at
+// most zero, never a function of a bid of the round, and charged but for what the client's own tasks bear.
 // Each of the three is needed (toll_test.go): a bonus opens a deficit, and a toll that depends on bids, or is
 // not charged, makes lying pay.
 //

@@ -1,5 +1,5 @@
 // Package choices has what a market's files choose by name, and its machines know by interfaces alone:
-// runtime policies, and the trees that add to forecasts.
+// runtime policies, the toll that follows a regime, and the trees that add to forecasts.
 package choices
 
 import (
@@ -9,12 +9,13 @@ import (
 	"souk/hub/policy/pd"
 	"souk/hub/predict"
 	"souk/hub/predict/tree"
+	"souk/hub/regime/router"
 )
 
 // Hub is a hub's configuration as it is delivered, but for its names.
 func Hub() hub.Config {
 	c := hub.Default()
-	c.Parts = hub.Parts{Policies: policies, Gates: Trees}
+	c.Parts = hub.Parts{Policies: policies, Toll: router.Router{}, Gates: Trees}
 	return c
 }
 

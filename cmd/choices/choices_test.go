@@ -8,20 +8,23 @@ import (
 	"souk/hub/policy"
 )
 
-// A hub starts with each policy by its name; one that a program wires without them says that it has none.
+// A hub starts with each policy by its name, and with tolls that follow a regime; one that a program wires
+// without them says that it has none.
 func TestEachPartByItsName(t *testing.T) {
 	made := 0
 	for name := range policies {
 		for _, wired := range []bool{true, false} {
 			c := Hub()
 			c.Domain, c.Hub, c.Journal = "math", "math-1", "math"
+			c.Regimes.Adapt = true
 			c.Policies = policy.Params{Place: name}
 			if !wired {
 				c.Parts = hub.Parts{}
 			}
 			n, err := hub.NewNode(c, [32]byte{1})
 			switch {
-			case !wired && (err == nil || !strings.Contains(err.Error(), name)):
+			case !wired && (err == nil || !strings.Contains(err.Error(), name) ||
+				!strings.Contains(err.Error(), "regimes.adapt")):
 				t.Errorf("%s where there is none: %v", name, err)
 			case wired && err != nil:
 				t.Errorf("%s: %v", name, err)

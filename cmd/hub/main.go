@@ -114,6 +114,8 @@ func gauges(st hubserve.Stats) []daemon.Gauge {
 	return []daemon.Gauge{
 		{Name: "game_saturation_state", Help: "Regime of the domain: 0 below the knee, 1 transition, 2 saturated.",
 			Value: float64(r.Level)},
+		{Name: "game_router_temperature", Help: "Temperature by which agents are drawn; 0: the best is taken.",
+			Value: r.Temperature},
 		{Name: "game_rho", Help: "Tokens of tasks that run and wait, by those that the agents' caches hold.",
 			Value: r.Rho},
 		{Name: "game_routing_cost", Help: "Seconds that a round takes: quotes, clearing, check and records.",

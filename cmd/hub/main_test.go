@@ -17,8 +17,8 @@ import (
 // histogram.
 func TestGauges(t *testing.T) {
 	var st hubserve.Stats
-	st.Regime.Level, st.Regime.Rho = 2, 0.5
-	want := map[string]float64{"game_saturation_state": 2, "game_rho": 0.5,
+	st.Regime.Level, st.Regime.Temperature, st.Regime.Rho = 2, 0.8, 0.5
+	want := map[string]float64{"game_saturation_state": 2, "game_router_temperature": 0.8, "game_rho": 0.5,
 		"game_routing_cost": 0}
 	all := gauges(st)
 	for _, g := range all {
@@ -68,6 +68,8 @@ func TestBadInput(t *testing.T) {
 			"--config FILE --check-config", `client: "probe:math"`},
 		{"prewarming too often", "data: d\nhub:\n  domain: math\n  prewarm: {every: 1ms}\n",
 			"--config FILE --check-config", "hub.yaml:4: prewarm: every: 1ms is neither 0 nor from 10ms to 1h"},
+		{"a regime that pays", "data: d\nhub: {domain: math, regimes: {saturated: {overlap: 2}}}\n",
+			"--config FILE", "regimes: saturated: overlap: 2 is not from 0 to 1"},
 		{"bad level", "data: d\nhub: {domain: math}\nlog: {level: loud}\n", "--config FILE",
 			`hub.yaml:3: log.level: "loud": write debug, info, warn or error`},
 		{"file of an agentd", "agentd: {}\n", "--config FILE", "run `agentd --config"},
@@ -105,9 +107,10 @@ func TestAVariableOfASectionIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for variable, says := range map[string]string{
-		"SOUK_HUB_TERMS_MULTIPLE=-1": "terms: multiple is -1, want more than 0 and less than 1000000",
-		"SOUK_HUB_TERMS_DELTA=7":     "terms: delta is 7, want more than 0 and less than 1",
-		"SOUK_HUB_PREFIX_HASHES=-1":  "prefix: hashes is -1: it must be at least 1",
+		"SOUK_HUB_TERMS_MULTIPLE=-1":            "terms: multiple is -1, want more than 0 and less than 1000000",
+		"SOUK_HUB_TERMS_DELTA=7":                "terms: delta is 7, want more than 0 and less than 1",
+		"SOUK_HUB_REGIMES_SATURATED_OVERLAP=-1": "regimes: saturated: overlap: -1 is not from 0 to 1",
+		"SOUK_HUB_PREFIX_HASHES=-1":             "prefix: hashes is -1: it must be at least 1",
 	} {
 		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value)

@@ -18,6 +18,7 @@ import (
 	"souk/hub/prewarm"
 	"souk/hub/quality"
 	"souk/hub/queue"
+	"souk/hub/regime"
 	"souk/hub/session"
 	"souk/hub/settle"
 	"souk/hub/status"
@@ -40,6 +41,8 @@ type Config struct {
 	Prior       predict.Prior `yaml:"prior"`
 	tariff.Rule `yaml:",inline"`
 	Fee         market.Credits `yaml:"fee"`      // flat, on every award, part of the toll
+	Regime      regime.Params  `yaml:"regime"`   // acts through the toll alone
+	Regimes     regime.Control `yaml:"regimes"`  // what follows from how full the domain is
 	Sessions    session.Params `yaml:"sessions"` // where these need more than the caches hold
 	Policies    policy.Params  `yaml:"policies"` // the runtime policy; none by default
 
@@ -98,9 +101,11 @@ type Config struct {
 const MaxAgents = 4000
 
 // Parts are the parts that a hub's file names, and that the hub knows by these interfaces alone. Package
-// cmd/choices has them all. Without them there is no policy, and forecasts go by lines and means alone.
+// cmd/choices has them all. Without them there is no policy, no toll follows a regime, and forecasts go by
+// lines and means alone.
 type Parts struct {
 	Policies runtimepolicy.Known
+	Toll     regime.Toll
 	Gates    predict.Gates
 }
 
@@ -111,6 +116,8 @@ func Default() Config {
 		Prefix:      prefix.DefaultLimits(),
 		Prior:       predict.DefaultPrior(),
 		Rule:        tariff.Rule{Rule: market.DefaultRule},
+		Regime:      regime.Default(),
+		Regimes:     regime.DefaultControl(),
 		Sessions:    session.Default(),
 		Prewarm:     prewarm.Default(),
 		Hedge:       settle.Hedging{On: true},
@@ -168,10 +175,11 @@ func (c Config) Validate() error {
 		err  error
 	}{
 		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
-		{"terms", c.Terms.Validate()},
+		{"regime", c.Regime.Validate()}, {"terms", c.Terms.Validate()},
 		{"prewarm", c.Prewarm.Validate()}, {"sessions", c.Sessions.Validate()},
 		{"quality", c.Quality.Validate()},
 		{"policies", c.Policies.Validate(c.Parts.Policies)},
+		{"regimes", c.Regimes.Validate()},
 	} {
 		all := []error{part.err}
 		if joined, ok := part.err.(interface{ Unwrap() []error }); ok {
@@ -184,6 +192,9 @@ func (c Config) Validate() error {
 		}
 	}
 	errs = append(errs, c.Rule.Validate())
+	if c.Parts.Toll == nil && (c.Regimes.Adapt || !c.Regime.Idle()) {
+		wrong("regime and regimes.adapt: this program has no toll that follows them")
+	}
 	if c.Fee < 0 || c.Fee > market.MaxWorth {
 		wrong("fee: %s is not from 0 to %s credits", c.Fee, market.MaxWorth)
 	}

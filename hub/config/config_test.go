@@ -27,9 +27,10 @@ func TestConfig(t *testing.T) {
 	c.Journal, c.MaxWaiting, c.Deadline, c.Labels = "treasury", 0, 2*c.MaxDeadline, []string{"a b"}
 	c.Batch.MaxBatch, c.Settle = 0, "barter"
 	c.MaxAgents = MaxAgents + 1 // a round of theirs with one task of market.MaxWorth would not be cleared
+	c.Regimes.Adapt = true
 	err := c.Validate()
 	for _, field := range []string{"journal", "labels", "max_waiting", "max_agents", "deadline", "max_batch",
-		"settle"} {
+		"settle", "no toll that follows"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v does not name %s", err, field)
 		}

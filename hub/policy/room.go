@@ -172,10 +172,10 @@ func Toll(lost float64, second market.Credits) market.Credits {
 // Sets returns what the policy set in the round.
 func (r *Room) Sets() []ledger.Set { return r.sets }
 
-// Named picks of what was set for the tasks of a round what its record has: what is charged, where the record
-// names the agent, too, and the first agents where a task may not go.
-func Named(r *market.Round, all []ledger.Set) []ledger.Set {
-	if len(all) == 0 {
+// Named picks of what was set for the tasks of a round, by policies or others, what its record has: what is
+// charged, where the record names the agent, too, and the first agents where a task may not go.
+func Named(r *market.Round, by ...[]ledger.Set) (all []ledger.Set) {
+	if all = slices.Concat(by...); len(all) == 0 {
 		return nil // as nearly always
 	}
 	in := map[[2]string]bool{}
@@ -185,7 +185,6 @@ func Named(r *market.Round, all []ledger.Set) []ledger.Set {
 	for _, e := range slices.Concat(r.Edges, r.Others) {
 		in[[2]string{string(r.Tasks[e.Task].ID), string(r.Agents[e.Agent].Agent)}] = true
 	}
-	all = slices.Clone(all)
 	ledger.SortSets(all)
 	barred := map[string]int{} // of each task: agents where it may not go
 	return slices.DeleteFunc(all, func(s ledger.Set) bool {

@@ -11,30 +11,17 @@ import (
 	"souk/market"
 )
 
-// params are the two parameters by which the paper's router follows its load (section 6).
-type params struct {
-	Temperature float64 // of the softmax by which an engine is drawn; 0: the best
-	Overlap     float64 // weight of blocks to compute
-}
-
-// plain leaves the router as it is; the others are those of the paper above the knee (Table 2).
-var (
-	plain      = params{0, 1}
-	transition = params{0.7, 1}
-	saturated  = params{0.8, 0.1}
-)
-
 // dynamo is the paper's router (Eq. 1 and 2): a request goes to the engine with the least weighted sum of
 // blocks to compute and blocks in use, or is drawn by the softmax of these sums, scaled to their range as
 // Dynamo does.
 type dynamo struct {
-	params   params // in force: what is drawn by, and the weight of blocks to compute
+	params   regime.Params // in force: what is drawn by, and the weight of blocks to compute
 	random   *rand.Rand
 	active   []int // blocks in use by what was sent to each engine
 	adaptive *adaptive
 }
 
-func newDynamo(engines int, p params, seed uint64) *dynamo {
+func newDynamo(engines int, p regime.Params, seed uint64) *dynamo {
 	return &dynamo{params: p, random: rand.New(rand.NewPCG(seed, 0x64796e61)), active: make([]int, engines)}
 }
 
@@ -91,7 +78,8 @@ func (d *dynamo) Near() bool                                   { return false }
 // adapt has the parameters follow the load, as the paper's controller does (6.2, 6.3).
 func (d *dynamo) adapt(now time.Time) {
 	if a := d.adaptive; a != nil {
-		d.params = [...]params{plain, transition, saturated}[a.read(now)]
+		d.params = regime.Control{Adapt: true, Transition: regime.DefaultControl().Transition,
+			Saturated: regime.DefaultControl().Saturated}.Params(a.read(now), regime.Default())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"souk/agentd/vllmsim"
+	"souk/hub/regime"
 	"souk/integration/lab/runs"
 	"souk/integration/lab/virtual"
 )
@@ -124,7 +125,8 @@ func three() (all []job) {
 	for _, t := range []Topology{Five, Two} {
 		all = append(all, spike(t, static, 128), spike(t, theirs, 128), spike(t, static, 112))
 	}
-	return append(all, spike(Five, ours, 128))
+	all = append(all, spike(Five, ours, 128), spike(Five, adapted, 128))
+	return all
 }
 
 // everyRule plays every rule there is, with every value of its knob.
@@ -142,12 +144,18 @@ func everyRule() (jobs []job) {
 func grid(callers int) (all []job) {
 	const hold = 40 * time.Second
 	steps := []float64{0, 0.3, 0.7, 1}
-	for _, t := range []Topology{Two, Five} {
+	for _, x := range []struct {
+		t Topology
+		r rule
+	}{{Two, static}, {Five, static}, {Five, ours}} {
 		for _, tau := range steps {
 			for _, omega := range steps {
-				all = append(all, job{topology: t, rule: static.with(params{tau, omega}),
-					load: fmt.Sprintf("%g %g", tau, omega), setting: t.steady(callers, hold),
-					parts: []part{{"", span{ramp, ramp + hold}}}})
+				if x.r.market && (tau == 0.3 || omega == 0.3 || omega == 0.7) {
+					continue // the corners, and the temperature that the controller sets
+				}
+				r := x.r.with(regime.Params{Temperature: tau, Overlap: omega})
+				all = append(all, job{topology: x.t, rule: r, load: fmt.Sprintf("%g %g", tau, omega),
+					setting: x.t.steady(callers, hold), parts: []part{{"", span{ramp, ramp + hold}}}})
 			}
 		}
 	}
@@ -184,7 +192,7 @@ const (
 func gameTwo() (all []job) {
 	for _, share := range []float64{0.125, 0.25, 0.5, 1, 2, 4} {
 		blocks := int(share*prompts*ofEach/whole) + 1
-		for _, r := range []rule{static.with(params{}), static, ours} {
+		for _, r := range []rule{static.with(regime.Params{Overlap: 0}), static, ours} {
 			name := r.name
 			if !r.market {
 				r.name = fmt.Sprintf("%s, weight %g", name, r.params.Overlap)

@@ -60,7 +60,7 @@ func TestNothingChangesBelowTheKneeOfTheHub(t *testing.T) {
 func TestTheRouterDraws(t *testing.T) {
 	costs := []float64{30, 10, 20}
 	share := func(tau float64) (of [3]float64) {
-		d := newDynamo(3, params{tau, 1}, 1)
+		d := newDynamo(3, regime.Params{Temperature: tau, Overlap: 1}, 1)
 		for range 20_000 {
 			of[d.draw(costs)] += 1.0 / 20_000
 		}

@@ -13,22 +13,28 @@ import (
 
 // rule routes tasks to the engines.
 type rule struct {
-	name   string
-	market bool
-	other  bool   // one of package virtual, by its name
-	params params // of the paper's router
-	adapts bool   // the paper's controller
+	name    string
+	market  bool
+	other   bool // one of package virtual, by its name
+	params  regime.Params
+	control regime.Control // of a market
+	adapts  bool           // the paper's controller
 }
 
 // The rules that are compared where load changes.
 var (
-	static = rule{name: "dynamo", params: plain}
-	theirs = rule{name: "dynamo, adaptive", params: plain, adapts: true}
-	ours   = rule{name: "market", market: true}
+	static  = rule{name: "dynamo", params: regime.Default()}
+	theirs  = rule{name: "dynamo, adaptive", params: regime.Default(), adapts: true}
+	ours    = rule{name: "market", market: true, params: regime.Default(), control: regime.DefaultControl()}
+	adapted = func() rule {
+		r := ours
+		r.name, r.control.Adapt = "market, adaptive", true
+		return r
+	}()
 )
 
 // with is a rule with other parameters throughout.
-func (r rule) with(p params) rule {
+func (r rule) with(p regime.Params) rule {
 	r.params = p
 	return r
 }
@@ -69,6 +75,7 @@ func play(t Topology, s virtual.Setting, r rule) (p played, err error) {
 		return p, err
 	}
 	o := virtual.NewMarketOptions(s)
+	o.Hub.Regime, o.Hub.Regimes = r.params, r.control
 	var m *virtual.Market
 	o.Status = func(now time.Time, _ *bus.Status) {
 		if m == nil {
