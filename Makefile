@@ -80,10 +80,10 @@ ALONE := hub integration/machines integration/house
 ALONE += agentd agentd/holdings agentd/kvevent agentd/policy agentd/policy/adapter agentd/policy/guard
 ALONE += bus bus/likeness bus/openai bus/policy bus/reader bus/bounded bus/learned
 ALONE += classifier classifier/model
-ALONE += hub/admission hub/queue hub/round hub/policy hub/policy/fair
+ALONE += hub/admission hub/queue hub/round hub/policy hub/policy/ahead hub/policy/kvcache hub/policy/fair
 ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/regime/router hub/session
 ALONE += hub/settle ledger ledger/treasury market/certify market/flow agentd/vllmsim/kv
-LAB_ALONE := cachesage/sage prose traces train
+LAB_ALONE := ahead cachesage/sage prose traces train
 
 # These start some only to clear, or to play, several rounds or runs side by side, which share nothing. That they
 # do share nothing is what a test of each named SideBySide has the race detector look for; the others go without.

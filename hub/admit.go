@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"souk/bus"
-	runtime "souk/bus/policy"
 	"souk/hub/admission"
 	"souk/hub/estimate"
 	"souk/hub/meeting"
@@ -40,7 +39,7 @@ func (n requests) admit(m *bus.Task, came time.Time) error {
 		n.admission.Answer(m, r)
 		return nil
 	}
-	n.hear(runtime.Event{Kind: runtime.Arrived}, t, nil)
+	n.hear(t, nil, n.Policies.Arrived)
 	n.take(t, m, need)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"souk/hub/fleet"
 	"souk/hub/forecast"
 	"souk/hub/meeting"
+	"souk/hub/policy"
 	"souk/hub/predict"
 	"souk/hub/quality"
 	"souk/hub/queue"
@@ -190,9 +191,9 @@ func (n *Node) Came(now time.Time, agent string, expected, ttft time.Duration) (
 	return ttft > x.Watch
 }
 
-// SetPolicy gives the hub a policy.
-func (n *Node) SetPolicy(name string, p runtimepolicy.Policy) {
-	n.Policies.Set(name, p)
+// SetPolicy puts a policy in the place of that which asks for it by name.
+func (n *Node) SetPolicy(hook policy.Hook, name string, p runtimepolicy.Policy) {
+	n.Policies.Set(hook, name, p)
 }
 
 // Second returns what a second of an agent's time is worth in tolls.

@@ -8,6 +8,7 @@ import (
 
 	runtimepolicy "souk/bus/policy"
 	"souk/hub"
+	"souk/hub/policy"
 	"souk/ledger"
 	"souk/market"
 )
@@ -60,7 +61,7 @@ func TestTheLargestRoundFitsInAFrame(t *testing.T) {
 func TestWhereATaskMayNotGoIsNamedBriefly(t *testing.T) {
 	h := newHouse(t, nil)
 	only := runtimepolicy.IDOf("a-07")
-	h.n.SetPolicy("spy", &spy{score: func(i runtimepolicy.Item) float64 {
+	h.n.SetPolicy(policy.Place, "spy", &spy{score: func(i runtimepolicy.Item) float64 {
 		if i.Agent == only {
 			return 0
 		}

@@ -116,7 +116,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 		func(t *task) admission.Served { return t.Served(n.turn.Now(), n.settle.HasNoEnd) })
 	n.status = status.New(&n.turn, cfg.StatusEvery)
 	n.settle = settle.New(&n.turn, settle.Limits{MaxRefusals: cfg.MaxRefusals, MaxKnown: cfg.MaxKnown,
-		KeepBodies: cfg.KeepBodies, Hedge: cfg.Hedge.On}, holding{n})
+		KeepBodies: cfg.KeepBodies, Hedge: cfg.Hedge}, holding{n})
 	n.tariffs = tariff.New(&n.turn, cfg.Epoch, cfg.Rule, n.fleet.Sellers, func() {
 		for _, a := range n.fleet.All() {
 			a.Reprice(n.tariffs)
@@ -125,7 +125,8 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	})
 	n.turn.Passed = n.Forecasts.Prefixes.Advance
 	n.regimes = regime.New(&n.turn, cfg.Regimes, cfg.Regime, cfg.Parts.Toll)
-	n.Policies = policy.NewRoom(&n.turn, cfg.Policies, cfg.Parts.Policies)
+	n.Policies = policy.NewRoom(&n.turn, policy.New(cfg.Policies, &cfg.Parts.Policies, cfg.MaxKnown),
+		func() bool { return n.Queue.Next() == 0 })
 	n.sessions = session.New(&n.turn, cfg.Sessions, n.Queue.News)
 	n.money = account.New(&n.turn, account.Limits{Idle: cfg.AccountIdle, Wait: cfg.FundsWait}, payers{n})
 	n.prewarms = prewarm.New[*task](&n.turn, cfg.Prewarm)
@@ -192,7 +193,9 @@ func (n *Node) Step(now time.Time, m bus.Message) (err error) {
 	case *bus.Cancel:
 		return requests{n}.cancel(m)
 	case *bus.SessionEnd:
-		n.sessions.End(bus.SessionKey(m.Client, m.Session))
+		key := bus.SessionKey(m.Client, m.Session)
+		n.sessions.End(key)
+		n.Policies.Ended(n.turn.Now(), key)
 		return nil
 	case *bus.Feedback:
 		return requests{n}.judged(m)

@@ -11,7 +11,9 @@ import (
 	runtimepolicy "souk/bus/policy"
 	"souk/bus/tip"
 	"souk/hub"
+	"souk/hub/policy"
 	"souk/hub/policy/fair"
+	"souk/hub/policy/kvcache"
 	"souk/hub/policy/pd"
 	"souk/hub/predict"
 	"souk/hub/predict/tree"
@@ -67,9 +69,12 @@ type said struct {
 
 // testParts names the policies and gates that a market has.
 var testParts = hub.Parts{
-	Policies: runtimepolicy.Known{
-		"fair": func() runtimepolicy.Policy { return fair.New() },
-		"pd":   func() runtimepolicy.Policy { return pd.New() },
+	Policies: policy.Known{
+		policy.Place: {
+			"fair": func() runtimepolicy.Policy { return fair.New() },
+			"pd":   func() runtimepolicy.Policy { return pd.New() },
+		},
+		policy.Keep: {"kvcache": func() runtimepolicy.Policy { return kvcache.New(1 << 16) }},
 	},
 	Toll:  router.Router{},
 	Gates: func(features int) predict.Gate { return tree.NewGate(tree.Default(), features) },

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"souk/bus"
-	runtime "souk/bus/policy"
 	"souk/hub/estimate"
 	"souk/hub/policy"
 	"souk/hub/round"
@@ -179,8 +178,10 @@ func (n rounds) award(c *round.Cleared) error {
 			t.Worth = -1
 		}
 		n.takes(h)
-		n.hear(runtime.Event{Kind: runtime.Placed, Usage: market.Usage{Prompt: h.Rec.Prompt,
-			Cached: h.Rec.Cached, Output: h.Rec.Output}}, t, h.Agent)
+		n.hear(t, h.Agent, func(now time.Time, x *policy.Turn) {
+			n.Policies.Placed(now, x,
+				market.Usage{Prompt: h.Rec.Prompt, Cached: h.Rec.Cached, Output: h.Rec.Output})
+		})
 		h.Watch = n.settle.WatchFor(h.Rec.Agent, h.Watch)
 		n.settle.Begin(&h.Hold)
 	}

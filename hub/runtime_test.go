@@ -17,11 +17,14 @@ import (
 	"souk/market"
 )
 
+// actEvery is how often policies are asked what is to be done.
+const actEvery = time.Second
+
 // spy is a policy that does what a test says and keeps what it hears.
 type spy struct {
-	runtimepolicy.Silent
 	events []runtimepolicy.Event
 	score  func(runtimepolicy.Item) float64
+	act    func(runtimepolicy.Room, []runtimepolicy.Effect) []runtimepolicy.Effect
 }
 
 func (s *spy) Observe(e runtimepolicy.Event) { s.events = append(s.events, e) }
@@ -31,6 +34,16 @@ func (s *spy) Score(_ time.Time, i runtimepolicy.Item) float64 {
 	}
 	return s.score(i)
 }
+func (s *spy) Predict(_ time.Time, _ time.Duration, to []runtimepolicy.Forecast) []runtimepolicy.Forecast {
+	return to
+}
+func (s *spy) Act(_ time.Time, r runtimepolicy.Room, to []runtimepolicy.Effect) []runtimepolicy.Effect {
+	if s.act == nil {
+		return to
+	}
+	return s.act(r, to)
+}
+
 func (s *spy) heard() string {
 	var all []string
 	for _, e := range s.events {
@@ -39,34 +52,50 @@ func (s *spy) heard() string {
 	return strings.Join(all, " ")
 }
 
-// What becomes of a client's turns comes to the policy, with the role that the client says.
-func TestAPolicyHearsOfTurns(t *testing.T) {
+// What a client says of its session comes to policies with what becomes of its turns.
+func TestHintsReachPolicies(t *testing.T) {
 	h := newHouse(t, nil)
 	s := &spy{}
-	h.n.SetPolicy("spy", s)
+	h.n.SetPolicy(policy.Keep, "spy", s)
 	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
-	h.must(h.step(h.task("ann", "t1",
-		func(m *bus.Task) { m.Session, m.Role, m.Declared = "s", "writer", true })))
-	d := h.take("ann", "t1")
+	ask := func(id string, change func(*bus.Task)) bus.Dispatch {
+		h.must(h.step(h.task("ann", id, func(m *bus.Task) { m.Session = "s" }, change)))
+		return h.take("ann", id)
+	}
+	d := ask("t1", func(m *bus.Task) {
+		m.BackMS, m.Parent, m.Next, m.Role, m.Declared = 2500, "boss", "critic", "writer", true
+	})
 	c := completion("a-1", d, market.Usage{Prompt: 100, Output: 30})
 	c.Finish, c.Tool = "tool_calls", bus.ToolKey("search")
 	h.accept(d)
 	h.must(h.step(c))
-	if got, want := s.heard(), "arrived placed served"; got != want {
+	h.pass(2 * time.Second)
+	d = ask("t2", func(m *bus.Task) { m.SessionEnd, m.Role = true, "derived" })
+	if got, want := s.heard(), "arrived placed served next arrived placed"; got != want {
 		t.Fatalf("heard %s, want %s", got, want)
 	}
-	for _, e := range s.events {
-		if e.Role != bus.RoleKey("ann", "writer", &bus.Prompt{}) || e.Session != bus.SessionKey("ann", "s") ||
-			e.Client != runtimepolicy.IDOf("ann") || e.At.IsZero() {
-			t.Errorf("%s: %+v", e.Kind, e)
-		}
+	writer := bus.RoleKey("ann", "writer", &bus.Prompt{})
+	key := bus.SessionKey("ann", "s")
+	first, served, next, again := s.events[0], s.events[2], s.events[3], s.events[4]
+	if first.Role != writer || first.Session != key || first.Parent != bus.SessionKey("ann", "boss") ||
+		first.Client != runtimepolicy.IDOf("ann") {
+		t.Errorf("arrived: %+v", first)
 	}
-	if e := s.events[1]; e.Usage.Prompt == 0 || e.Agent != runtimepolicy.IDOf("a-1") {
-		t.Errorf("placed: %+v", e)
+	if served.Claimed != 2500*time.Millisecond || served.Tool != bus.ToolKey("search") ||
+		served.Stop != runtimepolicy.StopTool || served.Agent != runtimepolicy.IDOf("a-1") {
+		t.Errorf("served: %+v", served)
 	}
-	if e := s.events[2]; e.Tool != bus.ToolKey("search") || e.Stop != runtimepolicy.StopTool ||
-		e.Agent != runtimepolicy.IDOf("a-1") || e.Usage != c.Usage {
-		t.Errorf("served: %+v", e)
+	if next.Role != bus.RoleKey("ann", "critic", &bus.Prompt{}) {
+		t.Errorf("next: %+v", next)
+	}
+	if again.Role != writer || again.Back != 2*time.Second || again.Claimed != 2500*time.Millisecond ||
+		again.Turn != 1 {
+		t.Errorf("arrived again: %+v", again)
+	}
+	s.events = nil
+	h.serve(d, market.Usage{Prompt: 100, Output: 3})
+	if got, want := s.heard(), "served ended"; got != want {
+		t.Errorf("heard %s, want %s", got, want)
 	}
 }
 
@@ -75,7 +104,7 @@ func TestAPolicyHearsOfTurns(t *testing.T) {
 func TestPoliciesHearTheEndOfWhatNobodyServed(t *testing.T) {
 	h := newHouse(t, nil)
 	s := &spy{}
-	h.n.SetPolicy("spy", s)
+	h.n.SetPolicy(policy.Keep, "spy", s)
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "t1")))
 	h.take("ann", "t1")
@@ -90,23 +119,24 @@ func TestPoliciesHearTheEndOfWhatNobodyServed(t *testing.T) {
 // on.
 func TestAPolicyThatPanicsIsNamed(t *testing.T) {
 	h := newHouse(t, nil)
-	s := &spy{score: func(runtimepolicy.Item) float64 { panic("no") }}
-	h.n.SetPolicy("spy", s)
+	s := &spy{act: func(runtimepolicy.Room, []runtimepolicy.Effect) []runtimepolicy.Effect { panic("no") }}
+	h.n.SetPolicy(policy.Keep, "spy", s)
 	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "t1")))
-	if len(h.faults) != 1 || !strings.HasPrefix(h.faults[0].Error(), "place: policy spy is off until 2027-") {
+	h.pass(actEvery)
+	if len(h.faults) != 1 || !strings.HasPrefix(h.faults[0].Error(), "keep: policy spy is off until 2027-") {
 		t.Errorf("faults %v", h.faults)
 	}
 	h.pass(time.Second)
 	p := h.status.Policies
-	if len(p) != 1 || p[0].Hook != "place" || p[0].Policy != "spy" || p[0].OffMS != 59_000 ||
+	if len(p) != 1 || p[0].Hook != "keep" || p[0].Policy != "spy" || p[0].OffMS != 59_000 ||
 		!strings.Contains(p[0].Why, "panicked") {
 		t.Errorf("status %+v", p)
 	}
 	if st := h.n.Stats().Policies; len(st) != 1 || st[0].Panics != 1 || st[0].Off.IsZero() {
 		t.Errorf("counts %+v", st)
 	}
-	s.score = nil
+	s.act = nil
 	h.serve(h.take("ann", "t1"), market.Usage{Prompt: 100, Output: 3})
 	h.pass(runtimepolicy.OffFor)
 	if p := h.status.Policies; len(h.faults) != 1 || len(p) != 1 || p[0].OffMS != 0 || p[0].Why != "" {
@@ -114,7 +144,7 @@ func TestAPolicyThatPanicsIsNamed(t *testing.T) {
 	}
 }
 
-// byName is a policy that decides by the name of agent and session alone.
+// byName is a policy of the hook place that decides by the name of agent and session alone.
 func byName(toll float64) *spy {
 	return &spy{score: func(i runtimepolicy.Item) float64 {
 		switch x := runtimepolicy.Mixed(i.Agent^i.Session) % 5; x {
@@ -131,7 +161,7 @@ func byName(toll float64) *spy {
 func TestAPolicySetsTollsAndBits(t *testing.T) {
 	h := newHouse(t, nil)
 	a1, a2 := runtimepolicy.IDOf("a-1"), runtimepolicy.IDOf("a-2")
-	h.n.SetPolicy("spy", &spy{score: func(i runtimepolicy.Item) float64 {
+	h.n.SetPolicy(policy.Place, "spy", &spy{score: func(i runtimepolicy.Item) float64 {
 		return map[uint64]float64{a1: 0, a2: 0.001, runtimepolicy.IDOf("a-3"): runtimepolicy.Never}[i.Agent]
 	}})
 	for _, id := range []string{"a-1", "a-2", "a-3"} {
@@ -179,7 +209,7 @@ func TestBidsMoveNoPolicy(t *testing.T) {
 			s := byName(0.0001)
 			score := s.score
 			s.score = func(i runtimepolicy.Item) float64 { items = append(items, i); return score(i) }
-			h.n.SetPolicy("spy", s)
+			h.n.SetPolicy(policy.Place, "spy", s)
 			for i := range 5 {
 				h.join(fmt.Sprint("a-", i), "llama", 2, 0.9, card(1, 1, 4))
 			}
@@ -213,6 +243,46 @@ func TestBidsMoveNoPolicy(t *testing.T) {
 	}
 }
 
+// What a policy wants done is passed on where it may be of use: not while somebody waits, not too late, and
+// not of no session.
+func TestWishesArePassedOn(t *testing.T) {
+	h := newHouse(t, nil)
+	var want []runtimepolicy.Effect
+	h.n.SetPolicy(policy.Keep, "spy", &spy{act: func(_ runtimepolicy.Room,
+		to []runtimepolicy.Effect) []runtimepolicy.Effect {
+		to = append(to, want...)
+		want = nil
+		return to
+	}})
+	var passed []runtimepolicy.Effect
+	h.tell = func(r *hub.Ready) { passed = append(passed, r.Wishes...) }
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "t1")))
+	h.serve(h.take("ann", "t1"), market.Usage{Prompt: 100, Output: 3})
+	e := runtimepolicy.Effect{Kind: runtimepolicy.KeepAlive, Agent: runtimepolicy.IDOf("a-1"), Session: 5,
+		Tokens: 64}
+	late, nobody, none, empty := e, e, e, e
+	late.Until, nobody.Agent, none.Session, empty.Tokens = h.now, 0, 0, 0
+	warm := e
+	warm.Kind, warm.Until = runtimepolicy.Warm, h.now.Add(time.Hour)
+	want = []runtimepolicy.Effect{late, e, nobody, none, empty, warm}
+	h.pass(actEvery + time.Millisecond)
+	if !slices.Equal(passed, []runtimepolicy.Effect{e, warm}) {
+		t.Errorf("passed on: %+v", passed)
+	}
+	h.must(h.step(h.task("ann", "runs")))
+	h.accept(h.take("ann", "runs"))
+	h.must(h.step(h.task("ann", "waits")))
+	passed, want = nil, []runtimepolicy.Effect{warm}
+	h.pass(actEvery + time.Millisecond)
+	if len(passed) > 0 || h.n.Stats().Waiting != 1 {
+		t.Errorf("%d wait, and passed on is %+v", h.n.Stats().Waiting, passed)
+	}
+	if p := h.n.Stats().Policies; p[0].Wanted != 7 || len(h.faults) > 0 {
+		t.Errorf("counted %+v; %v", p, h.faults)
+	}
+}
+
 // What a hub asks for itself is no session's, and no policy hears of it.
 func TestPoliciesHearNothingOfTheHubsOwnTasks(t *testing.T) {
 	h, ds := prewarming(t, false, nil)
@@ -220,7 +290,7 @@ func TestPoliciesHearNothingOfTheHubsOwnTasks(t *testing.T) {
 		t.Fatalf("dispatched: %+v", ds)
 	}
 	s := &spy{}
-	h.n.SetPolicy("spy", s)
+	h.n.SetPolicy(policy.Keep, "spy", s)
 	h.serve(ds[1], market.Usage{Prompt: 1600, Output: 1})
 	if got := s.heard(); got != "" {
 		t.Errorf("of the hub's own task is heard: %s", got)
@@ -234,9 +304,9 @@ func TestPoliciesHearNothingOfTheHubsOwnTasks(t *testing.T) {
 // A name in the configuration that no hook knows is an error that says where.
 func TestAnUnknownPolicyIsRefused(t *testing.T) {
 	cfg := testConfig()
-	cfg.Policies.Place = "magic"
+	cfg.Policies.Keep = "magic"
 	if err := cfg.Validate(); err == nil ||
-		!strings.Contains(err.Error(), `policies: place: there is no policy "magic"`) {
+		!strings.Contains(err.Error(), `policies: keep: there is no policy "magic"`) {
 		t.Errorf("%v", err)
 	}
 }
@@ -248,9 +318,11 @@ func TestSilentPoliciesChangeNoRecord(t *testing.T) {
 	life := func(policies bool) (all []byte, events int) {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		h := newHouse(t, nil)
-		s := &spy{score: func(runtimepolicy.Item) float64 { return 1 }}
+		s := &spy{}
 		if policies {
-			h.n.SetPolicy("constant", s)
+			h.n.SetPolicy(policy.Keep, "spy", s)
+			h.n.SetPolicy(policy.Place, "constant",
+				&spy{score: func(runtimepolicy.Item) float64 { return 1 }})
 		}
 		for i := range 3 {
 			h.join(fmt.Sprint("a-", i), "llama", 2, 0.9, card(1, 1, market.Credits(4+i)))
@@ -279,5 +351,25 @@ func TestSilentPoliciesChangeNoRecord(t *testing.T) {
 	with, events := life(true)
 	if len(without) < 10_000 || events < 100 || !slices.Equal(with, without) {
 		t.Errorf("%d bytes with policies that heard %d events, %d without", len(with), events, len(without))
+	}
+}
+
+// The policy kvcache, named in the configuration, hears of turns, and wants what comes next used again.
+func TestKVCacheInAHub(t *testing.T) {
+	h := newHouse(t, func(c *hub.Config) { c.Policies.Keep = "kvcache" })
+	var wishes []runtimepolicy.Effect
+	h.tell = func(r *hub.Ready) { wishes = append(wishes, r.Wishes...) }
+	h.join("a-1", "llama", 4, 0.9, card(1, 1, 4))
+	for i, s := range []string{"boss", "child"} {
+		h.must(h.step(h.task("ann", fmt.Sprint("t", i), func(m *bus.Task) { m.Session, m.Next = s, "boss" })))
+		h.serve(h.take("ann", fmt.Sprint("t", i)), market.Usage{Prompt: 100, Output: 3})
+	}
+	h.pass(actEvery + time.Millisecond)
+	if len(wishes) != 1 || wishes[0].Session != bus.SessionKey("ann", "boss") || wishes[0].Tokens != 103 {
+		t.Errorf("wishes: %+v", wishes)
+	}
+	if p := h.n.Stats().Policies; len(p) != 1 || p[0].Policy != "kvcache" || p[0].Observed < 6 ||
+		len(h.faults) > 0 {
+		t.Errorf("%+v, %v", p, h.faults)
 	}
 }

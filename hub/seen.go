@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"souk/bus"
-	runtime "souk/bus/policy"
 	"souk/hub/account"
 	"souk/hub/forecast"
+	"souk/hub/policy"
 	"souk/hub/settle"
 	"souk/hub/status"
 	"souk/market"
@@ -111,7 +111,7 @@ func (x holding) Wait(s *settle.Hold, elsewhere bool) func() {
 		if h.Next != nil { // who asked for the rest waits, too: the task goes elsewhere anyway
 			t.Wait(h.Next.Inbox)
 		}
-		x.hear(runtime.Event{Kind: runtime.Again}, t, nil)
+		x.hear(t, nil, x.Policies.Again)
 		x.money.Fund(&t.Money, need)
 		x.Queue.News()
 	}
@@ -125,10 +125,12 @@ func (x holding) Ended(s *settle.Hold, how settle.Ending) {
 	switch c := how.Capture; {
 	case how.Event == "": // it was heard when it ended
 	case c == nil:
-		x.hear(runtime.Event{Kind: runtime.Failed}, t, a)
+		x.hear(t, a, x.Policies.Failed)
 	default:
 		x.money.Charged(h.Rec.Client)
-		x.hear(runtime.ServedAs(h.Believed(how.Account)), t, a)
+		x.hear(t, a, func(now time.Time, turn *policy.Turn) {
+			x.Policies.Served(now, turn, h.Believed(how.Account))
+		})
 		if t.Msg == nil || t.Own() {
 			break
 		}

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"souk/bus"
-	runtime "souk/bus/policy"
 	"souk/hub/account"
+	"souk/hub/policy"
 	"souk/hub/quality"
 	"souk/hub/regime"
 )
@@ -31,7 +31,7 @@ func (n *Node) Status() *bus.Status {
 			s.Room = 1
 		}
 	}
-	for _, p := range n.Policies.States() {
+	for _, p := range n.Policies.States(n.turn.Now()) {
 		s.Policies = append(s.Policies, bus.PolicyStatus{Hook: p.Hook, Policy: p.Policy,
 			OffMS: max(0, p.Off.Sub(n.turn.Now()).Milliseconds()), Why: bus.Clip(p.Why, bus.MaxText)})
 	}
@@ -54,7 +54,14 @@ func (n *Node) Stats() Stats {
 	s.Tally, s.Counts = n.admission.Tally(), n.settle.Counts()
 	s.Open, s.Waiting = n.admission.Open(), n.Queue.Waiting()
 	s.Holds, _ = n.settle.Kept()
-	s.Policies = n.Policies.States()
+	s.Policies = n.Policies.States(n.turn.Now())
+	s.Owed = n.Policies.Owed(func(yield func(client string) bool) {
+		for t := range n.Queue.All {
+			if !t.Own() && !yield(t.Client()) {
+				return
+			}
+		}
+	})
 	tasks, caches := 0, 0 // tokens of tasks that run and wait, and that caches have room for
 	for _, a := range n.fleet.All() {
 		if a.Joined() {
@@ -95,17 +102,19 @@ func (n *Node) waiting(w *regime.Watch) {
 	}
 }
 
-// hear has the policy hear what becomes of a task, at the agent that has it; not of what the hub sends
-// itself.
-func (n *Node) hear(e runtime.Event, t *task, a *agent) {
-	if t.Own() || n.Policies.Name() == "" {
-		return
+// hear has policies hear of a task, and of the agent that has it; not of what the hub sends itself.
+func (n *Node) hear(t *task, a *agent, tell func(now time.Time, x *policy.Turn)) {
+	if !t.Own() && n.Policies.Any() {
+		x := policy.Turn{Client: t.Client(), Key: t.Asks.Source.Session, Role: t.Msg.RoleKey()}
+		if m := t.Msg; m != nil {
+			x.Session, x.Parent, x.Next = m.Session, m.Parent, m.Next
+			x.Back = time.Duration(m.BackMS) * time.Millisecond
+		}
+		if a != nil {
+			x.Agent = a.ID()
+		}
+		tell(n.turn.Now(), &x)
 	}
-	e.At, e.Client = n.turn.Now(), runtime.IDOf(t.Client())
-	if e.Session, e.Role = t.Asks.Source.Session, t.Msg.RoleKey(); a != nil {
-		e.Agent = runtime.IDOf(a.ID())
-	}
-	n.Policies.Observe(e)
 }
 
 // Money returns the accounts of clients at this hub, with the treasury's word on them.

@@ -7,7 +7,6 @@ import (
 
 	"souk/bus"
 	"souk/bus/openai"
-	runtime "souk/bus/policy"
 	"souk/hub/admission"
 	"souk/hub/estimate"
 	"souk/hub/forecast"
@@ -30,13 +29,14 @@ func (n *Node) end(t *task, r *bus.Result, tell bool) {
 	}
 	if t.Hold == nil {
 		r.Receipt = t.FailedHold
-		n.hear(runtime.Event{Kind: runtime.Failed}, t, nil) // else its turn would run for them for ever
+		n.hear(t, nil, n.Policies.Failed) // else its turn would run for them for ever
 	}
 	n.settle.Done(&t.Task)
 	n.sessions.Gone(&t.Place)
 	if t.Msg != nil && t.Msg.SessionEnd && r.RetryMS == 0 && !admission.MayGoOn(r.Code) {
 		// else its last turn is to come again, or as the rest of this one
 		n.sessions.End(t.Asks.Source.Session)
+		n.Policies.Ended(n.turn.Now(), t.Asks.Source.Session)
 	}
 	own := t.Own()
 	t.Asks = forecast.Task{}

@@ -13,14 +13,15 @@ import (
 	"souk/bus/policy"
 )
 
-// everything is a market with every runtime policy on: in one domain what places tasks fairly, in the other
-// what places by prompts and answers, and in both seats, moves of silent tasks, regimes that set tolls,
-// patterns that are looked for in answers, and adapters, of which its engines have none.
+// everything is a market with every runtime policy on: in one domain what places tasks fairly and learns who
+// comes back, in the other what places by prompts and answers and computes ahead, and in both seats,
+// moves of silent tasks, regimes that set tolls, patterns that are looked for in answers, and
+// adapters, of which its engines have none.
 const everything = `
 listen: 127.0.0.1:0
 domains:
-  - {name: general, general: true, labels: [general, humanities, social, law, medicine, code], hub: {policies: {place: fair}}}
-  - {name: math, labels: [math, science, finance], hub: {policies: {place: pd}}}
+  - {name: general, general: true, labels: [general, humanities, social, law, medicine, code], hub: {policies: {place: fair, keep: kvcache}}}
+  - {name: math, labels: [math, science, finance], hub: {policies: {place: pd, keep: ahead}}}
 hub: {sessions: {admit: true}, regimes: {adapt: true}}
 speedup: 20
 clients: {dev: 1000, other: 1000, probe-general: 10, probe-math: 10}
@@ -105,8 +106,8 @@ func TestEveryPolicyAtOnce(t *testing.T) {
 	if words[""] != 16*3*4 {
 		t.Errorf("last words: %v", words)
 	}
-	on := func(whose string, of int, all []policy.State) {
-		if len(all) != of {
+	on := func(whose string, all []policy.State) {
+		if len(all) != 2 {
 			t.Errorf("%s: policies: %+v", whose, all)
 		}
 		for _, p := range all {
@@ -121,10 +122,10 @@ func TestEveryPolicyAtOnce(t *testing.T) {
 	for i, h := range m.Hubs() {
 		s := h.Stats()
 		t.Logf("policies %+v; regime %s", s.Policies, s.Regime.State)
-		on(fmt.Sprint("hub ", i), 1, s.Policies)
+		on(fmt.Sprint("hub ", i), s.Policies)
 	}
 	for _, a := range m.Node().Stats().Agents {
-		on(a.Agent, 2, a.Policies)
+		on(a.Agent, a.Policies)
 	}
 	if s := memo.Stats(); s.Calls != 16*3*4 {
 		t.Errorf("memo: %+v", s)

@@ -102,13 +102,16 @@ func (t *Turn) Last(now time.Time) policy.Event { return t.event(now, policy.End
 
 // Ended says how it has ended. caught: the policy of [Guard] found in the answer what it looks for.
 func (t *Turn) Ended(now time.Time, c *bus.Completion, caught bool) policy.Event {
-	of := t.event(now, policy.Failed)
+	e := t.event(now, policy.Failed)
 	if c.Outcome == bus.OutcomeFailed {
-		return of
+		return e
 	}
-	e := policy.ServedAs(c)
-	e.At, e.Agent, e.Client, e.Role, e.Session = now, of.Agent, of.Client, of.Role, of.Session
-	e.Caught = caught
+	e.Kind, e.Caught = policy.Served, caught
+	e.Usage, e.Stop, e.Tool, e.Thought = c.Usage, policy.StopOf(c.Finish), c.Tool, c.Thought
+	e.TTFT, e.ITL = time.Duration(c.TTFTUS)*time.Microsecond, time.Duration(c.ITLUS)*time.Microsecond
+	if c.Outcome == bus.OutcomeCancelled {
+		e.Stop = policy.StopCut
+	}
 	return e
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"souk/bus"
 	"souk/market"
 )
 
@@ -70,17 +69,20 @@ type EventKind uint8
 
 // The kinds of events, with the fields that are set beside Kind and At.
 const (
-	// Arrived: a turn of a session was admitted. Client, Session, Role.
+	// Arrived: a turn of a session was admitted. Client, Session, Parent, Role, Turn; Back is how long the
+	// session was idle, Claimed the idle time that its client had announced.
 	Arrived EventKind = 1 + iota
 	// Placed: the turn goes to Agent. Usage is the expected usage.
 	Placed
 	// Served: the turn has ended there and is paid for. Usage, TTFT, ITL, Stop, Tool, Thought and, at the
-	// agent itself, Caught as the agent says: see [ServedAs].
+	// agent itself, Caught as the agent says; Claimed is after how long the client says that it will be back.
 	Served
 	// Failed: it ended there without payment.
 	Failed
-	// Ended: the session has had its last turn, as its client says. An agent alone tells it.
+	// Ended: the session has had its last turn, as its client says.
 	Ended
+	// Next: the client says that Role, of the same session or of Session's child, comes next.
+	Next
 	// Loaded: the engine of Agent has what its tasks need ready, as a policy wanted: see Load.
 	Loaded
 	// Again: the turn waits for another agent, as the one that Failed names gave it up. As Arrived.
@@ -95,24 +97,18 @@ type Event struct {
 	Agent   ID            // that serves or served it; of its id
 	Client  ID            // who pays; of its name
 	Session ID            // bus.SessionKey
+	Parent  ID            // the client's session that began this one, as the client says
 	Role    ID            // see Role
+	Turn    int           // of the session, from 0, as the host has counted
 	Usage   market.Usage  // tokens
 	TTFT    time.Duration // at the agent, from dispatch to first token
 	ITL     time.Duration // at the agent, mean between tokens
 	Stop    Stop          // why the answer ended
 	Tool    ID            // that the answer calls; of its name
+	Back    time.Duration // from the end of the session's last turn to this one's arrival
+	Claimed time.Duration // the announced pause, scaled by how true such were before; 0: none
 	Caught  bool          // a guard at the agent found a match in the answer
 	Thought int           // tokens of the answer that later prompts leave out: reasoning
-}
-
-// ServedAs is the event of a turn that has ended as its agent says. Who tells it fills in whose it was.
-func ServedAs(c *bus.Completion) Event {
-	e := Event{Kind: Served, Usage: c.Usage, Stop: StopOf(c.Finish), Tool: c.Tool, Thought: c.Thought,
-		TTFT: time.Duration(c.TTFTUS) * time.Microsecond, ITL: time.Duration(c.ITLUS) * time.Microsecond}
-	if c.Outcome == bus.OutcomeCancelled {
-		e.Stop = StopCut
-	}
-	return e
 }
 
 // Stop says why an answer ended.
@@ -148,7 +144,8 @@ const (
 	Pair ItemKind = 1 + iota // a session's turn, on Agent: it loses if it goes elsewhere
 	// the shared beginning of Role's prompts, in the cache of Agent: it loses its blocks
 	Anchor
-	Tail // the rest of Session's prompts there: the same
+	Tail  // the rest of Session's prompts there: the same
+	Share // of Client in all slots: seconds of a slot that it was owed and did not have
 )
 
 // Item is a thing for a policy to score.
@@ -181,7 +178,8 @@ type Forecast struct {
 // EffectKind is the kind of an effect. The list is closed: a host does these, within bounds, or nothing.
 type EffectKind uint8
 
-// The kinds of effects. No host has KeepAlive and Warm done: no engine can be told them.
+// The kinds of effects. KeepAlive and Warm are wishes: a hub passes them on, and no agent can be told them.
+// The lab has simulated engines do them, to see what they are worth.
 const (
 	KeepAlive EffectKind = 1 + iota // Agent uses again Tokens that it holds of Session, so that they stay
 	// Agent computes the first Tokens of Session, the anchor of Role, which it lacks
@@ -231,10 +229,10 @@ func (w *Work) Take(steps int) bool {
 func (w *Work) overrun() bool { return w.over > 1 }
 
 func (k EventKind) String() string {
-	return name(k, "arrived", "placed", "served", "failed", "ended", "loaded", "again")
+	return name(k, "arrived", "placed", "served", "failed", "ended", "next", "loaded", "again")
 }
 
-func (k ItemKind) String() string { return name(k, "pair", "anchor", "tail") }
+func (k ItemKind) String() string { return name(k, "pair", "anchor", "tail", "share") }
 
 func (k EffectKind) String() string { return name(k, "keep-alive", "warm", "load") }
 

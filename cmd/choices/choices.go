@@ -5,7 +5,10 @@ package choices
 import (
 	runtime "souk/bus/policy"
 	"souk/hub"
+	"souk/hub/policy"
+	"souk/hub/policy/ahead"
 	"souk/hub/policy/fair"
+	"souk/hub/policy/kvcache"
 	"souk/hub/policy/pd"
 	"souk/hub/predict"
 	"souk/hub/predict/tree"
@@ -22,7 +25,13 @@ func Hub() hub.Config {
 // Trees makes gates before Hoeffding trees (iemas 4.1).
 func Trees(features int) predict.Gate { return tree.NewGate(tree.Default(), features) }
 
-var policies = runtime.Known{
-	"fair": func() runtime.Policy { return fair.New() },
-	"pd":   func() runtime.Policy { return pd.New() },
+var policies = policy.Known{
+	policy.Place: {
+		"fair": func() runtime.Policy { return fair.New() },
+		"pd":   func() runtime.Policy { return pd.New() },
+	},
+	policy.Keep: {
+		"kvcache": func() runtime.Policy { return kvcache.New(1 << 16) },
+		"ahead":   func() runtime.Policy { return ahead.New(1 << 14) },
+	},
 }

@@ -45,7 +45,7 @@ hub:                              # every other field has a default, see below
   hub: math-a                     # name of this instance; default DOMAIN-1
   labels: [math, science]         # of the classifier; agents whose first domain is one of them join this hub
   general: false                  # takes tasks of which the classifier is not sure; one hub of a market does
-  # policies: {place: fair}       # or pd: which agents a task may go to
+  # policies: {place: fair}       # or pd: which agents a task may go to; keep: kvcache or ahead: what stays cached
 `
 
 func role(closing *bool) daemon.Role[*config] {
@@ -110,8 +110,13 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 // gauges returns a hub's figures for Prometheus, by the names that the paper on routers gives them.
 func gauges(st hubserve.Stats) []daemon.Gauge {
 	r := &st.Regime
-	rounds := daemon.Within(st.Rounds)
+	rounds, owed := daemon.Within(st.Rounds), 0.0
+	for _, o := range st.Owed {
+		owed = max(owed, o.Seconds)
+	}
 	return []daemon.Gauge{
+		{Name: "souk_hub_owed_seconds", Help: "Of the client whom the policy that shares slots owes most: seconds " +
+			"of a slot that it was due and did not have.", Value: owed},
 		{Name: "game_saturation_state", Help: "Regime of the domain: 0 below the knee, 1 transition, 2 saturated.",
 			Value: float64(r.Level)},
 		{Name: "game_router_temperature", Help: "Temperature by which agents are drawn; 0: the best is taken.",

@@ -19,7 +19,7 @@ func TestGauges(t *testing.T) {
 	var st hubserve.Stats
 	st.Regime.Level, st.Regime.Temperature, st.Regime.Rho = 2, 0.8, 0.5
 	want := map[string]float64{"game_saturation_state": 2, "game_router_temperature": 0.8, "game_rho": 0.5,
-		"game_routing_cost": 0}
+		"game_routing_cost": 0, "souk_hub_owed_seconds": 0}
 	all := gauges(st)
 	for _, g := range all {
 		v, ok := want[g.Name]

@@ -102,7 +102,7 @@ func withPolicies(t *testing.T, bin string) {
 			}
 		}
 	}
-	want := []string{"fair", "next", "patterns", "pd"}
+	want := []string{"ahead", "fair", "kvcache", "next", "patterns", "pd"}
 	if got := slices.Sorted(maps.Keys(on)); !slices.Equal(got, want) {
 		t.Errorf("policies %v are on, want %v", got, want)
 	}

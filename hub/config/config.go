@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"souk/bus"
-	runtimepolicy "souk/bus/policy"
 	"souk/hub/admission"
 	"souk/hub/policy"
 	"souk/hub/predict"
@@ -44,7 +43,7 @@ type Config struct {
 	Regime      regime.Params  `yaml:"regime"`   // acts through the toll alone
 	Regimes     regime.Control `yaml:"regimes"`  // what follows from how full the domain is
 	Sessions    session.Params `yaml:"sessions"` // where these need more than the caches hold
-	Policies    policy.Params  `yaml:"policies"` // the runtime policy; none by default
+	Policies    policy.Params  `yaml:"policies"` // runtime policies, by where they are asked; off by default
 
 	Prewarm  prewarm.Params  `yaml:"prewarm"`  // texts that many begin with, put on agents that are idle
 	Hedge    settle.Hedging  `yaml:"hedge"`    // tasks whose first token is late go to other agents
@@ -104,7 +103,7 @@ const MaxAgents = 4000
 // cmd/choices has them all. Without them there is no policy, no toll follows a regime, and forecasts go by
 // lines and means alone.
 type Parts struct {
-	Policies runtimepolicy.Known
+	Policies policy.Known
 	Toll     regime.Toll
 	Gates    predict.Gates
 }
@@ -120,7 +119,7 @@ func Default() Config {
 		Regimes:     regime.DefaultControl(),
 		Sessions:    session.Default(),
 		Prewarm:     prewarm.Default(),
-		Hedge:       settle.Hedging{On: true},
+		Hedge:       settle.DefaultHedging(),
 		Quality:     quality.Default(),
 		Terms:       admission.DefaultTerms(),
 		Deadline:    60 * time.Second,
@@ -178,7 +177,7 @@ func (c Config) Validate() error {
 		{"regime", c.Regime.Validate()}, {"terms", c.Terms.Validate()},
 		{"prewarm", c.Prewarm.Validate()}, {"sessions", c.Sessions.Validate()},
 		{"quality", c.Quality.Validate()},
-		{"policies", c.Policies.Validate(c.Parts.Policies)},
+		{"policies", c.Policies.Validate(&c.Parts.Policies)}, {"hedge", c.Hedge.Validate()},
 		{"regimes", c.Regimes.Validate()},
 	} {
 		all := []error{part.err}

@@ -1,9 +1,8 @@
-// Package policy has the runtime policy of a hub: it tells that what becomes of tasks, asks it for bits and
-// tolls before any bid is read, and says what it set. What a policy is, bus/policy says.
 package policy
 
 import (
-	"fmt"
+	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -14,64 +13,61 @@ import (
 	"souk/market"
 )
 
-// Params name the policy; "" is none.
-type Params struct {
-	Place string `yaml:"place"` // which agents a task may go to, and what it is charged there: Score of pairs
-}
-
-// Without turns a policy off where it is named, and reports whether it was.
-func (p *Params) Without(name string) (was bool) {
-	if was = p.Place == name; was {
-		p.Place = ""
-	}
-	return was
-}
-
-// place names in reports where the policy is asked.
-const place = "place"
-
-// Validate says whether there is such a policy.
-func (p Params) Validate(known policy.Known) error { return known.Validate(place, p.Place) }
-
-// Room is the policy of a hub, and what it has said in the round at hand. Without a policy it says and does
-// nothing.
+// Room is the policies of a hub, and what they have said in the round at hand. Without a policy it says and
+// does nothing.
 type Room struct {
-	policy.Guard
-	turn *turn.Turn
+	*Host
+	turn  *turn.Turn
+	quiet func() bool
+	tick  turn.Timer
 
-	sets   []ledger.Set      // of the round at hand
-	before map[policy.ID]int // tasks of each client that were asked about in it
-	agents []Agent
-	ids    []policy.ID // of these
-	items  []policy.Item
-	scores []float64
+	sets     []ledger.Set      // of the round at hand
+	before   map[policy.ID]int // tasks of each client that were asked about in it
+	agents   []Agent
+	ids      []policy.ID // of these
+	items    []policy.Item
+	verdicts []Verdict
 }
 
-// NewRoom has the policy of p, which is known.
-func NewRoom(t *turn.Turn, p Params, known policy.Known) *Room {
-	r := &Room{turn: t, before: map[policy.ID]int{}}
-	if p.Place != "" {
-		r.Set(p.Place, known[p.Place]())
-	}
+// actEvery is how often policies are asked for effects.
+const actEvery = time.Second
+
+// NewRoom has the policies of h. quiet reports whether no task waits: engines have time then.
+func NewRoom(t *turn.Turn, h *Host, quiet func() bool) *Room {
+	r := &Room{Host: h, turn: t, quiet: quiet, before: map[policy.ID]int{}}
+	r.tick.Due = r.act
 	return r
 }
 
-// Set gives it a policy.
-func (r *Room) Set(name string, p policy.Policy) { r.Guard = policy.NewGuard(name, p) }
-
-// States returns the state of the policy, if there is one.
-func (r *Room) States() (all []policy.State) {
-	if r.Name() != "" {
-		all = append(all, r.State(place, r.turn.Now()))
+// Arrived says that a turn was admitted.
+func (r *Room) Arrived(now time.Time, t *Turn) {
+	r.Host.Arrived(now, t)
+	if !r.tick.IsSet() {
+		r.turn.Set(&r.tick, now.Add(actEvery))
 	}
-	return all
 }
 
-// Report says whether the policy was turned off.
+// act is called by a timer, once a second after a task has come. What policies want done may be of use where
+// it is of a session, for an agent, not too late, and no task waits that needs the engines more.
+func (r *Room) act() {
+	if !r.turn.Leading || r.turn.Draining {
+		return
+	}
+	now := r.turn.Now()
+	r.turn.Set(&r.tick, now.Add(actEvery))
+	for _, e := range r.Act(now) {
+		late := !e.Until.IsZero() && now.After(e.Until)
+		if r.quiet() && !late && e.Session != 0 && e.Tokens != 0 && e.Agent != 0 {
+			r.turn.Out.Wishes = append(r.turn.Out.Wishes, e)
+		}
+	}
+}
+
+// Report says which policies were turned off.
 func (r *Room) Report() {
-	if err := r.Fault(); err != nil {
+	for _, err := range r.Faults() {
 		r.turn.Changed = true
-		r.turn.Fault(fmt.Errorf("%s: %w", place, err))
+		r.turn.Fault(err)
 	}
 }
 
@@ -88,13 +84,13 @@ type Agent struct {
 	Second market.Credits
 }
 
-// Judge asks the policy about what each task of a round is offered, whatever was bid: what it
+// Judge asks the policy of [Place] about what each task of a round is offered, whatever was bid: what it
 // forbids is offered no more, and for other offers the task is charged for what is lost by them. It returns
 // who was forbidden any. task tells of the i-th, false: nobody is asked about it; agent tells of the k-th.
 func (r *Room) Judge(from *estimate.Snapshot, waiters []estimate.Waiter, task func(i int) (Asker, bool),
 	agent func(k int) Agent) (barred []int) {
 	r.sets = r.sets[:0]
-	if !r.On(r.turn.Now()) {
+	if !r.Of(Place).On(r.turn.Now()) {
 		return nil
 	}
 	clear(r.before)
@@ -126,29 +122,19 @@ func (r *Room) Judge(from *estimate.Snapshot, waiters []estimate.Waiter, task fu
 	return barred
 }
 
-// judge has the policy judge the offers of a task. It reports whether any is forbidden. A task that may go to
-// none of them may go to any; one that is held may go to none.
+// judge has the policy judge the offers of a task. It reports whether any is forbidden.
 func (r *Room) judge(w *estimate.Waiter, from *estimate.Snapshot) (barred bool) {
-	r.scores = slices.Grow(r.scores[:0], len(r.items))[:len(r.items)]
-	r.Score(r.turn.Now(), r.items, r.scores)
-	held, best, left := false, 0.0, false
-	for _, s := range r.scores {
-		held = held || s == policy.Hold
-		if s >= 0 {
-			best, left = max(best, s), true
-		}
-	}
+	r.verdicts = slices.Grow(r.verdicts[:0], len(w.Offers))[:len(w.Offers)]
+	r.Pairs(r.turn.Now(), r.items, r.verdicts)
 	kept := w.Offers[:0]
-	for i, s := range r.scores {
-		o, never, toll := w.Offers[i], held || left && s == policy.Never, market.Credits(0)
-		if s >= 0 && !held {
-			toll = Toll(best-s, r.agents[o.Agent].Second)
-		}
-		if never || toll < 0 {
-			r.sets = append(r.sets, ledger.Set{Policy: r.Name(), Task: string(w.ID),
+	for i, v := range r.verdicts {
+		o := w.Offers[i]
+		toll := Toll(v.Lost, r.agents[o.Agent].Second)
+		if v.Never || toll < 0 {
+			r.sets = append(r.sets, ledger.Set{Policy: r.Of(Place).Name(), Task: string(w.ID),
 				Agent: string(from.Agents[o.Agent].ID), Toll: toll})
 		}
-		if o.Extra += toll; never {
+		if o.Extra += toll; v.Never {
 			barred = true
 		} else {
 			kept = append(kept, o)
@@ -158,18 +144,7 @@ func (r *Room) judge(w *estimate.Waiter, from *estimate.Snapshot) (barred bool) 
 	return barred
 }
 
-// MostLost bounds the engine seconds that one task is charged for.
-const MostLost = 60.0
-
-// Toll is the charge for engine seconds that others lose, at the price of a second: at most 0.
-func Toll(lost float64, second market.Credits) market.Credits {
-	if !(lost > 0) || second <= 0 {
-		return 0
-	}
-	return -market.Credits(min(float64(min(lost, MostLost)*float64(second)), float64(market.MaxWorth)))
-}
-
-// Sets returns what the policy set in the round.
+// Sets returns what policies set in the round.
 func (r *Room) Sets() []ledger.Set { return r.sets }
 
 // Named picks of what was set for the tasks of a round, by policies or others, what its record has: what is
@@ -194,4 +169,40 @@ func Named(r *market.Round, by ...[]ledger.Set) (all []ledger.Set) {
 		barred[s.Task]++
 		return !in[[2]string{s.Task}] || barred[s.Task] > market.MaxShown
 	})
+}
+
+// Owed is a client's deficit: it wanted and was due so many seconds of slots of late, and did not have them.
+type Owed struct {
+	Client  string
+	Seconds float64
+}
+
+// mostOwed bounds the clients that are named with their deficits.
+const mostOwed = 8
+
+// Owed asks the policy of [Place] what clients are owed whose tasks wait, and names those that are owed most.
+func (r *Room) Owed(waiting iter.Seq[string]) (all []Owed) {
+	guard := r.Of(Place)
+	if !guard.On(r.turn.Now()) {
+		return nil
+	}
+	var items []policy.Item
+	seen := map[policy.ID]bool{}
+	for client := range waiting {
+		if id := policy.IDOf(client); !seen[id] {
+			seen[id] = true
+			items = append(items, policy.Item{Kind: policy.Share, Client: id})
+			all = append(all, Owed{Client: client})
+		}
+	}
+	owed := make([]float64, len(items))
+	guard.Score(r.turn.Now(), items, owed)
+	for i := range all {
+		all[i].Seconds = owed[i]
+	}
+	all = slices.DeleteFunc(all, func(o Owed) bool { return o.Seconds <= 0 })
+	slices.SortFunc(all, func(a, b Owed) int {
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Client, b.Client))
+	})
+	return all[:min(len(all), mostOwed)]
 }

@@ -1,10 +1,7 @@
 package policy
 
 import (
-	"fmt"
-	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,46 +9,29 @@ import (
 	"souk/hub/estimate"
 	"souk/hub/turn"
 	"souk/ledger"
-	"souk/market"
 )
 
-var start = time.Unix(1_800_000_000, 0)
-
-// listener says of pairs what a test wants.
-type listener struct {
-	policy.Silent
-	score func(policy.Item) float64
+// acting is a listener that wants what a test says done, once.
+type acting struct {
+	listener
+	wants []policy.Effect
 }
 
-func (l *listener) Observe(policy.Event)                     {}
-func (l *listener) Score(_ time.Time, i policy.Item) float64 { return l.score(i) }
-
-// A name that is not known is an error that lists those that are. One that hung is left out.
-func TestUnknownPolicies(t *testing.T) {
-	known := policy.Known{"one": func() policy.Policy { return &listener{} },
-		"two": func() policy.Policy { return &listener{} }}
-	const want = `place: there is no policy "three" here, only "one", "two", "", which is none`
-	if err := (Params{Place: "three"}).Validate(known); err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
-	x := turn.New("hub-math", "math", ledger.NewBook(), [32]byte{1})
-	p := Params{Place: "two"}
-	if s := NewRoom(&x, p, known).States(); p.Validate(known) != nil || len(s) != 1 || s[0].Policy != "two" {
-		t.Errorf("%+v", s)
-	}
-	was := []bool{p.Without("one"), p.Without("two"), p.Without("two")}
-	if !slices.Equal(was, []bool{false, true, false}) || len(NewRoom(&x, p, known).States()) > 0 {
-		t.Errorf("without: %v", was)
-	}
+func (a *acting) Act(_ time.Time, _ policy.Room, to []policy.Effect) []policy.Effect {
+	to, a.wants = append(to, a.wants...), nil
+	return to
 }
 
-// newRoom returns the room of a hub with a policy.
-func newRoom(p policy.Policy) (*Room, *turn.Turn) {
+// newRoom returns the room of a hub that leads, with a policy at each hook; busy says whether tasks wait.
+func newRoom(p policy.Policy) (r *Room, x *turn.Turn, busy *bool) {
 	t := turn.New("hub-math", "math", ledger.NewBook(), [32]byte{1})
+	t.Leading = true
 	t.Advance(start)
-	r := NewRoom(&t, Params{}, nil)
-	r.Set("placer", p)
-	return r, &t
+	h := &Host{}
+	h.Set(Keep, "keeper", p)
+	h.Set(Place, "placer", p)
+	busy = new(bool)
+	return NewRoom(&t, h, func() bool { return !*busy }), &t, busy
 }
 
 func (l *listener) scores(by map[string]float64) {
@@ -74,7 +54,7 @@ func TestARoundIsJudged(t *testing.T) {
 	l.scores(map[string]float64{"a-1": 3, "a-2": 1, "a-3": policy.Never})
 	score := l.score
 	l.score = func(i policy.Item) float64 { asked = append(asked, i); return score(i) }
-	room, _ := newRoom(&l)
+	room, _, _ := newRoom(&l)
 	r := judging{Room: room}
 	want := []estimate.Offer{{Estimate: at(10), Extra: -3}, {Estimate: at(20), Agent: 1, Extra: -200}}
 	if got := r.judges(2); len(got.barred) != 2 || !slices.EqualFunc(got.offers, append(want, want...),
@@ -105,8 +85,9 @@ func TestARoundIsJudged(t *testing.T) {
 		t.Error("the policy is asked about what is none of its business")
 	}
 	r = judging{Room: r.Room}
-	r.Guard = policy.Guard{}
-	if got := r.judges(2); got.barred != nil || len(r.Sets()) > 0 || got.offers[1].Extra != 0 {
+	r.Host = new(Host)
+	if got := r.judges(2); got.barred != nil || len(r.Sets()) > 0 || got.offers[1].Extra != 0 ||
+		len(r.Owed(slices.Values([]string{"ann"}))) > 0 {
 		t.Error("nobody is asked, and has a say")
 	}
 }
@@ -141,45 +122,60 @@ func (j judging) judges(tasks int) (all judged) {
 	return all
 }
 
-// Tolls are the loss beyond the best agent, and never above zero; a bit never leaves a task nothing, but
-// where it is held.
-func TestVerdicts(t *testing.T) {
-	for _, c := range []struct {
-		said []float64
-		want string
-	}{
-		{[]float64{0, 0, 0, 0}, "0 1 2 3"},
-		{[]float64{2, 0.5, policy.Never, 0}, "0 1:-150 3:-200"},
-		{[]float64{policy.Never, policy.Never, policy.Never, policy.Never}, "0 1 2 3"},
-		{[]float64{math.NaN(), 1, math.Inf(1), policy.Never}, "0:-100 1 2:-100"},
-		{[]float64{2, policy.Never, 0, policy.Hold}, ""},
-	} {
-		r, _ := newRoom(&listener{score: func(i policy.Item) float64 { return c.said[i.Tokens] }})
-		agents := make([]estimate.Agent, len(c.said))
-		w := estimate.Waiter{ID: "ann/t", Client: "ann"}
-		for i := range agents {
-			w.Offers = append(w.Offers, estimate.Offer{Estimate: at(i), Agent: int32(i)})
-		}
-		all := []estimate.Waiter{w}
-		r.Judge(&estimate.Snapshot{Agents: agents}, all,
-			func(int) (Asker, bool) { return Asker{Since: start}, true },
-			func(int) Agent { return Agent{Second: 100} })
-		var words []string
-		for _, o := range all[0].Offers {
-			words = append(words, strings.TrimSuffix(fmt.Sprintf("%d:%d", o.Agent, o.Extra), ":0"))
-		}
-		if got := strings.Join(words, " "); got != c.want {
-			t.Errorf("said %v: %s, want %s", c.said, got, c.want)
-		}
+// What policies want done is passed on once a second, where it may be of use: of a session, for an agent, not
+// too late, and while nobody waits.
+func TestWishes(t *testing.T) {
+	e := policy.Effect{Kind: policy.KeepAlive, Agent: 2, Session: 3, Tokens: 64}
+	late, nobody, none, empty := e, e, e, e
+	late.Until, nobody.Agent, none.Session, empty.Tokens = start, 0, 0, 0
+	a := &acting{wants: []policy.Effect{late, nobody, none, empty, e}}
+	r, x, busy := newRoom(a)
+	second := func() []policy.Effect {
+		x.Advance(x.Now().Add(actEvery))
+		x.Ring()
+		return x.Take().Wishes
 	}
-	for lost, want := range map[float64]market.Credits{0: 0, 2: -14, -3: 0, math.NaN(): 0,
-		math.Inf(1): -420} {
-		if got := Toll(lost, 7); got != want {
-			t.Errorf("%v seconds lost: %d, want %d", lost, got, want)
-		}
+	if got := second(); got != nil {
+		t.Errorf("no task has come, and %+v is wanted", got)
 	}
-	if Toll(1, -5) != 0 || Toll(60, math.MaxInt64) < -market.MaxWorth {
-		t.Error("a price of a second makes a toll that is none")
+	r.Arrived(x.Now(), turnOf("ann", "s", 0))
+	if got := second(); !slices.Equal(got, []policy.Effect{e}) {
+		t.Errorf("wanted is %+v", got)
+	}
+	a.wants, *busy = []policy.Effect{e}, true
+	if got := second(); got != nil {
+		t.Errorf("tasks wait, and %+v is wanted", got)
+	}
+	a.wants, *busy, x.Draining = []policy.Effect{e}, false, true
+	if got := second(); got != nil || !x.Next().IsZero() {
+		t.Errorf("the hub is stopping, and %+v is wanted", got)
+	}
+}
+
+// Of those who wait the clients that are owed most are named, each once.
+func TestWhoIsOwed(t *testing.T) {
+	var l listener
+	asked := 0
+	l.score = func(i policy.Item) float64 {
+		asked++
+		for k, client := range []string{"ann", "bob", "cid"} {
+			if i.Kind == policy.Share && i.Client == policy.IDOf(client) {
+				return float64(k)
+			}
+		}
+		return 7
+	}
+	r, _, _ := newRoom(&l)
+	got := r.Owed(slices.Values([]string{"ann", "cid", "bob", "bob", "cid"}))
+	if want := []Owed{{"cid", 2}, {"bob", 1}}; !slices.Equal(got, want) || asked != 3 {
+		t.Errorf("%+v, asked %d times; want %+v", got, asked, want)
+	}
+	many := make([]string, 20)
+	for i := range many {
+		many[i] = string(rune('k' + i))
+	}
+	if got := r.Owed(slices.Values(many)); len(got) != mostOwed || got[0].Client != "k" {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -187,12 +183,12 @@ func TestVerdicts(t *testing.T) {
 func TestAFaultIsReported(t *testing.T) {
 	var l listener
 	l.score = func(policy.Item) float64 { panic("no") }
-	r, x := newRoom(&l)
+	r, x, _ := newRoom(&l)
 	judging{Room: r}.judges(1)
 	for range 2 {
 		r.Report()
 	}
-	if got := x.Take().Faults; len(got) != 1 || !x.Changed || r.On(x.Now()) {
+	if got := x.Take().Faults; len(got) != 1 || !x.Changed || r.Of(Place).On(x.Now()) {
 		t.Errorf("%v, changed %v", got, x.Changed)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	runtimepolicy "souk/bus/policy"
 	"souk/hub/admission"
 	"souk/hub/forecast"
+	"souk/hub/policy"
 	"souk/hub/quality"
 	"souk/hub/regime"
 	"souk/hub/settle"
@@ -40,7 +41,8 @@ type Stats struct {
 	Faults       int64 // what must not happen and did
 	OldTreasury  int64 // words of a treasury of an earlier epoch than one that had spoken
 
-	Policies []runtimepolicy.State // the runtime policy, if there is one
+	Policies []runtimepolicy.State // runtime policies, by where they are asked
+	Owed     []policy.Owed         // clients that wait, by the policy that shares slots
 
 	Open, Waiting, Holds int // now
 	Trees                forecast.Trees

@@ -10,7 +10,8 @@ import (
 	"souk/bus/follow"
 	"souk/bus/membus"
 	runtimepolicy "souk/bus/policy"
-	"souk/hub/policy/fair"
+	"souk/hub/policy"
+	"souk/hub/policy/ahead"
 	"souk/ledger/journal"
 )
 
@@ -27,8 +28,10 @@ func TestAHubStartsWithoutThePolicyThatHung(t *testing.T) {
 		}
 		t.Cleanup(func() { j.Close() })
 		cfg := testConfig()
-		cfg.Policies.Place = "fair"
-		cfg.Parts.Policies = runtimepolicy.Known{"fair": func() runtimepolicy.Policy { return fair.New() }}
+		cfg.Policies.Keep = "kvcache"
+		cfg.Parts.Policies[policy.Keep] = runtimepolicy.Known{"kvcache": func() runtimepolicy.Policy {
+			return ahead.New(1)
+		}}
 		b := membus.New(1).Bus(cfg.Journal)
 		t.Cleanup(func() { b.Close() })
 		code := 0
@@ -40,11 +43,11 @@ func TestAHubStartsWithoutThePolicyThatHung(t *testing.T) {
 		return s, &log, &code
 	}
 	s, log, code := life("one")
-	if got := s.node.Status().Policies; len(got) != 1 || got[0].Policy != "fair" {
+	if got := s.node.Status().Policies; len(got) != 1 || got[0].Policy != "kvcache" {
 		t.Fatalf("policies %+v", got)
 	}
-	s.deps.Hung.End(s.log, "fair", s.deps.Exit)
-	if *code != follow.ExitHung || !strings.Contains(log.String(), "policy=fair") {
+	s.deps.Hung.End(s.log, "kvcache", s.deps.Exit)
+	if *code != follow.ExitHung || !strings.Contains(log.String(), "policy=kvcache") {
 		t.Errorf("ended with %d: %s", *code, log)
 	}
 	s, log, _ = life("two")

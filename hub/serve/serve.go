@@ -112,7 +112,7 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 	s.stands.Log = s.log
 	s.stands.Asked = func(err error) { s.asked("leader", "who leads the domain is not known", err) }
 	s.stands.Doubt, s.stands.Idle = s.doubts, "not leading: nothing is awarded until the domain is led again"
-	node.Policies.Enters = s.watchdog.Enters
+	node.Policies.Enters(s.watchdog.Enters)
 	return s, nil
 }
 

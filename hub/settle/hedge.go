@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"fmt"
 	"time"
 
 	"souk/bus"
@@ -16,17 +17,27 @@ import (
 // room for it that is not late itself, and all tasks together no more often than one agent that falls silent
 // accounts for, beside a small share of what is handed out.
 
-// Hedging says whether a task without a first token goes to another agent.
+// Hedging says when a task without a first token goes to another agent.
 type Hedging struct {
-	On bool `yaml:"on"`
+	On    bool          `yaml:"on"`
+	Least time.Duration `yaml:"least"` // no task goes sooner after its dispatch
+	// of the tasks that are handed out: so many may go, beside as many as an agent has slots
+	Share float64 `yaml:"share"`
 }
 
-const (
-	// no task goes sooner after its dispatch: a node that is out of breath for so long is not silent
-	hedgeLeast = 500 * time.Millisecond
-	// of the tasks that are handed out: so many may go, beside as many as an agent has slots
-	hedgeShare = 0.01
-)
+// DefaultHedging waits half a second at least: a node that is out of breath for so long is not silent.
+func DefaultHedging() Hedging { return Hedging{On: true, Least: 500 * time.Millisecond, Share: 0.01} }
+
+// Validate says what is wrong with it.
+func (h Hedging) Validate() error {
+	switch {
+	case h.Least < 10*time.Millisecond || h.Least > time.Minute:
+		return fmt.Errorf("least: %v is not from 10ms to 1m", h.Least)
+	case !(h.Share >= 0 && h.Share <= 1):
+		return fmt.Errorf("share: %v is not from 0 to 1", h.Share)
+	}
+	return nil
+}
 
 // Lateness tracks late first tokens of an agent.
 type Lateness struct {
@@ -65,11 +76,11 @@ func (r *Room) Forget(agent string) { delete(r.late, agent) }
 // WatchFor returns how long an agent may take for a first token before it must report, given the expected
 // bound; 0: it need not.
 func (r *Room) WatchFor(agent string, within time.Duration) time.Duration {
-	if !r.limits.Hedge {
+	if !r.limits.Hedge.On {
 		return 0
 	}
 	wait := time.Duration(float64(within) * (1 + r.Lateness(agent).Hazard))
-	return max(hedgeLeast, min(time.Hour, wait))
+	return max(r.limits.Hedge.Least, min(time.Hour, wait))
 }
 
 // HeardLate takes in the holds that an agent reports as late. One that the agent was asked to give up and

@@ -18,10 +18,10 @@ const DispatchTimeout = 2 * time.Second
 
 // Limits configures a hub's handling of holds.
 type Limits struct {
-	MaxRefusals int  // so often a task is tried again
-	MaxKnown    int  // so many ended holds are remembered
-	KeepBodies  int  // bytes kept of tasks at most, in case other agents have to serve them
-	Hedge       bool // tasks whose first token is late go to other agents
+	MaxRefusals int // so often a task is tried again
+	MaxKnown    int // so many ended holds are remembered
+	KeepBodies  int // bytes kept of tasks at most, in case other agents have to serve them
+	Hedge       Hedging
 }
 
 // Hub has the tasks and the agents of holds. It is called while the room is in the midst of something, and
@@ -178,7 +178,7 @@ type Task struct {
 // Begin dispatches a new hold, whose record is in a frame of this turn.
 func (r *Room) Begin(h *Hold) {
 	r.add(h)
-	r.spent = max(0, r.spent-hedgeShare)
+	r.spent = max(0, r.spent-r.limits.Hedge.Share)
 	r.happens(h, Awarded)
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"souk/bus"
+	"souk/bus/policy"
 	"souk/ledger"
 )
 
@@ -172,6 +173,9 @@ type Ready struct {
 	Probes   []string       // suspect agents: ask whether anybody listens there, and Step an Absent if not
 	Placed   []Placed       // beside Dispatches: whom each is for, and what there is to measure of it
 	Rounds   int            // how many were cleared for this
+	// what policies want engines to do: no agent can be told that, so a hub's process passes them by; the lab
+	// has simulated engines do them, to see what they are worth
+	Wishes []policy.Effect
 }
 
 // Message is a message for a subject.
@@ -213,6 +217,6 @@ func (r *Ready) Urgent() bool {
 // Empty reports whether there is nothing to do but wait.
 func (r *Ready) Empty() bool {
 	return len(r.Frames) == 0 && len(r.Dispatches) == 0 && len(r.Messages) == 0 && len(r.Funds) == 0 &&
-		len(r.Probes) == 0 && r.Status == nil && len(r.Faults) == 0 &&
+		len(r.Probes)+len(r.Wishes) == 0 && r.Status == nil && len(r.Faults) == 0 &&
 		r.Settle == ledger.AsItWas
 }

@@ -52,7 +52,7 @@ var floors = []floor{
 	{name: "what a hub is told, and what it counts", packages: []string{"hub/config", "hub/report"}, pure: true},
 	{name: "hosts of policies, and policies", packages: []string{"hub/policy", "agentd/policy"}, pure: true},
 	{name: "what policies learn, and look for", packages: []string{
-		"hub/policy/fair", "hub/policy/pd", "hub/regime/router",
+		"hub/policy/kvcache", "hub/policy/ahead", "hub/policy/fair", "hub/policy/pd", "hub/regime/router",
 		"agentd/policy/guard", "agentd/policy/adapter",
 	}, pure: true},
 	{name: "rooms of a hub that record and speak", packages: []string{
@@ -108,6 +108,8 @@ var owners = map[string][]string{
 	"souk/agentd/vllmsim":            {"cmd/local", "cmd/souk", "integration/..."},
 	"souk/cmd/local":                 {"cmd/souk", "integration/..."},
 	"souk/cmd/replay":                {"cmd/local", "cmd/souk", "integration/..."},
+	"souk/hub/policy/ahead":          {"cmd/choices", "integration/..."},
+	"souk/hub/policy/kvcache":        {"cmd/choices", "integration/..."},
 	"souk/hub/policy/fair":           {"cmd/choices", "integration/..."},
 	"souk/hub/policy/pd":             {"cmd/choices", "integration/..."},
 	"souk/hub/predict/tree":          {"cmd/choices", "integration/..."},

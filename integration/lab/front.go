@@ -19,6 +19,7 @@ var entries = []compare.Entry{
 	{Name: "economics", About: "the market as a game: lies, settlement, pricings, clusters",
 		Command: "`lab economics`"},
 	{Name: "hints", About: "what a client gains that lies in one of its hints", Command: "`lab hints`"},
+	{Name: "ahead", About: "answers computed ahead where templates drop reasoning", Command: "`lab ahead`"},
 	{Name: "hedge", About: "a task whose engine falls silent", Command: "`lab hedge`", Clock: true},
 	{Name: "clock", About: "the market and rules over HTTP, beside virtual time", Command: "`lab crowd --real`",
 		Clock: true},

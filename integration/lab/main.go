@@ -33,7 +33,7 @@ func root() *cobra.Command {
 	c.SetFlagErrorFunc(console.FlagError)
 	c.AddCommand(benchCommand(), soakCommand(), crowdCommand(), cliffCommand(), frontierCommand(),
 		replayCommand(), gamesCommand(), forecastCommand(), cachesageCommand(), policiesCommand(),
-		hedgeCommand(), economicsCommand(), hintsCommand(), pagesCommand(), floorCommand(),
+		hedgeCommand(), economicsCommand(), hintsCommand(), aheadCommand(), pagesCommand(), floorCommand(),
 		floodCommand(), trainCommand(), evalCommand(), loadCommand())
 	return c
 }

@@ -31,6 +31,7 @@ var pageCommands = []pageCommand{
 		"lru,lru-told,lfu,arc,ttl-best,paper,paper+prefetch,ours,ours-before,belady"}, false},
 	{"policies", []string{"policies", "--seeds", "5"}, false},
 	{"hints", []string{"hints", "--seeds", "5", "--turns", "200"}, false},
+	{"ahead", []string{"ahead"}, false},
 	{"economics", []string{"economics", "--rounds", "150", "--markets", "12"}, false},
 	{"hedge", []string{"hedge"}, true},
 	{"clock", []string{"crowd", "--real", "--seeds", "1", "--tasks", "300", "--only",

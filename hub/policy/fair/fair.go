@@ -35,7 +35,8 @@ type Fair struct {
 type client struct {
 	running, waiting int32   // its tasks
 	most             float32 // that it had of both, which fades
-	at               int64   // nanoseconds: when that was last looked at
+	short            float32 // seconds of slots that it wanted, was owed, and did not have, which fade
+	at               int64   // nanoseconds: when these were last looked at
 }
 
 const (
@@ -44,6 +45,8 @@ const (
 	// what a client had at the most is half of that so much later: pauses of people and of agents' tools are
 	// shorter
 	fades = 20 * time.Second
+	// and of what it was owed
+	forgives = 10 * time.Minute
 	// below that a client is not reckoned with
 	least = 0.5
 )
@@ -69,7 +72,7 @@ func (f *Fair) Observe(e policy.Event) {
 		if running = -1; e.Agent == 0 { // no agent ever had it
 			running, waiting = 0, -1
 		}
-	case policy.Ended, policy.Loaded:
+	case policy.Ended, policy.Next, policy.Loaded:
 		return
 	}
 	f.since++
@@ -78,25 +81,40 @@ func (f *Fair) Observe(e policy.Event) {
 	if made {
 		c.at = now
 	}
-	c.most, c.at = c.mostBy(now, 1), max(c.at, now)
+	f.look(c, now)
 	before := c.running
 	c.running, c.waiting = max(0, c.running+running), max(0, c.waiting+waiting)
 	f.running += c.running - before
 	c.most = max(c.most, float32(c.running+c.waiting))
 }
 
-// mostBy returns a client's highest demand of late, as faded by now if so much time has passed.
-func (c *client) mostBy(now int64, least time.Duration) float32 {
-	passed := time.Duration(now - c.at)
-	if passed < least {
-		return c.most
+// look brings what fades up to now.
+func (f *Fair) look(c *client, now int64) {
+	passed := time.Duration(max(0, now-c.at)).Seconds()
+	c.at = max(c.at, now)
+	if passed == 0 {
+		return
 	}
-	return max(float32(c.running+c.waiting), c.most*half(passed.Seconds()))
+	c.short *= half(passed, forgives)
+	if c.waiting > 0 && f.of > 0 { // by what all want now: nobody may have asked since
+		owed := min(float64(c.running+c.waiting), f.share(now, f.of)) - float64(c.running)
+		c.short += float32(max(0, owed) * min(passed, 3600))
+	}
+	c.most = max(float32(c.running+c.waiting), c.most*half(passed, fades))
 }
 
-// half returns the share left after so many seconds, of a value that halves as [fades] says.
-func half(passed float64) float32 {
-	return float32(exact.Exp(-min(600, 0.6931471805599453*passed/fades.Seconds())))
+// mostBy returns a client's highest demand of late, as faded by now.
+func (c *client) mostBy(now int64) float32 {
+	passed := time.Duration(now - c.at)
+	if passed < moment {
+		return c.most
+	}
+	return max(float32(c.running+c.waiting), c.most*half(passed.Seconds(), fades))
+}
+
+// half returns the share left after so many seconds, of a value that halves in each such time.
+func half(passed float64, after time.Duration) float32 {
+	return float32(exact.Exp(-min(600, 0.6931471805599453*passed/after.Seconds())))
 }
 
 // moment is how long a faded value counts as unchanged.
@@ -113,9 +131,9 @@ func (f *Fair) share(now int64, slots int) float64 {
 	f.since, f.of, f.when = 0, slots, max(f.when, now)
 	f.wants = f.wants[:0]
 	for id, c := range f.clients.All() {
-		if most := c.mostBy(now, moment); most >= least {
+		if most := c.mostBy(now); most >= least {
 			f.wants = append(f.wants, float64(most))
-		} else { // nothing is left of it
+		} else if c.short < 1 { // nothing is left of it
 			f.clients.Drop(id)
 		}
 	}
@@ -134,10 +152,20 @@ func (f *Fair) share(now int64, slots int) float64 {
 }
 
 // Score implements policy.Policy: of a pair of a task whose client has its share, or will have with those of
-// its tasks that came before this, it says that the task stays out of the round.
+// its tasks that came before this, it says that the task stays out of the round; of a share, how many seconds
+// of slots a client wanted and was owed, and did not have.
 func (f *Fair) Score(now time.Time, i policy.Item) float64 {
-	if c := f.clients.Peek(i.Client); c != nil && i.Kind == policy.Pair &&
-		float64(int(c.running)+i.Before+1) > f.share(now.UnixNano(), int(f.running)+i.Free) {
+	c := f.clients.Peek(i.Client)
+	switch {
+	case c == nil:
+		return 0
+	case i.Kind == policy.Share:
+		passed := time.Duration(max(0, now.UnixNano()-c.at)).Seconds()
+		return float64(c.short * half(passed, forgives))
+	case i.Kind != policy.Pair:
+		return 0
+	}
+	if float64(int(c.running)+i.Before+1) > f.share(now.UnixNano(), int(f.running)+i.Free) {
 		return policy.Hold
 	}
 	return 0

@@ -228,7 +228,7 @@ func (o *Options) play(seed uint64, g game) (x outcome, err error) {
 		}
 	}
 	paid := map[*virtual.Request]float64{}
-	all, err := virtual.PlayNamed(s, func(m *virtual.MarketOptions) {
+	all, _, err := virtual.PlayKept(s, "kvcache", func(m *virtual.MarketOptions) {
 		m.Hub.Settle, m.Client, m.Hints = g.settle, client, hints
 		m.Paid = func(r *virtual.Request, res *bus.Result) {
 			if res.Code != "" {

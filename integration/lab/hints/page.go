@@ -22,7 +22,7 @@ func (r *Row) Holds() bool {
 }
 
 const head = `A client says with its turns what comes next: [hints](../../deploy/api.md#hints). Here it lies in one of
-them, before a market. Everybody else tells the truth. The hub and the
+them, in a market that hears them, by the policy kvcache. Everybody else tells the truth. The hub and the
 agents are the real ones, in virtual time; engines are simulated; the sessions are recorded ones of coding
 agents, with their recorded pauses, on two engines whose caches hold as much as the open sessions need. The liar has two sessions at a time. What it has is what its answers were worth to
 it by its terms, at the time of the first token that it saw, less what it paid; **gain** is how much more
@@ -31,7 +31,7 @@ lies now and then, the gain is that of one lie. **others** is what the lie does 
 cent of what they have. ± says with 95 % how far the mean of the runs may be off.
 
 Little acts on a hint. session_end frees a seat, role moves the forecast of how long answers are. back_ms,
-next and parent reach nobody, as no stock engine can be told them, so their rows are nothing
+next and parent reach the policy alone, whose scores no stock engine asks for, so their rows are nothing
 exactly. Who always changes the names of its two roles about says the
 same by other names: of that lie the row where it is told now and then says something. And who gives no hint
 at all, silent, has what a truthful client has: here hints are worth nothing to who gives them. The hub

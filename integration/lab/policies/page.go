@@ -25,14 +25,13 @@ says so and is off.
 `
 
 // of the others' pages
-const elsewhere = `| ` + "`kvcache`" + ` | not there: no engine can be told | where texts are used again on stock vLLM, against ` +
+const elsewhere = `| ` + "`kvcache`" + ` | off: ` + "`policies.keep`" + ` | on stock vLLM, where it can have texts used again, against ` +
 	`nothing: nothing ([engines](engines.md)). Its score, where an engine asked it, against LRU: ` +
 	`[cachesage](cachesage.md), stand-in | LRU: of equal scores an engine drops what was used longest ago |
 | ` + "`admit`" + ` | off: ` + "`sessions.admit`" + ` | where open sessions need more than caches hold, against taking all: ` +
 	`[cliff](cliff.md) | the rows of the market alone |
-| ` + "`ahead`" + ` | not there: no engine can be told | where templates drop reasoning, against nothing, on simulated ` +
-	`engines that could be told: TTFT of people's later turns 22.7 ms to 15.8, of coding agents 222 to 265 | - |
-` + "| `hedge` | on | a task whose engine falls silent, by the clock: [hedge](hedge.md) | `hedge: {on: false}` |\n"
+| ` + "`ahead`" + ` | off: ` + "`policies.keep`" + ` | where templates drop reasoning, against nothing: [ahead](ahead.md) | its rows ` +
+	"`none` |\n" + "| `hedge` | on | a task whose engine falls silent, by the clock: [hedge](hedge.md) | `hedge: {on: false}` |\n"
 
 const fairHead = `
 ## fair

@@ -33,6 +33,7 @@ type MarketOptions struct {
 	Quiet     time.Duration // agents speak no more often than that, if that is longer than usual
 	Context   int           // tokens that a prompt and its answer may have; 0: 8192
 	Thought   int           // of them, reasoning that each answer begins with
+	Wishes    bool          // engines do what policies want, see [hub.Ready]
 	Seed      uint64
 	Split     []int              // agents that say that others compute their prompts
 	Journal   func(frame []byte) // gets each frame that is written; may be nil
@@ -89,6 +90,8 @@ type Market struct {
 	requests map[string]*Request // under way, by task id
 	texts    map[uint64]*Request // by the last mark of the prompt: texts that the hub may put on idle engines
 	sales    map[*Request]*sale
+	last     map[uint64]*Request  // by session, its last request
+	wished   map[*Request]*seller // what policies want engines to do, under way
 	placed   []Placed
 	grants   uint64
 	probes   market.Credits // what the hub was allotted of its own client's money
@@ -101,6 +104,8 @@ type Market struct {
 
 	Bytes    int             // of the journal
 	Late     map[string]bool // holds that the hub took for late, and wanted to give to other agents
+	Wished   int             // times that an engine did what a policy wanted
+	WishCost market.Credits  // what that would cost, by the card
 	Seeds    int             // texts that the hub put on idle engines
 	SeedCost market.Credits  // what it paid for them
 }
@@ -140,6 +145,7 @@ func NewMarket(o MarketOptions) (*Market, error) {
 	}
 	m := &Market{MarketOptions: o, now: Start, node: node, door: []byte("door"),
 		requests: map[string]*Request{}, texts: map[uint64]*Request{}, sales: map[*Request]*sale{},
+		last: map[uint64]*Request{}, wished: map[*Request]*seller{},
 		byID: map[string]*seller{}, Late: map[string]bool{},
 		audit: ledger.NewAudit(journal, ledger.MaxLevel)}
 	const epoch = 1
@@ -244,6 +250,8 @@ func (m *Market) Arrive(now time.Time, r *Request, _ *View) int {
 	}
 	t.Domain, t.Reply = domain, bus.ReplyTo(client, t.ID)
 	m.requests[t.ID] = r
+	key := bus.SessionKey(client, t.Session)
+	m.last[key] = r
 	if m.Ends && r.Turn+1 == len(r.script.turns) {
 		ends := &bus.SessionEnd{Client: client, Session: t.Session}
 		m.after(m.Hop, func() { m.fault(m.node.Step(m.now, ends)) })

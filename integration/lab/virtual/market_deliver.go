@@ -8,6 +8,7 @@ import (
 
 	"souk/agentd"
 	"souk/bus"
+	"souk/bus/policy"
 	"souk/hub"
 	"souk/ledger"
 	"souk/market"
@@ -52,6 +53,11 @@ func (m *Market) sync() {
 
 // deliver sends the messages of a turn. Probes get no answer: every agent is there.
 func (m *Market) deliver(r *hub.Ready) {
+	if m.MarketOptions.Wishes {
+		for i := range r.Wishes {
+			m.wish(&r.Wishes[i])
+		}
+	}
 	for i := range r.Dispatches {
 		a := m.seller(r.Placed[i].Agent)
 		say(m, bus.DispatchSubject(a.id, domain), &r.Dispatches[i],
@@ -116,6 +122,36 @@ func (m *Market) seed(d *bus.Dispatch) *Request {
 	return &Request{ID: -1, Play: of.Play, Turn: of.Turn, Group: of.Group, script: of.script, own: true,
 		Job: Job{Hashes: of.script.blocksOf(of.Play, of.Turn, m.Engine.BlockSize, of.Group, nil),
 			Prompt: of.Prompt, Output: d.MaxTokens}}
+}
+
+// wish has an engine do what a policy wants, where a slot is free: one token after what it is to use again,
+// or to compute ahead, of a session. No hub's process can have that done: here it is seen what it would be
+// worth.
+func (m *Market) wish(e *policy.Effect) {
+	i := slices.IndexFunc(m.agents, func(a *seller) bool { return policy.IDOf(a.id) == e.Agent })
+	of, size := m.last[e.Session], m.Engine.BlockSize
+	if i < 0 || of == nil || e.Kind != policy.KeepAlive && e.Kind != policy.Warm {
+		return
+	}
+	a, taken := m.agents[i], 0
+	for _, s := range m.sales {
+		if s.agent == a {
+			taken++
+		}
+	}
+	for _, by := range m.wished {
+		if by == a {
+			taken++
+		}
+	}
+	if taken >= m.Engine.Slots {
+		return
+	}
+	r := &Request{ID: -1, Play: of.Play, Turn: of.Turn, Group: of.Group, script: of.script, own: true,
+		Job: Job{Hashes: of.script.blocksOf(of.Play, of.Turn, size, of.Group, nil), Output: 1}}
+	r.Prompt = min(e.Tokens/size, len(r.Hashes))*size + 1
+	m.wished[r] = a
+	m.placed = append(m.placed, Placed{Request: r, Engine: a.i})
 }
 
 // message delivers what the hub says to one receiver: an acknowledgement to an agent, or the answer to a

@@ -12,6 +12,9 @@ import (
 func (m *Market) First(now time.Time, r *Request, _ *View) {
 	m.now = now
 	s := m.sales[r]
+	if s == nil {
+		return // a wish
+	}
 	s.first = now
 	m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Prompt: r.Prompt, Count: 1, Events: 1})
 	var ids []uint32
@@ -38,6 +41,11 @@ func (m *Market) fault(err error) {
 // Done ends an answer: the agent tells its reader the end, and the hub what was used.
 func (m *Market) Done(now time.Time, r *Request, usage market.Usage, _ *View) {
 	m.now = now
+	if m.wished[r] != nil {
+		delete(m.wished, r)
+		m.Wished, m.WishCost = m.Wished+1, m.WishCost+m.Setting.offer(r.Engine).Card.Cost(usage)
+		return
+	}
 	s := m.sales[r]
 	if n := usage.Output - 1; n > 0 {
 		m.relay(s, agentd.Chunk{Text: "x", Tokens: []uint32{1}, Count: n, Thought: max(0, min(m.Thought,

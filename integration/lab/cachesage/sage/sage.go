@@ -46,6 +46,7 @@ type session struct {
 	at     time.Duration // when it came, or when its last turn ended, if none runs; since 1970
 	agent  policy.ID     // that served its last turn; 0: none has
 	waited uint32        // what of its idle time was learned from, in milliseconds
+	back   uint32        // after its end, as its client says, in milliseconds; 0: it says nothing
 	tokens int32         // of it that are there
 	share  float32       // as it is counted in live
 	pace   uint16        // of its pauses, see paceOf; 0: it had none
@@ -163,7 +164,7 @@ func (s *Sage) Observe(e policy.Event) {
 			s.end(x)
 			s.sessions.Drop(e.Session)
 		}
-	case policy.Placed, policy.Loaded:
+	case policy.Placed, policy.Next, policy.Loaded:
 		return
 	}
 	s.sweep(now)
@@ -222,7 +223,7 @@ func (s *Sage) done(now time.Duration, e *policy.Event) {
 		s.lasted(x.before, x.last, (now - x.at).Seconds())
 	}
 	x.class = s.class(x, e.Tool)
-	x.at, x.waited, x.phase = now, 0, idle
+	x.at, x.waited, x.phase, x.back = now, 0, idle, millis(e.Claimed)
 	s.weigh(x, float32(s.liveOf(x, now)))
 }
 
@@ -241,6 +242,9 @@ func (s *Sage) weigh(x *session, share float32) {
 	x.share = share
 }
 
+// late is the factor on its announced pause beyond which a session is not believed to come back.
+const late = 2
+
 // liveOf is the chance that a session goes on.
 func (s *Sage) liveOf(x *session, now time.Duration) float64 {
 	age := max(0, now-x.at)
@@ -249,9 +253,14 @@ func (s *Sage) liveOf(x *session, now time.Duration) float64 {
 		return 0
 	case x.phase == runs:
 		return 1
+	case x.back > 0 && age < late*ofMillis(x.back):
+		return max(claimed, s.share(x, age))
 	}
 	return s.share(x, age)
 }
+
+// claimed is the chance that a session comes back as its client announced.
+const claimed = 0.95
 
 func (s *Sage) share(x *session, age time.Duration) float64 {
 	if !s.shares.Known() {

@@ -306,7 +306,7 @@ func TestNonsenseAndAFlood(t *testing.T) {
 	}
 	for range 300_000 {
 		e := policy.Event{Kind: policy.EventKind(rng.IntN(9)), Client: 2, Session: 1000 + rng.Uint64N(1<<40),
-			Role: 100 + rng.Uint64N(1<<40), Tool: rng.Uint64(),
+			Role: 100 + rng.Uint64N(1<<40), Tool: rng.Uint64(), Claimed: time.Duration(rng.Int64()),
 			At: now.Add(time.Duration(rng.Int64N(int64(time.Hour))) - 30*time.Minute)}
 		if rng.IntN(2) == 0 {
 			e.Session, e.Role = 1000+rng.Uint64N(600), 100+rng.Uint64N(9)

@@ -62,7 +62,7 @@ func (s *Sage) Tail(now time.Time, key, role policy.ID) float64 {
 		live = s.liveOf(x, since(now))
 	}
 	if b == 0 { // its roles are not known: who comes back soon goes before who does some day
-		if x.phase != runs && !s.NoLive && s.shares.Known() {
+		if x.phase != runs && !s.NoLive && s.shares.Known() && x.back == 0 {
 			age := max(0, since(now)-x.at)
 			later := s.shares.Of(int(x.class), age+soon)
 			return max(0, s.shares.Of(int(x.class), age)-later) / max(1-later, 1e-5)

@@ -1,0 +1,309 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"souk/bus"
+	"souk/bus/policy"
+	"souk/market"
+)
+
+var start = time.Unix(1_800_000_000, 0)
+
+// listener keeps what it hears, and says of pairs what a test wants.
+type listener struct {
+	events []policy.Event
+	score  func(policy.Item) float64
+}
+
+func (l *listener) Observe(e policy.Event) { l.events = append(l.events, e) }
+func (l *listener) Score(_ time.Time, i policy.Item) float64 {
+	if l.score == nil {
+		return 0
+	}
+	return l.score(i)
+}
+func (l *listener) Predict(_ time.Time, _ time.Duration, to []policy.Forecast) []policy.Forecast {
+	return to
+}
+func (l *listener) Act(_ time.Time, _ policy.Room, to []policy.Effect) []policy.Effect { return to }
+
+func (l *listener) last(kind policy.EventKind) *policy.Event {
+	for i := len(l.events) - 1; i >= 0; i-- {
+		if l.events[i].Kind == kind {
+			return &l.events[i]
+		}
+	}
+	return &policy.Event{}
+}
+
+func listening() (*Host, *listener) {
+	h, l := &Host{}, &listener{}
+	h.Set(Keep, "listener", l)
+	return h, l
+}
+
+// turn is a turn of a session, which its client ends after a pause that it says.
+func turnOf(client, session string, back time.Duration) *Turn {
+	return &Turn{Client: client, Session: session, Key: bus.SessionKey(client, session), Role: 7, Back: back,
+		Agent: "a-1"}
+}
+
+func served(finish string, tool string) *bus.Completion {
+	return &bus.Completion{Outcome: bus.OutcomeDone, Finish: finish, Tool: bus.ToolKey(tool),
+		Usage: market.Usage{Prompt: 100, Cached: 64, Output: 5}, TTFTUS: 2000, ITLUS: 300}
+}
+
+// A name that no hook knows is an error that lists those that it knows.
+func TestUnknownPolicies(t *testing.T) {
+	known := Known{Keep: {"one": func() policy.Policy { return &listener{} },
+		"two": func() policy.Policy { return &listener{} }}}
+	if err := (Params{Keep: "two"}).Validate(&known); err != nil {
+		t.Error(err)
+	}
+	for _, c := range []struct {
+		p    Params
+		want string
+	}{
+		{Params{Keep: "three"},
+			`keep: there is no policy "three" here, only "one", "two", "", which is none`},
+		{Params{Place: "one"}, `place: there is no policy "one" here, only "", which is none`},
+	} {
+		if err := c.p.Validate(&known); err == nil || err.Error() != c.want {
+			t.Errorf("%+v: %v, want %s", c.p, err, c.want)
+		}
+	}
+	if h := New(Params{Keep: "one"}, &known, 10); !h.Any() || h.Of(Keep).Name() != "one" ||
+		h.Of(Place).On(start) {
+		t.Errorf("%+v", h.States(start))
+	}
+	if h := New(Params{}, &known, 10); h.Any() || len(h.States(start)) > 0 {
+		t.Errorf("without policies: %+v", h.States(start))
+	}
+}
+
+// An event says of a session what is remembered of it: turns, role, parent, how long it was idle.
+func TestEventsKnowTheSession(t *testing.T) {
+	h, l := listening()
+	x := turnOf("ann", "s", 3*time.Second)
+	x.Parent = "boss"
+	h.Arrived(start, x)
+	h.Placed(start, x, market.Usage{Prompt: 9})
+	h.Served(start.Add(time.Second), x, served("tool_calls", "search"))
+	again := turnOf("ann", "s", 0)
+	again.Role = 0 // it says nothing now
+	h.Arrived(start.Add(5*time.Second), again)
+	e := l.last(policy.Served)
+	if e.Stop != policy.StopTool || e.Tool != bus.ToolKey("search") || e.TTFT != 2*time.Millisecond ||
+		e.ITL != 300*time.Microsecond || e.Claimed != 3*time.Second || e.Usage.Cached != 64 || e.Turn != 0 {
+		t.Errorf("served: %+v", e)
+	}
+	e = l.last(policy.Arrived)
+	if e.Turn != 1 || e.Role != 7 || e.Parent != bus.SessionKey("ann", "boss") || e.Back != 4*time.Second ||
+		e.Claimed != 3*time.Second || e.Client != policy.IDOf("ann") {
+		t.Errorf("arrived: %+v", e)
+	}
+	cut := served("", "")
+	cut.Outcome = bus.OutcomeCancelled
+	if h.Served(start, again, cut); l.last(policy.Served).Stop != policy.StopCut {
+		t.Errorf("cancelled: %+v", l.last(policy.Served))
+	}
+	h.Ended(start, x.Key)
+	h.Ended(start, x.Key)
+	h.Ended(start, 99)
+	ends := 0
+	for _, e := range l.events {
+		if e.Kind == policy.Ended {
+			ends++
+		}
+	}
+	if ends != 1 {
+		t.Errorf("%d ends are heard, want 1: the others are of nobody", ends)
+	}
+}
+
+// What a client says of its pauses is scaled by how long they were, each tool and each client by itself.
+// Beyond half and twice the truth it is not heard for twenty returns.
+func TestWordsAreCalibrated(t *testing.T) {
+	h, l := listening()
+	now := start
+	pause := func(client, tool string, said, is time.Duration) time.Duration {
+		x := turnOf(client, "s-"+tool, said)
+		h.Arrived(now, x)
+		h.Served(now, x, served("tool_calls", tool))
+		now = now.Add(is)
+		return l.last(policy.Served).Claimed
+	}
+	for range 30 { // it takes half as long again
+		pause("ann", "search", 10*time.Second, 15*time.Second)
+	}
+	if got := pause("ann", "search", 4*time.Second, 6*time.Second); got < 5900*time.Millisecond ||
+		got > 6100*time.Millisecond {
+		t.Errorf("4s said, and it was always half as long again: %v, want 6s", got)
+	}
+	if got := pause("ann", "buy", 4*time.Second, 4*time.Second); got != 4*time.Second {
+		t.Errorf("of another tool: %v, want what was said", got)
+	}
+	if got := pause("bob", "search", 4*time.Second, 4*time.Second); got != 4*time.Second {
+		t.Errorf("of another client: %v, want what was said", got)
+	}
+	heard := 0
+	for range 20 {
+		if pause("eve", "search", time.Second, time.Hour) > 0 {
+			heard++
+		}
+	}
+	if heard > 2 {
+		t.Errorf("a liar was heard %d times of 20", heard)
+	}
+	for i := range 60 { // she tells the truth from now on
+		if got := pause("eve", "search", time.Second, time.Second); got > 0 && i < 19 || got > 2*time.Second {
+			t.Errorf("heard after %d returns: %v", i, got)
+		}
+	}
+	if got := pause("eve", "search", time.Second, time.Second); got == 0 {
+		t.Error("who tells the truth for long is not heard again")
+	}
+}
+
+// Hints that make no sense do no harm: a session that began itself, two that began each other, what comes
+// next in a session of somebody else's.
+func TestSenselessHints(t *testing.T) {
+	h, l := listening()
+	a, b := turnOf("ann", "a", 0), turnOf("ann", "b", 0)
+	a.Parent, b.Parent = "b", "a"
+	h.Arrived(start, a)
+	h.Arrived(start, b)
+	if e := l.last(policy.Arrived); e.Parent != 0 {
+		t.Errorf("two sessions that began each other: %+v", e)
+	}
+	self := turnOf("ann", "c", 0)
+	self.Parent = "c"
+	if h.Arrived(start, self); l.last(policy.Arrived).Parent != 0 {
+		t.Error("a session began itself")
+	}
+	theirs := turnOf("bob", "victim", 0)
+	h.Arrived(start, theirs)
+	a.Next = "victim"
+	h.Served(start, a, served("stop", ""))
+	if e := l.last(policy.Next); e.Session == theirs.Key || e.Session != a.Key || e.Role == theirs.Role ||
+		e.Role != bus.RoleKey("ann", "victim", &bus.Prompt{}) {
+		t.Errorf("bob's session is next of ann's: %+v", e)
+	}
+	a.Next = "b"
+	h.Arrived(start, a)
+	h.Served(start, a, served("stop", ""))
+	if e := l.last(policy.Next); e.Session != b.Key || e.Role != 7 || e.Parent != a.Key {
+		t.Errorf("of her own: %+v", e)
+	}
+	if bus.RoleKey("ann", "critic", &bus.Prompt{}) == bus.RoleKey("bob", "critic", &bus.Prompt{}) {
+		t.Error("two clients share the role that each declares")
+	}
+	p := bus.Prompt{Bytes: 900, SystemBoundary: 512, Prefixes: []bus.PrefixHash{{Bytes: 512, Hash: 9},
+		{Bytes: 900, Hash: 10}}}
+	if bus.RoleKey("ann", "", &p) != 9 || bus.RoleKey("bob", "", &p) != 9 ||
+		bus.RoleKey("bob", "", &bus.Prompt{}) != 0 {
+		t.Error("who declares none has the role that the prompt begins with")
+	}
+}
+
+// A client with two hundred thousand sessions, tools and roles makes nobody else be forgotten, and what a
+// host remembers stays bounded, whatever is told twice, out of order or from the future.
+func TestAFloodOfSessions(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	known := Known{Keep: {"listener": func() policy.Policy { return &deaf{} }}}
+	h := New(Params{Keep: "listener"}, &known, 2000)
+	for i := range 500 {
+		x := turnOf("ann", fmt.Sprint(i), time.Second)
+		h.Arrived(start, x)
+		h.Served(start, x, served("stop", "t"))
+	}
+	for i := range 200_000 {
+		x := turnOf("eve", fmt.Sprint(i), time.Duration(rng.Int64N(int64(24*time.Hour))))
+		x.Role, x.Parent, x.Next = rng.Uint64(), fmt.Sprint(rng.IntN(i+1)), fmt.Sprint(rng.IntN(i+1))
+		at := start.Add(time.Duration(rng.Int64N(int64(time.Hour))) - 30*time.Minute)
+		switch rng.IntN(4) {
+		case 0:
+			h.Served(at, x, served("tool_calls", fmt.Sprint(i)))
+		case 1:
+			h.Failed(at, x)
+		}
+		h.Arrived(at, x)
+		h.Served(at, x, served("tool_calls", fmt.Sprint(i)))
+	}
+	if n, w := h.memory.sessions.Len(), h.memory.words.Len(); n > 2000 || w > mostWords {
+		t.Errorf("%d sessions and %d words are remembered", n, w)
+	}
+	// and with a million wishes nobody else's, whether they are asked for or not
+	a := turnOf("ann", "0", 0)
+	a.Next = "1"
+	h.Served(start, a, served("stop", ""))
+	for i := range 1_000_000 {
+		x := turnOf("eve", fmt.Sprint(199_999-i%500), 0)
+		x.Next = fmt.Sprint(199_999 - rng.IntN(1000))
+		if i%2 == 0 {
+			x.Next = "1" // ann's
+		}
+		h.Served(start, x, served("stop", ""))
+	}
+	for i := range 500 {
+		if h.memory.sessions.Peek(bus.SessionKey("ann", fmt.Sprint(i))) == nil {
+			t.Fatalf("ann's session %d is forgotten", i)
+		}
+	}
+}
+
+type deaf struct{ listener }
+
+func (*deaf) Observe(policy.Event) {}
+
+// Tolls are the loss beyond the best agent, and never above zero; a bit never leaves a task nothing.
+func TestVerdicts(t *testing.T) {
+	h, l := &Host{}, &listener{}
+	h.Set(Place, "listener", l)
+	items := make([]policy.Item, 4)
+	for i := range items {
+		items[i].Tokens = i
+	}
+	for _, c := range []struct {
+		said []float64
+		want string
+	}{
+		{[]float64{0, 0, 0, 0}, "0 0 0 0"},
+		{[]float64{2, 0.5, policy.Never, 0}, "0 1.5 never 2"},
+		{[]float64{policy.Never, policy.Never, policy.Never, policy.Never}, "0 0 0 0"},
+		{[]float64{math.NaN(), 1, math.Inf(1), policy.Never}, "1 0 1 never"},
+		{[]float64{2, policy.Never, 0, policy.Hold}, "never never never never"},
+	} {
+		l.score = func(i policy.Item) float64 { return c.said[i.Tokens] }
+		got := make([]Verdict, 4)
+		h.Pairs(start, items, got)
+		var words []string
+		for _, v := range got {
+			if v.Never {
+				words = append(words, "never")
+			} else {
+				words = append(words, fmt.Sprint(v.Lost))
+			}
+		}
+		if got := strings.Join(words, " "); got != c.want {
+			t.Errorf("said %v: %s, want %s", c.said, got, c.want)
+		}
+	}
+	for lost, want := range map[float64]market.Credits{0: 0, 2: -14, -3: 0, math.NaN(): 0,
+		math.Inf(1): -420} {
+		if got := Toll(lost, 7); got != want {
+			t.Errorf("%v seconds lost: %d, want %d", lost, got, want)
+		}
+	}
+	if Toll(1, -5) != 0 || Toll(60, math.MaxInt64) < -market.MaxWorth {
+		t.Error("a price of a second makes a toll that is none")
+	}
+}
