@@ -61,7 +61,7 @@ deployment: $(PROGRAMS) ## judge deploy/: systemd units, the compose file, and a
 	@for what in units compose play; do deploy/check.sh $$what bin || [ $$? -eq 77 ] || exit 1; done
 
 # What a record's bytes depend on, and quotes that become part of one.
-PURE := market market/flow market/certify ledger hub/predict hub/predict/tree hub/regime hub/prefix hub/session
+PURE := market market/flow market/certify ledger hub/predict hub/predict/tree hub/regime hub/prefix
 PURE += hub/queue hub/round agentd
 
 arm64: ## the same record gives the same bytes on arm64: the tests of the pure parts, under qemu-aarch64 where this is another machine
@@ -81,7 +81,7 @@ ALONE += agentd agentd/holdings agentd/kvevent agentd/policy agentd/policy/adapt
 ALONE += bus bus/likeness bus/openai bus/policy bus/reader bus/bounded bus/learned
 ALONE += classifier classifier/model
 ALONE += hub/admission hub/queue hub/round hub/policy hub/policy/ahead hub/policy/kvcache hub/policy/fair
-ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/regime/router hub/session
+ALONE += hub/policy/pd hub/predict hub/predict/tree hub/prefix hub/quality hub/regime hub/regime/router
 ALONE += hub/settle ledger ledger/treasury market/certify market/flow agentd/vllmsim/kv
 LAB_ALONE := ahead cachesage/sage prose traces train
 

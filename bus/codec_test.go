@@ -90,7 +90,6 @@ func full() []Message {
 			Evidence: EvidenceEvents, Add: []byte{1, 2, 3, 4, 5, 6}, Drop: []byte{1, 2, 3, 4, 5, 7}},
 		&Status{Regime: "below", Closed: "the disk is full", ClosedMS: 4, Hedged: 9, HedgedFalse: 2,
 			Policies: []PolicyStatus{{Hook: "keep", Policy: "kvcache", OffMS: 5, Why: "it panicked"}},
-			Sessions: &SessionStatus{Places: 1, Used: 2, Blocks: 3, Waiting: 4},
 			Domain:   "math", Labels: []string{"math"}, General: true, Epoch: 1, Seq: 2, Agents: 3,
 			Slots: 4, Free: 5, Waiting: 6, Room: 7,
 			Models: []ModelStatus{{Model: "llama", Agents: 1, Free: 2, Quality: 0.9, Price: price, TTFTUS: 3,

@@ -1,8 +1,8 @@
 package bus
 
-// SessionEnd is a client's word that a session has had its last turn: what is kept for its next one may go.
-// It frees that at once, and changes nothing that was sold. Saying it twice, or of a session that nobody
-// knows, is no error. A later turn of the session is served like the first of a new one.
+// SessionEnd is a client's word that a session has had its last turn: runtime policies expect none, and have
+// nothing kept for it. It changes nothing that was sold. Saying it twice, or of a session that nobody knows,
+// is no error. A later turn of the session is to them the first of a new one.
 //
 // To a door it is a request, on [EndSubject]; a door passes it on to every hub, on [HubEndSubject]. With a
 // task it is said by [Task.SessionEnd].

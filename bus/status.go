@@ -45,18 +45,8 @@ type Status struct {
 	// turned out to be well
 	Hedged      int64 `json:"hedged,omitempty" msgpack:"hedged,omitempty"`
 	HedgedFalse int64 `json:"hedged_false,omitempty" msgpack:"hedged_false,omitempty"`
-	// nil: the hub admits every session
-	Sessions *SessionStatus `json:"sessions,omitempty" msgpack:"sessions,omitempty"`
 	// how full it is: below the knee, in transition or saturated; "": it does not say
 	Regime string `json:"regime,omitempty" msgpack:"regime,omitempty"`
-}
-
-// SessionStatus counts the sessions that a hub has admitted, where it admits them.
-type SessionStatus struct {
-	Places  int `json:"places" msgpack:"places"`   // sessions that have a place
-	Used    int `json:"used" msgpack:"used"`       // blocks of agents' caches that the places take
-	Blocks  int `json:"blocks" msgpack:"blocks"`   // blocks of those caches in all
-	Waiting int `json:"waiting" msgpack:"waiting"` // tasks that wait for a place
 }
 
 // PolicyStatus is the state of a runtime policy.

@@ -46,7 +46,6 @@ func (n requests) admit(m *bus.Task, came time.Time) error {
 
 // take counts a task in that is admitted, and has what it needs reserved.
 func (n requests) take(t *task, m *bus.Task, need estimate.Need) {
-	n.sessions.Come(&t.Place, t.Client(), t.Asks.Source.Session)
 	n.admission.Take(t)
 	n.money.Open(t.Client())
 	n.money.Vouched(m)

@@ -153,9 +153,8 @@ func (n *Node) Accepted(hold string) bool { return n.hold(hold).State == settle.
 // Stands says how a dispatch stands in its agent's queue and learning.
 func (n *Node) Stands(hold string) string {
 	h := n.hold(hold)
-	used, _ := h.Agent.Sessions.Blocks()
-	return fmt.Sprintf("%d in the queue, %d under way, run %v, place %v; %+v, %v, %v", h.Agent.Load(0).Waiting,
-		len(h.Agent.Runs()), h.Expected.Run != nil, used > 0, h.Expected.Features, h.Expected.TTFT, h.First)
+	return fmt.Sprintf("%d in the queue, %d under way, run %v; %+v, %v, %v", h.Agent.Load(0).Waiting,
+		len(h.Agent.Runs()), h.Expected.Run != nil, h.Expected.Features, h.Expected.TTFT, h.First)
 }
 
 // Knows reports whether the Node knows a task.
@@ -242,9 +241,6 @@ func (u *Unserved) Gone() { u.n.Queue.Remove(u.t) }
 // RefuseWaiting has everybody who waits be refused.
 func (n *Node) RefuseWaiting() { n.refuseWaiting(bus.CodeUnavailable, "away", time.Second) }
 
-// SessionsWaiting counts the tasks that wait for a place.
-func (n *Node) SessionsWaiting() int { return n.sessions.Waiting() }
-
 // MostOfOne returns how many tasks of one client wait, at most.
 func (n *Node) MostOfOne() int { return n.Queue.Busiest() }
 
@@ -253,31 +249,6 @@ func (n *Node) LastRound() int { return len(n.meeting.Tasks) }
 
 // Whole returns the last round before it was pruned.
 func (n *Node) Whole() *market.Round { return &n.meeting.Plan.Whole }
-
-// Fixed lists what stands before bids are read: where each task of a round may go, as far as places say, and
-// what it is charged there.
-func (n *Node) Fixed() (all []string) {
-	s := n.meeting
-	for _, t := range s.Tasks {
-		for k, a := range s.Agents {
-			all = append(all, fmt.Sprint(t.Name(), " may go to ", a.ID(), ": ", t.Place.May(k)))
-		}
-	}
-	for i := range s.Waiters {
-		for k := range s.Waiters[i].Offers {
-			o := &s.Waiters[i].Offers[k]
-			all = append(all, fmt.Sprint(s.Tasks[i].Name(), " on ", s.Agents[o.Agent].ID(), " pays ", o.Toll,
-				", of which its own tasks are to blame for ", o.Own))
-		}
-	}
-	for t := range n.Queue.All {
-		if t.Place.Outside() {
-			all = append(all, fmt.Sprint(t.Name(), " finds no place"))
-		}
-	}
-	slices.Sort(all)
-	return all
-}
 
 // Sets begins a round, and returns the bits and tolls that policies set in it.
 func (n *Node) Sets() []ledger.Set {

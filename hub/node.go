@@ -22,7 +22,6 @@ import (
 	"souk/hub/queue"
 	"souk/hub/regime"
 	"souk/hub/report"
-	"souk/hub/session"
 	"souk/hub/settle"
 	"souk/hub/status"
 	"souk/hub/tariff"
@@ -73,7 +72,6 @@ type Node struct {
 	rest    bool // the next round is of whom the last left out
 
 	prewarms *prewarm.Room[*task]
-	sessions *session.Room
 	regimes  *regime.Room
 
 	settle    *settle.Room
@@ -127,7 +125,6 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	n.regimes = regime.New(&n.turn, cfg.Regimes, cfg.Regime, cfg.Parts.Toll)
 	n.Policies = policy.NewRoom(&n.turn, policy.New(cfg.Policies, &cfg.Parts.Policies, cfg.MaxKnown),
 		func() bool { return n.Queue.Next() == 0 })
-	n.sessions = session.New(&n.turn, cfg.Sessions, n.Queue.News)
 	n.money = account.New(&n.turn, account.Limits{Idle: cfg.AccountIdle, Wait: cfg.FundsWait}, payers{n})
 	n.prewarms = prewarm.New[*task](&n.turn, cfg.Prewarm)
 	return n, nil
@@ -193,9 +190,7 @@ func (n *Node) Step(now time.Time, m bus.Message) (err error) {
 	case *bus.Cancel:
 		return requests{n}.cancel(m)
 	case *bus.SessionEnd:
-		key := bus.SessionKey(m.Client, m.Session)
-		n.sessions.End(key)
-		n.Policies.Ended(n.turn.Now(), key)
+		n.Policies.Ended(n.turn.Now(), bus.SessionKey(m.Client, m.Session))
 		return nil
 	case *bus.Feedback:
 		return requests{n}.judged(m)

@@ -216,3 +216,5 @@ func TestNothingIsPrewarmedBesideTasks(t *testing.T) {
 		}
 	}
 }
+
+func of(model string) func(*bus.Task) { return func(m *bus.Task) { m.Model = model } }

@@ -43,7 +43,6 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 	}
 	n.fleet.Register(&a.Agent, reg)
 	n.Forecasts.Register(&a.Forecast, &was, fresh, a.Service())
-	a.Sessions.Resize(reg.KVTokens, reg.BlockSize)
 	a.Reprice(n.tariffs)
 	n.tariffs.Joined(a.Seller().Owner, a.Seller().Class)
 	for _, h := range n.holds(a) {
@@ -58,7 +57,6 @@ func (n *Node) Leave(now time.Time, id string) {
 	n.turn.Advance(now)
 	if a := n.fleet.Find(id); a != nil {
 		n.fleet.Leave(&a.Agent)
-		n.sessions.Leave(&a.Sessions)
 		n.tariffs.Left(a.Seller().Owner, a.Seller().Class)
 		n.Queue.News() // who waits for it may do better now
 	}

@@ -78,7 +78,6 @@ func (n rounds) collect() int {
 		n.Queue.Again(t)
 	}
 	n.rest = len(out) > 0
-	n.meeting.Admit(n.sessions)
 	return len(out)
 }
 
@@ -107,8 +106,7 @@ func (n rounds) leaves(whys []round.Why) {
 			t.Lost()
 		}
 	}
-	if idle || n.sessions.Waiting() > 0 && slices.ContainsFunc(s.Agents,
-		func(a *agent) bool { return n.sessions.Fits(&a.Sessions) }) {
+	if idle {
 		n.Queue.Beside()
 	}
 	for _, t := range s.Tasks {
@@ -197,9 +195,6 @@ func (n *Node) takes(h *hold) {
 	a.Begin(h.Rec.Client, h.Rec.Task, n.turn.Now()) // though it was sent before, if it is taken up again
 	a.Computes(now, x.Features.Counted, x.Features.Cached, work, ttft, h.Rec.Output,
 		n.Forecasts.ITL(a.Forecast.Line()))
-	if a.Joined() {
-		n.sessions.Award(&t.Place, &a.Sessions, h.Rec.Prompt+h.Rec.Output)
-	}
 }
 
 // prewarm puts the text that the last task began with on an idle agent, if that is expected to save more than

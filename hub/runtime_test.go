@@ -99,6 +99,22 @@ func TestHintsReachPolicies(t *testing.T) {
 	}
 }
 
+// A last turn that is refused, and is to be sent again, ends no session.
+func TestARefusedLastTurnEndsNoSession(t *testing.T) {
+	h := newHouse(t, nil)
+	s := &spy{}
+	h.n.SetPolicy(policy.Keep, "spy", s)
+	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
+	h.must(h.step(h.task("ann", "t1", func(m *bus.Task) { m.Session, m.SessionEnd = "one", true })))
+	h.refuse(h.take("ann", "t1"), bus.CodeNoSlot)
+	h.n.Drain(h.now) // it is told to try again
+	h.run()
+	h.want("inbox.ann.t1", "draining")
+	if got := s.heard(); !strings.HasSuffix(got, "failed") {
+		t.Errorf("heard %s", got)
+	}
+}
+
 // Of a turn that ends before any agent has it policies hear the end as well: else its session is one whose
 // turn runs, for ever.
 func TestPoliciesHearTheEndOfWhatNobodyServed(t *testing.T) {

@@ -170,20 +170,12 @@ func (w waiters) Overdue(t *task) {
 
 // unplaced is the truth about a task whose deadline passed while it waited.
 func (w waiters) unplaced(t *task) *bus.Result {
-	retry, why := time.Second, ""
-	if t.Place.Outside() {
-		retry, why = w.sessions.Refusal(&t.Place)
-	} else {
-		why = w.Queue.Missed(t, t.Refusals, func() bool { return w.meeting.Free(t) > 0 },
-			func() bool {
-				return slices.ContainsFunc(w.fleet.All(),
-					func(a *agent) bool {
-						return a.Open(w.turn.Nano()) &&
-							w.Forecasts.Goes(&t.Asks, &a.Forecast)
-					})
-			})
-	}
-	return w.turn.Refusal(t.Msg, bus.CodeNoRoom, retry, "%s", why)
+	why := w.Queue.Missed(t, t.Refusals, func() bool { return w.meeting.Free(t) > 0 }, func() bool {
+		return slices.ContainsFunc(w.fleet.All(), func(a *agent) bool {
+			return a.Open(w.turn.Nano()) && w.Forecasts.Goes(&t.Asks, &a.Forecast)
+		})
+	})
+	return w.turn.Refusal(t.Msg, bus.CodeNoRoom, time.Second, "%s", why)
 }
 
 func (w waiters) Spent(all []*task) {

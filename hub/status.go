@@ -35,9 +35,6 @@ func (n *Node) Status() *bus.Status {
 		s.Policies = append(s.Policies, bus.PolicyStatus{Hook: p.Hook, Policy: p.Policy,
 			OffMS: max(0, p.Off.Sub(n.turn.Now()).Milliseconds()), Why: bus.Clip(p.Why, bus.MaxText)})
 	}
-	if n.cfg.Sessions.Admit {
-		s.Sessions = &bus.SessionStatus{Places: n.sessions.Places(), Waiting: n.sessions.Waiting()}
-	}
 	n.meeting.Tell(s)
 	return s
 }

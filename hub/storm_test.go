@@ -71,9 +71,6 @@ func newStorm(t *testing.T, seed uint64, restart bool) *storm {
 		}
 		s.reprice(&c.Rule)
 		s.rule = c.Rule
-		if seed%4 < 2 {
-			c.Sessions.Admit = true
-		}
 		if seed%2 == 0 { // a small room, which one client can fill
 			c.MaxWaiting, c.MaxWaitingPerClient = 8, 8
 		}
@@ -185,9 +182,6 @@ func (s *storm) register(id string, boot int64) {
 	r := registration(id, []string{"llama", "qwen"}[len(id)*int(id[2])%2], 1+int(id[2])%3,
 		0.5+float64(id[2]%5)/10, card(1+market.Credits(id[2]%3), 1, 4))
 	r.Boot = boot
-	if s.n.Config().Sessions.Admit {
-		r.KVTokens = 20_000
-	}
 	s.boots[id], s.seqs[id] = boot, 0
 	s.house.register(r)
 }

@@ -32,10 +32,8 @@ func (n *Node) end(t *task, r *bus.Result, tell bool) {
 		n.hear(t, nil, n.Policies.Failed) // else its turn would run for them for ever
 	}
 	n.settle.Done(&t.Task)
-	n.sessions.Gone(&t.Place)
 	if t.Msg != nil && t.Msg.SessionEnd && r.RetryMS == 0 && !admission.MayGoOn(r.Code) {
 		// else its last turn is to come again, or as the rest of this one
-		n.sessions.End(t.Asks.Source.Session)
 		n.Policies.Ended(n.turn.Now(), t.Asks.Source.Session)
 	}
 	own := t.Own()
@@ -126,7 +124,6 @@ func (n requests) takeUp(t *task, m *bus.Task) {
 	now := n.turn.Nano()
 	h.Expected, h.First, h.Watch = n.Forecasts.Expect(now, &t.Asks, &h.Agent.Forecast, h.Agent.Backlog(now))
 	h.Expected.Estimate = estimate.Estimate{}
-	n.sessions.Come(&t.Place, t.Client(), t.Asks.Source.Session)
 	n.takes(h)
 	n.settle.TakeUp(&h.Hold, m, t.Deadline(), h.First, n.settle.WatchFor(h.Rec.Agent, h.Watch))
 }

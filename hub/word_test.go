@@ -136,9 +136,9 @@ func TestTheRestOfAnAnswerIsAsserted(t *testing.T) {
 }
 
 // A task that is sent again after its hub began anew is, to what the hub learns of it, as it was to the hub
-// before: it is in its agent's queue, has its session's turn, and its answer teaches what such a task takes.
+// before: it is in its agent's queue, and its answer teaches what such a task takes.
 func TestATaskThatIsTakenUpAgain(t *testing.T) {
-	h := newHouse(t, func(c *hub.Config) { c.Sessions.Admit = true })
+	h := newHouse(t, nil)
 	h.join("a-1", "llama", 1, 0.9, card(1, 1, 4))
 	h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
 	h.must(h.step(h.task("ann", "t1")))
@@ -151,7 +151,7 @@ func TestATaskThatIsTakenUpAgain(t *testing.T) {
 	h.join("a-2", "llama", 1, 0.5, card(1, 1, 4))
 	h.must(h.step(x))
 	is := h.n.Stands(d.Hold)
-	if is != was || !strings.HasPrefix(is, "1 in the queue, 1 under way, run true, place true;") {
+	if is != was || !strings.HasPrefix(is, "1 in the queue, 1 under way, run true;") {
 		t.Errorf("it was\n%s, and is\n%s", was, is)
 	}
 	h.accept(d)

@@ -14,7 +14,7 @@ import (
 )
 
 // everything is a market with every runtime policy on: in one domain what places tasks fairly and learns who
-// comes back, in the other what places by prompts and answers and computes ahead, and in both seats,
+// comes back, in the other what places by prompts and answers and computes ahead, and in both
 // moves of silent tasks, regimes that set tolls, patterns that are looked for in answers, and
 // adapters, of which its engines have none.
 const everything = `
@@ -22,7 +22,7 @@ listen: 127.0.0.1:0
 domains:
   - {name: general, general: true, labels: [general, humanities, social, law, medicine, code], hub: {policies: {place: fair, keep: kvcache}}}
   - {name: math, labels: [math, science, finance], hub: {policies: {place: pd, keep: ahead}}}
-hub: {sessions: {admit: true}, regimes: {adapt: true}}
+hub: {regimes: {adapt: true}}
 speedup: 20
 clients: {dev: 1000, other: 1000, probe-general: 10, probe-math: 10}
 agents:

@@ -94,17 +94,6 @@
 //     that would bear it, can gain by overstating its worth
 //   - owners move how long their agents serve, and so their seats and tolls
 //
-// # Sessions with places
-//
-// Where a hub admits sessions (package hub/session), who may go where is fixed before any bid is read, by the
-// blocks that each client's sessions have, so no bid buys a place. A client has as many as nobody else wants;
-// where others wait, one that has more than they gives up places of silent sessions, as long as it still has
-// as many as they have then. A place in use nobody takes: who always has a turn of each session under way
-// keeps all of them, and pays for all that these compute. What can be gained is gained without lying in a
-// bid: by asking something small now and then so that a session looks alive (which costs whoever asks), by
-// ending none, and by several names, of which each has a share. To say that a session has ended when it has
-// not costs that session its place, and nobody else anything.
-//
 // # Hints
 //
 // A client may say what comes next in its sessions: that one ends, when it is back, what it began, what is

@@ -77,8 +77,8 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		{"general: true", "general: false", "domains: 0 are general, want exactly 1"},
 		{"name: general", "name: a.b", "domains[0].name"},
 		{"score: 0.5", "score: 1.5", "agents[0].scores: general: 1.5, want 0 to 1"},
-		{"domains:", "hub: {sessions: {admits: true}}\ndomains:", `hub: [2:18] unknown field "admits"`},
-		{"domains:", "hub: {sessions: {touches: true}}\ndomains:", `hub: [2:18] unknown field "touches"`},
+		{"domains:", "hub: {hedge: {upon: true}}\ndomains:", `hub: [2:15] unknown field "upon"`},
+		{"domains:", "hub: {sessions: {admit: true}}\ndomains:", `hub: [2:7] unknown field "sessions"`},
 		{"domains:", "hub: {domain: other}\ndomains:", "domain, hub, journal, labels and general are those"},
 		{"general: true", "general: true, hub: {prefix: {hashes: -1}}", "of all: hub: prefix: hashes is -1"},
 		{"general: true", "general: true, hub: 3", "domain general: hub: "},
@@ -227,7 +227,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("a: &a [*a]"))
 	f.Add([]byte("\x00"))
 	f.Add([]byte(strings.Replace(small, "score: 0.5}]", "score: 0.5}], agentd: {ask: 1}", 1) +
-		"hub: {sessions: {admit: true}}\n"))
+		"hub: {regimes: {adapt: true}}\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := ParseConfig("fuzz.yaml", b)
 		if err != nil {
@@ -248,10 +248,10 @@ func FuzzParseConfig(f *testing.F) {
 // that of all.
 func TestSettingsOfParts(t *testing.T) {
 	c, err := ParseConfig("parts.yaml", []byte(`
-hub: {fee: 0.000001, sessions: {admit: true}, batch: {max_batch: 200}}
+hub: {fee: 0.000001, terms: {multiple: 9}, batch: {max_batch: 200}}
 domains:
   - {name: general, general: true}
-  - {name: math, hub: {sessions: {idle: 7s}, max_agents: 7}}
+  - {name: math, hub: {terms: {delta: 0.7}, max_agents: 7}}
 agents:
   - {id: a, model: m, price_row: fireworks/gpt-oss-20b, scores: [{domain: general, score: 0.5}], slots: 4,
      engine: {url: "http://127.0.0.1:8000", relay_every: 5ms}, agentd: {ask: 1, engine: {suspect: 3s}}}
@@ -261,12 +261,12 @@ agentd: {keep_stream: 4096, policies: {guard: patterns}, patterns: [{name: p, pa
 		t.Fatal(err)
 	}
 	general, err := c.hub(c.Domains[0])
-	if err != nil || !general.Sessions.Admit || general.Sessions.Idle == 7*time.Second ||
+	if err != nil || general.Terms.Multiple != 9 || general.Terms.Delta == 0.7 ||
 		general.Batch.MaxBatch != 200 || general.Fee != 1000 {
 		t.Errorf("general: %+v, %v", general, err)
 	}
 	math, err := c.hub(c.Domains[1])
-	if err != nil || !math.Sessions.Admit || math.Sessions.Idle != 7*time.Second || math.MaxAgents != 7 ||
+	if err != nil || math.Terms.Multiple != 9 || math.Terms.Delta != 0.7 || math.MaxAgents != 7 ||
 		math.Hub != "math-1" {
 		t.Errorf("math: %+v, %v", math, err)
 	}

@@ -18,7 +18,6 @@ import (
 	"souk/hub/quality"
 	"souk/hub/queue"
 	"souk/hub/regime"
-	"souk/hub/session"
 	"souk/hub/settle"
 	"souk/hub/status"
 	"souk/hub/tariff"
@@ -42,7 +41,6 @@ type Config struct {
 	Fee         market.Credits `yaml:"fee"`      // flat, on every award, part of the toll
 	Regime      regime.Params  `yaml:"regime"`   // acts through the toll alone
 	Regimes     regime.Control `yaml:"regimes"`  // what follows from how full the domain is
-	Sessions    session.Params `yaml:"sessions"` // where these need more than the caches hold
 	Policies    policy.Params  `yaml:"policies"` // runtime policies, by where they are asked; off by default
 
 	Prewarm  prewarm.Params  `yaml:"prewarm"`  // texts that many begin with, put on agents that are idle
@@ -117,7 +115,6 @@ func Default() Config {
 		Rule:        tariff.Rule{Rule: market.DefaultRule},
 		Regime:      regime.Default(),
 		Regimes:     regime.DefaultControl(),
-		Sessions:    session.Default(),
 		Prewarm:     prewarm.Default(),
 		Hedge:       settle.DefaultHedging(),
 		Quality:     quality.Default(),
@@ -175,8 +172,7 @@ func (c Config) Validate() error {
 	}{
 		{"batch", c.Batch.Validate()}, {"prefix", c.Prefix.Validate()}, {"prior", c.Prior.Validate()},
 		{"regime", c.Regime.Validate()}, {"terms", c.Terms.Validate()},
-		{"prewarm", c.Prewarm.Validate()}, {"sessions", c.Sessions.Validate()},
-		{"quality", c.Quality.Validate()},
+		{"prewarm", c.Prewarm.Validate()}, {"quality", c.Quality.Validate()},
 		{"policies", c.Policies.Validate(&c.Parts.Policies)}, {"hedge", c.Hedge.Validate()},
 		{"regimes", c.Regimes.Validate()},
 	} {

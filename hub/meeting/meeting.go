@@ -18,7 +18,6 @@ import (
 	"souk/hub/prewarm"
 	"souk/hub/queue"
 	"souk/hub/round"
-	"souk/hub/session"
 	"souk/hub/settle"
 	"souk/hub/tariff"
 	"souk/hub/turn"
@@ -35,7 +34,6 @@ type Task struct {
 	queue.Entry       // since when it waits, until when, and what rounds found
 	settle.Task       // what its client was told, and agents that had it
 	Money             account.Task
-	Place             session.Task // of its session
 	Asks              forecast.Task
 	Hold              *Hold
 }
@@ -59,8 +57,7 @@ func (t *Task) Served(now time.Time, noEnd func(*settle.Hold) bool) admission.Se
 type Agent struct {
 	Forecast forecast.Agent // first: rounds and quotes read it of every agent
 	fleet.Agent
-	Slots    round.Slots // what rounds have learned of them
-	Sessions session.Agent
+	Slots round.Slots // what rounds have learned of them
 }
 
 // Hold is a hold of package settle, and what was expected of its task and its agent.

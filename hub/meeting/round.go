@@ -13,7 +13,6 @@ import (
 	"souk/hub/policy"
 	"souk/hub/predict"
 	"souk/hub/round"
-	"souk/hub/session"
 	"souk/hub/status"
 	"souk/hub/turn"
 	"souk/ledger"
@@ -64,43 +63,12 @@ func (r *Room) Take(tasks []*Task) (out []*Task) {
 	return out
 }
 
-// Admit leaves the tasks in the round whose sessions have a place, or need none. Who has one is known before
-// any bid of the round is read.
-func (r *Room) Admit(places *session.Room) {
-	if !places.Admits() {
-		return
-	}
-	agents, tasks := make([]*session.Agent, len(r.Agents)), make([]*session.Task, len(r.Tasks))
-	for k, a := range r.Agents {
-		agents[k] = &a.Sessions
-	}
-	for i, t := range r.Tasks {
-		tasks[i] = &t.Place
-	}
-	places.Admit(agents, tasks, func(i int, may []bool) (need int) {
-		t := r.Tasks[i]
-		if t.Own() || t.GoesOn() {
-			return 0 // what has begun goes on
-		}
-		for k, a := range r.Agents {
-			if r.forecasts.Goes(&t.Asks, &a.Forecast) {
-				if may[k] = true; need == 0 {
-					e := r.forecasts.At(r.turn.Nano(), &t.Asks, &a.Forecast)
-					need = a.Sessions.Need(e.Prompt + e.Output)
-				}
-			}
-		}
-		return need // 0: no open agent serves it, it waits for one that does, and for no place
-	})
-	r.Tasks = slices.DeleteFunc(r.Tasks, func(t *Task) bool { return t.Place.Outside() })
-}
-
 // Meet finds out what every task would have of every agent that may serve it.
 func (r *Room) Meet() {
 	r.Waiters = r.Waiters[:0]
 	r.Sheet.Clear(len(r.Tasks))
 	for _, t := range r.Tasks {
-		r.Waiters = append(r.Waiters, r.waiter(t, r.offers(t, true)))
+		r.Waiters = append(r.Waiters, r.waiter(t, r.offers(t)))
 	}
 }
 
@@ -111,23 +79,23 @@ func (r *Room) waiter(t *Task, offers []estimate.Offer) estimate.Waiter {
 		Left: t.TimeLeft(now), Rounds: t.Rounds(), Offers: offers}
 }
 
-// offers returns what a task would have in time of each agent; placed: as far as its session has a place.
-func (r *Room) offers(t *Task, placed bool) []estimate.Offer {
+// offers returns what a task would have in time of each agent.
+func (r *Room) offers(t *Task) []estimate.Offer {
 	left := t.TimeLeft(r.turn.Now())
 	return r.Sheet.Offers(r.forecasts, r.turn.Nano(), &t.Asks, func(o *estimate.Offer) bool {
-		barred, short := placed && !t.Place.May(int(o.Agent)), o.Half > left
-		t.Barred, t.Short = t.Barred || barred, t.Short || short && !barred
-		return !barred && !short
+		short := o.Half > left
+		t.Short = t.Short || short
+		return !short
 	})
 }
 
-// Best returns the offer at which a task is worth most beyond its cost, among the agents of the round, be its
-// session's place elsewhere; nil where none may serve it in time. alone: nothing else is kept of the round.
+// Best returns the offer at which a task is worth most beyond its cost, among the agents of the round,
+// whatever policies say; nil where none may serve it in time. alone: nothing else is kept of the round.
 func (r *Room) Best(t *Task, alone bool) *estimate.Offer {
 	if alone {
 		r.Sheet.Clear(0)
 	}
-	w := r.waiter(t, r.offers(t, false))
+	w := r.waiter(t, r.offers(t))
 	return round.Best(&w)
 }
 
@@ -198,7 +166,7 @@ func (r *Room) Gain(t *Task, best *estimate.Offer) (gain market.Credits, any boo
 func (r *Room) Blocked(t *Task) (idle time.Duration, blocked bool) {
 	var at *Agent
 	for _, a := range r.fleet.All() {
-		free := a.Idle() > 0 && !t.Place.Outside()
+		free := a.Idle() > 0
 		if at != nil && a.ID() != t.Planned && !free || !a.Open(r.turn.Nano()) ||
 			!r.forecasts.Goes(&t.Asks, &a.Forecast) {
 			continue
@@ -303,10 +271,6 @@ func (r *Room) Tell(s *bus.Status) {
 	for _, a := range r.fleet.All() {
 		if !a.Joined() {
 			continue
-		}
-		if s.Sessions != nil {
-			used, room := a.Sessions.Blocks()
-			s.Sessions.Used, s.Sessions.Blocks = s.Sessions.Used+used, s.Sessions.Blocks+room
 		}
 		if by := a.Forecast.Line(); s.Agents == 0 || by != line {
 			line, ttft = by, a.Forecast.First(forecast.Typical).Microseconds()

@@ -35,7 +35,7 @@ type Entry struct {
 
 // Found records the findings of rounds about a waiting task. Whoever holds the rounds writes it.
 type Found struct {
-	Barred  bool           // from an agent in its last round, by a policy or as its session has no seat
+	Barred  bool           // by a policy, from an agent in its last round
 	Short   bool           // by an agent's slot its first token would have come too late
 	Planned string         // the last agent at which it had a seat to come; "": it never had
 	Worth   market.Credits // what it was to have of the first such seat; less than 0: it began once

@@ -128,9 +128,6 @@ func (t *Turn) Salt() (s [16]byte) {
 	return s
 }
 
-// Chance is a number that nobody outside the hub can foresee.
-func (t *Turn) Chance() uint64 { return t.salts.Uint64() }
-
 // Send says something to a subject; to none it says nothing.
 func (t *Turn) Send(subject string, m bus.Message) {
 	if subject != "" {

@@ -57,7 +57,7 @@ var floors = []floor{
 	}, pure: true},
 	{name: "rooms of a hub that record and speak", packages: []string{
 		"hub/account", "hub/admission", "hub/fleet", "hub/prewarm", "hub/queue", "hub/regime",
-		"hub/session", "hub/settle", "hub/status", "hub/tariff",
+		"hub/settle", "hub/status", "hub/tariff",
 	}, pure: true},
 	{name: "what the rooms of a hub share", packages: []string{"hub/turn"}, pure: true},
 	{name: "a room of a hub that is made of parts", packages: []string{"hub/forecast"}, pure: true},

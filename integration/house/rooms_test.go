@@ -11,7 +11,7 @@ import (
 
 // rooms are the packages that a hub's Node wires: each owns its state, and knows no other.
 var rooms = []string{"hub/account", "hub/admission", "hub/fleet", "hub/policy", "hub/prewarm",
-	"hub/queue", "hub/regime", "hub/round", "hub/session", "hub/settle", "hub/status", "hub/tariff"}
+	"hub/queue", "hub/regime", "hub/round", "hub/settle", "hub/status", "hub/tariff"}
 
 // shared lists the packages of the hub that a room may import: what it runs on, and values that it is handed.
 var shared = []string{"hub/turn", "hub/estimate"}
@@ -19,7 +19,7 @@ var shared = []string{"hub/turn", "hub/estimate"}
 // What a Node has: its rooms, and what they need of one another. These numbers only go down.
 const (
 	nodeMethods = 34
-	nodeFields  = 20
+	nodeFields  = 19
 )
 
 // What any other type of a hub may have, but for those that have more, whose numbers only go down.

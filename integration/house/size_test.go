@@ -11,9 +11,9 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 95_446
-	mostHub     = 19_699
-	mostRoot    = 1_440 // package hub itself, which wires its rooms
+	mostProduct = 94_890
+	mostHub     = 19_164
+	mostRoot    = 1_413 // package hub itself, which wires its rooms
 )
 
 // size counts code: lines, those of comments and empty ones included, and statements.

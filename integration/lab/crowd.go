@@ -35,12 +35,11 @@ func crowdCommand() *cobra.Command {
 
 func cliffCommand() *cobra.Command {
 	c := compareCommand(comparison{name: "cliff", title: "When sessions outgrow the caches", about: cliffAbout,
-		traces: virtual.Cliffs, rules: append(virtual.RuleNames(), virtual.MarketName,
-			virtual.MarketName+":sessions"),
-		seeds: 5, loads: []float64{0.9}, engines: 2})
+		traces: virtual.Cliffs, rules: append(virtual.RuleNames(), virtual.MarketName), seeds: 5,
+		loads: []float64{0.9}, engines: 2})
 	c.Short = "Compare them where the open sessions outgrow the caches"
 	c.Example = "  lab cliff --out integration/results\n" +
-		"  lab cliff --only agents,two-block,market:sessions"
+		"  lab cliff --only agents,two-block,capped,market"
 	return c
 }
 
@@ -145,7 +144,6 @@ func worldUsage(traces []virtual.Trace) string {
   market:named            where callers tell it the names of their sessions
   market:ends             where they tell with the last turn of a session that it is the last
   market:events           where engines publish what becomes of their blocks, and agents say what they hold
-  market:sessions         where the hub admits sessions
 `
 }
 

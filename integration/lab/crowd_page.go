@@ -24,8 +24,7 @@ that refuses all but the dearest tasks gathers more of these a second than calle
 `
 
 const cliffAbout = `The same on two engines whose caches hold less than the open sessions need, or nearly so; a ring of
-conversations and Mooncake's requests, too. **market:sessions** lets sessions in by the blocks that they need, and
-tells the others when to come back. [crowd](crowd.md) says what the market and the engines are.
+conversations and Mooncake's requests, too. [crowd](crowd.md) says what the market and the engines are.
 `
 
 const clockAbout = `Stand-in engines over HTTP, behind a whole market in one process or a router that follows the rule. It is

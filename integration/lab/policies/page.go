@@ -15,7 +15,7 @@ func Runs() int {
 	return virtual.PolicyRuns() + len(AdapterPanels())*len(AdapterRules)
 }
 
-const head = `Figures are medians of %d runs, ± half of the 95 %% interval of their mean. Each of the nine has its
+const head = `Figures are medians of %d runs, ± half of the 95 %% interval of their mean. Each of the eight has its
 default here, and the page of its figures. **Constant** is the policy with all that it scores,
 predicts and wants replaced by a constant. One whose constant does as well as it does has no effect on its page,
 says so and is off.
@@ -28,8 +28,6 @@ says so and is off.
 const elsewhere = `| ` + "`kvcache`" + ` | off: ` + "`policies.keep`" + ` | on stock vLLM, where it can have texts used again, against ` +
 	`nothing: nothing ([engines](engines.md)). Its score, where an engine asked it, against LRU: ` +
 	`[cachesage](cachesage.md), stand-in | LRU: of equal scores an engine drops what was used longest ago |
-| ` + "`admit`" + ` | off: ` + "`sessions.admit`" + ` | where open sessions need more than caches hold, against taking all: ` +
-	`[cliff](cliff.md) | the rows of the market alone |
 | ` + "`ahead`" + ` | off: ` + "`policies.keep`" + ` | where templates drop reasoning, against nothing: [ahead](ahead.md) | its rows ` +
 	"`none` |\n" + "| `hedge` | on | a task whose engine falls silent, by the clock: [hedge](hedge.md) | `hedge: {on: false}` |\n"
 

@@ -17,13 +17,11 @@ import (
 
 // everyPolicy has a fleet run every runtime policy that there is: in its first domain those that place tasks
 // fairly and learn who comes back, in the second those that place by prompts and answers and compute ahead,
-// and in both sessions are admitted, and tolls follow the regime.
+// and in both tolls follow the regime.
 // Engines serve two adapters beside their model, of which one is ready at a time, and in answers patterns are
 // looked for.
 func everyPolicy(p *fleet.Plan) {
-	p.Hub = `  sessions: {admit: true}
-  regimes: {adapt: true}
-`
+	p.Hub = "  regimes: {adapt: true}\n"
 	p.HubOf = map[string]string{p.Domains[0]: "  policies: {place: fair, keep: kvcache}\n",
 		p.Domains[1]: "  policies: {place: pd, keep: ahead}\n"}
 	p.Adapters = []string{"law", "tax"}

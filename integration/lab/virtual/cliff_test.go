@@ -44,28 +44,6 @@ func runCliff(t *testing.T, trace, rule string, engines int, length time.Duratio
 	return all, m
 }
 
-// Where the open sessions need half of the caches, admission keeps nobody waiting: as many are served as
-// without it, none is refused, and as much of their prompts is cached.
-func TestAdmissionCostsNothingWhereThereIsRoom(t *testing.T) {
-	play := func(rule string) (served int, share float64) {
-		all, _ := runCliff(t, "people-half", rule, 2, 30*time.Second)
-		cached, prompt := 0, 0
-		for _, r := range all {
-			if r.Refused {
-				t.Errorf("%s: request %d is refused", rule, r.Play)
-			}
-			served, cached, prompt = served+1, cached+r.Cached, prompt+r.Prompt
-		}
-		return served, float64(cached) / float64(prompt)
-	}
-	off, share := play("market")
-	on, admitted := play("market:sessions")
-	if on < off*98/100 || off < 100 || admitted < share-0.02 {
-		t.Errorf("%d are served and %.3f of their prompts cached; without admission %d and %.3f", on, admitted,
-			off, share)
-	}
-}
-
 // The longest prompts of a trace fit into a message. One that does not reaches no hub; it is a fault of the
 // market, and its caller is told.
 func TestThePromptsOfChainsAreSaid(t *testing.T) {

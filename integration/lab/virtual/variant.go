@@ -13,15 +13,13 @@ import (
 // MarketName is the market's among those of rules. Behind it, each after a colon, stands what differs from
 // the market as it is delivered: a setting of the hub by its path in the hub's file, as in
 // market:terms.multiple=20; or named, where callers tell the names of their sessions, or ends, where they
-// tell with the last turn that it is the last, or events, where engines publish what becomes of their blocks,
-// or sessions, where the hub admits them.
+// tell with the last turn that it is the last, or events, where engines publish what becomes of their blocks.
 const MarketName = "market"
 
 const (
 	named  = "named"
 	ends   = "ends"
 	events = "events"
-	admits = "sessions"
 )
 
 // variant is the market that a rule's name asks for; false if it asks for another rule.
@@ -39,8 +37,6 @@ func variant(rule string) (o MarketOptions, ok bool, err error) {
 			o.Ends = true
 		case events:
 			o.Events = true
-		case admits:
-			o.Hub.Sessions.Admit = true
 		default:
 			if err := set(&o.Hub, s); err != nil {
 				return o, true, fmt.Errorf("%s: %w", rule, err)
@@ -58,8 +54,7 @@ func variant(rule string) (o MarketOptions, ok bool, err error) {
 func set(cfg *hub.Config, setting string) error {
 	path, value, ok := strings.Cut(setting, "=")
 	if !ok {
-		return fmt.Errorf("%q is neither PATH=VALUE nor %s, %s, %s or %s", setting, named, ends, events,
-			admits)
+		return fmt.Errorf("%q is neither PATH=VALUE nor %s, %s or %s", setting, named, ends, events)
 	}
 	var file strings.Builder
 	keys := strings.Split(path, ".")
