@@ -177,6 +177,9 @@ capacity, by ` + "`lab crowd`" + ` with five or ten seeds; two standard errors a
   than the caches hold. Of 12 worlds it has more than the market in two (agents: 15.0 and not -1.8; busy: 0.7 and
   not 0.3), as much in two, and less in eight, by 22 to 80 %: p99 of first tokens is 30 to 55 s in six of these,
   and not 0.2 to 3. In both that it wins, ` + "`capped`" + ` has more, which serves whoever comes first.
+* **No text put on idle agents** (` + "`prewarm: {every: 0s}`" + `), where dialogues begin alike and callers share
+  a cache group; three seeds of [crowd](crowd.md): -17 % (begin), -4 % (new), -24 to -28 % (tau), -2 to -5 %
+  (long). On tau p99 is 1.8 s and not 0.3 to 0.4. So agents are given such texts, where money is there for it.
 * **A price that holds** until a slot comes free, for once, twice or four times that long: within 0.5 %. A mean
   over 0.5 s: within 0.5 %; over 2 s and 4 s: -0.6, -1.2, -2.1 % and -2.8, -4.4, -6.8 %.
 `
