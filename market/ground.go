@@ -23,14 +23,14 @@ type Ground struct {
 // Load is the price of an agent's slot, with its inputs.
 type Load struct {
 	Second  Credits       // what a second of a slot costs, by rounds before
-	Service time.Duration // for which tasks keep a slot, on the mean, in whole milliseconds
+	Service time.Duration // for which tasks keep a slot by themselves, on the mean, in whole milliseconds
 	Running int
 	Spare   bool // the plan leaves a slot free
 }
 
 // Stay is a task's use of an agent.
 type Stay struct {
-	Service time.Duration // for which it keeps its slot, in whole milliseconds
+	Service time.Duration // for which it keeps its slot by itself, in whole milliseconds
 	Prefill time.Duration // for which its prompt is computed, in whole steps of [PrefillStep]
 	Mine    int           // tasks of its client that run there
 }

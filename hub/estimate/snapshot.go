@@ -17,6 +17,7 @@ type Snapshot struct {
 // Class holds what agents that are alike have in common.
 type Class struct {
 	Service time.Duration // for which a task keeps a slot, on the mean
+	Own     time.Duration // the same without the prompts of others
 	Prefill time.Duration // that a task's prompt takes, on the mean
 }
 

@@ -25,8 +25,9 @@ type Agent struct {
 	seller     market.Seller
 	stuck      int // of its slots, by the agent's count where it was higher than the hub's own for a while
 
-	runs  []Run // in the order of their rounds: the hub's own count is the load
-	queue Queue // of the prompts of these
+	runs  []Run         // in the order of their rounds: the hub's own count is the load
+	queue Queue         // of the prompts of these
+	given time.Duration // that all prompts take to compute that it was given
 	pace  Pace
 
 	service *Service // of its class
@@ -56,7 +57,8 @@ type Run struct {
 	Client, Task string
 	Since        time.Time // it was handed out
 
-	job uint64 // its number in the queue of prompts; 0: it is in none
+	before time.Duration // that the prompts take that were computed before it came, and its own
+	job    uint64        // its number in the queue of prompts; 0: it is in none
 }
 
 func (a *Agent) self() *Agent { return a }
@@ -122,7 +124,10 @@ func (a *Agent) Begin(client, task string, now time.Time) {
 // Computes puts the prompt of the task that began last behind what is in hand: see [Queue.Sent].
 func (a *Agent) Computes(now int64, prompt, cached int, work, ttft time.Duration, output int,
 	itl time.Duration) {
-	a.runs[len(a.runs)-1].job = a.queue.Sent(now, prompt, cached, work, ttft, output, itl)
+	x := &a.runs[len(a.runs)-1]
+	a.given += work
+	x.before = a.given - a.queue.Load(now).Left
+	x.job = a.queue.Sent(now, prompt, cached, work, ttft, output, itl)
 }
 
 // Computed records the time to the first token of a task that has ended; 0: not known.
@@ -130,6 +135,15 @@ func (a *Agent) Computed(client, task string, ttft time.Duration) {
 	if i := a.find(client, task); i >= 0 {
 		a.queue.Ended(a.runs[i].job, ttft)
 	}
+}
+
+// Others returns how long the agent has computed the prompts of others while it had a task.
+func (a *Agent) Others(client, task string, now int64) time.Duration {
+	i := a.find(client, task)
+	if i < 0 || a.runs[i].job == 0 {
+		return 0
+	}
+	return max(0, a.given-a.queue.Load(now).Left-a.runs[i].before)
 }
 
 // End records that the agent has a task no more.

@@ -14,7 +14,6 @@ type Queue struct {
 	jobs []job  // as they were dispatched
 	last int64  // when the last first token came that is known
 	sent uint64 // dispatches in all
-	says bool   // the agent says which tasks have no first token
 }
 
 type job struct {
@@ -90,10 +89,8 @@ func (q *Queue) Ended(number uint64, ttft time.Duration) {
 // were believed to have begun have not, and all behind them are as late. Of what was dispatched since a
 // moment nobody knows whether the agent had heard of it.
 //
-// What an agent says moves its own forecasts alone. One that never said that a task waits may be of a version
-// that does not say so: nothing is taken to have begun by its word.
+// What an agent says moves its own forecasts alone.
 func (q *Queue) Said(now, before int64, prefills, ahead int) {
-	q.says = q.says || prefills > 0
 	waiting, fresh := 0, 0
 	for i := range q.jobs {
 		switch j := &q.jobs[i]; {
@@ -104,7 +101,7 @@ func (q *Queue) Said(now, before int64, prefills, ahead int) {
 		}
 	}
 	for i := range q.jobs {
-		if j := &q.jobs[i]; q.says && waiting > max(0, prefills) && j.sent < before && j.first > now {
+		if j := &q.jobs[i]; waiting > max(0, prefills) && j.sent < before && j.first > now {
 			j.first = now
 			waiting--
 		}

@@ -1,15 +1,18 @@
 package fleet
 
 import (
+	"cmp"
 	"time"
 
 	"souk/market"
 )
 
-// Service learns how long tasks keep a slot of agents that are alike: the mean, and how far a forecast above
-// or below the mean forecast came true. The zero Service has seen none.
+// Service learns how long tasks keep a slot of agents that are alike: the mean, and, without the prompts of
+// others that were computed meanwhile and are charged to those, how far a forecast above or below the mean
+// forecast came true. The zero Service has seen none.
 type Service struct {
-	mean, prefill time.Duration
+	kept, own     time.Duration // means, with the prompts of others and without; 0: none has ended
+	prefill, line time.Duration // means: for which prompts were computed, and by the line of the class
 
 	// of the tasks that ended lately, in seconds: how many count, the means of what was forecast and what
 	// came, the spread of the first and how the second went with it
@@ -26,29 +29,35 @@ const (
 	silent = 20
 )
 
-// Mean returns how long a task keeps a slot on average.
-func (s *Service) Mean() time.Duration {
-	if s.mean == 0 {
-		return usualService
-	}
-	return max(time.Millisecond, s.mean)
-}
+// Mean returns how long a task keeps a slot on average; Own leaves out the prompts of others.
+func (s *Service) Mean() time.Duration { return cmp.Or(s.kept, usualService) }
+func (s *Service) Own() time.Duration  { return cmp.Or(s.own, usualService) }
 
 // Prefill returns how long a task's prompt is computed on average.
 func (s *Service) Prefill() time.Duration { return s.prefill }
 
-// Computed takes in for how long the prompt of a task was to be computed that has ended.
-func (s *Service) Computed(prefill time.Duration) {
-	if prefill = max(0, min(prefill, market.MaxIn)); s.prefill == 0 {
-		s.prefill = prefill
+// Computed takes in for how long a prompt was computed, and for how long by the line of the class, which
+// counts what else the engine does meanwhile.
+func (s *Service) Computed(takes, line time.Duration) {
+	if s.line == 0 {
+		s.prefill, s.line = within(takes), within(line)
 	}
-	s.prefill += (prefill - s.prefill) / meanOf
+	s.prefill += (within(takes) - s.prefill) / meanOf
+	s.line += (within(line) - s.line) / meanOf
 }
 
-// Of returns how long a task with such a forecast is expected to keep a slot: the mean, plus the difference
-// to the mean forecast, scaled by how far such differences came true.
+// PrefillOf returns how long a prompt is computed that takes so long by the line of the class.
+func (s *Service) PrefillOf(line time.Duration) time.Duration {
+	if s.line <= 0 || s.prefill >= s.line {
+		return line
+	}
+	return time.Duration(float64(line) * (seconds(s.prefill) / seconds(s.line)))
+}
+
+// Of returns how long a task with such a forecast is expected to keep a slot by itself: the mean, plus the
+// difference to the mean forecast, scaled by how far such differences came true.
 func (s *Service) Of(forecast time.Duration) time.Duration {
-	mean := s.Mean()
+	mean := s.Own()
 	if s.spread <= 0 || s.with <= 0 {
 		return mean
 	}
@@ -58,15 +67,18 @@ func (s *Service) Of(forecast time.Duration) time.Duration {
 	return min(max(mean/10, mean+by), 10*mean)
 }
 
-// Ended takes in how long a task kept its slot, of which so much was forecast; 0: it is not known.
-func (s *Service) Ended(forecast, kept time.Duration) {
-	kept = min(max(0, kept), market.MaxIn)
-	s.mean = s.Mean() + (kept-s.Mean())/meanOf
+// Ended takes in how long a task kept its slot, of that for how long the prompts of others were computed, and
+// how long it was forecast to; 0: it is not known.
+func (s *Service) Ended(forecast, kept, others time.Duration) {
+	kept = within(kept)
+	own := kept - min(others, kept)
+	s.kept = max(time.Millisecond, s.Mean()+(kept-s.Mean())/meanOf)
+	s.own = max(time.Millisecond, s.Own()+(own-s.Own())/meanOf)
 	if forecast <= 0 {
 		return
 	}
 	const keep = 1 - 1.0/tellsBy
-	x, y := seconds(forecast), seconds(kept)
+	x, y := seconds(forecast), seconds(own)
 	s.n = float64(s.n*keep) + 1
 	dx, dy := x-s.forecast, y-s.came
 	s.forecast += dx / s.n
@@ -75,5 +87,6 @@ func (s *Service) Ended(forecast, kept time.Duration) {
 	s.with = float64(s.with*keep) + float64(dx*(y-s.came))
 }
 
-// seconds is a time in seconds, at most what a round looks ahead.
-func seconds(d time.Duration) float64 { return min(max(0, d), market.MaxIn).Seconds() }
+// within returns a time, at most as far as a round looks ahead; seconds is that in seconds.
+func within(d time.Duration) time.Duration { return min(max(0, d), market.MaxIn) }
+func seconds(d time.Duration) float64      { return within(d).Seconds() }

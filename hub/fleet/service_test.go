@@ -15,7 +15,7 @@ func TestForecastsThatAreAllAlikeTellNothing(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		for range 200 {
 			s.Ended(3*time.Second+time.Duration(rng.IntN(20))*time.Millisecond,
-				time.Second+time.Duration(rng.IntN(4000))*time.Millisecond)
+				time.Second+time.Duration(rng.IntN(4000))*time.Millisecond, 0)
 		}
 		if got := s.Of(4 * time.Second); got > s.Mean()+1500*time.Millisecond {
 			wrong++
@@ -48,7 +48,7 @@ func TestServiceIsDrawnToTheClass(t *testing.T) {
 		}
 		for i := range 400 {
 			forecast := time.Duration(1+2*(i%2)) * time.Second
-			s.Ended(forecast, test.kept(i, forecast))
+			s.Ended(forecast, test.kept(i, forecast), 0)
 		}
 		got, off := s.Of(time.Second), 150*time.Millisecond
 		if got < test.short-off || got > test.short+off {
@@ -57,5 +57,83 @@ func TestServiceIsDrawnToTheClass(t *testing.T) {
 		if most := s.Of(365 * 24 * time.Hour); most > 10*s.Mean() || s.Of(0) < s.Mean()/10 {
 			t.Errorf("%s: of a forecast of a year %v, of none %v", test.name, most, s.Of(0))
 		}
+	}
+}
+
+// What the prompts of others add to a stay is not the task's own: two tasks that keep their slots for as long
+// are told apart by what was computed beside them, and neither time is ever less than nothing.
+func TestTheOwnPartOfAStay(t *testing.T) {
+	var quiet, beside Service
+	for range 300 {
+		quiet.Ended(2*time.Second, 3*time.Second, 0)
+		beside.Ended(2*time.Second, 3*time.Second, 2*time.Second)
+	}
+	if quiet.Own() != quiet.Mean() || beside.Mean() != quiet.Mean() {
+		t.Errorf("kept for %v and %v, by themselves %v and %v", quiet.Mean(), beside.Mean(), quiet.Own(),
+			beside.Own())
+	}
+	if own := beside.Own(); own < 990*time.Millisecond || own > 1010*time.Millisecond ||
+		beside.Of(2*time.Second) != own {
+		t.Errorf("of 3 s of which others had 2 it has %v itself, and %v is expected", own,
+			beside.Of(2*time.Second))
+	}
+	for range 300 { // an agent whose prompts are said to take a year
+		beside.Ended(2*time.Second, 3*time.Second, 365*24*time.Hour)
+		beside.Ended(2*time.Second, -time.Hour, 365*24*time.Hour)
+	}
+	if beside.Own() < time.Millisecond || beside.Mean() < time.Millisecond || beside.Of(time.Hour) <= 0 {
+		t.Errorf("%v by itself, of %v", beside.Own(), beside.Mean())
+	}
+}
+
+// A prompt takes as long by the line of its class as others did, on the mean, and never longer than by the
+// line itself.
+func TestPromptsTakeWhatTheyTook(t *testing.T) {
+	var s Service
+	if got := s.PrefillOf(time.Second); got != time.Second {
+		t.Errorf("%v where nothing is known", got)
+	}
+	for range 100 {
+		s.Computed(100*time.Millisecond, 400*time.Millisecond)
+	}
+	if got := s.PrefillOf(time.Second); got < 249*time.Millisecond || got > 251*time.Millisecond {
+		t.Errorf("%v where a quarter was taken", got)
+	}
+	for range 500 {
+		s.Computed(time.Second, 400*time.Millisecond)
+	}
+	if got := s.PrefillOf(time.Second); got != time.Second {
+		t.Errorf("%v where more was taken", got)
+	}
+}
+
+// While an agent has a task, what it computes of others counts: what was in hand when that came and the
+// prompts that came since, but for what is left of those when it ends.
+func TestPromptsOfOthers(t *testing.T) {
+	var a Agent
+	at := time.Unix(100, 0)
+	now := at.UnixNano()
+	send := func(task string, work time.Duration, first time.Duration) {
+		a.Begin("c", task, at)
+		a.Computes(now, 1000, 0, work, first, 10, 0)
+	}
+	send("before", time.Second, time.Second)
+	send("this", 3*time.Second, 4*time.Second)
+	if got := a.Others("c", "this", now); got != 0 {
+		t.Errorf("%v of others at once", got)
+	}
+	now += int64(5 * time.Second)
+	a.Computed("c", "before", time.Second)
+	a.End("c", "before")
+	send("since", 2*time.Second, 2*time.Second)
+	if got := a.Others("c", "this", now); got != time.Second {
+		t.Errorf("%v of others before the last is computed, want that of the first", got)
+	}
+	now += int64(2 * time.Second)
+	if got := a.Others("c", "this", now); got != 3*time.Second {
+		t.Errorf("%v of others, want all of the first and the last", got)
+	}
+	if got := a.Others("c", "nobody", now); got != 0 {
+		t.Errorf("%v beside a task that it has not", got)
 	}
 }

@@ -17,7 +17,8 @@ func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64) {
 			k = int32(len(x.Agents))
 			s := a.Service()
 			if s.place == 0 {
-				x.Classes = append(x.Classes, estimate.Class{Service: s.Mean(), Prefill: s.Prefill()})
+				x.Classes = append(x.Classes, estimate.Class{
+					Service: s.Mean(), Own: s.Own(), Prefill: s.Prefill()})
 				s.place = int32(len(x.Classes))
 			}
 			e := estimate.Agent{ID: market.AgentID(a.id), Class: s.place - 1, Slots: a.reg.Slots,

@@ -20,9 +20,9 @@ func TestSnapshot(t *testing.T) {
 	other.Model = "qwen"
 	y.Register(y.Find("c"), other)
 	a, b, c := y.Find("a"), y.Find("b"), y.Find("c")
-	c.Service().Computed(time.Second)
+	c.Service().Computed(time.Second, 2*time.Second)
 	for range 200 {
-		c.Service().Ended(0, time.Minute)
+		c.Service().Ended(0, time.Minute, time.Minute/2)
 	}
 	a.Begin("ann", "t1", y.turn.Now())
 	b.Begin("bob", "t1", y.turn.Now())
@@ -44,7 +44,8 @@ func TestSnapshot(t *testing.T) {
 		got.Since != y.begun.UnixNano() || x.Classes[got.Class].Service != usualService {
 		t.Errorf("%+v", got)
 	}
-	if got := x.Classes[x.Agents[1].Class]; got.Prefill != time.Second || got.Service < 50*time.Second {
+	if got := x.Classes[x.Agents[1].Class]; got.Prefill != time.Second || got.Service < 50*time.Second ||
+		got.Own < 25*time.Second || got.Own > 31*time.Second {
 		t.Errorf("tasks of another class take a minute: %+v", got)
 	}
 	at := map[string]int32{}

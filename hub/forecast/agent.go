@@ -199,13 +199,7 @@ func worstFirst(m *predict.Means, t *Task, e *estimate.Estimate, in estimate.Del
 // Second is the income of an agent's engine from a second of computing prompts, at such a card.
 func (a *Agent) Second(card market.Price) market.Credits {
 	const sample = 1024
-	takes, ok := a.rate.Takes(sample)
-	if !ok {
-		f := predict.Features{Counted: sample + 1, Cached: 1}
-		takes = a.First(f)
-		f.Cached = sample
-		takes = max(0, takes-a.First(f))
-	}
+	takes, _ := a.computes(sample, 0)
 	if takes <= 0 {
 		return 0
 	}
@@ -218,8 +212,9 @@ type Expected struct {
 	Features          predict.Features // of the task
 	TTFT              time.Duration
 
-	said predict.Forecast // when it was dispatched
-	Run  *prefix.Run      // of it, in what its agent is believed to hold
+	said       predict.Forecast // when it was dispatched
+	work, line time.Duration    // to compute its prompt, likewise: by the agent's rate, and by its line
+	Run        *prefix.Run      // of it, in what its agent is believed to hold
 }
 
 // Expect says what is expected of a task at an agent with so much in hand, the latest that its first token is
@@ -242,13 +237,20 @@ func (r *Room) Sends(now int64, t *Task, a *Agent, x *Expected, h *ledger.Hold, 
 	in estimate.Load) (work, ttft time.Duration) {
 	f := &x.Features
 	f.InFlight, f.Load = running, in
-	work, ok := a.rate.Takes(f.Counted - f.Cached)
-	if !ok {
-		work = a.Line().Work(f.Counted-f.Cached, f.Cached)
-	}
+	x.work, x.line = a.computes(f.Counted-f.Cached, f.Cached)
 	x.said = a.Forecast(*f)
 	x.Run = a.Cache.Sent(t.Prompt, h.Prompt, h.Output, now+x.TTFT.Nanoseconds())
-	return work, x.said.TTFT
+	return x.work, x.said.TTFT
+}
+
+// computes returns how long the agent computes so many tokens behind so many cached ones, and how long by its
+// line.
+func (a *Agent) computes(tokens, cached int) (takes, line time.Duration) {
+	line = a.Line().Work(tokens, cached)
+	if by, ok := a.rate.Takes(tokens); ok {
+		return by, line
+	}
+	return line, line
 }
 
 // Ended says that a task has ended at an agent.
@@ -296,7 +298,7 @@ func (r *Room) Answered(at int64, t *Task, a *Agent, y *Answered) (first time.Du
 		return 0, false
 	}
 	if t.Only == nil { // only now: of a prompt in hand nobody is to learn how much of it was cached
-		a.service.Computed(y.Prefill)
+		a.service.Computed(y.work, y.line)
 	}
 	own, most, now, sent := t.Only != nil, y.Hold.MaxTokens, time.Duration(at), time.Duration(at)-y.Ran
 	first = Believed(y.TTFTUS, y.Ran)

@@ -11,11 +11,12 @@ import (
 	"souk/market"
 )
 
-// Service forecasts how long a task keeps a slot, given its own forecast, and hears how long prompts took to
-// compute.
+// Service forecasts how long a task keeps a slot by itself, given its own forecast, and how long its prompt
+// is computed, given what the line of the class says, and hears how long others were.
 type Service interface {
 	Of(forecast time.Duration) time.Duration
-	Computed(prefill time.Duration)
+	PrefillOf(line time.Duration) time.Duration
+	Computed(takes, line time.Duration)
 }
 
 // Traits hold whatever an estimate reads of an agent beside what that holds and has in hand.
@@ -57,6 +58,12 @@ func (r *Room) Class(x Traits, domains []bus.DomainScore, rated []float64, most 
 	c = &Class{Traits: x, id: r.made, domains: domains, rated: slices.Clone(rated)}
 	r.classes[x] = c
 	return c, full
+}
+
+// keeps forecasts for how long a task with such an estimate keeps slots from others.
+func (c *Class) keeps(e *estimate.Estimate) {
+	e.Service = c.Service.Of(e.Own)
+	e.Prefill = c.Service.PrefillOf(c.Line.Work(e.Prompt-e.Cached, e.Cached))
 }
 
 // Quality returns the expected quality of an answer to a task with such a label.

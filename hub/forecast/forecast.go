@@ -86,9 +86,8 @@ func (r *Room) Estimate(now int64, t *Task, c *Class, h estimate.Held) estimate.
 	f := t.Features(&e)
 	f.Answer = r.Answer(now, t, c)
 	e.First, e.Work, e.Output = c.Line.Idle(f)
-	e.Prefill = c.Line.Work(e.Prompt-e.Cached, e.Cached)
 	e.Own = e.First + time.Duration(e.Output)*r.ITL(c.Line)
-	e.Service = c.Service.Of(e.Own)
+	c.keeps(&e)
 	e.Cost = c.Cost(e.Prompt, e.Cached, e.Output)
 	if c.Settle != market.SettleQuoted { // which pays the quote, whatever the prompt turns out to be
 		e.Floor = c.worst(least, min(1, e.MaxTokens))

@@ -15,8 +15,9 @@ import (
 // service says of every task that it keeps a slot for three seconds.
 type service struct{ _ byte }
 
-func (*service) Of(time.Duration) time.Duration { return 3 * time.Second }
-func (*service) Computed(time.Duration)         {}
+func (*service) Of(time.Duration) time.Duration             { return 3 * time.Second }
+func (*service) PrefillOf(line time.Duration) time.Duration { return line }
+func (*service) Computed(_, _ time.Duration)                {}
 
 // room returns the room of a hub that has learned nothing, and the traits of an agent.
 func room() (*Room, Traits) {
@@ -195,8 +196,9 @@ func TestASheet(t *testing.T) {
 // counted says of every task that it keeps a slot for as long as it is told.
 type counted struct{ service time.Duration }
 
-func (c *counted) Of(time.Duration) time.Duration { return c.service }
-func (c *counted) Computed(time.Duration)         {}
+func (c *counted) Of(time.Duration) time.Duration             { return c.service }
+func (c *counted) PrefillOf(line time.Duration) time.Duration { return line / max(1, c.service) }
+func (*counted) Computed(_, _ time.Duration)                  {}
 
 // How long an answer is expected to be is asked anew once a second, and is the same in between.
 func TestAnAnswerIsExpectedForASecond(t *testing.T) {

@@ -32,7 +32,7 @@ func (t *Tolls) set(from *estimate.Snapshot, rates *market.Rates) {
 	t.slots, t.least, t.common = slices.Grow(t.slots[:0], len(from.Agents)), -1, 0
 	for i := range from.Agents {
 		a := &from.Agents[i]
-		s := slot{rates.Of(a.ID, at).PriceAt(at), market.WholeService(from.Classes[a.Class].Service),
+		s := slot{rates.Of(a.ID, at).PriceAt(at), market.WholeService(from.Classes[a.Class].Own),
 			max(0, min(a.Running, market.MaxSlots))}
 		t.slots = append(t.slots, s)
 		if c := market.PerSecond(s.second, s.service); s.running > 0 && (t.least < 0 || c < t.common) {
