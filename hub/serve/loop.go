@@ -32,14 +32,6 @@ func (s *Server) loop(ctx context.Context, l follow.Reign, tasks bus.Subscriptio
 		select {
 		case first = <-s.in:
 		case <-timer.C:
-		case q := <-s.quoteRequests:
-			s.quote(q)
-			select { // a turn waits for one quote at most
-			case first = <-s.in:
-			case <-timer.C:
-			default:
-				continue
-			}
 		case <-stopping:
 			stopping = nil
 			giveUp = time.After(s.cfg.DrainTimeout)

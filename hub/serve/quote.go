@@ -13,13 +13,6 @@ const (
 	quoteBurst = 20
 )
 
-// quoteRequest is a question what a task would be given.
-type quoteRequest struct {
-	at    time.Time
-	task  *bus.Task
-	reply string
-}
-
 // quoting deals out the quotes of a hub.
 type quoting struct {
 	next  time.Time      // when the next may be given, or how long since it might
@@ -48,9 +41,9 @@ func (q *quoting) take(now time.Time, client string) (wait time.Duration) {
 	return 0
 }
 
-// onQuote takes a question in. The loop answers it between two turns, unless there are too many.
+// onQuote answers a question what a task would be given, unless there are too many. They come one after
+// another, so a turn waits for one quote.
 func (s *Server) onQuote(m bus.Msg) {
-	now := time.Now()
 	if m.Reply == "" {
 		s.measures.bad.Add(1)
 		return
@@ -63,15 +56,17 @@ func (s *Server) onQuote(m bus.Msg) {
 		s.refuseQuote(m.Reply, err, 0)
 		return
 	}
-	if wait := s.quotes.take(now, t.Client); wait > 0 {
+	if wait := s.quotes.take(time.Now(), t.Client); wait > 0 {
 		s.refuseQuote(m.Reply, errManyQuotes, wait)
 		return
 	}
-	select {
-	case s.quoteRequests <- quoteRequest{now, t, m.Reply}:
-	default:
-		s.refuseQuote(m.Reply, errManyQuotes, quoteBurst*quoteEvery)
-	}
+	var out *bus.HubQuote
+	s.with(func(n *hub.Node) {
+		begun := time.Now()
+		out = n.Quote(begun, t)
+		s.measures.one(s.measures.quote, time.Since(begun))
+	})
+	s.sayQuote(m.Reply, out)
 }
 
 var errManyQuotes = &bus.Error{Code: bus.CodeNoRoom,
@@ -81,19 +76,6 @@ var errManyQuotes = &bus.Error{Code: bus.CodeNoRoom,
 func (s *Server) refuseQuote(to string, wrong error, retry time.Duration) {
 	s.sayQuote(to, &bus.HubQuote{Hub: s.cfg.Domain, Code: bus.CodeOf(wrong), RetryMS: retry.Milliseconds(),
 		Message: bus.Clip(bus.MessageOf(wrong), bus.MaxText)})
-}
-
-// quote answers a question, if anybody still waits for that.
-func (s *Server) quote(q quoteRequest) {
-	begun := time.Now()
-	if begun.Sub(q.at) > bus.QuoteWithin {
-		s.measures.count(s.measures.quotes, bus.CodeLate)
-		return
-	}
-	var out *bus.HubQuote
-	s.with(func(n *hub.Node) { out = n.Quote(begun, q.task) })
-	s.measures.one(s.measures.quote, time.Since(begun))
-	s.sayQuote(q.reply, out)
 }
 
 func (s *Server) sayQuote(to string, q *bus.HubQuote) {

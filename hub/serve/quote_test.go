@@ -94,6 +94,7 @@ func TestAHubGivesSoManyQuotesASecond(t *testing.T) {
 		tn := newTown(t)
 		tn.agent("a-1", 64, nil)
 		_, stop := tn.hub(nil)
+		synctest.Wait() // until it sells the agent
 		data := encoded(t, task("ann", "q"))
 		said := func(n int) map[bus.Code]int {
 			var mu sync.Mutex

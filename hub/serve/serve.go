@@ -67,8 +67,7 @@ type Server struct {
 	mute     follow.Trouble // with the treasury
 	asking   sync.WaitGroup // requests to it
 
-	quoteRequests chan quoteRequest
-	quotes        quoting // of onQuote alone
+	quotes quoting // of onQuote alone
 
 	measures *measures
 }
@@ -104,7 +103,6 @@ func New(cfg hub.Config, deps Deps) (*Server, error) {
 		cfg: cfg, deps: deps, log: log.With("hub", cfg.Domain), node: node,
 		in: make(chan input, cfg.Queue), work: make(chan todo, maxGroups), broken: make(chan error, 1),
 		ready: make(chan struct{}), measures: newMeasures(),
-		quoteRequests: make(chan quoteRequest, 2*quoteBurst),
 	}
 	s.stands.Registry, s.stands.Key, s.stands.TTL = deps.Registry, bus.HubKey(cfg.Domain), cfg.LeaseTTL
 	s.stands.Who, s.stands.Life, s.stands.Ended = "hub", deps.Journal.Life(), deps.Journal.Ended
