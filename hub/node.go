@@ -170,10 +170,6 @@ func (n *Node) Step(now time.Time, m bus.Message) (err error) {
 			return fmt.Errorf("completion of %s on hold %s is not taken: %s", m.Agent, m.Hold, n.turn.Doubt)
 		}
 		return n.settle.Completed(m, err)
-	case *bus.Summary, *bus.Holdings:
-		if err != nil {
-			n.stats.BadSummaries++
-		}
 	}
 	if err != nil {
 		return err

@@ -220,7 +220,7 @@ func TestAHubThatMissedSomethingAsks(t *testing.T) {
 		t.Error("another start of the agent is heard")
 	}
 	if h.step(&bus.Holdings{Agent: "a-1", Boot: 1, Seq: 90, Base: 90, Parts: 1, Add: []byte{1},
-		Evidence: bus.EvidenceEvents}) == nil || h.n.Stats().BadSummaries != 1 {
+		Evidence: bus.EvidenceEvents}) == nil {
 		t.Error("what cannot be read is heard")
 	}
 }

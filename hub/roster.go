@@ -28,7 +28,6 @@ func (n *Node) Join(now time.Time, reg bus.Registration) error {
 		err = fmt.Errorf("%d agents are joined, the most this hub sells", n.cfg.MaxAgents)
 	}
 	if err != nil {
-		n.stats.BadAgents++
 		n.Leave(now, reg.Agent)
 		return fmt.Errorf("agent %s is not sold: %w", reg.Agent, err)
 	}
@@ -72,9 +71,7 @@ func (n *Node) summarised(s *bus.Summary) error {
 	if err := n.fleet.Summary(&a.Agent, s); err != nil {
 		return err
 	}
-	if s.Price.Validate() != nil {
-		n.stats.BadPrices++
-	} else if a.Reg().Price != price {
+	if a.Reg().Price != price {
 		n.Forecasts.Priced(&a.Forecast)
 	}
 	a.Forecast.Hint(time.Duration(s.TTFTUS) * time.Microsecond)

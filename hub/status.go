@@ -47,7 +47,7 @@ func (n *Node) Stats() Stats {
 		}
 		return nil
 	})
-	s.Faults, s.OldTreasury = n.turn.Faults, n.money.OldWords()
+	s.Faults = n.turn.Faults
 	s.Tally, s.Counts = n.admission.Tally(), n.settle.Counts()
 	s.Open, s.Waiting = n.admission.Open(), n.Queue.Waiting()
 	s.Holds, _ = n.settle.Kept()

@@ -169,6 +169,5 @@ func (n requests) admitRest(old *task, m *bus.Task) {
 		n.admission.RefuseRest(&old.Request, m, no)
 		return
 	}
-	n.stats.Continued++
 	n.take(t, m, need)
 }

@@ -24,7 +24,6 @@ type marks struct {
 	tasks   Tasks
 	epoch   int64     // highest epoch of the treasury's leadership that was heard
 	stale   int64     // the last epoch heard that was below it
-	old     int64     // messages of earlier treasuries
 	mark    tip.Mark  // the highest mark heard
 	sure    int64     // epoch of the treasury that has last confirmed the mark before
 	judged  bool      // the treasury has judged the hub's journal in this leadership
@@ -304,7 +303,6 @@ func (k *marks) outOfDate(epoch int64) bool {
 		k.epoch = epoch
 		return false
 	}
-	k.old++
 	if epoch != k.stale {
 		k.stale = epoch
 		k.turn.Fault(fmt.Errorf("a treasury of epoch %d speaks, and one of epoch %d has spoken: nothing is "+
@@ -313,6 +311,3 @@ func (k *marks) outOfDate(epoch int64) bool {
 	}
 	return true
 }
-
-// OldWords counts the messages of treasuries of an earlier epoch than one that had spoken.
-func (k *marks) OldWords() int64 { return k.old }

@@ -26,20 +26,15 @@ type Stats struct {
 	Awards  int64
 	Stopped int64 // rounds cleared at posted prices because their solve took too long
 
-	Captured  int64
-	Cost      market.Credits // due to agents
-	Premium   market.Credits // paid beside, the fee included
-	Fee       market.Credits
-	Voids     map[bus.Code]int64 // holds ended without payment, by reason
-	Continued int64              // answers that went on at another agent
+	Captured int64
+	Cost     market.Credits // due to agents
+	Premium  market.Credits // paid beside, the fee included
+	Fee      market.Credits
+	Voids    map[bus.Code]int64 // holds ended without payment, by reason
 	settle.Counts
 
-	Rejected     int64 // messages that meant nothing here
-	BadAgents    int64 // registrations that cannot be sold under
-	BadPrices    int64 // price cards where a hit costs more than a miss
-	BadSummaries int64
-	Faults       int64 // what must not happen and did
-	OldTreasury  int64 // words of a treasury of an earlier epoch than one that had spoken
+	Rejected int64 // messages that meant nothing here
+	Faults   int64 // what must not happen and did
 
 	Policies []runtimepolicy.State // runtime policies, by where they are asked
 	Owed     []policy.Owed         // clients that wait, by the policy that shares slots
