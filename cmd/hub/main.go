@@ -97,7 +97,6 @@ func serve(ctx context.Context, p *daemon.Process, c *config, closing bool) (err
 	p.Serving(s.Ready(), func() any { return s.Stats() })
 	p.Gauges(func() []daemon.Gauge { return gauges(s.Stats()) })
 	p.Lacks(s.Unready)
-	p.Lacks(s.Foreign)
 	if err := s.Run(ctx); err != nil {
 		return err
 	}

@@ -128,12 +128,6 @@ func (s *Server) with(do func(n *hub.Node)) {
 	do(s.node)
 }
 
-// Foreign says that another journal speaks for the treasury than this hub holds grants of; "": none does.
-func (s *Server) Foreign() (why string) {
-	s.with(func(n *hub.Node) { why = n.Money().Foreign() })
-	return why
-}
-
 // Refuses returns why the hub takes no task now, whoever sends it; "" if it does.
 func (s *Server) Refuses() (why string) {
 	s.with(func(n *hub.Node) { why, _ = n.Refuses() })
@@ -144,7 +138,8 @@ func (s *Server) Refuses() (why string) {
 }
 
 // Unready returns why the hub does not sell: the treasury contradicts its journal, it does not lead, or
-// something keeps it from taking tasks; "" if it sells.
+// something keeps it from taking tasks, or another journal speaks for the treasury than it holds grants of; ""
+// if it sells, and will.
 func (s *Server) Unready() string {
 	why := s.contradicted()
 	if why == "" && !s.Leading() {
@@ -154,8 +149,9 @@ func (s *Server) Unready() string {
 		return s.stands.Standing("the domain is led by another hub, or nobody can say by whom: standing by")
 	}
 	if why = cmp.Or(why, s.Refuses()); why != "" {
-		why = "no task is taken: " + why
+		return "no task is taken: " + why
 	}
+	s.with(func(n *hub.Node) { why = n.Money().Foreign() })
 	return why
 }
 
