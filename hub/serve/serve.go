@@ -138,8 +138,8 @@ func (s *Server) Refuses() (why string) {
 }
 
 // Unready returns why the hub does not sell: the treasury contradicts its journal, it does not lead, or
-// something keeps it from taking tasks, or another journal speaks for the treasury than it holds grants of; ""
-// if it sells, and will.
+// something keeps it from taking tasks, or another journal speaks for the treasury than it holds grants of;
+// "" if it sells, and will.
 func (s *Server) Unready() string {
 	why := s.contradicted()
 	if why == "" && !s.Leading() {
