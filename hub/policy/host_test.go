@@ -2,9 +2,7 @@ package policy
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -263,47 +261,3 @@ func TestAFloodOfSessions(t *testing.T) {
 type deaf struct{ listener }
 
 func (*deaf) Observe(policy.Event) {}
-
-// Tolls are the loss beyond the best agent, and never above zero; a bit never leaves a task nothing.
-func TestVerdicts(t *testing.T) {
-	h, l := &Host{}, &listener{}
-	h.Set(Place, "listener", l)
-	items := make([]policy.Item, 4)
-	for i := range items {
-		items[i].Tokens = i
-	}
-	for _, c := range []struct {
-		said []float64
-		want string
-	}{
-		{[]float64{0, 0, 0, 0}, "0 0 0 0"},
-		{[]float64{2, 0.5, policy.Never, 0}, "0 1.5 never 2"},
-		{[]float64{policy.Never, policy.Never, policy.Never, policy.Never}, "0 0 0 0"},
-		{[]float64{math.NaN(), 1, math.Inf(1), policy.Never}, "1 0 1 never"},
-		{[]float64{2, policy.Never, 0, policy.Hold}, "never never never never"},
-	} {
-		l.score = func(i policy.Item) float64 { return c.said[i.Tokens] }
-		got := make([]Verdict, 4)
-		h.Pairs(start, items, got)
-		var words []string
-		for _, v := range got {
-			if v.Never {
-				words = append(words, "never")
-			} else {
-				words = append(words, fmt.Sprint(v.Lost))
-			}
-		}
-		if got := strings.Join(words, " "); got != c.want {
-			t.Errorf("said %v: %s, want %s", c.said, got, c.want)
-		}
-	}
-	for lost, want := range map[float64]market.Credits{0: 0, 2: -14, -3: 0, math.NaN(): 0,
-		math.Inf(1): -420} {
-		if got := Toll(lost, 7); got != want {
-			t.Errorf("%v seconds lost: %d, want %d", lost, got, want)
-		}
-	}
-	if Toll(1, -5) != 0 || Toll(60, math.MaxInt64) < -market.MaxWorth {
-		t.Error("a price of a second makes a toll that is none")
-	}
-}

@@ -21,16 +21,22 @@ type Room struct {
 	quiet func() bool
 	tick  turn.Timer
 
-	sets     []ledger.Set      // of the round at hand
-	before   map[policy.ID]int // tasks of each client that were asked about in it
-	agents   []Agent
-	ids      []policy.ID // of these
-	items    []policy.Item
-	verdicts []Verdict
+	sets   []ledger.Set      // of the round at hand
+	before map[policy.ID]int // tasks of each client that were asked about in it
+	agents []Agent
+	ids    []policy.ID // of these
+	items  []policy.Item
+	scores []float64
 }
 
-// actEvery is how often policies are asked for effects.
-const actEvery = time.Second
+const (
+	actEvery = time.Second // policies are asked for effects so often
+
+	// room for what they want done then
+	mostEffects = 64
+	mostTokens  = 1 << 20
+	mostSteps   = 1 << 16
+)
 
 // NewRoom has the policies of h. quiet reports whether no task waits: engines have time then.
 func NewRoom(t *turn.Turn, h *Host, quiet func() bool) *Room {
@@ -55,7 +61,8 @@ func (r *Room) act() {
 	}
 	now := r.turn.Now()
 	r.turn.Set(&r.tick, now.Add(actEvery))
-	for _, e := range r.Act(now) {
+	for _, e := range r.Of(Keep).Act(now, policy.Room{Effects: mostEffects, Tokens: mostTokens,
+		Work: policy.NewWork(mostSteps)}) {
 		late := !e.Until.IsZero() && now.After(e.Until)
 		if r.quiet() && !late && e.Session != 0 && e.Tokens != 0 && e.Agent != 0 {
 			r.turn.Out.Wishes = append(r.turn.Out.Wishes, e)
@@ -122,19 +129,30 @@ func (r *Room) Judge(from *estimate.Snapshot, waiters []estimate.Waiter, task fu
 	return barred
 }
 
-// judge has the policy judge the offers of a task. It reports whether any is forbidden.
+// judge has the policy judge the offers of a task. It reports whether any is forbidden. A task that may go to
+// none of them may go to any; one that is held may go to none.
 func (r *Room) judge(w *estimate.Waiter, from *estimate.Snapshot) (barred bool) {
-	r.verdicts = slices.Grow(r.verdicts[:0], len(w.Offers))[:len(w.Offers)]
-	r.Pairs(r.turn.Now(), r.items, r.verdicts)
+	by := r.Of(Place)
+	r.scores = slices.Grow(r.scores[:0], len(r.items))[:len(r.items)]
+	by.Score(r.turn.Now(), r.items, r.scores)
+	held, best, left := false, 0.0, false
+	for _, s := range r.scores {
+		held = held || s == policy.Hold
+		if s >= 0 {
+			best, left = max(best, s), true
+		}
+	}
 	kept := w.Offers[:0]
-	for i, v := range r.verdicts {
-		o := w.Offers[i]
-		toll := Toll(v.Lost, r.agents[o.Agent].Second)
-		if v.Never || toll < 0 {
-			r.sets = append(r.sets, ledger.Set{Policy: r.Of(Place).Name(), Task: string(w.ID),
+	for i, s := range r.scores {
+		o, never, toll := w.Offers[i], held || left && s == policy.Never, market.Credits(0)
+		if s >= 0 && !held {
+			toll = Toll(best-s, r.agents[o.Agent].Second)
+		}
+		if never || toll < 0 {
+			r.sets = append(r.sets, ledger.Set{Policy: by.Name(), Task: string(w.ID),
 				Agent: string(from.Agents[o.Agent].ID), Toll: toll})
 		}
-		if o.Extra += toll; v.Never {
+		if o.Extra += toll; never {
 			barred = true
 		} else {
 			kept = append(kept, o)
@@ -142,6 +160,17 @@ func (r *Room) judge(w *estimate.Waiter, from *estimate.Snapshot) (barred bool) 
 	}
 	w.Offers = kept
 	return barred
+}
+
+// MostLost bounds the engine seconds that one task is charged for.
+const MostLost = 60.0
+
+// Toll is the charge for engine seconds that others lose, at the price of a second: at most 0.
+func Toll(lost float64, second market.Credits) market.Credits {
+	if !(lost > 0) || second <= 0 {
+		return 0
+	}
+	return -market.Credits(min(float64(min(lost, MostLost)*float64(second)), float64(market.MaxWorth)))
 }
 
 // Sets returns what policies set in the round.

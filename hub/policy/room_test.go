@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 	"souk/hub/estimate"
 	"souk/hub/turn"
 	"souk/ledger"
+	"souk/market"
 )
 
 // acting is a listener that wants what a test says done, once.
@@ -176,6 +180,48 @@ func TestWhoIsOwed(t *testing.T) {
 	}
 	if got := r.Owed(slices.Values(many)); len(got) != mostOwed || got[0].Client != "k" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Tolls are the loss beyond the best agent, and never above zero; a bit never leaves a task nothing, but
+// where it is held.
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		said []float64
+		want string
+	}{
+		{[]float64{0, 0, 0, 0}, "0 1 2 3"},
+		{[]float64{2, 0.5, policy.Never, 0}, "0 1:-150 3:-200"},
+		{[]float64{policy.Never, policy.Never, policy.Never, policy.Never}, "0 1 2 3"},
+		{[]float64{math.NaN(), 1, math.Inf(1), policy.Never}, "0:-100 1 2:-100"},
+		{[]float64{2, policy.Never, 0, policy.Hold}, ""},
+	} {
+		r, _, _ := newRoom(&listener{score: func(i policy.Item) float64 { return c.said[i.Tokens] }})
+		agents := make([]estimate.Agent, len(c.said))
+		w := estimate.Waiter{ID: "ann/t", Client: "ann"}
+		for i := range agents {
+			w.Offers = append(w.Offers, estimate.Offer{Estimate: at(i), Agent: int32(i)})
+		}
+		all := []estimate.Waiter{w}
+		r.Judge(&estimate.Snapshot{Agents: agents}, all,
+			func(int) (Asker, bool) { return Asker{Since: start}, true },
+			func(int) Agent { return Agent{Second: 100} })
+		var words []string
+		for _, o := range all[0].Offers {
+			words = append(words, strings.TrimSuffix(fmt.Sprintf("%d:%d", o.Agent, o.Extra), ":0"))
+		}
+		if got := strings.Join(words, " "); got != c.want {
+			t.Errorf("said %v: %s, want %s", c.said, got, c.want)
+		}
+	}
+	for lost, want := range map[float64]market.Credits{0: 0, 2: -14, -3: 0, math.NaN(): 0,
+		math.Inf(1): -420} {
+		if got := Toll(lost, 7); got != want {
+			t.Errorf("%v seconds lost: %d, want %d", lost, got, want)
+		}
+	}
+	if Toll(1, -5) != 0 || Toll(60, math.MaxInt64) < -market.MaxWorth {
+		t.Error("a price of a second makes a toll that is none")
 	}
 }
 
