@@ -192,7 +192,7 @@ func (n *Node) Came(now time.Time, agent string, expected, ttft time.Duration) (
 
 // SetPolicy puts a policy in the place of that which asks for it by name.
 func (n *Node) SetPolicy(hook policy.Hook, name string, p runtimepolicy.Policy) {
-	n.Policies.Set(hook, name, p)
+	n.Policies.Put(hook, name, p)
 }
 
 // Second returns what a second of an agent's time is worth in tolls.

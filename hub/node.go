@@ -123,7 +123,7 @@ func NewNode(cfg Config, seed [32]byte) (*Node, error) {
 	})
 	n.turn.Passed = n.Forecasts.Prefixes.Advance
 	n.regimes = regime.New(&n.turn, cfg.Regimes, cfg.Regime, cfg.Parts.Toll)
-	n.Policies = policy.NewRoom(&n.turn, policy.New(cfg.Policies, &cfg.Parts.Policies, cfg.MaxKnown),
+	n.Policies = policy.NewRoom(&n.turn, cfg.Policies, &cfg.Parts.Policies, cfg.MaxKnown,
 		func() bool { return n.Queue.Next() == 0 })
 	n.money = account.New(&n.turn, account.Limits{Idle: cfg.AccountIdle, Wait: cfg.FundsWait}, payers{n})
 	n.prewarms = prewarm.New[*task](&n.turn, cfg.Prewarm)

@@ -53,9 +53,8 @@ func TestWhateverClientsSay(t *testing.T) {
 	play := func() []policy.Event {
 		rng := rand.New(rand.NewPCG(seed, 16))
 		s := &sceptic{t: t, clients: map[policy.ID]policy.ID{}}
-		h := &Host{}
-		h.Set(Keep, "sceptic", s)
-		h.memory = newMemory(64)
+		h := remembers(Params{Keep: "sceptic"},
+			&Known{Keep: {"sceptic": func() policy.Policy { return s }}}, 64)
 		session := func(client string) (name string, key policy.ID) {
 			if rng.IntN(9) == 0 {
 				return "", 0

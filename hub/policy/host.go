@@ -39,27 +39,3 @@ func (p *Params) Without(name string) (was bool) { return p.names().Without(name
 type Known [hooks]policy.Known
 
 func (p Params) Validate(known *Known) error { return errors.Join(p.names().Faults(known[:])...) }
-
-// Host runs the policies of a hub. The zero Host has none and does nothing.
-type Host struct {
-	policy.Hosted[Hook]
-	memory memory
-}
-
-// New is a host with the policies of p, which are known. It remembers so many sessions.
-func New(p Params, known *Known, sessions int) *Host {
-	h := &Host{}
-	p.names().Make(known[:], h.Put)
-	if h.Any() {
-		h.memory = newMemory(sessions)
-	}
-	return h
-}
-
-// Set gives a hook its policy.
-func (h *Host) Set(hook Hook, name string, p policy.Policy) {
-	if !h.Any() {
-		h.memory = newMemory(1 << 16)
-	}
-	h.Put(hook, name, p)
-}

@@ -8,6 +8,8 @@ import (
 
 	"souk/bus"
 	"souk/bus/policy"
+	"souk/hub/turn"
+	"souk/ledger"
 	"souk/market"
 )
 
@@ -40,10 +42,17 @@ func (l *listener) last(kind policy.EventKind) *policy.Event {
 	return &policy.Event{}
 }
 
-func listening() (*Host, *listener) {
-	h, l := &Host{}, &listener{}
-	h.Set(Keep, "listener", l)
-	return h, l
+// remembers returns the room of a hub with policies by name, which remembers so many sessions.
+func remembers(p Params, known *Known, sessions int) *Room {
+	t := turn.New("hub-math", "math", ledger.NewBook(), [32]byte{1})
+	t.Advance(start)
+	return NewRoom(&t, p, known, sessions, nil)
+}
+
+func listening() (*Room, *listener) {
+	l := &listener{}
+	return remembers(Params{Keep: "listener"},
+		&Known{Keep: {"listener": func() policy.Policy { return l }}}, 1<<16), l
 }
 
 // turn is a turn of a session, which its client ends after a pause that it says.
@@ -76,11 +85,11 @@ func TestUnknownPolicies(t *testing.T) {
 			t.Errorf("%+v: %v, want %s", c.p, err, c.want)
 		}
 	}
-	if h := New(Params{Keep: "one"}, &known, 10); !h.Any() || h.Of(Keep).Name() != "one" ||
+	if h := remembers(Params{Keep: "one"}, &known, 10); !h.Any() || h.Of(Keep).Name() != "one" ||
 		h.Of(Place).On(start) {
 		t.Errorf("%+v", h.States(start))
 	}
-	if h := New(Params{}, &known, 10); h.Any() || len(h.States(start)) > 0 {
+	if h := remembers(Params{}, &known, 10); h.Any() || len(h.States(start)) > 0 {
 		t.Errorf("without policies: %+v", h.States(start))
 	}
 }
@@ -217,7 +226,7 @@ func TestAFloodOfSessions(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	known := Known{Keep: {"listener": func() policy.Policy { return &deaf{} }}}
-	h := New(Params{Keep: "listener"}, &known, 2000)
+	h := remembers(Params{Keep: "listener"}, &known, 2000)
 	for i := range 500 {
 		x := turnOf("ann", fmt.Sprint(i), time.Second)
 		h.Arrived(start, x)

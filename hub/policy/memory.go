@@ -44,51 +44,64 @@ type Turn struct {
 	Agent           string
 }
 
-func (h *Host) event(now time.Time, kind policy.EventKind, t *Turn) policy.Event {
+func (r *Room) event(now time.Time, kind policy.EventKind, t *Turn) policy.Event {
 	return policy.Event{Kind: kind, At: now, Agent: policy.IDOf(t.Agent),
 		Client: policy.IDOf(t.Client), Session: t.Key,
 		Role: t.Role}
 }
 
-// Arrived says that a turn was admitted.
-func (h *Host) Arrived(now time.Time, t *Turn) {
-	e := h.event(now, policy.Arrived, t)
+// Arrived says that a turn was admitted. Policies are asked for effects from then on.
+func (r *Room) Arrived(now time.Time, t *Turn) {
+	e := r.event(now, policy.Arrived, t)
 	if t.Key != 0 {
-		s, _ := h.memory.sessions.Add(e.Client, t.Key)
+		s, _ := r.memory.sessions.Add(e.Client, t.Key)
 		if t.Role != 0 {
 			s.role = t.Role
 		}
 		// A parent that is the session itself, or that has it for a parent, is none: nobody walks along them
 		// further than to the next, so no ring of them does harm.
 		if p := bus.SessionKey(t.Client, t.Parent); p != 0 && p != t.Key {
-			if o := h.memory.sessions.Peek(p); o == nil || o.parent != t.Key {
+			if o := r.memory.sessions.Peek(p); o == nil || o.parent != t.Key {
 				s.parent = p
 			}
 		}
 		e.Turn, e.Role, e.Parent = int(s.turns), s.role, s.parent
 		if s.idle {
 			e.Back = max(0, time.Duration(now.UnixNano())-s.ended)
-			e.Claimed = h.memory.heard(e.Client, s.tool, s.claimed)
+			e.Claimed = r.memory.heard(e.Client, s.tool, s.claimed)
 			if s.claimed > 0 {
-				h.memory.learn(e.Client, s.tool, s.claimed, e.Back)
+				r.memory.learn(e.Client, s.tool, s.claimed, e.Back)
 			}
 			s.idle, s.claimed = false, 0
 		}
 	}
-	h.Observe(e)
+	r.Observe(e)
+	if !r.tick.IsSet() {
+		r.turn.Set(&r.tick, now.Add(actEvery))
+	}
 }
 
 // Placed says that it goes to an agent, with what is expected of it.
-func (h *Host) Placed(now time.Time, t *Turn, u market.Usage) {
-	e := h.event(now, policy.Placed, t)
+func (r *Room) Placed(now time.Time, t *Turn, u market.Usage) {
+	e := r.event(now, policy.Placed, t)
 	e.Usage = u
-	h.known(&e)
-	h.Observe(e)
+	r.tell(e)
+}
+
+// Failed says that it has ended without payment, and Again that it waits for another agent, after it has
+// failed.
+func (r *Room) Failed(now time.Time, t *Turn) { r.tell(r.event(now, policy.Failed, t)) }
+func (r *Room) Again(now time.Time, t *Turn)  { r.tell(r.event(now, policy.Again, t)) }
+
+// tell tells of an event with what is remembered of its session.
+func (r *Room) tell(e policy.Event) {
+	r.known(&e)
+	r.Observe(e)
 }
 
 // known adds to an event what is remembered of its session.
-func (h *Host) known(e *policy.Event) *session {
-	s := h.memory.sessions.Get(e.Session)
+func (r *Room) known(e *policy.Event) *session {
+	s := r.memory.sessions.Get(e.Session)
 	if s != nil {
 		e.Turn, e.Role, e.Parent = int(s.turns), s.role, s.parent
 	}
@@ -96,62 +109,48 @@ func (h *Host) known(e *policy.Event) *session {
 }
 
 // Served says that it has ended, and how. What the client said of the next turn is told with it.
-func (h *Host) Served(now time.Time, t *Turn, c *bus.Completion) {
-	e := h.event(now, policy.Served, t)
+func (r *Room) Served(now time.Time, t *Turn, c *bus.Completion) {
+	e := r.event(now, policy.Served, t)
 	e.Usage, e.Stop, e.Tool, e.Thought = c.Usage, policy.StopOf(c.Finish), c.Tool, c.Thought
 	e.TTFT, e.ITL = time.Duration(c.TTFTUS)*time.Microsecond, time.Duration(c.ITLUS)*time.Microsecond
 	if c.Outcome == bus.OutcomeCancelled {
 		e.Stop = policy.StopCut
 	}
-	if s := h.known(&e); s != nil {
+	if s := r.known(&e); s != nil {
 		s.turns++
 		s.ended, s.idle, s.tool, s.claimed = time.Duration(now.UnixNano()), true, c.Tool, t.Back
-		e.Claimed = h.memory.heard(e.Client, c.Tool, t.Back)
+		e.Claimed = r.memory.heard(e.Client, c.Tool, t.Back)
 	}
-	h.Observe(e)
-	h.next(now, t)
+	r.Observe(e)
+	r.next(now, t)
 }
 
 // next passes on what a client says that comes next: one of its sessions, or else one of its roles.
-func (h *Host) next(now time.Time, t *Turn) {
+func (r *Room) next(now time.Time, t *Turn) {
 	if t.Next == "" || t.Key == 0 {
 		return
 	}
-	e := h.event(now, policy.Next, t)
+	e := r.event(now, policy.Next, t)
 	e.Parent = t.Key
 	if key := bus.SessionKey(t.Client, t.Next); key != t.Key {
-		if s := h.memory.sessions.Peek(key); s != nil {
+		if s := r.memory.sessions.Peek(key); s != nil {
 			e.Session, e.Role = key, s.role
-			h.Observe(e)
+			r.Observe(e)
 			return
 		}
 	}
 	e.Role = bus.RoleKey(t.Client, t.Next, &bus.Prompt{})
-	h.Observe(e)
-}
-
-// Failed says that it has ended without payment.
-func (h *Host) Failed(now time.Time, t *Turn) {
-	e := h.event(now, policy.Failed, t)
-	h.known(&e)
-	h.Observe(e)
-}
-
-// Again says that it waits for another agent, after it has failed.
-func (h *Host) Again(now time.Time, t *Turn) {
-	e := h.event(now, policy.Again, t)
-	h.known(&e)
-	h.Observe(e)
+	r.Observe(e)
 }
 
 // Ended says that a session has had its last turn.
-func (h *Host) Ended(now time.Time, key uint64) {
+func (r *Room) Ended(now time.Time, key uint64) {
 	e := policy.Event{Kind: policy.Ended, At: now, Session: key}
-	if h.known(&e) == nil {
+	if r.known(&e) == nil {
 		return // nothing of it is remembered
 	}
-	h.memory.sessions.Drop(key)
-	h.Observe(e)
+	r.memory.sessions.Drop(key)
+	r.Observe(e)
 }
 
 // word compares a client's announced pauses with the actual ones for one tool: sums that fade.

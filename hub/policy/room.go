@@ -13,13 +13,14 @@ import (
 	"souk/market"
 )
 
-// Room is the policies of a hub, and what they have said in the round at hand. Without a policy it says and
-// does nothing.
+// Room is the policies of a hub, what it remembers for them, and what they have said in the round at hand.
+// Without a policy it says and does nothing.
 type Room struct {
-	*Host
-	turn  *turn.Turn
-	quiet func() bool
-	tick  turn.Timer
+	policy.Hosted[Hook]
+	memory memory
+	turn   *turn.Turn
+	quiet  func() bool
+	tick   turn.Timer
 
 	sets   []ledger.Set      // of the round at hand
 	before map[policy.ID]int // tasks of each client that were asked about in it
@@ -38,19 +39,13 @@ const (
 	mostSteps   = 1 << 16
 )
 
-// NewRoom has the policies of h. quiet reports whether no task waits: engines have time then.
-func NewRoom(t *turn.Turn, h *Host, quiet func() bool) *Room {
-	r := &Room{Host: h, turn: t, quiet: quiet, before: map[policy.ID]int{}}
+// NewRoom has the policies of p, which are known, and remembers so many sessions. quiet reports whether no task
+// waits: engines have time then.
+func NewRoom(t *turn.Turn, p Params, known *Known, sessions int, quiet func() bool) *Room {
+	r := &Room{turn: t, quiet: quiet, before: map[policy.ID]int{}, memory: newMemory(sessions)}
+	p.names().Make(known[:], r.Put)
 	r.tick.Due = r.act
 	return r
-}
-
-// Arrived says that a turn was admitted.
-func (r *Room) Arrived(now time.Time, t *Turn) {
-	r.Host.Arrived(now, t)
-	if !r.tick.IsSet() {
-		r.turn.Set(&r.tick, now.Add(actEvery))
-	}
 }
 
 // act is called by a timer, once a second after a task has come. What policies want done may be of use where

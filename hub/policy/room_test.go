@@ -31,11 +31,10 @@ func newRoom(p policy.Policy) (r *Room, x *turn.Turn, busy *bool) {
 	t := turn.New("hub-math", "math", ledger.NewBook(), [32]byte{1})
 	t.Leading = true
 	t.Advance(start)
-	h := &Host{}
-	h.Set(Keep, "keeper", p)
-	h.Set(Place, "placer", p)
 	busy = new(bool)
-	return NewRoom(&t, h, func() bool { return !*busy }), &t, busy
+	made := func() policy.Policy { return p }
+	return NewRoom(&t, Params{"placer", "keeper"}, &Known{{"placer": made}, {"keeper": made}}, 100,
+		func() bool { return !*busy }), &t, busy
 }
 
 func (l *listener) scores(by map[string]float64) {
@@ -89,7 +88,7 @@ func TestARoundIsJudged(t *testing.T) {
 		t.Error("the policy is asked about what is none of its business")
 	}
 	r = judging{Room: r.Room}
-	r.Host = new(Host)
+	r.Hosted = policy.Hosted[Hook]{}
 	if got := r.judges(2); got.barred != nil || len(r.Sets()) > 0 || got.offers[1].Extra != 0 ||
 		len(r.Owed(slices.Values([]string{"ann"}))) > 0 {
 		t.Error("nobody is asked, and has a say")
