@@ -39,8 +39,8 @@ const (
 	mostSteps   = 1 << 16
 )
 
-// NewRoom has the policies of p, which are known, and remembers so many sessions. quiet reports whether no task
-// waits: engines have time then.
+// NewRoom has the policies of p, which are known, and remembers so many sessions. quiet reports whether no
+// task waits: engines have time then.
 func NewRoom(t *turn.Turn, p Params, known *Known, sessions int, quiet func() bool) *Room {
 	r := &Room{turn: t, quiet: quiet, before: map[policy.ID]int{}, memory: newMemory(sessions)}
 	p.names().Make(known[:], r.Put)
