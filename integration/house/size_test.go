@@ -11,9 +11,9 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 94_925
-	mostHub     = 19_199
-	mostRoot    = 1_413 // package hub itself, which wires its rooms
+	mostProduct = 94_806
+	mostHub     = 19_081
+	mostRoot    = 1_405 // package hub itself, which wires its rooms
 )
 
 // size counts code: lines, those of comments and empty ones included, and statements.
