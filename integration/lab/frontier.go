@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -30,16 +31,13 @@ how long one in a hundred waited for a first token; * marks the rules beside whi
 one and of the other. The same seeds give the same figures on any machine.
 ` + worldUsage(virtual.Traces),
 		Example: "  lab frontier --out integration/results\n" +
-			"  lab frontier --only mtrag,greedy-first,market --fleet mixed --terms tempers",
+			"  lab frontier --only mtrag,greedy-first,market --fleet mixed,two-speeds --terms tempers",
 		Args: cobra.NoArgs,
 	}
 	fleet := worldFlags(c, &o.World)
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if o.Rate > 0 || o.Sessions > 0 {
 			return errors.New("a frontier has arrivals at --loads: leave --rate and --sessions out")
-		}
-		if err := withFleet(&o.World, *fleet); err != nil {
-			return err
 		}
 		if o.Seeds, err = seedsOf(seeds); err != nil {
 			return err
@@ -51,9 +49,16 @@ one and of the other. The same seeds give the same figures on any machine.
 			return err
 		}
 		o.Progress = progressOf("rules")
-		rows, err := virtual.Frontier(c.Context(), o)
-		if err != nil {
-			return err
+		var rows []virtual.Row
+		for _, name := range strings.Split(*fleet, ",") {
+			if err := withFleet(&o.World, name); err != nil {
+				return err
+			}
+			more, err := virtual.Frontier(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, more...)
 		}
 		if jsonFile != "" {
 			if err := writeJSON(jsonFile, rows); err != nil {
@@ -67,6 +72,7 @@ one and of the other. The same seeds give the same figures on any machine.
 		return nil
 	}
 	f := c.Flags()
+	f.Lookup("fleet").Usage = "the engines: a name, or a file; see above; several, by commas"
 	out.flag(f, "frontier")
 	onlyFlag(f, &only, "traces to play (default mtrag), and rules to play them by")
 	f.Float64SliceVar(&o.Loads, "loads", o.Loads, "arrivals, of what the engines can serve")

@@ -20,8 +20,8 @@ type pageCommand struct {
 var pageCommands = []pageCommand{
 	{"crowd", []string{"crowd", "--seeds", "5", "--tasks", "300"}, false},
 	{"cliff", []string{"cliff", "--seeds", "5", "--tasks", "400"}, false},
-	{"frontier", []string{"frontier", "--seeds", "6", "--tasks", "400", "--fleet", "mixed", "--terms",
-		"tempers"}, false},
+	{"frontier", []string{"frontier", "--seeds", "6", "--tasks", "800", "--fleet", "mixed,two-speeds",
+		"--terms", "tempers"}, false},
 	{"games", []string{"games", "--seeds", "5"}, false},
 	{"forecast", []string{"forecast", "--seeds", "1,2,3,4,5", "--tasks", "8000"}, false},
 	{"cachesage", []string{"cachesage", "--seeds", "5", "--only", "star-gsm8k,star-humaneval,star-hotpotqa," +

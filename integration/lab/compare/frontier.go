@@ -26,8 +26,9 @@ func Frontier(command string, rows []virtual.Row) *page.Page {
 	var b strings.Builder
 	b.WriteString(frontierAbout)
 	fmt.Fprintf(&b, "\n## How the market stands\n\n%s\n%s", explained, Table(standings))
-	b.WriteString(frontierTried)
 	all := worlds(rows)
+	b.WriteString(bars(all))
+	b.WriteString(frontierTried)
 	byLoad(p, &b, all)
 	for _, of := range all {
 		front := virtual.Undominated(of)
@@ -72,6 +73,66 @@ func Frontier(command string, rows []virtual.Row) *page.Page {
 	p.Text = b.String()
 	return p
 }
+
+// wanted is what the market is to have more than any rule, in percent, at a load of a fleet: from a tenth
+// beyond capacity on a plan of the whole pays, on a fleet of dear and cheap answers most.
+func wanted(fleet string, load float64) float64 {
+	switch {
+	case load >= 1.1 && fleet == "mixed":
+		return 5
+	case load >= 1.1:
+		return 2
+	case load >= 1 && fleet == "mixed":
+		return 1
+	}
+	return -2
+}
+
+// bars is a section: of each world what the market is to have beside every rule, and what it has beside the
+// best, and beside the best that posts no price.
+func bars(all [][]virtual.Row) string {
+	var cells [][]string
+	for _, of := range all {
+		at := slices.IndexFunc(of, func(r virtual.Row) bool { return r.Rule == virtual.MarketName })
+		if at < 0 {
+			continue
+		}
+		bar := wanted(of[0].Fleet, of[0].Load)
+		row := []string{fmt.Sprintf("%s at %.2f, %s", of[0].Trace, of[0].Load, of[0].Fleet),
+			fmt.Sprintf("%+.0f %%", bar)}
+		for _, posts := range []bool{true, false} {
+			best, soonest := rivals(slices.DeleteFunc(slices.Clone(of), func(r virtual.Row) bool {
+				return !posts && r.Rule == "posted"
+			}))
+			if best == nil {
+				row = append(row, "", "")
+				continue
+			}
+			s := standing(&of[at], best, soonest, false)
+			verdict := "open"
+			if !s.Once && s.More-s.Within > bar {
+				verdict = "holds"
+			} else if !s.Once && s.More+s.Within < bar {
+				verdict = "**short**"
+			}
+			row = append(row, fmt.Sprintf("%+.1f ± %.1f %%, %s", s.More, s.Within, best.Label()), verdict)
+		}
+		cells = append(cells, row)
+	}
+	if len(cells) == 0 {
+		return ""
+	}
+	return "\n" + barsAbout + page.Table([]string{"world", "asked", "beside the best rule", "", "posted prices aside", ""},
+		cells)
+}
+
+const barsAbout = `## Against what was asked
+
+The market is to be worth at most 2 % less than any rule at any load, and more from capacity on: **asked** is by
+how much. Each rule has the value of its knob that turned out best in that world, which nobody knows beforehand;
+posted prices, which are such a value, are left out in the last two columns. **open**: the interval tells neither.
+
+`
 
 // standsOut says whether a rule stands out in a world: the market does, and who has a value that none is
 // beyond.
