@@ -74,8 +74,8 @@ func Frontier(command string, rows []virtual.Row) *page.Page {
 	return p
 }
 
-// wanted is what the market is to have more than any rule, in percent, at a load of a fleet: from a tenth
-// beyond capacity on a plan of the whole pays, on a fleet of dear and cheap answers most.
+// wanted returns by how many percent the market is to be worth more than any rule at a load of a fleet: from a
+// tenth beyond capacity on a plan of the whole pays, on a fleet of dear and cheap answers most.
 func wanted(fleet string, load float64) float64 {
 	switch {
 	case load >= 1.1 && fleet == "mixed":
@@ -88,8 +88,8 @@ func wanted(fleet string, load float64) float64 {
 	return -2
 }
 
-// bars is a section: of each world what the market is to have beside every rule, and what it has beside the
-// best, and beside the best that posts no price.
+// bars makes a section: for each world what the market is to have beside every rule, and what it has beside
+// the best, and beside the best that posts no price.
 func bars(all [][]virtual.Row) string {
 	var cells [][]string
 	for _, of := range all {
@@ -128,9 +128,10 @@ func bars(all [][]virtual.Row) string {
 
 const barsAbout = `## Against what was asked
 
-The market is to be worth at most 2 % less than any rule at any load, and more from capacity on: **asked** is by
-how much. Each rule has the value of its knob that turned out best in that world, which nobody knows beforehand;
-posted prices, which are such a value, are left out in the last two columns. **open**: the interval tells neither.
+The market is to be worth at most 2 % less than any rule at any load, and more from capacity on: **asked** is
+by how much. Each rule has the value of its knob that turned out best in that world, which nobody knows
+beforehand; posted prices, which are such a value, are left out in the last two columns. **open**: the interval
+tells neither.
 
 `
 
