@@ -74,8 +74,8 @@ func Frontier(command string, rows []virtual.Row) *page.Page {
 	return p
 }
 
-// wanted returns by how many percent the market is to be worth more than any rule at a load of a fleet: from a
-// tenth beyond capacity on a plan of the whole pays, on a fleet of dear and cheap answers most.
+// wanted returns by how many percent the market is to be worth more than any rule at a load of a fleet: from
+// a tenth beyond capacity on a plan of the whole pays, on a fleet of dear and cheap answers most.
 func wanted(fleet string, load float64) float64 {
 	switch {
 	case load >= 1.1 && fleet == "mixed":
@@ -122,8 +122,8 @@ func bars(all [][]virtual.Row) string {
 	if len(cells) == 0 {
 		return ""
 	}
-	return "\n" + barsAbout + page.Table([]string{"world", "asked", "beside the best rule", "", "posted prices aside", ""},
-		cells)
+	return "\n" + barsAbout + page.Table([]string{"world", "asked", "beside the best rule", "",
+		"posted prices aside", ""}, cells)
 }
 
 const barsAbout = `## Against what was asked
