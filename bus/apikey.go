@@ -113,9 +113,6 @@ func (k *APIKey) Rotate(key string, untilMS int64) {
 	k.Hashes = []KeyHash{last, {SHA256: HashKey(key)}}
 }
 
-// MaxKeyModels bounds the models that a key names.
-const MaxKeyModels = 256
-
 func (k *APIKey) Validate() error {
 	switch {
 	case strings.Contains(k.ID, "-"):

@@ -30,7 +30,7 @@ const MaxFindings = 1000
 // Finding is one thing that is wrong.
 type Finding struct {
 	Level     int    `json:"level"`
-	Invariant string `json:"invariant"` // I1 to I19; see [Invariants]
+	Invariant string `json:"invariant"` // I1 to I20; see [Invariants]
 	Journal   string `json:"journal"`
 	Seq       uint64 `json:"seq"` // of the frame
 	Record    string `json:"record,omitempty"`

@@ -125,19 +125,6 @@ func (q *Quote) sound() bool {
 	return q.TTFT >= 0 && q.Cost >= 0 && q.Cost <= MaxCredits && q.Quality >= 0 && q.Quality <= 1
 }
 
-// Validate judges a quote: a finite time, a cost of money, a quality from 0 to 1.
-func (q Quote) Validate() error {
-	switch {
-	case q.TTFT < 0:
-		return fmt.Errorf("quote: ttft is %v, want at least 0", q.TTFT)
-	case q.Cost < 0 || q.Cost > MaxCredits:
-		return fmt.Errorf("quote: cost is %s, want 0 to %s credits", q.Cost, MaxCredits)
-	case !(q.Quality >= 0 && q.Quality <= 1):
-		return fmt.Errorf("quote: quality is %v, want 0 to 1", q.Quality)
-	}
-	return nil
-}
-
 // Value returns a quote's worth to the client, in nano-credits: iemas Eq. 1 in money,
 //
 //	floor(worth * (delta*quality - (1-delta)*ttft/patience))

@@ -54,9 +54,8 @@ func (q *Request) ID() string          { return q.key.ID }
 func (q *Request) Name() market.TaskID { return q.name }
 func (q *Request) Digest() [16]byte    { return q.digest }
 
-// Open reports whether it was admitted and has not ended, and GoesOn whether it is the rest of an answer.
-func (q *Request) Open() bool   { return q.open }
-func (q *Request) GoesOn() bool { return q.rest }
+// Open reports whether it was admitted and has not ended.
+func (q *Request) Open() bool { return q.open }
 
 // Attempt returns the number of the task's current or last attempt; the first is 0.
 func (q *Request) Attempt() int {

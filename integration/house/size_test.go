@@ -11,8 +11,8 @@ import (
 
 // A house may grow no further: whoever adds takes away as much.
 const (
-	mostProduct = 94_806
-	mostHub     = 19_081
+	mostProduct = 94_781
+	mostHub     = 19_080
 	mostRoot    = 1_405 // package hub itself, which wires its rooms
 )
 

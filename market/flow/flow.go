@@ -138,14 +138,6 @@ func (s *Solver) utility(t int32) int64 {
 	return 0
 }
 
-// Welfare is the weight of the matching.
-func (s *Solver) Welfare() (sum int64) {
-	for _, w := range s.weight {
-		sum += w
-	}
-	return sum
-}
-
 // group lists the tasks of every seat: member[start[a]:start[a+1]], ascending.
 func (s *Solver) group(seats int) {
 	s.start = grow(s.start, seats+2)

@@ -239,3 +239,11 @@ func TestNoAllocations(t *testing.T) {
 		}
 	}
 }
+
+// Welfare is the weight of the matching.
+func (s *Solver) Welfare() (sum int64) {
+	for _, w := range s.weight {
+		sum += w
+	}
+	return sum
+}

@@ -207,3 +207,8 @@ func TestTheEndedGoFirst(t *testing.T) {
 		}
 	}
 }
+
+// Play plays one rule on a panel.
+func Play(panel *Panel, rule string, seed uint64) (Figures, error) {
+	return panel.deal(seed).play(rule)
+}

@@ -350,8 +350,3 @@ func (d *deal) play(rule string) (best Figures, err error) {
 	}
 	return best, nil
 }
-
-// Play plays one rule on a panel.
-func Play(panel *Panel, rule string, seed uint64) (Figures, error) {
-	return panel.deal(seed).play(rule)
-}

@@ -9,8 +9,7 @@ import (
 // Limits of a window: what is solved in it takes some ten milliseconds.
 const (
 	MostDone   = 512 // tasks
-	MostAgents = 64
-	MostShares = 8 // agents that held some of a task's prompt
+	MostShares = 8   // agents that held some of a task's prompt
 )
 
 // Done is a task that was served, as far as the price of anarchy is concerned.

@@ -155,14 +155,6 @@ func (e *FleetEngine) validate() error {
 	return nil
 }
 
-// Slots returns how many requests run on a fleet at once, where an engine without a number runs each.
-func (f *Fleet) Slots(each int) (n int) {
-	for i := range f.Engines {
-		n += cmp.Or(f.Engines[i].Slots, each)
-	}
-	return n
-}
-
 // behind puts a setting's tasks before a fleet.
 func (f *Fleet) behind(s *Setting) {
 	if len(f.Engines) == 0 {

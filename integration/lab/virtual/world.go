@@ -172,12 +172,3 @@ const (
 	capacityTasks = 20
 	capacitySeed  = 1
 )
-
-// Play plays a world once under a rule, or in a market, whose name begins with MarketName.
-func Play(w World, rule string) (Measures, error) {
-	s, err := w.Setting()
-	if err != nil {
-		return Measures{}, err
-	}
-	return play(s, rule, w.Named)
-}

@@ -234,3 +234,12 @@ func TestFrontier(t *testing.T) {
 		}
 	}
 }
+
+// Play plays a world once under a rule, or in a market, whose name begins with MarketName.
+func Play(w World, rule string) (Measures, error) {
+	s, err := w.Setting()
+	if err != nil {
+		return Measures{}, err
+	}
+	return play(s, rule, w.Named)
+}
