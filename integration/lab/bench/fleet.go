@@ -24,6 +24,9 @@ import (
 	"souk/market"
 )
 
+// clients have money in every market of processes. The first asks, if not said otherwise.
+var clients = []replay.Client{{ID: "dev"}, {ID: "dev-2"}}
+
 // shop is a market of processes under measurement.
 type shop struct {
 	*fleet.Fleet
@@ -46,7 +49,10 @@ func inFleet(ctx context.Context, o Options, p fleet.Plan, f func(*shop) ([]floa
 	}
 	defer os.RemoveAll(p.Dir)
 	p.Domains = []string{"general"}
-	p.Clients = map[string]market.Credits{"dev": 1_000_000 * market.Credit}
+	p.Clients = map[string]market.Credits{}
+	for _, c := range clients {
+		p.Clients[c.ID] = 1_000_000 * market.Credit
+	}
 	fl, err := fleet.Start(ctx, p)
 	if err != nil {
 		return nil, err
@@ -108,8 +114,9 @@ func (s *shop) node(ctx context.Context, name string, agents, slots int) error {
 	return err
 }
 
-// questions returns n of body's prompts, each in a session of its own, answered by exactly so many tokens.
-func questions(n, tokens int) *load.Questions {
+// questions returns n of body's prompts, each in a session of its own, answered by exactly so many tokens. So
+// many clients ask them in turn.
+func questions(n, tokens, many int) *load.Questions {
 	ds := make([]replay.Dialogue, n)
 	for i := range ds {
 		ds[i] = replay.Dialogue{System: "You are a helpful assistant. Answer briefly, and say so where you " +
@@ -118,7 +125,7 @@ func questions(n, tokens int) *load.Questions {
 				"home, and why would you?", numbers.Add(1))}}}
 	}
 	q, err := load.NewQuestions(ds,
-		load.Shape{Clients: []replay.Client{{ID: "dev"}}, MaxTokens: tokens, Whole: true,
+		load.Shape{Clients: clients[:many], MaxTokens: tokens, Whole: true,
 			Run: fmt.Sprintf("bench-%x", time.Now().UnixNano())})
 	if err != nil {
 		panic("bench: questions of one turn: " + err.Error())
@@ -128,7 +135,7 @@ func questions(n, tokens int) *load.Questions {
 
 // load lets callers ask so many questions in all. It is an error unless every answer came, whole.
 func (s *shop) load(ctx context.Context, callers, n, tokens int, ramp time.Duration) (load.Report, error) {
-	return loaded(ctx, s.link, s.parts(), callers, n, tokens, ramp)
+	return loaded(ctx, s.link, s.parts(), callers, n, ramp, questions(n, tokens, 1))
 }
 
 func (s *shop) parts() (ps []load.Process) {
@@ -190,14 +197,14 @@ func (s *shop) onFloor(ctx context.Context, nodes int, f func(*relay) error) (er
 
 // load is [shop.load] with the floor.
 func (r *relay) load(ctx context.Context, callers, n, tokens int, ramp time.Duration) (load.Report, error) {
-	return loaded(ctx, r, r.parts, callers, n, tokens, ramp)
+	return loaded(ctx, r, r.parts, callers, n, ramp, questions(n, tokens, 1))
 }
 
 // loaded is [shop.load] with a market, whose processes are measured.
-func loaded(ctx context.Context, m asker, parts []load.Process, callers, n, tokens int,
-	ramp time.Duration) (load.Report, error) {
+func loaded(ctx context.Context, m asker, parts []load.Process, callers, n int, ramp time.Duration,
+	q *load.Questions) (load.Report, error) {
 	r, err := load.Run(ctx, load.Config{Concurrency: callers, Answers: n, Ramp: ramp, Duration: time.Hour,
-		Processes: parts}, questions(n, tokens), m.AskWith)
+		Processes: parts}, q, m.AskWith)
 	return r, cmp.Or(err, ctx.Err(), whole(r))
 }
 
@@ -308,7 +315,7 @@ func failoverBars(ctx context.Context, o Options) ([]Bar, error) {
 					failed <- err
 				}()
 				r, err := load.Run(ctx, load.Config{Concurrency: 32, Duration: 10 * time.Second,
-					Processes: s.parts()}, questions(2000, failTokens), s.link.AskWith)
+					Processes: s.parts()}, questions(2000, failTokens, 1), s.link.AskWith)
 				if err := errors.Join(err, ctx.Err(), <-failed); err != nil {
 					return nil, err
 				}
