@@ -11,6 +11,7 @@ import (
 // the classes that these are of, and what runs, at these and at others.
 func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64) {
 	*x = estimate.Snapshot{Now: nano, Agents: x.Agents[:0], Classes: x.Classes[:0], Runs: x.Runs[:0]}
+	placed := make([]*Service, 0, 16)
 	for _, kept := range r.all {
 		a, k := kept.self(), int32(-1)
 		if a.Open(nano) {
@@ -19,7 +20,7 @@ func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64) {
 			if s.place == 0 {
 				x.Classes = append(x.Classes, estimate.Class{
 					Service: s.Mean(), Own: s.Own(), Prefill: s.Prefill()})
-				s.place = int32(len(x.Classes))
+				s.place, placed = int32(len(x.Classes)), append(placed, s)
 			}
 			e := estimate.Agent{ID: market.AgentID(a.id), Class: s.place - 1, Slots: a.reg.Slots,
 				Running: a.Running(), Free: a.Idle()}
@@ -30,8 +31,8 @@ func (r *Room[A]) Snapshot(x *estimate.Snapshot, now time.Time, nano int64) {
 			x.Runs = append(x.Runs, estimate.Run{Client: t.Client, Agent: k, For: now.Sub(t.Since)})
 		}
 	}
-	for _, a := range r.all {
-		a.self().Service().place = 0 // a quote leaves no trace
+	for _, s := range placed {
+		s.place = 0 // a quote leaves no trace
 	}
 }
 

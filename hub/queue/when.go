@@ -24,8 +24,7 @@ type Rule struct {
 }
 
 // Default holds rounds as the paper does (iemas C.2.1: 16 tasks or 10 ms), and at once where nothing
-// contends. A round of 512 tasks for 64 slots is solved well within that window. Rounds of up to 100 tasks
-// take some 2 % of a hub's time.
+// contends. A round of 512 tasks for 64 slots is solved well within that window.
 func Default() Rule {
 	return Rule{MaxBatch: 512, ClosesAt: 16, MaxWait: 10 * time.Millisecond, Eager: true,
 		Apart: 100 * time.Microsecond}

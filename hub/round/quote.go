@@ -65,8 +65,7 @@ func (p *Plan) Quotes(most int) []Quote {
 }
 
 // Quote takes of an agent the seat that is worth most on the usual terms; false: it has none, or the same as
-// the one asked for last. Those who wait take the seats that are sooner; who would come sooner than they pays
-// the slot price.
+// the one asked for last. Those who wait take the sooner seats; who would come before them pays a slot price.
 func (p *Plan) Quote(q *Inquiry, o *estimate.Offer) (best Quote, ok bool) {
 	if x := &p.last; x.Estimate == o.Estimate && x.Offer.TTFT == o.TTFT && x.Half == o.Half &&
 		q.Waiting == 0 && p.idle(x.Agent) && p.idle(o.Agent) {

@@ -62,8 +62,7 @@ const usualService = 3 * time.Second
 // Turns is the order, by index, in which those who wait go whose seconds cost the same: whose client has up
 // to half more than the mean of all that run or wait, by how long they have waited; then the others, the
 // smaller share first. Each task of a client that goes before another of it counts as one that has kept a
-// slot for as long as is usual, so that those who are given slots in one moment take turns, too. It is valid
-// until the next call.
+// slot for as long as is usual, so those who get slots at once take turns, too. It is valid until the next.
 func (s *Shares) Turns(now int64, running []estimate.Run, waiters []estimate.Waiter) []int {
 	if s.place == nil {
 		s.place = map[string]int32{}

@@ -69,10 +69,12 @@ func (o *Others) set(whole *Tolls, from *estimate.Snapshot, waiters []estimate.W
 		}
 	}
 	for k := range from.Agents {
-		r := rates.Of(from.Agents[k].ID, at)
-		for i := range r.Excess {
-			if x := o.own(r.Excess[i].Client); x != nil {
-				x.slots[k].second = r.Less(at, i)
+		if whole.slots[k].second > 0 { // else nobody's leaving makes it less
+			r := rates.Of(from.Agents[k].ID, at)
+			for i := range r.Excess {
+				if x := o.own(r.Excess[i].Client); x != nil {
+					x.slots[k].second = r.Less(at, i)
+				}
 			}
 		}
 	}
