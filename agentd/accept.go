@@ -139,9 +139,6 @@ func (a *Agent) Request(d *bus.Dispatch) Request {
 	if d.Open && d.Task.Resume == nil {
 		r.MaxTokens = 0
 	}
-	if d.Kind == bus.DispatchWarmup {
-		r.Priority = PriorityPrefetch
-	}
 	r.Count = a.mustCount(d)
 	if from := d.Task.Resume; from != nil && len(from.Tokens) > 0 {
 		r.Resume = &Resume{Tokens: from.Tokens, Text: from.Text, Reasoning: from.Reasoning, Calls: from.Calls,

@@ -44,9 +44,8 @@ type Load struct {
 // Priorities of requests, on engines that use them: the lower, the sooner. A priority orders the engine's
 // queue, and keeps nothing in its cache.
 const (
-	PriorityTask     = 0
-	PriorityPrefetch = 1 // computes a text ahead of any task
-	PriorityLoad     = 2 // loads an adapter
+	PriorityTask = 0
+	PriorityLoad = 2 // loads an adapter
 )
 
 // Request is a completion, chat or load to be sent to an engine.
@@ -146,7 +145,7 @@ type EngineConfig struct {
 	// of a busy engine, a stream that is faster than this is read so often; 1ns: as it comes
 	RelayEvery    time.Duration `yaml:"relay_every"`
 	MaxEventBytes int           `yaml:"max_event_bytes"` // longest line of a stream
-	// it runs with --scheduling-policy priority, so that tasks go before what is computed ahead of any
+	// it runs with --scheduling-policy priority, so that tasks go before adapters that are loaded
 	Priority bool `yaml:"priority"`
 	// LoRA adapters that it keeps ready (--max-cpu-loras), where it serves more: for the policy of adapters
 	Adapters int `yaml:"adapters"`

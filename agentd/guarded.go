@@ -43,10 +43,8 @@ func (c *Config) knownPolicies(e *EngineConfig) *policy.Known {
 // back holds up the agent.
 func (a *Agent) Watch(enters func(policy string)) { a.policies.Enters(enters) }
 
-// overheard reports whether policies hear of a dispatch: not of what a hub sends itself.
-func (a *Agent) overheard(d *bus.Dispatch) bool {
-	return (a.policies.Any() || a.tells) && (d.Kind == bus.DispatchTask || d.Kind == "")
-}
+// overheard reports whether anybody hears of dispatches.
+func (a *Agent) overheard() bool { return a.policies.Any() || a.tells }
 
 func (a *Agent) turnOf(d *bus.Dispatch) policy.Turn {
 	m := &d.Task
@@ -54,14 +52,14 @@ func (a *Agent) turnOf(d *bus.Dispatch) policy.Turn {
 }
 
 func (a *Agent) hearArrived(d *bus.Dispatch) {
-	if a.overheard(d) {
+	if a.overheard() {
 		x := a.turnOf(d)
 		a.hear(x.Arrived(a.now))
 	}
 }
 
 func (a *Agent) hearEnded(d *bus.Dispatch, e *Ending) {
-	if a.overheard(d) {
+	if a.overheard() {
 		x := a.turnOf(d)
 		a.hear(x.Ended(a.now, &e.Completion, len(e.Caught) > 0))
 		if d.Task.SessionEnd && e.Completion.Outcome == bus.OutcomeDone {
@@ -78,7 +76,7 @@ func (a *Agent) hearEnded(d *bus.Dispatch, e *Ending) {
 
 // watch has a policy look at the answer to a dispatch; nil if none does.
 func (a *Agent) watch(d *bus.Dispatch) *watch {
-	if !a.overheard(d) {
+	if !a.overheard() {
 		return nil
 	}
 	by := a.policies.Watch(a.now, d.Domain)

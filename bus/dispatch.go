@@ -2,11 +2,8 @@ package bus
 
 import "souk/market"
 
-// Dispatch kinds.
-const (
-	DispatchTask   = "task"
-	DispatchWarmup = "warm-up"
-)
+// DispatchTask is the kind of every dispatch.
+const DispatchTask = "task"
 
 // Dispatch hands an awarded task to its agent. The hold it names is durable.
 type Dispatch struct {

@@ -42,7 +42,7 @@ var (
 	}
 	choices = map[string][]string{
 		"kind": {"", KindChat, KindCompletion}, "failover": {"", "off"},
-		"dispatch": {DispatchTask, DispatchWarmup}, "outcome": {OutcomeDone, OutcomeCancelled, OutcomeFailed},
+		"dispatch": {DispatchTask}, "outcome": {OutcomeDone, OutcomeCancelled, OutcomeFailed},
 		"state": {StateReady, StateDraining, StateUnhealthy}, "evidence": {EvidenceEvents, EvidenceInferred},
 		"pricing": {"", "vcg", "tariff", "posted"}, "settle": {"", market.SettleMetered, market.SettleQuoted},
 		"clarke": {"", "client", "task"}, "every": {"", "day", "week", "month"},

@@ -216,9 +216,9 @@ func (a *Audit) record(seq uint64, head *roundHead, lazy *raw) {
 	}
 }
 
-// What an agent is dispatched, a client's task or what its hub sends, and what of it is paid.
+// What an agent is dispatched, and what of it is paid.
 var (
-	holdKinds = []string{"task", "warm-up"}
+	holdKinds = []string{"task"}
 	outcomes  = []string{"done", "cancelled"}
 )
 

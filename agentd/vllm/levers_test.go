@@ -26,16 +26,16 @@ func TestPriorityIsTold(t *testing.T) {
 		t.Cleanup(s.Close)
 		e := New(agentd.EngineConfig{URL: s.URL, Priority: on})
 		t.Cleanup(e.Close)
-		for _, p := range []int{agentd.PriorityTask, agentd.PriorityPrefetch, agentd.PriorityLoad} {
+		for _, p := range []int{agentd.PriorityTask, agentd.PriorityLoad} {
 			_, _ = e.Complete(context.Background(), agentd.Request{Kind: bus.KindCompletion, Model: "m",
 				MaxTokens: 1, Body: json.RawMessage(`{"prompt":"x"}`), Priority: p},
 				func(agentd.Chunk) error { return nil })
 		}
-		want := [3]string{"", "1", "2"}
+		want := [2]string{"", "2"}
 		if !on {
-			want = [3]string{}
+			want = [2]string{}
 		}
-		if len(told) != 3 || [3]string(told) != want {
+		if len(told) != 2 || [2]string(told) != want {
 			t.Errorf("priority %v: told %q, want %q", on, told, want)
 		}
 	}
