@@ -3,11 +3,10 @@ package prefix
 import "time"
 
 // An agent that was restarted beside a running engine hears which blocks the engine holds, but not of which
-// texts. It reports how many they are. What was served in its earlier life is believed to be held as far as
-// it fits into that number, the last used first; so nothing is where the engine was restarted as well.
+// texts. It reports how many they are. What was served in its earlier life is believed to be held as long as
+// these are half of that; so nothing is where the engine was restarted as well.
 
-// rehears bounds how long an agent takes to hear of all blocks. After it the number of blocks of unknown text
-// only falls: new ones belong to somebody else's tasks.
+// rehears bounds how long an agent takes to hear of all blocks.
 const rehears = 10 * time.Second
 
 // Again notes that the agent was restarted, while its engine may run on.
@@ -21,67 +20,44 @@ func (b *Cache) Again() {
 
 // doubt drops the belief in served texts until the agent reports how many of their blocks may remain.
 func (b *Cache) doubt() {
-	b.olds = 0
+	b.earlier = b.tokens
 	for i := range b.nodes {
 		n := &b.nodes[i]
-		if n.born == 0 {
-			continue
-		}
-		n.held, n.until = false, 0
-		if n.sure {
+		if n.held, n.until = false, 0; n.sure {
 			n.until = old
-			b.olds++
 		}
 		b.show(int32(i))
 	}
-	b.reported.unnamed = 0
 }
 
-// found has the agent hold a node by what it does now. For itself that is believed like what else is served
-// now; where a text goes on from it that is old, it is shown as long as that may be.
-func (b *Cache) found(n *node) {
-	n.held = true
-	if n.until == old {
-		b.olds--
-		if n.until = 0; n.kids > 0 {
-			n.until = quiet
-		}
+// found has the agent hold a node by what it does now.
+func (n *node) found() {
+	if n.held = true; n.until == old {
+		n.until = 0
 	}
 }
 
-// trust believes in old texts again, as far as they fit into so many blocks.
+// trust believes in old texts, or no longer, by how many blocks they may be.
 func (b *Cache) trust(blocks int) {
 	t := &b.reported
-	if b.olds == 0 || !t.events {
+	if b.earlier == 0 || !t.events {
 		return
 	}
-	last := b.index.now >= t.since+rehears.Nanoseconds()
-	if last {
-		blocks = min(blocks, t.unnamed)
-	}
-	t.unnamed = blocks
-	left := blocks * b.block
-	for i := b.use.Newest; i != none; i = b.nodes[i].place.Older {
-		n := &b.nodes[i]
-		if n.until != old {
-			continue
-		}
-		more, begins := int(n.upto)+int(n.answer), true
-		if n.parent != none {
-			up := &b.nodes[n.parent]
-			more, begins = more-int(up.upto), up.held
-		}
-		// what an agent says of its prompts may have a text be longer than one that goes on from it
-		left -= max(0, more)
-		if fits := begins && left >= 0; fits != n.held {
-			n.held = fits
-			b.show(i)
+	holds := blocks*b.block >= b.earlier/2
+	for i := range b.nodes {
+		if n := &b.nodes[i]; n.until == old && n.held != holds {
+			n.held = holds
+			b.show(int32(i))
 		}
 	}
-	for i := b.use.Oldest; last && i != none; { // who goes on from a text is older than it
+	if holds || b.index.now < t.since+rehears.Nanoseconds() {
+		return
+	}
+	b.earlier = 0
+	for i := b.use.Oldest; i != none; { // who goes on from a text is older than it
 		at := i
 		i = b.nodes[i].place.Newer
-		if n := &b.nodes[at]; n.until == old && !n.held && n.kids == 0 {
+		if n := &b.nodes[at]; n.until == old && n.kids == 0 {
 			b.free(at)
 		}
 	}

@@ -30,7 +30,7 @@ type Cache struct {
 	sessions *bounded.Cache[struct{}, uint64, session]
 	sum      int // of their tokens
 
-	olds     int      // nodes that are old
+	earlier  int      // tokens that were served before the agent was restarted: see trust
 	reported reported // by the agent
 	dropped  bool
 }
@@ -68,7 +68,8 @@ type session struct {
 // New returns an empty cache of an agent. A block below 1 counts as 1; a capacity of 0 means unknown.
 func (x *Index) New(block, capacity int) *Cache {
 	return x.settle(&Cache{index: x, block: max(1, block), capacity: max(0, capacity),
-		byHash: map[uint64]int32{}, most: x.limits.hashes(capacity), use: bounded.Empty(),
+		byHash: map[uint64]int32{}, reported: reported{hashes: said{}}, most: x.limits.hashes(capacity),
+		use:      bounded.Empty(),
 		sessions: bounded.New[struct{}, uint64, session](x.limits.Sessions+1, 0)})
 }
 
@@ -262,7 +263,7 @@ func (b *Cache) Served(r *Run, key uint64, p *bus.Prompt, prompt, output, cached
 		if p.Loose == bus.LooseMedia && !runs { // else its end will record it
 			n.until = quiet
 		}
-		b.found(n)
+		n.found()
 		if !n.sure {
 			n.sure = true
 			if n.parent != none { // an answer given there is part of this text, or is another

@@ -69,7 +69,6 @@ type Index struct {
 	own      table    // by what was sent to agents and served there
 	reported table    // by what they say, and by the short form of a prefix
 	agents   []*Cache // by place; nil: it is free
-	ruling   int      // agents whose word rules
 
 	changes uint64              // of who holds what, so far
 	changed [changedKept]uint64 // the last of them, by the prefix's short form
@@ -78,9 +77,6 @@ type Index struct {
 	// of the prompt that was last asked for, whose depths are known until a cache changes
 	asked []bus.PrefixHash
 	known []int32
-	reach reach
-
-	adds, drops, merged []uint64 // scratch of what is reported
 
 	began int64 // when the first Advance was
 	now   int64
@@ -89,13 +85,10 @@ type Index struct {
 
 // table records who holds which prefix.
 type table struct {
-	shift   uint // bits that its keys lack of their hashes
 	holders map[uint64]holders
 	sets    [][]uint64 // of more than few agents, a bit for each
 	unused  []int32    // of these
 }
-
-func (t *table) of(m bus.PrefixHash) holders { return t.holders[m.Hash>>t.shift] }
 
 // holders are agents by their places: few by name, more as a set, whose number then stands in their stead.
 type holders struct {
@@ -120,11 +113,10 @@ type Holder struct{ Place, Depth int32 }
 
 // Holders appends to dst all that hold any of a prompt's prefixes.
 func (x *Index) Holders(dst []Holder, prefixes []bus.PrefixHash) []Holder {
-	if len(prefixes) == 0 || x.own.of(prefixes[0]).n == 0 && len(x.reported.holders) == 0 {
+	if len(prefixes) == 0 {
 		return dst
 	}
 	x.ask(prefixes)
-	dst = slices.Grow(dst, int(x.own.of(prefixes[0]).n))
 	for place, depth := range x.known {
 		if depth > 0 {
 			dst = append(dst, Holder{int32(place), depth})
@@ -164,17 +156,10 @@ func (x *Index) Changed(prefixes []bus.PrefixHash, since uint64) bool {
 	return false
 }
 
-// change notes that another holds a prefix.
-func (x *Index) change(short uint64) {
-	x.changes++
-	x.changed[short%changedKept] = x.changes
-	x.asked = nil
-}
-
 // NewIndex returns the index of a hub that knows no agent.
 func NewIndex(l Limits) *Index {
 	return &Index{limits: l, own: table{holders: map[uint64]holders{}},
-		reported: table{shift: 64 - 8*bus.ShortHashBytes, holders: map[uint64]holders{}}}
+		reported: table{holders: map[uint64]holders{}}}
 }
 
 // depth returns how many of a prompt's prefixes an agent is believed to hold. Agents are asked for one prompt
@@ -201,10 +186,9 @@ func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
 	if len(p.Prefixes) == 0 {
 		return 0, 0
 	}
-	look := func(place int) {
-		b := x.agents[place]
+	for _, b := range x.agents {
 		if b == nil || !b.hadPrefix(p, max(0, depth-1)) { // nor any later one
-			return
+			continue
 		}
 		had := b.Had(p, max(1, depth), int32(len(p.Prefixes)))
 		if had > depth {
@@ -212,198 +196,81 @@ func (x *Index) Deepest(p *bus.Prompt) (depth int32, agents int) {
 		}
 		agents++
 	}
-	if x.ruling == 0 { // then the index names all who hold what they served
-		x.own.each(x.own.of(p.Prefixes[0]), look)
-		return depth, agents
-	}
-	for place := range x.agents {
-		look(place)
-	}
 	return depth, agents
 }
 
 // Depths returns how many of a prompt's prefixes each agent is believed to hold, by its [Cache.Place], in the
-// memory of dst.
+// memory of dst. What is known of an agent need not begin at the first prefix, as some of it is not
+// remembered and some that agents say is not true: it is the last that the agent holds which counts.
 func (x *Index) Depths(dst []int32, prefixes []bus.PrefixHash) []int32 {
-	dst = resized(dst, (len(x.agents)+63)/64*64)
+	dst = slices.Grow(dst[:0], len(x.agents))[:len(x.agents)]
 	clear(dst)
-	if len(prefixes) == 0 {
-		return dst
+	left := make([]uint64, 0, 16) // of the agents, those that were not found yet
+	for range (len(x.agents) + 63) / 64 {
+		left = append(left, 1<<64-1)
 	}
-	x.own.depths(dst, prefixes)
-	x.reported.deepest(dst, prefixes, &x.reach)
+	for i := len(prefixes) - 1; i >= 0; i-- {
+		found := func(place int) {
+			left[place/64] &^= 1 << (place % 64)
+			dst[place] = int32(i + 1)
+		}
+		x.own.each(prefixes[i].Hash, left, found)
+		x.reported.each(bus.ShortHash(prefixes[i].Hash), left, found)
+	}
 	return dst
 }
 
-// resized returns a list of n elements, with any content.
-func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
-
-// depths raises the depths of agents to what is said of them here. Whoever holds a text holds all that it
-// begins with, so the sets of holders only shrink along the prefixes: between two of one size all are equal,
-// and few have to be looked at.
-func (t *table) depths(dst []int32, prefixes []bus.PrefixHash) {
-	first, last := t.of(prefixes[0]), t.of(prefixes[len(prefixes)-1])
-	if last.n > 0 {
-		t.each(last, func(place int) { dst[place] = int32(len(prefixes)) })
-	}
-	if first.n > last.n {
-		t.divide(dst, prefixes, 1, first, len(prefixes), last)
-	}
-}
-
-// stride is the number of prefixes that are skipped at first where agents report their caches.
-const stride = 8
-
-// reach is scratch of deepest: of all agents, as sets, who has not been found yet, and of each how far it
-// reaches.
-type reach struct {
-	left  []uint64
-	depth []int32
-	ends  []int32 // the strides at which somebody was found
-}
-
-// deepest raises the depths of agents to what each of them says it holds. What agents say need not begin at
-// the first prefix, as some of it is not remembered and some is not true, so no agent's word tells anything
-// of another's. Of each it is the last of every stride's prefixes that it says, and then, of those up to the
-// next, the last that it says: all of it where it says what it holds from the beginning, and else less.
-func (t *table) deepest(dst []int32, prefixes []bus.PrefixHash, r *reach) {
-	if len(t.holders) == 0 {
-		return
-	}
-	r.left, r.depth = resized(r.left, len(dst)/64), resized(r.depth, len(dst))
-	clear(r.depth)
-	for j := range r.left {
-		r.left[j] = 1<<64 - 1
-	}
-	r.ends = r.ends[:0]
-	for k := len(prefixes) / stride * stride; k > 0; k -= stride {
-		if t.find(prefixes[k-1], r, int32(k)) {
-			r.ends = append(r.ends, int32(k))
-		}
-	}
-	for _, k := range append(r.ends, 0) {
-		clear(r.left)
-		for place, depth := range r.depth {
-			if depth == k {
-				r.left[place/64] |= 1 << (place % 64)
-			}
-		}
-		for i := min(k+stride-1, int32(len(prefixes))); i > k; i-- {
-			t.find(prefixes[i-1], r, i)
-		}
-	}
-	for place, depth := range r.depth {
-		dst[place] = max(dst[place], depth)
-	}
-}
-
-// find notes how far those reach who say a prefix and were not found yet, and reports whether there are any.
-func (t *table) find(m bus.PrefixHash, r *reach, depth int32) (any bool) {
-	h := t.of(m)
+// each shows a prefix's holders among some.
+func (t *table) each(key uint64, among []uint64, show func(place int)) {
+	h := t.holders[key]
 	if h.n <= few {
 		for _, place := range h.few[:h.n] {
-			if bit := uint64(1) << (place % 64); r.left[place/64]&bit != 0 {
-				r.left[place/64] &^= bit
-				r.depth[place], any = depth, true
+			if among[place/64]>>(place%64)&1 > 0 {
+				show(int(place))
 			}
 		}
-		return any
+		return
 	}
 	for j, word := range t.sets[h.set()] {
-		fresh := word & r.left[j]
-		for r.left[j] &^= fresh; fresh != 0; fresh &= fresh - 1 {
-			r.depth[64*j+bits.TrailingZeros64(fresh)], any = depth, true
-		}
-	}
-	return any
-}
-
-// divide sets the depth of the agents that hold low prefixes and not high ones.
-func (t *table) divide(dst []int32, prefixes []bus.PrefixHash, low int, at holders, high int, above holders) {
-	if high-low <= 1 {
-		t.each(at, func(place int) { dst[place] = max(dst[place], int32(low)) })
-		return
-	}
-	mid := (low + high) / 2
-	between := t.of(prefixes[mid-1])
-	if between.n > above.n {
-		t.divide(dst, prefixes, mid, between, high, above)
-	}
-	if at.n > between.n {
-		t.divide(dst, prefixes, low, at, mid, between)
-	}
-}
-
-func (t *table) each(h holders, do func(place int)) {
-	if h.n <= few {
-		for _, place := range h.few[:h.n] {
-			do(int(place))
-		}
-		return
-	}
-	for i, word := range t.sets[h.set()] {
-		for ; word != 0; word &= word - 1 {
-			do(64*i + bits.TrailingZeros64(word))
+		for word &= among[j]; word != 0; word &= word - 1 {
+			show(64*j + bits.TrailingZeros64(word))
 		}
 	}
 }
 
-// add adds an agent to a prefix's holders.
-func (t *table) add(key uint64, place uint16) {
+// hold has an agent among a prefix's holders, or no longer.
+func (t *table) hold(key uint64, place uint16, holds bool) {
 	h := t.holders[key]
 	switch {
-	case h.n < few:
-		h.few[h.n] = place
-	case h.n == few:
-		set := t.newSet()
+	case holds:
+		t.holders[key] = t.with(h, place)
+	case h.n == 1:
+		delete(t.holders, key)
+	default:
+		t.holders[key] = t.without(h, place)
+	}
+}
+
+func (t *table) with(h holders, place uint16) holders {
+	h.n++
+	switch {
+	case h.n <= few:
+		h.few[h.n-1] = place
+		return h
+	case h.n == few+1:
+		set := int32(len(t.sets))
+		if n := len(t.unused); n > 0 {
+			set, t.unused = t.unused[n-1], t.unused[:n-1]
+		} else {
+			t.sets = append(t.sets, nil)
+		}
 		for _, other := range h.few {
 			t.set(set, other)
 		}
 		h.toSet(set)
-		fallthrough
-	default:
-		t.set(h.set(), place)
 	}
-	h.n++
-	t.holders[key] = h
-}
-
-// remove removes an agent from a prefix's holders.
-func (t *table) remove(key uint64, place uint16) {
-	h := t.holders[key]
-	h.n--
-	switch {
-	case h.n == 0:
-		delete(t.holders, key)
-		return
-	case h.n < few:
-		i := slices.Index(h.few[:h.n+1], place)
-		h.few[i] = h.few[h.n]
-	default:
-		set := h.set()
-		t.sets[set][place/64] &^= 1 << (place % 64)
-		if h.n == few {
-			i, all := 0, h
-			all.n++
-			t.each(all, func(place int) {
-				h.few[i] = uint16(place)
-				i++
-			})
-			clear(t.sets[set])
-			t.unused = append(t.unused, set)
-		}
-	}
-	t.holders[key] = h
-}
-
-func (t *table) newSet() int32 {
-	if n := len(t.unused); n > 0 {
-		set := t.unused[n-1]
-		t.unused = t.unused[:n-1]
-		return set
-	}
-	t.sets = append(t.sets, nil)
-	return int32(len(t.sets) - 1)
+	t.set(h.set(), place)
+	return h
 }
 
 func (t *table) set(set int32, place uint16) {
@@ -411,6 +278,34 @@ func (t *table) set(set int32, place uint16) {
 		t.sets[set] = append(t.sets[set], 0)
 	}
 	t.sets[set][place/64] |= 1 << (place % 64)
+}
+
+func (t *table) without(h holders, place uint16) holders {
+	if h.n--; h.n < few {
+		h.few[slices.Index(h.few[:h.n+1], place)] = h.few[h.n]
+		return h
+	}
+	set := t.sets[h.set()]
+	if set[place/64] &^= 1 << (place % 64); h.n > few {
+		return h
+	}
+	t.unused = append(t.unused, h.set())
+	h.n = 0
+	for j, word := range set {
+		for ; word != 0; word &= word - 1 {
+			h.few[h.n] = uint16(64*j + bits.TrailingZeros64(word))
+			h.n++
+		}
+	}
+	clear(set)
+	return h
+}
+
+// change notes that another holds a prefix.
+func (x *Index) change(short uint64) {
+	x.changes++
+	x.changed[short%changedKept] = x.changes
+	x.asked = nil
 }
 
 // settle finds a place for an agent.

@@ -149,7 +149,6 @@ func (b *Cache) free(i int32) {
 	if n.sure {
 		b.unlink(i)
 	}
-	b.found(n)
 	n.held = false
 	b.show(i)
 	delete(b.byHash, n.hash)

@@ -31,7 +31,7 @@ func (x *Index) knows(hash uint64) bool {
 			return true
 		}
 	}
-	return x.reported.of(bus.PrefixHash{Hash: hash}).n > 0
+	return x.reported.holders[bus.ShortHash(hash)].n > 0
 }
 
 // rename has the prefixes of what was sent to the agent go by a prompt's names instead of the former ones.
@@ -62,20 +62,16 @@ func (b *Cache) rename(p *bus.Prompt) {
 // retell has the prefixes that agents say they hold go by a prompt's names instead of the former ones, until
 // they say so themselves.
 func (x *Index) retell(p *bus.Prompt) {
-	var adds, drops map[int][]byte // by place
 	for i, m := range p.Prefixes {
-		old, to := bus.ShortHash(p.Former.At(i)), bus.ShortHash(m.Hash)
-		x.reported.each(x.reported.holders[old], func(place int) {
-			if adds == nil {
-				adds, drops = map[int][]byte{}, map[int][]byte{}
+		old := bus.ShortHash(p.Former.At(i))
+		if x.reported.holders[old].n == 0 {
+			continue
+		}
+		for _, b := range x.agents {
+			if b != nil && b.says(p.Former.At(i)) {
+				b.tell(old, false)
+				b.tell(bus.ShortHash(m.Hash), true)
 			}
-			adds[place] = bus.AppendShortHash(adds[place], to)
-			drops[place] = bus.AppendShortHash(drops[place], old)
-		})
-	}
-	for place, b := range x.agents {
-		if len(adds[place]) > 0 {
-			b.change(adds[place], drops[place])
 		}
 	}
 }

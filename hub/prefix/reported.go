@@ -2,7 +2,6 @@ package prefix
 
 import (
 	"math/bits"
-	"slices"
 	"time"
 
 	"souk/bus"
@@ -11,7 +10,7 @@ import (
 // reported holds an agent's report of its cache. It raises the belief about that agent, and about no other;
 // and where it covers nearly all, the agent is believed to hold nothing else but what was served just now.
 type reported struct {
-	hashes []uint64 // short forms, sorted
+	hashes said     // by their short forms
 	parts  []uint64 // of a whole of which not all was said yet
 	seq    uint64   // of the last message
 	base   uint64   // of the last whole, or the one that is being said
@@ -21,7 +20,6 @@ type reported struct {
 
 	life     uint64 // of its engine
 	since    int64  // when it first said what its engine publishes
-	unnamed  int    // blocks of whose text it knows nothing
 	coverage float64
 	events   bool  // the engine publishes events
 	heard    int64 // when the last whole was said
@@ -33,6 +31,8 @@ type reported struct {
 	speaks bool // it counts: its prefixes are in the index
 	rules  bool // and nothing else does
 }
+
+type said map[uint64]struct{}
 
 const (
 	// ruling is the share of its engine's cache that an agent must report for its report to rule.
@@ -75,19 +75,17 @@ func (b *Cache) Reported(h *bus.Holdings) (ask bool) {
 		return true
 	}
 	t.part++
-	switch {
-	case h.Parts == 0:
-		b.change(h.Add, h.Drop)
-	case len(t.parts) <= b.index.limits.Reported:
-		t.parts = appendHashes(t.parts, h.Add)
-		fallthrough
-	default:
-		if t.part == h.Parts {
-			slices.Sort(t.parts)
-			t.over = false
-			b.retell(slices.Compact(t.parts))
-			t.known, t.heard, t.parts = true, b.index.now, nil
+	if h.Parts == 0 {
+		bus.EachShortHash(h.Drop, func(short uint64) { b.tell(short, false) })
+		bus.EachShortHash(h.Add, func(short uint64) { b.tell(short, true) })
+	} else if bus.EachShortHash(h.Add, func(short uint64) {
+		if len(t.parts) <= b.index.limits.Reported { // one more tells that there are more
+			t.parts = append(t.parts, short)
 		}
+	}); t.part == h.Parts {
+		t.over = false
+		b.retell(t.parts)
+		t.known, t.heard, t.parts = true, b.index.now, nil
 	}
 	if events && t.since == 0 {
 		t.since = b.index.now
@@ -108,72 +106,51 @@ func (b *Cache) Missed() {
 	b.weigh()
 }
 
-func appendHashes(dst []uint64, list []byte) []uint64 {
-	bus.EachShortHash(list, func(short uint64) { dst = append(dst, short) })
-	return dst
-}
-
-// change removes the prefixes in drop from the report, and then adds those in add.
-func (b *Cache) change(add, drop []byte) {
-	x := b.index
-	x.adds, x.drops = appendHashes(x.adds[:0], add), appendHashes(x.drops[:0], drop)
-	slices.Sort(x.adds)
-	slices.Sort(x.drops)
-	out, adds, drops := x.merged[:0], slices.Compact(x.adds), x.drops
-	for _, short := range b.reported.hashes {
-		for len(adds) > 0 && adds[0] < short {
-			out, adds = append(out, adds[0]), adds[1:]
-		}
-		for len(drops) > 0 && drops[0] < short {
-			drops = drops[1:]
-		}
-		if len(drops) == 0 || drops[0] != short {
-			if out = append(out, short); len(adds) > 0 && adds[0] == short {
-				adds = adds[1:]
-			}
+// retell has the agent say these prefixes and no others.
+func (b *Cache) retell(all []uint64) {
+	still := make(said, len(all))
+	for _, short := range all {
+		still[short] = struct{}{}
+	}
+	for short := range b.reported.hashes {
+		if _, says := still[short]; !says {
+			b.tell(short, false)
 		}
 	}
-	x.merged = append(out, adds...)
-	b.retell(x.merged)
+	for _, short := range all {
+		b.tell(short, true)
+	}
 }
 
-// retell has the agent hold these prefixes and no others.
-func (b *Cache) retell(prefixes []uint64) {
+// tell has a prefix in the report, or not.
+func (b *Cache) tell(short uint64, holds bool) {
 	t := &b.reported
-	if most := b.index.limits.Reported; len(prefixes) > most {
-		prefixes, t.over = prefixes[:most], true
+	if _, held := t.hashes[short]; held == holds {
+		return
+	}
+	switch {
+	case !holds:
+		delete(t.hashes, short)
+	case len(t.hashes) >= b.index.limits.Reported:
+		t.over = true
+		return
+	default:
+		t.hashes[short] = struct{}{}
 	}
 	if t.speaks {
-		old, fresh := t.hashes, prefixes
-		for len(old)+len(fresh) > 0 {
-			switch {
-			case len(fresh) == 0 || len(old) > 0 && old[0] < fresh[0]:
-				b.tell(old[0], false)
-				old = old[1:]
-			case len(old) == 0 || fresh[0] < old[0]:
-				b.tell(fresh[0], true)
-				fresh = fresh[1:]
-			default:
-				old, fresh = old[1:], fresh[1:]
-			}
-		}
+		b.tells(short, holds)
 	}
-	t.hashes = append(t.hashes[:0], prefixes...)
 }
 
-// tell has a prefix in the index, or not.
-func (b *Cache) tell(short uint64, holds bool) {
-	if holds {
-		b.index.reported.add(short, b.place)
-	} else {
-		b.index.reported.remove(short, b.place)
-	}
+// tells has a prefix of the report in the index, or not.
+func (b *Cache) tells(short uint64, holds bool) {
+	b.index.reported.hold(short, b.place, holds)
 	b.index.change(short)
 }
 
 // says reports whether the agent's report has a prefix.
 func (b *Cache) says(hash uint64) bool {
-	_, ok := slices.BinarySearch(b.reported.hashes, bus.ShortHash(hash))
+	_, ok := b.reported.hashes[bus.ShortHash(hash)]
 	return ok
 }
 
@@ -184,18 +161,15 @@ func (b *Cache) weigh() {
 	rules := speaks && !t.over && t.coverage >= ruling
 	if speaks != t.speaks {
 		t.speaks = speaks
-		for _, short := range t.hashes {
-			b.tell(short, speaks)
+		for short := range t.hashes {
+			b.tells(short, speaks)
 		}
 	}
 	if rules != t.rules {
 		t.rules = rules
 		b.showAll()
 		if rules { // and what was served just now once more
-			b.index.ruling++
 			b.list(&Run{belief: b, leaf: none, state: over}, now+settled.Nanoseconds())
-		} else {
-			b.index.ruling--
 		}
 	}
 	if t.watch == nil && t.known {
@@ -223,12 +197,13 @@ func (b *Cache) rewatch() {
 func (t *reported) forget(b *Cache) {
 	t.known, t.watch = false, nil
 	b.weigh()
-	*t = reported{}
+	*t = reported{hashes: said{}}
 }
 
 // Forget forgets all that the agent is believed to hold: its engine began anew. What tasks need that run is
 // computed again, if they go on at all.
 func (b *Cache) Forget() {
+	b.earlier = 0
 	for _, s := range b.sessions.All() {
 		b.remove(s)
 	}

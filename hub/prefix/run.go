@@ -92,7 +92,7 @@ const (
 	// and of what those begin with, for their sake
 	always = math.MaxUint32
 	quiet  = always - 1
-	// of what was served in an earlier life of its agent, and not since; see trust
+	// of what was served in an earlier life of its agent, and not since: see trust
 	old = always - 2
 )
 
@@ -145,7 +145,7 @@ func (b *Cache) begin(r *Run) {
 	r.state = begun
 	for i := r.leaf; i != none; i = b.nodes[i].parent {
 		n := &b.nodes[i]
-		if b.found(n); n.until != quiet {
+		if n.found(); n.until != quiet {
 			n.until = always
 		}
 		b.show(i)
@@ -160,11 +160,8 @@ func (b *Cache) show(i int32) {
 	if shown == n.shown {
 		return
 	}
-	if n.shown = shown; shown {
-		b.index.own.add(n.hash, b.place)
-	} else {
-		b.index.own.remove(n.hash, b.place)
-	}
+	n.shown = shown
+	b.index.own.hold(n.hash, b.place, shown)
 	b.index.change(bus.ShortHash(n.hash))
 }
 
