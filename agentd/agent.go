@@ -39,7 +39,6 @@ type Agent struct {
 	order    []string         // of holds, oldest first
 	pending  []*pendingReport // not acknowledged
 	engine   *holdings.State  // what its cache holds
-	ttft     mean
 	policies *policy.Host
 	adapters
 
@@ -335,9 +334,6 @@ func (a *Agent) Ended(d *bus.Dispatch, e *Ending) bus.Completion {
 		}
 	}
 	a.pending = append(a.pending, &pendingReport{Report: Report{d.Domain, *c}, sending: true})
-	if c.TTFTUS > 0 {
-		a.ttft.add(float64(c.TTFTUS))
-	}
 	a.counts.ended(c)
 	a.hearEnded(d, e)
 	return *c

@@ -143,25 +143,9 @@ func (a *Agent) summary() bus.Summary {
 	a.seq++
 	s := bus.Summary{Agent: a.cfg.ID, Boot: a.boot, Seq: a.seq, State: a.State(), Slots: a.cfg.Slots,
 		InFlight: a.running, Price: a.cfg.Price,
-		TTFTUS:   a.ttft.value(),
 		Prefills: a.prefills, Ahead: a.ahead, Late: a.late(), Held: a.engine.Said()}
 	if a.engine.Prefixes() == 0 { // its hub knows better what it sent, and what of that is cached
 		s.Ahead = 0
 	}
 	return s
 }
-
-// mean is a running mean over about the last 32 values.
-type mean struct {
-	n int
-	x float64
-}
-
-func (m *mean) add(x float64) {
-	if m.n < 32 {
-		m.n++
-	}
-	m.x += (x - m.x) / float64(m.n)
-}
-
-func (m *mean) value() int64 { return int64(m.x) }

@@ -81,7 +81,7 @@ func full() []Message {
 		&HoldControl{Holdings: true},
 		&Feedback{Client: "ada", Task: "t-1", Quality: 0.5, Gold: true},
 		&Summary{Agent: "a1", Boot: 1, Seq: 2, State: StateReady, Slots: 8,
-			InFlight: 1, Price: price, TTFTUS: 1,
+			InFlight: 1, Price: price,
 			Prefills: 2, Ahead: 900,
 			Late: []string{"j/9/0", "j/9/1"}, Held: 5},
 		&Holdings{Agent: "a1", Boot: 1, Life: 2, Seq: 5, Base: 4, Part: 1, Parts: 2, Coverage: 0.95,

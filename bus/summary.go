@@ -12,7 +12,6 @@ type Summary struct {
 	Slots    int          `msgpack:"slots" want:"slots"`
 	InFlight int          `msgpack:"in_flight" want:"slots"`
 	Price    market.Price `msgpack:"price"`
-	TTFTUS   int64        `msgpack:"ttft_us" want:"us"` // running mean; 0 = none yet
 	// tasks that run and of which no token has come yet, and their tokens that are still to be computed, as
 	// far as the agent knows what is cached
 	Prefills int `msgpack:"prefills,omitempty" want:"slots"`

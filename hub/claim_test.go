@@ -240,8 +240,7 @@ func FuzzWhatAnAgentSays(f *testing.F) {
 						bus.StateDraining, bus.StateUnhealthy, "?"}[s.next()%4],
 					Slots:    s.number(),
 					InFlight: s.number(), Price: market.Price{Miss: market.Credits(s.number()) * 1000,
-						Hit: market.Credits(s.number()), Out: market.Credits(s.number()) * 1000},
-					TTFTUS: int64(s.number())})
+						Hit: market.Credits(s.number()), Out: market.Credits(s.number()) * 1000}})
 			case 2:
 				h.pass(time.Duration(s.next()) * 20 * time.Millisecond)
 				h.asks(func(m *bus.Ask) {

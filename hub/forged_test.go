@@ -22,7 +22,7 @@ func TestOneForgedMessage(t *testing.T) {
 	forgeries := map[string]func(h *house, d bus.Dispatch) bus.Message{
 		"summary": func(h *house, d bus.Dispatch) bus.Message {
 			return &bus.Summary{Agent: "a-1", Boot: 1, Seq: 9, State: bus.StateReady, Slots: 2, InFlight: 1,
-				Price: card(1, 1, 4), TTFTUS: 50_000}
+				Price: card(1, 1, 4)}
 		},
 		"holdings": func(h *house, d bus.Dispatch) bus.Message {
 			return &bus.Holdings{Agent: "a-1", Boot: 1, Seq: 9, Base: 9, Parts: 1, Life: 1, Coverage: 1,
@@ -116,21 +116,6 @@ func TestOneForgedMessage(t *testing.T) {
 	}
 	if tried < 400 {
 		t.Errorf("only %d messages were tried", tried)
-	}
-}
-
-// An agent that nobody has measured yet is expected to be as slow as its own mean says. A mean that was
-// forged is forgotten as soon as the agent says again that it has none.
-func TestOneForgedMean(t *testing.T) {
-	h := newHouse(t, nil)
-	h.join("a-1", "llama", 2, 0.9, card(1, 1, 4))
-	h.must(h.summary("a-1", nil))
-	h.must(h.summary("a-1", func(s *bus.Summary) { s.TTFTUS = 6 * 24 * 3600 * 1e6 }))
-	h.pass(time.Second)
-	h.must(h.summary("a-1", nil))
-	h.must(h.step(h.task("ann", "t-1")))
-	if got := h.running(); got != "ann/t-1>a-1" {
-		t.Errorf("running %q, answered %q", got, h.answerTo("inbox.ann.t-1"))
 	}
 }
 

@@ -74,7 +74,6 @@ func (n *Node) summarised(s *bus.Summary) error {
 	if a.Reg().Price != price {
 		n.Forecasts.Priced(&a.Forecast)
 	}
-	a.Forecast.Hint(time.Duration(s.TTFTUS) * time.Microsecond)
 	n.settle.HeardLate(s.Agent, s.Late)
 	if n.fleet.Missed(&a.Agent, s.Held, a.Forecast.Cache.Heard()) {
 		a.Forecast.Cache.Missed()

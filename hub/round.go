@@ -191,7 +191,7 @@ func (n rounds) award(c *round.Cleared) error {
 // takes has an agent take a hold's task: it is among its tasks, and in what it is believed to hold.
 func (n *Node) takes(h *hold) {
 	a, t, now, x := h.Agent, h.Whose, n.turn.Nano(), &h.Expected
-	work, ttft := n.Forecasts.Sends(now, &t.Asks, &a.Forecast, x, &h.Rec, len(a.Runs()), a.Load(now))
+	work, ttft := n.Forecasts.Sends(now, &t.Asks, &a.Forecast, x, &h.Rec, a.Load(now))
 	a.Begin(h.Rec.Client, h.Rec.Task, n.turn.Now()) // though it was sent before, if it is taken up again
 	a.Computes(now, x.Features.Counted, x.Features.Cached, work, ttft, h.Rec.Output,
 		n.Forecasts.ITL(a.Forecast.Line()))

@@ -233,10 +233,10 @@ func (r *Room) Expect(now int64, t *Task, a *Agent, in estimate.Delay) (x Expect
 
 // Sends has an agent of such a load be given a task under a hold: it is in what that is believed to hold. It
 // returns how long its prompt takes to compute, and when its first token is expected.
-func (r *Room) Sends(now int64, t *Task, a *Agent, x *Expected, h *ledger.Hold, running int,
+func (r *Room) Sends(now int64, t *Task, a *Agent, x *Expected, h *ledger.Hold,
 	in estimate.Load) (work, ttft time.Duration) {
 	f := &x.Features
-	f.InFlight, f.Load = running, in
+	f.Load = in
 	x.work, x.line = a.computes(f.Counted-f.Cached, f.Cached)
 	x.said = a.Forecast(*f)
 	x.Run = a.Cache.Sent(t.Prompt, h.Prompt, h.Output, now+x.TTFT.Nanoseconds())

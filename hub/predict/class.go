@@ -142,7 +142,7 @@ func (c *Class) fit() {
 
 	c.Weight, c.Active = c.seen(func(e *evidence) float64 { return e.Line.weight() + e.Gone })
 	c.settle()
-	assumed := c.prior.line(c.hinted())
+	assumed := c.prior.line()
 	// What was not seen at all is as assumed for good.
 	weight := c.prior.Weight * max(0.01, c.left(c.Weight, c.Active))
 	c.credit()
@@ -170,9 +170,9 @@ func (c *Class) fit() {
 	}
 }
 
-// line returns the assumed line of an agent with such a base: a task waits for the whole backlog.
-func (p *Prior) line(base float64) line {
-	return line{base, ms(p.PerToken) * 1000, 0, 1, ms(p.PerTask), 0}
+// line returns the assumed line: a task waits for the whole backlog.
+func (p *Prior) line() line {
+	return line{ms(p.Base), ms(p.PerToken) * 1000, 0, 1, ms(p.PerTask), 0}
 }
 
 // seen sums up a weight over all members, and counts the members that have any.
@@ -256,15 +256,6 @@ func (c *Class) median() float64 {
 	return c.own[(len(c.own)-1)/2]
 }
 
-// hinted is the lower median of the bases that the members say they have.
-func (c *Class) hinted() float64 {
-	c.own = c.own[:0]
-	for _, m := range c.members {
-		c.own = append(c.own, m.Base)
-	}
-	return c.median()
-}
-
 // line fits a line to the prior and the observations of the members that are like the others.
 func (c *Class) line(assumed *line, weight float64) line {
 	c.all = sums{}
@@ -286,7 +277,7 @@ func (c *Class) line(assumed *line, weight float64) line {
 // credit finds whose answers are believed for a first line: those that took, by what the prior expects of
 // such tasks, between doubtful times and such a part of what the median agent took, and did not vary more.
 func (c *Class) credit() {
-	usual := c.prior.line(ms(c.prior.Base))
+	usual := c.prior.line()
 	taken := func(m *Means) (mean, square float64) {
 		s := &m.Seen.Line
 		expected := 0.0

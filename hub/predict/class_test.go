@@ -189,7 +189,6 @@ func TestALyingAgentOfAClass(t *testing.T) {
 	for name, lie := range lies {
 		for _, often := range []int{1, 8} { // as the others, and eight times as often
 			_, all := fleet(5)
-			all[4].Hint(time.Hour)
 			for range 200 {
 				e.serve(all[:4], 1, nil)
 				for range often {
@@ -239,25 +238,6 @@ func TestALyingAgentOfTwo(t *testing.T) {
 		})
 		near(t, name+": cold", all[0].Forecast(cold).TTFT, 121*time.Millisecond, 0.25)
 		near(t, name+": warm", all[0].Forecast(warm).TTFT, 26*time.Millisecond, 0.25)
-	}
-}
-
-// What an agent of a class says of itself moves nothing while others say otherwise, and nothing at all once
-// the class was seen.
-func TestAFalseHintInAClass(t *testing.T) {
-	e := newEngine(t)
-	_, all := fleet(3)
-	before := all[0].Forecast(cold)
-	all[1].Hint(time.Hour)
-	if got := all[1].Forecast(cold); got != before {
-		t.Errorf("a hint of one of three moved %v to %v", before, got)
-	}
-	e.serve(all[2:], 200, nil)
-	before = all[0].Forecast(cold)
-	all[0].Hint(time.Minute)
-	all[1].Hint(time.Minute)
-	if got := all[0].Forecast(cold).TTFT; math.Abs(float64(got-before.TTFT)) > 0.1*float64(before.TTFT) {
-		t.Errorf("hints moved what was seen: %v to %v", before.TTFT, got)
 	}
 }
 
@@ -313,9 +293,7 @@ func TestHostileClasses(t *testing.T) {
 			switch e.IntN(8) {
 			case 0:
 				cs.Enter(Key{Context: e.IntN(3)}, m)
-			case 1:
-				m.Hint(time.Duration(odd()))
-			case 2:
+			case 1, 2:
 				cs.Leave(m)
 			default:
 				m.Learn(Features{Prompt: odd(), Cached: odd(), MaxTokens: odd(), Load: Load{

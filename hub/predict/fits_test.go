@@ -45,8 +45,6 @@ func TestFitsTellWhenALineSaysOtherwise(t *testing.T) {
 				cs.Enter(keys[r.IntN(2)], m)
 			case 1:
 				cs.Leave(m)
-			case 2:
-				m.Hint(time.Duration(r.Int64N(int64(time.Second))))
 			case 3:
 				slow[i] = []float64{1, 1, 4, 12}[r.IntN(4)]
 			default:

@@ -21,7 +21,6 @@ func TestSameForecastsOnEveryMachine(t *testing.T) {
 		for range 1 + rng.IntN(6) {
 			m := NewMeans(DefaultPrior())
 			cs.Enter(Key{}, m)
-			m.Hint(time.Duration(rng.Int64N(int64(time.Second))))
 			all = append(all, m)
 		}
 		for range 250 {

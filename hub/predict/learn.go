@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 )
 
 // compare takes in an answer with its forecast. One that is far off counts only once another was not: if the
@@ -116,19 +115,4 @@ func (m *Means) Learn(f Features, o Observation) {
 		e.Line.enter(&x, ttft, weight)
 	}
 	m.class.learned(m)
-}
-
-// Hint takes in the mean TTFT that an agent says of itself. It shifts the line that is assumed, as the agent
-// knows its engine better than a table does; the slopes stay. Once the class was seen hints count no
-// more, but for one far below the one in force: that was a mistake, and would weigh on every forecast
-// until many tasks have shown so, of which none might come.
-func (m *Means) Hint(ttft time.Duration) {
-	base := ms(m.prior.Base)
-	if ttft > 0 { // of a middling prompt: the prior's line is moved to pass through it at 500 tokens
-		base = max(0, min(ms(ttft), 3.6e6)-float64(ms(m.prior.PerToken)*500))
-	}
-	if base != m.Base && (m.class.Weight == 0 || base < m.Base/4) {
-		m.Base = base
-		m.class.fit()
-	}
 }

@@ -25,7 +25,6 @@ type Means struct {
 	prior Prior
 	Seen  evidence
 
-	Base    float64 // the height of the line that it says it has, in milliseconds
 	Tries   int     // so often since it was like its class
 	Taught  uint64  // of the class's observations, its last
 	Own     line    // the class's, drawn to what was seen of the agent before it was tried
@@ -75,7 +74,7 @@ func (e *evidence) fade(keep float64) {
 
 // NewMeans returns a predictor that knows nothing but its prior, in a class of its own.
 func NewMeans(p Prior) *Means {
-	m := &Means{prior: p, Base: ms(p.Base), Slowest: p.Slowest.Seconds()}
+	m := &Means{prior: p, Slowest: p.Slowest.Seconds()}
 	newClass(p).enter(m)
 	return m
 }

@@ -23,19 +23,6 @@ func TestColdStartIsThePrior(t *testing.T) {
 	}
 }
 
-func TestHintCountsUntilSomethingIsMeasured(t *testing.T) {
-	m := NewMeans(DefaultPrior())
-	m.Hint(200 * time.Millisecond)
-	f := m.Forecast(Features{Prompt: 500, MaxTokens: 10})
-	near(t, "hinted TTFT", f.TTFT, 200*time.Millisecond, 0.02)
-	m.Learn(Features{Prompt: 500}, Observation{Prompt: 500, TTFT: 100 * time.Millisecond})
-	before := m.Forecast(Features{Prompt: 500})
-	m.Hint(time.Minute)
-	if after := m.Forecast(Features{Prompt: 500}); after != before {
-		t.Errorf("a hint moved what was measured: %v to %v", before, after)
-	}
-}
-
 // An engine with known constants and noise is learned from its own answers.
 func TestLearnsAnEngine(t *testing.T) {
 	seed := rand.Uint64()
@@ -74,14 +61,14 @@ func TestForgetsAnEngineThatChanged(t *testing.T) {
 	p.Memory = 20
 	m := NewMeans(p)
 	learn := func(ttft time.Duration, n int) {
-		for i := range n {
-			m.Learn(Features{Prompt: 100, InFlight: i % 4},
+		for range n {
+			m.Learn(Features{Prompt: 100},
 				Observation{Prompt: 100, TTFT: ttft, ITL: ttft / 10})
 		}
 	}
 	learn(2*time.Second, 200)
 	learn(100*time.Millisecond, 200)
-	near(t, "TTFT", m.Forecast(Features{Prompt: 100, InFlight: 2}).TTFT, 100*time.Millisecond, 0.05)
+	near(t, "TTFT", m.Forecast(Features{Prompt: 100}).TTFT, 100*time.Millisecond, 0.05)
 	near(t, "slowest ITL", m.SlowestITL(), p.Slowest, 0.05)
 }
 
@@ -96,16 +83,16 @@ func TestHostileObservations(t *testing.T) {
 	for range 200 {
 		m := NewMeans(DefaultPrior())
 		for range r.IntN(60) {
-			m.Learn(Features{Prompt: odd(), Cached: odd(), MaxTokens: odd(), InFlight: r.IntN(100)},
+			m.Learn(Features{Prompt: odd(), Cached: odd(), MaxTokens: odd()},
 				Observation{Prompt: odd(), Cached: odd(), Output: odd(), TTFT: time.Duration(odd()),
 					ITL: time.Duration(odd()), NoCacheReport: r.IntN(2) == 0})
-			f := m.Forecast(Features{Prompt: r.IntN(100000), MaxTokens: 100, InFlight: r.IntN(50)})
+			f := m.Forecast(Features{Prompt: r.IntN(100000), MaxTokens: 100})
 			if f.TTFT < 0 || f.TTFT > time.Hour || f.Output < 1 || f.Output > 100 || m.SlowestITL() <= 0 {
 				t.Fatalf("forecast %+v, slowest %v", f, m.SlowestITL())
 			}
 		}
-		few, many := m.Forecast(Features{Prompt: 100, InFlight: 1}),
-			m.Forecast(Features{Prompt: 9000, InFlight: 9})
+		few, many := m.Forecast(Features{Prompt: 100}),
+			m.Forecast(Features{Prompt: 9000})
 		if many.TTFT < few.TTFT {
 			t.Fatalf("more work is faster: %v, %v", few.TTFT, many.TTFT)
 		}

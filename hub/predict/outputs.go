@@ -11,7 +11,6 @@ import (
 // Source names the client of a task and describes the task, as far as that tells how long its answer may be.
 type Source struct {
 	Client, Role string
-	Domain, Kind string
 	Session      uint64 // 0: none
 	Prompt       int    // tokens, as the door estimated them
 	Turn         int    // of the session
@@ -25,8 +24,6 @@ const (
 	sessionsKept = 1 << 16
 	clientsKept  = 1 << 14
 	rolesEach    = 16
-	kindsEach    = 16
-	kindsKept    = 256
 	// pseudo is the number of answers of the wider mean with which a narrower one begins.
 	pseudo = 4
 	// ofSession counts them for a session: its answers are more alike than those of a role.
@@ -41,13 +38,12 @@ const (
 )
 
 // Outputs expects how long answers are: by those of the session before, drawn to those of its client's role,
-// to those of its domain and kind, to those of the hub. A gate adds a correction by the task's features. Not
+// to those of the hub. A gate adds a correction by the task's features. Not
 // for concurrent use.
 type Outputs struct {
 	rest     Gate                    // nil: none
 	x        [outputFeatures]float64 // scratch
 	hub      mean
-	kinds    map[[2]string]*mean
 	clients  *bounded.Cache[struct{}, string, *speaker]
 	sessions *bounded.Cache[string, sessionOf, mean] // by client
 }
@@ -61,21 +57,20 @@ type sessionOf struct {
 type speaker struct {
 	Name  string
 	All   mean
-	Kinds []entry[[2]string] // by domain and kind
 	Roles []entry[string]
 }
 
-// entry is a mean of a list of a few.
-type entry[K comparable] struct {
+// entry is the mean of a key.
+type entry[K any] struct {
 	Key  K
 	Mean mean
 }
 
-// of is the mean of a key; nil: there is none.
-func of[K comparable](list []entry[K], key K) *mean {
-	for i := range list {
-		if list[i].Key == key {
-			return &list[i].Mean
+// role is the mean of a role; nil: there is none.
+func (c *speaker) role(name string) *mean {
+	for i := range c.Roles {
+		if c.Roles[i].Key == name {
+			return &c.Roles[i].Mean
 		}
 	}
 	return nil
@@ -83,7 +78,7 @@ func of[K comparable](list []entry[K], key K) *mean {
 
 // NewOutputs has seen no answer.
 func NewOutputs(gates Gates) *Outputs {
-	o := &Outputs{kinds: map[[2]string]*mean{},
+	o := &Outputs{
 		clients:  bounded.New[struct{}, string, *speaker](clientsKept, 0),
 		sessions: bounded.New[string, sessionOf, mean](sessionsKept, sessionsEach)}
 	if gates != nil {
@@ -133,9 +128,8 @@ func (o *Outputs) Gate() (open bool, openings int) {
 // means returns the expected length with nothing added.
 func (o *Outputs) means(s *Source, assumed int) float64 {
 	at := o.hub.drawn(float64(assumed), pseudo)
-	at = o.kinds[[2]string{s.Domain, s.Kind}].drawn(at, pseudo)
 	if c := o.clients.Peek(s.Client); c != nil {
-		at = of((*c).Roles, s.Role).drawn(at, pseudo)
+		at = (*c).role(s.Role).drawn(at, pseudo)
 		if s.Session != 0 {
 			at = o.sessions.Peek(sessionOf{s.Client, s.Session}).drawn(at, ofSession)
 		}
@@ -151,7 +145,7 @@ func (m *mean) count(tokens float64) {
 
 // Learn takes in the tokens of an answer; assumed is the length where nothing is known.
 func (o *Outputs) Learn(s Source, tokens, assumed int) {
-	if max(len(s.Client), len(s.Role), len(s.Domain), len(s.Kind)) > learned.MostName {
+	if max(len(s.Client), len(s.Role)) > learned.MostName {
 		return
 	}
 	n := float64(min(max(0, tokens), 1e7))
@@ -161,67 +155,46 @@ func (o *Outputs) Learn(s Source, tokens, assumed int) {
 		o.rest.Learn(o.points(&s, at), nil, n-at, say(c.All.Weight, o.hub.Weight))
 	}
 	c.All.count(n)
-	o.hub = o.clientsMean(func(c *speaker) *mean { return &c.All })
-	kind := [2]string{s.Domain, s.Kind}
-	if k := counted(&c.Kinds, kind, kindsEach, n); k != nil {
-		if all := o.kinds[kind]; all != nil || len(o.kinds) < kindsKept {
-			if all == nil {
-				all = new(mean)
-				o.kinds[kind] = all
-			}
-			if *all = o.hub; len(o.kinds) > 1 { // else every answer that was counted was of this one
-				*all = o.clientsMean(func(c *speaker) *mean { return of(c.Kinds, kind) })
-			}
-		}
-	}
-	c.role(s.Role, n)
+	o.hub = o.clientsMean()
+	c.answered(s.Role, n)
 	if s.Session != 0 {
 		m, _ := o.sessions.Add(s.Client, sessionOf{s.Client, s.Session})
 		m.count(n)
 	}
 }
 
-// counted takes in an answer for the mean of a key, of so many at most; nil: there are as many.
-func counted[K comparable](list *[]entry[K], key K, most int, tokens float64) *mean {
-	m := of(*list, key)
+// answered takes in an answer for a role. Where there are as many as may be, one more takes the place of the
+// one that counts least, and all others count a little less: so those that are asked for no more make room in
+// the end, and those that are asked for once take no other's place.
+func (c *speaker) answered(name string, tokens float64) {
+	m := c.role(name)
 	if m == nil {
-		if len(*list) >= most {
-			return nil
-		}
-		*list = append(*list, entry[K]{Key: key})
-		m = &(*list)[len(*list)-1].Mean
-	}
-	m.count(tokens)
-	return m
-}
-
-// role takes in an answer for a role. Where there are as many as may be, one more takes the place of the one
-// that counts least, and all others count a little less: so those that are asked for no more make room in the
-// end, and those that are asked for once take no other's place.
-func (c *speaker) role(name string, tokens float64) {
-	if of(c.Roles, name) == nil && len(c.Roles) >= rolesEach {
-		least := 0
-		for i, r := range c.Roles {
-			if l := &c.Roles[least]; r.Mean.Weight < l.Mean.Weight ||
-				r.Mean.Weight == l.Mean.Weight && r.Key < l.Key {
-				least = i
+		if len(c.Roles) >= rolesEach {
+			least := 0
+			for i, r := range c.Roles {
+				if l := &c.Roles[least]; r.Mean.Weight < l.Mean.Weight ||
+					r.Mean.Weight == l.Mean.Weight && r.Key < l.Key {
+					least = i
+				}
+			}
+			c.Roles = slices.Delete(c.Roles, least, least+1)
+			for i := range c.Roles {
+				m := &c.Roles[i].Mean
+				m.Sum, m.Weight = m.Sum*roleKeep, m.Weight*roleKeep
 			}
 		}
-		c.Roles = slices.Delete(c.Roles, least, least+1)
-		for i := range c.Roles {
-			m := &c.Roles[i].Mean
-			m.Sum, m.Weight = m.Sum*roleKeep, m.Weight*roleKeep
-		}
+		c.Roles = append(c.Roles, entry[string]{Key: name})
+		m = &c.Roles[len(c.Roles)-1].Mean
 	}
-	counted(&c.Roles, name, rolesEach, tokens)
+	m.count(tokens)
 }
 
-// clientsMean is the mean of what the means say of the clients that were heard of last. It has the weight of
-// all their answers.
-func (o *Outputs) clientsMean(pick func(*speaker) *mean) (all mean) {
+// clientsMean is the mean of the means of the clients that were heard of last. It has the weight of all their
+// answers.
+func (o *Outputs) clientsMean() (all mean) {
 	weight, heard := 0.0, 0
 	for _, c := range o.clients.Of(struct{}{}) {
-		if m := pick(*c); m != nil && m.Weight > 0 {
+		if m := &(*c).All; m.Weight > 0 {
 			w := min(m.Weight, countsMost)
 			weight += w
 			all.Sum += float64(w * m.value())

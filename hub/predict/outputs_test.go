@@ -9,10 +9,10 @@ import (
 )
 
 // An answer is expected to be as long as those of its session were, and where that has few, as those of its
-// client's role, then of its domain and kind, then of the hub.
+// client's role, then of the hub.
 func TestOutputsByWhoseTheyAre(t *testing.T) {
 	o := NewOutputs(trees)
-	s := Source{Client: "ann", Role: "coder", Domain: "code", Kind: "chat", Session: 7}
+	s := Source{Client: "ann", Role: "coder", Session: 7}
 	expects := func(why string, s Source, least, most int) {
 		t.Helper()
 		if got := o.Expect(s, 400); got < least || got > most {
@@ -22,20 +22,18 @@ func TestOutputsByWhoseTheyAre(t *testing.T) {
 	expects("nothing was seen", s, 400, 400)
 	for range 100 {
 		o.Learn(s, 50, 400)
-		o.Learn(Source{Client: "ann", Role: "writer", Domain: "code", Kind: "chat"}, 900, 400)
-		o.Learn(Source{Client: "bob", Domain: "code", Kind: "chat"}, 200, 400)
-		o.Learn(Source{Client: "cat", Domain: "law", Kind: "completion", Session: 7}, 10, 400)
+		o.Learn(Source{Client: "ann", Role: "writer"}, 900, 400)
+		o.Learn(Source{Client: "bob"}, 200, 400)
+		o.Learn(Source{Client: "cat", Session: 7}, 10, 400)
 	}
 	expects("its session", s, 50, 52)
 	s.Session = 8
 	expects("another of the role", s, 50, 70)
 	s.Role = "writer"
 	expects("another role", s, 850, 900)
-	expects("another client", Source{Client: "dan", Domain: "code", Kind: "chat"}, 330, 350)
-	expects("another kind", Source{Client: "dan", Domain: "law", Kind: "chat"}, 225, 320)
-	o.Learn(Source{Client: "dan", Domain: "law", Kind: "completion", Session: 1}, 500, 400)
-	expects("one answer, which may be chance", Source{Client: "dan", Domain: "law", Kind: "completion",
-		Session: 1}, 100, 300)
+	expects("another client", Source{Client: "dan"}, 225, 320)
+	o.Learn(Source{Client: "dan", Session: 1}, 500, 400)
+	expects("one answer, which may be chance", Source{Client: "dan", Session: 1}, 250, 400)
 }
 
 // What newcomers' answers are expected to be is the mean of clients, not of answers: one of whom there are
@@ -43,21 +41,21 @@ func TestOutputsByWhoseTheyAre(t *testing.T) {
 func TestAClientCountsOnce(t *testing.T) {
 	o := NewOutputs(trees)
 	for range 200 {
-		o.Learn(Source{Client: "bob", Domain: "code", Kind: "chat"}, 2000, 400)
+		o.Learn(Source{Client: "bob"}, 2000, 400)
 	}
 	for i := range 5 {
 		for c := range 10 {
-			o.Learn(Source{Client: fmt.Sprint("c", c), Domain: "code", Kind: "chat",
+			o.Learn(Source{Client: fmt.Sprint("c", c),
 				Session: uint64(1 + i)}, 50, 400)
 		}
 	}
 	for range 200 {
-		o.Learn(Source{Client: "bob", Domain: "code", Kind: "chat"}, 2000, 400)
+		o.Learn(Source{Client: "bob"}, 2000, 400)
 	}
-	if got := o.Expect(Source{Client: "new", Domain: "code", Kind: "chat"}, 400); got > 400 {
+	if got := o.Expect(Source{Client: "new"}, 400); got > 400 {
 		t.Errorf("ten clients' answers have 50 tokens, one's have 2000: of a newcomer %d are expected", got)
 	}
-	if got := o.Expect(Source{Client: "bob", Domain: "code", Kind: "chat"}, 400); got < 1900 {
+	if got := o.Expect(Source{Client: "bob"}, 400); got < 1900 {
 		t.Errorf("of bob, whose answers have 2000 tokens, %d are expected", got)
 	}
 }
@@ -95,7 +93,7 @@ func TestALengthThatGoesWithThePrompt(t *testing.T) {
 	}
 }
 
-// A client with any number of sessions, roles or domains costs no memory beyond a bound, and no other client
+// A client with any number of sessions or roles costs no memory beyond a bound, and no other client
 // what is known of it.
 func TestAClientWithManySessions(t *testing.T) {
 	if testing.Short() {
@@ -107,15 +105,13 @@ func TestAClientWithManySessions(t *testing.T) {
 		o.Learn(quiet, 33, 400)
 	}
 	for i := range 100_000 {
-		o.Learn(Source{Client: "bob", Role: fmt.Sprint(i), Domain: fmt.Sprint(i),
-			Session: uint64(1 + i)}, 1000, 400)
+		o.Learn(Source{Client: "bob", Role: fmt.Sprint(i), Session: uint64(1 + i)}, 1000, 400)
 	}
 	if got := o.Expect(quiet, 400); got < 33 || got > 250 {
 		t.Errorf("ann's session is expected to answer %d tokens", got)
 	}
-	if b := *o.clients.Peek("bob"); o.sessions.Len() != sessionsEach+1 || len(b.Roles) > rolesEach ||
-		len(o.kinds) > kindsKept {
-		t.Errorf("kept are %d sessions, %d roles, %d kinds", o.sessions.Len(), len(b.Roles), len(o.kinds))
+	if b := *o.clients.Peek("bob"); o.sessions.Len() != sessionsEach+1 || len(b.Roles) > rolesEach {
+		t.Errorf("kept are %d sessions, %d roles", o.sessions.Len(), len(b.Roles))
 	}
 	for i := range 2 * clientsKept {
 		o.Learn(Source{Client: fmt.Sprint("c", i), Session: 9}, 10, 400)
@@ -179,24 +175,5 @@ func TestAClientWhoseRolesChange(t *testing.T) {
 	says("beside five thousand that came once")
 	if n := len((*o.clients.Peek("ann")).Roles); n != rolesEach {
 		t.Errorf("%d roles are kept", n)
-	}
-}
-
-// What the answers of a kind are like is the mean of its clients', also where all that came were of this one.
-func TestKindsAreOfTheirClients(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
-	for range 50 {
-		o, most := NewOutputs(trees), 1+r.IntN(3)
-		for range 300 {
-			s := Source{Client: fmt.Sprint(r.IntN(90)), Domain: "d", Kind: fmt.Sprint(r.IntN(most))}
-			o.Learn(s, r.IntN(2000), 100)
-			kind := [2]string{s.Domain, s.Kind}
-			want := o.clientsMean(func(c *speaker) *mean { return of(c.Kinds, kind) })
-			if got := *o.kinds[kind]; got != want {
-				t.Fatalf("answers of kind %s are like %+v, want %+v", s.Kind, got, want)
-			}
-		}
 	}
 }

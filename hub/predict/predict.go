@@ -22,7 +22,6 @@ type Features struct {
 	MaxTokens int  // the most it may answer
 	Open      bool // nobody named that: it says nothing of how long an answer is
 	Answer    int  // tokens that its answer is expected to have, by whose it is; 0: that is not known
-	InFlight  int  // tasks that this hub has running on the agent
 	Load           // of these, as it is believed to be
 }
 

@@ -12,8 +12,6 @@ type Gate interface {
 	Learn(x, slopes []float64, left, weight float64)
 	// Mute shuts the gate until it has shown anew that it saves errors.
 	Mute()
-	// Changes counts the changes that may affect Add.
-	Changes() uint64
 	// Open reports whether anything is added, and Openings how often that began.
 	Open() bool
 	Openings() int
@@ -30,21 +28,8 @@ type Gates func(features int) Gate
 // corrected forecast does not fall.
 type rest struct {
 	gate Gate
-	last [lastKept]addition
 	x, s [restFeatures]float64 // scratch
 }
-
-// addition caches a correction: a round asks for it for a task on one agent after the other, and many agents
-// have the same load, or none.
-type addition struct {
-	changes                uint64 // of the gate
-	known                  bool
-	u, queue, beside, rise float64
-	added                  time.Duration
-}
-
-// lastKept is the number of cached corrections, by load: as many as two bits tell apart.
-const lastKept = 4
 
 const (
 	// restFeatures are thousands of tokens, and twice milliseconds.
@@ -81,18 +66,7 @@ func (r *rest) add(b *line, u float64, delay Delay) time.Duration {
 		return 0
 	}
 	x, s := r.points(b, u, ms(delay.Queue), ms(delay.All-delay.Queue))
-	k := &r.last[uint64(delay.All)*0x9e3779b97f4a7c15>>62]
-	if k.known && k.changes == r.gate.Changes() && k.u == x[0] && k.queue == x[1] && k.beside == x[2] &&
-		k.rise == s[0] {
-		return k.added
-	}
-	*k = addition{r.gate.Changes(), true, x[0], x[1], x[2], s[0], within(r.gate.Add(x, s))}
-	return k.added
-}
-
-// within makes milliseconds a time of an hour at most, before or after.
-func within(ms float64) time.Duration {
-	return time.Duration(min(max(ms, -3.6e6), 3.6e6) * float64(time.Millisecond))
+	return time.Duration(min(max(r.gate.Add(x, s), -3.6e6), 3.6e6) * float64(time.Millisecond))
 }
 
 // learn takes in a residual of the line.

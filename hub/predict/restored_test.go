@@ -41,8 +41,6 @@ func (f *fleetOf) goes(tasks, events int) (says []string) {
 			f.l.Classes.Enter(fleetKeys[f.IntN(3)], m)
 		case 1:
 			f.l.Classes.Leave(m)
-		case 2:
-			m.Hint(time.Duration(f.Int64N(1e9)))
 		case 3:
 			f.slow[i] = []float64{1, 1, 3, 12}[f.IntN(4)]
 		}
@@ -58,7 +56,6 @@ func (f *fleetOf) goes(tasks, events int) (says []string) {
 			WarmUp: f.IntN(20) == 0, Said: to}
 		m.Learn(x, o)
 		s := Source{Client: fmt.Sprint("c", f.IntN(5)), Role: fmt.Sprint("r", f.IntN(30)),
-			Domain: fmt.Sprint("d", f.IntN(3)), Kind: []string{"chat", "completion"}[f.IntN(2)],
 			Session: uint64(f.IntN(9)), Prompt: x.Prompt, Turn: f.IntN(5), Most: x.MaxTokens}
 		f.l.Outputs.Learn(s, o.Output, 400)
 		says = append(says, fmt.Sprint(i, to, m.Fits(), m.Typical(), m.SlowestITL(),

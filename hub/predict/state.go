@@ -3,7 +3,6 @@ package predict
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -32,8 +31,7 @@ type Saved struct {
 
 	Lengths []byte // of the gate of answers
 	Answers mean
-	Kinds   []entry[[2]string] // of answers, by domain and kind
-	Clients []savedClient      // that was heard of last comes last
+	Clients []savedClient // that was heard of last comes last
 }
 
 type savedClass struct {
@@ -93,10 +91,6 @@ func (l *Learned) Saved() (s *Saved, err error) {
 		}
 		s.Classes = append(s.Classes, x)
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(l.Outputs.kinds),
-		func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
-		s.Kinds = append(s.Kinds, entry[[2]string]{key, *l.Outputs.kinds[key]})
-	}
 	size := 0
 	for name, c := range l.Outputs.clients.Of(struct{}{}) { // that was heard of last comes first
 		x := savedClient{Speaker: *c}
@@ -118,9 +112,6 @@ func (c *savedClient) size() int {
 	n := 64 + len(c.Speaker.Name) + 32*len(c.Sessions)
 	for _, r := range c.Speaker.Roles {
 		n += 32 + len(r.Key)
-	}
-	for _, k := range c.Speaker.Kinds {
-		n += 40 + len(k.Key[0]) + len(k.Key[1])
 	}
 	return n
 }
@@ -216,16 +207,12 @@ func (o *Outputs) restore(s *Saved) error {
 			return err
 		}
 	}
-	if len(s.Kinds) > kindsKept || len(s.Clients) > clientsKept {
-		return fmt.Errorf("%d clients and %d kinds of answers, at most %d and %d are known", len(s.Clients),
-			len(s.Kinds), clientsKept, kindsKept)
+	if len(s.Clients) > clientsKept {
+		return fmt.Errorf("%d clients, at most %d are known", len(s.Clients), clientsKept)
 	}
 	o.hub = s.Answers
-	for _, k := range s.Kinds {
-		o.kinds[k.Key] = &k.Mean
-	}
 	for _, c := range s.Clients {
-		if c.Speaker == nil || len(c.Speaker.Kinds) > kindsEach || len(c.Speaker.Roles) > rolesEach ||
+		if c.Speaker == nil || len(c.Speaker.Roles) > rolesEach ||
 			o.clients.Peek(c.Speaker.Name) != nil {
 			return errors.New("what is known of a client does not fit together")
 		}

@@ -70,7 +70,7 @@ func (h *history) goes(tasks int) string {
 			o.TTFT *= 20
 		}
 		m.Learn(f, o)
-		s := Source{Client: fmt.Sprint(h.IntN(5)), Role: fmt.Sprint(h.IntN(2)), Domain: "math",
+		s := Source{Client: fmt.Sprint(h.IntN(5)), Role: fmt.Sprint(h.IntN(2)),
 			Session: uint64(h.IntN(9))}
 		if s.Prompt, s.Most = f.Prompt, f.MaxTokens; s.Prompt > 2000 {
 			h.l.Outputs.Learn(s, 400+h.IntN(50), 400)

@@ -11,7 +11,6 @@ type Gate struct {
 	judged       int     // observations since nothing was known of these
 	open         bool
 	openings     int
-	changes      uint64
 }
 
 const (
@@ -47,7 +46,6 @@ func (g *Gate) Learn(x, slopes []float64, left, weight float64) {
 	if len(x) != g.tree.features || !sound(weight, x...) || !sound(weight, left) {
 		return
 	}
-	g.changes++
 	part := (1 - gateFade) * min(1, weight)
 	g.alone += float64(part * (math.Abs(left) - g.alone))
 	g.added += float64(part * (math.Abs(left-g.says(x, slopes)) - g.added))
@@ -67,12 +65,8 @@ func (g *Gate) Learn(x, slopes []float64, left, weight float64) {
 
 // Mute shuts the gate: what the forecast was made for has changed. It must show anew that it saves errors.
 func (g *Gate) Mute() {
-	g.changes++
 	g.open, g.judged, g.alone, g.added = false, 0, 0, 0
 }
-
-// Changes counts what may have changed what the gate says: until then it says the same of the same.
-func (g *Gate) Changes() uint64 { return g.changes }
 
 // Open reports whether what the tree says is added, and Openings how often that began.
 func (g *Gate) Open() bool    { return g.open }

@@ -42,8 +42,7 @@ func (g *Gate) Restore(data []byte) error {
 	}
 	t := NewRegressor(s.Config, s.Features)
 	t.root = s.Root
-	*g = Gate{tree: t, changes: g.changes + 1, alone: s.Alone, added: s.Added, judged: s.Judged, open: s.Open,
-		openings: s.Openings}
+	*g = Gate{tree: t, alone: s.Alone, added: s.Added, judged: s.Judged, open: s.Open, openings: s.Openings}
 	return nil
 }
 

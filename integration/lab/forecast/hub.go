@@ -38,16 +38,15 @@ func sourceOf(t *Task) predict.Source {
 	if t.Role >= 0 {
 		role = fmt.Sprint(t.Role)
 	}
-	return predict.Source{Domain: "general", Kind: "chat", Client: "client", Role: role,
-		Session: uint64(t.Session), Prompt: t.Prompt, Turn: t.Turn, Most: t.MaxTokens}
+	return predict.Source{Client: "client", Role: role, Session: uint64(t.Session), Prompt: t.Prompt,
+		Turn: t.Turn, Most: t.MaxTokens}
 }
 
 func (o *own) features(v *View, agent int, t *Task) predict.Features {
 	m := o.agents[agent]
 	return predict.Features{Prompt: t.Prompt, Counted: t.Prompt, Cached: t.Believed, MaxTokens: t.MaxTokens,
-		Answer:   o.outputs.Expect(sourceOf(t), m.Line().Usual(t.MaxTokens)),
-		InFlight: v.Agents[agent].InFlight,
-		Load:     o.queues[agent].Load(int64(v.Now))}
+		Answer: o.outputs.Expect(sourceOf(t), m.Line().Usual(t.MaxTokens)),
+		Load:   o.queues[agent].Load(int64(v.Now))}
 }
 
 func (o *own) Forecast(v *View, agent int, t *Task) Expected {
